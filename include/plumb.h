@@ -1,0 +1,246 @@
+/* plumb: GGUF language models in WebAssembly.  The only public header.
+ *
+ *   bytes -> plumb_model (push loader: header, tensors, vocabulary)
+ *         -> plumb_session (KV cache: feed tokens, read logits, rewind)
+ *         -> plumb_sampler (logits -> token)
+ *         -> plumb_text (tokens -> whole UTF-8 characters)
+ *
+ * Every function that can fail returns a plumb_status; the object it was called on keeps one sentence
+ * (plumb_model_error, plumb_session_error) with the place and the numbers.  Nothing here prints, exits or aborts.
+ * A model is immutable once loaded; sessions on it are independent.  No object may be used by two threads at once.
+ */
+#ifndef PLUMB_H
+#define PLUMB_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define PLUMB_VERSION "0.1.0"
+
+/* 0 is success, failures are negative, in families of ten. */
+typedef enum plumb_status {
+    PLUMB_OK = 0,
+    /* the caller */
+    PLUMB_ERROR_ARGUMENT = -1,      /* a parameter is out of its documented range */
+    PLUMB_ERROR_STATE = -2,         /* the call does not fit the object's state (e.g. a session on a half-loaded model) */
+    /* resources */
+    PLUMB_ERROR_MEMORY = -10,       /* an allocation failed; the message has the sizes */
+    PLUMB_ERROR_IO = -11,           /* reading or writing failed (command line and hosts only) */
+    /* the file */
+    PLUMB_ERROR_MAGIC = -20,        /* not a GGUF file */
+    PLUMB_ERROR_VERSION = -21,      /* a GGUF version other than 2 and 3 */
+    PLUMB_ERROR_TRUNCATED = -22,    /* the bytes end before what the header announces */
+    PLUMB_ERROR_METADATA = -23,     /* a key: bad type, length, duplicate, wrong or missing value */
+    PLUMB_ERROR_TENSOR = -24,       /* a tensor: bad name, shape, type, offset, size, or missing */
+    /* what this version cannot run */
+    PLUMB_ERROR_UNSUPPORTED = -30,  /* architecture, tensor type, pre-tokenizer, rope scaling...; the message names it */
+    PLUMB_ERROR_TOKENIZER = -31,    /* the vocabulary contradicts itself */
+    PLUMB_ERROR_TEMPLATE = -32,     /* no chat template, or one whose family is not known */
+    /* running */
+    PLUMB_ERROR_CONTEXT = -40,      /* more tokens than the session's context holds */
+    PLUMB_ERROR_TOKEN = -41         /* a token id outside the vocabulary */
+} plumb_status;
+
+/* "PLUMB_ERROR_MAGIC" and so on; "PLUMB_ERROR" for numbers that are no status. */
+const char *plumb_status_name(plumb_status status);
+
+/* ---- model: bytes in, weights and vocabulary ---------------------------------------------------------------- */
+
+typedef struct plumb_model plumb_model;
+
+#define PLUMB_SIZE_UNKNOWN UINT64_MAX
+
+/* NULL if out of memory. */
+plumb_model *plumb_model_create(void);
+void plumb_model_free(plumb_model *model);
+/* The sentence for the last failure, "" if there was none.  Valid until the next call on the model. */
+const char *plumb_model_error(const plumb_model *model);
+
+/* Starts the next part of a file.  size: bytes in this part, or PLUMB_SIZE_UNKNOWN; a known size lets a header that
+ * promises more than the file holds be refused before anything is allocated for it.  Call it once for a plain file.
+ * Several parts are either the files of `gguf-split` (each with its own header) or one file cut at arbitrary bytes:
+ * a part that begins while the file before it is incomplete continues it. */
+plumb_status plumb_model_begin(plumb_model *model, uint64_t size);
+/* Where the next bytes go: up to *len bytes may be written at *data.  *len is 0 when this part needs no more bytes
+ * (any further bytes are padding and may be dropped).  During tensor data *data is the weights' final place. */
+plumb_status plumb_model_window(plumb_model *model, void **data, size_t *len);
+/* Says that n bytes (n <= *len of the last window) were written there. */
+plumb_status plumb_model_commit(plumb_model *model, size_t n);
+/* True once keys and tensor directory of the first part are complete: the queries below may be used. */
+bool plumb_model_has_header(const plumb_model *model);
+/* Byte in the current part at which the next window begins (where a broken download resumes). */
+uint64_t plumb_model_position(const plumb_model *model);
+/* Builds the vocabulary as soon as the header is there; enough for the tokenizer functions.  Idempotent. */
+plumb_status plumb_model_load_vocab(plumb_model *model);
+/* After the last byte: checks that everything arrived, reads the architecture, binds the weights, builds the vocab. */
+plumb_status plumb_model_end(plumb_model *model);
+
+/* Metadata.  Indices run over plumb_model_n_key; find returns -1 if there is no such key. */
+uint64_t plumb_model_n_key(const plumb_model *model);
+int64_t plumb_model_find_key(const plumb_model *model, const char *key);
+const char *plumb_model_key_name(const plumb_model *model, uint64_t i);
+/* "uint32", "string", "array of string"... */
+const char *plumb_model_key_type(const plumb_model *model, uint64_t i);
+/* Number of elements of an array, 1 for a scalar. */
+uint64_t plumb_model_key_count(const plumb_model *model, uint64_t i);
+/* Element j as text (numbers in decimal, bools as true/false; strings as their bytes, which may hold anything).
+ * Writes at most cap bytes including a final 0 and returns the full length without it. */
+size_t plumb_model_key_value(const plumb_model *model, uint64_t i, uint64_t j, char *buf, size_t cap);
+
+/* Tensor directory, over all parts read so far. */
+typedef struct plumb_tensor {
+    const char *name;
+    const char *type;      /* "F32", "Q4_K"... */
+    uint32_t n_dims;       /* 1..4 */
+    uint64_t shape[4];     /* fastest dimension first, unused ones 1 */
+    uint64_t offset;       /* of its first byte in its part */
+    uint64_t n_bytes;
+} plumb_tensor;
+uint64_t plumb_model_n_tensor(const plumb_model *model);
+plumb_status plumb_model_tensor(const plumb_model *model, uint64_t i, plumb_tensor *out);
+
+/* What runs, after plumb_model_end. */
+typedef struct plumb_model_info {
+    const char *architecture;  /* general.architecture */
+    uint64_t n_param;          /* elements of all tensors */
+    uint64_t weight_bytes;     /* bytes held for tensors */
+    uint32_t n_layer, n_embd, n_head, n_head_kv, head_dim, n_ff, n_vocab, n_ctx_train;
+} plumb_model_info;
+plumb_status plumb_model_get_info(const plumb_model *model, plumb_model_info *out);
+
+/* ---- tokenizer ------------------------------------------------------------------------------------------------ */
+
+enum plumb_token_flags {
+    PLUMB_ADD_SPECIAL = 1,    /* BOS/EOS as the file's add_bos_token/add_eos_token ask */
+    PLUMB_PARSE_SPECIAL = 2,  /* text of special tokens becomes those tokens; otherwise it is plain text */
+};
+
+/* Token ids of len bytes of text (any bytes; invalid UTF-8 is tokenized as llama.cpp does).  Returns how many there
+ * are; writes the first cap of them.  Negative: a plumb_status. */
+int64_t plumb_tokenize(plumb_model *model, const char *text, size_t len, unsigned flags, int32_t *ids, size_t cap);
+/* The bytes of one token (special: also control tokens such as <|im_end|>, otherwise those are empty).  Returns the
+ * full length, writes at most cap bytes, no final 0.  Negative: a plumb_status. */
+int64_t plumb_token_piece(const plumb_model *model, int32_t id, bool special, char *buf, size_t cap);
+/* The text of ids, as llama.cpp's llama_detokenize: pieces joined, the space that add_space_prefix put in front
+ * removed.  Same conventions. */
+int64_t plumb_detokenize(const plumb_model *model, const int32_t *ids, size_t n, bool special, char *buf, size_t cap);
+uint32_t plumb_model_n_vocab(const plumb_model *model);
+/* -1 where the vocabulary has none. */
+int32_t plumb_token_bos(const plumb_model *model);
+int32_t plumb_token_eos(const plumb_model *model);
+/* Does this token end a turn (EOS, EOT, EOM and their known texts)? */
+bool plumb_token_is_eog(const plumb_model *model, int32_t id);
+
+typedef struct plumb_message {
+    const char *role;     /* "system", "user", "assistant" */
+    const char *content;  /* UTF-8 */
+} plumb_message;
+
+/* Formats a chat by the model's known template family (recognized in tokenizer.chat_template; hosts with a Jinja
+ * engine should run that template itself).  add_assistant: open the assistant's turn.  Returns the full length,
+ * writes at most cap bytes.  Negative: a plumb_status. */
+int64_t plumb_chat_format(plumb_model *model, const plumb_message *messages, size_t n, bool add_assistant, char *buf,
+                          size_t cap);
+
+/* Tokens to text in whole characters: a piece that ends inside a UTF-8 character is held back until it is complete;
+ * bytes that can never become one come out as U+FFFD.  Zero-initialize before the first push. */
+typedef struct plumb_text {
+    uint8_t held[4];
+    uint8_t n_held;
+} plumb_text;
+/* Writes the complete characters of held + piece to buf (cap >= n * 3 + 12) and returns how many bytes. */
+size_t plumb_text_push(plumb_text *text, const char *piece, size_t n, char *buf, size_t cap);
+/* What is still held at the end, as U+FFFD (cap >= 12). */
+size_t plumb_text_flush(plumb_text *text, char *buf, size_t cap);
+
+/* ---- session: the forward pass over a KV cache ------------------------------------------------------------------ */
+
+typedef struct plumb_session plumb_session;
+
+typedef enum plumb_pass {
+    PLUMB_PASS_FAST = 0,       /* kernels on quantized weights */
+    PLUMB_PASS_REFERENCE = 1,  /* the slow, exact definition: f32 weights, f64 sums */
+} plumb_pass;
+
+typedef struct plumb_session_params {
+    uint32_t n_ctx;    /* tokens the KV cache holds; 0: the smaller of the model's training context and 2048 */
+    uint32_t n_batch;  /* tokens of a prompt computed at once; 0: 64 */
+    plumb_pass pass;
+    bool force_scalar; /* fast pass with the portable kernels only: what tests compare SIMD with */
+} plumb_session_params;
+
+/* params may be NULL.  On failure *out is NULL and plumb_model_error(model) has the message.  The model must outlive
+ * the session. */
+plumb_status plumb_session_create(plumb_session **out, plumb_model *model, const plumb_session_params *params);
+void plumb_session_free(plumb_session *session);
+const char *plumb_session_error(const plumb_session *session);
+uint32_t plumb_session_n_ctx(const plumb_session *session);
+uint32_t plumb_session_n_batch(const plumb_session *session);
+/* Bytes of KV cache and scratch. */
+uint64_t plumb_session_bytes(const plumb_session *session);
+
+/* Tokens in the cache, and the tokens themselves (n_past of them, in order). */
+uint32_t plumb_session_n_past(const plumb_session *session);
+const int32_t *plumb_session_tokens(const plumb_session *session);
+/* Keeps the longest common prefix of the cache and ids, drops the rest, and returns its length: the caller feeds
+ * ids + length.  At least the last id is left to feed, so that there are logits after it. */
+uint32_t plumb_session_reuse(plumb_session *session, const int32_t *ids, size_t n);
+/* Forgets all tokens from position n_past on. */
+plumb_status plumb_session_rewind(plumb_session *session, uint32_t n_past);
+/* Computes n more tokens, in batches of n_batch, and the logits after the last one.  n = 1 is the decoding step and
+ * allocates nothing.  PLUMB_ERROR_CONTEXT (nothing is computed) when n_past + n > n_ctx. */
+plumb_status plumb_session_feed(plumb_session *session, const int32_t *ids, size_t n);
+/* As feed, and hands the logits of every position to on_logits: (n_vocab) f32, valid during the call. */
+plumb_status plumb_session_feed_all(plumb_session *session, const int32_t *ids, size_t n,
+                                    void (*on_logits)(void *user, uint32_t pos, const float *logits), void *user);
+/* Logits after the last token fed: (n_vocab) f32, valid until the next feed; NULL before the first. */
+float *plumb_session_logits(plumb_session *session);
+
+/* ---- sampler: logits -> token, pure ------------------------------------------------------------------------------ */
+
+typedef struct plumb_logit_bias {
+    int32_t token;
+    float bias;   /* added to the logit; -INFINITY forbids the token */
+} plumb_logit_bias;
+
+/* Applied in this order: logit bias, penalties, top-k, typical, top-p, min-p, temperature, draw.
+ * A value in brackets turns the step off. */
+typedef struct plumb_sampling {
+    float temperature;        /* (<= 0: greedy) */
+    uint32_t top_k;           /* (0) */
+    float top_p;              /* (1) */
+    float min_p;              /* (0) */
+    float typical_p;          /* (1) */
+    float repeat_penalty;     /* (1) */
+    float presence_penalty;   /* (0) */
+    float frequency_penalty;  /* (0) */
+    uint32_t penalty_last_n;  /* how many recent tokens the penalties look at (0: off) */
+    uint32_t n_bias;          /* (0) */
+    const plumb_logit_bias *bias;
+    uint64_t seed;
+} plumb_sampling;
+/* temperature 0.8, top_k 40, top_p 0.95, min_p 0.05, penalty_last_n 64, all else off, seed 0. */
+plumb_sampling plumb_sampling_default(void);
+
+typedef struct plumb_sampler plumb_sampler;
+
+/* Copies params.  PLUMB_ERROR_ARGUMENT for a NaN or a value out of range; *reason (may be NULL) says which. */
+plumb_status plumb_sampler_create(plumb_sampler **out, uint32_t n_vocab, const plumb_sampling *params,
+                                  const char **reason);
+void plumb_sampler_free(plumb_sampler *sampler);
+/* Tells the penalties of a token that is in the text (prompt or answer). */
+void plumb_sampler_accept(plumb_sampler *sampler, int32_t token);
+/* The next token; (n_vocab) f32 logits are read only.  Same seed, same calls, same logits: same tokens on every host.
+ * NaN logits are never chosen.  Allocates nothing. */
+int32_t plumb_sampler_sample(plumb_sampler *sampler, const float *logits);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

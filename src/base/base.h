@@ -1,0 +1,66 @@
+/* What every room shares: statuses with one message, checked sizes, little-endian loads, f16.
+ *
+ * Untrusted bytes never abort: a function that meets them returns a plumb_status and leaves one sentence, with place
+ * and numbers, in the struct error that it was given.
+ */
+#ifndef PLUMB_BASE_H
+#define PLUMB_BASE_H
+
+#include "plumb.h"
+
+#include <string.h>
+
+/* The one message that an object keeps. */
+struct error {
+    plumb_status status;
+    char message[480];
+};
+
+/* Formats the message (printf-like, cut to fit, control bytes replaced) and returns status. */
+#if defined(__GNUC__)
+__attribute__((format(printf, 3, 4)))
+#endif
+plumb_status error_set(struct error *err, plumb_status status, const char *format, ...);
+
+/* Bytes of a name or string from a file, made safe for a message: at most 64 shown, control and non-ASCII bytes as
+ * \xNN, with "..." when cut.  Returns buf. */
+struct shown { char text[272]; };
+const char *show_bytes(struct shown *buf, const void *bytes, size_t n);
+
+#define PLUMB_TRY(expr)                          \
+    do {                                         \
+        plumb_status try_status_ = (expr);       \
+        if (try_status_ != PLUMB_OK) return try_status_; \
+    } while (0)
+
+/* Sizes from files: false when the result does not fit. */
+static inline bool mul_u64(uint64_t a, uint64_t b, uint64_t *out) { return !__builtin_mul_overflow(a, b, out); }
+static inline bool add_u64(uint64_t a, uint64_t b, uint64_t *out) { return !__builtin_add_overflow(a, b, out); }
+/* malloc(n * size), NULL on overflow of size_t (32 bits in wasm) too; free() releases it. */
+void *alloc_array(uint64_t n, size_t size);
+
+/* Little-endian loads from any alignment. */
+static inline uint16_t load_u16(const void *p) { const uint8_t *b = p; return (uint16_t)(b[0] | b[1] << 8); }
+static inline uint32_t load_u32(const void *p) {
+    const uint8_t *b = p;
+    return (uint32_t)b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
+}
+static inline uint64_t load_u64(const void *p) {
+    return (uint64_t)load_u32(p) | (uint64_t)load_u32((const uint8_t *)p + 4) << 32;
+}
+static inline float f32_from_bits(uint32_t bits) { float f; memcpy(&f, &bits, 4); return f; }
+static inline uint32_t f32_to_bits(float f) { uint32_t bits; memcpy(&bits, &f, 4); return bits; }
+
+/* IEEE half to single, exact, subnormals, infinities and NaN payloads included. */
+static inline float f32_from_f16(uint16_t h) {
+    uint32_t sign = (uint32_t)(h & 0x8000u) << 16;
+    uint32_t exponent = h >> 10 & 0x1fu, mantissa = h & 0x3ffu;
+    if (exponent == 31) return f32_from_bits(sign | 0x7f800000u | mantissa << 13);
+    if (exponent != 0) return f32_from_bits(sign | (exponent + 112) << 23 | mantissa << 13);
+    float magnitude = (float)mantissa * 0x1p-24f;   /* subnormal: mantissa * 2^-24, exact in f32 */
+    return f32_from_bits(sign | f32_to_bits(magnitude));
+}
+/* bfloat16 is the upper half of a single. */
+static inline float f32_from_bf16(uint16_t h) { return f32_from_bits((uint32_t)h << 16); }
+
+#endif

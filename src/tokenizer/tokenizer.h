@@ -1,0 +1,31 @@
+/* Text <-> token ids, from the GGUF's tokenizer.ggml.* keys alone.  Ids are llama.cpp's.
+ *
+ * Borrows the strings of the gguf, which must outlive it.  Everything in those keys is untrusted.
+ */
+#ifndef PLUMB_TOKENIZER_H
+#define PLUMB_TOKENIZER_H
+
+#include "gguf/gguf.h"
+
+struct tokenizer;
+
+/* PLUMB_ERROR_UNSUPPORTED names an unknown tokenizer.ggml.model or .pre; PLUMB_ERROR_TOKENIZER / _METADATA with place
+ * and numbers for a vocabulary that contradicts itself. */
+plumb_status tokenizer_create(struct tokenizer **out, const struct gguf *g, struct error *err);
+void tokenizer_free(struct tokenizer *t);
+
+uint32_t tokenizer_n_vocab(const struct tokenizer *t);
+int32_t tokenizer_bos(const struct tokenizer *t);
+int32_t tokenizer_eos(const struct tokenizer *t);
+bool tokenizer_is_eog(const struct tokenizer *t, int32_t id);
+
+/* These follow plumb_tokenize, plumb_token_piece, plumb_detokenize and plumb_chat_format in plumb.h. */
+int64_t tokenizer_encode(struct tokenizer *t, const char *text, size_t len, unsigned flags, int32_t *ids, size_t cap,
+                         struct error *err);
+int64_t tokenizer_piece(const struct tokenizer *t, int32_t id, bool special, char *buf, size_t cap);
+int64_t tokenizer_decode(const struct tokenizer *t, const int32_t *ids, size_t n, bool special, char *buf, size_t cap);
+/* chat_template: the text of tokenizer.chat_template, NULL if the file has none. */
+int64_t chat_format(const struct gguf_string *chat_template, const plumb_message *messages, size_t n,
+                    bool add_assistant, char *buf, size_t cap, struct error *err);
+
+#endif

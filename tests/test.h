@@ -1,0 +1,36 @@
+/* The C test harness.  One program holds every room's tests and runs on every host: native (with sanitizers), Node,
+ * Chromium (the Emscripten module in a worker) and wasmtime (WASI).  Output is TAP.
+ *
+ * A test file tests/<room>_test.c exports one function, test_<room>, that calls TEST for each of its cases; it is
+ * listed in tests/main.c.  A case that checked nothing fails.
+ */
+#ifndef PLUMB_TEST_H
+#define PLUMB_TEST_H
+
+#include "base/base.h"
+
+/* Runs the case and prints its TAP line, "room: sentence of what holds".  The name says the ground truth where it is
+ * not obvious: "quant: Q4_K equals gguf-py bit for bit". */
+void test_case(const char *name, void (*run)(void));
+/* The same with an argument, for table rows. */
+void test_row(const char *name, void (*run)(const void *row), const void *row);
+
+/* Counts a check; on failure notes file, line and the printf-like explanation with the numbers, and goes on. */
+#define CHECK(condition, ...) test_check((condition), __FILE__, __LINE__, #condition, __VA_ARGS__)
+/* As CHECK, and leaves the case when it fails. */
+#define REQUIRE(condition, ...)                       \
+    do {                                              \
+        if (!CHECK(condition, __VA_ARGS__)) return;   \
+    } while (0)
+#if defined(__GNUC__)
+__attribute__((format(printf, 5, 6)))
+#endif
+bool test_check(bool condition, const char *file, int line, const char *text, const char *format, ...);
+
+/* Reads up to n bytes at offset of a file of the checkout ("tests/vectors/quant/Q4_0.bin"), on every host.  Returns
+ * how many were read, -1 if there is no such file. */
+int64_t test_read(const char *path, uint64_t offset, void *dst, size_t n);
+/* The whole file (n bytes and a 0 after them), to be freed; the case fails and NULL is returned if it is not there. */
+void *test_read_all(const char *path, size_t *n);
+
+#endif
