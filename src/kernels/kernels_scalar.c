@@ -1,0 +1,152 @@
+/* The portable kernels: the definition of what every variant must give, bit for bit.  Sums run in four lanes. */
+#include "kernels/expf.h"
+#include "kernels/kernels.h"
+
+#include <math.h>
+
+static float sum_lanes(const float lane[4]) { return (lane[0] + lane[1]) + (lane[2] + lane[3]); }
+
+/* ---- float rows ---------------------------------------------------------------------------------------------- */
+
+static void f32_from_f32__scalar(const void *src, float *dst, size_t n) { memcpy(dst, src, n * sizeof *dst); }
+
+static void f32_from_f16__scalar(const void *src, float *dst, size_t n) {
+    const uint8_t *s = src;
+    for (size_t i = 0; i < n; i++) dst[i] = f32_from_f16(load_u16(s + 2 * i));
+}
+
+static void f32_from_bf16__scalar(const void *src, float *dst, size_t n) {
+    const uint8_t *s = src;
+    for (size_t i = 0; i < n; i++) dst[i] = f32_from_bf16(load_u16(s + 2 * i));
+}
+
+/* ---- quantized dots ------------------------------------------------------------------------------------------ */
+
+/* Below this a block's largest value is rounded to zero: 32767 / amax must stay finite. */
+#define AMAX_MIN 1e-30f
+
+static void quantize_i16__scalar(const float *x, int16_t *q, float *d, float *sum32, float *sum16, size_t n) {
+    for (size_t g = 0; g < n / 32; g++, x += 32, q += 32) {
+        /* Magnitudes compare as integers, NaN above infinity above all numbers: no case is lost. */
+        uint32_t amax_bits = 0;
+        for (int i = 0; i < 32; i++) {
+            uint32_t bits = f32_to_bits(x[i]) & 0x7fffffffu;
+            if (bits > amax_bits) amax_bits = bits;
+        }
+        float amax = f32_from_bits(amax_bits);
+        bool finite = amax_bits < 0x7f800000u;
+        float inverse = finite && amax >= AMAX_MIN ? 32767.0f / amax : 0.0f;
+        float step = !finite ? NAN : amax >= AMAX_MIN ? amax / 32767.0f : 0.0f;
+        int32_t sum[2] = { 0, 0 };
+        for (int i = 0; i < 32; i++) {
+            q[i] = finite ? (int16_t)rintf(x[i] * inverse) : 0;
+            sum[i / 16] += q[i];
+        }
+        d[g] = step;
+        sum16[2 * g] = step * (float)sum[0];
+        sum16[2 * g + 1] = step * (float)sum[1];
+        sum32[g] = step * (float)(sum[0] + sum[1]);
+    }
+}
+
+/* The lane of element i is i / 2 % 4: i32x4.dot_i16x8_s adds neighbours.  |lane sum| <= 8 * 127 * 32767 < 2^25. */
+static void dot_i16__scalar(float y[PANEL_ROWS], const struct panel *p, size_t group, const int16_t *q,
+                            const float *d, const float *sum) {
+    size_t n_group = p->n / group;
+    for (int r = 0; r < PANEL_ROWS; r++) {
+        const int16_t *c = p->codes[r];
+        float lane[4] = { 0 };
+        for (size_t g = 0; g < n_group; g++) {
+            int32_t dots[4] = { 0 };
+            for (size_t i = g * group; i < (g + 1) * group; i++) dots[i / 2 % 4] += c[i] * q[i];
+            float s = p->scale[r][g] * d[g * group / ACT_BLOCK];
+            for (int l = 0; l < 4; l++) lane[l] += (float)dots[l] * s;
+        }
+        y[r] = sum_lanes(lane);
+        if (!p->has_min) continue;
+        float min_lane[4] = { 0 };
+        for (size_t g = 0; g < (n_group + 3) / 4 * 4; g++) min_lane[g % 4] += p->min[r][g] * sum[g];
+        y[r] -= sum_lanes(min_lane);
+    }
+}
+
+static void dot_i16_g32__scalar(float y[PANEL_ROWS], const struct panel *p, const int16_t *q, const float *d,
+                                const float *sum) {
+    dot_i16__scalar(y, p, 32, q, d, sum);
+}
+
+static void dot_i16_g16__scalar(float y[PANEL_ROWS], const struct panel *p, const int16_t *q, const float *d,
+                                const float *sum) {
+    dot_i16__scalar(y, p, 16, q, d, sum);
+}
+
+/* ---- f32 ------------------------------------------------------------------------------------------------------- */
+
+static float dot_f32__scalar(const float *a, const float *b, size_t n) {
+    float lane[4] = { 0 };
+    for (size_t i = 0; i < n; i++) lane[i % 4] += a[i] * b[i];
+    return sum_lanes(lane);
+}
+
+static void dot_f32_x4__scalar(float y[PANEL_ROWS], const struct panel *p, const float *x) {
+    for (int r = 0; r < PANEL_ROWS; r++) y[r] = dot_f32__scalar(p->f32[r], x, p->n);
+}
+
+static void add_scaled__scalar(float *y, const float *x, float s, size_t n) {
+    for (size_t i = 0; i < n; i++) y[i] += s * x[i];
+}
+
+static void mul_scaled__scalar(float *y, const float *x, float s, const float *w, size_t n) {
+    for (size_t i = 0; i < n; i++) y[i] = x[i] * s * w[i];
+}
+
+static float exp__scalar(float x) {
+    if (x < EXP_MIN) x = EXP_MIN;
+    if (x > EXP_MAX) x = EXP_MAX;
+    float n = rintf(x * EXP_LOG2E);
+    float r = (x - n * EXP_LN2_HI) - n * EXP_LN2_LO;
+    float e = EXP_C7;
+    e = e * r + EXP_C6;
+    e = e * r + EXP_C5;
+    e = e * r + EXP_C4;
+    e = e * r + EXP_C3;
+    e = e * r + EXP_C2;
+    e = e * r + 1.0f;
+    e = e * r + 1.0f;
+    uint32_t exponent = n == n ? (uint32_t)(int32_t)n : 0;   /* NaN: e is NaN already */
+    return e * f32_from_bits((exponent + 127) << 23);
+}
+
+static void softmax__scalar(float *x, size_t n) {
+    float max = x[0], lane[4] = { 0 };
+    for (size_t i = 1; i < n; i++) {
+        if (x[i] > max) max = x[i];
+    }
+    for (size_t i = 0; i < n; i++) {
+        x[i] = exp__scalar(x[i] - max);
+        lane[i % 4] += x[i];
+    }
+    float inverse = 1.0f / sum_lanes(lane);
+    for (size_t i = 0; i < n; i++) x[i] *= inverse;
+}
+
+static void swiglu__scalar(float *gate, const float *up, size_t n) {
+    for (size_t i = 0; i < n; i++) gate[i] = gate[i] / (1.0f + exp__scalar(-gate[i])) * up[i];
+}
+
+void kernels_fill_scalar(struct kernels *k) {
+    k->name = "scalar";
+    for (uint32_t type = 0; type < QUANT_TYPE_COUNT; type++) k->unpack[type] = unpack_scalar(type);
+    k->f32_from_row[QUANT_F32] = f32_from_f32__scalar;
+    k->f32_from_row[QUANT_F16] = f32_from_f16__scalar;
+    k->f32_from_row[QUANT_BF16] = f32_from_bf16__scalar;
+    k->quantize_i16 = quantize_i16__scalar;
+    k->dot_i16_g32 = dot_i16_g32__scalar;
+    k->dot_i16_g16 = dot_i16_g16__scalar;
+    k->dot_f32_x4 = dot_f32_x4__scalar;
+    k->dot_f32 = dot_f32__scalar;
+    k->add_scaled = add_scaled__scalar;
+    k->mul_scaled = mul_scaled__scalar;
+    k->softmax = softmax__scalar;
+    k->swiglu = swiglu__scalar;
+}

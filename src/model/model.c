@@ -1,0 +1,335 @@
+/* See model.h.  Two tables carry the knowledge: architectures[] (what differs between them) and the weight specs
+ * (which tensor, of which shape, goes where). */
+#include "model/model.h"
+
+#include "base/math.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ---- the table of architectures ------------------------------------------------------------------------------ */
+
+static const struct architecture {
+    const char *name;                 /* general.architecture, and the prefix of its keys */
+    enum rope_pairing rope_pairing;   /* as llama.cpp's llama_model_rope_type */
+} architectures[] = {
+    { "llama", ROPE_NORM },           /* its converters permute Q and K to this pairing */
+    { "qwen2", ROPE_NEOX },
+};
+
+/* ---- keys -> config ------------------------------------------------------------------------------------------ */
+
+struct key_reader {
+    const struct gguf *gguf;
+    const char *architecture;
+    struct error *err;
+    char key[128];   /* the key last asked for, "llama.block_count" */
+};
+
+static const char *key_of(struct key_reader *r, const char *suffix) {
+    snprintf(r->key, sizeof r->key, "%s.%s", r->architecture, suffix);
+    return r->key;
+}
+
+/* A count that shapes the model.  Keeps *out when the key is absent; that is an error while it is 0. */
+static plumb_status read_count(struct key_reader *r, const char *suffix, uint32_t max, uint32_t *out) {
+    PLUMB_TRY(gguf_get_u32(r->gguf, key_of(r, suffix), out, r->err));
+    if (*out == 0 && !gguf_find_key(r->gguf, r->key)) {
+        return error_set(r->err, PLUMB_ERROR_METADATA, "key %s is missing", r->key);
+    }
+    if (*out == 0 || *out > max) {
+        return error_set(r->err, PLUMB_ERROR_METADATA, "key %s: %u is not in 1..%u", r->key, *out, max);
+    }
+    return PLUMB_OK;
+}
+
+static plumb_status read_rope(struct key_reader *r, struct model_config *c) {
+    c->n_rot = c->head_dim;
+    PLUMB_TRY(read_count(r, "rope.dimension_count", c->head_dim, &c->n_rot));
+    if (c->n_rot % 2 != 0) {
+        return error_set(r->err, PLUMB_ERROR_METADATA, "key %s: %u is odd", r->key, c->n_rot);
+    }
+    c->rope_freq_base = 10000.0f;
+    PLUMB_TRY(gguf_get_f32(r->gguf, key_of(r, "rope.freq_base"), &c->rope_freq_base, r->err));
+    if (!(c->rope_freq_base >= 1.0f && c->rope_freq_base <= 1e12f)) {
+        return error_set(r->err, PLUMB_ERROR_METADATA, "key %s: %g is not in 1..1e12", r->key,
+                         (double)c->rope_freq_base);
+    }
+    struct gguf_string scaling = { "linear", 6 };
+    PLUMB_TRY(gguf_get_string(r->gguf, key_of(r, "rope.scaling.type"), &scaling, r->err));
+    bool none = scaling.n == 4 && memcmp(scaling.data, "none", 4) == 0;
+    if (!none && !(scaling.n == 6 && memcmp(scaling.data, "linear", 6) == 0)) {
+        struct shown shown;
+        return error_set(r->err, PLUMB_ERROR_UNSUPPORTED, "key %s: \"%s\" is not supported (none and linear are)",
+                         r->key, show_bytes(&shown, scaling.data, (size_t)scaling.n));
+    }
+    float factor = 0.0f;   /* 0: no scaling, as llama.cpp reads it; scale_linear is the old name of the key */
+    PLUMB_TRY(gguf_get_f32(r->gguf, key_of(r, "rope.scale_linear"), &factor, r->err));
+    PLUMB_TRY(gguf_get_f32(r->gguf, key_of(r, "rope.scaling.factor"), &factor, r->err));
+    if (!(factor == 0.0f || (factor >= 1e-3f && factor <= 1e6f))) {
+        return error_set(r->err, PLUMB_ERROR_METADATA, "key %s: %g is not in 0.001..1e6", r->key, (double)factor);
+    }
+    c->rope_freq_scale = none || factor == 0.0f ? 1.0f : 1.0f / factor;
+    return PLUMB_OK;
+}
+
+static plumb_status read_config(struct model_config *c, const struct gguf *g, struct error *err) {
+    struct gguf_string name = { NULL, 0 };
+    struct shown shown;
+    PLUMB_TRY(gguf_get_string(g, "general.architecture", &name, err));
+    if (!name.data) return error_set(err, PLUMB_ERROR_METADATA, "key general.architecture is missing");
+    const struct architecture *arch = NULL;
+    for (size_t i = 0; i < sizeof architectures / sizeof *architectures; i++) {
+        const char *known = architectures[i].name;
+        if (name.n == strlen(known) && memcmp(name.data, known, (size_t)name.n) == 0) arch = &architectures[i];
+    }
+    if (!arch) {
+        return error_set(err, PLUMB_ERROR_UNSUPPORTED, "general.architecture: \"%s\" is not supported (llama and "
+                         "qwen2 are)", show_bytes(&shown, name.data, (size_t)name.n));
+    }
+    c->architecture = arch->name;
+    c->rope_pairing = arch->rope_pairing;
+
+    /* Bounds far above any real model, so that products of two of these fit 64 bits with room. */
+    struct key_reader r = { g, arch->name, err, "" };
+    PLUMB_TRY(read_count(&r, "block_count", 1u << 16, &c->n_layer));
+    PLUMB_TRY(read_count(&r, "embedding_length", 1u << 20, &c->n_embd));
+    PLUMB_TRY(read_count(&r, "feed_forward_length", 1u << 22, &c->n_ff));
+    PLUMB_TRY(read_count(&r, "context_length", UINT32_MAX, &c->n_ctx_train));
+    PLUMB_TRY(read_count(&r, "attention.head_count", 1u << 16, &c->n_head));
+    c->n_head_kv = c->n_head;
+    PLUMB_TRY(read_count(&r, "attention.head_count_kv", c->n_head, &c->n_head_kv));
+    if (c->n_head % c->n_head_kv != 0) {
+        return error_set(err, PLUMB_ERROR_METADATA, "key %s: %u does not divide the %u query heads", r.key,
+                         c->n_head_kv, c->n_head);
+    }
+    c->head_dim = c->n_embd / c->n_head;
+    PLUMB_TRY(read_count(&r, "attention.key_length", 1u << 16, &c->head_dim));
+    uint32_t value_length = c->head_dim;
+    PLUMB_TRY(read_count(&r, "attention.value_length", 1u << 16, &value_length));
+    if (value_length != c->head_dim) {
+        return error_set(err, PLUMB_ERROR_UNSUPPORTED, "key %s: %u differs from the key length %u", r.key,
+                         value_length, c->head_dim);
+    }
+    c->rms_eps = -1.0f;
+    PLUMB_TRY(gguf_get_f32(g, key_of(&r, "attention.layer_norm_rms_epsilon"), &c->rms_eps, err));
+    if (!(c->rms_eps >= 0.0f && c->rms_eps <= 1.0f)) {
+        return error_set(err, PLUMB_ERROR_METADATA, "key %s is missing or not in 0..1", r.key);
+    }
+    uint32_t n_expert = 0;
+    PLUMB_TRY(gguf_get_u32(g, key_of(&r, "expert_count"), &n_expert, err));
+    if (n_expert != 0) {
+        return error_set(err, PLUMB_ERROR_UNSUPPORTED, "key %s: %u: mixtures of experts are not supported", r.key,
+                         n_expert);
+    }
+    return read_rope(&r, c);
+}
+
+/* ---- names -> weights ------------------------------------------------------------------------------------------ */
+
+/* Sizes that a config gives. */
+enum dim { DIM_ONE, DIM_EMBD, DIM_Q, DIM_KV, DIM_FF, DIM_VOCAB, DIM_ROT_HALF };
+
+enum need {
+    REQUIRED,
+    OPTIONAL,
+    IGNORED,   /* may be there and is not used: old converters wrote it */
+};
+
+struct weight_spec {
+    const char *name;      /* of the tensor; inside layers after "blk.N." */
+    size_t field;          /* offset of its struct weight */
+    enum dim n_in, n_out;  /* shape [n_in, n_out], or [n_in] where n_out is DIM_ONE */
+    enum need need;
+};
+
+static const struct weight_spec model_specs[] = {
+    { "token_embd.weight", offsetof(struct model, token_embd), DIM_EMBD, DIM_VOCAB, REQUIRED },
+    { "output_norm.weight", offsetof(struct model, output_norm), DIM_EMBD, DIM_ONE, REQUIRED },
+    { "output.weight", offsetof(struct model, output), DIM_EMBD, DIM_VOCAB, OPTIONAL },
+    { "rope_freqs.weight", offsetof(struct model, rope_freqs), DIM_ROT_HALF, DIM_ONE, OPTIONAL },
+};
+
+static const struct weight_spec layer_specs[] = {
+    { "attn_norm.weight", offsetof(struct layer, attn_norm), DIM_EMBD, DIM_ONE, REQUIRED },
+    { "attn_q.weight", offsetof(struct layer, attn_q), DIM_EMBD, DIM_Q, REQUIRED },
+    { "attn_q.bias", offsetof(struct layer, attn_q_bias), DIM_Q, DIM_ONE, OPTIONAL },
+    { "attn_k.weight", offsetof(struct layer, attn_k), DIM_EMBD, DIM_KV, REQUIRED },
+    { "attn_k.bias", offsetof(struct layer, attn_k_bias), DIM_KV, DIM_ONE, OPTIONAL },
+    { "attn_v.weight", offsetof(struct layer, attn_v), DIM_EMBD, DIM_KV, REQUIRED },
+    { "attn_v.bias", offsetof(struct layer, attn_v_bias), DIM_KV, DIM_ONE, OPTIONAL },
+    { "attn_output.weight", offsetof(struct layer, attn_output), DIM_Q, DIM_EMBD, REQUIRED },
+    { "attn_output.bias", offsetof(struct layer, attn_output_bias), DIM_EMBD, DIM_ONE, OPTIONAL },
+    { "ffn_norm.weight", offsetof(struct layer, ffn_norm), DIM_EMBD, DIM_ONE, REQUIRED },
+    { "ffn_gate.weight", offsetof(struct layer, ffn_gate), DIM_EMBD, DIM_FF, REQUIRED },
+    { "ffn_up.weight", offsetof(struct layer, ffn_up), DIM_EMBD, DIM_FF, REQUIRED },
+    { "ffn_down.weight", offsetof(struct layer, ffn_down), DIM_FF, DIM_EMBD, REQUIRED },
+    { "attn_rot_embd.weight", 0, DIM_ROT_HALF, DIM_ONE, IGNORED },
+};
+
+#define N_MODEL_SPEC (sizeof model_specs / sizeof *model_specs)
+#define N_LAYER_SPEC (sizeof layer_specs / sizeof *layer_specs)
+
+static uint64_t dim_size(const struct model_config *c, enum dim dim) {
+    switch (dim) {
+    case DIM_ONE: return 1;
+    case DIM_EMBD: return c->n_embd;
+    case DIM_Q: return (uint64_t)c->n_head * c->head_dim;
+    case DIM_KV: return (uint64_t)c->n_head_kv * c->head_dim;
+    case DIM_FF: return c->n_ff;
+    case DIM_VOCAB: return c->n_vocab;
+    case DIM_ROT_HALF: return c->n_rot / 2;
+    }
+    return 0;
+}
+
+/* "[576, 192]" of the dimensions that are there. */
+static void shape_text(char *buf, size_t cap, const uint64_t *shape, uint32_t n_dims) {
+    int n = snprintf(buf, cap, "[");
+    for (uint32_t i = 0; i < n_dims && n >= 0 && (size_t)n < cap; i++) {
+        n += snprintf(buf + n, cap - (size_t)n, i == 0 ? "%llu" : ", %llu", (unsigned long long)shape[i]);
+    }
+    if (n >= 0 && (size_t)n < cap) snprintf(buf + n, cap - (size_t)n, "]");
+}
+
+/* Points w at tensor t after checking that it is what spec says. */
+static plumb_status bind_weight(struct weight *w, const struct weight_spec *spec, const struct gguf_tensor *t,
+                                const struct model_config *c, struct error *err) {
+    uint64_t expected[2] = { dim_size(c, spec->n_in), dim_size(c, spec->n_out) };
+    uint32_t n_dims = spec->n_out == DIM_ONE ? 1 : 2;
+    if (t->shape[0] != expected[0] || t->shape[1] != expected[1] || t->shape[2] != 1 || t->shape[3] != 1) {
+        char has[100], needs[100];
+        shape_text(has, sizeof has, t->shape, t->n_dims);
+        shape_text(needs, sizeof needs, expected, n_dims);
+        return error_set(err, PLUMB_ERROR_TENSOR, "tensor %s: expected shape %s, file has %s %s", t->name.data, needs,
+                         quant_traits(t->type)->name, has);
+    }
+    /* Norms, biases and frequency factors enter sums as they are; every converter keeps them in F32. */
+    if (n_dims == 1 && t->type != QUANT_F32) {
+        return error_set(err, PLUMB_ERROR_UNSUPPORTED, "tensor %s: expected F32, file has %s", t->name.data,
+                         quant_traits(t->type)->name);
+    }
+    w->name = t->name.data;
+    w->traits = quant_traits(t->type);
+    w->type = t->type;
+    w->data = t->data;
+    w->n_in = (uint32_t)expected[0];
+    w->n_out = (uint32_t)expected[1];
+    w->row_bytes = (size_t)(t->n_bytes / expected[1]);
+    return PLUMB_OK;
+}
+
+/* The spec and the place (*w) of a tensor by its name; NULL for a name that no table has. */
+static const struct weight_spec *find_place(struct model *m, const struct gguf_string *name, struct weight **w) {
+    unsigned long il = 0;
+    const char *rest = name->data;
+    bool in_layer = strncmp(rest, "blk.", 4) == 0 && rest[4] >= '0' && rest[4] <= '9';
+    if (in_layer) {
+        char *end;
+        il = strtoul(rest + 4, &end, 10);
+        if (*end != '.' || il >= m->config.n_layer || (rest[4] == '0' && end != rest + 5)) return NULL;
+        rest = end + 1;
+    }
+    const struct weight_spec *specs = in_layer ? layer_specs : model_specs;
+    char *base = in_layer ? (char *)&m->layers[il] : (char *)m;
+    for (size_t i = 0; i < (in_layer ? N_LAYER_SPEC : N_MODEL_SPEC); i++) {
+        if (strcmp(rest, specs[i].name) == 0 && (size_t)(rest - name->data) + strlen(rest) == name->n) {
+            *w = (struct weight *)(void *)(base + specs[i].field);
+            return &specs[i];
+        }
+    }
+    return NULL;
+}
+
+static plumb_status bind_part(struct model *m, struct gguf *g, struct error *err) {
+    for (uint64_t i = 0; i < gguf_n_tensor(g); i++) {
+        const struct gguf_tensor *t = gguf_tensor_at(g, i);
+        struct weight *w;
+        const struct weight_spec *spec = find_place(m, &t->name, &w);
+        if (!spec) {
+            struct shown shown;
+            return error_set(err, PLUMB_ERROR_UNSUPPORTED, "tensor \"%s\" has no place in a %s model of %u blocks",
+                             show_bytes(&shown, t->name.data, (size_t)t->name.n), m->config.architecture,
+                             m->config.n_layer);
+        }
+        if (spec->need == IGNORED) continue;
+        if (w->data) {
+            return error_set(err, PLUMB_ERROR_TENSOR, "tensor %s is in more than one part of the split file",
+                             t->name.data);
+        }
+        PLUMB_TRY(bind_weight(w, spec, t, &m->config, err));
+    }
+    return PLUMB_OK;
+}
+
+static plumb_status check_required(const void *base, const struct weight_spec *specs, size_t n, const char *prefix,
+                                   struct error *err) {
+    for (size_t i = 0; i < n; i++) {
+        const struct weight *w = (const void *)((const char *)base + specs[i].field);
+        if (specs[i].need == REQUIRED && !w->data) {
+            return error_set(err, PLUMB_ERROR_TENSOR, "tensor %s%s is missing", prefix, specs[i].name);
+        }
+    }
+    return PLUMB_OK;
+}
+
+static plumb_status bind_all(struct model *m, struct gguf *const *parts, size_t n_part, struct error *err) {
+    for (size_t i = 0; i < n_part; i++) PLUMB_TRY(bind_part(m, parts[i], err));
+    PLUMB_TRY(check_required(m, model_specs, N_MODEL_SPEC, "", err));
+    for (uint32_t il = 0; il < m->config.n_layer; il++) {
+        char prefix[32];
+        snprintf(prefix, sizeof prefix, "blk.%u.", il);
+        PLUMB_TRY(check_required(&m->layers[il], layer_specs, N_LAYER_SPEC, prefix, err));
+    }
+    if (!m->output.data) m->output = m->token_embd;   /* tied */
+    return PLUMB_OK;
+}
+
+plumb_status model_create(struct model **out, struct gguf *const *parts, size_t n_part, uint32_t n_vocab,
+                          struct error *err) {
+    *out = NULL;
+    struct model *m = calloc(1, sizeof *m);
+    if (!m) return error_set(err, PLUMB_ERROR_MEMORY, "out of memory: %zu bytes for the model", sizeof *m);
+    plumb_status status = read_config(&m->config, parts[0], err);
+    if (status != PLUMB_OK) goto done;
+    m->config.n_vocab = n_vocab;
+
+    /* The layer array must be no larger than the file can fill. */
+    uint64_t n_tensor = 0;
+    for (size_t i = 0; i < n_part; i++) n_tensor += gguf_n_tensor(parts[i]);
+    if (m->config.n_layer > n_tensor) {
+        status = error_set(err, PLUMB_ERROR_METADATA, "key %s.block_count: %u blocks, but the file has only %llu "
+                           "tensors", m->config.architecture, m->config.n_layer, (unsigned long long)n_tensor);
+        goto done;
+    }
+    m->layers = calloc(m->config.n_layer, sizeof *m->layers);
+    if (!m->layers) {
+        status = error_set(err, PLUMB_ERROR_MEMORY, "out of memory: %u layers", m->config.n_layer);
+        goto done;
+    }
+    status = bind_all(m, parts, n_part, err);
+done:
+    if (status != PLUMB_OK) {
+        model_free(m);
+        return status;
+    }
+    *out = m;
+    return PLUMB_OK;
+}
+
+void model_free(struct model *m) {
+    if (!m) return;
+    free(m->layers);
+    free(m);
+}
+
+void model_rope_angles(const struct model *m, uint32_t pos, double *angles) {
+    const struct model_config *c = &m->config;
+    for (uint32_t i = 0; i < c->n_rot / 2; i++) {
+        double frequency = math_pow((double)c->rope_freq_base, -2.0 * i / c->n_rot);
+        if (m->rope_freqs.data) {
+            frequency /= (double)f32_from_bits(load_u32(m->rope_freqs.data + 4 * (size_t)i));
+        }
+        angles[i] = (double)pos * (double)c->rope_freq_scale * frequency;
+    }
+}

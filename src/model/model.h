@@ -1,0 +1,69 @@
+/* Keys -> config; tensor names -> weights, type and shape checked together; the table of architectures.
+ *
+ * Weights stay as they are in the gguf, quantized, and are borrowed from it: it must outlive the model.
+ */
+#ifndef PLUMB_MODEL_MODEL_H
+#define PLUMB_MODEL_MODEL_H
+
+#include "gguf/gguf.h"
+#include "quant/quant.h"
+
+/* Which two elements of a head RoPE turns together. */
+enum rope_pairing {
+    ROPE_NORM,  /* (2i, 2i+1): the RoFormer paper; ggml's NORMAL */
+    ROPE_NEOX,  /* (i, i + n_rot/2): GPT-NeoX, and whatever was not permuted on conversion */
+};
+
+struct model_config {
+    const char *architecture;
+    uint32_t n_layer, n_embd, n_head, n_head_kv, head_dim, n_ff, n_vocab, n_ctx_train;
+    float rms_eps;           /* added to the mean square */
+    enum rope_pairing rope_pairing;
+    uint32_t n_rot;          /* elements of a head that RoPE turns, from the first; even, <= head_dim */
+    float rope_freq_base;    /* theta */
+    float rope_freq_scale;   /* positions are multiplied by it (linear scaling: 1 / factor) */
+};
+
+/* A matrix (n_out, n_in), or a vector (n_out = 1).  data is NULL for an optional tensor that the file lacks. */
+struct weight {
+    const char *name;
+    const struct quant_traits *traits;
+    const uint8_t *data;
+    uint32_t type;           /* enum quant_type */
+    uint32_t n_in, n_out;
+    size_t row_bytes;
+};
+
+/* Fields have GGUF's names; a *_bias is (n_out) F32 of the weight it follows, optional. */
+struct layer {
+    struct weight attn_norm;             /* (n_embd) */
+    struct weight attn_q, attn_q_bias;   /* (n_head * head_dim, n_embd) */
+    struct weight attn_k, attn_k_bias;   /* (n_head_kv * head_dim, n_embd) */
+    struct weight attn_v, attn_v_bias;   /* (n_head_kv * head_dim, n_embd) */
+    struct weight attn_output, attn_output_bias; /* (n_embd, n_head * head_dim) */
+    struct weight ffn_norm;              /* (n_embd) */
+    struct weight ffn_gate, ffn_up;      /* (n_ff, n_embd) */
+    struct weight ffn_down;              /* (n_embd, n_ff) */
+};
+
+struct model {
+    struct model_config config;
+    struct weight token_embd;   /* (n_vocab, n_embd) */
+    struct weight output_norm;  /* (n_embd) */
+    struct weight output;       /* (n_vocab, n_embd); the same data as token_embd in a tied model */
+    struct weight rope_freqs;   /* (n_rot / 2) F32 divisors of the frequencies, optional (Llama 3.1) */
+    struct layer *layers;       /* (n_layer) */
+};
+
+/* Reads the keys of parts[0] and binds the tensors of all parts (several when the file was split).  n_vocab: of the
+ * tokenizer; the embedding must have as many rows.  Every tensor of the file must have a place: one that this
+ * architecture does not know would change its results, so it is PLUMB_ERROR_UNSUPPORTED. */
+plumb_status model_create(struct model **out, struct gguf *const *parts, size_t n_part, uint32_t n_vocab,
+                          struct error *err);
+void model_free(struct model *m);
+
+/* sin and cos of every RoPE angle of position pos: (n_rot / 2) each.  angle_i = pos * freq_scale * base^(-2i / n_rot)
+ * / rope_freqs[i].  Same bits on every host. */
+void model_rope_angles(const struct model *m, uint32_t pos, double *angles);
+
+#endif
