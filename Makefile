@@ -1,0 +1,165 @@
+# plumb: GGUF language models in WebAssembly.  `make help` lists the targets.
+#
+# Products: web/dist/plumb.wasm (browser, Node), build/wasi/plumb.wasm, build/native/plumb, and one test program per
+# host.  A wasm host's test program links the very objects that ship.
+#
+#   config=release   the default
+#   config=debug     no optimization, asserts
+#   config=sanitize  native only: ASan + UBSan + asserts; what the native tests run
+#   config=fuzz      native only: the same for libFuzzer, by clang
+
+config ?= release
+ifeq ($(filter release debug sanitize fuzz,$(config)),)
+$(error config=$(config): it is one of release, debug, sanitize, fuzz)
+endif
+include wasm/toolchain.mk
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.SUFFIXES:
+.SECONDARY:
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+
+# ---- flags ------------------------------------------------------------------------------------------------------
+
+# -ffp-contract=off: no fused multiply-add where the source says two operations; wasm has none and native compilers
+# differ in where they put theirs, but every host must compute the same bits.
+FLAGS := -std=c11 -Wall -Wextra -Wshadow -Wconversion -ffp-contract=off -Iinclude -Isrc
+ifeq ($(CI),true)
+FLAGS += -Werror
+endif
+release := -O3 -DNDEBUG
+debug := -O0 -g
+# -fno-sanitize-recover: a finding ends the test program with a failure instead of scrolling by.
+sanitize := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
+fuzz := $(sanitize) -fsanitize=fuzzer-no-link
+
+# ---- sources ----------------------------------------------------------------------------------------------------
+
+engine := $(sort $(wildcard src/*/*.c))
+tests := $(sort $(wildcard tests/*.c))
+fuzzers := $(patsubst tests/fuzz/%_fuzz.c,%,$(wildcard tests/fuzz/*_fuzz.c))
+
+# $(call objects,DIR,SOURCES), and $(call compile,DIR,COMPILER WITH FLAGS): the rule that makes them.
+objects = $(patsubst %.c,$1/%.o,$2)
+define compile
+$1/%.o: %.c Makefile wasm/toolchain.mk
+	@mkdir -p $$(@D)
+	$2 $(FLAGS) -MMD -MP -c $$< -o $$@
+endef
+
+# ---- for people -------------------------------------------------------------------------------------------------
+
+PROMPT ?= Why is the sky blue? Answer in two sentences.
+MODEL ?= smollm2-135m-instruct-q4_1
+export HOSTS ?= native node chromium wasmtime
+
+.PHONY: help run serve test setup bench
+help: ## Prints this list.
+	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+
+run: ## Sets up what is missing, builds, fetches the default model and answers PROMPT="..." in Node.
+	@tools/setup.sh run
+	@python3 models/fetch.py $(MODEL)
+	@$(MAKE) -s wasm
+	@node web/node/run.mjs --model "$$(python3 models/fetch.py --path $(MODEL))" --prompt '$(subst ','\'',$(PROMPT))'
+
+serve: ## Sets up what is missing, builds and serves the chat page on this machine; PORT=8080.
+	@tools/setup.sh run
+	@python3 models/fetch.py $(MODEL)
+	@$(MAKE) -s wasm
+	@node web/serve.mjs
+
+test: ## Sets up what is missing, builds and runs every test; HOSTS="native node chromium wasmtime" picks hosts.
+	@tools/setup.sh test $(HOSTS)
+	@python3 models/fetch.py --all
+	@$(MAKE) -s test-programs
+	@node tests/run.mjs
+
+setup: ## Installs what building and testing on every host need, saying what and why.
+	@tools/setup.sh test
+
+bench: ## Measures prefill and decode of MODEL natively, in Node and under wasmtime.
+	@tools/setup.sh test native node wasmtime
+	@python3 models/fetch.py $(MODEL)
+	@$(MAKE) -s build
+	@node tests/bench/hosts.mjs "$$(python3 models/fetch.py --path $(MODEL))"
+
+# ---- native -----------------------------------------------------------------------------------------------------
+
+.PHONY: build native wasm wasi test-programs
+build: native wasm wasi ## Builds all that ships.
+
+native_dir = build/native$(if $(filter-out release,$1),-$1)
+native_cc = $(if $(filter fuzz,$1),clang$(if $(LLVM),-$(LLVM)),$(CC))
+define native_host
+$(call compile,$(call native_dir,$1),$(call native_cc,$1) $($1))
+$(call native_dir,$1)/plumb: $(call objects,$(call native_dir,$1),$(engine) wasm/cli.c)
+	$(call native_cc,$1) $($1) $$^ -lm -o $$@
+$(call native_dir,$1)/tests: $(call objects,$(call native_dir,$1),$(engine) $(tests))
+	$(call native_cc,$1) $($1) $$^ -lm -o $$@
+$(call native_dir,$1)/fuzz-%: $(call native_dir,$1)/tests/fuzz/%_fuzz.o $(call objects,$(call native_dir,$1),$(engine))
+	$(call native_cc,$1) $($1) $(if $(filter fuzz,$1),-fsanitize=fuzzer) $$^ -lm -o $$@
+endef
+$(foreach c,release debug sanitize fuzz,$(eval $(call native_host,$c)))
+
+native: $(call native_dir,$(config))/plumb ## Builds the command line for this machine; config=debug|release|sanitize|fuzz.
+
+# ---- WebAssembly ------------------------------------------------------------------------------------------------
+
+# The wasm hosts know release and debug.
+wasm_flags := $(if $(filter debug,$(config)),$(debug),$(release))
+emcc_dir := build/emcc$(if $(filter debug,$(config)),-debug)
+wasi_dir := build/wasi$(if $(filter debug,$(config)),-debug)
+plumb_wasm := $(if $(filter debug,$(config)),$(emcc_dir)/plumb.wasm,web/dist/plumb.wasm)
+$(eval $(call compile,$(emcc_dir),$$(EMCC_RUN) $(wasm_flags) $(EMCC_CFLAGS)))
+$(eval $(call compile,$(wasi_dir),$(WASI_CC) $(wasm_flags) $(WASI_CFLAGS)))
+
+wasm: $(plumb_wasm) ## Builds web/dist/plumb.wasm, the module for browsers and Node, with Emscripten.
+# Exactly the names in wasm/exports.txt, and malloc and free, are visible from outside.
+$(plumb_wasm): $(call objects,$(emcc_dir),$(engine) wasm/exports.c) wasm/exports.txt
+	@mkdir -p $(@D)
+	$(EMCC_RUN) $(EMCC_LDFLAGS) $(filter %.o,$^) -o $@ \
+	    -sEXPORTED_FUNCTIONS=$$(sed -n 's/^\([a-z]\w*\).*/_\1/p' wasm/exports.txt | paste -sd,)
+$(emcc_dir)/tests.wasm: $(call objects,$(emcc_dir),$(engine) $(tests))
+	$(EMCC_RUN) $(EMCC_LDFLAGS) $(EMCC_TEST_LDFLAGS) $^ -o $@ -sEXPORTED_FUNCTIONS=_test_main,_malloc,_free
+
+wasi: $(wasi_dir)/plumb.wasm ## Builds build/wasi/plumb.wasm, the command line for wasmtime.
+$(wasi_dir)/plumb.wasm: $(call objects,$(wasi_dir),$(engine) wasm/cli.c)
+	$(WASI_CC) $(WASI_LDFLAGS) $^ -lm -o $@
+$(wasi_dir)/tests.wasm: $(call objects,$(wasi_dir),$(engine) $(tests))
+	$(WASI_CC) $(WASI_LDFLAGS) $^ -lm -o $@
+
+# ---- tests and checks -------------------------------------------------------------------------------------------
+
+# What tests/run.mjs runs on the hosts in HOSTS.
+test-programs: \
+    $(if $(filter native,$(HOSTS)),build/native/plumb build/native-sanitize/tests build/native-sanitize/plumb) \
+    $(if $(filter native,$(HOSTS)),$(fuzzers:%=build/native-sanitize/fuzz-%)) \
+    $(if $(filter node chromium,$(HOSTS)),$(plumb_wasm) $(emcc_dir)/tests.wasm) \
+    $(if $(filter wasmtime,$(HOSTS)),$(wasi_dir)/plumb.wasm $(wasi_dir)/tests.wasm)
+
+# Without libFuzzer a fuzz target replays the files it is given, which is how the corpus runs inside the tests.
+$(fuzzers:%=build/native-sanitize/fuzz-%): build/native-sanitize/tests/fuzz/replay.o
+
+.PHONY: fuzz layers bare clean
+FUZZ_SECONDS ?= 60
+fuzz: $(fuzzers:%=build/native-fuzz/fuzz-%) ## Fuzzes each target of tests/fuzz for FUZZ_SECONDS (60), growing its corpus in build/.
+	@for name in $(fuzzers); do \
+	    mkdir -p build/fuzz-corpus/$$name && \
+	    $(call native_dir,fuzz)/fuzz-$$name -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=2048 -timeout=10 \
+	        -artifact_prefix=build/fuzz-corpus/ build/fuzz-corpus/$$name tests/fuzz/corpus/$$name || exit 1; \
+	done
+
+layers: ## Checks that every room includes only base and the rooms above it.
+	@awk -f tools/layers.awk $(wildcard src/*/*.[ch] wasm/*.[ch])
+
+bare: ## Checks that one plain cc command builds the command line.
+	@mkdir -p build/bare
+	cc -O2 -Iinclude -Isrc src/*/*.c wasm/cli.c -lm -o build/bare/plumb
+
+clean: ## Removes what was built; keeps models and installed packages.
+	rm -rf $(filter-out build/setup,$(wildcard build/*)) web/dist/plumb.wasm
+
+# Headers that objects depend on; objects lie at build/<host>/<src|tests|wasm>/...
+-include $(wildcard build/*/*/*.d build/*/*/*/*.d)

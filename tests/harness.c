@@ -1,0 +1,136 @@
+/* The harness behind tests/test.h: runs cases, counts checks, prints TAP, reads files.
+ *
+ * A native or WASI program prints to stdout and reads with stdio, paths relative to the working directory, which must
+ * be the root of the checkout.  The Emscripten module has neither: its host gives it two functions (tests/hosts/). */
+#define _POSIX_C_SOURCE 200809L  /* fseeko: files beyond 2 GB */
+#include "harness.h"
+#include "test.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static struct {
+    const char *filter;  /* runs only cases whose name contains it; NULL: all */
+    unsigned n_case, n_failed;
+    unsigned n_check, n_bad;  /* of the case that runs */
+} harness;
+
+#if defined(__EMSCRIPTEN__)
+__attribute__((import_module("env"), import_name("test_print"))) void host_print(const char *text, size_t n);
+__attribute__((import_module("env"), import_name("test_read")))
+int64_t host_read(const char *path, size_t path_len, uint64_t offset, void *dst, size_t n);
+#else
+static void host_print(const char *text, size_t n) {
+    fwrite(text, 1, n, stdout);
+    fflush(stdout);  /* what was printed before a crash must be seen */
+}
+
+static int64_t host_read(const char *path, size_t path_len, uint64_t offset, void *dst, size_t n) {
+    (void)path_len;
+    FILE *file = fopen(path, "rb");
+    if (!file) return -1;
+    int64_t got = -1;
+    if (offset <= INT64_MAX && fseeko(file, (off_t)offset, SEEK_SET) == 0) got = (int64_t)fread(dst, 1, n, file);
+    fclose(file);
+    return got;
+}
+#endif
+
+#if defined(__GNUC__)
+__attribute__((format(printf, 1, 2)))
+#endif
+static void print(const char *format, ...) {
+    char line[2048];
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    if (n < 0) return;
+    if ((size_t)n >= sizeof line) {
+        n = (int)sizeof line - 1;
+        line[n - 1] = '\n';
+    }
+    host_print(line, (size_t)n);
+}
+
+static void case_begin(void) { harness.n_check = harness.n_bad = 0; }
+
+static bool case_wanted(const char *name) { return !harness.filter || strstr(name, harness.filter); }
+
+static void case_end(const char *name) {
+    if (harness.n_check == 0) {
+        print("# the case checked nothing\n");
+        harness.n_bad++;
+    }
+    if (harness.n_bad) harness.n_failed++;
+    print("%sok %u - %s\n", harness.n_bad ? "not " : "", ++harness.n_case, name);
+}
+
+void test_case(const char *name, void (*run)(void)) {
+    if (!case_wanted(name)) return;
+    case_begin();
+    run();
+    case_end(name);
+}
+
+void test_row(const char *name, void (*run)(const void *row), const void *row) {
+    if (!case_wanted(name)) return;
+    case_begin();
+    run(row);
+    case_end(name);
+}
+
+bool test_check(bool condition, const char *file, int line, const char *text, const char *format, ...) {
+    enum { SHOWN = 10 };  /* failures shown per case: one wrong kernel fails at every element */
+    harness.n_check++;
+    if (condition) return true;
+    harness.n_bad++;
+    if (harness.n_bad > SHOWN) return false;
+    char why[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(why, sizeof why, format, args);
+    va_end(args);
+    for (char *c = why; *c; c++)
+        if (*c == '\n') *c = ' ';  /* a TAP comment is one line */
+    print("# %s:%d: %s: %s\n", file, line, text, why);
+    if (harness.n_bad == SHOWN) print("# further failures of this case are not shown\n");
+    return false;
+}
+
+int64_t test_read(const char *path, uint64_t offset, void *dst, size_t n) {
+    return host_read(path, strlen(path), offset, dst, n);
+}
+
+void *test_read_all(const char *path, size_t *n) {
+    size_t len = 0, cap = 1 << 16;
+    char *data = malloc(cap + 1);
+    int64_t got = -1;
+    while (data && (got = test_read(path, len, data + len, cap - len)) > 0) {
+        len += (size_t)got;
+        if (len < cap) continue;
+        char *grown = cap < SIZE_MAX / 4 ? realloc(data, cap * 2 + 1) : NULL;
+        if (!grown) free(data);
+        data = grown;
+        cap *= 2;
+    }
+    CHECK(data, "%s: out of memory at %lu bytes", path, (unsigned long)len);
+    CHECK(got >= 0, "%s: cannot be read", path);
+    if (data && got >= 0) {
+        data[len] = 0;
+        *n = len;
+        return data;
+    }
+    free(data);
+    return NULL;
+}
+
+int harness_run(const char *filter, void (*const rooms[])(void), size_t n) {
+    harness.filter = filter;
+    harness.n_case = harness.n_failed = 0;
+    print("TAP version 13\n");
+    for (size_t i = 0; i < n; i++) rooms[i]();
+    print("1..%u\n", harness.n_case);
+    return harness.n_failed || !harness.n_case ? 1 : 0;
+}

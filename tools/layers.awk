@@ -1,0 +1,21 @@
+# `make layers`: a room includes only base and the rooms above it in this list; wasm/ sees only the public header.
+# Fails on a back edge, on an unknown room, and on "header.h" without its room.
+BEGIN {
+    n = split("base gguf quant kernels model tokenizer forward reference trace sampler session", names, " ")
+    for (i = 1; i <= n; i++) floor[names[i]] = i
+}
+function refuse(why) { printf "%s:%d: %s\n", FILENAME, FNR, why; bad++ }
+FNR == 1 {
+    split(FILENAME, path, "/")
+    room = path[1] == "src" ? path[2] : ""
+    if (room != "" && !(room in floor)) refuse("room " room " has no place in tools/layers.awk")
+}
+/^[ \t]*#[ \t]*include[ \t]*"/ {
+    split($0, quoted, "\"")
+    target = quoted[2]
+    if (target == "plumb.h") next
+    if (room == "") refuse("wasm/ may include only plumb.h, not " target)
+    else if (split(target, at, "/") != 2 || !(at[1] in floor)) refuse("write \"room/file.h\", not \"" target "\"")
+    else if (floor[at[1]] > floor[room]) refuse("room " room " includes " target " from below it")
+}
+END { exit bad > 0 }
