@@ -41,9 +41,9 @@ tests := $(sort $(wildcard tests/*.c))
 fuzzers := $(patsubst tests/fuzz/%_fuzz.c,%,$(wildcard tests/fuzz/*_fuzz.c))
 
 # $(call objects,DIR,SOURCES), and $(call compile,DIR,COMPILER WITH FLAGS): the rule that makes them.
-objects = $(patsubst %.c,$1/%.o,$2)
+objects = $(patsubst %.c,$1/obj/%.o,$2)
 define compile
-$1/%.o: %.c Makefile wasm/toolchain.mk
+$1/obj/%.o: %.c Makefile wasm/toolchain.mk
 	@mkdir -p $$(@D)
 	$2 $(FLAGS) -MMD -MP -c $$< -o $$@
 endef
@@ -98,7 +98,7 @@ $(call native_dir,$1)/plumb: $(call objects,$(call native_dir,$1),$(engine) wasm
 	$(call native_cc,$1) $($1) $$^ -lm -o $$@
 $(call native_dir,$1)/tests: $(call objects,$(call native_dir,$1),$(engine) $(tests))
 	$(call native_cc,$1) $($1) $$^ -lm -o $$@
-$(call native_dir,$1)/fuzz-%: $(call native_dir,$1)/tests/fuzz/%_fuzz.o $(call objects,$(call native_dir,$1),$(engine))
+$(call native_dir,$1)/fuzz-%: $(call native_dir,$1)/obj/tests/fuzz/%_fuzz.o $(call objects,$(call native_dir,$1),$(engine))
 	$(call native_cc,$1) $($1) $(if $(filter fuzz,$1),-fsanitize=fuzzer) $$^ -lm -o $$@
 endef
 $(foreach c,release debug sanitize fuzz,$(eval $(call native_host,$c)))
@@ -140,7 +140,7 @@ test-programs: \
     $(if $(filter wasmtime,$(HOSTS)),$(wasi_dir)/plumb.wasm $(wasi_dir)/tests.wasm)
 
 # Without libFuzzer a fuzz target replays the files it is given, which is how the corpus runs inside the tests.
-$(fuzzers:%=build/native-sanitize/fuzz-%): build/native-sanitize/tests/fuzz/replay.o
+$(fuzzers:%=build/native-sanitize/fuzz-%): build/native-sanitize/obj/tests/fuzz/replay.o
 
 .PHONY: fuzz layers bare clean
 FUZZ_SECONDS ?= 60
@@ -161,5 +161,5 @@ bare: ## Checks that one plain cc command builds the command line.
 clean: ## Removes what was built; keeps models and installed packages.
 	rm -rf $(filter-out build/setup,$(wildcard build/*)) web/dist/plumb.wasm
 
-# Headers that objects depend on; objects lie at build/<host>/<src|tests|wasm>/...
--include $(wildcard build/*/*/*.d build/*/*/*/*.d)
+# Headers that objects depend on.
+-include $(wildcard build/*/obj/*/*.d build/*/obj/*/*/*.d)
