@@ -11,7 +11,7 @@ enum quant_type {
     QUANT_F32 = 0, QUANT_F16 = 1, QUANT_Q4_0 = 2, QUANT_Q4_1 = 3, QUANT_Q5_0 = 6, QUANT_Q5_1 = 7, QUANT_Q8_0 = 8,
     QUANT_Q2_K = 10, QUANT_Q3_K = 11, QUANT_Q4_K = 12, QUANT_Q5_K = 13, QUANT_Q6_K = 14, QUANT_Q8_K = 15,
     QUANT_IQ4_NL = 20, QUANT_IQ4_XS = 23, QUANT_BF16 = 30,
-    QUANT_TYPE_COUNT = 42   /* one past the largest number that has a name */
+    QUANT_TYPE_COUNT = 43   /* one past the largest number that has a name */
 };
 
 struct quant_traits {

@@ -1,0 +1,147 @@
+/* The block layouts of ggml (ggml-common.h), as bytes: a row of a GGUF file is only byte-aligned, so no field is wider
+ * than a byte and 16- and 32-bit fields are read with load_u16 and load_u32 (little-endian).
+ *
+ * Diagrams: one line per byte, bit 7 on the left.  e is the index of a weight in its block, q[e] its code, sc[i] and
+ * mn[i] the scale and the minimum of group i.  tests/quant_test.c pins every bit of them against gguf-py.
+ */
+#ifndef PLUMB_QUANT_BLOCKS_H
+#define PLUMB_QUANT_BLOCKS_H
+
+#include "base/base.h"
+
+/* ---- blocks of 32: one scale each ------------------------------------------------------------------------------ */
+
+/* w[e] = d * (q[e] - 8), q 0..15
+ *    0..1   d, f16
+ *    2+j    [ q[j+16] : 4 ][ q[j] : 4 ]     j = 0..15
+ */
+struct block_q4_0 { uint8_t d[2], qs[16]; };
+_Static_assert(sizeof(struct block_q4_0) == 18, "q4_0");
+
+/* w[e] = d * q[e] + m, q 0..15
+ *    0..1   d, f16
+ *    2..3   m, f16
+ *    4+j    [ q[j+16] : 4 ][ q[j] : 4 ]     j = 0..15
+ */
+struct block_q4_1 { uint8_t d[2], m[2], qs[16]; };
+_Static_assert(sizeof(struct block_q4_1) == 20, "q4_1");
+
+/* w[e] = d * (q[e] - 16), q 0..31: four bits in qs, the fifth in qh
+ *    0..1   d, f16
+ *    2+i    [ q[8i+7] bit 4 ] ... [ q[8i] bit 4 ]              i = 0..3
+ *    6+j    [ q[j+16] bits 3..0 : 4 ][ q[j] bits 3..0 : 4 ]    j = 0..15
+ */
+struct block_q5_0 { uint8_t d[2], qh[4], qs[16]; };
+_Static_assert(sizeof(struct block_q5_0) == 22, "q5_0");
+
+/* w[e] = d * q[e] + m, q 0..31
+ *    0..1   d, f16
+ *    2..3   m, f16
+ *    4+i    as q5_0's qh     i = 0..3
+ *    8+j    as q5_0's qs     j = 0..15
+ */
+struct block_q5_1 { uint8_t d[2], m[2], qh[4], qs[16]; };
+_Static_assert(sizeof(struct block_q5_1) == 24, "q5_1");
+
+/* w[e] = d * q[e], q -128..127 (writers keep to -127..127)
+ *    0..1   d, f16
+ *    2+e    [ q[e] : 8, two's complement ]     e = 0..31
+ */
+struct block_q8_0 { uint8_t d[2]; int8_t qs[32]; };
+_Static_assert(sizeof(struct block_q8_0) == 34, "q8_0");
+
+/* w[e] = d * iq4_values[q[e]]: the layout of q4_0, the codes through a table
+ *    0..1   d, f16
+ *    2+j    [ q[j+16] : 4 ][ q[j] : 4 ]     j = 0..15
+ */
+struct block_iq4_nl { uint8_t d[2], qs[16]; };
+_Static_assert(sizeof(struct block_iq4_nl) == 18, "iq4_nl");
+
+/* ---- superblocks of 256: groups of 16 or 32 whose scales are themselves quantized -------------------------------- */
+
+/* 16 groups of 16.  w[e] = (d * sc[e/16]) * q[e] - dmin * mn[e/16], q 0..3, sc and mn 0..15
+ *    0+i       [ mn[i] : 4 ][ sc[i] : 4 ]                            i = 0..15
+ *   16+32h+l   [ q[s+96] : 2 ][ q[s+64] : 2 ][ q[s+32] : 2 ][ q[s] : 2 ]   s = 128h + l, h = 0..1, l = 0..31
+ *   80..81     d, f16
+ *   82..83     dmin, f16
+ */
+struct block_q2_K { uint8_t scales[16], qs[64], d[2], dmin[2]; };
+_Static_assert(sizeof(struct block_q2_K) == 84, "q2_K");
+
+/* 16 groups of 16.  w[e] = (d * (sc[e/16] - 32)) * (q[e] - 4), q 0..7, sc 0..63
+ *    0+l       [ q[l+224] bit 2 ] ... [ q[l+32] bit 2 ][ q[l] bit 2 ]      l = 0..31
+ *   32+32h+l   [ q[s+96] : 2 ][ q[s+64] : 2 ][ q[s+32] : 2 ][ q[s] : 2 ]   bits 1..0; s, h, l as q2_K
+ *   96+i       [ sc[i+8] bits 3..0 : 4 ][ sc[i] bits 3..0 : 4 ]            i = 0..7
+ *  104+i       [ sc[i+12] : 2 ][ sc[i+8] : 2 ][ sc[i+4] : 2 ][ sc[i] : 2 ] bits 5..4; i = 0..3
+ *  108..109    d, f16
+ */
+struct block_q3_K { uint8_t hmask[32], qs[64], scales[12], d[2]; };
+_Static_assert(sizeof(struct block_q3_K) == 110, "q3_K");
+
+/* 8 groups of 32.  w[e] = (d * sc[e/32]) * q[e] - dmin * mn[e/32], q 0..15, sc and mn 0..63
+ *    0..1      d, f16
+ *    2..3      dmin, f16
+ *    4+i       [ sc[i+4] bits 5..4 : 2 ][ sc[i] : 6 ]                    i = 0..3
+ *    8+i       [ mn[i+4] bits 5..4 : 2 ][ mn[i] : 6 ]                    i = 0..3
+ *   12+i       [ mn[i+4] bits 3..0 : 4 ][ sc[i+4] bits 3..0 : 4 ]        i = 0..3
+ *   16+32g+l   [ q[64g+l+32] : 4 ][ q[64g+l] : 4 ]                       g = 0..3, l = 0..31
+ */
+struct block_q4_K { uint8_t d[2], dmin[2], scales[12], qs[128]; };
+_Static_assert(sizeof(struct block_q4_K) == 144, "q4_K");
+
+/* As q4_K with q 0..31, the fifth bit in qh
+ *    0..15     as q4_K
+ *   16+l       [ q[l+224] bit 4 ] ... [ q[l+32] bit 4 ][ q[l] bit 4 ]    l = 0..31
+ *   48+32g+l   [ q[64g+l+32] bits 3..0 : 4 ][ q[64g+l] bits 3..0 : 4 ]   g = 0..3, l = 0..31
+ */
+struct block_q5_K { uint8_t d[2], dmin[2], scales[12], qh[32], qs[128]; };
+_Static_assert(sizeof(struct block_q5_K) == 176, "q5_K");
+
+/* 16 groups of 16.  w[e] = (d * sc[e/16]) * (q[e] - 32), q 0..63, sc -128..127
+ *    0+64h+l   [ q[128h+l+64] bits 3..0 : 4 ][ q[128h+l] bits 3..0 : 4 ]        h = 0..1, l = 0..63
+ *  128+32h+l   [ q[s+96] : 2 ][ q[s+64] : 2 ][ q[s+32] : 2 ][ q[s] : 2 ]        bits 5..4; s = 128h + l, l = 0..31
+ *  192+i       [ sc[i] : 8, two's complement ]                                  i = 0..15
+ *  208..209    d, f16
+ */
+struct block_q6_K { uint8_t ql[128], qh[64]; int8_t scales[16]; uint8_t d[2]; };
+_Static_assert(sizeof(struct block_q6_K) == 210, "q6_K");
+
+/* w[e] = d * q[e], q -128..127.  ggml's format for activations; sums (of 16 codes each) is redundant and not read.
+ *    0..3      d, f32
+ *    4+e       [ q[e] : 8, two's complement ]     e = 0..255
+ *  260..291    sums, 16 times i16
+ */
+struct block_q8_K { uint8_t d[4]; int8_t qs[256]; uint8_t sums[32]; };
+_Static_assert(sizeof(struct block_q8_K) == 292, "q8_K");
+
+/* 8 groups of 32.  w[e] = (d * (sc[e/32] - 32)) * iq4_values[q[e]], q 0..15, sc 0..63
+ *    0..1      d, f16
+ *    2+i       [ sc[4i+3] : 2 ][ sc[4i+2] : 2 ][ sc[4i+1] : 2 ][ sc[4i] : 2 ]   bits 5..4; i = 0..1
+ *    4+i       [ sc[2i+1] bits 3..0 : 4 ][ sc[2i] bits 3..0 : 4 ]               i = 0..3
+ *    8+16g+j   [ q[32g+j+16] : 4 ][ q[32g+j] : 4 ]                              g = 0..7, j = 0..15
+ */
+struct block_iq4_xs { uint8_t d[2], scales_h[2], scales_l[4], qs[128]; };
+_Static_assert(sizeof(struct block_iq4_xs) == 136, "iq4_xs");
+
+/* ---- packed fields that more than one reader needs ------------------------------------------------------------ */
+
+/* What the 16 codes of iq4_nl and iq4_xs stand for (kvalues_iq4nl of ggml-common.h). */
+extern const int8_t quant_iq4_values[16];
+
+/* sc[i] and mn[i] of q4_K and q5_K, i = 0..7. */
+static inline unsigned quant_q4_K_scale(const uint8_t scales[12], size_t i) {
+    return i < 4 ? scales[i] & 63u : (scales[i + 4] & 15u) | (scales[i - 4] >> 6 & 3u) << 4;
+}
+static inline unsigned quant_q4_K_min(const uint8_t scales[12], size_t i) {
+    return i < 4 ? scales[i + 4] & 63u : (scales[i + 4] >> 4 & 15u) | (scales[i] >> 6 & 3u) << 4;
+}
+/* sc[i] - 32 of q3_K, i = 0..15. */
+static inline int quant_q3_K_scale(const uint8_t scales[12], size_t i) {
+    return ((scales[i % 8] >> (i / 8 * 4) & 15) | (scales[8 + i % 4] >> (i / 4 * 2) & 3) << 4) - 32;
+}
+/* sc[i] - 32 of iq4_xs, i = 0..7. */
+static inline int quant_iq4_xs_scale(const struct block_iq4_xs *b, size_t i) {
+    return ((b->scales_l[i / 2] >> (i % 2 * 4) & 15) | (b->scales_h[i / 4] >> (i % 4 * 2) & 3) << 4) - 32;
+}
+
+#endif

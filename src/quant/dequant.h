@@ -1,0 +1,28 @@
+/* The reference dequantizers: n weights (n % block_size == 0) of a row at src, at any alignment, to (n) f32 at dst.
+ *
+ * Bit for bit what ggml's dequantize_row_* and gguf-py give: products and sums of single floats in their order.
+ * Infinite and NaN scales give what IEEE arithmetic makes of them.
+ */
+#ifndef PLUMB_QUANT_DEQUANT_H
+#define PLUMB_QUANT_DEQUANT_H
+
+#include <stddef.h>
+
+void quant_dequantize_f32(const void *src, float *dst, size_t n);
+void quant_dequantize_f16(const void *src, float *dst, size_t n);
+void quant_dequantize_bf16(const void *src, float *dst, size_t n);
+void quant_dequantize_q4_0(const void *src, float *dst, size_t n);
+void quant_dequantize_q4_1(const void *src, float *dst, size_t n);
+void quant_dequantize_q5_0(const void *src, float *dst, size_t n);
+void quant_dequantize_q5_1(const void *src, float *dst, size_t n);
+void quant_dequantize_q8_0(const void *src, float *dst, size_t n);
+void quant_dequantize_q2_K(const void *src, float *dst, size_t n);
+void quant_dequantize_q3_K(const void *src, float *dst, size_t n);
+void quant_dequantize_q4_K(const void *src, float *dst, size_t n);
+void quant_dequantize_q5_K(const void *src, float *dst, size_t n);
+void quant_dequantize_q6_K(const void *src, float *dst, size_t n);
+void quant_dequantize_q8_K(const void *src, float *dst, size_t n);
+void quant_dequantize_iq4_nl(const void *src, float *dst, size_t n);
+void quant_dequantize_iq4_xs(const void *src, float *dst, size_t n);
+
+#endif
