@@ -183,6 +183,8 @@ uint32_t plumb_session_n_ctx(const plumb_session *session);
 uint32_t plumb_session_n_batch(const plumb_session *session);
 /* Bytes of KV cache and scratch. */
 uint64_t plumb_session_bytes(const plumb_session *session);
+/* What runs: "simd128", "scalar" or "reference". */
+const char *plumb_session_kernels(const plumb_session *session);
 
 /* Tokens in the cache, and the tokens themselves (n_past of them, in order). */
 uint32_t plumb_session_n_past(const plumb_session *session);

@@ -16,6 +16,8 @@
 #include "quant/quant.h"
 
 enum { PANEL_ROWS = 4, ACT_BLOCK = 32 };
+/* A block of activations whose largest magnitude is below this is rounded to zero: 32767 / amax must stay finite. */
+#define ACT_AMAX_MIN 1e-30f
 
 /* Activations of a batch, prepared for matrix products.  Rows of n elements, padded with zeros to a multiple of 32;
  * group arrays padded to a multiple of 4.

@@ -22,9 +22,6 @@ static void f32_from_bf16__scalar(const void *src, float *dst, size_t n) {
 
 /* ---- quantized dots ------------------------------------------------------------------------------------------ */
 
-/* Below this a block's largest value is rounded to zero: 32767 / amax must stay finite. */
-#define AMAX_MIN 1e-30f
-
 static void quantize_i16__scalar(const float *x, int16_t *q, float *d, float *sum32, float *sum16, size_t n) {
     for (size_t g = 0; g < n / 32; g++, x += 32, q += 32) {
         /* Magnitudes compare as integers, NaN above infinity above all numbers: no case is lost. */
@@ -35,8 +32,8 @@ static void quantize_i16__scalar(const float *x, int16_t *q, float *d, float *su
         }
         float amax = f32_from_bits(amax_bits);
         bool finite = amax_bits < 0x7f800000u;
-        float inverse = finite && amax >= AMAX_MIN ? 32767.0f / amax : 0.0f;
-        float step = !finite ? NAN : amax >= AMAX_MIN ? amax / 32767.0f : 0.0f;
+        float inverse = finite && amax >= ACT_AMAX_MIN ? 32767.0f / amax : 0.0f;
+        float step = !finite ? NAN : amax >= ACT_AMAX_MIN ? amax / 32767.0f : 0.0f;
         int32_t sum[2] = { 0, 0 };
         for (int i = 0; i < 32; i++) {
             q[i] = finite ? (int16_t)rintf(x[i] * inverse) : 0;

@@ -1,0 +1,269 @@
+/* The fast layer loop, on one page (forward_run); above it the steps it is made of.
+ * Shapes: t is a token of the batch, (n_token, x) means row t starts at t * x. */
+#include "forward/forward.h"
+
+#include "base/math.h"
+
+#include <stdlib.h>
+
+struct forward {
+    const struct model *model;
+    struct kernels kernels;
+    uint32_t n_ctx, n_batch;
+    uint64_t bytes;
+    /* KV cache, f32: (n_layer, n_head_kv, n_ctx, head_dim) each, so that one head's past is contiguous. */
+    float *k_cache, *v_cache;
+    /* cos and sin of RoPE: (n_ctx, n_rot / 2) each. */
+    float *rope_cos, *rope_sin;
+    /* Scratch for a batch. */
+    float *x;        /* (n_token, n_embd) the residual stream */
+    float *norm;     /* (n_token, n_embd) */
+    float *q;        /* (n_token, n_head * head_dim) */
+    float *k, *v;    /* (n_token, n_head_kv * head_dim) */
+    float *attn;     /* (n_token, n_head * head_dim) */
+    float *gate, *up;/* (n_token, n_ff) */
+    float *scores;   /* (n_ctx) one head's attention weights */
+    struct activations acts;
+    struct panel panel;
+};
+
+/* ---- memory -------------------------------------------------------------------------------------------------- */
+
+static void *take(struct forward *f, uint64_t n, size_t size) {
+    uint64_t bytes;
+    void *p = mul_u64(n, size, &bytes) ? alloc_array(n, size) : NULL;
+    if (p) f->bytes += bytes;
+    return p;
+}
+
+static bool take_scratch(struct forward *f) {
+    const struct model_config *c = &f->model->config;
+    uint64_t n_q = (uint64_t)c->n_head * c->head_dim, n_kv = (uint64_t)c->n_head_kv * c->head_dim, b = f->n_batch;
+    uint64_t n_max = c->n_embd > n_q ? c->n_embd : n_q;
+    if (c->n_ff > n_max) n_max = c->n_ff;
+    uint64_t n_cache;   /* floats; the product of three 32-bit numbers and a head can pass 64 bits */
+    if (n_max > UINT32_MAX || !mul_u64((uint64_t)c->n_layer * f->n_ctx, n_kv, &n_cache)) return false;
+    uint32_t n_in = (uint32_t)n_max;
+    return (f->k_cache = take(f, n_cache, sizeof(float)))
+        && (f->v_cache = take(f, n_cache, sizeof(float)))
+        && (f->rope_cos = take(f, (uint64_t)f->n_ctx * (c->n_rot / 2), sizeof(float)))
+        && (f->rope_sin = take(f, (uint64_t)f->n_ctx * (c->n_rot / 2), sizeof(float)))
+        && (f->x = take(f, b * c->n_embd, sizeof(float)))
+        && (f->norm = take(f, b * c->n_embd, sizeof(float)))
+        && (f->q = take(f, b * n_q, sizeof(float)))
+        && (f->k = take(f, b * n_kv, sizeof(float)))
+        && (f->v = take(f, b * n_kv, sizeof(float)))
+        && (f->attn = take(f, b * n_q, sizeof(float)))
+        && (f->gate = take(f, b * c->n_ff, sizeof(float)))
+        && (f->up = take(f, b * c->n_ff, sizeof(float)))
+        && (f->scores = take(f, f->n_ctx, sizeof(float)))
+        && (f->acts.q = take(f, b * ((n_max + 31) / 32 * 32), sizeof(int16_t)))
+        && (f->acts.d = take(f, b * act_groups32(n_in), sizeof(float)))
+        && (f->acts.sum32 = take(f, b * act_groups32(n_in), sizeof(float)))
+        && (f->acts.sum16 = take(f, b * act_groups16(n_in), sizeof(float)))
+        && panel_create(&f->panel, n_in, &f->bytes) == PLUMB_OK;
+}
+
+static plumb_status fill_rope(struct forward *f, struct error *err) {
+    uint32_t half = f->model->config.n_rot / 2;
+    double *angles = alloc_array(half, sizeof *angles);
+    if (!angles) return error_set(err, PLUMB_ERROR_MEMORY, "out of memory: %u angles", half);
+    for (uint32_t pos = 0; pos < f->n_ctx; pos++) {
+        model_rope_angles(f->model, pos, angles);
+        for (uint32_t i = 0; i < half; i++) {
+            double sine, cosine;
+            math_sincos(angles[i], &sine, &cosine);
+            f->rope_cos[(size_t)pos * half + i] = (float)cosine;
+            f->rope_sin[(size_t)pos * half + i] = (float)sine;
+        }
+    }
+    free(angles);
+    return PLUMB_OK;
+}
+
+static plumb_status check_type(const struct kernels *k, const struct weight *w, struct error *err) {
+    if (!w->data || kernels_have(k, w->type)) return PLUMB_OK;
+    return error_set(err, PLUMB_ERROR_UNSUPPORTED, "tensor %s: no kernel multiplies with %s", w->name, w->traits->name);
+}
+
+static plumb_status check_types(const struct forward *f, struct error *err) {
+    const struct model *m = f->model;
+    PLUMB_TRY(check_type(&f->kernels, &m->output, err));
+    for (uint32_t il = 0; il < m->config.n_layer; il++) {
+        const struct layer *l = &m->layers[il];
+        const struct weight *used[] = { &l->attn_q, &l->attn_k, &l->attn_v, &l->attn_output,
+                                        &l->ffn_gate, &l->ffn_up, &l->ffn_down };
+        for (size_t i = 0; i < sizeof used / sizeof *used; i++) PLUMB_TRY(check_type(&f->kernels, used[i], err));
+    }
+    return PLUMB_OK;
+}
+
+plumb_status forward_create(struct forward **out, const struct model *m, uint32_t n_ctx, uint32_t n_batch,
+                            bool scalar_only, struct error *err) {
+    *out = NULL;
+    struct forward *f = calloc(1, sizeof *f);
+    if (!f) return error_set(err, PLUMB_ERROR_MEMORY, "out of memory: %zu bytes for the forward pass", sizeof *f);
+    f->model = m;
+    f->n_ctx = n_ctx;
+    f->n_batch = n_batch;
+    kernels_init(&f->kernels, scalar_only);
+    plumb_status status = check_types(f, err);
+    if (status == PLUMB_OK && !take_scratch(f)) {
+        const struct model_config *c = &m->config;
+        double mib = 2.0 * sizeof(float) * c->n_layer * c->n_head_kv * c->head_dim * n_ctx / 1048576.0;
+        status = error_set(err, PLUMB_ERROR_MEMORY, "out of memory: a context of %u tokens needs %.1f MiB for K and V "
+                           "(%.1f MiB could be had); ask for a smaller context", n_ctx, mib,
+                           (double)f->bytes / 1048576.0);
+    }
+    if (status == PLUMB_OK) status = fill_rope(f, err);
+    if (status != PLUMB_OK) {
+        forward_free(f);
+        return status;
+    }
+    *out = f;
+    return PLUMB_OK;
+}
+
+void forward_free(struct forward *f) {
+    if (!f) return;
+    void *const owned[] = { f->k_cache, f->v_cache, f->rope_cos, f->rope_sin, f->x, f->norm, f->q, f->k, f->v, f->attn,
+                            f->gate, f->up, f->scores, f->acts.q, f->acts.d, f->acts.sum32, f->acts.sum16 };
+    for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
+    panel_free(&f->panel);
+    free(f);
+}
+
+uint64_t forward_bytes(const struct forward *f) { return f->bytes; }
+const char *forward_kernels(const struct forward *f) { return f->kernels.name; }
+
+/* ---- steps --------------------------------------------------------------------------------------------------- */
+
+/* Declares x (n_token, n) to be the input of the next products. */
+static void set_input(struct forward *f, const float *x, uint32_t n, uint32_t n_token) {
+    f->acts.x = x;
+    f->acts.n = n;
+    f->acts.n_token = n_token;
+    f->acts.quantized = false;
+}
+
+/* y (n_token, n_out) = W input + bias. */
+static void linear(struct forward *f, const struct weight *w, const struct weight *bias, float *y) {
+    matmul(&f->kernels, w->type, w->data, w->row_bytes, w->n_out, &f->acts, &f->panel, y);
+    if (!bias || !bias->data) return;
+    for (uint32_t t = 0; t < f->acts.n_token; t++) {
+        f->kernels.add_scaled(y + (size_t)t * w->n_out, (const float *)(const void *)bias->data, 1.0f, w->n_out);
+    }
+}
+
+/* y = x / sqrt(mean(x^2) + eps) * w, each row of (n_token, n).  Zhang & Sennrich 2019, eq. 4. */
+static void rms_norm(const struct forward *f, const struct weight *w, const float *x, uint32_t n_token, float *y) {
+    uint32_t n = w->n_in;
+    for (uint32_t t = 0; t < n_token; t++, x += n, y += n) {
+        float mean = f->kernels.dot_f32(x, x, n) / (float)n;
+        float scale = 1.0f / (float)math_sqrt((double)(mean + f->model->config.rms_eps));
+        f->kernels.mul_scaled(y, x, scale, (const float *)(const void *)w->data, n);
+    }
+}
+
+/* Turns each head of x (n_token, n_head * head_dim) by its position.  Su et al. 2021, eq. 34. */
+static void rope(const struct forward *f, float *x, uint32_t n_head, uint32_t n_token, uint32_t pos) {
+    const struct model_config *c = &f->model->config;
+    uint32_t half = c->n_rot / 2;
+    /* Elements a and b of pair i: (2i, 2i + 1) or (i, i + half). */
+    uint32_t step = c->rope_pairing == ROPE_NORM ? 2 : 1, apart = c->rope_pairing == ROPE_NORM ? 1 : half;
+    for (uint32_t t = 0; t < n_token; t++) {
+        const float *cosine = f->rope_cos + (size_t)(pos + t) * half, *sine = f->rope_sin + (size_t)(pos + t) * half;
+        for (uint32_t h = 0; h < n_head; h++, x += c->head_dim) {
+            for (uint32_t i = 0; i < half; i++) {
+                float *a = x + (size_t)i * step, *b = a + apart, x0 = *a, x1 = *b;
+                *a = x0 * cosine[i] - x1 * sine[i];
+                *b = x0 * sine[i] + x1 * cosine[i];
+            }
+        }
+    }
+}
+
+static size_t cache_at(const struct forward *f, uint32_t il, uint32_t head_kv, uint32_t pos) {
+    const struct model_config *c = &f->model->config;
+    return (((size_t)il * c->n_head_kv + head_kv) * f->n_ctx + pos) * c->head_dim;
+}
+
+static void store_kv(struct forward *f, uint32_t il, uint32_t n_token, uint32_t pos) {
+    const struct model_config *c = &f->model->config;
+    size_t head_bytes = c->head_dim * sizeof(float);
+    for (uint32_t t = 0; t < n_token; t++) {
+        for (uint32_t h = 0; h < c->n_head_kv; h++) {
+            size_t src = ((size_t)t * c->n_head_kv + h) * c->head_dim, dst = cache_at(f, il, h, pos + t);
+            memcpy(f->k_cache + dst, f->k + src, head_bytes);
+            memcpy(f->v_cache + dst, f->v + src, head_bytes);
+        }
+    }
+}
+
+/* attn (n_token, n_head * head_dim) = softmax(q k^T / sqrt(head_dim)) v per head, over all positions up to the token's
+ * own.  Vaswani et al. 2017, eq. 1; query heads share a K/V head in groups (Ainslie et al. 2023). */
+static void attention(struct forward *f, uint32_t il, uint32_t n_token, uint32_t pos) {
+    const struct model_config *c = &f->model->config;
+    const struct kernels *k = &f->kernels;
+    uint32_t n_group = c->n_head / c->n_head_kv;
+    float scale = 1.0f / (float)math_sqrt((double)c->head_dim);
+    for (uint32_t h = 0; h < c->n_head; h++) {
+        const float *keys = f->k_cache + cache_at(f, il, h / n_group, 0);
+        const float *values = f->v_cache + cache_at(f, il, h / n_group, 0);
+        for (uint32_t t = 0; t < n_token; t++) {
+            const float *q = f->q + ((size_t)t * c->n_head + h) * c->head_dim;
+            float *out = f->attn + ((size_t)t * c->n_head + h) * c->head_dim;
+            uint32_t n_past = pos + t + 1;
+            for (uint32_t p = 0; p < n_past; p++) {
+                f->scores[p] = k->dot_f32(q, keys + (size_t)p * c->head_dim, c->head_dim) * scale;
+            }
+            k->softmax(f->scores, n_past);
+            memset(out, 0, c->head_dim * sizeof *out);
+            for (uint32_t p = 0; p < n_past; p++) {
+                k->add_scaled(out, values + (size_t)p * c->head_dim, f->scores[p], c->head_dim);
+            }
+        }
+    }
+}
+
+static void add(const struct forward *f, float *x, const float *y, size_t n) { f->kernels.add_scaled(x, y, 1.0f, n); }
+
+/* ---- the pass -------------------------------------------------------------------------------------------------- */
+
+void forward_run(struct forward *f, const int32_t *ids, uint32_t n, uint32_t pos, uint32_t n_logits, float *logits) {
+    const struct model *m = f->model;
+    const struct model_config *c = &m->config;
+    const struct weight *embd = &m->token_embd;
+    for (uint32_t t = 0; t < n; t++) {
+        embd->traits->dequantize(embd->data + (size_t)ids[t] * embd->row_bytes, f->x + (size_t)t * c->n_embd, c->n_embd);
+    }
+    for (uint32_t il = 0; il < c->n_layer; il++) {
+        const struct layer *l = &m->layers[il];
+
+        rms_norm(f, &l->attn_norm, f->x, n, f->norm);
+        set_input(f, f->norm, c->n_embd, n);
+        linear(f, &l->attn_q, &l->attn_q_bias, f->q);
+        linear(f, &l->attn_k, &l->attn_k_bias, f->k);
+        linear(f, &l->attn_v, &l->attn_v_bias, f->v);
+        rope(f, f->q, c->n_head, n, pos);
+        rope(f, f->k, c->n_head_kv, n, pos);
+        store_kv(f, il, n, pos);
+        attention(f, il, n, pos);
+        set_input(f, f->attn, c->n_head * c->head_dim, n);
+        linear(f, &l->attn_output, &l->attn_output_bias, f->norm);
+        add(f, f->x, f->norm, (size_t)n * c->n_embd);
+
+        rms_norm(f, &l->ffn_norm, f->x, n, f->norm);
+        set_input(f, f->norm, c->n_embd, n);
+        linear(f, &l->ffn_gate, NULL, f->gate);
+        linear(f, &l->ffn_up, NULL, f->up);
+        f->kernels.swiglu(f->gate, f->up, (size_t)n * c->n_ff);
+        set_input(f, f->gate, c->n_ff, n);
+        linear(f, &l->ffn_down, NULL, f->norm);
+        add(f, f->x, f->norm, (size_t)n * c->n_embd);
+    }
+    if (n_logits == 0) return;
+    rms_norm(f, &m->output_norm, f->x + (size_t)(n - n_logits) * c->n_embd, n_logits, f->norm);
+    set_input(f, f->norm, c->n_embd, n_logits);
+    linear(f, &m->output, NULL, logits);
+}

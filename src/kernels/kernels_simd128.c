@@ -1,0 +1,313 @@
+/* WASM SIMD128 kernels.  Each equals its scalar namesake bit for bit; tails of fewer than 4 elements are padded with
+ * zeros into the same lanes.  Pointer-bump loops: V8 then folds the offsets into its loads. */
+#include "kernels/expf.h"
+#include "kernels/kernels.h"
+
+#if defined(__wasm_simd128__)
+
+#include <math.h>
+#include <wasm_simd128.h>
+
+static inline float sum_lanes(v128_t v) {
+    return (wasm_f32x4_extract_lane(v, 0) + wasm_f32x4_extract_lane(v, 1))
+         + (wasm_f32x4_extract_lane(v, 2) + wasm_f32x4_extract_lane(v, 3));
+}
+
+/* The first n < 4 floats at x, zeros behind. */
+static inline v128_t load_tail(const float *x, size_t n) {
+    float lanes[4] = { 0 };
+    memcpy(lanes, x, n * sizeof *x);
+    return wasm_v128_load(lanes);
+}
+
+static inline void store_tail(float *x, v128_t v, size_t n) {
+    float lanes[4];
+    wasm_v128_store(lanes, v);
+    memcpy(x, lanes, n * sizeof *x);
+}
+
+/* ---- float rows ---------------------------------------------------------------------------------------------- */
+
+/* Four halves in the low 16 bits of each lane to f32, exact.  The exponent is moved by a multiplication with 2^112,
+ * which also normalizes subnormals; infinities and NaN come out of it as 2^16 * (1 + m) and get their exponent back. */
+static inline v128_t f32_from_f16_lanes(v128_t h) {
+    v128_t sign = wasm_i32x4_shl(wasm_v128_and(h, wasm_i32x4_splat(0x8000)), 16);
+    v128_t magnitude = wasm_i32x4_shl(wasm_v128_and(h, wasm_i32x4_splat(0x7fff)), 13);
+    v128_t f = wasm_f32x4_mul(magnitude, wasm_f32x4_splat(0x1p112f));
+    v128_t special = wasm_i32x4_ge(magnitude, wasm_i32x4_splat(0x0f800000));
+    v128_t infinite = wasm_v128_or(magnitude, wasm_i32x4_splat(0x7f800000));
+    return wasm_v128_or(sign, wasm_v128_bitselect(infinite, f, special));
+}
+
+static void f32_from_f16__simd128(const void *src, float *dst, size_t n) {
+    const uint8_t *s = src;
+    const float *end = dst + n / 8 * 8;
+    for (; dst < end; dst += 8, s += 16) {
+        v128_t h = wasm_v128_load(s);
+        wasm_v128_store(dst, f32_from_f16_lanes(wasm_u32x4_extend_low_u16x8(h)));
+        wasm_v128_store(dst + 4, f32_from_f16_lanes(wasm_u32x4_extend_high_u16x8(h)));
+    }
+    for (size_t i = 0; i < n % 8; i++) dst[i] = f32_from_f16(load_u16(s + 2 * i));
+}
+
+static void f32_from_bf16__simd128(const void *src, float *dst, size_t n) {
+    const uint8_t *s = src;
+    const float *end = dst + n / 8 * 8;
+    for (; dst < end; dst += 8, s += 16) {
+        v128_t h = wasm_v128_load(s);
+        wasm_v128_store(dst, wasm_i32x4_shl(wasm_u32x4_extend_low_u16x8(h), 16));
+        wasm_v128_store(dst + 4, wasm_i32x4_shl(wasm_u32x4_extend_high_u16x8(h), 16));
+    }
+    for (size_t i = 0; i < n % 8; i++) dst[i] = f32_from_bf16(load_u16(s + 2 * i));
+}
+
+/* ---- quantized dots ------------------------------------------------------------------------------------------ */
+
+static inline int32_t sum_i16x16(v128_t a, v128_t b) {
+    v128_t one = wasm_i16x8_splat(1);
+    v128_t s = wasm_i32x4_add(wasm_i32x4_dot_i16x8(a, one), wasm_i32x4_dot_i16x8(b, one));
+    return wasm_i32x4_extract_lane(s, 0) + wasm_i32x4_extract_lane(s, 1) + wasm_i32x4_extract_lane(s, 2)
+         + wasm_i32x4_extract_lane(s, 3);
+}
+
+static void quantize_i16__simd128(const float *x, int16_t *q, float *d, float *sum32, float *sum16, size_t n) {
+    const v128_t magnitude_mask = wasm_i32x4_splat(0x7fffffff);
+    for (const float *end = x + n; x < end; x += 32, q += 32, d++, sum32++, sum16 += 2) {
+        v128_t m = wasm_v128_and(wasm_v128_load(x), magnitude_mask);
+        for (int i = 4; i < 32; i += 4) m = wasm_u32x4_max(m, wasm_v128_and(wasm_v128_load(x + i), magnitude_mask));
+        m = wasm_u32x4_max(m, wasm_i32x4_shuffle(m, m, 2, 3, 0, 1));
+        m = wasm_u32x4_max(m, wasm_i32x4_shuffle(m, m, 1, 0, 3, 2));
+        uint32_t amax_bits = (uint32_t)wasm_i32x4_extract_lane(m, 0);
+        float amax = f32_from_bits(amax_bits);
+        bool finite = amax_bits < 0x7f800000u;
+        float inverse = finite && amax >= ACT_AMAX_MIN ? 32767.0f / amax : 0.0f;
+        float step = !finite ? NAN : amax >= ACT_AMAX_MIN ? amax / 32767.0f : 0.0f;
+        v128_t scale = wasm_f32x4_splat(inverse), out[4];
+        for (int i = 0; i < 4; i++) {
+            v128_t lo = wasm_f32x4_nearest(wasm_f32x4_mul(wasm_v128_load(x + 8 * i), scale));
+            v128_t hi = wasm_f32x4_nearest(wasm_f32x4_mul(wasm_v128_load(x + 8 * i + 4), scale));
+            out[i] = wasm_i16x8_narrow_i32x4(wasm_i32x4_trunc_sat_f32x4(lo), wasm_i32x4_trunc_sat_f32x4(hi));
+            if (!finite) out[i] = wasm_i16x8_splat(0);   /* infinity * 0 is not 0 */
+            wasm_v128_store(q + 8 * i, out[i]);
+        }
+        int32_t low = sum_i16x16(out[0], out[1]), high = sum_i16x16(out[2], out[3]);
+        *d = step;
+        sum16[0] = step * (float)low;
+        sum16[1] = step * (float)high;
+        *sum32 = step * (float)(low + high);
+    }
+}
+
+static inline v128_t dot16(const int16_t *c, v128_t q0, v128_t q1) {
+    return wasm_i32x4_add(wasm_i32x4_dot_i16x8(wasm_v128_load(c), q0), wasm_i32x4_dot_i16x8(wasm_v128_load(c + 8), q1));
+}
+
+static inline v128_t add_scaled_dot(v128_t acc, v128_t dots, float scale) {
+    return wasm_f32x4_add(acc, wasm_f32x4_mul(wasm_f32x4_convert_i32x4(dots), wasm_f32x4_splat(scale)));
+}
+
+static void subtract_mins(float y[PANEL_ROWS], const struct panel *p, const float *sum, size_t n_group) {
+    for (int r = 0; r < PANEL_ROWS; r++) {
+        v128_t acc = wasm_f32x4_splat(0.0f);
+        const float *min = p->min[r], *s = sum;
+        for (const float *end = min + n_group; min < end; min += 4, s += 4) {
+            acc = wasm_f32x4_add(acc, wasm_f32x4_mul(wasm_v128_load(min), wasm_v128_load(s)));
+        }
+        y[r] -= sum_lanes(acc);
+    }
+}
+
+static void dot_i16_g32__simd128(float y[PANEL_ROWS], const struct panel *p, const int16_t *q, const float *d,
+                                 const float *sum) {
+    const int16_t *c0 = p->codes[0], *c1 = p->codes[1], *c2 = p->codes[2], *c3 = p->codes[3];
+    const float *s0 = p->scale[0], *s1 = p->scale[1], *s2 = p->scale[2], *s3 = p->scale[3];
+    v128_t a0 = wasm_f32x4_splat(0.0f), a1 = a0, a2 = a0, a3 = a0;
+    for (const int16_t *end = q + p->n; q < end; q += 32) {
+        v128_t q0 = wasm_v128_load(q), q1 = wasm_v128_load(q + 8);
+        v128_t q2 = wasm_v128_load(q + 16), q3 = wasm_v128_load(q + 24);
+        float dq = *d++;
+        a0 = add_scaled_dot(a0, wasm_i32x4_add(dot16(c0, q0, q1), dot16(c0 + 16, q2, q3)), *s0++ * dq);
+        a1 = add_scaled_dot(a1, wasm_i32x4_add(dot16(c1, q0, q1), dot16(c1 + 16, q2, q3)), *s1++ * dq);
+        a2 = add_scaled_dot(a2, wasm_i32x4_add(dot16(c2, q0, q1), dot16(c2 + 16, q2, q3)), *s2++ * dq);
+        a3 = add_scaled_dot(a3, wasm_i32x4_add(dot16(c3, q0, q1), dot16(c3 + 16, q2, q3)), *s3++ * dq);
+        c0 += 32;
+        c1 += 32;
+        c2 += 32;
+        c3 += 32;
+    }
+    y[0] = sum_lanes(a0);
+    y[1] = sum_lanes(a1);
+    y[2] = sum_lanes(a2);
+    y[3] = sum_lanes(a3);
+    if (p->has_min) subtract_mins(y, p, sum, p->n / 32);
+}
+
+static void dot_i16_g16__simd128(float y[PANEL_ROWS], const struct panel *p, const int16_t *q, const float *d,
+                                 const float *sum) {
+    const int16_t *c0 = p->codes[0], *c1 = p->codes[1], *c2 = p->codes[2], *c3 = p->codes[3];
+    const float *s0 = p->scale[0], *s1 = p->scale[1], *s2 = p->scale[2], *s3 = p->scale[3];
+    v128_t a0 = wasm_f32x4_splat(0.0f), a1 = a0, a2 = a0, a3 = a0;
+    for (const int16_t *end = q + p->n; q < end; q += 32) {   /* two groups of 16 share one block of activations */
+        v128_t q0 = wasm_v128_load(q), q1 = wasm_v128_load(q + 8);
+        v128_t q2 = wasm_v128_load(q + 16), q3 = wasm_v128_load(q + 24);
+        float dq = *d++;
+        a0 = add_scaled_dot(add_scaled_dot(a0, dot16(c0, q0, q1), s0[0] * dq), dot16(c0 + 16, q2, q3), s0[1] * dq);
+        a1 = add_scaled_dot(add_scaled_dot(a1, dot16(c1, q0, q1), s1[0] * dq), dot16(c1 + 16, q2, q3), s1[1] * dq);
+        a2 = add_scaled_dot(add_scaled_dot(a2, dot16(c2, q0, q1), s2[0] * dq), dot16(c2 + 16, q2, q3), s2[1] * dq);
+        a3 = add_scaled_dot(add_scaled_dot(a3, dot16(c3, q0, q1), s3[0] * dq), dot16(c3 + 16, q2, q3), s3[1] * dq);
+        c0 += 32;
+        c1 += 32;
+        c2 += 32;
+        c3 += 32;
+        s0 += 2;
+        s1 += 2;
+        s2 += 2;
+        s3 += 2;
+    }
+    y[0] = sum_lanes(a0);
+    y[1] = sum_lanes(a1);
+    y[2] = sum_lanes(a2);
+    y[3] = sum_lanes(a3);
+    if (p->has_min) subtract_mins(y, p, sum, p->n / 16);
+}
+
+/* ---- f32 ------------------------------------------------------------------------------------------------------- */
+
+static inline v128_t mul_add(v128_t acc, v128_t a, v128_t b) { return wasm_f32x4_add(acc, wasm_f32x4_mul(a, b)); }
+
+static float dot_f32__simd128(const float *a, const float *b, size_t n) {
+    v128_t acc = wasm_f32x4_splat(0.0f);
+    for (const float *end = a + n / 4 * 4; a < end; a += 4, b += 4) {
+        acc = mul_add(acc, wasm_v128_load(a), wasm_v128_load(b));
+    }
+    if (n % 4 != 0) acc = mul_add(acc, load_tail(a, n % 4), load_tail(b, n % 4));
+    return sum_lanes(acc);
+}
+
+static void dot_f32_x4__simd128(float y[PANEL_ROWS], const struct panel *p, const float *x) {
+    const float *w0 = p->f32[0], *w1 = p->f32[1], *w2 = p->f32[2], *w3 = p->f32[3];
+    v128_t a0 = wasm_f32x4_splat(0.0f), a1 = a0, a2 = a0, a3 = a0;
+    for (const float *end = x + p->n / 4 * 4; x < end; x += 4) {
+        v128_t v = wasm_v128_load(x);
+        a0 = mul_add(a0, wasm_v128_load(w0), v);
+        a1 = mul_add(a1, wasm_v128_load(w1), v);
+        a2 = mul_add(a2, wasm_v128_load(w2), v);
+        a3 = mul_add(a3, wasm_v128_load(w3), v);
+        w0 += 4;
+        w1 += 4;
+        w2 += 4;
+        w3 += 4;
+    }
+    size_t tail = p->n % 4;
+    if (tail != 0) {
+        v128_t v = load_tail(x, tail);
+        a0 = mul_add(a0, load_tail(w0, tail), v);
+        a1 = mul_add(a1, load_tail(w1, tail), v);
+        a2 = mul_add(a2, load_tail(w2, tail), v);
+        a3 = mul_add(a3, load_tail(w3, tail), v);
+    }
+    y[0] = sum_lanes(a0);
+    y[1] = sum_lanes(a1);
+    y[2] = sum_lanes(a2);
+    y[3] = sum_lanes(a3);
+}
+
+static void add_scaled__simd128(float *y, const float *x, float s, size_t n) {
+    v128_t scale = wasm_f32x4_splat(s);
+    for (const float *end = x + n / 4 * 4; x < end; x += 4, y += 4) {
+        wasm_v128_store(y, mul_add(wasm_v128_load(y), scale, wasm_v128_load(x)));
+    }
+    for (size_t i = 0; i < n % 4; i++) y[i] += s * x[i];
+}
+
+static void mul_scaled__simd128(float *y, const float *x, float s, const float *w, size_t n) {
+    v128_t scale = wasm_f32x4_splat(s);
+    for (const float *end = x + n / 4 * 4; x < end; x += 4, y += 4, w += 4) {
+        wasm_v128_store(y, wasm_f32x4_mul(wasm_f32x4_mul(wasm_v128_load(x), scale), wasm_v128_load(w)));
+    }
+    for (size_t i = 0; i < n % 4; i++) y[i] = x[i] * s * w[i];
+}
+
+static inline v128_t exp__simd128(v128_t x) {
+    x = wasm_f32x4_pmin(wasm_f32x4_pmax(x, wasm_f32x4_splat(EXP_MIN)), wasm_f32x4_splat(EXP_MAX));
+    v128_t n = wasm_f32x4_nearest(wasm_f32x4_mul(x, wasm_f32x4_splat(EXP_LOG2E)));
+    v128_t r = wasm_f32x4_sub(x, wasm_f32x4_mul(n, wasm_f32x4_splat(EXP_LN2_HI)));
+    r = wasm_f32x4_sub(r, wasm_f32x4_mul(n, wasm_f32x4_splat(EXP_LN2_LO)));
+    v128_t e = wasm_f32x4_splat(EXP_C7);
+    e = mul_add(wasm_f32x4_splat(EXP_C6), e, r);
+    e = mul_add(wasm_f32x4_splat(EXP_C5), e, r);
+    e = mul_add(wasm_f32x4_splat(EXP_C4), e, r);
+    e = mul_add(wasm_f32x4_splat(EXP_C3), e, r);
+    e = mul_add(wasm_f32x4_splat(EXP_C2), e, r);
+    e = mul_add(wasm_f32x4_splat(1.0f), e, r);
+    e = mul_add(wasm_f32x4_splat(1.0f), e, r);
+    v128_t exponent = wasm_i32x4_add(wasm_i32x4_trunc_sat_f32x4(n), wasm_i32x4_splat(127));
+    return wasm_f32x4_mul(e, wasm_i32x4_shl(exponent, 23));
+}
+
+static void softmax__simd128(float *x, size_t n) {
+    size_t tail = n % 4;
+    float *end = x + (n - tail);
+    float max = x[0];
+    v128_t m = wasm_f32x4_splat(max);
+    for (const float *p = x; p < end; p += 4) m = wasm_f32x4_pmax(m, wasm_v128_load(p));
+    for (int l = 0; l < 4; l++) {
+        float lanes[4];
+        wasm_v128_store(lanes, m);
+        if (lanes[l] > max) max = lanes[l];
+    }
+    for (size_t i = 0; i < tail; i++) {
+        if (end[i] > max) max = end[i];
+    }
+    v128_t shift = wasm_f32x4_splat(max), sum = wasm_f32x4_splat(0.0f);
+    for (float *p = x; p < end; p += 4) {
+        v128_t e = exp__simd128(wasm_f32x4_sub(wasm_v128_load(p), shift));
+        wasm_v128_store(p, e);
+        sum = wasm_f32x4_add(sum, e);
+    }
+    if (tail != 0) {
+        store_tail(end, exp__simd128(wasm_f32x4_sub(load_tail(end, tail), shift)), tail);
+        sum = wasm_f32x4_add(sum, load_tail(end, tail));
+    }
+    float inverse = 1.0f / sum_lanes(sum);
+    for (float *p = x; p < end; p += 4) {
+        wasm_v128_store(p, wasm_f32x4_mul(wasm_v128_load(p), wasm_f32x4_splat(inverse)));
+    }
+    for (size_t i = 0; i < tail; i++) end[i] *= inverse;
+}
+
+static inline v128_t swiglu_lanes(v128_t gate, v128_t up) {
+    v128_t one = wasm_f32x4_splat(1.0f);
+    return wasm_f32x4_mul(wasm_f32x4_div(gate, wasm_f32x4_add(one, exp__simd128(wasm_f32x4_neg(gate)))), up);
+}
+
+static void swiglu__simd128(float *gate, const float *up, size_t n) {
+    for (const float *end = up + n / 4 * 4; up < end; gate += 4, up += 4) {
+        wasm_v128_store(gate, swiglu_lanes(wasm_v128_load(gate), wasm_v128_load(up)));
+    }
+    size_t tail = n % 4;
+    if (tail != 0) store_tail(gate, swiglu_lanes(load_tail(gate, tail), load_tail(up, tail)), tail);
+}
+
+void kernels_fill_simd128(struct kernels *k) {
+    k->name = "simd128";
+    for (uint32_t type = 0; type < QUANT_TYPE_COUNT; type++) {
+        const struct unpack_traits *unpack = unpack_simd128(type);
+        if (unpack) k->unpack[type] = unpack;
+    }
+    k->f32_from_row[QUANT_F16] = f32_from_f16__simd128;
+    k->f32_from_row[QUANT_BF16] = f32_from_bf16__simd128;
+    k->quantize_i16 = quantize_i16__simd128;
+    k->dot_i16_g32 = dot_i16_g32__simd128;
+    k->dot_i16_g16 = dot_i16_g16__simd128;
+    k->dot_f32_x4 = dot_f32_x4__simd128;
+    k->dot_f32 = dot_f32__simd128;
+    k->add_scaled = add_scaled__simd128;
+    k->mul_scaled = mul_scaled__simd128;
+    k->softmax = softmax__simd128;
+    k->swiglu = swiglu__simd128;
+}
+
+#else
+typedef int kernels_simd128_is_empty;   /* ISO C wants a declaration in every file */
+#endif

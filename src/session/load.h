@@ -1,0 +1,18 @@
+/* The inside of plumb_model, for the session room only. */
+#ifndef PLUMB_SESSION_LOAD_H
+#define PLUMB_SESSION_LOAD_H
+
+#include "gguf/gguf.h"
+#include "model/model.h"
+#include "tokenizer/tokenizer.h"
+
+struct plumb_model {
+    struct error err;
+    struct gguf **parts;           /* (n_part) one for each file of a split model */
+    size_t n_part;
+    uint64_t bytes_before;         /* of the current gguf's bytes, those that earlier begin calls delivered */
+    struct tokenizer *tokenizer;   /* after plumb_model_load_vocab */
+    struct model *model;           /* after plumb_model_end */
+};
+
+#endif

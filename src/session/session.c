@@ -1,0 +1,149 @@
+/* plumb_session: one sequence of tokens over a forward pass and its KV cache. */
+#include "forward/forward.h"
+#include "reference/reference.h"
+#include "session/load.h"
+
+#include <stdlib.h>
+
+struct plumb_session {
+    struct error err;
+    plumb_model *model;
+    uint32_t n_ctx, n_batch, n_past;
+    struct forward *forward;      /* exactly one of these two */
+    struct reference *reference;
+    int32_t *tokens;              /* (n_ctx), n_past of them in the cache */
+    float *logits;                /* (n_vocab) */
+    bool has_logits;
+};
+
+static plumb_status create(plumb_session *s, const plumb_session_params *p, struct error *err) {
+    const struct model *m = s->model->model;
+    uint32_t n_ctx_default = m->config.n_ctx_train < 2048 ? m->config.n_ctx_train : 2048;
+    s->n_ctx = p->n_ctx > 0 ? p->n_ctx : n_ctx_default;
+    s->n_batch = p->n_batch > 0 ? p->n_batch : 64;
+    if (s->n_ctx > INT32_MAX) {
+        return error_set(err, PLUMB_ERROR_ARGUMENT, "a context of %u tokens: at most %d", s->n_ctx, INT32_MAX);
+    }
+    if (s->n_batch > s->n_ctx) s->n_batch = s->n_ctx;
+    s->tokens = alloc_array(s->n_ctx, sizeof *s->tokens);
+    s->logits = alloc_array(m->config.n_vocab, sizeof *s->logits);
+    if (!s->tokens || !s->logits) {
+        return error_set(err, PLUMB_ERROR_MEMORY, "out of memory: %u tokens and %u logits", s->n_ctx,
+                         m->config.n_vocab);
+    }
+    if (p->pass == PLUMB_PASS_REFERENCE) return reference_create(&s->reference, m, s->n_ctx, s->n_batch, err);
+    return forward_create(&s->forward, m, s->n_ctx, s->n_batch, p->force_scalar, err);
+}
+
+plumb_status plumb_session_create(plumb_session **out, plumb_model *model, const plumb_session_params *params) {
+    static const plumb_session_params defaults;
+    *out = NULL;
+    if (!model->model) return error_set(&model->err, PLUMB_ERROR_STATE, "the model is not loaded to its end");
+    plumb_session *s = calloc(1, sizeof *s);
+    if (!s) return error_set(&model->err, PLUMB_ERROR_MEMORY, "out of memory: %zu bytes for a session", sizeof *s);
+    s->model = model;
+    plumb_status status = create(s, params ? params : &defaults, &model->err);
+    if (status != PLUMB_OK) {
+        plumb_session_free(s);
+        return status;
+    }
+    *out = s;
+    return PLUMB_OK;
+}
+
+void plumb_session_free(plumb_session *s) {
+    if (!s) return;
+    forward_free(s->forward);
+    reference_free(s->reference);
+    free(s->tokens);
+    free(s->logits);
+    free(s);
+}
+
+const char *plumb_session_error(const plumb_session *s) { return s->err.message; }
+uint32_t plumb_session_n_ctx(const plumb_session *s) { return s->n_ctx; }
+uint32_t plumb_session_n_batch(const plumb_session *s) { return s->n_batch; }
+uint64_t plumb_session_bytes(const plumb_session *s) {
+    uint64_t pass = s->forward ? forward_bytes(s->forward) : reference_bytes(s->reference);
+    return pass + s->n_ctx * sizeof *s->tokens + s->model->model->config.n_vocab * sizeof *s->logits;
+}
+const char *plumb_session_kernels(const plumb_session *s) {
+    return s->forward ? forward_kernels(s->forward) : "reference";
+}
+
+uint32_t plumb_session_n_past(const plumb_session *s) { return s->n_past; }
+const int32_t *plumb_session_tokens(const plumb_session *s) { return s->tokens; }
+
+uint32_t plumb_session_reuse(plumb_session *s, const int32_t *ids, size_t n) {
+    uint32_t same = 0;
+    while (same < s->n_past && same + 1 < n && s->tokens[same] == ids[same]) same++;
+    plumb_session_rewind(s, same);
+    return same;
+}
+
+plumb_status plumb_session_rewind(plumb_session *s, uint32_t n_past) {
+    if (n_past > s->n_past) {
+        return error_set(&s->err, PLUMB_ERROR_ARGUMENT, "rewind to token %u, but only %u are in the cache", n_past,
+                         s->n_past);
+    }
+    if (n_past < s->n_past) s->has_logits = false;   /* they belong to a token that is gone */
+    s->n_past = n_past;
+    return PLUMB_OK;
+}
+
+static plumb_status check_feed(plumb_session *s, const int32_t *ids, size_t n) {
+    uint32_t n_vocab = s->model->model->config.n_vocab;
+    if (n > s->n_ctx - s->n_past) {
+        return error_set(&s->err, PLUMB_ERROR_CONTEXT, "%zu more tokens do not fit: %u of the context's %u are used", n,
+                         s->n_past, s->n_ctx);
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (ids[i] < 0 || (uint32_t)ids[i] >= n_vocab) {
+            return error_set(&s->err, PLUMB_ERROR_TOKEN, "token %d at index %zu is not in 0..%u", (int)ids[i], i,
+                             n_vocab - 1);
+        }
+    }
+    return PLUMB_OK;
+}
+
+/* One batch; n <= n_batch.  logits: (n_logits, n_vocab) of its last tokens. */
+static void run(plumb_session *s, const int32_t *ids, uint32_t n, uint32_t n_logits, float *logits) {
+    if (s->forward) forward_run(s->forward, ids, n, s->n_past, n_logits, logits);
+    else reference_run(s->reference, ids, n, s->n_past, n_logits, logits);
+    memcpy(s->tokens + s->n_past, ids, n * sizeof *ids);
+    s->n_past += n;
+}
+
+plumb_status plumb_session_feed(plumb_session *s, const int32_t *ids, size_t n) {
+    PLUMB_TRY(check_feed(s, ids, n));
+    while (n > 0) {
+        uint32_t n_run = n < s->n_batch ? (uint32_t)n : s->n_batch;
+        run(s, ids, n_run, n_run == n, s->logits);
+        s->has_logits = n_run == n;
+        ids += n_run;
+        n -= n_run;
+    }
+    return PLUMB_OK;
+}
+
+plumb_status plumb_session_feed_all(plumb_session *s, const int32_t *ids, size_t n,
+                                    void (*on_logits)(void *user, uint32_t pos, const float *logits), void *user) {
+    PLUMB_TRY(check_feed(s, ids, n));
+    if (n == 0) return PLUMB_OK;
+    uint32_t n_vocab = s->model->model->config.n_vocab, n_max = n < s->n_batch ? (uint32_t)n : s->n_batch;
+    float *all = alloc_array((uint64_t)n_max * n_vocab, sizeof *all);
+    if (!all) return error_set(&s->err, PLUMB_ERROR_MEMORY, "out of memory: logits of %u positions", n_max);
+    while (n > 0) {
+        uint32_t n_run = n < n_max ? (uint32_t)n : n_max, pos = s->n_past;
+        run(s, ids, n_run, n_run, all);
+        for (uint32_t t = 0; t < n_run; t++) on_logits(user, pos + t, all + (size_t)t * n_vocab);
+        memcpy(s->logits, all + (size_t)(n_run - 1) * n_vocab, n_vocab * sizeof *all);
+        ids += n_run;
+        n -= n_run;
+    }
+    s->has_logits = true;
+    free(all);
+    return PLUMB_OK;
+}
+
+float *plumb_session_logits(plumb_session *s) { return s->has_logits ? s->logits : NULL; }
