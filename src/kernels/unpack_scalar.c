@@ -1,0 +1,167 @@
+/* The portable row unpackers: per weight e of a block, the formulas of quant/blocks.h up to the last product. */
+#include "kernels/unpack.h"
+
+#include "quant/blocks.h"
+#include "quant/quant.h"
+
+static float load_f16(const uint8_t *p) { return f32_from_f16(load_u16(p)); }
+
+/* ---- blocks of 32: one group each -------------------------------------------------------------------------------- */
+
+static void unpack_q4_0__scalar(const void *src, int16_t *codes, float *scale, float *min, size_t n) {
+    (void)min;
+    const struct block_q4_0 *end = (const struct block_q4_0 *)src + n / 32;
+    for (const struct block_q4_0 *b = src; b < end; b++, codes += 32) {
+        *scale++ = load_f16(b->d);
+        for (size_t e = 0; e < 32; e++) codes[e] = (int16_t)((b->qs[e % 16] >> (e / 16 * 4) & 15) - 8);
+    }
+}
+
+static void unpack_q4_1__scalar(const void *src, int16_t *codes, float *scale, float *min, size_t n) {
+    const struct block_q4_1 *end = (const struct block_q4_1 *)src + n / 32;
+    for (const struct block_q4_1 *b = src; b < end; b++, codes += 32) {
+        *scale++ = load_f16(b->d);
+        *min++ = -load_f16(b->m);
+        for (size_t e = 0; e < 32; e++) codes[e] = (int16_t)(b->qs[e % 16] >> (e / 16 * 4) & 15);
+    }
+}
+
+/* The 5-bit code of weight e, for q5_0 and q5_1. */
+static int q5_code(const uint8_t qh[4], const uint8_t qs[16], size_t e) {
+    return (qs[e % 16] >> (e / 16 * 4) & 15) | (qh[e / 8] >> (e % 8) & 1) << 4;
+}
+
+static void unpack_q5_0__scalar(const void *src, int16_t *codes, float *scale, float *min, size_t n) {
+    (void)min;
+    const struct block_q5_0 *end = (const struct block_q5_0 *)src + n / 32;
+    for (const struct block_q5_0 *b = src; b < end; b++, codes += 32) {
+        *scale++ = load_f16(b->d);
+        for (size_t e = 0; e < 32; e++) codes[e] = (int16_t)(q5_code(b->qh, b->qs, e) - 16);
+    }
+}
+
+static void unpack_q5_1__scalar(const void *src, int16_t *codes, float *scale, float *min, size_t n) {
+    const struct block_q5_1 *end = (const struct block_q5_1 *)src + n / 32;
+    for (const struct block_q5_1 *b = src; b < end; b++, codes += 32) {
+        *scale++ = load_f16(b->d);
+        *min++ = -load_f16(b->m);
+        for (size_t e = 0; e < 32; e++) codes[e] = (int16_t)q5_code(b->qh, b->qs, e);
+    }
+}
+
+static void unpack_q8_0__scalar(const void *src, int16_t *codes, float *scale, float *min, size_t n) {
+    (void)min;
+    const struct block_q8_0 *end = (const struct block_q8_0 *)src + n / 32;
+    for (const struct block_q8_0 *b = src; b < end; b++, codes += 32) {
+        *scale++ = load_f16(b->d);
+        for (size_t e = 0; e < 32; e++) codes[e] = b->qs[e];
+    }
+}
+
+static void unpack_iq4_nl__scalar(const void *src, int16_t *codes, float *scale, float *min, size_t n) {
+    (void)min;
+    const struct block_iq4_nl *end = (const struct block_iq4_nl *)src + n / 32;
+    for (const struct block_iq4_nl *b = src; b < end; b++, codes += 32) {
+        *scale++ = load_f16(b->d);
+        for (size_t e = 0; e < 32; e++) codes[e] = quant_iq4_values[b->qs[e % 16] >> (e / 16 * 4) & 15];
+    }
+}
+
+/* ---- superblocks of 256: 16 groups of 16 or 8 of 32 ------------------------------------------------------------------ */
+
+static void unpack_q2_K__scalar(const void *src, int16_t *codes, float *scale, float *min, size_t n) {
+    const struct block_q2_K *end = (const struct block_q2_K *)src + n / 256;
+    for (const struct block_q2_K *b = src; b < end; b++, codes += 256) {
+        float d = load_f16(b->d), dmin = load_f16(b->dmin);
+        for (size_t g = 0; g < 16; g++) {
+            *scale++ = d * (float)(b->scales[g] & 15);
+            *min++ = dmin * (float)(b->scales[g] >> 4);
+        }
+        for (size_t e = 0; e < 256; e++)
+            codes[e] = (int16_t)(b->qs[e / 128 * 32 + e % 32] >> (e % 128 / 32 * 2) & 3);
+    }
+}
+
+static void unpack_q3_K__scalar(const void *src, int16_t *codes, float *scale, float *min, size_t n) {
+    (void)min;
+    const struct block_q3_K *end = (const struct block_q3_K *)src + n / 256;
+    for (const struct block_q3_K *b = src; b < end; b++, codes += 256) {
+        float d = load_f16(b->d);
+        for (size_t g = 0; g < 16; g++) *scale++ = d * (float)quant_q3_K_scale(b->scales, g);
+        for (size_t e = 0; e < 256; e++) {
+            int low = b->qs[e / 128 * 32 + e % 32] >> (e % 128 / 32 * 2) & 3, high = b->hmask[e % 32] >> (e / 32) & 1;
+            codes[e] = (int16_t)((low | high << 2) - 4);
+        }
+    }
+}
+
+static void unpack_q4_K__scalar(const void *src, int16_t *codes, float *scale, float *min, size_t n) {
+    const struct block_q4_K *end = (const struct block_q4_K *)src + n / 256;
+    for (const struct block_q4_K *b = src; b < end; b++, codes += 256) {
+        float d = load_f16(b->d), dmin = load_f16(b->dmin);
+        for (size_t g = 0; g < 8; g++) {
+            *scale++ = d * (float)quant_q4_K_scale(b->scales, g);
+            *min++ = dmin * (float)quant_q4_K_min(b->scales, g);
+        }
+        for (size_t e = 0; e < 256; e++)
+            codes[e] = (int16_t)(b->qs[e / 64 * 32 + e % 32] >> (e % 64 / 32 * 4) & 15);
+    }
+}
+
+static void unpack_q5_K__scalar(const void *src, int16_t *codes, float *scale, float *min, size_t n) {
+    const struct block_q5_K *end = (const struct block_q5_K *)src + n / 256;
+    for (const struct block_q5_K *b = src; b < end; b++, codes += 256) {
+        float d = load_f16(b->d), dmin = load_f16(b->dmin);
+        for (size_t g = 0; g < 8; g++) {
+            *scale++ = d * (float)quant_q4_K_scale(b->scales, g);
+            *min++ = dmin * (float)quant_q4_K_min(b->scales, g);
+        }
+        for (size_t e = 0; e < 256; e++) {
+            int low = b->qs[e / 64 * 32 + e % 32] >> (e % 64 / 32 * 4) & 15, high = b->qh[e % 32] >> (e / 32) & 1;
+            codes[e] = (int16_t)(low | high << 4);
+        }
+    }
+}
+
+static void unpack_q6_K__scalar(const void *src, int16_t *codes, float *scale, float *min, size_t n) {
+    (void)min;
+    const struct block_q6_K *end = (const struct block_q6_K *)src + n / 256;
+    for (const struct block_q6_K *b = src; b < end; b++, codes += 256) {
+        float d = load_f16(b->d);
+        for (size_t g = 0; g < 16; g++) *scale++ = d * (float)b->scales[g];
+        for (size_t e = 0; e < 256; e++) {
+            int low = b->ql[e / 128 * 64 + e % 64] >> (e % 128 / 64 * 4) & 15;
+            int high = b->qh[e / 128 * 32 + e % 32] >> (e % 128 / 32 * 2) & 3;
+            codes[e] = (int16_t)((low | high << 4) - 32);
+        }
+    }
+}
+
+static void unpack_iq4_xs__scalar(const void *src, int16_t *codes, float *scale, float *min, size_t n) {
+    (void)min;
+    const struct block_iq4_xs *end = (const struct block_iq4_xs *)src + n / 256;
+    for (const struct block_iq4_xs *b = src; b < end; b++, codes += 256) {
+        float d = load_f16(b->d);
+        for (size_t g = 0; g < 8; g++) *scale++ = d * (float)quant_iq4_xs_scale(b, g);
+        for (size_t e = 0; e < 256; e++)
+            codes[e] = quant_iq4_values[b->qs[e / 32 * 16 + e % 16] >> (e % 32 / 16 * 4) & 15];
+    }
+}
+
+const struct unpack_traits *unpack_scalar(uint32_t type) {
+    static const struct unpack_traits table[QUANT_TYPE_COUNT] = {
+        [QUANT_Q4_0] = {32, false, unpack_q4_0__scalar},
+        [QUANT_Q4_1] = {32, true, unpack_q4_1__scalar},
+        [QUANT_Q5_0] = {32, false, unpack_q5_0__scalar},
+        [QUANT_Q5_1] = {32, true, unpack_q5_1__scalar},
+        [QUANT_Q8_0] = {32, false, unpack_q8_0__scalar},
+        [QUANT_Q2_K] = {16, true, unpack_q2_K__scalar},
+        [QUANT_Q3_K] = {16, false, unpack_q3_K__scalar},
+        [QUANT_Q4_K] = {32, true, unpack_q4_K__scalar},
+        [QUANT_Q5_K] = {32, true, unpack_q5_K__scalar},
+        [QUANT_Q6_K] = {16, false, unpack_q6_K__scalar},
+        [QUANT_IQ4_NL] = {32, false, unpack_iq4_nl__scalar},
+        [QUANT_IQ4_XS] = {32, false, unpack_iq4_xs__scalar},
+    };
+    return type < QUANT_TYPE_COUNT && table[type].row ? &table[type] : NULL;
+}
