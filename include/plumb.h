@@ -235,10 +235,11 @@ typedef struct plumb_sampler plumb_sampler;
 plumb_status plumb_sampler_create(plumb_sampler **out, uint32_t n_vocab, const plumb_sampling *params,
                                   const char **reason);
 void plumb_sampler_free(plumb_sampler *sampler);
-/* Tells the penalties of a token that is in the text (prompt or answer). */
+/* Tells the penalties of a token that is in the text (prompt or answer).  Ids outside the vocabulary are ignored. */
 void plumb_sampler_accept(plumb_sampler *sampler, int32_t token);
 /* The next token; (n_vocab) f32 logits are read only.  Same seed, same calls, same logits: same tokens on every host.
- * NaN logits are never chosen.  Allocates nothing. */
+ * NaN and -infinity are never chosen; -1 if there is nothing else.  Of equal logits the lower id ranks first.
+ * Allocates nothing. */
 int32_t plumb_sampler_sample(plumb_sampler *sampler, const float *logits);
 
 #ifdef __cplusplus
