@@ -1,0 +1,27 @@
+/** Finds and starts the Chromium that the tests drive. */
+import { accessSync, constants } from 'node:fs';
+import { delimiter, join } from 'node:path';
+import { chromium } from 'playwright-core';
+
+/** The browser's path: $CHROME, or the first of the usual names on PATH. */
+export function chromePath() {
+  const names = process.env.CHROME ? [process.env.CHROME]
+    : ['chromium', 'chromium-browser', 'google-chrome', 'google-chrome-stable'];
+  const folders = ['', ...(process.env.PATH ?? '').split(delimiter)];
+  for (const name of names)
+    for (const file of folders.map((folder) => join(folder, name)))
+      try {
+        accessSync(file, constants.X_OK);
+        if (file.includes('/')) return file;
+      } catch { /* not here */ }
+  throw new Error(`no ${names.join(', ')} on PATH: install Chromium or Chrome, or set CHROME to its path`);
+}
+
+/** A headless browser that stays off the network. @returns {Promise<import('playwright-core').Browser>} */
+export function launchChrome() {
+  return chromium.launch({
+    executablePath: chromePath(),
+    args: ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking',
+      '--disable-component-update', '--disable-sync'],
+  });
+}

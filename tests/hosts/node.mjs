@@ -1,0 +1,21 @@
+/** `node tests/hosts/node.mjs MODULE`: the C test program in Node; TAP on stdout. */
+import { closeSync, openSync, readFileSync, readSync, writeSync } from 'node:fs';
+import { runTests } from './module.js';
+
+function read(path, offset, n) {
+  let file;
+  try {
+    file = openSync(path);
+  } catch {
+    return null;
+  }
+  try {
+    const data = new Uint8Array(n);
+    return data.subarray(0, readSync(file, data, 0, n, offset));
+  } finally {
+    closeSync(file);
+  }
+}
+
+const module = new WebAssembly.Module(readFileSync(process.argv[2]));
+process.exitCode = runTests(module, (text) => writeSync(1, text), read);

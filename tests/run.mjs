@@ -1,0 +1,84 @@
+/**
+ * Runs every test on every host and closes with one line, "N passed, N failed, N skipped".
+ *
+ * HOSTS="native node" leaves hosts out; a host that is missing otherwise is a failure.  `node tests/run.mjs TEXT` runs
+ * the suites whose name contains TEXT.  What was to be built must have been: `make test` does both.
+ */
+import { existsSync, readdirSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
+import { fileURLToPath } from 'node:url';
+import { runSuite } from './suite.mjs';
+
+process.chdir(fileURLToPath(new URL('..', import.meta.url)));
+
+const hosts = (process.env.HOSTS || 'native node chromium wasmtime').split(/\s+/).filter(Boolean);
+const wasmtime = process.env.WASMTIME ?? 'build/setup/py/wasmtime_cli/wasmtime';
+const underWasmtime = [wasmtime, 'run', '--dir=.'];
+
+/** The test files of a folder, run by Node's own runner. */
+function nodeTests(folder) {
+  const files = list(folder, '.test.mjs').map((name) => `${folder}/${name}`);
+  if (!files.length) return [process.execPath, '-e', `throw new Error('${folder} holds no *.test.mjs')`];
+  return [process.execPath, '--test', '--test-reporter=tap', ...files];
+}
+const list = (folder, suffix) => existsSync(folder) ? readdirSync(folder).filter((name) => name.endsWith(suffix)).sort() : [];
+/** PLUMB: the command line that tests/cli runs, as a JSON array. */
+const cli = (command) => ({ PLUMB: JSON.stringify(command) });
+
+/** @type {Record<string, (import('./suite.mjs').Suite & {alone?: boolean})[]>} */
+const suites = {
+  native: [
+    { name: 'C tests, ASan and UBSan', command: ['build/native-sanitize/tests'], timeout: 600 },
+    ...list('tests/fuzz', '_fuzz.c').map((file) => file.replace('_fuzz.c', '')).map((name) => ({
+      name: `fuzz corpus ${name}`, command: [`build/native-sanitize/fuzz-${name}`,
+        ...list(`tests/fuzz/corpus/${name}`, '').map((input) => `tests/fuzz/corpus/${name}/${input}`)], timeout: 120 })),
+    { name: 'command line', command: nodeTests('tests/cli'), env: cli(['build/native/plumb']), timeout: 300 },
+    { name: 'tools', command: nodeTests('tests/tools'), timeout: 120 },
+  ],
+  node: [
+    { name: 'C tests', command: [process.execPath, 'tests/hosts/node.mjs', 'build/emcc/tests.wasm'], timeout: 300 },
+    { name: 'JavaScript', command: nodeTests('tests/node'), timeout: 600 },
+  ],
+  chromium: [
+    { name: 'C tests', command: [process.execPath, 'tests/hosts/chromium.mjs', 'build/emcc/tests.wasm'], timeout: 300 },
+    // Frame gaps are measured there: nothing may run beside it.
+    { name: 'JavaScript and chat page', command: nodeTests('tests/browser'), timeout: 600, alone: true },
+  ],
+  wasmtime: [
+    { name: 'C tests', command: [...underWasmtime, 'build/wasi/tests.wasm'], timeout: 300 },
+    { name: 'command line', command: nodeTests('tests/cli'), env: cli([...underWasmtime, 'build/wasi/plumb.wasm']),
+      timeout: 600 },
+  ],
+};
+for (const host of hosts)
+  if (!(host in suites)) throw new Error(`HOSTS: no host ${host}; there are ${Object.keys(suites).join(', ')}`);
+
+const start = performance.now();
+const wanted = hosts.flatMap((host) => suites[host].map((suite) => ({ ...suite, name: `${host}: ${suite.name}` })))
+  .filter(({ name }) => name.includes(process.argv[2] ?? ''));
+const total = { passed: 0, failed: 0, skipped: 0 };
+
+async function runAll(queue) {
+  for (let suite; (suite = queue.shift());) {
+    const outcome = await runSuite(suite);
+    for (const key of Object.keys(total)) total[key] += outcome[key];
+    report(suite, outcome);
+  }
+}
+
+function report({ name }, { passed, failed, skipped, failures, seconds }) {
+  const counts = [`${passed} passed`, failed && `${failed} failed`, skipped && `${skipped} skipped`].filter(Boolean);
+  console.log(`${failed ? 'FAIL' : 'ok  '} ${name.padEnd(40)} ${seconds.toFixed(1).padStart(6)} s   ${counts.join(', ')}`);
+  for (const { name: test, why } of failures) {
+    console.log(`     not ok: ${test}`);
+    for (const line of why.split('\n').filter(Boolean)) console.log(`         ${line}`);
+  }
+}
+
+const together = wanted.filter((suite) => !suite.alone);
+await Promise.all(Array.from({ length: Math.min(2, availableParallelism()) }, () => runAll(together)));
+await runAll(wanted.filter((suite) => suite.alone));
+
+console.log(`all suites: ${((performance.now() - start) / 1000).toFixed(0)} s`);
+console.log(`${total.passed} passed, ${total.failed} failed, ${total.skipped} skipped`);
+process.exitCode = total.failed || !total.passed ? 1 : 0;

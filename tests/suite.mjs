@@ -1,0 +1,106 @@
+/** One test suite: a child process that prints TAP, and the verdict on it. */
+import { spawn } from 'node:child_process';
+import { Parser } from 'tap-parser';
+
+/**
+ * @typedef {object} Suite
+ * @property {string} name
+ * @property {string[]} command  program and arguments
+ * @property {Record<string, string>} [env]  on top of our own
+ * @property {number} timeout  seconds after which it counts as hanging
+ *
+ * @typedef {object} Outcome
+ * @property {number} passed  leaf tests, not the groups around them
+ * @property {number} failed  and whatever made the suite fail as a whole counts as one
+ * @property {number} skipped
+ * @property {{name: string, why: string}[]} failures
+ * @property {number} seconds
+ */
+
+/** Runs the suite; never rejects. @param {Suite} suite @returns {Promise<Outcome>} */
+export async function runSuite({ command: [program, ...args], env, timeout }) {
+  const start = performance.now();
+  const outcome = { passed: 0, failed: 0, skipped: 0, failures: [], seconds: 0 };
+  const fail = (name, why) => {
+    outcome.failed++;
+    outcome.failures.push({ name, why });
+  };
+  const parser = new Parser();
+  collect(parser, outcome, fail);
+  const end = await run(program, args, env, timeout, parser);
+  outcome.seconds = (performance.now() - start) / 1000;
+
+  const { plan } = end.tap;
+  const unfinished = !plan || plan.end === null || end.tap.count !== plan.end - plan.start + 1;
+  const reason = end.error ? `cannot be run: ${end.error.message}`
+    : end.timedOut ? `no end after ${timeout} s; killed`
+    : end.signal ? `died of ${end.signal}`
+    : end.code !== 0 && outcome.failed === 0 ? `exit status ${end.code}, though no test failed`
+    : unfinished ? `the output ends without its plan (${end.tap.count} tests, exit status ${end.code})`
+    : outcome.passed + outcome.failed + outcome.skipped === 0 ? 'ran no test' : null;
+  if (reason) fail('the suite itself', [reason, end.tail].filter(Boolean).join('\n'));
+  return outcome;
+}
+
+/** Counts the leaves of a TAP tree and gathers what failures say: comments before (our C harness), YAML after. */
+function collect(parser, outcome, fail) {
+  let comments = [];
+  let failedBelow = 0;
+  parser.on('comment', (text) => comments.push(text.replace(/^# ?/, '').trim()));
+  parser.on('child', (child) => {
+    collect(child, outcome, (...failure) => {
+      failedBelow++;
+      fail(...failure);
+    });
+  });
+  parser.on('assert', (test) => {
+    const notes = comments.filter((text) => !text.startsWith('Subtest:'));
+    const group = test.closingTestPoint;
+    comments = [];
+    if (test.skip || (test.todo && !test.ok)) outcome.skipped++;
+    else if (!test.ok) {
+      if (!group || failedBelow === 0) fail(test.fullname || test.name, [...notes, yaml(test.diag)].join('\n').trim());
+    } else if (!group) outcome.passed++;
+    if (group) failedBelow = 0;
+  });
+}
+
+/** What helps of the YAML block that node's runner prints. */
+function yaml(diag) {
+  if (!diag) return '';
+  const { error, location, stack, expected, actual } = diag;
+  const shown = (label, value) => value === undefined ? [] : [`${label}: ${JSON.stringify(value)}`];
+  return [error, ...shown('expected', expected), ...shown('actual', actual), location && `at ${location}`, stack]
+    .filter(Boolean).join('\n').replace(/^.*\(?node:internal.*\n?|^.*node:async_hooks.*\n?/gm, '');
+}
+
+function run(program, args, env, timeout, parser) {
+  return new Promise((resolve) => {
+    let timedOut = false, error, tail = '';
+    // A process group of its own, so that a hanging suite's browser or server dies with it.
+    const child = spawn(program, args, {
+      detached: true, stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, ...env },
+    });
+    const kill = () => {
+      try {
+        process.kill(-child.pid, 'SIGKILL');
+      } catch { /* gone already */ }
+    };
+    const timer = setTimeout(() => {
+      timedOut = true;
+      kill();
+    }, timeout * 1000);
+    process.once('exit', kill);
+    child.stderr.on('data', (data) => { tail = (tail + data).slice(-4000); });
+    child.on('error', (e) => { error = e; });
+    const parsed = new Promise((done) => parser.on('complete', done));
+    child.stdout.pipe(parser);
+    child.on('close', async (code, signal) => {
+      clearTimeout(timer);
+      process.removeListener('exit', kill);
+      kill();  // whatever the suite left running
+      if (error) parser.end();
+      resolve({ error, code, signal, timedOut, tail: tail.trim(), tap: await parsed });
+    });
+  });
+}

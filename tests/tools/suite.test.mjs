@@ -1,0 +1,50 @@
+/** The runner's verdict on suites that misbehave: each must come out as exactly the counts given here. */
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { runSuite } from '../suite.mjs';
+
+const node = (script, timeout = 20) => runSuite({ name: 'x', command: [process.execPath, '-e', script], timeout });
+const print = (...lines) => `console.log(${JSON.stringify(['TAP version 13', ...lines].join('\n'))});`;
+const counts = ({ passed, failed, skipped }) => [passed, failed, skipped];
+
+const rows = [
+  ['all pass', print('ok 1 - a', 'ok 2 - b', '1..2'), [2, 0, 0], null],
+  ['one fails, and its comments say why', print('ok 1 - a', '# x.c:3: y is 2', 'not ok 2 - b', '1..2') +
+    'process.exitCode = 1', [1, 1, 0], /x\.c:3: y is 2/],
+  ['one is skipped', print('ok 1 - a', 'ok 2 - b # SKIP no file', '1..2'), [1, 0, 1], null],
+  ['groups are not counted', print('    ok 1 - in', '    ok 2 - in too', '    1..2', 'ok 1 - group', '1..1'), [2, 0, 0],
+    null],
+  ['a failure in a group counts once', print('    not ok 1 - in', '    1..1', 'not ok 1 - group', '1..1'), [0, 1, 0],
+    null],
+  ['no test at all', print('1..0'), [0, 1, 0], /ran no test/],
+  ['no output', '', [0, 1, 0], /ran no test/],
+  ['the plan is missing', print('ok 1 - a'), [1, 1, 0], /without its plan/],
+  ['fewer tests than planned', print('1..3', 'ok 1 - a'), [1, 1, 0], /without its plan|exit status/],
+  ['a failing exit status', print('ok 1 - a', '1..1') + 'process.exit(3)', [1, 1, 0], /exit status 3/],
+  ['a crash, with what it wrote to stderr', print('ok 1 - a') + "console.error('stack smashed'); process.abort()",
+    [1, 1, 0], /SIGABRT[^]*stack smashed/],
+];
+for (const [name, script, expected, why] of rows)
+  test(`suite: ${name}`, async () => {
+    const outcome = await node(script);
+    assert.deepEqual(counts(outcome), expected);
+    if (why) assert.match(outcome.failures.at(-1).why, why);
+  });
+
+test('suite: a hang is killed with the processes it started', async () => {
+  const script = `const child = require('child_process').spawn('sleep', ['600'], { stdio: 'ignore' });
+    console.log('TAP version 13\\nnot ok 1 - ' + child.pid);`;
+  const outcome = await node(script, 1);
+  assert.deepEqual(counts(outcome), [0, 2, 0]);
+  assert.match(outcome.failures[1].why, /no end after 1 s/);
+  assert.ok(outcome.seconds < 10);
+  const pid = Number(outcome.failures[0].name);
+  await new Promise((resolve) => setTimeout(resolve, 100));
+  assert.throws(() => process.kill(pid, 0), { code: 'ESRCH' });
+});
+
+test('suite: a program that is not there fails', async () => {
+  const outcome = await runSuite({ name: 'x', command: ['no-such-program'], timeout: 5 });
+  assert.deepEqual(counts(outcome), [0, 1, 0]);
+  assert.match(outcome.failures[0].why, /cannot be run: .*ENOENT/);
+});
