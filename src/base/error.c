@@ -1,0 +1,45 @@
+#include "base/base.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+plumb_status error_set(struct error *err, plumb_status status, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    if (vsnprintf(err->message, sizeof err->message, format, args) < 0) err->message[0] = 0;
+    va_end(args);
+    /* A message is one line of text whatever a file has put into it. */
+    for (char *c = err->message; *c != 0; c++)
+        if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = '?';
+    return err->status = status;
+}
+
+const char *show_bytes(struct shown *buf, const void *bytes, size_t n) {
+    static const char hex[] = "0123456789abcdef";
+    const uint8_t *b = bytes;
+    const size_t limit = 64;   /* 64 * "\xNN" + "..." + 0 = 260 <= sizeof buf->text */
+    char *out = buf->text;
+    for (size_t i = 0; i < n && i < limit; i++) {
+        if (b[i] >= 0x20 && b[i] < 0x7f) {
+            *out++ = (char)b[i];
+        } else {
+            *out++ = '\\';
+            *out++ = 'x';
+            *out++ = hex[b[i] >> 4];
+            *out++ = hex[b[i] & 15];
+        }
+    }
+    if (n > limit) {
+        memcpy(out, "...", 3);
+        out += 3;
+    }
+    *out = 0;
+    return buf->text;
+}
+
+void *alloc_array(uint64_t n, size_t size) {
+    uint64_t bytes;
+    if (!mul_u64(n, size, &bytes) || (size_t)bytes != bytes) return NULL;
+    return malloc(bytes == 0 ? 1 : (size_t)bytes);   /* malloc(0) may be NULL, which would read as a failure */
+}

@@ -1,0 +1,771 @@
+/* The push parser and the tensors' memory.  Layout of the header, all little-endian:
+ *
+ *   'GGUF' | version u32 | n_tensor u64 | n_key u64
+ *   n_key times:     name string | type u32 | value;  an array is: element type u32 | n u64 | elements
+ *   n_tensor times:  name string | n_dims u32 | shape u64 * n_dims | type u32 | offset u64
+ *   a string:        length u64 | bytes
+ *
+ * The header is a chain of small fields of known length and runs of bytes (names, strings, numbers).  A field is
+ * parsed when all of it is in the staging buffer; a run is copied out as it comes.  Every table and every run grows
+ * by doubling as its bytes arrive, so memory follows what was received, not what was announced.  After the header the
+ * tensors are filled in the order of their offsets.
+ */
+#include "gguf/gguf.h"
+
+#include "quant/quant.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum {
+    STAGING_SIZE = 64 * 1024,
+    CHUNK_SIZE = 64 * 1024,
+    /* Of the specification.  A name with its final 0 fits in a chunk. */
+    MAX_KEY_NAME = 65535,
+    MAX_TENSOR_NAME = 64,
+    MAX_DIMS = 4,
+    /* Bytes of the shortest key (1 byte of name, u8) and tensor (1 byte of name, 1 dimension). */
+    MIN_KEY_BYTES = 8 + 1 + 4 + 1,
+    MIN_TENSOR_BYTES = 8 + 1 + 4 + 8 + 4 + 8,
+    DEFAULT_ALIGNMENT = 32,
+    /* Ours: real files use 32 to 65536; more than a huge page is a broken or hostile file. */
+    MAX_ALIGNMENT = 1 << 24,
+    /* Ours: the largest models have thousands of tensors and tens of keys. */
+    MAX_COUNT = 1 << 24,
+    /* As ggml: bytes of a string, elements of an array. */
+    MAX_LENGTH = 1 << 30,
+};
+
+/* What the parser waits for. */
+enum state {
+    NEXT_ITEM,   /* for nothing: begin the next key or tensor, or end the header */
+    READ_MAGIC, READ_VERSION, READ_COUNTS,
+    READ_KEY_NAME_LENGTH, READ_KEY_TYPE, READ_ARRAY_HEAD, READ_STRING_LENGTH,
+    READ_TENSOR_NAME_LENGTH, READ_TENSOR_DIMS, READ_TENSOR_REST,
+    READ_KEY_NAME, READ_NUMBERS, READ_STRING, READ_TENSOR_NAME,
+    READ_DATA
+};
+
+/* Names and values.  Small runs share a chunk; a run of CHUNK_SIZE or more has one of its own, which grows. */
+struct chunk {
+    struct chunk *next;
+    uint64_t capacity, used;
+    uint8_t bytes[];
+};
+
+struct gguf {
+    struct error error;          /* the first failure, which stays */
+    uint64_t file_size;
+    enum state state;
+    uint64_t position;           /* file offset of the next byte to be parsed or delivered */
+    uint64_t item_position;      /* of the field or run that is being parsed, for messages */
+    size_t n_staged, i_staged;   /* bytes in staging, of which the first i_staged are parsed */
+    size_t window;               /* length of the last window, until it is committed */
+
+    uint32_t version;
+    uint64_t alignment, data_offset;
+    uint64_t n_key, n_tensor;    /* as announced */
+    /* Tables grow to what was announced; n_*_begun counts the one that is being read. */
+    uint64_t n_key_begun, key_capacity, n_tensor_begun, tensor_capacity;
+    struct gguf_key *keys;
+    struct gguf_tensor *tensors;
+    /* Sorted by name; each points to the first member of its key or tensor. */
+    const struct gguf_string **keys_by_name, **tensors_by_name;
+
+    struct chunk *chunks;        /* all of them, newest first */
+    struct chunk *open;          /* the one that small runs go to */
+    struct chunk *run_chunk;     /* the run that is being read: n bytes from run_start on, n_run of them are there */
+    uint64_t run_start, run_size, n_run;
+    struct gguf_string *strings; /* the string table of the key that is being read */
+    uint64_t n_string, string_capacity;
+
+    struct gguf_tensor **by_offset;
+    uint64_t data_bytes;         /* of all tensors */
+    uint64_t i_tensor;           /* the tensor of by_offset that is being filled */
+    uint64_t data_capacity;      /* bytes allocated for it */
+
+    uint8_t staging[STAGING_SIZE];
+};
+
+static const struct { const char *name; uint8_t size; } type_traits[GGUF_TYPE_COUNT] = {
+    [GGUF_UINT8] = {"uint8", 1},     [GGUF_INT8] = {"int8", 1},       [GGUF_UINT16] = {"uint16", 2},
+    [GGUF_INT16] = {"int16", 2},     [GGUF_UINT32] = {"uint32", 4},   [GGUF_INT32] = {"int32", 4},
+    [GGUF_FLOAT32] = {"float32", 4}, [GGUF_BOOL] = {"bool", 1},       [GGUF_STRING] = {"string", 0},
+    [GGUF_ARRAY] = {"array", 0},     [GGUF_UINT64] = {"uint64", 8},   [GGUF_INT64] = {"int64", 8},
+    [GGUF_FLOAT64] = {"float64", 8},
+};
+
+const char *gguf_type_name(enum gguf_type type) {
+    return (unsigned)type < GGUF_TYPE_COUNT ? type_traits[type].name : "unknown";
+}
+
+struct gguf *gguf_create(uint64_t file_size) {
+    struct gguf *g = malloc(sizeof *g);
+    if (g == NULL) return NULL;
+    memset(g, 0, offsetof(struct gguf, staging));
+    g->file_size = file_size;
+    g->state = READ_MAGIC;
+    g->alignment = DEFAULT_ALIGNMENT;
+    return g;
+}
+
+void gguf_free(struct gguf *g) {
+    if (g == NULL) return;
+    for (uint64_t i = 0; i < g->n_tensor_begun; i++) free(g->tensors[i].data);
+    for (uint64_t i = 0; i < g->n_key_begun; i++)
+        if (g->keys[i].type == GGUF_STRING) free((void *)g->keys[i].strings);
+    for (struct chunk *c = g->chunks, *next; c != NULL; c = next) {
+        next = c->next;
+        free(c);
+    }
+    free(g->strings);
+    free(g->keys);
+    free(g->tensors);
+    free(g->keys_by_name);
+    free(g->tensors_by_name);
+    free(g->by_offset);
+    free(g);
+}
+
+/* ---- failures ---------------------------------------------------------------------------------------------------- */
+
+struct place { char text[352]; };
+
+/* Which key or tensor is being read, as 'key 3 "general.name"'. */
+static const char *place(const struct gguf *g, struct place *buf) {
+    struct shown shown;
+    const struct gguf_string *name = NULL;
+    if (g->n_tensor_begun != 0) name = &g->tensors[g->n_tensor_begun - 1].name;
+    else if (g->n_key_begun != 0) name = &g->keys[g->n_key_begun - 1].name;
+    if (name == NULL) {
+        snprintf(buf->text, sizeof buf->text, "header");
+    } else {
+        const char *kind = g->n_tensor_begun != 0 ? "tensor" : "key";
+        uint64_t i = (g->n_tensor_begun != 0 ? g->n_tensor_begun : g->n_key_begun) - 1;
+        if (name->data == NULL) snprintf(buf->text, sizeof buf->text, "%s %" PRIu64, kind, i);
+        else snprintf(buf->text, sizeof buf->text, "%s %" PRIu64 " \"%s\"", kind, i,
+                      show_bytes(&shown, name->data, (size_t)name->n));
+    }
+    return buf->text;
+}
+
+/* Fails for good, at the field or run that is being parsed. */
+#if defined(__GNUC__)
+__attribute__((format(printf, 3, 4)))
+#endif
+static plumb_status fail(struct gguf *g, plumb_status status, const char *format, ...) {
+    char what[256];
+    struct place where;
+    va_list args;
+    va_start(args, format);
+    if (vsnprintf(what, sizeof what, format, args) < 0) what[0] = 0;
+    va_end(args);
+    return error_set(&g->error, status, "%s at byte %" PRIu64 ": %s", place(g, &where), g->item_position,
+                     what);
+}
+
+static plumb_status fail_memory(struct gguf *g, uint64_t n, size_t size) {
+    return fail(g, PLUMB_ERROR_MEMORY, "no memory for %" PRIu64 " times %zu bytes", n, size);
+}
+
+static plumb_status fail_truncated(struct gguf *g, uint64_t n, const char *what, uint64_t bytes) {
+    return fail(g, PLUMB_ERROR_TRUNCATED, "%" PRIu64 " %s need %" PRIu64 " bytes, the file has %" PRIu64 " more", n,
+                what, bytes, g->file_size - g->position);
+}
+
+/* ---- memory that follows the bytes received ------------------------------------------------------------------------ */
+
+/* Could n more bytes, skip bytes after the next one to be parsed, be in the file? */
+static bool file_holds(const struct gguf *g, uint64_t skip, uint64_t n) {
+    if (g->file_size == PLUMB_SIZE_UNKNOWN) return true;
+    return g->position <= g->file_size && skip <= g->file_size - g->position &&
+           n <= g->file_size - g->position - skip;
+}
+
+/* Makes the table hold at least used + 1 and at most limit elements. */
+static plumb_status grow(struct gguf *g, void **table, uint64_t *capacity, uint64_t used, uint64_t limit, size_t size) {
+    if (used < *capacity) return PLUMB_OK;
+    uint64_t n = *capacity < 16 ? 32 : 2 * *capacity;
+    if (n > limit) n = limit;
+    uint64_t bytes;
+    void *p = NULL;
+    if (mul_u64(n, size, &bytes) && (size_t)bytes == bytes) p = realloc(*table, (size_t)bytes);
+    if (p == NULL) return fail_memory(g, n, size);
+    *table = p;
+    *capacity = n;
+    return PLUMB_OK;
+}
+
+/* Adds a chunk, or changes the capacity of the newest. */
+static plumb_status chunk_resize(struct gguf *g, struct chunk *chunk, uint64_t capacity, struct chunk **out) {
+    uint64_t bytes = sizeof(struct chunk) + capacity;
+    struct chunk *c = (size_t)bytes == bytes ? realloc(chunk, (size_t)bytes) : NULL;
+    if (c == NULL) return fail_memory(g, capacity, 1);
+    if (chunk == NULL) {
+        c->next = g->chunks;
+        c->used = 0;
+    }
+    c->capacity = capacity;
+    *out = g->chunks = c;
+    return PLUMB_OK;
+}
+
+/* Starts a run of n bytes, which is kept with a 0 after it. */
+static plumb_status run_begin(struct gguf *g, enum state state, uint64_t n) {
+    if (n < CHUNK_SIZE) {
+        if (g->open == NULL || g->open->capacity - g->open->used < n + 1)
+            PLUMB_TRY(chunk_resize(g, NULL, CHUNK_SIZE, &g->open));
+        g->run_chunk = g->open;
+    } else {
+        PLUMB_TRY(chunk_resize(g, NULL, CHUNK_SIZE, &g->run_chunk));
+    }
+    g->run_start = g->run_chunk->used;
+    g->run_size = n;
+    g->n_run = 0;
+    g->state = state;
+    return PLUMB_OK;
+}
+
+/* Appends bytes to the run; *taken says how many it still needed. */
+static plumb_status run_append(struct gguf *g, const uint8_t *bytes, size_t n, size_t *taken) {
+    uint64_t missing = g->run_size - g->n_run;
+    if (n > missing) n = (size_t)missing;
+    uint64_t need = g->run_start + g->n_run + n + 1, capacity = g->run_chunk->capacity;
+    if (need > capacity) {   /* only a run with a chunk of its own */
+        uint64_t most = g->run_start + g->run_size + 1;
+        capacity = capacity < most / 2 ? 2 * capacity : most;   /* 2 * CHUNK_SIZE >= CHUNK_SIZE + STAGING_SIZE */
+        PLUMB_TRY(chunk_resize(g, g->run_chunk, capacity, &g->run_chunk));
+    }
+    uint8_t *end = g->run_chunk->bytes + g->run_start + g->n_run;
+    memcpy(end, bytes, n);
+    g->n_run += n;
+    if (g->n_run == g->run_size) {
+        end[n] = 0;
+        g->run_chunk->used = need;
+    }
+    *taken = n;
+    return PLUMB_OK;
+}
+
+/* ---- names ----------------------------------------------------------------------------------------------------------- */
+
+static int compare_strings(const struct gguf_string *a, const struct gguf_string *b) {
+    int order = memcmp(a->data, b->data, (size_t)(a->n < b->n ? a->n : b->n));
+    return order != 0 ? order : (a->n > b->n) - (a->n < b->n);
+}
+
+/* Equal names in the order of the file, so that qsort has one result. */
+static int compare_names(const void *pa, const void *pb) {
+    const struct gguf_string *a = *(const struct gguf_string *const *)pa, *b = *(const struct gguf_string *const *)pb;
+    int order = compare_strings(a, b);
+    return order != 0 ? order : (a > b) - (a < b);
+}
+
+/* Sorts pointers to the names of n structs of size bytes, each beginning with its name, and refuses equal names.
+ * Sorting takes n log n whatever the file does; a hash table could be filled with collisions. */
+static plumb_status sort_names(struct gguf *g, const void *structs, uint64_t n, size_t size, const char *kind,
+                               plumb_status status, const struct gguf_string ***out) {
+    const struct gguf_string **names = alloc_array(n, sizeof *names);
+    if (names == NULL) return fail_memory(g, n, sizeof *names);
+    *out = names;
+    const char *base = structs;
+    for (uint64_t i = 0; i < n; i++) names[i] = (const struct gguf_string *)(const void *)(base + i * size);
+    qsort(names, (size_t)n, sizeof *names, compare_names);
+    for (uint64_t i = 1; i < n; i++) {
+        if (compare_strings(names[i - 1], names[i]) != 0) continue;
+        struct shown shown;
+        return error_set(&g->error, status, "%s %zu has the name of %s %zu: \"%s\"", kind,
+                         (size_t)((const char *)names[i] - base) / size, kind,
+                         (size_t)((const char *)names[i - 1] - base) / size,
+                         show_bytes(&shown, names[i]->data, (size_t)names[i]->n));
+    }
+    return PLUMB_OK;
+}
+
+static const void *find_name(const struct gguf_string **names, uint64_t n, const char *name) {
+    if (names == NULL) return NULL;
+    struct gguf_string wanted = {.data = name, .n = strlen(name)};
+    uint64_t low = 0, high = n;
+    while (low < high) {
+        uint64_t middle = low + (high - low) / 2;
+        int order = compare_strings(names[middle], &wanted);
+        if (order == 0) return names[middle];
+        if (order < 0) low = middle + 1;
+        else high = middle;
+    }
+    return NULL;
+}
+
+static plumb_status check_name_length(struct gguf *g, plumb_status status, uint64_t n, uint64_t most) {
+    if (n == 0 || n > most)
+        return fail(g, status, "a name of %" PRIu64 " bytes, 1 to %" PRIu64 " are allowed", n, most);
+    if (!file_holds(g, 8, n)) return fail_truncated(g, n, "bytes of name", 8 + n);
+    return PLUMB_OK;
+}
+
+/* Takes the finished run as a name.  Names are handed out as C strings, so none may hold a 0. */
+static plumb_status take_name(struct gguf *g, plumb_status status, struct gguf_string *name) {
+    name->data = (const char *)g->run_chunk->bytes + g->run_start;
+    name->n = g->run_size;
+    if (memchr(name->data, 0, (size_t)name->n) != NULL) return fail(g, status, "the name contains a zero byte");
+    return PLUMB_OK;
+}
+
+/* ---- keys -------------------------------------------------------------------------------------------------------------- */
+
+static struct gguf_key *key(struct gguf *g) { return &g->keys[g->n_key_begun - 1]; }
+
+/* Numbers are complete (the run) or strings are (g->strings): checks what the reader itself relies on. */
+static plumb_status end_key(struct gguf *g) {
+    struct gguf_key *k = key(g);
+    if (k->type == GGUF_STRING) {
+        k->strings = g->strings;
+        g->strings = NULL;
+        g->string_capacity = 0;
+    } else {
+        k->values = g->run_chunk->bytes + g->run_start;
+    }
+    for (uint64_t i = 0; k->type == GGUF_BOOL && i < k->n; i++)
+        if (k->values[i] > 1)
+            return fail(g, PLUMB_ERROR_METADATA, "bool %" PRIu64 " of %" PRIu64 " is %u", i, k->n, k->values[i]);
+    static const char alignment[] = "general.alignment";
+    if (k->name.n == sizeof alignment - 1 && memcmp(k->name.data, alignment, sizeof alignment) == 0) {
+        if (k->is_array || k->type != GGUF_UINT32)
+            return fail(g, PLUMB_ERROR_METADATA, "is %s%s, expected uint32", k->is_array ? "an array of " : "",
+                        gguf_type_name(k->type));
+        g->alignment = load_u32(k->values);
+        if (g->alignment == 0 || (g->alignment & (g->alignment - 1)) != 0 || g->alignment > MAX_ALIGNMENT)
+            return fail(g, PLUMB_ERROR_METADATA, "%" PRIu64 " is not a power of two from 1 to %d", g->alignment,
+                        MAX_ALIGNMENT);
+    }
+    g->state = NEXT_ITEM;
+    return PLUMB_OK;
+}
+
+/* Type and count of the key are known.  skip: bytes of the field that said so. */
+static plumb_status begin_values(struct gguf *g, size_t skip) {
+    struct gguf_key *k = key(g);
+    uint64_t size = k->type == GGUF_STRING ? 8 : type_traits[k->type].size;
+    if (k->n > MAX_LENGTH)
+        return fail(g, PLUMB_ERROR_METADATA, "an array of %" PRIu64 " elements, at most %d are allowed", k->n,
+                    MAX_LENGTH);
+    if (!file_holds(g, skip, k->n * size))
+        return fail_truncated(g, k->n, k->type == GGUF_STRING ? "strings" : "values", skip + k->n * size);
+    if (k->type != GGUF_STRING) return run_begin(g, READ_NUMBERS, k->n * size);
+    g->n_string = 0;
+    g->state = READ_STRING_LENGTH;
+    return PLUMB_OK;
+}
+
+static plumb_status check_value_type(struct gguf *g, uint32_t type) {
+    if (type >= GGUF_TYPE_COUNT)
+        return fail(g, PLUMB_ERROR_METADATA, "value type %" PRIu32 " is unknown, 0 to %d are", type,
+                    GGUF_TYPE_COUNT - 1);
+    return PLUMB_OK;
+}
+
+static plumb_status end_string(struct gguf *g) {
+    struct gguf_key *k = key(g);
+    void *strings = g->strings;
+    PLUMB_TRY(grow(g, &strings, &g->string_capacity, g->n_string, k->n, sizeof *g->strings));
+    g->strings = strings;
+    g->strings[g->n_string++] =
+        (struct gguf_string){.data = (const char *)g->run_chunk->bytes + g->run_start, .n = g->run_size};
+    if (g->n_string == k->n) return end_key(g);
+    g->state = READ_STRING_LENGTH;
+    return PLUMB_OK;
+}
+
+/* ---- tensor directory -------------------------------------------------------------------------------------------------- */
+
+static struct gguf_tensor *tensor(struct gguf *g) { return &g->tensors[g->n_tensor_begun - 1]; }
+
+/* n_dims is known and p points to shape, type and offset. */
+static plumb_status read_tensor(struct gguf *g, const uint8_t *p) {
+    struct gguf_tensor *t = tensor(g);
+    t->n_elements = 1;
+    for (uint32_t i = 0; i < MAX_DIMS; i++) t->shape[i] = i < t->n_dims ? load_u64(p + 8 * i) : 1;
+    for (uint32_t i = 0; i < MAX_DIMS; i++) {
+        if (t->shape[i] == 0 || t->shape[i] > INT64_MAX)
+            return fail(g, PLUMB_ERROR_TENSOR, "dimension %" PRIu32 " is %" PRId64 ", 1 or more expected", i,
+                        (int64_t)t->shape[i]);
+        if (!mul_u64(t->n_elements, t->shape[i], &t->n_elements) || t->n_elements > INT64_MAX)
+            return fail(g, PLUMB_ERROR_TENSOR, "shape [%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64
+                        "] has 2^63 elements or more", t->shape[0], t->shape[1], t->shape[2], t->shape[3]);
+    }
+    p += 8 * t->n_dims;
+    t->type = load_u32(p);
+    const struct quant_traits *traits = quant_traits(t->type);
+    if (traits == NULL || traits->name == NULL)
+        return fail(g, PLUMB_ERROR_UNSUPPORTED, "tensor type %" PRIu32 " is unknown or was removed from the format",
+                    t->type);
+    if (traits->block_size == 0)
+        return fail(g, PLUMB_ERROR_UNSUPPORTED, "tensor type %s (%" PRIu32 ") cannot be read by this version",
+                    traits->name, t->type);
+    if (t->shape[0] % traits->block_size != 0)
+        return fail(g, PLUMB_ERROR_TENSOR, "rows of %" PRIu64 " elements are no multiple of the %" PRIu32 " in a block"
+                    " of %s", t->shape[0], traits->block_size, traits->name);
+    if (!mul_u64(t->n_elements / traits->block_size, traits->block_bytes, &t->n_bytes) || t->n_bytes > INT64_MAX)
+        return fail(g, PLUMB_ERROR_TENSOR, "%" PRIu64 " elements of %s are 2^63 bytes or more", t->n_elements,
+                    traits->name);
+    t->offset = load_u64(p + 4);
+    if (t->offset % g->alignment != 0)
+        return fail(g, PLUMB_ERROR_TENSOR, "offset %" PRIu64 " is no multiple of the alignment %" PRIu64, t->offset,
+                    g->alignment);
+    g->state = NEXT_ITEM;
+    return PLUMB_OK;
+}
+
+static int compare_offsets(const void *pa, const void *pb) {
+    const struct gguf_tensor *a = *(struct gguf_tensor *const *)pa, *b = *(struct gguf_tensor *const *)pb;
+    if (a->offset != b->offset) return a->offset < b->offset ? -1 : 1;
+    return (a > b) - (a < b);
+}
+
+/* The header is complete: sorts the tensors into the order in which their bytes will come. */
+static plumb_status end_header(struct gguf *g) {
+    PLUMB_TRY(sort_names(g, g->tensors, g->n_tensor, sizeof *g->tensors, "tensor", PLUMB_ERROR_TENSOR,
+                         &g->tensors_by_name));
+    g->data_offset = (g->position + g->alignment - 1) & ~(g->alignment - 1);
+    g->by_offset = alloc_array(g->n_tensor, sizeof *g->by_offset);
+    if (g->by_offset == NULL) return fail_memory(g, g->n_tensor, sizeof *g->by_offset);
+    for (uint64_t i = 0; i < g->n_tensor; i++) g->by_offset[i] = &g->tensors[i];
+    qsort(g->by_offset, (size_t)g->n_tensor, sizeof *g->by_offset, compare_offsets);
+    uint64_t end = 0;
+    for (uint64_t i = 0; i < g->n_tensor; i++) {
+        const struct gguf_tensor *t = g->by_offset[i];
+        struct shown shown, before;
+        show_bytes(&shown, t->name.data, (size_t)t->name.n);
+        if (t->offset < end) {
+            const struct gguf_tensor *b = g->by_offset[i - 1];
+            return error_set(&g->error, PLUMB_ERROR_TENSOR, "tensor \"%s\" at offset %" PRIu64 " overlaps tensor \"%s\""
+                             ", which ends at offset %" PRIu64, shown.text, t->offset,
+                             show_bytes(&before, b->name.data, (size_t)b->name.n), end);
+        }
+        g->data_bytes += t->n_bytes;   /* tensors do not overlap: no more than the last one's end */
+        uint64_t file_end;
+        if (!add_u64(t->offset, t->n_bytes, &end) || !add_u64(end, g->data_offset, &file_end) ||
+            file_end > INT64_MAX)
+            return error_set(&g->error, PLUMB_ERROR_TENSOR, "tensor \"%s\": offset %" PRIu64 " and %" PRIu64
+                             " bytes end beyond 2^63", shown.text, t->offset, t->n_bytes);
+        if (g->file_size != PLUMB_SIZE_UNKNOWN && file_end > g->file_size)
+            return error_set(&g->error, PLUMB_ERROR_TRUNCATED, "tensor \"%s\": its %" PRIu64 " bytes end at byte %"
+                             PRIu64 ", the file at byte %" PRIu64, shown.text, t->n_bytes, file_end, g->file_size);
+    }
+    g->state = READ_DATA;
+    return PLUMB_OK;
+}
+
+static plumb_status next_item(struct gguf *g) {
+    if (g->n_key_begun < g->n_key) {
+        void *keys = g->keys;
+        PLUMB_TRY(grow(g, &keys, &g->key_capacity, g->n_key_begun, g->n_key, sizeof *g->keys));
+        g->keys = keys;
+        memset(&g->keys[g->n_key_begun++], 0, sizeof *g->keys);
+        g->state = READ_KEY_NAME_LENGTH;
+        return PLUMB_OK;
+    }
+    if (g->keys_by_name == NULL)
+        PLUMB_TRY(sort_names(g, g->keys, g->n_key, sizeof *g->keys, "key", PLUMB_ERROR_METADATA, &g->keys_by_name));
+    if (g->n_tensor_begun == g->n_tensor) return end_header(g);
+    void *tensors = g->tensors;
+    PLUMB_TRY(grow(g, &tensors, &g->tensor_capacity, g->n_tensor_begun, g->n_tensor, sizeof *g->tensors));
+    g->tensors = tensors;
+    memset(&g->tensors[g->n_tensor_begun++], 0, sizeof *g->tensors);
+    g->state = READ_TENSOR_NAME_LENGTH;
+    return PLUMB_OK;
+}
+
+/* ---- header ------------------------------------------------------------------------------------------------------------ */
+
+static plumb_status read_version(struct gguf *g, uint32_t version) {
+    g->version = version;
+    if (version == 2 || version == 3) return PLUMB_OK;
+    if ((version & 0xffff) == 0 && version != 0)
+        return fail(g, PLUMB_ERROR_VERSION, "version 0x%08" PRIx32 " looks like a big-endian file, which is not read",
+                    version);
+    return fail(g, PLUMB_ERROR_VERSION, "GGUF version %" PRIu32 ", only 2 and 3 are read", version);
+}
+
+static plumb_status read_counts(struct gguf *g, uint64_t n_tensor, uint64_t n_key) {
+    if (n_tensor > MAX_COUNT)
+        return fail(g, PLUMB_ERROR_TENSOR, "%" PRIu64 " tensors, at most %d are allowed", n_tensor, MAX_COUNT);
+    if (n_key > MAX_COUNT)
+        return fail(g, PLUMB_ERROR_METADATA, "%" PRIu64 " keys, at most %d are allowed", n_key, MAX_COUNT);
+    uint64_t key_bytes = n_key * MIN_KEY_BYTES, tensor_bytes = n_tensor * MIN_TENSOR_BYTES;
+    if (!file_holds(g, 16, key_bytes)) return fail_truncated(g, n_key, "keys", 16 + key_bytes);
+    if (!file_holds(g, 16 + key_bytes, tensor_bytes)) return fail_truncated(g, n_tensor, "tensors", 16 + tensor_bytes);
+    g->n_tensor = n_tensor;
+    g->n_key = n_key;
+    g->state = NEXT_ITEM;
+    return PLUMB_OK;
+}
+
+/* Bytes of the field that the state waits for; 0 for runs and data. */
+static size_t field_size(struct gguf *g) {
+    switch (g->state) {
+    case READ_MAGIC: case READ_VERSION: case READ_KEY_TYPE: case READ_TENSOR_DIMS: return 4;
+    case READ_KEY_NAME_LENGTH: case READ_STRING_LENGTH: case READ_TENSOR_NAME_LENGTH: return 8;
+    case READ_ARRAY_HEAD: return 12;
+    case READ_COUNTS: return 16;
+    case READ_TENSOR_REST: return 8 * (size_t)tensor(g)->n_dims + 12;
+    default: return 0;
+    }
+}
+
+/* Parses the field at p, of field_size bytes, and chooses the next state.  g->position still points to the field. */
+static plumb_status parse_field(struct gguf *g, const uint8_t *p) {
+    switch (g->state) {
+    case READ_MAGIC:
+        if (memcmp(p, "GGUF", 4) != 0) {
+            struct shown shown;
+            return fail(g, PLUMB_ERROR_MAGIC, "magic \"%s\" is not \"GGUF\"", show_bytes(&shown, p, 4));
+        }
+        g->state = READ_VERSION;
+        return PLUMB_OK;
+    case READ_VERSION:
+        PLUMB_TRY(read_version(g, load_u32(p)));
+        g->state = READ_COUNTS;
+        return PLUMB_OK;
+    case READ_COUNTS:
+        return read_counts(g, load_u64(p), load_u64(p + 8));
+    case READ_KEY_NAME_LENGTH:
+        PLUMB_TRY(check_name_length(g, PLUMB_ERROR_METADATA, load_u64(p), MAX_KEY_NAME));
+        return run_begin(g, READ_KEY_NAME, load_u64(p));
+    case READ_KEY_TYPE:
+        if (load_u32(p) == GGUF_ARRAY) {
+            key(g)->is_array = true;
+            g->state = READ_ARRAY_HEAD;
+            return PLUMB_OK;
+        }
+        PLUMB_TRY(check_value_type(g, load_u32(p)));
+        key(g)->type = (enum gguf_type)load_u32(p);
+        key(g)->n = 1;
+        return begin_values(g, 4);
+    case READ_ARRAY_HEAD:
+        if (load_u32(p) == GGUF_ARRAY) return fail(g, PLUMB_ERROR_METADATA, "arrays of arrays are not read");
+        PLUMB_TRY(check_value_type(g, load_u32(p)));
+        key(g)->type = (enum gguf_type)load_u32(p);
+        key(g)->n = load_u64(p + 4);
+        PLUMB_TRY(begin_values(g, 12));
+        return g->state == READ_STRING_LENGTH && key(g)->n == 0 ? end_key(g) : PLUMB_OK;
+    case READ_STRING_LENGTH: {
+        uint64_t n = load_u64(p);
+        if (n > MAX_LENGTH)
+            return fail(g, PLUMB_ERROR_METADATA, "string %" PRIu64 " has %" PRIu64 " bytes, at most %d are allowed",
+                        g->n_string, n, MAX_LENGTH);
+        if (!file_holds(g, 8, n)) return fail_truncated(g, n, "bytes of string", 8 + n);
+        return run_begin(g, READ_STRING, n);
+    }
+    case READ_TENSOR_NAME_LENGTH:
+        PLUMB_TRY(check_name_length(g, PLUMB_ERROR_TENSOR, load_u64(p), MAX_TENSOR_NAME));
+        return run_begin(g, READ_TENSOR_NAME, load_u64(p));
+    case READ_TENSOR_DIMS:
+        if (load_u32(p) == 0 || load_u32(p) > MAX_DIMS)
+            return fail(g, PLUMB_ERROR_TENSOR, "%" PRIu32 " dimensions, 1 to %d are allowed", load_u32(p), MAX_DIMS);
+        tensor(g)->n_dims = load_u32(p);
+        g->state = READ_TENSOR_REST;
+        return PLUMB_OK;
+    case READ_TENSOR_REST:
+        return read_tensor(g, p);
+    default: return PLUMB_OK;
+    }
+}
+
+/* All bytes of the run are there. */
+static plumb_status end_run(struct gguf *g) {
+    switch (g->state) {
+    case READ_KEY_NAME:
+        g->state = READ_KEY_TYPE;
+        return take_name(g, PLUMB_ERROR_METADATA, &key(g)->name);
+    case READ_TENSOR_NAME:
+        g->state = READ_TENSOR_DIMS;
+        return take_name(g, PLUMB_ERROR_TENSOR, &tensor(g)->name);
+    case READ_NUMBERS: return end_key(g);
+    case READ_STRING: return end_string(g);
+    default: return PLUMB_OK;
+    }
+}
+
+static void consume(struct gguf *g, size_t n) {
+    g->i_staged += n;
+    g->position += n;
+}
+
+/* Parses what is staged, as far as it goes. */
+static plumb_status parse_header(struct gguf *g) {
+    while (g->state != READ_DATA) {
+        const uint8_t *p = g->staging + g->i_staged;
+        size_t n = g->n_staged - g->i_staged, size = field_size(g);
+        if (g->state == NEXT_ITEM) {
+            PLUMB_TRY(next_item(g));
+        } else if (size != 0) {
+            if (n < size) break;
+            g->item_position = g->position;
+            PLUMB_TRY(parse_field(g, p));
+            consume(g, size);
+        } else {
+            if (g->n_run == 0) g->item_position = g->position;
+            PLUMB_TRY(run_append(g, p, n, &n));
+            consume(g, n);
+            if (g->n_run < g->run_size) break;
+            PLUMB_TRY(end_run(g));
+        }
+    }
+    return PLUMB_OK;
+}
+
+/* ---- tensor data ------------------------------------------------------------------------------------------------------- */
+
+/* Where the next bytes of the data section go and how many of them: a tensor, or staging for the gap before it.
+ * *len is 0 after the last tensor. */
+static plumb_status data_window(struct gguf *g, uint8_t **data, size_t *len) {
+    *data = g->staging;
+    *len = 0;
+    if (g->i_tensor == g->n_tensor) return PLUMB_OK;
+    struct gguf_tensor *t = g->by_offset[g->i_tensor];
+    uint64_t start = g->data_offset + t->offset, end = start + t->n_bytes;
+    if (g->position < start) {
+        uint64_t gap = start - g->position;
+        *len = gap < STAGING_SIZE ? (size_t)gap : STAGING_SIZE;
+        return PLUMB_OK;
+    }
+    if ((size_t)g->data_bytes != g->data_bytes)   /* rather now than after 4 GB of download */
+        return error_set(&g->error, PLUMB_ERROR_MEMORY, "%" PRIu64 " bytes of tensors, %zu can be addressed",
+                         g->data_bytes, SIZE_MAX);
+    if (t->n_received == g->data_capacity) {
+        /* All at once if the file is known to hold it. */
+        bool known = g->file_size != PLUMB_SIZE_UNKNOWN && end <= g->file_size;
+        uint64_t capacity = g->data_capacity == 0 ? STAGING_SIZE : g->data_capacity;
+        capacity = known || capacity > t->n_bytes / 2 ? t->n_bytes : 2 * capacity;
+        void *p = (size_t)capacity == capacity ? realloc(t->data, (size_t)capacity) : NULL;
+        if (p == NULL) {
+            struct shown shown;
+            return error_set(&g->error, PLUMB_ERROR_MEMORY, "tensor \"%s\": no memory for %" PRIu64 " bytes",
+                             show_bytes(&shown, t->name.data, (size_t)t->name.n), capacity);
+        }
+        t->data = p;
+        g->data_capacity = capacity;
+    }
+    *data = t->data + t->n_received;
+    *len = (size_t)(g->data_capacity - t->n_received);
+    return PLUMB_OK;
+}
+
+/* n bytes of the last data_window are there. */
+static void data_commit(struct gguf *g, size_t n) {
+    if (g->i_tensor < g->n_tensor) {
+        struct gguf_tensor *t = g->by_offset[g->i_tensor];
+        if (g->position >= g->data_offset + t->offset) {
+            t->n_received += n;
+            if (t->n_received == t->n_bytes) {
+                g->i_tensor++;
+                g->data_capacity = 0;
+            }
+        }
+    }
+    g->position += n;
+}
+
+/* ---- the caller's side ------------------------------------------------------------------------------------------------- */
+
+plumb_status gguf_window(struct gguf *g, void **data, size_t *len, struct error *err) {
+    uint8_t *at = g->staging + g->n_staged;
+    *len = 0;
+    *data = at;
+    g->window = 0;
+    if (g->error.status == PLUMB_OK) {
+        if (g->state == READ_DATA) data_window(g, &at, len);
+        else *len = STAGING_SIZE - g->n_staged;
+    }
+    if (g->error.status != PLUMB_OK) {
+        *err = g->error;
+        return err->status;
+    }
+    *data = at;
+    g->window = *len;
+    return PLUMB_OK;
+}
+
+/* Parses staged header bytes and hands what follows the header to the tensors. */
+static plumb_status take_staged(struct gguf *g) {
+    PLUMB_TRY(parse_header(g));
+    while (g->state == READ_DATA && g->i_staged < g->n_staged) {
+        uint8_t *data;
+        size_t n, left = g->n_staged - g->i_staged;
+        PLUMB_TRY(data_window(g, &data, &n));
+        if (n == 0 || n > left) n = left;   /* 0: bytes after the last tensor, dropped */
+        if (data != g->staging) memcpy(data, g->staging + g->i_staged, n);
+        data_commit(g, n);
+        g->i_staged += n;
+    }
+    g->n_staged -= g->i_staged;
+    memmove(g->staging, g->staging + g->i_staged, g->n_staged);
+    g->i_staged = 0;
+    return PLUMB_OK;
+}
+
+plumb_status gguf_commit(struct gguf *g, size_t n, struct error *err) {
+    if (g->error.status == PLUMB_OK) {
+        if (n > g->window)
+            return error_set(err, PLUMB_ERROR_ARGUMENT, "%zu bytes committed to a window of %zu", n, g->window);
+        g->window = 0;
+        if (g->state == READ_DATA) {
+            data_commit(g, n);
+        } else {
+            g->n_staged += n;
+            take_staged(g);
+        }
+    }
+    if (g->error.status != PLUMB_OK) *err = g->error;
+    return g->error.status;
+}
+
+plumb_status gguf_finish(const struct gguf *g, struct error *err) {
+    if (g->error.status != PLUMB_OK) {
+        *err = g->error;
+        return err->status;
+    }
+    if (g->state != READ_DATA) {
+        struct place where;
+        return error_set(err, PLUMB_ERROR_TRUNCATED, "the file ends at byte %" PRIu64 ", inside %s",
+                         gguf_position(g), place(g, &where));
+    }
+    if (g->i_tensor < g->n_tensor) {
+        const struct gguf_tensor *t = g->by_offset[g->i_tensor];
+        struct shown shown;
+        return error_set(err, PLUMB_ERROR_TRUNCATED, "the file ends at byte %" PRIu64 ": tensor \"%s\" has %" PRIu64
+                         " of %" PRIu64 " bytes, %" PRIu64 " tensors follow", g->position,
+                         show_bytes(&shown, t->name.data, (size_t)t->name.n), t->n_received, t->n_bytes,
+                         g->n_tensor - g->i_tensor - 1);
+    }
+    return PLUMB_OK;
+}
+
+void gguf_set_file_size(struct gguf *g, uint64_t file_size) { g->file_size = file_size; }
+bool gguf_has_header(const struct gguf *g) { return g->state == READ_DATA; }
+bool gguf_is_complete(const struct gguf *g) { return g->state == READ_DATA && g->i_tensor == g->n_tensor; }
+uint64_t gguf_position(const struct gguf *g) { return g->position + g->n_staged; }
+
+uint32_t gguf_version(const struct gguf *g) { return g->version; }
+uint64_t gguf_alignment(const struct gguf *g) { return g->alignment; }
+uint64_t gguf_data_offset(const struct gguf *g) { return g->data_offset; }
+
+uint64_t gguf_n_key(const struct gguf *g) { return gguf_has_header(g) ? g->n_key : 0; }
+const struct gguf_key *gguf_key_at(const struct gguf *g, uint64_t i) {
+    return i < gguf_n_key(g) ? &g->keys[i] : NULL;
+}
+const struct gguf_key *gguf_find_key(const struct gguf *g, const char *name) {
+    return gguf_has_header(g) ? find_name(g->keys_by_name, g->n_key, name) : NULL;
+}
+uint64_t gguf_n_tensor(const struct gguf *g) { return gguf_has_header(g) ? g->n_tensor : 0; }
+struct gguf_tensor *gguf_tensor_at(struct gguf *g, uint64_t i) {
+    return i < gguf_n_tensor(g) ? &g->tensors[i] : NULL;
+}
+struct gguf_tensor *gguf_find_tensor(struct gguf *g, const char *name) {
+    const struct gguf_string *found = gguf_has_header(g) ? find_name(g->tensors_by_name, g->n_tensor, name) : NULL;
+    return found != NULL ? &g->tensors[((const char *)found - (const char *)g->tensors) / (ptrdiff_t)sizeof *g->tensors]
+                         : NULL;
+}

@@ -1,0 +1,91 @@
+/* Typed access to keys, on top of gguf_find_key. */
+#include "gguf/gguf.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+static plumb_status wrong_type(const struct gguf_key *k, const char *wanted, struct error *err) {
+    struct shown shown;
+    return error_set(err, PLUMB_ERROR_METADATA, "key \"%s\" is %s%s, expected %s",
+                     show_bytes(&shown, k->name.data, (size_t)k->name.n), k->is_array ? "an array of " : "",
+                     gguf_type_name(k->type), wanted);
+}
+
+plumb_status gguf_get_u32(const struct gguf *g, const char *name, uint32_t *out, struct error *err) {
+    static const char wanted[] = "an integer from 0 to 4294967295";
+    const struct gguf_key *k = gguf_find_key(g, name);
+    if (k == NULL) return PLUMB_OK;
+    if (k->is_array) return wrong_type(k, wanted, err);
+    uint64_t value;   /* negative numbers become huge */
+    switch (k->type) {
+    case GGUF_UINT8: value = k->values[0]; break;
+    case GGUF_INT8: value = (uint64_t)(int8_t)k->values[0]; break;
+    case GGUF_UINT16: value = load_u16(k->values); break;
+    case GGUF_INT16: value = (uint64_t)(int16_t)load_u16(k->values); break;
+    case GGUF_UINT32: value = load_u32(k->values); break;
+    case GGUF_INT32: value = (uint64_t)(int32_t)load_u32(k->values); break;
+    case GGUF_UINT64: case GGUF_INT64: value = load_u64(k->values); break;
+    default: return wrong_type(k, wanted, err);
+    }
+    if (value > UINT32_MAX) {
+        struct shown shown;
+        show_bytes(&shown, k->name.data, (size_t)k->name.n);
+        if (k->type == GGUF_UINT64)
+            return error_set(err, PLUMB_ERROR_METADATA, "key \"%s\" is %" PRIu64 ", expected %s", shown.text, value,
+                             wanted);
+        return error_set(err, PLUMB_ERROR_METADATA, "key \"%s\" is %" PRId64 ", expected %s", shown.text,
+                         (int64_t)value, wanted);
+    }
+    *out = (uint32_t)value;
+    return PLUMB_OK;
+}
+
+plumb_status gguf_get_f32(const struct gguf *g, const char *name, float *out, struct error *err) {
+    const struct gguf_key *k = gguf_find_key(g, name);
+    if (k == NULL) return PLUMB_OK;
+    if (k->is_array || (k->type != GGUF_FLOAT32 && k->type != GGUF_FLOAT64)) return wrong_type(k, "float32", err);
+    if (k->type == GGUF_FLOAT32) {
+        *out = f32_from_bits(load_u32(k->values));
+        return PLUMB_OK;
+    }
+    uint64_t bits = load_u64(k->values);
+    double value;
+    memcpy(&value, &bits, 8);
+    if (fabs(value) > 0x1.fffffep127 && !isinf(value)) {
+        struct shown shown;
+        return error_set(err, PLUMB_ERROR_METADATA, "key \"%s\" is %g, which no float32 can hold",
+                         show_bytes(&shown, k->name.data, (size_t)k->name.n), value);
+    }
+    *out = (float)value;
+    return PLUMB_OK;
+}
+
+plumb_status gguf_get_bool(const struct gguf *g, const char *name, bool *out, struct error *err) {
+    const struct gguf_key *k = gguf_find_key(g, name);
+    if (k == NULL) return PLUMB_OK;
+    if (k->is_array || k->type != GGUF_BOOL) return wrong_type(k, "bool", err);
+    *out = k->values[0] != 0;
+    return PLUMB_OK;
+}
+
+plumb_status gguf_get_string(const struct gguf *g, const char *name, struct gguf_string *out, struct error *err) {
+    const struct gguf_key *k = gguf_find_key(g, name);
+    if (k == NULL) return PLUMB_OK;
+    if (k->is_array || k->type != GGUF_STRING) return wrong_type(k, "string", err);
+    *out = k->strings[0];
+    return PLUMB_OK;
+}
+
+plumb_status gguf_get_array(const struct gguf *g, const char *name, enum gguf_type type, const struct gguf_key **out,
+                            struct error *err) {
+    *out = NULL;
+    const struct gguf_key *k = gguf_find_key(g, name);
+    if (k == NULL) return PLUMB_OK;
+    if (!k->is_array || k->type != type) {
+        char wanted[32] = "an array of ";
+        strncat(wanted, gguf_type_name(type), sizeof wanted - sizeof "an array of ");
+        return wrong_type(k, wanted, err);
+    }
+    *out = k;
+    return PLUMB_OK;
+}
