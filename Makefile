@@ -19,6 +19,8 @@ include wasm/toolchain.mk
 .SUFFIXES:
 .SECONDARY:
 MAKEFLAGS += --no-builtin-rules --no-print-directory
+# Recipes print what they make; V=1 prints the commands.
+Q := $(if $(V),,@)
 
 # ---- flags ------------------------------------------------------------------------------------------------------
 
@@ -45,7 +47,8 @@ objects = $(patsubst %.c,$1/obj/%.o,$2)
 define compile
 $1/obj/%.o: %.c Makefile wasm/toolchain.mk
 	@mkdir -p $$(@D)
-	$2 $(FLAGS) -MMD -MP -c $$< -o $$@
+	@echo "  $$@"
+	$$Q$2 $(FLAGS) -MMD -MP -c $$< -o $$@
 endef
 
 # ---- for people -------------------------------------------------------------------------------------------------
@@ -61,19 +64,19 @@ help: ## Prints this list.
 run: ## Sets up what is missing, builds, fetches the default model and answers PROMPT="..." in Node.
 	@tools/setup.sh run
 	@python3 models/fetch.py $(MODEL)
-	@$(MAKE) -s wasm
+	@$(MAKE) wasm
 	@node web/node/run.mjs --model "$$(python3 models/fetch.py --path $(MODEL))" --prompt '$(subst ','\'',$(PROMPT))'
 
 serve: ## Sets up what is missing, builds and serves the chat page on this machine; PORT=8080.
 	@tools/setup.sh run
 	@python3 models/fetch.py $(MODEL)
-	@$(MAKE) -s wasm
+	@$(MAKE) wasm
 	@node web/serve.mjs
 
 test: ## Sets up what is missing, builds and runs every test; HOSTS="native node chromium wasmtime" picks hosts.
 	@tools/setup.sh test $(HOSTS)
 	@python3 models/fetch.py --all
-	@$(MAKE) -s test-programs
+	@$(MAKE) test-programs
 	@node tests/run.mjs
 
 setup: ## Installs what building and testing on every host need, saying what and why.
@@ -82,7 +85,7 @@ setup: ## Installs what building and testing on every host need, saying what and
 bench: ## Measures prefill and decode of MODEL natively, in Node and under wasmtime.
 	@tools/setup.sh test native node wasmtime
 	@python3 models/fetch.py $(MODEL)
-	@$(MAKE) -s build
+	@$(MAKE) build
 	@node tests/bench/hosts.mjs "$$(python3 models/fetch.py --path $(MODEL))"
 
 # ---- native -----------------------------------------------------------------------------------------------------
@@ -95,11 +98,14 @@ native_cc = $(if $(filter fuzz,$1),clang$(if $(LLVM),-$(LLVM)),$(CC))
 define native_host
 $(call compile,$(call native_dir,$1),$(call native_cc,$1) $($1))
 $(call native_dir,$1)/plumb: $(call objects,$(call native_dir,$1),$(engine) wasm/cli.c)
-	$(call native_cc,$1) $($1) $$^ -lm -o $$@
+	@echo "  $$@"
+	$$Q$(call native_cc,$1) $($1) $$^ -lm -o $$@
 $(call native_dir,$1)/tests: $(call objects,$(call native_dir,$1),$(engine) $(tests))
-	$(call native_cc,$1) $($1) $$^ -lm -o $$@
+	@echo "  $$@"
+	$$Q$(call native_cc,$1) $($1) $$^ -lm -o $$@
 $(call native_dir,$1)/fuzz-%: $(call native_dir,$1)/obj/tests/fuzz/%_fuzz.o $(call objects,$(call native_dir,$1),$(engine))
-	$(call native_cc,$1) $($1) $(if $(filter fuzz,$1),-fsanitize=fuzzer) $$^ -lm -o $$@
+	@echo "  $$@"
+	$$Q$(call native_cc,$1) $($1) $(if $(filter fuzz,$1),-fsanitize=fuzzer) $$^ -lm -o $$@
 endef
 $(foreach c,release debug sanitize fuzz,$(eval $(call native_host,$c)))
 
@@ -119,16 +125,20 @@ wasm: $(plumb_wasm) ## Builds web/dist/plumb.wasm, the module for browsers and N
 # Exactly the names in wasm/exports.txt, and malloc and free, are visible from outside.
 $(plumb_wasm): $(call objects,$(emcc_dir),$(engine) wasm/exports.c) wasm/exports.txt
 	@mkdir -p $(@D)
-	$(EMCC_RUN) $(EMCC_LDFLAGS) $(filter %.o,$^) -o $@ \
+	@echo "  $@"
+	$Q$(EMCC_RUN) $(EMCC_LDFLAGS) $(filter %.o,$^) -o $@ \
 	    -sEXPORTED_FUNCTIONS=$$(sed -n 's/^\([a-z]\w*\).*/_\1/p' wasm/exports.txt | paste -sd,)
 $(emcc_dir)/tests.wasm: $(call objects,$(emcc_dir),$(engine) $(tests))
-	$(EMCC_RUN) $(EMCC_LDFLAGS) $(EMCC_TEST_LDFLAGS) $^ -o $@ -sEXPORTED_FUNCTIONS=_test_main,_malloc,_free
+	@echo "  $@"
+	$Q$(EMCC_RUN) $(EMCC_LDFLAGS) $(EMCC_TEST_LDFLAGS) $^ -o $@ -sEXPORTED_FUNCTIONS=_test_main,_malloc,_free
 
 wasi: $(wasi_dir)/plumb.wasm ## Builds build/wasi/plumb.wasm, the command line for wasmtime.
 $(wasi_dir)/plumb.wasm: $(call objects,$(wasi_dir),$(engine) wasm/cli.c)
-	$(WASI_CC) $(WASI_LDFLAGS) $^ -lm -o $@
+	@echo "  $@"
+	$Q$(WASI_CC) $(WASI_LDFLAGS) $^ -lm -o $@
 $(wasi_dir)/tests.wasm: $(call objects,$(wasi_dir),$(engine) $(tests))
-	$(WASI_CC) $(WASI_LDFLAGS) $^ -lm -o $@
+	@echo "  $@"
+	$Q$(WASI_CC) $(WASI_LDFLAGS) $^ -lm -o $@
 
 # ---- tests and checks -------------------------------------------------------------------------------------------
 
