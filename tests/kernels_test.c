@@ -1,0 +1,294 @@
+/* Kernels: the portable table against plain f64 sums, and every other table against it, bit for bit. */
+#include "kernels/kernels.h"
+#include "test.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* ---- inputs ---------------------------------------------------------------------------------------------------- */
+
+static uint32_t random_state;
+
+static uint32_t random_u32(void) {   /* xorshift32, Marsaglia 2003 */
+    random_state ^= random_state << 13;
+    random_state ^= random_state >> 17;
+    random_state ^= random_state << 5;
+    return random_state;
+}
+
+static float random_f32(float scale) { return ((float)(random_u32() >> 8) * 0x1p-23f - 1.0f) * scale; }
+
+static void random_floats(float *x, size_t n, float scale) {
+    for (size_t i = 0; i < n; i++) x[i] = random_f32(scale);
+}
+
+static bool same_bits(const float *a, const float *b, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        if (a[i] != a[i] && b[i] != b[i]) continue;   /* hosts may differ in a NaN's payload */
+        if (f32_to_bits(a[i]) != f32_to_bits(b[i])) return false;
+    }
+    return true;
+}
+
+/* Random bytes are valid blocks of every type; their f16 scales are kept small by clearing the upper exponent bits. */
+static void random_blocks(uint8_t *blocks, uint32_t type, size_t n_byte) {
+    for (size_t i = 0; i < n_byte; i++) blocks[i] = (uint8_t)random_u32();
+    const struct quant_traits *traits = quant_traits(type);
+    /* where the f16 fields of a block lie */
+    static const struct { uint32_t type; uint8_t n, at[2]; } halves[] = {
+        { QUANT_Q4_0, 1, { 0 } }, { QUANT_Q4_1, 2, { 0, 2 } }, { QUANT_Q5_0, 1, { 0 } }, { QUANT_Q5_1, 2, { 0, 2 } },
+        { QUANT_Q8_0, 1, { 0 } }, { QUANT_Q2_K, 2, { 80, 82 } }, { QUANT_Q3_K, 1, { 108 } }, { QUANT_Q4_K, 2, { 0, 2 } },
+        { QUANT_Q5_K, 2, { 0, 2 } }, { QUANT_Q6_K, 1, { 208 } }, { QUANT_IQ4_NL, 1, { 0 } }, { QUANT_IQ4_XS, 1, { 0 } },
+    };
+    for (size_t h = 0; h < sizeof halves / sizeof *halves; h++) {
+        if (halves[h].type != type) continue;
+        for (size_t b = 0; b < n_byte; b += traits->block_bytes) {
+            for (int i = 0; i < halves[h].n; i++) {
+                uint8_t *high = blocks + b + halves[h].at[i] + 1;
+                *high = (uint8_t)((*high & 0x83) | 0x28);   /* exponent 10 or 11 of 15: |scale| in 2^-5..2^-3 */
+            }
+        }
+    }
+    if (type == QUANT_F32 || type == QUANT_F16 || type == QUANT_BF16) {
+        for (size_t i = 0; i < n_byte / traits->block_bytes; i++) {
+            uint8_t *high = blocks + (i + 1) * traits->block_bytes - 1;
+            *high = (uint8_t)((*high & 0x80) | (type == QUANT_F16 ? 0x30 : 0x3e));
+        }
+    }
+}
+
+/* ---- matmul: the product that all types share -------------------------------------------------------------------- */
+
+struct product {
+    uint32_t type, n, n_out, n_token;
+};
+
+/* y = matmul of random weights and activations; blocks and x are left in *blocks and *x. */
+static bool run_product(const struct kernels *k, const struct product *p, const uint8_t *w, const float *x, float *y) {
+    const struct quant_traits *traits = quant_traits(p->type);
+    size_t row_bytes = p->n / traits->block_size * traits->block_bytes, n32 = act_groups32(p->n);
+    struct panel panel;
+    uint64_t bytes = 0;
+    struct activations acts = { .n = p->n, .n_token = p->n_token, .x = x };
+    acts.q = alloc_array((uint64_t)p->n_token * ((p->n + 31) / 32 * 32), sizeof *acts.q);
+    acts.d = alloc_array((uint64_t)p->n_token * n32, sizeof *acts.d);
+    acts.sum32 = alloc_array((uint64_t)p->n_token * n32, sizeof *acts.sum32);
+    acts.sum16 = alloc_array((uint64_t)p->n_token * act_groups16(p->n), sizeof *acts.sum16);
+    bool ok = panel_create(&panel, p->n, &bytes) == PLUMB_OK && acts.q && acts.d && acts.sum32 && acts.sum16;
+    if (ok) matmul(k, p->type, w, row_bytes, p->n_out, &acts, &panel, y);
+    free(acts.q);
+    free(acts.d);
+    free(acts.sum32);
+    free(acts.sum16);
+    panel_free(&panel);
+    return ok;
+}
+
+static void matmul_row(const void *row) {
+    const struct product *p = row;
+    const struct quant_traits *traits = quant_traits(p->type);
+    size_t row_bytes = p->n / traits->block_size * traits->block_bytes, n_y = (size_t)p->n_out * p->n_token;
+    uint8_t *w = malloc(row_bytes * p->n_out);
+    float *x = alloc_array((uint64_t)p->n * p->n_token, sizeof *x), *weights = alloc_array(p->n, sizeof *weights);
+    float *y = alloc_array(n_y + 1, sizeof *y), *y_best = alloc_array(n_y + 1, sizeof *y_best);
+    REQUIRE(w && x && weights && y && y_best, "out of memory");
+    random_state = 0x9e3779b9u + p->type;
+    random_blocks(w, p->type, row_bytes * p->n_out);
+    random_floats(x, (size_t)p->n * p->n_token, 3.0f);
+    for (size_t i = 0; i <= n_y; i++) y[i] = y_best[i] = NAN;   /* outputs start as NaN, and one guard lies behind */
+
+    struct kernels scalar, best;
+    kernels_init(&scalar, true);
+    kernels_init(&best, false);
+    REQUIRE(run_product(&scalar, p, w, x, y) && run_product(&best, p, w, x, y_best), "out of memory");
+    CHECK(isnan(y[n_y]) && isnan(y_best[n_y]), "a kernel wrote behind its output");
+    CHECK(same_bits(y, y_best, n_y), "%s differs from scalar", best.name);
+
+    /* Truth: dequantized weights times activations, in f64.  Activations carry 16 bits per block of 32: an error of at
+     * most 2^-16 of the block's maximum (3) each, so of the sum at most 2^-16 * 3 * sum |w|.  As much again is left for
+     * f32 sums: formats with a min subtract two of them, each up to 15 times the result in Q2_K. */
+    double worst = 0;
+    for (uint32_t o = 0; o < p->n_out; o++) {
+        traits->dequantize(w + o * row_bytes, weights, p->n);
+        for (uint32_t t = 0; t < p->n_token; t++) {
+            double sum = 0, magnitude = 0;
+            for (uint32_t i = 0; i < p->n; i++) {
+                sum += (double)weights[i] * (double)x[(size_t)t * p->n + i];
+                magnitude += fabs((double)weights[i]) * 3.0;
+            }
+            worst = fmax(worst, fabs(sum - (double)y[(size_t)t * p->n_out + o]) / magnitude);
+        }
+    }
+    CHECK(worst < 0x1p-15, "error %g of sum |w| |x|max, row length %u", worst, p->n);
+    free(w);
+    free(x);
+    free(weights);
+    free(y);
+    free(y_best);
+}
+
+/* ---- single kernels against scalar, odd lengths included ----------------------------------------------------------- */
+
+enum { MAX_N = 300 };
+
+static void check_lengths(void (*check)(const struct kernels *scalar, const struct kernels *best, size_t n)) {
+    struct kernels scalar, best;
+    kernels_init(&scalar, true);
+    kernels_init(&best, false);
+    random_state = 12345;
+    for (size_t n = 1; n <= MAX_N; n += n < 40 ? 1 : 13) check(&scalar, &best, n);
+}
+
+static void check_dot(const struct kernels *scalar, const struct kernels *best, size_t n) {
+    float a[MAX_N], b[MAX_N];
+    random_floats(a, n, 2.0f);
+    random_floats(b, n, 2.0f);
+    float s = scalar->dot_f32(a, b, n), v = best->dot_f32(a, b, n);
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) sum += (double)a[i] * (double)b[i];
+    CHECK(same_bits(&s, &v, 1), "n = %zu: %g and %g", n, (double)s, (double)v);
+    CHECK(fabs(sum - (double)s) <= 1e-6 * 4.0 * (double)n, "n = %zu: %g, f64 gives %g", n, (double)s, sum);
+}
+static void dot_case(void) { check_lengths(check_dot); }
+
+static void check_scaled(const struct kernels *scalar, const struct kernels *best, size_t n) {
+    float x[MAX_N], w[MAX_N], y[MAX_N + 1], y_best[MAX_N + 1];
+    random_floats(x, n, 2.0f);
+    random_floats(w, n, 2.0f);
+    random_floats(y, n, 2.0f);
+    y[n] = NAN;
+    memcpy(y_best, y, sizeof y);
+    float expected = y[n - 1] + 0.7f * x[n - 1];
+    scalar->add_scaled(y, x, 0.7f, n);
+    best->add_scaled(y_best, x, 0.7f, n);
+    CHECK(y[n - 1] == expected, "add_scaled, n = %zu: %g, not %g", n, (double)y[n - 1], (double)expected);
+    CHECK(same_bits(y, y_best, n + 1), "add_scaled, n = %zu", n);
+    expected = x[n - 1] * 0.3f * w[n - 1];
+    scalar->mul_scaled(y, x, 0.3f, w, n);
+    best->mul_scaled(y_best, x, 0.3f, w, n);
+    CHECK(y[n - 1] == expected, "mul_scaled, n = %zu: %g, not %g", n, (double)y[n - 1], (double)expected);
+    CHECK(same_bits(y, y_best, n + 1), "mul_scaled, n = %zu", n);
+}
+static void scaled_case(void) { check_lengths(check_scaled); }
+
+static void check_softmax(const struct kernels *scalar, const struct kernels *best, size_t n) {
+    float x[MAX_N], y[MAX_N + 1], y_best[MAX_N + 1];
+    random_floats(x, n, n % 3 == 0 ? 100.0f : 8.0f);
+    y[n] = NAN;
+    memcpy(y, x, n * sizeof *x);
+    memcpy(y_best, y, sizeof y);
+    scalar->softmax(y, n);
+    best->softmax(y_best, n);
+    CHECK(same_bits(y, y_best, n + 1), "n = %zu", n);
+    double max = (double)x[0], sum = 0;
+    for (size_t i = 0; i < n; i++) max = fmax(max, (double)x[i]);
+    for (size_t i = 0; i < n; i++) sum += exp((double)x[i] - max);
+    for (size_t i = 0; i < n; i++) {
+        double p = exp((double)x[i] - max) / sum;
+        CHECK(fabs(p - (double)y[i]) <= 1e-6 * p + 1e-30, "n = %zu, i = %zu: %g, libm gives %g", n, i, (double)y[i], p);
+    }
+}
+static void softmax_case(void) { check_lengths(check_softmax); }
+
+static void check_swiglu(const struct kernels *scalar, const struct kernels *best, size_t n) {
+    float gate[MAX_N], up[MAX_N], y[MAX_N + 1], y_best[MAX_N + 1];
+    random_floats(gate, n, n % 3 == 0 ? 80.0f : 5.0f);
+    random_floats(up, n, 2.0f);
+    y[n] = NAN;
+    memcpy(y, gate, n * sizeof *gate);
+    memcpy(y_best, y, sizeof y);
+    scalar->swiglu(y, up, n);
+    best->swiglu(y_best, up, n);
+    CHECK(same_bits(y, y_best, n + 1), "n = %zu", n);
+    for (size_t i = 0; i < n; i++) {
+        double z = (double)gate[i], truth = z / (1 + exp(-z)) * (double)up[i];
+        CHECK(fabs(truth - (double)y[i]) <= 1e-6 * fabs(truth) + 1e-30, "silu(%g) * %g: %g, libm gives %g", z,
+              (double)up[i], (double)y[i], truth);
+    }
+}
+static void swiglu_case(void) { check_lengths(check_swiglu); }
+
+/* Values that break careless code: all zeros, denormals, one huge value, NaN, infinity. */
+static void quantize_case(void) {
+    static const float specials[] = { 0.0f, 1e-40f, 1e-31f, 1e-30f, 3e38f, NAN, INFINITY, -INFINITY, -1.0f };
+    struct kernels scalar, best;
+    kernels_init(&scalar, true);
+    kernels_init(&best, false);
+    random_state = 77;
+    for (size_t s = 0; s < sizeof specials / sizeof *specials; s++) {
+        float x[64], d[2], d_best[2], sum32[2], sum32_best[2], sum16[4], sum16_best[4];
+        int16_t q[64], q_best[64];
+        random_floats(x, 64, s < 4 ? 1e-41f : 1.0f);
+        x[5] = specials[s];
+        scalar.quantize_i16(x, q, d, sum32, sum16, 64);
+        best.quantize_i16(x, q_best, d_best, sum32_best, sum16_best, 64);
+        CHECK(memcmp(q, q_best, sizeof q) == 0, "special %zu: codes differ", s);
+        CHECK(same_bits(d, d_best, 2) && same_bits(sum32, sum32_best, 2) && same_bits(sum16, sum16_best, 4),
+              "special %zu: scales or sums differ", s);
+        bool finite = specials[s] == specials[s] && fabsf(specials[s]) <= 3.4e38f;
+        CHECK(finite ? d[0] == d[0] : d[0] != d[0], "special %zu: d = %g", s, (double)d[0]);
+        if (!finite) continue;
+        double sum = 0, amax = 0;
+        for (int i = 0; i < 32; i++) amax = fmax(amax, fabs((double)x[i]));
+        for (int i = 0; i < 32; i++) {
+            sum += (double)d[0] * q[i];
+            CHECK(fabs((double)x[i] - (double)d[0] * q[i]) <= amax * 0x1p-15 + 1e-30, "special %zu, x[%d] = %g", s, i,
+                  (double)x[i]);
+        }
+        CHECK(fabs(sum - (double)sum32[0]) <= amax * 1e-5 + 1e-38, "special %zu: sum %g, not %g", s,
+              (double)sum32[0], sum);
+    }
+}
+
+/* Every half there is: the table's rows against the one-value conversion of base. */
+static void f16_case(void) {
+    enum { N = 1 << 16 };
+    uint8_t *halves = malloc(2 * N);
+    float *y = alloc_array(N, sizeof *y), *y_best = alloc_array(N, sizeof *y_best);
+    REQUIRE(halves && y && y_best, "out of memory");
+    for (uint32_t i = 0; i < N; i++) {
+        halves[2 * i] = (uint8_t)i;
+        halves[2 * i + 1] = (uint8_t)(i >> 8);
+    }
+    struct kernels scalar, best;
+    kernels_init(&scalar, true);
+    kernels_init(&best, false);
+    static const uint32_t types[] = { QUANT_F16, QUANT_BF16 };
+    for (int k = 0; k < 2; k++) {
+        scalar.f32_from_row[types[k]](halves, y, N - 3);
+        best.f32_from_row[types[k]](halves, y_best, N - 3);
+        CHECK(same_bits(y, y_best, N - 3), "%s rows differ", quant_traits(types[k])->name);
+    }
+    CHECK(y[0x3f80] == 1.0f, "bf16 0x3f80 is 1, not %g", (double)y[0x3f80]);
+    free(halves);
+    free(y);
+    free(y_best);
+}
+
+void test_kernels(void) {
+    static const struct { const char *name; struct product p; } rows[] = {
+        { "kernels: F32 product of odd length equals f64 sums, SIMD equals scalar", { QUANT_F32, 43, 7, 3 } },
+        { "kernels: F16 product equals f64 sums, SIMD equals scalar", { QUANT_F16, 61, 9, 2 } },
+        { "kernels: BF16 product equals f64 sums, SIMD equals scalar", { QUANT_BF16, 128, 5, 2 } },
+        { "kernels: Q4_0 product equals f64 sums, SIMD equals scalar", { QUANT_Q4_0, 32, 1, 1 } },
+        { "kernels: Q4_0 rows of 576 equal f64 sums, SIMD equals scalar", { QUANT_Q4_0, 576, 10, 3 } },
+        { "kernels: Q4_1 product equals f64 sums, SIMD equals scalar", { QUANT_Q4_1, 576, 10, 3 } },
+        { "kernels: Q5_0 product equals f64 sums, SIMD equals scalar", { QUANT_Q5_0, 96, 6, 2 } },
+        { "kernels: Q5_1 product equals f64 sums, SIMD equals scalar", { QUANT_Q5_1, 160, 6, 2 } },
+        { "kernels: Q8_0 product equals f64 sums, SIMD equals scalar", { QUANT_Q8_0, 576, 11, 4 } },
+        { "kernels: Q2_K product equals f64 sums, SIMD equals scalar", { QUANT_Q2_K, 512, 6, 2 } },
+        { "kernels: Q3_K product equals f64 sums, SIMD equals scalar", { QUANT_Q3_K, 256, 6, 2 } },
+        { "kernels: Q4_K product equals f64 sums, SIMD equals scalar", { QUANT_Q4_K, 768, 6, 2 } },
+        { "kernels: Q5_K product equals f64 sums, SIMD equals scalar", { QUANT_Q5_K, 256, 3, 5 } },
+        { "kernels: Q6_K product equals f64 sums, SIMD equals scalar", { QUANT_Q6_K, 512, 6, 2 } },
+        { "kernels: IQ4_NL product equals f64 sums, SIMD equals scalar", { QUANT_IQ4_NL, 96, 6, 2 } },
+        { "kernels: IQ4_XS product equals f64 sums, SIMD equals scalar", { QUANT_IQ4_XS, 512, 6, 2 } },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) test_row(rows[i].name, matmul_row, &rows[i].p);
+    test_case("kernels: dot_f32 of every length equals f64, SIMD equals scalar", dot_case);
+    test_case("kernels: add_scaled and mul_scaled of every length, SIMD equals scalar", scaled_case);
+    test_case("kernels: softmax equals libm's exp in f64, SIMD equals scalar", softmax_case);
+    test_case("kernels: swiglu equals libm's exp in f64, SIMD equals scalar", swiglu_case);
+    test_case("kernels: 16-bit activations survive zeros, denormals, NaN and infinity", quantize_case);
+    test_case("kernels: all 65536 halves and bfloats convert exactly, SIMD equals scalar", f16_case);
+}
