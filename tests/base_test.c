@@ -1,0 +1,240 @@
+/* base: statuses, messages, checked sizes, loads, f16, and the elementary functions against libm. */
+#include "test.h"
+
+#include "base/math.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+
+/* ---- messages and sizes -------------------------------------------------------------------------------------------- */
+
+static void status_names(void) {
+    static const struct { plumb_status status; const char *name; } rows[] = {
+        {PLUMB_OK, "PLUMB_OK"}, {PLUMB_ERROR_ARGUMENT, "PLUMB_ERROR_ARGUMENT"},
+        {PLUMB_ERROR_STATE, "PLUMB_ERROR_STATE"}, {PLUMB_ERROR_MEMORY, "PLUMB_ERROR_MEMORY"},
+        {PLUMB_ERROR_IO, "PLUMB_ERROR_IO"}, {PLUMB_ERROR_MAGIC, "PLUMB_ERROR_MAGIC"},
+        {PLUMB_ERROR_VERSION, "PLUMB_ERROR_VERSION"}, {PLUMB_ERROR_TRUNCATED, "PLUMB_ERROR_TRUNCATED"},
+        {PLUMB_ERROR_METADATA, "PLUMB_ERROR_METADATA"}, {PLUMB_ERROR_TENSOR, "PLUMB_ERROR_TENSOR"},
+        {PLUMB_ERROR_UNSUPPORTED, "PLUMB_ERROR_UNSUPPORTED"}, {PLUMB_ERROR_TOKENIZER, "PLUMB_ERROR_TOKENIZER"},
+        {PLUMB_ERROR_TEMPLATE, "PLUMB_ERROR_TEMPLATE"}, {PLUMB_ERROR_CONTEXT, "PLUMB_ERROR_CONTEXT"},
+        {PLUMB_ERROR_TOKEN, "PLUMB_ERROR_TOKEN"}, {(plumb_status)-99, "PLUMB_ERROR"}, {(plumb_status)1, "PLUMB_ERROR"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        CHECK(strcmp(plumb_status_name(rows[i].status), rows[i].name) == 0, "%d is %s, expected %s",
+              (int)rows[i].status, plumb_status_name(rows[i].status), rows[i].name);
+}
+
+static void messages(void) {
+    struct error err = {PLUMB_OK, "old"};
+    plumb_status status = error_set(&err, PLUMB_ERROR_MAGIC, "a\nb\x7f%d%s", 5, "\x1b[2J");
+    CHECK(status == PLUMB_ERROR_MAGIC && err.status == PLUMB_ERROR_MAGIC, "status %d, kept %d", status, err.status);
+    CHECK(strcmp(err.message, "a?b?5?[2J") == 0, "message is %s", err.message);
+    char text[1000];
+    memset(text, 'x', sizeof text);
+    text[999] = 0;
+    error_set(&err, PLUMB_ERROR_IO, "%s", text);
+    CHECK(strlen(err.message) == sizeof err.message - 1, "%zu bytes kept", strlen(err.message));
+}
+
+static void shown_bytes(void) {
+    struct shown shown;
+    static const uint8_t bytes[] = {'a', 0, '"', 0x7f, 0xe4, '~'};
+    CHECK(strcmp(show_bytes(&shown, bytes, sizeof bytes), "a\\x00\"\\x7f\\xe4~") == 0, "shown as %s", shown.text);
+    CHECK(strcmp(show_bytes(&shown, NULL, 0), "") == 0, "nothing shown as %s", shown.text);
+    uint8_t many[65];
+    memset(many, 0xff, sizeof many);
+    show_bytes(&shown, many, 64);
+    CHECK(strlen(shown.text) == 256 && strstr(shown.text, "...") == NULL, "64 bytes shown as %s", shown.text);
+    show_bytes(&shown, many, 65);
+    CHECK(strlen(shown.text) == 259 && strcmp(shown.text + 256, "...") == 0, "65 bytes shown as %s", shown.text);
+}
+
+static void sizes(void) {
+    uint64_t out;
+    CHECK(mul_u64(0xffffffff, 0x100000001, &out) && out == UINT64_MAX, "2^64-1 as a product");
+    CHECK(!mul_u64(0x100000000, 0x100000000, &out), "2^64 as a product");
+    CHECK(add_u64(UINT64_MAX - 1, 1, &out) && out == UINT64_MAX, "2^64-1 as a sum");
+    CHECK(!add_u64(UINT64_MAX, 1, &out), "2^64 as a sum");
+    void *p = alloc_array(0, 8);
+    CHECK(p != NULL, "an empty array is no failure");
+    free(p);
+    CHECK(alloc_array(UINT64_MAX / 8 + 2, 8) == NULL, "size wraps in 64 bits");
+    CHECK(alloc_array((uint64_t)SIZE_MAX / 8 + 2, 8) == NULL, "size wraps in size_t");
+    uint8_t *bytes = alloc_array(3, 5);
+    REQUIRE(bytes != NULL, "15 bytes");
+    memset(bytes, 1, 15);   /* the sanitizer looks on */
+    free(bytes);
+}
+
+static void loads(void) {
+    static const uint8_t bytes[] = {0xee, 0x01, 0x82, 0x03, 0x84, 0x05, 0x86, 0x07, 0x88};
+    CHECK(load_u16(bytes + 1) == 0x8201, "u16 %x", load_u16(bytes + 1));
+    CHECK(load_u32(bytes + 1) == 0x84038201, "u32 %lx", (unsigned long)load_u32(bytes + 1));
+    CHECK(load_u64(bytes + 1) == 0x8807860584038201, "u64 %llx", (unsigned long long)load_u64(bytes + 1));
+}
+
+/* The definition in IEEE 754: (-1)^s 2^(e-15) (1 + m/1024), or (-1)^s 2^-14 m/1024 for e = 0. */
+static void halves(void) {
+    for (uint32_t h = 0; h < 65536; h++) {
+        int s = (int)(h >> 15), e = (int)(h >> 10 & 31), m = (int)(h & 1023);
+        float value = f32_from_f16((uint16_t)h);
+        if (e == 31) {
+            CHECK(m == 0 ? isinf(value) : isnan(value), "%04x is %g", (unsigned)h, (double)value);
+            CHECK(f32_to_bits(value) == ((uint32_t)s << 31 | 0x7f800000u | (uint32_t)m << 13), "%04x is %08lx",
+                  (unsigned)h, (unsigned long)f32_to_bits(value));
+        } else {
+            double expected = e == 0 ? ldexp(m, -24) : ldexp(1024 + m, e - 25);
+            CHECK((double)value == (s ? -expected : expected) && !signbit(value) == !s, "%04x is %g, expected %g",
+                  (unsigned)h, (double)value, expected);
+        }
+    }
+    CHECK(f32_from_bf16(0xc049) == -3.140625f, "bf16 c049 is %g", (double)f32_from_bf16(0xc049));
+}
+
+/* ---- elementary functions -------------------------------------------------------------------------------------------- */
+
+/* Ground truth is libm, in long double where that is wider than double and real (x86); a double libm is within 1 ulp
+ * of the truth itself, which then counts as ours. */
+#if LDBL_MANT_DIG == 64
+#define WIDE 1
+typedef long double wide;
+#define TRUE_EXP expl
+#define TRUE_LOG logl
+#define TRUE_SIN sinl
+#define TRUE_COS cosl
+#else
+#define WIDE 0
+typedef double wide;
+#define TRUE_EXP exp
+#define TRUE_LOG log
+#define TRUE_SIN sin
+#define TRUE_COS cos
+#endif
+
+static double bits_f64(uint64_t bits) { double d; memcpy(&d, &bits, 8); return d; }
+static uint64_t f64_bits(double d) { uint64_t bits; memcpy(&bits, &d, 8); return bits; }
+
+/* |a - truth| in units of the last place of truth (of the least subnormal below the normal numbers). */
+static double ulps(double a, wide truth) {
+    int exponent;
+    frexp((double)truth, &exponent);
+    if (exponent < DBL_MIN_EXP) exponent = DBL_MIN_EXP;
+    wide distance = (wide)a - truth;
+    return ldexp((double)(distance < 0 ? -distance : distance), DBL_MANT_DIG - exponent);
+}
+
+/* xorshift64*: the same numbers on every host. */
+static uint64_t random_u64(uint64_t *state) {
+    *state ^= *state >> 12;
+    *state ^= *state << 25;
+    *state ^= *state >> 27;
+    return *state * 0x2545f4914f6cdd1d;
+}
+/* Uniform in [low, high). */
+static double random_f64(uint64_t *state, double low, double high) {
+    return low + (high - low) * ((double)(random_u64(state) >> 11) * 0x1p-53);
+}
+
+/* FNV-1a over the bits of results: one number that must be the same on every host. */
+static void hash_f64(uint64_t *hash, double d) {
+    uint64_t bits = f64_bits(d);
+    for (int i = 0; i < 8; i++) *hash = (*hash ^ (bits >> 8 * i & 255)) * 0x100000001b3;
+}
+#define HASH_START 0xcbf29ce484222325
+
+enum { N_RANDOM = 200000 };
+
+static void exponential(void) {
+    uint64_t state = 1, hash = HASH_START;
+    double worst = 0, worst_x = 0;
+    for (int i = 0; i < N_RANDOM; i++) {
+        double x = i % 2 ? random_f64(&state, -745, 709.78) : random_f64(&state, -2, 2);
+        double y = math_exp(x), error = ulps(y, TRUE_EXP((wide)x));
+        hash_f64(&hash, y);
+        if (error > worst) worst = error, worst_x = x;
+    }
+    CHECK(worst <= 2, "exp(%.17g) is off by %.3f ulp", worst_x, worst);
+    CHECK(hash == 0xc6e2533a5b32cc88, "the results hash to %016llx, worst %.3f ulp", (unsigned long long)hash, worst);
+    CHECK(math_exp(0) == 1 && math_exp(-0.0) == 1, "exp(0) is %g", math_exp(0));
+    CHECK(math_exp(709.782712893384) <= DBL_MAX, "exp just below overflow is %g", math_exp(709.782712893384));
+    CHECK(isinf(math_exp(709.79)) && isinf(math_exp((double)INFINITY)), "exp(709.79) is %g", math_exp(709.79));
+    CHECK(math_exp(-746) == 0 && math_exp(-(double)INFINITY) == 0, "exp(-746) is %g", math_exp(-746));
+    CHECK(math_exp(-745) == 0x1p-1074, "exp(-745) is %g", math_exp(-745));
+    CHECK(isnan(math_exp((double)NAN)), "exp(NaN) is %g", math_exp((double)NAN));
+}
+
+static void logarithm(void) {
+    uint64_t state = 2, hash = HASH_START;
+    double worst = 0, worst_x = 0;
+    for (int i = 0; i < N_RANDOM; i++) {
+        double x = i % 2 ? bits_f64(random_u64(&state) % 0x7ff0000000000000) : random_f64(&state, 0.5, 2);
+        if (x == 0) continue;
+        double y = math_log(x), error = ulps(y, TRUE_LOG((wide)x));
+        hash_f64(&hash, y);
+        if (error > worst) worst = error, worst_x = x;
+    }
+    CHECK(worst <= 2, "log(%.17g) is off by %.3f ulp", worst_x, worst);
+    CHECK(hash == 0x2d66a464136433bb, "the results hash to %016llx, worst %.3f ulp", (unsigned long long)hash, worst);
+    CHECK(math_log(1) == 0, "log(1) is %g", math_log(1));
+    CHECK(math_log(0) == -(double)INFINITY, "log(0) is %g", math_log(0));
+    CHECK(isnan(math_log(-1)) && isnan(math_log((double)NAN)), "log(-1) is %g", math_log(-1));
+    CHECK(isinf(math_log((double)INFINITY)), "log(inf) is %g", math_log((double)INFINITY));
+    CHECK(ulps(math_log(0x1p-1074), TRUE_LOG((wide)0x1p-1074)) <= 2, "log(2^-1074) is %.17g", math_log(0x1p-1074));
+}
+
+static void power(void) {
+    uint64_t state = 3, hash = HASH_START;
+    double worst = 0, worst_x = 0, worst_y = 0;
+    for (int i = 0; i < N_RANDOM; i++) {
+        double x = random_f64(&state, 1e-3, 1e6), y = random_f64(&state, -40, 40), z = math_pow(x, y);
+#if WIDE
+        wide truth = powl((wide)x, (wide)y);
+#else
+        double truth = pow(x, y);
+#endif
+        double exponent = fabs(y * log(x));
+        double error = (double)fabs((double)(((wide)z - truth) / truth)) / ((exponent + 2) * 0x1p-52);
+        hash_f64(&hash, z);
+        if (error > worst) worst = error, worst_x = x, worst_y = y;
+    }
+    CHECK(worst <= 1, "pow(%.17g, %.17g) is off by %.3f of (|y log x| + 2) 2^-52", worst_x, worst_y, worst);
+    CHECK(hash == 0xac8127186edbe48b, "the results hash to %016llx, worst %.3f", (unsigned long long)hash, worst);
+    CHECK(math_pow(10000, 0) == 1, "10000^0 is %g", math_pow(10000, 0));
+}
+
+static void sine_cosine(void) {
+    uint64_t state = 4, hash = HASH_START;
+    double worst = 0, worst_x = 0;
+    for (int i = 0; i < N_RANDOM; i++) {
+        double range = i % 3 == 0 ? 7 : i % 3 == 1 ? 131072 : 0x1p26, x = random_f64(&state, -range, range), s, c;
+        if (i % 5 == 0) x = nearbyint(x) * 0x1.921fb54442d18p0;   /* near multiples of pi/2 reduction is hardest */
+        if (fabs(x) > 0x1p26) continue;
+        math_sincos(x, &s, &c);
+        double error = fabs((double)((wide)s - TRUE_SIN((wide)x)));
+        error = fmax(error, fabs((double)((wide)c - TRUE_COS((wide)x))));
+        hash_f64(&hash, s);
+        hash_f64(&hash, c);
+        if (error > worst) worst = error, worst_x = x;
+    }
+    CHECK(worst < 0x1p-50, "sincos(%.17g) is off by %g, 2^-50 is %g", worst_x, worst, 0x1p-50);
+    CHECK(hash == 0x1c193f0d0bc4dde5, "the results hash to %016llx, worst 2^%.2f", (unsigned long long)hash, log2(worst));
+    double s, c;
+    math_sincos(0, &s, &c);
+    CHECK(s == 0 && c == 1, "sin 0 is %g, cos 0 is %g", s, c);
+    CHECK(math_sqrt(2) == 0x1.6a09e667f3bcdp0, "sqrt(2) is %a", math_sqrt(2));
+}
+
+void test_base(void);
+void test_base(void) {
+    test_case("base: every status has its name", status_names);
+    test_case("base: messages are one line, cut to fit", messages);
+    test_case("base: bytes from a file are shown safely", shown_bytes);
+    test_case("base: sizes that wrap are noticed", sizes);
+    test_case("base: loads are little-endian", loads);
+    test_case("base: all 65536 halves equal the definition in IEEE 754", halves);
+    test_case("base: exp is within 2 ulp of libm, the same bits on every host", exponential);
+    test_case("base: log is within 2 ulp of libm, the same bits on every host", logarithm);
+    test_case("base: pow is within (|y log x| + 2) 2^-52 of libm, the same bits on every host", power);
+    test_case("base: sin and cos are within 2^-50 of libm, the same bits on every host", sine_cosine);
+}
