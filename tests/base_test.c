@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* ---- messages and sizes -------------------------------------------------------------------------------------------- */
+/* ---- messages and sizes ------------------------------------------------------------------------------------- */
 
 static void status_names(void) {
     static const struct { plumb_status status; const char *name; } rows[] = {
@@ -92,7 +92,7 @@ static void halves(void) {
     CHECK(f32_from_bf16(0xc049) == -3.140625f, "bf16 c049 is %g", (double)f32_from_bf16(0xc049));
 }
 
-/* ---- elementary functions -------------------------------------------------------------------------------------------- */
+/* ---- elementary functions ----------------------------------------------------------------------------------- */
 
 /* Ground truth is libm, in long double where that is wider than double and real (x86); a double libm is within 1 ulp
  * of the truth itself, which then counts as ours. */
@@ -218,7 +218,8 @@ static void sine_cosine(void) {
         if (error > worst) worst = error, worst_x = x;
     }
     CHECK(worst < 0x1p-50, "sincos(%.17g) is off by %g, 2^-50 is %g", worst_x, worst, 0x1p-50);
-    CHECK(hash == 0x1c193f0d0bc4dde5, "the results hash to %016llx, worst 2^%.2f", (unsigned long long)hash, log2(worst));
+    CHECK(hash == 0x1c193f0d0bc4dde5, "the results hash to %016llx, worst 2^%.2f", (unsigned long long)hash,
+          log2(worst));
     double s, c;
     math_sincos(0, &s, &c);
     CHECK(s == 0 && c == 1, "sin 0 is %g, cos 0 is %g", s, c);

@@ -1,4 +1,4 @@
-/* Own elementary functions: argument reduction, then a Taylor or artanh series, all in a fixed order of IEEE operations.
+/* Own elementary functions: argument reduction, then a Taylor or artanh series, in a fixed order of IEEE operations.
  * Nothing here is tuned for the last half ulp; what counts is that every host computes the same bits.
  */
 #include "base/math.h"

@@ -129,7 +129,7 @@ void gguf_free(struct gguf *g) {
     free(g);
 }
 
-/* ---- failures ---------------------------------------------------------------------------------------------------- */
+/* ---- failures ----------------------------------------------------------------------------------------------- */
 
 struct place { char text[352]; };
 
@@ -175,7 +175,7 @@ static plumb_status fail_truncated(struct gguf *g, uint64_t n, const char *what,
                 what, bytes, g->file_size - g->position);
 }
 
-/* ---- memory that follows the bytes received ------------------------------------------------------------------------ */
+/* ---- memory that follows the bytes received ----------------------------------------------------------------- */
 
 /* Could n more bytes, skip bytes after the next one to be parsed, be in the file? */
 static bool file_holds(const struct gguf *g, uint64_t skip, uint64_t n) {
@@ -249,7 +249,7 @@ static plumb_status run_append(struct gguf *g, const uint8_t *bytes, size_t n, s
     return PLUMB_OK;
 }
 
-/* ---- names ----------------------------------------------------------------------------------------------------------- */
+/* ---- names -------------------------------------------------------------------------------------------------- */
 
 static int compare_strings(const struct gguf_string *a, const struct gguf_string *b) {
     int order = memcmp(a->data, b->data, (size_t)(a->n < b->n ? a->n : b->n));
@@ -313,7 +313,7 @@ static plumb_status take_name(struct gguf *g, plumb_status status, struct gguf_s
     return PLUMB_OK;
 }
 
-/* ---- keys -------------------------------------------------------------------------------------------------------------- */
+/* ---- keys --------------------------------------------------------------------------------------------------- */
 
 static struct gguf_key *key(struct gguf *g) { return &g->keys[g->n_key_begun - 1]; }
 
@@ -378,7 +378,7 @@ static plumb_status end_string(struct gguf *g) {
     return PLUMB_OK;
 }
 
-/* ---- tensor directory -------------------------------------------------------------------------------------------------- */
+/* ---- tensor directory --------------------------------------------------------------------------------------- */
 
 static struct gguf_tensor *tensor(struct gguf *g) { return &g->tensors[g->n_tensor_begun - 1]; }
 
@@ -478,7 +478,7 @@ static plumb_status next_item(struct gguf *g) {
     return PLUMB_OK;
 }
 
-/* ---- header ------------------------------------------------------------------------------------------------------------ */
+/* ---- header ------------------------------------------------------------------------------------------------- */
 
 static plumb_status read_version(struct gguf *g, uint32_t version) {
     g->version = version;
@@ -617,7 +617,7 @@ static plumb_status parse_header(struct gguf *g) {
     return PLUMB_OK;
 }
 
-/* ---- tensor data ------------------------------------------------------------------------------------------------------- */
+/* ---- tensor data -------------------------------------------------------------------------------------------- */
 
 /* Where the next bytes of the data section go and how many of them: a tensor, or staging for the gap before it.
  * *len is 0 after the last tensor. */
@@ -669,7 +669,7 @@ static void data_commit(struct gguf *g, size_t n) {
     g->position += n;
 }
 
-/* ---- the caller's side ------------------------------------------------------------------------------------------------- */
+/* ---- the caller's side -------------------------------------------------------------------------------------- */
 
 plumb_status gguf_window(struct gguf *g, void **data, size_t *len, struct error *err) {
     uint8_t *at = g->staging + g->n_staged;
