@@ -47,7 +47,7 @@ static void quantize_i16__scalar(const float *x, int16_t *q, float *d, float *su
 }
 
 /* The lane of element i is i / 2 % 4: i32x4.dot_i16x8_s adds neighbours.  |lane sum| <= 8 * 127 * 32767 < 2^25. */
-static void dot_i16__scalar(float y[PANEL_ROWS], const struct panel *p, size_t group, const int16_t *q,
+static inline void dot_i16__scalar(float y[PANEL_ROWS], const struct panel *p, size_t group, const int16_t *q,
                             const float *d, const float *sum) {
     size_t n_group = p->n / group;
     for (int r = 0; r < PANEL_ROWS; r++) {
@@ -55,7 +55,9 @@ static void dot_i16__scalar(float y[PANEL_ROWS], const struct panel *p, size_t g
         float lane[4] = { 0 };
         for (size_t g = 0; g < n_group; g++) {
             int32_t dots[4] = { 0 };
-            for (size_t i = g * group; i < (g + 1) * group; i++) dots[i / 2 % 4] += c[i] * q[i];
+            for (size_t i = g * group; i < (g + 1) * group; i += 8) {
+                for (size_t l = 0; l < 4; l++) dots[l] += c[i + 2 * l] * q[i + 2 * l] + c[i + 2 * l + 1] * q[i + 2 * l + 1];
+            }
             float s = p->scale[r][g] * d[g * group / ACT_BLOCK];
             for (int l = 0; l < 4; l++) lane[l] += (float)dots[l] * s;
         }
