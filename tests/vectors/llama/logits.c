@@ -1,0 +1,167 @@
+/* Writes what llama.cpp computes for a model and a row of tokens: the ground truth that plumb's passes are held to.
+ *
+ *   logits [options] MODEL.gguf CPU_BACKEND.so OUT.bin
+ *     -f FILE   tokenize this text as llama.cpp does by default (BOS if the model asks for it)
+ *     -i FILE   or take these token ids, decimal, separated by white space
+ *     -p        text of special tokens in FILE is parsed as special tokens (for rendered chat templates)
+ *     -n N      keep the first N tokens
+ *     -g N      then N greedy tokens, one by one; the records are those N choices (end-of-text does not stop them)
+ *     -s N      record every N-th logit, ids 0, N, 2N...; 0 records none
+ *     -t N      record the N largest logits
+ *
+ * Only arithmetic may differ from plumb's reference pass, so: CPU, one thread, f32 KV cache, no flash attention, no
+ * repacked weights, and one fixed CPU backend instead of the best for the machine.
+ *
+ * OUT.bin is little-endian; all words are 32 bits:
+ *   char magic[8] "PLMBLOGT"
+ *   u32  n_vocab, n_token, n_record, stride, n_sample, n_top      n_sample = ceil(n_vocab / stride), 0 if stride is 0
+ *   u32  token[n_token]                                           everything fed, from position 0 on
+ *   n_record records, those of the last n_record tokens; each is what stands after that token:
+ *     f32 logsumexp                                               natural logarithm, over the whole vocabulary
+ *     f32 sample[n_sample]                                        logits of ids 0, stride, 2 stride...
+ *     u32 top_id[n_top];  f32 top[n_top]                          largest first; of equals the smaller id
+ * A file of greedy choices holds the prompt and all but the last choice as tokens; top_id[0] of record k is choice k.
+ */
+#include <ggml-backend.h>
+#include <llama.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MAX_TOKEN 4096
+
+static void die(const char *what, const char *which) {
+    fprintf(stderr, "logits: %s: %s\n", what, which);
+    exit(1);
+}
+
+static void quiet(enum ggml_log_level level, const char *text, void *user) {
+    (void)user;
+    if (level == GGML_LOG_LEVEL_ERROR) fputs(text, stderr);
+}
+
+static char *read_text(const char *path, int32_t *n) {
+    FILE *f = fopen(path, "rb");
+    if (!f) die("cannot open", path);
+    char *text = malloc(1 << 20);
+    *n = (int32_t)fread(text, 1, (1 << 20) - 1, f);
+    text[*n] = 0;
+    fclose(f);
+    return text;
+}
+
+static void put(FILE *f, const void *words, int32_t n) {
+    if (fwrite(words, 4, (size_t)n, f) != (size_t)n) die("cannot write", "the output");
+}
+
+/* Writes one record and returns the greedy choice. */
+static llama_token put_record(FILE *f, const float *logits, int32_t n_vocab, int32_t stride, int32_t n_top) {
+    int32_t *top = calloc((size_t)(n_top + 1), sizeof *top);
+    int32_t n = 0, keep = n_top ? n_top : 1;
+    for (int32_t id = 0; id < n_vocab; id++) {
+        int32_t at = n;
+        while (at > 0 && logits[id] > logits[top[at - 1]]) at--;
+        if (at == keep) continue;
+        if (n < keep) n++;
+        memmove(top + at + 1, top + at, sizeof *top * (size_t)(n - 1 - at));
+        top[at] = id;
+    }
+    double sum = 0;
+    for (int32_t id = 0; id < n_vocab; id++) sum += exp((double)logits[id] - logits[top[0]]);
+    float logsumexp = (float)(log(sum) + logits[top[0]]);
+
+    put(f, &logsumexp, 1);
+    for (int32_t id = 0; stride > 0 && id < n_vocab; id += stride) put(f, logits + id, 1);
+    put(f, top, n_top);
+    for (int32_t k = 0; k < n_top; k++) put(f, logits + top[k], 1);
+    llama_token best = top[0];
+    free(top);
+    return best;
+}
+
+int main(int argc, char **argv) {
+    const char *text_path = NULL, *ids_path = NULL;
+    bool special = false;
+    int32_t n_token = 0, n_max = MAX_TOKEN, n_greedy = 0, stride = 0, n_top = 0;
+    for (int c; (c = getopt(argc, argv, "f:i:pn:g:s:t:")) != -1;) switch (c) {
+        case 'f': text_path = optarg; break;
+        case 'i': ids_path = optarg; break;
+        case 'p': special = true; break;
+        case 'n': n_max = atoi(optarg); break;
+        case 'g': n_greedy = atoi(optarg); break;
+        case 's': stride = atoi(optarg); break;
+        case 't': n_top = atoi(optarg); break;
+        default: return 2;
+        }
+    if (argc - optind != 3) die("expected", "MODEL.gguf CPU_BACKEND.so OUT.bin");
+    const char *model_path = argv[optind], *backend_path = argv[optind + 1], *out_path = argv[optind + 2];
+
+    llama_log_set(quiet, NULL);
+    if (!ggml_backend_load(backend_path)) die("cannot load", backend_path);
+    llama_backend_init();
+    struct llama_model_params mp = llama_model_default_params();
+    mp.n_gpu_layers = 0;
+    mp.use_extra_bufts = false;
+    struct llama_model *model = llama_model_load_from_file(model_path, mp);
+    if (!model) die("cannot load", model_path);
+    const struct llama_vocab *vocab = llama_model_get_vocab(model);
+    int32_t n_vocab = llama_vocab_n_tokens(vocab);
+
+    static llama_token token[2 * MAX_TOKEN];
+    int32_t n_text;
+    if (ids_path) {
+        char *text = read_text(ids_path, &n_text), *end;
+        for (char *at = text; n_token < MAX_TOKEN; at = end, n_token++) {
+            token[n_token] = (llama_token)strtol(at, &end, 10);
+            if (end == at) break;
+        }
+    } else if (text_path) {
+        char *text = read_text(text_path, &n_text);
+        n_token = llama_tokenize(vocab, text, n_text, token, MAX_TOKEN, true, special);
+    }
+    if (n_token > n_max) n_token = n_max;
+    if (n_token <= 0 || n_greedy < 0 || n_greedy > MAX_TOKEN) die("no tokens, or too many", "-f, -i, -g");
+
+    struct llama_context_params cp = llama_context_default_params();
+    cp.n_ctx = cp.n_batch = (uint32_t)(n_token + n_greedy);
+    cp.n_threads = cp.n_threads_batch = 1;
+    cp.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;
+    cp.type_k = cp.type_v = GGML_TYPE_F32;
+    struct llama_context *ctx = llama_init_from_model(model, cp);
+    if (!ctx) die("no context for", model_path);
+
+    FILE *f = fopen(out_path, "wb");
+    if (!f) die("cannot create", out_path);
+    int32_t n_fed = n_token + (n_greedy > 0 ? n_greedy - 1 : 0);
+    int32_t head[6] = {n_vocab, n_fed, n_greedy > 0 ? n_greedy : n_token, stride,
+                       stride > 0 ? (n_vocab + stride - 1) / stride : 0, n_top};
+    fwrite("PLMBLOGT", 1, 8, f);
+    put(f, head, 6);
+    long tokens_at = ftell(f);
+    put(f, token, n_fed); /* the greedy ones are not known yet */
+
+    struct llama_batch batch = llama_batch_init(n_token, 0, 1);
+    batch.n_tokens = n_token;
+    for (int32_t i = 0; i < n_token; i++) {
+        batch.token[i] = token[i];
+        batch.pos[i] = i;
+        batch.n_seq_id[i] = 1;
+        batch.seq_id[i][0] = 0;
+        batch.logits[i] = n_greedy == 0 || i == n_token - 1;
+    }
+    if (llama_decode(ctx, batch) != 0) die("cannot decode with", model_path);
+    if (n_greedy == 0) {
+        for (int32_t i = 0; i < n_token; i++) put_record(f, llama_get_logits_ith(ctx, i), n_vocab, stride, n_top);
+    }
+    for (int32_t k = 0; k < n_greedy; k++) {
+        llama_token *next = &token[n_token + k];
+        *next = put_record(f, llama_get_logits_ith(ctx, -1), n_vocab, stride, n_top);
+        if (k + 1 < n_greedy && llama_decode(ctx, llama_batch_get_one(next, 1)) != 0) die("cannot decode", model_path);
+    }
+    fseek(f, tokens_at, SEEK_SET);
+    put(f, token, n_fed);
+    if (fclose(f) != 0) die("cannot write", out_path);
+    return 0;
+}
