@@ -6,7 +6,7 @@
 
 static float load_f16(const uint8_t *p) { return f32_from_f16(load_u16(p)); }
 
-/* ---- blocks of 32: one group each -------------------------------------------------------------------------------- */
+/* ---- blocks of 32: one group each ----------------------------------------------------------------------------- */
 
 static void unpack_q4_0__scalar(const void *src, int16_t *codes, float *scale, float *min, size_t n) {
     (void)min;
@@ -67,7 +67,7 @@ static void unpack_iq4_nl__scalar(const void *src, int16_t *codes, float *scale,
     }
 }
 
-/* ---- superblocks of 256: 16 groups of 16 or 8 of 32 ------------------------------------------------------------------ */
+/* ---- superblocks of 256: 16 groups of 16 or 8 of 32 ----------------------------------------------------------- */
 
 static void unpack_q2_K__scalar(const void *src, int16_t *codes, float *scale, float *min, size_t n) {
     const struct block_q2_K *end = (const struct block_q2_K *)src + n / 256;

@@ -1,0 +1,226 @@
+/* Row unpackers: scalar against the dequantizers (which quant_test.c pins against gguf-py), SIMD against scalar.
+ * On the blocks of tests/vectors/quant and on random bytes, every field random, NaN and infinite scales included. */
+#include "kernels/unpack.h"
+#include "quant/quant.h"
+#include "test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+void test_kernels_unpack(void);
+
+static const struct unpacked_type { uint32_t type; uint8_t group; bool has_min; int lowest, highest; } types[] = {
+    {QUANT_Q4_0, 32, false, -8, 7}, {QUANT_Q4_1, 32, true, 0, 15}, {QUANT_Q5_0, 32, false, -16, 15},
+    {QUANT_Q5_1, 32, true, 0, 31}, {QUANT_Q8_0, 32, false, -128, 127}, {QUANT_Q2_K, 16, true, 0, 3},
+    {QUANT_Q3_K, 16, false, -4, 3}, {QUANT_Q4_K, 32, true, 0, 15}, {QUANT_Q5_K, 32, true, 0, 31},
+    {QUANT_Q6_K, 16, false, -32, 31}, {QUANT_IQ4_NL, 32, false, -127, 113}, {QUANT_IQ4_XS, 32, false, -127, 113},
+};
+
+/* Bit for bit; a NaN equals any NaN, as IEEE leaves its sign and payload open (and wasm picks either). */
+static bool same(float a, float b) {
+    return f32_to_bits(a) == f32_to_bits(b) || (a != a && b != b);
+}
+
+/* ---- rows to unpack ------------------------------------------------------------------------------------------- */
+
+struct input {
+    uint8_t *memory, *blocks;   /* blocks begin at an odd address and end where the allocation ends */
+    size_t n_block;
+};
+
+static struct input make_input(const struct quant_traits *t, size_t n_block) {
+    size_t n_bytes = n_block * t->block_bytes;
+    uint8_t *memory = malloc(n_bytes + 1);
+    return (struct input){memory, memory ? memory + 1 : NULL, n_block};
+}
+
+/* The blocks that gguf-py read. */
+static struct input vector_input(const struct quant_traits *t) {
+    char path[80];
+    snprintf(path, sizeof path, "tests/vectors/quant/%s.bin", t->name);
+    size_t n_bytes = 0;
+    uint8_t *bytes = test_read_all(path, &n_bytes);
+    if (!bytes) return (struct input){0};
+    struct input in = make_input(t, n_bytes / t->block_bytes);
+    if (in.blocks) memcpy(in.blocks, bytes, in.n_block * t->block_bytes);
+    free(bytes);
+    return in;
+}
+
+static struct input random_input(const struct quant_traits *t, size_t n_block) {
+    struct input in = make_input(t, n_block);
+    uint32_t x = 2463534242u + (uint32_t)n_block;   /* xorshift32, Marsaglia 2003 */
+    for (size_t i = 0; in.blocks && i < n_block * t->block_bytes; i++) {
+        x ^= x << 13;
+        x ^= x >> 17;
+        x ^= x << 5;
+        in.blocks[i] = (uint8_t)(x >> 24);
+    }
+    return in;
+}
+
+/* ---- guarded outputs ------------------------------------------------------------------------------------------ */
+
+enum { GUARD = 16 };   /* elements before and behind each array */
+
+struct output {
+    int16_t *codes;        /* GUARD + n + GUARD, all filled with the canary */
+    float *scale, *min;    /* GUARD + n / group + GUARD */
+    size_t n, n_group;
+};
+
+static const int16_t code_canary = 0x5a5a;
+static const uint32_t float_canary = 0x7fa5a5a5u;   /* a NaN that no scale has */
+
+static struct output make_output(size_t n, size_t n_group) {
+    struct output o = {malloc((n + 2 * GUARD) * sizeof *o.codes), malloc((n_group + 2 * GUARD) * sizeof *o.scale),
+                       malloc((n_group + 2 * GUARD) * sizeof *o.min), n, n_group};
+    for (size_t i = 0; o.codes && i < n + 2 * GUARD; i++) o.codes[i] = code_canary;
+    for (size_t i = 0; o.scale && o.min && i < n_group + 2 * GUARD; i++) {
+        memcpy(&o.scale[i], &float_canary, 4);
+        memcpy(&o.min[i], &float_canary, 4);
+    }
+    return o;
+}
+
+static void free_output(struct output *o) {
+    free(o->codes);
+    free(o->scale);
+    free(o->min);
+}
+
+static bool guards_hold(const struct output *o) {
+    for (size_t i = 0; i < GUARD; i++) {
+        if (o->codes[i] != code_canary || o->codes[GUARD + o->n + i] != code_canary) return false;
+        const float *const at[4] = {&o->scale[i], &o->scale[GUARD + o->n_group + i],
+                                    &o->min[i], &o->min[GUARD + o->n_group + i]};
+        for (int k = 0; k < 4; k++)
+            if (memcmp(at[k], &float_canary, 4) != 0) return false;
+    }
+    return true;
+}
+
+/* min is NULL for types that have none: they must not touch it. */
+static void run(const struct unpack_traits *u, const uint8_t *src, struct output *o) {
+    u->row(src, o->codes + GUARD, o->scale + GUARD, u->has_min ? o->min + GUARD : NULL, o->n);
+    CHECK(guards_hold(o), "wrote outside its outputs for %zu weights", o->n);
+}
+
+/* ---- scalar: the dequantizer's values ------------------------------------------------------------------------- */
+
+/* scale * code - min in f32 has the dequantizer's bits, without tolerance: the same product comes first, ggml's types
+ * with a minimum subtract it too, and d * q + m equals d * q - (-m) in IEEE arithmetic. */
+static void equals_dequantizer(const struct unpacked_type *row, struct input in) {
+    const struct quant_traits *t = quant_traits(row->type);
+    const struct unpack_traits *u = unpack_scalar(row->type);
+    size_t n = in.n_block * t->block_size, group = row->group;
+    struct output o = make_output(n, n / group);
+    float *want = malloc((n + 1) * sizeof *want);
+    if (!CHECK(in.blocks && in.n_block && want && o.codes && o.scale && o.min, "%zu blocks", in.n_block)) goto done;
+    run(u, in.blocks, &o);
+    t->dequantize(in.blocks, want, n);
+    for (size_t i = 0; i < n; i++) {
+        int code = o.codes[GUARD + i];
+        float product = o.scale[GUARD + i / group] * (float)code;
+        float got = u->has_min ? product - o.min[GUARD + i / group] : product;
+        if (!CHECK(same(got, want[i]) && code >= row->lowest && code <= row->highest,
+                   "weight %zu of %zu: code %d gives %a, the dequantizer %a", i, n, code, (double)got, (double)want[i]))
+            break;
+    }
+done:
+    free_output(&o);
+    free(want);
+    free(in.memory);
+}
+
+static void scalar_row(const void *arg) {
+    const struct unpacked_type *row = arg;
+    const struct quant_traits *t = quant_traits(row->type);
+    const struct unpack_traits *u = unpack_scalar(row->type);
+    REQUIRE(t && u && u->row, "type %u has no unpacker", row->type);
+    CHECK(u->group == row->group && u->has_min == row->has_min, "group %u, has_min %d", u->group, u->has_min);
+    equals_dequantizer(row, vector_input(t));
+    equals_dequantizer(row, random_input(t, 33));
+    struct output o = make_output(0, 0);
+    if (CHECK(o.codes && o.scale && o.min, "no memory")) run(u, NULL, &o);
+    free_output(&o);
+}
+
+static void types_without(void) {
+    static const uint32_t none[] = {QUANT_F32, QUANT_F16, QUANT_BF16, QUANT_Q8_K, 4, 16, QUANT_TYPE_COUNT, UINT32_MAX};
+    for (size_t i = 0; i < sizeof none / sizeof none[0]; i++) {
+        CHECK(unpack_scalar(none[i]) == NULL, "type %u", none[i]);
+#if defined(__wasm_simd128__)
+        CHECK(unpack_simd128(none[i]) == NULL, "type %u", none[i]);
+#endif
+    }
+}
+
+/* ---- SIMD128: the bits of scalar ------------------------------------------------------------------------------ */
+
+#if defined(__wasm_simd128__)
+
+/* The first byte behind linear memory, whose last page is new and ours: a load that reaches it traps. */
+static uint8_t *memory_end(void) {
+    const size_t page = 65536;
+    return __builtin_wasm_memory_grow(0, 1) != SIZE_MAX ? (uint8_t *)(__builtin_wasm_memory_size(0) * page) : NULL;
+}
+
+static void simd128_equals_scalar(const struct unpacked_type *row, const uint8_t *blocks, size_t n_block) {
+    const struct unpack_traits *u = unpack_simd128(row->type);
+    size_t n = n_block * quant_traits(row->type)->block_size, n_group = n / row->group;
+    struct output got = make_output(n, n_group), want = make_output(n, n_group);
+    if (!CHECK(got.codes && got.scale && got.min && want.codes && want.scale && want.min, "no memory")) goto done;
+    run(u, blocks, &got);
+    run(unpack_scalar(row->type), blocks, &want);
+    for (size_t i = GUARD; i < GUARD + n; i++)
+        if (!CHECK(got.codes[i] == want.codes[i], "%zu blocks, code %zu: %d, scalar has %d", n_block, i - GUARD,
+                   got.codes[i], want.codes[i]))
+            break;
+    for (size_t i = GUARD; i < GUARD + n_group; i++)
+        if (!CHECK(same(got.scale[i], want.scale[i]) && same(got.min[i], want.min[i]),
+                   "%zu blocks, group %zu: scale %a min %a, scalar has %a and %a", n_block, i - GUARD,
+                   (double)got.scale[i], (double)got.min[i], (double)want.scale[i], (double)want.min[i]))
+            break;
+done:
+    free_output(&got);
+    free_output(&want);
+}
+
+static void simd128_row(const void *arg) {
+    const struct unpacked_type *row = arg;
+    const struct quant_traits *t = quant_traits(row->type);
+    const struct unpack_traits *u = unpack_simd128(row->type);
+    REQUIRE(t && u && u->row, "type %u has no unpacker", row->type);
+    CHECK(u->group == row->group && u->has_min == row->has_min, "group %u, has_min %d", u->group, u->has_min);
+    struct input vectors = vector_input(t), random = random_input(t, 257);
+    if (CHECK(vectors.blocks && random.blocks, "no vectors")) {
+        simd128_equals_scalar(row, vectors.blocks, vectors.n_block);
+        simd128_equals_scalar(row, random.blocks, random.n_block);
+        for (size_t n_block = 0; n_block <= 9; n_block++) simd128_equals_scalar(row, random.blocks, n_block);
+        uint8_t *end = memory_end();
+        for (size_t n_block = 1; n_block <= 5 && CHECK(end, "memory does not grow"); n_block++) {
+            size_t n_bytes = n_block * t->block_bytes;
+            memcpy(end - n_bytes, random.blocks, n_bytes);
+            simd128_equals_scalar(row, end - n_bytes, n_block);
+        }
+    }
+    free(vectors.memory);
+    free(random.memory);
+}
+
+#endif
+
+void test_kernels_unpack(void) {
+    char name[100];
+    test_case("kernels: types that cannot be unpacked have no unpacker", types_without);
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
+        const struct quant_traits *t = quant_traits(types[i].type);
+        snprintf(name, sizeof name, "kernels: unpack %s scalar equals the dequantizer bit for bit", t ? t->name : "?");
+        test_row(name, scalar_row, &types[i]);
+#if defined(__wasm_simd128__)
+        snprintf(name, sizeof name, "kernels: unpack %s simd128 equals scalar bit for bit", t ? t->name : "?");
+        test_row(name, simd128_row, &types[i]);
+#endif
+    }
+}
