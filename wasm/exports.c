@@ -1,0 +1,49 @@
+/* The functions of plumb.h that take or fill structs, with numbers and pointers only: what JavaScript can call without
+ * knowing a C layout.  wasm/exports.txt lists all exports; web/engine.js is the only caller. */
+#include "plumb.h"
+
+plumb_status plumb_wasm_model_info(const plumb_model *model, const char **architecture, double numbers[10]);
+plumb_status plumb_wasm_session_create(plumb_session **out, plumb_model *model, uint32_t n_ctx, uint32_t n_batch,
+                                       plumb_pass pass, bool force_scalar);
+plumb_status plumb_wasm_sampler_create(plumb_sampler **out, uint32_t n_vocab, float temperature, uint32_t top_k,
+                                       float top_p, float min_p, float typical_p, float repeat_penalty,
+                                       float presence_penalty, float frequency_penalty, uint32_t penalty_last_n,
+                                       uint32_t n_bias, const plumb_logit_bias *bias, uint64_t seed,
+                                       const char **reason);
+
+/* JavaScript writes biases as pairs of 32-bit words, and zeroes 8 bytes for a plumb_text. */
+_Static_assert(sizeof(plumb_logit_bias) == 8 && offsetof(plumb_logit_bias, bias) == 4, "engine.js writes this layout");
+_Static_assert(sizeof(plumb_text) <= 8, "engine.js allocates 8 bytes");
+
+/* numbers: as many as there are names in INFO of engine.js, in that order; all are below 2^53. */
+plumb_status plumb_wasm_model_info(const plumb_model *model, const char **architecture, double numbers[10]) {
+    plumb_model_info info;
+    plumb_status status = plumb_model_get_info(model, &info);
+    if (status != PLUMB_OK) return status;
+    const double values[10] = {(double)info.n_param, (double)info.weight_bytes, info.n_layer, info.n_embd, info.n_head,
+                               info.n_head_kv, info.head_dim, info.n_ff, info.n_vocab, info.n_ctx_train};
+    *architecture = info.architecture;
+    for (int i = 0; i < 10; i++) numbers[i] = values[i];
+    return PLUMB_OK;
+}
+
+plumb_status plumb_wasm_session_create(plumb_session **out, plumb_model *model, uint32_t n_ctx, uint32_t n_batch,
+                                       plumb_pass pass, bool force_scalar) {
+    const plumb_session_params params = {.n_ctx = n_ctx, .n_batch = n_batch, .pass = pass,
+                                         .force_scalar = force_scalar};
+    return plumb_session_create(out, model, &params);
+}
+
+plumb_status plumb_wasm_sampler_create(plumb_sampler **out, uint32_t n_vocab, float temperature, uint32_t top_k,
+                                       float top_p, float min_p, float typical_p, float repeat_penalty,
+                                       float presence_penalty, float frequency_penalty, uint32_t penalty_last_n,
+                                       uint32_t n_bias, const plumb_logit_bias *bias, uint64_t seed,
+                                       const char **reason) {
+    const plumb_sampling params = {
+        .temperature = temperature, .top_k = top_k, .top_p = top_p, .min_p = min_p, .typical_p = typical_p,
+        .repeat_penalty = repeat_penalty, .presence_penalty = presence_penalty,
+        .frequency_penalty = frequency_penalty, .penalty_last_n = penalty_last_n,
+        .n_bias = n_bias, .bias = bias, .seed = seed,
+    };
+    return plumb_sampler_create(out, n_vocab, &params, reason);
+}

@@ -1,0 +1,389 @@
+/* One model and one session in one instance of plumb.wasm: the only file that knows the module's exports and memory.
+ * Synchronous, no I/O, no timers; the same in Node, in a page and in a worker (host.js drives it).
+ *
+ * Pointers are numbers, 64-bit integers BigInts.  `memory` is looked at anew at every access (u8, view): growing it
+ * detaches every earlier view. */
+import { PlumbError } from './errors.js';
+import { biasPairs } from './options.js';
+
+const SIZE_UNKNOWN = -1n;
+const ADD_SPECIAL = 1, PARSE_SPECIAL = 2;
+/** The numbers of plumb_wasm_model_info, in its order. */
+const INFO = /** @type {const} */ ([
+  'parameters', 'weightBytes', 'layers', 'embedding', 'heads', 'headsKV', 'headDim', 'feedForward', 'vocabulary',
+  'trainedContext',
+]);
+/** Elements of an array that metadata shows; longer ones (the vocabulary) are summed up as {type, count}. */
+const SHOWN_ELEMENTS = 64;
+
+const utf8 = new TextDecoder('utf-8', { ignoreBOM: true });
+const bytesOf = new TextEncoder();
+
+/** @typedef {string | number | bigint | boolean} Scalar
+ * @typedef {Scalar | Scalar[] | {type: string, count: number}} MetadataValue */
+/** @typedef {object} Sampling  see plumb_sampling in include/plumb.h; absent: plumb's defaults
+ * @property {number} [temperature]  0: greedy; default 0.8
+ * @property {number} [topK]  default 40, 0: off
+ * @property {number} [topP]  default 0.95, 1: off
+ * @property {number} [minP]  default 0.05, 0: off
+ * @property {number} [typicalP]  default 1: off
+ * @property {number} [repeatPenalty]  default 1: off
+ * @property {number} [presencePenalty]  default 0: off
+ * @property {number} [frequencyPenalty]  default 0: off
+ * @property {number} [penaltyLastN]  recent tokens the penalties look at; default 64
+ * @property {Record<number, number> | Map<number, number>} [logitBias]  added to a token's logit; -Infinity forbids it
+ * @property {number | bigint} [seed]  same seed, same text, on every host; default: a random one */
+
+export class Engine {
+  /** @type {any} */ #c;
+  #memory;
+  #u8 = new Uint8Array();
+  #view = new DataView(new ArrayBuffer(0));
+  #model = 0;
+  #session = 0;
+  /** 96 bytes for what C hands back through pointers. */
+  #out = 0;
+  /** A buffer that grows: {ptr, size}. */
+  #scratch = { ptr: 0, size: 0 };
+  /** A pending half character, of the text being generated. */
+  #text = 0;
+
+  /** @param {WebAssembly.Module} module */
+  static async create(module) {
+    /** @type {Record<string, Record<string, Function>>} */
+    const imports = {};
+    for (const { module: from, name } of WebAssembly.Module.imports(module)) {
+      (imports[from] ??= {})[name] = IMPORTS[`${from}.${name}`] ?? (() => { throw new Error(`${from}.${name} was called`); });
+    }
+    return new Engine(await WebAssembly.instantiate(module, /** @type {any} */ (imports)));
+  }
+
+  /** @param {WebAssembly.Instance} instance */
+  constructor(instance) {
+    const c = this.#c = /** @type {any} */ (instance.exports);
+    this.#memory = /** @type {WebAssembly.Memory} */ (c.memory);
+    c._initialize?.();
+    this.#out = this.#malloc(96);
+    this.#text = this.#malloc(8);
+    this.#model = c.plumb_model_create();
+    if (!this.#model) throw new PlumbError('PLUMB_ERROR_MEMORY', 'no memory for a model');
+  }
+
+  free() {
+    const c = this.#c;
+    if (!c) return;
+    this.#c = null;
+    try {
+      c.plumb_session_free(this.#session);
+      c.plumb_model_free(this.#model);
+    } catch {
+      // After a trap nothing in the instance is certain; it is dropped as a whole.
+    }
+  }
+
+  // ---- memory ----
+
+  /** Linear memory, in bytes: all that the engine holds. */
+  get bytes() { return this.#memory.buffer.byteLength; }
+
+  get u8() {
+    if (this.#u8.buffer !== this.#memory.buffer) this.#u8 = new Uint8Array(this.#memory.buffer);
+    return this.#u8;
+  }
+
+  get view() {
+    if (this.#view.buffer !== this.#memory.buffer) this.#view = new DataView(this.#memory.buffer);
+    return this.#view;
+  }
+
+  /** @param {number} n @returns {number} */
+  #malloc(n) {
+    const ptr = this.#c.malloc(n) >>> 0;
+    if (!ptr) throw new PlumbError('PLUMB_ERROR_MEMORY', `no memory for ${n} bytes`, { bytes: n });
+    return ptr;
+  }
+
+  /** A buffer of at least n bytes, valid until the next call of this. @param {number} n */
+  #buffer(n) {
+    if (n > this.#scratch.size) {
+      this.#c.free(this.#scratch.ptr);
+      this.#scratch = { ptr: 0, size: 0 };
+      this.#scratch = { ptr: this.#malloc(n), size: n };
+    }
+    return this.#scratch.ptr;
+  }
+
+  /** @param {number} i  word of #out */
+  #word(i) { return this.view.getUint32(this.#out + 4 * i, true); }
+
+  /** A C string. @param {number} ptr */
+  #string(ptr) {
+    if (!ptr) return '';
+    return utf8.decode(this.u8.slice(ptr >>> 0, this.u8.indexOf(0, ptr >>> 0)));
+  }
+
+  /** Copies a string to its own allocation, calls, frees. @template T
+   * @param {string} text @param {(ptr: number, n: number) => T} use @returns {T} */
+  #withText(text, use) {
+    const bytes = bytesOf.encode(text);
+    return this.#withBytes(bytes.length + 1, ptr => {
+      this.u8.set(bytes, ptr);
+      this.u8[ptr + bytes.length] = 0;
+      return use(ptr, bytes.length);
+    });
+  }
+
+  /** @template T @param {ArrayLike<number>} ids @param {(ptr: number, n: number) => T} use @returns {T} */
+  #withIds(ids, use) {
+    return this.#withBytes(4 * ids.length, ptr => {
+      new Int32Array(this.#memory.buffer, ptr, ids.length).set(ids);
+      return use(ptr, ids.length);
+    });
+  }
+
+  /** @template T @param {number} n @param {(ptr: number) => T} use @returns {T} */
+  #withBytes(n, use) {
+    const ptr = this.#malloc(n || 1);
+    try {
+      return use(ptr);
+    } finally {
+      this.#c.free(ptr);
+    }
+  }
+
+  /** Calls fill(ptr, capacity) until what it returns (a length, or a negative status) fits.
+   * @param {number} guess @param {(ptr: number, cap: number) => number} fill @param {number} [unit]  bytes per element */
+  #fill(guess, fill, unit = 1) {
+    for (let cap = guess; ;) {
+      const ptr = this.#buffer(cap * unit);
+      const n = fill(ptr, cap);
+      if (n < 0) throw this.#modelError(n);
+      if (n <= cap) return { ptr, n };
+      cap = n;
+    }
+  }
+
+  // ---- errors ----
+
+  /** @param {number} status @param {string} message @returns {PlumbError} */
+  #error(status, message) {
+    const name = this.#string(this.#c.plumb_status_name(status));
+    return new PlumbError(name, message || name);
+  }
+
+  /** @param {number} status */
+  #modelError(status) { return this.#error(status, this.#string(this.#c.plumb_model_error(this.#model))); }
+
+  /** @param {number} status */
+  #checkModel(status) {
+    if (status !== 0) throw this.#modelError(status);
+  }
+
+  /** @param {number} status */
+  #checkSession(status) {
+    if (status !== 0) throw this.#error(status, this.#string(this.#c.plumb_session_error(this.#session)));
+  }
+
+  // ---- loading ----
+
+  /** @param {number} [size]  of the part that begins, in bytes; undefined: not known */
+  begin(size) {
+    this.#checkModel(this.#c.plumb_model_begin(this.#model, size === undefined ? SIZE_UNKNOWN : BigInt(size)));
+  }
+
+  /** Lets fill write the next bytes straight to their place and says how many it wrote (0: no more).  Returns that,
+   * or -1 when the part needs no more bytes.
+   * @param {(target: Uint8Array) => number} fill */
+  fill(fill) {
+    const [data, len] = [this.#out, this.#out + 4];
+    this.#checkModel(this.#c.plumb_model_window(this.#model, data, len));
+    const [ptr, space] = [this.#word(0), this.#word(1)];
+    if (space === 0) return -1;
+    const n = fill(this.u8.subarray(ptr, ptr + space));
+    if (n > 0) this.#checkModel(this.#c.plumb_model_commit(this.#model, n));
+    return n;
+  }
+
+  /** Feeds a chunk; false when the part needs no more bytes. @param {Uint8Array} chunk */
+  write(chunk) {
+    for (let at = 0; at < chunk.length;) {
+      const n = this.fill(target => {
+        const piece = chunk.subarray(at, at + target.length);
+        target.set(piece);
+        return piece.length;
+      });
+      if (n < 0) return false;
+      at += n;
+    }
+    return true;
+  }
+
+  /** After the last part. */
+  end() { this.#checkModel(this.#c.plumb_model_end(this.#model)); }
+
+  /** @param {number} [contextLength]  tokens; undefined: the engine's default */
+  openSession(contextLength) {
+    this.#checkModel(this.#c.plumb_wasm_session_create(this.#out, this.#model, contextLength ?? 0, 0, 0, 0));
+    this.#session = this.#word(0);
+  }
+
+  // ---- what was loaded ----
+
+  info() {
+    const c = this.#c, numbers = this.#out + 8;
+    this.#checkModel(c.plumb_wasm_model_info(this.#model, this.#out, numbers));
+    const named = INFO.map((name, i) => [name, this.view.getFloat64(numbers + 8 * i, true)]);
+    return {
+      architecture: this.#string(this.#word(0)),
+      .../** @type {Record<typeof INFO[number], number>} */ (Object.fromEntries(named)),
+      contextLength: this.contextLength,
+      sessionBytes: Number(c.plumb_session_bytes(this.#session)),
+      memoryBytes: this.bytes,
+    };
+  }
+
+  /** All keys of the file; arrays of more than 64 elements as {type, count}. */
+  metadata() {
+    const c = this.#c, model = this.#model;
+    /** @type {Record<string, MetadataValue>} */
+    const all = {};
+    for (let i = 0n; i < c.plumb_model_n_key(model); i++) {
+      const type = this.#string(c.plumb_model_key_type(model, i));
+      const count = Number(c.plumb_model_key_count(model, i));
+      const value = (/** @type {number} */ j) => {
+        const { ptr, n } = this.#fill(256, (buf, cap) => {
+          const length = c.plumb_model_key_value(model, i, BigInt(j), buf, cap) >>> 0;
+          return length < cap ? length : length + 1;   // a final 0 is written, but not counted
+        });
+        return scalar(type, utf8.decode(this.u8.slice(ptr, ptr + n)));
+      };
+      all[this.#string(c.plumb_model_key_name(model, i))] = !type.startsWith('array') ? value(0)
+        : count > SHOWN_ELEMENTS ? { type, count } : Array.from({ length: count }, (_, j) => value(j));
+    }
+    return all;
+  }
+
+  // ---- tokenizer ----
+
+  /** @param {string} text @param {boolean} addSpecial @param {boolean} parseSpecial */
+  tokenize(text, addSpecial, parseSpecial) {
+    const flags = (addSpecial ? ADD_SPECIAL : 0) | (parseSpecial ? PARSE_SPECIAL : 0);
+    return this.#withText(text, (chars, length) => {
+      const { ptr, n } = this.#fill(length + 8, (ids, cap) =>
+        Number(this.#c.plumb_tokenize(this.#model, chars, length, flags, ids, cap)), 4);
+      return new Int32Array(this.#memory.buffer, ptr, n).slice();
+    });
+  }
+
+  /** @param {ArrayLike<number>} ids @param {boolean} special */
+  detokenize(ids, special) {
+    return this.#withIds(ids, (array, length) => {
+      const { ptr, n } = this.#fill(64 + 8 * length, (buf, cap) =>
+        Number(this.#c.plumb_detokenize(this.#model, array, length, special, buf, cap)));
+      return utf8.decode(this.u8.slice(ptr, ptr + n));
+    });
+  }
+
+  /** The text of one token; '' for a control token unless special. @param {number} id @param {boolean} special */
+  piece(id, special) {
+    const { ptr, n } = this.#piece(id, special);
+    return utf8.decode(this.u8.slice(ptr, ptr + n));
+  }
+
+  /** @param {number} id @param {boolean} special */
+  #piece(id, special) {
+    return this.#fill(256, (buf, cap) => Number(this.#c.plumb_token_piece(this.#model, id, special, buf, cap)));
+  }
+
+  /** @returns {number}  -1: none */
+  get bos() { return this.#c.plumb_token_bos(this.#model); }
+  /** @returns {number}  -1: none */
+  get eos() { return this.#c.plumb_token_eos(this.#model); }
+  /** @param {number} id */
+  endsTurn(id) { return Boolean(this.#c.plumb_token_is_eog(this.#model, id)); }
+
+  /** Begins a new text for pushToken. */
+  beginText() { this.u8.fill(0, this.#text, this.#text + 8); }
+
+  /** The whole characters that id completes. @param {number} id @returns {string} */
+  pushToken(id) {
+    const { n } = this.#piece(id, false);
+    const cap = 3 * n + 12;
+    const piece = this.u8.slice(this.#scratch.ptr, this.#scratch.ptr + n);
+    const ptr = this.#buffer(n + cap);   // the piece, then the text it makes
+    this.u8.set(piece, ptr);
+    const length = this.#c.plumb_text_push(this.#text, ptr, n, ptr + n, cap);
+    return utf8.decode(this.u8.slice(ptr + n, ptr + n + length));
+  }
+
+  /** What is still held of a character that never became whole, as U+FFFD. @returns {string} */
+  flushText() {
+    const ptr = this.#buffer(12);
+    return utf8.decode(this.u8.slice(ptr, ptr + this.#c.plumb_text_flush(this.#text, ptr, 12)));
+  }
+
+  // ---- session ----
+
+  /** @returns {number} tokens that the session holds at most */
+  get contextLength() { return this.#session && this.#c.plumb_session_n_ctx(this.#session); }
+  /** @returns {number} tokens of a prompt computed in one call of feed */
+  get batch() { return this.#c.plumb_session_n_batch(this.#session); }
+  /** @returns {number} tokens in the session */
+  get position() { return this.#c.plumb_session_n_past(this.#session); }
+
+  /** Keeps the common prefix of the session and ids; returns its length. @param {Int32Array} ids @returns {number} */
+  reuse(ids) { return this.#withIds(ids, (ptr, n) => this.#c.plumb_session_reuse(this.#session, ptr, n)); }
+
+  /** @param {number} position  tokens to keep */
+  rewind(position) { this.#checkSession(this.#c.plumb_session_rewind(this.#session, position)); }
+
+  /** @param {ArrayLike<number>} ids */
+  feed(ids) { this.#withIds(ids, (ptr, n) => this.#checkSession(this.#c.plumb_session_feed(this.#session, ptr, n))); }
+
+  /** A copy of the logits after the last token fed. @returns {Float32Array<ArrayBuffer>} */
+  logits() {
+    const n = this.#c.plumb_model_n_vocab(this.#model);
+    const ptr = this.#c.plumb_session_logits(this.#session) >>> 0;
+    if (!ptr) throw new PlumbError('PLUMB_ERROR_STATE', 'there are no logits before the first token is fed');
+    return new Float32Array(/** @type {ArrayBuffer} */ (this.#memory.buffer), ptr, n).slice();
+  }
+
+  // ---- sampler ----
+
+  /** @param {Sampling} options  checked */
+  createSampler(options) {
+    const c = this.#c;
+    const bias = biasPairs(options.logitBias);
+    const sampler = this.#withBytes(8 * bias.length, ptr => {
+      bias.forEach(([token, value], i) => {
+        this.view.setInt32(ptr + 8 * i, token, true);
+        this.view.setFloat32(ptr + 8 * i + 4, value, true);
+      });
+      const status = c.plumb_wasm_sampler_create(this.#out, c.plumb_model_n_vocab(this.#model), options.temperature ?? 0.8,
+        options.topK ?? 40, options.topP ?? 0.95, options.minP ?? 0.05, options.typicalP ?? 1,
+        options.repeatPenalty ?? 1, options.presencePenalty ?? 0, options.frequencyPenalty ?? 0,
+        options.penaltyLastN ?? 64, bias.length, ptr, BigInt(options.seed ?? 0), this.#out + 4);
+      if (status !== 0) throw this.#error(status, this.#string(this.#word(1)));
+      return this.#word(0);
+    });
+    return {
+      /** @param {number} token */
+      accept: token => c.plumb_sampler_accept(sampler, token),
+      /** The next token, from the session's logits. @returns {number} */
+      sample: () => c.plumb_sampler_sample(sampler, c.plumb_session_logits(this.#session)),
+      free: () => c.plumb_sampler_free(sampler),
+    };
+  }
+}
+
+/** The imports a standalone module may have.  Memory views are re-taken at each use, so its growth needs no word. */
+/** @type {Record<string, Function>} */
+const IMPORTS = { 'env.emscripten_notify_memory_growth': () => {} };
+
+/** A key's value from its text. @param {string} type  "uint32", "array of string"... @param {string} text @returns {Scalar} */
+function scalar(type, text) {
+  if (type.endsWith('string')) return text;
+  if (type.endsWith('bool')) return text === 'true';
+  const value = Number(text);
+  return type.includes('int') && !Number.isSafeInteger(value) ? BigInt(text) : value;
+}

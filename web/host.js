@@ -1,0 +1,216 @@
+/* The engine's side of the protocol: one function per method, around one Engine.  Runs in a worker (worker.js,
+ * node/worker.js) or in the caller's own thread (protocol.js, class Local).  Long work gives way to the event loop
+ * between pieces, so that an abort can arrive; calls that change the session run one after the other. */
+import { Engine } from './engine.js';
+import { PlumbError } from './errors.js';
+import { Meter } from './loader/progress.js';
+import { read } from './loader/source.js';
+import { StopFilter } from './stop.js';
+
+/** @typedef {object} Call  what a method is handed beside its arguments
+ * @property {AbortSignal} signal
+ * @property {(event: string, data: any) => void} emit
+ * @property {(part: number) => Promise<Uint8Array | null>} pull  the next chunk of a pull part
+ * @typedef {Record<string, (args: any, call: Call) => any>} Methods */
+/** @typedef {object} Platform
+ * @property {() => Promise<WebAssembly.Module>} compile
+ * @property {import('./loader/source.js').OpenFile} [openFile] */
+/** @typedef {object} Stats
+ * @property {number} promptTokens
+ * @property {number} reusedTokens  of those, still in the session from the turn before
+ * @property {number} tokens  generated
+ * @property {number} prefillSeconds
+ * @property {number} decodeSeconds
+ * @property {number} prefillRate  tokens per second over the prompt tokens that were computed
+ * @property {number} decodeRate  single-token steps per second (the first token comes out of the prefill)
+ * @property {'stop' | 'length' | 'abort'} finishReason  the model or a stop string ended it; maxTokens or the context
+ *   is full; the signal or the caller ended it
+ * @property {number | bigint} seed */
+
+/** Milliseconds of loading after which the event loop gets a turn. */
+const SLICE = 30;
+
+/** A turn of the event loop; setTimeout would wait 4 ms each time.
+ * @type {() => Promise<void>} */
+const turn = typeof setImmediate === 'function' ? () => new Promise(resolve => setImmediate(resolve)) : (() => {
+  const { port1, port2 } = new MessageChannel();
+  /** @type {(() => void)[]} */
+  const waiting = [];
+  port1.onmessage = () => waiting.shift()?.();
+  return () => new Promise(resolve => {
+    waiting.push(resolve);
+    port2.postMessage(0);
+  });
+})();
+
+/** @param {Platform} platform @returns {Methods} */
+export function createHost({ compile, openFile }) {
+  /** @type {Engine | undefined} */
+  let engine;
+  /** @type {Promise<unknown>} */
+  let last = Promise.resolve();
+  const closing = new AbortController();
+
+  const ready = () => {
+    if (!engine) throw new PlumbError('PLUMB_ERROR_STATE', 'the model is closed');
+    return engine;
+  };
+  const free = () => {
+    engine?.free();
+    engine = undefined;
+  };
+  /** A trap leaves the instance in an unknown state: it is given up.  @param {unknown} error @returns {never} */
+  const fail = error => {
+    if (error instanceof WebAssembly.RuntimeError || error instanceof RangeError) {
+      free();
+      throw new PlumbError('PLUMB_ERROR', `the engine broke down (${error.message}); load the model again`);
+    }
+    throw error;
+  };
+  /** @template {Methods[string]} F @param {F} method @returns {F} */
+  const direct = method => /** @type {F} */ (async (args, call) => {
+    try {
+      return await method(args, call);
+    } catch (error) {
+      return fail(error);
+    }
+  });
+  /** As direct, after the calls that came before. @template {Methods[string]} F @param {F} method @returns {F} */
+  const inOrder = method => /** @type {F} */ ((args, call) => {
+    const result = last.then(() => direct(method)(args, call));
+    last = result.catch(() => {});
+    return result;
+  });
+  /** Feeds ids in batches; false when the signal ended it.
+   * @param {Engine} engine @param {Int32Array} ids @param {AbortSignal} signal */
+  const feed = async (engine, ids, signal) => {
+    for (let at = 0; at < ids.length; at += engine.batch) {
+      await turn();
+      if (signal.aborted || closing.signal.aborted) return false;
+      engine.feed(ids.subarray(at, at + engine.batch));
+    }
+    return true;
+  };
+
+  return {
+    /** @param {{parts: import('./loader/source.js').Part[], contextLength?: number}} args */
+    async load({ parts, contextLength }, call) {
+      try {
+        engine = await Engine.create(await compile());
+        const meter = new Meter(progress => call.emit('progress', progress), parts.map(part => part.size));
+        let slice = performance.now();
+        for (const [i, part] of parts.entries()) {
+          const from = { signal: call.signal, pull: () => call.pull(i), openFile };
+          for await (const n of read(engine, part, from, size => { meter.sizes[i] = size; })) {
+            meter.add(n);
+            if (performance.now() - slice > SLICE) {
+              await turn();
+              slice = performance.now();
+            }
+            call.signal.throwIfAborted();
+          }
+        }
+        meter.say('prepare');
+        await turn();
+        call.signal.throwIfAborted();
+        engine.end();
+        engine.openSession(contextLength);
+        const { bos, eos } = engine;
+        const text = (/** @type {number} */ id) => id < 0 ? '' : ready().piece(id, true);
+        const loaded = { metadata: engine.metadata(), bos, bosText: text(bos), eosText: text(eos) };
+        meter.say('ready');
+        return loaded;
+      } catch (error) {
+        free();
+        return fail(error);
+      }
+    },
+    info: direct(() => ready().info()),
+    tokenize: direct(({ text, addSpecial, parseSpecial }) => ready().tokenize(text, addSpecial, parseSpecial)),
+    detokenize: direct(({ ids, special }) => ready().detokenize(ids, special)),
+    /** Which of ids are control tokens, with their texts: [id, text]. */
+    controls: direct(({ ids }) => [...new Set(/** @type {Int32Array} */ (ids))]
+      .filter(id => ready().piece(id, false) === '')
+      .map(id => [id, ready().piece(id, true)])
+      .filter(([, text]) => text !== '')),
+    feed: inOrder(async ({ ids }, { signal }) => {
+      const engine = ready();
+      if (!await feed(engine, ids, signal)) throw signal.reason ?? new PlumbError('PLUMB_ERROR_STATE', 'the model is closed');
+      return engine.logits();
+    }),
+    rewind: inOrder(({ position }) => ready().rewind(position)),
+    generate: inOrder(({ ids, options }, { signal, emit }) => generate(ready(), ids, options, {
+      emit: text => text && emit('text', text),
+      aborted: () => signal.aborted || closing.signal.aborted,
+      feed: rest => feed(ready(), rest, signal),
+    })),
+    async close() {
+      closing.abort();
+      await last;
+      free();
+    },
+  };
+}
+
+/** @typedef {{maxTokens?: number, stop?: string | string[]} & import('./engine.js').Sampling} GenerateOptions */
+
+/** @param {Engine} engine @param {Int32Array} ids  the prompt
+ * @param {GenerateOptions} options
+ * @param {{emit: (text: string) => void, aborted: () => boolean, feed: (ids: Int32Array) => Promise<boolean>}} run
+ * @returns {Promise<Stats>} */
+async function generate(engine, ids, options, run) {
+  if (ids.length === 0) throw new PlumbError('PLUMB_ERROR_ARGUMENT', 'the prompt is empty');
+  if (ids.length > engine.contextLength) {
+    throw new PlumbError('PLUMB_ERROR_CONTEXT', `the prompt has ${ids.length} tokens, but the context holds `
+      + `${engine.contextLength}; shorten it or load the model with a larger contextLength`,
+    { promptTokens: ids.length, contextLength: engine.contextLength });
+  }
+  const seed = options.seed ?? crypto.getRandomValues(new Uint32Array(1))[0];
+  const sampler = engine.createSampler({ ...options, seed });
+  const stops = new StopFilter([options.stop ?? []].flat());
+  const maxTokens = options.maxTokens ?? Infinity;
+  const start = performance.now();
+  let reused = 0, tokens = 0, steps = 0, first = start;
+  /** @type {Stats['finishReason'] | undefined} */
+  let reason;
+  try {
+    if (run.aborted()) reason = 'abort';
+    else {
+      reused = engine.reuse(ids);
+      if (!await run.feed(ids.subarray(reused))) reason = 'abort';
+    }
+    first = performance.now();
+    ids.forEach(sampler.accept);
+    engine.beginText();
+    while (!reason) {
+      const id = sampler.sample();
+      if (engine.endsTurn(id)) {
+        reason = 'stop';
+        break;
+      }
+      sampler.accept(id);
+      tokens++;
+      run.emit(stops.push(engine.pushToken(id)));
+      await turn();
+      if (stops.stopped) reason = 'stop';
+      else if (tokens >= maxTokens || engine.position >= engine.contextLength) reason = 'length';
+      else if (run.aborted()) reason = 'abort';
+      else {
+        engine.feed([id]);
+        steps++;
+      }
+    }
+    if (!stops.stopped) {
+      run.emit(stops.push(engine.flushText()));
+      run.emit(stops.flush());
+    }
+  } finally {
+    sampler.free();
+  }
+  const computed = ids.length - reused, prefill = (first - start) / 1000, decode = (performance.now() - first) / 1000;
+  return {
+    promptTokens: ids.length, reusedTokens: reused, tokens, prefillSeconds: prefill, decodeSeconds: decode,
+    prefillRate: prefill > 0 ? computed / prefill : 0, decodeRate: decode > 0 ? steps / decode : 0,
+    finishReason: reason, seed,
+  };
+}

@@ -1,0 +1,11 @@
+/* Node's worker: host.js behind the protocol. */
+import { parentPort } from 'node:worker_threads';
+import { createHost } from '../host.js';
+import { serve } from '../protocol.js';
+import { platform } from './index.js';
+
+const port = /** @type {import('node:worker_threads').MessagePort} */ (parentPort);
+serve({
+  post: (message, transfer = []) => port.postMessage(message, transfer),
+  onMessage: handler => port.on('message', handler),
+}, createHost(platform));

@@ -1,0 +1,72 @@
+/* Options are checked by name and type where the user's call is; ranges of the sampling parameters are the engine's.
+ * An unknown name is an error: a misspelt option must not be ignored. */
+import { argumentError } from './errors.js';
+
+/** @typedef {(value: any) => string | false | undefined} Check  false or undefined: fine; else "a ..." expected */
+
+/** @type {Check} */
+const number = value => typeof value !== 'number' && 'a number';
+/** @type {Check} */
+const count = value => (!Number.isSafeInteger(value) || value < 1) && 'an integer from 1 on';
+/** @type {Check} */
+const boolean = value => typeof value !== 'boolean' && 'true or false';
+/** @type {Check} */
+const callback = value => typeof value !== 'function' && 'a function';
+/** @type {Check} */
+const object = value => (typeof value !== 'object' || value === null) && 'an object';
+/** @type {Check} */
+const signal = value => !(value instanceof AbortSignal) && 'an AbortSignal';
+/** @type {Check} */
+const unsigned32 = value => !(Number.isInteger(value) && value >= 0 && value < 2 ** 32) && 'an integer from 0 to 2^32 - 1';
+/** @type {Check} */
+const seed = value => !(Number.isSafeInteger(value) && value >= 0)
+  && !(typeof value === 'bigint' && value >= 0n && value < 1n << 64n) && 'an integer from 0 on (a BigInt up to 2^64 - 1)';
+/** @type {Check} */
+const threads = value => value !== 'auto' && count(value) && "an integer from 1 on, or 'auto'";
+/** @type {Check} */
+const stop = value => ![value].flat().every(one => typeof one === 'string' && one.length > 0)
+  && 'a string or an array of strings, none empty';
+/** @type {Check} */
+const logitBias = value => ![...biasEntries(value)].every(([token, bias]) => /^\d+$/.test(String(token))
+  && Number(token) < 2 ** 31 && typeof bias === 'number' && bias < Infinity)
+  && 'an object or Map from token ids to numbers (-Infinity forbids a token)';
+
+/** @param {any} value @returns {Iterable<[unknown, unknown]>} */
+const biasEntries = value => value instanceof Map ? value : Object.entries(Object(value));
+
+export const LOAD = { threads, contextLength: count, signal, onProgress: callback, worker: boolean };
+export const SAMPLING = {
+  temperature: number, topK: unsigned32, topP: number, minP: number, typicalP: number, repeatPenalty: number,
+  presencePenalty: number, frequencyPenalty: number, penaltyLastN: unsigned32, logitBias, seed,
+};
+export const GENERATE = { ...SAMPLING, maxTokens: count, stop, signal, parseSpecial: boolean, template: object };
+export const TOKENIZE = { addSpecial: boolean, parseSpecial: boolean };
+export const DETOKENIZE = { special: boolean };
+export const FEED = { signal };
+
+/** Throws unless every option is known and well-typed; undefined counts as absent.
+ * @param {string} where  the function's name, for the message
+ * @param {unknown} options
+ * @param {Record<string, Check>} table */
+export function checkOptions(where, options, table) {
+  if (options === undefined) return;
+  if (object(options)) throw argumentError(`${where}: options are ${options === null ? 'null' : typeof options}, expected an object`);
+  for (const [name, value] of Object.entries(/** @type {object} */ (options))) {
+    if (!Object.hasOwn(table, name)) {
+      throw argumentError(`${where}: unknown option "${name}"; known are ${Object.keys(table).join(', ')}`);
+    }
+    const expected = value !== undefined && table[name](value);
+    if (expected) throw argumentError(`${where}: ${name} is ${shown(value)}, expected ${expected}`);
+  }
+}
+
+/** Pairs [token, bias] of a checked logitBias option.
+ * @param {any} value @returns {[number, number][]} */
+export const biasPairs = value => [...biasEntries(value ?? {})].map(([token, bias]) => [Number(token), Number(bias)]);
+
+/** @param {unknown} value */
+function shown(value) {
+  if (typeof value === 'string') return JSON.stringify(value);
+  if (typeof value === 'object' && value !== null) return Array.isArray(value) ? 'an array' : 'an object';
+  return typeof value === 'function' ? 'a function' : String(value);
+}

@@ -1,0 +1,246 @@
+/* What users see: Plumb.load and the model it gives.  Checks arguments, turns prompts into tokens and events into an
+ * iterator; all else happens on the engine's side (host.js), in a worker or not.  index.js and node/index.js say how
+ * each host compiles, reads files and starts workers. */
+import { PlumbError, argumentError } from './errors.js';
+import { createHost } from './host.js';
+import { describe } from './loader/source.js';
+import * as known from './options.js';
+import { Local, Remote } from './protocol.js';
+import { chatTokens, render } from './template.js';
+
+/** @typedef {import('./host.js').Platform & {
+ *   worker: boolean,
+ *   startWorker: () => import('./protocol.js').WorkerLike,
+ *   locate: (source: string | URL) => import('./loader/source.js').Part }} ClientPlatform
+ *   worker: whether the engine runs in one unless told otherwise */
+/** @typedef {object} LoadOptions
+ * @property {number | 'auto'} [threads]  this version computes with one thread, whatever is asked for
+ * @property {number} [contextLength]  tokens of prompt and answer together; default: what the model was trained for,
+ *   at most 2048
+ * @property {AbortSignal} [signal]  ends the load at any time and frees what it took
+ * @property {(progress: import('./loader/progress.js').Progress) => void} [onProgress]
+ * @property {boolean} [worker]  run the engine in a worker; default: true in browsers, false in Node */
+/** @typedef {object} OwnGenerateOptions
+ * @property {number} [maxTokens]  default: until the context is full
+ * @property {string | string[]} [stop]  the text ends before the first of these
+ * @property {AbortSignal} [signal]  ends the text; no error, finishReason is 'abort'
+ * @property {boolean} [parseSpecial]  of a string prompt: text of special tokens becomes those tokens (default true)
+ * @property {TemplateOptions} [template]  of a chat
+ * @typedef {OwnGenerateOptions & import('./engine.js').Sampling} GenerateOptions */
+/** @typedef {{addGenerationPrompt?: boolean, tools?: any[], [variable: string]: any}} TemplateOptions
+ *   addGenerationPrompt: open the assistant's turn (default true); all others are variables of the template */
+/** @typedef {import('./template.js').Message} Message
+ * @typedef {import('./host.js').Stats} Stats */
+
+let warned = false;
+
+/** @param {ClientPlatform} platform */
+export function createPlumb(platform) {
+  return {
+    /** Loads a model.  Bytes go straight from where they come to their place in the engine's memory.
+     * @param {import('./loader/source.js').Source} source  URL, File, Blob, ReadableStream, Uint8Array, ArrayBuffer, in Node
+     *   also a path; or an array of the parts of a split file
+     * @param {LoadOptions} [options]
+     * @returns {Promise<Model>} */
+    async load(source, options = {}) {
+      known.checkOptions('Plumb.load', options, known.LOAD);
+      const { threads = 1, contextLength, signal, onProgress, worker = platform.worker } = options;
+      signal?.throwIfAborted();
+      if (threads !== 1 && threads !== 'auto' && !warned) {
+        warned = true;
+        console.warn(`plumb: this version computes with 1 thread, not ${threads}`);
+      }
+      const parts = describe(source, platform.locate);
+      const transport = worker ? new Remote(platform.startWorker()) : new Local(createHost(platform));
+      /** @type {() => void} */
+      let unfollow = () => {};
+      const aborted = new Promise((_, reject) => {
+        const abort = () => reject(signal?.reason);
+        signal?.addEventListener('abort', abort);
+        unfollow = () => signal?.removeEventListener('abort', abort);
+      });
+      try {
+        const loaded = await Promise.race([aborted, transport.call('load', { parts: parts.map(({ part }) => part), contextLength }, {
+          signal,
+          onEvent: (_, progress) => onProgress?.(progress),
+          onPull: async i => await parts[i].next?.() ?? null,
+        })]);
+        return new Model(transport, loaded);
+      } catch (error) {
+        transport.terminate();
+        for (const { cancel } of parts) Promise.resolve(cancel?.()).catch(() => {});
+        throw error;
+      } finally {
+        unfollow();
+      }
+    },
+  };
+}
+
+/** A loaded model with one session: the tokens it has seen.  generate keeps as much of it as the new prompt begins
+ * with; feed, step and rewind change it by hand. */
+export class Model {
+  #transport;
+  #closed = false;
+  #loaded;
+
+  /** @param {import('./protocol.js').Transport} transport
+   * @param {{metadata: Record<string, import('./engine.js').MetadataValue>, bos: number, bosText: string, eosText: string}} loaded */
+  constructor(transport, loaded) {
+    this.#transport = transport;
+    this.#loaded = loaded;
+    /** All keys of the file; arrays of more than 64 elements as {type, count}. */
+    this.metadata = loaded.metadata;
+    /** Of the last generate that ended. @type {Stats | undefined} */
+    this.lastStats = undefined;
+  }
+
+  /** @param {string} method @param {object} [args] @param {import('./protocol.js').CallOptions} [options] */
+  async #call(method, args, options) {
+    if (this.#closed) throw new PlumbError('PLUMB_ERROR_STATE', 'the model is closed');
+    return this.#transport.call(method, args, options);
+  }
+
+  /** Architecture, sizes, context, threads, and the memory that the engine holds now.
+   * @returns {Promise<ReturnType<import('./engine.js').Engine['info']> & {threads: number}>} */
+  async info() {
+    return { ...await this.#call('info'), threads: 1 };
+  }
+
+  /** @param {string} text
+   * @param {{addSpecial?: boolean, parseSpecial?: boolean}} [options]  first and last tokens as the file asks (default
+   *   true); text of special tokens becomes those tokens (default false)
+   * @returns {Promise<Int32Array>} */
+  async tokenize(text, options = {}) {
+    known.checkOptions('tokenize', options, known.TOKENIZE);
+    if (typeof text !== 'string') throw argumentError(`tokenize: the text is ${typeof text}, expected a string`);
+    return this.#call('tokenize', { text, addSpecial: options.addSpecial ?? true, parseSpecial: options.parseSpecial ?? false });
+  }
+
+  /** @param {ArrayLike<number>} ids @param {{special?: boolean}} [options]  show control tokens too (default false)
+   * @returns {Promise<string>} */
+  async detokenize(ids, options = {}) {
+    known.checkOptions('detokenize', options, known.DETOKENIZE);
+    return this.#call('detokenize', { ids: tokenIds('detokenize', ids), special: options.special ?? false });
+  }
+
+  /** The chat as one text, by the file's own template.
+   * @param {Message[]} messages @param {TemplateOptions} [options] @returns {Promise<string>} */
+  async applyChatTemplate(messages, options = {}) {
+    const { said, variables } = this.#template('applyChatTemplate', messages, options);
+    return render(this.#source, { ...variables, ...said });
+  }
+
+  /** Continues a text, a chat or tokens; gives the answer in pieces of whole characters.  Leaving the loop ends it.
+   * A string or tokens are continued as they are; messages go through the file's chat template, and special tokens
+   * spelt out in them stay text.
+   * @param {string | Message[] | Int32Array | number[]} prompt
+   * @param {GenerateOptions} [options]
+   * @returns {AsyncGenerator<string, Stats, void>} */
+  async *generate(prompt, options = {}) {
+    known.checkOptions('generate', options, known.GENERATE);
+    const { signal, parseSpecial, template, ...rest } = options;
+    const ids = await this.#promptIds(prompt, parseSpecial ?? true, template ?? {});
+    const abort = new AbortController();
+    const follow = () => abort.abort();
+    if (signal?.aborted) follow();
+    signal?.addEventListener('abort', follow);
+    /** @type {string[]} */
+    const pieces = [];
+    let wake = () => {};
+    let ended = false;
+    const result = this.#call('generate', { ids, options: rest }, {
+      signal: abort.signal,
+      onEvent: (_, text) => {
+        pieces.push(text);
+        wake();
+      },
+    }).finally(() => {
+      ended = true;
+      wake();
+    });
+    result.catch(() => {});   // thrown below, or nobody is there to hear it
+    try {
+      while (pieces.length > 0 || !ended) {
+        if (pieces.length > 0) yield /** @type {string} */ (pieces.shift());
+        else await new Promise(resolve => { wake = () => resolve(undefined); });
+      }
+      return this.lastStats = await result;
+    } finally {
+      signal?.removeEventListener('abort', follow);
+      if (!ended) {
+        abort.abort();
+        this.lastStats = await result.catch(() => this.lastStats);
+      }
+    }
+  }
+
+  /** Computes one more token. @param {number} token
+   * @returns {Promise<Float32Array>} the logits of what comes after it, one for each token of the vocabulary */
+  async step(token) {
+    return this.feed([token]);
+  }
+
+  /** Computes more tokens. @param {ArrayLike<number>} ids @param {{signal?: AbortSignal}} [options]
+   * @returns {Promise<Float32Array>} the logits after the last one */
+  async feed(ids, options = {}) {
+    known.checkOptions('feed', options, known.FEED);
+    options.signal?.throwIfAborted();
+    const tokens = tokenIds('feed', ids);
+    if (tokens.length === 0) throw argumentError('feed: there are no tokens');
+    return this.#call('feed', { ids: tokens }, { signal: options.signal });
+  }
+
+  /** Forgets all tokens from this position on. @param {number} [position]  default 0: all */
+  async rewind(position = 0) {
+    if (!Number.isInteger(position) || position < 0) throw argumentError(`rewind: ${position} is no position`);
+    await this.#call('rewind', { position });
+  }
+
+  /** Frees the engine.  What runs is ended first; later calls fail. */
+  async close() {
+    if (this.#closed) return;
+    this.#closed = true;
+    await this.#transport.call('close').catch(() => {});
+    this.#transport.terminate();
+  }
+
+  get #source() { return /** @type {string | undefined} */ (this.metadata['tokenizer.chat_template']); }
+
+  /** @param {string | Message[] | Int32Array | number[]} prompt @param {boolean} parseSpecial @param {TemplateOptions} template
+   * @returns {Promise<Int32Array>} */
+  async #promptIds(prompt, parseSpecial, template) {
+    if (typeof prompt === 'string') return this.tokenize(prompt, { parseSpecial });
+    if (prompt instanceof Int32Array || (Array.isArray(prompt) && typeof prompt[0] === 'number')) {
+      return tokenIds('generate', /** @type {ArrayLike<number>} */ (prompt));
+    }
+    const { said, variables } = this.#template('generate', /** @type {Message[]} */ (prompt), template);
+    return chatTokens(this.#source, said, variables, {
+      tokenize: (text, { addSpecial = false, parseSpecial = false }) => this.tokenize(text, { addSpecial, parseSpecial }),
+      controls: ids => this.#call('controls', { ids }),
+      bos: this.#loaded.bos,
+    });
+  }
+
+  /** What the template sees: what others said, and the rest.
+   * @param {string} where @param {Message[]} messages @param {TemplateOptions} options */
+  #template(where, messages, { addGenerationPrompt = true, ...said }) {
+    if (!Array.isArray(messages) || messages.length === 0 || !messages.every(message => typeof message?.role === 'string')) {
+      throw argumentError(`${where}: expected messages, an array of {role, content} that is not empty`);
+    }
+    const { bosText, eosText } = this.#loaded;
+    return {
+      said: { ...said, messages },
+      // null, not undefined, for what is not given: templates ask "is not none".
+      variables: { tools: null, documents: null, add_generation_prompt: addGenerationPrompt, bos_token: bosText, eos_token: eosText },
+    };
+  }
+}
+
+/** @param {string} where @param {ArrayLike<number>} ids @returns {Int32Array} */
+function tokenIds(where, ids) {
+  const numbers = Array.from(ids ?? []);
+  const wrong = numbers.findIndex(id => !Number.isInteger(id) || id < 0 || id >= 2 ** 31);
+  if (wrong >= 0) throw argumentError(`${where}: token ${wrong} is ${numbers[wrong]}, which is no token id`);
+  return Int32Array.from(numbers);
+}

@@ -1,0 +1,177 @@
+/* Between the user's side and the engine's side (host.js), whether a worker lies between them or not.
+ *
+ *   user's side -> worker    { id, method, args }       a request; ids count up from 1
+ *                            { id, abort: true }        aborts it
+ *                            { id, chunk }              answers a pull; null: no more
+ *                            { id, failed }             answers a pull whose source failed
+ *   worker -> user's side    { id, event, data }        'progress' and 'text' of a running request, 'pull' {part}
+ *                            { id, result }             ends a request
+ *                            { id, error }              ends it, {name, code, message, details} as encode() makes it
+ *
+ * Typed arrays are transferred, not cloned. */
+import { PlumbError, reasonOf } from './errors.js';
+
+/** @typedef {object} CallOptions
+ * @property {AbortSignal} [signal]
+ * @property {(event: string, data: any) => void} [onEvent]
+ * @property {(part: number) => Promise<Uint8Array | null>} [onPull] */
+/** @typedef {object} Transport
+ * @property {(method: string, args?: object, options?: CallOptions) => Promise<any>} call
+ * @property {() => void} terminate  ends everything at once; calls under way are rejected */
+/** @typedef {object} WorkerLike  a Worker of the browser or of Node
+ * @property {(message: any, transfer?: any[]) => void} post
+ * @property {(handler: (message: any) => void) => void} onMessage
+ * @property {(handler: (reason: string) => void) => void} onDeath
+ * @property {() => unknown} terminate */
+
+const never = new AbortController().signal;
+const stopped = (/** @type {string} */ why) => new PlumbError('PLUMB_ERROR_STATE', why);
+
+/** The engine in the caller's own thread. @implements {Transport} */
+export class Local {
+  #running = new Set();
+
+  /** @param {import('./host.js').Methods} methods */
+  constructor(methods) {
+    this.methods = methods;
+  }
+
+  /** @type {Transport['call']} */
+  async call(method, args = {}, { signal = never, onEvent = () => {}, onPull = async () => null } = {}) {
+    const abort = new AbortController();
+    const follow = () => abort.abort(signal.reason);
+    if (signal.aborted) follow();
+    signal.addEventListener('abort', follow);
+    this.#running.add(abort);
+    try {
+      return await this.methods[method](args, { signal: abort.signal, emit: onEvent, pull: onPull });
+    } finally {
+      signal.removeEventListener('abort', follow);
+      this.#running.delete(abort);
+    }
+  }
+
+  terminate() {
+    for (const abort of this.#running) abort.abort(stopped('the model was closed'));
+    this.methods.close({}, { signal: never, emit: () => {}, pull: async () => null }).catch(() => {});
+  }
+}
+
+/** The engine in a worker. @implements {Transport} */
+export class Remote {
+  /** @type {Map<number, {resolve: (result: any) => void, reject: (error: unknown) => void} & CallOptions>} */
+  #pending = new Map();
+  #lastId = 0;
+  /** @type {PlumbError | undefined} */
+  #dead;
+
+  /** @param {WorkerLike} worker */
+  constructor(worker) {
+    this.worker = worker;
+    worker.onMessage(message => this.#receive(message));
+    worker.onDeath(reason => this.#end(`the worker stopped: ${reason}`));
+  }
+
+  /** @type {Transport['call']} */
+  call(method, args = {}, options = {}) {
+    if (this.#dead) return Promise.reject(this.#dead);
+    const id = ++this.#lastId;
+    const { signal } = options;
+    const abort = () => this.worker.post({ id, abort: true });
+    const result = new Promise((resolve, reject) => {
+      this.#pending.set(id, { resolve, reject, ...options });
+      this.worker.post({ id, method, args });
+      if (signal?.aborted) abort();
+      signal?.addEventListener('abort', abort);
+    });
+    return result.finally(() => signal?.removeEventListener('abort', abort));
+  }
+
+  terminate() { this.#end('the model was closed'); }
+
+  /** @param {string} why */
+  #end(why) {
+    if (this.#dead) return;
+    this.#dead = stopped(why);
+    this.worker.terminate();
+    for (const { reject } of this.#pending.values()) reject(this.#dead);
+    this.#pending.clear();
+  }
+
+  /** @param {any} message */
+  #receive(message) {
+    const { id } = message;
+    const call = this.#pending.get(id);
+    if (!call) return;
+    if (message.event === 'pull') this.#answer(id, call.onPull?.(message.data.part) ?? Promise.resolve(null));
+    else if (message.event) call.onEvent?.(message.event, message.data);
+    else {
+      this.#pending.delete(id);
+      if (message.error) call.reject(decode(message.error));
+      else call.resolve(message.result);
+    }
+  }
+
+  /** @param {number} id @param {Promise<Uint8Array | null>} pulled */
+  async #answer(id, pulled) {
+    try {
+      const bytes = await pulled;
+      // A copy of the chunk: the user's own buffer stays whole.
+      const chunk = bytes && bytes.slice();
+      if (!this.#dead) this.worker.post({ id, chunk }, chunk ? [chunk.buffer] : []);
+    } catch (error) {
+      if (!this.#dead) this.worker.post({ id, failed: encode(error) });
+    }
+  }
+}
+
+/** The worker's end: answers requests with methods.
+ * @param {{post: WorkerLike['post'], onMessage: WorkerLike['onMessage']}} port
+ * @param {import('./host.js').Methods} methods */
+export function serve(port, methods) {
+  /** @type {Map<number, {abort: AbortController, pulls: {resolve: (chunk: Uint8Array | null) => void, reject: (error: unknown) => void}[]}>} */
+  const running = new Map();
+  port.onMessage(async message => {
+    const { id } = message;
+    const request = running.get(id);
+    if (!message.method) {
+      if (message.abort) request?.abort.abort();
+      else if (message.failed) request?.pulls.shift()?.reject(decode(message.failed));
+      else request?.pulls.shift()?.resolve(message.chunk);
+      return;
+    }
+    const abort = new AbortController();
+    /** @type {{resolve: (chunk: Uint8Array | null) => void, reject: (error: unknown) => void}[]} */
+    const pulls = [];
+    running.set(id, { abort, pulls });
+    abort.signal.addEventListener('abort', () => pulls.forEach(({ reject }) => reject(abort.signal.reason)));
+    const emit = (/** @type {string} */ event, /** @type {any} */ data) => port.post({ id, event, data });
+    const pull = (/** @type {number} */ part) => new Promise((resolve, reject) => {
+      pulls.push({ resolve, reject });
+      emit('pull', { part });
+    });
+    try {
+      const result = await methods[message.method](message.args, { signal: abort.signal, emit, pull });
+      port.post({ id, result }, ArrayBuffer.isView(result) ? [result.buffer] : []);
+    } catch (error) {
+      port.post({ id, error: encode(error) });
+    } finally {
+      running.delete(id);
+    }
+  });
+}
+
+/** @param {unknown} error */
+function encode(error) {
+  if (error instanceof PlumbError) {
+    const { name, code, message, details } = error;
+    return { name, code, message, details };
+  }
+  return { name: error instanceof Error ? error.name : 'Error', message: reasonOf(error) };
+}
+
+/** @param {any} error */
+function decode({ name, code, message, details }) {
+  if (code) return new PlumbError(code, message, details);
+  return name === 'AbortError' ? new DOMException(message, name) : new PlumbError('PLUMB_ERROR', `${name}: ${message}`);
+}

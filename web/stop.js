@@ -1,0 +1,50 @@
+/* Stop strings over a stream of pieces.  What could still become a stop string is held back; the one that is complete
+ * first (the longest, if several end there) ends the text, and neither it nor what follows is ever given out.  The
+ * result depends on the text only, not on how it is cut into pieces. */
+
+export class StopFilter {
+  #held = '';
+
+  /** @param {string[]} stops  none empty */
+  constructor(stops) {
+    this.stops = stops;
+    /** True once a stop string was found; no more may be pushed. */
+    this.stopped = false;
+  }
+
+  /** The text that is now certain. @param {string} piece @returns {string} */
+  push(piece) {
+    this.#held += piece;
+    let start = -1, end = Infinity;
+    for (const stop of this.stops) {
+      const at = this.#held.indexOf(stop);
+      if (at < 0 || at + stop.length > end) continue;
+      start = at + stop.length < end ? at : Math.min(start, at);
+      end = at + stop.length;
+    }
+    this.stopped = start >= 0;
+    return this.#cut(this.stopped ? start : this.#held.length - this.#pending());
+  }
+
+  /** What is still held at the end of the stream. @returns {string} */
+  flush() {
+    return this.#cut(this.stopped ? 0 : this.#held.length);
+  }
+
+  /** Length of the longest tail that begins a stop string. */
+  #pending() {
+    const longest = Math.max(0, ...this.stops.map(stop => stop.length - 1));
+    for (let n = Math.min(longest, this.#held.length); n > 0; n--) {
+      const tail = this.#held.slice(-n);
+      if (this.stops.some(stop => stop.startsWith(tail))) return n;
+    }
+    return 0;
+  }
+
+  /** @param {number} n */
+  #cut(n) {
+    const text = this.#held.slice(0, n);
+    this.#held = this.stopped ? '' : this.#held.slice(n);
+    return text;
+  }
+}
