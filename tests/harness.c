@@ -99,6 +99,15 @@ bool test_check(bool condition, const char *file, int line, const char *text, co
     return false;
 }
 
+void test_note(const char *format, ...) {
+    char note[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(note, sizeof note, format, args);
+    va_end(args);
+    print("# %s\n", note);
+}
+
 int64_t test_read(const char *path, uint64_t offset, void *dst, size_t n) {
     return host_read(path, strlen(path), offset, dst, n);
 }

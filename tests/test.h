@@ -27,6 +27,12 @@ __attribute__((format(printf, 5, 6)))
 #endif
 bool test_check(bool condition, const char *file, int line, const char *text, const char *format, ...);
 
+/* A TAP comment with figures that a passing case wants seen. */
+#if defined(__GNUC__)
+__attribute__((format(printf, 1, 2)))
+#endif
+void test_note(const char *format, ...);
+
 /* Reads up to n bytes at offset of a file of the checkout ("tests/vectors/quant/Q4_0.bin"), on every host.  Returns
  * how many were read, -1 if there is no such file. */
 int64_t test_read(const char *path, uint64_t offset, void *dst, size_t n);
