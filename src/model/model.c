@@ -273,6 +273,10 @@ static plumb_status check_required(const void *base, const struct weight_spec *s
     return PLUMB_OK;
 }
 
+static float rope_factor(const struct model *m, uint32_t i) {
+    return f32_from_bits(load_u32(m->rope_freqs.data + 4 * (size_t)i));
+}
+
 static plumb_status bind_all(struct model *m, struct gguf *const *parts, size_t n_part, struct error *err) {
     for (size_t i = 0; i < n_part; i++) PLUMB_TRY(bind_part(m, parts[i], err));
     PLUMB_TRY(check_required(m, model_specs, N_MODEL_SPEC, "", err));
@@ -282,6 +286,13 @@ static plumb_status bind_all(struct model *m, struct gguf *const *parts, size_t 
         PLUMB_TRY(check_required(&m->layers[il], layer_specs, N_LAYER_SPEC, prefix, err));
     }
     if (!m->output.data) m->output = m->token_embd;   /* tied */
+    for (uint32_t i = 0; m->rope_freqs.data && i < m->rope_freqs.n_in; i++) {
+        float factor = rope_factor(m, i);
+        if (!(factor >= 1e-6f && factor <= 1e6f)) {   /* angles are divided by it */
+            return error_set(err, PLUMB_ERROR_TENSOR, "tensor rope_freqs.weight: element %u is %g, not in 1e-6..1e6", i,
+                             (double)factor);
+        }
+    }
     return PLUMB_OK;
 }
 
@@ -327,9 +338,7 @@ void model_rope_angles(const struct model *m, uint32_t pos, double *angles) {
     const struct model_config *c = &m->config;
     for (uint32_t i = 0; i < c->n_rot / 2; i++) {
         double frequency = math_pow((double)c->rope_freq_base, -2.0 * i / c->n_rot);
-        if (m->rope_freqs.data) {
-            frequency /= (double)f32_from_bits(load_u32(m->rope_freqs.data + 4 * (size_t)i));
-        }
+        if (m->rope_freqs.data) frequency /= (double)rope_factor(m, i);
         angles[i] = (double)pos * (double)c->rope_freq_scale * frequency;
     }
 }
