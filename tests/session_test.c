@@ -1,0 +1,243 @@
+/* Sessions on a tiny synthetic model (tests/vectors/synth): the same bits however the tokens are fed, and every misuse
+ * a status. */
+#include "test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define TINY "tests/vectors/synth/q8_0.gguf"
+
+enum { N_IDS = 24 };
+
+/* ---- loading --------------------------------------------------------------------------------------------------- */
+
+/* Gives bytes [at, end) of file to the current part, at most piece at a time. */
+static plumb_status give(plumb_model *m, const uint8_t *file, size_t at, size_t end, size_t piece) {
+    while (at < end) {
+        void *data;
+        size_t n;
+        PLUMB_TRY(plumb_model_window(m, &data, &n));
+        if (n == 0) break;
+        if (n > piece) n = piece;
+        if (n > end - at) n = end - at;
+        memcpy(data, file + at, n);
+        PLUMB_TRY(plumb_model_commit(m, n));
+        at += n;
+    }
+    return PLUMB_OK;
+}
+
+static plumb_model *load(const char *path) {
+    size_t n = 0;
+    uint8_t *file = test_read_all(path, &n);
+    plumb_model *m = plumb_model_create();
+    bool ok = file && m && CHECK(plumb_model_begin(m, n) == PLUMB_OK && give(m, file, 0, n, SIZE_MAX) == PLUMB_OK
+                                 && plumb_model_end(m) == PLUMB_OK, "%s: %s", path, plumb_model_error(m));
+    free(file);
+    if (ok) return m;
+    plumb_model_free(m);
+    return NULL;
+}
+
+static plumb_session *new_session(plumb_model *m, uint32_t n_ctx, uint32_t n_batch) {
+    plumb_session *s = NULL;
+    plumb_session_params params = { .n_ctx = n_ctx, .n_batch = n_batch };
+    if (m) CHECK(plumb_session_create(&s, m, &params) == PLUMB_OK, "%s", plumb_model_error(m));
+    return s;
+}
+
+/* Some ids of the tiny vocabulary, the same every time. */
+static void some_ids(plumb_model *m, int32_t *ids) {
+    uint32_t n_vocab = plumb_model_n_vocab(m);
+    for (uint32_t i = 0; i < N_IDS; i++) ids[i] = (int32_t)((i * 37 + 5) % n_vocab);
+}
+
+/* FNV-1a over the logits' bits. */
+static uint64_t logits_hash(plumb_session *s, uint32_t n_vocab) {
+    const uint8_t *bytes = (const uint8_t *)plumb_session_logits(s);
+    uint64_t hash = 14695981039346656037u;
+    for (size_t i = 0; bytes && i < n_vocab * sizeof(float); i++) hash = (hash ^ bytes[i]) * 1099511628211u;
+    return hash;
+}
+
+static void piecewise_case(void) {
+    size_t n = 0;
+    uint8_t *file = test_read_all(TINY, &n);
+    int32_t ids[N_IDS];
+    uint64_t hash = 0;
+    static const size_t pieces[] = { SIZE_MAX, 1, 7, 4096 };
+    for (size_t i = 0; file && i < sizeof pieces / sizeof *pieces; i++) {
+        plumb_model *m = plumb_model_create();
+        CHECK(plumb_model_begin(m, i == 1 ? PLUMB_SIZE_UNKNOWN : n) == PLUMB_OK
+              && give(m, file, 0, n, pieces[i]) == PLUMB_OK && plumb_model_end(m) == PLUMB_OK, "pieces of %zu: %s",
+              pieces[i], plumb_model_error(m));
+        plumb_session *s = new_session(m, 64, 0);
+        if (s) {
+            some_ids(m, ids);
+            plumb_session_feed(s, ids, N_IDS);
+            uint64_t h = logits_hash(s, plumb_model_n_vocab(m));
+            CHECK(i == 0 || h == hash, "pieces of %zu: other logits", pieces[i]);
+            hash = h;
+        }
+        plumb_session_free(s);
+        plumb_model_free(m);
+    }
+    free(file);
+}
+
+/* One file cut into three parts at odd bytes: in the header, and within a tensor. */
+static void cut_case(void) {
+    size_t n = 0;
+    uint8_t *file = test_read_all(TINY, &n);
+    plumb_model *m = plumb_model_create();
+    size_t cuts[] = { 0, 1001, n - 777, n };
+    for (size_t i = 0; file && i < 3; i++) {
+        CHECK(plumb_model_begin(m, cuts[i + 1] - cuts[i]) == PLUMB_OK
+              && give(m, file, cuts[i], cuts[i + 1], 100) == PLUMB_OK, "part %zu: %s", i, plumb_model_error(m));
+        CHECK(plumb_model_position(m) == cuts[i + 1] - cuts[i], "part %zu ends at %llu", i,
+              (unsigned long long)plumb_model_position(m));
+    }
+    CHECK(plumb_model_end(m) == PLUMB_OK, "%s", plumb_model_error(m));
+    plumb_model_free(m);
+    free(file);
+}
+
+/* ---- running ----------------------------------------------------------------------------------------------------- */
+
+static void batch_case(void) {
+    plumb_model *m = load(TINY);
+    int32_t ids[N_IDS];
+    uint64_t expected = 0;
+    static const uint32_t batches[] = { 64, 1, 5 };
+    for (size_t i = 0; m && i < 3; i++) {
+        plumb_session *s = new_session(m, 64, batches[i]);
+        some_ids(m, ids);
+        CHECK(s && plumb_session_feed(s, ids, N_IDS) == PLUMB_OK, "%s", s ? plumb_session_error(s) : "");
+        uint64_t hash = s ? logits_hash(s, plumb_model_n_vocab(m)) : 0;
+        CHECK(i == 0 || hash == expected, "batches of %u give other logits than one batch", batches[i]);
+        expected = hash;
+        plumb_session_free(s);
+    }
+    plumb_model_free(m);
+}
+
+static void rewind_case(void) {
+    plumb_model *m = load(TINY);
+    plumb_session *s = new_session(m, 64, 0);
+    int32_t ids[N_IDS];
+    REQUIRE(s, "no session");
+    uint32_t n_vocab = plumb_model_n_vocab(m);
+    some_ids(m, ids);
+    plumb_session_feed(s, ids, N_IDS);
+    uint64_t hash = logits_hash(s, n_vocab);
+
+    int32_t other[N_IDS];
+    memcpy(other, ids, sizeof ids);
+    other[20] = (other[20] + 1) % (int32_t)n_vocab;
+    CHECK(plumb_session_reuse(s, other, N_IDS) == 20, "%u tokens kept", plumb_session_n_past(s));
+    CHECK(!plumb_session_logits(s), "logits of a token that is gone");
+    CHECK(plumb_session_feed(s, other + 20, 4) == PLUMB_OK && logits_hash(s, n_vocab) != hash, "the other prompt");
+    CHECK(plumb_session_reuse(s, ids, N_IDS) == 20, "%u tokens kept", plumb_session_n_past(s));
+    CHECK(plumb_session_feed(s, ids + 20, 4) == PLUMB_OK && logits_hash(s, n_vocab) == hash, "logits after a rewind");
+    CHECK(plumb_session_reuse(s, ids, N_IDS) == N_IDS - 1, "the last token is left to feed, %u kept",
+          plumb_session_n_past(s));
+    CHECK(plumb_session_rewind(s, N_IDS) == PLUMB_ERROR_ARGUMENT, "rewound forward");
+    CHECK(memcmp(plumb_session_tokens(s), ids, 23 * sizeof *ids) == 0, "tokens in the cache");
+    plumb_session_free(s);
+    plumb_model_free(m);
+}
+
+static void overflow_case(void) {
+    plumb_model *m = load(TINY);
+    plumb_session *s = new_session(m, 16, 0);
+    int32_t ids[N_IDS];
+    REQUIRE(s, "no session");
+    some_ids(m, ids);
+    CHECK(plumb_session_feed(s, ids, 17) == PLUMB_ERROR_CONTEXT, "17 tokens into 16");
+    CHECK(plumb_session_n_past(s) == 0, "nothing was computed, yet %u are in", plumb_session_n_past(s));
+    CHECK(strstr(plumb_session_error(s), "17") && strstr(plumb_session_error(s), "16"), "%s", plumb_session_error(s));
+    CHECK(plumb_session_feed(s, ids, 16) == PLUMB_OK, "%s", plumb_session_error(s));
+    CHECK(plumb_session_feed(s, ids, 1) == PLUMB_ERROR_CONTEXT, "a 17th token");
+    CHECK(plumb_session_logits(s) && plumb_session_n_past(s) == 16, "a refused token changed the session");
+    int32_t wrong[] = { -1, (int32_t)plumb_model_n_vocab(m), INT32_MAX };
+    plumb_session_rewind(s, 0);
+    for (size_t i = 0; i < 3; i++) {
+        CHECK(plumb_session_feed(s, &wrong[i], 1) == PLUMB_ERROR_TOKEN, "token %d", (int)wrong[i]);
+    }
+    plumb_session_free(s);
+    plumb_model_free(m);
+}
+
+static void state_case(void) {
+    plumb_model *m = plumb_model_create();
+    plumb_session *s;
+    void *data;
+    size_t n;
+    CHECK(plumb_session_create(&s, m, NULL) == PLUMB_ERROR_STATE && !s, "a session on an empty model");
+    CHECK(plumb_model_window(m, &data, &n) == PLUMB_ERROR_STATE, "a window before begin");
+    CHECK(plumb_model_end(m) == PLUMB_ERROR_STATE, "end before begin");
+    CHECK(plumb_tokenize(m, "a", 1, 0, NULL, 0) == PLUMB_ERROR_STATE, "tokens before the vocabulary");
+    plumb_model_begin(m, 100);
+    CHECK(plumb_model_end(m) == PLUMB_ERROR_TRUNCATED, "end before the bytes: %s", plumb_model_error(m));
+    plumb_model_free(m);
+    m = load(TINY);
+    CHECK(m && plumb_model_begin(m, 100) == PLUMB_ERROR_STATE, "begin after end");
+    plumb_session_params huge = { .n_ctx = UINT32_MAX };
+    CHECK(m && plumb_session_create(&s, m, &huge) == PLUMB_ERROR_ARGUMENT, "4 G tokens of context");
+    huge.n_ctx = INT32_MAX;
+    if (sizeof(size_t) == 4) {
+        CHECK(m && plumb_session_create(&s, m, &huge) == PLUMB_ERROR_MEMORY && !s, "2 G tokens in 32 bits");
+    }
+    plumb_model_free(m);
+}
+
+/* ---- allocation -------------------------------------------------------------------------------------------------- */
+
+#if defined(__SANITIZE_ADDRESS__)
+static size_t n_malloc;
+/* AddressSanitizer calls it for every allocation of any kind. */
+void __sanitizer_malloc_hook(const volatile void *p, size_t n);
+void __sanitizer_malloc_hook(const volatile void *p, size_t n) {
+    (void)p;
+    (void)n;
+    n_malloc++;
+}
+
+static void allocation_case(void) {
+    plumb_model *m = load(TINY);
+    plumb_session *s = new_session(m, 64, 0);
+    plumb_sampling params = plumb_sampling_default();
+    plumb_sampler *sampler = NULL;
+    int32_t ids[N_IDS];
+    REQUIRE(s && plumb_sampler_create(&sampler, plumb_model_n_vocab(m), &params, NULL) == PLUMB_OK, "no session");
+    some_ids(m, ids);
+    plumb_session_feed(s, ids, N_IDS);
+    plumb_text text = { { 0 }, 0 };
+    char piece[256], out[1024];
+    CHECK(n_malloc > 10, "the hook is not called: %zu", n_malloc);
+    size_t before = n_malloc;
+    for (int i = 0; i < 8; i++) {
+        int32_t id = plumb_sampler_sample(sampler, plumb_session_logits(s));
+        plumb_sampler_accept(sampler, id);
+        int64_t n = plumb_token_piece(m, id, false, piece, sizeof piece);
+        plumb_text_push(&text, piece, (size_t)n, out, sizeof out);
+        plumb_session_feed(s, &id, 1);
+    }
+    CHECK(n_malloc == before, "%zu allocations in 8 tokens", n_malloc - before);
+    plumb_sampler_free(sampler);
+    plumb_session_free(s);
+    plumb_model_free(m);
+}
+#endif
+
+void test_session(void) {
+    test_case("session: a model loaded in pieces of 1, 7, 4096 bytes and at once gives the same bits", piecewise_case);
+    test_case("session: a file cut at arbitrary bytes loads as one", cut_case);
+    test_case("session: one batch, batches of 5 and single steps give the same bits", batch_case);
+    test_case("session: a rewound and refed prompt gives the same bits", rewind_case);
+    test_case("session: context overflow and foreign tokens are errors that change nothing", overflow_case);
+    test_case("session: calls in the wrong state are errors", state_case);
+#if defined(__SANITIZE_ADDRESS__)
+    test_case("session: decoding a token allocates nothing", allocation_case);
+#endif
+}
