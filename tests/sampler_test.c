@@ -1,5 +1,6 @@
 /* The sampler.  Ground truth: small examples worked out in the comments; llama.cpp's samplers on random logits and a
- * second implementation in Python (tests/vectors/sampler/make.py); the published outputs of xoshiro256** and splitmix64.
+ * second implementation in Python (tests/vectors/sampler/make.py); the published outputs of xoshiro256** and
+ * splitmix64.
  */
 #include "sampler/sampler.h"
 #include "test.h"
@@ -156,7 +157,7 @@ static void greedy(void) {
     plumb_sampler_free(s);
 }
 
-/* ---- penalties and bias: exact in f32 ------------------------------------------------------------------------------ */
+/* ---- penalties and bias: exact in f32 ---------------------------------------------------------------------------- */
 
 static void expect_values(plumb_sampler *s, const char *what, const float *logits, const float *expected) {
     double p[4];
@@ -245,7 +246,7 @@ static void logit_bias(void) {
     plumb_sampler_free(s);
 }
 
-/* ---- edges ----------------------------------------------------------------------------------------------------------- */
+/* ---- edges ------------------------------------------------------------------------------------------------------- */
 
 static void odd_logits(void) {
     const float no[4] = { -INFINITY, NAN, -INFINITY, -NAN }, one[4] = { NAN, -INFINITY, -1e30f, NAN },
@@ -351,7 +352,7 @@ static void bad_arguments(void) {
     plumb_sampler_free(NULL);
 }
 
-/* ---- llama.cpp ------------------------------------------------------------------------------------------------------- */
+/* ---- llama.cpp --------------------------------------------------------------------------------------------------- */
 
 static void as_llama_cpp(void) {
     size_t n_bytes;
@@ -393,7 +394,7 @@ static void as_llama_cpp(void) {
     free(file);
 }
 
-/* ---- random numbers -------------------------------------------------------------------------------------------------- */
+/* ---- random numbers ---------------------------------------------------------------------------------------------- */
 
 /* The outputs that the authors' C gives, as published in the tests of the Rust crate rand_xoshiro. */
 static void published_random_numbers(void) {

@@ -141,7 +141,7 @@ static int32_t find_max(const float *values, uint32_t n) {
     return best;
 }
 
-/* ---- order: a heap whose root is the worst candidate kept --------------------------------------------------------- */
+/* ---- order: a heap whose root is the worst candidate kept -------------------------------------------------------- */
 
 /* A strict total order (ids differ), so that what a selection returns does not depend on the order it started from. */
 static bool ranks_before(const struct candidate *a, const struct candidate *b) {

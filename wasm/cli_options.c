@@ -1,0 +1,238 @@
+/* One table holds every option of every command; the parser and the help texts read it.  Strict: what is unknown,
+ * malformed, out of range, missing or too much is refused in one line. */
+#define _POSIX_C_SOURCE 200809L
+#include "cli.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum kind { FLAG, TEXT, U32, U64, F32 };
+
+#define ON(command) (1u << COMMAND_##command)
+#define ALL_THAT_COMPUTE (ON(RUN) | ON(SCORE) | ON(BENCH))
+#define AT(field) offsetof(struct options, field)
+
+static const struct option {
+    const char *name;
+    unsigned commands;
+    enum kind kind;
+    size_t target;         /* offset in struct options */
+    double min, max;       /* F32, U32 */
+    const char *value, *help;
+} table[] = {
+    { "-p", ON(RUN), TEXT, AT(prompt), 0, 0, "TEXT", "the prompt; - reads it from standard input (needed)" },
+    { "-n", ON(RUN), U32, AT(n_predict), 1, UINT32_MAX, "N", "tokens to generate at most (256)" },
+    { "--system", ON(RUN), TEXT, AT(system), 0, 0, "TEXT", "a system message before the prompt" },
+    { "--raw", ON(RUN), FLAG, AT(raw), 0, 0, NULL, "continue the prompt as it is, without the model's chat template" },
+    { "--temp", ON(RUN), F32, AT(sampling.temperature), 0, 1e6, "X", "temperature, 0 is greedy (0.8)" },
+    { "--top-k", ON(RUN), U32, AT(sampling.top_k), 0, UINT32_MAX, "N", "keep the N likeliest tokens, 0 is off (40)" },
+    { "--top-p", ON(RUN), F32, AT(sampling.top_p), 0, 1, "X",
+      "keep the likeliest that reach X together, 1 is off (0.95)" },
+    { "--min-p", ON(RUN), F32, AT(sampling.min_p), 0, 1, "X",
+      "keep those X times as likely as the likeliest, 0 is off (0.05)" },
+    { "--typical", ON(RUN), F32, AT(sampling.typical_p), 0, 1, "X", "locally typical sampling, 1 is off (1)" },
+    { "--repeat-penalty", ON(RUN), F32, AT(sampling.repeat_penalty), 1e-3, 1e3, "X",
+      "divide the logits of recent tokens, 1 is off (1)" },
+    { "--presence-penalty", ON(RUN), F32, AT(sampling.presence_penalty), -1e3, 1e3, "X",
+      "subtract from the logits of recent tokens (0)" },
+    { "--frequency-penalty", ON(RUN), F32, AT(sampling.frequency_penalty), -1e3, 1e3, "X",
+      "the same for each time they occur (0)" },
+    { "--repeat-last-n", ON(RUN), U32, AT(sampling.penalty_last_n), 0, 1 << 24, "N",
+      "how many tokens the penalties look at (64)" },
+    { "--seed", ON(RUN), U64, AT(sampling.seed), 0, 0, "N", "the same seed gives the same text on every machine (0)" },
+    { "--parse-special", ON(RUN) | ON(TOKENIZE), FLAG, AT(parse_special), 0, 0, NULL,
+      "text such as <|im_end|> becomes the special token of that name (run: with --raw)" },
+    { "--no-special", ON(TOKENIZE), FLAG, AT(no_special), 0, 0, NULL, "do not add the model's BOS and EOS" },
+    { "--ids", ON(RUN) | ON(TOKENIZE), FLAG, AT(print_ids), 0, 0, NULL,
+      "print the token ids alone, in one line (run: the end-of-turn token too)" },
+    { "--ids", ON(SCORE), TEXT, AT(ids), 0, 0, "1,2,3", "the token ids to feed (needed)" },
+    { "-p", ON(BENCH), U32, AT(n_prompt), 1, 1 << 24, "N", "tokens of the prompt (128)" },
+    { "-n", ON(BENCH), U32, AT(n_predict), 1, 1 << 24, "N", "tokens to decode one by one, from an empty context (64)" },
+    { "-r", ON(BENCH), U32, AT(n_repeat), 1, 1000, "N", "repetitions, after one to warm up (3)" },
+    { "--ctx", ALL_THAT_COMPUTE, U32, AT(n_ctx), 1, 1 << 24, "N",
+      "tokens the context holds (the model's own or 2048, the smaller)" },
+    { "--batch", ALL_THAT_COMPUTE, U32, AT(n_batch), 1, 1 << 16, "N", "prompt tokens computed at once (64)" },
+    { "--reference", ALL_THAT_COMPUTE, FLAG, AT(reference), 0, 0, NULL, "the slow pass that defines what is right" },
+    { "--scalar", ALL_THAT_COMPUTE, FLAG, AT(scalar), 0, 0, NULL, "portable kernels only" },
+    { "--json", ON(INSPECT) | ON(SCORE) | ON(BENCH), FLAG, AT(json), 0, 0, NULL, "print JSON" },
+};
+
+static const struct {
+    const char *name, *usage, *summary, *text;
+} commands[COMMAND_COUNT] = {
+    [COMMAND_RUN] = { "run", "MODEL -p TEXT", "answers a prompt",
+        "Streams the answer to standard output, then speeds to standard error.  The prompt is put into the model's\n"
+        "chat template, if plumb knows its family, unless --raw is given.  A prompt from standard input loses one\n"
+        "newline at its end.  Ends at the model's end-of-turn token, after -n tokens or when the context is full.\n" },
+    [COMMAND_INSPECT] = { "inspect", "MODEL", "prints a file's keys and tensors",
+        "Reads the header only.  Arrays are shown by their first elements, shapes with the fastest dimension first.\n" },
+    [COMMAND_TOKENIZE] = { "tokenize", "MODEL TEXT", "prints the tokens of a text",
+        "One token in a line: its id and its bytes, escaped.  TEXT - reads standard input, every byte of it.\n" },
+    [COMMAND_SCORE] = { "score", "MODEL --ids 1,2,3", "prints what the model thinks of given tokens",
+        "For each position: the token fed, the likeliest next token and its logit, the logarithm of the sum of the\n"
+        "exponentials of all logits, the log-probability of the token that follows, and the FNV-1a 64 hash of the\n"
+        "logits' bits, by which hosts can be compared bit for bit.\n" },
+    [COMMAND_BENCH] = { "bench", "MODEL", "measures prefill and decode",
+        "Tokens per second as minimum, median and maximum of the repetitions, and what was run.\n" },
+};
+
+/* ---- help -------------------------------------------------------------------------------------------------------- */
+
+static void print_help(void) {
+    out("plumb " PLUMB_VERSION ": GGUF language models in WebAssembly\n\n"
+        "usage: plumb COMMAND MODEL... [options]\n\n");
+    for (int i = 0; i < COMMAND_COUNT; i++) out("  plumb %-9s %-18s  %s\n", commands[i].name, commands[i].usage,
+                                                commands[i].summary);
+    out("\nMODEL is a GGUF file; a split model's files are given in their order.\n"
+        "`plumb COMMAND --help` lists the options.  --version prints the version.\n"
+        "Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.\n");
+}
+
+static void print_command_help(enum command command) {
+    out("usage: plumb %s %s [options]\n\n%s\n", commands[command].name, commands[command].usage,
+        commands[command].text);
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        if (!(table[i].commands & 1u << command)) continue;
+        char left[40];
+        snprintf(left, sizeof left, "%s %s", table[i].name, table[i].value ? table[i].value : "");
+        out("  %-22s %s\n", left, table[i].help);
+    }
+    out("  %-22s %s\n", "--help", "this text");
+}
+
+/* ---- parsing ----------------------------------------------------------------------------------------------------- */
+
+/* Decimal digits only: strtoull alone would take "-1", " 1" and "0x1". */
+static bool parse_u64(const char *word, uint64_t max, uint64_t *out_value) {
+    if (*word == '\0' || word[strspn(word, "0123456789")] != '\0') return false;
+    errno = 0;
+    unsigned long long value = strtoull(word, NULL, 10);
+    if (errno != 0 || value > max) return false;
+    *out_value = value;
+    return true;
+}
+
+/* A decimal number; strtod alone would take "nan", "inf", " 1" and "0x1". */
+static bool parse_f64(const char *word, double *out_value) {
+    if (*word == '\0' || word[strspn(word, "+-.0123456789eE")] != '\0') return false;
+    char *end;
+    *out_value = strtod(word, &end);
+    return *end == '\0' && end != word;
+}
+
+/* Stores the value; false after a complaint. */
+static bool store(struct options *options, const struct option *o, const char *word) {
+    void *target = (char *)options + o->target;
+    const char *command = commands[options->command].name;
+    uint64_t integer;
+    double real;
+    switch (o->kind) {
+    case FLAG: *(bool *)target = true; return true;
+    case TEXT: *(const char **)target = word; return true;
+    case U32:
+        if (parse_u64(word, (uint64_t)o->max, &integer) && integer >= (uint64_t)o->min) {
+            *(uint32_t *)target = (uint32_t)integer;
+            return true;
+        }
+        complain(0, "%s: %s: \"%s\" is not an integer from %.0f to %.0f", command, o->name, word, o->min, o->max);
+        return false;
+    case U64:
+        if (parse_u64(word, UINT64_MAX, (uint64_t *)target)) return true;
+        complain(0, "%s: %s: \"%s\" is not an integer from 0 to 18446744073709551615", command, o->name, word);
+        return false;
+    case F32:
+        if (parse_f64(word, &real) && real >= o->min && real <= o->max) {
+            *(float *)target = (float)real;
+            return true;
+        }
+        complain(0, "%s: %s: \"%s\" is not a number from %g to %g", command, o->name, word, o->min, o->max);
+        return false;
+    }
+    return false;
+}
+
+/* The option that the first n bytes of word name, for this command. */
+static const struct option *find_option(enum command command, const char *word, size_t n) {
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        const struct option *o = &table[i];
+        if ((o->commands & 1u << command) && strlen(o->name) == n && memcmp(o->name, word, n) == 0) return o;
+    }
+    return NULL;
+}
+
+/* Takes the option at argv[i] and its value; returns the index of the next word, 0 after a complaint. */
+static int take_option(int argc, char **argv, int i, struct options *options) {
+    const char *word = argv[i], *command = commands[options->command].name;
+    const char *equals = strncmp(word, "--", 2) == 0 ? strchr(word, '=') : NULL;
+    size_t n = equals ? (size_t)(equals - word) : strlen(word);
+    const struct option *o = find_option(options->command, word, n);
+    if (!o) return complain(0, "%s: unknown option %s; see plumb %s --help", command, word, command);
+    if (o->kind == FLAG && equals) return complain(0, "%s: %s takes no value", command, o->name);
+    if (o->kind != FLAG && !equals && ++i == argc) return complain(0, "%s: %s needs a value", command, o->name);
+    return store(options, o, equals ? equals + 1 : argv[i]) ? i + 1 : 0;
+}
+
+/* What the command needs and did not get; NULL if all is there. */
+static const char *find_missing(struct options *o) {
+    if (o->command == COMMAND_TOKENIZE && o->n_file > 0) o->text = o->files[--o->n_file];   /* the last word */
+    if (o->n_file == 0) return o->command == COMMAND_TOKENIZE ? "MODEL and TEXT are needed" : "MODEL is needed";
+    if (o->command == COMMAND_RUN && !o->prompt) return "-p TEXT is needed";
+    if (o->command == COMMAND_RUN && o->raw && o->system) return "--system is part of the template that --raw omits";
+    if (o->command == COMMAND_SCORE && !o->ids) return "--ids is needed";
+    if (o->reference && o->scalar) return "--reference and --scalar exclude each other";
+    return NULL;
+}
+
+bool parse_options(int argc, char **argv, struct options *options, int *exit_code) {
+    *options = (struct options){ .n_predict = 256, .n_prompt = 128, .n_repeat = 3,
+                                 .sampling = plumb_sampling_default() };
+    *exit_code = EXIT_USAGE;
+    if (argc < 2) {
+        complain(0, "no command; see plumb --help");
+        return false;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+        print_help();
+        *exit_code = out_close(EXIT_OK);
+        return false;
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        out("plumb " PLUMB_VERSION "\n");
+        *exit_code = out_close(EXIT_OK);
+        return false;
+    }
+    int command = 0;
+    while (command < COMMAND_COUNT && strcmp(argv[1], commands[command].name) != 0) command++;
+    if (command == COMMAND_COUNT) {
+        complain(0, "unknown command %s; see plumb --help", argv[1]);
+        return false;
+    }
+    options->command = (enum command)command;
+    if (command == COMMAND_BENCH) options->n_predict = 64;
+
+    bool only_words = false;   /* after -- */
+    for (int i = 2; i < argc;) {
+        const char *word = argv[i];
+        if (!only_words && (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0)) {
+            print_command_help(options->command);
+            *exit_code = out_close(EXIT_OK);
+            return false;
+        } else if (!only_words && strcmp(word, "--") == 0) {
+            only_words = true;
+            i++;
+        } else if (!only_words && word[0] == '-' && word[1] != '\0') {
+            i = take_option(argc, argv, i, options);
+            if (i == 0) return false;
+        } else if (options->n_file == MAX_MODEL_FILES) {
+            complain(0, "%s: more than %d files", commands[command].name, MAX_MODEL_FILES);
+            return false;
+        } else {
+            options->files[options->n_file++] = argv[i++];
+        }
+    }
+    const char *missing = find_missing(options);
+    if (missing) complain(0, "%s: %s; see plumb %s --help", commands[command].name, missing, commands[command].name);
+    return !missing;
+}
