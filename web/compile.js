@@ -9,9 +9,11 @@ export async function compile() {
     const response = await fetch(url);
     if (!response.ok) throw new Error(`the server answered ${response.status}`);
     // Streaming asks for the right MIME type, which not every server sends.
-    if (response.headers.get('Content-Type')?.startsWith('application/wasm')) return await WebAssembly.compileStreaming(response);
+    const streams = response.headers.get('Content-Type')?.startsWith('application/wasm');
+    if (streams) return await WebAssembly.compileStreaming(response);
     return await WebAssembly.compile(await response.arrayBuffer());
   } catch (error) {
-    throw new PlumbError('PLUMB_ERROR_IO', `${url}: the engine does not load: ${reasonOf(error)}`, { url: String(url) });
+    throw new PlumbError('PLUMB_ERROR_IO', `${url}: the engine does not load: ${reasonOf(error)}`,
+      { url: url.href });
   }
 }

@@ -53,7 +53,8 @@ export class Engine {
     /** @type {Record<string, Record<string, Function>>} */
     const imports = {};
     for (const { module: from, name } of WebAssembly.Module.imports(module)) {
-      (imports[from] ??= {})[name] = IMPORTS[`${from}.${name}`] ?? (() => { throw new Error(`${from}.${name} was called`); });
+      const full = `${from}.${name}`;
+      (imports[from] ??= {})[name] = IMPORTS[full] ?? (() => { throw new Error(`${full} was called`); });
     }
     return new Engine(await WebAssembly.instantiate(module, /** @type {any} */ (imports)));
   }
@@ -152,7 +153,8 @@ export class Engine {
   }
 
   /** Calls fill(ptr, capacity) until what it returns (a length, or a negative status) fits.
-   * @param {number} guess @param {(ptr: number, cap: number) => number} fill @param {number} [unit]  bytes per element */
+   * @param {number} guess @param {(ptr: number, cap: number) => number} fill
+   * @param {number} [unit]  bytes per element */
   #fill(guess, fill, unit = 1) {
     for (let cap = guess; ;) {
       const ptr = this.#buffer(cap * unit);
@@ -359,10 +361,11 @@ export class Engine {
         this.view.setInt32(ptr + 8 * i, token, true);
         this.view.setFloat32(ptr + 8 * i + 4, value, true);
       });
-      const status = c.plumb_wasm_sampler_create(this.#out, c.plumb_model_n_vocab(this.#model), options.temperature ?? 0.8,
-        options.topK ?? 40, options.topP ?? 0.95, options.minP ?? 0.05, options.typicalP ?? 1,
-        options.repeatPenalty ?? 1, options.presencePenalty ?? 0, options.frequencyPenalty ?? 0,
-        options.penaltyLastN ?? 64, bias.length, ptr, BigInt(options.seed ?? 0), this.#out + 4);
+      const status = c.plumb_wasm_sampler_create(this.#out, c.plumb_model_n_vocab(this.#model),
+        options.temperature ?? 0.8, options.topK ?? 40, options.topP ?? 0.95, options.minP ?? 0.05,
+        options.typicalP ?? 1, options.repeatPenalty ?? 1, options.presencePenalty ?? 0,
+        options.frequencyPenalty ?? 0, options.penaltyLastN ?? 64, bias.length, ptr, BigInt(options.seed ?? 0),
+        this.#out + 4);
       if (status !== 0) throw this.#error(status, this.#string(this.#word(1)));
       return this.#word(0);
     });
@@ -380,7 +383,8 @@ export class Engine {
 /** @type {Record<string, Function>} */
 const IMPORTS = { 'env.emscripten_notify_memory_growth': () => {} };
 
-/** A key's value from its text. @param {string} type  "uint32", "array of string"... @param {string} text @returns {Scalar} */
+/** A key's value from its text.
+ * @param {string} type  "uint32", "array of string"... @param {string} text @returns {Scalar} */
 function scalar(type, text) {
   if (type.endsWith('string')) return text;
   if (type.endsWith('bool')) return text === 'true';

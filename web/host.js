@@ -135,7 +135,9 @@ export function createHost({ compile, openFile }) {
       .filter(([, text]) => text !== '')),
     feed: inOrder(async ({ ids }, { signal }) => {
       const engine = ready();
-      if (!await feed(engine, ids, signal)) throw signal.reason ?? new PlumbError('PLUMB_ERROR_STATE', 'the model is closed');
+      if (!await feed(engine, ids, signal)) {
+        throw signal.reason ?? new PlumbError('PLUMB_ERROR_STATE', 'the model is closed');
+      }
       return engine.logits();
     }),
     rewind: inOrder(({ position }) => ready().rewind(position)),

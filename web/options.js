@@ -17,10 +17,12 @@ const object = value => (typeof value !== 'object' || value === null) && 'an obj
 /** @type {Check} */
 const signal = value => !(value instanceof AbortSignal) && 'an AbortSignal';
 /** @type {Check} */
-const unsigned32 = value => !(Number.isInteger(value) && value >= 0 && value < 2 ** 32) && 'an integer from 0 to 2^32 - 1';
+const unsigned32 = value => !(Number.isInteger(value) && value >= 0 && value < 2 ** 32)
+  && 'an integer from 0 to 2^32 - 1';
 /** @type {Check} */
 const seed = value => !(Number.isSafeInteger(value) && value >= 0)
-  && !(typeof value === 'bigint' && value >= 0n && value < 1n << 64n) && 'an integer from 0 on (a BigInt up to 2^64 - 1)';
+  && !(typeof value === 'bigint' && value >= 0n && value < 1n << 64n)
+  && 'an integer from 0 on (a BigInt up to 2^64 - 1)';
 /** @type {Check} */
 const threads = value => value !== 'auto' && count(value) && "an integer from 1 on, or 'auto'";
 /** @type {Check} */
@@ -50,7 +52,7 @@ export const FEED = { signal };
  * @param {Record<string, Check>} table */
 export function checkOptions(where, options, table) {
   if (options === undefined) return;
-  if (object(options)) throw argumentError(`${where}: options are ${options === null ? 'null' : typeof options}, expected an object`);
+  if (object(options)) throw argumentError(`${where}: the options are ${shown(options)}, expected an object`);
   for (const [name, value] of Object.entries(/** @type {object} */ (options))) {
     if (!Object.hasOwn(table, name)) {
       throw argumentError(`${where}: unknown option "${name}"; known are ${Object.keys(table).join(', ')}`);

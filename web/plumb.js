@@ -38,8 +38,8 @@ let warned = false;
 export function createPlumb(platform) {
   return {
     /** Loads a model.  Bytes go straight from where they come to their place in the engine's memory.
-     * @param {import('./loader/source.js').Source} source  URL, File, Blob, ReadableStream, Uint8Array, ArrayBuffer, in Node
-     *   also a path; or an array of the parts of a split file
+     * @param {import('./loader/source.js').Source} source  URL, File, Blob, ReadableStream, Uint8Array, ArrayBuffer,
+     *   in Node also a path; or an array of the parts of a split file
      * @param {LoadOptions} [options]
      * @returns {Promise<Model>} */
     async load(source, options = {}) {
@@ -60,12 +60,13 @@ export function createPlumb(platform) {
         unfollow = () => signal?.removeEventListener('abort', abort);
       });
       try {
-        const loaded = await Promise.race([aborted, transport.call('load', { parts: parts.map(({ part }) => part), contextLength }, {
+        const args = { parts: parts.map(({ part }) => part), contextLength };
+        const loading = transport.call('load', args, {
           signal,
           onEvent: (_, progress) => onProgress?.(progress),
           onPull: async i => await parts[i].next?.() ?? null,
-        })]);
-        return new Model(transport, loaded);
+        });
+        return new Model(transport, await Promise.race([aborted, loading]));
       } catch (error) {
         transport.terminate();
         for (const { cancel } of parts) Promise.resolve(cancel?.()).catch(() => {});
@@ -77,6 +78,9 @@ export function createPlumb(platform) {
   };
 }
 
+/** @typedef {{metadata: Record<string, import('./engine.js').MetadataValue>, bos: number, bosText: string,
+ *   eosText: string}} Loaded */
+
 /** A loaded model with one session: the tokens it has seen.  generate keeps as much of it as the new prompt begins
  * with; feed, step and rewind change it by hand. */
 export class Model {
@@ -85,7 +89,7 @@ export class Model {
   #loaded;
 
   /** @param {import('./protocol.js').Transport} transport
-   * @param {{metadata: Record<string, import('./engine.js').MetadataValue>, bos: number, bosText: string, eosText: string}} loaded */
+   * @param {Loaded} loaded */
   constructor(transport, loaded) {
     this.#transport = transport;
     this.#loaded = loaded;
@@ -114,7 +118,8 @@ export class Model {
   async tokenize(text, options = {}) {
     known.checkOptions('tokenize', options, known.TOKENIZE);
     if (typeof text !== 'string') throw argumentError(`tokenize: the text is ${typeof text}, expected a string`);
-    return this.#call('tokenize', { text, addSpecial: options.addSpecial ?? true, parseSpecial: options.parseSpecial ?? false });
+    const { addSpecial = true, parseSpecial = false } = options;
+    return this.#call('tokenize', { text, addSpecial, parseSpecial });
   }
 
   /** @param {ArrayLike<number>} ids @param {{special?: boolean}} [options]  show control tokens too (default false)
@@ -207,7 +212,8 @@ export class Model {
 
   get #source() { return /** @type {string | undefined} */ (this.metadata['tokenizer.chat_template']); }
 
-  /** @param {string | Message[] | Int32Array | number[]} prompt @param {boolean} parseSpecial @param {TemplateOptions} template
+  /** @param {string | Message[] | Int32Array | number[]} prompt @param {boolean} parseSpecial
+   * @param {TemplateOptions} template
    * @returns {Promise<Int32Array>} */
   async #promptIds(prompt, parseSpecial, template) {
     if (typeof prompt === 'string') return this.tokenize(prompt, { parseSpecial });
@@ -216,7 +222,7 @@ export class Model {
     }
     const { said, variables } = this.#template('generate', /** @type {Message[]} */ (prompt), template);
     return chatTokens(this.#source, said, variables, {
-      tokenize: (text, { addSpecial = false, parseSpecial = false }) => this.tokenize(text, { addSpecial, parseSpecial }),
+      tokenize: (text, special) => this.tokenize(text, { addSpecial: false, ...special }),
       controls: ids => this.#call('controls', { ids }),
       bos: this.#loaded.bos,
     });
@@ -225,14 +231,17 @@ export class Model {
   /** What the template sees: what others said, and the rest.
    * @param {string} where @param {Message[]} messages @param {TemplateOptions} options */
   #template(where, messages, { addGenerationPrompt = true, ...said }) {
-    if (!Array.isArray(messages) || messages.length === 0 || !messages.every(message => typeof message?.role === 'string')) {
+    const valid = Array.isArray(messages) && messages.every(message => typeof message?.role === 'string');
+    if (!valid || messages.length === 0) {
       throw argumentError(`${where}: expected messages, an array of {role, content} that is not empty`);
     }
     const { bosText, eosText } = this.#loaded;
     return {
       said: { ...said, messages },
       // null, not undefined, for what is not given: templates ask "is not none".
-      variables: { tools: null, documents: null, add_generation_prompt: addGenerationPrompt, bos_token: bosText, eos_token: eosText },
+      variables: {
+        tools: null, documents: null, add_generation_prompt: addGenerationPrompt, bos_token: bosText, eos_token: eosText,
+      },
     };
   }
 }

@@ -129,7 +129,8 @@ export class Remote {
  * @param {{post: WorkerLike['post'], onMessage: WorkerLike['onMessage']}} port
  * @param {import('./host.js').Methods} methods */
 export function serve(port, methods) {
-  /** @type {Map<number, {abort: AbortController, pulls: {resolve: (chunk: Uint8Array | null) => void, reject: (error: unknown) => void}[]}>} */
+  /** @typedef {{resolve: (chunk: Uint8Array | null) => void, reject: (error: unknown) => void}} Pull */
+  /** @type {Map<number, {abort: AbortController, pulls: Pull[]}>} */
   const running = new Map();
   port.onMessage(async message => {
     const { id } = message;
@@ -141,7 +142,7 @@ export function serve(port, methods) {
       return;
     }
     const abort = new AbortController();
-    /** @type {{resolve: (chunk: Uint8Array | null) => void, reject: (error: unknown) => void}[]} */
+    /** @type {Pull[]} */
     const pulls = [];
     running.set(id, { abort, pulls });
     abort.signal.addEventListener('abort', () => pulls.forEach(({ reject }) => reject(abort.signal.reason)));

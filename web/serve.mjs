@@ -12,9 +12,9 @@ import { fileURLToPath } from 'node:url';
 
 /** @type {Record<string, string>} */
 const TYPES = {
-  '.html': 'text/html; charset=utf-8', '.js': 'text/javascript; charset=utf-8', '.mjs': 'text/javascript; charset=utf-8',
-  '.css': 'text/css; charset=utf-8', '.json': 'application/json; charset=utf-8', '.wasm': 'application/wasm',
-  '.svg': 'image/svg+xml', '.png': 'image/png', '.txt': 'text/plain; charset=utf-8', '.md': 'text/plain; charset=utf-8',
+  '.html': 'text/html; charset=utf-8', '.css': 'text/css; charset=utf-8', '.js': 'text/javascript; charset=utf-8',
+  '.mjs': 'text/javascript; charset=utf-8', '.json': 'application/json; charset=utf-8', '.wasm': 'application/wasm',
+  '.svg': 'image/svg+xml', '.txt': 'text/plain; charset=utf-8', '.md': 'text/plain; charset=utf-8',
 };
 const HEADERS = {
   'Cross-Origin-Opener-Policy': 'same-origin',
@@ -67,7 +67,8 @@ async function answer(request, response, top, home) {
 
   const { file, size, mtimeMs } = found;
   const etag = `"${size.toString(36)}-${Math.trunc(mtimeMs).toString(36)}"`;
-  const headers = { ...HEADERS, ETag: etag, 'Accept-Ranges': 'bytes', 'Content-Type': TYPES[extname(file)] ?? 'application/octet-stream' };
+  const type = TYPES[extname(file)] ?? 'application/octet-stream';
+  const headers = { ...HEADERS, ETag: etag, 'Accept-Ranges': 'bytes', 'Content-Type': type };
   if (request.headers['if-none-match'] === etag) {
     response.writeHead(304, headers);
     response.end();
@@ -102,9 +103,9 @@ async function find(top, path) {
   try {
     const file = await realpath(join(top, path.endsWith('/') ? `${path}index.html` : path));
     if (!file.startsWith(top.endsWith(sep) ? top : top + sep)) return undefined;
-    const { size, mtimeMs, ...is } = await stat(file).then(s => ({ size: s.size, mtimeMs: s.mtimeMs, folder: s.isDirectory(), file: s.isFile() }));
-    if (is.folder) return { folder: true };
-    return is.file ? { folder: false, file, size, mtimeMs } : undefined;
+    const entry = await stat(file);
+    if (entry.isDirectory()) return { folder: true };
+    return entry.isFile() ? { folder: false, file, size: entry.size, mtimeMs: entry.mtimeMs } : undefined;
   } catch {
     return undefined;
   }

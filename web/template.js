@@ -23,7 +23,7 @@ const parsed = new Map();
  * @returns {Promise<string>} */
 export async function render(source, variables) {
   if (typeof source !== 'string') {
-    throw new PlumbError('PLUMB_ERROR_TEMPLATE', 'the file has no tokenizer.chat_template: give the prompt as a string');
+    throw new PlumbError('PLUMB_ERROR_TEMPLATE', 'the file has no tokenizer.chat_template: give a string prompt');
   }
   try {
     let template = parsed.get(source);

@@ -7,7 +7,8 @@
  * No part is ever held as a whole. */
 import { PlumbError, argumentError, reasonOf } from '../errors.js';
 
-/** @typedef {Uint8Array | ArrayBuffer | Blob | ReadableStream<Uint8Array> | AsyncIterable<Uint8Array> | URL | string} OneSource
+/** @typedef {Uint8Array | ArrayBuffer | Blob | ReadableStream<Uint8Array> | AsyncIterable<Uint8Array> | URL
+ *   | string} OneSource
  * @typedef {OneSource | OneSource[]} Source  an array: the parts of one model, in order */
 /** @typedef {{kind: 'url', name: string, size?: number, url: string}
  *   | {kind: 'blob', name: string, size: number, blob: Blob}
@@ -47,14 +48,15 @@ function describeOne(source, name, locate) {
   }
   const { next, cancel } = reader(source);
   if (!next) {
-    throw argumentError(`Plumb.load: ${name || 'the source'} is ${source === null ? 'null' : typeof source}, expected a `
-      + 'URL, File, Blob, ReadableStream, Uint8Array, ArrayBuffer, or an array of those');
+    throw argumentError(`Plumb.load: ${name || 'the source'} is ${source === null ? 'null' : typeof source}, expected `
+      + 'a URL, File, Blob, ReadableStream, Uint8Array, ArrayBuffer, or an array of those');
   }
+  const title = name || 'the stream';
   let bytes = 0;
   const checked = async () => {
-    const { done, value } = await next().catch(error => { throw broken(name || 'the stream', bytes, undefined, error); });
+    const { done, value } = await next().catch(error => { throw broken(title, bytes, undefined, error); });
     if (done) return null;
-    if (!(value instanceof Uint8Array)) throw argumentError(`Plumb.load: ${name || 'the stream'} gave a chunk that is no Uint8Array`);
+    if (!(value instanceof Uint8Array)) throw argumentError(`Plumb.load: ${title} gave a chunk that is no Uint8Array`);
     bytes += value.length;
     return value;
   };
@@ -155,7 +157,8 @@ async function openUrl(url, signal) {
   }
   if (!response.ok || !response.body) {
     response.body?.cancel().catch(() => {});
-    throw new PlumbError('PLUMB_ERROR_IO', `${url}: the server answered ${response.status} ${response.statusText}`.trim(),
+    const answer = `${response.status} ${response.statusText}`.trim();
+    throw new PlumbError('PLUMB_ERROR_IO', `${url}: the server answered ${answer}`,
       { url, status: response.status });
   }
   // With a Content-Encoding the length counts the encoded bytes, not the ones that arrive here.
@@ -192,7 +195,8 @@ async function* noPage(chunks, url, type) {
   let first = true;
   for await (const chunk of chunks) {
     if (first && type.includes('text/html') && chunk[0] !== 0x47) {
-      throw new PlumbError('PLUMB_ERROR_MAGIC', `${url}: the server sent a web page (${type}), not a GGUF file`, { url, type });
+      throw new PlumbError('PLUMB_ERROR_MAGIC', `${url}: the server sent a web page (${type}), not a GGUF file`,
+        { url, type });
     }
     first = false;
     yield chunk;

@@ -67,7 +67,8 @@ function number(name, text) {
   process.exit(2);
 }
 
-/** A line that replaces itself, once loading has taken a second. @param {import('../loader/progress.js').Progress} progress */
+/** A line that replaces itself, once loading has taken a second.
+ * @param {import('../loader/progress.js').Progress} progress */
 function progress({ bytes, total, rate, secondsLeft }) {
   if (!process.stderr.isTTY || seconds(started) < 1) return;
   const mb = (/** @type {number} */ n) => (n / 1e6).toFixed(0);
