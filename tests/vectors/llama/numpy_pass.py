@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """A forward pass in numpy, f64 throughout, written from the papers: the second opinion on llama.cpp's logits.
 
-    numpy_pass.py MODEL.gguf VECTORS.bin [-o OUT.bin]
+    numpy_pass.py MODEL.gguf VECTORS.bin...
+    numpy_pass.py MODEL.gguf -i IDS.txt -o OUT.bin
 
-Runs the tokens of VECTORS.bin (layout: logits.c) and prints how far its records are from this pass.
+Runs the tokens of VECTORS.bin (layout: logits.c) and prints how far its records are from this pass; or the tokens of a
+text file, and writes every logit in the same layout.
 Weights are what the gguf package dequantizes them to.  Sources: LLaMA (arXiv 2302.13971), RMSNorm (1910.07467),
 SwiGLU (2002.05202), RoPE (2104.09864), linear position interpolation (2306.15595), GQA (2305.13245); names and keys
 from the GGUF specification.
@@ -129,18 +131,9 @@ def relative_rms(a, truth):
     return np.sqrt(((a - truth) ** 2).sum() / (truth ** 2).sum())
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("model")
-    parser.add_argument("vectors")
-    parser.add_argument("-o", "--out", help="write this pass's logits")
-    arguments = parser.parse_args()
-    vectors = read_vectors(arguments.vectors)
-    logits = forward(Model(arguments.model), vectors["tokens"])
-    if arguments.out:
-        write_vectors(arguments.out, vectors["tokens"], logits)
+def compare(path, vectors, logits):
     logits = logits[-len(vectors["logsumexp"]):]
-    line = f"{arguments.vectors}: {len(logits)} positions"
+    line = f"{path}: {len(logits)} positions"
     if vectors["stride"]:
         line += f", relative RMS {relative_rms(vectors['sample'], logits[:, ::vectors['stride']]):.3g}"
     line += f", logsumexp within {np.abs(vectors['logsumexp'] - log_sum_exp(logits)).max():.3g}"
@@ -148,7 +141,24 @@ def main():
         same = (vectors["top_id"][:, 0] == logits.argmax(axis=-1)).mean()
         top = np.take_along_axis(logits, vectors["top_id"], axis=-1)
         line += f", top-1 equal at {same:.2%}, top logits within {np.abs(vectors['top'] - top).max():.3g}"
-    print(line)
+    return line
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("model")
+    parser.add_argument("vectors", nargs="*", help="files of the same tokens")
+    parser.add_argument("-i", "--ids", help="file of token ids, instead of those of the first vectors")
+    parser.add_argument("-o", "--out", help="write this pass's logits")
+    arguments = parser.parse_args()
+    files = {path: read_vectors(path) for path in arguments.vectors}
+    tokens = np.loadtxt(arguments.ids, int).ravel() if arguments.ids else next(iter(files.values()))["tokens"]
+    logits = forward(Model(arguments.model), tokens)
+    if arguments.out:
+        write_vectors(arguments.out, tokens, logits)
+    for path, vectors in files.items():
+        assert np.array_equal(vectors["tokens"], tokens), path
+        print(compare(path, vectors, logits))
 
 
 if __name__ == "__main__":

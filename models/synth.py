@@ -1,0 +1,197 @@
+#!/usr/bin/env python3
+"""Writes GGUF models of random weights: small ones for tests, real shapes for benchmarks.
+
+    synth.py OUT.gguf --type Q4_K --embd 256 --heads 4 --kv-heads 1
+    synth.py OUT.gguf --shape tinyllama --type Q4_0
+
+Needs numpy and the PyPI package gguf.  The same options and versions give the same bytes.  Weights are scaled so that
+logits, attention weights and gates are neither flat nor saturated.  Quantized tensors are random bits in every field
+but the f16 scales: every nibble, high bit and sub-block scale occurs.  Keys that would say what is the default anyway
+are left out, so that readers' defaults are tested too.
+"""
+import argparse
+
+import gguf
+import numpy as np
+
+# type: the f16 scales of a block, as (byte offset, what it is in units of the first).  The second scale of a block is
+# the offset that centres it: value = d * sc * q - dmin * m with q in 0..15 is centred by dmin = 7.5 d.
+BLOCKS = {
+    "Q4_0": [(0, 1)], "Q4_1": [(0, 1), (2, -7.5)], "Q5_0": [(0, 1)], "Q5_1": [(0, 1), (2, -15.5)], "Q8_0": [(0, 1)],
+    "Q2_K": [(80, 1), (82, 1.5)], "Q3_K": [(108, 1)], "Q4_K": [(0, 1), (2, 7.5)], "Q5_K": [(0, 1), (2, 15.5)],
+    "Q6_K": [(208, 1)], "IQ4_NL": [(0, 1)], "IQ4_XS": [(0, 1)],
+}
+SHAPES = {
+    "tinyllama": {"layers": 22, "embd": 2048, "heads": 32, "kv_heads": 4, "ff": 5632, "vocab": 32000,
+                  "tokenizer": "llama", "head_type": "Q6_K", "context": 2048},
+}
+FREQ_BASE = 10000.0
+
+
+def random_blocks(rng, rows, columns, type_name, deviation):
+    """(rows, bytes) of random valid blocks whose values have this standard deviation, a lone scale of either sign."""
+    kind = gguf.GGMLQuantizationType[type_name]
+    block, size = gguf.GGML_QUANT_SIZES[kind]
+    fields = BLOCKS[type_name]
+    n = rows * columns // block
+    data = np.frombuffer(rng.bytes(n * size), np.uint8).reshape(n, size).copy()
+
+    def set_scales(some, scale):
+        for offset, ratio in fields:
+            some[:, offset:offset + 2] = (scale * ratio).astype("<f2")[:, None].view(np.uint8)
+
+    probe = data[:4096].copy()
+    set_scales(probe, np.ones(len(probe)))
+    unit = gguf.quants.dequantize(probe, kind).std()
+    scale = rng.uniform(0.5, 1.5, n) * (deviation / unit)
+    if len(fields) == 1:
+        scale *= rng.choice([-1.0, 1.0], n)
+    set_scales(data, scale)
+    return data.reshape(rows, -1)
+
+
+class Synth:
+    def __init__(self, options):
+        self.options = options
+        self.rng = np.random.default_rng(options.seed)
+        self.writer = gguf.GGUFWriter(options.out, options.arch)
+
+    def matrix(self, name, rows, columns, gain, type_name=None):
+        """(rows, columns) weights that give outputs of deviation gain for inputs of deviation 1."""
+        type_name = type_name or self.options.type
+        deviation = gain / np.sqrt(columns)
+        if type_name in BLOCKS:
+            if columns % gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[type_name]][0]:
+                type_name = "Q8_0"  # as llama-quantize does, rows that are no multiple of 256 get another type
+            data = random_blocks(self.rng, rows, columns, type_name, deviation)
+        else:
+            data = self.rng.standard_normal((rows, columns), np.float32) * np.float32(deviation)
+            data = gguf.quants.quantize(data, gguf.GGMLQuantizationType[type_name])
+        self.writer.add_tensor(name, data, raw_dtype=gguf.GGMLQuantizationType[type_name])
+
+    def vector(self, name, n, mean, deviation):
+        self.writer.add_tensor(name, self.rng.normal(mean, deviation, n).astype(np.float32))
+
+    def keys(self):
+        o, w = self.options, self.writer
+        w.add_name(f"synthetic {o.arch} {o.type}")
+        w.add_block_count(o.layers)
+        w.add_context_length(o.context)
+        w.add_embedding_length(o.embd)
+        w.add_feed_forward_length(o.ff)
+        w.add_head_count(o.heads)
+        w.add_layer_norm_rms_eps(o.eps)
+        if o.kv_heads != o.heads:
+            w.add_head_count_kv(o.kv_heads)
+        if o.head_dim * o.heads != o.embd:
+            w.add_key_length(o.head_dim)
+            w.add_value_length(o.head_dim)
+        if o.rope_dim:
+            w.add_rope_dimension_count(o.rope_dim)
+        elif o.head_dim * o.heads != o.embd:
+            w.add_rope_dimension_count(o.head_dim)
+        if o.rope_base != FREQ_BASE:
+            w.add_rope_freq_base(o.rope_base)
+        if o.rope_scaling:
+            w.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
+            w.add_rope_scaling_factor(o.rope_scaling)
+
+    def tensors(self):
+        o = self.options
+        n_q, n_kv = o.heads * o.head_dim, o.kv_heads * o.head_dim
+        self.matrix("token_embd.weight", o.vocab, o.embd, np.sqrt(o.embd) * (0.5 if o.tied else 1))
+        if o.rope_freqs:
+            factors = 1 + 7 * np.arange(o.head_dim // 2) / (o.head_dim // 2)
+            self.writer.add_tensor("rope_freqs.weight", factors.astype(np.float32))
+        for il in range(o.layers):
+            block = f"blk.{il}."
+            self.vector(block + "attn_norm.weight", o.embd, 1, 0.2)
+            for name, rows, gain in (("q", n_q, 1.5), ("k", n_kv, 1.5), ("v", n_kv, 1)):
+                self.matrix(f"{block}attn_{name}.weight", rows, o.embd, gain)
+                if o.bias:
+                    self.vector(f"{block}attn_{name}.bias", rows, 0, 0.5)
+            self.matrix(block + "attn_output.weight", o.embd, n_q, 1)
+            self.vector(block + "ffn_norm.weight", o.embd, 1, 0.2)
+            self.matrix(block + "ffn_gate.weight", o.ff, o.embd, 2)
+            self.matrix(block + "ffn_up.weight", o.ff, o.embd, 1)
+            self.matrix(block + "ffn_down.weight", o.embd, o.ff, 1)
+        self.vector("output_norm.weight", o.embd, 1, 0.2)
+        if not o.tied:
+            self.matrix("output.weight", o.vocab, o.embd, 3, o.head_type)
+
+    def vocabulary(self):
+        o, w, kind = self.options, self.writer, gguf.TokenType
+        letters = "etaoinshrdlu"
+        pairs = [a + b for a in letters for b in letters]
+        fours = [a + b for a in pairs for b in pairs]
+        words = pairs + fours + [four + letter for four in fours for letter in letters]
+        if o.tokenizer == "gpt2":
+            visible = [*range(33, 127), *range(161, 173), *range(174, 256)]  # GPT-2's names of the bytes, in its order
+            tokens = [chr(b) for b in visible] + [chr(256 + k) for k in range(256 - len(visible))] + ["<|end|>"]
+            types = [kind.NORMAL] * 256 + [kind.CONTROL]
+            words = words[:o.vocab - len(tokens)]
+            w.add_tokenizer_model("gpt2")
+            w.add_tokenizer_pre("gpt-2")
+            halves = [(word, 4 if len(word) == 5 else len(word) // 2) for word in words]
+            w.add_token_merges([f"{word[:at]} {word[at:]}" for word, at in halves])
+            w.add_bos_token_id(256)
+            w.add_eos_token_id(256)
+        else:
+            tokens = ["<unk>", "<s>", "</s>"] + [f"<0x{b:02X}>" for b in range(256)] + ["\u2581"]
+            types = [kind.UNKNOWN, kind.CONTROL, kind.CONTROL] + [kind.BYTE] * 256 + [kind.NORMAL]
+            words = ([*letters] + words)[:o.vocab - len(tokens)]
+            w.add_tokenizer_model("llama")
+            w.add_token_scores([0.0] * len(tokens) + [float(-k) for k in range(len(words))])
+            w.add_bos_token_id(1)
+            w.add_eos_token_id(2)
+            w.add_unk_token_id(0)
+        tokens, types = tokens + words, types + [kind.NORMAL] * len(words)
+        assert len(tokens) == o.vocab == len(set(tokens)), f"no vocabulary of {o.vocab} tokens: {len(tokens)}"
+        w.add_token_list(tokens)
+        w.add_token_types(types)
+
+    def write(self):
+        self.keys()
+        self.vocabulary()
+        self.tensors()
+        self.writer.write_header_to_file()
+        self.writer.write_kv_data_to_file()
+        self.writer.write_tensors_to_file()
+        self.writer.close()
+
+
+def parse(arguments=None):
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add = parser.add_argument
+    add("out")
+    add("--shape", choices=SHAPES, help="sets layers, embd, heads, kv-heads, ff, vocab, tokenizer and head-type")
+    add("--arch", choices=("llama", "qwen2"), default="llama")
+    add("--type", choices=("F32", "F16", "BF16", *BLOCKS), default="F32", help="of every matrix")
+    add("--head-type", choices=("F32", "F16", "BF16", *BLOCKS), help="of output.weight")
+    add("--layers", type=int, default=2)
+    add("--embd", type=int, default=32)
+    add("--heads", type=int, default=4)
+    add("--kv-heads", type=int, default=2)
+    add("--head-dim", type=int, help="attention.key_length and value_length; default embd / heads")
+    add("--ff", type=int, default=64)
+    add("--vocab", type=int, default=260)
+    add("--context", type=int, default=512)
+    add("--tied", action=argparse.BooleanOptionalAction, default=None, help="no output.weight; default unless --shape")
+    add("--bias", action=argparse.BooleanOptionalAction, default=None, help="q, k, v biases; default for qwen2")
+    add("--eps", type=float, default=1e-5, help="of the RMS norms")
+    add("--rope-freqs", action="store_true", help="a rope_freqs.weight of factors 1..8")
+    add("--rope-scaling", type=float, metavar="FACTOR", help="linear scaling of positions")
+    add("--rope-base", type=float, default=FREQ_BASE)
+    add("--rope-dim", type=int, help="rope.dimension_count, where not head-dim")
+    add("--tokenizer", choices=("gpt2", "llama"), default="gpt2", help="byte-level BPE, or SentencePiece")
+    add("--seed", type=int, default=1)
+    parser.set_defaults(**SHAPES.get(parser.parse_known_args(arguments)[0].shape, {}))
+    options = parser.parse_args(arguments)
+    options.tied = options.shape is None if options.tied is None else options.tied
+    options.bias = options.arch == "qwen2" if options.bias is None else options.bias
+    options.head_dim = options.head_dim or options.embd // options.heads
+    return options
+
+
+if __name__ == "__main__":
+    Synth(parse()).write()
