@@ -1,0 +1,57 @@
+/* plumb_text_push and plumb_text_flush: tokens end anywhere, characters are whole.
+ *
+ * The rule for broken bytes is Unicode's recommendation (and the WHATWG decoder's): the longest start of a character
+ * that cannot go on is one U+FFFD, and the byte that broke it is looked at again.  So the text is the same however it
+ * was cut into pieces, and equal to what TextDecoder makes of the joined bytes.
+ */
+#include "plumb.h"
+
+#include <assert.h>
+#include <string.h>
+
+/* Is held[0..n) the start of a character, or all of one?  *need: how many bytes the character has. */
+static bool is_start(const uint8_t *held, size_t n, size_t *need) {
+    uint8_t first = held[0];
+    *need = first < 0x80 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+    if (first >= 0x80 && (first < 0xc2 || first > 0xf4)) return false;
+    /* the second byte's range leaves out overlong forms, surrogates and what is above U+10FFFF */
+    uint8_t low = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
+    uint8_t high = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
+    if (n > 1 && (held[1] < low || held[1] > high)) return false;
+    for (size_t i = 2; i < n; i++) {
+        if (held[i] < 0x80 || held[i] > 0xbf) return false;
+    }
+    return true;
+}
+
+static size_t replace(char *buf) {
+    memcpy(buf, "\xef\xbf\xbd", 3);
+    return 3;
+}
+
+size_t plumb_text_push(plumb_text *text, const char *piece, size_t n, char *buf, size_t cap) {
+    assert(cap / 3 >= n + 4);
+    (void)cap;
+    size_t out = 0, need;
+    for (size_t i = 0; i < n; i++) {
+        text->held[text->n_held++] = (uint8_t)piece[i];
+        if (!is_start(text->held, text->n_held, &need)) {
+            out += replace(buf + out);
+            if (text->n_held > 1) i--;   /* this byte broke the character; it may start the next */
+            text->n_held = 0;
+        } else if (text->n_held == need) {
+            memcpy(buf + out, text->held, need);
+            out += need;
+            text->n_held = 0;
+        }
+    }
+    return out;
+}
+
+size_t plumb_text_flush(plumb_text *text, char *buf, size_t cap) {
+    assert(cap >= 12);
+    (void)cap;
+    size_t out = text->n_held > 0 ? replace(buf) : 0;
+    text->n_held = 0;
+    return out;
+}

@@ -1,0 +1,481 @@
+/* tokenizer.ggml.* -> struct tokenizer.  Every array is checked against the vocabulary's size before it is used.
+ *
+ * Ids that llama.cpp replaces by defaults (a special token outside the vocabulary) are replaced here too; what it
+ * aborts on (duplicate tokens, byte tokens that are none) is an error.
+ */
+#include "tokenizer/vocab.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ---- string index --------------------------------------------------------------------------------------------- */
+
+/* FNV-1a, then the finalizer of murmur3 so that the low bits depend on all of it. */
+static uint32_t hash_bytes(const char *s, uint64_t n) {
+    uint32_t h = 2166136261u;
+    for (uint64_t i = 0; i < n; i++) h = (h ^ (uint8_t)s[i]) * 16777619u;
+    h = (h ^ h >> 16) * 0x85ebca6bu;
+    h = (h ^ h >> 13) * 0xc2b2ae35u;
+    return h ^ h >> 16;
+}
+
+static plumb_status index_create(struct string_index *index, uint32_t n, struct error *err) {
+    uint32_t size = 16;
+    while (size / 2 < n) size *= 2;   /* n <= 2^30 */
+    index->mask = size - 1;
+    index->slots = alloc_array(size, sizeof *index->slots);
+    if (index->slots == NULL) {
+        return error_set(err, PLUMB_ERROR_MEMORY, "tokenizer: no memory for an index of %u strings", (unsigned)n);
+    }
+    memset(index->slots, 0, (size_t)size * sizeof *index->slots);
+    return PLUMB_OK;
+}
+
+/* A file can be made so that all its strings collide, and loading it would take time quadratic in their number: the
+ * probes are limited.  At half load, runs of honest strings are tens of slots long. */
+enum { MAX_PROBES = 512 };
+
+/* Adds string number `entry`, or returns the number of the equal one that is there already (-1: added, -2: too many
+ * collisions). */
+static int64_t index_add(struct string_index *index, uint32_t entry, const char *s, uint64_t n,
+                         struct gguf_string (*text)(const struct tokenizer *, uint32_t), const struct tokenizer *t) {
+    uint32_t hash = hash_bytes(s, n);
+    for (uint32_t i = hash, probes = 0; probes < MAX_PROBES; i++, probes++) {
+        struct string_slot *slot = &index->slots[i & index->mask];
+        if (slot->entry == 0) {
+            *slot = (struct string_slot){hash, entry + 1};
+            return -1;
+        }
+        if (slot->hash != hash) continue;
+        struct gguf_string other = text(t, slot->entry - 1);
+        if (other.n == n && memcmp(other.data, s, (size_t)n) == 0) return slot->entry - 1;
+    }
+    return -2;
+}
+
+static int64_t index_find(const struct string_index *index, const char *s, uint64_t n,
+                          struct gguf_string (*text)(const struct tokenizer *, uint32_t), const struct tokenizer *t) {
+    uint32_t hash = hash_bytes(s, n);
+    for (uint32_t i = hash; index->slots[i & index->mask].entry != 0; i++) {
+        struct string_slot slot = index->slots[i & index->mask];
+        if (slot.hash != hash) continue;
+        struct gguf_string other = text(t, slot.entry - 1);
+        if (other.n == n && memcmp(other.data, s, (size_t)n) == 0) return slot.entry - 1;
+    }
+    return -1;
+}
+
+/* ---- lookups -------------------------------------------------------------------------------------------------- */
+
+struct gguf_string token_text(const struct tokenizer *t, uint32_t id) {
+    if (t->texts[id].n != 0) return t->texts[id];
+    uint32_t low = 0, high = t->n_empty;
+    while (high - low > 1) {
+        uint32_t middle = (low + high) / 2;
+        if (t->empties[middle].id <= id) low = middle;
+        else high = middle;
+    }
+    return (struct gguf_string){t->empties[low].text, strlen(t->empties[low].text)};
+}
+
+static struct gguf_string merge_text(const struct tokenizer *t, uint32_t rank) { return t->merges[rank]; }
+
+int32_t token_find(const struct tokenizer *t, const char *text, uint64_t n) {
+    if (n > t->longest_text) return -1;
+    return (int32_t)index_find(&t->index, text, n, token_text, t);
+}
+
+float token_score(const struct tokenizer *t, uint32_t id) {
+    if (t->scores == NULL) return 0;
+    uint32_t bits = load_u32(t->scores + (size_t)id * 4);
+    return t->integer_scores ? (float)(int32_t)bits : f32_from_bits(bits);
+}
+
+int64_t merge_find(const struct tokenizer *t, const char *left, size_t n_left, const char *right, size_t n_right,
+                   char *scratch) {
+    if ((uint64_t)n_left + n_right + 1 > t->longest_merge) return -1;
+    memcpy(scratch, left, n_left);
+    scratch[n_left] = ' ';
+    memcpy(scratch + n_left + 1, right, n_right);
+    return index_find(&t->merge_index, scratch, n_left + 1 + n_right, merge_text, t);
+}
+
+uint32_t byte_to_cp(uint8_t byte) {
+    if (byte <= 0x20) return 0x100u + byte;
+    if (byte >= 0x7f && byte <= 0xa0) return 0x121u + (byte - 0x7fu);
+    return byte == 0xad ? 0x143 : byte;
+}
+
+int cp_to_byte(uint32_t cp) {
+    if (cp >= 0x100 && cp <= 0x120) return (int)(cp - 0x100);
+    if (cp >= 0x121 && cp <= 0x142) return (int)(cp - 0x121 + 0x7f);
+    if (cp == 0x143) return 0xad;
+    bool prints = cp > 0x20 && cp <= 0xff && !(cp >= 0x7f && cp <= 0xa0) && cp != 0xad;
+    return prints ? (int)cp : -1;
+}
+
+/* ---- arrays --------------------------------------------------------------------------------------------------- */
+
+static plumb_status load_empties(struct tokenizer *t, struct error *err) {
+    for (uint32_t i = 0; i < t->n_vocab; i++) t->n_empty += t->texts[i].n == 0;
+    if (t->n_empty == 0) return PLUMB_OK;
+    t->empties = alloc_array(t->n_empty, sizeof *t->empties);
+    if (t->empties == NULL) {
+        return error_set(err, PLUMB_ERROR_MEMORY, "tokenizer: no memory for %u empty tokens", (unsigned)t->n_empty);
+    }
+    for (uint32_t i = 0, k = 0; i < t->n_vocab; i++) {
+        if (t->texts[i].n != 0) continue;
+        t->empties[k].id = i;
+        snprintf(t->empties[k].text, sizeof t->empties[k].text, "[EMPTY_%u]", (unsigned)i);
+        k++;
+    }
+    return PLUMB_OK;
+}
+
+static plumb_status load_texts(struct tokenizer *t, const struct gguf *g, struct error *err) {
+    const struct gguf_key *key;
+    PLUMB_TRY(gguf_get_array(g, "tokenizer.ggml.tokens", GGUF_STRING, &key, err));
+    if (key == NULL) return error_set(err, PLUMB_ERROR_METADATA, "tokenizer.ggml.tokens is missing");
+    if (key->n == 0 || key->n > 1u << 30) {
+        return error_set(err, PLUMB_ERROR_TOKENIZER, "tokenizer.ggml.tokens: %llu tokens, expected 1 to %u",
+                         (unsigned long long)key->n, 1u << 30);
+    }
+    t->n_vocab = (uint32_t)key->n;
+    t->texts = key->strings;
+    PLUMB_TRY(load_empties(t, err));
+    PLUMB_TRY(index_create(&t->index, t->n_vocab, err));
+    for (uint32_t i = 0; i < t->n_vocab; i++) {
+        struct gguf_string text = token_text(t, i);
+        if (text.n > t->longest_text) t->longest_text = text.n;
+        int64_t other = index_add(&t->index, i, text.data, text.n, token_text, t);
+        if (other == -1) continue;
+        struct shown shown;
+        if (other < 0) {
+            return error_set(err, PLUMB_ERROR_TOKENIZER,
+                             "tokenizer.ggml.tokens: token %u \"%s\" collides with %d others", (unsigned)i,
+                             show_bytes(&shown, text.data, (size_t)text.n), MAX_PROBES);
+        }
+        return error_set(err, PLUMB_ERROR_TOKENIZER, "tokenizer.ggml.tokens: tokens %u and %u are both \"%s\"",
+                         (unsigned)other, (unsigned)i, show_bytes(&shown, text.data, (size_t)text.n));
+    }
+    return PLUMB_OK;
+}
+
+static plumb_status load_scores(struct tokenizer *t, const struct gguf *g, struct error *err) {
+    const struct gguf_key *key = gguf_find_key(g, "tokenizer.ggml.scores");
+    t->integer_scores = key != NULL && key->is_array && key->type == GGUF_INT32;
+    PLUMB_TRY(gguf_get_array(g, "tokenizer.ggml.scores", t->integer_scores ? GGUF_INT32 : GGUF_FLOAT32, &key, err));
+    if (key == NULL) return PLUMB_OK;
+    if (key->n < t->n_vocab) {
+        return error_set(err, PLUMB_ERROR_TOKENIZER, "tokenizer.ggml.scores: %llu scores for %u tokens",
+                         (unsigned long long)key->n, (unsigned)t->n_vocab);
+    }
+    t->scores = key->values;
+    return PLUMB_OK;
+}
+
+static int hex_digit(char c) {
+    if (c >= '0' && c <= '9') return c - '0';
+    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+static bool is_byte_text(struct gguf_string s) {
+    return s.n == 6 && memcmp(s.data, "<0x", 3) == 0 && hex_digit(s.data[3]) >= 0 && hex_digit(s.data[4]) >= 0 &&
+           s.data[5] == '>';
+}
+
+static plumb_status load_attributes(struct tokenizer *t, const struct gguf *g, struct error *err) {
+    /* tokenizer.ggml.token_type: 1 normal, 2 unknown, 3 control, 4 user defined, 5 unused, 6 byte */
+    static const uint8_t by_type[] = {0, TOKEN_NORMAL, TOKEN_UNKNOWN, TOKEN_CONTROL, TOKEN_USER_DEFINED, 0, TOKEN_BYTE};
+    const struct gguf_key *key;
+    PLUMB_TRY(gguf_get_array(g, "tokenizer.ggml.token_type", GGUF_INT32, &key, err));
+    if (key != NULL && key->n < t->n_vocab) {
+        return error_set(err, PLUMB_ERROR_TOKENIZER, "tokenizer.ggml.token_type: %llu types for %u tokens",
+                         (unsigned long long)key->n, (unsigned)t->n_vocab);
+    }
+    t->attributes = alloc_array(t->n_vocab, 1);
+    if (t->attributes == NULL) {
+        return error_set(err, PLUMB_ERROR_MEMORY, "tokenizer: no memory for the types of %u tokens",
+                         (unsigned)t->n_vocab);
+    }
+    for (uint32_t i = 0; i < t->n_vocab; i++) {
+        uint32_t type = key != NULL ? load_u32(key->values + (size_t)i * 4) : 1;
+        t->attributes[i] = type < sizeof by_type ? by_type[type] : 0;
+        struct gguf_string text = token_text(t, i);
+        if (t->attributes[i] == TOKEN_BYTE && !is_byte_text(text)) {
+            struct shown shown;
+            return error_set(err, PLUMB_ERROR_TOKENIZER,
+                             "tokenizer.ggml.tokens: token %u \"%s\" is of type byte, but is not <0x00> to <0xFF>",
+                             (unsigned)i, show_bytes(&shown, text.data, (size_t)text.n));
+        }
+    }
+    return PLUMB_OK;
+}
+
+static plumb_status load_merges(struct tokenizer *t, const struct gguf *g, struct error *err) {
+    const struct gguf_key *key;
+    PLUMB_TRY(gguf_get_array(g, "tokenizer.ggml.merges", GGUF_STRING, &key, err));
+    if (key == NULL) return error_set(err, PLUMB_ERROR_METADATA, "tokenizer.ggml.merges is missing");
+    if (key->n > 1u << 30) {
+        return error_set(err, PLUMB_ERROR_TOKENIZER, "tokenizer.ggml.merges: %llu merges, expected at most %u",
+                         (unsigned long long)key->n, 1u << 30);
+    }
+    t->n_merge = (uint32_t)key->n;
+    t->merges = key->strings;
+    PLUMB_TRY(index_create(&t->merge_index, t->n_merge, err));
+    for (uint32_t i = 0; i < t->n_merge; i++) {
+        /* Of equal merges the first counts.  One without a space, or with a part that is no token, never applies to
+         * the texts it could be looked up with: harmless, as in llama.cpp. */
+        struct gguf_string text = t->merges[i];
+        if (text.n > t->longest_merge) t->longest_merge = text.n;
+        if (index_add(&t->merge_index, i, text.data, text.n, merge_text, t) == -2) {
+            struct shown shown;
+            return error_set(err, PLUMB_ERROR_TOKENIZER,
+                             "tokenizer.ggml.merges: merge %u \"%s\" collides with %d others", (unsigned)i,
+                             show_bytes(&shown, text.data, (size_t)text.n), MAX_PROBES);
+        }
+    }
+    return PLUMB_OK;
+}
+
+static void find_byte_tokens(struct tokenizer *t) {
+    for (int b = 0; b < 256; b++) {
+        char name[8];
+        snprintf(name, sizeof name, "<0x%02X>", (unsigned)b);
+        t->byte_tokens[b] = token_find(t, name, 6);
+        char byte = (char)b;
+        /* llama.cpp looks the byte up as a C string: the zero byte is the empty text, which no token has */
+        if (t->byte_tokens[b] < 0 && b != 0) t->byte_tokens[b] = token_find(t, &byte, 1);
+    }
+}
+
+/* ---- special tokens ------------------------------------------------------------------------------------------- */
+
+/* An id outside the vocabulary leaves the default; a default outside it is none. */
+static plumb_status load_id(const struct tokenizer *t, const struct gguf *g, const char *name, int32_t *id,
+                            struct error *err) {
+    if (*id >= 0 && (uint32_t)*id >= t->n_vocab) *id = -1;
+    uint32_t value = UINT32_MAX;
+    PLUMB_TRY(gguf_get_u32(g, name, &value, err));
+    if (value < t->n_vocab) *id = (int32_t)value;
+    return PLUMB_OK;
+}
+
+static int32_t find_text(const struct tokenizer *t, const char *text) { return token_find(t, text, strlen(text)); }
+
+/* Tokens known by their text where no key names them.  Those found are control tokens whatever their type says.
+ * llama.cpp takes the first of its hash table's order; here it is the first of the list.  That matters only for the
+ * fill-in-the-middle tokens of a file that has several spellings of one. */
+struct role {
+    const char *key, *old_key;
+    bool ends_turn;
+    const char *texts[12];
+};
+static const struct role roles[] = {
+    {"tokenizer.ggml.eot_token_id", NULL, true,
+     {"<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|end_of_text|>", "<EOT>", "_<EOT>",
+      "[EOT]", "<｜end▁of▁sentence｜>", "<end_of_utterance>"}},
+    {"tokenizer.ggml.eom_token_id", NULL, true, {"<|eom_id|>"}},
+    {"tokenizer.ggml.fim_pre_token_id", "tokenizer.ggml.prefix_token_id", false,
+     {"<|fim_prefix|>", "<fim-prefix>", "<fim_prefix>", "<｜fim▁begin｜>", "<PRE>",
+      "▁<PRE>", "<|code_prefix|>", "<|prefix|>"}},
+    {"tokenizer.ggml.fim_suf_token_id", "tokenizer.ggml.suffix_token_id", false,
+     {"<|fim_suffix|>", "<fim-suffix>", "<fim_suffix>", "<｜fim▁hole｜>", "<SUF>",
+      "▁<SUF>", "<|code_suffix|>", "<|suffix|>"}},
+    {"tokenizer.ggml.fim_mid_token_id", "tokenizer.ggml.middle_token_id", false,
+     {"<|fim_middle|>", "<fim-middle>", "<fim_middle>", "<｜fim▁end｜>", "<MID>",
+      "▁<MID>", "<|code_middle|>", "<|middle|>"}},
+    {"tokenizer.ggml.fim_pad_token_id", NULL, true, {"<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]"}},
+    {"tokenizer.ggml.fim_rep_token_id", NULL, true,
+     {"<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>"}},
+    {"tokenizer.ggml.fim_sep_token_id", NULL, true, {"<|file_sep|>"}},
+};
+
+/* Texts that end a turn in whatever vocabulary they occur. */
+static const char *const eog_texts[] = {
+    "<|eot_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<|flush|>", "<|calls|>", "<end_of_turn>",
+    "<|endoftext|>", "</s>", "<|eom_id|>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]", "<|end_of_text|>", "<end_of_utterance>",
+    "<eos>", "<turn|>", "<|tool_response>", "<｜end▁of▁sentence｜>", "[e~[",
+};
+
+static bool ends_turn(const struct tokenizer *t, const char *text) {
+    int32_t id = find_text(t, text);
+    return id >= 0 && (t->attributes[id] & TOKEN_EOG);
+}
+
+static plumb_status load_roles(struct tokenizer *t, const struct gguf *g, struct error *err) {
+    PLUMB_TRY(load_id(t, g, "tokenizer.ggml.bos_token_id", &t->bos, err));
+    PLUMB_TRY(load_id(t, g, "tokenizer.ggml.eos_token_id", &t->eos, err));
+    for (size_t r = 0; r < sizeof roles / sizeof roles[0]; r++) {
+        int32_t id = -1;
+        PLUMB_TRY(load_id(t, g, roles[r].key, &id, err));
+        if (roles[r].old_key != NULL) PLUMB_TRY(load_id(t, g, roles[r].old_key, &id, err));
+        for (size_t k = 0; id < 0 && k < 12 && roles[r].texts[k] != NULL; k++) {
+            id = find_text(t, roles[r].texts[k]);
+            if (id >= 0) t->attributes[id] |= TOKEN_CONTROL;
+        }
+        if (id >= 0 && roles[r].ends_turn) t->attributes[id] |= TOKEN_EOG;
+    }
+    for (size_t k = 0; k < sizeof eog_texts / sizeof eog_texts[0]; k++) {
+        int32_t id = find_text(t, eog_texts[k]);
+        if (id >= 0) t->attributes[id] |= TOKEN_CONTROL | TOKEN_EOG;
+    }
+    /* gpt-oss: these are always shown */
+    static const char *const shown[] = {"<|channel|>", "<|message|>", "<|start|>", "<|constrain|>"};
+    for (size_t k = 0; k < sizeof shown / sizeof shown[0]; k++) {
+        int32_t id = find_text(t, shown[k]);
+        if (id >= 0) t->attributes[id] = (uint8_t)((t->attributes[id] & TOKEN_EOG) | TOKEN_USER_DEFINED);
+    }
+    if (t->eos >= 0) t->attributes[t->eos] |= TOKEN_EOG;
+    /* Vocabularies in which a text of the list means something else. */
+    bool call = ends_turn(t, "<|call|>") || ends_turn(t, "<|calls|>");
+    if (call && (ends_turn(t, "<|return|>") || ends_turn(t, "<|flush|>")) && ends_turn(t, "<|end|>")) {
+        t->attributes[find_text(t, "<|end|>")] = TOKEN_USER_DEFINED;
+    }
+    if (ends_turn(t, "<|tool_response>") && ends_turn(t, "</s>")) t->attributes[find_text(t, "</s>")] = TOKEN_NORMAL;
+    return PLUMB_OK;
+}
+
+static int compare_text(struct gguf_string a, struct gguf_string b) {
+    int order = memcmp(a.data, b.data, (size_t)(a.n < b.n ? a.n : b.n));
+    return order != 0 ? order : a.n < b.n ? -1 : a.n > b.n;
+}
+
+static int compare_specials(const void *a, const void *b) {
+    return compare_text(((const struct special *)a)->text, ((const struct special *)b)->text);
+}
+
+static plumb_status collect_specials(struct tokenizer *t, struct error *err) {
+    const uint8_t special = TOKEN_CONTROL | TOKEN_USER_DEFINED | TOKEN_UNKNOWN;
+    for (uint32_t i = 0; i < t->n_vocab; i++) t->n_special += (t->attributes[i] & special) != 0;
+    t->specials = alloc_array((uint64_t)t->n_special + 1, sizeof *t->specials);
+    if (t->specials == NULL) {
+        return error_set(err, PLUMB_ERROR_MEMORY, "tokenizer: no memory for %u special tokens", (unsigned)t->n_special);
+    }
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < t->n_vocab; i++) {
+        if (t->attributes[i] & special) t->specials[n++] = (struct special){token_text(t, i), (int32_t)i};
+    }
+    qsort(t->specials, n, sizeof *t->specials, compare_specials);
+    for (uint32_t i = 0; i < n; i++) t->special_begin[(uint8_t)t->specials[i].text.data[0] + 1]++;
+    for (int b = 0; b < 256; b++) t->special_begin[b + 1] += t->special_begin[b];
+    return PLUMB_OK;
+}
+
+static bool contains(struct gguf_string s, const char *word, bool fold) {
+    size_t n = strlen(word);
+    for (uint64_t i = 0; n <= s.n && i <= s.n - n; i++) {
+        size_t k = 0;
+        for (; k < n; k++) {
+            char c = s.data[i + k];
+            if ((fold && c >= 'A' && c <= 'Z' ? c + 32 : c) != word[k]) break;
+        }
+        if (k == n) return true;
+    }
+    return false;
+}
+
+/* White space around special tokens.  No key says it; llama.cpp goes by the model's name, and so does this. */
+static plumb_status load_strips(struct tokenizer *t, const struct gguf *g, struct error *err) {
+    struct gguf_string name = {"", 0}, pre = {"", 0}, architecture = {"", 0};
+    PLUMB_TRY(gguf_get_string(g, "general.name", &name, err));
+    PLUMB_TRY(gguf_get_string(g, "tokenizer.ggml.pre", &pre, err));
+    PLUMB_TRY(gguf_get_string(g, "general.architecture", &architecture, err));
+    const char *lstrip = NULL;
+    if (contains(pre, "jina-v2-de", false) || contains(pre, "jina-v2-es", false) ||
+        contains(pre, "jina-v2-code", false) || contains(architecture, "nomic-bert-moe", false) ||
+        contains(architecture, "jina-bert-v3", false)) {
+        lstrip = "<mask>";
+    } else if (contains(name, "phi-3", true) || contains(name, "phi3", true)) {
+        static const char *const plain[] = {"<unk>", "<s>", "<|endoftext|>"};
+        for (uint32_t i = 0; i < t->n_special; i++) t->attributes[t->specials[i].id] |= TOKEN_RSTRIP;
+        for (size_t k = 0; k < sizeof plain / sizeof plain[0]; k++) {
+            int32_t id = find_text(t, plain[k]);
+            if (id >= 0) t->attributes[id] &= (uint8_t)~TOKEN_RSTRIP;
+        }
+    } else if (contains(name, "modern-bert", true)) {
+        lstrip = "[MASK]";
+    }
+    int32_t id = lstrip != NULL ? find_text(t, lstrip) : -1;
+    if (id >= 0) t->attributes[id] |= TOKEN_LSTRIP;
+    return PLUMB_OK;
+}
+
+/* ---- creation ------------------------------------------------------------------------------------------------- */
+
+static plumb_status load_model_name(struct tokenizer *t, const struct gguf *g, struct error *err) {
+    struct gguf_string model = {NULL, 0}, pre = {"default", 7};
+    struct shown shown;
+    PLUMB_TRY(gguf_get_string(g, "tokenizer.ggml.model", &model, err));
+    if (model.data == NULL) return error_set(err, PLUMB_ERROR_METADATA, "tokenizer.ggml.model is missing");
+    t->is_bpe = model.n == 4 && memcmp(model.data, "gpt2", 4) == 0;
+    if (!t->is_bpe && !(model.n == 5 && memcmp(model.data, "llama", 5) == 0)) {
+        return error_set(err, PLUMB_ERROR_UNSUPPORTED, "tokenizer.ggml.model \"%s\": only llama and gpt2 are supported",
+                         show_bytes(&shown, model.data, (size_t)model.n));
+    }
+    if (!t->is_bpe) {
+        t->bos = 1;
+        t->eos = 2;
+        t->add_bos = t->add_space_prefix = true;
+        return PLUMB_OK;
+    }
+    PLUMB_TRY(gguf_get_string(g, "tokenizer.ggml.pre", &pre, err));
+    if (pre.n == 0) pre = (struct gguf_string){"default", 7};
+    t->pre = pretokenizer_find(pre.data, (size_t)pre.n);
+    if (t->pre == NULL) {
+        return error_set(err, PLUMB_ERROR_UNSUPPORTED, "tokenizer.ggml.pre \"%s\": this pre-tokenizer is not supported",
+                         show_bytes(&shown, pre.data, (size_t)pre.n));
+    }
+    t->bos = t->pre->flags & PRE_NO_BOS ? -1 : 11;
+    t->eos = 11;
+    t->add_bos = (t->pre->flags & PRE_ADD_BOS) != 0;
+    t->clean_spaces = (t->pre->flags & PRE_CLEAN_SPACES) != 0;
+    return PLUMB_OK;
+}
+
+static plumb_status load(struct tokenizer *t, const struct gguf *g, struct error *err) {
+    PLUMB_TRY(load_model_name(t, g, err));
+    PLUMB_TRY(load_texts(t, g, err));
+    PLUMB_TRY(load_scores(t, g, err));
+    PLUMB_TRY(load_attributes(t, g, err));
+    if (t->is_bpe) PLUMB_TRY(load_merges(t, g, err));
+    else find_byte_tokens(t);
+    PLUMB_TRY(load_roles(t, g, err));
+    PLUMB_TRY(gguf_get_bool(g, "tokenizer.ggml.add_bos_token", &t->add_bos, err));
+    PLUMB_TRY(gguf_get_bool(g, "tokenizer.ggml.add_eos_token", &t->add_eos, err));
+    PLUMB_TRY(gguf_get_bool(g, "tokenizer.ggml.add_space_prefix", &t->add_space_prefix, err));
+    PLUMB_TRY(collect_specials(t, err));
+    return load_strips(t, g, err);
+}
+
+plumb_status tokenizer_create(struct tokenizer **out, const struct gguf *g, struct error *err) {
+    *out = NULL;
+    struct tokenizer *t = alloc_array(1, sizeof *t);
+    if (t == NULL) return error_set(err, PLUMB_ERROR_MEMORY, "tokenizer: no memory for %zu bytes", sizeof *t);
+    *t = (struct tokenizer){.bos = -1, .eos = -1};
+    plumb_status status = load(t, g, err);
+    if (status != PLUMB_OK) {
+        tokenizer_free(t);
+        return status;
+    }
+    *out = t;
+    return PLUMB_OK;
+}
+
+void tokenizer_free(struct tokenizer *t) {
+    if (t == NULL) return;
+    free(t->attributes);
+    free(t->index.slots);
+    free(t->merge_index.slots);
+    free(t->specials);
+    free(t->empties);
+    free(t);
+}
+
+uint32_t tokenizer_n_vocab(const struct tokenizer *t) { return t->n_vocab; }
+int32_t tokenizer_bos(const struct tokenizer *t) { return t->bos; }
+int32_t tokenizer_eos(const struct tokenizer *t) { return t->eos; }
+bool tokenizer_is_eog(const struct tokenizer *t, int32_t id) {
+    return id >= 0 && (uint32_t)id < t->n_vocab && (t->attributes[id] & TOKEN_EOG);
+}

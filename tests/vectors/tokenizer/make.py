@@ -1,0 +1,226 @@
+#!/usr/bin/env python3
+"""Writes strings.txt and the vectors <vocabulary>.txt: what llama.cpp makes of hard strings.
+
+    python3 make.py LLAMA LIB MODELS
+
+LLAMA: a llama.cpp source tree (headers), LIB: its libllama shared object, MODELS: the directory with the GGUFs.
+The strings go through oracle.c, which calls llama_tokenize and llama_detokenize as llama-tokenize does: one process
+per vocabulary instead of thousands, and zero bytes can be passed.
+"""
+import os
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+VOCABS = {
+    "smollm2": "SmolLM2-135M-Instruct.Q4_1.gguf",
+    "gemma3": "gemma-3-270m.Q4_K_M.gguf",
+    "llama-spm": "ggml-vocab-llama-spm.gguf",
+    "llama-bpe": "ggml-vocab-llama-bpe.gguf",
+    "qwen2": "ggml-vocab-qwen2.gguf",
+}
+
+TEXTS = """
+Hello, world!
+ Hello
+Hello 
+The quick brown fox jumps over the lazy dog.
+The capital of France is Paris. What's the capital of Spain?
+supercalifragilisticexpialidocious antidisestablishmentarianism
+HELLO WORLD, THIS IS SHOUTING!!!
+camelCase PascalCase snake_case kebab-case SCREAMING_SNAKE dot.case
+I'm you're he's she'd we'll they've it's don't
+I'M YOU'RE HE'S SHE'D WE'LL THEY'VE IT'S DON'T
+I'm'S'll'LL're'RE've'VE'd'D't'T'm'M
+'S 's 'LL 'll 'Re 'rE 'vE 'Ve 'x 'X ' '' '''
+can't've y'all'd've o'clock rock'n'roll 'tis 'twas
+it’s don’t we’ll ‘quoted’ “double” „low“ «guillemets»
+'ſ 'K 'ᵴ
+0 1 12 123 1234 12345 123456 1234567 12345678 123456789 1234567890
+3.14159 1,000,000.00 -42 +7 1e-10 0x1F 0b1010 1/2 50% $9.99 €5 £3 ¥100
+2024-11-21T09:28:00Z 192.168.0.1 +1 (555) 123-4567 v1.2.3-rc.4
+１２３ ٠١٢٣٤٥٦٧٨٩ ०१२३ ①②③ Ⅳ ½ ² ³ ⁴ 一二三 〇
+a1b2c3 1a 22b 333c 4444d x86_64 utf8 H2O CO2
+Привет, мир! Как дела? Ёлка, съёмка, объём
+Γειά σου Κόσμε! Ελληνικά ΆΈΉΊΌΎΏ
+שלום עולם! עִבְרִית עם נִקּוּד
+مرحبا بالعالم! اللُّغَة العَرَبِيَّة ـــ
+سلام دنیا! می‌خواهم نیم‌فاصله
+नमस्ते दुनिया! हिन्दी क्षत्रिय ज्ञान
+বাংলা ভাষা ক্ষেত্র
+தமிழ் மொழி
+తెలుగు భాష
+ಕನ್ನಡ ಭಾಷೆ
+മലയാളം ഭാഷ
+ไทยไม่เว้นวรรคระหว่างคำ สวัสดีชาวโลก
+ພາສາລາວ ສະບາຍດີ
+မြန်မာဘာသာ
+ភាសាខ្មែរ
+བོད་སྐད་
+ქართული ენა
+Հայերեն լեզու
+አማርኛ ቋንቋ
+你好，世界！今天天气怎么样？
+中文混English和数字123以及标点。。。
+繁體中文測試，龍龜鬱
+こんにちは世界！カタカナひらがな漢字ｶﾀｶﾅ
+안녕하세요 세계! 한국어 조선글 ㄱㄴㄷㅏㅑ
+Việt Nam: tiếng Việt có dấu ệ ẫ ỡ
+Zażółć gęślą jaźń. Příliš žluťoučký kůň. Füße, Straße, ẞ
+Ævar Þórðarson ðœøåØÅ ñ ç ß İstanbul ıI
+ÉCOLE École éCOLE ÀÉÎõü Ünïcödé NAÏVE naïve
+é é (composed and decomposed) ñ ñ å̊ Z͑ͫ̓ͪ̂ͫ̽͏̴̙̤̞͉͚̯̞̠͍A̴̵̜̰͔ͫ͗͢L̠ͨͧͩ͘G̴̻͈͍͔̹̑͗̎̅͛́Ǫ̵̹̻̝̳͂̌̌͘!
+😀😃😄 🎉 ❤️ ❤ ☺️ 👍🏽 👨‍👩‍👧‍👦 🏳️‍🌈 🇩🇪🇫🇷 🧑🏿‍🚀 1️⃣ #️⃣ ©️ ™
+😀a 😀 a😀 a 😀b👩‍💻c
+🤦🏼‍♂️🤦🏼‍♂️🤦🏼‍♂️
+∀x∈ℝ: ⌈x⌉ = −⌊−x⌋, ∑ᵢ aᵢ² ≤ ∞, ∮ E·da = Q
+x² + y² = z²; √2 ≈ 1.41421; α → β ⇒ γ ⟺ δ
+→ ← ↑ ↓ ⇔ ■ □ ▲ ● ★ ☆ ♠ ♥ ♦ ♣ ♪ ☀ ☂
+𝓗𝓮𝓵𝓵𝓸 𝔘𝔫𝔦𝔠𝔬𝔡𝔢 𝟘𝟙𝟚 ℌ𝔢𝔩𝔩𝔬
+Ｆｕｌｌｗｉｄｔｈ ＴＥＸＴ！ （１）
+ﬁ ﬂ ﬀ ﬃ Ǆ ǅ ǆ ŉ
+𐍈𐌰𐌽 𒀀𒁀 𓀀𓂀 𐎀 𠀀𠀁 𪚥 𫝀
+Ꭰ Ꮳ ᏣᎳᎩ ꭰ ᐃᓄᒃᑎᑐᑦ ⠓⠑⠇⠇⠕ ᚠᚢᚦ ᠮᠣᠩᠭᠣᠯ
+def f(x):\\x0a    return x**2  # comment\\x0a\\x0aprint(f(3))\\x0a
+#include <stdio.h>\\x0aint main(void) {\\x0a\\x09printf("%d\\n", 42);\\x0a\\x09return 0;\\x0a}\\x0a
+<html><body class="a b">&amp; &#x27; &lt;tag/&gt;</body></html>
+{"key": [1, 2.5, null, true, "va\\\\lue"], "k2": {"a": {}}}
+SELECT * FROM t WHERE a <> 'b' AND c >= 10; -- note
+https://example.com/path/to?x=1&y=%20z#frag user@mail.example.org
+C:\\\\Users\\\\name\\\\file.txt /usr/local/bin/../lib ~/.config
+for(;;){if(a&&b||!c){d^=e<<2;f>>=g;}}//x
+--- *** ___ ``` ~~~ ### === +++ ... !!! ??? ,,, ;;; :::
+!"#$%&'()*+,-./:;<=>?@[\\\\]^_`{|}~
+(a)[b]{c}<d>"e"'f'`g`
+a.b a,b a;b a:b a!b a?b a-b a_b a/b a|b a+b a=b a<b a@b a#b a$b a^b a~b
+.a ,b ;c :d !e ?f -g _h /i |j +k =l <m @n #o $p ^q ~r `s
+ .a  ,b   ;c    :d
+word  two   three    four     five      six       seven        eight
+   leading three
+trailing three   
+\\x09tab\\x09\\x09two\\x09\\x09\\x09three \\x09mixed \\x09 \\x09
+\\x0a
+\\x0a\\x0a
+\\x0a\\x0a\\x0a
+\\x0a\\x0a\\x0a\\x0a\\x0a\\x0a\\x0a\\x0a\\x0a\\x0a\\x0a\\x0a\\x0a\\x0a\\x0a\\x0a\\x0a
+\\x0d\\x0a\\x0d\\x0a
+\\x0d\\x0d
+a\\x0ab\\x0a\\x0ac\\x0a\\x0a\\x0ad
+a\\x0d\\x0ab\\x0d\\x0a\\x0d\\x0ac\\x0d
+ \\x0a \\x0a  \\x0a   x
+x \\x0a y  \\x0a  z   \\x0a
+\\x0a x\\x0a  y\\x0a   z\\x0a    w
+!\\x0a ?\\x0a\\x0a .\\x0d\\x0a ;/\\x0a a/\\x0a//\\x0a/x
+   \\x0a\\x0a   \\x0a x
+\\x09\\x0a\\x09\\x09\\x0a x\\x09
+ 
+  
+   
+    
+                 
+\\x09
+\\x09\\x09
+\\x0b\\x0c\\x1c\\x1d\\x1e\\x1f\\x85
+a\\xc2\\xa0b\\xe2\\x80\\x83c\\xe3\\x80\\x80d\\xe2\\x80\\xa8e\\xc2\\x85f\\xe1\\x9a\\x80g
+\\xc2\\xa0\\xc2\\xa0x \\xc2\\xa0 y\\xe2\\x80\\x89\\xe2\\x80\\x89z
+a\\xe2\\x80\\x8bb\\xef\\xbb\\xbfc\\xe2\\x80\\x8dd\\xe2\\x80\\xaee\\xc2\\xadf
+\\xef\\xbb\\xbfbyte order mark
+▁underline▁block ▁ ▁▁ ▁a a▁
+Ġ Ċ ĉ Ġa ĠĠ Ã© â€™ (the characters that stand for bytes)
+�� � a�b
+[EMPTY_0] [UNK_BYTE_0x] <0x41> <0x0A> <0xFF> <0x> <0xG1>
+"""
+
+BYTES = [   # what the lines above cannot say
+    b"", b"\0", b"a\0b", b"\0\0\0", b"\0 \0\n\0", bytes(range(32)), bytes(range(127, 160)),
+    bytes(range(256)), bytes(range(255, -1, -1)), b"\x7f\x7f", b"a\x01b\x02c\x03d\x1b[0m\x07",
+    b"\xff", b"\xfe\xff", b"\x80", b"\xbf\xbf\xbf", b"\xc3", b"\xc3(", b"a\xc3", b"\xe2\x82", b"\xe2\x82x", b"\xe2(\xa1",
+    b"\xf0\x9f\x98", b"\xf0\x9f\x98x", b"\xf0\x28\x8c\xbc", b"\xf8\x88\x80\x80\x80", b"\xfc\x84\x80\x80\x80\x80",
+    b"\xc0\x80", b"\xc1\x81 \xe0\x81\x81", b"\xe0\x80\xaf", b"\xf0\x80\x80\xaf", b"\xed\xa0\x80", b"\xed\xb0\x80\xed\xa0\xbd",
+    b"\xed\xa0\xbd\xed\xb8\x80", b"\xf4\x8f\xbf\xbf", b"\xef\xbf\xbe\xef\xbf\xbf", b"ok \xff\xfe bad \xe2\x28 end",
+    "ÄÖÜ".encode("latin1"), "Größe".encode("latin1"), "日本".encode("shift_jis"), "привет".encode("koi8-r"),
+    "hi".encode("utf-16"), b"\x00h\x00i", b"PK\x03\x04\x14\0\0\0\x08\0", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR",
+    b"a" * 50, b"ab" * 40, b" " * 33 + b"x", b"\n" * 40 + b"x", b"\t" * 20 + b"x", b"0" * 20, b"=" * 80, b"-" * 65,
+    b"!" * 30, "é".encode() * 30, "漢".encode() * 30, "😀".encode() * 20, b"\xff" * 10, b"' " * 12, b"''" * 9,
+]
+
+SPECIALS = [
+    "<s>", "</s>", "<unk>", "<pad>", "<bos>", "<eos>", "<mask>", "<|im_start|>", "<|im_end|>", "<|endoftext|>",
+    "<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>", "<|start_header_id|>user<|end_header_id|>",
+    "<start_of_turn>user\n", "<end_of_turn>\n", "<unused0>", "<unused99>", "<repo_name>", "<file_sep>", "<jupyter_start>",
+    "<table>", "<td>cell</td>", "<h1>t</h1>", "[multimodal]", "<start_of_image>",
+    "<|im_start|>system\nYou are helpful.<|im_end|>\n<|im_start|>user\nHi!<|im_end|>\n<|im_start|>assistant\n",
+    "<s>[INST] <<SYS>>\nBe brief.\n<</SYS>>\n\nHi [/INST] Hello </s><s>[INST] Bye [/INST]",
+    "<|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\nHi<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n",
+    "<bos><start_of_turn>user\nHi<end_of_turn>\n<start_of_turn>model\n",
+    "a<s>b</s>c", " <s> x </s> ", "<s><s></s></s>", "<<s>>", "<s", "s>", "< s >", "<S>", "<|im_start", "im_start|>",
+    "<|im_start|><|im_start|>", "<|im_start|> <|im_end|>", "x<|im_end|>", "<|im_end|>x", "  <|im_end|>  ", "<|im_<|im_end|>end|>",
+    "<|endoftext|><|im_start|>a<|endoftext|>", "<unk>a<unk>", "\n\n<eos>\n\n\n", "<0x0A><s><0x0A>", "▁<s>▁", "é<s>é",
+    "<|reserved_special_token_0|>", "<|reserved_special_token_250|>x", "<unused0><unused1> <unused6241>",
+]
+CLEAN = [
+    "Hello , world ! How are you ? Fine . ' quoted ' it 's I 'm we 're they 've he 'd she 'll do n't",
+    " ?  !  .  , a ' b '  c 's'm 're", "  ' '  ' ' ", " 's 's  's", "end '", "' s 'r 'v 're", " . . . , ,", "a ,b .c !d ?e",
+]
+
+
+def texts():
+    for line in TEXTS[1:-1].split("\n"):
+        out, raw, i = b"", line.encode(), 0
+        while i < len(raw):
+            if raw[i:i + 2] == b"\\x":
+                out += bytes([int(raw[i + 2:i + 4], 16)])
+                i += 4
+            else:
+                i += 2 if raw[i:i + 2] == b"\\\\" else 1
+                out += raw[i - 1:i]
+        yield out
+    yield from BYTES
+    for text in SPECIALS + CLEAN:
+        yield text.encode()
+    rng = random.Random(2026)
+    letters = [(0x20, 0x7e), (0xa0, 0x24f), (0x370, 0x52f), (0x590, 0x6ff), (0x900, 0xdff), (0xe00, 0xe7f),
+               (0x1100, 0x11ff), (0x2000, 0x2bff), (0x3040, 0x30ff), (0x4e00, 0x9fff), (0xac00, 0xd7a3),
+               (0xfe00, 0xfe0f), (0x1f300, 0x1faff), (0x20000, 0x2a6df), (0xe0100, 0xe01ef), (0x10000, 0x1ffff)]
+    for _ in range(12):      # code points of everywhere, unassigned ones too
+        out = ""
+        while len(out) < 60:
+            first, last = rng.choice(letters)
+            out += "".join(chr(rng.randint(first, last)) for _ in range(rng.randint(1, 6)))
+        yield out.encode()
+    for _ in range(12):      # the characters that rules of pre-tokenizers look at
+        yield "".join(rng.choice([" ", "  ", "\n", "\r\n", "\t", "'s", "'LL", "a", "Zb", "é", "7", "42", "!", "/", "\u0301",
+                                  "\u3000", "漢", "_", "$", "`", "😀", "<s>"]) for _ in range(40)).encode()
+    for _ in range(6):
+        yield rng.randbytes(60).replace(b"\xf4", b"\xf3").replace(b"\xf5", b"z").replace(b"\xf6", b"z").replace(b"\xf7", b"z")
+
+
+REPEATED = [(1000000, "a"), (100000, " "), (20000, "\n"), (30000, "The quick brown fox. "), (10000, "é漢😀 "),
+            (2000, "<s>x<|im_start|>\n")]
+
+
+def escape(raw):
+    return "".join(chr(b) if 0x20 <= b < 0x7f and b != 0x5c else f"\\x{b:02x}" for b in raw)
+
+
+def main():
+    llama, lib, models = map(pathlib.Path, sys.argv[1:4])
+    lines = list(dict.fromkeys(escape(t) for t in texts()))
+    lines += [f"\\*{n};{escape(t.encode())}" for n, t in REPEATED]
+    (HERE / "strings.txt").write_text("".join(line + "\n" for line in lines))
+    print(f"{len(lines)} strings")
+    with tempfile.TemporaryDirectory() as tmp:
+        oracle = os.path.join(tmp, "oracle")
+        lib = lib.resolve()
+        subprocess.run(["cc", "-O1", f"-I{llama}/include", f"-I{llama}/ggml/include", HERE / "oracle.c", lib,
+                        f"-Wl,-rpath,{lib.parent}", "-Wl,--allow-shlib-undefined", "-o", oracle], check=True)
+        for name, file in VOCABS.items():
+            with open(HERE / "strings.txt", "rb") as strings, open(HERE / f"{name}.txt", "wb") as out:
+                subprocess.run([oracle, models / file], stdin=strings, stdout=out, check=True)
+
+
+if __name__ == "__main__":
+    main()
