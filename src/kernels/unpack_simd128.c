@@ -34,33 +34,53 @@ static inline void store_i8(int16_t *codes, v128_t v) {
     wasm_v128_store(codes + 8, wasm_i16x8_extend_high_i8x16(v));
 }
 
-/* ---- scales --------------------------------------------------------------------------------------------------- */
-
-/* Four halves in the low 16 bits of each lane to f32, exact.  No lane ever holds a subnormal f32, which would cost
- * x86 a hundred cycles, and f16 scales are often subnormal: those become 2^-14 + s, then lose the 2^-14. */
-static inline v128_t f32_from_f16_x4(v128_t h) {
-    const v128_t rebias = wasm_i32x4_splat(112 << 23);
-    v128_t sign = wasm_i32x4_shl(wasm_v128_and(h, wasm_i32x4_splat(0x8000)), 16);
-    v128_t shifted = wasm_i32x4_shl(wasm_v128_and(h, wasm_i32x4_splat(0x7fff)), 13);
-    v128_t is_subnormal = wasm_i32x4_lt(shifted, wasm_i32x4_splat(1 << 23));
-    v128_t is_special = wasm_i32x4_gt(shifted, wasm_i32x4_splat((31 << 23) - 1));
-    v128_t normal = wasm_i32x4_add(wasm_i32x4_add(shifted, rebias), wasm_v128_and(is_special, rebias));
-    v128_t subnormal = wasm_f32x4_sub(wasm_i32x4_add(shifted, wasm_i32x4_splat(113 << 23)), wasm_f32x4_splat(0x1p-14f));
-    return wasm_v128_or(sign, wasm_v128_bitselect(subnormal, normal, is_subnormal));
+/* The nibbles of 16 bytes less bias: 16 low ones and 16 high ones.  Widening first costs less than widening last here:
+ * the loads do it. */
+static inline void store_nibbles(int16_t *low, int16_t *high, const uint8_t *qs, int16_t bias) {
+    const v128_t mask = wasm_i16x8_splat(15), b = wasm_i16x8_splat(bias);
+    v128_t v0 = wasm_u16x8_load8x8(qs), v1 = wasm_u16x8_load8x8(qs + 8);
+    wasm_v128_store(low, wasm_i16x8_sub(wasm_v128_and(v0, mask), b));
+    wasm_v128_store(low + 8, wasm_i16x8_sub(wasm_v128_and(v1, mask), b));
+    wasm_v128_store(high, wasm_i16x8_sub(wasm_u16x8_shr(v0, 4), b));
+    wasm_v128_store(high + 8, wasm_i16x8_sub(wasm_u16x8_shr(v1, 4), b));
 }
 
-/* The f16 at src + k * stride, each with the bits of flip inverted, to dst[k], k < n: the scales of a whole row, four
- * blocks at a time. */
-static inline void scales_f16(const void *src, size_t stride, uint32_t flip, float *dst, size_t n) {
+/* ---- scales --------------------------------------------------------------------------------------------------- */
+
+/* Four halves in the low 16 bits of each lane to f32, exact; the high 16 bits are ignored.  No lane ever holds a
+ * subnormal f32, which would cost x86 a hundred cycles, and f16 scales are often subnormal: those become 2^-14 + s,
+ * then lose the 2^-14. */
+static inline v128_t f32_from_f16_x4(v128_t h) {
+    const v128_t exponent_mask = wasm_i32x4_splat(0x7c00), rebias = wasm_i32x4_splat(112 << 23);
+    v128_t exponent = wasm_v128_and(h, exponent_mask);
+    v128_t is_subnormal = wasm_i32x4_eq(exponent, wasm_i32x4_splat(0));
+    v128_t is_special = wasm_i32x4_eq(exponent, exponent_mask);
+    v128_t bits = wasm_v128_and(wasm_i32x4_shl(h, 13), wasm_i32x4_splat(0x7fff << 13));
+    bits = wasm_i32x4_add(bits, wasm_i32x4_add(rebias, wasm_v128_and(is_special, rebias)));
+    bits = wasm_i32x4_add(bits, wasm_v128_and(is_subnormal, wasm_i32x4_splat(1 << 23)));
+    v128_t magnitude = wasm_f32x4_sub(bits, wasm_v128_and(is_subnormal, wasm_f32x4_splat(0x1p-14f)));
+    return wasm_v128_or(magnitude, wasm_v128_and(wasm_i32x4_shl(h, 16), wasm_i32x4_splat(INT32_MIN)));
+}
+
+/* The scales of a row of n blocks of 32, which begin with d, f16, and, if min is not NULL, m, f16: four blocks at a
+ * time, apart from the codes, as one conversion per block would cost as much as its codes. */
+static inline void store_scales(float *scale, float *min, const void *src, size_t stride, size_t n) {
     const uint8_t *p = src;
-    const float *end = dst + n / 4 * 4;
-    for (; dst < end; dst += 4, p += 4 * stride) {
-        v128_t h = wasm_u32x4_make(load_u16(p), load_u16(p + stride),
-                                   load_u16(p + 2 * stride), load_u16(p + 3 * stride));
-        wasm_v128_store(dst, wasm_v128_xor(f32_from_f16_x4(h), wasm_u32x4_splat(flip)));
+    for (const float *end = scale + n / 4 * 4; scale < end; scale += 4, p += 4 * stride) {
+        v128_t dm = wasm_v128_load32_zero(p);
+        dm = wasm_v128_load32_lane(p + stride, dm, 1);
+        dm = wasm_v128_load32_lane(p + 2 * stride, dm, 2);
+        dm = wasm_v128_load32_lane(p + 3 * stride, dm, 3);
+        wasm_v128_store(scale, f32_from_f16_x4(dm));
+        if (min) {
+            wasm_v128_store(min, wasm_f32x4_neg(f32_from_f16_x4(wasm_u32x4_shr(dm, 16))));
+            min += 4;
+        }
     }
-    for (size_t k = 0; k < n % 4; k++, p += stride)
-        dst[k] = f32_from_bits(f32_to_bits(f32_from_f16(load_u16(p))) ^ flip);
+    for (size_t k = 0; k < n % 4; k++, p += stride) {
+        scale[k] = f32_from_f16(load_u16(p));
+        if (min) min[k] = -f32_from_f16(load_u16(p + 2));
+    }
 }
 
 static inline v128_t f16_splat(const uint8_t *p) { return wasm_f32x4_splat(f32_from_f16(load_u16(p))); }
@@ -80,64 +100,49 @@ static inline void store_products_i8x16(float *dst, v128_t d, v128_t v) {
 static void unpack_q4_0__simd128(const void *src, int16_t *codes, float *scale, float *min, size_t n) {
     (void)min;
     const struct block_q4_0 *b = src;
-    scales_f16(b->d, sizeof *b, 0, scale, n / 32);
-    for (const int16_t *end = codes + n; codes < end; codes += 32, b++) {
-        v128_t v = wasm_v128_load(b->qs);
-        store_i8(codes, wasm_i8x16_sub(low_nibbles(v), bytes(8)));
-        store_i8(codes + 16, wasm_i8x16_sub(high_nibbles(v), bytes(8)));
-    }
+    store_scales(scale, NULL, b, sizeof *b, n / 32);
+    for (const int16_t *end = codes + n; codes < end; codes += 32, b++) store_nibbles(codes, codes + 16, b->qs, 8);
 }
 
 static void unpack_q4_1__simd128(const void *src, int16_t *codes, float *scale, float *min, size_t n) {
     const struct block_q4_1 *b = src;
-    scales_f16(b->d, sizeof *b, 0, scale, n / 32);
-    scales_f16(b->m, sizeof *b, 0x80000000u, min, n / 32);
-    for (const int16_t *end = codes + n; codes < end; codes += 32, b++) {
-        v128_t v = wasm_v128_load(b->qs);
-        store_u8(codes, low_nibbles(v));
-        store_u8(codes + 16, high_nibbles(v));
-    }
+    store_scales(scale, min, b, sizeof *b, n / 32);
+    for (const int16_t *end = codes + n; codes < end; codes += 32, b++) store_nibbles(codes, codes + 16, b->qs, 0);
 }
 
-/* Bits 0..15 or 16..31 of qh, one per byte: 0xff where the bit is 0. */
-static inline v128_t absent_bits(v128_t qh_bytes) {
+/* Bits 0..15 (first = 0) or 16..31 (first = 2) of qh, one per byte: 0xff where the bit is 0. */
+static inline v128_t absent_bits(v128_t qh, uint8_t first) {
+    const v128_t byte = wasm_u64x2_make(first * 0x0101010101010101u, (first + 1u) * 0x0101010101010101u);
     const v128_t bit = wasm_u64x2_splat(0x8040201008040201u);
-    return wasm_i8x16_eq(wasm_v128_and(qh_bytes, bit), bytes(0));
-}
-static inline v128_t absent_low(v128_t qh) {
-    return absent_bits(wasm_i8x16_shuffle(qh, qh, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1));
-}
-static inline v128_t absent_high(v128_t qh) {
-    return absent_bits(wasm_i8x16_shuffle(qh, qh, 2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3));
+    return wasm_i8x16_eq(wasm_v128_and(wasm_i8x16_swizzle(qh, byte), bit), bytes(0));
 }
 
 /* low + 16 - 16 = low with the fifth bit, low - 16 = low | 0xf0 without. */
 static void unpack_q5_0__simd128(const void *src, int16_t *codes, float *scale, float *min, size_t n) {
     (void)min;
     const struct block_q5_0 *b = src;
-    scales_f16(b->d, sizeof *b, 0, scale, n / 32);
+    store_scales(scale, NULL, b, sizeof *b, n / 32);
     for (const int16_t *end = codes + n; codes < end; codes += 32, b++) {
         v128_t v = wasm_v128_load(b->qs), qh = wasm_v128_load32_splat(b->qh);
-        store_i8(codes, wasm_v128_or(low_nibbles(v), wasm_v128_and(absent_low(qh), bytes(0xf0))));
-        store_i8(codes + 16, wasm_v128_or(high_nibbles(v), wasm_v128_and(absent_high(qh), bytes(0xf0))));
+        store_i8(codes, wasm_v128_or(low_nibbles(v), wasm_v128_and(absent_bits(qh, 0), bytes(0xf0))));
+        store_i8(codes + 16, wasm_v128_or(high_nibbles(v), wasm_v128_and(absent_bits(qh, 2), bytes(0xf0))));
     }
 }
 
 static void unpack_q5_1__simd128(const void *src, int16_t *codes, float *scale, float *min, size_t n) {
     const struct block_q5_1 *b = src;
-    scales_f16(b->d, sizeof *b, 0, scale, n / 32);
-    scales_f16(b->m, sizeof *b, 0x80000000u, min, n / 32);
+    store_scales(scale, min, b, sizeof *b, n / 32);
     for (const int16_t *end = codes + n; codes < end; codes += 32, b++) {
         v128_t v = wasm_v128_load(b->qs), qh = wasm_v128_load32_splat(b->qh);
-        store_u8(codes, wasm_v128_or(low_nibbles(v), wasm_v128_andnot(bytes(0x10), absent_low(qh))));
-        store_u8(codes + 16, wasm_v128_or(high_nibbles(v), wasm_v128_andnot(bytes(0x10), absent_high(qh))));
+        store_u8(codes, wasm_v128_or(low_nibbles(v), wasm_v128_andnot(bytes(0x10), absent_bits(qh, 0))));
+        store_u8(codes + 16, wasm_v128_or(high_nibbles(v), wasm_v128_andnot(bytes(0x10), absent_bits(qh, 2))));
     }
 }
 
 static void unpack_q8_0__simd128(const void *src, int16_t *codes, float *scale, float *min, size_t n) {
     (void)min;
     const struct block_q8_0 *b = src;
-    scales_f16(b->d, sizeof *b, 0, scale, n / 32);
+    store_scales(scale, NULL, b, sizeof *b, n / 32);
     for (const int16_t *end = codes + n; codes < end; codes += 32, b++) {
         wasm_v128_store(codes, wasm_i16x8_load8x8(b->qs));
         wasm_v128_store(codes + 8, wasm_i16x8_load8x8(b->qs + 8));
@@ -150,7 +155,7 @@ static void unpack_iq4_nl__simd128(const void *src, int16_t *codes, float *scale
     (void)min;
     const struct block_iq4_nl *b = src;
     const v128_t values = wasm_v128_load(quant_iq4_values);
-    scales_f16(b->d, sizeof *b, 0, scale, n / 32);
+    store_scales(scale, NULL, b, sizeof *b, n / 32);
     for (const int16_t *end = codes + n; codes < end; codes += 32, b++) {
         v128_t v = wasm_v128_load(b->qs);
         store_i8(codes, wasm_i8x16_swizzle(values, low_nibbles(v)));
@@ -238,11 +243,8 @@ static void unpack_q4_K__simd128(const void *src, int16_t *codes, float *scale, 
     for (const int16_t *end = codes + n; codes < end; b++, scale += 8, min += 8) {
         store_q4_K_scales(scale, min, b->d);
         for (const uint8_t *qs = b->qs; qs < b->qs + 128; qs += 32, codes += 64) {
-            v128_t v0 = wasm_v128_load(qs), v1 = wasm_v128_load(qs + 16);
-            store_u8(codes, low_nibbles(v0));
-            store_u8(codes + 16, low_nibbles(v1));
-            store_u8(codes + 32, high_nibbles(v0));
-            store_u8(codes + 48, high_nibbles(v1));
+            store_nibbles(codes, codes + 32, qs, 0);
+            store_nibbles(codes + 16, codes + 48, qs + 16, 0);
         }
     }
 }
@@ -294,16 +296,18 @@ static void unpack_q6_K__simd128(const void *src, int16_t *codes, float *scale, 
     }
 }
 
-/* sc[i] - 32 of the 8 groups of an iq4_xs block, as i16.  Lane i holds its byte; a product moves the field of lane i
- * to the place that one shift serves. */
+/* sc[i] - 32 of the 8 groups of an iq4_xs block, as i16.  Eight fields of 4 and of 2 bits are spread to eight bytes by
+ * halving: lanes multiplied by powers of two would do it too, but LLVM makes those shifts, one lane after the other. */
 static inline v128_t iq4_xs_scales(const struct block_iq4_xs *b) {
-    v128_t v = wasm_v128_load64_zero(b->d);   /* d d h h l l l l */
-    v128_t low = wasm_i8x16_shuffle(v, v, 4, 8, 4, 8, 5, 8, 5, 8, 6, 8, 6, 8, 7, 8, 7, 8);
-    v128_t high = wasm_i8x16_shuffle(v, v, 2, 8, 2, 8, 2, 8, 2, 8, 3, 8, 3, 8, 3, 8, 3, 8);
-    low = bits_right(wasm_i16x8_mul(low, wasm_i16x8_make(16, 1, 16, 1, 16, 1, 16, 1)), 4, 15);
-    high = bits_right(wasm_i16x8_mul(high, wasm_i16x8_make(64, 16, 4, 1, 64, 16, 4, 1)), 2, 0x30);
-    v128_t sc = wasm_v128_and(wasm_v128_or(low, high), wasm_i16x8_splat(63));
-    return wasm_i16x8_sub(sc, wasm_i16x8_splat(32));
+    uint64_t low = load_u32(b->scales_l), high = load_u16(b->scales_h);
+    low = (low | low << 16) & 0x0000ffff0000ffffu;
+    low = (low | low << 8) & 0x00ff00ff00ff00ffu;
+    low = (low | low << 4) & 0x0f0f0f0f0f0f0f0fu;
+    high = (high | high << 24) & 0x000000ff000000ffu;
+    high = (high | high << 12) & 0x000f000f000f000fu;
+    high = (high | high << 6) & 0x0303030303030303u;
+    v128_t sc = wasm_u64x2_splat(low | high << 4);
+    return wasm_i16x8_extend_low_i8x16(wasm_i8x16_sub(sc, bytes(32)));
 }
 
 static void unpack_iq4_xs__simd128(const void *src, int16_t *codes, float *scale, float *min, size_t n) {
