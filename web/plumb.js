@@ -240,7 +240,8 @@ export class Model {
       said: { ...said, messages },
       // null, not undefined, for what is not given: templates ask "is not none".
       variables: {
-        tools: null, documents: null, add_generation_prompt: addGenerationPrompt, bos_token: bosText, eos_token: eosText,
+        tools: null, documents: null, add_generation_prompt: addGenerationPrompt,
+        bos_token: bosText, eos_token: eosText,
       },
     };
   }

@@ -111,7 +111,7 @@ function explain(error) {
   if (code === 'PLUMB_ERROR_TEMPLATE') {
     return { title: 'This model cannot chat', advice: 'Open an instruction-tuned model, one with a chat template.' };
   }
-  return { title: 'Something broke', advice: 'Reload the page. If it happens again, the line below says what to report.' };
+  return { title: 'Something broke', advice: 'Reload the page. If it happens again, report the line below.' };
 }
 
 // ---- conversation ----
