@@ -1,7 +1,7 @@
 /* WASM SIMD128 row unpackers.  Each gives its scalar namesake's bits.
  *
- * Codes are assembled as bytes, bias included, and widened to i16 when stored.  A shift of bytes is a shift of 16-bit
- * lanes whose strays the mask behind it removes: x86 has no shift of bytes.
+ * Codes are assembled as bytes, bias included, and widened to i16 when stored; plain nibbles are widened when loaded.
+ * A shift of bytes is a shift of 16-bit lanes whose strays the mask behind it removes: x86 has no shift of bytes.
  */
 #include "kernels/unpack.h"
 
@@ -47,9 +47,9 @@ static inline void store_nibbles(int16_t *low, int16_t *high, const uint8_t *qs,
 
 /* ---- scales --------------------------------------------------------------------------------------------------- */
 
-/* Four halves in the low 16 bits of each lane to f32, exact; the high 16 bits are ignored.  No lane ever holds a
- * subnormal f32, which would cost x86 a hundred cycles, and f16 scales are often subnormal: those become 2^-14 + s,
- * then lose the 2^-14. */
+/* Four halves in the low 16 bits of each lane to f32, exact (a signalling NaN comes out quiet); the high 16 bits are
+ * ignored.  f16 scales are often subnormal, and no lane may become a subnormal f32 on the way, which x86 computes with
+ * slowly: they become 2^-14 + s, then lose the 2^-14. */
 static inline v128_t f32_from_f16_x4(v128_t h) {
     const v128_t exponent_mask = wasm_i32x4_splat(0x7c00), rebias = wasm_i32x4_splat(112 << 23);
     v128_t exponent = wasm_v128_and(h, exponent_mask);
