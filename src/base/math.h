@@ -11,7 +11,7 @@
 double math_exp(double x);
 /* Natural logarithm, x > 0, within 2 ulp; log(0) = -inf; x < 0 or NaN: NaN. */
 double math_log(double x);
-/* x^y for x > 0, via exp(y log x); relative error about |y log x| * 2^-52. */
+/* x^y for x > 0, via exp(y log x); relative error below (|y log x| + 2) * 2^-52. */
 double math_pow(double x, double y);
 /* Absolute error < 2^-50 for |x| <= 2^26 (angles of RoPE are below 2^21). */
 void math_sincos(double x, double *sine, double *cosine);

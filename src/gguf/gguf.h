@@ -6,6 +6,11 @@
  * A push parser: gguf_window says where the next bytes go, gguf_commit that they are there.  Header bytes pass through
  * a small staging buffer, of which only keys, values and names are kept; tensor bytes are written by the caller at
  * their final place.  No allocation is larger than what the bytes seen, or a known file size, can justify.
+ *
+ * Refused, beyond what contradicts itself: names that are empty, contain a 0 or are longer than the specification
+ * allows (65535 bytes for keys, 64 for tensors), arrays of arrays, dimensions of 0, tensors that overlap, alignments
+ * that are no power of two up to 2^24, strings of more than 2^30 bytes, arrays of more than 2^30 elements, more than
+ * 2^24 keys or tensors.  Tensors may lie in any order and with gaps between them.
  */
 #ifndef PLUMB_GGUF_H
 #define PLUMB_GGUF_H
@@ -40,7 +45,7 @@ struct gguf_tensor {
     uint64_t offset;          /* from the start of the data section, as in the file */
     uint64_t n_bytes;
     uint64_t n_elements;
-    uint8_t *data;            /* n_bytes, owned by the gguf; NULL until its first byte is due */
+    uint8_t *data;            /* n_bytes, owned by the gguf; NULL until its first byte is due, moves until the last */
     uint64_t n_received;      /* bytes of data that have arrived */
 };
 
@@ -50,10 +55,12 @@ struct gguf;
 struct gguf *gguf_create(uint64_t file_size);
 void gguf_free(struct gguf *g);
 
-/* As plumb_model_window and plumb_model_commit.  After a failure every further call returns the same failure. */
+/* As plumb_model_window and plumb_model_commit.  After a failure every further call returns the same failure.
+ * Committing more than the window holds is PLUMB_ERROR_ARGUMENT and changes nothing. */
 plumb_status gguf_window(struct gguf *g, void **data, size_t *len, struct error *err);
 plumb_status gguf_commit(struct gguf *g, size_t n, struct error *err);
-/* Raises what is known of the size: a file that continues in a further part.  PLUMB_SIZE_UNKNOWN: not known. */
+/* Replaces what is known of the size of the whole file.  The header's promises are held against it as they are read,
+ * so the size of only a first piece of a file would have it refused. */
 void gguf_set_file_size(struct gguf *g, uint64_t file_size);
 bool gguf_has_header(const struct gguf *g);
 /* True when every byte that the directory names has arrived. */
@@ -63,12 +70,13 @@ plumb_status gguf_finish(const struct gguf *g, struct error *err);
 /* Bytes committed so far = file offset of the next window. */
 uint64_t gguf_position(const struct gguf *g);
 
+/* Keys and tensors, once gguf_has_header: before, there are none. */
 uint32_t gguf_version(const struct gguf *g);
 uint64_t gguf_alignment(const struct gguf *g);
 uint64_t gguf_data_offset(const struct gguf *g);
 uint64_t gguf_n_key(const struct gguf *g);
 const struct gguf_key *gguf_key_at(const struct gguf *g, uint64_t i);
-/* NULL if there is none.  Linear in the number of keys (tens). */
+/* NULL if there is none.  A binary search. */
 const struct gguf_key *gguf_find_key(const struct gguf *g, const char *name);
 uint64_t gguf_n_tensor(const struct gguf *g);
 struct gguf_tensor *gguf_tensor_at(struct gguf *g, uint64_t i);
