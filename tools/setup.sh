@@ -32,8 +32,15 @@ want() {
 as_root() {
     if [ "$(id -u)" = 0 ]; then "$@"
     elif have sudo; then sudo "$@"
-    else die "not root and no sudo; run this as root: $*"
+    else die "neither root nor sudo here; run this as root: $*"
     fi
+}
+
+# logged COMMAND...: as root, its output in a file; shows the end of it if the command fails
+log=build/setup/apt.log
+logged() {
+    mkdir -p "${log%/*}"
+    as_root "$@" >>"$log" 2>&1 || { tail -n 20 "$log" >&2; die "failed: $* (all of it in $log)"; }
 }
 
 updated=
@@ -41,15 +48,15 @@ apt_update() {
     [ -z "$updated" ] || return 0
     have apt-get || die "this is not Debian or Ubuntu: install by hand what is named above"
     say 'asks apt for the current list of packages'
-    as_root apt-get update -qq
+    logged apt-get update
     updated=1
 }
 
 apt_install() {
     [ ${#packages[@]} -gt 0 ] || return 0
     apt_update
-    say "installs ${packages[*]} with apt"
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${packages[@]}" >&2
+    say "installs them with apt, which may take some minutes; its output goes to $log"
+    logged env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${packages[@]}"
     packages=()
 }
 
@@ -102,9 +109,10 @@ need_llvm() {
 }
 
 need_emcc() {
-    have emcc || want "Emscripten, compiles the engine for browsers and Node" emscripten
-    case $(readlink -f "$(command -v emcc || echo /usr/share/emscripten/emcc)") in
-        /usr/share/emscripten/*) need_llvm ;;   # an emsdk brings its own
+    local emcc
+    emcc=$(readlink -f "$(command -v emcc)") || want "Emscripten, compiles the engine for browsers and Node" emscripten
+    case $emcc in
+        '' | /usr/share/emscripten/*) need_llvm ;;   # Debian's; an emsdk brings an LLVM of its own
     esac
 }
 
@@ -147,7 +155,7 @@ need_npm() {
     if [ -d "$dir/node_modules/$probe" ] && ! [ "$lock" -nt "$dir/node_modules/.package-lock.json" ]; then return; fi
     have npm || die "needs npm, which comes with Node"
     say "installs the packages of $lock into $dir/node_modules with npm"
-    (cd "$dir" && npm ci --no-audit --no-fund --loglevel=error "$@") >&2
+    (cd "$dir" && npm ci --no-audit --no-fund --no-update-notifier --loglevel=error "$@") >&2
 }
 
 need_wasmtime() {
