@@ -661,6 +661,7 @@ static void corpus(void) {
     free(names);
 }
 
+void gguf_memory(void);   /* gguf_memory.c */
 void test_gguf(void);
 void test_gguf(void) {
     static const struct real real[] = {
@@ -677,6 +678,7 @@ void test_gguf(void) {
     test_case("gguf: tensors in any order, with gaps and bytes after the last", any_order);
     test_case("gguf: windows are the tensors' memory, and misuse is an argument error", windows);
     test_case("gguf: a file cut anywhere is cut short, and frees what it had", every_prefix);
+    test_case("gguf: an allocation that fails is a status, wherever it is", gguf_memory);
     test_case("gguf: 200000 keys and tensors take no quadratic time", many_names);
     test_case("gguf: integers of every type that fit 32 bits", typed_integers);
     test_case("gguf: floats, bools, strings and arrays of the type asked for", typed_others);

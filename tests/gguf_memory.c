@@ -1,0 +1,64 @@
+/* The reader once more, with allocations that fail on demand.  Called by gguf_test.c. */
+#include "test.h"
+
+#include <stdlib.h>
+
+static long n_until_failure;   /* how many allocations succeed before one fails */
+
+static bool fails_now(void) { return n_until_failure-- == 0; }
+static void *failing_malloc(size_t n) { return fails_now() ? NULL : malloc(n); }
+static void *failing_realloc(void *p, size_t n) { return fails_now() ? NULL : realloc(p, n); }
+static void *failing_alloc_array(uint64_t n, size_t size) { return fails_now() ? NULL : alloc_array(n, size); }
+#define malloc failing_malloc
+#define realloc failing_realloc
+#define alloc_array failing_alloc_array
+
+/* The program holds the real reader too: its names are taken. */
+#define gguf_create failing_gguf_create
+#define gguf_free failing_gguf_free
+#define gguf_window failing_gguf_window
+#define gguf_commit failing_gguf_commit
+#define gguf_set_file_size failing_gguf_set_file_size
+#define gguf_has_header failing_gguf_has_header
+#define gguf_is_complete failing_gguf_is_complete
+#define gguf_finish failing_gguf_finish
+#define gguf_position failing_gguf_position
+#define gguf_version failing_gguf_version
+#define gguf_alignment failing_gguf_alignment
+#define gguf_data_offset failing_gguf_data_offset
+#define gguf_n_key failing_gguf_n_key
+#define gguf_key_at failing_gguf_key_at
+#define gguf_find_key failing_gguf_find_key
+#define gguf_n_tensor failing_gguf_n_tensor
+#define gguf_tensor_at failing_gguf_tensor_at
+#define gguf_find_tensor failing_gguf_find_tensor
+#define gguf_type_name failing_gguf_type_name
+#include "gguf/gguf.c"
+
+#include "gguf_feed.h"
+
+void gguf_memory(void);
+/* Lets each allocation fail in turn, until one run needs none that fails.  Leaks are the sanitizer's to see. */
+void gguf_memory(void) {
+    size_t n;
+    uint8_t *file = test_read_all("tests/vectors/gguf/small.gguf", &n);
+    REQUIRE(file != NULL, "small.gguf");
+    for (int known = 0; known < 2; known++) {
+        plumb_status status = PLUMB_ERROR_MEMORY;
+        long k = 0;
+        for (; k < 1000 && status != PLUMB_OK; k++) {
+            struct feed feed = {.piece = 5000};
+            struct error err = {PLUMB_ERROR_MEMORY, "no memory for the reader"};
+            uint64_t size = known ? n : PLUMB_SIZE_UNKNOWN;
+            n_until_failure = k;
+            struct gguf *g = gguf_create(size);
+            if (g != NULL) status = feed_file(g, &feed, size, file, n, &err);
+            plumb_status expected = n_until_failure < 0 ? PLUMB_ERROR_MEMORY : PLUMB_OK;
+            CHECK(status == expected, "allocation %ld: %s: %s", k, plumb_status_name(status), err.message);
+            CHECK(strstr(err.message, "no memory for ") != NULL, "allocation %ld: %s", k, err.message);
+            gguf_free(g);
+        }
+        CHECK(k > 10 && k < 1000, "%ld runs", k);
+    }
+    free(file);
+}
