@@ -61,10 +61,10 @@ void plumb_model_free(plumb_model *model);
 /* The sentence for the last failure, "" if there was none.  Valid until the next call on the model. */
 const char *plumb_model_error(const plumb_model *model);
 
-/* Starts the next part of a file.  size: bytes in this part, or PLUMB_SIZE_UNKNOWN; a known size lets a header that
- * promises more than the file holds be refused before anything is allocated for it.  Call it once for a plain file.
- * Several parts are either the files of `gguf-split` (each with its own header) or one file cut at arbitrary bytes:
- * a part that begins while the file before it is incomplete continues it. */
+/* Starts the next part.  Call it once for a plain file.  Several parts are either the files of `gguf-split` (each with
+ * its own header) or one file cut at arbitrary bytes: a part that begins while the file before it is incomplete
+ * continues it.  size: bytes of this part and of all that will follow it, or PLUMB_SIZE_UNKNOWN; a known size lets a
+ * header that promises more than can come be refused before anything is allocated for it. */
 plumb_status plumb_model_begin(plumb_model *model, uint64_t size);
 /* Where the next bytes go: up to *len bytes may be written at *data.  *len is 0 when this part needs no more bytes
  * (any further bytes are padding and may be dropped).  During tensor data *data is the weights' final place. */

@@ -5,7 +5,7 @@
 
 /* TODO weak until every room has landed */
 #define ROOMS(X) \
-    X(base) X(gguf) X(quant) X(kernels_unpack) X(kernels) X(tokenizer) X(text) X(sampler) X(model) X(forward)
+    X(base) X(gguf) X(quant) X(kernels_unpack) X(kernels) X(tokenizer) X(text) X(sampler) X(model) X(forward) X(session)
 
 #define DECLARE(room) void test_##room(void) __attribute__((weak));
 ROOMS(DECLARE)

@@ -1,5 +1,6 @@
 /* Sessions on a tiny synthetic model (tests/vectors/synth): the same bits however the tokens are fed, and every misuse
  * a status. */
+#include "fixture.h"
 #include "test.h"
 
 #include <stdio.h>
@@ -10,34 +11,6 @@
 enum { N_IDS = 24 };
 
 /* ---- loading --------------------------------------------------------------------------------------------------- */
-
-/* Gives bytes [at, end) of file to the current part, at most piece at a time. */
-static plumb_status give(plumb_model *m, const uint8_t *file, size_t at, size_t end, size_t piece) {
-    while (at < end) {
-        void *data;
-        size_t n;
-        PLUMB_TRY(plumb_model_window(m, &data, &n));
-        if (n == 0) break;
-        if (n > piece) n = piece;
-        if (n > end - at) n = end - at;
-        memcpy(data, file + at, n);
-        PLUMB_TRY(plumb_model_commit(m, n));
-        at += n;
-    }
-    return PLUMB_OK;
-}
-
-static plumb_model *load(const char *path) {
-    size_t n = 0;
-    uint8_t *file = test_read_all(path, &n);
-    plumb_model *m = plumb_model_create();
-    bool ok = file && m && CHECK(plumb_model_begin(m, n) == PLUMB_OK && give(m, file, 0, n, SIZE_MAX) == PLUMB_OK
-                                 && plumb_model_end(m) == PLUMB_OK, "%s: %s", path, plumb_model_error(m));
-    free(file);
-    if (ok) return m;
-    plumb_model_free(m);
-    return NULL;
-}
 
 static plumb_session *new_session(plumb_model *m, uint32_t n_ctx, uint32_t n_batch) {
     plumb_session *s = NULL;
@@ -69,7 +42,7 @@ static void piecewise_case(void) {
     for (size_t i = 0; file && i < sizeof pieces / sizeof *pieces; i++) {
         plumb_model *m = plumb_model_create();
         CHECK(plumb_model_begin(m, i == 1 ? PLUMB_SIZE_UNKNOWN : n) == PLUMB_OK
-              && give(m, file, 0, n, pieces[i]) == PLUMB_OK && plumb_model_end(m) == PLUMB_OK, "pieces of %zu: %s",
+              && fixture_give(m, file, 0, n, pieces[i]) == PLUMB_OK && plumb_model_end(m) == PLUMB_OK, "pieces of %zu: %s",
               pieces[i], plumb_model_error(m));
         plumb_session *s = new_session(m, 64, 0);
         if (s) {
@@ -92,8 +65,8 @@ static void cut_case(void) {
     plumb_model *m = plumb_model_create();
     size_t cuts[] = { 0, 1001, n - 777, n };
     for (size_t i = 0; file && i < 3; i++) {
-        CHECK(plumb_model_begin(m, cuts[i + 1] - cuts[i]) == PLUMB_OK
-              && give(m, file, cuts[i], cuts[i + 1], 100) == PLUMB_OK, "part %zu: %s", i, plumb_model_error(m));
+        CHECK(plumb_model_begin(m, n - cuts[i]) == PLUMB_OK
+              && fixture_give(m, file, cuts[i], cuts[i + 1], 100) == PLUMB_OK, "part %zu: %s", i, plumb_model_error(m));
         CHECK(plumb_model_position(m) == cuts[i + 1] - cuts[i], "part %zu ends at %llu", i,
               (unsigned long long)plumb_model_position(m));
     }
@@ -105,7 +78,7 @@ static void cut_case(void) {
 /* ---- running ----------------------------------------------------------------------------------------------------- */
 
 static void batch_case(void) {
-    plumb_model *m = load(TINY);
+    plumb_model *m = fixture_load(TINY);
     int32_t ids[N_IDS];
     uint64_t expected = 0;
     static const uint32_t batches[] = { 64, 1, 5 };
@@ -122,7 +95,7 @@ static void batch_case(void) {
 }
 
 static void rewind_case(void) {
-    plumb_model *m = load(TINY);
+    plumb_model *m = fixture_load(TINY);
     plumb_session *s = new_session(m, 64, 0);
     int32_t ids[N_IDS];
     REQUIRE(s, "no session");
@@ -148,7 +121,7 @@ static void rewind_case(void) {
 }
 
 static void overflow_case(void) {
-    plumb_model *m = load(TINY);
+    plumb_model *m = fixture_load(TINY);
     plumb_session *s = new_session(m, 16, 0);
     int32_t ids[N_IDS];
     REQUIRE(s, "no session");
@@ -180,7 +153,7 @@ static void state_case(void) {
     plumb_model_begin(m, 100);
     CHECK(plumb_model_end(m) == PLUMB_ERROR_TRUNCATED, "end before the bytes: %s", plumb_model_error(m));
     plumb_model_free(m);
-    m = load(TINY);
+    m = fixture_load(TINY);
     CHECK(m && plumb_model_begin(m, 100) == PLUMB_ERROR_STATE, "begin after end");
     plumb_session_params huge = { .n_ctx = UINT32_MAX };
     CHECK(m && plumb_session_create(&s, m, &huge) == PLUMB_ERROR_ARGUMENT, "4 G tokens of context");
@@ -204,7 +177,7 @@ void __sanitizer_malloc_hook(const volatile void *p, size_t n) {
 }
 
 static void allocation_case(void) {
-    plumb_model *m = load(TINY);
+    plumb_model *m = fixture_load(TINY);
     plumb_session *s = new_session(m, 64, 0);
     plumb_sampling params = plumb_sampling_default();
     plumb_sampler *sampler = NULL;

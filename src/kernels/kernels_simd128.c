@@ -5,6 +5,8 @@
 
 #if defined(__wasm_simd128__)
 
+#include "kernels/f16_simd128.h"
+
 #include <math.h>
 #include <wasm_simd128.h>
 
@@ -28,24 +30,13 @@ static inline void store_tail(float *x, v128_t v, size_t n) {
 
 /* ---- float rows ---------------------------------------------------------------------------------------------- */
 
-/* Four halves in the low 16 bits of each lane to f32, exact.  The exponent is moved by a multiplication with 2^112,
- * which also normalizes subnormals; infinities and NaN come out of it as 2^16 * (1 + m) and get their exponent back. */
-static inline v128_t f32_from_f16_lanes(v128_t h) {
-    v128_t sign = wasm_i32x4_shl(wasm_v128_and(h, wasm_i32x4_splat(0x8000)), 16);
-    v128_t magnitude = wasm_i32x4_shl(wasm_v128_and(h, wasm_i32x4_splat(0x7fff)), 13);
-    v128_t f = wasm_f32x4_mul(magnitude, wasm_f32x4_splat(0x1p112f));
-    v128_t special = wasm_i32x4_ge(magnitude, wasm_i32x4_splat(0x0f800000));
-    v128_t infinite = wasm_v128_or(magnitude, wasm_i32x4_splat(0x7f800000));
-    return wasm_v128_or(sign, wasm_v128_bitselect(infinite, f, special));
-}
-
 static void f32_from_f16__simd128(const void *src, float *dst, size_t n) {
     const uint8_t *s = src;
     const float *end = dst + n / 8 * 8;
     for (; dst < end; dst += 8, s += 16) {
         v128_t h = wasm_v128_load(s);
-        wasm_v128_store(dst, f32_from_f16_lanes(wasm_u32x4_extend_low_u16x8(h)));
-        wasm_v128_store(dst + 4, f32_from_f16_lanes(wasm_u32x4_extend_high_u16x8(h)));
+        wasm_v128_store(dst, f32_from_f16_x4(wasm_u32x4_extend_low_u16x8(h)));
+        wasm_v128_store(dst + 4, f32_from_f16_x4(wasm_u32x4_extend_high_u16x8(h)));
     }
     for (size_t i = 0; i < n % 8; i++) dst[i] = f32_from_f16(load_u16(s + 2 * i));
 }

@@ -1,0 +1,101 @@
+#include "fixture.h"
+
+#include "test.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ---- models -------------------------------------------------------------------------------------------------------- */
+
+plumb_status fixture_give(plumb_model *m, const uint8_t *file, size_t at, size_t end, size_t piece) {
+    while (at < end) {
+        void *data;
+        size_t n;
+        PLUMB_TRY(plumb_model_window(m, &data, &n));
+        if (n == 0) break;
+        if (n > piece) n = piece;
+        if (n > end - at) n = end - at;
+        memcpy(data, file + at, n);
+        PLUMB_TRY(plumb_model_commit(m, n));
+        at += n;
+    }
+    return PLUMB_OK;
+}
+
+static plumb_status load(plumb_model *m, const char *path) {
+    PLUMB_TRY(plumb_model_begin(m, PLUMB_SIZE_UNKNOWN));
+    for (uint64_t at = 0;;) {
+        void *data;
+        size_t n;
+        PLUMB_TRY(plumb_model_window(m, &data, &n));
+        int64_t n_read = n > 0 ? test_read(path, at, data, n) : 0;
+        if (n_read <= 0) return plumb_model_end(m);
+        PLUMB_TRY(plumb_model_commit(m, (size_t)n_read));
+        at += (uint64_t)n_read;
+    }
+}
+
+plumb_model *fixture_load(const char *path) {
+    plumb_model *m = plumb_model_create();
+    if (CHECK(m && load(m, path) == PLUMB_OK, "%s: %s", path, m ? plumb_model_error(m) : "out of memory")) return m;
+    plumb_model_free(m);
+    return NULL;
+}
+
+int32_t fixture_largest(const float *logits, uint32_t n) {
+    uint32_t best = 0;
+    for (uint32_t i = 1; i < n; i++) {
+        if (logits[i] > logits[best]) best = i;
+    }
+    return (int32_t)best;
+}
+
+/* ---- llama.cpp's vectors -------------------------------------------------------------------------------------------- */
+
+bool llama_vectors_read(struct llama_vectors *v, const char *path) {
+    char full[200];
+    size_t n = 0;
+    snprintf(full, sizeof full, "tests/vectors/%s", path);
+    memset(v, 0, sizeof *v);
+    v->file = test_read_all(full, &n);
+    if (!v->file || !CHECK(n >= 32 && memcmp(v->file, "PLMBLOGT", 8) == 0, "%s: no vectors", full)) return false;
+    uint32_t *const fields[] = { &v->n_vocab, &v->n_token, &v->n_record, &v->stride, &v->n_sample, &v->n_top };
+    for (size_t i = 0; i < 6; i++) *fields[i] = load_u32(v->file + 8 + 4 * i);
+    v->records = v->file + 32 + 4 * (size_t)v->n_token;
+    v->record_bytes = 4 * (1 + (size_t)v->n_sample + 2 * (size_t)v->n_top);
+    v->tokens = alloc_array(v->n_token, sizeof *v->tokens);
+    for (uint32_t i = 0; v->tokens && i < v->n_token; i++) v->tokens[i] = (int32_t)load_u32(v->file + 32 + 4 * i);
+    return CHECK(v->tokens && v->n_record > 0 && v->n_record <= v->n_token
+                 && n == 32 + 4 * (size_t)v->n_token + v->n_record * v->record_bytes,
+                 "%s: %zu bytes do not fit its header", full, n);
+}
+
+void llama_vectors_free(struct llama_vectors *v) {
+    free(v->tokens);
+    free(v->file);
+    memset(v, 0, sizeof *v);
+}
+
+static uint32_t word(const struct llama_vectors *v, uint32_t k, size_t i) {
+    return load_u32(v->records + k * v->record_bytes + 4 * i);
+}
+
+float llama_f32(const struct llama_vectors *v, uint32_t k, size_t i) { return f32_from_bits(word(v, k, i)); }
+
+int32_t llama_top_id(const struct llama_vectors *v, uint32_t k) { return (int32_t)word(v, k, 1 + v->n_sample); }
+
+float llama_margin(const struct llama_vectors *v, uint32_t k) {
+    size_t top = 1 + v->n_sample + v->n_top;
+    return llama_f32(v, k, top) - llama_f32(v, k, top + 1);
+}
+
+double llama_distance(const struct llama_vectors *v, uint32_t k, const float *logits) {
+    double d2 = 0, l2 = 0;
+    for (uint32_t i = 0; i < v->n_sample; i++) {
+        double l = (double)llama_f32(v, k, 1 + i), d = (double)logits[i * v->stride] - l;
+        d2 += d * d;
+        l2 += l * l;
+    }
+    return sqrt(d2 / l2);
+}

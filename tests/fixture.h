@@ -1,0 +1,33 @@
+/* What tests of several rooms share: loading a model through the public API, and llama.cpp's vectors. */
+#ifndef PLUMB_TESTS_FIXTURE_H
+#define PLUMB_TESTS_FIXTURE_H
+
+#include "base/base.h"
+
+/* Gives bytes [at, end) of file to the model's current part, at most piece at a time. */
+plumb_status fixture_give(plumb_model *m, const uint8_t *file, size_t at, size_t end, size_t piece);
+/* A model loaded to its end; NULL and a failed check if it cannot be. */
+plumb_model *fixture_load(const char *path);
+/* Index of the largest logit, the first of equals. */
+int32_t fixture_largest(const float *logits, uint32_t n);
+
+/* A file that tests/vectors/llama/logits.c wrote; its layout is described there. */
+struct llama_vectors {
+    uint32_t n_vocab, n_token, n_record, stride, n_sample, n_top;
+    int32_t *tokens;           /* (n_token) */
+    const uint8_t *records;    /* (n_record) of record_bytes each, for the last n_record tokens */
+    size_t record_bytes;
+    uint8_t *file;
+};
+/* path below tests/vectors; false and a failed check if it does not fit its header. */
+bool llama_vectors_read(struct llama_vectors *v, const char *path);
+void llama_vectors_free(struct llama_vectors *v);
+/* Word i of record k: 0 is logsumexp, then n_sample logits, n_top ids, n_top logits. */
+float llama_f32(const struct llama_vectors *v, uint32_t k, size_t i);
+/* The largest logit's id, and its distance to the second largest. */
+int32_t llama_top_id(const struct llama_vectors *v, uint32_t k);
+float llama_margin(const struct llama_vectors *v, uint32_t k);
+/* Relative RMS of logits (n_vocab) against the samples of record k. */
+double llama_distance(const struct llama_vectors *v, uint32_t k, const float *logits);
+
+#endif
