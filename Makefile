@@ -65,19 +65,19 @@ help: ## Prints this list.
 run: ## Sets up what is missing, builds, fetches the default model and answers PROMPT="..." in Node.
 	@tools/setup.sh run
 	@python3 models/fetch.py $(MODEL)
-	@$(MAKE) -j$$(nproc) wasm
+	@$(MAKE) -s -j$$(nproc) wasm
 	@node web/node/run.mjs --model "$$(python3 models/fetch.py --path $(MODEL))" --prompt '$(subst ','\'',$(PROMPT))'
 
 serve: ## Sets up what is missing, builds and serves the chat page on this machine; PORT=8080.
 	@tools/setup.sh run
 	@python3 models/fetch.py $(MODEL)
-	@$(MAKE) -j$$(nproc) wasm
+	@$(MAKE) -s -j$$(nproc) wasm
 	@node web/serve.mjs
 
 test: ## Sets up what is missing, builds and runs every test; HOSTS="native node chromium wasmtime" picks hosts.
 	@tools/setup.sh test $(HOSTS)
 	@python3 models/fetch.py --all
-	@$(MAKE) -j$$(nproc) test-programs
+	@$(MAKE) -s -j$$(nproc) test-programs
 	@node tests/run.mjs
 
 setup: ## Installs what building and testing on every host need, saying what and why.
@@ -86,7 +86,7 @@ setup: ## Installs what building and testing on every host need, saying what and
 bench: ## Measures prefill and decode of MODEL natively, in Node and under wasmtime.
 	@tools/setup.sh test native node wasmtime
 	@python3 models/fetch.py $(MODEL)
-	@$(MAKE) -j$$(nproc) build
+	@$(MAKE) -s -j$$(nproc) build
 	@node tests/bench/hosts.mjs "$$(python3 models/fetch.py --path $(MODEL))"
 
 # ---- native -----------------------------------------------------------------------------------------------------
@@ -145,7 +145,7 @@ $(wasi_dir)/tests.wasm: $(call objects,$(wasi_dir),$(engine) $(tests))
 
 # What tests/run.mjs runs on the hosts in HOSTS.
 test-programs: \
-    $(if $(filter native,$(HOSTS)),build/native/plumb build/native-sanitize/tests build/native-sanitize/plumb) \
+    $(if $(filter native,$(HOSTS)),build/native/plumb build/native/tests build/native-sanitize/tests) \
     $(if $(filter native,$(HOSTS)),$(fuzzers:%=build/native-sanitize/fuzz-%)) \
     $(if $(filter node chromium,$(HOSTS)),$(plumb_wasm) $(emcc_dir)/tests.wasm) \
     $(if $(filter wasmtime,$(HOSTS)),$(wasi_dir)/plumb.wasm $(wasi_dir)/tests.wasm)

@@ -7,13 +7,13 @@
 import { existsSync, readdirSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { fileURLToPath } from 'node:url';
+import { wasmtime } from './hosts/wasmtime.mjs';
 import { runSuite } from './suite.mjs';
 
 process.chdir(fileURLToPath(new URL('..', import.meta.url)));
 
 const hosts = (process.env.HOSTS || 'native node chromium wasmtime').split(/\s+/).filter(Boolean);
-const wasmtime = process.env.WASMTIME ?? 'build/setup/py/wasmtime_cli/wasmtime';
-const underWasmtime = [wasmtime, 'run', '--dir=.'];
+const underWasmtime = [wasmtime(), 'run', '--dir=.'];
 
 /** The test files of a folder, run by Node's own runner. */
 function nodeTests(folder) {
@@ -29,6 +29,8 @@ const cli = (command) => ({ PLUMB: JSON.stringify(command) });
 const suites = {
   native: [
     { name: 'C tests, ASan and UBSan', command: ['build/native-sanitize/tests'], timeout: 600 },
+    // Against llama.cpp on the default model: minutes with sanitizers, so the release build runs it.
+    { name: 'C tests, truth', command: ['build/native/tests', 'truth'], timeout: 600 },
     ...list('tests/fuzz', '_fuzz.c').map((file) => file.replace('_fuzz.c', '')).map((name) => ({
       name: `fuzz corpus ${name}`, command: [`build/native-sanitize/fuzz-${name}`,
         ...list(`tests/fuzz/corpus/${name}`, '').map((input) => `tests/fuzz/corpus/${name}/${input}`)], timeout: 120 })),
