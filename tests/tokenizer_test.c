@@ -212,10 +212,74 @@ done:
     unload(l);
 }
 
+/* ---- chats -------------------------------------------------------------------------------------------------------- */
+
+static void equals_templates(void) {
+    struct error err = {PLUMB_OK, ""};
+    size_t n, n_case = 0, n_message = 0;
+    char *file = test_read_all("tests/vectors/tokenizer/chat.txt", &n), *rest = file;
+    const char *name = "";
+    struct gguf_string template = {NULL, 0};
+    plumb_message messages[8];
+    char text[4096];
+    bool in_case = false;
+    while (rest != NULL && *rest != 0) {
+        char *line = next_line(&rest), *tab = strchr(line, '\t');
+        if (line[0] == 'T' || line[0] == 'U') {
+            *tab = 0;
+            name = line + 2;
+            free((void *)(uintptr_t)template.data);
+            template.data = unescape(tab + 1, &n);
+            template.n = n;
+            if (line[0] == 'T') continue;
+            const plumb_message hello = {"user", "Hello"};
+            int64_t status = chat_format(&template, &hello, 1, true, text, sizeof text, &err);
+            CHECK(status == PLUMB_ERROR_TEMPLATE, "%s: %ld for a template of no known family", name, (long)status);
+        } else if (line[0] == 'M') {
+            if (in_case) {
+                for (size_t i = 0; i < n_message; i++) free((void *)(uintptr_t)messages[i].content);
+                n_message = 0;
+                in_case = false;
+            }
+            *tab = 0;
+            char *content = unescape(tab + 1, &n);
+            content[n] = 0;
+            messages[n_message++] = (plumb_message){line + 2, content};
+        } else {
+            in_case = true;
+            n_case++;
+            int64_t length = chat_format(&template, messages, n_message, line[0] == 'A', text, sizeof text, &err);
+            CHECK(length >= 0 && (size_t)length <= sizeof text && equal_text(line + 2, text, (size_t)length, "", 0),
+                  "%s: \"%.*s\", its template gives \"%s\"", name, length > 0 ? (int)length : 0, text, line + 2);
+            char part[8];   /* a small buffer gets the start, and the same length */
+            int64_t again = chat_format(&template, messages, n_message, line[0] == 'A', part, sizeof part, &err);
+            CHECK(again == length && memcmp(part, text, sizeof part) == 0, "%s: %ld bytes, then %ld", name,
+                  (long)length, (long)again);
+        }
+    }
+    for (size_t i = 0; i < n_message; i++) free((void *)(uintptr_t)messages[i].content);
+    free((void *)(uintptr_t)template.data);
+    free(file);
+    CHECK(n_case > 150, "%lu cases", (unsigned long)n_case);
+}
+
+static void chat_refuses(void) {
+    struct error err = {PLUMB_OK, ""};
+    const plumb_message tool = {"tool", "x"};
+    const struct gguf_string chatml = {"<|im_start|>", 12}, empty = {"", 0};
+    CHECK(chat_format(NULL, &tool, 1, true, NULL, 0, &err) == PLUMB_ERROR_TEMPLATE, "no template: %s", err.message);
+    CHECK(chat_format(&empty, &tool, 1, true, NULL, 0, &err) == PLUMB_ERROR_TEMPLATE, "empty: %s", err.message);
+    CHECK(chat_format(&chatml, &tool, 1, true, NULL, 0, &err) == PLUMB_ERROR_ARGUMENT && strstr(err.message, "tool"),
+          "an unknown role: %s", err.message);
+    CHECK(chat_format(&chatml, NULL, 0, true, NULL, 0, &err) == 22, "no messages: only the assistant's turn");
+}
+
 void test_tokenizer(void) {
     test_row("tokenizer: SmolLM2 (BPE, smollm) equals llama.cpp", equals_llama, SMOLLM2);
     test_row("tokenizer: llama-bpe (BPE, llama-bpe) equals llama.cpp", equals_llama, LLAMA_BPE);
     test_row("tokenizer: qwen2 (BPE, qwen2) equals llama.cpp", equals_llama, QWEN2);
     test_row("tokenizer: llama-spm (SPM, space prefix) equals llama.cpp", equals_llama, LLAMA_SPM);
     test_row("tokenizer: Gemma 3 (SPM, user-defined tokens) equals llama.cpp", equals_llama, GEMMA3);
+    test_case("tokenizer: chats of 21 templates equal jinja2's, others are refused", equals_templates);
+    test_case("tokenizer: chats without a template, or with unknown roles, are errors", chat_refuses);
 }
