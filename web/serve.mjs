@@ -6,7 +6,7 @@
 import { createReadStream } from 'node:fs';
 import { realpath, stat } from 'node:fs/promises';
 import { createServer } from 'node:http';
-import { extname, join, sep } from 'node:path';
+import { extname, join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { fileURLToPath } from 'node:url';
 
@@ -31,9 +31,8 @@ const HEADERS = {
  * @param {string} [options.home]  where / leads to
  * @returns {Promise<{url: string, close: () => Promise<void>}>} */
 export async function serve({ root, port = 0, host = '127.0.0.1', home }) {
-  const top = await realpath(root);
   const server = createServer((request, response) => {
-    answer(request, response, top, home).catch(() => response.destroy());
+    answer(request, response, root, home).catch(() => response.destroy());
   });
   await new Promise((resolve, reject) => {
     server.once('error', reject);
@@ -95,14 +94,14 @@ function pathOf(url) {
   }
 }
 
-/** The file of a path, if there is one below top, links resolved, and no part of it begins with a dot ("..", ".git").
+/** The file of a path, if there is one and no part of it begins with a dot ("..", ".git").  Symbolic links are followed:
+ * models are often kept elsewhere, and whoever can make a link here can read the files anyway.
  * @param {string} top @param {string} path
  * @returns {Promise<{folder: true} | {folder: false, file: string, size: number, mtimeMs: number} | undefined>} */
 async function find(top, path) {
   if (path.split('/').some(part => part.startsWith('.'))) return undefined;
   try {
-    const file = await realpath(join(top, path.endsWith('/') ? `${path}index.html` : path));
-    if (!file.startsWith(top.endsWith(sep) ? top : top + sep)) return undefined;
+    const file = join(top, path.endsWith('/') ? `${path}index.html` : path);
     const entry = await stat(file);
     if (entry.isDirectory()) return { folder: true };
     return entry.isFile() ? { folder: false, file, size: entry.size, mtimeMs: entry.mtimeMs } : undefined;

@@ -5,7 +5,7 @@ import { Plumb, PlumbError } from '../index.js';
 
 const DEFAULT_MODEL = '../../models/SmolLM2-135M-Instruct.Q4_1.gguf';
 /** What the makers of SmolLM2 advise for it; a model this small wanders off at higher temperatures. */
-const SAMPLING = { temperature: 0.2, topP: 0.9, repeatPenalty: 1.1 };
+const SAMPLING = { temperature: 0.2, topP: 0.9 };
 const MAX_TOKENS = 1024;
 
 /** @template {keyof HTMLElementTagNameMap} T @param {string} id @param {T} _tag @returns {HTMLElementTagNameMap[T]} */
@@ -46,6 +46,7 @@ async function load() {
     model = loaded;
     running = undefined;
     page.model.textContent = nameOf(loaded.metadata);
+    element('name', 'span').textContent = page.model.textContent || 'The model';
     show('ready');
     page.prompt.focus();
   } catch (error) {
@@ -127,6 +128,8 @@ async function ask(text) {
   turn.item.setAttribute('aria-busy', 'true');
   page.prompt.value = '';
   show('answering');
+  // The button that was clicked is gone; on a phone the keyboard would cover the answer.
+  if (matchMedia('(pointer: fine)').matches) page.prompt.focus();
   page.status.textContent = 'Reading';
   let pieces = 0, first = 0, said = 0, answer = '';
   try {

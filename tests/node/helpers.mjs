@@ -1,0 +1,57 @@
+/** What the JavaScript tests share: models, servers that misbehave, and the check of an error. */
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import { fileURLToPath } from 'node:url';
+import { PlumbError } from '../../web/node/index.js';
+
+export const root = fileURLToPath(new URL('../../', import.meta.url));
+/** 88 kB, random weights, 260 tokens, context 512; tests/vectors/README.md says how it was made. */
+export const tinyPath = `${root}tests/vectors/synth/f32.gguf`;
+export const tiny = new Uint8Array(readFileSync(tinyPath));
+export const realPath = `${root}models/SmolLM2-135M-Instruct.Q4_1.gguf`;
+/** What llama.cpp says to three prompts, see tests/vectors/README.md. */
+export const { prompts } = JSON.parse(readFileSync(`${root}tests/vectors/llama/prompts.json`, 'utf8'));
+
+/** Waits for the failure and checks its code and its sentence.
+ * @param {Promise<unknown> | (() => Promise<unknown>)} action @param {string} code @param {RegExp} message */
+export async function fails(action, code, message) {
+  await assert.rejects(action, error => {
+    assert.ok(error instanceof PlumbError, `${error} is no PlumbError`);
+    assert.equal(error.code, code, error.message);
+    assert.match(error.message, message);
+    return true;
+  });
+}
+
+/** A server on this machine, closed after the test.
+ * @param {import('node:test').TestContext} t
+ * @param {(request: import('node:http').IncomingMessage, response: import('node:http').ServerResponse) => void} answer
+ * @returns {Promise<string>} its URL, which ends in a slash */
+export async function server(t, answer) {
+  const http = createServer(answer);
+  await new Promise(resolve => http.listen(0, '127.0.0.1', () => resolve(undefined)));
+  t.after(() => {
+    http.close();
+    http.closeAllConnections();
+  });
+  return `http://127.0.0.1:${/** @type {import('node:net').AddressInfo} */ (http.address()).port}/`;
+}
+
+/** @param {AsyncIterable<string>} pieces */
+export async function textOf(pieces) {
+  let text = '';
+  for await (const piece of pieces) text += piece;
+  return text;
+}
+
+/** @param {Float32Array} logits */
+export const argmax = logits => logits.reduce((best, value, i) => value > logits[best] ? i : best, 0);
+
+/** Steps of a small generator: the same numbers in every run. @param {number} seed */
+export function random(seed) {
+  return (/** @type {number} */ n) => {
+    seed = (Math.imul(seed, 1664525) + 1013904223) >>> 0;
+    return Math.floor(seed / 2 ** 32 * n);
+  };
+}

@@ -1,0 +1,215 @@
+/** Sources of a model. Ground truth: the file itself; however its bytes come, the same logits come out as from the
+ * file, and tests/node/model.test.mjs compares those with llama.cpp's. */
+import assert from 'node:assert/strict';
+import { createReadStream, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { gzipSync } from 'node:zlib';
+import { before, test } from 'node:test';
+import { Plumb } from '../../web/node/index.js';
+import { fails, server, tiny, tinyPath } from './helpers.mjs';
+
+const IDS = [72, 101, 13, 255];
+/** Loads, computes, closes. */
+async function logitsOf(source, options) {
+  const model = await Plumb.load(source, options);
+  const logits = await model.feed(IDS);
+  await model.close();
+  return logits;
+}
+
+/** @type {Float32Array} */
+let expected;
+before(async () => { expected = await logitsOf(tinyPath); });
+const same = async (source, options) => assert.deepEqual(await logitsOf(source, options), expected);
+
+/** @param {Uint8Array} bytes @param {number} size */
+const stream = (bytes, size) => {
+  let at = 0;
+  return new ReadableStream({
+    pull(controller) {
+      if (at >= bytes.length) controller.close();
+      else controller.enqueue(bytes.subarray(at, at += size));
+    },
+  });
+};
+const cut = (...ends) => ends.map((end, i) => tiny.subarray(ends[i - 1] ?? 0, end));
+
+for (const worker of [false, true]) {
+  const where = worker ? 'in a worker' : 'in this thread';
+  const options = { worker };
+
+  test(`${where}: a path, a file: URL as text and as an object`, async () => {
+    await same(tinyPath, options);
+    await same(pathToFileURL(tinyPath), options);
+    await same(pathToFileURL(tinyPath).href, options);
+  });
+
+  test(`${where}: Uint8Array, a view in the middle of a buffer, ArrayBuffer; all stay usable`, async () => {
+    const around = new Uint8Array(tiny.length + 20);
+    around.set(tiny, 7);
+    await same(tiny, options);
+    await same(around.subarray(7, 7 + tiny.length), options);
+    await same(tiny.slice().buffer, options);
+    assert.equal(tiny.length, 88544);
+    assert.deepEqual(around.subarray(7, 7 + tiny.length), tiny);
+  });
+
+  test(`${where}: Blob and File`, async () => {
+    await same(new Blob([tiny]), options);
+    await same(new File([tiny], 'tiny.gguf'), options);
+  });
+
+  test(`${where}: a stream in pieces of 1,000 bytes, and an async iterable`, async () => {
+    await same(stream(tiny, 1000), options);
+    await same(createReadStream(tinyPath), options);
+  });
+
+  test(`${where}: parts of one file, of different kinds, cut in the header and in a tensor`, async () => {
+    const [a, b, c, d] = cut(3, 5000, 50001, tiny.length);
+    await same([a, new Blob([b]), stream(c, 777), d.slice().buffer], options);
+  });
+}
+
+test('a stream of single bytes', () => same(stream(tiny, 1)));
+
+test('a server that tells the length, one that does not, and one that compresses', async t => {
+  const url = await server(t, (request, response) => {
+    if (request.url === '/length') response.setHeader('Content-Length', tiny.length);
+    if (request.url === '/gzip') {
+      const packed = gzipSync(tiny);
+      response.writeHead(200, { 'Content-Encoding': 'gzip', 'Content-Length': packed.length }).end(packed);
+    } else response.end(tiny);
+  });
+  for (const path of ['length', 'chunked', 'gzip']) await same(new URL(path, url));
+});
+
+test('progress: bytes rise to the total, with a rate; ready comes last', async t => {
+  const url = await server(t, (_, response) => {
+    response.setHeader('Content-Length', tiny.length);
+    response.write(tiny.subarray(0, 40000));
+    setTimeout(() => response.end(tiny.subarray(40000)), 300);
+  });
+  const seen = [];
+  const model = await Plumb.load(url, { onProgress: progress => seen.push(progress) });
+  await model.close();
+  assert.deepEqual([...new Set(seen.map(({ phase }) => phase))], ['load', 'prepare', 'ready']);
+  assert.ok(seen.every(({ bytes }, i) => i === 0 || bytes >= seen[i - 1].bytes));
+  assert.ok(seen.every(({ total }) => total === tiny.length));
+  const [half, last] = [seen[0], seen.at(-1)];
+  assert.ok(half.bytes > 0 && half.bytes <= 40000, `first report at ${half.bytes}`);
+  assert.equal(last.bytes, tiny.length);
+  assert.ok(last.rate > 1e4 && last.rate < 1e6, `${last.rate} bytes/s over 300 ms`);
+  assert.equal(last.secondsLeft, 0);
+});
+
+test('a page instead of a model, and statuses other than 200', async t => {
+  const url = await server(t, (request, response) => {
+    if (request.url === '/page') response.setHeader('Content-Type', 'text/html').end('<!doctype html><p>Welcome');
+    else response.writeHead(Number(request.url?.slice(1))).end('no');
+  });
+  await fails(Plumb.load(`${url}page`), 'PLUMB_ERROR_MAGIC', /\/page: the server sent a web page \(text\/html\), not a GGUF file/);
+  await fails(Plumb.load(`${url}404`), 'PLUMB_ERROR_IO', /\/404: the server answered 404 Not Found$/);
+  await fails(Plumb.load(`${url}500`), 'PLUMB_ERROR_IO', /\/500: the server answered 500 Internal Server Error$/);
+});
+
+test('a connection that is cut: place and numbers, with and without a length', async t => {
+  const url = await server(t, (request, response) => {
+    if (request.url === '/length') response.setHeader('Content-Length', tiny.length);
+    response.write(tiny.subarray(0, 60000));
+    setTimeout(() => response.destroy(), 100);
+  });
+  for (const worker of [false, true]) {
+    await assert.rejects(Plumb.load(`${url}length`, { worker }), {
+      code: 'PLUMB_ERROR_IO', message: /\/length: the bytes stop after 60000 of 88544: /,
+      details: { name: `${url}length`, bytes: 60000, total: 88544 },
+    });
+    await fails(Plumb.load(`${url}chunked`, { worker }), 'PLUMB_ERROR_IO', /\/chunked: the bytes stop after 60000: /);
+  }
+});
+
+test('nobody listens there', () =>
+  fails(Plumb.load('http://127.0.0.1:1/model.gguf'), 'PLUMB_ERROR_IO', /no connection: .*(ECONNREFUSED|bad port)/));
+
+test('a file that ends early, that is no GGUF, that is not there', async t => {
+  const folder = mkdtempSync(join(tmpdir(), 'plumb-load-'));
+  t.after(() => rmSync(folder, { recursive: true }));
+  const short = join(folder, 'short.gguf'), text = join(folder, 'text.gguf');
+  writeFileSync(short, readFileSync(tinyPath).subarray(0, 80000));
+  writeFileSync(text, 'Once upon a time there was a file that was no model at all.');
+  await fails(Plumb.load(short), 'PLUMB_ERROR_TRUNCATED', /^short\.gguf: .*\d/);
+  await fails(Plumb.load(text), 'PLUMB_ERROR_MAGIC', /^text\.gguf: /);
+  await fails(Plumb.load(join(folder, 'none.gguf')), 'PLUMB_ERROR_IO', /none\.gguf: ENOENT/);
+  await fails(Plumb.load(tiny.subarray(0, 80000)), 'PLUMB_ERROR_TRUNCATED', /\d/);
+  await fails(Plumb.load(stream(tiny.subarray(0, 80000), 1000)), 'PLUMB_ERROR_TRUNCATED', /\d/);
+});
+
+test('a stream that fails, and one of something else than bytes', async () => {
+  let n = 0;
+  const failing = new ReadableStream({
+    pull: controller => n++ < 3 ? controller.enqueue(tiny.subarray(n * 100 - 100, n * 100)) : controller.error(new Error('tape torn')),
+  });
+  await fails(Plumb.load(failing), 'PLUMB_ERROR_IO', /the stream: the bytes stop after 300: tape torn/);
+  await fails(Plumb.load(new ReadableStream({ start: controller => controller.enqueue('text') })),
+    'PLUMB_ERROR_ARGUMENT', /no Uint8Array/);
+});
+
+for (const worker of [false, true]) {
+  test(`abort ${worker ? 'in a worker' : 'in this thread'}: before, while bytes come, while they do not`, async t => {
+    let closed = () => {};
+    const gone = new Promise(resolve => { closed = () => resolve(undefined); });
+    const url = await server(t, (_, response) => {
+      response.on('close', closed);
+      response.write(tiny.subarray(0, 1000));   // and nothing more
+    });
+    const reason = new Error('enough');
+    await assert.rejects(Plumb.load(tinyPath, { worker, signal: AbortSignal.abort(reason) }), reason);
+
+    const stalled = new AbortController();
+    const loading = Plumb.load(url, { worker, signal: stalled.signal });
+    setTimeout(() => stalled.abort(reason), 200);
+    await assert.rejects(loading, reason);
+    await gone;   // the connection is given up
+
+    let cancelled = false;
+    const endless = new AbortController();
+    const source = new ReadableStream({
+      async pull(controller) {
+        await new Promise(resolve => setTimeout(resolve, 1));
+        controller.enqueue(tiny.subarray(0, 10));
+        endless.abort(reason);
+      },
+      cancel() { cancelled = true; },
+    });
+    await assert.rejects(Plumb.load(source, { worker, signal: endless.signal }), reason);
+    assert.ok(cancelled, 'the stream was not cancelled');
+  });
+}
+
+test('sources and options that are none', async () => {
+  for (const [source, message] of [[undefined, /undefined/], [null, /null/], [5, /number/], [{}, /object/], [[], /empty/]]) {
+    await fails(() => Plumb.load(source), 'PLUMB_ERROR_ARGUMENT', message);
+  }
+  for (const [options, message] of [
+    [{ contextlength: 5 }, /unknown option "contextlength"; known are threads, contextLength/],
+    [{ contextLength: 0 }, /contextLength is 0, expected an integer from 1 on/],
+    [{ contextLength: '5' }, /contextLength is "5"/],
+    [{ threads: 0 }, /threads is 0, expected an integer from 1 on, or 'auto'/],
+    [{ threads: 1.5 }, /threads is 1.5/],
+    [{ threads: 'all' }, /threads is "all"/],
+    [{ signal: {} }, /signal is an object, expected an AbortSignal/],
+    [{ onProgress: 'loud' }, /onProgress is "loud", expected a function/],
+    [null, /the options are null/],
+  ]) await fails(() => Plumb.load(tinyPath, options), 'PLUMB_ERROR_ARGUMENT', message);
+});
+
+test('threads: 1, auto and undefined are taken as they are; more is taken with a plain word', async t => {
+  const said = t.mock.method(console, 'warn', () => {});
+  for (const threads of [undefined, 1, 'auto', 4, 8]) {
+    const model = await Plumb.load(tinyPath, { threads });
+    assert.equal((await model.info()).threads, 1);
+    await model.close();
+  }
+  assert.deepEqual(said.mock.calls.map(call => call.arguments), [['plumb: this version computes with 1 thread, not 4']]);
+});

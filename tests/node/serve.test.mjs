@@ -1,0 +1,110 @@
+/** The file server. Ground truth: RFC 9110 on ranges and validators, worked out by hand for a file of ten bytes. */
+import assert from 'node:assert/strict';
+import { mkdtempSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { request } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { serve } from '../../web/serve.mjs';
+
+let folder, server;
+before(async () => {
+  folder = mkdtempSync(join(tmpdir(), 'plumb-serve-'));
+  mkdirSync(join(folder, 'site', 'deep'), { recursive: true });
+  writeFileSync(join(folder, 'secret.txt'), 'secret');
+  writeFileSync(join(folder, 'site', '.hidden'), 'secret');
+  writeFileSync(join(folder, 'site', 'ten.bin'), '0123456789');
+  writeFileSync(join(folder, 'site', 'empty.bin'), '');
+  writeFileSync(join(folder, 'site', 'deep', 'index.html'), '<p>deep');
+  for (const name of ['a.js', 'a.mjs', 'a.css', 'a.wasm', 'a.json', 'a b.txt']) writeFileSync(join(folder, 'site', name), 'x');
+  server = await serve({ root: join(folder, 'site'), home: '/deep/' });
+});
+after(async () => {
+  await server.close();
+  rmSync(folder, { recursive: true });
+});
+
+/** As fetch, but sends the path as it is given. */
+function raw(path, headers = {}, method = 'GET') {
+  return new Promise((resolve, reject) => {
+    const { hostname, port } = new URL(server.url);
+    request({ hostname, port, path, headers, method }, response => {
+      const chunks = [];
+      response.on('data', chunk => chunks.push(chunk));
+      response.on('end', () => resolve({
+        status: response.statusCode, headers: response.headers, text: Buffer.concat(chunks).toString(),
+      }));
+    }).on('error', reject).end();
+  });
+}
+
+test('a file comes whole, with the headers of cross-origin isolation', async () => {
+  const { status, headers, text } = await raw('/ten.bin');
+  assert.deepEqual([status, text, headers['content-length']], [200, '0123456789', '10']);
+  assert.equal(headers['cross-origin-opener-policy'], 'same-origin');
+  assert.equal(headers['cross-origin-embedder-policy'], 'require-corp');
+  assert.equal(headers['cross-origin-resource-policy'], 'same-origin');
+  assert.equal(headers['accept-ranges'], 'bytes');
+});
+
+for (const [range, status, content, text] of [
+  ['bytes=0-0', 206, 'bytes 0-0/10', '0'],
+  ['bytes=2-4', 206, 'bytes 2-4/10', '234'],
+  ['bytes=7-', 206, 'bytes 7-9/10', '789'],
+  ['bytes=7-99', 206, 'bytes 7-9/10', '789'],
+  ['bytes=-3', 206, 'bytes 7-9/10', '789'],
+  ['bytes=-99', 206, 'bytes 0-9/10', '0123456789'],
+  ['bytes=10-', 416, 'bytes */10', '416\n'],
+  ['bytes=-0', 416, 'bytes */10', '416\n'],
+  ['bytes=4-2', 200, undefined, '0123456789'],
+  ['bytes=0-1,3-4', 200, undefined, '0123456789'],
+  ['pages=1-2', 200, undefined, '0123456789'],
+]) {
+  test(`Range: ${range} gives ${status} ${content ?? 'and the whole file'}`, async () => {
+    const answer = await raw('/ten.bin', { Range: range });
+    assert.deepEqual([answer.status, answer.headers['content-range'], answer.text], [status, content, text]);
+  });
+}
+
+test('an ETag validates: 304 when it matches, and a range only of the same file', async () => {
+  const { etag } = (await raw('/ten.bin')).headers;
+  assert.equal((await raw('/ten.bin', { 'If-None-Match': etag })).status, 304);
+  assert.equal((await raw('/ten.bin', { 'If-None-Match': '"other"' })).status, 200);
+  assert.equal((await raw('/ten.bin', { Range: 'bytes=1-2', 'If-Range': etag })).text, '12');
+  assert.equal((await raw('/ten.bin', { Range: 'bytes=1-2', 'If-Range': '"other"' })).text, '0123456789');
+});
+
+test('HEAD has the headers and no body; other methods are refused; empty files are files', async () => {
+  const head = await raw('/ten.bin', {}, 'HEAD');
+  assert.deepEqual([head.status, head.headers['content-length'], head.text], [200, '10', '']);
+  assert.equal((await raw('/ten.bin', {}, 'PUT')).status, 405);
+  assert.deepEqual([(await raw('/empty.bin')).status, (await raw('/empty.bin')).text], [200, '']);
+});
+
+test('types are what browsers insist on', async () => {
+  for (const [name, type] of [['a.js', 'text/javascript'], ['a.mjs', 'text/javascript'], ['a.css', 'text/css'],
+    ['a.wasm', 'application/wasm'], ['a.json', 'application/json'], ['deep/', 'text/html']]) {
+    assert.ok((await raw(`/${name}`)).headers['content-type'].startsWith(type), name);
+  }
+});
+
+test('folders lead to their index, / to the home page', async () => {
+  assert.deepEqual([(await raw('/deep')).status, (await raw('/deep')).headers.location], [301, '/deep/']);
+  assert.equal((await raw('/deep/?x#y')).text, '<p>deep');
+  assert.deepEqual([(await raw('/')).status, (await raw('/')).headers.location], [302, '/deep/']);
+  assert.equal((await raw('/a%20b.txt')).text, 'x');
+});
+
+for (const path of ['/../secret.txt', '/%2e%2e/secret.txt', '/deep/../../secret.txt', '/..%2fsecret.txt', '/.hidden',
+  '/deep/..%5c..%5csecret.txt', '//../secret.txt', '/%00', '/%', '/ten.bin/', '/none', '/ten.bin%00.js']) {
+  test(`${path} gives nothing away`, async () => {
+    const { status, text } = await raw(path);
+    assert.ok(status === 404 || status === 400, `status ${status}`);
+    assert.doesNotMatch(text, /secret/);
+  });
+}
+
+test('a port that is taken is an error, not a silent other one', async () => {
+  const port = Number(new URL(server.url).port);
+  await assert.rejects(serve({ root: folder, port }), { code: 'EADDRINUSE' });
+});

@@ -1,0 +1,27 @@
+/** The package's JSDoc types hold under tsc --strict. */
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { root } from './helpers.mjs';
+
+const tsc = (...options) => spawnSync(process.execPath, [`${root}web/node_modules/typescript/bin/tsc`, '-p', `${root}web`,
+  ...options], { encoding: 'utf8' });
+
+test('tsc --checkJs --strict has nothing to say about web/', () => {
+  const { stdout, status } = tsc('--noEmit');
+  assert.equal(stdout, '');
+  assert.equal(status, 0);
+});
+
+test('the declarations that users get know the API', t => {
+  const folder = mkdtempSync(join(tmpdir(), 'plumb-types-'));
+  t.after(() => rmSync(folder, { recursive: true }));
+  assert.equal(tsc('--declaration', '--emitDeclarationOnly', '--outDir', folder).stdout, '');
+  const declared = readFileSync(join(folder, 'plumb.d.ts'), 'utf8');
+  for (const name of ['load(', 'generate(', 'tokenize(', 'detokenize(', 'applyChatTemplate(', 'step(', 'close(']) {
+    assert.ok(declared.includes(name), `${name} is missing`);
+  }
+});
