@@ -140,7 +140,7 @@ static void check_lengths(void (*check)(const struct kernels *scalar, const stru
 }
 
 static void check_dot(const struct kernels *scalar, const struct kernels *best, size_t n) {
-    float a[MAX_N], b[MAX_N];
+    float a[MAX_N] = { 0 }, b[MAX_N] = { 0 };   /* gcc cannot see that random_floats fills them */
     random_floats(a, n, 2.0f);
     random_floats(b, n, 2.0f);
     float s = scalar->dot_f32(a, b, n), v = best->dot_f32(a, b, n);

@@ -91,7 +91,7 @@ static void compare(void *user, uint32_t pos, const float *fast) {
         double d = (double)fast[i] - (double)truth[i], log_p = (double)truth[i] - lse_truth;
         d2 += d * d;
         l2 += (double)truth[i] * (double)truth[i];
-        a->divergence += exp(log_p) * (log_p - ((double)fast[i] - lse_fast)) / N_COMPARED;
+        a->divergence += exp(log_p) * (log_p - ((double)fast[i] - lse_fast)) / (double)N_COMPARED;
     }
     a->worst = fmax(a->worst, sqrt(d2 / l2));
     a->n_top1 += fixture_largest(truth, a->n_vocab) == fixture_largest(fast, a->n_vocab);

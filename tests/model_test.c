@@ -1,0 +1,157 @@
+/* Models whose keys and tensors contradict each other, made by overwriting bytes of good files: a status that names the
+ * place, never a crash. */
+#include "fixture.h"
+#include "test.h"
+
+#include <stdlib.h>
+
+#define TINY "tests/vectors/synth/q8_0.gguf"
+#define ROPE_LINEAR "tests/vectors/synth/rope-linear.gguf"
+#define ROPE_FREQS "tests/vectors/synth/rope-freqs.gguf"
+
+struct change {
+    const char *name, *file;
+    const char *find;        /* the bytes of a key or tensor name, its first occurrence */
+    int skip;                /* from their end to the bytes that are overwritten; may be negative */
+    uint32_t n;              /* how many, 1..8 */
+    char bytes[9];
+    plumb_status status;
+    const char *message;     /* a part of it */
+};
+
+/* In the file a key's name is followed by its type, u32, and its value; a tensor's by n_dims, u32, its shape, u64 each,
+ * its type, u32, and its offset, u64. */
+static const struct change changes[] = {
+    { "another architecture", TINY, "llama", 0 - 5, 5, "lxama", PLUMB_ERROR_UNSUPPORTED, "\"lxama\" is not supported" },
+    { "no block_count", TINY, "llama.block_count", -1, 1, "x", PLUMB_ERROR_METADATA, "llama.block_count is missing" },
+    { "block_count is a float", TINY, "llama.block_count", 0, 4, "\6\0\0\0", PLUMB_ERROR_METADATA, "llama.block_count" },
+    { "no block", TINY, "llama.block_count", 4, 4, "\0\0\0\0", PLUMB_ERROR_METADATA, "0 is not in 1..65536" },
+    { "4 G blocks", TINY, "llama.block_count", 4, 4, "\377\377\377\377", PLUMB_ERROR_METADATA, "4294967295 is not in" },
+    { "65536 blocks in a file of 20 tensors", TINY, "llama.block_count", 4, 4, "\0\0\1\0", PLUMB_ERROR_METADATA,
+      "65536 blocks, but the file has only 20 tensors" },
+    { "one block more than there is", TINY, "llama.block_count", 4, 4, "\3\0\0\0", PLUMB_ERROR_TENSOR,
+      "blk.2.attn_norm.weight is missing" },
+    { "one block less than there is", TINY, "llama.block_count", 4, 4, "\1\0\0\0", PLUMB_ERROR_UNSUPPORTED,
+      "\"blk.1.attn_norm.weight\" has no place" },
+    { "another embedding_length", TINY, "llama.embedding_length", 4, 4, "\100\0\0\0", PLUMB_ERROR_TENSOR,
+      "token_embd.weight: expected shape [64, 260], file has Q8_0 [32, 260]" },
+    { "another feed_forward_length", TINY, "llama.feed_forward_length", 4, 4, "\101\0\0\0", PLUMB_ERROR_TENSOR,
+      "blk.0.ffn_gate.weight: expected shape [32, 65], file has Q8_0 [32, 64]" },
+    { "no heads", TINY, "llama.attention.head_count", 4, 4, "\0\0\0\0", PLUMB_ERROR_METADATA, "0 is not in 1.." },
+    { "more heads than components", TINY, "llama.attention.head_count", 4, 4, "\100\0\0\0", PLUMB_ERROR_METADATA, "" },
+    { "key heads that do not divide the query heads", TINY, "llama.attention.head_count_kv", 4, 4, "\3\0\0\0",
+      PLUMB_ERROR_METADATA, "3 does not divide the 4" },
+    { "more key heads than query heads", TINY, "llama.attention.head_count_kv", 4, 4, "\10\0\0\0", PLUMB_ERROR_METADATA,
+      "8 is not in 1..4" },
+    { "an epsilon that is NaN", TINY, "llama.attention.layer_norm_rms_epsilon", 4, 4, "\0\0\300\177",
+      PLUMB_ERROR_METADATA, "layer_norm_rms_epsilon" },
+    { "a tensor of another architecture", TINY, "blk.0.attn_q.weight", -8, 1, "x", PLUMB_ERROR_UNSUPPORTED,
+      "\"blk.0.attn_x.weight\" has no place" },
+    { "a tensor of a block that is not there", TINY, "blk.1.attn_q.weight", -15, 1, "7", PLUMB_ERROR_UNSUPPORTED,
+      "\"blk.7.attn_q.weight\" has no place" },
+    { "a transposed tensor", TINY, "blk.0.ffn_down.weight", 4, 8, "\40\0\0\0\0\0\0\0", PLUMB_ERROR_TENSOR,
+      "blk.0.ffn_down.weight: expected shape [64, 32], file has Q8_0 [32, 32]" },
+    { "a norm that is not F32", TINY, "blk.0.ffn_norm.weight", 12, 4, "\1\0\0\0", PLUMB_ERROR_UNSUPPORTED,
+      "blk.0.ffn_norm.weight: expected F32, file has F16" },
+    { "a rope scaling that is not known", ROPE_LINEAR, "llama.rope.scaling.type", 12, 6, "magica",
+      PLUMB_ERROR_UNSUPPORTED, "\"magica\" is not supported" },
+    { "a rope scaling factor of 0 is none, of NaN is refused", ROPE_LINEAR, "llama.rope.scaling.factor", 4, 4,
+      "\0\0\300\177", PLUMB_ERROR_METADATA, "rope.scaling.factor" },
+    { "a rope base of -1", ROPE_LINEAR, "llama.rope.freq_base", 4, 4, "\0\0\200\277", PLUMB_ERROR_METADATA, "-1 is not" },
+};
+
+/* The place behind the first occurrence of text in the file, NULL if there is none. */
+static uint8_t *find(uint8_t *file, size_t n, const char *text) {
+    size_t len = strlen(text);
+    for (size_t i = 0; i + len <= n; i++) {
+        if (memcmp(file + i, text, len) == 0) return file + i + len;
+    }
+    return NULL;
+}
+
+static plumb_status load_bytes(plumb_model *m, const uint8_t *file, size_t n) {
+    PLUMB_TRY(plumb_model_begin(m, n));
+    PLUMB_TRY(fixture_give(m, file, 0, n, SIZE_MAX));
+    return plumb_model_end(m);
+}
+
+static void change_row(const void *row) {
+    const struct change *c = row;
+    size_t n = 0;
+    uint8_t *file = test_read_all(c->file, &n);
+    REQUIRE(file, "no file");
+    uint8_t *at = find(file, n, c->find);
+    if (CHECK(at, "%s is not in the file", c->find)) {
+        memcpy(at + c->skip, c->bytes, c->n);
+        plumb_model *m = plumb_model_create();
+        plumb_status status = load_bytes(m, file, n);
+        CHECK(status == c->status, "%s: %s", plumb_status_name(status), plumb_model_error(m));
+        CHECK(strstr(plumb_model_error(m), c->message), "message: %s", plumb_model_error(m));
+        plumb_model_free(m);
+    }
+    free(file);
+}
+
+/* rope_freqs divides angles: each element in turn 0, NaN, infinity. */
+static void rope_factor_case(void) {
+    size_t n = 0;
+    uint8_t *file = test_read_all(ROPE_FREQS, &n);
+    plumb_model *m = plumb_model_create();
+    REQUIRE(file && CHECK(load_bytes(m, file, n) == PLUMB_OK, "%s", plumb_model_error(m)), "no file");
+    plumb_tensor t = { .name = "" };
+    for (uint64_t i = 0; i < plumb_model_n_tensor(m) && strcmp(t.name, "rope_freqs.weight") != 0; i++) {
+        plumb_model_tensor(m, i, &t);
+    }
+    REQUIRE(strcmp(t.name, "rope_freqs.weight") == 0, "no rope_freqs in the file");
+    uint64_t offset = t.offset;
+    plumb_model_free(m);
+    static const uint8_t values[][4] = { { 0, 0, 0, 0 }, { 0, 0, 0xc0, 0x7f }, { 0, 0, 0x80, 0x7f }, { 0, 0, 0x80, 0xbf } };
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+        memcpy(file + offset + 4, values[i], 4);
+        m = plumb_model_create();
+        CHECK(load_bytes(m, file, n) == PLUMB_ERROR_TENSOR && strstr(plumb_model_error(m), "element 1"), "%s",
+              plumb_model_error(m));
+        plumb_model_free(m);
+    }
+    free(file);
+}
+
+/* Every byte of the header changed, one at a time, to three values: a status or a model, never a crash or a hang. */
+static void flip_case(void) {
+    size_t n = 0, n_loaded = 0, n_refused = 0;
+    uint8_t *file = test_read_all(TINY, &n);
+    REQUIRE(file, "no file");
+    for (size_t i = 0; i + 29064 < n; i++) {   /* the tensor data begins there */
+        static const uint8_t xors[] = { 0x01, 0x80, 0xff };
+        for (size_t k = 0; k < 3; k++) {
+            file[i] ^= xors[k];
+            plumb_model *m = plumb_model_create();
+            plumb_status status = load_bytes(m, file, n);
+            if (status == PLUMB_OK) {
+                plumb_session *s = NULL;
+                plumb_session_params params = { .n_ctx = 4 };
+                int32_t id = 1;
+                if (plumb_session_create(&s, m, &params) == PLUMB_OK) plumb_session_feed(s, &id, 1);
+                plumb_session_free(s);
+                n_loaded++;
+            } else {
+                n_refused += plumb_model_error(m)[0] != '\0';
+            }
+            plumb_model_free(m);
+            file[i] ^= xors[k];
+        }
+    }
+    CHECK(n_refused > 1000 && n_loaded > 100 && n_refused + n_loaded == (n - 29064) * 3,
+          "%zu refused with a message, %zu loaded", n_refused, n_loaded);
+    free(file);
+}
+
+void test_model(void) {
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        char name[120] = "model: ";
+        strncat(name, changes[i].name, sizeof name - 8);
+        test_row(name, change_row, &changes[i]);
+    }
+    test_case("model: rope_freqs of 0, NaN, infinity and below 0", rope_factor_case);
+    test_case("model: any changed byte of a header is a status or a model", flip_case);
+}
