@@ -279,6 +279,7 @@ export class Engine {
 
   /** @param {ArrayLike<number>} ids @param {boolean} special */
   detokenize(ids, special) {
+    for (let i = 0; i < ids.length; i++) this.#checkToken(ids[i]);
     return this.#withIds(ids, (array, length) => {
       const { ptr, n } = this.#fill(64 + 8 * length, (buf, cap) =>
         Number(this.#c.plumb_detokenize(this.#model, array, length, special, buf, cap)));
@@ -288,8 +289,16 @@ export class Engine {
 
   /** The text of one token; '' for a control token unless special. @param {number} id @param {boolean} special */
   piece(id, special) {
+    this.#checkToken(id);
     const { ptr, n } = this.#piece(id, special);
     return utf8.decode(this.u8.slice(ptr, ptr + n));
+  }
+
+  /** The functions that only read the model leave no message on it. @param {number} id */
+  #checkToken(id) {
+    const n = this.#c.plumb_model_n_vocab(this.#model);
+    if (id >= 0 && id < n) return;
+    throw new PlumbError('PLUMB_ERROR_TOKEN', `token ${id} is outside the vocabulary of ${n}`, { token: id, vocabulary: n });
   }
 
   /** @param {number} id @param {boolean} special */

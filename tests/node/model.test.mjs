@@ -1,0 +1,288 @@
+/** A model in use. Ground truth: llama.cpp's token ids and logits in tests/vectors, jinja2's rendering of the chat
+ * (chat.txt), and for options what their definition says about those. */
+import assert from 'node:assert/strict';
+import { readFileSync, statSync } from 'node:fs';
+import { after, before, describe, test } from 'node:test';
+import { Plumb } from '../../web/node/index.js';
+import { argmax, fails, realPath, prompts, root, textOf, tinyPath } from './helpers.mjs';
+
+const vectors = `${root}tests/vectors/`;
+const [capital, chat, long] = prompts;
+const GREEDY = { temperature: 0 };
+/** Ids of llama.cpp's greedy answer, up to the first token that ends a turn. */
+const answerIds = ({ f32 }) => f32.ids.slice(0, f32.first_end < 0 ? undefined : f32.first_end);
+
+describe('the default model', () => {
+  /** @type {import('../../web/plumb.js').Model} */
+  let model;
+  before(async () => { model = await Plumb.load(realPath); });
+  after(() => model.close());
+
+  test('linear memory holds the file, the session and at most 32 MB more', async () => {
+    const { memoryBytes, sessionBytes, weightBytes } = await model.info();
+    const file = statSync(realPath).size;
+    assert.ok(weightBytes < file && weightBytes > 0.97 * file, `${weightBytes} bytes of weights`);
+    assert.ok(memoryBytes <= file + sessionBytes + 32 * 2 ** 20,
+      `${memoryBytes} bytes, of which ${file} file, ${sessionBytes} session`);
+  });
+
+  test('info and metadata say what the file says', async () => {
+    const info = await model.info();
+    assert.deepEqual({ ...info, weightBytes: 0, sessionBytes: 0, memoryBytes: 0 }, {
+      architecture: 'llama', parameters: 134515008, weightBytes: 0, layers: 30, embedding: 576, heads: 9, headsKV: 3,
+      headDim: 64, feedForward: 1536, vocabulary: 49152, trainedContext: 8192, contextLength: 2048, sessionBytes: 0,
+      memoryBytes: 0, threads: 1,
+    });
+    assert.equal(model.metadata['general.architecture'], 'llama');
+    assert.equal(model.metadata['llama.rope.freq_base'], 100000);
+    assert.equal(model.metadata['tokenizer.ggml.add_bos_token'], false);
+    assert.deepEqual(model.metadata['general.languages'], ['en']);
+    assert.deepEqual(model.metadata['tokenizer.ggml.tokens'], { type: 'array of string', count: 49152 });
+  });
+
+  test('tokens of the reference prompts are llama.cpp\'s, and their text comes back', async () => {
+    for (const { ids, text_file, parse_special: parseSpecial } of [capital, chat, long]) {
+      const text = readFileSync(`${vectors}llama/${text_file}`, 'utf8');
+      const tokens = await model.tokenize(text, { parseSpecial });
+      assert.deepEqual([...tokens], ids);
+      assert.equal(await model.detokenize(tokens, { special: true }), text);
+    }
+    assert.deepEqual([...await model.tokenize('')], []);
+    assert.equal(await model.detokenize([]), '');
+    assert.equal(await model.detokenize([1, 9690, 2]), 'system');
+  });
+
+  test('the chat template gives what jinja2 gives', async () => {
+    const text = readFileSync(`${vectors}llama/chat.txt`, 'utf8');
+    assert.equal(await model.applyChatTemplate(chat.messages), text);
+    assert.equal(await model.applyChatTemplate([{ role: 'system', content: 'Be brief.' }, { role: 'user', content: 'Hi' }],
+      { addGenerationPrompt: false }), '<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n');
+  });
+
+  test('step by step, the largest logit is llama.cpp\'s next token, 64 times', async () => {
+    await model.rewind();
+    let logits = await model.feed(capital.ids);
+    assert.equal(logits.length, 49152);
+    for (const [i, id] of capital.f32.ids.entries()) {
+      assert.equal(argmax(logits), id, `token ${i}`);
+      logits = await model.step(id);
+    }
+  });
+
+  test('a text goes on as llama.cpp\'s greedy answer', async () => {
+    const ids = answerIds(capital);
+    const text = await textOf(model.generate('The capital of France is', { ...GREEDY, maxTokens: 64 }));
+    assert.equal(text, await model.detokenize(ids));
+    const { tokens, promptTokens, finishReason } = /** @type {any} */ (model.lastStats);
+    assert.deepEqual({ tokens, promptTokens, finishReason }, { tokens: ids.length, promptTokens: 5, finishReason: 'stop' });
+  });
+
+  test('a chat is answered as llama.cpp answers it, in pieces, with its figures', async () => {
+    await model.rewind();
+    const ids = answerIds(chat).slice(0, 30);
+    const answer = model.generate(chat.messages, { ...GREEDY, maxTokens: 30 });
+    const pieces = [];
+    let step;
+    while (!(step = await answer.next()).done) pieces.push(step.value);
+    assert.equal(pieces.join(''), await model.detokenize(ids));
+    assert.ok(pieces.length > 20, `${pieces.length} pieces`);
+    const stats = step.value;
+    assert.equal(stats, model.lastStats);
+    assert.deepEqual([stats.promptTokens, stats.reusedTokens, stats.tokens], [39, 0, ids.length]);
+    assert.ok(stats.prefillRate > 1 && stats.decodeRate > 1 && stats.decodeSeconds > 0);
+    assert.equal(stats.prefillRate, 39 / stats.prefillSeconds);
+    assert.equal(stats.decodeRate, (ids.length - 1) / stats.decodeSeconds);
+  });
+
+  test('600 tokens of prompt are followed as llama.cpp follows them', async () => {
+    const text = await textOf(model.generate(long.ids, { ...GREEDY, maxTokens: 16 }));
+    assert.equal(text, await model.detokenize(long.f32.ids.slice(0, 16)));
+  });
+
+  test('a second turn computes only what is new, and says the same as from the start', async () => {
+    const first = await textOf(model.generate(chat.messages, { ...GREEDY, maxTokens: 12 }));
+    const messages = [...chat.messages, { role: 'assistant', content: first }, { role: 'user', content: 'And mass?' }];
+    const again = await textOf(model.generate(messages, { ...GREEDY, maxTokens: 12 }));
+    const { reusedTokens, promptTokens } = /** @type {any} */ (model.lastStats);
+    assert.ok(reusedTokens >= 39 + 11, `${reusedTokens} of ${promptTokens} reused`);
+    await model.rewind();
+    assert.equal(await textOf(model.generate(messages, { ...GREEDY, maxTokens: 12 })), again);
+    assert.equal(model.lastStats?.reusedTokens, 0);
+  });
+
+  test('whole characters only: a parrot of several tokens comes in one piece', async () => {
+    const ids = [...await model.tokenize('🦜語é')];
+    assert.equal(new Set(ids).size, ids.length);
+    // Biases and a penalty for what was said make the model say just these tokens, in this order.
+    const logitBias = new Map(ids.map((id, i) => [id, 1e6 - 1e4 * i]));
+    const pieces = [];
+    for await (const piece of model.generate('A parrot: ',
+      { ...GREEDY, maxTokens: ids.length, logitBias, presencePenalty: 1e6 })) pieces.push(piece);
+    assert.equal(pieces.join(''), '🦜語é');
+    assert.ok(ids.length > 5 && pieces.length === 3, `${pieces.length} pieces of ${ids.length} tokens`);
+    // Cut in the middle, the half character shows as one that is broken.
+    const half = await textOf(model.generate('A parrot: ', { ...GREEDY, maxTokens: 2, logitBias, presencePenalty: 1e6 }));
+    assert.equal(half, '\uFFFD');
+  });
+
+  test('stop strings end the text before them', async () => {
+    const full = await textOf(model.generate(chat.messages, { ...GREEDY, maxTokens: 30 }));
+    const stop = full.slice(20, 27);
+    assert.equal(await textOf(model.generate(chat.messages, { ...GREEDY, maxTokens: 30, stop: ['@@@', stop] })),
+      full.slice(0, full.indexOf(stop)));
+    assert.equal(model.lastStats?.finishReason, 'stop');
+  });
+
+  test('same seed, same text; another seed, another; the seed that was drawn is told', async () => {
+    const say = async seed => textOf(model.generate('Once upon a time', { temperature: 1.5, topK: 0, topP: 1, minP: 0,
+      maxTokens: 16, seed }));
+    const one = await say(42);
+    assert.equal(await say(42), one);
+    assert.equal(await say(42n), one);
+    assert.notEqual(await say(43), one);
+    const drawn = await say(undefined);
+    assert.equal(await say(model.lastStats?.seed), drawn);
+  });
+
+  test('a bias forbids and forces tokens', async () => {
+    const [first] = capital.f32.ids;
+    const without = await textOf(model.generate(capital.ids, { ...GREEDY, maxTokens: 1, logitBias: { [first]: -Infinity } }));
+    assert.notEqual(without, await model.detokenize([first]));
+    const forced = await textOf(model.generate(capital.ids, { ...GREEDY, maxTokens: 3, logitBias: new Map([[504, 1000]]) }));
+    assert.equal(forced, ' The The The'.replaceAll(' The', await model.detokenize([504])));
+  });
+
+  test('leaving the loop, and a signal, end a text; the model can go on', async () => {
+    let pieces = 0;
+    for await (const _ of model.generate('Once upon a time', GREEDY)) if (++pieces === 3) break;
+    assert.equal(model.lastStats?.finishReason, 'abort');
+    assert.ok(Number(model.lastStats?.tokens) < 20);
+
+    const stop = new AbortController();
+    const text = await textOf((async function* () {
+      for await (const piece of model.generate('Once upon a time', { ...GREEDY, signal: stop.signal })) {
+        yield piece;
+        if (++pieces === 8) stop.abort();
+      }
+    })());
+    assert.equal(model.lastStats?.finishReason, 'abort');
+    assert.ok(text.length > 0);
+    assert.equal(await textOf(model.generate(capital.ids, { ...GREEDY, maxTokens: 1 })), await model.detokenize([capital.f32.ids[0]]));
+  });
+
+  test('a signal ends a long prompt between batches', async () => {
+    await model.rewind();
+    const stop = new AbortController();
+    const started = performance.now();
+    setTimeout(() => stop.abort(), 50);
+    assert.equal(await textOf(model.generate([...long.ids, ...long.ids], { ...GREEDY, signal: stop.signal })), '');
+    const stats = /** @type {any} */ (model.lastStats);
+    assert.deepEqual([stats.finishReason, stats.tokens, stats.promptTokens], ['abort', 0, 1200]);
+    assert.ok(performance.now() - started < 8000, 'it computed the whole prompt');
+
+    const already = model.generate('Hello', { signal: AbortSignal.abort() });
+    assert.deepEqual([(await already.next()).done, model.lastStats?.finishReason], [true, 'abort']);
+    await assert.rejects(model.feed(long.ids, { signal: AbortSignal.abort(new Error('no')) }), /no/);
+  });
+
+  test('what is too long says both lengths', async () => {
+    const ids = Array.from({ length: 2049 }, (_, i) => i % 100 + 300);
+    await fails(model.generate(ids).next(), 'PLUMB_ERROR_CONTEXT',
+      /the prompt has 2049 tokens, but the context holds 2048; shorten it or load the model with a larger contextLength/);
+  });
+});
+
+describe('a tiny model', () => {
+  /** @type {import('../../web/plumb.js').Model} */
+  let model;
+  before(async () => { model = await Plumb.load(tinyPath, { contextLength: 40 }); });
+  after(() => model.close());
+  const ids = [72, 101, 13, 255, 0, 97, 97, 32, 259, 199, 3, 128, 64, 250, 17, 77, 140, 201, 88, 5, 222, 33, 111, 60];
+
+  test('24 steps give llama.cpp\'s logits', async () => {
+    const words = readFileSync(tinyPath.replace('.gguf', '.bin'));
+    const floats = new Float32Array(words.buffer, words.byteOffset, words.byteLength / 4);
+    const header = floats.length - ids.length * 261;
+    for (const [i, id] of ids.entries()) {
+      const logits = await model.step(id);
+      const expected = floats.subarray(header + 261 * i + 1, header + 261 * (i + 1));   // after the logsumexp
+      const sum = (/** @type {(i: number) => number} */ f) => logits.reduce((total, _, j) => total + f(j) ** 2, 0);
+      const rms = Math.sqrt(sum(j => logits[j] - expected[j]) / sum(j => expected[j]));
+      assert.ok(rms < 1e-3, `token ${i}: relative RMS ${rms}`);
+    }
+  });
+
+  test('rewind forgets: the same step again gives the same logits', async () => {
+    await model.rewind();
+    const straight = await model.feed(ids);
+    await model.rewind(10);
+    assert.deepEqual(await model.feed(ids.slice(10)), straight);
+    await fails(model.rewind(25), 'PLUMB_ERROR_ARGUMENT', /25/);
+    for (const position of [-1, 1.5, NaN]) await fails(model.rewind(position), 'PLUMB_ERROR_ARGUMENT', /no position/);
+  });
+
+  test('the context fills up: the text ends for its length, a step is an error', async () => {
+    await model.rewind();
+    const text = model.generate(ids, { temperature: 0, logitBias: { 256: -Infinity } });
+    await textOf(text);
+    assert.deepEqual([model.lastStats?.finishReason, model.lastStats?.tokens], ['length', 40 - ids.length + 1]);
+    await fails(model.step(1), 'PLUMB_ERROR_CONTEXT', /40/);
+  });
+
+  test('no template: a chat is an error, a string is not', async () => {
+    await fails(model.generate([{ role: 'user', content: 'Hi' }]).next(), 'PLUMB_ERROR_TEMPLATE', /no tokenizer.chat_template/);
+    await fails(model.applyChatTemplate([{ role: 'user', content: 'Hi' }]), 'PLUMB_ERROR_TEMPLATE', /no tokenizer.chat_template/);
+    await textOf(model.generate('Hi', { maxTokens: 2 }));
+  });
+
+  test('arguments that are none', async () => {
+    const generate = (prompt, options) => model.generate(prompt, options).next();
+    for (const [action, message, code = 'PLUMB_ERROR_ARGUMENT'] of [
+      [() => generate('Hi', { maxtokens: 3 }), /unknown option "maxtokens"/],
+      [() => generate('Hi', { maxTokens: 0 }), /maxTokens is 0/],
+      [() => generate('Hi', { temperature: '1' }), /temperature is "1", expected a number/],
+      [() => generate('Hi', { temperature: NaN }), /temperature/],
+      [() => generate('Hi', { topP: 1.5 }), /top_p/],
+      [() => generate('Hi', { topK: -1 }), /topK is -1/],
+      [() => generate('Hi', { stop: '' }), /stop is ""/],
+      [() => generate('Hi', { stop: [1] }), /stop is an array/],
+      [() => generate('Hi', { seed: -1 }), /seed is -1/],
+      [() => generate('Hi', { logitBias: { x: 1 } }), /logitBias/],
+      [() => generate('Hi', { logitBias: { 260: 1 } }), /bias token outside the vocabulary/],
+      [() => generate(''), /the prompt is empty/],
+      [() => generate([]), /expected messages/],
+      [() => generate([{ content: 'Hi' }]), /expected messages/],
+      [() => generate(undefined), /expected messages/],
+      [() => generate([1, 1.5]), /token 1 is 1.5/],
+      [() => generate([260]), /260/, 'PLUMB_ERROR_TOKEN'],
+      [() => model.feed([260]), /260/, 'PLUMB_ERROR_TOKEN'],
+      [() => model.feed([]), /no tokens/],
+      [() => model.feed([-1]), /token 0 is -1/],
+      [() => model.tokenize(5), /number/],
+      [() => model.tokenize('', { special: true }), /unknown option "special"/],
+      [() => model.detokenize([300]), /300/, 'PLUMB_ERROR_TOKEN'],
+    ]) await fails(action, code, message);
+  });
+
+  test('calls wait for each other', async () => {
+    await model.rewind();
+    const alone = await model.feed(ids.slice(0, 8));
+    await model.rewind();
+    const [, logits] = await Promise.all([model.feed(ids.slice(0, 4)), model.feed(ids.slice(4, 8)), model.tokenize('Hi')]);
+    assert.deepEqual(logits, alone);
+  });
+});
+
+for (const worker of [false, true]) {
+  test(`closing ${worker ? 'a worker' : 'in this thread'} ends what runs; later calls say so`, async () => {
+    const model = await Plumb.load(tinyPath, { worker });
+    const text = model.generate('Hello', { logitBias: { 256: -Infinity } });
+    await text.next();
+    await model.close();
+    await model.close();
+    await textOf(text);
+    assert.equal(model.lastStats?.finishReason, 'abort');
+    await fails(model.tokenize('Hi'), 'PLUMB_ERROR_STATE', /the model is closed/);
+    await fails(model.generate('Hi').next(), 'PLUMB_ERROR_STATE', /the model is closed/);
+  });
+}
