@@ -347,7 +347,7 @@ static int run_bench(const struct options *o) {
     uint32_t n_max = o->n_prompt > o->n_predict ? o->n_prompt : o->n_predict, n_vocab = plumb_model_n_vocab(model);
     int32_t *ids = allocate(n_max * sizeof *ids);
     double *prefill = allocate(o->n_repeat * sizeof *prefill), *decode = allocate(o->n_repeat * sizeof *decode);
-    for (uint32_t i = 0; i < n_max; i++) ids[i] = (int32_t)(i * 2654435761u % n_vocab);   /* any: the speed is the same */
+    for (uint32_t i = 0; i < n_max; i++) ids[i] = (int32_t)(i * 2654435761u % n_vocab);   /* any will do */
 
     code = EXIT_FAILED;
     plumb_session *session = create_session(model, o);

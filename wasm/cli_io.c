@@ -23,7 +23,7 @@ int complain(int code, const char *format, ...) {
     va_start(args, format);
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
-    for (char *c = line; *c; c++) *c = (unsigned char)*c < ' ' || *c == 127 ? '?' : *c;   /* one line, whatever it holds */
+    for (char *c = line; *c; c++) *c = (unsigned char)*c < ' ' || *c == 127 ? '?' : *c;   /* one line always */
     fprintf(stderr, "plumb: %s\n", line);
     return code;
 }
@@ -168,7 +168,7 @@ bool interrupted(void) { return was_interrupted != 0; }
 struct progress {
     bool shown, terminal;
     double start, last;
-    uint64_t done, total;   /* total 0: not known */
+    uint64_t done, total;   /* bytes; total may be PLUMB_SIZE_UNKNOWN */
 };
 
 static void show_progress(struct progress *p) {
@@ -177,7 +177,7 @@ static void show_progress(struct progress *p) {
     p->last = t;
     p->shown = true;
     const double mb = 1e-6, rate = (double)p->done / seconds;
-    if (p->total > p->done) {
+    if (p->total != PLUMB_SIZE_UNKNOWN && p->total > p->done) {
         fprintf(stderr, "\rloading %.0f of %.0f MB, %.0f MB/s, %.0f s left \x1b[K", mb * (double)p->done,
                 mb * (double)p->total, mb * rate, (double)(p->total - p->done) / rate);
     } else {
@@ -189,11 +189,20 @@ static bool is_enough(const plumb_model *model, enum load what) {
     return what != LOAD_ALL && plumb_model_has_header(model);
 }
 
-/* read() straight to where the bytes belong. */
-static int load_file(plumb_model *model, const char *path, int fd, enum load what, struct progress *p) {
-    struct stat info;
-    bool is_file = fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
-    plumb_status status = plumb_model_begin(model, is_file ? (uint64_t)info.st_size : PLUMB_SIZE_UNKNOWN);
+/* Bytes of the model's files from index i on. */
+static uint64_t size_from(const struct options *o, size_t i) {
+    uint64_t total = 0;
+    for (; i < o->n_file; i++) {
+        struct stat info;
+        if (stat(o->files[i], &info) != 0 || !S_ISREG(info.st_mode)) return PLUMB_SIZE_UNKNOWN;
+        total += (uint64_t)info.st_size;
+    }
+    return total;
+}
+
+/* read() straight to where the bytes belong.  size: of this file and those after it, which may continue it. */
+static int load_file(plumb_model *model, const char *path, int fd, uint64_t size, enum load what, struct progress *p) {
+    plumb_status status = plumb_model_begin(model, size);
     while (status == PLUMB_OK && !is_enough(model, what)) {
         void *data;
         size_t len;
@@ -212,21 +221,11 @@ static int load_file(plumb_model *model, const char *path, int fd, enum load wha
     return status == PLUMB_OK ? EXIT_OK : report(path, status, plumb_model_error(model));
 }
 
-static uint64_t total_size(const struct options *o) {
-    uint64_t total = 0;
-    for (size_t i = 0; i < o->n_file; i++) {
-        struct stat info;
-        if (stat(o->files[i], &info) != 0 || !S_ISREG(info.st_mode)) return 0;
-        total += (uint64_t)info.st_size;
-    }
-    return total;
-}
-
 static int load_files(plumb_model *model, const struct options *o, enum load what, struct progress *p) {
     for (size_t i = 0; i < o->n_file && !is_enough(model, what); i++) {
         int fd = open(o->files[i], O_RDONLY);
         if (fd < 0) return report(o->files[i], PLUMB_ERROR_IO, strerror(errno));
-        int code = load_file(model, o->files[i], fd, what, p);
+        int code = load_file(model, o->files[i], fd, size_from(o, i), what, p);
         close(fd);
         if (code != EXIT_OK) return code;
     }
@@ -240,7 +239,7 @@ int load_model(plumb_model **model_out, const struct options *o, enum load what)
     *model_out = NULL;
     plumb_model *model = plumb_model_create();
     if (!model) return complain(EXIT_FAILED, "out of memory");
-    struct progress p = { .terminal = isatty(STDERR_FILENO) == 1, .start = now(), .total = total_size(o) };
+    struct progress p = { .terminal = isatty(STDERR_FILENO) == 1, .start = now(), .total = size_from(o, 0) };
     int code = load_files(model, o, what, &p);
     if (p.shown) fprintf(stderr, "\r\x1b[K");
     if (code == EXIT_OK) *model_out = model;

@@ -67,7 +67,7 @@ static const struct {
         "chat template, if plumb knows its family, unless --raw is given.  A prompt from standard input loses one\n"
         "newline at its end.  Ends at the model's end-of-turn token, after -n tokens or when the context is full.\n" },
     [COMMAND_INSPECT] = { "inspect", "MODEL", "prints a file's keys and tensors",
-        "Reads the header only.  Arrays are shown by their first elements, shapes with the fastest dimension first.\n" },
+        "Reads the header only.  Arrays show their first elements, shapes begin with the fastest dimension.\n" },
     [COMMAND_TOKENIZE] = { "tokenize", "MODEL TEXT", "prints the tokens of a text",
         "One token in a line: its id and its bytes, escaped.  TEXT - reads standard input, every byte of it.\n" },
     [COMMAND_SCORE] = { "score", "MODEL --ids 1,2,3", "prints what the model thinks of given tokens",

@@ -14,6 +14,57 @@ Words of 32 bits, little-endian: the number of cases, then for each
 import ctypes as C, glob, math, os, struct, sys
 import numpy as np
 
+# ---- the sampler, a second time ------------------------------------------------------------------------------------
+
+M = 2**64 - 1
+def rotl(x, k):
+    return (x << k | x >> (64 - k)) & M
+
+class Xoshiro256starstar:
+    def __init__(self, seed):
+        self.s = []
+        for _ in range(4):
+            seed = (seed + 0x9E3779B97F4A7C15) & M
+            z = (seed ^ seed >> 30) * 0xBF58476D1CE4E5B9 & M
+            z = (z ^ z >> 27) * 0x94D049BB133111EB & M
+            self.s.append(z ^ z >> 31)
+
+    def uniform(self):
+        s = self.s
+        result = rotl(s[1] * 5 & M, 7) * 9 & M
+        t = s[1] << 17 & M
+        s[2] ^= s[0]; s[3] ^= s[1]; s[1] ^= s[2]; s[0] ^= s[3]; s[2] ^= t; s[3] = rotl(s[3], 45)
+        return (result >> 11) * 2.0**-53
+
+def choices(x, temperature, top_k, top_p, min_p):
+    """The tokens that stay, likeliest first, and the running sums of their probabilities."""
+    kept = sorted(range(len(x)), key=lambda i: (-x[i], i))[:top_k]
+    share = np.cumsum([math.exp(float(x[i]) - float(x[kept[0]])) for i in kept])
+    kept = kept[:int(np.argmax(share >= np.float32(top_p) * share[-1])) + 1]
+    kept = [i for i in kept if x[i] >= x[kept[0]] + math.log(np.float32(min_p))]
+    share = np.cumsum([math.exp((float(x[i]) - float(x[kept[0]])) / float(np.float32(temperature))) for i in kept])
+    return kept, share / share[-1]
+
+def draw(x, random, temperature=0.8, top_k=40, top_p=0.95, min_p=0.05):
+    """The token, and how far the random number was from choosing another."""
+    kept, share = choices(x, temperature, top_k, top_p, min_p)
+    u = random.uniform()
+    i = int(np.argmax(share > u))
+    return kept[i], min(share[i] - u, u - (share[i - 1] if i > 0 else 0))
+
+def golden(seed=2026, n=1000, n_draw=64):
+    """1000 logits that need no file, the default parameters with repeat_penalty 1.25."""
+    logits = [np.float32((i * 2654435761 % 2**32 >> 8) / 2**24 * 8 - 4) for i in range(n)]
+    random, text = Xoshiro256starstar(seed), []
+    for _ in range(n_draw):
+        x = list(logits)
+        for token in set(text):
+            x[token] = x[token] * np.float32(1.25) if x[token] <= 0 else x[token] / np.float32(1.25)
+        text.append(draw(x, random)[0])
+    return text
+
+# ---- llama.cpp's ---------------------------------------------------------------------------------------------------
+
 class Data(C.Structure):
     _fields_ = [("id", C.c_int32), ("logit", C.c_float), ("p", C.c_float)]
 
@@ -23,9 +74,10 @@ class Array(C.Structure):
 class Bias(C.Structure):
     _fields_ = [("token", C.c_int32), ("bias", C.c_float)]
 
-directory = os.path.abspath(sys.argv[1])
-for name in ("libggml-base*.so", "libggml.*so", "libllama.*so"):
-    lib = C.CDLL(glob.glob(os.path.join(directory, name))[0], mode=C.RTLD_GLOBAL)
+def load(directory):
+    for name in ("libggml-base*.so", "libggml.*so", "libllama.*so"):
+        library = C.CDLL(glob.glob(os.path.join(os.path.abspath(directory), name))[0], mode=C.RTLD_GLOBAL)
+    return library
 
 def sampler(name, *args):
     f = getattr(lib, "llama_sampler_init_" + name)
@@ -62,75 +114,41 @@ def run(logits, temperature=1.0, top_k=0, top_p=1.0, min_p=0.0, typical=1.0, rep
     out += np.asarray(accept, np.int32).tobytes() + logits.tobytes()
     return out + b"".join(struct.pack("<if", *e) for e in expect)
 
-rng = np.random.default_rng(1)
-def normal(n=64, scale=2.5):
-    return rng.normal(0, scale, n)
+def cases():
+    rng = np.random.default_rng(1)
+    def normal(n=64, scale=2.5):
+        return rng.normal(0, scale, n)
 
-cases = [run(normal()), run(normal(), temperature=0.25), run(normal(), temperature=3), run(normal(), temperature=0),
-         run(normal(), temperature=0, typical=0.3),
-         run(normal(2100, 0.5), top_p=0.97), run(normal(300), top_k=280), run(normal(), top_k=1000)]
-cases += [run(normal(), top_k=k) for k in (1, 2, 7, 40, 63, 64)]
-cases += [run(normal(), top_p=p) for p in (0, 0.1, 0.5, 0.9, 0.99)]
-cases += [run(normal(), min_p=p) for p in (0.01, 0.05, 0.2, 0.9, 1)]
-cases += [run(normal(), typical=p) for p in (0.05, 0.2, 0.5, 0.9, 0.99)]
-seen = [int(x) for x in rng.integers(0, 16, 40)]
-cases += [run(normal(), repeat=1.3, accept=seen), run(normal(), repeat=0.8, accept=seen),
-          run(normal(), presence=0.7, accept=seen), run(normal(), frequency=0.4, accept=seen),
-          run(normal(), frequency=-0.2, presence=-0.5, accept=seen),
-          run(normal(), repeat=1.2, presence=0.3, frequency=0.1, last_n=9, accept=seen),
-          run(normal(), repeat=1.2, presence=0.3, frequency=0.1, last_n=1, accept=seen),
-          run(normal(), repeat=2, frequency=1, last_n=0, accept=seen),
-          run(normal(), bias=[(3, 5.0), (10, -4.0), (63, -np.inf)]),
-          run(normal(), bias=[(0, 3.0), (1, 2.0)], repeat=1.5, accept=[0, 0, 1], top_k=5)]
-for _ in range(24):
-    cases.append(run(normal(64, float(rng.uniform(0.5, 4))), temperature=float(rng.uniform(0.3, 1.8)),
-                     top_k=int(rng.integers(0, 50)), top_p=float(rng.uniform(0.6, 1)),
-                     min_p=float(rng.uniform(0, 0.15)), typical=float(rng.choice([1, 0.95, 0.7])),
-                     repeat=float(rng.uniform(1, 1.4)), presence=float(rng.uniform(0, 0.5)),
-                     frequency=float(rng.uniform(0, 0.3)), last_n=int(rng.integers(1, 64)),
-                     accept=[int(x) for x in rng.integers(0, 64, 50)]))
+    rows = [run(normal()), run(normal(), temperature=0.25), run(normal(), temperature=3), run(normal(), temperature=0),
+             run(normal(), temperature=0, typical=0.3),
+             run(normal(2100, 0.5), top_p=0.97), run(normal(300), top_k=280), run(normal(), top_k=1000)]
+    rows += [run(normal(), top_k=k) for k in (1, 2, 7, 40, 63, 64)]
+    rows += [run(normal(), top_p=p) for p in (0, 0.1, 0.5, 0.9, 0.99)]
+    rows += [run(normal(), min_p=p) for p in (0.01, 0.05, 0.2, 0.9, 1)]
+    rows += [run(normal(), typical=p) for p in (0.05, 0.2, 0.5, 0.9, 0.99)]
+    seen = [int(x) for x in rng.integers(0, 16, 40)]
+    rows += [run(normal(), repeat=1.3, accept=seen), run(normal(), repeat=0.8, accept=seen),
+              run(normal(), presence=0.7, accept=seen), run(normal(), frequency=0.4, accept=seen),
+              run(normal(), frequency=-0.2, presence=-0.5, accept=seen),
+              run(normal(), repeat=1.2, presence=0.3, frequency=0.1, last_n=9, accept=seen),
+              run(normal(), repeat=1.2, presence=0.3, frequency=0.1, last_n=1, accept=seen),
+              run(normal(), repeat=2, frequency=1, last_n=0, accept=seen),
+              run(normal(), bias=[(3, 5.0), (10, -4.0), (63, -np.inf)]),
+              run(normal(), bias=[(0, 3.0), (1, 2.0)], repeat=1.5, accept=[0, 0, 1], top_k=5)]
+    for _ in range(24):
+        rows.append(run(normal(64, float(rng.uniform(0.5, 4))), temperature=float(rng.uniform(0.3, 1.8)),
+                         top_k=int(rng.integers(0, 50)), top_p=float(rng.uniform(0.6, 1)),
+                         min_p=float(rng.uniform(0, 0.15)), typical=float(rng.choice([1, 0.95, 0.7])),
+                         repeat=float(rng.uniform(1, 1.4)), presence=float(rng.uniform(0, 0.5)),
+                         frequency=float(rng.uniform(0, 0.3)), last_n=int(rng.integers(1, 64)),
+                         accept=[int(x) for x in rng.integers(0, 64, 50)]))
+    return rows
 
-# The golden draws: 1000 logits that need no file, the default parameters with repeat_penalty 1.25, seed 2026.
-M = 2**64 - 1
-def rotl(x, k):
-    return (x << k | x >> (64 - k)) & M
-
-class Xoshiro256starstar:
-    def __init__(self, seed):
-        self.s = []
-        for _ in range(4):
-            seed = (seed + 0x9E3779B97F4A7C15) & M
-            z = (seed ^ seed >> 30) * 0xBF58476D1CE4E5B9 & M
-            z = (z ^ z >> 27) * 0x94D049BB133111EB & M
-            self.s.append(z ^ z >> 31)
-
-    def uniform(self):
-        s = self.s
-        result = rotl(s[1] * 5 & M, 7) * 9 & M
-        t = s[1] << 17 & M
-        s[2] ^= s[0]; s[3] ^= s[1]; s[1] ^= s[2]; s[0] ^= s[3]; s[2] ^= t; s[3] = rotl(s[3], 45)
-        return (result >> 11) * 2.0**-53
-
-def golden(seed=2026, n=1000, n_draw=64):
-    logits = [np.float32((i * 2654435761 % 2**32 >> 8) / 2**24 * 8 - 4) for i in range(n)]
-    random, text = Xoshiro256starstar(seed), []
-    for _ in range(n_draw):
-        x = list(logits)
-        for token in set(text):
-            x[token] = x[token] * np.float32(1.25) if x[token] <= 0 else x[token] / np.float32(1.25)
-        kept = sorted(range(n), key=lambda i: (-x[i], i))[:40]                            # top-k
-        weights = [math.exp(float(x[i]) - float(x[kept[0]])) for i in kept]
-        share = np.cumsum(weights) / sum(weights)
-        kept = kept[:int(np.argmax(share >= np.float32(0.95))) + 1]                       # top-p
-        kept = [i for i in kept if x[i] >= x[kept[0]] + math.log(np.float32(0.05))]       # min-p
-        weights = [math.exp((float(x[i]) - float(x[kept[0]])) / float(np.float32(0.8))) for i in kept]
-        target = random.uniform() * sum(weights)
-        text.append(next(i for i, c in zip(kept, np.cumsum(weights)) if c > target))
-    return text
-
-here = os.path.dirname(os.path.abspath(__file__))
-with open(os.path.join(here, "llama.bin"), "wb") as file:
-    file.write(struct.pack("<I", len(cases)) + b"".join(cases))
-with open(os.path.join(here, "golden.bin"), "wb") as file:
-    file.write(np.array(golden(), np.int32).tobytes())
-print(f"{len(cases)} cases; golden: {golden()}")
+if __name__ == "__main__":
+    lib = load(sys.argv[1])
+    here = os.path.dirname(os.path.abspath(__file__))
+    rows = cases()
+    with open(os.path.join(here, "llama.bin"), "wb") as file:
+        file.write(struct.pack("<I", len(rows)) + b"".join(rows))
+    with open(os.path.join(here, "golden.bin"), "wb") as file:
+        file.write(np.array(golden(), np.int32).tobytes())

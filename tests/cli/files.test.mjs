@@ -1,0 +1,156 @@
+/* Files that are no models: exit code 1, one line with the file, the status and the place, nothing on standard output.
+ * And inspect, against what the gguf package reads (tests/vectors/cli/make.py). */
+import assert from 'node:assert/strict';
+import { closeSync, openSync, readFileSync, readSync, statSync } from 'node:fs';
+import { test } from 'node:test';
+import { isNative, output, plumb, smol, start, temporary } from './plumb.mjs';
+
+const facts = JSON.parse(readFileSync('tests/vectors/cli/facts.json', 'utf8'));
+
+/** Bytes [from, to) of a file. */
+function bytes(path, from, to) {
+  const data = Buffer.alloc(to - from), fd = openSync(path, 'r');
+  assert.equal(readSync(fd, data, 0, data.length, from), data.length);
+  closeSync(fd);
+  return data;
+}
+const gguf = (version, n_tensor, n_key) => {
+  const header = Buffer.alloc(24);
+  header.write('GGUF');
+  header.writeUInt32LE(version, 4);
+  header.writeBigUInt64LE(BigInt(n_tensor), 8);
+  header.writeBigUInt64LE(BigInt(n_key), 16);
+  return header;
+};
+const size = statSync(smol).size;
+
+/* name, bytes, status, what the line must say; whether tensors have to be read for it */
+const bad = [
+  ['not a GGUF', Buffer.from('PK\x03\x04 something else entirely'), 'PLUMB_ERROR_MAGIC', 'byte'],
+  ['version 4', gguf(4, 0, 0), 'PLUMB_ERROR_VERSION', '4'],
+  ['empty', Buffer.alloc(0), 'PLUMB_ERROR_TRUNCATED', '0'],
+  ['cut in the header', bytes(smol, 0, 1000), 'PLUMB_ERROR_TRUNCATED', '992'],   // 8 were magic and version
+  ['too many keys', gguf(3, 0, 2 ** 40), 'PLUMB_ERROR_METADATA', '1099511627776'],
+  ['cut in the tensors', bytes(smol, 0, size - 1000), 'PLUMB_ERROR_TRUNCATED', `${size - 1000}`],
+];
+const commands = path => [['inspect', path], ['tokenize', path, 'x'], ['run', path, '-p', 'x'], ['bench', path],
+  ['score', path, '--ids', '1']];
+
+test('a bad file exits 1 with file, status and place', async t => {
+  for (const [name, data, status, says] of bad) {
+    const path = temporary(`${name.replaceAll(' ', '-')}.gguf`, data);
+    for (const args of commands(path)) {
+      await t.test(`${args[0]}, ${name}`, async () => {
+        const { code, out, err } = await plumb(args);
+        assert.deepEqual([code, out], [1, '']);
+        assert.match(err, /^plumb: [^\n]*\n$/);
+        assert.match(err, new RegExp(`^plumb: ${path}: ${status}: .*\\b${says}\\b`));
+      });
+    }
+  }
+});
+
+test('what cannot be opened or read exits 1', async () => {
+  for (const path of ['models/none.gguf', 'models']) {
+    for (const args of commands(path)) {
+      const { code, out, err } = await plumb(args);
+      assert.deepEqual([code, out], [1, '']);
+      assert.match(err, new RegExp(`^plumb: ${path}: PLUMB_ERROR_IO: [^\\n]+\\n$`));
+    }
+  }
+});
+
+test('a name with control bytes stays in one line', async () => {
+  const { code, err } = await plumb(['inspect', 'a\nb\x1b[31m']);
+  assert.equal(code, 1);
+  assert.match(err, /^plumb: a\?b\?\[31m: PLUMB_ERROR_IO: [^\n]+\n$/);
+});
+
+test('a model cut at any byte is read from its parts', async () => {
+  const cut = 1234567;
+  const parts = [temporary('part0', bytes(smol, 0, 700)), temporary('part1', bytes(smol, 700, cut)),
+    temporary('part2', bytes(smol, cut, size))];
+  const score = ['--ids', '504', '--json'];
+  assert.equal(await output(['score', ...parts, ...score]), await output(['score', smol, ...score]));
+  const { code, err } = await plumb(['score', parts[0], parts[1], ...score]);
+  assert.equal(code, 1);
+  assert.match(err, new RegExp(`^plumb: ${parts[1]}: PLUMB_ERROR_TRUNCATED: `));
+});
+
+/* ---- inspect ---- */
+
+/** Floats: the file's f32, in whatever notation. */
+function plain(keys) {
+  const value = (type, v) => Array.isArray(v) ? v.map(one => value(type, one)) : /float32$/.test(type) ? Math.fround(v) : v;
+  return Object.fromEntries(Object.entries(keys).map(([name, key]) => [name, { ...key, value: value(key.type, key.value) }]));
+}
+
+for (const [file, expected] of Object.entries(facts.inspect)) {
+  test(`inspect --json of ${file} says what the gguf package reads`, async () => {
+    const found = JSON.parse(await output(['inspect', `models/${file}`, '--json']));
+    assert.deepEqual(plain(found.keys), plain(expected.keys));
+    assert.deepEqual(found.totals, expected.totals);
+    if (expected.tensors) assert.deepEqual(found.tensors, expected.tensors);
+  });
+}
+
+test('inspect prints a line for every key, tensor and type', async () => {
+  const expected = facts.inspect['SmolLM2-135M-Instruct.Q4_1.gguf'];
+  const lines = (await output(['inspect', smol])).split('\n');
+  assert.equal(lines[0], smol);
+  for (const name of Object.keys(expected.keys)) {
+    assert.equal(lines.filter(line => line.startsWith(`  ${name}  `)).length, 1, name);
+  }
+  for (const { name, type, shape, bytes } of expected.tensors) {
+    const line = lines.find(line => line.startsWith(`  ${name} `));
+    assert.deepEqual(line?.trim().split(/  +/), [name, type, shape.join(' x '), `${bytes} bytes`]);
+  }
+  assert.ok(lines.includes('  llama.attention.head_count_kv  uint32 3'));
+  assert.ok(lines.includes('  general.languages  array of string [1] "en"'));
+  assert.match(lines.find(line => line.startsWith('  tokenizer.ggml.merges')), /\[48900\] "Ġ t" "Ġ a" .* \.\.\.$/);
+  assert.match(lines.find(line => line.startsWith('  tokenizer.chat_template')), /\\n.*"\.\.\. \(368 bytes\)$/);
+  assert.match(lines.find(line => line.startsWith('  Q4_1 ')), / 210 tensors +106168320 elements +66355200 bytes +5\.000 /);
+  assert.match(lines.find(line => line.startsWith('  all ')), / 272 tensors +134515008 elements +96576768 bytes/);
+});
+
+test('hostile bytes in keys come out escaped, in text and in JSON', async () => {
+  const string = data => {
+    const n = Buffer.alloc(8);
+    n.writeBigUInt64LE(BigInt(data.length));
+    return Buffer.concat([n, data]);
+  };
+  const type = Buffer.from([8, 0, 0, 0]);
+  const value = Buffer.from('"\\\n\x00\x1b[2J\x7f \xff\xc3\xa4\xed\xa0\x80', 'latin1');   // ä is UTF-8, ed a0 80 is not
+  const path = temporary('hostile.gguf', Buffer.concat([gguf(3, 0, 1), string(Buffer.from('a.b')), type, string(value),
+    Buffer.alloc(64)]));
+  const line = (await output(['inspect', path])).split('\n').find(line => line.startsWith('  a.b'));
+  assert.equal(line, String.raw`  a.b  string "\"\\\n\x00\x1b[2J\x7f \xffä\xed\xa0\x80"`);
+  const { keys } = JSON.parse(await output(['inspect', path, '--json']));
+  assert.equal(keys['a.b'].value, '"\\\n\x00\x1b[2J\x7f \ufffdä\ufffd\ufffd\ufffd');
+});
+
+test('inspect reads no further than the header', { skip: !isNative && 'WASI has no /dev/stdin' }, async () => {
+  const { tensors } = facts.inspect['SmolLM2-135M-Instruct.Q4_1.gguf'];
+  const end = Math.min(...tensors.map(tensor => tensor.offset));
+  const { code, out } = await plumb(['inspect', '/dev/stdin', '--json'], bytes(smol, 0, end));
+  assert.equal(code, 0);
+  assert.equal(JSON.parse(out).tensors.length, 272);
+});
+
+test('a reader that goes away is no error', async () => {
+  const child = start(['inspect', smol, '--json']);
+  child.stdout.destroy();
+  const err = [];
+  child.stderr.on('data', piece => err.push(piece));
+  const [code, signal] = await new Promise(resolve => child.on('close', (...end) => resolve(end)));
+  assert.deepEqual([code, signal, Buffer.concat(err).toString()], [0, null, '']);
+});
+
+test('a disk that is full is an error', { skip: !isNative && 'wasmtime passes pipes' }, async () => {
+  const { execFile } = await import('node:child_process');
+  const { code, stderr } = await new Promise(resolve =>
+    execFile('sh', ['-c', 'build/native/plumb inspect "$0" >/dev/full', smol], (error, stdout, stderr) =>
+      resolve({ code: error?.code, stderr })));
+  assert.equal(code, 1);
+  assert.match(stderr, /^plumb: standard output: PLUMB_ERROR_IO: [^\n]+\n$/);
+});

@@ -1,0 +1,260 @@
+/* tokenize, run, score and bench with the default model.  Ground truth: llama.cpp's ids, greedy answers and logits
+ * (tests/vectors/llama), and the draws of a second sampler from its logits (tests/vectors/cli/make.py). */
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { test } from 'node:test';
+import { ids, isNative, output, plumb, smol, start } from './plumb.mjs';
+
+const { prompts } = JSON.parse(readFileSync('tests/vectors/llama/prompts.json', 'utf8'));
+const { draws } = JSON.parse(readFileSync('tests/vectors/cli/facts.json', 'utf8'));
+const capital = 'The capital of France is', capitalIds = prompts.find(prompt => prompt.name === 'capital').ids;
+const end = 2;   // <|im_end|>
+
+/** The tokens of a greedy answer of llama.cpp, its end included. */
+function greedy(name) {
+  const { f32 } = prompts.find(prompt => prompt.name === name);
+  return f32.first_end === null ? f32.ids : f32.ids.slice(0, f32.first_end + 1);
+}
+
+/* ---- tokenize ---- */
+
+test('tokenize prints the ids that llama.cpp has', async () => {
+  for (const { text_file, parse_special, ids: expected } of prompts) {
+    const text = readFileSync(`tests/vectors/llama/${text_file}`);
+    const found = ids(await output(['tokenize', smol, '-', '--ids', ...parse_special ? ['--parse-special'] : []], text));
+    assert.deepEqual(found, expected, text_file);
+  }
+});
+
+test('tokenize prints ids and escaped pieces', async () => {
+  assert.equal(await output(['tokenize', smol, capital]),
+    '   504  "The"\n  3575  " capital"\n   282  " of"\n  4649  " France"\n   314  " is"\n');
+  const pieces = (await output(['tokenize', smol, '-'], 'a\n"\\\t\x00\u{1f389}')).split('\n').map(line => line.slice(8));
+  assert.equal(pieces.join('').replaceAll('""', ''), String.raw`"a\n\"\\\t\x00` + String.raw`\xf0\x9f\x8e\x89"`);
+});
+
+test('tokenize: special tokens are parsed when asked, BOS is added when the file asks', async () => {
+  assert.deepEqual(ids(await output(['tokenize', smol, '<|im_end|>', '--parse-special', '--ids'])), [end]);
+  assert.ok(!ids(await output(['tokenize', smol, '<|im_end|>', '--ids'])).includes(end));
+  const spm = 'models/ggml-vocab-llama-spm.gguf';   // llama-tokenize: 1 22172, without BOS 22172
+  assert.deepEqual(ids(await output(['tokenize', spm, 'hello', '--ids'])), [1, 22172]);
+  assert.deepEqual(ids(await output(['tokenize', spm, 'hello', '--ids', '--no-special'])), [22172]);
+});
+
+test('tokenize of nothing prints nothing', async () => {
+  assert.equal(await output(['tokenize', smol, '']), '');
+  assert.equal(await output(['tokenize', smol, '', '--ids']), '\n');
+});
+
+/* ---- run ---- */
+
+const stats = /^load [\d.]+ s, prefill (\d+) tokens at [\d.]+ tokens\/s, decode (\d+) tokens at [\d.]+ tokens\/s\n$/;
+
+test('run: greedy continuation of a text is that of llama.cpp', async () => {
+  const expected = greedy('capital');
+  const { code, out, err } = await plumb(['run', smol, '-p', capital, '--raw', '--temp', '0', '-n', '64', '--ids']);
+  assert.equal(code, 0, err);
+  assert.deepEqual(ids(out), expected);
+  assert.match(err, stats);
+  assert.deepEqual(err.match(stats).slice(1), [`${capitalIds.length}`, `${expected.length - 1}`]);
+});
+
+test('run: greedy answer in a chat is that of llama.cpp', async () => {
+  const args = ['run', smol, '-p', 'What is gravity? Answer in two sentences.', '--temp', '0', '-n', '64'];
+  assert.deepEqual(ids(await output([...args, '--ids'])), greedy('chat'));
+  const text = await output(args);
+  assert.ok(text.startsWith('Gravity is a fundamental force'), text);
+  assert.ok(text.endsWith('.\n') && !text.includes('<|'), text);
+});
+
+test('run: the prompt from standard input, with a newline at its end or without', async () => {
+  const args = ['run', smol, '--raw', '--temp', '0', '-n', '4', '--ids'];
+  const expected = await output([...args, '-p', capital]);
+  assert.equal(await output([...args, '-p', '-'], `${capital}\n`), expected);
+  assert.equal(await output([...args, '-p', '-'], capital), expected);
+  assert.notEqual(await output([...args, '-p', '-'], `${capital}\n\n`), expected);
+});
+
+test('run: --reference and --scalar choose as the fast pass does', async () => {
+  for (const pass of [['--reference'], ['--scalar'], ['--batch', '1'], ['--batch=3']]) {
+    const out = await output(['run', smol, '-p', capital, '--raw', '--temp=0', '-n', '6', '--ids', ...pass]);
+    assert.deepEqual(ids(out), greedy('capital').slice(0, 6), pass.join(' '));
+  }
+});
+
+test('run: a seed draws the token that a second sampler draws from llama.cpp\'s logits', async () => {
+  const flags = { temperature: '--temp', top_k: '--top-k', top_p: '--top-p', min_p: '--min-p' };
+  assert.ok(new Set(draws.map(draw => draw.id)).size >= 5);
+  for (const { options, seed, id } of draws) {
+    const set = Object.entries(options).flatMap(([name, value]) => [flags[name], String(value)]);
+    const out = await output(['run', smol, '-p', capital, '--raw', '--reference', '-n', '1', '--ids', '--seed', seed, ...set]);
+    assert.deepEqual(ids(out), [id], `seed ${seed} ${set.join(' ')}`);
+  }
+});
+
+test('run: the same seed gives the same text, another one another, 0 is the default', async () => {
+  const args = ['run', smol, '-p', 'Write about the sea.', '-n', '12', '--temp', '1.5'];
+  const [zero, none, one] = [await output([...args, '--seed', '0']), await output(args), await output([...args, '--seed', '1'])];
+  assert.equal(zero, none);
+  assert.notEqual(zero, one);
+});
+
+test('run: every sampling option reaches the sampler', async () => {
+  const args = ['run', smol, '-p', capital, '--raw', '-n', '10', '--ids', '--temp', '2', '--top-k', '0', '--top-p', '1',
+    '--min-p', '0', '--seed', '5'];
+  const wild = await output(args);
+  const expected = `${greedy('capital').slice(0, 10).join(' ')}\n`;
+  assert.notEqual(wild, expected);
+  /* Each of these leaves one candidate. */
+  for (const set of [['--temp', '0'], ['--temp', '1e-9'], ['--top-k', '1'], ['--top-p', '0'], ['--min-p', '1']]) {
+    assert.equal(await output([...args, ...set]), expected, set.join(' '));
+  }
+  assert.notEqual(await output([...args, '--typical', '0.1']), wild);
+  /* Greedy repeats tokens (198 198); a penalty beyond every difference of logits forbids that. */
+  const repeats = text => new Set(ids(text)).size < ids(text).length;
+  const plain = [...args, '--temp', '0', '-n', '24'];
+  assert.ok(repeats(await output(plain)));
+  for (const set of [['--repeat-penalty', '1000'], ['--presence-penalty', '1000'], ['--frequency-penalty', '1000']]) {
+    assert.ok(!repeats(await output([...plain, ...set])), set.join(' '));
+    assert.ok(repeats(await output([...plain, ...set, '--repeat-last-n', '0'])), `${set.join(' ')}, looking at no token`);
+  }
+});
+
+test('run: a prompt longer than the context is an error, a full context an end', async () => {
+  const args = ['run', smol, '-p', capital, '--raw', '--temp', '0', '-n', '64', '--ids'];
+  const long = await plumb([...args, '--ctx', '4']);
+  assert.deepEqual([long.code, long.out], [1, '']);
+  assert.match(long.err, /^plumb: prompt: PLUMB_ERROR_CONTEXT: [^\n]*\b5\b[^\n]*\b4\b[^\n]*\n$/);
+  const full = await plumb([...args, '--ctx', '8']);
+  assert.equal(full.code, 0);
+  assert.deepEqual(ids(full.out), greedy('capital').slice(0, 4));   // three fit, the fourth is what they lead to
+  assert.match(full.err, /^plumb: the context of 8 tokens is full; --ctx makes it larger\nload /);
+});
+
+test('run: an empty prompt and a zero byte in a chat are refused', async () => {
+  const empty = await plumb(['run', smol, '-p', '', '--raw']);
+  assert.deepEqual([empty.code, empty.out], [1, '']);
+  assert.match(empty.err, /^plumb: run: the prompt has no tokens\n$/);
+  const zero = await plumb(['run', smol, '-p', '-'], 'a\0b');
+  assert.deepEqual([zero.code, zero.out], [2, '']);
+});
+
+test('run: a model without weights or template says so', async () => {
+  const { code, out, err } = await plumb(['run', 'models/ggml-vocab-qwen2.gguf', '-p', 'x']);
+  assert.deepEqual([code, out], [1, '']);
+  assert.match(err, /^plumb: models\/ggml-vocab-qwen2\.gguf: PLUMB_ERROR_[A-Z]+: [^\n]+\n$/);
+});
+
+test('run: text comes as it is made, Ctrl-C ends it', { skip: !isNative && 'WASI has no signals' }, async () => {
+  const child = start(['run', smol, '-p', 'Count to a thousand.', '-n', '1000', '--temp', '0', '--ids']);
+  let out = '', err = '';
+  child.stderr.on('data', piece => err += piece);
+  child.stdout.on('data', piece => {
+    out += piece;
+    if (out.split(' ').length === 5) child.kill('SIGINT');
+  });
+  const [code, signal] = await new Promise(resolve => child.on('close', (...end) => resolve(end)));
+  assert.deepEqual([code, signal], [130, null]);
+  assert.match(out, /^(\d+ ){4,}\d+\n$/);
+  assert.ok(ids(out).length < 100, 'it went on');
+  assert.match(err, stats);
+});
+
+test('run: a reader that goes away ends it without an error', async () => {
+  const child = start(['run', smol, '-p', 'Count to a thousand.', '-n', '1000', '--temp', '0']);
+  child.stdout.once('data', () => child.stdout.destroy());
+  const [code, signal] = await new Promise(resolve => child.on('close', (...end) => resolve(end)));
+  assert.deepEqual([code, signal], [0, null]);
+});
+
+/* ---- score ---- */
+
+/** tests/vectors/llama/*.bin, laid out as logits.c says. */
+function vectors(name) {
+  const data = readFileSync(`tests/vectors/llama/${name}.bin`);
+  const [, n_token, n_record, , n_sample, n_top] = [0, 1, 2, 3, 4, 5].map(i => data.readUInt32LE(8 + 4 * i));
+  const tokens = Array.from({ length: n_token }, (_, i) => data.readUInt32LE(32 + 4 * i));
+  const words = 1 + n_sample + 2 * n_top;
+  const records = Array.from({ length: n_record }, (_, k) => {
+    const at = 32 + 4 * (n_token + k * words), top = at + 4 * (1 + n_sample);
+    return { logsumexp: data.readFloatLE(at), top: data.readUInt32LE(top), logit: data.readFloatLE(top + 4 * n_top),
+      margin: data.readFloatLE(top + 4 * n_top) - data.readFloatLE(top + 4 * n_top + 4),
+      of: id => [...Array(n_top).keys()].filter(i => data.readUInt32LE(top + 4 * i) === id)
+        .map(i => data.readFloatLE(top + 4 * (n_top + i)))[0] };
+  });
+  return { tokens, records };
+}
+
+/** Largest differences from llama.cpp of positions that score printed. */
+function compare(scores, { tokens, records }) {
+  let logit = 0, logsumexp = 0, next = 0, n_next = 0, other = 0;
+  scores.forEach((score, i) => {
+    assert.equal(score.id, tokens[i]);
+    if (score.top !== records[i].top) other++;
+    else logit = Math.max(logit, Math.abs(score.logit - records[i].logit));
+    logsumexp = Math.max(logsumexp, Math.abs(score.logsumexp - records[i].logsumexp));
+    const theirs = i + 1 < scores.length ? records[i].of(tokens[i + 1]) : undefined;
+    if (theirs !== undefined) {
+      n_next++;
+      next = Math.max(next, Math.abs(score.next_logprob - (theirs - records[i].logsumexp)));
+    }
+  });
+  return { logit, logsumexp, next, n_next, other };
+}
+
+test('score: the reference pass is llama.cpp, in the first ten positions', async () => {
+  const truth = vectors('mixed.f32');
+  const scores = JSON.parse(await output(['score', smol, '--reference', '--json', '--ids', truth.tokens.slice(0, 10).join()]));
+  assert.equal(scores.length, 10);
+  const far = compare(scores, truth);
+  assert.ok(far.other === 0 && far.logit < 0.01 && far.logsumexp < 0.01 && far.next < 0.01, JSON.stringify(far));
+  assert.ok(far.n_next > 0);
+  assert.equal(scores[9].next_logprob, null);
+});
+
+test('score: the fast pass is near llama.cpp, in 64 positions', async () => {
+  const truth = vectors('mixed.f32');
+  const scores = JSON.parse(await output(['score', smol, '--json', '--ids', truth.tokens.join()]));
+  assert.equal(scores.length, 64);
+  const far = compare(scores, truth);
+  assert.ok(far.other <= 2 && far.logit < 0.5 && far.logsumexp < 0.5 && far.next < 0.5, JSON.stringify(far));
+});
+
+test('score: hashes tell logits apart, and are the same for every batch', async () => {
+  const score = async (...args) => JSON.parse(await output(['score', smol, '--json', '--ids', '504,3575,282,504', ...args]));
+  const whole = await score();
+  for (const { hash } of whole) assert.match(hash, /^[0-9a-f]{16}$/);
+  assert.equal(new Set(whole.map(({ hash }) => hash)).size, 4);
+  assert.deepEqual(await score('--batch', '1'), whole);
+  const [head, ...lines] = (await output(['score', smol, '--ids', '504,3575,282,504'])).trimEnd().split('\n');
+  assert.deepEqual(head.trim().split(/ +/), ['pos', 'id', 'top', 'logit', 'logsumexp', 'next', 'hash']);
+  assert.deepEqual(lines.map(line => line.trim().split(/ +/).filter((_, i) => i < 3 || i === 6)),
+    whole.map(({ id, top, hash }, i) => [`${i}`, `${id}`, `${top}`, hash]));
+});
+
+test('score: more ids than the context holds', async () => {
+  const { code, out, err } = await plumb(['score', smol, '--json', '--ids', '1,2,3', '--ctx', '2']);
+  assert.deepEqual([code, out], [1, '']);
+  assert.match(err, /^plumb: score: PLUMB_ERROR_CONTEXT: [^\n]+\n$/);
+});
+
+/* ---- bench ---- */
+
+test('bench prints what ran and how fast', async () => {
+  const args = ['bench', smol, '-p', '8', '-n', '2', '-r', '3'];
+  const text = await output(args);
+  assert.match(text, /^llama, 134\.5 M parameters, 96\.6 MB of weights, [\d.]+ MB of session\nkernels \w+, context 2048, /);
+  for (const name of ['prefill', 'decode']) {
+    const [, n, ...speeds] = text.match(new RegExp(`^${name} +(\\d+) tokens  min +([\\d.]+)  median +([\\d.]+)  max +([\\d.]+) tokens/s$`, 'm'));
+    assert.equal(n, name === 'prefill' ? '8' : '2');
+    assert.deepEqual(speeds.map(Number).sort((a, b) => a - b), speeds.map(Number));
+    assert.ok(Number(speeds[0]) > 0);
+  }
+  const json = JSON.parse(await output([...args, '--json', '--scalar', '--ctx', '64', '--batch', '4']));
+  assert.deepEqual([json.architecture, json.parameters, json.weight_bytes, json.kernels, json.context, json.batch],
+    ['llama', 134515008, 96576768, 'scalar', 64, 4]);
+  assert.ok(json.prefill.length === 3 && json.decode.length === 3);
+  for (const speed of [...json.prefill, ...json.decode]) assert.ok(speed > 0, `${speed}`);
+  assert.equal(JSON.parse(await output(['bench', smol, '-p', '1', '-n', '1', '-r', '1', '--reference', '--json'])).kernels,
+    'reference');
+});

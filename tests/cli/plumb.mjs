@@ -1,0 +1,55 @@
+/* Runs the command line under test: $PLUMB, a JSON array of words before its arguments (default: the native build). */
+import { spawn } from 'node:child_process';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { after } from 'node:test';
+import { fileURLToPath } from 'node:url';
+
+process.chdir(fileURLToPath(new URL('../..', import.meta.url)));   // wasmtime sees the checkout only, by relative paths
+
+export const command = JSON.parse(process.env.PLUMB ?? '["build/native/plumb"]');
+export const isNative = command.length === 1;
+export const smol = 'models/SmolLM2-135M-Instruct.Q4_1.gguf';
+
+/** Starts it. @param {string[]} args */
+export function start(args) {
+  return spawn(command[0], [...command.slice(1), ...args]);
+}
+
+/** Runs it to its end. @param {string[]} args @param {string | Uint8Array} [input] of standard input
+ * @returns {Promise<{code: number | null, signal: string | null, out: string, err: string}>} */
+export function plumb(args, input = '') {
+  return new Promise((resolve, reject) => {
+    const child = start(args);
+    const out = [], err = [];
+    child.stdout.on('data', piece => out.push(piece));
+    child.stderr.on('data', piece => err.push(piece));
+    child.on('error', reject);
+    child.on('close', (code, signal) => resolve({
+      code, signal, out: Buffer.concat(out).toString(), err: Buffer.concat(err).toString(),
+    }));
+    child.stdin.on('error', () => {});   // it may end before it has read everything
+    child.stdin.end(input);
+  });
+}
+
+/** Runs it, and throws unless it succeeds. Its standard output. */
+export async function output(args, input) {
+  const { code, out, err } = await plumb(args, input);
+  if (code !== 0) throw new Error(`plumb ${args.join(' ')}: exit code ${code}: ${err}`);
+  return out;
+}
+
+/** Numbers of a line "1 2 3". */
+export const ids = text => text.trim().split(' ').map(Number);
+
+let directory;
+/** A file in the checkout's build directory, gone after the tests. @returns its path */
+export function temporary(name, bytes) {
+  if (!directory) {
+    mkdirSync('build', { recursive: true });
+    directory = mkdtempSync('build/cli-test-');
+    after(() => rmSync(directory, { recursive: true }));
+  }
+  writeFileSync(`${directory}/${name}`, bytes);
+  return `${directory}/${name}`;
+}

@@ -1,0 +1,100 @@
+/* Help, version, and what is refused as wrong usage: exit code 2, one line on standard error, nothing else. */
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { test } from 'node:test';
+import { plumb, smol } from './plumb.mjs';
+
+const options = {
+  run: ['-p', '-n', '--temp', '--top-k', '--top-p', '--min-p', '--typical', '--repeat-penalty', '--presence-penalty',
+    '--frequency-penalty', '--repeat-last-n', '--seed', '--ctx', '--batch', '--reference', '--scalar', '--raw', '--system',
+    '--ids', '--parse-special'],
+  inspect: ['--json'],
+  tokenize: ['--no-special', '--parse-special', '--ids'],
+  score: ['--ids', '--reference', '--scalar', '--json', '--ctx', '--batch'],
+  bench: ['-p', '-n', '-r', '--ctx', '--batch', '--reference', '--scalar', '--json'],
+};
+
+test('--help names every command', async () => {
+  const { code, out, err } = await plumb(['--help']);
+  assert.deepEqual([code, err], [0, '']);
+  for (const name of Object.keys(options)) assert.match(out, new RegExp(`^  plumb ${name} `, 'm'));
+});
+
+for (const [name, names] of Object.entries(options)) {
+  test(`${name} --help names its options, and no others`, async () => {
+    const { code, out, err } = await plumb([name, '--help']);
+    assert.deepEqual([code, err], [0, '']);
+    assert.match(out, new RegExp(`^usage: plumb ${name} MODEL`));
+    const listed = [...out.matchAll(/^  (-\S+)/gm)].map(match => match[1]);
+    assert.deepEqual(listed.sort(), [...names, '--help'].sort());
+  });
+}
+
+test('--help is heard behind wrong options too', async () => {
+  assert.equal((await plumb(['run', smol, '--help', '--nonsense'])).code, 0);
+});
+
+test('--version is that of plumb.h', async () => {
+  const [, version] = readFileSync('include/plumb.h', 'utf8').match(/#define PLUMB_VERSION "(.*)"/);
+  assert.deepEqual(await plumb(['--version']), { code: 0, signal: null, out: `plumb ${version}\n`, err: '' });
+});
+
+/* arguments, and what the line must say */
+const wrong = [
+  [[], 'no command'],
+  [['walk'], 'unknown command walk'],
+  [['--nonsense'], 'unknown command --nonsense'],
+  [['run'], 'MODEL is needed'],
+  [['run', smol], '-p TEXT is needed'],
+  [['run', '-p', 'x'], 'MODEL is needed'],
+  [['run', smol, '-p'], '-p needs a value'],
+  [['run', smol, '-p', 'x', '--nonsense'], 'unknown option --nonsense'],
+  [['run', smol, '-p', 'x', '-x'], 'unknown option -x'],
+  [['run', smol, '-p', 'x', '--te', '1'], 'unknown option --te'],
+  [['run', smol, '-p', 'x', '--json'], 'unknown option --json'],
+  [['run', smol, '-p', 'x', '--raw=1'], '--raw takes no value'],
+  [['run', smol, '-p', 'x', '--raw', '--system', 'y'], '--raw'],
+  [['run', smol, '-p', 'x', '--reference', '--scalar'], 'exclude each other'],
+  [['run', smol, '-p', 'x', '--temp'], '--temp needs a value'],
+  ...['', ' 1', '1 ', 'abc', '1x', '0x1', 'nan', 'inf', '-1', '1e9', '--raw', '1,5', '1..2', 'e', '.']
+    .map(word => [['run', smol, '-p', 'x', '--temp', word], `--temp: "${word}" is not a number from 0 to 1e+06`]),
+  [['run', smol, '-p', 'x', '--temp='], '--temp: "" is not a number'],
+  [['run', smol, '-p', 'x', '--top-p', '1.01'], '--top-p: "1.01" is not a number from 0 to 1'],
+  [['run', smol, '-p', 'x', '--min-p', '-0.1'], '--min-p: "-0.1"'],
+  [['run', smol, '-p', 'x', '--typical', '2'], '--typical: "2"'],
+  [['run', smol, '-p', 'x', '--repeat-penalty', '0'], '--repeat-penalty: "0" is not a number from 0.001 to 1000'],
+  ...['', '-1', '+1', '1.0', ' 1', '1e3', '0x10', '4294967296', '99999999999999999999999']
+    .map(word => [['run', smol, '-p', 'x', '--top-k', word], `--top-k: "${word}" is not an integer from 0 to 4294967295`]),
+  [['run', smol, '-p', 'x', '--seed', '18446744073709551616'], '--seed: "18446744073709551616"'],
+  [['run', smol, '-p', 'x', '--seed', '-1'], '--seed: "-1"'],
+  [['run', smol, '-p', 'x', '-n', '0'], '-n: "0" is not an integer from 1'],
+  [['run', smol, '-p', 'x', '--ctx', '0'], '--ctx: "0"'],
+  [['run', smol, '-p', 'x', '--batch', '65537'], '--batch: "65537"'],
+  [['inspect'], 'MODEL is needed'],
+  [['inspect', smol, '--ids'], 'unknown option --ids'],
+  [['tokenize'], 'MODEL and TEXT are needed'],
+  [['tokenize', smol], 'MODEL and TEXT are needed'],
+  [['score', smol], '--ids is needed'],
+  [['bench', smol, '-r', '0'], '-r: "0" is not an integer from 1 to 1000'],
+  [['bench', smol, '-r', '1001'], '-r: "1001"'],
+  [['inspect', ...Array(65).fill(smol)], 'more than 64 files'],
+];
+test('wrong usage exits 2 with one line', async t => {
+  for (const [args, says] of wrong) {
+    await t.test(`plumb ${args.slice(0, 8).join(' ')}`, async () => {
+      const { code, out, err } = await plumb(args);
+      assert.deepEqual([code, out], [2, '']);
+      assert.match(err, /^plumb: [^\n]*\n$/);
+      assert.ok(err.includes(says), `${err.trim()} -- says nothing of: ${says}`);
+    });
+  }
+});
+
+for (const [word, place] of [['', 0], ['1,', 2], ['1,,2', 2], ['a', 0], ['1 2', 0], ['-1', 0], ['1,49152', 2],
+  ['99999999999999999999', 0]]) {
+  test(`score --ids "${word}" exits 2 and says where`, async () => {
+    const { code, out, err } = await plumb(['score', smol, '--ids', word]);
+    assert.deepEqual([code, out], [2, '']);
+    assert.match(err, new RegExp(`^plumb: score: --ids: at byte ${place}: expected token ids from 0 to 49151[^\\n]*\\n$`));
+  });
+}
