@@ -62,9 +62,8 @@ test('run: greedy continuation of a text is that of llama.cpp', async () => {
 test('run: greedy answer in a chat is that of llama.cpp', async () => {
   const args = ['run', smol, '-p', 'What is gravity? Answer in two sentences.', '--temp', '0', '-n', '64'];
   assert.deepEqual(ids(await output([...args, '--ids'])), greedy('chat'));
-  const text = await output(args);
-  assert.ok(text.startsWith('Gravity is a fundamental force'), text);
-  assert.ok(text.endsWith('.\n') && !text.includes('<|'), text);
+  assert.equal(await output(args), 'Gravity is a fundamental concept in physics that describes the force of gravity, which '
+    + 'is a result of the curvature of spacetime caused by the presence of mass.\n');
 });
 
 test('run: the prompt from standard input, with a newline at its end or without', async () => {
@@ -93,30 +92,30 @@ test('run: a seed draws the token that a second sampler draws from llama.cpp\'s 
 });
 
 test('run: the same seed gives the same text, another one another, 0 is the default', async () => {
-  const args = ['run', smol, '-p', 'Write about the sea.', '-n', '12', '--temp', '1.5'];
+  const args = ['run', smol, '-p', 'Write about the sea.', '-n', '6', '--temp', '1.5'];
   const [zero, none, one] = [await output([...args, '--seed', '0']), await output(args), await output([...args, '--seed', '1'])];
   assert.equal(zero, none);
   assert.notEqual(zero, one);
 });
 
 test('run: every sampling option reaches the sampler', async () => {
-  const args = ['run', smol, '-p', capital, '--raw', '-n', '10', '--ids', '--temp', '2', '--top-k', '0', '--top-p', '1',
+  const args = ['run', smol, '-p', capital, '--raw', '-n', '4', '--ids', '--temp', '5', '--top-k', '0', '--top-p', '1',
     '--min-p', '0', '--seed', '5'];
   const wild = await output(args);
-  const expected = `${greedy('capital').slice(0, 10).join(' ')}\n`;
+  const expected = `${greedy('capital').slice(0, 4).join(' ')}\n`;
   assert.notEqual(wild, expected);
   /* Each of these leaves one candidate. */
   for (const set of [['--temp', '0'], ['--temp', '1e-9'], ['--top-k', '1'], ['--top-p', '0'], ['--min-p', '1']]) {
     assert.equal(await output([...args, ...set]), expected, set.join(' '));
   }
   assert.notEqual(await output([...args, '--typical', '0.1']), wild);
-  /* Greedy repeats tokens (198 198); a penalty beyond every difference of logits forbids that. */
-  const repeats = text => new Set(ids(text)).size < ids(text).length;
-  const plain = [...args, '--temp', '0', '-n', '24'];
-  assert.ok(repeats(await output(plain)));
+  /* Greedy goes on counting; a penalty beyond every difference of logits forbids the tokens that were there. */
+  const count = '1 2 1 2', counted = ids(await output(['tokenize', smol, count, '--ids']));
+  const next = async (...set) => ids(await output([...args, '-p', count, '--temp', '0', '-n', '1', ...set]))[0];
+  assert.ok(counted.includes(await next()));
   for (const set of [['--repeat-penalty', '1000'], ['--presence-penalty', '1000'], ['--frequency-penalty', '1000']]) {
-    assert.ok(!repeats(await output([...plain, ...set])), set.join(' '));
-    assert.ok(repeats(await output([...plain, ...set, '--repeat-last-n', '0'])), `${set.join(' ')}, looking at no token`);
+    assert.ok(!counted.includes(await next(...set)), set.join(' '));
+    assert.ok(counted.includes(await next(...set, '--repeat-last-n', '0')), `${set.join(' ')}, looking at no token`);
   }
 });
 
@@ -151,7 +150,7 @@ test('run: text comes as it is made, Ctrl-C ends it', { skip: !isNative && 'WASI
   child.stderr.on('data', piece => err += piece);
   child.stdout.on('data', piece => {
     out += piece;
-    if (out.split(' ').length === 5) child.kill('SIGINT');
+    if (!child.killed && ids(out).length === 5) child.kill('SIGINT');
   });
   const [code, signal] = await new Promise(resolve => child.on('close', (...end) => resolve(end)));
   assert.deepEqual([code, signal], [130, null]);

@@ -1,7 +1,6 @@
 /* Runs the command line under test: $PLUMB, a JSON array of words before its arguments (default: the native build). */
 import { spawn } from 'node:child_process';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { after } from 'node:test';
 import { fileURLToPath } from 'node:url';
 
 process.chdir(fileURLToPath(new URL('../..', import.meta.url)));   // wasmtime sees the checkout only, by relative paths
@@ -48,7 +47,7 @@ export function temporary(name, bytes) {
   if (!directory) {
     mkdirSync('build', { recursive: true });
     directory = mkdtempSync('build/cli-test-');
-    after(() => rmSync(directory, { recursive: true }));
+    process.on('exit', () => rmSync(directory, { recursive: true }));
   }
   writeFileSync(`${directory}/${name}`, bytes);
   return `${directory}/${name}`;
