@@ -28,9 +28,9 @@ const cli = (command) => ({ PLUMB: JSON.stringify(command) });
 /** @type {Record<string, (import('./suite.mjs').Suite & {alone?: boolean})[]>} */
 const suites = {
   native: [
-    { name: 'C tests, ASan and UBSan', command: ['build/native-sanitize/tests'], timeout: 600 },
-    // Against llama.cpp on the default model: minutes with sanitizers, so the release build runs it.
+    // Against llama.cpp on the default model: the longest, so it begins, and by the release build.
     { name: 'C tests, truth', command: ['build/native/tests', 'truth'], timeout: 600 },
+    { name: 'C tests, ASan and UBSan', command: ['build/native-sanitize/tests'], timeout: 600 },
     ...list('tests/fuzz', '_fuzz.c').map((file) => file.replace('_fuzz.c', '')).map((name) => ({
       name: `fuzz corpus ${name}`, command: [`build/native-sanitize/fuzz-${name}`,
         ...list(`tests/fuzz/corpus/${name}`, '').map((input) => `tests/fuzz/corpus/${name}/${input}`)], timeout: 120 })),

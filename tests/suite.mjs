@@ -69,7 +69,7 @@ function collect(parser, outcome, fail) {
 function yaml(diag) {
   if (!diag) return '';
   const { error, location, stack, expected, actual } = diag;
-  const shown = (label, value) => value === undefined ? [] : [`${label}: ${JSON.stringify(value)}`];
+  const shown = (label, value) => value === undefined ? [] : [`${label}: ${JSON.stringify(value).slice(0, 300)}`];
   return [error, ...shown('expected', expected), ...shown('actual', actual), location && `at ${location}`, stack]
     .filter(Boolean).join('\n').replace(/^.*\(?node:internal.*\n?|^.*node:async_hooks.*\n?/gm, '');
 }
