@@ -2,10 +2,11 @@
 #include "test.h"
 #include "tokenizer/tokenizer.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-/* ---- loading ----------------------------------------------------------------------------------------------------- */
+/* ---- loading -------------------------------------------------------------------------------------------------- */
 
 static const char *const SMOLLM2[] = {"smollm2", "models/SmolLM2-135M-Instruct.Q4_1.gguf"};
 static const char *const GEMMA3[] = {"gemma3", "models/gemma-3-270m.Q4_K_M.gguf"};
@@ -57,7 +58,7 @@ static void unload(struct loaded l) {
     gguf_free(l.g);
 }
 
-/* ---- llama.cpp's vectors ------------------------------------------------------------------------------------------- */
+/* ---- llama.cpp's vectors -------------------------------------------------------------------------------------- */
 
 #define FNV_START 14695981039346656037ull
 static uint64_t fnv(uint64_t h, const void *bytes, size_t n) {
@@ -101,7 +102,7 @@ static bool equal_ids(const char *line, const int32_t *ids, int64_t n) {
                  (unsigned long long)fnv(FNV_START, ids, (size_t)n * 4));
         return strcmp(line, expected) == 0;
     }
-    char *end = (char *)(uintptr_t)line;
+    char *end = (char *)(uintptr_t)line;   /* strtol's end is not const */
     for (int64_t i = 0; i < n; i++) {
         const char *begin = end;
         if (strtol(begin, &end, 10) != ids[i] || end == begin) return false;
@@ -212,7 +213,291 @@ done:
     unload(l);
 }
 
-/* ---- chats -------------------------------------------------------------------------------------------------------- */
+/* ---- every pre-tokenizer -------------------------------------------------------------------------------------- */
+
+static size_t find_bytes(const uint8_t *data, size_t n, const char *what, size_t n_what) {
+    size_t i = 0;
+    while (i + n_what < n && memcmp(data + i, what, n_what) != 0) i++;
+    return i;
+}
+
+/* small.gguf with another tokenizer.ggml.pre, of which a hash over all strings is compared. */
+static void pre_equals_llama(void) {
+    static const char key[] = "tokenizer.ggml.pre\x08\0\0";   /* and a 0: type string */
+    struct error err = {PLUMB_OK, ""};
+    size_t n_small = 0, n_file, n_name = 0;
+    uint8_t *small = test_read_all("tests/vectors/tokenizer/small.gguf", &n_small), *patched = malloc(n_small + 64);
+    char *names = test_read_all("tests/vectors/tokenizer/pre.txt", &n_file), *rest = names, *text = malloc(1 << 16);
+    char *strings = test_read_all("tests/vectors/tokenizer/strings.txt", &n_file), *lines = malloc(n_file + 1);
+    int32_t *ids = malloc(sizeof *ids << 16);
+    if (!CHECK(small && patched && names && text && strings && lines && ids, "no vectors")) goto done;
+    size_t at = find_bytes(small, n_small, key, sizeof key) + sizeof key, old = (size_t)load_u64(small + at);
+    for (; *rest != 0; n_name++) {
+        char *name = next_line(&rest), *expected = strchr(name, ' ');
+        *expected++ = 0;
+        size_t n = strlen(name);
+        memcpy(patched, small, at + 8);
+        patched[at] = (uint8_t)n;   /* the other seven bytes of both lengths are 0 */
+        memcpy(patched + at + 8, name, n);
+        memcpy(patched + at + 8 + n, small + at + 8 + old, n_small - at - 8 - old);
+        struct loaded l = {read_header(name, patched, n_small - old + n), NULL};
+        if (l.g == NULL || !CHECK(tokenizer_create(&l.t, l.g, &err) == PLUMB_OK, "%s: %s", name, err.message)) {
+            unload(l);
+            continue;
+        }
+        uint64_t hash = FNV_START;
+        memcpy(lines, strings, n_file + 1);
+        for (char *line_rest = lines; *line_rest != 0;) {
+            char *line = next_line(&line_rest);
+            if (strncmp(line, "\\*", 2) == 0) continue;
+            size_t length;
+            char *string = unescape(line, &length);
+            for (int special = 0; special < 2; special++) {
+                unsigned flags = special ? PLUMB_ADD_SPECIAL | PLUMB_PARSE_SPECIAL : 0;
+                int64_t n_ids = tokenizer_encode(l.t, string, length, flags, ids, 1 << 16, &err);
+                if (!CHECK(n_ids >= 0, "%s: \"%.100s\": %s", name, line, err.message)) continue;
+                int64_t n_text = tokenizer_decode(l.t, ids, (size_t)n_ids, special, text, 1 << 16);
+                hash = fnv(fnv(hash, ids, (size_t)n_ids * 4), text, (size_t)n_text);
+            }
+            free(string);
+        }
+        char shown[20];
+        snprintf(shown, sizeof shown, "%016llx", (unsigned long long)hash);
+        CHECK(strcmp(shown, expected) == 0, "%s: ids and texts hash to %s, llama.cpp's to %s", name, shown, expected);
+        unload(l);
+    }
+    CHECK(n_name >= 70, "%lu names", (unsigned long)n_name);
+done:
+    free(small);
+    free(patched);
+    free(names);
+    free(text);
+    free(strings);
+    free(lines);
+    free(ids);
+}
+
+/* ---- vocabularies that contradict themselves ------------------------------------------------------------------ */
+
+/* A vocabulary as a file says it, what comes of loading it and, if it loads, of a text. */
+struct vocabulary {
+    const char *name;
+    const char *model, *pre;       /* NULL: no such key */
+    const char *tokens[8];         /* up to the first NULL */
+    bool no_tokens;                /* no such key */
+    int n_types, n_scores;         /* 0: no such key */
+    int32_t types[8];
+    float scores[8];
+    const char *merges[8];         /* no such key if the first is NULL */
+    uint32_t bos;                  /* 0: no such key */
+    const char *wrong;             /* this key is a lone uint64 instead */
+    plumb_status status;           /* of loading it */
+    const char *message;           /* part of it */
+    const char *text;              /* special tokens parsed, BOS added */
+    int64_t n_ids;                 /* or a status */
+    int32_t ids[8];
+};
+
+struct writer {
+    uint8_t data[4096];
+    size_t n;
+    const char *wrong;
+};
+
+static void write_bytes(struct writer *w, const void *bytes, size_t n) {
+    if (n > sizeof w->data - w->n) n = 0;
+    memcpy(w->data + w->n, bytes, n);
+    w->n += n;
+}
+
+static void write_u32(struct writer *w, uint32_t v) {
+    for (int i = 0; i < 4; i++) write_bytes(w, &(uint8_t){(uint8_t)(v >> 8 * i)}, 1);
+}
+
+static void write_u64(struct writer *w, uint64_t v) {
+    write_u32(w, (uint32_t)v);
+    write_u32(w, (uint32_t)(v >> 32));
+}
+
+static void write_text(struct writer *w, const char *s) {
+    write_u64(w, strlen(s));
+    write_bytes(w, s, strlen(s));
+}
+
+/* Name and type; false if the key is written already, as one of the wrong type. */
+static bool write_key(struct writer *w, const char *name, enum gguf_type type) {
+    bool wrong = w->wrong != NULL && strcmp(w->wrong, name) == 0;
+    w->data[16]++;   /* the number of keys */
+    write_text(w, name);
+    write_u32(w, wrong ? GGUF_UINT64 : type);
+    if (wrong) write_u64(w, UINT64_MAX);
+    return !wrong;
+}
+
+static void write_texts(struct writer *w, const char *name, const char *const *texts) {
+    uint64_t n = 0;
+    while (n < 8 && texts[n] != NULL) n++;
+    if (!write_key(w, name, GGUF_ARRAY)) return;
+    write_u32(w, GGUF_STRING);
+    write_u64(w, n);
+    for (uint64_t i = 0; i < n; i++) write_text(w, texts[i]);
+}
+
+static void write_words(struct writer *w, const char *name, enum gguf_type type, const void *words, int n) {
+    if (n == 0 || !write_key(w, name, GGUF_ARRAY)) return;
+    write_u32(w, type);
+    write_u64(w, (uint64_t)n);
+    for (int i = 0; i < n; i++) write_u32(w, load_u32((const uint8_t *)words + 4 * i));
+}
+
+static void write_vocabulary(struct writer *w, const struct vocabulary *v) {
+    *w = (struct writer){.wrong = v->wrong};
+    write_bytes(w, "GGUF", 4);
+    write_u32(w, 3);
+    write_u64(w, 0);
+    write_u64(w, 0);
+    if (write_key(w, "general.architecture", GGUF_STRING)) write_text(w, "llama");   /* llama.cpp wants one */
+    if (v->model != NULL && write_key(w, "tokenizer.ggml.model", GGUF_STRING)) write_text(w, v->model);
+    if (v->pre != NULL && write_key(w, "tokenizer.ggml.pre", GGUF_STRING)) write_text(w, v->pre);
+    if (!v->no_tokens) write_texts(w, "tokenizer.ggml.tokens", v->tokens);
+    write_words(w, "tokenizer.ggml.scores", GGUF_FLOAT32, v->scores, v->n_scores);
+    write_words(w, "tokenizer.ggml.token_type", GGUF_INT32, v->types, v->n_types);
+    if (v->merges[0] != NULL) write_texts(w, "tokenizer.ggml.merges", v->merges);
+    if (v->bos > 0 && write_key(w, "tokenizer.ggml.bos_token_id", GGUF_UINT32)) write_u32(w, v->bos);
+    if (v->wrong != NULL && strstr(v->wrong, "add_bos") != NULL) write_key(w, v->wrong, GGUF_BOOL);
+}
+
+static void answers(const void *row) {
+    const struct vocabulary *v = row;
+    struct error err = {PLUMB_OK, ""};
+    struct writer w;
+    write_vocabulary(&w, v);
+    struct loaded l = {read_header(v->name, w.data, w.n), NULL};
+    REQUIRE(l.g != NULL, "the file is well formed");
+    plumb_status status = tokenizer_create(&l.t, l.g, &err);
+    CHECK(status == v->status, "%s (%s), expected %s", plumb_status_name(status), err.message,
+          plumb_status_name(v->status));
+    CHECK((status == PLUMB_OK) == (l.t != NULL), "a tokenizer only if it loads");
+    if (v->message != NULL && status != PLUMB_OK) {
+        CHECK(strstr(err.message, v->message) != NULL, "\"%s\" does not say \"%s\"", err.message, v->message);
+    }
+    if (status == PLUMB_OK && v->text != NULL) {
+        int32_t ids[16];
+        int64_t n = tokenizer_encode(l.t, v->text, strlen(v->text), PLUMB_ADD_SPECIAL | PLUMB_PARSE_SPECIAL, ids, 16,
+                                     &err);
+        char shown[200];
+        note_ids(shown, sizeof shown, ids, n);
+        CHECK(n == v->n_ids && (n < 0 || memcmp(ids, v->ids, (size_t)n * 4) == 0), "%ld ids: %s %s", (long)n, shown,
+              n < 0 ? err.message : "");
+        if (n < 0 && v->message != NULL) {
+            CHECK(strstr(err.message, v->message) != NULL, "\"%s\" does not say \"%s\"", err.message, v->message);
+        }
+    }
+    unload(l);
+}
+
+#define SPM .model = "llama"
+#define BPE .model = "gpt2", .pre = "gpt-2"
+#define AB .tokens = {"a", "b", "ab"}
+static const struct vocabulary vocabularies[] = {
+    {"no tokenizer.ggml.model", AB, .status = PLUMB_ERROR_METADATA, .message = "tokenizer.ggml.model is missing"},
+    {"an unknown tokenizer.ggml.model", AB, .model = "t5", .status = PLUMB_ERROR_UNSUPPORTED, .message = "\"t5\""},
+    {"an unknown pre-tokenizer", AB, .model = "gpt2", .pre = "no-such", .merges = {"a b"},
+     .status = PLUMB_ERROR_UNSUPPORTED, .message = "\"no-such\""},
+    {"no tokens", SPM, .no_tokens = true, .status = PLUMB_ERROR_METADATA,
+     .message = "tokenizer.ggml.tokens is missing"},
+    {"zero tokens", SPM, .tokens = {NULL}, .status = PLUMB_ERROR_TOKENIZER, .message = "0 tokens"},
+    {"no merges", BPE, AB, .status = PLUMB_ERROR_METADATA, .message = "tokenizer.ggml.merges is missing"},
+    {"scores shorter than tokens", SPM, AB, .n_scores = 2, .status = PLUMB_ERROR_TOKENIZER,
+     .message = "2 scores for 3 tokens"},
+    {"token_type shorter than tokens", SPM, AB, .n_types = 1, .status = PLUMB_ERROR_TOKENIZER,
+     .message = "1 types for 3 tokens"},
+    {"a byte token <0x-1>", SPM, .tokens = {"a", "<0x-1>"}, .n_types = 2, .types = {1, 6},
+     .status = PLUMB_ERROR_TOKENIZER, .message = "token 1 \"<0x-1>\""},
+    {"a byte token <0xG1>", SPM, .tokens = {"<0xG1>"}, .n_types = 1, .types = {6}, .status = PLUMB_ERROR_TOKENIZER,
+     .message = "token 0 \"<0xG1>\""},
+    {"a byte token that is too short", SPM, .tokens = {"<0"}, .n_types = 1, .types = {6},
+     .status = PLUMB_ERROR_TOKENIZER, .message = "token 0 \"<0\""},
+    {"a byte token without text", SPM, .tokens = {""}, .n_types = 1, .types = {6}, .status = PLUMB_ERROR_TOKENIZER,
+     .message = "token 0 \"[EMPTY_0]\""},
+    {"equal tokens", SPM, .tokens = {"a", "b", "a"}, .status = PLUMB_ERROR_TOKENIZER,
+     .message = "tokens 0 and 2 are both \"a\""},
+    {"a model of the wrong type", SPM, AB, .wrong = "tokenizer.ggml.model", .status = PLUMB_ERROR_METADATA,
+     .message = "tokenizer.ggml.model"},
+    {"a pre-tokenizer of the wrong type", BPE, AB, .wrong = "tokenizer.ggml.pre", .status = PLUMB_ERROR_METADATA,
+     .message = "tokenizer.ggml.pre"},
+    {"tokens of the wrong type", SPM, AB, .wrong = "tokenizer.ggml.tokens", .status = PLUMB_ERROR_METADATA,
+     .message = "tokenizer.ggml.tokens"},
+    {"scores of the wrong type", SPM, AB, .n_scores = 3, .wrong = "tokenizer.ggml.scores",
+     .status = PLUMB_ERROR_METADATA, .message = "tokenizer.ggml.scores"},
+    {"token_type of the wrong type", SPM, AB, .n_types = 3, .wrong = "tokenizer.ggml.token_type",
+     .status = PLUMB_ERROR_METADATA, .message = "tokenizer.ggml.token_type"},
+    {"merges of the wrong type", BPE, AB, .merges = {"a b"}, .wrong = "tokenizer.ggml.merges",
+     .status = PLUMB_ERROR_METADATA, .message = "tokenizer.ggml.merges"},
+    {"a BOS id of the wrong type", SPM, AB, .bos = 1, .wrong = "tokenizer.ggml.bos_token_id",
+     .status = PLUMB_ERROR_METADATA, .message = "tokenizer.ggml.bos_token_id"},
+    {"add_bos_token of the wrong type", SPM, AB, .wrong = "tokenizer.ggml.add_bos_token",
+     .status = PLUMB_ERROR_METADATA, .message = "tokenizer.ggml.add_bos_token"},
+    /* From here on they load, and give llama.cpp's ids; it aborts where there is an error here. */
+    {"a BOS id beyond the vocabulary is the default one", SPM, .tokens = {"\xe2\x96\x81", "a"}, .bos = 99, .text = "a",
+     .n_ids = 3, .ids = {1, 0, 1}},
+    {"a default BOS beyond the vocabulary is an error of the text that needs it", .model = "gpt2", .pre = "llama-bpe",
+     AB, .bos = 99, .merges = {"a b"}, .message = "add_bos_token", .text = "a",
+     .n_ids = PLUMB_ERROR_TOKENIZER},
+    {"no byte tokens is an error of the text that needs them", SPM, .tokens = {"\xe2\x96\x81", "a"}, .text = "z",
+     .message = "<0x7A>", .n_ids = PLUMB_ERROR_TOKENIZER},
+    {"bytes that are tokens by themselves replace byte tokens", SPM, .tokens = {"\xe2\x96\x81", "\xc3", "\xa9"},
+     .text = "\xc3\xa9", .n_ids = 4, .ids = {1, 0, 1, 2}},
+    {"merges without a space, of unknown tokens, of nothing and twice", BPE, AB,
+     .merges = {"ab", "q q", "a", " ", "a ", " b", "a b", "a b"}, .text = "abba", .n_ids = 3, .ids = {2, 1, 0}},
+    {"a merge to no token is spelled in bytes", BPE, .tokens = {"a", "b"}, .merges = {"a b"}, .text = "ab", .n_ids = 2,
+     .ids = {0, 1}},
+    {"bytes that no token spells are left out", BPE, AB, .merges = {"a b"}, .text = "a\xc3\xa9z b", .n_ids = 2,
+     .ids = {0, 1}},
+    {"tokens without text are named [EMPTY_i]", BPE, .tokens = {"a", "", ""}, .n_types = 3, .types = {1, 4, 4},
+     .merges = {"a b"}, .text = "a[EMPTY_2][EMPTY_1]a", .n_ids = 4, .ids = {0, 2, 1, 0}},
+    {"scores of infinity, and minus zero beside zero", SPM,
+     .tokens = {"\xe2\x96\x81", "a", "b", "ab", "\xe2\x96\x81" "a", "bb"}, .n_scores = 6,
+     .scores = {0, 0, 0, -0.0f, 0, -INFINITY}, .text = "abb", .n_ids = 3, .ids = {1, 4, 5}},
+    {"token types that do not exist", SPM, .tokens = {"\xe2\x96\x81", "a", "b"}, .n_types = 3, .types = {1, 99, -5},
+     .text = "ab", .n_ids = 4, .ids = {1, 0, 1, 2}},
+    {"an unknown token is parsed by its text", SPM, .tokens = {"<unk>", "a", "\xe2\x96\x81"}, .n_types = 3,
+     .types = {2, 1, 1}, .text = "a<unk>", .n_ids = 4, .ids = {1, 2, 1, 0}},
+    {"of nested special tokens the longest is cut out first", BPE, .tokens = {"<x>", "<x><x>", "a", "<x"},
+     .n_types = 4, .types = {3, 3, 1, 4}, .merges = {"a b"}, .text = "<x><x><x>a<x", .n_ids = 4, .ids = {1, 0, 2, 3}},
+};
+
+/* ---- the rest of the interface -------------------------------------------------------------------------------- */
+
+static void counts_what_does_not_fit(void) {
+    struct error err = {PLUMB_OK, ""};
+    struct loaded l = load(SMOLLM2[1]);
+    REQUIRE(l.t != NULL, "no tokenizer");
+    int32_t ids[32], first[2] = {-7, -7};
+    const char *text = "<|im_start|>The quick brown fox";
+    int64_t n = tokenizer_encode(l.t, text, strlen(text), PLUMB_PARSE_SPECIAL, ids, 32, &err);
+    CHECK(n == 5, "%ld ids: %s", (long)n, err.message);
+    CHECK(tokenizer_encode(l.t, text, strlen(text), PLUMB_PARSE_SPECIAL, NULL, 0, &err) == n, "no buffer");
+    CHECK(tokenizer_encode(l.t, text, strlen(text), PLUMB_PARSE_SPECIAL, first, 1, &err) == n && first[0] == ids[0] &&
+          first[1] == -7, "the first id only");
+    char buf[64] = "";
+    CHECK(tokenizer_decode(l.t, ids, 5, true, buf, 64) == (int64_t)strlen(text) && strcmp(buf, text) == 0, "%s", buf);
+    CHECK(tokenizer_decode(l.t, ids, 5, false, buf, 64) == 19, "control tokens are empty");
+    CHECK(tokenizer_decode(l.t, ids, 5, true, NULL, 0) == (int64_t)strlen(text), "no buffer");
+    memset(buf, 0, sizeof buf);
+    CHECK(tokenizer_decode(l.t, ids, 5, true, buf, 14) == (int64_t)strlen(text) && strcmp(buf, "<|im_start|>Th") == 0,
+          "the first bytes: %s", buf);
+    CHECK(tokenizer_piece(l.t, ids[0], false, buf, 64) == 0 && tokenizer_piece(l.t, ids[0], true, buf, 64) == 12,
+          "a control token's piece");
+    ids[1] = (int32_t)tokenizer_n_vocab(l.t);
+    CHECK(tokenizer_decode(l.t, ids, 5, true, buf, 64) == PLUMB_ERROR_TOKEN, "an id beyond the vocabulary");
+    CHECK(tokenizer_piece(l.t, ids[1], true, buf, 64) == PLUMB_ERROR_TOKEN, "its piece");
+    CHECK(tokenizer_piece(l.t, -1, true, buf, 64) == PLUMB_ERROR_TOKEN, "a negative id");
+    CHECK(!tokenizer_is_eog(l.t, -1) && !tokenizer_is_eog(l.t, ids[1]), "ids outside end no turn");
+    unload(l);
+}
+
+/* ---- chats ---------------------------------------------------------------------------------------------------- */
 
 static void equals_templates(void) {
     struct error err = {PLUMB_OK, ""};
@@ -280,6 +565,13 @@ void test_tokenizer(void) {
     test_row("tokenizer: qwen2 (BPE, qwen2) equals llama.cpp", equals_llama, QWEN2);
     test_row("tokenizer: llama-spm (SPM, space prefix) equals llama.cpp", equals_llama, LLAMA_SPM);
     test_row("tokenizer: Gemma 3 (SPM, user-defined tokens) equals llama.cpp", equals_llama, GEMMA3);
+    test_case("tokenizer: every pre-tokenizer equals llama.cpp on a vocabulary that shows the cuts", pre_equals_llama);
+    for (size_t i = 0; i < sizeof vocabularies / sizeof vocabularies[0]; i++) {
+        char name[128];
+        snprintf(name, sizeof name, "tokenizer: %s", vocabularies[i].name);
+        test_row(name, answers, &vocabularies[i]);
+    }
+    test_case("tokenizer: what does not fit is counted, ids outside are errors", counts_what_does_not_fit);
     test_case("tokenizer: chats of 21 templates equal jinja2's, others are refused", equals_templates);
     test_case("tokenizer: chats without a template, or with unknown roles, are errors", chat_refuses);
 }

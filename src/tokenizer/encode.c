@@ -178,7 +178,8 @@ static void encode_spm(struct encoder *e, const char *raw, uint32_t n, bool add_
             uint8_t byte = (uint8_t)text[symbols[i].start + k];
             if (e->t->byte_tokens[byte] < 0) {
                 fail(e, error_set(e->err, PLUMB_ERROR_TOKENIZER,
-                                  "tokenize: the vocabulary has no token <0x%02X>, which the text needs", (unsigned)byte));
+                                  "tokenize: the vocabulary has no token <0x%02X>, which the text needs",
+                                  (unsigned)byte));
                 return;
             }
             emit(e, e->t->byte_tokens[byte]);

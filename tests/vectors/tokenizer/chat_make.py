@@ -84,8 +84,8 @@ FILES = ["Qwen-Qwen2.5-7B-Instruct", "mistralai-Mistral-Nemo-Instruct-2407", "me
          "meta-llama-Llama-3.2-3B-Instruct", "meta-llama-Llama-3.3-70B-Instruct", "microsoft-Phi-3.5-mini-instruct",
          "google-gemma-2-2b-it"]
 QUOTED = ["teknium/OpenHermes-2.5-Mistral-7B",
-          "mistralai/Mistral-7B-Instruct-v0.2 (NOTE: Old pre-v1 without a system prompt)", "bofenghuang/vigogne-2-70b-chat",
-          "google/gemma-7b-it", "Llama-3", "Phi-3-small", "phi-4",
+          "mistralai/Mistral-7B-Instruct-v0.2 (NOTE: Old pre-v1 without a system prompt)",
+          "bofenghuang/vigogne-2-70b-chat", "google/gemma-7b-it", "Llama-3", "Phi-3-small", "phi-4",
           "mistralai/Mistral-7B-Instruct-v0.2 (mistralai 'v1' template with a system prompt)"]
 UNKNOWN_FILES = ["openai-gpt-oss-120b", "deepseek-ai-DeepSeek-R1-Distill-Llama-8B", "GLM-4.6"]
 UNKNOWN_QUOTED = ["ChatGLM4", "GLMEdge", "eachadea/vicuna-13b-1.1", "mlabonne/AlphaMonarch-7B",

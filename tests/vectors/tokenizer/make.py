@@ -1,18 +1,28 @@
 #!/usr/bin/env python3
-"""Writes strings.txt and the vectors <vocabulary>.txt: what llama.cpp makes of hard strings.
+"""Writes strings.txt, small.gguf and the vectors <vocabulary>.txt and pre.txt: what llama.cpp makes of hard strings.
 
+    pip install gguf==0.19.0 numpy==2.4.6
     python3 make.py LLAMA LIB MODELS
 
 LLAMA: a llama.cpp source tree (headers), LIB: its libllama shared object, MODELS: the directory with the GGUFs.
 The strings go through oracle.c, which calls llama_tokenize and llama_detokenize as llama-tokenize does: one process
 per vocabulary instead of thousands, and zero bytes can be passed.
+
+small.gguf is a byte-level BPE vocabulary of 256 bytes and 600 merges, trained here on the strings without cutting them
+into words: merges that cross the places where a pre-tokenizer cuts show in the ids where it did.  pre.txt has a hash of
+all ids and texts for each name of tokenizer.ggml.pre that src/tokenizer/pretokenize.c knows, put into small.gguf.
 """
+import collections
 import os
 import pathlib
 import random
+import re
+import struct
 import subprocess
 import sys
 import tempfile
+
+import gguf
 
 HERE = pathlib.Path(__file__).resolve().parent
 VOCABS = {
@@ -26,7 +36,7 @@ VOCABS = {
 TEXTS = """
 Hello, world!
  Hello
-Hello 
+Hello\\x20
 The quick brown fox jumps over the lazy dog.
 The capital of France is Paris. What's the capital of Spain?
 supercalifragilisticexpialidocious antidisestablishmentarianism
@@ -100,7 +110,7 @@ a.b a,b a;b a:b a!b a?b a-b a_b a/b a|b a+b a=b a<b a@b a#b a$b a^b a~b
  .a  ,b   ;c    :d
 word  two   three    four     five      six       seven        eight
    leading three
-trailing three   
+trailing three\\x20\\x20\\x20
 \\x09tab\\x09\\x09two\\x09\\x09\\x09three \\x09mixed \\x09 \\x09
 \\x0a
 \\x0a\\x0a
@@ -116,11 +126,11 @@ x \\x0a y  \\x0a  z   \\x0a
 !\\x0a ?\\x0a\\x0a .\\x0d\\x0a ;/\\x0a a/\\x0a//\\x0a/x
    \\x0a\\x0a   \\x0a x
 \\x09\\x0a\\x09\\x09\\x0a x\\x09
- 
-  
-   
-    
-                 
+\\x20
+\\x20\\x20
+\\x20\\x20\\x20
+\\x20\\x20\\x20\\x20
+\\x20\\x20\\x20\\x20\\x20\\x20\\x20\\x20\\x20\\x20\\x20\\x20\\x20\\x20\\x20\\x20\\x20
 \\x09
 \\x09\\x09
 \\x0b\\x0c\\x1c\\x1d\\x1e\\x1f\\x85
@@ -137,10 +147,12 @@ a\\xe2\\x80\\x8bb\\xef\\xbb\\xbfc\\xe2\\x80\\x8dd\\xe2\\x80\\xaee\\xc2\\xadf
 BYTES = [   # what the lines above cannot say
     b"", b"\0", b"a\0b", b"\0\0\0", b"\0 \0\n\0", bytes(range(32)), bytes(range(127, 160)),
     bytes(range(256)), bytes(range(255, -1, -1)), b"\x7f\x7f", b"a\x01b\x02c\x03d\x1b[0m\x07",
-    b"\xff", b"\xfe\xff", b"\x80", b"\xbf\xbf\xbf", b"\xc3", b"\xc3(", b"a\xc3", b"\xe2\x82", b"\xe2\x82x", b"\xe2(\xa1",
+    b"\xff", b"\xfe\xff", b"\x80", b"\xbf\xbf\xbf", b"\xc3", b"\xc3(", b"a\xc3", b"\xe2\x82", b"\xe2\x82x",
+    b"\xe2(\xa1",
     b"\xf0\x9f\x98", b"\xf0\x9f\x98x", b"\xf0\x28\x8c\xbc", b"\xf8\x88\x80\x80\x80", b"\xfc\x84\x80\x80\x80\x80",
-    b"\xc0\x80", b"\xc1\x81 \xe0\x81\x81", b"\xe0\x80\xaf", b"\xf0\x80\x80\xaf", b"\xed\xa0\x80", b"\xed\xb0\x80\xed\xa0\xbd",
-    b"\xed\xa0\xbd\xed\xb8\x80", b"\xf4\x8f\xbf\xbf", b"\xef\xbf\xbe\xef\xbf\xbf", b"ok \xff\xfe bad \xe2\x28 end",
+    b"\xc0\x80", b"\xc1\x81 \xe0\x81\x81", b"\xe0\x80\xaf", b"\xf0\x80\x80\xaf", b"\xed\xa0\x80",
+    b"\xed\xb0\x80\xed\xa0\xbd", b"\xed\xa0\xbd\xed\xb8\x80",
+    b"\xf4\x8f\xbf\xbf", b"\xef\xbf\xbe\xef\xbf\xbf", b"ok \xff\xfe bad \xe2\x28 end",
     "ÄÖÜ".encode("latin1"), "Größe".encode("latin1"), "日本".encode("shift_jis"), "привет".encode("koi8-r"),
     "hi".encode("utf-16"), b"\x00h\x00i", b"PK\x03\x04\x14\0\0\0\x08\0", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR",
     b"a" * 50, b"ab" * 40, b" " * 33 + b"x", b"\n" * 40 + b"x", b"\t" * 20 + b"x", b"0" * 20, b"=" * 80, b"-" * 65,
@@ -150,20 +162,23 @@ BYTES = [   # what the lines above cannot say
 SPECIALS = [
     "<s>", "</s>", "<unk>", "<pad>", "<bos>", "<eos>", "<mask>", "<|im_start|>", "<|im_end|>", "<|endoftext|>",
     "<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>", "<|start_header_id|>user<|end_header_id|>",
-    "<start_of_turn>user\n", "<end_of_turn>\n", "<unused0>", "<unused99>", "<repo_name>", "<file_sep>", "<jupyter_start>",
-    "<table>", "<td>cell</td>", "<h1>t</h1>", "[multimodal]", "<start_of_image>",
+    "<start_of_turn>user\n", "<end_of_turn>\n", "<unused0>", "<unused99>", "<repo_name>", "<file_sep>",
+    "<jupyter_start>", "<table>", "<td>cell</td>", "<h1>t</h1>", "[multimodal]", "<start_of_image>",
     "<|im_start|>system\nYou are helpful.<|im_end|>\n<|im_start|>user\nHi!<|im_end|>\n<|im_start|>assistant\n",
     "<s>[INST] <<SYS>>\nBe brief.\n<</SYS>>\n\nHi [/INST] Hello </s><s>[INST] Bye [/INST]",
-    "<|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\nHi<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n",
+    "<|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\nHi<|eot_id|>"
+    "<|start_header_id|>assistant<|end_header_id|>\n\n",
     "<bos><start_of_turn>user\nHi<end_of_turn>\n<start_of_turn>model\n",
     "a<s>b</s>c", " <s> x </s> ", "<s><s></s></s>", "<<s>>", "<s", "s>", "< s >", "<S>", "<|im_start", "im_start|>",
-    "<|im_start|><|im_start|>", "<|im_start|> <|im_end|>", "x<|im_end|>", "<|im_end|>x", "  <|im_end|>  ", "<|im_<|im_end|>end|>",
+    "<|im_start|><|im_start|>", "<|im_start|> <|im_end|>", "x<|im_end|>", "<|im_end|>x", "  <|im_end|>  ",
+    "<|im_<|im_end|>end|>",
     "<|endoftext|><|im_start|>a<|endoftext|>", "<unk>a<unk>", "\n\n<eos>\n\n\n", "<0x0A><s><0x0A>", "▁<s>▁", "é<s>é",
     "<|reserved_special_token_0|>", "<|reserved_special_token_250|>x", "<unused0><unused1> <unused6241>",
 ]
 CLEAN = [
     "Hello , world ! How are you ? Fine . ' quoted ' it 's I 'm we 're they 've he 'd she 'll do n't",
-    " ?  !  .  , a ' b '  c 's'm 're", "  ' '  ' ' ", " 's 's  's", "end '", "' s 'r 'v 're", " . . . , ,", "a ,b .c !d ?e",
+    " ?  !  .  , a ' b '  c 's'm 're", "  ' '  ' ' ", " 's 's  's", "end '", "' s 'r 'v 're", " . . . , ,",
+    "a ,b .c !d ?e",
 ]
 
 
@@ -192,10 +207,11 @@ def texts():
             out += "".join(chr(rng.randint(first, last)) for _ in range(rng.randint(1, 6)))
         yield out.encode()
     for _ in range(12):      # the characters that rules of pre-tokenizers look at
-        yield "".join(rng.choice([" ", "  ", "\n", "\r\n", "\t", "'s", "'LL", "a", "Zb", "é", "7", "42", "!", "/", "\u0301",
-                                  "\u3000", "漢", "_", "$", "`", "😀", "<s>"]) for _ in range(40)).encode()
+        pieces = [" ", "  ", "\n", "\r\n", "\t", "'s", "'LL", "a", "Zb", "é", "7", "42", "!", "/", "\u0301", "\u3000",
+                  "漢", "_", "$", "`", "😀", "<s>"]
+        yield "".join(rng.choice(pieces) for _ in range(40)).encode()
     for _ in range(6):
-        yield rng.randbytes(60).replace(b"\xf4", b"\xf3").replace(b"\xf5", b"z").replace(b"\xf6", b"z").replace(b"\xf7", b"z")
+        yield bytes(b for b in rng.randbytes(60) if not 0xf4 <= b <= 0xf7)   # lead bytes on which llama.cpp may throw
 
 
 REPEATED = [(1000000, "a"), (100000, " "), (20000, "\n"), (30000, "The quick brown fox. "), (10000, "é漢😀 "),
@@ -206,9 +222,55 @@ def escape(raw):
     return "".join(chr(b) if 0x20 <= b < 0x7f and b != 0x5c else f"\\x{b:02x}" for b in raw)
 
 
+def byte_characters():
+    """GPT-2's printable character for each byte."""
+    prints = [*range(0x21, 0x7f), *range(0xa1, 0xad), *range(0xae, 0x100)]
+    others = [b for b in range(256) if b not in prints]
+    return [chr(b) if b in prints else chr(256 + others.index(b)) for b in range(256)]
+
+
+def write_small(strings):
+    characters = byte_characters()
+    words = [[characters[b] for b in s.decode("utf-8", "replace").encode()] for s in strings]
+    merges = []
+    while len(merges) < 600:
+        pairs = collections.Counter(pair for word in words for pair in zip(word, word[1:]))
+        best = max(pairs, key=lambda pair: (pairs[pair], pair))
+        merges.append(best)
+        for word in words:
+            i = 0
+            while i + 1 < len(word):
+                if (word[i], word[i + 1]) == best:
+                    word[i:i + 2] = ["".join(best)]
+                i += 1
+    tokens = ["<s>", "</s>", "<unk>", *characters]
+    tokens += [m for m in dict.fromkeys("".join(pair) for pair in merges) if m not in tokens]
+    types = [3, 3, 2] + [1] * (len(tokens) - 3)
+    writer = gguf.GGUFWriter(HERE / "small.gguf", "llama")
+    writer.add_string("tokenizer.ggml.model", "gpt2")
+    writer.add_string("tokenizer.ggml.pre", "default")
+    writer.add_array("tokenizer.ggml.tokens", tokens)
+    writer.add_array("tokenizer.ggml.token_type", types)
+    writer.add_array("tokenizer.ggml.merges", [" ".join(pair) for pair in merges])
+    writer.add_uint32("tokenizer.ggml.bos_token_id", 0)
+    writer.add_uint32("tokenizer.ggml.eos_token_id", 1)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+
+
+def with_pre(data, name):
+    key = b"tokenizer.ggml.pre" + struct.pack("<I", 8)
+    at = data.index(key) + len(key)
+    old = struct.unpack_from("<Q", data, at)[0]
+    return data[:at] + struct.pack("<Q", len(name)) + name.encode() + data[at + 8 + old:]
+
+
 def main():
     llama, lib, models = map(pathlib.Path, sys.argv[1:4])
-    lines = list(dict.fromkeys(escape(t) for t in texts()))
+    strings = list(dict.fromkeys(texts()))
+    write_small(strings)
+    lines = [escape(t) for t in strings]
     lines += [f"\\*{n};{escape(t.encode())}" for n, t in REPEATED]
     (HERE / "strings.txt").write_text("".join(line + "\n" for line in lines))
     print(f"{len(lines)} strings")
@@ -220,6 +282,15 @@ def main():
         for name, file in VOCABS.items():
             with open(HERE / "strings.txt", "rb") as strings, open(HERE / f"{name}.txt", "wb") as out:
                 subprocess.run([oracle, models / file], stdin=strings, stdout=out, check=True)
+        names = re.findall(r'^    {"([^"]+)", pre_', (HERE / "../../../src/tokenizer/pretokenize.c").read_text(), re.M)
+        small, patched, rows = (HERE / "small.gguf").read_bytes(), os.path.join(tmp, "pre.gguf"), []
+        for name in names:
+            pathlib.Path(patched).write_bytes(with_pre(small, name))
+            with open(HERE / "strings.txt", "rb") as strings:
+                run = subprocess.run([oracle, patched, "hash"], stdin=strings, stdout=subprocess.PIPE, check=True)
+            rows.append(f"{name} {run.stdout.decode()}")
+        (HERE / "pre.txt").write_text("".join(rows))
+        print(f"{len(rows)} pre-tokenizers")
 
 
 if __name__ == "__main__":

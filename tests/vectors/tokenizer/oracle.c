@@ -12,6 +12,10 @@
  *              the text of the former ids, control tokens empty ("=": the string itself)
  *              the text of the latter, control tokens shown
  * More than 400 ids or 2000 bytes are "#count hash".
+ *
+ *   oracle MODEL.gguf hash < strings.txt
+ *
+ * One hash over all of that, of the strings that are not repeated.
  */
 #include "llama.h"
 
@@ -84,6 +88,21 @@ int main(int argc, char **argv) {
     char *line = malloc((size_t)max), *string = malloc((size_t)max), *text = malloc((size_t)max);
     int32_t *ids = malloc((size_t)max * 4);
 
+    if (argc > 2) {
+        uint64_t all = FNV_START;
+        while (fgets(line, max, stdin) != NULL) {
+            line[strcspn(line, "\n")] = 0;
+            if (strncmp(line, "\\*", 2) == 0) continue;
+            int32_t n_string = (int32_t)unescape(line, string);
+            for (int special = 0; special < 2; special++) {
+                int32_t n_ids = llama_tokenize(vocab, string, n_string, ids, max, special, special);
+                int32_t n_text = llama_detokenize(vocab, ids, n_ids, text, max, false, special);
+                all = fnv(fnv(all, ids, (size_t)n_ids * 4), text, (size_t)n_text);
+            }
+        }
+        printf("%016llx\n", (unsigned long long)all);
+        return 0;
+    }
     printf("%d %d %d\n", n_vocab, llama_vocab_bos(vocab), llama_vocab_eos(vocab));
     int32_t n = 0;
     for (int32_t i = 0; i < n_vocab; i++) if (llama_vocab_is_eog(vocab, i)) ids[n++] = i;

@@ -1,0 +1,149 @@
+/* Small vocabularies made of the input, and the rest of the input as text.
+ *
+ *   flags | n | n bytes: tokens, one a line, the first byte of a line its type | text
+ *   flags: 1 add special, 2 parse special, 4 SPM, else BPE, 8 all tokens normal, 16.. which pre-tokenizer
+ *
+ * A BPE vocabulary starts with the 256 bytes; a line "x y" is a merge and the token xy.  Whatever the vocabulary:
+ * nothing breaks, ids are inside it, and counting without a buffer agrees.  BPE without special tokens: decoding gives
+ * the text back, up to what is not UTF-8.
+ */
+#include "tokenizer/vocab.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void require(bool condition, const char *what) {
+    if (condition) return;
+    fprintf(stderr, "tokenizer_fuzz: %s\n", what);
+    abort();
+}
+
+struct bytes { char data[1 << 16]; size_t n; };
+
+static void add(struct bytes *b, const void *data, size_t n) {
+    require(n <= sizeof b->data - b->n, "the buffer is too small");
+    memcpy(b->data + b->n, data, n);
+    b->n += n;
+}
+static void add_number(struct bytes *b, uint64_t v, size_t n) {
+    for (size_t i = 0; i < n; i++) add(b, &(char){(char)(v >> 8 * i)}, 1);
+}
+static void add_string(struct bytes *b, const char *s, size_t n) {
+    add_number(b, n, 8);
+    add(b, s, n);
+}
+static void add_key(struct bytes *file, const char *name, enum gguf_type type) {
+    file->data[16]++;
+    add_string(file, name, strlen(name));
+    add_number(file, type, 4);
+}
+static void add_array(struct bytes *file, const char *name, enum gguf_type type, uint64_t n, const struct bytes *items) {
+    add_key(file, name, GGUF_ARRAY);
+    add_number(file, type, 4);
+    add_number(file, n, 8);
+    add(file, items->data, items->n);
+}
+
+static void write_file(struct bytes *file, unsigned flags, const char *lines, size_t n) {
+    static const char *const pres[] = {"smollm", "qwen2", "tekken", "deepseek-v3", "deepseek-coder", "viking", "qwen35"};
+    static struct bytes tokens, types, scores, merges;
+    uint64_t n_token = 0, n_merge = 0;
+    tokens.n = types.n = scores.n = merges.n = 0;
+    memset(file->data, 0, 24);
+    file->n = 0;
+    add(file, "GGUF\3\0\0\0", 8);
+    file->n = 24;
+    bool bpe = !(flags & 4);
+    for (; bpe && n_token < 256; n_token++) {
+        char utf8[4];
+        add_string(&tokens, utf8, unicode_encode(byte_to_cp((uint8_t)n_token), utf8));
+        add_number(&types, 1, 4);
+        add_number(&scores, 0, 4);
+    }
+    for (size_t i = 0; i < n; n_token++) {
+        const char *line = lines + i + 1, *end = memchr(lines + i, '\n', n - i);
+        size_t length = end == NULL ? n - i - 1 : end < line ? 0 : (size_t)(end - line);
+        unsigned type = flags & 8 ? 1 : (uint8_t)lines[i] % 8;
+        const char *space = memchr(line, ' ', length);
+        if (bpe && space != NULL) {
+            size_t left = (size_t)(space - line);
+            add_string(&merges, line, length);
+            n_merge++;
+            add_number(&tokens, length - 1, 8);
+            add(&tokens, line, left);
+            add(&tokens, space + 1, length - left - 1);
+        } else {
+            add_string(&tokens, line, length);
+        }
+        add_number(&types, type, 4);
+        add_number(&scores, (uint64_t)(uint8_t)lines[i] * 0x01010101u, 4);
+        i += length + 2;
+    }
+    add_key(file, "tokenizer.ggml.model", GGUF_STRING);
+    add_string(file, bpe ? "gpt2" : "llama", bpe ? 4 : 5);
+    const char *pre = pres[(flags >> 4) % 7];
+    add_key(file, "tokenizer.ggml.pre", GGUF_STRING);
+    add_string(file, pre, strlen(pre));
+    add_array(file, "tokenizer.ggml.tokens", GGUF_STRING, n_token, &tokens);
+    add_array(file, "tokenizer.ggml.token_type", GGUF_INT32, n_token, &types);
+    add_array(file, "tokenizer.ggml.scores", GGUF_FLOAT32, n_token, &scores);
+    add_array(file, "tokenizer.ggml.merges", GGUF_STRING, n_merge, &merges);
+}
+
+static void check(struct tokenizer *t, unsigned flags, const char *text, size_t n) {
+    struct error err = {PLUMB_OK, ""};
+    size_t cap = 4 * n + 8, cap_text = 64;
+    int32_t *ids = malloc(cap * sizeof *ids);
+    unsigned how = flags & (PLUMB_ADD_SPECIAL | PLUMB_PARSE_SPECIAL);
+    int64_t n_ids = tokenizer_encode(t, text, n, how, ids, cap, &err);
+    require(tokenizer_encode(t, text, n, how, NULL, 0, &err) == n_ids, "counting differs");
+    require(n_ids < 0 || (uint64_t)n_ids <= cap, "more tokens than bytes");
+    for (int64_t i = 0; i < n_ids; i++) require((uint32_t)ids[i] < t->n_vocab, "an id outside the vocabulary");
+    if (n_ids >= 0) {
+        int64_t length = tokenizer_decode(t, ids, (size_t)n_ids, true, NULL, 0);
+        require(length >= 0, "decoding fails");
+        cap_text += (size_t)length;
+        char *out = malloc(cap_text);
+        require(tokenizer_decode(t, ids, (size_t)n_ids, true, out, cap_text) == length, "lengths differ");
+        if (t->is_bpe && flags & 8 && !(flags & PLUMB_ADD_SPECIAL) && t->n_special == 0) {
+            size_t at = 0;
+            for (size_t i = 0; i < n;) {
+                char utf8[4];
+                uint32_t cp;
+                i += unicode_decode(text + i, n - i, &cp);
+                size_t k = unicode_encode(cp, utf8);
+                require(at + k <= (size_t)length && memcmp(out + at, utf8, k) == 0, "the text differs");
+                at += k;
+            }
+            require(at == (size_t)length, "text is left over");
+        }
+        free(out);
+    }
+    free(ids);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    static struct bytes file;
+    if (size < 2 || size > 4096) return 0;
+    size_t n = data[1] < size - 2 ? data[1] : size - 2;
+    write_file(&file, data[0], (const char *)data + 2, n);
+    struct error err = {PLUMB_OK, ""};
+    struct gguf *g = gguf_create(file.n);
+    for (size_t at = 0; !gguf_has_header(g);) {
+        void *window;
+        size_t len;
+        require(gguf_window(g, &window, &len, &err) == PLUMB_OK, err.message);
+        if (len > file.n - at) len = file.n - at;
+        memcpy(window, file.data + at, len);
+        at += len;
+        require(len > 0 && gguf_commit(g, len, &err) == PLUMB_OK, err.message);
+    }
+    struct tokenizer *t;
+    if (tokenizer_create(&t, g, &err) == PLUMB_OK) check(t, data[0], (const char *)data + 2 + n, size - 2 - n);
+    else require(err.message[0] != 0, "an error without a message");
+    tokenizer_free(t);
+    gguf_free(g);
+    return 0;
+}
