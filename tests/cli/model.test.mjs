@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
-import { ids, isNative, output, plumb, smol, start } from './plumb.mjs';
+import { ids, isNative, nativeTest, output, plumb, smol, start } from './plumb.mjs';
 
 const { prompts } = JSON.parse(readFileSync('tests/vectors/llama/prompts.json', 'utf8'));
 const { draws } = JSON.parse(readFileSync('tests/vectors/cli/facts.json', 'utf8'));
@@ -21,16 +21,16 @@ function greedy(name) {
 test('tokenize prints the ids that llama.cpp has', async () => {
   for (const { text_file, parse_special, ids: expected } of prompts) {
     const text = readFileSync(`tests/vectors/llama/${text_file}`);
-    const found = ids(await output(['tokenize', smol, '-', '--ids', ...parse_special ? ['--parse-special'] : []], text));
-    assert.deepEqual(found, expected, text_file);
+    const args = ['tokenize', smol, '-', '--ids', ...parse_special ? ['--parse-special'] : []];
+    assert.deepEqual(ids(await output(args, text)), expected, text_file);
   }
 });
 
 test('tokenize prints ids and escaped pieces', async () => {
   assert.equal(await output(['tokenize', smol, capital]),
     '   504  "The"\n  3575  " capital"\n   282  " of"\n  4649  " France"\n   314  " is"\n');
-  const pieces = (await output(['tokenize', smol, '-'], 'a\n"\\\t\x00\u{1f389}')).split('\n').map(line => line.slice(8));
-  assert.equal(pieces.join('').replaceAll('""', ''), String.raw`"a\n\"\\\t\x00` + String.raw`\xf0\x9f\x8e\x89"`);
+  const lines = (await output(['tokenize', smol, '-'], 'a\n"\\\t\x00\u{1f389}')).split('\n');
+  assert.equal(lines.map(line => line.slice(8)).join('').replaceAll('""', ''), String.raw`"a\n\"\\\t\x00` + String.raw`\xf0\x9f\x8e\x89"`);
 });
 
 test('tokenize: special tokens are parsed when asked, BOS is added when the file asks', async () => {
@@ -62,8 +62,8 @@ test('run: greedy continuation of a text is that of llama.cpp', async () => {
 test('run: greedy answer in a chat is that of llama.cpp', async () => {
   const args = ['run', smol, '-p', 'What is gravity? Answer in two sentences.', '--temp', '0', '-n', '64'];
   assert.deepEqual(ids(await output([...args, '--ids'])), greedy('chat'));
-  assert.equal(await output(args), 'Gravity is a fundamental concept in physics that describes the force of gravity, which '
-    + 'is a result of the curvature of spacetime caused by the presence of mass.\n');
+  assert.equal(await output(args), 'Gravity is a fundamental concept in physics that describes the force of gravity, '
+    + 'which is a result of the curvature of spacetime caused by the presence of mass.\n');
 });
 
 test('run: the prompt from standard input, with a newline at its end or without', async () => {
@@ -85,17 +85,17 @@ test('run: a seed draws the token that a second sampler draws from llama.cpp\'s 
   const flags = { temperature: '--temp', top_k: '--top-k', top_p: '--top-p', min_p: '--min-p' };
   assert.ok(new Set(draws.map(draw => draw.id)).size >= 5);
   for (const { options, seed, id } of draws) {
-    const set = Object.entries(options).flatMap(([name, value]) => [flags[name], String(value)]);
-    const out = await output(['run', smol, '-p', capital, '--raw', '--reference', '-n', '1', '--ids', '--seed', seed, ...set]);
-    assert.deepEqual(ids(out), [id], `seed ${seed} ${set.join(' ')}`);
+    const set = ['--seed', seed, ...Object.entries(options).flatMap(([name, value]) => [flags[name], String(value)])];
+    const out = await output(['run', smol, '-p', capital, '--raw', '--reference', '-n', '1', '--ids', ...set]);
+    assert.deepEqual(ids(out), [id], set.join(' '));
   }
 });
 
 test('run: the same seed gives the same text, another one another, 0 is the default', async () => {
   const args = ['run', smol, '-p', 'Write about the sea.', '-n', '6', '--temp', '1.5'];
-  const [zero, none, one] = [await output([...args, '--seed', '0']), await output(args), await output([...args, '--seed', '1'])];
-  assert.equal(zero, none);
-  assert.notEqual(zero, one);
+  const zero = await output([...args, '--seed', '0']);
+  assert.equal(await output(args), zero);
+  assert.notEqual(await output([...args, '--seed', '1']), zero);
 });
 
 test('run: every sampling option reaches the sampler', async () => {
@@ -144,7 +144,7 @@ test('run: a model without weights or template says so', async () => {
   assert.match(err, /^plumb: models\/ggml-vocab-qwen2\.gguf: PLUMB_ERROR_[A-Z]+: [^\n]+\n$/);
 });
 
-test('run: text comes as it is made, Ctrl-C ends it', { skip: !isNative && 'WASI has no signals' }, async () => {
+nativeTest('run: text comes as it is made, Ctrl-C ends it', async () => {
   const child = start(['run', smol, '-p', 'Count to a thousand.', '-n', '1000', '--temp', '0', '--ids']);
   let out = '', err = '';
   child.stderr.on('data', piece => err += piece);
@@ -159,11 +159,11 @@ test('run: text comes as it is made, Ctrl-C ends it', { skip: !isNative && 'WASI
   assert.match(err, stats);
 });
 
-test('run: a reader that goes away ends it without an error', async () => {
+test('run: a reader that goes away ends it', async () => {
   const child = start(['run', smol, '-p', 'Count to a thousand.', '-n', '1000', '--temp', '0']);
   child.stdout.once('data', () => child.stdout.destroy());
   const [code, signal] = await new Promise(resolve => child.on('close', (...end) => resolve(end)));
-  assert.deepEqual([code, signal], [0, null]);
+  assert.deepEqual([code, signal], [isNative ? 0 : 1, null]);   // wasmtime: EIO, as with inspect
 });
 
 /* ---- score ---- */
@@ -203,7 +203,8 @@ function compare(scores, { tokens, records }) {
 
 test('score: the reference pass is llama.cpp, in the first ten positions', async () => {
   const truth = vectors('mixed.f32');
-  const scores = JSON.parse(await output(['score', smol, '--reference', '--json', '--ids', truth.tokens.slice(0, 10).join()]));
+  const first = truth.tokens.slice(0, 10).join();
+  const scores = JSON.parse(await output(['score', smol, '--reference', '--json', '--ids', first]));
   assert.equal(scores.length, 10);
   const far = compare(scores, truth);
   assert.ok(far.other === 0 && far.logit < 0.01 && far.logsumexp < 0.01 && far.next < 0.01, JSON.stringify(far));
@@ -220,12 +221,13 @@ test('score: the fast pass is near llama.cpp, in 64 positions', async () => {
 });
 
 test('score: hashes tell logits apart, and are the same for every batch', async () => {
-  const score = async (...args) => JSON.parse(await output(['score', smol, '--json', '--ids', '504,3575,282,504', ...args]));
+  const args = ['score', smol, '--ids', '504,3575,282,504'];
+  const score = async (...more) => JSON.parse(await output([...args, '--json', ...more]));
   const whole = await score();
   for (const { hash } of whole) assert.match(hash, /^[0-9a-f]{16}$/);
   assert.equal(new Set(whole.map(({ hash }) => hash)).size, 4);
   assert.deepEqual(await score('--batch', '1'), whole);
-  const [head, ...lines] = (await output(['score', smol, '--ids', '504,3575,282,504'])).trimEnd().split('\n');
+  const [head, ...lines] = (await output(args)).trimEnd().split('\n');
   assert.deepEqual(head.trim().split(/ +/), ['pos', 'id', 'top', 'logit', 'logsumexp', 'next', 'hash']);
   assert.deepEqual(lines.map(line => line.trim().split(/ +/).filter((_, i) => i < 3 || i === 6)),
     whole.map(({ id, top, hash }, i) => [`${i}`, `${id}`, `${top}`, hash]));
@@ -242,18 +244,21 @@ test('score: more ids than the context holds', async () => {
 test('bench prints what ran and how fast', async () => {
   const args = ['bench', smol, '-p', '8', '-n', '2', '-r', '3'];
   const text = await output(args);
-  assert.match(text, /^llama, 134\.5 M parameters, 96\.6 MB of weights, [\d.]+ MB of session\nkernels \w+, context 2048, /);
+  const [what, how] = text.split('\n');
+  assert.match(what, /^llama, 134\.5 M parameters, 96\.6 MB of weights, [\d.]+ MB of session$/);
+  assert.match(how, /^kernels \w+, context 2048, batch 64, 1 thread, loaded in [\d.]+ s$/);
   for (const name of ['prefill', 'decode']) {
-    const [, n, ...speeds] = text.match(new RegExp(`^${name} +(\\d+) tokens  min +([\\d.]+)  median +([\\d.]+)  max +([\\d.]+) tokens/s$`, 'm'));
-    assert.equal(n, name === 'prefill' ? '8' : '2');
-    assert.deepEqual(speeds.map(Number).sort((a, b) => a - b), speeds.map(Number));
-    assert.ok(Number(speeds[0]) > 0);
+    const line = text.split('\n').find(line => line.startsWith(name));
+    assert.match(line, /^\w+ +\d+ tokens  min +[\d.]+  median +[\d.]+  max +[\d.]+ tokens\/s$/);
+    const [n, min, median, max] = line.match(/[\d.]+/g).map(Number);
+    assert.equal(n, name === 'prefill' ? 8 : 2);
+    assert.ok(0 < min && min <= median && median <= max, line);
   }
   const json = JSON.parse(await output([...args, '--json', '--scalar', '--ctx', '64', '--batch', '4']));
   assert.deepEqual([json.architecture, json.parameters, json.weight_bytes, json.kernels, json.context, json.batch],
     ['llama', 134515008, 96576768, 'scalar', 64, 4]);
   assert.ok(json.prefill.length === 3 && json.decode.length === 3);
   for (const speed of [...json.prefill, ...json.decode]) assert.ok(speed > 0, `${speed}`);
-  assert.equal(JSON.parse(await output(['bench', smol, '-p', '1', '-n', '1', '-r', '1', '--reference', '--json'])).kernels,
-    'reference');
+  const slow = await output(['bench', smol, '-p', '1', '-n', '1', '-r', '1', '--reference', '--json']);
+  assert.equal(JSON.parse(slow).kernels, 'reference');
 });

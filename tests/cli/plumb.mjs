@@ -1,12 +1,15 @@
 /* Runs the command line under test: $PLUMB, a JSON array of words before its arguments (default: the native build). */
 import { spawn } from 'node:child_process';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 
 process.chdir(fileURLToPath(new URL('../..', import.meta.url)));   // wasmtime sees the checkout only, by relative paths
 
 export const command = JSON.parse(process.env.PLUMB ?? '["build/native/plumb"]');
 export const isNative = command.length === 1;
+/** test() of what WASI or wasmtime has no notion of: signals, /dev/stdin, files as standard output. */
+export const nativeTest = isNative ? test : () => {};
 export const smol = 'models/SmolLM2-135M-Instruct.Q4_1.gguf';
 
 /** Starts it. @param {string[]} args */

@@ -6,8 +6,8 @@ import { plumb, smol } from './plumb.mjs';
 
 const options = {
   run: ['-p', '-n', '--temp', '--top-k', '--top-p', '--min-p', '--typical', '--repeat-penalty', '--presence-penalty',
-    '--frequency-penalty', '--repeat-last-n', '--seed', '--ctx', '--batch', '--reference', '--scalar', '--raw', '--system',
-    '--ids', '--parse-special'],
+    '--frequency-penalty', '--repeat-last-n', '--seed', '--ctx', '--batch', '--reference', '--scalar', '--raw',
+    '--system', '--ids', '--parse-special'],
   inspect: ['--json'],
   tokenize: ['--no-special', '--parse-special', '--ids'],
   score: ['--ids', '--reference', '--scalar', '--json', '--ctx', '--batch'],
@@ -64,7 +64,7 @@ const wrong = [
   [['run', smol, '-p', 'x', '--typical', '2'], '--typical: "2"'],
   [['run', smol, '-p', 'x', '--repeat-penalty', '0'], '--repeat-penalty: "0" is not a number from 0.001 to 1000'],
   ...['', '-1', '+1', '1.0', ' 1', '1e3', '0x10', '4294967296', '99999999999999999999999']
-    .map(word => [['run', smol, '-p', 'x', '--top-k', word], `--top-k: "${word}" is not an integer from 0 to 4294967295`]),
+    .map(word => [['run', smol, '-p', 'x', '--top-k', word], `"${word}" is not an integer from 0 to 4294967295`]),
   [['run', smol, '-p', 'x', '--seed', '18446744073709551616'], '--seed: "18446744073709551616"'],
   [['run', smol, '-p', 'x', '--seed', '-1'], '--seed: "-1"'],
   [['run', smol, '-p', 'x', '-n', '0'], '-n: "0" is not an integer from 1'],
@@ -95,6 +95,6 @@ for (const [word, place] of [['', 0], ['1,', 2], ['1,,2', 2], ['a', 0], ['1 2', 
   test(`score --ids "${word}" exits 2 and says where`, async () => {
     const { code, out, err } = await plumb(['score', smol, '--ids', word]);
     assert.deepEqual([code, out], [2, '']);
-    assert.match(err, new RegExp(`^plumb: score: --ids: at byte ${place}: expected token ids from 0 to 49151[^\\n]*\\n$`));
+    assert.equal(err, `plumb: score: --ids: at byte ${place}: expected token ids from 0 to 49151, separated by commas\n`);
   });
 }
