@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* ---- models -------------------------------------------------------------------------------------------------------- */
+/* ---- models ------------------------------------------------------------------------------------------------------ */
 
 plumb_status fixture_give(plumb_model *m, const uint8_t *file, size_t at, size_t end, size_t piece) {
     while (at < end) {
@@ -51,7 +51,7 @@ int32_t fixture_largest(const float *logits, uint32_t n) {
     return (int32_t)best;
 }
 
-/* ---- llama.cpp's vectors -------------------------------------------------------------------------------------------- */
+/* ---- llama.cpp's vectors ----------------------------------------------------------------------------------------- */
 
 bool llama_vectors_read(struct llama_vectors *v, const char *path) {
     char full[200];

@@ -24,7 +24,8 @@ struct change {
 static const struct change changes[] = {
     { "another architecture", TINY, "llama", 0 - 5, 5, "lxama", PLUMB_ERROR_UNSUPPORTED, "\"lxama\" is not supported" },
     { "no block_count", TINY, "llama.block_count", -1, 1, "x", PLUMB_ERROR_METADATA, "llama.block_count is missing" },
-    { "block_count is a float", TINY, "llama.block_count", 0, 4, "\6\0\0\0", PLUMB_ERROR_METADATA, "llama.block_count" },
+    { "block_count is a float", TINY, "llama.block_count", 0, 4, "\6\0\0\0", PLUMB_ERROR_METADATA,
+      "llama.block_count" },
     { "no block", TINY, "llama.block_count", 4, 4, "\0\0\0\0", PLUMB_ERROR_METADATA, "0 is not in 1..65536" },
     { "4 G blocks", TINY, "llama.block_count", 4, 4, "\377\377\377\377", PLUMB_ERROR_METADATA, "4294967295 is not in" },
     { "65536 blocks in a file of 20 tensors", TINY, "llama.block_count", 4, 4, "\0\0\1\0", PLUMB_ERROR_METADATA,
@@ -57,7 +58,8 @@ static const struct change changes[] = {
       PLUMB_ERROR_UNSUPPORTED, "\"magica\" is not supported" },
     { "a rope scaling factor of 0 is none, of NaN is refused", ROPE_LINEAR, "llama.rope.scaling.factor", 4, 4,
       "\0\0\300\177", PLUMB_ERROR_METADATA, "rope.scaling.factor" },
-    { "a rope base of -1", ROPE_LINEAR, "llama.rope.freq_base", 4, 4, "\0\0\200\277", PLUMB_ERROR_METADATA, "-1 is not" },
+    { "a rope base of -1", ROPE_LINEAR, "llama.rope.freq_base", 4, 4, "\0\0\200\277", PLUMB_ERROR_METADATA,
+      "-1 is not" },
 };
 
 /* The place behind the first occurrence of text in the file, NULL if there is none. */
@@ -105,7 +107,8 @@ static void rope_factor_case(void) {
     REQUIRE(strcmp(t.name, "rope_freqs.weight") == 0, "no rope_freqs in the file");
     uint64_t offset = t.offset;
     plumb_model_free(m);
-    static const uint8_t values[][4] = { { 0, 0, 0, 0 }, { 0, 0, 0xc0, 0x7f }, { 0, 0, 0x80, 0x7f }, { 0, 0, 0x80, 0xbf } };
+    static const uint8_t values[][4] = { { 0, 0, 0, 0 }, { 0, 0, 0xc0, 0x7f }, { 0, 0, 0x80, 0x7f },
+                                         { 0, 0, 0x80, 0xbf } };
     for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
         memcpy(file + offset + 4, values[i], 4);
         m = plumb_model_create();

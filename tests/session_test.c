@@ -10,7 +10,7 @@
 
 enum { N_IDS = 24 };
 
-/* ---- loading --------------------------------------------------------------------------------------------------- */
+/* ---- loading ----------------------------------------------------------------------------------------------------- */
 
 static plumb_session *new_session(plumb_model *m, uint32_t n_ctx, uint32_t n_batch) {
     plumb_session *s = NULL;
@@ -42,8 +42,8 @@ static void piecewise_case(void) {
     for (size_t i = 0; file && i < sizeof pieces / sizeof *pieces; i++) {
         plumb_model *m = plumb_model_create();
         CHECK(plumb_model_begin(m, i == 1 ? PLUMB_SIZE_UNKNOWN : n) == PLUMB_OK
-              && fixture_give(m, file, 0, n, pieces[i]) == PLUMB_OK && plumb_model_end(m) == PLUMB_OK, "pieces of %zu: %s",
-              pieces[i], plumb_model_error(m));
+              && fixture_give(m, file, 0, n, pieces[i]) == PLUMB_OK && plumb_model_end(m) == PLUMB_OK,
+              "pieces of %zu: %s", pieces[i], plumb_model_error(m));
         plumb_session *s = new_session(m, 64, 0);
         if (s) {
             some_ids(m, ids);

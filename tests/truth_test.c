@@ -9,7 +9,7 @@
 
 #define MODEL_FILE "models/SmolLM2-135M-Instruct.Q4_1.gguf"
 
-/* ---- sessions ---------------------------------------------------------------------------------------------------------- */
+/* ---- sessions ---------------------------------------------------------------------------------------------------- */
 
 static plumb_model *load_model(void) { return fixture_load(MODEL_FILE); }
 
@@ -20,7 +20,7 @@ static plumb_session *new_session(plumb_model *m, plumb_pass pass) {
     return s;
 }
 
-/* ---- reference pass and llama.cpp ------------------------------------------------------------------------------------- */
+/* ---- reference pass and llama.cpp -------------------------------------------------------------------------------- */
 
 struct against_llama {
     struct llama_vectors v;
@@ -61,7 +61,7 @@ static void check_against_llama(plumb_pass pass, double most) {
 static void reference_case(void) { check_against_llama(PLUMB_PASS_REFERENCE, 1e-3); }
 static void fast_case(void) { check_against_llama(PLUMB_PASS_FAST, 1e-2); }
 
-/* ---- fast pass and reference pass -------------------------------------------------------------------------------------- */
+/* ---- fast pass and reference pass -------------------------------------------------------------------------------- */
 
 enum { N_COMPARED = 512, N_CHUNK = 64 };
 
@@ -124,7 +124,7 @@ static void passes_case(void) {
     plumb_model_free(m);
 }
 
-/* ---- greedy continuations ---------------------------------------------------------------------------------------------- */
+/* ---- greedy continuations ---------------------------------------------------------------------------------------- */
 
 struct forced {
     const struct llama_vectors *v;

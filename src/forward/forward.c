@@ -235,7 +235,8 @@ void forward_run(struct forward *f, const int32_t *ids, uint32_t n, uint32_t pos
     const struct model_config *c = &m->config;
     const struct weight *embd = &m->token_embd;
     for (uint32_t t = 0; t < n; t++) {
-        embd->traits->dequantize(embd->data + (size_t)ids[t] * embd->row_bytes, f->x + (size_t)t * c->n_embd, c->n_embd);
+        const uint8_t *row = embd->data + (size_t)ids[t] * embd->row_bytes;
+        embd->traits->dequantize(row, f->x + (size_t)t * c->n_embd, c->n_embd);
     }
     for (uint32_t il = 0; il < c->n_layer; il++) {
         const struct layer *l = &m->layers[il];

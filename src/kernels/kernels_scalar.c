@@ -56,7 +56,10 @@ static inline void dot_i16__scalar(float y[PANEL_ROWS], const struct panel *p, s
         for (size_t g = 0; g < n_group; g++) {
             int32_t dots[4] = { 0 };
             for (size_t i = g * group; i < (g + 1) * group; i += 8) {
-                for (size_t l = 0; l < 4; l++) dots[l] += c[i + 2 * l] * q[i + 2 * l] + c[i + 2 * l + 1] * q[i + 2 * l + 1];
+                for (size_t l = 0; l < 4; l++) {
+                    size_t pair = i + 2 * l;
+                    dots[l] += c[pair] * q[pair] + c[pair + 1] * q[pair + 1];
+                }
             }
             float s = p->scale[r][g] * d[g * group / ACT_BLOCK];
             for (int l = 0; l < 4; l++) lane[l] += (float)dots[l] * s;

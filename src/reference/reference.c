@@ -159,7 +159,7 @@ void reference_run(struct reference *r, const int32_t *ids, uint32_t n, uint32_t
     }
 }
 
-/* ---- memory ---------------------------------------------------------------------------------------------------- */
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
 
 static double *take(struct reference *r, uint64_t a, uint64_t b) {
     uint64_t n;
