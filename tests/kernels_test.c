@@ -38,7 +38,8 @@ static void random_blocks(uint8_t *blocks, uint32_t type, size_t n_byte) {
     static const struct { uint32_t type; uint8_t n, at[2]; } halves[] = {
         { QUANT_Q4_0, 1, { 0 } }, { QUANT_Q4_1, 2, { 0, 2 } }, { QUANT_Q5_0, 1, { 0 } }, { QUANT_Q5_1, 2, { 0, 2 } },
         { QUANT_Q8_0, 1, { 0 } }, { QUANT_Q2_K, 2, { 80, 82 } }, { QUANT_Q3_K, 1, { 108 } },
-        { QUANT_Q4_K, 2, { 0, 2 } }, { QUANT_Q5_K, 2, { 0, 2 } }, { QUANT_Q6_K, 1, { 208 } }, { QUANT_IQ4_NL, 1, { 0 } }, { QUANT_IQ4_XS, 1, { 0 } },
+        { QUANT_Q4_K, 2, { 0, 2 } }, { QUANT_Q5_K, 2, { 0, 2 } }, { QUANT_Q6_K, 1, { 208 } },
+        { QUANT_IQ4_NL, 1, { 0 } }, { QUANT_IQ4_XS, 1, { 0 } },
     };
     for (size_t h = 0; h < sizeof halves / sizeof *halves; h++) {
         if (halves[h].type != type) continue;

@@ -44,7 +44,8 @@ static void check_against_llama(plumb_pass pass, double most) {
     struct against_llama a = { .worst = 0 };
     plumb_model *m = load_model();
     plumb_session *s = m ? new_session(m, pass) : NULL;
-    if (s && llama_vectors_read(&a.v, "llama/mixed.f32.bin") && CHECK(a.v.n_record == 64 && a.v.n_token == 64, "%u", a.v.n_record)) {
+    if (s && llama_vectors_read(&a.v, "llama/mixed.f32.bin")
+        && CHECK(a.v.n_record == 64 && a.v.n_token == 64, "%u", a.v.n_record)) {
         CHECK(plumb_session_feed_all(s, a.v.tokens, a.v.n_token, compare_with_llama, &a) == PLUMB_OK, "%s",
               plumb_session_error(s));
         CHECK(a.worst > 0 && a.worst <= most, "worst relative RMS %g", a.worst);
@@ -173,7 +174,8 @@ void test_truth(void) {
     test_case("truth: reference pass equals llama.cpp on the F32 file within 1e-3, 64 positions", reference_case);
     test_case("truth: fast pass equals llama.cpp on the F32 file within 1e-2, 64 positions", fast_case);
     test_case("truth: fast pass equals the reference pass within 1e-2, top-1 at 99 % of 512 positions", passes_case);
-    test_row("truth: 64 greedy tokens after \"The capital of France is\" are llama.cpp's", greedy_row, "llama/capital.f32.bin");
+    test_row("truth: 64 greedy tokens after \"The capital of France is\" are llama.cpp's", greedy_row,
+             "llama/capital.f32.bin");
     test_row("truth: 64 greedy tokens after a chat question are llama.cpp's", greedy_row, "llama/chat.f32.bin");
     test_row("truth: 64 greedy tokens after a text of 600 tokens are llama.cpp's", greedy_row, "llama/long.f32.bin");
 }
