@@ -274,7 +274,14 @@ static void odd_logits(void) {
         CHECK(seen == (i == 1 ? 2 : 10), "setting %d: two infinities share, seen %x", i, (unsigned)seen);
         plumb_sampler_free(s);
     }
-    plumb_sampler *s = create(1, plain());
+    /* Two infinities of a half each: typical 0.4 is exceeded by the first. */
+    all[5].typical_p = 0.4f;
+    plumb_sampler *s = create(4, all[5]);
+    double p[4];
+    size_t n = spread(s, 4, two, p, NULL);
+    CHECK(n == 1 && p[1] == 1, "%zu candidates, %g", n, p[1]);
+    plumb_sampler_free(s);
+    s = create(1, plain());
     int32_t token = plumb_sampler_sample(s, four);
     CHECK(token == 0, "a vocabulary of one: %d", token);
     plumb_sampler_free(s);
@@ -303,6 +310,39 @@ static void selection_is_exact(void) {
         }
         plumb_sampler_free(s);
     }
+}
+
+/* Two equal tokens, weights 1 and 1: a half is reached by the first, and exceeded by both only. */
+static void exact_halves(void) {
+    static const float logits[2] = { 1, 1 };
+    plumb_sampling p = plain();
+    double share[2];
+    p.top_p = 0.5f;
+    plumb_sampler *s = create(2, p);
+    size_t n = spread(s, 2, logits, share, NULL);
+    CHECK(n == 1 && share[0] == 1, "top-p keeps %zu, %g", n, share[0]);
+    plumb_sampler_free(s);
+    p.top_p = 1;
+    p.typical_p = 0.5f;
+    s = create(2, p);
+    n = spread(s, 2, logits, share, NULL);
+    CHECK(n == 2 && share[0] == 0.5, "typical keeps %zu, %g", n, share[0]);
+    plumb_sampler_free(s);
+}
+
+/* Fewer possible tokens than top-k asks for. */
+static void top_k_of_few(void) {
+    static const float logits[6] = { -INFINITY, 1, 3, 2, NAN, 4 };
+    static const int32_t order[4] = { 5, 2, 3, 1 };
+    plumb_sampling p = plain();
+    p.top_k = 5;
+    plumb_sampler *s = create(6, p);
+    size_t n;
+    double total;
+    const struct candidate *c = sampler_candidates(s, logits, &n, &total);
+    REQUIRE(n == 4, "%zu candidates", n);
+    for (int i = 0; i < 4; i++) CHECK(c[i].id == order[i], "place %d has token %d", i, c[i].id);
+    plumb_sampler_free(s);
 }
 
 static void bad_arguments(void) {
@@ -489,6 +529,8 @@ void test_sampler(void) {
     test_case("sampler: logit bias is added first, -infinity forbids, +infinity forces", logit_bias);
     test_case("sampler: NaN and infinite logits", odd_logits);
     test_case("sampler: selection is exact where logits are equal", selection_is_exact);
+    test_case("sampler: top-p is reached, typical exceeded", exact_halves);
+    test_case("sampler: top-k where fewer tokens are possible", top_k_of_few);
     test_case("sampler: arguments out of range are refused by name", bad_arguments);
     test_case("sampler: candidates and probabilities are llama.cpp's", as_llama_cpp);
     test_case("sampler: random numbers are those published for xoshiro256** and splitmix64", published_random_numbers);
