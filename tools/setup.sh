@@ -12,7 +12,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 WASMTIME_VERSION=49.0.4
-LLVM_WANTED='25 24 23 22 21 20 19'   # the list of wasm/toolchain.mk
+LLVM_WANTED=${LLVM-25 24 23 22 21 20 19}   # as in wasm/toolchain.mk; `make LLVM=19 test` wants just that one
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 die() { say "$*"; exit 1; }
@@ -102,8 +102,8 @@ need_llvm() {
         want "recent compiler and linker for WebAssembly" "clang-$llvm" "lld-$llvm" "llvm-$llvm" \
             "libclang-rt-$llvm-dev-wasm32"
     else
-        say "apt has no clang of LLVM 19 or newer here: falls back to the LLVM that emcc brings."
-        say "The modules it builds are correct but slower; an emsdk or WASI_SDK_PATH cures that."
+        say "apt offers no clang of LLVM ${LLVM_WANTED:-(none wanted)} here: falls back to the older one that emcc"
+        say 'brings.  What it builds is correct but slower; an emsdk on PATH or WASI_SDK_PATH cures that.'
         llvm=none
     fi
 }
