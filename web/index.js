@@ -8,6 +8,7 @@ export { Model } from './plumb.js';
 export const Plumb = createPlumb({
   compile,
   worker: true,
+  postsBlobs: true,
   startWorker() {
     const worker = new Worker(new URL('./worker.js', import.meta.url), { type: 'module' });
     return {

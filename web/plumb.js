@@ -8,10 +8,9 @@ import * as known from './options.js';
 import { Local, Remote } from './protocol.js';
 import { chatTokens, render } from './template.js';
 
-/** @typedef {import('./host.js').Platform & {
+/** @typedef {import('./host.js').Platform & import('./loader/source.js').Sites & {
  *   worker: boolean,
- *   startWorker: () => import('./protocol.js').WorkerLike,
- *   locate: (source: string | URL) => import('./loader/source.js').Part }} ClientPlatform
+ *   startWorker: () => import('./protocol.js').WorkerLike}} ClientPlatform
  *   worker: whether the engine runs in one unless told otherwise */
 /** @typedef {object} LoadOptions
  * @property {number | 'auto'} [threads]  this version computes with one thread, whatever is asked for
@@ -50,7 +49,7 @@ export function createPlumb(platform) {
         warned = true;
         console.warn(`plumb: this version computes with 1 thread, not ${threads}`);
       }
-      const parts = describe(source, platform.locate);
+      const parts = describe(source, platform);
       const transport = worker ? new Remote(platform.startWorker()) : new Local(createHost(platform));
       /** @type {() => void} */
       let unfollow = () => {};

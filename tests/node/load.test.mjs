@@ -1,7 +1,7 @@
 /** Sources of a model. Ground truth: the file itself; however its bytes come, the same logits come out as from the
  * file, and tests/node/model.test.mjs compares those with llama.cpp's. */
 import assert from 'node:assert/strict';
-import { createReadStream, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { createReadStream, mkdtempSync, openAsBlob, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
@@ -59,6 +59,8 @@ for (const worker of [false, true]) {
   test(`${where}: Blob and File`, async () => {
     await same(new Blob([tiny]), options);
     await same(new File([tiny], 'tiny.gguf'), options);
+    await same(await openAsBlob(tinyPath), options);
+    await fails(Plumb.load(new File([tiny.subarray(0, 500)], 'short.gguf'), options), 'PLUMB_ERROR_TRUNCATED', /^short\.gguf: /);
   });
 
   test(`${where}: a stream in pieces of 1,000 bytes, and an async iterable`, async () => {

@@ -23,21 +23,25 @@ import { PlumbError, argumentError, reasonOf } from '../errors.js';
 /** Bytes of an array that are handed over at once: what a worker gets is a copy of this size, not of the file. */
 const PIECE = 1 << 20;
 
-/** @param {Source} source
- * @param {(text: string | URL) => Part} locate  what a string or URL means on this host
- * @returns {Described[]} */
-export function describe(source, locate) {
+/** @typedef {object} Sites
+ * @property {(source: string | URL) => Part} locate  what a string or URL means on this host
+ * @property {boolean} postsBlobs  whether a Blob can be posted to a worker (in Node one of a file cannot) */
+
+/** @param {Source} source @param {Sites} sites @returns {Described[]} */
+export function describe(source, sites) {
   const all = Array.isArray(source) ? source : [source];
   if (all.length === 0) throw argumentError('Plumb.load: the array of parts is empty');
-  return all.map((one, i) => describeOne(one, all.length > 1 ? `part ${i + 1} of ${all.length}` : '', locate));
+  return all.map((one, i) => describeOne(one, all.length > 1 ? `part ${i + 1} of ${all.length}` : '', sites));
 }
 
-/** @param {OneSource} source @param {string} name @param {(text: string | URL) => Part} locate @returns {Described} */
-function describeOne(source, name, locate) {
-  if (typeof source === 'string' || source instanceof URL) return { part: locate(source) };
+/** @param {OneSource} source @param {string} name @param {Sites} sites @returns {Described} */
+function describeOne(source, name, sites) {
+  if (typeof source === 'string' || source instanceof URL) return { part: sites.locate(source) };
   if (source instanceof Blob) {
     const own = 'name' in source ? String(source.name) : name;
-    return { part: { kind: 'blob', name: own, size: source.size, blob: source } };
+    if (sites.postsBlobs) return { part: { kind: 'blob', name: own, size: source.size, blob: source } };
+    const { part, ...pull } = describeOne(source.stream(), own, sites);
+    return { part: { .../** @type {Part & {kind: 'pull'}} */ (part), size: source.size }, ...pull };
   }
   if (source instanceof ArrayBuffer || ArrayBuffer.isView(source)) {
     const bytes = source instanceof ArrayBuffer ? new Uint8Array(source)

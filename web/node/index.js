@@ -38,8 +38,10 @@ export const platform = {
 export const Plumb = createPlumb({
   ...platform,
   worker: false,
+  postsBlobs: false,
   startWorker() {
-    const worker = new Worker(new URL('./worker.js', import.meta.url));
+    // No flags of this process (--input-type and the like): they may not fit the worker's file.
+    const worker = new Worker(new URL('./worker.js', import.meta.url), { execArgv: [] });
     return {
       post: (message, transfer = []) => worker.postMessage(message, transfer),
       onMessage: handler => worker.on('message', handler),
