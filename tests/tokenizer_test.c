@@ -1,6 +1,7 @@
 /* Text <-> ids against llama.cpp (tests/vectors/tokenizer), and vocabularies that contradict themselves. */
 #include "test.h"
 #include "tokenizer/tokenizer.h"
+#include "tokenizer/unicode.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -221,16 +222,58 @@ static size_t find_bytes(const uint8_t *data, size_t n, const char *what, size_t
     return i;
 }
 
-/* small.gguf with another tokenizer.ggml.pre, of which a hash over all strings is compared. */
+/* The hash of oracle.c over a vocabulary: ends of turns and pieces of all tokens, ids and texts of all strings. */
+static void equals_hash(const char *name, struct gguf *g, const char *strings, const char *expected) {
+    struct error err = {PLUMB_OK, ""};
+    struct tokenizer *t = NULL;
+    const size_t max = 1 << 16;
+    char *text = malloc(max), *lines = malloc(strlen(strings) + 1);
+    int32_t *ids = malloc(max * sizeof *ids);
+    if (!CHECK(g && text && lines && ids && tokenizer_create(&t, g, &err) == PLUMB_OK, "%s: %s", name, err.message)) {
+        goto done;
+    }
+    uint64_t hash = FNV_START;
+    for (int32_t i = 0; i < (int32_t)tokenizer_n_vocab(t); i++) {
+        int32_t facts[3] = {tokenizer_is_eog(t, i), 0, 0};
+        for (int special = 0; special < 2; special++) {
+            facts[1 + special] = (int32_t)tokenizer_piece(t, i, special, text, max);
+            hash = fnv(hash, text, (size_t)facts[1 + special]);
+        }
+        hash = fnv(hash, facts, sizeof facts);
+    }
+    strcpy(lines, strings);
+    for (char *rest = lines; *rest != 0;) {
+        char *line = next_line(&rest);
+        if (strncmp(line, "\\*", 2) == 0) continue;
+        size_t length;
+        char *string = unescape(line, &length);
+        for (int special = 0; special < 2; special++) {
+            unsigned flags = special ? PLUMB_ADD_SPECIAL | PLUMB_PARSE_SPECIAL : 0;
+            int64_t n_ids = tokenizer_encode(t, string, length, flags, ids, max, &err);
+            if (!CHECK(n_ids >= 0, "%s: \"%.100s\": %s", name, line, err.message)) continue;
+            int64_t n_text = tokenizer_decode(t, ids, (size_t)n_ids, special, text, max);
+            hash = fnv(fnv(hash, ids, (size_t)n_ids * 4), text, (size_t)n_text);
+        }
+        free(string);
+    }
+    char shown[20];
+    snprintf(shown, sizeof shown, "%016llx", (unsigned long long)hash);
+    CHECK(strcmp(shown, expected) == 0, "%s: ids and texts hash to %s, llama.cpp's to %s", name, shown, expected);
+done:
+    tokenizer_free(t);
+    free(text);
+    free(lines);
+    free(ids);
+}
+
+/* small.gguf with each tokenizer.ggml.pre of pre.txt. */
 static void pre_equals_llama(void) {
     static const char key[] = "tokenizer.ggml.pre\x08\0\0";   /* and a 0: type string */
-    struct error err = {PLUMB_OK, ""};
     size_t n_small = 0, n_file, n_name = 0;
     uint8_t *small = test_read_all("tests/vectors/tokenizer/small.gguf", &n_small), *patched = malloc(n_small + 64);
-    char *names = test_read_all("tests/vectors/tokenizer/pre.txt", &n_file), *rest = names, *text = malloc(1 << 16);
-    char *strings = test_read_all("tests/vectors/tokenizer/strings.txt", &n_file), *lines = malloc(n_file + 1);
-    int32_t *ids = malloc(sizeof *ids << 16);
-    if (!CHECK(small && patched && names && text && strings && lines && ids, "no vectors")) goto done;
+    char *names = test_read_all("tests/vectors/tokenizer/pre.txt", &n_file), *rest = names;
+    char *strings = test_read_all("tests/vectors/tokenizer/strings.txt", &n_file);
+    if (!CHECK(small && patched && names && strings, "no vectors")) goto done;
     size_t at = find_bytes(small, n_small, key, sizeof key) + sizeof key, old = (size_t)load_u64(small + at);
     for (; *rest != 0; n_name++) {
         char *name = next_line(&rest), *expected = strchr(name, ' ');
@@ -240,41 +283,46 @@ static void pre_equals_llama(void) {
         patched[at] = (uint8_t)n;   /* the other seven bytes of both lengths are 0 */
         memcpy(patched + at + 8, name, n);
         memcpy(patched + at + 8 + n, small + at + 8 + old, n_small - at - 8 - old);
-        struct loaded l = {read_header(name, patched, n_small - old + n), NULL};
-        if (l.g == NULL || !CHECK(tokenizer_create(&l.t, l.g, &err) == PLUMB_OK, "%s: %s", name, err.message)) {
-            unload(l);
-            continue;
-        }
-        uint64_t hash = FNV_START;
-        memcpy(lines, strings, n_file + 1);
-        for (char *line_rest = lines; *line_rest != 0;) {
-            char *line = next_line(&line_rest);
-            if (strncmp(line, "\\*", 2) == 0) continue;
-            size_t length;
-            char *string = unescape(line, &length);
-            for (int special = 0; special < 2; special++) {
-                unsigned flags = special ? PLUMB_ADD_SPECIAL | PLUMB_PARSE_SPECIAL : 0;
-                int64_t n_ids = tokenizer_encode(l.t, string, length, flags, ids, 1 << 16, &err);
-                if (!CHECK(n_ids >= 0, "%s: \"%.100s\": %s", name, line, err.message)) continue;
-                int64_t n_text = tokenizer_decode(l.t, ids, (size_t)n_ids, special, text, 1 << 16);
-                hash = fnv(fnv(hash, ids, (size_t)n_ids * 4), text, (size_t)n_text);
-            }
-            free(string);
-        }
-        char shown[20];
-        snprintf(shown, sizeof shown, "%016llx", (unsigned long long)hash);
-        CHECK(strcmp(shown, expected) == 0, "%s: ids and texts hash to %s, llama.cpp's to %s", name, shown, expected);
-        unload(l);
+        struct gguf *g = read_header(name, patched, n_small - old + n);
+        equals_hash(name, g, strings, expected);
+        gguf_free(g);
     }
     CHECK(n_name >= 70, "%lu names", (unsigned long)n_name);
 done:
     free(small);
     free(patched);
     free(names);
-    free(text);
     free(strings);
-    free(lines);
-    free(ids);
+}
+
+/* Tokens that are control tokens, end turns or strip white space by their texts, by keys or by the model's name. */
+static void roles_equal_llama(void) {
+    size_t n, n_name = 0;
+    char *names = test_read_all("tests/vectors/tokenizer/roles.txt", &n), *rest = names;
+    char *strings = test_read_all("tests/vectors/tokenizer/strings.txt", &n);
+    for (; names != NULL && strings != NULL && *rest != 0; n_name++) {
+        char *name = next_line(&rest), *expected = strchr(name, ' '), path[96];
+        *expected++ = 0;
+        snprintf(path, sizeof path, "tests/vectors/tokenizer/roles/%s.gguf", name);
+        struct gguf *g = read_header(path, NULL, 0);
+        equals_hash(name, g, strings, expected);
+        gguf_free(g);
+    }
+    CHECK(n_name >= 17, "%lu vocabularies", (unsigned long)n_name);
+    free(names);
+    free(strings);
+}
+
+static void classes_equal_llama(void) {
+    size_t n;
+    char *expected = test_read_all("tests/vectors/tokenizer/unicode.txt", &n), shown[20];
+    uint64_t hash = FNV_START;
+    for (uint32_t cp = 0; cp < 0x110000; cp++) {
+        hash = fnv(hash, &(uint8_t){(uint8_t)(unicode_class_of(cp) | (unsigned)unicode_is_space(cp) << 3)}, 1);
+    }
+    snprintf(shown, sizeof shown, "%016llx\n", (unsigned long long)hash);
+    CHECK(expected != NULL && strcmp(expected, shown) == 0, "%s, llama.cpp's tables hash to %s", shown, expected);
+    free(expected);
 }
 
 /* ---- vocabularies that contradict themselves ------------------------------------------------------------------ */
@@ -566,6 +614,8 @@ void test_tokenizer(void) {
     test_row("tokenizer: llama-spm (SPM, space prefix) equals llama.cpp", equals_llama, LLAMA_SPM);
     test_row("tokenizer: Gemma 3 (SPM, user-defined tokens) equals llama.cpp", equals_llama, GEMMA3);
     test_case("tokenizer: every pre-tokenizer equals llama.cpp on a vocabulary that shows the cuts", pre_equals_llama);
+    test_case("tokenizer: roles of tokens by text, key and model equal llama.cpp's", roles_equal_llama);
+    test_case("tokenizer: classes of all code points equal llama.cpp's", classes_equal_llama);
     for (size_t i = 0; i < sizeof vocabularies / sizeof vocabularies[0]; i++) {
         char name[128];
         snprintf(name, sizeof name, "tokenizer: %s", vocabularies[i].name);

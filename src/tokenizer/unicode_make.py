@@ -5,8 +5,10 @@
     python3 src/tokenizer/unicode_make.py [--check llama.cpp/src/unicode-data.cpp] > src/tokenizer/unicode_tables.c
 
 Unicode 15.1 because llama.cpp's tables are 15.1 and token ids have to equal its ids: --check compares the two over all
-1,114,112 code points (0 differ in version 0.5.0).  Python's own unicodedata is a different version on every machine.
+1,114,112 code points (0 differ in version 0.5.0) and writes tests/vectors/tokenizer/unicode.txt, a hash of llama.cpp's
+classes and white space.  Python's own unicodedata is a different version on every machine.
 """
+import pathlib
 import re
 import sys
 
@@ -30,6 +32,13 @@ def check(path, classes):
     pairs = re.findall(r"\{0x([0-9A-F]+), 0x([0-9A-F]+)\}", text[begin:text.index("};", begin)])
     odd = [a for a, b in pairs if int(b, 16) < 128 and int(a, 16) >= 128]
     print(f"non-ASCII letters whose lower case is ASCII: {odd}", file=sys.stderr)
+    begin = text.index("unicode_set_whitespace")
+    spaces = {int(c, 16) for c in re.findall(r"^0x([0-9A-F]+)", text[begin:text.index("};", begin)], re.M)}
+    value = 14695981039346656037
+    for c in range(0x110000):
+        value = (value ^ (theirs[c] | (c in spaces) << 3)) * 1099511628211 % 2**64
+    vectors = pathlib.Path(__file__).resolve().parents[2] / "tests/vectors/tokenizer"
+    (vectors / "unicode.txt").write_text(f"{value:016x}\n")
     if differ:
         sys.exit(1)
 

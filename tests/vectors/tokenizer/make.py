@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes strings.txt, small.gguf and the vectors <vocabulary>.txt and pre.txt: what llama.cpp makes of hard strings.
+"""Writes strings.txt, small.gguf, roles/ and what llama.cpp makes of them: <vocabulary>.txt, pre.txt and roles.txt.
 
     pip install gguf==0.19.0 numpy==2.4.6
     python3 make.py LLAMA LIB MODELS
@@ -10,7 +10,8 @@ per vocabulary instead of thousands, and zero bytes can be passed.
 
 small.gguf is a byte-level BPE vocabulary of 256 bytes and 600 merges, trained here on the strings without cutting them
 into words: merges that cross the places where a pre-tokenizer cuts show in the ids where it did.  pre.txt has a hash of
-all ids and texts for each name of tokenizer.ggml.pre that src/tokenizer/pretokenize.c knows, put into small.gguf.
+all ids and texts for each name of tokenizer.ggml.pre that src/tokenizer/pretokenize.c knows, put into small.gguf;
+roles.txt the same of the vocabularies in roles/, whose tokens get roles by their texts, by keys or by the model's name.
 """
 import collections
 import os
@@ -175,6 +176,35 @@ SPECIALS = [
     "<|endoftext|><|im_start|>a<|endoftext|>", "<unk>a<unk>", "\n\n<eos>\n\n\n", "<0x0A><s><0x0A>", "▁<s>▁", "é<s>é",
     "<|reserved_special_token_0|>", "<|reserved_special_token_250|>x", "<unused0><unused1> <unused6241>",
 ]
+# Vocabularies in which texts, keys or names give tokens a role: texts, keys, general.name or tokenizer.ggml.pre.
+# llama.cpp takes one of several spellings of a fill-in-the-middle token by the order of a hash table: one each.
+ROLES = {
+    "ends": (["<|eot_id|>", "<|im_end|>", "<|end|>", "<|call|>", "<|calls|>", "<end_of_turn>", "<|endoftext|>",
+              "<|eom_id|>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]", "<|end_of_text|>", "<end_of_utterance>", "<eos>",
+              "<turn|>", "<｜end▁of▁sentence｜>", "[e~[", "<|message|>"], {}, ""),
+    "harmony": (["<|return|>", "<|call|>", "<|end|>", "<|channel|>", "<|message|>", "<|start|>", "<|constrain|>"],
+                {}, ""),
+    "solar": (["<|flush|>", "<|calls|>", "<|end|>"], {}, ""),
+    "flush": (["<|flush|>", "<|return|>", "<|end|>"], {}, ""),
+    "tools": (["<|tool_response>", "<turn|>"], {}, ""),
+    "fim1": (["<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", "<|fim_pad|>", "<|repo_name|>", "<|file_sep|>"],
+             {}, ""),
+    "fim2": (["<fim-prefix>", "<fim-suffix>", "<fim-middle>", "<fim-pad>", "<fim-repo>"], {}, ""),
+    "fim3": (["<fim_prefix>", "<fim_suffix>", "<fim_middle>", "<fim_pad>", "<reponame>"], {}, ""),
+    "fim4": (["<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>", "[PAD]", "<|fim_repo|>"], {}, ""),
+    "fim5": (["<PRE>", "<SUF>", "<MID>", "<PAD>", "<REPO>"], {}, ""),
+    "fim6": (["▁<PRE>", "▁<SUF>", "▁<MID>"], {}, ""),
+    "fim7": (["<|code_prefix|>", "<|code_suffix|>", "<|code_middle|>"], {}, ""),
+    "fim8": (["<|prefix|>", "<|suffix|>", "<|middle|>"], {}, ""),
+    "keys": (["<x>", "<y>", "<z>", "<|eom_id|>", "<|eot_id|>", "<w>"],
+             {"eos": 260, "eot": 261, "eom": 262, "fim_pad": 265, "prefix": 261, "fim_sep": 9999}, ""),
+    "phi3": (["<|end|>", "<|user|>", "<|endoftext|>", "<x>"], {}, "My Phi-3 mini"),
+    "mask": (["<mask>", "[MASK]"], {}, "jina-v2-de"),
+    "modernbert": (["<mask>", "[MASK]"], {}, "a Modern-BERT"),
+}
+ROLE_TEXTS = dict.fromkeys(text for texts, _, _ in ROLES.values() for text in texts)
+ROLE_TEXT = "".join(f"x {text} \t\n{text}  y" for text in ROLE_TEXTS)
+
 CLEAN = [
     "Hello , world ! How are you ? Fine . ' quoted ' it 's I 'm we 're they 've he 'd she 'll do n't",
     " ?  !  .  , a ' b '  c 's'm 're", "  ' '  ' ' ", " 's 's  's", "end '", "' s 'r 'v 're", " . . . , ,",
@@ -194,7 +224,7 @@ def texts():
                 out += raw[i - 1:i]
         yield out
     yield from BYTES
-    for text in SPECIALS + CLEAN:
+    for text in [*SPECIALS, *CLEAN, ROLE_TEXT]:
         yield text.encode()
     rng = random.Random(2026)
     letters = [(0x20, 0x7e), (0xa0, 0x24f), (0x370, 0x52f), (0x590, 0x6ff), (0x900, 0xdff), (0xe00, 0xe7f),
@@ -259,6 +289,26 @@ def write_small(strings):
     writer.close()
 
 
+def write_roles(path, texts, keys, name):
+    """An SPM vocabulary: <unk> <s> </s>, 256 bytes, the visible space, and texts (<x>... user defined, else normal)."""
+    tokens = ["<unk>", "<s>", "</s>", *(f"<0x{b:02X}>" for b in range(256)), "▁", *texts]
+    types = [2, 3, 3] + [6] * 256 + [1]
+    types += [4 if re.fullmatch("<[a-z]>|.*user.*|.*(mask|MASK).*", text) else 1 for text in texts]
+    writer = gguf.GGUFWriter(path, "llama")
+    if name.startswith("jina"):
+        writer.add_string("tokenizer.ggml.pre", name)
+    elif name:
+        writer.add_name(name)
+    writer.add_string("tokenizer.ggml.model", "llama")
+    writer.add_array("tokenizer.ggml.tokens", tokens)
+    writer.add_array("tokenizer.ggml.token_type", types)
+    for key, value in keys.items():
+        writer.add_uint32(f"tokenizer.ggml.{key}_token_id", value)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+
+
 def with_pre(data, name):
     key = b"tokenizer.ggml.pre" + struct.pack("<I", 8)
     at = data.index(key) + len(key)
@@ -282,15 +332,26 @@ def main():
         for name, file in VOCABS.items():
             with open(HERE / "strings.txt", "rb") as strings, open(HERE / f"{name}.txt", "wb") as out:
                 subprocess.run([oracle, models / file], stdin=strings, stdout=out, check=True)
-        names = re.findall(r'^    {"([^"]+)", pre_', (HERE / "../../../src/tokenizer/pretokenize.c").read_text(), re.M)
-        small, patched, rows = (HERE / "small.gguf").read_bytes(), os.path.join(tmp, "pre.gguf"), []
-        for name in names:
-            pathlib.Path(patched).write_bytes(with_pre(small, name))
+
+        def hash_of(vocabulary):
             with open(HERE / "strings.txt", "rb") as strings:
-                run = subprocess.run([oracle, patched, "hash"], stdin=strings, stdout=subprocess.PIPE, check=True)
-            rows.append(f"{name} {run.stdout.decode()}")
+                run = subprocess.run([oracle, vocabulary, "hash"], stdin=strings, stdout=subprocess.PIPE, check=True)
+            return run.stdout.decode().strip()
+
+        names = re.findall(r'^    {"([^"]+)", pre_', (HERE / "../../../src/tokenizer/pretokenize.c").read_text(), re.M)
+        small, patched, rows = (HERE / "small.gguf").read_bytes(), pathlib.Path(tmp) / "pre.gguf", []
+        for name in names:
+            patched.write_bytes(with_pre(small, name))
+            rows.append(f"{name} {hash_of(patched)}\n")
         (HERE / "pre.txt").write_text("".join(rows))
         print(f"{len(rows)} pre-tokenizers")
+        (HERE / "roles").mkdir(exist_ok=True)
+        rows = []
+        for name, (tokens, keys, model) in ROLES.items():
+            write_roles(HERE / "roles" / f"{name}.gguf", tokens, keys, model)
+            rows.append(f"{name} {hash_of(HERE / 'roles' / f'{name}.gguf')}\n")
+        (HERE / "roles.txt").write_text("".join(rows))
+        print(f"{len(rows)} vocabularies with roles")
 
 
 if __name__ == "__main__":

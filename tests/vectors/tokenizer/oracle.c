@@ -15,7 +15,8 @@
  *
  *   oracle MODEL.gguf hash < strings.txt
  *
- * One hash over all of that, of the strings that are not repeated.
+ * One hash over that: of every token whether it ends a turn and its pieces, then ids and texts of the strings that are
+ * not repeated.
  */
 #include "llama.h"
 
@@ -90,6 +91,14 @@ int main(int argc, char **argv) {
 
     if (argc > 2) {
         uint64_t all = FNV_START;
+        for (int32_t i = 0; i < n_vocab; i++) {
+            int32_t facts[3] = {llama_vocab_is_eog(vocab, i)};
+            for (int special = 0; special < 2; special++) {
+                facts[1 + special] = llama_token_to_piece(vocab, i, text, max, 0, special);
+                all = fnv(all, text, (size_t)facts[1 + special]);
+            }
+            all = fnv(all, facts, sizeof facts);
+        }
         while (fgets(line, max, stdin) != NULL) {
             line[strcspn(line, "\n")] = 0;
             if (strncmp(line, "\\*", 2) == 0) continue;
