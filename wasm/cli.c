@@ -154,12 +154,13 @@ done:
 }
 
 static int run_run(const struct options *o) {
+    int code;
     char *from_stdin = NULL;
     const char *prompt = o->prompt;
     size_t len = strlen(prompt);
     if (strcmp(prompt, "-") == 0) {
-        prompt = from_stdin = read_stdin(&len);
-        if (!prompt) return EXIT_FAILED;
+        prompt = from_stdin = read_stdin(&len, &code);
+        if (!prompt) return code;
         if (len > 0 && from_stdin[len - 1] == '\n') from_stdin[--len] = '\0';
         if (!o->raw && strlen(prompt) < len) {
             free(from_stdin);
@@ -168,7 +169,7 @@ static int run_run(const struct options *o) {
     }
     double start = now();
     plumb_model *model;
-    int code = load_model(&model, o, LOAD_ALL);
+    code = load_model(&model, o, LOAD_ALL);
     if (code == EXIT_OK) {
         double load_seconds = now() - start;
         struct ids ids = prompt_ids(model, o, prompt, len);
@@ -183,11 +184,13 @@ static int run_run(const struct options *o) {
 /* ---- tokenize ---------------------------------------------------------------------------------------------------- */
 
 static int run_tokenize(const struct options *o) {
+    int code;
     size_t len = strlen(o->text);
-    char *from_stdin = strcmp(o->text, "-") == 0 ? read_stdin(&len) : NULL;
-    if (!from_stdin && strcmp(o->text, "-") == 0) return EXIT_FAILED;
+    bool is_stdin = strcmp(o->text, "-") == 0;
+    char *from_stdin = is_stdin ? read_stdin(&len, &code) : NULL;
+    if (is_stdin && !from_stdin) return code;
     plumb_model *model;
-    int code = load_model(&model, o, LOAD_VOCAB);
+    code = load_model(&model, o, LOAD_VOCAB);
     if (code == EXIT_OK) {
         unsigned flags = (o->no_special ? 0u : PLUMB_ADD_SPECIAL) | (o->parse_special ? PLUMB_PARSE_SPECIAL : 0u);
         struct ids ids = tokenize(model, from_stdin ? from_stdin : o->text, len, flags);

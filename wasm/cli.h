@@ -57,11 +57,11 @@ bool out_failed(void);
 void out_escaped(const char *bytes, size_t n);
 /* A JSON string with its quotes; bytes that are no UTF-8 become U+FFFD. */
 void out_json_string(const char *bytes, size_t n);
-/* Flushes; code, unless writing failed: EXIT_OK for a closed pipe, else EXIT_FAILED and a message. */
+/* Flushes; code, unless writing failed for another reason than a closed pipe: then EXIT_FAILED and a message. */
 int out_close(int code);
 
-/* Bytes until the end of standard input, with a 0 after them; NULL and a message when that fails. */
-char *read_stdin(size_t *n);
+/* Bytes until the end of standard input, with a 0 after them; NULL, *code and a message when that fails. */
+char *read_stdin(size_t *n, int *code);
 /* malloc that ends the process with a message: the command line has nothing to fall back to. */
 void *allocate(size_t n);
 

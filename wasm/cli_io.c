@@ -61,7 +61,7 @@ bool out_failed(void) { return out_errno != 0; }
 int out_close(int code) {
     out_flush();
     if (out_errno == 0) return code;
-    return out_errno == EPIPE ? EXIT_OK : report("standard output", PLUMB_ERROR_IO, strerror(out_errno));
+    return out_errno == EPIPE ? code : report("standard output", PLUMB_ERROR_IO, strerror(out_errno));
 }
 
 /* Length of the UTF-8 character at s, by the Unicode standard's table 3-7; 0 if there is none. */
@@ -116,7 +116,7 @@ void *allocate(size_t n) {
     return p;
 }
 
-char *read_stdin(size_t *n) {
+char *read_stdin(size_t *n, int *code) {
     size_t cap = 4096;
     char *text = allocate(cap);
     *n = 0;
@@ -130,7 +130,7 @@ char *read_stdin(size_t *n) {
     }
     text[*n] = '\0';
     if (!ferror(stdin)) return text;
-    report("standard input", PLUMB_ERROR_IO, strerror(errno));
+    *code = interrupted() ? EXIT_INTERRUPTED : report("standard input", PLUMB_ERROR_IO, strerror(errno));
     free(text);
     return NULL;
 }
