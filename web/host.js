@@ -101,7 +101,11 @@ export function createHost({ compile, openFile }) {
         let slice = performance.now();
         for (const [i, part] of parts.entries()) {
           const from = { signal: call.signal, pull: () => call.pull(i), openFile };
-          for await (const n of read(engine, part, from, size => { meter.sizes[i] = size; })) {
+          const sized = (/** @type {number | undefined} */ size) => {
+            meter.sizes[i] = size;
+            return meter.totalFrom(i);
+          };
+          for await (const n of read(engine, part, from, sized)) {
             meter.add(n);
             if (performance.now() - slice > SLICE) {
               await turn();

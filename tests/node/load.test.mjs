@@ -71,6 +71,7 @@ for (const worker of [false, true]) {
   test(`${where}: parts of one file, of different kinds, cut in the header and in a tensor`, async () => {
     const [a, b, c, d] = cut(3, 5000, 50001, tiny.length);
     await same([a, new Blob([b]), stream(c, 777), d.slice().buffer], options);
+    await same([a, b, c, d], options);
   });
 }
 

@@ -20,10 +20,10 @@ export class Meter {
     this.sizes = sizes;
   }
 
-  /** Of all parts, once all are known. @returns {number | undefined} */
-  get total() {
+  /** Bytes of a part and all that follow, once all are known. @param {number} first @returns {number | undefined} */
+  totalFrom(first) {
     let sum = 0;
-    for (const size of this.sizes) {
+    for (const size of this.sizes.slice(first)) {
       if (size === undefined) return undefined;
       sum += size;
     }
@@ -43,7 +43,7 @@ export class Meter {
     const [oldest] = this.#samples;
     this.#samples.push({ at, bytes: this.#bytes });
     const rate = (this.#bytes - oldest.bytes) * 1000 / Math.max(1, at - oldest.at);
-    const { total } = this;
+    const total = this.totalFrom(0);
     const secondsLeft = total === undefined || rate === 0 ? undefined : Math.max(0, total - this.#bytes) / rate;
     this.report({ phase, bytes: this.#bytes, total, rate, secondsLeft });
   }

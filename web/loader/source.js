@@ -104,16 +104,17 @@ async function* streamChunks(stream) {
  * @param {AbortSignal} from.signal
  * @param {() => Promise<Uint8Array | null>} from.pull  the next chunk, of a pull part
  * @param {OpenFile} [from.openFile]
- * @param {(size: number | undefined) => void} sized  is told the part's size */
+ * @param {(size: number | undefined) => number | undefined} sized  is told the part's size; says how many bytes may come
+ *   in all from here on, for one file may go on in the next part */
 export async function* read(engine, part, { signal, pull, openFile }, sized) {
   try {
     if (part.kind === 'file') {
       if (!openFile) throw argumentError('files can be read in Node only');
-      yield* readFile(engine, part, openFile);
+      engine.begin(sized(part.size));
+      yield* readFile(engine, part.path, openFile);
     } else {
       const { size, chunks } = part.kind === 'url' ? await openUrl(part.url, signal) : openLocal(part, pull);
-      sized(size);
-      engine.begin(size);
+      engine.begin(sized(size));
       for await (const chunk of chunks) {
         if (!engine.write(chunk)) return;
         yield chunk.length;
@@ -128,11 +129,10 @@ export async function* read(engine, part, { signal, pull, openFile }, sized) {
   }
 }
 
-/** @param {import('../engine.js').Engine} engine @param {Part & {kind: 'file'}} part @param {OpenFile} openFile */
-function* readFile(engine, part, openFile) {
-  const file = openFile(part.path);
+/** @param {import('../engine.js').Engine} engine @param {string} path @param {OpenFile} openFile */
+function* readFile(engine, path, openFile) {
+  const file = openFile(path);
   try {
-    engine.begin(part.size);
     for (let n; (n = engine.fill(file.read)) > 0;) yield n;
   } finally {
     file.close();

@@ -1,0 +1,202 @@
+/** The package in a page of headless Chromium, the engine in its worker. Ground truth: llama.cpp's token ids
+ * (tests/vectors), and the same logits however the bytes come. */
+import assert from 'node:assert/strict';
+import { statSync } from 'node:fs';
+import { after, before, test } from 'node:test';
+import { serve } from '../../web/serve.mjs';
+import { launchChrome } from '../hosts/chrome.mjs';
+import { prompts, realPath, root, server as badServer, tiny } from '../node/helpers.mjs';
+
+const REAL = '/models/SmolLM2-135M-Instruct.Q4_1.gguf', TINY = '/tests/vectors/synth/f32.gguf';
+let server, browser, page;
+before(async () => {
+  server = await serve({ root });
+  browser = await launchChrome();
+});
+after(async () => {
+  await browser?.close();
+  await server?.close();
+});
+
+/** A page of the package's origin with nothing in it, in which `run` runs. */
+async function blank() {
+  page = await browser.newPage();
+  await page.route('**/blank.html', route => route.fulfill({
+    contentType: 'text/html',
+    headers: { 'Cross-Origin-Opener-Policy': 'same-origin', 'Cross-Origin-Embedder-Policy': 'require-corp' },
+    body: `<!doctype html><script type="importmap">
+      { "imports": { "@huggingface/jinja": "/web/node_modules/@huggingface/jinja/dist/index.js" } }</script>`,
+  }));
+  await page.goto(`${server.url}blank.html`);
+  await page.evaluate(async () => {
+    const { Plumb, PlumbError } = await import('/web/index.js');
+    Object.assign(globalThis, {
+      Plumb, PlumbError,
+      logitsOf: async source => {
+        const model = await Plumb.load(source);
+        const logits = await model.feed([72, 101, 13, 255]);
+        await model.close();
+        return [...logits];
+      },
+      failureOf: async action => {
+        try {
+          await action();
+          return { code: 'none' };
+        } catch (error) {
+          return { code: error.code, message: error.message, name: error.name, details: error.details };
+        }
+      },
+    });
+  });
+  return page;
+}
+
+test('greedy answers are llama.cpp\'s token for token: a text, a chat, a prompt of 600 tokens', async () => {
+  await blank();
+  for (const { name, ids, f32 } of prompts) {
+    const n = name === 'long' ? 16 : 64;
+    const chosen = await page.evaluate(async ([url, ids, next]) => {
+      globalThis.model ??= await Plumb.load(url);
+      await model.rewind();
+      let logits = await model.feed(ids);
+      const chosen = [];
+      for (const id of next) {
+        chosen.push(logits.reduce((best, value, i) => value > logits[best] ? i : best, 0));
+        logits = await model.step(id);
+      }
+      return chosen;
+    }, [REAL, ids, f32.ids.slice(0, n)]);
+    assert.deepEqual(chosen, f32.ids.slice(0, n), name);
+  }
+  const { text, expected, stats } = await page.evaluate(async ({ messages, ids }) => {
+    let text = '';
+    for await (const piece of model.generate(messages, { temperature: 0, maxTokens: 24 })) text += piece;
+    return { text, expected: await model.detokenize(ids), stats: model.lastStats };
+  }, { messages: prompts[1].messages, ids: prompts[1].f32.ids.slice(0, 24) });
+  assert.equal(text, expected);
+  assert.deepEqual([stats.promptTokens, stats.tokens], [39, 24]);
+});
+
+test('linear memory holds the file, the session and at most 32 MB more', async () => {
+  const { memoryBytes, sessionBytes } = await page.evaluate(() => model.info());
+  assert.ok(memoryBytes <= statSync(realPath).size + sessionBytes + 32 * 2 ** 20, `${memoryBytes} bytes`);
+});
+
+test('a signal ends a long prompt between batches, and the model can go on', async () => {
+  const { reason, tokens, text } = await page.evaluate(async ids => {
+    await model.rewind();
+    const stop = new AbortController();
+    setTimeout(() => stop.abort(), 100);
+    for await (const _ of model.generate([...ids, ...ids], { signal: stop.signal }));
+    const { finishReason, tokens } = model.lastStats;
+    let text = '';
+    for await (const piece of model.generate(ids.slice(0, 5), { temperature: 0, maxTokens: 2 })) text += piece;
+    return { reason: finishReason, tokens, text };
+  }, prompts[2].ids);
+  assert.deepEqual([reason, tokens], ['abort', 0]);
+  assert.ok(text.length > 0);
+});
+
+test('a worker that dies rejects what waits for it', async () => {
+  const [worker] = page.workers();
+  const failing = page.evaluate(() => failureOf(async () => {
+    for await (const _ of model.generate('Once upon a time', { temperature: 0 }));
+  }));
+  await new Promise(resolve => setTimeout(resolve, 300));
+  await worker.evaluate(() => void setTimeout(() => { throw new Error('out of luck'); }));
+  const { code, message } = await failing;
+  assert.equal(code, 'PLUMB_ERROR_STATE');
+  assert.match(message, /the worker stopped: .*out of luck/);
+  assert.equal((await page.evaluate(() => failureOf(() => model.tokenize('x')))).code, 'PLUMB_ERROR_STATE');
+  await page.close();
+});
+
+test('URL, File, Blob, arrays, streams, split parts and single bytes give the same logits', async () => {
+  await blank();
+  const all = await page.evaluate(async url => {
+    const bytes = new Uint8Array(await (await fetch(url)).arrayBuffer());
+    const stream = (from, to, size) => new ReadableStream({
+      pull(controller) {
+        if (from >= to) controller.close();
+        else controller.enqueue(bytes.subarray(from, from = Math.min(from + size, to)));
+      },
+    });
+    const n = bytes.length;
+    return {
+      url: await logitsOf(url),
+      absolute: await logitsOf(new URL(url, location.href)),
+      'blob:': await logitsOf(URL.createObjectURL(new Blob([bytes]))),
+      file: await logitsOf(new File([bytes], 'tiny.gguf')),
+      array: await logitsOf(bytes),
+      buffer: await logitsOf(bytes.slice().buffer),
+      stream: await logitsOf(stream(0, n, 1000)),
+      body: await logitsOf((await fetch(url)).body),
+      parts: await logitsOf([bytes.subarray(0, 5000), new Blob([bytes.subarray(5000, 50001)]), stream(50001, n, 777)]),
+      bytes: await logitsOf(stream(0, n, 1)),
+      intact: bytes.length === n ? await logitsOf(bytes) : [],
+    };
+  }, TINY);
+  assert.equal(all.url.length, 260);
+  assert.ok(all.url.every(Number.isFinite));
+  for (const [kind, logits] of Object.entries(all)) assert.deepEqual(logits, all.url, kind);
+});
+
+test('the engine also runs in the page\'s own thread', async () => {
+  const same = await page.evaluate(async url => {
+    const expected = await logitsOf(url);
+    const model = await Plumb.load(url, { worker: false });
+    const logits = await model.feed([72, 101, 13, 255]);
+    await model.close();
+    return logits.length === 260 && expected.every((value, i) => value === logits[i]);
+  }, TINY);
+  assert.ok(same);
+});
+
+test('what does not load says why: 404, a web page, a cut connection, too little of a file', async t => {
+  const bad = await badServer(t, (request, response) => {
+    response.setHeader('Access-Control-Allow-Origin', '*').setHeader('Cross-Origin-Resource-Policy', 'cross-origin');
+    response.setHeader('Content-Length', tiny.length);
+    response.write(tiny.subarray(0, 60000));
+    setTimeout(() => response.destroy(), 200);
+  });
+  const failure = source => page.evaluate(source => failureOf(() => Plumb.load(source)), source);
+  const missing = await failure('/models/none.gguf');
+  assert.deepEqual([missing.code, missing.details.status], ['PLUMB_ERROR_IO', 404]);
+  const html = await failure('/web/chat/');
+  assert.equal(html.code, 'PLUMB_ERROR_MAGIC');
+  assert.match(html.message, /the server sent a web page \(text\/html/);
+  const cut = await failure(`${bad}cut.gguf`);
+  assert.equal(cut.code, 'PLUMB_ERROR_IO');
+  assert.match(cut.message, /cut\.gguf: the bytes stop after 60000 of 88544: /);
+  const short = await page.evaluate(async url => {
+    const bytes = await (await fetch(url)).arrayBuffer();
+    return failureOf(() => Plumb.load(new File([bytes.slice(0, 80000)], 'short.gguf')));
+  }, TINY);
+  assert.equal(short.code, 'PLUMB_ERROR_TRUNCATED');
+  assert.match(short.message, /^short\.gguf: .*\d/);
+  const text = await page.evaluate(() => failureOf(() => Plumb.load(new Blob(['Once upon a time there was no model.']))));
+  assert.equal(text.code, 'PLUMB_ERROR_MAGIC');
+});
+
+test('a signal ends a load and its worker, also while no bytes come', async t => {
+  const stalled = await badServer(t, (_, response) => {
+    response.setHeader('Access-Control-Allow-Origin', '*').setHeader('Cross-Origin-Resource-Policy', 'cross-origin');
+    response.write(tiny.subarray(0, 1000));
+  });
+  for (const [url, ms] of [[stalled, 200], [REAL, 100]]) {
+    const { name, late } = await page.evaluate(async ([url, ms]) => {
+      const abort = new AbortController();
+      let at = 0;
+      setTimeout(() => {
+        at = performance.now();
+        abort.abort();
+      }, ms);
+      const { name } = await failureOf(() => Plumb.load(url, { signal: abort.signal }));
+      return { name, late: performance.now() - at };
+    }, [url, ms]);
+    assert.equal(name, 'AbortError', url);
+    assert.ok(late < 100, `${url}: ${late} ms after the abort`);
+  }
+  await page.waitForTimeout(100);
+  assert.equal(page.workers().length, 0);
+});
