@@ -622,6 +622,6 @@ void test_tokenizer(void) {
         test_row(name, answers, &vocabularies[i]);
     }
     test_case("tokenizer: what does not fit is counted, ids outside are errors", counts_what_does_not_fit);
-    test_case("tokenizer: chats of 21 templates equal jinja2's, others are refused", equals_templates);
+    test_case("tokenizer: chats of 22 templates equal jinja2's, others are refused", equals_templates);
     test_case("tokenizer: chats without a template, or with unknown roles, are errors", chat_refuses);
 }

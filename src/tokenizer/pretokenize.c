@@ -21,7 +21,7 @@ enum {
     MATH = 1 << 14,         /* [$+<=>^~|] */
     BACKTICK = 1 << 15,     /* ` */
     KANA_HAN = 1 << 16,     /* [一-龥぀-ゟ゠-ヿ] */
-    HANGUL_HAN = 1 << 17,   /* [一-龥ࠀ-一가-퟿] */
+    HANGUL_HAN = 1 << 17,   /* [一-龥ࠀ-一가-퟿], where llama.cpp has made every white space a vertical tab before */
     SENTENCE = 1 << 18,     /* [(\s|.,!?…。，、।۔،)] */
     NOT = 1 << 30,          /* the complement of the other bits */
 };
@@ -56,7 +56,8 @@ struct pre_char pre_char_make(uint32_t cp) {
     } else {
         bool han = cp >= 0x4e00 && cp <= 0x9fa5;
         if (han || (cp >= 0x3040 && cp <= 0x30ff)) sets |= KANA_HAN;
-        if (han || (cp >= 0x800 && cp <= 0x4e00) || (cp >= 0xac00 && cp <= 0xd7ff)) sets |= HANGUL_HAN;
+        bool hangul = (cp >= 0x800 && cp <= 0x4e00) || (cp >= 0xac00 && cp <= 0xd7ff);
+        if (han || (hangul && !(sets & SPACES))) sets |= HANGUL_HAN;
     }
     return (struct pre_char){cp, sets};
 }

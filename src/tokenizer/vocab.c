@@ -270,13 +270,11 @@ static int32_t find_text(const struct tokenizer *t, const char *text) { return t
 struct role {
     const char *key, *old_key;
     bool ends_turn;
-    const char *texts[12];
+    const char *texts[8];
 };
 static const struct role roles[] = {
-    {"tokenizer.ggml.eot_token_id", NULL, true,
-     {"<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|end_of_text|>", "<EOT>", "_<EOT>",
-      "[EOT]", "<｜end▁of▁sentence｜>", "<end_of_utterance>"}},
-    {"tokenizer.ggml.eom_token_id", NULL, true, {"<|eom_id|>"}},
+    {"tokenizer.ggml.eot_token_id", NULL, true, {NULL}},   /* by text: all that llama.cpp looks for are in eog_texts */
+    {"tokenizer.ggml.eom_token_id", NULL, true, {NULL}},
     {"tokenizer.ggml.fim_pre_token_id", "tokenizer.ggml.prefix_token_id", false,
      {"<|fim_prefix|>", "<fim-prefix>", "<fim_prefix>", "<｜fim▁begin｜>", "<PRE>",
       "▁<PRE>", "<|code_prefix|>", "<|prefix|>"}},
@@ -311,7 +309,7 @@ static plumb_status load_roles(struct tokenizer *t, const struct gguf *g, struct
         int32_t id = -1;
         PLUMB_TRY(load_id(t, g, roles[r].key, &id, err));
         if (roles[r].old_key != NULL) PLUMB_TRY(load_id(t, g, roles[r].old_key, &id, err));
-        for (size_t k = 0; id < 0 && k < 12 && roles[r].texts[k] != NULL; k++) {
+        for (size_t k = 0; id < 0 && k < 8 && roles[r].texts[k] != NULL; k++) {
             id = find_text(t, roles[r].texts[k]);
             if (id >= 0) t->attributes[id] |= TOKEN_CONTROL;
         }

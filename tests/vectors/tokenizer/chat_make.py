@@ -86,7 +86,8 @@ FILES = ["Qwen-Qwen2.5-7B-Instruct", "mistralai-Mistral-Nemo-Instruct-2407", "me
 QUOTED = ["teknium/OpenHermes-2.5-Mistral-7B",
           "mistralai/Mistral-7B-Instruct-v0.2 (NOTE: Old pre-v1 without a system prompt)",
           "bofenghuang/vigogne-2-70b-chat", "google/gemma-7b-it", "Llama-3", "Phi-3-small", "phi-4",
-          "mistralai/Mistral-7B-Instruct-v0.2 (mistralai 'v1' template with a system prompt)"]
+          "mistralai/Mistral-7B-Instruct-v0.2 (mistralai 'v1' template with a system prompt)",
+          "Mistral-Large-Instruct-2407 (mistralai 'v3' template; modified to have system prompt at start)"]
 UNKNOWN_FILES = ["openai-gpt-oss-120b", "deepseek-ai-DeepSeek-R1-Distill-Llama-8B", "GLM-4.6"]
 UNKNOWN_QUOTED = ["ChatGLM4", "GLMEdge", "eachadea/vicuna-13b-1.1", "mlabonne/AlphaMonarch-7B",
                   "mistralai/Mistral-Large-Instruct-2411 (mistralai 'v7' template)"]

@@ -8,12 +8,11 @@ LLAMA: a llama.cpp source tree (headers), LIB: its libllama shared object, MODEL
 The strings go through oracle.c, which calls llama_tokenize and llama_detokenize as llama-tokenize does: one process
 per vocabulary instead of thousands, and zero bytes can be passed.
 
-small.gguf is a byte-level BPE vocabulary of 256 bytes and 600 merges, trained here on the strings without cutting them
-into words: merges that cross the places where a pre-tokenizer cuts show in the ids where it did.  pre.txt has a hash of
+small.gguf is a byte-level BPE vocabulary of 256 bytes and a merge for every two bytes that are neighbours in one of the
+strings, in random order: wherever a pre-tokenizer cuts, one that cuts elsewhere gives other ids.  pre.txt has a hash of
 all ids and texts for each name of tokenizer.ggml.pre that src/tokenizer/pretokenize.c knows, put into small.gguf;
 roles.txt the same of the vocabularies in roles/, whose tokens get roles by their texts, by keys or by the model's name.
 """
-import collections
 import os
 import pathlib
 import random
@@ -261,20 +260,11 @@ def byte_characters():
 
 def write_small(strings):
     characters = byte_characters()
-    words = [[characters[b] for b in s.decode("utf-8", "replace").encode()] for s in strings]
-    merges = []
-    while len(merges) < 600:
-        pairs = collections.Counter(pair for word in words for pair in zip(word, word[1:]))
-        best = max(pairs, key=lambda pair: (pairs[pair], pair))
-        merges.append(best)
-        for word in words:
-            i = 0
-            while i + 1 < len(word):
-                if (word[i], word[i + 1]) == best:
-                    word[i:i + 2] = ["".join(best)]
-                i += 1
+    texts_utf8 = [s.decode("utf-8", "replace").encode() for s in strings]
+    merges = sorted({(characters[a], characters[b]) for text in texts_utf8 for a, b in zip(text, text[1:])})
+    random.Random(1).shuffle(merges)
     tokens = ["<s>", "</s>", "<unk>", *characters]
-    tokens += [m for m in dict.fromkeys("".join(pair) for pair in merges) if m not in tokens]
+    tokens += ["".join(pair) for pair in merges]
     types = [3, 3, 2] + [1] * (len(tokens) - 3)
     writer = gguf.GGUFWriter(HERE / "small.gguf", "llama")
     writer.add_string("tokenizer.ggml.model", "gpt2")
