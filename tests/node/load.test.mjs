@@ -160,19 +160,18 @@ test('a stream that fails, and one of something else than bytes', async () => {
 
 for (const worker of [false, true]) {
   test(`abort ${worker ? 'in a worker' : 'in this thread'}: before, while bytes come, while they do not`, async t => {
+    const stalled = new AbortController();
     let closed = () => {};
     const gone = new Promise(resolve => { closed = () => resolve(undefined); });
     const url = await server(t, (_, response) => {
       response.on('close', closed);
       response.write(tiny.subarray(0, 1000));   // and nothing more
+      setTimeout(() => stalled.abort(reason), 200);
     });
     const reason = new Error('enough');
     await assert.rejects(Plumb.load(tinyPath, { worker, signal: AbortSignal.abort(reason) }), reason);
 
-    const stalled = new AbortController();
-    const loading = Plumb.load(url, { worker, signal: stalled.signal });
-    setTimeout(() => stalled.abort(reason), 200);
-    await assert.rejects(loading, reason);
+    await assert.rejects(Plumb.load(url, { worker, signal: stalled.signal }), reason);
     await gone;   // the connection is given up
 
     let cancelled = false;
