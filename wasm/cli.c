@@ -116,6 +116,7 @@ static int generate(const struct options *o, const plumb_model *model, plumb_ses
     char rest[12];
     out_bytes(rest, plumb_text_flush(&text, rest, sizeof rest));
     out("\n");
+    out_flush();   /* before the speeds go to standard error */
     return code;
 }
 
