@@ -104,13 +104,13 @@ $(call native_dir,$1)/plumb: $(call objects,$(call native_dir,$1),$(engine) $(cl
 $(call native_dir,$1)/tests: $(call objects,$(call native_dir,$1),$(engine) $(tests))
 	@echo "  $$@"
 	$$Q$(call native_cc,$1) $($1) $$^ -lm -o $$@
-$(call native_dir,$1)/fuzz-%: $(call native_dir,$1)/obj/tests/fuzz/%_fuzz.o $(call objects,$(call native_dir,$1),$(engine))
+$(call native_dir,$1)/fuzz-%: $(call objects,$(call native_dir,$1),tests/fuzz/%_fuzz.c $(engine))
 	@echo "  $$@"
 	$$Q$(call native_cc,$1) $($1) $(if $(filter fuzz,$1),-fsanitize=fuzzer) $$^ -lm -o $$@
 endef
 $(foreach c,release debug sanitize fuzz,$(eval $(call native_host,$c)))
 
-native: $(call native_dir,$(config))/plumb ## Builds the command line for this machine; config=debug|release|sanitize|fuzz.
+native: $(call native_dir,$(config))/plumb ## Builds the command line for this machine; config=debug, sanitize or fuzz.
 
 # ---- WebAssembly ------------------------------------------------------------------------------------------------
 
@@ -145,7 +145,7 @@ $(wasi_dir)/tests.wasm: $(call objects,$(wasi_dir),$(engine) $(tests))
 
 # What tests/run.mjs runs on the hosts in HOSTS.
 test-programs: \
-    $(if $(filter native,$(HOSTS)),build/native/plumb build/native/tests build/native-sanitize/tests) \
+    $(if $(filter native,$(HOSTS)),build/native/plumb build/native-sanitize/tests) \
     $(if $(filter native,$(HOSTS)),$(fuzzers:%=build/native-sanitize/fuzz-%)) \
     $(if $(filter node chromium,$(HOSTS)),$(plumb_wasm) $(emcc_dir)/tests.wasm) \
     $(if $(filter wasmtime,$(HOSTS)),$(wasi_dir)/plumb.wasm $(wasi_dir)/tests.wasm)
@@ -155,7 +155,9 @@ $(fuzzers:%=build/native-sanitize/fuzz-%): build/native-sanitize/obj/tests/fuzz/
 
 .PHONY: fuzz layers bare clean
 FUZZ_SECONDS ?= 60
-fuzz: $(fuzzers:%=build/native-fuzz/fuzz-%) ## Fuzzes each target of tests/fuzz for FUZZ_SECONDS (60), growing its corpus in build/.
+fuzz: ## Fuzzes each target of tests/fuzz for FUZZ_SECONDS (60); what it finds goes to build/fuzz-corpus.
+	@tools/setup.sh fuzz
+	@$(MAKE) -s -j$$(nproc) $(fuzzers:%=build/native-fuzz/fuzz-%)
 	@for name in $(fuzzers); do \
 	    mkdir -p build/fuzz-corpus/$$name && \
 	    $(call native_dir,fuzz)/fuzz-$$name -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=2048 -timeout=10 \

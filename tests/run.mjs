@@ -21,20 +21,20 @@ function nodeTests(folder) {
   if (!files.length) return [process.execPath, '-e', `throw new Error('${folder} holds no *.test.mjs')`];
   return [process.execPath, '--test', '--test-reporter=tap', ...files];
 }
-const list = (folder, suffix) => existsSync(folder) ? readdirSync(folder).filter((name) => name.endsWith(suffix)).sort() : [];
+const list = (folder, suffix) =>
+  existsSync(folder) ? readdirSync(folder).filter((name) => name.endsWith(suffix)).sort() : [];
 /** PLUMB: the command line that tests/cli runs, as a JSON array. */
 const cli = (command) => ({ PLUMB: JSON.stringify(command) });
 
 /** @type {Record<string, (import('./suite.mjs').Suite & {alone?: boolean})[]>} */
 const suites = {
   native: [
-    // Against llama.cpp on the default model: the longest, so it begins, and by the release build.
-    { name: 'C tests, truth', command: ['build/native/tests', 'truth'], timeout: 600 },
     { name: 'C tests, ASan and UBSan', command: ['build/native-sanitize/tests'], timeout: 600 },
     ...list('tests/fuzz', '_fuzz.c').map((file) => file.replace('_fuzz.c', '')).map((name) => ({
       name: `fuzz corpus ${name}`, command: [`build/native-sanitize/fuzz-${name}`,
-        ...list(`tests/fuzz/corpus/${name}`, '').map((input) => `tests/fuzz/corpus/${name}/${input}`)], timeout: 120 })),
-    { name: 'command line', command: nodeTests('tests/cli'), env: cli(['build/native/plumb']), timeout: 300 },
+        ...list(`tests/fuzz/corpus/${name}`, '').map((input) => `tests/fuzz/corpus/${name}/${input}`)],
+      timeout: 120 })),
+    { name: 'command line', command: nodeTests('tests/cli'), env: cli(['build/native/plumb']), timeout: 600 },
     { name: 'tools', command: nodeTests('tests/tools'), timeout: 120 },
   ],
   node: [
@@ -48,7 +48,8 @@ const suites = {
   ],
   wasmtime: [
     // Here and not natively, because the portable kernels would take three times as long to give the same bits.
-    { name: 'default model against llama.cpp', command: [...underWasmtime, 'build/wasi/tests.wasm', 'truth'], timeout: 600 },
+    { name: 'default model against llama.cpp', command: [...underWasmtime, 'build/wasi/tests.wasm', 'truth'],
+      timeout: 900 },
     { name: 'C tests', command: [...underWasmtime, 'build/wasi/tests.wasm'], timeout: 300 },
     { name: 'command line', command: nodeTests('tests/cli'), env: cli([...underWasmtime, 'build/wasi/plumb.wasm']),
       timeout: 600 },
@@ -57,9 +58,13 @@ const suites = {
 for (const host of hosts)
   if (!(host in suites)) throw new Error(`HOSTS: no host ${host}; there are ${Object.keys(suites).join(', ')}`);
 
+// Suites are process groups of their own: leaving by way of exit ends those that run.
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, () => process.exit(1));
+
 const start = performance.now();
 const wanted = hosts.flatMap((host) => suites[host].map((suite) => ({ ...suite, name: `${host}: ${suite.name}` })))
-  .filter(({ name }) => name.includes(process.argv[2] ?? ''));
+  .filter(({ name }) => name.includes(process.argv[2] ?? ''))
+  .sort((a, b) => b.timeout - a.timeout);  // the long ones begin
 const total = { passed: 0, failed: 0, skipped: 0 };
 
 async function runAll(queue) {
@@ -72,7 +77,8 @@ async function runAll(queue) {
 
 function report({ name }, { passed, failed, skipped, failures, seconds }) {
   const counts = [`${passed} passed`, failed && `${failed} failed`, skipped && `${skipped} skipped`].filter(Boolean);
-  console.log(`${failed ? 'FAIL' : 'ok  '} ${name.padEnd(40)} ${seconds.toFixed(1).padStart(6)} s   ${counts.join(', ')}`);
+  const time = `${seconds.toFixed(1).padStart(6)} s`;
+  console.log(`${failed ? 'FAIL' : 'ok  '} ${name.padEnd(40)} ${time}   ${counts.join(', ')}`);
   for (const { name: test, why } of failures) {
     console.log(`     not ok: ${test}`);
     for (const line of why.split('\n').filter(Boolean)) console.log(`         ${line}`);

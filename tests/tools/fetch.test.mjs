@@ -1,4 +1,4 @@
-/** models/fetch.py against servers that behave badly, on this machine only.  Ground truth: the bytes that were served. */
+/** models/fetch.py against servers that behave badly, on this machine only.  Ground truth: the bytes served. */
 import assert from 'node:assert/strict';
 import { execFileSync, spawn } from 'node:child_process';
 import { createHash, randomBytes } from 'node:crypto';
@@ -156,8 +156,8 @@ for (const format of ['html', 'json'])
     const { dir, file } = place(t);
     writeFileSync(join(dir, 'raw'), model);
     const name = 'plumb_fake-1.0-py3-none-any.whl';
-    execFileSync('python3', ['-c', 'import sys, zipfile; zipfile.ZipFile(sys.argv[1], "w").write(sys.argv[2], sys.argv[3])',
-      join(dir, name), join(dir, 'raw'), 'plumb_fake/model.gguf']);
+    const zip = 'import sys, zipfile; zipfile.ZipFile(sys.argv[1], "w").write(sys.argv[2], sys.argv[3])';
+    execFileSync('python3', ['-c', zip, join(dir, name), join(dir, 'raw'), 'plumb_fake/model.gguf']);
     const wheel = readFileSync(join(dir, name));
     const other = 'plumb_fake-0.9-py3-none-any.whl';
     let digest = sha256(wheel);
@@ -166,7 +166,8 @@ for (const format of ['html', 'json'])
       answer(request, response) {
         if (request.url.startsWith('/files/')) return false;
         assert.equal(request.url, '/simple/plumb-fake/');
-        const files = [other, name].map((filename) => ({ filename, url: `../../files/${filename}`, hashes: { sha256: digest } }));
+        const files = [other, name].map((filename) =>
+          ({ filename, url: `../../files/${filename}`, hashes: { sha256: digest } }));
         if (format === 'json') {
           response.writeHead(200, { 'Content-Type': 'application/vnd.pypi.simple.v1+json' });
           response.end(JSON.stringify({ files }));

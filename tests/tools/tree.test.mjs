@@ -25,7 +25,8 @@ for (const [file, text, refusal] of rows)
     t.after(() => rmSync(dir, { recursive: true }));
     mkdirSync(join(dir, file, '..'), { recursive: true });
     writeFileSync(join(dir, file), text);
-    const { status, stdout } = spawnSync('awk', ['-f', resolve('tools/layers.awk'), file], { cwd: dir, encoding: 'utf8' });
+    const rules = resolve('tools/layers.awk');
+    const { status, stdout } = spawnSync('awk', ['-f', rules, file], { cwd: dir, encoding: 'utf8' });
     assert.equal(status, refusal ? 1 : 0);
     assert.equal(stdout.split('\n')[0], refusal ?? '');
   });
