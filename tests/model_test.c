@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #define TINY "tests/vectors/synth/q8_0.gguf"
+#define KEY_LENGTH "tests/vectors/synth/key-length.gguf"
 #define ROPE_LINEAR "tests/vectors/synth/rope-linear.gguf"
 #define ROPE_FREQS "tests/vectors/synth/rope-freqs.gguf"
 
@@ -58,6 +59,12 @@ static const struct change changes[] = {
       PLUMB_ERROR_UNSUPPORTED, "\"magica\" is not supported" },
     { "a rope scaling factor of 0 is none, of NaN is refused", ROPE_LINEAR, "llama.rope.scaling.factor", 4, 4,
       "\0\0\300\177", PLUMB_ERROR_METADATA, "rope.scaling.factor" },
+    { "values of another length than keys", KEY_LENGTH, "llama.attention.value_length", 4, 4, "\10\0\0\0",
+      PLUMB_ERROR_UNSUPPORTED, "8 differs from the key length 16" },
+    { "an odd number of components to turn", KEY_LENGTH, "llama.rope.dimension_count", 4, 4, "\17\0\0\0",
+      PLUMB_ERROR_METADATA, "15 is odd" },
+    { "more components to turn than a head has", KEY_LENGTH, "llama.rope.dimension_count", 4, 4, "\22\0\0\0",
+      PLUMB_ERROR_METADATA, "18 is not in 1..16" },
     { "a rope base of -1", ROPE_LINEAR, "llama.rope.freq_base", 4, 4, "\0\0\200\277", PLUMB_ERROR_METADATA,
       "-1 is not" },
 };
@@ -119,6 +126,28 @@ static void rope_factor_case(void) {
     free(file);
 }
 
+/* A context that is not asked for: the training context, 2048 at most.  A batch is no longer than the context. */
+static void default_context_case(void) {
+    static const uint8_t contexts[][4] = { { 50, 0, 0, 0 }, { 0, 8, 0, 0 }, { 255, 255, 255, 255 } };
+    static const uint32_t n_ctx[] = { 50, 2048, 2048 }, n_batch[] = { 50, 64, 64 };
+    size_t n = 0;
+    uint8_t *file = test_read_all(TINY, &n);
+    REQUIRE(file, "no file");
+    for (size_t i = 0; i < 3; i++) {
+        memcpy(find(file, n, "llama.context_length") + 4, contexts[i], 4);
+        plumb_model *m = plumb_model_create();
+        plumb_session *s = NULL;
+        if (CHECK(load_bytes(m, file, n) == PLUMB_OK && plumb_session_create(&s, m, NULL) == PLUMB_OK, "%s",
+                  plumb_model_error(m))) {
+            CHECK(plumb_session_n_ctx(s) == n_ctx[i] && plumb_session_n_batch(s) == n_batch[i],
+                  "%u tokens, batches of %u", plumb_session_n_ctx(s), plumb_session_n_batch(s));
+        }
+        plumb_session_free(s);
+        plumb_model_free(m);
+    }
+    free(file);
+}
+
 /* Every byte of the header changed, one at a time, to three values: a status or a model, never a crash or a hang. */
 static void flip_case(void) {
     size_t n = 0, n_loaded = 0, n_refused = 0;
@@ -156,5 +185,6 @@ void test_model(void) {
         test_row(name, change_row, &changes[i]);
     }
     test_case("model: rope_freqs of 0, NaN, infinity and below 0", rope_factor_case);
+    test_case("model: the default context is the training context, 2048 at most", default_context_case);
     test_case("model: any changed byte of a header is a status or a model", flip_case);
 }

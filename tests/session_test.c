@@ -75,6 +75,61 @@ static void cut_case(void) {
     free(file);
 }
 
+/* The same model as files of llama-gguf-split: all of them, in order. */
+static plumb_status give_split(plumb_model *m, const int *order, size_t n_part) {
+    for (size_t i = 0; i < n_part; i++) {
+        char path[100];
+        size_t n = 0;
+        snprintf(path, sizeof path, "tests/vectors/synth/split-%05d-of-00003.gguf", order[i]);
+        uint8_t *file = test_read_all(path, &n);
+        plumb_status status = file ? plumb_model_begin(m, n) : PLUMB_ERROR_IO;
+        if (status == PLUMB_OK) status = fixture_give(m, file, 0, n, 1000);
+        free(file);
+        PLUMB_TRY(status);
+    }
+    return plumb_model_end(m);
+}
+
+static void split_case(void) {
+    plumb_model *whole = fixture_load(TINY), *m = plumb_model_create();
+    CHECK(m && give_split(m, (const int[]){ 1, 2, 3 }, 3) == PLUMB_OK, "%s", plumb_model_error(m));
+    plumb_session *a = new_session(whole, 64, 0), *b = new_session(m, 64, 0);
+    if (a && b) {
+        int32_t ids[N_IDS];
+        some_ids(whole, ids);
+        plumb_session_feed(a, ids, N_IDS);
+        plumb_session_feed(b, ids, N_IDS);
+        CHECK(logits_hash(a, plumb_model_n_vocab(whole)) == logits_hash(b, plumb_model_n_vocab(m)), "other logits");
+        plumb_tensor t, u;
+        uint64_t n_tensor = plumb_model_n_tensor(whole);
+        CHECK(plumb_model_n_tensor(m) == n_tensor && n_tensor == 20, "%d tensors", (int)plumb_model_n_tensor(m));
+        for (uint64_t i = 0; i < n_tensor; i++) {
+            CHECK(plumb_model_tensor(whole, i, &t) == PLUMB_OK && plumb_model_tensor(m, i, &u) == PLUMB_OK
+                  && strcmp(t.name, u.name) == 0 && t.n_bytes == u.n_bytes, "tensor %d", (int)i);
+        }
+        CHECK(plumb_model_tensor(m, n_tensor, &u) == PLUMB_ERROR_ARGUMENT, "a tensor behind the last");
+    }
+    plumb_session_free(a);
+    plumb_session_free(b);
+    plumb_model_free(m);
+    plumb_model_free(whole);
+
+    static const struct { int order[4]; size_t n; plumb_status status; const char *message; } wrong[] = {
+        { { 1, 2 }, 2, PLUMB_ERROR_TRUNCATED, "split into 3 files, 2 were given" },
+        { { 1, 2, 3, 3 }, 4, PLUMB_ERROR_TRUNCATED, "split into 3 files, 4 were given" },
+        { { 1, 3, 2 }, 3, PLUMB_ERROR_METADATA, "file 2 of the split model says it is number 3" },
+        { { 1, 2, 2 }, 3, PLUMB_ERROR_METADATA, "file 3 of the split model says it is number 2" },
+        { { 2, 1, 3 }, 3, PLUMB_ERROR_METADATA, "file 1 of the split model says it is number 2" },
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        m = plumb_model_create();
+        plumb_status status = give_split(m, wrong[i].order, wrong[i].n);
+        CHECK(status == wrong[i].status && strstr(plumb_model_error(m), wrong[i].message), "row %zu: %s: %s", i,
+              plumb_status_name(status), plumb_model_error(m));
+        plumb_model_free(m);
+    }
+}
+
 /* ---- running ----------------------------------------------------------------------------------------------------- */
 
 static void batch_case(void) {
@@ -91,6 +146,49 @@ static void batch_case(void) {
         expected = hash;
         plumb_session_free(s);
     }
+    plumb_model_free(m);
+}
+
+/* feed_all from position 3 on, in batches of 5, beside single steps: the same bits at every position. */
+struct beside_steps {
+    plumb_session *steps;
+    const int32_t *ids;
+    uint32_t n_vocab, next;   /* the position expected next */
+};
+
+static void compare_step(void *user, uint32_t pos, const float *logits) {
+    struct beside_steps *b = user;
+    REQUIRE(pos == b->next++ && plumb_session_feed(b->steps, b->ids + pos, 1) == PLUMB_OK, "position %u", pos);
+    CHECK(memcmp(logits, plumb_session_logits(b->steps), b->n_vocab * sizeof *logits) == 0, "position %u: other logits",
+          pos);
+}
+
+static void feed_all_row(const void *pass) {
+    plumb_model *m = fixture_load(TINY);
+    plumb_session_params params = { .n_ctx = 64, .n_batch = 5, .pass = *(const plumb_pass *)pass };
+    plumb_session *all = NULL, *steps = NULL;
+    if (m && CHECK(plumb_session_create(&all, m, &params) == PLUMB_OK
+                   && plumb_session_create(&steps, m, &params) == PLUMB_OK, "%s", plumb_model_error(m))) {
+        int32_t ids[N_IDS];
+        some_ids(m, ids);
+        struct beside_steps b = { steps, ids, plumb_model_n_vocab(m), 3 };
+        CHECK(plumb_session_feed(all, ids, 3) == PLUMB_OK && plumb_session_feed(steps, ids, 3) == PLUMB_OK, "feed");
+        CHECK(plumb_session_feed_all(all, ids + 3, N_IDS - 3, compare_step, &b) == PLUMB_OK && b.next == N_IDS,
+              "%u positions: %s", b.next, plumb_session_error(all));
+        CHECK(logits_hash(all, b.n_vocab) == logits_hash(steps, b.n_vocab), "other logits after the last");
+        /* and by feed, which wants the last position's logits only */
+        plumb_session_rewind(all, 3);
+        CHECK(plumb_session_feed(all, ids + 3, N_IDS - 3) == PLUMB_OK
+              && logits_hash(all, b.n_vocab) == logits_hash(steps, b.n_vocab), "other logits by feed");
+        /* logits that a rewind took away come back with feed_all */
+        plumb_session_rewind(all, N_IDS - 1);
+        plumb_session_rewind(steps, N_IDS - 1);
+        b.next = N_IDS - 1;
+        CHECK(!plumb_session_logits(all) && plumb_session_feed_all(all, ids + b.next, 1, compare_step, &b) == PLUMB_OK
+              && plumb_session_logits(all), "logits after feed_all");
+    }
+    plumb_session_free(all);
+    plumb_session_free(steps);
     plumb_model_free(m);
 }
 
@@ -206,7 +304,11 @@ static void allocation_case(void) {
 void test_session(void) {
     test_case("session: a model loaded in pieces of 1, 7, 4096 bytes and at once gives the same bits", piecewise_case);
     test_case("session: a file cut at arbitrary bytes loads as one", cut_case);
+    test_case("session: files of llama-gguf-split load as one model, in order and complete only", split_case);
     test_case("session: one batch, batches of 5 and single steps give the same bits", batch_case);
+    static const plumb_pass fast = PLUMB_PASS_FAST, reference = PLUMB_PASS_REFERENCE;
+    test_row("session: fast pass: logits of every position equal those of single steps", feed_all_row, &fast);
+    test_row("session: reference pass: logits of every position equal those of single steps", feed_all_row, &reference);
     test_case("session: a rewound and refed prompt gives the same bits", rewind_case);
     test_case("session: context overflow and foreign tokens are errors that change nothing", overflow_case);
     test_case("session: calls in the wrong state are errors", state_case);

@@ -60,3 +60,7 @@ echo "$rows" | while IFS='|' read -r name options about; do
     # The F32 file against numpy (weights by the gguf package from the quantized file), and llama.cpp's own 8-bit path.
     "$PYTHON" "$here/../llama/numpy_pass.py" "$name.gguf" "$name.bin" "$work/native.bin" >&2
 done >synth.txt
+
+# q8_0 once more as three files of 8, 8 and 4 tensors.
+cmake --build "$LLAMA_DIR/llama.cpp/build" --target llama-gguf-split
+"$LLAMA_DIR/llama.cpp/build/bin/llama-gguf-split" --split --split-max-tensors 8 q8_0.gguf split
