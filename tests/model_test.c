@@ -126,6 +126,85 @@ static void rope_factor_case(void) {
     free(file);
 }
 
+/* ---- keys put in front of the others ----------------------------------------------------------------------------- */
+
+/* The file with one key more, and one whose name keeps the tensor data aligned.  record: type and value. */
+static uint8_t *with_key(const uint8_t *file, size_t *n, const char *name, const void *record, size_t n_record) {
+    size_t len = strlen(name), added = 8 + len + n_record, n_filler = 8 + 4 + 1 + 1;
+    while ((added + n_filler) % 32 != 0) n_filler++;
+    uint8_t *out = calloc(1, *n + added + n_filler), *p = out + 24;   /* behind magic, version, n_tensor, n_key */
+    if (!out) return NULL;
+    memcpy(out, file, 24);
+    out[16] = (uint8_t)(out[16] + 2);
+    p[0] = (uint8_t)len;
+    memcpy(p + 8, name, len);
+    memcpy(p + 8 + len, record, n_record);
+    p += added;
+    p[0] = (uint8_t)(n_filler - 13);
+    memset(p + 8, '.', n_filler - 13);
+    memcpy(p + n_filler, file + 24, *n - 24);   /* type u8 and value are the zeros of calloc */
+    *n += added + n_filler;
+    return out;
+}
+
+static void experts_case(void) {
+    size_t n = 0;
+    uint8_t *file = test_read_all(TINY, &n);
+    REQUIRE(file, "no file");
+    for (uint8_t n_expert = 0; n_expert < 9; n_expert = (uint8_t)(n_expert + 8)) {
+        size_t n_more = n;
+        uint8_t *more = with_key(file, &n_more, "llama.expert_count", (uint8_t[8]){ 4, 0, 0, 0, n_expert }, 8);
+        plumb_model *m = plumb_model_create();
+        plumb_status status = more ? load_bytes(m, more, n_more) : PLUMB_ERROR_MEMORY;
+        CHECK(status == (n_expert == 0 ? PLUMB_OK : PLUMB_ERROR_UNSUPPORTED), "%u experts: %s: %s", n_expert,
+              plumb_status_name(status), plumb_model_error(m));
+        CHECK(n_expert == 0 || strstr(plumb_model_error(m), "mixtures of experts"), "%s", plumb_model_error(m));
+        plumb_model_free(m);
+        free(more);
+    }
+    free(file);
+}
+
+/* Logits after a few tokens, (260) f32. */
+static void some_logits(const uint8_t *file, size_t n, float *logits) {
+    static const int32_t ids[] = { 5, 77, 3, 200, 11, 42 };
+    plumb_model *m = plumb_model_create();
+    plumb_session *s = NULL;
+    if (CHECK(load_bytes(m, file, n) == PLUMB_OK && plumb_session_create(&s, m, NULL) == PLUMB_OK
+              && plumb_model_n_vocab(m) == 260, "%s", plumb_model_error(m))) {
+        plumb_session_feed(s, ids, sizeof ids / sizeof *ids);
+        memcpy(logits, plumb_session_logits(s), 260 * sizeof *logits);
+    }
+    plumb_session_free(s);
+    plumb_model_free(m);
+}
+
+/* llama.cpp reads rope.scale_linear where rope.scaling.factor is missing; "none" turns a factor off. */
+static void rope_keys_case(void) {
+    size_t n = 0, n_old, n_none;
+    uint8_t *file = test_read_all(ROPE_LINEAR, &n);
+    float linear[260], plain[260], old[260], none[260];
+    REQUIRE(file, "no file");
+    n_old = n_none = n;
+    some_logits(file, n, linear);
+    find(file, n, "llama.rope.scaling.type")[-1] = '_';
+    uint8_t *is_none = with_key(file, &n_none, "llama.rope.scaling.type",
+                                "\10\0\0\0" "\4\0\0\0\0\0\0\0" "none", 16);
+    find(file, n, "llama.rope.scaling.factor")[-1] = '_';
+    some_logits(file, n, plain);
+    uint8_t *is_old = with_key(file, &n_old, "llama.rope.scale_linear", "\6\0\0\0" "\0\0\200\100", 8);   /* 4.0f */
+    if (CHECK(is_none && is_old, "no memory")) {
+        some_logits(is_none, n_none, none);
+        some_logits(is_old, n_old, old);
+        CHECK(memcmp(plain, linear, sizeof plain) != 0, "the factor changes nothing");
+        CHECK(memcmp(old, linear, sizeof old) == 0, "rope.scale_linear");
+        CHECK(memcmp(none, plain, sizeof none) == 0, "rope.scaling.type none");
+    }
+    free(is_none);
+    free(is_old);
+    free(file);
+}
+
 /* A context that is not asked for: the training context, 2048 at most.  A batch is no longer than the context. */
 static void default_context_case(void) {
     static const uint8_t contexts[][4] = { { 50, 0, 0, 0 }, { 0, 8, 0, 0 }, { 255, 255, 255, 255 } };
@@ -185,6 +264,8 @@ void test_model(void) {
         test_row(name, change_row, &changes[i]);
     }
     test_case("model: rope_freqs of 0, NaN, infinity and below 0", rope_factor_case);
+    test_case("model: experts are refused by name, none of them are not", experts_case);
+    test_case("model: rope.scale_linear is a factor, rope.scaling.type none turns it off", rope_keys_case);
     test_case("model: the default context is the training context, 2048 at most", default_context_case);
     test_case("model: any changed byte of a header is a status or a model", flip_case);
 }
