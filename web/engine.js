@@ -298,7 +298,8 @@ export class Engine {
   #checkToken(id) {
     const n = this.#c.plumb_model_n_vocab(this.#model);
     if (id >= 0 && id < n) return;
-    throw new PlumbError('PLUMB_ERROR_TOKEN', `token ${id} is outside the vocabulary of ${n}`, { token: id, vocabulary: n });
+    throw new PlumbError('PLUMB_ERROR_TOKEN', `token ${id} is outside the vocabulary of ${n}`,
+      { token: id, vocabulary: n });
   }
 
   /** @param {number} id @param {boolean} special */

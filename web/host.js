@@ -101,9 +101,9 @@ export function createHost({ compile, openFile }) {
         let slice = performance.now();
         for (const [i, part] of parts.entries()) {
           const from = { signal: call.signal, pull: () => call.pull(i), openFile };
-          const sized = (/** @type {number | undefined} */ size) => {
+          const sized = (/** @type {number | undefined} */ size, /** @type {boolean} */ certain) => {
             meter.sizes[i] = size;
-            return meter.totalFrom(i);
+            return certain ? meter.totalFrom(i) : undefined;
           };
           for await (const n of read(engine, part, from, sized)) {
             meter.add(n);

@@ -102,7 +102,7 @@ describe('a visit', () => {
     for (const stop of [() => page.click('#stop'), () => page.keyboard.press('Escape')]) {
       await page.click('#fresh');
       await ask(LONG);
-      await page.waitForFunction(() => document.querySelector('#log .assistant:last-child .text').textContent.length > 40);
+      await page.waitForFunction(() => document.querySelector('#log .assistant .text').textContent.length > 40);
       await stop();
       await state('ready', 3000);
       const said = (await answers()).at(-1);
@@ -145,13 +145,14 @@ describe('a visit', () => {
   });
 
   test('what the model says is text, not markup', async () => {
-    await page.fill('#prompt', '<b>bold</b><img src=x onerror=alert(1)>');
+    const markup = '<b>bold</b><img src=x onerror=alert(1)>';
+    await page.fill('#prompt', markup);
     await page.keyboard.press('Enter');
     await state('answering');
     await page.click('#stop');
     await state('ready');
     assert.equal(await page.locator('#log .text *').count(), 0);
-    assert.equal(await page.locator('#log .user .text').last().textContent(), '<b>bold</b><img src=x onerror=alert(1)>');
+    assert.equal(await page.locator('#log .user .text').last().textContent(), markup);
   });
 
   test('Shift+Enter makes a new line; an empty message is not sent', async () => {
@@ -218,7 +219,8 @@ describe('loads that fail', () => {
 /** Contrast ratio of two colours "rgb(r, g, b)", by WCAG 2. */
 function contrast(a, b) {
   const [high, low] = [a, b].map(color => {
-    const [r, g, blue] = color.match(/[\d.]+/g).map(n => n / 255).map(c => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+    const linear = c => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
+    const [r, g, blue] = color.match(/[\d.]+/g).map(n => linear(n / 255));
     return 0.2126 * r + 0.7152 * g + 0.0722 * blue;
   }).sort((x, y) => y - x);
   return (high + 0.05) / (low + 0.05);
@@ -233,11 +235,12 @@ for (const colorScheme of ['light', 'dark']) {
       await page.keyboard.press('Enter');
       await page.waitForSelector('#log .assistant .figures');
       const { overflow, ground, colors, outside } = await page.evaluate(() => {
+        const inks = ['body', '.figures', '#log .assistant .text', 'nav button'];
         const color = selector => getComputedStyle(document.querySelector(selector)).color;
         return {
           overflow: document.documentElement.scrollWidth - innerWidth,
           ground: getComputedStyle(document.body).backgroundColor,
-          colors: Object.fromEntries(['body', '.figures', '#log .assistant .text', 'nav button'].map(s => [s, color(s)])),
+          colors: Object.fromEntries(inks.map(selector => [selector, color(selector)])),
           outside: [...document.querySelectorAll('button, textarea, #log .text')].filter(element => {
             const { left, right, width } = element.getBoundingClientRect();
             return width > 0 && (left < 0 || right > innerWidth);

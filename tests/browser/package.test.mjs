@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 import { statSync } from 'node:fs';
 import { after, before, test } from 'node:test';
+import { gzipSync } from 'node:zlib';
 import { serve } from '../../web/serve.mjs';
 import { launchChrome } from '../hosts/chrome.mjs';
 import { prompts, realPath, root, server as badServer, tiny } from '../node/helpers.mjs';
@@ -174,8 +175,21 @@ test('what does not load says why: 404, a web page, a cut connection, too little
   }, TINY);
   assert.equal(short.code, 'PLUMB_ERROR_TRUNCATED');
   assert.match(short.message, /^short\.gguf: .*\d/);
-  const text = await page.evaluate(() => failureOf(() => Plumb.load(new Blob(['Once upon a time there was no model.']))));
+  const text = await page.evaluate(() => failureOf(() => Plumb.load(new Blob(['Once upon a time was no GGUF.']))));
   assert.equal(text.code, 'PLUMB_ERROR_MAGIC');
+});
+
+test('another site that compresses: its Content-Length, whose encoding a browser hides, is no limit', async t => {
+  const other = await badServer(t, (_, response) => {
+    const packed = gzipSync(tiny);
+    response.writeHead(200, { 'Access-Control-Allow-Origin': '*', 'Cross-Origin-Resource-Policy': 'cross-origin',
+      'Content-Encoding': 'gzip', 'Content-Length': packed.length }).end(packed);
+  });
+  const same = await page.evaluate(async ([url, other]) => {
+    const expected = await logitsOf(url);
+    return (await logitsOf(other)).every((value, i) => value === expected[i]);
+  }, [TINY, other]);
+  assert.ok(same);
 });
 
 test('a signal ends a load and its worker, also while no bytes come', async t => {

@@ -60,7 +60,8 @@ for (const worker of [false, true]) {
     await same(new Blob([tiny]), options);
     await same(new File([tiny], 'tiny.gguf'), options);
     await same(await openAsBlob(tinyPath), options);
-    await fails(Plumb.load(new File([tiny.subarray(0, 500)], 'short.gguf'), options), 'PLUMB_ERROR_TRUNCATED', /^short\.gguf: /);
+    const short = new File([tiny.subarray(0, 500)], 'short.gguf');
+    await fails(Plumb.load(short, options), 'PLUMB_ERROR_TRUNCATED', /^short\.gguf: /);
   });
 
   test(`${where}: a stream in pieces of 1,000 bytes, and an async iterable`, async () => {
@@ -112,7 +113,8 @@ test('a page instead of a model, and statuses other than 200', async t => {
     if (request.url === '/page') response.setHeader('Content-Type', 'text/html').end('<!doctype html><p>Welcome');
     else response.writeHead(Number(request.url?.slice(1))).end('no');
   });
-  await fails(Plumb.load(`${url}page`), 'PLUMB_ERROR_MAGIC', /\/page: the server sent a web page \(text\/html\), not a GGUF file/);
+  await fails(Plumb.load(`${url}page`), 'PLUMB_ERROR_MAGIC',
+    /\/page: the server sent a web page \(text\/html\), not a GGUF file/);
   await fails(Plumb.load(`${url}404`), 'PLUMB_ERROR_IO', /\/404: the server answered 404 Not Found$/);
   await fails(Plumb.load(`${url}500`), 'PLUMB_ERROR_IO', /\/500: the server answered 500 Internal Server Error$/);
 });
@@ -151,7 +153,10 @@ test('a file that ends early, that is no GGUF, that is not there', async t => {
 test('a stream that fails, and one of something else than bytes', async () => {
   let n = 0;
   const failing = new ReadableStream({
-    pull: controller => n++ < 3 ? controller.enqueue(tiny.subarray(n * 100 - 100, n * 100)) : controller.error(new Error('tape torn')),
+    pull(controller) {
+      if (n++ < 3) controller.enqueue(tiny.subarray(n * 100 - 100, n * 100));
+      else controller.error(new Error('tape torn'));
+    },
   });
   await fails(Plumb.load(failing), 'PLUMB_ERROR_IO', /the stream: the bytes stop after 300: tape torn/);
   await fails(Plumb.load(new ReadableStream({ start: controller => controller.enqueue('text') })),
@@ -190,7 +195,8 @@ for (const worker of [false, true]) {
 }
 
 test('sources and options that are none', async () => {
-  for (const [source, message] of [[undefined, /undefined/], [null, /null/], [5, /number/], [{}, /object/], [[], /empty/]]) {
+  const none = [[undefined, /undefined/], [null, /null/], [5, /number/], [{}, /object/], [[], /empty/]];
+  for (const [source, message] of none) {
     await fails(() => Plumb.load(source), 'PLUMB_ERROR_ARGUMENT', message);
   }
   for (const [options, message] of [
@@ -213,5 +219,6 @@ test('threads: 1, auto and undefined are taken as they are; more is taken with a
     assert.equal((await model.info()).threads, 1);
     await model.close();
   }
-  assert.deepEqual(said.mock.calls.map(call => call.arguments), [['plumb: this version computes with 1 thread, not 4']]);
+  assert.deepEqual(said.mock.calls.map(call => call.arguments),
+    [['plumb: this version computes with 1 thread, not 4']]);
 });

@@ -28,12 +28,14 @@ async function load(source, worker) {
 for (const [kind, worker] of [['file', false], ['file', true], ['fetch', false], ['fetch', true], ['Blob', true]]) {
   test(`${kind}, ${worker ? 'in a worker' : 'in this thread'}: the file is in memory once`, async t => {
     const url = await server(t, (_, response) => void createReadStream(realPath).pipe(response));
-    const source = { file: JSON.stringify(realPath), fetch: JSON.stringify(url), Blob: `await openAsBlob(${JSON.stringify(realPath)})` };
+    const path = JSON.stringify(realPath);
+    const source = { file: path, fetch: JSON.stringify(url), Blob: `await openAsBlob(${path})` };
     const { peak, memoryBytes, sessionBytes } = await load(source[kind], worker);
     const file = statSync(realPath).size;
     const mb = (/** @type {number} */ n) => `${(n / 2 ** 20).toFixed(1)} MB`;
-    t.diagnostic(`file ${mb(file)}, session ${mb(sessionBytes)}, linear memory ${mb(memoryBytes)}, process ${mb(peak)}`);
-    assert.ok(memoryBytes <= file + sessionBytes + 32 * 2 ** 20, `linear memory ${mb(memoryBytes)}`);
-    assert.ok(peak > 0.8 * file && peak <= 1.75 * file, `the process grew by ${mb(peak)}`);
+    const [linear, process] = [mb(memoryBytes), mb(peak)];
+    t.diagnostic(`file ${mb(file)}, session ${mb(sessionBytes)}, linear memory ${linear}, process ${process}`);
+    assert.ok(memoryBytes <= file + sessionBytes + 32 * 2 ** 20, `linear memory ${linear}`);
+    assert.ok(peak > 0.8 * file && peak <= 1.75 * file, `the process grew by ${process}`);
   });
 }

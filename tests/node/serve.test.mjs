@@ -16,7 +16,9 @@ before(async () => {
   writeFileSync(join(folder, 'site', 'ten.bin'), '0123456789');
   writeFileSync(join(folder, 'site', 'empty.bin'), '');
   writeFileSync(join(folder, 'site', 'deep', 'index.html'), '<p>deep');
-  for (const name of ['a.js', 'a.mjs', 'a.css', 'a.wasm', 'a.json', 'a b.txt']) writeFileSync(join(folder, 'site', name), 'x');
+  for (const name of ['a.js', 'a.mjs', 'a.css', 'a.wasm', 'a.json', 'a b.txt']) {
+    writeFileSync(join(folder, 'site', name), 'x');
+  }
   server = await serve({ root: join(folder, 'site'), home: '/deep/' });
 });
 after(async () => {

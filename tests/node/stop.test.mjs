@@ -8,7 +8,8 @@ import { random } from './helpers.mjs';
 function byDefinition(text, stops) {
   for (let end = 1; end <= text.length; end++) {
     const ending = stops.filter(stop => text.slice(0, end).endsWith(stop));
-    if (ending.length > 0) return { text: text.slice(0, end - Math.max(...ending.map(stop => stop.length))), stopped: true };
+    const longest = Math.max(...ending.map(stop => stop.length));
+    if (ending.length > 0) return { text: text.slice(0, end - longest), stopped: true };
   }
   return { text, stopped: false };
 }

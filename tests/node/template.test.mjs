@@ -15,8 +15,9 @@ describe('SmolLM2\'s vocabulary and template', () => {
   before(async () => { model = await Plumb.load(realPath, { contextLength: 64 }); });
   after(() => model.close());
 
-  const tokensOf = async messages => [...await chatTokens(/** @type {string} */ (model.metadata['tokenizer.chat_template']),
-    { messages }, { add_generation_prompt: true, tools: null }, {
+  const tokensOf = async messages => [...await chatTokens(
+    /** @type {string} */ (model.metadata['tokenizer.chat_template']), { messages },
+    { add_generation_prompt: true, tools: null }, {
       tokenize: (text, options) => model.tokenize(text, { addSpecial: false, ...options }),
       controls: async ids => [...new Set(ids)].filter(id => id in NAMES).map(id => [id, NAMES[id]]),
       bos: 1,
@@ -49,13 +50,14 @@ describe('SmolLM2\'s vocabulary and template', () => {
   }
 });
 
+const codes = text => [...text].map(c => c.charCodeAt(0));
 /** One token per character, but BOS (100) and END (101) from "<s>" and "</s>"; adds BOS. */
 const toy = {
   bos: 100,
   tokenize: async (text, { addSpecial, parseSpecial }) => Int32Array.from([
     ...addSpecial ? [100] : [],
     ...(parseSpecial ? text.split(/(<\/?s>)/) : [text]).flatMap(part =>
-      parseSpecial && part === '<s>' ? [100] : parseSpecial && part === '</s>' ? [101] : [...part].map(c => c.charCodeAt(0))),
+      parseSpecial && /^<\/?s>$/.test(part) ? [part === '<s>' ? 100 : 101] : codes(part)),
   ]),
   controls: async ids => [[100, '<s>'], [101, '</s>']].filter(([id]) => ids.includes(id)),
 };
@@ -69,13 +71,15 @@ test('the first token of a text comes first, once', async () => {
 
 test('what is said in tools stays text too; the variables of the model do not', async () => {
   const template = '{{ bos_token }}{{ tools[0].name }}{{ eos_token }}';
-  const ids = await chatTokens(template, { messages: [], tools: [{ name: '</s>' }] }, { bos_token: '<s>', eos_token: '</s>' }, toy);
-  assert.deepEqual([...ids], [100, ...[...'</s>'].map(c => c.charCodeAt(0)), 101]);
+  const said = { messages: [], tools: [{ name: '</s>' }] };
+  const ids = await chatTokens(template, said, { bos_token: '<s>', eos_token: '</s>' }, toy);
+  assert.deepEqual([...ids], [100, ...codes('</s>'), 101]);
 });
 
 test('templates that are missing, broken, or complain', async () => {
   const messages = [];
   await fails(render(undefined, { messages }), 'PLUMB_ERROR_TEMPLATE', /the file has no tokenizer.chat_template/);
   await fails(render('{% if %}', { messages }), 'PLUMB_ERROR_TEMPLATE', /^tokenizer.chat_template: /);
-  await fails(render('{{ raise_exception("roles must alternate") }}', { messages }), 'PLUMB_ERROR_TEMPLATE', /roles must alternate/);
+  await fails(render('{{ raise_exception("roles must alternate") }}', { messages }), 'PLUMB_ERROR_TEMPLATE',
+    /roles must alternate/);
 });

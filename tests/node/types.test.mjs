@@ -7,8 +7,9 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { root } from './helpers.mjs';
 
-const tsc = (...options) => spawnSync(process.execPath, [`${root}web/node_modules/typescript/bin/tsc`, '-p', `${root}web`,
-  ...options], { encoding: 'utf8' });
+const compiler = `${root}web/node_modules/typescript/bin/tsc`;
+const tsc = (...options) =>
+  spawnSync(process.execPath, [compiler, '-p', `${root}web`, ...options], { encoding: 'utf8' });
 
 test('tsc --checkJs --strict has nothing to say about web/', () => {
   const { stdout, status } = tsc('--noEmit');

@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Worker } from 'node:worker_threads';
 import { Plumb, PlumbError } from '../../web/node/index.js';
+import { createHost } from '../../web/host.js';
 import { createPlumb } from '../../web/plumb.js';
 import { Remote, serve } from '../../web/protocol.js';
 import { fails, textOf, tiny, tinyPath } from './helpers.mjs';
@@ -28,7 +29,8 @@ test('each of many calls at once gets its own answer or error', async () => {
   assert.deepEqual(results.map(({ status }) => status), ['fulfilled', 'rejected', 'fulfilled', 'rejected', 'fulfilled',
     'fulfilled', 'rejected', 'fulfilled']);
   const errors = results.flatMap(result => result.status === 'rejected' ? [result.reason] : []);
-  assert.deepEqual(errors.map(({ code }) => code), ['PLUMB_ERROR_TOKEN', 'PLUMB_ERROR_ARGUMENT', 'PLUMB_ERROR_ARGUMENT']);
+  assert.deepEqual(errors.map(({ code }) => code),
+    ['PLUMB_ERROR_TOKEN', 'PLUMB_ERROR_ARGUMENT', 'PLUMB_ERROR_ARGUMENT']);
   assert.ok(errors.every(error => error instanceof PlumbError));
   await model.close();
 });
@@ -54,15 +56,18 @@ const withWorker = code => createPlumb({
 });
 
 test('a worker that throws while it starts, or exits, rejects the load', async () => {
-  await fails(withWorker('throw new Error("no wasm here")').load(tiny), 'PLUMB_ERROR_STATE', /the worker stopped: no wasm here/);
-  await fails(withWorker('process.exit(3)').load(tiny), 'PLUMB_ERROR_STATE', /the worker stopped: it exited with 3/);
+  await fails(withWorker('throw new Error("no wasm here")').load(tiny), 'PLUMB_ERROR_STATE',
+    /the worker stopped: no wasm here/);
+  await fails(withWorker('process.exit(3)').load(tiny), 'PLUMB_ERROR_STATE',
+    /the worker stopped: it exited with 3/);
 });
 
 test('a worker that dies later rejects every pending call, and every later one', async () => {
   const model = await withWorker(`
     const { parentPort } = require('node:worker_threads');
     parentPort.on('message', ({ id, method }) => {
-      if (method === 'load') parentPort.postMessage({ id, result: { metadata: {}, bos: -1, bosText: '', eosText: '' } });
+      const loaded = { metadata: {}, bos: -1, bosText: '', eosText: '' };
+      if (method === 'load') parentPort.postMessage({ id, result: loaded });
       else if (method === 'rewind') setTimeout(() => { throw new Error('out of luck'); }, 50);
     });`).load(tiny);
   const pending = [model.tokenize('a'), model.generate([1, 2]).next(), model.info(), model.rewind()];
@@ -71,7 +76,8 @@ test('a worker that dies later rejects every pending call, and every later one',
   await model.close();
 });
 
-/** Both ends of the protocol with nothing between them but structuredClone. @param {import('../../web/host.js').Methods} methods */
+/** Both ends of the protocol with nothing between them but structuredClone.
+ * @param {import('../../web/host.js').Methods} methods */
 function connected(methods) {
   const ends = [() => {}, () => {}];
   const carry = (/** @type {number} */ to) => (message, transfer = []) => {
@@ -79,7 +85,10 @@ function connected(methods) {
     queueMicrotask(() => ends[to](copy));
   };
   serve({ post: carry(0), onMessage: handler => { ends[1] = handler; } }, methods);
-  return new Remote({ post: carry(1), onMessage: handler => { ends[0] = handler; }, onDeath: () => {}, terminate: () => {} });
+  const nothing = () => {};
+  return new Remote({
+    post: carry(1), onMessage: handler => { ends[0] = handler; }, onDeath: nothing, terminate: nothing,
+  });
 }
 
 test('the protocol: pulls are answered in order, results are transferred, aborts arrive', async () => {
@@ -91,10 +100,13 @@ test('the protocol: pulls are answered in order, results are transferred, aborts
       return chunks.map(bytes => bytes && [...bytes]);
     },
     result: () => result,
-    wait: (_, { signal }) => new Promise((resolve, reject) => signal.addEventListener('abort', () => reject(signal.reason))),
+    wait: (_, { signal }) => new Promise((resolve, reject) => {
+      signal.addEventListener('abort', () => reject(signal.reason));
+    }),
     unknown: () => { throw new TypeError('a bug'); },
   });
-  assert.deepEqual(await remote.call('pull', {}, { onPull: async part => part ? null : chunk }), [[2, 3], null, [2, 3]]);
+  const pulled = await remote.call('pull', {}, { onPull: async part => part ? null : chunk });
+  assert.deepEqual(pulled, [[2, 3], null, [2, 3]]);
   assert.deepEqual([...chunk], [2, 3]);
   assert.deepEqual(await remote.call('result'), new Float32Array([1, 2, 3]));
   assert.equal(result.length, 0, 'the worker still has the array');
@@ -103,6 +115,24 @@ test('the protocol: pulls are answered in order, results are transferred, aborts
   abort.abort();
   await assert.rejects(waiting, { name: 'AbortError' });
   await fails(remote.call('unknown'), 'PLUMB_ERROR', /TypeError: a bug/);
-  await fails(remote.call('pull', {}, { onPull: async () => { throw new PlumbError('PLUMB_ERROR_IO', 'gone', { bytes: 7 }); } }),
-    'PLUMB_ERROR_IO', /gone/);
+  const gone = async () => { throw new PlumbError('PLUMB_ERROR_IO', 'gone', { bytes: 7 }); };
+  await assert.rejects(remote.call('pull', {}, { onPull: gone }), { code: 'PLUMB_ERROR_IO', details: { bytes: 7 } });
+});
+
+test('a trap in the engine is an error that says so, and the model is given up', async () => {
+  // (module (memory (export "memory") 1) (func (export "malloc") (param i32) (result i32) (i32.const 8))
+  //         (func (export "plumb_model_create") (result i32) unreachable))
+  const module = new WebAssembly.Module(Uint8Array.from([
+    0, 97, 115, 109, 1, 0, 0, 0,
+    1, 10, 2, 96, 1, 127, 1, 127, 96, 0, 1, 127,
+    3, 3, 2, 0, 1,
+    5, 3, 1, 0, 1,
+    7, 40, 3, 6, ...Buffer.from('memory'), 2, 0, 6, ...Buffer.from('malloc'), 0, 0,
+    18, ...Buffer.from('plumb_model_create'), 0, 1,
+    10, 10, 2, 4, 0, 65, 8, 11, 3, 0, 0, 11,
+  ]));
+  const remote = connected(createHost({ compile: async () => module }));
+  await fails(remote.call('load', { parts: [] }), 'PLUMB_ERROR',
+    /the engine broke down \(unreachable\); load the model again/);
+  await fails(remote.call('tokenize', { text: 'x' }), 'PLUMB_ERROR_STATE', /the model is closed/);
 });

@@ -16,7 +16,8 @@ import { PlumbError, argumentError, reasonOf } from '../errors.js';
  *   | {kind: 'pull', name: string, size?: number}} Part  what can be posted to a worker */
 /** @typedef {{part: Part, next?: () => Promise<Uint8Array | null>, cancel?: () => unknown}} Described
  *   next, cancel: of a pull part, stay on the user's side */
-/** @typedef {{size?: number, chunks: AsyncIterable<Uint8Array>}} Opened
+/** @typedef {{size?: number, certain: boolean, chunks: AsyncIterable<Uint8Array>}} Opened
+ *   certain: size may be relied on, not only shown
  * @typedef {(path: string) => {read: (target: Uint8Array) => number, close: () => void}} OpenFile
  *   read fills as much of target as it likes, 0 at the end of the file */
 
@@ -104,17 +105,17 @@ async function* streamChunks(stream) {
  * @param {AbortSignal} from.signal
  * @param {() => Promise<Uint8Array | null>} from.pull  the next chunk, of a pull part
  * @param {OpenFile} [from.openFile]
- * @param {(size: number | undefined) => number | undefined} sized  is told the part's size; says how many bytes may come
- *   in all from here on, for one file may go on in the next part */
+ * @param {(size: number | undefined, certain: boolean) => number | undefined} sized  is told the part's size; says how
+ *   many bytes may come in all from here on, for one file may go on in the next part */
 export async function* read(engine, part, { signal, pull, openFile }, sized) {
   try {
     if (part.kind === 'file') {
       if (!openFile) throw argumentError('files can be read in Node only');
-      engine.begin(sized(part.size));
+      engine.begin(sized(part.size, true));
       yield* readFile(engine, part.path, openFile);
     } else {
-      const { size, chunks } = part.kind === 'url' ? await openUrl(part.url, signal) : openLocal(part, pull);
-      engine.begin(sized(size));
+      const { size, certain, chunks } = part.kind === 'url' ? await openUrl(part.url, signal) : openLocal(part, pull);
+      engine.begin(sized(size, certain));
       for await (const chunk of chunks) {
         if (!engine.write(chunk)) return;
         yield chunk.length;
@@ -141,8 +142,8 @@ function* readFile(engine, path, openFile) {
 
 /** @param {Part & {kind: 'blob' | 'pull'}} part @param {() => Promise<Uint8Array | null>} pull @returns {Opened} */
 function openLocal(part, pull) {
-  if (part.kind === 'pull') return { size: part.size, chunks: pulled(pull) };
-  return { size: part.size, chunks: placed(streamChunks(part.blob.stream()), part.name, part.size) };
+  const chunks = part.kind === 'pull' ? pulled(pull) : placed(streamChunks(part.blob.stream()), part.name, part.size);
+  return { size: part.size, certain: true, chunks };
 }
 
 /** @param {() => Promise<Uint8Array | null>} pull */
@@ -168,8 +169,10 @@ async function openUrl(url, signal) {
   // With a Content-Encoding the length counts the encoded bytes, not the ones that arrive here.
   const length = response.headers.get('Content-Encoding') ? null : response.headers.get('Content-Length');
   const size = length === null ? undefined : Number(length);
+  // Of another site's answer a browser shows the length, but not the encoding.
+  const certain = response.type !== 'cors';
   const type = response.headers.get('Content-Type') ?? '';
-  return { size, chunks: noPage(placed(streamChunks(response.body), url, size), url, type) };
+  return { size, certain, chunks: noPage(placed(streamChunks(response.body), url, size), url, type) };
 }
 
 /** Says where a stream broke. @param {AsyncIterable<Uint8Array>} chunks @param {string} name @param {number} [size] */
