@@ -149,7 +149,7 @@ static void batch_case(void) {
     plumb_model_free(m);
 }
 
-/* feed_all from position 3 on, in batches of 5, beside single steps: the same bits at every position. */
+/* feed_all from position 3 on, in batches of 6, 6, 6 and 3, beside single steps: the same bits at every position. */
 struct beside_steps {
     plumb_session *steps;
     const int32_t *ids;
@@ -165,13 +165,17 @@ static void compare_step(void *user, uint32_t pos, const float *logits) {
 
 static void feed_all_row(const void *pass) {
     plumb_model *m = fixture_load(TINY);
-    plumb_session_params params = { .n_ctx = 64, .n_batch = 5, .pass = *(const plumb_pass *)pass };
+    plumb_session_params params = { .n_ctx = 64, .n_batch = 6, .pass = *(const plumb_pass *)pass };
     plumb_session *all = NULL, *steps = NULL;
     if (m && CHECK(plumb_session_create(&all, m, &params) == PLUMB_OK
                    && plumb_session_create(&steps, m, &params) == PLUMB_OK, "%s", plumb_model_error(m))) {
         int32_t ids[N_IDS];
         some_ids(m, ids);
         struct beside_steps b = { steps, ids, plumb_model_n_vocab(m), 3 };
+        CHECK((params.pass == PLUMB_PASS_REFERENCE) == (strcmp(plumb_session_kernels(all), "reference") == 0), "%s",
+              plumb_session_kernels(all));
+        /* keys and values of 64 positions, 2 layers and 2 heads of 8, f32 or f64 */
+        CHECK(plumb_session_bytes(all) > 2 * 64 * 2 * 2 * 8 * sizeof(float), "%d bytes", (int)plumb_session_bytes(all));
         CHECK(plumb_session_feed(all, ids, 3) == PLUMB_OK && plumb_session_feed(steps, ids, 3) == PLUMB_OK, "feed");
         CHECK(plumb_session_feed_all(all, ids + 3, N_IDS - 3, compare_step, &b) == PLUMB_OK && b.next == N_IDS,
               "%u positions: %s", b.next, plumb_session_error(all));
@@ -253,6 +257,13 @@ static void state_case(void) {
     plumb_model_free(m);
     m = fixture_load(TINY);
     CHECK(m && plumb_model_begin(m, 100) == PLUMB_ERROR_STATE, "begin after end");
+    CHECK(m && plumb_model_load_vocab(m) == PLUMB_OK && plumb_model_end(m) == PLUMB_OK, "a second end");
+    uint64_t n_param = 0;
+    plumb_tensor t;
+    for (uint64_t i = 0; m && plumb_model_tensor(m, i, &t) == PLUMB_OK; i++) n_param += t.shape[0] * t.shape[1];
+    plumb_model_info info = { .n_param = 0 };
+    CHECK(m && plumb_model_get_info(m, &info) == PLUMB_OK && info.n_param == n_param && n_param > 260 * 32,
+          "%llu parameters", (unsigned long long)info.n_param);
     plumb_session_params huge = { .n_ctx = UINT32_MAX };
     CHECK(m && plumb_session_create(&s, m, &huge) == PLUMB_ERROR_ARGUMENT, "4 G tokens of context");
     huge.n_ctx = INT32_MAX;
