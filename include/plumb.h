@@ -27,7 +27,7 @@ typedef enum plumb_status {
     PLUMB_OK = 0,
     /* the caller */
     PLUMB_ERROR_ARGUMENT = -1,      /* a parameter is out of its documented range */
-    PLUMB_ERROR_STATE = -2,         /* the call does not fit the object's state (e.g. a session on a half-loaded model) */
+    PLUMB_ERROR_STATE = -2,         /* the call does not fit the object's state (a session on a half-loaded model) */
     /* resources */
     PLUMB_ERROR_MEMORY = -10,       /* an allocation failed; the message has the sizes */
     PLUMB_ERROR_IO = -11,           /* reading or writing failed (command line and hosts only) */
@@ -38,7 +38,7 @@ typedef enum plumb_status {
     PLUMB_ERROR_METADATA = -23,     /* a key: bad type, length, duplicate, wrong or missing value */
     PLUMB_ERROR_TENSOR = -24,       /* a tensor: bad name, shape, type, offset, size, or missing */
     /* what this version cannot run */
-    PLUMB_ERROR_UNSUPPORTED = -30,  /* architecture, tensor type, pre-tokenizer, rope scaling...; the message names it */
+    PLUMB_ERROR_UNSUPPORTED = -30,  /* architecture, tensor type, pre-tokenizer, rope scaling...; the message says */
     PLUMB_ERROR_TOKENIZER = -31,    /* the vocabulary contradicts itself */
     PLUMB_ERROR_TEMPLATE = -32,     /* no chat template, or one whose family is not known */
     /* running */
