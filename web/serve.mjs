@@ -94,8 +94,8 @@ function pathOf(url) {
   }
 }
 
-/** The file of a path, if there is one and no part of it begins with a dot ("..", ".git").  Symbolic links are followed:
- * models are often kept elsewhere, and whoever can make a link here can read the files anyway.
+/** The file of a path, if there is one and no part of it begins with a dot ("..", ".git").  Symbolic links are
+ * followed: models are often kept elsewhere, and whoever can make a link here can read the files anyway.
  * @param {string} top @param {string} path
  * @returns {Promise<{folder: true} | {folder: false, file: string, size: number, mtimeMs: number} | undefined>} */
 async function find(top, path) {
@@ -123,7 +123,7 @@ function rangeOf(header, size) {
 
 if (process.argv[1] && fileURLToPath(import.meta.url) === await realpath(process.argv[1])) {
   const root = fileURLToPath(new URL('..', import.meta.url));
-  const asked = Number(process.env.PORT ?? 8080);
+  const asked = Number(process.env.PORT || 8080);
   for (let port = asked; ; port++) {
     try {
       const { url } = await serve({ root, port, home: '/web/chat/' });

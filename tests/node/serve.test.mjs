@@ -1,11 +1,13 @@
 /** The file server. Ground truth: RFC 9110 on ranges and validators, worked out by hand for a file of ten bytes. */
 import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
 import { mkdtempSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { request } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { serve } from '../../web/serve.mjs';
+import { root } from './helpers.mjs';
 
 let folder, server;
 before(async () => {
@@ -109,4 +111,24 @@ for (const path of ['/../secret.txt', '/%2e%2e/secret.txt', '/deep/../../secret.
 test('a port that is taken is an error, not a silent other one', async () => {
   const port = Number(new URL(server.url).port);
   await assert.rejects(serve({ root: folder, port }), { code: 'EADDRINUSE' });
+});
+
+/** Runs `node web/serve.mjs`; resolves with the first line it prints. */
+function command(t, env) {
+  const child = spawn(process.execPath, [`${root}web/serve.mjs`], { env: { ...process.env, ...env } });
+  t.after(() => child.kill());
+  return new Promise(resolve => {
+    child.stdout.once('data', data => resolve(String(data)));
+    child.stderr.once('data', data => resolve(String(data)));
+  });
+}
+
+test('the command prints where the chat page is; a port that was asked for and is taken is said', async t => {
+  const [, url] = /^plumb chat: (http:\/\/127\.0\.0\.1:\d+\/) /.exec(await command(t, { PORT: '' })) ?? [];
+  assert.match(await (await fetch(url)).text(), /<title>plumb chat<\/title>/);
+  assert.equal((await fetch(`${url}.git/config`)).status, 404);
+  const { port } = new URL(url);
+  assert.match(await command(t, { PORT: port }), new RegExp(`^plumb: port ${port}: .*EADDRINUSE`));
+  const [, next] = /(http:\S+)/.exec(await command(t, { PORT: '' })) ?? [];
+  assert.notEqual(next, url);
 });
