@@ -266,6 +266,8 @@ static void state_case(void) {
           "%llu parameters", (unsigned long long)info.n_param);
     plumb_session_params huge = { .n_ctx = UINT32_MAX };
     CHECK(m && plumb_session_create(&s, m, &huge) == PLUMB_ERROR_ARGUMENT, "4 G tokens of context");
+    plumb_session_params unknown = { .pass = (plumb_pass)7 };
+    CHECK(m && plumb_session_create(&s, m, &unknown) == PLUMB_ERROR_ARGUMENT, "a pass that there is not");
     huge.n_ctx = INT32_MAX;
     if (sizeof(size_t) == 4) {
         CHECK(m && plumb_session_create(&s, m, &huge) == PLUMB_ERROR_MEMORY && !s, "2 G tokens in 32 bits");

@@ -46,29 +46,22 @@ static void quantize_i16__scalar(const float *x, int16_t *q, float *d, float *su
     }
 }
 
-/* The lane of element i is i / 2 % 4: i32x4.dot_i16x8_s adds neighbours.  |lane sum| <= 8 * 127 * 32767 < 2^25. */
+/* |dot of a group| <= 32 * 128 * 32767 < 2^27: exact in an int32. */
 static inline void dot_i16__scalar(float y[PANEL_ROWS], const struct panel *p, size_t group, const int16_t *q,
-                            const float *d, const float *sum) {
+                                   const float *d, const float *sum) {
     size_t n_group = p->n / group;
     for (int r = 0; r < PANEL_ROWS; r++) {
         const int16_t *c = p->codes[r];
-        float lane[4] = { 0 };
+        y[r] = 0.0f;
         for (size_t g = 0; g < n_group; g++) {
-            int32_t dots[4] = { 0 };
-            for (size_t i = g * group; i < (g + 1) * group; i += 8) {
-                for (size_t l = 0; l < 4; l++) {
-                    size_t pair = i + 2 * l;
-                    dots[l] += c[pair] * q[pair] + c[pair + 1] * q[pair + 1];
-                }
-            }
-            float s = p->scale[r][g] * d[g * group / ACT_BLOCK];
-            for (int l = 0; l < 4; l++) lane[l] += (float)dots[l] * s;
+            int32_t dot = 0;
+            for (size_t i = g * group; i < (g + 1) * group; i++) dot += c[i] * q[i];
+            y[r] += (float)dot * (p->scale[r][g] * d[g * group / ACT_BLOCK]);
         }
-        y[r] = sum_lanes(lane);
         if (!p->has_min) continue;
-        float min_lane[4] = { 0 };
-        for (size_t g = 0; g < (n_group + 3) / 4 * 4; g++) min_lane[g % 4] += p->min[r][g] * sum[g];
-        y[r] -= sum_lanes(min_lane);
+        float lane[4] = { 0 };
+        for (size_t g = 0; g < (n_group + 3) / 4 * 4; g++) lane[g % 4] += p->min[r][g] * sum[g];
+        y[r] -= sum_lanes(lane);
     }
 }
 

@@ -93,8 +93,20 @@ static inline v128_t dot16(const int16_t *c, v128_t q0, v128_t q1) {
     return wasm_i32x4_add(wasm_i32x4_dot_i16x8(wasm_v128_load(c), q0), wasm_i32x4_dot_i16x8(wasm_v128_load(c + 8), q1));
 }
 
-static inline v128_t add_scaled_dot(v128_t acc, v128_t dots, float scale) {
-    return wasm_f32x4_add(acc, wasm_f32x4_mul(wasm_f32x4_convert_i32x4(dots), wasm_f32x4_splat(scale)));
+/* Lane r is the sum of the four lanes of row r. */
+static inline v128_t sum_rows(v128_t r0, v128_t r1, v128_t r2, v128_t r3) {
+    v128_t r01 = wasm_i32x4_add(wasm_i32x4_shuffle(r0, r1, 0, 4, 1, 5), wasm_i32x4_shuffle(r0, r1, 2, 6, 3, 7));
+    v128_t r23 = wasm_i32x4_add(wasm_i32x4_shuffle(r2, r3, 0, 4, 1, 5), wasm_i32x4_shuffle(r2, r3, 2, 6, 3, 7));
+    return wasm_i32x4_add(wasm_i32x4_shuffle(r01, r23, 0, 1, 4, 5), wasm_i32x4_shuffle(r01, r23, 2, 3, 6, 7));
+}
+
+/* y (lane r: row r) + dots * (scale of group g of row r * dq). */
+static inline v128_t add_scaled_dots(v128_t y, v128_t dots, const struct panel *p, size_t g, v128_t dq) {
+    v128_t scale = wasm_v128_load32_zero(p->scale[0] + g);
+    scale = wasm_v128_load32_lane(p->scale[1] + g, scale, 1);
+    scale = wasm_v128_load32_lane(p->scale[2] + g, scale, 2);
+    scale = wasm_v128_load32_lane(p->scale[3] + g, scale, 3);
+    return wasm_f32x4_add(y, wasm_f32x4_mul(wasm_f32x4_convert_i32x4(dots), wasm_f32x4_mul(scale, dq)));
 }
 
 static void subtract_mins(float y[PANEL_ROWS], const struct panel *p, const float *sum, size_t n_group) {
@@ -111,54 +123,40 @@ static void subtract_mins(float y[PANEL_ROWS], const struct panel *p, const floa
 static void dot_i16_g32__simd128(float y[PANEL_ROWS], const struct panel *p, const int16_t *q, const float *d,
                                  const float *sum) {
     const int16_t *c0 = p->codes[0], *c1 = p->codes[1], *c2 = p->codes[2], *c3 = p->codes[3];
-    const float *s0 = p->scale[0], *s1 = p->scale[1], *s2 = p->scale[2], *s3 = p->scale[3];
-    v128_t a0 = wasm_f32x4_splat(0.0f), a1 = a0, a2 = a0, a3 = a0;
-    for (const int16_t *end = q + p->n; q < end; q += 32) {
+    v128_t acc = wasm_f32x4_splat(0.0f);
+    for (size_t g = 0, n_group = p->n / 32; g < n_group; g++) {
         v128_t q0 = wasm_v128_load(q), q1 = wasm_v128_load(q + 8);
         v128_t q2 = wasm_v128_load(q + 16), q3 = wasm_v128_load(q + 24);
-        float dq = *d++;
-        a0 = add_scaled_dot(a0, wasm_i32x4_add(dot16(c0, q0, q1), dot16(c0 + 16, q2, q3)), *s0++ * dq);
-        a1 = add_scaled_dot(a1, wasm_i32x4_add(dot16(c1, q0, q1), dot16(c1 + 16, q2, q3)), *s1++ * dq);
-        a2 = add_scaled_dot(a2, wasm_i32x4_add(dot16(c2, q0, q1), dot16(c2 + 16, q2, q3)), *s2++ * dq);
-        a3 = add_scaled_dot(a3, wasm_i32x4_add(dot16(c3, q0, q1), dot16(c3 + 16, q2, q3)), *s3++ * dq);
+        v128_t dots = sum_rows(wasm_i32x4_add(dot16(c0, q0, q1), dot16(c0 + 16, q2, q3)),
+                               wasm_i32x4_add(dot16(c1, q0, q1), dot16(c1 + 16, q2, q3)),
+                               wasm_i32x4_add(dot16(c2, q0, q1), dot16(c2 + 16, q2, q3)),
+                               wasm_i32x4_add(dot16(c3, q0, q1), dot16(c3 + 16, q2, q3)));
+        acc = add_scaled_dots(acc, dots, p, g, wasm_v128_load32_splat(d + g));
+        q += 32;
         c0 += 32;
         c1 += 32;
         c2 += 32;
         c3 += 32;
     }
-    y[0] = sum_lanes(a0);
-    y[1] = sum_lanes(a1);
-    y[2] = sum_lanes(a2);
-    y[3] = sum_lanes(a3);
+    wasm_v128_store(y, acc);
     if (p->has_min) subtract_mins(y, p, sum, p->n / 32);
 }
 
 static void dot_i16_g16__simd128(float y[PANEL_ROWS], const struct panel *p, const int16_t *q, const float *d,
                                  const float *sum) {
     const int16_t *c0 = p->codes[0], *c1 = p->codes[1], *c2 = p->codes[2], *c3 = p->codes[3];
-    const float *s0 = p->scale[0], *s1 = p->scale[1], *s2 = p->scale[2], *s3 = p->scale[3];
-    v128_t a0 = wasm_f32x4_splat(0.0f), a1 = a0, a2 = a0, a3 = a0;
-    for (const int16_t *end = q + p->n; q < end; q += 32) {   /* two groups of 16 share one block of activations */
+    v128_t acc = wasm_f32x4_splat(0.0f);
+    for (size_t g = 0, n_group = p->n / 16; g < n_group; g++) {
         v128_t q0 = wasm_v128_load(q), q1 = wasm_v128_load(q + 8);
-        v128_t q2 = wasm_v128_load(q + 16), q3 = wasm_v128_load(q + 24);
-        float dq = *d++;
-        a0 = add_scaled_dot(add_scaled_dot(a0, dot16(c0, q0, q1), s0[0] * dq), dot16(c0 + 16, q2, q3), s0[1] * dq);
-        a1 = add_scaled_dot(add_scaled_dot(a1, dot16(c1, q0, q1), s1[0] * dq), dot16(c1 + 16, q2, q3), s1[1] * dq);
-        a2 = add_scaled_dot(add_scaled_dot(a2, dot16(c2, q0, q1), s2[0] * dq), dot16(c2 + 16, q2, q3), s2[1] * dq);
-        a3 = add_scaled_dot(add_scaled_dot(a3, dot16(c3, q0, q1), s3[0] * dq), dot16(c3 + 16, q2, q3), s3[1] * dq);
-        c0 += 32;
-        c1 += 32;
-        c2 += 32;
-        c3 += 32;
-        s0 += 2;
-        s1 += 2;
-        s2 += 2;
-        s3 += 2;
+        v128_t dots = sum_rows(dot16(c0, q0, q1), dot16(c1, q0, q1), dot16(c2, q0, q1), dot16(c3, q0, q1));
+        acc = add_scaled_dots(acc, dots, p, g, wasm_v128_load32_splat(d + g / 2));
+        q += 16;
+        c0 += 16;
+        c1 += 16;
+        c2 += 16;
+        c3 += 16;
     }
-    y[0] = sum_lanes(a0);
-    y[1] = sum_lanes(a1);
-    y[2] = sum_lanes(a2);
-    y[3] = sum_lanes(a3);
+    wasm_v128_store(y, acc);
     if (p->has_min) subtract_mins(y, p, sum, p->n / 16);
 }
 

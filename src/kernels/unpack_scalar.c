@@ -8,12 +8,20 @@ static float load_f16(const uint8_t *p) { return f32_from_f16(load_u16(p)); }
 
 /* ---- blocks of 32: one group each ----------------------------------------------------------------------------- */
 
+/* The 32 nibbles of 16 bytes less bias, low ones first. */
+static void store_nibbles(int16_t *codes, const uint8_t *qs, int bias) {
+    for (size_t e = 0; e < 16; e++) {
+        codes[e] = (int16_t)((qs[e] & 15) - bias);
+        codes[e + 16] = (int16_t)((qs[e] >> 4) - bias);
+    }
+}
+
 static void unpack_q4_0__scalar(const void *src, int16_t *codes, float *scale, float *min, size_t n) {
     (void)min;
     const struct block_q4_0 *end = (const struct block_q4_0 *)src + n / 32;
     for (const struct block_q4_0 *b = src; b < end; b++, codes += 32) {
         *scale++ = load_f16(b->d);
-        for (size_t e = 0; e < 32; e++) codes[e] = (int16_t)((b->qs[e % 16] >> (e / 16 * 4) & 15) - 8);
+        store_nibbles(codes, b->qs, 8);
     }
 }
 
@@ -22,7 +30,7 @@ static void unpack_q4_1__scalar(const void *src, int16_t *codes, float *scale, f
     for (const struct block_q4_1 *b = src; b < end; b++, codes += 32) {
         *scale++ = load_f16(b->d);
         *min++ = -load_f16(b->m);
-        for (size_t e = 0; e < 32; e++) codes[e] = (int16_t)(b->qs[e % 16] >> (e / 16 * 4) & 15);
+        store_nibbles(codes, b->qs, 0);
     }
 }
 

@@ -66,8 +66,8 @@ static plumb_status read_rope(struct key_reader *r, struct model_config *c) {
     float factor = 0.0f;   /* 0: no scaling, as llama.cpp reads it; scale_linear is the old name of the key */
     PLUMB_TRY(gguf_get_f32(r->gguf, key_of(r, "rope.scale_linear"), &factor, r->err));
     PLUMB_TRY(gguf_get_f32(r->gguf, key_of(r, "rope.scaling.factor"), &factor, r->err));
-    if (!(factor == 0.0f || (factor >= 1e-3f && factor <= 1e6f))) {
-        return error_set(r->err, PLUMB_ERROR_METADATA, "key %s: %g is not in 0.001..1e6", r->key, (double)factor);
+    if (!(factor == 0.0f || (factor >= 0.1f && factor <= 1e6f))) {
+        return error_set(r->err, PLUMB_ERROR_METADATA, "key %s: %g is not in 0.1..1e6", r->key, (double)factor);
     }
     c->rope_freq_scale = none || factor == 0.0f ? 1.0f : 1.0f / factor;
     return PLUMB_OK;
@@ -220,9 +220,9 @@ static plumb_status bind_weight(struct weight *w, const struct weight_spec *spec
 }
 
 /* The spec and the place (*w) of a tensor by its name; NULL for a name that no table has. */
-static const struct weight_spec *find_place(struct model *m, const struct gguf_string *name, struct weight **w) {
+static const struct weight_spec *find_place(struct model *m, const char *name, struct weight **w) {
     unsigned long il = 0;
-    const char *rest = name->data;
+    const char *rest = name;
     bool in_layer = strncmp(rest, "blk.", 4) == 0 && rest[4] >= '0' && rest[4] <= '9';
     if (in_layer) {
         char *end;
@@ -233,7 +233,7 @@ static const struct weight_spec *find_place(struct model *m, const struct gguf_s
     const struct weight_spec *specs = in_layer ? layer_specs : model_specs;
     char *base = in_layer ? (char *)&m->layers[il] : (char *)m;
     for (size_t i = 0; i < (in_layer ? N_LAYER_SPEC : N_MODEL_SPEC); i++) {
-        if (strcmp(rest, specs[i].name) == 0 && (size_t)(rest - name->data) + strlen(rest) == name->n) {
+        if (strcmp(rest, specs[i].name) == 0) {
             *w = (struct weight *)(void *)(base + specs[i].field);
             return &specs[i];
         }
@@ -245,7 +245,7 @@ static plumb_status bind_part(struct model *m, struct gguf *g, struct error *err
     for (uint64_t i = 0; i < gguf_n_tensor(g); i++) {
         const struct gguf_tensor *t = gguf_tensor_at(g, i);
         struct weight *w;
-        const struct weight_spec *spec = find_place(m, &t->name, &w);
+        const struct weight_spec *spec = find_place(m, t->name.data, &w);
         if (!spec) {
             struct shown shown;
             return error_set(err, PLUMB_ERROR_UNSUPPORTED, "tensor \"%s\" has no place in a %s model of %u blocks",
@@ -288,8 +288,8 @@ static plumb_status bind_all(struct model *m, struct gguf *const *parts, size_t 
     if (!m->output.data) m->output = m->token_embd;   /* tied */
     for (uint32_t i = 0; m->rope_freqs.data && i < m->rope_freqs.n_in; i++) {
         float factor = rope_factor(m, i);
-        if (!(factor >= 1e-6f && factor <= 1e6f)) {   /* angles are divided by it */
-            return error_set(err, PLUMB_ERROR_TENSOR, "tensor rope_freqs.weight: element %u is %g, not in 1e-6..1e6", i,
+        if (!(factor >= 0.01f && factor <= 1e6f)) {   /* angles are divided by it */
+            return error_set(err, PLUMB_ERROR_TENSOR, "tensor rope_freqs.weight: element %u is %g, not in 0.01..1e6", i,
                              (double)factor);
         }
     }

@@ -24,6 +24,9 @@ static plumb_status create(plumb_session *s, const plumb_session_params *p, stru
     if (s->n_ctx > INT32_MAX) {
         return error_set(err, PLUMB_ERROR_ARGUMENT, "a context of %u tokens: at most %d", s->n_ctx, INT32_MAX);
     }
+    if (p->pass != PLUMB_PASS_FAST && p->pass != PLUMB_PASS_REFERENCE) {
+        return error_set(err, PLUMB_ERROR_ARGUMENT, "%d is no pass", (int)p->pass);
+    }
     if (s->n_batch > s->n_ctx) s->n_batch = s->n_ctx;
     s->tokens = alloc_array(s->n_ctx, sizeof *s->tokens);
     s->logits = alloc_array(m->config.n_vocab, sizeof *s->logits);
@@ -119,9 +122,9 @@ plumb_status plumb_session_feed(plumb_session *s, const int32_t *ids, size_t n) 
     while (n > 0) {
         uint32_t n_run = n < s->n_batch ? (uint32_t)n : s->n_batch;
         run(s, ids, n_run, n_run == n, s->logits);
-        s->has_logits = n_run == n;
         ids += n_run;
         n -= n_run;
+        s->has_logits = true;
     }
     return PLUMB_OK;
 }
