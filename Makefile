@@ -81,7 +81,7 @@ test: ## Sets up what is missing, builds and runs every test; HOSTS="native node
 	@node tests/run.mjs
 
 setup: ## Installs what building and testing on every host need, saying what and why.
-	@tools/setup.sh test
+	@tools/setup.sh test $(HOSTS)
 
 bench: ## Measures prefill and decode of MODEL natively, in Node and under wasmtime.
 	@tools/setup.sh test native node wasmtime
