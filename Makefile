@@ -145,7 +145,7 @@ $(wasi_dir)/tests.wasm: $(call objects,$(wasi_dir),$(engine) $(tests))
 
 # What tests/run.mjs runs on the hosts in HOSTS.
 test-programs: \
-    $(if $(filter native,$(HOSTS)),build/native/plumb build/native-sanitize/tests) \
+    $(if $(filter native,$(HOSTS)),build/native/plumb build/native/tests build/native-sanitize/tests) \
     $(if $(filter native,$(HOSTS)),$(fuzzers:%=build/native-sanitize/fuzz-%)) \
     $(if $(filter node chromium,$(HOSTS)),$(plumb_wasm) $(emcc_dir)/tests.wasm) \
     $(if $(filter wasmtime,$(HOSTS)),$(wasi_dir)/plumb.wasm $(wasi_dir)/tests.wasm)

@@ -26,9 +26,14 @@ const list = (folder, suffix) =>
 /** PLUMB: the command line that tests/cli runs, as a JSON array. */
 const cli = (command) => ({ PLUMB: JSON.stringify(command) });
 
+/** Both passes on the default model against llama.cpp, by a release build of the C tests. */
+const truth = (command) =>
+  ({ name: 'default model against llama.cpp', command: [...command, 'truth'], timeout: 900 });
+
 /** @type {Record<string, (import('./suite.mjs').Suite & {alone?: boolean})[]>} */
 const suites = {
   native: [
+    truth(['build/native/tests']),
     { name: 'C tests, ASan and UBSan', command: ['build/native-sanitize/tests'], timeout: 600 },
     ...list('tests/fuzz', '_fuzz.c').map((file) => file.replace('_fuzz.c', '')).map((name) => ({
       name: `fuzz corpus ${name}`, command: [`build/native-sanitize/fuzz-${name}`,
@@ -47,9 +52,7 @@ const suites = {
     { name: 'JavaScript and chat page', command: nodeTests('tests/browser'), timeout: 600, alone: true },
   ],
   wasmtime: [
-    // Here and not natively, because the portable kernels would take three times as long to give the same bits.
-    { name: 'default model against llama.cpp', command: [...underWasmtime, 'build/wasi/tests.wasm', 'truth'],
-      timeout: 900 },
+    truth([...underWasmtime, 'build/wasi/tests.wasm']),
     { name: 'C tests', command: [...underWasmtime, 'build/wasi/tests.wasm'], timeout: 300 },
     { name: 'command line', command: nodeTests('tests/cli'), env: cli([...underWasmtime, 'build/wasi/plumb.wasm']),
       timeout: 600 },

@@ -60,15 +60,18 @@ describe('the default model', () => {
       '<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n');
   });
 
-  test('step by step, the largest logit is llama.cpp\'s next token, 64 times', async () => {
-    await model.rewind();
-    let logits = await model.feed(capital.ids);
-    assert.equal(logits.length, 49152);
-    for (const [i, id] of capital.f32.ids.entries()) {
-      assert.equal(argmax(logits), id, `token ${i}`);
-      logits = await model.step(id);
-    }
-  });
+  for (const prompt of prompts) {
+    test(`64 greedy steps after ${prompt.ids.length} tokens (${prompt.name}) are llama.cpp's`, async () => {
+      await model.rewind();
+      let logits = await model.feed(prompt.ids);
+      assert.equal(logits.length, 49152);
+      assert.equal(prompt.f32.ids.length, 64);
+      for (const [i, id] of prompt.f32.ids.entries()) {
+        assert.equal(argmax(logits), id, `token ${i}`);
+        logits = await model.step(id);
+      }
+    });
+  }
 
   test('a text goes on as llama.cpp\'s greedy answer', async () => {
     const ids = answerIds(capital);
