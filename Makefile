@@ -62,11 +62,13 @@ export HOSTS ?= native node chromium wasmtime
 help: ## Prints this list.
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
 
+# value: a "$5" in the prompt is no variable of make.
 run: ## Sets up what is missing, builds, fetches the default model and answers PROMPT="..." in Node.
 	@tools/setup.sh run
 	@python3 models/fetch.py $(MODEL)
 	@$(MAKE) -s -j$$(nproc) wasm
-	@node web/node/run.mjs --model "$$(python3 models/fetch.py --path $(MODEL))" --prompt '$(subst ','\'',$(PROMPT))'
+	@node web/node/run.mjs --model "$$(python3 models/fetch.py --path $(MODEL))" \
+	    --prompt '$(subst ','\'',$(value PROMPT))'
 
 serve: ## Sets up what is missing, builds and serves the chat page on this machine; PORT=8080.
 	@tools/setup.sh run

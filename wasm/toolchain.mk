@@ -42,7 +42,7 @@ else
 # An emsdk brings a matching LLVM, binaryen and Node: nothing to override.
 EMCC_LDFLAGS += -O2 -sWASM_BIGINT
 endif
-EMCC_RUN = $(if $(emcc_file),,$(error no emcc on PATH: `make setup-wasm` installs it))$(strip $(emcc_env) $(EMCC))
+EMCC_RUN = $(if $(emcc_file),,$(error no emcc on PATH: `make setup` installs it))$(strip $(emcc_env) $(EMCC))
 
 # ---- WASI ----
 WASI_CFLAGS := -msimd128
