@@ -29,7 +29,8 @@ int complain(int code, const char *format, ...) {
 }
 
 int report(const char *where, plumb_status status, const char *message) {
-    return complain(EXIT_FAILED, "%s: %s: %s", where, plumb_status_name(status), message);
+    const char *advice = status == PLUMB_ERROR_CONTEXT ? "; --ctx makes it larger" : "";
+    return complain(EXIT_FAILED, "%s: %s: %s%s", where, plumb_status_name(status), message, advice);
 }
 
 /* ---- standard output --------------------------------------------------------------------------------------------- */

@@ -125,7 +125,7 @@ test('run: a prompt longer than the context is an error, a full context an end',
   const args = ['run', smol, '-p', capital, '--raw', '--temp', '0', '-n', '64', '--ids'];
   const long = await plumb([...args, '--ctx', '4']);
   assert.deepEqual([long.code, long.out], [1, '']);
-  assert.match(long.err, /^plumb: prompt: PLUMB_ERROR_CONTEXT: [^\n]*\b5\b[^\n]*\b4\b[^\n]*\n$/);
+  assert.match(long.err, /^plumb: prompt: PLUMB_ERROR_CONTEXT: [^\n]*\b5\b[^\n]*\b4\b[^\n]*; --ctx makes it larger\n$/);
   const full = await plumb([...args, '--ctx', '8']);
   assert.equal(full.code, 0);
   assert.deepEqual(ids(full.out), greedy('capital').slice(0, 4));   // three fit, the fourth is what they lead to
