@@ -37,6 +37,8 @@ static const struct change changes[] = {
       "\"blk.1.attn_norm.weight\" has no place" },
     { "another embedding_length", TINY, "llama.embedding_length", 4, 4, "\100\0\0\0", PLUMB_ERROR_TENSOR,
       "token_embd.weight: expected shape [64, 260], file has Q8_0 [32, 260]" },
+    { "more tokens than rows of token_embd", TINY, "token_embd.weight", 12, 8, "\3\1\0\0\0\0\0\0", PLUMB_ERROR_TENSOR,
+      "token_embd.weight: expected shape [32, 260], file has Q8_0 [32, 259]" },
     { "another feed_forward_length", TINY, "llama.feed_forward_length", 4, 4, "\101\0\0\0", PLUMB_ERROR_TENSOR,
       "blk.0.ffn_gate.weight: expected shape [32, 65], file has Q8_0 [32, 64]" },
     { "no heads", TINY, "llama.attention.head_count", 4, 4, "\0\0\0\0", PLUMB_ERROR_METADATA, "0 is not in 1.." },

@@ -264,6 +264,9 @@ static void state_case(void) {
     plumb_model_info info = { .n_param = 0 };
     CHECK(m && plumb_model_get_info(m, &info) == PLUMB_OK && info.n_param == n_param && n_param > 260 * 32,
           "%llu parameters", (unsigned long long)info.n_param);
+    int64_t at = m ? plumb_model_find_key(m, "llama.block_count") : 0;
+    CHECK(m && at >= 0 && strcmp(plumb_model_key_name(m, (uint64_t)at), "llama.block_count") == 0, "key %d", (int)at);
+    CHECK(m && plumb_model_find_key(m, "llama.block") == -1, "a key that is not there");
     plumb_session_params huge = { .n_ctx = UINT32_MAX };
     CHECK(m && plumb_session_create(&s, m, &huge) == PLUMB_ERROR_ARGUMENT, "4 G tokens of context");
     plumb_session_params unknown = { .pass = (plumb_pass)7 };
