@@ -180,6 +180,7 @@ case $target in
         ;;
     test)
         [ $# -gt 0 ] || set -- native node chromium wasmtime
+        have git || want "unpacks the vocabularies that the tests read" git
         for host in "$@"; do
             case $host in
                 native) need_cc ;;
