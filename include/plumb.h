@@ -203,6 +203,27 @@ plumb_status plumb_session_feed_all(plumb_session *session, const int32_t *ids, 
 /* Logits after the last token fed: (n_vocab) f32, valid until the next feed; NULL before the first. */
 float *plumb_session_logits(plumb_session *session);
 
+/* ---- taps: every step of a pass ------------------------------------------------------------------------------- */
+
+/* One named activation of one batch.  Names are llama.cpp's: embd, and for each layer attn_norm, Qcur, Kcur, Vcur,
+ * Qcur_rope, Kcur_rope (llama.cpp names them Qcur and Kcur again), kq_soft_max, kqv_out, attn_out, ffn_inp, ffn_norm,
+ * ffn_gate, ffn_up, ffn_swiglu, ffn_out, l_out; then result_norm and result_output, of those tokens whose logits were
+ * asked for. */
+typedef struct plumb_tap {
+    const char *name;
+    int32_t layer;         /* -1: embd, result_norm, result_output */
+    uint32_t pos;          /* of the first token */
+    uint32_t n_token;
+    uint32_t n_head;       /* heads, or 1 */
+    uint32_t n;            /* elements per token and head; of kq_soft_max the keys 0 .. n - 1, those to come are 0 */
+    const float *data;     /* (n_token, n_head, n) f32, valid during the call */
+} plumb_tap;
+
+/* Calls on_tap for every step of all later feeds, in the order of the computation; NULL ends it.  Without it taps cost
+ * one branch per step. */
+plumb_status plumb_session_set_tap(plumb_session *session, void (*on_tap)(void *user, const plumb_tap *tap),
+                                   void *user);
+
 /* ---- sampler: logits -> token, pure ------------------------------------------------------------------------------ */
 
 typedef struct plumb_logit_bias {

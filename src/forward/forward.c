@@ -23,6 +23,8 @@ struct forward {
     float *attn;     /* (n_token, n_head * head_dim) */
     float *gate, *up;/* (n_token, n_ff) */
     float *scores;   /* (n_ctx) one head's attention weights */
+    struct tap_sink sink;
+    float *tapped;   /* (n_token, n_head, n_ctx) all attention weights of a layer, NULL while there is no sink */
     struct activations acts;
     struct panel panel;
 };
@@ -127,14 +129,33 @@ plumb_status forward_create(struct forward **out, const struct model *m, uint32_
 void forward_free(struct forward *f) {
     if (!f) return;
     void *const owned[] = { f->k_cache, f->v_cache, f->rope_cos, f->rope_sin, f->x, f->norm, f->q, f->k, f->v, f->attn,
-                            f->gate, f->up, f->scores, f->acts.q, f->acts.d, f->acts.sum32, f->acts.sum16 };
+                            f->gate, f->up, f->scores, f->tapped, f->acts.q, f->acts.d, f->acts.sum32, f->acts.sum16 };
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
     panel_free(&f->panel);
     free(f);
 }
 
+plumb_status forward_set_tap(struct forward *f, struct tap_sink sink) {
+    if (sink.on_tap && !f->tapped) {
+        uint64_t n_row = (uint64_t)f->n_batch * f->model->config.n_head, n;
+        f->tapped = mul_u64(n_row, f->n_ctx, &n) ? alloc_array(n, sizeof *f->tapped) : NULL;
+        if (!f->tapped) return PLUMB_ERROR_MEMORY;
+    }
+    f->sink = sink;
+    return PLUMB_OK;
+}
+
 uint64_t forward_bytes(const struct forward *f) { return f->bytes; }
 const char *forward_kernels(const struct forward *f) { return f->kernels.name; }
+
+/* ---- taps ------------------------------------------------------------------------------------------------------ */
+
+/* x: (n_token, n_head, n). */
+static void tap(const struct forward *f, const char *name, int32_t il, uint32_t pos, uint32_t n_token, uint32_t n_head,
+                uint32_t n, const float *x) {
+    if (!f->sink.on_tap) return;
+    f->sink.on_tap(f->sink.user, &(plumb_tap) { name, il, pos, n_token, n_head, n, x });
+}
 
 /* ---- steps --------------------------------------------------------------------------------------------------- */
 
@@ -218,6 +239,12 @@ static void attention(struct forward *f, uint32_t il, uint32_t n_token, uint32_t
                 f->scores[p] = k->dot_f32(q, keys + (size_t)p * c->head_dim, c->head_dim) * scale;
             }
             k->softmax(f->scores, n_past);
+            if (f->sink.on_tap) {
+                uint32_t n_key = pos + n_token;
+                float *row = f->tapped + ((size_t)t * c->n_head + h) * n_key;
+                memcpy(row, f->scores, n_past * sizeof *row);
+                memset(row + n_past, 0, (n_key - n_past) * sizeof *row);
+            }
             memset(out, 0, c->head_dim * sizeof *out);
             for (uint32_t p = 0; p < n_past; p++) {
                 k->add_scaled(out, values + (size_t)p * c->head_dim, f->scores[p], c->head_dim);
@@ -238,33 +265,54 @@ void forward_run(struct forward *f, const int32_t *ids, uint32_t n, uint32_t pos
         const uint8_t *row = embd->data + (size_t)ids[t] * embd->row_bytes;
         embd->traits->dequantize(row, f->x + (size_t)t * c->n_embd, c->n_embd);
     }
+    tap(f, "embd", -1, pos, n, 1, c->n_embd, f->x);
     for (uint32_t il = 0; il < c->n_layer; il++) {
         const struct layer *l = &m->layers[il];
+        int32_t at = (int32_t)il;
 
         rms_norm(f, &l->attn_norm, f->x, n, f->norm);
+        tap(f, "attn_norm", at, pos, n, 1, c->n_embd, f->norm);
         set_input(f, f->norm, c->n_embd, n);
         linear(f, &l->attn_q, &l->attn_q_bias, f->q);
         linear(f, &l->attn_k, &l->attn_k_bias, f->k);
         linear(f, &l->attn_v, &l->attn_v_bias, f->v);
+        tap(f, "Qcur", at, pos, n, c->n_head, c->head_dim, f->q);
+        tap(f, "Kcur", at, pos, n, c->n_head_kv, c->head_dim, f->k);
+        tap(f, "Vcur", at, pos, n, c->n_head_kv, c->head_dim, f->v);
         rope(f, f->q, c->n_head, n, pos);
         rope(f, f->k, c->n_head_kv, n, pos);
+        tap(f, "Qcur_rope", at, pos, n, c->n_head, c->head_dim, f->q);
+        tap(f, "Kcur_rope", at, pos, n, c->n_head_kv, c->head_dim, f->k);
         store_kv(f, il, n, pos);
         attention(f, il, n, pos);
+        tap(f, "kq_soft_max", at, pos, n, c->n_head, pos + n, f->tapped);
+        tap(f, "kqv_out", at, pos, n, c->n_head, c->head_dim, f->attn);
         set_input(f, f->attn, c->n_head * c->head_dim, n);
         linear(f, &l->attn_output, &l->attn_output_bias, f->norm);
+        tap(f, "attn_out", at, pos, n, 1, c->n_embd, f->norm);
         add(f, f->x, f->norm, (size_t)n * c->n_embd);
+        tap(f, "ffn_inp", at, pos, n, 1, c->n_embd, f->x);
 
         rms_norm(f, &l->ffn_norm, f->x, n, f->norm);
+        tap(f, "ffn_norm", at, pos, n, 1, c->n_embd, f->norm);
         set_input(f, f->norm, c->n_embd, n);
         linear(f, &l->ffn_gate, NULL, f->gate);
         linear(f, &l->ffn_up, NULL, f->up);
+        tap(f, "ffn_gate", at, pos, n, 1, c->n_ff, f->gate);
+        tap(f, "ffn_up", at, pos, n, 1, c->n_ff, f->up);
         f->kernels.swiglu(f->gate, f->up, (size_t)n * c->n_ff);
+        tap(f, "ffn_swiglu", at, pos, n, 1, c->n_ff, f->gate);
         set_input(f, f->gate, c->n_ff, n);
         linear(f, &l->ffn_down, NULL, f->norm);
+        tap(f, "ffn_out", at, pos, n, 1, c->n_embd, f->norm);
         add(f, f->x, f->norm, (size_t)n * c->n_embd);
+        tap(f, "l_out", at, pos, n, 1, c->n_embd, f->x);
     }
     if (n_logits == 0) return;
-    rms_norm(f, &m->output_norm, f->x + (size_t)(n - n_logits) * c->n_embd, n_logits, f->norm);
+    uint32_t first = n - n_logits;
+    rms_norm(f, &m->output_norm, f->x + (size_t)first * c->n_embd, n_logits, f->norm);
+    tap(f, "result_norm", -1, pos + first, n_logits, 1, c->n_embd, f->norm);
     set_input(f, f->norm, c->n_embd, n_logits);
     linear(f, &m->output, NULL, logits);
+    tap(f, "result_output", -1, pos + first, n_logits, 1, c->n_vocab, logits);
 }

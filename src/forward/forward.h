@@ -7,6 +7,7 @@
 
 #include "kernels/kernels.h"
 #include "model/model.h"
+#include "model/tap.h"
 
 struct forward;
 
@@ -14,6 +15,8 @@ struct forward;
 plumb_status forward_create(struct forward **out, const struct model *m, uint32_t n_ctx, uint32_t n_batch,
                             bool scalar_only, struct error *err);
 void forward_free(struct forward *f);
+/* PLUMB_ERROR_MEMORY if there is none for the attention weights that a tap shows; the sink stays as it was. */
+plumb_status forward_set_tap(struct forward *f, struct tap_sink sink);
 /* Bytes of KV cache and scratch. */
 uint64_t forward_bytes(const struct forward *f);
 /* Name of the kernel table: "scalar", "simd128". */

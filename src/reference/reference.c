@@ -23,7 +23,19 @@ struct reference {
     double *gate, *up;               /* (n_batch, n_ff) */
     double *scores;                  /* (n_ctx) */
     float *row;                      /* one dequantized row of any weight */
+    struct tap_sink sink;
+    float *tapped;                   /* a tap's values in f32, NULL while there is no sink */
+    double *weights;                 /* (n_batch, n_head, n_ctx) attention weights of a layer, likewise */
+    uint32_t n_batch;
 };
+
+/* x: (n_token, n_head, n). */
+static void tap(const struct reference *r, const char *name, int32_t il, uint32_t pos, uint32_t n_token,
+                uint32_t n_head, uint32_t n, const double *x) {
+    if (!r->sink.on_tap) return;
+    for (size_t i = 0; i < (size_t)n_token * n_head * n; i++) r->tapped[i] = (float)x[i];
+    r->sink.on_tap(r->sink.user, &(plumb_tap) { name, il, pos, n_token, n_head, n, r->tapped });
+}
 
 static const float *dequantized_row(struct reference *r, const struct weight *w, size_t i) {
     w->traits->dequantize(w->data + i * w->row_bytes, r->row, w->n_in);
@@ -105,6 +117,9 @@ static void attention(struct reference *r, const double *k, const double *v, uin
                 max = fmax(max, r->scores[p]);
             }
             for (uint32_t p = 0; p < n_key; p++) sum += r->scores[p] = exp(r->scores[p] - max);
+            for (uint32_t p = 0; r->sink.on_tap && p < pos + n; p++) {
+                r->weights[((size_t)t * c->n_head + h) * (pos + n) + p] = p < n_key ? r->scores[p] / sum : 0;
+            }
             for (uint32_t i = 0; i < c->head_dim; i++) {
                 double value = 0;
                 for (uint32_t p = 0; p < n_key; p++) value += r->scores[p] / sum * v[p * stride + head_kv + i];
@@ -127,36 +142,58 @@ void reference_run(struct reference *r, const int32_t *ids, uint32_t n, uint32_t
         const float *embedding = dequantized_row(r, &m->token_embd, (size_t)ids[t]);
         for (uint32_t i = 0; i < c->n_embd; i++) r->x[(size_t)t * c->n_embd + i] = (double)embedding[i];
     }
+    tap(r, "embd", -1, pos, n, 1, c->n_embd, r->x);
     for (uint32_t il = 0; il < c->n_layer; il++) {
         const struct layer *l = &m->layers[il];
         double *k = r->k + (size_t)il * r->n_ctx * n_kv, *v = r->v + (size_t)il * r->n_ctx * n_kv;
+        int32_t at = (int32_t)il;
 
         rms_norm(r, &l->attn_norm, r->x, n, r->h);
+        tap(r, "attn_norm", at, pos, n, 1, c->n_embd, r->h);
         linear(r, &l->attn_q, &l->attn_q_bias, r->h, n, r->q);
         linear(r, &l->attn_k, &l->attn_k_bias, r->h, n, k + pos * n_kv);
         linear(r, &l->attn_v, &l->attn_v_bias, r->h, n, v + pos * n_kv);
+        tap(r, "Qcur", at, pos, n, c->n_head, c->head_dim, r->q);
+        tap(r, "Kcur", at, pos, n, c->n_head_kv, c->head_dim, k + pos * n_kv);
+        tap(r, "Vcur", at, pos, n, c->n_head_kv, c->head_dim, v + pos * n_kv);
         rope(r, r->q, c->n_head, n, pos);
         rope(r, k + pos * n_kv, c->n_head_kv, n, pos);
+        tap(r, "Qcur_rope", at, pos, n, c->n_head, c->head_dim, r->q);
+        tap(r, "Kcur_rope", at, pos, n, c->n_head_kv, c->head_dim, k + pos * n_kv);
         attention(r, k, v, n, pos);
+        tap(r, "kq_soft_max", at, pos, n, c->n_head, pos + n, r->weights);
+        tap(r, "kqv_out", at, pos, n, c->n_head, c->head_dim, r->attn);
         linear(r, &l->attn_output, &l->attn_output_bias, r->attn, n, r->h);
+        tap(r, "attn_out", at, pos, n, 1, c->n_embd, r->h);
         add(r->x, r->h, n_x);
+        tap(r, "ffn_inp", at, pos, n, 1, c->n_embd, r->x);
 
         rms_norm(r, &l->ffn_norm, r->x, n, r->h);
+        tap(r, "ffn_norm", at, pos, n, 1, c->n_embd, r->h);
         linear(r, &l->ffn_gate, NULL, r->h, n, r->gate);
         linear(r, &l->ffn_up, NULL, r->h, n, r->up);
+        tap(r, "ffn_gate", at, pos, n, 1, c->n_ff, r->gate);
+        tap(r, "ffn_up", at, pos, n, 1, c->n_ff, r->up);
         /* SwiGLU: silu(gate) * up, silu(z) = z / (1 + e^-z)      Shazeer 2020, "GLU Variants Improve Transformer" */
         for (size_t i = 0; i < (size_t)n * c->n_ff; i++) r->gate[i] = r->gate[i] / (1 + exp(-r->gate[i])) * r->up[i];
+        tap(r, "ffn_swiglu", at, pos, n, 1, c->n_ff, r->gate);
         linear(r, &l->ffn_down, NULL, r->gate, n, r->h);
+        tap(r, "ffn_out", at, pos, n, 1, c->n_embd, r->h);
         add(r->x, r->h, n_x);
+        tap(r, "l_out", at, pos, n, 1, c->n_embd, r->x);
     }
-    rms_norm(r, &m->output_norm, r->x, n, r->h);
-    for (uint32_t o = 0; n_logits > 0 && o < c->n_vocab; o++) {
+    if (n_logits == 0) return;
+    uint32_t first = n - n_logits;
+    rms_norm(r, &m->output_norm, r->x + (size_t)first * c->n_embd, n_logits, r->h);
+    tap(r, "result_norm", -1, pos + first, n_logits, 1, c->n_embd, r->h);
+    for (uint32_t o = 0; o < c->n_vocab; o++) {
         const float *row = dequantized_row(r, &m->output, o);
         for (uint32_t t = 0; t < n_logits; t++) {
-            const double *h = r->h + (size_t)(n - n_logits + t) * c->n_embd;
-            logits[(size_t)t * c->n_vocab + o] = (float)dot(row, h, c->n_embd);
+            logits[(size_t)t * c->n_vocab + o] = (float)dot(row, r->h + (size_t)t * c->n_embd, c->n_embd);
         }
     }
+    if (!r->sink.on_tap) return;
+    r->sink.on_tap(r->sink.user, &(plumb_tap) { "result_output", -1, pos + first, n_logits, 1, c->n_vocab, logits });
 }
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
@@ -179,6 +216,7 @@ plumb_status reference_create(struct reference **out, const struct model *m, uin
     if (r) {
         r->m = m;
         r->n_ctx = n_ctx;
+        r->n_batch = n_batch;
         r->row = alloc_array(n_max, sizeof *r->row);
     }
     if (!r || !r->row || !(r->k = take(r, (uint64_t)c->n_layer * n_ctx, n_kv))
@@ -196,9 +234,31 @@ plumb_status reference_create(struct reference **out, const struct model *m, uin
 
 void reference_free(struct reference *r) {
     if (!r) return;
-    void *const owned[] = { r->k, r->v, r->x, r->h, r->q, r->attn, r->gate, r->up, r->scores, r->row };
+    void *const owned[] = { r->k, r->v, r->x, r->h, r->q, r->attn, r->gate, r->up, r->scores, r->row, r->tapped,
+                            r->weights };
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
     free(r);
+}
+
+plumb_status reference_set_tap(struct reference *r, struct tap_sink sink) {
+    const struct model_config *c = &r->m->config;
+    if (sink.on_tap && !r->tapped) {
+        uint64_t n_q = (uint64_t)c->n_head * c->head_dim, n_max = c->n_embd > c->n_ff ? c->n_embd : c->n_ff, n;
+        uint64_t n_weight = (uint64_t)c->n_head * r->n_ctx;   /* of a token */
+        if (n_q > n_max) n_max = n_q;
+        if (n_weight > n_max) n_max = n_weight;
+        r->weights = mul_u64(n_weight, r->n_batch, &n) ? alloc_array(n, sizeof *r->weights) : NULL;
+        r->tapped = mul_u64(n_max, r->n_batch, &n) ? alloc_array(n, sizeof *r->tapped) : NULL;
+        if (!r->weights || !r->tapped) {
+            free(r->weights);
+            free(r->tapped);
+            r->weights = NULL;
+            r->tapped = NULL;
+            return PLUMB_ERROR_MEMORY;
+        }
+    }
+    r->sink = sink;
+    return PLUMB_OK;
 }
 
 uint64_t reference_bytes(const struct reference *r) { return r->bytes; }

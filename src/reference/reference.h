@@ -5,6 +5,7 @@
 #define PLUMB_REFERENCE_REFERENCE_H
 
 #include "model/model.h"
+#include "model/tap.h"
 
 struct reference;
 
@@ -12,6 +13,8 @@ struct reference;
 plumb_status reference_create(struct reference **out, const struct model *m, uint32_t n_ctx, uint32_t n_batch,
                               struct error *err);
 void reference_free(struct reference *r);
+/* PLUMB_ERROR_MEMORY if there is none for a copy in f32 of the largest tap; the sink stays as it was. */
+plumb_status reference_set_tap(struct reference *r, struct tap_sink sink);
 uint64_t reference_bytes(const struct reference *r);
 
 /* As forward_run. */

@@ -109,6 +109,14 @@ static plumb_status check_feed(plumb_session *s, const int32_t *ids, size_t n) {
     return PLUMB_OK;
 }
 
+plumb_status plumb_session_set_tap(plumb_session *s, void (*on_tap)(void *user, const plumb_tap *tap), void *user) {
+    struct tap_sink sink = { on_tap, user };
+    plumb_status status = s->forward ? forward_set_tap(s->forward, sink) : reference_set_tap(s->reference, sink);
+    if (status == PLUMB_OK) return PLUMB_OK;
+    return error_set(&s->err, status, "out of memory: attention weights of %u tokens by %u; ask for a smaller context",
+                     s->n_batch, s->n_ctx);
+}
+
 /* One batch; n <= n_batch.  logits: (n_logits, n_vocab) of its last tokens. */
 static void run(plumb_session *s, const int32_t *ids, uint32_t n, uint32_t n_logits, float *logits) {
     if (s->forward) forward_run(s->forward, ids, n, s->n_past, n_logits, logits);

@@ -8,6 +8,7 @@
  *     -g N      then N greedy tokens, one by one; the records are those N choices (end-of-text does not stop them)
  *     -s N      record every N-th logit, ids 0, N, 2N...; 0 records none
  *     -t N      record the N largest logits
+ *     -d FILE   dump the activations of the prompt's pass there, as its evaluation callback sees them
  *
  * Only arithmetic may differ from plumb's reference pass, so: CPU, one thread, f32 KV cache, no flash attention, no
  * repacked weights, and one fixed CPU backend instead of the best for the machine.
@@ -20,6 +21,8 @@
  *     f32 logsumexp                                               natural logarithm, over the whole vocabulary
  *     f32 sample[n_sample]                                        logits of ids 0, stride, 2 stride...
  *     u32 top_id[n_top];  f32 top[n_top]                          largest first; of equals the smaller id
+ * A dump is a row of: char name[24] ("Qcur-0", "Qcur_rope-0" behind RoPE, "result_norm"); u32 ne[4], fastest dimension
+ * first; f32 values.  All of them F32 and contiguous.
  * A file of greedy choices holds the prompt and all but the last choice as tokens; top_id[0] of record k is choice k.
  */
 #include <ggml-backend.h>
@@ -56,6 +59,37 @@ static void put(FILE *f, const void *words, int32_t n) {
     if (fwrite(words, 4, (size_t)n, f) != (size_t)n) die("cannot write", "the output");
 }
 
+/* Steps that a dump shows: those that plumb taps.  Q, K and V get their name several times; heads are apart and biases
+ * added when they are reshaped, and RoPE comes after. */
+static bool dump_tensor(struct ggml_tensor *t, bool ask, void *user) {
+    static const char *const wanted[] = {"embd", "attn_norm", "Qcur", "Kcur", "Vcur", "kq_soft_max", "kqv_out",
+                                         "attn_out", "ffn_inp", "ffn_norm", "ffn_gate", "ffn_up", "ffn_swiglu",
+                                         "ffn_out", "l_out", "result_norm", "result_output"};
+    FILE *f = user;
+    char name[24] = "";
+    size_t n = strcspn(t->name, "-");
+    bool cur = n == 4 && strncmp(t->name + 1, "cur", 3) == 0, rope = t->op == GGML_OP_ROPE;
+    bool is_wanted = !strchr(t->name, ' ') && (!cur || rope || t->op == GGML_OP_RESHAPE), found = false;
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+        if (strlen(wanted[i]) == n && strncmp(t->name, wanted[i], n) == 0) found = true;
+    }
+    if (!is_wanted || !found) return !ask;   /* asked: do we want to see it; told: go on */
+    if (ask) return true;
+    if (t->type != GGML_TYPE_F32 || !ggml_is_contiguous(t)) die("not contiguous F32", t->name);
+    snprintf(name, sizeof name, "%.*s%s%s", (int)n, t->name, rope ? "_rope" : "", t->name + n);
+    float *data = malloc(ggml_nbytes(t));
+    ggml_backend_tensor_get(t, data, 0, ggml_nbytes(t));
+    fwrite(name, 1, sizeof name, f);
+    /* The cache is padded to 256 keys: as many as there are tokens are real. */
+    int32_t n_row = (int32_t)ggml_nrows(t), padded = (int32_t)t->ne[0];
+    int32_t ne0 = strncmp(name, "kq_soft_max", 11) == 0 ? (int32_t)t->ne[1] : padded;
+    put(f, &ne0, 1);
+    for (int i = 1; i < 4; i++) put(f, &(int32_t){(int32_t)t->ne[i]}, 1);
+    for (int32_t row = 0; row < n_row; row++) put(f, data + (size_t)row * padded, ne0);
+    free(data);
+    return true;
+}
+
 /* Writes one record and returns the greedy choice. */
 static llama_token put_record(FILE *f, const float *logits, int32_t n_vocab, int32_t stride, int32_t n_top) {
     int32_t *top = calloc((size_t)(n_top + 1), sizeof *top);
@@ -82,10 +116,10 @@ static llama_token put_record(FILE *f, const float *logits, int32_t n_vocab, int
 }
 
 int main(int argc, char **argv) {
-    const char *text_path = NULL, *ids_path = NULL;
+    const char *text_path = NULL, *ids_path = NULL, *dump_path = NULL;
     bool special = false;
     int32_t n_token = 0, n_max = MAX_TOKEN, n_greedy = 0, stride = 0, n_top = 0;
-    for (int c; (c = getopt(argc, argv, "f:i:pn:g:s:t:")) != -1;) switch (c) {
+    for (int c; (c = getopt(argc, argv, "f:i:pn:g:s:t:d:")) != -1;) switch (c) {
         case 'f': text_path = optarg; break;
         case 'i': ids_path = optarg; break;
         case 'p': special = true; break;
@@ -93,6 +127,7 @@ int main(int argc, char **argv) {
         case 'g': n_greedy = atoi(optarg); break;
         case 's': stride = atoi(optarg); break;
         case 't': n_top = atoi(optarg); break;
+        case 'd': dump_path = optarg; break;
         default: return 2;
         }
     if (argc - optind != 3) die("expected", "MODEL.gguf CPU_BACKEND.so OUT.bin");
@@ -129,6 +164,12 @@ int main(int argc, char **argv) {
     cp.n_threads = cp.n_threads_batch = 1;
     cp.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;
     cp.type_k = cp.type_v = GGML_TYPE_F32;
+    FILE *dump = dump_path ? fopen(dump_path, "wb") : NULL;
+    if (dump_path && !dump) die("cannot create", dump_path);
+    if (dump) {
+        cp.cb_eval = dump_tensor;
+        cp.cb_eval_user_data = dump;
+    }
     struct llama_context *ctx = llama_init_from_model(model, cp);
     if (!ctx) die("no context for", model_path);
 
@@ -162,6 +203,6 @@ int main(int argc, char **argv) {
     }
     fseek(f, tokens_at, SEEK_SET);
     put(f, token, n_fed);
-    if (fclose(f) != 0) die("cannot write", out_path);
+    if (fclose(f) != 0 || (dump && fclose(dump) != 0)) die("cannot write", out_path);
     return 0;
 }

@@ -12,7 +12,7 @@ work=$LLAMA_DIR/vectors
 ids="72 101 13 255 0 97 97 32 259 199 3 128 64 250 17 77 140 201 88 5 222 33 111 60"
 echo "$ids" >"$work/ids.txt"
 cd "$here"
-rm -f ./*.gguf ./*.bin
+rm -f ./*.gguf ./*.bin ./*.taps
 
 # Rows of K-quants and IQ4_XS are multiples of 256: one narrow layer keeps those files small.
 k='--layers 1 --embd 256 --head-dim 8 --ff 32'
@@ -55,7 +55,9 @@ echo "$rows" | while IFS='|' read -r name options about; do
     }
     "$LLAMA_DIR/llama.cpp/build/bin/llama-quantize" --allow-requantize "$name.gguf" "$work/synth.gguf" F32 \
         >"$work/quantize.log" 2>&1
-    "$work/logits" -i "$work/ids.txt" -s 1 "$work/synth.gguf" "$backend" "$name.bin"
+    case $name in f32 | qwen2) dump="-d $name.taps" ;; *) dump= ;; esac
+    # shellcheck disable=SC2086
+    "$work/logits" -i "$work/ids.txt" -s 1 $dump "$work/synth.gguf" "$backend" "$name.bin"
     "$work/logits" -i "$work/ids.txt" -s 1 "$name.gguf" "$backend" "$work/native.bin"
     # The F32 file against numpy (weights by the gguf package from the quantized file), and llama.cpp's own 8-bit path.
     "$PYTHON" "$here/../llama/numpy_pass.py" "$name.gguf" "$name.bin" "$work/native.bin" >&2

@@ -1,0 +1,116 @@
+/* Taps of both passes against what llama.cpp's evaluation callback shows, step by step: the .taps files of
+ * tests/vectors/synth, whose layout is in tests/vectors/llama/logits.c. */
+#include "fixture.h"
+#include "test.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { N_TAP = 1 + 2 * 16 + 2 };   /* embd, 16 in each of 2 layers, result_norm, result_output */
+
+struct against_dump {
+    const uint8_t *dump;
+    size_t n_dump;
+    double most, worst;       /* relative RMS of a tap */
+    uint32_t n_same, n_alone; /* taps with and without a record */
+};
+
+/* The record of that name; *ne its shape.  NULL if the dump has none. */
+static const uint8_t *find_record(const struct against_dump *a, const char *name, uint32_t ne[4]) {
+    for (size_t at = 0; at + 40 <= a->n_dump;) {
+        uint64_t n = 1;
+        for (size_t i = 0; i < 4; i++) n *= ne[i] = load_u32(a->dump + at + 24 + 4 * i);
+        if (strncmp((const char *)a->dump + at, name, 24) == 0) return a->dump + at + 40;
+        at += 40 + 4 * n;
+    }
+    return NULL;
+}
+
+static void compare(void *user, const plumb_tap *tap) {
+    struct against_dump *a = user;
+    char name[40];
+    uint32_t ne[4];
+    if (tap->layer < 0) snprintf(name, sizeof name, "%s", tap->name);
+    else snprintf(name, sizeof name, "%s-%d", tap->name, (int)tap->layer);
+    const uint8_t *record = find_record(a, name, ne);
+    if (!record) {
+        a->n_alone++;
+        return;
+    }
+    /* ggml's order is the same, fastest last here, but for the attention weights: (n_head, n_token, n_key). */
+    bool is_weights = strcmp(tap->name, "kq_soft_max") == 0;
+    uint32_t n_row = tap->n_token * tap->n_head;
+    if (!CHECK((uint64_t)ne[0] * ne[1] * ne[2] * ne[3] == (uint64_t)n_row * tap->n, "%s: %u x %u x %u", name,
+               tap->n_token, tap->n_head, tap->n)) return;
+    double d2 = 0, l2 = 0;
+    for (uint32_t row = 0; row < n_row; row++) {
+        uint32_t theirs = is_weights ? row % tap->n_head * tap->n_token + row / tap->n_head : row;
+        for (uint32_t i = 0; i < tap->n; i++) {
+            double l = (double)f32_from_bits(load_u32(record + 4 * ((size_t)theirs * tap->n + i)));
+            double d = (double)tap->data[(size_t)row * tap->n + i] - l;
+            d2 += d * d;
+            l2 += l * l;
+        }
+    }
+    double distance = sqrt(d2 / l2);
+    CHECK(distance <= a->most, "%s: relative RMS %g", name, distance);
+    a->worst = fmax(a->worst, distance);
+    a->n_same++;
+}
+
+static void ignore(void *user, uint32_t pos, const float *logits) {
+    (void)user;
+    (void)pos;
+    (void)logits;
+}
+
+static void check_taps(const char *model, plumb_pass pass, double most, uint32_t n_alone) {
+    char path[120];
+    snprintf(path, sizeof path, "tests/vectors/synth/%s.taps", model);
+    struct against_dump a = { .most = most };
+    uint8_t *dump = test_read_all(path, &a.n_dump);
+    a.dump = dump;
+    struct llama_vectors v = { 0 };
+    snprintf(path, sizeof path, "synth/%s.bin", model);
+    bool ok = dump && llama_vectors_read(&v, path);
+    snprintf(path, sizeof path, "tests/vectors/synth/%s.gguf", model);
+    plumb_model *m = ok ? fixture_load(path) : NULL;
+    plumb_session *s = NULL;
+    plumb_session_params params = { .n_ctx = 40, .pass = pass };
+    if (m && CHECK(plumb_session_create(&s, m, &params) == PLUMB_OK, "%s", plumb_model_error(m))) {
+        uint32_t last = v.n_token - 1;
+        plumb_session_feed(s, v.tokens, v.n_token);
+        float untapped = plumb_session_logits(s)[fixture_largest(plumb_session_logits(s), v.n_vocab)];
+        plumb_session_rewind(s, 0);
+        CHECK(plumb_session_set_tap(s, compare, &a) == PLUMB_OK, "%s", plumb_session_error(s));
+        /* All logits, as llama.cpp was asked for: then the last layer's taps have all tokens there too. */
+        plumb_session_feed_all(s, v.tokens, v.n_token, ignore, NULL);
+        CHECK(a.n_same + a.n_alone == N_TAP, "%u taps", a.n_same + a.n_alone);
+        CHECK(a.n_alone == n_alone, "%u taps that llama.cpp does not name", a.n_alone);
+        CHECK(plumb_session_set_tap(s, NULL, NULL) == PLUMB_OK, "taps off");
+        plumb_session_rewind(s, last);
+        plumb_session_feed(s, v.tokens + last, 1);
+        CHECK(a.n_same + a.n_alone == N_TAP, "a tap after they were turned off");
+        CHECK(plumb_session_logits(s)[fixture_largest(plumb_session_logits(s), v.n_vocab)] == untapped,
+              "taps changed the logits");
+        test_note("worst relative RMS of %u taps %.2g", a.n_same, a.worst);
+    }
+    plumb_session_free(s);
+    plumb_model_free(m);
+    llama_vectors_free(&v);
+    free(dump);
+}
+
+static void llama_reference(void) { check_taps("f32", PLUMB_PASS_REFERENCE, 1e-5, 0); }
+static void llama_fast(void) { check_taps("f32", PLUMB_PASS_FAST, 1e-5, 0); }   /* f32 weights, f32 activations */
+/* llama.cpp gives attn_out no name in this architecture. */
+static void qwen2_reference(void) { check_taps("qwen2", PLUMB_PASS_REFERENCE, 1e-5, 2); }
+static void qwen2_fast(void) { check_taps("qwen2", PLUMB_PASS_FAST, 1e-3, 2); }
+
+void test_tap(void) {
+    test_case("tap: every step of the reference pass equals llama.cpp's, llama", llama_reference);
+    test_case("tap: every step of the fast pass equals llama.cpp's, llama", llama_fast);
+    test_case("tap: every step of the reference pass equals llama.cpp's, qwen2", qwen2_reference);
+    test_case("tap: every step of the fast pass equals llama.cpp's, qwen2", qwen2_fast);
+}
