@@ -95,7 +95,7 @@ static char *next_line(char **rest) {
     return line;
 }
 
-/* "#count hash" when long, as in oracle.c; otherwise the numbers.  Returns line. */
+/* Whether line stands for these ids: "#count hash" when long, as in oracle.c; otherwise the numbers. */
 static bool equal_ids(const char *line, const int32_t *ids, int64_t n) {
     if (line[0] == '#') {
         char expected[64];

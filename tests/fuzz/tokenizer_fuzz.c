@@ -39,7 +39,8 @@ static void add_key(struct bytes *file, const char *name, enum gguf_type type) {
     add_string(file, name, strlen(name));
     add_number(file, type, 4);
 }
-static void add_array(struct bytes *file, const char *name, enum gguf_type type, uint64_t n, const struct bytes *items) {
+static void add_array(struct bytes *file, const char *name, enum gguf_type type, uint64_t n,
+                      const struct bytes *items) {
     add_key(file, name, GGUF_ARRAY);
     add_number(file, type, 4);
     add_number(file, n, 8);
@@ -47,7 +48,8 @@ static void add_array(struct bytes *file, const char *name, enum gguf_type type,
 }
 
 static void write_file(struct bytes *file, unsigned flags, const char *lines, size_t n) {
-    static const char *const pres[] = {"smollm", "qwen2", "tekken", "deepseek-v3", "deepseek-coder", "viking", "qwen35"};
+    static const char *const pres[] =
+        {"smollm", "qwen2", "tekken", "deepseek-v3", "deepseek-coder", "viking", "qwen35"};
     static struct bytes tokens, types, scores, merges;
     uint64_t n_token = 0, n_merge = 0;
     tokens.n = types.n = scores.n = merges.n = 0;
