@@ -39,7 +39,8 @@ else
 EMCC_LDFLAGS += -O2 -sWASM_BIGINT
 endif
 else
-# An emsdk brings a matching LLVM, binaryen and Node: nothing to override.
+# An emsdk brings a matching LLVM, binaryen and Node: nothing to override.  BigInt is off before Emscripten 4; from
+# then on asking for it only warns.
 EMCC_LDFLAGS += -O2 -sWASM_BIGINT
 endif
 EMCC_RUN = $(if $(emcc_file),,$(error no emcc on PATH: `make setup` installs it))$(strip $(emcc_env) $(EMCC))
