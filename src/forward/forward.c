@@ -32,18 +32,15 @@ struct forward {
 /* ---- memory -------------------------------------------------------------------------------------------------- */
 
 static void *take(struct forward *f, uint64_t n, size_t size) {
-    uint64_t bytes;
-    void *p = mul_u64(n, size, &bytes) ? alloc_array(n, size) : NULL;
-    if (p) f->bytes += bytes;
+    void *p = alloc_array(n, size);
+    if (p) f->bytes += n * size;
     return p;
 }
 
 static bool take_scratch(struct forward *f) {
     const struct model_config *c = &f->model->config;
     uint64_t n_q = (uint64_t)c->n_head * c->head_dim, n_kv = (uint64_t)c->n_head_kv * c->head_dim, b = f->n_batch;
-    uint64_t n_max = c->n_embd > n_q ? c->n_embd : n_q;
-    if (c->n_ff > n_max) n_max = c->n_ff;
-    uint64_t n_cache;   /* floats; the product of three 32-bit numbers and a head can pass 64 bits */
+    uint64_t n_max = model_max_row(c), n_cache;   /* floats; the product of three 32-bit numbers and a head can pass 64 bits */
     if (n_max > UINT32_MAX || !mul_u64((uint64_t)c->n_layer * f->n_ctx, n_kv, &n_cache)) return false;
     uint32_t n_in = (uint32_t)n_max;
     return (f->k_cache = take(f, n_cache, sizeof(float)))
@@ -138,7 +135,7 @@ void forward_free(struct forward *f) {
 plumb_status forward_set_tap(struct forward *f, struct tap_sink sink) {
     if (sink.on_tap && !f->tapped) {
         uint64_t n_row = (uint64_t)f->n_batch * f->model->config.n_head, n;
-        f->tapped = mul_u64(n_row, f->n_ctx, &n) ? alloc_array(n, sizeof *f->tapped) : NULL;
+        f->tapped = mul_u64(n_row, f->n_ctx, &n) ? take(f, n, sizeof *f->tapped) : NULL;
         if (!f->tapped) return PLUMB_ERROR_MEMORY;
     }
     f->sink = sink;

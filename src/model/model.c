@@ -334,6 +334,12 @@ void model_free(struct model *m) {
     free(m);
 }
 
+uint64_t model_max_row(const struct model_config *c) {
+    uint64_t n = dim_size(c, DIM_Q);
+    if (c->n_embd > n) n = c->n_embd;
+    return c->n_ff > n ? c->n_ff : n;
+}
+
 void model_rope_angles(const struct model *m, uint32_t pos, double *angles) {
     const struct model_config *c = &m->config;
     for (uint32_t i = 0; i < c->n_rot / 2; i++) {

@@ -62,6 +62,9 @@ plumb_status model_create(struct model **out, struct gguf *const *parts, size_t 
                           struct error *err);
 void model_free(struct model *m);
 
+/* Elements of the longest row of any matrix: max(n_embd, n_ff, n_head * head_dim). */
+uint64_t model_max_row(const struct model_config *c);
+
 /* sin and cos of every RoPE angle of position pos: (n_rot / 2) each.  angle_i = pos * freq_scale * base^(-2i / n_rot)
  * / rope_freqs[i].  Same bits on every host. */
 void model_rope_angles(const struct model *m, uint32_t pos, double *angles);

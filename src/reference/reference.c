@@ -210,14 +210,12 @@ plumb_status reference_create(struct reference **out, const struct model *m, uin
     *out = NULL;
     const struct model_config *c = &m->config;
     uint64_t n_q = (uint64_t)c->n_head * c->head_dim, n_kv = (uint64_t)c->n_head_kv * c->head_dim;
-    uint64_t n_max = n_q > c->n_embd ? n_q : c->n_embd;   /* the longest row */
-    if (c->n_ff > n_max) n_max = c->n_ff;
     struct reference *r = calloc(1, sizeof *r);
     if (r) {
         r->m = m;
         r->n_ctx = n_ctx;
         r->n_batch = n_batch;
-        r->row = alloc_array(n_max, sizeof *r->row);
+        r->row = alloc_array(model_max_row(c), sizeof *r->row);
     }
     if (!r || !r->row || !(r->k = take(r, (uint64_t)c->n_layer * n_ctx, n_kv))
         || !(r->v = take(r, (uint64_t)c->n_layer * n_ctx, n_kv)) || !(r->x = take(r, n_batch, c->n_embd))
@@ -242,20 +240,13 @@ void reference_free(struct reference *r) {
 
 plumb_status reference_set_tap(struct reference *r, struct tap_sink sink) {
     const struct model_config *c = &r->m->config;
+    uint64_t n_weight = (uint64_t)c->n_head * r->n_ctx, n_max = model_max_row(c), n;   /* of a token */
+    if (n_weight > n_max) n_max = n_weight;
+    if (sink.on_tap && !r->weights && !(r->weights = take(r, n_weight, r->n_batch))) return PLUMB_ERROR_MEMORY;
     if (sink.on_tap && !r->tapped) {
-        uint64_t n_q = (uint64_t)c->n_head * c->head_dim, n_max = c->n_embd > c->n_ff ? c->n_embd : c->n_ff, n;
-        uint64_t n_weight = (uint64_t)c->n_head * r->n_ctx;   /* of a token */
-        if (n_q > n_max) n_max = n_q;
-        if (n_weight > n_max) n_max = n_weight;
-        r->weights = mul_u64(n_weight, r->n_batch, &n) ? alloc_array(n, sizeof *r->weights) : NULL;
         r->tapped = mul_u64(n_max, r->n_batch, &n) ? alloc_array(n, sizeof *r->tapped) : NULL;
-        if (!r->weights || !r->tapped) {
-            free(r->weights);
-            free(r->tapped);
-            r->weights = NULL;
-            r->tapped = NULL;
-            return PLUMB_ERROR_MEMORY;
-        }
+        if (!r->tapped) return PLUMB_ERROR_MEMORY;
+        r->bytes += n * sizeof *r->tapped;
     }
     r->sink = sink;
     return PLUMB_OK;
