@@ -190,6 +190,10 @@ async function generate(engine, ids, options, run) {
     engine.beginText();
     while (!reason) {
       const id = sampler.sample();
+      if (id < 0) {
+        throw new PlumbError('PLUMB_ERROR_STATE', 'no token is possible: all logits are NaN or -infinity; if logitBias '
+          + 'forbids them all, leave some');
+      }
       if (engine.endsTurn(id)) {
         reason = 'stop';
         break;
