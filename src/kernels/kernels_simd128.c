@@ -120,6 +120,8 @@ static void subtract_mins(float y[PANEL_ROWS], const struct panel *p, const floa
     }
 }
 
+/* The two are written out: with one body and the group as its parameter wasmtime prefilled at 142 tokens/s instead of
+ * 156 (Node the same). */
 static void dot_i16_g32__simd128(float y[PANEL_ROWS], const struct panel *p, const int16_t *q, const float *d,
                                  const float *sum) {
     const int16_t *c0 = p->codes[0], *c1 = p->codes[1], *c2 = p->codes[2], *c3 = p->codes[3];
