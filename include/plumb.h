@@ -224,6 +224,74 @@ typedef struct plumb_tap {
 plumb_status plumb_session_set_tap(plumb_session *session, void (*on_tap)(void *user, const plumb_tap *tap),
                                    void *user);
 
+/* ---- traces: what a pass computed, and what another engine says it computed -------------------------------------- */
+
+/* Receives a file or a report, piece by piece. */
+typedef void plumb_write(void *user, const char *bytes, size_t n);
+
+typedef enum plumb_format {
+    PLUMB_FORMAT_TEXT = 0,  /* for a terminal */
+    PLUMB_FORMAT_JSON = 1,  /* docs/trace.md */
+    PLUMB_FORMAT_HTML = 2,  /* one self-contained page; of a diff */
+    PLUMB_FORMAT_GGUF = 3,  /* whole tensors; of a trace */
+} plumb_format;
+
+typedef struct plumb_trace plumb_trace;
+
+typedef struct plumb_trace_params {
+    const char *taps;      /* names to keep, "l_out-*,result_output": * is any text, ? any byte; NULL: all */
+    uint32_t layer_first;  /* of the taps inside layers, those from layer_first ... */
+    uint32_t layer_last;   /* ... to layer_last; UINT32_MAX: the last one */
+    uint32_t n_value;      /* first values kept of each tap and token; UINT32_MAX: all */
+} plumb_trace_params;
+
+/* NULL if out of memory. */
+plumb_trace *plumb_trace_create(void);
+void plumb_trace_free(plumb_trace *trace);
+const char *plumb_trace_error(const plumb_trace *trace);
+/* Begins to record a session that will be fed these n tokens from an empty cache, the first n_prompt of them as a
+ * prompt and the others one by one; forgets what was there.  params may be NULL: all taps, 8 values. */
+plumb_status plumb_trace_begin(plumb_trace *trace, const plumb_session *session, const int32_t *ids, size_t n,
+                               size_t n_prompt, const plumb_trace_params *params);
+/* Records what an on_tap was given: mean, RMS, extremes, NaN and Inf counts, first values, and of kq_soft_max the
+ * entropy of each head.  After a failure all further calls fail. */
+plumb_status plumb_trace_add(plumb_trace *trace, const plumb_tap *tap);
+/* Reads a file, whatever it is: a trace as JSON (by plumb or anyone: docs/trace.md) or GGUF, the text that
+ * llama-eval-callback prints, or arrays saved by numpy.savez.  Forgets what was there. */
+plumb_status plumb_trace_read(plumb_trace *trace, const void *bytes, size_t n);
+/* PLUMB_FORMAT_JSON or PLUMB_FORMAT_GGUF (of a trace with n_value UINT32_MAX). */
+plumb_status plumb_trace_write(plumb_trace *trace, plumb_format format, plumb_write *write, void *user);
+/* Tokens that were fed; 0 if the trace does not say. */
+size_t plumb_trace_n_token(const plumb_trace *trace);
+/* Tells a trace the tokens that its file did not. */
+plumb_status plumb_trace_set_tokens(plumb_trace *trace, const int32_t *ids, size_t n, size_t n_prompt);
+
+/* What the reports below share.  Zero-initialize. */
+typedef struct plumb_report {
+    plumb_format format;
+    plumb_write *write;
+    void *user;
+    double tolerance;      /* relative error from which two numbers part; 0: the default of each report, 0.01 */
+    const char *name_a, *name_b;   /* what to call the two sides, file names for instance; may be NULL */
+    void (*on_progress)(void *user, double done);   /* 0..1; may be NULL */
+} plumb_report;
+
+/* Holds a against b, which is taken for the truth.  model may be NULL; with it token texts can be named.
+ * *agree: no tap is over the tolerance and the tokens are the same. */
+plumb_status plumb_diff(plumb_trace *a, plumb_trace *b, plumb_model *model, const plumb_report *report, bool *agree);
+/* Looks for up to max_quirk (0: 3) known mistakes with which the reference pass gives their numbers.
+ * *agree: the trace agrees with the truth as it is. */
+plumb_status plumb_diagnose(plumb_model *model, plumb_trace *theirs, uint32_t max_quirk, const plumb_report *report,
+                            bool *agree);
+/* The quirks that plumb_diagnose knows, by index: false past the last.  name "rope.pairing=halves", tap the first one
+ * it changes, text what the mistake is. */
+bool plumb_quirk(size_t i, const char **name, const char **tap, const char **text);
+/* All checks that need no reference.  The model's bytes must have arrived; plumb_model_end need not have been called,
+ * and its failure is part of the report. */
+plumb_status plumb_selfcheck(plumb_model *model, const plumb_report *report, bool *ok);
+/* Compares the dequantized tensors of two files by name.  Vocabularies are not needed. */
+plumb_status plumb_weights(plumb_model *a, plumb_model *b, const plumb_report *report, bool *agree);
+
 /* ---- sampler: logits -> token, pure ------------------------------------------------------------------------------ */
 
 typedef struct plumb_logit_bias {

@@ -2,7 +2,7 @@
 # Fails on a back edge, on an unknown room, and on "header.h" without its room.  quant stands above gguf, whose tensor
 # directory needs the block sizes of the types.
 BEGIN {
-    n = split("base quant gguf kernels model tokenizer forward reference sampler session", names, " ")
+    n = split("base quant gguf kernels model tokenizer forward reference trace sampler session", names, " ")
     for (i = 1; i <= n; i++) floor[names[i]] = i
 }
 function refuse(why) { printf "%s:%d: %s\n", FILENAME, FNR, why; bad++ }

@@ -1,0 +1,68 @@
+/* Quirks: each reproduces one known mistake of engines that run GGUF files.  The reference pass has a switch for every
+ * one; a set of quirks is a struct quirks of which some switches are on, and all zeros is the truth.  Two values of one
+ * switch exclude each other.
+ */
+#ifndef PLUMB_REFERENCE_QUIRKS_H
+#define PLUMB_REFERENCE_QUIRKS_H
+
+#include "model/model.h"
+
+/* What a value means is said in the table of quirks.c, by the sentence with its name. */
+struct quirks {
+    uint8_t tokens_bos, tokens_last;
+    uint8_t embd_scale;
+    uint8_t norm_weight, norm_mean, norm_eps, norm_output;
+    uint8_t square_weights, attn_bias;
+    uint8_t rope_pairing, rope_applied, rope_theta, rope_position, rope_dim, rope_scaling, rope_direction, rope_cache;
+    uint8_t attn_heads, attn_scale, attn_mask, attn_softmax, attn_v, attn_merge;
+    uint8_t kv_slot;
+    uint8_t residual, ffn_order, ffn_act;
+    uint8_t output_head;
+    uint8_t tensor_offset;
+    uint8_t misread[QUANT_TYPE_COUNT];   /* by tensor type: enum misread */
+};
+
+/* Mistakes in reading a block; those that make no sense for a type have no entry in the table. */
+enum misread {
+    MISREAD_NONE,
+    MISREAD_NIBBLES,     /* low and high nibble of every byte swapped */
+    MISREAD_LAYOUT,      /* byte j of a group holds elements 2j and 2j + 1, instead of j and j + group size */
+    MISREAD_OFFSET,      /* codes taken as they are, without subtracting 8, 16, 32 */
+    MISREAD_MIN,         /* the minimum with the wrong sign */
+    MISREAD_SCALES,      /* scale and minimum of each sub-block swapped */
+    MISREAD_SCALE_BITS,  /* of the packed 6-bit scales and minima, the upper two bits of sub-blocks 4..7 dropped */
+    MISREAD_D,           /* the block's two f16 swapped */
+    MISREAD_HIGH,        /* high bits not added */
+    MISREAD_HIGH_ORDER,  /* high bits taken in another order */
+    MISREAD_ORDER,       /* Q6_K: low nibbles read in sequence */
+    MISREAD_SIGN,        /* signed bytes taken as unsigned */
+    MISREAD_BF16,        /* f16 read as bf16, or BF16 as f16 */
+};
+
+struct quirk {
+    const char *name;       /* "rope.pairing=halves" */
+    size_t field;           /* offset of its switch in struct quirks */
+    uint8_t value;
+    const char *tap;        /* the first tap that it can change */
+    const char *text;       /* what the engine does wrong, exactly */
+};
+
+/* By index; NULL past the last. */
+const struct quirk *quirk_at(size_t i);
+/* NULL if there is none of this name. */
+const struct quirk *quirk_find(const char *name);
+/* Could it change anything in this model?  (Swapped nibbles of a type it has no tensor of could not, nor could a base
+ * of 10000 where the file says so.)  bos: the tokenizer's, -1 if it has none. */
+bool quirk_applies(const struct quirk *q, const struct model *m, int32_t bos);
+static inline void quirk_set(struct quirks *set, const struct quirk *q) { ((uint8_t *)set)[q->field] = q->value; }
+static inline bool quirk_is_free(const struct quirks *set, const struct quirk *q) {
+    return ((const uint8_t *)set)[q->field] == 0;
+}
+/* The tokens an engine with these quirks really computes, given what it was to compute: (n) ids, the first n_prompt of
+ * them a prompt.  Writes at most n + 1, says where the prompt now ends, and returns how many. */
+size_t quirk_tokens(const struct quirks *set, const int32_t *ids, size_t n, size_t *n_prompt, int32_t *out);
+
+/* One row of n elements as an engine with the mistake reads it.  n is a multiple of the type's block size. */
+void quirk_misread(enum quant_type type, enum misread misread, const void *src, float *dst, size_t n);
+
+#endif

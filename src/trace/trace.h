@@ -1,0 +1,82 @@
+/* A trace: what is known of the activations of one run, by plumb or by another engine, as much or as little as there
+ * is of them.
+ *
+ *   struct trace -> taps, in the order of the computation -> rows, one for each token -> values and statistics
+ *
+ * A row keeps values with their places.  Whole activations, the first eight, the six that llama-eval-callback prints
+ * and the ten likeliest logits are then the same thing, and any two rows are compared at the places both have.
+ * Traces come from files: nothing in them is trusted.
+ */
+#ifndef PLUMB_TRACE_TRACE_H
+#define PLUMB_TRACE_TRACE_H
+
+#include "trace/taps.h"
+
+/* Of the finite values.  NAN: not known. */
+struct trace_stats {
+    double mean, rms;
+    double min, max;
+    double n_nan, n_inf;
+};
+
+#define TRACE_ALL_TOKENS UINT32_MAX   /* pos of a row whose statistics are of all tokens together */
+
+struct trace_row {
+    uint32_t pos;           /* index of the token among those fed */
+    uint32_t n_head, n;     /* shape (n_head, n), n_head 1 where a tap has no heads; 0, 0: not known */
+    uint32_t n_value;
+    float *values;          /* (n_value) */
+    uint32_t *places;       /* (n_value) ascending; of each value in the flattened (n_head, n).  NULL: 0, 1, 2... */
+    struct trace_stats stats;
+    float *entropy;         /* (n_head) of kq_soft_max, in nats; NULL where it is not known */
+};
+
+struct trace_tap {
+    enum tap_id id;
+    int32_t layer;
+    uint32_t n_row, cap;
+    struct trace_row *rows; /* (n_row) ascending pos, no two alike */
+};
+
+struct plumb_trace {
+    struct error err;
+    char *source;           /* the program that computed it, "" if it does not say */
+    int32_t *tokens;        /* (n_token) as they were fed; NULL if they are not known */
+    uint32_t n_token;
+    uint32_t n_prompt;      /* of them, those computed as one prompt; the rest was decoded one by one */
+    char **pieces;          /* (n_token) texts of the tokens, escaped; NULL if not known */
+    int32_t bos;            /* -1: not known */
+    plumb_trace_params params;   /* what trace_add keeps; taps is owned */
+    uint32_t n_ignored;     /* records under names that are no taps */
+    char ignored[64];       /* the first such name */
+    size_t n_tap, cap;
+    struct trace_tap *taps; /* (n_tap) by tap_order */
+};
+
+/* Forgets everything. */
+void trace_clear(struct plumb_trace *t);
+/* Copies.  n_prompt: see struct plumb_trace; at most n. */
+plumb_status trace_set_tokens(struct plumb_trace *t, const int32_t *ids, size_t n, size_t n_prompt);
+plumb_status trace_set_source(struct plumb_trace *t, const char *source, size_t n);
+/* NULL if there is none. */
+const struct trace_tap *trace_find_tap(const struct plumb_trace *t, enum tap_id id, int32_t layer);
+const struct trace_row *trace_find_row(const struct trace_tap *tap, uint32_t pos);
+/* A new row, all statistics unknown.  PLUMB_ERROR_ARGUMENT with the place if the tap has one at this pos already. */
+plumb_status trace_new_row(struct plumb_trace *t, enum tap_id id, int32_t layer, uint32_t pos,
+                           struct trace_row **row);
+/* Gives a row copies of n_value values; places NULL: the first ones.  Places must ascend and lie below n_head * n
+ * where the shape is known.  Of kq_soft_max, whose number of keys differs between engines that pad and engines that do
+ * not, only keys below the number of tokens are kept and n becomes that number (once tokens are known). */
+plumb_status trace_set_values(struct plumb_trace *t, struct trace_row *row, enum tap_id id, uint32_t n_head,
+                              uint32_t n, const float *values, const uint32_t *places, uint32_t n_value);
+/* Statistics of (n_head, n) values. */
+struct trace_stats trace_stats_of(const float *values, size_t n);
+
+/* ---- files: each reads all of bytes into an empty trace ------------------------------------------------------- */
+
+plumb_status trace_read_json(struct plumb_trace *t, const char *bytes, size_t n);       /* docs/trace.md */
+plumb_status trace_read_gguf(struct plumb_trace *t, const void *bytes, size_t n);       /* --values all */
+plumb_status trace_read_npz(struct plumb_trace *t, const void *bytes, size_t n);        /* numpy.savez */
+plumb_status trace_read_callback(struct plumb_trace *t, const char *bytes, size_t n);   /* llama-eval-callback */
+
+#endif
