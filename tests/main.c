@@ -4,8 +4,8 @@
 #include <string.h>
 
 #define ROOMS(X) \
-    X(base) X(quant) X(gguf) X(kernels_unpack) X(kernels) X(model) X(tokenizer) X(text) X(forward) X(tap) X(sampler) \
-    X(session)
+    X(base) X(quant) X(gguf) X(kernels_unpack) X(kernels) X(model) X(tokenizer) X(text) X(forward) X(tap) \
+    X(report) X(sampler) X(session)
 
 #define DECLARE(room) void test_##room(void);
 ROOMS(DECLARE)

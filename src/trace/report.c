@@ -1,0 +1,84 @@
+#include "trace/report.h"
+
+#include "tokenizer/unicode.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+void report_begin(struct report_writer *w, plumb_write *write, void *user) {
+    w->write = write;
+    w->user = user;
+    w->n = 0;
+}
+
+void report_flush(struct report_writer *w) {
+    if (w->n > 0) w->write(w->user, w->buf, w->n);
+    w->n = 0;
+}
+
+void report_bytes(struct report_writer *w, const char *bytes, size_t n) {
+    while (n > 0) {
+        if (w->n == sizeof w->buf) report_flush(w);
+        size_t room = sizeof w->buf - w->n, n_copy = n < room ? n : room;
+        memcpy(w->buf + w->n, bytes, n_copy);
+        w->n += n_copy;
+        bytes += n_copy;
+        n -= n_copy;
+    }
+}
+
+void report_printf(struct report_writer *w, const char *format, ...) {
+    for (bool again = true; again;) {   /* what does not fit behind the gathered bytes is tried on an empty buffer */
+        size_t room = sizeof w->buf - w->n;
+        va_list args;
+        va_start(args, format);
+        int n = vsnprintf(w->buf + w->n, room, format, args);
+        va_end(args);
+        again = n > 0 && (size_t)n >= room && w->n > 0;
+        if (again) report_flush(w);
+        else if (n > 0) w->n += (size_t)n < room ? (size_t)n : room - 1;
+    }
+}
+
+/* Bytes of the whole, valid character at s, 0 if there is none. */
+static size_t character(const char *s, size_t n, uint32_t *cp) {
+    char again[4];
+    size_t n_read = unicode_decode(s, n, cp);   /* lenient: overlong forms and surrogates pass */
+    bool valid = (*cp < 0xd800 || *cp > 0xdfff) && unicode_encode(*cp, again) == n_read
+                 && memcmp(again, s, n_read) == 0;
+    return valid ? n_read : 0;
+}
+
+size_t report_text(struct report_writer *w, const char *text, size_t n) {
+    size_t n_shown = 0;
+    for (size_t i = 0; i < n;) {
+        uint32_t cp;
+        size_t n_char = character(text + i, n - i, &cp);
+        bool shown = n_char > 0 && cp >= 0x20 && !(cp >= 0x7f && cp < 0xa0);
+        if (shown) report_bytes(w, text + i, n_char);
+        else report_printf(w, "\\x%02x", (unsigned)(uint8_t)text[i]);
+        n_shown += shown ? 1 : 4;
+        i += shown ? n_char : 1;
+    }
+    return n_shown;
+}
+
+void report_json_string(struct report_writer *w, const char *text, size_t n) {
+    report_bytes(w, "\"", 1);
+    for (size_t i = 0; i < n;) {
+        uint32_t cp;
+        size_t n_char = character(text + i, n - i, &cp);
+        if (n_char == 0) report_bytes(w, "\xef\xbf\xbd", 3);
+        else if (cp == '"' || cp == '\\') report_printf(w, "\\%c", (int)cp);
+        else if (cp < 0x20 || cp == 0x7f) report_printf(w, "\\u%04x", (unsigned)cp);
+        else report_bytes(w, text + i, n_char);
+        i += n_char > 0 ? n_char : 1;
+    }
+    report_bytes(w, "\"", 1);
+}
+
+void report_json_number(struct report_writer *w, double value) {
+    if (isfinite(value)) report_printf(w, "%.9g", value);
+    else report_bytes(w, "null", 4);
+}
