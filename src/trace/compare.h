@@ -16,15 +16,21 @@ struct comparison {
     double max_d;            /* largest |a - b| */
     uint32_t max_pos, max_place;
     double max_a, max_b;     /* the values there */
-    uint64_t n_nan;          /* places where exactly one side is NaN or infinite; each makes its row's error at least 1 */
+    uint64_t n_nan;          /* places where the sides differ and one is NaN or infinite; each makes its row's error at
+                              * least 1, max_d infinite */
 };
 
-/* Adds a row: values where both have some at the same places, otherwise the statistics that both know (differences of
- * mean, rms, min and max relative to b's rms).  Nothing in common: nothing is added. */
+/* Adds a row: values where both have some at the same places and, unless these are all there are, the statistics that
+ * both know; the larger error counts.  Differences of mean and RMS are taken relative to b's RMS (they never exceed the
+ * RMS error), those of min and max relative to them, or to the RMS where that is larger.  NaN equals NaN.
+ * Rows whose shapes differ in n alone are attention to fewer or more keys, by engines that pad and engines that do not:
+ * keys that one side does not have are zeros there.  Other shapes that differ, and rows with nothing in common, add
+ * nothing. */
 void compare_rows(struct comparison *c, const struct trace_row *a, const struct trace_row *b);
-/* Adds all rows of a tap; rows of all tokens together (TRACE_ALL_TOKENS) are held against what b's rows add up to. */
+/* Adds all rows of a tap; a row of all tokens together (TRACE_ALL_TOKENS) is held against what the other's rows from
+ * its tap's first to its last pos add up to. */
 void compare_taps(struct comparison *c, const struct trace_tap *a, const struct trace_tap *b);
-/* 0: equal.  INFINITY where b is all zeros and a is not. */
+/* 0: equal.  INFINITY where a row of b is all zeros and a's is not.  NAN: nothing was compared. */
 double compare_error(const struct comparison *c);
 /* Of all values as two vectors; NAN without values or with a vector of zeros. */
 double compare_cosine(const struct comparison *c);

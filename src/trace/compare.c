@@ -1,0 +1,168 @@
+#include "trace/compare.h"
+
+#include <math.h>
+
+/* ---- values, one by one ------------------------------------------------------------------------------------------ */
+
+/* Of one row. */
+struct row_sums {
+    double d2, b2;
+    uint64_t n_value;
+    bool has_nan;
+};
+
+static void add_value(struct comparison *c, struct row_sums *sums, double a, double b, uint32_t pos, uint32_t place) {
+    sums->n_value++;
+    c->n_value++;
+    double d = fabs(a - b);
+    if (!isfinite(a) || !isfinite(b)) {
+        if (a == b || (isnan(a) && isnan(b))) return;
+        sums->has_nan = true;
+        c->n_nan++;
+        d = INFINITY;
+    } else {
+        sums->d2 += d * d;
+        sums->b2 += b * b;
+        c->sum_ab += a * b;
+        c->sum_aa += a * a;
+        c->sum_bb += b * b;
+    }
+    if (d > c->max_d || c->n_value == 1) {
+        c->max_d = d;
+        c->max_pos = pos;
+        c->max_place = place;
+        c->max_a = a;
+        c->max_b = b;
+    }
+}
+
+static uint32_t place_of(const struct trace_row *row, uint32_t i) { return row->places ? row->places[i] : i; }
+
+/* Both ascend, so one walk over both meets every place that they share. */
+static void add_values(struct comparison *c, struct row_sums *sums, const struct trace_row *a,
+                       const struct trace_row *b) {
+    const uint64_t end = UINT64_MAX;
+    uint64_t total_a = (uint64_t)a->n_head * a->n, total_b = (uint64_t)b->n_head * b->n;
+    bool padded = a->n > 0 && b->n > 0 && a->n_head == b->n_head && a->n != b->n;   /* attention: see compare_rows */
+    if (!padded && total_a > 0 && total_b > 0 && total_a != total_b) return;
+    for (uint32_t i = 0, j = 0; i < a->n_value || j < b->n_value;) {
+        uint64_t at_a = i < a->n_value ? place_of(a, i) : end, at_b = j < b->n_value ? place_of(b, j) : end;
+        if (padded && at_a != end) at_a = at_a / a->n << 32 | at_a % a->n;
+        if (padded && at_b != end) at_b = at_b / b->n << 32 | at_b % b->n;
+        if (at_a == at_b) {
+            add_value(c, sums, (double)a->values[i], (double)b->values[j], b->pos, place_of(b, j));
+        } else if (padded && at_a < at_b && (uint32_t)at_a >= b->n) {
+            add_value(c, sums, (double)a->values[i], 0, b->pos, place_of(a, i));
+        } else if (padded && at_b < at_a && (uint32_t)at_b >= a->n) {
+            add_value(c, sums, 0, (double)b->values[j], b->pos, place_of(b, j));
+        }
+        bool next_a = at_a <= at_b, next_b = at_b <= at_a;
+        i += next_a;
+        j += next_b;
+    }
+}
+
+static double ratio(double d, double scale) { return d == 0 ? 0 : scale > 0 ? d / scale : INFINITY; }
+
+/* ---- statistics -------------------------------------------------------------------------------------------------- */
+
+static bool both_known(double a, double b) { return isfinite(a) && isfinite(b); }
+
+/* The largest of the relative differences; negative if there is none to be had.  Differences of mean and RMS never
+ * exceed the RMS error of the values behind them. */
+static double statistics_error(const struct trace_stats *a, const struct trace_stats *b) {
+    double worst = -1, scale = isfinite(b->rms) ? b->rms : a->rms;
+    if (both_known(a->rms, b->rms)) worst = fmax(worst, ratio(fabs(a->rms - b->rms), b->rms));
+    if (both_known(a->mean, b->mean) && isfinite(scale)) worst = fmax(worst, ratio(fabs(a->mean - b->mean), scale));
+    double floor = isfinite(scale) ? scale : 0;
+    if (both_known(a->min, b->min)) worst = fmax(worst, ratio(fabs(a->min - b->min), fmax(fabs(b->min), floor)));
+    if (both_known(a->max, b->max)) worst = fmax(worst, ratio(fabs(a->max - b->max), fmax(fabs(b->max), floor)));
+    return worst;
+}
+
+static bool counts_differ(const struct trace_stats *a, const struct trace_stats *b) {
+    return (both_known(a->n_nan, b->n_nan) && a->n_nan != b->n_nan)
+        || (both_known(a->n_inf, b->n_inf) && a->n_inf != b->n_inf);
+}
+
+/* ---- rows, taps -------------------------------------------------------------------------------------------------- */
+
+void compare_rows(struct comparison *c, const struct trace_row *a, const struct trace_row *b) {
+    struct row_sums sums = { 0 };
+    add_values(c, &sums, a, b);
+    uint64_t total_a = (uint64_t)a->n_head * a->n, total_b = (uint64_t)b->n_head * b->n;
+    double worst = sums.n_value > 0 ? ratio(sqrt(sums.d2), sqrt(sums.b2)) : -1;
+    bool all_values = sums.n_value > 0 && sums.n_value == total_b, same_shape = total_a == total_b;
+    if (!all_values && (same_shape || total_a == 0 || total_b == 0)) {
+        worst = fmax(worst, statistics_error(&a->stats, &b->stats));
+        if (counts_differ(&a->stats, &b->stats)) {
+            if (!sums.has_nan) c->n_nan++;
+            sums.has_nan = true;
+        }
+    }
+    if (sums.has_nan) worst = fmax(worst, 1);
+    if (worst < 0) return;
+    c->n_row++;
+    c->sum_error2 += worst * worst;
+}
+
+/* What the rows of a tap from pos first to last add up to; false unless all of them are there and known. */
+static bool add_up(const struct trace_tap *tap, uint32_t first, uint32_t last, struct trace_row *sum) {
+    double n_all = 0, mean = 0, square = 0, min = INFINITY, max = -INFINITY, n_nan = 0, n_inf = 0;
+    uint64_t n_row = 0;
+    for (uint32_t i = 0; i < tap->n_row; i++) {
+        const struct trace_row *row = &tap->rows[i];
+        if (row->pos < first || row->pos > last || row->pos == TRACE_ALL_TOKENS) continue;
+        double total = (double)row->n_head * row->n;
+        const struct trace_stats *s = &row->stats;
+        double n = total - (s->n_nan > 0 ? s->n_nan : 0) - (s->n_inf > 0 ? s->n_inf : 0);   /* of the finite ones */
+        n_row++;
+        n_all += n;
+        mean += n * s->mean;
+        square += n * s->rms * s->rms;
+        min = fmin(min, isfinite(s->min) ? s->min : -INFINITY);   /* one unknown: all unknown */
+        max = fmax(max, isfinite(s->max) ? s->max : INFINITY);
+        n_nan += s->n_nan;
+        n_inf += s->n_inf;
+    }
+    if (n_row != (uint64_t)last - first + 1 || n_all == 0) return false;
+    *sum = (struct trace_row) { .pos = TRACE_ALL_TOKENS };
+    sum->stats = (struct trace_stats) { mean / n_all, sqrt(square / n_all), min, max, n_nan, n_inf };
+    return true;
+}
+
+/* Its last row if that is of all tokens together; *first and *last of the others, those of `other` if there are none. */
+static const struct trace_row *all_tokens(const struct trace_tap *tap, const struct trace_tap *other, uint32_t *first,
+                                          uint32_t *last) {
+    if (tap->n_row == 0 || tap->rows[tap->n_row - 1].pos != TRACE_ALL_TOKENS) return NULL;
+    uint32_t n = tap->n_row - 1;
+    const struct trace_row *rows = n > 0 ? tap->rows : other->rows;
+    if (n == 0) n = other->n_row;
+    if (n == 0) return NULL;
+    *first = rows[0].pos;
+    *last = rows[n - 1].pos;
+    return &tap->rows[tap->n_row - 1];
+}
+
+void compare_taps(struct comparison *c, const struct trace_tap *a, const struct trace_tap *b) {
+    for (uint32_t i = 0, j = 0; i < a->n_row && j < b->n_row;) {
+        uint32_t at_a = a->rows[i].pos, at_b = b->rows[j].pos;
+        if (at_a == at_b) compare_rows(c, &a->rows[i], &b->rows[j]);
+        if (at_a <= at_b) i++;
+        if (at_b <= at_a) j++;
+    }
+    uint32_t first, last;
+    struct trace_row sum;
+    const struct trace_row *all_a = all_tokens(a, b, &first, &last);
+    bool in_both = a->n_row > 0 && b->n_row > 0 && all_a && b->rows[b->n_row - 1].pos == TRACE_ALL_TOKENS;
+    if (in_both) return;
+    if (all_a && add_up(b, first, last, &sum)) compare_rows(c, all_a, &sum);
+    const struct trace_row *all_b = all_tokens(b, a, &first, &last);
+    if (all_b && add_up(a, first, last, &sum)) compare_rows(c, &sum, all_b);
+}
+
+double compare_error(const struct comparison *c) { return c->n_row > 0 ? sqrt(c->sum_error2 / c->n_row) : NAN; }
+
+double compare_cosine(const struct comparison *c) {
+    return c->sum_aa > 0 && c->sum_bb > 0 ? c->sum_ab / (sqrt(c->sum_aa) * sqrt(c->sum_bb)) : NAN;
+}
