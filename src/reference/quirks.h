@@ -7,7 +7,8 @@
 
 #include "model/model.h"
 
-/* What a value means is said in the table of quirks.c, by the sentence with its name. */
+/* What a value means is said in the table of quirks.c, by the sentence with its name; those without an enum are on (1)
+ * or off. */
 struct quirks {
     uint8_t tokens_bos, tokens_last;
     uint8_t embd_scale;
@@ -21,6 +22,26 @@ struct quirks {
     uint8_t tensor_offset;
     uint8_t misread[QUANT_TYPE_COUNT];   /* by tensor type: enum misread */
 };
+
+enum quirk_bos { BOS_MISSING = 1, BOS_DOUBLED };
+enum quirk_norm_weight { NORM_UNWEIGHTED = 1, NORM_PLUS_ONE };
+enum quirk_norm_mean { NORM_CENTRED = 1, NORM_SUM };
+enum quirk_norm_eps { EPS_0 = 1, EPS_1E_6, EPS_1E_5, EPS_OUTSIDE };
+enum quirk_rope_pairing { PAIRING_HALVES = 1, PAIRING_NEIGHBOURS };
+enum quirk_rope_applied { APPLIED_NONE = 1, APPLIED_Q_ONLY, APPLIED_K_ONLY };
+enum quirk_rope_theta { THETA_10000 = 1, THETA_100000, THETA_500000, THETA_1000000 };
+enum quirk_rope_position {
+    POSITION_PLUS_ONE = 1, POSITION_Q_PLUS_ONE, POSITION_FROZEN, POSITION_RESTARTED, POSITION_SAME
+};
+enum quirk_rope_dim { DIM_HALF = 1, DIM_FULL, DIM_N_EMBD };
+enum quirk_attn_heads { HEADS_INTERLEAVED = 1, HEADS_FIRST, HEADS_NOT_REPEATED };
+enum quirk_attn_scale { SCALE_MISSING = 1, SCALE_HEAD_DIM, SCALE_N_EMBD };
+enum quirk_attn_mask { MASK_NONE = 1, MASK_STRICT, MASK_LATE };
+enum quirk_attn_softmax { SOFTMAX_OVER_QUERIES = 1, SOFTMAX_OVER_HEADS, SOFTMAX_NO_MAX };
+enum quirk_kv_slot { SLOT_STALE = 1, SLOT_EXTRA, SLOT_OVERWRITTEN };
+enum quirk_residual { RESIDUAL_NO_ATTN = 1, RESIDUAL_NO_FFN, RESIDUAL_NORM };
+enum quirk_ffn_act { ACT_GELU = 1, ACT_GELU_ERF, ACT_RELU, ACT_NONE };
+enum quirk_output_head { HEAD_TIED = 1, HEAD_ZERO };
 
 /* Mistakes in reading a block; those that make no sense for a type have no entry in the table. */
 enum misread {
@@ -59,7 +80,7 @@ static inline bool quirk_is_free(const struct quirks *set, const struct quirk *q
     return ((const uint8_t *)set)[q->field] == 0;
 }
 /* The tokens an engine with these quirks really computes, given what it was to compute: (n) ids, the first n_prompt of
- * them a prompt.  Writes at most n + 1, says where the prompt now ends, and returns how many. */
+ * them a prompt.  Writes at most n + 2, says where the prompt now ends, and returns how many. */
 size_t quirk_tokens(const struct quirks *set, const int32_t *ids, size_t n, size_t *n_prompt, int32_t *out);
 
 /* One row of n elements as an engine with the mistake reads it.  n is a multiple of the type's block size. */
