@@ -23,7 +23,7 @@ BLOCKS = {
 }
 SHAPES = {
     "tinyllama": {"layers": 22, "embd": 2048, "heads": 32, "kv_heads": 4, "ff": 5632, "vocab": 32000,
-                  "tokenizer": "llama", "head_type": "Q6_K", "context": 2048},
+                  "tokenizer": "llama", "context": 2048},
 }
 FREQ_BASE = 10000.0
 
@@ -164,10 +164,11 @@ def parse(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
     add("out")
-    add("--shape", choices=SHAPES, help="sets layers, embd, heads, kv-heads, ff, vocab, tokenizer and head-type")
+    add("--shape", choices=SHAPES, help="sets layers, embd, heads, kv-heads, ff, vocab and tokenizer")
     add("--arch", choices=("llama", "qwen2"), default="llama")
     add("--type", choices=("F32", "F16", "BF16", *BLOCKS), default="F32", help="of every matrix")
-    add("--head-type", choices=("F32", "F16", "BF16", *BLOCKS), help="of output.weight")
+    add("--head-type", choices=("F32", "F16", "BF16", *BLOCKS), help="of output.weight; default for --shape as "
+        "llama-quantize has it: Q6_K where --type is smaller than Q8_0")
     add("--layers", type=int, default=2)
     add("--embd", type=int, default=32)
     add("--heads", type=int, default=4)
@@ -188,6 +189,8 @@ def parse(arguments=None):
     parser.set_defaults(**SHAPES.get(parser.parse_known_args(arguments)[0].shape, {}))
     options = parser.parse_args(arguments)
     options.tied = options.shape is None if options.tied is None else options.tied
+    if options.shape and options.type not in ("F32", "F16", "BF16", "Q8_0"):
+        options.head_type = options.head_type or "Q6_K"
     options.bias = options.arch == "qwen2" if options.bias is None else options.bias
     options.head_dim = options.head_dim or options.embd // options.heads
     return options
