@@ -4,6 +4,7 @@
 
 #include "base/math.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -192,22 +193,44 @@ static void shape_text(char *buf, size_t cap, const uint64_t *shape, uint32_t n_
     if (n >= 0 && (size_t)n < cap) snprintf(buf + n, cap - (size_t)n, "]");
 }
 
-/* Points w at tensor t after checking that it is what spec says. */
-static plumb_status bind_weight(struct weight *w, const struct weight_spec *spec, const struct gguf_tensor *t,
-                                const struct model_config *c, struct error *err) {
+/* Where problems go: the first one is the error, all of them are told. */
+struct problems {
+    struct error *err;
+    uint64_t n;
+    model_on_problem *on_problem;   /* NULL: the first one is enough */
+    void *user;
+};
+
+#if defined(__GNUC__)
+__attribute__((format(printf, 3, 4)))
+#endif
+static void problem(struct problems *p, plumb_status status, const char *format, ...) {
+    char message[sizeof p->err->message];
+    va_list args;
+    va_start(args, format);
+    if (vsnprintf(message, sizeof message, format, args) < 0) message[0] = 0;
+    va_end(args);
+    if (p->n++ == 0) error_set(p->err, status, "%s", message);
+    if (p->on_problem) p->on_problem(p->user, status, message);
+}
+
+/* Points w at tensor t and tells where it is not what spec says. */
+static void bind_weight(struct weight *w, const struct weight_spec *spec, const struct gguf_tensor *t,
+                        const struct model_config *c, struct problems *p) {
     uint64_t expected[2] = { dim_size(c, spec->n_in), dim_size(c, spec->n_out) };
     uint32_t n_dims = spec->n_out == DIM_ONE ? 1 : 2;
     if (t->shape[0] != expected[0] || t->shape[1] != expected[1] || t->shape[2] != 1 || t->shape[3] != 1) {
         char has[100], needs[100];
         shape_text(has, sizeof has, t->shape, t->n_dims);
         shape_text(needs, sizeof needs, expected, n_dims);
-        return error_set(err, PLUMB_ERROR_TENSOR, "tensor %s: expected shape %s, file has %s %s", t->name.data, needs,
-                         quant_traits(t->type)->name, has);
+        bool is_transposed = n_dims == 2 && t->shape[0] == expected[1] && t->shape[1] == expected[0];
+        problem(p, PLUMB_ERROR_TENSOR, "tensor %s: expected shape %s, file has %s %s%s", t->name.data, needs,
+                quant_traits(t->type)->name, has, is_transposed ? ": it is transposed" : "");
     }
     /* Norms, biases and frequency factors enter sums as they are; every converter keeps them in F32. */
     if (n_dims == 1 && t->type != QUANT_F32) {
-        return error_set(err, PLUMB_ERROR_UNSUPPORTED, "tensor %s: expected F32, file has %s", t->name.data,
-                         quant_traits(t->type)->name);
+        problem(p, PLUMB_ERROR_UNSUPPORTED, "tensor %s: expected F32, file has %s", t->name.data,
+                quant_traits(t->type)->name);
     }
     w->name = t->name.data;
     w->traits = quant_traits(t->type);
@@ -215,8 +238,7 @@ static plumb_status bind_weight(struct weight *w, const struct weight_spec *spec
     w->data = t->data;
     w->n_in = (uint32_t)expected[0];
     w->n_out = (uint32_t)expected[1];
-    w->row_bytes = (size_t)(t->n_bytes / expected[1]);
-    return PLUMB_OK;
+    w->row_bytes = (size_t)(t->n_bytes / t->shape[1]);
 }
 
 /* The spec and the place (*w) of a tensor by its name; NULL for a name that no table has. */
@@ -241,63 +263,59 @@ static const struct weight_spec *find_place(struct model *m, const char *name, s
     return NULL;
 }
 
-static plumb_status bind_part(struct model *m, struct gguf *g, struct error *err) {
+static void bind_part(struct model *m, struct gguf *g, struct problems *p) {
     for (uint64_t i = 0; i < gguf_n_tensor(g); i++) {
         const struct gguf_tensor *t = gguf_tensor_at(g, i);
         struct weight *w;
         const struct weight_spec *spec = find_place(m, t->name.data, &w);
         if (!spec) {
             struct shown shown;
-            return error_set(err, PLUMB_ERROR_UNSUPPORTED, "tensor \"%s\" has no place in a %s model of %u blocks",
-                             show_bytes(&shown, t->name.data, (size_t)t->name.n), m->config.architecture,
-                             m->config.n_layer);
+            problem(p, PLUMB_ERROR_UNSUPPORTED, "tensor \"%s\" has no place in a %s model of %u blocks",
+                    show_bytes(&shown, t->name.data, (size_t)t->name.n), m->config.architecture, m->config.n_layer);
+        } else if (spec->need != IGNORED && w->name) {
+            problem(p, PLUMB_ERROR_TENSOR, "tensor %s is in more than one part of the split file", t->name.data);
+        } else if (spec->need != IGNORED) {
+            bind_weight(w, spec, t, &m->config, p);
         }
-        if (spec->need == IGNORED) continue;
-        if (w->data) {
-            return error_set(err, PLUMB_ERROR_TENSOR, "tensor %s is in more than one part of the split file",
-                             t->name.data);
-        }
-        PLUMB_TRY(bind_weight(w, spec, t, &m->config, err));
     }
-    return PLUMB_OK;
 }
 
-static plumb_status check_required(const void *base, const struct weight_spec *specs, size_t n, const char *prefix,
-                                   struct error *err) {
+static void check_required(const void *base, const struct weight_spec *specs, size_t n, const char *prefix,
+                           struct problems *p) {
     for (size_t i = 0; i < n; i++) {
         const struct weight *w = (const void *)((const char *)base + specs[i].field);
-        if (specs[i].need == REQUIRED && !w->data) {
-            return error_set(err, PLUMB_ERROR_TENSOR, "tensor %s%s is missing", prefix, specs[i].name);
+        if (specs[i].need == REQUIRED && !w->name) {
+            problem(p, PLUMB_ERROR_TENSOR, "tensor %s%s is missing", prefix, specs[i].name);
         }
     }
-    return PLUMB_OK;
 }
 
 static float rope_factor(const struct model *m, uint32_t i) {
     return f32_from_bits(load_u32(m->rope_freqs.data + 4 * (size_t)i));
 }
 
-static plumb_status bind_all(struct model *m, struct gguf *const *parts, size_t n_part, struct error *err) {
-    for (size_t i = 0; i < n_part; i++) PLUMB_TRY(bind_part(m, parts[i], err));
-    PLUMB_TRY(check_required(m, model_specs, N_MODEL_SPEC, "", err));
+static void bind_all(struct model *m, struct gguf *const *parts, size_t n_part, struct problems *p) {
+    for (size_t i = 0; i < n_part; i++) bind_part(m, parts[i], p);
+    check_required(m, model_specs, N_MODEL_SPEC, "", p);
     for (uint32_t il = 0; il < m->config.n_layer; il++) {
         char prefix[32];
         snprintf(prefix, sizeof prefix, "blk.%u.", il);
-        PLUMB_TRY(check_required(&m->layers[il], layer_specs, N_LAYER_SPEC, prefix, err));
+        check_required(&m->layers[il], layer_specs, N_LAYER_SPEC, prefix, p);
     }
     if (!m->output.data) m->output = m->token_embd;   /* tied */
+    if (p->n > 0) return;   /* a tensor may be smaller than its weight says */
     for (uint32_t i = 0; m->rope_freqs.data && i < m->rope_freqs.n_in; i++) {
         float factor = rope_factor(m, i);
         if (!(factor >= 0.01f && factor <= 1e6f)) {   /* angles are divided by it */
-            return error_set(err, PLUMB_ERROR_TENSOR, "tensor rope_freqs.weight: element %u is %g, not in 0.01..1e6", i,
-                             (double)factor);
+            problem(p, PLUMB_ERROR_TENSOR, "tensor rope_freqs.weight: element %u is %g, not in 0.01..1e6", i,
+                    (double)factor);
         }
     }
-    return PLUMB_OK;
 }
 
-plumb_status model_create(struct model **out, struct gguf *const *parts, size_t n_part, uint32_t n_vocab,
-                          struct error *err) {
+static plumb_status create(struct model **out, struct gguf *const *parts, size_t n_part, uint32_t n_vocab,
+                           struct problems *problems) {
+    struct error *err = problems->err;
     *out = NULL;
     struct model *m = calloc(1, sizeof *m);
     if (!m) return error_set(err, PLUMB_ERROR_MEMORY, "out of memory: %zu bytes for the model", sizeof *m);
@@ -318,13 +336,29 @@ plumb_status model_create(struct model **out, struct gguf *const *parts, size_t 
         status = error_set(err, PLUMB_ERROR_MEMORY, "out of memory: %u layers", m->config.n_layer);
         goto done;
     }
-    status = bind_all(m, parts, n_part, err);
+    bind_all(m, parts, n_part, problems);
+    if (problems->n > 0) status = err->status;
 done:
     if (status != PLUMB_OK) {
         model_free(m);
         return status;
     }
     *out = m;
+    return PLUMB_OK;
+}
+
+plumb_status model_create(struct model **out, struct gguf *const *parts, size_t n_part, uint32_t n_vocab,
+                          struct error *err) {
+    struct problems problems = { .err = err };
+    return create(out, parts, n_part, n_vocab, &problems);
+}
+
+plumb_status model_check_tensors(struct gguf *const *parts, size_t n_part, uint32_t n_vocab,
+                                 model_on_problem *on_problem, void *user, struct error *err) {
+    struct problems problems = { err, 0, on_problem, user };
+    struct model *m;
+    PLUMB_TRY(create(&m, parts, n_part, n_vocab, &problems));
+    model_free(m);
     return PLUMB_OK;
 }
 

@@ -62,6 +62,12 @@ plumb_status model_create(struct model **out, struct gguf *const *parts, size_t 
                           struct error *err);
 void model_free(struct model *m);
 
+/* As model_create, for its errors alone: every tensor that is missing, without a place, of a wrong shape (transposed
+ * ones are called so) or type is told to on_problem in one sentence, not only the first, which is also *err. */
+typedef void model_on_problem(void *user, plumb_status status, const char *message);
+plumb_status model_check_tensors(struct gguf *const *parts, size_t n_part, uint32_t n_vocab,
+                                 model_on_problem *on_problem, void *user, struct error *err);
+
 /* Elements of the longest row of any matrix: max(n_embd, n_ff, n_head * head_dim). */
 uint64_t model_max_row(const struct model_config *c);
 
