@@ -1,0 +1,137 @@
+"""Quantized blocks read by hand, and misread as engines are known to misread them.
+
+A reader takes (n_block, bytes) u8 and the part of a mistake's name after the type, "nibbles=swapped" or None, and gives
+(n_block, elements) f64.  Without a mistake it must equal gguf.quants.dequantize: `engine.py --selftest` compares.
+Layouts: ggml-common.h and the GGUF specification.  In comments b is a byte, j its place in the row of bytes.
+"""
+import numpy as np
+
+
+def f16(blocks, at, mistake):
+    """(n_block, 1): two bytes as f16, or as the upper half of an f32."""
+    bits = blocks[:, at:at + 2].copy().view("<u2")
+    if mistake == "d=bf16":
+        return (bits.astype("<u4") << 16).view("<f4").astype(np.float64)
+    return bits.view("<f2").astype(np.float64)
+
+
+def nibbles(packed, mistake):
+    """(..., n) bytes to (..., 2n) codes: the low nibbles of all bytes, then the high ones."""
+    low, high = packed & 15, packed >> 4
+    if mistake == "nibbles=swapped":
+        low, high = high, low
+    if mistake == "layout=interleaved":
+        return np.stack([low, high], axis=-1).reshape(*packed.shape[:-1], -1).astype(np.float64)
+    return np.concatenate([low, high], axis=-1).astype(np.float64)
+
+
+def bits(packed):
+    """(..., n) bytes to (..., 8n) bits, the lowest of a byte first."""
+    return np.unpackbits(packed, axis=-1, bitorder="little").astype(np.float64)
+
+
+def high_bits_32(packed, mistake):
+    """(n_block, 32): bit i belongs to element i."""
+    high = bits(packed)
+    if mistake == "high=missing":
+        return 0 * high
+    if mistake == "high=interleaved":  # element j takes bit 2j, element j + 16 takes 2j + 1
+        return np.concatenate([high[:, 0::2], high[:, 1::2]], axis=1)
+    return high
+
+
+def scale_and_min(blocks, mistake):
+    """(n_block, 1) each, of a block that begins with both."""
+    d, m = f16(blocks, 0, mistake), f16(blocks, 2, mistake)
+    return (m, d) if mistake == "d=swapped" else (d, m)
+
+
+def q4_0(blocks, mistake):  # f16 d; 16 bytes
+    offset = 0 if mistake == "offset=missing" else 8
+    return f16(blocks, 0, mistake) * (nibbles(blocks[:, 2:], mistake) - offset)
+
+
+def q4_1(blocks, mistake):  # f16 d, m; 16 bytes
+    d, m = scale_and_min(blocks, mistake)
+    return d * nibbles(blocks[:, 4:], mistake) + (-m if mistake == "min=subtracted" else m)
+
+
+def q5_0(blocks, mistake):  # f16 d; 4 bytes of high bits; 16 bytes
+    offset = 0 if mistake == "offset=missing" else 16
+    codes = nibbles(blocks[:, 6:], mistake) + 16 * high_bits_32(blocks[:, 2:6], mistake)
+    return f16(blocks, 0, mistake) * (codes - offset)
+
+
+def q5_1(blocks, mistake):  # f16 d, m; 4 bytes of high bits; 16 bytes
+    d, m = scale_and_min(blocks, mistake)
+    codes = nibbles(blocks[:, 8:], mistake) + 16 * high_bits_32(blocks[:, 4:8], mistake)
+    return d * codes + (-m if mistake == "min=subtracted" else m)
+
+
+def q8_0(blocks, mistake):  # f16 d; 32 signed bytes
+    codes = blocks[:, 2:] if mistake == "codes=unsigned" else blocks[:, 2:].view(np.int8)
+    return f16(blocks, 0, mistake) * codes
+
+
+def scales_and_mins_k(packed, mistake):
+    """(n_block, 12) bytes to the 6-bit scales and minima of 8 sub-blocks, (n_block, 8) each."""
+    first, second, third = packed[:, :4], packed[:, 4:8], packed[:, 8:]
+    keep = 0 if mistake == "scales=low_bits" else 3   # of sub-blocks 4..7: where the upper two bits are
+    scales = np.hstack([first & 63, third & 15 | (first >> 6 & keep) << 4])
+    mins = np.hstack([second & 63, third >> 4 | (second >> 6 & keep) << 4])
+    return (mins, scales) if mistake == "scales=swapped" else (scales, mins)
+
+
+def q45_k(blocks, codes, mistake):
+    """Codes (n_block, 256) of a block that begins with f16 d, dmin and 12 bytes of scales."""
+    d, dmin = scale_and_min(blocks, mistake)
+    scales, mins = scales_and_mins_k(blocks[:, 4:16], mistake)
+    lows = np.repeat(dmin * mins, 32, axis=1)
+    return np.repeat(d * scales, 32, axis=1) * codes + (lows if mistake == "min=added" else -lows)
+
+
+def q4_k(blocks, mistake):  # ...; 4 times 32 bytes, each for 64 elements
+    return q45_k(blocks, nibbles(blocks[:, 16:].reshape(-1, 4, 32), mistake).reshape(-1, 256), mistake)
+
+
+def q5_k(blocks, mistake):  # ...; 32 bytes of high bits; 4 times 32 bytes, each for 64 elements
+    codes = nibbles(blocks[:, 48:].reshape(-1, 4, 32), mistake).reshape(-1, 256)
+    high = bits(blocks[:, 16:48])                                  # bit 8j + k: of element 32k + j
+    if mistake == "high=missing":
+        high = 0 * high
+    elif mistake != "high=sequential":
+        high = high.reshape(-1, 32, 8).swapaxes(1, 2).reshape(-1, 256)
+    return q45_k(blocks, codes + 16 * high, mistake)
+
+
+def q6_k(blocks, mistake):  # 128 bytes of low nibbles, 64 of two high bits, 16 signed scales, f16 d
+    low, high = blocks[:, :128], blocks[:, 128:192]
+    pairs = np.stack([high >> shift & 3 for shift in (0, 2, 4, 6)], axis=-1).astype(np.float64)  # (n_block, 64, 4)
+    if mistake == "order=sequential":
+        codes = nibbles(low, "layout=interleaved")
+        pairs = pairs.reshape(-1, 256)
+    else:  # of each 64 bytes the low nibbles are elements 0..63 of 128, the high ones 64..127
+        codes = nibbles(low.reshape(-1, 2, 64), None).reshape(-1, 256)
+        pairs = pairs.reshape(-1, 2, 32, 4).swapaxes(2, 3).reshape(-1, 256)
+    if mistake == "high=missing":
+        pairs = 0 * pairs
+    scales = blocks[:, 192:208] if mistake == "scales=unsigned" else blocks[:, 192:208].view(np.int8)
+    offset = 0 if mistake == "offset=missing" else 32
+    return f16(blocks, 208, mistake) * np.repeat(scales.astype(np.float64), 16, axis=1) * (codes + 16 * pairs - offset)
+
+
+def half(blocks, mistake):
+    return f16(blocks, 0, "d=bf16" if mistake == "type=bf16" else None)
+
+
+def brain(blocks, mistake):
+    return f16(blocks, 0, None if mistake == "type=f16" else "d=bf16")
+
+
+READERS = {"Q4_0": q4_0, "Q4_1": q4_1, "Q5_0": q5_0, "Q5_1": q5_1, "Q8_0": q8_0, "Q4_K": q4_k, "Q5_K": q5_k,
+           "Q6_K": q6_k, "F16": half, "BF16": brain}
+
+
+def read(type_name, block_bytes, raw, mistake):
+    """raw: (n_row, row bytes) u8.  (n_row, n) f64."""
+    return READERS[type_name](raw.reshape(-1, block_bytes), mistake).reshape(len(raw), -1)
