@@ -6,6 +6,7 @@
 
 /* Of one row. */
 struct row_sums {
+    double half_step;   /* what rounding to the sides' quanta can be off by */
     double d2, b2;
     uint64_t n_value;
     bool has_nan;
@@ -14,7 +15,7 @@ struct row_sums {
 static void add_value(struct comparison *c, struct row_sums *sums, double a, double b, uint32_t pos, uint32_t place) {
     sums->n_value++;
     c->n_value++;
-    double d = fabs(a - b);
+    double d = fmax(fabs(a - b) - sums->half_step, 0);
     if (!isfinite(a) || !isfinite(b)) {
         if (a == b || (isnan(a) && isnan(b))) return;
         sums->has_nan = true;
@@ -88,8 +89,10 @@ static bool counts_differ(const struct trace_stats *a, const struct trace_stats 
 /* ---- rows, taps -------------------------------------------------------------------------------------------------- */
 
 void compare_rows(struct comparison *c, const struct trace_row *a, const struct trace_row *b) {
-    struct row_sums sums = { 0 };
+    struct row_sums sums = { .half_step = 0.5 * ((double)a->quantum + (double)b->quantum) };
     add_values(c, &sums, a, b);
+    /* Rounding adds quantum^2 / 12 to a square in the mean: b's norm is not known closer than that, nor is it 0. */
+    sums.b2 += (double)sums.n_value * sums.half_step * sums.half_step / 3;
     uint64_t total_a = (uint64_t)a->n_head * a->n, total_b = (uint64_t)b->n_head * b->n;
     double worst = sums.n_value > 0 ? ratio(sqrt(sums.d2), sqrt(sums.b2)) : -1;
     bool all_values = sums.n_value > 0 && sums.n_value == total_b, same_shape = total_a == total_b;

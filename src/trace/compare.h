@@ -13,16 +13,20 @@ struct comparison {
     uint32_t n_row;          /* rows compared, by values or by statistics */
     double sum_error2;       /* of the rows' squared relative errors */
     double sum_ab, sum_aa, sum_bb;
-    double max_d;            /* largest |a - b| */
+    double max_d;            /* largest |a - b|, but for rounding */
     uint32_t max_pos, max_place;
     double max_a, max_b;     /* the values there */
     uint64_t n_nan;          /* places where the sides differ and one is NaN or infinite; each makes its row's error at
                               * least 1, max_d infinite */
 };
 
-/* Adds a row: values where both have some at the same places and, unless these are all there are, the statistics that
+/* A value that was rounded to a step (trace_row.quantum) stands for all within half a step of it: the distance of two
+ * values is that of the nearest numbers that they can stand for.
+ *
+ * Adds a row: values where both have some at the same places and, unless these are all there are, the statistics that
  * both know; the larger error counts.  Differences of mean and RMS are taken relative to b's RMS (they never exceed the
  * RMS error), those of min and max relative to them, or to the RMS where that is larger.  NaN equals NaN.
+ *
  * Rows whose shapes differ in n alone are attention to fewer or more keys, by engines that pad and engines that do not:
  * keys that one side does not have are zeros there.  Other shapes that differ, and rows with nothing in common, add
  * nothing. */
