@@ -1,7 +1,7 @@
 # plumb: GGUF language models in WebAssembly.  `make help` lists the targets.
 #
-# Products: web/dist/plumb.wasm (browser, Node), build/wasi/plumb.wasm, build/native/plumb, and one test program per
-# host.  A wasm host's test program links the very objects that ship.
+# Products: web/dist/plumb.wasm (browser, Node), build/wasi/plumb.wasm (wasmtime, and as web/dist/plumb-cli.wasm Node),
+# build/native/plumb, and one test program per host.  A wasm host's test program links the very objects that ship.
 #
 #   config=release   the default
 #   config=debug     no optimization, asserts
@@ -121,6 +121,7 @@ wasm_flags := $(if $(filter debug,$(config)),$(debug),$(release))
 emcc_dir := build/emcc$(if $(filter debug,$(config)),-debug)
 wasi_dir := build/wasi$(if $(filter debug,$(config)),-debug)
 plumb_wasm := $(if $(filter debug,$(config)),$(emcc_dir)/plumb.wasm,web/dist/plumb.wasm)
+cli_wasm := $(if $(filter debug,$(config)),,web/dist/plumb-cli.wasm)
 $(eval $(call compile,$(emcc_dir),$$(EMCC_RUN) $(wasm_flags) $(EMCC_CFLAGS)))
 $(eval $(call compile,$(wasi_dir),$(WASI_CC) $(wasm_flags) $(WASI_CFLAGS)))
 
@@ -135,7 +136,12 @@ $(emcc_dir)/tests.wasm: $(call objects,$(emcc_dir),$(engine) $(tests))
 	@echo "  $@"
 	$Q$(EMCC_RUN) $(EMCC_LDFLAGS) $(EMCC_TEST_LDFLAGS) $^ -o $@ -sEXPORTED_FUNCTIONS=_test_main,_malloc,_free
 
-wasi: $(wasi_dir)/plumb.wasm ## Builds build/wasi/plumb.wasm, the command line for wasmtime.
+wasi: $(wasi_dir)/plumb.wasm $(cli_wasm) ## Builds build/wasi/plumb.wasm, the command line for wasmtime and Node.
+# What web/node/cli.mjs runs.
+web/dist/plumb-cli.wasm: $(wasi_dir)/plumb.wasm
+	@mkdir -p $(@D)
+	@echo "  $@"
+	$Qcp $< $@
 $(wasi_dir)/plumb.wasm: $(call objects,$(wasi_dir),$(engine) $(cli))
 	@echo "  $@"
 	$Q$(WASI_CC) $(WASI_LDFLAGS) $^ -lm -o $@
@@ -150,6 +156,7 @@ test-programs: \
     $(if $(filter native,$(HOSTS)),build/native/plumb build/native/tests build/native-sanitize/tests) \
     $(if $(filter native,$(HOSTS)),$(fuzzers:%=build/native-sanitize/fuzz-%)) \
     $(if $(filter node chromium,$(HOSTS)),$(plumb_wasm) $(emcc_dir)/tests.wasm) \
+    $(if $(filter node,$(HOSTS)),$(cli_wasm)) \
     $(if $(filter wasmtime,$(HOSTS)),$(wasi_dir)/plumb.wasm $(wasi_dir)/tests.wasm)
 
 # Without libFuzzer a fuzz target replays the files it is given, which is how the corpus runs inside the tests.
@@ -174,7 +181,7 @@ bare: ## Checks that one plain cc command builds the command line.
 	cc -O2 -Iinclude -Isrc src/*/*.c wasm/cli*.c -lm -o build/bare/plumb
 
 clean: ## Removes what was built; keeps models and installed packages.
-	rm -rf $(filter-out build/setup,$(wildcard build/*)) web/dist/plumb.wasm
+	rm -rf $(filter-out build/setup,$(wildcard build/*)) web/dist/*.wasm
 
 # Headers that objects depend on.
 -include $(wildcard build/*/obj/*/*.d build/*/obj/*/*/*.d)

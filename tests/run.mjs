@@ -45,6 +45,8 @@ const suites = {
   node: [
     { name: 'C tests', command: [process.execPath, 'tests/hosts/node.mjs', 'build/emcc/tests.wasm'], timeout: 300 },
     { name: 'JavaScript', command: nodeTests('tests/node'), timeout: 600 },
+    { name: 'command line', command: nodeTests('tests/cli'), env: cli([process.execPath, 'web/node/cli.mjs']),
+      timeout: 600 },
   ],
   chromium: [
     { name: 'C tests', command: [process.execPath, 'tests/hosts/chromium.mjs', 'build/emcc/tests.wasm'], timeout: 300 },

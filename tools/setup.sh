@@ -184,7 +184,7 @@ case $target in
         for host in "$@"; do
             case $host in
                 native) need_cc ;;
-                node) need_emcc ;;
+                node) need_emcc; need_wasi ;;
                 chromium) need_emcc; need_chromium ;;
                 wasmtime) need_wasi ;;
                 *) die "no host $host; there are native, node, chromium, wasmtime" ;;

@@ -405,6 +405,6 @@ int main(int argc, char **argv) {
     };
     static struct options options;
     int code;
-    watch_signals();
+    start_process();
     return parse_options(argc, argv, &options, &code) ? commands[options.command](&options) : code;
 }

@@ -67,8 +67,9 @@ void *allocate(size_t n);
 
 /* Seconds of a clock that never goes back. */
 double now(void);
-/* From now on Ctrl-C makes interrupted() true, a second one ends the process; a closed pipe is an error of write. */
-void watch_signals(void);
+/* To be called first.  From then on Ctrl-C makes interrupted() true, a second one ends the process; a closed pipe is an
+ * error of write; relative paths begin in the current directory under WASI too. */
+void start_process(void);
 bool interrupted(void);
 
 enum load { LOAD_HEADER, LOAD_VOCAB, LOAD_ALL };

@@ -136,7 +136,7 @@ char *read_stdin(size_t *n, int *code) {
     return NULL;
 }
 
-/* ---- time and signals -------------------------------------------------------------------------------------------- */
+/* ---- time, the process -------------------------------------------------------------------------------------------- */
 
 double now(void) {
     struct timespec t;
@@ -145,7 +145,12 @@ double now(void) {
 }
 
 #if defined(__wasi__)
-void watch_signals(void) {}
+/* The C library's current directory is / until it is told another one; a host that has one says so in PWD. */
+void start_process(void) {
+    const char *directory = getenv("PWD");
+    if (directory) (void)!chdir(directory);
+}
+
 bool interrupted(void) { return false; }
 #else
 static volatile sig_atomic_t was_interrupted;
@@ -155,7 +160,7 @@ static void on_interrupt(int number) {
     was_interrupted = 1;
 }
 
-void watch_signals(void) {
+void start_process(void) {
     struct sigaction interrupt = { .sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND };
     sigaction(SIGINT, &interrupt, NULL);
     signal(SIGPIPE, SIG_IGN);

@@ -3,8 +3,9 @@
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { closeSync, openSync, readFileSync, readSync, statSync } from 'node:fs';
+import { basename, resolve } from 'node:path';
 import { test } from 'node:test';
-import { command, isNative, nativeTest, output, plumb, smol, start, temporary } from './plumb.mjs';
+import { command, isNative, isNode, nativeTest, output, plumb, smol, start, temporary } from './plumb.mjs';
 
 const facts = JSON.parse(readFileSync('tests/vectors/cli/facts.json', 'utf8'));
 
@@ -58,6 +59,14 @@ test('what cannot be opened or read exits 1', async () => {
       assert.deepEqual([code, out], [1, '']);
       assert.match(err, new RegExp(`^plumb: ${path}: PLUMB_ERROR_IO: [^\\n]+\\n$`));
     }
+  }
+});
+
+/* wasmtime is given the checkout alone. */
+(isNative || isNode ? test : () => {})('absolute paths and those above the current directory are found', async () => {
+  const vocab = 'models/ggml-vocab-llama-spm.gguf', expected = await output(['inspect', vocab, '--json']);
+  for (const path of [resolve(vocab), `../${basename(resolve('.'))}/${vocab}`, `./build/../${vocab}`]) {
+    assert.equal(await output(['inspect', path, '--json']), expected, path);
   }
 });
 
@@ -154,7 +163,7 @@ test('a reader that goes away is no error', async () => {
   const [code, signal] = await new Promise(resolve => child.on('close', (...end) => resolve(end)));
   /* wasmtime tells the program EIO, not EPIPE. */
   assert.deepEqual([code, signal, Buffer.concat(err).toString()],
-    isNative ? [0, null, ''] : [1, null, 'plumb: standard output: PLUMB_ERROR_IO: I/O error\n']);
+    isNative || isNode ? [0, null, ''] : [1, null, 'plumb: standard output: PLUMB_ERROR_IO: I/O error\n']);
 });
 
 nativeTest('a disk that is full is an error', async () => {

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
-import { ids, isNative, nativeTest, output, plumb, smol, start } from './plumb.mjs';
+import { ids, isNative, isNode, nativeTest, output, plumb, smol, start } from './plumb.mjs';
 
 const { prompts } = JSON.parse(readFileSync('tests/vectors/llama/prompts.json', 'utf8'));
 const { draws } = JSON.parse(readFileSync('tests/vectors/cli/facts.json', 'utf8'));
@@ -161,11 +161,20 @@ nativeTest('run: text comes as it is made, Ctrl-C ends it', async () => {
   assert.match(err, stats);
 });
 
+if (isNode) {
+  test('run: Ctrl-C ends it', async () => {
+    const child = start(['run', smol, '-p', 'Count to a thousand.', '-n', '1000', '--temp', '0', '--ids']);
+    child.stdout.once('data', () => child.kill('SIGINT'));
+    const [code, signal] = await new Promise(resolve => child.on('close', (...end) => resolve(end)));
+    assert.deepEqual([code, signal], [null, 'SIGINT']);
+  });
+}
+
 test('run: a reader that goes away ends it', async () => {
   const child = start(['run', smol, '-p', 'Count to a thousand.', '-n', '1000', '--temp', '0']);
   child.stdout.once('data', () => child.stdout.destroy());
   const [code, signal] = await new Promise(resolve => child.on('close', (...end) => resolve(end)));
-  assert.deepEqual([code, signal], [isNative ? 0 : 1, null]);   // wasmtime: EIO, as with inspect
+  assert.deepEqual([code, signal], [isNative || isNode ? 0 : 1, null]);   // wasmtime: EIO, as with inspect
 });
 
 /* ---- score ---- */

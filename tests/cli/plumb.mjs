@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 process.chdir(fileURLToPath(new URL('../..', import.meta.url)));   // wasmtime sees the checkout only, by relative paths
 
 export const command = JSON.parse(process.env.PLUMB ?? '["build/native/plumb"]');
-export const isNative = command.length === 1;
+export const isNative = command.length === 1, isNode = command.at(-1).endsWith('.mjs');
 /** test() of what WASI or wasmtime has no notion of: signals, /dev/stdin, files as standard output. */
 export const nativeTest = isNative ? test : () => {};
 export const smol = 'models/SmolLM2-135M-Instruct.Q4_1.gguf';
