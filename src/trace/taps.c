@@ -1,0 +1,166 @@
+#include "trace/taps.h"
+
+#include <stdio.h>
+
+const struct tap_spec *tap_spec(enum tap_id id) {
+    static const struct tap_spec specs[TAP_COUNT] = {
+        [TAP_EMBD] = { "embd", false, "token embedding", "", "token_embd" },
+        [TAP_ATTN_NORM] = { "attn_norm", true, "norm before attention",
+                            "l_out of the layer before (embd in layer 0)", "attn_norm" },
+        [TAP_QCUR] = { "Qcur", true, "query before RoPE", "attn_norm", "attn_q" },
+        [TAP_KCUR] = { "Kcur", true, "key before RoPE", "attn_norm", "attn_k" },
+        [TAP_VCUR] = { "Vcur", true, "value", "attn_norm", "attn_v" },
+        [TAP_QCUR_ROPE] = { "Qcur_rope", true, "query after RoPE", "Qcur", "" },
+        [TAP_KCUR_ROPE] = { "Kcur_rope", true, "key after RoPE", "Kcur", "" },
+        [TAP_KQ_SOFT_MAX] = { "kq_soft_max", true, "attention weights", "Qcur_rope, Kcur_rope", "" },
+        [TAP_KQV_OUT] = { "kqv_out", true, "values by attention weight, heads joined", "kq_soft_max, Vcur", "" },
+        [TAP_ATTN_OUT] = { "attn_out", true, "attention's output", "kqv_out", "attn_output" },
+        [TAP_FFN_INP] = { "ffn_inp", true, "residual after attention",
+                          "attn_out, l_out of the layer before (embd in layer 0)", "" },
+        [TAP_FFN_NORM] = { "ffn_norm", true, "norm before the feed-forward net", "ffn_inp", "ffn_norm" },
+        [TAP_FFN_GATE] = { "ffn_gate", true, "gate before its activation", "ffn_norm", "ffn_gate" },
+        [TAP_FFN_UP] = { "ffn_up", true, "what is gated", "ffn_norm", "ffn_up" },
+        [TAP_FFN_SWIGLU] = { "ffn_swiglu", true, "activated gate times what is gated", "ffn_gate, ffn_up", "" },
+        [TAP_FFN_OUT] = { "ffn_out", true, "feed-forward net's output", "ffn_swiglu", "ffn_down" },
+        [TAP_L_OUT] = { "l_out", true, "residual after the layer", "ffn_out, ffn_inp", "" },
+        [TAP_RESULT_NORM] = { "result_norm", false, "norm before the head", "l_out of the last layer",
+                              "output_norm" },
+        [TAP_RESULT_OUTPUT] = { "result_output", false, "logits", "result_norm",
+                                "output (token_embd where tied)" },
+    };
+    return &specs[id];
+}
+
+/* ---- names ------------------------------------------------------------------------------------------------------ */
+
+struct alias {
+    const char *name;
+    enum tap_id id;
+};
+
+/* llama.cpp: embd was inp_embd, and the gated product ffn_gate_par, before graphs fused the two steps. */
+static const struct alias other_names[] = {
+    { "inp_embd", TAP_EMBD },
+    { "ffn_gate_par", TAP_FFN_SWIGLU },
+    { "logits", TAP_RESULT_OUTPUT },
+    { "embed_tokens", TAP_EMBD },
+    { "norm", TAP_RESULT_NORM },
+    { "lm_head", TAP_RESULT_OUTPUT },
+};
+
+/* What follows "layers.N" in the module paths of transformers. */
+static const struct alias modules[] = {
+    { "", TAP_L_OUT },
+    { ".input_layernorm", TAP_ATTN_NORM },
+    { ".self_attn.q_proj", TAP_QCUR },
+    { ".self_attn.k_proj", TAP_KCUR },
+    { ".self_attn.v_proj", TAP_VCUR },
+    { ".self_attn.o_proj", TAP_ATTN_OUT },
+    { ".post_attention_layernorm", TAP_FFN_NORM },
+    { ".mlp.gate_proj", TAP_FFN_GATE },
+    { ".mlp.up_proj", TAP_FFN_UP },
+    { ".mlp.down_proj", TAP_FFN_OUT },
+    { ".mlp", TAP_FFN_OUT },
+};
+
+static bool is_name(const char *name, const char *bytes, size_t n) {
+    return strlen(name) == n && memcmp(name, bytes, n) == 0;
+}
+
+static bool starts_with(const char *bytes, size_t n, const char *start) {
+    return strlen(start) <= n && memcmp(bytes, start, strlen(start)) == 0;
+}
+
+/* The taps' own names and those of other_names. */
+static bool find_name(const char *name, size_t n, enum tap_id *id) {
+    for (size_t i = 0; i < TAP_COUNT; i++) {
+        if (is_name(tap_spec((enum tap_id)i)->name, name, n)) return *id = (enum tap_id)i, true;
+    }
+    for (size_t i = 0; i < sizeof other_names / sizeof *other_names; i++) {
+        if (is_name(other_names[i].name, name, n)) return *id = other_names[i].id, true;
+    }
+    return false;
+}
+
+/* Reads 1 to 6 digits at name + *at; a layer of more is no layer. */
+static bool read_layer(const char *name, size_t n, size_t *at, int32_t *layer) {
+    size_t first = *at;
+    for (*layer = 0; *at < n && name[*at] >= '0' && name[*at] <= '9' && *at - first < 6; ++*at) {
+        *layer = *layer * 10 + (name[*at] - '0');
+    }
+    return *at > first;
+}
+
+bool tap_parse(const char *name, size_t n, enum tap_id *id, int32_t *layer) {
+    static const char *const prefixes[] = { "base_model.", "model.", "language_model.", "module." };
+    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes;) {   /* "base_model.model.model." is three of them */
+        if (starts_with(name, n, prefixes[i])) {
+            name += strlen(prefixes[i]);
+            n -= strlen(prefixes[i]);
+            i = 0;
+        } else {
+            i++;
+        }
+    }
+    if (starts_with(name, n, "layers.")) {
+        size_t at = strlen("layers.");
+        if (!read_layer(name, n, &at, layer)) return false;
+        for (size_t i = 0; i < sizeof modules / sizeof *modules; i++) {
+            if (is_name(modules[i].name, name + at, n - at)) return *id = modules[i].id, true;
+        }
+        return false;
+    }
+    *layer = -1;
+    if (find_name(name, n, id)) return !tap_spec(*id)->in_layer;
+    /* The layer follows a "-"; or a "_" or "." in the names of numpy.savez and others that cannot have one. */
+    size_t digits = n;
+    while (digits > 0 && name[digits - 1] >= '0' && name[digits - 1] <= '9') digits--;
+    if (digits < 2 || !strchr("-_.", name[digits - 1]) || name[digits - 1] == 0) return false;
+    size_t at = digits;
+    return find_name(name, digits - 1, id) && tap_spec(*id)->in_layer && read_layer(name, n, &at, layer) && at == n;
+}
+
+const char *tap_show(struct tap_text *buf, enum tap_id id, int32_t layer) {
+    if (layer < 0) snprintf(buf->text, sizeof buf->text, "%s", tap_spec(id)->name);
+    else snprintf(buf->text, sizeof buf->text, "%s-%d", tap_spec(id)->name, (int)layer);
+    return buf->text;
+}
+
+/* ---- patterns --------------------------------------------------------------------------------------------------- */
+
+/* A star takes as little as it can and one byte more whenever the rest fails; going back to the last star is enough,
+ * so the time is at most the product of the lengths. */
+static bool matches(const char *pattern, size_t n, const char *text) {
+    size_t p = 0, star = SIZE_MAX;
+    const char *after_star = NULL;
+    while (*text) {
+        if (p < n && pattern[p] == '*') {
+            star = p++;
+            after_star = text;
+        } else if (p < n && (pattern[p] == '?' || pattern[p] == *text)) {
+            p++;
+            text++;
+        } else if (star != SIZE_MAX) {
+            p = star + 1;
+            text = ++after_star;
+        } else {
+            return false;
+        }
+    }
+    while (p < n && pattern[p] == '*') p++;
+    return p == n;
+}
+
+bool tap_matches(const char *patterns, enum tap_id id, int32_t layer) {
+    if (!patterns) return true;
+    struct tap_text full;
+    tap_show(&full, id, layer);
+    for (const char *at = patterns;;) {
+        at += strspn(at, " ");
+        size_t n = strcspn(at, ",");
+        const char *name = memchr(at, '-', n) ? full.text : tap_spec(id)->name;
+        if (matches(at, n, name)) return true;
+        if (at[n] == 0) return false;
+        at += n + 1;
+    }
+}
