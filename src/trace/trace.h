@@ -59,15 +59,22 @@ void trace_clear(struct plumb_trace *t);
 /* Copies.  n_prompt: see struct plumb_trace; at most n. */
 plumb_status trace_set_tokens(struct plumb_trace *t, const int32_t *ids, size_t n, size_t n_prompt);
 plumb_status trace_set_source(struct plumb_trace *t, const char *source, size_t n);
+/* The text of token i, any bytes: control characters are escaped, the rest is kept.  Tokens come first. */
+plumb_status trace_set_piece(struct plumb_trace *t, uint32_t i, const char *bytes, size_t n);
+/* The token that the first of n_row rows without positions belongs to: fewer rows than tokens are those of the last
+ * ones, as engines compute logits for the last token only. */
+uint32_t trace_first_token(const struct plumb_trace *t, uint64_t n_row);
 /* NULL if there is none. */
 const struct trace_tap *trace_find_tap(const struct plumb_trace *t, enum tap_id id, int32_t layer);
 const struct trace_row *trace_find_row(const struct trace_tap *tap, uint32_t pos);
 /* A new row, all statistics unknown.  PLUMB_ERROR_ARGUMENT with the place if the tap has one at this pos already. */
 plumb_status trace_new_row(struct plumb_trace *t, enum tap_id id, int32_t layer, uint32_t pos,
                            struct trace_row **row);
-/* Gives a row copies of n_value values; places NULL: the first ones.  Places must ascend and lie below n_head * n
- * where the shape is known.  Of kq_soft_max, whose number of keys differs between engines that pad and engines that do
- * not, only keys below the number of tokens are kept and n becomes that number (once tokens are known). */
+/* Gives a row its shape and copies of n_value values (0: the shape only); places NULL: the first ones.  Places must
+ * ascend and lie below n_head * n where the shape is known.  All n_head * n values replace the row's statistics, and
+ * of kq_soft_max its entropy; statistics from elsewhere are set before.  Of kq_soft_max, whose number of keys differs
+ * between engines that pad and engines that do not, only keys below the number of tokens are kept and n becomes that
+ * number (once tokens are known). */
 plumb_status trace_set_values(struct plumb_trace *t, struct trace_row *row, enum tap_id id, uint32_t n_head,
                               uint32_t n, const float *values, const uint32_t *places, uint32_t n_value);
 /* Statistics of (n_head, n) values. */

@@ -1,0 +1,459 @@
+#include "trace/trace.h"
+
+#include "base/math.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static const plumb_trace_params default_params = { NULL, 0, UINT32_MAX, 8 };
+
+static plumb_status out_of_memory(struct plumb_trace *t, uint64_t n, const char *what) {
+    return error_set(&t->err, PLUMB_ERROR_MEMORY, "out of memory: %llu %s", (unsigned long long)n, what);
+}
+
+/* ---- the whole -------------------------------------------------------------------------------------------------- */
+
+plumb_trace *plumb_trace_create(void) {
+    plumb_trace *t = calloc(1, sizeof *t);
+    if (t) trace_clear(t);
+    return t;
+}
+
+void plumb_trace_free(plumb_trace *t) {
+    if (!t) return;
+    trace_clear(t);
+    free(t);
+}
+
+const char *plumb_trace_error(const plumb_trace *t) { return t->err.message; }
+size_t plumb_trace_n_token(const plumb_trace *t) { return t->n_token; }
+
+static void free_pieces(struct plumb_trace *t) {
+    for (uint32_t i = 0; t->pieces && i < t->n_token; i++) free(t->pieces[i]);
+    free(t->pieces);
+    t->pieces = NULL;
+}
+
+void trace_clear(struct plumb_trace *t) {
+    for (size_t i = 0; i < t->n_tap; i++) {
+        for (uint32_t j = 0; j < t->taps[i].n_row; j++) {
+            free(t->taps[i].rows[j].values);
+            free(t->taps[i].rows[j].places);
+            free(t->taps[i].rows[j].entropy);
+        }
+        free(t->taps[i].rows);
+    }
+    free(t->taps);
+    free_pieces(t);
+    free(t->tokens);
+    free((char *)t->params.taps);
+    free(t->source);
+    *t = (struct plumb_trace) { .bos = -1, .params = default_params };
+}
+
+plumb_status trace_set_source(struct plumb_trace *t, const char *source, size_t n) {
+    char *copy = alloc_array((uint64_t)n + 1, 1);
+    if (!copy) return out_of_memory(t, n, "bytes for the name of a program");
+    memcpy(copy, source, n);
+    copy[n] = 0;
+    free(t->source);
+    t->source = copy;
+    return PLUMB_OK;
+}
+
+plumb_status trace_set_piece(struct plumb_trace *t, uint32_t i, const char *bytes, size_t n) {
+    assert(i < t->n_token);
+    if (!t->pieces) {
+        t->pieces = calloc(t->n_token, sizeof *t->pieces);
+        if (!t->pieces) return out_of_memory(t, t->n_token, "texts of tokens");
+    }
+    char *text = alloc_array((uint64_t)n * 4 + 1, 1), *out = text;
+    if (!text) return out_of_memory(t, n, "bytes for the text of a token");
+    for (size_t k = 0; k < n; k++) {
+        uint8_t byte = (uint8_t)bytes[k];
+        if (byte == '\n' || byte == '\t' || byte == '\r') {
+            *out++ = '\\';
+            *out++ = byte == '\n' ? 'n' : byte == '\t' ? 't' : 'r';
+        } else if (byte < 0x20 || byte == 0x7f) {
+            out += snprintf(out, 5, "\\x%02x", byte);
+        } else {
+            *out++ = (char)byte;
+        }
+    }
+    *out++ = 0;
+    free(t->pieces[i]);
+    char *fit = realloc(text, (size_t)(out - text));
+    t->pieces[i] = fit ? fit : text;
+    return PLUMB_OK;
+}
+
+uint32_t trace_first_token(const struct plumb_trace *t, uint64_t n_row) {
+    return n_row < t->n_token ? t->n_token - (uint32_t)n_row : 0;
+}
+
+/* ---- taps and rows ---------------------------------------------------------------------------------------------- */
+
+/* Index of the first tap not before (id, layer). */
+static size_t tap_index(const struct plumb_trace *t, enum tap_id id, int32_t layer) {
+    uint64_t order = tap_order(id, layer);
+    size_t low = 0, high = t->n_tap;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (tap_order(t->taps[middle].id, t->taps[middle].layer) < order) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
+
+const struct trace_tap *trace_find_tap(const struct plumb_trace *t, enum tap_id id, int32_t layer) {
+    size_t i = tap_index(t, id, layer);
+    return i < t->n_tap && t->taps[i].id == id && t->taps[i].layer == layer ? &t->taps[i] : NULL;
+}
+
+/* Index of the first row not before pos.  Rows mostly come in order: the end is looked at first. */
+static uint32_t row_index(const struct trace_tap *tap, uint32_t pos) {
+    if (tap->n_row == 0 || tap->rows[tap->n_row - 1].pos < pos) return tap->n_row;
+    uint32_t low = 0, high = tap->n_row - 1;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (tap->rows[middle].pos < pos) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
+
+const struct trace_row *trace_find_row(const struct trace_tap *tap, uint32_t pos) {
+    uint32_t i = row_index(tap, pos);
+    return i < tap->n_row && tap->rows[i].pos == pos ? &tap->rows[i] : NULL;
+}
+
+/* Room for one more after n elements. */
+static bool grow(void **array, size_t n, size_t *cap, size_t size) {
+    if (n < *cap) return true;
+    uint64_t more = (uint64_t)*cap * 2 + 4, bytes;
+    if (!mul_u64(more, size, &bytes) || bytes > SIZE_MAX) return false;
+    void *grown = realloc(*array, (size_t)bytes);
+    if (!grown) return false;
+    *array = grown;
+    *cap = (size_t)more;
+    return true;
+}
+
+static struct trace_tap *get_tap(struct plumb_trace *t, enum tap_id id, int32_t layer) {
+    size_t i = tap_index(t, id, layer);
+    if (i < t->n_tap && t->taps[i].id == id && t->taps[i].layer == layer) return &t->taps[i];
+    void *taps = t->taps;
+    if (!grow(&taps, t->n_tap, &t->cap, sizeof *t->taps)) return NULL;
+    t->taps = taps;
+    memmove(t->taps + i + 1, t->taps + i, (t->n_tap++ - i) * sizeof *t->taps);
+    t->taps[i] = (struct trace_tap) { .id = id, .layer = layer };
+    return &t->taps[i];
+}
+
+plumb_status trace_new_row(struct plumb_trace *t, enum tap_id id, int32_t layer, uint32_t pos,
+                           struct trace_row **row) {
+    struct tap_text name;
+    if (t->n_token > 0 && pos >= t->n_token && pos != TRACE_ALL_TOKENS) {
+        return error_set(&t->err, PLUMB_ERROR_ARGUMENT, "%s of token %u, but there are %u tokens (the first is 0)",
+                         tap_show(&name, id, layer), pos, t->n_token);
+    }
+    struct trace_tap *tap = get_tap(t, id, layer);
+    if (!tap) return out_of_memory(t, t->n_tap, "taps");
+    uint32_t i = row_index(tap, pos);
+    if (i < tap->n_row && tap->rows[i].pos == pos) {
+        tap_show(&name, id, layer);
+        if (pos != TRACE_ALL_TOKENS) {
+            return error_set(&t->err, PLUMB_ERROR_ARGUMENT, "%s is there twice for token %u", name.text, pos);
+        }
+        return error_set(&t->err, PLUMB_ERROR_ARGUMENT, "%s is there twice for all tokens together", name.text);
+    }
+    size_t cap = tap->cap;
+    void *rows = tap->rows;
+    if (tap->n_row == UINT32_MAX / 4 || !grow(&rows, tap->n_row, &cap, sizeof *tap->rows)) {
+        return out_of_memory(t, tap->n_row, "rows of a tap");
+    }
+    tap->rows = rows;
+    tap->cap = (uint32_t)cap;
+    memmove(tap->rows + i + 1, tap->rows + i, (tap->n_row++ - i) * sizeof *tap->rows);
+    tap->rows[i] = (struct trace_row) { .pos = pos, .stats = { NAN, NAN, NAN, NAN, NAN, NAN } };
+    *row = &tap->rows[i];
+    return PLUMB_OK;
+}
+
+/* ---- statistics ------------------------------------------------------------------------------------------------- */
+
+/* Eight sums side by side, as wide as two registers of any vector unit: one after the other they would wait for each
+ * other.  The order of the additions is fixed by the source, so all hosts agree. */
+enum { N_LANE = 8 };
+
+static struct trace_stats finish(uint64_t n, uint64_t n_nan, uint64_t n_inf, double sum, double square, double min,
+                                 double max) {
+    struct trace_stats s = { NAN, NAN, NAN, NAN, (double)n_nan, (double)n_inf };
+    if (n > n_nan + n_inf) {
+        double n_finite = (double)(n - n_nan - n_inf);
+        s.mean = sum / n_finite;
+        s.rms = math_sqrt(square / n_finite);
+        s.min = min;
+        s.max = max;
+    }
+    return s;
+}
+
+/* The same where some values are NaN or infinite. */
+static struct trace_stats stats_of_finite(const float *values, size_t n) {
+    uint64_t n_nan = 0, n_inf = 0;
+    double sum = 0, square = 0, min = INFINITY, max = -INFINITY;
+    for (size_t i = 0; i < n; i++) {
+        double v = (double)values[i];
+        if (isnan(v)) {
+            n_nan++;
+        } else if (isinf(v)) {
+            n_inf++;
+        } else {
+            sum += v;
+            square += v * v;
+            min = v < min ? v : min;
+            max = v > max ? v : max;
+        }
+    }
+    return finish(n, n_nan, n_inf, sum, square, min, max);
+}
+
+struct trace_stats trace_stats_of(const float *values, size_t n) {
+    double sum[N_LANE] = { 0 }, square[N_LANE] = { 0 };
+    float min[N_LANE], max[N_LANE];
+    for (size_t k = 0; k < N_LANE; k++) {
+        min[k] = INFINITY;
+        max[k] = -INFINITY;
+    }
+    size_t i = 0;
+    for (; i + N_LANE <= n; i += N_LANE) {
+        for (size_t k = 0; k < N_LANE; k++) {
+            float v = values[i + k];
+            sum[k] += (double)v;
+            square[k] += (double)v * (double)v;
+            min[k] = v < min[k] ? v : min[k];
+            max[k] = v > max[k] ? v : max[k];
+        }
+    }
+    for (size_t k = 0; i < n; i++, k++) {
+        float v = values[i];
+        sum[k] += (double)v;
+        square[k] += (double)v * (double)v;
+        min[k] = v < min[k] ? v : min[k];
+        max[k] = v > max[k] ? v : max[k];
+    }
+    for (size_t k = 1; k < N_LANE; k++) {
+        sum[0] += sum[k];
+        square[0] += square[k];
+        min[0] = min[k] < min[0] ? min[k] : min[0];
+        max[0] = max[k] > max[0] ? max[k] : max[0];
+    }
+    /* Squares of finite singles cannot overflow a double: an infinite sum, or none, comes from the values. */
+    if (!isfinite(square[0])) return stats_of_finite(values, n);
+    return finish(n, 0, 0, sum[0], square[0], (double)min[0], (double)max[0]);
+}
+
+/* Statistics of the same n values and n_zero zeros. */
+static struct trace_stats with_zeros(struct trace_stats s, double n, double n_zero) {
+    double n_finite = n - s.n_nan - s.n_inf;
+    if (isnan(n_finite)) n_finite = n;   /* the counts are not known: there are none, mostly */
+    if (n_finite <= 0) return (struct trace_stats) { 0, 0, 0, 0, s.n_nan, s.n_inf };
+    s.mean *= n_finite / (n_finite + n_zero);
+    s.rms *= math_sqrt(n_finite / (n_finite + n_zero));
+    s.min = s.min > 0 ? 0 : s.min;   /* NAN stays unknown */
+    s.max = s.max < 0 ? 0 : s.max;
+    return s;
+}
+
+/* -sum p ln p of (n) probabilities, in nats; 0 ln 0 is 0. */
+static float entropy_of(const float *p, size_t n) {
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (p[i] != 0) sum -= (double)p[i] * math_log((double)p[i]);
+    }
+    return (float)sum;
+}
+
+static plumb_status set_entropy(struct plumb_trace *t, struct trace_row *row, const float *p, uint32_t n_head,
+                                uint32_t n) {
+    float *entropy = alloc_array(n_head, sizeof *entropy);
+    if (!entropy) return out_of_memory(t, n_head, "entropies");
+    for (uint32_t h = 0; h < n_head; h++) entropy[h] = entropy_of(p + (size_t)h * n, n);
+    free(row->entropy);
+    row->entropy = entropy;
+    return PLUMB_OK;
+}
+
+/* ---- values ----------------------------------------------------------------------------------------------------- */
+
+/* Gives a row of kq_soft_max as many keys as there are tokens: drops values of keys that a padded cache has beyond
+ * them.  Keys that are missing are 0, but no value is made up for them: that could take far more memory than the file
+ * has bytes. */
+static plumb_status canonical_keys(struct plumb_trace *t, struct trace_row *row) {
+    uint32_t n = row->n, n_key = t->n_token;
+    if (n_key == 0 || n == 0 || n == n_key || row->pos == TRACE_ALL_TOKENS) return PLUMB_OK;
+    if ((uint64_t)row->n_head * n_key > UINT32_MAX) {
+        return error_set(&t->err, PLUMB_ERROR_ARGUMENT, "kq_soft_max of %u heads by %u tokens", row->n_head, n_key);
+    }
+    bool was_whole = row->n_value == row->n_head * n;
+    if (row->n_value > 0 && !row->places) {
+        row->places = alloc_array(row->n_value, sizeof *row->places);
+        if (!row->places) return out_of_memory(t, row->n_value, "places of values");
+        for (uint32_t i = 0; i < row->n_value; i++) row->places[i] = i;
+    }
+    uint32_t n_kept = 0;
+    bool gaps = false;
+    for (uint32_t i = 0; i < row->n_value; i++) {
+        uint32_t head = row->places[i] / n, key = row->places[i] % n;
+        if (key >= n_key) continue;
+        row->values[n_kept] = row->values[i];
+        row->places[n_kept] = head * n_key + key;
+        gaps |= row->places[n_kept] != n_kept;
+        n_kept++;
+    }
+    row->n_value = n_kept;
+    row->n = n_key;
+    if (!gaps) {
+        free(row->places);
+        row->places = NULL;
+    }
+    if (n < n_key) {
+        row->stats = with_zeros(row->stats, (double)row->n_head * n, (double)row->n_head * (n_key - n));
+    } else if (was_whole) {
+        row->stats = trace_stats_of(row->values, n_kept);
+    } else {   /* what was dropped were zeros, in a right engine */
+        row->stats.mean *= (double)n / n_key;
+        row->stats.rms *= math_sqrt((double)n / n_key);
+        row->stats.min = NAN;
+    }
+    return PLUMB_OK;
+}
+
+plumb_status trace_set_values(struct plumb_trace *t, struct trace_row *row, enum tap_id id, uint32_t n_head,
+                              uint32_t n, const float *values, const uint32_t *places, uint32_t n_value) {
+    const char *name = tap_spec(id)->name;
+    uint64_t size = (uint64_t)n_head * n, limit = size > 0 ? size : UINT32_MAX;
+    if (size > UINT32_MAX || n_value > limit) {
+        return error_set(&t->err, PLUMB_ERROR_ARGUMENT, "%s of token %u: %u values of a shape of %u x %u", name,
+                         row->pos, n_value, n_head, n);
+    }
+    for (uint32_t i = 0; places && i < n_value; i++) {
+        if (places[i] >= limit || (i > 0 && places[i] <= places[i - 1])) {
+            return error_set(&t->err, PLUMB_ERROR_ARGUMENT, "%s of token %u: the place of value %u is %u; places "
+                             "ascend and are below %llu", name, row->pos, i, places[i], (unsigned long long)limit);
+        }
+    }
+    float *copy = NULL;
+    uint32_t *copy_places = NULL;
+    if (n_value > 0 && !(copy = alloc_array(n_value, sizeof *copy))) return out_of_memory(t, n_value, "values");
+    if (n_value > 0 && places && !(copy_places = alloc_array(n_value, sizeof *copy_places))) {
+        free(copy);
+        return out_of_memory(t, n_value, "places of values");
+    }
+    if (copy) memcpy(copy, values, n_value * sizeof *copy);
+    if (copy_places) memcpy(copy_places, places, n_value * sizeof *copy_places);
+    free(row->values);
+    free(row->places);
+    row->values = copy;
+    row->places = copy_places;
+    row->n_value = n_value;
+    row->n_head = size > 0 ? n_head : 0;
+    row->n = size > 0 ? n : 0;
+    if (size > 0 && n_value == size) {   /* so places, if given, are 0, 1, 2... */
+        free(row->places);
+        row->places = NULL;
+        row->stats = trace_stats_of(values, n_value);
+        if (id == TAP_KQ_SOFT_MAX) PLUMB_TRY(set_entropy(t, row, values, n_head, n));
+    }
+    return id == TAP_KQ_SOFT_MAX ? canonical_keys(t, row) : PLUMB_OK;
+}
+
+plumb_status trace_set_tokens(struct plumb_trace *t, const int32_t *ids, size_t n, size_t n_prompt) {
+    if (n >= UINT32_MAX || n_prompt > n) {
+        return error_set(&t->err, PLUMB_ERROR_ARGUMENT, "%zu tokens, %zu of them a prompt", n, n_prompt);
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (ids[i] < 0) {
+            return error_set(&t->err, PLUMB_ERROR_TOKEN, "token %d at index %zu: ids are not negative", (int)ids[i], i);
+        }
+    }
+    for (size_t i = 0; n > 0 && i < t->n_tap; i++) {
+        const struct trace_tap *tap = &t->taps[i];
+        for (uint32_t j = tap->n_row; j > 0 && tap->rows[j - 1].pos >= n; j--) {
+            if (tap->rows[j - 1].pos == TRACE_ALL_TOKENS) continue;
+            struct tap_text name;
+            return error_set(&t->err, PLUMB_ERROR_ARGUMENT, "%s of token %u, but there are %zu tokens (the first is 0)",
+                             tap_show(&name, tap->id, tap->layer), tap->rows[j - 1].pos, n);
+        }
+    }
+    int32_t *copy = n > 0 ? alloc_array(n, sizeof *copy) : NULL;
+    if (n > 0 && !copy) return out_of_memory(t, n, "tokens");
+    if (n > 0) memcpy(copy, ids, n * sizeof *ids);
+    free_pieces(t);
+    free(t->tokens);
+    t->tokens = copy;
+    t->n_token = (uint32_t)n;
+    t->n_prompt = (uint32_t)n_prompt;
+    for (size_t i = 0; i < t->n_tap; i++) {
+        for (uint32_t j = 0; t->taps[i].id == TAP_KQ_SOFT_MAX && j < t->taps[i].n_row; j++) {
+            PLUMB_TRY(canonical_keys(t, &t->taps[i].rows[j]));
+        }
+    }
+    return PLUMB_OK;
+}
+
+plumb_status plumb_trace_set_tokens(plumb_trace *t, const int32_t *ids, size_t n, size_t n_prompt) {
+    return trace_set_tokens(t, ids, n, n_prompt);
+}
+
+/* ---- recording -------------------------------------------------------------------------------------------------- */
+
+/* One token's (n_head, n_data) values; keys from n_data to n, of tokens that are still to come, are 0. */
+static plumb_status add_row(struct plumb_trace *t, enum tap_id id, int32_t layer, uint32_t pos, uint32_t n_head,
+                            uint32_t n, uint32_t n_data, const float *data) {
+    struct trace_row *row;
+    PLUMB_TRY(trace_new_row(t, id, layer, pos, &row));
+    row->n_head = n_head;
+    row->n = n;
+    size_t size = (size_t)n_head * n_data;
+    row->stats = trace_stats_of(data, size);
+    if (n > n_data) row->stats = with_zeros(row->stats, (double)size, (double)n_head * (n - n_data));
+    if (id == TAP_KQ_SOFT_MAX) PLUMB_TRY(set_entropy(t, row, data, n_head, n_data));
+    uint64_t n_all = (uint64_t)n_head * n;
+    uint32_t n_keep = n_all < t->params.n_value ? (uint32_t)n_all : t->params.n_value;
+    if (n_keep == 0) return PLUMB_OK;
+    row->values = alloc_array(n_keep, sizeof *row->values);
+    if (!row->values) return out_of_memory(t, n_keep, "values");
+    row->n_value = n_keep;
+    if (n == n_data) {
+        memcpy(row->values, data, n_keep * sizeof *data);
+    } else {
+        for (uint32_t i = 0; i < n_keep; i++) row->values[i] = i % n < n_data ? data[i / n * n_data + i % n] : 0;
+    }
+    return PLUMB_OK;
+}
+
+plumb_status plumb_trace_add(plumb_trace *t, const plumb_tap *tap) {
+    if (t->err.status != PLUMB_OK) return t->err.status;
+    enum tap_id id = 0;
+    while (id < TAP_COUNT && strcmp(tap_spec(id)->name, tap->name) != 0) id++;
+    if (id == TAP_COUNT) return error_set(&t->err, PLUMB_ERROR_ARGUMENT, "\"%s\" is no tap", tap->name);
+    const plumb_trace_params *p = &t->params;
+    if (tap->layer >= 0 && ((uint32_t)tap->layer < p->layer_first || (uint32_t)tap->layer > p->layer_last)) {
+        return PLUMB_OK;
+    }
+    if (!tap_matches(p->taps, id, tap->layer)) return PLUMB_OK;
+    uint32_t n = tap->n;
+    if (id == TAP_KQ_SOFT_MAX && t->n_token > n) n = t->n_token;
+    if ((uint64_t)tap->n_head * n > UINT32_MAX) {
+        return error_set(&t->err, PLUMB_ERROR_ARGUMENT, "%s: a shape of %u x %u", tap->name, tap->n_head, n);
+    }
+    for (uint32_t i = 0; i < tap->n_token; i++) {
+        PLUMB_TRY(add_row(t, id, tap->layer, tap->pos + i, tap->n_head, n, tap->n,
+                          tap->data + (size_t)i * tap->n_head * tap->n));
+    }
+    return PLUMB_OK;
+}
