@@ -271,14 +271,14 @@ void forward_run(struct forward *f, const int32_t *ids, uint32_t n, uint32_t pos
         tap(f, "attn_norm", at, pos, n, 1, c->n_embd, f->norm);
         set_input(f, f->norm, c->n_embd, n);
         linear(f, &l->attn_q, &l->attn_q_bias, f->q);
-        linear(f, &l->attn_k, &l->attn_k_bias, f->k);
-        linear(f, &l->attn_v, &l->attn_v_bias, f->v);
         tap(f, "Qcur", at, pos, n, c->n_head, c->head_dim, f->q);
+        linear(f, &l->attn_k, &l->attn_k_bias, f->k);
         tap(f, "Kcur", at, pos, n, c->n_head_kv, c->head_dim, f->k);
+        linear(f, &l->attn_v, &l->attn_v_bias, f->v);
         tap(f, "Vcur", at, pos, n, c->n_head_kv, c->head_dim, f->v);
         rope(f, f->q, c->n_head, n, pos);
-        rope(f, f->k, c->n_head_kv, n, pos);
         tap(f, "Qcur_rope", at, pos, n, c->n_head, c->head_dim, f->q);
+        rope(f, f->k, c->n_head_kv, n, pos);
         tap(f, "Kcur_rope", at, pos, n, c->n_head_kv, c->head_dim, f->k);
         store_kv(f, il, n, pos);
         attention(f, il, n, pos);
@@ -294,8 +294,8 @@ void forward_run(struct forward *f, const int32_t *ids, uint32_t n, uint32_t pos
         tap(f, "ffn_norm", at, pos, n, 1, c->n_embd, f->norm);
         set_input(f, f->norm, c->n_embd, n);
         linear(f, &l->ffn_gate, NULL, f->gate);
-        linear(f, &l->ffn_up, NULL, f->up);
         tap(f, "ffn_gate", at, pos, n, 1, c->n_ff, f->gate);
+        linear(f, &l->ffn_up, NULL, f->up);
         tap(f, "ffn_up", at, pos, n, 1, c->n_ff, f->up);
         f->kernels.swiglu(f->gate, f->up, (size_t)n * c->n_ff);
         tap(f, "ffn_swiglu", at, pos, n, 1, c->n_ff, f->gate);

@@ -214,8 +214,8 @@ static void problem(struct problems *p, plumb_status status, const char *format,
     if (p->on_problem) p->on_problem(p->user, status, message);
 }
 
-/* Points w at tensor t and tells where it is not what spec says. */
-static void bind_weight(struct weight *w, const struct weight_spec *spec, const struct gguf_tensor *t,
+/* Points w at tensor t of g and tells where it is not what spec says. */
+static void bind_weight(struct weight *w, const struct weight_spec *spec, struct gguf *g, const struct gguf_tensor *t,
                         const struct model_config *c, struct problems *p) {
     uint64_t expected[2] = { dim_size(c, spec->n_in), dim_size(c, spec->n_out) };
     uint32_t n_dims = spec->n_out == DIM_ONE ? 1 : 2;
@@ -239,6 +239,8 @@ static void bind_weight(struct weight *w, const struct weight_spec *spec, const 
     w->n_in = (uint32_t)expected[0];
     w->n_out = (uint32_t)expected[1];
     w->row_bytes = (size_t)(t->n_bytes / t->shape[1]);
+    w->file = g;
+    w->offset = t->offset;
 }
 
 /* The spec and the place (*w) of a tensor by its name; NULL for a name that no table has. */
@@ -263,6 +265,8 @@ static const struct weight_spec *find_place(struct model *m, const char *name, s
     return NULL;
 }
 
+_Static_assert(QUANT_TYPE_COUNT <= 64, "struct model has a bit for each type");
+
 static void bind_part(struct model *m, struct gguf *g, struct problems *p) {
     for (uint64_t i = 0; i < gguf_n_tensor(g); i++) {
         const struct gguf_tensor *t = gguf_tensor_at(g, i);
@@ -275,7 +279,8 @@ static void bind_part(struct model *m, struct gguf *g, struct problems *p) {
         } else if (spec->need != IGNORED && w->name) {
             problem(p, PLUMB_ERROR_TENSOR, "tensor %s is in more than one part of the split file", t->name.data);
         } else if (spec->need != IGNORED) {
-            bind_weight(w, spec, t, &m->config, p);
+            bind_weight(w, spec, g, t, &m->config, p);
+            m->types |= UINT64_C(1) << t->type;
         }
     }
 }

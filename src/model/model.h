@@ -32,6 +32,8 @@ struct weight {
     uint32_t type;           /* enum quant_type */
     uint32_t n_in, n_out;
     size_t row_bytes;
+    struct gguf *file;       /* that holds it, and where: */
+    uint64_t offset;         /* bytes from the start of the data section */
 };
 
 /* Fields have GGUF's names; a *_bias is (n_out) F32 of the weight it follows, optional. */
@@ -53,6 +55,7 @@ struct model {
     struct weight output;       /* (n_vocab, n_embd); the same data as token_embd in a tied model */
     struct weight rope_freqs;   /* (n_rot / 2) F32 divisors of the frequencies, optional (Llama 3.1) */
     struct layer *layers;       /* (n_layer) */
+    uint64_t types;             /* bit i: some weight is of type i (enum quant_type) */
 };
 
 /* Reads the keys of parts[0] and binds the tensors of all parts (several when the file was split).  n_vocab: of the
