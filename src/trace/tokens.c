@@ -1,0 +1,277 @@
+#include "trace/tokens.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Tokens of each side whose texts are looked at: what is wrong with a prompt shows in its beginning. */
+enum { LOOKED_AT = 4096 };
+
+/* ---- texts of tokens --------------------------------------------------------------------------------------------- */
+
+static const char *own_piece(const struct plumb_trace *trace, uint32_t i) {
+    return trace->pieces && trace->pieces[i] ? trace->pieces[i] : NULL;
+}
+
+/* The piece of an id that the trace has somewhere. */
+static const char *find_piece(const struct plumb_trace *trace, int32_t id) {
+    for (uint32_t i = 0; trace->pieces && i < trace->n_token && i < LOOKED_AT; i++) {
+        if (trace->tokens[i] == id && trace->pieces[i]) return trace->pieces[i];
+    }
+    return NULL;
+}
+
+/* A piece as it is shown: control characters escaped, which those of traces are already.  Foreign pieces may be the
+ * vocabulary's raw texts, in which other characters stand for a space and for the end of a line. */
+static size_t plain(const char *piece, size_t n_piece, char *buf, size_t cap) {
+    static const struct { const char *raw, *text; } stand_ins[] = {
+        { "\xe2\x96\x81", " " }, { "\xc4\xa0", " " }, { "\xc4\x8a", "\\n" },   /* SPM's, byte-level BPE's */
+        { "\n", "\\n" }, { "\t", "\\t" }, { "\r", "\\r" },
+    };
+    size_t n = 0;
+    for (size_t i = 0; i < n_piece;) {
+        char own[8];
+        size_t n_raw = 1;
+        snprintf(own, sizeof own, (uint8_t)piece[i] < 0x20 ? "\\x%02x" : "%c", (uint8_t)piece[i]);
+        const char *text = own;
+        for (size_t k = 0; k < sizeof stand_ins / sizeof *stand_ins; k++) {
+            size_t n_this = strlen(stand_ins[k].raw);
+            if (n_this > n_piece - i || memcmp(piece + i, stand_ins[k].raw, n_this) != 0) continue;
+            text = stand_ins[k].text;
+            n_raw = n_this;
+        }
+        for (; *text; text++, n++) {
+            if (n < cap) buf[n] = *text;
+        }
+        i += n_raw;
+    }
+    return n;
+}
+
+/* Of the vocabulary; -1 if there is none or the id is not in it. */
+static int64_t vocabulary_piece(const struct tokenizer *t, int32_t id, char *buf, size_t cap) {
+    char raw[256];   /* more of a token is not looked at */
+    int64_t n = t ? tokenizer_piece(t, id, true, raw, sizeof raw) : -1;
+    if (n < 0) return -1;
+    return (int64_t)plain(raw, n < (int64_t)sizeof raw ? (size_t)n : sizeof raw, buf, cap);
+}
+
+int64_t tokens_piece(const struct plumb_trace *a, const struct plumb_trace *b, const struct tokenizer *t, int32_t id,
+                     char *buf, size_t cap) {
+    int64_t n = vocabulary_piece(t, id, buf, cap);
+    if (n >= 0) return n;
+    const char *piece = find_piece(b, id);
+    if (!piece) piece = find_piece(a, id);
+    return piece ? (int64_t)plain(piece, strlen(piece), buf, cap) : -1;
+}
+
+/* One list, without the BOS tokens that it begins with. */
+struct side {
+    const struct plumb_trace *trace, *other;
+    const struct tokenizer *t;
+    uint32_t n_bos, n;       /* tokens left out, tokens left */
+    const int32_t *ids;      /* (n) */
+    char *text;              /* of min(n, LOOKED_AT) tokens */
+    size_t n_text, part_at;  /* part_at: where the token begins at which the lists part */
+};
+
+static int64_t side_piece(const struct side *s, uint32_t i, char *buf, size_t cap) {
+    int64_t n = vocabulary_piece(s->t, s->ids[i], buf, cap);
+    if (n >= 0) return n;
+    const char *own = own_piece(s->trace, s->n_bos + i);
+    return own ? (int64_t)plain(own, strlen(own), buf, cap) : tokens_piece(s->trace, s->other, NULL, s->ids[i], buf, cap);
+}
+
+/* *known is false if a text is not known. */
+static plumb_status side_read(struct side *s, uint32_t part, bool *known, struct error *err) {
+    uint64_t total = 0;
+    *known = true;
+    for (uint32_t i = 0; i < s->n && i < LOOKED_AT; i++) {
+        int64_t n = side_piece(s, i, NULL, 0);
+        if (n < 0) *known = false;
+        else total += (uint64_t)n;
+    }
+    if (!*known) return PLUMB_OK;
+    s->text = alloc_array(total + 1, 1);
+    if (!s->text) return error_set(err, PLUMB_ERROR_MEMORY, "out of memory: the text of %u tokens", s->n);
+    for (uint32_t i = 0; i < s->n && i < LOOKED_AT; i++) {
+        if (i == part) s->part_at = s->n_text;
+        s->n_text += (size_t)side_piece(s, i, s->text + s->n_text, (size_t)(total - s->n_text));
+    }
+    if (part >= s->n || part >= LOOKED_AT) s->part_at = s->n_text;
+    s->text[s->n_text] = 0;
+    return PLUMB_OK;
+}
+
+/* ---- what each kind looks like ----------------------------------------------------------------------------------- */
+
+static bool same_ids(const int32_t *x, const int32_t *y, uint32_t n) { return memcmp(x, y, n * sizeof *x) == 0; }
+
+/* Is the token at `part` of one list all that it has more than the other? */
+static bool is_one_more(const struct plumb_trace *with, const struct plumb_trace *without, uint32_t part) {
+    uint32_t n_with = with->n_token - part - 1, n_without = without->n_token - part;
+    uint32_t n = n_with < n_without ? n_with : n_without;
+    return n > 0 && same_ids(with->tokens + part + 1, without->tokens + part, n);
+}
+
+/* Is the token a special one, spelled out by the other list where they part? */
+static bool is_spelled(const struct side *special, const struct side *spelled, uint32_t part) {
+    char piece[128];
+    if (part >= special->n || part >= LOOKED_AT) return false;
+    int64_t n = side_piece(special, part, piece, sizeof piece);
+    if (n < 3 || n > (int64_t)sizeof piece) return false;
+    bool is_control = special->t && tokenizer_piece(special->t, special->ids[part], false, NULL, 0) == 0;
+    bool is_bracketed = (piece[0] == '<' && piece[n - 1] == '>') || (piece[0] == '[' && piece[n - 1] == ']');
+    if (!is_control && !is_bracketed) return false;
+    const char *at = spelled->text + spelled->part_at;
+    if (*at == ' ' && piece[0] != ' ') at++;   /* the space that SPM puts before text */
+    return strncmp(at, piece, (size_t)n) == 0;
+}
+
+static bool has_space_more(const struct side *with, const struct side *without) {
+    return with->n_text == without->n_text + 1 && with->text[0] == ' '
+        && memcmp(with->text + 1, without->text, without->n_text) == 0;
+}
+
+/* What only this way of writing chats has. */
+static const struct { const char *mark, *family; } templates[] = {
+    { "<|im_start|>", "ChatML" }, { "<|start_header_id|>", "Llama 3" }, { "[INST]", "Llama 2 or Mistral" },
+    { "<start_of_turn>", "Gemma" }, { "<|user|>", "Zephyr or Phi-3" }, { "### Instruction", "Alpaca" },
+    { "USER:", "Vicuna" },
+};
+
+/* Index of the family, and how many turns there are; the number of families if it is none. */
+static size_t find_template(const struct side *s, uint32_t *n_turn) {
+    *n_turn = 0;
+    size_t i = 0, n = sizeof templates / sizeof *templates;
+    while (i < n && !strstr(s->text, templates[i].mark)) i++;
+    for (const char *at = s->text; i < n && (at = strstr(at, templates[i].mark)); at++) ++*n_turn;
+    return i;
+}
+
+static void say(struct tokens_difference *out, enum tokens_kind kind, const char *sentence) {
+    out->kind = kind;
+    size_t n = strlen(out->text);
+    snprintf(out->text + n, sizeof out->text - n, "%s", sentence);
+}
+
+static bool name_template(struct tokens_difference *out, const struct side *a, const struct side *b) {
+    uint32_t turns_a, turns_b;
+    size_t none = sizeof templates / sizeof *templates, in_a = find_template(a, &turns_a),
+           in_b = find_template(b, &turns_b);
+    char sentence[200] = "";
+    if (in_a != none && in_b != none && strcmp(templates[in_a].family, templates[in_b].family) != 0) {
+        snprintf(sentence, sizeof sentence, "another chat template: A is written as %s, B as %s",
+                 templates[in_a].family, templates[in_b].family);
+    } else if (in_a != none && in_b != none && turns_a != turns_b) {
+        snprintf(sentence, sizeof sentence, "another chat template: both are written as %s, but \"%s\" is %u times in "
+                 "A and %u times in B", templates[in_a].family, templates[in_a].mark, turns_a, turns_b);
+    } else if ((in_a == none) != (in_b == none)) {
+        snprintf(sentence, sizeof sentence, "another chat template: %s is written as %s, %s has none that is known",
+                 in_a == none ? "B" : "A", templates[in_a == none ? in_b : in_a].family, in_a == none ? "A" : "B");
+    }
+    if (sentence[0]) say(out, TOKENS_TEMPLATE, sentence);
+    return sentence[0] != 0;
+}
+
+/* By their texts. */
+static void name_text(struct tokens_difference *out, const struct side *a, const struct side *b, uint32_t part) {
+    if (is_spelled(b, a, part)) {
+        say(out, TOKENS_SPECIAL_SPELLED, "special tokens are not parsed in A: several tokens spell the text of one");
+    } else if (is_spelled(a, b, part)) {
+        say(out, TOKENS_SPECIAL_PARSED, "special tokens are not parsed in B: several tokens spell the text of one");
+    } else if (has_space_more(a, b)) {
+        say(out, TOKENS_SPACE_ADDED, "A has a space in front of the text that B has not (add_space_prefix)");
+    } else if (has_space_more(b, a)) {
+        say(out, TOKENS_SPACE_MISSING, "A lacks the space that B has in front of the text (add_space_prefix)");
+    } else if (a->n_text == b->n_text && memcmp(a->text, b->text, a->n_text) == 0) {
+        say(out, TOKENS_SPLIT, "the same text is cut into other tokens: merges, scores or the pre-tokenizer");
+    } else if (!name_template(out, a, b)) {
+        say(out, TOKENS_TEXT, "the texts differ");
+    }
+}
+
+/* One token more on one side: *bos and *twice say what it is.  True if it is BOS or a repetition. */
+static bool name_one_more(struct tokens_difference *out, const struct plumb_trace *a, const struct plumb_trace *b,
+                          int32_t bos) {
+    uint32_t part = out->first;
+    bool in_a = is_one_more(a, b, part), in_b = !in_a && is_one_more(b, a, part);
+    if (!in_a && !in_b) return false;
+    const int32_t *ids = in_a ? a->tokens : b->tokens;
+    if (part == 0 && ids[0] == bos) {
+        if (in_a) say(out, TOKENS_BOS_ADDED, "A begins with BOS, B has none");
+        else say(out, TOKENS_BOS_MISSING, "BOS is missing in A");
+    } else if (part == 1 && ids[1] == bos && ids[0] == bos) {
+        if (in_a) say(out, TOKENS_BOS_DOUBLED, "BOS is doubled in A");
+        else say(out, TOKENS_BOS_SINGLE, "BOS is doubled in B");
+    } else if (part == 0 && bos < 0) {
+        if (in_a) say(out, TOKENS_BOS_ADDED, "A has one token more in front: if it is BOS, B lacks it");
+        else say(out, TOKENS_BOS_MISSING, "the first token is missing in A: BOS, most likely");
+    } else if (part > 0 && ids[part] == ids[part - 1]) {
+        say(out, TOKENS_REPEATED, in_a ? "A is fed one token twice" : "B is fed one token twice");
+    }
+    return out->text[0] != 0;
+}
+
+static struct side side_of(const struct plumb_trace *trace, const struct plumb_trace *other, const struct tokenizer *t,
+                           int32_t bos) {
+    struct side s = { .trace = trace, .other = other, .t = t };
+    while (s.n_bos < trace->n_token && bos >= 0 && trace->tokens[s.n_bos] == bos) s.n_bos++;
+    s.ids = trace->tokens + s.n_bos;
+    s.n = trace->n_token - s.n_bos;
+    return s;
+}
+
+static uint32_t first_difference(const int32_t *x, uint32_t n_x, const int32_t *y, uint32_t n_y) {
+    uint32_t i = 0;
+    while (i < n_x && i < n_y && x[i] == y[i]) i++;
+    return i;
+}
+
+plumb_status tokens_compare(struct tokens_difference *out, const struct plumb_trace *a, const struct plumb_trace *b,
+                            const struct tokenizer *t, struct error *err) {
+    *out = (struct tokens_difference) { .kind = TOKENS_SAME };
+    if (!a->tokens || !b->tokens) {
+        say(out, TOKENS_UNKNOWN, a->tokens ? "B does not say its tokens: they are taken to be the same"
+            : b->tokens ? "A does not say its tokens: they are taken to be the same"
+            : "neither side says its tokens: they are taken to be the same");
+        return PLUMB_OK;
+    }
+    out->first = first_difference(a->tokens, a->n_token, b->tokens, b->n_token);
+    if (out->first == a->n_token || out->first == b->n_token) {
+        if (a->n_token == b->n_token) say(out, TOKENS_SAME, "the same tokens");
+        else say(out, TOKENS_PREFIX, a->n_token < b->n_token ? "A is the beginning of B: its tokens are compared"
+                 : "B is the beginning of A: its tokens are compared");
+        return PLUMB_OK;
+    }
+    int32_t bos = t ? tokenizer_bos(t) : b->bos >= 0 ? b->bos : a->bos;
+    if (name_one_more(out, a, b, bos)) return PLUMB_OK;
+    struct side sides[2] = { side_of(a, b, t, bos), side_of(b, a, t, bos) };
+    uint32_t part = first_difference(sides[0].ids, sides[0].n, sides[1].ids, sides[1].n);
+    bool known[2] = { false, false };
+    plumb_status status = side_read(&sides[0], part, &known[0], err);
+    if (status == PLUMB_OK) status = side_read(&sides[1], part, &known[1], err);
+    if (status == PLUMB_OK) {
+        if (known[0] && known[1]) name_text(out, &sides[0], &sides[1], part);
+        else say(out, TOKENS_DIFFER, "other tokens, whose texts are not known (a model would know them)");
+        if (sides[0].n_bos != sides[1].n_bos) {
+            char also[80];
+            snprintf(also, sizeof also, "; also, BOS is %u times in A, %u times in B", sides[0].n_bos, sides[1].n_bos);
+            say(out, out->kind, also);
+        }
+    }
+    free(sides[0].text);
+    free(sides[1].text);
+    return status;
+}
+
+const char *tokens_kind_name(enum tokens_kind kind) {
+    static const char *const names[] = {
+        [TOKENS_SAME] = "same", [TOKENS_UNKNOWN] = "unknown", [TOKENS_PREFIX] = "prefix",
+        [TOKENS_BOS_MISSING] = "bos_missing", [TOKENS_BOS_ADDED] = "bos_added", [TOKENS_BOS_DOUBLED] = "bos_doubled",
+        [TOKENS_BOS_SINGLE] = "bos_single", [TOKENS_REPEATED] = "repeated", [TOKENS_SPACE_ADDED] = "space_added",
+        [TOKENS_SPACE_MISSING] = "space_missing", [TOKENS_SPECIAL_SPELLED] = "special_spelled",
+        [TOKENS_SPECIAL_PARSED] = "special_parsed", [TOKENS_TEMPLATE] = "template", [TOKENS_SPLIT] = "split",
+        [TOKENS_TEXT] = "text", [TOKENS_DIFFER] = "differ",
+    };
+    return names[kind];
+}
