@@ -113,7 +113,7 @@ class Engine:
         tokens = list(tokens)
         if self.wrong("tokens.last", "twice"):
             tokens.insert(n_prompt, tokens[n_prompt - 1])
-        if self.wrong("tokens.bos", "missing"):
+        if self.wrong("tokens.bos", "missing") and len(tokens) > 1:
             tokens, n_prompt = tokens[1:], n_prompt - 1
         elif self.wrong("tokens.bos", "doubled"):
             tokens, n_prompt = tokens[:1] + tokens, n_prompt + 1
@@ -132,7 +132,7 @@ class Engine:
 
     def rope(self, x, position):
         """x: (n, heads, head_dim), position: (n).  Pair i of the first n_rot elements turns by position * angle[i]."""
-        n_rot = {"half": self.n_rot // 2, "full": self.head_dim}.get(self.switch.get("rope.dim"), self.n_rot)
+        n_rot = {"half": self.n_rot // 4 * 2, "full": self.head_dim}.get(self.switch.get("rope.dim"), self.n_rot)
         base = float(self.switch.get("rope.theta", self.base))
         angle = base ** (-np.arange(0, n_rot, 2) / (self.n_embd if self.wrong("rope.dim", "n_embd") else n_rot))
         if not self.wrong("rope.scaling", "ignored"):
@@ -189,8 +189,8 @@ class Engine:
         total = e.sum(axis=axis, keepdims=True)
         return e / np.where(total == 0, 1, total)   # a sum over no token at all: the weights are 0 already
 
-    def attention(self, q, k, v, slot, k_position):
-        """q: (n, H, head_dim); k, v: (S, G, head_dim).  Weights (n, H, S + 1) and outputs (n, H, head_dim)."""
+    def attention(self, q, k, v, slot, position):
+        """q: (n, H, head_dim); k, v: (S, G, head_dim).  Weights (n, H, S) and outputs (n, H, head_dim)."""
         n_slot = len(k)
         seen = self.seen(slot, n_slot)
         if self.wrong("attn.v", "unpermuted"):   # rows in memory as (token, g), read as (g, token)
@@ -210,8 +210,8 @@ class Engine:
             k, v, group = np.hstack([k, zeros]), np.hstack([v, zeros]), head
         k, v = k[:, group], v[:, group]                                 # (S, H, head_dim)
         if self.wrong("rope.cache", "unrotated") and self.switch.get("rope.applied") not in ("none", "q_only"):
-            scores = np.stack([np.einsum("hd,shd->hs", one, self.rope(k, np.full(len(k), position)))
-                               for one, position in zip(q, k_position)], axis=1)
+            scores = np.stack([np.einsum("hd,shd->hs", one, self.rope(k, np.full(len(k), at)))
+                               for one, at in zip(q, position)], axis=1)
         else:
             scores = np.einsum("nhd,shd->hns", q, k)
         scale = {"missing": 1, "head_dim": self.head_dim, "n_embd": math.sqrt(self.n_embd)}
@@ -219,11 +219,7 @@ class Engine:
         weights = self.softmax(scores, seen)
         out = np.stack([np.einsum("hs,shd->hd", row[:, there], v[there])    # 0 times a NaN that is not seen is not NaN
                         for row, there in zip(weights.swapaxes(0, 1), seen)])
-        shown = np.zeros((len(slot), self.n_head, n_slot + 1))
-        shown[..., :n_slot] = weights[..., :n_slot].swapaxes(0, 1)
-        if self.wrong("kv.slot", "extra"):       # shown where it is: in the slot after the token's own
-            shown[np.arange(len(slot)), :, slot + 1] += weights[..., n_slot].T
-        return shown, out
+        return weights[..., :n_slot].swapaxes(0, 1), out   # without that of kv.slot=extra
 
     def activation(self, gate):
         wrong = self.switch.get("ffn.act")
@@ -264,7 +260,7 @@ class Engine:
         if step and self.wrong("kv.slot", "stale"):
             read = [np.concatenate([old[:slot[0]], np.zeros_like(new)]) for old, new in zip(cache, (k, v))]
         cache[:] = written
-        weights, out = self.attention(q_turned, *read, slot, k_position)
+        weights, out = self.attention(q_turned, *read, slot, q_position)
         show("kq_soft_max", weights)
         if self.wrong("attn.merge", "unpermuted"):   # in memory as (h, token), read as (token, h)
             out = np.ascontiguousarray(out.swapaxes(0, 1))
@@ -283,7 +279,7 @@ class Engine:
 
     def batch(self, tokens, start, n_prompt, caches, tap):
         x = self.weight("token_embd.weight")[tokens]
-        if self.wrong("embd.scale", "added"):        # "missing": no architecture here has a scale
+        if self.wrong("embd.scale", "added"):
             x = x * math.sqrt(self.n_embd)
         tap("embd", x)
         for il in range(self.n_layer):
