@@ -359,20 +359,6 @@ static plumb_status find_axes(struct reader *r, const struct array *a, struct ax
     return PLUMB_OK;
 }
 
-static plumb_status add_entropy(struct reader *r, struct trace_row *row) {
-    row->entropy = alloc_array(row->n_head, sizeof *row->entropy);
-    if (!row->entropy) FAIL(PLUMB_ERROR_MEMORY, "no memory for the entropy of %u heads", row->n_head);
-    for (uint32_t h = 0; h < row->n_head; h++) {
-        double sum = 0;
-        for (uint32_t i = 0; i < row->n; i++) {
-            double p = (double)row->values[(size_t)h * row->n + i];
-            if (p > 0) sum -= p * log(p);
-        }
-        row->entropy[h] = (float)sum;
-    }
-    return PLUMB_OK;
-}
-
 static plumb_status add_rows(struct reader *r, const struct array *a) {
     struct axes x;
     PLUMB_TRY(find_axes(r, a, &x));
@@ -387,13 +373,10 @@ static plumb_status add_rows(struct reader *r, const struct array *a) {
             values[j] = (float)element(a, at + head + j % n * a->stride[x.n]);
         }
         struct trace_row *row;
-        status = trace_new_row(r->t, a->id, a->layer, (uint32_t)(r->n_token - n_row + i), &row);
+        status = trace_new_row(r->t, a->id, a->layer, trace_first_token(r->t, n_row) + (uint32_t)i, &row);
         if (status == PLUMB_OK)
             status = trace_set_values(r->t, row, a->id, (uint32_t)n_head, (uint32_t)n, values, NULL,
                                       (uint32_t)(n_head * n));
-        if (status != PLUMB_OK) break;
-        row->stats = trace_stats_of(row->values, row->n_value);
-        if (a->id == TAP_KQ_SOFT_MAX) status = add_entropy(r, row);
     }
     free(values);
     return status;
