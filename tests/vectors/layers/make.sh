@@ -1,0 +1,48 @@
+#!/bin/sh
+# Makes the files of this directory again.  First run ../llama/make.sh with the same LLAMA_DIR and PYTHON (see there):
+# this uses the llama.cpp, logits, F32 file and python it leaves, and puts the synthetic models into models/ (1.9 GB).
+#   MODEL=...   SmolLM2-135M-Instruct.Q4_1.gguf (default: models/ of this checkout)
+#   TORCH=...   a python with torch, transformers and gguf (../../reference/transformers_dump.py); without it the .npz
+#               are left as they are
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+root=$here/../../..
+models=$root/models
+MODEL=${MODEL:-$models/SmolLM2-135M-Instruct.Q4_1.gguf}
+PYTHON=${PYTHON:-$LLAMA_DIR/venv/bin/python}
+backend=$LLAMA_DIR/node_modules/@node-llama-cpp/linux-x64/bins/linux-x64/libggml-cpu-haswell.so
+work=$LLAMA_DIR/vectors
+cd "$here"
+
+# truth NAME MODEL F32 OPTION...: NAME.json by llama.cpp on the F32 file; how far it is from that on MODEL itself
+truth() {
+    name=$1 model=$2 f32=$3
+    shift 3
+    "$work/logits" "$@" -d "$work/f32.dump" "$f32" "$backend" "$work/f32.bin"
+    "$work/logits" "$@" -d "$work/own.dump" "$model" "$backend" "$work/own.bin"
+    "$PYTHON" layers.py truth "$work/f32.dump" "$work/f32.bin" >"$name.json"
+    "$PYTHON" layers.py own "$name" "$work/f32.dump" "$work/own.dump"
+}
+
+{
+    printf 'The capital of France is Paris' >"$work/prompt.txt"
+    truth smollm2 "$MODEL" "$work/SmolLM2-135M-Instruct.F32.gguf" -f "$work/prompt.txt"
+    echo 1 15043 29892 3186 777 >"$work/layers.txt"
+    for type in Q4_0 Q4_K Q5_K Q6_K Q8_0 F16 F32; do
+        model=$models/tinyllama-2l.$type.gguf f32=$work/tinyllama-2l.gguf
+        "$PYTHON" "$models/synth.py" "$model" --shape tinyllama --layers 2 --type $type
+        if [ $type = F32 ]; then f32=$model
+        else
+            "$LLAMA_DIR/llama.cpp/build/bin/llama-quantize" --allow-requantize "$model" "$f32" F32 \
+                >"$work/quantize.log" 2>&1
+        fi
+        truth tinyllama-2l.$type "$model" "$f32" -i "$work/layers.txt"
+    done
+} >own.txt
+rm -f "$work/tinyllama-2l.gguf"
+(cd "$models" && sha256sum tinyllama-2l.*.gguf) >sha256
+
+for name in f32 qwen2; do
+    [ -z "${TORCH:-}" ] || "$TORCH" ../../reference/transformers_dump.py ../synth/$name.gguf transformers-$name.npz \
+        72 101 13 255 0 97
+done
