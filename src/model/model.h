@@ -71,6 +71,9 @@ typedef void model_on_problem(void *user, plumb_status status, const char *messa
 plumb_status model_check_tensors(struct gguf *const *parts, size_t n_part, uint32_t n_vocab,
                                  model_on_problem *on_problem, void *user, struct error *err);
 
+/* Is the embedding the output's matrix too? */
+static inline bool model_is_tied(const struct model *m) { return m->output.data == m->token_embd.data; }
+
 /* Elements of the longest row of any matrix: max(n_embd, n_ff, n_head * head_dim). */
 uint64_t model_max_row(const struct model_config *c);
 

@@ -194,3 +194,81 @@ static const struct quirk quirks[] = {
     { "F16.type=bf16", MISREAD(F16, BF16), "embd", "f16 is read as bf16" },
     { "BF16.type=f16", MISREAD(BF16, BF16), "embd", "bf16 is read as f16" },
 };
+
+enum { N_QUIRK = sizeof quirks / sizeof *quirks };
+
+const struct quirk *quirk_at(size_t i) { return i < N_QUIRK ? &quirks[i] : NULL; }
+
+const struct quirk *quirk_find(const char *name) {
+    for (size_t i = 0; i < N_QUIRK; i++) {
+        if (strcmp(quirks[i].name, name) == 0) return &quirks[i];
+    }
+    return NULL;
+}
+
+float quirk_theta(enum quirk_rope_theta theta) {
+    static const float thetas[] = { [THETA_10000] = 1e4f, [THETA_100000] = 1e5f, [THETA_500000] = 5e5f,
+                                    [THETA_1000000] = 1e6f };
+    return thetas[theta];
+}
+
+/* ---- which make sense ------------------------------------------------------------------------------------------ */
+
+static bool has_bias(const struct model *m) {
+    for (uint32_t il = 0; il < m->config.n_layer; il++) {
+        const struct layer *l = &m->layers[il];
+        if (l->attn_q_bias.data || l->attn_k_bias.data || l->attn_v_bias.data || l->attn_output_bias.data) return true;
+    }
+    return false;
+}
+
+bool quirk_applies(const struct quirk *q, const struct model *m, int32_t bos) {
+    const struct model_config *c = &m->config;
+    const struct layer *l = &m->layers[0];   /* all have the same shapes */
+    bool has_frequencies = c->n_rot > 2;     /* the first is 1 whatever the base is */
+    switch (q->field) {
+    case AT(tokens_bos): return bos >= 0;
+    case AT(norm_eps):
+        if (q->value == EPS_1E_6) return c->rms_eps != 1e-6f;
+        if (q->value == EPS_1E_5) return c->rms_eps != 1e-5f;
+        return c->rms_eps != 0;
+    case AT(square_weights): return l->attn_q.n_in == l->attn_q.n_out || l->attn_k.n_in == l->attn_k.n_out;
+    case AT(attn_bias): return has_bias(m);
+    case AT(rope_pairing):
+        return has_frequencies && c->rope_pairing == (q->value == PAIRING_HALVES ? ROPE_NORM : ROPE_NEOX);
+    case AT(rope_theta): return has_frequencies && c->rope_freq_base != quirk_theta(q->value);
+    case AT(rope_dim):
+        if (q->value == DIM_HALF) return c->n_rot >= 4;
+        if (q->value == DIM_FULL) return c->n_rot < c->head_dim / 2 * 2;
+        return has_frequencies && c->n_rot != c->n_embd;
+    case AT(rope_scaling): return c->rope_freq_scale != 1 || m->rope_freqs.data;
+    case AT(attn_heads):
+        if (q->value == HEADS_NOT_REPEATED) return c->n_head != c->n_head_kv;
+        return c->n_head_kv > 1 && (q->value == HEADS_FIRST || c->n_head != c->n_head_kv);
+    case AT(attn_scale): return q->value == SCALE_N_EMBD ? c->n_embd != c->head_dim : c->head_dim > 1;
+    case AT(attn_v): return c->n_head_kv > 1;
+    case AT(attn_merge): return c->n_head > 1;
+    case AT(output_head): return model_is_tied(m) == (q->value == HEAD_ZERO);
+    }
+    if (q->field >= AT(misread)) return m->types >> (q->field - AT(misread)) & 1;
+    return true;
+}
+
+/* ---- tokens ------------------------------------------------------------------------------------------------------ */
+
+size_t quirk_tokens(const struct quirks *set, const int32_t *ids, size_t n, size_t *n_prompt, int32_t *out) {
+    size_t n_out = 0, n_before = *n_prompt;
+    for (size_t i = 0; i < n; i++) {
+        if (i == 0 && set->tokens_bos == BOS_MISSING && n_before > 1) {
+            --*n_prompt;
+            continue;
+        }
+        out[n_out++] = ids[i];
+        if (i == 0 && set->tokens_bos == BOS_DOUBLED && n_before > 0) {
+            ++*n_prompt;
+            out[n_out++] = ids[i];
+        }
+        if (i + 1 == n_before && set->tokens_last) out[n_out++] = ids[i];
+    }
+    return n_out;
+}

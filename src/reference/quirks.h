@@ -79,6 +79,8 @@ static inline void quirk_set(struct quirks *set, const struct quirk *q) { ((uint
 static inline bool quirk_is_free(const struct quirks *set, const struct quirk *q) {
     return ((const uint8_t *)set)[q->field] == 0;
 }
+/* The base of the frequencies that the quirk puts in the place of the file's. */
+float quirk_theta(enum quirk_rope_theta theta);
 /* The tokens an engine with these quirks really computes, given what it was to compute: (n) ids, the first n_prompt of
  * them a prompt.  Writes at most n + 2, says where the prompt now ends, and returns how many. */
 size_t quirk_tokens(const struct quirks *set, const int32_t *ids, size_t n, size_t *n_prompt, int32_t *out);
