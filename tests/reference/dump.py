@@ -22,18 +22,23 @@ def top_positions(n_prompt, n_token):
     return sorted({max(0, min(p, n_token - 1)) for p in (n_prompt - 3, n_prompt - 1, n_prompt + 1, n_token - 1)})
 
 
+def f32(rows):
+    with np.errstate(over="ignore"):
+        return rows.astype(np.float32)
+
+
 def number(value):
-    return float(f"{value:.9g}")   # an f32 and back
+    return float(f"{value:.9g}")   # nine digits tell every f32
 
 
 def l_out8(run):
     return [{"name": name, "token": token, "shape": list(rows.shape[1:]), "values": [number(v) for v in row[:8]]}
             for name, rows in run.taps.items() if name.startswith("l_out-")
-            for token, row in enumerate(rows.astype(np.float32))]
+            for token, row in enumerate(f32(rows))]
 
 
 def top10(run):
-    rows = run.taps["result_output"].astype(np.float32)
+    rows = f32(run.taps["result_output"])
     order = np.argsort(-rows, axis=-1, kind="stable")[:, :10]
     return [{"name": "result_output", "token": token, "top": [[int(i), number(rows[token, i])] for i in order[token]]}
             for token in top_positions(run.n_prompt, len(rows))]
@@ -42,7 +47,7 @@ def top10(run):
 def write(path, mode, run, tokens, n_prompt):
     """run: what was computed, tokens: what was to be computed."""
     if mode == "whole":
-        taps = {name: rows.astype(np.float32) for name, rows in run.taps.items()}
+        taps = {name: f32(rows) for name, rows in run.taps.items()}
         np.savez(path, tokens=np.array(tokens), n_prompt=np.array(n_prompt), **taps)
         return
     document = {"program": "tests/reference/engine.py", "tokens": [int(t) for t in tokens], "n_prompt": n_prompt,

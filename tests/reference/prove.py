@@ -1,0 +1,347 @@
+#!/usr/bin/env python3
+"""The proof of `plumb diagnose`: every mistake, made by the second engine, must be found by name in its dump.
+
+    prove.py [--plumb PATH] [--docs docs/quirks.md]     everything; writes the table
+    prove.py --check [TEXT...]                          exits 1 where too few are found; only quirks that contain a TEXT
+
+Each quirk is injected into the first of the models below in which it changes anything, dumped in three ways (dump.py)
+and handed to `plumb diagnose`.  Found means: the first of the ranking is the quirk and nothing else.  Then pairs of
+quirks, drawn by a seed, from whole dumps: found if both are in the first of the ranking.
+"""
+import argparse
+import collections
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy as np
+
+import blocks
+import dump
+from engine import Engine, File
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+sys.path.insert(0, os.path.join(ROOT, "models"))
+from synth import Synth, parse  # noqa: E402
+
+# Trained models have embeddings of RMS 0.01 to 0.1; at 1, as synth.py has them, no epsilon would show.
+SMALL = {"token_embd": 0.01}
+NARROW = "--layers 3 --embd 64 --heads 4 --kv-heads 2 --ff 96 --vocab 288 --no-tied --tokenizer llama"
+# Rows of 256 for the K-quants; attn_output and ffn_down, whose rows are shorter, are Q8_0.
+WIDE = NARROW + " --embd 256 --head-dim 16 --ff 128"
+# name: options of synth.py, gains of matrices relative to its own
+MODELS = {
+    "llama": (NARROW + " --rope-base 20000", SMALL),
+    "scaled": (NARROW + " --rope-base 20000 --rope-scaling 4 --rope-freqs", SMALL),
+    "qwen2": (NARROW + " --rope-base 20000 --arch qwen2 --rope-dim 8 --eps 1e-6", SMALL),
+    "tied": (NARROW + " --rope-base 20000 --tied", {}),
+    "hot": (NARROW + " --rope-base 20000", {"attn_q": 5, "attn_k": 5}),   # scores past the 88 of softmax=no_max
+    **{name: ((WIDE if name.endswith("_K") else NARROW) + f" --type {name}", SMALL) for name in blocks.READERS},
+}
+N_TOKEN, N_PROMPT = 12, 8
+N_PAIR = 20
+THRESHOLDS = {"whole": 0.95, "l_out8": 0.85, "top10": 0.70, "pairs": 0.70}
+
+Quirk = collections.namedtuple("Quirk", "name tap text")
+
+
+class Generator(Synth):
+    def __init__(self, options, gains):
+        super().__init__(options)
+        self.gains = gains
+
+    def matrix(self, name, rows, columns, gain, type_name=None):
+        super().matrix(name, rows, columns, gain * self.gains.get(name.split(".")[-2], 1), type_name)
+
+
+def quirks_of_source():
+    """From the table in C: { "name", AT(..) or MISREAD(..), ..., "tap", "text" "text" }."""
+    source = open(os.path.join(ROOT, "src", "reference", "quirks.c")).read()
+    rows = re.findall(r'\{ "([\w.]+=[\w-]+)",[^"]*"(\w+)", ((?:"[^"]*"\s*)+)\}', source)
+    return [Quirk(name, tap, "".join(re.findall('"([^"]*)"', text))) for name, tap, text in rows]
+
+
+def switch(name):
+    """Quirks of one switch exclude each other."""
+    first = name.split(".")[0]
+    return first if first in blocks.READERS or first == "residual" else name.split("=")[0]
+
+
+class Model:
+    def __init__(self, name, folder, seed):
+        options, gains = MODELS[name]
+        self.name, self.path = name, os.path.join(folder, f"{name}.gguf")
+        Generator(parse([self.path, *options.split(), "--seed", str(seed)]), gains).write()
+        self.file = File(self.path)
+        rng = np.random.default_rng(seed)
+        self.tokens = [1, *(int(t) for t in rng.choice(np.arange(3, 288), N_TOKEN - 1, replace=False))]
+        self.truth = self.run([])
+        self.runs = {}
+
+    def quirky(self, mistake):
+        if mistake not in self.runs:
+            self.runs[mistake] = self.run([mistake])
+        return self.runs[mistake]
+
+    def run(self, mistakes):
+        return Engine(self.file, mistakes).run(self.tokens, N_PROMPT)
+
+    def shown(self, mode, run):
+        """What a dump shows of a run: name -> values."""
+        if mode == "whole":
+            return run.taps
+        rows = {"l_out8": dump.l_out8, "top10": dump.top10}[mode](run)
+        return {(row["name"], row["token"]): np.array(row.get("values") or row["top"]) for row in rows}
+
+
+def error(a, b):
+    """Largest relative RMS difference of a row; infinite where shapes, NaN or infinities differ."""
+    if a.shape != b.shape or not np.array_equal(np.isfinite(a), np.isfinite(b)):
+        return np.inf
+    a, b = (np.where(np.isfinite(x), x, 0).reshape(len(x), -1) for x in (a, b))
+    size = np.sqrt((b * b).sum(axis=1))
+    return (np.sqrt(((a - b) ** 2).sum(axis=1)) / np.where(size == 0, 1e-30, size)).max()
+
+
+def differ(a, b, most=1e-6):
+    """Do two dumps differ by more than the rounding of f32?"""
+    return a.keys() != b.keys() or any(error(a[name], b[name]) > most for name in a)
+
+
+# ---- one dump, one diagnosis ---------------------------------------------------------------------------------------
+
+# rank: from 1; 0 where the ranking does not hold the injected quirks.  ties: others with the same score.
+Finding = collections.namedtuple("Finding", "rank first ties said seconds")
+
+
+def diagnose(plumb, model, path, injected):
+    """What `plumb diagnose` says of a dump."""
+    start = time.monotonic()
+    ran = subprocess.run([*plumb, "diagnose", model, "--against", path, "--json"], capture_output=True, text=True,
+                         timeout=300)
+    seconds = time.monotonic() - start
+    try:
+        said = json.loads(ran.stdout)
+    except ValueError:
+        return Finding(0, (), [], f"exit {ran.returncode}: {(ran.stderr or ran.stdout).strip()[:200]}", seconds)
+    ranking = said.get("ranking") or []
+    sets = [tuple(sorted(entry["quirks"])) for entry in ranking]
+    injected = tuple(sorted(injected))
+    first = sets[0] if sets else ()
+    if said["agree"]:
+        return Finding(0, (), [], "agrees with the truth", seconds)
+    if injected not in sets:
+        return Finding(0, first, [], " + ".join(first) or "nothing fits", seconds)
+    at = sets.index(injected)
+    ties = [other for other, entry in zip(sets, ranking)
+            if other != injected and entry["score"] == ranking[at]["score"]]
+    return Finding(at + 1, first, ties, " + ".join(first), seconds)
+
+
+class Proof:
+    def __init__(self, plumb, folder, seed):
+        self.plumb, self.folder, self.seed = plumb, folder, seed
+        self.quirks = self.list_quirks()
+        self.models = {name: Model(name, folder, seed) for name in MODELS}
+        self.seconds = 0.0
+        self.slowest = (0.0, "")
+
+    def list_quirks(self):
+        ours = quirks_of_source()
+        ran = subprocess.run([*self.plumb, "diagnose", "--list", "--json"], capture_output=True, text=True)
+        theirs = [Quirk(q["name"], q["tap"], q["text"]) for q in json.loads(ran.stdout)["quirks"]]
+        assert theirs == ours, "the program lists other quirks than src/reference/quirks.c"
+        return ours
+
+    def home(self, quirk):
+        """The first model in which the quirk changes anything, None if there is none."""
+        for model in self.models.values():
+            if differ(model.quirky(quirk.name).taps, model.truth.taps):
+                return model
+        return None
+
+    def diagnose(self, model, run, mode, injected):
+        path = os.path.join(self.folder, "theirs" + dump.MODES[mode])
+        dump.write(path, mode, run, model.tokens, N_PROMPT)
+        finding = diagnose(self.plumb, model.path, path, injected)
+        self.seconds += finding.seconds
+        self.slowest = max(self.slowest, (finding.seconds, f"{' + '.join(injected)} in {model.name}, {mode}"))
+        return finding
+
+    def twins(self, model, mode, name):
+        """What no reader of the dump can tell from this quirk: other quirks, or "the truth"."""
+        shown = model.shown(mode, model.quirky(name))
+        runs = {"the truth": model.truth, **{q.name: model.quirky(q.name) for q in self.quirks}}
+        same = [other for other, run in runs.items() if other != name and not differ(shown, model.shown(mode, run))]
+        # A quirk that does nothing here says no more than the truth does.
+        nothing = {q.name for q in self.quirks if not differ(model.quirky(q.name).taps, model.truth.taps)}
+        return [other for other in same if other not in nothing]
+
+    def singles(self, wanted):
+        """name -> (model, {mode: (finding, twins)})"""
+        found = {}
+        for quirk in wanted:
+            model = self.home(quirk)
+            if model is None:
+                found[quirk.name] = None
+                continue
+            run = model.quirky(quirk.name)
+            first = next(name for name in model.truth.taps
+                         if differ({name: run.taps[name]}, {name: model.truth.taps[name]}))
+            assert first.split("-")[0] == quirk.tap, f"{quirk.name} first changes {first}, the table says {quirk.tap}"
+            found[quirk.name] = model, {
+                mode: (self.diagnose(model, run, mode, (quirk.name,)), self.twins(model, mode, quirk.name))
+                for mode in dump.MODES}
+            print(f"{quirk.name:28} {model.name:8}", *(f"{mode} {finding.said if finding.rank != 1 else 'found'};"
+                                                       for mode, (finding, _) in found[quirk.name][1].items()))
+        return found
+
+    def pairs(self, n):
+        """Pairs that both change something while the other is there."""
+        rng = np.random.default_rng(self.seed)
+        models = [model for name, model in self.models.items() if name not in ("tied", "hot")]
+        found = []
+        while len(found) < n:
+            model = models[rng.integers(len(models))]
+            a, b = (self.quirks[i] for i in rng.choice(len(self.quirks), 2, replace=False))
+            if switch(a.name) == switch(b.name):
+                continue
+            one, two, both = model.quirky(a.name), model.quirky(b.name), model.run([a.name, b.name])
+            if not (differ(both.taps, one.taps) and differ(both.taps, two.taps)
+                    and differ(one.taps, model.truth.taps) and differ(two.taps, model.truth.taps)):
+                continue
+            finding = self.diagnose(model, both, "whole", (a.name, b.name))
+            found.append((model, a.name, b.name, finding))
+            print(f"{a.name} + {b.name}, {model.name}: {'found' if is_pair_found(found[-1]) else finding.said}")
+        return found
+
+
+def is_pair_found(pair):
+    _, a, b, finding = pair
+    return a in finding.first and b in finding.first
+
+
+def rates(singles, pairs):
+    """mode -> (found, of how many)"""
+    there = [modes for _, modes in filter(None, singles.values())]
+    counts = {mode: (sum(modes[mode][0].rank == 1 for modes in there), len(there)) for mode in dump.MODES}
+    return {**counts, "pairs": (sum(map(is_pair_found, pairs)), len(pairs))}
+
+
+# ---- docs/quirks.md ------------------------------------------------------------------------------------------------
+
+WHY = {
+    "rope.position=plus_one": "RoPE is relative: scores depend on the distance of two positions alone",
+    "rope.cache=unrotated": "a query and a key turned by one angle have the scalar product they had before",
+    "rope.applied=none": "as `rope.cache=unrotated`: scores are those of vectors that are not turned",
+    "norm.output=missing": "comes after the last layer",
+    "output.head=tied": "comes after the last layer",
+    "output.head=zero": "comes after the last layer",
+}
+TITLES = {"whole": "whole dumps", "l_out8": "the first 8 values of l_out", "top10": "the top 10 logits of 4 positions",
+          "pairs": "pairs, whole dumps"}
+
+
+def cell(finding, twins):
+    if finding.rank == 1:
+        return "1" if not finding.ties else "1, tied"
+    if "the truth" in twins:
+        return "= truth"
+    return f"{finding.rank or '-'}{' (=)' if twins else ''}"
+
+
+def document(proof, singles, pairs):
+    count = rates(singles, pairs)
+    lines = [
+        "# Known mistakes, and how surely `plumb diagnose` names them", "",
+        "Written by `tests/reference/prove.py`.  A second engine (`tests/reference/engine.py`: Python, numpy, the "
+        "`gguf` package), independent of plumb's code but for the sentences below, makes each mistake in a small "
+        "synthetic model.  Its dumps go through `plumb diagnose`; found means that the first of the ranking is that "
+        f"mistake and nothing else.  {N_TOKEN} tokens, the first a BOS, {N_PROMPT} of them a prompt, the others "
+        f"decoded one by one; seed {proof.seed}.", "",
+        "| what diagnose is given | found | of | |", "|---|---|---|---|"]
+    for mode, (found, n) in count.items():
+        lines.append(f"| {TITLES[mode]} | {found} | {n} | {found / max(n, 1):.1%}, required {THRESHOLDS[mode]:.0%} |")
+    lines += ["", f"{proof.seconds:.0f} s for all of them, the slowest {proof.slowest[0]:.2f} s "
+              f"({proof.slowest[1]}).", "",
+              "## The table", "",
+              "The last three columns are the rank of the mistake: whole dumps, the first 8 values of every `l_out`, "
+              "the 10 largest logits of 4 positions.  `= truth`: the dump has the numbers of an engine without "
+              "mistakes.  `(=)`: those of another mistake, see below.  `-`: not in the ranking.", "",
+              "| mistake | what the engine does wrong | first tap | model | whole | l_out | top 10 |",
+              "|---|---|---|---|---|---|---|"]
+    for quirk in proof.quirks:
+        found = singles.get(quirk.name)
+        if found:
+            model, modes = found
+            ranks = [cell(*modes[mode]) for mode in dump.MODES]
+        else:
+            model, ranks = None, ["", "", ""]
+        text = quirk.text.replace("|", "\\|")
+        lines.append(f"| `{quirk.name}` | {text} | `{quirk.tap}` | {model.name if model else 'none'} | "
+                     + " | ".join(ranks) + " |")
+    lines += ["", "## Indistinguishable in principle", "",
+              "Found by comparing the dumps themselves, made by the second engine: these have the same numbers within "
+              "the rounding of f32 (relative RMS of every row at most 1e-6).", "",
+              "| dump | mistake | same numbers as | why |", "|---|---|---|---|"]
+    for mode in dump.MODES:
+        for name, found in singles.items():
+            if found and found[1][mode][1]:
+                same = ", ".join(t if t == "the truth" else f"`{t}`" for t in found[1][mode][1])
+                lines.append(f"| {TITLES[mode]} | `{name}` | {same} | {WHY.get(name, '')} |")
+    lines += ["", "## Missed or not alone", "",
+              "| dump | mistake | what diagnose says | tied with |", "|---|---|---|---|"]
+    for mode in dump.MODES:
+        for name, found in singles.items():
+            if found and (found[1][mode][0].rank != 1 or found[1][mode][0].ties):
+                finding = found[1][mode][0]
+                ties = ", ".join("`" + " + ".join(tie) + "`" for tie in finding.ties)
+                lines.append(f"| {TITLES[mode]} | `{name}` | {finding.said} | {ties} |")
+    lines += ["", "## Pairs", "",
+              "Drawn at random from all mistakes of different switches, where each changes numbers in spite of the "
+              "other.", "", "| model | mistakes | found | first of the ranking |", "|---|---|---|---|"]
+    for pair in pairs:
+        model, a, b, finding = pair
+        lines.append(f"| {model.name} | `{a}` + `{b}` | {'yes' if is_pair_found(pair) else 'no'} | "
+                     f"{finding.said} |")
+    lines += ["", "## The models", "", "Options of `models/synth.py`; gains multiply those of the script.", ""]
+    lines += [f"- {name}: `{options}`" + (f", gains {gains}" if gains else "") for name, (options, gains) in
+              MODELS.items()]
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--plumb", default=os.path.join(ROOT, "build", "native", "plumb"),
+                        help="the program, or a JSON array of it and its first arguments")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--docs", help="writes the table there")
+    parser.add_argument("--check", nargs="*", metavar="TEXT", help="exits 1 below the thresholds")
+    arguments = parser.parse_args()
+    plumb = json.loads(arguments.plumb) if arguments.plumb.startswith("[") else [arguments.plumb]
+    with tempfile.TemporaryDirectory(prefix="plumb-prove-") as folder:
+        proof = Proof(plumb, folder, arguments.seed)
+        texts = arguments.check or [""]
+        wanted = [q for q in proof.quirks if any(text in q.name for text in texts)]
+        singles = proof.singles(wanted)
+        pairs = proof.pairs(N_PAIR) if texts == [""] else []
+        if arguments.docs:
+            with open(arguments.docs, "w") as f:
+                f.write(document(proof, singles, pairs))
+    low = []
+    for mode, (found, n) in rates(singles, pairs).items():
+        if n:
+            print(f"{mode}: {found} of {n} found, {found / n:.1%}")
+            if found < THRESHOLDS[mode] * n:
+                low.append(mode)
+    print(f"diagnose ran {proof.seconds:.0f} s; the slowest: {proof.slowest[0]:.2f} s, {proof.slowest[1]}")
+    if low and arguments.check is not None:
+        sys.exit(f"too few are found: {', '.join(low)}")
+
+
+if __name__ == "__main__":
+    main()
