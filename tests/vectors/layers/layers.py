@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Turns dumps of llama.cpp's activations (../llama/logits.c -d) into what is committed here.
 
-    layers.py truth DUMP RECORDS.bin    a trace as JSON (docs/trace.md): of every tap and token the statistics and 16
+    layers.py truth DUMP RECORDS.bin    a trace as JSON (docs/trace.md): of every tap and token the statistics and 12
                                         values at evenly spaced places; all attention weights
     layers.py own NAME DUMP OWN         one line a tap: how far the activations in OWN are from those in DUMP
 
@@ -13,8 +13,7 @@ import sys
 
 import numpy as np
 
-N_PLACE = 16
-HEADS = ("Qcur", "Kcur", "Vcur", "kq_soft_max", "kqv_out")
+N_PLACE = 12
 
 
 def read_tokens(path):
@@ -45,8 +44,9 @@ def read_dump(path, n_token=None):
     return taps
 
 
-def short(values, digits):
-    return [float(f"{v:.{digits}g}") for v in values]
+def short(value, digits):
+    number = float(f"{value:.{digits}g}")
+    return int(number) if number == int(number) else number
 
 
 def truth(dump, records):
@@ -55,17 +55,17 @@ def truth(dump, records):
     for name, values in read_dump(dump).items():
         n_token, n_head, n = values.shape
         assert n_token == len(tokens)
-        rows = values.reshape(n_token, -1)
-        size = rows.shape[1]
-        places = np.arange(size)
-        if not name.startswith("kq_soft_max"):
-            places = (2 * np.arange(N_PLACE) + 1) * size // (2 * N_PLACE)
-        taps.append({
-            "name": name, "n_head": n_head, "n": n, "places": places.tolist(),
-            "rows": [{"pos": pos, "mean": short([row.mean()], 6)[0], "rms": short([np.sqrt((row**2).mean())], 6)[0],
-                      "min": short([row.min()], 7)[0], "max": short([row.max()], 7)[0],
-                      "values": short(row[places], 7)} for pos, row in enumerate(rows)]})
-    return {"source": "llama.cpp v0.5.0, CPU, weights as F32", "tokens": tokens.tolist(), "taps": taps}
+        for token, row in enumerate(values.reshape(n_token, -1)):
+            tap = {"name": name, "token": token, "shape": [n_head, n] if n_head > 1 else [n],
+                   "mean": short(row.mean(), 6), "rms": short(np.sqrt((row**2).mean()), 6),
+                   "min": short(row.min(), 7), "max": short(row.max(), 7)}
+            if not name.startswith("kq_soft_max"):
+                i = np.arange(N_PLACE)
+                places = (2 * i + 1) * len(row) // (2 * N_PLACE) + i % 2   # odd ones too: both halves of a RoPE pair
+                tap["places"], row = places.tolist(), row[places]
+            taps.append(tap | {"values": [short(value, 7) for value in row]})
+    return {"plumb_trace": 1, "program": "llama.cpp v0.5.0, CPU, weights as F32", "tokens": tokens.tolist(),
+            "taps": taps}
 
 
 def errors(dump, own):
