@@ -15,4 +15,7 @@ struct plumb_model {
     struct model *model;           /* after plumb_model_end */
 };
 
+/* The model that a session runs. */
+const plumb_model *session_model(const plumb_session *session);
+
 #endif

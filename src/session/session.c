@@ -63,6 +63,7 @@ void plumb_session_free(plumb_session *s) {
     free(s);
 }
 
+const plumb_model *session_model(const plumb_session *s) { return s->model; }
 const char *plumb_session_error(const plumb_session *s) { return s->err.message; }
 uint32_t plumb_session_n_ctx(const plumb_session *s) { return s->n_ctx; }
 uint32_t plumb_session_n_batch(const plumb_session *s) { return s->n_batch; }

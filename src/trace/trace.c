@@ -457,3 +457,39 @@ plumb_status plumb_trace_add(plumb_trace *t, const plumb_tap *tap) {
     }
     return PLUMB_OK;
 }
+
+/* ---- files ------------------------------------------------------------------------------------------------------ */
+
+static plumb_status read_any(struct plumb_trace *t, const char *bytes, size_t n) {
+    if (n >= 4 && memcmp(bytes, "GGUF", 4) == 0) return trace_read_gguf(t, bytes, n);
+    if (n >= 2 && memcmp(bytes, "PK", 2) == 0) return trace_read_npz(t, bytes, n);
+    if (n >= 3 && memcmp(bytes, "\xef\xbb\xbf", 3) == 0) {   /* the byte order mark that some editors put there */
+        bytes += 3;
+        n -= 3;
+    }
+    size_t at = 0;
+    while (at < n && memchr(" \t\r\n", bytes[at], 4)) at++;
+    if (at < n && bytes[at] == '{') return trace_read_json(t, bytes, n);
+    return trace_read_callback(t, bytes, n);
+}
+
+plumb_status plumb_trace_read(plumb_trace *t, const void *bytes, size_t n) {
+    trace_clear(t);
+    plumb_status status = read_any(t, bytes, n);
+    if (status != PLUMB_OK) {
+        struct error err = t->err;
+        trace_clear(t);
+        t->err = err;
+    }
+    return status;
+}
+
+plumb_status plumb_trace_write(plumb_trace *t, plumb_format format, plumb_write *write, void *user) {
+    if (format == PLUMB_FORMAT_GGUF) return trace_write_gguf(t, write, user);
+    if (format != PLUMB_FORMAT_JSON) {
+        return error_set(&t->err, PLUMB_ERROR_ARGUMENT, "a trace is written as JSON or GGUF, not as format %d",
+                         (int)format);
+    }
+    trace_write_json(t, write, user);
+    return PLUMB_OK;
+}

@@ -87,4 +87,8 @@ plumb_status trace_read_gguf(struct plumb_trace *t, const void *bytes, size_t n)
 plumb_status trace_read_npz(struct plumb_trace *t, const void *bytes, size_t n);        /* numpy.savez */
 plumb_status trace_read_callback(struct plumb_trace *t, const char *bytes, size_t n);   /* llama-eval-callback */
 
+void trace_write_json(const struct plumb_trace *t, plumb_write *write, void *user);
+/* PLUMB_ERROR_ARGUMENT, before anything is written, if a row is not whole. */
+plumb_status trace_write_gguf(struct plumb_trace *t, plumb_write *write, void *user);
+
 #endif
