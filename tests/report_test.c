@@ -25,14 +25,16 @@ static bool is(struct report_writer *w, const char *text) {
 }
 
 static void strings_case(void) {
-    static const char bytes[] = "a\"\\\n\x1b[2J\x7f caf\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80 \xff \xc0\xaf \xed\xa0\x80 \xc2";
+    static const char bytes[] = "a\"\\\n\x1b[2J\x7f "
+                                "caf\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80 \xff \xc0\xaf \xed\xa0\x80 \xc2";
     struct collected c = { 0 };
     struct report_writer w;
     report_begin(&w, collect, &c);
     report_json_string(&w, bytes, sizeof bytes - 1);
     report_json_string(&w, "\0", 1);
     CHECK(is(&w, "\"a\\\"\\\\\\u000a\\u001b[2J\\u007f caf\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80 \xef\xbf\xbd "
-                 "\xef\xbf\xbd\xef\xbf\xbd \xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd \xef\xbf\xbd\"\"\\u0000\""), "%s", c.bytes);
+                 "\xef\xbf\xbd\xef\xbf\xbd \xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd \xef\xbf\xbd\"\"\\u0000\""),
+          "%s", c.bytes);
     c.n = 0;
     size_t n = report_text(&w, "caf\xc3\xa9\x1b[2J \xc2\x9b \xff", 14);
     CHECK(is(&w, "caf\xc3\xa9\\x1b[2J \\xc2\\x9b \\xff") && n == 4 + 4 + 3 + 1 + 8 + 1 + 4, "%zu: %s", n, c.bytes);

@@ -1,0 +1,548 @@
+/* See selfcheck.h: the table of checks, the runs they look at, the report; then the checks of a pass. */
+#include "trace/selfcheck.h"
+
+#include "forward/forward.h"
+#include "reference/reference.h"
+#include "trace/compare.h"
+#include "trace/report.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ---- verdicts ---------------------------------------------------------------------------------------------------- */
+
+void check_set(struct check *c, enum verdict verdict, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    c->verdict = verdict;
+    if (vsnprintf(c->why, sizeof c->why, format, args) < 0) c->why[0] = 0;
+    va_end(args);
+}
+
+void check_detail(struct check *c, const char *format, ...) {
+    uint32_t i = c->n_detail++;
+    if (i >= SELFCHECK_MAX_DETAIL || c->out_of_memory) return;
+    if ((i & (i - 1)) == 0) {   /* full at every power of two */
+        void *more = realloc(c->details, (i == 0 ? 1 : 2 * (size_t)i) * sizeof *c->details);
+        c->out_of_memory = !more;
+        if (!more) return;
+        c->details = more;
+    }
+    va_list args;
+    va_start(args, format);
+    if (vsnprintf(c->details[i], sizeof *c->details, format, args) < 0) c->details[i][0] = 0;
+    va_end(args);
+}
+
+/* ---- recordings -------------------------------------------------------------------------------------------------- */
+
+void recording_add(void *recording, const plumb_tap *tap) {
+    struct recording *r = recording;
+    uint64_t n = (uint64_t)tap->n_token * tap->n_head * tap->n;
+    float *data = r->out_of_memory ? NULL : alloc_array(n, sizeof *data);
+    if (data && r->n == r->cap) {
+        size_t cap = r->cap > 0 ? 2 * r->cap : 64;
+        plumb_tap *more = realloc(r->taps, cap * sizeof *more);
+        if (more) {
+            r->taps = more;
+            r->cap = cap;
+        }
+    }
+    if (!data || r->n == r->cap) {
+        free(data);
+        r->out_of_memory = true;
+        return;
+    }
+    memcpy(data, tap->data, (size_t)n * sizeof *data);
+    r->taps[r->n] = *tap;
+    r->taps[r->n++].data = data;
+}
+
+void recording_free(struct recording *r) {
+    for (size_t i = 0; i < r->n; i++) free((void *)(uintptr_t)r->taps[i].data);
+    free(r->taps);
+    *r = (struct recording) { 0 };
+}
+
+const plumb_tap *recording_find(const struct recording *r, const char *name, int32_t layer) {
+    for (size_t i = 0; i < r->n; i++) {
+        if (r->taps[i].layer == layer && strcmp(r->taps[i].name, name) == 0) return &r->taps[i];
+    }
+    return NULL;
+}
+
+/* Row (token t, head h) of a tap. */
+static const float *row_of(const plumb_tap *tap, uint32_t t, uint32_t h) {
+    return tap->data + ((size_t)t * tap->n_head + h) * tap->n;
+}
+
+/* ---- checks of a pass -------------------------------------------------------------------------------------------- */
+
+static double length_of(const float *x, uint32_t n) {
+    double sum = 0;
+    for (uint32_t i = 0; i < n; i++) sum += (double)x[i] * (double)x[i];
+    return sqrt(sum);
+}
+
+/* sin and cos are rounded to f32, and so is every product: 2e-7 is what is seen. */
+#define ROPE_BOUND 1e-5
+
+void selfcheck_rope(struct check *c, const struct recording *r) {
+    static const char *const names[][2] = { { "Qcur", "Qcur_rope" }, { "Kcur", "Kcur_rope" } };
+    double worst = 0;
+    size_t n_head = 0;
+    for (size_t i = 0; i < r->n; i++) {
+        for (size_t k = 0; k < 2; k++) {
+            const plumb_tap *before = &r->taps[i], *after;
+            if (strcmp(before->name, names[k][0]) != 0) continue;
+            after = recording_find(r, names[k][1], before->layer);
+            if (!after || after->n_token != before->n_token || after->n_head != before->n_head) {
+                check_detail(c, "%s-%d has no %s of its shape", before->name, (int)before->layer, names[k][1]);
+                worst = INFINITY;
+                continue;
+            }
+            for (uint32_t row = 0; row < before->n_token * before->n_head; row++, n_head++) {
+                double a = length_of(row_of(before, 0, row), before->n);
+                double b = length_of(row_of(after, 0, row), before->n), error = fabs(a - b) / a;
+                if (a == 0 && b == 0) continue;
+                if (!(error <= worst)) worst = isnan(error) ? INFINITY : error;
+                if (error <= ROPE_BOUND) continue;
+                check_detail(c, "%s-%d: token %u, head %u: length %.6g before RoPE, %.6g after", before->name,
+                             (int)before->layer, row / before->n_head, row % before->n_head, a, b);
+            }
+        }
+    }
+    if (n_head == 0 && c->n_detail == 0) check_set(c, VERDICT_SKIP, "the pass has no heads that RoPE turns");
+    else if (c->n_detail == 0) check_set(c, VERDICT_OK, "%zu heads are as long after RoPE as before, within %.1g "
+                                         "(bound %g)", n_head, worst, ROPE_BOUND);
+    else check_set(c, VERDICT_FAIL, "%u of %zu heads are not as long after RoPE as before", c->n_detail, n_head);
+}
+
+/* A row of n f32 weights, each rounded to 6e-8 of itself. */
+#define SOFTMAX_BOUND 1e-5
+
+void selfcheck_softmax(struct check *c, const struct recording *r) {
+    double worst = 0;
+    size_t n_row = 0;
+    for (size_t i = 0; i < r->n; i++) {
+        const plumb_tap *tap = &r->taps[i];
+        if (strcmp(tap->name, "kq_soft_max") != 0) continue;
+        for (uint32_t row = 0; row < tap->n_token * tap->n_head; row++, n_row++) {
+            uint32_t t = row / tap->n_head, n_past = tap->pos + t + 1, p = 0;
+            const float *w = row_of(tap, 0, row);
+            double sum = 0;
+            while (p < tap->n && w[p] >= 0 && (p < n_past || w[p] == 0)) sum += (double)w[p++];
+            if (p < tap->n) {
+                check_detail(c, "kq_soft_max-%d: token %u, head %u: its weight of token %u is %g%s", (int)tap->layer, t,
+                             row % tap->n_head, p, (double)w[p], p < n_past ? "" : ", a later one");
+                continue;
+            }
+            worst = fmax(worst, fabs(sum - 1));
+            if (fabs(sum - 1) <= SOFTMAX_BOUND) continue;
+            check_detail(c, "kq_soft_max-%d: token %u, head %u: the weights sum to %.6g", (int)tap->layer, t,
+                         row % tap->n_head, sum);
+        }
+    }
+    if (n_row == 0) check_set(c, VERDICT_SKIP, "the pass has no attention weights");
+    else if (c->n_detail == 0) check_set(c, VERDICT_OK, "%zu rows >= 0, 0 after their token, sums 1 within %.1g "
+                                         "(bound %g)", n_row, worst, SOFTMAX_BOUND);
+    else check_set(c, VERDICT_FAIL, "%u of %zu rows of attention weights are wrong", c->n_detail, n_row);
+}
+
+static bool same_row(struct check *c, const plumb_tap *a, uint32_t head_a, const plumb_tap *b, uint32_t head_b) {
+    const float *x = row_of(a, 0, head_a), *y = row_of(b, 0, head_b);
+    for (uint32_t i = 0; i < a->n; i++) {
+        if (x[i] == y[i]) continue;
+        check_detail(c, "layer %d, position 0: %s[head %u, %u] is %.9g, %s[head %u, %u] is %.9g", (int)a->layer,
+                     a->name, head_a, i, (double)x[i], b->name, head_b, i, (double)y[i]);
+        return false;
+    }
+    return true;
+}
+
+void selfcheck_first(struct check *c, const struct recording *r) {
+    uint32_t n_layer = 0, n_bad = 0;
+    for (int32_t il = 0; recording_find(r, "Qcur", il); il++, n_layer++) {
+        const char *const names[] = { "Qcur", "Qcur_rope", "Kcur", "Kcur_rope", "Vcur", "kqv_out" };
+        const plumb_tap *taps[6];
+        bool ok = true;
+        for (size_t i = 0; i < 6; i++) {
+            taps[i] = recording_find(r, names[i], il);
+            ok = ok && taps[i] && taps[i]->n == taps[0]->n && taps[i]->n_head >= taps[4 < i ? 0 : i]->n_head;
+        }
+        if (!ok || taps[0]->pos != 0) {
+            check_set(c, VERDICT_SKIP, "layer %d: its heads cannot be compared", (int)il);
+            return;
+        }
+        for (uint32_t h = 0; h < taps[0]->n_head; h++) ok = same_row(c, taps[0], h, taps[1], h) && ok;
+        for (uint32_t h = 0; h < taps[2]->n_head; h++) ok = same_row(c, taps[2], h, taps[3], h) && ok;
+        uint32_t n_group = taps[5]->n_head / taps[4]->n_head;
+        for (uint32_t h = 0; h < taps[5]->n_head; h++) ok = same_row(c, taps[5], h, taps[4], h / n_group) && ok;
+        n_bad += !ok;
+    }
+    if (n_layer == 0) check_set(c, VERDICT_SKIP, "the pass has no attention");
+    else if (n_bad == 0) check_set(c, VERDICT_OK, "in %u layers RoPE turns by nothing and attention gives V, exactly",
+                                   n_layer);
+    else check_set(c, VERDICT_FAIL, "wrong in %u of %u layers", n_bad, n_layer);
+}
+
+void selfcheck_logits(struct check *c, const float *a, const float *b, uint32_t n_token, uint32_t n_vocab,
+                      const char *what) {
+    uint64_t n_other = 0;
+    for (size_t i = 0; i < (size_t)n_token * n_vocab; i++) {
+        if (f32_to_bits(a[i]) == f32_to_bits(b[i]) || a[i] == b[i]) continue;
+        if (n_other++ > 0) continue;
+        check_detail(c, "the first other logit: after token %zu, id %zu: %.9g and %.9g", i / n_vocab, i % n_vocab,
+                     (double)a[i], (double)b[i]);
+    }
+    if (n_other == 0) check_set(c, VERDICT_OK, "%s: the logits of %u positions are the same bits", what, n_token);
+    else check_set(c, VERDICT_FAIL, "%s: %llu of %llu logits differ", what, (unsigned long long)n_other,
+                   (unsigned long long)n_token * n_vocab);
+}
+
+/* SmolLM2 has 1e-3 in its worst tap: activations are rounded to 16 bits, sums are f32. */
+#define REFERENCE_BOUND 0.01
+
+/* Where a tap is NaN or infinite first: -1 if nowhere. */
+static int64_t first_bad(const plumb_tap *tap) {
+    size_t n = (size_t)tap->n_token * tap->n_head * tap->n;
+    for (size_t i = 0; i < n; i++) {
+        if (!isfinite(tap->data[i])) return (int64_t)i;
+    }
+    return -1;
+}
+
+static double tap_error(const plumb_tap *fast, const plumb_tap *reference) {
+    struct comparison sum = { 0 };
+    for (uint32_t t = 0; t < fast->n_token; t++) {
+        struct trace_row rows[2];
+        const plumb_tap *const taps[] = { fast, reference };
+        for (size_t i = 0; i < 2; i++) {
+            uint32_t n = taps[i]->n_head * taps[i]->n;
+            rows[i] = (struct trace_row) {
+                .pos = taps[i]->pos + t, .n_head = taps[i]->n_head, .n = taps[i]->n, .n_value = n,
+                .values = (float *)(uintptr_t)(taps[i]->data + (size_t)t * n),
+                .stats = { NAN, NAN, NAN, NAN, NAN, NAN },
+            };
+        }
+        compare_rows(&sum, &rows[0], &rows[1]);
+    }
+    return compare_error(&sum);
+}
+
+void selfcheck_reference(struct check *c, const struct recording *fast, const struct recording *reference) {
+    double worst = 0, worst_of_layer = 0;
+    const plumb_tap *at = NULL, *at_of_layer = NULL, *parts = NULL, *bad = NULL;
+    for (size_t i = 0; i < fast->n; i++) {
+        const plumb_tap *tap = &fast->taps[i], *truth = recording_find(reference, tap->name, tap->layer);
+        double error = truth && truth->n_token == tap->n_token ? tap_error(tap, truth) : INFINITY;
+        if (!bad && first_bad(tap) >= 0) bad = tap;
+        if (!(error <= REFERENCE_BOUND) && !parts) parts = tap;
+        if (!at || !(error <= worst)) { worst = error; at = tap; }
+        if (!at_of_layer || !(error <= worst_of_layer)) { worst_of_layer = error; at_of_layer = tap; }
+        if (tap->layer >= 0 && i + 1 < fast->n && fast->taps[i + 1].layer == tap->layer) continue;
+        if (tap->layer >= 0) check_detail(c, "layer %d: worst %.2g in %s", (int)tap->layer, worst_of_layer,
+                                          at_of_layer->name);
+        else check_detail(c, "%s: %.2g", at_of_layer->name, worst_of_layer);
+        at_of_layer = NULL;
+    }
+    if (!at) {
+        check_set(c, VERDICT_SKIP, "the pass has no taps");
+    } else if (bad) {
+        check_set(c, VERDICT_FAIL, "%s of layer %d is the first tap with NaN or infinity, at element %lld", bad->name,
+                  (int)bad->layer, (long long)first_bad(bad));
+    } else if (parts) {
+        check_set(c, VERDICT_FAIL, "%s of layer %d is the first tap over the bound %g; the worst is %s of layer %d "
+                  "with a relative error of %.2g", parts->name, (int)parts->layer, REFERENCE_BOUND, at->name,
+                  (int)at->layer, worst);
+    } else {
+        check_set(c, VERDICT_OK, "%zu taps; worst relative error %.2g, %s of layer %d (bound %g)", fast->n, worst,
+                  at->name, (int)at->layer, REFERENCE_BOUND);
+    }
+}
+
+/* ---- the runs ---------------------------------------------------------------------------------------------------- */
+
+enum { MAX_TOKEN = 12 };
+
+struct selfcheck {
+    const struct selfcheck_input *in;
+    const plumb_report *report;
+    struct error *err;
+    double done, share;          /* of the whole, before the check that runs, and of it */
+    size_t n_stats;
+    struct tensor_stats *stats;  /* (n_stats) of all tensors */
+    uint32_t n_token;            /* fed by every run */
+    int32_t ids[MAX_TOKEN];
+    float *logits, *other;       /* (n_token, n_vocab): of the first run, and of the one held against it */
+    struct recording fast;       /* of the first run */
+    bool cannot_run;             /* there is no first run, *err says why */
+    plumb_status status;
+};
+
+static void progress(struct selfcheck *s, double part) {
+    if (s->report->on_progress) s->report->on_progress(s->report->user, s->done + s->share * part);
+}
+
+/* A text's tokens, as many as cost about 4 G multiplications, 2 at least. */
+static void choose_tokens(struct selfcheck *s) {
+    static const char text[] = "The plumb line hangs straight; the wall, built in 1912, does not.";
+    const struct model *m = s->in->model;
+    uint64_t n_param = 1;
+    for (size_t i = 0; i < s->n_stats; i++) n_param += s->stats[i].tensor->n_elements;
+    uint64_t n = 4000000000u / n_param;
+    s->n_token = n < 2 ? 2 : n > MAX_TOKEN ? MAX_TOKEN : (uint32_t)n;
+    for (uint32_t i = 0; i < MAX_TOKEN; i++) s->ids[i] = (int32_t)((i * 37 + 5) % m->config.n_vocab);
+    struct error ignored;
+    if (s->in->tokenizer) {   /* the ids above stand behind a shorter text, and for one that cannot be tokenized */
+        tokenizer_encode(s->in->tokenizer, text, sizeof text - 1, PLUMB_ADD_SPECIAL, s->ids, MAX_TOKEN, &ignored);
+    }
+}
+
+/* One run of the fast pass in steps of n_step tokens, logits of every position to (n_token, n_vocab) out. */
+static plumb_status run_fast(struct selfcheck *s, uint32_t n_token, uint32_t n_step, bool scalar_only, float *out,
+                             struct recording *recording) {
+    struct forward *f;
+    PLUMB_TRY(forward_create(&f, s->in->model, n_token, n_step, scalar_only, s->err));
+    plumb_status status = PLUMB_OK;
+    if (recording) status = forward_set_tap(f, (struct tap_sink) { recording_add, recording });
+    for (uint32_t pos = 0; status == PLUMB_OK && pos < n_token; pos += n_step) {
+        uint32_t n = n_token - pos < n_step ? n_token - pos : n_step;
+        forward_run(f, s->ids + pos, n, pos, n, out + (size_t)pos * s->in->model->config.n_vocab);
+    }
+    forward_free(f);
+    return status == PLUMB_OK && recording && recording->out_of_memory ? PLUMB_ERROR_MEMORY : status;
+}
+
+/* ---- the table --------------------------------------------------------------------------------------------------- */
+
+static void do_file(struct selfcheck *s, struct check *c) {
+    uint64_t n_tensor = 0, n_bytes = 0;
+    for (size_t i = 0; i < s->in->n_part; i++) n_tensor += gguf_n_tensor(s->in->parts[i]);
+    for (size_t i = 0; i < s->n_stats; i++) n_bytes += s->stats[i].tensor->n_bytes;
+    if (s->in->load_error[0]) check_set(c, VERDICT_FAIL, "%s", s->in->load_error);
+    else check_set(c, VERDICT_OK, "%llu tensors of %.1f MB, all bytes arrived, the architecture is %s",
+                   (unsigned long long)n_tensor, (double)n_bytes / 1e6, s->in->model->config.architecture);
+}
+
+static void tell_problem(void *user, plumb_status status, const char *message) {
+    (void)status;
+    check_detail(user, "%s", message);
+}
+
+static void do_tensors(struct selfcheck *s, struct check *c) {
+    struct error err = { 0 };
+    const struct gguf_tensor *embd = NULL;
+    for (size_t i = 0; i < s->in->n_part && !embd; i++) embd = gguf_find_tensor(s->in->parts[i], "token_embd.weight");
+    uint64_t n_vocab = s->in->tokenizer ? tokenizer_n_vocab(s->in->tokenizer) : embd ? embd->shape[1] : 0;
+    plumb_status status = model_check_tensors(s->in->parts, s->in->n_part, (uint32_t)n_vocab, tell_problem, c, &err);
+    if (status == PLUMB_ERROR_MEMORY) s->status = error_set(s->err, status, "%s", err.message);
+    if (status == PLUMB_OK) check_set(c, VERDICT_OK, "%zu tensors: none is missing, unknown, transposed or of another "
+                                      "shape", s->n_stats);
+    else if (c->n_detail == 0) check_set(c, VERDICT_FAIL, "%s", err.message);   /* a key */
+    else check_set(c, VERDICT_FAIL, "%u tensors are missing, unknown or of a wrong shape", c->n_detail);
+}
+
+static void do_statistics(struct selfcheck *s, struct check *c) { selfcheck_statistics(c, s->stats, s->n_stats); }
+static void do_layers(struct selfcheck *s, struct check *c) { selfcheck_layers(c, s->stats, s->n_stats); }
+static void do_head(struct selfcheck *s, struct check *c) { selfcheck_head(c, s->stats, s->n_stats); }
+static void do_norms(struct selfcheck *s, struct check *c) { selfcheck_norms(c, s->stats, s->n_stats); }
+static void do_rope(struct selfcheck *s, struct check *c) { selfcheck_rope(c, &s->fast); }
+static void do_softmax(struct selfcheck *s, struct check *c) { selfcheck_softmax(c, &s->fast); }
+static void do_first(struct selfcheck *s, struct check *c) { selfcheck_first(c, &s->fast); }
+
+static void do_batch(struct selfcheck *s, struct check *c) {
+    s->status = run_fast(s, s->n_token, 1, false, s->other, NULL);
+    selfcheck_logits(c, s->logits, s->other, s->n_token, s->in->model->config.n_vocab, "in one batch and one by one");
+}
+
+/* Without a cache: the whole prefix again for every token. */
+static void do_cache(struct selfcheck *s, struct check *c) {
+    uint32_t n_vocab = s->in->model->config.n_vocab;
+    float *all = alloc_array((uint64_t)s->n_token * n_vocab, sizeof *all);
+    if (!all) s->status = PLUMB_ERROR_MEMORY;
+    for (uint32_t n = 1; s->status == PLUMB_OK && n <= s->n_token; n++) {
+        s->status = run_fast(s, n, n, false, all, NULL);
+        memcpy(s->other + (size_t)(n - 1) * n_vocab, all + (size_t)(n - 1) * n_vocab, n_vocab * sizeof *all);
+        progress(s, (double)n / s->n_token);
+    }
+    free(all);
+    selfcheck_logits(c, s->logits, s->other, s->n_token, n_vocab, "with the KV cache and with every prefix anew");
+}
+
+static void do_threads(struct selfcheck *s, struct check *c) {
+    (void)s;
+    check_set(c, VERDICT_SKIP, "the engine has one thread");
+}
+
+static void do_simd(struct selfcheck *s, struct check *c) {
+    struct kernels best, scalar;
+    kernels_init(&best, false);
+    kernels_init(&scalar, true);
+    if (strcmp(best.name, scalar.name) == 0) {
+        check_set(c, VERDICT_SKIP, "this build has no kernels but the %s ones (the WebAssembly builds have SIMD128)",
+                  scalar.name);
+        return;
+    }
+    char what[80];
+    snprintf(what, sizeof what, "with %s and with %s kernels", best.name, scalar.name);
+    s->status = run_fast(s, s->n_token, s->n_token, true, s->other, NULL);
+    selfcheck_logits(c, s->logits, s->other, s->n_token, s->in->model->config.n_vocab, what);
+}
+
+static void do_reference(struct selfcheck *s, struct check *c) {
+    struct reference *r;
+    struct recording recording = { 0 };
+    s->status = reference_create(&r, s->in->model, s->n_token, s->n_token, s->err);
+    if (s->status != PLUMB_OK) return;
+    s->status = reference_set_tap(r, (struct tap_sink) { recording_add, &recording });
+    if (s->status == PLUMB_OK) reference_run(r, s->ids, s->n_token, 0, s->n_token, s->other);
+    if (recording.out_of_memory) s->status = PLUMB_ERROR_MEMORY;
+    reference_free(r);
+    if (s->status == PLUMB_OK) selfcheck_reference(c, &s->fast, &recording);
+    recording_free(&recording);
+}
+
+static void do_tokenizer(struct selfcheck *s, struct check *c) { selfcheck_tokenizer(c, s->in->tokenizer); }
+
+enum needs { NEEDS_NOTHING, NEEDS_DATA, NEEDS_TOKENIZER, NEEDS_MODEL };
+
+/* share: about how much of the time it takes. */
+static const struct row {
+    const char *name, *what;
+    enum needs needs;
+    int share;
+    void (*run)(struct selfcheck *s, struct check *c);
+} table[] = {
+    { "file", "the file is whole and its keys make a model", NEEDS_NOTHING, 1, do_file },
+    { "tensors", "the tensor directory is that of the architecture", NEEDS_DATA, 1, do_tensors },
+    { "statistics", "values of every tensor", NEEDS_DATA, 1, do_statistics },
+    { "layers", "tensors are like those of the other layers", NEEDS_DATA, 1, do_layers },
+    { "head", "tied or untied", NEEDS_DATA, 1, do_head },
+    { "norms", "norm weights have their usual scale", NEEDS_DATA, 1, do_norms },
+    { "tokenizer", "texts come back from their tokens", NEEDS_TOKENIZER, 4, do_tokenizer },
+    { "rope", "RoPE keeps norms", NEEDS_MODEL, 1, do_rope },
+    { "softmax", "attention weights", NEEDS_MODEL, 1, do_softmax },
+    { "position-0", "the first token alone", NEEDS_MODEL, 1, do_first },
+    { "batch", "prefill = step by step", NEEDS_MODEL, 10, do_batch },
+    { "cache", "KV cache on = off", NEEDS_MODEL, 50, do_cache },
+    { "threads", "1 thread = N threads", NEEDS_MODEL, 1, do_threads },
+    { "simd", "scalar = SIMD", NEEDS_MODEL, 10, do_simd },
+    { "reference", "the fast pass agrees with the reference pass", NEEDS_MODEL, 20, do_reference },
+};
+#define N_ROW (sizeof table / sizeof *table)
+#define SHARE_READ 30.0                    /* reading all tensors, before the first row */
+#define SHARE_ALL (SHARE_READ + 104.0)
+
+static const char *verdict_name(enum verdict v) {
+    static const char *const names[] = { "OK", "WARN", "FAIL", "SKIP" };
+    return names[v];
+}
+
+static void run_row(struct selfcheck *s, const struct row *row, struct check *c) {
+    if (row->needs != NEEDS_NOTHING && !s->in->is_complete) check_set(c, VERDICT_SKIP, "the file is not complete");
+    else if (row->needs == NEEDS_TOKENIZER && !s->in->tokenizer) check_set(c, VERDICT_SKIP, "there is no tokenizer");
+    else if (row->needs == NEEDS_MODEL && !s->in->model) check_set(c, VERDICT_SKIP, "there is no model to run");
+    else if (row->needs == NEEDS_MODEL && s->cannot_run) check_set(c, VERDICT_FAIL, "%s", s->err->message);
+    else row->run(s, c);
+    if (c->out_of_memory) s->status = PLUMB_ERROR_MEMORY;
+}
+
+/* ---- the report -------------------------------------------------------------------------------------------------- */
+
+static void write_text(struct report_writer *w, const struct row *row, const struct check *c) {
+    report_printf(w, "%-4s  %-11s ", verdict_name(c->verdict), row->name);
+    report_text(w, c->why, strlen(c->why));
+    report_bytes(w, "\n", 1);
+    if (c->verdict != VERDICT_FAIL && c->verdict != VERDICT_WARN) return;
+    for (uint32_t i = 0; i < c->n_detail && i < SELFCHECK_MAX_DETAIL; i++) {
+        report_bytes(w, "                  ", 18);
+        report_text(w, c->details[i], strlen(c->details[i]));
+        report_bytes(w, "\n", 1);
+    }
+    if (c->n_detail > SELFCHECK_MAX_DETAIL) {
+        report_printf(w, "%18sand %u more\n", "", c->n_detail - SELFCHECK_MAX_DETAIL);
+    }
+}
+
+static void write_json(struct report_writer *w, const struct row *row, const struct check *c) {
+    report_printf(w, "%s\n    {\"name\": \"%s\", \"what\": \"%s\", \"verdict\": \"%s\", \"why\": ",
+                  row == table ? "" : ",", row->name, row->what, verdict_name(c->verdict));
+    report_json_string(w, c->why, strlen(c->why));
+    report_printf(w, ", \"n_detail\": %u, \"details\": [", c->n_detail);
+    for (uint32_t i = 0; i < c->n_detail && i < SELFCHECK_MAX_DETAIL; i++) {
+        if (i > 0) report_bytes(w, ", ", 2);
+        report_json_string(w, c->details[i], strlen(c->details[i]));
+    }
+    report_bytes(w, "]}", 2);
+}
+
+/* Statistics of all tensors, and the first run. */
+static plumb_status prepare(struct selfcheck *s) {
+    size_t n = 0;
+    if (!s->in->is_complete) return PLUMB_OK;
+    for (size_t i = 0; i < s->in->n_part; i++) n += (size_t)gguf_n_tensor(s->in->parts[i]);
+    s->stats = alloc_array(n, sizeof *s->stats);
+    if (!s->stats) return PLUMB_ERROR_MEMORY;
+    for (size_t p = 0; p < s->in->n_part; p++) {
+        for (uint64_t i = 0; i < gguf_n_tensor(s->in->parts[p]); i++) {
+            PLUMB_TRY(tensor_stats_of(&s->stats[s->n_stats], gguf_tensor_at(s->in->parts[p], i), s->err));
+            progress(s, (double)++s->n_stats / (double)n);
+        }
+    }
+    if (!s->in->model) return PLUMB_OK;
+    choose_tokens(s);
+    uint64_t n_logit = (uint64_t)s->n_token * s->in->model->config.n_vocab;
+    s->logits = alloc_array(n_logit, sizeof *s->logits);
+    s->other = alloc_array(n_logit, sizeof *s->other);
+    if (!s->logits || !s->other) return PLUMB_ERROR_MEMORY;
+    plumb_status status = run_fast(s, s->n_token, s->n_token, false, s->logits, &s->fast);
+    s->cannot_run = status == PLUMB_ERROR_UNSUPPORTED;   /* a tensor type without a kernel */
+    return s->cannot_run ? PLUMB_OK : status;
+}
+
+plumb_status selfcheck_run(const struct selfcheck_input *in, const plumb_report *report, bool *ok, struct error *err) {
+    *ok = false;
+    if (report->format != PLUMB_FORMAT_TEXT && report->format != PLUMB_FORMAT_JSON) {
+        return error_set(err, PLUMB_ERROR_ARGUMENT, "a selfcheck is written as text or JSON");
+    }
+    bool is_json = report->format == PLUMB_FORMAT_JSON;
+    struct selfcheck s = { .in = in, .report = report, .err = err, .share = SHARE_READ / SHARE_ALL };
+    struct report_writer w;
+    report_begin(&w, report->write, report->user);
+    uint32_t n_of[4] = { 0 };
+    err->message[0] = 0;
+    s.status = prepare(&s);
+    if (s.status == PLUMB_OK && is_json) {
+        const char *name = report->name_a ? report->name_a : "";
+        report_printf(&w, "{\n  \"plumb\": \"selfcheck\", \"model\": ");
+        report_json_string(&w, name, strlen(name));
+        report_printf(&w, ", \"checks\": [");
+    }
+    for (size_t i = 0; i < N_ROW && s.status == PLUMB_OK; i++) {
+        struct check c = { 0 };
+        s.done += s.share;
+        s.share = table[i].share / SHARE_ALL;
+        run_row(&s, &table[i], &c);
+        n_of[c.verdict]++;
+        if (s.status == PLUMB_OK) (is_json ? write_json : write_text)(&w, &table[i], &c);
+        report_flush(&w);
+        progress(&s, 1);
+        free(c.details);
+    }
+    *ok = s.status == PLUMB_OK && n_of[VERDICT_FAIL] == 0;
+    if (s.status == PLUMB_OK && is_json) report_printf(&w, "\n  ],\n  \"ok\": %s\n}\n", *ok ? "true" : "false");
+    else if (s.status == PLUMB_OK) report_printf(&w, "%u OK, %u WARN, %u FAIL, %u SKIP\n", n_of[VERDICT_OK],
+                                                 n_of[VERDICT_WARN], n_of[VERDICT_FAIL], n_of[VERDICT_SKIP]);
+    report_flush(&w);
+    recording_free(&s.fast);
+    free(s.stats);
+    free(s.logits);
+    free(s.other);
+    if (s.status == PLUMB_ERROR_MEMORY && !err->message[0]) {
+        error_set(err, s.status, "out of memory: activations and logits of %u tokens", s.n_token);
+    }
+    return s.status;
+}
