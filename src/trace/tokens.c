@@ -78,7 +78,8 @@ static int64_t side_piece(const struct side *s, uint32_t i, char *buf, size_t ca
     int64_t n = vocabulary_piece(s->t, s->ids[i], buf, cap);
     if (n >= 0) return n;
     const char *own = own_piece(s->trace, s->n_bos + i);
-    return own ? (int64_t)plain(own, strlen(own), buf, cap) : tokens_piece(s->trace, s->other, NULL, s->ids[i], buf, cap);
+    if (own) return (int64_t)plain(own, strlen(own), buf, cap);
+    return tokens_piece(s->trace, s->other, NULL, s->ids[i], buf, cap);
 }
 
 /* *known is false if a text is not known. */

@@ -1,0 +1,384 @@
+/* Comparing, and finding out what the figures mean; writing them is in diff_report.c and diff_html.c. */
+#include "trace/diff.h"
+
+#include "reference/quirks.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ---- figures of one tap ------------------------------------------------------------------------------------------ */
+
+/* (n_head, n) of the first row that knows it. */
+static void shape_of(const struct trace_tap *tap, uint32_t shape[2]) {
+    shape[0] = shape[1] = 0;
+    for (uint32_t i = 0; i < tap->n_row && shape[0] == 0; i++) {
+        if (tap->rows[i].pos == TRACE_ALL_TOKENS) continue;
+        shape[0] = tap->rows[i].n_head;
+        shape[1] = tap->rows[i].n;
+    }
+}
+
+/* The numbers of a token lie in the same order whether an engine calls them one head or many; keys may be padded. */
+static bool shapes_differ(enum tap_id id, const uint32_t a[2], const uint32_t b[2]) {
+    if (a[0] == 0 || b[0] == 0) return false;
+    if (id == TAP_KQ_SOFT_MAX) return a[0] != b[0];
+    return (uint64_t)a[0] * a[1] != (uint64_t)b[0] * b[1];
+}
+
+/* RMS over the tokens that both have; of the compared values where statistics are not known. */
+static void rms_of(struct diff_tap *out, const struct trace_tap *a, const struct trace_tap *b) {
+    double square_a = 0, square_b = 0;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < a->n_row; i++) {
+        const struct trace_row *row = trace_find_row(b, a->rows[i].pos);
+        if (!row) continue;
+        square_a += a->rows[i].stats.rms * a->rows[i].stats.rms;
+        square_b += row->stats.rms * row->stats.rms;
+        n++;
+    }
+    out->rms_a = sqrt(square_a / n);
+    out->rms_b = sqrt(square_b / n);
+    if ((n > 0 && isfinite(out->rms_a) && isfinite(out->rms_b)) || out->c.n_value == 0) return;
+    out->rms_a = sqrt(out->c.sum_aa / (double)out->c.n_value);
+    out->rms_b = sqrt(out->c.sum_bb / (double)out->c.n_value);
+}
+
+/* False if the two have nothing to compare. */
+static bool compare_tap(struct diff_tap *out, const struct trace_tap *a, const struct trace_tap *b, double tolerance) {
+    *out = (struct diff_tap) { .id = a->id, .layer = a->layer, .error = NAN, .cosine = NAN };
+    shape_of(a, out->shape_a);
+    shape_of(b, out->shape_b);
+    out->shapes_differ = shapes_differ(a->id, out->shape_a, out->shape_b);
+    if (!out->shapes_differ) {
+        compare_taps(&out->c, a, b);
+        out->error = compare_error(&out->c);
+        out->cosine = compare_cosine(&out->c);
+    }
+    rms_of(out, a, b);
+    out->over = out->shapes_differ || out->error > tolerance;
+    return out->shapes_differ || out->c.n_row > 0;
+}
+
+static plumb_status compare_all(struct diff *d, struct error *err) {
+    const struct plumb_trace *a = d->a, *b = d->b;
+    d->taps = alloc_array(a->n_tap < b->n_tap ? a->n_tap : b->n_tap, sizeof *d->taps);
+    if (!d->taps) return error_set(err, PLUMB_ERROR_MEMORY, "out of memory: the comparison of %zu taps", a->n_tap);
+    for (size_t i = 0; i < a->n_tap; i++) {
+        const struct trace_tap *other = trace_find_tap(b, a->taps[i].id, a->taps[i].layer);
+        if (!other) d->n_only_a++;
+        else if (compare_tap(&d->taps[d->n_tap], &a->taps[i], other, d->tolerance)) d->n_tap++;
+        else d->n_apart++;
+    }
+    d->n_only_b = b->n_tap - (a->n_tap - d->n_only_a);
+    d->first = d->worst = d->n_tap;
+    for (size_t i = d->n_tap; i-- > 0;) {
+        const struct diff_tap *tap = &d->taps[i];
+        d->n_over += tap->over;
+        if (tap->over) d->first = i;
+        if (isnan(tap->error)) continue;
+        if (d->worst == d->n_tap || tap->error >= d->taps[d->worst].error) d->worst = i;
+    }
+    return PLUMB_OK;
+}
+
+/* ---- the likeliest tokens ---------------------------------------------------------------------------------------- */
+
+/* Are the largest logits among the row's values?  Whole rows have them; a few values at chosen places are taken for
+ * them unless they are printed with few digits, as llama-eval-callback does with the first and last three. */
+static bool has_top(const struct trace_row *row) {
+    if (row->n_value == 0 || row->quantum > 0) return false;
+    if (row->places) return true;
+    return row->n_value == (uint64_t)row->n_head * row->n;
+}
+
+static uint32_t find_top(const struct trace_row *row, struct diff_candidate top[DIFF_TOP]) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < row->n_value; i++) {
+        uint32_t id = row->places ? row->places[i] : i, at = n;
+        if (isnan(row->values[i])) continue;
+        while (at > 0 && top[at - 1].logit < row->values[i]) at--;   /* of equal ones the lower id is first */
+        if (at == DIFF_TOP) continue;
+        n += n < DIFF_TOP;
+        memmove(top + at + 1, top + at, (n - 1 - at) * sizeof *top);
+        top[at] = (struct diff_candidate) { (int32_t)id, row->values[i] };
+    }
+    return n;
+}
+
+static void compare_top(struct diff *d) {
+    const struct trace_tap *a = trace_find_tap(d->a, TAP_RESULT_OUTPUT, -1);
+    const struct trace_tap *b = trace_find_tap(d->b, TAP_RESULT_OUTPUT, -1);
+    for (uint32_t i = a && b ? a->n_row : 0; i-- > 0;) {
+        const struct trace_row *row = trace_find_row(b, a->rows[i].pos);
+        if (!row || row->pos == TRACE_ALL_TOKENS || !has_top(&a->rows[i]) || !has_top(row)) continue;
+        d->top_pos = row->pos;
+        d->n_top_a = find_top(&a->rows[i], d->top_a);
+        d->n_top_b = find_top(row, d->top_b);
+        return;
+    }
+}
+
+/* ---- what feeds a tap -------------------------------------------------------------------------------------------- */
+
+/* The taps of spec->fed_by as a set of ids: it is a list of names, each followed by words for people or by a comma. */
+static uint32_t fed_by(enum tap_id id) {
+    uint32_t set = 0;
+    for (const char *at = tap_spec(id)->fed_by; *at;) {
+        size_t n = strcspn(at, ", ");
+        for (enum tap_id input = 0; input < TAP_COUNT; input++) {
+            const char *name = tap_spec(input)->name;
+            if (strlen(name) == n && memcmp(name, at, n) == 0) set |= 1u << input;
+        }
+        at += strcspn(at, ",");
+        at += strspn(at, ", ");
+    }
+    return set;
+}
+
+/* Those of a set that belong to the same layer as the tap which they feed; the others belong to the layer before. */
+static uint32_t same_layer(uint32_t set, enum tap_id id) {
+    uint32_t before = (1u << id) - 1;
+    return set & before & (id >= TAP_RESULT_NORM ? 1u << TAP_RESULT_NORM : before);
+}
+
+/* Index of a tap; n_tap if there is none. */
+static size_t find_tap(const struct diff *d, enum tap_id id, int32_t layer) {
+    size_t i = 0;
+    while (i < d->n_tap && (d->taps[i].id != id || d->taps[i].layer != layer)) i++;
+    return i;
+}
+
+/* The nearest taps from which the first one over is computed: where one is not there, what that is computed from, layer
+ * by layer down to the embeddings. */
+static void find_inputs(struct diff *d) {
+    const struct diff_tap *first = &d->taps[d->first];
+    bool is_result = first->id >= TAP_RESULT_NORM;
+    int32_t layer = first->layer, n_layer = 0;
+    for (size_t i = 0; i < d->n_tap; i++) n_layer = d->taps[i].layer >= n_layer ? d->taps[i].layer + 1 : n_layer;
+    uint32_t feeds = fed_by(first->id), want = same_layer(feeds, first->id), earlier = feeds ^ want;
+    d->inputs_direct = true;
+    for (;;) {
+        for (enum tap_id id = TAP_COUNT; id-- > 0;) {
+            if (!(want >> id & 1)) continue;
+            size_t i = find_tap(d, id, layer);
+            if (i < d->n_tap) {
+                if (d->n_input < TAP_COUNT) d->inputs[d->n_input++] = i;
+                continue;
+            }
+            d->inputs_direct = false;
+            uint32_t more = fed_by(id), same = same_layer(more, id);
+            want |= same;   /* earlier ids: this walk meets them */
+            earlier |= more ^ same;
+        }
+        if (earlier == 0) return;
+        layer = is_result ? n_layer - 1 : layer - 1;
+        is_result = false;
+        want = layer < 0 ? 1u << TAP_EMBD : earlier;
+        earlier = 0;
+    }
+}
+
+/* Largest error of the taps that feed the first one over; NAN if none is known. */
+static double input_error(const struct diff *d) {
+    double largest = NAN;
+    for (uint32_t i = 0; i < d->n_input; i++) largest = fmax(largest, d->taps[d->inputs[i]].error);
+    return largest;
+}
+
+/* Factor per layer between the first and the last of the same tap: of l_out, or of the logits' nearest kin that is in
+ * two layers or more. */
+static double find_growth(const struct diff *d, size_t *from, size_t *to) {
+    for (enum tap_id id = TAP_L_OUT; id >= TAP_ATTN_NORM; id--) {
+        *from = *to = d->n_tap;
+        for (size_t i = 0; i < d->n_tap; i++) {
+            if (d->taps[i].id != id || !(d->taps[i].error > 0) || !isfinite(d->taps[i].error)) continue;
+            if (*from == d->n_tap) *from = i;
+            *to = i;
+        }
+        if (*from == *to) continue;
+        double layers = d->taps[*to].layer - d->taps[*from].layer;
+        return pow(d->taps[*to].error / d->taps[*from].error, 1 / layers);
+    }
+    return NAN;
+}
+
+/* ---- the verdict ------------------------------------------------------------------------------------------------- */
+
+#if defined(__GNUC__)
+__attribute__((format(printf, 2, 3)))
+#endif
+static void say(struct diff *d, const char *format, ...) {
+    size_t room = sizeof d->verdict - d->n_verdict;
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(d->verdict + d->n_verdict, room, format, args);
+    va_end(args);
+    if (n > 0) d->n_verdict += (size_t)n < room ? (size_t)n : room - 1;
+}
+
+static const char *show(struct tap_text *buf, const struct diff *d, size_t i) {
+    return tap_show(buf, d->taps[i].id, d->taps[i].layer);
+}
+
+/* "Qcur_rope-0 (0.61) and Kcur_rope-0 (1e-06)", in the order of the computation. */
+static void say_inputs(struct diff *d) {
+    for (uint32_t k = d->n_input; k-- > 0;) {
+        struct tap_text name;
+        const char *after = k == 0 ? "" : k == 1 ? " and " : ", ";
+        say(d, "%s (%.2g)%s", show(&name, d, d->inputs[k]), d->taps[d->inputs[k]].error, after);
+    }
+}
+
+/* "blk.3.attn_q.weight". */
+static void say_weights(struct diff *d, const struct diff_tap *tap) {
+    const char *name = tap_spec(tap->id)->weights;
+    size_t n = strcspn(name, " ");
+    if (tap->layer >= 0) say(d, "blk.%d.%s.weight", (int)tap->layer, name);
+    else say(d, "%.*s.weight%s", (int)n, name, name + n);
+}
+
+static void say_first(struct diff *d) {
+    const struct diff_tap *tap = &d->taps[d->first];
+    struct tap_text name;
+    say(d, "They part first at %s (%s): ", show(&name, d, d->first), tap_spec(tap->id)->title);
+    if (tap->shapes_differ) {
+        say(d, "A has %u x %u values of each token, B %u x %u.\n", tap->shape_a[0], tap->shape_a[1], tap->shape_b[0],
+            tap->shape_b[1]);
+    } else if (isinf(tap->error)) {
+        say(d, "B is all zeros where A is not.\n");
+    } else {
+        say(d, "relative error %.2g, tolerance %g.\n", tap->error, d->tolerance);
+    }
+    if (tap->c.n_nan > 0) {
+        say(d, "At %llu places one side alone is NaN or infinite, or the other infinity.\n",
+            (unsigned long long)tap->c.n_nan);
+    }
+}
+
+/* Where to look, given that the inputs are right. */
+static void say_step(struct diff *d) {
+    const struct diff_tap *tap = &d->taps[d->first];
+    const struct tap_spec *spec = tap_spec(tap->id);
+    if (tap->id == TAP_EMBD) {
+        say(d, "It is the first step: rows of ");
+        say_weights(d, tap);
+        say(d, ", one for each token id. Look at how that tensor is read: its type, the layout of its blocks, its "
+            "offset in the file.\n");
+    } else if (d->n_input == 0) {
+        say(d, "No earlier tap is known on both sides: the fault may lie anywhere up to here.\n");
+    } else if (!d->inputs_direct) {
+        say(d, "The nearest earlier taps that both sides have agree: ");
+        say_inputs(d);
+        say(d, ". The fault lies between these; trace the steps in between to see where.\n");
+    } else {
+        say(d, "What it is computed from agrees: ");
+        say_inputs(d);
+        say(d, ". So the fault lies in this very step");
+        if (spec->weights[0]) {
+            say(d, ", or in how ");
+            say_weights(d, tap);
+            say(d, " is read");
+        }
+        say(d, ".\n");
+    }
+}
+
+/* Known mistakes that show first at this tap; of embd there are too many to be of help. */
+static void say_quirks(struct diff *d) {
+    enum { MOST = 16 };
+    const char *tap = tap_spec(d->taps[d->first].id)->name;
+    uint32_t n = 0;
+    for (size_t i = 0; quirk_at(i); i++) n += strcmp(quirk_at(i)->tap, tap) == 0;
+    if (n == 0 || n > MOST) return;
+    say(d, "Known mistakes that show first here: ");
+    for (size_t i = 0; quirk_at(i); i++) {
+        if (strcmp(quirk_at(i)->tap, tap) == 0) say(d, "%s%s", quirk_at(i)->name, --n > 0 ? ", " : ".\n");
+    }
+}
+
+static void say_gradual(struct diff *d) {
+    double before = input_error(d);
+    say(d, "No single step does it: what feeds this tap was off already, by ");
+    say_inputs(d);
+    say(d, ".\n");
+    size_t from, to;
+    d->growth = find_growth(d, &from, &to);
+    if (!isnan(d->growth)) {
+        struct tap_text first, last;
+        say(d, "From %s to %s the error grows from %.2g to %.2g: x%.2f per layer.\n", show(&first, d, from),
+            show(&last, d, to), d->taps[from].error, d->taps[to].error, d->growth);
+    }
+    if (before > d->tolerance / 100) {
+        say(d, "That is how quantization and rounding add up, while a bug shows as a jump: compare with a trace of the "
+            "same file, or allow more with --tolerance.\n");
+    }
+}
+
+static void say_parted(struct diff *d) {
+    const struct diff_tap *tap = &d->taps[d->first];
+    say_first(d);
+    find_inputs(d);
+    double before = input_error(d);
+    d->kind = tap->shapes_differ ? DIFF_SHAPES : tap->error < DIFF_JUMP_FACTOR * before ? DIFF_GRADUAL : DIFF_JUMP;
+    if (d->kind == DIFF_GRADUAL) {
+        say_gradual(d);
+        return;
+    }
+    say_step(d);
+    if (d->kind == DIFF_JUMP && d->inputs_direct) say_quirks(d);
+    if (d->kind == DIFF_JUMP && tap->error < 0.2 && tap_spec(tap->id)->weights[0]) {
+        say(d, "An error of this size also comes from weights of another type: `plumb weights` compares two files.\n");
+    }
+    say(d, "Next: plumb diagnose MODEL --against %s\n", d->name_a);
+}
+
+static void find_verdict(struct diff *d) {
+    struct tap_text name;
+    if (!tokens_comparable(d->tokens.kind)) {
+        d->kind = DIFF_TOKENS;
+        say(d, "The tokens differ: %s.\n", d->tokens.text);
+        say(d, "They part at index %u. Activations of different tokens cannot be compared: feed both sides the same "
+            "ids, as plumb trace MODEL --tokens 1,2,3 does.\n", d->tokens.first);
+    } else if (d->n_tap == 0) {
+        d->kind = DIFF_NOTHING;
+        say(d, "Nothing to compare: the sides have no tap in common of which they know the same.\n");
+    } else if (d->first < d->n_tap) {
+        say_parted(d);
+    } else {
+        d->kind = DIFF_AGREE;
+        say(d, "They agree: %zu taps, relative errors up to %.2g (%s), tolerance %g.\n", d->n_tap,
+            d->taps[d->worst].error, show(&name, d, d->worst), d->tolerance);
+    }
+}
+
+/* ---- the whole --------------------------------------------------------------------------------------------------- */
+
+plumb_status diff_compare(struct diff *d, const struct plumb_trace *a, const struct plumb_trace *b,
+                          const struct tokenizer *vocab, const plumb_report *report, struct error *err) {
+    *d = (struct diff) { .a = a, .b = b, .vocab = vocab, .growth = NAN };
+    d->name_a = report->name_a ? report->name_a : "A";
+    d->name_b = report->name_b ? report->name_b : "B";
+    d->tolerance = report->tolerance > 0 ? report->tolerance : 0.01;
+    PLUMB_TRY(tokens_compare(&d->tokens, a, b, vocab, err));
+    if (tokens_comparable(d->tokens.kind)) {
+        PLUMB_TRY(compare_all(d, err));
+        compare_top(d);
+    }
+    find_verdict(d);
+    return PLUMB_OK;
+}
+
+void diff_free(struct diff *d) {
+    free(d->taps);
+    d->taps = NULL;
+}
+
+const char *diff_kind_name(enum diff_kind kind) {
+    static const char *const names[] = {
+        [DIFF_AGREE] = "agree", [DIFF_TOKENS] = "tokens", [DIFF_NOTHING] = "nothing", [DIFF_SHAPES] = "shapes",
+        [DIFF_JUMP] = "jump", [DIFF_GRADUAL] = "gradual",
+    };
+    return names[kind];
+}
