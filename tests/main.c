@@ -11,12 +11,13 @@
 ROOMS(DECLARE)
 #define ENTRY(room) test_##room,
 
-/* Takes a release build and minutes: runs only when it is asked for. */
+/* Take a release build and minutes: run only when they are asked for. */
 void test_truth(void);
+void test_layers(void);
 
 static int run(const char *filter) {
-    static void (*const truth[])(void) = {test_truth}, (*const rooms[])(void) = {ROOMS(ENTRY)};
-    if (filter && strncmp(filter, "truth", 5) == 0) return harness_run(filter, truth, 1);
+    static void (*const truth[])(void) = {test_layers, test_truth}, (*const rooms[])(void) = {ROOMS(ENTRY)};
+    if (filter && strncmp(filter, "truth", 5) == 0) return harness_run(filter, truth, sizeof truth / sizeof truth[0]);
     return harness_run(filter, rooms, sizeof rooms / sizeof rooms[0]);
 }
 

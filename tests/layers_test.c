@@ -1,0 +1,118 @@
+/* Truth by layer: every tap of the default model against what llama.cpp's evaluation callback shows of the same weights
+ * in F32 (tests/vectors/layers, made by its make.sh).  Release builds only, like truth_test.c. */
+#include "fixture.h"
+#include "test.h"
+#include "trace/trace.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { N_LAYER = 30, N_TAP = 1 + 16 * N_LAYER + 2 };
+
+struct against_truth {
+    plumb_trace *truth;
+    double most_first, most;             /* relative RMS allowed in layer 0, embd included, and anywhere */
+    double worst_first, worst, result;   /* that of layer 0, of all taps, of result_norm */
+    struct tap_text worst_name;
+    uint32_t n_tap;
+};
+
+static double square(double x) { return x * x; }
+
+/* The error of a row over the places that the truth has; of its statistics, what is further off. */
+static double row_error(const struct trace_row *row, const float *x, uint32_t n) {
+    double d2 = 0, l2 = 0, sum = 0, sum2 = 0, min = INFINITY, max = -INFINITY;
+    for (uint32_t i = 0; i < row->n_value; i++) {
+        double l = (double)row->values[i];
+        d2 += square((double)x[row->places ? row->places[i] : i] - l);
+        l2 += square(l);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        sum += (double)x[i];
+        sum2 += square((double)x[i]);
+        min = fmin(min, (double)x[i]);
+        max = fmax(max, (double)x[i]);
+    }
+    const struct trace_stats *s = &row->stats;
+    double statistics = fmax(fabs(sqrt(sum2 / n) - s->rms), fabs(sum / n - s->mean)) / s->rms;
+    double extremes = fmax(fabs(min - s->min), fabs(max - s->max)) / fmax(fabs(s->min), fabs(s->max));
+    return fmax(sqrt(d2 / l2), fmax(statistics, extremes));
+}
+
+static void compare(void *user, const plumb_tap *tap) {
+    struct against_truth *a = user;
+    struct tap_text name;
+    enum tap_id id;
+    int32_t layer;
+    if (tap->layer < 0) snprintf(name.text, sizeof name.text, "%s", tap->name);
+    else snprintf(name.text, sizeof name.text, "%s-%d", tap->name, (int)tap->layer);
+    const struct trace_tap *truth = NULL;
+    if (tap_parse(name.text, strlen(name.text), &id, &layer)) truth = trace_find_tap(a->truth, id, layer);
+    if (!CHECK(truth && truth->n_row == tap->n_token, "%s: the truth has %u rows", name.text,
+               truth ? truth->n_row : 0)) return;
+    double sum2 = 0;
+    uint32_t n = tap->n_head * tap->n;
+    for (uint32_t t = 0; t < tap->n_token; t++) {
+        const struct trace_row *row = &truth->rows[t];
+        if (!CHECK(row->pos == t && row->n_head * row->n == n && row->n_value >= 12, "%s: %u values of %u x %u at %u",
+                   name.text, row->n_value, row->n_head, row->n, row->pos)) return;
+        sum2 += square(row_error(row, tap->data + (size_t)t * n, n));
+    }
+    double distance = sqrt(sum2 / tap->n_token);
+    bool is_first = tap->layer == 0 || strcmp(tap->name, "embd") == 0;
+    CHECK(distance <= (is_first ? a->most_first : a->most), "%s: relative RMS %g", name.text, distance);
+    if (is_first) a->worst_first = fmax(a->worst_first, distance);
+    if (strcmp(tap->name, "result_norm") == 0) a->result = distance;
+    if (distance >= a->worst) {
+        a->worst = distance;
+        a->worst_name = name;
+    }
+    a->n_tap++;
+}
+
+static void ignore(void *user, uint32_t pos, const float *logits) {
+    (void)user;
+    (void)pos;
+    (void)logits;
+}
+
+static plumb_trace *read_truth(const char *path) {
+    size_t n;
+    void *bytes = test_read_all(path, &n);
+    plumb_trace *truth = bytes ? plumb_trace_create() : NULL;
+    bool ok = truth && CHECK(plumb_trace_read(truth, bytes, n) == PLUMB_OK, "%s", plumb_trace_error(truth));
+    free(bytes);
+    if (ok) return truth;
+    plumb_trace_free(truth);
+    return NULL;
+}
+
+static void check_layers(plumb_pass pass, double most_first, double most) {
+    struct against_truth a = { .truth = read_truth("tests/vectors/layers/smollm2.json"), .most_first = most_first,
+                               .most = most };
+    plumb_model *m = a.truth ? fixture_load("models/SmolLM2-135M-Instruct.Q4_1.gguf") : NULL;
+    plumb_session *s = NULL;
+    plumb_session_params params = { .n_ctx = 16, .pass = pass };
+    if (m && CHECK(plumb_session_create(&s, m, &params) == PLUMB_OK, "%s", plumb_model_error(m))) {
+        CHECK(plumb_session_set_tap(s, compare, &a) == PLUMB_OK, "%s", plumb_session_error(s));
+        /* All logits, as llama.cpp was asked for: then the results have all tokens there too. */
+        CHECK(plumb_session_feed_all(s, a.truth->tokens, a.truth->n_token, ignore, NULL) == PLUMB_OK, "%s",
+              plumb_session_error(s));
+        CHECK(a.n_tap == N_TAP, "%u taps", a.n_tap);
+        CHECK(a.worst > 0 && a.result > 0, "no error at all: nothing was compared");
+        test_note("relative RMS: layer 0 at most %.2g, worst of %u taps %.2g (%s), result_norm %.2g", a.worst_first,
+                  a.n_tap, a.worst, a.worst_name.text, a.result);
+    }
+    plumb_session_free(s);
+    plumb_model_free(m);
+    plumb_trace_free(a.truth);
+}
+
+static void reference_case(void) { check_layers(PLUMB_PASS_REFERENCE, 1e-5, 1e-5); }
+static void fast_case(void) { check_layers(PLUMB_PASS_FAST, 1e-3, 1e-2); }
+
+void test_layers(void) {
+    test_case("truth: every tap of the reference pass is within 1e-5 of llama.cpp's on the F32 file", reference_case);
+    test_case("truth: taps of the fast pass are within 1e-3 of llama.cpp's in layer 0, 1e-2 in all", fast_case);
+}
