@@ -365,7 +365,7 @@ plumb_status trace_set_values(struct plumb_trace *t, struct trace_row *row, enum
     if (size > 0 && n_value == size) {   /* so places, if given, are 0, 1, 2... */
         free(row->places);
         row->places = NULL;
-        row->stats = trace_stats_of(values, n_value);
+        if (isnan(row->stats.rms)) row->stats = trace_stats_of(values, n_value);
         if (id == TAP_KQ_SOFT_MAX) PLUMB_TRY(set_entropy(t, row, values, n_head, n));
     }
     return id == TAP_KQ_SOFT_MAX ? canonical_keys(t, row) : PLUMB_OK;
@@ -486,10 +486,11 @@ plumb_status plumb_trace_read(plumb_trace *t, const void *bytes, size_t n) {
 
 plumb_status plumb_trace_write(plumb_trace *t, plumb_format format, plumb_write *write, void *user) {
     if (format == PLUMB_FORMAT_GGUF) return trace_write_gguf(t, write, user);
-    if (format != PLUMB_FORMAT_JSON) {
-        return error_set(&t->err, PLUMB_ERROR_ARGUMENT, "a trace is written as JSON or GGUF, not as format %d",
+    if (format != PLUMB_FORMAT_JSON && format != PLUMB_FORMAT_TEXT) {
+        return error_set(&t->err, PLUMB_ERROR_ARGUMENT, "a trace is written as text, JSON or GGUF, not as format %d",
                          (int)format);
     }
-    trace_write_json(t, write, user);
+    if (format == PLUMB_FORMAT_TEXT) trace_write_table(t, write, user);
+    else trace_write_json(t, write, user);
     return PLUMB_OK;
 }

@@ -71,10 +71,10 @@ const struct trace_row *trace_find_row(const struct trace_tap *tap, uint32_t pos
 plumb_status trace_new_row(struct plumb_trace *t, enum tap_id id, int32_t layer, uint32_t pos,
                            struct trace_row **row);
 /* Gives a row its shape and copies of n_value values (0: the shape only); places NULL: the first ones.  Places must
- * ascend and lie below n_head * n where the shape is known.  All n_head * n values replace the row's statistics, and
- * of kq_soft_max its entropy; statistics from elsewhere are set before.  Of kq_soft_max, whose number of keys differs
- * between engines that pad and engines that do not, only keys below the number of tokens are kept and n becomes that
- * number (once tokens are known). */
+ * ascend and lie below n_head * n where the shape is known.  All n_head * n values give the row its statistics, unless
+ * it has some, and of kq_soft_max its entropy.  Of kq_soft_max, whose number of keys differs between engines that pad
+ * and engines that do not, only keys below the number of tokens are kept and n becomes that number (once tokens are
+ * known). */
 plumb_status trace_set_values(struct plumb_trace *t, struct trace_row *row, enum tap_id id, uint32_t n_head,
                               uint32_t n, const float *values, const uint32_t *places, uint32_t n_value);
 /* Statistics of (n_head, n) values. */
@@ -88,6 +88,8 @@ plumb_status trace_read_npz(struct plumb_trace *t, const void *bytes, size_t n);
 plumb_status trace_read_callback(struct plumb_trace *t, const char *bytes, size_t n);   /* llama-eval-callback */
 
 void trace_write_json(const struct plumb_trace *t, plumb_write *write, void *user);
+/* For people: a line for each tap. */
+void trace_write_table(const struct plumb_trace *t, plumb_write *write, void *user);
 /* PLUMB_ERROR_ARGUMENT, before anything is written, if a row is not whole. */
 plumb_status trace_write_gguf(struct plumb_trace *t, plumb_write *write, void *user);
 

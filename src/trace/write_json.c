@@ -13,6 +13,8 @@ static void write_number(struct report_writer *w, double value, int n_digit) {
     } else if (isinf(value)) {
         if (value > 0) report_bytes(w, "\"Infinity\"", 10);
         else report_bytes(w, "\"-Infinity\"", 11);
+    } else if (value == 0 && signbit(value)) {
+        report_bytes(w, "-0.0", 4);   /* "-0" is the integer 0 to Python */
     } else {
         char text[40];
         int n = snprintf(text, sizeof text, "%.*g", n_digit, value);
