@@ -187,7 +187,7 @@ class Engine:
             largest = scores.max(axis=axis, keepdims=True)
             e = np.exp(scores - np.where(np.isneginf(largest), 0, largest))
         total = e.sum(axis=axis, keepdims=True)
-        return e / np.where(total == 0, 1, total)   # a sum over no token at all: the weights are 0 already
+        return np.where(seen, e / total, 0)   # also where a total is NaN, or of no token at all
 
     def attention(self, q, k, v, slot, position):
         """q: (n, H, head_dim); k, v: (S, G, head_dim).  Weights (n, H, S) and outputs (n, H, head_dim)."""
