@@ -134,7 +134,7 @@ static bool add_up(const struct trace_tap *tap, uint32_t first, uint32_t last, s
     return true;
 }
 
-/* Its last row if that is of all tokens together; *first and *last of the others, those of `other` if there are none. */
+/* Its last row if that is of all tokens together; *first and *last pos of its others, of `other`'s if it has none. */
 static const struct trace_row *all_tokens(const struct trace_tap *tap, const struct trace_tap *other, uint32_t *first,
                                           uint32_t *last) {
     if (tap->n_row == 0 || tap->rows[tap->n_row - 1].pos != TRACE_ALL_TOKENS) return NULL;
@@ -147,21 +147,33 @@ static const struct trace_row *all_tokens(const struct trace_tap *tap, const str
     return &tap->rows[tap->n_row - 1];
 }
 
-void compare_taps(struct comparison *c, const struct trace_tap *a, const struct trace_tap *b) {
-    for (uint32_t i = 0, j = 0; i < a->n_row && j < b->n_row;) {
-        uint32_t at_a = a->rows[i].pos, at_b = b->rows[j].pos;
-        if (at_a == at_b) compare_rows(c, &a->rows[i], &b->rows[j]);
-        if (at_a <= at_b) i++;
-        if (at_b <= at_a) j++;
-    }
+/* The row of all tokens together against the other side's sum, or against its own such row. */
+static void compare_sums(struct comparison *c, const struct trace_tap *a, const struct trace_tap *b) {
     uint32_t first, last;
     struct trace_row sum;
     const struct trace_row *all_a = all_tokens(a, b, &first, &last);
-    bool in_both = a->n_row > 0 && b->n_row > 0 && all_a && b->rows[b->n_row - 1].pos == TRACE_ALL_TOKENS;
-    if (in_both) return;
-    if (all_a && add_up(b, first, last, &sum)) compare_rows(c, all_a, &sum);
+    bool has_sum = all_a && add_up(b, first, last, &sum);
     const struct trace_row *all_b = all_tokens(b, a, &first, &last);
-    if (all_b && add_up(a, first, last, &sum)) compare_rows(c, &sum, all_b);
+    if (all_a && all_b) compare_rows(c, all_a, all_b);
+    else if (has_sum) compare_rows(c, all_a, &sum);
+    else if (all_b && add_up(a, first, last, &sum)) compare_rows(c, &sum, all_b);
+}
+
+void compare_taps(struct comparison *c, const struct trace_tap *a, const struct trace_tap *b) {
+    uint32_t n_before = c->n_row;
+    double before = c->sum_error2;
+    for (uint32_t i = 0, j = 0; i < a->n_row && j < b->n_row;) {
+        uint32_t at_a = a->rows[i].pos, at_b = b->rows[j].pos;
+        if (at_a == at_b && at_a != TRACE_ALL_TOKENS) compare_rows(c, &a->rows[i], &b->rows[j]);
+        i += at_a <= at_b;
+        j += at_b <= at_a;
+    }
+    struct comparison all = { 0 };
+    compare_sums(&all, a, b);
+    uint32_t n = c->n_row - n_before;
+    if (n == 0) c->n_row += n = all.n_row;
+    if (all.sum_error2 * n > c->sum_error2 - before) c->sum_error2 = before + all.sum_error2 * n;
+    if (all.n_nan > 0 && c->n_nan == 0) c->n_nan = all.n_nan;
 }
 
 double compare_error(const struct comparison *c) { return c->n_row > 0 ? sqrt(c->sum_error2 / c->n_row) : NAN; }

@@ -31,8 +31,8 @@ struct comparison {
  * keys that one side does not have are zeros there.  Other shapes that differ, and rows with nothing in common, add
  * nothing. */
 void compare_rows(struct comparison *c, const struct trace_row *a, const struct trace_row *b);
-/* Adds all rows of a tap; a row of all tokens together (TRACE_ALL_TOKENS) is held against what the other's rows from
- * its tap's first to its last pos add up to. */
+/* Adds all rows of a tap.  A row of all tokens together (TRACE_ALL_TOKENS) is held against the other's, or against what
+ * the other's rows from its tap's first to its last pos add up to; it counts if its error is larger than the rows'. */
 void compare_taps(struct comparison *c, const struct trace_tap *a, const struct trace_tap *b);
 /* 0: equal.  INFINITY where a row of b is all zeros and a's is not.  NAN: nothing was compared. */
 double compare_error(const struct comparison *c);

@@ -75,6 +75,7 @@ static plumb_status compare_all(struct diff *d, struct error *err) {
     d->first = d->worst = d->n_tap;
     for (size_t i = d->n_tap; i-- > 0;) {
         const struct diff_tap *tap = &d->taps[i];
+        if (tap->layer >= d->n_layer) d->n_layer = tap->layer + 1;
         d->n_over += tap->over;
         if (tap->over) d->first = i;
         if (isnan(tap->error)) continue;
@@ -145,46 +146,59 @@ static uint32_t same_layer(uint32_t set, enum tap_id id) {
 
 /* Index of a tap; n_tap if there is none. */
 static size_t find_tap(const struct diff *d, enum tap_id id, int32_t layer) {
-    size_t i = 0;
-    while (i < d->n_tap && (d->taps[i].id != id || d->taps[i].layer != layer)) i++;
-    return i;
+    size_t low = 0, high = d->n_tap;
+    uint64_t order = tap_order(id, layer);
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (tap_order(d->taps[middle].id, d->taps[middle].layer) < order) low = middle + 1;
+        else high = middle;
+    }
+    return low < d->n_tap && d->taps[low].id == id && d->taps[low].layer == layer ? low : d->n_tap;
 }
 
-/* The nearest taps from which the first one over is computed: where one is not there, what that is computed from, layer
- * by layer down to the embeddings. */
-static void find_inputs(struct diff *d) {
-    const struct diff_tap *first = &d->taps[d->first];
-    bool is_result = first->id >= TAP_RESULT_NORM;
-    int32_t layer = first->layer, n_layer = 0;
-    for (size_t i = 0; i < d->n_tap; i++) n_layer = d->taps[i].layer >= n_layer ? d->taps[i].layer + 1 : n_layer;
-    uint32_t feeds = fed_by(first->id), want = same_layer(feeds, first->id), earlier = feeds ^ want;
-    d->inputs_direct = true;
+/* The nearest taps from which tap i is computed: where one is not there, what that is computed from, layer by layer
+ * down to the embeddings. */
+static struct diff_inputs find_inputs(const struct diff *d, size_t tap) {
+    struct diff_inputs in = { .direct = true, .error = NAN };
+    enum tap_id of = d->taps[tap].id;
+    int32_t layer = d->taps[tap].layer;
+    bool is_result = of >= TAP_RESULT_NORM;
+    uint32_t feeds = fed_by(of), want = same_layer(feeds, of), earlier = feeds ^ want;
     for (;;) {
         for (enum tap_id id = TAP_COUNT; id-- > 0;) {
             if (!(want >> id & 1)) continue;
             size_t i = find_tap(d, id, layer);
             if (i < d->n_tap) {
-                if (d->n_input < TAP_COUNT) d->inputs[d->n_input++] = i;
+                if (in.n < TAP_COUNT) in.taps[in.n++] = i;
+                in.error = fmax(in.error, d->taps[i].error);
                 continue;
             }
-            d->inputs_direct = false;
+            in.direct = false;
             uint32_t more = fed_by(id), same = same_layer(more, id);
             want |= same;   /* earlier ids: this walk meets them */
             earlier |= more ^ same;
         }
-        if (earlier == 0) return;
-        layer = is_result ? n_layer - 1 : layer - 1;
+        if (earlier == 0) return in;
+        layer = is_result ? d->n_layer - 1 : layer - 1;
         is_result = false;
         want = layer < 0 ? 1u << TAP_EMBD : earlier;
         earlier = 0;
     }
 }
 
-/* Largest error of the taps that feed the first one over; NAN if none is known. */
-static double input_error(const struct diff *d) {
-    double largest = NAN;
-    for (uint32_t i = 0; i < d->n_input; i++) largest = fmax(largest, d->taps[d->inputs[i]].error);
-    return largest;
+/* The tap after the first one over whose error is the largest multiple of its inputs', if it stands out from all that
+ * was before it as well; n_tap if none does. */
+static size_t find_jump(const struct diff *d) {
+    double largest = 0;   /* of the taps so far */
+    for (size_t i = 0; i < d->n_tap; i++) {
+        double error = d->taps[i].error;
+        if (i > d->first && error >= DIFF_JUMP_FACTOR * largest) {
+            struct diff_inputs in = find_inputs(d, i);
+            if (in.direct && error >= DIFF_JUMP_FACTOR * in.error) return i;
+        }
+        largest = fmax(largest, error);
+    }
+    return d->n_tap;
 }
 
 /* Factor per layer between the first and the last of the same tap: of l_out, or of the logits' nearest kin that is in
@@ -223,11 +237,11 @@ static const char *show(struct tap_text *buf, const struct diff *d, size_t i) {
 }
 
 /* "Qcur_rope-0 (0.61) and Kcur_rope-0 (1e-06)", in the order of the computation. */
-static void say_inputs(struct diff *d) {
-    for (uint32_t k = d->n_input; k-- > 0;) {
+static void say_inputs(struct diff *d, const struct diff_inputs *in) {
+    for (uint32_t k = in->n; k-- > 0;) {
         struct tap_text name;
         const char *after = k == 0 ? "" : k == 1 ? " and " : ", ";
-        say(d, "%s (%.2g)%s", show(&name, d, d->inputs[k]), d->taps[d->inputs[k]].error, after);
+        say(d, "%s (%.2g)%s", show(&name, d, in->taps[k]), d->taps[in->taps[k]].error, after);
     }
 }
 
@@ -266,15 +280,15 @@ static void say_step(struct diff *d) {
         say_weights(d, tap);
         say(d, ", one for each token id. Look at how that tensor is read: its type, the layout of its blocks, its "
             "offset in the file.\n");
-    } else if (d->n_input == 0) {
+    } else if (d->inputs.n == 0) {
         say(d, "No earlier tap is known on both sides: the fault may lie anywhere up to here.\n");
-    } else if (!d->inputs_direct) {
+    } else if (!d->inputs.direct) {
         say(d, "The nearest earlier taps that both sides have agree: ");
-        say_inputs(d);
+        say_inputs(d, &d->inputs);
         say(d, ". The fault lies between these; trace the steps in between to see where.\n");
     } else {
         say(d, "What it is computed from agrees: ");
-        say_inputs(d);
+        say_inputs(d, &d->inputs);
         say(d, ". So the fault lies in this very step");
         if (spec->weights[0]) {
             say(d, ", or in how ");
@@ -298,36 +312,42 @@ static void say_quirks(struct diff *d) {
     }
 }
 
-static void say_gradual(struct diff *d) {
-    double before = input_error(d);
-    say(d, "No single step does it: what feeds this tap was off already, by ");
-    say_inputs(d);
-    say(d, ".\n");
+/* before: the largest error of an earlier tap, which is not far below that of the first one over. */
+static void say_gradual(struct diff *d, size_t before) {
+    struct tap_text name, last;
+    say(d, "No single step does it: %s is off by %.2g already.\n", show(&name, d, before), d->taps[before].error);
     size_t from, to;
     d->growth = find_growth(d, &from, &to);
     if (!isnan(d->growth)) {
-        struct tap_text first, last;
-        say(d, "From %s to %s the error grows from %.2g to %.2g: x%.2f per layer.\n", show(&first, d, from),
+        say(d, "From %s to %s the error goes from %.2g to %.2g: x%.2f per layer.\n", show(&name, d, from),
             show(&last, d, to), d->taps[from].error, d->taps[to].error, d->growth);
     }
-    if (before > d->tolerance / 100) {
-        say(d, "That is how quantization and rounding add up, while a bug shows as a jump: compare with a trace of the "
-            "same file, or allow more with --tolerance.\n");
+    size_t jump = find_jump(d);
+    if (jump < d->n_tap) {
+        say(d, "But look at %s: its error is %.2g, that of what it is computed from %.2g.\n", show(&name, d, jump),
+            d->taps[jump].error, find_inputs(d, jump).error);
+    } else {
+        say(d, "Rounding and quantization add up like that, of weights or, as in llama.cpp, of activations to 8 bits; "
+            "a mistake shows as a jump. A larger --tolerance lets it pass.\n");
     }
 }
 
 static void say_parted(struct diff *d) {
     const struct diff_tap *tap = &d->taps[d->first];
     say_first(d);
-    find_inputs(d);
-    double before = input_error(d);
-    d->kind = tap->shapes_differ ? DIFF_SHAPES : tap->error < DIFF_JUMP_FACTOR * before ? DIFF_GRADUAL : DIFF_JUMP;
+    d->inputs = find_inputs(d, d->first);
+    size_t before = 0;   /* the largest error so far: what rounding does to every step shows in each of them */
+    for (size_t i = 1; i < d->first; i++) {
+        if (d->taps[i].error > d->taps[before].error) before = i;
+    }
+    d->kind = tap->shapes_differ ? DIFF_SHAPES
+        : d->first > 0 && tap->error < DIFF_JUMP_FACTOR * d->taps[before].error ? DIFF_GRADUAL : DIFF_JUMP;
     if (d->kind == DIFF_GRADUAL) {
-        say_gradual(d);
+        say_gradual(d, before);
         return;
     }
     say_step(d);
-    if (d->kind == DIFF_JUMP && d->inputs_direct) say_quirks(d);
+    if (d->kind == DIFF_JUMP && d->inputs.direct) say_quirks(d);
     if (d->kind == DIFF_JUMP && tap->error < 0.2 && tap_spec(tap->id)->weights[0]) {
         say(d, "An error of this size also comes from weights of another type: `plumb weights` compares two files.\n");
     }

@@ -26,10 +26,18 @@ enum diff_kind {
     DIFF_TOKENS,      /* other tokens: nothing was compared */
     DIFF_NOTHING,     /* nothing that both sides know */
     DIFF_SHAPES,      /* the first tap that parts has another shape */
-    DIFF_JUMP,        /* its error is at least DIFF_JUMP_FACTOR times that of all that feed it */
+    DIFF_JUMP,        /* its error is at least DIFF_JUMP_FACTOR times that of every earlier tap */
     DIFF_GRADUAL,     /* it is not: the error has grown */
 };
 #define DIFF_JUMP_FACTOR 8
+
+/* What a tap is computed from, as far as it was compared. */
+struct diff_inputs {
+    uint32_t n;
+    size_t taps[TAP_COUNT];   /* (n) indices, latest first */
+    bool direct;              /* they are all that feeds it, not what feeds steps between them and it */
+    double error;             /* the largest; NAN: none is known */
+};
 
 enum { DIFF_TOP = 10 };
 struct diff_candidate {
@@ -45,16 +53,15 @@ struct diff {
     struct tokens_difference tokens;
     size_t n_tap;
     struct diff_tap *taps;             /* (n_tap) those that both have, in the order of the computation */
+    int32_t n_layer;                   /* the last layer among them + 1 */
     size_t n_only_a, n_only_b;         /* taps that one side has alone */
     size_t n_apart;                    /* taps of both that have nothing in common to compare */
     size_t n_over;
     enum diff_kind kind;
     size_t first;                      /* index of the first tap over the tolerance; n_tap: none */
     size_t worst;                      /* index of the largest error; n_tap: none */
-    uint32_t n_input;
-    size_t inputs[TAP_COUNT];          /* indices of the nearest taps that feed the first one over */
-    bool inputs_direct;                /* they are all that it is computed from */
-    double growth;                     /* factor of the error from layer to layer; NAN: not known */
+    struct diff_inputs inputs;         /* of the first one over */
+    double growth;                     /* of DIFF_GRADUAL: factor of the error from layer to layer; NAN: not known */
     uint32_t top_pos;                  /* token whose likeliest successors both sides know */
     uint32_t n_top_a, n_top_b;         /* 0: they do not */
     struct diff_candidate top_a[DIFF_TOP], top_b[DIFF_TOP];

@@ -52,7 +52,7 @@ static const char page_style[] =
     ".chips small{color:var(--quiet);margin-inline-end:.4rem}.chips .off{border-color:var(--alarm);\n"
     "box-shadow:0 0 0 1px var(--alarm)}\n"
     "svg{display:block;width:100%;overflow:visible}svg text{fill:var(--quiet);font-size:11px}\n"
-    ".drawn{display:grid;grid-template-columns:4.6rem minmax(0,1fr)}\n"
+    ".drawn{display:grid;grid-template-columns:5rem minmax(0,1fr)}\n"
     ".map rect{stroke:var(--ground);stroke-width:1.5px}.map rect.none{fill:none;stroke:var(--line);stroke-width:1px;\n"
     "stroke-dasharray:2 2}.map rect.first{stroke:var(--ink);stroke-width:2.5px}\n"
     ".k0{fill:var(--k0);background:var(--k0)}.k1{fill:var(--k1);background:var(--k1)}\n"
@@ -60,7 +60,8 @@ static const char page_style[] =
     ".k4{fill:var(--k4);background:var(--k4)}.k5{fill:var(--k5);background:var(--k5)}\n"
     ".h1{fill:var(--h1);background:var(--h1)}.h2{fill:var(--h2);background:var(--h2)}\n"
     ".h3{fill:var(--h3);background:var(--h3)}.h4{fill:var(--h4);background:var(--h4)}\n"
-    ".across{display:none}@media(min-width:64rem){.across{display:inline}.down{display:none}}\n"
+    ".across{display:none}\n"
+    "@media(min-width:64rem){.across{display:inline}.down{display:none}.names{margin-top:-3.4rem}}\n"
     ".legend{display:flex;flex-wrap:wrap;gap:.3rem 1rem;font-size:.8125rem;color:var(--quiet);align-items:center}\n"
     ".legend i,td i{display:inline-block;width:.8rem;height:.8rem;border-radius:.2rem;margin-inline-end:.4rem;\n"
     "vertical-align:-.08rem}.legend span{white-space:nowrap}\n"
@@ -216,9 +217,9 @@ static const char *colour(const struct diff *d, const struct diff_tap *tap) {
 
 static void html_legend(const struct diff *d, struct report_writer *w) {
     report_printf(w, "<p class=\"legend\"><span>relative error</span><span><i class=\"k0\"></i>0</span>"
-                  "<span><i class=\"k1\"></i>up to %.0e</span>", d->tolerance * 1e-4);
+                  "<span><i class=\"k1\"></i>up to %g</span>", d->tolerance * 1e-4);
     for (int decade = 3; decade >= 0; decade--) {
-        report_printf(w, "<span><i class=\"k%d\"></i>%.0e</span>", 5 - decade, d->tolerance * pow(10, -decade));
+        report_printf(w, "<span><i class=\"k%d\"></i>%g</span>", 5 - decade, d->tolerance * pow(10, -decade));
     }
     for (int half = 1; half <= 3; half++) {
         report_printf(w, "<span><i class=\"h%d\"></i>%.1g</span>", half, d->tolerance * pow(10, 0.5 * half));
@@ -261,8 +262,8 @@ static void html_map(const struct diff *d, struct report_writer *w) {
     size_t height = names + (size_t)n_row * ROW + (size_t)n_bar * BAR + 4, y;
     report_printf(w, "<section><h2>Layers and taps</h2>\n");
     html_legend(d, w);
-    report_printf(w, "<div class=\"drawn\" style=\"max-width:%urem\"><svg height=\"%zu\">\n", 5 + 8 * (n_column + 1),
-                  height);
+    report_printf(w, "<div class=\"drawn%s\" style=\"max-width:%urem\"><svg height=\"%zu\">\n",
+                  n_column > 0 ? " names" : "", 5 + 8 * (n_column + 1), height);
     y = names;
     for (size_t i = 0; i < d->n_tap; i++) {   /* names of rows */
         const struct diff_tap *tap = &d->taps[i];
@@ -414,13 +415,12 @@ static void html_keys(const struct diff *d, struct report_writer *w, bool both) 
 
 static void html_curves(const struct diff *d, struct report_writer *w) {
     double limit = log10(d->tolerance);
-    struct axes error = { .low = floor(limit), .high = ceil(limit + 1e-9) };
+    struct axes error = { .low = floor(limit) - 1, .high = ceil(limit + 1e-9) };
     struct axes rms = { .low = INFINITY, .high = -INFINITY };
     stretch(d, &error, CURVE_ERROR);
     stretch(d, &rms, CURVE_RMS_A);
     stretch(d, &rms, CURVE_RMS_B);
     if (!error.has_points) return;
-    if (error.high - error.low < 1) error.high = error.low + 1;
     report_printf(w, "<section><div class=\"charts\"><figure><h2>Error by depth</h2><figcaption>relative RMS error of "
                   "each layer's outputs</figcaption>\n");
     html_axes(w, &error);

@@ -146,8 +146,8 @@ static void json_side(struct report_writer *w, const char *key, const char *name
     report_bytes(w, ",", 1);
     json_name(w, "source", t->source ? t->source : "");
     report_printf(w, ",\"tokens\":");
-    for (uint32_t i = 0; i < t->n_token; i++) report_printf(w, "%s%d", i == 0 ? "[" : ",", (int)t->tokens[i]);
-    report_printf(w, t->n_token > 0 ? "]" : t->tokens ? "[]" : "null");
+    for (uint32_t i = 0; t->tokens && i < t->n_token; i++) report_printf(w, "%s%d", i ? "," : "[", (int)t->tokens[i]);
+    report_printf(w, t->tokens ? "]" : "null");
     report_printf(w, ",\"n_tap\":%zu,\"n_only_here\":%zu,\"n_ignored\":%u},\n", t->n_tap, n_only, t->n_ignored);
 }
 
@@ -246,13 +246,13 @@ static void json_verdict(const struct diff *d, struct report_writer *w) {
         report_printf(w, "null,\"title\":null,\"weights\":null");
     }
     report_printf(w, ",\"inputs\":[");
-    for (uint32_t k = d->n_input; k-- > 0;) {
-        const struct diff_tap *tap = &d->taps[d->inputs[k]];
+    for (uint32_t k = d->inputs.n; k-- > 0;) {
+        const struct diff_tap *tap = &d->taps[d->inputs.taps[k]];
         report_printf(w, "{\"tap\":\"%s\",", tap_show(&name, tap->id, tap->layer));
         json_number(w, "error", tap->error);
         report_printf(w, "}%s", k > 0 ? "," : "");
     }
-    report_printf(w, "],\"inputs_direct\":%s,", d->inputs_direct ? "true" : "false");
+    report_printf(w, "],\"inputs_direct\":%s,", d->inputs.direct ? "true" : "false");
     json_number(w, "growth", d->growth);
     report_bytes(w, ",", 1);
     json_name(w, "text", d->verdict);

@@ -14,7 +14,7 @@ static const char *own_piece(const struct plumb_trace *trace, uint32_t i) {
 
 /* The piece of an id that the trace has somewhere. */
 static const char *find_piece(const struct plumb_trace *trace, int32_t id) {
-    for (uint32_t i = 0; trace->pieces && i < trace->n_token && i < LOOKED_AT; i++) {
+    for (uint32_t i = 0; trace->pieces && trace->tokens && i < trace->n_token && i < LOOKED_AT; i++) {
         if (trace->tokens[i] == id && trace->pieces[i]) return trace->pieces[i];
     }
     return NULL;
