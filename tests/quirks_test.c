@@ -1,0 +1,232 @@
+/* The table of quirks, and blocks misread: by hand, against gguf-py (tests/vectors/quirks/make.py); and that each quirk
+ * changes the tap that it names and nothing before it. */
+#include "quant/blocks.h"
+#include "record.h"
+#include "session/load.h"
+#include "test.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ---- blocks ------------------------------------------------------------------------------------------------------ */
+
+static void misread_vectors(void) {
+    size_t n_file, n_record = 0, n_quirk = 0;
+    uint8_t *file = test_read_all("tests/vectors/quirks/misread.bin", &n_file);
+    if (!file) return;
+    for (size_t p = 0; p + 40 <= n_file; n_record++) {
+        uint32_t n_bytes = load_u32(file + p + 32), n = load_u32(file + p + 36);
+        const uint8_t *blocks = file + p + 40, *values = blocks + n_bytes;
+        char name[33] = { 0 };
+        memcpy(name, file + p, 32);
+        p += 40 + (size_t)n_bytes + 4 * (size_t)n;
+        const struct quirk *q = quirk_find(name);
+        if (!CHECK(q && q->field >= offsetof(struct quirks, misread) && p <= n_file, "%s", name)) break;
+        float *dst = alloc_array(n, sizeof *dst);
+        uint32_t type = (uint32_t)(q->field - offsetof(struct quirks, misread)), n_wrong = 0;
+        quirk_misread(type, q->value, blocks, dst, n);
+        for (uint32_t i = 0; i < n; i++) n_wrong += dst[i] != f32_from_bits(load_u32(values + 4 * i));
+        CHECK(n_wrong == 0, "%s: %u of %u values differ", name, n_wrong, n);
+        free(dst);
+    }
+    for (size_t i = 0; quirk_at(i); i++) n_quirk += quirk_at(i)->field >= offsetof(struct quirks, misread);
+    CHECK(n_record == n_quirk, "%zu records, %zu quirks", n_record, n_quirk);
+    free(file);
+}
+
+/* Without a mistake, any bytes: the right dequantizer's bits (NaN as NaN). */
+static void misread_none(void) {
+    enum { N = 8 * 256 };
+    static uint8_t bytes[4 * N];
+    static float right[N], ours[N];
+    uint32_t state = 1;
+    for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (uint8_t)((state = state * 1664525u + 1013904223u) >> 24);
+    for (uint32_t type = 0; type < QUANT_TYPE_COUNT; type++) {
+        const struct quant_traits *traits = quant_traits(type);
+        if (!traits || !traits->dequantize) continue;
+        uint32_t n_wrong = 0;
+        traits->dequantize(bytes, right, N);
+        quirk_misread(type, MISREAD_NONE, bytes, ours, N);
+        for (size_t i = 0; i < N; i++) {
+            n_wrong += f32_to_bits(right[i]) != f32_to_bits(ours[i]) && !(isnan(right[i]) && isnan(ours[i]));
+        }
+        CHECK(n_wrong == 0, "%s: %u of %d values differ", traits->name, n_wrong, N);
+    }
+}
+
+/* w = 2 (q - 8), q of byte j: low nibble element j, high nibble element j + 16; byte 0 is 0x21, the others 0x88. */
+static void misread_by_hand(void) {
+    struct block_q4_0 b = { { 0x00, 0x40 }, { 0x21 } };
+    float w[32];
+    memset(b.qs + 1, 0x88, 15);
+    quirk_misread(QUANT_Q4_0, MISREAD_NONE, &b, w, 32);
+    CHECK(w[0] == -14 && w[16] == -12 && w[1] == 0, "%g %g %g", (double)w[0], (double)w[16], (double)w[1]);
+    quirk_misread(QUANT_Q4_0, MISREAD_NIBBLES, &b, w, 32);
+    CHECK(w[0] == -12 && w[16] == -14 && w[1] == 0, "%g %g %g", (double)w[0], (double)w[16], (double)w[1]);
+    quirk_misread(QUANT_Q4_0, MISREAD_LAYOUT, &b, w, 32);
+    CHECK(w[0] == -14 && w[1] == -12 && w[16] == 0, "%g %g %g", (double)w[0], (double)w[1], (double)w[16]);
+    quirk_misread(QUANT_Q4_0, MISREAD_OFFSET, &b, w, 32);
+    CHECK(w[0] == 2 && w[16] == 4 && w[1] == 16, "%g %g %g", (double)w[0], (double)w[16], (double)w[1]);
+    b.d[1] = 0x3c;   /* 1.0 as f16; as bf16 0x3c00 = 2^-7 */
+    quirk_misread(QUANT_Q4_0, MISREAD_BF16, &b, w, 32);
+    CHECK(w[0] == -7.0f / 128, "%g", (double)w[0]);
+}
+
+/* ---- the table --------------------------------------------------------------------------------------------------- */
+
+static void table(void) {
+    size_t n = 0;
+    for (; quirk_at(n); n++) {
+        const struct quirk *q = quirk_at(n);
+        CHECK(quirk_find(q->name) == q, "%s is there twice", q->name);
+        CHECK(q->value != 0 && q->field < sizeof(struct quirks), "%s", q->name);
+        struct quirks set = { 0 };
+        CHECK(quirk_is_free(&set, q), "%s", q->name);
+        quirk_set(&set, q);
+        CHECK(!quirk_is_free(&set, q), "%s", q->name);
+        for (size_t i = 0; i < n; i++) {
+            CHECK(quirk_at(i)->field != q->field || quirk_at(i)->value != q->value, "%s = %s", q->name,
+                  quirk_at(i)->name);
+        }
+    }
+    CHECK(n == 110, "%zu quirks", n);
+    CHECK(!quirk_find("rope.pairing"), "half a name");
+}
+
+static void tokens(void) {
+    static const struct {
+        const char *a, *b;
+        size_t n, n_prompt;
+        int32_t out[8];
+    } rows[] = {
+        { NULL, NULL, 5, 3, { 1, 2, 3, 4, 5 } },
+        { "tokens.bos=missing", NULL, 4, 2, { 2, 3, 4, 5 } },
+        { "tokens.bos=doubled", NULL, 6, 4, { 1, 1, 2, 3, 4, 5 } },
+        { "tokens.last=twice", NULL, 6, 3, { 1, 2, 3, 3, 4, 5 } },
+        { "tokens.bos=missing", "tokens.last=twice", 5, 2, { 2, 3, 3, 4, 5 } },
+        { "tokens.bos=doubled", "tokens.last=twice", 7, 4, { 1, 1, 2, 3, 3, 4, 5 } },
+    };
+    static const int32_t ids[5] = { 1, 2, 3, 4, 5 };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct quirks set = { 0 };
+        int32_t out[8] = { 0 };
+        size_t n_prompt = 3;
+        if (rows[i].a) quirk_set(&set, quirk_find(rows[i].a));
+        if (rows[i].b) quirk_set(&set, quirk_find(rows[i].b));
+        size_t n = quirk_tokens(&set, ids, 5, &n_prompt, out);
+        CHECK(n == rows[i].n && n_prompt == rows[i].n_prompt && memcmp(out, rows[i].out, sizeof out) == 0,
+              "row %zu: %zu tokens, a prompt of %zu", i, n, n_prompt);
+    }
+    struct quirks set = { .tokens_bos = BOS_MISSING };   /* an only token stays */
+    int32_t out[4];
+    size_t n_prompt = 1;
+    CHECK(quirk_tokens(&set, ids, 2, &n_prompt, out) == 2 && n_prompt == 1 && out[0] == 1, "%zu", n_prompt);
+}
+
+static void applies(void) {
+    static const struct {
+        const char *model, *yes, *no;
+    } rows[] = {   /* "a b c": quirks that do, that do not */
+        { "f32", "tokens.bos=missing rope.pairing=halves rope.theta=500000 norm.eps=1e-6 norm.eps=0 attn.v=unpermuted "
+          "attn.heads=interleaved attn.heads=first attn.heads=not_repeated output.head=zero weights.square=transposed "
+          "rope.dim=half rope.dim=n_embd attn.mask=none kv.slot=stale tensor.offset=shifted",
+          "rope.pairing=neighbours rope.theta=10000 norm.eps=1e-5 attn.bias=missing output.head=tied rope.dim=full "
+          "rope.scaling=ignored F16.type=bf16 Q8_0.codes=unsigned" },
+        { "qwen2", "rope.pairing=neighbours attn.bias=missing Q8_0.codes=unsigned", "rope.pairing=halves" },
+        { "untied", "output.head=tied", "output.head=zero" },
+        { "heads-1to1", "attn.heads=first attn.v=unpermuted", "attn.heads=interleaved attn.heads=not_repeated" },
+        { "heads-4to1", "attn.heads=not_repeated attn.merge=unpermuted",
+          "attn.heads=interleaved attn.heads=first attn.v=unpermuted" },
+        { "rope-linear", "rope.scaling=ignored rope.theta=10000", "" },
+        { "rope-freqs", "rope.scaling=ignored", "rope.theta=10000" },
+        { "rope-partial", "rope.dim=full rope.dim=half", "rope.pairing=halves" },
+        { "key-length", "attn.scale=n_embd weights.square=transposed", "" },   /* attn_k is square */
+        { "q4_k", "Q4_K.scales=swapped", "weights.square=transposed" },
+        { "llama-bias", "attn.bias=missing norm.eps=1e-5", "" },
+        { "q5_k", "Q5_K.high=missing", "Q4_K.d=bf16 F16.type=bf16" },
+        { "bf16", "BF16.type=f16", "F16.type=bf16" },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        plumb_model *m = record_load(rows[i].model);
+        for (int yes = 0; m && yes < 2; yes++) {
+            char names[600], *save = names;
+            snprintf(names, sizeof names, "%s", yes ? rows[i].yes : rows[i].no);
+            for (char *end; *save; save = end) {
+                end = save + strcspn(save, " ");
+                if (*end) *end++ = 0;
+                const struct quirk *q = quirk_find(save);
+                if (!CHECK(q, "no quirk %s", save)) continue;
+                CHECK(quirk_applies(q, m->model, 256) == yes, "%s: %s", rows[i].model, save);
+            }
+        }
+        if (m) CHECK(!quirk_applies(quirk_find("tokens.bos=missing"), m->model, -1), "without a BOS");
+        plumb_model_free(m);
+    }
+}
+
+/* ---- every quirk changes its tap and nothing before it ----------------------------------------------------------- */
+
+/* A prompt and steps from the token list that the quirks make of it. */
+static struct record *run_tokens(const struct model *m, const struct quirks *q, record_force *force) {
+    int32_t ids[N_TOKEN + 2];
+    size_t n_prompt = N_PROMPT, n = quirk_tokens(q, record_ids, N_TOKEN, &n_prompt, ids);
+    return record_run(m, q, ids, n_prompt, n, force, NULL);
+}
+
+/* The name of the first tap that differs; NULL if none does. */
+static const char *first_difference(const struct record *a, const struct record *b) {
+    for (size_t i = 0; i < a->n && i < b->n; i++) {
+        const plumb_tap *ta = &a->taps[i], *tb = &b->taps[i];
+        size_t n = (size_t)ta->n_token * ta->n_head * ta->n;
+        if (strcmp(ta->name, tb->name) != 0 || ta->pos != tb->pos || ta->n_token != tb->n_token
+            || memcmp(ta->data, tb->data, n * sizeof *ta->data) != 0) return ta->name;
+    }
+    return NULL;
+}
+
+static void first_taps(void) {
+    static const char *const models[] = { "f32", "qwen2", "untied", "llama-bias", "heads-1to1", "heads-4to1",
+                                          "rope-linear", "rope-freqs", "rope-partial", "f16", "bf16", "q4_0", "q4_1",
+                                          "q5_0", "q5_1", "q8_0", "q4_k", "q5_k", "q6_k" };
+    enum { N_MODEL = sizeof models / sizeof *models, N_SHAPES = 9 };   /* the first differ in shape */
+    size_t n_quirk = 0, n_run = 0;
+    uint32_t seen[256] = { 0 };
+    for (size_t k = 0; k < N_MODEL; k++) {
+        plumb_model *m = record_load(models[k]);
+        struct quirks none = { 0 };
+        struct record *truth = m ? run_tokens(m->model, &none, NULL) : NULL;
+        struct record *enlarged = m ? run_tokens(m->model, &none, record_enlarge) : NULL;
+        for (size_t i = 0; m && quirk_at(i) && i < 256; i++) {
+            const struct quirk *q = quirk_at(i);
+            bool is_misread = q->field >= offsetof(struct quirks, misread);
+            if (is_misread == (k < N_SHAPES) || !quirk_applies(q, m->model, 256)) continue;
+            if (is_misread && q->field - offsetof(struct quirks, misread) != m->model->token_embd.type) continue;
+            bool is_large = q->field == offsetof(struct quirks, attn_softmax) && q->value == SOFTMAX_NO_MAX;
+            struct quirks set = { 0 };
+            quirk_set(&set, q);
+            struct record *run = run_tokens(m->model, &set, is_large ? record_enlarge : NULL);
+            const char *first = first_difference(is_large ? enlarged : truth, run);
+            CHECK(first && strcmp(first, q->tap) == 0, "%s, %s: first %s, not %s", models[k], q->name,
+                  first ? first : "none", q->tap);
+            seen[i] += first != NULL;
+            n_run++;
+            record_free(run);
+        }
+        if (truth) record_free(truth);
+        if (enlarged) record_free(enlarged);
+        plumb_model_free(m);
+    }
+    for (; quirk_at(n_quirk); n_quirk++) CHECK(seen[n_quirk] > 0, "%s was never seen", quirk_at(n_quirk)->name);
+    test_note("%zu quirks, %zu runs", n_quirk, n_run);
+}
+
+void test_quirks(void) {
+    test_case("quirks: misread blocks equal gguf-py's reading of blocks with their bits moved", misread_vectors);
+    test_case("quirks: without a mistake blocks are read as by the right dequantizers, bit for bit", misread_none);
+    test_case("quirks: misread Q4_0 by hand", misread_by_hand);
+    test_case("quirks: every switch and value of the table is there once", table);
+    test_case("quirks: token lists by hand", tokens);
+    test_case("quirks: which apply to which model", applies);
+    test_case("quirks: each changes the tap it names and nothing before", first_taps);
+}

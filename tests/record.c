@@ -1,0 +1,74 @@
+#include "record.h"
+
+#include "fixture.h"
+#include "test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+const int32_t record_ids[N_TOKEN] = { 72, 101, 13, 255, 97, 32, 199 };
+
+void record_tap(void *user, const plumb_tap *tap) {
+    struct record *run = user;
+    size_t n = (size_t)tap->n_token * tap->n_head * tap->n;
+    if (!CHECK(run->n < RECORD_MAX_TAP, "more than %d taps", RECORD_MAX_TAP)) return;
+    float *copy = alloc_array(n, sizeof *copy);
+    if (copy) memcpy(copy, tap->data, n * sizeof *copy);
+    run->taps[run->n] = *tap;
+    run->taps[run->n].data = run->data[run->n] = copy;
+    run->n++;
+}
+
+void record_free(struct record *run) {
+    for (size_t i = 0; i < run->n; i++) free(run->data[i]);
+    free(run->logits);
+    free(run);
+}
+
+struct record *record_run(const struct model *m, const struct quirks *q, const int32_t *ids, size_t n_prompt, size_t n,
+                          record_force *force, void *user) {
+    struct error err;
+    struct reference *r = NULL;
+    struct record *run = calloc(1, sizeof *run);
+    run->logits = calloc(m->config.n_vocab, sizeof *run->logits);
+    if (CHECK(reference_create(&r, m, N_TOKEN + 2, N_PROMPT + 2, &err) == PLUMB_OK, "%s", err.message)) {
+        CHECK(reference_set_tap(r, (struct tap_sink) { record_tap, run }) == PLUMB_OK, "taps");
+        reference_set_quirks(r, q);
+        reference_set_force(r, force, user);
+        reference_run(r, ids, (uint32_t)n_prompt, 0, 1, run->logits);
+        for (size_t i = n_prompt; i < n; i++) reference_run(r, ids + i, 1, (uint32_t)i, 1, run->logits);
+    }
+    reference_free(r);
+    return run;
+}
+
+struct record *record_quirk(const struct model *m, const char *name, const int32_t *ids) {
+    struct quirks set = { 0 };
+    const struct quirk *q = name ? quirk_find(name) : NULL;
+    CHECK(q || !name, "no quirk %s", name ? name : "");
+    if (q) quirk_set(&set, q);
+    return record_run(m, &set, ids, N_PROMPT, N_TOKEN, NULL, NULL);
+}
+
+const float *record_at(const struct record *run, const char *name, int32_t layer, uint32_t pos) {
+    for (size_t i = 0; i < run->n; i++) {
+        const plumb_tap *t = &run->taps[i];
+        if (strcmp(t->name, name) == 0 && t->layer == layer && pos >= t->pos && pos < t->pos + t->n_token) {
+            return t->data + (size_t)(pos - t->pos) * t->n_head * t->n;
+        }
+    }
+    CHECK(false, "no %s-%d at %u", name, (int)layer, pos);
+    abort();   /* a test's own mistake */
+}
+
+plumb_model *record_load(const char *name) {
+    char path[120];
+    snprintf(path, sizeof path, "tests/vectors/synth/%s.gguf", name);
+    return fixture_load(path);
+}
+
+void record_enlarge(void *user, const plumb_tap *tap, double *x) {
+    (void)user;
+    if (strcmp(tap->name, "Qcur_rope") != 0) return;
+    for (size_t i = 0; i < (size_t)tap->n_token * tap->n_head * tap->n; i++) x[i] *= 100;
+}

@@ -1,0 +1,193 @@
+#!/usr/bin/env python3
+"""Makes misread.bin: blocks, and the values that an engine with one known mistake reads in them.
+
+    for each mistake: char name[32] (padded with zeros), u32 n_bytes, u32 n, blocks (n_bytes), values (n f32)
+
+Little-endian.  Every value comes from gguf.quants.dequantize of the PyPI package gguf, which makes no mistakes: it is
+given blocks with their bits moved to where the mistaken engine sees them, and where that engine's arithmetic differs
+(an offset, a sign, a scale of another format), the codes and scales of a block are read one by one as values of blocks
+whose other fields are 0 or 1, and multiplied here in float32.
+
+Usage: python3 make.py [directory]   (default: beside this script).  Same versions, same bytes.
+"""
+import struct
+import sys
+from pathlib import Path
+
+import numpy as np
+from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType as Type
+from gguf.quants import dequantize
+
+# Where the fields of a block are: name -> (first byte, bytes).
+FIELDS = {
+    "Q4_0": {"d": (0, 2), "qs": (2, 16)},
+    "Q4_1": {"d": (0, 2), "m": (2, 2), "qs": (4, 16)},
+    "Q5_0": {"d": (0, 2), "qh": (2, 4), "qs": (6, 16)},
+    "Q5_1": {"d": (0, 2), "m": (2, 2), "qh": (4, 4), "qs": (8, 16)},
+    "Q8_0": {"d": (0, 2), "qs": (2, 32)},
+    "Q4_K": {"d": (0, 2), "m": (2, 2), "scales": (4, 12), "qs": (16, 128)},
+    "Q5_K": {"d": (0, 2), "m": (2, 2), "scales": (4, 12), "qh": (16, 32), "qs": (48, 128)},
+    "Q6_K": {"qs": (0, 128), "qh": (128, 64), "scales": (192, 16), "d": (208, 2)},
+}
+ONE = np.frombuffer(struct.pack("<e", 1), np.uint8)
+ZERO = np.zeros(2, np.uint8)
+rng = np.random.Generator(np.random.PCG64(4))
+
+
+def read(blocks, type_name):
+    return dequantize(blocks, Type[type_name]).reshape(len(blocks), -1)
+
+
+class Blocks:
+    """(n, bytes) blocks of a type with named fields."""
+    def __init__(self, type_name, data):
+        self.type, self.data = type_name, data
+
+    def __getitem__(self, field):
+        at, n = FIELDS[self.type][field]
+        return self.data[:, at:at + n]
+
+    def having(self, **fields):
+        """A copy with these fields replaced."""
+        copy = Blocks(self.type, self.data.copy())
+        for name, value in fields.items():
+            copy[name][:] = value
+        return copy
+
+    def values(self):
+        return read(self.data, self.type)
+
+
+def f16(field):
+    return np.ascontiguousarray(field).view("<f2").astype(np.float32)
+
+
+def bf16(field):
+    return (np.ascontiguousarray(field).view("<u2").astype(np.uint32) << 16).view(np.float32)
+
+
+def nibbles(qs):
+    """(n, bytes, 2): low, high."""
+    return np.stack([qs & 15, qs >> 4], axis=-1)
+
+
+def interleaved(qs, group):
+    """Bytes that the right reader reads as if each byte held two neighbours; group: bytes that belong together."""
+    codes = nibbles(qs).reshape(len(qs), -1, 2, group)       # in the order of the mistaken elements
+    return (codes[:, :, 0] | codes[:, :, 1] << 4).reshape(qs.shape)
+
+
+def bits(field):
+    return np.unpackbits(field, axis=1, bitorder="little")
+
+
+def packed(some):
+    return np.packbits(some.astype(np.uint8), axis=1, bitorder="little")
+
+
+def k_pack(sc, mn):
+    """12 bytes from the 8 scales and 8 minima, of 6 bits, of Q4_K and Q5_K."""
+    low = [sc[:, :4] & 63 | sc[:, 4:] >> 4 << 6, mn[:, :4] & 63 | mn[:, 4:] >> 4 << 6]
+    return np.concatenate(low + [sc[:, 4:] & 15 | (mn[:, 4:] & 15) << 4], axis=1).astype(np.uint8)
+
+
+def k_fields(b):
+    """Codes (n, 256), scales and minima (n, 8) of Q4_K and Q5_K, each as what gguf reads with the rest 0 or 1."""
+    ones, zeros = np.ones((len(b.data), 8), np.uint8), np.zeros((len(b.data), 8), np.uint8)
+    q = b.having(d=ONE, m=ZERO, scales=k_pack(ones, zeros)).values()
+    no_high = {"qh": 0} if b.type == "Q5_K" else {}
+    sc = b.having(d=ONE, m=ZERO, qs=0x11, **no_high).values()[:, ::32]
+    mn = -b.having(d=ZERO, m=ONE, qs=0, **no_high).values()[:, ::32]
+    return q, sc.astype(np.uint8), mn.astype(np.uint8)
+
+
+def q6_fields(b):
+    """Codes less 32 (n, 256), and scales (n, 16)."""
+    q = b.having(d=ONE, scales=1).values()
+    sc = b.having(d=ONE, qs=0x11, qh=0xAA).values()[:, ::16]   # code 0x21 = 33: 33 - 32 = 1
+    return q, sc
+
+
+def mistakes(b):
+    """name -> values of all blocks."""
+    name, out = b.type, {}
+    if name in ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K"):
+        out["nibbles=swapped"] = b.having(qs=b["qs"] >> 4 | b["qs"] << 4).values()
+        out["layout=interleaved"] = b.having(qs=interleaved(b["qs"], 32 if name.endswith("K") else 16)).values()
+    if name in ("Q4_1", "Q5_1"):
+        out["min=subtracted"] = b.having(m=b["m"] ^ np.array([0, 0x80], np.uint8)).values()
+    if name in ("Q4_1", "Q5_1", "Q4_K", "Q5_K"):
+        out["d=swapped"] = b.having(d=b["m"], m=b["d"]).values()
+    if name in ("Q5_0", "Q5_1"):
+        out["high=missing"] = b.having(qh=0).values()
+        high = bits(b["qh"])
+        out["high=interleaved"] = b.having(qh=packed(np.concatenate([high[:, ::2], high[:, 1::2]], axis=1))).values()
+    if name == "Q4_0":   # Q4_1 is the same without the offset
+        out["offset=missing"] = read(np.hstack([b["d"], np.zeros_like(b["d"]), b["qs"]]), "Q4_1")
+        out["d=bf16"] = bf16(b["d"]) * b.having(d=ONE).values()
+    if name == "Q5_0":
+        out["offset=missing"] = read(np.hstack([b["d"], np.zeros_like(b["d"]), b["qh"], b["qs"]]), "Q5_1")
+        out["d=bf16"] = bf16(b["d"]) * b.having(d=ONE).values()
+    if name in ("Q4_1", "Q5_1"):
+        out["d=bf16"] = bf16(b["d"]) * b.having(d=ONE, m=ZERO).values() + bf16(b["m"])
+    if name == "Q8_0":
+        out["codes=unsigned"] = f16(b["d"]) * b["qs"].astype(np.float32)
+        out["d=bf16"] = bf16(b["d"]) * b.having(d=ONE).values()
+    if name in ("Q4_K", "Q5_K"):
+        q, sc, mn = k_fields(b)
+        out["min=added"] = b.having(m=b["m"] ^ np.array([0, 0x80], np.uint8)).values()
+        out["scales=swapped"] = b.having(scales=k_pack(mn, sc)).values()
+        low = np.where(np.arange(8) < 4, 63, 15).astype(np.uint8)
+        out["scales=low_bits"] = b.having(scales=k_pack(sc & low, mn & low)).values()
+        scale, least = (np.repeat(bf16(d) * s.astype(np.float32), 32, axis=1) for d, s in ((b["d"], sc), (b["m"], mn)))
+        out["d=bf16"] = scale * q - least
+    if name == "Q5_K":
+        out["high=missing"] = b.having(qh=0).values()
+        # element i takes bit i of the 256; the right reader takes bit i / 32 of byte i % 32
+        out["high=sequential"] = b.having(qh=packed(bits(b["qh"]).reshape(-1, 8, 32).swapaxes(1, 2).reshape(-1, 256))
+                                          ).values()
+    if name == "Q6_K":
+        q, sc = q6_fields(b)
+        d, signed, unsigned = f16(b["d"]), sc, b["scales"].astype(np.float32)
+        wide = lambda x: np.repeat(x, 16, axis=1)
+        out["offset=missing"] = wide(d * signed) * (q + np.float32(32))
+        out["scales=unsigned"] = wide(d * unsigned) * q
+        out["d=bf16"] = wide(bf16(b["d"]) * signed) * q
+        out["high=missing"] = b.having(qh=0).values()
+        low = nibbles(b["qs"]).reshape(-1, 256)
+        high = np.stack([b["qh"] >> s & 3 for s in (0, 2, 4, 6)], axis=-1).reshape(-1, 256)
+        out["order=sequential"] = wide(d * signed) * ((low | high << 4).astype(np.float32) - np.float32(32))
+    return out
+
+
+def random_blocks(type_name, n):
+    block = Blocks(type_name, np.frombuffer(rng.bytes(n * GGML_QUANT_SIZES[Type[type_name]][1]), np.uint8
+                                            ).reshape(n, -1).copy())
+    for field in ("d", "m"):
+        if field in FIELDS[type_name]:   # of both signs, and finite in either format: f16 exponents 8 to 19
+            scale = rng.integers(0, 2, n) << 15 | rng.integers(8, 20, n) << 10 | rng.integers(0, 1 << 10, n)
+            block[field][:] = scale.astype("<u2")[:, None].view(np.uint8)
+    return block
+
+
+def main():
+    directory = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent
+    with open(directory / "misread.bin", "wb") as file:
+        def record(name, data, values):
+            values = np.ascontiguousarray(values, "<f4")
+            assert np.isfinite(values).all(), name
+            file.write(struct.pack("<32sII", name.encode(), data.nbytes, values.size) + data.tobytes()
+                       + values.tobytes())
+
+        for type_name in FIELDS:
+            b = random_blocks(type_name, 2 if type_name.endswith("K") else 4)
+            for mistake, values in mistakes(b).items():
+                record(f"{type_name}.{mistake}", b.data, values)
+        halves = (rng.integers(0, 2, 64) << 15 | rng.integers(8, 20, 64) << 10 | rng.integers(0, 1 << 10, 64)
+                  ).astype("<u2")
+        record("F16.type=bf16", halves, dequantize(halves.view(np.uint8), Type.BF16))
+        record("BF16.type=f16", halves, dequantize(halves.view(np.uint8), Type.F16))
+
+
+if __name__ == "__main__":
+    main()
