@@ -324,7 +324,7 @@ static void permutations(void) {
 static void norms(void) {
     plumb_model *m = record_load("f32");
     if (!m) return;
-    enum { N = 32 };
+    const uint32_t n = 32;
     static const char *const names[] = { NULL, "norm.weight=missing", "norm.weight=plus_one", "norm.mean=subtracted",
                                          "norm.mean=sum", "norm.eps=0", "norm.eps=1e-6", "norm.eps=outside",
                                          "norm.output=missing" };
@@ -334,14 +334,14 @@ static void norms(void) {
         const float *x = at(runs[0], "embd", -1, p), *h[9];
         double mean = 0, square = 0, variance = 0;
         for (uint32_t i = 0; i < 9; i++) h[i] = at(runs[i], "attn_norm", 0, p);
-        for (uint32_t i = 0; i < N; i++) mean += (double)x[i] / N;
-        for (uint32_t i = 0; i < N; i++) square += (double)x[i] * (double)x[i] / N;
-        for (uint32_t i = 0; i < N; i++) variance += ((double)x[i] - mean) * ((double)x[i] - mean) / N;
-        for (uint32_t i = 0; i < N; i++) {
+        for (uint32_t i = 0; i < n; i++) mean += (double)x[i] / n;
+        for (uint32_t i = 0; i < n; i++) square += (double)x[i] * (double)x[i] / n;
+        for (uint32_t i = 0; i < n; i++) variance += ((double)x[i] - mean) * ((double)x[i] - mean) / n;
+        for (uint32_t i = 0; i < n; i++) {
             double w = (double)f32_from_bits(load_u32(m->model->layers[0].attn_norm.data + 4 * i)), v = (double)x[i];
             double eps = 1e-5, expected[] = {
                 v / sqrt(square + eps) * w, v / sqrt(square + eps), v / sqrt(square + eps) * (w + 1),
-                (v - mean) / sqrt(variance + eps) * w, v / sqrt(N * square + eps) * w, v / sqrt(square) * w,
+                (v - mean) / sqrt(variance + eps) * w, v / sqrt(n * square + eps) * w, v / sqrt(square) * w,
                 v / sqrt(square + 1e-6) * w, v / (sqrt(square) + eps) * w, v / sqrt(square + eps) * w,
             };
             for (size_t k = 0; k < 9; k++) {
@@ -350,7 +350,7 @@ static void norms(void) {
             }
         }
     }
-    CHECK(memcmp(at(runs[8], "result_norm", -1, 6), at(runs[8], "l_out", 1, 6), N * sizeof(float)) == 0, "no norm");
+    CHECK(memcmp(at(runs[8], "result_norm", -1, 6), at(runs[8], "l_out", 1, 6), n * sizeof(float)) == 0, "no norm");
     for (size_t i = 0; i < 9; i++) record_free(runs[i]);
     plumb_model_free(m);
 }
