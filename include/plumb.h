@@ -259,7 +259,7 @@ plumb_status plumb_trace_add(plumb_trace *trace, const plumb_tap *tap);
 /* Reads a file, whatever it is: a trace as JSON (by plumb or anyone: docs/trace.md) or GGUF, the text that
  * llama-eval-callback prints, or arrays saved by numpy.savez.  Forgets what was there. */
 plumb_status plumb_trace_read(plumb_trace *trace, const void *bytes, size_t n);
-/* PLUMB_FORMAT_JSON or PLUMB_FORMAT_GGUF (of a trace with n_value UINT32_MAX). */
+/* PLUMB_FORMAT_JSON, PLUMB_FORMAT_TEXT (a table) or PLUMB_FORMAT_GGUF (of a trace with n_value UINT32_MAX). */
 plumb_status plumb_trace_write(plumb_trace *trace, plumb_format format, plumb_write *write, void *user);
 /* Tokens that were fed; 0 if the trace does not say. */
 size_t plumb_trace_n_token(const plumb_trace *trace);

@@ -1,0 +1,71 @@
+/* A trace as a table for people: one line for each tap, its statistics over all tokens. */
+#include "base/math.h"
+#include "trace/report.h"
+#include "trace/trace.h"
+
+#include <math.h>
+#include <stdio.h>
+
+/* Of a tap's rows together; NAN where a row does not know.  entropy: mean over tokens and heads. */
+struct total { double n, mean, rms, min, max, n_nan, n_inf, entropy; };
+
+static struct total total_of(const struct trace_tap *tap) {
+    struct total t = { .min = INFINITY, .max = -INFINITY };
+    double n_entropy = 0;
+    for (uint32_t i = 0; i < tap->n_row; i++) {
+        const struct trace_row *row = &tap->rows[i];
+        const struct trace_stats *s = &row->stats;
+        double n = (double)row->n_head * row->n - s->n_nan - s->n_inf;   /* mean and rms are of the finite ones */
+        t.n_nan += s->n_nan;
+        t.n_inf += s->n_inf;
+        for (uint32_t h = 0; row->entropy && h < row->n_head; h++) t.entropy += (double)row->entropy[h];
+        if (row->entropy) n_entropy += row->n_head;
+        if (n == 0) continue;
+        t.n += n;
+        t.mean += s->mean * n;
+        t.rms += s->rms * s->rms * n;
+        t.min = s->min < t.min || isnan(s->min) ? s->min : t.min;
+        t.max = s->max > t.max || isnan(s->max) ? s->max : t.max;
+    }
+    t.mean = t.n != 0 ? t.mean / t.n : (double)NAN;   /* NAN too if n is not known */
+    t.rms = t.n != 0 ? math_sqrt(t.rms / t.n) : (double)NAN;
+    if (t.n == 0) t.min = t.max = (double)NAN;
+    t.entropy = n_entropy > 0 ? t.entropy / n_entropy : (double)NAN;
+    return t;
+}
+
+static void number(struct report_writer *w, double value) {
+    if (isnan(value)) report_printf(w, " %11s", "-");
+    else report_printf(w, " %11.4g", value);
+}
+
+void trace_write_table(const struct plumb_trace *t, plumb_write *write, void *user) {
+    struct report_writer w;
+    report_begin(&w, write, user);
+    if (t->source && t->source[0] != 0) {
+        report_text(&w, t->source, strlen(t->source));
+        report_printf(&w, ", ");
+    }
+    report_printf(&w, "%u tokens, %u of them as a prompt\n", t->n_token, t->n_prompt);
+    report_printf(&w, "%-14s %6s %12s %11s %11s %11s %11s %5s %5s %11s\n", "tap", "tokens", "shape", "mean", "rms", "min",
+                  "max", "NaN", "Inf", "entropy");
+    for (size_t i = 0; i < t->n_tap; i++) {
+        const struct trace_tap *tap = &t->taps[i];
+        if (tap->n_row == 0) continue;
+        const struct trace_row *last = &tap->rows[tap->n_row - 1];
+        struct tap_text name;
+        char shape[24];
+        if (last->n_head > 1) snprintf(shape, sizeof shape, "%u x %u", last->n_head, last->n);
+        else snprintf(shape, sizeof shape, "%u", last->n);
+        struct total total = total_of(tap);
+        report_printf(&w, "%-14s %6u %12s", tap_show(&name, tap->id, tap->layer), tap->n_row, shape);
+        number(&w, total.mean);
+        number(&w, total.rms);
+        number(&w, total.min);
+        number(&w, total.max);
+        report_printf(&w, " %5.0f %5.0f", total.n_nan, total.n_inf);
+        if (tap->id == TAP_KQ_SOFT_MAX) number(&w, total.entropy);
+        report_printf(&w, "\n");
+    }
+    report_flush(&w);
+}
