@@ -86,12 +86,15 @@ static plumb_status compare_all(struct diff *d, struct error *err) {
 
 /* ---- the likeliest tokens ---------------------------------------------------------------------------------------- */
 
-/* Are the largest logits among the row's values?  Whole rows have them; a few values at chosen places are taken for
- * them unless they are printed with few digits, as llama-eval-callback does with the first and last three. */
+/* Are the largest logits among the row's values?  Whole rows have them.  A few values at chosen places have them if the
+ * row's maximum is known and is there; if it is not, they are taken for them unless they are the first and last three
+ * that llama-eval-callback prints. */
 static bool has_top(const struct trace_row *row) {
-    if (row->n_value == 0 || row->quantum > 0) return false;
-    if (row->places) return true;
-    return row->n_value == (uint64_t)row->n_head * row->n;
+    if (!row->places) return row->n_value > 0 && row->n_value == (uint64_t)row->n_head * row->n;
+    float largest = -INFINITY;
+    for (uint32_t i = 0; i < row->n_value; i++) largest = fmaxf(largest, row->values[i]);
+    if (isfinite(row->stats.max)) return (double)largest >= row->stats.max - 1e-5 * fabs(row->stats.max);
+    return row->n_value < 3 || row->places[2] != 2;
 }
 
 static uint32_t find_top(const struct trace_row *row, struct diff_candidate top[DIFF_TOP]) {
@@ -360,7 +363,7 @@ static void find_verdict(struct diff *d) {
         d->kind = DIFF_TOKENS;
         say(d, "The tokens differ: %s.\n", d->tokens.text);
         say(d, "They part at index %u. Activations of different tokens cannot be compared: feed both sides the same "
-            "ids, as plumb trace MODEL --tokens 1,2,3 does.\n", d->tokens.first);
+            "ids, as `plumb trace MODEL --tokens 1,2,3` does.\n", d->tokens.first);
     } else if (d->n_tap == 0) {
         d->kind = DIFF_NOTHING;
         say(d, "Nothing to compare: the sides have no tap in common of which they know the same.\n");

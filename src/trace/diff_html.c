@@ -28,7 +28,7 @@ static const char page_style[] =
     "*{box-sizing:border-box}\n"
     "body{margin:0;background:var(--ground);color:var(--ink);-webkit-text-size-adjust:100%;font:1rem/1.55 system-ui,\n"
     "-apple-system,\"Segoe UI\",Roboto,\"Helvetica Neue\",\"DejaVu Sans\",sans-serif}\n"
-    "main{max-width:72rem;margin:auto;padding:clamp(1.25rem,4vw,3rem) clamp(1rem,4vw,2rem) 4rem;display:grid;\n"
+    "main{max-width:76rem;margin:auto;padding:clamp(1.25rem,4vw,3rem) clamp(1rem,4vw,2rem) 4rem;display:grid;\n"
     "grid-template-columns:minmax(0,1fr);gap:2.75rem}\n"
     "h1,h2,p,dl,dd,ol{margin:0;padding:0}\n"
     "h1{font-size:clamp(1.5rem,5vw,2.25rem);line-height:1.15;letter-spacing:-.02em;font-weight:650;\n"
@@ -36,7 +36,7 @@ static const char page_style[] =
     "h1.part{color:var(--alarm)}h1.agree{color:var(--fine)}\n"
     "h2{font-size:1.0625rem;font-weight:650;letter-spacing:-.01em}\n"
     "header,section{display:grid;grid-template-columns:minmax(0,1fr);gap:.9rem}\n"
-    "header p{max-width:52rem}\n"
+    "header p{max-width:60rem;text-wrap:pretty}\n"
     ".quiet,figcaption{color:var(--quiet);font-size:.8125rem}\n"
     "code,.mono{font-family:ui-monospace,\"SF Mono\",Menlo,\"DejaVu Sans Mono\",monospace;font-size:.9em;\n"
     "unicode-bidi:isolate;overflow-wrap:anywhere}\n"
@@ -54,14 +54,15 @@ static const char page_style[] =
     "svg{display:block;width:100%;overflow:visible}svg text{fill:var(--quiet);font-size:11px}\n"
     ".drawn{display:grid;grid-template-columns:5rem minmax(0,1fr)}\n"
     ".map rect{stroke:var(--ground);stroke-width:1.5px}.map rect.none{fill:none;stroke:var(--line);stroke-width:1px;\n"
-    "stroke-dasharray:2 2}.map rect.first{stroke:var(--ink);stroke-width:2.5px}\n"
+    "stroke-dasharray:2 2}.map rect.first{fill:none;stroke:var(--ink);stroke-width:2.5px}\n"
     ".k0{fill:var(--k0);background:var(--k0)}.k1{fill:var(--k1);background:var(--k1)}\n"
     ".k2{fill:var(--k2);background:var(--k2)}.k3{fill:var(--k3);background:var(--k3)}\n"
     ".k4{fill:var(--k4);background:var(--k4)}.k5{fill:var(--k5);background:var(--k5)}\n"
     ".h1{fill:var(--h1);background:var(--h1)}.h2{fill:var(--h2);background:var(--h2)}\n"
     ".h3{fill:var(--h3);background:var(--h3)}.h4{fill:var(--h4);background:var(--h4)}\n"
     ".across{display:none}\n"
-    "@media(min-width:64rem){.across{display:inline}.down{display:none}.names{margin-top:-3.4rem}}\n"
+    "@media(min-width:80rem){svg .across{display:inline;font-size:10px}.down{display:none}\n"
+    ".names{margin-top:-3.4rem}}\n"
     ".legend{display:flex;flex-wrap:wrap;gap:.3rem 1rem;font-size:.8125rem;color:var(--quiet);align-items:center}\n"
     ".legend i,td i{display:inline-block;width:.8rem;height:.8rem;border-radius:.2rem;margin-inline-end:.4rem;\n"
     "vertical-align:-.08rem}.legend span{white-space:nowrap}\n"
@@ -78,7 +79,10 @@ static const char page_style[] =
     ".top ol{list-style:none;margin-top:.4rem;font-variant-numeric:tabular-nums}\n"
     ".top li{display:grid;grid-template-columns:minmax(0,1fr) auto;gap:0 .75rem;padding:.28rem 0;\n"
     "border-top:1px solid var(--line);font-size:.875rem}\n"
-    ".top li>:first-child{white-space:pre;overflow:hidden;text-overflow:ellipsis}.top small{color:var(--quiet)}\n"
+    ".top li>:first-child{white-space:pre;overflow:hidden;text-overflow:ellipsis}\n"
+    ".top small{color:var(--quiet);grid-row:2}.top li>span{text-align:end}\n"
+    "@media(min-width:46rem){.top li{grid-template-columns:minmax(0,1fr) 5rem 5rem}\n"
+    ".top small{grid-row:1;grid-column:2}}\n"
     ".top .off>:first-child{color:var(--alarm)}\n"
     "summary{cursor:pointer;font-size:1.0625rem;font-weight:650;letter-spacing:-.01em}details>div{margin-top:.9rem}\n"
     ".wide{overflow-x:auto}table{border-collapse:collapse;width:100%;font-size:.8125rem;\n"
@@ -106,11 +110,11 @@ static void html_text(struct report_writer *w, const char *text, size_t n) {
 
 static void html_string(struct report_writer *w, const char *text) { html_text(w, text, strlen(text)); }
 
-/* A token's text, or its id where nobody knows the text. */
+/* A token's text; a dash where nobody knows it. */
 static void html_piece(const struct diff *d, struct report_writer *w, int32_t id) {
     char piece[96];
     int64_t n = tokens_piece(d->a, d->b, d->vocab, id, piece, sizeof piece);
-    if (n < 0) report_printf(w, "#%d", (int)id);
+    if (n < 0) report_printf(w, "&ndash;");
     else html_text(w, piece, n < (int64_t)sizeof piece ? (size_t)n : sizeof piece);
 }
 
@@ -129,13 +133,27 @@ static void html_headline(const struct diff *d, struct report_writer *w) {
     }
 }
 
+/* Between backticks is code. */
+static void html_sentence(struct report_writer *w, const char *text, size_t n) {
+    for (bool is_code = false; n > 0; is_code = !is_code) {
+        const char *tick = memchr(text, '`', n);
+        size_t n_part = tick ? (size_t)(tick - text) : n;
+        if (is_code) report_printf(w, "<code>");
+        html_text(w, text, n_part);
+        if (is_code) report_printf(w, "</code>");
+        text += n_part + (tick != NULL);
+        n -= n_part + (tick != NULL);
+    }
+}
+
 static void html_verdict(const struct diff *d, struct report_writer *w) {
     static const char next[] = "Next: ";
     for (const char *at = d->verdict; *at;) {
         size_t n = strcspn(at, "\n"), n_next = sizeof next - 1;
         bool is_next = strncmp(at, next, n_next) == 0;
         report_printf(w, is_next ? "<p class=\"next\"><code>" : "<p>");
-        html_text(w, is_next ? at + n_next : at, is_next ? n - n_next : n);
+        if (is_next) html_text(w, at + n_next, n - n_next);
+        else html_sentence(w, at, n);
         report_printf(w, is_next ? "</code></p>\n" : "</p>\n");
         at += n + (at[n] == '\n');
     }
@@ -232,9 +250,8 @@ static void html_cell(const struct diff *d, struct report_writer *w, size_t i, d
                       unsigned height) {
     const struct diff_tap *tap = &d->taps[i];
     struct tap_text name;
-    report_printf(w, "<rect class=\"%s%s\" x=\"%.3f%%\" y=\"%zu\" width=\"%.3f%%\" height=\"%u\" rx=\"3\"><title>%s",
-                  colour(d, tap), i == d->first ? " first" : "", x, y, width, height,
-                  tap_show(&name, tap->id, tap->layer));
+    report_printf(w, "<rect class=\"%s\" x=\"%.3f%%\" y=\"%zu\" width=\"%.3f%%\" height=\"%u\" rx=\"3\"><title>%s",
+                  colour(d, tap), x, y, width, height, tap_show(&name, tap->id, tap->layer));
     if (tap->shapes_differ) report_printf(w, ": shapes differ");
     else report_printf(w, ": error %.3g", tap->error);
     if (!isnan(tap->cosine)) report_printf(w, ", cosine %.6f", tap->cosine);
@@ -276,7 +293,8 @@ static void html_map(const struct diff *d, struct report_writer *w) {
     }
     report_printf(w, "</svg>\n<svg class=\"map\" height=\"%zu\" role=\"img\" aria-label=\"relative error by layer and "
                   "tap\">\n", height);
-    double width = 100.0 / (n_column > 0 ? n_column : 1);
+    double width = 100.0 / (n_column > 0 ? n_column : 1), first_x = 0;
+    size_t first_y = 0;
     for (uint32_t k = 0; k < n_column; k++) {   /* names of columns, upright where they are narrow */
         const char *name = tap_spec(columns[k])->name;
         report_printf(w, "<svg x=\"%.3f%%\" y=\"%d\"><text class=\"down\" transform=\"rotate(-90)\" y=\"4\">%s</text>"
@@ -287,12 +305,17 @@ static void html_map(const struct diff *d, struct report_writer *w) {
     for (size_t i = 0; i < d->n_tap;) {
         int32_t layer = d->taps[i].layer;
         if (layer < 0) {
+            if (i == d->first) first_y = y;
             html_cell(d, w, i++, 0, 100, y + 2, BAR - 4);
             y += BAR;
             continue;
         }
         for (uint32_t k = 0; k < n_column; k++) {
             if (i < d->n_tap && d->taps[i].layer == layer && d->taps[i].id == columns[k]) {
+                if (i == d->first) {
+                    first_x = k * width;
+                    first_y = y;
+                }
                 html_cell(d, w, i++, k * width, width, y, ROW);
             } else {
                 report_printf(w, "<rect class=\"none\" x=\"%.3f%%\" y=\"%zu\" width=\"%.3f%%\" height=\"%d\" rx=\"3\">"
@@ -301,6 +324,12 @@ static void html_map(const struct diff *d, struct report_writer *w) {
             }
         }
         y += ROW;
+    }
+    if (d->first < d->n_tap) {   /* over its neighbours */
+        bool is_bar = d->taps[d->first].layer < 0;
+        report_printf(w, "<rect class=\"first\" x=\"%.3f%%\" y=\"%zu\" width=\"%.3f%%\" height=\"%d\" rx=\"3\" "
+                      "pointer-events=\"none\"/>\n", first_x, first_y + (is_bar ? 2 : 0), is_bar ? 100 : width,
+                      is_bar ? BAR - 4 : ROW);
     }
     report_printf(w, "</svg></div></section>\n");
 }
