@@ -23,7 +23,8 @@
  *   position.  llama-eval-callback itself makes no warm-up run.
  * - sum is of the whole tensor and gives the mean of the token, or of all if there are several.  Older versions summed
  *   what they printed: such a sum says nothing new and is dropped.
- * - The last block may be cut off: it is dropped.  Anything else that is not as above is an error with its line.
+ * - The last block is dropped where it breaks off: the program ends without waiting for the thread that prints, and
+ *   its last lines may be missing or garbled.  In other blocks what is not as above is an error with its line.
  */
 #include "trace/trace.h"
 
@@ -46,7 +47,7 @@ struct block {
     struct span op;
     uint64_t ne[3];           /* fastest first */
     bool heads;               /* (head_dim, n_head, n_token), not (n, n_token) */
-    bool replaced;            /* by a later one of the same tap */
+    bool replaced;            /* by another one of the same tap */
 };
 
 struct pass { uint64_t n_token, n_past; };
@@ -63,6 +64,7 @@ struct reader {
     struct cell *cells;       /* of one block */
     int32_t *ids;
     size_t group;             /* first block of the layer that is being read */
+    const char *last;         /* what follows the last header, of a tap or not */
 };
 
 /* The array with room for one more of size bytes; NULL, and the array as it was, if there is no memory. */
@@ -223,13 +225,12 @@ static plumb_status add_block(struct reader *r, const struct block *new) {
         APPEND(passes, n_pass, cap_pass, (struct pass){0, 0});
     }
     b.pass = (uint32_t)r->n_pass - 1;
-    for (size_t i = r->group; i < r->n_block; i++) {
-        struct block *old = &r->blocks[i];
-        if (old->id == b.id) old->replaced = true;
-        /* What comes under Q's name behind RoPE is not Q in front of it. */
-        b.replaced = b.replaced || (b.id == TAP_QCUR && old->id == TAP_QCUR_ROPE) ||
-                     (b.id == TAP_KCUR && old->id == TAP_KCUR_ROPE);
-    }
+    /* What comes under Q's name behind RoPE is not Q in front of it. */
+    for (size_t i = r->group; i < r->n_block; i++)
+        b.replaced = b.replaced || (b.id == TAP_QCUR && r->blocks[i].id == TAP_QCUR_ROPE) ||
+                     (b.id == TAP_KCUR && r->blocks[i].id == TAP_KCUR_ROPE);
+    for (size_t i = r->group; i < r->n_block && !b.replaced; i++)
+        if (r->blocks[i].id == b.id) r->blocks[i].replaced = true;
     APPEND(blocks, n_block, cap_block, b);
     return PLUMB_OK;
 }
@@ -287,7 +288,7 @@ static plumb_status find_blocks(struct reader *r) {
         struct header h;
         if (!end) return PLUMB_OK;   /* a cut line */
         at = end + 1;
-        if (read_header(line, end, &h)) PLUMB_TRY(take_header(r, &h, at));
+        if (read_header(line, end, &h)) PLUMB_TRY(take_header(r, &h, r->last = at));
         else PLUMB_TRY(take_ids(r, line, end, &at));
     }
     return PLUMB_OK;
@@ -381,6 +382,7 @@ static plumb_status read_body(struct reader *r, const struct block *b, struct bo
             if (right) PLUMB_TRY(add_cell(r, b, (uint64_t[3]){index[3]++, index[2], index[1]}, v));
             if (right) body->printed += v;
         }
+        if (!right && b->body == r->last) return PLUMB_OK;
         if (!right)
             FAIL(PLUMB_ERROR_TENSOR, "line %zu, %s of {%llu, %llu, %llu}: this is not how its values go on",
                  line_of(r, at), tap.text, (unsigned long long)b->ne[0], (unsigned long long)b->ne[1],
@@ -459,7 +461,8 @@ plumb_status trace_read_callback(struct plumb_trace *t, const char *bytes, size_
     struct reader reader = {.t = t, .text = bytes, .end = bytes + n}, *r = &reader;
     plumb_status status = find_blocks(r);
     if (status == PLUMB_OK && r->n_block == 0)
-        status = error_set(&t->err, PLUMB_ERROR_METADATA, "no line names a tap as llama-eval-callback does");
+        status = error_set(&t->err, PLUMB_ERROR_METADATA, "this is no trace: not JSON, GGUF or .npz, and no "
+                           "line names a tap as llama-eval-callback does");
     if (status == PLUMB_OK) status = count_tokens(r);
     if (status == PLUMB_OK) status = trace_set_source(t, "llama-eval-callback", strlen("llama-eval-callback"));
     for (size_t i = 0; i < r->n_block && status == PLUMB_OK; i++)

@@ -223,8 +223,9 @@ static plumb_status read_header(struct reader *r, struct array *a, uint64_t n) {
     }
     if (!read_shape(a, shape, end)) {
         struct shown shown;
+        const char *stop = memchr(shape, '}', (size_t)(end - shape));
         FAIL(PLUMB_ERROR_METADATA, "%s: its shape is not up to %d numbers: %s", name, MAX_DIM,
-             show_bytes(&shown, shape, (size_t)(end - shape)));
+             show_bytes(&shown, shape, (size_t)((stop ? stop : end) - shape)));
     }
     bool fortran = order < end && *order == 'T';
     uint64_t total = 1, bytes;

@@ -1,0 +1,486 @@
+/* Traces of other programs: what numpy saves, what llama-eval-callback prints.  tests/vectors/README.md says how the
+ * files came to be; npz.py there holds what they hold. */
+#include "test.h"
+#include "trace/inflate.h"
+#include "trace/trace.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define VECTORS "tests/vectors/trace/"
+
+/* The trace of a file, or NULL, the case failed. */
+static plumb_trace *read_file(const char *path) {
+    size_t n;
+    void *bytes = test_read_all(path, &n);
+    plumb_trace *t = bytes ? plumb_trace_create() : NULL;
+    if (t && !CHECK(plumb_trace_read(t, bytes, n) == PLUMB_OK, "%s: %s", path, plumb_trace_error(t))) {
+        plumb_trace_free(t);
+        t = NULL;
+    }
+    free(bytes);
+    return t;
+}
+
+static const struct trace_row *find_row(const plumb_trace *t, const char *name, uint32_t pos) {
+    enum tap_id id;
+    int32_t layer;
+    if (!tap_parse(name, strlen(name), &id, &layer)) return NULL;
+    const struct trace_tap *tap = trace_find_tap(t, id, layer);
+    return tap ? trace_find_row(tap, pos) : NULL;
+}
+
+static uint32_t place_of(const struct trace_row *row, uint32_t i) { return row->places ? row->places[i] : i; }
+
+static void check_tokens(const plumb_trace *t, const int32_t *ids, uint32_t n, uint32_t n_prompt) {
+    if (!CHECK(t->tokens && t->n_token == n, "%u tokens", t->n_token)) return;
+    for (uint32_t i = 0; i < n; i++) CHECK(t->tokens[i] == ids[i], "token %u is %d", i, (int)t->tokens[i]);
+    CHECK(t->n_prompt == n_prompt, "a prompt of %u", t->n_prompt);
+}
+
+/* ---- numpy ------------------------------------------------------------------------------------------------------- */
+
+/* Row t holds n values (10 t + i) / divisor. */
+static void check_row(const plumb_trace *t, const char *name, uint32_t pos, uint32_t n_head, uint32_t n, uint32_t first,
+                      float divisor) {
+    const struct trace_row *row = find_row(t, name, pos);
+    REQUIRE(row != NULL, "%s of token %u", name, pos);
+    CHECK(row->n_head == n_head && row->n == n, "%s: %u x %u", name, row->n_head, row->n);
+    REQUIRE(row->n_value == n_head * n && !row->places, "%s: %u values", name, row->n_value);
+    for (uint32_t i = 0; i < row->n_value; i++)
+        CHECK(row->values[i] == (float)(first + i) / divisor, "%s, token %u, %u: %g", name, pos, i,
+              (double)row->values[i]);
+    CHECK(row->quantum == 0, "%s: not rounded", name);
+}
+
+static void numpy_types(void) {
+    static const struct { const char *name; uint32_t n_head; float divisor; } rows[] = {
+        {"embd", 1, 8}, {"attn_norm-0", 1, 8}, {"Qcur-0", 2, 8}, {"Qcur_rope-0", 2, 8}, {"Kcur-0", 1, 8},
+        {"Kcur_rope-0", 2, 8}, {"Vcur-0", 1, 8}, {"ffn_gate-0", 1, 1}, {"ffn_up-0", 1, 1}, {"ffn_out-0", 1, 1},
+        {"l_out-0", 1, 1}, {"attn_norm-1", 1, 1}, {"Qcur-1", 1, 1}, {"Kcur-1", 1, 1}, {"Vcur-1", 1, 1},
+        {"ffn_out-1", 1, 8}};
+    plumb_trace *t = read_file(VECTORS "plain.npz");
+    REQUIRE(t != NULL, "read");
+    check_tokens(t, (const int32_t[]){1, 500, 49151}, 3, 2);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (uint32_t pos = 0; pos < 3; pos++)
+            check_row(t, rows[i].name, pos, rows[i].n_head, 8 / rows[i].n_head, 10 * pos, rows[i].divisor);
+    /* One row of three tokens is the last one's. */
+    check_row(t, "l_out-1", 2, 1, 8, 0, 8);
+    check_row(t, "result_output", 2, 1, 20, 0, 8);
+    CHECK(!find_row(t, "l_out-1", 0) && !find_row(t, "result_output", 1), "rows of other tokens");
+    for (uint32_t pos = 0; pos < 3; pos++) {
+        const struct trace_row *odd = find_row(t, "ffn_inp-1", pos);
+        for (uint32_t i = 0; odd && i < 8; i++) CHECK(odd->values[i] == (float)(i % 2), "bool %u", i);
+        CHECK(odd != NULL, "ffn_inp-1");
+    }
+    CHECK(t->n_ignored == 1 && strcmp(t->ignored, "rotary_cos") == 0, "%u ignored: %s", t->n_ignored, t->ignored);
+    const struct trace_row *special = find_row(t, "ffn_norm-0", 1);
+    if (CHECK(special && special->n_value == 8, "ffn_norm-0")) {
+        const float *v = special->values;
+        CHECK(v[1] == 11.0f / 8 && isnan(v[2]) && v[3] == INFINITY && v[4] == -INFINITY && v[5] == 15.0f / 8,
+              "%g %g %g %g %g", (double)v[1], (double)v[2], (double)v[3], (double)v[4], (double)v[5]);
+        CHECK(special->stats.n_nan == 1 && special->stats.n_inf == 2 && special->stats.max == 17.0 / 8, "%g %g %g",
+              special->stats.n_nan, special->stats.n_inf, special->stats.max);
+    }
+    plumb_trace_free(t);
+}
+
+/* Head 0 looks at all tokens so far alike, head 1 only at its own; (token, head, key), then as transformers has it. */
+static void numpy_weights(void) {
+    plumb_trace *t = read_file(VECTORS "plain.npz");
+    REQUIRE(t != NULL, "read");
+    for (uint32_t layer = 0; layer < 2; layer++)
+        for (uint32_t pos = 0; pos < 3; pos++) {
+            const struct trace_row *row = find_row(t, layer ? "kq_soft_max-1" : "kq_soft_max-0", pos);
+            REQUIRE(row && row->n_head == 2 && row->n == 3 && row->n_value == 6, "layer %u, token %u", layer, pos);
+            for (uint32_t key = 0; key < 3; key++) {
+                CHECK(row->values[key] == (key <= pos ? 1 / (float)(pos + 1) : 0), "head 0, %u to %u", pos, key);
+                CHECK(row->values[3 + key] == (key == pos), "head 1, %u to %u", pos, key);
+            }
+            REQUIRE(row->entropy != NULL, "entropy");
+            CHECK(fabs((double)row->entropy[0] - log(pos + 1)) < 1e-6 && row->entropy[1] == 0, "entropy %g, %g",
+                  (double)row->entropy[0], (double)row->entropy[1]);
+        }
+    plumb_trace_free(t);
+}
+
+static void numpy_compressed(void) {
+    plumb_trace *t = read_file(VECTORS "packed.npz");
+    REQUIRE(t != NULL, "read");
+    check_tokens(t, (const int32_t[]){7, 8, 9}, 3, 3);
+    for (uint32_t pos = 0; pos < 3; pos++) {
+        check_row(t, "embd", pos, 1, 8, 10 * pos, 8);
+        const struct trace_row *far = find_row(t, "l_out-0", pos), *zeros = find_row(t, "l_out-1", pos);
+        REQUIRE(far && zeros && far->n_value == 1000 && zeros->n_value == 40000, "token %u", pos);
+        for (uint32_t i = 0; i < 1000; i++)
+            CHECK(far->values[i] == (float)((1000 * pos + i) % 251), "%u: %g", i, (double)far->values[i]);
+        CHECK(zeros->stats.min == 0 && zeros->stats.max == 0 && zeros->stats.n_nan == 0, "zeros");
+    }
+    plumb_trace_free(t);
+}
+
+#define CORPUS "tests/fuzz/corpus/trace/"
+
+static void numpy_corpus(void) {
+    static const struct { const char *name; plumb_status status; const char *text; } files[] = {
+        {"read", PLUMB_OK, ""}, {"read-deflated", PLUMB_OK, ""}, {"read-stored-blocks", PLUMB_OK, ""},
+        {"read-zip64", PLUMB_OK, ""}, {"read-with-a-comment", PLUMB_OK, ""},
+        {"cut-off", PLUMB_ERROR_TRUNCATED, "201 bytes without the end of a zip directory"},
+        {"directory-beyond-the-end", PLUMB_ERROR_TRUNCATED, "no entry at byte 2147483647 of 231"},
+        {"more-entries-than-there-are", PLUMB_ERROR_TRUNCATED, "no entry at byte 209 of 231"},
+        {"end64-beyond-the-end", PLUMB_ERROR_METADATA, "end at byte 18446744073709551615"},
+        {"name-beyond-the-end", PLUMB_ERROR_TRUNCATED, "entry at byte 155 is cut off"},
+        {"member-beyond-the-end", PLUMB_ERROR_TRUNCATED, "nothing begins at byte 2147483632 of 231"},
+        {"data-beyond-the-end", PLUMB_ERROR_TRUNCATED, "2130706432 bytes from 38 on are not within 231"},
+        {"encrypted", PLUMB_ERROR_UNSUPPORTED, "encrypted"},
+        {"bzip2", PLUMB_ERROR_UNSUPPORTED, "zip method 12"},
+        {"stored-in-fewer-bytes", PLUMB_ERROR_METADATA, "117 bytes cannot unpack to 256"},
+        {"deflated-beyond-1032", PLUMB_ERROR_METADATA, "21 bytes cannot unpack to 1073741824"},
+        {"deflated-to-more", PLUMB_ERROR_METADATA, "longer than its size says"},
+        {"deflated-to-less", PLUMB_ERROR_METADATA, "shorter than its size says"},
+        {"deflated-cut-off", PLUMB_ERROR_METADATA, "ends too early"},
+        {"deflated-badly", PLUMB_ERROR_METADATA, "a block of a type that there is not"},
+        {"three-members-in-one-place", PLUMB_ERROR_METADATA, "shares its bytes"},
+        {"damaged", PLUMB_ERROR_METADATA, "embd is damaged: its CRC-32 is"},
+        {"no-array", PLUMB_ERROR_METADATA, "embd is not an .npy array"},
+        {"header-beyond-the-end", PLUMB_ERROR_TRUNCATED, "a header of 59 bytes in 60"},
+        {"header-of-nothing", PLUMB_ERROR_METADATA, "lacks descr, fortran_order or shape"},
+        {"version-9", PLUMB_ERROR_UNSUPPORTED, ".npy version 9"},
+        {"big-endian", PLUMB_ERROR_UNSUPPORTED, "embd: elements of type '>f4' are not read"},
+        {"complex", PLUMB_ERROR_UNSUPPORTED, "'<c8'"}, {"objects", PLUMB_ERROR_UNSUPPORTED, "'|O'"},
+        {"records", PLUMB_ERROR_UNSUPPORTED, "[('a'"},
+        {"text", PLUMB_ERROR_UNSUPPORTED, "tokens: elements of type '<U3'"},
+        {"five-axes", PLUMB_ERROR_METADATA, "(1, 1, 1, 3, 4)"}, {"a-negative-axis", PLUMB_ERROR_METADATA, "(-3, 4)"},
+        {"axes-that-wrap-64-bits", PLUMB_ERROR_TENSOR, "its 48 bytes of f4 do not fit"},
+        {"axes-of-more-than-there-is", PLUMB_ERROR_TENSOR, "its 48 bytes of f4 do not fit"},
+        {"axes-without-an-end", PLUMB_ERROR_METADATA, "(3, 4"}, {"empty", PLUMB_ERROR_TENSOR, "its 0 bytes"},
+        {"no-count", PLUMB_ERROR_TENSOR, "add one of their ids, named tokens"},
+        {"other-count", PLUMB_ERROR_TENSOR, "embd is (2, 4), of 2 tokens; there are 3"},
+        {"no-token-axis", PLUMB_ERROR_TENSOR, "Qcur-0 is (4, 2, 4); there are 3 tokens, and no axis of them"},
+        {"heads-or-tokens", PLUMB_ERROR_TENSOR, "save it as (n_token, n_head * n)"},
+        {"weights-or-tokens", PLUMB_ERROR_TENSOR, "save it as (1, n_head, n_token, n_key)"},
+        {"flat-weights", PLUMB_ERROR_TENSOR, "expected (n_token, n_head, n_key)"},
+        {"too-many-axes", PLUMB_ERROR_TENSOR, "embd is (2, 3, 4); expected (n_token, n)"},
+        {"half-a-token", PLUMB_ERROR_ARGUMENT, "1.5 is not a whole number"},
+        {"a-negative-token", PLUMB_ERROR_ARGUMENT, "-1 is not a whole number"},
+        {"two-texts", PLUMB_ERROR_TENSOR, "tokens is (2, 2), not the ids of one text"},
+        {"prompt-beyond-the-end", PLUMB_ERROR_ARGUMENT, "n_prompt: 4"},
+        {"two-rows-of-one-tap", PLUMB_ERROR_ARGUMENT, "l_out-0 is there twice"},
+        {"tokens-twice", PLUMB_ERROR_METADATA, "two arrays of tokens"}};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        char path[120];
+        size_t n;
+        snprintf(path, sizeof path, CORPUS "npz-%s", files[i].name);
+        void *bytes = test_read_all(path, &n);
+        plumb_trace *t = plumb_trace_create();
+        REQUIRE(bytes && t, "%s", path);
+        CHECK(plumb_trace_read(t, bytes, n) == files[i].status, "%s: %s", files[i].name, plumb_trace_error(t));
+        CHECK(strstr(plumb_trace_error(t), files[i].text) != NULL, "%s: %s", files[i].name, plumb_trace_error(t));
+        for (uint32_t pos = 0; pos < 3 && files[i].status == PLUMB_OK; pos++)
+            check_row(t, "embd", pos, 1, 4, 10 * pos, 8);
+        plumb_trace_free(t);
+        free(bytes);
+    }
+}
+
+/* ---- inflate ----------------------------------------------------------------------------------------------------- */
+
+/* Streams put together by hand from RFC 1951. */
+static void inflate_by_hand(void) {
+    static const struct { const char *stream; size_t n; const char *text, *why; } rows[] = {
+        /* stored: last 1, type 00; lengths; the bytes */
+        {"\1\3\0\374\377abc", 8, "abc", NULL},
+        {"\0\1\0\376\377a\1\1\0\376\377b", 12, "ab", NULL},
+        {"\1\3\0\374\376abc", 8, "abc", "the length of a stored block contradicts itself"},
+        {"\1\3\0\374\377ab", 7, "abc", "the stream ends too early"},
+        {"\1\3\0\374\377abc", 8, "ab", "it is longer than its size says"},
+        {"\1\3\0\374\377abc", 8, "abcd", "it is shorter than its size says"},
+        /* fixed: 'a' is 0x91 in 8 bits, highest first; length 4 is 0000010, distance 1 is 00000; the end is 0000000 */
+        {"\113\4\0", 3, "a", NULL},
+        {"\113\4\1\0", 4, "aaaaa", NULL},
+        {"\113\4\1", 3, "aaaaa", "the stream ends too early"},
+        {"\3\1\0", 3, "aaaa", "a distance from before the first byte"},
+        {"\7", 1, "", "a block of a type that there is not"},
+        {"", 0, "", "the stream ends too early"},
+        {"\375\377\377", 3, "", "more codes than there are symbols"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char out[16] = "";
+        const char *why = NULL;
+        size_t n = strlen(rows[i].text);
+        bool ok = inflate_bytes(rows[i].stream, rows[i].n, out, n, &why);
+        CHECK(ok == !rows[i].why, "row %zu: %s", i, ok ? "read" : why);
+        if (ok) CHECK(memcmp(out, rows[i].text, n) == 0 && out[n] == 0, "row %zu: %.*s", i, (int)n, out);
+        if (!ok && rows[i].why) CHECK(strcmp(why, rows[i].why) == 0, "row %zu: %s", i, why);
+    }
+}
+
+/* ---- llama-eval-callback ----------------------------------------------------------------------------------------- */
+
+/* Whole rows of the same run, which numpy saved, tell every value that was printed of it. */
+static void callback_values(void) {
+    plumb_trace *text = read_file(VECTORS "callback.txt"), *whole = read_file(VECTORS "callback.npz");
+    REQUIRE(text && whole, "read");
+    check_tokens(text, (const int32_t[]){79, 75, 84, 76, 65, 220, 72, 83}, 8, 8);
+    CHECK(strcmp(text->source, "llama-eval-callback") == 0, "%s", text->source);
+    CHECK(text->n_tap == 1 + 2 * 16 + 2 && whole->n_tap == text->n_tap, "%zu taps of %zu", text->n_tap, whole->n_tap);
+    uint32_t n_value = 0, n_mean = 0;
+    double worst = 0;
+    for (size_t i = 0; i < text->n_tap; i++) {
+        const struct trace_tap *tap = &text->taps[i], *all = trace_find_tap(whole, tap->id, tap->layer);
+        struct tap_text name;
+        tap_show(&name, tap->id, tap->layer);
+        REQUIRE(all && all->n_row == 8, "%s", name.text);
+        /* The first three and the last three tokens; behind the last layer's attention only the last. */
+        bool last_only = tap->id >= TAP_FFN_INP && tap->layer != 0;
+        uint32_t n_row = last_only ? 1 : 6;
+        CHECK(tap->n_row - n_row <= 1, "%s: %u rows", name.text, tap->n_row);
+        double sum = 0;
+        uint32_t count = 0;
+        for (uint32_t j = last_only ? 7 : 0; j < 8; j++) {
+            for (uint32_t k = 0; k < all->rows[j].n_value; k++) sum += (double)all->rows[j].values[k];
+            count += all->rows[j].n_value;
+        }
+        for (uint32_t j = 0; j < tap->n_row; j++) {
+            const struct trace_row *row = &tap->rows[j];
+            if (!isnan(row->stats.mean)) {
+                CHECK(row->pos == TRACE_ALL_TOKENS || n_row == 1, "%s: a mean of token %u", name.text, row->pos);
+                CHECK(fabs(row->stats.mean - sum / count) < 1e-5, "%s: mean %g, not %g", name.text, row->stats.mean,
+                      sum / count);
+                n_mean++;
+            }
+            if (row->pos == TRACE_ALL_TOKENS) continue;
+            CHECK(row->pos == (last_only ? 7 : j < 3 ? j : j + 2), "%s: row %u is token %u", name.text, j, row->pos);
+            const struct trace_row *truth = trace_find_row(all, row->pos);
+            REQUIRE(truth && truth->n == row->n && truth->n_head == row->n_head, "%s: %u x %u", name.text, row->n_head,
+                    row->n);
+            CHECK(row->quantum == 1e-4f, "%s: rounded to %g", name.text, (double)row->quantum);
+            for (uint32_t k = 0; k < row->n_value; k++) {
+                double d = fabs((double)row->values[k] - (double)truth->values[place_of(row, k)]);
+                worst = fmax(worst, d);
+                /* Half a step, and what two builds of llama.cpp differ by. */
+                CHECK(d <= 0.5e-4 + 1e-5, "%s, token %u, place %u: %g", name.text, row->pos, place_of(row, k), d);
+            }
+            n_value += row->n_value;
+        }
+    }
+    /* By hand, of the first layer: 10 taps of 6 values, 2 of 4 and 3 of 2 heads of 6, 4 heads of keys 0, 1 and 2, all
+     * of 6 tokens; of the second: 7 of the 10 have one token only; and the three outside. */
+    CHECK(n_value == 6 * (60 + 84 + 12) + 6 * (18 + 84 + 12) + 42 + 48, "%u values", n_value);
+    CHECK(n_mean == text->n_tap, "%u means", n_mean);
+    test_note("%u values, the furthest %.3g away", n_value, worst);
+    plumb_trace_free(text);
+    plumb_trace_free(whole);
+}
+
+/* As versions of 2024 print: other names, sums of what is printed, no ids.  Two heads of four, a cache padded to 32. */
+#define ROW4 "[      1.0000,       2.0000,       3.0000,       4.0000],\n"
+static const char old_text[] =
+    "llama_new_context_with_model: graph nodes  = 1225\n"
+    "ggml_debug:                 inp_embd = (f32)   GET_ROWS(token_embd.weight{8, 99, 1, 1}, inp_tokens{2, 1, 1, 1}}) "
+    "= {8, 2, 1, 1}\n"
+    "                                     [\n"
+    "                                      [\n"
+    "                                       [      0.1000,       0.2000,       0.3000, ...,       0.6000,"
+    "       0.7000,       0.8000],\n"
+    "                                       [     -0.1000,          nan,         -inf, ...,      -0.6000,"
+    "      -0.7000,      -0.8000],\n"
+    "                                      ],\n"
+    "                                     ]\n"
+    "                                     sum = nan\n"
+    "ggml_debug:                   Qcur-0 = (f32)    MUL_MAT(blk.0.attn_q.weight{8, 8, 1, 1}, attn_norm-0{8, 2, 1, 1}})"
+    " = {8, 2, 1, 1}\n"
+    "[\n[\n[9, 9, 9, ..., 9, 9, 9],\n[9, 9, 9, ..., 9, 9, 9],\n],\n]\nsum = 108.000000\n"
+    "ggml_debug:                   Qcur-0 = (f32)        ADD(Qcur-0{8, 2, 1, 1}, blk.0.attn_q.bias{8, 1, 1, 1}}) = "
+    "{8, 2, 1, 1}\n"
+    "[\n[\n[1, 2, 3, ..., 2, 3, 4],\n[1, 2, 3, ..., 2, 3, 4],\n],\n]\nsum = 30.000000\n"
+    "ggml_debug:        Qcur-0 (reshaped) = (f32)    RESHAPE(Qcur-0{8, 2, 1, 1}, }) = {4, 2, 2, 1}\n"
+    "[\n[\n" ROW4 ROW4 "],\n[\n" ROW4 ROW4 "],\n]\nsum = 40.000000\n"
+    "ggml_debug:                   Qcur-0 = (f32)       ROPE(Qcur-0 (reshaped){4, 2, 2, 1}, inp_pos{2, 1, 1, 1}}) = "
+    "{4, 2, 2, 1}\n"
+    "[\n[\n" ROW4 ROW4 "],\n[\n" ROW4 "[      5.5000,       6.0000,       7.0000,       8.0000],\n" "],\n]\n"
+    "sum = 56.500000\n"
+    "ggml_debug:                   Qcur-0 = (f32)      SCALE(Qcur-0{4, 2, 2, 1}, }) = {4, 2, 2, 1}\n"
+    "[\n[\n" ROW4 ROW4 "],\n[\n" ROW4 ROW4 "],\n]\nsum = 40.000000\n"
+    "ggml_debug:        kq_soft_max_ext-0 = (f32)   SOFT_MAX(kq-0{32, 2, 2, 1}, KQ_mask{32, 2, 1, 1}}) = "
+    "{32, 2, 2, 1}\n"
+    "[\n[\n[1.0000, 0.0000, 0.0000, ..., 0.0000, 0.0000, 0.0000],\n[0.2500, 0.7500, 0.0000, ..., 0.0000, 0.0000, "
+    "0.0000],\n],\n[\n[1.0000, 0.0000, 0.0000, ..., 0.0000, 0.0000, 0.0000],\n[0.5000, 0.5000, 0.0000, ..., 0.0000, "
+    "0.0000, 0.0000],\n],\n]\nsum = 4.000000\n"
+    "ggml_debug:        kqv_merged_cont-0 = (f32)       CONT(kqv_merged-0{4, 2, 2, 1}, }) = {8, 2, 1, 1}\n"
+    "[\n[\n[1, 1, 1, ..., 1, 1, 1],\n[2, 2, 2, ..., 2, 2, 2],\n],\n]\nsum = 99.000000\n"
+    "ggml_debug:                kqv_out-0 = (f32)    MUL_MAT(blk.0.attn_output.weight{8, 8, 1, 1}, "
+    "kqv_merged_cont-0{8, 2, 1, 1}}) = {8, 2, 1, 1}\n"
+    "[\n[\n[3, 3, 3, ..., 3, 3, 3],\n[4, 4, 4, ..., 4, 4, 4],\n],\n]\nsum = 42.000000\n"
+    "ggml_debug:                 l_out-0 = (f32)        ADD(ffn_out-0{8, 1, 1, 1}, ffn_inp-0{8, 1, 1, 1}}) = "
+    "{8, 1, 1, 1}\n"
+    "[\n[\n[5, 5, 5, ..., 5, 5, 5],\n],\n]\nsum = 41.000000\n"
+    "ggml_debug:                     norm = (f32)   RMS_NORM(l_out-0{8, 1, 1, 1}, }) = {8, 1, 1, 1}\n"
+    "[\n[\n[7, 7, 7, ..., 7, 7, 7],\n],\n]\nsum = 41.000000\n";
+
+static plumb_trace *read_text(const char *text, size_t n) {
+    /* A block of exactly its size, so that reading one byte too many is caught. */
+    char *copy = malloc(n + (n == 0));
+    plumb_trace *t = plumb_trace_create();
+    if (!copy || !t) abort();
+    memcpy(copy, text, n);
+    plumb_status status = plumb_trace_read(t, copy, n);
+    CHECK((status == PLUMB_OK) == (plumb_trace_error(t)[0] == 0), "status %d with the sentence \"%s\"", (int)status,
+          plumb_trace_error(t));
+    free(copy);
+    return t;
+}
+
+static void check_printed(const plumb_trace *t, const char *name, uint32_t pos, uint32_t n, uint32_t n_value,
+                          const float *values, const uint32_t *places) {
+    const struct trace_row *row = find_row(t, name, pos);
+    REQUIRE(row != NULL, "%s of token %u", name, pos);
+    CHECK(row->n == n, "%s of %u: n %u", name, pos, row->n);
+    REQUIRE(row->n_value == n_value, "%s of %u: %u values", name, pos, row->n_value);
+    for (uint32_t i = 0; i < n_value; i++) {
+        bool same = row->values[i] == values[i] || (isnan(values[i]) && isnan(row->values[i]));
+        CHECK(same && place_of(row, i) == places[i], "%s of %u: %g at %u", name, pos, (double)row->values[i],
+              place_of(row, i));
+    }
+}
+
+static void callback_old(void) {
+    static const uint32_t six[] = {0, 1, 2, 5, 6, 7}, eight[] = {0, 1, 2, 3, 4, 5, 6, 7}, four[] = {0, 1, 2, 3};
+    plumb_trace *t = read_text(old_text, sizeof old_text - 1);
+    CHECK(plumb_trace_error(t)[0] == 0, "%s", plumb_trace_error(t));
+    CHECK(t->n_token == 2 && !t->tokens && t->n_prompt == 2, "%u tokens, a prompt of %u", t->n_token, t->n_prompt);
+    check_printed(t, "embd", 0, 8, 6, (const float[]){0.1f, 0.2f, 0.3f, 0.6f, 0.7f, 0.8f}, six);
+    check_printed(t, "embd", 1, 8, 6, (const float[]){-0.1f, NAN, -INFINITY, -0.6f, -0.7f, -0.8f}, six);
+    check_printed(t, "Qcur-0", 1, 4, 8, (const float[]){1, 2, 3, 4, 1, 2, 3, 4}, eight);
+    check_printed(t, "Qcur_rope-0", 0, 4, 8, (const float[]){1, 2, 3, 4, 1, 2, 3, 4}, eight);
+    check_printed(t, "Qcur_rope-0", 1, 4, 8, (const float[]){1, 2, 3, 4, 5.5f, 6, 7, 8}, eight);
+    check_printed(t, "kq_soft_max-0", 0, 2, 4, (const float[]){1, 0, 1, 0}, four);
+    check_printed(t, "kq_soft_max-0", 1, 2, 4, (const float[]){0.25f, 0.75f, 0.5f, 0.5f}, four);
+    check_printed(t, "kqv_out-0", 1, 8, 6, (const float[]){2, 2, 2, 2, 2, 2}, six);
+    check_printed(t, "attn_out-0", 0, 8, 6, (const float[]){3, 3, 3, 3, 3, 3}, six);
+    check_printed(t, "l_out-0", 1, 8, 6, (const float[]){5, 5, 5, 5, 5, 5}, six);
+    CHECK(!find_row(t, "l_out-0", 0) && !find_row(t, "result_norm", 1), "rows that are not there");
+    CHECK(t->n_ignored == 1 && strcmp(t->ignored, "norm") == 0, "%u ignored: %s", t->n_ignored, t->ignored);
+    /* A sum of what was printed is no mean; 99 over 16 and 41 over 8 are. */
+    const struct trace_row *all = find_row(t, "kqv_out-0", TRACE_ALL_TOKENS), *one = find_row(t, "l_out-0", 1);
+    CHECK(!find_row(t, "attn_out-0", TRACE_ALL_TOKENS) && !find_row(t, "embd", TRACE_ALL_TOKENS), "a mean of some");
+    CHECK(all && all->stats.mean == 99.0 / 16 && isnan(all->stats.rms) && all->n_value == 0, "a mean of all");
+    CHECK(one && one->stats.mean == 41.0 / 8, "a mean of one");
+    const struct trace_row *q = find_row(t, "Qcur-0", 0), *embd = find_row(t, "embd", 0);
+    CHECK(q && embd && q->quantum == 1e-4f && embd->quantum == 1e-4f, "steps");
+    plumb_trace_free(t);
+}
+
+/* A second run of the graph continues behind the first; steps of one token are not the prompt. */
+static void callback_passes(void) {
+    static const char step[] =
+        "cb: embd = (f32) GET_ROWS(token_embd.weight{2, 9, 1, 1}, inp_tokens{1, 1, 1, 1}}) = {2, 1, 1, 1}\n[\n[\n"
+        "[0.5, 0.25],\n],\n]\nsum = 0.75\n"
+        "cb: Qcur-0 = (f32) VIEW(wqkv-0{4, 1, 1, 1}, }) = {2, 2, 1, 1}\n[\n[\n[1.5, 2.5],\n[3.5, 4.5],\n],\n]\n"
+        "cb: kq_soft_max-0 = (f32) SOFT_MAX(kq-0{32, 1, 1, 1}, KQ_mask{32, 1, 1, 1}}) = {32, 1, 1, 1}\n[\n[\n"
+        "[0.5, 0.25, 0.25, ..., 0.0, 0.0, 0.0],\n],\n]\nsum = 1.0\n";
+    static char text[sizeof old_text + 2 * sizeof step];
+    int n = snprintf(text, sizeof text, "%s%s%s", old_text, step, step);
+    plumb_trace *t = read_text(text, (size_t)n);
+    CHECK(plumb_trace_error(t)[0] == 0, "%s", plumb_trace_error(t));
+    CHECK(t->n_token == 4 && t->n_prompt == 2, "%u tokens, a prompt of %u", t->n_token, t->n_prompt);
+    for (uint32_t pos = 2; pos < 4; pos++) {
+        check_printed(t, "embd", pos, 2, 2, (const float[]){0.5f, 0.25f}, (const uint32_t[]){0, 1});
+        check_printed(t, "Qcur-0", pos, 2, 4, (const float[]){1.5f, 2.5f, 3.5f, 4.5f}, (const uint32_t[]){0, 1, 2, 3});
+        check_printed(t, "kq_soft_max-0", pos, 4, 3, (const float[]){0.5f, 0.25f, 0.25f}, (const uint32_t[]){0, 1, 2});
+    }
+    const struct trace_row *row = find_row(t, "embd", 3);
+    CHECK(row && row->quantum == 0.01f, "the step of 0.25: %g", row ? (double)row->quantum : 0);
+    plumb_trace_free(t);
+}
+
+static void callback_hostile(void) {
+#define HEAD "cb: l_out-0 = (f32) ADD(a{8, 2, 1, 1}, b{8, 2, 1, 1}}) = {8, 2, 1, 1}\n"
+#define NEXT "cb: x = (f32) ADD(a{8, 2, 1, 1}, b{8, 2, 1, 1}}) = {8, 2, 1, 1}\n"
+    static const struct { const char *text, *message; } rows[] = {
+        {"", "this is no trace"},
+        {"hello\n", "this is no trace"},
+        {NEXT, "this is no trace"},
+        {HEAD "[\n[\n[1, 2, 3, ..., 6, 7],\n" NEXT, "line 4, l_out-0 of {8, 2, 1}"},
+        {HEAD "[\n[\n[1, 2, 3, ..., 6, 7, 8, 9],\n" NEXT, "line 4, "},
+        {HEAD "[\n[\n[1, 2, 3, 4, 5, ..., 8],\n" NEXT, "line 4, "},
+        {HEAD "[\n[\n[1, 2, ..., ..., 7, 8],\n" NEXT, "line 4, "},
+        {HEAD "[\n[\n[..., 7, 8],\n" NEXT, "line 4, "},
+        {HEAD "[\n[\n[1, 2, x, ..., 6, 7, 8],\n" NEXT, "line 4, "},
+        {HEAD "[\n[\n[1, 2, 3, ..., 6, 7, 8],\n],\n]\n" NEXT, "line 5, "},
+        {HEAD "[\n[\n[[1], 2],\n" NEXT, "line 4, "},
+        {HEAD "[\n[\n1, 2\n" NEXT, "line 4, "},
+        {HEAD "[\n]\n" NEXT, "line 3, "},
+        {"cb: l_out-0 = (f32) ADD(a{8, 2, 1, 1}, b{8, 2, 1, 1}}) = {65536, 65536, 1, 1}\n[\n", "this is no trace"},
+        {HEAD, ""}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        plumb_trace *t = read_text(rows[i].text, strlen(rows[i].text));
+        CHECK(strstr(plumb_trace_error(t), rows[i].message) != NULL, "row %zu: %s", i, plumb_trace_error(t));
+        plumb_trace_free(t);
+    }
+    /* Where the last block breaks off or is garbled it is dropped; what is before it stays. */
+    static const char whole[] = HEAD "[\n[\n[1, 2, 3, ..., 6, 7, 8],\n[1, 2, 3, ..., 6, 7, 8],\n],\n]\n";
+    static const char *const tails[] = {"[\n[\n[1, 2, 3, ..., 6, 7", "[\n[\n[1, 2, 2, 3, ..., 7\n7, 8],\n", "",
+                                        "[\n]\n"};
+    for (size_t i = 0; i < sizeof tails / sizeof *tails; i++) {
+        char text[400];
+        int n = snprintf(text, sizeof text, "%scb: l_out-1 = (f32) A(a{8, 2, 1, 1}, }) = {8, 2, 1, 1}\n%s", whole,
+                         tails[i]);
+        plumb_trace *t = read_text(text, (size_t)n);
+        CHECK(plumb_trace_error(t)[0] == 0 && find_row(t, "l_out-0", 1) && !find_row(t, "l_out-1", 0), "tail %zu: %s",
+              i, plumb_trace_error(t));
+        plumb_trace_free(t);
+    }
+}
+
+/* ---- any bytes --------------------------------------------------------------------------------------------------- */
+
+/* Every prefix, and every byte flipped in one bit, is read or refused with a sentence; the sanitizers see the rest. */
+static uint32_t mutilate(const char *bytes, size_t n) {
+    char *copy = malloc(n);
+    uint32_t n_read = 0;
+    if (!copy) abort();
+    for (size_t i = 0; i < n; i++) {
+        plumb_trace *t = read_text(bytes, i);
+        n_read += plumb_trace_error(t)[0] == 0;
+        plumb_trace_free(t);
+        memcpy(copy, bytes, n);
+        copy[i] = (char)(copy[i] ^ 1 << i % 8);
+        plumb_trace_free(read_text(copy, n));
+    }
+    free(copy);
+    return n_read;
+}
+
+static void any_text(void) {
+    uint32_t n_read = mutilate(old_text, sizeof old_text - 1);
+    CHECK(n_read > sizeof old_text / 2, "%u prefixes have a tap", n_read);
+}
+
+static void any_npz(void) {
+    static const char *const names[] = {"read", "read-deflated", "read-zip64", "read-one-token", "heads-or-tokens"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char path[120];
+        size_t n;
+        snprintf(path, sizeof path, CORPUS "npz-%s", names[i]);
+        char *bytes = test_read_all(path, &n);
+        REQUIRE(bytes != NULL, "%s", path);
+        CHECK(mutilate(bytes, n) == 0, "%s: a prefix was read", names[i]);
+        free(bytes);
+    }
+}
+
+void test_trace_read(void) {
+    test_case("trace_read: numpy's types, orders and shapes", numpy_types);
+    test_case("trace_read: numpy's attention weights, token first and head first", numpy_weights);
+    test_case("trace_read: numpy.savez_compressed", numpy_compressed);
+    test_case("trace_read: the corpus of broken .npz files", numpy_corpus);
+    test_case("trace_read: DEFLATE by hand, after RFC 1951", inflate_by_hand);
+    test_case("trace_read: llama-eval-callback's text holds what llama.cpp computed", callback_values);
+    test_case("trace_read: the text of older versions, by hand", callback_old);
+    test_case("trace_read: a text of several passes, by hand", callback_passes);
+    test_case("trace_read: broken texts", callback_hostile);
+    test_case("trace_read: any bytes of a text", any_text);
+    test_case("trace_read: any bytes of an .npz", any_npz);
+}
