@@ -177,7 +177,7 @@ plumb_status experiment_create(struct experiment **out, const struct model *m, c
     e->model = m;
     e->theirs = theirs;
     look_at_rows(e);
-    uint32_t n_ctx = theirs->n_token + 1, n_batch = theirs->n_prompt + 1;   /* a doubled token */
+    uint32_t n_ctx = theirs->n_token + 2, n_batch = theirs->n_prompt + 1;   /* BOS and the last token doubled */
     plumb_status status = reference_create(&e->reference, m, n_ctx, n_batch, err);
     if (status == PLUMB_OK) {
         e->tokens = alloc_array(n_ctx, sizeof *e->tokens);

@@ -28,8 +28,8 @@ struct experiment {
     const struct model *model;
     const struct plumb_trace *theirs;
     struct reference *reference;
-    int32_t *tokens;        /* (theirs->n_token + 1) what is fed */
-    float *logits;          /* (n_token + 1, n_vocab), NULL where theirs has no result */
+    int32_t *tokens;        /* (theirs->n_token + 2) what is fed */
+    float *logits;          /* (n_prompt + 1, n_vocab), NULL where theirs has no result */
     float *keys;            /* (n_head, theirs->n_token) a row of kq_soft_max as traces have it */
     struct comparison *sums;/* (theirs->n_tap) */
     uint32_t first_result;  /* first position at which theirs has result_norm or result_output; UINT32_MAX: nowhere */
