@@ -2,6 +2,9 @@
  * knowing a C layout.  wasm/exports.txt lists all exports; web/engine.js is the only caller. */
 #include "plumb.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 plumb_status plumb_wasm_model_info(const plumb_model *model, const char **architecture, double numbers[10]);
 plumb_status plumb_wasm_session_create(plumb_session **out, plumb_model *model, uint32_t n_ctx, uint32_t n_batch,
                                        plumb_pass pass, bool force_scalar);
@@ -10,6 +13,11 @@ plumb_status plumb_wasm_sampler_create(plumb_sampler **out, uint32_t n_vocab, fl
                                        float presence_penalty, float frequency_penalty, uint32_t penalty_last_n,
                                        uint32_t n_bias, const plumb_logit_bias *bias, uint64_t seed,
                                        const char **reason);
+plumb_status plumb_wasm_trace_feed(plumb_trace *trace, plumb_session *session, const int32_t *ids, size_t n,
+                                   size_t at, size_t n_feed, size_t n_prompt, const char *taps, uint32_t layer_first,
+                                   uint32_t layer_last, uint32_t n_value);
+struct plumb_wasm_bytes;
+plumb_status plumb_wasm_trace_json(plumb_trace *trace, struct plumb_wasm_bytes *out);
 
 /* JavaScript writes biases as pairs of 32-bit words, and zeroes 8 bytes for a plumb_text. */
 _Static_assert(sizeof(plumb_logit_bias) == 8 && offsetof(plumb_logit_bias, bias) == 4, "engine.js writes this layout");
@@ -46,4 +54,65 @@ plumb_status plumb_wasm_sampler_create(plumb_sampler **out, uint32_t n_vocab, fl
         .n_bias = n_bias, .bias = bias, .seed = seed,
     };
     return plumb_sampler_create(out, n_vocab, &params, reason);
+}
+
+/* ---- traces ------------------------------------------------------------------------------------------------------ */
+
+/* What a plumb_write was given; JavaScript frees bytes.  NULL: there was no memory. */
+struct plumb_wasm_bytes {
+    char *bytes;
+    size_t n, cap;
+};
+
+static void gather(void *user, const char *bytes, size_t n) {
+    struct plumb_wasm_bytes *b = user;
+    if (!b->bytes && b->cap > 0) return;   /* out of memory before */
+    if (n > b->cap - b->n) {
+        size_t cap = b->cap + (n > b->cap ? n : b->cap);
+        char *grown = cap > b->cap ? realloc(b->bytes, cap) : NULL;
+        if (!grown) free(b->bytes);
+        b->bytes = grown;
+        b->cap = cap ? cap : 1;
+        if (!grown) return;
+    }
+    memcpy(b->bytes + b->n, bytes, n);
+    b->n += n;
+}
+
+struct recording {
+    plumb_trace *trace;
+    plumb_status status;
+};
+
+static void record(void *user, const plumb_tap *tap) {
+    struct recording *r = user;
+    if (r->status == PLUMB_OK) r->status = plumb_trace_add(r->trace, tap);
+}
+
+static void ignore_logits(void *user, uint32_t pos, const float *logits) {
+    (void)user;
+    (void)pos;
+    (void)logits;
+}
+
+/* Feeds ids[at .. at + n_feed) of all n tokens and records them, all results included, in a trace begun anew.
+ * A failure's message is on the session if *trace has none. */
+plumb_status plumb_wasm_trace_feed(plumb_trace *trace, plumb_session *session, const int32_t *ids, size_t n,
+                                   size_t at, size_t n_feed, size_t n_prompt, const char *taps, uint32_t layer_first,
+                                   uint32_t layer_last, uint32_t n_value) {
+    const plumb_trace_params params = {.taps = taps, .layer_first = layer_first, .layer_last = layer_last,
+                                       .n_value = n_value};
+    plumb_status status = plumb_trace_begin(trace, session, ids, n, n_prompt, &params);
+    if (status != PLUMB_OK) return status;
+    struct recording r = {trace, PLUMB_OK};
+    status = plumb_session_set_tap(session, record, &r);
+    if (status != PLUMB_OK) return status;
+    status = plumb_session_feed_all(session, ids + at, n_feed, ignore_logits, NULL);
+    plumb_session_set_tap(session, NULL, NULL);
+    return status != PLUMB_OK ? status : r.status;
+}
+
+plumb_status plumb_wasm_trace_json(plumb_trace *trace, struct plumb_wasm_bytes *out) {
+    *out = (struct plumb_wasm_bytes){NULL, 0, 0};
+    return plumb_trace_write(trace, PLUMB_FORMAT_JSON, gather, out);
 }

@@ -8,6 +8,8 @@ import { biasPairs } from './options.js';
 
 const SIZE_UNKNOWN = -1n;
 const ADD_SPECIAL = 1, PARSE_SPECIAL = 2;
+/** "All" among layers and values. */
+const ALL = 2 ** 32 - 1;
 /** The numbers of plumb_wasm_model_info, in its order. */
 const INFO = /** @type {const} */ ([
   'parameters', 'weightBytes', 'layers', 'embedding', 'heads', 'headsKV', 'headDim', 'feedForward', 'vocabulary',
@@ -33,6 +35,24 @@ const bytesOf = new TextEncoder();
  * @property {number} [penaltyLastN]  recent tokens the penalties look at; default 64
  * @property {Record<number, number> | Map<number, number>} [logitBias]  added to a token's logit; -Infinity forbids it
  * @property {number | bigint} [seed]  same seed, same text, on every host; default: a random one */
+
+/** @typedef {object} TapRecord  one step at one token; docs/trace.md
+ * @property {string} name  "l_out-3"
+ * @property {number} token  index in the prompt
+ * @property {number[]} shape
+ * @property {number} mean
+ * @property {number} rms
+ * @property {number} min
+ * @property {number} max
+ * @property {number} nan  how many of the values are NaN
+ * @property {number} inf  how many are infinite
+ * @property {number[]} [entropy]  of kq_soft_max: of each head's attention, in nats
+ * @property {(number | string)[]} [values]  the first ones; "NaN", "Infinity" and "-Infinity" are strings
+ * @typedef {object} TraceDocument
+ * @property {string} program
+ * @property {number[]} tokens
+ * @property {string[]} pieces
+ * @property {TapRecord[]} taps */
 
 export class Engine {
   /** @type {any} */ #c;
@@ -358,6 +378,35 @@ export class Engine {
     const ptr = this.#c.plumb_session_logits(this.#session) >>> 0;
     if (!ptr) throw new PlumbError('PLUMB_ERROR_STATE', 'there are no logits before the first token is fed');
     return new Float32Array(/** @type {ArrayBuffer} */ (this.#memory.buffer), ptr, n).slice();
+  }
+
+  // ---- traces ----
+
+  /** Feeds tokens [at, end) of ids and tells what every step computed.
+   * @param {Int32Array} ids  the whole prompt @param {number} at @param {number} end
+   * @param {{taps?: string, layers?: [number, number], values?: number}} options  checked
+   * @returns {TraceDocument} */
+  trace(ids, at, end, { taps, layers = [0, ALL], values = 8 }) {
+    const c = this.#c, trace = c.plumb_trace_create();
+    if (!trace) throw new PlumbError('PLUMB_ERROR_MEMORY', 'no memory for a trace');
+    try {
+      const [first, last, n] = [layers[0], Math.min(layers[1], ALL), Math.min(values, ALL)];
+      const failed = this.#withIds(ids, ptr => this.#withText(taps ?? '*', glob => c.plumb_wasm_trace_feed(trace,
+        this.#session, ptr, ids.length, at, end - at, ids.length, glob, first, last, n)))
+        || c.plumb_wasm_trace_json(trace, this.#out);
+      const message = this.#string(c.plumb_trace_error(trace));
+      if (failed && message) throw this.#error(failed, message);
+      this.#checkSession(failed);
+      const [bytes, length] = [this.#word(0), this.#word(1)];
+      if (!bytes) throw new PlumbError('PLUMB_ERROR_MEMORY', 'no memory for the trace as JSON');
+      try {
+        return JSON.parse(utf8.decode(this.u8.slice(bytes, bytes + length)));
+      } finally {
+        c.free(bytes);
+      }
+    } finally {
+      c.plumb_trace_free(trace);
+    }
   }
 
   // ---- sampler ----

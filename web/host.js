@@ -144,6 +144,24 @@ export function createHost({ compile, openFile }) {
       }
       return engine.logits();
     }),
+    /** Batch by batch from an empty session; each record is told and collected. */
+    trace: inOrder(async ({ ids, options, tell }, { signal, emit }) => {
+      const engine = ready();
+      engine.rewind(0);
+      /** @type {import('./engine.js').TraceDocument | undefined} */
+      let whole;
+      for (let at = 0; at < ids.length; at += engine.batch) {
+        await turn();
+        if (signal.aborted || closing.signal.aborted) {
+          throw signal.reason ?? new PlumbError('PLUMB_ERROR_STATE', 'the model is closed');
+        }
+        const trace = engine.trace(ids, at, Math.min(at + engine.batch, ids.length), options);
+        if (tell) emit('taps', trace.taps);
+        if (!whole) whole = trace;
+        else for (const tap of trace.taps) whole.taps.push(tap);
+      }
+      return whole;
+    }),
     rewind: inOrder(({ position }) => ready().rewind(position)),
     generate: inOrder(({ ids, options }, { signal, emit }) => generate(ready(), ids, options, {
       emit: text => text && emit('text', text),

@@ -26,6 +26,14 @@ const seed = value => !(Number.isSafeInteger(value) && value >= 0)
 /** @type {Check} */
 const threads = value => value !== 'auto' && count(value) && "an integer from 1 on, or 'auto'";
 /** @type {Check} */
+const text = value => (typeof value !== 'string' || value === '') && 'a string that is not empty';
+/** @type {Check} */
+const layers = value => !(Array.isArray(value) && value.length === 2 && value.every(n => n >= 0 && (Number.isInteger(n)
+  || n === Infinity)) && value[0] <= value[1] && value[0] < 2 ** 32) && 'a pair of layers [first, last]';
+/** @type {Check} */
+const values = value => !(Number.isInteger(value) && value >= 0) && value !== Infinity
+  && 'an integer from 0 on, or Infinity';
+/** @type {Check} */
 const stop = value => ![value].flat().every(one => typeof one === 'string' && one.length > 0)
   && 'a string or an array of strings, none empty';
 /** @type {Check} */
@@ -45,6 +53,7 @@ export const GENERATE = { ...SAMPLING, maxTokens: count, stop, signal, parseSpec
 export const TOKENIZE = { addSpecial: boolean, parseSpecial: boolean };
 export const DETOKENIZE = { special: boolean };
 export const FEED = { signal };
+export const TRACE = { taps: text, layers, values, onTap: callback, signal, parseSpecial: boolean, template: object };
 
 /** Throws unless every option is known and well-typed; undefined counts as absent.
  * @param {string} where  the function's name, for the message

@@ -26,6 +26,14 @@ import { chatTokens, render } from './template.js';
  * @property {boolean} [parseSpecial]  of a string prompt: text of special tokens becomes those tokens (default true)
  * @property {TemplateOptions} [template]  of a chat
  * @typedef {OwnGenerateOptions & import('./engine.js').Sampling} GenerateOptions */
+/** @typedef {object} TraceOptions
+ * @property {string} [taps]  names to keep, such as "l_out-*,result_output": * is any text, ? any character; default all
+ * @property {[number, number]} [layers]  of the taps inside layers, first and last; default all
+ * @property {number} [values]  first values of each row; default 8, Infinity: all
+ * @property {(tap: import('./engine.js').TapRecord) => void} [onTap]  hears of every record as it is computed
+ * @property {AbortSignal} [signal]
+ * @property {boolean} [parseSpecial]  of a string prompt, as in generate
+ * @property {TemplateOptions} [template]  of a chat */
 /** @typedef {{addGenerationPrompt?: boolean, tools?: any[], [variable: string]: any}} TemplateOptions
  *   addGenerationPrompt: open the assistant's turn (default true); all others are variables of the template */
 /** @typedef {import('./template.js').Message} Message
@@ -193,6 +201,23 @@ export class Model {
     const tokens = tokenIds('feed', ids);
     if (tokens.length === 0) throw argumentError('feed: there are no tokens');
     return this.#call('feed', { ids: tokens }, { signal: options.signal });
+  }
+
+  /** Computes a prompt from its first token and tells what every step of it was: see docs/trace.md.  The session then
+   * holds the prompt.
+   * @param {string | Message[] | Int32Array | number[]} prompt  as in generate
+   * @param {TraceOptions} [options]
+   * @returns {Promise<import('./engine.js').TraceDocument>}  JSON.stringify gives what `plumb diff` reads */
+  async trace(prompt, options = {}) {
+    known.checkOptions('trace', options, known.TRACE);
+    const { signal, onTap, parseSpecial, template, ...rest } = options;
+    signal?.throwIfAborted();
+    const ids = await this.#promptIds(prompt, parseSpecial ?? true, template ?? {});
+    if (ids.length === 0) throw argumentError('trace: there are no tokens');
+    return this.#call('trace', { ids, options: rest, tell: onTap !== undefined }, {
+      signal,
+      onEvent: (_, taps) => taps.forEach((/** @type {import('./engine.js').TapRecord} */ tap) => onTap?.(tap)),
+    });
   }
 
   /** Forgets all tokens from this position on. @param {number} [position]  default 0: all */

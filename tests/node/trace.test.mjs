@@ -1,0 +1,85 @@
+/** Model.trace. Ground truth: llama.cpp's activations of the same file and tokens (tests/vectors/synth/f32.taps, layout
+ * in tests/vectors/llama/logits.c). */
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { after, before, describe, test } from 'node:test';
+import { Plumb } from '../../web/node/index.js';
+import { fails, root, tinyPath } from './helpers.mjs';
+
+/** @returns {{tokens: number[], taps: Map<string, Float32Array>}} name and occurrence -> values, token after token */
+const truth = readTaps(`${root}tests/vectors/synth/f32.taps`);
+
+describe('trace', () => {
+  /** @type {import('../../web/plumb.js').Model} */
+  let model;
+  before(async () => { model = await Plumb.load(tinyPath); });
+  after(() => model.close());
+
+  test('every step is told, within 2e-4 of llama.cpp\'s mean and RMS', async () => {
+    const trace = await model.trace(truth.tokens, { values: Infinity });
+    assert.deepEqual(trace.tokens, truth.tokens);
+    assert.equal(trace.taps.length, 35 * truth.tokens.length);
+    for (const name of ['embd', 'Vcur-0', 'ffn_inp-0', 'l_out-1', 'result_norm']) {
+      const theirs = truth.taps.get(name);
+      const n = theirs.length / truth.tokens.length;
+      for (const token of truth.tokens.keys()) {
+        const row = theirs.subarray(token * n, (token + 1) * n);
+        const tap = trace.taps.find(one => one.name === name && one.token === token);
+        const rms = Math.sqrt(row.reduce((sum, x) => sum + x * x, 0) / n);
+        assert.ok(Math.abs(tap.rms - rms) <= 2e-4 * rms, `${name} of token ${token}: ${tap.rms}, theirs ${rms}`);
+        assert.ok(Math.abs(tap.mean - row.reduce((sum, x) => sum + x, 0) / n) <= 2e-4 * rms, name);
+        assert.equal(tap.values.length, n);
+        row.forEach((x, i) => assert.ok(Math.abs(tap.values[i] - x) <= 2e-3 * rms, `${name}[${token}][${i}]`));
+      }
+    }
+  });
+
+  test('patterns, layers and the number of values choose; onTap hears what the document holds', async () => {
+    const heard = [];
+    const ids = Array.from({ length: 100 }, (_, i) => i);   // more than one batch
+    const trace = await model.trace(ids, { taps: 'l_out,result_output', layers: [1, Infinity], values: 3,
+      onTap: tap => heard.push(tap) });
+    assert.deepEqual(new Set(trace.taps.map(tap => tap.name)), new Set(['l_out-1', 'result_output']));
+    assert.deepEqual(trace.taps.filter(tap => tap.name === 'l_out-1').map(tap => tap.token), ids);
+    assert.ok(trace.taps.every(tap => tap.values.length === 3));
+    assert.deepEqual(heard, trace.taps);
+  });
+
+  test('the session goes on after the prompt, and taps are off again', async () => {
+    const ids = [5, 6, 7];
+    const untraced = await model.rewind().then(() => model.feed(ids)).then(() => model.step(8));
+    await model.trace(ids);
+    assert.deepEqual(await model.step(8), untraced);
+  });
+
+  test('wrong options, tokens and lengths are told', async () => {
+    await fails(() => model.trace([1], { tap: '*' }), 'PLUMB_ERROR_ARGUMENT', /unknown option "tap"/);
+    await fails(() => model.trace([1], { layers: [2, 1] }), 'PLUMB_ERROR_ARGUMENT', /pair of layers/);
+    await fails(() => model.trace([]), 'PLUMB_ERROR_ARGUMENT', /no tokens|empty/);
+    await fails(() => model.trace([100000]), 'PLUMB_ERROR_TOKEN', /100000/);
+    await fails(() => model.trace(Array(600).fill(1)), 'PLUMB_ERROR_CONTEXT', /512/);
+  });
+
+  test('an abort ends it', async () => {
+    const abort = new AbortController();
+    const running = model.trace(Array(500).fill(1), { signal: abort.signal, onTap: () => abort.abort() });
+    await assert.rejects(running, { name: 'AbortError' });
+  });
+});
+
+/** @param {string} path  a dump; its tokens are the first ones of the .bin beside it */
+function readTaps(path) {
+  const bytes = readFileSync(path);
+  const taps = new Map();
+  let n_token = 0;
+  for (let at = 0; at + 40 <= bytes.length;) {
+    const name = bytes.toString('latin1', at, bytes.indexOf(0, at));
+    const shape = [0, 1, 2, 3].map(i => bytes.readUInt32LE(at + 24 + 4 * i));
+    const n = shape.reduce((a, b) => a * b);
+    taps.set(name, new Float32Array(bytes.buffer.slice(bytes.byteOffset + at + 40, bytes.byteOffset + at + 40 + 4 * n)));
+    if (name === 'embd') n_token = shape[1];
+    at += 40 + 4 * n;
+  }
+  const vectors = readFileSync(path.replace('.taps', '.bin'));
+  return { taps, tokens: Array.from({ length: n_token }, (_, i) => vectors.readUInt32LE(32 + 4 * i)) };
+}
