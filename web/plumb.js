@@ -27,7 +27,8 @@ import { chatTokens, render } from './template.js';
  * @property {TemplateOptions} [template]  of a chat
  * @typedef {OwnGenerateOptions & import('./engine.js').Sampling} GenerateOptions */
 /** @typedef {object} TraceOptions
- * @property {string} [taps]  names to keep, such as "l_out-*,result_output": * is any text, ? any character; default all
+ * @property {string} [taps]  names to keep, such as "l_out-*,result_output" (* is any text, ? any character); default:
+ *   all
  * @property {[number, number]} [layers]  of the taps inside layers, first and last; default all
  * @property {number} [values]  first values of each row; default 8, Infinity: all
  * @property {(tap: import('./engine.js').TapRecord) => void} [onTap]  hears of every record as it is computed

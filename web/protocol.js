@@ -4,7 +4,7 @@
  *                            { id, abort: true }        aborts it
  *                            { id, chunk }              answers a pull; null: no more
  *                            { id, failed }             answers a pull whose source failed
- *   worker -> user's side    { id, event, data }        'progress', 'text' and 'taps' of a running request, 'pull' {part}
+ *   worker -> user's side    { id, event, data }        'progress', 'text', 'taps' of a running request, 'pull' {part}
  *                            { id, result }             ends a request
  *                            { id, error }              ends it, {name, code, message, details} as encode() makes it
  *

@@ -76,7 +76,8 @@ function readTaps(path) {
     const name = bytes.toString('latin1', at, bytes.indexOf(0, at));
     const shape = [0, 1, 2, 3].map(i => bytes.readUInt32LE(at + 24 + 4 * i));
     const n = shape.reduce((a, b) => a * b);
-    taps.set(name, new Float32Array(bytes.buffer.slice(bytes.byteOffset + at + 40, bytes.byteOffset + at + 40 + 4 * n)));
+    const first = bytes.byteOffset + at + 40;
+    taps.set(name, new Float32Array(bytes.buffer.slice(first, first + 4 * n)));
     if (name === 'embd') n_token = shape[1];
     at += 40 + 4 * n;
   }
