@@ -1,4 +1,4 @@
-/* plumb: the command line.  `plumb --help` says what it does. */
+/* plumb: the command line.  `plumb --help` says what it does.  main, and the commands run, tokenize, score, bench. */
 #include "cli.h"
 
 #include <errno.h>
@@ -8,71 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- shared by the commands -------------------------------------------------------------------------------------- */
-
-struct ids { int32_t *data; size_t n; };
-
-/* Token ids of a text; data is NULL and the message printed on failure. */
-static struct ids tokenize(plumb_model *model, const char *text, size_t len, unsigned flags) {
-    struct ids ids = { NULL, 0 };
-    int64_t n = plumb_tokenize(model, text, len, flags, NULL, 0);
-    if (n >= 0) {
-        ids.n = (size_t)n;
-        ids.data = allocate(ids.n * sizeof *ids.data);
-        plumb_tokenize(model, text, len, flags, ids.data, ids.n);
-    } else {
-        report("prompt", (plumb_status)n, plumb_model_error(model));
-    }
-    return ids;
-}
-
-static plumb_session *create_session(plumb_model *model, const struct options *o) {
-    plumb_session *session;
-    plumb_status status = plumb_session_create(&session, model, &(plumb_session_params){
-        .n_ctx = o->n_ctx, .n_batch = o->n_batch, .pass = o->reference ? PLUMB_PASS_REFERENCE : PLUMB_PASS_FAST,
-        .force_scalar = o->scalar,
-    });
-    if (status != PLUMB_OK) report(o->files[0], status, plumb_model_error(model));
-    return session;
-}
-
-/* Feeds the tokens batch by batch, so that Ctrl-C is noticed in between.  The result is that of one feed. */
-static int feed(plumb_session *session, const int32_t *ids, size_t n) {
-    if (plumb_session_n_past(session) + (uint64_t)n > plumb_session_n_ctx(session)) {
-        return report("prompt", plumb_session_feed(session, ids, n), plumb_session_error(session));
-    }
-    for (size_t at = 0, step; at < n; at += step) {
-        step = n - at < plumb_session_n_batch(session) ? n - at : plumb_session_n_batch(session);
-        plumb_status status = plumb_session_feed(session, ids + at, step);
-        if (status != PLUMB_OK) return report("prompt", status, plumb_session_error(session));
-        if (interrupted()) return EXIT_INTERRUPTED;
-    }
-    return EXIT_OK;
-}
-
 /* ---- run --------------------------------------------------------------------------------------------------------- */
-
-/* Ids of the prompt, in the model's chat template unless raw. */
-static struct ids prompt_ids(plumb_model *model, const struct options *o, const char *prompt, size_t len) {
-    if (o->raw) {
-        return tokenize(model, prompt, len, PLUMB_ADD_SPECIAL | (o->parse_special ? PLUMB_PARSE_SPECIAL : 0u));
-    }
-    plumb_message messages[2];
-    size_t n = 0;
-    if (o->system) messages[n++] = (plumb_message){ "system", o->system };
-    messages[n++] = (plumb_message){ "user", prompt };
-    int64_t n_text = plumb_chat_format(model, messages, n, true, NULL, 0);
-    if (n_text < 0) {
-        complain(0, "%s: %s: %s (--raw continues the prompt without a template)", o->files[0],
-                 plumb_status_name((plumb_status)n_text), plumb_model_error(model));
-        return (struct ids){ NULL, 0 };
-    }
-    char *text = allocate((size_t)n_text);
-    plumb_chat_format(model, messages, n, true, text, (size_t)n_text);
-    struct ids ids = tokenize(model, text, (size_t)n_text, PLUMB_ADD_SPECIAL | PLUMB_PARSE_SPECIAL);
-    free(text);
-    return ids;
-}
 
 /* Writes a token's text as far as it is whole characters. */
 static void print_piece(const plumb_model *model, plumb_text *text, int32_t id) {
@@ -93,7 +29,7 @@ static int generate(const struct options *o, const plumb_model *model, plumb_ses
     for (uint32_t i = 0; i < o->n_predict && !out_failed(); i++) {
         int32_t id = plumb_sampler_sample(sampler, plumb_session_logits(session));
         if (id < 0) {
-            code = complain(EXIT_FAILED, "token %" PRIu32 ": no token is possible: all logits are NaN or -infinity",
+            code = complain(exit_failed, "token %" PRIu32 ": no token is possible: all logits are NaN or -infinity",
                             plumb_session_n_past(session));
             break;
         }
@@ -121,18 +57,14 @@ static int generate(const struct options *o, const plumb_model *model, plumb_ses
 }
 
 static int run_on(const struct options *o, plumb_model *model, const struct ids *prompt, double load_seconds) {
-    int code = EXIT_FAILED;
+    int code = exit_failed;
     plumb_sampler *sampler = NULL;
     plumb_session *session = create_session(model, o);
-    if (!session) return EXIT_FAILED;
+    if (!session) return exit_failed;
     const char *reason;
     plumb_status status = plumb_sampler_create(&sampler, plumb_model_n_vocab(model), &o->sampling, &reason);
     if (status != PLUMB_OK) {
         report("sampling", status, reason);
-        goto done;
-    }
-    if (prompt->n == 0) {
-        complain(0, "run: the prompt has no tokens");
         goto done;
     }
     double start = now();
@@ -155,30 +87,21 @@ done:
 }
 
 static int run_run(const struct options *o) {
-    int code;
-    char *from_stdin = NULL;
-    const char *prompt = o->prompt;
-    size_t len = strlen(prompt);
-    if (strcmp(prompt, "-") == 0) {
-        prompt = from_stdin = read_stdin(&len, &code);
-        if (!prompt) return code;
-        if (len > 0 && from_stdin[len - 1] == '\n') from_stdin[--len] = '\0';
-        if (!o->raw && strlen(prompt) < len) {
-            free(from_stdin);
-            return complain(EXIT_USAGE, "run: a chat message cannot hold a zero byte; see --raw");
-        }
-    }
+    struct prompt prompt;
+    int code = read_prompt(&prompt, o);
+    if (code != EXIT_OK) return code;
     double start = now();
     plumb_model *model;
-    code = load_model(&model, o, LOAD_ALL);
+    code = load_model(&model, o->files, o->n_file, LOAD_ALL);
     if (code == EXIT_OK) {
         double load_seconds = now() - start;
-        struct ids ids = prompt_ids(model, o, prompt, len);
-        code = ids.data ? run_on(o, model, &ids, load_seconds) : EXIT_FAILED;
+        struct ids ids;
+        code = input_ids(&ids, model, o, &prompt);
+        if (code == EXIT_OK) code = run_on(o, model, &ids, load_seconds);
         free(ids.data);
     }
     plumb_model_free(model);
-    free(from_stdin);
+    free(prompt.owned);
     return out_close(code);
 }
 
@@ -188,14 +111,14 @@ static int run_tokenize(const struct options *o) {
     int code;
     size_t len = strlen(o->text);
     bool is_stdin = strcmp(o->text, "-") == 0;
-    char *from_stdin = is_stdin ? read_stdin(&len, &code) : NULL;
+    char *from_stdin = is_stdin ? read_file("-", &len, &code) : NULL;
     if (is_stdin && !from_stdin) return code;
     plumb_model *model;
-    code = load_model(&model, o, LOAD_VOCAB);
+    code = load_model(&model, o->files, o->n_file, LOAD_VOCAB);
     if (code == EXIT_OK) {
         unsigned flags = (o->no_special ? 0u : PLUMB_ADD_SPECIAL) | (o->parse_special ? PLUMB_PARSE_SPECIAL : 0u);
         struct ids ids = tokenize(model, from_stdin ? from_stdin : o->text, len, flags);
-        if (!ids.data) code = EXIT_FAILED;
+        if (!ids.data) code = exit_failed;
         for (size_t i = 0; i < ids.n && !o->print_ids; i++) {
             int64_t n = plumb_token_piece(model, ids.data[i], true, NULL, 0);
             size_t n_piece = n > 0 ? (size_t)n : 0;
@@ -264,34 +187,16 @@ static void print_score(void *user, uint32_t pos, const float *logits) {
     }
 }
 
-/* "1,2,3"; data is NULL after a complaint. */
-static struct ids parse_ids(const char *text, uint32_t n_vocab) {
-    struct ids ids = { allocate((strlen(text) / 2 + 1) * sizeof *ids.data), 0 };
-    for (const char *at = text;;) {
-        size_t n_digit = strspn(at, "0123456789");
-        unsigned long long id = strtoull(at, NULL, 10);   /* saturates */
-        if (n_digit == 0 || id >= n_vocab || (at[n_digit] != ',' && at[n_digit] != '\0')) {
-            complain(0, "score: --ids: at byte %td: expected token ids from 0 to %" PRIu32 ", separated by commas",
-                     at - text, n_vocab - 1);
-            free(ids.data);
-            return (struct ids){ NULL, 0 };
-        }
-        ids.data[ids.n++] = (int32_t)id;
-        if (at[n_digit] == '\0') return ids;
-        at += n_digit + 1;
-    }
-}
-
 static int run_score(const struct options *o) {
     plumb_model *model;
-    int code = load_model(&model, o, LOAD_ALL);
+    int code = load_model(&model, o->files, o->n_file, LOAD_ALL);
     if (code != EXIT_OK) return code;
     struct score score = { o, { NULL, 0 }, plumb_model_n_vocab(model) };
     plumb_session *session = NULL;
     code = EXIT_USAGE;
-    score.ids = parse_ids(o->ids, score.n_vocab);
+    score.ids = parse_ids(o, score.n_vocab);
     if (!score.ids.data) goto done;
-    code = EXIT_FAILED;
+    code = exit_failed;
     session = create_session(model, o);
     if (!session) goto done;
     if (!o->json) out("  pos      id     top         logit     logsumexp          next  hash\n");
@@ -345,7 +250,7 @@ static double measure(plumb_session *session, const int32_t *ids, uint32_t n, bo
 static int run_bench(const struct options *o) {
     double start = now();
     plumb_model *model;
-    int code = load_model(&model, o, LOAD_ALL);
+    int code = load_model(&model, o->files, o->n_file, LOAD_ALL);
     if (code != EXIT_OK) return code;
     double load_seconds = now() - start;
     uint32_t n_max = o->n_prompt > o->n_predict ? o->n_prompt : o->n_predict, n_vocab = plumb_model_n_vocab(model);
@@ -353,7 +258,7 @@ static int run_bench(const struct options *o) {
     double *prefill = allocate(o->n_repeat * sizeof *prefill), *decode = allocate(o->n_repeat * sizeof *decode);
     for (uint32_t i = 0; i < n_max; i++) ids[i] = (int32_t)(i * 2654435761u % n_vocab);   /* any will do */
 
-    code = EXIT_FAILED;
+    code = exit_failed;
     plumb_session *session = create_session(model, o);
     plumb_model_info info;
     plumb_status status = plumb_model_get_info(model, &info);
@@ -362,7 +267,7 @@ static int run_bench(const struct options *o) {
     for (uint32_t i = 0; i <= o->n_repeat; i++) {   /* the first is thrown away */
         double p = measure(session, ids, o->n_prompt, false), d = p < 0 ? p : measure(session, ids, o->n_predict, true);
         if (d < 0) {
-            code = interrupted() ? EXIT_INTERRUPTED : EXIT_FAILED;
+            code = interrupted() ? EXIT_INTERRUPTED : exit_failed;
             goto done;
         }
         if (i > 0) prefill[i - 1] = p, decode[i - 1] = d;
@@ -401,7 +306,8 @@ done:
 int main(int argc, char **argv) {
     static int (*const commands[COMMAND_COUNT])(const struct options *) = {
         [COMMAND_RUN] = run_run, [COMMAND_INSPECT] = run_inspect, [COMMAND_TOKENIZE] = run_tokenize,
-        [COMMAND_SCORE] = run_score, [COMMAND_BENCH] = run_bench,
+        [COMMAND_SCORE] = run_score, [COMMAND_BENCH] = run_bench, [COMMAND_TRACE] = run_trace,
+        [COMMAND_LOGITS] = run_logits, [COMMAND_PERPLEXITY] = run_perplexity,
     };
     static struct options options;
     int code;

@@ -154,7 +154,7 @@ static void print_json(const plumb_model *model) {
 
 int run_inspect(const struct options *options) {
     plumb_model *model;
-    int code = load_model(&model, options, LOAD_HEADER);
+    int code = load_model(&model, options->files, options->n_file, LOAD_HEADER);
     if (code != EXIT_OK) return code;
     if (options->json) print_json(model);
     else print_text(model, options->files[0]);

@@ -1,9 +1,9 @@
-/* What touches the system: files, streams, the clock, signals. */
+/* What touches the system: files, streams, the clock, signals.  Reading models is in cli_model.c. */
 #define _POSIX_C_SOURCE 200809L
 #include "cli.h"
 
 #include <errno.h>
-#include <fcntl.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +14,8 @@
 #if !defined(__wasi__)   /* WASI has no signals; its runtime ends the process */
 #include <signal.h>
 #endif
+
+int exit_failed = 1;
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
 
@@ -30,7 +32,7 @@ int complain(int code, const char *format, ...) {
 
 int report(const char *where, plumb_status status, const char *message) {
     const char *advice = status == PLUMB_ERROR_CONTEXT ? "; --ctx makes it larger" : "";
-    return complain(EXIT_FAILED, "%s: %s: %s%s", where, plumb_status_name(status), message, advice);
+    return complain(exit_failed, "%s: %s: %s%s", where, plumb_status_name(status), message, advice);
 }
 
 /* ---- standard output --------------------------------------------------------------------------------------------- */
@@ -109,34 +111,123 @@ void out_json_string(const char *s, size_t n) {
     out("\"");
 }
 
+void out_json_number(double value, int digits) {
+    if (isfinite(value)) out("%.*g", digits, value);
+    else out("null");
+}
+
 /* ---- input ------------------------------------------------------------------------------------------------------- */
 
 void *allocate(size_t n) {
     void *p = malloc(n ? n : 1);
-    if (!p) exit(complain(EXIT_FAILED, "out of memory: %zu bytes", n));
+    if (!p) exit(complain(exit_failed, "out of memory: %zu bytes", n));
     return p;
 }
 
-char *read_stdin(size_t *n, int *code) {
-    size_t cap = 4096;
-    char *text = allocate(cap);
+/* Of a stream; n_known: how many bytes are to be expected.  NULL and a status when it fails. */
+static char *read_stream(FILE *stream, size_t n_known, size_t *n, plumb_status *status) {
+    size_t cap = n_known < 4096 ? 4096 : n_known + 2;   /* one for the 0, one to see the end by */
+    char *bytes = malloc(cap);
     *n = 0;
-    for (size_t got; (got = fread(text + *n, 1, cap - 1 - *n, stdin)) > 0;) {
+    *status = PLUMB_ERROR_MEMORY;
+    for (size_t got; bytes && (got = fread(bytes + *n, 1, cap - 1 - *n, stream)) > 0;) {
         *n += got;
         if (*n + 1 < cap) continue;
-        char *larger = allocate(cap *= 2);
-        memcpy(larger, text, *n);
-        free(text);
-        text = larger;
+        char *larger = cap <= SIZE_MAX / 2 ? realloc(bytes, cap *= 2) : NULL;
+        if (!larger) free(bytes);
+        bytes = larger;
     }
-    text[*n] = '\0';
-    if (!ferror(stdin)) return text;
-    *code = interrupted() ? EXIT_INTERRUPTED : report("standard input", PLUMB_ERROR_IO, strerror(errno));
-    free(text);
+    if (!bytes) return NULL;
+    bytes[*n] = '\0';
+    *status = ferror(stream) ? PLUMB_ERROR_IO : PLUMB_OK;
+    if (*status == PLUMB_OK) return bytes;
+    free(bytes);
     return NULL;
 }
 
-/* ---- time, the process -------------------------------------------------------------------------------------------- */
+char *read_file(const char *path, size_t *n, int *code) {
+    bool is_stdin = strcmp(path, "-") == 0;
+    const char *name = is_stdin ? "standard input" : path;
+    FILE *stream = is_stdin ? stdin : fopen(path, "rb");
+    struct stat info;
+    char *bytes = NULL;
+    plumb_status status = PLUMB_ERROR_IO;
+    uint64_t size = *n = 0;
+    if (stream) {
+        if (!is_stdin && fstat(fileno(stream), &info) == 0 && S_ISREG(info.st_mode)) size = (uint64_t)info.st_size;
+        status = PLUMB_ERROR_MEMORY;
+        if (size <= SIZE_MAX / 2) bytes = read_stream(stream, (size_t)size, n, &status);
+    }
+    *code = EXIT_OK;
+    if (interrupted()) *code = EXIT_INTERRUPTED;
+    else if (status == PLUMB_ERROR_IO) *code = report(name, status, strerror(errno));
+    else if (status == PLUMB_ERROR_MEMORY) {
+        char message[80];
+        snprintf(message, sizeof message, "out of memory: %.0f MB are to be read",
+                 1e-6 * (double)(size > *n ? size : *n));
+        *code = report(name, status, message);
+    }
+    if (stream && !is_stdin) fclose(stream);
+    if (*code == EXIT_OK) return bytes;
+    free(bytes);
+    return NULL;
+}
+
+/* ---- files that are written -------------------------------------------------------------------------------------- */
+
+bool names_gguf(const char *path) {
+    size_t n = strlen(path);
+    return n >= 5 && strcmp(path + n - 5, ".gguf") == 0;
+}
+
+int writer_open(struct writer *w, const char *path) {
+    bool is_stdout = strcmp(path, "-") == 0;
+    *w = (struct writer){ path, is_stdout ? NULL : fopen(path, "wb"), false };
+    return is_stdout || w->stream ? EXIT_OK : report(path, PLUMB_ERROR_IO, strerror(errno));
+}
+
+void writer_write(void *user, const char *bytes, size_t n) {
+    struct writer *w = user;
+    if (!w->stream) out_bytes(bytes, n);
+    else if (!w->failed) w->failed = fwrite(bytes, 1, n, w->stream) != n;
+}
+
+int writer_close(struct writer *w, int code) {
+    if (!w->stream) return code;
+    errno = 0;
+    if (fclose(w->stream) != 0) w->failed = true;
+    if (code == EXIT_OK && w->failed) code = report(w->path, PLUMB_ERROR_IO, strerror(errno ? errno : EIO));
+    if (code != EXIT_OK) remove(w->path);
+    return code;
+}
+
+/* ---- progress ---------------------------------------------------------------------------------------------------- */
+
+void progress_begin(struct progress *p) {
+    *p = (struct progress){ .terminal = isatty(STDERR_FILENO) == 1, .start = now() };
+}
+
+void progress_show(struct progress *p, double done, const char *format, ...) {
+    double t = now(), seconds = t - p->start;
+    if (!p->terminal || seconds < 1 || t - p->last < 0.1) return;
+    p->last = t;
+    p->shown = true;
+    va_list args;
+    va_start(args, format);
+    fputc('\r', stderr);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    if (done > 0 && done <= 1) fprintf(stderr, ", %.0f s left", seconds / done * (1 - done));
+    fputs(" \x1b[K", stderr);
+    fflush(stderr);
+}
+
+void progress_end(struct progress *p) {
+    if (p->shown) fputs("\r\x1b[K", stderr);
+    p->shown = false;
+}
+
+/* ---- time, the process ------------------------------------------------------------------------------------------- */
 
 double now(void) {
     struct timespec t;
@@ -168,87 +259,3 @@ void start_process(void) {
 
 bool interrupted(void) { return was_interrupted != 0; }
 #endif
-
-/* ---- reading models ---------------------------------------------------------------------------------------------- */
-
-struct progress {
-    bool shown, terminal;
-    double start, last;
-    uint64_t done, total;   /* bytes; total may be PLUMB_SIZE_UNKNOWN */
-};
-
-static void show_progress(struct progress *p) {
-    double t = now(), seconds = t - p->start;
-    if (!p->terminal || seconds < 1 || t - p->last < 0.1) return;
-    p->last = t;
-    p->shown = true;
-    const double mb = 1e-6, rate = (double)p->done / seconds;
-    if (p->total != PLUMB_SIZE_UNKNOWN && p->total > p->done) {
-        fprintf(stderr, "\rloading %.0f of %.0f MB, %.0f MB/s, %.0f s left \x1b[K", mb * (double)p->done,
-                mb * (double)p->total, mb * rate, (double)(p->total - p->done) / rate);
-    } else {
-        fprintf(stderr, "\rloading %.0f MB, %.0f MB/s \x1b[K", mb * (double)p->done, mb * rate);
-    }
-}
-
-static bool is_enough(const plumb_model *model, enum load what) {
-    return what != LOAD_ALL && plumb_model_has_header(model);
-}
-
-/* Bytes of the model's files from index i on. */
-static uint64_t size_from(const struct options *o, size_t i) {
-    uint64_t total = 0;
-    for (; i < o->n_file; i++) {
-        struct stat info;
-        if (stat(o->files[i], &info) != 0 || !S_ISREG(info.st_mode)) return PLUMB_SIZE_UNKNOWN;
-        total += (uint64_t)info.st_size;
-    }
-    return total;
-}
-
-/* read() straight to where the bytes belong.  size: of this file and those after it, which may continue it. */
-static int load_file(plumb_model *model, const char *path, int fd, uint64_t size, enum load what, struct progress *p) {
-    plumb_status status = plumb_model_begin(model, size);
-    while (status == PLUMB_OK && !is_enough(model, what)) {
-        void *data;
-        size_t len;
-        status = plumb_model_window(model, &data, &len);
-        if (status != PLUMB_OK || len == 0) break;
-        if (len > 4 << 20) len = 4 << 20;   /* so that progress is shown and Ctrl-C noticed */
-        ssize_t n = read(fd, data, len);
-        if (interrupted()) return EXIT_INTERRUPTED;
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return report(path, PLUMB_ERROR_IO, strerror(errno));
-        if (n == 0) return EXIT_OK;   /* the next part, or plumb_model_end, sees whether that was too early */
-        status = plumb_model_commit(model, (size_t)n);
-        p->done += (uint64_t)n;
-        show_progress(p);
-    }
-    return status == PLUMB_OK ? EXIT_OK : report(path, status, plumb_model_error(model));
-}
-
-static int load_files(plumb_model *model, const struct options *o, enum load what, struct progress *p) {
-    for (size_t i = 0; i < o->n_file && !is_enough(model, what); i++) {
-        int fd = open(o->files[i], O_RDONLY);
-        if (fd < 0) return report(o->files[i], PLUMB_ERROR_IO, strerror(errno));
-        int code = load_file(model, o->files[i], fd, size_from(o, i), what, p);
-        close(fd);
-        if (code != EXIT_OK) return code;
-    }
-    if (what == LOAD_HEADER && plumb_model_has_header(model)) return EXIT_OK;
-    /* A header that ended too early has its message from load_vocab, which looks for it first. */
-    plumb_status status = what == LOAD_ALL ? plumb_model_end(model) : plumb_model_load_vocab(model);
-    return status == PLUMB_OK ? EXIT_OK : report(o->files[o->n_file - 1], status, plumb_model_error(model));
-}
-
-int load_model(plumb_model **model_out, const struct options *o, enum load what) {
-    *model_out = NULL;
-    plumb_model *model = plumb_model_create();
-    if (!model) return complain(EXIT_FAILED, "out of memory");
-    struct progress p = { .terminal = isatty(STDERR_FILENO) == 1, .start = now(), .total = size_from(o, 0) };
-    int code = load_files(model, o, what, &p);
-    if (p.shown) fprintf(stderr, "\r\x1b[K");
-    if (code == EXIT_OK) *model_out = model;
-    else plumb_model_free(model);
-    return code;
-}

@@ -8,10 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum kind { FLAG, TEXT, U32, U64, F32 };
+enum kind { FLAG, TEXT, U32, U64, F32, F64, COUNT, RANGE };   /* COUNT: a U32 or "all"; RANGE: two U32, "0-3" */
 
 #define ON(command) (1u << COMMAND_##command)
-#define ALL_THAT_COMPUTE (ON(RUN) | ON(SCORE) | ON(BENCH))
+#define TAKE_CTX (ON(RUN) | ON(SCORE) | ON(BENCH))
+#define TAKE_TOKENS (ON(TRACE) | ON(LOGITS))
+#define COMPUTE (TAKE_CTX | ON(TRACE) | ON(LOGITS) | ON(PERPLEXITY))
 #define AT(field) offsetof(struct options, field)
 
 static const struct option {
@@ -42,7 +44,11 @@ static const struct option {
     { "--repeat-last-n", ON(RUN), U32, AT(sampling.penalty_last_n), 0, 1 << 24, "N",
       "how many tokens the penalties look at (64)" },
     { "--seed", ON(RUN), U64, AT(sampling.seed), 0, 0, "N", "the same seed gives the same text on every machine (0)" },
-    { "--parse-special", ON(RUN) | ON(TOKENIZE), FLAG, AT(parse_special), 0, 0, NULL,
+    { "-p", TAKE_TOKENS, TEXT, AT(prompt), 0, 0, "TEXT", "the text to feed; - reads it from standard input" },
+    { "--tokens", TAKE_TOKENS, TEXT, AT(ids), 0, 0, "1,2,3", "the token ids to feed, instead of -p" },
+    { "--chat", TAKE_TOKENS, FLAG, AT(chat), 0, 0, NULL,
+      "put TEXT into the model's chat template; it is fed as it is otherwise" },
+    { "--parse-special", ON(RUN) | ON(TOKENIZE) | TAKE_TOKENS, FLAG, AT(parse_special), 0, 0, NULL,
       "text such as <|im_end|> becomes the special token of that name (run: with --raw)" },
     { "--no-special", ON(TOKENIZE), FLAG, AT(no_special), 0, 0, NULL, "do not add the model's BOS and EOS" },
     { "--ids", ON(RUN) | ON(TOKENIZE), FLAG, AT(print_ids), 0, 0, NULL,
@@ -51,12 +57,32 @@ static const struct option {
     { "-p", ON(BENCH), U32, AT(n_prompt), 1, 1 << 24, "N", "tokens of the prompt (128)" },
     { "-n", ON(BENCH), U32, AT(n_predict), 1, 1 << 24, "N", "tokens to decode one by one, from an empty context (64)" },
     { "-r", ON(BENCH), U32, AT(n_repeat), 1, 1000, "N", "repetitions, after one to warm up (3)" },
-    { "--ctx", ALL_THAT_COMPUTE, U32, AT(n_ctx), 1, 1 << 24, "N",
+    { "--n-prompt", ON(TRACE), U32, AT(n_prompt), 1, 1 << 24, "N",
+      "feed the first N tokens as a prompt and the others one by one (all)" },
+    { "--taps", ON(TRACE), TEXT, AT(trace.taps), 0, 0, "NAMES",
+      "taps to record, \"l_out-*,Qcur\": * is any text, ? any character, without -LAYER in all (all)" },
+    { "--layers", ON(TRACE), RANGE, AT(trace.layer_first), 0, 0, "A-B", "layers to record, \"0-3\" or \"2\" (all)" },
+    { "--values", ON(TRACE), COUNT, AT(trace.n_value), 0, UINT32_MAX, "N",
+      "first values to record of each tap and token, or \"all\" (8)" },
+    { "-o", ON(TRACE), TEXT, AT(output), 0, 0, "FILE",
+      "write the trace to FILE: in GGUF if it ends in .gguf, which needs --values all, else JSON" },
+    { "--profile", ON(TRACE), FLAG, AT(profile), 0, 0, NULL, 
+      "print how long each operation takes, over all layers; the trace only with -o" },
+    { "--top", ON(LOGITS), U32, AT(n_top), 1, 1 << 24, "N", "how many of the likeliest tokens (10)" },
+    { "--ctx", ON(PERPLEXITY), U32, AT(n_ctx), 4, 1 << 24, "N",
+      "tokens of a chunk; the later half is scored (512, or those of the saved run)" },
+    { "--chunks", ON(PERPLEXITY), U32, AT(n_chunk), 1, 1 << 24, "N", "chunks to compute (all)" },
+    { "--kl", ON(PERPLEXITY), TEXT, AT(base), 0, 0, "BASE",
+      "compare with \"reference\", the slow pass that defines what is right, or a run that was saved" },
+    { "--save", ON(PERPLEXITY), TEXT, AT(save), 0, 0, "FILE",
+      "save the run, as llama-perplexity's --kl-divergence-base does" },
+    { "--ctx", TAKE_CTX, U32, AT(n_ctx), 1, 1 << 24, "N",
       "tokens the context holds (the model's own or 2048, the smaller)" },
-    { "--batch", ALL_THAT_COMPUTE, U32, AT(n_batch), 1, 1 << 16, "N", "prompt tokens computed at once (64)" },
-    { "--reference", ALL_THAT_COMPUTE, FLAG, AT(reference), 0, 0, NULL, "the slow pass that defines what is right" },
-    { "--scalar", ALL_THAT_COMPUTE, FLAG, AT(scalar), 0, 0, NULL, "portable kernels only" },
-    { "--json", ON(INSPECT) | ON(SCORE) | ON(BENCH), FLAG, AT(json), 0, 0, NULL, "print JSON" },
+    { "--batch", COMPUTE, U32, AT(n_batch), 1, 1 << 16, "N", "prompt tokens computed at once (64)" },
+    { "--reference", COMPUTE, FLAG, AT(reference), 0, 0, NULL, "the slow pass that defines what is right" },
+    { "--scalar", COMPUTE, FLAG, AT(scalar), 0, 0, NULL, "portable kernels only" },
+    { "--json", ON(INSPECT) | ON(SCORE) | ON(BENCH) | ON(TRACE) | ON(LOGITS) | ON(PERPLEXITY), FLAG, AT(json), 0, 0,
+      NULL, "print JSON" },
 };
 
 static const struct {
@@ -76,6 +102,18 @@ static const struct {
         "logits' bits, by which hosts can be compared bit for bit.\n" },
     [COMMAND_BENCH] = { "bench", "MODEL", "measures prefill and decode",
         "Tokens per second as minimum, median and maximum of the repetitions, and what was run.\n" },
+    [COMMAND_TRACE] = { "trace", "MODEL -p TEXT", "records what every step of the pass computes",
+        "For each tap, under llama.cpp's names, and each token: shape, mean, RMS, extremes, NaN and Inf counts, first\n"
+        "values; of the attention weights the entropy of each head.  Prints a table, or with --json or -o the trace\n"
+        "that `plumb diff` and `plumb diagnose` read.  Logits are computed after every token.  -p gets the model's\n"
+        "BOS; it is not put into the chat template unless --chat is given.\n" },
+    [COMMAND_LOGITS] = { "logits", "MODEL -p TEXT", "prints the likeliest tokens after a text",
+        "Token id, text, logit and probability after the last token.  -p gets the model's BOS; it is not put into the\n"
+        "chat template unless --chat is given.\n" },
+    [COMMAND_PERPLEXITY] = { "perplexity", "MODEL FILE", "measures how well the model predicts a text",
+        "As llama-perplexity does: FILE is cut into chunks of --ctx tokens, each begins with BOS if the model asks\n"
+        "for it, and the tokens of its later half are scored.  --kl adds how far the probabilities are from those of\n"
+        "the reference pass or of a saved run, which may be llama-perplexity's own.\n" },
 };
 
 /* ---- help -------------------------------------------------------------------------------------------------------- */
@@ -83,12 +121,14 @@ static const struct {
 static void print_help(void) {
     out("plumb " PLUMB_VERSION ": GGUF language models in WebAssembly\n\n"
         "usage: plumb COMMAND MODEL... [options]\n\n");
-    for (int i = 0; i < COMMAND_COUNT; i++) out("  plumb %-9s %-18s  %s\n", commands[i].name, commands[i].usage,
+    for (int i = 0; i < COMMAND_COUNT; i++) out("  plumb %-10s %-18s  %s\n", commands[i].name, commands[i].usage,
                                                 commands[i].summary);
     out("\nMODEL is a GGUF file; a split model's files are given in their order.\n"
         "`plumb COMMAND --help` lists the options.  --version prints the version.\n"
         "Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.\n");
 }
+
+const char *command_name(enum command command) { return commands[command].name; }
 
 static void print_command_help(enum command command) {
     out("usage: plumb %s %s [options]\n\n%s\n", commands[command].name, commands[command].usage,
@@ -122,6 +162,20 @@ static bool parse_f64(const char *word, double *out_value) {
     return *end == '\0' && end != word;
 }
 
+/* "0-3" or "2" to two numbers. */
+static bool parse_range(const char *word, uint32_t *first_last) {
+    const char *dash = strchr(word, '-');
+    char first[12] = "";
+    size_t n = dash ? (size_t)(dash - word) : strlen(word);
+    if (n >= sizeof first) return false;
+    memcpy(first, word, n);
+    uint64_t a, b;
+    if (!parse_u64(first, UINT32_MAX, &a) || !parse_u64(dash ? dash + 1 : first, UINT32_MAX, &b) || b < a) return false;
+    first_last[0] = (uint32_t)a;
+    first_last[1] = (uint32_t)b;
+    return true;
+}
+
 /* Stores the value; false after a complaint. */
 static bool store(struct options *options, const struct option *o, const char *word) {
     void *target = (char *)options + o->target;
@@ -131,23 +185,36 @@ static bool store(struct options *options, const struct option *o, const char *w
     switch (o->kind) {
     case FLAG: *(bool *)target = true; return true;
     case TEXT: *(const char **)target = word; return true;
+    case COUNT:
+        if (strcmp(word, "all") == 0) {
+            *(uint32_t *)target = UINT32_MAX;
+            return true;
+        }
+        /* fall through */
     case U32:
         if (parse_u64(word, (uint64_t)o->max, &integer) && integer >= (uint64_t)o->min) {
             *(uint32_t *)target = (uint32_t)integer;
             return true;
         }
-        complain(0, "%s: %s: \"%s\" is not an integer from %.0f to %.0f", command, o->name, word, o->min, o->max);
+        complain(0, "%s: %s: \"%s\" is not an integer from %.0f to %.0f%s", command, o->name, word, o->min, o->max,
+                 o->kind == COUNT ? " or \"all\"" : "");
         return false;
     case U64:
         if (parse_u64(word, UINT64_MAX, (uint64_t *)target)) return true;
         complain(0, "%s: %s: \"%s\" is not an integer from 0 to 18446744073709551615", command, o->name, word);
         return false;
     case F32:
+    case F64:
         if (parse_f64(word, &real) && real >= o->min && real <= o->max) {
-            *(float *)target = (float)real;
+            if (o->kind == F32) *(float *)target = (float)real;
+            else *(double *)target = real;
             return true;
         }
         complain(0, "%s: %s: \"%s\" is not a number from %g to %g", command, o->name, word, o->min, o->max);
+        return false;
+    case RANGE:
+        if (parse_range(word, target)) return true;
+        complain(0, "%s: %s: \"%s\" is not a range such as 0-3 or 2", command, o->name, word);
         return false;
     }
     return false;
@@ -176,17 +243,30 @@ static int take_option(int argc, char **argv, int i, struct options *options) {
 
 /* What the command needs and did not get; NULL if all is there. */
 static const char *find_missing(struct options *o) {
-    if (o->command == COMMAND_TOKENIZE && o->n_file > 0) o->text = o->files[--o->n_file];   /* the last word */
-    if (o->n_file == 0) return o->command == COMMAND_TOKENIZE ? "MODEL and TEXT are needed" : "MODEL is needed";
+    bool last_is_text = o->command == COMMAND_TOKENIZE || o->command == COMMAND_PERPLEXITY;
+    if (last_is_text && o->n_file > 0) o->text = o->files[--o->n_file];
+    if (o->n_file == 0) {
+        return o->command == COMMAND_TOKENIZE ? "MODEL and TEXT are needed"
+             : o->command == COMMAND_PERPLEXITY ? "MODEL and FILE are needed" : "MODEL is needed";
+    }
     if (o->command == COMMAND_RUN && !o->prompt) return "-p TEXT is needed";
     if (o->command == COMMAND_RUN && o->raw && o->system) return "--system is part of the template that --raw omits";
     if (o->command == COMMAND_SCORE && !o->ids) return "--ids is needed";
+    if (1u << o->command & TAKE_TOKENS) {
+        if (!o->prompt && !o->ids) return "-p TEXT or --tokens is needed";
+        if (o->prompt && o->ids) return "-p and --tokens exclude each other";
+        if (o->ids && (o->chat || o->parse_special)) return "--tokens leaves nothing for --chat or --parse-special";
+        o->raw = !o->chat;
+    }
+    if (o->output && names_gguf(o->output) && o->trace.n_value != UINT32_MAX) return "-o of a .gguf needs --values all";
+    if (o->profile && o->output && strcmp(o->output, "-") == 0) return "-o - and --profile print both";
     if (o->reference && o->scalar) return "--reference and --scalar exclude each other";
     return NULL;
 }
 
 bool parse_options(int argc, char **argv, struct options *options, int *exit_code) {
-    *options = (struct options){ .n_predict = 256, .n_prompt = 128, .n_repeat = 3,
+    *options = (struct options){ .n_predict = 256, .n_prompt = 128, .n_repeat = 3, .n_top = 10,
+                                 .n_chunk = UINT32_MAX, .trace = { NULL, 0, UINT32_MAX, 8 },
                                  .sampling = plumb_sampling_default() };
     *exit_code = EXIT_USAGE;
     if (argc < 2) {
@@ -211,6 +291,7 @@ bool parse_options(int argc, char **argv, struct options *options, int *exit_cod
     }
     options->command = (enum command)command;
     if (command == COMMAND_BENCH) options->n_predict = 64;
+    if (command == COMMAND_TRACE) options->n_prompt = UINT32_MAX;
 
     bool only_words = false;   /* after -- */
     for (int i = 2; i < argc;) {
@@ -225,8 +306,8 @@ bool parse_options(int argc, char **argv, struct options *options, int *exit_cod
         } else if (!only_words && word[0] == '-' && word[1] != '\0') {
             i = take_option(argc, argv, i, options);
             if (i == 0) return false;
-        } else if (options->n_file == MAX_MODEL_FILES) {
-            complain(0, "%s: more than %d files", commands[command].name, MAX_MODEL_FILES);
+        } else if (options->n_file == MAX_FILES) {
+            complain(0, "%s: more than %d files", commands[command].name, MAX_FILES);
             return false;
         } else {
             options->files[options->n_file++] = argv[i++];

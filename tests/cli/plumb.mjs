@@ -1,6 +1,6 @@
 /* Runs the command line under test: $PLUMB, a JSON array of words before its arguments (default: the native build). */
 import { spawn } from 'node:child_process';
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 
@@ -10,18 +10,21 @@ export const command = JSON.parse(process.env.PLUMB ?? '["build/native/plumb"]')
 export const isNative = command.length === 1, isNode = command.at(-1).endsWith('.mjs');
 /** test() of what WASI or wasmtime has no notion of: signals, /dev/stdin, files as standard output. */
 export const nativeTest = isNative ? test : () => {};
+/** The native command line to hold another host's against; undefined natively or where it is not built. */
+export const native = !isNative && existsSync('build/native/plumb') ? ['build/native/plumb'] : undefined;
 export const smol = 'models/SmolLM2-135M-Instruct.Q4_1.gguf';
 
-/** Starts it. @param {string[]} args */
-export function start(args) {
-  return spawn(command[0], [...command.slice(1), ...args]);
+/** Starts it. @param {string[]} args @param {string[]} [words]  of another host */
+export function start(args, [program, ...first] = command) {
+  return spawn(program, [...first, ...args]);
 }
 
 /** Runs it to its end. @param {string[]} args @param {string | Uint8Array} [input] of standard input
+ * @param {string[]} [words]  of another host
  * @returns {Promise<{code: number | null, signal: string | null, out: string, err: string}>} */
-export function plumb(args, input = '') {
+export function plumb(args, input = '', words = command) {
   return new Promise((resolve, reject) => {
-    const child = start(args);
+    const child = start(args, words);
     const out = [], err = [];
     child.stdout.on('data', piece => out.push(piece));
     child.stderr.on('data', piece => err.push(piece));
@@ -35,8 +38,8 @@ export function plumb(args, input = '') {
 }
 
 /** Runs it, and throws unless it succeeds. Its standard output. */
-export async function output(args, input) {
-  const { code, out, err } = await plumb(args, input);
+export async function output(args, input, words) {
+  const { code, out, err } = await plumb(args, input, words);
   if (code !== 0) throw new Error(`plumb ${args.join(' ')}: exit code ${code}: ${err}`);
   return out;
 }

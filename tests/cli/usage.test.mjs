@@ -11,6 +11,10 @@ const options = {
   inspect: ['--json'],
   tokenize: ['--no-special', '--parse-special', '--ids'],
   score: ['--ids', '--reference', '--scalar', '--json', '--ctx', '--batch'],
+  trace: ['-p', '--tokens', '--chat', '--parse-special', '--n-prompt', '--taps', '--layers', '--values', '-o',
+    '--profile', '--batch', '--reference', '--scalar', '--json'],
+  logits: ['-p', '--tokens', '--chat', '--parse-special', '--top', '--batch', '--reference', '--scalar', '--json'],
+  perplexity: ['--ctx', '--chunks', '--kl', '--save', '--batch', '--reference', '--scalar', '--json'],
   bench: ['-p', '-n', '-r', '--ctx', '--batch', '--reference', '--scalar', '--json'],
 };
 
@@ -77,6 +81,19 @@ const wrong = [
   [['score', smol], '--ids is needed'],
   [['bench', smol, '-r', '0'], '-r: "0" is not an integer from 1 to 1000'],
   [['bench', smol, '-r', '1001'], '-r: "1001"'],
+  [['trace', smol], '-p TEXT or --tokens is needed'],
+  [['trace', smol, '-p', 'x', '--tokens', '1'], '-p and --tokens exclude each other'],
+  [['trace', smol, '--tokens', '1', '--chat'], '--tokens leaves nothing for --chat'],
+  [['trace', smol, '-p', 'x', '-o', 'x.gguf'], '-o of a .gguf needs --values all'],
+  [['trace', smol, '-p', 'x', '-o', '-', '--profile'], '-o - and --profile print both'],
+  ...['', 'a', '3-', '-3', '3-2', '1-2-3', '1..2', '4294967296', ' 1', '11111111111111-2']
+    .map(word => [['trace', smol, '-p', 'x', '--layers', word], `--layers: "${word}" is not a range such as 0-3 or 2`]),
+  ...['', 'some', '-1', 'all '].map(word => [['trace', smol, '-p', 'x', '--values', word],
+    `--values: "${word}" is not an integer from 0 to 4294967295 or "all"`]),
+  [['logits', smol], '-p TEXT or --tokens is needed'],
+  [['logits', smol, '-p', 'x', '--top', '0'], '--top: "0" is not an integer from 1'],
+  [['perplexity', smol], 'MODEL and FILE are needed'],
+  [['perplexity', smol, 'README.md', '--ctx', '3'], '--ctx: "3" is not an integer from 4'],
   [['inspect', ...Array(65).fill(smol)], 'more than 64 files'],
 ];
 test('wrong usage exits 2 with one line', async t => {

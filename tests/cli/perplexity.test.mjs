@@ -1,0 +1,138 @@
+/* perplexity.  Ground truth: what llama-perplexity prints and saves (tests/vectors/perplexity). */
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { test } from 'node:test';
+import { output, plumb, temporary } from './plumb.mjs';
+
+const vectors = 'tests/vectors/perplexity', text = `${vectors}/text.txt`;
+const synth = name => `tests/vectors/synth/${name}.gguf`;
+const near = (found, expected, relative, what) =>
+  assert.ok(Math.abs(found - expected) <= relative * Math.abs(expected), `${what}: ${found}, llama.cpp ${expected}`);
+
+/** Numbers of llama.txt: those behind the label in the paragraph. */
+function printed(paragraph, label) {
+  const lines = readFileSync(`${vectors}/llama.txt`, 'utf8').split('\n');
+  const line = lines.slice(lines.indexOf(paragraph) + 1).find(line => line.startsWith(label));
+  return line.slice(label.length).match(/-?\d+\.\d+/g).map(Number);
+}
+const perplexity = async (model, ...more) =>
+  JSON.parse(await output(['perplexity', synth(model), text, '--json', ...more]));
+
+test('perplexity: f32 weights give what llama-perplexity gives', async () => {
+  const [ppl, error] = printed('f32', 'Final estimate: PPL =');
+  for (const pass of [[], ['--reference'], ['--batch', '7']]) {
+    const found = await perplexity('f32', '--ctx', '48', ...pass);
+    near(found.perplexity, ppl, 1e-6, 'perplexity');
+    near(found.error, error, 1e-6, 'its error');
+    assert.deepEqual([found.tokens, found.chunks, found.context], [115, 5, 48]);
+  }
+});
+
+test('perplexity: quantized ones, odd vocabularies and BOS give nearly that', async () => {
+  /* llama.cpp rounds activations to 8 bits; without its BOS the third is 12 % away. */
+  for (const model of ['q4_0', 'untied', 'spm']) {
+    const [ppl] = printed(model, 'Final estimate: PPL =');
+    near((await perplexity(model, '--ctx', '48')).perplexity, ppl, 0.02, model);
+  }
+});
+
+test('perplexity --kl: against a run that llama-perplexity saved', async () => {
+  const found = await perplexity('f32', '--kl', `${vectors}/q4_0.base`);
+  assert.equal(found.context, 48);   // the saved run's
+  const is = ([value, error], label, relative = 1e-6, scale = 1) => {
+    const expected = printed('f32 against q4_0', label);
+    near(value * scale, expected[0], relative, label);
+    if (error !== undefined) near(error * scale, expected[1], relative * 10, `${label}, error`);
+  };
+  is([found.perplexity, found.error], 'Mean PPL(Q)');
+  is([found.base.perplexity, found.base.error], 'Mean PPL(base)');
+  is([found.log_ratio.mean, found.log_ratio.error], 'Mean ln(PPL(Q)/PPL(base))');
+  is([found.kl.mean, found.kl.error], 'Mean    KLD');
+  is([found.kl.max], 'Maximum KLD');
+  is([found.kl.p99], '99.0%   KLD');
+  is([found.kl.median], 'Median  KLD');
+  is([found.probability_rms.mean, found.probability_rms.error], 'RMS Δp', 2e-4, 100);   // 3 decimals of per cent
+  is([found.same_top.mean, found.same_top.error], 'Same top p', 1e-3, 100);
+});
+
+test('perplexity --save: the file is llama-perplexity\'s but for the last bit', async () => {
+  for (const [model, most] of [['f32', 1], ['untied', Infinity]]) {
+    const path = temporary(`${model}.base`, '');
+    await perplexity(model, '--ctx', '48', '--save', path);
+    const ours = readFileSync(path), theirs = readFileSync(`${vectors}/${model}.base`);
+    assert.equal(ours.length, theirs.length);
+    const n_vocab = theirs.readUInt32LE(12), start = 20 + 4 * 48 * 5, n_record = 8 + 2 * (n_vocab + n_vocab % 2);
+    assert.ok(ours.subarray(0, start).equals(theirs.subarray(0, start)), 'header and tokens');
+    for (let at = start; at < ours.length; at += n_record) {
+      near(ours.readFloatLE(at), theirs.readFloatLE(at), most === 1 ? 1e-5 : 0.05, `scale at byte ${at}`);
+      near(ours.readFloatLE(at + 4), theirs.readFloatLE(at + 4), most === 1 ? 1e-5 : 0.05, `least at byte ${at}`);
+      for (let i = 0; i < n_vocab; i++) {
+        const [a, b] = [ours, theirs].map(data => data.readUInt16LE(at + 8 + 2 * i));
+        assert.ok(Math.abs(a - b) <= most, `position at byte ${at}, token ${i}: ${a}, llama.cpp ${b}`);
+      }
+    }
+    const again = await perplexity(model, '--kl', path);
+    assert.ok(again.kl.mean < 1e-6 && again.same_top.mean === 1, JSON.stringify(again));
+  }
+});
+
+test('perplexity --kl reference: the fast pass is near', async () => {
+  const { kl, same_top, base } = await perplexity('q4_0', '--ctx', '48', '--chunks', '2', '--kl', 'reference');
+  assert.ok(kl.mean > 0 && kl.mean < 1e-4 && same_top.mean > 0.9, JSON.stringify({ kl, same_top }));
+  const { perplexity: itself } = await perplexity('q4_0', '--ctx', '48', '--chunks', '2', '--reference');
+  near(base.perplexity, itself, 1e-6, 'the base\'s perplexity');
+});
+
+test('perplexity for people', async () => {
+  const out = await output(['perplexity', synth('f32'), text, '--kl', `${vectors}/q4_0.base`]);
+  assert.match(out, /^perplexity +5634\.32\d\d \+\/- 1346\.21\d\d   115 tokens of 5 chunks of 48\n/);
+  assert.match(out, /^KL divergence +7\.07522\d \+\/- 0\.16485\d   median 6\.8517\d\d, 99 % 11\.642\d+, largest/m);
+  assert.match(out, /^same top token +0\.8696 \+\/- 0\.8696 %\n$/m);
+});
+
+const base = readFileSync(`${vectors}/q4_0.base`);
+const changed = (at, value) => {
+  const bytes = Buffer.from(base);
+  bytes.writeUInt32LE(value, at);
+  return bytes;
+};
+const start = 20 + 4 * 48 * 5, n_record = 8 + 2 * 260;
+/* name, the saved run, status, what the line must say */
+const bad = [
+  ['no run', Buffer.from('GGUF and more'), 'MAGIC', '_logits_'],
+  ['a cut header', base.subarray(0, 15), 'TRUNCATED', '15'],
+  ['chunks of none', changed(8, 0), 'METADATA', '0 tokens'],
+  ['chunks beyond reason', changed(8, 0xffffffff), 'METADATA', '4294967295'],
+  ['another vocabulary', changed(12, 261), 'METADATA', '261 tokens; the model\'s has 260'],
+  ['chunks by the billion', changed(16, 0xffffffff), 'METADATA', '206158430160 tokens, but the text has 280'],
+  ['no chunks', changed(16, 0), 'METADATA', '0 tokens'],
+  ['another text', changed(20 + 4 * 70, 5), 'METADATA', 'token 70'],
+  ['cut in the tokens', base.subarray(0, 20 + 4 * 3 + 2), 'TRUNCATED', 'token 3 of 240'],
+  ['cut in a position', base.subarray(0, start + 2 * n_record + 9), 'TRUNCATED', 'position 2 of 115'],
+  ['a scale that is NaN', changed(start + n_record, 0x7fc00000), 'METADATA', 'position 1'],
+];
+test('perplexity --kl: a saved run that is none exits 1 and says why', async t => {
+  for (const [name, bytes, status, says] of bad) {
+    await t.test(name, async () => {
+      const path = temporary(`${name.replaceAll(' ', '-')}.base`, bytes);
+      const { code, out, err } = await plumb(['perplexity', synth('f32'), text, '--kl', path]);
+      assert.deepEqual([code, out], [1, '']);
+      assert.ok(err.startsWith(`plumb: ${path}: PLUMB_ERROR_${status}: `) && err.includes(says), err);
+    });
+  }
+});
+
+test('perplexity: what cannot be done exits 1 with one line', async () => {
+  const cases = [
+    [[synth('f32'), 'none.txt'], /^plumb: none\.txt: PLUMB_ERROR_IO: [^\n]+\n$/],
+    [[synth('f32'), text, '--ctx', '400'], /text\.txt: 2\d\d tokens, but a chunk has 400; --ctx makes it smaller\n$/],
+    [[synth('f32'), text, '--ctx', '64', '--kl', `${vectors}/q4_0.base`], /chunks of 48 tokens, but --ctx is 64\n$/],
+    [[synth('f32'), text, '--ctx', '48', '--save', 'none/x'], /^plumb: none\/x: PLUMB_ERROR_IO: [^\n]+\n$/],
+    [[synth('f32'), text, '--kl', 'none.base'], /^plumb: none\.base: PLUMB_ERROR_IO: [^\n]+\n$/],
+  ];
+  for (const [args, says] of cases) {
+    const { code, out, err } = await plumb(['perplexity', ...args]);
+    assert.deepEqual([code, out], [1, ''], args.join(' '));
+    assert.match(err, says);
+  }
+});

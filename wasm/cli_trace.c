@@ -1,0 +1,211 @@
+/* plumb trace: what every step of a pass computes, and how long it takes.  plumb logits: the likeliest tokens. */
+#include "cli.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- feeding tokens to a trace ----------------------------------------------------------------------------------- */
+
+enum { MAX_OPERATIONS = 64 };   /* a pass has 19 */
+
+struct recording {
+    plumb_trace *trace;          /* NULL: only time is taken */
+    double last;                 /* when the operation that comes next began */
+    size_t n_operation;
+    struct operation { const char *name; double seconds; } operations[MAX_OPERATIONS];
+    struct progress progress;
+    size_t n_done, n_total;      /* tokens */
+};
+
+/* The time since the last tap was spent on what this tap shows; the recorder's own time is nobody's. */
+static void on_tap(void *user, const plumb_tap *tap) {
+    struct recording *r = user;
+    double seconds = now() - r->last;
+    size_t i = 0;
+    while (i < r->n_operation && strcmp(r->operations[i].name, tap->name) != 0) i++;
+    if (i == r->n_operation && i < MAX_OPERATIONS) {
+        r->operations[r->n_operation++] = (struct operation){ tap->name, 0 };
+    }
+    if (i < MAX_OPERATIONS) r->operations[i].seconds += seconds;
+    if (r->trace) plumb_trace_add(r->trace, tap);   /* its first failure stays: plumb_trace_write returns it */
+    r->last = now();
+}
+
+/* The logits are a tap too: all that is wanted is that they are computed. */
+static void ignore_logits(void *user, uint32_t pos, const float *logits) {
+    (void)user;
+    (void)pos;
+    (void)logits;
+}
+
+/* Feeds n tokens, batch by batch, with logits of each. */
+static int feed_some(struct recording *r, plumb_session *session, const int32_t *ids, size_t n, size_t n_batch) {
+    for (size_t at = 0, step; at < n; at += step) {
+        step = n - at < n_batch ? n - at : n_batch;
+        r->last = now();
+        plumb_status status = plumb_session_feed_all(session, ids + at, step, ignore_logits, NULL);
+        if (status != PLUMB_OK) return report("trace", status, plumb_session_error(session));
+        if (interrupted()) return EXIT_INTERRUPTED;
+        r->n_done += step;
+        progress_show(&r->progress, (double)r->n_done / (double)r->n_total, "token %zu of %zu", r->n_done, r->n_total);
+    }
+    return EXIT_OK;
+}
+
+static int record(struct recording *r, const struct options *o, plumb_session *session, const struct ids *ids) {
+    size_t n_prompt = o->n_prompt < ids->n ? o->n_prompt : ids->n;
+    plumb_status status = PLUMB_OK;
+    if (r->trace) status = plumb_trace_begin(r->trace, session, ids->data, ids->n, n_prompt, &o->trace);
+    if (status != PLUMB_OK) return report("trace", status, plumb_trace_error(r->trace));
+    status = plumb_session_set_tap(session, on_tap, r);
+    if (status != PLUMB_OK) return report("trace", status, plumb_session_error(session));
+    r->n_total = ids->n;
+    progress_begin(&r->progress);
+    int code = feed_some(r, session, ids->data, n_prompt, plumb_session_n_batch(session));
+    if (code == EXIT_OK) code = feed_some(r, session, ids->data + n_prompt, ids->n - n_prompt, 1);
+    progress_end(&r->progress);
+    return code;
+}
+
+/* ---- trace ------------------------------------------------------------------------------------------------------- */
+
+static int compare_operations(const void *a, const void *b) {
+    double x = ((const struct operation *)a)->seconds, y = ((const struct operation *)b)->seconds;
+    return (x < y) - (x > y);
+}
+
+static void print_profile(const struct options *o, struct recording *r, const plumb_session *session) {
+    double total = 0;
+    for (size_t i = 0; i < r->n_operation; i++) total += r->operations[i].seconds;
+    qsort(r->operations, r->n_operation, sizeof *r->operations, compare_operations);
+    if (o->json) {
+        out("{\"tokens\": %zu, \"kernels\": \"%s\", \"batch\": %" PRIu32 ", \"seconds\": %.6f, \"operations\": [",
+            r->n_total, plumb_session_kernels(session), plumb_session_n_batch(session), total);
+    } else {
+        out("%zu tokens, kernels %s, batch %" PRIu32 ", 1 thread\n", r->n_total, plumb_session_kernels(session),
+            plumb_session_n_batch(session));
+    }
+    for (size_t i = 0; i < r->n_operation; i++) {
+        const struct operation *op = &r->operations[i];
+        double share = total > 0 ? op->seconds / total : 0;
+        if (o->json) {
+            out("%s\n  {\"name\": \"%s\", \"seconds\": %.6f, \"share\": %.4f}", i > 0 ? "," : "", op->name, op->seconds,
+                share);
+        } else {
+            out("%-14s %10.3f ms  %5.1f %%\n", op->name, 1e3 * op->seconds, 100 * share);
+        }
+    }
+    if (o->json) out("\n]}\n");
+    else out("%-14s %10.3f ms\n", "all", 1e3 * total);
+}
+
+static int write_trace(const struct options *o, plumb_trace *trace) {
+    const char *path = o->output ? o->output : "-";
+    plumb_format format = names_gguf(path) ? PLUMB_FORMAT_GGUF
+                        : o->output || o->json ? PLUMB_FORMAT_JSON : PLUMB_FORMAT_TEXT;
+    struct writer writer;
+    int code = writer_open(&writer, path);
+    if (code != EXIT_OK) return code;
+    plumb_status status = plumb_trace_write(trace, format, writer_write, &writer);
+    if (status != PLUMB_OK) code = report("trace", status, plumb_trace_error(trace));
+    return writer_close(&writer, code);
+}
+
+int run_trace(const struct options *options) {
+    struct options o = *options;
+    struct prompt prompt;
+    int code = read_prompt(&prompt, &o);
+    if (code != EXIT_OK) return code;
+    plumb_model *model;
+    struct ids ids = { NULL, 0 };
+    code = load_model(&model, o.files, o.n_file, LOAD_ALL);
+    if (code == EXIT_OK) code = input_ids(&ids, model, &o, &prompt);
+    plumb_session *session = NULL;
+    struct recording r = { 0 };
+    if (code == EXIT_OK && ids.n > INT32_MAX) code = complain(exit_failed, "trace: %zu tokens are too many", ids.n);
+    if (code == EXIT_OK) {
+        o.n_ctx = (uint32_t)ids.n;
+        session = create_session(model, &o);
+        bool is_recorded = o.output || !o.profile;
+        if (is_recorded) r.trace = plumb_trace_create();
+        if (!session) code = exit_failed;
+        else if (is_recorded && !r.trace) code = complain(exit_failed, "out of memory");
+    }
+    if (code == EXIT_OK) code = record(&r, &o, session, &ids);
+    if (code == EXIT_OK && r.trace) code = write_trace(&o, r.trace);
+    if (code == EXIT_OK && o.profile) print_profile(&o, &r, session);
+
+    plumb_trace_free(r.trace);
+    plumb_session_free(session);
+    plumb_model_free(model);
+    free(ids.data);
+    free(prompt.owned);
+    return out_close(code);
+}
+
+/* ---- logits ------------------------------------------------------------------------------------------------------ */
+
+struct candidate { int32_t id; float logit; };
+
+/* Larger logits first, NaN last, of equal ones the lower id. */
+static int compare_candidates(const void *a, const void *b) {
+    const struct candidate *x = a, *y = b;
+    float p = isnan(x->logit) ? -INFINITY : x->logit, q = isnan(y->logit) ? -INFINITY : y->logit;
+    return p != q ? (p < q) - (p > q) : (x->id > y->id) - (x->id < y->id);
+}
+
+static void print_logits(const struct options *o, const plumb_model *model, const float *logits) {
+    uint32_t n = plumb_model_n_vocab(model);
+    struct candidate *all = allocate(n * sizeof *all);
+    for (uint32_t i = 0; i < n; i++) all[i] = (struct candidate){ (int32_t)i, logits[i] };
+    qsort(all, n, sizeof *all, compare_candidates);
+    double sum = 0, max = (double)all[0].logit;
+    for (uint32_t i = 0; i < n; i++) sum += exp((double)all[i].logit - max);   /* NaN, if there is any */
+    for (uint32_t i = 0; i < o->n_top && i < n; i++) {
+        size_t n_piece;
+        char *piece = token_piece(model, all[i].id, &n_piece);
+        double logit = (double)all[i].logit, probability = exp(logit - max) / sum;
+        if (o->json) {
+            out("%s\n  {\"id\": %" PRId32 ", \"piece\": ", i > 0 ? "," : "[", all[i].id);
+            out_json_string(piece, n_piece);
+            out(", \"logit\": ");
+            out_json_number(logit, 9);
+            out(", \"probability\": ");
+            out_json_number(probability, 9);
+            out("}");
+        } else {
+            out("%6" PRId32 "  %12.6f  %9.6f  \"", all[i].id, logit, probability);
+            out_escaped(piece, n_piece);
+            out("\"\n");
+        }
+        free(piece);
+    }
+    if (o->json) out("\n]\n");
+    free(all);
+}
+
+int run_logits(const struct options *options) {
+    struct options o = *options;
+    struct prompt prompt;
+    int code = read_prompt(&prompt, &o);
+    if (code != EXIT_OK) return code;
+    plumb_model *model;
+    struct ids ids = { NULL, 0 };
+    plumb_session *session = NULL;
+    code = load_model(&model, o.files, o.n_file, LOAD_ALL);
+    if (code == EXIT_OK) code = input_ids(&ids, model, &o, &prompt);
+    if (code == EXIT_OK && ids.n > INT32_MAX) code = complain(exit_failed, "logits: %zu tokens are too many", ids.n);
+    if (code == EXIT_OK) {
+        o.n_ctx = (uint32_t)ids.n;
+        session = create_session(model, &o);
+        code = session ? feed(session, ids.data, ids.n) : exit_failed;
+    }
+    if (code == EXIT_OK) print_logits(&o, model, plumb_session_logits(session));
+    plumb_session_free(session);
+    plumb_model_free(model);
+    free(ids.data);
+    free(prompt.owned);
+    return out_close(code);
+}
