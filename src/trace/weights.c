@@ -89,6 +89,7 @@ enum { MAX_SUSPICION = 6 };
 
 struct pair {
     const struct weights_file *file_b;
+    const char *name;
     const struct gguf_tensor *a, *b;   /* NULL: missing */
     bool same_shape;
     struct sums sums;
@@ -357,10 +358,10 @@ struct totals { uint32_t n, n_parts, n_alone; };
 
 static const char *type_name(const struct gguf_tensor *t) { return t ? quant_traits(t->type)->name : "-"; }
 
-static void write_text(struct report_writer *w, const char *name, const struct pair *p) {
+static void write_text(struct report_writer *w, const struct pair *p) {
     const struct sums *s = &p->sums;
     report_printf(w, "%-5s  ", !p->a ? "B" : !p->b ? "A" : p->parts ? "PARTS" : "ok");
-    for (size_t n = report_text(w, name, strlen(name)); n < 28; n++) report_bytes(w, " ", 1);
+    for (size_t n = report_text(w, p->name, strlen(p->name)); n < 28; n++) report_bytes(w, " ", 1);
     report_printf(w, "  %-6s  %-6s", type_name(p->a), type_name(p->b));
     if (!p->a || !p->b) {
         report_printf(w, "  only in %s\n", p->a ? "A" : "B");
@@ -389,9 +390,9 @@ static void write_side(struct report_writer *w, const char *side, const struct g
     report_bytes(w, "]", 1);
 }
 
-static void write_json(struct report_writer *w, const char *name, const struct pair *p, bool is_first) {
+static void write_json(struct report_writer *w, const struct pair *p, bool is_first) {
     report_printf(w, "%s\n    {\"name\": ", is_first ? "" : ",");
-    report_json_string(w, name, strlen(name));
+    report_json_string(w, p->name, strlen(p->name));
     report_printf(w, ", \"verdict\": \"%s\"", !p->a ? "only in b" : !p->b ? "only in a" : p->parts ? "parts" : "ok");
     write_side(w, "a", p->a);
     write_side(w, "b", p->b);
@@ -423,10 +424,9 @@ static const struct gguf_tensor *counterpart(const struct weights_file *f, const
 
 static plumb_status add_pair(struct report_writer *w, const plumb_report *report, struct pair *p, struct totals *sum,
                              struct error *err) {
-    const char *name = (p->a ? p->a : p->b)->name.data;
     if (p->a && p->b) PLUMB_TRY(compare(p, report->tolerance, err));
-    if (report->format == PLUMB_FORMAT_JSON) write_json(w, name, p, sum->n == 0);
-    else write_text(w, name, p);
+    if (report->format == PLUMB_FORMAT_JSON) write_json(w, p, sum->n == 0);
+    else write_text(w, p);
     sum->n++;
     sum->n_parts += p->parts;
     sum->n_alone += !p->a || !p->b;
@@ -440,8 +440,8 @@ static plumb_status add_file(struct report_writer *w, const plumb_report *report
     for (size_t k = 0; k < file->n_part; k++) {
         uint64_t n = gguf_n_tensor(file->parts[k]);
         for (uint64_t i = 0; i < n; i++) {
-            struct pair p = { .file_b = b };
             const struct gguf_tensor *t = gguf_tensor_at(file->parts[k], i);
+            struct pair p = { .file_b = b, .name = t->name.data };
             *(is_b ? &p.b : &p.a) = t;
             *(is_b ? &p.a : &p.b) = is_b ? counterpart(a, t->name.data) : counterpart(b, t->name.data);
             bool is_tied = p.a && p.b && strcmp(p.a->name.data, p.b->name.data) != 0;

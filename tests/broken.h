@@ -1,0 +1,39 @@
+/* Files broken on purpose, for tests of the reports that must notice: the bytes of a good file, changed in place. */
+#ifndef PLUMB_TESTS_BROKEN_H
+#define PLUMB_TESTS_BROKEN_H
+
+#include "base/base.h"
+
+struct broken {
+    uint8_t *bytes;
+    size_t n;
+    plumb_model *good;   /* loaded from the bytes as they were */
+};
+
+/* false and a failed check if there is no such file. */
+bool broken_read(struct broken *b, const char *path);
+void broken_free(struct broken *b);
+/* The data of a tensor, and its directory entry behind the name: n_dims u32, shape u64 each, type u32, offset u64.
+ * Fails the case and returns NULL if there is none of this name. */
+uint8_t *broken_data(struct broken *b, const char *name, size_t *n_bytes);
+uint8_t *broken_entry(struct broken *b, const char *name);
+/* Turns the name of a tensor (its directory entry) into another of the same length. */
+void broken_rename(struct broken *b, const char *name, const char *other);
+/* A model that was given all the bytes and has not been ended. */
+plumb_model *broken_load(const struct broken *b);
+
+/* f32 values in a file. */
+float broken_f32(const uint8_t *data, size_t i);
+void broken_set_f32(uint8_t *data, size_t i, float value);
+
+/* A plumb_write that collects a report: text is n bytes and a 0.  Zero-initialize. */
+struct told {
+    char *text;
+    size_t n;
+};
+void told_write(void *told, const char *bytes, size_t n);
+void told_free(struct told *t);
+/* The number behind "field": in the first JSON object whose "name" is name; NAN if there is none. */
+double told_number(const struct told *t, const char *name, const char *field);
+
+#endif

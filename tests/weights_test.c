@@ -1,0 +1,294 @@
+/* Two files' tensors: what quantization explains is no difference, and each usual mistake of a converter or a
+ * dequantizer is named.  The errors expected of good files are those of gguf-py on files of llama-quantize. */
+#include "broken.h"
+#include "test.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define SYNTH "tests/vectors/synth/"
+#define WEIGHTS "tests/vectors/weights/"
+
+static bool compare(plumb_model *a, plumb_model *b, plumb_format format, struct told *told) {
+    bool agree = false;
+    plumb_report report = { .format = format, .write = told_write, .user = told };
+    CHECK(a && b && plumb_weights(a, b, &report, &agree) == PLUMB_OK, "%s", a ? plumb_model_error(a) : "no model");
+    return agree && told->text;
+}
+
+/* ---- quantization ------------------------------------------------------------------------------------------------ */
+
+/* Relative RMS errors by numpy and gguf-py: see tests/vectors/README.md. */
+static const struct same {
+    const char *name, *a, *b, *tensor;
+    double error;
+} sames[] = {
+    { "Q4_0", WEIGHTS "f32-q4_0.gguf", SYNTH "f32.gguf", "blk.0.attn_k.weight", 0.09293 },
+    { "Q8_0", WEIGHTS "f32-q8_0.gguf", SYNTH "f32.gguf", "blk.1.attn_v.weight", 0.005698 },
+    { "F16", SYNTH "f16.gguf", SYNTH "f32.gguf", "blk.1.attn_v.weight", 0.0002228 },
+    { "BF16", SYNTH "bf16.gguf", SYNTH "f32.gguf", "blk.1.ffn_down.weight", 0.001803 },
+    { "Q4_K_M made of Q6_K", WEIGHTS "q6_k-q4_k_m.gguf", SYNTH "q6_k.gguf", "blk.0.ffn_up.weight", 0.06472 },
+};
+
+static void same_row(const void *row) {
+    const struct same *s = row;
+    struct broken a = { 0 }, b = { 0 };
+    struct told told = { 0 };
+    if (broken_read(&a, s->a) && broken_read(&b, s->b)) {
+        CHECK(compare(a.good, b.good, PLUMB_FORMAT_JSON, &told), "%s", told.text);
+        double error = told_number(&told, s->tensor, "error");
+        CHECK(fabs(error / s->error - 1) < 1e-3, "%s: %g, gguf-py has %g", s->tensor, error, s->error);
+    }
+    told_free(&told);
+    broken_free(&a);
+    broken_free(&b);
+}
+
+/* Any two of one model's files agree, whichever is called the truth. */
+static void all_pairs_case(void) {
+    static const char *const files[] = { SYNTH "f32.gguf", SYNTH "f16.gguf", SYNTH "bf16.gguf", WEIGHTS "f32-q4_0.gguf",
+                                         WEIGHTS "f32-q8_0.gguf" };
+    for (size_t i = 0; i < 25; i++) {
+        struct broken a = { 0 }, b = { 0 };
+        struct told told = { 0 };
+        if (broken_read(&a, files[i / 5]) && broken_read(&b, files[i % 5])) {
+            CHECK(compare(a.good, b.good, PLUMB_FORMAT_TEXT, &told), "%s against %s: %s", files[i / 5], files[i % 5],
+                  told.text);
+        }
+        told_free(&told);
+        broken_free(&a);
+        broken_free(&b);
+    }
+}
+
+/* ---- mistakes ---------------------------------------------------------------------------------------------------- */
+
+/* Shapes in synth/f32.gguf: n_embd 32, 4 heads of 8, 2 key heads. */
+enum { N_EMBD = 32, N_Q = 32, N_KV = 16, HEAD_DIM = 8 };
+
+static void scale(struct broken *b, const char *name, float by, float offset) {
+    size_t n = 0;
+    uint8_t *data = broken_data(b, name, &n);
+    for (size_t i = 0; data && i < n / 4; i++) broken_set_f32(data, i, broken_f32(data, i) * by + offset);
+}
+
+static void scaled(struct broken *b) { scale(b, "blk.1.ffn_up.weight", 2, 0); }
+static void negated(struct broken *b) { scale(b, "blk.1.ffn_up.weight", -1, 0); }
+static void scaled_little(struct broken *b) { scale(b, "blk.1.ffn_up.weight", 1.06f, 0); }
+static void offset(struct broken *b) { scale(b, "blk.0.attn_v.weight", 1, 0.25f); }
+static void norm_less_one(struct broken *b) { scale(b, "blk.0.ffn_norm.weight", 1, -1); }
+static void zeros(struct broken *b) { scale(b, "output_norm.weight", 0, 0); }
+
+/* Row (h, s, i) of Hugging Face's order is row (h, i, s) of GGUF's: llama.cpp, conversion/llama.py, permute. */
+static void permute(struct broken *b, const char *name, uint32_t n_row, bool to_gguf) {
+    static uint8_t copy[N_Q * N_EMBD * 4];
+    uint8_t *data = broken_data(b, name, NULL);
+    if (!data) return;
+    memcpy(copy, data, (size_t)n_row * N_EMBD * 4);
+    for (uint32_t h = 0; h < n_row / HEAD_DIM; h++) {
+        for (uint32_t i = 0; i < HEAD_DIM / 2; i++) {
+            for (uint32_t s = 0; s < 2; s++) {
+                uint32_t theirs = h * HEAD_DIM + s * HEAD_DIM / 2 + i, gguf = h * HEAD_DIM + 2 * i + s;
+                uint32_t to = to_gguf ? gguf : theirs, from = to_gguf ? theirs : gguf;
+                memcpy(data + (size_t)to * N_EMBD * 4, copy + (size_t)from * N_EMBD * 4, N_EMBD * 4);
+            }
+        }
+    }
+}
+static void q_unpermuted(struct broken *b) { permute(b, "blk.0.attn_q.weight", N_Q, false); }
+static void k_unpermuted(struct broken *b) { permute(b, "blk.1.attn_k.weight", N_KV, false); }
+static void q_permuted_twice(struct broken *b) { permute(b, "blk.0.attn_q.weight", N_Q, true); }
+
+static void transpose(struct broken *b, const char *name, uint32_t n_row) {
+    static float copy[N_Q * N_EMBD];
+    uint8_t *data = broken_data(b, name, NULL);
+    for (size_t i = 0; data && i < n_row * N_EMBD; i++) copy[i] = broken_f32(data, i);
+    for (size_t i = 0; data && i < n_row * N_EMBD; i++) broken_set_f32(data, i, copy[i % n_row * N_EMBD + i / n_row]);
+}
+static void reverse_shape(struct broken *b, const char *name) {
+    uint8_t *entry = broken_entry(b, name), first[8];
+    if (!entry) return;
+    memcpy(first, entry + 4, 8);
+    memcpy(entry + 4, entry + 12, 8);
+    memcpy(entry + 12, first, 8);
+}
+static void square_transposed(struct broken *b) { transpose(b, "blk.0.attn_output.weight", N_Q); }
+static void transposed(struct broken *b) {
+    transpose(b, "blk.0.attn_v.weight", N_KV);
+    reverse_shape(b, "blk.0.attn_v.weight");
+}
+static void reversed(struct broken *b) { reverse_shape(b, "blk.0.attn_v.weight"); }
+
+static void gate_for_up(struct broken *b) {
+    size_t n = 0;
+    uint8_t *gate = broken_data(b, "blk.0.ffn_gate.weight", &n), *up = broken_data(b, "blk.0.ffn_up.weight", NULL);
+    for (size_t i = 0; gate && up && i < n; i++) {
+        uint8_t byte = gate[i];
+        gate[i] = up[i];
+        up[i] = byte;
+    }
+}
+
+/* The halves of every 32 values exchanged: what swapped nibbles do to Q4_0, seen in F32. */
+static void halves_swapped(struct broken *b) {
+    size_t n = 0;
+    uint8_t *data = broken_data(b, "blk.0.ffn_down.weight", &n);
+    for (size_t i = 0; data && i < n / 4; i++) {
+        float value = broken_f32(data, i);
+        if (i % 32 >= 16) continue;
+        broken_set_f32(data, i, broken_f32(data, i + 16));
+        broken_set_f32(data, i + 16, value);
+    }
+}
+
+/* Block of Q4_0: f16, 16 bytes of nibbles. */
+static void nibbles_swapped(struct broken *b) {
+    size_t n = 0;
+    uint8_t *data = broken_data(b, "blk.0.ffn_down.weight", &n);
+    for (size_t i = 0; data && i < n; i++) {
+        if (i % 18 >= 2) data[i] = (uint8_t)(data[i] << 4 | data[i] >> 4);
+    }
+}
+
+static void noise(struct broken *b) {
+    size_t n = 0;
+    uint8_t *data = broken_data(b, "blk.0.attn_q.weight", &n);
+    for (size_t i = 0; data && i < n / 4; i++) broken_set_f32(data, i, (float)(i * 7919 % 1009) / 1009 - 0.5f);
+}
+static void nan_value(struct broken *b) {
+    uint8_t *data = broken_data(b, "blk.1.attn_q.weight", NULL);
+    if (data) broken_set_f32(data, 77, NAN);
+}
+static void renamed(struct broken *b) { broken_rename(b, "blk.1.attn_q.weight", "blk.1.attn_x.weight"); }
+
+/* a is the broken file unless it is b's turn. */
+static const struct mistake {
+    const char *name, *file, *against;
+    void (*make)(struct broken *a);
+    const char *tensor, *line;   /* what the report says about which tensor */
+} mistakes[] = {
+    { "scaled by 2", SYNTH "f32.gguf", SYNTH "f32.gguf", scaled, "blk.1.ffn_up.weight", "A is B scaled by 2\n" },
+    { "of the other sign", SYNTH "f32.gguf", SYNTH "f16.gguf", negated, "blk.1.ffn_up.weight",
+      "A is B scaled by -1\n" },
+    { "scaled by 1.06, less than the noise of Q4_0", SYNTH "f32.gguf", WEIGHTS "f32-q4_0.gguf", scaled_little,
+      "blk.1.ffn_up.weight", "scaled by 1.0" },
+    { "offset", SYNTH "f32.gguf", WEIGHTS "f32-q4_0.gguf", offset, "blk.0.attn_v.weight", "A is B offset by 0.2" },
+    { "norm less 1", SYNTH "f32.gguf", SYNTH "f32.gguf", norm_less_one, "blk.0.ffn_norm.weight",
+      "A is B offset by -1: the 1 that Gemma's norms leave out" },
+    { "all zeros", SYNTH "f32.gguf", SYNTH "f32.gguf", zeros, "output_norm.weight", "A is all zeros" },
+    { "Q not permuted", SYNTH "f32.gguf", SYNTH "f32.gguf", q_unpermuted, "blk.0.attn_q.weight",
+      "rows permuted as for RoPE: A has Hugging Face's order, B has GGUF's" },
+    { "K not permuted, found through Q4_0", SYNTH "f32.gguf", WEIGHTS "f32-q4_0.gguf", k_unpermuted,
+      "blk.1.attn_k.weight", "rows permuted as for RoPE: A has Hugging Face's order, B has GGUF's" },
+    { "Q permuted twice", SYNTH "f32.gguf", SYNTH "f32.gguf", q_permuted_twice, "blk.0.attn_q.weight",
+      "rows permuted as for RoPE: A has GGUF's order, B has Hugging Face's" },
+    { "square matrix transposed", SYNTH "f32.gguf", WEIGHTS "f32-q8_0.gguf", square_transposed,
+      "blk.0.attn_output.weight", "A is B transposed" },
+    { "matrix transposed, its shape too", SYNTH "f32.gguf", SYNTH "f32.gguf", transposed, "blk.0.attn_v.weight",
+      "A is B transposed" },
+    { "shape reversed alone", SYNTH "f32.gguf", SYNTH "f16.gguf", reversed, "blk.0.attn_v.weight",
+      "the shape is reversed, the values are in the same order" },
+    { "gate and up exchanged", SYNTH "f32.gguf", WEIGHTS "f32-q4_0.gguf", gate_for_up, "blk.0.ffn_gate.weight",
+      "it is B's blk.0.ffn_up.weight" },
+    { "halves of every 32 exchanged", SYNTH "f32.gguf", SYNTH "f32.gguf", halves_swapped, "blk.0.ffn_down.weight",
+      "each block of 32 holds the same values in another order" },
+    { "nibbles swapped", WEIGHTS "f32-q4_0.gguf", WEIGHTS "f32-q4_0.gguf", nibbles_swapped, "blk.0.ffn_down.weight",
+      "A is B's blocks misread (Q4_0.nibbles=swapped)" },
+    { "Q4_0 read with swapped nibbles into F32", SYNTH "f32.gguf", WEIGHTS "f32-q4_0.gguf", halves_swapped,
+      "blk.0.ffn_down.weight", "A is B's blocks misread (Q4_0.nibbles=swapped)" },
+    { "something else", SYNTH "f32.gguf", SYNTH "f32.gguf", noise, "blk.0.attn_q.weight",
+      "no known mistake explains it" },
+    { "NaN", SYNTH "f32.gguf", SYNTH "f32.gguf", nan_value, "blk.1.attn_q.weight",
+      "1 places are NaN or infinite on one side only" },
+    { "another name", SYNTH "f32.gguf", SYNTH "f32.gguf", renamed, "blk.1.attn_x.weight", "only in A" },
+    { "a missing name", SYNTH "f32.gguf", SYNTH "f32.gguf", renamed, "blk.1.attn_q.weight", "only in B" },
+};
+
+static void mistake_row(const void *row) {
+    const struct mistake *m = row;
+    struct broken a = { 0 }, b = { 0 };
+    struct told told = { 0 };
+    plumb_model *wrong = NULL;
+    if (broken_read(&a, m->file) && broken_read(&b, m->against)) {
+        m->make(&a);
+        wrong = broken_load(&a);
+        CHECK(!compare(wrong, b.good, PLUMB_FORMAT_TEXT, &told), "they agree");
+        const char *line = told.text ? strstr(told.text, m->tensor) : NULL;
+        const char *next = line ? strstr(line, "  blk.") : NULL, *found = line ? strstr(line, m->line) : NULL;
+        CHECK(found && (!next || found < next), "%s: %s", m->tensor, told.text);
+        /* Nothing else is blamed. */
+        size_t n_blamed = 0, n_expected = m->make == gate_for_up || m->make == renamed ? 2 : 1;
+        for (const char *at = told.text; at; at = strchr(at, '\n')) {
+            at += *at == '\n';
+            n_blamed += strncmp(at, "PARTS", 5) == 0 || strncmp(at, "A     ", 6) == 0 || strncmp(at, "B     ", 6) == 0;
+        }
+        CHECK(n_blamed == n_expected, "%zu tensors blamed: %s", n_blamed, told.text);
+    }
+    told_free(&told);
+    plumb_model_free(wrong);
+    broken_free(&a);
+    broken_free(&b);
+}
+
+/* A head that repeats the embeddings is the head of a file that ties them. */
+static void tied_case(void) {
+    struct broken b = { 0 };
+    struct told told = { 0 };
+    plumb_model *copied = NULL, *tied = NULL;
+    if (broken_read(&b, SYNTH "untied.gguf")) {
+        size_t n = 0, n_embd = 0;
+        uint8_t *head = broken_data(&b, "output.weight", &n), *embd = broken_data(&b, "token_embd.weight", &n_embd);
+        if (head && embd && CHECK(n == n_embd, "%zu bytes", n)) memcpy(head, embd, n);
+        copied = broken_load(&b);
+        broken_rename(&b, "output.weight", "outpux.weight");
+        tied = broken_load(&b);
+        CHECK(!compare(copied, tied, PLUMB_FORMAT_JSON, &told), "outpux.weight is in one file only");
+        CHECK(told_number(&told, "output.weight", "error") == 0, "%s", told.text);
+        CHECK(told.text && strstr(told.text, "\"n_parts\": 0, \"n_alone\": 1, \"agree\": false"), "%s", told.text);
+        told_free(&told);
+        CHECK(!compare(tied, copied, PLUMB_FORMAT_JSON, &told), "outpux.weight is in one file only");
+        CHECK(told_number(&told, "output.weight", "error") == 0, "%s", told.text);
+    }
+    told_free(&told);
+    plumb_model_free(copied);
+    plumb_model_free(tied);
+    broken_free(&b);
+}
+
+static void tolerance_case(void) {
+    struct broken a = { 0 }, b = { 0 };
+    struct told told = { 0 };
+    bool agree = true;
+    plumb_report report = { .write = told_write, .user = &told, .tolerance = 0.01 };
+    if (broken_read(&a, WEIGHTS "f32-q4_0.gguf") && broken_read(&b, SYNTH "f32.gguf")) {
+        CHECK(plumb_weights(a.good, b.good, &report, &agree) == PLUMB_OK && !agree, "Q4_0 is within 0.01");
+        report.tolerance = 0.1;
+        CHECK(plumb_weights(a.good, b.good, &report, &agree) == PLUMB_OK && agree, "%s", told.text);
+        report.format = PLUMB_FORMAT_HTML;
+        CHECK(plumb_weights(a.good, b.good, &report, &agree) == PLUMB_ERROR_ARGUMENT && !agree, "HTML");
+        plumb_model *empty = plumb_model_create();
+        CHECK(empty && plumb_weights(empty, b.good, &report, &agree) == PLUMB_ERROR_STATE, "an empty model");
+        plumb_model_free(empty);
+    }
+    told_free(&told);
+    broken_free(&a);
+    broken_free(&b);
+}
+
+void test_weights(void) {
+    for (size_t i = 0; i < sizeof sames / sizeof *sames; i++) {
+        char name[120];
+        snprintf(name, sizeof name, "weights: %s is as far from its source as gguf-py says, and as expected",
+                 sames[i].name);
+        test_row(name, same_row, &sames[i]);
+    }
+    test_case("weights: files of one model in five types agree, all 25 pairs", all_pairs_case);
+    for (size_t i = 0; i < sizeof mistakes / sizeof *mistakes; i++) {
+        char name[120];
+        snprintf(name, sizeof name, "weights: named: %s", mistakes[i].name);
+        test_row(name, mistake_row, &mistakes[i]);
+    }
+    test_case("weights: a head that repeats the embeddings equals a tied one", tied_case);
+    test_case("weights: a given tolerance holds instead; misuse is a status", tolerance_case);
+}
