@@ -59,7 +59,7 @@ class Generator(Synth):
 
 
 def quirks_of_source():
-    """From the table in C: { "name", AT(..) or MISREAD(..), ..., "tap", "text" "text" }."""
+    """From the table in C: { "name", AT(..), VALUE or MISREAD(..), "tap", "text" "text" }."""
     source = open(os.path.join(ROOT, "src", "reference", "quirks.c")).read()
     rows = re.findall(r'\{ "([\w.]+=[\w-]+)",[^"]*"(\w+)", ((?:"[^"]*"\s*)+)\}', source)
     return [Quirk(name, tap, "".join(re.findall('"([^"]*)"', text))) for name, tap, text in rows]
@@ -138,7 +138,8 @@ def diagnose(plumb, model, path, injected):
         return Finding(0, first, [], " + ".join(first) or "nothing fits", seconds)
     at = sets.index(injected)
     ties = [other for other, entry in zip(sets, ranking)
-            if other != injected and entry["score"] == ranking[at]["score"]]
+            if other != injected and (entry["score"] == ranking[at]["score"]
+                                      or at == 0 and entry.get("tied_with_first"))]
     return Finding(at + 1, first, ties, " + ".join(first), seconds)
 
 
