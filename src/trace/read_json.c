@@ -255,7 +255,12 @@ static plumb_status add_row(struct reader *r, enum tap_id id, int32_t layer, uin
     PLUMB_TRY(trace_new_row(r->t, id, layer, pos, &row));
     row->quantum = rec->quantum;
     if (with_stats) row->stats = rec->stats;
-    PLUMB_TRY(trace_set_values(r->t, row, id, (uint32_t)rec->n_head, (uint32_t)rec->n,
+    uint64_t n_head = rec->n_head, n = rec->n;
+    if (id == TAP_KQ_SOFT_MAX && n == 0 && end == first && r->entropy.n <= UINT32_MAX) {
+        n_head = r->entropy.n;   /* of each head; a token has as many keys as there are tokens */
+        n = r->t->n_token;
+    }
+    PLUMB_TRY(trace_set_values(r->t, row, id, (uint32_t)n_head, (uint32_t)n,
                                end > first ? (float *)r->values.data + first : NULL,
                                r->places.n > 0 ? r->places.data : NULL, (uint32_t)(end - first)));
     if (!with_stats || pos == TRACE_ALL_TOKENS || id != TAP_KQ_SOFT_MAX || r->entropy.n == 0 || row->entropy

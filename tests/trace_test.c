@@ -1,0 +1,567 @@
+/* Traces: taps' names, recording, JSON and GGUF files.  Ground truths: numpy's statistics, Python's reading of numbers,
+ * files by Python's json and the gguf package, llama.cpp's activations; tests/vectors/README.md. */
+#include "fixture.h"
+#include "gguf_feed.h"
+#include "test.h"
+#include "trace/json.h"
+#include "trace/trace.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define VECTORS "tests/vectors/trace/"
+
+/* ---- names ------------------------------------------------------------------------------------------------------ */
+
+static void names_case(void) {
+    static const struct {
+        const char *name, *tap;   /* tap NULL: no tap */
+    } rows[] = {
+        { "embd", "embd" }, { "l_out-3", "l_out-3" }, { "Qcur_rope-0", "Qcur_rope-0" }, { "l_out_29", "l_out-29" },
+        { "kq_soft_max.7", "kq_soft_max-7" }, { "inp_embd", "embd" }, { "logits", "result_output" },
+        { "ffn_gate_par-2", "ffn_swiglu-2" }, { "model.embed_tokens", "embd" }, { "lm_head", "result_output" },
+        { "model.norm", "result_norm" }, { "model.layers.11", "l_out-11" }, { "layers.0.mlp", "ffn_out-0" },
+        { "model.layers.0.self_attn.q_proj", "Qcur-0" }, { "model.layers.1.self_attn.k_proj", "Kcur-1" },
+        { "base_model.model.model.layers.2.self_attn.v_proj", "Vcur-2" },
+        { "model.layers.3.self_attn.o_proj", "attn_out-3" }, { "model.layers.4.input_layernorm", "attn_norm-4" },
+        { "model.layers.5.post_attention_layernorm", "ffn_norm-5" }, { "model.layers.6.mlp.gate_proj", "ffn_gate-6" },
+        { "model.layers.7.mlp.up_proj", "ffn_up-7" }, { "model.layers.8.mlp.down_proj", "ffn_out-8" },
+        { "", NULL }, { "-", NULL }, { "-3", NULL }, { "l_out", NULL }, { "l_out-", NULL }, { "embd-0", NULL },
+        { "l_out-x", NULL }, { "l_out-1x", NULL }, { "l_out--1", NULL }, { "l_out-1000000", NULL }, { "norm-0", NULL },
+        { "model.layers", NULL }, { "model.layers.", NULL }, { "model.layers.0.", NULL }, { "model.layers.x", NULL },
+        { "model.layers.0.self_attn", NULL }, { "vision.norm", NULL }, { "model.", NULL }, { "kq-0", NULL },
+        { "lm_head-0", NULL }, { "l_outs-0", NULL },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        enum tap_id id;
+        int32_t layer;
+        struct tap_text shown;
+        bool found = tap_parse(rows[i].name, strlen(rows[i].name), &id, &layer);
+        CHECK(found == (rows[i].tap != NULL), "\"%s\": %s", rows[i].name, found ? "found" : "not found");
+        if (!found || !rows[i].tap) continue;
+        CHECK(strcmp(tap_show(&shown, id, layer), rows[i].tap) == 0, "%s is %s", rows[i].name, shown.text);
+    }
+}
+
+static void patterns_case(void) {
+    static const struct {
+        const char *patterns;
+        enum tap_id id;
+        int32_t layer;
+        bool matches;
+    } rows[] = {
+        { NULL, TAP_L_OUT, 3, true }, { "*", TAP_EMBD, -1, true }, { "", TAP_EMBD, -1, false },
+        { "l_out", TAP_L_OUT, 17, true }, { "l_out-1", TAP_L_OUT, 1, true }, { "l_out-1", TAP_L_OUT, 17, false },
+        { "l_out-1?", TAP_L_OUT, 17, true }, { "l_out-1?", TAP_L_OUT, 1, false }, { "l_out-*7", TAP_L_OUT, 17, true },
+        { "l_out-*7", TAP_L_OUT, 71, false }, { "*cur*-0", TAP_QCUR_ROPE, 0, true },
+        { "*cur", TAP_QCUR_ROPE, 0, false },
+        { "embd,result_*", TAP_RESULT_NORM, -1, true }, { "embd, result_*", TAP_RESULT_NORM, -1, true },
+        { "embd,result_*", TAP_FFN_OUT, 0, false }, { "ffn_*", TAP_FFN_OUT, 0, true }, { ",,", TAP_FFN_OUT, 0, false },
+        { "*o*o*t*-1**0", TAP_FFN_OUT, 10, false }, { "*f*o*t*-1**0", TAP_FFN_OUT, 10, true },
+        { "l_ou", TAP_L_OUT, 0, false },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        CHECK(tap_matches(rows[i].patterns, rows[i].id, rows[i].layer) == rows[i].matches, "row %zu: \"%s\"", i,
+              rows[i].patterns ? rows[i].patterns : "NULL");
+    }
+}
+
+/* ---- statistics ------------------------------------------------------------------------------------------------- */
+
+static double load_f64(const uint8_t *p) {
+    uint64_t bits = load_u64(p);
+    double v;
+    memcpy(&v, &bits, 8);
+    return v;
+}
+
+static void stats_case(void) {
+    size_t n_file;
+    uint8_t *file = test_read_all(VECTORS "stats.bin", &n_file);
+    if (!file) return;
+    uint32_t n_array = 0;
+    for (size_t at = 0; at < n_file; n_array++) {
+        uint32_t n = load_u32(file + at);
+        float *values = alloc_array(n, sizeof *values);   /* as long as the array: ASan sees a read past it */
+        REQUIRE(values, "%u values", n);
+        for (uint32_t i = 0; i < n; i++) values[i] = f32_from_bits(load_u32(file + at + 4 + 4 * i));
+        struct trace_stats s = trace_stats_of(values, n);
+        const double ours[6] = { s.mean, s.rms, s.min, s.max, s.n_nan, s.n_inf };
+        at += 4 + 4 * (size_t)n;
+        double rms = load_f64(file + at + 8);
+        for (size_t k = 0; k < 6; k++, at += 8) {
+            double theirs = load_f64(file + at);
+            bool same = isnan(theirs) ? isnan(ours[k]) : k >= 2 ? ours[k] == theirs
+                        : fabs(ours[k] - theirs) <= 1e-14 * rms;   /* sums in another order */
+            CHECK(same, "array %u of %u, number %zu: %.17g, numpy %.17g", n_array, n, k, ours[k], theirs);
+        }
+        free(values);
+    }
+    CHECK(n_array == 12, "%u arrays", n_array);
+    free(file);
+}
+
+/* ---- recording -------------------------------------------------------------------------------------------------- */
+
+static void record(void *user, const plumb_tap *tap) { plumb_trace_add(user, tap); }
+
+/* Two heads, tokens 0 and 1 in one batch, then token 2: weights worked out by hand. */
+static void entropy_case(void) {
+    static const int32_t ids[] = { 1, 2, 3 };
+    static const float first[] = { 1, 0,  0.5f, 0.5f,   0.25f, 0.75f,  0, 1 };   /* (token, head, 2 keys) */
+    static const float second[] = { 0.25f, 0.25f, 0.5f,  0, 0, 1 };
+    plumb_trace *t = plumb_trace_create();
+    REQUIRE(t, "memory");
+    CHECK(trace_set_tokens(t, ids, 3, 2) == PLUMB_OK, "%s", plumb_trace_error(t));
+    t->params.n_value = UINT32_MAX;
+    plumb_trace_add(t, &(plumb_tap) { "kq_soft_max", 0, 0, 2, 2, 2, first });
+    CHECK(plumb_trace_add(t, &(plumb_tap) { "kq_soft_max", 0, 2, 1, 2, 3, second }) == PLUMB_OK, "%s",
+          plumb_trace_error(t));
+    static const float values[3][6] = { { 1, 0, 0, 0.5f, 0.5f, 0 }, { 0.25f, 0.75f, 0, 0, 1, 0 },
+                                        { 0.25f, 0.25f, 0.5f, 0, 0, 1 } };
+    /* ln 2 = 0.693147; -(ln(1/4) + 3 ln(3/4)) / 4 = 0.562335; 2 ln(4) / 4 + ln(2) / 2 = 1.039721 */
+    static const double entropy[3][2] = { { 0, 0.693147 }, { 0.562335, 0 }, { 1.039721, 0 } };
+    static const double square[3] = { 1.5, 0.0625 + 0.5625 + 1, 0.375 + 1 };
+    const struct trace_tap *tap = trace_find_tap(t, TAP_KQ_SOFT_MAX, 0);
+    if (CHECK(tap && tap->n_row == 3, "rows")) {
+        for (uint32_t pos = 0; pos < 3; pos++) {
+            const struct trace_row *row = trace_find_row(tap, pos);
+            CHECK(row->n_head == 2 && row->n == 3 && row->n_value == 6 && !row->places, "%u x %u", row->n_head, row->n);
+            CHECK(row->n_value == 6 && memcmp(row->values, values[pos], sizeof values[pos]) == 0, "token %u", pos);
+            for (size_t h = 0; h < 2; h++) {
+                CHECK(fabs((double)row->entropy[h] - entropy[pos][h]) < 1e-6, "token %u, head %zu: %g", pos, h,
+                      (double)row->entropy[h]);
+            }
+            CHECK(fabs(row->stats.mean - 2 / 6.0) < 1e-15, "mean %g", row->stats.mean);
+            CHECK(fabs(row->stats.rms - sqrt(square[pos] / 6)) < 1e-15, "rms %g", row->stats.rms);
+            CHECK(row->stats.min == 0 && row->stats.max == 1, "%g", row->stats.max);
+        }
+    }
+    CHECK(plumb_trace_add(t, &(plumb_tap) { "kq_soft_max", 0, 2, 1, 2, 3, second }) == PLUMB_ERROR_ARGUMENT
+          && strcmp(plumb_trace_error(t), "kq_soft_max-0 is there twice for token 2") == 0, "%s", plumb_trace_error(t));
+    CHECK(plumb_trace_add(t, &(plumb_tap) { "l_out", 0, 2, 1, 1, 3, second }) == PLUMB_ERROR_ARGUMENT, "went on");
+    plumb_trace_free(t);
+}
+
+static plumb_trace *read_file(const char *path) {
+    size_t n;
+    void *bytes = test_read_all(path, &n);
+    plumb_trace *t = bytes ? plumb_trace_create() : NULL;
+    if (t && !CHECK(plumb_trace_read(t, bytes, n) == PLUMB_OK, "%s: %s", path, plumb_trace_error(t))) {
+        plumb_trace_free(t);
+        t = NULL;
+    }
+    free(bytes);
+    return t;
+}
+
+/* A trace of synth/f32.gguf, the first n_prompt tokens of `tokens` in batches of n_batch, then one by one. */
+static plumb_trace *record_synth(const plumb_trace *tokens, uint32_t n_prompt, uint32_t n_batch,
+                                 const plumb_trace_params *params) {
+    plumb_model *m = fixture_load("tests/vectors/synth/f32.gguf");
+    plumb_session *s = NULL;
+    plumb_session_params p = { .n_ctx = 40, .n_batch = n_batch, .pass = PLUMB_PASS_REFERENCE };
+    plumb_trace *t = plumb_trace_create();
+    if (m && t && CHECK(plumb_session_create(&s, m, &p) == PLUMB_OK, "%s", plumb_model_error(m))) {
+        CHECK(plumb_trace_begin(t, s, tokens->tokens, tokens->n_token, n_prompt, params) == PLUMB_OK, "%s",
+              plumb_trace_error(t));
+        CHECK(plumb_session_set_tap(s, record, t) == PLUMB_OK, "%s", plumb_session_error(s));
+        plumb_session_feed(s, tokens->tokens, n_prompt);
+        for (uint32_t i = n_prompt; i < tokens->n_token; i++) plumb_session_feed(s, tokens->tokens + i, 1);
+        CHECK(t->err.status == PLUMB_OK, "%s", plumb_trace_error(t));
+    }
+    plumb_session_free(s);
+    plumb_model_free(m);
+    return t;
+}
+
+/* Of every tap of tokens 0, 7 and 23, against numpy's statistics of llama.cpp's activations. */
+static void llama_case(void) {
+    plumb_trace *theirs = read_file(VECTORS "f32-taps.json");
+    if (!theirs) return;
+    plumb_trace *ours = record_synth(theirs, 24, 5, NULL);
+    uint32_t n_row = 0, n_entropy = 0;
+    for (size_t i = 0; ours && i < theirs->n_tap; i++) {
+        const struct trace_tap *b = &theirs->taps[i], *a = trace_find_tap(ours, b->id, b->layer);
+        for (uint32_t k = 0; k < b->n_row; k++) {
+            const struct trace_row *y = &b->rows[k], *x = a ? trace_find_row(a, y->pos) : NULL;
+            struct tap_text name;
+            tap_show(&name, b->id, b->layer);
+            if (!x && !tap_spec(b->id)->in_layer && b->id != TAP_EMBD && y->pos != 23) continue;   /* no logits there */
+            if (!CHECK(x != NULL, "%s of token %u", name.text, y->pos)) continue;
+            double most = 1e-5 * y->stats.rms;
+            CHECK(fabs(x->stats.mean - y->stats.mean) <= most && fabs(x->stats.rms - y->stats.rms) <= most
+                  && fabs(x->stats.min - y->stats.min) <= 10 * most && fabs(x->stats.max - y->stats.max) <= 10 * most
+                  && x->stats.n_nan == 0 && x->stats.n_inf == 0, "%s of token %u: %g %g %g %g, not %g %g %g %g",
+                  name.text, y->pos, x->stats.mean, x->stats.rms, x->stats.min, x->stats.max, y->stats.mean,
+                  y->stats.rms, y->stats.min, y->stats.max);
+            for (uint32_t h = 0; b->id == TAP_KQ_SOFT_MAX && h < x->n_head; h++) {
+                float theirs_h = y->entropy ? y->entropy[h] : NAN;
+                CHECK(fabsf(x->entropy[h] - theirs_h) <= 1e-5f, "%s, token %u, head %u: entropy %g, not %g", name.text,
+                      y->pos, h, (double)x->entropy[h], (double)theirs_h);
+                n_entropy++;
+            }
+            n_row++;
+        }
+    }
+    CHECK(n_row == 3 * 33 + 2 && n_entropy == 2 * 3 * 4, "%u rows, %u entropies", n_row, n_entropy);
+    if (ours) {
+        CHECK(strcmp(ours->source, "plumb " PLUMB_VERSION ", reference pass") == 0, "%s", ours->source);
+        CHECK(ours->pieces && strcmp(ours->pieces[0], "i") == 0, "%s", ours->pieces ? ours->pieces[0] : "no pieces");
+        CHECK(ours->n_prompt == 24 && trace_find_tap(ours, TAP_L_OUT, 0)->rows[3].n_value == 8, "default parameters");
+    }
+    plumb_trace_free(ours);
+    plumb_trace_free(theirs);
+}
+
+/* However the tokens come, whatever is kept of a row is what the whole row begins with. */
+static void batches_case(void) {
+    plumb_trace *tokens = read_file(VECTORS "f32-taps.json");
+    if (!tokens) return;
+    const plumb_trace_params all = { NULL, 0, UINT32_MAX, UINT32_MAX };
+    const plumb_trace_params some = { "*_rope,kq_soft_max-?,embd", 1, 1, 30 };
+    plumb_trace *whole = record_synth(tokens, 24, 24, &all), *part = record_synth(tokens, 9, 4, &some);
+    if (whole && part && CHECK(part->n_tap == 4, "%zu taps", part->n_tap)) {
+        for (size_t i = 0; i < part->n_tap; i++) {
+            const struct trace_tap *b = &part->taps[i], *a = trace_find_tap(whole, b->id, b->layer);
+            CHECK(b->layer == (b->id == TAP_EMBD ? -1 : 1) && b->n_row == 24 && a && a->n_row == 24, "tap %zu", i);
+            for (uint32_t k = 0; a && k < 24 && k < b->n_row && k < a->n_row; k++) {
+                const struct trace_row *x = &a->rows[k], *y = &b->rows[k];
+                CHECK(x->n_head == y->n_head && x->n == y->n && x->n_value == x->n_head * x->n && !x->places, "shapes");
+                CHECK(y->n_value == (y->n_head * y->n < 30 ? y->n_head * y->n : 30)
+                      && memcmp(x->values, y->values, y->n_value * sizeof(float)) == 0, "tap %zu, token %u", i, k);
+                CHECK(fabs(x->stats.mean - y->stats.mean) <= 1e-14 * x->stats.rms
+                      && fabs(x->stats.rms - y->stats.rms) <= 1e-14 * x->stats.rms && x->stats.min == y->stats.min
+                      && x->stats.max == y->stats.max, "tap %zu, token %u: statistics", i, k);
+            }
+        }
+    }
+    plumb_trace_free(part);
+    plumb_trace_free(whole);
+    plumb_trace_free(tokens);
+}
+
+/* ---- files ------------------------------------------------------------------------------------------------------ */
+
+struct bytes {
+    char *data;
+    size_t n, cap;
+};
+
+static void collect(void *user, const char *bytes, size_t n) {
+    struct bytes *b = user;
+    while (b->n + n > b->cap) {
+        b->cap = b->cap * 2 + 1024;
+        b->data = realloc(b->data, b->cap);
+        if (!b->data) abort();
+    }
+    memcpy(b->data + b->n, bytes, n);
+    b->n += n;
+}
+
+/* Read as one format and written as another, and that once more, a file is what Python wrote. */
+static void formats_case(const void *user) {
+    const plumb_format *through = user;
+    size_t n_gguf, n_json;
+    char *gguf = test_read_all(VECTORS "trace.gguf", &n_gguf), *json = test_read_all(VECTORS "trace.json", &n_json);
+    plumb_trace *t = plumb_trace_create();
+    struct bytes out = { 0 }, again = { 0 };
+    if (gguf && json && t) {
+        bool from_json = *through == PLUMB_FORMAT_GGUF;
+        CHECK(plumb_trace_read(t, from_json ? json : gguf, from_json ? n_json : n_gguf) == PLUMB_OK, "%s",
+              plumb_trace_error(t));
+        CHECK(t->n_token == 3 && t->tokens && t->tokens[1] == 5 && t->n_prompt == 2 && t->bos == 1, "tokens");
+        CHECK(t->source && strcmp(t->source, "numpy") == 0, "program");
+        CHECK(t->pieces && strcmp(t->pieces[1], "\xc3\xa9t\xc3\xa9 \"q\"") == 0
+              && strcmp(t->pieces[2], "\\n") == 0, "pieces");
+        CHECK(plumb_trace_write(t, *through, collect, &out) == PLUMB_OK, "%s", plumb_trace_error(t));
+        CHECK(plumb_trace_read(t, out.data, out.n) == PLUMB_OK, "%s", plumb_trace_error(t));
+        CHECK(plumb_trace_write(t, PLUMB_FORMAT_GGUF, collect, &again) == PLUMB_OK, "%s", plumb_trace_error(t));
+        CHECK(again.n == n_gguf && memcmp(again.data, gguf, n_gguf) == 0, "%zu bytes, GGUFWriter's file has %zu",
+              again.n, n_gguf);
+    }
+    free(out.data);
+    free(again.data);
+    plumb_trace_free(t);
+    free(gguf);
+    free(json);
+}
+
+/* What cannot be whole tensors is no GGUF, and there are two formats. */
+static void refusals_case(void) {
+    static const char json[] = "{\"tokens\":[1,2],\"taps\":[{\"name\":\"embd\",\"token\":1,\"shape\":[3],"
+                               "\"values\":[1,2]}]}";
+    plumb_trace *t = plumb_trace_create();
+    struct bytes out = { 0 };
+    CHECK(plumb_trace_read(t, json, sizeof json - 1) == PLUMB_OK, "%s", plumb_trace_error(t));
+    CHECK(plumb_trace_write(t, PLUMB_FORMAT_GGUF, collect, &out) == PLUMB_ERROR_ARGUMENT && out.n == 0
+          && strstr(plumb_trace_error(t), "embd of token 1: 2 of 3 values"), "%s", plumb_trace_error(t));
+    CHECK(plumb_trace_write(t, PLUMB_FORMAT_HTML, collect, &out) == PLUMB_ERROR_ARGUMENT && out.n == 0, "html");
+    plumb_trace_free(t);
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------------------------- */
+
+static void numbers_case(void) {
+    size_t n_file;
+    char *file = test_read_all(VECTORS "numbers.txt", &n_file);
+    if (!file) return;
+    uint32_t n_line = 0;
+    for (char *line = file; *line; n_line++) {
+        char *space = strchr(line, ' '), *end = strchr(line, '\n');
+        uint64_t bits;
+        struct json j;
+        struct error err = { 0 };
+        json_begin(&j, line, (size_t)(space - line), &err);
+        double value = json_number(&j, "a number");
+        CHECK(json_end(&j) == PLUMB_OK, "%s", err.message);
+        memcpy(&bits, &value, 8);
+        CHECK(bits == strtoull(space + 1, NULL, 16), "%.60s: %.17g", line, value);
+        line = end + 1;
+    }
+    CHECK(n_line > 2000, "%u numbers", n_line);
+    free(file);
+}
+
+/* One line of facts of a trace: for each row name, token, shape, places = values, statistics. */
+static void describe(const plumb_trace *t, char *out, size_t cap) {
+    size_t n = 0;
+    out[0] = 0;
+#define PUT(...) n += n < cap ? (size_t)snprintf(out + n, cap - n, __VA_ARGS__) : 0
+    for (size_t i = 0; i < t->n_tap; i++) {
+        for (uint32_t k = 0; k < t->taps[i].n_row; k++) {
+            const struct trace_row *row = &t->taps[i].rows[k];
+            struct tap_text name;
+            PUT("%s%s@", n > 0 ? " " : "", tap_show(&name, t->taps[i].id, t->taps[i].layer));
+            if (row->pos == TRACE_ALL_TOKENS) PUT("all");
+            else PUT("%u", row->pos);
+            if (row->n > 0) PUT("(%ux%u)", row->n_head, row->n);
+            for (uint32_t v = 0; v < row->n_value; v++) {
+                PUT(v > 0 ? "," : ":");
+                if (row->places) PUT("%u=", row->places[v]);
+                PUT("%g", (double)row->values[v]);
+            }
+            if (!isnan(row->stats.rms)) PUT("~%g", row->stats.rms);
+            if (row->entropy) PUT("^%g", (double)row->entropy[0]);
+            if (row->quantum > 0) PUT("/%g", (double)row->quantum);
+        }
+    }
+    if (t->n_ignored > 0) PUT("|%u %s", t->n_ignored, t->ignored);
+#undef PUT
+}
+
+static void shapes_case(void) {
+    static const struct {
+        const char *json, *facts;
+    } rows[] = {
+        /* one token at a time */
+        { "{'taps':[{'name':'l_out-3','token':4,'values':[1,2.5]}]}", "l_out-3@4:1,2.5" },
+        { "{'taps':[{'name':'l_out','layer':3,'token':4,'values':[[1],[2.5]]}]}", "l_out-3@4:1,2.5" },
+        { "{'taps':[{'name':'embd','layer':-1,'token':0,'rms':2,'future':{'x':[1,{}]}}]}", "embd@0~2" },
+        { "{'taps':[{'values':[3,4],'shape':[2],'token':0,'name':'embd'}]}", "embd@0(1x2):3,4~3.53553" },
+        { "{'taps':[{'name':'embd','token':0,'shape':[1,1,2],'values':[3],'quantum':1e-4}]}", "embd@0(1x2):3/0.0001" },
+        { "{'taps':[{'name':'embd','token':0,'values':[NaN,Infinity,-Infinity,'NaN','-Infinity',null,1e300,-1e300]}]}",
+          "embd@0:nan,inf,-inf,nan,-inf,nan,inf,-inf" },
+        /* a list for each token: of all, of the last ones, from one on */
+        { "{'tokens':[7,8],'taps':[{'name':'embd','values':[[1,2],[3,[4]]]}]}", "embd@0:1,2 embd@1:3,4" },
+        { "{'taps':[{'name':'embd','values':[[1],[2]]}],'tokens':[7,8,9]}", "embd@1:1 embd@2:2" },
+        { "{'tokens':[7,8,9],'taps':[{'name':'embd','first_token':0,'values':[[1],[2]]}]}", "embd@0:1 embd@1:2" },
+        { "{'tokens':[7,8,9],'taps':[{'name':'embd','first_token':1,'values':[1,2]}]}", "embd@1:1,2" },
+        { "{'tokens':[7,8],'taps':[{'name':'embd','shape':[2],'values':[1,1,2,2]}]}",
+          "embd@0(1x2):1,1~1 embd@1(1x2):2,2~2" },
+        { "{'taps':[{'name':'embd','values':[]},{'name':'l_out-0','values':[[],[]]}]}",
+          "embd@all l_out-0@0 l_out-0@1" },
+        /* one token needs no number; statistics without one are of all */
+        { "{'tokens':[7],'taps':[{'name':'embd','values':[1,2],'rms':3}]}", "embd@0:1,2~3" },
+        { "{'taps':[{'name':'embd','values':[1,2]}]}", "embd@0:1,2" },
+        { "{'tokens':[7,8],'taps':[{'name':'embd','rms':3}]}", "embd@all~3" },
+        { "{'tokens':[7,8],'taps':[{'name':'embd','values':[[1],[2]],'rms':3}]}", "embd@0:1 embd@1:2 embd@all~3" },
+        /* places and likeliest tokens, in any order */
+        { "{'taps':[{'name':'embd','token':0,'values':[5,6],'places':[0,9]}]}", "embd@0:0=5,9=6" },
+        { "{'taps':[{'name':'logits','token':0,'top':[[9,3.5],[2,1.5]]}]}", "result_output@0:2=1.5,9=3.5" },
+        { "{'taps':[{'name':'logits','token':0,'top':[[9,3.5],[0,1.5]],'values':[1.5,2]}]}",
+          "result_output@0:0=1.5,1=2,9=3.5" },
+        /* rows in any order; taps of other names */
+        { "{'taps':[{'name':'l_out-1','token':1,'rms':1},{'name':'kq-0'},{'name':'l_out-0','token':2,'rms':2},"
+          "{'name':'l_out-1','token':0,'rms':3},{'name':'l_out','rms':1},{'name':'embd','token':1,'rms':4}]}",
+          "embd@1~4 l_out-0@2~2 l_out-1@0~3 l_out-1@1~1|2 kq-0" },
+        /* attention weights: padded keys go, their zeros are taken out of the statistics; missing ones are put in */
+        { "{'taps':[{'name':'embd','token':1,'values':[.5]}]}", NULL },
+        { "{'tokens':[7,8],'taps':[{'name':'kq_soft_max-0','token':1,'shape':[2,4],'values':[0.5,0.5,0,0,1,0,0,0]}]}",
+          "kq_soft_max-0@1(2x2):0.5,0.5,1,0~0.612372^0.693147" },
+        { "{'tokens':[7,8],'taps':[{'name':'kq_soft_max-0','token':1,'shape':[2,4],'values':[0.5,0.5,0,0,1],'rms':1}]}",
+          "kq_soft_max-0@1(2x2):0.5,0.5,1~1.41421" },
+        { "{'tokens':[7,8],'taps':[{'name':'kq_soft_max-0','token':0,'shape':[2,1],'values':[1,1],'entropy':[0,0]}]}",
+          "kq_soft_max-0@0(2x2):0=1,2=1~0.707107^0" },
+        { "{'tokens':[7,8],'taps':[{'name':'kq_soft_max-0','token':1,'shape':[2,2],'rms':1,'entropy':[0.25,0.5]}]}",
+          "kq_soft_max-0@1(2x2)~1^0.25" },
+        { "{'tokens':[7,8],'taps':[{'name':'kq_soft_max-0','token':1,'entropy':[0.25,0.5]}]}",
+          "kq_soft_max-0@1(2x2)^0.25" },
+        { "\xef\xbb\xbf \n{'taps':[]}", "" },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char json[400], facts[400];
+        size_t n = strlen(rows[i].json);
+        memcpy(json, rows[i].json, n + 1);
+        for (size_t k = 0; k < n; k++) json[k] = json[k] == '\'' ? '"' : json[k];
+        plumb_trace *t = plumb_trace_create();
+        plumb_status status = plumb_trace_read(t, json, n);
+        describe(t, facts, sizeof facts);
+        if (rows[i].facts) {
+            CHECK(status == PLUMB_OK && strcmp(facts, rows[i].facts) == 0, "row %zu: %s %s", i, facts,
+                  plumb_trace_error(t));
+        } else {
+            CHECK(status == PLUMB_ERROR_METADATA, "row %zu: %s", i, facts);
+        }
+        plumb_trace_free(t);
+    }
+}
+
+static void mistakes_case(void) {
+    static const struct {
+        const char *json, *message;   /* the message's beginning */
+    } rows[] = {
+        { "{", "JSON ends after 1 bytes: expected a name in double quotes" },
+        { "{'taps':[", "JSON ends after 9 bytes: expected a value" },
+        { "{'taps':[1,]}", "JSON, byte 11: expected a value, found ']}'" },
+        { "{'taps':[1 2]}", "JSON, byte 11: expected ',' or ']', found '2]}'" },
+        { "{'taps':[]} x", "JSON, byte 12: expected the end after the whole value, found 'x'" },
+        { "{'taps' []}", "JSON, byte 8: expected ':' after a name, found '[]}'" },
+        { "{'taps':['a\nb']}", "JSON, byte 11: expected no control byte in a string; a line end is written \\n" },
+        { "{'taps':['\\x41']}", "JSON, byte 10: expected an escape such as \\n or \\u0041" },
+        { "{'taps':[01]}", "JSON, byte 9: expected a number without leading zeros" },
+        { "{'taps':[1.]}", "JSON, byte 11: expected a digit after the decimal point" },
+        { "{'taps':[1e+]}", "JSON, byte 12: expected a digit of the exponent" },
+        { "{'taps':[+1]}", "JSON, byte 9: expected a value, found '+1]}'" },
+        { "{'taps':[nul]}", "JSON, byte 9: expected a value" },
+        { "{}", "JSON ends after 2 bytes: expected \"taps\", the list of records" },
+        { "{'taps':{}}", "JSON, byte 8: expected the list of taps, which begins with '['" },
+        { "{'taps':[],'taps':[]}", "JSON, byte 18: expected one list of each kind" },
+        { "{'taps':[7]}", "JSON, byte 9: expected a record of a tap, which begins with '{'" },
+        { "{'taps':[{}]}", "JSON, byte 9: expected \"name\" in a record of a tap" },
+        { "{'taps':[{'name':7}]}", "JSON, byte 17: expected the name of a tap" },
+        { "{'plumb_trace':2,'taps':[]}", "JSON, byte 15: expected the version of the format, an integer from 1 to 1" },
+        { "{'tokens':[1,-1],'taps':[]}", "JSON, byte 13: expected a token id, an integer from 0 to 2147483647" },
+        { "{'tokens':[1.5],'taps':[]}", "JSON, byte 11: expected a token id" },
+        { "{'tokens':[1,2],'n_prompt':3,'taps':[]}", "2 tokens, 3 of them a prompt" },
+        { "{'tokens':[1,2],'pieces':['a'],'taps':[]}", "JSON, byte 25: expected one text for each of 2 tokens, not 1" },
+        { "{'pieces':['a'],'taps':[]}", "JSON, byte 10: expected one text for each of 0 tokens" },
+        { "{'taps':[{'name':'embd','token':-1}]}", "JSON, byte 32: expected which token it is, the first being 0" },
+        { "{'taps':[{'name':'embd','shape':[65536,65536]}]}", "JSON, byte 39: expected a shape of less than 2^32" },
+        { "{'taps':[{'name':'embd','shape':[0]}]}", "JSON, byte 33: expected a dimension, an integer from 1" },
+        { "{'taps':[{'name':'embd','values':[1,[2]]}]}", "JSON, byte 36: expected a number, as before it" },
+        { "{'taps':[{'name':'embd','values':[[1],2]}]}", "JSON, byte 38: expected a list, as before it" },
+        { "{'taps':[{'name':'embd','values':['1']}]}", "JSON, byte 34: expected a number, the next value" },
+        { "{'taps':[{'name':'embd','values':[1],'places':[1,2]}]}", "JSON, byte 9: expected as many places as values" },
+        { "{'taps':[{'name':'embd','top':[[1,2,3]]}]}", "JSON, byte 36: expected ']' after a pair" },
+        { "{'taps':[{'name':'embd','token':0,'top':[[1,2],[1,3]]}]}",
+          "JSON, the record at byte 9: place 1 has two values" },
+        { "{'tokens':[1,2],'taps':[{'name':'embd','token':9}]}",
+          "JSON, the record at byte 24: embd of token 9, but there are 2 tokens" },
+        { "{'tokens':[1,2],'taps':[{'name':'embd','values':[1,2,3]}]}",
+          "JSON, the record at byte 24: \"token\" is missing: there are 2 tokens, and 3 values" },
+        { "{'taps':[{'name':'embd','token':0,'shape':[2],'values':[1,2,3]}]}",
+          "JSON, the record at byte 9: embd of token 0: 3 values of a shape of 1 x 2" },
+        { "{'taps':[{'name':'embd','token':0},{'name':'embd','token':0}]}",
+          "JSON, the record at byte 35: embd is there twice for token 0" },
+        { "{'taps':[{'name':'embd'},{'name':'embd'}]}", "JSON, the record at byte 25: embd is there twice for all" },
+        { "{'taps':[{'name':'kq_soft_max-0','token':0,'shape':[2,2],'entropy':[1]}]}",
+          "JSON, the record at byte 9: 1 entropies of 2 heads" },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char json[200];
+        size_t n = strlen(rows[i].json);
+        for (size_t k = 0; k <= n; k++) json[k] = rows[i].json[k] == '\'' ? '"' : rows[i].json[k];
+        plumb_trace *t = plumb_trace_create();
+        CHECK(plumb_trace_read(t, json, n) != PLUMB_OK, "row %zu was read", i);
+        CHECK(strncmp(plumb_trace_error(t), rows[i].message, strlen(rows[i].message)) == 0, "row %zu: %s", i,
+              plumb_trace_error(t));
+        CHECK(t->n_tap == 0 && t->n_token == 0, "row %zu left something", i);
+        plumb_trace_free(t);
+    }
+}
+
+/* ---- hostile files ---------------------------------------------------------------------------------------------- */
+
+/* Bytes on the heap, where ASan counts them. */
+static uint64_t held(void) {
+#if defined(FEED_ASAN)
+    return heap_bytes();
+#else
+    return 0;
+#endif
+}
+
+/* Every beginning of a file, and each with one byte changed: a status, and no more memory than a small multiple. */
+static void broken_case(const void *path) {
+    size_t n;
+    char *file = test_read_all(path, &n);
+    plumb_trace *t = plumb_trace_create();
+    uint32_t n_read = 0, random = 1;
+    uint64_t start = held(), most = 0;
+    for (size_t i = 0; file && t && i < 2 * n; i++) {
+        size_t len = i < n ? i : n;
+        char *copy = malloc(len > 0 ? len : 1);   /* as long as the text: ASan sees a read past it */
+        if (!copy) break;
+        memcpy(copy, file, len);
+        random = random * 1664525 + 1013904223;
+        if (i >= n) copy[i - n] = (char)(random >> 24);
+        plumb_status status = plumb_trace_read(t, copy, len);
+        CHECK(status == PLUMB_OK || plumb_trace_error(t)[0] != 0, "no message at %zu", i);
+        /* a GGUF ends in padding, at most 31 bytes, and JSON in white space */
+        CHECK(status != PLUMB_OK || i + 32 > n, "%zu of %zu bytes are enough", i, n);
+        n_read += status == PLUMB_OK;
+        free(copy);
+        most = held() - start > most ? held() - start : most;
+    }
+    CHECK(n_read > 0, "no changed byte was harmless");
+    CHECK(most <= 100 * (uint64_t)n, "%llu bytes held", (unsigned long long)most);
+    plumb_trace_free(t);
+    free(file);
+}
+
+static void hostile_case(void) {
+    /* 100000 brackets; 10000 heads by 60000 tokens that must not be filled with zeros */
+    size_t n = 200000;
+    char *deep = malloc(n);
+    plumb_trace *t = plumb_trace_create();
+    REQUIRE(deep && t, "memory");
+    memcpy(deep, "{\"a\":", 5);
+    memset(deep + 5, '[', n - 5);
+    CHECK(plumb_trace_read(t, deep, n) == PLUMB_ERROR_METADATA
+          && strstr(plumb_trace_error(t), "at most 32 levels"), "%s", plumb_trace_error(t));
+    size_t at = 0;
+    memcpy(deep, "{\"tokens\":[", at = 11);
+    for (size_t i = 0; i < 60000; i++) at += (size_t)snprintf(deep + at, 8, i > 0 ? ",1" : "1");
+    at += (size_t)snprintf(deep + at, 200, "],\"taps\":[{\"name\":\"kq_soft_max-0\",\"token\":3,\"shape\":[10000,1],"
+                           "\"values\":[");
+    for (size_t i = 0; i < 10000; i++) at += (size_t)snprintf(deep + at, 8, i > 0 ? ",1" : "1");
+    at += (size_t)snprintf(deep + at, 8, "]}]}");
+    uint64_t start = held();
+    CHECK(plumb_trace_read(t, deep, at) == PLUMB_OK, "%s", plumb_trace_error(t));
+    CHECK(held() - start < 1u << 20, "%llu bytes held", (unsigned long long)(held() - start));
+    const struct trace_tap *tap = trace_find_tap(t, TAP_KQ_SOFT_MAX, 0);
+    CHECK(tap && tap->rows[0].n == 60000 && tap->rows[0].n_value == 10000 && tap->rows[0].places[2] == 120000, "row");
+    plumb_trace_free(t);
+    free(deep);
+}
+
+void test_trace(void) {
+    static const plumb_format json = PLUMB_FORMAT_JSON, gguf = PLUMB_FORMAT_GGUF;
+    test_case("trace: taps are known by the names of llama.cpp and of transformers", names_case);
+    test_case("trace: patterns of names", patterns_case);
+    test_case("trace: statistics equal numpy's", stats_case);
+    test_case("trace: attention weights and their entropy, by hand", entropy_case);
+    test_case("trace: statistics and entropies of a run equal llama.cpp's", llama_case);
+    test_case("trace: batches, patterns, layers and numbers of values", batches_case);
+    test_case("trace: JSON numbers are read as Python reads them, bit for bit", numbers_case);
+    test_row("trace: GGUF to JSON and back is the gguf package's file, byte for byte", formats_case, &json);
+    test_row("trace: json.dumps to GGUF is the gguf package's file, byte for byte", formats_case, &gguf);
+    test_case("trace: what is not whole becomes no GGUF", refusals_case);
+    test_case("trace: all that docs/trace.md lets an author write", shapes_case);
+    test_case("trace: mistakes in JSON are named with their byte", mistakes_case);
+    test_row("trace: broken JSON is a status", broken_case, VECTORS "trace.json");
+    test_row("trace: broken GGUF is a status", broken_case, VECTORS "trace.gguf");
+    test_case("trace: hostile depth and shapes cost no memory", hostile_case);
+}
