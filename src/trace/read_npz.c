@@ -308,15 +308,21 @@ static plumb_status take_tokens(struct reader *r) {
     return status;
 }
 
-/* Without ids: the most tokens of an array whose axes need no knowledge of it. */
+/* The most tokens of an array whose axes need no knowledge of it.  Where there are ids it may be one less or a few more
+ * than those: an engine that drops BOS, or feeds a token twice. */
 static plumb_status count_tokens(struct reader *r) {
-    if (r->n_token > 0) return PLUMB_OK;
+    uint64_t most = 0;
     for (size_t i = 0; i < r->n_array; i++) {
         const struct array *a = &r->arrays[i];
         bool batch = a->n_dim == 3 && a->dim[0] == 1 && !has_heads(a->id);
         uint64_t n = a->n_dim == 2 && a->id != TAP_KQ_SOFT_MAX ? a->dim[0] : batch ? a->dim[1] : 0;
-        if (n > r->n_token) r->n_token = n;
+        if (n > most) most = n;
     }
+    if (r->n_token > 0) {
+        if (most > 1 && most + 1 >= r->n_token && most <= r->n_token + TRACE_MORE_TOKENS) r->n_token = most;
+        return PLUMB_OK;
+    }
+    r->n_token = most;
     if (r->n_token == 0 && r->n_array > 0)
         FAIL(PLUMB_ERROR_TENSOR, "no array tells how many tokens there are; add one of their ids, named tokens");
     r->t->n_token = r->t->n_prompt = (uint32_t)r->n_token;
@@ -374,7 +380,8 @@ static plumb_status add_rows(struct reader *r, const struct array *a) {
             values[j] = (float)element(a, at + head + j % n * a->stride[x.n]);
         }
         struct trace_row *row;
-        status = trace_new_row(r->t, a->id, a->layer, trace_first_token(r->t, n_row) + (uint32_t)i, &row);
+        uint32_t pos = (uint32_t)(r->n_token - n_row + i);   /* one row of several tokens: the last one's */
+        status = trace_new_row(r->t, a->id, a->layer, pos, &row);
         if (status == PLUMB_OK)
             status = trace_set_values(r->t, row, a->id, (uint32_t)n_head, (uint32_t)n, values, NULL,
                                       (uint32_t)(n_head * n));
@@ -389,7 +396,15 @@ static bool is_named(const struct member *m, const char *name) {
     return m->n_name == strlen(name) && memcmp(m->name, name, m->n_name) == 0;
 }
 
-/* Keeps the array of a member whose name says something; counts the others. */
+static bool has_array(const struct reader *r, enum tap_id id, int32_t layer) {
+    for (size_t i = 0; i < r->n_array; i++) {
+        if (r->arrays[i].id == id && r->arrays[i].layer == layer) return true;
+    }
+    return false;
+}
+
+/* Keeps the array of a member whose name says something; counts the others, and second names of one tap: hooks on all
+ * modules of transformers see ffn_out as the output of mlp.down_proj and of mlp. */
 static plumb_status read_member(struct reader *r, const struct member *m) {
     struct array a = {.id = TAP_COUNT}, *to;
     show_bytes(&a.name, m->name, m->n_name);
@@ -397,7 +412,7 @@ static plumb_status read_member(struct reader *r, const struct member *m) {
         to = &r->tokens;
     } else if (is_named(m, "n_prompt")) {
         to = &r->n_prompt;
-    } else if (tap_parse(m->name, m->n_name, &a.id, &a.layer)) {
+    } else if (tap_parse(m->name, m->n_name, &a.id, &a.layer) && !has_array(r, a.id, a.layer)) {
         if (r->n_array == r->cap) {
             size_t cap = r->cap ? 2 * r->cap : 32;
             struct array *arrays = alloc_array(cap, sizeof *arrays);

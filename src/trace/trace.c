@@ -155,7 +155,7 @@ static struct trace_tap *get_tap(struct plumb_trace *t, enum tap_id id, int32_t 
 plumb_status trace_new_row(struct plumb_trace *t, enum tap_id id, int32_t layer, uint32_t pos,
                            struct trace_row **row) {
     struct tap_text name;
-    if (t->n_token > 0 && pos >= t->n_token && pos != TRACE_ALL_TOKENS) {
+    if (t->n_token > 0 && pos >= (uint64_t)t->n_token + TRACE_MORE_TOKENS && pos != TRACE_ALL_TOKENS) {
         return error_set(&t->err, PLUMB_ERROR_ARGUMENT, "%s of token %u, but there are %u tokens (the first is 0)",
                          tap_show(&name, id, layer), pos, t->n_token);
     }
@@ -382,7 +382,7 @@ plumb_status trace_set_tokens(struct plumb_trace *t, const int32_t *ids, size_t 
     }
     for (size_t i = 0; n > 0 && i < t->n_tap; i++) {
         const struct trace_tap *tap = &t->taps[i];
-        for (uint32_t j = tap->n_row; j > 0 && tap->rows[j - 1].pos >= n; j--) {
+        for (uint32_t j = tap->n_row; j > 0 && tap->rows[j - 1].pos >= (uint64_t)n + TRACE_MORE_TOKENS; j--) {
             if (tap->rows[j - 1].pos == TRACE_ALL_TOKENS) continue;
             struct tap_text name;
             return error_set(&t->err, PLUMB_ERROR_ARGUMENT, "%s of token %u, but there are %zu tokens (the first is 0)",

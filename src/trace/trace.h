@@ -19,6 +19,8 @@ struct trace_stats {
     double n_nan, n_inf;
 };
 
+/* Rows beyond the tokens: an engine that feeds BOS and the last token twice computes two more than it was asked to. */
+#define TRACE_MORE_TOKENS 2u
 #define TRACE_ALL_TOKENS UINT32_MAX   /* pos of a row whose statistics are of all tokens together */
 
 struct trace_row {

@@ -203,7 +203,7 @@ def corpus():
         'empty': savez(embd=np.zeros((0, 4), 'f4')),
         # what they mean
         'no-count': savez(**{'Qcur-0': value(3, 8).reshape(3, 2, 4)}),
-        'other-count': savez(tokens=ids, embd=value(2, 4)),
+        'other-count': savez(tokens=ids, embd=value(7, 4)),
         'no-token-axis': savez(tokens=ids, **{'Qcur-0': value(4, 8).reshape(4, 2, 4)}),
         'heads-or-tokens': savez(tokens=ids, **{'Qcur-0': value(3, 12).reshape(3, 3, 4)}),
         'weights-or-tokens': savez(tokens=ids, **{'kq_soft_max-0': np.ones((3, 3, 3))}),
@@ -213,7 +213,7 @@ def corpus():
         'a-negative-token': savez(tokens=np.array([1, -1]), embd=value(2, 4)),
         'two-texts': savez(tokens=np.array([[1, 2], [3, 4]]), embd=value(2, 4)),
         'prompt-beyond-the-end': savez(tokens=ids, n_prompt=4, embd=e),
-        'two-rows-of-one-tap': savez(tokens=ids, **{'l_out-0': e, 'model.layers.0': e}),
+        'two-names-of-one-tap': savez(tokens=ids, **{'l_out-0': e, 'model.layers.0': e}),
         'tokens-twice': savez(tokens=ids, input_ids=ids),
     }
 
