@@ -48,8 +48,9 @@ void broken_rename(struct broken *b, const char *name, const char *other) {
 
 plumb_model *broken_load(const struct broken *b) {
     plumb_model *m = plumb_model_create();
-    if (CHECK(m && plumb_model_begin(m, b->n) == PLUMB_OK && fixture_give(m, b->bytes, 0, b->n, SIZE_MAX) == PLUMB_OK,
-              "%s", m ? plumb_model_error(m) : "out of memory")) return m;
+    if (CHECK(m && plumb_model_begin(m, PLUMB_SIZE_UNKNOWN) == PLUMB_OK
+              && fixture_give(m, b->bytes, 0, b->n, SIZE_MAX) == PLUMB_OK, "%s",
+              m ? plumb_model_error(m) : "out of memory")) return m;
     plumb_model_free(m);
     return NULL;
 }

@@ -1,0 +1,393 @@
+/* Selfcheck: files that llama.cpp runs pass, and each check fails on a file, or on activations, broken in its way. */
+#include "broken.h"
+#include "test.h"
+#include "trace/selfcheck.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define SYNTH "tests/vectors/synth/"
+
+static bool run(plumb_model *m, plumb_format format, struct told *told) {
+    bool ok = false;
+    plumb_report report = { .format = format, .write = told_write, .user = told, .name_a = "a \"model\"" };
+    CHECK(m && plumb_selfcheck(m, &report, &ok) == PLUMB_OK, "%s", m ? plumb_model_error(m) : "no model");
+    return ok;
+}
+
+/* ---- good files -------------------------------------------------------------------------------------------------- */
+
+static const char *const names[] = { "file", "tensors", "statistics", "layers", "head", "norms", "tokenizer", "rope",
+                                     "softmax", "position-0", "batch", "cache", "threads", "simd", "reference" };
+enum { N_CHECK = sizeof names / sizeof *names };
+
+static void good_row(const void *row) {
+    struct broken b = { 0 };
+    struct told text = { 0 }, json = { 0 };
+    if (broken_read(&b, row)) {
+        CHECK(run(b.good, PLUMB_FORMAT_TEXT, &text) && run(b.good, PLUMB_FORMAT_JSON, &json), "%s", text.text);
+        size_t n_ok = 0;
+        for (size_t i = 0; i < N_CHECK; i++) {
+            char line[40], named[40];
+            snprintf(line, sizeof line, "OK    %-11s ", names[i]);
+            snprintf(named, sizeof named, "{\"name\": \"%s\", ", names[i]);
+            bool is_ok = text.text && strstr(text.text, line);
+            /* Two layers are too few to compare; threads there are none; SIMD128 depends on the build. */
+            bool may_skip = i == 3 || i == 12 || i == 13;
+            CHECK(is_ok || may_skip, "%s: %s", names[i], text.text);
+            CHECK(json.text && strstr(json.text, named), "%s is not in the JSON", names[i]);
+            n_ok += is_ok;
+        }
+#if defined(__wasm_simd128__)
+        CHECK(n_ok == N_CHECK - 2, "%zu checks OK: %s", n_ok, text.text);
+#else
+        CHECK(n_ok == N_CHECK - 3, "%zu checks OK: %s", n_ok, text.text);
+#endif
+        CHECK(json.text && strstr(json.text, "\"model\": \"a \\\"model\\\"\"")
+              && strstr(json.text, "\"ok\": true"), "%s", json.text);
+    }
+    told_free(&text);
+    told_free(&json);
+    broken_free(&b);
+}
+
+/* ---- broken files ------------------------------------------------------------------------------------------------ */
+
+static void fill(struct broken *b, const char *name, float value) {
+    size_t n = 0;
+    uint8_t *data = broken_data(b, name, &n);
+    for (size_t i = 0; data && i < n / 4; i++) broken_set_f32(data, i, value);
+}
+static void scale(struct broken *b, const char *name, float by, float offset) {
+    size_t n = 0;
+    uint8_t *data = broken_data(b, name, &n);
+    for (size_t i = 0; data && i < n / 4; i++) broken_set_f32(data, i, broken_f32(data, i) * by + offset);
+}
+/* The f16 scale of block i of a Q8_0 tensor. */
+static void set_d(struct broken *b, const char *name, size_t i, unsigned bits) {
+    uint8_t *data = broken_data(b, name, NULL);
+    if (!data) return;
+    data[34 * i] = (uint8_t)bits;
+    data[34 * i + 1] = (uint8_t)(bits >> 8);
+}
+static void zero(struct broken *b, const char *name) {
+    size_t n = 0;
+    uint8_t *data = broken_data(b, name, &n);
+    if (data) memset(data, 0, n);
+}
+
+static void cut(struct broken *b) { b->n -= 100; }
+static void renamed(struct broken *b) {
+    broken_rename(b, "blk.0.attn_q.weight", "blk.0.attn_x.weight");
+    broken_rename(b, "blk.1.ffn_up.weight", "blk.9.ffn_up.weight");
+}
+static void reverse_shape(struct broken *b, const char *name) {
+    uint8_t *entry = broken_entry(b, name), first[8];
+    if (!entry) return;
+    memcpy(first, entry + 4, 8);
+    memcpy(entry + 4, entry + 12, 8);
+    memcpy(entry + 12, first, 8);
+}
+static void transposed(struct broken *b) {   /* [32, 64] and [64, 32], both Q8_0 */
+    reverse_shape(b, "blk.0.ffn_gate.weight");
+    reverse_shape(b, "blk.1.ffn_down.weight");
+}
+static void block_count(struct broken *b) {
+    uint8_t *key = broken_entry(b, "llama.block_count");
+    if (key) key[4] = 3;   /* behind the type, u32 */
+}
+static void nan_scale(struct broken *b) { set_d(b, "blk.1.attn_k.weight", 3, 0x7e00); }
+static void inf_value(struct broken *b) {
+    uint8_t *data = broken_data(b, "blk.0.attn_norm.weight", NULL);
+    if (data) broken_set_f32(data, 5, INFINITY);
+}
+static void zeros(struct broken *b) { zero(b, "blk.0.attn_output.weight"); }
+static void peak(struct broken *b) { set_d(b, "blk.0.ffn_up.weight", 7, 0x7bff); }   /* 65504 */
+static void tiny(struct broken *b) { scale(b, "blk.0.ffn_up.weight", 1e-7f, 0); }
+static void constant(struct broken *b) { fill(b, "blk.1.attn_v.weight", 0.125f); }
+static void one_constant_row(struct broken *b) {
+    uint8_t *data = broken_data(b, "blk.1.attn_v.weight", NULL);
+    for (size_t i = 0; data && i < 32; i++) broken_set_f32(data, 32 * 4 + i, 0.125f);
+}
+static void zero_embeddings(struct broken *b) { zero(b, "token_embd.weight"); }
+static void zero_head(struct broken *b) { zero(b, "output.weight"); }
+static void copied_head(struct broken *b) {
+    size_t n = 0;
+    uint8_t *head = broken_data(b, "output.weight", &n), *embd = broken_data(b, "token_embd.weight", NULL);
+    if (head && embd) memcpy(head, embd, n);
+}
+static const char *const norm_names[] = { "blk.0.attn_norm.weight", "blk.0.ffn_norm.weight", "blk.1.attn_norm.weight",
+                                          "blk.1.ffn_norm.weight", "output_norm.weight" };
+static void norms_less_one(struct broken *b) {
+    for (size_t i = 0; i < 5; i++) scale(b, norm_names[i], 1, -1);
+}
+static void norms_one(struct broken *b) {
+    for (size_t i = 0; i < 5; i++) fill(b, norm_names[i], 1);
+}
+static void norm_small(struct broken *b) { scale(b, norm_names[2], 1e-5f, 0); }
+/* The token of the letter o becomes another one. */
+static void lost_letter(struct broken *b) {
+    static const uint8_t token[] = { 1, 0, 0, 0, 0, 0, 0, 0, 'o', 1, 0, 0, 0, 0, 0, 0, 0, 'p' };
+    for (size_t i = 0; i + sizeof token <= b->n; i++) {
+        if (memcmp(b->bytes + i, token, sizeof token) != 0) continue;
+        b->bytes[i + 8] = 1;   /* GPT-2's name for no byte */
+        return;
+    }
+    CHECK(false, "no letter o");
+}
+
+static const struct broken_file {
+    const char *name, *file;
+    void (*make)(struct broken *b);
+    const char *line, *detail;   /* how a line of the report begins, and what follows somewhere */
+} broken_files[] = {
+    { "a file cut short", SYNTH "q8_0.gguf", cut, "FAIL  file        ", "output_norm.weight" },
+    { "a part of a split model", SYNTH "split-00001-of-00003.gguf", NULL, "FAIL  file        ", "split into 3 files" },
+    { "a tensor of another name is missing and unknown", SYNTH "q8_0.gguf", renamed, "FAIL  tensors     4 tensors",
+      "tensor \"blk.0.attn_x.weight\" has no place" },
+    { "all problems of the directory, extra", SYNTH "q8_0.gguf", renamed, "FAIL  tensors     ",
+      "tensor \"blk.9.ffn_up.weight\" has no place" },
+    { "all problems of the directory, missing", SYNTH "q8_0.gguf", renamed, "FAIL  tensors     ",
+      "tensor blk.0.attn_q.weight is missing" },
+    { "all problems of the directory, the last", SYNTH "q8_0.gguf", renamed, "FAIL  tensors     ",
+      "tensor blk.1.ffn_up.weight is missing" },
+    { "transposed matrices, the first", SYNTH "q8_0.gguf", transposed, "FAIL  tensors     2 tensors",
+      "tensor blk.0.ffn_gate.weight: expected shape [32, 64], file has Q8_0 [64, 32]: it is transposed" },
+    { "transposed matrices, the second", SYNTH "q8_0.gguf", transposed, "FAIL  tensors     2 tensors",
+      "tensor blk.1.ffn_down.weight: expected shape [64, 32], file has Q8_0 [32, 64]: it is transposed" },
+    { "a block more than there is", SYNTH "q8_0.gguf", block_count, "FAIL  tensors     9 tensors",
+      "tensor blk.2.ffn_down.weight is missing" },
+    { "a block scale that is NaN", SYNTH "q8_0.gguf", nan_scale, "FAIL  statistics  ",
+      "blk.1.attn_k.weight (Q8_0): 32 NaN and 0 infinite of 512 values, the first at [row 3, column 0]" },
+    { "NaN reaches the activations", SYNTH "q8_0.gguf", nan_scale, "FAIL  reference   Kcur of layer 1 ", "" },
+    { "an infinite norm weight", SYNTH "q8_0.gguf", inf_value, "FAIL  statistics  ",
+      "blk.0.attn_norm.weight (F32): 0 NaN and 1 infinite of 32 values, the first at [5]" },
+    { "a matrix of zeros", SYNTH "q8_0.gguf", zeros, "FAIL  statistics  ",
+      "blk.0.attn_output.weight (Q8_0): all 1024" },
+    { "a block of wrong scale", SYNTH "q8_0.gguf", peak, "FAIL  statistics  ",
+      "blk.0.ffn_up.weight (Q8_0): a value of " },
+    { "a matrix far too small", SYNTH "f32.gguf", tiny, "FAIL  statistics  ", "blk.0.ffn_up.weight (F32): an RMS of " },
+    { "a matrix of one value", SYNTH "f32.gguf", constant, "FAIL  statistics  ",
+      "blk.1.attn_v.weight (F32): in 16 of 16 rows all values are equal" },
+    { "a row of one value", SYNTH "f32.gguf", one_constant_row,
+      "WARN  statistics  blk.1.attn_v.weight: in 1 of 16 rows all values are equal, the first is row 4", "" },
+    { "embeddings of zeros, tied", SYNTH "q8_0.gguf", zero_embeddings,
+      "FAIL  head        token_embd.weight is all zeros", "" },
+    { "a head of zeros", SYNTH "untied.gguf", zero_head, "FAIL  head        output.weight is all zeros", "" },
+    { "a head that repeats the embeddings", SYNTH "untied.gguf", copied_head,
+      "WARN  head        output.weight repeats token_embd.weight", "" },
+    { "norms stored less 1", SYNTH "f32.gguf", norms_less_one, "FAIL  norms       5 of 5 norms lie around 0", "" },
+    { "norms of ones", SYNTH "f32.gguf", norms_one, "WARN  norms       all 5 norms are exactly 1", "" },
+    { "a norm out of scale", SYNTH "f32.gguf", norm_small, "FAIL  norms       1 of 5 norms",
+      "blk.1.attn_norm.weight: an RMS of 1.02e-05" },
+    { "a vocabulary without the letter o", SYNTH "q8_0.gguf", lost_letter, "FAIL  tokenizer   ", "comes back as" },
+};
+
+static void broken_row(const void *row) {
+    const struct broken_file *f = row;
+    struct broken b = { 0 };
+    struct told told = { 0 };
+    plumb_model *wrong = NULL;
+    b.bytes = test_read_all(f->file, &b.n);
+    if (f->make && b.bytes) {
+        free(b.bytes);
+        b.bytes = NULL;
+        if (broken_read(&b, f->file)) f->make(&b);
+    }
+    if (b.bytes) {
+        wrong = broken_load(&b);
+        bool ok = run(wrong, PLUMB_FORMAT_TEXT, &told);
+        CHECK(ok == (f->line[0] == 'W'), "%s", told.text);
+        const char *line = told.text ? strstr(told.text, f->line) : NULL;
+        CHECK(line && (line == told.text || line[-1] == '\n'), "%s: %s", f->line, told.text);
+        CHECK(line && strstr(line, f->detail), "%s: %s", f->detail, told.text);
+    }
+    told_free(&told);
+    plumb_model_free(wrong);
+    broken_free(&b);
+}
+
+/* Six layers, of which one tensor is 20 times what it is in the others. */
+static void layers_case(void) {
+    struct gguf_tensor tensors[12] = { 0 };
+    struct tensor_stats stats[12] = { 0 };
+    char texts[12][32];
+    for (int i = 0; i < 12; i++) {
+        int n = snprintf(texts[i], sizeof texts[i], "blk.%d.%s.weight", i / 2, i % 2 == 0 ? "attn_q" : "attn_norm");
+        tensors[i] = (struct gguf_tensor) { .name = { texts[i], (uint64_t)n } };
+        stats[i] = (struct tensor_stats) { .tensor = &tensors[i], .n_row = i % 2 == 0 ? 64 : 1,
+                                           .rms = i % 2 == 0 ? 0.2 + 0.01 * i : 1.0 };
+    }
+    struct check c = { 0 };
+    stats[1].rms = 0.05;   /* a first norm may be that small: SmolLM2's is */
+    selfcheck_layers(&c, stats, 12);
+    CHECK(c.verdict == VERDICT_OK, "%s", c.why);
+    stats[6].rms *= 20;
+    selfcheck_layers(&c, stats, 12);
+    CHECK(c.verdict == VERDICT_FAIL && c.n_detail == 1 && strstr(c.details[0], "blk.3.attn_q.weight"), "%s: %s", c.why,
+          c.n_detail > 0 ? c.details[0] : "");
+    stats[6].rms /= 20;
+    stats[11].rms = 1e-3;
+    selfcheck_layers(&c, stats, 12);
+    CHECK(c.verdict == VERDICT_FAIL && c.n_detail == 2 && strstr(c.details[1], "blk.5.attn_norm.weight"), "%s", c.why);
+    selfcheck_layers(&c, stats, 6);
+    CHECK(c.verdict == VERDICT_SKIP, "three layers: %s", c.why);
+    free(c.details);
+}
+
+/* ---- broken activations ------------------------------------------------------------------------------------------ */
+
+enum { N_TOKEN = 8 };
+
+/* All taps of a prompt of the tiny model, by one of the passes. */
+static void record(struct recording *r, plumb_model *m, plumb_pass pass) {
+    static const int32_t ids[N_TOKEN] = { 72, 101, 13, 255, 0, 97, 97, 32 };
+    plumb_session *s = NULL;
+    plumb_session_params params = { .n_ctx = N_TOKEN, .pass = pass };
+    if (CHECK(plumb_session_create(&s, m, &params) == PLUMB_OK
+              && plumb_session_set_tap(s, recording_add, r) == PLUMB_OK, "%s", plumb_model_error(m))) {
+        plumb_session_feed(s, ids, N_TOKEN);
+    }
+    plumb_session_free(s);
+}
+
+/* Value (token, head, i) of a recorded tap, to be changed. */
+static float *value_of(struct recording *r, const char *name, int32_t layer, uint32_t t, uint32_t h, uint32_t i) {
+    static float none;
+    const plumb_tap *tap = recording_find(r, name, layer);
+    if (!CHECK(tap && t < tap->n_token && h < tap->n_head && i < tap->n, "no %s-%d", name, (int)layer)) return &none;
+    return (float *)(uintptr_t)&tap->data[((size_t)t * tap->n_head + h) * tap->n + i];
+}
+
+/* One check of one recording against the truth `reference`. */
+struct doctored {
+    const char *name, *tap;
+    int32_t layer;
+    uint32_t t, h, i;
+    float factor, add;      /* value * factor + add */
+    void (*check)(struct check *c, const struct recording *r);
+    const char *why;        /* part of the first detail */
+};
+
+static const struct doctored doctored[] = {
+    { "RoPE that makes a query longer", "Qcur_rope", 1, 3, 2, 1, 1.001f, 0, selfcheck_rope, "Qcur-1: token 3, head 2" },
+    { "RoPE that makes a key NaN", "Kcur_rope", 0, 7, 1, 0, 1, NAN, selfcheck_rope, "Kcur-0: token 7, head 1" },
+    { "attention that sums to 1.001", "kq_soft_max", 1, 5, 3, 0, 1, 0.001f, selfcheck_softmax,
+      "kq_soft_max-1: token 5, head 3: the weights sum to 1.001" },
+    { "attention to a later token", "kq_soft_max", 0, 2, 1, 3, 0, 1e-6f, selfcheck_softmax,
+      "kq_soft_max-0: token 2, head 1: its weight of token 3 is 1e-06, a later one" },
+    { "a negative attention weight", "kq_soft_max", 0, 6, 0, 2, -1, 0, selfcheck_softmax,
+      "its weight of token 2 is -" },
+    { "an attention weight that is NaN", "kq_soft_max", 0, 6, 0, 2, 1, NAN, selfcheck_softmax,
+      "its weight of token 2 is" },
+    { "RoPE that turns position 0", "Kcur_rope", 1, 0, 1, 4, 1.0001f, 0, selfcheck_first, "layer 1, position 0: Kcur" },
+    { "a first token that does not give V", "kqv_out", 0, 0, 3, 7, 1.0001f, 0, selfcheck_first,
+      "layer 0, position 0: kqv_out[head 3, 7]" },
+    { "a first token that gives another head's V", "Vcur", 0, 0, 1, 0, 1, 1, selfcheck_first,
+      "kqv_out[head 2, 0]" },   /* heads 2 and 3 share it */
+};
+
+static void doctored_row(const void *row) {
+    const struct doctored *d = row;
+    struct broken b = { 0 };
+    struct recording r = { 0 };
+    struct check good = { 0 }, c = { 0 };
+    if (broken_read(&b, SYNTH "q8_0.gguf")) {
+        record(&r, b.good, PLUMB_PASS_FAST);
+        d->check(&good, &r);
+        CHECK(good.verdict == VERDICT_OK, "before: %s", good.why);
+        float *value = value_of(&r, d->tap, d->layer, d->t, d->h, d->i);
+        *value = *value * d->factor + d->add;
+        d->check(&c, &r);
+        CHECK(c.verdict == VERDICT_FAIL && c.n_detail > 0 && strstr(c.details[0], d->why), "%s: %s", c.why,
+              c.n_detail > 0 ? c.details[0] : "");
+    }
+    free(good.details);
+    free(c.details);
+    recording_free(&r);
+    broken_free(&b);
+}
+
+static void reference_case(void) {
+    struct broken b = { 0 };
+    struct recording fast = { 0 }, reference = { 0 };
+    struct check c = { 0 };
+    if (broken_read(&b, SYNTH "q8_0.gguf")) {
+        record(&fast, b.good, PLUMB_PASS_FAST);
+        record(&reference, b.good, PLUMB_PASS_REFERENCE);
+        selfcheck_reference(&c, &fast, &reference);
+        CHECK(c.verdict == VERDICT_OK, "%s", c.why);
+        test_note("%s", c.why);
+        const plumb_tap *gate = recording_find(&fast, "ffn_gate", 1);
+        REQUIRE(gate, "no ffn_gate-1");
+        for (uint32_t i = 0; i < gate->n; i++) *value_of(&fast, "ffn_gate", 1, 2, 0, i) *= 1.05f;
+        selfcheck_reference(&c, &fast, &reference);   /* 0.05 in one of 8 tokens: 0.018 */
+        CHECK(c.verdict == VERDICT_FAIL && strstr(c.why, "ffn_gate of layer 1 is the first tap over"), "%s", c.why);
+        *value_of(&fast, "Vcur", 0, 1, 0, 0) = NAN;
+        *value_of(&reference, "Vcur", 0, 1, 0, 0) = NAN;
+        selfcheck_reference(&c, &fast, &reference);
+        CHECK(c.verdict == VERDICT_FAIL && strstr(c.why, "Vcur of layer 0 is the first tap with NaN"), "%s", c.why);
+        recording_free(&reference);
+        selfcheck_reference(&c, &fast, &reference);
+        CHECK(c.verdict == VERDICT_FAIL, "nothing to compare with: %s", c.why);
+    }
+    free(c.details);
+    recording_free(&fast);
+    recording_free(&reference);
+    broken_free(&b);
+}
+
+/* What batch, cache and simd compare: bits. */
+static void logits_case(void) {
+    float a[6] = { 1, 2, 3, 4, 5, 6 }, b[6] = { 1, 2, 3, 4, 5, 6 };
+    struct check c = { 0 };
+    selfcheck_logits(&c, a, b, 2, 3, "so and so");
+    CHECK(c.verdict == VERDICT_OK, "%s", c.why);
+    b[4] = nextafterf(b[4], 6);
+    selfcheck_logits(&c, a, b, 2, 3, "so and so");
+    CHECK(c.verdict == VERDICT_FAIL && strstr(c.why, "so and so: 1 of 6 logits differ")
+          && strstr(c.details[0], "after token 1, id 1: 5 and 5.0000004"), "%s: %s", c.why, c.details[0]);
+    free(c.details);
+}
+
+static void misuse_case(void) {
+    struct broken b = { 0 };
+    struct told told = { 0 };
+    bool ok = true;
+    plumb_report report = { .format = PLUMB_FORMAT_HTML, .write = told_write, .user = &told };
+    if (broken_read(&b, SYNTH "q8_0.gguf")) {
+        CHECK(plumb_selfcheck(b.good, &report, &ok) == PLUMB_ERROR_ARGUMENT && !ok, "HTML");
+        plumb_model *empty = plumb_model_create();
+        CHECK(empty && plumb_selfcheck(empty, &report, &ok) == PLUMB_ERROR_STATE && !ok, "an empty model");
+        plumb_model_free(empty);
+    }
+    told_free(&told);
+    broken_free(&b);
+}
+
+void test_selfcheck(void) {
+    static const char *const good[] = { "q8_0", "f32", "bf16", "q4_0", "q4_k", "q6_k", "iq4_xs", "untied", "qwen2",
+                                        "heads-4to1", "key-length", "rope-freqs", "rope-partial", "rope-linear",
+                                        "llama-bias", "spm" };
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        char name[100], path[100];
+        snprintf(name, sizeof name, "selfcheck: nothing is wrong with %s", good[i]);
+        snprintf(path, sizeof path, SYNTH "%s.gguf", good[i]);
+        test_row(name, good_row, path);
+    }
+    for (size_t i = 0; i < sizeof broken_files / sizeof *broken_files; i++) {
+        char name[100];
+        snprintf(name, sizeof name, "selfcheck: seen: %s", broken_files[i].name);
+        test_row(name, broken_row, &broken_files[i]);
+    }
+    test_case("selfcheck: seen: a tensor that is not like those of the other layers", layers_case);
+    for (size_t i = 0; i < sizeof doctored / sizeof *doctored; i++) {
+        char name[100];
+        snprintf(name, sizeof name, "selfcheck: seen: %s", doctored[i].name);
+        test_row(name, doctored_row, &doctored[i]);
+    }
+    test_case("selfcheck: seen: a tap that is not the reference pass's", reference_case);
+    test_case("selfcheck: seen: a logit that differs in its last bit", logits_case);
+    test_case("selfcheck: misuse is a status", misuse_case);
+}
