@@ -12,8 +12,10 @@ enum kind { FLAG, TEXT, U32, U64, F32, F64, COUNT, RANGE };   /* COUNT: a U32 or
 
 #define ON(command) (1u << COMMAND_##command)
 #define TAKE_CTX (ON(RUN) | ON(SCORE) | ON(BENCH))
-#define TAKE_TOKENS (ON(TRACE) | ON(LOGITS))
+#define TAKE_TOKENS (ON(TRACE) | ON(LOGITS) | ON(DIAGNOSE))
 #define COMPUTE (TAKE_CTX | ON(TRACE) | ON(LOGITS) | ON(PERPLEXITY))
+#define REPORTS (ON(DIFF) | ON(SELFCHECK) | ON(WEIGHTS) | ON(DIAGNOSE))
+#define TWO_FILES (ON(DIFF) | ON(WEIGHTS))
 #define AT(field) offsetof(struct options, field)
 
 static const struct option {
@@ -57,7 +59,7 @@ static const struct option {
     { "-p", ON(BENCH), U32, AT(n_prompt), 1, 1 << 24, "N", "tokens of the prompt (128)" },
     { "-n", ON(BENCH), U32, AT(n_predict), 1, 1 << 24, "N", "tokens to decode one by one, from an empty context (64)" },
     { "-r", ON(BENCH), U32, AT(n_repeat), 1, 1000, "N", "repetitions, after one to warm up (3)" },
-    { "--n-prompt", ON(TRACE), U32, AT(n_prompt), 1, 1 << 24, "N",
+    { "--n-prompt", ON(TRACE) | ON(DIAGNOSE), U32, AT(n_prompt), 1, 1 << 24, "N",
       "feed the first N tokens as a prompt and the others one by one (all)" },
     { "--taps", ON(TRACE), TEXT, AT(trace.taps), 0, 0, "NAMES",
       "taps to record, \"l_out-*,Qcur\": * is any text, ? any character, without -LAYER in all (all)" },
@@ -66,8 +68,15 @@ static const struct option {
       "first values to record of each tap and token, or \"all\" (8)" },
     { "-o", ON(TRACE), TEXT, AT(output), 0, 0, "FILE",
       "write the trace to FILE: in GGUF if it ends in .gguf, which needs --values all, else JSON" },
-    { "--profile", ON(TRACE), FLAG, AT(profile), 0, 0, NULL, 
+    { "--profile", ON(TRACE), FLAG, AT(profile), 0, 0, NULL,
       "print how long each operation takes, over all layers; the trace only with -o" },
+    { "--against", ON(DIAGNOSE), TEXT, AT(against), 0, 0, "THEIRS", "what the other engine computed (needed)" },
+    { "--max", ON(DIAGNOSE), U32, AT(n_quirk), 1, 3, "N", "how many mistakes may come together (3)" },
+    { "--list", ON(DIAGNOSE), FLAG, AT(list), 0, 0, NULL, "print the mistakes that it knows, and nothing else" },
+    { "--model", ON(DIFF), TEXT, AT(model), 0, 0, "MODEL", "a GGUF file, for the texts of tokens" },
+    { "--tolerance", TWO_FILES, F64, AT(tolerance), 1e-12, 1e12, "X",
+      "relative RMS error from which two things part (diff: 0.01, weights: by the types' precision)" },
+    { "--html", ON(DIFF), TEXT, AT(html), 0, 0, "FILE", "write the report to FILE, as one self-contained page, too" },
     { "--top", ON(LOGITS), U32, AT(n_top), 1, 1 << 24, "N", "how many of the likeliest tokens (10)" },
     { "--ctx", ON(PERPLEXITY), U32, AT(n_ctx), 4, 1 << 24, "N",
       "tokens of a chunk; the later half is scored (512, or those of the saved run)" },
@@ -81,9 +90,11 @@ static const struct option {
     { "--batch", COMPUTE, U32, AT(n_batch), 1, 1 << 16, "N", "prompt tokens computed at once (64)" },
     { "--reference", COMPUTE, FLAG, AT(reference), 0, 0, NULL, "the slow pass that defines what is right" },
     { "--scalar", COMPUTE, FLAG, AT(scalar), 0, 0, NULL, "portable kernels only" },
-    { "--json", ON(INSPECT) | ON(SCORE) | ON(BENCH) | ON(TRACE) | ON(LOGITS) | ON(PERPLEXITY), FLAG, AT(json), 0, 0,
-      NULL, "print JSON" },
+    { "--json", ON(INSPECT) | ON(SCORE) | ON(BENCH) | ON(TRACE) | ON(LOGITS) | ON(PERPLEXITY) | REPORTS, FLAG,
+      AT(json), 0, 0, NULL, "print JSON" },
 };
+
+#define REPORT_CODES(agree, part) "Exit codes: 0 " agree ", 1 " part ", 2 wrong usage, 3 could not be done.\n"
 
 static const struct {
     const char *name, *usage, *summary, *text;
@@ -114,6 +125,23 @@ static const struct {
         "As llama-perplexity does: FILE is cut into chunks of --ctx tokens, each begins with BOS if the model asks\n"
         "for it, and the tokens of its later half are scored.  --kl adds how far the probabilities are from those of\n"
         "the reference pass or of a saved run, which may be llama-perplexity's own.\n" },
+    [COMMAND_DIFF] = { "diff", "A B", "compares two runs, says where they part",
+        "A and B are traces, of any engine: what `plumb trace` wrote, the text that llama-eval-callback prints, JSON\n"
+        "that anyone can print, arrays of numpy.savez.  B is taken for the truth.  One line for each tap, then the\n"
+        "first over the tolerance and a verdict; other tokens are found before numbers are compared.\n\n"
+        REPORT_CODES("they agree", "they part") },
+    [COMMAND_SELFCHECK] = { "selfcheck", "MODEL", "checks a file and the engine on it",
+        "What needs no reference: names, shapes and values of the tensors, prefill against step by step, scalar\n"
+        "against SIMD, the fast pass against the reference pass, a round trip of the tokenizer, and more.\n\n"
+        REPORT_CODES("all is well", "a check failed") },
+    [COMMAND_WEIGHTS] = { "weights", "A.gguf B.gguf", "compares the tensors of two files",
+        "By name, dequantized, whatever their types.  B is taken for the truth.\n\n"
+        REPORT_CODES("they agree", "they part") },
+    [COMMAND_DIAGNOSE] = { "diagnose", "MODEL --against THEIRS", "names the mistake of another engine",
+        "THEIRS is any file that `plumb diff` takes, with as much of a run as there is: it looks for the known\n"
+        "mistakes with which the reference pass gives those numbers.  --tokens or -p say what was fed if THEIRS does\n"
+        "not; -p gets the model's BOS and no chat template unless --chat is given.\n\n"
+        REPORT_CODES("the numbers are right", "they are not") },
 };
 
 /* ---- help -------------------------------------------------------------------------------------------------------- */
@@ -121,11 +149,12 @@ static const struct {
 static void print_help(void) {
     out("plumb " PLUMB_VERSION ": GGUF language models in WebAssembly\n\n"
         "usage: plumb COMMAND MODEL... [options]\n\n");
-    for (int i = 0; i < COMMAND_COUNT; i++) out("  plumb %-10s %-18s  %s\n", commands[i].name, commands[i].usage,
+    for (int i = 0; i < COMMAND_COUNT; i++) out("  plumb %-10s %-22s  %s\n", commands[i].name, commands[i].usage,
                                                 commands[i].summary);
     out("\nMODEL is a GGUF file; a split model's files are given in their order.\n"
         "`plumb COMMAND --help` lists the options.  --version prints the version.\n"
-        "Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.\n");
+        "Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted; of the last four commands 1 says that two\n"
+        "things part or a check failed, and 3 that it could not be done.\n");
 }
 
 const char *command_name(enum command command) { return commands[command].name; }
@@ -245,6 +274,8 @@ static int take_option(int argc, char **argv, int i, struct options *options) {
 static const char *find_missing(struct options *o) {
     bool last_is_text = o->command == COMMAND_TOKENIZE || o->command == COMMAND_PERPLEXITY;
     if (last_is_text && o->n_file > 0) o->text = o->files[--o->n_file];
+    if (1u << o->command & TWO_FILES) return o->n_file == 2 ? NULL : "exactly two files, A and B, are needed";
+    if (o->list) return o->n_file > 0 || o->against || o->prompt || o->ids ? "--list stands alone" : NULL;
     if (o->n_file == 0) {
         return o->command == COMMAND_TOKENIZE ? "MODEL and TEXT are needed"
              : o->command == COMMAND_PERPLEXITY ? "MODEL and FILE are needed" : "MODEL is needed";
@@ -252,8 +283,10 @@ static const char *find_missing(struct options *o) {
     if (o->command == COMMAND_RUN && !o->prompt) return "-p TEXT is needed";
     if (o->command == COMMAND_RUN && o->raw && o->system) return "--system is part of the template that --raw omits";
     if (o->command == COMMAND_SCORE && !o->ids) return "--ids is needed";
+    if (o->command == COMMAND_DIAGNOSE && !o->against) return "--against THEIRS is needed";
     if (1u << o->command & TAKE_TOKENS) {
-        if (!o->prompt && !o->ids) return "-p TEXT or --tokens is needed";
+        bool is_needed = o->command != COMMAND_DIAGNOSE || o->n_prompt != UINT32_MAX || o->chat || o->parse_special;
+        if (is_needed && !o->prompt && !o->ids) return "-p TEXT or --tokens is needed";
         if (o->prompt && o->ids) return "-p and --tokens exclude each other";
         if (o->ids && (o->chat || o->parse_special)) return "--tokens leaves nothing for --chat or --parse-special";
         o->raw = !o->chat;
@@ -291,7 +324,8 @@ bool parse_options(int argc, char **argv, struct options *options, int *exit_cod
     }
     options->command = (enum command)command;
     if (command == COMMAND_BENCH) options->n_predict = 64;
-    if (command == COMMAND_TRACE) options->n_prompt = UINT32_MAX;
+    if (command == COMMAND_TRACE || command == COMMAND_DIAGNOSE) options->n_prompt = UINT32_MAX;
+    if (1u << command & REPORTS) exit_failed = 3;
 
     bool only_words = false;   /* after -- */
     for (int i = 2; i < argc;) {

@@ -1,33 +1,15 @@
-/* trace and logits.  Ground truth: what llama.cpp's evaluation callback shows of a synthetic model, whole tensors
- * (tests/vectors/synth/f32.taps, laid out as tests/vectors/llama/logits.c says), and its logits of the default one. */
+/* trace and logits.  Ground truth: what llama.cpp's evaluation callback shows of a synthetic model (dump.mjs),
+ * and its logits of the default one. */
 import assert from 'node:assert/strict';
-import { existsSync, readFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
+import { dump, model, tokens, valuesOf } from './dump.mjs';
 import { ids, native, output, plumb, smol, temporary } from './plumb.mjs';
 
-const model = 'tests/vectors/synth/f32.gguf';
-const header = readFileSync('tests/vectors/synth/f32.bin');
-const n_token = header.readUInt32LE(12);
-const tokens = Array.from({ length: n_token }, (_, i) => header.readUInt32LE(32 + 4 * i));
+const n_token = tokens.length;
 const args = ['trace', model, '--tokens', tokens.join()];
 const trace = async (...more) => JSON.parse(await output([...args, '--json', ...more]));
 
-/** llama.cpp's tensors by name: shape, fastest dimension first, and values. */
-const dump = new Map();
-for (let data = readFileSync('tests/vectors/synth/f32.taps'), at = 0; at < data.length;) {
-  const name = data.subarray(at, at + 24).toString().replace(/\0.*/s, '');
-  const shape = [0, 1, 2, 3].map(i => data.readUInt32LE(at + 24 + 4 * i)), n = shape.reduce((a, b) => a * b);
-  dump.set(name, { shape, values: Array.from({ length: n }, (_, i) => data.readFloatLE(at + 40 + 4 * i)) });
-  at += 40 + 4 * n;
-}
-/** One token's values; of attention weights (key, token, head) those of its heads. */
-function theirs(name, token) {
-  const { shape, values } = dump.get(name);
-  const n = values.length / n_token;
-  if (!name.startsWith('kq_soft_max')) return values.slice(token * n, (token + 1) * n);
-  return Array.from({ length: shape[2] }, (_, h) => h)
-    .flatMap(h => values.slice((h * n_token + token) * shape[0], (h * n_token + token + 1) * shape[0]));
-}
 const sum = (values, of) => values.reduce((total, value) => total + of(value), 0);
 const near = (found, expected, most, what) =>
   assert.ok(Math.abs(found - expected) <= most, `${what}: ${found}, llama.cpp ${expected}`);
@@ -37,7 +19,7 @@ test('trace: shapes, values, statistics and entropies of all taps are those of l
   assert.deepEqual(found.tokens, tokens);
   assert.equal(found.taps.length, dump.size * n_token);
   for (const { name, token, shape, values, entropy, ...stats } of found.taps) {
-    const expected = theirs(name, token), n = expected.length, what = `${name} of token ${token}`;
+    const expected = valuesOf(name, token), n = expected.length, what = `${name} of token ${token}`;
     assert.equal(shape.reduce((a, b) => a * b), n, what);
     const rms = Math.sqrt(sum(expected, x => x * x) / n), most = 1e-5 * Math.max(rms, 1e-3);
     assert.equal(values.length, n, what);

@@ -15,6 +15,10 @@ const options = {
     '--profile', '--batch', '--reference', '--scalar', '--json'],
   logits: ['-p', '--tokens', '--chat', '--parse-special', '--top', '--batch', '--reference', '--scalar', '--json'],
   perplexity: ['--ctx', '--chunks', '--kl', '--save', '--batch', '--reference', '--scalar', '--json'],
+  diff: ['--model', '--tolerance', '--html', '--json'],
+  selfcheck: ['--json'],
+  weights: ['--tolerance', '--json'],
+  diagnose: ['--against', '--tokens', '-p', '--chat', '--parse-special', '--n-prompt', '--max', '--list', '--json'],
   bench: ['-p', '-n', '-r', '--ctx', '--batch', '--reference', '--scalar', '--json'],
 };
 
@@ -28,7 +32,7 @@ for (const [name, names] of Object.entries(options)) {
   test(`${name} --help names its options, and no others`, async () => {
     const { code, out, err } = await plumb([name, '--help']);
     assert.deepEqual([code, err], [0, '']);
-    assert.match(out, new RegExp(`^usage: plumb ${name} MODEL`));
+    assert.match(out, new RegExp(`^usage: plumb ${name} (MODEL|A)`));
     const listed = [...out.matchAll(/^  (-\S+)/gm)].map(match => match[1]);
     assert.deepEqual(listed.sort(), [...names, '--help'].sort());
   });
@@ -94,6 +98,15 @@ const wrong = [
   [['logits', smol, '-p', 'x', '--top', '0'], '--top: "0" is not an integer from 1'],
   [['perplexity', smol], 'MODEL and FILE are needed'],
   [['perplexity', smol, 'README.md', '--ctx', '3'], '--ctx: "3" is not an integer from 4'],
+  ...['diff', 'weights'].flatMap(name => [[], ['a'], ['a', 'b', 'c']]
+    .map(files => [[name, ...files], 'exactly two files, A and B, are needed'])),
+  ...['0', '-1', 'nan', ''].map(word => [['diff', 'a', 'b', '--tolerance', word], `--tolerance: "${word}"`]),
+  [['selfcheck'], 'MODEL is needed'],
+  [['diagnose', smol], '--against THEIRS is needed'],
+  [['diagnose', '--against', 'x'], 'MODEL is needed'],
+  [['diagnose', smol, '--against', 'x', '--chat'], '-p TEXT or --tokens is needed'],
+  [['diagnose', smol, '--against', 'x', '--max', '4'], '--max: "4" is not an integer from 1 to 3'],
+  [['diagnose', smol, '--list'], '--list stands alone'],
   [['inspect', ...Array(65).fill(smol)], 'more than 64 files'],
 ];
 test('wrong usage exits 2 with one line', async t => {

@@ -1,0 +1,156 @@
+/* diff, selfcheck, weights, diagnose: exit codes 0 for agreement, 1 for a finding, 3 for what could not be done.
+ * Ground truth: llama.cpp's activations (dump.mjs), and mistakes made with them by hand.  What the engine finds in
+ * many more is in the C tests. */
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { test } from 'node:test';
+import { dump, model, tokens, valuesOf } from './dump.mjs';
+import { output, plumb, temporary } from './plumb.mjs';
+
+const synth = name => `tests/vectors/synth/${name}.gguf`;
+/** A foreign trace, as docs/trace.md asks for, of these taps; change(values, name) makes the mistake. */
+function foreign(name, { taps = [...dump.keys()], change = values => values, ...more } = {}) {
+  const records = taps.flatMap(tap => tokens.map((_, token) =>
+    ({ name: tap, token, values: change(valuesOf(tap, token), tap, token) })));
+  return temporary(`${name}.json`, JSON.stringify({ tokens, taps: records, ...more }));
+}
+const ours = temporary('ours.json', '');
+await output(['trace', model, '--tokens', tokens.join(), '--reference', '--values', 'all', '-o', ours]);
+const truth = foreign('truth');
+
+/* ---- diff ---- */
+
+test('diff: the reference pass and llama.cpp agree, exit code 0', async () => {
+  const text = await plumb(['diff', ours, truth, '--tolerance', '1e-5']);
+  assert.deepEqual([text.code, text.err], [0, '']);
+  for (const tap of dump.keys()) assert.match(text.out, new RegExp(`^ *${tap} `, 'm'));
+  const json = JSON.parse(await output(['diff', ours, truth, '--json', '--tolerance', '1e-5']));
+  assert.deepEqual([json.agree, json.tolerance, json.a.name, json.b.name], [true, 1e-5, ours, truth]);
+});
+
+test('diff: where they part it names the first tap, exit code 1', async () => {
+  const theirs = foreign('halved', {
+    change: (values, name) => name === 'ffn_out-1' || name === 'l_out-1' ? values.map(x => x / 2) : values,
+  });
+  const { code, out, err } = await plumb(['diff', theirs, ours, '--json']);
+  assert.deepEqual([code, err], [1, '']);
+  const { agree, verdict } = JSON.parse(out);
+  assert.deepEqual([agree, verdict.tap], [false, 'ffn_out-1']);
+  assert.equal((await plumb(['diff', theirs, ours, '--tolerance', '0.6'])).code, 0);
+});
+
+test('diff --html writes one page, and the report all the same', async () => {
+  const page = temporary('page.html', '');
+  const { code, out } = await plumb(['diff', ours, truth, '--html', page]);
+  assert.deepEqual([code, out], [0, await output(['diff', ours, truth])]);
+  const html = readFileSync(page, 'utf8');
+  assert.match(html, /^<!doctype html>/i);
+  assert.match(html, /<\/html>\s*$/i);
+  assert.doesNotMatch(html, /(src|href)=["']?https?:/);
+});
+
+test('diff: other tokens are found, and --model tells their texts', async () => {
+  const other = temporary('other.json', '');
+  await output(['trace', model, '--tokens', [256, ...tokens].join(), '-o', other]);
+  const { code, out } = await plumb(['diff', other, truth, '--model', model, '--json']);
+  assert.equal(code, 1);
+  assert.notEqual(JSON.parse(out).tokens.verdict, 'same');
+});
+
+/* ---- selfcheck, weights ---- */
+
+test('selfcheck: a good file is OK, exit code 0', async () => {
+  const { checks } = JSON.parse(await output(['selfcheck', model, '--json']));
+  assert.ok(checks.length >= 10 && checks.some(({ verdict }) => verdict === 'OK'));
+  for (const { name, verdict } of checks) assert.ok(['OK', 'SKIP', 'WARN'].includes(verdict), `${name}: ${verdict}`);
+  assert.match(await output(['selfcheck', model]), /^OK +file /m);
+});
+
+test('selfcheck: a tensor under a wrong name fails, exit code 1', async () => {
+  const bytes = readFileSync(model), at = bytes.indexOf('blk.1.ffn_up.weight');
+  bytes.write('blk.1.ffn_no.weight', at);
+  const { code, out, err } = await plumb(['selfcheck', temporary('renamed.gguf', bytes), '--json']);
+  assert.deepEqual([code, err], [1, '']);
+  assert.ok(JSON.parse(out).checks.some(({ verdict }) => verdict === 'FAIL'));
+});
+
+test('weights: rounding to f16 is what the types explain, a damaged tensor is not', async () => {
+  assert.equal((await plumb(['weights', synth('f16'), model])).code, 0);
+  const { tensors } = JSON.parse(await output(['inspect', model, '--json'])), bytes = readFileSync(model);
+  const { offset } = tensors.find(({ name }) => name === 'blk.1.attn_k.weight');
+  for (let i = 0; i < 32; i++) bytes.writeFloatLE(-bytes.readFloatLE(offset + 4 * i), offset + 4 * i);
+  const damaged = temporary('damaged.gguf', bytes);
+  const { code, out } = await plumb(['weights', damaged, model, '--json']);
+  assert.equal(code, 1);
+  const report = JSON.parse(out);
+  assert.deepEqual([report.a, report.b], [damaged, model]);
+  assert.deepEqual(report.tensors.filter(({ verdict }) => verdict !== 'ok').map(({ name }) => name),
+    ['blk.1.attn_k.weight']);
+});
+
+/* ---- diagnose ---- */
+
+test('diagnose: llama.cpp is right, exit code 0', async () => {
+  assert.equal((await plumb(['diagnose', model, '--against', truth])).code, 0);
+  assert.equal(JSON.parse(await output(['diagnose', model, '--against', truth, '--json'])).agree, true);
+});
+
+test('diagnose: mistakes made by hand are named, exit code 1', async () => {
+  const n_embd = 32, last = 'l_out-1';
+  const made = [
+    ['embd.scale=added', foreign('scaled', { taps: ['embd'], change: x => x.map(x => x * Math.sqrt(n_embd)) })],
+    ['norm.output=missing', foreign('unnormed', {
+      taps: ['embd', last, 'result_norm'],
+      change: (values, name, token) => name === 'result_norm' ? valuesOf(last, token) : values,
+    })],
+  ];
+  for (const [quirk, theirs] of made) {
+    const { code, out } = await plumb(['diagnose', model, '--against', theirs]);
+    assert.equal(code, 1, quirk);
+    assert.match(out, new RegExp(`^verdict: .*${quirk}`, 'm'));
+    const { agree, ranking } = JSON.parse((await plumb(['diagnose', model, '--against', theirs, '--json'])).out);
+    assert.equal(agree, false);
+    assert.ok(JSON.stringify(ranking[0]).includes(quirk), JSON.stringify(ranking[0]));
+  }
+});
+
+test('diagnose: tokens that the file does not tell come with the command', async () => {
+  const silent = foreign('silent', { tokens: undefined });
+  const { code, out, err } = await plumb(['diagnose', model, '--against', silent]);
+  assert.deepEqual([code, out], [3, '']);
+  assert.match(err, new RegExp(`^plumb: ${silent}: PLUMB_ERROR_ARGUMENT: [^\\n]*tokens[^\\n]*\\n$`));
+  const told = ['diagnose', model, '--against', silent, '--tokens', tokens.join()];
+  assert.equal((await plumb(told)).code, 0);
+  assert.equal((await plumb([...told, '--n-prompt', '3'])).code, 0);
+});
+
+test('diagnose --list prints every mistake that it knows', async () => {
+  const lines = (await output(['diagnose', '--list'])).trimEnd().split('\n');
+  const list = JSON.parse(await output(['diagnose', '--list', '--json']));
+  assert.ok(list.length > 100 && new Set(list.map(({ name }) => name)).size === list.length);
+  assert.deepEqual(lines.map(line => line.split(/ +/, 2)), list.map(({ name, tap }) => [name, tap]));
+});
+
+/* ---- what cannot be done ---- */
+
+test('reports: what cannot be read or is no such file exits 3', async t => {
+  const garbage = temporary('garbage.txt', 'Once upon a time');
+  const cut = temporary('cut.gguf', readFileSync(model).subarray(0, 999));
+  const cases = [
+    ...[['none.json', 'IO'], ['models', 'IO'], [garbage, 'METADATA']].flatMap(([path, status]) =>
+      [[['diff', path, truth], path, status], [['diff', truth, path], path, status],
+        [['diagnose', model, '--against', path], path, status]]),
+    ...[['none.gguf', 'IO'], [garbage, 'MAGIC'], [cut, 'TRUNCATED']].flatMap(([path, status]) =>
+      [[['selfcheck', path], path, status], [['weights', path, model], path, status],
+        [['weights', model, path], path, status], [['diagnose', path, '--against', truth], path, status],
+        [['diff', ours, truth, '--model', path], path, status]]),
+    [['diff', ours, truth, '--html', 'none/page.html'], 'none/page.html', 'IO'],
+  ];
+  for (const [args, path, status] of cases) {
+    await t.test(args.join(' '), async () => {
+      const { code, out, err } = await plumb(args);
+      assert.deepEqual([code, out], [3, '']);
+      assert.match(err, new RegExp(`^plumb: ${path}: PLUMB_ERROR_${status}: [^\\n]+\\n$`));
+    });
+  }
+});
