@@ -304,7 +304,7 @@ static void say_step(struct diff *d) {
 
 /* Known mistakes that show first at this tap; of embd there are too many to be of help. */
 static void say_quirks(struct diff *d) {
-    enum { MOST = 16 };
+    enum { MOST = 24 };
     const char *tap = tap_spec(d->taps[d->first].id)->name;
     uint32_t n = 0;
     for (size_t i = 0; quirk_at(i); i++) n += strcmp(quirk_at(i)->tap, tap) == 0;

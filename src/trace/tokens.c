@@ -174,13 +174,17 @@ static bool name_template(struct tokens_difference *out, const struct side *a, c
     return sentence[0] != 0;
 }
 
-/* By their texts. */
-static void name_text(struct tokens_difference *out, const struct side *a, const struct side *b, uint32_t part) {
+static bool name_special(struct tokens_difference *out, const struct side *a, const struct side *b, uint32_t part) {
     if (is_spelled(b, a, part)) {
         say(out, TOKENS_SPECIAL_SPELLED, "special tokens are not parsed in A: several tokens spell the text of one");
     } else if (is_spelled(a, b, part)) {
         say(out, TOKENS_SPECIAL_PARSED, "special tokens are not parsed in B: several tokens spell the text of one");
-    } else if (has_space_more(a, b)) {
+    }
+    return out->text[0] != 0;
+}
+
+static void name_text(struct tokens_difference *out, const struct side *a, const struct side *b) {
+    if (has_space_more(a, b)) {
         say(out, TOKENS_SPACE_ADDED, "A has a space in front of the text that B has not (add_space_prefix)");
     } else if (has_space_more(b, a)) {
         say(out, TOKENS_SPACE_MISSING, "A lacks the space that B has in front of the text (add_space_prefix)");
@@ -228,6 +232,32 @@ static uint32_t first_difference(const int32_t *x, uint32_t n_x, const int32_t *
     return i;
 }
 
+/* By the texts without the BOS tokens in front.  only_special: looks for special tokens that are spelled out. */
+static plumb_status name_by_texts(struct tokens_difference *out, const struct plumb_trace *a,
+                                  const struct plumb_trace *b, const struct tokenizer *t, int32_t bos,
+                                  bool only_special, struct error *err) {
+    struct side sides[2] = { side_of(a, b, t, bos), side_of(b, a, t, bos) };
+    uint32_t part = first_difference(sides[0].ids, sides[0].n, sides[1].ids, sides[1].n);
+    bool known[2] = { false, false };
+    plumb_status status = side_read(&sides[0], part, &known[0], err);
+    if (status == PLUMB_OK) status = side_read(&sides[1], part, &known[1], err);
+    if (status == PLUMB_OK) {
+        bool is_named = known[0] && known[1] && name_special(out, &sides[0], &sides[1], part);
+        if (!is_named && !only_special) {
+            if (known[0] && known[1]) name_text(out, &sides[0], &sides[1]);
+            else say(out, TOKENS_DIFFER, "other tokens, whose texts are not known");
+        }
+        if (sides[0].n_bos != sides[1].n_bos) {
+            char also[80];
+            snprintf(also, sizeof also, "; also, BOS is %u times in A, %u times in B", sides[0].n_bos, sides[1].n_bos);
+            say(out, out->kind, also);
+        }
+    }
+    free(sides[0].text);
+    free(sides[1].text);
+    return status;
+}
+
 plumb_status tokens_compare(struct tokens_difference *out, const struct plumb_trace *a, const struct plumb_trace *b,
                             const struct tokenizer *t, struct error *err) {
     *out = (struct tokens_difference) { .kind = TOKENS_SAME };
@@ -246,23 +276,8 @@ plumb_status tokens_compare(struct tokens_difference *out, const struct plumb_tr
     }
     int32_t bos = t ? tokenizer_bos(t) : b->bos >= 0 ? b->bos : a->bos;
     if (name_one_more(out, a, b, bos)) return PLUMB_OK;
-    struct side sides[2] = { side_of(a, b, t, bos), side_of(b, a, t, bos) };
-    uint32_t part = first_difference(sides[0].ids, sides[0].n, sides[1].ids, sides[1].n);
-    bool known[2] = { false, false };
-    plumb_status status = side_read(&sides[0], part, &known[0], err);
-    if (status == PLUMB_OK) status = side_read(&sides[1], part, &known[1], err);
-    if (status == PLUMB_OK) {
-        if (known[0] && known[1]) name_text(out, &sides[0], &sides[1], part);
-        else say(out, TOKENS_DIFFER, "other tokens, whose texts are not known (a model would know them)");
-        if (sides[0].n_bos != sides[1].n_bos) {
-            char also[80];
-            snprintf(also, sizeof also, "; also, BOS is %u times in A, %u times in B", sides[0].n_bos, sides[1].n_bos);
-            say(out, out->kind, also);
-        }
-    }
-    free(sides[0].text);
-    free(sides[1].text);
-    return status;
+    PLUMB_TRY(name_by_texts(out, a, b, t, -1, true, err));   /* BOS itself may be spelled out */
+    return out->text[0] ? PLUMB_OK : name_by_texts(out, a, b, t, bos, false, err);
 }
 
 const char *tokens_kind_name(enum tokens_kind kind) {

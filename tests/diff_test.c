@@ -1,0 +1,556 @@
+/* Comparisons worked by hand, the names of differences between token lists, and the three forms of plumb_diff's report.
+ * Every expected number is computed in the comment beside it, none by plumb. */
+#include "fixture.h"
+#include "test.h"
+#include "trace/compare.h"
+#include "trace/json.h"
+#include "trace/tokens.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static const struct trace_stats unknown = { NAN, NAN, NAN, NAN, NAN, NAN };
+
+static bool near(double x, double y) { return x == y || fabs(x - y) <= 1e-6 * fabs(y); }
+
+/* A row of one head. */
+static struct trace_row row_of(float *values, uint32_t *places, uint32_t n_value, uint32_t n) {
+    return (struct trace_row) { .n_head = n > 0, .n = n, .n_value = n_value, .values = values, .places = places,
+                                .stats = unknown };
+}
+
+/* ---- rows -------------------------------------------------------------------------------------------------------- */
+
+static void whole_rows(void) {
+    float x[] = { 3, 4, 0 }, y[] = { 0, 4, 3 }, huge[] = { 3e6f, 4e6f, 0 };
+    struct trace_row a = row_of(x, NULL, 3, 3), b = row_of(y, NULL, 3, 3), h = row_of(huge, NULL, 3, 3);
+    struct comparison c = { 0 };
+    CHECK(isnan(compare_error(&c)) && isnan(compare_cosine(&c)), "nothing compared: %g", compare_error(&c));
+    b.pos = 7;
+    compare_rows(&c, &a, &b);   /* d = 3, 0, -3: sqrt(18 / 25); the dot product is 16 of 25 */
+    CHECK(near(compare_error(&c), 0.848528137) && near(compare_cosine(&c), 0.64), "%.9g, %.9g", compare_error(&c),
+          compare_cosine(&c));
+    CHECK(c.max_d == 3 && c.max_pos == 7 && c.max_place == 0 && c.max_a == 3 && c.max_b == 0, "%g at [%u, %u]", c.max_d,
+          c.max_pos, c.max_place);
+    compare_rows(&c, &h, &h);   /* a token of huge values that agree: sqrt((18 / 25 + 0) / 2) = 0.6 */
+    CHECK(near(compare_error(&c), 0.6) && c.n_row == 2 && c.n_value == 6, "%.9g", compare_error(&c));
+}
+
+static void sparse_rows(void) {
+    float x[] = { 1, 2, 3 }, y[] = { 1, 1, 1, 1, 1, 1, 1, 1, 1, 1 }, z[] = { 5, 2, 6 };
+    uint32_t at_x[] = { 0, 5, 9 }, at_z[] = { 1, 5, 8 };
+    struct trace_row a = row_of(x, at_x, 3, 10), b = row_of(y, NULL, 10, 10), s = row_of(z, at_z, 3, 10);
+    struct comparison c = { 0 }, d = { 0 }, e = { 0 };
+    compare_rows(&c, &a, &b);   /* d = 0, 1, 2 against 1, 1, 1: sqrt(5 / 3) */
+    CHECK(near(compare_error(&c), 1.290994449) && c.n_value == 3 && c.max_place == 9, "%.9g", compare_error(&c));
+    compare_rows(&d, &a, &s);   /* only place 5 is shared, 2 and 2 */
+    CHECK(compare_error(&d) == 0 && d.n_value == 1 && d.n_row == 1, "%g of %llu", compare_error(&d),
+          (unsigned long long)d.n_value);
+    struct trace_row other = row_of(y, NULL, 9, 9), none = row_of(NULL, NULL, 0, 10);
+    other.n_head = 2;
+    other.n = 4;
+    compare_rows(&e, &a, &other);   /* 10 and 8 values */
+    compare_rows(&e, &a, &none);
+    CHECK(e.n_row == 0 && e.n_value == 0, "shapes that differ: %u rows", e.n_row);
+}
+
+static void nan_rows(void) {
+    float x[] = { NAN, 1, -INFINITY, 1 }, y[] = { NAN, 1, -INFINITY, 1 }, z[] = { NAN, 1, INFINITY, 1 };
+    struct trace_row a = row_of(x, NULL, 4, 4), same = row_of(y, NULL, 4, 4), other = row_of(z, NULL, 4, 4);
+    struct comparison c = { 0 }, d = { 0 };
+    compare_rows(&c, &a, &same);
+    CHECK(compare_error(&c) == 0 && c.n_nan == 0 && c.max_d == 0, "%g", compare_error(&c));
+    compare_rows(&d, &a, &other);
+    CHECK(compare_error(&d) == 1 && d.n_nan == 1 && isinf(d.max_d) && d.max_place == 2, "%g, %llu", compare_error(&d),
+          (unsigned long long)d.n_nan);
+}
+
+static void zero_rows(void) {
+    float zeros[] = { 0, -0.0f }, x[] = { 0, 1e-30f };
+    struct trace_row a = row_of(x, NULL, 2, 2), b = row_of(zeros, NULL, 2, 2);
+    struct comparison c = { 0 }, d = { 0 };
+    compare_rows(&c, &b, &b);
+    CHECK(compare_error(&c) == 0 && isnan(compare_cosine(&c)), "zeros: %g", compare_error(&c));
+    compare_rows(&d, &a, &b);
+    CHECK(isinf(compare_error(&d)), "against zeros: %g", compare_error(&d));
+}
+
+static void rounded_rows(void) {
+    float printed[] = { 0.0012f }, within[] = { 0.00124f }, beyond[] = { 0.0013f }, zero[] = { 0 }, tiny[] = { 4e-5f };
+    struct trace_row b = row_of(printed, NULL, 1, 1), a = row_of(within, NULL, 1, 1), far = row_of(beyond, NULL, 1, 1),
+                     z = row_of(zero, NULL, 1, 1), t = row_of(tiny, NULL, 1, 1);
+    b.quantum = z.quantum = 1e-4f;
+    struct comparison c = { 0 }, d = { 0 };
+    compare_rows(&c, &a, &b);
+    compare_rows(&c, &t, &z);
+    CHECK(compare_error(&c) == 0 && c.n_row == 2, "within half a step: %g", compare_error(&c));
+    compare_rows(&d, &far, &b);   /* 1e-4 - 5e-5, of sqrt(0.0012^2 + (5e-5)^2 / 3) */
+    CHECK(fabs(compare_error(&d) - 0.0416546156) < 1e-5, "beyond it: %.9g", compare_error(&d));
+}
+
+static void statistics_rows(void) {
+    float x[] = { 1, 2 };
+    struct trace_row a = row_of(NULL, NULL, 0, 8), b = row_of(NULL, NULL, 0, 8);
+    a.stats = (struct trace_stats) { 0.5, 2.0, -3, 4, 0, 0 };
+    b.stats = (struct trace_stats) { 0.4, 2.2, -3, 5, 0, 0 };
+    struct comparison c = { 0 }, d = { 0 }, e = { 0 };
+    compare_rows(&c, &a, &b);   /* mean 0.1 / 2.2, RMS 0.2 / 2.2, max 1 / 5: the largest is 0.2 */
+    CHECK(near(compare_error(&c), 0.2) && c.n_row == 1 && c.n_value == 0, "%.9g", compare_error(&c));
+    /* The first values agree, the others cannot. */
+    a.values = b.values = x;
+    a.n_value = b.n_value = 2;
+    compare_rows(&d, &a, &b);
+    CHECK(near(compare_error(&d), 0.2) && d.n_value == 2, "%.9g", compare_error(&d));
+    a.stats = b.stats;
+    a.stats.n_nan = 3;
+    compare_rows(&e, &a, &b);
+    CHECK(compare_error(&e) == 1 && e.n_nan == 1, "%g", compare_error(&e));
+}
+
+static void padded_rows(void) {
+    float x[] = { 0.5f, 0.25f, 0.25f, 1, 0, 0 }, y[] = { 0.5f, 0.5f, 1, 0 };
+    struct trace_row a = row_of(x, NULL, 6, 3), b = row_of(y, NULL, 4, 2);
+    a.n_head = b.n_head = 2;
+    struct comparison c = { 0 }, d = { 0 };
+    compare_rows(&c, &a, &b);   /* keys 0.5 0.25 0.25 | 1 0 0 against 0.5 0.5 0 | 1 0 0: sqrt(0.125 / 1.5) */
+    CHECK(near(compare_error(&c), 0.288675135) && c.n_value == 6, "%.9g", compare_error(&c));
+    compare_rows(&d, &b, &a);   /* the same d, against 0.25 + 2 * 0.0625 + 1 */
+    CHECK(near(compare_error(&d), 0.301511345), "%.9g", compare_error(&d));
+}
+
+static void sum_rows(void) {
+    float one[] = { 1, 0 }, none[] = { 0, 0 };
+    struct trace_row rows[] = { row_of(one, NULL, 2, 2), row_of(none, NULL, 2, 2) }, sum = row_of(NULL, NULL, 0, 0);
+    for (uint32_t i = 0; i < 2; i++) {
+        rows[i].pos = i;
+        rows[i].stats = trace_stats_of(rows[i].values, 2);
+    }
+    sum.pos = TRACE_ALL_TOKENS;
+    sum.stats.mean = 0.25;   /* 1 of 4 values, whose RMS is 0.5 */
+    struct trace_tap a = { TAP_EMBD, -1, 1, 1, &sum }, b = { TAP_EMBD, -1, 2, 2, rows };
+    struct comparison c = { 0 }, d = { 0 }, e = { 0 };
+    compare_taps(&c, &a, &b);
+    CHECK(compare_error(&c) == 0 && c.n_row == 1, "%g of %u rows", compare_error(&c), c.n_row);
+    sum.stats.mean = 0.5;
+    compare_taps(&d, &a, &b);
+    CHECK(near(compare_error(&d), 0.5), "%.9g", compare_error(&d));
+    /* Its own rows agree; what they do not show, the sum does. */
+    struct trace_row mixed[] = { rows[0], rows[1], sum };
+    struct trace_tap both = { TAP_EMBD, -1, 3, 3, mixed };
+    compare_taps(&e, &both, &b);
+    CHECK(near(compare_error(&e), 0.5) && e.n_row == 2 && e.n_value == 4, "%.9g of %u rows", compare_error(&e),
+          e.n_row);
+}
+
+/* ---- tokens ------------------------------------------------------------------------------------------------------ */
+
+/* Tokens by their texts, "<s>~Hello~ world": the id of a text is its index in texts, whose first is BOS. */
+static plumb_trace *tokens_of(const char *list, char texts[32][32]) {
+    plumb_trace *t = plumb_trace_create();
+    int32_t ids[32];
+    size_t n = 0;
+    const char *pieces[32];
+    for (const char *at = list; *at && n < 32;) {
+        size_t len = strcspn(at, "~");
+        int32_t id = 0;
+        while (texts[id][0] && (strlen(texts[id]) != len || memcmp(texts[id], at, len) != 0)) id++;
+        memcpy(texts[id], at, len);
+        ids[n] = id;
+        pieces[n++] = texts[id];
+        at += len + (at[len] == '~');
+    }
+    CHECK(trace_set_tokens(t, ids, n, n) == PLUMB_OK, "%s", plumb_trace_error(t));
+    for (uint32_t i = 0; i < n; i++) trace_set_piece(t, i, pieces[i], strlen(pieces[i]));
+    t->bos = 0;
+    return t;
+}
+
+struct tokens_row {
+    const char *name, *a, *b;
+    enum tokens_kind kind;
+    uint32_t first;
+    const char *says;
+};
+
+static const struct tokens_row token_rows[] = {
+    { "diff: the same tokens", "<s>~Hello~ world", "<s>~Hello~ world", TOKENS_SAME, 3, "same" },
+    { "diff: one list begins the other", "<s>~Hello", "<s>~Hello~ world", TOKENS_PREFIX, 2, "A is the beginning of B" },
+    { "diff: BOS missing", "Hello~ world", "<s>~Hello~ world", TOKENS_BOS_MISSING, 0, "BOS is missing in A" },
+    { "diff: BOS added", "<s>~Hello~ world", "Hello~ world", TOKENS_BOS_ADDED, 0, "A begins with BOS" },
+    { "diff: BOS doubled", "<s>~<s>~Hello~ world", "<s>~Hello~ world", TOKENS_BOS_DOUBLED, 1, "doubled in A" },
+    { "diff: BOS doubled in the truth", "<s>~Hello", "<s>~<s>~Hello", TOKENS_BOS_SINGLE, 1, "doubled in B" },
+    { "diff: the last token of a prompt twice", "<s>~Hello~ world~ world~!", "<s>~Hello~ world~!", TOKENS_REPEATED, 3,
+      "A is fed one token twice" },
+    { "diff: a space added in front", "<s>~ Hello~ world", "<s>~Hello~ world", TOKENS_SPACE_ADDED, 1, "space" },
+    { "diff: a space of its own", "<s>~ ~Hello~ world", "<s>~Hello~ world", TOKENS_SPACE_ADDED, 1, "space" },
+    { "diff: the space missing, and BOS too", "Hello~ world", "<s>~ Hello~ world", TOKENS_SPACE_MISSING, 0,
+      "BOS is 0 times in A, 1 times in B" },
+    { "diff: raw pieces of byte-level BPE", "<s>~\xc4\xa0Hello", "<s>~Hello", TOKENS_SPACE_ADDED, 1, "space" },
+    { "diff: special tokens spelled out", "<s>~<|im~_start~|>~user", "<s>~<|im_start|>~user", TOKENS_SPECIAL_SPELLED, 1,
+      "not parsed in A" },
+    { "diff: special tokens parsed where the truth spells them", "<s>~[INST]~Hi", "<s>~[~INST~]~Hi",
+      TOKENS_SPECIAL_PARSED, 1, "not parsed in B" },
+    { "diff: another template", "<s>~[INST]~ Hi ~[/INST]", "<s>~<start_of_turn>~user~Hi~<end_of_turn>", TOKENS_TEMPLATE,
+      1, "A is written as Llama 2 or Mistral, B as Gemma" },
+    { "diff: no template", "<s>~Hi", "<s>~<start_of_turn>~user~Hi~<end_of_turn>", TOKENS_TEMPLATE, 1,
+      "B is written as Gemma, A has none" },
+    { "diff: a turn more", "<s>~<start_of_turn>~sys~<start_of_turn>~Hi", "<s>~<start_of_turn>~Hi", TOKENS_TEMPLATE, 2,
+      "2 times in A and 1 times in B" },
+    { "diff: cut into other tokens", "<s>~Hel~lo", "<s>~Hello", TOKENS_SPLIT, 1, "cut into other tokens" },
+    { "diff: another text", "<s>~Hello~ world", "<s>~Hello~ moon", TOKENS_TEXT, 2, "the texts differ" },
+};
+
+static void token_lists(const void *arg) {
+    const struct tokens_row *row = arg;
+    char texts[32][32] = { "<s>" };
+    plumb_trace *a = tokens_of(row->a, texts), *b = tokens_of(row->b, texts);
+    struct tokens_difference d;
+    struct error err;
+    CHECK(tokens_compare(&d, a, b, NULL, &err) == PLUMB_OK, "%s", err.message);
+    CHECK(d.kind == row->kind && d.first == row->first, "%s at %u: %s", tokens_kind_name(d.kind), d.first, d.text);
+    CHECK(strstr(d.text, row->says) != NULL, "%s", d.text);
+    plumb_trace_free(a);
+    plumb_trace_free(b);
+}
+
+
+/* ---- reports ----------------------------------------------------------------------------------------------------- */
+
+struct text {
+    size_t n, cap;
+    char *bytes;
+};
+
+static void append(void *user, const char *bytes, size_t n) {
+    struct text *t = user;
+    if (t->n + n >= t->cap) t->bytes = realloc(t->bytes, t->cap = (t->n + n + 1) * 2);
+    memcpy(t->bytes + t->n, bytes, n);
+    t->bytes[t->n += n] = 0;
+}
+
+/* To be freed. */
+static char *report(plumb_trace *a, plumb_trace *b, plumb_model *m, plumb_format format, bool *agree) {
+    struct text t = { 0 };
+    plumb_report r = { .format = format, .write = append, .user = &t, .name_a = "theirs.json",
+                       .name_b = "<b>\"ours\"" };
+    CHECK(plumb_diff(a, b, m, &r, agree) == PLUMB_OK && t.n > 0, "%s", plumb_trace_error(a));
+    return t.bytes;
+}
+
+static plumb_trace *trace_of(const char *json) {
+    plumb_trace *t = plumb_trace_create();
+    CHECK(t && plumb_trace_read(t, json, strlen(json)) == PLUMB_OK, "%s: %s", json, t ? plumb_trace_error(t) : "");
+    return t;
+}
+
+/* Four values of one token, 1 + error each: the relative error of the tap against all ones is that. */
+static void add_tap(plumb_trace *t, enum tap_id id, int32_t layer, float error) {
+    float values[4] = { 1 + error, 1 + error, 1 + error, 1 + error };
+    struct trace_row *row;
+    if (CHECK(trace_new_row(t, id, layer, 0, &row) == PLUMB_OK, "%s", plumb_trace_error(t))) {
+        CHECK(trace_set_values(t, row, id, 1, 4, values, NULL, 4) == PLUMB_OK, "%s", plumb_trace_error(t));
+    }
+}
+
+/* Two traces of n_layer layers; those taps of a are there for which error_of is not NAN, b has the same. */
+static void make_pair(plumb_trace *sides[2], int32_t n_layer, float (*error_of)(enum tap_id id, int32_t layer)) {
+    const int32_t token = 5;
+    for (size_t s = 0; s < 2; s++) {
+        sides[s] = plumb_trace_create();
+        CHECK(trace_set_tokens(sides[s], &token, 1, 1) == PLUMB_OK, "%s", plumb_trace_error(sides[s]));
+        for (enum tap_id id = 0; id < TAP_COUNT; id++) {
+            bool in_layer = tap_spec(id)->in_layer;
+            for (int32_t layer = in_layer ? 0 : -1; layer < (in_layer ? n_layer : 0); layer++) {
+                float error = error_of(id, layer);
+                if (!isnan(error)) add_tap(sides[s], id, layer, s == 0 ? error : 0);
+            }
+        }
+    }
+}
+
+/* The verdict on them says all of these, and not the last. */
+static void check_verdict(int32_t n_layer, float (*error_of)(enum tap_id id, int32_t layer), bool expected,
+                          const char *const says[], size_t n, const char *says_not) {
+    plumb_trace *sides[2];
+    make_pair(sides, n_layer, error_of);
+    bool agree = !expected;
+    char *text = report(sides[0], sides[1], NULL, PLUMB_FORMAT_TEXT, &agree);
+    CHECK(agree == expected, "agree: %d", agree);
+    const char *verdict = strstr(text, "\n\nThey ");
+    for (size_t i = 0; i < n; i++) CHECK(strstr(text, says[i]), "no \"%s\": %s", says[i], verdict ? verdict : text);
+    CHECK(!strstr(text, says_not), "\"%s\": %s", says_not, verdict ? verdict : text);
+    free(text);
+    plumb_trace_free(sides[0]);
+    plumb_trace_free(sides[1]);
+}
+#define SAYS(...) (const char *const[]) { __VA_ARGS__ }, sizeof((const char *const[]) { __VA_ARGS__ }) / sizeof(char *)
+
+static float no_error(enum tap_id id, int32_t layer) { return id == TAP_FFN_OUT && layer == 1 ? 0.001f : 0; }
+
+/* A mistake in RoPE of layer 1. */
+static float rope_error(enum tap_id id, int32_t layer) {
+    if (tap_order(id, layer) < tap_order(TAP_QCUR_ROPE, 1)) return 1e-4f;
+    if (id == TAP_KCUR_ROPE && layer == 1) return 1e-4f;
+    return id == TAP_QCUR_ROPE && layer == 1 ? 0.5f : 0.25f;
+}
+
+/* Of the same, only the layers' outputs are known. */
+static float rope_error_outside(enum tap_id id, int32_t layer) {
+    return id == TAP_L_OUT ? rope_error(id, layer) : NAN;
+}
+
+/* 0.001 after layer 0, twice that after each layer: over 0.01 at layer 4. */
+static float growing_error(enum tap_id id, int32_t layer) {
+    if (id == TAP_EMBD) return 0;
+    if (id >= TAP_RESULT_NORM) return 0.032f;
+    return (float)(0.001 * pow(2, layer));
+}
+
+/* The same and in layer 5 a mistake. */
+static float growing_error_and_jump(enum tap_id id, int32_t layer) {
+    if (tap_order(id, layer) < tap_order(TAP_KQ_SOFT_MAX, 5)) return growing_error(id, layer);
+    return 0.9f;
+}
+
+static float wrong_embedding(enum tap_id id, int32_t layer) {
+    (void)layer;
+    return id == TAP_EMBD ? 1 : NAN;
+}
+
+static void verdict_agree(void) {
+    check_verdict(2, no_error, true, SAYS("They agree: 35 taps, relative errors up to 0.001 (ffn_out-1), tolerance "
+                                          "0.01."), "part first");
+}
+
+static void verdict_jump(void) {
+    check_verdict(3, rope_error, false,
+                  SAYS(">>Qcur_rope-1 ", "> kq_soft_max-1 ", "  Kcur_rope-1 ",
+                       "They part first at Qcur_rope-1 (query after RoPE): relative error 0.5, tolerance 0.01.",
+                       "What it is computed from agrees: Qcur-1 (0.0001). So the fault lies in this very step.",
+                       "rope.pairing=halves", "plumb diagnose MODEL --against theirs.json"), "No single step");
+}
+
+static void verdict_jump_outside(void) {
+    check_verdict(3, rope_error_outside, false,
+                  SAYS("They part first at l_out-1 (residual after the layer): relative error 0.25",
+                       "The nearest earlier taps that both sides have agree: l_out-0 (0.0001)."), "Known mistakes");
+}
+
+static void verdict_gradual(void) {
+    check_verdict(6, growing_error, false,
+                  SAYS("They part first at attn_norm-4 ",
+                       "No single step does it: attn_norm-3 is off by 0.008 already.",
+                       "From l_out-0 to l_out-5 the error goes from 0.001 to 0.032: x2.00 per layer.",
+                       "Rounding and quantization add up"), "Known mistakes");
+}
+
+static void verdict_gradual_and_jump(void) {
+    check_verdict(6, growing_error_and_jump, false,
+                  SAYS("They part first at attn_norm-4 ",
+                       "But look at kq_soft_max-5: its error is 0.9, that of what it is computed from 0.032."),
+                  "Rounding and quantization");
+}
+
+static void verdict_first_step(void) {
+    check_verdict(0, wrong_embedding, false,
+                  SAYS(">>embd ", "It is the first step: rows of token_embd.weight"), "No single step");
+}
+
+static void shapes(void) {
+    plumb_trace *a = trace_of("{\"tokens\":[1],\"taps\":["
+                              "{\"name\":\"Kcur-0\",\"token\":0,\"shape\":[9,2],\"values\":[1]},"
+                              "{\"name\":\"Vcur-0\",\"token\":0,\"shape\":[6],\"values\":[2]}]}");
+    plumb_trace *b = trace_of("{\"tokens\":[1],\"taps\":["
+                              "{\"name\":\"Kcur-0\",\"token\":0,\"shape\":[3,2],\"values\":[1]},"
+                              "{\"name\":\"Vcur-0\",\"token\":0,\"shape\":[3,2],\"values\":[2]},"
+                              "{\"name\":\"l_out-0\",\"token\":0,\"values\":[2]}]}");
+    bool agree = true;
+    char *text = report(a, b, NULL, PLUMB_FORMAT_TEXT, &agree);
+    CHECK(!agree, "shapes differ");
+    const char *const says[] = { ">>Kcur-0           A has 9 x 2 values of each token, B 3 x 2\n", "  Vcur-0 ",
+                                 "They part first at Kcur-0 (key before RoPE): A has 9 x 2 values of each token, B ",
+                                 "0 taps are only in A, 1 only in B" };
+    for (size_t i = 0; i < sizeof says / sizeof *says; i++) CHECK(strstr(text, says[i]), "%s: %s", says[i], text);
+    free(text);
+    plumb_trace_free(a);
+    plumb_trace_free(b);
+}
+
+/* Everything that a file can put into a report, in its most hostile form. */
+static const char hostile_a[] =
+    "{\"program\":\"<script>alert('x')</script>&\\u001b[2J\",\"tokens\":[1,2],\n"
+    "\"pieces\":[\"<img src=x>\",\"\\\"&'\"],\n"
+    "\"taps\":[{\"name\":\"<svg onload=x>\",\"token\":0,\"values\":[1]},\n"
+    "{\"name\":\"l_out-0\",\"token\":0,\"values\":[1,2,4]},\n"
+    "{\"name\":\"result_output\",\"token\":1,\"top\":[[2,7.5],[1,6.25]]}]}";
+static const char hostile_b[] =
+    "{\"tokens\":[1,2],\"taps\":[{\"name\":\"l_out-0\",\"token\":0,\"values\":[1,2,3]},\n"
+    "{\"name\":\"result_output\",\"token\":1,\"top\":[[2,7.5],[9,6.5]]}]}";
+
+static void text_lines(void) {
+    plumb_trace *a = trace_of(hostile_a), *b = trace_of(hostile_b);
+    bool agree = true;
+    char *text = report(a, b, NULL, PLUMB_FORMAT_TEXT, &agree);
+    /* |d| = 1 of sqrt(1 + 4 + 9); the cosine is 17 / sqrt(21 * 14).  Of the logits id 2 alone is in both. */
+    static const char *const lines[] = {
+        "A  theirs.json             <script>alert('x')</script>&\\x1b[2J, 2 tokens, 2 taps; 1 records are no taps, ",
+        "the first is <svg onload=x>\n",
+        "B  <b>\"ours\"               2 tokens, 2 taps\n",
+        ">>l_out-0               1        3     0.267         1  [0, 2]                   4            3  0.9914601\n",
+        "  result_output         1        1         0         0  [1, 2]                 7.5          7.5  1.0000000\n",
+        "likeliest after token 1\n",
+        " 1     7.5000       2 \"\"&'\"                7.5000       2 \"\"&'\"\n",
+        " 2     6.2500       1 \"<img src=x>\"        6.5000       9 \n",
+    };
+    CHECK(!agree, "they part");
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) CHECK(strstr(text, lines[i]), "%s%s", lines[i], text);
+    free(text);
+    plumb_trace_free(a);
+    plumb_trace_free(b);
+}
+
+static void json_fields(void) {
+    plumb_trace *a = trace_of(hostile_a), *b = trace_of(hostile_b);
+    bool agree = true;
+    char *text = report(a, b, NULL, PLUMB_FORMAT_JSON, &agree);
+    struct json j;
+    struct json_text key;
+    struct error err = { 0 };
+    uint32_t n_seen = 0, n_tap = 0;
+    json_begin(&j, text, strlen(text), &err);
+    json_enter(&j, '{', "a diff");
+    while (json_member(&j, &key)) {
+        if (json_is(key, "format")) {
+            n_seen += json_is(json_string(&j, "format"), "plumb diff");
+        } else if (json_is(key, "tolerance")) {
+            n_seen += json_number(&j, "tolerance") == 0.01;
+        } else if (json_is(key, "verdict")) {
+            json_enter(&j, '{', "verdict");
+            while (json_member(&j, &key)) {
+                if (json_is(key, "kind")) n_seen += json_is(json_string(&j, "kind"), "jump");
+                else if (json_is(key, "tap")) n_seen += json_is(json_string(&j, "tap"), "l_out-0");
+                else json_skip(&j);
+            }
+        } else if (json_is(key, "taps")) {
+            json_enter(&j, '[', "taps");
+            for (; json_element(&j); n_tap++) {
+                json_enter(&j, '{', "tap");
+                while (json_member(&j, &key)) {
+                    bool first = n_tap == 0;
+                    if (first && json_is(key, "error")) n_seen += near(json_number(&j, "error"), 0.267261242);
+                    else if (first && json_is(key, "cosine")) n_seen += near(json_number(&j, "cosine"), 0.991460142);
+                    else if (!first && json_is(key, "n_value")) n_seen += json_integer(&j, 0, 9, "n_value") == 1;
+                    else json_skip(&j);
+                }
+            }
+        } else {
+            json_skip(&j);
+        }
+    }
+    CHECK(json_end(&j) == PLUMB_OK, "%s", err.message);
+    CHECK(n_seen == 7 && n_tap == 2, "%u fields, %u taps: %s", n_seen, n_tap, text);
+    free(text);
+    plumb_trace_free(a);
+    plumb_trace_free(b);
+}
+
+static size_t count(const char *text, const char *word) {
+    size_t n = 0;
+    for (const char *at = text; (at = strstr(at, word)); at++) n++;
+    return n;
+}
+
+static void html_page(void) {
+    plumb_trace *a = trace_of(hostile_a), *b = trace_of(hostile_b);
+    bool agree = true;
+    char *text = report(a, b, NULL, PLUMB_FORMAT_HTML, &agree);
+    static const char *const never[] = { "<script", "<img", "<b>\"", "onload=x>\"", "http:", "https:", "src=\"", "url(",
+                                         "@import", "\x1b", "nan%", "inf%" };
+    for (size_t i = 0; i < sizeof never / sizeof *never; i++) CHECK(!strstr(text, never[i]), "%s is in it", never[i]);
+    static const char *const says[] = { "&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;&amp;\\x1b[2J",
+                                        "&lt;b&gt;&quot;ours&quot;", "&lt;img src=x&gt;", "&quot;&amp;&#39;",
+                                        "<h1 class=\"part\">They part at l_out-0</h1>", "<title>l_out-0: error 0.267, ",
+                                        "default-src 'none'" };
+    for (size_t i = 0; i < sizeof says / sizeof *says; i++) CHECK(strstr(text, says[i]), "%s is not in it", says[i]);
+    static const char *const elements[][2] = { { "<svg", "</svg>" }, { "<div", "</div>" }, { "<section", "</section>" },
+                                               { "<p", "</p>" }, { "<li", "</li>" }, { "<td", "</td>" },
+                                               { "<text", "</text>" }, { "<span", "</span>" }, { "<code", "</code>" } };
+    for (size_t i = 0; i < sizeof elements / sizeof *elements; i++) {
+        size_t n = count(text, elements[i][0]);
+        if (i == 3) n -= count(text, "<polyline");
+        if (i == 4) n -= count(text, "<line");
+        CHECK(n > 0 && n == count(text, elements[i][1]), "%zu %s, %zu %s", n, elements[i][0],
+              count(text, elements[i][1]), elements[i][1]);
+    }
+    free(text);
+    plumb_trace_free(a);
+    plumb_trace_free(b);
+}
+
+/* The traces have ids alone; the vocabulary is the model's. */
+static void tokens_by_model(void) {
+    plumb_model *m = fixture_load("tests/vectors/synth/spm.gguf");
+    if (!m) return;
+    static const struct { const char *text; unsigned flags[2]; const char *kind; } rows[] = {
+        { "ab", { 0, PLUMB_ADD_SPECIAL }, "\"verdict\":\"bos_missing\"" },
+        { "<s>ab", { 0, PLUMB_PARSE_SPECIAL }, "\"verdict\":\"special_spelled\"" },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        plumb_trace *sides[2] = { plumb_trace_create(), plumb_trace_create() };
+        for (size_t s = 0; s < 2; s++) {
+            int32_t ids[64];
+            int64_t n = plumb_tokenize(m, rows[i].text, strlen(rows[i].text), rows[i].flags[s], ids, 64);
+            if (CHECK(n > 0, "%d", (int)n)) plumb_trace_set_tokens(sides[s], ids, (size_t)n, (size_t)n);
+        }
+        bool agree = true;
+        char *text = report(sides[0], sides[1], m, PLUMB_FORMAT_JSON, &agree);
+        CHECK(!agree && strstr(text, rows[i].kind), "%s", text);
+        free(text);
+        plumb_trace_free(sides[0]);
+        plumb_trace_free(sides[1]);
+    }
+    plumb_model_free(m);
+}
+
+static void nothing(void) {
+    plumb_trace *a = trace_of("{\"taps\":[{\"name\":\"embd\",\"token\":0,\"values\":[1]}]}");
+    plumb_trace *b = trace_of("{\"taps\":[{\"name\":\"embd\",\"token\":1,\"values\":[1]}]}");
+    plumb_report r = { .format = PLUMB_FORMAT_GGUF };
+    bool agree = true;
+    char *text = report(a, b, NULL, PLUMB_FORMAT_TEXT, &agree);
+    CHECK(!agree && strstr(text, "Nothing to compare"), "%s", text);
+    free(text);
+    free(text = report(a, b, NULL, PLUMB_FORMAT_HTML, &agree));
+    CHECK(text && !agree, "a page");
+    agree = true;
+    CHECK(plumb_diff(a, b, NULL, &r, &agree) == PLUMB_ERROR_ARGUMENT && !agree, "%s", plumb_trace_error(a));
+    plumb_trace_free(a);
+    plumb_trace_free(b);
+}
+
+void test_diff(void) {
+    test_case("diff: whole rows, by hand", whole_rows);
+    test_case("diff: rows with values at chosen places, by hand", sparse_rows);
+    test_case("diff: NaN and infinity equal themselves and nothing else", nan_rows);
+    test_case("diff: rows of zeros", zero_rows);
+    test_case("diff: values that were rounded for printing, by hand", rounded_rows);
+    test_case("diff: rows of which only statistics are known, by hand", statistics_rows);
+    test_case("diff: attention to fewer and to more keys, by hand", padded_rows);
+    test_case("diff: a row of all tokens together, by hand", sum_rows);
+    for (size_t i = 0; i < sizeof token_rows / sizeof *token_rows; i++) {
+        test_row(token_rows[i].name, token_lists, &token_rows[i]);
+    }
+    test_case("diff: token lists by a model's vocabulary", tokens_by_model);
+    test_case("diff: traces that agree", verdict_agree);
+    test_case("diff: an error that jumps is told from its inputs", verdict_jump);
+    test_case("diff: a jump between taps that are far apart", verdict_jump_outside);
+    test_case("diff: an error that grows is told from a jump", verdict_gradual);
+    test_case("diff: a jump after an error that grows", verdict_gradual_and_jump);
+    test_case("diff: the first step of all", verdict_first_step);
+    test_case("diff: shapes are named before numbers", shapes);
+    test_case("diff: lines of the text, hostile names", text_lines);
+    test_case("diff: fields of the JSON", json_fields);
+    test_case("diff: the page escapes all, loads nothing", html_page);
+    test_case("diff: nothing in common", nothing);
+}
