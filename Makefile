@@ -58,7 +58,7 @@ PROMPT ?= Why is the sky blue? Answer in two sentences.
 MODEL ?= smollm2-135m-instruct-q4_1
 export HOSTS ?= native node chromium wasmtime
 
-.PHONY: help run serve test setup bench
+.PHONY: help run serve test setup bench prove truth
 help: ## Prints this list.
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
 
@@ -90,6 +90,19 @@ bench: ## Measures prefill and decode of MODEL natively, in Node and under wasmt
 	@python3 models/fetch.py $(MODEL)
 	@$(MAKE) -s -j$$(nproc) build
 	@node tests/bench/hosts.mjs "$$(python3 models/fetch.py --path $(MODEL))"
+
+# Python with what tools/setup.sh installs for it.
+python = PYTHONPATH=build/setup/py python3
+prove: ## Proves plumb diagnose: a second engine makes every known mistake; writes docs/quirks.md.
+	@tools/setup.sh test native
+	@$(MAKE) -s -j$$(nproc) native
+	@$(python) tests/reference/prove.py --docs docs/quirks.md
+
+truth: ## Every tap against llama.cpp by layer, on the default model and 1.9 GB of synthetic ones.
+	@tools/setup.sh test native
+	@python3 models/fetch.py $(MODEL)
+	@$(MAKE) -s -j$$(nproc) native
+	@PYTHONPATH=build/setup/py node tests/layers.mjs
 
 # ---- native -----------------------------------------------------------------------------------------------------
 

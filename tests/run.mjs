@@ -41,6 +41,9 @@ const suites = {
       timeout: 120 })),
     { name: 'command line', command: nodeTests('tests/cli'), env: cli(['build/native/plumb']), timeout: 600 },
     { name: 'tools', command: nodeTests('tests/tools'), timeout: 120 },
+    ...[['second engine', 'engine.py', '--selftest'], ['proof of diagnose', 'prove.py', '--check']]
+      .map(([name, script, option]) => ({ name, command: ['python3', `tests/reference/${script}`, option],
+        env: { PYTHONPATH: 'build/setup/py' }, timeout: 900 })),
   ],
   node: [
     { name: 'C tests', command: [process.execPath, 'tests/hosts/node.mjs', 'build/emcc/tests.wasm'], timeout: 300 },

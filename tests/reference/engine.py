@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The second engine: a forward pass in numpy, f64, with a KV cache, that can make every mistake plumb knows of.
 
-    engine.py --selftest        holds it against llama.cpp's vectors in tests/vectors/synth
+    engine.py --selftest        holds it against llama.cpp's vectors in tests/vectors/synth; prints TAP
 
 It shares nothing with plumb's C code but the sentences of the table in src/reference/quirks.c, so that a mistake which
 `plumb diagnose` names in a dump made here was understood twice.  Weights are what the gguf package dequantizes them to,
@@ -330,12 +330,12 @@ def read_taps(path):
 def selftest():
     sys.path.insert(0, os.path.join(VECTORS, "llama"))
     from numpy_pass import read_vectors, relative_rms
-    failed = []
+    passed = []
+    print("TAP version 13")
 
     def check(what, error, most):
-        print(f"{what}: {error:.2g}")
-        if not error <= most:
-            failed.append(what)
+        passed.append(error <= most)
+        print(f"{'ok' if passed[-1] else 'not ok'} {len(passed)} - {what}: {error:.2g}")
 
     for line in open(os.path.join(VECTORS, "synth", "synth.txt")):
         model, truth, _ = line.split(" ", 2)
@@ -366,8 +366,9 @@ def selftest():
         finite = np.isfinite(theirs)
         assert np.array_equal(finite, np.isfinite(ours)), name
         check(f"{name}: blocks read, relative RMS", relative_rms(ours[finite], theirs[finite]), 1e-6)
-    if failed:
-        sys.exit(f"{len(failed)} FAILED: {failed[0]}")
+    print(f"1..{len(passed)}")
+    if not all(passed):
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 """The proof of `plumb diagnose`: every mistake, made by the second engine, must be found by name in its dump.
 
     prove.py [--plumb PATH] [--docs docs/quirks.md]     everything; writes the table
-    prove.py --check [TEXT...]                          exits 1 where too few are found; only quirks that contain a TEXT
+    prove.py --check [TEXT...]                          as TAP; a test fails where too few are found; only quirks that
+                                                        contain a TEXT
 
 Each quirk is injected into the first of the models below in which it changes anything, dumped in three ways (dump.py)
 and handed to `plumb diagnose`.  Found means: the first of the ranking is the quirk and nothing else.  Then pairs of
@@ -197,7 +198,7 @@ class Proof:
             found[quirk.name] = model, {
                 mode: (self.diagnose(model, run, mode, (quirk.name,)), self.twins(model, mode, quirk.name))
                 for mode in dump.MODES}
-            print(f"{quirk.name:28} {model.name:8}", *(f"{mode} {finding.said if finding.rank != 1 else 'found'};"
+            print(f"# {quirk.name:28} {model.name:8}", *(f"{mode} {finding.said if finding.rank != 1 else 'found'};"
                                                        for mode, (finding, _) in found[quirk.name][1].items()))
         return found
 
@@ -217,7 +218,7 @@ class Proof:
                 continue
             finding = self.diagnose(model, both, "whole", (a.name, b.name))
             found.append((model, a.name, b.name, finding))
-            print(f"{a.name} + {b.name}, {model.name}: {'found' if is_pair_found(found[-1]) else finding.said}")
+            print(f"# {a.name} + {b.name}, {model.name}: {'found' if is_pair_found(found[-1]) else finding.said}")
         return found
 
 
@@ -321,7 +322,7 @@ def main():
                         help="the program, or a JSON array of it and its first arguments")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--docs", help="writes the table there")
-    parser.add_argument("--check", nargs="*", metavar="TEXT", help="exits 1 below the thresholds")
+    parser.add_argument("--check", nargs="*", metavar="TEXT", help="exits 1 below the thresholds; only quirks that contain a TEXT")
     arguments = parser.parse_args()
     plumb = json.loads(arguments.plumb) if arguments.plumb.startswith("[") else [arguments.plumb]
     with tempfile.TemporaryDirectory(prefix="plumb-prove-") as folder:
@@ -333,15 +334,17 @@ def main():
         if arguments.docs:
             with open(arguments.docs, "w") as f:
                 f.write(document(proof, singles, pairs))
-    low = []
-    for mode, (found, n) in rates(singles, pairs).items():
-        if n:
-            print(f"{mode}: {found} of {n} found, {found / n:.1%}")
-            if found < THRESHOLDS[mode] * n:
-                low.append(mode)
-    print(f"diagnose ran {proof.seconds:.0f} s; the slowest: {proof.slowest[0]:.2f} s, {proof.slowest[1]}")
+    low = 0
+    print("TAP version 13")
+    for i, (mode, (found, n)) in enumerate(rates(singles, pairs).items()):
+        enough = found >= THRESHOLDS[mode] * n
+        low += not enough
+        print(f"{'ok' if enough else 'not ok'} {i + 1} - diagnose, {TITLES[mode]}: {found} of {n} found, at least "
+              f"{THRESHOLDS[mode]:.0%} required" + ("" if n else " # SKIP none wanted"))
+    print(f"1..{len(THRESHOLDS)}")
+    print(f"# diagnose ran {proof.seconds:.0f} s; the slowest: {proof.slowest[0]:.2f} s, {proof.slowest[1]}")
     if low and arguments.check is not None:
-        sys.exit(f"too few are found: {', '.join(low)}")
+        sys.exit(1)
 
 
 if __name__ == "__main__":
