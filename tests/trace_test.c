@@ -372,6 +372,11 @@ static void shapes_case(void) {
           "embd@0(1x2):1,1~1 embd@1(1x2):2,2~2" },
         { "{'taps':[{'name':'embd','values':[]},{'name':'l_out-0','values':[[],[]]}]}",
           "embd@all l_out-0@0 l_out-0@1" },
+        /* PyTorch's batch axis in front */
+        { "{'tokens':[7,8],'taps':[{'name':'embd','values':[[[1,2],[3,4]]]}]}", "embd@0:1,2 embd@1:3,4" },
+        { "{'tokens':[7,8],'taps':[{'name':'embd','shape':[2],'values':[[[1,1],[2,2]]]}]}",
+          "embd@0(1x2):1,1~1 embd@1(1x2):2,2~2" },
+        { "{'tokens':[7,8],'taps':[{'name':'Qcur-0','shape':[2,1],'values':[[[1],[1]]]}]}", "Qcur-0@1(2x1):1,1~1" },
         /* one token needs no number; statistics without one are of all */
         { "{'tokens':[7],'taps':[{'name':'embd','values':[1,2],'rms':3}]}", "embd@0:1,2~3" },
         { "{'taps':[{'name':'embd','values':[1,2]}]}", "embd@0:1,2" },
@@ -386,6 +391,8 @@ static void shapes_case(void) {
         { "{'taps':[{'name':'l_out-1','token':1,'rms':1},{'name':'kq-0'},{'name':'l_out-0','token':2,'rms':2},"
           "{'name':'l_out-1','token':0,'rms':3},{'name':'l_out','rms':1},{'name':'embd','token':1,'rms':4}]}",
           "embd@1~4 l_out-0@2~2 l_out-1@0~3 l_out-1@1~1|2 kq-0" },
+        { "{'taps':[{'name':'model.layers.0.mlp.down_proj','token':0,'rms':1},"
+          "{'name':'model.layers.0.mlp','token':0,'rms':1}]}", "ffn_out-0@0~1|1 model.layers.0.mlp" },
         /* attention weights: padded keys go, their zeros are taken out of the statistics; missing ones are put in */
         { "{'taps':[{'name':'embd','token':1,'values':[.5]}]}", NULL },
         { "{'tokens':[7,8],'taps':[{'name':'kq_soft_max-0','token':1,'shape':[2,4],'values':[0.5,0.5,0,0,1,0,0,0]}]}",

@@ -31,6 +31,7 @@ struct record {
     uint64_t n_head, n;        /* 0, 0: not given */
     struct trace_stats stats;
     bool has_stats, nested;
+    bool is_ignored;
     float quantum;
 };
 
@@ -40,6 +41,7 @@ struct reader {
     struct record record;
     struct list values;        /* float */
     struct list ends;          /* size_t: of each token's values, where they are nested */
+    struct list inner;         /* size_t: the same of the lists in the first list */
     struct list places;        /* uint32_t */
     struct list top;           /* struct at_place */
     struct list entropy;       /* float */
@@ -75,17 +77,22 @@ static void push_value(struct reader *r, struct list *list, const char *what) {
     push(r, list, &value, sizeof value);
 }
 
-/* A list of numbers or of such lists, one after the other; the reader limits the depth. */
-static void read_flat(struct reader *r) {
+/* A list of numbers or of such lists, one after the other; ends, where it is not NULL, gets the ends of those lists.
+ * The JSON reader limits the depth. */
+static void read_flat(struct reader *r, struct list *ends) {
     json_enter(&r->j, '[', "a list of values");
     while (json_element(&r->j)) {
-        if (json_peek(&r->j) == '[') read_flat(r);
-        else push_value(r, &r->values, "a number, the next value");
+        if (json_peek(&r->j) == '[') {
+            read_flat(r, NULL);
+            if (ends) push(r, ends, &r->values.n, sizeof r->values.n);
+        } else {
+            push_value(r, &r->values, "a number, the next value");
+        }
     }
 }
 
 static void read_values(struct reader *r) {
-    r->values.n = r->ends.n = 0;
+    r->values.n = r->ends.n = r->inner.n = 0;
     r->record.nested = false;
     json_enter(&r->j, '[', "the list of values");
     while (json_element(&r->j)) {
@@ -95,7 +102,7 @@ static void read_values(struct reader *r) {
                       is_list ? "a number" : "a list");
         } else if (is_list) {
             r->record.nested = true;
-            read_flat(r);
+            read_flat(r, r->ends.n == 0 ? &r->inner : NULL);
             push(r, &r->ends, &r->values.n, sizeof r->values.n);
         } else {
             push_value(r, &r->values, "a number, the next value");
@@ -153,7 +160,7 @@ static void read_record(struct reader *r) {
     json_peek(j);
     *rec = (struct record) { .at = j->at, .layer = -1, .token = -1, .first = -1,
                              .stats = { NAN, NAN, NAN, NAN, NAN, NAN } };
-    r->values.n = r->ends.n = r->places.n = r->top.n = r->entropy.n = 0;
+    r->values.n = r->ends.n = r->inner.n = r->places.n = r->top.n = r->entropy.n = 0;
     json_enter(j, '{', "a record of a tap");
     for (struct json_text key; json_member(j, &key);) {
         if (json_is(key, "name")) {
@@ -218,6 +225,15 @@ static bool record_tap(const struct record *rec, enum tap_id *id, int32_t *layer
     return rec->layer >= 0 && tap_parse(name, n, id, layer);
 }
 
+static void ignore_record(struct reader *r) {
+    struct record *rec = &r->record;
+    struct shown shown;
+    if (rec->is_ignored) return;
+    rec->is_ignored = true;
+    show_bytes(&shown, rec->name, rec->n_name < sizeof rec->name ? rec->n_name : sizeof rec->name);
+    if (r->t->n_ignored++ == 0) snprintf(r->t->ignored, sizeof r->t->ignored, "%.63s", shown.text);
+}
+
 static int by_place(const void *a, const void *b) {
     const struct at_place *p = a, *q = b;
     return (p->place > q->place) - (p->place < q->place);
@@ -252,6 +268,12 @@ static plumb_status add_row(struct reader *r, enum tap_id id, int32_t layer, uin
     const struct record *rec = &r->record;
     struct trace_row *row;
     if (end - first > UINT32_MAX) return error_set(&r->t->err, PLUMB_ERROR_ARGUMENT, "%zu values", end - first);
+    /* Hooks on all modules of transformers see ffn_out as the output of mlp.down_proj and of mlp. */
+    const struct trace_tap *tap = trace_find_tap(r->t, id, layer);
+    if (tap && trace_find_row(tap, pos) && strncmp(rec->name, tap_spec(id)->name, strlen(tap_spec(id)->name)) != 0) {
+        ignore_record(r);
+        return PLUMB_OK;
+    }
     PLUMB_TRY(trace_new_row(r->t, id, layer, pos, &row));
     row->quantum = rec->quantum;
     if (with_stats) row->stats = rec->stats;
@@ -282,10 +304,15 @@ static plumb_status add_record(struct reader *r) {
     enum tap_id id;
     int32_t layer;
     if (!record_tap(rec, &id, &layer)) {
-        struct shown shown;
-        show_bytes(&shown, rec->name, rec->n_name < sizeof rec->name ? rec->n_name : sizeof rec->name);
-        if (t->n_ignored++ == 0) snprintf(t->ignored, sizeof t->ignored, "%.63s", shown.text);
+        ignore_record(r);
         return PLUMB_OK;
+    }
+    /* One list with one for each token in it has PyTorch's batch axis in front. */
+    if (rec->token < 0 && t->n_token > 1 && r->ends.n == 1 && r->inner.n == t->n_token
+        && (rec->n == 0 || r->values.n > rec->n_head * rec->n)) {
+        struct list ends = r->ends;
+        r->ends = r->inner;
+        r->inner = ends;
     }
     /* A whole tensor in one list, its shape given for one token, is a list for each token. */
     uint64_t size = rec->n_head * rec->n;
@@ -423,7 +450,7 @@ plumb_status trace_read_json(struct plumb_trace *t, const char *bytes, size_t n)
         status = r.j.status;
         free(r.j.text);
     }
-    struct list *lists[] = { &r.values, &r.ends, &r.places, &r.top, &r.entropy };
+    struct list *lists[] = { &r.values, &r.ends, &r.inner, &r.places, &r.top, &r.entropy };
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) free(lists[i]->data);
     return status;
 }
