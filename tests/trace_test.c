@@ -363,6 +363,7 @@ static void shapes_case(void) {
         { "{'taps':[{'name':'embd','token':0,'shape':[1,1,2],'values':[3],'quantum':1e-4}]}", "embd@0(1x2):3/0.0001" },
         { "{'taps':[{'name':'embd','token':0,'values':[NaN,Infinity,-Infinity,'NaN','-Infinity',null,1e300,-1e300]}]}",
           "embd@0:nan,inf,-inf,nan,-inf,nan,inf,-inf" },
+        { "{'taps':[{'name':'embd','token':0,'values':[nan,-nan,inf,-inf,-NaN]}]}", "embd@0:nan,nan,inf,-inf,nan" },
         /* a list for each token: of all, of the last ones, from one on */
         { "{'tokens':[7,8],'taps':[{'name':'embd','values':[[1,2],[3,[4]]]}]}", "embd@0:1,2 embd@1:3,4" },
         { "{'taps':[{'name':'embd','values':[[1],[2]]}],'tokens':[7,8,9]}", "embd@1:1 embd@2:2" },

@@ -283,12 +283,11 @@ double json_number(struct json *j, const char *what) {
         return 0;
     }
     if (c == 0) json_fail(j, j->n, "expected %s", what);
-    if (c == 'n' || c == 'N') {
-        if (skip_word(j, "null") || skip_word(j, "NaN")) return NAN;
-    }
+    if (skip_word(j, "null")) return NAN;
     bool negative = c == '-';
     if (negative) j->at++;
-    if (skip_word(j, "Infinity")) return negative ? -INFINITY : INFINITY;
+    if (skip_word(j, "NaN") || skip_word(j, "nan")) return NAN;
+    if (skip_word(j, "Infinity") || skip_word(j, "inf")) return negative ? -INFINITY : INFINITY;
     double value = unsigned_number(j, what);
     return negative ? -value : value;
 }

@@ -4,7 +4,8 @@
  *
  * The first failure is kept: from then on every call returns at once (0, "", false), so that only the end needs to ask
  * for the status.  Messages give the byte and what was expected there.  Beyond RFC 8259, since Python's json.dumps
- * prints them, NaN, Infinity and -Infinity are numbers; so are those words as strings, and null is NaN.
+ * and C's printf print them, NaN, Infinity, nan, inf and these with a minus are numbers; so are NaN, Infinity and
+ * -Infinity as strings, and null is NaN.
  * Refused: more than 32 levels, trailing commas, comments, control bytes in strings, anything after the value.
  */
 #ifndef PLUMB_TRACE_JSON_H
