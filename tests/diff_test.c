@@ -313,6 +313,11 @@ static float growing_error_and_jump(enum tap_id id, int32_t layer) {
     return 0.9f;
 }
 
+/* Weights of another type: all products of layer 0 are off by as much. */
+static float other_type(enum tap_id id, int32_t layer) {
+    return id < TAP_QCUR ? 0 : id == TAP_QCUR && layer == 0 ? 0.04f : id == TAP_KCUR && layer == 0 ? 0.05f : 0.0625f;
+}
+
 static float wrong_embedding(enum tap_id id, int32_t layer) {
     (void)layer;
     return id == TAP_EMBD ? 1 : NAN;
@@ -350,6 +355,13 @@ static void verdict_gradual_and_jump(void) {
                   SAYS("They part first at attn_norm-4 ",
                        "But look at kq_soft_max-5: its error is 0.9, that of what it is computed from 0.032."),
                   "Rounding and quantization");
+}
+
+static void verdict_siblings(void) {
+    check_verdict(1, other_type, false,
+                  SAYS("They part first at Qcur-0 ", "in how blk.0.attn_q.weight is read",
+                       "Kcur-0 (0.05) and Vcur-0 (0.062), of the same input, part too: not one tensor",
+                       "`plumb weights`"), "No single step");
 }
 
 static void verdict_first_step(void) {
@@ -547,6 +559,7 @@ void test_diff(void) {
     test_case("diff: a jump between taps that are far apart", verdict_jump_outside);
     test_case("diff: an error that grows is told from a jump", verdict_gradual);
     test_case("diff: a jump after an error that grows", verdict_gradual_and_jump);
+    test_case("diff: products of the same input that part together", verdict_siblings);
     test_case("diff: the first step of all", verdict_first_step);
     test_case("diff: shapes are named before numbers", shapes);
     test_case("diff: lines of the text, hostile names", text_lines);

@@ -282,7 +282,8 @@ static void say_step(struct diff *d) {
         say(d, "It is the first step: rows of ");
         say_weights(d, tap);
         say(d, ", one for each token id. Look at how that tensor is read: its type, the layout of its blocks, its "
-            "offset in the file.\n");
+            "offset in the file.%s\n", fabs(tap->cosine) < 0.2 ? " The cosine is near 0: these are no copies of one "
+            "row, but rows of other tokens or of another model." : "");
     } else if (d->inputs.n == 0) {
         say(d, "No earlier tap is known on both sides: the fault may lie anywhere up to here.\n");
     } else if (!d->inputs.direct) {
@@ -300,6 +301,19 @@ static void say_step(struct diff *d) {
         }
         say(d, ".\n");
     }
+}
+
+/* Products of the same input with other weights that part too: then it is not one tensor. */
+static void say_siblings(struct diff *d) {
+    const struct diff_tap *first = &d->taps[d->first];
+    if (first->id != TAP_QCUR && first->id != TAP_FFN_GATE) return;
+    size_t x = find_tap(d, first->id == TAP_QCUR ? TAP_KCUR : TAP_FFN_UP, first->layer);
+    size_t y = find_tap(d, first->id == TAP_QCUR ? TAP_VCUR : TAP_FFN_UP, first->layer);
+    if (x == d->n_tap || y == d->n_tap || !d->taps[x].over || !d->taps[y].over) return;
+    struct tap_text name;
+    say(d, "%s (%.2g)", show(&name, d, x), d->taps[x].error);
+    if (x != y) say(d, " and %s (%.2g)", show(&name, d, y), d->taps[y].error);
+    say(d, ", of the same input, part too: not one tensor, but how their type is read, rounded or multiplied.\n");
 }
 
 /* Known mistakes that show first at this tap; of embd there are too many to be of help. */
@@ -350,9 +364,11 @@ static void say_parted(struct diff *d) {
         return;
     }
     say_step(d);
+    say_siblings(d);
     if (d->kind == DIFF_JUMP && d->inputs.direct) say_quirks(d);
     if (d->kind == DIFF_JUMP && tap->error < 0.2 && tap_spec(tap->id)->weights[0]) {
-        say(d, "An error of this size also comes from weights of another type: `plumb weights` compares two files.\n");
+        say(d, "An error of this size is also what another type of the same weights gives, Q4_0 instead of F16 for "
+            "instance: `plumb weights` compares two files.\n");
     }
     say(d, "Next: plumb diagnose MODEL --against %s\n", d->name_a);
 }
