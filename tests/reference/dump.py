@@ -66,12 +66,21 @@ def main():
     parser.add_argument("--n-prompt", type=int, help="how many of them are the prompt; default all")
     parser.add_argument("--mistake", action="append", default=[], help="a name from src/reference/quirks.c; repeatable")
     parser.add_argument("--mode", choices=MODES, default="whole")
-    parser.add_argument("-o", "--out", required=True)
+    parser.add_argument("--say", type=int, metavar="N", help="print the text of N tokens more, the likeliest each time")
+    parser.add_argument("-o", "--out")
     arguments = parser.parse_args()
     tokens = [int(t) for t in arguments.tokens.split(",")]
     n_prompt = arguments.n_prompt or len(tokens)
-    run = Engine(arguments.model, arguments.mistake).run(tokens, n_prompt)
-    write(arguments.out, arguments.mode, run, tokens, n_prompt)
+    engine = Engine(arguments.model, arguments.mistake)
+    if arguments.out:
+        write(arguments.out, arguments.mode, engine.run(tokens, n_prompt), tokens, n_prompt)
+    said = list(tokens)
+    for _ in range(arguments.say or 0):
+        said.append(int(engine.run(said, n_prompt).taps["result_output"][-1].argmax()))
+    if arguments.say:
+        pieces = engine.file.keys["tokenizer.ggml.tokens"]
+        text = "".join(pieces[t] for t in said)   # spaces and newlines as byte-level BPE and SentencePiece write them
+        print(text.replace("\u0120", " ").replace("\u2581", " ").replace("\u010a", "\n"))
 
 
 if __name__ == "__main__":
