@@ -43,7 +43,7 @@ uint8_t *broken_entry(struct broken *b, const char *name) {
 
 void broken_rename(struct broken *b, const char *name, const char *other) {
     uint8_t *end = broken_entry(b, name);
-    if (end && CHECK(strlen(name) == strlen(other), "%s", other)) memcpy(end - strlen(name), other, strlen(other));
+    if (end && CHECK(strlen(name) == strlen(other), "names of one length")) memcpy(end - strlen(name), other, strlen(other));
 }
 
 plumb_model *broken_load(const struct broken *b) {

@@ -535,8 +535,8 @@ static void hostile_case(void) {
     char *deep = malloc(n);
     plumb_trace *t = plumb_trace_create();
     REQUIRE(deep && t, "memory");
+    memset(deep, '[', n);
     memcpy(deep, "{\"a\":", 5);
-    memset(deep + 5, '[', n - 5);
     CHECK(plumb_trace_read(t, deep, n) == PLUMB_ERROR_METADATA
           && strstr(plumb_trace_error(t), "at most 32 levels"), "%s", plumb_trace_error(t));
     size_t at = 0;

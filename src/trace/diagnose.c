@@ -236,7 +236,7 @@ static plumb_status extend(struct diagnosis *d, const struct outcome *base) {
 static plumb_status search(struct diagnosis *d) {
     size_t n_quirk = 0;
     while (quirk_at(n_quirk)) n_quirk++;
-    d->n_due = 2.0 * (double)n_quirk + 4.0 * PROMOTED * d->model->config.n_layer;
+    d->n_due = 2.0 * (double)n_quirk + 4.0 * (double)PROMOTED * d->model->config.n_layer;
     PLUMB_TRY(run(d, NULL, 0, UINT32_MAX, &d->truth));
     if (largest_error(d, &d->truth) <= ROUNDING) return PLUMB_OK;
     PLUMB_TRY(extend(d, &d->truth));

@@ -289,7 +289,7 @@ static plumb_status take_tokens(struct reader *r) {
     struct shown shape;
     if (a->n_dim > 2 || (a->n_dim == 2 && a->dim[0] != 1))
         FAIL(PLUMB_ERROR_TENSOR, "%s is %s, not the ids of one text", a->name.text, show_shape(&shape, a));
-    int64_t n_prompt = (int64_t)n, id;
+    int64_t n_prompt = (int64_t)n, id = 0;
     if (r->n_prompt.data) {
         if (r->n_prompt.n_dim > 1 || (r->n_prompt.n_dim == 1 && r->n_prompt.dim[0] != 1))
             FAIL(PLUMB_ERROR_TENSOR, "n_prompt is %s, not one number", show_shape(&shape, &r->n_prompt));
