@@ -13,12 +13,15 @@ struct reporting {
 };
 
 static void write_report(void *user, const char *bytes, size_t n) {
-    writer_write(&((struct reporting *)user)->writer, bytes, n);
+    struct reporting *r = user;
+    progress_end(&r->progress);   /* its line may be where this one goes */
+    writer_write(&r->writer, bytes, n);
+    if (r->progress.terminal) out_flush();
 }
 
 static void show_report(void *user, double done) {
     struct reporting *r = user;
-    if (interrupted()) {   /* nothing that could be kept: the report has not begun */
+    if (interrupted()) {
         progress_end(&r->progress);
         exit(EXIT_INTERRUPTED);
     }
