@@ -43,7 +43,8 @@ uint8_t *broken_entry(struct broken *b, const char *name) {
 
 void broken_rename(struct broken *b, const char *name, const char *other) {
     uint8_t *end = broken_entry(b, name);
-    if (end && CHECK(strlen(name) == strlen(other), "names of one length")) memcpy(end - strlen(name), other, strlen(other));
+    size_t n = strlen(name);
+    if (end && CHECK(strlen(other) == n, "names of one length")) memcpy(end - n, other, n);
 }
 
 plumb_model *broken_load(const struct broken *b) {

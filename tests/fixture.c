@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* ---- models ------------------------------------------------------------------------------------------------------ */
+/* ---- models and traces ------------------------------------------------------------------------------------------- */
 
 plumb_status fixture_give(plumb_model *m, const uint8_t *file, size_t at, size_t end, size_t piece) {
     while (at < end) {
@@ -41,6 +41,18 @@ plumb_model *fixture_load(const char *path) {
     if (CHECK(m && load(m, path) == PLUMB_OK, "%s: %s", path, m ? plumb_model_error(m) : "out of memory")) return m;
     plumb_model_free(m);
     return NULL;
+}
+
+plumb_trace *fixture_read_trace(const char *path) {
+    size_t n;
+    void *bytes = test_read_all(path, &n);
+    plumb_trace *t = bytes ? plumb_trace_create() : NULL;
+    if (t && !CHECK(plumb_trace_read(t, bytes, n) == PLUMB_OK, "%s: %s", path, plumb_trace_error(t))) {
+        plumb_trace_free(t);
+        t = NULL;
+    }
+    free(bytes);
+    return t;
 }
 
 int32_t fixture_largest(const float *logits, uint32_t n) {

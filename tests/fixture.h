@@ -1,4 +1,4 @@
-/* What tests of several rooms share: loading a model through the public API, and llama.cpp's vectors. */
+/* What tests of several rooms share: loading models and traces through the public API, and llama.cpp's vectors. */
 #ifndef PLUMB_TESTS_FIXTURE_H
 #define PLUMB_TESTS_FIXTURE_H
 
@@ -8,6 +8,8 @@
 plumb_status fixture_give(plumb_model *m, const uint8_t *file, size_t at, size_t end, size_t piece);
 /* A model loaded to its end; NULL and a failed check if it cannot be. */
 plumb_model *fixture_load(const char *path);
+/* The trace in a file, of any format; NULL and a failed check if it cannot be read. */
+plumb_trace *fixture_read_trace(const char *path);
 /* Index of the largest logit, the first of equals. */
 int32_t fixture_largest(const float *logits, uint32_t n);
 

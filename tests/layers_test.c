@@ -6,7 +6,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 enum { N_LAYER = 30, N_TAP = 1 + 16 * N_LAYER + 2 };
 
@@ -77,20 +76,9 @@ static void ignore(void *user, uint32_t pos, const float *logits) {
     (void)logits;
 }
 
-static plumb_trace *read_truth(const char *path) {
-    size_t n;
-    void *bytes = test_read_all(path, &n);
-    plumb_trace *truth = bytes ? plumb_trace_create() : NULL;
-    bool ok = truth && CHECK(plumb_trace_read(truth, bytes, n) == PLUMB_OK, "%s", plumb_trace_error(truth));
-    free(bytes);
-    if (ok) return truth;
-    plumb_trace_free(truth);
-    return NULL;
-}
-
 static void check_layers(plumb_pass pass, double most_first, double most) {
-    struct against_truth a = { .truth = read_truth("tests/vectors/layers/smollm2.json"), .most_first = most_first,
-                               .most = most };
+    struct against_truth a = { .truth = fixture_read_trace("tests/vectors/layers/smollm2.json"),
+                               .most_first = most_first, .most = most };
     plumb_model *m = a.truth ? fixture_load("models/SmolLM2-135M-Instruct.Q4_1.gguf") : NULL;
     plumb_session *s = NULL;
     plumb_session_params params = { .n_ctx = 16, .pass = pass };

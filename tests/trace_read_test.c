@@ -1,5 +1,6 @@
 /* Traces of other programs: what numpy saves, what llama-eval-callback prints.  tests/vectors/README.md says how the
  * files came to be; npz.py there holds what they hold. */
+#include "fixture.h"
 #include "test.h"
 #include "trace/inflate.h"
 #include "trace/trace.h"
@@ -10,19 +11,6 @@
 
 #define VECTORS "tests/vectors/trace/"
 #define CORPUS "tests/fuzz/corpus/trace/"
-
-/* The trace of a file, or NULL, the case failed. */
-static plumb_trace *read_file(const char *path) {
-    size_t n;
-    void *bytes = test_read_all(path, &n);
-    plumb_trace *t = bytes ? plumb_trace_create() : NULL;
-    if (t && !CHECK(plumb_trace_read(t, bytes, n) == PLUMB_OK, "%s: %s", path, plumb_trace_error(t))) {
-        plumb_trace_free(t);
-        t = NULL;
-    }
-    free(bytes);
-    return t;
-}
 
 static const struct trace_row *find_row(const plumb_trace *t, const char *name, uint32_t pos) {
     enum tap_id id;
@@ -61,7 +49,7 @@ static void numpy_types(void) {
         {"Kcur_rope-0", 2, 8}, {"Vcur-0", 1, 8}, {"ffn_gate-0", 1, 1}, {"ffn_up-0", 1, 1}, {"ffn_out-0", 1, 1},
         {"l_out-0", 1, 1}, {"attn_norm-1", 1, 1}, {"Qcur-1", 1, 1}, {"Kcur-1", 1, 1}, {"Vcur-1", 1, 1},
         {"ffn_out-1", 1, 8}};
-    plumb_trace *t = read_file(VECTORS "plain.npz");
+    plumb_trace *t = fixture_read_trace(VECTORS "plain.npz");
     REQUIRE(t != NULL, "read");
     check_tokens(t, (const int32_t[]){1, 500, 49151}, 3, 2);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
@@ -90,7 +78,7 @@ static void numpy_types(void) {
 
 /* Head 0 looks at all tokens so far alike, head 1 only at its own; (token, head, key), then as transformers has it. */
 static void numpy_weights(void) {
-    plumb_trace *t = read_file(VECTORS "plain.npz");
+    plumb_trace *t = fixture_read_trace(VECTORS "plain.npz");
     REQUIRE(t != NULL, "read");
     for (uint32_t layer = 0; layer < 2; layer++)
         for (uint32_t pos = 0; pos < 3; pos++) {
@@ -108,7 +96,7 @@ static void numpy_weights(void) {
 }
 
 static void numpy_compressed(void) {
-    plumb_trace *t = read_file(VECTORS "packed.npz");
+    plumb_trace *t = fixture_read_trace(VECTORS "packed.npz");
     REQUIRE(t != NULL, "read");
     check_tokens(t, (const int32_t[]){7, 8, 9}, 3, 3);
     for (uint32_t pos = 0; pos < 3; pos++) {
@@ -186,7 +174,7 @@ static void numpy_corpus(void) {
 
 /* Hooks on every module of transformers see one activation under two names. */
 static void numpy_two_names(void) {
-    plumb_trace *t = read_file(CORPUS "npz-two-names-of-one-tap");
+    plumb_trace *t = fixture_read_trace(CORPUS "npz-two-names-of-one-tap");
     REQUIRE(t != NULL, "it is read");
     check_row(t, "l_out-0", 2, 1, 4, 20, 8);
     CHECK(t->n_ignored == 1 && t->n_tap == 1, "%u ignored, %zu taps", t->n_ignored, t->n_tap);
@@ -228,7 +216,7 @@ static void inflate_by_hand(void) {
 
 /* Whole rows of the same run, which numpy saved, tell every value that was printed of it. */
 static void callback_values(void) {
-    plumb_trace *text = read_file(VECTORS "callback.txt"), *whole = read_file(VECTORS "callback.npz");
+    plumb_trace *text = fixture_read_trace(VECTORS "callback.txt"), *whole = fixture_read_trace(VECTORS "callback.npz");
     REQUIRE(text && whole, "read");
     check_tokens(text, (const int32_t[]){79, 75, 84, 76, 65, 220, 72, 83}, 8, 8);
     CHECK(strcmp(text->source, "llama-eval-callback") == 0, "%s", text->source);

@@ -144,18 +144,6 @@ static void entropy_case(void) {
     plumb_trace_free(t);
 }
 
-static plumb_trace *read_file(const char *path) {
-    size_t n;
-    void *bytes = test_read_all(path, &n);
-    plumb_trace *t = bytes ? plumb_trace_create() : NULL;
-    if (t && !CHECK(plumb_trace_read(t, bytes, n) == PLUMB_OK, "%s: %s", path, plumb_trace_error(t))) {
-        plumb_trace_free(t);
-        t = NULL;
-    }
-    free(bytes);
-    return t;
-}
-
 /* A trace of synth/f32.gguf, the first n_prompt tokens of `tokens` in batches of n_batch, then one by one. */
 static plumb_trace *record_synth(const plumb_trace *tokens, uint32_t n_prompt, uint32_t n_batch,
                                  const plumb_trace_params *params) {
@@ -178,7 +166,7 @@ static plumb_trace *record_synth(const plumb_trace *tokens, uint32_t n_prompt, u
 
 /* Of every tap of tokens 0, 7 and 23, against numpy's statistics of llama.cpp's activations. */
 static void llama_case(void) {
-    plumb_trace *theirs = read_file(VECTORS "f32-taps.json");
+    plumb_trace *theirs = fixture_read_trace(VECTORS "f32-taps.json");
     if (!theirs) return;
     plumb_trace *ours = record_synth(theirs, 24, 5, NULL);
     uint32_t n_row = 0, n_entropy = 0;
@@ -217,7 +205,7 @@ static void llama_case(void) {
 
 /* However the tokens come, whatever is kept of a row is what the whole row begins with. */
 static void batches_case(void) {
-    plumb_trace *tokens = read_file(VECTORS "f32-taps.json");
+    plumb_trace *tokens = fixture_read_trace(VECTORS "f32-taps.json");
     if (!tokens) return;
     const plumb_trace_params all = { NULL, 0, UINT32_MAX, UINT32_MAX };
     const plumb_trace_params some = { "*_rope,kq_soft_max-?,embd", 1, 1, 30 };
