@@ -24,6 +24,8 @@ BLOCKS = {
 SHAPES = {
     "tinyllama": {"layers": 22, "embd": 2048, "heads": 32, "kv_heads": 4, "ff": 5632, "vocab": 32000,
                   "tokenizer": "llama", "context": 2048},
+    "granite": {"arch": "granite", "layers": 40, "embd": 2048, "heads": 32, "kv_heads": 8, "ff": 8192, "vocab": 49155,
+                "context": 131072, "rope_base": 1e7, "attention_scale": 1 / 64, "tied": True},  # Granite 3 2B
 }
 FREQ_BASE = 10000.0
 
@@ -95,27 +97,37 @@ class Synth:
         if o.rope_scaling:
             w.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
             w.add_rope_scaling_factor(o.rope_scaling)
+        if o.arch == "granite":
+            w.add_embedding_scale(o.embedding_scale)
+            w.add_residual_scale(o.residual_scale)
+            w.add_attention_scale(o.attention_scale)
+            w.add_logit_scale(o.logit_scale)
 
     def tensors(self):
         o = self.options
         n_q, n_kv = o.heads * o.head_dim, o.kv_heads * o.head_dim
-        self.matrix("token_embd.weight", o.vocab, o.embd, np.sqrt(o.embd) * (0.5 if o.tied else 1))
+        # Granite's factors are made up for, so that activations are as those of the others.
+        embedding_scale, residual_scale, attention, logit_scale = (
+            (o.embedding_scale, o.residual_scale, np.sqrt(o.attention_scale * np.sqrt(o.head_dim)), o.logit_scale)
+            if o.arch == "granite" else (1, 1, 1, 1))
+        self.matrix("token_embd.weight", o.vocab, o.embd, np.sqrt(o.embd) * (0.5 if o.tied else 1) / embedding_scale)
         if o.rope_freqs:
             factors = 1 + 7 * np.arange(o.head_dim // 2) / (o.head_dim // 2)
             self.writer.add_tensor("rope_freqs.weight", factors.astype(np.float32))
         for il in range(o.layers):
             block = f"blk.{il}."
             self.vector(block + "attn_norm.weight", o.embd, 1, 0.2)
-            for name, rows, gain in (("q", n_q, 1.5), ("k", n_kv, 1.5), ("v", n_kv, 1)):
+            for name, rows, gain in (("q", n_q, 1.5 / attention), ("k", n_kv, 1.5 / attention), ("v", n_kv, 1)):
                 self.matrix(f"{block}attn_{name}.weight", rows, o.embd, gain)
                 if o.bias:
                     self.vector(f"{block}attn_{name}.bias", rows, 0, 0.5)
-            self.matrix(block + "attn_output.weight", o.embd, n_q, 1)
+            self.matrix(block + "attn_output.weight", o.embd, n_q, 1 / residual_scale)
             self.vector(block + "ffn_norm.weight", o.embd, 1, 0.2)
             self.matrix(block + "ffn_gate.weight", o.ff, o.embd, 2)
             self.matrix(block + "ffn_up.weight", o.ff, o.embd, 1)
-            self.matrix(block + "ffn_down.weight", o.embd, o.ff, 1)
-        self.vector("output_norm.weight", o.embd, 1, 0.2)
+            self.matrix(block + "ffn_down.weight", o.embd, o.ff, 1 / residual_scale)
+        gain = logit_scale * (embedding_scale if o.tied else 1)
+        self.vector("output_norm.weight", o.embd, gain, 0.2 * gain)
         if not o.tied:
             self.matrix("output.weight", o.vocab, o.embd, 3, o.head_type)
 
@@ -164,8 +176,8 @@ def parse(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
     add("out")
-    add("--shape", choices=SHAPES, help="sets layers, embd, heads, kv-heads, ff, vocab and tokenizer")
-    add("--arch", choices=("llama", "qwen2"), default="llama")
+    add("--shape", choices=SHAPES, help="sizes and keys of TinyLlama or Granite 3 2B, unless other options change them")
+    add("--arch", choices=("llama", "qwen2", "granite"), default="llama")
     add("--type", choices=("F32", "F16", "BF16", *BLOCKS), default="F32", help="of every matrix")
     add("--head-type", choices=("F32", "F16", "BF16", *BLOCKS), help="of output.weight; default for --shape as "
         "llama-quantize has it: Q6_K where --type is smaller than Q8_0")
@@ -184,6 +196,10 @@ def parse(arguments=None):
     add("--rope-scaling", type=float, metavar="FACTOR", help="linear scaling of positions")
     add("--rope-base", type=float, default=FREQ_BASE)
     add("--rope-dim", type=int, help="rope.dimension_count, where not head-dim")
+    add("--embedding-scale", type=float, default=12.0, help="this and the next three: granite only")
+    add("--residual-scale", type=float, default=0.22)
+    add("--attention-scale", type=float, default=0.1, help="of scores, instead of 1 / sqrt(head-dim)")
+    add("--logit-scale", type=float, default=8.0, help="what logits are divided by")
     add("--tokenizer", choices=("gpt2", "llama"), default="gpt2", help="byte-level BPE, or SentencePiece")
     add("--seed", type=int, default=1)
     parser.set_defaults(**SHAPES.get(parser.parse_known_args(arguments)[0].shape, {}))

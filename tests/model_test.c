@@ -9,6 +9,7 @@
 #define KEY_LENGTH "tests/vectors/synth/key-length.gguf"
 #define ROPE_LINEAR "tests/vectors/synth/rope-linear.gguf"
 #define ROPE_FREQS "tests/vectors/synth/rope-freqs.gguf"
+#define GRANITE "tests/vectors/synth/granite.gguf"
 
 struct change {
     const char *name, *file;
@@ -69,6 +70,20 @@ static const struct change changes[] = {
       PLUMB_ERROR_METADATA, "18 is not in 1..16" },
     { "a rope base of -1", ROPE_LINEAR, "llama.rope.freq_base", 4, 4, "\0\0\200\277", PLUMB_ERROR_METADATA,
       "-1 is not" },
+    { "no logit_scale", GRANITE, "granite.logit_scale", -1, 1, "x", PLUMB_ERROR_METADATA,
+      "granite.logit_scale is missing or 0" },
+    { "a logit_scale of 0", GRANITE, "granite.logit_scale", 4, 4, "\0\0\0\0", PLUMB_ERROR_METADATA,
+      "granite.logit_scale is missing or 0" },
+    { "a logit_scale of 1e-38", GRANITE, "granite.logit_scale", 4, 4, "\0\0\200\0", PLUMB_ERROR_METADATA,
+      "granite.logit_scale: 1.17549e-38 is not in" },
+    { "an embedding_scale of infinity", GRANITE, "granite.embedding_scale", 4, 4, "\0\0\200\177",
+      PLUMB_ERROR_METADATA, "granite.embedding_scale: inf is not in" },
+    { "a residual_scale that is NaN", GRANITE, "granite.residual_scale", 4, 4, "\0\0\300\177", PLUMB_ERROR_METADATA,
+      "granite.residual_scale" },
+    { "an attention.scale of -1", GRANITE, "granite.attention.scale", 4, 4, "\0\0\200\277", PLUMB_ERROR_METADATA,
+      "granite.attention.scale: -1 is not in" },
+    { "an attention.scale that is a count", GRANITE, "granite.attention.scale", 0, 4, "\4\0\0\0",
+      PLUMB_ERROR_METADATA, "granite.attention.scale" },
 };
 
 /* The place behind the first occurrence of text in the file, NULL if there is none. */
@@ -207,6 +222,65 @@ static void rope_keys_case(void) {
     free(file);
 }
 
+/* Each of Granite's factors matters; 0 is none, as in llama.cpp, and a llama has none, whatever keys there are. */
+static void scales_case(void) {
+    static const char *const names[] = { "granite.embedding_scale", "granite.residual_scale",
+                                         "granite.attention.scale" };
+    size_t n = 0, n_llama = 0, n_more;
+    uint8_t *file = test_read_all(GRANITE, &n), *llama = test_read_all(TINY, &n_llama);
+    REQUIRE(file && llama, "no file");
+    n_more = n_llama;
+    float all[260], zero[260], none[260];
+    some_logits(file, n, all);
+    for (size_t i = 0; i < 3; i++) {
+        uint8_t *value = find(file, n, names[i]) + 4, kept[4];
+        memcpy(kept, value, 4);
+        memset(value, 0, 4);
+        some_logits(file, n, zero);
+        value[-5] = '_';   /* the key's name */
+        some_logits(file, n, none);
+        value[-5] = 'e';
+        memcpy(value, kept, 4);
+        CHECK(memcmp(all, none, sizeof all) != 0, "%s changes nothing", names[i]);
+        CHECK(memcmp(zero, none, sizeof zero) == 0, "%s of 0 is not none", names[i]);
+    }
+    uint8_t *more = with_key(llama, &n_more, "llama.residual_scale", "\6\0\0\0" "\0\0\0\77", 8);   /* 0.5f */
+    if (CHECK(more, "no memory")) {
+        some_logits(more, n_more, all);
+        some_logits(llama, n_llama, none);
+        CHECK(memcmp(all, none, sizeof all) == 0, "llama.residual_scale has an effect");
+    }
+    free(more);
+    free(file);
+    free(llama);
+}
+
+/* Where there are scales, rope.scaling.finetuned says whether there is RoPE. */
+static void no_rope_case(void) {
+    static const struct {
+        const char *file, *key;
+        uint8_t value;
+        plumb_status status;
+    } rows[] = {
+        { GRANITE, "granite.rope.scaling.finetuned", 1, PLUMB_OK },
+        { GRANITE, "granite.rope.scaling.finetuned", 0, PLUMB_ERROR_UNSUPPORTED },
+        { TINY, "llama.rope.scaling.finetuned", 0, PLUMB_OK },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        size_t n = 0;
+        uint8_t *file = test_read_all(rows[i].file, &n);
+        REQUIRE(file, "no file");
+        uint8_t *more = with_key(file, &n, rows[i].key, (uint8_t[5]){ 7, 0, 0, 0, rows[i].value }, 5);
+        plumb_model *m = plumb_model_create();
+        plumb_status status = more ? load_bytes(m, more, n) : PLUMB_ERROR_MEMORY;
+        CHECK(status == rows[i].status, "%s %u: %s", rows[i].key, rows[i].value, plumb_model_error(m));
+        CHECK(status == PLUMB_OK || strstr(plumb_model_error(m), rows[i].key), "%s", plumb_model_error(m));
+        plumb_model_free(m);
+        free(more);
+        free(file);
+    }
+}
+
 /* A context that is not asked for: the training context, 2048 at most.  A batch is no longer than the context. */
 static void default_context_case(void) {
     static const uint8_t contexts[][4] = { { 50, 0, 0, 0 }, { 0, 8, 0, 0 }, { 255, 255, 255, 255 } };
@@ -268,6 +342,8 @@ void test_model(void) {
     test_case("model: rope_freqs of 0, NaN, infinity and below 0", rope_factor_case);
     test_case("model: experts are refused by name, none of them are not", experts_case);
     test_case("model: rope.scale_linear is a factor, rope.scaling.type none turns it off", rope_keys_case);
+    test_case("model: Granite's factors, those of 0 and those of others", scales_case);
+    test_case("model: without RoPE, by Granite's key, is refused", no_rope_case);
     test_case("model: the default context is the training context, 2048 at most", default_context_case);
     test_case("model: any changed byte of a header is a status or a model", flip_case);
 }

@@ -90,7 +90,7 @@ static void table(void) {
                   quirk_at(i)->name);
         }
     }
-    CHECK(n == 110, "%zu quirks", n);
+    CHECK(n == 115, "%zu quirks", n);
     CHECK(!quirk_find("rope.pairing"), "half a name");
 }
 
@@ -132,7 +132,11 @@ static void applies(void) {
           "attn.heads=interleaved attn.heads=first attn.heads=not_repeated output.head=zero weights.square=transposed "
           "rope.dim=half rope.dim=n_embd attn.mask=none kv.slot=stale tensor.offset=shifted",
           "rope.pairing=neighbours rope.theta=10000 norm.eps=1e-5 attn.bias=missing output.head=tied rope.dim=full "
-          "rope.scaling=ignored F16.type=bf16 Q8_0.codes=unsigned" },
+          "rope.scaling=ignored F16.type=bf16 Q8_0.codes=unsigned embd.scale=missing attn.scale=ignored "
+          "residual.scale=missing logits.scale=missing logits.scale=multiplied" },
+        { "granite", "embd.scale=missing embd.scale=added attn.scale=ignored attn.scale=missing attn.scale=head_dim "
+          "residual.scale=missing logits.scale=missing logits.scale=multiplied rope.pairing=halves output.head=zero",
+          "rope.pairing=neighbours attn.bias=missing" },
         { "qwen2", "rope.pairing=neighbours attn.bias=missing Q8_0.codes=unsigned", "rope.pairing=halves" },
         { "untied", "output.head=tied", "output.head=zero" },
         { "heads-1to1", "attn.heads=first attn.v=unpermuted", "attn.heads=interleaved attn.heads=not_repeated" },
@@ -186,10 +190,10 @@ static const char *first_difference(const struct record *a, const struct record 
 }
 
 static void first_taps(void) {
-    static const char *const models[] = { "f32", "qwen2", "untied", "llama-bias", "heads-1to1", "heads-4to1",
-                                          "rope-linear", "rope-freqs", "rope-partial", "f16", "bf16", "q4_0", "q4_1",
-                                          "q5_0", "q5_1", "q8_0", "q4_k", "q5_k", "q6_k" };
-    enum { N_MODEL = sizeof models / sizeof *models, N_SHAPES = 9 };   /* the first differ in shape */
+    static const char *const models[] = { "f32", "qwen2", "granite", "untied", "llama-bias", "heads-1to1",
+                                          "heads-4to1", "rope-linear", "rope-freqs", "rope-partial", "f16", "bf16",
+                                          "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q4_k", "q5_k", "q6_k" };
+    enum { N_MODEL = sizeof models / sizeof *models, N_SHAPES = 10 };   /* the first differ in shape */
     size_t n_quirk = 0, n_run = 0;
     uint32_t seen[256] = { 0 };
     for (size_t k = 0; k < N_MODEL; k++) {

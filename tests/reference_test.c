@@ -185,8 +185,17 @@ static void attention_rows(void) {
         { "attn.mask=strict", { 0, 0, 1, 1 }, root, STRICT },
         { "attn.mask=late", { 0, 0, 1, 1 }, root, LATE },
     };
+    const struct attention_row granite[] = {   /* of the same shape; its attention.scale is 0.1 */
+        { NULL, { 0, 0, 1, 1 }, 10, CAUSAL },
+        { "attn.scale=missing", { 0, 0, 1, 1 }, 1, CAUSAL },
+        { "attn.scale=head_dim", { 0, 0, 1, 1 }, 8, CAUSAL },
+        { "attn.scale=ignored", { 0, 0, 1, 1 }, root, CAUSAL },
+    };
     plumb_model *m = record_load("f32");
     for (size_t i = 0; m && i < sizeof rows / sizeof *rows; i++) attention_row(m->model, &rows[i]);
+    plumb_model_free(m);
+    m = record_load("granite");
+    for (size_t i = 0; m && i < sizeof granite / sizeof *granite; i++) attention_row(m->model, &granite[i]);
     plumb_model_free(m);
 }
 
@@ -394,6 +403,55 @@ static void streams(void) {
     plumb_model_free(m);
 }
 
+/* The factors 12 (embeddings), 0.22 (residuals) and 8 (logits) of granite.gguf, with and without quirks. */
+static void granite_scales(void) {
+    static const struct {
+        const char *quirk;
+        double embd, residual, logits;   /* factors */
+    } rows[] = {
+        { NULL, 12, 0.22, 0.125 },
+        { "embd.scale=missing", 1, 0.22, 0.125 },
+        { "embd.scale=added", 12 * 5.656854249492381, 0.22, 0.125 },
+        { "residual.scale=missing", 12, 1, 0.125 },
+        { "logits.scale=missing", 12, 0.22, 1 },
+        { "logits.scale=multiplied", 12, 0.22, 8 },
+        { "residual.attn=missing", 12, 0.22, 0.125 },
+    };
+    plumb_model *m = record_load("granite");
+    float row[32];
+    for (size_t i = 0; m && i < sizeof rows / sizeof *rows; i++) {
+        const struct weight *head = &m->model->token_embd;
+        const char *what = rows[i].quirk ? rows[i].quirk : "the truth";
+        struct record *run = record_quirk(m->model, rows[i].quirk, record_ids);
+        bool is_cut = rows[i].quirk && strcmp(rows[i].quirk, "residual.attn=missing") == 0;
+        for (uint32_t p = 0; p < N_TOKEN; p++) {
+            head->traits->dequantize(head->data + (size_t)record_ids[p] * head->row_bytes, row, 32);
+            for (uint32_t k = 0; k < 32; k++) {
+                double embd = (double)at(run, "embd", -1, p)[k], inp = (double)at(run, "ffn_inp", 0, p)[k];
+                double attn = rows[i].residual * (double)at(run, "attn_out", 0, p)[k] + (is_cut ? 0 : embd);
+                double ffn = rows[i].residual * (double)at(run, "ffn_out", 0, p)[k] + inp;
+                CHECK(fabs(embd - rows[i].embd * (double)row[k]) <= 1e-6 * fabs(embd), "%s: embd %g", what, embd);
+                CHECK(fabs(inp - attn) <= 3e-7 * (fabs(attn) + fabs(embd) + 1), "%s: ffn_inp %g", what, inp);
+                CHECK(fabs((double)at(run, "l_out", 0, p)[k] - ffn) <= 3e-7 * (fabs(ffn) + fabs(inp) + 1), "%s: l_out",
+                      what);
+            }
+        }
+        for (uint32_t o = 0; o < head->n_out; o++) {
+            double logit = 0, size = 0;
+            head->traits->dequantize(head->data + (size_t)o * head->row_bytes, row, 32);
+            for (uint32_t k = 0; k < 32; k++) {
+                double part = rows[i].logits * (double)row[k] * (double)at(run, "result_norm", -1, N_TOKEN - 1)[k];
+                logit += part;
+                size += fabs(part);
+            }
+            CHECK(fabs((double)run->logits[o] - logit) <= 1e-6 * size, "%s: logit %u: %g", what, o,
+                  (double)run->logits[o]);
+        }
+        record_free(run);
+    }
+    plumb_model_free(m);
+}
+
 /* gate is forced to be these z and up 1.  The table is Python's, with math.exp, math.tanh and math.erf. */
 static void force_gate(void *user, const plumb_tap *tap, double *x) {
     const double *z = user;
@@ -576,6 +634,7 @@ void test_reference(void) {
     test_case("quirks: V and outputs read in another order, by hand", permutations);
     test_case("quirks: norms by their formulas", norms);
     test_case("quirks: residuals, order of gate and up, embedding scale, head", streams);
+    test_case("quirks: Granite's factors by hand", granite_scales);
     test_case("quirks: activations by tables", activations);
     test_case("quirks: square matrices transposed, and only those", square_weights);
     test_case("quirks: shifted tensors hold what the file has there", shifted);

@@ -107,10 +107,14 @@ static void llama_fast(void) { check_taps("f32", PLUMB_PASS_FAST, 1e-5, 0); }   
 /* llama.cpp gives attn_out no name in this architecture. */
 static void qwen2_reference(void) { check_taps("qwen2", PLUMB_PASS_REFERENCE, 1e-5, 2); }
 static void qwen2_fast(void) { check_taps("qwen2", PLUMB_PASS_FAST, 1e-3, 2); }
+static void granite_reference(void) { check_taps("granite", PLUMB_PASS_REFERENCE, 1e-5, 0); }
+static void granite_fast(void) { check_taps("granite", PLUMB_PASS_FAST, 1e-3, 0); }
 
 void test_tap(void) {
     test_case("tap: every step of the reference pass equals llama.cpp's, llama", llama_reference);
     test_case("tap: every step of the fast pass equals llama.cpp's, llama", llama_fast);
     test_case("tap: every step of the reference pass equals llama.cpp's, qwen2", qwen2_reference);
     test_case("tap: every step of the fast pass equals llama.cpp's, qwen2", qwen2_fast);
+    test_case("tap: every step of the reference pass equals llama.cpp's, granite", granite_reference);
+    test_case("tap: every step of the fast pass equals llama.cpp's, granite", granite_fast);
 }

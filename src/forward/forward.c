@@ -219,12 +219,13 @@ static void store_kv(struct forward *f, uint32_t il, uint32_t n_token, uint32_t 
 }
 
 /* attn (n_token, n_head * head_dim) = softmax(q k^T / sqrt(head_dim)) v per head, over all positions up to the token's
- * own.  Vaswani et al. 2017, eq. 1; query heads share a K/V head in groups (Ainslie et al. 2023). */
+ * own.  Vaswani et al. 2017, eq. 1; query heads share a K/V head in groups (Ainslie et al. 2023); some models have
+ * another factor instead of 1 / sqrt(head_dim). */
 static void attention(struct forward *f, uint32_t il, uint32_t n_token, uint32_t pos) {
     const struct model_config *c = &f->model->config;
     const struct kernels *k = &f->kernels;
     uint32_t n_group = c->n_head / c->n_head_kv;
-    float scale = 1.0f / (float)math_sqrt((double)c->head_dim);
+    float scale = c->attention_scale != 0.0f ? c->attention_scale : 1.0f / (float)math_sqrt((double)c->head_dim);
     for (uint32_t h = 0; h < c->n_head; h++) {
         const float *keys = f->k_cache + cache_at(f, il, h / n_group, 0);
         const float *values = f->v_cache + cache_at(f, il, h / n_group, 0);
@@ -250,7 +251,15 @@ static void attention(struct forward *f, uint32_t il, uint32_t n_token, uint32_t
     }
 }
 
-static void add(const struct forward *f, float *x, const float *y, size_t n) { f->kernels.add_scaled(x, y, 1.0f, n); }
+/* x += y * residual_scale, (n) each. */
+static void add_residual(const struct forward *f, float *x, const float *y, size_t n) {
+    f->kernels.add_scaled(x, y, f->model->config.residual_scale, n);
+}
+
+/* x (n) *= by, which is 1 in most models. */
+static void multiply(float *x, float by, size_t n) {
+    for (size_t i = 0; by != 1.0f && i < n; i++) x[i] *= by;
+}
 
 /* ---- the pass -------------------------------------------------------------------------------------------------- */
 
@@ -262,6 +271,7 @@ void forward_run(struct forward *f, const int32_t *ids, uint32_t n, uint32_t pos
         const uint8_t *row = embd->data + (size_t)ids[t] * embd->row_bytes;
         embd->traits->dequantize(row, f->x + (size_t)t * c->n_embd, c->n_embd);
     }
+    multiply(f->x, c->embedding_scale, (size_t)n * c->n_embd);
     tap(f, "embd", -1, pos, n, 1, c->n_embd, f->x);
     for (uint32_t il = 0; il < c->n_layer; il++) {
         const struct layer *l = &m->layers[il];
@@ -287,7 +297,7 @@ void forward_run(struct forward *f, const int32_t *ids, uint32_t n, uint32_t pos
         set_input(f, f->attn, c->n_head * c->head_dim, n);
         linear(f, &l->attn_output, &l->attn_output_bias, f->norm);
         tap(f, "attn_out", at, pos, n, 1, c->n_embd, f->norm);
-        add(f, f->x, f->norm, (size_t)n * c->n_embd);
+        add_residual(f, f->x, f->norm, (size_t)n * c->n_embd);
         tap(f, "ffn_inp", at, pos, n, 1, c->n_embd, f->x);
 
         rms_norm(f, &l->ffn_norm, f->x, n, f->norm);
@@ -302,7 +312,7 @@ void forward_run(struct forward *f, const int32_t *ids, uint32_t n, uint32_t pos
         set_input(f, f->gate, c->n_ff, n);
         linear(f, &l->ffn_down, NULL, f->norm);
         tap(f, "ffn_out", at, pos, n, 1, c->n_embd, f->norm);
-        add(f, f->x, f->norm, (size_t)n * c->n_embd);
+        add_residual(f, f->x, f->norm, (size_t)n * c->n_embd);
         tap(f, "l_out", at, pos, n, 1, c->n_embd, f->x);
     }
     if (n_logits == 0) return;
@@ -311,5 +321,6 @@ void forward_run(struct forward *f, const int32_t *ids, uint32_t n, uint32_t pos
     tap(f, "result_norm", -1, pos + first, n_logits, 1, c->n_embd, f->norm);
     set_input(f, f->norm, c->n_embd, n_logits);
     linear(f, &m->output, NULL, logits);
+    multiply(logits, 1.0f / c->logit_scale, (size_t)n_logits * c->n_vocab);
     tap(f, "result_output", -1, pos + first, n_logits, 1, c->n_vocab, logits);
 }

@@ -13,9 +13,11 @@
 static const struct architecture {
     const char *name;                 /* general.architecture, and the prefix of its keys */
     enum rope_pairing rope_pairing;   /* as llama.cpp's llama_model_rope_type */
+    bool has_scales;                  /* of embeddings, residuals, scores and logits */
 } architectures[] = {
-    { "llama", ROPE_NORM },           /* its converters permute Q and K to this pairing */
-    { "qwen2", ROPE_NEOX },
+    { "llama", ROPE_NORM, false },    /* its converters permute Q and K to this pairing */
+    { "qwen2", ROPE_NEOX, false },
+    { "granite", ROPE_NORM, true },   /* converted as llama */
 };
 
 /* ---- keys -> config ------------------------------------------------------------------------------------------ */
@@ -74,6 +76,33 @@ static plumb_status read_rope(struct key_reader *r, struct model_config *c) {
     return PLUMB_OK;
 }
 
+/* A factor; keeps *out when the key is absent or, as in llama.cpp, 0. */
+static plumb_status read_scale(struct key_reader *r, const char *suffix, float *out) {
+    float scale = 0.0f;
+    PLUMB_TRY(gguf_get_f32(r->gguf, key_of(r, suffix), &scale, r->err));
+    if (!(scale == 0.0f || (scale >= 1e-6f && scale <= 1e6f))) {
+        return error_set(r->err, PLUMB_ERROR_METADATA, "key %s: %g is not in 1e-6..1e6", r->key, (double)scale);
+    }
+    if (scale != 0.0f) *out = scale;
+    return PLUMB_OK;
+}
+
+static plumb_status read_scales(struct key_reader *r, struct model_config *c) {
+    PLUMB_TRY(read_scale(r, "embedding_scale", &c->embedding_scale));
+    PLUMB_TRY(read_scale(r, "residual_scale", &c->residual_scale));
+    PLUMB_TRY(read_scale(r, "attention.scale", &c->attention_scale));
+    c->logit_scale = 0.0f;
+    PLUMB_TRY(read_scale(r, "logit_scale", &c->logit_scale));
+    if (c->logit_scale == 0.0f) {   /* logits are divided by it */
+        return error_set(r->err, PLUMB_ERROR_METADATA, "key %s is missing or 0", r->key);
+    }
+    /* In the architectures with scales, and only there, llama.cpp takes this key for "there is RoPE". */
+    bool has_rope = true;
+    PLUMB_TRY(gguf_get_bool(r->gguf, key_of(r, "rope.scaling.finetuned"), &has_rope, r->err));
+    if (!has_rope) return error_set(r->err, PLUMB_ERROR_UNSUPPORTED, "key %s: no RoPE is not supported", r->key);
+    return PLUMB_OK;
+}
+
 static plumb_status read_config(struct model_config *c, const struct gguf *g, struct error *err) {
     struct gguf_string name = { NULL, 0 };
     struct shown shown;
@@ -85,8 +114,8 @@ static plumb_status read_config(struct model_config *c, const struct gguf *g, st
         if (name.n == strlen(known) && memcmp(name.data, known, (size_t)name.n) == 0) arch = &architectures[i];
     }
     if (!arch) {
-        return error_set(err, PLUMB_ERROR_UNSUPPORTED, "general.architecture: \"%s\" is not supported (llama and "
-                         "qwen2 are)", show_bytes(&shown, name.data, (size_t)name.n));
+        return error_set(err, PLUMB_ERROR_UNSUPPORTED, "general.architecture: \"%s\" is not supported (llama, qwen2 "
+                         "and granite are)", show_bytes(&shown, name.data, (size_t)name.n));
     }
     c->architecture = arch->name;
     c->rope_pairing = arch->rope_pairing;
@@ -123,6 +152,8 @@ static plumb_status read_config(struct model_config *c, const struct gguf *g, st
         return error_set(err, PLUMB_ERROR_UNSUPPORTED, "key %s: %u: mixtures of experts are not supported", r.key,
                          n_expert);
     }
+    c->embedding_scale = c->residual_scale = c->logit_scale = 1.0f;
+    if (arch->has_scales) PLUMB_TRY(read_scales(&r, c));
     return read_rope(&r, c);
 }
 

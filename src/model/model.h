@@ -22,6 +22,11 @@ struct model_config {
     uint32_t n_rot;          /* elements of a head that RoPE turns, from the first; even, <= head_dim */
     float rope_freq_base;    /* theta */
     float rope_freq_scale;   /* positions are multiplied by it (linear scaling: 1 / factor) */
+    /* Granite's, 1 where there are none: what muP needs (Yang et al. 2022, "Tensor Programs V"), as in llama.cpp. */
+    float embedding_scale;   /* embeddings are multiplied by it */
+    float residual_scale;    /* so is what attention and the feed forward add to the residual stream */
+    float attention_scale;   /* and so are scores; 0: by 1 / sqrt(head_dim) */
+    float logit_scale;       /* logits are divided by it */
 };
 
 /* A matrix (n_out, n_in), or a vector (n_out = 1).  data is NULL for an optional tensor that the file lacks. */

@@ -3,9 +3,12 @@
  * The sentences are exact: tests/reference/engine.py makes the same mistakes from them and from nothing else.  In them
  * h is one of n_head query heads, g one of n_head_kv key and value heads; a batch is the whole prompt (n_prompt tokens
  * from position 0 on), or one token after it ("a step").  To turn as of position p is to rotate by the angles of p.
+ * Where a file has a residual_scale, outputs of attention and feed forward are multiplied by it when they are added.
  * Taps show what such an engine would show: the weights it used, the residual it added to.
  */
 #include "reference/quirks.h"
+
+#include <math.h>
 
 #define AT(switch) offsetof(struct quirks, switch)
 #define MISREAD(type, kind) offsetof(struct quirks, misread) + QUANT_##type, MISREAD_##kind
@@ -18,7 +21,10 @@ static const struct quirk quirks[] = {
       "one token longer" },
     { "tokens.last=twice", AT(tokens_last), 1, "embd", "the last token of the prompt is fed again after the prompt, as "
       "the first step" },
-    { "embd.scale=added", AT(embd_scale), 1, "embd", "embeddings are multiplied by sqrt(n_embd)" },
+    { "embd.scale=added", AT(embd_scale), EMBD_SCALE_ADDED, "embd", "embeddings are multiplied by sqrt(n_embd), "
+      "besides the file's embedding_scale" },
+    { "embd.scale=missing", AT(embd_scale), EMBD_SCALE_MISSING, "embd", "embeddings are not multiplied by the file's "
+      "embedding_scale" },
 
     /* ---- norms: all RMS norms unless it says otherwise ---- */
     { "norm.weight=missing", AT(norm_weight), NORM_UNWEIGHTED, "attn_norm", "the normalized vector is not multiplied "
@@ -81,10 +87,14 @@ static const struct quirk quirks[] = {
     { "attn.heads=first", AT(attn_heads), HEADS_FIRST, "kq_soft_max", "every query head reads key and value head 0" },
     { "attn.heads=not_repeated", AT(attn_heads), HEADS_NOT_REPEATED, "kq_soft_max", "query head h reads key and value "
       "head h; from n_head_kv on their K and V are zeros" },
-    { "attn.scale=missing", AT(attn_scale), SCALE_MISSING, "kq_soft_max", "scores are not divided by sqrt(head_dim)" },
+    { "attn.scale=missing", AT(attn_scale), SCALE_MISSING, "kq_soft_max", "scores are neither divided by "
+      "sqrt(head_dim) nor multiplied by the file's attention.scale" },
     { "attn.scale=head_dim", AT(attn_scale), SCALE_HEAD_DIM, "kq_soft_max", "scores are divided by head_dim, not by "
-      "its root" },
-    { "attn.scale=n_embd", AT(attn_scale), SCALE_N_EMBD, "kq_soft_max", "scores are divided by sqrt(n_embd)" },
+      "its root; attention.scale is ignored" },
+    { "attn.scale=n_embd", AT(attn_scale), SCALE_N_EMBD, "kq_soft_max", "scores are divided by sqrt(n_embd); "
+      "attention.scale is ignored" },
+    { "attn.scale=ignored", AT(attn_scale), SCALE_IGNORED, "kq_soft_max", "scores are divided by sqrt(head_dim), not "
+      "multiplied by the file's attention.scale" },
     { "attn.mask=none", AT(attn_mask), MASK_NONE, "kq_soft_max", "a token also sees the later tokens of its batch" },
     { "attn.mask=strict", AT(attn_mask), MASK_STRICT, "kq_soft_max", "a token does not see itself; that of position 0 "
       "does" },
@@ -115,6 +125,8 @@ static const struct quirk quirks[] = {
       "output" },
     { "residual.from=norm", AT(residual), RESIDUAL_NORM, "ffn_inp", "attn_norm, not the layer's input, is added to the "
       "output of attention, and ffn_norm, not ffn_inp, to that of the feed forward" },
+    { "residual.scale=missing", AT(residual_scale), 1, "ffn_inp", "outputs of attention and feed forward are added as "
+      "they are, not multiplied by the file's residual_scale" },
     { "ffn.order=swapped", AT(ffn_order), 1, "ffn_gate", "the matrices ffn_gate and ffn_up are exchanged: tap ffn_gate "
       "shows W_up h" },
     { "ffn.act=gelu", AT(ffn_act), ACT_GELU, "ffn_swiglu", "GELU in its tanh form instead of SiLU" },
@@ -125,6 +137,10 @@ static const struct quirk quirks[] = {
       "file has output.weight" },
     { "output.head=zero", AT(output_head), HEAD_ZERO, "result_output", "the head is a matrix of zeros where the file "
       "has no output.weight" },
+    { "logits.scale=missing", AT(logit_scale), LOGIT_SCALE_MISSING, "result_output", "logits are not divided by the "
+      "file's logit_scale" },
+    { "logits.scale=multiplied", AT(logit_scale), LOGIT_SCALE_MULTIPLIED, "result_output", "logits are multiplied by "
+      "the file's logit_scale, not divided" },
 
     /* ---- bytes ---- */
     { "tensor.offset=shifted", AT(tensor_offset), 1, "embd", "every tensor, vectors included, is read from one "
@@ -212,6 +228,16 @@ float quirk_theta(enum quirk_rope_theta theta) {
     return thetas[theta];
 }
 
+double quirk_score_divisor(uint8_t scale, const struct model_config *c) {
+    switch (scale) {
+    case SCALE_MISSING: return 1;
+    case SCALE_HEAD_DIM: return c->head_dim;
+    case SCALE_N_EMBD: return sqrt(c->n_embd);
+    case SCALE_IGNORED: return sqrt(c->head_dim);
+    default: return c->attention_scale != 0 ? 1 / (double)c->attention_scale : sqrt(c->head_dim);
+    }
+}
+
 /* ---- which make sense ------------------------------------------------------------------------------------------ */
 
 static bool has_bias(const struct model *m) {
@@ -228,6 +254,7 @@ bool quirk_applies(const struct quirk *q, const struct model *m, int32_t bos) {
     bool has_frequencies = c->n_rot > 2;     /* the first is 1 whatever the base is */
     switch (q->field) {
     case AT(tokens_bos): return bos >= 0;
+    case AT(embd_scale): return q->value == EMBD_SCALE_ADDED || c->embedding_scale != 1;
     case AT(norm_eps):
         if (q->value == EPS_1E_6) return c->rms_eps != 1e-6f;
         if (q->value == EPS_1E_5) return c->rms_eps != 1e-5f;
@@ -245,10 +272,12 @@ bool quirk_applies(const struct quirk *q, const struct model *m, int32_t bos) {
     case AT(attn_heads):
         if (q->value == HEADS_NOT_REPEATED) return c->n_head != c->n_head_kv;
         return c->n_head_kv > 1 && (q->value == HEADS_FIRST || c->n_head != c->n_head_kv);
-    case AT(attn_scale): return q->value == SCALE_N_EMBD ? c->n_embd != c->head_dim : c->head_dim > 1;
+    case AT(attn_scale): return fabs(quirk_score_divisor(q->value, c) / quirk_score_divisor(0, c) - 1) > 1e-6;
     case AT(attn_v): return c->n_head_kv > 1;
     case AT(attn_merge): return c->n_head > 1;
+    case AT(residual_scale): return c->residual_scale != 1;
     case AT(output_head): return model_is_tied(m) == (q->value == HEAD_ZERO);
+    case AT(logit_scale): return c->logit_scale != 1;
     }
     if (q->field >= AT(misread)) return m->types >> (q->field - AT(misread)) & 1;
     return true;

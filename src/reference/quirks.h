@@ -17,13 +17,14 @@ struct quirks {
     uint8_t rope_pairing, rope_applied, rope_theta, rope_position, rope_dim, rope_scaling, rope_direction, rope_cache;
     uint8_t attn_heads, attn_scale, attn_mask, attn_softmax, attn_v, attn_merge;
     uint8_t kv_slot;
-    uint8_t residual, ffn_order, ffn_act;
-    uint8_t output_head;
+    uint8_t residual, residual_scale, ffn_order, ffn_act;
+    uint8_t output_head, logit_scale;
     uint8_t tensor_offset;
     uint8_t misread[QUANT_TYPE_COUNT];   /* by tensor type: enum misread */
 };
 
 enum quirk_bos { BOS_MISSING = 1, BOS_DOUBLED };
+enum quirk_embd_scale { EMBD_SCALE_ADDED = 1, EMBD_SCALE_MISSING };
 enum quirk_norm_weight { NORM_UNWEIGHTED = 1, NORM_PLUS_ONE };
 enum quirk_norm_mean { NORM_CENTRED = 1, NORM_SUM };
 enum quirk_norm_eps { EPS_0 = 1, EPS_1E_6, EPS_1E_5, EPS_OUTSIDE };
@@ -35,13 +36,14 @@ enum quirk_rope_position {
 };
 enum quirk_rope_dim { DIM_HALF = 1, DIM_FULL, DIM_N_EMBD };
 enum quirk_attn_heads { HEADS_INTERLEAVED = 1, HEADS_FIRST, HEADS_NOT_REPEATED };
-enum quirk_attn_scale { SCALE_MISSING = 1, SCALE_HEAD_DIM, SCALE_N_EMBD };
+enum quirk_attn_scale { SCALE_MISSING = 1, SCALE_HEAD_DIM, SCALE_N_EMBD, SCALE_IGNORED };
 enum quirk_attn_mask { MASK_NONE = 1, MASK_STRICT, MASK_LATE };
 enum quirk_attn_softmax { SOFTMAX_OVER_QUERIES = 1, SOFTMAX_OVER_HEADS, SOFTMAX_NO_MAX };
 enum quirk_kv_slot { SLOT_STALE = 1, SLOT_EXTRA, SLOT_OVERWRITTEN };
 enum quirk_residual { RESIDUAL_NO_ATTN = 1, RESIDUAL_NO_FFN, RESIDUAL_NORM };
 enum quirk_ffn_act { ACT_GELU = 1, ACT_GELU_ERF, ACT_RELU, ACT_NONE };
 enum quirk_output_head { HEAD_TIED = 1, HEAD_ZERO };
+enum quirk_logit_scale { LOGIT_SCALE_MISSING = 1, LOGIT_SCALE_MULTIPLIED };
 
 /* Mistakes in reading a block; those that make no sense for a type have no entry in the table. */
 enum misread {
@@ -81,6 +83,8 @@ static inline bool quirk_is_free(const struct quirks *set, const struct quirk *q
 }
 /* The base of the frequencies that the quirk puts in the place of the file's. */
 float quirk_theta(enum quirk_rope_theta theta);
+/* What scores are divided by; scale 0: the truth. */
+double quirk_score_divisor(uint8_t scale, const struct model_config *c);
 /* The tokens an engine with these quirks really computes, given what it was to compute: (n) ids, the first n_prompt of
  * them a prompt.  Writes at most n + 2, says where the prompt now ends, and returns how many. */
 size_t quirk_tokens(const struct quirks *set, const int32_t *ids, size_t n, size_t *n_prompt, int32_t *out);

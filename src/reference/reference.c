@@ -8,6 +8,9 @@
  *                    x += W_down (silu(W_gate h) * (W_up h)),               h = rms_norm(x)
  *   logits = W_output rms_norm(x)
  *
+ * Granite multiplies embeddings, what is added to x, scores (instead of dividing them by sqrt(head_dim)), and divides
+ * logits; elsewhere these factors are 1.
+ *
  * Every line is meant to be checked against its paper; do not make it faster.  Each quirk is a switch where the formula
  * stands that it changes, and quirks.c says in what way: read `quirks` as 0 to read the truth. */
 #include "reference/reference.h"
@@ -222,15 +225,6 @@ static uint32_t kv_head(const struct reference *r, uint32_t h) {
     }
 }
 
-static double score_divisor(const struct reference *r) {
-    switch (r->quirks.attn_scale) {
-    case SCALE_MISSING: return 1;
-    case SCALE_HEAD_DIM: return r->config.head_dim;
-    case SCALE_N_EMBD: return sqrt(r->config.n_embd);
-    default: return sqrt(r->config.head_dim);
-    }
-}
-
 /* A token sees itself and those before it. */
 static bool sees(const struct reference *r, const struct attended *a, uint32_t t, uint32_t slot) {
     uint32_t own = a->slot + t;
@@ -291,7 +285,7 @@ static void softmax(const struct reference *r, double *x, uint32_t n, size_t str
 /* weights (n, n_head, n_key) */
 static void attention_weights(const struct reference *r, const struct attended *a, uint32_t n_key) {
     const struct model_config *c = &r->config;
-    double divisor = score_divisor(r);
+    double divisor = quirk_score_divisor(r->quirks.attn_scale, c);
     for (uint32_t t = 0; t < a->n; t++) {
         for (uint32_t h = 0; h < c->n_head; h++) {
             const double *q = r->q + ((size_t)t * c->n_head + h) * c->head_dim;
@@ -348,9 +342,28 @@ static void attention_values(const struct reference *r, const struct attended *a
 
 /* ---- the pass ---------------------------------------------------------------------------------------------------- */
 
-/* x += h.  missing: the quirk that leaves this residual connection out. */
+/* x += h * residual_scale.  missing: the quirk that leaves this residual connection out. */
 static void add_residual(struct reference *r, size_t n, enum quirk_residual missing) {
-    for (size_t i = 0; i < n; i++) r->x[i] = r->quirks.residual == missing ? r->h[i] : r->x[i] + r->h[i];
+    double scale = r->quirks.residual_scale ? 1 : (double)r->config.residual_scale;
+    for (size_t i = 0; i < n; i++) r->x[i] = (r->quirks.residual == missing ? 0 : r->x[i]) + r->h[i] * scale;
+}
+
+static double embedding_scale(const struct reference *r) {
+    double scale = (double)r->config.embedding_scale;
+    switch (r->quirks.embd_scale) {
+    case EMBD_SCALE_ADDED: return scale * sqrt(r->config.n_embd);
+    case EMBD_SCALE_MISSING: return 1;
+    default: return scale;
+    }
+}
+
+static double logit_divisor(const struct reference *r) {
+    double scale = (double)r->config.logit_scale;
+    switch (r->quirks.logit_scale) {
+    case LOGIT_SCALE_MISSING: return 1;
+    case LOGIT_SCALE_MULTIPLIED: return 1 / scale;
+    default: return scale;
+    }
 }
 
 /* silu(z) = z / (1 + e^-z)                              Hendrycks & Gimpel 2016, "Gaussian Error Linear Units" */
@@ -372,9 +385,9 @@ void reference_run(struct reference *r, const int32_t *ids, uint32_t n, uint32_t
     size_t n_x = (size_t)n * c->n_embd, n_kv = (size_t)c->n_head_kv * c->head_dim;
     if (pos == 0) r->n_prompt = n;
     uint32_t slot = quirks->kv_slot == SLOT_OVERWRITTEN && pos > 0 ? r->n_prompt : pos;
+    double scale = embedding_scale(r), divisor = logit_divisor(r);
     for (uint32_t t = 0; t < n; t++) {
         const float *embedding = dequantized_row(r, &m->token_embd, (size_t)ids[t]);
-        double scale = quirks->embd_scale ? sqrt(c->n_embd) : 1;
         for (uint32_t i = 0; i < c->n_embd; i++) r->x[(size_t)t * c->n_embd + i] = (double)embedding[i] * scale;
         r->turned[slot + t] = position_of(r, pos, t, false);
     }
@@ -435,7 +448,7 @@ void reference_run(struct reference *r, const int32_t *ids, uint32_t n, uint32_t
         const float *row = dequantized_row(r, head, o);
         for (uint32_t t = 0; t < n_logits; t++) {
             double logit = is_zero ? 0 : dot(row, r->h + (size_t)t * c->n_embd, c->n_embd);
-            logits[(size_t)t * c->n_vocab + o] = (float)logit;
+            logits[(size_t)t * c->n_vocab + o] = (float)(logit / divisor);
         }
     }
     if (!r->sink.on_tap) return;

@@ -6,7 +6,8 @@
 It shares nothing with plumb's C code but the sentences of the table in src/reference/quirks.c, so that a mistake which
 `plumb diagnose` names in a dump made here was understood twice.  Weights are what the gguf package dequantizes them to,
 unless a mistake says otherwise (blocks.py).  Sources: LLaMA (arXiv 2302.13971), RMSNorm (1910.07467), SwiGLU
-(2002.05202), RoPE (2104.09864), position interpolation (2306.15595), GQA (2305.13245), the GGUF specification.
+(2002.05202), RoPE (2104.09864), position interpolation (2306.15595), GQA (2305.13245), the GGUF specification, and for
+Granite's four multipliers its configuration in transformers.
 
 Shapes: n tokens of a batch, S slots of the cache that are in use, H query heads, G key and value heads.
 """
@@ -87,6 +88,10 @@ class Engine:
         self.eps = float(key("attention.layer_norm_rms_epsilon"))
         self.n_rot = key("rope.dimension_count", self.head_dim)
         self.base = float(key("rope.freq_base", 10000.0))
+        self.embedding_scale, self.residual_scale = float(key("embedding_scale", 1)), float(key("residual_scale", 1))
+        self.attention_scale, self.logit_scale = key("attention.scale"), float(key("logit_scale", 1))
+        if self.wrong("residual.scale", "missing"):
+            self.residual_scale = 1.0
         self.factor = float(key("rope.scaling.factor", 1.0)) if key("rope.scaling.type") == "linear" else 1.0
 
     def wrong(self, switch, value):
@@ -144,7 +149,7 @@ class Engine:
         if self.wrong("rope.direction", "reversed"):
             angle = -angle
         angle = position[:, None, None] * angle
-        truth = "neighbours" if self.file.arch == "llama" else "halves"   # as the paper, or as GPT-NeoX
+        truth = "halves" if self.file.arch == "qwen2" else "neighbours"   # as GPT-NeoX, or as the paper
         if self.switch.get("rope.pairing", truth) == "neighbours":
             first, second = np.arange(0, n_rot, 2), np.arange(1, n_rot, 2)
         else:
@@ -214,8 +219,10 @@ class Engine:
                                for one, at in zip(q, position)], axis=1)
         else:
             scores = np.einsum("nhd,shd->hns", q, k)
-        scale = {"missing": 1, "head_dim": self.head_dim, "n_embd": math.sqrt(self.n_embd)}
-        scores = scores / scale.get(self.switch.get("attn.scale"), math.sqrt(self.head_dim))
+        factors = {"missing": 1, "head_dim": 1 / self.head_dim, "n_embd": 1 / math.sqrt(self.n_embd),
+                   "ignored": 1 / math.sqrt(self.head_dim)}
+        right = self.attention_scale or factors["ignored"]
+        scores = scores * factors.get(self.switch.get("attn.scale"), right)
         weights = self.softmax(scores, seen)
         out = np.stack([np.einsum("hs,shd->hd", row[:, there], v[there])    # 0 times a NaN that is not seen is not NaN
                         for row, there in zip(weights.swapaxes(0, 1), seen)])
@@ -267,6 +274,7 @@ class Engine:
         out = show("kqv_out", out.reshape(n, -1))
         out = show("attn_out", self.project(block, "attn_output", out))
         from_norm = self.wrong("residual.from", "norm")
+        out = out * self.residual_scale
         x = show("ffn_inp", out + (0 if self.wrong("residual.attn", "missing") else normed if from_norm else x))
 
         normed = show("ffn_norm", self.norm(f"{block}.ffn_norm.weight", x))
@@ -274,11 +282,13 @@ class Engine:
         gate = show("ffn_gate", self.project(block, names[0], normed))
         up = show("ffn_up", self.project(block, names[1], normed))
         out = show("ffn_swiglu", self.activation(gate) * up)
-        out = show("ffn_out", self.project(block, "ffn_down", out))
+        out = show("ffn_out", self.project(block, "ffn_down", out)) * self.residual_scale
         return show("l_out", out + (0 if self.wrong("residual.ffn", "missing") else normed if from_norm else x))
 
     def batch(self, tokens, start, n_prompt, caches, tap):
         x = self.weight("token_embd.weight")[tokens]
+        if not self.wrong("embd.scale", "missing"):
+            x = x * self.embedding_scale
         if self.wrong("embd.scale", "added"):
             x = x * math.sqrt(self.n_embd)
         tap("embd", x)
@@ -292,7 +302,8 @@ class Engine:
             head = self.weight("token_embd.weight") * (0 if self.wrong("output.head", "zero") else 1)
         elif self.wrong("output.head", "tied"):
             head = self.weight("token_embd.weight")
-        tap("result_output", x @ head.T)
+        divisors = {"missing": 1, "multiplied": 1 / self.logit_scale}
+        tap("result_output", x @ head.T / divisors.get(self.switch.get("logits.scale"), self.logit_scale))
 
     def run(self, tokens, n_prompt):
         """Computes the first n_prompt tokens as one batch, the others one by one."""

@@ -41,6 +41,7 @@ MODELS = {
     "qwen2": (NARROW + " --rope-base 20000 --arch qwen2 --rope-dim 8 --eps 1e-6", SMALL),
     "tied": (NARROW + " --rope-base 20000 --tied", {}),
     "hot": (NARROW + " --rope-base 20000", {"attn_q": 5, "attn_k": 5}),   # scores past the 88 of softmax=no_max
+    "granite": (NARROW + " --rope-base 20000 --arch granite --tied", {}),
     **{name: ((WIDE if name.endswith("_K") else NARROW) + f" --type {name}", SMALL) for name in blocks.READERS},
 }
 N_TOKEN, N_PROMPT = 12, 8
@@ -68,8 +69,9 @@ def quirks_of_source():
 
 def switch(name):
     """Quirks of one switch exclude each other."""
-    first = name.split(".")[0]
-    return first if first in blocks.READERS or first == "residual" else name.split("=")[0]
+    switch, first = name.split("=")[0], name.split(".")[0]
+    is_wide = first in blocks.READERS or first == "residual" and switch != "residual.scale"
+    return first if is_wide else switch
 
 
 class Model:
@@ -243,6 +245,8 @@ WHY = {
     "norm.output=missing": "comes after the last layer",
     "output.head=tied": "comes after the last layer",
     "output.head=zero": "comes after the last layer",
+    "logits.scale=missing": "comes after the last layer",
+    "logits.scale=multiplied": "comes after the last layer",
 }
 TITLES = {"whole": "whole dumps", "l_out8": "the first 8 values of l_out", "top10": "the top 10 logits of 4 positions",
           "pairs": "pairs, whole dumps"}

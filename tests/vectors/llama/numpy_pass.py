@@ -7,8 +7,9 @@
 Runs the tokens of VECTORS.bin (layout: logits.c) and prints how far its records are from this pass; or the tokens of a
 text file, and writes every logit in the same layout.
 Weights are what the gguf package dequantizes them to.  Sources: LLaMA (arXiv 2302.13971), RMSNorm (1910.07467),
-SwiGLU (2002.05202), RoPE (2104.09864), linear position interpolation (2306.15595), GQA (2305.13245); names and keys
-from the GGUF specification.
+SwiGLU (2002.05202), RoPE (2104.09864), linear position interpolation (2306.15595), GQA (2305.13245), Granite's factors
+(its configuration in transformers: embedding_multiplier, residual_multiplier, attention_multiplier, logits_scaling);
+names and keys from the GGUF specification.
 """
 import argparse
 import struct
@@ -78,7 +79,7 @@ def rope(x, model):
     if model.key("rope.scaling.type") == "linear":
         angle = angle / float(model.key("rope.scaling.factor"))
     angle = np.arange(n_token)[:, None, None] * angle
-    if model.arch == "llama":  # neighbours are a pair, as the paper has it
+    if model.arch != "qwen2":  # neighbours are a pair, as the paper has it
         first, second = np.arange(0, n_rot, 2), np.arange(1, n_rot, 2)
     else:                      # qwen2: component k and k + n_rot/2 are a pair, as GPT-NeoX has it
         first, second = np.arange(n_rot // 2), np.arange(n_rot // 2, n_rot)
@@ -100,7 +101,7 @@ def attention(model, block, x, n_head, n_head_kv):
     heads = []
     for head in range(n_head):
         group = head // (n_head // n_head_kv)  # n_head / n_head_kv query heads in a row share one key and value head
-        scores = q[:, head] @ k[:, group].T / np.sqrt(q.shape[-1]) + future
+        scores = q[:, head] @ k[:, group].T * model.key("attention.scale", q.shape[-1] ** -0.5) + future
         share = np.exp(scores - scores.max(axis=-1, keepdims=True))
         heads.append(share / share.sum(axis=-1, keepdims=True) @ v[:, group])
     return np.hstack(heads) @ model.weight(f"{block}.attn_output.weight").T
@@ -118,13 +119,16 @@ def forward(model, tokens):
     n_head_kv = model.key("attention.head_count_kv", n_head)
     eps = float(model.key("attention.layer_norm_rms_epsilon"))
     embd = model.weight("token_embd.weight")
-    x = embd[tokens]
+    x = embd[tokens] * model.key("embedding_scale", 1)
+    share = model.key("residual_scale", 1)
     for il in range(model.key("block_count")):
         block = f"blk.{il}"
-        x = x + attention(model, block, rms_norm(x, model.weight(f"{block}.attn_norm.weight"), eps), n_head, n_head_kv)
-        x = x + feed_forward(model, block, rms_norm(x, model.weight(f"{block}.ffn_norm.weight"), eps))
+        normed = rms_norm(x, model.weight(f"{block}.attn_norm.weight"), eps)
+        x = x + share * attention(model, block, normed, n_head, n_head_kv)
+        x = x + share * feed_forward(model, block, rms_norm(x, model.weight(f"{block}.ffn_norm.weight"), eps))
     head = model.weight("output.weight")
-    return rms_norm(x, model.weight("output_norm.weight"), eps) @ (embd if head is None else head).T
+    logits = rms_norm(x, model.weight("output_norm.weight"), eps) @ (embd if head is None else head).T
+    return logits / model.key("logit_scale", 1)
 
 
 def relative_rms(a, truth):

@@ -43,6 +43,7 @@ qwen2|--arch qwen2|arch qwen2: NEOX pairing, q, k, v biases
 llama-bias|--bias --eps 0.01|arch llama with q, k, v biases; layer_norm_rms_epsilon 0.01
 rope-partial|--arch qwen2 --rope-dim 4|rope.dimension_count 4 of 8; numpy only, llama.cpp refuses it
 spm|--tokenizer llama|SentencePiece vocabulary
+granite|--arch granite|arch granite: embedding_scale, residual_scale, attention.scale, logit_scale
 "
 echo "$rows" | while IFS='|' read -r name options about; do
     [ -n "$name" ] || continue
@@ -55,7 +56,7 @@ echo "$rows" | while IFS='|' read -r name options about; do
     }
     "$LLAMA_DIR/llama.cpp/build/bin/llama-quantize" --allow-requantize "$name.gguf" "$work/synth.gguf" F32 \
         >"$work/quantize.log" 2>&1
-    case $name in f32 | qwen2) dump="-d $name.taps" ;; *) dump= ;; esac
+    case $name in f32 | qwen2 | granite) dump="-d $name.taps" ;; *) dump= ;; esac
     # shellcheck disable=SC2086
     "$work/logits" -i "$work/ids.txt" -s 1 $dump "$work/synth.gguf" "$backend" "$name.bin"
     "$work/logits" -i "$work/ids.txt" -s 1 "$name.gguf" "$backend" "$work/native.bin"
