@@ -111,9 +111,10 @@ bool interrupted(void);
 
 /* ---- models, prompts, sessions: failures are printed and returned as exit codes ---------------------------------- */
 
-enum load { LOAD_HEADER, LOAD_VOCAB, LOAD_BYTES, LOAD_ALL };
-/* Reads the files of a model, only as far as is needed; LOAD_BYTES reads all but leaves out plumb_model_end.  *out is
- * NULL unless EXIT_OK is returned. */
+enum load { LOAD_HEADER, LOAD_VOCAB, LOAD_BYTES, LOAD_CHECKED, LOAD_ALL };
+/* Reads the files of a model, only as far as is needed; LOAD_BYTES reads all but leaves out plumb_model_end.
+ * LOAD_CHECKED reads what there is of a GGUF file: plumb_selfcheck says what is wrong with it.  *out is NULL unless
+ * EXIT_OK is returned. */
 int load_model(plumb_model **out, const char *const *files, size_t n_file, enum load what);
 
 struct ids { int32_t *data; size_t n; };

@@ -62,7 +62,8 @@ static int load_file(plumb_model *model, const char *path, int fd, uint64_t size
         l->done += (uint64_t)n;
         show_loading(l);
     }
-    return status == PLUMB_OK ? EXIT_OK : report(path, status, plumb_model_error(model));
+    bool is_finding = what == LOAD_CHECKED && status != PLUMB_ERROR_MAGIC && status != PLUMB_ERROR_MEMORY;
+    return status == PLUMB_OK || is_finding ? EXIT_OK : report(path, status, plumb_model_error(model));
 }
 
 static int load_files(plumb_model *model, const char *const *files, size_t n_file, enum load what,
@@ -74,6 +75,7 @@ static int load_files(plumb_model *model, const char *const *files, size_t n_fil
         close(fd);
         if (code != EXIT_OK) return code;
     }
+    if (what == LOAD_CHECKED) return EXIT_OK;
     if ((what == LOAD_HEADER || what == LOAD_BYTES) && plumb_model_has_header(model)) return EXIT_OK;
     /* A header that ended too early has its message from load_vocab, which looks for it first. */
     plumb_status status = what == LOAD_ALL ? plumb_model_end(model) : plumb_model_load_vocab(model);

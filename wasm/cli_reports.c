@@ -100,7 +100,7 @@ int run_diff(const struct options *o) {
 
 int run_selfcheck(const struct options *o) {
     plumb_model *model;
-    int code = load_model(&model, o->files, o->n_file, LOAD_BYTES);
+    int code = load_model(&model, o->files, o->n_file, LOAD_CHECKED);
     if (code != EXIT_OK) return code;
     bool ok = false;
     struct reporting r;

@@ -74,6 +74,27 @@ test('selfcheck: a tensor under a wrong name fails, exit code 1', async () => {
   assert.ok(JSON.parse(out).checks.some(({ verdict }) => verdict === 'FAIL'));
 });
 
+test('selfcheck: a GGUF file that cannot be loaded fails its first check, exit code 1', async () => {
+  const { tensors } = JSON.parse(await output(['inspect', model, '--json'])), bytes = readFileSync(model);
+  const { name, offset } = tensors.find(({ name }) => name === 'blk.1.ffn_up.weight');
+  const unaligned = Buffer.from(bytes), entry = unaligned.indexOf(name) + name.length;
+  unaligned[entry + 4 + 2 * 8 + 4]++;   // its offset, behind the number of dimensions, two of them and the type
+  const cases = [
+    ['cut in a tensor', bytes.subarray(0, offset + 1), `tensor "${name}": its \\d+ bytes end at .*${offset + 1}`],
+    ['cut in the header', bytes.subarray(0, 999), 'key \\d+ .* the file has \\d+ more'],
+    ['unaligned', unaligned, `"${name}".*alignment`],
+  ];
+  for (const [what, data, why] of cases) {
+    const path = temporary(`${what}.gguf`, data), text = await plumb(['selfcheck', path]);
+    assert.deepEqual([text.code, text.err], [1, ''], what);
+    assert.match(text.out, new RegExp(`^FAIL +file +.*${why}`));
+    const { code, out, err } = await plumb(['selfcheck', path, '--json']), { ok, checks } = JSON.parse(out);
+    assert.deepEqual([code, err, ok, checks[0].name, checks[0].verdict], [1, '', false, 'file', 'FAIL'], what);
+    assert.match(checks[0].why, new RegExp(why));
+    for (const { name, verdict } of checks.slice(1)) assert.equal(verdict, 'SKIP', `${what}: ${name}`);
+  }
+});
+
 test('weights: rounding to f16 is what the types explain, a damaged tensor is not', async () => {
   assert.equal((await plumb(['weights', synth('f16'), model])).code, 0);
   const { tensors } = JSON.parse(await output(['inspect', model, '--json'])), bytes = readFileSync(model);
@@ -140,8 +161,9 @@ test('reports: what cannot be read or is no such file exits 3', async t => {
     ...[['none.json', 'IO'], ['models', 'IO'], [garbage, 'METADATA']].flatMap(([path, status]) =>
       [[['diff', path, truth], path, status], [['diff', truth, path], path, status],
         [['diagnose', model, '--against', path], path, status]]),
+    [['selfcheck', 'none.gguf'], 'none.gguf', 'IO'], [['selfcheck', garbage], garbage, 'MAGIC'],
     ...[['none.gguf', 'IO'], [garbage, 'MAGIC'], [cut, 'TRUNCATED']].flatMap(([path, status]) =>
-      [[['selfcheck', path], path, status], [['weights', path, model], path, status],
+      [[['weights', path, model], path, status],
         [['weights', model, path], path, status], [['diagnose', path, '--against', truth], path, status],
         [['diff', ours, truth, '--model', path], path, status]]),
     [['diff', ours, truth, '--html', 'none/page.html'], 'none/page.html', 'IO'],
