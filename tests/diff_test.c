@@ -128,7 +128,8 @@ static void sum_rows(void) {
     }
     sum.pos = TRACE_ALL_TOKENS;
     sum.stats.mean = 0.25;   /* 1 of 4 values, whose RMS is 0.5 */
-    struct trace_tap a = { TAP_EMBD, -1, 1, 1, &sum }, b = { TAP_EMBD, -1, 2, 2, rows };
+    struct trace_tap a = { .id = TAP_EMBD, .layer = -1, .n_row = 1, .rows = &sum };
+    struct trace_tap b = { .id = TAP_EMBD, .layer = -1, .n_row = 2, .rows = rows };
     struct comparison c = { 0 }, d = { 0 }, e = { 0 };
     compare_taps(&c, &a, &b);
     CHECK(compare_error(&c) == 0 && c.n_row == 1, "%g of %u rows", compare_error(&c), c.n_row);
@@ -137,7 +138,7 @@ static void sum_rows(void) {
     CHECK(near(compare_error(&d), 0.5), "%.9g", compare_error(&d));
     /* Its own rows agree; what they do not show, the sum does. */
     struct trace_row mixed[] = { rows[0], rows[1], sum };
-    struct trace_tap both = { TAP_EMBD, -1, 3, 3, mixed };
+    struct trace_tap both = { .id = TAP_EMBD, .layer = -1, .n_row = 3, .rows = mixed };
     compare_taps(&e, &both, &b);
     CHECK(near(compare_error(&e), 0.5) && e.n_row == 2 && e.n_value == 4, "%.9g of %u rows", compare_error(&e),
           e.n_row);

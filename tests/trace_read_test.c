@@ -430,6 +430,39 @@ static void callback_hostile(void) {
     }
 }
 
+/* ---- rows in any order ------------------------------------------------------------------------------------------- */
+
+/* A file of 4 MB with its rows from the last to the first: inserted one by one they would take minutes here. */
+static void rows_backwards(void) {
+    enum { N = 100000, MOST = 48 };   /* MOST: bytes of one */
+    char *text = malloc((N + 2) * MOST);
+    if (!text) abort();
+    size_t at = (size_t)snprintf(text, MOST, "{\"taps\":[{\"name\":\"embd\",\"rms\":1}");
+    for (uint32_t pos = N; pos-- > 0;) {
+        at += (size_t)snprintf(text + at, MOST, ",{\"name\":\"embd\",\"token\":%u,\"rms\":%u}", pos, 2 * pos);
+    }
+    memcpy(text + at, "]}", 2);
+    plumb_trace *t = read_text(text, at + 2);
+    const struct trace_tap *tap = trace_find_tap(t, TAP_EMBD, -1);
+    if (CHECK(tap && tap->n_row == N + 1, "%s", plumb_trace_error(t))) {
+        for (uint32_t pos = 0; pos < N; pos++) {
+            const struct trace_row *row = trace_find_row(tap, pos);
+            if (!CHECK(row && row->stats.rms == 2.0 * pos, "token %u", pos)) break;
+        }
+        CHECK(trace_find_row(tap, TRACE_ALL_TOKENS) == &tap->rows[N], "the statistics of all tokens are not last");
+    }
+    plumb_trace_free(t);
+    free(text);
+}
+
+static void rows_twice(void) {
+    static const char text[] = "{\"taps\":[{\"name\":\"embd\",\"token\":1},{\"name\":\"embd\",\"token\":0},"
+                               "{\"name\":\"l_out-0\",\"token\":0},{\"name\":\"embd\",\"token\":1}]}";
+    plumb_trace *t = read_text(text, sizeof text - 1);
+    CHECK(strcmp(plumb_trace_error(t), "embd is there twice for token 1") == 0, "%s", plumb_trace_error(t));
+    plumb_trace_free(t);
+}
+
 /* ---- any bytes --------------------------------------------------------------------------------------------------- */
 
 /* Every prefix, and every byte flipped in one bit, is read or refused with a sentence; the sanitizers see the rest. */
@@ -478,6 +511,8 @@ void test_trace_read(void) {
     test_case("trace_read: the text of older versions, by hand", callback_old);
     test_case("trace_read: a text of several passes, by hand", callback_passes);
     test_case("trace_read: broken texts", callback_hostile);
+    test_case("trace_read: rows in any order are sorted, soon", rows_backwards);
+    test_case("trace_read: a row that comes twice, far apart", rows_twice);
     test_case("trace_read: any bytes of a text", any_text);
     test_case("trace_read: any bytes of an .npz", any_npz);
 }

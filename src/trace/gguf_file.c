@@ -273,7 +273,10 @@ static plumb_status read_rows(struct plumb_trace *t, const struct gguf_tensor *x
 static plumb_status read_tensor(struct plumb_trace *t, const struct gguf *g, const struct gguf_tensor *x) {
     enum tap_id id;
     int32_t layer;
-    if (!tap_parse(x->name.data, (size_t)x->name.n, &id, &layer)) {
+    uint32_t name = tap_parse(x->name.data, (size_t)x->name.n, &id, &layer);
+    bool second = false;
+    if (name > 0) PLUMB_TRY(trace_begin_tap(t, id, layer, name, &second));
+    if (name == 0 || second) {
         struct shown shown;
         show_bytes(&shown, x->name.data, (size_t)x->name.n);
         if (t->n_ignored++ == 0) snprintf(t->ignored, sizeof t->ignored, "%.63s", shown.text);

@@ -31,7 +31,6 @@ struct record {
     uint64_t n_head, n;        /* 0, 0: not given */
     struct trace_stats stats;
     bool has_stats, nested;
-    bool is_ignored;
     float quantum;
 };
 
@@ -210,10 +209,11 @@ static void read_record(struct reader *r) {
     }
 }
 
-/* The tap of a record, its layer in the name or apart. */
-static bool record_tap(const struct record *rec, enum tap_id *id, int32_t *layer) {
-    if (rec->n_name > sizeof rec->name) return false;
-    if (tap_parse(rec->name, rec->n_name, id, layer)) return rec->layer < 0 || *layer == rec->layer;
+/* The tap of a record, its layer in the name or apart: what tap_parse returns. */
+static uint32_t record_tap(const struct record *rec, enum tap_id *id, int32_t *layer) {
+    if (rec->n_name > sizeof rec->name) return 0;
+    uint32_t number = tap_parse(rec->name, rec->n_name, id, layer);
+    if (number > 0) return rec->layer < 0 || *layer == rec->layer ? number : 0;
     char name[sizeof rec->name + 12];
     memcpy(name, rec->name, rec->n_name);
     size_t n = rec->n_name;
@@ -222,14 +222,12 @@ static bool record_tap(const struct record *rec, enum tap_id *id, int32_t *layer
     size_t n_digit = 0;
     for (int64_t rest = rec->layer; rest > 0 || n_digit == 0; rest /= 10) digits[n_digit++] = (char)('0' + rest % 10);
     while (n_digit > 0) name[n++] = digits[--n_digit];
-    return rec->layer >= 0 && tap_parse(name, n, id, layer);
+    return rec->layer >= 0 ? tap_parse(name, n, id, layer) : 0;
 }
 
 static void ignore_record(struct reader *r) {
-    struct record *rec = &r->record;
+    const struct record *rec = &r->record;
     struct shown shown;
-    if (rec->is_ignored) return;
-    rec->is_ignored = true;
     show_bytes(&shown, rec->name, rec->n_name < sizeof rec->name ? rec->n_name : sizeof rec->name);
     if (r->t->n_ignored++ == 0) snprintf(r->t->ignored, sizeof r->t->ignored, "%.63s", shown.text);
 }
@@ -268,12 +266,6 @@ static plumb_status add_row(struct reader *r, enum tap_id id, int32_t layer, uin
     const struct record *rec = &r->record;
     struct trace_row *row;
     if (end - first > UINT32_MAX) return error_set(&r->t->err, PLUMB_ERROR_ARGUMENT, "%zu values", end - first);
-    /* Hooks on all modules of transformers see ffn_out as the output of mlp.down_proj and of mlp. */
-    const struct trace_tap *tap = trace_find_tap(r->t, id, layer);
-    if (tap && trace_find_row(tap, pos) && strncmp(rec->name, tap_spec(id)->name, strlen(tap_spec(id)->name)) != 0) {
-        ignore_record(r);
-        return PLUMB_OK;
-    }
     PLUMB_TRY(trace_new_row(r->t, id, layer, pos, &row));
     row->quantum = rec->quantum;
     if (with_stats) row->stats = rec->stats;
@@ -303,7 +295,10 @@ static plumb_status add_record(struct reader *r) {
     struct record *rec = &r->record;
     enum tap_id id;
     int32_t layer;
-    if (!record_tap(rec, &id, &layer)) {
+    uint32_t name = record_tap(rec, &id, &layer);
+    bool second = false;
+    if (name > 0) PLUMB_TRY(trace_begin_tap(t, id, layer, name, &second));
+    if (name == 0 || second) {
         ignore_record(r);
         return PLUMB_OK;
     }

@@ -396,23 +396,18 @@ static bool is_named(const struct member *m, const char *name) {
     return m->n_name == strlen(name) && memcmp(m->name, name, m->n_name) == 0;
 }
 
-static bool has_array(const struct reader *r, enum tap_id id, int32_t layer) {
-    for (size_t i = 0; i < r->n_array; i++) {
-        if (r->arrays[i].id == id && r->arrays[i].layer == layer) return true;
-    }
-    return false;
-}
-
-/* Keeps the array of a member whose name says something; counts the others, and second names of one tap: hooks on all
- * modules of transformers see ffn_out as the output of mlp.down_proj and of mlp. */
+/* Keeps the array of a member whose name says something; counts the others, and second names of one tap. */
 static plumb_status read_member(struct reader *r, const struct member *m) {
     struct array a = {.id = TAP_COUNT}, *to;
     show_bytes(&a.name, m->name, m->n_name);
+    uint32_t name = tap_parse(m->name, m->n_name, &a.id, &a.layer);
+    bool second = false;
+    if (name > 0) PLUMB_TRY(trace_begin_tap(r->t, a.id, a.layer, name, &second));
     if (is_named(m, "tokens") || is_named(m, "input_ids")) {
         to = &r->tokens;
     } else if (is_named(m, "n_prompt")) {
         to = &r->n_prompt;
-    } else if (tap_parse(m->name, m->n_name, &a.id, &a.layer) && !has_array(r, a.id, a.layer)) {
+    } else if (name > 0 && !second) {
         if (r->n_array == r->cap) {
             size_t cap = r->cap ? 2 * r->cap : 32;
             struct array *arrays = alloc_array(cap, sizeof *arrays);

@@ -48,7 +48,7 @@ static const struct alias other_names[] = {
     { "lm_head", TAP_RESULT_OUTPUT },
 };
 
-/* What follows "layers.N" in the module paths of transformers. */
+/* What follows "layers.N" in the module paths of transformers; a tap may have two names. */
 static const struct alias modules[] = {
     { "", TAP_L_OUT },
     { ".input_layernorm", TAP_ATTN_NORM },
@@ -71,27 +71,32 @@ static bool starts_with(const char *bytes, size_t n, const char *start) {
     return strlen(start) <= n && memcmp(bytes, start, strlen(start)) == 0;
 }
 
+/* Numbers of names: 1 of taps' own, then those of other_names, then those of modules. */
+enum { OWN_NAME = 1, N_OTHER = sizeof other_names / sizeof *other_names, FIRST_MODULE = OWN_NAME + 1 + N_OTHER };
+
+bool tap_is_module(uint32_t number) { return number >= FIRST_MODULE; }
+
 /* The taps' own names and those of other_names. */
-static bool find_name(const char *name, size_t n, enum tap_id *id) {
-    for (size_t i = 0; i < TAP_COUNT; i++) {
-        if (is_name(tap_spec((enum tap_id)i)->name, name, n)) return *id = (enum tap_id)i, true;
+static uint32_t find_name(const char *name, size_t n, enum tap_id *id) {
+    for (uint32_t i = 0; i < TAP_COUNT; i++) {
+        if (is_name(tap_spec((enum tap_id)i)->name, name, n)) return *id = (enum tap_id)i, OWN_NAME;
     }
-    for (size_t i = 0; i < sizeof other_names / sizeof *other_names; i++) {
-        if (is_name(other_names[i].name, name, n)) return *id = other_names[i].id, true;
+    for (uint32_t i = 0; i < N_OTHER; i++) {
+        if (is_name(other_names[i].name, name, n)) return *id = other_names[i].id, OWN_NAME + 1 + i;
     }
-    return false;
+    return 0;
 }
 
-/* Reads 1 to 6 digits at name + *at; a layer of more is no layer. */
+/* Reads digits at name + *at, of a layer below TAP_MAX_LAYER. */
 static bool read_layer(const char *name, size_t n, size_t *at, int32_t *layer) {
     size_t first = *at;
-    for (*layer = 0; *at < n && name[*at] >= '0' && name[*at] <= '9' && *at - first < 6; ++*at) {
+    for (*layer = 0; *at < n && name[*at] >= '0' && name[*at] <= '9' && *layer < TAP_MAX_LAYER; ++*at) {
         *layer = *layer * 10 + (name[*at] - '0');
     }
-    return *at > first;
+    return *at > first && *layer < TAP_MAX_LAYER;
 }
 
-bool tap_parse(const char *name, size_t n, enum tap_id *id, int32_t *layer) {
+uint32_t tap_parse(const char *name, size_t n, enum tap_id *id, int32_t *layer) {
     static const char *const prefixes[] = { "base_model.", "model.", "language_model.", "module." };
     for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes;) {   /* "base_model.model.model." is three of them */
         if (starts_with(name, n, prefixes[i])) {
@@ -104,20 +109,22 @@ bool tap_parse(const char *name, size_t n, enum tap_id *id, int32_t *layer) {
     }
     if (starts_with(name, n, "layers.")) {
         size_t at = strlen("layers.");
-        if (!read_layer(name, n, &at, layer)) return false;
-        for (size_t i = 0; i < sizeof modules / sizeof *modules; i++) {
-            if (is_name(modules[i].name, name + at, n - at)) return *id = modules[i].id, true;
+        if (!read_layer(name, n, &at, layer)) return 0;
+        for (uint32_t i = 0; i < sizeof modules / sizeof *modules; i++) {
+            if (is_name(modules[i].name, name + at, n - at)) return *id = modules[i].id, FIRST_MODULE + i;
         }
-        return false;
+        return 0;
     }
     *layer = -1;
-    if (find_name(name, n, id)) return !tap_spec(*id)->in_layer;
+    uint32_t number = find_name(name, n, id);
+    if (number > 0) return tap_spec(*id)->in_layer ? 0 : number;
     /* The layer follows a "-"; or a "_" or "." in the names of numpy.savez and others that cannot have one. */
     size_t digits = n;
     while (digits > 0 && name[digits - 1] >= '0' && name[digits - 1] <= '9') digits--;
-    if (digits < 2 || !strchr("-_.", name[digits - 1]) || name[digits - 1] == 0) return false;
+    if (digits < 2 || !strchr("-_.", name[digits - 1]) || name[digits - 1] == 0) return 0;
     size_t at = digits;
-    return find_name(name, digits - 1, id) && tap_spec(*id)->in_layer && read_layer(name, n, &at, layer) && at == n;
+    number = find_name(name, digits - 1, id);
+    return number > 0 && tap_spec(*id)->in_layer && read_layer(name, n, &at, layer) && at == n ? number : 0;
 }
 
 const char *tap_show(struct tap_text *buf, enum tap_id id, int32_t layer) {

@@ -25,9 +25,14 @@ struct tap_spec {
 
 const struct tap_spec *tap_spec(enum tap_id id);
 
+/* Layers from here on are no layers: llama.cpp has at most 512. */
+#define TAP_MAX_LAYER 1000
 /* Reads "l_out-3", "result_norm" or a name that another program uses for it (PyTorch module paths of transformers such
- * as "model.layers.3.self_attn.q_proj").  n: bytes of the name.  false for a name that is no tap. */
-bool tap_parse(const char *name, size_t n, enum tap_id *id, int32_t *layer);
+ * as "model.layers.3.self_attn.q_proj").  n: bytes of the name.  Returns 0 for a name that is no tap, 1 for plumb's own,
+ * and other numbers for other programs' names, each its own. */
+uint32_t tap_parse(const char *name, size_t n, enum tap_id *id, int32_t *layer);
+/* Is a number that tap_parse returned that of a PyTorch module of a layer? */
+bool tap_is_module(uint32_t number);
 /* "l_out-3".  Returns buf. */
 struct tap_text { char text[40]; };
 const char *tap_show(struct tap_text *buf, enum tap_id id, int32_t layer);

@@ -152,23 +152,36 @@ static struct trace_tap *get_tap(struct plumb_trace *t, enum tap_id id, int32_t 
     return &t->taps[i];
 }
 
+plumb_status trace_begin_tap(struct plumb_trace *t, enum tap_id id, int32_t layer, uint32_t name, bool *second) {
+    struct trace_tap *tap = get_tap(t, id, layer);
+    *second = tap && tap->name != 0 && tap->name != name;
+    if (!tap) return out_of_memory(t, t->n_tap, "taps");
+    if (*second) return PLUMB_OK;
+    tap->name = name;
+    if ((id == TAP_QCUR || id == TAP_KCUR) && tap_is_module(name)) t->by_module = true;
+    return PLUMB_OK;
+}
+
+static plumb_status twice(struct plumb_trace *t, const struct trace_tap *tap, uint32_t pos) {
+    struct tap_text name;
+    tap_show(&name, tap->id, tap->layer);
+    if (pos == TRACE_ALL_TOKENS) {
+        return error_set(&t->err, PLUMB_ERROR_ARGUMENT, "%s is there twice for all tokens together", name.text);
+    }
+    return error_set(&t->err, PLUMB_ERROR_ARGUMENT, "%s is there twice for token %u", name.text, pos);
+}
+
 plumb_status trace_new_row(struct plumb_trace *t, enum tap_id id, int32_t layer, uint32_t pos,
                            struct trace_row **row) {
-    struct tap_text name;
     if (t->n_token > 0 && pos >= (uint64_t)t->n_token + TRACE_MORE_TOKENS && pos != TRACE_ALL_TOKENS) {
+        struct tap_text name;
         return error_set(&t->err, PLUMB_ERROR_ARGUMENT, "%s of token %u, but there are %u tokens (the first is 0)",
                          tap_show(&name, id, layer), pos, t->n_token);
     }
     struct trace_tap *tap = get_tap(t, id, layer);
     if (!tap) return out_of_memory(t, t->n_tap, "taps");
-    uint32_t i = row_index(tap, pos);
-    if (i < tap->n_row && tap->rows[i].pos == pos) {
-        tap_show(&name, id, layer);
-        if (pos != TRACE_ALL_TOKENS) {
-            return error_set(&t->err, PLUMB_ERROR_ARGUMENT, "%s is there twice for token %u", name.text, pos);
-        }
-        return error_set(&t->err, PLUMB_ERROR_ARGUMENT, "%s is there twice for all tokens together", name.text);
-    }
+    uint32_t last = tap->n_row > 0 ? tap->rows[tap->n_row - 1].pos : 0;
+    if (tap->n_row > 0 && last == pos) return twice(t, tap, pos);
     size_t cap = tap->cap;
     void *rows = tap->rows;
     if (tap->n_row == UINT32_MAX / 4 || !grow(&rows, tap->n_row, &cap, sizeof *tap->rows)) {
@@ -176,9 +189,30 @@ plumb_status trace_new_row(struct plumb_trace *t, enum tap_id id, int32_t layer,
     }
     tap->rows = rows;
     tap->cap = (uint32_t)cap;
-    memmove(tap->rows + i + 1, tap->rows + i, (tap->n_row++ - i) * sizeof *tap->rows);
-    tap->rows[i] = (struct trace_row) { .pos = pos, .stats = { NAN, NAN, NAN, NAN, NAN, NAN } };
-    *row = &tap->rows[i];
+    tap->unsorted |= last > pos;
+    *row = &tap->rows[tap->n_row++];
+    **row = (struct trace_row) { .pos = pos, .stats = { NAN, NAN, NAN, NAN, NAN, NAN } };
+    return PLUMB_OK;
+}
+
+static int by_pos(const void *a, const void *b) {
+    const struct trace_row *p = a, *q = b;
+    return (p->pos > q->pos) - (p->pos < q->pos);
+}
+
+static plumb_status sort_tap(struct plumb_trace *t, struct trace_tap *tap) {
+    if (!tap->unsorted) return PLUMB_OK;
+    qsort(tap->rows, tap->n_row, sizeof *tap->rows, by_pos);
+    tap->unsorted = false;
+    for (uint32_t i = 1; i < tap->n_row; i++) {
+        if (tap->rows[i].pos == tap->rows[i - 1].pos) return twice(t, tap, tap->rows[i].pos);
+    }
+    return PLUMB_OK;
+}
+
+/* Once, as files may have rows in any order: inserting each would take a time that grows with their square. */
+plumb_status trace_sort(struct plumb_trace *t) {
+    for (size_t i = 0; i < t->n_tap; i++) PLUMB_TRY(sort_tap(t, &t->taps[i]));
     return PLUMB_OK;
 }
 
@@ -382,11 +416,12 @@ plumb_status trace_set_tokens(struct plumb_trace *t, const int32_t *ids, size_t 
     }
     for (size_t i = 0; n > 0 && i < t->n_tap; i++) {
         const struct trace_tap *tap = &t->taps[i];
-        for (uint32_t j = tap->n_row; j > 0 && tap->rows[j - 1].pos >= (uint64_t)n + TRACE_MORE_TOKENS; j--) {
-            if (tap->rows[j - 1].pos == TRACE_ALL_TOKENS) continue;
+        for (uint32_t j = 0; j < tap->n_row; j++) {
+            uint32_t pos = tap->rows[j].pos;
+            if (pos < (uint64_t)n + TRACE_MORE_TOKENS || pos == TRACE_ALL_TOKENS) continue;
             struct tap_text name;
             return error_set(&t->err, PLUMB_ERROR_ARGUMENT, "%s of token %u, but there are %zu tokens (the first is 0)",
-                             tap_show(&name, tap->id, tap->layer), tap->rows[j - 1].pos, n);
+                             tap_show(&name, tap->id, tap->layer), pos, n);
         }
     }
     int32_t *copy = n > 0 ? alloc_array(n, sizeof *copy) : NULL;
@@ -455,7 +490,8 @@ plumb_status plumb_trace_add(plumb_trace *t, const plumb_tap *tap) {
         PLUMB_TRY(add_row(t, id, tap->layer, tap->pos + i, tap->n_head, n, tap->n,
                           tap->data + (size_t)i * tap->n_head * tap->n));
     }
-    return PLUMB_OK;
+    struct trace_tap *to = get_tap(t, id, tap->layer);
+    return to ? sort_tap(t, to) : out_of_memory(t, t->n_tap, "taps");
 }
 
 /* ---- files ------------------------------------------------------------------------------------------------------ */
@@ -476,6 +512,7 @@ static plumb_status read_any(struct plumb_trace *t, const char *bytes, size_t n)
 plumb_status plumb_trace_read(plumb_trace *t, const void *bytes, size_t n) {
     trace_clear(t);
     plumb_status status = read_any(t, bytes, n);
+    if (status == PLUMB_OK) status = trace_sort(t);
     if (status != PLUMB_OK) {
         struct error err = t->err;
         trace_clear(t);

@@ -39,6 +39,8 @@ struct trace_tap {
     int32_t layer;
     uint32_t n_row, cap;
     struct trace_row *rows; /* (n_row) ascending pos, no two alike */
+    bool unsorted;          /* not yet: see trace_new_row */
+    uint32_t name;          /* number of its name in a file, of tap_parse; 0: none */
 };
 
 struct plumb_trace {
@@ -50,6 +52,7 @@ struct plumb_trace {
     char **pieces;          /* (n_token) texts of the tokens, escaped; NULL if not known */
     int32_t bos;            /* -1: not known */
     plumb_trace_params params;   /* what trace_add keeps; taps is owned */
+    bool by_module;         /* Qcur or Kcur came under the names of transformers' modules: see heads.h */
     uint32_t n_ignored;     /* records under names that are no taps */
     char ignored[64];       /* the first such name */
     size_t n_tap, cap;
@@ -69,9 +72,16 @@ uint32_t trace_first_token(const struct plumb_trace *t, uint64_t n_row);
 /* NULL if there is none. */
 const struct trace_tap *trace_find_tap(const struct plumb_trace *t, enum tap_id id, int32_t layer);
 const struct trace_row *trace_find_row(const struct trace_tap *tap, uint32_t pos);
-/* A new row, all statistics unknown.  PLUMB_ERROR_ARGUMENT with the place if the tap has one at this pos already. */
+/* Begins a tap's rows from a file, under the name that tap_parse has this number for.  *second: it is another name of a
+ * tap that has come already, whose rows are to be left out: hooks on all modules of transformers see ffn_out as the
+ * output of mlp.down_proj and of mlp. */
+plumb_status trace_begin_tap(struct plumb_trace *t, enum tap_id id, int32_t layer, uint32_t name, bool *second);
+/* A new row, all statistics unknown.  PLUMB_ERROR_ARGUMENT with the place if the tap's last row is at this pos too.
+ * Rows may come in any order; unless they ascend, trace_sort follows the last of them, before anything is found. */
 plumb_status trace_new_row(struct plumb_trace *t, enum tap_id id, int32_t layer, uint32_t pos,
                            struct trace_row **row);
+/* PLUMB_ERROR_ARGUMENT with the place if a tap has two rows at one pos. */
+plumb_status trace_sort(struct plumb_trace *t);
 /* Gives a row its shape and copies of n_value values (0: the shape only); places NULL: the first ones.  Places must
  * ascend and lie below n_head * n where the shape is known.  All n_head * n values give the row its statistics, unless
  * it has some, and of kq_soft_max its entropy.  Of kq_soft_max, whose number of keys differs between engines that pad
