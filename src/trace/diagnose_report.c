@@ -1,0 +1,207 @@
+/* A diagnosis for a terminal, and as JSON. */
+#include "trace/diagnose.h"
+
+#include <math.h>
+
+enum { SHOWN = 5 };
+
+/* ---- what is said about a set ------------------------------------------------------------------------------------ */
+
+/* What explained their numbers before quirk k of the set was added: the truth, or a ranked set of those before it. */
+static const struct outcome *before(const struct diagnosis *d, const struct outcome *o, uint32_t k) {
+    for (size_t i = 0; k > 0 && i < d->n_ranked; i++) {
+        const struct outcome *other = &d->ranked[i];
+        if (other->n_quirk == k && memcmp(other->quirks, o->quirks, k * sizeof *o->quirks) == 0) return other;
+    }
+    return &d->truth;
+}
+
+/* The first tap that parted before and that o brings closer; SIZE_MAX if there is none. */
+static size_t evidence(const struct diagnosis *d, const struct outcome *base, const struct outcome *o) {
+    double limit = diagnose_limit(d, base);
+    for (size_t i = 0; i < d->theirs->n_tap; i++) {
+        if (base->error[i] > limit && o->error[i] * DIAGNOSE_FACTOR < base->error[i]) return i;
+    }
+    return SIZE_MAX;
+}
+
+/* Sets of one size with the same score give the same numbers, as far as the dump shows them. */
+static bool is_tied(const struct diagnosis *d, size_t i) {
+    const struct outcome *first = &d->ranked[0], *o = &d->ranked[i];
+    return i > 0 && o->n_quirk == first->n_quirk && fabs(o->score - first->score) < 1e-6;
+}
+
+static const char *tap_name(struct tap_text *buf, const struct diagnosis *d, size_t i) {
+    return tap_show(buf, d->theirs->taps[i].id, d->theirs->taps[i].layer);
+}
+
+/* "rope.pairing=halves + ffn.act=gelu" */
+static void print_set(struct report_writer *w, const struct outcome *o) {
+    for (uint32_t k = 0; k < o->n_quirk; k++) report_printf(w, "%s%s", k > 0 ? " + " : "", o->quirks[k]->name);
+}
+
+/* ---- text -------------------------------------------------------------------------------------------------------- */
+
+/* "0.61" or "0.99999": as many digits as tell it from 1. */
+static void print_cosine(struct report_writer *w, double cosine) {
+    if (isnan(cosine)) report_printf(w, "no cosine");
+    else report_printf(w, fabs(1 - cosine) < 0.005 ? "cosine %.7f" : "cosine %.3f", cosine);
+}
+
+static void print_explanation(struct report_writer *w, const struct diagnosis *d, size_t at) {
+    const struct outcome *o = &d->ranked[at];
+    struct tap_text name;
+    report_printf(w, "\n%zu. ", at + 1);
+    print_set(w, o);
+    size_t over = diagnose_explains(d, o) ? SIZE_MAX : diagnose_first(d, o);
+    if (over == SIZE_MAX) {
+        report_printf(w, "\n   explains all %zu taps; largest relative error %.2g\n", diagnose_n_compared(d),
+                      diagnose_largest(d, o));
+    } else {
+        report_printf(w, "\n   parts again at %s: relative error %.2g\n", tap_name(&name, d, over), o->error[over]);
+    }
+    for (uint32_t k = 0; k < o->n_quirk; k++) {
+        const struct outcome *base = before(d, o, k);
+        size_t i = evidence(d, base, o);
+        report_printf(w, "   %s: %s\n", o->quirks[k]->name, o->quirks[k]->text);
+        if (i == SIZE_MAX) continue;
+        report_printf(w, "   their %s (%s): ", tap_name(&name, d, i), tap_spec(d->theirs->taps[i].id)->title);
+        print_cosine(w, base->cosine[i]);
+        report_printf(w, ", error %.2g to %s; ", base->error[i], k == 0 ? "the truth" : "the others alone");
+        print_cosine(w, o->cosine[i]);
+        report_printf(w, ", error %.2g with it\n", o->error[i]);
+    }
+}
+
+/* The taps that one is computed from, and whether they agree. */
+static void print_feeders(struct report_writer *w, const struct diagnosis *d, const struct outcome *o, size_t at) {
+    const struct trace_tap *tap = &d->theirs->taps[at];
+    const struct tap_spec *spec = tap_spec(tap->id);
+    struct tap_text name;
+    report_printf(w, "   it is computed from %s", *spec->fed_by ? spec->fed_by : "the token ids");
+    if (*spec->weights) report_printf(w, " with the weights %s", spec->weights);
+    report_printf(w, "\n");
+    bool missing = false;
+    for (size_t i = at; i-- > 0;) {   /* the last that agrees */
+        if (isnan(o->error[i]) || o->error[i] > d->tolerance) continue;
+        report_printf(w, "   the last step before it that agrees is %s\n", tap_name(&name, d, i));
+        missing = tap_order(d->theirs->taps[i].id, d->theirs->taps[i].layer) + 1 < tap_order(tap->id, tap->layer);
+        break;
+    }
+    report_printf(w, "   to narrow it down:\n");
+    if (!d->experiment->forced || missing) {
+        report_printf(w, "   - dump more steps of that layer, whole: with whole activations every step is judged from "
+                      "its own input\n");
+    }
+    if (*spec->weights) {
+        report_printf(w, "   - hold the weights against this file: write yours as a GGUF or dump a row; plumb weights "
+                      "compares two files\n   - run an F32 or F16 file of the model: if the error goes, the "
+                      "dequantizer makes it\n");
+    }
+    report_printf(w, "   - feed one token: at position 0 RoPE turns nothing and attention returns V; what still parts "
+                  "there is neither\n   - feed the prompt at once, then token by token: what parts only in one way is "
+                  "the cache or the positions\n");
+}
+
+void diagnose_text(const struct diagnosis *d, bool agree, struct report_writer *w) {
+    const struct plumb_trace *t = d->theirs;
+    struct tap_text name;
+    report_printf(w, "theirs: ");
+    const char *source = d->report->name_a ? d->report->name_a : t->source ? t->source : "a dump";
+    report_text(w, source, strlen(source));
+    report_printf(w, ", %u tokens (prompt of %u), %zu taps compared, %s\n", t->n_token, t->n_prompt,
+                  diagnose_n_compared(d),
+                  d->experiment->forced ? "whole: every step is judged from their own input"
+                                        : "in part: errors add up along the pass");
+    if (agree) {
+        report_printf(w, "verdict: agrees with the truth; largest relative error %.2g, tolerance %.2g\n",
+                      diagnose_largest(d, &d->truth), d->tolerance);
+        return;
+    }
+    size_t at = diagnose_first(d, &d->truth);
+    report_printf(w, "the first tap that parts from the truth: %s (%s): relative error %.2g, ", tap_name(&name, d, at),
+                  tap_spec(t->taps[at].id)->title, d->truth.error[at]);
+    print_cosine(w, d->truth.cosine[at]);
+    report_printf(w, "\n");
+    size_t n_shown = d->n_ranked < SHOWN ? d->n_ranked : SHOWN;
+    while (n_shown < d->n_ranked && is_tied(d, n_shown)) n_shown++;
+    for (size_t i = 0; i < n_shown; i++) print_explanation(w, d, i);
+
+    const struct outcome *best = d->n_ranked > 0 ? &d->ranked[0] : &d->truth;
+    report_printf(w, "\nverdict: ");
+    if (d->n_ranked > 0 && diagnose_explains(d, best)) {
+        print_set(w, best);
+        report_printf(w, " gives their numbers\n");
+        for (size_t i = 1; i < d->n_ranked && is_tied(d, i); i++) {
+            report_printf(w, "   so does ");
+            print_set(w, &d->ranked[i]);
+            report_printf(w, ": this dump cannot tell them apart\n");
+        }
+        return;
+    }
+    at = diagnose_first(d, best);
+    report_printf(w, "no set of up to %u known mistakes gives their numbers", d->max_quirk);
+    if (d->n_ranked > 0) {
+        report_printf(w, "; ");
+        print_set(w, best);
+        report_printf(w, " comes nearest");
+    }
+    report_printf(w, "\n   the first wrong step%s is %s (%s)\n", d->n_ranked > 0 ? " then" : "",
+                  tap_name(&name, d, at), tap_spec(t->taps[at].id)->title);
+    print_feeders(w, d, best, at);
+}
+
+/* ---- JSON -------------------------------------------------------------------------------------------------------- */
+
+static void json_fit(struct report_writer *w, const char *key, const struct outcome *o, size_t i) {
+    report_printf(w, "\"%s\": {\"error\": ", key);
+    report_json_number(w, o->error[i]);
+    report_printf(w, ", \"cosine\": ");
+    report_json_number(w, o->cosine[i]);
+    report_printf(w, "}");
+}
+
+static void json_explanation(struct report_writer *w, const struct diagnosis *d, size_t at) {
+    const struct outcome *o = &d->ranked[at];
+    struct tap_text name;
+    report_printf(w, "%s\n    {\"quirks\": [", at > 0 ? "," : "");
+    for (uint32_t k = 0; k < o->n_quirk; k++) report_printf(w, "%s\"%s\"", k > 0 ? ", " : "", o->quirks[k]->name);
+    report_printf(w, "], \"score\": ");
+    report_json_number(w, d->truth.score - diagnose_score(o));
+    report_printf(w, ", \"explains\": %s, \"tied_with_first\": %s, \"largest_error\": ",
+                  diagnose_explains(d, o) ? "true" : "false", is_tied(d, at) ? "true" : "false");
+    report_json_number(w, diagnose_largest(d, o));
+    report_printf(w, ", \"evidence\": [");
+    for (uint32_t k = 0; k < o->n_quirk; k++) {
+        const struct outcome *base = before(d, o, k);
+        size_t i = evidence(d, base, o);
+        report_printf(w, "%s{\"quirk\": \"%s\", \"text\": ", k > 0 ? ", " : "", o->quirks[k]->name);
+        report_json_string(w, o->quirks[k]->text, strlen(o->quirks[k]->text));
+        if (i != SIZE_MAX) {
+            report_printf(w, ", \"tap\": \"%s\", ", tap_name(&name, d, i));
+            json_fit(w, "before", base, i);
+            report_printf(w, ", ");
+            json_fit(w, "after", o, i);
+        }
+        report_printf(w, "}");
+    }
+    report_printf(w, "]}");
+}
+
+void diagnose_json(const struct diagnosis *d, bool agree, struct report_writer *w) {
+    struct tap_text name;
+    report_printf(w, "{\n  \"agree\": %s, \"forced\": %s, \"tokens\": %u, \"n_prompt\": %u, \"taps\": %zu, "
+                  "\"tolerance\": %.9g,\n  \"truth\": {\"largest_error\": ", agree ? "true" : "false",
+                  d->experiment->forced ? "true" : "false", d->theirs->n_token, d->theirs->n_prompt,
+                  diagnose_n_compared(d), d->tolerance);
+    report_json_number(w, diagnose_largest(d, &d->truth));
+    if (!agree) {
+        size_t at = diagnose_first(d, &d->truth);
+        report_printf(w, ", \"first_parted\": \"%s\", ", tap_name(&name, d, at));
+        json_fit(w, "fit", &d->truth, at);
+    }
+    report_printf(w, "},\n  \"ranking\": [");
+    for (size_t i = 0; i < d->n_ranked && (i < 4 * SHOWN || is_tied(d, i)); i++) json_explanation(w, d, i);
+    report_printf(w, "]\n}\n");
+}
+
