@@ -53,17 +53,18 @@ static void print_explanation(struct report_writer *w, const struct diagnosis *d
     struct tap_text name;
     report_printf(w, "\n%zu. ", at + 1);
     print_set(w, o);
-    size_t over = diagnose_explains(d, o) ? SIZE_MAX : diagnose_first(d, o);
-    if (over == SIZE_MAX) {
+    if (o->n_quirk == 1) report_printf(w, ": %s", o->quirks[0]->text);
+    if (diagnose_explains(d, o)) {
         report_printf(w, "\n   explains all %zu taps; largest relative error %.2g\n", diagnose_n_compared(d),
                       diagnose_largest(d, o));
     } else {
+        size_t over = diagnose_first(d, o);
         report_printf(w, "\n   parts again at %s: relative error %.2g\n", tap_name(&name, d, over), o->error[over]);
     }
     for (uint32_t k = 0; k < o->n_quirk; k++) {
         const struct outcome *base = before(d, o, k);
         size_t i = evidence(d, base, o);
-        report_printf(w, "   %s: %s\n", o->quirks[k]->name, o->quirks[k]->text);
+        if (o->n_quirk > 1) report_printf(w, "   %s: %s\n", o->quirks[k]->name, o->quirks[k]->text);
         if (i == SIZE_MAX) continue;
         report_printf(w, "   their %s (%s): ", tap_name(&name, d, i), tap_spec(d->theirs->taps[i].id)->title);
         print_cosine(w, base->cosine[i]);
