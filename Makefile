@@ -98,7 +98,7 @@ prove: ## Proves plumb diagnose: a second engine makes every known mistake; writ
 	@$(MAKE) -s -j$$(nproc) native
 	@$(python) tests/reference/prove.py --docs docs/quirks.md
 
-truth: ## Every tap against llama.cpp by layer, on the default model and 1.9 GB of synthetic ones.
+truth: ## Every tap against llama.cpp by layer, on the default model and 2 GB of synthetic ones.
 	@tools/setup.sh test native
 	@python3 models/fetch.py $(MODEL)
 	@$(MAKE) -s -j$$(nproc) native

@@ -1,12 +1,12 @@
 /**
- * Every tap of plumb's two passes against llama.cpp's, layer by layer, on SmolLM2 and on seven synthetic models of
- * TinyLlama's shape, by the commands that a user has: `plumb trace` and `plumb diff`.
+ * Every tap of plumb's two passes against llama.cpp's, layer by layer, on SmolLM2, on seven synthetic models of
+ * TinyLlama's shape and one of Granite's, by the commands that a user has: `plumb trace` and `plumb diff`.
  *
  *   node tests/layers.mjs            prints a line for each model; exit code 1 if a limit is passed
  *   node tests/layers.mjs --write    native only: also writes docs/layers.md, with what quantization does
  *
  * PLUMB is the command line under test, as in tests/cli.  PYTHON has numpy and gguf, of the versions below, and makes
- * the synthetic models (1.9 GB in models/) that are not there yet.  --write needs LLAMA_QUANTIZE, llama.cpp's tool.
+ * the synthetic models (2 GB in models/) that are not there yet.  --write needs LLAMA_QUANTIZE, llama.cpp's tool.
  */
 import { createHash } from 'node:crypto';
 import { execFileSync } from 'node:child_process';
@@ -15,7 +15,9 @@ import { cpus } from 'node:os';
 import { command, plumb, smol } from './cli/plumb.mjs';
 
 const vectors = 'tests/vectors/layers', scratch = 'build/layers';
-const types = ['Q4_0', 'Q4_K', 'Q5_K', 'Q6_K', 'Q8_0', 'F16', 'F32'];
+const synthetics = [...['Q4_0', 'Q4_K', 'Q5_K', 'Q6_K', 'Q8_0', 'F16', 'F32'].map((type) => `tinyllama-2l.${type}`),
+  'granite-2l.Q4_K'];
+const shapes = { tinyllama: '32 heads on 4', granite: '32 heads on 8, Granite\'s factors' };
 const limits = { reference: 1e-5, first: 1e-3, result: 1e-2 };
 const passes = { reference: ['--reference'], fast: [] };
 
@@ -29,11 +31,11 @@ const sums = Object.fromEntries(readFileSync(`${vectors}/sha256`, 'utf8').trim()
   .map((line) => line.split(/\s+/).reverse()));
 
 /** A synthetic model, made if it is not there; its bytes must be those that llama.cpp was given. */
-async function synthetic(type) {
-  const name = `tinyllama-2l.${type}.gguf`, path = `models/${name}`;
+async function synthetic(shape, type) {
+  const name = `${shape}-2l.${type}.gguf`, path = `models/${name}`;
   if (!existsSync(path)) {
     execFileSync(process.env.PYTHON ?? 'python3',
-      ['models/synth.py', path, '--shape', 'tinyllama', '--layers', '2', '--type', type], { stdio: 'inherit' });
+      ['models/synth.py', path, '--shape', shape, '--layers', '2', '--type', type], { stdio: 'inherit' });
   }
   const hash = createHash('sha256');
   for await (const piece of createReadStream(path)) hash.update(piece);
@@ -180,7 +182,7 @@ async function document(models) {
     'was held against whole rows when the vectors were made.  Where a few components are huge, as in SmolLM2, 12',
     'values mostly overstate an error: over whole rows of 7 tokens the fast pass was 2.3e-4 off at `result_norm` and',
     '4.7e-4 at the worst tap, the reference pass 2.3e-6.', '',
-    '    node tests/layers.mjs                              # checks, and makes the synthetic models (1.9 GB)',
+    '    node tests/layers.mjs                              # checks, and makes the synthetic models (2 GB)',
     '    LLAMA_QUANTIZE=... node tests/layers.mjs --write   # writes this page',
     `    plumb trace ${smol} --values all -o mine.gguf \\`,
     `        --tokens ${tokens('smollm2').join(',')}`,
@@ -212,10 +214,10 @@ async function document(models) {
 /* ---- main ---- */
 
 const write = process.argv.includes('--write'), models = [], found = [];
-for (const name of ['smollm2', ...types.map((type) => `tinyllama-2l.${type}`)]) {
-  const type = name.split('.')[1], path = type ? await synthetic(type) : smol;
+for (const name of ['smollm2', ...synthetics]) {
+  const [shape, type] = name.split(/-2l\./), path = type ? await synthetic(shape, type) : smol;
   const about = type
-    ? `2 layers, 2048 wide, 32 heads on 4, random weights; ${(statSync(path).size / 1e6).toFixed(0)} MB.`
+    ? `2 layers, 2048 wide, ${shapes[shape]}, random weights; ${(statSync(path).size / 1e6).toFixed(0)} MB.`
     : '30 layers, 576 wide, 9 heads on 3, Q4_1; the real SmolLM2-135M-Instruct.';
   const model = { name, about, theirs: ownTaps(name), ...await measure(name, path) };
   models.push(model);

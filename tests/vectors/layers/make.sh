@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes the files of this directory again.  First run ../llama/make.sh with the same LLAMA_DIR and PYTHON (see there):
-# this uses the llama.cpp, logits, F32 file and python it leaves, and puts the synthetic models into models/ (1.9 GB).
+# this uses the llama.cpp, logits, F32 file and python it leaves, and puts the synthetic models into models/ (2 GB).
 #   MODEL=...   SmolLM2-135M-Instruct.Q4_1.gguf (default: models/ of this checkout)
 #   TORCH=...   a python with torch, transformers and gguf (../../reference/transformers_dump.py); without it the .npz
 #               are left as they are
@@ -28,19 +28,20 @@ truth() {
     printf 'The capital of France is Paris' >"$work/prompt.txt"
     truth smollm2 "$MODEL" "$work/SmolLM2-135M-Instruct.F32.gguf" -f "$work/prompt.txt"
     echo 1 15043 29892 3186 777 >"$work/layers.txt"
-    for type in Q4_0 Q4_K Q5_K Q6_K Q8_0 F16 F32; do
-        model=$models/tinyllama-2l.$type.gguf f32=$work/tinyllama-2l.gguf
-        "$PYTHON" "$models/synth.py" "$model" --shape tinyllama --layers 2 --type $type
-        if [ $type = F32 ]; then f32=$model
+    for name in tinyllama-2l.Q4_0 tinyllama-2l.Q4_K tinyllama-2l.Q5_K tinyllama-2l.Q6_K tinyllama-2l.Q8_0 \
+        tinyllama-2l.F16 tinyllama-2l.F32 granite-2l.Q4_K; do
+        model=$models/$name.gguf f32=$work/2l.gguf
+        "$PYTHON" "$models/synth.py" "$model" --shape "${name%%-*}" --layers 2 --type "${name#*.}"
+        if [ "${name#*.}" = F32 ]; then f32=$model
         else
             "$LLAMA_DIR/llama.cpp/build/bin/llama-quantize" --allow-requantize "$model" "$f32" F32 \
                 >"$work/quantize.log" 2>&1
         fi
-        truth tinyllama-2l.$type "$model" "$f32" -i "$work/layers.txt"
+        truth "$name" "$model" "$f32" -i "$work/layers.txt"
     done
 } >own.txt
-rm -f "$work/tinyllama-2l.gguf"
-(cd "$models" && sha256sum tinyllama-2l.*.gguf) >sha256
+rm -f "$work/2l.gguf"
+(cd "$models" && sha256sum tinyllama-2l.*.gguf granite-2l.*.gguf) >sha256
 
 for name in f32 qwen2; do
     [ -z "${TORCH:-}" ] || "$TORCH" ../../reference/transformers_dump.py ../synth/$name.gguf transformers-$name.npz \
