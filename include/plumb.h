@@ -286,10 +286,10 @@ plumb_status plumb_diagnose(plumb_model *model, plumb_trace *theirs, uint32_t ma
 /* The quirks that plumb_diagnose knows, by index: false past the last.  name "rope.pairing=halves", tap the first one
  * it changes, text what the mistake is. */
 bool plumb_quirk(size_t i, const char **name, const char **tap, const char **text);
-/* All checks that need no reference, one line each: OK, WARN (odd, but right models may have it), FAIL or SKIP, and why.
- * All that is there of the model must have been committed.  What commit refused is part of the report, and so is what
- * plumb_model_end would, which need not have been called.  *ok: none failed.  PLUMB_FORMAT_TEXT or _JSON, here and of
- * plumb_weights. */
+/* All checks that need no reference, one line each: OK, WARN (odd, but right models may have it), FAIL or SKIP, and
+ * why.  All that is there of the model must have been committed.  What commit refused is part of the report, and so is
+ * what plumb_model_end would, which need not have been called.  *ok: none failed.  PLUMB_FORMAT_TEXT or _JSON, here and
+ * of plumb_weights. */
 plumb_status plumb_selfcheck(plumb_model *model, const plumb_report *report, bool *ok);
 /* Compares the dequantized tensors of two files, of any types, by name, and names what would explain a difference:
  * a scale, an offset, permuted or transposed rows, a misread type...  *agree: all are in both files and no farther

@@ -4,7 +4,10 @@
 # A saved run (--kl-divergence-base) of three models, and what it prints: perplexities, and f32 against q4_0's run.
 set -eu
 cd "$(dirname "$0")"
-run() { model=$1; shift; "$LLAMA_PERPLEXITY" -m "../synth/$model.gguf" -c 48 -b 48 -t 1 -fa off -ctk f32 -ctv f32 "$@" 2>&1; }
+run() {
+    model=$1; shift
+    "$LLAMA_PERPLEXITY" -m "../synth/$model.gguf" -c 48 -b 48 -t 1 -fa off -ctk f32 -ctv f32 "$@" 2>&1
+}
 numbers() { grep -oE '(Final estimate|Mean|Maximum|99.0%|Median|RMS Δp|Same top p:).*' || true; }
 {
     for model in f32 q4_0 untied spm; do
