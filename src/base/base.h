@@ -38,6 +38,9 @@ static inline bool mul_u64(uint64_t a, uint64_t b, uint64_t *out) { return !__bu
 static inline bool add_u64(uint64_t a, uint64_t b, uint64_t *out) { return !__builtin_add_overflow(a, b, out); }
 /* malloc(n * size), NULL on overflow of size_t (32 bits in wasm) too; free() releases it. */
 void *alloc_array(uint64_t n, size_t size);
+/* An array of n elements of size bytes with room for one more: itself, or moved to twice *cap.  NULL, and the array as
+ * it was, if there is no memory. */
+void *alloc_room(void *array, size_t n, size_t *cap, size_t size);
 
 /* Little-endian loads from any alignment. */
 static inline uint16_t load_u16(const void *p) { const uint8_t *b = p; return (uint16_t)(b[0] | b[1] << 8); }

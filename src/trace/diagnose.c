@@ -107,16 +107,12 @@ static bool is_ranked(const struct diagnosis *d, const struct quirk *const *quir
 
 /* Takes o over, in its place. */
 static plumb_status rank(struct diagnosis *d, struct outcome *o) {
-    if (d->n_ranked == d->cap) {
-        size_t cap = d->cap ? 2 * d->cap : 64;
-        struct outcome *ranked = realloc(d->ranked, cap * sizeof *ranked);
-        if (!ranked) {
-            outcome_free(o);
-            return error_set(d->err, PLUMB_ERROR_MEMORY, "out of memory: %zu explanations", cap);
-        }
-        d->ranked = ranked;
-        d->cap = cap;
+    struct outcome *ranked = alloc_room(d->ranked, d->n_ranked, &d->cap, sizeof *ranked);
+    if (!ranked) {
+        outcome_free(o);
+        return error_set(d->err, PLUMB_ERROR_MEMORY, "out of memory: more than %zu explanations", d->n_ranked);
     }
+    d->ranked = ranked;
     size_t at = d->n_ranked;
     while (at > 0 && diagnose_score(&d->ranked[at - 1]) > diagnose_score(o) + 1e-9) at--;
     memmove(&d->ranked[at + 1], &d->ranked[at], (d->n_ranked - at) * sizeof *d->ranked);

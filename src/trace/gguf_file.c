@@ -277,9 +277,7 @@ static plumb_status read_tensor(struct plumb_trace *t, const struct gguf *g, con
     bool second = false;
     if (name > 0) PLUMB_TRY(trace_begin_tap(t, id, layer, name, &second));
     if (name == 0 || second) {
-        struct shown shown;
-        show_bytes(&shown, x->name.data, (size_t)x->name.n);
-        if (t->n_ignored++ == 0) snprintf(t->ignored, sizeof t->ignored, "%.63s", shown.text);
+        trace_ignore(t, x->name.data, (size_t)x->name.n);
         return PLUMB_OK;
     }
     char key[64];

@@ -67,27 +67,12 @@ struct reader {
     const char *last;         /* what follows the last header, of a tap or not */
 };
 
-/* The array with room for one more of size bytes; NULL, and the array as it was, if there is no memory. */
-static void *grown(struct reader *r, void *array, size_t n, size_t *cap, size_t size) {
-    if (n < *cap) return array;
-    uint64_t more = *cap > 0 ? 2 * (uint64_t)*cap : 64;
-    void *new = alloc_array(more, size);
-    if (!new) {
-        error_set(&r->t->err, PLUMB_ERROR_MEMORY, "no memory for %llu records", (unsigned long long)more);
-        return NULL;
-    }
-    if (n > 0) memcpy(new, array, n * size);
-    free(array);
-    *cap = (size_t)more;
-    return new;
-}
-
 /* Appends a value to r->WHAT, r->n_WHAT of them. */
 #define APPEND(array, n, cap, ...)                                                              \
     do {                                                                                        \
-        void *grown_ = grown(r, r->array, r->n, &r->cap, sizeof *r->array);                     \
-        if (!grown_) return r->t->err.status;                                                   \
-        r->array = grown_;                                                                      \
+        void *room_ = alloc_room(r->array, r->n, &r->cap, sizeof *r->array);                    \
+        if (!room_) FAIL(PLUMB_ERROR_MEMORY, "no memory for more than %zu records", r->n);      \
+        r->array = room_;                                                                       \
         r->array[r->n++] = (__VA_ARGS__);                                                       \
     } while (0)
 
@@ -240,9 +225,7 @@ static plumb_status take_header(struct reader *r, const struct header *h, const 
     while (body < r->end && (is_space(*body) || *body == '\n')) body++;
     bool has_body = body == r->end || *body == '[';   /* quantized tensors are not printed */
     if (!tap_of(h, &b.id, &b.layer) || h->ne[3] != 1 || !has_body) {
-        struct shown shown;
-        if (r->t->n_ignored++ == 0)
-            snprintf(r->t->ignored, sizeof r->t->ignored, "%.63s", show_bytes(&shown, h->name.at, h->name.n));
+        trace_ignore(r->t, h->name.at, h->name.n);
         return PLUMB_OK;
     }
     bool splits = h->ne[2] > 1 || h->ne[0] < h->src0;   /* into heads; others join them */
@@ -427,8 +410,8 @@ static plumb_status add_rows(struct reader *r, struct block *b) {
     uint64_t n_token = tokens_of(b), n_all = r->t->n_token;
     if (n_token != pass->n_token && n_token != 1) {   /* some tokens, and nothing says which */
         struct tap_text tap;
-        if (r->t->n_ignored++ == 0)
-            snprintf(r->t->ignored, sizeof r->t->ignored, "%s", tap_show(&tap, b->id, b->layer));
+        tap_show(&tap, b->id, b->layer);
+        trace_ignore(r->t, tap.text, strlen(tap.text));
         return PLUMB_OK;
     }
     struct body body;

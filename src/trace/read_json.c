@@ -8,7 +8,6 @@
 
 #include <float.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 struct list {
@@ -47,18 +46,14 @@ struct reader {
 };
 
 static void push(struct reader *r, struct list *list, const void *item, size_t size) {
-    if (list->n == list->cap) {
-        uint64_t cap = (uint64_t)list->cap * 2 + 16, bytes;
-        void *grown = mul_u64(cap, size, &bytes) && bytes <= SIZE_MAX ? realloc(list->data, (size_t)bytes) : NULL;
-        if (!grown) {
-            if (r->j.status == PLUMB_OK) {
-                r->j.status = error_set(r->j.err, PLUMB_ERROR_MEMORY, "out of memory: %zu numbers", list->n);
-            }
-            return;
+    void *data = alloc_room(list->data, list->n, &list->cap, size);
+    if (!data) {
+        if (r->j.status == PLUMB_OK) {
+            r->j.status = error_set(r->j.err, PLUMB_ERROR_MEMORY, "out of memory: %zu numbers", list->n);
         }
-        list->data = grown;
-        list->cap = (size_t)cap;
+        return;
     }
+    list->data = data;
     memcpy((char *)list->data + list->n++ * size, item, size);
 }
 
@@ -227,9 +222,7 @@ static uint32_t record_tap(const struct record *rec, enum tap_id *id, int32_t *l
 
 static void ignore_record(struct reader *r) {
     const struct record *rec = &r->record;
-    struct shown shown;
-    show_bytes(&shown, rec->name, rec->n_name < sizeof rec->name ? rec->n_name : sizeof rec->name);
-    if (r->t->n_ignored++ == 0) snprintf(r->t->ignored, sizeof r->t->ignored, "%.63s", shown.text);
+    trace_ignore(r->t, rec->name, rec->n_name < sizeof rec->name ? rec->n_name : sizeof rec->name);
 }
 
 static int by_place(const void *a, const void *b) {

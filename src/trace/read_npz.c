@@ -408,20 +408,14 @@ static plumb_status read_member(struct reader *r, const struct member *m) {
     } else if (is_named(m, "n_prompt")) {
         to = &r->n_prompt;
     } else if (name > 0 && !second) {
-        if (r->n_array == r->cap) {
-            size_t cap = r->cap ? 2 * r->cap : 32;
-            struct array *arrays = alloc_array(cap, sizeof *arrays);
-            if (!arrays) FAIL(PLUMB_ERROR_MEMORY, "no memory for %zu arrays", cap);
-            if (r->n_array > 0) memcpy(arrays, r->arrays, r->n_array * sizeof *arrays);
-            free(r->arrays);
-            r->arrays = arrays;
-            r->cap = cap;
-        }
+        struct array *arrays = alloc_room(r->arrays, r->n_array, &r->cap, sizeof *arrays);
+        if (!arrays) FAIL(PLUMB_ERROR_MEMORY, "no memory for more than %zu arrays", r->n_array);
+        r->arrays = arrays;
         to = &r->arrays[r->n_array];
         *to = (struct array){.n_dim = 0};
         r->n_array++;
     } else {
-        if (r->t->n_ignored++ == 0) snprintf(r->t->ignored, sizeof r->t->ignored, "%.63s", a.name.text);
+        trace_ignore(r->t, m->name, m->n_name);
         return PLUMB_OK;
     }
     if (to->data) FAIL(PLUMB_ERROR_METADATA, "there are two arrays of tokens or of n_prompt");

@@ -76,11 +76,16 @@ enum { OWN_NAME = 1, N_OTHER = sizeof other_names / sizeof *other_names, FIRST_M
 
 bool tap_is_module(uint32_t number) { return number >= FIRST_MODULE; }
 
+bool tap_find(const char *name, size_t n, enum tap_id *id) {
+    for (uint32_t i = 0; i < TAP_COUNT; i++) {
+        if (is_name(tap_spec((enum tap_id)i)->name, name, n)) return *id = (enum tap_id)i, true;
+    }
+    return false;
+}
+
 /* The taps' own names and those of other_names. */
 static uint32_t find_name(const char *name, size_t n, enum tap_id *id) {
-    for (uint32_t i = 0; i < TAP_COUNT; i++) {
-        if (is_name(tap_spec((enum tap_id)i)->name, name, n)) return *id = (enum tap_id)i, OWN_NAME;
-    }
+    if (tap_find(name, n, id)) return OWN_NAME;
     for (uint32_t i = 0; i < N_OTHER; i++) {
         if (is_name(other_names[i].name, name, n)) return *id = other_names[i].id, OWN_NAME + 1 + i;
     }

@@ -25,11 +25,13 @@ struct tap_spec {
 
 const struct tap_spec *tap_spec(enum tap_id id);
 
+/* The tap of this name as plumb says it, without a layer; n: bytes of the name.  false if there is none. */
+bool tap_find(const char *name, size_t n, enum tap_id *id);
 /* Layers from here on are no layers: llama.cpp has at most 512. */
 #define TAP_MAX_LAYER 1000
 /* Reads "l_out-3", "result_norm" or a name that another program uses for it (PyTorch module paths of transformers such
- * as "model.layers.3.self_attn.q_proj").  n: bytes of the name.  Returns 0 for a name that is no tap, 1 for plumb's own,
- * and other numbers for other programs' names, each its own. */
+ * as "model.layers.3.self_attn.q_proj").  n: bytes of the name.  Returns 0 for a name that is no tap, 1 for plumb's
+ * own, and for other programs' names other numbers, each its own. */
 uint32_t tap_parse(const char *name, size_t n, enum tap_id *id, int32_t *layer);
 /* Is a number that tap_parse returned that of a PyTorch module of a layer? */
 bool tap_is_module(uint32_t number);

@@ -93,6 +93,11 @@ uint32_t trace_first_token(const struct plumb_trace *t, uint64_t n_row) {
     return n_row < t->n_token ? t->n_token - (uint32_t)n_row : 0;
 }
 
+void trace_ignore(struct plumb_trace *t, const char *name, size_t n) {
+    struct shown shown;
+    if (t->n_ignored++ == 0) snprintf(t->ignored, sizeof t->ignored, "%.63s", show_bytes(&shown, name, n));
+}
+
 /* ---- taps and rows ---------------------------------------------------------------------------------------------- */
 
 /* Index of the first tap not before (id, layer). */
@@ -129,23 +134,11 @@ const struct trace_row *trace_find_row(const struct trace_tap *tap, uint32_t pos
     return i < tap->n_row && tap->rows[i].pos == pos ? &tap->rows[i] : NULL;
 }
 
-/* Room for one more after n elements. */
-static bool grow(void **array, size_t n, size_t *cap, size_t size) {
-    if (n < *cap) return true;
-    uint64_t more = (uint64_t)*cap * 2 + 4, bytes;
-    if (!mul_u64(more, size, &bytes) || bytes > SIZE_MAX) return false;
-    void *grown = realloc(*array, (size_t)bytes);
-    if (!grown) return false;
-    *array = grown;
-    *cap = (size_t)more;
-    return true;
-}
-
 static struct trace_tap *get_tap(struct plumb_trace *t, enum tap_id id, int32_t layer) {
     size_t i = tap_index(t, id, layer);
     if (i < t->n_tap && t->taps[i].id == id && t->taps[i].layer == layer) return &t->taps[i];
-    void *taps = t->taps;
-    if (!grow(&taps, t->n_tap, &t->cap, sizeof *t->taps)) return NULL;
+    struct trace_tap *taps = alloc_room(t->taps, t->n_tap, &t->cap, sizeof *taps);
+    if (!taps) return NULL;
     t->taps = taps;
     memmove(t->taps + i + 1, t->taps + i, (t->n_tap++ - i) * sizeof *t->taps);
     t->taps[i] = (struct trace_tap) { .id = id, .layer = layer };
@@ -183,10 +176,8 @@ plumb_status trace_new_row(struct plumb_trace *t, enum tap_id id, int32_t layer,
     uint32_t last = tap->n_row > 0 ? tap->rows[tap->n_row - 1].pos : 0;
     if (tap->n_row > 0 && last == pos) return twice(t, tap, pos);
     size_t cap = tap->cap;
-    void *rows = tap->rows;
-    if (tap->n_row == UINT32_MAX / 4 || !grow(&rows, tap->n_row, &cap, sizeof *tap->rows)) {
-        return out_of_memory(t, tap->n_row, "rows of a tap");
-    }
+    struct trace_row *rows = tap->n_row < UINT32_MAX / 4 ? alloc_room(tap->rows, tap->n_row, &cap, sizeof *rows) : NULL;
+    if (!rows) return out_of_memory(t, tap->n_row, "rows of a tap");
     tap->rows = rows;
     tap->cap = (uint32_t)cap;
     tap->unsorted |= last > pos;
@@ -473,9 +464,10 @@ static plumb_status add_row(struct plumb_trace *t, enum tap_id id, int32_t layer
 
 plumb_status plumb_trace_add(plumb_trace *t, const plumb_tap *tap) {
     if (t->err.status != PLUMB_OK) return t->err.status;
-    enum tap_id id = 0;
-    while (id < TAP_COUNT && strcmp(tap_spec(id)->name, tap->name) != 0) id++;
-    if (id == TAP_COUNT) return error_set(&t->err, PLUMB_ERROR_ARGUMENT, "\"%s\" is no tap", tap->name);
+    enum tap_id id;
+    if (!tap_find(tap->name, strlen(tap->name), &id)) {
+        return error_set(&t->err, PLUMB_ERROR_ARGUMENT, "\"%s\" is no tap", tap->name);
+    }
     const plumb_trace_params *p = &t->params;
     if (tap->layer >= 0 && ((uint32_t)tap->layer < p->layer_first || (uint32_t)tap->layer > p->layer_last)) {
         return PLUMB_OK;

@@ -69,6 +69,8 @@ plumb_status trace_set_piece(struct plumb_trace *t, uint32_t i, const char *byte
 /* The token that the first of n_row rows without positions belongs to: fewer rows than tokens are those of the last
  * ones, as engines compute logits for the last token only. */
 uint32_t trace_first_token(const struct plumb_trace *t, uint64_t n_row);
+/* Counts a record that is no tap under this name, n bytes; the first one's is kept. */
+void trace_ignore(struct plumb_trace *t, const char *name, size_t n);
 /* NULL if there is none. */
 const struct trace_tap *trace_find_tap(const struct plumb_trace *t, enum tap_id id, int32_t layer);
 const struct trace_row *trace_find_row(const struct trace_tap *tap, uint32_t pos);
