@@ -96,7 +96,7 @@ class Model:
     def shown(self, mode, run):
         """What a dump shows of a run: name -> values."""
         if mode == "whole":
-            return run.taps
+            return {name: dump.f32(rows) for name, rows in run.taps.items()}
         rows = {"l_out8": dump.l_out8, "top10": dump.top10}[mode](run)
         return {(row["name"], row["token"]): np.array(row.get("values") or row["top"]) for row in rows}
 
@@ -205,7 +205,7 @@ class Proof:
         return found
 
     def pairs(self, n):
-        """Pairs that both change something while the other is there."""
+        """Pairs that both change something in the dump while the other is there."""
         rng = np.random.default_rng(self.seed)
         models = [model for name, model in self.models.items() if name not in ("tied", "hot")]
         found = []
@@ -214,9 +214,10 @@ class Proof:
             a, b = (self.quirks[i] for i in rng.choice(len(self.quirks), 2, replace=False))
             if switch(a.name) == switch(b.name):
                 continue
-            one, two, both = model.quirky(a.name), model.quirky(b.name), model.run([a.name, b.name])
-            if not (differ(both.taps, one.taps) and differ(both.taps, two.taps)
-                    and differ(one.taps, model.truth.taps) and differ(two.taps, model.truth.taps)):
+            both = model.run([a.name, b.name])
+            one, two, shown, truth = (model.shown("whole", run) for run in (
+                model.quirky(a.name), model.quirky(b.name), both, model.truth))
+            if not (differ(shown, one) and differ(shown, two) and differ(one, truth) and differ(two, truth)):
                 continue
             finding = self.diagnose(model, both, "whole", (a.name, b.name))
             found.append((model, a.name, b.name, finding))
