@@ -3,8 +3,6 @@
 #include "fixture.h"
 #include "test.h"
 
-#include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 bool broken_read(struct broken *b, const char *path) {
@@ -63,26 +61,16 @@ void broken_set_f32(uint8_t *data, size_t i, float value) {
     for (size_t k = 0; k < 4; k++) data[4 * i + k] = (uint8_t)(bits >> 8 * k);
 }
 
-void told_write(void *told, const char *bytes, size_t n) {
-    struct told *t = told;
-    char *text = realloc(t->text, t->n + n + 1);
-    if (!CHECK(text, "out of memory")) return;
-    memcpy(text + t->n, bytes, n);
-    t->text = text;
-    t->n += n;
-    text[t->n] = 0;
+void broken_scale(struct broken *b, const char *name, float by, float offset) {
+    size_t n = 0;
+    uint8_t *data = broken_data(b, name, &n);
+    for (size_t i = 0; data && i < n / 4; i++) broken_set_f32(data, i, broken_f32(data, i) * by + offset);
 }
 
-void told_free(struct told *t) {
-    free(t->text);
-    memset(t, 0, sizeof *t);
-}
-
-double told_number(const struct told *t, const char *name, const char *field) {
-    char text[120];
-    snprintf(text, sizeof text, "\"name\": \"%s\"", name);
-    const char *at = t->text ? strstr(t->text, text) : NULL;
-    snprintf(text, sizeof text, "\"%s\": ", field);
-    at = at ? strstr(at, text) : NULL;
-    return at ? strtod(at + strlen(text), NULL) : NAN;
+void broken_reverse_shape(struct broken *b, const char *name) {
+    uint8_t *entry = broken_entry(b, name), first[8];
+    if (!entry) return;
+    memcpy(first, entry + 4, 8);
+    memcpy(entry + 4, entry + 12, 8);
+    memcpy(entry + 12, first, 8);
 }

@@ -25,15 +25,9 @@ plumb_model *broken_load(const struct broken *b);
 /* f32 values in a file. */
 float broken_f32(const uint8_t *data, size_t i);
 void broken_set_f32(uint8_t *data, size_t i, float value);
-
-/* A plumb_write that collects a report: text is n bytes and a 0.  Zero-initialize. */
-struct told {
-    char *text;
-    size_t n;
-};
-void told_write(void *told, const char *bytes, size_t n);
-void told_free(struct told *t);
-/* The number behind "field": in the first JSON object whose "name" is name; NAN if there is none. */
-double told_number(const struct told *t, const char *name, const char *field);
+/* All values of an F32 tensor become value * by + offset. */
+void broken_scale(struct broken *b, const char *name, float by, float offset);
+/* Exchanges the two dimensions of a tensor, not its data. */
+void broken_reverse_shape(struct broken *b, const char *name);
 
 #endif

@@ -7,7 +7,6 @@
 #include "trace/tokens.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 static const struct trace_stats unknown = { NAN, NAN, NAN, NAN, NAN, NAN };
@@ -218,25 +217,13 @@ static void token_lists(const void *arg) {
 
 /* ---- reports ----------------------------------------------------------------------------------------------------- */
 
-struct text {
-    size_t n, cap;
-    char *bytes;
-};
-
-static void append(void *user, const char *bytes, size_t n) {
-    struct text *t = user;
-    if (t->n + n >= t->cap) t->bytes = realloc(t->bytes, t->cap = (t->n + n + 1) * 2);
-    memcpy(t->bytes + t->n, bytes, n);
-    t->bytes[t->n += n] = 0;
-}
-
 /* To be freed. */
 static char *report(plumb_trace *a, plumb_trace *b, plumb_model *m, plumb_format format, bool *agree) {
-    struct text t = { 0 };
-    plumb_report r = { .format = format, .write = append, .user = &t, .name_a = "theirs.json",
+    struct told t = { 0 };
+    plumb_report r = { .format = format, .write = told_write, .user = &t, .name_a = "theirs.json",
                        .name_b = "<b>\"ours\"" };
     CHECK(plumb_diff(a, b, m, &r, agree) == PLUMB_OK && t.n > 0, "%s", plumb_trace_error(a));
-    return t.bytes;
+    return t.text;
 }
 
 static plumb_trace *trace_of(const char *json) {
@@ -551,9 +538,7 @@ void test_diff(void) {
     test_case("diff: rows of which only statistics are known, by hand", statistics_rows);
     test_case("diff: attention to fewer and to more keys, by hand", padded_rows);
     test_case("diff: a row of all tokens together, by hand", sum_rows);
-    for (size_t i = 0; i < sizeof token_rows / sizeof *token_rows; i++) {
-        test_row(token_rows[i].name, token_lists, &token_rows[i]);
-    }
+    TEST_ROWS("", token_lists, token_rows);
     test_case("diff: token lists by a model's vocabulary", tokens_by_model);
     test_case("diff: traces that agree", verdict_agree);
     test_case("diff: an error that jumps is told from its inputs", verdict_jump);

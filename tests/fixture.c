@@ -63,6 +63,32 @@ int32_t fixture_largest(const float *logits, uint32_t n) {
     return (int32_t)best;
 }
 
+/* ---- what is written --------------------------------------------------------------------------------------------- */
+
+void told_write(void *told, const char *bytes, size_t n) {
+    struct told *t = told;
+    char *text = realloc(t->text, t->n + n + 1);
+    if (!CHECK(text, "out of memory")) return;
+    memcpy(text + t->n, bytes, n);
+    t->text = text;
+    t->n += n;
+    text[t->n] = 0;
+}
+
+void told_free(struct told *t) {
+    free(t->text);
+    memset(t, 0, sizeof *t);
+}
+
+double told_number(const struct told *t, const char *name, const char *field) {
+    char text[120];
+    snprintf(text, sizeof text, "\"name\": \"%s\"", name);
+    const char *at = t->text ? strstr(t->text, text) : NULL;
+    snprintf(text, sizeof text, "\"%s\": ", field);
+    at = at ? strstr(at, text) : NULL;
+    return at ? strtod(at + strlen(text), NULL) : NAN;
+}
+
 /* ---- llama.cpp's vectors ----------------------------------------------------------------------------------------- */
 
 bool llama_vectors_read(struct llama_vectors *v, const char *path) {

@@ -1,4 +1,5 @@
-/* What tests of several rooms share: loading models and traces through the public API, and llama.cpp's vectors. */
+/* What tests of several rooms share: loading models and traces through the public API, what is written, and llama.cpp's
+ * vectors. */
 #ifndef PLUMB_TESTS_FIXTURE_H
 #define PLUMB_TESTS_FIXTURE_H
 
@@ -12,6 +13,16 @@ plumb_model *fixture_load(const char *path);
 plumb_trace *fixture_read_trace(const char *path);
 /* Index of the largest logit, the first of equals. */
 int32_t fixture_largest(const float *logits, uint32_t n);
+
+/* A plumb_write that collects a report or a file: text is n bytes and a 0.  Zero-initialize. */
+struct told {
+    char *text;
+    size_t n;
+};
+void told_write(void *told, const char *bytes, size_t n);
+void told_free(struct told *t);
+/* The number behind "field": in the first JSON object whose "name" is name; NAN if there is none. */
+double told_number(const struct told *t, const char *name, const char *field);
 
 /* A file that tests/vectors/llama/logits.c wrote; its layout is described there. */
 struct llama_vectors {

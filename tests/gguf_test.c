@@ -682,10 +682,6 @@ void test_gguf(void) {
     test_case("gguf: 200000 keys and tensors take no quadratic time", many_names);
     test_case("gguf: integers of every type that fit 32 bits", typed_integers);
     test_case("gguf: floats, bools, strings and arrays of the type asked for", typed_others);
-    for (size_t i = 0; i < sizeof hostile_rows / sizeof hostile_rows[0]; i++) {
-        char name[128];
-        snprintf(name, sizeof name, "gguf: refuses %s", hostile_rows[i].name);
-        test_row(name, hostile_file, &hostile_rows[i]);
-    }
+    TEST_ROWS("gguf: refuses ", hostile_file, hostile_rows);
     test_case("gguf: the fuzz corpus", corpus);
 }

@@ -81,6 +81,14 @@ void test_row(const char *name, void (*run)(const void *row), const void *row) {
     case_end(name);
 }
 
+void test_rows(const char *prefix, void (*run)(const void *row), const void *rows, size_t n, size_t size) {
+    for (const char *row = rows, *end = row + n * size; row < end; row += size) {
+        char name[256];
+        snprintf(name, sizeof name, "%s%s", prefix, *(const char *const *)(const void *)row);
+        test_row(name, run, row);
+    }
+}
+
 bool test_check(bool condition, const char *file, int line, const char *text, const char *format, ...) {
     enum { SHOWN = 10 };  /* failures shown per case: one wrong kernel fails at every element */
     harness.n_check++;

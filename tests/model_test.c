@@ -334,11 +334,7 @@ static void flip_case(void) {
 }
 
 void test_model(void) {
-    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
-        char name[120] = "model: ";
-        strncat(name, changes[i].name, sizeof name - 8);
-        test_row(name, change_row, &changes[i]);
-    }
+    TEST_ROWS("model: ", change_row, changes);
     test_case("model: rope_freqs of 0, NaN, infinity and below 0", rope_factor_case);
     test_case("model: experts are refused by name, none of them are not", experts_case);
     test_case("model: rope.scale_linear is a factor, rope.scaling.type none turns it off", rope_keys_case);

@@ -1,5 +1,6 @@
 /* Selfcheck: files that llama.cpp runs pass, and each check fails on a file, or on activations, broken in its way. */
 #include "broken.h"
+#include "fixture.h"
 #include "test.h"
 #include "trace/selfcheck.h"
 
@@ -59,11 +60,6 @@ static void fill(struct broken *b, const char *name, float value) {
     uint8_t *data = broken_data(b, name, &n);
     for (size_t i = 0; data && i < n / 4; i++) broken_set_f32(data, i, value);
 }
-static void scale(struct broken *b, const char *name, float by, float offset) {
-    size_t n = 0;
-    uint8_t *data = broken_data(b, name, &n);
-    for (size_t i = 0; data && i < n / 4; i++) broken_set_f32(data, i, broken_f32(data, i) * by + offset);
-}
 /* The f16 scale of block i of a Q8_0 tensor. */
 static void set_d(struct broken *b, const char *name, size_t i, unsigned bits) {
     uint8_t *data = broken_data(b, name, NULL);
@@ -82,16 +78,9 @@ static void renamed(struct broken *b) {
     broken_rename(b, "blk.0.attn_q.weight", "blk.0.attn_x.weight");
     broken_rename(b, "blk.1.ffn_up.weight", "blk.9.ffn_up.weight");
 }
-static void reverse_shape(struct broken *b, const char *name) {
-    uint8_t *entry = broken_entry(b, name), first[8];
-    if (!entry) return;
-    memcpy(first, entry + 4, 8);
-    memcpy(entry + 4, entry + 12, 8);
-    memcpy(entry + 12, first, 8);
-}
 static void transposed(struct broken *b) {   /* [32, 64] and [64, 32], both Q8_0 */
-    reverse_shape(b, "blk.0.ffn_gate.weight");
-    reverse_shape(b, "blk.1.ffn_down.weight");
+    broken_reverse_shape(b, "blk.0.ffn_gate.weight");
+    broken_reverse_shape(b, "blk.1.ffn_down.weight");
 }
 static void block_count(struct broken *b) {
     uint8_t *key = broken_entry(b, "llama.block_count");
@@ -104,7 +93,7 @@ static void inf_value(struct broken *b) {
 }
 static void zeros(struct broken *b) { zero(b, "blk.0.attn_output.weight"); }
 static void peak(struct broken *b) { set_d(b, "blk.0.ffn_up.weight", 7, 0x7bff); }   /* 65504 */
-static void tiny(struct broken *b) { scale(b, "blk.0.ffn_up.weight", 1e-7f, 0); }
+static void tiny(struct broken *b) { broken_scale(b, "blk.0.ffn_up.weight", 1e-7f, 0); }
 static void constant(struct broken *b) { fill(b, "blk.1.attn_v.weight", 0.125f); }
 static void one_constant_row(struct broken *b) {
     uint8_t *data = broken_data(b, "blk.1.attn_v.weight", NULL);
@@ -120,12 +109,12 @@ static void copied_head(struct broken *b) {
 static const char *const norm_names[] = { "blk.0.attn_norm.weight", "blk.0.ffn_norm.weight", "blk.1.attn_norm.weight",
                                           "blk.1.ffn_norm.weight", "output_norm.weight" };
 static void norms_less_one(struct broken *b) {
-    for (size_t i = 0; i < 5; i++) scale(b, norm_names[i], 1, -1);
+    for (size_t i = 0; i < 5; i++) broken_scale(b, norm_names[i], 1, -1);
 }
 static void norms_one(struct broken *b) {
     for (size_t i = 0; i < 5; i++) fill(b, norm_names[i], 1);
 }
-static void norm_small(struct broken *b) { scale(b, norm_names[2], 1e-5f, 0); }
+static void norm_small(struct broken *b) { broken_scale(b, norm_names[2], 1e-5f, 0); }
 /* The token of the letter o becomes another one. */
 static void lost_letter(struct broken *b) {
     static const uint8_t token[] = { 1, 0, 0, 0, 0, 0, 0, 0, 'o', 1, 0, 0, 0, 0, 0, 0, 0, 'p' };
@@ -376,17 +365,9 @@ void test_selfcheck(void) {
         snprintf(path, sizeof path, SYNTH "%s.gguf", good[i]);
         test_row(name, good_row, path);
     }
-    for (size_t i = 0; i < sizeof broken_files / sizeof *broken_files; i++) {
-        char name[100];
-        snprintf(name, sizeof name, "selfcheck: seen: %s", broken_files[i].name);
-        test_row(name, broken_row, &broken_files[i]);
-    }
+    TEST_ROWS("selfcheck: seen: ", broken_row, broken_files);
     test_case("selfcheck: seen: a tensor that is not like those of the other layers", layers_case);
-    for (size_t i = 0; i < sizeof doctored / sizeof *doctored; i++) {
-        char name[100];
-        snprintf(name, sizeof name, "selfcheck: seen: %s", doctored[i].name);
-        test_row(name, doctored_row, &doctored[i]);
-    }
+    TEST_ROWS("selfcheck: seen: ", doctored_row, doctored);
     test_case("selfcheck: seen: a tap that is not the reference pass's", reference_case);
     test_case("selfcheck: seen: a logit that differs in its last bit", logits_case);
     test_case("selfcheck: misuse is a status", misuse_case);

@@ -1,7 +1,7 @@
 /* The C test harness.  One program holds every room's tests and runs on every host: native (with sanitizers), Node,
  * Chromium (the Emscripten module in a worker) and wasmtime (WASI).  Output is TAP.
  *
- * A test file tests/<room>_test.c exports one function, test_<room>, that calls TEST for each of its cases; it is
+ * A test file tests/<room>_test.c exports one function, test_<room>, that calls test_case for each of its cases; it is
  * listed in tests/main.c.  A case that checked nothing fails.
  */
 #ifndef PLUMB_TEST_H
@@ -14,6 +14,9 @@
 void test_case(const char *name, void (*run)(void));
 /* The same with an argument, for table rows. */
 void test_row(const char *name, void (*run)(const void *row), const void *row);
+/* A case for each row of an array of structs that begin with their name: it is called prefix and that name. */
+#define TEST_ROWS(prefix, run, rows) test_rows(prefix, run, rows, sizeof(rows) / sizeof *(rows), sizeof *(rows))
+void test_rows(const char *prefix, void (*run)(const void *row), const void *rows, size_t n, size_t size);
 
 /* Counts a check; on failure notes file, line and the printf-like explanation with the numbers, and goes on. */
 #define CHECK(condition, ...) test_check((condition), __FILE__, __LINE__, #condition, __VA_ARGS__)

@@ -64,8 +64,6 @@ void test_text(void) {
         {"text: cut characters as in table 3-11", "\xe1\x80\xe2\xf0\x91\x92\xf1\xbf\x41", R R R R "A"},
         {"text: a lead byte broken by a character", "\xf0\x9f\xc3\xa9\xe2\xe2\x82\xac", R "\xc3\xa9" R "\xe2\x82\xac"},
     };
-    for (size_t i = 0; i < sizeof examples / sizeof examples[0]; i++) {
-        test_row(examples[i].name, equals_example, &examples[i]);
-    }
+    TEST_ROWS("", equals_example, examples);
     test_case("text: a piece that ends inside a character is held back", holds_back);
 }

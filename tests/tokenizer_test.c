@@ -616,11 +616,7 @@ void test_tokenizer(void) {
     test_case("tokenizer: every pre-tokenizer equals llama.cpp on a vocabulary that shows the cuts", pre_equals_llama);
     test_case("tokenizer: roles of tokens by text, key and model equal llama.cpp's", roles_equal_llama);
     test_case("tokenizer: classes of all code points equal llama.cpp's", classes_equal_llama);
-    for (size_t i = 0; i < sizeof vocabularies / sizeof vocabularies[0]; i++) {
-        char name[128];
-        snprintf(name, sizeof name, "tokenizer: %s", vocabularies[i].name);
-        test_row(name, answers, &vocabularies[i]);
-    }
+    TEST_ROWS("tokenizer: ", answers, vocabularies);
     test_case("tokenizer: what does not fit is counted, ids outside are errors", counts_what_does_not_fit);
     test_case("tokenizer: chats of 22 templates equal jinja2's, others are refused", equals_templates);
     test_case("tokenizer: chats without a template, or with unknown roles, are errors", chat_refuses);

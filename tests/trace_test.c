@@ -232,29 +232,13 @@ static void batches_case(void) {
 
 /* ---- files ------------------------------------------------------------------------------------------------------ */
 
-struct bytes {
-    char *data;
-    size_t n, cap;
-};
-
-static void collect(void *user, const char *bytes, size_t n) {
-    struct bytes *b = user;
-    while (b->n + n > b->cap) {
-        b->cap = b->cap * 2 + 1024;
-        b->data = realloc(b->data, b->cap);
-        if (!b->data) abort();
-    }
-    memcpy(b->data + b->n, bytes, n);
-    b->n += n;
-}
-
 /* Read as one format and written as another, and that once more, a file is what Python wrote. */
 static void formats_case(const void *user) {
     const plumb_format *through = user;
     size_t n_gguf, n_json;
     char *gguf = test_read_all(VECTORS "trace.gguf", &n_gguf), *json = test_read_all(VECTORS "trace.json", &n_json);
     plumb_trace *t = plumb_trace_create();
-    struct bytes out = { 0 }, again = { 0 };
+    struct told out = { 0 }, again = { 0 };
     if (gguf && json && t) {
         bool from_json = *through == PLUMB_FORMAT_GGUF;
         CHECK(plumb_trace_read(t, from_json ? json : gguf, from_json ? n_json : n_gguf) == PLUMB_OK, "%s",
@@ -263,14 +247,14 @@ static void formats_case(const void *user) {
         CHECK(t->source && strcmp(t->source, "numpy") == 0, "program");
         CHECK(t->pieces && strcmp(t->pieces[1], "\xc3\xa9t\xc3\xa9 \"q\"") == 0
               && strcmp(t->pieces[2], "\\n") == 0, "pieces");
-        CHECK(plumb_trace_write(t, *through, collect, &out) == PLUMB_OK, "%s", plumb_trace_error(t));
-        CHECK(plumb_trace_read(t, out.data, out.n) == PLUMB_OK, "%s", plumb_trace_error(t));
-        CHECK(plumb_trace_write(t, PLUMB_FORMAT_GGUF, collect, &again) == PLUMB_OK, "%s", plumb_trace_error(t));
-        CHECK(again.n == n_gguf && memcmp(again.data, gguf, n_gguf) == 0, "%zu bytes, GGUFWriter's file has %zu",
+        CHECK(plumb_trace_write(t, *through, told_write, &out) == PLUMB_OK, "%s", plumb_trace_error(t));
+        CHECK(plumb_trace_read(t, out.text, out.n) == PLUMB_OK, "%s", plumb_trace_error(t));
+        CHECK(plumb_trace_write(t, PLUMB_FORMAT_GGUF, told_write, &again) == PLUMB_OK, "%s", plumb_trace_error(t));
+        CHECK(again.n == n_gguf && memcmp(again.text, gguf, n_gguf) == 0, "%zu bytes, GGUFWriter's file has %zu",
               again.n, n_gguf);
     }
-    free(out.data);
-    free(again.data);
+    told_free(&out);
+    told_free(&again);
     plumb_trace_free(t);
     free(gguf);
     free(json);
@@ -281,11 +265,11 @@ static void refusals_case(void) {
     static const char json[] = "{\"tokens\":[1,2],\"taps\":[{\"name\":\"embd\",\"token\":1,\"shape\":[3],"
                                "\"values\":[1,2]}]}";
     plumb_trace *t = plumb_trace_create();
-    struct bytes out = { 0 };
+    struct told out = { 0 };
     CHECK(plumb_trace_read(t, json, sizeof json - 1) == PLUMB_OK, "%s", plumb_trace_error(t));
-    CHECK(plumb_trace_write(t, PLUMB_FORMAT_GGUF, collect, &out) == PLUMB_ERROR_ARGUMENT && out.n == 0
+    CHECK(plumb_trace_write(t, PLUMB_FORMAT_GGUF, told_write, &out) == PLUMB_ERROR_ARGUMENT && out.n == 0
           && strstr(plumb_trace_error(t), "embd of token 1: 2 of 3 values"), "%s", plumb_trace_error(t));
-    CHECK(plumb_trace_write(t, PLUMB_FORMAT_HTML, collect, &out) == PLUMB_ERROR_ARGUMENT && out.n == 0, "html");
+    CHECK(plumb_trace_write(t, PLUMB_FORMAT_HTML, told_write, &out) == PLUMB_ERROR_ARGUMENT && out.n == 0, "html");
     plumb_trace_free(t);
 }
 

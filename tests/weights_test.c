@@ -1,6 +1,7 @@
 /* Two files' tensors: what quantization explains is no difference, and each usual mistake of a converter or a
  * dequantizer is named.  The errors expected of good files are those of gguf-py on files of llama-quantize. */
 #include "broken.h"
+#include "fixture.h"
 #include "test.h"
 
 #include <math.h>
@@ -67,18 +68,12 @@ static void all_pairs_case(void) {
 /* Shapes in synth/f32.gguf: n_embd 32, 4 heads of 8, 2 key heads. */
 enum { N_EMBD = 32, N_Q = 32, N_KV = 16, HEAD_DIM = 8 };
 
-static void scale(struct broken *b, const char *name, float by, float offset) {
-    size_t n = 0;
-    uint8_t *data = broken_data(b, name, &n);
-    for (size_t i = 0; data && i < n / 4; i++) broken_set_f32(data, i, broken_f32(data, i) * by + offset);
-}
-
-static void scaled(struct broken *b) { scale(b, "blk.1.ffn_up.weight", 2, 0); }
-static void negated(struct broken *b) { scale(b, "blk.1.ffn_up.weight", -1, 0); }
-static void scaled_little(struct broken *b) { scale(b, "blk.1.ffn_up.weight", 1.06f, 0); }
-static void offset(struct broken *b) { scale(b, "blk.0.attn_v.weight", 1, 0.25f); }
-static void norm_less_one(struct broken *b) { scale(b, "blk.0.ffn_norm.weight", 1, -1); }
-static void zeros(struct broken *b) { scale(b, "output_norm.weight", 0, 0); }
+static void scaled(struct broken *b) { broken_scale(b, "blk.1.ffn_up.weight", 2, 0); }
+static void negated(struct broken *b) { broken_scale(b, "blk.1.ffn_up.weight", -1, 0); }
+static void scaled_little(struct broken *b) { broken_scale(b, "blk.1.ffn_up.weight", 1.06f, 0); }
+static void offset(struct broken *b) { broken_scale(b, "blk.0.attn_v.weight", 1, 0.25f); }
+static void norm_less_one(struct broken *b) { broken_scale(b, "blk.0.ffn_norm.weight", 1, -1); }
+static void zeros(struct broken *b) { broken_scale(b, "output_norm.weight", 0, 0); }
 
 /* Row (h, s, i) of Hugging Face's order is row (h, i, s) of GGUF's: llama.cpp, conversion/llama.py, permute. */
 static void permute(struct broken *b, const char *name, uint32_t n_row, bool to_gguf) {
@@ -106,19 +101,12 @@ static void transpose(struct broken *b, const char *name, uint32_t n_row) {
     for (size_t i = 0; data && i < n_row * N_EMBD; i++) copy[i] = broken_f32(data, i);
     for (size_t i = 0; data && i < n_row * N_EMBD; i++) broken_set_f32(data, i, copy[i % n_row * N_EMBD + i / n_row]);
 }
-static void reverse_shape(struct broken *b, const char *name) {
-    uint8_t *entry = broken_entry(b, name), first[8];
-    if (!entry) return;
-    memcpy(first, entry + 4, 8);
-    memcpy(entry + 4, entry + 12, 8);
-    memcpy(entry + 12, first, 8);
-}
 static void square_transposed(struct broken *b) { transpose(b, "blk.0.attn_output.weight", N_Q); }
 static void transposed(struct broken *b) {
     transpose(b, "blk.0.attn_v.weight", N_KV);
-    reverse_shape(b, "blk.0.attn_v.weight");
+    broken_reverse_shape(b, "blk.0.attn_v.weight");
 }
-static void reversed(struct broken *b) { reverse_shape(b, "blk.0.attn_v.weight"); }
+static void reversed(struct broken *b) { broken_reverse_shape(b, "blk.0.attn_v.weight"); }
 
 static void gate_for_up(struct broken *b) {
     size_t n = 0;
@@ -284,11 +272,7 @@ void test_weights(void) {
         test_row(name, same_row, &sames[i]);
     }
     test_case("weights: files of one model in five types agree, all 25 pairs", all_pairs_case);
-    for (size_t i = 0; i < sizeof mistakes / sizeof *mistakes; i++) {
-        char name[120];
-        snprintf(name, sizeof name, "weights: named: %s", mistakes[i].name);
-        test_row(name, mistake_row, &mistakes[i]);
-    }
+    TEST_ROWS("weights: named: ", mistake_row, mistakes);
     test_case("weights: a head that repeats the embeddings equals a tied one", tied_case);
     test_case("weights: a given tolerance holds instead; misuse is a status", tolerance_case);
 }

@@ -4,7 +4,7 @@ usage: make.py [MODEL.gguf...]    each MODEL gets a listing of its header beside
 
 A line of a listing is one of
     gguf VERSION ALIGNMENT DATA_OFFSET
-    key NAME TYPE N CRC32              TYPE of the elements, "[]" after it for arrays; CRC-32 of the value as in the file
+    key NAME TYPE N CRC32             TYPE of the elements, "[]" after it for arrays; CRC-32 of the value as in the file
     tensor NAME TYPE SHAPE OFFSET N_BYTES [CRC32]    shape fastest dimension first, CRC-32 of the data in small.txt
 """
 import pathlib
