@@ -32,6 +32,8 @@ static void *failing_alloc_array(uint64_t n, size_t size) { return fails_now() ?
 #define gguf_n_tensor failing_gguf_n_tensor
 #define gguf_tensor_at failing_gguf_tensor_at
 #define gguf_find_tensor failing_gguf_find_tensor
+#define gguf_find_in_parts failing_gguf_find_in_parts
+#define gguf_name_ends failing_gguf_name_ends
 #define gguf_type_name failing_gguf_type_name
 #include "gguf/gguf.c"
 

@@ -769,3 +769,12 @@ struct gguf_tensor *gguf_find_tensor(struct gguf *g, const char *name) {
     return found != NULL ? &g->tensors[((const char *)found - (const char *)g->tensors) / (ptrdiff_t)sizeof *g->tensors]
                          : NULL;
 }
+const struct gguf_tensor *gguf_find_in_parts(struct gguf *const *parts, size_t n_part, const char *name) {
+    const struct gguf_tensor *t = NULL;
+    for (size_t i = 0; i < n_part && !t; i++) t = gguf_find_tensor(parts[i], name);
+    return t;
+}
+bool gguf_name_ends(const struct gguf_tensor *t, const char *end) {
+    size_t n = strlen(end);
+    return t->name.n >= n && memcmp(t->name.data + t->name.n - n, end, n) == 0;
+}

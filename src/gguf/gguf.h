@@ -81,6 +81,12 @@ const struct gguf_key *gguf_find_key(const struct gguf *g, const char *name);
 uint64_t gguf_n_tensor(const struct gguf *g);
 struct gguf_tensor *gguf_tensor_at(struct gguf *g, uint64_t i);
 struct gguf_tensor *gguf_find_tensor(struct gguf *g, const char *name);
+/* The same in a model's files. */
+const struct gguf_tensor *gguf_find_in_parts(struct gguf *const *parts, size_t n_part, const char *name);
+/* ".attn_q.weight" of "blk.3.attn_q.weight". */
+bool gguf_name_ends(const struct gguf_tensor *t, const char *end);
+/* Rows of shape[0] elements. */
+static inline uint64_t gguf_n_row(const struct gguf_tensor *t) { return t->n_elements / t->shape[0]; }
 
 const char *gguf_type_name(enum gguf_type type);
 

@@ -334,8 +334,7 @@ static void tell_problem(void *user, plumb_status status, const char *message) {
 
 static void do_tensors(struct selfcheck *s, struct check *c) {
     struct error err = { 0 };
-    const struct gguf_tensor *embd = NULL;
-    for (size_t i = 0; i < s->in->n_part && !embd; i++) embd = gguf_find_tensor(s->in->parts[i], "token_embd.weight");
+    const struct gguf_tensor *embd = gguf_find_in_parts(s->in->parts, s->in->n_part, "token_embd.weight");
     uint64_t n_vocab = s->in->tokenizer ? tokenizer_n_vocab(s->in->tokenizer) : embd ? embd->shape[1] : 0;
     plumb_status status = model_check_tensors(s->in->parts, s->in->n_part, (uint32_t)n_vocab, tell_problem, c, &err);
     if (status == PLUMB_ERROR_MEMORY) s->status = error_set(s->err, status, "%s", err.message);

@@ -43,7 +43,7 @@ static void add_row(struct tensor_stats *s, const float *row, uint64_t n, uint64
 }
 
 plumb_status tensor_stats_of(struct tensor_stats *s, const struct gguf_tensor *t, struct error *err) {
-    *s = (struct tensor_stats) { .tensor = t, .n_row = t->n_elements / t->shape[0] };
+    *s = (struct tensor_stats) { .tensor = t, .n_row = gguf_n_row(t) };
     float *row = alloc_array(t->shape[0], sizeof *row);
     if (!row) {
         return error_set(err, PLUMB_ERROR_MEMORY, "out of memory: a row of %s, %llu elements", t->name.data,
@@ -68,12 +68,8 @@ plumb_status tensor_stats_of(struct tensor_stats *s, const struct gguf_tensor *t
 
 /* ---- what a tensor is, by its name ------------------------------------------------------------------------------- */
 
-static bool has_end(const struct gguf_tensor *t, const char *end) {
-    size_t n = strlen(end);
-    return t->name.n >= n && memcmp(t->name.data + t->name.n - n, end, n) == 0;
-}
-static bool is_norm(const struct tensor_stats *s) { return has_end(s->tensor, "norm.weight"); }
-static bool is_bias(const struct tensor_stats *s) { return has_end(s->tensor, ".bias"); }
+static bool is_norm(const struct tensor_stats *s) { return gguf_name_ends(s->tensor, "norm.weight"); }
+static bool is_bias(const struct tensor_stats *s) { return gguf_name_ends(s->tensor, ".bias"); }
 static bool is_matrix(const struct tensor_stats *s) { return s->n_row > 1 && !is_bias(s); }
 static bool is_named(const struct tensor_stats *s, const char *name) { return strcmp(s->tensor->name.data, name) == 0; }
 

@@ -47,8 +47,8 @@ void trace_write_table(const struct plumb_trace *t, plumb_write *write, void *us
         report_printf(&w, ", ");
     }
     report_printf(&w, "%u tokens, %u of them as a prompt\n", t->n_token, t->n_prompt);
-    report_printf(&w, "%-14s %6s %12s %11s %11s %11s %11s %5s %5s %11s\n", "tap", "tokens", "shape", "mean", "rms", "min",
-                  "max", "NaN", "Inf", "entropy");
+    report_printf(&w, "%-14s %6s %12s %11s %11s %11s %11s %5s %5s %11s\n", "tap", "tokens", "shape", "mean", "rms",
+                  "min", "max", "NaN", "Inf", "entropy");
     for (size_t i = 0; i < t->n_tap; i++) {
         const struct trace_tap *tap = &t->taps[i];
         if (tap->n_row == 0) continue;

@@ -33,11 +33,9 @@ struct view {
                          * false: the other way round */
 };
 
-static uint64_t n_row_of(const struct gguf_tensor *t) { return t->n_elements / t->shape[0]; }
-
 static void read_row(const struct view *v, uint64_t i, float *out) {
     const struct gguf_tensor *t = v->tensor;
-    uint64_t n_row = n_row_of(t);
+    uint64_t n_row = gguf_n_row(t);
     if (v->n_head > 0) {
         uint64_t head_dim = n_row / v->n_head, half = head_dim / 2, r = i % head_dim;
         i += (v->from_pairs ? r % half * 2 + r / half : r % 2 * half + r / 2) - r;
@@ -115,7 +113,7 @@ static void suspect(struct pair *p, const char *format, ...) {
 /* Error of two views over 64 of their rows. */
 static double view_error(struct pair *p, const struct view *a, const struct view *b) {
     struct sums s = { 0 };
-    uint64_t n_row = n_row_of(a->tensor), n_look = n_row < 64 ? n_row : 64;
+    uint64_t n_row = gguf_n_row(a->tensor), n_look = n_row < 64 ? n_row : 64;
     for (uint64_t k = 0; k < n_look; k++) {
         uint64_t i = k * n_row / n_look;
         read_row(a, i, p->row_a);
@@ -134,7 +132,7 @@ static int by_value(const void *a, const void *b) {
 static double sorted_error(struct pair *p, size_t n) {
     struct sums s = { 0 };
     size_t n_in = (size_t)p->a->shape[0];
-    uint64_t n_row = n_row_of(p->a), n_look = n_row < 64 ? n_row : 64;
+    uint64_t n_row = gguf_n_row(p->a), n_look = n_row < 64 ? n_row : 64;
     if (n_in % n != 0) return INFINITY;
     for (uint64_t k = 0; k < n_look; k++) {
         read_row(&(struct view) { .tensor = p->a }, k * n_row / n_look, p->row_a);
@@ -152,7 +150,7 @@ static double sorted_error(struct pair *p, size_t n) {
 static double transposed_error(struct pair *p) {
     struct sums s = { 0 };
     enum { N_LOOK = 16 };
-    uint64_t n_in = p->a->shape[0], n_row = n_row_of(p->a), n_look = n_row < N_LOOK ? n_row : N_LOOK;
+    uint64_t n_in = p->a->shape[0], n_row = gguf_n_row(p->a), n_look = n_row < N_LOOK ? n_row : N_LOOK;
     float *rows = alloc_array(n_look * n_in, sizeof *rows);   /* of a; (n_look, n_in) */
     if (!rows) return INFINITY;
     for (uint64_t k = 0; k < n_look; k++) {
@@ -170,15 +168,10 @@ static double transposed_error(struct pair *p) {
 
 /* ---- hypotheses -------------------------------------------------------------------------------------------------- */
 
-static bool has_end(const struct gguf_tensor *t, const char *end) {
-    size_t n = strlen(end);
-    return t->name.n >= n && memcmp(t->name.data + t->name.n - n, end, n) == 0;
-}
-
 /* Heads whose rows the converter of Llama permutes (llama.cpp, conversion/llama.py, permute); 0: it does not. */
 static uint32_t n_permuted_head(const struct pair *p) {
-    bool is_q = has_end(p->a, ".attn_q.weight") || has_end(p->a, ".attn_q.bias");
-    bool is_k = has_end(p->a, ".attn_k.weight") || has_end(p->a, ".attn_k.bias");
+    bool is_q = gguf_name_ends(p->a, ".attn_q.weight") || gguf_name_ends(p->a, ".attn_q.bias");
+    bool is_k = gguf_name_ends(p->a, ".attn_k.weight") || gguf_name_ends(p->a, ".attn_k.bias");
     if (!is_q && !is_k) return 0;
     const struct gguf *keys = p->file_b->parts[0];
     struct gguf_string name = { NULL, 0 };
@@ -195,9 +188,7 @@ static uint32_t n_permuted_head(const struct pair *p) {
 }
 
 static const struct gguf_tensor *find_tensor(const struct weights_file *f, const char *name) {
-    const struct gguf_tensor *t = NULL;
-    for (size_t i = 0; i < f->n_part && !t; i++) t = gguf_find_tensor(f->parts[i], name);
-    return t;
+    return gguf_find_in_parts(f->parts, f->n_part, name);
 }
 
 static bool same_shape(const struct gguf_tensor *a, const struct gguf_tensor *b) {
@@ -256,7 +247,7 @@ static void find_suspicions(struct pair *p) {
     if (scaled2 <= p->bound * p->bound * s->aa) {
         suspect(p, "A is B scaled by %.4g", p->scale);
     } else if (shifted2 <= p->bound * p->bound * s->bb) {
-        bool is_one = has_end(p->a, "norm.weight") && fabs(fabs(p->offset) - 1) < 0.01;
+        bool is_one = gguf_name_ends(p->a, "norm.weight") && fabs(fabs(p->offset) - 1) < 0.01;
         suspect(p, "A is B offset by %.4g%s", p->offset, is_one ? ": the 1 that Gemma's norms leave out" : "");
     }
     for (uint32_t n_head = n_permuted_head(p), from_pairs = 0; n_head > 0 && from_pairs < 2; from_pairs++) {
@@ -308,7 +299,7 @@ static void judge_shapes(struct pair *p) {
 static void judge(struct pair *p) {
     struct sums *s = &p->sums;
     uint64_t n_in = p->a->shape[0];
-    for (uint64_t i = 0; i < n_row_of(p->a); i++) {
+    for (uint64_t i = 0; i < gguf_n_row(p->a); i++) {
         read_row(&(struct view) { .tensor = p->a }, i, p->row_a);
         read_row(&(struct view) { .tensor = p->b }, i, p->row_b);
         add_values(s, p->row_a, p->row_b, (size_t)n_in, i * n_in);
