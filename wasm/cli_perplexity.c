@@ -71,9 +71,8 @@ struct run {
     struct writer save;
     uint8_t *record;             /* (record_bytes) of a file that is read or written */
 
-    struct mean nll, nll_base, ratio, kl, difference2;
+    struct mean nll, nll_base, ratio, kl, difference2, same_top;
     double *kl_values;           /* (n_total) */
-    uint64_t n_same_top;
 };
 
 static uint32_t first_scored(uint32_t n_ctx) { return n_ctx / 2; }
@@ -234,7 +233,7 @@ static void compare(struct run *r, const float *logits, const struct distributio
     add(&r->ratio, nll - nll_base);
     add(&r->difference2, difference * difference);
     r->kl_values[r->n_done] = sum;
-    r->n_same_top += best == d->best;
+    add(&r->same_top, best == d->best);
 }
 
 static void score(void *user, uint32_t pos, const float *logits) {
@@ -355,10 +354,17 @@ static double quantile(const double *sorted, uint64_t n, double share) {
     return sorted[below] + (at - (double)below) * (sorted[below + 1] - sorted[below]);
 }
 
+/* Two members of a JSON object.  A perplexity may be beyond all numbers. */
+static void print_pair(const char *name_a, double a, const char *name_b, double b) {
+    out("\"%s\": ", name_a);
+    out_json_number(a, 9);
+    out(", \"%s\": ", name_b);
+    out_json_number(b, 9);
+}
+
 static void print_run(struct run *r) {
     const struct options *o = r->options;
     double ppl = exp(mean_of(&r->nll)), ppl_error = ppl * error_of(&r->nll);
-    double top = (double)r->n_same_top / (double)r->n_done, top_error = sqrt(top * (1 - top) / (double)(r->n_done - 1));
     double ppl_base = exp(mean_of(&r->nll_base)), base_error = ppl_base * error_of(&r->nll_base);
     double rms = sqrt(mean_of(&r->difference2)), rms_error = rms > 0 ? error_of(&r->difference2) / (2 * rms) : 0;
     double median = 0, percentile = 0, max = 0;
@@ -379,19 +385,30 @@ static void print_run(struct run *r) {
             error_of(&r->kl), median, percentile, max);
         out("probability     %10.4f +/- %.4f %%  RMS difference, of the token that follows\n", 100 * rms,
             100 * rms_error);
-        out("same top token  %10.4f +/- %.4f %%\n", 100 * top, 100 * top_error);
+        out("same top token  %10.4f +/- %.4f %%\n", 100 * mean_of(&r->same_top), 100 * error_of(&r->same_top));
         return;
     }
-    out("{\"perplexity\": %.9g, \"error\": %.9g, \"tokens\": %" PRIu64 ", \"chunks\": %" PRIu32
-        ", \"context\": %" PRIu32, ppl, ppl_error, r->n_done, r->n_chunk, r->n_ctx);
+    out("{");
+    print_pair("perplexity", ppl, "error", ppl_error);
+    out(", \"tokens\": %" PRIu64 ", \"chunks\": %" PRIu32 ", \"context\": %" PRIu32, r->n_done, r->n_chunk, r->n_ctx);
     if (o->base) {
         out(", \"base\": {\"name\": ");
         out_json_string(o->base, strlen(o->base));
-        out(", \"perplexity\": %.9g, \"error\": %.9g}, \"log_ratio\": {\"mean\": %.9g, \"error\": %.9g}"
-            ", \"kl\": {\"mean\": %.9g, \"error\": %.9g, \"median\": %.9g, \"p99\": %.9g, \"max\": %.9g}"
-            ", \"probability_rms\": {\"mean\": %.9g, \"error\": %.9g}, \"same_top\": {\"mean\": %.9g, \"error\": %.9g}",
-            ppl_base, base_error, mean_of(&r->ratio), error_of(&r->ratio), mean_of(&r->kl), error_of(&r->kl), median,
-            percentile, max, rms, rms_error, top, top_error);
+        out(", ");
+        print_pair("perplexity", ppl_base, "error", base_error);
+        out("}, \"log_ratio\": {");
+        print_pair("mean", mean_of(&r->ratio), "error", error_of(&r->ratio));
+        out("}, \"kl\": {");
+        print_pair("mean", mean_of(&r->kl), "error", error_of(&r->kl));
+        out(", \"median\": ");
+        out_json_number(median, 9);
+        out(", ");
+        print_pair("p99", percentile, "max", max);
+        out("}, \"probability_rms\": {");
+        print_pair("mean", rms, "error", rms_error);
+        out("}, \"same_top\": {");
+        print_pair("mean", mean_of(&r->same_top), "error", error_of(&r->same_top));
+        out("}");
     }
     out("}\n");
 }

@@ -83,6 +83,16 @@ test('perplexity --kl reference: the fast pass is near', async () => {
   near(base.perplexity, itself, 1e-6, 'the base\'s perplexity');
 });
 
+test('perplexity: one position has no error, and what no number holds is null', async () => {
+  const { tokens, error, kl, same_top } = await perplexity('f32', '--ctx', '4', '--chunks', '1', '--kl', 'reference');
+  assert.deepEqual([tokens, error, kl.error, kl.median === kl.max, same_top], [1, 0, 0, true, { mean: 1, error: 0 }]);
+  const { tensors } = JSON.parse(await output(['inspect', synth('f32'), '--json'])), bytes = readFileSync(synth('f32'));
+  const { offset, shape } = tensors.find(({ name }) => name === 'output_norm.weight');
+  for (let at = offset; at < offset + 4 * shape[0]; at += 4) bytes.writeFloatLE(1e6 * bytes.readFloatLE(at), at);
+  const loud = temporary('loud.gguf', bytes);
+  assert.equal(JSON.parse(await output(['perplexity', loud, text, '--ctx', '48', '--json'])).perplexity, null);
+});
+
 test('perplexity for people', async () => {
   const out = await output(['perplexity', synth('f32'), text, '--kl', `${vectors}/q4_0.base`]);
   assert.match(out, /^perplexity +5634\.32\d\d \+\/- 1346\.21\d\d   115 tokens of 5 chunks of 48\n/);
