@@ -6,6 +6,39 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* ---- what both begin with ---------------------------------------------------------------------------------------- */
+
+/* Tokens, and a session with room for just them. */
+struct job {
+    struct prompt prompt;
+    plumb_model *model;
+    struct ids ids;
+    plumb_session *session;
+};
+
+/* To be ended in any case. */
+static int begin_job(struct job *job, const struct options *o) {
+    *job = (struct job){ 0 };
+    int code = read_prompt(&job->prompt, o);
+    if (code == EXIT_OK) code = load_model(&job->model, o->files, o->n_file, LOAD_ALL);
+    if (code == EXIT_OK) code = input_ids(&job->ids, job->model, o, &job->prompt);
+    if (code != EXIT_OK) return code;
+    if (job->ids.n > INT32_MAX) {
+        return complain(exit_failed, "%s: %zu tokens are too many", command_name(o->command), job->ids.n);
+    }
+    struct options sized = *o;
+    sized.n_ctx = (uint32_t)job->ids.n;
+    job->session = create_session(job->model, &sized);
+    return job->session ? EXIT_OK : exit_failed;
+}
+
+static void end_job(struct job *job) {
+    plumb_session_free(job->session);
+    plumb_model_free(job->model);
+    free(job->ids.data);
+    free(job->prompt.owned);
+}
+
 /* ---- feeding tokens to a trace ----------------------------------------------------------------------------------- */
 
 enum { MAX_OPERATIONS = 64 };   /* a pass has 18 */
@@ -118,35 +151,19 @@ static int write_trace(const struct options *o, plumb_trace *trace) {
     return writer_close(&writer, code);
 }
 
-int run_trace(const struct options *options) {
-    struct options o = *options;
-    struct prompt prompt;
-    int code = read_prompt(&prompt, &o);
-    if (code != EXIT_OK) return code;
-    plumb_model *model;
-    struct ids ids = { NULL, 0 };
-    code = load_model(&model, o.files, o.n_file, LOAD_ALL);
-    if (code == EXIT_OK) code = input_ids(&ids, model, &o, &prompt);
-    plumb_session *session = NULL;
+int run_trace(const struct options *o) {
+    struct job job;
     struct recording r = { 0 };
-    if (code == EXIT_OK && ids.n > INT32_MAX) code = complain(exit_failed, "trace: %zu tokens are too many", ids.n);
-    if (code == EXIT_OK) {
-        o.n_ctx = (uint32_t)ids.n;
-        session = create_session(model, &o);
-        bool is_recorded = o.output || !o.profile;
-        if (is_recorded) r.trace = plumb_trace_create();
-        if (!session) code = exit_failed;
-        else if (is_recorded && !r.trace) code = complain(exit_failed, "out of memory");
+    int code = begin_job(&job, o);
+    if (code == EXIT_OK && (o->output || !o->profile)) {
+        r.trace = plumb_trace_create();
+        if (!r.trace) code = complain(exit_failed, "out of memory");
     }
-    if (code == EXIT_OK) code = record(&r, &o, session, &ids);
-    if (code == EXIT_OK && r.trace) code = write_trace(&o, r.trace);
-    if (code == EXIT_OK && o.profile) print_profile(&o, &r, session);
-
+    if (code == EXIT_OK) code = record(&r, o, job.session, &job.ids);
+    if (code == EXIT_OK && r.trace) code = write_trace(o, r.trace);
+    if (code == EXIT_OK && o->profile) print_profile(o, &r, job.session);
     plumb_trace_free(r.trace);
-    plumb_session_free(session);
-    plumb_model_free(model);
-    free(ids.data);
-    free(prompt.owned);
+    end_job(&job);
     return out_close(code);
 }
 
@@ -191,26 +208,11 @@ static void print_logits(const struct options *o, const plumb_model *model, cons
     free(all);
 }
 
-int run_logits(const struct options *options) {
-    struct options o = *options;
-    struct prompt prompt;
-    int code = read_prompt(&prompt, &o);
-    if (code != EXIT_OK) return code;
-    plumb_model *model;
-    struct ids ids = { NULL, 0 };
-    plumb_session *session = NULL;
-    code = load_model(&model, o.files, o.n_file, LOAD_ALL);
-    if (code == EXIT_OK) code = input_ids(&ids, model, &o, &prompt);
-    if (code == EXIT_OK && ids.n > INT32_MAX) code = complain(exit_failed, "logits: %zu tokens are too many", ids.n);
-    if (code == EXIT_OK) {
-        o.n_ctx = (uint32_t)ids.n;
-        session = create_session(model, &o);
-        code = session ? feed(session, ids.data, ids.n) : exit_failed;
-    }
-    if (code == EXIT_OK) print_logits(&o, model, plumb_session_logits(session));
-    plumb_session_free(session);
-    plumb_model_free(model);
-    free(ids.data);
-    free(prompt.owned);
+int run_logits(const struct options *o) {
+    struct job job;
+    int code = begin_job(&job, o);
+    if (code == EXIT_OK) code = feed(job.session, job.ids.data, job.ids.n);
+    if (code == EXIT_OK) print_logits(o, job.model, plumb_session_logits(job.session));
+    end_job(&job);
     return out_close(code);
 }
