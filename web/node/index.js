@@ -23,7 +23,8 @@ export const platform = {
     const url = new URL('../dist/plumb.wasm', import.meta.url);
     return compiled ??= readFile(url).then(bytes => WebAssembly.compile(bytes)).catch(error => {
       compiled = undefined;
-      throw new PlumbError('PLUMB_ERROR_IO', `${fileURLToPath(url)}: the engine does not load: ${reasonOf(error)} (\`make wasm\` builds it)`);
+      throw new PlumbError('PLUMB_ERROR_IO',
+        `${fileURLToPath(url)}: the engine does not load: ${reasonOf(error)} (\`make wasm\` builds it)`);
     });
   },
   openFile(path) {
