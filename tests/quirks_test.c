@@ -90,7 +90,7 @@ static void table(void) {
                   quirk_at(i)->name);
         }
     }
-    CHECK(n == 115, "%zu quirks", n);
+    CHECK(n == 116, "%zu quirks", n);
     CHECK(!quirk_find("rope.pairing"), "half a name");
 }
 
@@ -133,10 +133,10 @@ static void applies(void) {
           "rope.dim=half rope.dim=n_embd attn.mask=none kv.slot=stale tensor.offset=shifted",
           "rope.pairing=neighbours rope.theta=10000 norm.eps=1e-5 attn.bias=missing output.head=tied rope.dim=full "
           "rope.scaling=ignored F16.type=bf16 Q8_0.codes=unsigned embd.scale=missing attn.scale=ignored "
-          "residual.scale=missing logits.scale=missing logits.scale=multiplied" },
+          "residual.scale=missing logits.scale=missing logits.scale=multiplied model.scales=ignored" },
         { "granite", "embd.scale=missing embd.scale=added attn.scale=ignored attn.scale=missing attn.scale=head_dim "
-          "residual.scale=missing logits.scale=missing logits.scale=multiplied rope.pairing=halves output.head=zero",
-          "rope.pairing=neighbours attn.bias=missing" },
+          "residual.scale=missing logits.scale=missing logits.scale=multiplied model.scales=ignored "
+          "rope.pairing=halves output.head=zero", "rope.pairing=neighbours attn.bias=missing" },
         { "qwen2", "rope.pairing=neighbours attn.bias=missing Q8_0.codes=unsigned", "rope.pairing=halves" },
         { "untied", "output.head=tied", "output.head=zero" },
         { "heads-1to1", "attn.heads=first attn.v=unpermuted", "attn.heads=interleaved attn.heads=not_repeated" },

@@ -190,6 +190,7 @@ static void attention_rows(void) {
         { "attn.scale=missing", { 0, 0, 1, 1 }, 1, CAUSAL },
         { "attn.scale=head_dim", { 0, 0, 1, 1 }, 8, CAUSAL },
         { "attn.scale=ignored", { 0, 0, 1, 1 }, root, CAUSAL },
+        { "model.scales=ignored", { 0, 0, 1, 1 }, root, CAUSAL },
     };
     plumb_model *m = record_load("f32");
     for (size_t i = 0; m && i < sizeof rows / sizeof *rows; i++) attention_row(m->model, &rows[i]);
@@ -416,6 +417,7 @@ static void granite_scales(void) {
         { "logits.scale=missing", 12, 0.22, 1 },
         { "logits.scale=multiplied", 12, 0.22, 8 },
         { "residual.attn=missing", 12, 0.22, 0.125 },
+        { "model.scales=ignored", 1, 1, 1 },
     };
     plumb_model *m = record_load("granite");
     float row[32];

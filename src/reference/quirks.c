@@ -25,6 +25,8 @@ static const struct quirk quirks[] = {
       "besides the file's embedding_scale" },
     { "embd.scale=missing", AT(embd_scale), EMBD_SCALE_MISSING, "embd", "embeddings are not multiplied by the file's "
       "embedding_scale" },
+    { "model.scales=ignored", AT(model_scales), 1, "embd", "none of embedding_scale, residual_scale, attention.scale "
+      "and logit_scale is applied: the file is run as a llama, scores are divided by sqrt(head_dim)" },
 
     /* ---- norms: all RMS norms unless it says otherwise ---- */
     { "norm.weight=missing", AT(norm_weight), NORM_UNWEIGHTED, "attn_norm", "the normalized vector is not multiplied "
@@ -255,6 +257,8 @@ bool quirk_applies(const struct quirk *q, const struct model *m, int32_t bos) {
     switch (q->field) {
     case AT(tokens_bos): return bos >= 0;
     case AT(embd_scale): return q->value == EMBD_SCALE_ADDED || c->embedding_scale != 1;
+    case AT(model_scales):   /* of embeddings alone is embd.scale=missing */
+        return c->embedding_scale != 1 && (c->residual_scale != 1 || c->attention_scale != 0 || c->logit_scale != 1);
     case AT(norm_eps):
         if (q->value == EPS_1E_6) return c->rms_eps != 1e-6f;
         if (q->value == EPS_1E_5) return c->rms_eps != 1e-5f;

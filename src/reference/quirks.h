@@ -11,7 +11,7 @@
  * or off. */
 struct quirks {
     uint8_t tokens_bos, tokens_last;
-    uint8_t embd_scale;
+    uint8_t embd_scale, model_scales;
     uint8_t norm_weight, norm_mean, norm_eps, norm_output;
     uint8_t square_weights, attn_bias;
     uint8_t rope_pairing, rope_applied, rope_theta, rope_position, rope_dim, rope_scaling, rope_direction, rope_cache;

@@ -470,6 +470,10 @@ void reference_set_quirks(struct reference *r, const struct quirks *q) {
     if (q->rope_dim == DIM_HALF) c->n_rot = c->n_rot / 4 * 2;
     if (q->rope_dim == DIM_FULL) c->n_rot = c->head_dim / 2 * 2;
     if (q->rope_scaling) c->rope_freq_scale = 1;
+    if (q->model_scales) {
+        c->embedding_scale = c->residual_scale = c->logit_scale = 1;
+        c->attention_scale = 0;
+    }
     fill_frequencies(r);
 }
 

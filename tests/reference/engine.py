@@ -90,6 +90,8 @@ class Engine:
         self.base = float(key("rope.freq_base", 10000.0))
         self.embedding_scale, self.residual_scale = float(key("embedding_scale", 1)), float(key("residual_scale", 1))
         self.attention_scale, self.logit_scale = key("attention.scale"), float(key("logit_scale", 1))
+        if self.wrong("model.scales", "ignored"):
+            self.embedding_scale, self.residual_scale, self.attention_scale, self.logit_scale = 1.0, 1.0, None, 1.0
         if self.wrong("residual.scale", "missing"):
             self.residual_scale = 1.0
         self.factor = float(key("rope.scaling.factor", 1.0)) if key("rope.scaling.type") == "linear" else 1.0
