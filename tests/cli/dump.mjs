@@ -1,15 +1,15 @@
 /* What llama.cpp's evaluation callback shows of tests/vectors/synth/f32.gguf, whole tensors: f32.taps, laid out as
- * tests/vectors/llama/logits.c says. */
+ * tests/vectors/llama/logits.c says.  tests/node has it from here too. */
 import { readFileSync } from 'node:fs';
 
 export const model = 'tests/vectors/synth/f32.gguf';
-const vectors = readFileSync('tests/vectors/synth/f32.bin');
-const n_token = vectors.readUInt32LE(12);
+const beside = suffix => readFileSync(new URL(`../vectors/synth/f32.${suffix}`, import.meta.url));
+const vectors = beside('bin'), n_token = vectors.readUInt32LE(12);
 export const tokens = Array.from({ length: n_token }, (_, i) => vectors.readUInt32LE(32 + 4 * i));
 
 /** By name: shape, fastest dimension first, and values. @type {Map<string, {shape: number[], values: number[]}>} */
 export const dump = new Map();
-for (let data = readFileSync('tests/vectors/synth/f32.taps'), at = 0; at < data.length;) {
+for (let data = beside('taps'), at = 0; at < data.length;) {
   const name = data.subarray(at, at + 24).toString().replace(/\0.*/s, '');
   const shape = [0, 1, 2, 3].map(i => data.readUInt32LE(at + 24 + 4 * i)), n = shape.reduce((a, b) => a * b);
   dump.set(name, { shape, values: Array.from({ length: n }, (_, i) => data.readFloatLE(at + 40 + 4 * i)) });

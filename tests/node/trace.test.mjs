@@ -1,13 +1,9 @@
-/** Model.trace. Ground truth: llama.cpp's activations of the same file and tokens (tests/vectors/synth/f32.taps, layout
- * in tests/vectors/llama/logits.c). */
+/** Model.trace. Ground truth: llama.cpp's activations of the same file and tokens (tests/cli/dump.mjs). */
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
 import { after, before, describe, test } from 'node:test';
 import { Plumb } from '../../web/node/index.js';
-import { fails, root, tinyPath } from './helpers.mjs';
-
-/** @returns {{tokens: number[], taps: Map<string, Float32Array>}} name and occurrence -> values, token after token */
-const truth = readTaps(`${root}tests/vectors/synth/f32.taps`);
+import { tokens, valuesOf } from '../cli/dump.mjs';
+import { fails, tinyPath } from './helpers.mjs';
 
 describe('trace', () => {
   /** @type {import('../../web/plumb.js').Model} */
@@ -16,14 +12,12 @@ describe('trace', () => {
   after(() => model.close());
 
   test('every step is told, within 2e-4 of llama.cpp\'s mean and RMS', async () => {
-    const trace = await model.trace(truth.tokens, { values: Infinity });
-    assert.deepEqual(trace.tokens, truth.tokens);
-    assert.equal(trace.taps.length, 35 * truth.tokens.length);
+    const trace = await model.trace(tokens, { values: Infinity });
+    assert.deepEqual(trace.tokens, tokens);
+    assert.equal(trace.taps.length, 35 * tokens.length);
     for (const name of ['embd', 'Vcur-0', 'ffn_inp-0', 'l_out-1', 'result_norm']) {
-      const theirs = truth.taps.get(name);
-      const n = theirs.length / truth.tokens.length;
-      for (const token of truth.tokens.keys()) {
-        const row = theirs.subarray(token * n, (token + 1) * n);
+      for (const token of tokens.keys()) {
+        const row = valuesOf(name, token), n = row.length;
         const tap = trace.taps.find(one => one.name === name && one.token === token);
         const rms = Math.sqrt(row.reduce((sum, x) => sum + x * x, 0) / n);
         assert.ok(Math.abs(tap.rms - rms) <= 2e-4 * rms, `${name} of token ${token}: ${tap.rms}, theirs ${rms}`);
@@ -66,21 +60,3 @@ describe('trace', () => {
     await assert.rejects(running, { name: 'AbortError' });
   });
 });
-
-/** @param {string} path  a dump; its tokens are the first ones of the .bin beside it */
-function readTaps(path) {
-  const bytes = readFileSync(path);
-  const taps = new Map();
-  let n_token = 0;
-  for (let at = 0; at + 40 <= bytes.length;) {
-    const name = bytes.toString('latin1', at, bytes.indexOf(0, at));
-    const shape = [0, 1, 2, 3].map(i => bytes.readUInt32LE(at + 24 + 4 * i));
-    const n = shape.reduce((a, b) => a * b);
-    const first = bytes.byteOffset + at + 40;
-    taps.set(name, new Float32Array(bytes.buffer.slice(first, first + 4 * n)));
-    if (name === 'embd') n_token = shape[1];
-    at += 40 + 4 * n;
-  }
-  const vectors = readFileSync(path.replace('.taps', '.bin'));
-  return { taps, tokens: Array.from({ length: n_token }, (_, i) => vectors.readUInt32LE(32 + 4 * i)) };
-}
