@@ -82,14 +82,20 @@ export function createHost({ compile, openFile }) {
     return result;
   });
   /** Feeds ids in batches; false when the signal ended it.
-   * @param {Engine} engine @param {Int32Array} ids @param {AbortSignal} signal */
-  const feed = async (engine, ids, signal) => {
+   * @param {Engine} engine @param {Int32Array} ids @param {AbortSignal} signal
+   * @param {(at: number, end: number) => void} [step]  feeds a batch, ids [at, end) */
+  const feed = async (engine, ids, signal, step = (at, end) => engine.feed(ids.subarray(at, end))) => {
     for (let at = 0; at < ids.length; at += engine.batch) {
       await turn();
       if (signal.aborted || closing.signal.aborted) return false;
-      engine.feed(ids.subarray(at, at + engine.batch));
+      step(at, Math.min(at + engine.batch, ids.length));
     }
     return true;
+  };
+  /** The same, but throws when the signal ended it. @type {(...args: Parameters<typeof feed>) => Promise<void>} */
+  const feedAll = async (engine, ids, signal, step) => {
+    if (await feed(engine, ids, signal, step)) return;
+    throw signal.reason ?? new PlumbError('PLUMB_ERROR_STATE', 'the model is closed');
   };
 
   return {
@@ -139,9 +145,7 @@ export function createHost({ compile, openFile }) {
       .filter(([, text]) => text !== '')),
     feed: inOrder(async ({ ids }, { signal }) => {
       const engine = ready();
-      if (!await feed(engine, ids, signal)) {
-        throw signal.reason ?? new PlumbError('PLUMB_ERROR_STATE', 'the model is closed');
-      }
+      await feedAll(engine, ids, signal);
       return engine.logits();
     }),
     /** Batch by batch from an empty session; each record is told and collected. */
@@ -150,16 +154,12 @@ export function createHost({ compile, openFile }) {
       engine.rewind(0);
       /** @type {import('./engine.js').TraceDocument | undefined} */
       let whole;
-      for (let at = 0; at < ids.length; at += engine.batch) {
-        await turn();
-        if (signal.aborted || closing.signal.aborted) {
-          throw signal.reason ?? new PlumbError('PLUMB_ERROR_STATE', 'the model is closed');
-        }
-        const trace = engine.trace(ids, at, Math.min(at + engine.batch, ids.length), options);
+      await feedAll(engine, ids, signal, (at, end) => {
+        const trace = engine.trace(ids, at, end, options);
         if (tell) emit('taps', trace.taps);
         if (!whole) whole = trace;
         else for (const tap of trace.taps) whole.taps.push(tap);
-      }
+      });
       return whole;
     }),
     rewind: inOrder(({ position }) => ready().rewind(position)),

@@ -28,11 +28,11 @@ const threads = value => value !== 'auto' && count(value) && "an integer from 1 
 /** @type {Check} */
 const text = value => (typeof value !== 'string' || value === '') && 'a string that is not empty';
 /** @type {Check} */
-const layers = value => !(Array.isArray(value) && value.length === 2 && value.every(n => n >= 0 && (Number.isInteger(n)
-  || n === Infinity)) && value[0] <= value[1] && value[0] < 2 ** 32) && 'a pair of layers [first, last]';
-/** @type {Check} */
 const values = value => !(Number.isInteger(value) && value >= 0) && value !== Infinity
   && 'an integer from 0 on, or Infinity';
+/** @type {Check} */
+const layers = value => !(Array.isArray(value) && value.length === 2 && value.every(n => !values(n))
+  && value[0] <= value[1] && value[0] < 2 ** 32) && 'a pair of layers [first, last]';
 /** @type {Check} */
 const stop = value => ![value].flat().every(one => typeof one === 'string' && one.length > 0)
   && 'a string or an array of strings, none empty';
