@@ -149,7 +149,7 @@ static const struct broken_file {
       "tensor blk.2.ffn_down.weight is missing" },
     { "a block scale that is NaN", SYNTH "q8_0.gguf", nan_scale, "FAIL  statistics  ",
       "blk.1.attn_k.weight (Q8_0): 32 NaN and 0 infinite of 512 values, the first at [row 3, column 0]" },
-    { "NaN reaches the activations", SYNTH "q8_0.gguf", nan_scale, "FAIL  reference   Kcur of layer 1 ", "" },
+    { "NaN reaches the activations", SYNTH "q8_0.gguf", nan_scale, "FAIL  reference   Kcur-1 is the first tap with NaN", "" },
     { "an infinite norm weight", SYNTH "q8_0.gguf", inf_value, "FAIL  statistics  ",
       "blk.0.attn_norm.weight (F32): 0 NaN and 1 infinite of 32 values, the first at [5]" },
     { "a matrix of zeros", SYNTH "q8_0.gguf", zeros, "FAIL  statistics  ",
@@ -229,101 +229,117 @@ static void layers_case(void) {
 
 enum { N_TOKEN = 8 };
 
+static void record_tap(void *trace, const plumb_tap *tap) {
+    CHECK(plumb_trace_add(trace, tap) == PLUMB_OK, "%s", plumb_trace_error(trace));
+}
+
 /* All taps of a prompt of the tiny model, by one of the passes. */
-static void record(struct recording *r, plumb_model *m, plumb_pass pass) {
+static struct plumb_trace *record(plumb_model *m, plumb_pass pass) {
     static const int32_t ids[N_TOKEN] = { 72, 101, 13, 255, 0, 97, 97, 32 };
+    static const plumb_trace_params all = { .layer_last = UINT32_MAX, .n_value = UINT32_MAX };
+    struct plumb_trace *t = plumb_trace_create();
     plumb_session *s = NULL;
     plumb_session_params params = { .n_ctx = N_TOKEN, .pass = pass };
-    if (CHECK(plumb_session_create(&s, m, &params) == PLUMB_OK
-              && plumb_session_set_tap(s, recording_add, r) == PLUMB_OK, "%s", plumb_model_error(m))) {
+    if (CHECK(t && plumb_session_create(&s, m, &params) == PLUMB_OK
+              && plumb_trace_begin(t, s, ids, N_TOKEN, N_TOKEN, &all) == PLUMB_OK
+              && plumb_session_set_tap(s, record_tap, t) == PLUMB_OK, "%s", plumb_model_error(m))) {
         plumb_session_feed(s, ids, N_TOKEN);
     }
     plumb_session_free(s);
+    return t;
 }
 
 /* Value (token, head, i) of a recorded tap, to be changed. */
-static float *value_of(struct recording *r, const char *name, int32_t layer, uint32_t t, uint32_t h, uint32_t i) {
+static float *value_of(struct plumb_trace *trace, enum tap_id id, int32_t layer, uint32_t t, uint32_t h, uint32_t i) {
     static float none;
-    const plumb_tap *tap = recording_find(r, name, layer);
-    if (!CHECK(tap && t < tap->n_token && h < tap->n_head && i < tap->n, "no %s-%d", name, (int)layer)) return &none;
-    return (float *)(uintptr_t)&tap->data[((size_t)t * tap->n_head + h) * tap->n + i];
+    const struct trace_tap *tap = trace_find_tap(trace, id, layer);
+    struct tap_text name;
+    if (!CHECK(tap && t < tap->n_row && h < tap->rows[t].n_head && i < tap->rows[t].n, "no %s",
+               tap_show(&name, id, layer))) {
+        return &none;
+    }
+    return &tap->rows[t].values[(size_t)h * tap->rows[t].n + i];
 }
 
-/* One check of one recording against the truth `reference`. */
+/* One check of one trace against the truth `reference`. */
 struct doctored {
-    const char *name, *tap;
+    const char *name;
+    enum tap_id tap;
     int32_t layer;
     uint32_t t, h, i;
     float factor, add;      /* value * factor + add */
-    void (*check)(struct check *c, const struct recording *r);
+    void (*check)(struct check *c, const struct plumb_trace *t);
     const char *why;        /* part of the first detail */
 };
 
 static const struct doctored doctored[] = {
-    { "RoPE that makes a query longer", "Qcur_rope", 1, 3, 2, 1, 1.001f, 0, selfcheck_rope, "Qcur-1: token 3, head 2" },
-    { "RoPE that makes a key NaN", "Kcur_rope", 0, 7, 1, 0, 1, NAN, selfcheck_rope, "Kcur-0: token 7, head 1" },
-    { "attention that sums to 1.001", "kq_soft_max", 1, 5, 3, 0, 1, 0.001f, selfcheck_softmax,
+    { "RoPE that makes a query longer", TAP_QCUR_ROPE, 1, 3, 2, 1, 1.001f, 0, selfcheck_rope,
+      "Qcur-1: token 3, head 2" },
+    { "RoPE that makes a key NaN", TAP_KCUR_ROPE, 0, 7, 1, 0, 1, NAN, selfcheck_rope, "Kcur-0: token 7, head 1" },
+    { "attention that sums to 1.001", TAP_KQ_SOFT_MAX, 1, 5, 3, 0, 1, 0.001f, selfcheck_softmax,
       "kq_soft_max-1: token 5, head 3: the weights sum to 1.001" },
-    { "attention to a later token", "kq_soft_max", 0, 2, 1, 3, 0, 1e-6f, selfcheck_softmax,
+    { "attention to a later token", TAP_KQ_SOFT_MAX, 0, 2, 1, 3, 0, 1e-6f, selfcheck_softmax,
       "kq_soft_max-0: token 2, head 1: its weight of token 3 is 1e-06, a later one" },
-    { "a negative attention weight", "kq_soft_max", 0, 6, 0, 2, -1, 0, selfcheck_softmax,
+    { "a negative attention weight", TAP_KQ_SOFT_MAX, 0, 6, 0, 2, -1, 0, selfcheck_softmax,
       "its weight of token 2 is -" },
-    { "an attention weight that is NaN", "kq_soft_max", 0, 6, 0, 2, 1, NAN, selfcheck_softmax,
+    { "an attention weight that is NaN", TAP_KQ_SOFT_MAX, 0, 6, 0, 2, 1, NAN, selfcheck_softmax,
       "its weight of token 2 is" },
-    { "RoPE that turns position 0", "Kcur_rope", 1, 0, 1, 4, 1.0001f, 0, selfcheck_first, "layer 1, position 0: Kcur" },
-    { "a first token that does not give V", "kqv_out", 0, 0, 3, 7, 1.0001f, 0, selfcheck_first,
+    { "RoPE that turns position 0", TAP_KCUR_ROPE, 1, 0, 1, 4, 1.0001f, 0, selfcheck_first,
+      "layer 1, position 0: Kcur" },
+    { "a first token that does not give V", TAP_KQV_OUT, 0, 0, 3, 7, 1.0001f, 0, selfcheck_first,
       "layer 0, position 0: kqv_out[head 3, 7]" },
-    { "a first token that gives another head's V", "Vcur", 0, 0, 1, 0, 1, 1, selfcheck_first,
+    { "a first token that gives another head's V", TAP_VCUR, 0, 0, 1, 0, 1, 1, selfcheck_first,
       "kqv_out[head 2, 0]" },   /* heads 2 and 3 share it */
 };
 
 static void doctored_row(const void *row) {
     const struct doctored *d = row;
     struct broken b = { 0 };
-    struct recording r = { 0 };
+    struct plumb_trace *t = NULL;
     struct check good = { 0 }, c = { 0 };
     if (broken_read(&b, SYNTH "q8_0.gguf")) {
-        record(&r, b.good, PLUMB_PASS_FAST);
-        d->check(&good, &r);
+        t = record(b.good, PLUMB_PASS_FAST);
+        d->check(&good, t);
         CHECK(good.verdict == VERDICT_OK, "before: %s", good.why);
-        float *value = value_of(&r, d->tap, d->layer, d->t, d->h, d->i);
+        float *value = value_of(t, d->tap, d->layer, d->t, d->h, d->i);
         *value = *value * d->factor + d->add;
-        d->check(&c, &r);
+        d->check(&c, t);
         CHECK(c.verdict == VERDICT_FAIL && c.n_detail > 0 && strstr(c.details[0], d->why), "%s: %s", c.why,
               c.n_detail > 0 ? c.details[0] : "");
     }
     free(good.details);
     free(c.details);
-    recording_free(&r);
+    plumb_trace_free(t);
     broken_free(&b);
 }
 
 static void reference_case(void) {
     struct broken b = { 0 };
-    struct recording fast = { 0 }, reference = { 0 };
+    struct plumb_trace *fast = NULL, *reference = NULL;
     struct check c = { 0 };
     if (broken_read(&b, SYNTH "q8_0.gguf")) {
-        record(&fast, b.good, PLUMB_PASS_FAST);
-        record(&reference, b.good, PLUMB_PASS_REFERENCE);
-        selfcheck_reference(&c, &fast, &reference);
+        fast = record(b.good, PLUMB_PASS_FAST);
+        reference = record(b.good, PLUMB_PASS_REFERENCE);
+        selfcheck_reference(&c, fast, reference);
         CHECK(c.verdict == VERDICT_OK, "%s", c.why);
         test_note("%s", c.why);
-        const plumb_tap *gate = recording_find(&fast, "ffn_gate", 1);
+        const struct trace_tap *gate = trace_find_tap(fast, TAP_FFN_GATE, 1);
         REQUIRE(gate, "no ffn_gate-1");
-        for (uint32_t i = 0; i < gate->n; i++) *value_of(&fast, "ffn_gate", 1, 2, 0, i) *= 1.05f;
-        selfcheck_reference(&c, &fast, &reference);   /* 0.05 in one of 8 tokens: 0.018 */
-        CHECK(c.verdict == VERDICT_FAIL && strstr(c.why, "ffn_gate of layer 1 is the first tap over"), "%s", c.why);
-        *value_of(&fast, "Vcur", 0, 1, 0, 0) = NAN;
-        *value_of(&reference, "Vcur", 0, 1, 0, 0) = NAN;
-        selfcheck_reference(&c, &fast, &reference);
-        CHECK(c.verdict == VERDICT_FAIL && strstr(c.why, "Vcur of layer 0 is the first tap with NaN"), "%s", c.why);
-        recording_free(&reference);
-        selfcheck_reference(&c, &fast, &reference);
+        for (uint32_t i = 0; i < gate->rows[0].n; i++) *value_of(fast, TAP_FFN_GATE, 1, 2, 0, i) *= 1.05f;
+        selfcheck_reference(&c, fast, reference);   /* 0.05 in one of 8 tokens: 0.018 */
+        CHECK(c.verdict == VERDICT_FAIL && strstr(c.why, "ffn_gate-1 is the first tap over"), "%s", c.why);
+        *value_of(fast, TAP_VCUR, 0, 1, 0, 0) = NAN;
+        *value_of(reference, TAP_VCUR, 0, 1, 0, 0) = NAN;
+        selfcheck_reference(&c, fast, reference);
+        CHECK(c.verdict == VERDICT_FAIL && strstr(c.why, "Vcur-0 is the first tap with NaN or infinity, at [1, 0]"),
+              "%s", c.why);
+        trace_clear(reference);
+        selfcheck_reference(&c, fast, reference);
         CHECK(c.verdict == VERDICT_FAIL, "nothing to compare with: %s", c.why);
     }
     free(c.details);
-    recording_free(&fast);
-    recording_free(&reference);
+    plumb_trace_free(fast);
+    plumb_trace_free(reference);
     broken_free(&b);
 }
 

@@ -36,49 +36,10 @@ void check_detail(struct check *c, const char *format, ...) {
     va_end(args);
 }
 
-/* ---- recordings -------------------------------------------------------------------------------------------------- */
-
-void recording_add(void *recording, const plumb_tap *tap) {
-    struct recording *r = recording;
-    uint64_t n = (uint64_t)tap->n_token * tap->n_head * tap->n;
-    float *data = r->out_of_memory ? NULL : alloc_array(n, sizeof *data);
-    if (data && r->n == r->cap) {
-        size_t cap = r->cap > 0 ? 2 * r->cap : 64;
-        plumb_tap *more = realloc(r->taps, cap * sizeof *more);
-        if (more) {
-            r->taps = more;
-            r->cap = cap;
-        }
-    }
-    if (!data || r->n == r->cap) {
-        free(data);
-        r->out_of_memory = true;
-        return;
-    }
-    memcpy(data, tap->data, (size_t)n * sizeof *data);
-    r->taps[r->n] = *tap;
-    r->taps[r->n++].data = data;
-}
-
-void recording_free(struct recording *r) {
-    for (size_t i = 0; i < r->n; i++) free((void *)(uintptr_t)r->taps[i].data);
-    free(r->taps);
-    *r = (struct recording) { 0 };
-}
-
-const plumb_tap *recording_find(const struct recording *r, const char *name, int32_t layer) {
-    for (size_t i = 0; i < r->n; i++) {
-        if (r->taps[i].layer == layer && strcmp(r->taps[i].name, name) == 0) return &r->taps[i];
-    }
-    return NULL;
-}
-
-/* Row (token t, head h) of a tap. */
-static const float *row_of(const plumb_tap *tap, uint32_t t, uint32_t h) {
-    return tap->data + ((size_t)t * tap->n_head + h) * tap->n;
-}
-
 /* ---- checks of a pass -------------------------------------------------------------------------------------------- */
+
+/* Head h of a row. */
+static const float *head_of(const struct trace_row *row, uint32_t h) { return row->values + (size_t)h * row->n; }
 
 static double length_of(const float *x, uint32_t n) {
     double sum = 0;
@@ -89,28 +50,30 @@ static double length_of(const float *x, uint32_t n) {
 /* sin and cos are rounded to f32, and so is every product: 2e-7 is what is seen. */
 #define ROPE_BOUND 1e-5
 
-void selfcheck_rope(struct check *c, const struct recording *r) {
-    static const char *const names[][2] = { { "Qcur", "Qcur_rope" }, { "Kcur", "Kcur_rope" } };
+void selfcheck_rope(struct check *c, const struct plumb_trace *t) {
     double worst = 0;
     size_t n_head = 0;
-    for (size_t i = 0; i < r->n; i++) {
-        for (size_t k = 0; k < 2; k++) {
-            const plumb_tap *before = &r->taps[i], *after;
-            if (strcmp(before->name, names[k][0]) != 0) continue;
-            after = recording_find(r, names[k][1], before->layer);
-            if (!after || after->n_token != before->n_token || after->n_head != before->n_head) {
-                check_detail(c, "%s-%d has no %s of its shape", before->name, (int)before->layer, names[k][1]);
-                worst = INFINITY;
-                continue;
-            }
-            for (uint32_t row = 0; row < before->n_token * before->n_head; row++, n_head++) {
-                double a = length_of(row_of(before, 0, row), before->n);
-                double b = length_of(row_of(after, 0, row), before->n), error = fabs(a - b) / a;
+    for (size_t i = 0; i < t->n_tap; i++) {
+        const struct trace_tap *before = &t->taps[i];
+        if (before->id != TAP_QCUR && before->id != TAP_KCUR) continue;
+        enum tap_id id = before->id == TAP_QCUR ? TAP_QCUR_ROPE : TAP_KCUR_ROPE;
+        const struct trace_tap *after = trace_find_tap(t, id, before->layer);
+        struct tap_text name;
+        tap_show(&name, before->id, before->layer);
+        if (!after || after->n_row != before->n_row || after->rows[0].n_head != before->rows[0].n_head) {
+            check_detail(c, "%s has no %s of its shape", name.text, tap_spec(id)->name);
+            worst = INFINITY;
+            continue;
+        }
+        for (uint32_t row = 0; row < before->n_row; row++) {
+            for (uint32_t h = 0; h < before->rows[row].n_head; h++, n_head++) {
+                double a = length_of(head_of(&before->rows[row], h), before->rows[row].n);
+                double b = length_of(head_of(&after->rows[row], h), after->rows[row].n), error = fabs(a - b) / a;
                 if (a == 0 && b == 0) continue;
                 if (!(error <= worst)) worst = isnan(error) ? INFINITY : error;
                 if (error <= ROPE_BOUND) continue;
-                check_detail(c, "%s-%d: token %u, head %u: length %.6g before RoPE, %.6g after", before->name,
-                             (int)before->layer, row / before->n_head, row % before->n_head, a, b);
+                check_detail(c, "%s: token %u, head %u: length %.6g before RoPE, %.6g after", name.text,
+                             before->rows[row].pos, h, a, b);
             }
         }
     }
@@ -123,26 +86,33 @@ void selfcheck_rope(struct check *c, const struct recording *r) {
 /* A row of n f32 weights, each rounded to 6e-8 of itself. */
 #define SOFTMAX_BOUND 1e-5
 
-void selfcheck_softmax(struct check *c, const struct recording *r) {
+/* Attention weights of one head; tells what is wrong with them.  Returns how far their sum is from 1. */
+static double check_weights(struct check *c, int32_t layer, const struct trace_row *row, uint32_t h) {
+    const float *w = head_of(row, h);
+    double sum = 0;
+    uint32_t p = 0;
+    while (p < row->n && w[p] >= 0 && (p <= row->pos || w[p] == 0)) sum += (double)w[p++];
+    if (p < row->n) {
+        check_detail(c, "kq_soft_max-%d: token %u, head %u: its weight of token %u is %g%s", (int)layer, row->pos, h, p,
+                     (double)w[p], p <= row->pos ? "" : ", a later one");
+        return 0;
+    }
+    if (fabs(sum - 1) > SOFTMAX_BOUND) {
+        check_detail(c, "kq_soft_max-%d: token %u, head %u: the weights sum to %.6g", (int)layer, row->pos, h, sum);
+    }
+    return fabs(sum - 1);
+}
+
+void selfcheck_softmax(struct check *c, const struct plumb_trace *t) {
     double worst = 0;
     size_t n_row = 0;
-    for (size_t i = 0; i < r->n; i++) {
-        const plumb_tap *tap = &r->taps[i];
-        if (strcmp(tap->name, "kq_soft_max") != 0) continue;
-        for (uint32_t row = 0; row < tap->n_token * tap->n_head; row++, n_row++) {
-            uint32_t t = row / tap->n_head, n_past = tap->pos + t + 1, p = 0;
-            const float *w = row_of(tap, 0, row);
-            double sum = 0;
-            while (p < tap->n && w[p] >= 0 && (p < n_past || w[p] == 0)) sum += (double)w[p++];
-            if (p < tap->n) {
-                check_detail(c, "kq_soft_max-%d: token %u, head %u: its weight of token %u is %g%s", (int)tap->layer, t,
-                             row % tap->n_head, p, (double)w[p], p < n_past ? "" : ", a later one");
-                continue;
+    for (size_t i = 0; i < t->n_tap; i++) {
+        const struct trace_tap *tap = &t->taps[i];
+        if (tap->id != TAP_KQ_SOFT_MAX) continue;
+        for (uint32_t row = 0; row < tap->n_row; row++) {
+            for (uint32_t h = 0; h < tap->rows[row].n_head; h++, n_row++) {
+                worst = fmax(worst, check_weights(c, tap->layer, &tap->rows[row], h));
             }
-            worst = fmax(worst, fabs(sum - 1));
-            if (fabs(sum - 1) <= SOFTMAX_BOUND) continue;
-            check_detail(c, "kq_soft_max-%d: token %u, head %u: the weights sum to %.6g", (int)tap->layer, t,
-                         row % tap->n_head, sum);
         }
     }
     if (n_row == 0) check_set(c, VERDICT_SKIP, "the pass has no attention weights");
@@ -151,35 +121,40 @@ void selfcheck_softmax(struct check *c, const struct recording *r) {
     else check_set(c, VERDICT_FAIL, "%u of %zu rows of attention weights are wrong", c->n_detail, n_row);
 }
 
-static bool same_row(struct check *c, const plumb_tap *a, uint32_t head_a, const plumb_tap *b, uint32_t head_b) {
-    const float *x = row_of(a, 0, head_a), *y = row_of(b, 0, head_b);
-    for (uint32_t i = 0; i < a->n; i++) {
+/* Are head_a of a tap's first token and head_b of another's the same? */
+static bool same_head(struct check *c, const struct trace_tap *a, uint32_t head_a, const struct trace_tap *b,
+                      uint32_t head_b) {
+    const float *x = head_of(&a->rows[0], head_a), *y = head_of(&b->rows[0], head_b);
+    for (uint32_t i = 0; i < a->rows[0].n; i++) {
         if (x[i] == y[i]) continue;
         check_detail(c, "layer %d, position 0: %s[head %u, %u] is %.9g, %s[head %u, %u] is %.9g", (int)a->layer,
-                     a->name, head_a, i, (double)x[i], b->name, head_b, i, (double)y[i]);
+                     tap_spec(a->id)->name, head_a, i, (double)x[i], tap_spec(b->id)->name, head_b, i, (double)y[i]);
         return false;
     }
     return true;
 }
 
-void selfcheck_first(struct check *c, const struct recording *r) {
+void selfcheck_first(struct check *c, const struct plumb_trace *t) {
+    enum { Q, Q_ROPE, K, K_ROPE, V, KQV, N };
+    static const enum tap_id ids[N] = { TAP_QCUR, TAP_QCUR_ROPE, TAP_KCUR, TAP_KCUR_ROPE, TAP_VCUR, TAP_KQV_OUT };
     uint32_t n_layer = 0, n_bad = 0;
-    for (int32_t il = 0; recording_find(r, "Qcur", il); il++, n_layer++) {
-        const char *const names[] = { "Qcur", "Qcur_rope", "Kcur", "Kcur_rope", "Vcur", "kqv_out" };
-        const plumb_tap *taps[6];
+    for (int32_t il = 0; trace_find_tap(t, TAP_QCUR, il); il++, n_layer++) {
+        const struct trace_tap *taps[N];
+        uint32_t n_head[N];
         bool ok = true;
-        for (size_t i = 0; i < 6; i++) {
-            taps[i] = recording_find(r, names[i], il);
-            ok = ok && taps[i] && taps[i]->n == taps[0]->n && taps[i]->n_head >= taps[4 < i ? 0 : i]->n_head;
+        for (size_t i = 0; i < N; i++) {
+            taps[i] = trace_find_tap(t, ids[i], il);
+            ok = ok && taps[i] && taps[i]->rows[0].pos == 0 && taps[i]->rows[0].n == taps[Q]->rows[0].n;
+            n_head[i] = ok ? taps[i]->rows[0].n_head : 0;
         }
-        if (!ok || taps[0]->pos != 0) {
+        if (!ok || n_head[Q_ROPE] != n_head[Q] || n_head[K_ROPE] != n_head[K] || n_head[KQV] % n_head[V] != 0) {
             check_set(c, VERDICT_SKIP, "layer %d: its heads cannot be compared", (int)il);
             return;
         }
-        for (uint32_t h = 0; h < taps[0]->n_head; h++) ok = same_row(c, taps[0], h, taps[1], h) && ok;
-        for (uint32_t h = 0; h < taps[2]->n_head; h++) ok = same_row(c, taps[2], h, taps[3], h) && ok;
-        uint32_t n_group = taps[5]->n_head / taps[4]->n_head;
-        for (uint32_t h = 0; h < taps[5]->n_head; h++) ok = same_row(c, taps[5], h, taps[4], h / n_group) && ok;
+        for (uint32_t h = 0; h < n_head[Q]; h++) ok = same_head(c, taps[Q], h, taps[Q_ROPE], h) && ok;
+        for (uint32_t h = 0; h < n_head[K]; h++) ok = same_head(c, taps[K], h, taps[K_ROPE], h) && ok;
+        uint32_t n_group = n_head[KQV] / n_head[V];
+        for (uint32_t h = 0; h < n_head[KQV]; h++) ok = same_head(c, taps[KQV], h, taps[V], h / n_group) && ok;
         n_bad += !ok;
     }
     if (n_layer == 0) check_set(c, VERDICT_SKIP, "the pass has no attention");
@@ -205,61 +180,56 @@ void selfcheck_logits(struct check *c, const float *a, const float *b, uint32_t 
 /* SmolLM2 has 1e-3 in its worst tap: activations are rounded to 16 bits, sums are f32. */
 #define REFERENCE_BOUND 0.01
 
-/* Where a tap is NaN or infinite first: -1 if nowhere. */
-static int64_t first_bad(const plumb_tap *tap) {
-    size_t n = (size_t)tap->n_token * tap->n_head * tap->n;
-    for (size_t i = 0; i < n; i++) {
-        if (!isfinite(tap->data[i])) return (int64_t)i;
+/* Where a tap is NaN or infinite first. */
+static bool find_bad(const struct trace_tap *tap, uint32_t *pos, uint32_t *place) {
+    for (uint32_t row = 0; row < tap->n_row; row++) {
+        for (uint32_t i = 0; i < tap->rows[row].n_value; i++) {
+            if (isfinite(tap->rows[row].values[i])) continue;
+            *pos = tap->rows[row].pos;
+            *place = i;
+            return true;
+        }
     }
-    return -1;
+    return false;
 }
 
-static double tap_error(const plumb_tap *fast, const plumb_tap *reference) {
+static double tap_error(const struct trace_tap *fast, const struct trace_tap *reference) {
     struct comparison sum = { 0 };
-    for (uint32_t t = 0; t < fast->n_token; t++) {
-        struct trace_row rows[2];
-        const plumb_tap *const taps[] = { fast, reference };
-        for (size_t i = 0; i < 2; i++) {
-            uint32_t n = taps[i]->n_head * taps[i]->n;
-            rows[i] = (struct trace_row) {
-                .pos = taps[i]->pos + t, .n_head = taps[i]->n_head, .n = taps[i]->n, .n_value = n,
-                .values = (float *)(uintptr_t)(taps[i]->data + (size_t)t * n),
-                .stats = { NAN, NAN, NAN, NAN, NAN, NAN },
-            };
-        }
-        compare_rows(&sum, &rows[0], &rows[1]);
-    }
+    if (!reference || reference->n_row != fast->n_row) return INFINITY;
+    compare_taps(&sum, fast, reference);
     return compare_error(&sum);
 }
 
-void selfcheck_reference(struct check *c, const struct recording *fast, const struct recording *reference) {
+void selfcheck_reference(struct check *c, const struct plumb_trace *fast, const struct plumb_trace *reference) {
     double worst = 0, worst_of_layer = 0;
-    const plumb_tap *at = NULL, *at_of_layer = NULL, *parts = NULL, *bad = NULL;
-    for (size_t i = 0; i < fast->n; i++) {
-        const plumb_tap *tap = &fast->taps[i], *truth = recording_find(reference, tap->name, tap->layer);
-        double error = truth && truth->n_token == tap->n_token ? tap_error(tap, truth) : INFINITY;
-        if (!bad && first_bad(tap) >= 0) bad = tap;
+    uint32_t bad_pos = 0, bad_place = 0;
+    const struct trace_tap *at = NULL, *at_of_layer = NULL, *parts = NULL, *bad = NULL;
+    for (size_t i = 0; i < fast->n_tap; i++) {
+        const struct trace_tap *tap = &fast->taps[i];
+        double error = tap_error(tap, trace_find_tap(reference, tap->id, tap->layer));
+        if (!bad && find_bad(tap, &bad_pos, &bad_place)) bad = tap;
         if (!(error <= REFERENCE_BOUND) && !parts) parts = tap;
         if (!at || !(error <= worst)) { worst = error; at = tap; }
         if (!at_of_layer || !(error <= worst_of_layer)) { worst_of_layer = error; at_of_layer = tap; }
-        if (tap->layer >= 0 && i + 1 < fast->n && fast->taps[i + 1].layer == tap->layer) continue;
-        if (tap->layer >= 0) check_detail(c, "layer %d: worst %.2g in %s", (int)tap->layer, worst_of_layer,
-                                          at_of_layer->name);
-        else check_detail(c, "%s: %.2g", at_of_layer->name, worst_of_layer);
+        if (tap->layer >= 0 && i + 1 < fast->n_tap && tap[1].layer == tap->layer) continue;
+        const char *name = tap_spec(at_of_layer->id)->name;
+        if (tap->layer >= 0) check_detail(c, "layer %d: worst %.2g in %s", (int)tap->layer, worst_of_layer, name);
+        else check_detail(c, "%s: %.2g", name, worst_of_layer);
         at_of_layer = NULL;
     }
+    struct tap_text name, worst_name;
+    if (at) tap_show(&worst_name, at->id, at->layer);
     if (!at) {
         check_set(c, VERDICT_SKIP, "the pass has no taps");
     } else if (bad) {
-        check_set(c, VERDICT_FAIL, "%s of layer %d is the first tap with NaN or infinity, at element %lld", bad->name,
-                  (int)bad->layer, (long long)first_bad(bad));
+        check_set(c, VERDICT_FAIL, "%s is the first tap with NaN or infinity, at [%u, %u]",
+                  tap_show(&name, bad->id, bad->layer), bad_pos, bad_place);
     } else if (parts) {
-        check_set(c, VERDICT_FAIL, "%s of layer %d is the first tap over the bound %g; the worst is %s of layer %d "
-                  "with a relative error of %.2g", parts->name, (int)parts->layer, REFERENCE_BOUND, at->name,
-                  (int)at->layer, worst);
+        check_set(c, VERDICT_FAIL, "%s is the first tap over the bound %g; the worst is %s with a relative error of "
+                  "%.2g", tap_show(&name, parts->id, parts->layer), REFERENCE_BOUND, worst_name.text, worst);
     } else {
-        check_set(c, VERDICT_OK, "%zu taps; worst relative error %.2g, %s of layer %d (bound %g)", fast->n, worst,
-                  at->name, (int)at->layer, REFERENCE_BOUND);
+        check_set(c, VERDICT_OK, "%zu taps; worst relative error %.2g, %s (bound %g)", fast->n_tap, worst,
+                  worst_name.text, REFERENCE_BOUND);
     }
 }
 
@@ -277,7 +247,7 @@ struct selfcheck {
     uint32_t n_token;            /* fed by every run */
     int32_t ids[MAX_TOKEN];
     float *logits, *other;       /* (n_token, n_vocab): of the first run, and of the one held against it */
-    struct recording fast;       /* of the first run */
+    struct plumb_trace *fast;    /* of the first run */
     bool cannot_run;             /* there is no first run, *err says why */
     plumb_status status;
 };
@@ -301,19 +271,32 @@ static void choose_tokens(struct selfcheck *s) {
     }
 }
 
+/* An empty trace that keeps all values of a run's taps; NULL if out of memory. */
+static struct plumb_trace *create_trace(const struct selfcheck *s) {
+    struct plumb_trace *t = plumb_trace_create();
+    if (!t || trace_set_tokens(t, s->ids, s->n_token, s->n_token) == PLUMB_OK) {
+        if (t) t->params.n_value = UINT32_MAX;
+        return t;
+    }
+    plumb_trace_free(t);
+    return NULL;
+}
+
+static void record(void *trace, const plumb_tap *tap) { plumb_trace_add(trace, tap); }   /* its first failure stays */
+
 /* One run of the fast pass in steps of n_step tokens, logits of every position to (n_token, n_vocab) out. */
 static plumb_status run_fast(struct selfcheck *s, uint32_t n_token, uint32_t n_step, bool scalar_only, float *out,
-                             struct recording *recording) {
+                             struct plumb_trace *trace) {
     struct forward *f;
     PLUMB_TRY(forward_create(&f, s->in->model, n_token, n_step, scalar_only, s->err));
     plumb_status status = PLUMB_OK;
-    if (recording) status = forward_set_tap(f, (struct tap_sink) { recording_add, recording });
+    if (trace) status = forward_set_tap(f, (struct tap_sink) { record, trace });
     for (uint32_t pos = 0; status == PLUMB_OK && pos < n_token; pos += n_step) {
         uint32_t n = n_token - pos < n_step ? n_token - pos : n_step;
         forward_run(f, s->ids + pos, n, pos, n, out + (size_t)pos * s->in->model->config.n_vocab);
     }
     forward_free(f);
-    return status == PLUMB_OK && recording && recording->out_of_memory ? PLUMB_ERROR_MEMORY : status;
+    return status == PLUMB_OK && trace ? trace->err.status : status;
 }
 
 /* ---- the table --------------------------------------------------------------------------------------------------- */
@@ -348,9 +331,9 @@ static void do_statistics(struct selfcheck *s, struct check *c) { selfcheck_stat
 static void do_layers(struct selfcheck *s, struct check *c) { selfcheck_layers(c, s->stats, s->n_stats); }
 static void do_head(struct selfcheck *s, struct check *c) { selfcheck_head(c, s->stats, s->n_stats); }
 static void do_norms(struct selfcheck *s, struct check *c) { selfcheck_norms(c, s->stats, s->n_stats); }
-static void do_rope(struct selfcheck *s, struct check *c) { selfcheck_rope(c, &s->fast); }
-static void do_softmax(struct selfcheck *s, struct check *c) { selfcheck_softmax(c, &s->fast); }
-static void do_first(struct selfcheck *s, struct check *c) { selfcheck_first(c, &s->fast); }
+static void do_rope(struct selfcheck *s, struct check *c) { selfcheck_rope(c, s->fast); }
+static void do_softmax(struct selfcheck *s, struct check *c) { selfcheck_softmax(c, s->fast); }
+static void do_first(struct selfcheck *s, struct check *c) { selfcheck_first(c, s->fast); }
 
 static void do_batch(struct selfcheck *s, struct check *c) {
     s->status = run_fast(s, s->n_token, 1, false, s->other, NULL);
@@ -393,15 +376,17 @@ static void do_simd(struct selfcheck *s, struct check *c) {
 
 static void do_reference(struct selfcheck *s, struct check *c) {
     struct reference *r;
-    struct recording recording = { 0 };
     s->status = reference_create(&r, s->in->model, s->n_token, s->n_token, s->err);
     if (s->status != PLUMB_OK) return;
-    s->status = reference_set_tap(r, (struct tap_sink) { recording_add, &recording });
-    if (s->status == PLUMB_OK) reference_run(r, s->ids, s->n_token, 0, s->n_token, s->other);
-    if (recording.out_of_memory) s->status = PLUMB_ERROR_MEMORY;
+    struct plumb_trace *trace = create_trace(s);
+    s->status = trace ? reference_set_tap(r, (struct tap_sink) { record, trace }) : PLUMB_ERROR_MEMORY;
+    if (s->status == PLUMB_OK) {
+        reference_run(r, s->ids, s->n_token, 0, s->n_token, s->other);
+        s->status = trace->err.status;
+    }
     reference_free(r);
-    if (s->status == PLUMB_OK) selfcheck_reference(c, &s->fast, &recording);
-    recording_free(&recording);
+    if (s->status == PLUMB_OK) selfcheck_reference(c, s->fast, trace);
+    plumb_trace_free(trace);
 }
 
 static void do_tokenizer(struct selfcheck *s, struct check *c) { selfcheck_tokenizer(c, s->in->tokenizer); }
@@ -433,7 +418,7 @@ static const struct row {
 };
 #define N_ROW (sizeof table / sizeof *table)
 #define SHARE_READ 30.0                    /* reading all tensors, before the first row */
-#define SHARE_ALL (SHARE_READ + 104.0)
+#define SHARE_ALL (SHARE_READ + 104.0)   /* of the table */
 
 static const char *verdict_name(enum verdict v) {
     static const char *const names[] = { "OK", "WARN", "FAIL", "SKIP" };
@@ -497,7 +482,9 @@ static plumb_status prepare(struct selfcheck *s) {
     s->logits = alloc_array(n_logit, sizeof *s->logits);
     s->other = alloc_array(n_logit, sizeof *s->other);
     if (!s->logits || !s->other) return PLUMB_ERROR_MEMORY;
-    plumb_status status = run_fast(s, s->n_token, s->n_token, false, s->logits, &s->fast);
+    s->fast = create_trace(s);
+    if (!s->fast) return PLUMB_ERROR_MEMORY;
+    plumb_status status = run_fast(s, s->n_token, s->n_token, false, s->logits, s->fast);
     s->cannot_run = status == PLUMB_ERROR_UNSUPPORTED;   /* a tensor type without a kernel */
     return s->cannot_run ? PLUMB_OK : status;
 }
@@ -536,7 +523,7 @@ plumb_status selfcheck_run(const struct selfcheck_input *in, const plumb_report 
     else if (s.status == PLUMB_OK) report_printf(&w, "%u OK, %u WARN, %u FAIL, %u SKIP\n", n_of[VERDICT_OK],
                                                  n_of[VERDICT_WARN], n_of[VERDICT_FAIL], n_of[VERDICT_SKIP]);
     report_flush(&w);
-    recording_free(&s.fast);
+    plumb_trace_free(s.fast);
     free(s.stats);
     free(s.logits);
     free(s.other);

@@ -2,7 +2,7 @@
  *
  *   selfcheck_run -> for each row of the table in selfcheck.c: its function fills a struct check -> one line of report
  *
- * Checks of a pass are functions over recordings of it, so that tests can hand them wrong ones.
+ * Checks of a pass are functions over a trace of it, so that tests can hand them wrong ones.
  */
 #ifndef PLUMB_TRACE_SELFCHECK_H
 #define PLUMB_TRACE_SELFCHECK_H
@@ -10,6 +10,7 @@
 #include "gguf/gguf.h"
 #include "model/model.h"
 #include "tokenizer/tokenizer.h"
+#include "trace/trace.h"
 
 enum verdict {
     VERDICT_OK,
@@ -36,30 +37,19 @@ __attribute__((format(printf, 2, 3)))
 #endif
 void check_detail(struct check *c, const char *format, ...);
 
-/* ---- a run of a pass --------------------------------------------------------------------------------------------- */
-
-/* All taps of one run from position 0, copied; zero-initialize.  tap.data is owned. */
-struct recording {
-    size_t n, cap;
-    plumb_tap *taps;
-    bool out_of_memory;
-};
-void recording_add(void *recording, const plumb_tap *tap);   /* an on_tap */
-void recording_free(struct recording *r);
-/* NULL if there is none. */
-const plumb_tap *recording_find(const struct recording *r, const char *name, int32_t layer);
+/* ---- a run of a pass: a trace of all its taps, whole ------------------------------------------------------------- */
 
 /* Each head of Q and K is as long after RoPE as before. */
-void selfcheck_rope(struct check *c, const struct recording *r);
+void selfcheck_rope(struct check *c, const struct plumb_trace *t);
 /* Rows of attention weights are >= 0, sum to 1, and are 0 after the token's own position. */
-void selfcheck_softmax(struct check *c, const struct recording *r);
+void selfcheck_softmax(struct check *c, const struct plumb_trace *t);
 /* At position 0 RoPE turns by nothing and attention has one key: every head gives the V of its group, exactly. */
-void selfcheck_first(struct check *c, const struct recording *r);
+void selfcheck_first(struct check *c, const struct plumb_trace *t);
 /* Two ways to the same logits (n_token, n_vocab), bit for bit.  what: "in one batch and one by one". */
 void selfcheck_logits(struct check *c, const float *a, const float *b, uint32_t n_token, uint32_t n_vocab,
                       const char *what);
 /* Relative RMS error of every tap of the fast pass against the reference pass. */
-void selfcheck_reference(struct check *c, const struct recording *fast, const struct recording *reference);
+void selfcheck_reference(struct check *c, const struct plumb_trace *fast, const struct plumb_trace *reference);
 
 /* ---- tensors ----------------------------------------------------------------------------------------------------- */
 
