@@ -114,6 +114,10 @@ void diagnose_text(const struct diagnosis *d, bool agree, struct report_writer *
                   diagnose_n_compared(d),
                   d->experiment->forced ? "whole: every step is judged from their own input"
                                         : "in part: errors add up along the pass");
+    if (d->experiment->permuted.taps) {
+        report_printf(w, "their Qcur and Kcur have the elements of a head in transformers' order, pairs half a head "
+                      "apart; they are taken in that of the GGUF, side by side\n");
+    }
     if (agree) {
         report_printf(w, "verdict: agrees with the truth; largest relative error %.2g, tolerance %.2g\n",
                       diagnose_largest(d, &d->truth), d->tolerance);
@@ -191,10 +195,10 @@ static void json_explanation(struct report_writer *w, const struct diagnosis *d,
 
 void diagnose_json(const struct diagnosis *d, bool agree, struct report_writer *w) {
     struct tap_text name;
-    report_printf(w, "{\n  \"agree\": %s, \"forced\": %s, \"tokens\": %u, \"n_prompt\": %u, \"taps\": %zu, "
-                  "\"tolerance\": %.9g,\n  \"truth\": {\"largest_error\": ", agree ? "true" : "false",
-                  d->experiment->forced ? "true" : "false", d->theirs->n_token, d->theirs->n_prompt,
-                  diagnose_n_compared(d), d->tolerance);
+    report_printf(w, "{\n  \"agree\": %s, \"forced\": %s, \"qk_permuted\": %s, \"tokens\": %u, \"n_prompt\": %u, "
+                  "\"taps\": %zu, \"tolerance\": %.9g,\n  \"truth\": {\"largest_error\": ", agree ? "true" : "false",
+                  d->experiment->forced ? "true" : "false", d->experiment->permuted.taps ? "true" : "false",
+                  d->theirs->n_token, d->theirs->n_prompt, diagnose_n_compared(d), d->tolerance);
     report_json_number(w, diagnose_largest(d, &d->truth));
     if (!agree) {
         size_t at = diagnose_first(d, &d->truth);

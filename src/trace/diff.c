@@ -61,6 +61,21 @@ static bool compare_tap(struct diff_tap *out, const struct trace_tap *a, const s
     return out->shapes_differ || out->c.n_row > 0;
 }
 
+/* One that came under transformers' names may have Q and K in another order: see heads.h. */
+static plumb_status find_order(struct diff *d, struct error *err) {
+    const struct plumb_trace **sides[] = { &d->a, &d->b };
+    for (int s = 0; s < 2; s++) {
+        const struct plumb_trace *side = *sides[s];
+        uint32_t head_dim = side->by_module ? heads_permuted(side, *sides[!s]) : 0;
+        if (head_dim == 0) continue;
+        PLUMB_TRY(heads_permute(&d->permuted, side, head_dim, err));
+        *sides[s] = &d->permuted;
+        d->permuted_side = "AB"[s];
+        break;
+    }
+    return PLUMB_OK;
+}
+
 static plumb_status compare_all(struct diff *d, struct error *err) {
     const struct plumb_trace *a = d->a, *b = d->b;
     d->taps = alloc_array(a->n_tap < b->n_tap ? a->n_tap : b->n_tap, sizeof *d->taps);
@@ -349,9 +364,16 @@ static void say_gradual(struct diff *d, size_t before) {
     }
 }
 
+static void say_order(struct diff *d) {
+    if (d->permuted_side == 0) return;
+    say(d, "Qcur and Kcur of %c have the elements of a head in transformers' order, pairs half a head apart; they are "
+        "compared in that of the GGUF, side by side.\n", d->permuted_side);
+}
+
 static void say_parted(struct diff *d) {
     const struct diff_tap *tap = &d->taps[d->first];
     say_first(d);
+    say_order(d);
     d->inputs = find_inputs(d, d->first);
     size_t before = 0;   /* the largest error so far: what rounding does to every step shows in each of them */
     for (size_t i = 1; i < d->first; i++) {
@@ -389,6 +411,7 @@ static void find_verdict(struct diff *d) {
         d->kind = DIFF_AGREE;
         say(d, "They agree: %zu taps, relative errors up to %.2g (%s), tolerance %g.\n", d->n_tap,
             d->taps[d->worst].error, show(&name, d, d->worst), d->tolerance);
+        say_order(d);
     }
 }
 
@@ -402,6 +425,7 @@ plumb_status diff_compare(struct diff *d, const struct plumb_trace *a, const str
     d->tolerance = report->tolerance > 0 ? report->tolerance : 0.01;
     PLUMB_TRY(tokens_compare(&d->tokens, a, b, vocab, err));
     if (tokens_comparable(d->tokens.kind)) {
+        PLUMB_TRY(find_order(d, err));
         PLUMB_TRY(compare_all(d, err));
         compare_top(d);
     }
@@ -412,6 +436,7 @@ plumb_status diff_compare(struct diff *d, const struct plumb_trace *a, const str
 void diff_free(struct diff *d) {
     free(d->taps);
     d->taps = NULL;
+    heads_free(&d->permuted);
 }
 
 const char *diff_kind_name(enum diff_kind kind) {

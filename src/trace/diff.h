@@ -7,6 +7,7 @@
 #define PLUMB_TRACE_DIFF_H
 
 #include "trace/compare.h"
+#include "trace/heads.h"
 #include "trace/report.h"
 #include "trace/tokens.h"
 
@@ -46,7 +47,9 @@ struct diff_candidate {
 };
 
 struct diff {
-    const struct plumb_trace *a, *b;
+    const struct plumb_trace *a, *b;   /* one of them may be permuted */
+    char permuted_side;                /* 'A' or 'B': its Q and K came in transformers' order (heads.h); 0: neither */
+    struct plumb_trace permuted;       /* that side in the GGUF's */
     const struct tokenizer *vocab;     /* may be NULL */
     const char *name_a, *name_b;
     double tolerance;

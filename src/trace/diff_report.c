@@ -139,8 +139,8 @@ static void json_number(struct report_writer *w, const char *key, double value) 
     report_json_number(w, value);
 }
 
-static void json_side(struct report_writer *w, const char *key, const char *name, const struct plumb_trace *t,
-                      size_t n_only) {
+static void json_side(const struct diff *d, struct report_writer *w, const char *key, const char *name,
+                      const struct plumb_trace *t, size_t n_only) {
     report_printf(w, "\"%s\":{", key);
     json_name(w, "name", name);
     report_bytes(w, ",", 1);
@@ -148,7 +148,8 @@ static void json_side(struct report_writer *w, const char *key, const char *name
     report_printf(w, ",\"tokens\":");
     for (uint32_t i = 0; t->tokens && i < t->n_token; i++) report_printf(w, "%s%d", i ? "," : "[", (int)t->tokens[i]);
     report_printf(w, t->tokens ? "]" : "null");
-    report_printf(w, ",\"n_tap\":%zu,\"n_only_here\":%zu,\"n_ignored\":%u},\n", t->n_tap, n_only, t->n_ignored);
+    report_printf(w, ",\"n_tap\":%zu,\"n_only_here\":%zu,\"n_ignored\":%u,\"qk_permuted\":%s},\n", t->n_tap, n_only,
+                  t->n_ignored, t == &d->permuted ? "true" : "false");
 }
 
 /* {"id":3,"piece":"x"}, null where there is no such token. */
@@ -263,8 +264,8 @@ void diff_json(const struct diff *d, struct report_writer *w) {
     report_printf(w, "{\"format\":\"plumb diff\",\"agree\":%s,", diff_agrees(d) ? "true" : "false");
     json_number(w, "tolerance", d->tolerance);
     report_bytes(w, ",\n", 2);
-    json_side(w, "a", d->name_a, d->a, d->n_only_a);
-    json_side(w, "b", d->name_b, d->b, d->n_only_b);
+    json_side(d, w, "a", d->name_a, d->a, d->n_only_a);
+    json_side(d, w, "b", d->name_b, d->b, d->n_only_b);
     json_tokens(d, w);
     json_verdict(d, w);
     report_printf(w, ",\n\"n_over\":%zu,\"n_apart\":%zu,\"taps\":[", d->n_over, d->n_apart);

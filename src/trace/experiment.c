@@ -11,7 +11,8 @@ static bool is_whole(const struct trace_row *row, uint32_t n_head, uint32_t n) {
     return !row->places && row->n_value > 0 && row->n_value == (uint64_t)n_head * n;
 }
 
-/* Row of token t of a tap.  Traces keep kq_soft_max with as many keys as they have tokens; the pass knows those so far. */
+/* Row of token t of a tap.  Traces keep kq_soft_max with as many keys as they have tokens; the pass knows those so far.
+ */
 static struct trace_row row_of(const struct experiment *e, const plumb_tap *tap, enum tap_id id, uint32_t t) {
     size_t n = (size_t)tap->n_head * tap->n;
     struct trace_row row = { .pos = tap->pos + t, .n_head = tap->n_head, .n = tap->n, .n_value = (uint32_t)n,
@@ -88,10 +89,11 @@ void outcome_free(struct outcome *o) {
     o->error = o->cosine = NULL;
 }
 
+/* A prompt of no tokens: all one by one. */
 static void feed(struct experiment *e, size_t n, size_t n_prompt, bool with_results) {
     uint32_t pos = 0;
     while (pos < n) {
-        uint32_t n_run = pos == 0 ? (uint32_t)n_prompt : 1, end = pos + n_run;
+        uint32_t n_run = pos == 0 && n_prompt > 0 ? (uint32_t)n_prompt : 1, end = pos + n_run;
         uint32_t n_logits = !with_results || e->first_result >= end ? 0
                           : e->first_result > pos ? end - e->first_result : n_run;
         reference_run(e->reference, e->tokens + pos, n_run, pos, n_logits, e->logits);
@@ -168,6 +170,56 @@ static void look_at_rows(struct experiment *e) {
     }
 }
 
+/* ---- the order of Q and K ---------------------------------------------------------------------------------------- */
+
+/* What the pass without a mistake has, on their input as far as it is known. */
+struct truth {
+    struct experiment *experiment;
+    struct plumb_trace *trace;
+};
+
+static void record_heads(void *user, const plumb_tap *tap) {
+    const struct truth *truth = user;
+    if (strcmp(tap->name, "Qcur") == 0 || strcmp(tap->name, "Kcur") == 0) plumb_trace_add(truth->trace, tap);
+}
+
+static void force_others(void *user, const plumb_tap *tap, double *x) {
+    const struct truth *truth = user;
+    enum tap_id id;
+    if (their_tap(truth->experiment, tap, &id) && !heads_has_order(id)) force(truth->experiment, tap, x);
+}
+
+static plumb_status listen(struct experiment *e, struct tap_sink sink, struct error *err) {
+    if (reference_set_tap(e->reference, sink) == PLUMB_OK) return PLUMB_OK;
+    return error_set(err, PLUMB_ERROR_MEMORY, "out of memory: the activations of %u tokens", e->theirs->n_token);
+}
+
+/* Where Q and K came under transformers' names they may have to be permuted. */
+static plumb_status find_order(struct experiment *e, struct error *err) {
+    if (!e->theirs->by_module) return PLUMB_OK;
+    struct truth truth = { e, plumb_trace_create() };
+    if (!truth.trace) return error_set(err, PLUMB_ERROR_MEMORY, "out of memory: a trace");
+    truth.trace->params.n_value = UINT32_MAX;
+    plumb_status status = listen(e, (struct tap_sink){ record_heads, &truth }, err);
+    if (status == PLUMB_OK) {
+        reference_set_force(e->reference, force_others, &truth);
+        memcpy(e->tokens, e->theirs->tokens, e->theirs->n_token * sizeof *e->tokens);
+        feed(e, e->theirs->n_token, e->theirs->n_prompt, false);
+        if (truth.trace->err.status != PLUMB_OK) {
+            status = error_set(err, truth.trace->err.status, "%s", plumb_trace_error(truth.trace));
+        }
+    }
+    uint32_t head_dim = status == PLUMB_OK ? heads_permuted(e->theirs, truth.trace) : 0;
+    if (head_dim > 0) {
+        status = heads_permute(&e->permuted, e->theirs, head_dim, err);
+        e->theirs = &e->permuted;
+    }
+    plumb_trace_free(truth.trace);
+    return status;
+}
+
+/* ---- the whole --------------------------------------------------------------------------------------------------- */
+
 plumb_status experiment_create(struct experiment **out, const struct model *m, const struct plumb_trace *theirs,
                                struct error *err) {
     *out = NULL;
@@ -186,11 +238,12 @@ plumb_status experiment_create(struct experiment **out, const struct model *m, c
         if (e->first_result != UINT32_MAX) {
             e->logits = alloc_array((uint64_t)n_batch * m->config.n_vocab, sizeof *e->logits);
         }
-        bool all = e->tokens && e->keys && e->sums && (e->logits || e->first_result == UINT32_MAX);
-        if (!all || reference_set_tap(e->reference, (struct tap_sink){ on_tap, e }) != PLUMB_OK) {
+        if (!e->tokens || !e->keys || !e->sums || (!e->logits && e->first_result != UINT32_MAX)) {
             status = error_set(err, PLUMB_ERROR_MEMORY, "out of memory: the diagnosis of %u tokens", theirs->n_token);
         }
     }
+    if (status == PLUMB_OK) status = find_order(e, err);
+    if (status == PLUMB_OK) status = listen(e, (struct tap_sink){ on_tap, e }, err);
     if (status != PLUMB_OK) {
         experiment_free(e);
         return status;
@@ -207,5 +260,6 @@ void experiment_free(struct experiment *e) {
     free(e->keys);
     free(e->sums);
     free(e->logits);
+    heads_free(&e->permuted);
     free(e);
 }

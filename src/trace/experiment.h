@@ -10,6 +10,7 @@
 #include "reference/quirks.h"
 #include "reference/reference.h"
 #include "trace/compare.h"
+#include "trace/heads.h"
 
 enum { EXPERIMENT_QUIRKS = 3 };   /* most quirks of a set */
 
@@ -26,7 +27,8 @@ double outcome_log(double error);
 
 struct experiment {
     const struct model *model;
-    const struct plumb_trace *theirs;
+    const struct plumb_trace *theirs;   /* or permuted */
+    struct plumb_trace permuted;        /* theirs, if Q and K came in transformers' order, in the model's: heads.h */
     struct reference *reference;
     int32_t *tokens;        /* (theirs->n_token + 2) what is fed */
     float *logits;          /* (n_prompt + 1, n_vocab), NULL where theirs has no result */

@@ -1,0 +1,175 @@
+#include "trace/heads.h"
+
+#include "trace/experiment.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* The right order leaves less than this part of the errors, as the geometric mean over the taps: weights of 4 bits
+ * leave a tenth, while numbers that fit in neither order give errors a few per cent apart. */
+#define CLEARLY 0.8
+
+bool heads_has_order(enum tap_id id) {
+    return id == TAP_QCUR || id == TAP_KCUR || id == TAP_QCUR_ROPE || id == TAP_KCUR_ROPE;
+}
+
+/* Where the element at this place of transformers' row is in the GGUF's. */
+static uint32_t place_in_gguf(uint32_t place, uint32_t head_dim) {
+    uint32_t half = head_dim / 2, p = place % head_dim;
+    return place - p + 2 * (p % half) + p / half;
+}
+
+static uint32_t place_of(const struct trace_row *row, uint32_t i) { return row->places ? row->places[i] : i; }
+
+/* Is it made of whole heads, as far as is known? */
+static bool has_heads(const struct trace_row *row, uint32_t head_dim) {
+    uint64_t total = (uint64_t)row->n_head * row->n;
+    if (total > 0) return total % head_dim == 0;
+    return row->n_value > 0 && place_of(row, row->n_value - 1) < UINT32_MAX - head_dim;
+}
+
+/* ---- which order ------------------------------------------------------------------------------------------------- */
+
+/* The smallest row of one head: transformers' own rows have all heads side by side.  0: not known, or odd. */
+static uint32_t find_head_dim(const struct plumb_trace *t) {
+    uint32_t head_dim = UINT32_MAX;
+    for (size_t i = 0; i < t->n_tap; i++) {
+        const struct trace_tap *tap = &t->taps[i];
+        for (uint32_t j = 0; j < tap->n_row && heads_has_order(tap->id); j++) {
+            if (tap->rows[j].n > 0 && tap->rows[j].n < head_dim) head_dim = tap->rows[j].n;
+        }
+    }
+    return head_dim % 2 == 0 ? head_dim : 0;   /* UINT32_MAX is odd */
+}
+
+/* NAN if it is not there. */
+static double value_at(const struct trace_row *row, uint32_t place) {
+    if (!row->places) return place < row->n_value ? (double)row->values[place] : (double)NAN;
+    uint32_t low = 0, high = row->n_value;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (row->places[middle] < place) low = middle + 1;
+        else high = middle;
+    }
+    return low < row->n_value && row->places[low] == place ? (double)row->values[low] : (double)NAN;
+}
+
+/* log10 of a tap's error in the order it has, less that in the other one: positive if the other fits better.  Only
+ * values that the order moves are asked.  NAN: there are none to compare in one of the two. */
+static double gain_of(const struct trace_tap *theirs, const struct trace_tap *ours, uint32_t head_dim) {
+    double d2[2] = { 0 }, norm2[2] = { 0 };
+    for (uint32_t i = 0; i < theirs->n_row; i++) {
+        const struct trace_row *a = &theirs->rows[i], *b = trace_find_row(ours, a->pos);
+        for (uint32_t k = 0; b && has_heads(a, head_dim) && k < a->n_value; k++) {
+            uint32_t place = place_of(a, k), places[2] = { place, place_in_gguf(place, head_dim) };
+            for (int order = 0; order < 2 && places[0] != places[1]; order++) {
+                double x = (double)a->values[k], y = value_at(b, places[order]);
+                if (!isfinite(x) || !isfinite(y)) continue;
+                d2[order] += (x - y) * (x - y);
+                norm2[order] += y * y;
+            }
+        }
+    }
+    if (norm2[0] == 0 || norm2[1] == 0) return (double)NAN;
+    return outcome_log(sqrt(d2[0] / norm2[0])) - outcome_log(sqrt(d2[1] / norm2[1]));
+}
+
+uint32_t heads_permuted(const struct plumb_trace *theirs, const struct plumb_trace *ours) {
+    uint32_t dim_a = find_head_dim(theirs), dim_b = find_head_dim(ours), n = 0;
+    uint32_t head_dim = dim_b == 0 || (dim_a > 0 && dim_a < dim_b) ? dim_a : dim_b;
+    double gain = 0;
+    for (size_t i = 0; head_dim > 0 && i < theirs->n_tap; i++) {
+        const struct trace_tap *a = &theirs->taps[i];
+        if (a->id != TAP_QCUR && a->id != TAP_KCUR) continue;
+        const struct trace_tap *b = trace_find_tap(ours, a->id, a->layer);
+        double of_tap = b ? gain_of(a, b, head_dim) : (double)NAN;
+        if (isnan(of_tap)) continue;
+        gain += of_tap;
+        n++;
+    }
+    return n > 0 && gain > -log10(CLEARLY) * n ? head_dim : 0;
+}
+
+/* ---- to the other order ------------------------------------------------------------------------------------------ */
+
+struct at_place {
+    uint32_t place;
+    float value;
+};
+
+static int by_place(const void *a, const void *b) {
+    const struct at_place *p = a, *q = b;
+    return (p->place > q->place) - (p->place < q->place);
+}
+
+/* *to gets values and places of its own; false if there is no memory for them. */
+static bool permute_row(struct trace_row *to, const struct trace_row *from, uint32_t head_dim) {
+    uint32_t n = from->n_value;
+    *to = *from;
+    to->values = NULL;
+    to->places = NULL;
+    if (n == 0) return true;
+    to->values = alloc_array(n, sizeof *to->values);
+    to->places = alloc_array(n, sizeof *to->places);
+    struct at_place *all = alloc_array(n, sizeof *all);
+    if (!to->values || !to->places || !all) {
+        free(all);
+        return false;
+    }
+    bool moves = has_heads(from, head_dim);
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t place = place_of(from, i);
+        all[i] = (struct at_place) { moves ? place_in_gguf(place, head_dim) : place, from->values[i] };
+    }
+    qsort(all, n, sizeof *all, by_place);
+    for (uint32_t i = 0; i < n; i++) {
+        to->values[i] = all[i].value;
+        to->places[i] = all[i].place;
+    }
+    free(all);
+    uint64_t total = (uint64_t)from->n_head * from->n;
+    if (moves && total > 0) {
+        to->n_head = (uint32_t)(total / head_dim);
+        to->n = head_dim;
+    }
+    if (n == total) {   /* their places are 0, 1, 2... */
+        free(to->places);
+        to->places = NULL;
+    }
+    return true;
+}
+
+plumb_status heads_permute(struct plumb_trace *out, const struct plumb_trace *t, uint32_t head_dim, struct error *err) {
+    *out = *t;
+    out->n_tap = 0;
+    out->taps = alloc_array(t->n_tap, sizeof *out->taps);
+    if (!out->taps) return error_set(err, PLUMB_ERROR_MEMORY, "out of memory: %zu taps", t->n_tap);
+    while (out->n_tap < t->n_tap) {
+        const struct trace_tap *from = &t->taps[out->n_tap];
+        struct trace_tap *to = &out->taps[out->n_tap++];
+        *to = *from;
+        if (!heads_has_order(from->id) || from->n_row == 0) continue;
+        to->n_row = 0;
+        to->rows = alloc_array(from->n_row, sizeof *to->rows);
+        bool ok = to->rows != NULL;
+        for (; ok && to->n_row < from->n_row; to->n_row++) {
+            ok = permute_row(&to->rows[to->n_row], &from->rows[to->n_row], head_dim);
+        }
+        if (!ok) return error_set(err, PLUMB_ERROR_MEMORY, "out of memory: %u rows of Q or K", from->n_row);
+    }
+    return PLUMB_OK;
+}
+
+void heads_free(struct plumb_trace *permuted) {
+    for (size_t i = 0; permuted->taps && i < permuted->n_tap; i++) {
+        struct trace_tap *tap = &permuted->taps[i];
+        if (!heads_has_order(tap->id)) continue;
+        for (uint32_t j = 0; j < tap->n_row; j++) {
+            free(tap->rows[j].values);
+            free(tap->rows[j].places);
+        }
+        free(tap->rows);
+    }
+    free(permuted->taps);
+    permuted->taps = NULL;
+}
