@@ -323,6 +323,15 @@ static void describe(const plumb_trace *t, char *out, size_t cap) {
 #undef PUT
 }
 
+/* Reads JSON in which ' stands for ". */
+static plumb_status read_json(plumb_trace *t, const char *json) {
+    char text[400];
+    size_t n = strlen(json);
+    if (!CHECK(n < sizeof text, "%zu bytes", n)) return PLUMB_ERROR_ARGUMENT;
+    for (size_t i = 0; i < n; i++) text[i] = json[i] == '\'' ? '"' : json[i];
+    return plumb_trace_read(t, text, n);
+}
+
 static void shapes_case(void) {
     static const struct {
         const char *json, *facts;
@@ -381,12 +390,9 @@ static void shapes_case(void) {
         { "\xef\xbb\xbf \n{'taps':[]}", "" },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        char json[400], facts[400];
-        size_t n = strlen(rows[i].json);
-        memcpy(json, rows[i].json, n + 1);
-        for (size_t k = 0; k < n; k++) json[k] = json[k] == '\'' ? '"' : json[k];
+        char facts[400];
         plumb_trace *t = plumb_trace_create();
-        plumb_status status = plumb_trace_read(t, json, n);
+        plumb_status status = read_json(t, rows[i].json);
         describe(t, facts, sizeof facts);
         if (rows[i].facts) {
             CHECK(status == PLUMB_OK && strcmp(facts, rows[i].facts) == 0, "row %zu: %s %s", i, facts,
@@ -450,11 +456,8 @@ static void mistakes_case(void) {
           "JSON, the record at byte 9: 1 entropies of 2 heads" },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        char json[200];
-        size_t n = strlen(rows[i].json);
-        for (size_t k = 0; k <= n; k++) json[k] = rows[i].json[k] == '\'' ? '"' : rows[i].json[k];
         plumb_trace *t = plumb_trace_create();
-        CHECK(plumb_trace_read(t, json, n) != PLUMB_OK, "row %zu was read", i);
+        CHECK(read_json(t, rows[i].json) != PLUMB_OK, "row %zu was read", i);
         CHECK(strncmp(plumb_trace_error(t), rows[i].message, strlen(rows[i].message)) == 0, "row %zu: %s", i,
               plumb_trace_error(t));
         CHECK(t->n_tap == 0 && t->n_token == 0, "row %zu left something", i);
