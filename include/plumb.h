@@ -242,7 +242,8 @@ typedef struct plumb_trace_params {
     const char *taps;      /* names to keep, "l_out-*,result_output": * is any text, ? any byte; NULL: all */
     uint32_t layer_first;  /* of the taps inside layers, those from layer_first ... */
     uint32_t layer_last;   /* ... to layer_last; UINT32_MAX: the last one */
-    uint32_t n_value;      /* first values kept of each tap and token; UINT32_MAX: all */
+    uint32_t n_value;      /* first values kept of each tap and token, of result_output the ten largest too unless it
+                            * is 0; UINT32_MAX: all */
 } plumb_trace_params;
 
 /* NULL if out of memory. */

@@ -144,6 +144,35 @@ static void entropy_case(void) {
     plumb_trace_free(t);
 }
 
+/* Of the logits the first three and the ten largest: of equal ones the lower ids, no NaN, and none twice. */
+static void likeliest_case(void) {
+    static const float logits[2][15] = {
+        { 0, 9, -1, 3, NAN, 3, 8, 7, 6, 5, 4, 3, -2, 2, 3 },   /* 9 8 7 6 5 4, and of the four 3s all: 10 */
+        { 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1 },
+    };
+    static const uint32_t places[2][12] = { { 0, 1, 2, 3, 5, 6, 7, 8, 9, 10, 11, 14 },
+                                            { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 } };
+    static const uint32_t n_value[2] = { 12, 10 };
+    for (uint32_t n_first = 0; n_first <= 3; n_first += 3) {
+        plumb_trace *t = plumb_trace_create();
+        REQUIRE(t, "memory");
+        t->params.n_value = n_first;
+        CHECK(plumb_trace_add(t, &(plumb_tap) { "result_output", -1, 0, 2, 1, 15, logits[0] }) == PLUMB_OK, "%s",
+              plumb_trace_error(t));
+        const struct trace_tap *tap = trace_find_tap(t, TAP_RESULT_OUTPUT, -1);
+        for (uint32_t pos = 0; CHECK(tap && tap->n_row == 2, "rows") && pos < 2; pos++) {
+            const struct trace_row *row = &tap->rows[pos];
+            uint32_t n = n_first > 0 ? n_value[pos] : 0;   /* statistics alone were asked for */
+            CHECK(row->n == 15 && row->n_value == n, "%u of %u values", row->n_value, row->n);
+            for (uint32_t i = 0; i < n && i < row->n_value; i++) {
+                CHECK(row->places[i] == places[pos][i] && row->values[i] == logits[pos][places[pos][i]],
+                      "token %u, value %u: %g at %u", pos, i, (double)row->values[i], row->places[i]);
+            }
+        }
+        plumb_trace_free(t);
+    }
+}
+
 /* A trace of synth/f32.gguf, the first n_prompt tokens of `tokens` in batches of n_batch, then one by one. */
 static plumb_trace *record_synth(const plumb_trace *tokens, uint32_t n_prompt, uint32_t n_batch,
                                  const plumb_trace_params *params) {
@@ -347,7 +376,15 @@ static void shapes_case(void) {
         { "{'taps':[{'name':'embd','token':0,'values':[nan,-nan,inf,-inf,-NaN]}]}", "embd@0:nan,nan,inf,-inf,nan" },
         /* a list for each token: of all, of the last ones, from one on */
         { "{'tokens':[7,8],'taps':[{'name':'embd','values':[[1,2],[3,[4]]]}]}", "embd@0:1,2 embd@1:3,4" },
-        { "{'taps':[{'name':'embd','values':[[1],[2]]}],'tokens':[7,8,9]}", "embd@1:1 embd@2:2" },
+        { "{'taps':[{'name':'embd','values':[[1],[2]]}],'tokens':[7,8,9,9]}", "embd@2:1 embd@3:2" },
+        { "{'tokens':[7,8,9],'taps':[{'name':'embd','values':[[1],[2],[3]]},{'name':'l_out-0','values':[[4],[5]]}]}",
+          "embd@0:1 embd@1:2 embd@2:3 l_out-0@1:4 l_out-0@2:5" },
+        /* one less at the most: those of the first tokens, unless a record says which it is of */
+        { "{'tokens':[7,8,9],'taps':[{'name':'embd','values':[[1],[2]],'rms':3},{'name':'logits','values':[[4]]}]}",
+          "embd@0:1 embd@1:2 embd@all~3 result_output@1:4" },
+        { "{'tokens':[7,8,9],'taps':[{'name':'embd','values':[[1],[2]]},{'name':'logits','token':2,'values':[4]}]}",
+          "embd@1:1 embd@2:2 result_output@2:4" },
+        { "{'tokens':[7,8],'taps':[{'name':'embd','values':[[1]]}]}", "embd@1:1" },
         { "{'tokens':[7,8,9],'taps':[{'name':'embd','first_token':0,'values':[[1],[2]]}]}", "embd@0:1 embd@1:2" },
         { "{'tokens':[7,8,9],'taps':[{'name':'embd','first_token':1,'values':[1,2]}]}", "embd@1:1,2" },
         { "{'tokens':[7,8],'taps':[{'name':'embd','shape':[2],'values':[1,1,2,2]}]}",
@@ -536,6 +573,7 @@ void test_trace(void) {
     test_case("trace: patterns of names", patterns_case);
     test_case("trace: statistics equal numpy's", stats_case);
     test_case("trace: attention weights and their entropy, by hand", entropy_case);
+    test_case("trace: of the logits the likeliest too", likeliest_case);
     test_case("trace: statistics and entropies of a run equal llama.cpp's", llama_case);
     test_case("trace: batches, patterns, layers and numbers of values", batches_case);
     test_case("trace: JSON numbers are read as Python reads them, bit for bit", numbers_case);

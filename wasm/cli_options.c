@@ -65,7 +65,7 @@ static const struct option {
       "taps to record, \"l_out-*,Qcur\": * is any text, ? any character, without -LAYER in all (all)" },
     { "--layers", ON(TRACE), RANGE, AT(trace.layer_first), 0, 0, "A-B", "layers to record, \"0-3\" or \"2\" (all)" },
     { "--values", ON(TRACE), COUNT, AT(trace.n_value), 0, UINT32_MAX, "N",
-      "first values to record of each tap and token, or \"all\" (8)" },
+      "first values to record of each tap and token, or \"all\" (8); of the logits the ten largest too" },
     { "-o", ON(TRACE), TEXT, AT(output), 0, 0, "FILE",
       "write the trace to FILE: in GGUF if it ends in .gguf, which needs --values all, else JSON" },
     { "--profile", ON(TRACE), FLAG, AT(profile), 0, 0, NULL,

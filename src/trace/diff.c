@@ -112,20 +112,6 @@ static bool has_top(const struct trace_row *row) {
     return row->n_value < 3 || row->places[2] != 2;
 }
 
-static uint32_t find_top(const struct trace_row *row, struct diff_candidate top[DIFF_TOP]) {
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < row->n_value; i++) {
-        uint32_t id = row->places ? row->places[i] : i, at = n;
-        if (isnan(row->values[i])) continue;
-        while (at > 0 && top[at - 1].logit < row->values[i]) at--;   /* of equal ones the lower id is first */
-        if (at == DIFF_TOP) continue;
-        n += n < DIFF_TOP;
-        memmove(top + at + 1, top + at, (n - 1 - at) * sizeof *top);
-        top[at] = (struct diff_candidate) { (int32_t)id, row->values[i] };
-    }
-    return n;
-}
-
 static void compare_top(struct diff *d) {
     const struct trace_tap *a = trace_find_tap(d->a, TAP_RESULT_OUTPUT, -1);
     const struct trace_tap *b = trace_find_tap(d->b, TAP_RESULT_OUTPUT, -1);
@@ -133,8 +119,8 @@ static void compare_top(struct diff *d) {
         const struct trace_row *row = trace_find_row(b, a->rows[i].pos);
         if (!row || row->pos == TRACE_ALL_TOKENS || !has_top(&a->rows[i]) || !has_top(row)) continue;
         d->top_pos = row->pos;
-        d->n_top_a = find_top(&a->rows[i], d->top_a);
-        d->n_top_b = find_top(row, d->top_b);
+        d->n_top_a = trace_top(&a->rows[i], d->top_a);
+        d->n_top_b = trace_top(row, d->top_b);
         return;
     }
 }
@@ -146,10 +132,8 @@ static uint32_t fed_by(enum tap_id id) {
     uint32_t set = 0;
     for (const char *at = tap_spec(id)->fed_by; *at;) {
         size_t n = strcspn(at, ", ");
-        for (enum tap_id input = 0; input < TAP_COUNT; input++) {
-            const char *name = tap_spec(input)->name;
-            if (strlen(name) == n && memcmp(name, at, n) == 0) set |= 1u << input;
-        }
+        enum tap_id input;
+        if (tap_find(at, n, &input)) set |= 1u << input;
         at += strcspn(at, ",");
         at += strspn(at, ", ");
     }
@@ -370,10 +354,28 @@ static void say_order(struct diff *d) {
         "compared in that of the GGUF, side by side.\n", d->permuted_side);
 }
 
+/* An engine that drops BOS may well print it among its tokens. */
+static void say_fewer(struct diff *d) {
+    const struct plumb_trace *const sides[] = { d->a, d->b };
+    for (size_t s = 0; s < 2; s++) {
+        uint32_t n = 0;
+        for (size_t i = 0; i < sides[s]->n_tap; i++) {
+            const struct trace_tap *tap = &sides[s]->taps[i];
+            for (uint32_t j = 0; j < tap->n_row; j++) {
+                if (tap->rows[j].pos != TRACE_ALL_TOKENS && tap->rows[j].pos >= n) n = tap->rows[j].pos + 1;
+            }
+        }
+        if (n < 2 || n + 1 != sides[s]->n_token) continue;
+        say(d, "%c has rows of the first %u tokens and lists %u: was one of them, BOS for instance, not fed?\n", "AB"[s],
+            n, n + 1);
+    }
+}
+
 static void say_parted(struct diff *d) {
     const struct diff_tap *tap = &d->taps[d->first];
     say_first(d);
     say_order(d);
+    say_fewer(d);
     d->inputs = find_inputs(d, d->first);
     size_t before = 0;   /* the largest error so far: what rounding does to every step shows in each of them */
     for (size_t i = 1; i < d->first; i++) {

@@ -40,12 +40,6 @@ struct diff_inputs {
     double error;             /* the largest; NAN: none is known */
 };
 
-enum { DIFF_TOP = 10 };
-struct diff_candidate {
-    int32_t id;
-    float logit;
-};
-
 struct diff {
     const struct plumb_trace *a, *b;   /* one of them may be permuted */
     char permuted_side;                /* 'A' or 'B': its Q and K came in transformers' order (heads.h); 0: neither */
@@ -67,7 +61,7 @@ struct diff {
     double growth;                     /* of DIFF_GRADUAL: factor of the error from layer to layer; NAN: not known */
     uint32_t top_pos;                  /* token whose likeliest successors both sides know */
     uint32_t n_top_a, n_top_b;         /* 0: they do not */
-    struct diff_candidate top_a[DIFF_TOP], top_b[DIFF_TOP];
+    struct trace_value top_a[TRACE_TOP], top_b[TRACE_TOP];   /* ids and logits */
     size_t n_verdict;
     char verdict[2400];                /* paragraphs, each ended by '\n' */
 };

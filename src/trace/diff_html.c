@@ -472,21 +472,21 @@ static void html_curves(const struct diff *d, struct report_writer *w) {
 /* ---- the likeliest tokens, the table ----------------------------------------------------------------------------- */
 
 static void html_candidates(const struct diff *d, struct report_writer *w, char letter,
-                            const struct diff_candidate *top, uint32_t n, const struct diff_candidate *other,
+                            const struct trace_value *top, uint32_t n, const struct trace_value *other,
                             uint32_t n_other) {
     report_printf(w, "<div class=\"card\"><span class=\"quiet\">%c</span><ol>\n", letter);
     for (uint32_t i = 0; i < n; i++) {
-        bool same = i < n_other && other[i].id == top[i].id;
+        bool same = i < n_other && other[i].place == top[i].place;
         report_printf(w, "<li%s><code>", same ? "" : " class=\"off\"");
-        html_piece(d, w, top[i].id);
-        report_printf(w, "</code><span>%.3f</span><small>%d</small></li>\n", (double)top[i].logit, (int)top[i].id);
+        html_piece(d, w, (int32_t)top[i].place);
+        report_printf(w, "</code><span>%.3f</span><small>%d</small></li>\n", (double)top[i].value, (int)top[i].place);
     }
     report_printf(w, "</ol></div>\n");
 }
 
 static void html_top(const struct diff *d, struct report_writer *w) {
     if (d->n_top_a == 0 || d->n_top_b == 0) return;
-    bool same = d->top_a[0].id == d->top_b[0].id;
+    bool same = d->top_a[0].place == d->top_b[0].place;
     report_printf(w, "<section><h2>Likeliest next tokens</h2><p class=\"quiet\">after token %u, by logit; the first "
                   "%s</p><div class=\"top\">\n", d->top_pos, same ? "is the same" : "is not the same");
     html_candidates(d, w, 'A', d->top_a, d->n_top_a, d->top_b, d->n_top_b);

@@ -81,7 +81,7 @@ static void text_tap(const struct diff *d, struct report_writer *w, size_t i) {
 
 static void text_top(const struct diff *d, struct report_writer *w) {
     uint32_t n = d->n_top_a > d->n_top_b ? d->n_top_a : d->n_top_b;
-    report_printf(w, "\nlikeliest after token %u%s\n", d->top_pos, d->top_a[0].id == d->top_b[0].id ? ""
+    report_printf(w, "\nlikeliest after token %u%s\n", d->top_pos, d->top_a[0].place == d->top_b[0].place ? ""
                   : ": the first is not the same");
     report_printf(w, "    %-36s%s\n", "A", "B");
     for (uint32_t i = 0; i < n; i++) {
@@ -89,15 +89,15 @@ static void text_top(const struct diff *d, struct report_writer *w) {
         size_t n_shown = 0;
         if (i < d->n_top_a) {
             char figures[40];
-            int n_figures = snprintf(figures, sizeof figures, "%9.4f %7d ", (double)d->top_a[i].logit,
-                                     (int)d->top_a[i].id);
+            int n_figures = snprintf(figures, sizeof figures, "%9.4f %7d ", (double)d->top_a[i].value,
+                                     (int)d->top_a[i].place);
             report_printf(w, "%s", figures);
-            n_shown = (size_t)n_figures + text_piece(d, w, d->top_a[i].id);
+            n_shown = (size_t)n_figures + text_piece(d, w, (int32_t)d->top_a[i].place);
         }
         pad(w, n_shown, 36);
         if (i < d->n_top_b) {
-            report_printf(w, "%9.4f %7d ", (double)d->top_b[i].logit, (int)d->top_b[i].id);
-            text_piece(d, w, d->top_b[i].id);
+            report_printf(w, "%9.4f %7d ", (double)d->top_b[i].value, (int)d->top_b[i].place);
+            text_piece(d, w, (int32_t)d->top_b[i].place);
         }
         report_bytes(w, "\n", 1);
     }
@@ -219,16 +219,16 @@ static void json_tap(struct report_writer *w, const struct diff_tap *tap) {
 }
 
 static void json_candidates(const struct diff *d, struct report_writer *w, const char *key,
-                            const struct diff_candidate *top, uint32_t n) {
+                            const struct trace_value *top, uint32_t n) {
     report_printf(w, "\"%s\":[", key);
     for (uint32_t i = 0; i < n; i++) {
         char piece[96];
-        int64_t n_piece = tokens_piece(d->a, d->b, d->vocab, top[i].id, piece, sizeof piece);
-        report_printf(w, "%s{\"id\":%d,\"piece\":", i == 0 ? "" : ",", (int)top[i].id);
+        int64_t n_piece = tokens_piece(d->a, d->b, d->vocab, (int32_t)top[i].place, piece, sizeof piece);
+        report_printf(w, "%s{\"id\":%d,\"piece\":", i == 0 ? "" : ",", (int)top[i].place);
         if (n_piece < 0) report_printf(w, "null");
         else report_json_string(w, piece, n_piece < (int64_t)sizeof piece ? (size_t)n_piece : sizeof piece);
         report_bytes(w, ",", 1);
-        json_number(w, "logit", (double)top[i].logit);
+        json_number(w, "logit", (double)top[i].value);
         report_bytes(w, "}", 1);
     }
     report_bytes(w, "]", 1);
@@ -276,7 +276,7 @@ void diff_json(const struct diff *d, struct report_writer *w) {
     report_printf(w, "],\n\"top\":");
     if (d->n_top_a > 0 && d->n_top_b > 0) {
         report_printf(w, "{\"token\":%u,\"same_first\":%s,", d->top_pos,
-                      d->top_a[0].id == d->top_b[0].id ? "true" : "false");
+                      d->top_a[0].place == d->top_b[0].place ? "true" : "false");
         json_candidates(d, w, "a", d->top_a, d->n_top_a);
         report_bytes(w, ",", 1);
         json_candidates(d, w, "b", d->top_b, d->n_top_b);

@@ -32,10 +32,7 @@ static struct trace_row row_of(const struct experiment *e, const plumb_tap *tap,
 }
 
 static const struct trace_tap *their_tap(const struct experiment *e, const plumb_tap *tap, enum tap_id *id) {
-    for (*id = 0; *id < TAP_COUNT; ++*id) {
-        if (strcmp(tap_spec(*id)->name, tap->name) == 0) return trace_find_tap(e->theirs, *id, tap->layer);
-    }
-    return NULL;
+    return tap_find(tap->name, strlen(tap->name), id) ? trace_find_tap(e->theirs, *id, tap->layer) : NULL;
 }
 
 static void on_tap(void *user, const plumb_tap *tap) {

@@ -92,16 +92,6 @@ uint32_t heads_permuted(const struct plumb_trace *theirs, const struct plumb_tra
 
 /* ---- to the other order ------------------------------------------------------------------------------------------ */
 
-struct at_place {
-    uint32_t place;
-    float value;
-};
-
-static int by_place(const void *a, const void *b) {
-    const struct at_place *p = a, *q = b;
-    return (p->place > q->place) - (p->place < q->place);
-}
-
 /* *to gets values and places of its own; false if there is no memory for them. */
 static bool permute_row(struct trace_row *to, const struct trace_row *from, uint32_t head_dim) {
     uint32_t n = from->n_value;
@@ -111,7 +101,7 @@ static bool permute_row(struct trace_row *to, const struct trace_row *from, uint
     if (n == 0) return true;
     to->values = alloc_array(n, sizeof *to->values);
     to->places = alloc_array(n, sizeof *to->places);
-    struct at_place *all = alloc_array(n, sizeof *all);
+    struct trace_value *all = alloc_array(n, sizeof *all);
     if (!to->values || !to->places || !all) {
         free(all);
         return false;
@@ -119,9 +109,9 @@ static bool permute_row(struct trace_row *to, const struct trace_row *from, uint
     bool moves = has_heads(from, head_dim);
     for (uint32_t i = 0; i < n; i++) {
         uint32_t place = place_of(from, i);
-        all[i] = (struct at_place) { moves ? place_in_gguf(place, head_dim) : place, from->values[i] };
+        all[i] = (struct trace_value) { moves ? place_in_gguf(place, head_dim) : place, from->values[i] };
     }
-    qsort(all, n, sizeof *all, by_place);
+    qsort(all, n, sizeof *all, trace_by_place);
     for (uint32_t i = 0; i < n; i++) {
         to->values[i] = all[i].value;
         to->places[i] = all[i].place;

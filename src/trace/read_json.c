@@ -15,12 +15,6 @@ struct list {
     size_t n, cap;
 };
 
-/* A value and its place, of sparse rows. */
-struct at_place {
-    uint32_t place;
-    float value;
-};
-
 struct record {
     size_t at;                 /* its first byte */
     char name[64];
@@ -37,11 +31,13 @@ struct reader {
     struct plumb_trace *t;
     struct json j;
     struct record record;
+    size_t most;               /* lists of a record that does not say which tokens they are of */
+    bool tells;                /* a record says which token it is of */
     struct list values;        /* float */
     struct list ends;          /* size_t: of each token's values, where they are nested */
     struct list inner;         /* size_t: the same of the lists in the first list */
     struct list places;        /* uint32_t */
-    struct list top;           /* struct at_place */
+    struct list top;           /* struct trace_value */
     struct list entropy;       /* float */
 };
 
@@ -117,7 +113,7 @@ static void read_top(struct reader *r) {
     r->top.n = 0;
     json_enter(&r->j, '[', "the list of the likeliest tokens");
     while (json_element(&r->j)) {
-        struct at_place p = { 0, 0 };
+        struct trace_value p = { 0, 0 };
         json_enter(&r->j, '[', "a pair of token id and logit");
         if (json_element(&r->j)) p.place = (uint32_t)json_integer(&r->j, 0, INT32_MAX, "a token id");
         if (json_element(&r->j)) p.value = to_float(json_number(&r->j, "a logit"));
@@ -225,22 +221,17 @@ static void ignore_record(struct reader *r) {
     trace_ignore(r->t, rec->name, rec->n_name < sizeof rec->name ? rec->n_name : sizeof rec->name);
 }
 
-static int by_place(const void *a, const void *b) {
-    const struct at_place *p = a, *q = b;
-    return (p->place > q->place) - (p->place < q->place);
-}
-
 /* Makes values and places of all that a sparse record has: values with or without places, and the likeliest tokens. */
 static plumb_status merge_sparse(struct reader *r) {
     float *values = r->values.data;
     uint32_t *places = r->places.data;
     for (uint32_t i = 0; i < r->values.n; i++) {
-        struct at_place p = { r->places.n > 0 ? places[i] : i, values[i] };
+        struct trace_value p = { r->places.n > 0 ? places[i] : i, values[i] };
         push(r, &r->top, &p, sizeof p);
     }
     PLUMB_TRY(r->j.status);
-    struct at_place *all = r->top.data;
-    qsort(all, r->top.n, sizeof *all, by_place);
+    struct trace_value *all = r->top.data;
+    qsort(all, r->top.n, sizeof *all, trace_by_place);
     r->values.n = r->places.n = 0;
     for (size_t i = 0; i < r->top.n; i++) {
         if (i > 0 && all[i].place == all[i - 1].place) {
@@ -312,6 +303,7 @@ static plumb_status add_record(struct reader *r) {
     }
     if (!rec->nested && rec->token < 0) rec->token = rec->first;
     bool is_single = rec->token >= 0;
+    r->tells = r->tells || is_single || rec->first >= 0;
     if (rec->nested && !is_single) {
         if (r->places.n + r->top.n > 0) {
             return error_set(&t->err, PLUMB_ERROR_ARGUMENT, "\"token\" is missing: places and top are of one token");
@@ -322,6 +314,7 @@ static plumb_status add_record(struct reader *r) {
         if (n_row >= UINT32_MAX || pos + n_row > UINT32_MAX) {
             return error_set(&t->err, PLUMB_ERROR_ARGUMENT, "%zu tokens from %llu on", n_row, (unsigned long long)pos);
         }
+        if (n_row > r->most) r->most = n_row;
         bool alone = n_row == 1 && t->n_token == 1;
         for (size_t i = 0; i < n_row; first = ends[i++]) {
             PLUMB_TRY(add_row(r, id, layer, (uint32_t)(pos + i), first, ends[i], alone));
@@ -420,6 +413,17 @@ static void read_taps(struct reader *r) {
     }
 }
 
+/* The most lists are one less than the tokens: an engine that drops BOS, or has not fed the last token yet.  They count
+ * from the first one that it fed, as arrays of numpy do, though they have been taken for those of the last tokens. */
+static void count_from_first(struct plumb_trace *t) {
+    for (size_t i = 0; i < t->n_tap; i++) {
+        for (uint32_t j = 0; j < t->taps[i].n_row; j++) {
+            struct trace_row *row = &t->taps[i].rows[j];
+            if (row->pos != TRACE_ALL_TOKENS) row->pos--;
+        }
+    }
+}
+
 plumb_status trace_read_json(struct plumb_trace *t, const char *bytes, size_t n) {
     struct reader r = { .t = t };
     struct contents c = { .n_prompt = -1 };
@@ -438,6 +442,7 @@ plumb_status trace_read_json(struct plumb_trace *t, const char *bytes, size_t n)
         status = r.j.status;
         free(r.j.text);
     }
+    if (status == PLUMB_OK && !r.tells && r.most > 1 && r.most + 1 == t->n_token) count_from_first(t);
     struct list *lists[] = { &r.values, &r.ends, &r.inner, &r.places, &r.top, &r.entropy };
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) free(lists[i]->data);
     return status;

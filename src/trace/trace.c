@@ -281,6 +281,25 @@ struct trace_stats trace_stats_of(const float *values, size_t n) {
     return finish(n, 0, 0, sum[0], square[0], (double)min[0], (double)max[0]);
 }
 
+int trace_by_place(const void *a, const void *b) {
+    const struct trace_value *p = a, *q = b;
+    return (p->place > q->place) - (p->place < q->place);
+}
+
+uint32_t trace_top(const struct trace_row *row, struct trace_value top[TRACE_TOP]) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < row->n_value; i++) {
+        uint32_t at = n;
+        if (isnan(row->values[i])) continue;
+        while (at > 0 && top[at - 1].value < row->values[i]) at--;
+        if (at == TRACE_TOP) continue;
+        n += n < TRACE_TOP;
+        memmove(top + at + 1, top + at, (n - 1 - at) * sizeof *top);
+        top[at] = (struct trace_value) { row->places ? row->places[i] : i, row->values[i] };
+    }
+    return n;
+}
+
 /* Statistics of the same n values and n_zero zeros. */
 static struct trace_stats with_zeros(struct trace_stats s, double n, double n_zero) {
     double n_finite = n - s.n_nan - s.n_inf;
@@ -437,6 +456,29 @@ plumb_status plumb_trace_set_tokens(plumb_trace *t, const int32_t *ids, size_t n
 
 /* ---- recording -------------------------------------------------------------------------------------------------- */
 
+/* The first n_first of a token's logits and the likeliest tokens', which tell more of them than any others. */
+static plumb_status keep_likeliest(struct plumb_trace *t, struct trace_row *row, const float *logits,
+                                   uint32_t n_first) {
+    const struct trace_row all = { .n_value = row->n, .values = (float *)(uintptr_t)logits };
+    struct trace_value top[TRACE_TOP];
+    uint32_t n_top = trace_top(&all, top);
+    qsort(top, n_top, sizeof *top, trace_by_place);
+    row->values = alloc_array((uint64_t)n_first + n_top, sizeof *row->values);
+    row->places = alloc_array((uint64_t)n_first + n_top, sizeof *row->places);
+    if (!row->values || !row->places) return out_of_memory(t, (uint64_t)n_first + n_top, "logits");
+    for (uint32_t i = 0; i < n_first; i++) {
+        row->values[i] = logits[i];
+        row->places[i] = i;
+    }
+    row->n_value = n_first;
+    for (uint32_t i = 0; i < n_top; i++) {
+        if (top[i].place < n_first) continue;
+        row->values[row->n_value] = top[i].value;
+        row->places[row->n_value++] = top[i].place;
+    }
+    return PLUMB_OK;
+}
+
 /* One token's (n_head, n_data) values; keys from n_data to n, of tokens that are still to come, are 0. */
 static plumb_status add_row(struct plumb_trace *t, enum tap_id id, int32_t layer, uint32_t pos, uint32_t n_head,
                             uint32_t n, uint32_t n_data, const float *data) {
@@ -451,6 +493,7 @@ static plumb_status add_row(struct plumb_trace *t, enum tap_id id, int32_t layer
     uint64_t n_all = (uint64_t)n_head * n;
     uint32_t n_keep = n_all < t->params.n_value ? (uint32_t)n_all : t->params.n_value;
     if (n_keep == 0) return PLUMB_OK;
+    if (id == TAP_RESULT_OUTPUT && n_keep < n_all) return keep_likeliest(t, row, data, n_keep);
     row->values = alloc_array(n_keep, sizeof *row->values);
     if (!row->values) return out_of_memory(t, n_keep, "values");
     row->n_value = n_keep;

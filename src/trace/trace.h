@@ -23,6 +23,13 @@ struct trace_stats {
 #define TRACE_MORE_TOKENS 2u
 #define TRACE_ALL_TOKENS UINT32_MAX   /* pos of a row whose statistics are of all tokens together */
 
+/* A value and its place in a row. */
+struct trace_value {
+    uint32_t place;
+    float value;
+};
+int trace_by_place(const void *a, const void *b);   /* of struct trace_value, for qsort */
+
 struct trace_row {
     uint32_t pos;           /* index of the token among those fed */
     uint32_t n_head, n;     /* shape (n_head, n), n_head 1 where a tap has no heads; 0, 0: not known */
@@ -93,6 +100,9 @@ plumb_status trace_set_values(struct plumb_trace *t, struct trace_row *row, enum
                               uint32_t n, const float *values, const uint32_t *places, uint32_t n_value);
 /* Statistics of (n_head, n) values. */
 struct trace_stats trace_stats_of(const float *values, size_t n);
+enum { TRACE_TOP = 10 };
+/* The largest values that a row has, largest first, of equal ones the lower place; NaN is none.  Returns how many. */
+uint32_t trace_top(const struct trace_row *row, struct trace_value top[TRACE_TOP]);
 
 /* ---- files: each reads all of bytes into an empty trace ------------------------------------------------------- */
 
