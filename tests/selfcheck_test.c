@@ -375,7 +375,7 @@ static void misuse_case(void) {
 void test_selfcheck(void) {
     static const char *const good[] = { "q8_0", "f32", "bf16", "q4_0", "q4_k", "q6_k", "iq4_xs", "untied", "qwen2",
                                         "heads-4to1", "key-length", "rope-freqs", "rope-partial", "rope-linear",
-                                        "llama-bias", "spm" };
+                                        "llama-bias", "spm", "granite" };
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         char name[100], path[100];
         snprintf(name, sizeof name, "selfcheck: nothing is wrong with %s", good[i]);
