@@ -357,6 +357,19 @@ static void verdict_first_step(void) {
                   SAYS(">>embd ", "It is the first step: rows of token_embd.weight"), "No single step");
 }
 
+/* Embeddings of one token less than is listed: the first is missing. */
+static void fewer_rows(void) {
+    plumb_trace *a = trace_of("{\"tokens\":[1,5,6],\"taps\":[{\"name\":\"embd\",\"values\":[[2,0],[0,3]]}]}");
+    plumb_trace *b = trace_of("{\"tokens\":[1,5,6],\"taps\":[{\"name\":\"embd\",\"values\":[[1,1],[2,0],[0,3]]}]}");
+    bool agree = true;
+    char *text = report(a, b, NULL, PLUMB_FORMAT_TEXT, &agree);
+    CHECK(!agree && strstr(text, "\nA has rows of the first 2 tokens and lists 3: was one of them, BOS for instance, not "
+                                 "fed?\n") && !strstr(text, "B has rows"), "%s", text);
+    free(text);
+    plumb_trace_free(a);
+    plumb_trace_free(b);
+}
+
 static void shapes(void) {
     plumb_trace *a = trace_of("{\"tokens\":[1],\"taps\":["
                               "{\"name\":\"Kcur-0\",\"token\":0,\"shape\":[9,2],\"values\":[1]},"
@@ -529,6 +542,20 @@ static void nothing(void) {
     plumb_trace_free(b);
 }
 
+/* A dump that says that no token was fed as a prompt, with the embedding of the first: one experiment ends. */
+static void no_prompt(void) {
+    plumb_model *m = fixture_load("tests/vectors/synth/f32.gguf");
+    plumb_trace *t = trace_of("{\"tokens\":[72,101],\"n_prompt\":0,\"taps\":["
+                              "{\"name\":\"embd\",\"token\":0,\"values\":[-0.4766223]}]}");
+    struct told told = { 0 };
+    plumb_report r = { .write = told_write, .user = &told };
+    bool agree = false;
+    if (m) CHECK(plumb_diagnose(m, t, 1, &r, &agree) == PLUMB_OK && agree, "%s", plumb_model_error(m));
+    told_free(&told);
+    plumb_trace_free(t);
+    plumb_model_free(m);
+}
+
 void test_diff(void) {
     test_case("diff: whole rows, by hand", whole_rows);
     test_case("diff: rows with values at chosen places, by hand", sparse_rows);
@@ -547,9 +574,11 @@ void test_diff(void) {
     test_case("diff: a jump after an error that grows", verdict_gradual_and_jump);
     test_case("diff: products of the same input that part together", verdict_siblings);
     test_case("diff: the first step of all", verdict_first_step);
+    test_case("diff: rows of fewer tokens than are listed", fewer_rows);
     test_case("diff: shapes are named before numbers", shapes);
     test_case("diff: lines of the text, hostile names", text_lines);
     test_case("diff: fields of the JSON", json_fields);
     test_case("diff: the page escapes all, loads nothing", html_page);
     test_case("diff: nothing in common", nothing);
+    test_case("diff: diagnose takes a prompt of no tokens", no_prompt);
 }
