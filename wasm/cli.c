@@ -120,10 +120,8 @@ static int run_tokenize(const struct options *o) {
         struct ids ids = tokenize(model, from_stdin ? from_stdin : o->text, len, flags);
         if (!ids.data) code = exit_failed;
         for (size_t i = 0; i < ids.n && !o->print_ids; i++) {
-            int64_t n = plumb_token_piece(model, ids.data[i], true, NULL, 0);
-            size_t n_piece = n > 0 ? (size_t)n : 0;
-            char *piece = allocate(n_piece);
-            plumb_token_piece(model, ids.data[i], true, piece, n_piece);
+            size_t n_piece;
+            char *piece = token_piece(model, ids.data[i], &n_piece);
             out("%6" PRId32 "  \"", ids.data[i]);
             out_escaped(piece, n_piece);
             out("\"\n");
