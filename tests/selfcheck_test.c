@@ -198,6 +198,28 @@ static void broken_row(const void *row) {
     broken_free(&b);
 }
 
+/* A directory that the loader refuses: its sentence is the report, nothing else can be said. */
+static void refused_case(void) {
+    struct broken b = { 0 };
+    struct told told = { 0 };
+    plumb_model *m = plumb_model_create();
+    uint8_t *entry = m && broken_read(&b, SYNTH "q8_0.gguf") ? broken_entry(&b, "blk.0.attn_q.weight") : NULL;
+    if (entry) {
+        entry[4 + 2 * 8 + 4]++;   /* its offset, behind n_dims, the shape and the type */
+        CHECK(plumb_model_begin(m, b.n) == PLUMB_OK
+              && fixture_give(m, b.bytes, 0, b.n, SIZE_MAX) == PLUMB_ERROR_TENSOR, "%s", plumb_model_error(m));
+        char line[400];
+        snprintf(line, sizeof line, "FAIL  file        %s\nSKIP  tensors     ", plumb_model_error(m));
+        CHECK(!run(m, PLUMB_FORMAT_TEXT, &told), "it is ok");
+        CHECK(told.text && strncmp(told.text, line, strlen(line)) == 0, "%s", told.text);
+        snprintf(line, sizeof line, "\n0 OK, 0 WARN, 1 FAIL, %d SKIP\n", N_CHECK - 1);
+        CHECK(told.text && strstr(told.text, line), "%s", told.text);
+    }
+    told_free(&told);
+    plumb_model_free(m);
+    broken_free(&b);
+}
+
 /* Six layers, of which one tensor is 20 times what it is in the others. */
 static void layers_case(void) {
     struct gguf_tensor tensors[12] = { 0 };
@@ -383,6 +405,7 @@ void test_selfcheck(void) {
         test_row(name, good_row, path);
     }
     TEST_ROWS("selfcheck: seen: ", broken_row, broken_files);
+    test_case("selfcheck: seen: a directory that cannot be loaded", refused_case);
     test_case("selfcheck: seen: a tensor that is not like those of the other layers", layers_case);
     TEST_ROWS("selfcheck: seen: ", doctored_row, doctored);
     test_case("selfcheck: seen: a tap that is not the reference pass's", reference_case);
