@@ -30,7 +30,8 @@ import { chatTokens, render } from './template.js';
  * @property {string} [taps]  names to keep, such as "l_out-*,result_output" (* is any text, ? any character); default:
  *   all
  * @property {[number, number]} [layers]  of the taps inside layers, first and last; default all
- * @property {number} [values]  first values of each row; default 8, Infinity: all.  Of result_output the ten largest too
+ * @property {number} [values]  first values of each row; default 8, Infinity: all.  Of result_output the ten largest
+ *   too
  * @property {(tap: import('./engine.js').TapRecord) => void} [onTap]  hears of every record as it is computed
  * @property {AbortSignal} [signal]
  * @property {boolean} [parseSpecial]  of a string prompt, as in generate
