@@ -197,7 +197,8 @@ plumb_status plumb_session_rewind(plumb_session *session, uint32_t n_past);
 /* Computes n more tokens, in batches of n_batch, and the logits after the last one.  n = 1 is the decoding step and
  * allocates nothing.  PLUMB_ERROR_CONTEXT (nothing is computed) when n_past + n > n_ctx. */
 plumb_status plumb_session_feed(plumb_session *session, const int32_t *ids, size_t n);
-/* As feed, and hands the logits of every position to on_logits: (n_vocab) f32, valid during the call. */
+/* As feed, but computes the logits of every position, as taps may want them, and hands them to on_logits unless that is
+ * NULL: (n_vocab) f32, valid during the call. */
 plumb_status plumb_session_feed_all(plumb_session *session, const int32_t *ids, size_t n,
                                     void (*on_logits)(void *user, uint32_t pos, const float *logits), void *user);
 /* Logits after the last token fed: (n_vocab) f32, valid until the next feed; NULL before the first. */

@@ -71,19 +71,12 @@ static void on_tap(void *user, const plumb_tap *tap) {
     r->last = now();
 }
 
-/* The logits are a tap too: all that is wanted is that they are computed. */
-static void ignore_logits(void *user, uint32_t pos, const float *logits) {
-    (void)user;
-    (void)pos;
-    (void)logits;
-}
-
 /* Feeds n tokens, batch by batch, with logits of each. */
 static int feed_some(struct recording *r, plumb_session *session, const int32_t *ids, size_t n, size_t n_batch) {
     for (size_t at = 0, step; at < n; at += step) {
         step = n - at < n_batch ? n - at : n_batch;
         r->last = now();
-        plumb_status status = plumb_session_feed_all(session, ids + at, step, ignore_logits, NULL);
+        plumb_status status = plumb_session_feed_all(session, ids + at, step, NULL, NULL);
         if (status != PLUMB_OK) return report("trace", status, plumb_session_error(session));
         if (interrupted()) return EXIT_INTERRUPTED;
         r->n_done += step;

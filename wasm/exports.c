@@ -89,12 +89,6 @@ static void record(void *user, const plumb_tap *tap) {
     if (r->status == PLUMB_OK) r->status = plumb_trace_add(r->trace, tap);
 }
 
-static void ignore_logits(void *user, uint32_t pos, const float *logits) {
-    (void)user;
-    (void)pos;
-    (void)logits;
-}
-
 /* Feeds ids[at .. at + n_feed) of all n tokens and records them, all results included, in a trace begun anew.
  * A failure's message is on the session if *trace has none. */
 plumb_status plumb_wasm_trace_feed(plumb_trace *trace, plumb_session *session, const int32_t *ids, size_t n,
@@ -107,7 +101,7 @@ plumb_status plumb_wasm_trace_feed(plumb_trace *trace, plumb_session *session, c
     struct recording r = {trace, PLUMB_OK};
     status = plumb_session_set_tap(session, record, &r);
     if (status != PLUMB_OK) return status;
-    status = plumb_session_feed_all(session, ids + at, n_feed, ignore_logits, NULL);
+    status = plumb_session_feed_all(session, ids + at, n_feed, NULL, NULL);
     plumb_session_set_tap(session, NULL, NULL);
     return status != PLUMB_OK ? status : r.status;
 }

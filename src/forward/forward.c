@@ -40,7 +40,7 @@ static void *take(struct forward *f, uint64_t n, size_t size) {
 static bool take_scratch(struct forward *f) {
     const struct model_config *c = &f->model->config;
     uint64_t n_q = (uint64_t)c->n_head * c->head_dim, n_kv = (uint64_t)c->n_head_kv * c->head_dim, b = f->n_batch;
-    uint64_t n_max = model_max_row(c), n_cache;   /* floats; the product of three 32-bit numbers and a head can pass 64 bits */
+    uint64_t n_max = model_max_row(c), n_cache;   /* floats; of three 32-bit numbers and a head: may pass 64 bits */
     if (n_max > UINT32_MAX || !mul_u64((uint64_t)c->n_layer * f->n_ctx, n_kv, &n_cache)) return false;
     uint32_t n_in = (uint32_t)n_max;
     return (f->k_cache = take(f, n_cache, sizeof(float)))

@@ -148,7 +148,7 @@ plumb_status plumb_session_feed_all(plumb_session *s, const int32_t *ids, size_t
     while (n > 0) {
         uint32_t n_run = n < n_max ? (uint32_t)n : n_max, pos = s->n_past;
         run(s, ids, n_run, n_run, all);
-        for (uint32_t t = 0; t < n_run; t++) on_logits(user, pos + t, all + (size_t)t * n_vocab);
+        for (uint32_t t = 0; on_logits && t < n_run; t++) on_logits(user, pos + t, all + (size_t)t * n_vocab);
         memcpy(s->logits, all + (size_t)(n_run - 1) * n_vocab, n_vocab * sizeof *all);
         ids += n_run;
         n -= n_run;
