@@ -363,8 +363,8 @@ static void fewer_rows(void) {
     plumb_trace *b = trace_of("{\"tokens\":[1,5,6],\"taps\":[{\"name\":\"embd\",\"values\":[[1,1],[2,0],[0,3]]}]}");
     bool agree = true;
     char *text = report(a, b, NULL, PLUMB_FORMAT_TEXT, &agree);
-    CHECK(!agree && strstr(text, "\nA has rows of the first 2 tokens and lists 3: was one of them, BOS for instance, not "
-                                 "fed?\n") && !strstr(text, "B has rows"), "%s", text);
+    CHECK(!agree && strstr(text, "\nA has rows of the first 2 tokens and lists 3: was one of them, BOS for instance, "
+                                 "not fed?\n") && !strstr(text, "B has rows"), "%s", text);
     free(text);
     plumb_trace_free(a);
     plumb_trace_free(b);

@@ -183,9 +183,9 @@ static void unrelated(void) {
 /* ---- by hand ----------------------------------------------------------------------------------------------------- */
 
 /* One head of 4, Q = (1, 2, 3, 4) in the GGUF, its pairs turned by angles of cosine 0.6 and sine 0.8, and the other way
- * round: (0.6 - 1.6, 0.8 + 1.2) = (-1, 2) and (2.4 - 2.4, 1.8 + 3.2) = (0, 5).  Transformers has (1, 3, 2, 4), the first
- * turned with the third: (-1, 0, 2, 5).  Turning neighbours there, (1, 3) and (2, 4), is the mistake: (0.6 - 2.4, 0.8 +
- * 1.8) and (1.6 - 2.4, 1.2 + 3.2). */
+ * round: (0.6 - 1.6, 0.8 + 1.2) = (-1, 2) and (2.4 - 2.4, 1.8 + 3.2) = (0, 5).  Transformers has (1, 3, 2, 4), the
+ * first turned with the third: (-1, 0, 2, 5).  Turning neighbours there, (1, 3) and (2, 4), is the mistake:
+ * (0.6 - 2.4, 0.8 + 1.8) and (1.6 - 2.4, 1.2 + 3.2). */
 #define TURNED(q, rope) "{\"tokens\":[1,2],\"taps\":[" q ",\"token\":1,\"shape\":[1,4],\"values\":" rope "}]}"
 static const char gguf_turned[] =
     TURNED("{\"name\":\"Qcur-0\",\"token\":1,\"shape\":[1,4],\"values\":[1,2,3,4]},{\"name\":\"Qcur_rope-0\"",
@@ -209,7 +209,8 @@ static void places_by_hand(void) {
     static const float values[] = { 10, 14, 11, 15, 12, 25, 31 };
     plumb_trace *t = trace_of("{\"tokens\":[5],\"taps\":[{\"name\":\"layers.3.self_attn.k_proj\",\"token\":0,\"rms\":7,"
                               "\"shape\":[24],\"places\":[0,1,2,4,5,15,17],\"values\":[10,11,12,14,15,25,31],"
-                              "\"quantum\":0.5},{\"name\":\"layers.3.self_attn.v_proj\",\"token\":0,\"values\":[1,2]}]}");
+                              "\"quantum\":0.5},"
+                              "{\"name\":\"layers.3.self_attn.v_proj\",\"token\":0,\"values\":[1,2]}]}");
     struct plumb_trace permuted;
     struct error err;
     REQUIRE(t->by_module && heads_permute(&permuted, t, 8, &err) == PLUMB_OK, "permuted");

@@ -366,8 +366,8 @@ static void say_fewer(struct diff *d) {
             }
         }
         if (n < 2 || n + 1 != sides[s]->n_token) continue;
-        say(d, "%c has rows of the first %u tokens and lists %u: was one of them, BOS for instance, not fed?\n", "AB"[s],
-            n, n + 1);
+        say(d, "%c has rows of the first %u tokens and lists %u: was one of them, BOS for instance, not fed?\n",
+            "AB"[s], n, n + 1);
     }
 }
 
