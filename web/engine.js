@@ -48,6 +48,7 @@ const bytesOf = new TextEncoder();
  * @property {number} inf  how many are infinite
  * @property {number[]} [entropy]  of kq_soft_max: of each head's attention, in nats
  * @property {(number | string)[]} [values]  the first ones; "NaN", "Infinity" and "-Infinity" are strings
+ * @property {number[]} [places]  of the values, where they are not 0, 1, 2...: of result_output
  * @typedef {object} TraceDocument
  * @property {string} program
  * @property {number[]} tokens

@@ -35,7 +35,12 @@ describe('trace', () => {
       onTap: tap => heard.push(tap) });
     assert.deepEqual(new Set(trace.taps.map(tap => tap.name)), new Set(['l_out-1', 'result_output']));
     assert.deepEqual(trace.taps.filter(tap => tap.name === 'l_out-1').map(tap => tap.token), ids);
-    assert.ok(trace.taps.every(tap => tap.values.length === 3));
+    for (const { name, values, places, max } of trace.taps) {
+      const isLogits = name === 'result_output';   // their ten largest as well
+      assert.ok(isLogits ? values.length >= 10 && values.length <= 13 : values.length === 3, `${name}: ${values}`);
+      assert.deepEqual(places?.slice(0, 3), isLogits ? [0, 1, 2] : undefined);
+      if (isLogits) assert.equal(Math.max(...values), max);
+    }
     assert.deepEqual(heard, trace.taps);
   });
 
