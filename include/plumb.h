@@ -240,7 +240,8 @@ typedef enum plumb_format {
 typedef struct plumb_trace plumb_trace;
 
 typedef struct plumb_trace_params {
-    const char *taps;      /* names to keep, "l_out-*,result_output": * is any text, ? any byte; NULL: all */
+    const char *taps;      /* names to keep, "l_out-*,result_output": * is any text, ? any byte; NULL: all.
+                            * Other names of a tap (docs/trace.md) are known too. */
     uint32_t layer_first;  /* of the taps inside layers, those from layer_first ... */
     uint32_t layer_last;   /* ... to layer_last; UINT32_MAX: the last one */
     uint32_t n_value;      /* first values kept of each tap and token, of result_output the ten largest too unless it
@@ -252,7 +253,8 @@ plumb_trace *plumb_trace_create(void);
 void plumb_trace_free(plumb_trace *trace);
 const char *plumb_trace_error(const plumb_trace *trace);
 /* Begins to record a session that will be fed these n tokens from an empty cache, the first n_prompt of them as a
- * prompt and the others one by one; forgets what was there.  params may be NULL: all taps, 8 values. */
+ * prompt and the others one by one; forgets what was there.  params may be NULL: all taps, 8 values.
+ * PLUMB_ERROR_ARGUMENT if one of params->taps is the name of no tap, or the model lacks one of the layers. */
 plumb_status plumb_trace_begin(plumb_trace *trace, const plumb_session *session, const int32_t *ids, size_t n,
                                size_t n_prompt, const plumb_trace_params *params);
 /* Records what an on_tap was given: mean, RMS, extremes, NaN and Inf counts, first values, and of kq_soft_max the

@@ -60,10 +60,36 @@ static void patterns_case(void) {
         { "embd,result_*", TAP_FFN_OUT, 0, false }, { "ffn_*", TAP_FFN_OUT, 0, true }, { ",,", TAP_FFN_OUT, 0, false },
         { "*o*o*t*-1**0", TAP_FFN_OUT, 10, false }, { "*f*o*t*-1**0", TAP_FFN_OUT, 10, true },
         { "l_ou", TAP_L_OUT, 0, false },
+        { "l_out_1", TAP_L_OUT, 1, true }, { "l_out_1", TAP_L_OUT, 2, false },
+        { "logits", TAP_RESULT_OUTPUT, -1, true }, { "ffn_gate_par", TAP_FFN_SWIGLU, 3, true },
+        { "q_proj", TAP_QCUR, 7, true }, { "q_proj", TAP_QCUR_ROPE, 7, false },
+        { "model.layers.3.mlp", TAP_FFN_OUT, 3, true }, { "model.layers.3.mlp", TAP_FFN_OUT, 2, false },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         CHECK(tap_matches(rows[i].patterns, rows[i].id, rows[i].layer) == rows[i].matches, "row %zu: \"%s\"", i,
               rows[i].patterns ? rows[i].patterns : "NULL");
+    }
+}
+
+static void check_patterns_case(void) {
+    static const struct {
+        const char *patterns;
+        uint32_t first, last;   /* of 30 layers */
+        const char *says;       /* NULL: nothing is wrong */
+    } rows[] = {
+        { NULL, 0, UINT32_MAX, NULL }, { "*", 29, UINT32_MAX, NULL }, { "embd,l_out-29", 0, 29, NULL },
+        { "logits, q_proj,l_out_0", 0, UINT32_MAX, NULL }, { "embd", 3, 3, NULL },
+        { "embd,Qcurr", 0, UINT32_MAX, "taps: no tap \"Qcurr\"; known are embd, attn_norm, " },
+        { "", 0, UINT32_MAX, "taps: no tap \"\"" }, { "l_out,", 0, UINT32_MAX, "taps: no tap \"\"" },
+        { "l_out-30", 0, UINT32_MAX, "taps: no tap \"l_out-30\"" },
+        { "l_out-4", 0, 3, "taps: \"l_out-4\" is not in layers 0-3" },
+        { NULL, 50, 60, "layers 50-60: the model has 30 layers" }, { NULL, 29, 30, "layers 29-30: the model has 30" },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct error err = { 0 };
+        plumb_status status = tap_check_patterns(rows[i].patterns, 30, rows[i].first, rows[i].last, &err);
+        CHECK(status == (rows[i].says ? PLUMB_ERROR_ARGUMENT : PLUMB_OK), "row %zu: status %d", i, (int)status);
+        if (rows[i].says) CHECK(strstr(err.message, rows[i].says) != NULL, "row %zu: %s", i, err.message);
     }
 }
 
@@ -571,6 +597,7 @@ void test_trace(void) {
     static const plumb_format json = PLUMB_FORMAT_JSON, gguf = PLUMB_FORMAT_GGUF;
     test_case("trace: taps are known by the names of llama.cpp and of transformers", names_case);
     test_case("trace: patterns of names", patterns_case);
+    test_case("trace: patterns that match nothing, layers that are none", check_patterns_case);
     test_case("trace: statistics equal numpy's", stats_case);
     test_case("trace: attention weights and their entropy, by hand", entropy_case);
     test_case("trace: of the logits the likeliest too", likeliest_case);

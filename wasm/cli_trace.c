@@ -89,6 +89,7 @@ static int record(struct recording *r, const struct options *o, plumb_session *s
     size_t n_prompt = o->n_prompt < ids->n ? o->n_prompt : ids->n;
     plumb_status status = PLUMB_OK;
     if (r->trace) status = plumb_trace_begin(r->trace, session, ids->data, ids->n, n_prompt, &o->trace);
+    if (status == PLUMB_ERROR_ARGUMENT) return complain(EXIT_USAGE, "trace: --%s", plumb_trace_error(r->trace));
     if (status != PLUMB_OK) return report("trace", status, plumb_trace_error(r->trace));
     status = plumb_session_set_tap(session, on_tap, r);
     if (status != PLUMB_OK) return report("trace", status, plumb_session_error(session));

@@ -36,7 +36,12 @@ static plumb_status copy_params(struct plumb_trace *t, const plumb_trace_params 
 plumb_status plumb_trace_begin(plumb_trace *t, const plumb_session *session, const int32_t *ids, size_t n,
                                size_t n_prompt, const plumb_trace_params *params) {
     trace_clear(t);   /* which sets the default parameters */
-    if (params) PLUMB_TRY(copy_params(t, params));
+    const plumb_model *model = session_model(session);
+    if (params) {
+        PLUMB_TRY(tap_check_patterns(params->taps, model->model->config.n_layer, params->layer_first,
+                                     params->layer_last, &t->err));
+        PLUMB_TRY(copy_params(t, params));
+    }
     const char *kernels = plumb_session_kernels(session);
     bool reference = strcmp(kernels, "reference") == 0;
     char source[80];
@@ -44,7 +49,6 @@ plumb_status plumb_trace_begin(plumb_trace *t, const plumb_session *session, con
                              : snprintf(source, sizeof source, "plumb " PLUMB_VERSION ", fast pass, %s", kernels);
     PLUMB_TRY(trace_set_source(t, source, (size_t)n_source));
     PLUMB_TRY(trace_set_tokens(t, ids, n, n_prompt));
-    const plumb_model *model = session_model(session);
     t->bos = plumb_token_bos(model);
     return set_pieces(t, model);
 }

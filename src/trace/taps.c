@@ -163,16 +163,77 @@ static bool matches(const char *pattern, size_t n, const char *text) {
     return p == n;
 }
 
+/* Is this pattern another program's name of the tap?  Without a layer it is that of every layer. */
+static bool is_alias(const char *pattern, size_t n, enum tap_id id, int32_t layer) {
+    enum tap_id named;
+    int32_t at;
+    if (tap_parse(pattern, n, &named, &at) > 0) return named == id && at == layer;
+    if (find_name(pattern, n, &named) > 0) return named == id;
+    for (size_t i = 0; i < sizeof modules / sizeof *modules; i++) {
+        const char *last = strrchr(modules[i].name, '.');
+        if (last && is_name(last + 1, pattern, n)) return modules[i].id == id;
+    }
+    return false;
+}
+
+/* n: bytes of one pattern. */
+static bool matches_one(const char *pattern, size_t n, enum tap_id id, int32_t layer) {
+    struct tap_text full;
+    const char *name = memchr(pattern, '-', n) ? tap_show(&full, id, layer) : tap_spec(id)->name;
+    return matches(pattern, n, name) || is_alias(pattern, n, id, layer);
+}
+
+/* The next pattern at *at and its length; *at goes behind it, or becomes NULL. */
+static const char *next_pattern(const char **at, size_t *n) {
+    const char *pattern = *at + strspn(*at, " ");
+    *n = strcspn(pattern, ",");
+    *at = pattern[*n] ? pattern + *n + 1 : NULL;
+    while (*n > 0 && pattern[*n - 1] == ' ') --*n;
+    return pattern;
+}
+
 bool tap_matches(const char *patterns, enum tap_id id, int32_t layer) {
     if (!patterns) return true;
-    struct tap_text full;
-    tap_show(&full, id, layer);
-    for (const char *at = patterns;;) {
-        at += strspn(at, " ");
-        size_t n = strcspn(at, ",");
-        const char *name = memchr(at, '-', n) ? full.text : tap_spec(id)->name;
-        if (matches(at, n, name)) return true;
-        if (at[n] == 0) return false;
-        at += n + 1;
+    for (size_t n; patterns;) {
+        const char *pattern = next_pattern(&patterns, &n);
+        if (matches_one(pattern, n, id, layer)) return true;
     }
+    return false;
+}
+
+static bool matches_any(const char *pattern, size_t n, uint32_t first, uint32_t last) {
+    for (uint32_t i = 0; i < TAP_COUNT; i++) {
+        enum tap_id id = (enum tap_id)i;
+        bool in_layer = tap_spec(id)->in_layer;
+        if (!in_layer && matches_one(pattern, n, id, -1)) return true;
+        for (uint32_t il = first; in_layer && il <= last; il++) {
+            if (matches_one(pattern, n, id, (int32_t)il)) return true;
+        }
+    }
+    return false;
+}
+
+plumb_status tap_check_patterns(const char *patterns, uint32_t n_layer, uint32_t first, uint32_t last,
+                                struct error *err) {
+    if (last == UINT32_MAX && first < n_layer) last = n_layer - 1;
+    if (last >= n_layer || first > last) {
+        return error_set(err, PLUMB_ERROR_ARGUMENT, "layers %u-%u: the model has %u layers, from 0 on", first, last,
+                         n_layer);
+    }
+    for (size_t n; patterns;) {
+        const char *pattern = next_pattern(&patterns, &n);
+        if (matches_any(pattern, n, first, last)) continue;
+        struct shown shown;
+        show_bytes(&shown, pattern, n);
+        if (matches_any(pattern, n, 0, n_layer - 1)) {
+            return error_set(err, PLUMB_ERROR_ARGUMENT, "taps: \"%s\" is not in layers %u-%u", shown.text, first, last);
+        }
+        char known[256];
+        for (size_t i = 0, at = 0; i < TAP_COUNT && at < sizeof known; i++) {
+            int more = snprintf(known + at, sizeof known - at, i > 0 ? ", %s" : "%s", tap_spec((enum tap_id)i)->name);
+            at += (size_t)more;
+        }
+        return error_set(err, PLUMB_ERROR_ARGUMENT, "taps: no tap \"%s\"; known are %s", shown.text, known);
+    }
+    return PLUMB_OK;
 }

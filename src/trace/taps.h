@@ -39,8 +39,13 @@ bool tap_is_module(uint32_t number);
 struct tap_text { char text[40]; };
 const char *tap_show(struct tap_text *buf, enum tap_id id, int32_t layer);
 /* Does "l_out-3" match one of the patterns, separated by commas, in which * is any text and ? any byte?  A pattern
- * without "-" matches the tap in every layer.  NULL matches all. */
+ * without "-" matches the tap in every layer; so does the end of a module's path ("q_proj").  A pattern may also be any
+ * name that tap_parse knows.  NULL matches all. */
 bool tap_matches(const char *patterns, enum tap_id id, int32_t layer);
+/* PLUMB_ERROR_ARGUMENT with the pattern if one of them matches no tap of a model: of its layers, those from first to
+ * last.  UINT32_MAX as last: all from first on.  So too if the model has no such layers. */
+plumb_status tap_check_patterns(const char *patterns, uint32_t n_layer, uint32_t first, uint32_t last,
+                                struct error *err);
 /* Position in the order of the computation; layer is that of a tap inside layers. */
 static inline uint64_t tap_order(enum tap_id id, int32_t layer) {
     if (id == TAP_EMBD) return 0;

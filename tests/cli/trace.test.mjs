@@ -50,6 +50,22 @@ test('trace: taps, layers and values are picked', async () => {
   }
 });
 
+test('trace: taps under other programs\' names, and what matches none is wrong usage', async () => {
+  const names = async taps => [...new Set((await trace('--taps', taps)).taps.map(({ name }) => name))];
+  assert.deepEqual(await names('logits,l_out_1, q_proj'), ['Qcur-0', 'Qcur-1', 'l_out-1', 'result_output']);
+  for (const [more, says] of [
+    [['--taps', 'Qcurr'], '--taps: no tap "Qcurr"; known are embd, attn_norm, Qcur, '],
+    [['--taps', 'embd,l_out-2'], '--taps: no tap "l_out-2"; known are '],
+    [['--taps', 'l_out-1', '--layers', '0'], '--taps: "l_out-1" is not in layers 0-0'],
+    [['--layers', '1-60'], '--layers 1-60: the model has 2 layers, from 0 on'],
+  ]) {
+    const path = temporary('none.json', '');
+    const { code, out, err } = await plumb([...args, '-o', path, ...more]);
+    assert.deepEqual([code, out, err.startsWith(`plumb: trace: ${says}`)], [2, '', true], err);
+    assert.equal(readFileSync(path, 'utf8'), '');
+  }
+});
+
 test('trace: a prompt at once, in batches or token by token is the same to the last bit', async () => {
   /* Means add up the zeros of keys to come in another order. */
   const steady = taps => JSON.stringify(taps, (key, value) =>

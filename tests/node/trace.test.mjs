@@ -53,6 +53,8 @@ describe('trace', () => {
 
   test('wrong options, tokens and lengths are told', async () => {
     await fails(() => model.trace([1], { tap: '*' }), 'PLUMB_ERROR_ARGUMENT', /unknown option "tap"/);
+    await fails(() => model.trace([1], { taps: 'Qcurr' }), 'PLUMB_ERROR_ARGUMENT', /no tap "Qcurr"; known are embd,/);
+    await fails(() => model.trace([1], { layers: [0, 999] }), 'PLUMB_ERROR_ARGUMENT', /the model has \d+ layers/);
     await fails(() => model.trace([1], { layers: [2, 1] }), 'PLUMB_ERROR_ARGUMENT', /pair of layers/);
     await fails(() => model.trace([]), 'PLUMB_ERROR_ARGUMENT', /no tokens|empty/);
     await fails(() => model.trace([100000]), 'PLUMB_ERROR_TOKEN', /100000/);
