@@ -127,25 +127,6 @@ static void compare_top(struct diff *d) {
 
 /* ---- what feeds a tap -------------------------------------------------------------------------------------------- */
 
-/* The taps of spec->fed_by as a set of ids: it is a list of names, each followed by words for people or by a comma. */
-static uint32_t fed_by(enum tap_id id) {
-    uint32_t set = 0;
-    for (const char *at = tap_spec(id)->fed_by; *at;) {
-        size_t n = strcspn(at, ", ");
-        enum tap_id input;
-        if (tap_find(at, n, &input)) set |= 1u << input;
-        at += strcspn(at, ",");
-        at += strspn(at, ", ");
-    }
-    return set;
-}
-
-/* Those of a set that belong to the same layer as the tap which they feed; the others belong to the layer before. */
-static uint32_t same_layer(uint32_t set, enum tap_id id) {
-    uint32_t before = (1u << id) - 1;
-    return set & before & (id >= TAP_RESULT_NORM ? 1u << TAP_RESULT_NORM : before);
-}
-
 /* Index of a tap; n_tap if there is none. */
 static size_t find_tap(const struct diff *d, enum tap_id id, int32_t layer) {
     size_t low = 0, high = d->n_tap;
@@ -165,7 +146,7 @@ static struct diff_inputs find_inputs(const struct diff *d, size_t tap) {
     enum tap_id of = d->taps[tap].id;
     int32_t layer = d->taps[tap].layer;
     bool is_result = of >= TAP_RESULT_NORM;
-    uint32_t feeds = fed_by(of), want = same_layer(feeds, of), earlier = feeds ^ want;
+    uint32_t feeds = tap_fed_by(of), want = tap_same_layer(feeds, of), earlier = feeds ^ want;
     for (;;) {
         for (enum tap_id id = TAP_COUNT; id-- > 0;) {
             if (!(want >> id & 1)) continue;
@@ -176,7 +157,7 @@ static struct diff_inputs find_inputs(const struct diff *d, size_t tap) {
                 continue;
             }
             in.direct = false;
-            uint32_t more = fed_by(id), same = same_layer(more, id);
+            uint32_t more = tap_fed_by(id), same = tap_same_layer(more, id);
             want |= same;   /* earlier ids: this walk meets them */
             earlier |= more ^ same;
         }

@@ -92,6 +92,23 @@ static uint32_t find_name(const char *name, size_t n, enum tap_id *id) {
     return 0;
 }
 
+uint32_t tap_fed_by(enum tap_id id) {
+    uint32_t set = 0;
+    for (const char *at = tap_spec(id)->fed_by; *at;) {   /* names, each followed by words for people or by a comma */
+        size_t n = strcspn(at, ", ");
+        enum tap_id input;
+        if (tap_find(at, n, &input)) set |= 1u << input;
+        at += strcspn(at, ",");
+        at += strspn(at, ", ");
+    }
+    return set;
+}
+
+uint32_t tap_same_layer(uint32_t set, enum tap_id id) {
+    uint32_t before = (1u << id) - 1;
+    return set & before & (id >= TAP_RESULT_NORM ? 1u << TAP_RESULT_NORM : before);
+}
+
 /* Reads digits at name + *at, of a layer below TAP_MAX_LAYER. */
 static bool read_layer(const char *name, size_t n, size_t *at, int32_t *layer) {
     size_t first = *at;

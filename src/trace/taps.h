@@ -25,6 +25,11 @@ struct tap_spec {
 
 const struct tap_spec *tap_spec(enum tap_id id);
 
+/* The taps of fed_by as a set of ids, bit by bit; and those of a set that belong to the same layer as the tap which they
+ * feed: the others belong to the layer before. */
+uint32_t tap_fed_by(enum tap_id id);
+uint32_t tap_same_layer(uint32_t set, enum tap_id id);
+
 /* The tap of this name as plumb says it, without a layer; n: bytes of the name.  false if there is none. */
 bool tap_find(const char *name, size_t n, enum tap_id *id);
 /* Layers from here on are no layers: llama.cpp has at most 512. */
