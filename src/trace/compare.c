@@ -1,5 +1,6 @@
 #include "trace/compare.h"
 
+#include <float.h>
 #include <math.h>
 
 /* ---- values, one by one ------------------------------------------------------------------------------------------ */
@@ -8,9 +9,18 @@
 struct row_sums {
     double half_step;   /* what rounding to the sides' quanta can be off by */
     double d2, b2;
-    uint64_t n_value;
+    uint64_t n_value, n_bound;
     bool has_nan;
 };
+
+static void add_max(struct comparison *c, double d, double a, double b, uint32_t pos, uint32_t place) {
+    if (d <= c->max_d && c->n_value + c->n_bound > 1) return;
+    c->max_d = d;
+    c->max_pos = pos;
+    c->max_place = place;
+    c->max_a = a;
+    c->max_b = b;
+}
 
 static void add_value(struct comparison *c, struct row_sums *sums, double a, double b, uint32_t pos, uint32_t place) {
     sums->n_value++;
@@ -28,13 +38,25 @@ static void add_value(struct comparison *c, struct row_sums *sums, double a, dou
         c->sum_aa += a * a;
         c->sum_bb += b * b;
     }
-    if (d > c->max_d || c->n_value == 1) {
-        c->max_d = d;
-        c->max_pos = pos;
-        c->max_place = place;
-        c->max_a = a;
-        c->max_b = b;
-    }
+    add_max(c, d, a, b, pos, place);
+}
+
+/* One of a and b is the side's value, the other what it can be at most there: the cosine is not known. */
+static void add_bound(struct comparison *c, struct row_sums *sums, double a, double b, uint32_t pos, uint32_t place) {
+    double d = fabs(a - b) - sums->half_step;
+    if (!isfinite(a) || !isfinite(b) || d < 0) return;
+    sums->n_bound++;
+    c->n_bound++;
+    sums->d2 += d * d;
+    sums->b2 += b * b;
+    add_max(c, d, a, b, pos, place);
+}
+
+/* What the logits can be at most that a row does not have. */
+static double most_elsewhere(const struct comparison *c, const struct trace_row *row) {
+    struct trace_value top[TRACE_TOP];
+    uint32_t n = c->by_list ? trace_likeliest(row, top) : 0;
+    return n > 0 ? (double)top[n - 1].value : INFINITY;
 }
 
 static uint32_t place_of(const struct trace_row *row, uint32_t i) { return row->places ? row->places[i] : i; }
@@ -46,6 +68,7 @@ static void add_values(struct comparison *c, struct row_sums *sums, const struct
     uint64_t total_a = (uint64_t)a->n_head * a->n, total_b = (uint64_t)b->n_head * b->n;
     bool padded = a->n > 0 && b->n > 0 && a->n_head == b->n_head && a->n != b->n;   /* attention: see compare_rows */
     if (!padded && total_a > 0 && total_b > 0 && total_a != total_b) return;
+    double most_a = most_elsewhere(c, a), most_b = most_elsewhere(c, b);
     for (uint32_t i = 0, j = 0; i < a->n_value || j < b->n_value;) {
         uint64_t at_a = i < a->n_value ? place_of(a, i) : end, at_b = j < b->n_value ? place_of(b, j) : end;
         if (padded && at_a != end) at_a = at_a / a->n << 32 | at_a % a->n;
@@ -56,6 +79,10 @@ static void add_values(struct comparison *c, struct row_sums *sums, const struct
             add_value(c, sums, (double)a->values[i], 0, b->pos, place_of(a, i));
         } else if (padded && at_b < at_a && (uint32_t)at_b >= a->n) {
             add_value(c, sums, 0, (double)b->values[j], b->pos, place_of(b, j));
+        } else if (at_a < at_b && (double)a->values[i] > most_b) {
+            add_bound(c, sums, (double)a->values[i], most_b, b->pos, place_of(a, i));
+        } else if (at_b < at_a && (double)b->values[j] > most_a) {
+            add_bound(c, sums, most_a, (double)b->values[j], b->pos, place_of(b, j));
         }
         bool next_a = at_a <= at_b, next_b = at_b <= at_a;
         i += next_a;
@@ -63,7 +90,8 @@ static void add_values(struct comparison *c, struct row_sums *sums, const struct
     }
 }
 
-static double ratio(double d, double scale) { return d == 0 ? 0 : scale > 0 ? d / scale : INFINITY; }
+/* Below the smallest normal single nothing is to be had: some engines flush it to 0, and none rounds it well. */
+static double ratio(double d, double scale) { return d < (double)FLT_MIN ? 0 : scale > 0 ? d / scale : INFINITY; }
 
 /* ---- statistics -------------------------------------------------------------------------------------------------- */
 
@@ -92,9 +120,10 @@ void compare_rows(struct comparison *c, const struct trace_row *a, const struct 
     struct row_sums sums = { .half_step = 0.5 * ((double)a->quantum + (double)b->quantum) };
     add_values(c, &sums, a, b);
     /* Rounding adds quantum^2 / 12 to a square in the mean: b's norm is not known closer than that, nor is it 0. */
-    sums.b2 += (double)sums.n_value * sums.half_step * sums.half_step / 3;
+    sums.b2 += (double)(sums.n_value + sums.n_bound) * sums.half_step * sums.half_step / 3;
     uint64_t total_a = (uint64_t)a->n_head * a->n, total_b = (uint64_t)b->n_head * b->n;
-    double worst = sums.n_value > 0 ? ratio(sqrt(sums.d2), sqrt(sums.b2)) : -1;
+    double worst = -1, n_held = (double)(sums.n_value + sums.n_bound);
+    if (n_held > 0) worst = ratio(sqrt(sums.d2 / n_held), sqrt(sums.b2 / n_held));
     bool all_values = sums.n_value > 0 && sums.n_value == total_b, same_shape = total_a == total_b;
     if (!all_values && (same_shape || total_a == 0 || total_b == 0)) {
         worst = fmax(worst, statistics_error(&a->stats, &b->stats));
@@ -159,21 +188,22 @@ static void compare_sums(struct comparison *c, const struct trace_tap *a, const 
     else if (all_b && add_up(a, first, last, &sum)) compare_rows(c, &sum, all_b);
 }
 
+void compare_all_tokens(struct comparison *c, const struct trace_tap *a, const struct trace_tap *b) {
+    struct comparison all = { 0 };
+    compare_sums(&all, a, b);
+    if (c->n_row == 0) c->n_row = all.n_row;
+    c->sum_error2 = fmax(c->sum_error2, all.sum_error2 * c->n_row);
+    if (c->n_nan == 0) c->n_nan = all.n_nan;
+}
+
 void compare_taps(struct comparison *c, const struct trace_tap *a, const struct trace_tap *b) {
-    uint32_t n_before = c->n_row;
-    double before = c->sum_error2;
     for (uint32_t i = 0, j = 0; i < a->n_row && j < b->n_row;) {
         uint32_t at_a = a->rows[i].pos, at_b = b->rows[j].pos;
         if (at_a == at_b && at_a != TRACE_ALL_TOKENS) compare_rows(c, &a->rows[i], &b->rows[j]);
         i += at_a <= at_b;
         j += at_b <= at_a;
     }
-    struct comparison all = { 0 };
-    compare_sums(&all, a, b);
-    uint32_t n = c->n_row - n_before;
-    if (n == 0) c->n_row += n = all.n_row;
-    if (all.sum_error2 * n > c->sum_error2 - before) c->sum_error2 = before + all.sum_error2 * n;
-    if (all.n_nan > 0 && c->n_nan == 0) c->n_nan = all.n_nan;
+    compare_all_tokens(c, a, b);
 }
 
 double compare_error(const struct comparison *c) { return c->n_row > 0 ? sqrt(c->sum_error2 / c->n_row) : NAN; }

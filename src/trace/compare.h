@@ -9,7 +9,9 @@
 #include "trace/trace.h"
 
 struct comparison {
+    bool by_list;            /* in: see compare_rows */
     uint64_t n_value;        /* compared, one by one */
+    uint64_t n_bound;        /* more, which one side alone has: held against what the other's can be at most */
     uint32_t n_row;          /* rows compared, by values or by statistics */
     double sum_error2;       /* of the rows' squared relative errors */
     double sum_ab, sum_aa, sum_bb;
@@ -29,11 +31,17 @@ struct comparison {
  *
  * Rows whose shapes differ in n alone are attention to fewer or more keys, by engines that pad and engines that do not:
  * keys that one side does not have are zeros there.  Other shapes that differ, and rows with nothing in common, add
- * nothing. */
+ * nothing.
+ *
+ * by_list: where a side has its likeliest logits (trace_likeliest), its others are no larger than the least of them;
+ * what the other side alone has above that is as far off as that at least, and counts as if it were that far. */
 void compare_rows(struct comparison *c, const struct trace_row *a, const struct trace_row *b);
-/* Adds all rows of a tap.  A row of all tokens together (TRACE_ALL_TOKENS) is held against the other's, or against what
- * the other's rows from its tap's first to its last pos add up to; it counts if its error is larger than the rows'. */
+/* Compares all rows of a tap; *c is zero before, but for by_list. */
 void compare_taps(struct comparison *c, const struct trace_tap *a, const struct trace_tap *b);
+/* The part of it that comes after the rows: one of all tokens together (TRACE_ALL_TOKENS) is held against the other's,
+ * or against what the other's rows from its tap's first to its last pos add up to; it counts if its error is larger
+ * than the rows'. */
+void compare_all_tokens(struct comparison *c, const struct trace_tap *a, const struct trace_tap *b);
 /* 0: equal.  INFINITY where a row of b is all zeros and a's is not.  NAN: nothing was compared. */
 double compare_error(const struct comparison *c);
 /* Of all values as two vectors; NAN without values or with a vector of zeros. */

@@ -43,9 +43,15 @@ static void on_tap(void *user, const plumb_tap *tap) {
     struct comparison *sum = &e->sums[their - e->theirs->taps];
     for (uint32_t t = 0; t < tap->n_token; t++) {
         const struct trace_row *theirs = trace_find_row(their, tap->pos + t);
-        if (!theirs) continue;
+        struct trace_tap *own = &e->own[their - e->theirs->taps];
+        if (!theirs && !own->rows) continue;
         struct trace_row ours = row_of(e, tap, id, t);
         ours.stats = trace_stats_of(ours.values, ours.n_value);
+        if (own->n_row < own->cap) {
+            own->rows[own->n_row] = ours;
+            own->rows[own->n_row++].n_value = 0;   /* the values are not kept */
+        }
+        if (!theirs) continue;
         /* Relative to theirs, which stands still while quirks come and go. */
         compare_rows(sum, &ours, theirs);
     }
@@ -111,10 +117,12 @@ plumb_status experiment_run(struct experiment *e, const struct quirk *const *qui
     reference_set_quirks(e->reference, &set);
     reference_limit(e->reference, n_layer);
     memset(e->sums, 0, theirs->n_tap * sizeof *e->sums);
+    for (size_t i = 0; i < theirs->n_tap; i++) e->own[i].n_row = 0;
     size_t n_prompt = theirs->n_prompt;
     size_t n = quirk_tokens(&set, theirs->tokens, theirs->n_token, &n_prompt, e->tokens);
     feed(e, n, n_prompt, n_layer >= e->model->config.n_layer);
     for (size_t i = 0; i < theirs->n_tap; i++) {
+        if (e->own[i].rows) compare_all_tokens(&e->sums[i], &e->own[i], &theirs->taps[i]);
         bool compared = e->sums[i].n_row > 0;
         o->error[i] = compared ? compare_error(&e->sums[i]) : (double)NAN;
         o->cosine[i] = compared ? compare_cosine(&e->sums[i]) : (double)NAN;
@@ -126,7 +134,7 @@ plumb_status experiment_run(struct experiment *e, const struct quirk *const *qui
 /* ---- set up ------------------------------------------------------------------------------------------------------ */
 
 static plumb_status check_theirs(const struct model *m, const struct plumb_trace *theirs, struct error *err) {
-    if (theirs->n_token == 0) {
+    if (!theirs->tokens || theirs->n_token == 0) {
         return error_set(err, PLUMB_ERROR_ARGUMENT, "the dump does not say which tokens were fed; give them with it");
     }
     for (uint32_t i = 0; i < theirs->n_token; i++) {
@@ -135,8 +143,18 @@ static plumb_status check_theirs(const struct model *m, const struct plumb_trace
                              (int)theirs->tokens[i], i, m->config.n_vocab - 1);
         }
     }
+    if (theirs->n_token > m->config.n_ctx_train) {
+        return error_set(err, PLUMB_ERROR_CONTEXT, "the dump has %u tokens, the model was made for %u", theirs->n_token,
+                         m->config.n_ctx_train);
+    }
+    size_t n_tap = 0;
     for (size_t i = 0; i < theirs->n_tap; i++) {
-        if (theirs->taps[i].n_row > 0) return PLUMB_OK;
+        if (theirs->taps[i].layer < (int32_t)m->config.n_layer && theirs->taps[i].n_row > 0) return PLUMB_OK;
+        n_tap += theirs->taps[i].n_row > 0;
+    }
+    if (n_tap > 0) {
+        return error_set(err, PLUMB_ERROR_ARGUMENT, "all %zu taps of the dump are of layers beyond the model's %u "
+                         "(the first is 0)", n_tap, m->config.n_layer);
     }
     return error_set(err, PLUMB_ERROR_ARGUMENT, "the dump has no activations under names that are known%s%s",
                      theirs->n_ignored > 0 ? ", but for instance " : "", theirs->ignored);
@@ -155,12 +173,29 @@ static uint64_t row_size(const struct experiment *e, enum tap_id id) {
     }
 }
 
+/* Room for the statistics of every token that the pass may compute, where theirs are of all together. */
+static bool reserve_own(struct experiment *e, uint32_t n_ctx) {
+    e->own = calloc(e->theirs->n_tap, sizeof *e->own);
+    if (!e->own) return false;
+    for (size_t i = 0; i < e->theirs->n_tap; i++) {
+        const struct trace_tap *their = &e->theirs->taps[i];
+        e->own[i].id = their->id;
+        e->own[i].layer = their->layer;
+        if (their->n_row == 0 || their->rows[their->n_row - 1].pos != TRACE_ALL_TOKENS) continue;
+        e->own[i].rows = alloc_array(n_ctx, sizeof *e->own[i].rows);
+        if (!e->own[i].rows) return false;
+        e->own[i].cap = n_ctx;
+    }
+    return true;
+}
+
 static void look_at_rows(struct experiment *e) {
     e->first_result = UINT32_MAX;
     for (size_t i = 0; i < e->theirs->n_tap; i++) {
         const struct trace_tap *tap = &e->theirs->taps[i];
         if (tap->n_row == 0) continue;
-        if (tap->id >= TAP_RESULT_NORM && tap->rows[0].pos < e->first_result) e->first_result = tap->rows[0].pos;
+        uint32_t first = tap->rows[0].pos == TRACE_ALL_TOKENS ? 0 : tap->rows[0].pos;
+        if (tap->id >= TAP_RESULT_NORM && first < e->first_result) e->first_result = first;
         if (tap->id != TAP_RESULT_OUTPUT && !tap->rows[0].places && tap->rows[0].n_value == row_size(e, tap->id)) {
             e->forced = true;
         }
@@ -235,7 +270,8 @@ plumb_status experiment_create(struct experiment **out, const struct model *m, c
         if (e->first_result != UINT32_MAX) {
             e->logits = alloc_array((uint64_t)n_batch * m->config.n_vocab, sizeof *e->logits);
         }
-        if (!e->tokens || !e->keys || !e->sums || (!e->logits && e->first_result != UINT32_MAX)) {
+        bool has_own = reserve_own(e, n_ctx);
+        if (!e->tokens || !e->keys || !e->sums || !has_own || (!e->logits && e->first_result != UINT32_MAX)) {
             status = error_set(err, PLUMB_ERROR_MEMORY, "out of memory: the diagnosis of %u tokens", theirs->n_token);
         }
     }
@@ -253,6 +289,8 @@ plumb_status experiment_create(struct experiment **out, const struct model *m, c
 void experiment_free(struct experiment *e) {
     if (!e) return;
     reference_free(e->reference);
+    for (size_t i = 0; e->own && i < e->theirs->n_tap; i++) free(e->own[i].rows);
+    free(e->own);
     free(e->tokens);
     free(e->keys);
     free(e->sums);

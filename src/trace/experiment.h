@@ -34,6 +34,8 @@ struct experiment {
     float *logits;          /* (n_prompt + 1, n_vocab), NULL where theirs has no result */
     float *keys;            /* (n_head, theirs->n_token) a row of kq_soft_max as traces have it */
     struct comparison *sums;/* (theirs->n_tap) */
+    struct trace_tap *own;  /* (theirs->n_tap) statistics of the pass's rows, of taps that theirs has of all tokens
+                             * together; elsewhere without rows */
     uint32_t first_result;  /* first position at which theirs has result_norm or result_output; UINT32_MAX: nowhere */
     bool forced;            /* theirs has whole activations */
 };

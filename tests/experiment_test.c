@@ -1,0 +1,111 @@
+/* Experiments of a diagnosis: what little a dump may have, and what cannot be held against the model. */
+#include "record.h"
+#include "session/load.h"
+#include "test.h"
+#include "trace/experiment.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* A dump of all that a run with this quirk computed, of which it tells the statistics of all tokens together. */
+static plumb_trace *pooled(const struct model *m, const char *quirk) {
+    struct record *run = record_quirk(m, quirk, record_ids);
+    plumb_trace *t = plumb_trace_create();
+    CHECK(t && trace_set_tokens(t, record_ids, N_TOKEN, N_PROMPT) == PLUMB_OK, "memory");
+    for (size_t i = 0; i < run->n; i++) {   /* each tap from its first record on */
+        const plumb_tap *tap = &run->taps[i];
+        enum tap_id id;
+        struct trace_row *row;
+        double n = 0, sum = 0, square = 0, min = INFINITY, max = -INFINITY;
+        CHECK(tap_find(tap->name, strlen(tap->name), &id), "%s", tap->name);
+        /* Logits and keys are not of all tokens here. */
+        if (tap->pos > 0 || id >= TAP_RESULT_NORM || id == TAP_KQ_SOFT_MAX) continue;
+        for (uint32_t pos = 0; pos < N_TOKEN; pos++) {
+            const float *values = record_at(run, tap->name, tap->layer, pos);
+            for (uint32_t k = 0; k < tap->n_head * tap->n; k++, n++) {
+                sum += (double)values[k];
+                square += (double)values[k] * (double)values[k];
+                min = fmin(min, (double)values[k]);
+                max = fmax(max, (double)values[k]);
+            }
+        }
+        if (!CHECK(trace_new_row(t, id, tap->layer, TRACE_ALL_TOKENS, &row) == PLUMB_OK, "%s", t->err.message)) break;
+        row->stats = (struct trace_stats) { sum / n, sqrt(square / n), min, max, 0, 0 };
+    }
+    record_free(run);
+    return t;
+}
+
+/* Largest error of the pass with this quirk; name NULL: without. */
+static double largest_error(struct experiment *e, const char *name) {
+    struct error err;
+    struct outcome o;
+    const struct quirk *q = name ? quirk_find(name) : NULL;
+    if (!CHECK(experiment_run(e, &q, q ? 1 : 0, UINT32_MAX, &o, &err) == PLUMB_OK, "%s", err.message)) return NAN;
+    double largest = -1;
+    for (size_t i = 0; i < e->theirs->n_tap; i++) {
+        CHECK(!isnan(o.error[i]), "tap %zu was not compared", i);
+        largest = fmax(largest, o.error[i]);
+    }
+    outcome_free(&o);
+    return largest;
+}
+
+static void pooled_case(void) {
+    struct error err;
+    plumb_model *m = record_load("f32");
+    REQUIRE(m, "no model");
+    plumb_trace *t = pooled(m->model, "ffn.act=relu");
+    struct experiment *e = NULL;
+    if (CHECK(experiment_create(&e, m->model, t, &err) == PLUMB_OK, "%s", err.message)) {
+        double truth = largest_error(e, NULL), right = largest_error(e, "ffn.act=relu");
+        CHECK(truth > 0.1 && right < 1e-6, "%g without the quirk, %g with it", truth, right);
+        CHECK(largest_error(e, NULL) == truth, "another figure the second time");
+    }
+    experiment_free(e);
+    plumb_trace_free(t);
+    plumb_model_free(m);
+}
+
+/* One row of embd; the reader of the file says n_token, and tokens if it knows them. */
+struct refused {
+    const char *name;
+    const char *tap;
+    const int32_t *tokens;
+    uint32_t n_token;
+    const char *why;
+};
+static const int32_t zeros[5000] = { 0 }, beyond[2] = { 0, 100000 };
+static const struct refused refused[] = {
+    { "tokens that are not known", "embd", NULL, 2, "does not say which tokens" },
+    { "no tokens", "embd", NULL, 0, "does not say which tokens" },
+    { "a token beyond the vocabulary", "embd", beyond, 2, "token 100000 at index 1" },
+    { "more tokens than the model takes", "embd", zeros, 5000, "the dump has 5000 tokens, the model was made for" },
+    { "layers beyond the model's", "l_out-7", zeros, 2, "all 1 taps of the dump are of layers beyond the model's" },
+};
+
+static void refused_row(const void *row) {
+    const struct refused *r = row;
+    struct error err = { 0 };
+    plumb_model *m = record_load("f32");
+    plumb_trace *t = plumb_trace_create();
+    REQUIRE(m && t, "no model");
+    enum tap_id id;
+    int32_t layer;
+    struct trace_row *added;
+    CHECK(tap_parse(r->tap, strlen(r->tap), &id, &layer) > 0, "%s", r->tap);
+    if (r->tokens) CHECK(trace_set_tokens(t, r->tokens, r->n_token, r->n_token) == PLUMB_OK, "%s", t->err.message);
+    t->n_token = r->n_token;
+    CHECK(trace_new_row(t, id, layer, 0, &added) == PLUMB_OK, "%s", t->err.message);
+    struct experiment *e = NULL;
+    CHECK(experiment_create(&e, m->model, t, &err) != PLUMB_OK && !e && strstr(err.message, r->why), "%s", err.message);
+    experiment_free(e);
+    plumb_trace_free(t);
+    plumb_model_free(m);
+}
+
+void test_experiment(void);
+void test_experiment(void) {
+    test_case("experiment: statistics of all tokens together tell a quirk from the truth", pooled_case);
+    TEST_ROWS("experiment: refused: ", refused_row, refused);
+}
