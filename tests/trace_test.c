@@ -189,12 +189,34 @@ static void likeliest_case(void) {
         for (uint32_t pos = 0; CHECK(tap && tap->n_row == 2, "rows") && pos < 2; pos++) {
             const struct trace_row *row = &tap->rows[pos];
             uint32_t n = n_first > 0 ? n_value[pos] : 0;   /* statistics alone were asked for */
-            CHECK(row->n == 15 && row->n_value == n, "%u of %u values", row->n_value, row->n);
+            CHECK(row->n == 15 && row->n_value == n && row->n_top == (n > 0 ? 10 : 0), "%u of %u values, top %u",
+                  row->n_value, row->n, row->n_top);
             for (uint32_t i = 0; i < n && i < row->n_value; i++) {
                 CHECK(row->places[i] == places[pos][i] && row->values[i] == logits[pos][places[pos][i]],
                       "token %u, value %u: %g at %u", pos, i, (double)row->values[i], row->places[i]);
             }
         }
+        plumb_trace_free(t);
+    }
+}
+
+/* Whole rows, and such as say so, have the largest logits of all. */
+static void known_likeliest_case(void) {
+    static const struct { const char *record; uint32_t n; } rows[] = {
+        { "\"shape\":[3],\"values\":[1,3,2]", 3 }, { "\"shape\":[9],\"values\":[1,3,2]", 0 },
+        { "\"values\":[1,3,2]", 0 }, { "\"top\":[[1,3],[2,2]]", 2 }, { "\"top\":[[1,3]],\"values\":[1,3,2]", 1 },
+        { "\"places\":[0,1,2],\"values\":[1,3,2]", 0 }, { "\"max\":3,\"places\":[0,1],\"values\":[1,3]", 0 },
+        { "\"n_top\":2,\"places\":[0,1,2],\"values\":[1,3,2]", 2 },
+        { "\"n_top\":9,\"places\":[1],\"values\":[3]", 1 }, { "\"max\":3", 0 },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char json[200];
+        int len = snprintf(json, sizeof json, "{\"taps\":[{\"name\":\"logits\",\"token\":0,%s}]}", rows[i].record);
+        plumb_trace *t = plumb_trace_create();
+        struct trace_value top[TRACE_TOP];
+        CHECK(plumb_trace_read(t, json, (size_t)len) == PLUMB_OK, "row %zu: %s", i, plumb_trace_error(t));
+        uint32_t n = t->n_tap > 0 ? trace_likeliest(&t->taps[0].rows[0], top) : 99;
+        CHECK(n == rows[i].n && (n == 0 || (top[0].place == 1 && top[0].value == 3)), "row %zu: %u", i, n);
         plumb_trace_free(t);
     }
 }
@@ -313,6 +335,40 @@ static void formats_case(const void *user) {
     plumb_trace_free(t);
     free(gguf);
     free(json);
+}
+
+/* A recorded trace has the vocabulary's texts of its likeliest tokens, and its file too. */
+static void texts_case(void) {
+    plumb_trace *tokens = fixture_read_trace(VECTORS "f32-taps.json"), *t = NULL, *again = plumb_trace_create();
+    plumb_model *m = fixture_load("tests/vectors/synth/f32.gguf");
+    struct told out = { 0 };
+    const plumb_trace_params params = { "result_output", 0, UINT32_MAX, 2 };
+    if (tokens && m && again) t = record_synth(tokens, 24, 24, &params);
+    if (t && CHECK(plumb_trace_write(t, PLUMB_FORMAT_JSON, told_write, &out) == PLUMB_OK, "%s", plumb_trace_error(t))) {
+        CHECK(plumb_trace_read(again, out.text, out.n) == PLUMB_OK, "%s", plumb_trace_error(again));
+        CHECK(again->n_text >= 10 && again->n_text == t->n_text, "%zu texts, read %zu", t->n_text, again->n_text);
+        const struct trace_tap *tap = trace_find_tap(again, TAP_RESULT_OUTPUT, -1);
+        struct trace_value top[TRACE_TOP];
+        uint32_t n = tap ? trace_likeliest(&tap->rows[tap->n_row - 1], top) : 0;
+        CHECK(n == 10, "%u likeliest", n);
+        for (uint32_t i = 0; i < n; i++) {
+            char piece[64];
+            int64_t len = plumb_token_piece(m, (int32_t)top[i].place, true, piece, sizeof piece);
+            const char *text = trace_text(again, (int32_t)top[i].place);
+            bool plain = len > 0 && (uint8_t)piece[0] >= 0x20 && (uint8_t)piece[0] < 0x7f;   /* as it is written */
+            CHECK(text && (!plain || (strlen(text) == (size_t)len && memcmp(text, piece, (size_t)len) == 0)),
+                  "%u: \"%s\", not \"%.*s\"", top[i].place, text ? text : "", (int)len, piece);
+        }
+    }
+    static const char json[] = "{\"texts\":[[7,\" Paris\"],[2,\"a\\nb\"],[7,\" Paris\"]],\"taps\":[]}";
+    CHECK(plumb_trace_read(again, json, sizeof json - 1) == PLUMB_OK, "%s", plumb_trace_error(again));
+    CHECK(trace_text(again, 7) && strcmp(trace_text(again, 7), " Paris") == 0 && trace_text(again, 2)
+          && strcmp(trace_text(again, 2), "a\\nb") == 0 && !trace_text(again, 3), "in any order");
+    told_free(&out);
+    plumb_trace_free(again);
+    plumb_trace_free(t);
+    plumb_trace_free(tokens);
+    plumb_model_free(m);
 }
 
 /* What cannot be whole tensors is no GGUF, and there are two formats. */
@@ -496,6 +552,9 @@ static void mistakes_case(void) {
         { "{'tokens':[1,2],'n_prompt':3,'taps':[]}", "2 tokens, 3 of them a prompt" },
         { "{'tokens':[1,2],'pieces':['a'],'taps':[]}", "JSON, byte 25: expected one text for each of 2 tokens, not 1" },
         { "{'pieces':['a'],'taps':[]}", "JSON, byte 10: expected one text for each of 0 tokens" },
+        { "{'texts':[[1]],'taps':[]}", "JSON, byte 13: expected a text after the token id" },
+        { "{'texts':[[1,2]],'taps':[]}", "JSON, byte 13: expected the text of a token" },
+        { "{'texts':[[1,'a','b']],'taps':[]}", "JSON, byte 17: expected ']' after a pair" },
         { "{'taps':[{'name':'embd','token':-1}]}", "JSON, byte 32: expected which token it is, the first being 0" },
         { "{'taps':[{'name':'embd','shape':[65536,65536]}]}", "JSON, byte 39: expected a shape of less than 2^32" },
         { "{'taps':[{'name':'embd','shape':[0]}]}", "JSON, byte 33: expected a dimension, an integer from 1" },
@@ -601,6 +660,8 @@ void test_trace(void) {
     test_case("trace: statistics equal numpy's", stats_case);
     test_case("trace: attention weights and their entropy, by hand", entropy_case);
     test_case("trace: of the logits the likeliest too", likeliest_case);
+    test_case("trace: which rows have the likeliest logits of all", known_likeliest_case);
+    test_case("trace: the texts of the likeliest tokens", texts_case);
     test_case("trace: statistics and entropies of a run equal llama.cpp's", llama_case);
     test_case("trace: batches, patterns, layers and numbers of values", batches_case);
     test_case("trace: JSON numbers are read as Python reads them, bit for bit", numbers_case);

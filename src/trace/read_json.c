@@ -24,6 +24,7 @@ struct record {
     uint64_t n_head, n;        /* 0, 0: not given */
     struct trace_stats stats;
     bool has_stats, nested;
+    uint32_t n_top;            /* of "top", or of the values: see struct trace_row */
     float quantum;
 };
 
@@ -183,6 +184,8 @@ static void read_record(struct reader *r) {
             while (json_element(j)) push_value(r, &r->entropy, "the entropy of a head");
         } else if (json_is(key, "quantum")) {
             rec->quantum = to_float(json_number(j, "the step that values were rounded to"));
+        } else if (json_is(key, "n_top")) {
+            rec->n_top = (uint32_t)json_integer(j, 0, UINT32_MAX, "how many of the values are the largest of all");
         } else if (json_is(key, "values")) {
             read_values(r);
         } else if (json_is(key, "places")) {
@@ -193,6 +196,7 @@ static void read_record(struct reader *r) {
             json_skip(j);
         }
     }
+    if (r->top.n > 0) rec->n_top = (uint32_t)(r->top.n < UINT32_MAX ? r->top.n : UINT32_MAX);
     if (rec->n_name == 0) json_fail(j, rec->at, "expected \"name\" in a record of a tap");
     if (!(rec->quantum >= 0 && rec->quantum <= FLT_MAX)) json_fail(j, rec->at, "expected a \"quantum\" of at least 0");
     if (r->places.n > 0 && r->places.n != r->values.n) {
@@ -252,6 +256,7 @@ static plumb_status add_row(struct reader *r, enum tap_id id, int32_t layer, uin
     if (end - first > UINT32_MAX) return error_set(&r->t->err, PLUMB_ERROR_ARGUMENT, "%zu values", end - first);
     PLUMB_TRY(trace_new_row(r->t, id, layer, pos, &row));
     row->quantum = rec->quantum;
+    if (id == TAP_RESULT_OUTPUT) row->n_top = rec->n_top;
     if (with_stats) row->stats = rec->stats;
     uint64_t n_head = rec->n_head, n = rec->n;
     if (id == TAP_KQ_SOFT_MAX && n == 0 && end == first && r->entropy.n <= UINT32_MAX) {
@@ -340,8 +345,8 @@ static plumb_status add_record(struct reader *r) {
 /* ---- the whole -------------------------------------------------------------------------------------------------- */
 
 struct contents {
-    size_t tokens, pieces, taps;   /* bytes where they begin; 0: not there */
-    int64_t n_prompt;              /* -1: not given */
+    size_t tokens, pieces, texts, taps;   /* bytes where they begin; 0: not there */
+    int64_t n_prompt;                     /* -1: not given */
 };
 
 static void read_outline(struct reader *r, struct contents *c) {
@@ -349,7 +354,7 @@ static void read_outline(struct reader *r, struct contents *c) {
     json_enter(j, '{', "a trace");
     for (struct json_text key; json_member(j, &key);) {
         size_t *section = json_is(key, "tokens") ? &c->tokens : json_is(key, "pieces") ? &c->pieces
-                          : json_is(key, "taps") ? &c->taps : NULL;
+                          : json_is(key, "texts") ? &c->texts : json_is(key, "taps") ? &c->taps : NULL;
         json_peek(j);
         if (section) {
             if (*section) json_fail(j, j->at, "expected one list of each kind");
@@ -398,6 +403,19 @@ static void read_pieces(struct reader *r) {
     if (n != r->t->n_token) json_fail(&r->j, at, "expected one text for each of %u tokens, not %u", r->t->n_token, n);
 }
 
+static void read_texts(struct reader *r) {
+    json_enter(&r->j, '[', "the list of texts");
+    while (json_element(&r->j)) {
+        int32_t id = 0;
+        json_enter(&r->j, '[', "a pair of token id and text");
+        if (json_element(&r->j)) id = (int32_t)json_integer(&r->j, 0, INT32_MAX, "a token id");
+        if (!json_element(&r->j)) json_fail(&r->j, r->j.at, "expected a text after the token id");
+        struct json_text text = json_string(&r->j, "the text of a token");
+        if (r->j.status == PLUMB_OK) r->j.status = trace_add_text(r->t, id, text.data, text.n);
+        if (json_element(&r->j)) json_fail(&r->j, r->j.at, "expected ']' after a pair of token id and text");
+    }
+}
+
 static void read_taps(struct reader *r) {
     json_enter(&r->j, '[', "the list of taps");
     while (json_element(&r->j)) {
@@ -431,14 +449,15 @@ plumb_status trace_read_json(struct plumb_trace *t, const char *bytes, size_t n)
     read_outline(&r, &c);
     plumb_status status = json_end(&r.j);
     /* The lists again, from where they begin; what follows them has been looked at. */
-    size_t sections[] = { c.tokens, c.pieces, c.taps };
-    for (int i = 0; i < 3 && status == PLUMB_OK; i++) {
-        if (sections[i] == 0) continue;
+    const struct { size_t at; void (*read)(struct reader *r); } sections[] = {
+        { c.tokens, NULL }, { c.pieces, read_pieces }, { c.texts, read_texts }, { c.taps, read_taps },
+    };
+    for (size_t i = 0; i < sizeof sections / sizeof *sections && status == PLUMB_OK; i++) {
+        if (sections[i].at == 0) continue;
         json_begin(&r.j, bytes, n, &t->err);
-        r.j.at = sections[i];
-        if (i == 0) read_tokens(&r, c.n_prompt);
-        else if (i == 1) read_pieces(&r);
-        else read_taps(&r);
+        r.j.at = sections[i].at;
+        if (sections[i].read) sections[i].read(&r);
+        else read_tokens(&r, c.n_prompt);
         status = r.j.status;
         free(r.j.text);
     }

@@ -17,7 +17,7 @@ static const char *find_piece(const struct plumb_trace *trace, int32_t id) {
     for (uint32_t i = 0; trace->pieces && trace->tokens && i < trace->n_token && i < LOOKED_AT; i++) {
         if (trace->tokens[i] == id && trace->pieces[i]) return trace->pieces[i];
     }
-    return NULL;
+    return trace_text(trace, id);
 }
 
 /* A piece as it is shown: control characters escaped, which those of traces are already.  Foreign pieces may be the

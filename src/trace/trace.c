@@ -36,6 +36,11 @@ static void free_pieces(struct plumb_trace *t) {
     t->pieces = NULL;
 }
 
+static void free_texts(struct plumb_trace *t) {
+    for (size_t i = 0; i < t->n_text; i++) free(t->texts[i].text);
+    free(t->texts);
+}
+
 void trace_clear(struct plumb_trace *t) {
     for (size_t i = 0; i < t->n_tap; i++) {
         for (uint32_t j = 0; j < t->taps[i].n_row; j++) {
@@ -47,6 +52,7 @@ void trace_clear(struct plumb_trace *t) {
     }
     free(t->taps);
     free_pieces(t);
+    free_texts(t);
     free(t->tokens);
     free((char *)t->params.taps);
     free(t->source);
@@ -63,14 +69,10 @@ plumb_status trace_set_source(struct plumb_trace *t, const char *source, size_t 
     return PLUMB_OK;
 }
 
-plumb_status trace_set_piece(struct plumb_trace *t, uint32_t i, const char *bytes, size_t n) {
-    assert(i < t->n_token);
-    if (!t->pieces) {
-        t->pieces = calloc(t->n_token, sizeof *t->pieces);
-        if (!t->pieces) return out_of_memory(t, t->n_token, "texts of tokens");
-    }
+/* Control characters as \n or \x1b, a final 0; NULL if there is no memory. */
+static char *escaped(const char *bytes, size_t n) {
     char *text = alloc_array((uint64_t)n * 4 + 1, 1), *out = text;
-    if (!text) return out_of_memory(t, n, "bytes for the text of a token");
+    if (!text) return NULL;
     for (size_t k = 0; k < n; k++) {
         uint8_t byte = (uint8_t)bytes[k];
         if (byte == '\n' || byte == '\t' || byte == '\r') {
@@ -83,10 +85,53 @@ plumb_status trace_set_piece(struct plumb_trace *t, uint32_t i, const char *byte
         }
     }
     *out++ = 0;
-    free(t->pieces[i]);
     char *fit = realloc(text, (size_t)(out - text));
-    t->pieces[i] = fit ? fit : text;
+    return fit ? fit : text;
+}
+
+plumb_status trace_set_piece(struct plumb_trace *t, uint32_t i, const char *bytes, size_t n) {
+    assert(i < t->n_token);
+    if (!t->pieces) {
+        t->pieces = calloc(t->n_token, sizeof *t->pieces);
+        if (!t->pieces) return out_of_memory(t, t->n_token, "texts of tokens");
+    }
+    char *text = escaped(bytes, n);
+    if (!text) return out_of_memory(t, n, "bytes for the text of a token");
+    free(t->pieces[i]);
+    t->pieces[i] = text;
     return PLUMB_OK;
+}
+
+/* Index of the first text not before id. */
+static size_t text_index(const struct plumb_trace *t, int32_t id) {
+    size_t low = 0, high = t->n_text;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (t->texts[middle].id < id) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
+
+const char *trace_text(const struct plumb_trace *t, int32_t id) {
+    size_t i = text_index(t, id);
+    return i < t->n_text && t->texts[i].id == id ? t->texts[i].text : NULL;
+}
+
+static plumb_status insert_text(struct plumb_trace *t, size_t at, int32_t id, const char *bytes, size_t n) {
+    struct trace_text *texts = alloc_room(t->texts, t->n_text, &t->cap_text, sizeof *texts);
+    if (!texts) return out_of_memory(t, t->n_text, "texts of tokens");
+    t->texts = texts;
+    char *text = escaped(bytes, n);
+    if (!text) return out_of_memory(t, n, "bytes for the text of a token");
+    memmove(texts + at + 1, texts + at, (t->n_text++ - at) * sizeof *texts);
+    texts[at] = (struct trace_text) { id, text };
+    return PLUMB_OK;
+}
+
+plumb_status trace_add_text(struct plumb_trace *t, int32_t id, const char *bytes, size_t n) {
+    t->unsorted_texts |= t->n_text > 0 && t->texts[t->n_text - 1].id > id;
+    return insert_text(t, t->n_text, id, bytes, n);
 }
 
 uint32_t trace_first_token(const struct plumb_trace *t, uint64_t n_row) {
@@ -201,8 +246,15 @@ static plumb_status sort_tap(struct plumb_trace *t, struct trace_tap *tap) {
     return PLUMB_OK;
 }
 
+static int by_id(const void *a, const void *b) {
+    const struct trace_text *p = a, *q = b;
+    return (p->id > q->id) - (p->id < q->id);
+}
+
 /* Once, as files may have rows in any order: inserting each would take a time that grows with their square. */
 plumb_status trace_sort(struct plumb_trace *t) {
+    if (t->unsorted_texts) qsort(t->texts, t->n_text, sizeof *t->texts, by_id);
+    t->unsorted_texts = false;
     for (size_t i = 0; i < t->n_tap; i++) PLUMB_TRY(sort_tap(t, &t->taps[i]));
     return PLUMB_OK;
 }
@@ -298,6 +350,12 @@ uint32_t trace_top(const struct trace_row *row, struct trace_value top[TRACE_TOP
         top[at] = (struct trace_value) { row->places ? row->places[i] : i, row->values[i] };
     }
     return n;
+}
+
+uint32_t trace_likeliest(const struct trace_row *row, struct trace_value top[TRACE_TOP]) {
+    bool is_whole = row->n_value > 0 && row->n_value == (uint64_t)row->n_head * row->n;
+    uint32_t n = is_whole || row->n_top > 0 ? trace_top(row, top) : 0;
+    return is_whole || n < row->n_top ? n : row->n_top;
 }
 
 /* Statistics of the same n values and n_zero zeros. */
@@ -456,12 +514,24 @@ plumb_status plumb_trace_set_tokens(plumb_trace *t, const int32_t *ids, size_t n
 
 /* ---- recording -------------------------------------------------------------------------------------------------- */
 
+/* Of the tokens at these places, for whoever lacks the vocabulary. */
+static plumb_status keep_texts(struct plumb_trace *t, const struct trace_value *top, uint32_t n_top) {
+    for (uint32_t i = 0; t->vocab && i < n_top; i++) {
+        char piece[256];   /* more of a token is not looked at */
+        int32_t id = (int32_t)top[i].place;
+        size_t at = text_index(t, id);
+        if (at < t->n_text && t->texts[at].id == id) continue;
+        int64_t n = tokenizer_piece(t->vocab, id, true, piece, sizeof piece);
+        if (n < 0) continue;
+        PLUMB_TRY(insert_text(t, at, id, piece, n < (int64_t)sizeof piece ? (size_t)n : sizeof piece));
+    }
+    return PLUMB_OK;
+}
+
 /* The first n_first of a token's logits and the likeliest tokens', which tell more of them than any others. */
 static plumb_status keep_likeliest(struct plumb_trace *t, struct trace_row *row, const float *logits,
-                                   uint32_t n_first) {
-    const struct trace_row all = { .n_value = row->n, .values = (float *)(uintptr_t)logits };
-    struct trace_value top[TRACE_TOP];
-    uint32_t n_top = trace_top(&all, top);
+                                   uint32_t n_first, struct trace_value *top, uint32_t n_top) {
+    row->n_top = n_top;
     qsort(top, n_top, sizeof *top, trace_by_place);
     row->values = alloc_array((uint64_t)n_first + n_top, sizeof *row->values);
     row->places = alloc_array((uint64_t)n_first + n_top, sizeof *row->places);
@@ -493,7 +563,13 @@ static plumb_status add_row(struct plumb_trace *t, enum tap_id id, int32_t layer
     uint64_t n_all = (uint64_t)n_head * n;
     uint32_t n_keep = n_all < t->params.n_value ? (uint32_t)n_all : t->params.n_value;
     if (n_keep == 0) return PLUMB_OK;
-    if (id == TAP_RESULT_OUTPUT && n_keep < n_all) return keep_likeliest(t, row, data, n_keep);
+    if (id == TAP_RESULT_OUTPUT) {
+        const struct trace_row all = { .n_value = row->n, .values = (float *)(uintptr_t)data };
+        struct trace_value top[TRACE_TOP];
+        uint32_t n_top = trace_top(&all, top);
+        PLUMB_TRY(keep_texts(t, top, n_top));
+        if (n_keep < n_all) return keep_likeliest(t, row, data, n_keep, top, n_top);
+    }
     row->values = alloc_array(n_keep, sizeof *row->values);
     if (!row->values) return out_of_memory(t, n_keep, "values");
     row->n_value = n_keep;

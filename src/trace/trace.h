@@ -10,6 +10,7 @@
 #ifndef PLUMB_TRACE_TRACE_H
 #define PLUMB_TRACE_TRACE_H
 
+#include "tokenizer/tokenizer.h"
 #include "trace/taps.h"
 
 /* Of the finite values.  NAN: not known. */
@@ -36,6 +37,7 @@ struct trace_row {
     uint32_t n_value;
     float *values;          /* (n_value) */
     uint32_t *places;       /* (n_value) ascending; of each value in the flattened (n_head, n).  NULL: 0, 1, 2... */
+    uint32_t n_top;         /* of result_output: that many of the values are the largest of the whole row; 0: not known */
     float quantum;          /* step of values that were rounded for printing, 1e-4 of "%.4f"; 0: not rounded */
     struct trace_stats stats;
     float *entropy;         /* (n_head) of kq_soft_max, in nats; NULL where it is not known */
@@ -50,6 +52,12 @@ struct trace_tap {
     uint32_t name;          /* number of its name in a file, of tap_parse; 0: none */
 };
 
+/* The text of a token, escaped as pieces are. */
+struct trace_text {
+    int32_t id;
+    char *text;
+};
+
 struct plumb_trace {
     struct error err;
     char *source;           /* the program that computed it, "" if it does not say */
@@ -57,6 +65,10 @@ struct plumb_trace {
     uint32_t n_token;
     uint32_t n_prompt;      /* of them, those computed as one prompt; the rest was decoded one by one */
     char **pieces;          /* (n_token) texts of the tokens, escaped; NULL if not known */
+    struct trace_text *texts;        /* (n_text) ascending ids, of the likeliest tokens */
+    size_t n_text, cap_text;
+    bool unsorted_texts;             /* not yet: see trace_add_text */
+    const struct tokenizer *vocab;   /* borrowed while a session is recorded: where texts come from; may be NULL */
     int32_t bos;            /* -1: not known */
     plumb_trace_params params;   /* what trace_add keeps; taps is owned */
     bool by_module;         /* Qcur or Kcur came under the names of transformers' modules: see heads.h */
@@ -73,6 +85,11 @@ plumb_status trace_set_tokens(struct plumb_trace *t, const int32_t *ids, size_t 
 plumb_status trace_set_source(struct plumb_trace *t, const char *source, size_t n);
 /* The text of token i, any bytes: control characters are escaped, the rest is kept.  Tokens come first. */
 plumb_status trace_set_piece(struct plumb_trace *t, uint32_t i, const char *bytes, size_t n);
+/* The text of a token that need not be one of those fed, as trace_set_piece.  Ids may come in any order; unless they
+ * ascend, trace_sort follows the last of them. */
+plumb_status trace_add_text(struct plumb_trace *t, int32_t id, const char *bytes, size_t n);
+/* What trace_add_text was given; NULL if there is none. */
+const char *trace_text(const struct plumb_trace *t, int32_t id);
 /* The token that the first of n_row rows without positions belongs to: fewer rows than tokens are those of the last
  * ones, as engines compute logits for the last token only. */
 uint32_t trace_first_token(const struct plumb_trace *t, uint64_t n_row);
@@ -103,6 +120,8 @@ struct trace_stats trace_stats_of(const float *values, size_t n);
 enum { TRACE_TOP = 10 };
 /* The largest values that a row has, largest first, of equal ones the lower place; NaN is none.  Returns how many. */
 uint32_t trace_top(const struct trace_row *row, struct trace_value top[TRACE_TOP]);
+/* The same if they are the largest of the whole row, which are known if all values are or n_top says so; else 0. */
+uint32_t trace_likeliest(const struct trace_row *row, struct trace_value top[TRACE_TOP]);
 
 /* ---- files: each reads all of bytes into an empty trace ------------------------------------------------------- */
 

@@ -53,6 +53,7 @@ static void write_row(struct report_writer *w, const char *name, const struct tr
     write_stat(w, "inf", row->stats.n_inf, 17);
     if (row->entropy) write_floats(w, "entropy", row->entropy, row->n_head);
     if (row->quantum > 0) write_stat(w, "quantum", (double)row->quantum, 9);
+    if (row->n_top > 0) report_printf(w, ",\"n_top\":%u", row->n_top);
     if (row->places) {
         report_bytes(w, ",\"places\":[", 11);
         for (uint32_t i = 0; i < row->n_value; i++) report_printf(w, i > 0 ? ",%u" : "%u", row->places[i]);
@@ -81,6 +82,15 @@ void trace_write_json(const struct plumb_trace *t, plumb_write *write, void *use
             if (i > 0) report_bytes(&w, ",", 1);
             const char *piece = t->pieces[i] ? t->pieces[i] : "";
             report_json_string(&w, piece, strlen(piece));
+        }
+        report_bytes(&w, "]", 1);
+    }
+    if (t->n_text > 0) {
+        report_printf(&w, ",\n\"texts\":[");
+        for (size_t i = 0; i < t->n_text; i++) {
+            report_printf(&w, "%s[%d,", i > 0 ? "," : "", (int)t->texts[i].id);
+            report_json_string(&w, t->texts[i].text, strlen(t->texts[i].text));
+            report_bytes(&w, "]", 1);
         }
         report_bytes(&w, "]", 1);
     }
