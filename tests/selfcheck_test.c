@@ -343,21 +343,21 @@ static void reference_case(void) {
     if (broken_read(&b, SYNTH "q8_0.gguf")) {
         fast = record(b.good, PLUMB_PASS_FAST);
         reference = record(b.good, PLUMB_PASS_REFERENCE);
-        selfcheck_reference(&c, fast, reference);
+        selfcheck_reference(&c, fast, reference, 0.01);
         CHECK(c.verdict == VERDICT_OK, "%s", c.why);
         test_note("%s", c.why);
         const struct trace_tap *gate = trace_find_tap(fast, TAP_FFN_GATE, 1);
         REQUIRE(gate, "no ffn_gate-1");
         for (uint32_t i = 0; i < gate->rows[0].n; i++) *value_of(fast, TAP_FFN_GATE, 1, 2, 0, i) *= 1.05f;
-        selfcheck_reference(&c, fast, reference);   /* 0.05 in one of 8 tokens: 0.018 */
+        selfcheck_reference(&c, fast, reference, 0.01);   /* 0.05 in one of 8 tokens: 0.018 */
         CHECK(c.verdict == VERDICT_FAIL && strstr(c.why, "ffn_gate-1 is the first tap over"), "%s", c.why);
         *value_of(fast, TAP_VCUR, 0, 1, 0, 0) = NAN;
         *value_of(reference, TAP_VCUR, 0, 1, 0, 0) = NAN;
-        selfcheck_reference(&c, fast, reference);
+        selfcheck_reference(&c, fast, reference, 0.01);
         CHECK(c.verdict == VERDICT_FAIL && strstr(c.why, "Vcur-0 is the first tap with NaN or infinity, at [1, 0]"),
               "%s", c.why);
         trace_clear(reference);
-        selfcheck_reference(&c, fast, reference);
+        selfcheck_reference(&c, fast, reference, 0.01);
         CHECK(c.verdict == VERDICT_FAIL, "nothing to compare with: %s", c.why);
     }
     free(c.details);

@@ -49,7 +49,8 @@ void selfcheck_first(struct check *c, const struct plumb_trace *t);
 void selfcheck_logits(struct check *c, const float *a, const float *b, uint32_t n_token, uint32_t n_vocab,
                       const char *what);
 /* Relative RMS error of every tap of the fast pass against the reference pass. */
-void selfcheck_reference(struct check *c, const struct plumb_trace *fast, const struct plumb_trace *reference);
+void selfcheck_reference(struct check *c, const struct plumb_trace *fast, const struct plumb_trace *reference,
+                         double bound);
 
 /* ---- tensors ----------------------------------------------------------------------------------------------------- */
 
