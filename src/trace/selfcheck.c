@@ -462,14 +462,13 @@ static void write_text(struct report_writer *w, const struct row *row, const str
     report_text(w, c->why, strlen(c->why));
     report_bytes(w, "\n", 1);
     if (c->verdict != VERDICT_FAIL && c->verdict != VERDICT_WARN) return;
-    for (uint32_t i = 0; i < c->n_detail && i < SELFCHECK_MAX_DETAIL; i++) {
+    enum { SHOWN = 12 };   /* the JSON has them all */
+    for (uint32_t i = 0; i < c->n_detail && i < SHOWN; i++) {
         report_bytes(w, "                  ", 18);
         report_text(w, c->details[i], strlen(c->details[i]));
         report_bytes(w, "\n", 1);
     }
-    if (c->n_detail > SELFCHECK_MAX_DETAIL) {
-        report_printf(w, "%18sand %u more\n", "", c->n_detail - SELFCHECK_MAX_DETAIL);
-    }
+    if (c->n_detail > SHOWN) report_printf(w, "%18sand %u more; --json has them\n", "", c->n_detail - SHOWN);
 }
 
 static void write_json(struct report_writer *w, const struct row *row, const struct check *c) {
