@@ -7,6 +7,7 @@
 #include "trace/tokens.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 static const struct trace_stats unknown = { NAN, NAN, NAN, NAN, NAN, NAN };
@@ -143,6 +144,27 @@ static void sum_rows(void) {
           e.n_row);
 }
 
+static void listed_rows(void) {
+    float x[] = { 8, 6 }, y[] = { 6, 10 }, z[] = { 10, 7 };
+    uint32_t at_x[] = { 3, 4 }, at_y[] = { 4, 7 }, at_z[] = { 7, 9 };
+    struct trace_row a = row_of(x, at_x, 2, 0), s = row_of(y, at_y, 2, 0), b = row_of(z, at_z, 2, 0);
+    a.n_top = b.n_top = s.n_top = 2;
+    struct comparison c = { .by_list = true }, d = { .by_list = true }, e = { 0 }, f = { .by_list = true };
+    /* Place 4 is 6 in both.  A's 8 is 6 at most in B, B's 10 is 6 at most in A: sqrt((4 + 16) / (36 + 36 + 100)). */
+    compare_rows(&c, &a, &s);
+    CHECK(near(compare_error(&c), 0.340997238) && c.n_value == 1 && c.n_bound == 2 && near(compare_cosine(&c), 1),
+          "%.9g of %llu and %llu", compare_error(&c), (unsigned long long)c.n_value, (unsigned long long)c.n_bound);
+    CHECK(c.max_d == 4 && c.max_place == 7 && c.max_a == 6 && c.max_b == 10, "%g at %u", c.max_d, c.max_place);
+    /* None in common.  A's 8 is above 7, its 6 may be right; B's 10 and 7 are above 6: sqrt(18 / (49 + 100 + 49)). */
+    compare_rows(&d, &a, &b);
+    CHECK(near(compare_error(&d), 0.301511345) && d.n_value == 0 && d.n_bound == 3 && isnan(compare_cosine(&d)),
+          "%.9g of %llu", compare_error(&d), (unsigned long long)d.n_bound);
+    compare_rows(&e, &a, &b);   /* unless it is asked for, or known which the likeliest are */
+    a.n_top = b.n_top = 0;
+    compare_rows(&f, &a, &b);
+    CHECK(e.n_row == 0 && f.n_row == 0, "%u, %u rows", e.n_row, f.n_row);
+}
+
 /* ---- tokens ------------------------------------------------------------------------------------------------------ */
 
 /* Tokens by their texts, "<s>~Hello~ world": the id of a text is its index in texts, whose first is BOS. */
@@ -217,6 +239,14 @@ static void token_lists(const void *arg) {
 
 /* ---- reports ----------------------------------------------------------------------------------------------------- */
 
+/* Lines joined, as if they had not been broken at their 80th column; paragraphs stay apart by two spaces. */
+static char *joined(char *text) {
+    for (char *at = text; *at; at++) {
+        if (*at == '\n') *at = ' ';
+    }
+    return text;
+}
+
 /* To be freed. */
 static char *report(plumb_trace *a, plumb_trace *b, plumb_model *m, plumb_format format, bool *agree) {
     struct told t = { 0 };
@@ -265,7 +295,7 @@ static void check_verdict(int32_t n_layer, float (*error_of)(enum tap_id id, int
     bool agree = !expected;
     char *text = report(sides[0], sides[1], NULL, PLUMB_FORMAT_TEXT, &agree);
     CHECK(agree == expected, "agree: %d", agree);
-    const char *verdict = strstr(text, "\n\nThey ");
+    const char *verdict = strstr(joined(text), "  They ");
     for (size_t i = 0; i < n; i++) CHECK(strstr(text, says[i]), "no \"%s\": %s", says[i], verdict ? verdict : text);
     CHECK(!strstr(text, says_not), "\"%s\": %s", says_not, verdict ? verdict : text);
     free(text);
@@ -319,15 +349,17 @@ static void verdict_agree(void) {
 static void verdict_jump(void) {
     check_verdict(3, rope_error, false,
                   SAYS(">>Qcur_rope-1 ", "> kq_soft_max-1 ", "  Kcur_rope-1 ",
-                       "They part first at Qcur_rope-1 (query after RoPE): relative error 0.5, tolerance 0.01.",
+                       "They part first at Qcur_rope-1 (query after RoPE): relative error 0.5 (of all 4 values), "
+                       "tolerance 0.01.",
                        "What it is computed from agrees: Qcur-1 (0.0001). So the fault lies in this very step.",
-                       "rope.pairing=halves", "plumb diagnose MODEL --against theirs.json"), "No single step");
+                       "`plumb diagnose` knows ", " mistakes that begin here.",
+                       "Next: plumb diagnose MODEL --against theirs.json"), "No single step");
 }
 
 static void verdict_jump_outside(void) {
     check_verdict(3, rope_error_outside, false,
                   SAYS("They part first at l_out-1 (residual after the layer): relative error 0.25",
-                       "The nearest earlier taps that both sides have agree: l_out-0 (0.0001)."), "Known mistakes");
+                       "The nearest earlier taps that both sides have agree: l_out-0 (0.0001)."), "begin here");
 }
 
 static void verdict_gradual(void) {
@@ -335,7 +367,7 @@ static void verdict_gradual(void) {
                   SAYS("They part first at attn_norm-4 ",
                        "No single step does it: attn_norm-3 is off by 0.008 already.",
                        "From l_out-0 to l_out-5 the error goes from 0.001 to 0.032: x2.00 per layer.",
-                       "Rounding and quantization add up"), "Known mistakes");
+                       "Rounding and quantization add up"), "begin here");
 }
 
 static void verdict_gradual_and_jump(void) {
@@ -363,8 +395,8 @@ static void fewer_rows(void) {
     plumb_trace *b = trace_of("{\"tokens\":[1,5,6],\"taps\":[{\"name\":\"embd\",\"values\":[[1,1],[2,0],[0,3]]}]}");
     bool agree = true;
     char *text = report(a, b, NULL, PLUMB_FORMAT_TEXT, &agree);
-    CHECK(!agree && strstr(text, "\nA has rows of the first 2 tokens and lists 3: was one of them, BOS for instance, "
-                                 "not fed?\n") && !strstr(text, "B has rows"), "%s", text);
+    CHECK(!agree && strstr(joined(text), " A has rows of the first 2 tokens and lists 3: was one of them, BOS for "
+                                         "instance, not fed? ") && !strstr(text, "B has rows"), "%s", text);
     free(text);
     plumb_trace_free(a);
     plumb_trace_free(b);
@@ -381,9 +413,10 @@ static void shapes(void) {
     bool agree = true;
     char *text = report(a, b, NULL, PLUMB_FORMAT_TEXT, &agree);
     CHECK(!agree, "shapes differ");
-    const char *const says[] = { ">>Kcur-0           A has 9 x 2 values of each token, B 3 x 2\n", "  Vcur-0 ",
+    const char *const says[] = { ">>Kcur-0           A has 9 x 2 values of each token, B 3 x 2 ", "  Vcur-0 ",
                                  "They part first at Kcur-0 (key before RoPE): A has 9 x 2 values of each token, B ",
                                  "0 taps are only in A, 1 only in B" };
+    joined(text);
     for (size_t i = 0; i < sizeof says / sizeof *says; i++) CHECK(strstr(text, says[i]), "%s: %s", says[i], text);
     free(text);
     plumb_trace_free(a);
@@ -405,16 +438,17 @@ static void text_lines(void) {
     plumb_trace *a = trace_of(hostile_a), *b = trace_of(hostile_b);
     bool agree = true;
     char *text = report(a, b, NULL, PLUMB_FORMAT_TEXT, &agree);
-    /* |d| = 1 of sqrt(1 + 4 + 9); the cosine is 17 / sqrt(21 * 14).  Of the logits id 2 alone is in both. */
+    /* |d| = 1 of sqrt(1 + 4 + 9); the cosine is 17 / sqrt(21 * 14).  Of the logits id 2 alone is in both; B's 6.5 of
+     * id 9 is 6.25 at most in A: 0.25 of sqrt(7.5 * 7.5 + 6.5 * 6.5). */
     static const char *const lines[] = {
-        "A  theirs.json             <script>alert('x')</script>&\\x1b[2J, 2 tokens, 2 taps; 1 records are no taps, ",
-        "the first is <svg onload=x>\n",
+        "A  theirs.json             <script>alert('x')</script>&\\x1b[2J, 2 tokens, 2 taps\n",
+        "   1 record is no tap, the first is <svg onload=x>\n",
         "B  <b>\"ours\"               2 tokens, 2 taps\n",
-        ">>l_out-0               1        3     0.267         1  [0, 2]                   4            3  0.9914601\n",
-        "  result_output         1        1         0         0  [1, 2]                 7.5          7.5  1.0000000\n",
+        "\n>>l_out-0               1        3     0.267         1  [0, 2]        0.9914601\n",
+        "\n> result_output         1        2    0.0252      0.25  [1, 9]        1.0000000\n",
         "likeliest after token 1\n",
         " 1     7.5000       2 \"\"&'\"                7.5000       2 \"\"&'\"\n",
-        " 2     6.2500       1 \"<img src=x>\"        6.5000       9 \n",
+        " 2     6.2500       1 \"<img src=x>\"        6.5000       9 \ntexts: --model MODEL\n\n",
     };
     CHECK(!agree, "they part");
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) CHECK(strstr(text, lines[i]), "%s%s", lines[i], text);
@@ -483,8 +517,11 @@ static void html_page(void) {
     for (size_t i = 0; i < sizeof never / sizeof *never; i++) CHECK(!strstr(text, never[i]), "%s is in it", never[i]);
     static const char *const says[] = { "&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;&amp;\\x1b[2J",
                                         "&lt;b&gt;&quot;ours&quot;", "&lt;img src=x&gt;", "&quot;&amp;&#39;",
-                                        "<h1 class=\"part\">They part at l_out-0</h1>", "<title>l_out-0: error 0.267, ",
-                                        "default-src 'none'" };
+                                        "<h1 class=\"part\">They part first at l_out-0 (residual after the layer)"
+                                        "</h1>\n<p>relative error 0.27 (of 3 values of each token), tolerance "
+                                        "0.01.</p>",
+                                        "<title>l_out-0: error 0.267, ", "largest error, at l_out-0</dt><dd>0.27</dd>",
+                                        "<li class=\"off\"><code>9</code><span>6.500</span>", "default-src 'none'" };
     for (size_t i = 0; i < sizeof says / sizeof *says; i++) CHECK(strstr(text, says[i]), "%s is not in it", says[i]);
     static const char *const elements[][2] = { { "<svg", "</svg>" }, { "<div", "</div>" }, { "<section", "</section>" },
                                                { "<p", "</p>" }, { "<li", "</li>" }, { "<td", "</td>" },
@@ -526,16 +563,118 @@ static void tokens_by_model(void) {
     plumb_model_free(m);
 }
 
+/* Logits alone, ten of them or fewer: the lists tell that they part, and that they do not. */
+static void lists_alone(void) {
+    static const struct { const char *a, *b; bool agree; const char *says; } rows[] = {
+        { "[3,8],[4,6]", "[7,10],[9,7]", false, "They part first at result_output (logits): relative error 0.3 (at "
+          "least, by the lists of the likeliest), tolerance 0.01. The likeliest tokens after token 1 are others: A's "
+          "first, 3 (8), is not among B's 2; B's first, 7 \" Paris\" (10), is not among A's 2. No earlier tap " },
+        { "[3,8],[7,6]", "[7,10],[3,7]", false, "A's first, 3 (8), is number 2 of B's; B's first, 7 \" Paris\" (10), "
+          "is number 2 of A's." },
+        { "[3,8],[7,6]", "[3,8],[7,9]", false, "Next: plumb diagnose MODEL --against theirs.json" },
+        { "[3,8],[4,6.01]", "[3,8],[7,6.02]", true, "They agree: 1 taps" },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        plumb_trace *sides[2];
+        for (size_t s = 0; s < 2; s++) {
+            char json[200];
+            snprintf(json, sizeof json, "{\"tokens\":[1,2],\"texts\":[[7,\" Paris\"]],\"taps\":[{\"name\":\"logits\","
+                     "\"token\":1,\"top\":[%s]}]}", s == 0 ? rows[i].a : rows[i].b);
+            sides[s] = trace_of(json);
+        }
+        bool agree = !rows[i].agree;
+        char *text = report(sides[0], sides[1], NULL, PLUMB_FORMAT_TEXT, &agree);
+        CHECK(agree == rows[i].agree && strstr(joined(text), rows[i].says), "row %zu: %s", i, text);
+        free(text);
+        plumb_trace_free(sides[0]);
+        plumb_trace_free(sides[1]);
+    }
+}
+
+/* Layers from 1 on are asked after; layers that both have, or that are some of them, are not. */
+static void layers_from_one(void) {
+    static const struct { const char *a, *b, *says; } rows[] = {
+        { "[1,2]", "[0,1]", "A has layers 1 to 2, B 0 to 1: are A's counted from 1?" },
+        { "[0,1]", "[1,2]", "B has layers 1 to 2, A 0 to 1: are B's counted from 1?" },
+        { "[0,1]", "[0,1]", NULL }, { "[1]", "[0,1]", NULL }, { "[2]", "[1]", NULL },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        plumb_trace *sides[2];
+        for (size_t s = 0; s < 2; s++) {
+            const char *layers = s == 0 ? rows[i].a : rows[i].b;
+            sides[s] = plumb_trace_create();
+            add_tap(sides[s], TAP_EMBD, -1, s == 0 ? 1 : 0);
+            for (const char *at = layers; *at; at++) {
+                if (*at >= '0' && *at <= '9') add_tap(sides[s], TAP_L_OUT, *at - '0', 0);
+            }
+        }
+        bool agree = true;
+        char *text = report(sides[0], sides[1], NULL, PLUMB_FORMAT_TEXT, &agree);
+        bool asks = strstr(text, "counted from 1?") != NULL;
+        CHECK(!agree && asks == (rows[i].says != NULL), "row %zu: %s", i, text);
+        CHECK(!asks || strstr(text, rows[i].says), "row %zu: %s", i, text);
+        free(text);
+        plumb_trace_free(sides[0]);
+        plumb_trace_free(sides[1]);
+    }
+}
+
+/* The side that is not plumb is looked into, its path as a word of the shell. */
+static void next_command(void) {
+    static const struct { const char *program_a, *program_b, *name_a, *name_b, *says; } rows[] = {
+        { "mine", "plumb 0.1.0, fast pass", "a.json", "b.json", "--against a.json\n" },
+        { "plumb 0.1.0, fast pass", "mine", "a.json", "dir/b,c-1.json", "--against dir/b,c-1.json\n" },
+        { "plumb 0.1.0", "plumb 0.1.0", "a b.json", "b.json", "--against 'a b.json'\n" },
+        { "", "plumbing", "it's.json", "b.json", "--against 'it'\\''s.json'\n" },
+        { "", "", "$HOME", "b.json", "--against '$HOME'\n" },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        plumb_trace *a = plumb_trace_create(), *b = plumb_trace_create();
+        add_tap(a, TAP_EMBD, -1, 1);
+        add_tap(b, TAP_EMBD, -1, 0);
+        trace_set_source(a, rows[i].program_a, strlen(rows[i].program_a));
+        trace_set_source(b, rows[i].program_b, strlen(rows[i].program_b));
+        struct told t = { 0 };
+        plumb_report r = { .write = told_write, .user = &t, .name_a = rows[i].name_a, .name_b = rows[i].name_b };
+        bool agree = true;
+        CHECK(plumb_diff(a, b, NULL, &r, &agree) == PLUMB_OK && !agree, "%s", plumb_trace_error(a));
+        CHECK(t.text && strstr(t.text, rows[i].says), "row %zu: %s", i, t.text);
+        told_free(&t);
+        plumb_trace_free(a);
+        plumb_trace_free(b);
+    }
+}
+
+/* Whatever is compared, no line of the table or of the prose is wider than a terminal. */
+static void columns(void) {
+    plumb_trace *sides[2];
+    make_pair(sides, 30, other_type);
+    bool agree = true;
+    char *text = report(sides[0], sides[1], NULL, PLUMB_FORMAT_TEXT, &agree);
+    for (const char *at = text; *at; at += at[strcspn(at, "\n")] ? strcspn(at, "\n") + 1 : strcspn(at, "\n")) {
+        CHECK(strcspn(at, "\n") <= 80, "%.*s", (int)strcspn(at, "\n"), at);
+    }
+    free(text);
+    plumb_trace_free(sides[0]);
+    plumb_trace_free(sides[1]);
+}
+
 static void nothing(void) {
     plumb_trace *a = trace_of("{\"taps\":[{\"name\":\"embd\",\"token\":0,\"values\":[1]}]}");
     plumb_trace *b = trace_of("{\"taps\":[{\"name\":\"embd\",\"token\":1,\"values\":[1]}]}");
     plumb_report r = { .format = PLUMB_FORMAT_GGUF };
     bool agree = true;
-    char *text = report(a, b, NULL, PLUMB_FORMAT_TEXT, &agree);
-    CHECK(!agree && strstr(text, "Nothing to compare"), "%s", text);
-    free(text);
-    free(text = report(a, b, NULL, PLUMB_FORMAT_HTML, &agree));
-    CHECK(text && !agree, "a page");
+    static const char *const says[] = { "\nNothing to compare: ", "\"kind\":\"nothing\"",
+                                        "<h1 class=\"part\">Nothing to compare</h1>" };
+    for (plumb_format format = PLUMB_FORMAT_TEXT; format <= PLUMB_FORMAT_HTML; format++) {   /* a report all the same */
+        struct told t = { 0 };
+        const plumb_report all = { .format = format, .write = told_write, .user = &t };
+        agree = true;
+        CHECK(plumb_diff(a, b, NULL, &all, &agree) == PLUMB_ERROR_ARGUMENT && !agree, "%s", plumb_trace_error(a));
+        CHECK(strstr(plumb_trace_error(a), "nothing to compare: A has 1 taps, B 1"), "%s", plumb_trace_error(a));
+        CHECK(t.text && strstr(t.text, says[format]), "%s", t.text);
+        told_free(&t);
+    }
     agree = true;
     CHECK(plumb_diff(a, b, NULL, &r, &agree) == PLUMB_ERROR_ARGUMENT && !agree, "%s", plumb_trace_error(a));
     plumb_trace_free(a);
@@ -565,6 +704,7 @@ void test_diff(void) {
     test_case("diff: rows of which only statistics are known, by hand", statistics_rows);
     test_case("diff: attention to fewer and to more keys, by hand", padded_rows);
     test_case("diff: a row of all tokens together, by hand", sum_rows);
+    test_case("diff: lists of the likeliest, by hand", listed_rows);
     TEST_ROWS("", token_lists, token_rows);
     test_case("diff: token lists by a model's vocabulary", tokens_by_model);
     test_case("diff: traces that agree", verdict_agree);
@@ -579,6 +719,10 @@ void test_diff(void) {
     test_case("diff: lines of the text, hostile names", text_lines);
     test_case("diff: fields of the JSON", json_fields);
     test_case("diff: the page escapes all, loads nothing", html_page);
-    test_case("diff: nothing in common", nothing);
+    test_case("diff: logits alone are compared by their lists", lists_alone);
+    test_case("diff: layers that are counted from 1", layers_from_one);
+    test_case("diff: the command that comes next", next_command);
+    test_case("diff: lines of 80 columns", columns);
+    test_case("diff: nothing in common is a status, with a report", nothing);
     test_case("diff: diagnose takes a prompt of no tokens", no_prompt);
 }

@@ -25,6 +25,10 @@ plumb_status plumb_diff(plumb_trace *a, plumb_trace *b, plumb_model *model, cons
         else if (report->format == PLUMB_FORMAT_JSON) diff_json(d, w);
         else diff_html(d, w);
         report_flush(w);
+        if (d->kind == DIFF_NOTHING) {
+            status = error_set(&a->err, PLUMB_ERROR_ARGUMENT, "nothing to compare: A has %zu taps, B %zu, and none in "
+                               "common of which they know the same", a->n_tap, b->n_tap);
+        }
     }
     diff_free(d);
 done:

@@ -52,6 +52,7 @@ static bool compare_tap(struct diff_tap *out, const struct trace_tap *a, const s
     shape_of(b, out->shape_b);
     out->shapes_differ = shapes_differ(a->id, out->shape_a, out->shape_b);
     if (!out->shapes_differ) {
+        out->c.by_list = true;
         compare_taps(&out->c, a, b);
         out->error = compare_error(&out->c);
         out->cosine = compare_cosine(&out->c);
@@ -101,27 +102,16 @@ static plumb_status compare_all(struct diff *d, struct error *err) {
 
 /* ---- the likeliest tokens ---------------------------------------------------------------------------------------- */
 
-/* Are the largest logits among the row's values?  Whole rows have them.  A few values at chosen places have them if the
- * row's maximum is known and is there; if it is not, they are taken for them unless they are the first and last three
- * that llama-eval-callback prints. */
-static bool has_top(const struct trace_row *row) {
-    if (!row->places) return row->n_value > 0 && row->n_value == (uint64_t)row->n_head * row->n;
-    float largest = -INFINITY;
-    for (uint32_t i = 0; i < row->n_value; i++) largest = fmaxf(largest, row->values[i]);
-    if (isfinite(row->stats.max)) return (double)largest >= row->stats.max - 1e-5 * fabs(row->stats.max);
-    return row->n_value < 3 || row->places[2] != 2;
-}
-
 static void compare_top(struct diff *d) {
     const struct trace_tap *a = trace_find_tap(d->a, TAP_RESULT_OUTPUT, -1);
     const struct trace_tap *b = trace_find_tap(d->b, TAP_RESULT_OUTPUT, -1);
     for (uint32_t i = a && b ? a->n_row : 0; i-- > 0;) {
         const struct trace_row *row = trace_find_row(b, a->rows[i].pos);
-        if (!row || row->pos == TRACE_ALL_TOKENS || !has_top(&a->rows[i]) || !has_top(row)) continue;
+        if (!row || row->pos == TRACE_ALL_TOKENS) continue;
         d->top_pos = row->pos;
-        d->n_top_a = trace_top(&a->rows[i], d->top_a);
-        d->n_top_b = trace_top(row, d->top_b);
-        return;
+        d->n_top_a = trace_likeliest(&a->rows[i], d->top_a);
+        d->n_top_b = trace_likeliest(row, d->top_b);
+        if (d->n_top_a > 0 && d->n_top_b > 0) return;
     }
 }
 
@@ -236,6 +226,17 @@ static void say_weights(struct diff *d, const struct diff_tap *tap) {
     else say(d, "%.*s.weight%s", (int)n, name, name + n);
 }
 
+/* What the error is of. */
+static void say_values(struct diff *d, const struct diff_tap *tap) {
+    const uint32_t *shape = tap->shape_a[0] > 0 ? tap->shape_a : tap->shape_b;
+    uint64_t n = tap->c.n_value, each = n / tap->c.n_row;
+    if (tap->c.n_bound > 0) say(d, "at least, by the lists of the likeliest");
+    else if (n == 0) say(d, "by statistics");
+    else if (n % tap->c.n_row > 0) say(d, "of %llu values", (unsigned long long)n);
+    else if (each == (uint64_t)shape[0] * shape[1]) say(d, "of all %llu values", (unsigned long long)each);
+    else say(d, "of %llu values of each token", (unsigned long long)each);
+}
+
 static void say_first(struct diff *d) {
     const struct diff_tap *tap = &d->taps[d->first];
     struct tap_text name;
@@ -246,12 +247,39 @@ static void say_first(struct diff *d) {
     } else if (isinf(tap->error)) {
         say(d, "B is all zeros where A is not.\n");
     } else {
-        say(d, "relative error %.2g, tolerance %g.\n", tap->error, d->tolerance);
+        say(d, "relative error %.2g (", tap->error);
+        say_values(d, tap);
+        say(d, "), tolerance %g.\n", d->tolerance);
     }
     if (tap->c.n_nan > 0) {
         say(d, "At %llu places one side alone is NaN or infinite, or the other infinity.\n",
             (unsigned long long)tap->c.n_nan);
     }
+}
+
+/* A side's likeliest token, and where the other one has it. */
+static void say_likeliest(struct diff *d, char side, const struct trace_value *token, char other,
+                          const struct trace_value *top, uint32_t n) {
+    char piece[96];
+    int64_t n_piece = tokens_piece(d->a, d->b, d->vocab, (int32_t)token->place, piece, sizeof piece);
+    uint32_t rank = 0;
+    while (rank < n && top[rank].place != token->place) rank++;
+    say(d, "%c's first, %u ", side, token->place);
+    if (n_piece >= 0) say(d, "\"%.*s\" ", n_piece < (int64_t)sizeof piece ? (int)n_piece : (int)sizeof piece, piece);
+    say(d, "(%.4g), is ", (double)token->value);
+    if (rank < n) say(d, "number %u of %c's", rank + 1, other);
+    else say(d, "not among %c's %u", other, n);
+}
+
+/* Where the logits are what parts first. */
+static void say_top(struct diff *d) {
+    if (d->taps[d->first].id != TAP_RESULT_OUTPUT || d->n_top_a == 0 || d->n_top_b == 0) return;
+    if (d->top_a[0].place == d->top_b[0].place) return;
+    say(d, "The likeliest tokens after token %u are others: ", d->top_pos);
+    say_likeliest(d, 'A', &d->top_a[0], 'B', d->top_b, d->n_top_b);
+    say(d, "; ");
+    say_likeliest(d, 'B', &d->top_b[0], 'A', d->top_a, d->n_top_a);
+    say(d, ".\n");
 }
 
 /* Where to look, given that the inputs are right. */
@@ -296,17 +324,12 @@ static void say_siblings(struct diff *d) {
     say(d, ", of the same input, part too: not one tensor, but how their type is read, rounded or multiplied.\n");
 }
 
-/* Known mistakes that show first at this tap; of embd there are too many to be of help. */
+/* That are named in quirks.h; which of them it is takes the model to tell. */
 static void say_quirks(struct diff *d) {
-    enum { MOST = 24 };
     const char *tap = tap_spec(d->taps[d->first].id)->name;
     uint32_t n = 0;
     for (size_t i = 0; quirk_at(i); i++) n += strcmp(quirk_at(i)->tap, tap) == 0;
-    if (n == 0 || n > MOST) return;
-    say(d, "Known mistakes that show first here: ");
-    for (size_t i = 0; quirk_at(i); i++) {
-        if (strcmp(quirk_at(i)->tap, tap) == 0) say(d, "%s%s", quirk_at(i)->name, --n > 0 ? ", " : ".\n");
-    }
+    if (n > 0) say(d, "`plumb diagnose` knows %u mistake%s here.\n", n, n == 1 ? " that begins" : "s that begin");
 }
 
 /* before: the largest error of an earlier tap, which is not far below that of the first one over. */
@@ -352,9 +375,60 @@ static void say_fewer(struct diff *d) {
     }
 }
 
+/* The layers that a trace has. */
+struct layers {
+    int32_t first, last;
+    uint32_t n;
+};
+
+static struct layers layers_of(const struct plumb_trace *t) {
+    struct layers l = { .first = -1, .last = -1 };
+    for (size_t i = 0; i < t->n_tap; i++) {   /* layer by layer */
+        int32_t layer = t->taps[i].layer;
+        if (layer < 0 || layer == l.last) continue;
+        if (l.n++ == 0) l.first = layer;
+        l.last = layer;
+    }
+    return l;
+}
+
+static void say_layers(struct diff *d) {
+    const struct layers sides[2] = { layers_of(d->a), layers_of(d->b) };
+    for (size_t s = 0; s < 2; s++) {
+        const struct layers *l = &sides[s], *other = &sides[!s];
+        if (l->first != 1 || other->first != 0 || l->last != other->last + 1 || l->n != other->n) continue;
+        say(d, "%c has layers 1 to %d, %c 0 to %d: are %c's counted from 1?\n", "AB"[s], (int)l->last, "BA"[s],
+            (int)other->last, "AB"[s]);
+    }
+}
+
+/* A word of a shell's command. */
+static void say_path(struct diff *d, const char *path) {
+    size_t n_safe = strspn(path, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-");
+    if (path[0] && !path[n_safe]) {
+        say(d, "%s", path);
+        return;
+    }
+    say(d, "'");
+    for (; *path; path++) say(d, *path == '\'' ? "'\\''" : "%c", *path);
+    say(d, "'");
+}
+
+/* The one to look into is the one that is not plumb. */
+static void say_next(struct diff *d) {
+    static const char own[] = "plumb ";
+    bool own_a = d->a->source && strncmp(d->a->source, own, sizeof own - 1) == 0;
+    bool own_b = d->b->source && strncmp(d->b->source, own, sizeof own - 1) == 0;
+    say(d, "Next: plumb diagnose MODEL --against ");
+    say_path(d, own_a && !own_b ? d->name_b : d->name_a);
+    say(d, "\n");
+}
+
 static void say_parted(struct diff *d) {
     const struct diff_tap *tap = &d->taps[d->first];
     say_first(d);
+    say_top(d);
+    say_layers(d);
     say_order(d);
     say_fewer(d);
     d->inputs = find_inputs(d, d->first);
@@ -375,7 +449,7 @@ static void say_parted(struct diff *d) {
         say(d, "An error of this size is also what another type of the same weights gives, Q4_0 instead of F16 for "
             "instance: `plumb weights` compares two files.\n");
     }
-    say(d, "Next: plumb diagnose MODEL --against %s\n", d->name_a);
+    say_next(d);
 }
 
 static void find_verdict(struct diff *d) {
@@ -388,6 +462,11 @@ static void find_verdict(struct diff *d) {
     } else if (d->n_tap == 0) {
         d->kind = DIFF_NOTHING;
         say(d, "Nothing to compare: the sides have no tap in common of which they know the same.\n");
+        if (d->a->n_tap == 0 || d->b->n_tap == 0) {
+            say(d, "%s no taps under a name that is known; docs/trace.md lists them.\n",
+                d->b->n_tap > 0 ? "A has" : d->a->n_tap > 0 ? "B has" : "Both have");
+        }
+        say_layers(d);
     } else if (d->first < d->n_tap) {
         say_parted(d);
     } else {

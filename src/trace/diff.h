@@ -25,7 +25,7 @@ struct diff_tap {
 enum diff_kind {
     DIFF_AGREE,
     DIFF_TOKENS,      /* other tokens: nothing was compared */
-    DIFF_NOTHING,     /* nothing that both sides know */
+    DIFF_NOTHING,     /* nothing that both sides know: that is no agreement, and no difference */
     DIFF_SHAPES,      /* the first tap that parts has another shape */
     DIFF_JUMP,        /* its error is at least DIFF_JUMP_FACTOR times that of every earlier tap */
     DIFF_GRADUAL,     /* it is not: the error has grown */

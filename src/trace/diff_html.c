@@ -36,7 +36,7 @@ static const char page_style[] =
     "h1.part{color:var(--alarm)}h1.agree{color:var(--fine)}\n"
     "h2{font-size:1.0625rem;font-weight:650;letter-spacing:-.01em}\n"
     "header,section{display:grid;grid-template-columns:minmax(0,1fr);gap:.9rem}\n"
-    "header p{max-width:60rem;text-wrap:pretty}\n"
+    "header p{max-width:60rem;text-wrap:pretty}h1+p::first-letter{text-transform:uppercase}\n"
     ".quiet,figcaption{color:var(--quiet);font-size:.8125rem}\n"
     "code,.mono{font-family:ui-monospace,\"SF Mono\",Menlo,\"DejaVu Sans Mono\",monospace;font-size:.9em;\n"
     "unicode-bidi:isolate;overflow-wrap:anywhere}\n"
@@ -110,27 +110,21 @@ static void html_text(struct report_writer *w, const char *text, size_t n) {
 
 static void html_string(struct report_writer *w, const char *text) { html_text(w, text, strlen(text)); }
 
-/* A token's text; a dash where nobody knows it. */
-static void html_piece(const struct diff *d, struct report_writer *w, int32_t id) {
+/* A token's text, or its id where nobody knows it: then false. */
+static bool html_piece(const struct diff *d, struct report_writer *w, int32_t id) {
     char piece[96];
     int64_t n = tokens_piece(d->a, d->b, d->vocab, id, piece, sizeof piece);
-    if (n < 0) report_printf(w, "&ndash;");
+    if (n < 0) report_printf(w, "%d", (int)id);
     else html_text(w, piece, n < (int64_t)sizeof piece ? (size_t)n : sizeof piece);
+    return n >= 0;
 }
 
 /* ---- what stands at the top -------------------------------------------------------------------------------------- */
 
-static void html_headline(const struct diff *d, struct report_writer *w) {
-    struct tap_text name = { "" };
-    if (d->first < d->n_tap) tap_show(&name, d->taps[d->first].id, d->taps[d->first].layer);
-    switch (d->kind) {
-    case DIFF_AGREE: report_printf(w, "They agree"); break;
-    case DIFF_TOKENS: report_printf(w, "They were fed other tokens"); break;
-    case DIFF_NOTHING: report_printf(w, "Nothing to compare"); break;
-    case DIFF_SHAPES: report_printf(w, "Another shape at %s", name.text); break;
-    case DIFF_JUMP: report_printf(w, "They part at %s", name.text); break;
-    case DIFF_GRADUAL: report_printf(w, "The error grows, and passes the tolerance at %s", name.text); break;
-    }
+/* The verdict's first sentence up to its colon; html_verdict has the rest. */
+static size_t n_headline(const struct diff *d) {
+    const char *colon = strstr(d->verdict, ": ");
+    return colon ? (size_t)(colon - d->verdict) : strcspn(d->verdict, "\n");
 }
 
 /* Between backticks is code. */
@@ -148,7 +142,8 @@ static void html_sentence(struct report_writer *w, const char *text, size_t n) {
 
 static void html_verdict(const struct diff *d, struct report_writer *w) {
     static const char next[] = "Next: ";
-    for (const char *at = d->verdict; *at;) {
+    size_t n_head = n_headline(d);
+    for (const char *at = d->verdict + n_head + strspn(d->verdict + n_head, ": "); *at;) {
         size_t n = strcspn(at, "\n"), n_next = sizeof next - 1;
         bool is_next = strncmp(at, next, n_next) == 0;
         report_printf(w, is_next ? "<p class=\"next\"><code>" : "<p>");
@@ -176,7 +171,10 @@ static void html_facts(const struct diff *d, struct report_writer *w) {
     report_printf(w, "<div><dt>taps compared</dt><dd>%zu</dd></div>", d->n_tap);
     report_printf(w, "<div><dt>over the tolerance</dt><dd>%zu</dd></div>", d->n_over);
     if (d->worst < d->n_tap) {
-        report_printf(w, "<div><dt>largest error</dt><dd>%.2g</dd></div>", d->taps[d->worst].error);
+        const struct diff_tap *tap = &d->taps[d->worst];
+        struct tap_text name;
+        report_printf(w, "<div><dt>largest error, at %s</dt><dd>%.2g</dd></div>",
+                      tap_show(&name, tap->id, tap->layer), tap->error);
     }
     report_printf(w, "<div><dt>tolerance</dt><dd>%g</dd></div></dl>\n", d->tolerance);
     if (d->n_only_a + d->n_only_b + d->n_apart > 0) {
@@ -478,8 +476,10 @@ static void html_candidates(const struct diff *d, struct report_writer *w, char 
     for (uint32_t i = 0; i < n; i++) {
         bool same = i < n_other && other[i].place == top[i].place;
         report_printf(w, "<li%s><code>", same ? "" : " class=\"off\"");
-        html_piece(d, w, (int32_t)top[i].place);
-        report_printf(w, "</code><span>%.3f</span><small>%d</small></li>\n", (double)top[i].value, (int)top[i].place);
+        bool is_known = html_piece(d, w, (int32_t)top[i].place);
+        report_printf(w, "</code><span>%.3f</span><small>", (double)top[i].value);
+        if (is_known) report_printf(w, "%d</small></li>\n", (int)top[i].place);
+        else report_printf(w, "&nbsp;</small></li>\n");   /* as high as its neighbour */
     }
     report_printf(w, "</ol></div>\n");
 }
@@ -507,7 +507,7 @@ static void html_row(const struct diff *d, struct report_writer *w, size_t i) {
     report_printf(w, "<td>%.3g</td>", tap->error);
     if (isnan(tap->cosine)) report_printf(w, "<td>&ndash;</td>");
     else report_printf(w, "<td>%.6f</td>", tap->cosine);
-    if (tap->c.n_value > 0) {
+    if (tap->c.n_value + tap->c.n_bound > 0) {
         report_printf(w, "<td>%.3g</td><td class=\"more\">[%u, %u]</td><td class=\"more\">%.6g</td>"
                       "<td class=\"more\">%.6g</td>", tap->c.max_d, tap->c.max_pos, tap->c.max_place, tap->c.max_a,
                       tap->c.max_b);
@@ -515,7 +515,7 @@ static void html_row(const struct diff *d, struct report_writer *w, size_t i) {
         report_printf(w, "<td>&ndash;</td><td class=\"more\" colspan=\"3\">by statistics</td>");
     }
     report_printf(w, "<td class=\"more\">%u</td><td class=\"more\">%llu</td></tr>\n", tap->c.n_row,
-                  (unsigned long long)tap->c.n_value);
+                  (unsigned long long)(tap->c.n_value + tap->c.n_bound));
 }
 
 static void html_table(const struct diff *d, struct report_writer *w) {
@@ -533,12 +533,12 @@ static void html_table(const struct diff *d, struct report_writer *w) {
 void diff_html(const struct diff *d, struct report_writer *w) {
     report_bytes(w, page_head, sizeof page_head - 1);
     report_printf(w, "<title>plumb diff: ");
-    html_headline(d, w);
+    html_text(w, d->verdict, n_headline(d));
     report_printf(w, "</title>\n");
     report_bytes(w, page_style, sizeof page_style - 1);
     report_printf(w, "<main>\n<header><p class=\"quiet\">plumb diff</p><h1 class=\"%s\">",
                   diff_agrees(d) ? "agree" : "part");
-    html_headline(d, w);
+    html_text(w, d->verdict, n_headline(d));
     report_printf(w, "</h1>\n");
     html_verdict(d, w);
     report_printf(w, "<div class=\"sides\">");

@@ -22,15 +22,33 @@ static void text_side(struct report_writer *w, char letter, const char *name, co
         report_bytes(w, ", ", 2);
     }
     if (t->tokens) report_printf(w, "%u tokens, ", t->n_token);
-    report_printf(w, "%zu taps", t->n_tap);
-    if (t->n_ignored > 0) {
-        report_printf(w, "; %u records are no taps, the first is ", t->n_ignored);
-        write_text(w, t->ignored);
+    report_printf(w, "%zu taps\n", t->n_tap);
+    if (t->n_ignored == 0) return;
+    report_printf(w, "   %u record%s no tap%s, the first is ", t->n_ignored, t->n_ignored == 1 ? " is" : "s are",
+                  t->n_ignored == 1 ? "" : "s");
+    write_text(w, t->ignored);
+    report_bytes(w, "\n", 1);
+}
+
+/* A paragraph in lines of at most 80 characters, where its words allow it.  A space behind a quotation mark may be a
+ * token's. */
+static void text_paragraph(struct report_writer *w, const char *text, size_t n) {
+    enum { WIDTH = 80 };
+    size_t column = 0;
+    for (size_t at = 0, end; at < n; at = end + 1) {
+        size_t n_word = 0;
+        for (end = at; end < n && (text[end] != ' ' || text[end - (end > 0)] == '"'); end++) {
+            n_word += (text[end] & 0xc0) != 0x80;
+        }
+        bool is_full = column > 0 && column + 1 + n_word > WIDTH;
+        if (at > 0) report_bytes(w, is_full ? "\n" : " ", 1);
+        report_text(w, text + at, end - at);
+        column = (is_full || at == 0 ? 0 : column + 1) + n_word;
     }
     report_bytes(w, "\n", 1);
 }
 
-/* A token's text in quotes; returns how many characters. */
+/* A token's text in quotes; returns how many characters, 0 if it is not known. */
 static size_t text_piece(const struct diff *d, struct report_writer *w, int32_t id) {
     char piece[96];
     int64_t n = tokens_piece(d->a, d->b, d->vocab, id, piece, sizeof piece);
@@ -41,9 +59,10 @@ static size_t text_piece(const struct diff *d, struct report_writer *w, int32_t 
     return n_shown + 2;
 }
 
-/* Both lists around the place where they part. */
-static void text_tokens(const struct diff *d, struct report_writer *w) {
+/* Both lists around the place where they part.  True if all texts are known, as of text_top. */
+static bool text_tokens(const struct diff *d, struct report_writer *w) {
     enum { BEFORE = 2, AFTER = 6 };
+    bool is_known = true;
     uint32_t from = d->tokens.first > BEFORE ? d->tokens.first - BEFORE : 0;
     const struct plumb_trace *const sides[] = { d->a, d->b };
     report_printf(w, "\nfrom token %u on\n", from);
@@ -51,10 +70,11 @@ static void text_tokens(const struct diff *d, struct report_writer *w) {
         report_printf(w, "%c ", "AB"[s]);
         for (uint32_t i = from; i < sides[s]->n_token && i < d->tokens.first + AFTER; i++) {
             report_printf(w, i == d->tokens.first ? "  | %d " : "  %d ", (int)sides[s]->tokens[i]);
-            text_piece(d, w, sides[s]->tokens[i]);
+            is_known &= text_piece(d, w, sides[s]->tokens[i]) > 0;
         }
         report_bytes(w, "\n", 1);
     }
+    return is_known;
 }
 
 static void text_tap(const struct diff *d, struct report_writer *w, size_t i) {
@@ -67,11 +87,11 @@ static void text_tap(const struct diff *d, struct report_writer *w, size_t i) {
         return;
     }
     report_printf(w, "%7u", tap->c.n_row);
-    if (tap->c.n_value > 0) {
+    uint64_t n_value = tap->c.n_value + tap->c.n_bound;
+    if (n_value > 0) {
         char at[32];
         snprintf(at, sizeof at, "[%u, %u]", tap->c.max_pos, tap->c.max_place);
-        report_printf(w, "%9llu %9.3g %9.3g  %-14s%12.6g %12.6g  ", (unsigned long long)tap->c.n_value, tap->error,
-                      tap->c.max_d, at, tap->c.max_a, tap->c.max_b);
+        report_printf(w, "%9llu %9.3g %9.3g  %-14s", (unsigned long long)n_value, tap->error, tap->c.max_d, at);
         if (isnan(tap->cosine)) report_printf(w, "-\n");
         else report_printf(w, "%.7f\n", tap->cosine);
     } else {
@@ -79,11 +99,12 @@ static void text_tap(const struct diff *d, struct report_writer *w, size_t i) {
     }
 }
 
-static void text_top(const struct diff *d, struct report_writer *w) {
+static bool text_top(const struct diff *d, struct report_writer *w) {
     uint32_t n = d->n_top_a > d->n_top_b ? d->n_top_a : d->n_top_b;
     report_printf(w, "\nlikeliest after token %u%s\n", d->top_pos, d->top_a[0].place == d->top_b[0].place ? ""
                   : ": the first is not the same");
     report_printf(w, "    %-36s%s\n", "A", "B");
+    bool is_known = true;
     for (uint32_t i = 0; i < n; i++) {
         report_printf(w, "%2u  ", i + 1);
         size_t n_shown = 0;
@@ -92,37 +113,46 @@ static void text_top(const struct diff *d, struct report_writer *w) {
             int n_figures = snprintf(figures, sizeof figures, "%9.4f %7d ", (double)d->top_a[i].value,
                                      (int)d->top_a[i].place);
             report_printf(w, "%s", figures);
-            n_shown = (size_t)n_figures + text_piece(d, w, (int32_t)d->top_a[i].place);
+            size_t n_piece = text_piece(d, w, (int32_t)d->top_a[i].place);
+            is_known &= n_piece > 0;
+            n_shown = (size_t)n_figures + n_piece;
         }
         pad(w, n_shown, 36);
         if (i < d->n_top_b) {
             report_printf(w, "%9.4f %7d ", (double)d->top_b[i].value, (int)d->top_b[i].place);
-            text_piece(d, w, (int32_t)d->top_b[i].place);
+            is_known &= text_piece(d, w, (int32_t)d->top_b[i].place) > 0;
         }
         report_bytes(w, "\n", 1);
     }
+    return is_known;
 }
 
 void diff_text(const struct diff *d, struct report_writer *w) {
     text_side(w, 'A', d->name_a, d->a);
     text_side(w, 'B', d->name_b, d->b);
-    if (d->tokens.kind != TOKENS_SAME && tokens_comparable(d->tokens.kind)) report_printf(w, "%s\n", d->tokens.text);
-    if (!tokens_comparable(d->tokens.kind)) text_tokens(d, w);
+    bool is_known = true;
+    if (!tokens_comparable(d->tokens.kind)) is_known = text_tokens(d, w);
+    else if (d->tokens.kind != TOKENS_SAME) text_paragraph(w, d->tokens.text, strlen(d->tokens.text));
     if (d->n_tap > 0) {
-        report_printf(w, "\n  %-16s%7s%9s %9s %9s  %-14s%12s %12s  %s\n", "tap", "tokens", "values", "error", "max |d|",
-                      "at", "A", "B", "cosine");
+        report_printf(w, "\n  %-16s%7s%9s %9s %9s  %-14s%s\n", "tap", "tokens", "values", "error", "max |d|", "at",
+                      "cosine");
         for (size_t i = 0; i < d->n_tap; i++) text_tap(d, w, i);
     }
     if (d->n_only_a + d->n_only_b > 0) {
         report_printf(w, "%zu taps are only in A, %zu only in B\n", d->n_only_a, d->n_only_b);
     }
     if (d->n_apart > 0) report_printf(w, "%zu taps have nothing in common to compare\n", d->n_apart);
-    if (d->n_top_a > 0 && d->n_top_b > 0) text_top(d, w);
+    if (d->n_top_a > 0 && d->n_top_b > 0) is_known &= text_top(d, w);
+    if (!is_known && !d->vocab) report_printf(w, "texts: --model MODEL\n");
     report_bytes(w, "\n", 1);
     for (const char *at = d->verdict; *at;) {
         size_t n = strcspn(at, "\n");
-        report_text(w, at, n);
-        report_bytes(w, "\n", 1);
+        if (strncmp(at, "Next: ", 6) == 0) {   /* to be copied as it is */
+            report_text(w, at, n);
+            report_bytes(w, "\n", 1);
+        } else {
+            text_paragraph(w, at, n);
+        }
         at += n + (at[n] == '\n');
     }
 }
@@ -192,8 +222,8 @@ static void json_tap(struct report_writer *w, const struct diff_tap *tap) {
     report_printf(w, "{\"tap\":\"%s\",\"layer\":", tap_show(&name, tap->id, tap->layer));
     if (tap->layer < 0) report_printf(w, "null");
     else report_printf(w, "%d", (int)tap->layer);
-    report_printf(w, ",\"over\":%s,\"n_token\":%u,\"n_value\":%llu,", tap->over ? "true" : "false", tap->c.n_row,
-                  (unsigned long long)tap->c.n_value);
+    report_printf(w, ",\"over\":%s,\"n_token\":%u,\"n_value\":%llu,\"n_bound\":%llu,", tap->over ? "true" : "false",
+                  tap->c.n_row, (unsigned long long)tap->c.n_value, (unsigned long long)tap->c.n_bound);
     json_number(w, "error", tap->error);
     report_bytes(w, ",", 1);
     json_number(w, "cosine", tap->cosine);
@@ -202,7 +232,7 @@ static void json_tap(struct report_writer *w, const struct diff_tap *tap) {
     report_bytes(w, ",", 1);
     json_number(w, "rms_b", tap->rms_b);
     report_printf(w, ",\"n_nan\":%llu,\"max\":", (unsigned long long)tap->c.n_nan);
-    if (tap->c.n_value > 0) {
+    if (tap->c.n_value + tap->c.n_bound > 0) {
         report_bytes(w, "{", 1);
         json_number(w, "d", tap->c.max_d);
         report_printf(w, ",\"token\":%u,\"place\":%u,", tap->c.max_pos, tap->c.max_place);

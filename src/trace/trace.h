@@ -37,7 +37,7 @@ struct trace_row {
     uint32_t n_value;
     float *values;          /* (n_value) */
     uint32_t *places;       /* (n_value) ascending; of each value in the flattened (n_head, n).  NULL: 0, 1, 2... */
-    uint32_t n_top;         /* of result_output: that many of the values are the largest of the whole row; 0: not known */
+    uint32_t n_top;         /* of result_output: so many of the values are the largest of the whole row; 0: not known */
     float quantum;          /* step of values that were rounded for printing, 1e-4 of "%.4f"; 0: not rounded */
     struct trace_stats stats;
     float *entropy;         /* (n_head) of kq_soft_max, in nats; NULL where it is not known */

@@ -49,6 +49,39 @@ test('diff --html writes one page, and the report all the same', async () => {
   assert.doesNotMatch(html, /(src|href)=["']?https?:/);
 });
 
+test('diff: two traces by the default options show the likeliest tokens with their texts', async () => {
+  const [one, two] = ['one.json', 'two.json'].map(name => temporary(name, '')), page = temporary('top.html', '');
+  await output(['trace', model, '--tokens', tokens.join(), '--reference', '-o', one]);
+  await output(['trace', model, '--tokens', tokens.join(), '-o', two]);
+  const likeliest = JSON.parse(await output(['logits', model, '--tokens', tokens.join(), '--top', '10', '--json']));
+  const { top } = JSON.parse(await output(['diff', one, two, '--json']));
+  assert.deepEqual([top.b.length, top.token], [10, tokens.length - 1]);
+  assert.deepEqual(top.b.map(({ id, piece }) => [id, typeof piece]),
+    likeliest.map(({ id }) => [id, 'string']));
+  const text = await output(['diff', one, two, '--html', page]);
+  assert.match(text, new RegExp(`^ 1 +\\S+ +${top.a[0].id} ".* +${top.b[0].id} "`, 'm'));
+  assert.doesNotMatch(text, /texts: --model/);
+  assert.match(readFileSync(page, 'utf8'), new RegExp(`Likeliest next tokens.*<small>${top.b[0].id}</small>`, 's'));
+});
+
+test('diff: ten logits of one token are enough to part', async () => {
+  const record = { name: 'result_output', token: tokens.length - 1 };
+  const two = temporary('lists.json', JSON.stringify({ tokens, taps: [{ ...record, top: [[1, 90], [2, 80]] }] }));
+  const { code, out, err } = await plumb(['diff', two, ours]);
+  assert.deepEqual([code, err], [1, '']);
+  assert.match(out, /A's\s+first,\s+1\s/);
+  assert.match(out, new RegExp(`^Next: plumb diagnose MODEL --against ${two}$`, 'm'));
+  for (const line of out.split('\n').slice(2)) assert.ok(line.length <= 80 || line.startsWith('Next:'), line);
+});
+
+test('diff: nothing in common exits 3, with the report', async () => {
+  const other = temporary('unknown.json', JSON.stringify({ tokens, taps: [{ name: 'my_embd', values: [1] }] }));
+  const { code, out, err } = await plumb(['diff', other, ours]);
+  assert.equal(code, 3);
+  assert.match(err, /^plumb: diff: PLUMB_ERROR_ARGUMENT: nothing to compare: A has 0 taps[^\n]*\n$/);
+  assert.match(out, /^ +1 record is no tap, the first is my_embd$/m);
+});
+
 test('diff: other tokens are found, and --model tells their texts', async () => {
   const other = temporary('other.json', '');
   await output(['trace', model, '--tokens', [256, ...tokens].join(), '-o', other]);
