@@ -352,7 +352,7 @@ static void verdict_jump(void) {
                        "They part first at Qcur_rope-1 (query after RoPE): relative error 0.5 (of all 4 values), "
                        "tolerance 0.01.",
                        "What it is computed from agrees: Qcur-1 (0.0001). So the fault lies in this very step.",
-                       "`plumb diagnose` knows ", " mistakes that begin here.",
+                       "`plumb diagnose` knows ", " mistakes that begin here. ",
                        "Next: plumb diagnose MODEL --against theirs.json"), "No single step");
 }
 
@@ -381,12 +381,13 @@ static void verdict_siblings(void) {
     check_verdict(1, other_type, false,
                   SAYS("They part first at Qcur-0 ", "in how blk.0.attn_q.weight is read",
                        "Kcur-0 (0.05) and Vcur-0 (0.062), of the same input, part too: not one tensor",
-                       "`plumb weights`"), "No single step");
+                       "that begin here, and the usual mistakes in reading each type of weights.", "`plumb weights`"), "No single step");
 }
 
 static void verdict_first_step(void) {
     check_verdict(0, wrong_embedding, false,
-                  SAYS(">>embd ", "It is the first step: rows of token_embd.weight"), "No single step");
+                  SAYS(">>embd ", "It is the first step: rows of token_embd.weight",
+                       "the usual mistakes in reading each type of weights."), "No single step");
 }
 
 /* Embeddings of one token less than is listed: the first is missing. */

@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -324,12 +325,19 @@ static void say_siblings(struct diff *d) {
     say(d, ", of the same input, part too: not one tensor, but how their type is read, rounded or multiplied.\n");
 }
 
-/* That are named in quirks.h; which of them it is takes the model to tell. */
+/* How many of quirks.h begin at this tap; which of them it is takes the model to tell.  Weights of a type that is
+ * misread may be any matrix's. */
 static void say_quirks(struct diff *d) {
-    const char *tap = tap_spec(d->taps[d->first].id)->name;
+    const struct tap_spec *spec = tap_spec(d->taps[d->first].id);
+    bool is_matrix = spec->weights[0] && !strstr(spec->name, "norm");
     uint32_t n = 0;
-    for (size_t i = 0; quirk_at(i); i++) n += strcmp(quirk_at(i)->tap, tap) == 0;
-    if (n > 0) say(d, "`plumb diagnose` knows %u mistake%s here.\n", n, n == 1 ? " that begins" : "s that begin");
+    for (size_t i = 0; quirk_at(i); i++) {
+        n += strcmp(quirk_at(i)->tap, spec->name) == 0 && quirk_at(i)->field < offsetof(struct quirks, misread);
+    }
+    if (n == 0 && !is_matrix) return;
+    say(d, "`plumb diagnose` knows ");
+    if (n > 0) say(d, "%u mistake%s here%s", n, n == 1 ? " that begins" : "s that begin", is_matrix ? ", and " : ".\n");
+    if (is_matrix) say(d, "the usual mistakes in reading each type of weights.\n");
 }
 
 /* before: the largest error of an earlier tap, which is not far below that of the first one over. */
