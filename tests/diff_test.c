@@ -381,7 +381,8 @@ static void verdict_siblings(void) {
     check_verdict(1, other_type, false,
                   SAYS("They part first at Qcur-0 ", "in how blk.0.attn_q.weight is read",
                        "Kcur-0 (0.05) and Vcur-0 (0.062), of the same input, part too: not one tensor",
-                       "that begin here, and the usual mistakes in reading each type of weights.", "`plumb weights`"), "No single step");
+                       "that begin here, and the usual mistakes in reading each type of weights.", "`plumb weights`"),
+                  "No single step");
 }
 
 static void verdict_first_step(void) {
