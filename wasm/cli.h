@@ -78,13 +78,16 @@ int out_close(int code);
 
 /* Does it end in ".gguf"? */
 bool names_gguf(const char *path);
-/* A file written as a whole or not at all; path "-" is standard output. */
-struct writer { const char *path; void *stream; bool failed; };
-/* exit_failed after a message. */
+/* Are these two paths of one regular file? */
+bool same_file(const char *a, const char *b);
+/* A file written as a whole or not at all: as FILE.part, which becomes FILE at the end.  What is no regular file, such as
+ * a device, a pipe or a link, is written itself.  path "-" is standard output. */
+struct writer { const char *path; void *stream; int error; bool is_part; };
+/* exit_failed after a message.  One file at a time. */
 int writer_open(struct writer *w, const char *path);
-/* A plumb_write; user is the writer. */
+/* A plumb_write; user is the writer.  Ends the process if it was interrupted. */
 void writer_write(void *user, const char *bytes, size_t n);
-/* Ends the file; removes it if code is not EXIT_OK.  Returns code, or exit_failed after a message. */
+/* Ends the file; if code is not EXIT_OK, FILE stays as it was.  Returns code, or exit_failed after a message. */
 int writer_close(struct writer *w, int code);
 
 /* All bytes of a file, with a 0 after them; path "-" is standard input.  NULL, *code and a message when that fails. */

@@ -180,24 +180,78 @@ bool names_gguf(const char *path) {
     return n >= 5 && strcmp(path + n - 5, ".gguf") == 0;
 }
 
+bool same_file(const char *a, const char *b) {
+    struct stat x, y;
+    if (stat(a, &x) != 0 || stat(b, &y) != 0 || !S_ISREG(x.st_mode) || !S_ISREG(y.st_mode)) return false;
+    return x.st_ino != 0 ? x.st_dev == y.st_dev && x.st_ino == y.st_ino : strcmp(a, b) == 0;
+}
+
+/* The file that is being written, removed however the process ends in order; at most one at a time. */
+static char *unfinished;
+
+static void remove_unfinished(void) {
+    if (unfinished) remove(unfinished);
+    free(unfinished);
+    unfinished = NULL;
+}
+
+/* FILE.part beside FILE, which is replaced at the end. */
+static int open_part(struct writer *w) {
+    static bool is_registered;
+    size_t n = strlen(w->path) + sizeof ".part";
+    char *part = allocate(n);
+    snprintf(part, n, "%s.part", w->path);
+    int code = EXIT_OK;
+    w->stream = fopen(part, "wbx");   /* x: none that is there already */
+    if (!w->stream && errno == EEXIST) {
+        code = report(part, PLUMB_ERROR_IO, "it is there already: another run writes it, or was ended; remove it");
+    } else if (!w->stream) {
+        code = report(w->path, PLUMB_ERROR_IO, strerror(errno));
+    }
+    if (code != EXIT_OK) {
+        free(part);
+        return code;
+    }
+    if (!is_registered) atexit(remove_unfinished);
+    is_registered = true;
+    unfinished = part;
+    w->is_part = true;
+    return EXIT_OK;
+}
+
 int writer_open(struct writer *w, const char *path) {
-    bool is_stdout = strcmp(path, "-") == 0;
-    *w = (struct writer){ path, is_stdout ? NULL : fopen(path, "wb"), false };
-    return is_stdout || w->stream ? EXIT_OK : report(path, PLUMB_ERROR_IO, strerror(errno));
+    struct stat info;
+    *w = (struct writer){ .path = path };
+    if (strcmp(path, "-") == 0) return EXIT_OK;
+    bool exists = lstat(path, &info) == 0;
+    if (!exists) return open_part(w);
+    /* A device, a pipe or a link stays what it is; a file must be one that may be written. */
+    w->stream = fopen(path, S_ISREG(info.st_mode) ? "r+b" : "wb");
+    if (!w->stream) return report(path, PLUMB_ERROR_IO, strerror(errno));
+    if (!S_ISREG(info.st_mode)) return EXIT_OK;
+    fclose(w->stream);
+    return open_part(w);
 }
 
 void writer_write(void *user, const char *bytes, size_t n) {
     struct writer *w = user;
     if (!w->stream) out_bytes(bytes, n);
-    else if (!w->failed) w->failed = fwrite(bytes, 1, n, w->stream) != n;
+    else if (!w->error && fwrite(bytes, 1, n, w->stream) != n) w->error = errno ? errno : EIO;
+    if (interrupted()) exit(EXIT_INTERRUPTED);
 }
 
 int writer_close(struct writer *w, int code) {
     if (!w->stream) return code;
-    errno = 0;
-    if (fclose(w->stream) != 0) w->failed = true;
-    if (code == EXIT_OK && w->failed) code = report(w->path, PLUMB_ERROR_IO, strerror(errno ? errno : EIO));
-    if (code != EXIT_OK) remove(w->path);
+    if (fclose(w->stream) != 0 && !w->error) w->error = errno ? errno : EIO;
+    if (code == EXIT_OK && !w->error && w->is_part && rename(unfinished, w->path) != 0) w->error = errno;
+    if (code == EXIT_OK && w->error) code = report(w->path, PLUMB_ERROR_IO, strerror(w->error));
+    if (!w->is_part) return code;
+    if (code == EXIT_OK) {
+        free(unfinished);
+        unfinished = NULL;
+    } else {
+        remove_unfinished();
+    }
     return code;
 }
 

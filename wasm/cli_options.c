@@ -297,6 +297,22 @@ static const char *find_missing(struct options *o) {
     return NULL;
 }
 
+/* The output that is an input too, and would be lost; NULL if there is none. */
+static const char *find_overwritten(const struct options *o) {
+    const char *outputs[] = { o->output, o->html, o->save };
+    const char *inputs[] = { o->text, o->model, o->against, o->base };
+    for (size_t i = 0; i < sizeof outputs / sizeof *outputs; i++) {
+        if (!outputs[i]) continue;
+        for (size_t k = 0; k < sizeof inputs / sizeof *inputs; k++) {
+            if (inputs[k] && same_file(outputs[i], inputs[k])) return outputs[i];
+        }
+        for (size_t k = 0; k < o->n_file; k++) {
+            if (same_file(outputs[i], o->files[k])) return outputs[i];
+        }
+    }
+    return NULL;
+}
+
 bool parse_options(int argc, char **argv, struct options *options, int *exit_code) {
     *options = (struct options){ .n_predict = 256, .n_prompt = 128, .n_repeat = 3, .n_top = 10,
                                  .n_chunk = UINT32_MAX, .trace = { NULL, 0, UINT32_MAX, 8 },
@@ -347,7 +363,8 @@ bool parse_options(int argc, char **argv, struct options *options, int *exit_cod
             options->files[options->n_file++] = argv[i++];
         }
     }
-    const char *missing = find_missing(options);
+    const char *missing = find_missing(options), *overwritten = missing ? NULL : find_overwritten(options);
     if (missing) complain(0, "%s: %s; see plumb %s --help", commands[command].name, missing, commands[command].name);
-    return !missing;
+    if (overwritten) complain(0, "%s: %s is an input too, and would be overwritten", commands[command].name, overwritten);
+    return !missing && !overwritten;
 }

@@ -1,8 +1,10 @@
 /* Files that are no models: exit code 1, one line with the file, the status and the place, nothing on standard output.
  * And inspect, against what the gguf package reads (tests/vectors/cli/make.py). */
 import assert from 'node:assert/strict';
-import { execFile } from 'node:child_process';
-import { closeSync, openSync, readFileSync, readSync, statSync } from 'node:fs';
+import { execFile, execFileSync } from 'node:child_process';
+import {
+  closeSync, existsSync, linkSync, lstatSync, openSync, readFileSync, readSync, statSync, symlinkSync, writeFileSync,
+} from 'node:fs';
 import { basename, resolve } from 'node:path';
 import { test } from 'node:test';
 import { command, isNative, isNode, nativeTest, output, plumb, smol, start, temporary } from './plumb.mjs';
@@ -170,4 +172,68 @@ nativeTest('a disk that is full is an error', async () => {
   const { error, stderr } = await shell('"$0" inspect "$1" >/dev/full', smol);
   assert.equal(error?.code, 1);
   assert.match(stderr, /^plumb: standard output: PLUMB_ERROR_IO: [^\n]+\n$/);
+});
+
+/* ---- files that are written ---- */
+
+const small = 'tests/vectors/synth/f32.gguf';
+const copy = name => temporary(name, readFileSync(small));
+
+test('an output that is an input too is refused, exit code 2, whatever its path is called', async () => {
+  const model = copy('kept.gguf'), [a, b] = ['a.json', 'b.json'].map(name => temporary(name, ''));
+  for (const path of [a, b]) await output(['trace', small, '--tokens', '1,2', '-o', path]);
+  const text = temporary('text.txt', 'Once upon a time there was a text.\n'.repeat(20));
+  const link = `${model}.link.gguf`;
+  linkSync(model, link);
+  for (const [args, path] of [
+    [['trace', model, '--tokens', '1', '--values', 'all', '-o', model], model],
+    [['trace', model, '--tokens', '1', '--values', 'all', '-o', `./${model}`], model],
+    [['trace', model, '--tokens', '1', '--values', 'all', '-o', link], model],
+    [['diff', a, b, '--html', a], a], [['diff', a, b, '--html', b], b],
+    [['diff', a, b, '--model', model, '--html', model], model],
+    [['perplexity', model, text, '--ctx', '16', '--save', text], text],
+    [['perplexity', model, text, '--ctx', '16', '--kl', a, '--save', a], a],
+  ]) {
+    const before = readFileSync(path), { code, out, err } = await plumb(args);
+    assert.deepEqual([code, out], [2, '']);
+    assert.equal(err, `plumb: ${args[0]}: ${args.at(-1)} is an input too, and would be overwritten\n`);
+    assert.ok(readFileSync(path).equals(before), args.join(' '));
+  }
+});
+
+test('a file is replaced when its successor is whole, and not before', async () => {
+  const path = temporary('old.json', 'old'), args = ['trace', small, '--tokens', '1,2', '-o', path];
+  writeFileSync(`${path}.part`, 'of somebody else');
+  const { code, out, err } = await plumb(args);
+  assert.deepEqual([code, out], [1, '']);
+  assert.match(err, /old\.json\.part: PLUMB_ERROR_IO: it is there already/);
+  assert.deepEqual([path, `${path}.part`].map(path => readFileSync(path, 'utf8')), ['old', 'of somebody else']);
+  const fresh = temporary('fresh.json', 'old');
+  assert.equal(await output([...args.slice(0, -1), fresh]), '');
+  assert.equal(JSON.parse(readFileSync(fresh, 'utf8')).tokens.length, 2);
+  assert.ok(!existsSync(`${fresh}.part`));
+});
+
+nativeTest('what is no regular file is written itself and stays', async () => {
+  /* A link, so that nothing but the link can be lost. */
+  const full = `${temporary('device', '')}.full`, fifo = `${temporary('device', '')}.fifo`;
+  symlinkSync('/dev/full', full);
+  const { code, err } = await plumb(['trace', small, '--tokens', '1', '-o', full]);
+  assert.deepEqual([code, err], [1, `plumb: ${full}: PLUMB_ERROR_IO: No space left on device\n`]);
+  assert.ok(lstatSync(full).isSymbolicLink() && !existsSync(`${full}.part`));
+  execFileSync('mkfifo', [fifo]);
+  const [, read] = await Promise.all([output(['trace', small, '--tokens', '1,2', '-o', fifo]),
+    new Promise((resolve, reject) => execFile('cat', [fifo], (error, out) => error ? reject(error) : resolve(out)))]);
+  assert.equal(JSON.parse(read).tokens.length, 2);
+  assert.ok(lstatSync(fifo).isFIFO());
+});
+
+nativeTest('Ctrl-C leaves no half of a file', async () => {
+  const path = `${temporary('saved', '')}.base`, text = temporary('long.txt', 'All work and no play. '.repeat(3000));
+  const child = start(['perplexity', smol, text, '--save', path]);
+  const end = new Promise(resolve => child.on('close', resolve));
+  while (!existsSync(`${path}.part`) && child.exitCode === null) await new Promise(resolve => setTimeout(resolve, 20));
+  child.kill('SIGINT');
+  assert.equal(await end, 130);
+  assert.ok(!existsSync(path) && !existsSync(`${path}.part`));
 });

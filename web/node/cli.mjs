@@ -170,8 +170,8 @@ const calls = {
     files.set(number, { fd, position: kept });
     view().setUint32(opened, number, true);
   },
-  path_filestat_get(directory, _follow, at, n, to) {
-    stat(fs.statSync(path(directory, at, n), { bigint: true }), to);
+  path_filestat_get(directory, follow, at, n, to) {
+    stat((follow ? fs.statSync : fs.lstatSync)(path(directory, at, n), { bigint: true }), to);
   },
   fd_filestat_get(number, to) {
     const { fd, path } = open(number);
@@ -179,6 +179,9 @@ const calls = {
   },
   path_unlink_file(directory, at, n) {
     fs.unlinkSync(path(directory, at, n));
+  },
+  path_rename(directory, at, n, toDirectory, to, nTo) {
+    fs.renameSync(path(directory, at, n), path(toDirectory, to, nTo));
   },
 };
 
