@@ -49,10 +49,12 @@ const bytesOf = new TextEncoder();
  * @property {number[]} [entropy]  of kq_soft_max: of each head's attention, in nats
  * @property {(number | string)[]} [values]  the first ones; "NaN", "Infinity" and "-Infinity" are strings
  * @property {number[]} [places]  of the values, where they are not 0, 1, 2...: of result_output
+ * @property {number} [n_top]  of result_output: that many of the values are the largest of all
  * @typedef {object} TraceDocument
  * @property {string} program
  * @property {number[]} tokens
  * @property {string[]} pieces
+ * @property {[number, string][]} [texts]  of the likeliest tokens, by their ids
  * @property {TapRecord[]} taps */
 
 export class Engine {
