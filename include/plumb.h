@@ -281,7 +281,8 @@ typedef struct plumb_report {
 } plumb_report;
 
 /* Holds a against b, which is taken for the truth.  model may be NULL; with it token texts can be named.
- * *agree: no tap is over the tolerance and the tokens are the same. */
+ * *agree: no tap is over the tolerance and the tokens are the same.  PLUMB_ERROR_ARGUMENT, behind the report, where
+ * the sides know nothing in common; the message is a's. */
 plumb_status plumb_diff(plumb_trace *a, plumb_trace *b, plumb_model *model, const plumb_report *report, bool *agree);
 /* Looks for up to max_quirk (0: 3) known mistakes with which the reference pass gives their numbers.
  * *agree: the trace agrees with the truth as it is. */
