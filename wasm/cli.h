@@ -111,6 +111,8 @@ double now(void);
  * error of write; relative paths begin in the current directory under WASI too. */
 void start_process(void);
 bool interrupted(void);
+/* While on, the first Ctrl-C ends the process: for what takes long and cannot look at interrupted(). */
+void end_at_interrupt(bool on);
 
 /* ---- models, prompts, sessions: failures are printed and returned as exit codes ---------------------------------- */
 

@@ -297,6 +297,7 @@ void start_process(void) {
 }
 
 bool interrupted(void) { return false; }
+void end_at_interrupt(bool on) { (void)on; }
 #else
 static volatile sig_atomic_t was_interrupted;
 
@@ -305,13 +306,18 @@ static void on_interrupt(int number) {
     was_interrupted = 1;
 }
 
+bool interrupted(void) { return was_interrupted != 0; }
+
+void end_at_interrupt(bool on) {
+    struct sigaction interrupt = { .sa_handler = on ? SIG_DFL : on_interrupt, .sa_flags = (int)SA_RESETHAND };
+    if (!interrupted()) sigaction(SIGINT, &interrupt, NULL);
+}
+
 void start_process(void) {
-    struct sigaction interrupt = { .sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND };
-    sigaction(SIGINT, &interrupt, NULL);
+    end_at_interrupt(false);
     signal(SIGPIPE, SIG_IGN);
 }
 
-bool interrupted(void) { return was_interrupted != 0; }
 #endif
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */

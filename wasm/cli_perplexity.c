@@ -289,7 +289,17 @@ static int prepare(struct run *r, plumb_model *model) {
     size_t n_text;
     char *text = read_file(o->text, &n_text, &code);
     if (!text) return code;
+    if (n_text >= 4 && memcmp(text, "GGUF", 4) == 0) {
+        free(text);
+        return complain(exit_failed, "%s: it is a GGUF file, not a text", o->text);
+    }
+    progress_begin(&r->progress);
+    r->progress.start -= 1;   /* at once: nothing can be shown on the way */
+    if (n_text > 1000000) progress_show(&r->progress, NAN, "tokenizing %.1f MB", 1e-6 * (double)n_text);
+    end_at_interrupt(true);   /* there is nothing to be lost yet */
     r->tokens = tokenize(model, text, n_text, PLUMB_ADD_SPECIAL);
+    end_at_interrupt(false);
+    progress_end(&r->progress);
     free(text);
     struct ids none = tokenize(model, "", 0, PLUMB_ADD_SPECIAL);
     int32_t bos = plumb_token_bos(model);
@@ -380,10 +390,10 @@ static void print_run(struct run *r) {
         if (!o->base) return;
         out("of the base     %10.4f +/- %.4f   ", ppl_base, base_error);
         out_escaped(o->base, strlen(o->base));
-        out("\nln of the ratio %10.6f +/- %.6f\n", mean_of(&r->ratio), error_of(&r->ratio));
-        out("KL divergence   %10.6f +/- %.6f   median %.6f, 99 %% %.6f, largest %.6f\n", mean_of(&r->kl),
+        out("\nln of the ratio %10.3g +/- %.3g\n", mean_of(&r->ratio), error_of(&r->ratio));
+        out("KL divergence   %10.3g +/- %.3g   median %.3g, 99 %% %.3g, largest %.3g\n", mean_of(&r->kl),
             error_of(&r->kl), median, percentile, max);
-        out("probability     %10.4f +/- %.4f %%  RMS difference, of the token that follows\n", 100 * rms,
+        out("probability     %10.3g +/- %.3g %%  RMS difference, of the token that follows\n", 100 * rms,
             100 * rms_error);
         out("same top token  %10.4f +/- %.4f %%\n", 100 * mean_of(&r->same_top), 100 * error_of(&r->same_top));
         return;

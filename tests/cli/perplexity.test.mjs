@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
-import { output, plumb, temporary } from './plumb.mjs';
+import { nativeTest, output, plumb, smol, start, temporary } from './plumb.mjs';
 
 const vectors = 'tests/vectors/perplexity', text = `${vectors}/text.txt`;
 const synth = name => `tests/vectors/synth/${name}.gguf`;
@@ -145,4 +145,29 @@ test('perplexity: what cannot be done exits 1 with one line', async () => {
     assert.deepEqual([code, out], [1, ''], args.join(' '));
     assert.match(err, says);
   }
+});
+
+test('perplexity: a GGUF file is no text', async () => {
+  const { code, out, err } = await plumb(['perplexity', synth('f32'), synth('f32'), '--ctx', '16']);
+  assert.deepEqual([code, out, err], [1, '', `plumb: ${synth('f32')}: it is a GGUF file, not a text\n`]);
+});
+
+test('perplexity --kl: small divergences are shown as they are', async () => {
+  const printed = await output(['perplexity', synth('f32'), text, '--ctx', '48', '--kl', 'reference']);
+  const { kl } = await perplexity('f32', '--ctx', '48', '--kl', 'reference');
+  const [, mean, error] = printed.match(/^KL divergence +(\S+) \+\/- (\S+) /m).map(Number);
+  assert.ok(kl.mean > 0 && kl.mean < 1e-6);
+  near(mean, kl.mean, 0.01, 'KL divergence');
+  near(error, kl.error, 0.01, 'its error');
+});
+
+nativeTest('perplexity: Ctrl-C ends it while it tokenizes', async () => {
+  const long = temporary('long.txt', '3.14159 26535 89793 23846 '.repeat(1500000));   // takes about 5 s
+  const child = start(['perplexity', smol, long]);
+  const end = new Promise(resolve => child.on('close', (code, signal) => resolve([code, signal])));
+  await new Promise(resolve => setTimeout(resolve, 1000));
+  const killed = performance.now();
+  child.kill('SIGINT');
+  assert.deepEqual(await end, [null, 'SIGINT']);
+  assert.ok(performance.now() - killed < 1000);
 });
