@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
-import { nativeTest, output, plumb, smol, start, temporary } from './plumb.mjs';
+import { nativeTest, output, plumb, smol, start as begin, temporary } from './plumb.mjs';
 
 const vectors = 'tests/vectors/perplexity', text = `${vectors}/text.txt`;
 const synth = name => `tests/vectors/synth/${name}.gguf`;
@@ -163,7 +163,7 @@ test('perplexity --kl: small divergences are shown as they are', async () => {
 
 nativeTest('perplexity: Ctrl-C ends it while it tokenizes', async () => {
   const long = temporary('long.txt', '3.14159 26535 89793 23846 '.repeat(1500000));   // takes about 5 s
-  const child = start(['perplexity', smol, long]);
+  const child = begin(['perplexity', smol, long]);
   const end = new Promise(resolve => child.on('close', (code, signal) => resolve([code, signal])));
   await new Promise(resolve => setTimeout(resolve, 1000));
   const killed = performance.now();
