@@ -61,7 +61,7 @@ static size_t text_piece(const struct diff *d, struct report_writer *w, int32_t 
 
 /* Both lists around the place where they part.  True if all texts are known, as of text_top. */
 static bool text_tokens(const struct diff *d, struct report_writer *w) {
-    enum { BEFORE = 2, AFTER = 6 };
+    enum { BEFORE = 2, AFTER = 4 };
     bool is_known = true;
     uint32_t from = d->tokens.first > BEFORE ? d->tokens.first - BEFORE : 0;
     const struct plumb_trace *const sides[] = { d->a, d->b };
