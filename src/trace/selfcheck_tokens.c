@@ -92,7 +92,10 @@ void selfcheck_tokenizer(struct check *c, struct tokenizer *t) {
         check_set(c, VERDICT_FAIL, "of %zu texts and %u special tokens %u do not come back", n_text, t->n_special,
                   c->n_detail);
     } else {
-        check_set(c, VERDICT_OK, "%zu texts come back, %u special tokens are one token each; %u of the first 256 "
-                  "characters have no token", n_text, t->n_special, n_lacking);
+        char lacking[80];
+        snprintf(lacking, sizeof lacking, n_lacking == 0 ? "all of the first 256 characters have a token"
+                 : "%u of the first 256 characters have no token", n_lacking);
+        check_set(c, VERDICT_OK, "%zu texts come back, %u special tokens are one token each; %s", n_text, t->n_special,
+                  lacking);
     }
 }

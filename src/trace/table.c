@@ -35,8 +35,8 @@ static struct total total_of(const struct trace_tap *tap) {
 }
 
 static void number(struct report_writer *w, double value) {
-    if (isnan(value)) report_printf(w, " %11s", "-");
-    else report_printf(w, " %11.4g", value);
+    if (isnan(value)) report_printf(w, " %9s", "-");
+    else report_printf(w, " %9.3g", value);
 }
 
 void trace_write_table(const struct plumb_trace *t, plumb_write *write, void *user) {
@@ -46,26 +46,29 @@ void trace_write_table(const struct plumb_trace *t, plumb_write *write, void *us
         report_text(&w, t->source, strlen(t->source));
         report_printf(&w, ", ");
     }
-    report_printf(&w, "%u tokens, %u of them as a prompt\n", t->n_token, t->n_prompt);
-    report_printf(&w, "%-14s %6s %12s %11s %11s %11s %11s %5s %5s %11s\n", "tap", "tokens", "shape", "mean", "rms",
-                  "min", "max", "NaN", "Inf", "entropy");
+    report_printf(&w, "%u token%s", t->n_token, t->n_token == 1 ? "" : "s");
+    if (t->n_prompt < t->n_token) report_printf(&w, ", %u of them as a prompt", t->n_prompt);
+    report_printf(&w, "\n%-15s %6s %9s %9s %9s %9s %9s %7s\n", "tap", "tokens", "shape", "mean", "rms", "min", "max",
+                  "NaN/Inf");
     for (size_t i = 0; i < t->n_tap; i++) {
         const struct trace_tap *tap = &t->taps[i];
         if (tap->n_row == 0) continue;
         const struct trace_row *last = &tap->rows[tap->n_row - 1];
         struct tap_text name;
         char shape[24];
-        if (last->n_head > 1) snprintf(shape, sizeof shape, "%u x %u", last->n_head, last->n);
+        if (last->n_head > 1) snprintf(shape, sizeof shape, "%ux%u", last->n_head, last->n);
         else snprintf(shape, sizeof shape, "%u", last->n);
         struct total total = total_of(tap);
-        report_printf(&w, "%-14s %6u %12s", tap_show(&name, tap->id, tap->layer), tap->n_row, shape);
+        report_printf(&w, "%-15s %6u %9s", tap_show(&name, tap->id, tap->layer), tap->n_row, shape);
         number(&w, total.mean);
         number(&w, total.rms);
         number(&w, total.min);
         number(&w, total.max);
-        report_printf(&w, " %5.0f %5.0f", total.n_nan, total.n_inf);
-        if (tap->id == TAP_KQ_SOFT_MAX) number(&w, total.entropy);
-        report_printf(&w, "\n");
+        /* The entropy has no column of its own: of all taps only this one has it. */
+        report_printf(&w, " %7.0f\n", total.n_nan + total.n_inf);
+        if (tap->id == TAP_KQ_SOFT_MAX && !isnan(total.entropy)) {
+            report_printf(&w, "%-15s %6u %9u %9.3g\n", "  entropy", tap->n_row, last->n_head, total.entropy);
+        }
     }
     report_flush(&w);
 }
