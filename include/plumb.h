@@ -267,6 +267,8 @@ plumb_status plumb_trace_read(plumb_trace *trace, const void *bytes, size_t n);
 plumb_status plumb_trace_write(plumb_trace *trace, plumb_format format, plumb_write *write, void *user);
 /* Tokens that were fed; 0 if the trace does not say. */
 size_t plumb_trace_n_token(const plumb_trace *trace);
+/* (plumb_trace_n_token) their ids, valid as long as the trace is not changed; NULL if it does not say. */
+const int32_t *plumb_trace_tokens(const plumb_trace *trace);
 /* Tells a trace the tokens that its file did not. */
 plumb_status plumb_trace_set_tokens(plumb_trace *trace, const int32_t *ids, size_t n, size_t n_prompt);
 
@@ -285,7 +287,8 @@ typedef struct plumb_report {
  * the sides know nothing in common; the message is a's. */
 plumb_status plumb_diff(plumb_trace *a, plumb_trace *b, plumb_model *model, const plumb_report *report, bool *agree);
 /* Looks for up to max_quirk (0: 3) known mistakes with which the reference pass gives their numbers.
- * *agree: the trace agrees with the truth as it is. */
+ * *agree: the trace agrees with the truth as it is; with a tolerance of 0 also where it is off by no more than rounding
+ * activations to 8 bits leaves (docs/diagnose.md). */
 plumb_status plumb_diagnose(plumb_model *model, plumb_trace *theirs, uint32_t max_quirk, const plumb_report *report,
                             bool *agree);
 /* The quirks that plumb_diagnose knows, by index: false past the last.  name "rope.pairing=halves", tap the first one

@@ -155,11 +155,33 @@ static int list_quirks(const struct options *o) {
     return out_close(EXIT_OK);
 }
 
+/* What is told may not contradict the file. */
+static int compare_tokens(const plumb_trace *trace, const struct ids *told, const struct options *o) {
+    const int32_t *ids = plumb_trace_tokens(trace);
+    size_t n = plumb_trace_n_token(trace), i = 0;
+    const char *option = o->ids ? "--tokens" : "-p";
+    if (!ids) return EXIT_OK;
+    while (i < n && i < told->n && ids[i] == told->data[i]) i++;
+    if (i < n && i < told->n) {
+        return complain(EXIT_USAGE, "diagnose: %s contradicts %s: at index %zu it has token %d, the file %d", option,
+                        o->against, i, (int)told->data[i], (int)ids[i]);
+    }
+    if (n == told->n) return EXIT_OK;
+    return complain(EXIT_USAGE, "diagnose: %s contradicts %s: it has %zu tokens, the file %zu", option, o->against,
+                    told->n, n);
+}
+
 /* The tokens that the foreign engine was fed, for a file that does not say. */
 static int tell_tokens(plumb_trace *trace, plumb_model *model, const struct options *o, const struct prompt *prompt) {
+    if (!o->prompt && !o->ids) {
+        return plumb_trace_tokens(trace) ? EXIT_OK
+             : report(o->against, PLUMB_ERROR_ARGUMENT, "it does not say which tokens were fed: give --tokens or -p");
+    }
     struct ids ids;
     int code = input_ids(&ids, model, o, prompt);
-    if (code == EXIT_OK) {
+    if (code == EXIT_OK) code = compare_tokens(trace, &ids, o);
+    bool is_new = !plumb_trace_tokens(trace) || o->n_prompt != UINT32_MAX;
+    if (code == EXIT_OK && is_new) {
         size_t n_prompt = o->n_prompt < ids.n ? o->n_prompt : ids.n;
         plumb_status status = plumb_trace_set_tokens(trace, ids.data, ids.n, n_prompt);
         if (status != PLUMB_OK) code = report(o->against, status, plumb_trace_error(trace));
@@ -178,7 +200,7 @@ int run_diagnose(const struct options *o) {
     bool agree = false;
     code = read_trace(&trace, o->against);
     if (code == EXIT_OK) code = load_model(&model, o->files, o->n_file, LOAD_ALL);
-    if (code == EXIT_OK && (o->prompt || o->ids)) code = tell_tokens(trace, model, o, &prompt);
+    if (code == EXIT_OK) code = tell_tokens(trace, model, o, &prompt);
     struct reporting r;
     plumb_report report;
     if (code == EXIT_OK) code = begin_report(&r, &report, o, "-");

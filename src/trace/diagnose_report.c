@@ -3,27 +3,7 @@
 
 #include <math.h>
 
-enum { SHOWN = 5 };
-
 /* ---- what is said about a set ------------------------------------------------------------------------------------ */
-
-/* What explained their numbers before quirk k of the set was added: the truth, or a ranked set of those before it. */
-static const struct outcome *before(const struct diagnosis *d, const struct outcome *o, uint32_t k) {
-    for (size_t i = 0; k > 0 && i < d->n_ranked; i++) {
-        const struct outcome *other = &d->ranked[i];
-        if (other->n_quirk == k && memcmp(other->quirks, o->quirks, k * sizeof *o->quirks) == 0) return other;
-    }
-    return &d->truth;
-}
-
-/* The first tap that parted before and that o brings closer; SIZE_MAX if there is none. */
-static size_t evidence(const struct diagnosis *d, const struct outcome *base, const struct outcome *o) {
-    double limit = diagnose_limit(d, base);
-    for (size_t i = 0; i < d->theirs->n_tap; i++) {
-        if (base->error[i] > limit && o->error[i] * DIAGNOSE_FACTOR < base->error[i]) return i;
-    }
-    return SIZE_MAX;
-}
 
 /* Sets of one size with the same score give the same numbers, as far as the dump shows them. */
 static bool is_tied(const struct diagnosis *d, size_t i) {
@@ -48,6 +28,17 @@ static void print_cosine(struct report_writer *w, double cosine) {
     else report_printf(w, fabs(1 - cosine) < 0.005 ? "cosine %.7f" : "cosine %.3f", cosine);
 }
 
+/* What tap i is without and with a quirk. */
+static void print_fits(struct report_writer *w, const struct diagnosis *d, size_t i, const struct outcome *base,
+                       const struct outcome *o, const char *without) {
+    struct tap_text name;
+    report_printf(w, "   their %s (%s): ", tap_name(&name, d, i), tap_spec(d->theirs->taps[i].id)->title);
+    print_cosine(w, base->cosine[i]);
+    report_printf(w, ", error %.2g to %s; ", base->error[i], without);
+    print_cosine(w, o->cosine[i]);
+    report_printf(w, ", error %.2g with it\n", o->error[i]);
+}
+
 static void print_explanation(struct report_writer *w, const struct diagnosis *d, size_t at) {
     const struct outcome *o = &d->ranked[at];
     struct tap_text name;
@@ -62,15 +53,10 @@ static void print_explanation(struct report_writer *w, const struct diagnosis *d
         report_printf(w, "\n   parts again at %s: relative error %.2g\n", tap_name(&name, d, over), o->error[over]);
     }
     for (uint32_t k = 0; k < o->n_quirk; k++) {
-        const struct outcome *base = before(d, o, k);
-        size_t i = evidence(d, base, o);
+        const struct outcome *base = diagnose_without(d, o, k);
+        size_t i = base ? diagnose_evidence(d, base, o) : SIZE_MAX;
         if (o->n_quirk > 1) report_printf(w, "   %s: %s\n", o->quirks[k]->name, o->quirks[k]->text);
-        if (i == SIZE_MAX) continue;
-        report_printf(w, "   their %s (%s): ", tap_name(&name, d, i), tap_spec(d->theirs->taps[i].id)->title);
-        print_cosine(w, base->cosine[i]);
-        report_printf(w, ", error %.2g to %s; ", base->error[i], k == 0 ? "the truth" : "the others alone");
-        print_cosine(w, o->cosine[i]);
-        report_printf(w, ", error %.2g with it\n", o->error[i]);
+        if (i != SIZE_MAX) print_fits(w, d, i, base, o, o->n_quirk == 1 ? "the truth" : "the others alone");
     }
 }
 
@@ -82,26 +68,60 @@ static void print_feeders(struct report_writer *w, const struct diagnosis *d, co
     report_printf(w, "   it is computed from %s", *spec->fed_by ? spec->fed_by : "the token ids");
     if (*spec->weights) report_printf(w, " with the weights %s", spec->weights);
     report_printf(w, "\n");
-    bool missing = false;
     for (size_t i = at; i-- > 0;) {   /* the last that agrees */
-        if (isnan(o->error[i]) || o->error[i] > d->tolerance) continue;
+        if (isnan(o->error[i]) || diagnose_is_over(d, o, i)) continue;
         report_printf(w, "   the last step before it that agrees is %s\n", tap_name(&name, d, i));
-        missing = tap_order(d->theirs->taps[i].id, d->theirs->taps[i].layer) + 1 < tap_order(tap->id, tap->layer);
         break;
     }
     report_printf(w, "   to narrow it down:\n");
-    if (!d->experiment->forced || missing) {
-        report_printf(w, "   - dump more steps of that layer, whole: with whole activations every step is judged from "
-                      "its own input\n");
+    if (diagnose_is_alone(d, at)) {
+        report_printf(w, "   - all that it takes is theirs, so the fault lies in this very step: plumb diff shows "
+                      "where in it the difference is largest\n");
+    } else {
+        report_printf(w, "   - dump more of the steps before it, whole: with whole activations every step is judged "
+                      "from its own input\n");
     }
     if (*spec->weights) {
         report_printf(w, "   - hold the weights against this file: write yours as a GGUF or dump a row; plumb weights "
                       "compares two files\n   - run an F32 or F16 file of the model: if the error goes, the "
                       "dequantizer makes it\n");
     }
-    report_printf(w, "   - feed one token: at position 0 RoPE turns nothing and attention returns V; what still parts "
-                  "there is neither\n   - feed the prompt at once, then token by token: what parts only in one way is "
-                  "the cache or the positions\n");
+    bool is_attention = tap->id >= TAP_QCUR_ROPE && tap->id <= TAP_KQV_OUT;
+    if (is_attention || !diagnose_is_alone(d, at)) {
+        report_printf(w, "   - feed one token: at position 0 RoPE turns nothing and attention returns V; what still "
+                      "parts there is neither\n   - feed the prompt at once, then token by token: what parts only in "
+                      "one way is the cache or the positions\n");
+    }
+}
+
+/* "layer 7", "layers 7, 10-29": those that part with base, and do not with the other, if there is one. */
+static void print_layers(struct report_writer *w, const struct diagnosis *d, const struct outcome *base,
+                         const struct outcome *with) {
+    int32_t n_layer = (int32_t)d->model->config.n_layer, n = 0;
+    bool is_in[TAP_MAX_LAYER];   /* a trace has no more */
+    for (int32_t il = 0; il < n_layer && il < TAP_MAX_LAYER; il++) {
+        n += is_in[il] = diagnose_parts(d, base, il) && !(with && diagnose_parts(d, with, il));
+    }
+    report_printf(w, n > 1 ? "layers" : "layer");
+    const char *between = " ";
+    for (int32_t first = 0, end; first < n_layer && first < TAP_MAX_LAYER; first = end + 1) {
+        for (end = first; end < n_layer && end < TAP_MAX_LAYER && is_in[end]; end++);
+        if (end == first) continue;
+        report_printf(w, "%s%d", between, (int)first);
+        if (end - first > 1) report_printf(w, "-%d", (int)end - 1);
+        between = ", ";
+    }
+}
+
+/* What is left where it is more than the tolerance: that of rounded activations. */
+static void print_noise(struct report_writer *w, const struct diagnosis *d, const struct outcome *o,
+                        const struct outcome *or_else) {
+    double left = diagnose_left(d, o, or_else);
+    if (left <= d->tolerance) return;
+    report_printf(w, "   but for errors up to %.2g, as rounding activations to 8 bits leaves: they are off by %.2g "
+                  "from the first products on, and up to %.2g counts as agreement then\n   if their engine does not "
+                  "round activations it has a mistake that is not known here; --tolerance X judges all by X\n", left,
+                  diagnose_noise(d, o), diagnose_allowed(d, o));
 }
 
 void diagnose_text(const struct diagnosis *d, bool agree, struct report_writer *w) {
@@ -121,6 +141,7 @@ void diagnose_text(const struct diagnosis *d, bool agree, struct report_writer *
     if (agree) {
         report_printf(w, "verdict: agrees with the truth; largest relative error %.2g, tolerance %.2g\n",
                       diagnose_largest(d, &d->truth), d->tolerance);
+        print_noise(w, d, &d->truth, &d->truth);
         return;
     }
     size_t at = diagnose_first(d, &d->truth);
@@ -128,15 +149,16 @@ void diagnose_text(const struct diagnosis *d, bool agree, struct report_writer *
                   tap_spec(t->taps[at].id)->title, d->truth.error[at]);
     print_cosine(w, d->truth.cosine[at]);
     report_printf(w, "\n");
-    size_t n_shown = d->n_ranked < SHOWN ? d->n_ranked : SHOWN;
+    size_t n_shown = d->n_ranked < DIAGNOSE_SHOWN ? d->n_ranked : DIAGNOSE_SHOWN;
     while (n_shown < d->n_ranked && is_tied(d, n_shown)) n_shown++;
     for (size_t i = 0; i < n_shown; i++) print_explanation(w, d, i);
 
-    const struct outcome *best = d->n_ranked > 0 ? &d->ranked[0] : &d->truth;
+    const struct outcome *best = diagnose_best(d);
     report_printf(w, "\nverdict: ");
     if (d->n_ranked > 0 && diagnose_explains(d, best)) {
         print_set(w, best);
         report_printf(w, " gives their numbers\n");
+        print_noise(w, d, best, best);
         for (size_t i = 1; i < d->n_ranked && is_tied(d, i); i++) {
             report_printf(w, "   so does ");
             print_set(w, &d->ranked[i]);
@@ -144,12 +166,36 @@ void diagnose_text(const struct diagnosis *d, bool agree, struct report_writer *
         }
         return;
     }
+    const struct local *local = &d->local;
+    if (local->explains) {
+        for (uint32_t k = 0; k < local->with->n_quirk; k++) {
+            const struct quirk *q = local->with->quirks[k];
+            report_printf(w, "%s%s%s", k > 0 ? " + " : "", q->name, q == local->quirk ? " in " : "");
+            if (q == local->quirk) print_layers(w, d, local->base, local->with);
+            if (q == local->quirk) report_printf(w, " alone");
+        }
+        report_printf(w, " gives their numbers\n");
+        print_fits(w, d, local->at, local->base, local->with, d->local.base->n_quirk > 0 ? "the others alone"
+                                                                                             : "the truth");
+        print_noise(w, d, local->base, local->with);
+        return;
+    }
     at = diagnose_first(d, best);
-    report_printf(w, "no set of up to %u known mistakes gives their numbers", d->max_quirk);
+    report_printf(w, "no set of up to %u known mistakes%s gives their numbers", d->max_quirk,
+                  d->experiment->forced ? ", made in all layers," : "");
     if (d->n_ranked > 0) {
         report_printf(w, "; ");
         print_set(w, best);
         report_printf(w, " comes nearest");
+    }
+    if (d->experiment->forced) {
+        report_printf(w, "\n   it parts in ");
+        print_layers(w, d, best, NULL);
+    }
+    if (local->quirk) {
+        report_printf(w, "; in ");
+        print_layers(w, d, local->base, local->with);
+        report_printf(w, " alone %s gives their numbers", local->quirk->name);
     }
     report_printf(w, "\n   the first wrong step%s is %s (%s)\n", d->n_ranked > 0 ? " then" : "",
                   tap_name(&name, d, at), tap_spec(t->taps[at].id)->title);
@@ -166,20 +212,26 @@ static void json_fit(struct report_writer *w, const char *key, const struct outc
     report_printf(w, "}");
 }
 
+static void json_quirks(struct report_writer *w, const struct outcome *o) {
+    report_printf(w, "\"quirks\": [");
+    for (uint32_t k = 0; k < o->n_quirk; k++) report_printf(w, "%s\"%s\"", k > 0 ? ", " : "", o->quirks[k]->name);
+    report_printf(w, "]");
+}
+
 static void json_explanation(struct report_writer *w, const struct diagnosis *d, size_t at) {
     const struct outcome *o = &d->ranked[at];
     struct tap_text name;
-    report_printf(w, "%s\n    {\"quirks\": [", at > 0 ? "," : "");
-    for (uint32_t k = 0; k < o->n_quirk; k++) report_printf(w, "%s\"%s\"", k > 0 ? ", " : "", o->quirks[k]->name);
-    report_printf(w, "], \"score\": ");
+    report_printf(w, "%s\n    {", at > 0 ? "," : "");
+    json_quirks(w, o);
+    report_printf(w, ", \"score\": ");
     report_json_number(w, d->truth.score - diagnose_score(o));
     report_printf(w, ", \"explains\": %s, \"tied_with_first\": %s, \"largest_error\": ",
                   diagnose_explains(d, o) ? "true" : "false", is_tied(d, at) ? "true" : "false");
     report_json_number(w, diagnose_largest(d, o));
     report_printf(w, ", \"evidence\": [");
     for (uint32_t k = 0; k < o->n_quirk; k++) {
-        const struct outcome *base = before(d, o, k);
-        size_t i = evidence(d, base, o);
+        const struct outcome *base = diagnose_without(d, o, k);
+        size_t i = base ? diagnose_evidence(d, base, o) : SIZE_MAX;
         report_printf(w, "%s{\"quirk\": \"%s\", \"text\": ", k > 0 ? ", " : "", o->quirks[k]->name);
         report_json_string(w, o->quirks[k]->text, strlen(o->quirks[k]->text));
         if (i != SIZE_MAX) {
@@ -193,12 +245,46 @@ static void json_explanation(struct report_writer *w, const struct diagnosis *d,
     report_printf(w, "]}");
 }
 
+static void json_layers(struct report_writer *w, const struct diagnosis *d, const struct outcome *base,
+                        const struct outcome *with) {
+    const char *between = "[";
+    for (int32_t il = 0; il < (int32_t)d->model->config.n_layer; il++) {
+        if (!diagnose_parts(d, base, il) || (with && diagnose_parts(d, with, il))) continue;
+        report_printf(w, "%s%d", between, (int)il);
+        between = ", ";
+    }
+    report_printf(w, "]");
+}
+
+static void json_local(struct report_writer *w, const struct diagnosis *d) {
+    const struct local *local = &d->local;
+    struct tap_text name;
+    if (!local->quirk) {
+        report_printf(w, "null");
+        return;
+    }
+    report_printf(w, "{");
+    json_quirks(w, local->with);
+    report_printf(w, ", \"quirk\": \"%s\", \"layers\": ", local->quirk->name);
+    json_layers(w, d, local->base, local->with);
+    report_printf(w, ", \"parted\": ");
+    json_layers(w, d, local->base, NULL);
+    report_printf(w, ", \"explains\": %s, \"tap\": \"%s\", ", local->explains ? "true" : "false",
+                  tap_name(&name, d, local->at));
+    json_fit(w, "before", local->base, local->at);
+    report_printf(w, ", ");
+    json_fit(w, "after", local->with, local->at);
+    report_printf(w, "}");
+}
+
 void diagnose_json(const struct diagnosis *d, bool agree, struct report_writer *w) {
     struct tap_text name;
+    const struct outcome *best = d->local.explains ? d->local.base : diagnose_best(d);
     report_printf(w, "{\n  \"agree\": %s, \"forced\": %s, \"qk_permuted\": %s, \"tokens\": %u, \"n_prompt\": %u, "
-                  "\"taps\": %zu, \"tolerance\": %.9g,\n  \"truth\": {\"largest_error\": ", agree ? "true" : "false",
-                  d->experiment->forced ? "true" : "false", d->experiment->permuted.taps ? "true" : "false",
-                  d->theirs->n_token, d->theirs->n_prompt, diagnose_n_compared(d), d->tolerance);
+                  "\"taps\": %zu,\n  \"tolerance\": %.9g, \"noise\": %.9g, \"allowed\": %.9g,\n  \"truth\": "
+                  "{\"largest_error\": ", agree ? "true" : "false", d->experiment->forced ? "true" : "false",
+                  d->experiment->permuted.taps ? "true" : "false", d->theirs->n_token, d->theirs->n_prompt,
+                  diagnose_n_compared(d), d->tolerance, diagnose_noise(d, best), diagnose_allowed(d, best));
     report_json_number(w, diagnose_largest(d, &d->truth));
     if (!agree) {
         size_t at = diagnose_first(d, &d->truth);
@@ -206,7 +292,9 @@ void diagnose_json(const struct diagnosis *d, bool agree, struct report_writer *
         json_fit(w, "fit", &d->truth, at);
     }
     report_printf(w, "},\n  \"ranking\": [");
-    for (size_t i = 0; i < d->n_ranked && (i < 4 * SHOWN || is_tied(d, i)); i++) json_explanation(w, d, i);
-    report_printf(w, "]\n}\n");
+    for (size_t i = 0; i < d->n_ranked && (i < 4 * DIAGNOSE_SHOWN || is_tied(d, i)); i++) json_explanation(w, d, i);
+    report_printf(w, "],\n  \"local\": ");
+    json_local(w, d);
+    report_printf(w, "\n}\n");
 }
 

@@ -135,11 +135,12 @@ plumb_status experiment_run(struct experiment *e, const struct quirk *const *qui
 
 static plumb_status check_theirs(const struct model *m, const struct plumb_trace *theirs, struct error *err) {
     if (!theirs->tokens || theirs->n_token == 0) {
-        return error_set(err, PLUMB_ERROR_ARGUMENT, "the dump does not say which tokens were fed; give them with it");
+        return error_set(err, PLUMB_ERROR_ARGUMENT, "the dump does not say which tokens were fed: they must be given");
     }
     for (uint32_t i = 0; i < theirs->n_token; i++) {
         if (theirs->tokens[i] < 0 || (uint32_t)theirs->tokens[i] >= m->config.n_vocab) {
-            return error_set(err, PLUMB_ERROR_TOKEN, "token %d at index %u of the dump is not in 0..%u",
+            return error_set(err, PLUMB_ERROR_TOKEN, "token %d at index %u of the dump is not in 0..%u: is it the same "
+                             "model?",
                              (int)theirs->tokens[i], i, m->config.n_vocab - 1);
         }
     }
@@ -173,6 +174,11 @@ static uint64_t row_size(const struct experiment *e, enum tap_id id) {
     }
 }
 
+bool experiment_is_whole(const struct experiment *e, const struct trace_tap *tap) {
+    return tap->n_row > 0 && tap->id != TAP_RESULT_OUTPUT && !tap->rows[0].places
+        && tap->rows[0].n_value == row_size(e, tap->id);
+}
+
 /* Room for the statistics of every token that the pass may compute, where theirs are of all together. */
 static bool reserve_own(struct experiment *e, uint32_t n_ctx) {
     e->own = calloc(e->theirs->n_tap, sizeof *e->own);
@@ -196,9 +202,7 @@ static void look_at_rows(struct experiment *e) {
         if (tap->n_row == 0) continue;
         uint32_t first = tap->rows[0].pos == TRACE_ALL_TOKENS ? 0 : tap->rows[0].pos;
         if (tap->id >= TAP_RESULT_NORM && first < e->first_result) e->first_result = first;
-        if (tap->id != TAP_RESULT_OUTPUT && !tap->rows[0].places && tap->rows[0].n_value == row_size(e, tap->id)) {
-            e->forced = true;
-        }
+        if (experiment_is_whole(e, tap)) e->forced = true;
     }
 }
 

@@ -48,5 +48,7 @@ void experiment_free(struct experiment *e);
 plumb_status experiment_run(struct experiment *e, const struct quirk *const *quirks, uint32_t n_quirk,
                             uint32_t n_layer, struct outcome *o, struct error *err);
 void outcome_free(struct outcome *o);
+/* Does the pass go on with this tap of theirs?  (Not with logits: nothing is computed from them.) */
+bool experiment_is_whole(const struct experiment *e, const struct trace_tap *tap);
 
 #endif

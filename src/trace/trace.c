@@ -29,6 +29,7 @@ void plumb_trace_free(plumb_trace *t) {
 
 const char *plumb_trace_error(const plumb_trace *t) { return t->err.message; }
 size_t plumb_trace_n_token(const plumb_trace *t) { return t->n_token; }
+const int32_t *plumb_trace_tokens(const plumb_trace *t) { return t->tokens; }
 
 static void free_pieces(struct plumb_trace *t) {
     for (uint32_t i = 0; t->pieces && i < t->n_token; i++) free(t->pieces[i]);

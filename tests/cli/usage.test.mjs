@@ -18,7 +18,8 @@ const options = {
   diff: ['--model', '--tolerance', '--html', '--json'],
   selfcheck: ['--json'],
   weights: ['--tolerance', '--json'],
-  diagnose: ['--against', '--tokens', '-p', '--chat', '--parse-special', '--n-prompt', '--max', '--list', '--json'],
+  diagnose: ['--against', '--tokens', '-p', '--chat', '--parse-special', '--n-prompt', '--max', '--list', '--tolerance',
+    '--json'],
   bench: ['-p', '-n', '-r', '--ctx', '--batch', '--reference', '--scalar', '--json'],
 };
 
