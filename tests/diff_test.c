@@ -198,6 +198,8 @@ struct tokens_row {
 static const struct tokens_row token_rows[] = {
     { "diff: the same tokens", "<s>~Hello~ world", "<s>~Hello~ world", TOKENS_SAME, 3, "same" },
     { "diff: one list begins the other", "<s>~Hello", "<s>~Hello~ world", TOKENS_PREFIX, 2, "A is the beginning of B" },
+    { "diff: its last token again", "<s>~Hello~ world~ world", "<s>~Hello~ world", TOKENS_PREFIX, 3,
+      "its tokens are compared; A has its last token twice" },
     { "diff: BOS missing", "Hello~ world", "<s>~Hello~ world", TOKENS_BOS_MISSING, 0, "BOS is missing in A" },
     { "diff: BOS added", "<s>~Hello~ world", "Hello~ world", TOKENS_BOS_ADDED, 0, "A begins with BOS" },
     { "diff: BOS doubled", "<s>~<s>~Hello~ world", "<s>~Hello~ world", TOKENS_BOS_DOUBLED, 1, "doubled in A" },
@@ -206,6 +208,7 @@ static const struct tokens_row token_rows[] = {
       "A is fed one token twice" },
     { "diff: a space added in front", "<s>~ Hello~ world", "<s>~Hello~ world", TOKENS_SPACE_ADDED, 1, "space" },
     { "diff: a space of its own", "<s>~ ~Hello~ world", "<s>~Hello~ world", TOKENS_SPACE_ADDED, 1, "space" },
+    { "diff: one space more, the same token again", "<s>~ ~ ~Hello", "<s>~ ~Hello", TOKENS_SPACE_ADDED, 2, "space" },
     { "diff: the space missing, and BOS too", "Hello~ world", "<s>~ Hello~ world", TOKENS_SPACE_MISSING, 0,
       "BOS is 0 times in A, 1 times in B" },
     { "diff: raw pieces of byte-level BPE", "<s>~\xc4\xa0Hello", "<s>~Hello", TOKENS_SPACE_ADDED, 1, "space" },

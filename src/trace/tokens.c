@@ -195,9 +195,19 @@ static void name_text(struct tokens_difference *out, const struct side *a, const
     }
 }
 
-/* One token more on one side: *bos and *twice say what it is.  True if it is BOS or a repetition. */
+/* A token that is nothing but spaces: there twice it is two spaces, not a token that was fed again. */
+static bool is_blank(const struct plumb_trace *a, const struct plumb_trace *b, const struct tokenizer *t, int32_t id) {
+    char piece[8];
+    int64_t n = tokens_piece(a, b, t, id, piece, sizeof piece);
+    for (int64_t i = 0; i < n && i < (int64_t)sizeof piece; i++) {
+        if (piece[i] != ' ') return false;
+    }
+    return n > 0;
+}
+
+/* One token more on one side.  True if it is BOS or a repetition. */
 static bool name_one_more(struct tokens_difference *out, const struct plumb_trace *a, const struct plumb_trace *b,
-                          int32_t bos) {
+                          const struct tokenizer *t, int32_t bos) {
     uint32_t part = out->first;
     bool in_a = is_one_more(a, b, part), in_b = !in_a && is_one_more(b, a, part);
     if (!in_a && !in_b) return false;
@@ -211,7 +221,7 @@ static bool name_one_more(struct tokens_difference *out, const struct plumb_trac
     } else if (part == 0 && bos < 0) {
         if (in_a) say(out, TOKENS_BOS_ADDED, "A has one token more in front: if it is BOS, B lacks it");
         else say(out, TOKENS_BOS_MISSING, "the first token is missing in A: BOS, most likely");
-    } else if (part > 0 && ids[part] == ids[part - 1]) {
+    } else if (part > 0 && ids[part] == ids[part - 1] && !is_blank(a, b, t, ids[part])) {
         say(out, TOKENS_REPEATED, in_a ? "A is fed one token twice" : "B is fed one token twice");
     }
     return out->text[0] != 0;
@@ -272,10 +282,15 @@ plumb_status tokens_compare(struct tokens_difference *out, const struct plumb_tr
         if (a->n_token == b->n_token) say(out, TOKENS_SAME, "the same tokens");
         else say(out, TOKENS_PREFIX, a->n_token < b->n_token ? "A is the beginning of B: its tokens are compared"
                  : "B is the beginning of A: its tokens are compared");
+        const struct plumb_trace *longer = a->n_token > b->n_token ? a : b;
+        uint32_t n = out->first;   /* of the shorter one */
+        if (n > 0 && longer->n_token == n + 1 && longer->tokens[n] == longer->tokens[n - 1]) {
+            say(out, TOKENS_PREFIX, longer == a ? "; A has its last token twice" : "; B has its last token twice");
+        }
         return PLUMB_OK;
     }
     int32_t bos = t ? tokenizer_bos(t) : b->bos >= 0 ? b->bos : a->bos;
-    if (name_one_more(out, a, b, bos)) return PLUMB_OK;
+    if (name_one_more(out, a, b, t, bos)) return PLUMB_OK;
     PLUMB_TRY(name_by_texts(out, a, b, t, -1, true, err));   /* BOS itself may be spelled out */
     return out->text[0] ? PLUMB_OK : name_by_texts(out, a, b, t, bos, false, err);
 }
