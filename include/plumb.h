@@ -280,6 +280,7 @@ typedef struct plumb_report {
     double tolerance;      /* relative error from which two numbers part; 0: the default of each report, 0.01 */
     const char *name_a, *name_b;   /* what to call the two sides, file names for instance; may be NULL */
     void (*on_progress)(void *user, double done);   /* 0..1; may be NULL */
+    bool all;              /* of plumb_weights as text: the tensors that agree too */
 } plumb_report;
 
 /* Holds a against b, which is taken for the truth.  model may be NULL; with it token texts can be named.

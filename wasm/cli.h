@@ -46,7 +46,7 @@ struct options {
     plumb_trace_params trace;
     const char *output, *model, *against, *html, *base, *save;
     double tolerance;
-    bool reference, scalar, raw, chat, print_ids, parse_special, no_special, json, profile, list;
+    bool reference, scalar, raw, chat, print_ids, parse_special, no_special, json, profile, list, all;
 };
 
 /* Fills *options from the words after the program's name, and exit_failed.  false: the process is to end with
@@ -69,6 +69,9 @@ void out_flush(void);
 bool out_failed(void);
 /* Printable: quotes, backslashes and control bytes escaped, bytes that are no UTF-8 as \xNN. */
 void out_escaped(const char *bytes, size_t n);
+/* Words in lines of at most 80 columns, the first from a column on where something stands already, the others indented;
+ * ends the line.  An empty line stays one, a single newline is a space. */
+void out_wrapped(const char *text, size_t column, size_t indent);
 /* A JSON string with its quotes; bytes that are no UTF-8 become U+FFFD. */
 void out_json_string(const char *bytes, size_t n);
 /* Digits that give an f32 or, at 17, an f64 back exactly; null for what JSON has no number for. */

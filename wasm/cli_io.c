@@ -97,6 +97,28 @@ void out_escaped(const char *s, size_t n) {
     }
 }
 
+void out_wrapped(const char *text, size_t column, size_t indent) {
+    enum { WIDTH = 80 };
+    size_t gap = 0;   /* blanks before the next word: as many as the text has, none at the begin of a line */
+    for (const char *at = text; *at;) {
+        size_t n_space = strspn(at, " \n"), n = strcspn(at + n_space, " \n");
+        bool is_paragraph = n_space > 1 && at[0] == '\n' && at[1] == '\n';
+        at += n_space;
+        if (n == 0) break;
+        if (at != text) gap = n_space;
+        if (column > indent && (is_paragraph || column + gap + n > WIDTH)) {
+            out(is_paragraph ? "\n\n%*s" : "\n%*s", (int)indent, "");
+            column = indent;
+            gap = 0;
+        }
+        out("%*s", (int)gap, "");
+        out_bytes(at, n);
+        column += gap + n;
+        at += n;
+    }
+    out("\n");
+}
+
 void out_json_string(const char *s, size_t n) {
     out("\"");
     for (size_t i = 0; i < n;) {

@@ -50,11 +50,14 @@ static const struct option {
     { "--tokens", TAKE_TOKENS, TEXT, AT(ids), 0, 0, "1,2,3", "the token ids to feed, instead of -p" },
     { "--chat", TAKE_TOKENS, FLAG, AT(chat), 0, 0, NULL,
       "put TEXT into the model's chat template; it is fed as it is otherwise" },
-    { "--parse-special", ON(RUN) | ON(TOKENIZE) | TAKE_TOKENS, FLAG, AT(parse_special), 0, 0, NULL,
-      "text such as <|im_end|> becomes the special token of that name (run: with --raw)" },
+    { "--parse-special", ON(RUN), FLAG, AT(parse_special), 0, 0, NULL,
+      "with --raw: text such as <|im_end|> becomes the special token of that name" },
+    { "--parse-special", ON(TOKENIZE) | TAKE_TOKENS, FLAG, AT(parse_special), 0, 0, NULL,
+      "text such as <|im_end|> becomes the special token of that name" },
     { "--no-special", ON(TOKENIZE), FLAG, AT(no_special), 0, 0, NULL, "do not add the model's BOS and EOS" },
-    { "--ids", ON(RUN) | ON(TOKENIZE), FLAG, AT(print_ids), 0, 0, NULL,
-      "print the token ids alone, in one line (run: the end-of-turn token too)" },
+    { "--ids", ON(RUN), FLAG, AT(print_ids), 0, 0, NULL,
+      "print the token ids instead of the text, in one line, that of the end of the turn too" },
+    { "--ids", ON(TOKENIZE), FLAG, AT(print_ids), 0, 0, NULL, "print the token ids alone, in one line" },
     { "--ids", ON(SCORE), TEXT, AT(ids), 0, 0, "1,2,3", "the token ids to feed (needed)" },
     { "-p", ON(BENCH), U32, AT(n_prompt), 1, 1 << 24, "N", "tokens of the prompt (128)" },
     { "-n", ON(BENCH), U32, AT(n_predict), 1, 1 << 24, "N", "tokens to decode one by one, from an empty context (64)" },
@@ -74,8 +77,13 @@ static const struct option {
     { "--max", ON(DIAGNOSE), U32, AT(n_quirk), 1, 3, "N", "how many mistakes may come together (3)" },
     { "--list", ON(DIAGNOSE), FLAG, AT(list), 0, 0, NULL, "print the mistakes that it knows, and nothing else" },
     { "--model", ON(DIFF), TEXT, AT(model), 0, 0, "MODEL", "a GGUF file, for the texts of tokens" },
-    { "--tolerance", TWO_FILES | ON(DIAGNOSE), F64, AT(tolerance), 1e-12, 1e12, "X",
-      "relative RMS error from which two things part (0.01, weights: by the types' precision, diagnose: by THEIRS)" },
+    { "--tolerance", ON(DIFF), F64, AT(tolerance), 1e-12, 1e12, "X",
+      "relative RMS error from which two taps part (0.01)" },
+    { "--tolerance", ON(WEIGHTS), F64, AT(tolerance), 1e-12, 1e12, "X",
+      "relative RMS error from which two tensors part (by the precision of their types)" },
+    { "--tolerance", ON(DIAGNOSE), F64, AT(tolerance), 1e-12, 1e12, "X",
+      "relative RMS error from which a tap parts (by the precision that THEIRS shows)" },
+    { "--all", ON(WEIGHTS), FLAG, AT(all), 0, 0, NULL, "print the tensors that agree too" },
     { "--html", ON(DIFF), TEXT, AT(html), 0, 0, "FILE", "write the report to FILE, as one self-contained page, too" },
     { "--top", ON(LOGITS), U32, AT(n_top), 1, 1 << 24, "N", "how many of the likeliest tokens (10)" },
     { "--ctx", ON(PERPLEXITY), U32, AT(n_ctx), 4, 1 << 24, "N",
@@ -107,25 +115,26 @@ static const struct {
         "Reads the header only.  Arrays show their first elements, shapes begin with the fastest dimension.\n" },
     [COMMAND_TOKENIZE] = { "tokenize", "MODEL TEXT", "prints the tokens of a text",
         "One token in a line: its id and its bytes, escaped.  TEXT - reads standard input, every byte of it.\n" },
-    [COMMAND_SCORE] = { "score", "MODEL --ids 1,2,3", "prints what the model thinks of given tokens",
+    [COMMAND_SCORE] = { "score", "MODEL --ids 1,2,3", "tells what it thinks of given tokens",
         "For each position: the token fed, the likeliest next token and its logit, the logarithm of the sum of the\n"
         "exponentials of all logits, the log-probability of the token that follows, and the FNV-1a 64 hash of the\n"
         "logits' bits, by which hosts can be compared bit for bit.\n" },
     [COMMAND_BENCH] = { "bench", "MODEL", "measures prefill and decode",
         "Tokens per second as minimum, median and maximum of the repetitions, and what was run.\n" },
-    [COMMAND_TRACE] = { "trace", "MODEL -p TEXT", "records what every step of the pass computes",
+    [COMMAND_TRACE] = { "trace", "MODEL -p TEXT", "records every step of the pass",
         "For each tap, under llama.cpp's names, and each token: shape, mean, RMS, extremes, NaN and Inf counts, first\n"
         "values; of the attention weights the entropy of each head.  Prints a table, or with --json or -o the trace\n"
         "that `plumb diff` and `plumb diagnose` read.  Logits are computed after every token.  -p gets the model's\n"
         "BOS; it is not put into the chat template unless --chat is given.\n" },
-    [COMMAND_LOGITS] = { "logits", "MODEL -p TEXT", "prints the likeliest tokens after a text",
+    [COMMAND_LOGITS] = { "logits", "MODEL -p TEXT", "prints the likeliest next tokens",
         "Token id, text, logit and probability after the last token.  -p gets the model's BOS; it is not put into the\n"
         "chat template unless --chat is given.\n" },
-    [COMMAND_PERPLEXITY] = { "perplexity", "MODEL FILE", "measures how well the model predicts a text",
+    [COMMAND_PERPLEXITY] = { "perplexity", "MODEL FILE", "measures how well it predicts a text",
         "As llama-perplexity does: FILE is cut into chunks of --ctx tokens, each begins with BOS if the model asks\n"
         "for it, and the tokens of its later half are scored.  --kl adds how far the probabilities are from those of\n"
-        "the reference pass or of a saved run, which may be llama-perplexity's own.\n" },
-    [COMMAND_DIFF] = { "diff", "A B", "compares two runs, says where they part",
+        "the reference pass or of a saved run, which may be llama-perplexity's own.  A saved run has 16 bits for each\n"
+        "probability: against one, divergences below 1e-5 are rounding.\n" },
+    [COMMAND_DIFF] = { "diff", "A B", "finds where two runs part",
         "A and B are traces, of any engine: what `plumb trace` wrote, the text that llama-eval-callback prints, JSON\n"
         "that anyone can print, arrays of numpy.savez.  B is taken for the truth.  One line for each tap, then the\n"
         "first over the tolerance and a verdict; other tokens are found before numbers are compared.\n\n"
@@ -135,7 +144,8 @@ static const struct {
         "against SIMD, the fast pass against the reference pass, a round trip of the tokenizer, and more.\n\n"
         REPORT_CODES("all is well", "a check failed") },
     [COMMAND_WEIGHTS] = { "weights", "A.gguf B.gguf", "compares the tensors of two files",
-        "By name, dequantized, whatever their types.  B is taken for the truth.\n\n"
+        "By name, dequantized, whatever their types.  B is taken for the truth.  Prints those that part or are in one\n"
+        "file only.\n\n"
         REPORT_CODES("they agree", "they part") },
     [COMMAND_DIAGNOSE] = { "diagnose", "MODEL --against THEIRS", "names the mistake of another engine",
         "THEIRS is any file that `plumb diff` takes, with as much of a run as there is: it looks for the known\n"
@@ -149,26 +159,31 @@ static const struct {
 static void print_help(void) {
     out("plumb " PLUMB_VERSION ": GGUF language models in WebAssembly\n\n"
         "usage: plumb COMMAND MODEL... [options]\n\n");
-    for (int i = 0; i < COMMAND_COUNT; i++) out("  plumb %-10s %-22s  %s\n", commands[i].name, commands[i].usage,
-                                                commands[i].summary);
-    out("\nMODEL is a GGUF file; a split model's files are given in their order.\n"
-        "`plumb COMMAND --help` lists the options.  --version prints the version.\n"
-        "Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted; of the last four commands 1 says that two\n"
-        "things part or a check failed, and 3 that it could not be done.\n");
+    for (int i = 0; i < COMMAND_COUNT; i++) {
+        out("  plumb %-10s %-23s %s\n", commands[i].name, commands[i].usage, commands[i].summary);
+    }
+    out("\n");
+    out_wrapped("MODEL is a GGUF file; a split model's files are given in their order.  `plumb COMMAND --help` lists the "
+                "options.  --version prints the version.\n\nExit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted; "
+                "of the last four commands 1 says that two things part or a check failed, and 3 that it could not be "
+                "done.", 0, 0);
 }
 
 const char *command_name(enum command command) { return commands[command].name; }
 
 static void print_command_help(enum command command) {
-    out("usage: plumb %s %s [options]\n\n%s\n", commands[command].name, commands[command].usage,
-        commands[command].text);
+    enum { TEXT_COLUMN = 24 };
+    out("usage: plumb %s %s [options]\n\n", commands[command].name, commands[command].usage);
+    out_wrapped(commands[command].text, 0, 0);
+    out("\n");
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         if (!(table[i].commands & 1u << command)) continue;
         char left[40];
-        snprintf(left, sizeof left, "%s %s", table[i].name, table[i].value ? table[i].value : "");
-        out("  %-22s %s\n", left, table[i].help);
+        int n = snprintf(left, sizeof left, "  %s %s", table[i].name, table[i].value ? table[i].value : "");
+        out("%-*s", TEXT_COLUMN, left);
+        out_wrapped(table[i].help, n < TEXT_COLUMN ? TEXT_COLUMN : (size_t)n, TEXT_COLUMN);
     }
-    out("  %-22s %s\n", "--help", "this text");
+    out("%-*sthis text\n", TEXT_COLUMN, "  --help");
 }
 
 /* ---- parsing ----------------------------------------------------------------------------------------------------- */
@@ -322,7 +337,8 @@ bool parse_options(int argc, char **argv, struct options *options, int *exit_cod
         complain(0, "no command; see plumb --help");
         return false;
     }
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+    bool is_help = strcmp(argv[1], "help") == 0;
+    if ((is_help && argc == 2) || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
         print_help();
         *exit_code = out_close(EXIT_OK);
         return false;
@@ -333,9 +349,15 @@ bool parse_options(int argc, char **argv, struct options *options, int *exit_cod
         return false;
     }
     int command = 0;
-    while (command < COMMAND_COUNT && strcmp(argv[1], commands[command].name) != 0) command++;
+    const char *name = argv[is_help ? 2 : 1];
+    while (command < COMMAND_COUNT && strcmp(name, commands[command].name) != 0) command++;
     if (command == COMMAND_COUNT) {
-        complain(0, "unknown command %s; see plumb --help", argv[1]);
+        complain(0, "unknown command %s; see plumb --help", name);
+        return false;
+    }
+    if (is_help) {
+        print_command_help((enum command)command);
+        *exit_code = out_close(EXIT_OK);
         return false;
     }
     options->command = (enum command)command;

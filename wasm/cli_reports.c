@@ -34,7 +34,7 @@ static int begin_report(struct reporting *r, plumb_report *report, const struct 
     progress_begin(&r->progress);
     *report = (plumb_report){
         .format = o->json ? PLUMB_FORMAT_JSON : PLUMB_FORMAT_TEXT, .write = write_report, .user = r,
-        .tolerance = o->tolerance, .on_progress = show_report,
+        .tolerance = o->tolerance, .on_progress = show_report, .all = o->all,
     };
     return writer_open(&r->writer, path);
 }
@@ -140,7 +140,8 @@ static int list_quirks(const struct options *o) {
     const char *name, *tap, *text;
     for (size_t i = 0; plumb_quirk(i, &name, &tap, &text); i++) {
         if (!o->json) {
-            out("%-36s %-14s %s\n", name, tap, text);
+            out("%-36s %s\n    ", name, tap);
+            out_wrapped(text, 4, 4);
             continue;
         }
         out("%s\n  {\"name\": ", i > 0 ? "," : "[");

@@ -345,31 +345,36 @@ static plumb_status compare(struct pair *p, double tolerance, struct error *err)
 
 /* ---- the report -------------------------------------------------------------------------------------------------- */
 
-struct totals { uint32_t n, n_parts, n_alone; };
+struct totals { uint32_t n, n_parts, n_alone, n_shown; };
 
 static const char *type_name(const struct gguf_tensor *t) { return t ? quant_traits(t->type)->name : "-"; }
 
-static void write_text(struct report_writer *w, const struct pair *p) {
+static void write_text(struct report_writer *w, const struct pair *p, bool is_first) {
     const struct sums *s = &p->sums;
-    report_printf(w, "%-5s  ", !p->a ? "B" : !p->b ? "A" : p->parts ? "PARTS" : "ok");
-    for (size_t n = report_text(w, p->name, strlen(p->name)); n < 28; n++) report_bytes(w, " ", 1);
-    report_printf(w, "  %-6s  %-6s", type_name(p->a), type_name(p->b));
+    if (is_first) {
+        report_printf(w, "%-5s %-26s %-6s %-6s %-8s %-8s %-7s %-9s %s\n", "", "tensor", "A", "B", "error", "expected",
+                      "scale", "cosine", "max |A - B|");
+    }
+    report_printf(w, "%-5s ", !p->a ? "B" : !p->b ? "A" : p->parts ? "PARTS" : "ok");
+    for (size_t n = report_text(w, p->name, strlen(p->name)); n < 26; n++) report_bytes(w, " ", 1);
+    report_printf(w, " %-6s %s", type_name(p->a), type_name(p->b));
     if (!p->a || !p->b) {
-        report_printf(w, "  only in %s\n", p->a ? "A" : "B");
+        report_printf(w, "%*s only in %s\n", 6 - (int)strlen(type_name(p->b)), "", p->a ? "A" : "B");
         return;
     }
     if (p->same_shape) {
-        report_printf(w, "  %-8.3g  %-8.3g  %-7.4f  %-9.6f  %.3g at [%llu, %llu]", p->error, p->expected, p->scale,
-                      s->ab / sqrt(s->aa * s->bb), s->max_d, (unsigned long long)(s->max_place / p->a->shape[0]),
+        report_printf(w, "%*s %-8.3g %-8.3g %-7.4f %-9.6f %.3g at [%llu, %llu]", 6 - (int)strlen(type_name(p->b)), "",
+                      p->error, p->expected, p->scale, s->ab / sqrt(s->aa * s->bb), s->max_d,
+                      (unsigned long long)(s->max_place / p->a->shape[0]),
                       (unsigned long long)(s->max_place % p->a->shape[0]));
     }
     report_bytes(w, "\n", 1);
     for (uint32_t i = 0; i < p->n_suspicion; i++) {
-        report_printf(w, "         ");
+        report_printf(w, "      ");
         report_text(w, p->suspicions[i], strlen(p->suspicions[i]));
         report_bytes(w, "\n", 1);
     }
-    if (p->parts && p->n_suspicion == 0) report_printf(w, "         no known mistake explains it\n");
+    if (p->parts && p->n_suspicion == 0) report_printf(w, "      no known mistake explains it\n");
 }
 
 static void write_side(struct report_writer *w, const char *side, const struct gguf_tensor *t) {
@@ -417,7 +422,7 @@ static plumb_status add_pair(struct report_writer *w, const plumb_report *report
                              struct error *err) {
     if (p->a && p->b) PLUMB_TRY(compare(p, report->tolerance, err));
     if (report->format == PLUMB_FORMAT_JSON) write_json(w, p, sum->n == 0);
-    else write_text(w, p);
+    else if (report->all || p->parts || !p->a || !p->b) write_text(w, p, sum->n_shown++ == 0);
     sum->n++;
     sum->n_parts += p->parts;
     sum->n_alone += !p->a || !p->b;
@@ -462,9 +467,7 @@ plumb_status weights_run(const struct weights_file *a, const struct weights_file
         else report_text(&w, names[i], strlen(names[i]));
         if (!is_json) report_bytes(&w, "\n", 1);
     }
-    report_printf(&w, is_json ? ",\n  \"tensors\": ["
-                  : "       tensor                        A       B       error     expected  scale    cosine     "
-                    "max |A - B|\n");
+    if (is_json) report_printf(&w, ",\n  \"tensors\": [");
     plumb_status status = add_file(&w, report, a, b, false, &sum, err);
     if (status == PLUMB_OK) status = add_file(&w, report, a, b, true, &sum, err);
     *agree = status == PLUMB_OK && sum.n_parts == 0 && sum.n_alone == 0;
@@ -474,8 +477,8 @@ plumb_status weights_run(const struct weights_file *a, const struct weights_file
     } else if (*agree) {
         report_printf(&w, "%u tensors: no farther apart than their types explain\n", sum.n);
     } else {
-        report_printf(&w, "%u tensors: %u are farther apart than their types explain, %u are in one file only\n", sum.n,
-                      sum.n_parts, sum.n_alone);
+        report_printf(&w, "%u tensors: %u are farther apart than their types explain, %u are in one file only, %u agree"
+                      "\n", sum.n, sum.n_parts, sum.n_alone, sum.n - sum.n_parts - sum.n_alone);
     }
     report_flush(&w);
     return status;

@@ -17,7 +17,7 @@ const options = {
   perplexity: ['--ctx', '--chunks', '--kl', '--save', '--batch', '--reference', '--scalar', '--json'],
   diff: ['--model', '--tolerance', '--html', '--json'],
   selfcheck: ['--json'],
-  weights: ['--tolerance', '--json'],
+  weights: ['--tolerance', '--all', '--json'],
   diagnose: ['--against', '--tokens', '-p', '--chat', '--parse-special', '--n-prompt', '--max', '--list', '--tolerance',
     '--json'],
   bench: ['-p', '-n', '-r', '--ctx', '--batch', '--reference', '--scalar', '--json'],
@@ -27,6 +27,8 @@ test('--help names every command', async () => {
   const { code, out, err } = await plumb(['--help']);
   assert.deepEqual([code, err], [0, '']);
   for (const name of Object.keys(options)) assert.match(out, new RegExp(`^  plumb ${name} `, 'm'));
+  for (const line of out.split('\n')) assert.ok(line.length <= 80, line);
+  assert.equal((await plumb(['help'])).out, out);
 });
 
 for (const [name, names] of Object.entries(options)) {
@@ -36,6 +38,9 @@ for (const [name, names] of Object.entries(options)) {
     assert.match(out, new RegExp(`^usage: plumb ${name} (MODEL|A)`));
     const listed = [...out.matchAll(/^  (-\S+)/gm)].map(match => match[1]);
     assert.deepEqual(listed.sort(), [...names, '--help'].sort());
+    for (const line of out.split('\n')) assert.ok(line.length <= 80, line);
+    for (const line of out.matchAll(/\b(run|tokenize|diff|weights|diagnose):/g)) assert.fail(`of another: ${line[0]}`);
+    assert.equal((await plumb(['help', name])).out, out);
   });
 }
 
@@ -53,6 +58,7 @@ const wrong = [
   [[], 'no command'],
   [['walk'], 'unknown command walk'],
   [['--nonsense'], 'unknown command --nonsense'],
+  [['help', 'walk'], 'unknown command walk'],
   [['run'], 'MODEL is needed'],
   [['run', smol], '-p TEXT is needed'],
   [['run', '-p', 'x'], 'MODEL is needed'],
