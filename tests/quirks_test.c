@@ -73,6 +73,46 @@ static void misread_by_hand(void) {
     CHECK(w[0] == -7.0f / 128, "%g", (double)w[0]);
 }
 
+/* w = sc (q - 4), d = 1.  q: two bits of qs, the third of hmask.  Of qs byte 0 is 0xe4: q[0], q[32], q[64], q[96] are
+ * 0, 1, 2, 3; of hmask byte 0 is 0x05: of q[0], q[32], ... q[224] the first and the third have their third bit.  Scales
+ * of groups 0..3: 33, 34, 32, 32; byte 0 holds lower bits of 0 and 8, byte 8 + i upper bits of i, i + 4, ... */
+static void misread_q3_K_by_hand(void) {
+    struct block_q3_K b = { .hmask = { 0x05 }, .qs = { 0xe4 }, .scales = { 1, 2, [8] = 0xaa, 0xaa, 0xaa, 0xaa },
+                            .d = { 0x00, 0x3c } };
+    static const struct {
+        enum misread misread;
+        float w0, w1, w16, w32;
+    } rows[] = {
+        { MISREAD_NONE, 0, -4, -8, 0 },         /* 1 * (4 - 4), 1 * (0 - 4), 2 * (0 - 4), 0 * (1 - 4) */
+        { MISREAD_HIGH, -4, -4, -8, 0 },
+        { MISREAD_HIGH_SIGN, -4, 0, 0, 0 },
+        { MISREAD_HIGH_ORDER, 0, -4, -8, 0 },   /* bits 0 and 2 of byte 0: of elements 0 and 2 */
+        { MISREAD_ORDER, 0, -3, -8, 0 },        /* q[1] = 1 */
+        { MISREAD_OFFSET, 4, 0, 0, 0 },
+        { MISREAD_SIGN, 0, -33 * 4, -34 * 4, 32 * -3 },
+        { MISREAD_SCALE_BITS, 0, 31 * 4, 30 * 4, -32 * -3 },
+        { MISREAD_SCALE_ORDER, 0, -4, 0, 2 * -3 },   /* byte 1, 0x02, holds lower bits of 2 and 3 */
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        float w[256];
+        quirk_misread(QUANT_Q3_K, rows[i].misread, &b, w, 256);
+        CHECK(w[0] == rows[i].w0 && w[1] == rows[i].w1 && w[16] == rows[i].w16 && w[32] == rows[i].w32,
+              "row %zu: %g %g %g %g", i, (double)w[0], (double)w[1], (double)w[16], (double)w[32]);
+    }
+}
+
+/* Code 0 stands for -127, 15 for 113: byte 0 holds 15 and 0, for elements 0 and 16. */
+static void misread_iq4_nl_by_hand(void) {
+    struct block_iq4_nl b = { { 0x00, 0x3c }, { 0x0f } };
+    float w[32];
+    quirk_misread(QUANT_IQ4_NL, MISREAD_NONE, &b, w, 32);
+    CHECK(w[0] == 113 && w[16] == -127, "%g %g", (double)w[0], (double)w[16]);
+    quirk_misread(QUANT_IQ4_NL, MISREAD_NIBBLES, &b, w, 32);
+    CHECK(w[0] == -127 && w[16] == 113, "%g %g", (double)w[0], (double)w[16]);
+    quirk_misread(QUANT_IQ4_NL, MISREAD_TABLE, &b, w, 32);
+    CHECK(w[0] == 7 && w[16] == -8, "%g %g", (double)w[0], (double)w[16]);
+}
+
 /* ---- the table --------------------------------------------------------------------------------------------------- */
 
 static void table(void) {
@@ -90,7 +130,7 @@ static void table(void) {
                   quirk_at(i)->name);
         }
     }
-    CHECK(n == 116, "%zu quirks", n);
+    CHECK(n == 140, "%zu quirks", n);
     CHECK(!quirk_find("rope.pairing"), "half a name");
 }
 
@@ -150,6 +190,8 @@ static void applies(void) {
         { "llama-bias", "attn.bias=missing norm.eps=1e-5", "" },
         { "q5_k", "Q5_K.high=missing", "Q4_K.d=bf16 F16.type=bf16" },
         { "bf16", "BF16.type=f16", "F16.type=bf16" },
+        { "q2_k", "Q2_K.min=added", "Q3_K.high=inverted" },
+        { "iq4_nl", "IQ4_NL.codes=linear", "IQ4_XS.codes=linear Q4_0.nibbles=swapped" },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         plumb_model *m = record_load(rows[i].model);
@@ -192,7 +234,8 @@ static const char *first_difference(const struct record *a, const struct record 
 static void first_taps(void) {
     static const char *const models[] = { "f32", "qwen2", "granite", "untied", "llama-bias", "heads-1to1",
                                           "heads-4to1", "rope-linear", "rope-freqs", "rope-partial", "f16", "bf16",
-                                          "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q4_k", "q5_k", "q6_k" };
+                                          "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q3_k", "q4_k", "q5_k",
+                                          "q6_k", "iq4_nl", "iq4_xs" };
     enum { N_MODEL = sizeof models / sizeof *models, N_SHAPES = 10 };   /* the first differ in shape */
     size_t n_quirk = 0, n_run = 0;
     uint32_t seen[256] = { 0 };
@@ -229,6 +272,8 @@ void test_quirks(void) {
     test_case("quirks: misread blocks equal gguf-py's reading of blocks with their bits moved", misread_vectors);
     test_case("quirks: without a mistake blocks are read as by the right dequantizers, bit for bit", misread_none);
     test_case("quirks: misread Q4_0 by hand", misread_by_hand);
+    test_case("quirks: misread Q3_K by hand", misread_q3_K_by_hand);
+    test_case("quirks: misread IQ4_NL by hand", misread_iq4_nl_by_hand);
     test_case("quirks: every switch and value of the table is there once", table);
     test_case("quirks: token lists by hand", tokens);
     test_case("quirks: which apply to which model", applies);

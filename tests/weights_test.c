@@ -139,6 +139,15 @@ static void nibbles_swapped(struct broken *b) {
     }
 }
 
+/* Block of Q3_K: 32 bytes of high bits, 78 others. */
+static void high_inverted(struct broken *b) {
+    size_t n = 0;
+    uint8_t *data = broken_data(b, "blk.0.attn_q.weight", &n);
+    for (size_t i = 0; data && i < n; i++) {
+        if (i % 110 < 32) data[i] = (uint8_t)~data[i];
+    }
+}
+
 static void noise(struct broken *b) {
     size_t n = 0;
     uint8_t *data = broken_data(b, "blk.0.attn_q.weight", &n);
@@ -185,6 +194,8 @@ static const struct mistake {
       "A is B's blocks misread (Q4_0.nibbles=swapped)" },
     { "Q4_0 read with swapped nibbles into F32", SYNTH "f32.gguf", WEIGHTS "f32-q4_0.gguf", halves_swapped,
       "blk.0.ffn_down.weight", "A is B's blocks misread (Q4_0.nibbles=swapped)" },
+    { "high bits of Q3_K inverted", SYNTH "q3_k.gguf", SYNTH "q3_k.gguf", high_inverted, "blk.0.attn_q.weight",
+      "A is B's blocks misread (Q3_K.high=inverted)" },
     { "something else", SYNTH "f32.gguf", SYNTH "f32.gguf", noise, "blk.0.attn_q.weight",
       "no known mistake explains it" },
     { "NaN", SYNTH "f32.gguf", SYNTH "f32.gguf", nan_value, "blk.1.attn_q.weight",

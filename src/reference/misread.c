@@ -26,6 +26,30 @@ static int q5_high(const uint8_t qh[4], size_t e, enum misread misread) {
     return misread == MISREAD_HIGH ? 0 : (qh[bit / 8] >> (bit % 8) & 1) << 4;
 }
 
+/* Bits of element e of 256.  Two, of 64 bytes: in each half byte l of 32 holds l, l + 32, l + 64 and l + 96 of 128. */
+static int two_bits(const uint8_t *bytes, size_t e, enum misread misread) {
+    if (misread == MISREAD_ORDER) return bytes[e / 4] >> (e % 4 * 2) & 3;
+    return bytes[e / 128 * 32 + e % 32] >> (e % 128 / 32 * 2) & 3;
+}
+/* One, of 32 bytes: byte l holds l, l + 32, ... l + 224. */
+static int one_bit(const uint8_t *bytes, size_t e, enum misread misread) {
+    if (misread == MISREAD_HIGH) return 0;
+    if (misread == MISREAD_ORDER || misread == MISREAD_HIGH_ORDER) return bytes[e / 8] >> (e % 8) & 1;
+    return (bytes[e % 32] >> (e / 32) & 1) ^ (misread == MISREAD_HIGH_SIGN);
+}
+
+/* What a code of iq4_nl and iq4_xs stands for. */
+static float iq4_value(int code, enum misread misread) {
+    return (float)(misread == MISREAD_TABLE ? code - 8 : quant_iq4_values[code]);
+}
+
+/* A 6-bit scale as it is used; scale: less 32. */
+static float signed_scale(int scale, enum misread misread) {
+    if (misread == MISREAD_SIGN) scale += 32;
+    if (misread == MISREAD_SCALE_BITS) scale = ((scale + 32) & 15) - 32;
+    return (float)scale;
+}
+
 static void swap(float *a, float *b) {
     float was = *a;
     *a = *b;
@@ -71,7 +95,37 @@ static void read_q8_0(enum misread misread, const struct block_q8_0 *b, float *d
     for (size_t e = 0; e < 32; e++) dst[e] = d * (float)(misread == MISREAD_SIGN ? (uint8_t)b->qs[e] : b->qs[e]);
 }
 
+static void read_iq4_nl(enum misread misread, const struct block_iq4_nl *b, float *dst) {
+    float d = half(b->d, misread);
+    for (size_t e = 0; e < 32; e++) dst[e] = d * iq4_value(nibble(b->qs, e, 16, misread), misread);
+}
+
 /* ---- superblocks of 256 ------------------------------------------------------------------------------------------ */
+
+static void read_q2_K(enum misread misread, const struct block_q2_K *b, float *dst) {
+    float d = half(b->d, misread), dmin = half(b->dmin, misread);
+    if (misread == MISREAD_D) swap(&d, &dmin);
+    if (misread == MISREAD_MIN) dmin = -dmin;
+    for (size_t e = 0; e < 256; e++) {
+        float sc = (float)(b->scales[e / 16] & 15), mn = (float)(b->scales[e / 16] >> 4);
+        if (misread == MISREAD_SCALES) swap(&sc, &mn);
+        dst[e] = d * sc * (float)two_bits(b->qs, e, misread) - dmin * mn;
+    }
+}
+
+static void read_q3_K(enum misread misread, const struct block_q3_K *b, float *dst) {
+    float d = half(b->d, misread);
+    int offset = misread == MISREAD_OFFSET ? 0 : 4;
+    for (size_t e = 0; e < 256; e++) {
+        size_t i = e / 16;
+        int sc = quant_q3_K_scale(b->scales, i);
+        if (misread == MISREAD_SCALE_ORDER) {
+            sc = ((b->scales[i / 2] >> (i % 2 * 4) & 15) | (b->scales[8 + i / 4] >> (i % 4 * 2) & 3) << 4) - 32;
+        }
+        int q = two_bits(b->qs, e, misread) | one_bit(b->hmask, e, misread) << 2;
+        dst[e] = d * signed_scale(sc, misread) * (float)(q - offset);
+    }
+}
 
 /* d * sc and dmin * mn of group i of q4_K and q5_K, their minimum to be subtracted. */
 static void k_scale(enum misread misread, const uint8_t d[2], const uint8_t dmin[2], const uint8_t scales[12],
@@ -98,10 +152,8 @@ static void read_q5_K(enum misread misread, const struct block_q5_K *b, float *d
     for (size_t e = 0; e < 256; e++) {
         float scale, min;
         k_scale(misread, b->d, b->dmin, b->scales, e / 32, &scale, &min);
-        int high = b->qh[e % 32] >> (e / 32) & 1;
-        if (misread == MISREAD_HIGH) high = 0;
-        if (misread == MISREAD_HIGH_ORDER) high = b->qh[e / 8] >> (e % 8) & 1;
-        dst[e] = scale * (float)(nibble(b->qs + e / 64 * 32, e % 64, 32, misread) | high << 4) - min;
+        int q = nibble(b->qs + e / 64 * 32, e % 64, 32, misread) | one_bit(b->qh, e, misread) << 4;
+        dst[e] = scale * (float)q - min;
     }
 }
 
@@ -110,14 +162,18 @@ static void read_q6_K(enum misread misread, const struct block_q6_K *b, float *d
     int offset = misread == MISREAD_OFFSET ? 0 : 32;
     for (size_t e = 0; e < 256; e++) {
         int low = nibble(b->ql + e / 128 * 64, e % 128, 64, misread);
-        int high = b->qh[e / 128 * 32 + e % 32] >> (e % 128 / 32 * 2) & 3;
-        if (misread == MISREAD_ORDER) {
-            low = b->ql[e / 2] >> (e % 2 * 4) & 15;
-            high = b->qh[e / 4] >> (e % 4 * 2) & 3;
-        }
-        if (misread == MISREAD_HIGH) high = 0;
+        if (misread == MISREAD_ORDER) low = b->ql[e / 2] >> (e % 2 * 4) & 15;
+        int high = misread == MISREAD_HIGH ? 0 : two_bits(b->qh, e, misread);
         float scale = d * (float)(misread == MISREAD_SIGN ? (uint8_t)b->scales[e / 16] : b->scales[e / 16]);
         dst[e] = scale * (float)((low | high << 4) - offset);
+    }
+}
+
+static void read_iq4_xs(enum misread misread, const struct block_iq4_xs *b, float *dst) {
+    float d = half(b->d, misread);
+    for (size_t e = 0; e < 256; e++) {
+        int q = nibble(b->qs + e / 32 * 16, e % 32, 16, misread);
+        dst[e] = d * signed_scale(quant_iq4_xs_scale(b, e / 32), misread) * iq4_value(q, misread);
     }
 }
 
@@ -137,9 +193,13 @@ void quirk_misread(enum quant_type type, enum misread misread, const void *src, 
         case QUANT_Q5_0: read_q5_0(misread, (const void *)p, dst + i); break;
         case QUANT_Q5_1: read_q5_1(misread, (const void *)p, dst + i); break;
         case QUANT_Q8_0: read_q8_0(misread, (const void *)p, dst + i); break;
+        case QUANT_Q2_K: read_q2_K(misread, (const void *)p, dst + i); break;
+        case QUANT_Q3_K: read_q3_K(misread, (const void *)p, dst + i); break;
         case QUANT_Q4_K: read_q4_K(misread, (const void *)p, dst + i); break;
         case QUANT_Q5_K: read_q5_K(misread, (const void *)p, dst + i); break;
         case QUANT_Q6_K: read_q6_K(misread, (const void *)p, dst + i); break;
+        case QUANT_IQ4_NL: read_iq4_nl(misread, (const void *)p, dst + i); break;
+        case QUANT_IQ4_XS: read_iq4_xs(misread, (const void *)p, dst + i); break;
         case QUANT_F16: dst[i] = half(p, misread); break;
         case QUANT_BF16: dst[i] = read_bf16(misread, p); break;
         default: traits->dequantize(p, dst + i, traits->block_size);   /* a type whose mistakes are not in the table */

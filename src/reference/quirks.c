@@ -148,6 +148,7 @@ static const struct quirk quirks[] = {
     { "tensor.offset=shifted", AT(tensor_offset), 1, "embd", "every tensor, vectors included, is read from one "
       "alignment (32 bytes unless the file says otherwise) after its place; between tensors and past the end of the "
       "file there are zeros" },
+    /* Q8_K, ggml's format for activations, has no entry: no program writes it into a file. */
     { "Q4_0.nibbles=swapped", MISREAD(Q4_0, NIBBLES), "embd", "low and high nibble of every byte are exchanged" },
     { "Q4_0.layout=interleaved", MISREAD(Q4_0, LAYOUT), "embd", "byte j holds elements 2j (low nibble) and 2j + 1" },
     { "Q4_0.offset=missing", MISREAD(Q4_0, OFFSET), "embd", "8 is not subtracted from the codes" },
@@ -179,6 +180,26 @@ static const struct quirk quirks[] = {
     { "Q5_1.d=bf16", MISREAD(Q5_1, BF16), "embd", "the f16 scale and minimum are read as bf16" },
     { "Q8_0.codes=unsigned", MISREAD(Q8_0, SIGN), "embd", "the codes are read as 0..255" },
     { "Q8_0.d=bf16", MISREAD(Q8_0, BF16), "embd", "the f16 scale is read as bf16" },
+    { "Q2_K.order=sequential", MISREAD(Q2_K, ORDER), "embd", "of the 256 elements, i takes its two bits from byte i / "
+      "4 (lowest first); scales and minima still belong to elements" },
+    { "Q2_K.min=added", MISREAD(Q2_K, MIN), "embd", "the minimum is added" },
+    { "Q2_K.scales=swapped", MISREAD(Q2_K, SCALES), "embd", "4-bit scale and 4-bit minimum of each sub-block are "
+      "exchanged" },
+    { "Q2_K.d=swapped", MISREAD(Q2_K, D), "embd", "d and dmin are exchanged" },
+    { "Q2_K.d=bf16", MISREAD(Q2_K, BF16), "embd", "d and dmin are read as bf16" },
+    { "Q3_K.order=sequential", MISREAD(Q3_K, ORDER), "embd", "of the 256 elements, i takes its two low bits from byte "
+      "i / 4 (lowest first), its high bit from bit i % 8 of high byte i / 8; scales still belong to elements" },
+    { "Q3_K.offset=missing", MISREAD(Q3_K, OFFSET), "embd", "4 is not subtracted from the codes" },
+    { "Q3_K.high=missing", MISREAD(Q3_K, HIGH), "embd", "the high bits are taken as 0 (4 is subtracted all the same)" },
+    { "Q3_K.high=inverted", MISREAD(Q3_K, HIGH_SIGN), "embd", "4 is subtracted where the high bit is 1, not where it "
+      "is 0" },
+    { "Q3_K.high=sequential", MISREAD(Q3_K, HIGH_ORDER), "embd", "element i takes bit i % 8 of high byte i / 8" },
+    { "Q3_K.scales=unsigned", MISREAD(Q3_K, SIGN), "embd", "32 is not subtracted from the 6-bit scales" },
+    { "Q3_K.scales=low_bits", MISREAD(Q3_K, SCALE_BITS), "embd", "scales lack their upper two bits (32 is subtracted "
+      "all the same)" },
+    { "Q3_K.scales=sequential", MISREAD(Q3_K, SCALE_ORDER), "embd", "of the 12 bytes of scales, scale i takes its low "
+      "nibble from byte i / 2 (low nibble first), its upper two bits from byte 8 + i / 4 (lowest first)" },
+    { "Q3_K.d=bf16", MISREAD(Q3_K, BF16), "embd", "the f16 scale is read as bf16" },
     { "Q4_K.nibbles=swapped", MISREAD(Q4_K, NIBBLES), "embd", "low and high nibble of every byte are exchanged" },
     { "Q4_K.layout=interleaved", MISREAD(Q4_K, LAYOUT), "embd", "of each 32 bytes, byte j holds elements 2j (low "
       "nibble) and 2j + 1 of the 64; scales still belong to elements" },
@@ -209,6 +230,22 @@ static const struct quirk quirks[] = {
       "same)" },
     { "Q6_K.scales=unsigned", MISREAD(Q6_K, SIGN), "embd", "the 8-bit scales are read as 0..255" },
     { "Q6_K.d=bf16", MISREAD(Q6_K, BF16), "embd", "the f16 scale is read as bf16" },
+    { "IQ4_NL.nibbles=swapped", MISREAD(IQ4_NL, NIBBLES), "embd", "low and high nibble of every byte are exchanged" },
+    { "IQ4_NL.layout=interleaved", MISREAD(IQ4_NL, LAYOUT), "embd", "byte j holds elements 2j (low nibble) and "
+      "2j + 1" },
+    { "IQ4_NL.codes=linear", MISREAD(IQ4_NL, TABLE), "embd", "a code stands for itself less 8, as in Q4_0, not for its "
+      "entry in the table" },
+    { "IQ4_NL.d=bf16", MISREAD(IQ4_NL, BF16), "embd", "the f16 scale is read as bf16" },
+    { "IQ4_XS.nibbles=swapped", MISREAD(IQ4_XS, NIBBLES), "embd", "low and high nibble of every byte of codes are "
+      "exchanged" },
+    { "IQ4_XS.layout=interleaved", MISREAD(IQ4_XS, LAYOUT), "embd", "of each 16 bytes, byte j holds elements 2j (low "
+      "nibble) and 2j + 1 of the 32" },
+    { "IQ4_XS.codes=linear", MISREAD(IQ4_XS, TABLE), "embd", "a code stands for itself less 8, as in Q4_0, not for its "
+      "entry in the table" },
+    { "IQ4_XS.scales=unsigned", MISREAD(IQ4_XS, SIGN), "embd", "32 is not subtracted from the 6-bit scales" },
+    { "IQ4_XS.scales=low_bits", MISREAD(IQ4_XS, SCALE_BITS), "embd", "scales lack their upper two bits (32 is "
+      "subtracted all the same)" },
+    { "IQ4_XS.d=bf16", MISREAD(IQ4_XS, BF16), "embd", "the f16 scale is read as bf16" },
     { "F16.type=bf16", MISREAD(F16, BF16), "embd", "f16 is read as bf16" },
     { "BF16.type=f16", MISREAD(BF16, BF16), "embd", "bf16 is read as f16" },
 };

@@ -50,15 +50,18 @@ enum misread {
     MISREAD_NONE,
     MISREAD_NIBBLES,     /* low and high nibble of every byte swapped */
     MISREAD_LAYOUT,      /* byte j of a group holds elements 2j and 2j + 1, instead of j and j + group size */
-    MISREAD_OFFSET,      /* codes taken as they are, without subtracting 8, 16, 32 */
+    MISREAD_OFFSET,      /* codes taken as they are, without subtracting 4, 8, 16, 32 */
     MISREAD_MIN,         /* the minimum with the wrong sign */
     MISREAD_SCALES,      /* scale and minimum of each sub-block swapped */
-    MISREAD_SCALE_BITS,  /* of the packed 6-bit scales and minima, the upper two bits of sub-blocks 4..7 dropped */
+    MISREAD_SCALE_BITS,  /* packed 6-bit scales and minima without the two upper bits that are kept apart */
+    MISREAD_SCALE_ORDER, /* packed 6-bit scales read in sequence */
     MISREAD_D,           /* the block's two f16 swapped */
     MISREAD_HIGH,        /* high bits not added */
     MISREAD_HIGH_ORDER,  /* high bits taken in another order */
-    MISREAD_ORDER,       /* Q6_K: low nibbles read in sequence */
-    MISREAD_SIGN,        /* signed bytes taken as unsigned */
+    MISREAD_HIGH_SIGN,   /* high bits taken as their opposite */
+    MISREAD_ORDER,       /* Q2_K, Q3_K, Q6_K: elements read in sequence */
+    MISREAD_TABLE,       /* IQ4_NL, IQ4_XS: codes taken as those of Q4_0 */
+    MISREAD_SIGN,        /* signed bytes, or scales from which 32 is to be subtracted, taken as unsigned */
     MISREAD_BF16,        /* f16 read as bf16, or BF16 as f16 */
 };
 

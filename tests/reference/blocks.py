@@ -25,6 +25,19 @@ def nibbles(packed, mistake):
     return np.concatenate([low, high], axis=-1).astype(np.float64)
 
 
+def pairs(packed):
+    """(..., n) bytes to (..., n, 4) codes of two bits, the lowest of a byte first."""
+    return np.stack([packed >> shift & 3 for shift in (0, 2, 4, 6)], axis=-1).astype(np.float64)
+
+
+def pairs_256(packed, mistake):
+    """(n_block, 64) bytes to (n_block, 256): of each 32 bytes the lowest pairs are elements 0..31 of 128, and so on."""
+    codes = pairs(packed)
+    if mistake != "order=sequential":
+        codes = codes.reshape(-1, 2, 32, 4).swapaxes(2, 3)
+    return codes.reshape(-1, 256)
+
+
 def bits(packed):
     """(..., n) bytes to (..., 8n) bits, the lowest of a byte first."""
     return np.unpackbits(packed, axis=-1, bitorder="little").astype(np.float64)
@@ -40,9 +53,26 @@ def high_bits_32(packed, mistake):
     return high
 
 
-def scale_and_min(blocks, mistake):
-    """(n_block, 1) each, of a block that begins with both."""
-    d, m = f16(blocks, 0, mistake), f16(blocks, 2, mistake)
+def high_bits_256(packed, mistake):
+    """(n_block, 32) bytes to (n_block, 256): bit 8j + k belongs to element 32k + j."""
+    high = bits(packed)
+    if mistake == "high=missing":
+        return 0 * high
+    if mistake in ("high=sequential", "order=sequential"):
+        return high
+    high = high.reshape(-1, 32, 8).swapaxes(1, 2).reshape(-1, 256)
+    return 1 - high if mistake == "high=inverted" else high
+
+
+def signed_scales(low, high, mistake):
+    """Scales of 6 bits, less 32, from the lower four and the upper two."""
+    codes = low + (0 if mistake == "scales=low_bits" else 16 * high)
+    return codes if mistake == "scales=unsigned" else codes - 32
+
+
+def scale_and_min(blocks, mistake, at=0):
+    """(n_block, 1) each, of a block that has both there."""
+    d, m = f16(blocks, at, mistake), f16(blocks, at + 2, mistake)
     return (m, d) if mistake == "d=swapped" else (d, m)
 
 
@@ -73,6 +103,46 @@ def q8_0(blocks, mistake):  # f16 d; 32 signed bytes
     return f16(blocks, 0, mistake) * codes
 
 
+def iq4_values(codes, mistake):
+    """What codes of four bits stand for: kvalues_iq4nl of ggml-common.h."""
+    if mistake == "codes=linear":
+        return codes - 8
+    table = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113]
+    return np.array(table, np.float64)[codes.astype(int)]
+
+
+def iq4_nl(blocks, mistake):  # f16 d; 16 bytes
+    return f16(blocks, 0, mistake) * iq4_values(nibbles(blocks[:, 2:], mistake), mistake)
+
+
+def q2_k(blocks, mistake):  # 16 bytes of scale (low nibble) and minimum; 64 bytes of two bits; f16 d, dmin
+    d, dmin = scale_and_min(blocks, mistake, 80)
+    scales, mins = blocks[:, :16] & 15, blocks[:, :16] >> 4
+    if mistake == "scales=swapped":
+        scales, mins = mins, scales
+    lows = np.repeat(dmin * mins, 16, axis=1)
+    high = np.repeat(d * scales, 16, axis=1) * pairs_256(blocks[:, 16:80], mistake)
+    return high + (lows if mistake == "min=added" else -lows)
+
+
+def q3_k(blocks, mistake):  # 32 bytes of high bits; 64 bytes of two bits; 12 bytes of scales; f16 d
+    codes = pairs_256(blocks[:, 32:96], mistake) + 4 * high_bits_256(blocks[:, :32], mistake)
+    low, high = blocks[:, 96:104], pairs(blocks[:, 104:108])
+    if mistake == "scales=sequential":
+        low, high = nibbles(low, "layout=interleaved"), high.reshape(-1, 16)
+    else:  # low nibbles of scales 0..7, then 8..15; byte i of four has bits of i, i + 4, i + 8, i + 12
+        low, high = nibbles(low, None), high.swapaxes(1, 2).reshape(-1, 16)
+    scales = f16(blocks, 108, mistake) * signed_scales(low, high, mistake)
+    return np.repeat(scales, 16, axis=1) * (codes - (0 if mistake == "offset=missing" else 4))
+
+
+def iq4_xs(blocks, mistake):  # f16 d; 2 bytes of upper, 4 of lower bits of scales; 8 times 16 bytes, each for 32
+    low, high = nibbles(blocks[:, 4:8], "layout=interleaved"), pairs(blocks[:, 2:4]).reshape(-1, 8)
+    scales = f16(blocks, 0, mistake) * signed_scales(low, high, mistake)
+    codes = nibbles(blocks[:, 8:].reshape(-1, 8, 16), mistake).reshape(-1, 256)
+    return np.repeat(scales, 32, axis=1) * iq4_values(codes, mistake)
+
+
 def scales_and_mins_k(packed, mistake):
     """(n_block, 12) bytes to the 6-bit scales and minima of 8 sub-blocks, (n_block, 8) each."""
     first, second, third = packed[:, :4], packed[:, 4:8], packed[:, 8:]
@@ -96,28 +166,20 @@ def q4_k(blocks, mistake):  # ...; 4 times 32 bytes, each for 64 elements
 
 def q5_k(blocks, mistake):  # ...; 32 bytes of high bits; 4 times 32 bytes, each for 64 elements
     codes = nibbles(blocks[:, 48:].reshape(-1, 4, 32), mistake).reshape(-1, 256)
-    high = bits(blocks[:, 16:48])                                  # bit 8j + k: of element 32k + j
-    if mistake == "high=missing":
-        high = 0 * high
-    elif mistake != "high=sequential":
-        high = high.reshape(-1, 32, 8).swapaxes(1, 2).reshape(-1, 256)
-    return q45_k(blocks, codes + 16 * high, mistake)
+    return q45_k(blocks, codes + 16 * high_bits_256(blocks[:, 16:48], mistake), mistake)
 
 
 def q6_k(blocks, mistake):  # 128 bytes of low nibbles, 64 of two high bits, 16 signed scales, f16 d
-    low, high = blocks[:, :128], blocks[:, 128:192]
-    pairs = np.stack([high >> shift & 3 for shift in (0, 2, 4, 6)], axis=-1).astype(np.float64)  # (n_block, 64, 4)
+    low, high = blocks[:, :128], pairs_256(blocks[:, 128:192], mistake)
     if mistake == "order=sequential":
         codes = nibbles(low, "layout=interleaved")
-        pairs = pairs.reshape(-1, 256)
     else:  # of each 64 bytes the low nibbles are elements 0..63 of 128, the high ones 64..127
         codes = nibbles(low.reshape(-1, 2, 64), None).reshape(-1, 256)
-        pairs = pairs.reshape(-1, 2, 32, 4).swapaxes(2, 3).reshape(-1, 256)
     if mistake == "high=missing":
-        pairs = 0 * pairs
+        high = 0 * high
     scales = blocks[:, 192:208] if mistake == "scales=unsigned" else blocks[:, 192:208].view(np.int8)
     offset = 0 if mistake == "offset=missing" else 32
-    return f16(blocks, 208, mistake) * np.repeat(scales.astype(np.float64), 16, axis=1) * (codes + 16 * pairs - offset)
+    return f16(blocks, 208, mistake) * np.repeat(scales.astype(np.float64), 16, axis=1) * (codes + 16 * high - offset)
 
 
 def half(blocks, mistake):
@@ -128,8 +190,8 @@ def brain(blocks, mistake):
     return f16(blocks, 0, None if mistake == "type=f16" else "d=bf16")
 
 
-READERS = {"Q4_0": q4_0, "Q4_1": q4_1, "Q5_0": q5_0, "Q5_1": q5_1, "Q8_0": q8_0, "Q4_K": q4_k, "Q5_K": q5_k,
-           "Q6_K": q6_k, "F16": half, "BF16": brain}
+READERS = {"Q4_0": q4_0, "Q4_1": q4_1, "Q5_0": q5_0, "Q5_1": q5_1, "Q8_0": q8_0, "Q2_K": q2_k, "Q3_K": q3_k,
+           "Q4_K": q4_k, "Q5_K": q5_k, "Q6_K": q6_k, "IQ4_NL": iq4_nl, "IQ4_XS": iq4_xs, "F16": half, "BF16": brain}
 
 
 def read(type_name, block_bytes, raw, mistake):

@@ -28,6 +28,10 @@ FIELDS = {
     "Q4_K": {"d": (0, 2), "m": (2, 2), "scales": (4, 12), "qs": (16, 128)},
     "Q5_K": {"d": (0, 2), "m": (2, 2), "scales": (4, 12), "qh": (16, 32), "qs": (48, 128)},
     "Q6_K": {"qs": (0, 128), "qh": (128, 64), "scales": (192, 16), "d": (208, 2)},
+    "Q2_K": {"scales": (0, 16), "qs": (16, 64), "d": (80, 2), "m": (82, 2)},
+    "Q3_K": {"qh": (0, 32), "qs": (32, 64), "scales": (96, 12), "d": (108, 2)},
+    "IQ4_NL": {"d": (0, 2), "qs": (2, 16)},
+    "IQ4_XS": {"d": (0, 2), "scales_h": (2, 2), "scales": (4, 4), "qs": (8, 128)},
 }
 ONE = np.frombuffer(struct.pack("<e", 1), np.uint8)
 ZERO = np.zeros(2, np.uint8)
@@ -91,6 +95,37 @@ def k_pack(sc, mn):
     return np.concatenate(low + [sc[:, 4:] & 15 | (mn[:, 4:] & 15) << 4], axis=1).astype(np.uint8)
 
 
+def pairs(field):
+    """(n, bytes, 4): the two bits of each, the lowest first."""
+    return np.stack([field >> shift & 3 for shift in (0, 2, 4, 6)], axis=-1)
+
+
+def sequential_pairs(qs):
+    """64 bytes in which the right reader reads element i where byte i / 4 of qs has it."""
+    codes = pairs(qs).reshape(-1, 2, 4, 32)                  # byte l of 32 is to hold l, l + 32, l + 64, l + 96 of 128
+    return (codes << np.array([0, 2, 4, 6], np.uint8)[:, None]).sum(axis=2, dtype=np.uint8).reshape(qs.shape)
+
+
+def sequential_bits(qh):
+    """The same for bit i of 256: the right reader takes bit i / 32 of byte i % 32."""
+    return packed(bits(qh).reshape(-1, 8, 32).swapaxes(1, 2).reshape(-1, 256))
+
+
+def q3_pack(sc):
+    """12 bytes from the 16 scales, of 6 bits, of Q3_K."""
+    high = (sc >> 4).reshape(-1, 4, 4) << np.array([0, 2, 4, 6], np.uint8)[:, None]
+    return np.hstack([sc[:, :8] & 15 | (sc[:, 8:] & 15) << 4, high.sum(axis=1, dtype=np.uint8)])
+
+
+def signed_fields(b):
+    """Codes or what they stand for (n, 256), and scales less 32 (n, 256), of Q3_K and IQ4_XS."""
+    if b.type == "Q3_K":
+        one = b.having(d=ONE, scales=q3_pack(np.full((1, 16), 33, np.uint8)))
+        return one.values(), b.having(d=ONE, qs=0x55, qh=0xFF).values()   # code 5: 5 - 4 = 1
+    one = b.having(d=ONE, scales=0x11, scales_h=0xAA)                     # 33 - 32 = 1
+    return one.values(), b.having(d=ONE, qs=0x88).values()                # code 8 stands for 1
+
+
 def k_fields(b):
     """Codes (n, 256), scales and minima (n, 8) of Q4_K and Q5_K, each as what gguf reads with the rest 0 or 1."""
     ones, zeros = np.ones((len(b.data), 8), np.uint8), np.zeros((len(b.data), 8), np.uint8)
@@ -111,12 +146,12 @@ def q6_fields(b):
 def mistakes(b):
     """name -> values of all blocks."""
     name, out = b.type, {}
-    if name in ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K"):
+    if name in ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "IQ4_NL", "IQ4_XS"):
         out["nibbles=swapped"] = b.having(qs=b["qs"] >> 4 | b["qs"] << 4).values()
-        out["layout=interleaved"] = b.having(qs=interleaved(b["qs"], 32 if name.endswith("K") else 16)).values()
+        out["layout=interleaved"] = b.having(qs=interleaved(b["qs"], 32 if name.endswith("_K") else 16)).values()
     if name in ("Q4_1", "Q5_1"):
         out["min=subtracted"] = b.having(m=b["m"] ^ np.array([0, 0x80], np.uint8)).values()
-    if name in ("Q4_1", "Q5_1", "Q4_K", "Q5_K"):
+    if name in ("Q4_1", "Q5_1", "Q4_K", "Q5_K", "Q2_K"):
         out["d=swapped"] = b.having(d=b["m"], m=b["d"]).values()
     if name in ("Q5_0", "Q5_1"):
         out["high=missing"] = b.having(qh=0).values()
@@ -143,9 +178,7 @@ def mistakes(b):
         out["d=bf16"] = scale * q - least
     if name == "Q5_K":
         out["high=missing"] = b.having(qh=0).values()
-        # element i takes bit i of the 256; the right reader takes bit i / 32 of byte i % 32
-        out["high=sequential"] = b.having(qh=packed(bits(b["qh"]).reshape(-1, 8, 32).swapaxes(1, 2).reshape(-1, 256))
-                                          ).values()
+        out["high=sequential"] = b.having(qh=sequential_bits(b["qh"])).values()
     if name == "Q6_K":
         q, sc = q6_fields(b)
         d, signed, unsigned = f16(b["d"]), sc, b["scales"].astype(np.float32)
@@ -155,8 +188,37 @@ def mistakes(b):
         out["d=bf16"] = wide(bf16(b["d"]) * signed) * q
         out["high=missing"] = b.having(qh=0).values()
         low = nibbles(b["qs"]).reshape(-1, 256)
-        high = np.stack([b["qh"] >> s & 3 for s in (0, 2, 4, 6)], axis=-1).reshape(-1, 256)
+        high = pairs(b["qh"]).reshape(-1, 256)
         out["order=sequential"] = wide(d * signed) * ((low | high << 4).astype(np.float32) - np.float32(32))
+    if name == "Q2_K":
+        out["order=sequential"] = b.having(qs=sequential_pairs(b["qs"])).values()
+        out["min=added"] = b.having(m=b["m"] ^ np.array([0, 0x80], np.uint8)).values()
+        out["scales=swapped"] = b.having(scales=b["scales"] >> 4 | b["scales"] << 4).values()
+        q = b.having(d=ONE, m=ZERO, scales=1).values()
+        sc = b.having(d=ONE, m=ZERO, qs=0x55).values()
+        least = -b.having(d=ZERO, m=ONE).values()
+        out["d=bf16"] = bf16(b["d"]) * sc * q - bf16(b["m"]) * least
+    if name in ("Q3_K", "IQ4_XS"):
+        q, sc = signed_fields(b)
+        out["scales=unsigned"] = f16(b["d"]) * (sc + np.float32(32)) * q
+        out["d=bf16"] = bf16(b["d"]) * sc * q
+    if name == "Q3_K":
+        out["order=sequential"] = b.having(qs=sequential_pairs(b["qs"]), qh=sequential_bits(b["qh"])).values()
+        out["offset=missing"] = f16(b["d"]) * sc * (q + np.float32(4))
+        out["high=missing"] = b.having(qh=0).values()
+        out["high=inverted"] = b.having(qh=~b["qh"]).values()
+        out["high=sequential"] = b.having(qh=sequential_bits(b["qh"])).values()
+        low, high = nibbles(b["scales"][:, :8]).reshape(-1, 16), pairs(b["scales"][:, 8:]).reshape(-1, 16)
+        out["scales=low_bits"] = b.having(scales=b["scales"] * (np.arange(12) < 8)).values()
+        out["scales=sequential"] = b.having(scales=q3_pack(low | high << 4)).values()
+    if name == "IQ4_NL":   # Q4_0 is the same without the table
+        out["codes=linear"] = read(b.data, "Q4_0")
+        out["d=bf16"] = bf16(b["d"]) * b.having(d=ONE).values()
+    if name == "IQ4_XS":
+        ones = np.broadcast_to(ONE, (8 * len(b.data), 2))
+        linear = read(np.hstack([ones, b["qs"].reshape(-1, 16)]), "Q4_0").reshape(-1, 256)
+        out["codes=linear"] = f16(b["d"]) * sc * linear
+        out["scales=low_bits"] = b.having(scales_h=0).values()
     return out
 
 
@@ -180,7 +242,7 @@ def main():
                        + values.tobytes())
 
         for type_name in FIELDS:
-            b = random_blocks(type_name, 2 if type_name.endswith("K") else 4)
+            b = random_blocks(type_name, 2 if GGML_QUANT_SIZES[Type[type_name]][0] == 256 else 4)
             for mistake, values in mistakes(b).items():
                 record(f"{type_name}.{mistake}", b.data, values)
         halves = (rng.integers(0, 2, 64) << 15 | rng.integers(8, 20, 64) << 10 | rng.integers(0, 1 << 10, 64)
