@@ -6,7 +6,7 @@
 #define ROOMS(X) \
     X(base) X(quant) X(gguf) X(kernels_unpack) X(kernels) X(model) X(tokenizer) X(text) X(forward) X(tap) \
     X(quirks) X(reference) X(report) X(sampler) X(session) X(trace) X(trace_read) X(diff) X(heads) X(experiment) \
-    X(weights) X(selfcheck)
+    X(diagnose) X(weights) X(selfcheck)
 
 #define DECLARE(room) void test_##room(void);
 ROOMS(DECLARE)

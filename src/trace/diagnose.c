@@ -268,7 +268,10 @@ static plumb_status search(struct diagnosis *d) {
 /* Runs a set on all layers, unless it was; as long as there is room. */
 static plumb_status keep(struct diagnosis *d, const struct quirk *const *quirks, uint32_t n) {
     if (find(d, quirks, n) || d->n_other == DIAGNOSE_OTHERS) return PLUMB_OK;
-    return run(d, quirks, n, UINT32_MAX, &d->others[d->n_other++]);
+    struct outcome *o = &d->others[d->n_other++];
+    PLUMB_TRY(run(d, quirks, n, UINT32_MAX, o));
+    qsort(o->quirks, n, sizeof *o->quirks, by_step);
+    return PLUMB_OK;
 }
 
 static uint32_t set_without(const struct outcome *o, uint32_t k, const struct quirk **quirks) {

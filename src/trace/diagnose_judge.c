@@ -80,7 +80,7 @@ double diagnose_noise(const struct diagnosis *d, const struct outcome *o) {
     for (size_t i = 0; i < d->theirs->n_tap; i++) {
         if (!(d->kinds[i] & NOISY) || isnan(o->error[i])) continue;
         double noise = typical(d, o, d->theirs->taps[i].layer);
-        return noise <= NOISE_MOST ? noise : 0;
+        return noise > ROUNDING && noise <= NOISE_MOST ? noise : 0;
     }
     return 0;
 }

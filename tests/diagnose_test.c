@@ -1,0 +1,185 @@
+/* What plumb_diagnose says of an engine whose mistakes and noise are made here by hand, on top of the reference pass
+ * (which tests/reference_test.c holds against llama.cpp).  Each known mistake: tests/reference/prove.py. */
+#include "fixture.h"
+#include "record.h"
+#include "session/load.h"
+#include "test.h"
+#include "trace/trace.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ---- the engine -------------------------------------------------------------------------------------------------- */
+
+enum { N_FF = 256 };   /* at least the model's, of N_PROMPT tokens */
+
+struct engine {
+    plumb_trace *trace;
+    double noise;                 /* products are off by at most this, relative */
+    int32_t relu_from, relu_to;   /* layers with ReLU instead of SiLU */
+    bool adds_nothing;            /* the feed forward's input is not added to its output */
+    const char *wrong;            /* in layer 1 this tap is multiplied by 1.5 */
+    uint32_t random;
+    double gate[N_PROMPT * N_FF], up[N_PROMPT * N_FF], ffn_out[N_PROMPT * N_FF];
+};
+
+static bool is(const plumb_tap *tap, const char *name) { return strcmp(tap->name, name) == 0; }
+
+static void compute(void *user, const plumb_tap *tap, double *x) {
+    static const char *const products[] = { "Qcur", "Kcur", "Vcur", "attn_out", "ffn_gate", "ffn_up", "ffn_out" };
+    struct engine *e = user;
+    size_t n = (size_t)tap->n_token * tap->n_head * tap->n;
+    for (size_t k = 0; k < sizeof products / sizeof *products; k++) {
+        for (size_t i = 0; i < n && is(tap, products[k]); i++) {
+            e->random = e->random * 1664525u + 1013904223u;
+            x[i] *= 1 + e->noise * ((double)(e->random >> 8) / (1 << 23) - 1);
+        }
+    }
+    bool is_relu = is(tap, "ffn_swiglu") && tap->layer >= e->relu_from && tap->layer <= e->relu_to;
+    for (size_t i = 0; i < n && is_relu; i++) x[i] = e->gate[i] > 0 ? e->gate[i] * e->up[i] : 0;
+    for (size_t i = 0; i < n && is(tap, "l_out") && e->adds_nothing; i++) x[i] = e->ffn_out[i];
+    for (size_t i = 0; i < n && e->wrong && is(tap, e->wrong) && tap->layer == 1; i++) x[i] *= 1.5;
+    double *kept = is(tap, "ffn_gate") ? e->gate : is(tap, "ffn_up") ? e->up : is(tap, "ffn_out") ? e->ffn_out : NULL;
+    if (kept && CHECK(n <= N_PROMPT * N_FF, "%zu values", n)) memcpy(kept, x, n * sizeof *x);
+    float *shown = alloc_array(n, sizeof *shown);
+    for (size_t i = 0; i < n; i++) shown[i] = (float)x[i];
+    plumb_tap copy = *tap;
+    copy.data = shown;
+    plumb_status status = plumb_trace_add(e->trace, &copy);
+    CHECK(status == PLUMB_OK, "%s", plumb_trace_error(e->trace));
+    free(shown);
+}
+
+/* Its dump of the first n_value values of each tap. */
+static plumb_trace *run(const plumb_model *m, struct engine *e, uint32_t n_value) {
+    struct error err;
+    struct reference *r = NULL;
+    e->trace = plumb_trace_create();
+    e->trace->params.n_value = n_value;
+    CHECK(plumb_trace_set_tokens(e->trace, record_ids, N_TOKEN, N_PROMPT) == PLUMB_OK, "%s",
+          plumb_trace_error(e->trace));
+    if (CHECK(reference_create(&r, m->model, N_TOKEN, N_PROMPT, &err) == PLUMB_OK, "%s", err.message)) {
+        reference_set_force(r, compute, e);
+        reference_run(r, record_ids, N_PROMPT, 0, 0, NULL);
+        for (uint32_t i = N_PROMPT; i < N_TOKEN; i++) reference_run(r, record_ids + i, 1, i, 0, NULL);
+    }
+    reference_free(r);
+    return e->trace;
+}
+
+/* ---- what is said ------------------------------------------------------------------------------------------------ */
+
+enum { N_SAID = 7 };
+
+struct row {
+    const char *name;
+    struct engine engine;
+    uint32_t n_value;
+    double tolerance;
+    bool agree;
+    const char *says[N_SAID], *json[N_SAID], *not[N_SAID];
+};
+
+#define WHOLE UINT32_MAX
+#define NO_RELU .relu_from = 1, .relu_to = 0
+#define ROUNDED "as rounding activations to 8 bits leaves"
+static const struct row rows[] = {
+    { "diagnose: no mistake", { NO_RELU }, WHOLE, 0, true, { "verdict: agrees with the truth" },
+      { "\"agree\": true", "\"noise\": 0,", "\"allowed\": 0.01", "\"local\": null" }, { ROUNDED } },
+    { "diagnose: the noise of rounded activations is no mistake", { .noise = 0.02, NO_RELU }, WHOLE, 0, true,
+      { "verdict: agrees with the truth", ROUNDED }, { "\"agree\": true", "\"noise\": 0.01" }, { NULL } },
+    { "diagnose: nor is it where errors add up", { .noise = 0.02, NO_RELU }, 8, 0, true,
+      { "in part: errors add up", "verdict: agrees with the truth", ROUNDED }, { "\"agree\": true" }, { NULL } },
+    { "diagnose: with a tolerance of one's own there is no noise", { .noise = 0.02, NO_RELU }, WHOLE, 0.001, false,
+      { "verdict: no set of up to 3 known mistakes, made in all layers,", "it parts in layers 0-1\n" },
+      { "\"agree\": false", "\"noise\": 0,", "\"allowed\": 0.001", "\"ranking\": []" }, { ROUNDED } },
+    { "diagnose: more than noise is a mistake", { .noise = 0.2, NO_RELU }, WHOLE, 0, false,
+      { "verdict: no set of up to 3 known mistakes", "the first wrong step is Qcur-0", "with the weights attn_q" },
+      { "\"noise\": 0," }, { ROUNDED, "feed one token" } },
+    { "diagnose: a mistake under noise", { .noise = 0.02, .relu_to = 1 }, WHOLE, 0, false,
+      { "1. ffn.act=relu", "verdict: ffn.act=relu gives their numbers", ROUNDED },
+      { "[\"ffn.act=relu\"]", "\"explains\": true" }, { NULL } },
+    { "diagnose: a mistake under noise, where errors add up", { .noise = 0.02, .relu_to = 1 }, 8, 0, false,
+      { "verdict: ffn.act=relu gives their numbers", ROUNDED }, { "[\"ffn.act=relu\"]" }, { NULL } },
+    { "diagnose: a mistake in one layer", { .relu_from = 1, .relu_to = 1 }, WHOLE, 0, false,
+      { "verdict: ffn.act=relu in layer 1 alone gives their numbers\n   their ffn_swiglu-1 " },
+      { "\"local\": {\"quirks\": [\"ffn.act=relu\"], \"quirk\": \"ffn.act=relu\", \"layers\": [1], \"parted\": [1], "
+        "\"explains\": true, \"tap\": \"ffn_swiglu-1\"" }, { ROUNDED } },
+    { "diagnose: a mistake in the first layer", { .relu_from = 0, .relu_to = 0 }, WHOLE, 0, false,
+      { "verdict: ffn.act=relu in layer 0 alone gives their numbers\n   their ffn_swiglu-0 " },
+      { "\"layers\": [0], \"parted\": [0]" }, { NULL } },
+    { "diagnose: a mistake in one layer, under noise", { .noise = 0.02, .relu_from = 1, .relu_to = 1 }, WHOLE, 0, false,
+      { "verdict: ffn.act=relu in layer 1 alone gives their numbers", ROUNDED }, { "\"layers\": [1]" }, { NULL } },
+    { "diagnose: a mistake in all layers, and one in one", { .relu_from = 1, .relu_to = 1, .adds_nothing = true },
+      WHOLE, 0, false,
+      { "verdict: ffn.act=relu in layer 1 alone + residual.ffn=missing gives their numbers" },
+      { "\"quirk\": \"ffn.act=relu\", \"layers\": [1]" }, { NULL } },
+    { "diagnose: a set's mistakes in the order of the computation, each by what the others leave",
+      { .relu_to = 1, .adds_nothing = true }, WHOLE, 0, false,
+      { "1. ffn.act=relu + residual.ffn=missing\n   explains all", "to the others alone",
+        "their ffn_swiglu-0 (activated gate times what is gated): ", "their l_out-0 (residual after the layer): ",
+        "verdict: ffn.act=relu + residual.ffn=missing gives their numbers" },
+      { "\"quirk\": \"ffn.act=relu\", \"text\": \"ReLU instead of SiLU\", \"tap\": \"ffn_swiglu-0\"",
+        "\"quirk\": \"residual.ffn=missing\", \"text\": \"the feed forward's input is not added to its output\", "
+        "\"tap\": \"l_out-0\"" }, { "comes nearest" } },
+    { "diagnose: one step that is wrong in an unknown way", { NO_RELU, .wrong = "ffn_swiglu" }, WHOLE, 0, false,
+      { "it parts in layer 1\n", "the first wrong step is ffn_swiglu-1", "the fault lies in this very step" },
+      { "\"ranking\": [],", "\"local\": null" }, { "whole: with", "feed one token", "comes nearest", "F32 or F16" } },
+    { "diagnose: advice on attention", { NO_RELU, .wrong = "kqv_out" }, WHOLE, 0, false,
+      { "the first wrong step is kqv_out-1", "feed one token", "the fault lies in this very step" },
+      { "\"ranking\": []" }, { "whole: with" } },
+    { "diagnose: advice on a dump in part", { NO_RELU, .wrong = "attn_norm" }, 8, 0, false,
+      { "the first wrong step is attn_norm-1", "dump more of the steps before it, whole" },
+      { "\"local\": null" }, { "the fault lies in this very step" } },
+};
+
+static void check_says(const char *text, const char *const *says, bool is_said) {
+    for (size_t i = 0; i < N_SAID && says[i]; i++) {
+        CHECK((strstr(text, says[i]) != NULL) == is_said, "%s\"%s\": %s", is_said ? "no " : "", says[i], text);
+    }
+}
+
+static void check_row(const void *arg) {
+    const struct row *row = arg;
+    plumb_model *m = record_load("f32");
+    if (!m) return;
+    struct engine engine = row->engine;
+    plumb_trace *theirs = run(m, &engine, row->n_value);
+    struct told text = { 0 }, json = { 0 };
+    plumb_report r = { .format = PLUMB_FORMAT_TEXT, .write = told_write, .user = &text, .tolerance = row->tolerance };
+    bool agree = !row->agree;
+    CHECK(plumb_diagnose(m, theirs, 0, &r, &agree) == PLUMB_OK && agree == row->agree, "%s", plumb_model_error(m));
+    r.format = PLUMB_FORMAT_JSON;
+    r.user = &json;
+    CHECK(plumb_diagnose(m, theirs, 0, &r, &agree) == PLUMB_OK && agree == row->agree, "%s", plumb_model_error(m));
+    if (text.text && json.text) {
+        check_says(text.text, row->says, true);
+        check_says(text.text, row->not, false);
+        check_says(json.text, row->json, true);
+    }
+    told_free(&text);
+    told_free(&json);
+    plumb_trace_free(theirs);
+    plumb_model_free(m);
+}
+
+static void another_model(void) {
+    static const char json[] = "{\"tokens\":[1,70000],\"taps\":[{\"name\":\"embd\",\"token\":0,\"values\":[1]}]}";
+    plumb_model *m = record_load("f32");
+    plumb_trace *t = plumb_trace_create();
+    struct told told = { 0 };
+    plumb_report r = { .write = told_write, .user = &told };
+    bool agree = true;
+    CHECK(plumb_trace_read(t, json, strlen(json)) == PLUMB_OK, "%s", plumb_trace_error(t));
+    CHECK(m && plumb_diagnose(m, t, 0, &r, &agree) == PLUMB_ERROR_TOKEN && !agree, "a token of another model");
+    CHECK(m && strstr(plumb_model_error(m), "token 70000 at index 1") && strstr(plumb_model_error(m), "same model?"),
+          "%s", m ? plumb_model_error(m) : "");
+    told_free(&told);
+    plumb_trace_free(t);
+    plumb_model_free(m);
+}
+
+void test_diagnose(void) {
+    TEST_ROWS("", check_row, rows);
+    test_case("diagnose: a token that the model does not have", another_model);
+}
