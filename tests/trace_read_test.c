@@ -395,7 +395,9 @@ static void callback_hostile(void) {
 #define HEAD "cb: l_out-0 = (f32) ADD(a{8, 2, 1, 1}, b{8, 2, 1, 1}}) = {8, 2, 1, 1}\n"
 #define NEXT "cb: x = (f32) ADD(a{8, 2, 1, 1}, b{8, 2, 1, 1}}) = {8, 2, 1, 1}\n"
     static const struct { const char *text, *message; } rows[] = {
-        {"", "this is no trace"},
+        {"", "the file is empty"},
+        {" \n\n", "the file is empty"},
+        {"plumb 0.1.0, 2 tokens\ntap             tokens     shape\n", "this is the table that `plumb trace` prints"},
         {"hello\n", "this is no trace"},
         {NEXT, "this is no trace"},
         {HEAD "[\n[\n[1, 2, 3, ..., 6, 7],\n" NEXT, "line 4, l_out-0 of {8, 2, 1}"},

@@ -540,7 +540,7 @@ static void mistakes_case(void) {
         { "{'taps':[1e+]}", "JSON, byte 12: expected a digit of the exponent" },
         { "{'taps':[+1]}", "JSON, byte 9: expected a value, found '+1]}'" },
         { "{'taps':[nul]}", "JSON, byte 9: expected a value" },
-        { "{}", "JSON ends after 2 bytes: expected \"taps\", the list of records" },
+        { "{}", "there is no member \"taps\", the list of records" },
         { "{'taps':{}}", "JSON, byte 8: expected the list of taps, which begins with '['" },
         { "{'taps':[],'taps':[]}", "JSON, byte 18: expected one list of each kind" },
         { "{'taps':[7]}", "JSON, byte 9: expected a record of a tap, which begins with '{'" },

@@ -121,7 +121,7 @@ void end_at_interrupt(bool on);
 
 enum load { LOAD_HEADER, LOAD_VOCAB, LOAD_BYTES, LOAD_CHECKED, LOAD_ALL };
 /* Reads the files of a model, only as far as is needed; LOAD_BYTES reads all but leaves out plumb_model_end.
- * LOAD_CHECKED reads what there is of a GGUF file: plumb_selfcheck says what is wrong with it.  *out is NULL unless
+ * LOAD_CHECKED reads what there is of a file, whatever it is: plumb_selfcheck says what is wrong with it.  *out is NULL unless
  * EXIT_OK is returned. */
 int load_model(plumb_model **out, const char *const *files, size_t n_file, enum load what);
 

@@ -62,7 +62,7 @@ static int load_file(plumb_model *model, const char *path, int fd, uint64_t size
         l->done += (uint64_t)n;
         show_loading(l);
     }
-    bool is_finding = what == LOAD_CHECKED && status != PLUMB_ERROR_MAGIC && status != PLUMB_ERROR_MEMORY;
+    bool is_finding = what == LOAD_CHECKED && status != PLUMB_ERROR_MEMORY;
     return status == PLUMB_OK || is_finding ? EXIT_OK : report(path, status, plumb_model_error(model));
 }
 

@@ -439,7 +439,20 @@ static plumb_status add_rows(struct reader *r, struct block *b) {
     return PLUMB_OK;
 }
 
+/* Is this the table that trace_write_table writes?  Its second line is the head. */
+static bool is_table(const char *bytes, size_t n) {
+    const char *line = memchr(bytes, '\n', n), head[] = "\ntap   ";
+    return line && n - (size_t)(line - bytes) > strlen(head) && memcmp(line, head, strlen(head)) == 0;
+}
+
 plumb_status trace_read_callback(struct plumb_trace *t, const char *bytes, size_t n) {
+    size_t n_blank = 0;
+    while (n_blank < n && memchr(" \t\r\n", bytes[n_blank], 4)) n_blank++;
+    if (n_blank == n) return error_set(&t->err, PLUMB_ERROR_METADATA, "the file is empty");
+    if (is_table(bytes, n)) {
+        return error_set(&t->err, PLUMB_ERROR_METADATA, "this is the table that `plumb trace` prints for people; a file "
+                         "to compare is written by -o FILE.json");
+    }
     while (n > 0 && bytes[n - 1] != '\n') n--;   /* a line that was cut may end in half a number */
     struct reader reader = {.t = t, .text = bytes, .end = bytes + n}, *r = &reader;
     plumb_status status = find_blocks(r);

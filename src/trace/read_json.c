@@ -374,7 +374,9 @@ static void read_outline(struct reader *r, struct contents *c) {
             json_skip(j);
         }
     }
-    if (c->taps == 0) json_fail(j, j->at < j->n ? j->at : j->n, "expected \"taps\", the list of records");
+    if (c->taps == 0 && j->status == PLUMB_OK) {
+        j->status = error_set(j->err, PLUMB_ERROR_METADATA, "there is no member \"taps\", the list of records");
+    }
 }
 
 static void read_tokens(struct reader *r, int64_t n_prompt) {

@@ -64,6 +64,24 @@ size_t report_text(struct report_writer *w, const char *text, size_t n) {
     return n_shown;
 }
 
+void report_wrapped(struct report_writer *w, const char *text, size_t n, size_t indent) {
+    enum { WIDTH = 80 };
+    size_t column = indent;
+    for (size_t at = 0, n_word; at < n; at += n_word + 1) {
+        const char *end = memchr(text + at, ' ', n - at);
+        n_word = end ? (size_t)(end - text) - at : n - at;
+        if (column > indent && column + 1 + n_word > WIDTH) {
+            report_printf(w, "\n%*s", (int)indent, "");
+            column = indent;
+        } else if (at > 0) {
+            report_bytes(w, " ", 1);
+            column++;
+        }
+        column += report_text(w, text + at, n_word);
+    }
+    report_bytes(w, "\n", 1);
+}
+
 void report_json_string(struct report_writer *w, const char *text, size_t n) {
     report_bytes(w, "\"", 1);
     for (size_t i = 0; i < n;) {

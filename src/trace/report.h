@@ -27,6 +27,9 @@ __attribute__((format(printf, 2, 3)))
 void report_printf(struct report_writer *w, const char *format, ...);
 /* n bytes for a terminal: control characters and broken UTF-8 as \xNN.  Returns how many characters were written. */
 size_t report_text(struct report_writer *w, const char *text, size_t n);
+/* The same, its words in lines of at most 80 columns; the first line begins at column indent, where the others are
+ * indented to.  Ends the line. */
+void report_wrapped(struct report_writer *w, const char *text, size_t n, size_t indent);
 /* n bytes as a JSON string with its quotes; broken UTF-8 becomes U+FFFD. */
 void report_json_string(struct report_writer *w, const char *text, size_t n);
 /* 9 digits, enough to give an f32 back; NaN and infinity, which JSON lacks, as null. */

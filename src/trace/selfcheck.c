@@ -458,17 +458,15 @@ static void run_row(struct selfcheck *s, const struct row *row, struct check *c)
 /* ---- the report -------------------------------------------------------------------------------------------------- */
 
 static void write_text(struct report_writer *w, const struct row *row, const struct check *c) {
+    enum { INDENT = 18, SHOWN = 12 };   /* the JSON has them all */
     report_printf(w, "%-4s  %-11s ", verdict_name(c->verdict), row->name);
-    report_text(w, c->why, strlen(c->why));
-    report_bytes(w, "\n", 1);
+    report_wrapped(w, c->why, strlen(c->why), INDENT);
     if (c->verdict != VERDICT_FAIL && c->verdict != VERDICT_WARN) return;
-    enum { SHOWN = 12 };   /* the JSON has them all */
     for (uint32_t i = 0; i < c->n_detail && i < SHOWN; i++) {
-        report_bytes(w, "                  ", 18);
-        report_text(w, c->details[i], strlen(c->details[i]));
-        report_bytes(w, "\n", 1);
+        report_printf(w, "%*s", INDENT, "");
+        report_wrapped(w, c->details[i], strlen(c->details[i]), INDENT);
     }
-    if (c->n_detail > SHOWN) report_printf(w, "%18sand %u more; --json has them\n", "", c->n_detail - SHOWN);
+    if (c->n_detail > SHOWN) report_printf(w, "%*sand %u more; --json has them\n", INDENT, "", c->n_detail - SHOWN);
 }
 
 static void write_json(struct report_writer *w, const struct row *row, const struct check *c) {

@@ -5,7 +5,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { dump, model, tokens, valuesOf } from './dump.mjs';
-import { output, plumb, temporary } from './plumb.mjs';
+import { output, plumb, smol, temporary } from './plumb.mjs';
 
 const synth = name => `tests/vectors/synth/${name}.gguf`;
 /** A foreign trace, as docs/trace.md asks for, of these taps; change(values, name) makes the mistake. */
@@ -96,7 +96,13 @@ test('selfcheck: a good file is OK, exit code 0', async () => {
   const { checks } = JSON.parse(await output(['selfcheck', model, '--json']));
   assert.ok(checks.length >= 10 && checks.some(({ verdict }) => verdict === 'OK'));
   for (const { name, verdict } of checks) assert.ok(['OK', 'SKIP', 'WARN'].includes(verdict), `${name}: ${verdict}`);
-  assert.match(await output(['selfcheck', model]), /^OK +file /m);
+  const text = await output(['selfcheck', model]);
+  assert.match(text, /^OK +file /m);
+  assert.match(text.replace(/\n {18}/g, ' '), /^OK +tokenizer .*; all of the first 256 characters have a token$/m);
+  for (const line of text.split('\n')) assert.ok(line.length <= 80, line);
+  const real = JSON.parse(await output(['selfcheck', smol, '--json']));
+  assert.match(real.checks.find(({ name }) => name === 'layers').why,
+    /^nearest to its bound is blk\.0\.attn_v\.weight: its RMS is 3\.7 times off .*, bound 8 times$/);
 });
 
 test('selfcheck: a tensor under a wrong name fails, exit code 1', async () => {
@@ -107,7 +113,7 @@ test('selfcheck: a tensor under a wrong name fails, exit code 1', async () => {
   assert.ok(JSON.parse(out).checks.some(({ verdict }) => verdict === 'FAIL'));
 });
 
-test('selfcheck: a GGUF file that cannot be loaded fails its first check, exit code 1', async () => {
+test('selfcheck: a file that cannot be loaded fails its first check, exit code 1', async () => {
   const { tensors } = JSON.parse(await output(['inspect', model, '--json'])), bytes = readFileSync(model);
   const { name, offset } = tensors.find(({ name }) => name === 'blk.1.ffn_up.weight');
   const unaligned = Buffer.from(bytes), entry = unaligned.indexOf(name) + name.length;
@@ -116,11 +122,14 @@ test('selfcheck: a GGUF file that cannot be loaded fails its first check, exit c
     ['cut in a tensor', bytes.subarray(0, offset + 1), `tensor "${name}": its \\d+ bytes end at .*${offset + 1}`],
     ['cut in the header', bytes.subarray(0, 999), 'key \\d+ .* the file has \\d+ more'],
     ['unaligned', unaligned, `"${name}".*alignment`],
+    ['empty', '', 'the file ends at byte 0'],
+    ['a text', 'Once upon a time', 'magic "Once" is not "GGUF"'],
   ];
   for (const [what, data, why] of cases) {
     const path = temporary(`${what}.gguf`, data), text = await plumb(['selfcheck', path]);
     assert.deepEqual([text.code, text.err], [1, ''], what);
-    assert.match(text.out, new RegExp(`^FAIL +file +.*${why}`));
+    for (const line of text.out.split('\n')) assert.ok(line.length <= 80, line);
+    assert.match(text.out.replace(/\n {18}/g, ' '), new RegExp(`^FAIL +file +.*${why}`));
     const { code, out, err } = await plumb(['selfcheck', path, '--json']), { ok, checks } = JSON.parse(out);
     assert.deepEqual([code, err, ok, checks[0].name, checks[0].verdict], [1, '', false, 'file', 'FAIL'], what);
     assert.match(checks[0].why, new RegExp(why));
@@ -195,6 +204,18 @@ test('diagnose --list prints every mistake that it knows', async () => {
 
 /* ---- what cannot be done ---- */
 
+test('diff says what is wrong with a file that is no trace', async () => {
+  const table = temporary('table.txt', await output(['trace', model, '--tokens', tokens.join()]));
+  for (const [path, says] of [
+    [temporary('nothing.json', ''), 'the file is empty'],
+    [table, 'this is the table that `plumb trace` prints for people; a file to compare is written by -o FILE.json'],
+    [temporary('other.json', '{"values": [1, 2]}'), 'there is no member "taps", the list of records'],
+  ]) {
+    const { code, out, err } = await plumb(['diff', path, truth]);
+    assert.deepEqual([code, out, err], [3, '', `plumb: ${path}: PLUMB_ERROR_METADATA: ${says}\n`]);
+  }
+});
+
 test('reports: what cannot be read or is no such file exits 3', async t => {
   const garbage = temporary('garbage.txt', 'Once upon a time');
   const cut = temporary('cut.gguf', readFileSync(model).subarray(0, 999));
@@ -202,7 +223,7 @@ test('reports: what cannot be read or is no such file exits 3', async t => {
     ...[['none.json', 'IO'], ['models', 'IO'], [garbage, 'METADATA']].flatMap(([path, status]) =>
       [[['diff', path, truth], path, status], [['diff', truth, path], path, status],
         [['diagnose', model, '--against', path], path, status]]),
-    [['selfcheck', 'none.gguf'], 'none.gguf', 'IO'], [['selfcheck', garbage], garbage, 'MAGIC'],
+    [['selfcheck', 'none.gguf'], 'none.gguf', 'IO'],
     ...[['none.gguf', 'IO'], [garbage, 'MAGIC'], [cut, 'TRUNCATED']].flatMap(([path, status]) =>
       [[['weights', path, model], path, status],
         [['weights', model, path], path, status], [['diagnose', path, '--against', truth], path, status],
