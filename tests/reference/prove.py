@@ -332,7 +332,8 @@ def main():
                         help="the program, or a JSON array of it and its first arguments")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--docs", help="writes the table there")
-    parser.add_argument("--check", nargs="*", metavar="TEXT", help="exits 1 below the thresholds; only quirks that contain a TEXT")
+    parser.add_argument("--check", nargs="*", metavar="TEXT",
+                        help="exits 1 below the thresholds; only quirks that contain a TEXT")
     arguments = parser.parse_args()
     plumb = json.loads(arguments.plumb) if arguments.plumb.startswith("[") else [arguments.plumb]
     with tempfile.TemporaryDirectory(prefix="plumb-prove-") as folder:
