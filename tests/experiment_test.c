@@ -3,6 +3,7 @@
 #include "session/load.h"
 #include "test.h"
 #include "trace/experiment.h"
+#include "trace/tokens.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -104,8 +105,31 @@ static void refused_row(const void *row) {
     plumb_model_free(m);
 }
 
+/* What the tokens that an engine lists say of it. */
+static void doubt_case(void) {
+    plumb_model *m = record_load("spm");
+    plumb_trace *t = plumb_trace_create();
+    REQUIRE(m && t, "no model");
+    int32_t bos = tokenizer_bos(m->tokenizer);
+    const struct { int32_t ids[4]; uint32_t n, n_prompt; const char *says; } rows[] = {
+        { { bos, 70, 71, 72 }, 4, 4, NULL },
+        { { 70, 71, 72 }, 3, 3, "do not begin with BOS" },
+        { { bos, bos, 70, 71 }, 4, 4, "begin with BOS twice" },
+        { { bos, 70, 71, 71 }, 4, 4, "the last one of the prompt is there twice" },
+        { { bos, 70, 71, 71 }, 4, 3, NULL },   /* decoded, not of the prompt */
+    };
+    for (size_t i = 0; CHECK(bos >= 0, "no BOS") && i < sizeof rows / sizeof *rows; i++) {
+        CHECK(trace_set_tokens(t, rows[i].ids, rows[i].n, rows[i].n_prompt) == PLUMB_OK, "%s", t->err.message);
+        const char *doubt = tokens_doubt(t, m->tokenizer);
+        CHECK(rows[i].says ? doubt && strstr(doubt, rows[i].says) : !doubt, "row %zu: %s", i, doubt ? doubt : "none");
+    }
+    plumb_trace_free(t);
+    plumb_model_free(m);
+}
+
 void test_experiment(void);
 void test_experiment(void) {
     test_case("experiment: statistics of all tokens together tell a quirk from the truth", pooled_case);
+    test_case("experiment: odd tokens are named", doubt_case);
     TEST_ROWS("experiment: refused: ", refused_row, refused);
 }

@@ -6,7 +6,7 @@ plumb_status plumb_diagnose(plumb_model *model, plumb_trace *theirs, uint32_t ma
                             bool *agree) {
     *agree = false;
     if (!model->model) return error_set(&model->err, PLUMB_ERROR_STATE, "the model is not loaded to its end");
-    return trace_diagnose(model->model, tokenizer_bos(model->tokenizer), theirs, max_quirk, report, &model->err, agree);
+    return trace_diagnose(model->model, model->tokenizer, theirs, max_quirk, report, &model->err, agree);
 }
 
 bool plumb_quirk(size_t i, const char **name, const char **tap, const char **text) {

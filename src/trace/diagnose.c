@@ -233,7 +233,8 @@ static plumb_status extend(struct diagnosis *d, const struct outcome *base) {
         bool is_promising = candidates[i].gain > 0 || (may_grow && candidates[i].closer > 0);
         if (is_promising) status = promote(d, base, &candidates[i]);
     }
-    bool is_stuck = none_gains && d->n_ranked == n_before;
+    bool is_noise = diagnose_noise(d, base) > 0 && diagnose_explains(d, base);   /* that is left, and no pair */
+    bool is_stuck = none_gains && d->n_ranked == n_before && !is_noise;
     if (status == PLUMB_OK && is_stuck && base->n_quirk + 2 <= d->max_quirk) {
         status = try_pairs(d, base, candidates, n < PAIRED ? n : PAIRED);
     }
@@ -326,6 +327,8 @@ static void try_local(struct diagnosis *d, const struct quirk *quirk, const stru
                       const struct outcome *with) {
     struct local local = { quirk, base, with, diagnose_first(d, base), true };
     bool is_some = false;
+    enum tap_id first;
+    if (!tap_find(quirk->tap, strlen(quirk->tap), &first) || !tap_spec(first)->in_layer) return;   /* not by layers */
     for (int32_t layer = -1; layer < (int32_t)d->model->config.n_layer; layer++) {
         bool parts = diagnose_parts(d, base, layer), parts_with = diagnose_parts(d, with, layer);
         is_some = is_some || (layer >= 0 && parts && !parts_with);
@@ -353,8 +356,8 @@ static plumb_status find_local(struct diagnosis *d) {
 
 /* ---- the whole --------------------------------------------------------------------------------------------------- */
 
-plumb_status trace_diagnose(const struct model *m, int32_t bos, const struct plumb_trace *theirs, uint32_t max_quirk,
-                            const plumb_report *report, struct error *err, bool *agree) {
+plumb_status trace_diagnose(const struct model *m, const struct tokenizer *vocab, const struct plumb_trace *theirs,
+                            uint32_t max_quirk, const plumb_report *report, struct error *err, bool *agree) {
     *agree = false;
     if (max_quirk > EXPERIMENT_QUIRKS) {
         return error_set(err, PLUMB_ERROR_ARGUMENT, "sets of up to %u mistakes: at most %d", max_quirk,
@@ -363,10 +366,11 @@ plumb_status trace_diagnose(const struct model *m, int32_t bos, const struct plu
     if (report->format != PLUMB_FORMAT_TEXT && report->format != PLUMB_FORMAT_JSON) {
         return error_set(err, PLUMB_ERROR_ARGUMENT, "a diagnosis is written as text or JSON");
     }
-    struct diagnosis d = { .model = m, .theirs = theirs, .report = report, .err = err, .bos = bos,
+    struct diagnosis d = { .model = m, .theirs = theirs, .report = report, .err = err, .bos = tokenizer_bos(vocab),
                            .tolerance = report->tolerance > 0 ? report->tolerance : 0.01,
                            .max_quirk = max_quirk > 0 ? max_quirk : EXPERIMENT_QUIRKS };
     plumb_status status = experiment_create(&d.experiment, m, theirs, err);
+    if (status == PLUMB_OK) d.doubt = tokens_doubt(theirs, vocab);
     if (status == PLUMB_OK) status = diagnose_prepare(&d);
     if (status == PLUMB_OK) status = search(&d);
     if (status == PLUMB_OK) drop_noise(&d);

@@ -9,6 +9,7 @@
 
 #include "trace/experiment.h"
 #include "trace/report.h"
+#include "trace/tokens.h"
 
 /* A quirk must bring one tap closer at least by this factor to be taken for a cause. */
 #define DIAGNOSE_FACTOR 3.0
@@ -32,6 +33,7 @@ struct diagnosis {
     const plumb_report *report;
     struct error *err;
     int32_t bos;
+    const char *doubt;        /* about their tokens, see tokens_doubt; may be NULL */
     double tolerance;
     uint32_t max_quirk;
     uint8_t *kinds;           /* (theirs->n_tap) of taps: diagnose_judge.c */
@@ -89,8 +91,8 @@ bool diagnose_parts(const struct diagnosis *d, const struct outcome *o, int32_t 
 void diagnose_text(const struct diagnosis *d, bool agree, struct report_writer *w);
 void diagnose_json(const struct diagnosis *d, bool agree, struct report_writer *w);   /* docs/diagnose.md */
 
-/* See plumb_diagnose.  bos: the tokenizer's BOS, -1 if it has none. */
-plumb_status trace_diagnose(const struct model *m, int32_t bos, const struct plumb_trace *theirs, uint32_t max_quirk,
-                            const plumb_report *report, struct error *err, bool *agree);
+/* See plumb_diagnose.  vocab: the model's. */
+plumb_status trace_diagnose(const struct model *m, const struct tokenizer *vocab, const struct plumb_trace *theirs,
+                            uint32_t max_quirk, const plumb_report *report, struct error *err, bool *agree);
 
 #endif

@@ -113,11 +113,31 @@ static void print_layers(struct report_writer *w, const struct diagnosis *d, con
     }
 }
 
-/* What is left where it is more than the tolerance: that of rounded activations. */
+/* Errors that are within the tolerance, but more than those of an engine that computes in singles. */
+static void print_inexact(struct report_writer *w, const struct diagnosis *d, const struct outcome *o) {
+    double most = diagnose_largest(d, o);
+    size_t worst = 0, n_less = 0;
+    if (most < 1e-4) return;
+    for (size_t i = 0; i < d->theirs->n_tap; i++) {
+        if (o->error[i] == most) worst = i;
+        n_less += o->error[i] * 100 < most;
+    }
+    struct tap_text name;
+    report_printf(w, "   not exactly: %s is off by %.2g%s it is another value or form of %s\n",
+                  tap_name(&name, d, worst), most,
+                  2 * n_less < diagnose_n_compared(d) ? ": rounded activations leave that, or"
+                                                      : ", most others by 100 times less:",
+                  o->n_quirk > 0 ? "this mistake" : "that step");
+}
+
+/* What is left: the errors of rounded activations, where they are more than the tolerance. */
 static void print_noise(struct report_writer *w, const struct diagnosis *d, const struct outcome *o,
                         const struct outcome *or_else) {
     double left = diagnose_left(d, o, or_else);
-    if (left <= d->tolerance) return;
+    if (left <= d->tolerance) {
+        if (o == or_else) print_inexact(w, d, o);
+        return;
+    }
     report_printf(w, "   but for errors up to %.2g, as rounding activations to 8 bits leaves: they are off by %.2g "
                   "from the first products on, and up to %.2g counts as agreement then\n   if their engine does not "
                   "round activations it has a mistake that is not known here; --tolerance X judges all by X\n", left,
@@ -134,6 +154,7 @@ void diagnose_text(const struct diagnosis *d, bool agree, struct report_writer *
                   diagnose_n_compared(d),
                   d->experiment->forced ? "whole: every step is judged from their own input"
                                         : "in part: errors add up along the pass");
+    if (d->doubt) report_printf(w, "their tokens: %s\n", d->doubt);
     if (d->experiment->permuted.taps) {
         report_printf(w, "their Qcur and Kcur have the elements of a head in transformers' order, pairs half a head "
                       "apart; they are taken in that of the GGUF, side by side\n");
@@ -281,10 +302,11 @@ void diagnose_json(const struct diagnosis *d, bool agree, struct report_writer *
     struct tap_text name;
     const struct outcome *best = d->local.explains ? d->local.base : diagnose_best(d);
     report_printf(w, "{\n  \"agree\": %s, \"forced\": %s, \"qk_permuted\": %s, \"tokens\": %u, \"n_prompt\": %u, "
-                  "\"taps\": %zu,\n  \"tolerance\": %.9g, \"noise\": %.9g, \"allowed\": %.9g,\n  \"truth\": "
-                  "{\"largest_error\": ", agree ? "true" : "false", d->experiment->forced ? "true" : "false",
+                  "\"taps\": %zu,\n  \"tokens_doubt\": %s%s%s, \"tolerance\": %.9g, \"noise\": %.9g, \"allowed\": %.9g,\n"
+                  "  \"truth\": {\"largest_error\": ", agree ? "true" : "false", d->experiment->forced ? "true" : "false",
                   d->experiment->permuted.taps ? "true" : "false", d->theirs->n_token, d->theirs->n_prompt,
-                  diagnose_n_compared(d), d->tolerance, diagnose_noise(d, best), diagnose_allowed(d, best));
+                  diagnose_n_compared(d), d->doubt ? "\"" : "", d->doubt ? d->doubt : "null", d->doubt ? "\"" : "",
+                  d->tolerance, diagnose_noise(d, best), diagnose_allowed(d, best));
     report_json_number(w, diagnose_largest(d, &d->truth));
     if (!agree) {
         size_t at = diagnose_first(d, &d->truth);

@@ -450,8 +450,8 @@ plumb_status trace_read_callback(struct plumb_trace *t, const char *bytes, size_
     while (n_blank < n && memchr(" \t\r\n", bytes[n_blank], 4)) n_blank++;
     if (n_blank == n) return error_set(&t->err, PLUMB_ERROR_METADATA, "the file is empty");
     if (is_table(bytes, n)) {
-        return error_set(&t->err, PLUMB_ERROR_METADATA, "this is the table that `plumb trace` prints for people; a file "
-                         "to compare is written by -o FILE.json");
+        return error_set(&t->err, PLUMB_ERROR_METADATA, "this is the table that `plumb trace` prints for people; a "
+                         "file to compare is written by -o FILE.json");
     }
     while (n > 0 && bytes[n - 1] != '\n') n--;   /* a line that was cut may end in half a number */
     struct reader reader = {.t = t, .text = bytes, .end = bytes + n}, *r = &reader;

@@ -25,8 +25,8 @@ struct tap_spec {
 
 const struct tap_spec *tap_spec(enum tap_id id);
 
-/* The taps of fed_by as a set of ids, bit by bit; and those of a set that belong to the same layer as the tap which they
- * feed: the others belong to the layer before. */
+/* The taps of fed_by as a set of ids, bit by bit; and those of a set that belong to the same layer as the tap which
+ * they feed: the others belong to the layer before. */
 uint32_t tap_fed_by(enum tap_id id);
 uint32_t tap_same_layer(uint32_t set, enum tap_id id);
 

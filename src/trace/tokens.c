@@ -1,5 +1,7 @@
 #include "trace/tokens.h"
 
+#include "tokenizer/vocab.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -293,6 +295,16 @@ plumb_status tokens_compare(struct tokens_difference *out, const struct plumb_tr
     if (name_one_more(out, a, b, t, bos)) return PLUMB_OK;
     PLUMB_TRY(name_by_texts(out, a, b, t, -1, true, err));   /* BOS itself may be spelled out */
     return out->text[0] ? PLUMB_OK : name_by_texts(out, a, b, t, bos, false, err);
+}
+
+const char *tokens_doubt(const struct plumb_trace *theirs, const struct tokenizer *t) {
+    const int32_t *ids = theirs->tokens;
+    uint32_t n = theirs->n_prompt;
+    int32_t bos = tokenizer_bos(t);
+    if (n > 0 && bos >= 0 && t->add_bos && ids[0] != bos) return "they do not begin with BOS, as this model's texts do";
+    if (n > 1 && bos >= 0 && ids[0] == bos && ids[1] == bos) return "they begin with BOS twice";
+    if (n > 2 && ids[n - 1] == ids[n - 2]) return "the last one of the prompt is there twice: was it fed again?";
+    return NULL;
 }
 
 const char *tokens_kind_name(enum tokens_kind kind) {

@@ -37,6 +37,8 @@ static inline bool tokens_comparable(enum tokens_kind kind) { return kind <= TOK
 /* t: the model's vocabulary, NULL if it is not at hand; then the pieces are those that the traces bring. */
 plumb_status tokens_compare(struct tokens_difference *out, const struct plumb_trace *a, const struct plumb_trace *b,
                             const struct tokenizer *t, struct error *err);
+/* What is odd in the tokens that an engine says it was fed, as a sentence about "they"; NULL if nothing is. */
+const char *tokens_doubt(const struct plumb_trace *theirs, const struct tokenizer *t);
 /* Text of a token as the vocabulary has it or a trace, special tokens included, control characters as \n or \xNN.
  * Writes at most cap bytes, no final 0; returns the length, -1 if nobody knows. */
 int64_t tokens_piece(const struct plumb_trace *a, const struct plumb_trace *b, const struct tokenizer *t, int32_t id,
