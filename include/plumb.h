@@ -269,6 +269,8 @@ plumb_status plumb_trace_write(plumb_trace *trace, plumb_format format, plumb_wr
 size_t plumb_trace_n_token(const plumb_trace *trace);
 /* (plumb_trace_n_token) their ids, valid as long as the trace is not changed; NULL if it does not say. */
 const int32_t *plumb_trace_tokens(const plumb_trace *trace);
+/* Values that it keeps, of all taps and tokens: what makes a file of it large. */
+uint64_t plumb_trace_n_value(const plumb_trace *trace);
 /* Tells a trace the tokens that its file did not. */
 plumb_status plumb_trace_set_tokens(plumb_trace *trace, const int32_t *ids, size_t n, size_t n_prompt);
 

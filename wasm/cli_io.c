@@ -30,8 +30,19 @@ int complain(int code, const char *format, ...) {
     return code;
 }
 
+/* wasmtime shows a program only the folders that it is given, and no environment, which tells it from other hosts. */
+static bool is_hidden(const char *message) {
+#if defined(__wasi__)
+    return !getenv("PWD") && (strcmp(message, strerror(ENOTCAPABLE)) == 0 || strcmp(message, strerror(EPERM)) == 0);
+#else
+    (void)message;
+    return false;
+#endif
+}
+
 int report(const char *where, plumb_status status, const char *message) {
-    const char *advice = status == PLUMB_ERROR_CONTEXT ? "; --ctx makes it larger" : "";
+    const char *advice = status == PLUMB_ERROR_CONTEXT ? "; --ctx makes it larger"
+                       : is_hidden(message) ? " (start wasmtime with --dir=FOLDER)" : "";
     return complain(exit_failed, "%s: %s: %s%s", where, plumb_status_name(status), message, advice);
 }
 

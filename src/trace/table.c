@@ -34,6 +34,14 @@ static struct total total_of(const struct trace_tap *tap) {
     return t;
 }
 
+uint64_t plumb_trace_n_value(const plumb_trace *t) {
+    uint64_t n = 0;
+    for (size_t i = 0; i < t->n_tap; i++) {
+        for (uint32_t j = 0; j < t->taps[i].n_row; j++) n += t->taps[i].rows[j].n_value;
+    }
+    return n;
+}
+
 static void number(struct report_writer *w, double value) {
     if (isnan(value)) report_printf(w, " %9s", "-");
     else report_printf(w, " %9.3g", value);

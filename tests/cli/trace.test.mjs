@@ -1,10 +1,11 @@
 /* trace and logits.  Ground truth: what llama.cpp's evaluation callback shows of a synthetic model (dump.mjs),
  * and its logits of the default one. */
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
+import { once } from 'node:events';
+import { existsSync, readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { dump, model, tokens, valuesOf } from './dump.mjs';
-import { ids, native, output, plumb, smol, temporary } from './plumb.mjs';
+import { ids, native, nativeTest, output, plumb, smol, start, temporary } from './plumb.mjs';
 
 const n_token = tokens.length;
 const args = ['trace', model, '--tokens', tokens.join()];
@@ -117,6 +118,21 @@ test('trace -o writes the file, JSON or GGUF', async () => {
   assert.match(err, /^plumb: none\/trace\.json: PLUMB_ERROR_IO: [^\n]+\n$/);
 });
 
+nativeTest('trace: a file that will be large is told in time', async () => {
+  const path = `${temporary('large', '')}.json`, text = 'All work and no play. '.repeat(200);
+  const child = start(['trace', smol, '-p', text, '--values', 'all', '-o', path]);
+  const end = new Promise(resolve => child.on('close', resolve));
+  const [line] = await once(child.stderr, 'data');
+  child.kill('SIGINT');
+  const [, gb] = `${line}`.match(/^plumb: trace: this will be up to (\d+\.\d) GB; --taps and --layers /);
+  /* Of a token: 9 taps of 576 values in each of 30 layers, 3 of K and V, 3 of the feed-forward net, 9 heads' weights. */
+  const n = ids(await output(['tokenize', smol, text, '--ids'])).length;
+  const values = n * (30 * (9 * 576 + 3 * 192 + 3 * 1536 + 9 * n) + 2 * 576 + 49152);
+  near(Number(gb), values * 13.3e-9, 0.06, 'GB');
+  assert.equal(await end, 130);
+  assert.ok(!existsSync(path));
+});
+
 test('trace --profile: every operation has its share', async () => {
   const operationOf = name => name.replace(/-\d+$/, '').replace(/^(kq_soft_max|kqv_out)$/, 'attention');
   const operations = [...new Set([...dump.keys()].map(operationOf))].sort();
@@ -184,5 +200,5 @@ test('logits: the likeliest tokens and their logits are llama.cpp\'s', async () 
     near(found[i].logit, logit, 0.01, `logit ${i}`);
     near(found[i].probability, Math.exp(logit - data.readFloatLE(record)), 0.01, `probability ${i}`);
   });
-  assert.match(await output([...ask, '--top', '1']), /^  7042 +17\.\d{6} +0\.7\d{5}  " Paris"\n$/);
+  assert.match(await output([...ask, '--top', '1']), /^ +id +logit +probability +token\n  7042 +17\.\d{6} +0\.7\d{5}  " Paris"\n$/);
 });
