@@ -5,7 +5,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { dump, model, tokens, valuesOf } from './dump.mjs';
-import { output, plumb, smol, temporary } from './plumb.mjs';
+import { output, plumb, temporary } from './plumb.mjs';
 
 const synth = name => `tests/vectors/synth/${name}.gguf`;
 /** A foreign trace, as docs/trace.md asks for, of these taps; change(values, name) makes the mistake. */
@@ -100,9 +100,6 @@ test('selfcheck: a good file is OK, exit code 0', async () => {
   assert.match(text, /^OK +file /m);
   assert.match(text.replace(/\n {18}/g, ' '), /^OK +tokenizer .*; all of the first 256 characters have a token$/m);
   for (const line of text.split('\n')) assert.ok(line.length <= 80, line);
-  const real = JSON.parse(await output(['selfcheck', smol, '--json']));
-  assert.match(real.checks.find(({ name }) => name === 'layers').why,
-    /^nearest to its bound is blk\.0\.attn_v\.weight: its RMS is 3\.7 times off .*, bound 8 times$/);
 });
 
 test('selfcheck: a tensor under a wrong name fails, exit code 1', async () => {
