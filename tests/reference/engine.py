@@ -66,11 +66,20 @@ class File:
         return self.known[name, mistake, shift]
 
 
-class Engine:
-    """mistakes: names of the table, "rope.pairing=halves", at most one value of each switch."""
+def rounded(x):
+    """Activations in blocks of 32 of 8 bits and a scale, as llama.cpp's Q8_0 has them but for a scale in f64."""
+    blocks = x.reshape(*x.shape[:-1], -1, 32)
+    scale = np.abs(blocks).max(axis=-1, keepdims=True) / 127
+    return (np.round(blocks / np.where(scale == 0, 1, scale)) * scale).reshape(x.shape)
 
-    def __init__(self, file, mistakes=()):
+
+class Engine:
+    """mistakes: names of the table, "rope.pairing=halves", at most one value of each switch.  rounds: activations are
+    rounded to 8 bits before every product with a matrix, which is no mistake."""
+
+    def __init__(self, file, mistakes=(), rounds=False):
         self.file = file if isinstance(file, File) else File(file)
+        self.rounds = rounds
         pairs = [mistake.split("=", 1) for mistake in mistakes]
         self.switch = dict(pairs)
         assert len(self.switch) == len(pairs), f"a switch has one value: {mistakes}"
@@ -105,13 +114,16 @@ class Engine:
         shift = self.file.reader.alignment if self.wrong("tensor.offset", "shifted") else 0
         return self.file.tensor(name, self.misreads, shift)
 
+    def product(self, x, w):
+        return (rounded(x) if self.rounds else x) @ w.T
+
     def project(self, block, name, x):
         """x W^T + bias"""
         w = self.weight(f"{block}.{name}.weight")
         if name in SQUARE and w.shape[0] == w.shape[1] and self.wrong("weights.square", "transposed"):
             w = w.T
         bias = None if self.wrong("attn.bias", "missing") else self.weight(f"{block}.{name}.bias")
-        return x @ w.T if bias is None else x @ w.T + bias
+        return self.product(x, w) if bias is None else self.product(x, w) + bias
 
     # ---- steps ----
 
@@ -305,7 +317,7 @@ class Engine:
         elif self.wrong("output.head", "tied"):
             head = self.weight("token_embd.weight")
         divisors = {"missing": 1, "multiplied": 1 / self.logit_scale}
-        tap("result_output", x @ head.T / divisors.get(self.switch.get("logits.scale"), self.logit_scale))
+        tap("result_output", self.product(x, head) / divisors.get(self.switch.get("logits.scale"), self.logit_scale))
 
     def run(self, tokens, n_prompt):
         """Computes the first n_prompt tokens as one batch, the others one by one."""
