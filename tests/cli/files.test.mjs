@@ -72,6 +72,15 @@ test('what cannot be opened or read exits 1', async () => {
   }
 });
 
+/* Under wasmtime alone. */
+(isNative || isNode ? () => {} : test)('a folder that wasmtime does not show is told as that', async () => {
+  const blind = await plumb(['inspect', smol], '', command.filter(word => word !== '--dir=.'));
+  for (const { code, err } of [blind, await plumb(['inspect', '../x.gguf'])]) {
+    assert.equal(code, 1);
+    assert.match(err, /\.gguf: PLUMB_ERROR_IO: .* \(start wasmtime with --dir=FOLDER\)\n$/);
+  }
+});
+
 test('a name with control bytes stays in one line', async () => {
   const { code, err } = await plumb(['inspect', 'a\nb\x1b[31m']);
   assert.equal(code, 1);
