@@ -75,8 +75,8 @@ static void print_feeders(struct report_writer *w, const struct diagnosis *d, co
     }
     report_printf(w, "   to narrow it down:\n");
     if (diagnose_is_alone(d, at)) {
-        report_printf(w, "   - all that it takes is theirs, so the fault lies in this very step: plumb diff shows "
-                      "where in it the difference is largest\n");
+        report_printf(w, "   - all that it takes is theirs, so the fault lies in this very step:\n     "
+                      "plumb diff shows where in it the difference is largest\n");
     } else {
         report_printf(w, "   - dump more of the steps before it, whole: with whole activations every step is judged "
                       "from its own input\n");
@@ -138,10 +138,10 @@ static void print_noise(struct report_writer *w, const struct diagnosis *d, cons
         if (o == or_else) print_inexact(w, d, o);
         return;
     }
-    report_printf(w, "   but for errors up to %.2g, as rounding activations to 8 bits leaves: they are off by %.2g "
-                  "from the first products on, and up to %.2g counts as agreement then\n   if their engine does not "
-                  "round activations it has a mistake that is not known here; --tolerance X judges all by X\n", left,
-                  diagnose_noise(d, o), diagnose_allowed(d, o));
+    report_printf(w, "   but for errors up to %.2g, as rounding activations to 8 bits leaves:\n   they are off by "
+                  "%.2g from the first products on, so up to %.2g agrees\n   an engine that does not round has a "
+                  "mistake that is not known;\n   --tolerance X judges all by X\n", left, diagnose_noise(d, o),
+                  diagnose_allowed(d, o));
 }
 
 void diagnose_text(const struct diagnosis *d, bool agree, struct report_writer *w) {
@@ -302,11 +302,12 @@ void diagnose_json(const struct diagnosis *d, bool agree, struct report_writer *
     struct tap_text name;
     const struct outcome *best = d->local.explains ? d->local.base : diagnose_best(d);
     report_printf(w, "{\n  \"agree\": %s, \"forced\": %s, \"qk_permuted\": %s, \"tokens\": %u, \"n_prompt\": %u, "
-                  "\"taps\": %zu,\n  \"tokens_doubt\": %s%s%s, \"tolerance\": %.9g, \"noise\": %.9g, \"allowed\": %.9g,\n"
-                  "  \"truth\": {\"largest_error\": ", agree ? "true" : "false", d->experiment->forced ? "true" : "false",
-                  d->experiment->permuted.taps ? "true" : "false", d->theirs->n_token, d->theirs->n_prompt,
-                  diagnose_n_compared(d), d->doubt ? "\"" : "", d->doubt ? d->doubt : "null", d->doubt ? "\"" : "",
-                  d->tolerance, diagnose_noise(d, best), diagnose_allowed(d, best));
+                  "\"taps\": %zu,\n  \"tokens_doubt\": %s%s%s, \"tolerance\": %.9g, \"noise\": %.9g, "
+                  "\"allowed\": %.9g,\n  \"truth\": {\"largest_error\": ", agree ? "true" : "false",
+                  d->experiment->forced ? "true" : "false", d->experiment->permuted.taps ? "true" : "false",
+                  d->theirs->n_token, d->theirs->n_prompt, diagnose_n_compared(d), d->doubt ? "\"" : "",
+                  d->doubt ? d->doubt : "null", d->doubt ? "\"" : "", d->tolerance, diagnose_noise(d, best),
+                  diagnose_allowed(d, best));
     report_json_number(w, diagnose_largest(d, &d->truth));
     if (!agree) {
         size_t at = diagnose_first(d, &d->truth);
