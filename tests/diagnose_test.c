@@ -128,8 +128,10 @@ static const struct row rows[] = {
     { "diagnose: advice on attention", { NO_RELU, .wrong = "kqv_out" }, WHOLE, 0, false,
       { "the first wrong step is kqv_out-1", "feed one token", "the fault lies in this very step" },
       { "\"ranking\": []" }, { "whole: with" } },
+    { "diagnose: advice on a dump in part, before any attention", { .noise = 0.2, NO_RELU }, 8, 0, false,
+      { "the first wrong step is Qcur-0", "dump more of the steps before it, whole" }, { NULL }, { "feed one token" } },
     { "diagnose: advice on a dump in part", { NO_RELU, .wrong = "attn_norm" }, 8, 0, false,
-      { "the first wrong step is attn_norm-1", "dump more of the steps before it, whole" },
+      { "the first wrong step is attn_norm-1", "dump more of the steps before it, whole", "feed one token" },
       { "\"local\": null" }, { "the fault lies in this very step" } },
 };
 

@@ -86,8 +86,8 @@ static void print_feeders(struct report_writer *w, const struct diagnosis *d, co
                       "compares two files\n   - run an F32 or F16 file of the model: if the error goes, the "
                       "dequantizer makes it\n");
     }
-    bool is_attention = tap->id >= TAP_QCUR_ROPE && tap->id <= TAP_KQV_OUT;
-    if (is_attention || !diagnose_is_alone(d, at)) {
+    bool is_after = tap->id >= TAP_QCUR_ROPE || tap->layer > 0;   /* RoPE or attention may be behind it */
+    if (is_after && (!diagnose_is_alone(d, at) || (tap->id >= TAP_QCUR_ROPE && tap->id <= TAP_KQV_OUT))) {
         report_printf(w, "   - feed one token: at position 0 RoPE turns nothing and attention returns V; what still "
                       "parts there is neither\n   - feed the prompt at once, then token by token: what parts only in "
                       "one way is the cache or the positions\n");
