@@ -83,8 +83,8 @@ int out_close(int code);
 bool names_gguf(const char *path);
 /* Are these two paths of one regular file? */
 bool same_file(const char *a, const char *b);
-/* A file written as a whole or not at all: as FILE.part, which becomes FILE at the end.  What is no regular file, such as
- * a device, a pipe or a link, is written itself.  path "-" is standard output. */
+/* A file written as a whole or not at all: as FILE.part, which becomes FILE at the end.  What is no regular file, such
+ * as a device, a pipe or a link, is written itself.  path "-" is standard output. */
 struct writer { const char *path; void *stream; int error; bool is_part; };
 /* exit_failed after a message.  One file at a time. */
 int writer_open(struct writer *w, const char *path);
@@ -121,8 +121,8 @@ void end_at_interrupt(bool on);
 
 enum load { LOAD_HEADER, LOAD_VOCAB, LOAD_BYTES, LOAD_CHECKED, LOAD_ALL };
 /* Reads the files of a model, only as far as is needed; LOAD_BYTES reads all but leaves out plumb_model_end.
- * LOAD_CHECKED reads what there is of a file, whatever it is: plumb_selfcheck says what is wrong with it.  *out is NULL unless
- * EXIT_OK is returned. */
+ * LOAD_CHECKED reads what there is of a file, whatever it is: plumb_selfcheck says what is wrong with it.
+ * *out is NULL unless EXIT_OK is returned. */
 int load_model(plumb_model **out, const char *const *files, size_t n_file, enum load what);
 
 struct ids { int32_t *data; size_t n; };

@@ -163,9 +163,9 @@ static void print_help(void) {
         out("  plumb %-10s %-23s %s\n", commands[i].name, commands[i].usage, commands[i].summary);
     }
     out("\n");
-    out_wrapped("MODEL is a GGUF file; a split model's files are given in their order.  `plumb COMMAND --help` lists the "
-                "options.  --version prints the version.\n\nExit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted; "
-                "of the last four commands 1 says that two things part or a check failed, and 3 that it could not be "
+    out_wrapped("MODEL is a GGUF file; a split model's files are given in their order.  `plumb COMMAND --help` lists "
+                "the options.  --version prints the version.\n\n"
+                "Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted; of the last four commands 1 says that two things part or a check failed, and 3 that it could not be "
                 "done.", 0, 0);
 }
 
@@ -387,6 +387,8 @@ bool parse_options(int argc, char **argv, struct options *options, int *exit_cod
     }
     const char *missing = find_missing(options), *overwritten = missing ? NULL : find_overwritten(options);
     if (missing) complain(0, "%s: %s; see plumb %s --help", commands[command].name, missing, commands[command].name);
-    if (overwritten) complain(0, "%s: %s is an input too, and would be overwritten", commands[command].name, overwritten);
+    if (overwritten) {
+        complain(0, "%s: %s is an input too, and would be overwritten", commands[command].name, overwritten);
+    }
     return !missing && !overwritten;
 }

@@ -149,7 +149,8 @@ test('weights: rounding to f16 is what the types explain, a damaged tensor is no
   const lines = ({ out }) => out.trimEnd().split('\n'), text = lines(await plumb(['weights', damaged, model]));
   assert.deepEqual(text.slice(2).filter(line => /^\S/.test(line)).map(line => line.split(/ +/, 2).join(' ')),
     ['PARTS blk.1.attn_k.weight', `${tensors.length} tensors:`]);
-  assert.match(text.at(-1), new RegExp(`: 1 are farther apart .*, 0 are in one file only, ${tensors.length - 1} agree$`));
+  assert.match(text.at(-1),
+    new RegExp(`: 1 are farther apart .*, 0 are in one file only, ${tensors.length - 1} agree$`));
   for (const line of text) assert.ok(line.length <= 100 && !/ $/.test(line), line);
   const all = lines(await plumb(['weights', damaged, model, '--all']));
   assert.equal(all.filter(line => /^(ok|PARTS) /.test(line)).length, tensors.length);
@@ -231,7 +232,8 @@ test('diagnose --list prints every mistake that it knows', async () => {
   for (const line of lines) assert.ok(line.length <= 80, line);
   const list = JSON.parse(await output(['diagnose', '--list', '--json']));
   assert.ok(list.length > 100 && new Set(list.map(({ name }) => name)).size === list.length);
-  assert.deepEqual(lines.filter(line => /^\S/.test(line)).map(line => line.split(/ +/, 2)), list.map(({ name, tap }) => [name, tap]));
+  assert.deepEqual(lines.filter(line => /^\S/.test(line)).map(line => line.split(/ +/, 2)),
+    list.map(({ name, tap }) => [name, tap]));
 });
 
 /* ---- what cannot be done ---- */
