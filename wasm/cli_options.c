@@ -165,7 +165,8 @@ static void print_help(void) {
     out("\n");
     out_wrapped("MODEL is a GGUF file; a split model's files are given in their order.  `plumb COMMAND --help` lists "
                 "the options.  --version prints the version.\n\n"
-                "Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted; of the last four commands 1 says that two things part or a check failed, and 3 that it could not be "
+                "Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted; "
+                "of the last four commands 1 says that two things part or a check failed, and 3 that it could not be "
                 "done.", 0, 0);
 }
 

@@ -125,7 +125,7 @@ nativeTest('trace: a file that will be large is told in time', async () => {
   const [line] = await once(child.stderr, 'data');
   child.kill('SIGINT');
   const [, gb] = `${line}`.match(/^plumb: trace: this will be up to (\d+\.\d) GB; --taps and --layers /);
-  /* Of a token, in each of 30 layers: 9 taps of 576 values, 3 of K and V, 3 of the feed-forward net, 9 heads' weights */
+  /* Of a token, in each of 30 layers: 9 taps of 576 values, 3 of K and V, 3 of the feed-forward net, 9 heads. */
   const n = ids(await output(['tokenize', smol, text, '--ids'])).length;
   const values = n * (30 * (9 * 576 + 3 * 192 + 3 * 1536 + 9 * n) + 2 * 576 + 49152);
   near(Number(gb), values * 13.3e-9, 0.06, 'GB');
