@@ -285,6 +285,13 @@ void test_kernels(void) {
         { "kernels: Q6_K product equals f64 sums, SIMD equals scalar", { QUANT_Q6_K, 512, 6, 2 } },
         { "kernels: IQ4_NL product equals f64 sums, SIMD equals scalar", { QUANT_IQ4_NL, 96, 6, 2 } },
         { "kernels: IQ4_XS product equals f64 sums, SIMD equals scalar", { QUANT_IQ4_XS, 512, 6, 2 } },
+        { "kernels: one tile of 8 rows and 4 tokens", { QUANT_Q4_0, 64, 8, 4 } },
+        { "kernels: Q4_0 tiles, rows and tokens left over", { QUANT_Q4_0, 576, 19, 7 } },
+        { "kernels: Q4_1 tiles, with minima", { QUANT_Q4_1, 96, 21, 9 } },
+        { "kernels: Q8_0 tiles", { QUANT_Q8_0, 1536, 16, 5 } },
+        { "kernels: Q2_K tiles, groups of 16 with minima", { QUANT_Q2_K, 512, 17, 6 } },
+        { "kernels: Q5_K tiles", { QUANT_Q5_K, 256, 8, 8 } },
+        { "kernels: Q6_K tiles, groups of 16", { QUANT_Q6_K, 768, 23, 11 } },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) test_row(rows[i].name, matmul_row, &rows[i].p);
     test_case("kernels: dot_f32 of every length equals f64, SIMD equals scalar", dot_case);

@@ -4,7 +4,8 @@
  * and float sums run in four lanes, lane l taking elements l, l + 4, l + 8, ..., added as (l0 + l1) + (l2 + l3).
  * That fixed order is what lets native, Node, browser and wasmtime agree on every token.
  *
- * Matrix products work on panels of 4 weight rows.  A panel is unpacked once and used for all tokens of the batch:
+ * Matrix products work on panels of 4 weight rows, or of 8 for 4 tokens and more.  A panel is unpacked once and used
+ * for all tokens of the batch:
  *   quantized types   codes i16, one f32 scale (and min) per group, against activations of 16 bits per block of 32
  *   F32, F16, BF16    f32 against f32
  */
@@ -15,7 +16,7 @@
 #include "kernels/unpack.h"
 #include "quant/quant.h"
 
-enum { PANEL_ROWS = 4, ACT_BLOCK = 32 };
+enum { PANEL_ROWS = 4, TILE_ROWS = 8, TILE_TOKENS = 4, ACT_BLOCK = 32 };
 /* A block of activations whose largest magnitude is below this is rounded to zero: 32767 / amax must stay finite. */
 #define ACT_AMAX_MIN 1e-30f
 
@@ -39,10 +40,12 @@ static inline uint32_t act_groups16(uint32_t n) { return ((n + 15) / 16 + 3) / 4
 struct panel {
     uint32_t n, group;
     bool has_min;
-    int16_t *codes[PANEL_ROWS];
-    float *scale[PANEL_ROWS];   /* padded with zeros to a multiple of 4 groups */
-    float *min[PANEL_ROWS];
+    int16_t *codes[TILE_ROWS];
+    float *scale[TILE_ROWS];    /* padded with zeros to a multiple of 4 groups */
+    float *min[TILE_ROWS];
     float *f32[PANEL_ROWS];     /* the rows themselves, for float types */
+    int16_t *pairs;             /* (n / 2, 8, 2) the codes of 8 rows side by side, two elements of a row together */
+    float *scales;              /* (n / group, 8) */
 };
 
 struct kernels {
@@ -56,6 +59,12 @@ struct kernels {
     /* y[r] = row r of the panel . token, r < 4. */
     void (*dot_i16_g32)(float y[PANEL_ROWS], const struct panel *p, const int16_t *q, const float *d, const float *sum);
     void (*dot_i16_g16)(float y[PANEL_ROWS], const struct panel *p, const int16_t *q, const float *d, const float *sum);
+    /* Fills pairs and scales of a panel of 8 rows; NULL where there is no tile. */
+    void (*interleave)(struct panel *p);
+    /* y[t * stride + r] = row r of the panel . token t, r < 8, t < 4; q, d and sum of token t begin at q + t * n,
+     * d + t * n_d and sum + t * n_sum.  The bits are those of dot_i16_g32 and dot_i16_g16. */
+    void (*tile_i16)(float *y, size_t stride, const struct panel *p, const int16_t *q, const float *d, size_t n_d,
+                     const float *sum, size_t n_sum);
     void (*dot_f32_x4)(float y[PANEL_ROWS], const struct panel *p, const float *x);
     /* sum of a[i] b[i] */
     float (*dot_f32)(const float *a, const float *b, size_t n);

@@ -109,10 +109,11 @@ static inline v128_t add_scaled_dots(v128_t y, v128_t dots, const struct panel *
     return wasm_f32x4_add(y, wasm_f32x4_mul(wasm_f32x4_convert_i32x4(dots), wasm_f32x4_mul(scale, dq)));
 }
 
-static void subtract_mins(float y[PANEL_ROWS], const struct panel *p, const float *sum, size_t n_group) {
+/* Of rows first to first + 3. */
+static void subtract_mins(float y[PANEL_ROWS], const struct panel *p, int first, const float *sum, size_t n_group) {
     for (int r = 0; r < PANEL_ROWS; r++) {
         v128_t acc = wasm_f32x4_splat(0.0f);
-        const float *min = p->min[r], *s = sum;
+        const float *min = p->min[first + r], *s = sum;
         for (const float *end = min + n_group; min < end; min += 4, s += 4) {
             acc = wasm_f32x4_add(acc, wasm_f32x4_mul(wasm_v128_load(min), wasm_v128_load(s)));
         }
@@ -141,7 +142,7 @@ static void dot_i16_g32__simd128(float y[PANEL_ROWS], const struct panel *p, con
         c3 += 32;
     }
     wasm_v128_store(y, acc);
-    if (p->has_min) subtract_mins(y, p, sum, p->n / 32);
+    if (p->has_min) subtract_mins(y, p, 0, sum, p->n / 32);
 }
 
 static void dot_i16_g16__simd128(float y[PANEL_ROWS], const struct panel *p, const int16_t *q, const float *d,
@@ -159,7 +160,101 @@ static void dot_i16_g16__simd128(float y[PANEL_ROWS], const struct panel *p, con
         c3 += 16;
     }
     wasm_v128_store(y, acc);
-    if (p->has_min) subtract_mins(y, p, sum, p->n / 16);
+    if (p->has_min) subtract_mins(y, p, 0, sum, p->n / 16);
+}
+
+/* ---- tiles of 8 rows and 4 tokens ---------------------------------------------------------------------------------
+ *
+ * Lane = row: nothing is to be summed across lanes, and the scales of 4 rows are one vector.  8 sums, two vectors of
+ * weights and one of activations fill 11 of 16 registers.  The activations of a pair are splat by a shuffle: V8 takes
+ * v128.load32_splat as gladly, but Cranelift spills it (wasmtime: 15 instead of 23 G multiplications a second). */
+
+/* Two elements of each of 4 rows together, from 8 elements of each. */
+static inline void store_pairs(int16_t *to, v128_t r0, v128_t r1, v128_t r2, v128_t r3) {
+    v128_t a = wasm_i32x4_shuffle(r0, r1, 0, 4, 1, 5), b = wasm_i32x4_shuffle(r2, r3, 0, 4, 1, 5);
+    v128_t c = wasm_i32x4_shuffle(r0, r1, 2, 6, 3, 7), d = wasm_i32x4_shuffle(r2, r3, 2, 6, 3, 7);
+    wasm_v128_store(to, wasm_i64x2_shuffle(a, b, 0, 2));
+    wasm_v128_store(to + 16, wasm_i64x2_shuffle(a, b, 1, 3));
+    wasm_v128_store(to + 32, wasm_i64x2_shuffle(c, d, 0, 2));
+    wasm_v128_store(to + 48, wasm_i64x2_shuffle(c, d, 1, 3));
+}
+
+static void interleave__simd128(struct panel *p) {
+    int16_t *pairs = p->pairs;
+    for (size_t i = 0; i < p->n; i += 8, pairs += 64) {
+        for (int half = 0; half < 2; half++) {
+            int16_t *const *rows = p->codes + 4 * half;
+            store_pairs(pairs + 8 * half, wasm_v128_load(rows[0] + i), wasm_v128_load(rows[1] + i),
+                        wasm_v128_load(rows[2] + i), wasm_v128_load(rows[3] + i));
+        }
+    }
+    float *scales = p->scales;
+    for (size_t g = 0; g < p->n / p->group; g++) {
+        for (int r = 0; r < TILE_ROWS; r++) *scales++ = p->scale[r][g];
+    }
+}
+
+#define DOT(acc, w, x) acc = wasm_i32x4_add(acc, wasm_i32x4_dot_i16x8(w, x))
+/* Pair i of the four in x0 .. x3, of 8 rows and 4 tokens. */
+#define TILE_STEP(i)                                                                      \
+    do {                                                                                  \
+        v128_t w0 = wasm_v128_load(w + 16 * (i)), w1 = wasm_v128_load(w + 16 * (i) + 8), x; \
+        x = wasm_i32x4_shuffle(x0, x0, i, i, i, i);                                       \
+        DOT(a00, w0, x);                                                                  \
+        DOT(a10, w1, x);                                                                  \
+        x = wasm_i32x4_shuffle(x1, x1, i, i, i, i);                                       \
+        DOT(a01, w0, x);                                                                  \
+        DOT(a11, w1, x);                                                                  \
+        x = wasm_i32x4_shuffle(x2, x2, i, i, i, i);                                       \
+        DOT(a02, w0, x);                                                                  \
+        DOT(a12, w1, x);                                                                  \
+        x = wasm_i32x4_shuffle(x3, x3, i, i, i, i);                                       \
+        DOT(a03, w0, x);                                                                  \
+        DOT(a13, w1, x);                                                                  \
+    } while (0)
+
+static inline v128_t add_dots(v128_t y, v128_t dots, v128_t scale, v128_t dq) {
+    return wasm_f32x4_add(y, wasm_f32x4_mul(wasm_f32x4_convert_i32x4(dots), wasm_f32x4_mul(scale, dq)));
+}
+
+static void tile_i16__simd128(float *y, size_t stride, const struct panel *p, const int16_t *q, const float *d,
+                              size_t n_d, const float *sum, size_t n_sum) {
+    const int16_t *q0 = q, *q1 = q + p->n, *q2 = q1 + p->n, *q3 = q2 + p->n, *w = p->pairs;
+    const float *scales = p->scales;
+    v128_t zero = wasm_i32x4_splat(0), f00 = zero, f01 = zero, f02 = zero, f03 = zero;
+    v128_t f10 = zero, f11 = zero, f12 = zero, f13 = zero;
+    for (size_t i = 0; i < p->n; i += p->group, scales += 8) {
+        v128_t a00 = zero, a01 = zero, a02 = zero, a03 = zero, a10 = zero, a11 = zero, a12 = zero, a13 = zero;
+        for (const int16_t *end = w + (size_t)p->group * 8; w < end; w += 64, q0 += 8, q1 += 8, q2 += 8, q3 += 8) {
+            v128_t x0 = wasm_v128_load(q0), x1 = wasm_v128_load(q1), x2 = wasm_v128_load(q2), x3 = wasm_v128_load(q3);
+            TILE_STEP(0);
+            TILE_STEP(1);
+            TILE_STEP(2);
+            TILE_STEP(3);
+        }
+        v128_t s0 = wasm_v128_load(scales), s1 = wasm_v128_load(scales + 4), dq;
+        const float *dg = d + i / ACT_BLOCK;
+        dq = wasm_v128_load32_splat(dg);
+        f00 = add_dots(f00, a00, s0, dq);
+        f10 = add_dots(f10, a10, s1, dq);
+        dq = wasm_v128_load32_splat(dg + n_d);
+        f01 = add_dots(f01, a01, s0, dq);
+        f11 = add_dots(f11, a11, s1, dq);
+        dq = wasm_v128_load32_splat(dg + 2 * n_d);
+        f02 = add_dots(f02, a02, s0, dq);
+        f12 = add_dots(f12, a12, s1, dq);
+        dq = wasm_v128_load32_splat(dg + 3 * n_d);
+        f03 = add_dots(f03, a03, s0, dq);
+        f13 = add_dots(f13, a13, s1, dq);
+    }
+    const v128_t low[TILE_TOKENS] = { f00, f01, f02, f03 }, high[TILE_TOKENS] = { f10, f11, f12, f13 };
+    for (size_t t = 0; t < TILE_TOKENS; t++, y += stride, sum += n_sum) {
+        wasm_v128_store(y, low[t]);
+        wasm_v128_store(y + 4, high[t]);
+        if (!p->has_min) continue;
+        subtract_mins(y, p, 0, sum, p->n / p->group);
+        subtract_mins(y + 4, p, 4, sum, p->n / p->group);
+    }
 }
 
 /* ---- f32 ------------------------------------------------------------------------------------------------------- */
@@ -291,6 +386,8 @@ void kernels_fill_simd128(struct kernels *k) {
     k->quantize_i16 = quantize_i16__simd128;
     k->dot_i16_g32 = dot_i16_g32__simd128;
     k->dot_i16_g16 = dot_i16_g16__simd128;
+    k->interleave = interleave__simd128;
+    k->tile_i16 = tile_i16__simd128;
     k->dot_f32_x4 = dot_f32_x4__simd128;
     k->dot_f32 = dot_f32__simd128;
     k->add_scaled = add_scaled__simd128;
