@@ -59,13 +59,13 @@ struct kernels {
     /* y[r] = row r of the panel . token, r < 4. */
     void (*dot_i16_g32)(float y[PANEL_ROWS], const struct panel *p, const int16_t *q, const float *d, const float *sum);
     void (*dot_i16_g16)(float y[PANEL_ROWS], const struct panel *p, const int16_t *q, const float *d, const float *sum);
-    /* Fills pairs and scales of a panel of 8 rows; NULL where there is no tile. */
+    void (*dot_f32_x4)(float y[PANEL_ROWS], const struct panel *p, const float *x);
+    /* Fills pairs and scales of a panel of 8 rows; this and tile_i16 are NULL where there are no tiles. */
     void (*interleave)(struct panel *p);
     /* y[t * stride + r] = row r of the panel . token t, r < 8, t < 4; q, d and sum of token t begin at q + t * n,
      * d + t * n_d and sum + t * n_sum.  The bits are those of dot_i16_g32 and dot_i16_g16. */
     void (*tile_i16)(float *y, size_t stride, const struct panel *p, const int16_t *q, const float *d, size_t n_d,
                      const float *sum, size_t n_sum);
-    void (*dot_f32_x4)(float y[PANEL_ROWS], const struct panel *p, const float *x);
     /* sum of a[i] b[i] */
     float (*dot_f32)(const float *a, const float *b, size_t n);
     /* y[i] += s x[i] */

@@ -100,13 +100,18 @@ static inline v128_t sum_rows(v128_t r0, v128_t r1, v128_t r2, v128_t r3) {
     return wasm_i32x4_add(wasm_i32x4_shuffle(r01, r23, 0, 1, 4, 5), wasm_i32x4_shuffle(r01, r23, 2, 3, 6, 7));
 }
 
-/* y (lane r: row r) + dots * (scale of group g of row r * dq). */
+/* y (lane r: row r) + dots * (scale of row r * dq). */
+static inline v128_t add_dots(v128_t y, v128_t dots, v128_t scale, v128_t dq) {
+    return wasm_f32x4_add(y, wasm_f32x4_mul(wasm_f32x4_convert_i32x4(dots), wasm_f32x4_mul(scale, dq)));
+}
+
+/* The same with the scales of group g. */
 static inline v128_t add_scaled_dots(v128_t y, v128_t dots, const struct panel *p, size_t g, v128_t dq) {
     v128_t scale = wasm_v128_load32_zero(p->scale[0] + g);
     scale = wasm_v128_load32_lane(p->scale[1] + g, scale, 1);
     scale = wasm_v128_load32_lane(p->scale[2] + g, scale, 2);
     scale = wasm_v128_load32_lane(p->scale[3] + g, scale, 3);
-    return wasm_f32x4_add(y, wasm_f32x4_mul(wasm_f32x4_convert_i32x4(dots), wasm_f32x4_mul(scale, dq)));
+    return add_dots(y, dots, scale, dq);
 }
 
 /* Of rows first to first + 3. */
@@ -212,10 +217,6 @@ static void interleave__simd128(struct panel *p) {
         DOT(a03, w0, x);                                                                  \
         DOT(a13, w1, x);                                                                  \
     } while (0)
-
-static inline v128_t add_dots(v128_t y, v128_t dots, v128_t scale, v128_t dq) {
-    return wasm_f32x4_add(y, wasm_f32x4_mul(wasm_f32x4_convert_i32x4(dots), wasm_f32x4_mul(scale, dq)));
-}
 
 static void tile_i16__simd128(float *y, size_t stride, const struct panel *p, const int16_t *q, const float *d,
                               size_t n_d, const float *sum, size_t n_sum) {

@@ -59,8 +59,6 @@ static double most_elsewhere(const struct comparison *c, const struct trace_row 
     return n > 0 ? (double)top[n - 1].value : INFINITY;
 }
 
-static uint32_t place_of(const struct trace_row *row, uint32_t i) { return row->places ? row->places[i] : i; }
-
 /* Both ascend, so one walk over both meets every place that they share. */
 static void add_values(struct comparison *c, struct row_sums *sums, const struct trace_row *a,
                        const struct trace_row *b) {
@@ -70,19 +68,19 @@ static void add_values(struct comparison *c, struct row_sums *sums, const struct
     if (!padded && total_a > 0 && total_b > 0 && total_a != total_b) return;
     double most_a = most_elsewhere(c, a), most_b = most_elsewhere(c, b);
     for (uint32_t i = 0, j = 0; i < a->n_value || j < b->n_value;) {
-        uint64_t at_a = i < a->n_value ? place_of(a, i) : end, at_b = j < b->n_value ? place_of(b, j) : end;
+        uint64_t at_a = i < a->n_value ? trace_place(a, i) : end, at_b = j < b->n_value ? trace_place(b, j) : end;
         if (padded && at_a != end) at_a = at_a / a->n << 32 | at_a % a->n;
         if (padded && at_b != end) at_b = at_b / b->n << 32 | at_b % b->n;
         if (at_a == at_b) {
-            add_value(c, sums, (double)a->values[i], (double)b->values[j], b->pos, place_of(b, j));
+            add_value(c, sums, (double)a->values[i], (double)b->values[j], b->pos, trace_place(b, j));
         } else if (padded && at_a < at_b && (uint32_t)at_a >= b->n) {
-            add_value(c, sums, (double)a->values[i], 0, b->pos, place_of(a, i));
+            add_value(c, sums, (double)a->values[i], 0, b->pos, trace_place(a, i));
         } else if (padded && at_b < at_a && (uint32_t)at_b >= a->n) {
-            add_value(c, sums, 0, (double)b->values[j], b->pos, place_of(b, j));
+            add_value(c, sums, 0, (double)b->values[j], b->pos, trace_place(b, j));
         } else if (at_a < at_b && (double)a->values[i] > most_b) {
-            add_bound(c, sums, (double)a->values[i], most_b, b->pos, place_of(a, i));
+            add_bound(c, sums, (double)a->values[i], most_b, b->pos, trace_place(a, i));
         } else if (at_b < at_a && (double)b->values[j] > most_a) {
-            add_bound(c, sums, most_a, (double)b->values[j], b->pos, place_of(b, j));
+            add_bound(c, sums, most_a, (double)b->values[j], b->pos, trace_place(b, j));
         }
         bool next_a = at_a <= at_b, next_b = at_b <= at_a;
         i += next_a;

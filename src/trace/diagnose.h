@@ -1,6 +1,6 @@
 /* Which known mistakes make the reference pass give somebody else's numbers?
  *
- *   diagnose_search: dump -> struct diagnosis, the sets of quirks that bring the pass closer to it
+ *   diagnose.c: dump -> struct diagnosis, the sets of quirks that bring the pass closer to it
  *   diagnose_judge.c: which errors are to be explained, and which are noise
  *   diagnose_text, diagnose_json: struct diagnosis -> bytes
  */
@@ -86,6 +86,7 @@ double diagnose_left(const struct diagnosis *d, const struct outcome *o, const s
 size_t diagnose_n_compared(const struct diagnosis *d);
 /* Is a tap of this layer over?  Of layer -1: of those outside the layers. */
 bool diagnose_parts(const struct diagnosis *d, const struct outcome *o, int32_t layer);
+
 /* ---- diagnose_report.c ---- */
 
 void diagnose_text(const struct diagnosis *d, bool agree, struct report_writer *w);

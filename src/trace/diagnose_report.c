@@ -94,13 +94,18 @@ static void print_feeders(struct report_writer *w, const struct diagnosis *d, co
     }
 }
 
-/* "layer 7", "layers 7, 10-29": those that part with base, and do not with the other, if there is one. */
+/* Does this layer part with base, and not with the other, if there is one? */
+static bool is_local(const struct diagnosis *d, const struct outcome *base, const struct outcome *with, int32_t layer) {
+    return diagnose_parts(d, base, layer) && !(with && diagnose_parts(d, with, layer));
+}
+
+/* "layer 7", "layers 7, 10-29": those of is_local. */
 static void print_layers(struct report_writer *w, const struct diagnosis *d, const struct outcome *base,
                          const struct outcome *with) {
     int32_t n_layer = (int32_t)d->model->config.n_layer, n = 0;
     bool is_in[TAP_MAX_LAYER];   /* a trace has no more */
     for (int32_t il = 0; il < n_layer && il < TAP_MAX_LAYER; il++) {
-        n += is_in[il] = diagnose_parts(d, base, il) && !(with && diagnose_parts(d, with, il));
+        n += is_in[il] = is_local(d, base, with, il);
     }
     report_printf(w, n > 1 ? "layers" : "layer");
     const char *between = " ";
@@ -270,7 +275,7 @@ static void json_layers(struct report_writer *w, const struct diagnosis *d, cons
                         const struct outcome *with) {
     const char *between = "[";
     for (int32_t il = 0; il < (int32_t)d->model->config.n_layer; il++) {
-        if (!diagnose_parts(d, base, il) || (with && diagnose_parts(d, with, il))) continue;
+        if (!is_local(d, base, with, il)) continue;
         report_printf(w, "%s%d", between, (int)il);
         between = ", ";
     }

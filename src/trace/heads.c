@@ -19,13 +19,11 @@ static uint32_t place_in_gguf(uint32_t place, uint32_t head_dim) {
     return place - p + 2 * (p % half) + p / half;
 }
 
-static uint32_t place_of(const struct trace_row *row, uint32_t i) { return row->places ? row->places[i] : i; }
-
 /* Is it made of whole heads, as far as is known? */
 static bool has_heads(const struct trace_row *row, uint32_t head_dim) {
     uint64_t total = (uint64_t)row->n_head * row->n;
     if (total > 0) return total % head_dim == 0;
-    return row->n_value > 0 && place_of(row, row->n_value - 1) < UINT32_MAX - head_dim;
+    return row->n_value > 0 && trace_place(row, row->n_value - 1) < UINT32_MAX - head_dim;
 }
 
 /* ---- which order ------------------------------------------------------------------------------------------------- */
@@ -61,7 +59,7 @@ static double gain_of(const struct trace_tap *theirs, const struct trace_tap *ou
     for (uint32_t i = 0; i < theirs->n_row; i++) {
         const struct trace_row *a = &theirs->rows[i], *b = trace_find_row(ours, a->pos);
         for (uint32_t k = 0; b && has_heads(a, head_dim) && k < a->n_value; k++) {
-            uint32_t place = place_of(a, k), places[2] = { place, place_in_gguf(place, head_dim) };
+            uint32_t place = trace_place(a, k), places[2] = { place, place_in_gguf(place, head_dim) };
             for (int order = 0; order < 2 && places[0] != places[1]; order++) {
                 double x = (double)a->values[k], y = value_at(b, places[order]);
                 if (!isfinite(x) || !isfinite(y)) continue;
@@ -108,7 +106,7 @@ static bool permute_row(struct trace_row *to, const struct trace_row *from, uint
     }
     bool moves = has_heads(from, head_dim);
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t place = place_of(from, i);
+        uint32_t place = trace_place(from, i);
         all[i] = (struct trace_value) { moves ? place_in_gguf(place, head_dim) : place, from->values[i] };
     }
     qsort(all, n, sizeof *all, trace_by_place);

@@ -348,7 +348,7 @@ uint32_t trace_top(const struct trace_row *row, struct trace_value top[TRACE_TOP
         if (at == TRACE_TOP) continue;
         n += n < TRACE_TOP;
         memmove(top + at + 1, top + at, (n - 1 - at) * sizeof *top);
-        top[at] = (struct trace_value) { row->places ? row->places[i] : i, row->values[i] };
+        top[at] = (struct trace_value) { trace_place(row, i), row->values[i] };
     }
     return n;
 }

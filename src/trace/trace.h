@@ -43,6 +43,9 @@ struct trace_row {
     float *entropy;         /* (n_head) of kq_soft_max, in nats; NULL where it is not known */
 };
 
+/* Place of value i of a row. */
+static inline uint32_t trace_place(const struct trace_row *row, uint32_t i) { return row->places ? row->places[i] : i; }
+
 struct trace_tap {
     enum tap_id id;
     int32_t layer;
