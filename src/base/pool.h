@@ -1,0 +1,42 @@
+/* A pool of threads that share a loop: pool_run(pool, n, ...) computes work over 0 .. n - 1 in chunks, each chunk by
+ * whichever thread comes first.  What a chunk computes must not depend on the thread, nor on the other chunks, so that
+ * results are the same with any number of threads.
+ *
+ * The caller's thread is thread 0 and works too.  Where no threads can be had, or only one was asked for, the pool is
+ * NULL, which every function takes: the loop then runs in the caller's thread alone, as a plain call.
+ *
+ * Natively pool_create starts threads (POSIX).  A WebAssembly module cannot: its host instantiates it once more on the
+ * same memory in each of its workers, which call pool_serve.  A module without atomics has one thread.
+ */
+#ifndef PLUMB_BASE_POOL_H
+#define PLUMB_BASE_POOL_H
+
+#include "base/base.h"
+
+enum { POOL_MAX_THREADS = 64 };
+
+struct pool;
+
+/* Computes indices begin .. end - 1; thread < pool_size.  Must not call pool_run. */
+typedef void pool_work(void *user, uint32_t begin, uint32_t end, uint32_t thread);
+
+/* A pool of at most n_thread threads, 0: as many as pool_threads_at_hand says.  NULL (one thread) too if no more can
+ * be had.  One thread at a time may use it. */
+struct pool *pool_create(uint32_t n_thread);
+/* Ends its threads; not those of a WebAssembly host. */
+void pool_free(struct pool *pool);
+/* 1 for NULL. */
+uint32_t pool_size(const struct pool *pool);
+
+/* Calls work for chunks of grain (> 0) indices, the last one shorter, that cover 0 .. n - 1 once, and returns when all
+ * are done: whatever they wrote is then seen by the caller and by every later pool_run.  n <= grain: one plain call. */
+void pool_run(struct pool *pool, uint32_t n, uint32_t grain, pool_work *work, void *user);
+
+/* Natively the processors that this process may use, in WebAssembly 1 and the workers that serve. */
+uint32_t pool_threads_at_hand(void);
+/* WebAssembly with atomics only: thread (1 ..) of the module's pools; returns after pool_dismiss. */
+void pool_serve(uint32_t thread);
+/* Ends all that serve.  No pool_run may be going on, nor come later. */
+void pool_dismiss(void);
+
+#endif
