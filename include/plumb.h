@@ -172,6 +172,8 @@ typedef struct plumb_session_params {
     uint32_t n_batch;  /* tokens of a prompt computed at once; 0: 64 */
     plumb_pass pass;
     bool force_scalar; /* fast pass with the portable kernels only: what tests compare SIMD with */
+    uint32_t n_thread; /* of the fast pass, the caller's among them; results do not depend on it.  0: one for each
+                        * processor, in WebAssembly as many as its host has made ready (plumb_threads_ready) */
 } plumb_session_params;
 
 /* params may be NULL.  On failure *out is NULL and plumb_model_error(model) has the message.  The model must outlive
@@ -185,6 +187,8 @@ uint32_t plumb_session_n_batch(const plumb_session *session);
 uint64_t plumb_session_bytes(const plumb_session *session);
 /* What runs: "simd128", "scalar" or "reference". */
 const char *plumb_session_kernels(const plumb_session *session);
+/* How many threads compute: never more than were asked for, fewer where they cannot be had. */
+uint32_t plumb_session_n_thread(const plumb_session *session);
 
 /* Tokens in the cache, and the tokens themselves (n_past of them, in order). */
 uint32_t plumb_session_n_past(const plumb_session *session);
@@ -203,6 +207,13 @@ plumb_status plumb_session_feed_all(plumb_session *session, const int32_t *ids, 
                                     void (*on_logits)(void *user, uint32_t pos, const float *logits), void *user);
 /* Logits after the last token fed: (n_vocab) f32, valid until the next feed; NULL before the first. */
 float *plumb_session_logits(plumb_session *session);
+
+/* A WebAssembly module built with threads cannot start them: its host instantiates it once more on the same memory in
+ * each worker, with a stack of its own, and calls plumb_threads_serve there, which does not return: it computes what the
+ * sessions of the main instance, used by one thread at a time, leave to threads 1, 2, ...  plumb_threads_ready tells the
+ * main instance that n_thread - 1 workers do so.  On all other hosts neither does anything. */
+void plumb_threads_ready(uint32_t n_thread);
+void plumb_threads_serve(uint32_t thread);
 
 /* ---- taps: every step of a pass ------------------------------------------------------------------------------- */
 

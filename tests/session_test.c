@@ -292,7 +292,8 @@ void __sanitizer_malloc_hook(const volatile void *p, size_t n) {
 
 static void allocation_case(void) {
     plumb_model *m = fixture_load(TINY);
-    plumb_session *s = new_session(m, 64, 0);
+    plumb_session *s = NULL;   /* of one thread: others allocate while they start */
+    plumb_session_create(&s, m, &(plumb_session_params) { .n_ctx = 64, .n_thread = 1 });
     plumb_sampling params = plumb_sampling_default();
     plumb_sampler *sampler = NULL;
     int32_t ids[N_IDS];

@@ -41,7 +41,7 @@ struct options {
     const char *text;                    /* of tokenize; of perplexity its file */
     const char *prompt, *system, *ids;
     uint32_t n_predict, n_prompt, n_repeat, n_top, n_chunk, n_quirk;
-    uint32_t n_ctx, n_batch;
+    uint32_t n_ctx, n_batch, n_thread;
     plumb_sampling sampling;
     plumb_trace_params trace;
     const char *output, *model, *against, *html, *base, *save;

@@ -96,6 +96,7 @@ static const struct option {
     { "--ctx", TAKE_CTX, U32, AT(n_ctx), 1, 1 << 24, "N",
       "tokens the context holds (the model's own or 2048, the smaller)" },
     { "--batch", COMPUTE, U32, AT(n_batch), 1, 1 << 16, "N", "prompt tokens computed at once (64)" },
+    { "--threads", COMPUTE, U32, AT(n_thread), 1, 64, "N", "threads that compute (one for each processor)" },
     { "--reference", COMPUTE, FLAG, AT(reference), 0, 0, NULL, "the slow pass that defines what is right" },
     { "--scalar", COMPUTE, FLAG, AT(scalar), 0, 0, NULL, "portable kernels only" },
     { "--json", ON(INSPECT) | ON(SCORE) | ON(BENCH) | ON(TRACE) | ON(LOGITS) | ON(PERPLEXITY) | REPORTS, FLAG,

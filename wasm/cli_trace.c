@@ -137,8 +137,9 @@ static void print_profile(const struct options *o, struct recording *r, const pl
         out("{\"tokens\": %zu, \"kernels\": \"%s\", \"batch\": %" PRIu32 ", \"seconds\": %.6f, \"operations\": [",
             r->n_total, plumb_session_kernels(session), plumb_session_n_batch(session), total);
     } else {
-        out("%zu tokens, kernels %s, batch %" PRIu32 ", 1 thread\n", r->n_total, plumb_session_kernels(session),
-            plumb_session_n_batch(session));
+        uint32_t n_thread = plumb_session_n_thread(session);
+        out("%zu tokens, kernels %s, batch %" PRIu32 ", %" PRIu32 " thread%s\n", r->n_total,
+            plumb_session_kernels(session), plumb_session_n_batch(session), n_thread, n_thread == 1 ? "" : "s");
     }
     for (size_t i = 0; i < r->n_operation; i++) {
         const struct operation *op = &r->operations[i];

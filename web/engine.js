@@ -248,7 +248,7 @@ export class Engine {
 
   /** @param {number} [contextLength]  tokens; undefined: the engine's default */
   openSession(contextLength) {
-    this.#checkModel(this.#c.plumb_wasm_session_create(this.#out, this.#model, contextLength ?? 0, 0, 0, 0));
+    this.#checkModel(this.#c.plumb_wasm_session_create(this.#out, this.#model, contextLength ?? 0, 0, 0, 0, 0));
     this.#session = this.#word(0);
   }
 

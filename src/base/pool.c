@@ -34,7 +34,6 @@ struct crew {
     _Atomic uint32_t caller_sleeps;
     _Alignas(64) _Atomic uint32_t n_run;       /* loops so far: what idle threads wait to see change */
     _Atomic uint32_t n_sleeping;
-    _Atomic uint32_t n_serving;                /* threads beside the caller's */
     _Atomic uint32_t end;
 #if POOL_POSIX
     pthread_mutex_t mutex;
@@ -165,24 +164,13 @@ void pool_run(struct pool *pool, uint32_t n, uint32_t grain, pool_work *work, vo
 
 #if POOL_WASM
 static struct crew host_crew;
+static uint32_t n_hired = 1;
 
-uint32_t pool_threads_at_hand(void) { return atomic_load(&host_crew.n_serving) + 1; }
-
-void pool_serve(uint32_t thread) {
-    atomic_fetch_add(&host_crew.n_serving, 1);
-    serve(&host_crew, thread);
-    atomic_fetch_sub(&host_crew.n_serving, 1);
-}
-
-void pool_dismiss(void) {
-    atomic_store(&host_crew.end, 1);
-    atomic_fetch_add(&host_crew.n_run, 1);
-    wake(&host_crew, &host_crew.n_run, UINT32_MAX);
-}
+void pool_hire(uint32_t n_thread) { n_hired = n_thread; }
+void pool_serve(uint32_t thread) { serve(&host_crew, thread); }
 
 struct pool *pool_create(uint32_t n_thread) {
-    uint32_t n_most = pool_threads_at_hand();
-    if (n_thread == 0 || n_thread > n_most) n_thread = n_most;
+    if (n_thread == 0 || n_thread > n_hired) n_thread = n_hired;
     struct pool *pool = n_thread > 1 ? malloc(sizeof *pool) : NULL;
     if (pool) *pool = (struct pool) { &host_crew, n_thread };
     return pool;
@@ -190,11 +178,6 @@ struct pool *pool_create(uint32_t n_thread) {
 
 void pool_free(struct pool *pool) { free(pool); }
 #else
-uint32_t pool_threads_at_hand(void) {
-    long n = sysconf(_SC_NPROCESSORS_ONLN);
-    return n < 1 ? 1 : n > POOL_MAX_THREADS ? POOL_MAX_THREADS : (uint32_t)n;
-}
-
 static void *thread_main(void *user) {
     struct seat *seat = user;
     serve(seat->crew, seat->thread);
@@ -202,7 +185,7 @@ static void *thread_main(void *user) {
 }
 
 struct pool *pool_create(uint32_t n_thread) {
-    if (n_thread == 0) n_thread = pool_threads_at_hand();
+    if (n_thread == 0) n_thread = (uint32_t)sysconf(_SC_NPROCESSORS_ONLN);   /* -1 where it is not known: the most */
     if (n_thread > POOL_MAX_THREADS) n_thread = POOL_MAX_THREADS;
     if (n_thread <= 1) return NULL;
     struct pool *pool = malloc(sizeof *pool);
@@ -239,8 +222,8 @@ void pool_free(struct pool *pool) {
     free(pool);
 }
 
+void pool_hire(uint32_t n_thread) { (void)n_thread; }
 void pool_serve(uint32_t thread) { (void)thread; }
-void pool_dismiss(void) {}
 #endif
 
 uint32_t pool_size(const struct pool *pool) { return pool ? pool->n_thread : 1; }
@@ -252,9 +235,8 @@ struct pool { uint32_t n_thread; };
 struct pool *pool_create(uint32_t n_thread) { (void)n_thread; return NULL; }
 void pool_free(struct pool *pool) { (void)pool; }
 uint32_t pool_size(const struct pool *pool) { (void)pool; return 1; }
-uint32_t pool_threads_at_hand(void) { return 1; }
+void pool_hire(uint32_t n_thread) { (void)n_thread; }
 void pool_serve(uint32_t thread) { (void)thread; }
-void pool_dismiss(void) {}
 
 void pool_run(struct pool *pool, uint32_t n, uint32_t grain, pool_work *work, void *user) {
     assert(!pool && grain > 0);

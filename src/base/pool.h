@@ -6,7 +6,8 @@
  * NULL, which every function takes: the loop then runs in the caller's thread alone, as a plain call.
  *
  * Natively pool_create starts threads (POSIX).  A WebAssembly module cannot: its host instantiates it once more on the
- * same memory in each of its workers, which call pool_serve.  A module without atomics has one thread.
+ * same memory in each of its workers, which call pool_serve, and tells it by pool_hire.  A module without atomics has
+ * one thread.
  */
 #ifndef PLUMB_BASE_POOL_H
 #define PLUMB_BASE_POOL_H
@@ -20,8 +21,8 @@ struct pool;
 /* Computes indices begin .. end - 1; thread < pool_size.  Must not call pool_run. */
 typedef void pool_work(void *user, uint32_t begin, uint32_t end, uint32_t thread);
 
-/* A pool of at most n_thread threads, 0: as many as pool_threads_at_hand says.  NULL (one thread) too if no more can
- * be had.  One thread at a time may use it. */
+/* A pool of n_thread threads or as many as can be had; 0: of as many as are at hand, natively one for each processor.
+ * One thread at a time may use it, and in WebAssembly one of all pools. */
 struct pool *pool_create(uint32_t n_thread);
 /* Ends its threads; not those of a WebAssembly host. */
 void pool_free(struct pool *pool);
@@ -32,11 +33,9 @@ uint32_t pool_size(const struct pool *pool);
  * are done: whatever they wrote is then seen by the caller and by every later pool_run.  n <= grain: one plain call. */
 void pool_run(struct pool *pool, uint32_t n, uint32_t grain, pool_work *work, void *user);
 
-/* Natively the processors that this process may use, in WebAssembly 1 and the workers that serve. */
-uint32_t pool_threads_at_hand(void);
-/* WebAssembly with atomics only: thread (1 ..) of the module's pools; returns after pool_dismiss. */
+/* WebAssembly with atomics only: threads 1 .. n_thread - 1 serve or soon will, so pools may have n_thread. */
+void pool_hire(uint32_t n_thread);
+/* The life of such a thread: works in the loops of all pools, and does not return. */
 void pool_serve(uint32_t thread);
-/* Ends all that serve.  No pool_run may be going on, nor come later. */
-void pool_dismiss(void);
 
 #endif

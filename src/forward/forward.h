@@ -5,15 +5,17 @@
 #ifndef PLUMB_FORWARD_FORWARD_H
 #define PLUMB_FORWARD_FORWARD_H
 
+#include "base/pool.h"
 #include "kernels/kernels.h"
 #include "model/model.h"
 #include "model/tap.h"
 
 struct forward;
 
-/* n_ctx: positions the cache holds.  n_batch: most tokens of one forward_run. */
+/* n_ctx: positions the cache holds.  n_batch: most tokens of one forward_run.  pool: whose threads compute; NULL: the
+ * caller's alone.  It must outlive the pass. */
 plumb_status forward_create(struct forward **out, const struct model *m, uint32_t n_ctx, uint32_t n_batch,
-                            bool scalar_only, struct error *err);
+                            bool scalar_only, struct pool *pool, struct error *err);
 void forward_free(struct forward *f);
 /* PLUMB_ERROR_MEMORY if there is none for the attention weights that a tap shows; the sink stays as it was. */
 plumb_status forward_set_tap(struct forward *f, struct tap_sink sink);

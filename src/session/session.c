@@ -9,6 +9,7 @@ struct plumb_session {
     struct error err;
     plumb_model *model;
     uint32_t n_ctx, n_batch, n_past;
+    struct pool *pool;            /* of the fast pass */
     struct forward *forward;      /* exactly one of these two */
     struct reference *reference;
     int32_t *tokens;              /* (n_ctx), n_past of them in the cache */
@@ -35,7 +36,8 @@ static plumb_status create(plumb_session *s, const plumb_session_params *p, stru
                          m->config.n_vocab);
     }
     if (p->pass == PLUMB_PASS_REFERENCE) return reference_create(&s->reference, m, s->n_ctx, s->n_batch, err);
-    return forward_create(&s->forward, m, s->n_ctx, s->n_batch, p->force_scalar, err);
+    s->pool = pool_create(p->n_thread);
+    return forward_create(&s->forward, m, s->n_ctx, s->n_batch, p->force_scalar, s->pool, err);
 }
 
 plumb_status plumb_session_create(plumb_session **out, plumb_model *model, const plumb_session_params *params) {
@@ -58,6 +60,7 @@ void plumb_session_free(plumb_session *s) {
     if (!s) return;
     forward_free(s->forward);
     reference_free(s->reference);
+    pool_free(s->pool);
     free(s->tokens);
     free(s->logits);
     free(s);
@@ -74,6 +77,7 @@ uint64_t plumb_session_bytes(const plumb_session *s) {
 const char *plumb_session_kernels(const plumb_session *s) {
     return s->forward ? forward_kernels(s->forward) : "reference";
 }
+uint32_t plumb_session_n_thread(const plumb_session *s) { return pool_size(s->pool); }
 
 uint32_t plumb_session_n_past(const plumb_session *s) { return s->n_past; }
 const int32_t *plumb_session_tokens(const plumb_session *s) { return s->tokens; }
@@ -157,5 +161,8 @@ plumb_status plumb_session_feed_all(plumb_session *s, const int32_t *ids, size_t
     free(all);
     return PLUMB_OK;
 }
+
+void plumb_threads_ready(uint32_t n_thread) { pool_hire(n_thread); }
+void plumb_threads_serve(uint32_t thread) { pool_serve(thread); }
 
 float *plumb_session_logits(plumb_session *s) { return s->has_logits ? s->logits : NULL; }
