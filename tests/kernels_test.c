@@ -64,46 +64,74 @@ struct product {
     uint32_t type, n, n_out, n_token;
 };
 
-/* y = matmul of random weights and activations; blocks and x are left in *blocks and *x. */
-static bool run_product(const struct kernels *k, const struct product *p, const uint8_t *w, const float *x, float *y) {
+/* A kernel table and how it is asked: weights as in the file or packed, tokens together or one by one. */
+struct way {
+    const char *name;
+    bool scalar, packed, alone;
+    uint32_t n_thread;
+};
+
+static bool run_product(const struct way *way, const struct product *p, uint8_t *w, const float *x, float *y) {
     const struct quant_traits *traits = quant_traits(p->type);
-    size_t row_bytes = p->n / traits->block_size * traits->block_bytes, n32 = act_groups32(p->n);
-    struct panel panel;
+    struct kernels k;
+    struct panel panels[3] = { 0 };
+    struct activations acts = { 0 };
+    struct pool *pool = way->n_thread > 1 ? pool_create(way->n_thread) : NULL;
     uint64_t bytes = 0;
-    struct activations acts = { .n = p->n, .n_token = p->n_token, .x = x };
-    acts.q = alloc_array((uint64_t)p->n_token * ((p->n + 31) / 32 * 32), sizeof *acts.q);
-    acts.d = alloc_array((uint64_t)p->n_token * n32, sizeof *acts.d);
-    acts.sum32 = alloc_array((uint64_t)p->n_token * n32, sizeof *acts.sum32);
-    acts.sum16 = alloc_array((uint64_t)p->n_token * act_groups16(p->n), sizeof *acts.sum16);
-    bool ok = panel_create(&panel, p->n, &bytes) == PLUMB_OK && acts.q && acts.d && acts.sum32 && acts.sum16;
-    if (ok) matmul(k, p->type, w, row_bytes, p->n_out, &acts, &panel, y);
-    free(acts.q);
-    free(acts.d);
-    free(acts.sum32);
-    free(acts.sum16);
-    panel_free(&panel);
+    struct matrix matrix = { .type = p->type, .n_in = p->n, .n_out = p->n_out, .data = w,
+                             .row_bytes = p->n / traits->block_size * traits->block_bytes };
+    size_t n_byte = matrix.row_bytes * p->n_out;
+    uint8_t *file = malloc(n_byte), *scratch = malloc(PACK_ROWS * matrix.row_bytes);
+    bool ok = file && scratch && activations_create(&acts, p->n, p->n_token, &bytes) == PLUMB_OK;
+    for (uint32_t i = 0; i < pool_size(pool); i++) ok = ok && panel_create(&panels[i], p->n, &bytes) == PLUMB_OK;
+    kernels_init(&k, way->scalar);
+    if (ok) memcpy(file, w, n_byte);
+    while (ok && way->packed && quant_can_pack(p->type) && p->n_out - matrix.n_packed >= PACK_ROWS) {
+        ok = quant_pack(p->type, w + matrix.n_packed * matrix.row_bytes, p->n / traits->block_size, scratch);
+        matrix.n_packed += PACK_ROWS;
+    }
+    for (uint32_t t = 0, n = way->alone ? 1 : p->n_token; ok && t < p->n_token; t += n) {
+        float *to = y + (size_t)t * p->n_out;
+        acts.n = p->n;
+        acts.n_token = n;
+        acts.x = x + (size_t)t * p->n;
+        acts.quantized = false;
+        matmul(&k, pool, &matrix, &to, 1, &acts, panels);
+    }
+    if (ok) memcpy(w, file, n_byte);
+    for (uint32_t i = 0; i < pool_size(pool); i++) panel_free(&panels[i]);
+    pool_free(pool);
+    activations_free(&acts);
+    free(file);
+    free(scratch);
     return ok;
 }
 
 static void matmul_row(const void *row) {
+    static const struct way ways[] = {
+        { "scalar, packed", true, true, false, 1 }, { "best, as in the file", false, false, false, 1 },
+        { "best, packed", false, true, false, 1 }, { "best, packed, one by one", false, true, true, 1 },
+        { "best, packed, 3 threads", false, true, false, 3 },
+    };
     const struct product *p = row;
     const struct quant_traits *traits = quant_traits(p->type);
     size_t row_bytes = p->n / traits->block_size * traits->block_bytes, n_y = (size_t)p->n_out * p->n_token;
     uint8_t *w = malloc(row_bytes * p->n_out);
     float *x = alloc_array((uint64_t)p->n * p->n_token, sizeof *x), *weights = alloc_array(p->n, sizeof *weights);
-    float *y = alloc_array(n_y + 1, sizeof *y), *y_best = alloc_array(n_y + 1, sizeof *y_best);
-    REQUIRE(w && x && weights && y && y_best, "out of memory");
+    float *y = alloc_array(n_y + 1, sizeof *y), *other = alloc_array(n_y + 1, sizeof *other);
+    REQUIRE(w && x && weights && y && other, "out of memory");
     random_state = 0x9e3779b9u + p->type;
     random_blocks(w, p->type, row_bytes * p->n_out);
     random_floats(x, (size_t)p->n * p->n_token, 3.0f);
-    for (size_t i = 0; i <= n_y; i++) y[i] = y_best[i] = NAN;   /* outputs start as NaN, and one guard lies behind */
-
-    struct kernels scalar, best;
-    kernels_init(&scalar, true);
-    kernels_init(&best, false);
-    REQUIRE(run_product(&scalar, p, w, x, y) && run_product(&best, p, w, x, y_best), "out of memory");
-    CHECK(isnan(y[n_y]) && isnan(y_best[n_y]), "a kernel wrote behind its output");
-    CHECK(same_bits(y, y_best, n_y), "%s differs from scalar", best.name);
+    for (size_t i = 0; i <= n_y; i++) y[i] = NAN;   /* outputs start as NaN, and one guard lies behind */
+    REQUIRE(run_product(&(struct way) { "scalar", true, false, false, 1 }, p, w, x, y), "out of memory");
+    CHECK(isnan(y[n_y]), "scalar wrote behind its output");
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        for (size_t j = 0; j <= n_y; j++) other[j] = NAN;
+        REQUIRE(run_product(&ways[i], p, w, x, other), "%s: out of memory", ways[i].name);
+        CHECK(isnan(other[n_y]), "%s wrote behind its output", ways[i].name);
+        CHECK(same_bits(y, other, n_y), "%s differs from scalar", ways[i].name);
+    }
 
     /* Truth: dequantized weights times activations, in f64.  Activations carry 16 bits per block of 32: an error of at
      * most 2^-16 of the block's maximum (3) each, so of the sum at most 2^-16 * 3 * sum |w|.  As much again is left for
@@ -125,7 +153,7 @@ static void matmul_row(const void *row) {
     free(x);
     free(weights);
     free(y);
-    free(y_best);
+    free(other);
 }
 
 /* ---- single kernels against scalar, odd lengths included --------------------------------------------------------- */
@@ -211,34 +239,45 @@ static void swiglu_case(void) { check_lengths(check_swiglu); }
 
 /* Values that break careless code: all zeros, denormals, one huge value, NaN, infinity. */
 static void quantize_case(void) {
-    static const float specials[] = { 0.0f, 1e-40f, 1e-31f, 1e-30f, 3e38f, NAN, INFINITY, -INFINITY, -1.0f };
+    static const float specials[] = { 0.0f, 1e-40f, 1e-31f, 1e-30f, 1e9f, 3e38f, NAN, INFINITY, -INFINITY, -1.0f };
     struct kernels scalar, best;
     kernels_init(&scalar, true);
     kernels_init(&best, false);
     random_state = 77;
     for (size_t s = 0; s < sizeof specials / sizeof *specials; s++) {
-        float x[64], d[2], d_best[2], sum32[2], sum32_best[2], sum16[4], sum16_best[4];
-        int16_t q[64], q_best[64];
+        float x[64];
+        struct activations a, b;
+        uint64_t bytes = 0;
+        REQUIRE(activations_create(&a, 64, 1, &bytes) == PLUMB_OK && activations_create(&b, 64, 1, &bytes) == PLUMB_OK,
+                "out of memory");
         random_floats(x, 64, s < 4 ? 1e-41f : 1.0f);
         x[5] = specials[s];
-        scalar.quantize_i16(x, q, d, sum32, sum16, 64);
-        best.quantize_i16(x, q_best, d_best, sum32_best, sum16_best, 64);
-        CHECK(memcmp(q, q_best, sizeof q) == 0, "special %zu: codes differ", s);
-        CHECK(same_bits(d, d_best, 2) && same_bits(sum32, sum32_best, 2) && same_bits(sum16, sum16_best, 4),
+        a.n = b.n = 64;
+        a.x = b.x = x;
+        scalar.quantize_i16(&a, 0);
+        best.quantize_i16(&b, 0);
+        CHECK(memcmp(a.q, b.q, 64 * sizeof *a.q) == 0, "special %zu: codes differ", s);
+        CHECK(same_bits(a.d, b.d, 2) && same_bits(a.sum32, b.sum32, 2) && same_bits(a.sum16, b.sum16, 4),
               "special %zu: scales or sums differ", s);
-        bool finite = specials[s] == specials[s] && fabsf(specials[s]) <= 3.4e38f;
-        CHECK(finite ? d[0] == d[0] : d[0] != d[0], "special %zu: d = %g", s, (double)d[0]);
+        CHECK(memcmp(a.isum32, b.isum32, 2 * sizeof *a.isum32) == 0
+              && memcmp(a.isum16, b.isum16, 4 * sizeof *a.isum16) == 0, "special %zu: sums of codes differ", s);
+        bool finite = fabsf(specials[s]) <= ACT_AMAX_MAX;
+        double d = (double)a.d[0], sum32 = (double)a.sum32[0];
+        int16_t q[32];
+        for (size_t i = 0; i < 32; i++) q[i] = a.q[order_b(i)];
+        activations_free(&a);
+        activations_free(&b);
+        CHECK(finite ? d == d : d != d, "special %zu: d = %g", s, d);
         if (!finite) continue;
         double sum = 0, amax = 0;
         for (int i = 0; i < 32; i++) amax = fmax(amax, fabs((double)x[i]));
         for (int i = 0; i < 32; i++) {
-            sum += (double)d[0] * q[i];
+            sum += d * q[i];
             /* half a step, 2^-16 of amax, and what x / d loses in f32: truncation would cost a whole one */
-            CHECK(fabs((double)x[i] - (double)d[0] * q[i]) <= amax * 0x1.04p-16 + 1e-30, "special %zu, x[%d] = %g", s,
+            CHECK(fabs((double)x[i] - d * q[i]) <= amax * 0x1.04p-16 + 1e-30, "special %zu, x[%d] = %g", s,
                   i, (double)x[i]);
         }
-        CHECK(fabs(sum - (double)sum32[0]) <= amax * 1e-5 + 1e-38, "special %zu: sum %g, not %g", s,
-              (double)sum32[0], sum);
+        CHECK(fabs(sum - sum32) <= amax * 1e-5 + 1e-38, "special %zu: sum %g, not %g", s, sum32, sum);
     }
 }
 

@@ -1,4 +1,4 @@
-/* Row unpackers: scalar against the dequantizers (which quant_test.c pins against gguf-py), SIMD against scalar.
+/* Row unpackers against the dequantizers (which quant_test.c pins against gguf-py).
  * On the blocks of tests/vectors/quant and on random bytes, every field random, NaN and infinite scales included. */
 #include "kernels/unpack.h"
 #include "quant/quant.h"
@@ -150,66 +150,8 @@ static void types_without(void) {
     static const uint32_t none[] = {QUANT_F32, QUANT_F16, QUANT_BF16, QUANT_Q8_K, 4, 16, QUANT_TYPE_COUNT, UINT32_MAX};
     for (size_t i = 0; i < sizeof none / sizeof none[0]; i++) {
         CHECK(unpack_scalar(none[i]) == NULL, "type %u", none[i]);
-#if defined(__wasm_simd128__)
-        CHECK(unpack_simd128(none[i]) == NULL, "type %u", none[i]);
-#endif
     }
 }
-
-/* ---- SIMD128: the bits of scalar ------------------------------------------------------------------------------ */
-
-#if defined(__wasm_simd128__)
-
-/* The first byte behind linear memory, whose last page is new and ours: a load that reaches it traps. */
-static uint8_t *memory_end(void) {
-    const size_t page = 65536;
-    return __builtin_wasm_memory_grow(0, 1) != SIZE_MAX ? (uint8_t *)(__builtin_wasm_memory_size(0) * page) : NULL;
-}
-
-static void simd128_equals_scalar(const struct unpacked_type *row, const uint8_t *blocks, size_t n_block) {
-    const struct unpack_traits *u = unpack_simd128(row->type);
-    size_t n = n_block * quant_traits(row->type)->block_size, n_group = n / row->group;
-    struct output got = make_output(n, n_group), want = make_output(n, n_group);
-    if (!CHECK(got.codes && got.scale && got.min && want.codes && want.scale && want.min, "no memory")) goto done;
-    run(u, blocks, &got);
-    run(unpack_scalar(row->type), blocks, &want);
-    for (size_t i = GUARD; i < GUARD + n; i++)
-        if (!CHECK(got.codes[i] == want.codes[i], "%zu blocks, code %zu: %d, scalar has %d", n_block, i - GUARD,
-                   got.codes[i], want.codes[i]))
-            break;
-    for (size_t i = GUARD; i < GUARD + n_group; i++)
-        if (!CHECK(same(got.scale[i], want.scale[i]) && same(got.min[i], want.min[i]),
-                   "%zu blocks, group %zu: scale %a min %a, scalar has %a and %a", n_block, i - GUARD,
-                   (double)got.scale[i], (double)got.min[i], (double)want.scale[i], (double)want.min[i]))
-            break;
-done:
-    free_output(&got);
-    free_output(&want);
-}
-
-static void simd128_row(const void *arg) {
-    const struct unpacked_type *row = arg;
-    const struct quant_traits *t = quant_traits(row->type);
-    const struct unpack_traits *u = unpack_simd128(row->type);
-    REQUIRE(t && u && u->row, "type %u has no unpacker", row->type);
-    CHECK(u->group == row->group && u->has_min == row->has_min, "group %u, has_min %d", u->group, u->has_min);
-    struct input vectors = vector_input(t), random = random_input(t, 257);
-    if (CHECK(vectors.blocks && random.blocks, "no vectors")) {
-        simd128_equals_scalar(row, vectors.blocks, vectors.n_block);
-        simd128_equals_scalar(row, random.blocks, random.n_block);
-        for (size_t n_block = 0; n_block <= 9; n_block++) simd128_equals_scalar(row, random.blocks, n_block);
-        uint8_t *end = memory_end();
-        for (size_t n_block = 1; n_block <= 5 && CHECK(end, "memory does not grow"); n_block++) {
-            size_t n_bytes = n_block * t->block_bytes;
-            memcpy(end - n_bytes, random.blocks, n_bytes);
-            simd128_equals_scalar(row, end - n_bytes, n_block);
-        }
-    }
-    free(vectors.memory);
-    free(random.memory);
-}
-
-#endif
 
 void test_kernels_unpack(void) {
     char name[100];
@@ -218,9 +160,5 @@ void test_kernels_unpack(void) {
         const struct quant_traits *t = quant_traits(types[i].type);
         snprintf(name, sizeof name, "kernels: unpack %s scalar equals the dequantizer bit for bit", t ? t->name : "?");
         test_row(name, scalar_row, &types[i]);
-#if defined(__wasm_simd128__)
-        snprintf(name, sizeof name, "kernels: unpack %s simd128 equals scalar bit for bit", t ? t->name : "?");
-        test_row(name, simd128_row, &types[i]);
-#endif
     }
 }

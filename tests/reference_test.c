@@ -421,13 +421,14 @@ static void granite_scales(void) {
     };
     plumb_model *m = record_load("granite");
     float row[32];
+    uint8_t bytes[sizeof row];   /* no type has more than F32 */
     for (size_t i = 0; m && i < sizeof rows / sizeof *rows; i++) {
         const struct weight *head = &m->model->token_embd;
         const char *what = rows[i].quirk ? rows[i].quirk : "the truth";
         struct record *run = record_quirk(m->model, rows[i].quirk, record_ids);
         bool is_cut = rows[i].quirk && strcmp(rows[i].quirk, "residual.attn=missing") == 0;
         for (uint32_t p = 0; p < N_TOKEN; p++) {
-            head->traits->dequantize(head->data + (size_t)record_ids[p] * head->row_bytes, row, 32);
+            head->traits->dequantize(weight_row(head, (size_t)record_ids[p], bytes), row, 32);
             for (uint32_t k = 0; k < 32; k++) {
                 double embd = (double)at(run, "embd", -1, p)[k], inp = (double)at(run, "ffn_inp", 0, p)[k];
                 double attn = rows[i].residual * (double)at(run, "attn_out", 0, p)[k] + (is_cut ? 0 : embd);
@@ -440,7 +441,7 @@ static void granite_scales(void) {
         }
         for (uint32_t o = 0; o < head->n_out; o++) {
             double logit = 0, size = 0;
-            head->traits->dequantize(head->data + (size_t)o * head->row_bytes, row, 32);
+            head->traits->dequantize(weight_row(head, o, bytes), row, 32);
             for (uint32_t k = 0; k < 32; k++) {
                 double part = rows[i].logits * (double)row[k] * (double)at(run, "result_norm", -1, N_TOKEN - 1)[k];
                 logit += part;

@@ -27,7 +27,7 @@ struct forward {
     struct tap_sink sink;
     float *tapped;   /* (n_token, n_head, n_ctx) all attention weights of a layer, NULL while there is no sink */
     struct activations acts;
-    struct panel panel;
+    struct panel *panels;   /* one per thread */
 };
 
 /* ---- memory -------------------------------------------------------------------------------------------------- */
@@ -36,6 +36,14 @@ static void *take(struct forward *f, uint64_t n, size_t size) {
     void *p = alloc_array(n, size);
     if (p) f->bytes += n * size;
     return p;
+}
+
+static bool take_panels(struct forward *f, uint32_t n_in) {
+    f->panels = calloc(pool_size(f->pool), sizeof *f->panels);
+    for (uint32_t i = 0; f->panels && i < pool_size(f->pool); i++) {
+        if (panel_create(&f->panels[i], n_in, &f->bytes) != PLUMB_OK) return false;
+    }
+    return f->panels;
 }
 
 static bool take_scratch(struct forward *f) {
@@ -57,11 +65,8 @@ static bool take_scratch(struct forward *f) {
         && (f->gate = take(f, b * c->n_ff, sizeof(float)))
         && (f->up = take(f, b * c->n_ff, sizeof(float)))
         && (f->scores = take(f, f->n_ctx, sizeof(float)))
-        && (f->acts.q = take(f, b * ((n_max + 31) / 32 * 32), sizeof(int16_t)))
-        && (f->acts.d = take(f, b * act_groups32(n_in), sizeof(float)))
-        && (f->acts.sum32 = take(f, b * act_groups32(n_in), sizeof(float)))
-        && (f->acts.sum16 = take(f, b * act_groups16(n_in), sizeof(float)))
-        && panel_create(&f->panel, n_in, &f->bytes) == PLUMB_OK;
+        && activations_create(&f->acts, n_in, f->n_batch, &f->bytes) == PLUMB_OK
+        && take_panels(f, n_in);
 }
 
 static plumb_status fill_rope(struct forward *f, struct error *err) {
@@ -128,9 +133,11 @@ plumb_status forward_create(struct forward **out, const struct model *m, uint32_
 void forward_free(struct forward *f) {
     if (!f) return;
     void *const owned[] = { f->k_cache, f->v_cache, f->rope_cos, f->rope_sin, f->x, f->norm, f->q, f->k, f->v, f->attn,
-                            f->gate, f->up, f->scores, f->tapped, f->acts.q, f->acts.d, f->acts.sum32, f->acts.sum16 };
+                            f->gate, f->up, f->scores, f->tapped };
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
-    panel_free(&f->panel);
+    activations_free(&f->acts);
+    for (uint32_t i = 0; f->panels && i < pool_size(f->pool); i++) panel_free(&f->panels[i]);
+    free(f->panels);
     free(f);
 }
 
@@ -168,7 +175,8 @@ static void set_input(struct forward *f, const float *x, uint32_t n, uint32_t n_
 
 /* y (n_token, n_out) = W input + bias. */
 static void linear(struct forward *f, const struct weight *w, const struct weight *bias, float *y) {
-    matmul(&f->kernels, w->type, w->data, w->row_bytes, w->n_out, &f->acts, &f->panel, y);
+    struct matrix matrix = { w->type, w->n_in, w->n_out, w->n_packed, w->data, w->row_bytes };
+    matmul(&f->kernels, f->pool, &matrix, &y, 1, &f->acts, f->panels);
     if (!bias || !bias->data) return;
     for (uint32_t t = 0; t < f->acts.n_token; t++) {
         f->kernels.add_scaled(y + (size_t)t * w->n_out, (const float *)(const void *)bias->data, 1.0f, w->n_out);
@@ -270,7 +278,7 @@ void forward_run(struct forward *f, const int32_t *ids, uint32_t n, uint32_t pos
     const struct model_config *c = &m->config;
     const struct weight *embd = &m->token_embd;
     for (uint32_t t = 0; t < n; t++) {
-        const uint8_t *row = embd->data + (size_t)ids[t] * embd->row_bytes;
+        const uint8_t *row = weight_row(embd, (size_t)ids[t], f->panels->bytes);
         embd->traits->dequantize(row, f->x + (size_t)t * c->n_embd, c->n_embd);
     }
     multiply(f->x, c->embedding_scale, (size_t)n * c->n_embd);

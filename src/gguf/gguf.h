@@ -47,6 +47,7 @@ struct gguf_tensor {
     uint64_t n_elements;
     uint8_t *data;            /* n_bytes, owned by the gguf; NULL until its first byte is due, moves until the last */
     uint64_t n_received;      /* bytes of data that have arrived */
+    uint64_t n_packed;        /* the first rows, packed as in quant/pack.h; the others are as in the file */
 };
 
 struct gguf;
@@ -62,6 +63,8 @@ plumb_status gguf_commit(struct gguf *g, size_t n, struct error *err);
 /* Replaces what is known of the size of the whole file.  The header's promises are held against it as they are read,
  * so the size of only a first piece of a file would have it refused. */
 void gguf_set_file_size(struct gguf *g, uint64_t file_size);
+/* From now on the rows of matrices are packed (quant/pack.h) as they arrive: read them with gguf_row. */
+void gguf_pack(struct gguf *g);
 bool gguf_has_header(const struct gguf *g);
 /* True when every byte that the directory names has arrived. */
 bool gguf_is_complete(const struct gguf *g);
@@ -87,6 +90,9 @@ const struct gguf_tensor *gguf_find_in_parts(struct gguf *const *parts, size_t n
 bool gguf_name_ends(const struct gguf_tensor *t, const char *end);
 /* Rows of shape[0] elements. */
 static inline uint64_t gguf_n_row(const struct gguf_tensor *t) { return t->n_elements / t->shape[0]; }
+static inline size_t gguf_row_bytes(const struct gguf_tensor *t) { return (size_t)(t->n_bytes / gguf_n_row(t)); }
+/* The bytes of row i as in the file: in place, or in buffer (of gguf_row_bytes) if they are packed. */
+const uint8_t *gguf_row(const struct gguf_tensor *t, uint64_t i, uint8_t *buffer);
 
 const char *gguf_type_name(enum gguf_type type);
 

@@ -14,128 +14,169 @@ void kernels_init(struct kernels *k, bool scalar_only) {
 }
 
 bool kernels_have(const struct kernels *k, uint32_t type) {
-    return type < QUANT_TYPE_COUNT && (k->unpack[type] || k->f32_from_row[type]);
+    return type < QUANT_TYPE_COUNT && (unpack_scalar(type) || k->f32_from_row[type]);
 }
 
-/* ---- panels -------------------------------------------------------------------------------------------------- */
+/* ---- scratch --------------------------------------------------------------------------------------------------- */
 
-plumb_status panel_create(struct panel *p, uint32_t n_max, uint64_t *bytes) {
-    memset(p, 0, sizeof *p);
-    uint64_t n = ((uint64_t)n_max + 31) / 32 * 32, n_group = act_groups16(n_max);
-    bool ok = true;
-    for (int r = 0; r < TILE_ROWS; r++) {
-        p->codes[r] = alloc_array(n, sizeof *p->codes[r]);
-        p->scale[r] = alloc_array(n_group, sizeof *p->scale[r]);
-        p->min[r] = alloc_array(n_group, sizeof *p->min[r]);
-        ok = ok && p->codes[r] && p->scale[r] && p->min[r];
+struct wanted { void **p; uint64_t n; size_t size; };
+
+static plumb_status allocate(const struct wanted *wanted, size_t n, uint64_t *bytes) {
+    for (size_t i = 0; i < n; i++) {
+        *wanted[i].p = alloc_array(wanted[i].n, wanted[i].size);
+        if (!*wanted[i].p) return PLUMB_ERROR_MEMORY;
+        *bytes += wanted[i].n * wanted[i].size;
     }
-    for (int r = 0; r < PANEL_ROWS; r++) {
-        p->f32[r] = alloc_array(n, sizeof *p->f32[r]);
-        ok = ok && p->f32[r];
-    }
-    p->pairs = alloc_array(n * TILE_ROWS, sizeof *p->pairs);
-    p->scales = alloc_array(n_group * TILE_ROWS, sizeof *p->scales);
-    if (!ok || !p->pairs || !p->scales) {
-        panel_free(p);
-        return PLUMB_ERROR_MEMORY;
-    }
-    *bytes += TILE_ROWS * (2 * n * sizeof *p->pairs + n_group * 3 * sizeof *p->scales)
-            + PANEL_ROWS * n * sizeof **p->f32;
     return PLUMB_OK;
 }
 
-void panel_free(struct panel *p) {
-    for (int r = 0; r < TILE_ROWS; r++) {
-        free(p->codes[r]);
-        free(p->scale[r]);
-        free(p->min[r]);
-    }
-    for (int r = 0; r < PANEL_ROWS; r++) free(p->f32[r]);
-    free(p->pairs);
-    free(p->scales);
-    memset(p, 0, sizeof *p);
+plumb_status activations_create(struct activations *a, uint32_t n_max, uint32_t n_token, uint64_t *bytes) {
+    memset(a, 0, sizeof *a);
+    uint64_t n = (uint64_t)n_max * n_token;
+    const struct wanted wanted[] = {
+        { (void **)&a->q, n, sizeof *a->q },
+        { (void **)&a->d, n / 32 + 1, sizeof *a->d },
+        { (void **)&a->sum32, n / 32 + 1, sizeof *a->sum32 },
+        { (void **)&a->sum16, n / 16 + 1, sizeof *a->sum16 },
+        { (void **)&a->isum32, n / 32 + 1, sizeof *a->isum32 },
+        { (void **)&a->isum16, n / 16 + 1, sizeof *a->isum16 },
+    };
+    plumb_status status = allocate(wanted, sizeof wanted / sizeof *wanted, bytes);
+    if (status != PLUMB_OK) activations_free(a);
+    return status;
 }
 
-/* Zeros behind the last group, up to a multiple of 4: the dot kernels read scales four at a time. */
-static void pad_groups(float *values, uint32_t n_group) {
-    for (uint32_t g = n_group; g % 4 != 0; g++) values[g] = 0.0f;
+void activations_free(struct activations *a) {
+    void *const owned[] = { a->q, a->d, a->sum32, a->sum16, a->isum32, a->isum16 };
+    for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
+    memset(a, 0, sizeof *a);
+}
+
+plumb_status panel_create(struct panel *p, uint32_t n_max, uint64_t *bytes) {
+    memset(p, 0, sizeof *p);
+    uint64_t n = n_max, n_group = n / 16 + 1;
+    const struct wanted wanted[] = {
+        { (void **)&p->pairs, n * TILE_ROWS, sizeof *p->pairs },
+        { (void **)&p->scales, n_group * TILE_ROWS, sizeof *p->scales },
+        { (void **)&p->mins, n_group * TILE_ROWS, sizeof *p->mins },
+        { (void **)&p->f32, n * FLOAT_ROWS, sizeof *p->f32 },
+        { (void **)&p->bytes, n * sizeof(float), 1 },   /* no type has more than F32 */
+        { (void **)&p->codes, n, sizeof *p->codes },
+        { (void **)&p->scale, n_group, sizeof *p->scale },
+        { (void **)&p->min, n_group, sizeof *p->min },
+    };
+    plumb_status status = allocate(wanted, sizeof wanted / sizeof *wanted, bytes);
+    if (status != PLUMB_OK) panel_free(p);
+    return status;
+}
+
+void panel_free(struct panel *p) {
+    void *const owned[] = { p->pairs, p->scales, p->mins, p->f32, p->bytes, p->codes, p->scale, p->min };
+    for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
+    memset(p, 0, sizeof *p);
 }
 
 /* ---- the matrix product ---------------------------------------------------------------------------------------- */
 
-static void quantize(const struct kernels *k, struct activations *a) {
-    uint32_t n = a->n, n32 = act_groups32(n), n16 = act_groups16(n);
-    for (uint32_t t = 0; t < a->n_token; t++) {
-        float *d = a->d + (size_t)t * n32;
-        float *sum32 = a->sum32 + (size_t)t * n32, *sum16 = a->sum16 + (size_t)t * n16;
-        k->quantize_i16(a->x + (size_t)t * n, a->q + (size_t)t * n, d, sum32, sum16, n);
-        pad_groups(d, n / 32);
-        pad_groups(sum32, n / 32);
-        pad_groups(sum16, n / 16);
-    }
-    a->quantized = true;
-}
+/* What the threads share. */
+struct job {
+    const struct kernels *k;
+    const struct matrix *w;
+    float *const *y;
+    uint32_t n;
+    const struct activations *a;
+    struct panel *panels;
+};
 
-/* Unpacks n_row rows of W from row on; past the last row of n_out it is repeated. */
-static void unpack_rows(const struct kernels *k, uint32_t type, const uint8_t *w, size_t row_bytes, uint32_t n_out,
-                        uint32_t row, uint32_t n_row, struct panel *p) {
-    const struct unpack_traits *unpack = k->unpack[type];
-    for (uint32_t r = 0; r < n_row; r++) {
-        const uint8_t *src = w + (size_t)(row + r < n_out ? row + r : n_out - 1) * row_bytes;
-        if (unpack) {
-            unpack->row(src, p->codes[r], p->scale[r], p->min[r], p->n);
-            pad_groups(p->scale[r], p->n / unpack->group);
-            if (unpack->has_min) pad_groups(p->min[r], p->n / unpack->group);
-        } else {
-            k->f32_from_row[type](src, p->f32[r], p->n);
+/* Rows row .. row + 7 of w to p, the portable way; past the last row it is repeated. */
+static void unpack_rows(const struct matrix *w, uint32_t row, struct panel *p) {
+    const struct unpack_traits *unpack = unpack_scalar(w->type);
+    for (uint32_t r = 0; r < TILE_ROWS; r++) {
+        uint32_t i = row + r < w->n_out ? row + r : w->n_out - 1;
+        const uint8_t *src = quant_row(w->type, w->data, w->row_bytes, w->n_packed, i, p->bytes);
+        unpack->row(src, p->codes, p->scale, p->min, p->n);
+        for (size_t e = 0; e < p->n; e++) {
+            size_t at = order_b(e);
+            p->pairs[at / 2 * 2 * TILE_ROWS + 2 * r + at % 2] = p->codes[e];
+        }
+        for (size_t g = 0; g < p->n / unpack->group; g++) {
+            p->scales[g * TILE_ROWS + r] = p->scale[g];
+            if (unpack->has_min) p->mins[g * TILE_ROWS + r] = p->min[g];
         }
     }
-    if (unpack) {
-        p->group = unpack->group;
-        p->has_min = unpack->has_min;
+    p->group = unpack->group;
+    p->has_min = unpack->has_min;
+}
+
+/* Rows row .. row + 7 of a quantized matrix times every token. */
+static void tile_rows(const struct job *job, const struct matrix *w, uint32_t row, struct panel *p, float *y) {
+    const struct kernels *k = job->k;
+    const struct activations *a = job->a;
+    const uint8_t *rows = w->data + (size_t)row * w->row_bytes;
+    bool packed = w->n_packed >= row + TILE_ROWS;
+    uint32_t t = 0, n_row = w->n_out - row < TILE_ROWS ? w->n_out - row : TILE_ROWS;
+    if (a->n_token == 1 && packed && k->dot[w->type]) {
+        k->dot[w->type](y + row, rows, a, 0);
+        return;
+    }
+    p->n = a->n;
+    if (packed && k->unpack[w->type]) k->unpack[w->type](p, rows);
+    else unpack_rows(w, row, p);
+    for (; k->panel_dot_x4 && n_row == TILE_ROWS && a->n_token - t >= TILE_TOKENS; t += TILE_TOKENS) {
+        k->panel_dot_x4(y + (size_t)t * w->n_out + row, w->n_out, p, a, t);
+    }
+    for (; t < a->n_token; t++) {
+        float dots[TILE_ROWS];
+        k->panel_dot(dots, p, a, t);
+        memcpy(y + (size_t)t * w->n_out + row, dots, n_row * sizeof *y);
     }
 }
 
-/* 4 rows of W from row on times every token; the surplus past the last row is dropped. */
-static void panel_matmul(const struct kernels *k, uint32_t type, uint32_t n_out, uint32_t row,
-                         const struct activations *a, const struct panel *p, float *y) {
-    uint32_t n = a->n, n_row = n_out - row < PANEL_ROWS ? n_out - row : PANEL_ROWS;
-    uint32_t n32 = act_groups32(n), n16 = act_groups16(n);
-    for (uint32_t t = 0; t < a->n_token; t++) {
-        float dots[PANEL_ROWS];
-        const int16_t *q = a->q + (size_t)t * n;
-        const float *d = a->d + (size_t)t * n32;
-        if (!k->unpack[type]) k->dot_f32_x4(dots, p, a->x + (size_t)t * n);
-        else if (p->group == 32) k->dot_i16_g32(dots, p, q, d, a->sum32 + (size_t)t * n32);
-        else k->dot_i16_g16(dots, p, q, d, a->sum16 + (size_t)t * n16);
-        memcpy(y + (size_t)t * n_out + row, dots, n_row * sizeof *y);
+/* Rows row .. row + 7 of a matrix of floats times every token. */
+static void float_rows(const struct job *job, const struct matrix *w, uint32_t row, struct panel *p, float *y) {
+    const struct activations *a = job->a;
+    p->n = a->n;
+    for (uint32_t end = row + TILE_ROWS < w->n_out ? row + TILE_ROWS : w->n_out; row < end; row += FLOAT_ROWS) {
+        uint32_t n_row = end - row < FLOAT_ROWS ? end - row : FLOAT_ROWS;
+        for (uint32_t r = 0; r < FLOAT_ROWS; r++) {
+            uint32_t i = r < n_row ? row + r : end - 1;
+            job->k->f32_from_row[w->type](w->data + (size_t)i * w->row_bytes, p->f32 + (size_t)r * p->n, p->n);
+        }
+        for (uint32_t t = 0; t < a->n_token; t++) {
+            float dots[FLOAT_ROWS];
+            job->k->dot_f32_x4(dots, p, a->x + (size_t)t * a->n);
+            memcpy(y + (size_t)t * w->n_out + row, dots, n_row * sizeof *y);
+        }
     }
 }
 
-/* 8 rows times every token, of which there are 4 at least: the last tile begins early rather than be cut. */
-static void tile_matmul(const struct kernels *k, uint32_t n_out, uint32_t row, const struct activations *a,
-                        const struct panel *p, float *y) {
-    uint32_t n = a->n, n32 = act_groups32(n), n_sum = p->group == 32 ? n32 : act_groups16(n);
-    const float *sum = p->group == 32 ? a->sum32 : a->sum16;
-    for (uint32_t next = 0; next < a->n_token; next += TILE_TOKENS) {
-        size_t t = next + TILE_TOKENS <= a->n_token ? next : a->n_token - TILE_TOKENS;
-        k->tile_i16(y + t * n_out + row, n_out, p, a->q + t * n, a->d + t * n32, n32, sum + t * n_sum, n_sum);
+static uint32_t n_tile(const struct matrix *w) { return (w->n_out + TILE_ROWS - 1) / TILE_ROWS; }
+
+/* Tiles begin .. end - 1, counted through all matrices. */
+static void multiply_tiles(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
+    const struct job *job = user;
+    struct panel *p = &job->panels[thread];
+    for (uint32_t i = 0, first = 0; i < job->n; first += n_tile(&job->w[i]), i++) {
+        const struct matrix *w = &job->w[i];
+        for (; begin < end && begin - first < n_tile(w); begin++) {
+            uint32_t row = (begin - first) * TILE_ROWS;
+            if (unpack_scalar(w->type)) tile_rows(job, w, row, p, job->y[i]);
+            else float_rows(job, w, row, p, job->y[i]);
+        }
     }
 }
 
-void matmul(const struct kernels *k, uint32_t type, const uint8_t *w, size_t row_bytes, uint32_t n_out,
-            struct activations *acts, struct panel *scratch, float *y) {
-    if (k->unpack[type] && !acts->quantized) quantize(k, acts);
-    uint32_t row = 0;
-    bool has_tiles = k->unpack[type] && k->tile_i16 && acts->n_token >= TILE_TOKENS;
-    scratch->n = acts->n;
-    for (; has_tiles && n_out - row >= TILE_ROWS; row += TILE_ROWS) {
-        unpack_rows(k, type, w, row_bytes, n_out, row, TILE_ROWS, scratch);
-        k->interleave(scratch);
-        tile_matmul(k, n_out, row, acts, scratch, y);
+void matmul(const struct kernels *k, struct pool *pool, const struct matrix *w, float *const *y, uint32_t n,
+            struct activations *a, struct panel *panels) {
+    struct job job = { k, w, y, n, a, panels };
+    uint32_t n_tiles = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        n_tiles += n_tile(&w[i]);
+        if (!unpack_scalar(w[i].type) || a->quantized) continue;
+        for (uint32_t t = 0; t < a->n_token; t++) k->quantize_i16(a, t);
+        a->quantized = true;
     }
-    for (; row < n_out; row += PANEL_ROWS) {
-        unpack_rows(k, type, w, row_bytes, n_out, row, PANEL_ROWS, scratch);
-        panel_matmul(k, type, n_out, row, acts, scratch, y);
-    }
+    /* Some chunks for each thread, so that one that comes late does not hold up the others. */
+    uint32_t grain = n_tiles / (pool_size(pool) * 4);
+    pool_run(pool, n_tiles, pool_size(pool) == 1 ? n_tiles : grain > 0 ? grain : 1, multiply_tiles, &job);
 }

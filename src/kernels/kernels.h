@@ -1,71 +1,89 @@
 /* The kernel table: every inner loop of the fast pass, one set per instruction set, chosen once per session.
  *
- * Scalar fills the table, an ISA overwrites what it has.  Every variant gives the same bits: integer dots are exact,
- * and float sums run in four lanes, lane l taking elements l, l + 4, l + 8, ..., added as (l0 + l1) + (l2 + l3).
- * That fixed order is what lets native, Node, browser and wasmtime agree on every token.
+ * Scalar fills the table, an ISA overwrites what it has.  Every variant gives the same bits, whether tokens come alone
+ * or in batches and whatever the number of threads: integer dots are exact, and float sums have one order.
+ *   quantized types   y = sum over groups g, in order, of f32(dot of codes) * (scale[g] * d), less min[g] * sum[g]
+ *   float types       four lanes, lane l taking elements l, l + 4, l + 8, ..., added as (l0 + l1) + (l2 + l3)
  *
- * Matrix products work on panels of 4 weight rows, or of 8 for 4 tokens and more.  A panel is unpacked once and used
- * for all tokens of the batch:
- *   quantized types   codes i16, one f32 scale (and min) per group, against activations of 16 bits per block of 32
- *   F32, F16, BF16    f32 against f32
+ * Products run over 8 rows of weights, packed as in quant/pack.h: a lane of a vector is a row, so nothing is summed
+ * across lanes, and the scales of 4 rows are one vector.  For one token the packed bytes are multiplied as they are; for
+ * more they are unpacked once to a panel of 16-bit codes, which 4 tokens at a time are multiplied with.
  */
 #ifndef PLUMB_KERNELS_KERNELS_H
 #define PLUMB_KERNELS_KERNELS_H
 
-#include "base/base.h"
+#include "base/pool.h"
 #include "kernels/unpack.h"
+#include "quant/pack.h"
 #include "quant/quant.h"
 
-enum { PANEL_ROWS = 4, TILE_ROWS = 8, TILE_TOKENS = 4, ACT_BLOCK = 32 };
-/* A block of activations whose largest magnitude is below this is rounded to zero: 32767 / amax must stay finite. */
+enum { TILE_ROWS = PACK_ROWS, TILE_TOKENS = 4, FLOAT_ROWS = 4, ACT_BLOCK = 32 };
+/* A block of activations whose largest magnitude is below the first is rounded to zero, as 32767 / amax must stay
+ * finite; above the second it counts as infinite: kernels multiply its step by 2^112. */
 #define ACT_AMAX_MIN 1e-30f
+#define ACT_AMAX_MAX 0x1p30f
 
-/* Activations of a batch, prepared for matrix products.  Rows of n elements, padded with zeros to a multiple of 32;
- * group arrays padded to a multiple of 4.
- *   x[i] ~ d[i / 32] * q[i], |q| <= 32767;  sum32[g], sum16[g]: d * (sum of the q of group g) */
+/* Activations of a batch, prepared for products.
+ *   x[i] ~ d[i / 32] * (code of i), |code| <= 32767
+ * Codes stand in order B: of four neighbours 0 2 1 3, as bytes 0 and 2 of a 32-bit word of codes are taken apart
+ * together, and then 1 and 3.  isum32[g], isum16[g] are sums of the codes of group g, sum32 and sum16 the same times d. */
 struct activations {
     uint32_t n, n_token;
-    const float *x;           /* (n_token, n) as given, not padded */
-    int16_t *q;               /* (n_token, round_up(n, 32)) */
-    float *d;                 /* (n_token, groups32) */
-    float *sum32;             /* (n_token, groups32) */
-    float *sum16;             /* (n_token, groups16) */
-    bool quantized;           /* q, d and sums are made of this x */
+    const float *x;             /* (n_token, n) */
+    int16_t *q;                 /* (n_token, n) */
+    float *d, *sum32, *sum16;   /* (n_token, n / 32), (n_token, n / 32), (n_token, n / 16) */
+    int32_t *isum32, *isum16;   /* (n_token, n / 32), (n_token, n / 16) */
+    bool quantized;             /* the codes are made of this x; only where n % 32 == 0 */
 };
-/* Lengths of the padded rows above for n elements. */
-static inline uint32_t act_groups32(uint32_t n) { return ((n + 31) / 32 + 3) / 4 * 4; }
-static inline uint32_t act_groups16(uint32_t n) { return ((n + 15) / 16 + 3) / 4 * 4; }
+/* For up to n_token rows of n_max elements; *bytes counts what was allocated. */
+plumb_status activations_create(struct activations *a, uint32_t n_max, uint32_t n_token, uint64_t *bytes);
+void activations_free(struct activations *a);
+/* Where element i of a row stands in order B, and back. */
+static inline size_t order_b(size_t i) { return (i & ~(size_t)3) | (i & 1) << 1 | (i >> 1 & 1); }
 
-/* 4 unpacked rows of n weights: w[r][i] = scale[r][i / group] * codes[r][i] - min[r][i / group]. */
+/* 8 unpacked rows of n weights: w[r][i] = scales[i / group][r] * code of i - mins[i / group][r].  One per thread. */
 struct panel {
     uint32_t n, group;
     bool has_min;
-    int16_t *codes[TILE_ROWS];
-    float *scale[TILE_ROWS];    /* padded with zeros to a multiple of 4 groups */
-    float *min[TILE_ROWS];
-    float *f32[PANEL_ROWS];     /* the rows themselves, for float types */
-    int16_t *pairs;             /* (n / 2, 8, 2) the codes of 8 rows side by side, two elements of a row together */
-    float *scales;              /* (n / group, 8) */
+    int16_t *pairs;     /* (n / 2, 8, 2) codes in order B: two of each row together */
+    float *scales;      /* (n / group, 8) */
+    float *mins;        /* (n / group, 8) */
+    float *f32;         /* (4, n) rows of float types */
+    /* Scratch for one row that is not packed. */
+    uint8_t *bytes;
+    int16_t *codes;
+    float *scale, *min;
 };
+plumb_status panel_create(struct panel *p, uint32_t n_max, uint64_t *bytes);
+void panel_free(struct panel *p);
+
+/* A weight, (n_out, n_in) of type; the first n_packed rows are packed. */
+struct matrix {
+    uint32_t type, n_in, n_out, n_packed;
+    const uint8_t *data;
+    size_t row_bytes;
+};
+
+/* y (8) = 8 packed rows . token t. */
+typedef void kernel_dot(float y[TILE_ROWS], const uint8_t *rows, const struct activations *a, uint32_t t);
+/* 8 packed rows of p->n elements to pairs, scales and mins. */
+typedef void kernel_unpack(struct panel *p, const uint8_t *rows);
 
 struct kernels {
     const char *name;           /* "scalar", "simd128" */
-    /* Row unpackers by quant_type; NULL for float types and types without a kernel. */
-    const struct unpack_traits *unpack[QUANT_TYPE_COUNT];
+    /* By quant_type; NULL: a panel is unpacked for one token too, and by the portable rows of kernels/unpack.h. */
+    kernel_dot *dot[QUANT_TYPE_COUNT];
+    kernel_unpack *unpack[QUANT_TYPE_COUNT];
     /* One row of a float type to f32: F32, F16, BF16. */
     void (*f32_from_row[QUANT_TYPE_COUNT])(const void *src, float *dst, size_t n);
-    /* (n) f32 -> q, d, sum32, sum16 of one token; n % 32 == 0.  A block that holds NaN or infinity gets d = NaN. */
-    void (*quantize_i16)(const float *x, int16_t *q, float *d, float *sum32, float *sum16, size_t n);
-    /* y[r] = row r of the panel . token, r < 4. */
-    void (*dot_i16_g32)(float y[PANEL_ROWS], const struct panel *p, const int16_t *q, const float *d, const float *sum);
-    void (*dot_i16_g16)(float y[PANEL_ROWS], const struct panel *p, const int16_t *q, const float *d, const float *sum);
-    void (*dot_f32_x4)(float y[PANEL_ROWS], const struct panel *p, const float *x);
-    /* Fills pairs and scales of a panel of 8 rows; this and tile_i16 are NULL where there are no tiles. */
-    void (*interleave)(struct panel *p);
-    /* y[t * stride + r] = row r of the panel . token t, r < 8, t < 4; q, d and sum of token t begin at q + t * n,
-     * d + t * n_d and sum + t * n_sum.  The bits are those of dot_i16_g32 and dot_i16_g16. */
-    void (*tile_i16)(float *y, size_t stride, const struct panel *p, const int16_t *q, const float *d, size_t n_d,
-                     const float *sum, size_t n_sum);
+    /* (n) f32 -> codes, d and sums of token t; n % 32 == 0.  A block that holds NaN or infinity gets d = NaN. */
+    void (*quantize_i16)(struct activations *a, uint32_t t);
+    /* y[r] = row r of the panel . token t. */
+    void (*panel_dot)(float y[TILE_ROWS], const struct panel *p, const struct activations *a, uint32_t t);
+    /* y[i * stride + r] = row r . token t + i, i < 4; NULL: panel_dot does it. */
+    void (*panel_dot_x4)(float *y, size_t stride, const struct panel *p, const struct activations *a, uint32_t t);
+    /* y[r] = row r of p->f32 . x, r < 4 */
+    void (*dot_f32_x4)(float y[FLOAT_ROWS], const struct panel *p, const float *x);
     /* sum of a[i] b[i] */
     float (*dot_f32)(const float *a, const float *b, size_t n);
     /* y[i] += s x[i] */
@@ -82,17 +100,15 @@ struct kernels {
 void kernels_init(struct kernels *k, bool scalar_only);
 void kernels_fill_scalar(struct kernels *k);
 void kernels_fill_simd128(struct kernels *k);   /* only in builds with SIMD128 */
+void kernels_fill_tiles(struct kernels *k);     /* dot and unpack of SIMD128, called by it */
 
 /* A weight type that matmul can multiply with. */
 bool kernels_have(const struct kernels *k, uint32_t type);
 
-/* Scratch of matmul: one panel for rows of up to n_max elements.  *bytes counts what was allocated. */
-plumb_status panel_create(struct panel *p, uint32_t n_max, uint64_t *bytes);
-void panel_free(struct panel *p);
-
-/* Y = X W^T for all tokens.  W: n_out rows of row_bytes bytes of type, acts->n elements each.  X: acts, quantized here
- * if the type needs it and it is not yet.  Y: (n_token, n_out) f32.  Allocates nothing. */
-void matmul(const struct kernels *k, uint32_t type, const uint8_t *w, size_t row_bytes, uint32_t n_out,
-            struct activations *acts, struct panel *scratch, float *y);
+/* y[i] = X w[i]^T for all tokens, of n <= 3 matrices that share their input.  X: a, quantized here if a type needs it
+ * and it is not yet.  y[i]: (n_token, n_out) f32.  panels: one per thread of the pool.  Allocates nothing. */
+enum { MAX_PRODUCTS = 3 };
+void matmul(const struct kernels *k, struct pool *pool, const struct matrix *w, float *const *y, uint32_t n,
+            struct activations *a, struct panel *panels);
 
 #endif

@@ -22,57 +22,52 @@ static void f32_from_bf16__scalar(const void *src, float *dst, size_t n) {
 
 /* ---- quantized dots ------------------------------------------------------------------------------------------ */
 
-static void quantize_i16__scalar(const float *x, int16_t *q, float *d, float *sum32, float *sum16, size_t n) {
-    for (size_t g = 0; g < n / 32; g++, x += 32, q += 32) {
+static void quantize_i16__scalar(struct activations *a, uint32_t t) {
+    size_t n_group = a->n / 32;
+    const float *x = a->x + (size_t)t * a->n;
+    int16_t *q = a->q + (size_t)t * a->n;
+    for (size_t i = t * n_group; i < (t + 1) * n_group; i++, x += 32, q += 32) {
         /* Magnitudes compare as integers, NaN above infinity above all numbers: no case is lost. */
         uint32_t amax_bits = 0;
-        for (int i = 0; i < 32; i++) {
-            uint32_t bits = f32_to_bits(x[i]) & 0x7fffffffu;
+        for (int e = 0; e < 32; e++) {
+            uint32_t bits = f32_to_bits(x[e]) & 0x7fffffffu;
             if (bits > amax_bits) amax_bits = bits;
         }
         float amax = f32_from_bits(amax_bits);
-        bool finite = amax_bits < 0x7f800000u;
+        bool finite = amax <= ACT_AMAX_MAX;
         float inverse = finite && amax >= ACT_AMAX_MIN ? 32767.0f / amax : 0.0f;
-        float step = !finite ? NAN : amax >= ACT_AMAX_MIN ? amax / 32767.0f : 0.0f;
+        a->d[i] = !finite ? NAN : amax >= ACT_AMAX_MIN ? amax / 32767.0f : 0.0f;
         int32_t sum[2] = { 0, 0 };
-        for (int i = 0; i < 32; i++) {
-            q[i] = finite ? (int16_t)rintf(x[i] * inverse) : 0;
-            sum[i / 16] += q[i];
+        for (size_t e = 0; e < 32; e++) {
+            int16_t code = finite ? (int16_t)rintf(x[e] * inverse) : 0;
+            q[order_b(e)] = code;
+            sum[e / 16] += code;
         }
-        d[g] = step;
-        sum16[2 * g] = step * (float)sum[0];
-        sum16[2 * g + 1] = step * (float)sum[1];
-        sum32[g] = step * (float)(sum[0] + sum[1]);
+        for (int half = 0; half < 2; half++) {
+            a->isum16[2 * i + (size_t)half] = sum[half];
+            a->sum16[2 * i + (size_t)half] = a->d[i] * (float)sum[half];
+        }
+        a->isum32[i] = sum[0] + sum[1];
+        a->sum32[i] = a->d[i] * (float)(sum[0] + sum[1]);
     }
 }
 
 /* |dot of a group| <= 32 * 128 * 32767 < 2^27: exact in an int32. */
-static inline void dot_i16__scalar(float y[PANEL_ROWS], const struct panel *p, size_t group, const int16_t *q,
-                                   const float *d, const float *sum) {
-    size_t n_group = p->n / group;
-    for (int r = 0; r < PANEL_ROWS; r++) {
-        const int16_t *c = p->codes[r];
+static void panel_dot__scalar(float y[TILE_ROWS], const struct panel *p, const struct activations *a, uint32_t t) {
+    const int16_t *q = a->q + (size_t)t * a->n;
+    const float *d = a->d + (size_t)t * (a->n / 32);
+    const float *sum = p->group == 32 ? a->sum32 + (size_t)t * (a->n / 32) : a->sum16 + (size_t)t * (a->n / 16);
+    for (size_t r = 0; r < TILE_ROWS; r++) {
         y[r] = 0.0f;
-        for (size_t g = 0; g < n_group; g++) {
+        for (size_t g = 0; g < p->n / p->group; g++) {
             int32_t dot = 0;
-            for (size_t i = g * group; i < (g + 1) * group; i++) dot += c[i] * q[i];
-            y[r] += (float)dot * (p->scale[r][g] * d[g * group / ACT_BLOCK]);
+            for (size_t i = g * p->group; i < (g + 1) * p->group; i++) {
+                dot += p->pairs[i / 2 * 2 * TILE_ROWS + 2 * r + i % 2] * q[i];
+            }
+            y[r] += (float)dot * (p->scales[g * TILE_ROWS + r] * d[g * p->group / ACT_BLOCK]);
+            if (p->has_min) y[r] -= p->mins[g * TILE_ROWS + r] * sum[g];
         }
-        if (!p->has_min) continue;
-        float lane[4] = { 0 };
-        for (size_t g = 0; g < (n_group + 3) / 4 * 4; g++) lane[g % 4] += p->min[r][g] * sum[g];
-        y[r] -= sum_lanes(lane);
     }
-}
-
-static void dot_i16_g32__scalar(float y[PANEL_ROWS], const struct panel *p, const int16_t *q, const float *d,
-                                const float *sum) {
-    dot_i16__scalar(y, p, 32, q, d, sum);
-}
-
-static void dot_i16_g16__scalar(float y[PANEL_ROWS], const struct panel *p, const int16_t *q, const float *d,
-                                const float *sum) {
-    dot_i16__scalar(y, p, 16, q, d, sum);
 }
 
 /* ---- f32 ------------------------------------------------------------------------------------------------------- */
@@ -83,8 +78,8 @@ static float dot_f32__scalar(const float *a, const float *b, size_t n) {
     return sum_lanes(lane);
 }
 
-static void dot_f32_x4__scalar(float y[PANEL_ROWS], const struct panel *p, const float *x) {
-    for (int r = 0; r < PANEL_ROWS; r++) y[r] = dot_f32__scalar(p->f32[r], x, p->n);
+static void dot_f32_x4__scalar(float y[FLOAT_ROWS], const struct panel *p, const float *x) {
+    for (size_t r = 0; r < FLOAT_ROWS; r++) y[r] = dot_f32__scalar(p->f32 + r * p->n, x, p->n);
 }
 
 static void add_scaled__scalar(float *y, const float *x, float s, size_t n) {
@@ -131,13 +126,11 @@ static void swiglu__scalar(float *gate, const float *up, size_t n) {
 
 void kernels_fill_scalar(struct kernels *k) {
     k->name = "scalar";
-    for (uint32_t type = 0; type < QUANT_TYPE_COUNT; type++) k->unpack[type] = unpack_scalar(type);
     k->f32_from_row[QUANT_F32] = f32_from_f32__scalar;
     k->f32_from_row[QUANT_F16] = f32_from_f16__scalar;
     k->f32_from_row[QUANT_BF16] = f32_from_bf16__scalar;
     k->quantize_i16 = quantize_i16__scalar;
-    k->dot_i16_g32 = dot_i16_g32__scalar;
-    k->dot_i16_g16 = dot_i16_g16__scalar;
+    k->panel_dot = panel_dot__scalar;
     k->dot_f32_x4 = dot_f32_x4__scalar;
     k->dot_f32 = dot_f32__scalar;
     k->add_scaled = add_scaled__scalar;

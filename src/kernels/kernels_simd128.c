@@ -61,16 +61,18 @@ static inline int32_t sum_i16x16(v128_t a, v128_t b) {
          + wasm_i32x4_extract_lane(s, 3);
 }
 
-static void quantize_i16__simd128(const float *x, int16_t *q, float *d, float *sum32, float *sum16, size_t n) {
+static void quantize_i16__simd128(struct activations *a, uint32_t t) {
     const v128_t magnitude_mask = wasm_i32x4_splat(0x7fffffff);
-    for (const float *end = x + n; x < end; x += 32, q += 32, d++, sum32++, sum16 += 2) {
+    size_t n_group = a->n / 32;
+    const float *x = a->x + (size_t)t * a->n;
+    int16_t *q = a->q + (size_t)t * a->n;
+    for (size_t g = t * n_group; g < (t + 1) * n_group; g++, x += 32, q += 32) {
         v128_t m = wasm_v128_and(wasm_v128_load(x), magnitude_mask);
         for (int i = 4; i < 32; i += 4) m = wasm_u32x4_max(m, wasm_v128_and(wasm_v128_load(x + i), magnitude_mask));
         m = wasm_u32x4_max(m, wasm_i32x4_shuffle(m, m, 2, 3, 0, 1));
         m = wasm_u32x4_max(m, wasm_i32x4_shuffle(m, m, 1, 0, 3, 2));
-        uint32_t amax_bits = (uint32_t)wasm_i32x4_extract_lane(m, 0);
-        float amax = f32_from_bits(amax_bits);
-        bool finite = amax_bits < 0x7f800000u;
+        float amax = wasm_f32x4_extract_lane(m, 0);
+        bool finite = amax <= ACT_AMAX_MAX;
         float inverse = finite && amax >= ACT_AMAX_MIN ? 32767.0f / amax : 0.0f;
         float step = !finite ? NAN : amax >= ACT_AMAX_MIN ? amax / 32767.0f : 0.0f;
         v128_t scale = wasm_f32x4_splat(inverse), out[4];
@@ -79,127 +81,69 @@ static void quantize_i16__simd128(const float *x, int16_t *q, float *d, float *s
             v128_t hi = wasm_f32x4_nearest(wasm_f32x4_mul(wasm_v128_load(x + 8 * i + 4), scale));
             out[i] = wasm_i16x8_narrow_i32x4(wasm_i32x4_trunc_sat_f32x4(lo), wasm_i32x4_trunc_sat_f32x4(hi));
             if (!finite) out[i] = wasm_i16x8_splat(0);   /* infinity * 0 is not 0 */
-            wasm_v128_store(q + 8 * i, out[i]);
+            wasm_v128_store(q + 8 * i, wasm_i16x8_shuffle(out[i], out[i], 0, 2, 1, 3, 4, 6, 5, 7));
         }
         int32_t low = sum_i16x16(out[0], out[1]), high = sum_i16x16(out[2], out[3]);
-        *d = step;
-        sum16[0] = step * (float)low;
-        sum16[1] = step * (float)high;
-        *sum32 = step * (float)(low + high);
+        a->d[g] = step;
+        a->isum16[2 * g] = low;
+        a->isum16[2 * g + 1] = high;
+        a->isum32[g] = low + high;
+        a->sum16[2 * g] = step * (float)low;
+        a->sum16[2 * g + 1] = step * (float)high;
+        a->sum32[g] = step * (float)(low + high);
     }
 }
 
-static inline v128_t dot16(const int16_t *c, v128_t q0, v128_t q1) {
-    return wasm_i32x4_add(wasm_i32x4_dot_i16x8(wasm_v128_load(c), q0), wasm_i32x4_dot_i16x8(wasm_v128_load(c + 8), q1));
-}
+/* ---- panels of 8 rows ---------------------------------------------------------------------------------------------
+ *
+ * Lane = row: nothing is to be summed across lanes, and the scales of 4 rows are one vector.  With 4 tokens 8 sums, two
+ * vectors of weights and one of activations fill 11 of 16 registers.  The activations of a pair are splat by a shuffle:
+ * V8 takes v128.load32_splat as gladly, but Cranelift spills it (wasmtime: 15 instead of 23 G multiplications a
+ * second). */
 
-/* Lane r is the sum of the four lanes of row r. */
-static inline v128_t sum_rows(v128_t r0, v128_t r1, v128_t r2, v128_t r3) {
-    v128_t r01 = wasm_i32x4_add(wasm_i32x4_shuffle(r0, r1, 0, 4, 1, 5), wasm_i32x4_shuffle(r0, r1, 2, 6, 3, 7));
-    v128_t r23 = wasm_i32x4_add(wasm_i32x4_shuffle(r2, r3, 0, 4, 1, 5), wasm_i32x4_shuffle(r2, r3, 2, 6, 3, 7));
-    return wasm_i32x4_add(wasm_i32x4_shuffle(r01, r23, 0, 1, 4, 5), wasm_i32x4_shuffle(r01, r23, 2, 3, 6, 7));
-}
+#define DOT(acc, w, x) acc = wasm_i32x4_add(acc, wasm_i32x4_dot_i16x8(w, x))
 
 /* y (lane r: row r) + dots * (scale of row r * dq). */
 static inline v128_t add_dots(v128_t y, v128_t dots, v128_t scale, v128_t dq) {
     return wasm_f32x4_add(y, wasm_f32x4_mul(wasm_f32x4_convert_i32x4(dots), wasm_f32x4_mul(scale, dq)));
 }
 
-/* The same with the scales of group g. */
-static inline v128_t add_scaled_dots(v128_t y, v128_t dots, const struct panel *p, size_t g, v128_t dq) {
-    v128_t scale = wasm_v128_load32_zero(p->scale[0] + g);
-    scale = wasm_v128_load32_lane(p->scale[1] + g, scale, 1);
-    scale = wasm_v128_load32_lane(p->scale[2] + g, scale, 2);
-    scale = wasm_v128_load32_lane(p->scale[3] + g, scale, 3);
-    return add_dots(y, dots, scale, dq);
-}
+static inline v128_t subtract(v128_t y, v128_t min, v128_t sum) { return wasm_f32x4_sub(y, wasm_f32x4_mul(min, sum)); }
 
-/* Of rows first to first + 3. */
-static void subtract_mins(float y[PANEL_ROWS], const struct panel *p, int first, const float *sum, size_t n_group) {
-    for (int r = 0; r < PANEL_ROWS; r++) {
-        v128_t acc = wasm_f32x4_splat(0.0f);
-        const float *min = p->min[first + r], *s = sum;
-        for (const float *end = min + n_group; min < end; min += 4, s += 4) {
-            acc = wasm_f32x4_add(acc, wasm_f32x4_mul(wasm_v128_load(min), wasm_v128_load(s)));
+#define DOT_STEP(i)                                                                       \
+    do {                                                                                  \
+        v128_t x0 = wasm_i32x4_shuffle(x, x, i, i, i, i);                                 \
+        DOT(a0, wasm_v128_load(w + 16 * (i)), x0);                                        \
+        DOT(a1, wasm_v128_load(w + 16 * (i) + 8), x0);                                    \
+    } while (0)
+
+static void panel_dot__simd128(float y[TILE_ROWS], const struct panel *p, const struct activations *a, uint32_t t) {
+    const int16_t *q = a->q + (size_t)t * a->n, *w = p->pairs;
+    const float *d = a->d + (size_t)t * (a->n / 32), *scales = p->scales, *mins = p->mins;
+    const float *sum = p->group == 32 ? a->sum32 + (size_t)t * (a->n / 32) : a->sum16 + (size_t)t * (a->n / 16);
+    v128_t zero = wasm_i32x4_splat(0), f0 = zero, f1 = zero;
+    for (size_t i = 0; i < p->n; i += p->group, scales += 8) {
+        v128_t a0 = zero, a1 = zero;
+        for (const int16_t *end = w + (size_t)p->group * 8; w < end; w += 64, q += 8) {
+            v128_t x = wasm_v128_load(q);
+            DOT_STEP(0);
+            DOT_STEP(1);
+            DOT_STEP(2);
+            DOT_STEP(3);
         }
-        y[r] -= sum_lanes(acc);
+        v128_t dq = wasm_v128_load32_splat(d + i / ACT_BLOCK);
+        f0 = add_dots(f0, a0, wasm_v128_load(scales), dq);
+        f1 = add_dots(f1, a1, wasm_v128_load(scales + 4), dq);
+        if (!p->has_min) continue;
+        v128_t s = wasm_v128_load32_splat(sum++);
+        f0 = subtract(f0, wasm_v128_load(mins), s);
+        f1 = subtract(f1, wasm_v128_load(mins + 4), s);
+        mins += 8;
     }
+    wasm_v128_store(y, f0);
+    wasm_v128_store(y + 4, f1);
 }
 
-/* The two are written out: with one body and the group as its parameter wasmtime prefilled at 142 tokens/s instead of
- * 156 (Node the same). */
-static void dot_i16_g32__simd128(float y[PANEL_ROWS], const struct panel *p, const int16_t *q, const float *d,
-                                 const float *sum) {
-    const int16_t *c0 = p->codes[0], *c1 = p->codes[1], *c2 = p->codes[2], *c3 = p->codes[3];
-    v128_t acc = wasm_f32x4_splat(0.0f);
-    for (size_t g = 0, n_group = p->n / 32; g < n_group; g++) {
-        v128_t q0 = wasm_v128_load(q), q1 = wasm_v128_load(q + 8);
-        v128_t q2 = wasm_v128_load(q + 16), q3 = wasm_v128_load(q + 24);
-        v128_t dots = sum_rows(wasm_i32x4_add(dot16(c0, q0, q1), dot16(c0 + 16, q2, q3)),
-                               wasm_i32x4_add(dot16(c1, q0, q1), dot16(c1 + 16, q2, q3)),
-                               wasm_i32x4_add(dot16(c2, q0, q1), dot16(c2 + 16, q2, q3)),
-                               wasm_i32x4_add(dot16(c3, q0, q1), dot16(c3 + 16, q2, q3)));
-        acc = add_scaled_dots(acc, dots, p, g, wasm_v128_load32_splat(d + g));
-        q += 32;
-        c0 += 32;
-        c1 += 32;
-        c2 += 32;
-        c3 += 32;
-    }
-    wasm_v128_store(y, acc);
-    if (p->has_min) subtract_mins(y, p, 0, sum, p->n / 32);
-}
-
-static void dot_i16_g16__simd128(float y[PANEL_ROWS], const struct panel *p, const int16_t *q, const float *d,
-                                 const float *sum) {
-    const int16_t *c0 = p->codes[0], *c1 = p->codes[1], *c2 = p->codes[2], *c3 = p->codes[3];
-    v128_t acc = wasm_f32x4_splat(0.0f);
-    for (size_t g = 0, n_group = p->n / 16; g < n_group; g++) {
-        v128_t q0 = wasm_v128_load(q), q1 = wasm_v128_load(q + 8);
-        v128_t dots = sum_rows(dot16(c0, q0, q1), dot16(c1, q0, q1), dot16(c2, q0, q1), dot16(c3, q0, q1));
-        acc = add_scaled_dots(acc, dots, p, g, wasm_v128_load32_splat(d + g / 2));
-        q += 16;
-        c0 += 16;
-        c1 += 16;
-        c2 += 16;
-        c3 += 16;
-    }
-    wasm_v128_store(y, acc);
-    if (p->has_min) subtract_mins(y, p, 0, sum, p->n / 16);
-}
-
-/* ---- tiles of 8 rows and 4 tokens ---------------------------------------------------------------------------------
- *
- * Lane = row: nothing is to be summed across lanes, and the scales of 4 rows are one vector.  8 sums, two vectors of
- * weights and one of activations fill 11 of 16 registers.  The activations of a pair are splat by a shuffle: V8 takes
- * v128.load32_splat as gladly, but Cranelift spills it (wasmtime: 15 instead of 23 G multiplications a second). */
-
-/* Two elements of each of 4 rows together, from 8 elements of each. */
-static inline void store_pairs(int16_t *to, v128_t r0, v128_t r1, v128_t r2, v128_t r3) {
-    v128_t a = wasm_i32x4_shuffle(r0, r1, 0, 4, 1, 5), b = wasm_i32x4_shuffle(r2, r3, 0, 4, 1, 5);
-    v128_t c = wasm_i32x4_shuffle(r0, r1, 2, 6, 3, 7), d = wasm_i32x4_shuffle(r2, r3, 2, 6, 3, 7);
-    wasm_v128_store(to, wasm_i64x2_shuffle(a, b, 0, 2));
-    wasm_v128_store(to + 16, wasm_i64x2_shuffle(a, b, 1, 3));
-    wasm_v128_store(to + 32, wasm_i64x2_shuffle(c, d, 0, 2));
-    wasm_v128_store(to + 48, wasm_i64x2_shuffle(c, d, 1, 3));
-}
-
-static void interleave__simd128(struct panel *p) {
-    int16_t *pairs = p->pairs;
-    for (size_t i = 0; i < p->n; i += 8, pairs += 64) {
-        for (int half = 0; half < 2; half++) {
-            int16_t *const *rows = p->codes + 4 * half;
-            store_pairs(pairs + 8 * half, wasm_v128_load(rows[0] + i), wasm_v128_load(rows[1] + i),
-                        wasm_v128_load(rows[2] + i), wasm_v128_load(rows[3] + i));
-        }
-    }
-    float *scales = p->scales;
-    for (size_t g = 0; g < p->n / p->group; g++) {
-        for (int r = 0; r < TILE_ROWS; r++) *scales++ = p->scale[r][g];
-    }
-}
-
-#define DOT(acc, w, x) acc = wasm_i32x4_add(acc, wasm_i32x4_dot_i16x8(w, x))
 /* Pair i of the four in x0 .. x3, of 8 rows and 4 tokens. */
 #define TILE_STEP(i)                                                                      \
     do {                                                                                  \
@@ -217,11 +161,26 @@ static void interleave__simd128(struct panel *p) {
         DOT(a03, w0, x);                                                                  \
         DOT(a13, w1, x);                                                                  \
     } while (0)
+/* The end of a group for token i. */
+#define TILE_SCALE(i)                                                                     \
+    do {                                                                                  \
+        v128_t dq = wasm_v128_load32_splat(d + (i) * n_d);                                \
+        f0##i = add_dots(f0##i, a0##i, s0, dq);                                           \
+        f1##i = add_dots(f1##i, a1##i, s1, dq);                                           \
+    } while (0)
+#define TILE_MIN(i)                                                                       \
+    do {                                                                                  \
+        v128_t s = wasm_v128_load32_splat(sum + (i) * n_sum);                             \
+        f0##i = subtract(f0##i, m0, s);                                                   \
+        f1##i = subtract(f1##i, m1, s);                                                   \
+    } while (0)
 
-static void tile_i16__simd128(float *y, size_t stride, const struct panel *p, const int16_t *q, const float *d,
-                              size_t n_d, const float *sum, size_t n_sum) {
-    const int16_t *q0 = q, *q1 = q + p->n, *q2 = q1 + p->n, *q3 = q2 + p->n, *w = p->pairs;
-    const float *scales = p->scales;
+static void panel_dot_x4__simd128(float *y, size_t stride, const struct panel *p, const struct activations *a,
+                                  uint32_t t) {
+    size_t n_d = a->n / 32, n_sum = a->n / p->group;
+    const int16_t *q0 = a->q + (size_t)t * a->n, *q1 = q0 + a->n, *q2 = q1 + a->n, *q3 = q2 + a->n, *w = p->pairs;
+    const float *d = a->d + t * n_d, *sum = (p->group == 32 ? a->sum32 : a->sum16) + t * n_sum;
+    const float *scales = p->scales, *mins = p->mins;
     v128_t zero = wasm_i32x4_splat(0), f00 = zero, f01 = zero, f02 = zero, f03 = zero;
     v128_t f10 = zero, f11 = zero, f12 = zero, f13 = zero;
     for (size_t i = 0; i < p->n; i += p->group, scales += 8) {
@@ -233,28 +192,25 @@ static void tile_i16__simd128(float *y, size_t stride, const struct panel *p, co
             TILE_STEP(2);
             TILE_STEP(3);
         }
-        v128_t s0 = wasm_v128_load(scales), s1 = wasm_v128_load(scales + 4), dq;
-        const float *dg = d + i / ACT_BLOCK;
-        dq = wasm_v128_load32_splat(dg);
-        f00 = add_dots(f00, a00, s0, dq);
-        f10 = add_dots(f10, a10, s1, dq);
-        dq = wasm_v128_load32_splat(dg + n_d);
-        f01 = add_dots(f01, a01, s0, dq);
-        f11 = add_dots(f11, a11, s1, dq);
-        dq = wasm_v128_load32_splat(dg + 2 * n_d);
-        f02 = add_dots(f02, a02, s0, dq);
-        f12 = add_dots(f12, a12, s1, dq);
-        dq = wasm_v128_load32_splat(dg + 3 * n_d);
-        f03 = add_dots(f03, a03, s0, dq);
-        f13 = add_dots(f13, a13, s1, dq);
+        v128_t s0 = wasm_v128_load(scales), s1 = wasm_v128_load(scales + 4);
+        TILE_SCALE(0);
+        TILE_SCALE(1);
+        TILE_SCALE(2);
+        TILE_SCALE(3);
+        if ((i + p->group) % ACT_BLOCK == 0) d++;
+        if (!p->has_min) continue;
+        v128_t m0 = wasm_v128_load(mins), m1 = wasm_v128_load(mins + 4);
+        TILE_MIN(0);
+        TILE_MIN(1);
+        TILE_MIN(2);
+        TILE_MIN(3);
+        mins += 8;
+        sum++;
     }
     const v128_t low[TILE_TOKENS] = { f00, f01, f02, f03 }, high[TILE_TOKENS] = { f10, f11, f12, f13 };
-    for (size_t t = 0; t < TILE_TOKENS; t++, y += stride, sum += n_sum) {
-        wasm_v128_store(y, low[t]);
-        wasm_v128_store(y + 4, high[t]);
-        if (!p->has_min) continue;
-        subtract_mins(y, p, 0, sum, p->n / p->group);
-        subtract_mins(y + 4, p, 4, sum, p->n / p->group);
+    for (size_t i = 0; i < TILE_TOKENS; i++, y += stride) {
+        wasm_v128_store(y, low[i]);
+        wasm_v128_store(y + 4, high[i]);
     }
 }
 
@@ -271,8 +227,8 @@ static float dot_f32__simd128(const float *a, const float *b, size_t n) {
     return sum_lanes(acc);
 }
 
-static void dot_f32_x4__simd128(float y[PANEL_ROWS], const struct panel *p, const float *x) {
-    const float *w0 = p->f32[0], *w1 = p->f32[1], *w2 = p->f32[2], *w3 = p->f32[3];
+static void dot_f32_x4__simd128(float y[FLOAT_ROWS], const struct panel *p, const float *x) {
+    const float *w0 = p->f32, *w1 = w0 + p->n, *w2 = w1 + p->n, *w3 = w2 + p->n;
     v128_t a0 = wasm_f32x4_splat(0.0f), a1 = a0, a2 = a0, a3 = a0;
     for (const float *end = x + p->n / 4 * 4; x < end; x += 4) {
         v128_t v = wasm_v128_load(x);
@@ -378,17 +334,12 @@ static void swiglu__simd128(float *gate, const float *up, size_t n) {
 
 void kernels_fill_simd128(struct kernels *k) {
     k->name = "simd128";
-    for (uint32_t type = 0; type < QUANT_TYPE_COUNT; type++) {
-        const struct unpack_traits *unpack = unpack_simd128(type);
-        if (unpack) k->unpack[type] = unpack;
-    }
+    kernels_fill_tiles(k);
     k->f32_from_row[QUANT_F16] = f32_from_f16__simd128;
     k->f32_from_row[QUANT_BF16] = f32_from_bf16__simd128;
     k->quantize_i16 = quantize_i16__simd128;
-    k->dot_i16_g32 = dot_i16_g32__simd128;
-    k->dot_i16_g16 = dot_i16_g16__simd128;
-    k->interleave = interleave__simd128;
-    k->tile_i16 = tile_i16__simd128;
+    k->panel_dot = panel_dot__simd128;
+    k->panel_dot_x4 = panel_dot_x4__simd128;
     k->dot_f32_x4 = dot_f32_x4__simd128;
     k->dot_f32 = dot_f32__simd128;
     k->add_scaled = add_scaled__simd128;

@@ -21,6 +21,5 @@ struct unpack_traits {
 
 /* By quant_type; NULL where there is none: float types, Q8_K, types that cannot be read. */
 const struct unpack_traits *unpack_scalar(uint32_t type);
-const struct unpack_traits *unpack_simd128(uint32_t type);   /* only in builds with SIMD128 */
 
 #endif

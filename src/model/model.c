@@ -269,7 +269,8 @@ static void bind_weight(struct weight *w, const struct weight_spec *spec, struct
     w->data = t->data;
     w->n_in = (uint32_t)expected[0];
     w->n_out = (uint32_t)expected[1];
-    w->row_bytes = (size_t)(t->n_bytes / t->shape[1]);
+    w->row_bytes = gguf_row_bytes(t);
+    w->n_packed = (uint32_t)t->n_packed;
     w->file = g;
     w->offset = t->offset;
 }

@@ -6,6 +6,7 @@
 #define PLUMB_MODEL_MODEL_H
 
 #include "gguf/gguf.h"
+#include "quant/pack.h"
 #include "quant/quant.h"
 
 /* Which two elements of a head RoPE turns together. */
@@ -37,6 +38,7 @@ struct weight {
     uint32_t type;           /* enum quant_type */
     uint32_t n_in, n_out;
     size_t row_bytes;
+    uint32_t n_packed;       /* the first rows, packed as in quant/pack.h */
     struct gguf *file;       /* that holds it, and where: */
     uint64_t offset;         /* bytes from the start of the data section */
 };
@@ -75,6 +77,11 @@ void model_free(struct model *m);
 typedef void model_on_problem(void *user, plumb_status status, const char *message);
 plumb_status model_check_tensors(struct gguf *const *parts, size_t n_part, uint32_t n_vocab,
                                  model_on_problem *on_problem, void *user, struct error *err);
+
+/* The bytes of row i as in the file: in place, or in buffer (of row_bytes) if they are packed. */
+static inline const uint8_t *weight_row(const struct weight *w, size_t i, uint8_t *buffer) {
+    return quant_row(w->type, w->data, w->row_bytes, w->n_packed, i, buffer);
+}
 
 /* Is the embedding the output's matrix too? */
 static inline bool model_is_tied(const struct model *m) { return m->output.data == m->token_embd.data; }

@@ -32,7 +32,7 @@ struct reference {
     double *turned;                  /* (n_ctx) the position that the K of a slot was turned as of */
     double *key, *zeros;             /* (head_dim) */
     float *row;                      /* one dequantized row of any weight */
-    uint8_t *row_bytes;              /* one row as it is in the file */
+    uint8_t *row_bytes, *other_row;  /* one row each as it is in the file */
     uint32_t n_prompt;               /* tokens of the run at position 0 */
     struct tap_sink sink;
     float *tapped;                   /* a tap's values in f32, NULL while there is no sink */
@@ -59,13 +59,19 @@ static const uint8_t *shifted_row(const struct reference *r, const struct weight
         const struct gguf_tensor *t = gguf_tensor_at(w->file, k);
         uint64_t from = t->offset > begin ? t->offset : begin;
         uint64_t to = t->offset + t->n_bytes < end ? t->offset + t->n_bytes : end;
-        if (from < to) memcpy(r->row_bytes + (from - begin), t->data + (from - t->offset), (size_t)(to - from));
+        size_t n = gguf_row_bytes(t);
+        while (from < to) {
+            uint64_t at = from - t->offset, next = t->offset + (at / n + 1) * n, until = to < next ? to : next;
+            const uint8_t *row = gguf_row(t, at / n, r->other_row);
+            memcpy(r->row_bytes + (from - begin), row + at % n, (size_t)(until - from));
+            from = until;
+        }
     }
     return r->row_bytes;
 }
 
 static const float *dequantized_row(const struct reference *r, const struct weight *w, size_t i) {
-    const uint8_t *src = r->quirks.tensor_offset ? shifted_row(r, w, i) : w->data + i * w->row_bytes;
+    const uint8_t *src = r->quirks.tensor_offset ? shifted_row(r, w, i) : weight_row(w, i, r->row_bytes);
     enum misread misread = r->quirks.misread[w->type];
     if (misread) quirk_misread(w->type, misread, src, r->row, w->n_in);
     else w->traits->dequantize(src, r->row, w->n_in);
@@ -506,9 +512,10 @@ plumb_status reference_create(struct reference **out, const struct model *m, uin
         r->n_layer = UINT32_MAX;
         r->row = alloc_array(model_max_row(c), sizeof *r->row);
         r->row_bytes = alloc_array(model_max_row(c), sizeof *r->row);   /* no type has more than F32 */
+        r->other_row = alloc_array(model_max_row(c), sizeof *r->row);
         r->zeros = calloc(c->head_dim, sizeof *r->zeros);
     }
-    if (!r || !r->row || !r->row_bytes || !r->zeros || !(r->k = take(r, (uint64_t)c->n_layer * n_ctx, n_kv))
+    if (!r || !r->row || !r->row_bytes || !r->other_row || !r->zeros || !(r->k = take(r, (uint64_t)c->n_layer * n_ctx, n_kv))
         || !(r->v = take(r, (uint64_t)c->n_layer * n_ctx, n_kv)) || !(r->x = take(r, n_batch, c->n_embd))
         || !(r->h = take(r, n_batch, c->n_embd)) || !(r->q = take(r, n_batch, n_q))
         || !(r->attn = take(r, n_batch, n_q)) || !(r->gate = take(r, n_batch, c->n_ff))
@@ -527,7 +534,7 @@ plumb_status reference_create(struct reference **out, const struct model *m, uin
 void reference_free(struct reference *r) {
     if (!r) return;
     void *const owned[] = { r->k, r->v, r->x, r->h, r->q, r->attn, r->gate, r->up, r->weights, r->frequencies,
-                            r->turned, r->key, r->zeros, r->row, r->row_bytes, r->tapped };
+                            r->turned, r->key, r->zeros, r->row, r->row_bytes, r->other_row, r->tapped };
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
     free(r);
 }

@@ -40,6 +40,7 @@ plumb_status plumb_model_begin(plumb_model *m, uint64_t size) {
     if (parts) m->parts = parts;
     g = parts ? gguf_create(size) : NULL;
     if (!g) return error_set(&m->err, PLUMB_ERROR_MEMORY, "out of memory: the reader of part %zu", m->n_part + 1);
+    gguf_pack(g);
     m->parts[m->n_part++] = g;
     m->bytes_before = 0;
     return PLUMB_OK;

@@ -45,18 +45,21 @@ static void add_row(struct tensor_stats *s, const float *row, uint64_t n, uint64
 plumb_status tensor_stats_of(struct tensor_stats *s, const struct gguf_tensor *t, struct error *err) {
     *s = (struct tensor_stats) { .tensor = t, .n_row = gguf_n_row(t) };
     float *row = alloc_array(t->shape[0], sizeof *row);
-    if (!row) {
+    uint8_t *bytes = alloc_array(gguf_row_bytes(t), 1);
+    if (!row || !bytes) {
+        free(row);
+        free(bytes);
         return error_set(err, PLUMB_ERROR_MEMORY, "out of memory: a row of %s, %llu elements", t->name.data,
                          (unsigned long long)t->shape[0]);
     }
     uint64_t n = t->shape[0], n_log = 0;
-    size_t row_bytes = (size_t)(t->n_bytes / s->n_row);
     double sum = 0, sum2 = 0, sum_log = 0;
     for (uint64_t i = 0; i < s->n_row; i++) {
-        quant_traits(t->type)->dequantize(t->data + (size_t)i * row_bytes, row, (size_t)n);
+        quant_traits(t->type)->dequantize(gguf_row(t, i, bytes), row, (size_t)n);
         add_row(s, row, n, i * n, &sum, &sum2, &sum_log, &n_log);
     }
     free(row);
+    free(bytes);
     uint64_t n_finite = t->n_elements - s->n_nan - s->n_inf;
     if (n_finite > 0) {
         s->mean = sum / (double)n_finite;

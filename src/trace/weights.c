@@ -33,14 +33,15 @@ struct view {
                          * false: the other way round */
 };
 
-static void read_row(const struct view *v, uint64_t i, float *out) {
+/* bytes: room for a row of the file. */
+static void read_row(const struct view *v, uint64_t i, uint8_t *bytes, float *out) {
     const struct gguf_tensor *t = v->tensor;
     uint64_t n_row = gguf_n_row(t);
     if (v->n_head > 0) {
         uint64_t head_dim = n_row / v->n_head, half = head_dim / 2, r = i % head_dim;
         i += (v->from_pairs ? r % half * 2 + r / half : r % 2 * half + r / 2) - r;
     }
-    const uint8_t *src = t->data + (size_t)(i * (t->n_bytes / n_row));
+    const uint8_t *src = gguf_row(t, i, bytes);
     if (v->misread) quirk_misread((enum quant_type)t->type, v->misread, src, out, (size_t)t->shape[0]);
     else quant_traits(t->type)->dequantize(src, out, (size_t)t->shape[0]);
 }
@@ -96,6 +97,7 @@ struct pair {
     uint32_t n_suspicion;
     char suspicions[MAX_SUSPICION][200];
     float *row_a, *row_b;              /* scratch */
+    uint8_t *bytes;
 };
 
 #if defined(__GNUC__)
@@ -116,8 +118,8 @@ static double view_error(struct pair *p, const struct view *a, const struct view
     uint64_t n_row = gguf_n_row(a->tensor), n_look = n_row < 64 ? n_row : 64;
     for (uint64_t k = 0; k < n_look; k++) {
         uint64_t i = k * n_row / n_look;
-        read_row(a, i, p->row_a);
-        read_row(b, i, p->row_b);
+        read_row(a, i, p->bytes, p->row_a);
+        read_row(b, i, p->bytes, p->row_b);
         add_values(&s, p->row_a, p->row_b, (size_t)a->tensor->shape[0], 0);
     }
     return error_of(&s);
@@ -135,8 +137,8 @@ static double sorted_error(struct pair *p, size_t n) {
     uint64_t n_row = gguf_n_row(p->a), n_look = n_row < 64 ? n_row : 64;
     if (n_in % n != 0) return INFINITY;
     for (uint64_t k = 0; k < n_look; k++) {
-        read_row(&(struct view) { .tensor = p->a }, k * n_row / n_look, p->row_a);
-        read_row(&(struct view) { .tensor = p->b }, k * n_row / n_look, p->row_b);
+        read_row(&(struct view) { .tensor = p->a }, k * n_row / n_look, p->bytes, p->row_a);
+        read_row(&(struct view) { .tensor = p->b }, k * n_row / n_look, p->bytes, p->row_b);
         for (size_t i = 0; i < n_in; i += n) {
             qsort(p->row_a + i, n, sizeof *p->row_a, by_value);
             qsort(p->row_b + i, n, sizeof *p->row_b, by_value);
@@ -154,10 +156,11 @@ static double transposed_error(struct pair *p) {
     float *rows = alloc_array(n_look * n_in, sizeof *rows);   /* of a; (n_look, n_in) */
     if (!rows) return INFINITY;
     for (uint64_t k = 0; k < n_look; k++) {
-        read_row(&(struct view) { .tensor = p->a }, k * n_row / n_look, rows + (size_t)(k * n_in));
+        read_row(&(struct view) { .tensor = p->a }, k * n_row / n_look, p->bytes,
+                 rows + (size_t)(k * n_in));
     }
     for (uint64_t j = 0; j < n_in; j++) {
-        read_row(&(struct view) { .tensor = p->b }, j, p->row_b);
+        read_row(&(struct view) { .tensor = p->b }, j, p->bytes, p->row_b);
         for (uint64_t k = 0; k < n_look; k++) {
             add_values(&s, &rows[(size_t)(k * n_in + j)], &p->row_b[(size_t)(k * n_row / n_look)], 1, 0);
         }
@@ -283,15 +286,15 @@ static void judge_shapes(struct pair *p) {
     } else {
         /* Blocks follow each other without gaps: the first rows of a are as many values of b. */
         struct sums s = { 0 };
-        size_t n = (size_t)(p->a->shape[0] > p->b->shape[0] ? p->a->shape[0] : p->b->shape[0]);
-        const struct quant_traits *type_a = quant_traits(p->a->type), *type_b = quant_traits(p->b->type);
-        bool whole = n % type_a->block_size == 0 && n % type_b->block_size == 0;
-        if (whole) {
-            type_a->dequantize(p->a->data, p->row_a, n);
-            type_b->dequantize(p->b->data, p->row_b, n);
-            add_values(&s, p->row_a, p->row_b, n, 0);
+        const struct gguf_tensor *wide = p->a->shape[0] > p->b->shape[0] ? p->a : p->b;
+        const struct gguf_tensor *narrow = wide == p->a ? p->b : p->a;
+        size_t n_in = (size_t)narrow->shape[0], n_row = (size_t)(wide->shape[0] / n_in);
+        read_row(&(struct view) { .tensor = wide }, 0, p->bytes, p->row_a);
+        for (size_t i = 0; i < n_row; i++) {
+            read_row(&(struct view) { .tensor = narrow }, i, p->bytes, p->row_b + i * n_in);
         }
-        if (whole && error_of(&s) <= p->bound) suspect(p, "the shape is reversed, the values are in the same order");
+        add_values(&s, p->row_a, p->row_b, n_row * n_in, 0);
+        if (error_of(&s) <= p->bound) suspect(p, "the shape is reversed, the values are in the same order");
         else suspect(p, "the shape is reversed, the values are not those of B transposed");
     }
 }
@@ -300,8 +303,8 @@ static void judge(struct pair *p) {
     struct sums *s = &p->sums;
     uint64_t n_in = p->a->shape[0];
     for (uint64_t i = 0; i < gguf_n_row(p->a); i++) {
-        read_row(&(struct view) { .tensor = p->a }, i, p->row_a);
-        read_row(&(struct view) { .tensor = p->b }, i, p->row_b);
+        read_row(&(struct view) { .tensor = p->a }, i, p->bytes, p->row_a);
+        read_row(&(struct view) { .tensor = p->b }, i, p->bytes, p->row_b);
         add_values(s, p->row_a, p->row_b, (size_t)n_in, i * n_in);
     }
     p->error = error_of(s);
@@ -329,8 +332,9 @@ static plumb_status compare(struct pair *p, double tolerance, struct error *err)
     uint64_t n = p->a->shape[0] > p->b->shape[0] ? p->a->shape[0] : p->b->shape[0];
     p->row_a = alloc_array(n, sizeof *p->row_a);
     p->row_b = alloc_array(n, sizeof *p->row_b);
+    p->bytes = alloc_array(n, sizeof *p->row_a);   /* no type has more than F32 */
     plumb_status status = PLUMB_OK;
-    if (!p->row_a || !p->row_b) {
+    if (!p->row_a || !p->row_b || !p->bytes) {
         status = error_set(err, PLUMB_ERROR_MEMORY, "out of memory: two rows of %s, %llu elements", p->a->name.data,
                            (unsigned long long)n);
     } else if (p->same_shape) {
@@ -340,6 +344,7 @@ static plumb_status compare(struct pair *p, double tolerance, struct error *err)
     }
     free(p->row_a);
     free(p->row_b);
+    free(p->bytes);
     return status;
 }
 

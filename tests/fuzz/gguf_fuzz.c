@@ -51,16 +51,20 @@ static uint32_t walk(struct gguf *g) {
         MUST(gguf_find_tensor(g, t->name.data) == t);
         MUST(t->n_received == 0 || t->data != NULL);
         if (gguf_is_complete(g)) MUST(t->n_received == t->n_bytes);
+        MUST(t->n_packed * gguf_row_bytes(t) <= t->n_received);
         sum += touch(t->data, t->n_received);
     }
     return sum;
 }
 
-static plumb_status read_once(const uint8_t *file, size_t n, uint64_t file_size, struct feed feed, struct error *err) {
+/* packs: as models are read. */
+static plumb_status read_once(const uint8_t *file, size_t n, uint64_t file_size, struct feed feed, bool packs,
+                              struct error *err) {
     feed.heap_start = heap_bytes();
     *err = (struct error){PLUMB_OK, ""};
     struct gguf *g = gguf_create(file_size);
     MUST(g != NULL);
+    if (packs) gguf_pack(g);
     plumb_status status = feed_file(g, &feed, file_size, file, n, err);
     MUST(status == err->status && (status == PLUMB_OK || err->message[0] != 0));
     MUST(status != PLUMB_ERROR_ARGUMENT);
@@ -75,10 +79,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct feed whole = {.piece = SIZE_MAX, .random = 1}, pieces = {.piece = 0, .random = data[0] + 1u};
     if (data[0] == 0) pieces.piece = 1;
     struct error err[4];
-    plumb_status known = read_once(data + 1, size - 1, size - 1, whole, &err[0]);
-    plumb_status streamed = read_once(data + 1, size - 1, PLUMB_SIZE_UNKNOWN, whole, &err[1]);
-    read_once(data + 1, size - 1, size - 1, pieces, &err[2]);
-    read_once(data + 1, size - 1, PLUMB_SIZE_UNKNOWN, pieces, &err[3]);
+    plumb_status known = read_once(data + 1, size - 1, size - 1, whole, false, &err[0]);
+    plumb_status streamed = read_once(data + 1, size - 1, PLUMB_SIZE_UNKNOWN, whole, false, &err[1]);
+    read_once(data + 1, size - 1, size - 1, pieces, true, &err[2]);
+    read_once(data + 1, size - 1, PLUMB_SIZE_UNKNOWN, pieces, true, &err[3]);
     MUST((known == PLUMB_OK) == (streamed == PLUMB_OK));
     for (int i = 0; i < 2; i++)
         MUST(err[i].status == err[i + 2].status && strcmp(err[i].message, err[i + 2].message) == 0);

@@ -1,0 +1,32 @@
+/* The layout that weights have in memory: 8 rows side by side, so that a vector register holds the same place of 4 rows.
+ *
+ * A tile is one block of 8 consecutive rows, in the 8 * block_bytes bytes that these blocks have in the file:
+ *   types whose blocks have an odd half (block_bytes % 4 == 2)   the f16 d of rows 0 .. 7
+ *   then, word by word                                          the little-endian u32 j of the blocks of rows 0 .. 7
+ * where word j is of the block less that half.  The 32 high bits of q5_0 and q5_1 change places on the way: bit 8b + j
+ * is that of weight 4j + b, so that one shift brings those of 4 neighbours to the same bit of 4 bytes.
+ * The tiles of 8 rows follow each other, and take the place of the 8 rows.
+ */
+#ifndef PLUMB_QUANT_PACK_H
+#define PLUMB_QUANT_PACK_H
+
+#include "base/base.h"
+
+enum { PACK_ROWS = 8 };
+
+/* Is there such a layout for the type? */
+bool quant_can_pack(uint32_t type);
+
+/* Packs 8 rows of n_block blocks where they are; scratch is as large as they.  False, and nothing done, when a scale or
+ * minimum is infinite or NaN: kernels on tiles take f16 apart without looking. */
+bool quant_pack(uint32_t type, uint8_t *rows, size_t n_block, uint8_t *scratch);
+
+/* The bytes of row r < 8 of packed rows, as in the file, to dst. */
+void quant_unpack_row(uint32_t type, const uint8_t *rows, size_t n_block, uint32_t r, uint8_t *dst);
+
+/* Row i of a matrix at data whose first n_packed rows are packed, as in the file: in place where it can be, else in
+ * buffer, of row_bytes bytes. */
+const uint8_t *quant_row(uint32_t type, const uint8_t *data, size_t row_bytes, uint64_t n_packed, uint64_t i,
+                         uint8_t *buffer);
+
+#endif

@@ -1,0 +1,143 @@
+/* Packed weights: rows come back as they were, tiles lie as quant/pack.h draws them, and a gguf packs while it arrives. */
+#include "quant/pack.h"
+#include "quant/quant.h"
+#include "gguf_feed.h"
+#include "test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+void test_pack(void);
+
+static const uint32_t types[] = {
+    QUANT_Q4_0, QUANT_Q4_1, QUANT_Q5_0, QUANT_Q5_1, QUANT_Q8_0, QUANT_Q2_K, QUANT_Q3_K, QUANT_Q4_K, QUANT_Q5_K,
+    QUANT_Q6_K, QUANT_IQ4_NL, QUANT_IQ4_XS,
+};
+
+/* 8 rows of n_block blocks, every byte random but for exponents: the one bit cleared keeps all f16 finite. */
+static uint8_t *make_rows(uint32_t type, size_t n_block) {
+    const struct quant_traits *t = quant_traits(type);
+    size_t n = PACK_ROWS * n_block * t->block_bytes;
+    uint8_t *rows = malloc(n);
+    uint32_t x = 2463534242u + type;   /* xorshift32, Marsaglia 2003 */
+    for (size_t i = 0; rows && i < n; i++) {
+        x ^= x << 13;
+        x ^= x >> 17;
+        x ^= x << 5;
+        rows[i] = (uint8_t)(x >> 24 & 0xbf);
+    }
+    return rows;
+}
+
+static void round_trip(const void *arg) {
+    enum { N_BLOCK = 3 };
+    uint32_t type = *(const uint32_t *)arg;
+    size_t row_bytes = N_BLOCK * quant_traits(type)->block_bytes, n = PACK_ROWS * row_bytes;
+    uint8_t *file = make_rows(type, N_BLOCK), *rows = malloc(n), *scratch = malloc(n), *row = malloc(row_bytes);
+    REQUIRE(file && rows && scratch && row, "out of memory");
+    memcpy(rows, file, n);
+    CHECK(quant_can_pack(type) && quant_pack(type, rows, N_BLOCK, scratch), "it was not packed");
+    CHECK(memcmp(rows, file, n) != 0, "the bytes did not move");
+    for (uint32_t r = 0; r < PACK_ROWS; r++) {
+        quant_unpack_row(type, rows, N_BLOCK, r, row);
+        CHECK(memcmp(row, file + r * row_bytes, row_bytes) == 0, "row %u is another one", r);
+    }
+    free(file);
+    free(rows);
+    free(scratch);
+    free(row);
+}
+
+/* By hand: the place of every byte of blocks whose bytes say where they were. */
+static void layout(void) {
+    uint8_t rows[PACK_ROWS * 2 * 34], scratch[sizeof rows];
+    for (size_t i = 0; i < sizeof rows; i++) rows[i] = (uint8_t)(i % 0x78);   /* exponents below 0x7c */
+    REQUIRE(quant_pack(QUANT_Q8_0, rows, 2, scratch), "it was not packed");
+    /* Row 5, block 1: d is half 5 of the second tile; weights 8 .. 11, bytes 10 .. 13 of the block, are word 2. */
+    size_t file = 5 * 2 * 34 + 34, tile = PACK_ROWS * 34;
+    CHECK(rows[tile + 2 * 5] == file % 0x78 && rows[tile + 2 * 5 + 1] == (file + 1) % 0x78, "d");
+    for (size_t b = 0; b < 4; b++) {
+        size_t at = tile + 16 + (2 * PACK_ROWS + 5) * 4 + b;
+        CHECK(rows[at] == (file + 10 + b) % 0x78, "weight %zu: %u", 8 + b, rows[at]);
+    }
+    /* q5_0: weight 22 = 4 * 5 + 2 has its high bit at 8 * 2 + 5. */
+    uint8_t q5[PACK_ROWS * 22] = { 0 };
+    q5[3 * 22 + 2 + 22 / 8] = 1 << 22 % 8;
+    REQUIRE(quant_pack(QUANT_Q5_0, q5, 1, scratch), "it was not packed");
+    CHECK(load_u32(q5 + 16 + 4 * 3) == 1u << (8 * 2 + 5), "%#x", load_u32(q5 + 16 + 4 * 3));
+}
+
+static void not_finite(void) {
+    static const struct { uint32_t type; size_t at; } rows[] = {
+        { QUANT_Q4_0, 0 }, { QUANT_Q4_1, 2 }, { QUANT_Q5_1, 0 }, { QUANT_Q8_0, 0 }, { QUANT_Q2_K, 82 },
+        { QUANT_Q3_K, 108 }, { QUANT_Q4_K, 2 }, { QUANT_Q6_K, 208 }, { QUANT_IQ4_XS, 0 },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        size_t block_bytes = quant_traits(rows[i].type)->block_bytes, n = PACK_ROWS * block_bytes;
+        uint8_t *a = make_rows(rows[i].type, 1), *b = malloc(n), *scratch = malloc(n);
+        REQUIRE(a && b && scratch, "out of memory");
+        a[7 * block_bytes + rows[i].at] = 0;
+        a[7 * block_bytes + rows[i].at + 1] = 0xfc;   /* -infinity */
+        memcpy(b, a, n);
+        CHECK(!quant_pack(rows[i].type, a, 1, scratch), "%s was packed", quant_traits(rows[i].type)->name);
+        CHECK(memcmp(a, b, n) == 0, "%s was changed", quant_traits(rows[i].type)->name);
+        free(a);
+        free(b);
+        free(scratch);
+    }
+}
+
+static void no_layout(void) {
+    static const uint32_t none[] = { QUANT_F32, QUANT_F16, QUANT_BF16, QUANT_Q8_K, 4, QUANT_TYPE_COUNT, UINT32_MAX };
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++) CHECK(!quant_can_pack(none[i]), "type %u", none[i]);
+}
+
+/* The same file with and without packing, in pieces of odd sizes: every row of every tensor has the same bytes. */
+static void while_it_arrives(void) {
+    static const size_t pieces[] = { 1, 577, 65536, SIZE_MAX };
+    size_t n_file;
+    uint8_t *file = test_read_all("tests/vectors/synth/q4_k.gguf", &n_file);
+    REQUIRE(file, "no file");
+    for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++) {
+        struct error err = { 0 };
+        struct gguf *plain = gguf_create(n_file), *packed = gguf_create(i % 2 ? n_file : PLUMB_SIZE_UNKNOWN);
+        REQUIRE(plain && packed, "out of memory");
+        gguf_pack(packed);
+        uint64_t size = i % 2 ? n_file : PLUMB_SIZE_UNKNOWN;
+        CHECK(feed_file(plain, &(struct feed) { .piece = SIZE_MAX }, n_file, file, n_file, &err) == PLUMB_OK, "%s",
+              err.message);
+        CHECK(feed_file(packed, &(struct feed) { .piece = pieces[i], .random = 1 }, size, file, n_file, &err) == PLUMB_OK,
+              "%s", err.message);
+        uint64_t n_packed = 0;
+        for (uint64_t k = 0; k < gguf_n_tensor(plain); k++) {
+            const struct gguf_tensor *a = gguf_tensor_at(plain, k), *b = gguf_tensor_at(packed, k);
+            bool can = a->n_dims == 2 && quant_can_pack(a->type);
+            CHECK(a->n_packed == 0 && b->n_packed == (can ? gguf_n_row(b) / PACK_ROWS * PACK_ROWS : 0),
+                  "%s: %llu rows are packed", b->name.data, (unsigned long long)b->n_packed);
+            n_packed += b->n_packed;
+            uint8_t *buffer = malloc(gguf_row_bytes(b));
+            REQUIRE(buffer, "out of memory");
+            for (uint64_t r = 0; r < gguf_n_row(a); r++) {
+                CHECK(memcmp(gguf_row(b, r, buffer), a->data + r * gguf_row_bytes(a), gguf_row_bytes(a)) == 0,
+                      "%s, row %llu", b->name.data, (unsigned long long)r);
+            }
+            free(buffer);
+        }
+        CHECK(n_packed > 0, "nothing was packed");
+        gguf_free(plain);
+        gguf_free(packed);
+    }
+    free(file);
+}
+
+void test_pack(void) {
+    char name[80];
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        snprintf(name, sizeof name, "pack: rows of %s come back bit for bit", quant_traits(types[i])->name);
+        test_row(name, round_trip, &types[i]);
+    }
+    test_case("pack: words lie by rows, high bits by bytes", layout);
+    test_case("pack: infinite scales leave rows as they are", not_finite);
+    test_case("pack: float types have no layout", no_layout);
+    test_case("pack: a gguf packs its rows while they arrive, in pieces of any size", while_it_arrives);
+}
