@@ -43,13 +43,15 @@ cli := $(sort $(wildcard wasm/cli*.c))
 tests := $(sort $(wildcard tests/*.c))
 fuzzers := $(patsubst tests/fuzz/%_fuzz.c,%,$(wildcard tests/fuzz/*_fuzz.c))
 
-# $(call objects,DIR,SOURCES), and $(call compile,DIR,COMPILER WITH FLAGS): the rule that makes them.
+# Rooms in which no token's time is spent: what is fetched before it runs has them small.
+cold := $(addsuffix /%,$(addprefix src/,gguf model tokenizer reference trace session))
+# $(call objects,DIR,SOURCES), and $(call compile,DIR,COMPILER WITH FLAGS,FLAGS OF COLD ROOMS): the rule that makes them.
 objects = $(patsubst %.c,$1/obj/%.o,$2)
 define compile
 $1/obj/%.o: %.c Makefile wasm/toolchain.mk
 	@mkdir -p $$(@D)
 	@echo "  $$@"
-	$$Q$2 $(FLAGS) -MMD -MP -c $$< -o $$@
+	$$Q$2 $$(if $$(filter $(cold),$$<),$3) $(FLAGS) -MMD -MP -c $$< -o $$@
 endef
 
 # ---- for people -------------------------------------------------------------------------------------------------
@@ -131,23 +133,42 @@ native: $(call native_dir,$(config))/plumb ## Builds the command line for this m
 
 # The wasm hosts know release and debug.
 wasm_flags := $(if $(filter debug,$(config)),$(debug),$(release))
+small := $(if $(filter debug,$(config)),,-Os)
 emcc_dir := build/emcc$(if $(filter debug,$(config)),-debug)
 wasi_dir := build/wasi$(if $(filter debug,$(config)),-debug)
-plumb_wasm := $(if $(filter debug,$(config)),$(emcc_dir)/plumb.wasm,web/dist/plumb.wasm)
+emcc_dist := $(if $(filter debug,$(config)),$(emcc_dir),web/dist)
 cli_wasm := $(if $(filter debug,$(config)),,web/dist/plumb-cli.wasm)
-$(eval $(call compile,$(emcc_dir),$$(EMCC_RUN) $(wasm_flags) $(EMCC_CFLAGS)))
-$(eval $(call compile,$(wasi_dir),$(WASI_CC) $(wasm_flags) $(WASI_CFLAGS)))
+$(eval $(call compile,$(emcc_dir),$$(EMCC_RUN) $(wasm_flags) $(EMCC_CFLAGS),$(small)))
+$(eval $(call compile,$(emcc_dir)-mt,$$(EMCC_RUN) $(wasm_flags) $(EMCC_CFLAGS) $(EMCC_MT_CFLAGS),$(small)))
+$(eval $(call compile,$(emcc_dir)-relaxed,$$(EMCC_RUN) $(wasm_flags) $(EMCC_CFLAGS) $(EMCC_RELAXED_CFLAGS),$(small)))
+$(eval $(call compile,$(wasi_dir),$(WASI_CC) $(wasm_flags) $(WASI_CFLAGS),$(small)))
 
-wasm: $(plumb_wasm) ## Builds web/dist/plumb.wasm, the module for browsers and Node, with Emscripten.
+# Four modules of the same objects but for those few that see the difference: with threads (-mt), and with relaxed SIMD.
+mt_sources := src/base/pool.c
+# Only these, for clang uses relaxed instructions where it may in all that it is allowed to.
+relaxed_sources := src/kernels/kernels.c $(filter src/kernels/%_relaxed.c,$(engine))
+emcc_variants := $(if $(EMCC_RELAXED_CFLAGS),plumb plumb-mt plumb-relaxed plumb-mt-relaxed,plumb plumb-mt)
+plumb_wasm := $(emcc_variants:%=$(emcc_dist)/%.wasm)
+# $(call variant,NAME,SOURCES): the objects of NAME, which has -mt, -relaxed, both or neither in it.
+own_mt = $(if $(findstring -mt,$1),$(mt_sources))
+own_relaxed = $(if $(findstring -relaxed,$1),$(relaxed_sources))
+variant = $(call objects,$(emcc_dir),$(filter-out $(call own_mt,$1) $(call own_relaxed,$1),$2)) \
+    $(call objects,$(emcc_dir)-mt,$(call own_mt,$1)) $(call objects,$(emcc_dir)-relaxed,$(call own_relaxed,$1))
+
+wasm: $(plumb_wasm) ## Builds web/dist/plumb*.wasm, the modules for browsers and Node, with Emscripten.
+define emcc_module
 # Exactly the names in wasm/exports.txt, and malloc and free, are visible from outside.
-$(plumb_wasm): $(call objects,$(emcc_dir),$(engine) wasm/exports.c) wasm/exports.txt
-	@mkdir -p $(@D)
-	@echo "  $@"
-	$Q$(EMCC_RUN) $(EMCC_LDFLAGS) $(filter %.o,$^) -o $@ \
-	    -sEXPORTED_FUNCTIONS=$$(sed -n 's/^\([a-z]\w*\).*/_\1/p' wasm/exports.txt | paste -sd,)
-$(emcc_dir)/tests.wasm: $(call objects,$(emcc_dir),$(engine) $(tests))
-	@echo "  $@"
-	$Q$(EMCC_RUN) $(EMCC_LDFLAGS) $(EMCC_TEST_LDFLAGS) $^ -o $@ -sEXPORTED_FUNCTIONS=_test_main,_malloc,_free
+$(emcc_dist)/$1.wasm: $(call variant,$1,$(engine) wasm/exports.c) wasm/exports.txt
+	@mkdir -p $$(@D)
+	@echo "  $$@"
+	$$Q$$(EMCC_RUN) $(EMCC_LDFLAGS) $(if $(findstring -mt,$1),$(EMCC_MT_LDFLAGS)) $$(filter %.o,$$^) -o $$@ \
+	    -sEXPORTED_FUNCTIONS=$$$$(sed -n 's/^\([a-z]\w*\).*/_\1/p' wasm/exports.txt | paste -sd,)
+$(emcc_dir)/$(1:plumb%=tests%).wasm: $(call variant,$1,$(engine) $(tests))
+	@echo "  $$@"
+	$$Q$$(EMCC_RUN) $(EMCC_LDFLAGS) $(if $(findstring -mt,$1),$(EMCC_MT_LDFLAGS)) $(EMCC_TEST_LDFLAGS) $$^ -o $$@ \
+	    -sEXPORTED_FUNCTIONS=_test_main,_malloc,_free,_plumb_threads_ready,_plumb_threads_serve
+endef
+$(foreach v,$(emcc_variants),$(eval $(call emcc_module,$v)))
 
 wasi: $(wasi_dir)/plumb.wasm $(cli_wasm) ## Builds build/wasi/plumb.wasm, the command line for wasmtime and Node.
 # What web/node/cli.mjs runs.
@@ -168,7 +189,7 @@ $(wasi_dir)/tests.wasm: $(call objects,$(wasi_dir),$(engine) $(tests))
 test-programs: \
     $(if $(filter native,$(HOSTS)),build/native/plumb build/native/tests build/native-sanitize/tests) \
     $(if $(filter native,$(HOSTS)),$(fuzzers:%=build/native-sanitize/fuzz-%)) \
-    $(if $(filter node chromium,$(HOSTS)),$(plumb_wasm) $(emcc_dir)/tests.wasm) \
+    $(if $(filter node chromium,$(HOSTS)),$(plumb_wasm) $(emcc_variants:plumb%=$(emcc_dir)/tests%.wasm)) \
     $(if $(filter node,$(HOSTS)),$(cli_wasm)) \
     $(if $(filter wasmtime,$(HOSTS)),$(wasi_dir)/plumb.wasm $(wasi_dir)/tests.wasm)
 

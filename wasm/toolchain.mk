@@ -1,5 +1,6 @@
 # The one place that knows how compilers for WebAssembly differ.  Two libcs, two ways to link:
-#   Emscripten (browser, Node): EMCC_RUN, EMCC_CFLAGS, EMCC_LDFLAGS, EMCC_TEST_LDFLAGS
+#   Emscripten (browser, Node): EMCC_RUN, EMCC_CFLAGS, EMCC_LDFLAGS, EMCC_TEST_LDFLAGS, and what the variants add:
+#                               EMCC_MT_CFLAGS, EMCC_MT_LDFLAGS, EMCC_RELAXED_CFLAGS (empty: no relaxed SIMD)
 #   WASI (wasmtime):            WASI_CC, WASI_CFLAGS, WASI_LDFLAGS
 # Nothing here runs a compiler: it looks at names and files only, so that `make` starts at once.
 
@@ -11,13 +12,24 @@ LLVM ?= $(firstword $(foreach v,25 24 23 22 21 20 19,\
 # 65535 pages: the largest maximum that every linker takes.
 MAX_MEMORY := 4294901760
 STACK := 1048576
+INITIAL_MEMORY := 16777216
 
 # ---- Emscripten ----
 EMCC ?= emcc
 emcc_file := $(realpath $(shell command -v $(EMCC) 2>/dev/null))
 EMCC_CFLAGS := -msimd128
 # One plain .wasm and no JavaScript of Emscripten's: our own ES modules load it in every host.
-EMCC_LDFLAGS := -sSTANDALONE_WASM --no-entry -sALLOW_MEMORY_GROWTH -sMAXIMUM_MEMORY=$(MAX_MEMORY) -sTOTAL_STACK=$(STACK)
+EMCC_LDFLAGS := -sSTANDALONE_WASM --no-entry -sALLOW_MEMORY_GROWTH -sINITIAL_MEMORY=$(INITIAL_MEMORY) \
+    -sMAXIMUM_MEMORY=$(MAX_MEMORY) -sTOTAL_STACK=$(STACK)
+# Threads without Emscripten's: -pthread would bring its JavaScript, and its libc of atomics.  Ours wait and notify in
+# src/base/pool.c alone, which is the one file compiled with atomics; the others, and libc, compute in any thread, but
+# only the main one may allocate.  No _Thread_local: nobody calls __wasm_init_tls.
+# --no-check-features: wasm-ld otherwise wants every object in a shared memory to be compiled for atomics.
+# The memory is imported, as all instances share it: web/threads.js makes it, of INITIAL_MEMORY and MAX_MEMORY bytes,
+# and gives each worker a stack.
+EMCC_MT_CFLAGS := -matomics -mbulk-memory
+EMCC_MT_LDFLAGS := -sIMPORTED_MEMORY -Wl,--shared-memory,--no-check-features,--export=__stack_pointer
+EMCC_RELAXED_CFLAGS := -mrelaxed-simd
 # The test program has two imports of its own (tests/harness.c), which emcc takes for undefined symbols.
 EMCC_TEST_LDFLAGS := -sERROR_ON_UNDEFINED_SYMBOLS=0 -sWARN_ON_UNDEFINED_SYMBOLS=0
 
@@ -37,6 +49,8 @@ EMCC_LDFLAGS += -Wl,--no-stack-first
 endif
 else
 EMCC_LDFLAGS += -O2 -sWASM_BIGINT
+# Its own LLVM is older than the final opcodes.
+EMCC_RELAXED_CFLAGS :=
 endif
 else
 # An emsdk brings a matching LLVM, binaryen and Node: nothing to override.  BigInt is off before Emscripten 4; from
