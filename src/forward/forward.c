@@ -165,21 +165,38 @@ static void tap(const struct forward *f, const char *name, int32_t il, uint32_t 
 
 /* ---- steps --------------------------------------------------------------------------------------------------- */
 
-/* Declares x (n_token, n) to be the input of the next products. */
-static void set_input(struct forward *f, const float *x, uint32_t n, uint32_t n_token) {
+/* y (n_token, n_out) = W x + bias, and the tap after it (NULL: none), which sees rows of n_head heads. */
+struct product {
+    const char *name;
+    const struct weight *w, *bias;   /* bias: NULL, or optional */
+    float *y;
+    uint32_t n_head;
+};
+
+/* n products of the same x (n_token, n_in): as one loop for the threads, and one by one for taps, which would see the
+ * time of all at the first. */
+static void multiply_all(struct forward *f, const float *x, uint32_t n_token, int32_t il, uint32_t pos,
+                         const struct product *p, uint32_t n) {
+    struct matrix matrices[MAX_PRODUCTS];
+    float *y[MAX_PRODUCTS];
     f->acts.x = x;
-    f->acts.n = n;
+    f->acts.n = p->w->n_in;
     f->acts.n_token = n_token;
     f->acts.quantized = false;
-}
-
-/* y (n_token, n_out) = W input + bias. */
-static void linear(struct forward *f, const struct weight *w, const struct weight *bias, float *y) {
-    struct matrix matrix = { w->type, w->n_in, w->n_out, w->n_packed, w->data, w->row_bytes };
-    matmul(&f->kernels, f->pool, &matrix, &y, 1, &f->acts, f->panels);
-    if (!bias || !bias->data) return;
-    for (uint32_t t = 0; t < f->acts.n_token; t++) {
-        f->kernels.add_scaled(y + (size_t)t * w->n_out, (const float *)(const void *)bias->data, 1.0f, w->n_out);
+    for (uint32_t i = 0; i < n; i++) {
+        const struct weight *w = p[i].w;
+        matrices[i] = (struct matrix) { w->type, w->n_in, w->n_out, w->n_packed, w->data, w->row_bytes };
+        y[i] = p[i].y;
+    }
+    uint32_t at_once = f->sink.on_tap ? 1 : n;
+    for (uint32_t i = 0; i < n; i++) {
+        if (i % at_once == 0) matmul(&f->kernels, f->pool, matrices + i, y + i, at_once, &f->acts, f->panels);
+        uint32_t n_out = p[i].w->n_out;
+        const struct weight *bias = p[i].bias;
+        for (uint32_t t = 0; bias && bias->data && t < n_token; t++) {
+            f->kernels.add_scaled(y[i] + (size_t)t * n_out, (const float *)(const void *)bias->data, 1.0f, n_out);
+        }
+        if (p[i].name) tap(f, p[i].name, il, pos, n_token, p[i].n_head, n_out / p[i].n_head, y[i]);
     }
 }
 
@@ -289,13 +306,10 @@ void forward_run(struct forward *f, const int32_t *ids, uint32_t n, uint32_t pos
 
         rms_norm(f, &l->attn_norm, f->x, n, f->norm);
         tap(f, "attn_norm", at, pos, n, 1, c->n_embd, f->norm);
-        set_input(f, f->norm, c->n_embd, n);
-        linear(f, &l->attn_q, &l->attn_q_bias, f->q);
-        tap(f, "Qcur", at, pos, n, c->n_head, c->head_dim, f->q);
-        linear(f, &l->attn_k, &l->attn_k_bias, f->k);
-        tap(f, "Kcur", at, pos, n, c->n_head_kv, c->head_dim, f->k);
-        linear(f, &l->attn_v, &l->attn_v_bias, f->v);
-        tap(f, "Vcur", at, pos, n, c->n_head_kv, c->head_dim, f->v);
+        const struct product qkv[] = { { "Qcur", &l->attn_q, &l->attn_q_bias, f->q, c->n_head },
+                                       { "Kcur", &l->attn_k, &l->attn_k_bias, f->k, c->n_head_kv },
+                                       { "Vcur", &l->attn_v, &l->attn_v_bias, f->v, c->n_head_kv } };
+        multiply_all(f, f->norm, n, at, pos, qkv, 3);
         rope(f, f->q, c->n_head, n, pos);
         tap(f, "Qcur_rope", at, pos, n, c->n_head, c->head_dim, f->q);
         rope(f, f->k, c->n_head_kv, n, pos);
@@ -304,24 +318,20 @@ void forward_run(struct forward *f, const int32_t *ids, uint32_t n, uint32_t pos
         attention(f, il, n, pos);
         tap(f, "kq_soft_max", at, pos, n, c->n_head, pos + n, f->tapped);
         tap(f, "kqv_out", at, pos, n, c->n_head, c->head_dim, f->attn);
-        set_input(f, f->attn, c->n_head * c->head_dim, n);
-        linear(f, &l->attn_output, &l->attn_output_bias, f->norm);
-        tap(f, "attn_out", at, pos, n, 1, c->n_embd, f->norm);
+        const struct product attn_out = { "attn_out", &l->attn_output, &l->attn_output_bias, f->norm, 1 };
+        multiply_all(f, f->attn, n, at, pos, &attn_out, 1);
         add_residual(f, f->x, f->norm, (size_t)n * c->n_embd);
         tap(f, "ffn_inp", at, pos, n, 1, c->n_embd, f->x);
 
         rms_norm(f, &l->ffn_norm, f->x, n, f->norm);
         tap(f, "ffn_norm", at, pos, n, 1, c->n_embd, f->norm);
-        set_input(f, f->norm, c->n_embd, n);
-        linear(f, &l->ffn_gate, NULL, f->gate);
-        tap(f, "ffn_gate", at, pos, n, 1, c->n_ff, f->gate);
-        linear(f, &l->ffn_up, NULL, f->up);
-        tap(f, "ffn_up", at, pos, n, 1, c->n_ff, f->up);
+        const struct product gate_up[] = { { "ffn_gate", &l->ffn_gate, NULL, f->gate, 1 },
+                                           { "ffn_up", &l->ffn_up, NULL, f->up, 1 } };
+        multiply_all(f, f->norm, n, at, pos, gate_up, 2);
         f->kernels.swiglu(f->gate, f->up, (size_t)n * c->n_ff);
         tap(f, "ffn_swiglu", at, pos, n, 1, c->n_ff, f->gate);
-        set_input(f, f->gate, c->n_ff, n);
-        linear(f, &l->ffn_down, NULL, f->norm);
-        tap(f, "ffn_out", at, pos, n, 1, c->n_embd, f->norm);
+        const struct product ffn_out = { "ffn_out", &l->ffn_down, NULL, f->norm, 1 };
+        multiply_all(f, f->gate, n, at, pos, &ffn_out, 1);
         add_residual(f, f->x, f->norm, (size_t)n * c->n_embd);
         tap(f, "l_out", at, pos, n, 1, c->n_embd, f->x);
     }
@@ -329,8 +339,8 @@ void forward_run(struct forward *f, const int32_t *ids, uint32_t n, uint32_t pos
     uint32_t first = n - n_logits;
     rms_norm(f, &m->output_norm, f->x + (size_t)first * c->n_embd, n_logits, f->norm);
     tap(f, "result_norm", -1, pos + first, n_logits, 1, c->n_embd, f->norm);
-    set_input(f, f->norm, c->n_embd, n_logits);
-    linear(f, &m->output, NULL, logits);
+    const struct product output = { NULL, &m->output, NULL, logits, 1 };   /* its tap comes after the scale */
+    multiply_all(f, f->norm, n_logits, -1, pos + first, &output, 1);
     multiply(logits, 1.0f / c->logit_scale, (size_t)n_logits * c->n_vocab);
     tap(f, "result_output", -1, pos + first, n_logits, 1, c->n_vocab, logits);
 }
