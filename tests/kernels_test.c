@@ -30,8 +30,9 @@ static bool same_bits(const float *a, const float *b, size_t n) {
     return true;
 }
 
-/* Random bytes are valid blocks of every type; their f16 scales are kept small by clearing the upper exponent bits. */
-static void random_blocks(uint8_t *blocks, uint32_t type, size_t n_byte) {
+/* Random bytes are valid blocks of every type; their f16 scales are kept small by clearing the upper exponent bits, or
+ * may be any that is finite: subnormal, zero, huge. */
+static void random_blocks(uint8_t *blocks, uint32_t type, size_t n_byte, bool any_scale) {
     for (size_t i = 0; i < n_byte; i++) blocks[i] = (uint8_t)random_u32();
     const struct quant_traits *traits = quant_traits(type);
     /* where the f16 fields of a block lie */
@@ -46,7 +47,9 @@ static void random_blocks(uint8_t *blocks, uint32_t type, size_t n_byte) {
         for (size_t b = 0; b < n_byte; b += traits->block_bytes) {
             for (int i = 0; i < halves[h].n; i++) {
                 uint8_t *high = blocks + b + halves[h].at[i] + 1;
-                *high = (uint8_t)((*high & 0x83) | 0x28);   /* exponent 10 or 11 of 15: |scale| in 2^-5..2^-3 */
+                if (!any_scale) *high = (uint8_t)((*high & 0x83) | 0x28);   /* |scale| in 2^-5..2^-3 */
+                else if (random_u32() % 4 == 0) *high &= 0x83;              /* subnormal */
+                else if ((*high & 0x7c) == 0x7c) *high &= 0xbf;             /* not infinite nor NaN */
             }
         }
     }
@@ -62,6 +65,7 @@ static void random_blocks(uint8_t *blocks, uint32_t type, size_t n_byte) {
 
 struct product {
     uint32_t type, n, n_out, n_token;
+    bool any_scale;   /* of any size: then all ways are only held against each other */
 };
 
 /* A kernel table and how it is asked: weights as in the file or packed, tokens together or one by one. */
@@ -121,7 +125,7 @@ static void matmul_row(const void *row) {
     float *y = alloc_array(n_y + 1, sizeof *y), *other = alloc_array(n_y + 1, sizeof *other);
     REQUIRE(w && x && weights && y && other, "out of memory");
     random_state = 0x9e3779b9u + p->type;
-    random_blocks(w, p->type, row_bytes * p->n_out);
+    random_blocks(w, p->type, row_bytes * p->n_out, p->any_scale);
     random_floats(x, (size_t)p->n * p->n_token, 3.0f);
     for (size_t i = 0; i <= n_y; i++) y[i] = NAN;   /* outputs start as NaN, and one guard lies behind */
     REQUIRE(run_product(&(struct way) { "scalar", true, false, false, 1 }, p, w, x, y), "out of memory");
@@ -148,7 +152,7 @@ static void matmul_row(const void *row) {
             worst = fmax(worst, fabs(sum - (double)y[(size_t)t * p->n_out + o]) / magnitude);
         }
     }
-    CHECK(worst < 0x1p-15, "error %g of sum |w| |x|max, row length %u", worst, p->n);
+    CHECK(p->any_scale || worst < 0x1p-15, "error %g of sum |w| |x|max, row length %u", worst, p->n);
     free(w);
     free(x);
     free(weights);
@@ -308,29 +312,37 @@ static void f16_case(void) {
 
 void test_kernels(void) {
     static const struct { const char *name; struct product p; } rows[] = {
-        { "kernels: F32 product of odd length equals f64 sums, SIMD equals scalar", { QUANT_F32, 43, 7, 3 } },
-        { "kernels: F16 product equals f64 sums, SIMD equals scalar", { QUANT_F16, 61, 9, 2 } },
-        { "kernels: BF16 product equals f64 sums, SIMD equals scalar", { QUANT_BF16, 128, 5, 2 } },
-        { "kernels: Q4_0 product equals f64 sums, SIMD equals scalar", { QUANT_Q4_0, 32, 1, 1 } },
-        { "kernels: Q4_0 rows of 576 equal f64 sums, SIMD equals scalar", { QUANT_Q4_0, 576, 10, 3 } },
-        { "kernels: Q4_1 product equals f64 sums, SIMD equals scalar", { QUANT_Q4_1, 576, 10, 3 } },
-        { "kernels: Q5_0 product equals f64 sums, SIMD equals scalar", { QUANT_Q5_0, 96, 6, 2 } },
-        { "kernels: Q5_1 product equals f64 sums, SIMD equals scalar", { QUANT_Q5_1, 160, 6, 2 } },
-        { "kernels: Q8_0 product equals f64 sums, SIMD equals scalar", { QUANT_Q8_0, 576, 11, 4 } },
-        { "kernels: Q2_K product equals f64 sums, SIMD equals scalar", { QUANT_Q2_K, 512, 6, 2 } },
-        { "kernels: Q3_K product equals f64 sums, SIMD equals scalar", { QUANT_Q3_K, 256, 6, 2 } },
-        { "kernels: Q4_K product equals f64 sums, SIMD equals scalar", { QUANT_Q4_K, 768, 6, 2 } },
-        { "kernels: Q5_K product equals f64 sums, SIMD equals scalar", { QUANT_Q5_K, 256, 3, 5 } },
-        { "kernels: Q6_K product equals f64 sums, SIMD equals scalar", { QUANT_Q6_K, 512, 6, 2 } },
-        { "kernels: IQ4_NL product equals f64 sums, SIMD equals scalar", { QUANT_IQ4_NL, 96, 6, 2 } },
-        { "kernels: IQ4_XS product equals f64 sums, SIMD equals scalar", { QUANT_IQ4_XS, 512, 6, 2 } },
-        { "kernels: one tile of 8 rows and 4 tokens", { QUANT_Q4_0, 64, 8, 4 } },
-        { "kernels: Q4_0 tiles, rows and tokens left over", { QUANT_Q4_0, 576, 19, 7 } },
-        { "kernels: Q4_1 tiles, with minima", { QUANT_Q4_1, 96, 21, 9 } },
-        { "kernels: Q8_0 tiles", { QUANT_Q8_0, 1536, 16, 5 } },
-        { "kernels: Q2_K tiles, groups of 16 with minima", { QUANT_Q2_K, 512, 17, 6 } },
-        { "kernels: Q5_K tiles", { QUANT_Q5_K, 256, 8, 8 } },
-        { "kernels: Q6_K tiles, groups of 16", { QUANT_Q6_K, 768, 23, 11 } },
+        { "kernels: F32 product of odd length equals f64 sums, SIMD equals scalar", { QUANT_F32, 43, 7, 3, false } },
+        { "kernels: F16 product equals f64 sums, SIMD equals scalar", { QUANT_F16, 61, 9, 2, false } },
+        { "kernels: BF16 product equals f64 sums, SIMD equals scalar", { QUANT_BF16, 128, 5, 2, false } },
+        { "kernels: Q4_0 tiles equal f64 sums, SIMD equals scalar", { QUANT_Q4_0, 576, 19, 7, false } },
+        { "kernels: Q4_1 tiles equal f64 sums, SIMD equals scalar", { QUANT_Q4_1, 96, 21, 9, false } },
+        { "kernels: Q5_0 tiles equal f64 sums, SIMD equals scalar", { QUANT_Q5_0, 160, 18, 6, false } },
+        { "kernels: Q5_1 tiles equal f64 sums, SIMD equals scalar", { QUANT_Q5_1, 576, 10, 3, false } },
+        { "kernels: Q8_0 tiles equal f64 sums, SIMD equals scalar", { QUANT_Q8_0, 1536, 16, 5, false } },
+        { "kernels: Q2_K tiles equal f64 sums, SIMD equals scalar", { QUANT_Q2_K, 512, 17, 6, false } },
+        { "kernels: Q3_K tiles equal f64 sums, SIMD equals scalar", { QUANT_Q3_K, 768, 9, 5, false } },
+        { "kernels: Q4_K tiles equal f64 sums, SIMD equals scalar", { QUANT_Q4_K, 768, 23, 9, false } },
+        { "kernels: Q5_K tiles equal f64 sums, SIMD equals scalar", { QUANT_Q5_K, 512, 19, 8, false } },
+        { "kernels: Q6_K tiles equal f64 sums, SIMD equals scalar", { QUANT_Q6_K, 768, 22, 7, false } },
+        { "kernels: IQ4_NL tiles equal f64 sums, SIMD equals scalar", { QUANT_IQ4_NL, 96, 13, 4, false } },
+        { "kernels: IQ4_XS tiles equal f64 sums, SIMD equals scalar", { QUANT_IQ4_XS, 512, 11, 6, false } },
+        { "kernels: Q4_0 with scales of every size, SIMD equals scalar", { QUANT_Q4_0, 128, 16, 5, true } },
+        { "kernels: Q4_1 with scales of every size, SIMD equals scalar", { QUANT_Q4_1, 128, 16, 5, true } },
+        { "kernels: Q5_0 with scales of every size, SIMD equals scalar", { QUANT_Q5_0, 128, 16, 5, true } },
+        { "kernels: Q5_1 with scales of every size, SIMD equals scalar", { QUANT_Q5_1, 128, 16, 5, true } },
+        { "kernels: Q8_0 with scales of every size, SIMD equals scalar", { QUANT_Q8_0, 128, 16, 5, true } },
+        { "kernels: Q2_K with scales of every size, SIMD equals scalar", { QUANT_Q2_K, 512, 16, 5, true } },
+        { "kernels: Q3_K with scales of every size, SIMD equals scalar", { QUANT_Q3_K, 512, 16, 5, true } },
+        { "kernels: Q4_K with scales of every size, SIMD equals scalar", { QUANT_Q4_K, 512, 16, 5, true } },
+        { "kernels: Q5_K with scales of every size, SIMD equals scalar", { QUANT_Q5_K, 512, 16, 5, true } },
+        { "kernels: Q6_K with scales of every size, SIMD equals scalar", { QUANT_Q6_K, 512, 16, 5, true } },
+        { "kernels: IQ4_NL with scales of every size, SIMD equals scalar", { QUANT_IQ4_NL, 128, 16, 5, true } },
+        { "kernels: IQ4_XS with scales of every size, SIMD equals scalar", { QUANT_IQ4_XS, 512, 16, 5, true } },
+        { "kernels: one row of one block", { QUANT_Q4_0, 32, 1, 1, false } },
+        { "kernels: one row of one superblock", { QUANT_Q6_K, 256, 1, 1, false } },
+        { "kernels: one tile of 8 rows and 4 tokens", { QUANT_Q4_0, 64, 8, 4, false } },
+        { "kernels: one tile of superblocks and one token", { QUANT_Q4_K, 256, 8, 1, false } },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) test_row(rows[i].name, matmul_row, &rows[i].p);
     test_case("kernels: dot_f32 of every length equals f64, SIMD equals scalar", dot_case);
