@@ -87,11 +87,29 @@ test: ## Sets up what is missing, builds and runs every test; HOSTS="native node
 setup: ## Installs what building and testing on every host need, saying what and why.
 	@tools/setup.sh test $(HOSTS)
 
-bench: ## Measures prefill and decode of MODEL natively, in Node and under wasmtime.
-	@tools/setup.sh test native node wasmtime
-	@python3 models/fetch.py $(MODEL)
-	@$(MAKE) -s -j$$(nproc) build
-	@node tests/bench/hosts.mjs "$$(python3 models/fetch.py --path $(MODEL))"
+bench: ## Races plumb against wllama and llama.cpp for docs/speed.md; QUICK=1, FULL=1 or BENCH="--help" for options.
+	@tools/setup.sh bench
+	@python3 models/fetch.py smollm2-135m-instruct-q4_1
+	@python3 models/fetch.py --manifest tests/bench/manifest.json --into build/bench/include --all
+	@$(MAKE) -s -j$$(nproc) build build/bench/plumb build/bench/plumb.wasm build/bench/llama
+	@node tests/bench/bench.mjs $(if $(QUICK),--quick) $(if $(FULL),--full) $(BENCH)
+
+# The engines of the race that need no browser, around one loop (tests/bench/driver.h).
+build/bench/plumb: $(call objects,build/native,$(engine) tests/bench/plumb.c tests/bench/driver.c)
+	@mkdir -p $(@D)
+	@echo "  $@"
+	$Q$(CC) $(release) $^ -lm -o $@
+build/bench/plumb.wasm: $(call objects,build/wasi,$(engine) tests/bench/plumb.c tests/bench/driver.c)
+	@mkdir -p $(@D)
+	@echo "  $@"
+	$Q$(WASI_CC) $(WASI_LDFLAGS) $^ -lm -o $@
+# Finds the libraries where npm put them, and those of each kind of CPU beside them.
+llama := $(CURDIR)/tests/bench/node_modules/@node-llama-cpp/linux-x64/bins/linux-x64
+build/bench/llama: tests/bench/llama.c tests/bench/driver.c tests/bench/driver.h tests/bench/package-lock.json
+	@echo "  $@"
+	$Q$(CC) -std=c11 -O2 -Wall -Wextra -D_GNU_SOURCE -isystem build/bench/include -DLLAMA_DIR='"$(llama)"' \
+	    $(filter %.c,$^) $(llama)/libllama.v0.5.0.so $(llama)/libggml.v0.5.0.so $(llama)/libggml-base.so \
+	    -Wl,-rpath,$(llama) -lm -o $@
 
 # Python with what tools/setup.sh installs for it.
 python = PYTHONPATH=build/setup/py python3

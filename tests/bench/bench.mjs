@@ -1,0 +1,244 @@
+/**
+ * `node tests/bench/bench.mjs [options]`, which is what `make bench` runs: plumb on its hosts beside wllama in the same
+ * Chromium and llama.cpp natively, with the same files and tokens.  Writes bench/results/DATE-MACHINE.json with every
+ * single run, and from it docs/speed.md and docs/speed.svg (report.mjs).
+ *
+ * Runs rotate: A, B, C, A, B, C ..., so that what else the machine does hits all alike.  Engines stay loaded for a
+ * model where memory allows; else each round loads, measures and closes one after the other.
+ */
+import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { parseArgs } from 'node:util';
+import { accuracyOf } from './accuracy.mjs';
+import { ENGINES, closeChromium, reason } from './engines.mjs';
+import { loadsOf } from './load.mjs';
+import { describe, slug } from './machine.mjs';
+import { median } from './median.mjs';
+import { make, MODELS, typesOf } from './models.mjs';
+import { promptOf } from './prompt.mjs';
+import { report } from './report.mjs';
+
+const PROFILES = {
+  quick: { models: 'Q4_0', prompts: '32,128', contexts: '64', repeats: '2', steps: '8', limit: '20', enough: '4' },
+  usual: { models: 'Q4_0,Q8_0,Q4_K_M', prompts: '32,512', contexts: '128,1024', repeats: '3', steps: '32', limit: '45',
+    enough: '15' },
+  full: { models: MODELS.map(({ name }) => name).join(), prompts: '32,512,2048', contexts: '128,1024,4096',
+    repeats: '5', steps: '32', limit: '200', enough: '40', accuracy: true },
+};
+const HELP = `node tests/bench/bench.mjs [options]
+  --quick, --full      fewer or more models and lengths: see PROFILES in tests/bench/bench.mjs
+  --models A,B         of ${MODELS.map(({ name }) => name).join(' ')}
+  --engines A,B        those whose id contains one of these: ${ENGINES.map(({ id }) => id).join(' ')}
+  --prompts N,N        tokens of a prefill
+  --contexts N,N       tokens before a decode
+  --steps N            tokens of a decode
+  --repeats N          runs of every engine
+  --limit S            a run that would take longer is not begun
+  --enough S           an engine that has spent this long on a measure is not repeated
+  --accuracy           against the reference pass too, some minutes a model; a part of --full
+  --no-speed, --no-load
+  --no-report          leaves docs/ as it is
+  --out FILE           where the results go`;
+
+const flag = { type: 'boolean' }, text = { type: 'string' };
+const { values: given } = parseArgs({
+  options: {
+    quick: flag, full: flag, models: text, engines: text, prompts: text, contexts: text, steps: text, repeats: text,
+    limit: text, enough: text, accuracy: flag, 'no-speed': flag, 'no-load': flag, 'no-report': flag, out: text,
+    help: flag,
+  },
+});
+if (given.help) {
+  console.log(HELP);
+  process.exit();
+}
+const options = {
+  engines: '', ...PROFILES[given.quick ? 'quick' : given.full ? 'full' : 'usual'], ...given,
+};
+const list = (text) => text.split(',').filter(Boolean);
+const numbers = (text) => list(text).map(Number).sort((a, b) => a - b);
+const prompts = numbers(options.prompts), contexts = numbers(options.contexts);
+const steps = Number(options.steps), repeats = Number(options.repeats);
+const limit = Number(options.limit), enough = Number(options.enough);
+const engines = ENGINES.filter(({ id }) =>
+  options.engines === '' || list(options.engines).some(part => id.includes(part)));
+const nCtx = Math.max(...prompts, ...contexts.map(n => n + steps), 64) + 512;
+
+const WARM_SECONDS = 2;
+/** Bytes that an engine takes for each of the file, to tell whether all of them fit. */
+const FOOTPRINT = { plumb: 1.2, 'wllama-2': 2.5, 'wllama-3': 4.5, 'llama.cpp': 2 };
+
+// ---- results, saved as they come ----
+
+const started = Date.now();
+const results = {
+  ...describe(), command: ['node', 'tests/bench/bench.mjs', ...process.argv.slice(2)].join(' '),
+  options: { prompts, contexts, steps, repeats, limit, enough, nCtx },
+  models: [], engines: [], runs: [], loads: [], accuracy: [],
+};
+const out = options.out ?? `bench/results/${results.date}-${slug(results.machine)}.json`;
+mkdirSync(out.replace(/[^/]*$/, './'), { recursive: true });
+const save = () => writeFileSync(out, `${JSON.stringify(results, null, 1)}\n`);
+
+const clock = (seconds) => `${Math.floor(seconds / 60)}:${String(Math.round(seconds % 60)).padStart(2, '0')}`;
+/** Shares of the whole work, in tokens times bytes of a model. */
+const work = { done: 0, all: 0 };
+function say(text) {
+  const gone = (Date.now() - started) / 1000;
+  const left = work.done > 0 && work.done < work.all && clock(gone / work.done * (work.all - work.done));
+  console.log(`[${clock(gone)}${left ? `, about ${left} left` : ''}] ${text}`);
+}
+
+// ---- speed ----
+
+const cells = [
+  ...prompts.map(n => ({ kind: 'prefill', n, tokens: n, work: n })),
+  ...contexts.map((n, i) => ({ kind: 'decode', n, tokens: steps, work: n - (contexts[i - 1] ?? 0) + steps * repeats })),
+];
+const title = ({ kind, n }) => kind === 'prefill' ? `prefill ${n}` : `decode at ${n}`;
+
+/** One engine on one model: its runs, one for each cell, and what is known of it so far. */
+class Entry {
+  constructor(engine, model, prompt) {
+    Object.assign(this, { engine, model, prompt, open: null, rate: 0, context: 0, dead: '' });
+    this.runs = new Map(cells.map(cell =>
+      [cell, { model: model.name, engine: engine.id, kind: cell.kind, n: cell.n, tokens: cell.tokens, seconds: [] }]));
+  }
+
+  fail(error) {
+    this.dead = reason(error);
+    say(`${this.engine.id}: ${this.dead}`);
+  }
+
+  async start() {
+    if (this.open || this.dead) return;
+    const engine = this.engine.create();
+    try {
+      this.about = await engine.open(this.model.file, nCtx);
+      this.open = engine;
+      this.context = 0;
+      await engine.setPrompt(this.prompt.ids, this.prompt.texts);
+      const shortest = Math.min(...Object.keys(this.prompt.texts).map(Number));
+      for (const from = Date.now(); Date.now() - from < WARM_SECONDS * 1000;) {
+        this.rate = shortest / await engine.prefill(shortest);
+        await engine.decode(shortest, 4);
+      }
+    } catch (error) {
+      this.fail(error);
+      await engine.close();
+    }
+  }
+
+  async stop() {
+    const open = this.open;
+    this.open = null;
+    await open?.close().catch(error => this.fail(error));
+  }
+
+  /** One run of a cell, unless there is a reason against it, which is kept. */
+  async run(cell) {
+    const run = this.runs.get(cell);
+    if (this.dead) run.error ??= this.dead;
+    if (!this.open || run.error || run.skipped || run.seconds.length >= repeats) return;
+    if (run.seconds.reduce((sum, s) => sum + s, 0) > enough) return;
+    // What comes before a decode is computed once, as long as the engine stays open.
+    const before = cell.kind === 'decode' ? Math.max(0, cell.n - this.context) : 0;
+    const expected = (before + cell.tokens) / this.rate;
+    if (expected > limit) {
+      run.skipped = `not run: it would take about ${Math.round(expected)} s, more than ${limit} s`;
+      return;
+    }
+    try {
+      const seconds = cell.kind === 'prefill' ? await this.open.prefill(cell.n) : await this.open.decode(cell.n, steps);
+      run.seconds.push(seconds);
+      this.context = cell.n;
+      if (cell.kind === 'prefill') this.rate = cell.tokens / seconds;
+    } catch (error) {
+      this.fail(error);
+      run.error = this.dead;
+      await this.stop();
+    }
+  }
+}
+
+function tell(entries, cell) {
+  const told = entries.map(entry => {
+    const run = entry.runs.get(cell);
+    return `${entry.engine.id} ${run.seconds.length ? (cell.tokens / median(run.seconds)).toFixed(1)
+      : run.error ? 'failed' : 'not run'}`;
+  });
+  say(`${entries[0].model.name}, ${title(cell)}, tokens/s: ${told.join(', ')}`);
+}
+
+function memoryAvailable() {
+  const line = existsSync('/proc/meminfo') && /MemAvailable: *(\d+)/.exec(readFileSync('/proc/meminfo', 'utf8'));
+  return line ? 1024 * Number(line[1]) : 8e9;
+}
+
+async function race(model) {
+  const bytes = statSync(model.file).size;
+  const lengths = [...new Set([...prompts, ...contexts])];
+  const prompt = await promptOf(model.file, lengths, Math.max(...prompts, ...contexts.map(n => n + steps)));
+  const entries = engines.map(engine => new Entry(engine, model, prompt));
+  results.runs.push(...entries.flatMap(({ runs }) => [...runs.values()]));
+  const share = (some) => { work.done += some * bytes; };
+  const needed = engines.reduce((sum, { name }) => sum + FOOTPRINT[name] * bytes, 0);
+  if (needed < 0.6 * memoryAvailable()) {
+    for (const entry of entries) await entry.start();
+    for (const cell of cells) {
+      for (let i = 0; i < repeats; i++) for (const entry of entries) await entry.run(cell);
+      share(cell.work);
+      tell(entries, cell);
+      save();
+    }
+    for (const entry of entries) await entry.stop();
+  } else {
+    say(`${model.name}: one engine at a time, all together would take ${(needed / 1e9).toFixed(0)} GB`);
+    for (let i = 0; i < repeats; i++) {
+      for (const entry of entries) {
+        await entry.start();
+        for (const cell of cells) await entry.run(cell);
+        await entry.stop();
+        share(cells.reduce((sum, cell) => sum + cell.work, 0) / repeats / entries.length);
+        save();
+      }
+    }
+    for (const cell of cells) tell(entries, cell);
+  }
+  for (const { engine, about } of entries) {
+    if (about) results.engines.push({ model: model.name, engine: engine.id, ...about });
+  }
+}
+
+try {
+  const models = list(options.models).map(make);
+  const bytes = (model) => statSync(model.file).size;
+  for (const model of models) {
+    results.models.push({ name: model.name, title: model.title, bytes: bytes(model), types: typesOf(model.file) });
+    if (!given['no-speed']) work.all += bytes(model) * cells.reduce((sum, cell) => sum + cell.work, 0);
+  }
+  if (!given['no-speed']) {
+    for (const model of models) {
+      say(`${model.title}, ${(bytes(model) / 1e6).toFixed(0)} MB, ${engines.length} engines`);
+      await race(model);
+      save();
+    }
+  }
+  if (!given['no-load']) {
+    for (const model of models) {
+      results.loads.push(...await loadsOf(model, say));
+      save();
+    }
+  }
+  if (options.accuracy) {
+    for (const model of models.filter(({ random }) => !random)) {
+      results.accuracy.push(await accuracyOf(model, say, { chunks: given.quick ? 1 : 4 }));
+      save();
+    }
+  }
+} finally {
+  results.seconds = (Date.now() - started) / 1000;
+  save();
+  await closeChromium();
+}
+say(`all runs are in ${out}`);
+if (!given['no-report']) report([results]);

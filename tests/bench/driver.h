@@ -1,0 +1,28 @@
+/* What make bench runs natively and under wasmtime: one loop that takes orders on standard input and answers on
+ * standard output, around an engine.  plumb.c and llama.c are the engines, so both are timed by the same lines.
+ *
+ *   order                                      answer, one line of JSON
+ *   (at the start)                             {"load_seconds": s, "about": "what runs"}
+ *   ids N id id ... id                         {"n": N}         the tokens that the others feed
+ *   prefill N                                  {"seconds": s}   the first N at once into an empty context
+ *   decode CTX STEPS                           {"seconds": s}   STEPS one by one after CTX, which are fed untimed
+ *
+ * What fails is answered by {"error": "..."}; the end of the input ends the program. */
+#ifndef BENCH_DRIVER_H
+#define BENCH_DRIVER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct engine {
+    /* Both return NULL, or a sentence on what failed. */
+    const char *(*open)(const char *path, uint32_t n_ctx, uint32_t n_thread);
+    const char *(*feed)(const int32_t *ids, uint32_t n);   /* after what is there; logits of the last one */
+    void (*rewind)(uint32_t n_past);
+    const char *(*about)(void);
+};
+
+/* argv: MODEL N_CTX N_THREAD.  Returns the exit code. */
+int drive(const struct engine *engine, int argc, char **argv);
+
+#endif

@@ -1,0 +1,99 @@
+/* wllama, both of its generations, as engines of the bench in a page; the interface of engine-plumb.js.
+ *
+ * 2.x has decode(tokens): timed around the call, as plumb is.  3.x takes text only and runs llama.cpp's server inside:
+ * its own clock around llama.cpp's work is taken, which leaves out what its JavaScript costs.  Everything that is not
+ * named here is left at its default. */
+
+const quiet = { debug() {}, log() {}, warn() {}, error: console.error };
+const modules = new URL('node_modules/', import.meta.url);
+
+export async function openWllama(generation, url, contextLength, threads) {
+  const start = performance.now();
+  const response = await fetch(url);
+  if (!response.ok) throw new Error(`${url}: the server answered ${response.status}`);
+  const blob = await response.blob();
+  const open = generation === 2 ? open2 : open3;
+  const engine = await open(blob, { n_ctx: contextLength, n_threads: threads });
+  const running = engine.wllama.isMultithread() ? engine.wllama.getNumThreads() : 1;
+  if (running !== threads) {
+    await engine.wllama.exit();
+    throw new Error(`asked for ${threads} threads, runs with ${running}`);
+  }
+  return { ...engine, loadSeconds: (performance.now() - start) / 1000, close: () => engine.wllama.exit() };
+}
+
+async function open2(blob, options) {
+  const { Wllama } = await import(new URL('wllama-2/esm/index.js', modules).href);
+  const wllama = new Wllama({
+    'single-thread/wllama.wasm': new URL('wllama-2/esm/single-thread/wllama.wasm', modules).href,
+    'multi-thread/wllama.wasm': new URL('wllama-2/esm/multi-thread/wllama.wasm', modules).href,
+  }, { suppressNativeLog: true, logger: quiet });
+  await wllama.loadModel([blob], options);
+  let ids = [];
+  let past = 0;
+  const rewind = async (position) => {
+    if (position === 0) await wllama.kvClear();
+    else await wllama.kvRemove(position, -1);   // below 0: all that follows
+    wllama.nCachedTokens = past = position;     // its own count goes wrong there
+  };
+  const feed = async (n) => {
+    await wllama.decode(ids.slice(past, past + n), {});
+    past += n;
+  };
+  const timed = async (work) => {
+    const from = performance.now();
+    await work();
+    return (performance.now() - from) / 1000;
+  };
+  return {
+    wllama, about: '',
+    async setPrompt(given) {
+      ids = [...given];
+      await rewind(0);
+    },
+    async prefill(n) {
+      await rewind(0);
+      return timed(() => feed(n));
+    },
+    async decode(context, steps) {
+      if (past > context) await rewind(context);
+      if (past < context) await feed(context - past);
+      const seconds = await timed(async () => {
+        for (let i = 0; i < steps; i++) await feed(1);
+      });
+      await rewind(context);
+      return seconds;
+    },
+  };
+}
+
+async function open3(blob, options) {
+  const { Wllama } = await import(new URL('@wllama/wllama/esm/index.js', modules).href);
+  const wllama = new Wllama({ default: new URL('@wllama/wllama/esm/wasm/wllama.wasm', modules).href },
+    { suppressNativeLog: true, logger: quiet });
+  await wllama.loadModel([blob], { ...options, n_gpu_layers: 0, n_parallel: 1 });
+  let texts = {};
+  /** n prompt tokens in all, of which the server computed prompt_n anew. */
+  const complete = async (n, cache, steps) => {
+    if (texts[n] === undefined) throw new Error(`no text of ${n} tokens`);
+    const { timings } = await wllama.createCompletion({
+      prompt: texts[n], cache_prompt: cache, max_tokens: steps + 1, ignore_eos: true, temperature: 0, samplers: [],
+    });
+    if (timings.cache_n + timings.prompt_n !== n || timings.predicted_n !== steps + 1) {
+      throw new Error(`asked for ${n} + ${steps + 1} tokens, got ${JSON.stringify(timings)}`);
+    }
+    return timings;
+  };
+  return {
+    wllama, about: Wllama.getLibllamaVersion(),
+    async setPrompt(_, given) { texts = given; },
+    async prefill(n) {
+      const timings = await complete(n, false, 0);
+      return timings.prompt_ms / 1000;
+    },
+    async decode(context, steps) {
+      const timings = await complete(context, true, steps);
+      return timings.predicted_ms / 1000;
+    },
+  };
+}

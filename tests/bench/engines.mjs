@@ -1,0 +1,131 @@
+/**
+ * The engines of the race, all behind one interface: open(model, nCtx), setPrompt(ids, texts), prefill(n) and
+ * decode(context, steps) in seconds, close().  Native ones and those of Node and wasmtime are programs that take the
+ * orders of driver.h; those of the browser have a page each in one Chromium.
+ */
+import { spawn } from 'node:child_process';
+import { createInterface } from 'node:readline';
+import { launchChrome } from '../hosts/chrome.mjs';
+import { wasmtime } from '../hosts/wasmtime.mjs';
+import { serve } from '../../web/serve.mjs';
+
+const program = (name, host, threads, ...command) =>
+  ({ name, host, threads, create: () => new Program(command, threads) });
+const page = (name, threads) => ({ name, host: 'chromium', threads, create: () => new Page(name, threads) });
+const inNode = [process.env.BENCH_NODE ?? process.execPath, 'tests/bench/node.mjs'];
+const inWasmtime = [wasmtime(), 'run', '--dir=.', 'build/bench/plumb.wasm'];
+/** By the names that they have in results: id is engine/host/threads. */
+export const ENGINES = [
+  page('plumb', 1), page('plumb', 2),
+  program('plumb', 'node', 1, ...inNode), program('plumb', 'node', 2, ...inNode),
+  program('plumb', 'wasmtime', 1, ...inWasmtime),
+  program('plumb', 'native', 1, 'build/bench/plumb'), program('plumb', 'native', 2, 'build/bench/plumb'),
+  page('wllama-2', 1), page('wllama-2', 2), page('wllama-3', 1), page('wllama-3', 2),
+  program('llama.cpp', 'native', 1, 'build/bench/llama', 'serve'),
+  program('llama.cpp', 'native', 2, 'build/bench/llama', 'serve'),
+].map(engine => ({ ...engine, id: `${engine.name}/${engine.host}/${engine.threads}` }));
+
+/** What an error says, for a table: one line, without what playwright puts in front and without this folder's path. */
+export function reason(error) {
+  return error.message.split('\n')[0].replace(/^page\.evaluate: (\w*Error: )?/, '').replaceAll(`${process.cwd()}/`, '')
+    .replace(/http:\/\/127\.0\.0\.1:\d+/g, '');
+}
+
+/** A program that is asked in lines and answers in lines of JSON. */
+class Program {
+  #child;
+  #lines;
+  #said = '';
+
+  constructor(command, threads) {
+    this.command = command;
+    this.threads = threads;
+  }
+
+  async open(model, nCtx) {
+    const [file, ...args] = this.command;
+    this.#child = spawn(file, [...args, model, nCtx, this.threads], { stdio: ['pipe', 'pipe', 'pipe'] });
+    const failed = new Promise((_, reject) => this.#child.once('error', reject));
+    this.#child.stdin.on('error', () => { /* it ended: the answer that does not come says so */ });
+    this.#child.stderr.setEncoding('utf8').on('data', text => { this.#said = (this.#said + text).slice(-2000); });
+    this.#lines = createInterface({ input: this.#child.stdout })[Symbol.asyncIterator]();
+    const { load_seconds: loadSeconds, about, info } = await Promise.race([this.#answer(), failed]);
+    return { loadSeconds, about, info };
+  }
+
+  async #answer() {
+    const { value, done } = await this.#lines.next();
+    if (done) throw new Error(`${this.command[0]} ended${this.#said ? `: ${this.#said.trim()}` : ''}`);
+    const answer = JSON.parse(value);
+    if (answer.error) throw new Error(answer.error);
+    return answer;
+  }
+
+  #ask(order) {
+    this.#child.stdin.write(`${order}\n`);
+    return this.#answer();
+  }
+
+  async setPrompt(ids) { await this.#ask(`ids ${ids.length} ${ids.join(' ')}`); }
+  async prefill(n) { return (await this.#ask(`prefill ${n}`)).seconds; }
+  async decode(context, steps) { return (await this.#ask(`decode ${context} ${steps}`)).seconds; }
+
+  async close() {
+    if (!this.#child || this.#child.exitCode !== null || this.#child.signalCode !== null) return;
+    const ended = new Promise(resolve => this.#child.once('close', resolve));
+    this.#child.stdin.end();
+    const late = setTimeout(() => this.#child.kill('SIGKILL'), 10_000);
+    await ended;
+    clearTimeout(late);
+  }
+}
+
+/** What all pages share. */
+let browser, server;
+export async function chromium() {
+  server ??= await serve({ root: '.', port: 0, host: '127.0.0.1' });
+  browser ??= await launchChrome();
+  return { browser, url: server.url };
+}
+export async function closeChromium() {
+  await browser?.close();
+  await server?.close();
+  browser = server = undefined;
+}
+
+/** A new page that can open an engine, in a profile of its own. */
+export async function openPage() {
+  const { browser, url } = await chromium();
+  const context = await browser.newContext();
+  const page = await context.newPage();
+  page.setDefaultTimeout(0);
+  await page.goto(new URL('tests/bench/page.html', url).href);
+  await page.waitForFunction(() => window.bench);
+  const crashed = new Promise((_, reject) => page.once('crash', () => reject(new Error('the page crashed'))));
+  crashed.catch(() => { /* heard by whoever waits for an answer */ });
+  return {
+    page,
+    call: (method, ...args) => Promise.race([crashed,
+      page.evaluate(([name, given]) => window.bench[name](...given), [method, args])]),
+    close: () => context.close(),
+  };
+}
+
+class Page {
+  #page;
+
+  constructor(kind, threads) {
+    this.kind = kind;
+    this.threads = threads;
+  }
+
+  async open(model, nCtx) {
+    this.#page = await openPage();
+    return this.#page.call('open', this.kind, `/${model}`, nCtx, this.threads);
+  }
+
+  setPrompt(ids, texts) { return this.#page.call('setPrompt', ids, texts); }
+  prefill(n) { return this.#page.call('prefill', n); }
+  decode(context, steps) { return this.#page.call('decode', context, steps); }
+  async close() { await this.#page?.close(); }
+}

@@ -1,0 +1,94 @@
+/**
+ * What a load costs in Chromium: seconds from the address to the first token beside those that a bare fetch of the same
+ * bytes takes, and the memory at its peak.  Each run has a page of its own; the kinds rotate.
+ */
+import { readFileSync } from 'node:fs';
+import { chromium, closeChromium, openPage, reason } from './engines.mjs';
+import { median } from './median.mjs';
+import { promptOf } from './prompt.mjs';
+
+const KINDS = [['plumb', 1], ['plumb', 2], ['wllama-2', 1], ['wllama-3', 1]];
+const REPEATS = 3, PROMPT = 32, CONTEXT = 2048;
+const POLL = 100;
+let nth = 0;
+/** An address that no cache knows. */
+const fresh = (file) => `/${file}?bench=${Date.now()}-${nth++}`;
+
+/** Bytes that all processes of the browser hold, pages that they share counted once; NaN off Linux. */
+async function held(session) {
+  const { processInfo } = await session.send('SystemInfo.getProcessInfo');
+  let bytes = 0;
+  for (const { id } of processInfo) {
+    try {
+      bytes += 1024 * Number(/^Pss: *(\d+)/m.exec(readFileSync(`/proc/${id}/smaps_rollup`, 'utf8'))[1]);
+    } catch (error) {
+      if (error.code !== 'ENOENT' && error.code !== 'ESRCH') return NaN;
+    }
+  }
+  return bytes;
+}
+
+/** The most of it while work is done, above what it was before. */
+async function peakOf(session, work) {
+  const before = await held(session);
+  let peak = before, done = false;
+  const watch = (async () => {
+    while (!done) {
+      peak = Math.max(peak, await held(session));
+      await new Promise(resolve => setTimeout(resolve, POLL));
+    }
+  })();
+  const result = await work().finally(() => { done = true; });
+  await watch;
+  return { result, bytes: peak - before };
+}
+
+async function inPage(use) {
+  const page = await openPage();
+  try {
+    return await use(page.call);
+  } finally {
+    await page.close();
+  }
+}
+
+/** @param {{name: string, file: string}} model @param {(text: string) => void} say */
+export async function loadsOf(model, say) {
+  await closeChromium();   // what a race left there is not counted
+  const prompt = await promptOf(model.file, [PROMPT], PROMPT);
+  const bare = { model: model.name, kind: 'fetch', threads: 1, seconds: [] };
+  const loads = KINDS.map(([kind, threads]) =>
+    ({ model: model.name, kind, threads, seconds: [], prefillSeconds: [], context: CONTEXT }));
+  const first = (call, { kind, threads }) =>
+    call('firstToken', kind, fresh(model.file), CONTEXT, threads, prompt, PROMPT);
+  const attempt = async (load, work) => {
+    if (load.error) return;
+    try {
+      await inPage(work);
+    } catch (error) {
+      load.error = reason(error);
+    }
+  };
+  for (let i = 0; i < REPEATS; i++) {
+    await inPage(async call => void bare.seconds.push((await call('fetchOnly', fresh(model.file))).seconds));
+    for (const load of loads) {
+      await attempt(load, async call => {
+        const { seconds, prefillSeconds } = await first(call, load);
+        load.seconds.push(seconds);
+        load.prefillSeconds.push(prefillSeconds);
+      });
+    }
+  }
+  const { browser } = await chromium();
+  const session = await browser.newBrowserCDPSession();
+  for (const load of loads) {   // watching costs time, so these runs are not timed
+    await attempt(load, async call => {
+      const { result, bytes } = await peakOf(session, () => first(call, load));
+      Object.assign(load, { processBytes: bytes, info: result.info, page: await call('memory') });
+    });
+  }
+  say(`${model.name}, load to the first token, s: fetch alone ${median(bare.seconds).toFixed(2)}, `
+    + loads.map(({ kind, threads, seconds, error }) =>
+      `${kind}/${threads} ${error ? `failed (${error})` : median(seconds).toFixed(2)}`).join(', '));
+  return [bare, ...loads];
+}

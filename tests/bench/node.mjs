@@ -1,0 +1,28 @@
+/** `node tests/bench/node.mjs MODEL N_CTX N_THREAD`: plumb's package in Node behind the orders of driver.h. */
+import { createInterface } from 'node:readline';
+import { Plumb } from '../../web/node/index.js';
+import { openPlumb } from './engine-plumb.js';
+
+const [path, contextLength, threads] = process.argv.slice(2);
+const answer = (object) => process.stdout.write(`${JSON.stringify(object)}\n`);
+try {
+  const engine = await openPlumb(Plumb, path, Number(contextLength), Number(threads));
+  answer({ load_seconds: engine.loadSeconds, about: engine.about, info: engine.info });
+  for await (const line of createInterface({ input: process.stdin })) {
+    const [order, ...numbers] = line.trim().split(' ');
+    const [n, steps] = numbers.map(Number);
+    try {
+      if (order === 'ids') {
+        await engine.setPrompt(numbers.slice(1).map(Number));
+        answer({ n });
+      } else if (order === 'prefill') answer({ seconds: await engine.prefill(n) });
+      else if (order === 'decode') answer({ seconds: await engine.decode(n, steps) });
+      else throw new Error(`no order ${order}`);
+    } catch (error) {
+      answer({ error: error.message });
+    }
+  }
+  await engine.close();
+} catch (error) {
+  answer({ error: error.message });
+}

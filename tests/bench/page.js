@@ -1,0 +1,40 @@
+/* What chromium.mjs calls in the page: one engine. */
+import { Plumb } from '../../web/index.js';
+import { openPlumb } from './engine-plumb.js';
+import { openWllama } from './engine-wllama.js';
+
+let engine;
+
+async function bytesOfPage() {
+  const { bytes, breakdown } = await performance.measureUserAgentSpecificMemory();
+  return { bytes, breakdown: breakdown.filter(part => part.bytes > 0).map(({ bytes, types }) => ({ bytes, types })) };
+}
+
+window.bench = {
+  async open(kind, url, contextLength, threads) {
+    engine = kind === 'plumb' ? await openPlumb(Plumb, url, contextLength, threads)
+      : await openWllama(Number(kind.slice('wllama-'.length)), url, contextLength, threads);
+    const { loadSeconds, info, about } = engine;
+    return { loadSeconds, info, about };
+  },
+  setPrompt: (ids, texts) => engine.setPrompt(ids, texts),
+  prefill: n => engine.prefill(n),
+  decode: (context, steps) => engine.decode(context, steps),
+  memory: bytesOfPage,
+  /** Seconds from the address to the first logits, and of those the prefill. */
+  async firstToken(kind, url, contextLength, threads, { ids, texts }, n) {
+    const start = performance.now();
+    const { info } = await this.open(kind, url, contextLength, threads);
+    await engine.setPrompt(ids, texts);
+    const prefillSeconds = await engine.prefill(n);
+    return { seconds: (performance.now() - start) / 1000, prefillSeconds, info };
+  },
+  /** Seconds that the bytes themselves take, as they come and go. */
+  async fetchOnly(url) {
+    const start = performance.now();
+    const reader = (await fetch(url)).body.getReader();
+    let bytes = 0;
+    for (let chunk; !(chunk = await reader.read()).done;) bytes += chunk.value.length;
+    return { seconds: (performance.now() - start) / 1000, bytes };
+  },
+};

@@ -1,0 +1,190 @@
+/**
+ * `node tests/bench/report.mjs RESULTS.json...` writes the tables of docs/speed.md, between its two markers, and
+ * docs/speed.svg.  Of several files later ones replace what earlier ones have of the same measure.
+ */
+import { readFileSync, writeFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { median } from './median.mjs';
+import { plot } from './plot.mjs';
+
+const MARKERS = ['<!-- tables: tests/bench/report.mjs writes what is between here -->', '<!-- and here -->'];
+const HOSTS = { chromium: 'Chromium', node: 'Node', wasmtime: 'wasmtime', native: 'native' };
+
+const three = (x) => x >= 100 ? x.toFixed(0) : x >= 10 ? x.toFixed(1) : x.toFixed(2);
+const MB = (bytes) => `${(bytes / 1e6).toFixed(1)} MB`;
+const key = ({ model, engine, kind, n, threads }) => [model, engine, kind, n, threads].join(' ');
+const merge = (all, name) => [...new Map(all.flatMap(results => results[name].map(row => [key(row), row]))).values()];
+const table = (head, rows) => [head, head.map((_, i) => i ? '---:' : '---'), ...rows]
+  .map(row => `| ${row.join(' | ')} |`).join('\n');
+
+/** What the tables ask of the results. */
+class Speeds {
+  constructor(all) {
+    this.runs = merge(all, 'runs');
+    this.models = [...new Map(all.flatMap(({ models }) => models.map(model => [model.name, model]))).values()];
+    this.last = all.at(-1);
+  }
+
+  find(model, engine, kind, n) {
+    return this.runs.find(run => run.model === model && run.engine === engine && run.kind === kind && run.n === n);
+  }
+
+  /** Median tokens per second; undefined where there is none. */
+  speed(model, engine, kind, n) {
+    const run = this.find(model, engine, kind, n);
+    return run?.seconds.length ? run.tokens / median(run.seconds) : undefined;
+  }
+
+  lengths(kind) {
+    return [...new Set(this.runs.filter(run => run.kind === kind).map(({ n }) => n))].sort((a, b) => a - b);
+  }
+
+  /** The length that the targets are about, or the nearest that was measured. */
+  nearest(kind, n) {
+    return this.lengths(kind).reduce((best, some) => Math.abs(some - n) < Math.abs(best - n) ? some : best, Infinity);
+  }
+}
+
+/** "wllama 3.8.1, Chromium, 2 threads" */
+export function nameOf(id, versions) {
+  const [name, host, threads] = id.split('/');
+  const version = name.startsWith('wllama') ? `wllama ${versions[name]}` : name;
+  return `${version}, ${HOSTS[host]}, ${threads} thread${threads === '1' ? '' : 's'}`;
+}
+
+/** One table for a model: median tokens/s, and the slowest and fastest run. */
+function speedTable(speeds, { name, title, bytes, types }) {
+  const cells = ['prefill', 'decode'].flatMap(kind => speeds.lengths(kind).map(n => [kind, n]));
+  const engines = [...new Set(speeds.runs.filter(({ model }) => model === name).map(({ engine }) => engine))];
+  const notes = [];
+  const show = (run) => {
+    if (!run) return '';
+    if (run.seconds.length) {
+      const rates = run.seconds.map(seconds => run.tokens / seconds);
+      const spread = rates.length > 1 ? ` (${three(Math.min(...rates))}..${three(Math.max(...rates))})` : '';
+      return `${three(median(rates))}${spread}`;
+    }
+    const note = run.error ?? run.skipped ?? 'not run';
+    const at = notes.indexOf(note) + 1 || notes.push(note);
+    return `${run.error ? 'failed' : '-'} [${at}]`;
+  };
+  const rows = engines.map(engine =>
+    [nameOf(engine, speeds.last.versions), ...cells.map(([kind, n]) => show(speeds.find(name, engine, kind, n)))]);
+  const holds = Object.entries(types).map(([type, size]) => `${type} ${(size / 1e6).toFixed(1)}`).join(', ');
+  return [
+    `### ${title}`, '', `${MB(bytes)}; MB by type: ${holds}.`, '',
+    table(['tokens/s', ...cells.map(([kind, n]) => kind === 'prefill' ? `prefill ${n}` : `decode at ${n}`)], rows),
+    ...notes.flatMap((note, i) => [...i ? [] : [''], `[${i + 1}] ${note}  `]),
+  ].join('\n');
+}
+
+/** The quotients that the targets are about. */
+function ratioTable(speeds) {
+  const prompt = speeds.nearest('prefill', 512), context = speeds.nearest('decode', 128);
+  const longest = speeds.lengths('decode').at(-1);
+  const at = { prefill: prompt, decode: context };
+  const of = (model, engine, kind, n = at[kind]) => speeds.speed(model, engine, kind, n);
+  const peer = (model, kind, threads) => Math.max(...['wllama-2', 'wllama-3']
+    .map(name => of(model, `${name}/chromium/${threads}`, kind) ?? -Infinity));
+  const columns = [
+    [`decode at ${context} / best wasm peer, 1 thread`, floating => floating ? 2 : 4, m =>
+      of(m, 'plumb/chromium/1', 'decode') / peer(m, 'decode', 1)],
+    ['the same, 2 threads', floating => floating ? 2 : 4, m =>
+      of(m, 'plumb/chromium/2', 'decode') / peer(m, 'decode', 2)],
+    ['decode / native llama.cpp, 1 thread', () => 0.7, m =>
+      of(m, 'plumb/chromium/1', 'decode') / of(m, 'llama.cpp/native/1', 'decode')],
+    [`prefill ${prompt} / best wasm peer, 1 thread`, floating => floating ? 2 : 3, m =>
+      of(m, 'plumb/chromium/1', 'prefill') / peer(m, 'prefill', 1)],
+    ['the same, 2 threads', floating => floating ? 2 : 3, m =>
+      of(m, 'plumb/chromium/2', 'prefill') / peer(m, 'prefill', 2)],
+    ['prefill / native llama.cpp, 1 thread', () => 0.5, m =>
+      of(m, 'plumb/chromium/1', 'prefill') / of(m, 'llama.cpp/native/1', 'prefill')],
+    ['prefill, 2 threads / 1', () => 1.8, m =>
+      of(m, 'plumb/chromium/2', 'prefill') / of(m, 'plumb/chromium/1', 'prefill')],
+    ['decode, 2 threads / 1', () => 1.5, m =>
+      of(m, 'plumb/chromium/2', 'decode') / of(m, 'plumb/chromium/1', 'decode')],
+    [`decode at ${longest} / at ${context}`, () => 0.6, m => longest === context ? NaN
+      : of(m, 'plumb/chromium/1', 'decode', longest) / of(m, 'plumb/chromium/1', 'decode')],
+    ['decode, wasmtime / Node', () => 0.8, m =>
+      of(m, 'plumb/wasmtime/1', 'decode') / of(m, 'plumb/node/1', 'decode')],
+    ['prefill, wasmtime / Node', () => 0.8, m =>
+      of(m, 'plumb/wasmtime/1', 'prefill') / of(m, 'plumb/node/1', 'prefill')],
+  ];
+  const rows = columns.map(([name, target, value]) => [name, ...speeds.models.map(({ name: model }) => {
+    const ratio = value(model), wanted = target(/^F(16|32)$/.test(model));
+    const bold = ratio >= wanted ? '' : '**';
+    return Number.isFinite(ratio) ? `${bold}${ratio.toFixed(2)}${bold} (${wanted})` : '-';
+  })]);
+  return table(['plumb in Chromium, and the target', ...speeds.models.map(({ title }) => title)], rows);
+}
+
+/** Seconds and memory of a load; targets beside them. */
+function loadTable(loads, models, versions) {
+  const rows = [];
+  for (const { name, title, bytes } of models) {
+    const bare = loads.find(load => load.model === name && load.kind === 'fetch');
+    if (!bare) continue;
+    const fetchSeconds = median(bare.seconds);
+    rows.push([`${title}: fetch alone`, three(fetchSeconds), '', '', '', '']);
+    for (const load of loads.filter(({ model, kind }) => model === name && kind !== 'fetch')) {
+      const who = nameOf(`${load.kind}/chromium/${load.threads}`, versions).replace(', Chromium', '');
+      if (load.error) {
+        rows.push([who, `failed: ${load.error}`, '', '', '', '']);
+        continue;
+      }
+      const seconds = median(load.seconds), prefill = median(load.prefillSeconds);
+      const kv = load.info && 4 * load.info.layers * load.info.headsKV * load.info.headDim * load.context;
+      const held = load.info && load.page && load.info.memoryBytes + load.page.bytes;
+      rows.push([who, three(seconds), three(prefill), `${((seconds - prefill) / fetchSeconds).toFixed(2)}`,
+        held ? `${MB(held)} (${MB(1.05 * bytes + kv + 32e6)})` : '',
+        load.processBytes ? `${MB(load.processBytes)}, ${(load.processBytes / bytes).toFixed(2)}x` : '']);
+    }
+  }
+  return rows.length ? table(['in Chromium', 'first token, s', 'of it prefill, s', '(first - prefill) / fetch (1.15)',
+    'wasm memory + JS heap (target)', 'peak of all processes above the empty page, and of the file'], rows) : '';
+}
+
+function accuracyTable(accuracy, models) {
+  const show = ({ kl, sameTop, error }) =>
+    error ? [`failed: ${error}`, ''] : [kl.toExponential(1), `${(100 * sameTop).toFixed(2)} %`];
+  const rows = accuracy.map(({ model, plumb, 'llama.cpp': llama }) =>
+    [models.find(({ name }) => name === model).title, ...show(plumb), ...show(llama)]);
+  return rows.length ? table(['against the reference pass on the same weights', 'plumb: mean KL (1e-4)',
+    'same top token (99.5 %)', 'llama.cpp native: mean KL', 'same top token'], rows) : '';
+}
+
+function sections(all) {
+  const speeds = new Speeds(all);
+  const { machine, versions, commit, date, command, modules } = speeds.last;
+  const loads = loadTable(merge(all, 'loads'), speeds.models, versions);
+  const accuracy = accuracyTable(merge(all, 'accuracy'), speeds.models);
+  const list = Object.entries(versions).map(([name, version]) => `${name} ${version}`).join(', ');
+  return [
+    `Measured ${date} on ${machine.cpu}, ${machine.cores} cores, ${machine.system} (${machine.flags.join(' ')}), at `
+      + `commit ${commit}, by \`${command}\`.  Versions: ${list}.`,
+    ...speeds.runs.length ? [
+      '## Ratios', 'In bold what misses its target, which stands in brackets.', ratioTable(speeds),
+      '## Tokens per second', 'Median, and the slowest and the fastest run in brackets.',
+      ...speeds.models.filter(({ name }) => speeds.runs.some(({ model }) => model === name))
+        .map(model => speedTable(speeds, model)),
+    ] : [],
+    ...loads ? ['## Load and memory', loads] : [],
+    '## Modules', table(['module', 'bytes'], Object.entries(modules).map(([name, bytes]) => [name, bytes])),
+    ...accuracy ? ['## Accuracy', accuracy] : [],
+  ].join('\n\n');
+}
+
+/** @param {object[]} all  results, the newest last */
+export function report(all) {
+  const file = 'docs/speed.md', text = readFileSync(file, 'utf8');
+  const [from, to] = MARKERS.map(marker => text.indexOf(marker));
+  if (from < 0 || to < from) throw new Error(`${file} lacks its markers ${MARKERS.join(' and ')}`);
+  writeFileSync(file, `${text.slice(0, from + MARKERS[0].length)}\n\n${sections(all)}\n\n${text.slice(to)}`);
+  const speeds = new Speeds(all);
+  if (speeds.runs.length) writeFileSync('docs/speed.svg', plot(speeds));
+  console.log(`docs/speed.md and docs/speed.svg are of this run`);
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  report(process.argv.slice(2).map(file => JSON.parse(readFileSync(file, 'utf8'))));
+}
