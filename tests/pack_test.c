@@ -11,7 +11,7 @@ void test_pack(void);
 
 static const uint32_t types[] = {
     QUANT_Q4_0, QUANT_Q4_1, QUANT_Q5_0, QUANT_Q5_1, QUANT_Q8_0, QUANT_Q2_K, QUANT_Q3_K, QUANT_Q4_K, QUANT_Q5_K,
-    QUANT_Q6_K, QUANT_IQ4_NL, QUANT_IQ4_XS,
+    QUANT_Q6_K, QUANT_IQ4_NL, QUANT_IQ4_XS, QUANT_F32, QUANT_F16, QUANT_BF16,
 };
 
 /* 8 rows of n_block blocks, every byte random but for exponents: the one bit cleared keeps all f16 finite. */
@@ -30,16 +30,16 @@ static uint8_t *make_rows(uint32_t type, size_t n_block) {
 }
 
 static void round_trip(const void *arg) {
-    enum { N_BLOCK = 3 };
     uint32_t type = *(const uint32_t *)arg;
-    size_t row_bytes = N_BLOCK * quant_traits(type)->block_bytes, n = PACK_ROWS * row_bytes;
-    uint8_t *file = make_rows(type, N_BLOCK), *rows = malloc(n), *scratch = malloc(n), *row = malloc(row_bytes);
+    size_t n_block = quant_traits(type)->block_size == 1 ? 24 : 3;
+    size_t row_bytes = n_block * quant_traits(type)->block_bytes, n = PACK_ROWS * row_bytes;
+    uint8_t *file = make_rows(type, n_block), *rows = malloc(n), *scratch = malloc(n), *row = malloc(row_bytes);
     REQUIRE(file && rows && scratch && row, "out of memory");
     memcpy(rows, file, n);
-    CHECK(quant_can_pack(type) && quant_pack(type, rows, N_BLOCK, scratch), "it was not packed");
+    CHECK(quant_can_pack(type) && quant_pack(type, rows, n_block, scratch), "it was not packed");
     CHECK(memcmp(rows, file, n) != 0, "the bytes did not move");
     for (uint32_t r = 0; r < PACK_ROWS; r++) {
-        quant_unpack_row(type, rows, N_BLOCK, r, row);
+        quant_unpack_row(type, rows, n_block, r, row);
         CHECK(memcmp(row, file + r * row_bytes, row_bytes) == 0, "row %u is another one", r);
     }
     free(file);
@@ -60,6 +60,12 @@ static void layout(void) {
         size_t at = tile + 16 + (2 * PACK_ROWS + 5) * 4 + b;
         CHECK(rows[at] == (file + 10 + b) % 0x78, "weight %zu: %u", 8 + b, rows[at]);
     }
+    /* F32, rows of 8 weights: row 3 has the fourth 16 bytes of each tile. */
+    uint8_t f32[PACK_ROWS * 32];
+    for (size_t i = 0; i < sizeof f32; i++) f32[i] = (uint8_t)i;
+    REQUIRE(quant_pack(QUANT_F32, f32, 8, scratch), "it was not packed");
+    for (size_t b = 0; b < 16; b++) CHECK(f32[128 + 48 + b] == 3 * 32 + 16 + b, "byte %zu: %u", b, f32[128 + 48 + b]);
+    CHECK(!quant_pack(QUANT_F32, f32, 7, scratch), "rows of 28 bytes were packed");
     /* q5_0: weight 22 = 4 * 5 + 2 has its high bit at 8 * 2 + 5. */
     uint8_t q5[PACK_ROWS * 22] = { 0 };
     q5[3 * 22 + 2 + 22 / 8] = 1 << 22 % 8;
@@ -70,16 +76,17 @@ static void layout(void) {
 static void not_finite(void) {
     static const struct { uint32_t type; size_t at; } rows[] = {
         { QUANT_Q4_0, 0 }, { QUANT_Q4_1, 2 }, { QUANT_Q5_1, 0 }, { QUANT_Q8_0, 0 }, { QUANT_Q2_K, 82 },
-        { QUANT_Q3_K, 108 }, { QUANT_Q4_K, 2 }, { QUANT_Q6_K, 208 }, { QUANT_IQ4_XS, 0 },
+        { QUANT_Q3_K, 108 }, { QUANT_F16, 14 }, { QUANT_Q4_K, 2 }, { QUANT_Q6_K, 208 }, { QUANT_IQ4_XS, 0 },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        size_t block_bytes = quant_traits(rows[i].type)->block_bytes, n = PACK_ROWS * block_bytes;
-        uint8_t *a = make_rows(rows[i].type, 1), *b = malloc(n), *scratch = malloc(n);
+        size_t n_block = rows[i].type == QUANT_F16 ? 8 : 1;
+        size_t row_bytes = n_block * quant_traits(rows[i].type)->block_bytes, n = PACK_ROWS * row_bytes;
+        uint8_t *a = make_rows(rows[i].type, n_block), *b = malloc(n), *scratch = malloc(n);
         REQUIRE(a && b && scratch, "out of memory");
-        a[7 * block_bytes + rows[i].at] = 0;
-        a[7 * block_bytes + rows[i].at + 1] = 0xfc;   /* -infinity */
+        a[7 * row_bytes + rows[i].at] = 0;
+        a[7 * row_bytes + rows[i].at + 1] = 0xfc;   /* -infinity */
         memcpy(b, a, n);
-        CHECK(!quant_pack(rows[i].type, a, 1, scratch), "%s was packed", quant_traits(rows[i].type)->name);
+        CHECK(!quant_pack(rows[i].type, a, n_block, scratch), "%s was packed", quant_traits(rows[i].type)->name);
         CHECK(memcmp(a, b, n) == 0, "%s was changed", quant_traits(rows[i].type)->name);
         free(a);
         free(b);
@@ -88,7 +95,7 @@ static void not_finite(void) {
 }
 
 static void no_layout(void) {
-    static const uint32_t none[] = { QUANT_F32, QUANT_F16, QUANT_BF16, QUANT_Q8_K, 4, QUANT_TYPE_COUNT, UINT32_MAX };
+    static const uint32_t none[] = { QUANT_Q8_K, 4, QUANT_TYPE_COUNT, UINT32_MAX };
     for (size_t i = 0; i < sizeof none / sizeof *none; i++) CHECK(!quant_can_pack(none[i]), "type %u", none[i]);
 }
 
@@ -136,8 +143,8 @@ void test_pack(void) {
         snprintf(name, sizeof name, "pack: rows of %s come back bit for bit", quant_traits(types[i])->name);
         test_row(name, round_trip, &types[i]);
     }
-    test_case("pack: words lie by rows, high bits by bytes", layout);
+    test_case("pack: words and 16 bytes of floats lie by rows, high bits by bytes", layout);
     test_case("pack: infinite scales leave rows as they are", not_finite);
-    test_case("pack: float types have no layout", no_layout);
+    test_case("pack: types that nothing multiplies with have no layout", no_layout);
     test_case("pack: a gguf packs its rows while they arrive, in pieces of any size", while_it_arrives);
 }

@@ -86,19 +86,18 @@ static plumb_status fill_rope(struct forward *f, struct error *err) {
     return PLUMB_OK;
 }
 
-static plumb_status check_type(const struct kernels *k, const struct weight *w, struct error *err) {
-    if (!w->data || kernels_have(k, w->type)) return PLUMB_OK;
+static plumb_status check_type(const struct weight *w, struct error *err) {
+    if (!w->data || kernels_have(w->type)) return PLUMB_OK;
     return error_set(err, PLUMB_ERROR_UNSUPPORTED, "tensor %s: no kernel multiplies with %s", w->name, w->traits->name);
 }
 
-static plumb_status check_types(const struct forward *f, struct error *err) {
-    const struct model *m = f->model;
-    PLUMB_TRY(check_type(&f->kernels, &m->output, err));
+static plumb_status check_types(const struct model *m, struct error *err) {
+    PLUMB_TRY(check_type(&m->output, err));
     for (uint32_t il = 0; il < m->config.n_layer; il++) {
         const struct layer *l = &m->layers[il];
         const struct weight *used[] = { &l->attn_q, &l->attn_k, &l->attn_v, &l->attn_output,
                                         &l->ffn_gate, &l->ffn_up, &l->ffn_down };
-        for (size_t i = 0; i < sizeof used / sizeof *used; i++) PLUMB_TRY(check_type(&f->kernels, used[i], err));
+        for (size_t i = 0; i < sizeof used / sizeof *used; i++) PLUMB_TRY(check_type(used[i], err));
     }
     return PLUMB_OK;
 }
@@ -113,7 +112,7 @@ plumb_status forward_create(struct forward **out, const struct model *m, uint32_
     f->n_batch = n_batch;
     f->pool = pool;
     kernels_init(&f->kernels, scalar_only);
-    plumb_status status = check_types(f, err);
+    plumb_status status = check_types(m, err);
     if (status == PLUMB_OK && !take_scratch(f)) {
         const struct model_config *c = &m->config;
         double mib = 2.0 * sizeof(float) * c->n_layer * c->n_head_kv * c->head_dim * n_ctx / 1048576.0;

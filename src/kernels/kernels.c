@@ -13,9 +13,9 @@ void kernels_init(struct kernels *k, bool scalar_only) {
 #endif
 }
 
-bool kernels_have(const struct kernels *k, uint32_t type) {
-    return type < QUANT_TYPE_COUNT && (unpack_scalar(type) || k->f32_from_row[type]);
-}
+static bool is_float(uint32_t type) { return type == QUANT_F32 || type == QUANT_F16 || type == QUANT_BF16; }
+
+bool kernels_have(uint32_t type) { return is_float(type) || unpack_scalar(type); }
 
 /* ---- scratch --------------------------------------------------------------------------------------------------- */
 
@@ -59,7 +59,7 @@ plumb_status panel_create(struct panel *p, uint32_t n_max, uint64_t *bytes) {
         { (void **)&p->pairs, n * TILE_ROWS, sizeof *p->pairs },
         { (void **)&p->scales, n_group * TILE_ROWS, sizeof *p->scales },
         { (void **)&p->mins, n_group * TILE_ROWS, sizeof *p->mins },
-        { (void **)&p->f32, n * FLOAT_ROWS, sizeof *p->f32 },
+        { (void **)&p->f32, (n + 3) / 4 * 4 * TILE_ROWS, sizeof *p->f32 },
         { (void **)&p->bytes, n * sizeof(float), 1 },   /* no type has more than F32 */
         { (void **)&p->codes, n, sizeof *p->codes },
         { (void **)&p->scale, n_group, sizeof *p->scale },
@@ -89,7 +89,20 @@ struct job {
 };
 
 /* Rows row .. row + 7 of w to p, the portable way; past the last row it is repeated. */
-static void unpack_rows(const struct matrix *w, uint32_t row, struct panel *p) {
+static void unpack_floats(const struct matrix *w, uint32_t row, struct panel *p) {
+    const struct quant_traits *traits = quant_traits(w->type);
+    for (uint32_t r = 0; r < TILE_ROWS; r++) {
+        uint32_t i = row + r < w->n_out ? row + r : w->n_out - 1;
+        const uint8_t *src = quant_row(w->type, w->data, w->row_bytes, w->n_packed, i, p->bytes);
+        for (size_t e = 0; e < p->n; e += 4) {
+            float four[4] = { 0 };
+            traits->dequantize(src + e * traits->block_bytes, four, p->n - e < 4 ? p->n - e : 4);
+            memcpy(p->f32 + float_at(p->n, r, e), four, sizeof four);
+        }
+    }
+}
+
+static void unpack_codes(const struct matrix *w, uint32_t row, struct panel *p) {
     const struct unpack_traits *unpack = unpack_scalar(w->type);
     for (uint32_t r = 0; r < TILE_ROWS; r++) {
         uint32_t i = row + r < w->n_out ? row + r : w->n_out - 1;
@@ -108,12 +121,13 @@ static void unpack_rows(const struct matrix *w, uint32_t row, struct panel *p) {
     p->has_min = unpack->has_min;
 }
 
-/* Rows row .. row + 7 of a quantized matrix times every token. */
+/* Rows row .. row + 7 of w times every token. */
 static void tile_rows(const struct job *job, const struct matrix *w, uint32_t row, struct panel *p, float *y) {
     const struct kernels *k = job->k;
     const struct activations *a = job->a;
     const uint8_t *rows = w->data + (size_t)row * w->row_bytes;
     bool packed = w->n_packed >= row + TILE_ROWS;
+    bool floats = is_float(w->type);
     uint32_t t = 0, n_row = w->n_out - row < TILE_ROWS ? w->n_out - row : TILE_ROWS;
     if (a->n_token == 1 && packed && k->dot[w->type]) {
         k->dot[w->type](y + row, rows, a, 0);
@@ -121,32 +135,16 @@ static void tile_rows(const struct job *job, const struct matrix *w, uint32_t ro
     }
     p->n = a->n;
     if (packed && k->unpack[w->type]) k->unpack[w->type](p, rows);
-    else unpack_rows(w, row, p);
-    for (; k->panel_dot_x4 && n_row == TILE_ROWS && a->n_token - t >= TILE_TOKENS; t += TILE_TOKENS) {
-        k->panel_dot_x4(y + (size_t)t * w->n_out + row, w->n_out, p, a, t);
+    else if (floats) unpack_floats(w, row, p);
+    else unpack_codes(w, row, p);
+    kernel_panel_dot_x4 *dot_x4 = floats ? k->float_dot_x4 : k->panel_dot_x4;
+    for (; dot_x4 && n_row == TILE_ROWS && a->n_token - t >= TILE_TOKENS; t += TILE_TOKENS) {
+        dot_x4(y + (size_t)t * w->n_out + row, w->n_out, p, a, t);
     }
     for (; t < a->n_token; t++) {
         float dots[TILE_ROWS];
-        k->panel_dot(dots, p, a, t);
+        (floats ? k->float_dot : k->panel_dot)(dots, p, a, t);
         memcpy(y + (size_t)t * w->n_out + row, dots, n_row * sizeof *y);
-    }
-}
-
-/* Rows row .. row + 7 of a matrix of floats times every token. */
-static void float_rows(const struct job *job, const struct matrix *w, uint32_t row, struct panel *p, float *y) {
-    const struct activations *a = job->a;
-    p->n = a->n;
-    for (uint32_t end = row + TILE_ROWS < w->n_out ? row + TILE_ROWS : w->n_out; row < end; row += FLOAT_ROWS) {
-        uint32_t n_row = end - row < FLOAT_ROWS ? end - row : FLOAT_ROWS;
-        for (uint32_t r = 0; r < FLOAT_ROWS; r++) {
-            uint32_t i = r < n_row ? row + r : end - 1;
-            job->k->f32_from_row[w->type](w->data + (size_t)i * w->row_bytes, p->f32 + (size_t)r * p->n, p->n);
-        }
-        for (uint32_t t = 0; t < a->n_token; t++) {
-            float dots[FLOAT_ROWS];
-            job->k->dot_f32_x4(dots, p, a->x + (size_t)t * a->n);
-            memcpy(y + (size_t)t * w->n_out + row, dots, n_row * sizeof *y);
-        }
     }
 }
 
@@ -159,9 +157,7 @@ static void multiply_tiles(void *user, uint32_t begin, uint32_t end, uint32_t th
     for (uint32_t i = 0, first = 0; i < job->n; first += n_tile(&job->w[i]), i++) {
         const struct matrix *w = &job->w[i];
         for (; begin < end && begin - first < n_tile(w); begin++) {
-            uint32_t row = (begin - first) * TILE_ROWS;
-            if (unpack_scalar(w->type)) tile_rows(job, w, row, p, job->y[i]);
-            else float_rows(job, w, row, p, job->y[i]);
+            tile_rows(job, w, (begin - first) * TILE_ROWS, p, job->y[i]);
         }
     }
 }
@@ -172,7 +168,7 @@ void matmul(const struct kernels *k, struct pool *pool, const struct matrix *w, 
     uint32_t n_tiles = 0;
     for (uint32_t i = 0; i < n; i++) {
         n_tiles += n_tile(&w[i]);
-        if (!unpack_scalar(w[i].type) || a->quantized) continue;
+        if (is_float(w[i].type) || a->quantized) continue;
         for (uint32_t t = 0; t < a->n_token; t++) k->quantize_i16(a, t);
         a->quantized = true;
     }

@@ -17,7 +17,7 @@
 #include "quant/pack.h"
 #include "quant/quant.h"
 
-enum { TILE_ROWS = PACK_ROWS, TILE_TOKENS = 4, FLOAT_ROWS = 4, ACT_BLOCK = 32 };
+enum { TILE_ROWS = PACK_ROWS, TILE_TOKENS = 4, ACT_BLOCK = 32 };
 /* A block of activations whose largest magnitude is below the first is rounded to zero, as 32767 / amax must stay
  * finite; above the second it counts as infinite: kernels multiply its step by 2^112. */
 #define ACT_AMAX_MIN 1e-30f
@@ -48,7 +48,7 @@ struct panel {
     int16_t *pairs;     /* (n / 2, 8, 2) codes in order B: two of each row together */
     float *scales;      /* (n / group, 8) */
     float *mins;        /* (n / group, 8) */
-    float *f32;         /* (4, n) rows of float types */
+    float *f32;         /* (2, ceil(n / 4), 4, 4) of float types instead: of 4 rows four weights each, 0 behind the last */
     /* Scratch for one row that is not packed. */
     uint8_t *bytes;
     int16_t *codes;
@@ -56,6 +56,11 @@ struct panel {
 };
 plumb_status panel_create(struct panel *p, uint32_t n_max, uint64_t *bytes);
 void panel_free(struct panel *p);
+
+/* Where weight i of row r stands in f32. */
+static inline size_t float_at(size_t n, size_t r, size_t i) {
+    return (r / 4 * ((n + 3) / 4) + i / 4) * 16 + r % 4 * 4 + i % 4;
+}
 
 /* A weight, (n_out, n_in) of type; the first n_packed rows are packed. */
 struct matrix {
@@ -66,24 +71,25 @@ struct matrix {
 
 /* y (8) = 8 packed rows . token t. */
 typedef void kernel_dot(float y[TILE_ROWS], const uint8_t *rows, const struct activations *a, uint32_t t);
-/* 8 packed rows of p->n elements to pairs, scales and mins. */
+/* 8 packed rows of p->n elements to pairs, scales and mins, or to f32. */
 typedef void kernel_unpack(struct panel *p, const uint8_t *rows);
+typedef void kernel_panel_dot(float y[TILE_ROWS], const struct panel *p, const struct activations *a, uint32_t t);
+typedef void kernel_panel_dot_x4(float *y, size_t stride, const struct panel *p, const struct activations *a, uint32_t t);
 
 struct kernels {
     const char *name;           /* "scalar", "simd128" */
-    /* By quant_type; NULL: a panel is unpacked for one token too, and by the portable rows of kernels/unpack.h. */
+    /* By quant_type; NULL: a panel is unpacked for one token too, and by portable code. */
     kernel_dot *dot[QUANT_TYPE_COUNT];
     kernel_unpack *unpack[QUANT_TYPE_COUNT];
-    /* One row of a float type to f32: F32, F16, BF16. */
-    void (*f32_from_row[QUANT_TYPE_COUNT])(const void *src, float *dst, size_t n);
     /* (n) f32 -> codes, d and sums of token t; n % 32 == 0.  A block that holds NaN or infinity gets d = NaN. */
     void (*quantize_i16)(struct activations *a, uint32_t t);
     /* y[r] = row r of the panel . token t. */
-    void (*panel_dot)(float y[TILE_ROWS], const struct panel *p, const struct activations *a, uint32_t t);
+    kernel_panel_dot *panel_dot;
     /* y[i * stride + r] = row r . token t + i, i < 4; NULL: panel_dot does it. */
-    void (*panel_dot_x4)(float *y, size_t stride, const struct panel *p, const struct activations *a, uint32_t t);
-    /* y[r] = row r of p->f32 . x, r < 4 */
-    void (*dot_f32_x4)(float y[FLOAT_ROWS], const struct panel *p, const float *x);
+    kernel_panel_dot_x4 *panel_dot_x4;
+    /* The same of a panel of floats and x. */
+    kernel_panel_dot *float_dot;
+    kernel_panel_dot_x4 *float_dot_x4;
     /* sum of a[i] b[i] */
     float (*dot_f32)(const float *a, const float *b, size_t n);
     /* y[i] += s x[i] */
@@ -101,9 +107,10 @@ void kernels_init(struct kernels *k, bool scalar_only);
 void kernels_fill_scalar(struct kernels *k);
 void kernels_fill_simd128(struct kernels *k);   /* only in builds with SIMD128 */
 void kernels_fill_tiles(struct kernels *k);     /* dot and unpack of SIMD128, called by it */
+void kernels_fill_floats(struct kernels *k);    /* the same of float types */
 
 /* A weight type that matmul can multiply with. */
-bool kernels_have(const struct kernels *k, uint32_t type);
+bool kernels_have(uint32_t type);
 
 /* y[i] = X w[i]^T for all tokens, of n <= 3 matrices that share their input.  X: a, quantized here if a type needs it
  * and it is not yet.  y[i]: (n_token, n_out) f32.  panels: one per thread of the pool.  Allocates nothing. */

@@ -6,20 +6,6 @@
 
 static float sum_lanes(const float lane[4]) { return (lane[0] + lane[1]) + (lane[2] + lane[3]); }
 
-/* ---- float rows ---------------------------------------------------------------------------------------------- */
-
-static void f32_from_f32__scalar(const void *src, float *dst, size_t n) { memcpy(dst, src, n * sizeof *dst); }
-
-static void f32_from_f16__scalar(const void *src, float *dst, size_t n) {
-    const uint8_t *s = src;
-    for (size_t i = 0; i < n; i++) dst[i] = f32_from_f16(load_u16(s + 2 * i));
-}
-
-static void f32_from_bf16__scalar(const void *src, float *dst, size_t n) {
-    const uint8_t *s = src;
-    for (size_t i = 0; i < n; i++) dst[i] = f32_from_bf16(load_u16(s + 2 * i));
-}
-
 /* ---- quantized dots ------------------------------------------------------------------------------------------ */
 
 static void quantize_i16__scalar(struct activations *a, uint32_t t) {
@@ -78,8 +64,13 @@ static float dot_f32__scalar(const float *a, const float *b, size_t n) {
     return sum_lanes(lane);
 }
 
-static void dot_f32_x4__scalar(float y[FLOAT_ROWS], const struct panel *p, const float *x) {
-    for (size_t r = 0; r < FLOAT_ROWS; r++) y[r] = dot_f32__scalar(p->f32 + r * p->n, x, p->n);
+static void float_dot__scalar(float y[TILE_ROWS], const struct panel *p, const struct activations *a, uint32_t t) {
+    const float *x = a->x + (size_t)t * a->n;
+    for (size_t r = 0; r < TILE_ROWS; r++) {
+        float lane[4] = { 0 };
+        for (size_t i = 0; i < p->n; i++) lane[i % 4] += p->f32[float_at(p->n, r, i)] * x[i];
+        y[r] = sum_lanes(lane);
+    }
 }
 
 static void add_scaled__scalar(float *y, const float *x, float s, size_t n) {
@@ -126,12 +117,9 @@ static void swiglu__scalar(float *gate, const float *up, size_t n) {
 
 void kernels_fill_scalar(struct kernels *k) {
     k->name = "scalar";
-    k->f32_from_row[QUANT_F32] = f32_from_f32__scalar;
-    k->f32_from_row[QUANT_F16] = f32_from_f16__scalar;
-    k->f32_from_row[QUANT_BF16] = f32_from_bf16__scalar;
     k->quantize_i16 = quantize_i16__scalar;
     k->panel_dot = panel_dot__scalar;
-    k->dot_f32_x4 = dot_f32_x4__scalar;
+    k->float_dot = float_dot__scalar;
     k->dot_f32 = dot_f32__scalar;
     k->add_scaled = add_scaled__scalar;
     k->mul_scaled = mul_scaled__scalar;

@@ -5,8 +5,6 @@
 
 #if defined(__wasm_simd128__)
 
-#include "kernels/f16_simd128.h"
-
 #include <math.h>
 #include <wasm_simd128.h>
 
@@ -26,30 +24,6 @@ static inline void store_tail(float *x, v128_t v, size_t n) {
     float lanes[4];
     wasm_v128_store(lanes, v);
     memcpy(x, lanes, n * sizeof *x);
-}
-
-/* ---- float rows ---------------------------------------------------------------------------------------------- */
-
-static void f32_from_f16__simd128(const void *src, float *dst, size_t n) {
-    const uint8_t *s = src;
-    const float *end = dst + n / 8 * 8;
-    for (; dst < end; dst += 8, s += 16) {
-        v128_t h = wasm_v128_load(s);
-        wasm_v128_store(dst, f32_from_f16_x4(wasm_u32x4_extend_low_u16x8(h)));
-        wasm_v128_store(dst + 4, f32_from_f16_x4(wasm_u32x4_extend_high_u16x8(h)));
-    }
-    for (size_t i = 0; i < n % 8; i++) dst[i] = f32_from_f16(load_u16(s + 2 * i));
-}
-
-static void f32_from_bf16__simd128(const void *src, float *dst, size_t n) {
-    const uint8_t *s = src;
-    const float *end = dst + n / 8 * 8;
-    for (; dst < end; dst += 8, s += 16) {
-        v128_t h = wasm_v128_load(s);
-        wasm_v128_store(dst, wasm_i32x4_shl(wasm_u32x4_extend_low_u16x8(h), 16));
-        wasm_v128_store(dst + 4, wasm_i32x4_shl(wasm_u32x4_extend_high_u16x8(h), 16));
-    }
-    for (size_t i = 0; i < n % 8; i++) dst[i] = f32_from_bf16(load_u16(s + 2 * i));
 }
 
 /* ---- quantized dots ------------------------------------------------------------------------------------------ */
@@ -227,34 +201,6 @@ static float dot_f32__simd128(const float *a, const float *b, size_t n) {
     return sum_lanes(acc);
 }
 
-static void dot_f32_x4__simd128(float y[FLOAT_ROWS], const struct panel *p, const float *x) {
-    const float *w0 = p->f32, *w1 = w0 + p->n, *w2 = w1 + p->n, *w3 = w2 + p->n;
-    v128_t a0 = wasm_f32x4_splat(0.0f), a1 = a0, a2 = a0, a3 = a0;
-    for (const float *end = x + p->n / 4 * 4; x < end; x += 4) {
-        v128_t v = wasm_v128_load(x);
-        a0 = mul_add(a0, wasm_v128_load(w0), v);
-        a1 = mul_add(a1, wasm_v128_load(w1), v);
-        a2 = mul_add(a2, wasm_v128_load(w2), v);
-        a3 = mul_add(a3, wasm_v128_load(w3), v);
-        w0 += 4;
-        w1 += 4;
-        w2 += 4;
-        w3 += 4;
-    }
-    size_t tail = p->n % 4;
-    if (tail != 0) {
-        v128_t v = load_tail(x, tail);
-        a0 = mul_add(a0, load_tail(w0, tail), v);
-        a1 = mul_add(a1, load_tail(w1, tail), v);
-        a2 = mul_add(a2, load_tail(w2, tail), v);
-        a3 = mul_add(a3, load_tail(w3, tail), v);
-    }
-    y[0] = sum_lanes(a0);
-    y[1] = sum_lanes(a1);
-    y[2] = sum_lanes(a2);
-    y[3] = sum_lanes(a3);
-}
-
 static void add_scaled__simd128(float *y, const float *x, float s, size_t n) {
     v128_t scale = wasm_f32x4_splat(s);
     for (const float *end = x + n / 4 * 4; x < end; x += 4, y += 4) {
@@ -335,12 +281,10 @@ static void swiglu__simd128(float *gate, const float *up, size_t n) {
 void kernels_fill_simd128(struct kernels *k) {
     k->name = "simd128";
     kernels_fill_tiles(k);
-    k->f32_from_row[QUANT_F16] = f32_from_f16__simd128;
-    k->f32_from_row[QUANT_BF16] = f32_from_bf16__simd128;
+    kernels_fill_floats(k);
     k->quantize_i16 = quantize_i16__simd128;
     k->panel_dot = panel_dot__simd128;
     k->panel_dot_x4 = panel_dot_x4__simd128;
-    k->dot_f32_x4 = dot_f32_x4__simd128;
     k->dot_f32 = dot_f32__simd128;
     k->add_scaled = add_scaled__simd128;
     k->mul_scaled = mul_scaled__simd128;

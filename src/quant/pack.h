@@ -1,10 +1,12 @@
-/* The layout that weights have in memory: 8 rows side by side, so that a vector register holds the same place of 4 rows.
+/* The layout that weights have in memory: 8 rows side by side, so that a vector register holds the same place of 4 rows,
+ * and all that is multiplied comes from memory in one stream.
  *
  * A tile is one block of 8 consecutive rows, in the 8 * block_bytes bytes that these blocks have in the file:
  *   types whose blocks have an odd half (block_bytes % 4 == 2)   the f16 d of rows 0 .. 7
  *   then, word by word                                          the little-endian u32 j of the blocks of rows 0 .. 7
  * where word j is of the block less that half.  The 32 high bits of q5_0 and q5_1 change places on the way: bit 8b + j
  * is that of weight 4j + b, so that one shift brings those of 4 neighbours to the same bit of 4 bytes.
+ * Of F32, F16 and BF16 a tile is 16 bytes of row 0, of row 1, .. 7; rows must be multiples of 16 bytes.
  * The tiles of 8 rows follow each other, and take the place of the 8 rows.
  */
 #ifndef PLUMB_QUANT_PACK_H
@@ -17,8 +19,9 @@ enum { PACK_ROWS = 8 };
 /* Is there such a layout for the type? */
 bool quant_can_pack(uint32_t type);
 
-/* Packs 8 rows of n_block blocks where they are; scratch is as large as they.  False, and nothing done, when a scale or
- * minimum is infinite or NaN: kernels on tiles take f16 apart without looking. */
+/* Packs 8 rows of n_block blocks where they are; scratch is as large as they.  False, and nothing done, when a scale, a
+ * minimum or an F16 weight is infinite or NaN, as kernels on tiles take f16 apart without looking, or when rows of floats
+ * are no multiples of 16 bytes. */
 bool quant_pack(uint32_t type, uint8_t *rows, size_t n_block, uint8_t *scratch);
 
 /* The bytes of row r < 8 of packed rows, as in the file, to dst. */
