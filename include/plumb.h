@@ -211,9 +211,11 @@ float *plumb_session_logits(plumb_session *session);
 /* A WebAssembly module built with threads cannot start them: its host instantiates it once more on the same memory in
  * each worker, with a stack of its own, and calls plumb_threads_serve there.  The call stays there, and computes what
  * the sessions of the main instance, used by one thread at a time, leave to threads 1, 2...  plumb_threads_ready tells
- * the main instance that there are n_thread - 1 of them.  On all other hosts neither does anything. */
+ * the main instance that there are n_thread - 1 of them, plumb_threads_broken that one of them has trapped.  On all
+ * other hosts none of the three does anything. */
 void plumb_threads_ready(uint32_t n_thread);
 void plumb_threads_serve(uint32_t thread);
+void plumb_threads_broken(void);
 
 /* ---- taps: every step of a pass ------------------------------------------------------------------------------- */
 

@@ -1,11 +1,14 @@
-/* One model and one session in one instance of plumb.wasm: the only file that knows the module's exports and memory.
- * Synchronous, no I/O, no timers; the same in Node, in a page and in a worker (host.js drives it).
+/* One model and one session in one instance of plumb.wasm or a variant of it: the only file that knows the module's
+ * exports and memory.  Synchronous, no I/O, no timers; the same in Node, in a page and in a worker (host.js drives it).
  *
  * Pointers are numbers, 64-bit integers BigInts.  `memory` is looked at anew at every access (u8, view): growing it
- * detaches every earlier view. */
+ * detaches every earlier view, or leaves it short if the memory is shared.  Hosts refuse views of shared memory in many
+ * places (TextDecoder among them), so what leaves this file is a copy: slice() makes one that is not shared. */
 import { PlumbError } from './errors.js';
 import { biasPairs } from './options.js';
 
+/** Bytes of a thread's stack: it runs kernels only. */
+const STACK = 1 << 18;
 const SIZE_UNKNOWN = -1n;
 const ADD_SPECIAL = 1, PARSE_SPECIAL = 2;
 /** "All" among layers and values. */
@@ -71,21 +74,15 @@ export class Engine {
   /** A pending half character, of the text being generated. */
   #text = 0;
 
-  /** @param {WebAssembly.Module} module */
-  static async create(module) {
-    /** @type {Record<string, Record<string, Function>>} */
-    const imports = {};
-    for (const { module: from, name } of WebAssembly.Module.imports(module)) {
-      const full = `${from}.${name}`;
-      (imports[from] ??= {})[name] = IMPORTS[full] ?? (() => { throw new Error(`${full} was called`); });
-    }
-    return new Engine(await WebAssembly.instantiate(module, /** @type {any} */ (imports)));
+  /** @param {WebAssembly.Module} module @param {WebAssembly.Memory} [memory]  of a module with threads */
+  static async create(module, memory) {
+    return new Engine(await WebAssembly.instantiate(module, importsOf(module, memory)), memory);
   }
 
-  /** @param {WebAssembly.Instance} instance */
-  constructor(instance) {
+  /** @param {WebAssembly.Instance} instance @param {WebAssembly.Memory} [memory] */
+  constructor(instance, memory) {
     const c = this.#c = /** @type {any} */ (instance.exports);
-    this.#memory = /** @type {WebAssembly.Memory} */ (c.memory);
+    this.#memory = memory ?? /** @type {WebAssembly.Memory} */ (c.memory);
     c._initialize?.();
     this.#out = this.#malloc(96);
     this.#text = this.#malloc(8);
@@ -246,6 +243,12 @@ export class Engine {
   /** After the last part. */
   end() { this.#checkModel(this.#c.plumb_model_end(this.#model)); }
 
+  /** The upper end of a new stack, for an instance in a worker. */
+  createStack() { return (this.#malloc(STACK) + STACK) & -16; }
+
+  /** Workers serve, so that a session opened now has n threads. @param {number} n */
+  setThreads(n) { this.#c.plumb_threads_ready(n); }
+
   /** @param {number} [contextLength]  tokens; undefined: the engine's default */
   openSession(contextLength) {
     this.#checkModel(this.#c.plumb_wasm_session_create(this.#out, this.#model, contextLength ?? 0, 0, 0, 0, 0));
@@ -262,6 +265,7 @@ export class Engine {
       architecture: this.#string(this.#word(0)),
       .../** @type {Record<typeof INFO[number], number>} */ (Object.fromEntries(named)),
       contextLength: this.contextLength,
+      threads: /** @type {number} */ (c.plumb_session_n_thread(this.#session)),
       sessionBytes: Number(c.plumb_session_bytes(this.#session)),
       memoryBytes: this.bytes,
     };
@@ -441,9 +445,19 @@ export class Engine {
   }
 }
 
-/** The imports a standalone module may have.  Memory views are re-taken at each use, so its growth needs no word. */
-/** @type {Record<string, Function>} */
-const IMPORTS = { 'env.emscripten_notify_memory_growth': () => {} };
+/** What a module imports: the memory, if instances share it, and no more than it can do without.  Memory views are
+ * re-taken at each use, so its growth needs no word.
+ * @param {WebAssembly.Module} module @param {WebAssembly.Memory} [memory] */
+export function importsOf(module, memory) {
+  /** @type {Record<string, Record<string, any>>} */
+  const imports = {};
+  for (const { module: from, name, kind } of WebAssembly.Module.imports(module)) {
+    (imports[from] ??= {})[name] = kind === 'memory' ? memory
+      : name === 'emscripten_notify_memory_growth' ? () => {}
+      : () => { throw new Error(`${from}.${name} was called`); };
+  }
+  return imports;
+}
 
 /** A key's value from its text.
  * @param {string} type  "uint32", "array of string"... @param {string} text @returns {Scalar} */

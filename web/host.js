@@ -6,6 +6,8 @@ import { PlumbError } from './errors.js';
 import { Meter } from './loader/progress.js';
 import { read } from './loader/source.js';
 import { StopFilter } from './stop.js';
+import { Threads, sharedMemory } from './threads.js';
+import { choose } from './variant.js';
 
 /** @typedef {object} Call  what a method is handed beside its arguments
  * @property {AbortSignal} signal
@@ -13,7 +15,10 @@ import { StopFilter } from './stop.js';
  * @property {(part: number) => Promise<Uint8Array | null>} pull  the next chunk of a pull part
  * @typedef {Record<string, (args: any, call: Call) => any>} Methods */
 /** @typedef {object} Platform
- * @property {() => Promise<WebAssembly.Module>} compile
+ * @property {(name: string) => Promise<WebAssembly.Module>} compile  dist/NAME.wasm
+ * @property {number} [processors]
+ * @property {string} [alone]  why there can be no threads
+ * @property {() => import('./protocol.js').WorkerLike} [startThread]  a worker that runs join of threads.js
  * @property {import('./loader/source.js').OpenFile} [openFile] */
 /** @typedef {object} Stats
  * @property {number} promptTokens
@@ -44,9 +49,12 @@ const turn = typeof setImmediate === 'function' ? () => new Promise(resolve => s
 })();
 
 /** @param {Platform} platform @returns {Methods} */
-export function createHost({ compile, openFile }) {
+export function createHost(platform) {
   /** @type {Engine | undefined} */
   let engine;
+  /** @type {Threads | undefined} */
+  let crew;
+  let variant = '';
   /** @type {Promise<unknown>} */
   let last = Promise.resolve();
   const closing = new AbortController();
@@ -57,7 +65,8 @@ export function createHost({ compile, openFile }) {
   };
   const free = () => {
     engine?.free();
-    engine = undefined;
+    crew?.terminate();
+    engine = crew = undefined;
   };
   /** A trap leaves the instance in an unknown state: it is given up.  @param {unknown} error @returns {never} */
   const fail = error => {
@@ -99,14 +108,23 @@ export function createHost({ compile, openFile }) {
   };
 
   return {
-    /** @param {{parts: import('./loader/source.js').Part[], contextLength?: number}} args */
-    async load({ parts, contextLength }, call) {
+    /** @param {{parts: import('./loader/source.js').Part[], contextLength?: number, threads?: number | 'auto'}} args */
+    async load({ parts, contextLength, threads = 1 }, call) {
       try {
-        engine = await Engine.create(await compile());
+        const chosen = await choose(platform, threads);
+        let { module, note } = chosen;
+        variant = chosen.name;
+        const memory = chosen.threads > 1 ? sharedMemory() : undefined;
+        engine = await Engine.create(module, memory);
+        if (memory && platform.startThread) {
+          const seats = Array.from({ length: chosen.threads - 1 }, (_, i) =>
+            ({ module, memory, stack: ready().createStack(), thread: i + 1 }));
+          crew = new Threads(platform.startThread, seats);   // they start while the model arrives
+        }
         const meter = new Meter(progress => call.emit('progress', progress), parts.map(part => part.size));
         let slice = performance.now();
         for (const [i, part] of parts.entries()) {
-          const from = { signal: call.signal, pull: () => call.pull(i), openFile };
+          const from = { signal: call.signal, pull: () => call.pull(i), openFile: platform.openFile };
           const sized = (/** @type {number | undefined} */ size, /** @type {boolean} */ certain) => {
             meter.sizes[i] = size;
             return certain ? meter.totalFrom(i) : undefined;
@@ -124,10 +142,14 @@ export function createHost({ compile, openFile }) {
         await turn();
         call.signal.throwIfAborted();
         engine.end();
+        if (crew) {
+          note = await crew.failure;
+          if (!note) engine.setThreads(chosen.threads);
+        }
         engine.openSession(contextLength);
         const { bos, eos } = engine;
         const text = (/** @type {number} */ id) => id < 0 ? '' : ready().piece(id, true);
-        const loaded = { metadata: engine.metadata(), bos, bosText: text(bos), eosText: text(eos) };
+        const loaded = { metadata: engine.metadata(), bos, bosText: text(bos), eosText: text(eos), note };
         meter.say('ready');
         return loaded;
       } catch (error) {
@@ -135,7 +157,7 @@ export function createHost({ compile, openFile }) {
         return fail(error);
       }
     },
-    info: direct(() => ready().info()),
+    info: direct(() => ({ ...ready().info(), module: variant })),
     tokenize: direct(({ text, addSpecial, parseSpecial }) => ready().tokenize(text, addSpecial, parseSpecial)),
     detokenize: direct(({ ids, special }) => ready().detokenize(ids, special)),
     /** Which of ids are control tokens, with their texts: [id, text]. */

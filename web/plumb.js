@@ -13,7 +13,9 @@ import { chatTokens, render } from './template.js';
  *   startWorker: () => import('./protocol.js').WorkerLike}} ClientPlatform
  *   worker: whether the engine runs in one unless told otherwise */
 /** @typedef {object} LoadOptions
- * @property {number | 'auto'} [threads]  this version computes with one thread, whatever is asked for
+ * @property {number | 'auto'} [threads]  default 'auto': one for each processor, 8 at most.  Where two of them share a
+ *   core half as many may be as fast.  A browser gives more than one to pages that are cross-origin isolated, and to
+ *   the engine in its worker
  * @property {number} [contextLength]  tokens of prompt and answer together; default: what the model was trained for,
  *   at most 2048
  * @property {AbortSignal} [signal]  ends the load at any time and frees what it took
@@ -41,7 +43,8 @@ import { chatTokens, render } from './template.js';
 /** @typedef {import('./template.js').Message} Message
  * @typedef {import('./host.js').Stats} Stats */
 
-let warned = false;
+/** What was said on the console, so that it is said once. @type {Set<string>} */
+const said = new Set();
 
 /** @param {ClientPlatform} platform */
 export function createPlumb(platform) {
@@ -53,12 +56,8 @@ export function createPlumb(platform) {
      * @returns {Promise<Model>} */
     async load(source, options = {}) {
       known.checkOptions('Plumb.load', options, known.LOAD);
-      const { threads = 1, contextLength, signal, onProgress, worker = platform.worker } = options;
+      const { threads = 'auto', contextLength, signal, onProgress, worker = platform.worker } = options;
       signal?.throwIfAborted();
-      if (threads !== 1 && threads !== 'auto' && !warned) {
-        warned = true;
-        console.warn(`plumb: this version computes with 1 thread, not ${threads}`);
-      }
       const parts = describe(source, platform);
       const transport = worker ? new Remote(platform.startWorker()) : new Local(createHost(platform));
       /** @type {() => void} */
@@ -69,13 +68,18 @@ export function createPlumb(platform) {
         unfollow = () => signal?.removeEventListener('abort', abort);
       });
       try {
-        const args = { parts: parts.map(({ part }) => part), contextLength };
+        const args = { parts: parts.map(({ part }) => part), contextLength, threads };
         const loading = transport.call('load', args, {
           signal,
           onEvent: (_, progress) => onProgress?.(progress),
           onPull: async i => await parts[i].next?.() ?? null,
         });
-        return new Model(transport, await Promise.race([aborted, loading]));
+        const loaded = await Promise.race([aborted, loading]);
+        if (loaded.note && !said.has(loaded.note)) {
+          said.add(loaded.note);
+          console.warn(`plumb: 1 thread: ${loaded.note}`);
+        }
+        return new Model(transport, loaded);
       } catch (error) {
         transport.terminate();
         for (const { cancel } of parts) Promise.resolve(cancel?.()).catch(() => {});
@@ -88,7 +92,7 @@ export function createPlumb(platform) {
 }
 
 /** @typedef {{metadata: Record<string, import('./engine.js').MetadataValue>, bos: number, bosText: string,
- *   eosText: string}} Loaded */
+ *   eosText: string, note?: string}} Loaded  note: why there is one thread only */
 
 /** A loaded model with one session: the tokens it has seen.  generate keeps as much of it as the new prompt begins
  * with; feed, step and rewind change it by hand. */
@@ -114,10 +118,10 @@ export class Model {
     return this.#transport.call(method, args, options);
   }
 
-  /** Architecture, sizes, context, threads, and the memory that the engine holds now.
-   * @returns {Promise<ReturnType<import('./engine.js').Engine['info']> & {threads: number}>} */
+  /** Architecture, sizes, context, the module that runs, its threads, and the memory that it holds now.
+   * @returns {Promise<ReturnType<import('./engine.js').Engine['info']> & {module: string}>} */
   async info() {
-    return { ...await this.#call('info'), threads: 1 };
+    return this.#call('info');
   }
 
   /** @param {string} text

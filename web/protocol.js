@@ -22,7 +22,8 @@ import { PlumbError, reasonOf } from './errors.js';
  * @property {(message: any, transfer?: any[]) => void} post
  * @property {(handler: (message: any) => void) => void} onMessage
  * @property {(handler: (reason: string) => void) => void} onDeath
- * @property {() => unknown} terminate */
+ * @property {() => unknown} terminate
+ * @property {() => void} [unref]  from now on it does not keep the process alive */
 
 const never = new AbortController().signal;
 const stopped = (/** @type {string} */ why) => new PlumbError('PLUMB_ERROR_STATE', why);

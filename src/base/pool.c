@@ -8,7 +8,7 @@
 
 #if defined(__wasm_atomics__)
 #define POOL_WASM 1
-#elif defined(__unix__) || defined(__APPLE__)
+#elif !defined(__wasm__) && (defined(__unix__) || defined(__APPLE__))
 #define POOL_POSIX 1
 #include <pthread.h>
 #include <unistd.h>
@@ -50,6 +50,8 @@ struct pool {
 
 enum { CLAIM_BITS = 28 };
 static const uint32_t CLAIM_MAX = (UINT32_C(1) << CLAIM_BITS) - 1;
+/* In n_done: a thread has trapped with a chunk in its hands. */
+static const uint32_t BROKEN = UINT32_C(1) << 31;
 
 /* ---- waiting for a word to change -------------------------------------------------------------------------------- */
 
@@ -158,6 +160,7 @@ void pool_run(struct pool *pool, uint32_t n, uint32_t grain, pool_work *work, vo
     for (uint32_t n_done; (n_done = atomic_load_explicit(&c->n_done, memory_order_acquire)) < n_chunk;) {
         await_change(c, &c->n_done, n_done, &c->caller_sleeps);
     }
+    if (atomic_load_explicit(&c->n_done, memory_order_relaxed) & BROKEN) __builtin_trap();
 }
 
 /* ---- having threads ---------------------------------------------------------------------------------------------- */
@@ -168,6 +171,11 @@ static uint32_t n_hired = 1;
 
 void pool_hire(uint32_t n_thread) { n_hired = n_thread; }
 void pool_serve(uint32_t thread) { serve(&host_crew, thread); }
+
+void pool_break(void) {
+    atomic_fetch_or(&host_crew.n_done, BROKEN);
+    wake(&host_crew, &host_crew.n_done, 1);
+}
 
 struct pool *pool_create(uint32_t n_thread) {
     if (n_thread == 0 || n_thread > n_hired) n_thread = n_hired;
@@ -224,6 +232,7 @@ void pool_free(struct pool *pool) {
 
 void pool_hire(uint32_t n_thread) { (void)n_thread; }
 void pool_serve(uint32_t thread) { (void)thread; }
+void pool_break(void) {}
 #endif
 
 uint32_t pool_size(const struct pool *pool) { return pool ? pool->n_thread : 1; }
@@ -237,6 +246,7 @@ void pool_free(struct pool *pool) { (void)pool; }
 uint32_t pool_size(const struct pool *pool) { (void)pool; return 1; }
 void pool_hire(uint32_t n_thread) { (void)n_thread; }
 void pool_serve(uint32_t thread) { (void)thread; }
+void pool_break(void) {}
 
 void pool_run(struct pool *pool, uint32_t n, uint32_t grain, pool_work *work, void *user) {
     assert(!pool && grain > 0);

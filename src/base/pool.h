@@ -37,5 +37,7 @@ void pool_run(struct pool *pool, uint32_t n, uint32_t grain, pool_work *work, vo
 void pool_hire(uint32_t n_thread);
 /* The life of such a thread: works in the loops of all pools, and does not return. */
 void pool_serve(uint32_t thread);
+/* It has trapped: the pool_run that waits for it traps too. */
+void pool_break(void);
 
 #endif

@@ -1,31 +1,47 @@
-/** Runs the C test program of the Emscripten host (build/emcc/tests.wasm), in Node and in a browser's worker alike. */
+/** Runs the C test program of the Emscripten host (build/emcc/tests*.wasm), in Node and in a browser's worker alike. */
+import { importsOf } from '../../web/engine.js';
+import { Threads, sharedMemory } from '../../web/threads.js';
+
+/** Of a module with threads: more than the machine may have, so that they come and go. */
+const THREADS = 4;
 
 /**
  * @param {WebAssembly.Module} module
  * @param {(text: string) => void} print  takes the TAP output as it comes
  * @param {(path: string, offset: number, n: number) => Uint8Array | null} read  up to n bytes of a file of the
  *     checkout, null if there is no such file
- * @returns {number} the exit status: 0 if every case passed
+ * @param {() => import('../../web/protocol.js').WorkerLike} startThread
+ * @returns {Promise<number>} the exit status: 0 if every case passed
  */
-export function runTests(module, print, read) {
+export async function runTests(module, print, read, startThread) {
   const utf8 = new TextDecoder();
+  const shared = WebAssembly.Module.imports(module).some(({ kind }) => kind === 'memory');
+  const memory = shared ? sharedMemory() : undefined;
   // Taken anew for every call: memory grows, and addresses above 2 GB arrive as negative numbers.
-  const bytes = (at, n) => new Uint8Array(instance.exports.memory.buffer, at >>> 0, n >>> 0);
-  const env = {
-    emscripten_notify_memory_growth() {},
-    test_print: (at, n) => print(utf8.decode(bytes(at, n))),
+  const bytes = (at, n) => new Uint8Array((memory ?? c.memory).buffer, at >>> 0, n >>> 0);
+  const imports = importsOf(module, memory);
+  Object.assign(imports.env, {
+    test_print: (at, n) => print(utf8.decode(bytes(at, n).slice())),
     test_read(path, pathLen, offset, dst, n) {
-      const got = read(utf8.decode(bytes(path, pathLen)), Number(offset), n >>> 0);
+      const got = read(utf8.decode(bytes(path, pathLen).slice()), Number(offset), n >>> 0);
       if (!got) return -1n;
       bytes(dst, got.length).set(got);
       return BigInt(got.length);
     },
-  };
-  // The libc of a debug build imports these for a failing assert.
-  const wasi = new Proxy({}, {
-    get: (_, name) => () => { throw new Error(`the test program called ${String(name)}`); },
   });
-  const instance = new WebAssembly.Instance(module, { env, wasi_snapshot_preview1: wasi });
-  instance.exports._initialize();
-  return instance.exports.test_main();
+  const c = new WebAssembly.Instance(module, imports).exports;
+  c._initialize();
+  if (!memory) return c.test_main();
+  const stack = 1 << 18;
+  const seats = Array.from({ length: THREADS - 1 }, (_, i) =>
+    ({ module, memory, stack: (c.malloc(stack) + stack) & -16, thread: i + 1 }));
+  const threads = new Threads(startThread, seats);
+  const failure = await threads.failure;
+  if (failure) throw new Error(failure);
+  c.plumb_threads_ready(THREADS);
+  try {
+    return c.test_main();
+  } finally {
+    threads.terminate();
+  }
 }

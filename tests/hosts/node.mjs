@@ -1,5 +1,6 @@
 /** `node tests/hosts/node.mjs MODULE`: the C test program in Node; TAP on stdout. */
 import { closeSync, openSync, readFileSync, readSync, writeSync } from 'node:fs';
+import { platform } from '../../web/node/index.js';
 import { runTests } from './module.js';
 
 function read(path, offset, n) {
@@ -18,4 +19,4 @@ function read(path, offset, n) {
 }
 
 const module = new WebAssembly.Module(readFileSync(process.argv[2]));
-process.exitCode = runTests(module, (text) => writeSync(1, text), read);
+process.exitCode = await runTests(module, (text) => writeSync(1, text), read, platform.startThread);

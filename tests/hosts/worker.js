@@ -1,4 +1,5 @@
 /** The worker of tests/hosts/chromium.mjs: runs the C test program, posts its output and at last its exit status. */
+import { platform } from '../../web/platform.js';
 import { runTests } from './module.js';
 
 function read(path, offset, n) {
@@ -16,5 +17,5 @@ function read(path, offset, n) {
 
 self.onmessage = async ({ data: url }) => {
   const module = await WebAssembly.compileStreaming(fetch(url));
-  postMessage({ status: runTests(module, (text) => postMessage({ text }), read) });
+  postMessage({ status: await runTests(module, (text) => postMessage({ text }), read, platform.startThread) });
 };

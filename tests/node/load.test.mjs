@@ -211,14 +211,3 @@ test('sources and options that are none', async () => {
     [null, /the options are null/],
   ]) await fails(() => Plumb.load(tinyPath, options), 'PLUMB_ERROR_ARGUMENT', message);
 });
-
-test('threads: 1, auto and undefined are taken as they are; more is taken with a plain word', async t => {
-  const said = t.mock.method(console, 'warn', () => {});
-  for (const threads of [undefined, 1, 'auto', 4, 8]) {
-    const model = await Plumb.load(tinyPath, { threads });
-    assert.equal((await model.info()).threads, 1);
-    await model.close();
-  }
-  assert.deepEqual(said.mock.calls.map(call => call.arguments),
-    [['plumb: this version computes with 1 thread, not 4']]);
-});

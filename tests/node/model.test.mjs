@@ -2,6 +2,7 @@
  * (chat.txt), and for options what their definition says about those. */
 import assert from 'node:assert/strict';
 import { readFileSync, statSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
 import { after, before, describe, test } from 'node:test';
 import { Plumb } from '../../web/node/index.js';
 import { argmax, fails, realPath, prompts, root, textOf, tinyPath } from './helpers.mjs';
@@ -28,11 +29,12 @@ describe('the default model', () => {
 
   test('info and metadata say what the file says', async () => {
     const info = await model.info();
-    assert.deepEqual({ ...info, weightBytes: 0, sessionBytes: 0, memoryBytes: 0 }, {
+    assert.deepEqual({ ...info, weightBytes: 0, sessionBytes: 0, memoryBytes: 0, module: '' }, {
       architecture: 'llama', parameters: 134515008, weightBytes: 0, layers: 30, embedding: 576, heads: 9, headsKV: 3,
       headDim: 64, feedForward: 1536, vocabulary: 49152, trainedContext: 8192, contextLength: 2048, sessionBytes: 0,
-      memoryBytes: 0, threads: 1,
+      memoryBytes: 0, threads: Math.min(8, availableParallelism()), module: '',
     });
+    assert.match(info.module, info.threads > 1 ? /^plumb-mt(-relaxed)?$/ : /^plumb(-relaxed)?$/);
     assert.equal(model.metadata['general.architecture'], 'llama');
     assert.equal(model.metadata['llama.rope.freq_base'], 100000);
     assert.equal(model.metadata['tokenizer.ggml.add_bos_token'], false);

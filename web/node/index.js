@@ -2,6 +2,7 @@
  * files, straight into the engine's memory. */
 import { closeSync, openSync, readSync, statSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
+import { availableParallelism } from 'node:os';
 import { basename } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Worker } from 'node:worker_threads';
@@ -14,19 +15,23 @@ export { Model } from '../plumb.js';
 /** At most this much is read at once, so that aborts and progress have their turn. */
 const READ = 8 << 20;
 
-/** @type {Promise<WebAssembly.Module> | undefined} */
-let compiled;
+/** By name. @type {Map<string, Promise<WebAssembly.Module>>} */
+const compiled = new Map();
 
 /** @type {import('../host.js').Platform} */
 export const platform = {
-  compile() {
-    const url = new URL('../dist/plumb.wasm', import.meta.url);
-    return compiled ??= readFile(url).then(bytes => WebAssembly.compile(bytes)).catch(error => {
-      compiled = undefined;
+  compile(name) {
+    const path = fileURLToPath(new URL(`../dist/${name}.wasm`, import.meta.url));
+    const module = compiled.get(name) ?? readFile(path).then(bytes => WebAssembly.compile(bytes)).catch(error => {
+      compiled.delete(name);
       throw new PlumbError('PLUMB_ERROR_IO',
-        `${fileURLToPath(url)}: the engine does not load: ${reasonOf(error)} (\`make wasm\` builds it)`);
+        `${path}: the engine does not load: ${reasonOf(error)} (\`make wasm\` builds it)`);
     });
+    compiled.set(name, module);
+    return module;
   },
+  processors: availableParallelism(),
+  startThread: () => start('./thread.js'),
   openFile(path) {
     const file = attempt(path, () => openSync(path, 'r'));
     return {
@@ -40,19 +45,7 @@ export const Plumb = createPlumb({
   ...platform,
   worker: false,
   postsBlobs: false,
-  startWorker() {
-    // No flags of this process (--input-type and the like): they may not fit the worker's file.
-    const worker = new Worker(new URL('./worker.js', import.meta.url), { execArgv: [] });
-    return {
-      post: (message, transfer = []) => worker.postMessage(message, transfer),
-      onMessage: handler => worker.on('message', handler),
-      onDeath: handler => {
-        worker.on('error', error => handler(reasonOf(error)));
-        worker.on('exit', code => handler(`it exited with ${code}`));
-      },
-      terminate: () => worker.terminate(),
-    };
-  },
+  startWorker: () => start('./worker.js'),
   locate(source) {
     const text = String(source);
     if (/^(https?|data|blob):/.test(text)) return { kind: 'url', name: text, url: text };
@@ -60,6 +53,22 @@ export const Plumb = createPlumb({
     return { kind: 'file', name: basename(path), size: attempt(path, () => statSync(path).size), path };
   },
 });
+
+/** @param {string} file @returns {import('../protocol.js').WorkerLike} */
+function start(file) {
+  // No flags of this process (--input-type and the like): they may not fit the worker's file.
+  const worker = new Worker(new URL(file, import.meta.url), { execArgv: [] });
+  return {
+    post: (message, transfer = []) => worker.postMessage(message, transfer),
+    onMessage: handler => worker.on('message', handler),
+    onDeath: handler => {
+      worker.on('error', error => handler(reasonOf(error)));
+      worker.on('exit', code => handler(`it exited with ${code}`));
+    },
+    terminate: () => worker.terminate(),
+    unref: () => worker.unref(),
+  };
+}
 
 /** @template T @param {string} path @param {() => T} action @returns {T} */
 function attempt(path, action) {

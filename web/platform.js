@@ -1,0 +1,47 @@
+/* What the engine's side takes from a browser: modules, compiled while they arrive, and workers for its threads. */
+import { PlumbError, reasonOf } from './errors.js';
+
+/** @typedef {import('./host.js').Platform} Platform */
+
+/** Why the engine has one thread here; undefined where it may have more. */
+function aloneBecause() {
+  if (!('WorkerGlobalScope' in globalThis)) {
+    return 'the engine runs in the page\'s own thread, which must not wait for others; leave out worker: false';
+  }
+  if (!globalThis.crossOriginIsolated) {
+    return 'the page is not cross-origin isolated, so the browser gives it no shared memory; serve it with the headers '
+      + '"Cross-Origin-Opener-Policy: same-origin" and "Cross-Origin-Embedder-Policy: require-corp"';
+  }
+}
+
+/** @type {Platform} */
+export const platform = {
+  async compile(name) {
+    const url = new URL(`./dist/${name}.wasm`, import.meta.url);
+    try {
+      const response = await fetch(url);
+      if (!response.ok) throw new Error(`the server answered ${response.status}`);
+      // Streaming asks for the right MIME type, which not every server sends.
+      const streams = response.headers.get('Content-Type')?.startsWith('application/wasm');
+      if (streams) return await WebAssembly.compileStreaming(response);
+      return await WebAssembly.compile(await response.arrayBuffer());
+    } catch (error) {
+      throw new PlumbError('PLUMB_ERROR_IO', `${url}: the engine does not load: ${reasonOf(error)}`,
+        { url: url.href });
+    }
+  },
+  processors: globalThis.navigator?.hardwareConcurrency ?? 1,
+  alone: aloneBecause(),
+  startThread: () => wrap(new Worker(new URL('./thread.js', import.meta.url), { type: 'module' })),
+};
+
+/** @param {Worker} worker @returns {import('./protocol.js').WorkerLike} */
+export const wrap = worker => ({
+  post: (message, transfer = []) => worker.postMessage(message, transfer),
+  onMessage: handler => worker.addEventListener('message', event => handler(event.data)),
+  onDeath: handler => {
+    worker.addEventListener('error', event => handler(event.message ?? 'its files do not load'));
+    worker.addEventListener('messageerror', () => handler('a message could not be read'));
+  },
+  terminate: () => worker.terminate(),
+});

@@ -1,0 +1,73 @@
+/* The engine's threads: workers that instantiate its module once more, on the same memory, and serve its pool
+ * (src/base/pool.h).  All or none: if one does not start, the engine computes alone and says why. */
+import { importsOf } from './engine.js';
+import { reasonOf } from './errors.js';
+
+/** @typedef {{module: WebAssembly.Module, memory: WebAssembly.Memory, stack: number, thread: number}} Seat
+ *   stack: its upper end */
+
+/** INITIAL_MEMORY and MAX_MEMORY of wasm/toolchain.mk, in pages. */
+const INITIAL = 256, MAXIMUM = 65535;
+/** Milliseconds that a worker may take to start, on a machine that has much to do. */
+const PATIENCE = 20000;
+
+/** The memory that instances of a module with threads share. */
+export function sharedMemory() {
+  for (let maximum = MAXIMUM; ; maximum >>= 1) {
+    try {
+      return new WebAssembly.Memory({ initial: INITIAL, maximum, shared: true });
+    } catch (error) {
+      if (maximum < 2 * INITIAL) throw error;   // some devices cannot set so many addresses aside
+    }
+  }
+}
+
+export class Threads {
+  /** @type {import('./protocol.js').WorkerLike[]} */
+  #workers = [];
+
+  /** @param {() => import('./protocol.js').WorkerLike} startThread @param {Seat[]} seats */
+  constructor(startThread, seats) {
+    let timer = /** @type {any} */ (undefined);
+    const late = new Promise((_, reject) => {
+      timer = setTimeout(() => reject(new Error(`a worker did not start in ${PATIENCE / 1000} s`)), PATIENCE);
+    });
+    const started = seats.map(seat => new Promise((resolve, reject) => {
+      const worker = startThread();
+      this.#workers.push(worker);
+      worker.onMessage(({ failed }) => failed ? reject(new Error(failed)) : resolve(worker.unref?.()));
+      worker.onDeath(reason => reject(new Error(`a worker stopped: ${reason}`)));
+      worker.post(seat);
+    }));
+    /** Undefined once all serve, else why none does. @type {Promise<string | undefined>} */
+    this.failure = Promise.race([late, Promise.all(started)]).then(() => undefined, error => {
+      this.terminate();
+      return reasonOf(error);
+    }).finally(() => clearTimeout(timer));
+    late.catch(() => {});
+  }
+
+  terminate() {
+    for (const worker of this.#workers) worker.terminate();
+    this.#workers = [];
+  }
+}
+
+/** The worker's side: does not return once it serves.
+ * @param {Seat} seat @param {(message: {failed?: string}) => void} post */
+export async function join({ module, memory, stack, thread }, post) {
+  let c;
+  try {
+    c = /** @type {any} */ (await WebAssembly.instantiate(module, importsOf(module, memory))).exports;
+    c.__stack_pointer.value = stack;
+  } catch (error) {
+    return post({ failed: reasonOf(error) });
+  }
+  post({});
+  try {
+    c.plumb_threads_serve(thread);
+  } catch (error) {
+    c.plumb_threads_broken();   // whoever waits for its part would wait for ever
+    throw error;
+  }
+}
