@@ -60,9 +60,9 @@ PROMPT ?= Why is the sky blue? Answer in two sentences.
 MODEL ?= smollm2-135m-instruct-q4_1
 export HOSTS ?= native node chromium wasmtime
 
-.PHONY: help run serve test setup bench prove truth
+.PHONY: help run serve test setup bench bench-kernels prove truth
 help: ## Prints this list.
-	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
 # value: a "$5" in the prompt is no variable of make.
 run: ## Sets up what is missing, builds, fetches the default model and answers PROMPT="..." in Node.
@@ -100,6 +100,15 @@ build/bench/plumb: $(call objects,build/native,$(engine) tests/bench/plumb.c tes
 	@echo "  $@"
 	$Q$(CC) $(release) $^ -lm -o $@
 build/bench/plumb.wasm: $(call objects,build/wasi,$(engine) tests/bench/plumb.c tests/bench/driver.c)
+	@mkdir -p $(@D)
+	@echo "  $@"
+	$Q$(WASI_CC) $(WASI_LDFLAGS) $^ -lm -o $@
+bench-kernels: ## Measures each product in Node and under wasmtime beside what this machine can do at most.
+	@tools/setup.sh test node wasmtime
+	@$(MAKE) -s build/bench/kernels.wasm
+	@node tests/bench/kernels.mjs build/bench/kernels.wasm
+build/bench/kernels.wasm: $(call objects,build/wasi,$(filter src/base/% src/quant/% src/kernels/%,$(engine)) \
+    tests/bench/kernels.c)
 	@mkdir -p $(@D)
 	@echo "  $@"
 	$Q$(WASI_CC) $(WASI_LDFLAGS) $^ -lm -o $@
