@@ -167,6 +167,17 @@ typedef enum plumb_pass {
     PLUMB_PASS_REFERENCE = 1,  /* the slow, exact definition: f32 weights, f64 sums */
 } plumb_pass;
 
+/* How precisely the fast pass rounds activations, in blocks of 32, for its products with quantized weights.  The same
+ * precision gives the same bits on every host and with every kind of kernels. */
+typedef enum plumb_precision {
+    PLUMB_PRECISION_AUTO = 0,     /* FAST8 where it is 1.5 times as fast on this host, which creating a session measures
+                                   * if the build has relaxed SIMD; EXACT16 elsewhere */
+    PLUMB_PRECISION_EXACT16 = 1,  /* to 16 bits */
+    PLUMB_PRECISION_FAST8 = 2,    /* to 8 bits, as llama.cpp does */
+} plumb_precision;
+/* "auto", "exact16", "fast8"; NULL for numbers that are none. */
+const char *plumb_precision_name(plumb_precision precision);
+
 typedef struct plumb_session_params {
     uint32_t n_ctx;    /* tokens the KV cache holds; 0: the smaller of the model's training context and 2048 */
     uint32_t n_batch;  /* tokens of a prompt computed at once; 0: 64 */
@@ -174,6 +185,7 @@ typedef struct plumb_session_params {
     bool force_scalar; /* fast pass with the portable kernels only: what tests compare SIMD with */
     uint32_t n_thread; /* of the fast pass, the caller's among them; results do not depend on it.  0: one for each
                         * processor, in WebAssembly as many as its host has made ready (plumb_threads_ready) */
+    plumb_precision precision;
 } plumb_session_params;
 
 /* params may be NULL.  On failure *out is NULL and plumb_model_error(model) has the message.  The model must outlive
@@ -185,8 +197,10 @@ uint32_t plumb_session_n_ctx(const plumb_session *session);
 uint32_t plumb_session_n_batch(const plumb_session *session);
 /* Bytes of KV cache and scratch. */
 uint64_t plumb_session_bytes(const plumb_session *session);
-/* What runs: "simd128", "scalar" or "reference". */
+/* What runs: "simd128", "relaxed" (with relaxed dots of 8 bits), "scalar" or "reference". */
 const char *plumb_session_kernels(const plumb_session *session);
+/* How activations are rounded, EXACT16 or FAST8; AUTO: not at all, by the reference pass. */
+plumb_precision plumb_session_precision(const plumb_session *session);
 /* How many threads compute: never more than were asked for, fewer where they cannot be had. */
 uint32_t plumb_session_n_thread(const plumb_session *session);
 

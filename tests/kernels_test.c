@@ -75,7 +75,8 @@ struct way {
     uint32_t n_thread;
 };
 
-static bool run_product(const struct way *way, const struct product *p, uint8_t *w, const float *x, float *y) {
+static bool run_product(const struct way *way, const struct product *p, plumb_precision precision, uint8_t *w,
+                        const float *x, float *y) {
     const struct quant_traits *traits = quant_traits(p->type);
     struct kernels k;
     struct panel panels[3] = { 0 };
@@ -86,9 +87,9 @@ static bool run_product(const struct way *way, const struct product *p, uint8_t 
                              .row_bytes = p->n / traits->block_size * traits->block_bytes };
     size_t n_byte = matrix.row_bytes * p->n_out;
     uint8_t *file = malloc(n_byte), *scratch = malloc(PACK_ROWS * matrix.row_bytes);
-    bool ok = file && scratch && activations_create(&acts, p->n, p->n_token, &bytes) == PLUMB_OK;
+    bool ok = file && scratch && activations_create(&acts, p->n, p->n_token, precision, &bytes) == PLUMB_OK;
     for (uint32_t i = 0; i < pool_size(pool); i++) ok = ok && panel_create(&panels[i], p->n, &bytes) == PLUMB_OK;
-    kernels_init(&k, way->scalar);
+    kernels_init(&k, way->scalar, precision);
     if (ok) memcpy(file, w, n_byte);
     while (ok && way->packed && quant_can_pack(p->type) && p->n_out - matrix.n_packed >= PACK_ROWS
            && quant_pack(p->type, w + matrix.n_packed * matrix.row_bytes, p->n / traits->block_size, scratch)) {
@@ -111,13 +112,12 @@ static bool run_product(const struct way *way, const struct product *p, uint8_t 
     return ok;
 }
 
-static void matmul_row(const void *row) {
+static void check_product(const struct product *p, plumb_precision precision) {
     static const struct way ways[] = {
         { "scalar, packed", true, true, false, 1 }, { "best, as in the file", false, false, false, 1 },
         { "best, packed", false, true, false, 1 }, { "best, packed, one by one", false, true, true, 1 },
         { "best, packed, 3 threads", false, true, false, 3 },
     };
-    const struct product *p = row;
     const struct quant_traits *traits = quant_traits(p->type);
     size_t row_bytes = p->n / traits->block_size * traits->block_bytes, n_y = (size_t)p->n_out * p->n_token;
     uint8_t *w = malloc(row_bytes * p->n_out);
@@ -128,17 +128,17 @@ static void matmul_row(const void *row) {
     random_blocks(w, p->type, row_bytes * p->n_out, p->any_scale);
     random_floats(x, (size_t)p->n * p->n_token, 3.0f);
     for (size_t i = 0; i <= n_y; i++) y[i] = NAN;   /* outputs start as NaN, and one guard lies behind */
-    REQUIRE(run_product(&(struct way) { "scalar", true, false, false, 1 }, p, w, x, y), "out of memory");
+    REQUIRE(run_product(&(struct way) { "scalar", true, false, false, 1 }, p, precision, w, x, y), "out of memory");
     CHECK(isnan(y[n_y]), "scalar wrote behind its output");
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         for (size_t j = 0; j <= n_y; j++) other[j] = NAN;
-        REQUIRE(run_product(&ways[i], p, w, x, other), "%s: out of memory", ways[i].name);
+        REQUIRE(run_product(&ways[i], p, precision, w, x, other), "%s: out of memory", ways[i].name);
         CHECK(isnan(other[n_y]), "%s wrote behind its output", ways[i].name);
         CHECK(same_bits(y, other, n_y), "%s differs from scalar", ways[i].name);
     }
 
-    /* Truth: dequantized weights times activations, in f64.  Activations carry 16 bits per block of 32: an error of at
-     * most 2^-16 of the block's maximum (3) each, so of the sum at most 2^-16 * 3 * sum |w|.  As much again is left for
+    /* Truth: dequantized weights times activations, in f64.  Codes are wrong by half a step at most: by 2^-16 of the
+     * block's maximum (3), or 1/254 of it with 8 bits, so the sum by that times 3 * sum |w|.  2^-16 more is left for
      * f32 sums: formats with a min subtract two of them, each up to 15 times the result in Q2_K. */
     double worst = 0;
     for (uint32_t o = 0; o < p->n_out; o++) {
@@ -152,12 +152,18 @@ static void matmul_row(const void *row) {
             worst = fmax(worst, fabs(sum - (double)y[(size_t)t * p->n_out + o]) / magnitude);
         }
     }
-    CHECK(p->any_scale || worst < 0x1p-15, "error %g of sum |w| |x|max, row length %u", worst, p->n);
+    double half_step = precision == PLUMB_PRECISION_FAST8 ? 1.0 / 254 : 0x1p-16;
+    CHECK(p->any_scale || worst < half_step + 0x1p-16, "error %g of sum |w| |x|max, row length %u", worst, p->n);
     free(w);
     free(x);
     free(weights);
     free(y);
     free(other);
+}
+
+static void matmul_row(const void *product) {
+    check_product(product, PLUMB_PRECISION_EXACT16);
+    check_product(product, PLUMB_PRECISION_FAST8);
 }
 
 /* ---- single kernels against scalar, odd lengths included --------------------------------------------------------- */
@@ -166,8 +172,8 @@ enum { MAX_N = 300 };
 
 static void check_lengths(void (*check)(const struct kernels *scalar, const struct kernels *best, size_t n)) {
     struct kernels scalar, best;
-    kernels_init(&scalar, true);
-    kernels_init(&best, false);
+    kernels_init(&scalar, true, PLUMB_PRECISION_EXACT16);
+    kernels_init(&best, false, PLUMB_PRECISION_EXACT16);
     random_state = 12345;
     for (size_t n = 1; n <= MAX_N; n += n < 40 ? 1 : 13) check(&scalar, &best, n);
 }
@@ -242,18 +248,18 @@ static void check_swiglu(const struct kernels *scalar, const struct kernels *bes
 static void swiglu_case(void) { check_lengths(check_swiglu); }
 
 /* Values that break careless code: all zeros, denormals, one huge value, NaN, infinity. */
-static void quantize_case(void) {
+static void check_quantize(plumb_precision precision) {
     static const float specials[] = { 0.0f, 1e-40f, 1e-31f, 1e-30f, 1e9f, 3e38f, NAN, INFINITY, -INFINITY, -1.0f };
     struct kernels scalar, best;
-    kernels_init(&scalar, true);
-    kernels_init(&best, false);
+    kernels_init(&scalar, true, precision);
+    kernels_init(&best, false, precision);
     random_state = 77;
     for (size_t s = 0; s < sizeof specials / sizeof *specials; s++) {
         float x[64];
         struct activations a, b;
         uint64_t bytes = 0;
-        REQUIRE(activations_create(&a, 64, 1, &bytes) == PLUMB_OK && activations_create(&b, 64, 1, &bytes) == PLUMB_OK,
-                "out of memory");
+        REQUIRE(activations_create(&a, 64, 1, precision, &bytes) == PLUMB_OK
+                && activations_create(&b, 64, 1, precision, &bytes) == PLUMB_OK, "out of memory");
         random_floats(x, 64, s < 4 ? 1e-41f : 1.0f);
         x[5] = specials[s];
         a.n = b.n = 64;
@@ -261,14 +267,18 @@ static void quantize_case(void) {
         scalar.quantize_i16(&a, 0);
         best.quantize_i16(&b, 0);
         CHECK(memcmp(a.q, b.q, 64 * sizeof *a.q) == 0, "special %zu: codes differ", s);
+        bool has_q8 = precision == PLUMB_PRECISION_FAST8;
+        CHECK(has_q8 ? memcmp(a.q8, b.q8, 64) == 0 : !a.q8 && !b.q8, "special %zu: codes of 8 bits differ", s);
         CHECK(same_bits(a.d, b.d, 2) && same_bits(a.sum32, b.sum32, 2) && same_bits(a.sum16, b.sum16, 4),
               "special %zu: scales or sums differ", s);
         CHECK(memcmp(a.isum32, b.isum32, 2 * sizeof *a.isum32) == 0
               && memcmp(a.isum16, b.isum16, 4 * sizeof *a.isum16) == 0, "special %zu: sums of codes differ", s);
         bool finite = fabsf(specials[s]) <= ACT_AMAX_MAX;
+        double max_code = precision == PLUMB_PRECISION_FAST8 ? 127 : 32767;
         double d = (double)a.d[0], sum32 = (double)a.sum32[0];
         int16_t q[32];
         for (size_t i = 0; i < 32; i++) q[i] = a.q[order_b(i)];
+        for (size_t i = 0; a.q8 && i < 32; i++) CHECK(a.q8[i] == q[i], "special %zu: %d and %d", s, a.q8[i], q[i]);
         activations_free(&a);
         activations_free(&b);
         CHECK(finite ? d == d : d != d, "special %zu: d = %g", s, d);
@@ -277,12 +287,17 @@ static void quantize_case(void) {
         for (int i = 0; i < 32; i++) amax = fmax(amax, fabs((double)x[i]));
         for (int i = 0; i < 32; i++) {
             sum += d * q[i];
-            /* half a step, 2^-16 of amax, and what x / d loses in f32: truncation would cost a whole one */
-            CHECK(fabs((double)x[i] - d * q[i]) <= amax * 0x1.04p-16 + 1e-30, "special %zu, x[%d] = %g", s,
+            /* half a step, and what x / d loses in f32: truncation would cost a whole one */
+            CHECK(fabs((double)x[i] - d * q[i]) <= amax * (0.508 / max_code) + 1e-30, "special %zu, x[%d] = %g", s,
                   i, (double)x[i]);
         }
         CHECK(fabs(sum - sum32) <= amax * 1e-5 + 1e-38, "special %zu: sum %g, not %g", s, sum32, sum);
     }
+}
+
+static void quantize_case(void) {
+    check_quantize(PLUMB_PRECISION_EXACT16);
+    check_quantize(PLUMB_PRECISION_FAST8);
 }
 
 /* Every half there is through the product: the unit vectors as tokens give back the weights.  Finite ones fill rows
@@ -311,7 +326,7 @@ static void halves_case(const void *arg) {
     for (uint32_t i = 0; i < N; i++) x[i * N + i] = 1.0f;
     struct product p = { type, N, n_out, N, false };
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
-        REQUIRE(run_product(&ways[i], &p, w, x, y), "%s: out of memory", ways[i].name);
+        REQUIRE(run_product(&ways[i], &p, PLUMB_PRECISION_EXACT16, w, x, y), "%s: out of memory", ways[i].name);
         uint32_t n_wrong = 0;
         for (uint32_t row = 0; row < n_out; row++) {
             for (uint32_t e = 0; e < (row < n_finite / N ? N : 1u); e++) {
@@ -372,7 +387,7 @@ void test_kernels(void) {
     test_case("kernels: add_scaled and mul_scaled of every length, SIMD equals scalar", scaled_case);
     test_case("kernels: softmax equals libm's exp in f64, SIMD equals scalar", softmax_case);
     test_case("kernels: swiglu equals libm's exp in f64, SIMD equals scalar", swiglu_case);
-    test_case("kernels: 16-bit activations survive zeros, denormals, NaN and infinity", quantize_case);
+    test_case("kernels: activations of 16 and 8 bits survive zeros, denormals, NaN and infinity", quantize_case);
     static const uint32_t halves[] = { QUANT_F16, QUANT_BF16 };
     test_row("kernels: all 65536 halves are multiplied as what they are", halves_case, &halves[0]);
     test_row("kernels: all 65536 bfloats are multiplied as what they are", halves_case, &halves[1]);

@@ -275,18 +275,20 @@ static int run_bench(const struct options *o) {
         out("{\"architecture\": ");
         out_json_string(info.architecture, strlen(info.architecture));
         out(", \"parameters\": %" PRIu64 ", \"weight_bytes\": %" PRIu64 ", \"session_bytes\": %" PRIu64
-            ", \"kernels\": \"%s\", \"threads\": %" PRIu32 ", \"context\": %" PRIu32 ", \"batch\": %" PRIu32
-            ", \"load_seconds\": %.3f, \"prefill_tokens\": %" PRIu32 ", \"decode_tokens\": %" PRIu32,
+            ", \"kernels\": \"%s\", \"precision\": \"%s\", \"threads\": %" PRIu32
+            ", \"context\": %" PRIu32 ", \"batch\": %" PRIu32 ", \"load_seconds\": %.3f, \"prefill_tokens\": %" PRIu32
+            ", \"decode_tokens\": %" PRIu32,
             info.n_param, info.weight_bytes, plumb_session_bytes(session), plumb_session_kernels(session),
-            plumb_session_n_thread(session), plumb_session_n_ctx(session), plumb_session_n_batch(session),
-            load_seconds, o->n_prompt, o->n_predict);
+            plumb_precision_name(plumb_session_precision(session)), plumb_session_n_thread(session),
+            plumb_session_n_ctx(session), plumb_session_n_batch(session), load_seconds, o->n_prompt, o->n_predict);
     } else {
         out("%s, %.1f M parameters, %.1f MB of weights, %.1f MB of session\n", info.architecture,
             mb * (double)info.n_param, mb * (double)info.weight_bytes, mb * (double)plumb_session_bytes(session));
         uint32_t n_thread = plumb_session_n_thread(session);
-        out("kernels %s, context %" PRIu32 ", batch %" PRIu32 ", %" PRIu32 " thread%s, loaded in %.2f s\n",
-            plumb_session_kernels(session), plumb_session_n_ctx(session), plumb_session_n_batch(session), n_thread,
-            n_thread == 1 ? "" : "s", load_seconds);
+        out("kernels %s, %s, context %" PRIu32 ", batch %" PRIu32 ", %" PRIu32 " thread%s, loaded in %.2f s\n",
+            plumb_session_kernels(session), plumb_precision_name(plumb_session_precision(session)),
+            plumb_session_n_ctx(session), plumb_session_n_batch(session), n_thread, n_thread == 1 ? "" : "s",
+            load_seconds);
     }
     print_speed(o, "prefill", o->n_prompt, prefill);
     print_speed(o, "decode", o->n_predict, decode);

@@ -46,6 +46,7 @@ struct options {
     plumb_trace_params trace;
     const char *output, *model, *against, *html, *base, *save;
     double tolerance;
+    plumb_precision precision;
     bool reference, scalar, raw, chat, print_ids, parse_special, no_special, json, profile, list, all;
 };
 

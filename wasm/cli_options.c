@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum kind { FLAG, TEXT, U32, U64, F32, F64, COUNT, RANGE };   /* COUNT: a U32 or "all"; RANGE: two U32, "0-3" */
+/* COUNT: a U32 or "all"; RANGE: two U32, "0-3". */
+enum kind { FLAG, TEXT, U32, U64, F32, F64, COUNT, RANGE, PRECISION };
 
 #define ON(command) (1u << COMMAND_##command)
 #define TAKE_CTX (ON(RUN) | ON(SCORE) | ON(BENCH))
@@ -97,6 +98,8 @@ static const struct option {
       "tokens the context holds (the model's own or 2048, the smaller)" },
     { "--batch", COMPUTE, U32, AT(n_batch), 1, 1 << 16, "N", "prompt tokens computed at once (64)" },
     { "--threads", COMPUTE, U32, AT(n_thread), 1, 64, "N", "threads that compute (one for each processor)" },
+    { "--precision", COMPUTE, PRECISION, AT(precision), 0, 0, "NAME",
+      "of activations: exact16, fast8, or auto, which is fast8 where that is 1.5 times as fast (auto)" },
     { "--reference", COMPUTE, FLAG, AT(reference), 0, 0, NULL, "the slow pass that defines what is right" },
     { "--scalar", COMPUTE, FLAG, AT(scalar), 0, 0, NULL, "portable kernels only" },
     { "--json", ON(INSPECT) | ON(SCORE) | ON(BENCH) | ON(TRACE) | ON(LOGITS) | ON(PERPLEXITY) | REPORTS, FLAG,
@@ -262,6 +265,14 @@ static bool store(struct options *options, const struct option *o, const char *w
         if (parse_range(word, target)) return true;
         complain(0, "%s: %s: \"%s\" is not a range such as 0-3 or 2", command, o->name, word);
         return false;
+    case PRECISION:
+        for (int i = 0; plumb_precision_name((plumb_precision)i); i++) {
+            if (strcmp(word, plumb_precision_name((plumb_precision)i)) != 0) continue;
+            *(plumb_precision *)target = (plumb_precision)i;
+            return true;
+        }
+        complain(0, "%s: %s: \"%s\" is not auto, exact16 or fast8", command, o->name, word);
+        return false;
     }
     return false;
 }
@@ -310,6 +321,7 @@ static const char *find_missing(struct options *o) {
     }
     if (o->output && names_gguf(o->output) && o->trace.n_value != UINT32_MAX) return "-o of a .gguf needs --values all";
     if (o->profile && o->output && strcmp(o->output, "-") == 0) return "-o - and --profile print both";
+    if (o->reference && o->precision) return "--precision is of the fast pass, --reference is another";
     if (o->reference && o->scalar) return "--reference and --scalar exclude each other";
     return NULL;
 }

@@ -331,6 +331,7 @@ static int prepare(struct run *r, plumb_model *model) {
     if (against_reference) {
         sized.reference = true;
         sized.scalar = false;
+        sized.precision = PLUMB_PRECISION_AUTO;
         r->base_session = create_session(model, &sized);
         if (!r->base_session) return exit_failed;
         r->base_logits = allocate((size_t)r->n_batch * r->n_vocab * sizeof *r->base_logits);

@@ -27,6 +27,9 @@ plumb_status error_set(struct error *err, plumb_status status, const char *forma
 struct shown { char text[272]; };
 const char *show_bytes(struct shown *buf, const void *bytes, size_t n);
 
+/* Seconds since some moment, to measure how long something takes. */
+double clock_seconds(void);
+
 #define PLUMB_TRY(expr)                          \
     do {                                         \
         plumb_status try_status_ = (expr);       \

@@ -46,7 +46,7 @@ static bool take_panels(struct forward *f, uint32_t n_in) {
     return f->panels;
 }
 
-static bool take_scratch(struct forward *f) {
+static bool take_scratch(struct forward *f, plumb_precision precision) {
     const struct model_config *c = &f->model->config;
     uint64_t n_q = (uint64_t)c->n_head * c->head_dim, n_kv = (uint64_t)c->n_head_kv * c->head_dim, b = f->n_batch;
     uint64_t n_max = model_max_row(c), n_cache;   /* floats; of three 32-bit numbers and a head: may pass 64 bits */
@@ -65,7 +65,7 @@ static bool take_scratch(struct forward *f) {
         && (f->gate = take(f, b * c->n_ff, sizeof(float)))
         && (f->up = take(f, b * c->n_ff, sizeof(float)))
         && (f->scores = take(f, f->n_ctx, sizeof(float)))
-        && activations_create(&f->acts, n_in, f->n_batch, &f->bytes) == PLUMB_OK
+        && activations_create(&f->acts, n_in, f->n_batch, precision, &f->bytes) == PLUMB_OK
         && take_panels(f, n_in);
 }
 
@@ -86,6 +86,10 @@ static plumb_status fill_rope(struct forward *f, struct error *err) {
     return PLUMB_OK;
 }
 
+static struct matrix matrix_of(const struct weight *w) {
+    return (struct matrix) { w->type, w->n_in, w->n_out, w->n_packed, w->data, w->row_bytes };
+}
+
 static plumb_status check_type(const struct weight *w, struct error *err) {
     if (!w->data || kernels_have(w->type)) return PLUMB_OK;
     return error_set(err, PLUMB_ERROR_UNSUPPORTED, "tensor %s: no kernel multiplies with %s", w->name, w->traits->name);
@@ -102,8 +106,13 @@ static plumb_status check_types(const struct model *m, struct error *err) {
     return PLUMB_OK;
 }
 
+plumb_precision forward_choose_precision(const struct model *m) {
+    struct matrix w = matrix_of(&m->layers[m->config.n_layer / 2].ffn_gate);
+    return kernels_fast8_pays(&w) ? PLUMB_PRECISION_FAST8 : PLUMB_PRECISION_EXACT16;
+}
+
 plumb_status forward_create(struct forward **out, const struct model *m, uint32_t n_ctx, uint32_t n_batch,
-                            bool scalar_only, struct pool *pool, struct error *err) {
+                            bool scalar_only, plumb_precision precision, struct pool *pool, struct error *err) {
     *out = NULL;
     struct forward *f = calloc(1, sizeof *f);
     if (!f) return error_set(err, PLUMB_ERROR_MEMORY, "out of memory: %zu bytes for the forward pass", sizeof *f);
@@ -111,9 +120,9 @@ plumb_status forward_create(struct forward **out, const struct model *m, uint32_
     f->n_ctx = n_ctx;
     f->n_batch = n_batch;
     f->pool = pool;
-    kernels_init(&f->kernels, scalar_only);
+    kernels_init(&f->kernels, scalar_only, precision);
     plumb_status status = check_types(m, err);
-    if (status == PLUMB_OK && !take_scratch(f)) {
+    if (status == PLUMB_OK && !take_scratch(f, precision)) {
         const struct model_config *c = &m->config;
         double mib = 2.0 * sizeof(float) * c->n_layer * c->n_head_kv * c->head_dim * n_ctx / 1048576.0;
         status = error_set(err, PLUMB_ERROR_MEMORY, "out of memory: a context of %u tokens needs %.1f MiB for K and V "
@@ -184,7 +193,7 @@ static void multiply_all(struct forward *f, const float *x, uint32_t n_token, in
     f->acts.quantized = false;
     for (uint32_t i = 0; i < n; i++) {
         const struct weight *w = p[i].w;
-        matrices[i] = (struct matrix) { w->type, w->n_in, w->n_out, w->n_packed, w->data, w->row_bytes };
+        matrices[i] = matrix_of(w);
         y[i] = p[i].y;
     }
     uint32_t at_once = f->sink.on_tap ? 1 : n;

@@ -12,16 +12,20 @@
 
 struct forward;
 
-/* n_ctx: positions the cache holds.  n_batch: most tokens of one forward_run.  pool: whose threads compute; NULL: the
+/* The precision that pays on this host, measured with ffn_gate of the middle layer: of the largest matrices, and of the
+ * type that most weights have. */
+plumb_precision forward_choose_precision(const struct model *m);
+
+/* precision: EXACT16 or FAST8.  n_ctx: positions the cache holds.  n_batch: most tokens of one forward_run.  pool: whose threads compute; NULL: the
  * caller's alone.  It must outlive the pass. */
 plumb_status forward_create(struct forward **out, const struct model *m, uint32_t n_ctx, uint32_t n_batch,
-                            bool scalar_only, struct pool *pool, struct error *err);
+                            bool scalar_only, plumb_precision precision, struct pool *pool, struct error *err);
 void forward_free(struct forward *f);
 /* PLUMB_ERROR_MEMORY if there is none for the attention weights that a tap shows; the sink stays as it was. */
 plumb_status forward_set_tap(struct forward *f, struct tap_sink sink);
 /* Bytes of KV cache and scratch. */
 uint64_t forward_bytes(const struct forward *f);
-/* Name of the kernel table: "scalar", "simd128". */
+/* Name of the kernel table: "scalar", "simd128", "relaxed". */
 const char *forward_kernels(const struct forward *f);
 
 /* Computes n tokens (1..n_batch) at positions pos .. pos + n - 1 (< n_ctx), over the cache of positions < pos, and

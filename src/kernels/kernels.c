@@ -3,14 +3,17 @@
 
 #include <stdlib.h>
 
-void kernels_init(struct kernels *k, bool scalar_only) {
+void kernels_init(struct kernels *k, bool scalar_only, plumb_precision precision) {
     memset(k, 0, sizeof *k);
     kernels_fill_scalar(k);
 #if defined(__wasm_simd128__)
     if (!scalar_only) kernels_fill_simd128(k);
-#else
-    (void)scalar_only;
 #endif
+#if defined(__wasm_relaxed_simd__)
+    if (!scalar_only && precision == PLUMB_PRECISION_FAST8) kernels_fill_relaxed(k);
+#endif
+    (void)scalar_only;
+    (void)precision;
 }
 
 static bool is_float(uint32_t type) { return type == QUANT_F32 || type == QUANT_F16 || type == QUANT_BF16; }
@@ -30,8 +33,10 @@ static plumb_status allocate(const struct wanted *wanted, size_t n, uint64_t *by
     return PLUMB_OK;
 }
 
-plumb_status activations_create(struct activations *a, uint32_t n_max, uint32_t n_token, uint64_t *bytes) {
+plumb_status activations_create(struct activations *a, uint32_t n_max, uint32_t n_token, plumb_precision precision,
+                                uint64_t *bytes) {
     memset(a, 0, sizeof *a);
+    a->max_code = precision == PLUMB_PRECISION_FAST8 ? 127 : 32767;
     uint64_t n = (uint64_t)n_max * n_token;
     const struct wanted wanted[] = {
         { (void **)&a->q, n, sizeof *a->q },
@@ -40,14 +45,16 @@ plumb_status activations_create(struct activations *a, uint32_t n_max, uint32_t 
         { (void **)&a->sum16, n / 16 + 1, sizeof *a->sum16 },
         { (void **)&a->isum32, n / 32 + 1, sizeof *a->isum32 },
         { (void **)&a->isum16, n / 16 + 1, sizeof *a->isum16 },
+        { (void **)&a->q8, n, sizeof *a->q8 },
     };
-    plumb_status status = allocate(wanted, sizeof wanted / sizeof *wanted, bytes);
+    size_t n_wanted = sizeof wanted / sizeof *wanted - (precision != PLUMB_PRECISION_FAST8);
+    plumb_status status = allocate(wanted, n_wanted, bytes);
     if (status != PLUMB_OK) activations_free(a);
     return status;
 }
 
 void activations_free(struct activations *a) {
-    void *const owned[] = { a->q, a->d, a->sum32, a->sum16, a->isum32, a->isum16 };
+    void *const owned[] = { a->q, a->d, a->sum32, a->sum16, a->isum32, a->isum16, a->q8 };
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
     memset(a, 0, sizeof *a);
 }
@@ -134,16 +141,18 @@ static void tile_rows(const struct job *job, const struct matrix *w, uint32_t ro
         return;
     }
     p->n = a->n;
+    p->in_bytes = false;
     if (packed && k->unpack[w->type]) k->unpack[w->type](p, rows);
     else if (floats) unpack_floats(w, row, p);
     else unpack_codes(w, row, p);
-    kernel_panel_dot_x4 *dot_x4 = floats ? k->float_dot_x4 : k->panel_dot_x4;
+    kernel_panel_dot *dot = floats ? k->float_dot : p->in_bytes ? k->bytes_dot : k->panel_dot;
+    kernel_panel_dot_x4 *dot_x4 = floats ? k->float_dot_x4 : p->in_bytes ? k->bytes_dot_x4 : k->panel_dot_x4;
     for (; dot_x4 && n_row == TILE_ROWS && a->n_token - t >= TILE_TOKENS; t += TILE_TOKENS) {
         dot_x4(y + (size_t)t * w->n_out + row, w->n_out, p, a, t);
     }
     for (; t < a->n_token; t++) {
         float dots[TILE_ROWS];
-        (floats ? k->float_dot : k->panel_dot)(dots, p, a, t);
+        dot(dots, p, a, t);
         memcpy(y + (size_t)t * w->n_out + row, dots, n_row * sizeof *y);
     }
 }

@@ -18,25 +18,30 @@
 #include "quant/quant.h"
 
 enum { TILE_ROWS = PACK_ROWS, TILE_TOKENS = 4, ACT_BLOCK = 32 };
-/* A block of activations whose largest magnitude is below the first is rounded to zero, as 32767 / amax must stay
+/* A block of activations whose largest magnitude is below the first is rounded to zero, as max_code / amax must stay
  * finite; above the second it counts as infinite: kernels multiply its step by 2^112. */
 #define ACT_AMAX_MIN 1e-30f
 #define ACT_AMAX_MAX 0x1p30f
 
 /* Activations of a batch, prepared for products.
- *   x[i] ~ d[i / 32] * (code of i), |code| <= 32767
+ *   x[i] ~ d[i / 32] * (code of i), |code| <= max_code
+ * Of a precision max_code is all that there is: what multiplies codes of 16 bits gives with those of 8 the very bits
+ * that relaxed dots of 8 bits give.
  * Codes stand in order B: of four neighbours 0 2 1 3, as bytes 0 and 2 of a 32-bit word of codes are taken apart
  * together, and then 1 and 3.  isum32[g], isum16[g] are sums of the codes of group g, sum32 and sum16 the same times d. */
 struct activations {
     uint32_t n, n_token;
     const float *x;             /* (n_token, n) */
+    int32_t max_code;           /* 32767, or 127 with PLUMB_PRECISION_FAST8 */
     int16_t *q;                 /* (n_token, n) */
+    int8_t *q8;                 /* (n_token, n) the codes once more, in natural order; NULL: nobody wants them */
     float *d, *sum32, *sum16;   /* (n_token, n / 32), (n_token, n / 32), (n_token, n / 16) */
     int32_t *isum32, *isum16;   /* (n_token, n / 32), (n_token, n / 16) */
     bool quantized;             /* the codes are made of this x; only where n % 32 == 0 */
 };
-/* For up to n_token rows of n_max elements; *bytes counts what was allocated. */
-plumb_status activations_create(struct activations *a, uint32_t n_max, uint32_t n_token, uint64_t *bytes);
+/* For up to n_token rows of n_max elements, EXACT16 or FAST8; *bytes counts what was allocated. */
+plumb_status activations_create(struct activations *a, uint32_t n_max, uint32_t n_token, plumb_precision precision,
+                                uint64_t *bytes);
 void activations_free(struct activations *a);
 /* Where element i of a row stands in order B, and back. */
 static inline size_t order_b(size_t i) { return (i & ~(size_t)3) | (i & 1) << 1 | (i >> 1 & 1); }
@@ -45,6 +50,8 @@ static inline size_t order_b(size_t i) { return (i & ~(size_t)3) | (i & 1) << 1 
 struct panel {
     uint32_t n, group;
     bool has_min;
+    bool in_bytes;      /* pairs has (n / 4, 8, 4) bytes instead: four codes of each row together, too large by bias */
+    int32_t bias;
     int16_t *pairs;     /* (n / 2, 8, 2) codes in order B: two of each row together */
     float *scales;      /* (n / group, 8) */
     float *mins;        /* (n / group, 8) */
@@ -73,23 +80,24 @@ struct matrix {
 typedef void kernel_dot(float y[TILE_ROWS], const uint8_t *rows, const struct activations *a, uint32_t t);
 /* 8 packed rows of p->n elements to pairs, scales and mins, or to f32. */
 typedef void kernel_unpack(struct panel *p, const uint8_t *rows);
+/* y[r] = row r of the panel . token t. */
 typedef void kernel_panel_dot(float y[TILE_ROWS], const struct panel *p, const struct activations *a, uint32_t t);
-typedef void kernel_panel_dot_x4(float *y, size_t stride, const struct panel *p, const struct activations *a, uint32_t t);
+/* y[i * stride + r] = row r . token t + i, i < 4. */
+typedef void kernel_panel_dot_x4(float *y, size_t stride, const struct panel *p, const struct activations *a,
+                                 uint32_t t);
 
 struct kernels {
-    const char *name;           /* "scalar", "simd128" */
+    const char *name;           /* "scalar", "simd128", "relaxed" */
     /* By quant_type; NULL: a panel is unpacked for one token too, and by portable code. */
     kernel_dot *dot[QUANT_TYPE_COUNT];
     kernel_unpack *unpack[QUANT_TYPE_COUNT];
     /* (n) f32 -> codes, d and sums of token t; n % 32 == 0.  A block that holds NaN or infinity gets d = NaN. */
     void (*quantize_i16)(struct activations *a, uint32_t t);
-    /* y[r] = row r of the panel . token t. */
     kernel_panel_dot *panel_dot;
-    /* y[i * stride + r] = row r . token t + i, i < 4; NULL: panel_dot does it. */
-    kernel_panel_dot_x4 *panel_dot_x4;
-    /* The same of a panel of floats and x. */
-    kernel_panel_dot *float_dot;
-    kernel_panel_dot_x4 *float_dot_x4;
+    kernel_panel_dot_x4 *panel_dot_x4;   /* NULL: panel_dot does it */
+    /* The same of panels in bytes, which only the unpackers of a table that has these make, and of floats and x. */
+    kernel_panel_dot *bytes_dot, *float_dot;
+    kernel_panel_dot_x4 *bytes_dot_x4, *float_dot_x4;
     /* sum of a[i] b[i] */
     float (*dot_f32)(const float *a, const float *b, size_t n);
     /* y[i] += s x[i] */
@@ -102,15 +110,19 @@ struct kernels {
     void (*swiglu)(float *gate, const float *up, size_t n);
 };
 
-/* The best table of this build, or the portable one alone. */
-void kernels_init(struct kernels *k, bool scalar_only);
+/* The best table of this build for activations of that precision, or the portable one alone. */
+void kernels_init(struct kernels *k, bool scalar_only, plumb_precision precision);
 void kernels_fill_scalar(struct kernels *k);
 void kernels_fill_simd128(struct kernels *k);   /* only in builds with SIMD128 */
+void kernels_fill_relaxed(struct kernels *k);   /* only in builds with relaxed SIMD; after SIMD128 */
 void kernels_fill_tiles(struct kernels *k);     /* dot and unpack of SIMD128, called by it */
 void kernels_fill_floats(struct kernels *k);    /* the same of float types */
 
 /* A weight type that matmul can multiply with. */
 bool kernels_have(uint32_t type);
+/* Measures, for some 50 ms: is one token times w 1.5 times as fast with FAST8 as with EXACT16?  False at once where
+ * there are no kernels of 8 bits for it. */
+bool kernels_fast8_pays(const struct matrix *w);
 
 /* y[i] = X w[i]^T for all tokens, of n <= 3 matrices that share their input.  X: a, quantized here if a type needs it
  * and it is not yet.  y[i]: (n_token, n_out) f32.  panels: one per thread of the pool.  Allocates nothing. */

@@ -10,6 +10,7 @@ static float sum_lanes(const float lane[4]) { return (lane[0] + lane[1]) + (lane
 
 static void quantize_i16__scalar(struct activations *a, uint32_t t) {
     size_t n_group = a->n / 32;
+    float max_code = (float)a->max_code;
     const float *x = a->x + (size_t)t * a->n;
     int16_t *q = a->q + (size_t)t * a->n;
     for (size_t i = t * n_group; i < (t + 1) * n_group; i++, x += 32, q += 32) {
@@ -21,12 +22,13 @@ static void quantize_i16__scalar(struct activations *a, uint32_t t) {
         }
         float amax = f32_from_bits(amax_bits);
         bool finite = amax <= ACT_AMAX_MAX;
-        float inverse = finite && amax >= ACT_AMAX_MIN ? 32767.0f / amax : 0.0f;
-        a->d[i] = !finite ? NAN : amax >= ACT_AMAX_MIN ? amax / 32767.0f : 0.0f;
+        float inverse = finite && amax >= ACT_AMAX_MIN ? max_code / amax : 0.0f;
+        a->d[i] = !finite ? NAN : amax >= ACT_AMAX_MIN ? amax / max_code : 0.0f;
         int32_t sum[2] = { 0, 0 };
         for (size_t e = 0; e < 32; e++) {
             int16_t code = finite ? (int16_t)rintf(x[e] * inverse) : 0;
             q[order_b(e)] = code;
+            if (a->q8) a->q8[32 * i + e] = (int8_t)code;
             sum[e / 16] += code;
         }
         for (int half = 0; half < 2; half++) {

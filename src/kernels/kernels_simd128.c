@@ -38,6 +38,7 @@ static inline int32_t sum_i16x16(v128_t a, v128_t b) {
 static void quantize_i16__simd128(struct activations *a, uint32_t t) {
     const v128_t magnitude_mask = wasm_i32x4_splat(0x7fffffff);
     size_t n_group = a->n / 32;
+    float max_code = (float)a->max_code;
     const float *x = a->x + (size_t)t * a->n;
     int16_t *q = a->q + (size_t)t * a->n;
     for (size_t g = t * n_group; g < (t + 1) * n_group; g++, x += 32, q += 32) {
@@ -47,8 +48,8 @@ static void quantize_i16__simd128(struct activations *a, uint32_t t) {
         m = wasm_u32x4_max(m, wasm_i32x4_shuffle(m, m, 1, 0, 3, 2));
         float amax = wasm_f32x4_extract_lane(m, 0);
         bool finite = amax <= ACT_AMAX_MAX;
-        float inverse = finite && amax >= ACT_AMAX_MIN ? 32767.0f / amax : 0.0f;
-        float step = !finite ? NAN : amax >= ACT_AMAX_MIN ? amax / 32767.0f : 0.0f;
+        float inverse = finite && amax >= ACT_AMAX_MIN ? max_code / amax : 0.0f;
+        float step = !finite ? NAN : amax >= ACT_AMAX_MIN ? amax / max_code : 0.0f;
         v128_t scale = wasm_f32x4_splat(inverse), out[4];
         for (int i = 0; i < 4; i++) {
             v128_t lo = wasm_f32x4_nearest(wasm_f32x4_mul(wasm_v128_load(x + 8 * i), scale));
@@ -56,6 +57,10 @@ static void quantize_i16__simd128(struct activations *a, uint32_t t) {
             out[i] = wasm_i16x8_narrow_i32x4(wasm_i32x4_trunc_sat_f32x4(lo), wasm_i32x4_trunc_sat_f32x4(hi));
             if (!finite) out[i] = wasm_i16x8_splat(0);   /* infinity * 0 is not 0 */
             wasm_v128_store(q + 8 * i, wasm_i16x8_shuffle(out[i], out[i], 0, 2, 1, 3, 4, 6, 5, 7));
+        }
+        if (a->q8) {
+            wasm_v128_store(a->q8 + 32 * g, wasm_i8x16_narrow_i16x8(out[0], out[1]));
+            wasm_v128_store(a->q8 + 32 * g + 16, wasm_i8x16_narrow_i16x8(out[2], out[3]));
         }
         int32_t low = sum_i16x16(out[0], out[1]), high = sum_i16x16(out[2], out[3]);
         a->d[g] = step;

@@ -15,6 +15,7 @@ struct plumb_session {
     int32_t *tokens;              /* (n_ctx), n_past of them in the cache */
     float *logits;                /* (n_vocab) */
     bool has_logits;
+    plumb_precision precision;    /* of the fast pass */
 };
 
 static plumb_status create(plumb_session *s, const plumb_session_params *p, struct error *err) {
@@ -28,6 +29,9 @@ static plumb_status create(plumb_session *s, const plumb_session_params *p, stru
     if (p->pass != PLUMB_PASS_FAST && p->pass != PLUMB_PASS_REFERENCE) {
         return error_set(err, PLUMB_ERROR_ARGUMENT, "%d is no pass", (int)p->pass);
     }
+    if (!plumb_precision_name(p->precision)) {
+        return error_set(err, PLUMB_ERROR_ARGUMENT, "%d is no precision", (int)p->precision);
+    }
     if (s->n_batch > s->n_ctx) s->n_batch = s->n_ctx;
     s->tokens = alloc_array(s->n_ctx, sizeof *s->tokens);
     s->logits = alloc_array(m->config.n_vocab, sizeof *s->logits);
@@ -37,7 +41,11 @@ static plumb_status create(plumb_session *s, const plumb_session_params *p, stru
     }
     if (p->pass == PLUMB_PASS_REFERENCE) return reference_create(&s->reference, m, s->n_ctx, s->n_batch, err);
     s->pool = pool_create(p->n_thread);
-    return forward_create(&s->forward, m, s->n_ctx, s->n_batch, p->force_scalar, s->pool, err);
+    s->precision = p->precision;
+    if (s->precision == PLUMB_PRECISION_AUTO) {
+        s->precision = p->force_scalar ? PLUMB_PRECISION_EXACT16 : forward_choose_precision(m);
+    }
+    return forward_create(&s->forward, m, s->n_ctx, s->n_batch, p->force_scalar, s->precision, s->pool, err);
 }
 
 plumb_status plumb_session_create(plumb_session **out, plumb_model *model, const plumb_session_params *params) {
@@ -66,6 +74,15 @@ void plumb_session_free(plumb_session *s) {
     free(s);
 }
 
+const char *plumb_precision_name(plumb_precision precision) {
+    switch (precision) {
+    case PLUMB_PRECISION_AUTO: return "auto";
+    case PLUMB_PRECISION_EXACT16: return "exact16";
+    case PLUMB_PRECISION_FAST8: return "fast8";
+    }
+    return NULL;
+}
+
 const plumb_model *session_model(const plumb_session *s) { return s->model; }
 const char *plumb_session_error(const plumb_session *s) { return s->err.message; }
 uint32_t plumb_session_n_ctx(const plumb_session *s) { return s->n_ctx; }
@@ -77,6 +94,7 @@ uint64_t plumb_session_bytes(const plumb_session *s) {
 const char *plumb_session_kernels(const plumb_session *s) {
     return s->forward ? forward_kernels(s->forward) : "reference";
 }
+plumb_precision plumb_session_precision(const plumb_session *s) { return s->precision; }
 uint32_t plumb_session_n_thread(const plumb_session *s) { return pool_size(s->pool); }
 
 uint32_t plumb_session_n_past(const plumb_session *s) { return s->n_past; }

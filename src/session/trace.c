@@ -46,7 +46,8 @@ plumb_status plumb_trace_begin(plumb_trace *t, const plumb_session *session, con
     bool reference = strcmp(kernels, "reference") == 0;
     char source[80];
     int n_source = reference ? snprintf(source, sizeof source, "plumb " PLUMB_VERSION ", reference pass")
-                             : snprintf(source, sizeof source, "plumb " PLUMB_VERSION ", fast pass, %s", kernels);
+                             : snprintf(source, sizeof source, "plumb " PLUMB_VERSION ", fast pass, %s, %s", kernels,
+                                        plumb_precision_name(plumb_session_precision(session)));
     PLUMB_TRY(trace_set_source(t, source, (size_t)n_source));
     PLUMB_TRY(trace_set_tokens(t, ids, n, n_prompt));
     t->bos = plumb_token_bos(model);

@@ -287,11 +287,15 @@ static struct plumb_trace *create_trace(const struct selfcheck *s) {
 
 static void record(void *trace, const plumb_tap *tap) { plumb_trace_add(trace, tap); }   /* its first failure stays */
 
+/* What the checks run with, but for one of the two precisions. */
+static const plumb_precision exact16 = PLUMB_PRECISION_EXACT16;
+
 /* One run of the fast pass in steps of n_step tokens, logits of every position to (n_token, n_vocab) out. */
 static plumb_status run_fast(struct selfcheck *s, uint32_t n_token, uint32_t n_step, bool scalar_only,
-                             struct pool *pool, float *out, struct plumb_trace *trace) {
+                             plumb_precision precision, struct pool *pool, float *out,
+                             struct plumb_trace *trace) {
     struct forward *f;
-    PLUMB_TRY(forward_create(&f, s->in->model, n_token, n_step, scalar_only, pool, s->err));
+    PLUMB_TRY(forward_create(&f, s->in->model, n_token, n_step, scalar_only, precision, pool, s->err));
     plumb_status status = PLUMB_OK;
     if (trace) status = forward_set_tap(f, (struct tap_sink) { record, trace });
     for (uint32_t pos = 0; status == PLUMB_OK && pos < n_token; pos += n_step) {
@@ -339,7 +343,7 @@ static void do_softmax(struct selfcheck *s, struct check *c) { selfcheck_softmax
 static void do_first(struct selfcheck *s, struct check *c) { selfcheck_first(c, s->fast); }
 
 static void do_batch(struct selfcheck *s, struct check *c) {
-    s->status = run_fast(s, s->n_token, 1, false, NULL, s->other, NULL);
+    s->status = run_fast(s, s->n_token, 1, false, exact16, NULL, s->other, NULL);
     selfcheck_logits(c, s->logits, s->other, s->n_token, s->in->model->config.n_vocab, "in one batch and one by one");
 }
 
@@ -349,7 +353,7 @@ static void do_cache(struct selfcheck *s, struct check *c) {
     float *all = alloc_array((uint64_t)s->n_token * n_vocab, sizeof *all);
     if (!all) s->status = PLUMB_ERROR_MEMORY;
     for (uint32_t n = 1; s->status == PLUMB_OK && n <= s->n_token; n++) {
-        s->status = run_fast(s, n, n, false, NULL, all, NULL);
+        s->status = run_fast(s, n, n, false, exact16, NULL, all, NULL);
         memcpy(s->other + (size_t)(n - 1) * n_vocab, all + (size_t)(n - 1) * n_vocab, n_vocab * sizeof *all);
         progress(s, (double)n / s->n_token);
     }
@@ -363,7 +367,7 @@ static void do_threads(struct selfcheck *s, struct check *c) {
     struct pool *pool = pool_create(THREADS);
     uint32_t n_thread = pool_size(pool);
     size_t n_vocab = s->in->model->config.n_vocab, n = s->n_token * n_vocab, i = 0;
-    if (n_thread > 1) s->status = run_fast(s, s->n_token, s->n_token, false, pool, s->other, NULL);
+    if (n_thread > 1) s->status = run_fast(s, s->n_token, s->n_token, false, exact16, pool, s->other, NULL);
     pool_free(pool);
     while (i < n && f32_to_bits(s->logits[i]) == f32_to_bits(s->other[i])) i++;
     if (n_thread == 1) {
@@ -378,8 +382,8 @@ static void do_threads(struct selfcheck *s, struct check *c) {
 
 static void do_simd(struct selfcheck *s, struct check *c) {
     struct kernels best, scalar;
-    kernels_init(&best, false);
-    kernels_init(&scalar, true);
+    kernels_init(&best, false, PLUMB_PRECISION_EXACT16);
+    kernels_init(&scalar, true, PLUMB_PRECISION_EXACT16);
     if (strcmp(best.name, scalar.name) == 0) {
         check_set(c, VERDICT_SKIP, "this build has no kernels but the %s ones (the WebAssembly builds have SIMD128)",
                   scalar.name);
@@ -387,7 +391,7 @@ static void do_simd(struct selfcheck *s, struct check *c) {
     }
     char what[80];
     snprintf(what, sizeof what, "with %s and with %s kernels", best.name, scalar.name);
-    s->status = run_fast(s, s->n_token, s->n_token, true, NULL, s->other, NULL);
+    s->status = run_fast(s, s->n_token, s->n_token, true, exact16, NULL, s->other, NULL);
     selfcheck_logits(c, s->logits, s->other, s->n_token, s->in->model->config.n_vocab, what);
 }
 
@@ -516,7 +520,7 @@ static plumb_status prepare(struct selfcheck *s) {
     if (!s->logits || !s->other) return PLUMB_ERROR_MEMORY;
     s->fast = create_trace(s);
     if (!s->fast) return PLUMB_ERROR_MEMORY;
-    plumb_status status = run_fast(s, s->n_token, s->n_token, false, NULL, s->logits, s->fast);
+    plumb_status status = run_fast(s, s->n_token, s->n_token, false, exact16, NULL, s->logits, s->fast);
     s->cannot_run = status == PLUMB_ERROR_UNSUPPORTED;   /* a tensor type without a kernel */
     return s->cannot_run ? PLUMB_OK : status;
 }

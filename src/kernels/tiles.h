@@ -1,0 +1,170 @@
+/* The kernels on packed weights (quant/pack.h), written once for blocks of 32 and once for superblocks, around what
+ * tiles_simd128.h takes out of a tile; each type is a constant of that template, inlined.  Before it is included:
+ *
+ *   typedef ... code                a code of an activation, and of a weight in a panel
+ *   codes_of(activations)           (n_token, n) code
+ *   panel_codes(panel)              where 32 of them for each four weights of the 8 rows go
+ *   dot_8(dots, CODES, low, high, k, j, q)       dots (rows 0 .. 3, rows 4 .. 7) += words j and j + 1 of group k times
+ *                                                the 8 activations at q
+ *   store_4(to, CODES, low, high, k, j, bias)    word j of group k to a panel
+ *
+ * A dot counts the bias of the codes in as the first value of its sums: -bias * (sum of the activations' codes).
+ */
+#ifndef PLUMB_KERNELS_TILES_H
+#define PLUMB_KERNELS_TILES_H
+
+#include "kernels/tiles_simd128.h"
+
+/* ---- blocks of 32 ------------------------------------------------------------------------------------------------ */
+
+/* Where a tile has its words, what its codes are too large by, and whether each d has an m behind it. */
+struct block {
+    tile_codes *codes;
+    uint32_t bytes, low, high;
+    int16_t bias;
+    bool has_min;
+};
+
+ALWAYS_INLINE void block_dot(const struct block *b, float y[TILE_ROWS], const uint8_t *rows,
+                             const struct activations *a, uint32_t t) {
+    size_t n_block = a->n / 32;
+    const code *q = codes_of(a) + (size_t)t * a->n;
+    const float *d = a->d + t * n_block, *sum = a->sum32 + t * n_block;
+    const int32_t *isum = a->isum32 + t * n_block;
+    v128_t f0 = wasm_f32x4_splat(0.0f), f1 = f0;
+    for (const uint8_t *w = rows, *end = rows + n_block * b->bytes; w < end; w += b->bytes, q += 32) {
+        v128_t bias = wasm_i32x4_splat(0);
+        if (b->bias) bias = wasm_i32x4_mul(wasm_v128_load32_splat(isum++), wasm_i32x4_splat(-b->bias));
+        v128_t dots[2] = { bias, bias };
+        /* The low and the high nibbles of the same words behind each other. */
+        dot_8(dots, b->codes, w + b->low, w + b->high, 0, 0, q);
+        dot_8(dots, b->codes, w + b->low, w + b->high, 0, 4, q + 16);
+        dot_8(dots, b->codes, w + b->low, w + b->high, 0, 2, q + 8);
+        dot_8(dots, b->codes, w + b->low, w + b->high, 0, 6, q + 24);
+        v128_t dq = wasm_f32x4_mul(wasm_v128_load32_splat(d++), wasm_f32x4_splat(F16_SMALL));
+        if (b->has_min) {
+            v128_t h0 = wasm_v128_load(w), h1 = wasm_v128_load(w + 16);
+            f0 = add_dots(f0, dots[0], f16_small_low(h0), dq);
+            f1 = add_dots(f1, dots[1], f16_small_low(h1), dq);
+            v128_t back = wasm_f32x4_splat(-F16_SMALL), s = wasm_v128_load32_splat(sum++);
+            f0 = subtract(f0, wasm_f32x4_mul(f16_small_high(h0), back), s);
+            f1 = subtract(f1, wasm_f32x4_mul(f16_small_high(h1), back), s);
+        } else {
+            v128_t h = wasm_v128_load(w);
+            f0 = add_dots(f0, dots[0], f16_small(wasm_i32x4_extend_low_i16x8(h)), dq);
+            f1 = add_dots(f1, dots[1], f16_small(wasm_i32x4_extend_high_i16x8(h)), dq);
+        }
+    }
+    wasm_v128_store(y, f0);
+    wasm_v128_store(y + 4, f1);
+}
+
+ALWAYS_INLINE void block_unpack(const struct block *b, struct panel *p, const uint8_t *rows) {
+    const v128_t back = wasm_f32x4_splat(F16_SMALL);
+    code *to = panel_codes(p);
+    float *scales = p->scales, *mins = p->mins;
+    for (const uint8_t *w = rows, *end = rows + p->n / 32 * b->bytes; w < end; w += b->bytes) {
+        for (uint32_t j = 0; j < 8; j++, to += 32) {
+            store_4(to, b->codes, w + b->low, w + b->high, 0, j, b->bias);
+        }
+        for (uint32_t half = 0; half < 2; half++, scales += 4) {
+            if (b->has_min) {
+                v128_t h = wasm_v128_load(w + 16 * half);
+                wasm_v128_store(scales, wasm_f32x4_mul(f16_small_low(h), back));
+                wasm_v128_store(mins, wasm_f32x4_neg(wasm_f32x4_mul(f16_small_high(h), back)));
+                mins += 4;
+            } else {
+                v128_t h = wasm_i32x4_load16x4(w + 8 * half);
+                wasm_v128_store(scales, wasm_f32x4_mul(f16_small(h), back));
+            }
+        }
+    }
+    p->group = 32;
+    p->has_min = b->has_min;
+}
+
+static const struct block q4_0 = { q4_codes, 144, 16, 16, 8, false };
+static const struct block q4_1 = { q4_codes, 160, 32, 32, 0, true };
+static const struct block q5_0 = { q5_codes, 176, 48, 16, 16, false };
+static const struct block q5_1 = { q5_codes, 192, 64, 32, 0, true };
+static const struct block q8_0 = { q8_codes, 272, 16, 16, 128, false };
+static const struct block iq4_nl = { iq4_codes, 144, 16, 16, 128, false };
+
+/* ---- superblocks of 256 ------------------------------------------------------------------------------------------ */
+
+/* Where a tile has its words, how many groups there are until all is the same again some bytes further, and what the
+ * codes are too large by. */
+struct superblock {
+    tile_codes *codes;
+    tile_scales *scales;
+    uint32_t bytes, low, high, period, low_step, high_step, group;
+    int16_t bias;
+    bool has_min;
+};
+
+ALWAYS_INLINE void superblock_dot(const struct superblock *b, float y[TILE_ROWS], const uint8_t *rows,
+                                  const struct activations *a, uint32_t t) {
+    const code *q = codes_of(a) + (size_t)t * a->n;
+    const float *d = a->d + t * (a->n / 32);
+    const float *sum = (b->group == 32 ? a->sum32 : a->sum16) + t * (a->n / b->group);
+    const int32_t *isum = (b->group == 32 ? a->isum32 : a->isum16) + t * (a->n / b->group);
+    v128_t f0 = wasm_f32x4_splat(0.0f), f1 = f0;
+    for (const uint8_t *w = rows, *end = rows + a->n / 256 * b->bytes; w < end; w += b->bytes) {
+        float scales[16 * TILE_ROWS], mins[16 * TILE_ROWS];
+        b->scales(scales, mins, w);
+        const float *scale = scales, *min = mins;
+        const uint8_t *low = w + b->low, *high = w + b->high;
+        for (const code *q_end = q + 256; q < q_end; low += b->low_step, high += b->high_step) {
+#pragma clang loop unroll(full)
+            for (uint32_t k = 0; k < b->period; k++, scale += 8) {
+                v128_t bias = wasm_i32x4_splat(0);
+                if (b->bias) bias = wasm_i32x4_mul(wasm_v128_load32_splat(isum++), wasm_i32x4_splat(-b->bias));
+                v128_t dots[2] = { bias, bias };
+                for (uint32_t j = 0; j < b->group / 4; j += 2, q += 8) {
+                    dot_8(dots, b->codes, low, high, k, j, q);
+                }
+                v128_t dq = wasm_v128_load32_splat(d + k * b->group / 32);
+                f0 = add_dots(f0, dots[0], wasm_v128_load(scale), dq);
+                f1 = add_dots(f1, dots[1], wasm_v128_load(scale + 4), dq);
+                if (!b->has_min) continue;
+                v128_t s = wasm_v128_load32_splat(sum++);
+                f0 = subtract(f0, wasm_v128_load(min), s);
+                f1 = subtract(f1, wasm_v128_load(min + 4), s);
+                min += 8;
+            }
+            d += b->period * b->group / 32;
+        }
+    }
+    wasm_v128_store(y, f0);
+    wasm_v128_store(y + 4, f1);
+}
+
+ALWAYS_INLINE void superblock_unpack(const struct superblock *b, struct panel *p, const uint8_t *rows) {
+    code *to = panel_codes(p);
+    float *scales = p->scales, *mins = p->mins;
+    for (const uint8_t *w = rows, *end = rows + p->n / 256 * b->bytes; w < end; w += b->bytes) {
+        b->scales(scales, mins, w);
+        scales += 256 / b->group * TILE_ROWS;
+        if (b->has_min) mins += 256 / b->group * TILE_ROWS;
+        const uint8_t *low = w + b->low, *high = w + b->high;
+        for (const code *end_of_tile = to + 256 * TILE_ROWS; to < end_of_tile;
+             low += b->low_step, high += b->high_step) {
+            for (uint32_t k = 0; k < b->period; k++) {
+                for (uint32_t j = 0; j < b->group / 4; j++, to += 32) {
+                    store_4(to, b->codes, low, high, k, j, b->bias);
+                }
+            }
+        }
+    }
+    p->group = b->group;
+    p->has_min = b->has_min;
+}
+
+static const struct superblock q4_K = { q4_K_codes, q4_K_scales, 1152, 128, 128, 2, 256, 0, 32, 0, true };
+static const struct superblock q5_K = { q5_K_codes, q4_K_scales, 1408, 384, 128, 8, 0, 0, 32, 0, true };
+static const struct superblock q6_K = { q6_K_codes, q6_K_scales, 1680, 16, 1040, 8, 512, 256, 16, 32, false };
+static const struct superblock q2_K = { q2_K_codes, q2_K_scales, 672, 128, 128, 8, 256, 0, 16, 0, true };
+static const struct superblock q3_K = { q3_K_codes, q3_K_scales, 880, 272, 16, 16, 0, 0, 16, 4, false };
+static const struct superblock iq4_xs = { iq4_codes, iq4_xs_scales, 1088, 64, 64, 1, 128, 0, 32, 128, false };
+
+#endif
