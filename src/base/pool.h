@@ -32,6 +32,11 @@ uint32_t pool_size(const struct pool *pool);
 /* Calls work for chunks of grain (> 0) indices, the last one shorter, that cover 0 .. n - 1 once, and returns when all
  * are done: whatever they wrote is then seen by the caller and by every later pool_run.  n <= grain: one plain call. */
 void pool_run(struct pool *pool, uint32_t n, uint32_t grain, pool_work *work, void *user);
+/* The same in some chunks for each thread, so that one that comes late does not hold up the others. */
+static inline void pool_share(struct pool *pool, uint32_t n, pool_work *work, void *user) {
+    uint32_t grain = n / (pool_size(pool) * 4);
+    pool_run(pool, n, grain > 0 ? grain : 1, work, user);
+}
 
 /* WebAssembly with atomics only: threads 1 .. n_thread - 1 serve or soon will, so pools may have n_thread. */
 void pool_hire(uint32_t n_thread);

@@ -208,14 +208,30 @@ static void multiply_all(struct forward *f, const float *x, uint32_t n_token, in
     }
 }
 
+/* A step that is made token by token, of which each thread takes some: x and y are (n_token, n). */
+struct step {
+    const struct forward *f;
+    const struct weight *w;
+    const float *x;
+    float *y;
+    uint32_t n;
+};
+
+static void rms_norm_tokens(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
+    const struct step *s = user;
+    const struct kernels *k = &s->f->kernels;
+    for (uint32_t t = begin; t < end; t++) {
+        const float *x = s->x + (size_t)t * s->n;
+        float mean = k->dot_f32(x, x, s->n) / (float)s->n;
+        float scale = 1.0f / (float)math_sqrt((double)(mean + s->f->model->config.rms_eps));
+        k->mul_scaled(s->y + (size_t)t * s->n, x, scale, (const float *)(const void *)s->w->data, s->n);
+    }
+    (void)thread;
+}
+
 /* y = x / sqrt(mean(x^2) + eps) * w, each row of (n_token, n).  Zhang & Sennrich 2019, eq. 4. */
 static void rms_norm(const struct forward *f, const struct weight *w, const float *x, uint32_t n_token, float *y) {
-    uint32_t n = w->n_in;
-    for (uint32_t t = 0; t < n_token; t++, x += n, y += n) {
-        float mean = f->kernels.dot_f32(x, x, n) / (float)n;
-        float scale = 1.0f / (float)math_sqrt((double)(mean + f->model->config.rms_eps));
-        f->kernels.mul_scaled(y, x, scale, (const float *)(const void *)w->data, n);
-    }
+    pool_share(f->pool, n_token, rms_norm_tokens, &(struct step) { f, w, x, y, w->n_in });
 }
 
 /* Turns each head of x (n_token, n_head * head_dim) by its position.  Su et al. 2021, eq. 34. */
@@ -286,9 +302,28 @@ static void attention(struct forward *f, uint32_t il, uint32_t n_token, uint32_t
     }
 }
 
-/* x += y * residual_scale, (n) each. */
-static void add_residual(const struct forward *f, float *x, const float *y, size_t n) {
-    f->kernels.add_scaled(x, y, f->model->config.residual_scale, n);
+static void swiglu_tokens(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
+    const struct step *s = user;
+    size_t at = (size_t)begin * s->n;
+    s->f->kernels.swiglu(s->y + at, s->x + at, (size_t)(end - begin) * s->n);
+    (void)thread;
+}
+
+/* gate <- gate / (1 + exp(-gate)) * up, (n_token, n_ff) each. */
+static void swiglu(const struct forward *f, float *gate, const float *up, uint32_t n_token) {
+    pool_share(f->pool, n_token, swiglu_tokens, &(struct step) { f, NULL, up, gate, f->model->config.n_ff });
+}
+
+static void add_tokens(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
+    const struct step *s = user;
+    size_t at = (size_t)begin * s->n;
+    s->f->kernels.add_scaled(s->y + at, s->x + at, s->f->model->config.residual_scale, (size_t)(end - begin) * s->n);
+    (void)thread;
+}
+
+/* x += y * residual_scale, (n_token, n_embd) each. */
+static void add_residual(const struct forward *f, float *x, const float *y, uint32_t n_token) {
+    pool_share(f->pool, n_token, add_tokens, &(struct step) { f, NULL, y, x, f->model->config.n_embd });
 }
 
 /* x (n) *= by, which is 1 in most models. */
@@ -328,7 +363,7 @@ void forward_run(struct forward *f, const int32_t *ids, uint32_t n, uint32_t pos
         tap(f, "kqv_out", at, pos, n, c->n_head, c->head_dim, f->attn);
         const struct product attn_out = { "attn_out", &l->attn_output, &l->attn_output_bias, f->norm, 1 };
         multiply_all(f, f->attn, n, at, pos, &attn_out, 1);
-        add_residual(f, f->x, f->norm, (size_t)n * c->n_embd);
+        add_residual(f, f->x, f->norm, n);
         tap(f, "ffn_inp", at, pos, n, 1, c->n_embd, f->x);
 
         rms_norm(f, &l->ffn_norm, f->x, n, f->norm);
@@ -336,11 +371,11 @@ void forward_run(struct forward *f, const int32_t *ids, uint32_t n, uint32_t pos
         const struct product gate_up[] = { { "ffn_gate", &l->ffn_gate, NULL, f->gate, 1 },
                                            { "ffn_up", &l->ffn_up, NULL, f->up, 1 } };
         multiply_all(f, f->norm, n, at, pos, gate_up, 2);
-        f->kernels.swiglu(f->gate, f->up, (size_t)n * c->n_ff);
+        swiglu(f, f->gate, f->up, n);
         tap(f, "ffn_swiglu", at, pos, n, 1, c->n_ff, f->gate);
         const struct product ffn_out = { "ffn_out", &l->ffn_down, NULL, f->norm, 1 };
         multiply_all(f, f->gate, n, at, pos, &ffn_out, 1);
-        add_residual(f, f->x, f->norm, (size_t)n * c->n_embd);
+        add_residual(f, f->x, f->norm, n);
         tap(f, "l_out", at, pos, n, 1, c->n_embd, f->x);
     }
     if (n_logits == 0) return;

@@ -91,7 +91,7 @@ struct job {
     const struct matrix *w;
     float *const *y;
     uint32_t n;
-    const struct activations *a;
+    struct activations *a;
     struct panel *panels;
 };
 
@@ -171,6 +171,13 @@ static void multiply_tiles(void *user, uint32_t begin, uint32_t end, uint32_t th
     }
 }
 
+/* The codes of tokens begin .. end - 1. */
+static void quantize_tokens(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
+    const struct job *job = user;
+    for (uint32_t t = begin; t < end; t++) job->k->quantize_i16(job->a, t);
+    (void)thread;
+}
+
 void matmul(const struct kernels *k, struct pool *pool, const struct matrix *w, float *const *y, uint32_t n,
             struct activations *a, struct panel *panels) {
     struct job job = { k, w, y, n, a, panels };
@@ -178,10 +185,8 @@ void matmul(const struct kernels *k, struct pool *pool, const struct matrix *w, 
     for (uint32_t i = 0; i < n; i++) {
         n_tiles += n_tile(&w[i]);
         if (is_float(w[i].type) || a->quantized) continue;
-        for (uint32_t t = 0; t < a->n_token; t++) k->quantize_i16(a, t);
+        pool_share(pool, a->n_token, quantize_tokens, &job);
         a->quantized = true;
     }
-    /* Some chunks for each thread, so that one that comes late does not hold up the others. */
-    uint32_t grain = n_tiles / (pool_size(pool) * 4);
-    pool_run(pool, n_tiles, pool_size(pool) == 1 ? n_tiles : grain > 0 ? grain : 1, multiply_tiles, &job);
+    pool_share(pool, n_tiles, multiply_tiles, &job);
 }
