@@ -190,3 +190,41 @@ void matmul(const struct kernels *k, struct pool *pool, const struct matrix *w, 
     }
     pool_share(pool, n_tiles, multiply_tiles, &job);
 }
+
+void kernels_warm_up(const struct kernels *k, uint64_t types) {
+#if defined(__wasm__)
+    enum { N = 256, N_TOKEN = TILE_TOKENS + 1, N_CALL = 600 };
+    struct activations a = { 0 };
+    struct panel panel = { 0 };
+    uint64_t bytes = 0;
+    float *x = calloc(N * N_TOKEN, sizeof *x), *y = calloc(N * N_TOKEN, sizeof *y);
+    uint8_t *rows = calloc(TILE_ROWS * N, sizeof(float));   /* of the largest type */
+    if (x && y && rows && activations_create(&a, N, N_TOKEN, PLUMB_PRECISION_EXACT16, &bytes) == PLUMB_OK
+        && panel_create(&panel, N, &bytes) == PLUMB_OK) {
+        for (uint32_t i = 0; i < 2 * N_CALL; i++) {
+            for (uint32_t type = 0; type < QUANT_TYPE_COUNT; type++) {
+                if (!(types >> type & 1) || !kernels_have(type)) continue;
+                struct matrix w = { .type = type, .n_in = N, .n_out = TILE_ROWS, .n_packed = TILE_ROWS, .data = rows };
+                w.row_bytes = N / quant_traits(type)->block_size * quant_traits(type)->block_bytes;
+                a.n = N;
+                a.n_token = i % 2 ? 1 : N_TOKEN;
+                a.x = x;
+                a.quantized = false;
+                matmul(k, NULL, &w, &y, 1, &a, &panel);
+            }
+            k->mul_scaled(y, x, k->dot_f32(x, x, N), x, N);
+            k->add_scaled(y, x, 1.0f, N);
+            k->swiglu(y, x, N);
+            k->softmax(y, N);
+        }
+    }
+    panel_free(&panel);
+    activations_free(&a);
+    free(rows);
+    free(y);
+    free(x);
+#else
+    (void)k;
+    (void)types;
+#endif
+}

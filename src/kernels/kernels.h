@@ -118,6 +118,11 @@ void kernels_fill_relaxed(struct kernels *k);   /* only in builds with relaxed S
 void kernels_fill_tiles(struct kernels *k);     /* dot and unpack of SIMD128, called by it */
 void kernels_fill_floats(struct kernels *k);    /* the same of float types */
 
+/* Runs the kernels of the types whose bits are set (1 << quant_type) some hundred times, on zeros: a WebAssembly engine
+ * optimizes what has run often, so that the first tokens need not wait for it.  Takes a few milliseconds for each type
+ * in the slow tier; does nothing natively, or when out of memory. */
+void kernels_warm_up(const struct kernels *k, uint64_t types);
+
 /* A weight type that matmul can multiply with. */
 bool kernels_have(uint32_t type);
 /* Measures, for some 50 ms: is one token times w 1.5 times as fast with FAST8 as with EXACT16?  False at once where

@@ -1,6 +1,8 @@
 /* plumb_model: gguf, model and tokenizer joined, and what the public header lets a host ask of them. */
 #include "session/load.h"
 
+#include "kernels/kernels.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,9 +55,22 @@ plumb_status plumb_model_window(plumb_model *m, void **data, size_t *len) {
     return gguf_window(current(m), data, len, &m->err);
 }
 
+/* While the weights are still on their way. */
+static void warm_up(struct gguf *g) {
+    uint64_t types = 0;
+    for (uint64_t i = 0; i < gguf_n_tensor(g); i++) types |= (uint64_t)1 << gguf_tensor_at(g, i)->type;
+    struct kernels k;
+    kernels_init(&k, false, PLUMB_PRECISION_EXACT16);
+    kernels_warm_up(&k, types);
+}
+
 plumb_status plumb_model_commit(plumb_model *m, size_t n) {
-    if (!current(m)) return wrong_state(m, "plumb_model_begin was not called");
-    return gguf_commit(current(m), n, &m->err);
+    struct gguf *g = current(m);
+    if (!g) return wrong_state(m, "plumb_model_begin was not called");
+    bool had_header = gguf_has_header(g);
+    PLUMB_TRY(gguf_commit(g, n, &m->err));
+    if (!had_header && gguf_has_header(g)) warm_up(g);
+    return PLUMB_OK;
 }
 
 bool plumb_model_has_header(const plumb_model *m) { return m->n_part > 0 && gguf_has_header(m->parts[0]); }

@@ -49,7 +49,7 @@ static volatile float sink;
 #if defined(__wasm_simd128__)
 enum { N_VECTOR = 1024 };
 static v128_t vectors[N_VECTOR];
-/* The number is for the compiler unknown: a loop of known length gets an index beside its pointer, and V8 takes twice as
+/* Its size is unknown to the compiler: a loop of known length gets an index beside its pointer, and V8 takes twice as
  * long. */
 struct bytes { const uint8_t *data; size_t n; };
 
@@ -134,7 +134,7 @@ static bool make_matrix(struct matrix *w, uint32_t type, uint32_t n_out, uint8_t
         random ^= random << 13;
         random ^= random >> 17;
         random ^= random << 5;
-        data[i] = (uint8_t)(random >> 24 & 0x1f) | 0x20;   /* whatever is read as a float is positive, normal and below 2 */
+        data[i] = (uint8_t)(random >> 24 & 0x1f) | 0x20;   /* what is read as a float is positive, normal, below 2 */
     }
     w->data = data;
     for (; quant_can_pack(type) && w->n_packed < n_out; w->n_packed += PACK_ROWS) {
@@ -149,16 +149,16 @@ static double gmac(struct product *p, uint32_t n_token) {
 }
 
 int main(void) {
-    static const uint32_t types[] = { QUANT_Q4_0, QUANT_Q4_1, QUANT_Q5_0, QUANT_Q5_1, QUANT_Q8_0, QUANT_Q2_K, QUANT_Q3_K,
-                                      QUANT_Q4_K, QUANT_Q5_K, QUANT_Q6_K, QUANT_IQ4_NL, QUANT_IQ4_XS, QUANT_F16,
-                                      QUANT_BF16, QUANT_F32 };
+    static const uint32_t types[] = { QUANT_Q4_0, QUANT_Q4_1, QUANT_Q5_0, QUANT_Q5_1, QUANT_Q8_0, QUANT_Q2_K,
+                                      QUANT_Q3_K, QUANT_Q4_K, QUANT_Q5_K, QUANT_Q6_K, QUANT_IQ4_NL, QUANT_IQ4_XS,
+                                      QUANT_F16, QUANT_BF16, QUANT_F32 };
     struct product p;
     uint64_t bytes = 0;
     uint8_t *scratch = malloc(PACK_ROWS * N_IN * sizeof(float));
-    kernels_init(&p.k, false);
+    kernels_init(&p.k, false, PLUMB_PRECISION_EXACT16);
     p.x = malloc(N_TOKEN * N_IN * sizeof *p.x);
     p.y = malloc((size_t)N_OUT_LARGE * sizeof *p.y);   /* one token times the large matrix is the most */
-    if (!scratch || !p.x || !p.y || activations_create(&p.a, N_IN, N_TOKEN, &bytes) != PLUMB_OK
+    if (!scratch || !p.x || !p.y || activations_create(&p.a, N_IN, N_TOKEN, PLUMB_PRECISION_EXACT16, &bytes) != PLUMB_OK
         || panel_create(&p.panel, N_IN, &bytes) != PLUMB_OK) {
         fprintf(stderr, "out of memory\n");
         return 1;
