@@ -43,9 +43,9 @@ cli := $(sort $(wildcard wasm/cli*.c))
 tests := $(sort $(wildcard tests/*.c))
 fuzzers := $(patsubst tests/fuzz/%_fuzz.c,%,$(wildcard tests/fuzz/*_fuzz.c))
 
-# Rooms in which no token's time is spent: what is fetched before it runs has them small.
-cold := $(addsuffix /%,$(addprefix src/,gguf model tokenizer reference trace session))
-# $(call objects,DIR,SOURCES), and $(call compile,DIR,COMPILER WITH FLAGS,FLAGS OF COLD ROOMS): the rule that makes them.
+# Where no token's time is spent: what is fetched before it runs has that small.
+cold := $(addsuffix /%,$(addprefix src/,gguf model tokenizer reference trace sampler session)) src/kernels/%_scalar.c
+# $(call objects,DIR,SOURCES), and $(call compile,DIR,COMPILER WITH FLAGS,FLAGS OF COLD FILES): the rule for them.
 objects = $(patsubst %.c,$1/obj/%.o,$2)
 define compile
 $1/obj/%.o: %.c Makefile wasm/toolchain.mk
