@@ -36,7 +36,7 @@ const HELP = `node tests/bench/bench.mjs [options]
   --enough S           an engine that has spent this long on a measure is not repeated
   --accuracy           against the reference pass too, some minutes a model; a part of --full
   --no-speed, --no-load
-  --no-report          leaves docs/ as it is
+  --no-report          leaves docs/ as it is, as --no-speed does
   --out FILE           where the results go`;
 
 const flag = { type: 'boolean' }, text = { type: 'string' };
@@ -69,13 +69,21 @@ const FOOTPRINT = { plumb: 1.2, 'wllama-2': 2.5, 'wllama-3': 4.5, 'llama.cpp': 2
 
 // ---- results, saved as they come ----
 
+/** The file of that name, or of that name and a number, that is not there yet. */
+function unused(name) {
+  for (let i = 1; ; i++) {
+    const file = `${name}${i > 1 ? `-${i}` : ''}.json`;
+    if (!existsSync(file)) return file;
+  }
+}
+
 const started = Date.now();
 const results = {
   ...describe(), command: ['node', 'tests/bench/bench.mjs', ...process.argv.slice(2)].join(' '),
   options: { prompts, contexts, steps, repeats, limit, enough, nCtx },
   models: [], engines: [], runs: [], loads: [], accuracy: [],
 };
-const out = options.out ?? `bench/results/${results.date}-${slug(results.machine)}.json`;
+const out = options.out ?? unused(`bench/results/${results.date}-${slug(results.machine)}`);
 mkdirSync(out.replace(/[^/]*$/, './'), { recursive: true });
 const save = () => writeFileSync(out, `${JSON.stringify(results, null, 1)}\n`);
 
@@ -241,4 +249,5 @@ try {
   await closeChromium();
 }
 say(`all runs are in ${out}`);
-if (!given['no-report']) report([results]);
+if (given['no-speed']) say(`node tests/bench/report.mjs SPEED.json ${out} puts them beside those of another run`);
+else if (!given['no-report']) report([results]);

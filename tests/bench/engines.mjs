@@ -84,7 +84,7 @@ class Program {
 let browser, server;
 export async function chromium() {
   server ??= await serve({ root: '.', port: 0, host: '127.0.0.1' });
-  browser ??= await launchChrome();
+  if (!browser?.isConnected()) browser = await launchChrome();   // the first, or one after a crash
   return { browser, url: server.url };
 }
 export async function closeChromium() {

@@ -118,25 +118,32 @@ function ratioTable(speeds) {
   return table(['plumb in Chromium, and the target', ...speeds.models.map(({ title }) => title)], rows);
 }
 
+/** Linear memory and JavaScript heaps.  The browser counts a memory among the heaps where it is shared by threads; where
+ * it is not only plumb tells its size. */
+function heldBy({ info, page: { bytes } }, fileBytes) {
+  if (bytes > fileBytes) return bytes;
+  return info && info.memoryBytes + bytes;
+}
+
 /** Seconds and memory of a load; targets beside them. */
 function loadTable(loads, models, versions) {
   const rows = [];
   for (const { name, title, bytes } of models) {
     const bare = loads.find(load => load.model === name && load.kind === 'fetch');
     if (!bare) continue;
-    const fetchSeconds = median(bare.seconds);
-    rows.push([`${title}: fetch alone`, three(fetchSeconds), '', '', '', '']);
+    rows.push([`${title}: fetch alone`, three(median(bare.seconds)), '', '', '', '']);
     for (const load of loads.filter(({ model, kind }) => model === name && kind !== 'fetch')) {
       const who = nameOf(`${load.kind}/chromium/${load.threads}`, versions).replace(', Chromium', '');
       if (load.error) {
         rows.push([who, `failed: ${load.error}`, '', '', '', '']);
         continue;
       }
-      const seconds = median(load.seconds), prefill = median(load.prefillSeconds);
+      const { seconds, prefillSeconds } = load;
+      const ratio = median(seconds.map((s, i) => (s - prefillSeconds[i]) / bare.seconds[i]));
       const kv = load.info && 4 * load.info.layers * load.info.headsKV * load.info.headDim * load.context;
-      const held = load.info && load.page && load.info.memoryBytes + load.page.bytes;
-      rows.push([who, three(seconds), three(prefill), `${((seconds - prefill) / fetchSeconds).toFixed(2)}`,
-        held ? `${MB(held)} (${MB(1.05 * bytes + kv + 32e6)})` : '',
+      const held = load.page && heldBy(load, bytes);
+      rows.push([who, three(median(seconds)), three(median(prefillSeconds)), ratio.toFixed(2),
+        !held ? '' : `${MB(held)}${kv ? ` (${MB(1.05 * bytes + kv + 32e6)})` : ''}`,
         load.processBytes ? `${MB(load.processBytes)}, ${(load.processBytes / bytes).toFixed(2)}x` : '']);
     }
   }
@@ -155,13 +162,14 @@ function accuracyTable(accuracy, models) {
 
 function sections(all) {
   const speeds = new Speeds(all);
-  const { machine, versions, commit, date, command, modules } = speeds.last;
+  const { versions, modules } = speeds.last;
   const loads = loadTable(merge(all, 'loads'), speeds.models, versions);
   const accuracy = accuracyTable(merge(all, 'accuracy'), speeds.models);
-  const list = Object.entries(versions).map(([name, version]) => `${name} ${version}`).join(', ');
   return [
-    `Measured ${date} on ${machine.cpu}, ${machine.cores} cores, ${machine.system} (${machine.flags.join(' ')}), at `
-      + `commit ${commit}, by \`${command}\`.  Versions: ${list}.`,
+    ...all.map(({ date, machine, commit, command, versions }) =>
+      `Measured ${date} on ${machine.cpu}, ${machine.cores} cores, ${machine.system} (${machine.flags.join(' ')}), at `
+      + `commit ${commit}, by \`${command}\`.  Versions: `
+      + `${Object.entries(versions).map(([name, version]) => `${name} ${version}`).join(', ')}.`),
     ...speeds.runs.length ? [
       '## Ratios', 'In bold what misses its target, which stands in brackets.', ratioTable(speeds),
       '## Tokens per second', 'Median, and the slowest and the fastest run in brackets.',
