@@ -167,6 +167,13 @@ typedef enum plumb_pass {
     PLUMB_PASS_REFERENCE = 1,  /* the slow, exact definition: f32 weights, f64 sums */
 } plumb_pass;
 
+/* How the fast pass keeps K and V; with each a scale for every head and position. */
+typedef enum plumb_kv_type {
+    PLUMB_KV_I16 = 0,  /* codes of 16 bits: half of f32's memory, results nearly those of f32, and the fastest */
+    PLUMB_KV_Q8 = 1,   /* codes of 8 bits: half of that, less precise than anything else in the pass */
+    PLUMB_KV_F32 = 2,  /* as they are computed; slow */
+} plumb_kv_type;
+
 /* How precisely the fast pass rounds activations, in blocks of 32, for its products with quantized weights.  The same
  * precision gives the same bits on every host and with every kind of kernels. */
 typedef enum plumb_precision {
@@ -182,6 +189,7 @@ typedef struct plumb_session_params {
     uint32_t n_ctx;    /* tokens the KV cache holds; 0: the smaller of the model's training context and 2048 */
     uint32_t n_batch;  /* tokens of a prompt computed at once; 0: 64 */
     plumb_pass pass;
+    plumb_kv_type kv_type;
     bool force_scalar; /* fast pass with the portable kernels only: what tests compare SIMD with */
     uint32_t n_thread; /* of the fast pass, the caller's among them; results do not depend on it.  0: one for each
                         * processor, in WebAssembly as many as its host has made ready (plumb_threads_ready) */

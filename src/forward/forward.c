@@ -3,17 +3,18 @@
 #include "forward/forward.h"
 
 #include "base/math.h"
+#include "forward/attention.h"
 
 #include <stdlib.h>
 
 struct forward {
     const struct model *model;
     struct kernels kernels;
+    struct attention_kernels attention_kernels;
     struct pool *pool;
     uint32_t n_ctx, n_batch;
     uint64_t bytes;
-    /* KV cache, f32: (n_layer, n_head_kv, n_ctx, head_dim) each, so that one head's past is contiguous. */
-    float *k_cache, *v_cache;
+    struct attention *attention;   /* the KV cache */
     /* cos and sin of RoPE: (n_ctx, n_rot / 2) each. */
     float *rope_cos, *rope_sin;
     /* Scratch for a batch. */
@@ -23,7 +24,6 @@ struct forward {
     float *k, *v;    /* (n_token, n_head_kv * head_dim) */
     float *attn;     /* (n_token, n_head * head_dim) */
     float *gate, *up;/* (n_token, n_ff) */
-    float *scores;   /* (n_ctx) one head's attention weights */
     struct tap_sink sink;
     float *tapped;   /* (n_token, n_head, n_ctx) all attention weights of a layer, NULL while there is no sink */
     struct activations acts;
@@ -46,14 +46,14 @@ static bool take_panels(struct forward *f, uint32_t n_in) {
     return f->panels;
 }
 
-static bool take_scratch(struct forward *f, plumb_precision precision) {
+static bool take_scratch(struct forward *f, plumb_kv_type kv_type, plumb_precision precision) {
     const struct model_config *c = &f->model->config;
     uint64_t n_q = (uint64_t)c->n_head * c->head_dim, n_kv = (uint64_t)c->n_head_kv * c->head_dim, b = f->n_batch;
-    uint64_t n_max = model_max_row(c), n_cache;   /* floats; of three 32-bit numbers and a head: may pass 64 bits */
-    if (n_max > UINT32_MAX || !mul_u64((uint64_t)c->n_layer * f->n_ctx, n_kv, &n_cache)) return false;
+    uint64_t n_max = model_max_row(c);
+    if (n_max > UINT32_MAX) return false;
     uint32_t n_in = (uint32_t)n_max;
-    return (f->k_cache = take(f, n_cache, sizeof(float)))
-        && (f->v_cache = take(f, n_cache, sizeof(float)))
+    return attention_create(&f->attention, c, f->n_ctx, kv_type, &f->attention_kernels, &f->kernels,
+                            f->pool) == PLUMB_OK
         && (f->rope_cos = take(f, (uint64_t)f->n_ctx * (c->n_rot / 2), sizeof(float)))
         && (f->rope_sin = take(f, (uint64_t)f->n_ctx * (c->n_rot / 2), sizeof(float)))
         && (f->x = take(f, b * c->n_embd, sizeof(float)))
@@ -64,7 +64,6 @@ static bool take_scratch(struct forward *f, plumb_precision precision) {
         && (f->attn = take(f, b * n_q, sizeof(float)))
         && (f->gate = take(f, b * c->n_ff, sizeof(float)))
         && (f->up = take(f, b * c->n_ff, sizeof(float)))
-        && (f->scores = take(f, f->n_ctx, sizeof(float)))
         && activations_create(&f->acts, n_in, f->n_batch, precision, &f->bytes) == PLUMB_OK
         && take_panels(f, n_in);
 }
@@ -112,7 +111,8 @@ plumb_precision forward_choose_precision(const struct model *m) {
 }
 
 plumb_status forward_create(struct forward **out, const struct model *m, uint32_t n_ctx, uint32_t n_batch,
-                            bool scalar_only, plumb_precision precision, struct pool *pool, struct error *err) {
+                            plumb_kv_type kv_type, bool scalar_only, plumb_precision precision, struct pool *pool,
+                            struct error *err) {
     *out = NULL;
     struct forward *f = calloc(1, sizeof *f);
     if (!f) return error_set(err, PLUMB_ERROR_MEMORY, "out of memory: %zu bytes for the forward pass", sizeof *f);
@@ -121,13 +121,13 @@ plumb_status forward_create(struct forward **out, const struct model *m, uint32_
     f->n_batch = n_batch;
     f->pool = pool;
     kernels_init(&f->kernels, scalar_only, precision);
+    attention_kernels_init(&f->attention_kernels, scalar_only);
     plumb_status status = check_types(m, err);
-    if (status == PLUMB_OK && !take_scratch(f, precision)) {
-        const struct model_config *c = &m->config;
-        double mib = 2.0 * sizeof(float) * c->n_layer * c->n_head_kv * c->head_dim * n_ctx / 1048576.0;
+    if (status == PLUMB_OK && !take_scratch(f, kv_type, precision)) {
+        double mib = attention_cache_bytes(&m->config, n_ctx, kv_type) / 1048576.0;
         status = error_set(err, PLUMB_ERROR_MEMORY, "out of memory: a context of %u tokens needs %.1f MiB for K and V "
                            "(%.1f MiB could be had); ask for a smaller context", n_ctx, mib,
-                           (double)f->bytes / 1048576.0);
+                           (double)forward_bytes(f) / 1048576.0);
     }
     if (status == PLUMB_OK) status = fill_rope(f, err);
     if (status != PLUMB_OK) {
@@ -140,9 +140,10 @@ plumb_status forward_create(struct forward **out, const struct model *m, uint32_
 
 void forward_free(struct forward *f) {
     if (!f) return;
-    void *const owned[] = { f->k_cache, f->v_cache, f->rope_cos, f->rope_sin, f->x, f->norm, f->q, f->k, f->v, f->attn,
-                            f->gate, f->up, f->scores, f->tapped };
+    void *const owned[] = { f->rope_cos, f->rope_sin, f->x, f->norm, f->q, f->k, f->v, f->attn, f->gate, f->up,
+                            f->tapped };
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
+    attention_free(f->attention);
     activations_free(&f->acts);
     for (uint32_t i = 0; f->panels && i < pool_size(f->pool); i++) panel_free(&f->panels[i]);
     free(f->panels);
@@ -159,7 +160,9 @@ plumb_status forward_set_tap(struct forward *f, struct tap_sink sink) {
     return PLUMB_OK;
 }
 
-uint64_t forward_bytes(const struct forward *f) { return f->bytes; }
+uint64_t forward_bytes(const struct forward *f) {
+    return f->bytes + (f->attention ? attention_bytes(f->attention) : 0);
+}
 const char *forward_kernels(const struct forward *f) { return f->kernels.name; }
 
 /* ---- taps ------------------------------------------------------------------------------------------------------ */
@@ -243,61 +246,7 @@ static void rope(const struct forward *f, float *x, uint32_t n_head, uint32_t n_
     for (uint32_t t = 0; t < n_token; t++) {
         const float *cosine = f->rope_cos + (size_t)(pos + t) * half, *sine = f->rope_sin + (size_t)(pos + t) * half;
         for (uint32_t h = 0; h < n_head; h++, x += c->head_dim) {
-            for (uint32_t i = 0; i < half; i++) {
-                float *a = x + (size_t)i * step, *b = a + apart, x0 = *a, x1 = *b;
-                *a = x0 * cosine[i] - x1 * sine[i];
-                *b = x0 * sine[i] + x1 * cosine[i];
-            }
-        }
-    }
-}
-
-static size_t cache_at(const struct forward *f, uint32_t il, uint32_t head_kv, uint32_t pos) {
-    const struct model_config *c = &f->model->config;
-    return (((size_t)il * c->n_head_kv + head_kv) * f->n_ctx + pos) * c->head_dim;
-}
-
-static void store_kv(struct forward *f, uint32_t il, uint32_t n_token, uint32_t pos) {
-    const struct model_config *c = &f->model->config;
-    size_t head_bytes = c->head_dim * sizeof(float);
-    for (uint32_t t = 0; t < n_token; t++) {
-        for (uint32_t h = 0; h < c->n_head_kv; h++) {
-            size_t src = ((size_t)t * c->n_head_kv + h) * c->head_dim, dst = cache_at(f, il, h, pos + t);
-            memcpy(f->k_cache + dst, f->k + src, head_bytes);
-            memcpy(f->v_cache + dst, f->v + src, head_bytes);
-        }
-    }
-}
-
-/* attn (n_token, n_head * head_dim) = softmax(q k^T / sqrt(head_dim)) v per head, over all positions up to the token's
- * own.  Vaswani et al. 2017, eq. 1; query heads share a K/V head in groups (Ainslie et al. 2023); some models have
- * another factor instead of 1 / sqrt(head_dim). */
-static void attention(struct forward *f, uint32_t il, uint32_t n_token, uint32_t pos) {
-    const struct model_config *c = &f->model->config;
-    const struct kernels *k = &f->kernels;
-    uint32_t n_group = c->n_head / c->n_head_kv;
-    float scale = c->attention_scale != 0.0f ? c->attention_scale : 1.0f / (float)math_sqrt((double)c->head_dim);
-    for (uint32_t h = 0; h < c->n_head; h++) {
-        const float *keys = f->k_cache + cache_at(f, il, h / n_group, 0);
-        const float *values = f->v_cache + cache_at(f, il, h / n_group, 0);
-        for (uint32_t t = 0; t < n_token; t++) {
-            const float *q = f->q + ((size_t)t * c->n_head + h) * c->head_dim;
-            float *out = f->attn + ((size_t)t * c->n_head + h) * c->head_dim;
-            uint32_t n_past = pos + t + 1;
-            for (uint32_t p = 0; p < n_past; p++) {
-                f->scores[p] = k->dot_f32(q, keys + (size_t)p * c->head_dim, c->head_dim) * scale;
-            }
-            k->softmax(f->scores, n_past);
-            if (f->sink.on_tap) {
-                uint32_t n_key = pos + n_token;
-                float *row = f->tapped + ((size_t)t * c->n_head + h) * n_key;
-                memcpy(row, f->scores, n_past * sizeof *row);
-                memset(row + n_past, 0, (n_key - n_past) * sizeof *row);
-            }
-            memset(out, 0, c->head_dim * sizeof *out);
-            for (uint32_t p = 0; p < n_past; p++) {
-                k->add_scaled(out, values + (size_t)p * c->head_dim, f->scores[p], c->head_dim);
-            }
+            f->attention_kernels.rotate(x, x + apart, step, cosine, sine, half);
         }
     }
 }
@@ -357,8 +306,8 @@ void forward_run(struct forward *f, const int32_t *ids, uint32_t n, uint32_t pos
         tap(f, "Qcur_rope", at, pos, n, c->n_head, c->head_dim, f->q);
         rope(f, f->k, c->n_head_kv, n, pos);
         tap(f, "Kcur_rope", at, pos, n, c->n_head_kv, c->head_dim, f->k);
-        store_kv(f, il, n, pos);
-        attention(f, il, n, pos);
+        attention_store(f->attention, il, f->k, f->v, n, pos);
+        attention_run(f->attention, il, f->q, n, pos, f->attn, f->sink.on_tap ? f->tapped : NULL);
         tap(f, "kq_soft_max", at, pos, n, c->n_head, pos + n, f->tapped);
         tap(f, "kqv_out", at, pos, n, c->n_head, c->head_dim, f->attn);
         const struct product attn_out = { "attn_out", &l->attn_output, &l->attn_output_bias, f->norm, 1 };

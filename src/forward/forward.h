@@ -19,7 +19,8 @@ plumb_precision forward_choose_precision(const struct model *m);
 /* precision: EXACT16 or FAST8.  n_ctx: positions the cache holds.  n_batch: most tokens of one forward_run.  pool: whose threads compute; NULL: the
  * caller's alone.  It must outlive the pass. */
 plumb_status forward_create(struct forward **out, const struct model *m, uint32_t n_ctx, uint32_t n_batch,
-                            bool scalar_only, plumb_precision precision, struct pool *pool, struct error *err);
+                            plumb_kv_type kv_type, bool scalar_only, plumb_precision precision, struct pool *pool,
+                            struct error *err);
 void forward_free(struct forward *f);
 /* PLUMB_ERROR_MEMORY if there is none for the attention weights that a tap shows; the sink stays as it was. */
 plumb_status forward_set_tap(struct forward *f, struct tap_sink sink);

@@ -29,6 +29,9 @@ static plumb_status create(plumb_session *s, const plumb_session_params *p, stru
     if (p->pass != PLUMB_PASS_FAST && p->pass != PLUMB_PASS_REFERENCE) {
         return error_set(err, PLUMB_ERROR_ARGUMENT, "%d is no pass", (int)p->pass);
     }
+    if (p->kv_type != PLUMB_KV_I16 && p->kv_type != PLUMB_KV_Q8 && p->kv_type != PLUMB_KV_F32) {
+        return error_set(err, PLUMB_ERROR_ARGUMENT, "%d is no type of K and V", (int)p->kv_type);
+    }
     if (!plumb_precision_name(p->precision)) {
         return error_set(err, PLUMB_ERROR_ARGUMENT, "%d is no precision", (int)p->precision);
     }
@@ -45,7 +48,8 @@ static plumb_status create(plumb_session *s, const plumb_session_params *p, stru
     if (s->precision == PLUMB_PRECISION_AUTO) {
         s->precision = p->force_scalar ? PLUMB_PRECISION_EXACT16 : forward_choose_precision(m);
     }
-    return forward_create(&s->forward, m, s->n_ctx, s->n_batch, p->force_scalar, s->precision, s->pool, err);
+    return forward_create(&s->forward, m, s->n_ctx, s->n_batch, p->kv_type, p->force_scalar, s->precision,
+                          s->pool, err);
 }
 
 plumb_status plumb_session_create(plumb_session **out, plumb_model *model, const plumb_session_params *params) {

@@ -43,7 +43,7 @@ void check_detail(struct check *c, const char *format, ...);
 void selfcheck_rope(struct check *c, const struct plumb_trace *t);
 /* Rows of attention weights are >= 0, sum to 1, and are 0 after the token's own position. */
 void selfcheck_softmax(struct check *c, const struct plumb_trace *t);
-/* At position 0 RoPE turns by nothing and attention has one key: every head gives the V of its group, exactly. */
+/* At position 0 RoPE turns by nothing, exactly, and attention has one key: every head gives the V of its group. */
 void selfcheck_first(struct check *c, const struct plumb_trace *t);
 /* Two ways to the same logits (n_token, n_vocab), bit for bit.  what: "in one batch and one by one". */
 void selfcheck_logits(struct check *c, const float *a, const float *b, uint32_t n_token, uint32_t n_vocab,

@@ -1,0 +1,285 @@
+/* WASM SIMD128 kernels of attention.  Each equals its scalar namesake bit for bit.  Pointer-bump loops: V8 then folds
+ * the offsets into its loads. */
+#include "kernels/attention.h"
+
+#if defined(__wasm_simd128__)
+
+#include "base/math.h"
+
+#include <math.h>
+#include <wasm_simd128.h>
+
+static inline float sum_lanes(v128_t v) {
+    return (wasm_f32x4_extract_lane(v, 0) + wasm_f32x4_extract_lane(v, 1))
+         + (wasm_f32x4_extract_lane(v, 2) + wasm_f32x4_extract_lane(v, 3));
+}
+
+/* The first n < 4 floats at x, zeros behind. */
+static inline v128_t load_tail(const float *x, size_t n) {
+    float lanes[4] = { 0 };
+    memcpy(lanes, x, n * sizeof *x);
+    return wasm_v128_load(lanes);
+}
+
+/* Integers of |x| < 2^22 in the low 16 bits of each lane, rounded as rintf does: no instruction of x86 saturates as
+ * i32x4.trunc_sat_f32x4 does, which costs six. */
+static inline v128_t round_x4(v128_t x) {
+    const v128_t magic = wasm_f32x4_splat(0x1.8p23f);
+    return wasm_i32x4_sub(wasm_f32x4_add(x, magic), magic);
+}
+
+static inline v128_t round_x8(v128_t low, v128_t high) {
+    return wasm_i16x8_narrow_i32x4(round_x4(low), round_x4(high));
+}
+
+/* 8 codes of the floats at x. */
+static inline v128_t quantize_x8(const float *x, v128_t inverse) {
+    return round_x8(wasm_f32x4_mul(wasm_v128_load(x), inverse), wasm_f32x4_mul(wasm_v128_load(x + 4), inverse));
+}
+
+static float quantize__simd128(const float *x, int16_t *codes, size_t n, float most, float norm) {
+    const v128_t magnitude_mask = wasm_i32x4_splat(0x7fffffff);
+    size_t tail = n % 8, rest = n % 4;
+    const float *end = x + (n - rest);
+    v128_t m = wasm_i32x4_splat(0);
+    for (const float *p = x; p < end; p += 4) m = wasm_u32x4_max(m, wasm_v128_and(wasm_v128_load(p), magnitude_mask));
+    if (rest != 0) m = wasm_u32x4_max(m, wasm_v128_and(load_tail(end, rest), magnitude_mask));
+    m = wasm_u32x4_max(m, wasm_i32x4_shuffle(m, m, 2, 3, 0, 1));
+    m = wasm_u32x4_max(m, wasm_i32x4_shuffle(m, m, 1, 0, 3, 2));
+    uint32_t amax_bits = (uint32_t)wasm_i32x4_extract_lane(m, 0);
+    float amax = f32_from_bits(amax_bits);
+    if (amax_bits >= 0x7f800000u || amax < ATTN_MIN) {
+        memset(codes, 0, n * sizeof *codes);
+        return amax < ATTN_MIN ? 0.0f : NAN;
+    }
+    v128_t sum = wasm_f32x4_splat(0.0f), inverse = wasm_f32x4_splat(1.0f / amax);
+    for (const float *p = x; p < end; p += 4) {
+        v128_t y = wasm_f32x4_mul(wasm_v128_load(p), inverse);
+        sum = wasm_f32x4_add(sum, wasm_f32x4_mul(y, y));
+    }
+    if (rest != 0) {
+        v128_t y = wasm_f32x4_mul(load_tail(end, rest), inverse);
+        sum = wasm_f32x4_add(sum, wasm_f32x4_mul(y, y));
+    }
+    float bound = norm / (float)math_sqrt((double)sum_lanes(sum));
+    if (bound > most) bound = most;
+    inverse = wasm_f32x4_splat(bound / amax);
+    for (end = x + (n - tail); x < end; x += 8, codes += 8) wasm_v128_store(codes, quantize_x8(x, inverse));
+    if (tail != 0) {
+        float lanes[8] = { 0 };
+        int16_t rounded[8];
+        memcpy(lanes, x, tail * sizeof *x);
+        wasm_v128_store(rounded, quantize_x8(lanes, inverse));
+        memcpy(codes, rounded, tail * sizeof *codes);
+    }
+    return amax / bound;
+}
+
+/* ---- products with K and V -----------------------------------------------------------------------------------------
+ *
+ * A tile of 8 lanes times 4 vectors: 8 sums, two vectors of codes, one of the other operand, and the 4 that it is splat
+ * from by a shuffle (Cranelift spills v128.load32_splat): 15 of 16 registers. */
+
+/* 8 codes in 16 bits, i of them from the tile's beginning. */
+static inline v128_t load_codes(const uint8_t *tile, size_t i, bool is_wide) {
+    return is_wide ? wasm_v128_load(tile + 2 * i) : wasm_i16x8_load8x8(tile + i);
+}
+
+#define DOT(acc, w, x) acc = wasm_i32x4_add(acc, wasm_i32x4_dot_i16x8(w, x))
+/* Pair i of the four in the vectors x. */
+#define TILE_PAIR(i)                                                                                  \
+    do {                                                                                              \
+        v128_t w0 = load_codes(tile, 16 * (i), is_wide), w1 = load_codes(tile, 16 * (i) + 8, is_wide); \
+        for (size_t t = 0; t < n_query; t++) {                                                        \
+            v128_t pair = wasm_i32x4_shuffle(x[t], x[t], i, i, i, i);                                 \
+            DOT(sums.low[t], w0, pair);                                                               \
+            DOT(sums.high[t], w1, pair);                                                              \
+        }                                                                                             \
+    } while (0)
+
+struct sums { v128_t low[ATTN_QUERIES], high[ATTN_QUERIES]; };
+
+/* (8 lanes) . (n_query) of n elements, n % 8 == 0; *end is where the tile ends.  n_query and is_wide are constants
+ * wherever this is inlined. */
+static inline struct sums dot_tile(const uint8_t *tile, const uint8_t *end, const int16_t *const from[ATTN_QUERIES],
+                                   size_t n_query, bool is_wide) {
+    struct sums sums;
+    v128_t x[ATTN_QUERIES];
+    const int16_t *q[ATTN_QUERIES];
+    for (size_t t = 0; t < n_query; t++) {
+        q[t] = from[t];
+        sums.low[t] = sums.high[t] = wasm_i32x4_splat(0);
+    }
+    for (; tile < end; tile += is_wide ? 128 : 64) {
+        for (size_t t = 0; t < n_query; t++) {
+            x[t] = wasm_v128_load(q[t]);
+            q[t] += 8;
+        }
+        TILE_PAIR(0);
+        TILE_PAIR(1);
+        TILE_PAIR(2);
+        TILE_PAIR(3);
+    }
+    return sums;
+}
+
+static inline v128_t times(v128_t dots, v128_t scale) { return wasm_f32x4_mul(wasm_f32x4_convert_i32x4(dots), scale); }
+
+static inline __attribute__((always_inline))
+void scores_n(float *s, size_t stride, const void *k, const float *k_scale, size_t n_tile, const int16_t *q,
+              const float *q_scale, size_t n_dim, size_t n_query, bool is_wide) {
+    const uint8_t *tile = k;
+    size_t tile_bytes = n_dim * (is_wide ? 16 : 8);
+    const int16_t *from[ATTN_QUERIES];
+    for (size_t t = 0; t < n_query; t++) from[t] = q + t * n_dim;
+    for (const float *end = k_scale + n_tile * ATTN_TILE; k_scale < end; k_scale += 8, s += 8, tile += tile_bytes) {
+        struct sums dots = dot_tile(tile, tile + tile_bytes, from, n_query, is_wide);
+        v128_t low = wasm_v128_load(k_scale), high = wasm_v128_load(k_scale + 4);
+        for (size_t t = 0; t < n_query; t++) {
+            v128_t scale = wasm_v128_load32_splat(q_scale + t);
+            wasm_v128_store(s + t * stride, times(dots.low[t], wasm_f32x4_mul(low, scale)));
+            wasm_v128_store(s + t * stride + 4, times(dots.high[t], wasm_f32x4_mul(high, scale)));
+        }
+    }
+}
+
+static inline __attribute__((always_inline))
+void values_n(float *out, size_t stride, const void *v, size_t n_block, const int16_t *w, const float *d, size_t n_w,
+              const float *scale, size_t n_query, bool is_wide) {
+    const uint8_t *tile = v;
+    size_t tile_bytes = ATTN_BLOCK * (is_wide ? 16 : 8);
+    v128_t low[ATTN_QUERIES], high[ATTN_QUERIES];
+    const int16_t *from[ATTN_QUERIES];
+    for (size_t t = 0; t < n_query; t++) {
+        from[t] = w + t * n_w;
+        low[t] = high[t] = wasm_f32x4_splat(0.0f);
+    }
+    for (const float *end = d + n_block; d < end; d++, tile += tile_bytes) {
+        struct sums dots = dot_tile(tile, tile + tile_bytes, from, n_query, is_wide);
+        for (size_t t = 0; t < n_query; t++) {
+            v128_t step = wasm_v128_load32_splat(d + t * (n_w / ATTN_BLOCK));
+            low[t] = wasm_f32x4_add(low[t], times(dots.low[t], step));
+            high[t] = wasm_f32x4_add(high[t], times(dots.high[t], step));
+            from[t] += ATTN_BLOCK;
+        }
+    }
+    for (size_t t = 0; t < n_query; t++) {
+        v128_t by = wasm_v128_load32_splat(scale + t);
+        wasm_v128_store(out + t * stride, wasm_f32x4_mul(low[t], by));
+        wasm_v128_store(out + t * stride + 4, wasm_f32x4_mul(high[t], by));
+    }
+}
+
+/* One loop for each number of queries. */
+#define KERNELS(name, is_wide)                                                                                     \
+    static void scores_##name##__simd128(float *s, size_t stride, const void *k, const float *k_scale, size_t n_tile, \
+                                         const int16_t *q, const float *q_scale, size_t n_dim, size_t n_query) {   \
+        switch (n_query) {                                                                                         \
+        case 1: scores_n(s, stride, k, k_scale, n_tile, q, q_scale, n_dim, 1, is_wide); break;                     \
+        case 2: scores_n(s, stride, k, k_scale, n_tile, q, q_scale, n_dim, 2, is_wide); break;                     \
+        case 3: scores_n(s, stride, k, k_scale, n_tile, q, q_scale, n_dim, 3, is_wide); break;                     \
+        default: scores_n(s, stride, k, k_scale, n_tile, q, q_scale, n_dim, 4, is_wide);                           \
+        }                                                                                                          \
+    }                                                                                                              \
+    static void values_##name##__simd128(float *out, size_t stride, const void *v, size_t n_block, const int16_t *w, \
+                                         const float *d, size_t n_w, const float *scale, size_t n_query) {         \
+        switch (n_query) {                                                                                         \
+        case 1: values_n(out, stride, v, n_block, w, d, n_w, scale, 1, is_wide); break;                            \
+        case 2: values_n(out, stride, v, n_block, w, d, n_w, scale, 2, is_wide); break;                            \
+        case 3: values_n(out, stride, v, n_block, w, d, n_w, scale, 3, is_wide); break;                            \
+        default: values_n(out, stride, v, n_block, w, d, n_w, scale, 4, is_wide);                                  \
+        }                                                                                                          \
+    }
+KERNELS(i8, false)
+KERNELS(i16, true)
+
+/* ---- weights ----------------------------------------------------------------------------------------------------- */
+
+static inline v128_t mul_add(float add, v128_t a, v128_t b) {
+    return wasm_f32x4_add(wasm_f32x4_splat(add), wasm_f32x4_mul(a, b));
+}
+
+static inline v128_t exp2__simd128(v128_t x) {
+    const v128_t magic = wasm_f32x4_splat(EXP2_ROUND);
+    v128_t rounded = wasm_f32x4_add(x, magic), f = wasm_f32x4_sub(x, wasm_f32x4_sub(rounded, magic));
+    v128_t e = mul_add(EXP2_C4, wasm_f32x4_splat(EXP2_C5), f);
+    e = mul_add(EXP2_C3, e, f);
+    e = mul_add(EXP2_C2, e, f);
+    e = mul_add(EXP2_C1, e, f);
+    e = mul_add(1.0f, e, f);
+    return wasm_f32x4_mul(e, wasm_i32x4_shl(rounded, 23));
+}
+
+/* Two passes over the row: in one the latencies of sums and division would add up block by block. */
+static float weigh__simd128(float *s, size_t n_seen, size_t n, const float *v_scale, int16_t *codes, float *d) {
+    float tail[ATTN_BLOCK];
+    attention_hide(s, n_seen, n, v_scale, tail);
+    v128_t m = wasm_f32x4_splat(-INFINITY), sum = wasm_f32x4_splat(0.0f);
+    for (const float *p = s, *end = s + n; p < end; p += 4) m = wasm_f32x4_pmax(m, wasm_v128_load(p));
+    m = wasm_f32x4_pmax(m, wasm_i32x4_shuffle(m, m, 2, 3, 0, 1));
+    m = wasm_f32x4_pmax(m, wasm_i32x4_shuffle(m, m, 1, 0, 3, 2));
+    for (size_t b = 0; b < n / ATTN_BLOCK; b++) {
+        float *p = s + b * ATTN_BLOCK;
+        const float *scale = attention_scales(b, n_seen, v_scale, tail);
+        v128_t lanes = wasm_f32x4_splat(0.0f);
+        for (const float *end = p + ATTN_BLOCK; p < end; p += 4, scale += 4) {
+            v128_t x = wasm_f32x4_sub(wasm_v128_load(p), m);
+            v128_t e = wasm_v128_andnot(exp2__simd128(x), wasm_f32x4_lt(x, wasm_f32x4_splat(ATTN_BITS_MIN)));
+            wasm_v128_store(p, e);
+            sum = wasm_f32x4_add(sum, e);
+            lanes = wasm_f32x4_add(lanes, wasm_f32x4_mul(e, wasm_v128_load(scale)));
+        }
+        d[b] = sum_lanes(lanes);
+    }
+    for (size_t b = 0; b < n / ATTN_BLOCK; b++, s += ATTN_BLOCK, codes += ATTN_BLOCK) {
+        const float *scale = attention_scales(b, n_seen, v_scale, tail);
+        float total = d[b];
+        bool is_finite = total < INFINITY;   /* never negative: no scale is */
+        v128_t inverse = wasm_f32x4_splat(is_finite && total >= ATTN_MIN ? ATTN_WEIGHTS / total : 0.0f);
+        for (int i = 0; i < ATTN_BLOCK; i += 8) {
+            v128_t low = wasm_f32x4_mul(wasm_v128_load(s + i), wasm_v128_load(scale + i));
+            v128_t high = wasm_f32x4_mul(wasm_v128_load(s + i + 4), wasm_v128_load(scale + i + 4));
+            wasm_v128_store(codes + i, round_x8(wasm_f32x4_mul(low, inverse), wasm_f32x4_mul(high, inverse)));
+        }
+        if (!is_finite) memset(codes, 0, ATTN_BLOCK * sizeof *codes);
+        d[b] = !is_finite ? NAN : total >= ATTN_MIN ? total * (1.0f / ATTN_WEIGHTS) : 0.0f;
+    }
+    return sum_lanes(sum);
+}
+
+/* ---- RoPE -------------------------------------------------------------------------------------------------------- */
+
+static void rotate__simd128(float *a, float *b, size_t step, const float *cosine, const float *sine, size_t n) {
+    for (; n >= 4; n -= 4, a += 4 * step, b += 4 * step, cosine += 4, sine += 4) {
+        v128_t x0 = wasm_v128_load(a), x1 = wasm_v128_load(step == 1 ? b : a + 4);
+        if (step == 2) {
+            v128_t even = wasm_i32x4_shuffle(x0, x1, 0, 2, 4, 6);
+            x1 = wasm_i32x4_shuffle(x0, x1, 1, 3, 5, 7);
+            x0 = even;
+        }
+        v128_t c = wasm_v128_load(cosine), s = wasm_v128_load(sine);
+        v128_t y0 = wasm_f32x4_sub(wasm_f32x4_mul(x0, c), wasm_f32x4_mul(x1, s));
+        v128_t y1 = wasm_f32x4_add(wasm_f32x4_mul(x0, s), wasm_f32x4_mul(x1, c));
+        wasm_v128_store(a, step == 1 ? y0 : wasm_i32x4_shuffle(y0, y1, 0, 4, 1, 5));
+        wasm_v128_store(step == 1 ? b : a + 4, step == 1 ? y1 : wasm_i32x4_shuffle(y0, y1, 2, 6, 3, 7));
+    }
+    for (; n > 0; n--, a += step, b += step, cosine++, sine++) {
+        float x0 = *a, x1 = *b;
+        *a = x0 * *cosine - x1 * *sine;
+        *b = x0 * *sine + x1 * *cosine;
+    }
+}
+
+void attention_fill_simd128(struct attention_kernels *k) {
+    k->quantize = quantize__simd128;
+    k->scores[0] = scores_i8__simd128;
+    k->scores[1] = scores_i16__simd128;
+    k->weigh = weigh__simd128;
+    k->values[0] = values_i8__simd128;
+    k->values[1] = values_i16__simd128;
+    k->rotate = rotate__simd128;
+}
+
+#else
+typedef int attention_simd128_is_empty;   /* ISO C wants a declaration in every file */
+#endif
