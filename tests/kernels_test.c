@@ -341,6 +341,26 @@ static void halves_case(const void *arg) {
     free(y);
 }
 
+/* Products with F16 are the same where x is small, large, infinite or no number. */
+static void f16_extremes_case(void) {
+    enum { N = 16, N_OUT = 8 };
+    static const float specials[] = { 1e-45f, 1e-38f, 65535.0f, 65536.0f, 1e9f, 3e38f, INFINITY, NAN };
+    static const struct way scalar = { "scalar", true, true, false, 1 }, best = { "best", false, true, false, 1 };
+    struct product p = { QUANT_F16, N, N_OUT, 1, false };
+    uint8_t w[2 * N * N_OUT];
+    random_state = 5;
+    random_blocks(w, QUANT_F16, sizeof w, false);
+    for (size_t s = 0; s < sizeof specials / sizeof *specials; s++) {
+        float x[N], y[N_OUT], y_best[N_OUT];
+        random_floats(x, N, s < 2 ? specials[s] : 1.0f);
+        x[5] = specials[s];
+        REQUIRE(run_product(&scalar, &p, PLUMB_PRECISION_EXACT16, w, x, y)
+                && run_product(&best, &p, PLUMB_PRECISION_EXACT16, w, x, y_best), "out of memory");
+        CHECK(same_bits(y, y_best, N_OUT), "x of %g: %g and %g", (double)x[5], (double)y[0], (double)y_best[0]);
+        CHECK(isfinite(y[0]) == isfinite(x[5]), "x of %g: %g", (double)x[5], (double)y[0]);
+    }
+}
+
 void test_kernels(void) {
     static const struct { const char *name; struct product p; } rows[] = {
         { "kernels: F32 product of odd length equals f64 sums, SIMD equals scalar", { QUANT_F32, 43, 7, 3, false } },
@@ -390,5 +410,6 @@ void test_kernels(void) {
     test_case("kernels: activations of 16 and 8 bits survive zeros, denormals, NaN and infinity", quantize_case);
     static const uint32_t halves[] = { QUANT_F16, QUANT_BF16 };
     test_row("kernels: all 65536 halves are multiplied as what they are", halves_case, &halves[0]);
+    test_case("kernels: F16 times x of every size, SIMD equals scalar", f16_extremes_case);
     test_row("kernels: all 65536 bfloats are multiplied as what they are", halves_case, &halves[1]);
 }

@@ -32,22 +32,30 @@ ALWAYS_INLINE struct eight widen_bf16(v128_t h) {
 
 /* A half's sign, exponent and mantissa, moved to their places in a single, are its value times 2^-112, if it is finite,
  * which packed ones are.  Subnormal halves are subnormal singles for that moment. */
+ALWAYS_INLINE struct eight widen_f16_small(v128_t h) {
+    v128_t upper = wasm_v128_and(wasm_i16x8_shr(h, 3), wasm_i16x8_splat((int16_t)0x8fff));
+    v128_t lower = wasm_i16x8_shl(h, 13);
+    return (struct eight) { wasm_i16x8_shuffle(lower, upper, 0, 8, 1, 9, 2, 10, 3, 11),
+                            wasm_i16x8_shuffle(lower, upper, 4, 12, 5, 13, 6, 14, 7, 15) };
+}
+#define F16_SMALL 0x1p112f
+
 ALWAYS_INLINE struct eight widen_f16(v128_t h) {
-    v128_t upper = wasm_v128_and(wasm_i16x8_shr(h, 3), wasm_i16x8_splat((int16_t)0x8fff)), lower = wasm_i16x8_shl(h, 13);
-    v128_t scale = wasm_f32x4_splat(0x1p112f);
-    return (struct eight) {
-        wasm_f32x4_mul(wasm_i16x8_shuffle(lower, upper, 0, 8, 1, 9, 2, 10, 3, 11), scale),
-        wasm_f32x4_mul(wasm_i16x8_shuffle(lower, upper, 4, 12, 5, 13, 6, 14, 7, 15), scale),
-    };
+    struct eight w = widen_f16_small(h);
+    v128_t scale = wasm_f32x4_splat(F16_SMALL);
+    return (struct eight) { wasm_f32x4_mul(w.low, scale), wasm_f32x4_mul(w.high, scale) };
 }
 
 /* ---- one token, packed rows ------------------------------------------------------------------------------------ */
 
-ALWAYS_INLINE void dot_halves(float y[TILE_ROWS], const uint8_t *rows, const float *x, size_t n, widen *widened) {
+/* scale: what widened leaves to x. */
+ALWAYS_INLINE void dot_halves(float y[TILE_ROWS], const uint8_t *rows, const float *x, size_t n, widen *widened,
+                              float scale) {
     v128_t sum[TILE_ROWS];
     for (int r = 0; r < TILE_ROWS; r++) sum[r] = wasm_f32x4_splat(0.0f);
     for (const float *end = x + n; x < end; x += 8, rows += 16 * TILE_ROWS) {
-        v128_t x0 = wasm_v128_load(x), x1 = wasm_v128_load(x + 4);
+        v128_t x0 = wasm_f32x4_mul(wasm_v128_load(x), wasm_f32x4_splat(scale));
+        v128_t x1 = wasm_f32x4_mul(wasm_v128_load(x + 4), wasm_f32x4_splat(scale));
         for (int r = 0; r < TILE_ROWS; r++) {
             struct eight w = widened(wasm_v128_load(rows + 16 * r));
             sum[r] = mul_add(mul_add(sum[r], w.low, x0), w.high, x1);
@@ -57,11 +65,15 @@ ALWAYS_INLINE void dot_halves(float y[TILE_ROWS], const uint8_t *rows, const flo
 }
 
 static void dot_F16__simd128(float y[TILE_ROWS], const uint8_t *rows, const struct activations *a, uint32_t t) {
-    dot_halves(y, rows, a->x + (size_t)t * a->n, a->n, widen_f16);
+    const float *x = a->x + (size_t)t * a->n;
+    /* The factor goes into x, which saves a sixth of the work, and rounds nothing in another way: unless an |x| of 2^16
+     * or more becomes infinite, and with it every sum. */
+    dot_halves(y, rows, x, a->n, widen_f16_small, F16_SMALL);
+    if (y[0] - y[0] != 0.0f) dot_halves(y, rows, x, a->n, widen_f16, 1.0f);
 }
 
 static void dot_BF16__simd128(float y[TILE_ROWS], const uint8_t *rows, const struct activations *a, uint32_t t) {
-    dot_halves(y, rows, a->x + (size_t)t * a->n, a->n, widen_bf16);
+    dot_halves(y, rows, a->x + (size_t)t * a->n, a->n, widen_bf16, 1.0f);
 }
 
 static void dot_F32__simd128(float y[TILE_ROWS], const uint8_t *rows, const struct activations *a, uint32_t t) {
