@@ -15,6 +15,16 @@
 
 #include "kernels/tiles_simd128.h"
 
+/* dot_8, and its sums stored to y for nobody to read: neither LLVM nor an engine moves products across a store.
+ * Without, V8 finishes the first 4 rows of all that lies between two others before it begins the rest, and spills what
+ * both need: q4_0 is 6 % slower then, and q6_K 4 times. */
+ALWAYS_INLINE void dot_in_order(float y[TILE_ROWS], v128_t dots[2], tile_codes *codes, const uint8_t *low,
+                                const uint8_t *high, uint32_t k, uint32_t j, const code *q) {
+    dot_8(dots, codes, low, high, k, j, q);
+    wasm_v128_store(y, dots[0]);
+    wasm_v128_store(y + 4, dots[1]);
+}
+
 /* ---- blocks of 32 ------------------------------------------------------------------------------------------------ */
 
 /* Where a tile has its words, what its codes are too large by, and whether each d has an m behind it. */
@@ -37,10 +47,10 @@ ALWAYS_INLINE void block_dot(const struct block *b, float y[TILE_ROWS], const ui
         if (b->bias) bias = wasm_i32x4_mul(wasm_v128_load32_splat(isum++), wasm_i32x4_splat(-b->bias));
         v128_t dots[2] = { bias, bias };
         /* The low and the high nibbles of the same words behind each other. */
-        dot_8(dots, b->codes, w + b->low, w + b->high, 0, 0, q);
-        dot_8(dots, b->codes, w + b->low, w + b->high, 0, 4, q + 16);
-        dot_8(dots, b->codes, w + b->low, w + b->high, 0, 2, q + 8);
-        dot_8(dots, b->codes, w + b->low, w + b->high, 0, 6, q + 24);
+        dot_in_order(y, dots, b->codes, w + b->low, w + b->high, 0, 0, q);
+        dot_in_order(y, dots, b->codes, w + b->low, w + b->high, 0, 4, q + 16);
+        dot_in_order(y, dots, b->codes, w + b->low, w + b->high, 0, 2, q + 8);
+        dot_in_order(y, dots, b->codes, w + b->low, w + b->high, 0, 6, q + 24);
         v128_t dq = wasm_f32x4_mul(wasm_v128_load32_splat(d++), wasm_f32x4_splat(F16_SMALL));
         if (b->has_min) {
             v128_t h0 = wasm_v128_load(w), h1 = wasm_v128_load(w + 16);
@@ -121,7 +131,7 @@ ALWAYS_INLINE void superblock_dot(const struct superblock *b, float y[TILE_ROWS]
                 if (b->bias) bias = wasm_i32x4_mul(wasm_v128_load32_splat(isum++), wasm_i32x4_splat(-b->bias));
                 v128_t dots[2] = { bias, bias };
                 for (uint32_t j = 0; j < b->group / 4; j += 2, q += 8) {
-                    dot_8(dots, b->codes, low, high, k, j, q);
+                    dot_in_order(y, dots, b->codes, low, high, k, j, q);
                 }
                 v128_t dq = wasm_v128_load32_splat(d + k * b->group / 32);
                 f0 = add_dots(f0, dots[0], wasm_v128_load(scale), dq);

@@ -139,6 +139,7 @@ static inline void q6_K_scales(float *scales, float *mins, const uint8_t *tile) 
     (void)mins;
     for (uint32_t half = 0; half < 2; half++, scales += 4) {
         v128_t d = odd_halves(tile, half);
+#pragma clang loop unroll(full)
         for (uint32_t i = 0; i < 16; i++) {
             v128_t sc = word(tile + 16 + 16 * half, 48 + i / 4);
             store_product(scales + 8 * i, d, wasm_i32x4_shr(wasm_i32x4_shl(sc, 24 - i % 4 * 8), 24));
