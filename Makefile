@@ -192,7 +192,7 @@ $(emcc_dist)/$1.wasm: $(call variant,$1,$(engine) wasm/exports.c) wasm/exports.t
 	    -sEXPORTED_FUNCTIONS=$$$$(sed -n 's/^\([a-z]\w*\).*/_\1/p' wasm/exports.txt | paste -sd,)
 $(emcc_dir)/$(1:plumb%=tests%).wasm: $(call variant,$1,$(engine) $(tests))
 	@echo "  $$@"
-	$$Q$$(EMCC_RUN) $(EMCC_LDFLAGS) $(if $(findstring -mt,$1),$(EMCC_MT_LDFLAGS)) $(EMCC_TEST_LDFLAGS) $$^ -o $$@ \
+	$$Q$$(EMCC_RUN) $(EMCC_LDFLAGS) $(if $(findstring -mt,$1),$(EMCC_MT_LDFLAGS)) $$^ -o $$@ \
 	    -sEXPORTED_FUNCTIONS=_test_main,_malloc,_free,_plumb_threads_ready,_plumb_threads_serve
 endef
 $(foreach v,$(emcc_variants),$(eval $(call emcc_module,$v)))

@@ -445,8 +445,8 @@ export class Engine {
   }
 }
 
-/** What a module imports: the memory, if instances share it, and no more than it can do without.  Memory views are
- * re-taken at each use, so its growth needs no word.
+/** What a module imports: the memory, if instances share it, a clock, if it measures what pays, and no more than it can
+ * do without.  Memory views are re-taken at each use, so its growth needs no word.
  * @param {WebAssembly.Module} module @param {WebAssembly.Memory} [memory] */
 export function importsOf(module, memory) {
   /** @type {Record<string, Record<string, any>>} */
@@ -454,6 +454,7 @@ export function importsOf(module, memory) {
   for (const { module: from, name, kind } of WebAssembly.Module.imports(module)) {
     (imports[from] ??= {})[name] = kind === 'memory' ? memory
       : name === 'emscripten_notify_memory_growth' ? () => {}
+      : name === 'plumb_now' ? () => performance.now()
       : () => { throw new Error(`${from}.${name} was called`); };
   }
   return imports;
