@@ -211,13 +211,13 @@ static void multiply_all(struct forward *f, const float *x, uint32_t n_token, in
     }
 }
 
-/* A step that is made token by token, of which each thread takes some: x and y are (n_token, n). */
+/* A step that is made token by token, of which each thread takes some: x and y are (n_token, n), the first at pos. */
 struct step {
     const struct forward *f;
     const struct weight *w;
     const float *x;
     float *y;
-    uint32_t n;
+    uint32_t n, pos;
 };
 
 static void rms_norm_tokens(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
@@ -234,21 +234,31 @@ static void rms_norm_tokens(void *user, uint32_t begin, uint32_t end, uint32_t t
 
 /* y = x / sqrt(mean(x^2) + eps) * w, each row of (n_token, n).  Zhang & Sennrich 2019, eq. 4. */
 static void rms_norm(const struct forward *f, const struct weight *w, const float *x, uint32_t n_token, float *y) {
-    pool_share(f->pool, n_token, rms_norm_tokens, &(struct step) { f, w, x, y, w->n_in });
+    pool_share(f->pool, n_token, rms_norm_tokens, &(struct step) { f, w, x, y, w->n_in, 0 });
 }
 
-/* Turns each head of x (n_token, n_head * head_dim) by its position.  Su et al. 2021, eq. 34. */
-static void rope(const struct forward *f, float *x, uint32_t n_head, uint32_t n_token, uint32_t pos) {
+static void rope_tokens(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
+    const struct step *s = user;
+    const struct forward *f = s->f;
     const struct model_config *c = &f->model->config;
     uint32_t half = c->n_rot / 2;
     /* Elements a and b of pair i: (2i, 2i + 1) or (i, i + half). */
     uint32_t step = c->rope_pairing == ROPE_NORM ? 2 : 1, apart = c->rope_pairing == ROPE_NORM ? 1 : half;
-    for (uint32_t t = 0; t < n_token; t++) {
-        const float *cosine = f->rope_cos + (size_t)(pos + t) * half, *sine = f->rope_sin + (size_t)(pos + t) * half;
-        for (uint32_t h = 0; h < n_head; h++, x += c->head_dim) {
+    for (uint32_t t = begin; t < end; t++) {
+        const float *cosine = f->rope_cos + (size_t)(s->pos + t) * half;
+        const float *sine = f->rope_sin + (size_t)(s->pos + t) * half;
+        float *x = s->y + (size_t)t * s->n;
+        for (const float *row_end = x + s->n; x < row_end; x += c->head_dim) {
             f->attention_kernels.rotate(x, x + apart, step, cosine, sine, half);
         }
     }
+    (void)thread;
+}
+
+/* Turns each head of x (n_token, n_head * head_dim) by its position.  Su et al. 2021, eq. 34. */
+static void rope(const struct forward *f, float *x, uint32_t n_head, uint32_t n_token, uint32_t pos) {
+    uint32_t n = n_head * f->model->config.head_dim;
+    pool_share(f->pool, n_token, rope_tokens, &(struct step) { f, NULL, NULL, x, n, pos });
 }
 
 static void swiglu_tokens(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
@@ -260,7 +270,7 @@ static void swiglu_tokens(void *user, uint32_t begin, uint32_t end, uint32_t thr
 
 /* gate <- gate / (1 + exp(-gate)) * up, (n_token, n_ff) each. */
 static void swiglu(const struct forward *f, float *gate, const float *up, uint32_t n_token) {
-    pool_share(f->pool, n_token, swiglu_tokens, &(struct step) { f, NULL, up, gate, f->model->config.n_ff });
+    pool_share(f->pool, n_token, swiglu_tokens, &(struct step) { f, NULL, up, gate, f->model->config.n_ff, 0 });
 }
 
 static void add_tokens(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
@@ -272,7 +282,7 @@ static void add_tokens(void *user, uint32_t begin, uint32_t end, uint32_t thread
 
 /* x += y * residual_scale, (n_token, n_embd) each. */
 static void add_residual(const struct forward *f, float *x, const float *y, uint32_t n_token) {
-    pool_share(f->pool, n_token, add_tokens, &(struct step) { f, NULL, y, x, f->model->config.n_embd });
+    pool_share(f->pool, n_token, add_tokens, &(struct step) { f, NULL, y, x, f->model->config.n_embd, 0 });
 }
 
 /* x (n) *= by, which is 1 in most models. */

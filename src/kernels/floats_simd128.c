@@ -64,12 +64,23 @@ ALWAYS_INLINE void dot_halves(float y[TILE_ROWS], const uint8_t *rows, const flo
     for (int r = 0; r < TILE_ROWS; r++) y[r] = sum_lanes(sum[r]);
 }
 
+/* The same without that factor, which needs no speed. */
+static void dot_f16_large(float y[TILE_ROWS], const uint8_t *rows, const float *x, size_t n) {
+    for (size_t r = 0; r < TILE_ROWS; r++, rows += 16) {
+        float lane[4] = { 0 };
+        for (size_t i = 0; i < n; i++) {
+            lane[i % 4] += f32_from_f16(load_u16(rows + i / 8 * 16 * TILE_ROWS + i % 8 * 2)) * x[i];
+        }
+        y[r] = (lane[0] + lane[1]) + (lane[2] + lane[3]);
+    }
+}
+
 static void dot_F16__simd128(float y[TILE_ROWS], const uint8_t *rows, const struct activations *a, uint32_t t) {
     const float *x = a->x + (size_t)t * a->n;
     /* The factor goes into x, which saves a sixth of the work, and rounds nothing in another way: unless an |x| of 2^16
      * or more becomes infinite, and with it every sum. */
     dot_halves(y, rows, x, a->n, widen_f16_small, F16_SMALL);
-    if (y[0] - y[0] != 0.0f) dot_halves(y, rows, x, a->n, widen_f16, 1.0f);
+    if (y[0] - y[0] != 0.0f) dot_f16_large(y, rows, x, a->n);
 }
 
 static void dot_BF16__simd128(float y[TILE_ROWS], const uint8_t *rows, const struct activations *a, uint32_t t) {
@@ -144,16 +155,14 @@ ALWAYS_INLINE void multiply(float *y, size_t stride, const float *w, const float
 
 static void float_dot__simd128(float y[TILE_ROWS], const struct panel *p, const struct activations *a, uint32_t t) {
     const float *x = a->x + (size_t)t * a->n;
-    multiply(y, 0, p->f32, x, p->n, 1);
-    multiply(y + 4, 0, p->f32 + float_at(p->n, 4, 0), x, p->n, 1);
+    for (size_t r = 0; r < TILE_ROWS; r += 4) multiply(y + r, 0, p->f32 + float_at(p->n, r, 0), x, p->n, 1);
 }
 
 static void float_dot_x4__simd128(float *y, size_t stride, const struct panel *p, const struct activations *a,
                                   uint32_t t) {
-    for (size_t r = 0; r < TILE_ROWS; r += 4) {
-        const float *w = p->f32 + float_at(p->n, r, 0), *x = a->x + (size_t)t * a->n;
-        multiply(y + r, stride, w, x, p->n, 2);
-        multiply(y + r + 2 * stride, stride, w, x + 2 * (size_t)a->n, p->n, 2);
+    for (size_t i = 0; i < 2 * TILE_ROWS; i += 4) {   /* 4 rows x 2 tokens each */
+        size_t r = i % TILE_ROWS, two = i / TILE_ROWS * 2;
+        multiply(y + two * stride + r, stride, p->f32 + float_at(p->n, r, 0), a->x + (t + two) * a->n, p->n, 2);
     }
 }
 
