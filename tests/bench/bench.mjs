@@ -9,7 +9,7 @@
 import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { accuracyOf } from './accuracy.mjs';
-import { ENGINES, closeChromium, reason } from './engines.mjs';
+import { ENGINES, closeChromium, reason, within } from './engines.mjs';
 import { loadsOf } from './load.mjs';
 import { describe, slug } from './machine.mjs';
 import { median } from './median.mjs';
@@ -20,7 +20,7 @@ import { report } from './report.mjs';
 const PROFILES = {
   quick: { models: 'Q4_0', prompts: '32,128', contexts: '64', repeats: '2', steps: '8', limit: '20', enough: '4' },
   usual: { models: 'Q4_0,Q8_0,Q4_K_M', prompts: '32,512', contexts: '128,1024', repeats: '3', steps: '32', limit: '45',
-    enough: '15' },
+    enough: '15', engines: 'chromium,plumb/node/1,plumb/wasmtime,plumb/native/1,llama.cpp' },
   full: { models: MODELS.map(({ name }) => name).join(), prompts: '32,512,2048', contexts: '128,1024,4096',
     repeats: '5', steps: '32', limit: '200', enough: '40', accuracy: true },
 };
@@ -64,6 +64,8 @@ const engines = ENGINES.filter(({ id }) =>
 const nCtx = Math.max(...prompts, ...contexts.map(n => n + steps), 64) + 512;
 
 const WARM_SECONDS = 2;
+/** What is not loaded or warm then hangs. */
+const START_SECONDS = 300;
 /** Bytes that an engine takes for each of the file, to tell whether all of them fit. */
 const FOOTPRINT = { plumb: 1.2, 'wllama-2': 2.5, 'wllama-3': 4.5, 'llama.cpp': 2 };
 
@@ -121,14 +123,14 @@ class Entry {
     if (this.open || this.dead) return;
     const engine = this.engine.create();
     try {
-      this.about = await engine.open(this.model.file, nCtx);
+      this.about = await within(START_SECONDS, engine.open(this.model.file, nCtx));
       this.open = engine;
       this.context = 0;
       await engine.setPrompt(this.prompt.ids, this.prompt.texts);
       const shortest = Math.min(...Object.keys(this.prompt.texts).map(Number));
       for (const from = Date.now(); Date.now() - from < WARM_SECONDS * 1000;) {
-        this.rate = shortest / await engine.prefill(shortest);
-        await engine.decode(shortest, 4);
+        this.rate = shortest / await within(START_SECONDS, engine.prefill(shortest));
+        await within(START_SECONDS, engine.decode(shortest, 4));
       }
     } catch (error) {
       this.fail(error);
@@ -156,7 +158,8 @@ class Entry {
       return;
     }
     try {
-      const seconds = cell.kind === 'prefill' ? await this.open.prefill(cell.n) : await this.open.decode(cell.n, steps);
+      const seconds = await within(START_SECONDS + 10 * expected,
+        cell.kind === 'prefill' ? this.open.prefill(cell.n) : this.open.decode(cell.n, steps));
       run.seconds.push(seconds);
       this.context = cell.n;
       if (cell.kind === 'prefill') this.rate = cell.tokens / seconds;

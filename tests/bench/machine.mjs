@@ -4,6 +4,7 @@ import { existsSync, readFileSync, readdirSync, statSync } from 'node:fs';
 import { arch, cpus, platform, release, totalmem } from 'node:os';
 import { chromePath } from '../hosts/chrome.mjs';
 import { wasmtime } from '../hosts/wasmtime.mjs';
+import { NODE } from './engines.mjs';
 
 const first = (command, ...args) => {
   try {
@@ -32,8 +33,7 @@ function versions() {
   const pinned = { ...packages.dependencies, ...packages.optionalDependencies };
   return {
     plumb: json('web/package.json').version,
-    node: process.versions.node, v8: process.versions.v8,
-    ...process.env.BENCH_NODE && { benchNode: first(process.env.BENCH_NODE, '--version').slice(1) },
+    node: first(NODE, '--version').slice(1),
     chromium: first(chromePath(), '--version').replace(/^\D*/, '').split(' ')[0],
     wasmtime: first(wasmtime(), '--version').replace(/^wasmtime /, '').split(' ')[0],
     'wllama-3': pinned['@wllama/wllama'], 'wllama-2': pinned['wllama-2'].replace(/.*@/, ''),

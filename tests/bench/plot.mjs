@@ -46,8 +46,8 @@ export function plot(speeds) {
     });
   });
   const [chromium] = versions.chromium.split('.');
-  parts.push(text(8, height - 10, `Dark bars 1 thread, light bars 2.  plumb and wllama in Chromium ${chromium}, llama.cpp `
-    + `native; ${machine.cpu}, ${machine.cores} cores, ${date}.`, 'note'));
+  parts.push(text(8, height - 10, `Dark bars 1 thread, light bars 2.  plumb and wllama in Chromium ${chromium}, `
+    + `llama.cpp native; ${machine.cpu}, ${machine.cores} cores, ${date}.`, 'note'));
   return `<svg xmlns="http://www.w3.org/2000/svg" width="${WIDTH}" height="${height}"
     viewBox="0 0 ${WIDTH} ${height}" role="img">
 <title>Tokens per second of plumb, wllama and llama.cpp</title>

@@ -8,7 +8,7 @@ import { median } from './median.mjs';
 import { plot } from './plot.mjs';
 
 const MARKERS = ['<!-- tables: tests/bench/report.mjs writes what is between here -->', '<!-- and here -->'];
-const HOSTS = { chromium: 'Chromium', node: 'Node', wasmtime: 'wasmtime', native: 'native' };
+const HOSTS = { chromium: 'Chromium', wasmtime: 'wasmtime', native: 'native' };
 
 const three = (x) => x >= 100 ? x.toFixed(0) : x >= 10 ? x.toFixed(1) : x.toFixed(2);
 const MB = (bytes) => `${(bytes / 1e6).toFixed(1)} MB`;
@@ -21,6 +21,7 @@ const table = (head, rows) => [head, head.map((_, i) => i ? '---:' : '---'), ...
 class Speeds {
   constructor(all) {
     this.runs = merge(all, 'runs');
+    this.opened = merge(all, 'engines');
     this.models = [...new Map(all.flatMap(({ models }) => models.map(model => [model.name, model]))).values()];
     this.last = all.at(-1);
   }
@@ -49,7 +50,8 @@ class Speeds {
 export function nameOf(id, versions) {
   const [name, host, threads] = id.split('/');
   const version = name.startsWith('wllama') ? `wllama ${versions[name]}` : name;
-  return `${version}, ${HOSTS[host]}, ${threads} thread${threads === '1' ? '' : 's'}`;
+  const where = HOSTS[host] ?? `Node ${versions.node.split('.')[0]}`;
+  return `${version}, ${where}, ${threads} thread${threads === '1' ? '' : 's'}`;
 }
 
 /** One table for a model: median tokens/s, and the slowest and fastest run. */
@@ -68,8 +70,12 @@ function speedTable(speeds, { name, title, bytes, types }) {
     const at = notes.indexOf(note) + 1 || notes.push(note);
     return `${run.error ? 'failed' : '-'} [${at}]`;
   };
-  const rows = engines.map(engine =>
-    [nameOf(engine, speeds.last.versions), ...cells.map(([kind, n]) => show(speeds.find(name, engine, kind, n)))]);
+  /** Of plumb: which of its modules and kernels. */
+  const what = (engine) => speeds.opened.find(row => row.model === name && row.engine === engine)?.about;
+  const rows = engines.map(engine => [
+    `${nameOf(engine, speeds.last.versions)}${engine.startsWith('plumb/') && what(engine) ? ` (${what(engine)})` : ''}`,
+    ...cells.map(([kind, n]) => show(speeds.find(name, engine, kind, n))),
+  ]);
   const holds = Object.entries(types).map(([type, size]) => `${type} ${(size / 1e6).toFixed(1)}`).join(', ');
   return [
     `### ${title}`, '', `${MB(bytes)}; MB by type: ${holds}.`, '',
@@ -105,6 +111,10 @@ function ratioTable(speeds) {
       of(m, 'plumb/chromium/2', 'decode') / of(m, 'plumb/chromium/1', 'decode')],
     [`decode at ${longest} / at ${context}`, () => 0.6, m => longest === context ? NaN
       : of(m, 'plumb/chromium/1', 'decode', longest) / of(m, 'plumb/chromium/1', 'decode')],
+    ['in Node: decode / best wasm peer, 1 thread', floating => floating ? 2 : 4, m =>
+      of(m, 'plumb/node/1', 'decode') / peer(m, 'decode', 1)],
+    ['in Node: prefill / best wasm peer, 1 thread', floating => floating ? 2 : 3, m =>
+      of(m, 'plumb/node/1', 'prefill') / peer(m, 'prefill', 1)],
     ['decode, wasmtime / Node', () => 0.8, m =>
       of(m, 'plumb/wasmtime/1', 'decode') / of(m, 'plumb/node/1', 'decode')],
     ['prefill, wasmtime / Node', () => 0.8, m =>
@@ -118,8 +128,8 @@ function ratioTable(speeds) {
   return table(['plumb in Chromium, and the target', ...speeds.models.map(({ title }) => title)], rows);
 }
 
-/** Linear memory and JavaScript heaps.  The browser counts a memory among the heaps where it is shared by threads; where
- * it is not only plumb tells its size. */
+/** Linear memory and JavaScript heaps.  The browser counts a memory among the heaps where threads share it; where they
+ * do not only plumb tells its size. */
 function heldBy({ info, page: { bytes } }, fileBytes) {
   if (bytes > fileBytes) return bytes;
   return info && info.memoryBytes + bytes;
