@@ -5,7 +5,7 @@
  * detaches every earlier view, or leaves it short if the memory is shared.  Hosts refuse views of shared memory in many
  * places (TextDecoder among them), so what leaves this file is a copy: slice() makes one that is not shared. */
 import { PlumbError } from './errors.js';
-import { biasPairs } from './options.js';
+import { biasPairs, PRECISIONS } from './options.js';
 
 /** Bytes of a thread's stack: it runs kernels only. */
 const STACK = 1 << 18;
@@ -249,9 +249,11 @@ export class Engine {
   /** Workers serve, so that a session opened now has n threads. @param {number} n */
   setThreads(n) { this.#c.plumb_threads_ready(n); }
 
-  /** @param {number} [contextLength]  tokens; undefined: the engine's default */
-  openSession(contextLength) {
-    this.#checkModel(this.#c.plumb_wasm_session_create(this.#out, this.#model, contextLength ?? 0, 0, 0, 0, 0));
+  /** @param {number} [contextLength]  tokens; undefined: the engine's default
+   * @param {typeof PRECISIONS[number]} [precision] */
+  openSession(contextLength, precision = 'auto') {
+    this.#checkModel(this.#c.plumb_wasm_session_create(this.#out, this.#model, contextLength ?? 0, 0, 0, 0, 0,
+      PRECISIONS.indexOf(precision)));
     this.#session = this.#word(0);
   }
 
@@ -266,6 +268,8 @@ export class Engine {
       .../** @type {Record<typeof INFO[number], number>} */ (Object.fromEntries(named)),
       contextLength: this.contextLength,
       threads: /** @type {number} */ (c.plumb_session_n_thread(this.#session)),
+      kernels: this.#string(c.plumb_session_kernels(this.#session)),
+      precision: PRECISIONS[c.plumb_session_precision(this.#session)],
       sessionBytes: Number(c.plumb_session_bytes(this.#session)),
       memoryBytes: this.bytes,
     };

@@ -108,8 +108,9 @@ export function createHost(platform) {
   };
 
   return {
-    /** @param {{parts: import('./loader/source.js').Part[], contextLength?: number, threads?: number | 'auto'}} args */
-    async load({ parts, contextLength, threads = 1 }, call) {
+    /** @param {{parts: import('./loader/source.js').Part[], contextLength?: number, threads?: number | 'auto',
+     *   precision?: typeof import('./options.js').PRECISIONS[number]}} args */
+    async load({ parts, contextLength, threads = 1, precision }, call) {
       try {
         const chosen = await choose(platform, threads);
         let { module, note } = chosen;
@@ -146,7 +147,7 @@ export function createHost(platform) {
           note = await crew.failure;
           if (!note) engine.setThreads(chosen.threads);
         }
-        engine.openSession(contextLength);
+        engine.openSession(contextLength, precision);
         const { bos, eos } = engine;
         const text = (/** @type {number} */ id) => id < 0 ? '' : ready().piece(id, true);
         const loaded = { metadata: engine.metadata(), bos, bosText: text(bos), eosText: text(eos), note };

@@ -44,7 +44,12 @@ const logitBias = value => ![...biasEntries(value)].every(([token, bias]) => /^\
 /** @param {any} value @returns {Iterable<[unknown, unknown]>} */
 const biasEntries = value => value instanceof Map ? value : Object.entries(Object(value));
 
-export const LOAD = { threads, contextLength: count, signal, onProgress: callback, worker: boolean };
+/** plumb_precision of include/plumb.h, in its order. */
+export const PRECISIONS = /** @type {const} */ (['auto', 'exact16', 'fast8']);
+/** @type {Check} */
+const precision = value => !PRECISIONS.includes(value) && "'auto', 'exact16' or 'fast8'";
+
+export const LOAD = { threads, precision, contextLength: count, signal, onProgress: callback, worker: boolean };
 export const SAMPLING = {
   temperature: number, topK: unsigned32, topP: number, minP: number, typicalP: number, repeatPenalty: number,
   presencePenalty: number, frequencyPenalty: number, penaltyLastN: unsigned32, logitBias, seed,

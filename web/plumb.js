@@ -16,6 +16,9 @@ import { chatTokens, render } from './template.js';
  * @property {number | 'auto'} [threads]  default 'auto': one for each processor, 8 at most.  Where two of them share a
  *   core half as many may be as fast.  A browser gives more than one to pages that are cross-origin isolated, and to
  *   the engine in its worker
+ * @property {typeof known.PRECISIONS[number]} [precision]  of the activations that weights are multiplied with:
+ *   'exact16', 16 bits; 'fast8', 8 bits, as llama.cpp has them; default 'auto': fast8 where it is measured to be 1.5
+ *   times as fast
  * @property {number} [contextLength]  tokens of prompt and answer together; default: what the model was trained for,
  *   at most 2048
  * @property {AbortSignal} [signal]  ends the load at any time and frees what it took
@@ -56,7 +59,7 @@ export function createPlumb(platform) {
      * @returns {Promise<Model>} */
     async load(source, options = {}) {
       known.checkOptions('Plumb.load', options, known.LOAD);
-      const { threads = 'auto', contextLength, signal, onProgress, worker = platform.worker } = options;
+      const { threads = 'auto', precision, contextLength, signal, onProgress, worker = platform.worker } = options;
       signal?.throwIfAborted();
       const parts = describe(source, platform);
       const transport = worker ? new Remote(platform.startWorker()) : new Local(createHost(platform));
@@ -68,7 +71,7 @@ export function createPlumb(platform) {
         unfollow = () => signal?.removeEventListener('abort', abort);
       });
       try {
-        const args = { parts: parts.map(({ part }) => part), contextLength, threads };
+        const args = { parts: parts.map(({ part }) => part), contextLength, threads, precision };
         const loading = transport.call('load', args, {
           signal,
           onEvent: (_, progress) => onProgress?.(progress),
@@ -118,7 +121,8 @@ export class Model {
     return this.#transport.call(method, args, options);
   }
 
-  /** Architecture, sizes, context, the module that runs, its threads, and the memory that it holds now.
+  /** Architecture, sizes, context, the module that runs, its threads, kernels and precision, and the memory that it
+   * holds now.
    * @returns {Promise<ReturnType<import('./engine.js').Engine['info']> & {module: string}>} */
   async info() {
     return this.#call('info');

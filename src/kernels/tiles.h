@@ -159,7 +159,10 @@ ALWAYS_INLINE void superblock_unpack(const struct superblock *b, struct panel *p
         const uint8_t *low = w + b->low, *high = w + b->high;
         for (const code *end_of_tile = to + 256 * TILE_ROWS; to < end_of_tile;
              low += b->low_step, high += b->high_step) {
+            /* Not unrolled: four times the code would save a token's dots little, and there are many tokens. */
+#pragma clang loop unroll(disable)
             for (uint32_t k = 0; k < b->period; k++) {
+#pragma clang loop unroll(disable)
                 for (uint32_t j = 0; j < b->group / 4; j++, to += 32) {
                     store_4(to, b->codes, low, high, k, j, b->bias);
                 }

@@ -200,12 +200,13 @@ test('sources and options that are none', async () => {
     await fails(() => Plumb.load(source), 'PLUMB_ERROR_ARGUMENT', message);
   }
   for (const [options, message] of [
-    [{ contextlength: 5 }, /unknown option "contextlength"; known are threads, contextLength/],
+    [{ contextlength: 5 }, /unknown option "contextlength"; known are threads, precision, contextLength/],
     [{ contextLength: 0 }, /contextLength is 0, expected an integer from 1 on/],
     [{ contextLength: '5' }, /contextLength is "5"/],
     [{ threads: 0 }, /threads is 0, expected an integer from 1 on, or 'auto'/],
     [{ threads: 1.5 }, /threads is 1.5/],
     [{ threads: 'all' }, /threads is "all"/],
+    [{ precision: 'fast' }, /precision is "fast", expected 'auto', 'exact16' or 'fast8'/],
     [{ signal: {} }, /signal is an object, expected an AbortSignal/],
     [{ onProgress: 'loud' }, /onProgress is "loud", expected a function/],
     [null, /the options are null/],

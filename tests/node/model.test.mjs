@@ -29,11 +29,13 @@ describe('the default model', () => {
 
   test('info and metadata say what the file says', async () => {
     const info = await model.info();
-    assert.deepEqual({ ...info, weightBytes: 0, sessionBytes: 0, memoryBytes: 0, module: '' }, {
-      architecture: 'llama', parameters: 134515008, weightBytes: 0, layers: 30, embedding: 576, heads: 9, headsKV: 3,
-      headDim: 64, feedForward: 1536, vocabulary: 49152, trainedContext: 8192, contextLength: 2048, sessionBytes: 0,
-      memoryBytes: 0, threads: Math.min(8, availableParallelism()), module: '',
+    const varying = { weightBytes: 0, sessionBytes: 0, memoryBytes: 0, module: '', kernels: '', precision: '' };
+    assert.deepEqual({ ...info, ...varying }, {
+      architecture: 'llama', parameters: 134515008, layers: 30, embedding: 576, heads: 9, headsKV: 3, headDim: 64,
+      feedForward: 1536, vocabulary: 49152, trainedContext: 8192, contextLength: 2048,
+      threads: Math.min(8, availableParallelism()), ...varying,
     });
+    assert.match(`${info.kernels} ${info.precision}`, /^(simd128 exact16|relaxed fast8)$/);
     assert.match(info.module, info.threads > 1 ? /^plumb-mt(-relaxed)?$/ : /^plumb(-relaxed)?$/);
     assert.equal(model.metadata['general.architecture'], 'llama');
     assert.equal(model.metadata['llama.rope.freq_base'], 100000);

@@ -1,0 +1,40 @@
+/** Activations of 16 and of 8 bits: the same bits from every module, with relaxed SIMD or without. */
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { test } from 'node:test';
+import { argmax, prompts, realPath, root } from './helpers.mjs';
+
+const { ids } = prompts[0];
+/** What a Node with these flags says: of each precision what ran, and the logits of a batch and of one more token.
+ * @param {string[]} flags @returns {Record<string, {module: string, ran: string, logits: number[][]}>} */
+const run = (flags) => JSON.parse(execFileSync(process.execPath, [...flags, '--input-type=module', '-e', `
+  import { Plumb } from '${root}web/node/index.js';
+  const all = {};
+  for (const precision of ['exact16', 'fast8']) {
+    const model = await Plumb.load(${JSON.stringify(realPath)}, { precision, threads: 1 });
+    const { module, kernels, precision: named } = await model.info();
+    const logits = [await model.feed(${JSON.stringify(ids)}), await model.step(${ids[0]})].map(row => [...row]);
+    all[precision] = { module, ran: kernels + ' ' + named, logits };
+    await model.close();
+  }
+  console.log(JSON.stringify(all));`], { maxBuffer: 1 << 28, encoding: 'utf8' }));
+
+test('each precision has the same bits with and without relaxed SIMD; 8 bits are coarser', () => {
+  const old = Number(process.versions.node.split('.')[0]) < 22;
+  // Off and wrong in Node 20 unless asked for thus; a flag turns it off in later ones.
+  const relaxed = run(old ? ['--experimental-wasm-relaxed-simd', '--no-liftoff'] : []);
+  const plain = run(old ? [] : ['--no-experimental-wasm-relaxed-simd']);
+  assert.deepEqual(Object.values(relaxed).map(({ ran }) => ran), ['simd128 exact16', 'relaxed fast8']);
+  assert.equal(relaxed.fast8.module, 'plumb-relaxed');
+  if (plain.fast8.module === 'plumb') assert.equal(plain.fast8.ran, 'simd128 fast8');
+  for (const precision of ['exact16', 'fast8']) {
+    assert.deepEqual(relaxed[precision].logits, plain[precision].logits, precision);
+  }
+  for (const [i, exact] of plain.exact16.logits.entries()) {
+    const coarse = plain.fast8.logits[i], square = exact.reduce((sum, x) => sum + x * x, 0);
+    const error = Math.sqrt(exact.reduce((sum, x, at) => sum + (x - coarse[at]) ** 2, 0) / square);
+    // Codes are wrong by up to 1/254 of a block's largest value, 30 layers long.
+    assert.ok(error > 1e-3 && error < 0.2, `relative error ${error}`);
+    assert.equal(argmax(Float32Array.from(coarse)), argmax(Float32Array.from(exact)));
+  }
+});
