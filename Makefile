@@ -184,13 +184,20 @@ variant = $(call objects,$(emcc_dir),$(filter-out $(call own_mt,$1) $(call own_r
     $(call objects,$(emcc_dir)-mt,$(call own_mt,$1)) $(call objects,$(emcc_dir)-relaxed,$(call own_relaxed,$1))
 
 wasm: $(plumb_wasm) ## Builds web/dist/plumb*.wasm, the modules for browsers and Node, with Emscripten.
-define emcc_module
 # Exactly the names in wasm/exports.txt, and malloc and free, are visible from outside.
+emcc_exports = -sEXPORTED_FUNCTIONS=$$(sed -n 's/^\([a-z]\w*\).*/_\1/p' wasm/exports.txt | paste -sd,)
+# What ships has no names of functions in it, 11 KB; the same with them is for whoever reads its code.
+define emcc_module
 $(emcc_dist)/$1.wasm: $(call variant,$1,$(engine) wasm/exports.c) wasm/exports.txt
 	@mkdir -p $$(@D)
 	@echo "  $$@"
+	$$Q$$(EMCC_RUN) $(EMCC_LDFLAGS) $(if $(findstring -mt,$1),$(EMCC_MT_LDFLAGS)) $(EMCC_STRIP) $$(filter %.o,$$^) -o $$@ \
+	    $$(emcc_exports)
+$(emcc_dir)/named/$1.wasm: $(call variant,$1,$(engine) wasm/exports.c) wasm/exports.txt
+	@mkdir -p $$(@D)
+	@echo "  $$@"
 	$$Q$$(EMCC_RUN) $(EMCC_LDFLAGS) $(if $(findstring -mt,$1),$(EMCC_MT_LDFLAGS)) $$(filter %.o,$$^) -o $$@ \
-	    -sEXPORTED_FUNCTIONS=$$$$(sed -n 's/^\([a-z]\w*\).*/_\1/p' wasm/exports.txt | paste -sd,)
+	    $$(emcc_exports)
 $(emcc_dir)/$(1:plumb%=tests%).wasm: $(call variant,$1,$(engine) $(tests))
 	@echo "  $$@"
 	$$Q$$(EMCC_RUN) $(EMCC_LDFLAGS) $(if $(findstring -mt,$1),$(EMCC_MT_LDFLAGS)) $$^ -o $$@ \
@@ -217,7 +224,9 @@ $(wasi_dir)/tests.wasm: $(call objects,$(wasi_dir),$(engine) $(tests))
 test-programs: \
     $(if $(filter native,$(HOSTS)),build/native/plumb build/native/tests build/native-sanitize/tests) \
     $(if $(filter native,$(HOSTS)),$(fuzzers:%=build/native-sanitize/fuzz-%)) \
-    $(if $(filter node chromium,$(HOSTS)),$(plumb_wasm) $(emcc_variants:plumb%=$(emcc_dir)/tests%.wasm)) \
+    $(if $(filter node chromium,$(HOSTS)),$(plumb_wasm) $(emcc_dir)/tests.wasm $(emcc_dir)/tests-mt.wasm) \
+    $(if $(filter chromium,$(HOSTS)),$(emcc_dir)/$(lastword $(emcc_variants:plumb%=tests%)).wasm) \
+    $(if $(filter node,$(HOSTS)),$(emcc_variants:%=$(emcc_dir)/named/%.wasm)) \
     $(if $(filter node,$(HOSTS)),$(cli_wasm)) \
     $(if $(filter wasmtime,$(HOSTS)),$(wasi_dir)/plumb.wasm $(wasi_dir)/tests.wasm)
 

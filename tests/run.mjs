@@ -47,12 +47,16 @@ const suites = {
   ],
   node: [
     { name: 'C tests', command: [process.execPath, 'tests/hosts/node.mjs', 'build/emcc/tests.wasm'], timeout: 300 },
+    { name: 'C tests, 4 threads', command: [process.execPath, 'tests/hosts/node.mjs', 'build/emcc/tests-mt.wasm'],
+      timeout: 300 },
     { name: 'JavaScript', command: nodeTests('tests/node'), timeout: 600 },
     { name: 'command line', command: nodeTests('tests/cli'), env: cli([process.execPath, 'web/node/cli.mjs']),
       timeout: 600 },
   ],
   chromium: [
-    { name: 'C tests', command: [process.execPath, 'tests/hosts/chromium.mjs', 'build/emcc/tests.wasm'], timeout: 300 },
+    ...['tests', existsSync('build/emcc/tests-mt-relaxed.wasm') ? 'tests-mt-relaxed' : 'tests-mt'].map((name) => ({
+      name: `C tests${name === 'tests' ? '' : ', 4 threads'}`, timeout: 300,
+      command: [process.execPath, 'tests/hosts/chromium.mjs', `build/emcc/${name}.wasm`] })),
     // Frame gaps are measured there: nothing may run beside it.
     { name: 'JavaScript and chat page', command: nodeTests('tests/browser'), timeout: 600, alone: true },
   ],

@@ -1,5 +1,5 @@
 # The one place that knows how compilers for WebAssembly differ.  Two libcs, two ways to link:
-#   Emscripten (browser, Node): EMCC_RUN, EMCC_CFLAGS, EMCC_LDFLAGS, and what the variants add:
+#   Emscripten (browser, Node): EMCC_RUN, EMCC_CFLAGS, EMCC_LDFLAGS, EMCC_STRIP, and what the variants add:
 #                               EMCC_MT_CFLAGS, EMCC_MT_LDFLAGS, EMCC_RELAXED_CFLAGS (empty: no relaxed SIMD)
 #   WASI (wasmtime):            WASI_CC, WASI_CFLAGS, WASI_LDFLAGS
 # Nothing here runs a compiler: it looks at names and files only, so that `make` starts at once.
@@ -30,6 +30,7 @@ EMCC_LDFLAGS := -sSTANDALONE_WASM --no-entry -sALLOW_MEMORY_GROWTH -sINITIAL_MEM
 EMCC_MT_CFLAGS := -matomics -mbulk-memory
 EMCC_MT_LDFLAGS := -sIMPORTED_MEMORY -Wl,--shared-memory,--no-check-features,--export=__stack_pointer
 EMCC_RELAXED_CFLAGS := -mrelaxed-simd
+EMCC_STRIP := -Wl,--strip-all
 # emcc takes imports of our own (src/base/clock.c, tests/harness.c) for undefined symbols.  A test knows all imports.
 EMCC_LDFLAGS += -sERROR_ON_UNDEFINED_SYMBOLS=0 -sWARN_ON_UNDEFINED_SYMBOLS=0
 

@@ -5,6 +5,7 @@
  */
 import assert from 'node:assert/strict';
 import { readFileSync, statSync } from 'node:fs';
+import { basename } from 'node:path';
 import test from 'node:test';
 import wabt from 'wabt';
 
@@ -33,7 +34,30 @@ for (const file of [...variants, ...hosts.includes('wasmtime') ? ['build/wasi/pl
     assert.ok(all >= 1500, `${all} opcodes on vectors, expected 1500 or more`);
   });
 
+/** The bytes of a section: its number is 9 for functions in tables, 10 for code, 11 for data. */
+function section(file, wanted) {
+  const bytes = readFileSync(file);
+  for (let at = 8; at < bytes.length;) {
+    const id = bytes[at++];
+    let size = 0, shift = 0, byte;
+    do {
+      byte = bytes[at++];
+      size += (byte & 127) * 2 ** shift;
+      shift += 7;
+    } while (byte & 128);
+    if (id === wanted) return bytes.subarray(at, at + size);
+    at += size;
+  }
+}
+
 for (const file of variants) {
+  test(`module: ${file} is build/emcc/named/${basename(file)} without the names`, () => {
+    for (const id of [9, 10, 11]) {
+      const shipped = section(file, id);
+      assert.ok(shipped?.length > 100 && shipped.equals(section(`build/emcc/named/${basename(file)}`, id)), `${id}`);
+    }
+  });
+
   const text = textOf(file), threads = file.includes('-mt');
   const clock = file.includes('-relaxed');   // it measures whether its 8-bit products pay
 
