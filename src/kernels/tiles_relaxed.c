@@ -12,7 +12,7 @@
 
 #include "kernels/tiles_simd128.h"
 
-/* ---- eight weights of 8 rows ------------------------------------------------------------------------------------- */
+/* ---- four weights of 8 rows -------------------------------------------------------------------------------------- */
 
 typedef int8_t code;
 ALWAYS_INLINE const code *codes_of(const struct activations *a) { return a->q8; }
@@ -21,14 +21,11 @@ ALWAYS_INLINE code *panel_codes(struct panel *p) { return (code *)p->pairs; }
 #define SPLAT(x, i) wasm_i32x4_shuffle(x, x, i, i, i, i)
 #define DOT(acc, w, x) acc = wasm_i32x4_relaxed_dot_i8x16_i7x16_add(x, w, acc)
 
-ALWAYS_INLINE void dot_8(v128_t sum[2], tile_codes *codes, const uint8_t *low, const uint8_t *high, uint32_t k,
+ALWAYS_INLINE void dot_4(v128_t sum[2], tile_codes *codes, const uint8_t *low, const uint8_t *high, uint32_t k,
                          uint32_t j, const code *q) {
-    v128_t x = wasm_v128_load64_zero(q), s = SPLAT(x, 0);
-    DOT(sum[0], codes(low, high, k, j), s);
-    DOT(sum[1], codes(low + 16, high + 16, k, j), s);
-    s = SPLAT(x, 1);
-    DOT(sum[0], codes(low, high, k, j + 1), s);
-    DOT(sum[1], codes(low + 16, high + 16, k, j + 1), s);
+    v128_t x = wasm_v128_load32_splat(q);
+    DOT(sum[0], codes(low, high, k, j), x);
+    DOT(sum[1], codes(low + 16, high + 16, k, j), x);
 }
 
 /* The bias stays in: panel_dot subtracts it. */

@@ -8,7 +8,7 @@
 
 #include "kernels/tiles_simd128.h"
 
-/* ---- eight weights of 8 rows ------------------------------------------------------------------------------------- */
+/* ---- four weights of 8 rows -------------------------------------------------------------------------------------- */
 
 typedef int16_t code;
 ALWAYS_INLINE const code *codes_of(const struct activations *a) { return a->q; }
@@ -19,16 +19,14 @@ ALWAYS_INLINE code *panel_codes(struct panel *p) { return p->pairs; }
 ALWAYS_INLINE v128_t even_bytes(v128_t v) { return wasm_v128_and(v, wasm_i16x8_splat(255)); }
 ALWAYS_INLINE v128_t odd_bytes(v128_t v) { return wasm_u16x8_shr(v, 8); }
 
-ALWAYS_INLINE void dot_8(v128_t sum[2], tile_codes *codes, const uint8_t *low, const uint8_t *high, uint32_t k,
+ALWAYS_INLINE void dot_4(v128_t sum[2], tile_codes *codes, const uint8_t *low, const uint8_t *high, uint32_t k,
                          uint32_t j, const code *q) {
-    for (uint32_t i = 0; i < 2; i++, q += 4) {
-        v128_t c0 = codes(low, high, k, j + i), c1 = codes(low + 16, high + 16, k, j + i);
-        v128_t even = wasm_v128_load32_splat(q), odd = wasm_v128_load32_splat(q + 2);
-        DOT(sum[0], even_bytes(c0), even);
-        DOT(sum[1], even_bytes(c1), even);
-        DOT(sum[0], odd_bytes(c0), odd);
-        DOT(sum[1], odd_bytes(c1), odd);
-    }
+    v128_t c0 = codes(low, high, k, j), c1 = codes(low + 16, high + 16, k, j);
+    v128_t even = wasm_v128_load32_splat(q), odd = wasm_v128_load32_splat(q + 2);
+    DOT(sum[0], even_bytes(c0), even);
+    DOT(sum[1], even_bytes(c1), even);
+    DOT(sum[0], odd_bytes(c0), odd);
+    DOT(sum[1], odd_bytes(c1), odd);
 }
 
 /* Less bias, to the two pairs of the weights. */

@@ -108,9 +108,16 @@ ALWAYS_INLINE v128_t q3_K_codes(const uint8_t *low, const uint8_t *high, uint32_
 ALWAYS_INLINE void store_product(float *dst, v128_t d, v128_t integer) {
     wasm_v128_store(dst, wasm_f32x4_mul(d, wasm_f32x4_convert_i32x4(integer)));
 }
-/* The field of mask that `shift` bits lie below, in each lane of 32. */
-ALWAYS_INLINE v128_t field(v128_t v, uint32_t shift, int32_t mask) {
-    return wasm_v128_and(wasm_u32x4_shr(v, shift), wasm_i32x4_splat(mask));
+/* The same for 4 groups, whose integers are the bytes of the lanes: 0 .. 255, or with a sign. */
+ALWAYS_INLINE void store_products(float *dst, v128_t d, v128_t bytes) {
+    for (uint32_t i = 0; i < 32; i += 8, dst += 8) {
+        store_product(dst, d, wasm_v128_and(wasm_u32x4_shr(bytes, i), wasm_i32x4_splat(255)));
+    }
+}
+ALWAYS_INLINE void store_products_signed(float *dst, v128_t d, v128_t bytes) {
+    for (uint32_t i = 0; i < 32; i += 8, dst += 8) {
+        store_product(dst, d, wasm_i32x4_shr(wasm_i32x4_shl(bytes, 24 - i), 24));
+    }
 }
 
 /* q4_K, q5_K.  Words 0 .. 3 are d | dmin and the 12 bytes of quant_q4_K_scale and quant_q4_K_min. */
@@ -118,14 +125,10 @@ static inline void q4_K_scales(float *scales, float *mins, const uint8_t *tile) 
     for (const uint8_t *end = tile + 32; tile < end; tile += 16, scales += 4, mins += 4) {
         v128_t dm = word(tile, 0), sc = word(tile, 1), mn = word(tile, 2), both = word(tile, 3);
         v128_t d = f32_from_f16_x4(dm), dmin = f32_from_f16_x4(wasm_u32x4_shr(dm, 16));
-        for (uint32_t i = 0; i < 4; i++) {
-            v128_t sc_high = wasm_i32x4_shl(field(sc, 8 * i + 6, 3), 4);
-            v128_t mn_high = wasm_i32x4_shl(field(mn, 8 * i + 6, 3), 4);
-            store_product(scales + 8 * i, d, field(sc, 8 * i, 63));
-            store_product(mins + 8 * i, dmin, field(mn, 8 * i, 63));
-            store_product(scales + 8 * (i + 4), d, wasm_v128_or(field(both, 8 * i, 15), sc_high));
-            store_product(mins + 8 * (i + 4), dmin, wasm_v128_or(field(both, 8 * i + 4, 15), mn_high));
-        }
+        store_products(scales, d, bits(sc, 0, 63));
+        store_products(scales + 32, d, wasm_v128_or(bits(both, 0, 15), wasm_i16x8_shl(bits(sc, 6, 3), 4)));
+        store_products(mins, dmin, bits(mn, 0, 63));
+        store_products(mins + 32, dmin, wasm_v128_or(bits(both, 4, 15), wasm_i16x8_shl(bits(mn, 6, 3), 4)));
     }
 }
 
@@ -134,15 +137,14 @@ ALWAYS_INLINE v128_t odd_halves(const uint8_t *tile, uint32_t half) {
     return f32_from_f16_x4(wasm_u32x4_load16x4(tile + 8 * half));
 }
 
-/* q6_K: bytes of words 48 .. 51, with sign. */
+/* q6_K: the bytes of words 48 .. 51. */
 static inline void q6_K_scales(float *scales, float *mins, const uint8_t *tile) {
     (void)mins;
     for (uint32_t half = 0; half < 2; half++, scales += 4) {
         v128_t d = odd_halves(tile, half);
-#pragma clang loop unroll(full)
-        for (uint32_t i = 0; i < 16; i++) {
-            v128_t sc = word(tile + 16 + 16 * half, 48 + i / 4);
-            store_product(scales + 8 * i, d, wasm_i32x4_shr(wasm_i32x4_shl(sc, 24 - i % 4 * 8), 24));
+#pragma clang loop unroll(disable)
+        for (uint32_t i = 0; i < 4; i++) {
+            store_products_signed(scales + 32 * i, d, word(tile + 16 + 16 * half, 48 + i));
         }
     }
 }
@@ -152,9 +154,10 @@ static inline void q2_K_scales(float *scales, float *mins, const uint8_t *tile) 
     for (const uint8_t *end = tile + 32; tile < end; tile += 16, scales += 4, mins += 4) {
         v128_t dm = word(tile, 20);
         v128_t d = f32_from_f16_x4(dm), dmin = f32_from_f16_x4(wasm_u32x4_shr(dm, 16));
-        for (uint32_t i = 0; i < 16; i++) {
-            store_product(scales + 8 * i, d, field(word(tile, i / 4), i % 4 * 8, 15));
-            store_product(mins + 8 * i, dmin, field(word(tile, i / 4), i % 4 * 8 + 4, 15));
+#pragma clang loop unroll(disable)
+        for (uint32_t i = 0; i < 4; i++) {
+            store_products(scales + 32 * i, d, bits(word(tile, i), 0, 15));
+            store_products(mins + 32 * i, dmin, bits(word(tile, i), 4, 15));
         }
     }
 }
@@ -165,10 +168,11 @@ static inline void q3_K_scales(float *scales, float *mins, const uint8_t *tile) 
     for (uint32_t half = 0; half < 2; half++, scales += 4) {
         v128_t d = odd_halves(tile, half);
         const uint8_t *words = tile + 16 + 16 * half;
-        for (uint32_t i = 0; i < 16; i++) {
-            v128_t low = field(word(words, 24 + i % 8 / 4), i % 4 * 8 + i / 8 * 4, 15);
-            v128_t high = wasm_i32x4_shl(field(word(words, 26), i % 4 * 8 + i / 4 * 2, 3), 4);
-            store_product(scales + 8 * i, d, wasm_i32x4_sub(wasm_v128_or(low, high), wasm_i32x4_splat(32)));
+#pragma clang loop unroll(disable)
+        for (uint32_t i = 0; i < 4; i++) {
+            v128_t high = wasm_i16x8_shl(bits(word(words, 26), i * 2, 3), 4);
+            v128_t sc = wasm_v128_or(bits(word(words, 24 + i % 2), i / 2 * 4, 15), high);
+            store_products_signed(scales + 32 * i, d, wasm_i8x16_sub(sc, wasm_i8x16_splat(32)));
         }
     }
 }
@@ -176,12 +180,14 @@ static inline void q3_K_scales(float *scales, float *mins, const uint8_t *tile) 
 /* iq4_xs: word 0 is d | scales_h, word 1 scales_l. */
 static inline void iq4_xs_scales(float *scales, float *mins, const uint8_t *tile) {
     (void)mins;
+    const v128_t three = wasm_i32x4_splat(3), fifteen = wasm_i32x4_splat(15);
     for (const uint8_t *end = tile + 32; tile < end; tile += 16, scales += 4) {
         v128_t d = f32_from_f16_x4(word(tile, 0));
+#pragma clang loop unroll(disable)
         for (uint32_t i = 0; i < 8; i++) {
-            v128_t high = wasm_i32x4_shl(field(word(tile, 0), 16 + i * 2, 3), 4);
-            v128_t sc = wasm_v128_or(field(word(tile, 1), i * 4, 15), high);
-            store_product(scales + 8 * i, d, wasm_i32x4_sub(sc, wasm_i32x4_splat(32)));
+            v128_t low = wasm_v128_and(wasm_u32x4_shr(word(tile, 1), i * 4), fifteen);
+            v128_t high = wasm_i32x4_shl(wasm_v128_and(wasm_u32x4_shr(word(tile, 0), 16 + i * 2), three), 4);
+            store_product(scales + 8 * i, d, wasm_i32x4_sub(wasm_v128_or(low, high), wasm_i32x4_splat(32)));
         }
     }
 }
