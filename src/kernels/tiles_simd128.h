@@ -1,8 +1,9 @@
 /* What the SIMD128 kernels on packed weights (quant/pack.h) share: how the codes and scales of each type are taken out
  * of a tile, four rows at a time.
  *
- * CODES(low, high, k, j) gives the codes of weights 4j .. 4j + 3 of group k of 4 rows: a row in each lane of 32 bits, a
- * code in each byte, too large by the type's bias.  low and high are where the words with low and with high bits begin.
+ * CODES(low, high, k, j) gives the codes of weights 32k + 4j .. 32k + 4j + 3 of 4 rows: a row in each lane of 32
+ * bits, a code in each byte, too large by the type's bias.  low and high are where the words with low and with high bits
+ * begin.
  * SCALES(scales, mins, tile) gives what the groups of a tile of superblocks are scaled with, as (n_group, 8) f32.
  * k and j are constants where it matters: the formulas then come down to one shift and one mask.
  */
@@ -45,7 +46,7 @@ ALWAYS_INLINE v128_t add_dots(v128_t y, v128_t dots, v128_t scale, v128_t d) {
 }
 ALWAYS_INLINE v128_t subtract(v128_t y, v128_t min, v128_t sum) { return wasm_f32x4_sub(y, wasm_f32x4_mul(min, sum)); }
 
-/* ---- codes of blocks of 32: one group, k = 0 --------------------------------------------------------------------- */
+/* ---- codes of blocks of 32: k = 0 -------------------------------------------------------------------------------- */
 
 /* q4_0, q4_1: word j has weights 4j .. 4j + 3 in its low nibbles, 16 more in its high ones. */
 ALWAYS_INLINE v128_t q4_codes(const uint8_t *low, const uint8_t *high, uint32_t k, uint32_t j) {
@@ -72,34 +73,34 @@ ALWAYS_INLINE v128_t iq4_codes(const uint8_t *low, const uint8_t *high, uint32_t
 
 /* ---- codes of superblocks ---------------------------------------------------------------------------------------- */
 
-/* Groups k = 0, 1 of 32: low and high nibbles of 8 words. */
+/* k = 0, 1: low and high nibbles of 8 words. */
 ALWAYS_INLINE v128_t q4_K_codes(const uint8_t *low, const uint8_t *high, uint32_t k, uint32_t j) {
     (void)high;
     return bits(word(low, j), k * 4, 15);
 }
 
-/* Groups k = 0 .. 7 of 32: as q4_K, and bit k of 8 words. */
+/* k = 0 .. 7: as q4_K, and bit k of 8 words. */
 ALWAYS_INLINE v128_t q5_K_codes(const uint8_t *low, const uint8_t *high, uint32_t k, uint32_t j) {
     v128_t four = bits(word(low, k / 2 * 8 + j), k % 2 * 4, 15);
     return wasm_v128_or(four, wasm_i16x8_shl(bits(word(high, j), k, 1), 4));
 }
 
-/* Groups k = 0 .. 7 of 16: low and high nibbles of 16 words, each two bits of 8 words. */
+/* k = 0 .. 3: low and high nibbles of 16 words, each two bits of 8 words. */
 ALWAYS_INLINE v128_t q6_K_codes(const uint8_t *low, const uint8_t *high, uint32_t k, uint32_t j) {
-    v128_t four = bits(word(low, k % 4 * 4 + j), k / 4 * 4, 15);
-    return wasm_v128_or(four, wasm_i16x8_shl(bits(word(high, k % 2 * 4 + j), k / 2 * 2, 3), 4));
+    v128_t four = bits(word(low, k % 2 * 8 + j), k / 2 * 4, 15);
+    return wasm_v128_or(four, wasm_i16x8_shl(bits(word(high, j), k * 2, 3), 4));
 }
 
-/* Groups k = 0 .. 7 of 16: two bits of 8 words. */
+/* k = 0 .. 3: two bits of 8 words. */
 ALWAYS_INLINE v128_t q2_K_codes(const uint8_t *low, const uint8_t *high, uint32_t k, uint32_t j) {
     (void)high;
-    return bits(word(low, k % 2 * 4 + j), k / 2 * 2, 3);
+    return bits(word(low, j), k * 2, 3);
 }
 
-/* Groups k = 0 .. 15 of 16: as q2_K, and bit k / 2 of 8 words. */
+/* k = 0 .. 7: as q2_K, and bit k of 8 words. */
 ALWAYS_INLINE v128_t q3_K_codes(const uint8_t *low, const uint8_t *high, uint32_t k, uint32_t j) {
-    v128_t two = q2_K_codes(low + k / 8 * 256, high, k % 8, j);
-    return wasm_v128_or(two, wasm_i16x8_shl(bits(word(high, k % 2 * 4 + j), k / 2, 1), 2));
+    v128_t two = bits(word(low, k / 4 * 8 + j), k % 4 * 2, 3);
+    return wasm_v128_or(two, wasm_i16x8_shl(bits(word(high, j), k, 1), 2));
 }
 
 /* ---- scales of superblocks --------------------------------------------------------------------------------------- */
