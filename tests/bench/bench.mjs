@@ -22,7 +22,7 @@ const PROFILES = {
   usual: { models: 'Q4_0,Q8_0,Q4_K_M', prompts: '32,512', contexts: '128,1024', repeats: '3', steps: '32', limit: '45',
     enough: '15', engines: 'chromium,plumb/node/1,plumb/wasmtime,plumb/native/1,llama.cpp' },
   full: { models: MODELS.map(({ name }) => name).join(), prompts: '32,512,2048', contexts: '128,1024,4096',
-    repeats: '5', steps: '32', limit: '200', enough: '40', accuracy: true },
+    repeats: '3', steps: '32', limit: '90', enough: '15', accuracy: true },
 };
 const HELP = `node tests/bench/bench.mjs [options]
   --quick, --full      fewer or more models and lengths: see PROFILES in tests/bench/bench.mjs

@@ -12,13 +12,14 @@ const text = (x, y, content, style = '', anchor = 'start') =>
 /** @param {import('./report.mjs').Speeds} speeds  see report.mjs */
 export function plot(speeds) {
   const { versions, machine, date } = speeds.last;
-  const prompt = speeds.nearest('prefill', 512), context = speeds.nearest('decode', 128);
-  const models = speeds.models.filter(({ name }) => MODELS.includes(name));
+  const models = speeds.models.filter(({ name }) => MODELS.includes(name) && speeds.lengths('decode', name).length > 0);
+  const first = models[0]?.name;
+  const prompt = speeds.nearest('prefill', 512, first), context = speeds.nearest('decode', 128, first);
   const parts = [];
   const panels = [
     ['prefill', prompt, `Prefill of ${prompt} tokens`], ['decode', context, `Decode at a context of ${context}`],
   ];
-  const height = TOP + models.length * (ENGINES.length * ROW + GROUP) + 34;
+  const height = TOP + models.length * (ENGINES.length * ROW + GROUP) + 40;
   panels.forEach(([kind, n, title], i) => {
     const x = LEFT + i * (PANEL + GAP);
     const of = (model, [name, host], threads) => speeds.speed(model, `${name}/${host}/${threads}`, kind, n);
@@ -46,8 +47,9 @@ export function plot(speeds) {
     });
   });
   const [chromium] = versions.chromium.split('.');
-  parts.push(text(8, height - 10, `Dark bars 1 thread, light bars 2.  plumb and wllama in Chromium ${chromium}, `
-    + `llama.cpp native; ${machine.cpu}, ${machine.cores} cores, ${date}.`, 'note'));
+  parts.push(text(8, height - 26, 'Inner bars and first numbers: 1 thread; outer bars and second numbers: 2.', 'note'));
+  parts.push(text(8, height - 10, `plumb and wllama in Chromium ${chromium}, llama.cpp native; ${machine.cpu}, `
+    + `${machine.cores} cores, ${date}.`, 'note'));
   return `<svg xmlns="http://www.w3.org/2000/svg" width="${WIDTH}" height="${height}"
     viewBox="0 0 ${WIDTH} ${height}" role="img">
 <title>Tokens per second of plumb, wllama and llama.cpp</title>

@@ -36,13 +36,16 @@ class Speeds {
     return run?.seconds.length ? run.tokens / median(run.seconds) : undefined;
   }
 
-  lengths(kind) {
-    return [...new Set(this.runs.filter(run => run.kind === kind).map(({ n }) => n))].sort((a, b) => a - b);
+  /** What was measured, of one model or of any. */
+  lengths(kind, model) {
+    const runs = this.runs.filter(run => run.kind === kind && (!model || run.model === model));
+    return [...new Set(runs.map(({ n }) => n))].sort((a, b) => a - b);
   }
 
-  /** The length that the targets are about, or the nearest that was measured. */
-  nearest(kind, n) {
-    return this.lengths(kind).reduce((best, some) => Math.abs(some - n) < Math.abs(best - n) ? some : best, Infinity);
+  /** The length that the targets are about, or the nearest that was measured of the model. */
+  nearest(kind, n, model) {
+    return this.lengths(kind, model)
+      .reduce((best, some) => Math.abs(some - n) < Math.abs(best - n) ? some : best, Infinity);
   }
 }
 
@@ -56,7 +59,7 @@ export function nameOf(id, versions) {
 
 /** One table for a model: median tokens/s, and the slowest and fastest run. */
 function speedTable(speeds, { name, title, bytes, types }) {
-  const cells = ['prefill', 'decode'].flatMap(kind => speeds.lengths(kind).map(n => [kind, n]));
+  const cells = ['prefill', 'decode'].flatMap(kind => speeds.lengths(kind, name).map(n => [kind, n]));
   const engines = [...new Set(speeds.runs.filter(({ model }) => model === name).map(({ engine }) => engine))];
   const notes = [];
   const show = (run) => {
@@ -86,20 +89,25 @@ function speedTable(speeds, { name, title, bytes, types }) {
 
 /** The quotients that the targets are about. */
 function ratioTable(speeds) {
-  const prompt = speeds.nearest('prefill', 512), context = speeds.nearest('decode', 128);
-  const longest = speeds.lengths('decode').at(-1);
-  const at = { prefill: prompt, decode: context };
-  const of = (model, engine, kind, n = at[kind]) => speeds.speed(model, engine, kind, n);
-  const peer = (model, kind, threads) => Math.max(...['wllama-2', 'wllama-3']
-    .map(name => of(model, `${name}/chromium/${threads}`, kind) ?? -Infinity));
+  const models = speeds.models.filter(({ name }) => speeds.lengths('prefill', name).length > 0);
+  const prompt = (model) => speeds.nearest('prefill', 512, model);
+  const context = (model) => speeds.nearest('decode', 128, model);
+  const longest = (model) => speeds.lengths('decode', model).at(-1);
+  const of = (model, engine, kind, n = kind === 'prefill' ? prompt(model) : context(model)) =>
+    speeds.speed(model, engine, kind, n);
+  const peer = (model, kind, threads) => {
+    const both = ['wllama-2', 'wllama-3'].map(name => of(model, `${name}/chromium/${threads}`, kind));
+    const measured = both.filter(Boolean);
+    return measured.length ? Math.max(...measured) : NaN;
+  };
   const columns = [
-    [`decode at ${context} / best wasm peer, 1 thread`, floating => floating ? 2 : 4, m =>
+    ['decode / best wasm peer, 1 thread', floating => floating ? 2 : 4, m =>
       of(m, 'plumb/chromium/1', 'decode') / peer(m, 'decode', 1)],
     ['the same, 2 threads', floating => floating ? 2 : 4, m =>
       of(m, 'plumb/chromium/2', 'decode') / peer(m, 'decode', 2)],
     ['decode / native llama.cpp, 1 thread', () => 0.7, m =>
       of(m, 'plumb/chromium/1', 'decode') / of(m, 'llama.cpp/native/1', 'decode')],
-    [`prefill ${prompt} / best wasm peer, 1 thread`, floating => floating ? 2 : 3, m =>
+    ['prefill / best wasm peer, 1 thread', floating => floating ? 2 : 3, m =>
       of(m, 'plumb/chromium/1', 'prefill') / peer(m, 'prefill', 1)],
     ['the same, 2 threads', floating => floating ? 2 : 3, m =>
       of(m, 'plumb/chromium/2', 'prefill') / peer(m, 'prefill', 2)],
@@ -109,8 +117,8 @@ function ratioTable(speeds) {
       of(m, 'plumb/chromium/2', 'prefill') / of(m, 'plumb/chromium/1', 'prefill')],
     ['decode, 2 threads / 1', () => 1.5, m =>
       of(m, 'plumb/chromium/2', 'decode') / of(m, 'plumb/chromium/1', 'decode')],
-    [`decode at ${longest} / at ${context}`, () => 0.6, m => longest === context ? NaN
-      : of(m, 'plumb/chromium/1', 'decode', longest) / of(m, 'plumb/chromium/1', 'decode')],
+    ['decode at the longest context / at the usual', () => 0.6, m => longest(m) === context(m) ? NaN
+      : of(m, 'plumb/chromium/1', 'decode', longest(m)) / of(m, 'plumb/chromium/1', 'decode')],
     ['in Node: decode / best wasm peer, 1 thread', floating => floating ? 2 : 4, m =>
       of(m, 'plumb/node/1', 'decode') / peer(m, 'decode', 1)],
     ['in Node: prefill / best wasm peer, 1 thread', floating => floating ? 2 : 3, m =>
@@ -120,12 +128,14 @@ function ratioTable(speeds) {
     ['prefill, wasmtime / Node', () => 0.8, m =>
       of(m, 'plumb/wasmtime/1', 'prefill') / of(m, 'plumb/node/1', 'prefill')],
   ];
-  const rows = columns.map(([name, target, value]) => [name, ...speeds.models.map(({ name: model }) => {
+  const lengths = ['prefill of, decode at, longest context', ...models.map(({ name }) =>
+    [prompt(name), context(name), longest(name)].filter(Number.isFinite).join(', '))];
+  const rows = columns.map(([name, target, value]) => [name, ...models.map(({ name: model }) => {
     const ratio = value(model), wanted = target(/^F(16|32)$/.test(model));
     const bold = ratio >= wanted ? '' : '**';
     return Number.isFinite(ratio) ? `${bold}${ratio.toFixed(2)}${bold} (${wanted})` : '-';
   })]);
-  return table(['plumb in Chromium, and the target', ...speeds.models.map(({ title }) => title)], rows);
+  return table(['plumb in Chromium, and the target', ...models.map(({ title }) => title)], [lengths, ...rows]);
 }
 
 /** Linear memory and JavaScript heaps.  The browser counts a memory among the heaps where threads share it; where they
