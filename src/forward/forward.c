@@ -194,8 +194,10 @@ static void multiply_all(struct forward *f, const float *x, uint32_t n_token, in
     f->acts.n = p->w->n_in;
     f->acts.n_token = n_token;
     f->acts.quantized = false;
+    f->acts.max_code = MAX_CODE_16;
     for (uint32_t i = 0; i < n; i++) {
         const struct weight *w = p[i].w;
+        if (f->acts.q8 && kernels_have_fast8(w->type)) f->acts.max_code = MAX_CODE_8;
         matrices[i] = matrix_of(w);
         y[i] = p[i].y;
     }

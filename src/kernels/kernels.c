@@ -18,6 +18,11 @@ void kernels_init(struct kernels *k, bool scalar_only, plumb_precision precision
 
 static bool is_float(uint32_t type) { return type == QUANT_F32 || type == QUANT_F16 || type == QUANT_BF16; }
 
+bool kernels_have_fast8(uint32_t type) {
+    return type == QUANT_Q4_0 || type == QUANT_Q4_1 || type == QUANT_Q5_0 || type == QUANT_Q5_1 || type == QUANT_Q4_K
+        || type == QUANT_Q5_K || type == QUANT_Q6_K;
+}
+
 bool kernels_have(uint32_t type) { return is_float(type) || unpack_scalar(type); }
 
 /* ---- scratch --------------------------------------------------------------------------------------------------- */
@@ -36,7 +41,7 @@ static plumb_status allocate(const struct wanted *wanted, size_t n, uint64_t *by
 plumb_status activations_create(struct activations *a, uint32_t n_max, uint32_t n_token, plumb_precision precision,
                                 uint64_t *bytes) {
     memset(a, 0, sizeof *a);
-    a->max_code = precision == PLUMB_PRECISION_FAST8 ? 127 : 32767;
+    a->max_code = precision == PLUMB_PRECISION_FAST8 ? MAX_CODE_8 : MAX_CODE_16;
     uint64_t n = (uint64_t)n_max * n_token;
     const struct wanted wanted[] = {
         { (void **)&a->q, n, sizeof *a->q },

@@ -26,20 +26,21 @@ enum { TILE_ROWS = PACK_ROWS, TILE_TOKENS = 4, ACT_BLOCK = 32 };
 /* Activations of a batch, prepared for products.
  *   x[i] ~ d[i / 32] * (code of i), |code| <= max_code
  * Of a precision max_code is all that there is: what multiplies codes of 16 bits gives with those of 8 the very bits
- * that relaxed dots of 8 bits give.
+ * that relaxed dots of 8 bits give.  It may change from product to product.
  * Codes stand in order B: of four neighbours 0 2 1 3, as bytes 0 and 2 of a 32-bit word of codes are taken apart
  * together, and then 1 and 3.  isum32[g], isum16[g] are sums of the codes of group g, sum32 and sum16 the same times d. */
 struct activations {
     uint32_t n, n_token;
     const float *x;             /* (n_token, n) */
-    int32_t max_code;           /* 32767, or 127 with PLUMB_PRECISION_FAST8 */
+    int32_t max_code;           /* MAX_CODE_16 or MAX_CODE_8 */
     int16_t *q;                 /* (n_token, n) */
-    int8_t *q8;                 /* (n_token, n) the codes once more, in natural order; NULL: nobody wants them */
+    int8_t *q8;                 /* (n_token, n) codes of 8 bits once more, in natural order; NULL unless FAST8 */
     float *d, *sum32, *sum16;   /* (n_token, n / 32), (n_token, n / 32), (n_token, n / 16) */
     int32_t *isum32, *isum16;   /* (n_token, n / 32), (n_token, n / 16) */
     bool quantized;             /* the codes are made of this x; only where n % 32 == 0 */
 };
-/* For up to n_token rows of n_max elements, EXACT16 or FAST8; *bytes counts what was allocated. */
+enum { MAX_CODE_16 = 32767, MAX_CODE_8 = 127 };
+/* For up to n_token rows of n_max elements, EXACT16 or FAST8 (and max_code is that of it); *bytes counts what was allocated. */
 plumb_status activations_create(struct activations *a, uint32_t n_max, uint32_t n_token, plumb_precision precision,
                                 uint64_t *bytes);
 void activations_free(struct activations *a);
@@ -123,6 +124,8 @@ void kernels_fill_floats(struct kernels *k);    /* the same of float types */
  * in the slow tier; does nothing natively, or when out of memory. */
 void kernels_warm_up(const struct kernels *k, uint64_t types);
 
+/* A type whose codes have 7 bits at most: relaxed dots are for these alone, so FAST8 is too. */
+bool kernels_have_fast8(uint32_t type);
 /* A weight type that matmul can multiply with. */
 bool kernels_have(uint32_t type);
 /* Measures, for some 50 ms: is one token times w 1.5 times as fast with FAST8 as with EXACT16?  False at once where

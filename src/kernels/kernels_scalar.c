@@ -28,7 +28,7 @@ static void quantize_i16__scalar(struct activations *a, uint32_t t) {
         for (size_t e = 0; e < 32; e++) {
             int16_t code = finite ? (int16_t)rintf(x[e] * inverse) : 0;
             q[order_b(e)] = code;
-            if (a->q8) a->q8[32 * i + e] = (int8_t)code;
+            if (a->max_code == MAX_CODE_8) a->q8[32 * i + e] = (int8_t)code;
             sum[e / 16] += code;
         }
         for (int half = 0; half < 2; half++) {

@@ -58,7 +58,7 @@ static void quantize_i16__simd128(struct activations *a, uint32_t t) {
             if (!finite) out[i] = wasm_i16x8_splat(0);   /* infinity * 0 is not 0 */
             wasm_v128_store(q + 8 * i, wasm_i16x8_shuffle(out[i], out[i], 0, 2, 1, 3, 4, 6, 5, 7));
         }
-        if (a->q8) {
+        if (a->max_code == MAX_CODE_8) {
             wasm_v128_store(a->q8 + 32 * g, wasm_i8x16_narrow_i16x8(out[0], out[1]));
             wasm_v128_store(a->q8 + 32 * g + 16, wasm_i8x16_narrow_i16x8(out[2], out[3]));
         }

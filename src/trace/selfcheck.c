@@ -402,6 +402,26 @@ static void do_simd(struct selfcheck *s, struct check *c) {
     selfcheck_logits(c, s->logits, s->other, s->n_token, s->in->model->config.n_vocab, what);
 }
 
+/* Activations of 8 bits by relaxed dots, and by the portable kernels. */
+static void do_relaxed(struct selfcheck *s, struct check *c) {
+    const plumb_precision fast8 = PLUMB_PRECISION_FAST8;
+    uint32_t n_vocab = s->in->model->config.n_vocab;
+    struct kernels best, scalar;
+    kernels_init(&best, false, fast8);
+    kernels_init(&scalar, true, fast8);
+    if (!best.bytes_dot) {
+        check_set(c, VERDICT_SKIP, "this build has no relaxed SIMD");
+        return;
+    }
+    float *relaxed = alloc_array((uint64_t)s->n_token * n_vocab, sizeof *relaxed);
+    s->status = relaxed ? run_fast(s, s->n_token, s->n_token, false, fast8, NULL, relaxed, NULL) : PLUMB_ERROR_MEMORY;
+    if (s->status == PLUMB_OK) s->status = run_fast(s, s->n_token, s->n_token, true, fast8, NULL, s->other, NULL);
+    char what[80];
+    snprintf(what, sizeof what, "8-bit activations with %s and with %s kernels", best.name, scalar.name);
+    if (s->status == PLUMB_OK) selfcheck_logits(c, relaxed, s->other, s->n_token, n_vocab, what);
+    free(relaxed);
+}
+
 /* Goes on with what the fast pass gave to the next layer. */
 static void force_layer_input(void *selfcheck, const plumb_tap *tap, double *x) {
     const struct selfcheck *s = selfcheck;
@@ -460,11 +480,12 @@ static const struct row {
     { "cache", "KV cache on = off", NEEDS_MODEL, 50, do_cache },
     { "threads", "1 thread = N threads", NEEDS_MODEL, 1, do_threads },
     { "simd", "scalar = SIMD", NEEDS_MODEL, 10, do_simd },
+    { "relaxed", "scalar = relaxed SIMD", NEEDS_MODEL, 10, do_relaxed },
     { "reference", "the fast pass agrees with the reference pass", NEEDS_MODEL, 20, do_reference },
 };
 #define N_ROW (sizeof table / sizeof *table)
 #define SHARE_READ 30.0                    /* reading all tensors, before the first row */
-#define SHARE_ALL (SHARE_READ + 124.0)   /* of the table */
+#define SHARE_ALL (SHARE_READ + 134.0)   /* of the table */
 
 static const char *verdict_name(enum verdict v) {
     static const char *const names[] = { "OK", "WARN", "FAIL", "SKIP" };
