@@ -69,8 +69,13 @@ static bool take_unit(struct attention *a, struct unit *u) {
     uint64_t n = (uint64_t)ATTN_QUERIES * a->n_position, n_q = (uint64_t)ATTN_QUERIES * a->n_dim;
     bool ok = (u->q = take(a, n_q, sizeof *u->q)) && (u->scores = take(a, n, sizeof *u->scores))
            && (u->codes = take(a, n, sizeof *u->codes)) && (u->steps = take(a, n / ATTN_BLOCK, sizeof *u->steps));
-    if (ok) memset(u->q, 0, (size_t)n_q * sizeof *u->q);   /* behind head_dim nobody ever writes */
-    return ok;
+    if (!ok) return false;
+    memset(u->q, 0, (size_t)n_q * sizeof *u->q);   /* behind head_dim nobody ever writes */
+    if (a->code_bytes == 1) {                      /* whose kernels compute with 4 queries always */
+        memset(u->codes, 0, (size_t)n * sizeof *u->codes);
+        memset(u->steps, 0, (size_t)n / ATTN_BLOCK * sizeof *u->steps);
+    }
+    return true;
 }
 
 static bool take_all(struct attention *a) {
@@ -145,15 +150,17 @@ static uint8_t *head_codes(const struct attention *a, uint8_t *cache, uint32_t h
     return cache + head_row(a, head_kv) * a->n_dim * a->code_bytes;
 }
 
-static inline void put(uint8_t *codes, size_t i, int16_t code, bool is_wide) {
-    if (is_wide) ((int16_t *)(void *)codes)[i] = code;
+static inline void put(const struct attention *a, uint8_t *codes, size_t i, int16_t code) {
+    if (a->type == PLUMB_KV_I16) ((int16_t *)(void *)codes)[i] = code;
     else codes[i] = (uint8_t)code;
 }
 
+/* The largest code. */
+static float most(const struct attention *a) { return a->type == PLUMB_KV_I16 ? 32767.0f : 127.0f; }
+
 /* Position p of a head.  scratch: (n_dim) with zeros behind head_dim.  With the first position of a tile of K or a
  * block of V all of it is cleared: those behind are computed with, and dropped, before they are written. */
-static inline void store_k(const struct attention *a, uint32_t head, uint32_t p, const float *x, int16_t *scratch,
-                           bool is_wide) {
+static void store_k(const struct attention *a, uint32_t head, uint32_t p, const float *x, int16_t *scratch) {
     float *scale = a->k_scale + head_row(a, head) + p;
     size_t tile_codes = (size_t)ATTN_TILE * a->n_dim;
     uint8_t *tile = head_codes(a, a->k, head) + p / ATTN_TILE * tile_codes * a->code_bytes;
@@ -161,23 +168,21 @@ static inline void store_k(const struct attention *a, uint32_t head, uint32_t p,
         memset(tile, 0, tile_codes * a->code_bytes);
         memset(scale, 0, ATTN_TILE * sizeof *scale);
     }
-    *scale = a->kernels->quantize(x, scratch, a->config->head_dim, is_wide ? 32767.0f : 127.0f, ATTN_NORM);
+    *scale = a->kernels->quantize(x, scratch, a->config->head_dim, most(a), ATTN_NORM);
     for (uint32_t i = 0; i < a->n_dim; i++) {
-        put(tile, (i / 2 * ATTN_TILE + p % ATTN_TILE) * 2 + i % 2, scratch[i], is_wide);
+        put(a, tile, (i / 2 * ATTN_TILE + p % ATTN_TILE) * 2 + i % 2, scratch[i]);
     }
 }
 
-static inline void store_v(const struct attention *a, uint32_t head, uint32_t p, const float *x, int16_t *scratch,
-                           bool is_wide) {
+static void store_v(const struct attention *a, uint32_t head, uint32_t p, const float *x, int16_t *scratch) {
     uint8_t *codes = head_codes(a, a->v, head);
     size_t row = (size_t)ATTN_TILE * a->n_position, block = (size_t)ATTN_TILE * ATTN_BLOCK;
     for (uint32_t i = 0; p % ATTN_BLOCK == 0 && i < a->n_dim / ATTN_TILE; i++) {
         memset(codes + (i * row + p / ATTN_BLOCK * block) * a->code_bytes, 0, block * a->code_bytes);
     }
-    a->v_scale[head_row(a, head) + p] = a->kernels->quantize(x, scratch, a->config->head_dim,
-                                                             is_wide ? 32767.0f : 127.0f, INFINITY);
+    a->v_scale[head_row(a, head) + p] = a->kernels->quantize(x, scratch, a->config->head_dim, most(a), INFINITY);
     for (uint32_t i = 0; i < a->n_dim; i++) {
-        put(codes, i / ATTN_TILE * row + ((size_t)p / 2 * ATTN_TILE + i % ATTN_TILE) * 2 + p % 2, scratch[i], is_wide);
+        put(a, codes, i / ATTN_TILE * row + ((size_t)p / 2 * ATTN_TILE + i % ATTN_TILE) * 2 + p % 2, scratch[i]);
     }
 }
 
@@ -199,12 +204,9 @@ static void store_heads(void *user, uint32_t begin, uint32_t end, uint32_t threa
             uint32_t p = a->pos + t;
             if (a->type == PLUMB_KV_F32) {
                 store_f32(a, h, p, k, v);
-            } else if (a->type == PLUMB_KV_I16) {
-                store_k(a, h, p, k, scratch, true);
-                store_v(a, h, p, v, scratch, true);
             } else {
-                store_k(a, h, p, k, scratch, false);
-                store_v(a, h, p, v, scratch, false);
+                store_k(a, h, p, k, scratch);
+                store_v(a, h, p, v, scratch);
             }
         }
     }

@@ -48,15 +48,17 @@ struct attention_kernels {
      * INFINITY).  Returns scale: 0 and zeros for x below ATTN_MIN, NaN and zeros if x holds NaN or infinity. */
     float (*quantize)(const float *x, int16_t *codes, size_t n, float most, float norm);
     /* s[t * stride + p] = (k_p . q_t) (k_scale[p] * q_scale[t]) of n_tile tiles of K and n_query <= 4 queries.
-     * k: i16 or i8 codes (table index: bytes of a code - 1); q: (n_query, n_dim), n_dim % 8 == 0. */
+     * k: codes of 8 or 16 bits (table index: bytes of a code - 1); q: (4, n_dim) codes, n_dim % 8 == 0.  Here and of
+     * values there is room for 4 queries in all that belongs to queries, and what lies behind n_query is undefined. */
     void (*scores[2])(float *s, size_t stride, const void *k, const float *k_scale, size_t n_tile, const int16_t *q,
                       const float *q_scale, size_t n_dim, size_t n_query);
     /* Of n scores, n % 32 == 0, the first n_seen > 0 are there: s <- 2^(s - max s), 0 for the others, in place, and
-     * codes[i] = s[i] v_scale[i] / d[i / 32].  Returns the sum of s.  NaN or infinity among the scores: the sum is NaN.
-     * A scale of NaN where the score is seen: d of its block is NaN and its codes are zeros. */
+     * codes[i] = s[i] v_scale[i] / d[i / 32], rounded; d is such that a block's sum is as it was: weights that are all
+     * alike err alike.  Returns the sum of s.  NaN or infinity among the scores: the sum is NaN.  A scale of NaN where
+     * the score is seen: d of its block is NaN and its codes are zeros. */
     float (*weigh)(float *s, size_t n_seen, size_t n, const float *v_scale, int16_t *codes, float *d);
     /* out[t * stride + i] = scale[t] * sum of w_t v over n_block blocks, of one tile of 8 dims and n_query <= 4
-     * queries.  w: (n_query, n_w) codes, d: (n_query, n_w / 32). */
+     * queries.  w: (4, n_w) codes, d: (4, n_w / 32). */
     void (*values[2])(float *out, size_t stride, const void *v, size_t n_block, const int16_t *w, const float *d,
                       size_t n_w, const float *scale, size_t n_query);
     /* Turns n pairs by angles: a[i * step] and b[i * step], step 1 (b behind a) or 2 (b = a + 1).

@@ -84,8 +84,12 @@ static float weigh__scalar(float *s, size_t n_seen, size_t n, const float *v_sca
         float total = sum_lanes(lane);
         bool is_finite = total < INFINITY;   /* never negative: no scale is */
         float inverse = is_finite && total >= ATTN_MIN ? ATTN_WEIGHTS / total : 0.0f;
-        for (int i = 0; i < ATTN_BLOCK; i++) codes[i] = is_finite ? (int16_t)rintf(s[i] * scale[i] * inverse) : 0;
-        d[b] = !is_finite ? NAN : total >= ATTN_MIN ? total * (1.0f / ATTN_WEIGHTS) : 0.0f;
+        int32_t n_code = 0;
+        for (int i = 0; i < ATTN_BLOCK; i++) {
+            codes[i] = is_finite ? (int16_t)rintf(s[i] * scale[i] * inverse) : 0;
+            n_code += codes[i];
+        }
+        d[b] = !is_finite ? NAN : n_code > 0 ? total / (float)n_code : 0.0f;
     }
     return sum_lanes(sum);
 }

@@ -1,0 +1,259 @@
+/* Attention over the KV cache.  Truth: softmax(q k^T * scale) v in double precision, straight from the formula; and of
+ * every variant (kernels, threads, batches, what was in the cache before) the bits of the portable kernels. */
+#include "forward/attention.h"
+#include "test.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { N_LAYER = 2, IL = 1, N_LAST = 6 };   /* tokens computed: the last 6, of layer 1 */
+
+struct shape {
+    const char *name;
+    uint32_t n_head, n_head_kv, head_dim, n_position;
+};
+
+/* One shape's input, (n_position, heads, head_dim), and how it is to be computed. */
+struct input {
+    struct model_config config;
+    uint32_t n;
+    float *q, *k, *v;
+};
+
+struct way {
+    bool scalar_only;
+    uint32_t n_thread, n_store, n_batch;   /* tokens stored at once; computed at once */
+    bool dirty;                            /* other tokens were in the cache, NaN among them */
+};
+
+static uint32_t random_state;
+/* Of roughly a normal distribution, one in 64 ten times as large; below 35. */
+static float random_value(void) {
+    float sum = 0;
+    for (int i = 0; i < 4; i++) {
+        random_state = random_state * 1664525u + 1013904223u;
+        sum += (float)(random_state >> 8) * 0x1p-24f - 0.5f;
+    }
+    return random_state >> 16 & 63 ? sum * 1.7f : sum * 17;
+}
+
+static float *random_rows(uint32_t n, uint32_t n_row) {
+    float *x = alloc_array((uint64_t)n * n_row, sizeof *x);
+    for (size_t i = 0; x && i < (size_t)n * n_row; i++) x[i] = random_value();
+    return x;
+}
+
+static bool make_input(struct input *in, const struct shape *shape) {
+    *in = (struct input) { .config = { .n_layer = N_LAYER, .n_head = shape->n_head, .n_head_kv = shape->n_head_kv,
+                                       .head_dim = shape->head_dim }, .n = shape->n_position };
+    random_state = shape->n_position * 7 + shape->head_dim;
+    in->q = random_rows(in->n, shape->n_head * shape->head_dim);
+    in->k = random_rows(in->n, shape->n_head_kv * shape->head_dim);
+    in->v = random_rows(in->n, shape->n_head_kv * shape->head_dim);
+    return CHECK(in->q && in->k && in->v, "memory");
+}
+
+static void free_input(struct input *in) {
+    free(in->q);
+    free(in->k);
+    free(in->v);
+}
+
+static uint32_t n_last(const struct input *in) { return in->n < N_LAST ? in->n : N_LAST; }
+
+/* Outputs (n_last, n_head, head_dim) of the last tokens; weights (n_last, n_head, n) unless NULL, of one batch. */
+static bool compute(const struct input *in, plumb_kv_type type, struct way way, float *out, float *weights) {
+    const struct model_config *c = &in->config;
+    struct attention_kernels kernels;
+    struct kernels f32;
+    attention_kernels_init(&kernels, way.scalar_only);
+    kernels_init(&f32, way.scalar_only, PLUMB_PRECISION_EXACT16);
+    struct pool *pool = pool_create(way.n_thread);
+    struct attention *a;
+    bool ok = CHECK(attention_create(&a, c, in->n, type, &kernels, &f32, pool) == PLUMB_OK, "memory");
+    size_t n_q = (size_t)c->n_head * c->head_dim, n_kv = (size_t)c->n_head_kv * c->head_dim;
+    uint32_t first = in->n - n_last(in);
+    for (uint32_t pos = 0; ok && way.dirty && pos < in->n; pos++) {
+        attention_store(a, IL, in->v + pos * n_kv, in->k + (in->n - 1 - pos) * n_kv, 1, pos);
+        float *nan = alloc_array(n_kv, sizeof *nan);
+        for (size_t i = 0; i < n_kv; i++) nan[i] = i % 2 ? NAN : INFINITY;
+        if (pos % 3 == 0) attention_store(a, IL, nan, nan, 1, pos);
+        free(nan);
+    }
+    for (uint32_t pos = 0, n; ok && pos < in->n; pos += n) {
+        n = in->n - pos < way.n_store ? in->n - pos : way.n_store;
+        attention_store(a, IL, in->k + pos * n_kv, in->v + pos * n_kv, n, pos);
+        attention_store(a, 0, in->v + pos * n_kv, in->k + pos * n_kv, n, pos);   /* the other layer is another */
+        for (uint32_t t = pos > first ? pos : first; t < pos + n; t += way.n_batch) {
+            uint32_t n_run = pos + n - t < way.n_batch ? pos + n - t : way.n_batch;
+            attention_run(a, IL, in->q + t * n_q, n_run, t, out + (t - first) * n_q, weights);
+        }
+    }
+    if (ok) attention_free(a);
+    pool_free(pool);
+    return ok;
+}
+
+/* The formula: weights (pos + 1) and output (head_dim) of query head h at pos. */
+static void truth(const struct input *in, uint32_t pos, uint32_t h, double *weights, double *out) {
+    const struct model_config *c = &in->config;
+    size_t n_kv = (size_t)c->n_head_kv * c->head_dim, at = (size_t)h / (c->n_head / c->n_head_kv) * c->head_dim;
+    const float *q = in->q + ((size_t)pos * c->n_head + h) * c->head_dim;
+    double max = -INFINITY, sum = 0;
+    for (uint32_t p = 0; p <= pos; p++) {
+        weights[p] = 0;
+        for (uint32_t i = 0; i < c->head_dim; i++) weights[p] += (double)q[i] * (double)in->k[p * n_kv + at + i];
+        weights[p] /= sqrt(c->head_dim);
+        max = fmax(max, weights[p]);
+    }
+    for (uint32_t p = 0; p <= pos; p++) sum += weights[p] = exp(weights[p] - max);
+    for (uint32_t i = 0; i < c->head_dim; i++) out[i] = 0;
+    for (uint32_t p = 0; p <= pos; p++) {
+        weights[p] /= sum;
+        for (uint32_t i = 0; i < c->head_dim; i++) out[i] += weights[p] * (double)in->v[p * n_kv + at + i];
+    }
+}
+
+/* Relative RMS errors against the formula of outputs and weights. */
+static void check_truth(const struct input *in, const float *out, const float *weights, double most, const char *type) {
+    const struct model_config *c = &in->config;
+    uint32_t n = n_last(in), first = in->n - n;
+    double *w = alloc_array(in->n, sizeof *w), *y = alloc_array(c->head_dim, sizeof *y);
+    double out_d2 = 0, out_2 = 0, w_d2 = 0, w_2 = 0;
+    for (uint32_t row = 0; w && y && row < n * c->n_head; row++) {
+        uint32_t pos = first + row / c->n_head;
+        truth(in, pos, row % c->n_head, w, y);
+        for (uint32_t i = 0; i < c->head_dim; i++) {
+            double d = (double)out[(size_t)row * c->head_dim + i] - y[i];
+            out_d2 += d * d;
+            out_2 += y[i] * y[i];
+        }
+        for (uint32_t p = 0; p < in->n; p++) {
+            double is = (double)weights[(size_t)row * in->n + p], d = is - (p <= pos ? w[p] : 0);
+            w_d2 += d * d;
+            w_2 += p <= pos ? w[p] * w[p] : 0;
+            if (p > pos) CHECK(is == 0, "%s: token %u has weight %g at position %u", type, pos, is, p);
+        }
+    }
+    double out_error = sqrt(out_d2 / out_2), w_error = sqrt(w_d2 / w_2);
+    CHECK(out_error <= most && w_error <= most, "%s: relative RMS %g, of weights %g", type, out_error, w_error);
+    test_note("%s: relative RMS %.2g, of weights %.2g", type, out_error, w_error);
+    free(w);
+    free(y);
+}
+
+/* Outliers in K and q make scores of some tens, of which their codes' precision is a share. */
+static const struct { plumb_kv_type type; const char *name; double most; } types[] = {
+    { PLUMB_KV_I16, "i16", 3e-4 }, { PLUMB_KV_Q8, "q8", 0.05 }, { PLUMB_KV_F32, "f32", 5e-6 },
+};
+
+static void check_shape(const void *row) {
+    const struct shape *shape = row;
+    struct input in;
+    if (!make_input(&in, shape)) return;
+    size_t n_out = (size_t)n_last(&in) * shape->n_head * shape->head_dim;
+    float *out = alloc_array(n_out, sizeof *out), *other = alloc_array(n_out, sizeof *out);
+    float *weights = alloc_array((uint64_t)n_last(&in) * shape->n_head * in.n, sizeof *weights);
+    static const struct way ways[] = {
+        { false, 1, 100, 100, false }, { false, 1, 1, 1, false }, { true, 1, 1, 1, true },
+        { false, 3, 7, 5, true },      { false, 3, 1, 1, false }, { false, 1, 33, 3, true },
+    };
+    for (size_t i = 0; out && other && weights && i < sizeof types / sizeof *types; i++) {
+        /* All in one batch, as weights are asked for. */
+        struct way plain = { true, 1, in.n, N_LAST, false };
+        if (!compute(&in, types[i].type, plain, out, weights)) break;
+        check_truth(&in, out, weights, types[i].most, types[i].name);
+        for (size_t j = 0; j < sizeof ways / sizeof *ways; j++) {
+            memset(other, 0xff, n_out * sizeof *other);
+            if (!compute(&in, types[i].type, ways[j], other, NULL)) break;
+            CHECK(memcmp(out, other, n_out * sizeof *out) == 0, "%s: other bits in way %zu", types[i].name, j);
+        }
+    }
+    free(out);
+    free(other);
+    free(weights);
+    free_input(&in);
+}
+
+/* NaN in K or V of head 0 at a position makes NaN of the group's outputs from there on and changes nothing else. */
+static void hostile(void) {
+    struct shape shape = { "", 4, 2, 40, 70 };
+    enum { BAD = 67, N_OUT = N_LAST * 4 * 40 };
+    static const float bad[] = { NAN, INFINITY, -INFINITY };
+    float out[N_OUT], other[N_OUT];
+    for (size_t i = 0; i < 12; i++) {
+        plumb_kv_type type = types[i / 6].type;
+        struct input in;
+        struct way way = { i % 2, 1, 70, i % 2 ? N_LAST : 1, false };
+        if (!make_input(&in, &shape) || !compute(&in, type, way, out, NULL)) return;
+        (i / 3 % 2 ? in.k : in.v)[BAD * 80 + 11] = bad[i % 3];
+        if (!compute(&in, type, way, other, NULL)) return;
+        for (uint32_t j = 0; j < N_OUT; j++) {
+            bool is_hit = j / 160 + 64 >= BAD && j % 160 < 80;
+            bool ok = is_hit ? isnan(other[j]) : f32_to_bits(out[j]) == f32_to_bits(other[j]);
+            if (!CHECK(ok, "%zu: output %u is %g, was %g", i, j, (double)other[j], (double)out[j])) break;
+        }
+        free_input(&in);
+    }
+}
+
+/* Numbers at the ends of f32's range, and nothing but zeros. */
+static void extreme(void) {
+    struct shape shape = { "", 2, 1, 64, 40 };
+    static const float factors[] = { 0, 1e-44f, 1e-33f, 1e-15f, 1e15f, 1e37f };
+    enum { N_OUT = N_LAST * 2 * 64 };
+    float out[N_OUT], other[N_OUT];
+    for (size_t i = 0; i < 6; i++) {
+        struct input in;
+        if (!make_input(&in, &shape)) return;
+        for (size_t j = 0; j < 40 * 64; j++) in.v[j] *= factors[i];
+        for (size_t j = 0; j < 40 * 64; j++) in.k[j] *= factors[i] > 1 ? factors[i] : 1;
+        compute(&in, PLUMB_KV_I16, (struct way) { true, 1, 40, N_LAST, false }, out, NULL);
+        compute(&in, PLUMB_KV_I16, (struct way) { false, 1, 1, 1, false }, other, NULL);
+        CHECK(memcmp(out, other, sizeof out) == 0, "%g: other bits", (double)factors[i]);
+        for (size_t j = 0; j < N_OUT; j++) {
+            CHECK(fabs((double)out[j]) <= 35.0 * (double)factors[i], "%g: %g", (double)factors[i], (double)out[j]);
+        }
+        free_input(&in);
+    }
+}
+
+/* All codes as large as they come: sums of products are just below 2^31. */
+static void largest_codes(void) {
+    static const uint32_t dims[] = { 1, 2, 4, 64, 256 };
+    for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
+        struct shape shape = { "", 1, 1, dims[i], 64 };
+        struct input in;
+        float out[2][N_LAST * 256], weights[N_LAST * 64];
+        if (!make_input(&in, &shape)) return;
+        for (size_t j = 0; j < 64 * dims[i]; j++) in.q[j] = in.k[j] = in.v[j] = 1;
+        for (int scalar = 0; scalar < 2; scalar++) {
+            struct way way = { scalar, 1, 64, N_LAST, false };
+            if (!compute(&in, PLUMB_KV_I16, way, out[scalar], weights)) return;
+            for (uint32_t j = 0; j < N_LAST * dims[i]; j++) {
+                double error = fabs((double)out[scalar][j] - 1);
+                if (!CHECK(error < 2e-5, "%u dims: %g", dims[i], (double)out[scalar][j])) break;
+            }
+        }
+        free_input(&in);
+    }
+}
+
+void test_attention(void) {
+    static const struct shape shapes[] = {
+        { "1 position", 3, 1, 64, 1 },
+        { "7 positions, groups of 1", 2, 2, 64, 7 },
+        { "8 positions, groups of 8", 16, 2, 64, 8 },
+        { "9 positions, a head of 80", 6, 2, 80, 9 },
+        { "31 positions, a head of 96", 3, 1, 96, 31 },
+        { "32 positions, a head of 128", 5, 1, 128, 32 },
+        { "33 positions, a head of 256", 4, 2, 256, 33 },
+        { "65 positions, an odd head", 6, 3, 13, 65 },
+        { "100 positions, a head of 1", 2, 2, 1, 100 },
+        { "4095 positions, groups of 3", 9, 3, 64, 4095 },
+    };
+    TEST_ROWS("attention: the formula's values, the same bits in every way: ", check_shape, shapes);
+    test_case("attention: NaN and infinity reach who attends to them alone", hostile);
+    test_case("attention: zeros, subnormal and huge values", extreme);
+    test_case("attention: the largest codes", largest_codes);
+}
