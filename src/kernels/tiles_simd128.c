@@ -43,10 +43,8 @@ ALWAYS_INLINE void store_4(int16_t *pairs, tile_codes *codes, const uint8_t *low
 
 /* ---- the types --------------------------------------------------------------------------------------------------- */
 
-#define UNPACK(TEMPLATE, NAME)                                                            \
-static void NAME##_unpack__simd128(struct panel *p, const uint8_t *rows) { TEMPLATE##_unpack(&NAME, p, rows); }
 #define DOT_AND_UNPACK(TEMPLATE, NAME)                                                    \
-UNPACK(TEMPLATE, NAME)                                                                    \
+static void NAME##_unpack__simd128(struct panel *p, const uint8_t *rows) { TEMPLATE##_unpack(&NAME, p, rows); } \
 static void NAME##_dot__simd128(float y[TILE_ROWS], const uint8_t *rows, const struct activations *a, uint32_t t) { \
     TEMPLATE##_dot(&NAME, y, rows, a, t);                                                 \
 }
@@ -56,29 +54,28 @@ DOT_AND_UNPACK(block, q4_1)
 DOT_AND_UNPACK(block, q5_0)
 DOT_AND_UNPACK(block, q5_1)
 DOT_AND_UNPACK(block, q8_0)
-UNPACK(block, iq4_nl)
+DOT_AND_UNPACK(block, iq4_nl)
+DOT_AND_UNPACK(superblock, q2_K)
+DOT_AND_UNPACK(superblock, q3_K)
 DOT_AND_UNPACK(superblock, q4_K)
 DOT_AND_UNPACK(superblock, q5_K)
 DOT_AND_UNPACK(superblock, q6_K)
-UNPACK(superblock, q2_K)
-UNPACK(superblock, q3_K)
-UNPACK(superblock, iq4_xs)
+DOT_AND_UNPACK(superblock, iq4_xs)
 
 void kernels_fill_tiles(struct kernels *k) {
-#define FILL_UNPACK(TYPE, NAME) k->unpack[TYPE] = NAME##_unpack__simd128
-#define FILL(TYPE, NAME) k->dot[TYPE] = NAME##_dot__simd128, FILL_UNPACK(TYPE, NAME)
+#define FILL(TYPE, NAME) k->dot[TYPE] = NAME##_dot__simd128, k->unpack[TYPE] = NAME##_unpack__simd128
     FILL(QUANT_Q4_0, q4_0);
     FILL(QUANT_Q4_1, q4_1);
     FILL(QUANT_Q5_0, q5_0);
     FILL(QUANT_Q5_1, q5_1);
     FILL(QUANT_Q8_0, q8_0);
+    FILL(QUANT_IQ4_NL, iq4_nl);
+    FILL(QUANT_Q2_K, q2_K);
+    FILL(QUANT_Q3_K, q3_K);
     FILL(QUANT_Q4_K, q4_K);
     FILL(QUANT_Q5_K, q5_K);
     FILL(QUANT_Q6_K, q6_K);
-    FILL_UNPACK(QUANT_Q2_K, q2_K);
-    FILL_UNPACK(QUANT_Q3_K, q3_K);
-    FILL_UNPACK(QUANT_IQ4_NL, iq4_nl);
-    FILL_UNPACK(QUANT_IQ4_XS, iq4_xs);
+    FILL(QUANT_IQ4_XS, iq4_xs);
 }
 
 #else

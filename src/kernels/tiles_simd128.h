@@ -2,8 +2,8 @@
  * of a tile, four rows at a time.
  *
  * CODES(low, high, k, j) gives the codes of weights 32k + 4j .. 32k + 4j + 3 of 4 rows: a row in each lane of 32
- * bits, a code in each byte, too large by the type's bias.  low and high are where the words with low and with high bits
- * begin.
+ * bits, a code in each byte, too large by the type's bias.  low and high are where the words with low and with high
+ * bits begin.
  * SCALES(scales, mins, tile) gives what the groups of a tile of superblocks are scaled with, as (n_group, 8) f32.
  * k and j are constants where it matters: the formulas then come down to one shift and one mask.
  */
