@@ -173,6 +173,8 @@ typedef enum plumb_kv_type {
     PLUMB_KV_Q8 = 1,   /* codes of 8 bits: half of that, less precise than anything else in the pass */
     PLUMB_KV_F32 = 2,  /* as they are computed; slow */
 } plumb_kv_type;
+/* "i16", "q8", "f32"; NULL for numbers that are none. */
+const char *plumb_kv_type_name(plumb_kv_type type);
 
 /* How precisely the fast pass rounds activations, in blocks of 32, for its products with quantized weights.  The same
  * precision gives the same bits on every host and with every kind of kernels. */

@@ -1,5 +1,6 @@
 /* Attention over the KV cache.  Truth: softmax(q k^T * scale) v in double precision, straight from the formula; and of
  * every variant (kernels, threads, batches, what was in the cache before) the bits of the portable kernels. */
+#include "fixture.h"
 #include "forward/attention.h"
 #include "test.h"
 
@@ -239,6 +240,41 @@ static void largest_codes(void) {
     }
 }
 
+/* Whole sessions: what is cut off and fed again, in other batches, gives the same bits; memory is what was promised. */
+static void sessions(void) {
+    enum { N = 37, CUT = 13 };
+    int32_t ids[N];
+    for (int32_t i = 0; i < N; i++) ids[i] = (i * 37 + 5) % 200;
+    plumb_model *m = fixture_load("tests/vectors/synth/q4_0.gguf");
+    plumb_session *s;
+    uint64_t bytes[3] = { 0 };
+    for (int type = 0; m && type < 3; type++) {
+        plumb_session_params params = { .n_ctx = 4096, .kv_type = (plumb_kv_type)type };
+        uint64_t hash[2] = { 0 };
+        REQUIRE(plumb_session_create(&s, m, &params) == PLUMB_OK, "%s", plumb_model_error(m));
+        bytes[type] = plumb_session_bytes(s);
+        for (int again = 0; again < 2; again++) {
+            plumb_session_rewind(s, again ? CUT : 0);
+            for (uint32_t i = plumb_session_n_past(s), n = again ? 5 : N; i < N; i += n) {
+                plumb_session_feed(s, ids + i, N - i < n ? N - i : n);
+            }
+            plumb_model_info info;
+            plumb_model_get_info(m, &info);
+            for (uint32_t i = 0; i < info.n_vocab; i++) {
+                hash[again] = hash[again] * 31 + f32_to_bits(plumb_session_logits(s)[i]);
+            }
+        }
+        CHECK(hash[0] == hash[1], "%s: other logits", plumb_kv_type_name(params.kv_type));
+        plumb_session_free(s);
+    }
+    CHECK(bytes[PLUMB_KV_Q8] < bytes[PLUMB_KV_I16] && bytes[PLUMB_KV_I16] < bytes[PLUMB_KV_F32], "%llu, %llu, %llu",
+          (unsigned long long)bytes[1], (unsigned long long)bytes[0], (unsigned long long)bytes[2]);
+    plumb_session_params none = { .kv_type = (plumb_kv_type)3 };
+    CHECK(m && plumb_session_create(&s, m, &none) == PLUMB_ERROR_ARGUMENT
+          && strcmp(plumb_model_error(m), "3 is no type of K and V") == 0, "%s", m ? plumb_model_error(m) : "");
+    plumb_model_free(m);
+}
+
 void test_attention(void) {
     static const struct shape shapes[] = {
         { "1 position", 3, 1, 64, 1 },
@@ -256,4 +292,5 @@ void test_attention(void) {
     test_case("attention: NaN and infinity reach who attends to them alone", hostile);
     test_case("attention: zeros, subnormal and huge values", extreme);
     test_case("attention: the largest codes", largest_codes);
+    test_case("attention: sessions with K and V of every type", sessions);
 }

@@ -47,6 +47,7 @@ struct options {
     const char *output, *model, *against, *html, *base, *save;
     double tolerance;
     plumb_precision precision;
+    plumb_kv_type kv_type;
     bool reference, scalar, raw, chat, print_ids, parse_special, no_special, json, profile, list, all;
 };
 

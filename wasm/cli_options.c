@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* COUNT: a U32 or "all"; RANGE: two U32, "0-3". */
-enum kind { FLAG, TEXT, U32, U64, F32, F64, COUNT, RANGE, PRECISION };
+enum kind { FLAG, TEXT, U32, U64, F32, F64, COUNT, RANGE, PRECISION, KV_TYPE };
 
 #define ON(command) (1u << COMMAND_##command)
 #define TAKE_CTX (ON(RUN) | ON(SCORE) | ON(BENCH))
@@ -100,6 +100,8 @@ static const struct option {
     { "--threads", COMPUTE, U32, AT(n_thread), 1, 64, "N", "threads that compute (one for each processor)" },
     { "--precision", COMPUTE, PRECISION, AT(precision), 0, 0, "NAME",
       "of activations: exact16, fast8, or auto, which is fast8 where that is 1.5 times as fast (auto)" },
+    { "--kv-type", COMPUTE, KV_TYPE, AT(kv_type), 0, 0, "NAME",
+      "how K and V are kept: i16, q8 (half the memory, less precise) or f32 (twice, slow) (i16)" },
     { "--reference", COMPUTE, FLAG, AT(reference), 0, 0, NULL, "the slow pass that defines what is right" },
     { "--scalar", COMPUTE, FLAG, AT(scalar), 0, 0, NULL, "portable kernels only" },
     { "--json", ON(INSPECT) | ON(SCORE) | ON(BENCH) | ON(TRACE) | ON(LOGITS) | ON(PERPLEXITY) | REPORTS, FLAG,
@@ -273,6 +275,14 @@ static bool store(struct options *options, const struct option *o, const char *w
         }
         complain(0, "%s: %s: \"%s\" is not auto, exact16 or fast8", command, o->name, word);
         return false;
+    case KV_TYPE:
+        for (int i = 0; plumb_kv_type_name((plumb_kv_type)i); i++) {
+            if (strcmp(word, plumb_kv_type_name((plumb_kv_type)i)) != 0) continue;
+            *(plumb_kv_type *)target = (plumb_kv_type)i;
+            return true;
+        }
+        complain(0, "%s: %s: \"%s\" is not i16, q8 or f32", command, o->name, word);
+        return false;
     }
     return false;
 }
@@ -322,6 +332,7 @@ static const char *find_missing(struct options *o) {
     if (o->output && names_gguf(o->output) && o->trace.n_value != UINT32_MAX) return "-o of a .gguf needs --values all";
     if (o->profile && o->output && strcmp(o->output, "-") == 0) return "-o - and --profile print both";
     if (o->reference && o->precision) return "--precision is of the fast pass, --reference is another";
+    if (o->reference && o->kv_type) return "--kv-type is of the fast pass, --reference is another";
     if (o->reference && o->scalar) return "--reference and --scalar exclude each other";
     return NULL;
 }

@@ -332,6 +332,7 @@ static int prepare(struct run *r, plumb_model *model) {
         sized.reference = true;
         sized.scalar = false;
         sized.precision = PLUMB_PRECISION_AUTO;
+        sized.kv_type = PLUMB_KV_I16;
         r->base_session = create_session(model, &sized);
         if (!r->base_session) return exit_failed;
         r->base_logits = allocate((size_t)r->n_batch * r->n_vocab * sizeof *r->base_logits);

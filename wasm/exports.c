@@ -8,7 +8,7 @@
 plumb_status plumb_wasm_model_info(const plumb_model *model, const char **architecture, double numbers[10]);
 plumb_status plumb_wasm_session_create(plumb_session **out, plumb_model *model, uint32_t n_ctx, uint32_t n_batch,
                                        plumb_pass pass, bool force_scalar, uint32_t n_thread,
-                                       plumb_precision precision);
+                                       plumb_precision precision, plumb_kv_type kv_type);
 plumb_status plumb_wasm_sampler_create(plumb_sampler **out, uint32_t n_vocab, float temperature, uint32_t top_k,
                                        float top_p, float min_p, float typical_p, float repeat_penalty,
                                        float presence_penalty, float frequency_penalty, uint32_t penalty_last_n,
@@ -38,9 +38,10 @@ plumb_status plumb_wasm_model_info(const plumb_model *model, const char **archit
 
 plumb_status plumb_wasm_session_create(plumb_session **out, plumb_model *model, uint32_t n_ctx, uint32_t n_batch,
                                        plumb_pass pass, bool force_scalar, uint32_t n_thread,
-                                       plumb_precision precision) {
+                                       plumb_precision precision, plumb_kv_type kv_type) {
     const plumb_session_params params = {.n_ctx = n_ctx, .n_batch = n_batch, .pass = pass,
-                                         .force_scalar = force_scalar, .n_thread = n_thread, .precision = precision};
+                                         .force_scalar = force_scalar, .n_thread = n_thread, .precision = precision,
+                                         .kv_type = kv_type};
     return plumb_session_create(out, model, &params);
 }
 

@@ -5,7 +5,7 @@
  * detaches every earlier view, or leaves it short if the memory is shared.  Hosts refuse views of shared memory in many
  * places (TextDecoder among them), so what leaves this file is a copy: slice() makes one that is not shared. */
 import { PlumbError } from './errors.js';
-import { biasPairs, PRECISIONS } from './options.js';
+import { biasPairs, KV_TYPES, PRECISIONS } from './options.js';
 
 /** Bytes of a thread's stack: it runs kernels only. */
 const STACK = 1 << 18;
@@ -250,10 +250,11 @@ export class Engine {
   setThreads(n) { this.#c.plumb_threads_ready(n); }
 
   /** @param {number} [contextLength]  tokens; undefined: the engine's default
-   * @param {typeof PRECISIONS[number]} [precision] */
-  openSession(contextLength, precision = 'auto') {
+   * @param {typeof PRECISIONS[number]} [precision]
+   * @param {typeof KV_TYPES[number]} [kvType] */
+  openSession(contextLength, precision = 'auto', kvType = 'i16') {
     this.#checkModel(this.#c.plumb_wasm_session_create(this.#out, this.#model, contextLength ?? 0, 0, 0, 0, 0,
-      PRECISIONS.indexOf(precision)));
+      PRECISIONS.indexOf(precision), KV_TYPES.indexOf(kvType)));
     this.#session = this.#word(0);
   }
 

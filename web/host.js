@@ -109,8 +109,9 @@ export function createHost(platform) {
 
   return {
     /** @param {{parts: import('./loader/source.js').Part[], contextLength?: number, threads?: number | 'auto',
-     *   precision?: typeof import('./options.js').PRECISIONS[number]}} args */
-    async load({ parts, contextLength, threads = 1, precision }, call) {
+     *   precision?: typeof import('./options.js').PRECISIONS[number],
+     *   kvType?: typeof import('./options.js').KV_TYPES[number]}} args */
+    async load({ parts, contextLength, threads = 1, precision, kvType }, call) {
       try {
         const chosen = await choose(platform, threads);
         let { module, note } = chosen;
@@ -147,7 +148,7 @@ export function createHost(platform) {
           note = await crew.failure;
           if (!note) engine.setThreads(chosen.threads);
         }
-        engine.openSession(contextLength, precision);
+        engine.openSession(contextLength, precision, kvType);
         const { bos, eos } = engine;
         const text = (/** @type {number} */ id) => id < 0 ? '' : ready().piece(id, true);
         const loaded = { metadata: engine.metadata(), bos, bosText: text(bos), eosText: text(eos), note };

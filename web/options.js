@@ -49,7 +49,12 @@ export const PRECISIONS = /** @type {const} */ (['auto', 'exact16', 'fast8']);
 /** @type {Check} */
 const precision = value => !PRECISIONS.includes(value) && "'auto', 'exact16' or 'fast8'";
 
-export const LOAD = { threads, precision, contextLength: count, signal, onProgress: callback, worker: boolean };
+/** plumb_kv_type of include/plumb.h, in its order. */
+export const KV_TYPES = /** @type {const} */ (['i16', 'q8', 'f32']);
+/** @type {Check} */
+const kvType = value => !KV_TYPES.includes(value) && "'i16', 'q8' or 'f32'";
+
+export const LOAD = { threads, precision, contextLength: count, kvType, signal, onProgress: callback, worker: boolean };
 export const SAMPLING = {
   temperature: number, topK: unsigned32, topP: number, minP: number, typicalP: number, repeatPenalty: number,
   presencePenalty: number, frequencyPenalty: number, penaltyLastN: unsigned32, logitBias, seed,

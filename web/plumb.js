@@ -21,6 +21,8 @@ import { chatTokens, render } from './template.js';
  *   times as fast
  * @property {number} [contextLength]  tokens of prompt and answer together; default: what the model was trained for,
  *   at most 2048
+ * @property {typeof known.KV_TYPES[number]} [kvType]  how the keys and values of the context are kept: 'i16', 16 bits,
+ *   the default; 'q8', half of that memory and less precise; 'f32', twice, and slow
  * @property {AbortSignal} [signal]  ends the load at any time and frees what it took
  * @property {(progress: import('./loader/progress.js').Progress) => void} [onProgress]
  * @property {boolean} [worker]  run the engine in a worker; default: true in browsers, false in Node */
@@ -59,7 +61,8 @@ export function createPlumb(platform) {
      * @returns {Promise<Model>} */
     async load(source, options = {}) {
       known.checkOptions('Plumb.load', options, known.LOAD);
-      const { threads = 'auto', precision, contextLength, signal, onProgress, worker = platform.worker } = options;
+      const { threads = 'auto', precision, contextLength, kvType, signal, onProgress } = options;
+      const { worker = platform.worker } = options;
       signal?.throwIfAborted();
       const parts = describe(source, platform);
       const transport = worker ? new Remote(platform.startWorker()) : new Local(createHost(platform));
@@ -71,7 +74,7 @@ export function createPlumb(platform) {
         unfollow = () => signal?.removeEventListener('abort', abort);
       });
       try {
-        const args = { parts: parts.map(({ part }) => part), contextLength, threads, precision };
+        const args = { parts: parts.map(({ part }) => part), contextLength, threads, precision, kvType };
         const loading = transport.call('load', args, {
           signal,
           onEvent: (_, progress) => onProgress?.(progress),

@@ -29,7 +29,7 @@ static plumb_status create(plumb_session *s, const plumb_session_params *p, stru
     if (p->pass != PLUMB_PASS_FAST && p->pass != PLUMB_PASS_REFERENCE) {
         return error_set(err, PLUMB_ERROR_ARGUMENT, "%d is no pass", (int)p->pass);
     }
-    if (p->kv_type != PLUMB_KV_I16 && p->kv_type != PLUMB_KV_Q8 && p->kv_type != PLUMB_KV_F32) {
+    if (!plumb_kv_type_name(p->kv_type)) {
         return error_set(err, PLUMB_ERROR_ARGUMENT, "%d is no type of K and V", (int)p->kv_type);
     }
     if (!plumb_precision_name(p->precision)) {
@@ -83,6 +83,15 @@ const char *plumb_precision_name(plumb_precision precision) {
     case PLUMB_PRECISION_AUTO: return "auto";
     case PLUMB_PRECISION_EXACT16: return "exact16";
     case PLUMB_PRECISION_FAST8: return "fast8";
+    }
+    return NULL;
+}
+
+const char *plumb_kv_type_name(plumb_kv_type type) {
+    switch (type) {
+    case PLUMB_KV_I16: return "i16";
+    case PLUMB_KV_Q8: return "q8";
+    case PLUMB_KV_F32: return "f32";
     }
     return NULL;
 }

@@ -206,6 +206,7 @@ test('sources and options that are none', async () => {
     [{ threads: 0 }, /threads is 0, expected an integer from 1 on, or 'auto'/],
     [{ threads: 1.5 }, /threads is 1.5/],
     [{ threads: 'all' }, /threads is "all"/],
+    [{ kvType: 'f16' }, /kvType is "f16", expected 'i16', 'q8' or 'f32'/],
     [{ precision: 'fast' }, /precision is "fast", expected 'auto', 'exact16' or 'fast8'/],
     [{ signal: {} }, /signal is an object, expected an AbortSignal/],
     [{ onProgress: 'loud' }, /onProgress is "loud", expected a function/],
