@@ -201,7 +201,8 @@ $(emcc_dir)/named/$1.wasm: $(call variant,$1,$(engine) wasm/exports.c) wasm/expo
 $(emcc_dir)/$(1:plumb%=tests%).wasm: $(call variant,$1,$(engine) $(tests))
 	@echo "  $$@"
 	$$Q$$(EMCC_RUN) $(EMCC_LDFLAGS) $(if $(findstring -mt,$1),$(EMCC_MT_LDFLAGS)) $$^ -o $$@ \
-	    -sEXPORTED_FUNCTIONS=_test_main,_malloc,_free,_plumb_threads_ready,_plumb_threads_serve
+	    -sEXPORTED_FUNCTIONS=_test_main,_malloc,_free,$$$$(grep -o '^plumb_threads_[a-z]*' wasm/exports.txt | \
+	    sed s/^/_/ | paste -sd,)
 endef
 $(foreach v,$(emcc_variants),$(eval $(call emcc_module,$v)))
 

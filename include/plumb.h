@@ -235,11 +235,12 @@ float *plumb_session_logits(plumb_session *session);
 /* A WebAssembly module built with threads cannot start them: its host instantiates it once more on the same memory in
  * each worker, with a stack of its own, and calls plumb_threads_serve there.  The call stays there, and computes what
  * the sessions of the main instance, used by one thread at a time, leave to threads 1, 2...  plumb_threads_ready tells
- * the main instance that there are n_thread - 1 of them, plumb_threads_broken that one of them has trapped.  On all
- * other hosts none of the three does anything. */
+ * the main instance that there are n_thread - 1 of them, plumb_threads_broken that one of them has trapped;
+ * plumb_threads_dismiss lets them return, after the last use of a session.  On all other hosts these do nothing. */
 void plumb_threads_ready(uint32_t n_thread);
 void plumb_threads_serve(uint32_t thread);
 void plumb_threads_broken(void);
+void plumb_threads_dismiss(void);
 
 /* ---- taps: every step of a pass ------------------------------------------------------------------------------- */
 

@@ -95,6 +95,7 @@ export class Engine {
     if (!c) return;
     this.#c = null;
     try {
+      c.plumb_threads_dismiss?.();   // a browser takes 2 s to end a worker that waits
       c.plumb_session_free(this.#session);
       c.plumb_model_free(this.#model);
     } catch {

@@ -146,7 +146,10 @@ export function createHost(platform) {
         engine.end();
         if (crew) {
           note = await crew.failure;
-          if (!note) engine.setThreads(chosen.threads);
+          if (!note) {
+            crew.serve();
+            engine.setThreads(chosen.threads);
+          }
         }
         engine.openSession(contextLength, precision, kvType);
         const { bos, eos } = engine;

@@ -9,7 +9,21 @@ export const Plumb = createPlumb({
   ...platform,
   worker: true,
   postsBlobs: true,
-  startWorker: () => wrap(new Worker(new URL('./worker.js', import.meta.url), { type: 'module' })),
+  startWorker() {
+    const worker = wrap(new Worker(new URL('./worker.js', import.meta.url), { type: 'module' }));
+    /** @type {import('./protocol.js').WorkerLike[]} */
+    const threads = [];
+    worker.onMessage((/** @type {{thread?: MessagePort}} */ { thread: port }) => {
+      if (!port) return;
+      const thread = platform.startThread();
+      threads.push(thread);
+      thread.onMessage(message => port.postMessage({ message }));
+      thread.onDeath(death => port.postMessage({ death }));
+      port.onmessage = ({ data: { message, terminate } }) => terminate ? thread.terminate() : thread.post(message);
+    });
+    const terminate = () => [worker, ...threads].forEach(one => one.terminate());
+    return { ...worker, terminate };
+  },
   locate(source) {
     const url = new URL(source, globalThis.location?.href).href;
     return { kind: 'url', name: url, url };

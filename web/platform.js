@@ -1,8 +1,6 @@
 /* What the engine's side takes from a browser: modules, compiled while they arrive, and workers for its threads. */
 import { PlumbError, reasonOf } from './errors.js';
 
-/** @typedef {import('./host.js').Platform} Platform */
-
 /** Why the engine has one thread here; undefined where it may have more. */
 function aloneBecause() {
   if (!('WorkerGlobalScope' in globalThis)) {
@@ -14,8 +12,8 @@ function aloneBecause() {
   }
 }
 
-/** @type {Platform} */
 export const platform = {
+  /** @param {string} name */
   async compile(name) {
     const url = new URL(`./dist/${name}.wasm`, import.meta.url);
     try {

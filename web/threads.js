@@ -37,14 +37,19 @@ export class Threads {
       this.#workers.push(worker);
       worker.onMessage(({ failed }) => failed ? reject(new Error(failed)) : resolve(worker.unref?.()));
       worker.onDeath(reason => reject(new Error(`a worker stopped: ${reason}`)));
-      worker.post(seat);
+      worker.post({ seat });
     }));
-    /** Undefined once all serve, else why none does. @type {Promise<string | undefined>} */
+    /** Undefined once all are ready to serve, else why none is. @type {Promise<string | undefined>} */
     this.failure = Promise.race([late, Promise.all(started)]).then(() => undefined, error => {
       this.terminate();
       return reasonOf(error);
     }).finally(() => clearTimeout(timer));
     late.catch(() => {});
+  }
+
+  /** From now on they wait in the module. */
+  serve() {
+    for (const worker of this.#workers) worker.post({ serve: true });
   }
 
   terminate() {
@@ -53,21 +58,26 @@ export class Threads {
   }
 }
 
-/** The worker's side: does not return once it serves.
- * @param {Seat} seat @param {(message: {failed?: string}) => void} post */
-export async function join({ module, memory, stack, thread }, post) {
-  let c;
-  try {
-    c = /** @type {any} */ (await WebAssembly.instantiate(module, importsOf(module, memory))).exports;
-    c.__stack_pointer.value = stack;
-  } catch (error) {
-    return post({ failed: reasonOf(error) });
-  }
-  post({});
-  try {
-    c.plumb_threads_serve(thread);
-  } catch (error) {
-    c.plumb_threads_broken();   // whoever waits for its part would wait for ever
-    throw error;
-  }
+/** The worker's side: the handler of its messages. @param {(message: {failed?: string}) => void} post */
+export function createThread(post) {
+  let c = /** @type {any} */ (undefined), thread = 0;
+  return async (/** @type {{seat?: Seat, serve?: boolean}} */ { seat, serve }) => {
+    if (seat) {
+      try {
+        c = (await WebAssembly.instantiate(seat.module, importsOf(seat.module, seat.memory))).exports;
+        c.__stack_pointer.value = seat.stack;
+        thread = seat.thread;
+        post({});
+      } catch (error) {
+        post({ failed: reasonOf(error) });
+      }
+    }
+    if (!serve) return;
+    try {
+      c.plumb_threads_serve(thread);
+    } catch (error) {
+      c.plumb_threads_broken();   // whoever waits for its part would wait for ever
+      throw error;
+    }
+  };
 }

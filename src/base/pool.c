@@ -138,6 +138,13 @@ static void serve(struct crew *c, uint32_t thread) {
     }
 }
 
+/* serve returns in all threads. */
+static void dismiss(struct crew *c) {
+    atomic_store(&c->end, 1);
+    atomic_fetch_add(&c->n_run, 1);
+    wake(c, &c->n_run, UINT32_MAX);
+}
+
 void pool_run(struct pool *pool, uint32_t n, uint32_t grain, pool_work *work, void *user) {
     assert(grain > 0);
     if (!pool || n <= grain) {
@@ -171,6 +178,7 @@ static uint32_t n_hired = 1;
 
 void pool_hire(uint32_t n_thread) { n_hired = n_thread; }
 void pool_serve(uint32_t thread) { serve(&host_crew, thread); }
+void pool_dismiss(void) { dismiss(&host_crew); }
 
 void pool_break(void) {
     atomic_fetch_or(&host_crew.n_done, BROKEN);
@@ -220,9 +228,7 @@ none:
 void pool_free(struct pool *pool) {
     if (!pool) return;
     struct crew *c = pool->crew;
-    atomic_store(&c->end, 1);
-    atomic_fetch_add(&c->n_run, 1);
-    wake(c, &c->n_run, UINT32_MAX);
+    dismiss(c);
     for (uint32_t i = 1; i < pool->n_thread; i++) pthread_join(c->threads[i], NULL);
     pthread_cond_destroy(&c->changed);
     pthread_mutex_destroy(&c->mutex);
@@ -232,6 +238,7 @@ void pool_free(struct pool *pool) {
 
 void pool_hire(uint32_t n_thread) { (void)n_thread; }
 void pool_serve(uint32_t thread) { (void)thread; }
+void pool_dismiss(void) {}
 void pool_break(void) {}
 #endif
 
@@ -246,6 +253,7 @@ void pool_free(struct pool *pool) { (void)pool; }
 uint32_t pool_size(const struct pool *pool) { (void)pool; return 1; }
 void pool_hire(uint32_t n_thread) { (void)n_thread; }
 void pool_serve(uint32_t thread) { (void)thread; }
+void pool_dismiss(void) {}
 void pool_break(void) {}
 
 void pool_run(struct pool *pool, uint32_t n, uint32_t grain, pool_work *work, void *user) {

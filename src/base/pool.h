@@ -40,8 +40,9 @@ static inline void pool_share(struct pool *pool, uint32_t n, pool_work *work, vo
 
 /* WebAssembly with atomics only: threads 1 .. n_thread - 1 serve or soon will, so pools may have n_thread. */
 void pool_hire(uint32_t n_thread);
-/* The life of such a thread: works in the loops of all pools, and does not return. */
+/* The life of such a thread: works in the loops of all pools until pool_dismiss, after which no loop may begin. */
 void pool_serve(uint32_t thread);
+void pool_dismiss(void);
 /* It has trapped: the pool_run that waits for it traps too. */
 void pool_break(void);
 

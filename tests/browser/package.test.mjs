@@ -1,7 +1,9 @@
 /** The package in a page of headless Chromium, the engine in its worker. Ground truth: llama.cpp's token ids
  * (tests/vectors), and the same logits however the bytes come. */
 import assert from 'node:assert/strict';
-import { statSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readdirSync, rmSync, statSync, symlinkSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
 import { serve } from '../../web/serve.mjs';
@@ -19,12 +21,13 @@ after(async () => {
   await server?.close();
 });
 
+const ISOLATED = { 'Cross-Origin-Opener-Policy': 'same-origin', 'Cross-Origin-Embedder-Policy': 'require-corp' };
 /** A page of the package's origin with nothing in it, in which `run` runs. */
-async function blank() {
+async function blank(headers = ISOLATED) {
   page = await browser.newPage();
   await page.route('**/blank.html', route => route.fulfill({
     contentType: 'text/html',
-    headers: { 'Cross-Origin-Opener-Policy': 'same-origin', 'Cross-Origin-Embedder-Policy': 'require-corp' },
+    headers,
     body: `<!doctype html><script type="importmap">
       { "imports": { "@huggingface/jinja": "/web/node_modules/@huggingface/jinja/dist/index.js" } }</script>`,
   }));
@@ -52,11 +55,17 @@ async function blank() {
   return page;
 }
 
+/** Soon, for Chromium waits 2 s before it ends a worker by force. */
+async function workersEnd() {
+  for (let i = 0; i < 30 && page.workers().length > 0; i++) await page.waitForTimeout(50);
+  assert.deepEqual(page.workers().map(worker => worker.url()), []);
+}
+
 test('greedy answers are llama.cpp\'s token for token: a text, a chat, a prompt of 600 tokens', async () => {
   await blank();
   for (const { name, ids, f32 } of prompts) {
     const chosen = await page.evaluate(async ([url, ids, next]) => {
-      globalThis.model ??= await Plumb.load(url);
+      globalThis.model ??= await Plumb.load(url, { precision: 'exact16' });
       await model.rewind();
       let logits = await model.feed(ids);
       const chosen = [];
@@ -153,6 +162,49 @@ test('the engine also runs in the page\'s own thread', async () => {
   assert.ok(same);
 });
 
+test('threads: as many as are asked for, the same bits, and they end with the model', async () => {
+  const seen = await page.evaluate(async ([url, ids]) => {
+    const seen = [];
+    for (const threads of [1, 2, 3]) {
+      const model = await Plumb.load(url, { threads, precision: 'exact16' });
+      const { module, threads: n } = await model.info();
+      seen.push({ n, module: module.replace('-relaxed', ''), logits: [...await model.feed(ids)] });
+      await model.close();
+    }
+    return seen;
+  }, [REAL, prompts[0].ids]);
+  assert.deepEqual(seen.map(({ n, module }) => [n, module]), [[1, 'plumb'], [2, 'plumb-mt'], [3, 'plumb-mt']]);
+  assert.equal(seen[0].logits.length, 49152);
+  for (const { n, logits } of seen) assert.deepEqual(logits, seen[0].logits, `${n} threads`);
+  await workersEnd();
+});
+
+test('a thread that cannot start leaves one, and a word why', async t => {
+  const copy = mkdtempSync(join(tmpdir(), 'plumb-'));
+  t.after(() => rmSync(copy, { recursive: true }));
+  mkdirSync(join(copy, 'web'));
+  for (const name of readdirSync(`${root}web`)) {
+    if (name !== 'thread.js') symlinkSync(`${root}web/${name}`, join(copy, 'web', name));
+  }
+  const incomplete = await serve({ root: copy }), whole = page, wholeServer = server;
+  server = incomplete;
+  await blank();
+  const said = [];
+  page.on('console', message => said.push(message.text()));
+  const { threads, n } = await page.evaluate(async bytes => {
+    const model = await Plumb.load(Uint8Array.from(bytes), { threads: 2 });
+    const { threads } = await model.info();
+    const { length: n } = await model.feed([72, 101, 13, 255]);
+    await model.close();
+    return { threads, n };
+  }, [...tiny]);
+  await page.close();
+  [page, server] = [whole, wholeServer];
+  await incomplete.close();
+  assert.deepEqual([threads, n], [1, 260]);
+  assert.ok(said.includes('plumb: 1 thread: a worker stopped: its files do not load'), said.join('\n'));
+});
+
 test('what does not load says why: 404, a web page, a cut connection, too little of a file', async t => {
   const bad = await badServer(t, (request, response) => {
     response.setHeader('Access-Control-Allow-Origin', '*').setHeader('Cross-Origin-Resource-Policy', 'cross-origin');
@@ -211,6 +263,42 @@ test('a signal ends a load and its worker, also while no bytes come', async t =>
     assert.equal(name, 'AbortError', url);
     assert.ok(late < 100, `${url}: ${late} ms after the abort`);
   }
-  await page.waitForTimeout(100);
-  assert.equal(page.workers().length, 0);
+  await workersEnd();
+});
+
+test('a page that is not cross-origin isolated has one thread, and a word which headers are missing', async () => {
+  const isolated = page, expected = await page.evaluate(url => logitsOf(url), TINY);
+  await blank({});
+  const said = [];
+  page.on('console', message => said.push(message.text()));
+  const { isolation, logits, infos } = await page.evaluate(async url => {
+    const infos = [];
+    for (const threads of [1, 4, undefined, 'auto']) {
+      const model = await Plumb.load(url, { threads });
+      const { module, threads: n } = await model.info();
+      infos.push([module.replace('-relaxed', ''), n]);
+      await model.close();
+    }
+    return { isolation: crossOriginIsolated, logits: await logitsOf(url), infos };
+  }, TINY);
+  assert.equal(isolation, false);
+  assert.deepEqual(logits, expected);
+  assert.deepEqual(infos, Array(4).fill(['plumb', 1]));
+  assert.equal(said.length, 1, said.join('\n'));
+  assert.match(said[0], /^plumb: 1 thread: .*Cross-Origin-Opener-Policy: same-origin.*Embedder-Policy: require-corp/);
+  await page.close();
+  page = isolated;
+});
+
+test('threads work under a content security policy of plain files and WebAssembly', async () => {
+  await blank({ ...ISOLATED, 'Content-Security-Policy':
+    "default-src 'self'; script-src 'self' 'unsafe-inline' 'wasm-unsafe-eval'; worker-src 'self'" });
+  const threads = await page.evaluate(async url => {
+    const model = await Plumb.load(url, { threads: 2 });
+    await model.feed([72, 101]);
+    const { threads } = await model.info();
+    await model.close();
+    return threads;
+  }, TINY);
+  assert.equal(threads, 2);
 });

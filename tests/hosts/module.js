@@ -38,10 +38,12 @@ export async function runTests(module, print, read, startThread) {
   const threads = new Threads(startThread, seats);
   const failure = await threads.failure;
   if (failure) throw new Error(failure);
+  threads.serve();
   c.plumb_threads_ready(THREADS);
   try {
     return c.test_main();
   } finally {
+    c.plumb_threads_dismiss();
     threads.terminate();
   }
 }

@@ -14,7 +14,7 @@ import { fails, prompts, realPath, root, textOf, tiny, tinyPath } from './helper
 const COMPARE = `
   const seen = [];
   for (const threads of [1, 2, 3]) {
-    const model = await Plumb.load(path, { threads });
+    const model = await Plumb.load(path, { threads, precision: 'exact16' });
     const info = await model.info();
     const rows = [await model.feed(ids)];
     for (const id of next) rows.push(await model.step(id));
