@@ -120,9 +120,12 @@ static void unpack_codes(const struct matrix *w, uint32_t row, struct panel *p) 
         uint32_t i = row + r < w->n_out ? row + r : w->n_out - 1;
         const uint8_t *src = quant_row(w->type, w->data, w->row_bytes, w->n_packed, i, p->bytes);
         unpack->row(src, p->codes, p->scale, p->min, p->n);
-        for (size_t e = 0; e < p->n; e++) {
-            size_t at = order_b(e);
-            p->pairs[at / 2 * 2 * TILE_ROWS + 2 * r + at % 2] = p->codes[e];
+        int16_t *pairs = p->pairs + 2 * r;
+        for (const int16_t *c = p->codes; c < p->codes + p->n; c += 4, pairs += 4 * TILE_ROWS) {   /* order B */
+            pairs[0] = c[0];
+            pairs[1] = c[2];
+            pairs[2 * TILE_ROWS] = c[1];
+            pairs[2 * TILE_ROWS + 1] = c[3];
         }
         for (size_t g = 0; g < p->n / unpack->group; g++) {
             p->scales[g * TILE_ROWS + r] = p->scale[g];

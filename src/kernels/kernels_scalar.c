@@ -45,14 +45,15 @@ static void panel_dot__scalar(float y[TILE_ROWS], const struct panel *p, const s
     const int16_t *q = a->q + (size_t)t * a->n;
     const float *d = a->d + (size_t)t * (a->n / 32);
     const float *sum = p->group == 32 ? a->sum32 + (size_t)t * (a->n / 32) : a->sum16 + (size_t)t * (a->n / 16);
-    for (size_t r = 0; r < TILE_ROWS; r++) {
-        y[r] = 0.0f;
-        for (size_t g = 0; g < p->n / p->group; g++) {
-            int32_t dot = 0;
-            for (size_t i = g * p->group; i < (g + 1) * p->group; i++) {
-                dot += p->pairs[i / 2 * 2 * TILE_ROWS + 2 * r + i % 2] * q[i];
-            }
-            y[r] += (float)dot * (p->scales[g * TILE_ROWS + r] * d[g * p->group / ACT_BLOCK]);
+    const int16_t *w = p->pairs;
+    for (size_t r = 0; r < TILE_ROWS; r++) y[r] = 0.0f;
+    for (size_t g = 0; g < p->n / p->group; g++) {
+        int32_t dots[TILE_ROWS] = { 0 };
+        for (const int16_t *end = q + p->group; q < end; q += 2, w += 2 * TILE_ROWS) {
+            for (size_t r = 0; r < TILE_ROWS; r++) dots[r] += w[2 * r] * q[0] + w[2 * r + 1] * q[1];
+        }
+        for (size_t r = 0; r < TILE_ROWS; r++) {
+            y[r] += (float)dots[r] * (p->scales[g * TILE_ROWS + r] * d[g * p->group / ACT_BLOCK]);
             if (p->has_min) y[r] -= p->mins[g * TILE_ROWS + r] * sum[g];
         }
     }
