@@ -318,6 +318,52 @@ static void allocation_case(void) {
 }
 #endif
 
+/* The hash of logits after a batch and a step; what the session says runs goes to *ran. */
+static uint64_t precision_hash(plumb_model *m, plumb_precision precision, bool scalar, plumb_precision *ran) {
+    plumb_session *s = NULL;
+    plumb_session_params params = { .n_ctx = 64, .precision = precision, .force_scalar = scalar };
+    int32_t ids[N_IDS];
+    some_ids(m, ids);
+    if (!CHECK(plumb_session_create(&s, m, &params) == PLUMB_OK, "%s", plumb_model_error(m))) return 0;
+    *ran = plumb_session_precision(s);
+    CHECK(plumb_session_feed(s, ids, N_IDS - 1) == PLUMB_OK && plumb_session_feed(s, ids + N_IDS - 1, 1) == PLUMB_OK,
+          "%s", plumb_session_error(s));
+    uint64_t hash = logits_hash(s, plumb_model_n_vocab(m));
+    plumb_session_free(s);
+    return hash;
+}
+
+/* Of a file whose weights relaxed dots can take, and of one of Q8_0, which they cannot: it keeps 16 bits. */
+static void precision_row(const void *path) {
+    plumb_model *m = fixture_load(path);
+    if (!m) return;
+    plumb_precision ran = PLUMB_PRECISION_AUTO;
+    uint64_t exact16 = precision_hash(m, PLUMB_PRECISION_EXACT16, false, &ran);
+    CHECK(ran == PLUMB_PRECISION_EXACT16, "%d", (int)ran);
+    uint64_t fast8 = precision_hash(m, PLUMB_PRECISION_FAST8, false, &ran);
+    CHECK(ran == PLUMB_PRECISION_FAST8, "%d", (int)ran);
+    CHECK((fast8 == exact16) == (strcmp(path, TINY) == 0), "logits of 8 and of 16 bits are %s",
+          fast8 == exact16 ? "the same" : "others");
+    CHECK(precision_hash(m, PLUMB_PRECISION_FAST8, true, &ran) == fast8, "fast8 by portable kernels: other logits");
+    uint64_t chosen = precision_hash(m, PLUMB_PRECISION_AUTO, false, &ran);
+    CHECK(chosen == (ran == PLUMB_PRECISION_FAST8 ? fast8 : exact16) && ran != PLUMB_PRECISION_AUTO,
+          "auto says that it is %s", plumb_precision_name(ran));
+    precision_hash(m, PLUMB_PRECISION_AUTO, true, &ran);
+    CHECK(ran == PLUMB_PRECISION_EXACT16, "portable kernels gain nothing, but auto takes %s", plumb_precision_name(ran));
+
+    plumb_session *s = NULL;
+    plumb_session_params params = { .precision = (plumb_precision)3 };
+    CHECK(plumb_session_create(&s, m, &params) == PLUMB_ERROR_ARGUMENT && !s
+          && strstr(plumb_model_error(m), "3 is no precision"), "%s", plumb_model_error(m));
+    CHECK(!plumb_precision_name((plumb_precision)3), "3 has a name");
+    params = (plumb_session_params) { .pass = PLUMB_PASS_REFERENCE };
+    if (CHECK(plumb_session_create(&s, m, &params) == PLUMB_OK, "%s", plumb_model_error(m))) {
+        CHECK(plumb_session_precision(s) == PLUMB_PRECISION_AUTO, "the reference pass rounds no activations");
+    }
+    plumb_session_free(s);
+    plumb_model_free(m);
+}
+
 void test_session(void) {
     test_case("session: a model loaded in pieces of 1, 7, 4096 bytes and at once gives the same bits", piecewise_case);
     test_case("session: a file cut at arbitrary bytes loads as one", cut_case);
@@ -329,6 +375,10 @@ void test_session(void) {
     test_case("session: a rewound and refed prompt gives the same bits", rewind_case);
     test_case("session: context overflow and foreign tokens are errors that change nothing", overflow_case);
     test_case("session: calls in the wrong state are errors", state_case);
+    test_row("session: precision: 8 bits are the same by all kernels, and others than 16", precision_row,
+             "tests/vectors/synth/q4_0.gguf");
+    test_row("session: precision: superblocks of 4 bits", precision_row, "tests/vectors/synth/q4_k.gguf");
+    test_row("session: precision: Q8_0 keeps 16 bits", precision_row, TINY);
 #if defined(__SANITIZE_ADDRESS__)
     test_case("session: decoding a token allocates nothing", allocation_case);
 #endif

@@ -257,7 +257,7 @@ test('bench prints what ran and how fast', async () => {
   const text = await output(args);
   const [what, how] = text.split('\n');
   assert.match(what, /^llama, 134\.5 M parameters, 96\.6 MB of weights, [\d.]+ MB of session$/);
-  assert.match(how, /^kernels \w+, context 2048, batch 64, \d+ threads?, loaded in [\d.]+ s$/);
+  assert.match(how, /^kernels \w+, exact16, context 2048, batch 64, \d+ threads?, loaded in [\d.]+ s$/);
   for (const name of ['prefill', 'decode']) {
     const line = text.split('\n').find(line => line.startsWith(name));
     assert.match(line, /^\w+ +\d+ tokens  min +[\d.]+  median +[\d.]+  max +[\d.]+ tokens\/s$/);
@@ -270,6 +270,8 @@ test('bench prints what ran and how fast', async () => {
     ['llama', 134515008, 96576768, 'scalar', 64, 4]);
   assert.ok(json.prefill.length === 3 && json.decode.length === 3);
   for (const speed of [...json.prefill, ...json.decode]) assert.ok(speed > 0, `${speed}`);
+  const coarse = await output(['bench', smol, '-p', '1', '-n', '1', '-r', '1', '--precision', 'fast8', '--json']);
+  assert.deepEqual([json.precision, JSON.parse(coarse).precision], ['exact16', 'fast8']);
   const slow = await output(['bench', smol, '-p', '1', '-n', '1', '-r', '1', '--reference', '--json']);
   assert.equal(JSON.parse(slow).kernels, 'reference');
 });

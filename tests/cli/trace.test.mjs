@@ -81,7 +81,7 @@ test('trace: a prompt at once, in batches or token by token is the same to the l
 
 test('trace prints a table for people', async () => {
   const lines = (await output([...args, '--layers', '0'])).trimEnd().split('\n');
-  assert.match(lines[0], /^plumb \S+, fast pass, \w+, 24 tokens$/);
+  assert.match(lines[0], /^plumb \S+, fast pass, \w+, exact16, 24 tokens$/);
   assert.deepEqual(lines[1].trim().split(/ +/),
     ['tap', 'tokens', 'shape', 'mean', 'rms', 'min', 'max', 'NaN/Inf']);
   assert.equal(lines.length, 2 + 1 + 16 + 1 + 2);

@@ -4,23 +4,24 @@ import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { plumb, smol } from './plumb.mjs';
 
+const compute = ['--batch', '--threads', '--precision', '--reference', '--scalar'];
 const options = {
   run: ['-p', '-n', '--temp', '--top-k', '--top-p', '--min-p', '--typical', '--repeat-penalty', '--presence-penalty',
-    '--frequency-penalty', '--repeat-last-n', '--seed', '--ctx', '--batch', '--reference', '--scalar', '--raw',
+    '--frequency-penalty', '--repeat-last-n', '--seed', '--ctx', ...compute, '--raw',
     '--system', '--ids', '--parse-special'],
   inspect: ['--json'],
   tokenize: ['--no-special', '--parse-special', '--ids'],
-  score: ['--ids', '--reference', '--scalar', '--json', '--ctx', '--batch'],
+  score: ['--ids', ...compute, '--json', '--ctx'],
   trace: ['-p', '--tokens', '--chat', '--parse-special', '--n-prompt', '--taps', '--layers', '--values', '-o',
-    '--profile', '--batch', '--reference', '--scalar', '--json'],
-  logits: ['-p', '--tokens', '--chat', '--parse-special', '--top', '--batch', '--reference', '--scalar', '--json'],
-  perplexity: ['--ctx', '--chunks', '--kl', '--save', '--batch', '--reference', '--scalar', '--json'],
+    '--profile', ...compute, '--json'],
+  logits: ['-p', '--tokens', '--chat', '--parse-special', '--top', ...compute, '--json'],
+  perplexity: ['--ctx', '--chunks', '--kl', '--save', ...compute, '--json'],
   diff: ['--model', '--tolerance', '--html', '--json'],
   selfcheck: ['--json'],
   weights: ['--tolerance', '--all', '--json'],
   diagnose: ['--against', '--tokens', '-p', '--chat', '--parse-special', '--n-prompt', '--max', '--list', '--tolerance',
     '--json'],
-  bench: ['-p', '-n', '-r', '--ctx', '--batch', '--reference', '--scalar', '--json'],
+  bench: ['-p', '-n', '-r', '--ctx', ...compute, '--json'],
 };
 
 test('--help names every command', async () => {
@@ -70,6 +71,8 @@ const wrong = [
   [['run', smol, '-p', 'x', '--raw=1'], '--raw takes no value'],
   [['run', smol, '-p', 'x', '--raw', '--system', 'y'], '--raw'],
   [['run', smol, '-p', 'x', '--reference', '--scalar'], 'exclude each other'],
+  [['run', smol, '-p', 'x', '--precision', 'fast'], '--precision: "fast" is not auto, exact16 or fast8'],
+  [['run', smol, '-p', 'x', '--precision', 'fast8', '--reference'], '--precision is of the fast pass'],
   [['run', smol, '-p', 'x', '--temp'], '--temp needs a value'],
   ...['', ' 1', '1 ', 'abc', '1x', '0x1', 'nan', 'inf', '-1', '1e9', '--raw', '1,5', '1..2', 'e', '.']
     .map(word => [['run', smol, '-p', 'x', '--temp', word], `--temp: "${word}" is not a number from 0 to 1e+06`]),
