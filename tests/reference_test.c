@@ -501,8 +501,9 @@ static void square_weights(void) {
         double y = 0, right_k = 0;
         for (uint32_t i = 0; i < 32; i++) {   /* q: column o of the file's matrix; k is not square: row o */
             double x = (double)at(run, "attn_norm", 0, 2)[i];
-            y += (double)f32_from_bits(load_u32(q->data + 4 * (32 * i + o))) * x;
-            if (o < 16) right_k += (double)f32_from_bits(load_u32(k->data + 4 * (32 * o + i))) * x;
+            uint8_t bytes[32 * sizeof(float)];
+            y += (double)f32_from_bits(load_u32(weight_row(q, i, bytes) + 4 * o)) * x;
+            if (o < 16) right_k += (double)f32_from_bits(load_u32(weight_row(k, o, bytes) + 4 * i)) * x;
         }
         CHECK(fabs(y - (double)at(run, "Qcur", 0, 2)[o]) < 2e-6, "row %u: %g", o, y);
         if (o < 16) CHECK(fabs(right_k - (double)at(run, "Kcur", 0, 2)[o]) < 2e-6, "row %u: %g", o, right_k);
