@@ -205,9 +205,10 @@ void kernels_warm_up(const struct kernels *k, uint64_t types) {
     struct activations a = { 0 };
     struct panel panel = { 0 };
     uint64_t bytes = 0;
+    plumb_precision precision = k->bytes_dot ? PLUMB_PRECISION_FAST8 : PLUMB_PRECISION_EXACT16;
     float *x = calloc(N * N_TOKEN, sizeof *x), *y = calloc(N * N_TOKEN, sizeof *y);
     uint8_t *rows = calloc(TILE_ROWS * N, sizeof(float));   /* of the largest type */
-    if (x && y && rows && activations_create(&a, N, N_TOKEN, PLUMB_PRECISION_EXACT16, &bytes) == PLUMB_OK
+    if (x && y && rows && activations_create(&a, N, N_TOKEN, precision, &bytes) == PLUMB_OK
         && panel_create(&panel, N, &bytes) == PLUMB_OK) {
         for (uint32_t i = 0; i < 2 * N_CALL; i++) {
             for (uint32_t type = 0; type < QUANT_TYPE_COUNT; type++) {

@@ -62,6 +62,11 @@ static void warm_up(struct gguf *g) {
     struct kernels k;
     kernels_init(&k, false, PLUMB_PRECISION_EXACT16);
     kernels_warm_up(&k, types);
+    kernels_init(&k, false, PLUMB_PRECISION_FAST8);
+    for (uint32_t type = 0; type < QUANT_TYPE_COUNT; type++) {
+        if (!kernels_have_fast8(type)) types &= ~((uint64_t)1 << type);
+    }
+    if (k.bytes_dot) kernels_warm_up(&k, types);   /* plumb_session_create may measure them */
 }
 
 plumb_status plumb_model_commit(plumb_model *m, size_t n) {
