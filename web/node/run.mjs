@@ -1,8 +1,10 @@
 /* What `make run` runs: streams an answer to the terminal and says how fast it was.
  *
- *   node web/node/run.mjs --model MODEL.gguf --prompt TEXT [--max-tokens N] [--temperature T] [--seed N] [--raw]
+ *   node web/node/run.mjs --model MODEL.gguf --prompt TEXT [--max-tokens N] [--temperature T] [--seed N] [--threads N]
+ *     [--raw]
  *
- * --raw continues TEXT as it is instead of answering it as a chat. */
+ * --threads N computes with N threads instead of one for each processor.  --raw continues TEXT as it is instead of
+ * answering it as a chat. */
 import { basename } from 'node:path';
 import { parseArgs } from 'node:util';
 import { Plumb, PlumbError } from './index.js';
@@ -11,8 +13,8 @@ const started = performance.now();
 const seconds = (/** @type {number} */ since) => (performance.now() - since) / 1000;
 
 try {
-  const { model: path, prompt, raw, 'max-tokens': maxTokens, temperature, seed } = options();
-  const model = await Plumb.load(path, { onProgress: progress });
+  const { model: path, prompt, raw, 'max-tokens': maxTokens, temperature, seed, threads } = options();
+  const model = await Plumb.load(path, { onProgress: progress, threads: number('--threads', threads) });
   if (process.stderr.isTTY) process.stderr.write('\r\x1b[K');
   const loadSeconds = seconds(started);
 
@@ -26,9 +28,10 @@ try {
   })) process.stdout.write(piece);
 
   const stats = /** @type {import('../plumb.js').Stats} */ (model.lastStats);
+  const { threads: used } = await model.info();
   const rate = (/** @type {number} */ n) => n.toFixed(1);
   console.log(`\n
-${basename(path)}, ${process.release.name} ${process.versions.node}, 1 thread
+${basename(path)}, ${process.release.name} ${process.versions.node}, ${used} thread${used === 1 ? '' : 's'}
   load     ${loadSeconds.toFixed(2)} s
   prefill  ${rate(stats.prefillRate)} tokens/s (${stats.promptTokens} tokens)
   decode   ${rate(stats.decodeRate)} tokens/s (${stats.tokens} tokens${
@@ -47,6 +50,7 @@ function options() {
       options: {
         model: { type: 'string' }, prompt: { type: 'string' }, raw: { type: 'boolean' },
         'max-tokens': { type: 'string' }, temperature: { type: 'string' }, seed: { type: 'string' },
+        threads: { type: 'string' },
       },
     });
     const { model, prompt } = values;
