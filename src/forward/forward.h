@@ -16,8 +16,8 @@ struct forward;
  * type that most weights have. */
 plumb_precision forward_choose_precision(const struct model *m);
 
-/* precision: EXACT16 or FAST8.  n_ctx: positions the cache holds.  n_batch: most tokens of one forward_run.  pool: whose threads compute; NULL: the
- * caller's alone.  It must outlive the pass. */
+/* n_ctx: positions the cache holds, in kv_type.  n_batch: most tokens of one forward_run.  precision: EXACT16 or FAST8.
+ * pool: whose threads compute; NULL: the caller's alone.  It must outlive the pass. */
 plumb_status forward_create(struct forward **out, const struct model *m, uint32_t n_ctx, uint32_t n_batch,
                             plumb_kv_type kv_type, bool scalar_only, plumb_precision precision, struct pool *pool,
                             struct error *err);
