@@ -13,6 +13,8 @@ const features = { simd: true, bulk_memory: true, sign_extension: true, mutable_
   threads: true, relaxed_simd: true };
 const DOT = 'i32x4.dot_i16x8_s', RELAXED_DOT = 'i32x4.relaxed_dot_i8x16_i7x16_add_s';
 const BLOCKS = ['q4_0', 'q4_1', 'q5_0', 'q5_1'], SUPERBLOCKS = ['q4_K', 'q5_K', 'q6_K'];
+/** Those that relaxed dots are not for. */
+const MORE_BLOCKS = ['iq4_nl', 'q8_0'], MORE_SUPERBLOCKS = ['iq4_xs', 'q2_K', 'q3_K'];
 const { readWasm } = await wabt();
 
 /** Of each function with a name its opcodes on vectors, in order. @returns {Map<string, string[]>} */
@@ -33,9 +35,9 @@ const countOf = (functions, names, opcode) => Object.fromEntries([...functions].
 /** @param {string[]} types @param {string} isa @param {number} n @returns {Record<string, number>} */
 const expected = (types, isa, n) => Object.fromEntries(types.map((type) => [`${type}_dot__${isa}`, n]));
 
-/** @param {Record<string, number>} count @param {string} isa */
-function checkSuperblocks(count, isa) {
-  assert.deepEqual(Object.keys(count), SUPERBLOCKS.map((type) => `${type}_dot__${isa}`));
+/** @param {Record<string, number>} count @param {string[]} types @param {string} isa */
+function checkSuperblocks(count, types, isa) {
+  assert.deepEqual(Object.keys(count), types.map((type) => `${type}_dot__${isa}`));
   for (const [name, n] of Object.entries(count)) assert.ok(n > 0 && n % 8 === 0, `${name}: ${n}`);
 }
 
@@ -43,9 +45,10 @@ for (const module of ['plumb', 'plumb-mt', 'plumb-relaxed', 'plumb-mt-relaxed'])
   const functions = functionsOf(module), relaxed = module.endsWith('-relaxed');
 
   test(`${module}: dots of 16 bits, kernel by kernel`, () => {
-    assert.deepEqual(countOf(functions, /^(q\d_\d|panel)_dot(_x4)?__simd128$/, DOT), {
-      ...expected([...BLOCKS, 'q8_0'], 'simd128', 32), panel_dot__simd128: 8, panel_dot_x4__simd128: 32 });
-    checkSuperblocks(countOf(functions, /^q\d_K_dot__simd128$/, DOT), 'simd128');
+    assert.deepEqual(countOf(functions, /^(q\d_\d|iq4_nl|panel)_dot(_x4)?__simd128$/, DOT), {
+      ...expected([...BLOCKS, ...MORE_BLOCKS], 'simd128', 32), panel_dot__simd128: 8, panel_dot_x4__simd128: 32 });
+    checkSuperblocks(countOf(functions, /^(q\d_K|iq4_xs)_dot__simd128$/, DOT), [...MORE_SUPERBLOCKS, ...SUPERBLOCKS],
+      'simd128');
   });
 
   const what = relaxed ? 'relaxed dots, kernel by kernel, and no other relaxed opcode' : 'nothing relaxed';
@@ -56,7 +59,7 @@ for (const module of ['plumb', 'plumb-mt', 'plumb-relaxed', 'plumb-mt-relaxed'])
     assert.deepEqual(found.filter((one) => !one.startsWith(RELAXED_DOT) || !one.endsWith('__relaxed')), []);
     assert.deepEqual(countOf(functions, /^(q\d_\d|bytes)_dot(_x4)?__relaxed$/, RELAXED_DOT), {
       ...expected(BLOCKS, 'relaxed', 16), bytes_dot__relaxed: 8, bytes_dot_x4__relaxed: 32 });
-    checkSuperblocks(countOf(functions, /^q\d_K_dot__relaxed$/, RELAXED_DOT), 'relaxed');
+    checkSuperblocks(countOf(functions, /^q\d_K_dot__relaxed$/, RELAXED_DOT), SUPERBLOCKS, 'relaxed');
   });
 
   test(`${module}: every kernel named after an instruction set uses it`, () => {
