@@ -138,10 +138,12 @@ truth: ## Every tap against llama.cpp by layer, on the default model and 2 GB of
 .PHONY: build native wasm wasi test-programs
 build: native wasm wasi ## Builds all that ships.
 
+# The vector kernels run natively too where there is SSE4.1: every x86-64 of the last fifteen years (kernels/simd128.h).
+native_simd := $(if $(filter x86_64,$(shell uname -m)),-msse4.1)
 native_dir = build/native$(if $(filter-out release,$1),-$1)
 native_cc = $(if $(filter fuzz,$1),clang$(if $(LLVM),-$(LLVM)),$(CC))
 define native_host
-$(call compile,$(call native_dir,$1),$(call native_cc,$1) $($1))
+$(call compile,$(call native_dir,$1),$(call native_cc,$1) $($1) $(native_simd))
 $(call native_dir,$1)/plumb: $(call objects,$(call native_dir,$1),$(engine) $(cli))
 	@echo "  $$@"
 	$$Q$(call native_cc,$1) $($1) $$^ -lm -o $$@

@@ -1,5 +1,6 @@
 /* The portable kernels of attention: the definition of what every variant must give, bit for bit. */
 #include "kernels/attention.h"
+#include "kernels/simd128.h"
 
 #include "base/math.h"
 
@@ -141,7 +142,7 @@ void attention_fill_scalar(struct attention_kernels *k) {
 
 void attention_kernels_init(struct attention_kernels *k, bool scalar_only) {
     attention_fill_scalar(k);
-#if defined(__wasm_simd128__)
+#if defined(HAVE_SIMD128)
     if (!scalar_only) attention_fill_simd128(k);
 #else
     (void)scalar_only;

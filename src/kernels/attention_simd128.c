@@ -1,13 +1,13 @@
 /* WASM SIMD128 kernels of attention.  Each equals its scalar namesake bit for bit.  Pointer-bump loops: V8 then folds
  * the offsets into its loads. */
 #include "kernels/attention.h"
+#include "kernels/simd128.h"
 
-#if defined(__wasm_simd128__)
+#if defined(HAVE_SIMD128)
 
 #include "base/math.h"
 
 #include <math.h>
-#include <wasm_simd128.h>
 
 static inline float sum_lanes(v128_t v) {
     return (wasm_f32x4_extract_lane(v, 0) + wasm_f32x4_extract_lane(v, 1))
@@ -233,7 +233,7 @@ static float weigh__simd128(float *s, size_t n_seen, size_t n, const float *v_sc
         float *p = s + b * ATTN_BLOCK;
         const float *scale = attention_scales(b, n_seen, v_scale, tail);
         v128_t lanes = wasm_f32x4_splat(0.0f);
-        _Pragma("clang loop unroll(disable)")   /* 2 KB more are no faster */
+        LOOP_KEPT   /* 2 KB more are no faster */
         for (const float *end = p + ATTN_BLOCK; p < end; p += 4, scale += 4) {
             v128_t x = wasm_f32x4_sub(wasm_v128_load(p), m);
             v128_t e = wasm_v128_andnot(exp2__simd128(x), wasm_f32x4_lt(x, wasm_f32x4_splat(ATTN_BITS_MIN)));

@@ -2,7 +2,7 @@
 #ifndef PLUMB_KERNELS_F16_SIMD128_H
 #define PLUMB_KERNELS_F16_SIMD128_H
 
-#include <wasm_simd128.h>
+#include "kernels/simd128.h"
 
 /* Four halves in the low 16 bits of each lane to f32, exact (a signalling NaN comes out quiet); the high 16 bits are
  * ignored.  f16 scales are often subnormal, and no lane may become a subnormal f32 on the way, which x86 computes with

@@ -5,10 +5,10 @@
  * More tokens: 8 rows are widened to a panel once, of which 4 rows x 2 tokens at a time fill 8 registers with sums, so
  * that a load serves two or four products: 22 GMAC/s instead of 14; with 4 x 3 the registers spill (15). */
 #include "kernels/kernels.h"
+#include "kernels/simd128.h"
 
-#if defined(__wasm_simd128__)
+#if defined(HAVE_SIMD128)
 
-#include <wasm_simd128.h>
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 

@@ -1,12 +1,13 @@
 /* The table's assembly and the one matrix product that all types share. */
 #include "kernels/kernels.h"
+#include "kernels/simd128.h"
 
 #include <stdlib.h>
 
 void kernels_init(struct kernels *k, bool scalar_only, plumb_precision precision) {
     memset(k, 0, sizeof *k);
     kernels_fill_scalar(k);
-#if defined(__wasm_simd128__)
+#if defined(HAVE_SIMD128)
     if (!scalar_only) kernels_fill_simd128(k);
 #endif
 #if defined(__wasm_relaxed_simd__)

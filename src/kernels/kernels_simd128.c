@@ -2,11 +2,11 @@
  * zeros into the same lanes.  Pointer-bump loops: V8 then folds the offsets into its loads. */
 #include "kernels/expf.h"
 #include "kernels/kernels.h"
+#include "kernels/simd128.h"
 
-#if defined(__wasm_simd128__)
+#if defined(HAVE_SIMD128)
 
 #include <math.h>
-#include <wasm_simd128.h>
 
 static inline float sum_lanes(v128_t v) {
     return (wasm_f32x4_extract_lane(v, 0) + wasm_f32x4_extract_lane(v, 1))
@@ -284,7 +284,7 @@ static void swiglu__simd128(float *gate, const float *up, size_t n) {
 }
 
 void kernels_fill_simd128(struct kernels *k) {
-    k->name = "simd128";
+    k->name = SIMD128_NAME;
     kernels_fill_tiles(k);
     kernels_fill_floats(k);
     k->quantize_i16 = quantize_i16__simd128;

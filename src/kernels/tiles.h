@@ -75,7 +75,7 @@ ALWAYS_INLINE void block_unpack(const struct block *b, struct panel *p, const ui
     code *to = panel_codes(p);
     float *scales = p->scales, *mins = p->mins;
     for (const uint8_t *w = rows, *end = rows + p->n / 32 * b->bytes; w < end; w += b->bytes) {
-#pragma clang loop unroll(disable)
+        LOOP_KEPT
         for (uint32_t j = 0; j < 8; j++, to += 32) {
             store_4(to, b->codes, w + b->low, w + b->high, 0, j, b->bias);
         }
@@ -128,17 +128,17 @@ ALWAYS_INLINE void superblock_dot(const struct superblock *b, float y[TILE_ROWS]
         const float *scale = scales, *min = mins;
         const uint8_t *low = w + b->low, *high = w + b->high;
         for (const code *q_end = q + 256; q < q_end; low += b->low_step, high += b->high_step) {
-#pragma clang loop unroll(full)
+            LOOP_UNROLLED
             for (uint32_t k = 0; k < b->period; k++, q += 32) {
                 v128_t dq = wasm_v128_load32_splat(d++);
-#pragma clang loop unroll(disable)
+                LOOP_KEPT
                 for (uint32_t j = 0; j < 8; scale += 8) {
                     v128_t bias = wasm_i32x4_splat(0);
                     if (b->bias) bias = wasm_i32x4_mul(wasm_v128_load32_splat(isum++), wasm_i32x4_splat(-b->bias));
                     v128_t dots[2] = { bias, bias };
-#pragma clang loop unroll(disable)
+                    LOOP_KEPT
                     for (uint32_t end_of_group = j + b->group / 4; j < end_of_group; j += b->unrolled) {
-#pragma clang loop unroll(full)
+                        LOOP_UNROLLED
                         for (uint32_t i = j; i < j + b->unrolled; i += 2) {
                             dot_two(y, dots, b->codes, low, high, k, i, i + 1, q);
                         }
@@ -169,7 +169,7 @@ ALWAYS_INLINE void superblock_unpack(const struct superblock *b, struct panel *p
         for (const code *end_of_tile = to + 256 * TILE_ROWS; to < end_of_tile;
              low += b->low_step, high += b->high_step) {
             for (uint32_t k = 0; k < b->period; k++) {
-#pragma clang loop unroll(disable)
+                LOOP_KEPT
                 for (uint32_t j = 0; j < 8; j++, to += 32) {
                     store_4(to, b->codes, low, high, k, j, b->bias);
                 }

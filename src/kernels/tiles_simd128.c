@@ -3,8 +3,9 @@
  * even bytes and a shift the odd ones, and these are pairs in order B.
  */
 #include "kernels/kernels.h"
+#include "kernels/simd128.h"
 
-#if defined(__wasm_simd128__)
+#if defined(HAVE_SIMD128)
 
 #include "kernels/tiles_simd128.h"
 

@@ -14,7 +14,7 @@
 #include "kernels/kernels.h"
 #include "quant/blocks.h"
 
-#include <wasm_simd128.h>
+#include "kernels/simd128.h"
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
@@ -143,7 +143,7 @@ static inline void q6_K_scales(float *scales, float *mins, const uint8_t *tile) 
     (void)mins;
     for (uint32_t half = 0; half < 2; half++, scales += 4) {
         v128_t d = odd_halves(tile, half);
-#pragma clang loop unroll(disable)
+        LOOP_KEPT
         for (uint32_t i = 0; i < 4; i++) {
             store_products_signed(scales + 32 * i, d, word(tile + 16 + 16 * half, 48 + i));
         }
@@ -155,7 +155,7 @@ static inline void q2_K_scales(float *scales, float *mins, const uint8_t *tile) 
     for (const uint8_t *end = tile + 32; tile < end; tile += 16, scales += 4, mins += 4) {
         v128_t dm = word(tile, 20);
         v128_t d = f32_from_f16_x4(dm), dmin = f32_from_f16_x4(wasm_u32x4_shr(dm, 16));
-#pragma clang loop unroll(disable)
+        LOOP_KEPT
         for (uint32_t i = 0; i < 4; i++) {
             store_products(scales + 32 * i, d, bits(word(tile, i), 0, 15));
             store_products(mins + 32 * i, dmin, bits(word(tile, i), 4, 15));
@@ -169,7 +169,7 @@ static inline void q3_K_scales(float *scales, float *mins, const uint8_t *tile) 
     for (uint32_t half = 0; half < 2; half++, scales += 4) {
         v128_t d = odd_halves(tile, half);
         const uint8_t *words = tile + 16 + 16 * half;
-#pragma clang loop unroll(disable)
+        LOOP_KEPT
         for (uint32_t i = 0; i < 4; i++) {
             v128_t high = wasm_i16x8_shl(bits(word(words, 26), i * 2, 3), 4);
             v128_t sc = wasm_v128_or(bits(word(words, 24 + i % 2), i / 2 * 4, 15), high);
@@ -184,7 +184,7 @@ static inline void iq4_xs_scales(float *scales, float *mins, const uint8_t *tile
     const v128_t three = wasm_i32x4_splat(3), fifteen = wasm_i32x4_splat(15);
     for (const uint8_t *end = tile + 32; tile < end; tile += 16, scales += 4) {
         v128_t d = f32_from_f16_x4(word(tile, 0));
-#pragma clang loop unroll(disable)
+        LOOP_KEPT
         for (uint32_t i = 0; i < 8; i++) {
             v128_t low = wasm_v128_and(wasm_u32x4_shr(word(tile, 1), i * 4), fifteen);
             v128_t high = wasm_i32x4_shl(wasm_v128_and(wasm_u32x4_shr(word(tile, 0), 16 + i * 2), three), 4);

@@ -15,12 +15,14 @@ function printed(paragraph, label) {
   const line = lines.slice(lines.indexOf(paragraph) + 1).find(line => line.startsWith(label));
   return line.slice(label.length).match(/-?\d+\.\d+/g).map(Number);
 }
+/** K and V as llama-perplexity kept them. */
+const exact = ['--kv-type', 'f32'];
 const perplexity = async (model, ...more) =>
   JSON.parse(await output(['perplexity', synth(model), text, '--json', ...more]));
 
 test('perplexity: f32 weights give what llama-perplexity gives', async () => {
   const [ppl, error] = printed('f32', 'Final estimate: PPL =');
-  for (const pass of [[], ['--reference'], ['--batch', '7']]) {
+  for (const pass of [exact, ['--reference'], [...exact, '--batch', '7']]) {
     const found = await perplexity('f32', '--ctx', '48', ...pass);
     near(found.perplexity, ppl, 1e-6, 'perplexity');
     near(found.error, error, 1e-6, 'its error');
@@ -37,7 +39,7 @@ test('perplexity: quantized ones, odd vocabularies and BOS give nearly that', as
 });
 
 test('perplexity --kl: against a run that llama-perplexity saved', async () => {
-  const found = await perplexity('f32', '--kl', `${vectors}/q4_0.base`);
+  const found = await perplexity('f32', ...exact, '--kl', `${vectors}/q4_0.base`);
   assert.equal(found.context, 48);   // the saved run's
   const is = ([value, error], label, relative = 1e-6, scale = 1) => {
     const expected = printed('f32 against q4_0', label);
@@ -58,7 +60,7 @@ test('perplexity --kl: against a run that llama-perplexity saved', async () => {
 test('perplexity --save: the file is llama-perplexity\'s but for the last bit', async () => {
   for (const [model, most] of [['f32', 1], ['untied', Infinity]]) {
     const path = temporary(`${model}.base`, '');
-    await perplexity(model, '--ctx', '48', '--save', path);
+    await perplexity(model, ...exact, '--ctx', '48', '--save', path);
     const ours = readFileSync(path), theirs = readFileSync(`${vectors}/${model}.base`);
     assert.equal(ours.length, theirs.length);
     const n_vocab = theirs.readUInt32LE(12), start = 20 + 4 * 48 * 5, n_record = 8 + 2 * (n_vocab + n_vocab % 2);
@@ -71,7 +73,7 @@ test('perplexity --save: the file is llama-perplexity\'s but for the last bit', 
         assert.ok(Math.abs(a - b) <= most, `position at byte ${at}, token ${i}: ${a}, llama.cpp ${b}`);
       }
     }
-    const again = await perplexity(model, '--kl', path);
+    const again = await perplexity(model, ...exact, '--kl', path);
     assert.ok(again.kl.mean < 1e-6 && again.same_top.mean === 1, JSON.stringify(again));
   }
 });
@@ -94,7 +96,7 @@ test('perplexity: one position has no error, and what no number holds is null', 
 });
 
 test('perplexity for people', async () => {
-  const out = await output(['perplexity', synth('f32'), text, '--kl', `${vectors}/q4_0.base`]);
+  const out = await output(['perplexity', synth('f32'), text, ...exact, '--kl', `${vectors}/q4_0.base`]);
   assert.match(out, /^perplexity +5634\.32\d\d \+\/- 1346\.21\d\d   115 tokens of 5 chunks of 48\n/);
   assert.match(out, /^KL divergence +7\.08 \+\/- 0\.165   median 6\.85, 99 % 11\.6, largest/m);
   assert.match(out, /^same top token +0\.8696 \+\/- 0\.8696 %\n$/m);

@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { plumb, smol } from './plumb.mjs';
 
-const compute = ['--batch', '--threads', '--precision', '--reference', '--scalar'];
+const compute = ['--batch', '--threads', '--precision', '--kv-type', '--reference', '--scalar'];
 const options = {
   run: ['-p', '-n', '--temp', '--top-k', '--top-p', '--min-p', '--typical', '--repeat-penalty', '--presence-penalty',
     '--frequency-penalty', '--repeat-last-n', '--seed', '--ctx', ...compute, '--raw',

@@ -1,0 +1,113 @@
+/* What the vector kernels are written in: WebAssembly's SIMD128, and natively the same 128-bit instructions of x86
+ * (SSE4.1), under WebAssembly's names.  So the native program runs the very kernels that ship, sanitizers included.
+ *
+ * HAVE_SIMD128 is defined where there is either.  The names mean what clang's wasm_simd128.h says; what x86 does
+ * differently is written behind a name, and does not matter to the kernels here. */
+#ifndef PLUMB_KERNELS_SIMD128_H
+#define PLUMB_KERNELS_SIMD128_H
+
+/* Before a loop. */
+#if defined(__clang__)
+#define LOOP_KEPT _Pragma("clang loop unroll(disable)")
+#define LOOP_UNROLLED _Pragma("clang loop unroll(full)")
+#else
+#define LOOP_KEPT _Pragma("GCC unroll 1")
+#define LOOP_UNROLLED _Pragma("GCC unroll 16")
+#endif
+
+#if defined(__wasm_simd128__)
+
+#define HAVE_SIMD128 1
+#define SIMD128_NAME "simd128"
+#include <wasm_simd128.h>
+
+#elif defined(__SSE4_1__)
+
+#define HAVE_SIMD128 1
+#define SIMD128_NAME "sse4.1"
+#include <smmintrin.h>
+#include <stdint.h>
+#include <string.h>
+
+typedef __m128i v128_t;
+typedef float v4f __attribute__((vector_size(16)));
+typedef int32_t v4i __attribute__((vector_size(16)));
+typedef int16_t v8i __attribute__((vector_size(16)));
+
+static inline __m128 as_f32(v128_t v) { return _mm_castsi128_ps(v); }
+static inline v128_t of_f32(__m128 v) { return _mm_castps_si128(v); }
+
+/* ---- memory ---- */
+static inline v128_t wasm_v128_load(const void *p) { return _mm_loadu_si128(p); }
+static inline void wasm_v128_store(void *p, v128_t v) { _mm_storeu_si128(p, v); }
+static inline v128_t wasm_v128_load32_splat(const void *p) {
+    int32_t word;
+    memcpy(&word, p, sizeof word);
+    return _mm_set1_epi32(word);
+}
+static inline v128_t wasm_i16x8_load8x8(const void *p) { return _mm_cvtepi8_epi16(_mm_loadl_epi64(p)); }
+static inline v128_t wasm_i32x4_load16x4(const void *p) { return _mm_cvtepi16_epi32(_mm_loadl_epi64(p)); }
+static inline v128_t wasm_u32x4_load16x4(const void *p) { return _mm_cvtepu16_epi32(_mm_loadl_epi64(p)); }
+
+/* ---- lanes ---- */
+#define wasm_i8x16_splat(x) _mm_set1_epi8((char)(x))
+#define wasm_i16x8_splat(x) _mm_set1_epi16((short)(x))
+#define wasm_i32x4_splat(x) _mm_set1_epi32((int)(x))
+#define wasm_f32x4_splat(x) of_f32(_mm_set1_ps(x))
+#define wasm_i32x4_extract_lane(v, i) _mm_extract_epi32(v, i)
+#define wasm_f32x4_extract_lane(v, i) (((v4f)(v))[i])
+#if defined(__clang__)
+#define wasm_i32x4_shuffle(a, b, ...) ((v128_t)__builtin_shufflevector((v4i)(a), (v4i)(b), __VA_ARGS__))
+#define wasm_i16x8_shuffle(a, b, ...) ((v128_t)__builtin_shufflevector((v8i)(a), (v8i)(b), __VA_ARGS__))
+#else
+#define wasm_i32x4_shuffle(a, b, ...) ((v128_t)__builtin_shuffle((v4i)(a), (v4i)(b), (v4i){ __VA_ARGS__ }))
+#define wasm_i16x8_shuffle(a, b, ...) ((v128_t)__builtin_shuffle((v8i)(a), (v8i)(b), (v8i){ __VA_ARGS__ }))
+#endif
+/* Indices from 16 on give zero if their bit 7 is set, else index % 16. */
+static inline v128_t wasm_i8x16_swizzle(v128_t v, v128_t index) { return _mm_shuffle_epi8(v, index); }
+static inline v128_t wasm_i32x4_extend_low_i16x8(v128_t v) { return _mm_cvtepi16_epi32(v); }
+static inline v128_t wasm_i32x4_extend_high_i16x8(v128_t v) { return _mm_cvtepi16_epi32(_mm_srli_si128(v, 8)); }
+static inline v128_t wasm_i16x8_narrow_i32x4(v128_t a, v128_t b) { return _mm_packs_epi32(a, b); }
+static inline v128_t wasm_i8x16_narrow_i16x8(v128_t a, v128_t b) { return _mm_packs_epi16(a, b); }
+
+/* ---- bits ---- */
+static inline v128_t wasm_v128_and(v128_t a, v128_t b) { return _mm_and_si128(a, b); }
+static inline v128_t wasm_v128_or(v128_t a, v128_t b) { return _mm_or_si128(a, b); }
+static inline v128_t wasm_v128_xor(v128_t a, v128_t b) { return _mm_xor_si128(a, b); }
+static inline v128_t wasm_v128_andnot(v128_t a, v128_t b) { return _mm_andnot_si128(b, a); }
+#define wasm_i16x8_shl(v, n) _mm_slli_epi16(v, (int)(n))
+#define wasm_i16x8_shr(v, n) _mm_srai_epi16(v, (int)(n))
+#define wasm_u16x8_shr(v, n) _mm_srli_epi16(v, (int)(n))
+#define wasm_i32x4_shl(v, n) _mm_slli_epi32(v, (int)(n))
+#define wasm_i32x4_shr(v, n) _mm_srai_epi32(v, (int)(n))
+#define wasm_u32x4_shr(v, n) _mm_srli_epi32(v, (int)(n))
+
+/* ---- integers ---- */
+static inline v128_t wasm_i8x16_sub(v128_t a, v128_t b) { return _mm_sub_epi8(a, b); }
+static inline v128_t wasm_i16x8_sub(v128_t a, v128_t b) { return _mm_sub_epi16(a, b); }
+static inline v128_t wasm_i32x4_add(v128_t a, v128_t b) { return _mm_add_epi32(a, b); }
+static inline v128_t wasm_i32x4_sub(v128_t a, v128_t b) { return _mm_sub_epi32(a, b); }
+static inline v128_t wasm_i32x4_mul(v128_t a, v128_t b) { return _mm_mullo_epi32(a, b); }
+static inline v128_t wasm_i32x4_eq(v128_t a, v128_t b) { return _mm_cmpeq_epi32(a, b); }
+static inline v128_t wasm_u32x4_max(v128_t a, v128_t b) { return _mm_max_epu32(a, b); }
+static inline v128_t wasm_i32x4_dot_i16x8(v128_t a, v128_t b) { return _mm_madd_epi16(a, b); }
+
+/* ---- floats ---- */
+static inline v128_t wasm_f32x4_add(v128_t a, v128_t b) { return of_f32(_mm_add_ps(as_f32(a), as_f32(b))); }
+static inline v128_t wasm_f32x4_sub(v128_t a, v128_t b) { return of_f32(_mm_sub_ps(as_f32(a), as_f32(b))); }
+static inline v128_t wasm_f32x4_mul(v128_t a, v128_t b) { return of_f32(_mm_mul_ps(as_f32(a), as_f32(b))); }
+static inline v128_t wasm_f32x4_div(v128_t a, v128_t b) { return of_f32(_mm_div_ps(as_f32(a), as_f32(b))); }
+static inline v128_t wasm_f32x4_neg(v128_t a) { return _mm_xor_si128(a, _mm_set1_epi32(INT32_MIN)); }
+static inline v128_t wasm_f32x4_lt(v128_t a, v128_t b) { return of_f32(_mm_cmplt_ps(as_f32(a), as_f32(b))); }
+static inline v128_t wasm_f32x4_pmax(v128_t a, v128_t b) { return of_f32(_mm_max_ps(as_f32(b), as_f32(a))); }
+static inline v128_t wasm_f32x4_pmin(v128_t a, v128_t b) { return of_f32(_mm_min_ps(as_f32(b), as_f32(a))); }
+static inline v128_t wasm_f32x4_nearest(v128_t a) {
+    return of_f32(_mm_round_ps(as_f32(a), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+static inline v128_t wasm_f32x4_convert_i32x4(v128_t a) { return of_f32(_mm_cvtepi32_ps(a)); }
+/* INT32_MIN for NaN and for what an i32 does not hold. */
+static inline v128_t wasm_i32x4_trunc_sat_f32x4(v128_t a) { return _mm_cvttps_epi32(as_f32(a)); }
+
+#endif
+
+#endif
