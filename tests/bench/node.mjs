@@ -1,12 +1,12 @@
-/** `node tests/bench/node.mjs MODEL N_CTX N_THREAD`: plumb's package in Node behind the orders of driver.h. */
+/** `node tests/bench/node.mjs KIND MODEL N_CTX N_THREAD`: plumb's package in Node behind the orders of driver.h. */
 import { createInterface } from 'node:readline';
 import { Plumb } from '../../web/node/index.js';
 import { openPlumb } from './engine-plumb.js';
 
-const [path, contextLength, threads] = process.argv.slice(2);
+const [kind, path, contextLength, threads] = process.argv.slice(2);
 const answer = (object) => process.stdout.write(`${JSON.stringify(object)}\n`);
 try {
-  const engine = await openPlumb(Plumb, path, Number(contextLength), Number(threads));
+  const engine = await openPlumb(Plumb, kind, path, Number(contextLength), Number(threads));
   answer({ load_seconds: engine.loadSeconds, about: engine.about, info: engine.info });
   for await (const line of createInterface({ input: process.stdin })) {
     const [order, ...numbers] = line.trim().split(' ');

@@ -12,7 +12,7 @@ async function bytesOfPage() {
 
 window.bench = {
   async open(kind, url, contextLength, threads) {
-    engine = kind === 'plumb' ? await openPlumb(Plumb, url, contextLength, threads)
+    engine = kind.startsWith('plumb') ? await openPlumb(Plumb, kind, url, contextLength, threads)
       : await openWllama(Number(kind.slice('wllama-'.length)), url, contextLength, threads);
     const { loadSeconds, info, about } = engine;
     return { loadSeconds, info, about };

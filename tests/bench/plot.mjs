@@ -1,6 +1,6 @@
 /** docs/speed.svg: bars of prefill and decode for each engine, readable on light and on dark. */
-const ENGINES = [['plumb', 'chromium', 'plumb'], ['wllama-2', 'chromium', 'wllama'], ['wllama-3', 'chromium', 'wllama'],
-  ['llama.cpp', 'native', 'native llama.cpp']];
+const ENGINES = [['plumb', 'chromium', 'plumb'], ['plumb16', 'chromium', 'plumb, exact16'],
+  ['wllama-2', 'chromium', 'wllama'], ['wllama-3', 'chromium', 'wllama'], ['llama.cpp', 'native', 'native llama.cpp']];
 const MODELS = ['Q4_0', 'Q8_0', 'Q4_K_M'];
 const WIDTH = 860, LEFT = 132, PANEL = 340, GAP = 40, BAR = 13, ROW = 20, TOP = 64, GROUP = 34;
 const LABEL = 74;   // room for numbers behind the longest bar
@@ -35,7 +35,7 @@ export function plot(speeds) {
         const [one, two] = [1, 2].map(threads => of(name, engine, threads));
         const label = engine[2] === 'wllama' ? `wllama ${versions[engine[0]]}` : engine[2];
         if (i === 0) parts.push(text(x - 8, y + BAR - 2, label, engine[2] === 'plumb' ? 'strong' : '', 'end'));
-        const mine = engine[2] === 'plumb' ? ' mine' : '';
+        const mine = engine[2].startsWith('plumb') ? ' mine' : '';
         for (const [style, speed] of [['two', two], ['one', one]]) {
           if (!speed) continue;
           const width = (speed * scale).toFixed(1);

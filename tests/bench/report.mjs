@@ -52,7 +52,7 @@ class Speeds {
 /** "wllama 3.8.1, Chromium, 2 threads" */
 export function nameOf(id, versions) {
   const [name, host, threads] = id.split('/');
-  const version = name.startsWith('wllama') ? `wllama ${versions[name]}` : name;
+  const version = name.startsWith('wllama') ? `wllama ${versions[name]}` : name === 'plumb16' ? 'plumb, exact16' : name;
   const where = HOSTS[host] ?? `Node ${versions.node.split('.')[0]}`;
   return `${version}, ${where}, ${threads} thread${threads === '1' ? '' : 's'}`;
 }
@@ -76,7 +76,7 @@ function speedTable(speeds, { name, title, bytes, types }) {
   /** Of plumb: which of its modules and kernels. */
   const what = (engine) => speeds.opened.find(row => row.model === name && row.engine === engine)?.about;
   const rows = engines.map(engine => [
-    `${nameOf(engine, speeds.last.versions)}${engine.startsWith('plumb/') && what(engine) ? ` (${what(engine)})` : ''}`,
+    `${nameOf(engine, speeds.last.versions)}${engine.startsWith('plumb') && what(engine) ? ` (${what(engine)})` : ''}`,
     ...cells.map(([kind, n]) => show(speeds.find(name, engine, kind, n))),
   ]);
   const holds = Object.entries(types).map(([type, size]) => `${type} ${(size / 1e6).toFixed(1)}`).join(', ');
@@ -87,8 +87,8 @@ function speedTable(speeds, { name, title, bytes, types }) {
   ].join('\n');
 }
 
-/** The quotients that the targets are about. */
-function ratioTable(speeds) {
+/** The quotients that the targets are about, of plumb or plumb16. */
+function ratioTable(speeds, ours) {
   const models = speeds.models.filter(({ name }) => speeds.lengths('prefill', name).length > 0);
   const prompt = (model) => speeds.nearest('prefill', 512, model);
   const context = (model) => speeds.nearest('decode', 128, model);
@@ -102,31 +102,31 @@ function ratioTable(speeds) {
   };
   const columns = [
     ['decode / best wasm peer, 1 thread', floating => floating ? 2 : 4, m =>
-      of(m, 'plumb/chromium/1', 'decode') / peer(m, 'decode', 1)],
+      of(m, `${ours}/chromium/1`, 'decode') / peer(m, 'decode', 1)],
     ['the same, 2 threads', floating => floating ? 2 : 4, m =>
-      of(m, 'plumb/chromium/2', 'decode') / peer(m, 'decode', 2)],
+      of(m, `${ours}/chromium/2`, 'decode') / peer(m, 'decode', 2)],
     ['decode / native llama.cpp, 1 thread', () => 0.7, m =>
-      of(m, 'plumb/chromium/1', 'decode') / of(m, 'llama.cpp/native/1', 'decode')],
+      of(m, `${ours}/chromium/1`, 'decode') / of(m, 'llama.cpp/native/1', 'decode')],
     ['prefill / best wasm peer, 1 thread', floating => floating ? 2 : 3, m =>
-      of(m, 'plumb/chromium/1', 'prefill') / peer(m, 'prefill', 1)],
+      of(m, `${ours}/chromium/1`, 'prefill') / peer(m, 'prefill', 1)],
     ['the same, 2 threads', floating => floating ? 2 : 3, m =>
-      of(m, 'plumb/chromium/2', 'prefill') / peer(m, 'prefill', 2)],
+      of(m, `${ours}/chromium/2`, 'prefill') / peer(m, 'prefill', 2)],
     ['prefill / native llama.cpp, 1 thread', () => 0.5, m =>
-      of(m, 'plumb/chromium/1', 'prefill') / of(m, 'llama.cpp/native/1', 'prefill')],
+      of(m, `${ours}/chromium/1`, 'prefill') / of(m, 'llama.cpp/native/1', 'prefill')],
     ['prefill, 2 threads / 1', () => 1.8, m =>
-      of(m, 'plumb/chromium/2', 'prefill') / of(m, 'plumb/chromium/1', 'prefill')],
+      of(m, `${ours}/chromium/2`, 'prefill') / of(m, `${ours}/chromium/1`, 'prefill')],
     ['decode, 2 threads / 1', () => 1.5, m =>
-      of(m, 'plumb/chromium/2', 'decode') / of(m, 'plumb/chromium/1', 'decode')],
+      of(m, `${ours}/chromium/2`, 'decode') / of(m, `${ours}/chromium/1`, 'decode')],
     ['decode at the longest context / at the usual', () => 0.6, m => longest(m) === context(m) ? NaN
-      : of(m, 'plumb/chromium/1', 'decode', longest(m)) / of(m, 'plumb/chromium/1', 'decode')],
+      : of(m, `${ours}/chromium/1`, 'decode', longest(m)) / of(m, `${ours}/chromium/1`, 'decode')],
     ['in Node: decode / best wasm peer, 1 thread', floating => floating ? 2 : 4, m =>
-      of(m, 'plumb/node/1', 'decode') / peer(m, 'decode', 1)],
+      of(m, `${ours}/node/1`, 'decode') / peer(m, 'decode', 1)],
     ['in Node: prefill / best wasm peer, 1 thread', floating => floating ? 2 : 3, m =>
-      of(m, 'plumb/node/1', 'prefill') / peer(m, 'prefill', 1)],
-    ['decode, wasmtime / Node', () => 0.8, m =>
-      of(m, 'plumb/wasmtime/1', 'decode') / of(m, 'plumb/node/1', 'decode')],
-    ['prefill, wasmtime / Node', () => 0.8, m =>
-      of(m, 'plumb/wasmtime/1', 'prefill') / of(m, 'plumb/node/1', 'prefill')],
+      of(m, `${ours}/node/1`, 'prefill') / peer(m, 'prefill', 1)],
+    ['decode, wasmtime / Node, both exact16', () => 0.8, m =>
+      of(m, 'plumb/wasmtime/1', 'decode') / of(m, 'plumb16/node/1', 'decode')],
+    ['prefill, wasmtime / Node, both exact16', () => 0.8, m =>
+      of(m, 'plumb/wasmtime/1', 'prefill') / of(m, 'plumb16/node/1', 'prefill')],
   ];
   const lengths = ['prefill of, decode at, longest context', ...models.map(({ name }) =>
     [prompt(name), context(name), longest(name)].filter(Number.isFinite).join(', '))];
@@ -135,7 +135,8 @@ function ratioTable(speeds) {
     const bold = ratio >= wanted ? '' : '**';
     return Number.isFinite(ratio) ? `${bold}${ratio.toFixed(2)}${bold} (${wanted})` : '-';
   })]);
-  return table(['plumb in Chromium, and the target', ...models.map(({ title }) => title)], [lengths, ...rows]);
+  const who = ours === 'plumb' ? 'plumb as it comes' : 'plumb, exact16';
+  return table([`${who}, in Chromium, and the target`, ...models.map(({ title }) => title)], [lengths, ...rows]);
 }
 
 /** Linear memory and JavaScript heaps.  The browser counts a memory among the heaps where threads share it; where they
@@ -191,7 +192,9 @@ function sections(all) {
       + `commit ${commit}, by \`${command}\`.  Versions: `
       + `${Object.entries(versions).map(([name, version]) => `${name} ${version}`).join(', ')}.`),
     ...speeds.runs.length ? [
-      '## Ratios', 'In bold what misses its target, which stands in brackets.', ratioTable(speeds),
+      '## Ratios', 'In bold what misses its target, which stands in brackets.  First with the precision that plumb '
+      + 'takes by itself on this machine, then with 16-bit activations.',
+      ratioTable(speeds, 'plumb'), ratioTable(speeds, 'plumb16'),
       '## Tokens per second', 'Median, and the slowest and the fastest run in brackets.',
       ...speeds.models.filter(({ name }) => speeds.runs.some(({ model }) => model === name))
         .map(model => speedTable(speeds, model)),
