@@ -249,7 +249,8 @@ static void sessions(void) {
     plumb_session *s;
     uint64_t bytes[3] = { 0 };
     for (int type = 0; m && type < 3; type++) {
-        plumb_session_params params = { .n_ctx = 4096, .kv_type = (plumb_kv_type)type };
+        plumb_session_params params = { .n_ctx = 4096, .kv_type = (plumb_kv_type)type,
+                                        .precision = PLUMB_PRECISION_EXACT16 };
         uint64_t hash[2] = { 0 };
         REQUIRE(plumb_session_create(&s, m, &params) == PLUMB_OK, "%s", plumb_model_error(m));
         bytes[type] = plumb_session_bytes(s);

@@ -75,7 +75,7 @@ static void check_layers(plumb_pass pass, double most_first, double most) {
                                .most_first = most_first, .most = most };
     plumb_model *m = a.truth ? fixture_load("models/SmolLM2-135M-Instruct.Q4_1.gguf") : NULL;
     plumb_session *s = NULL;
-    plumb_session_params params = { .n_ctx = 16, .pass = pass };
+    plumb_session_params params = { .n_ctx = 16, .pass = pass, .precision = PLUMB_PRECISION_EXACT16 };
     if (m && CHECK(plumb_session_create(&s, m, &params) == PLUMB_OK, "%s", plumb_model_error(m))) {
         CHECK(plumb_session_set_tap(s, compare, &a) == PLUMB_OK, "%s", plumb_session_error(s));
         /* All logits, as llama.cpp was asked for: then the results have all tokens there too. */

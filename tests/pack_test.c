@@ -1,4 +1,4 @@
-/* Packed weights: rows come back as they were, tiles lie as quant/pack.h draws them, and a gguf packs while it arrives. */
+/* Packed weights: rows come back as they were, tiles lie as quant/pack.h draws them, a gguf packs while it arrives. */
 #include "quant/pack.h"
 #include "quant/quant.h"
 #include "gguf_feed.h"
@@ -113,8 +113,8 @@ static void while_it_arrives(void) {
         uint64_t size = i % 2 ? n_file : PLUMB_SIZE_UNKNOWN;
         CHECK(feed_file(plain, &(struct feed) { .piece = SIZE_MAX }, n_file, file, n_file, &err) == PLUMB_OK, "%s",
               err.message);
-        CHECK(feed_file(packed, &(struct feed) { .piece = pieces[i], .random = 1 }, size, file, n_file, &err) == PLUMB_OK,
-              "%s", err.message);
+        struct feed feed = { .piece = pieces[i], .random = 1 };
+        CHECK(feed_file(packed, &feed, size, file, n_file, &err) == PLUMB_OK, "%s", err.message);
         uint64_t n_packed = 0;
         for (uint64_t k = 0; k < gguf_n_tensor(plain); k++) {
             const struct gguf_tensor *a = gguf_tensor_at(plain, k), *b = gguf_tensor_at(packed, k);

@@ -281,7 +281,7 @@ static struct plumb_trace *record(plumb_model *m, plumb_pass pass) {
     static const plumb_trace_params all = { .layer_last = UINT32_MAX, .n_value = UINT32_MAX };
     struct plumb_trace *t = plumb_trace_create();
     plumb_session *s = NULL;
-    plumb_session_params params = { .n_ctx = N_TOKEN, .pass = pass };
+    plumb_session_params params = { .n_ctx = N_TOKEN, .pass = pass, .precision = PLUMB_PRECISION_EXACT16 };
     if (CHECK(t && plumb_session_create(&s, m, &params) == PLUMB_OK
               && plumb_trace_begin(t, s, ids, N_TOKEN, N_TOKEN, &all) == PLUMB_OK
               && plumb_session_set_tap(s, record_tap, t) == PLUMB_OK, "%s", plumb_model_error(m))) {

@@ -14,7 +14,7 @@ enum { N_IDS = 24 };
 
 static plumb_session *new_session(plumb_model *m, uint32_t n_ctx, uint32_t n_batch) {
     plumb_session *s = NULL;
-    plumb_session_params params = { .n_ctx = n_ctx, .n_batch = n_batch };
+    plumb_session_params params = { .n_ctx = n_ctx, .n_batch = n_batch, .precision = PLUMB_PRECISION_EXACT16 };
     if (m) CHECK(plumb_session_create(&s, m, &params) == PLUMB_OK, "%s", plumb_model_error(m));
     return s;
 }
@@ -165,7 +165,8 @@ static void compare_step(void *user, uint32_t pos, const float *logits) {
 
 static void feed_all_row(const void *pass) {
     plumb_model *m = fixture_load(TINY);
-    plumb_session_params params = { .n_ctx = 64, .n_batch = 6, .pass = *(const plumb_pass *)pass };
+    plumb_session_params params = { .n_ctx = 64, .n_batch = 6, .pass = *(const plumb_pass *)pass,
+                                    .precision = PLUMB_PRECISION_EXACT16 };
     plumb_session *all = NULL, *steps = NULL;
     if (m && CHECK(plumb_session_create(&all, m, &params) == PLUMB_OK
                    && plumb_session_create(&steps, m, &params) == PLUMB_OK, "%s", plumb_model_error(m))) {
@@ -349,7 +350,8 @@ static void precision_row(const void *path) {
     CHECK(chosen == (ran == PLUMB_PRECISION_FAST8 ? fast8 : exact16) && ran != PLUMB_PRECISION_AUTO,
           "auto says that it is %s", plumb_precision_name(ran));
     precision_hash(m, PLUMB_PRECISION_AUTO, true, &ran);
-    CHECK(ran == PLUMB_PRECISION_EXACT16, "portable kernels gain nothing, but auto takes %s", plumb_precision_name(ran));
+    CHECK(ran == PLUMB_PRECISION_EXACT16, "portable kernels gain nothing, but auto takes %s",
+          plumb_precision_name(ran));
 
     plumb_session *s = NULL;
     plumb_session_params params = { .precision = (plumb_precision)3 };

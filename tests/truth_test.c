@@ -15,7 +15,7 @@ static plumb_model *load_model(void) { return fixture_load(MODEL_FILE); }
 
 static plumb_session *new_session(plumb_model *m, plumb_pass pass) {
     plumb_session *s = NULL;
-    plumb_session_params params = { .n_ctx = 1024, .pass = pass };
+    plumb_session_params params = { .n_ctx = 1024, .pass = pass, .precision = PLUMB_PRECISION_EXACT16 };
     CHECK(plumb_session_create(&s, m, &params) == PLUMB_OK, "%s", plumb_model_error(m));
     return s;
 }

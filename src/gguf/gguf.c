@@ -676,7 +676,7 @@ static plumb_status pack_rows(struct gguf *g, struct gguf_tensor *t, uint64_t n_
         g->pack_scratch = malloc(bytes);
         if (!g->pack_scratch) {
             struct shown shown;
-            return error_set(&g->error, PLUMB_ERROR_MEMORY, "tensor \"%s\": no memory for a copy of 8 rows of %zu bytes",
+            return error_set(&g->error, PLUMB_ERROR_MEMORY, "tensor \"%s\": no memory for 8 rows more of %zu bytes",
                              show_bytes(&shown, t->name.data, (size_t)t->name.n), row_bytes);
         }
         g->pack_capacity = bytes;

@@ -40,7 +40,8 @@ bool kernels_fast8_pays(const struct matrix *whole) {
     uint64_t bytes = 0;
     for (int i = 0; i < 2; i++) kernels_init(&ways[i].k, false, precisions[i]);
     if (w.n_packed == 0 || ways[0].k.dot[w.type] == ways[1].k.dot[w.type]) return false;
-    float *x = alloc_array((uint64_t)w.n_in * MANY_TOKENS, sizeof *x), *y = alloc_array(MAX_ROWS * MANY_TOKENS, sizeof *y);
+    float *x = alloc_array((uint64_t)w.n_in * MANY_TOKENS, sizeof *x);
+    float *y = alloc_array(MAX_ROWS * MANY_TOKENS, sizeof *y);
     bool ok = x && y;
     for (size_t i = 0; ok && i < (size_t)w.n_in * MANY_TOKENS; i++) x[i] = (float)(i * 37 % 101);
     for (int i = 0; ok && i < 2; i++) {

@@ -6,8 +6,8 @@
  *   float types       four lanes, lane l taking elements l, l + 4, l + 8, ..., added as (l0 + l1) + (l2 + l3)
  *
  * Products run over 8 rows of weights, packed as in quant/pack.h: a lane of a vector is a row, so nothing is summed
- * across lanes, and the scales of 4 rows are one vector.  For one token the packed bytes are multiplied as they are; for
- * more they are unpacked once to a panel of 16-bit codes, which 4 tokens at a time are multiplied with.
+ * across lanes, and the scales of 4 rows are one vector.  For one token the packed bytes are multiplied as they are;
+ * for more they are unpacked once to a panel of 16-bit codes, which 4 tokens at a time are multiplied with.
  */
 #ifndef PLUMB_KERNELS_KERNELS_H
 #define PLUMB_KERNELS_KERNELS_H
@@ -28,7 +28,7 @@ enum { TILE_ROWS = PACK_ROWS, TILE_TOKENS = 4, ACT_BLOCK = 32 };
  * Of a precision max_code is all that there is: what multiplies codes of 16 bits gives with those of 8 the very bits
  * that relaxed dots of 8 bits give.  It may change from product to product.
  * Codes stand in order B: of four neighbours 0 2 1 3, as bytes 0 and 2 of a 32-bit word of codes are taken apart
- * together, and then 1 and 3.  isum32[g], isum16[g] are sums of the codes of group g, sum32 and sum16 the same times d. */
+ * together, and then 1 and 3.  isum32[g], isum16[g] are sums of the codes of group g, sum32 and sum16 those times d. */
 struct activations {
     uint32_t n, n_token;
     const float *x;             /* (n_token, n) */
@@ -40,7 +40,8 @@ struct activations {
     bool quantized;             /* the codes are made of this x; only where n % 32 == 0 */
 };
 enum { MAX_CODE_16 = 32767, MAX_CODE_8 = 127 };
-/* For up to n_token rows of n_max elements, EXACT16 or FAST8 (and max_code is that of it); *bytes counts what was allocated. */
+/* For up to n_token rows of n_max elements, EXACT16 or FAST8 (and max_code is that of it); *bytes counts what was
+ * allocated. */
 plumb_status activations_create(struct activations *a, uint32_t n_max, uint32_t n_token, plumb_precision precision,
                                 uint64_t *bytes);
 void activations_free(struct activations *a);
@@ -56,7 +57,7 @@ struct panel {
     int16_t *pairs;     /* (n / 2, 8, 2) codes in order B: two of each row together */
     float *scales;      /* (n / group, 8) */
     float *mins;        /* (n / group, 8) */
-    float *f32;         /* (2, ceil(n / 4), 4, 4) of float types instead: of 4 rows four weights each, 0 behind the last */
+    float *f32;         /* (2, ceil(n / 4), 4, 4) of float types: 4 weights of each of 4 rows, 0 behind the last */
     /* Scratch for one row that is not packed. */
     uint8_t *bytes;
     int16_t *codes;
@@ -128,8 +129,8 @@ void kernels_warm_up(const struct kernels *k, uint64_t types);
 bool kernels_have_fast8(uint32_t type);
 /* A weight type that matmul can multiply with. */
 bool kernels_have(uint32_t type);
-/* Measures, for some 30 ms: are products with w, of one token and of many, 1.5 times as fast with FAST8 as with EXACT16?
- * False at once where there are no kernels of 8 bits for it. */
+/* Measures, for some 30 ms: are products with w, of one token and of many, 1.5 times as fast with FAST8 as with
+ * EXACT16?  False at once where there are no kernels of 8 bits for it. */
 bool kernels_fast8_pays(const struct matrix *w);
 
 /* y[i] = X w[i]^T for all tokens, of n <= 3 matrices that share their input.  X: a, quantized here if a type needs it

@@ -24,7 +24,7 @@
 #elif defined(__SSE4_1__)
 
 #define HAVE_SIMD128 1
-#define SIMD128_NAME "sse4.1"
+#define SIMD128_NAME "sse41"
 #include <smmintrin.h>
 #include <stdint.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* The layout that weights have in memory: 8 rows side by side, so that a vector register holds the same place of 4 rows,
+/* The layout that weights have in memory: 8 rows side by side, so that a register holds the same place of 4 rows,
  * and all that is multiplied comes from memory in one stream.
  *
  * A tile is one block of 8 consecutive rows, in the 8 * block_bytes bytes that these blocks have in the file:
@@ -20,8 +20,8 @@ enum { PACK_ROWS = 8 };
 bool quant_can_pack(uint32_t type);
 
 /* Packs 8 rows of n_block blocks where they are; scratch is as large as they.  False, and nothing done, when a scale, a
- * minimum or an F16 weight is infinite or NaN, as kernels on tiles take f16 apart without looking, or when rows of floats
- * are no multiples of 16 bytes. */
+ * minimum or an F16 weight is infinite or NaN, as kernels on tiles take f16 apart without looking, or when rows of
+ * floats are no multiples of 16 bytes. */
 bool quant_pack(uint32_t type, uint8_t *rows, size_t n_block, uint8_t *scratch);
 
 /* The bytes of row r < 8 of packed rows, as in the file, to dst. */

@@ -515,7 +515,8 @@ plumb_status reference_create(struct reference **out, const struct model *m, uin
         r->other_row = alloc_array(model_max_row(c), sizeof *r->row);
         r->zeros = calloc(c->head_dim, sizeof *r->zeros);
     }
-    if (!r || !r->row || !r->row_bytes || !r->other_row || !r->zeros || !(r->k = take(r, (uint64_t)c->n_layer * n_ctx, n_kv))
+    if (!r || !r->row || !r->row_bytes || !r->other_row || !r->zeros
+        || !(r->k = take(r, (uint64_t)c->n_layer * n_ctx, n_kv))
         || !(r->v = take(r, (uint64_t)c->n_layer * n_ctx, n_kv)) || !(r->x = take(r, n_batch, c->n_embd))
         || !(r->h = take(r, n_batch, c->n_embd)) || !(r->q = take(r, n_batch, n_q))
         || !(r->attn = take(r, n_batch, n_q)) || !(r->gate = take(r, n_batch, c->n_ff))
