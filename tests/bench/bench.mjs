@@ -64,6 +64,8 @@ const engines = ENGINES.filter(({ id }) =>
 const nCtx = Math.max(...prompts, ...contexts.map(n => n + steps), 64) + 512;
 
 const WARM_SECONDS = 2;
+/** Untimed, before a decode: others ran for a minute, and the system has taken back pages of this engine's memory. */
+const WAKE_STEPS = 8;
 /** What is not loaded or warm then hangs. */
 const START_SECONDS = 300;
 /** Bytes that an engine takes for each of the file, to tell whether all of them fit. */
@@ -158,6 +160,7 @@ class Entry {
       return;
     }
     try {
+      if (cell.kind === 'decode') await within(START_SECONDS + 10 * expected, this.open.decode(cell.n, WAKE_STEPS));
       const seconds = await within(START_SECONDS + 10 * expected,
         cell.kind === 'prefill' ? this.open.prefill(cell.n) : this.open.decode(cell.n, steps));
       run.seconds.push(seconds);
