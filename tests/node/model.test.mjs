@@ -16,7 +16,8 @@ const answerIds = ({ f32 }) => f32.ids.slice(0, f32.first_end < 0 ? undefined : 
 describe('the default model', () => {
   /** @type {import('../../web/plumb.js').Model} */
   let model;
-  before(async () => { model = await Plumb.load(realPath); });
+  /* What is compared with llama.cpp's tokens is not left to the CPU's choice. */
+  before(async () => { model = await Plumb.load(realPath, { precision: 'exact16' }); });
   after(() => model.close());
 
   test('linear memory holds the file, the session and at most 32 MB more', async () => {
@@ -35,7 +36,7 @@ describe('the default model', () => {
       feedForward: 1536, vocabulary: 49152, trainedContext: 8192, contextLength: 2048,
       threads: Math.min(8, availableParallelism()), ...varying,
     });
-    assert.match(`${info.kernels} ${info.precision}`, /^(simd128 exact16|relaxed fast8)$/);
+    assert.equal(`${info.kernels} ${info.precision}`, 'simd128 exact16');
     assert.match(info.module, info.threads > 1 ? /^plumb-mt(-relaxed)?$/ : /^plumb(-relaxed)?$/);
     assert.equal(model.metadata['general.architecture'], 'llama');
     assert.equal(model.metadata['llama.rope.freq_base'], 100000);

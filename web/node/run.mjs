@@ -1,7 +1,7 @@
 /* What `make run` runs: streams an answer to the terminal and says how fast it was.
  *
  *   node web/node/run.mjs --model MODEL.gguf --prompt TEXT [--max-tokens N] [--temperature T] [--seed N] [--threads N]
- *     [--raw]
+ *     [--precision auto|exact16|fast8] [--raw]
  *
  * --threads N computes with N threads instead of one for each processor.  --raw continues TEXT as it is instead of
  * answering it as a chat. */
@@ -13,8 +13,11 @@ const started = performance.now();
 const seconds = (/** @type {number} */ since) => (performance.now() - since) / 1000;
 
 try {
-  const { model: path, prompt, raw, 'max-tokens': maxTokens, temperature, seed, threads } = options();
-  const model = await Plumb.load(path, { onProgress: progress, threads: number('--threads', threads) });
+  const { model: path, prompt, raw, 'max-tokens': maxTokens, temperature, seed, threads, precision } = options();
+  const model = await Plumb.load(path, {
+    onProgress: progress, threads: number('--threads', threads),
+    precision: /** @type {import('../options.js').PRECISIONS[number]} */ (precision),
+  });
   if (process.stderr.isTTY) process.stderr.write('\r\x1b[K');
   const loadSeconds = seconds(started);
 
@@ -50,7 +53,7 @@ function options() {
       options: {
         model: { type: 'string' }, prompt: { type: 'string' }, raw: { type: 'boolean' },
         'max-tokens': { type: 'string' }, temperature: { type: 'string' }, seed: { type: 'string' },
-        threads: { type: 'string' },
+        threads: { type: 'string' }, precision: { type: 'string' },
       },
     });
     const { model, prompt } = values;
