@@ -5,21 +5,11 @@
 
 #if defined(HAVE_SIMD128)
 
+#include "kernels/lanes_simd128.h"
+
 #include "base/math.h"
 
 #include <math.h>
-
-static inline float sum_lanes(v128_t v) {
-    return (wasm_f32x4_extract_lane(v, 0) + wasm_f32x4_extract_lane(v, 1))
-         + (wasm_f32x4_extract_lane(v, 2) + wasm_f32x4_extract_lane(v, 3));
-}
-
-/* The first n < 4 floats at x, zeros behind. */
-static inline v128_t load_tail(const float *x, size_t n) {
-    float lanes[4] = { 0 };
-    memcpy(lanes, x, n * sizeof *x);
-    return wasm_v128_load(lanes);
-}
 
 /* Integers of |x| < 2^22 in the low 16 bits of each lane, rounded as rintf does: no instruction of x86 saturates as
  * i32x4.trunc_sat_f32x4 does, which costs six. */
@@ -206,18 +196,14 @@ static void values_i8__simd128(float *out, size_t stride, const void *v, size_t 
 
 /* ---- weights ----------------------------------------------------------------------------------------------------- */
 
-static inline v128_t mul_add(float add, v128_t a, v128_t b) {
-    return wasm_f32x4_add(wasm_f32x4_splat(add), wasm_f32x4_mul(a, b));
-}
-
 static inline v128_t exp2__simd128(v128_t x) {
     const v128_t magic = wasm_f32x4_splat(EXP2_ROUND);
     v128_t rounded = wasm_f32x4_add(x, magic), f = wasm_f32x4_sub(x, wasm_f32x4_sub(rounded, magic));
-    v128_t e = mul_add(EXP2_C4, wasm_f32x4_splat(EXP2_C5), f);
-    e = mul_add(EXP2_C3, e, f);
-    e = mul_add(EXP2_C2, e, f);
-    e = mul_add(EXP2_C1, e, f);
-    e = mul_add(1.0f, e, f);
+    v128_t e = mul_add(wasm_f32x4_splat(EXP2_C4), wasm_f32x4_splat(EXP2_C5), f);
+    e = mul_add(wasm_f32x4_splat(EXP2_C3), e, f);
+    e = mul_add(wasm_f32x4_splat(EXP2_C2), e, f);
+    e = mul_add(wasm_f32x4_splat(EXP2_C1), e, f);
+    e = mul_add(wasm_f32x4_splat(1.0f), e, f);
     return wasm_f32x4_mul(e, wasm_i32x4_shl(rounded, 23));
 }
 

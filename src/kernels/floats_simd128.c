@@ -9,15 +9,7 @@
 
 #if defined(HAVE_SIMD128)
 
-
-#define ALWAYS_INLINE static inline __attribute__((always_inline))
-
-ALWAYS_INLINE v128_t mul_add(v128_t acc, v128_t a, v128_t b) { return wasm_f32x4_add(acc, wasm_f32x4_mul(a, b)); }
-
-ALWAYS_INLINE float sum_lanes(v128_t v) {
-    return (wasm_f32x4_extract_lane(v, 0) + wasm_f32x4_extract_lane(v, 1))
-         + (wasm_f32x4_extract_lane(v, 2) + wasm_f32x4_extract_lane(v, 3));
-}
+#include "kernels/lanes_simd128.h"
 
 /* ---- 16 bytes of a row ----------------------------------------------------------------------------------------- */
 

@@ -6,19 +6,9 @@
 
 #if defined(HAVE_SIMD128)
 
+#include "kernels/lanes_simd128.h"
+
 #include <math.h>
-
-static inline float sum_lanes(v128_t v) {
-    return (wasm_f32x4_extract_lane(v, 0) + wasm_f32x4_extract_lane(v, 1))
-         + (wasm_f32x4_extract_lane(v, 2) + wasm_f32x4_extract_lane(v, 3));
-}
-
-/* The first n < 4 floats at x, zeros behind. */
-static inline v128_t load_tail(const float *x, size_t n) {
-    float lanes[4] = { 0 };
-    memcpy(lanes, x, n * sizeof *x);
-    return wasm_v128_load(lanes);
-}
 
 static inline void store_tail(float *x, v128_t v, size_t n) {
     float lanes[4];
@@ -73,129 +63,7 @@ static void quantize_i16__simd128(struct activations *a, uint32_t t) {
     }
 }
 
-/* ---- panels of 8 rows ---------------------------------------------------------------------------------------------
- *
- * Lane = row: nothing is to be summed across lanes, and the scales of 4 rows are one vector.  With 4 tokens 8 sums, two
- * vectors of weights and one of activations fill 11 of 16 registers.  The activations of a pair are splat by a shuffle:
- * V8 takes v128.load32_splat as gladly, but Cranelift spills it (wasmtime: 15 instead of 23 G multiplications a
- * second). */
-
-#define DOT(acc, w, x) acc = wasm_i32x4_add(acc, wasm_i32x4_dot_i16x8(w, x))
-
-/* y (lane r: row r) + dots * (scale of row r * dq). */
-static inline v128_t add_dots(v128_t y, v128_t dots, v128_t scale, v128_t dq) {
-    return wasm_f32x4_add(y, wasm_f32x4_mul(wasm_f32x4_convert_i32x4(dots), wasm_f32x4_mul(scale, dq)));
-}
-
-static inline v128_t subtract(v128_t y, v128_t min, v128_t sum) { return wasm_f32x4_sub(y, wasm_f32x4_mul(min, sum)); }
-
-#define DOT_STEP(i)                                                                       \
-    do {                                                                                  \
-        v128_t x0 = wasm_i32x4_shuffle(x, x, i, i, i, i);                                 \
-        DOT(a0, wasm_v128_load(w + 16 * (i)), x0);                                        \
-        DOT(a1, wasm_v128_load(w + 16 * (i) + 8), x0);                                    \
-    } while (0)
-
-static void panel_dot__simd128(float y[TILE_ROWS], const struct panel *p, const struct activations *a, uint32_t t) {
-    const int16_t *q = a->q + (size_t)t * a->n, *w = p->pairs;
-    const float *d = a->d + (size_t)t * (a->n / 32), *scales = p->scales, *mins = p->mins;
-    const float *sum = p->group == 32 ? a->sum32 + (size_t)t * (a->n / 32) : a->sum16 + (size_t)t * (a->n / 16);
-    v128_t zero = wasm_i32x4_splat(0), f0 = zero, f1 = zero;
-    for (size_t i = 0; i < p->n; i += p->group, scales += 8) {
-        v128_t a0 = zero, a1 = zero;
-        for (const int16_t *end = w + (size_t)p->group * 8; w < end; w += 64, q += 8) {
-            v128_t x = wasm_v128_load(q);
-            DOT_STEP(0);
-            DOT_STEP(1);
-            DOT_STEP(2);
-            DOT_STEP(3);
-        }
-        v128_t dq = wasm_v128_load32_splat(d + i / ACT_BLOCK);
-        f0 = add_dots(f0, a0, wasm_v128_load(scales), dq);
-        f1 = add_dots(f1, a1, wasm_v128_load(scales + 4), dq);
-        if (!p->has_min) continue;
-        v128_t s = wasm_v128_load32_splat(sum++);
-        f0 = subtract(f0, wasm_v128_load(mins), s);
-        f1 = subtract(f1, wasm_v128_load(mins + 4), s);
-        mins += 8;
-    }
-    wasm_v128_store(y, f0);
-    wasm_v128_store(y + 4, f1);
-}
-
-/* Pair i of the four in x0 .. x3, of 8 rows and 4 tokens. */
-#define TILE_STEP(i)                                                                      \
-    do {                                                                                  \
-        v128_t w0 = wasm_v128_load(w + 16 * (i)), w1 = wasm_v128_load(w + 16 * (i) + 8), x; \
-        x = wasm_i32x4_shuffle(x0, x0, i, i, i, i);                                       \
-        DOT(a00, w0, x);                                                                  \
-        DOT(a10, w1, x);                                                                  \
-        x = wasm_i32x4_shuffle(x1, x1, i, i, i, i);                                       \
-        DOT(a01, w0, x);                                                                  \
-        DOT(a11, w1, x);                                                                  \
-        x = wasm_i32x4_shuffle(x2, x2, i, i, i, i);                                       \
-        DOT(a02, w0, x);                                                                  \
-        DOT(a12, w1, x);                                                                  \
-        x = wasm_i32x4_shuffle(x3, x3, i, i, i, i);                                       \
-        DOT(a03, w0, x);                                                                  \
-        DOT(a13, w1, x);                                                                  \
-    } while (0)
-/* The end of a group for token i. */
-#define TILE_SCALE(i)                                                                     \
-    do {                                                                                  \
-        v128_t dq = wasm_v128_load32_splat(d + (i) * n_d);                                \
-        f0##i = add_dots(f0##i, a0##i, s0, dq);                                           \
-        f1##i = add_dots(f1##i, a1##i, s1, dq);                                           \
-    } while (0)
-#define TILE_MIN(i)                                                                       \
-    do {                                                                                  \
-        v128_t s = wasm_v128_load32_splat(sum + (i) * n_sum);                             \
-        f0##i = subtract(f0##i, m0, s);                                                   \
-        f1##i = subtract(f1##i, m1, s);                                                   \
-    } while (0)
-
-static void panel_dot_x4__simd128(float *y, size_t stride, const struct panel *p, const struct activations *a,
-                                  uint32_t t) {
-    size_t n_d = a->n / 32, n_sum = a->n / p->group;
-    const int16_t *q0 = a->q + (size_t)t * a->n, *q1 = q0 + a->n, *q2 = q1 + a->n, *q3 = q2 + a->n, *w = p->pairs;
-    const float *d = a->d + t * n_d, *sum = (p->group == 32 ? a->sum32 : a->sum16) + t * n_sum;
-    const float *scales = p->scales, *mins = p->mins;
-    v128_t zero = wasm_i32x4_splat(0), f00 = zero, f01 = zero, f02 = zero, f03 = zero;
-    v128_t f10 = zero, f11 = zero, f12 = zero, f13 = zero;
-    for (size_t i = 0; i < p->n; i += p->group, scales += 8) {
-        v128_t a00 = zero, a01 = zero, a02 = zero, a03 = zero, a10 = zero, a11 = zero, a12 = zero, a13 = zero;
-        for (const int16_t *end = w + (size_t)p->group * 8; w < end; w += 64, q0 += 8, q1 += 8, q2 += 8, q3 += 8) {
-            v128_t x0 = wasm_v128_load(q0), x1 = wasm_v128_load(q1), x2 = wasm_v128_load(q2), x3 = wasm_v128_load(q3);
-            TILE_STEP(0);
-            TILE_STEP(1);
-            TILE_STEP(2);
-            TILE_STEP(3);
-        }
-        v128_t s0 = wasm_v128_load(scales), s1 = wasm_v128_load(scales + 4);
-        TILE_SCALE(0);
-        TILE_SCALE(1);
-        TILE_SCALE(2);
-        TILE_SCALE(3);
-        if ((i + p->group) % ACT_BLOCK == 0) d++;
-        if (!p->has_min) continue;
-        v128_t m0 = wasm_v128_load(mins), m1 = wasm_v128_load(mins + 4);
-        TILE_MIN(0);
-        TILE_MIN(1);
-        TILE_MIN(2);
-        TILE_MIN(3);
-        mins += 8;
-        sum++;
-    }
-    const v128_t low[TILE_TOKENS] = { f00, f01, f02, f03 }, high[TILE_TOKENS] = { f10, f11, f12, f13 };
-    for (size_t i = 0; i < TILE_TOKENS; i++, y += stride) {
-        wasm_v128_store(y, low[i]);
-        wasm_v128_store(y + 4, high[i]);
-    }
-}
-
 /* ---- f32 ------------------------------------------------------------------------------------------------------- */
-
-static inline v128_t mul_add(v128_t acc, v128_t a, v128_t b) { return wasm_f32x4_add(acc, wasm_f32x4_mul(a, b)); }
 
 static float dot_f32__simd128(const float *a, const float *b, size_t n) {
     v128_t acc = wasm_f32x4_splat(0.0f);
@@ -288,8 +156,6 @@ void kernels_fill_simd128(struct kernels *k) {
     kernels_fill_tiles(k);
     kernels_fill_floats(k);
     k->quantize_i16 = quantize_i16__simd128;
-    k->panel_dot = panel_dot__simd128;
-    k->panel_dot_x4 = panel_dot_x4__simd128;
     k->dot_f32 = dot_f32__simd128;
     k->add_scaled = add_scaled__simd128;
     k->mul_scaled = mul_scaled__simd128;

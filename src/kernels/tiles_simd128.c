@@ -40,6 +40,12 @@ ALWAYS_INLINE void store_4(int16_t *pairs, tile_codes *codes, const uint8_t *low
     }
 }
 
+/* store_4 subtracted the bias. */
+ALWAYS_INLINE v128_t first_sum(const struct panel *p, const int32_t *isum) {
+    (void)p, (void)isum;
+    return wasm_i32x4_splat(0);
+}
+
 #include "kernels/tiles.h"
 
 /* ---- the types --------------------------------------------------------------------------------------------------- */
@@ -63,7 +69,17 @@ DOT_AND_UNPACK(superblock, q5_K)
 DOT_AND_UNPACK(superblock, q6_K)
 DOT_AND_UNPACK(superblock, iq4_xs)
 
+static void panel_dot__simd128(float y[TILE_ROWS], const struct panel *p, const struct activations *a, uint32_t t) {
+    panel_dot(y, p, a, t);
+}
+static void panel_dot_x4__simd128(float *y, size_t stride, const struct panel *p, const struct activations *a,
+                                  uint32_t t) {
+    panel_dot_x4(y, stride, p, a, t);
+}
+
 void kernels_fill_tiles(struct kernels *k) {
+    k->panel_dot = panel_dot__simd128;
+    k->panel_dot_x4 = panel_dot_x4__simd128;
 #define FILL(TYPE, NAME) k->dot[TYPE] = NAME##_dot__simd128, k->unpack[TYPE] = NAME##_unpack__simd128
     FILL(QUANT_Q4_0, q4_0);
     FILL(QUANT_Q4_1, q4_1);

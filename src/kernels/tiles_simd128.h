@@ -12,11 +12,8 @@
 
 #include "kernels/f16_simd128.h"
 #include "kernels/kernels.h"
+#include "kernels/lanes_simd128.h"
 #include "quant/blocks.h"
-
-#include "kernels/simd128.h"
-
-#define ALWAYS_INLINE static inline __attribute__((always_inline))
 
 typedef v128_t tile_codes(const uint8_t *low, const uint8_t *high, uint32_t k, uint32_t j);
 typedef void tile_scales(float *scales, float *mins, const uint8_t *tile);

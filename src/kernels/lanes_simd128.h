@@ -1,0 +1,25 @@
+/* What vector kernels do with four floats, whatever they compute. */
+#ifndef PLUMB_KERNELS_LANES_SIMD128_H
+#define PLUMB_KERNELS_LANES_SIMD128_H
+
+#include "kernels/simd128.h"
+
+#include <string.h>
+
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+
+ALWAYS_INLINE v128_t mul_add(v128_t acc, v128_t a, v128_t b) { return wasm_f32x4_add(acc, wasm_f32x4_mul(a, b)); }
+
+ALWAYS_INLINE float sum_lanes(v128_t v) {
+    return (wasm_f32x4_extract_lane(v, 0) + wasm_f32x4_extract_lane(v, 1))
+         + (wasm_f32x4_extract_lane(v, 2) + wasm_f32x4_extract_lane(v, 3));
+}
+
+/* The first n < 4 floats at x, zeros behind. */
+ALWAYS_INLINE v128_t load_tail(const float *x, size_t n) {
+    float lanes[4] = { 0 };
+    memcpy(lanes, x, n * sizeof *x);
+    return wasm_v128_load(lanes);
+}
+
+#endif
