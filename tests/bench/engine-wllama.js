@@ -4,6 +4,8 @@
  * its own clock around llama.cpp's work is taken, which leaves out what its JavaScript costs.  Everything that is not
  * named here is left at its default. */
 
+import { stepping } from './steps.js';
+
 const quiet = { debug() {}, log() {}, warn() {}, error: console.error };
 const modules = new URL('node_modules/', import.meta.url);
 
@@ -29,42 +31,13 @@ async function open2(blob, options) {
     'multi-thread/wllama.wasm': new URL('wllama-2/esm/multi-thread/wllama.wasm', modules).href,
   }, { suppressNativeLog: true, logger: quiet });
   await wllama.loadModel([blob], options);
-  let ids = [];
-  let past = 0;
   const rewind = async (position) => {
     if (position === 0) await wllama.kvClear();
     else await wllama.kvRemove(position, -1);   // below 0: all that follows
-    wllama.nCachedTokens = past = position;     // its own count goes wrong there
+    wllama.nCachedTokens = position;            // its own count goes wrong there
   };
-  const feed = async (n) => {
-    await wllama.decode(ids.slice(past, past + n), {});
-    past += n;
-  };
-  const timed = async (work) => {
-    const from = performance.now();
-    await work();
-    return (performance.now() - from) / 1000;
-  };
-  return {
-    wllama, about: '',
-    async setPrompt(given) {
-      ids = [...given];
-      await rewind(0);
-    },
-    async prefill(n) {
-      await rewind(0);
-      return timed(() => feed(n));
-    },
-    async decode(context, steps) {
-      if (past > context) await rewind(context);
-      if (past < context) await feed(context - past);
-      const seconds = await timed(async () => {
-        for (let i = 0; i < steps; i++) await feed(1);
-      });
-      await rewind(context);
-      return seconds;
-    },
-  };
+  const feed = tokens => wllama.decode(tokens, {});
+  return { wllama, about: '', ...stepping({ rewind, feed }) };
 }
 
 async function open3(blob, options) {
