@@ -68,7 +68,7 @@ static bool compute(const struct input *in, plumb_kv_type type, struct way way, 
     struct attention_kernels kernels;
     struct kernels f32;
     attention_kernels_init(&kernels, way.scalar_only);
-    kernels_init(&f32, way.scalar_only, PLUMB_PRECISION_EXACT16);
+    kernels_init(&f32, way.scalar_only ? KERNELS_SCALAR : KERNELS_SIMD128, PLUMB_PRECISION_EXACT16);
     struct pool *pool = pool_create(way.n_thread);
     struct attention *a;
     bool ok = CHECK(attention_create(&a, c, in->n, type, &kernels, &f32, pool) == PLUMB_OK, "memory");

@@ -71,7 +71,8 @@ struct product {
 /* A kernel table and how it is asked: weights as in the file or packed, tokens together or one by one. */
 struct way {
     const char *name;
-    bool scalar, packed, alone;
+    enum kernels_isa isa;
+    bool packed, alone;
     uint32_t n_thread;
 };
 
@@ -87,9 +88,9 @@ static bool run_product(const struct way *way, const struct product *p, plumb_pr
                              .row_bytes = p->n / traits->block_size * traits->block_bytes };
     size_t n_byte = matrix.row_bytes * p->n_out;
     uint8_t *file = malloc(n_byte), *scratch = malloc(PACK_ROWS * matrix.row_bytes);
-    bool ok = file && scratch && activations_create(&acts, p->n, p->n_token, precision, &bytes) == PLUMB_OK;
+    kernels_init(&k, way->isa, precision);
+    bool ok = file && scratch && activations_create(&acts, p->n, p->n_token, &k, &bytes) == PLUMB_OK;
     for (uint32_t i = 0; i < pool_size(pool); i++) ok = ok && panel_create(&panels[i], p->n, &bytes) == PLUMB_OK;
-    kernels_init(&k, way->scalar, precision);
     if (ok) memcpy(file, w, n_byte);
     while (ok && way->packed && quant_can_pack(p->type) && p->n_out - matrix.n_packed >= PACK_ROWS
            && quant_pack(p->type, w + matrix.n_packed * matrix.row_bytes, p->n / traits->block_size, scratch)) {
@@ -114,9 +115,14 @@ static bool run_product(const struct way *way, const struct product *p, plumb_pr
 
 static void check_product(const struct product *p, plumb_precision precision) {
     static const struct way ways[] = {
-        { "scalar, packed", true, true, false, 1 }, { "best, as in the file", false, false, false, 1 },
-        { "best, packed", false, true, false, 1 }, { "best, packed, one by one", false, true, true, 1 },
-        { "best, packed, 3 threads", false, true, false, 3 },
+        { "scalar, packed", KERNELS_SCALAR, true, false, 1 },
+        { "SIMD, as in the file", KERNELS_SIMD128, false, false, 1 },
+        { "SIMD, packed", KERNELS_SIMD128, true, false, 1 },
+        { "SIMD, packed, one by one", KERNELS_SIMD128, true, true, 1 },
+        { "SIMD, packed, 3 threads", KERNELS_SIMD128, true, false, 3 },
+        { "relaxed, as in the file", KERNELS_RELAXED, false, false, 1 },
+        { "relaxed, packed", KERNELS_RELAXED, true, false, 1 },
+        { "relaxed, packed, one by one", KERNELS_RELAXED, true, true, 1 },
     };
     const struct quant_traits *traits = quant_traits(p->type);
     size_t row_bytes = p->n / traits->block_size * traits->block_bytes, n_y = (size_t)p->n_out * p->n_token;
@@ -128,7 +134,7 @@ static void check_product(const struct product *p, plumb_precision precision) {
     random_blocks(w, p->type, row_bytes * p->n_out, p->any_scale);
     random_floats(x, (size_t)p->n * p->n_token, 3.0f);
     for (size_t i = 0; i <= n_y; i++) y[i] = NAN;   /* outputs start as NaN, and one guard lies behind */
-    REQUIRE(run_product(&(struct way) { "scalar", true, false, false, 1 }, p, precision, w, x, y), "out of memory");
+    REQUIRE(run_product(&(struct way) { "scalar", KERNELS_SCALAR, false, false, 1 }, p, precision, w, x, y), "out of memory");
     CHECK(isnan(y[n_y]), "scalar wrote behind its output");
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         for (size_t j = 0; j <= n_y; j++) other[j] = NAN;
@@ -152,7 +158,7 @@ static void check_product(const struct product *p, plumb_precision precision) {
             worst = fmax(worst, fabs(sum - (double)y[(size_t)t * p->n_out + o]) / magnitude);
         }
     }
-    double half_step = precision == PLUMB_PRECISION_FAST8 ? 1.0 / 254 : 0x1p-16;
+    double half_step = 0.5 / (precision == PLUMB_PRECISION_FAST8 ? MAX_CODE_8 : MAX_CODE_16);
     CHECK(p->any_scale || worst < half_step + 0x1p-16, "error %g of sum |w| |x|max, row length %u", worst, p->n);
     free(w);
     free(x);
@@ -172,8 +178,8 @@ enum { MAX_N = 300 };
 
 static void check_lengths(void (*check)(const struct kernels *scalar, const struct kernels *best, size_t n)) {
     struct kernels scalar, best;
-    kernels_init(&scalar, true, PLUMB_PRECISION_EXACT16);
-    kernels_init(&best, false, PLUMB_PRECISION_EXACT16);
+    kernels_init(&scalar, KERNELS_SCALAR, PLUMB_PRECISION_EXACT16);
+    kernels_init(&best, KERNELS_SIMD128, PLUMB_PRECISION_EXACT16);
     random_state = 12345;
     for (size_t n = 1; n <= MAX_N; n += n < 40 ? 1 : 13) check(&scalar, &best, n);
 }
@@ -248,18 +254,19 @@ static void check_swiglu(const struct kernels *scalar, const struct kernels *bes
 static void swiglu_case(void) { check_lengths(check_swiglu); }
 
 /* Values that break careless code: all zeros, denormals, one huge value, NaN, infinity. */
-static void check_quantize(plumb_precision precision) {
+static void check_quantize(enum kernels_isa isa, plumb_precision precision) {
     static const float specials[] = { 0.0f, 1e-40f, 1e-31f, 1e-30f, 1e9f, 3e38f, NAN, INFINITY, -INFINITY, -1.0f };
     struct kernels scalar, best;
-    kernels_init(&scalar, true, precision);
-    kernels_init(&best, false, precision);
+    kernels_init(&scalar, KERNELS_SCALAR, precision);
+    kernels_init(&best, isa, precision);
+    scalar.n_byte = best.n_byte = precision == PLUMB_PRECISION_FAST8 ? 1 : 2;   /* as relaxed kernels want them */
     random_state = 77;
     for (size_t s = 0; s < sizeof specials / sizeof *specials; s++) {
         float x[64];
         struct activations a, b;
         uint64_t bytes = 0;
-        REQUIRE(activations_create(&a, 64, 1, precision, &bytes) == PLUMB_OK
-                && activations_create(&b, 64, 1, precision, &bytes) == PLUMB_OK, "out of memory");
+        REQUIRE(activations_create(&a, 64, 1, &scalar, &bytes) == PLUMB_OK
+                && activations_create(&b, 64, 1, &best, &bytes) == PLUMB_OK, "out of memory");
         random_floats(x, 64, s < 4 ? 1e-41f : 1.0f);
         x[5] = specials[s];
         a.n = b.n = 64;
@@ -267,23 +274,25 @@ static void check_quantize(plumb_precision precision) {
         scalar.quantize_i16(&a, 0);
         best.quantize_i16(&b, 0);
         CHECK(memcmp(a.q, b.q, 64 * sizeof *a.q) == 0, "special %zu: codes differ", s);
-        bool has_q8 = precision == PLUMB_PRECISION_FAST8;
-        CHECK(has_q8 ? memcmp(a.q8, b.q8, 64) == 0 : !a.q8 && !b.q8, "special %zu: codes of 8 bits differ", s);
+        CHECK(memcmp(a.bytes, b.bytes, 64 * a.n_byte) == 0, "special %zu: bytes of codes differ", s);
         CHECK(same_bits(a.d, b.d, 2) && same_bits(a.sum32, b.sum32, 2) && same_bits(a.sum16, b.sum16, 4),
               "special %zu: scales or sums differ", s);
         CHECK(memcmp(a.isum32, b.isum32, 2 * sizeof *a.isum32) == 0
               && memcmp(a.isum16, b.isum16, 4 * sizeof *a.isum16) == 0, "special %zu: sums of codes differ", s);
         bool finite = fabsf(specials[s]) <= ACT_AMAX_MAX;
-        double max_code = precision == PLUMB_PRECISION_FAST8 ? 127 : 32767;
         double d = (double)a.d[0], sum32 = (double)a.sum32[0];
         int16_t q[32];
         for (size_t i = 0; i < 32; i++) q[i] = a.q[order_b(i)];
-        for (size_t i = 0; a.q8 && i < 32; i++) CHECK(a.q8[i] == q[i], "special %zu: %d and %d", s, a.q8[i], q[i]);
+        for (size_t i = 0; i < 32; i++) {
+            const int8_t *four = a.bytes + i / 4 * 8 + i % 4;
+            int code = a.n_byte == 1 ? a.bytes[i] : 256 * four[0] + four[4];
+            CHECK(code == q[i], "special %zu: %d and %d", s, code, q[i]);
+        }
         activations_free(&a);
         activations_free(&b);
         CHECK(finite ? d == d : d != d, "special %zu: d = %g", s, d);
         if (!finite) continue;
-        double sum = 0, amax = 0;
+        double sum = 0, amax = 0, max_code = precision == PLUMB_PRECISION_FAST8 ? MAX_CODE_8 : MAX_CODE_16;
         for (int i = 0; i < 32; i++) amax = fmax(amax, fabs((double)x[i]));
         for (int i = 0; i < 32; i++) {
             sum += d * q[i];
@@ -296,8 +305,10 @@ static void check_quantize(plumb_precision precision) {
 }
 
 static void quantize_case(void) {
-    check_quantize(PLUMB_PRECISION_EXACT16);
-    check_quantize(PLUMB_PRECISION_FAST8);
+    for (enum kernels_isa isa = KERNELS_SIMD128; isa <= KERNELS_RELAXED; isa++) {
+        check_quantize(isa, PLUMB_PRECISION_EXACT16);
+        check_quantize(isa, PLUMB_PRECISION_FAST8);
+    }
 }
 
 /* Every half there is through the product: the unit vectors as tokens give back the weights.  Finite ones fill rows
@@ -305,8 +316,8 @@ static void quantize_case(void) {
 static void halves_case(const void *arg) {
     enum { N = 8, N_HALF = 1 << 16 };
     static const struct way ways[] = {
-        { "scalar", true, true, false, 1 }, { "as in the file", false, false, false, 1 },
-        { "packed", false, true, false, 1 }, { "packed, one by one", false, true, true, 1 },
+        { "scalar", KERNELS_SCALAR, true, false, 1 }, { "as in the file", KERNELS_SIMD128, false, false, 1 },
+        { "packed", KERNELS_SIMD128, true, false, 1 }, { "packed, one by one", KERNELS_SIMD128, true, true, 1 },
     };
     uint32_t type = *(const uint32_t *)arg, n_finite = 0, n_out = 0;
     uint8_t *w = calloc(N_HALF, 2 * N);
@@ -345,7 +356,8 @@ static void halves_case(const void *arg) {
 static void f16_extremes_case(void) {
     enum { N = 16, N_OUT = 8 };
     static const float specials[] = { 1e-45f, 1e-38f, 65535.0f, 65536.0f, 1e9f, 3e38f, INFINITY, NAN };
-    static const struct way scalar = { "scalar", true, true, false, 1 }, best = { "best", false, true, false, 1 };
+    static const struct way scalar = { "scalar", KERNELS_SCALAR, true, false, 1 };
+    static const struct way best = { "best", KERNELS_SIMD128, true, false, 1 };
     struct product p = { QUANT_F16, N, N_OUT, 1, false };
     uint8_t w[2 * N * N_OUT];
     random_state = 5;

@@ -56,8 +56,9 @@ static void layout(void) {
     /* Row 5, block 1: d is half 5 of the second tile; weights 8 .. 11, bytes 10 .. 13 of the block, are word 2. */
     size_t file = 5 * 2 * 34 + 34, tile = PACK_ROWS * 34;
     CHECK(rows[tile + 2 * 5] == file % 0x78 && rows[tile + 2 * 5 + 1] == (file + 1) % 0x78, "d");
+    static const size_t order[] = { 0, 2, 1, 3 };
     for (size_t b = 0; b < 4; b++) {
-        size_t at = tile + 16 + (2 * PACK_ROWS + 5) * 4 + b;
+        size_t at = tile + 16 + (2 * PACK_ROWS + 5) * 4 + order[b];
         CHECK(rows[at] == (file + 10 + b) % 0x78, "weight %zu: %u", 8 + b, rows[at]);
     }
     /* F32, rows of 8 weights: row 3 has the fourth 16 bytes of each tile. */
@@ -71,6 +72,12 @@ static void layout(void) {
     q5[3 * 22 + 2 + 22 / 8] = 1 << 22 % 8;
     REQUIRE(quant_pack(QUANT_Q5_0, q5, 1, scratch), "it was not packed");
     CHECK(load_u32(q5 + 16 + 4 * 3) == 1u << (8 * 2 + 5), "%#x", load_u32(q5 + 16 + 4 * 3));
+    /* q5_K: weight 118 = 32 * 3 + 4 * 5 + 2, bit 3 of byte 22 of the high bits, is bit 8 * 2 + 5 of word 3 of them. */
+    uint8_t q5_K[PACK_ROWS * 176] = { 0 }, large[sizeof q5_K];
+    q5_K[6 * 176 + 16 + 22] = 1 << 3;
+    REQUIRE(quant_pack(QUANT_Q5_K, q5_K, 1, large), "it was not packed");
+    const uint8_t *word = q5_K + (4 + 3) * 4 * PACK_ROWS + 4 * 6;
+    CHECK(load_u32(word) == 1u << (8 * 2 + 5), "%#x", load_u32(word));
 }
 
 static void not_finite(void) {

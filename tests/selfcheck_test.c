@@ -47,9 +47,9 @@ static void good_row(const void *row) {
         struct pool *pool = pool_create(2);
         size_t n_skip = pool_size(pool) > 1 ? 1 : 2;
         struct kernels k;
-        kernels_init(&k, false, PLUMB_PRECISION_FAST8);
-        n_skip += strcmp(k.name, "scalar") == 0;
-        n_skip += strcmp(k.name, "relaxed") != 0;
+        kernels_init(&k, KERNELS_RELAXED, PLUMB_PRECISION_FAST8);
+        n_skip += k.isa == KERNELS_SCALAR;
+        n_skip += k.isa != KERNELS_RELAXED;
         pool_free(pool);
         CHECK(n_ok == N_CHECK - n_skip, "%zu checks OK, %zu may be skipped: %s", n_ok, n_skip, text.text);
         CHECK(json.text && strstr(json.text, "\"model\": \"a \\\"model\\\"\"")

@@ -46,7 +46,7 @@ static bool take_panels(struct forward *f, uint32_t n_in) {
     return f->panels;
 }
 
-static bool take_scratch(struct forward *f, plumb_kv_type kv_type, plumb_precision precision) {
+static bool take_scratch(struct forward *f, plumb_kv_type kv_type) {
     const struct model_config *c = &f->model->config;
     uint64_t n_q = (uint64_t)c->n_head * c->head_dim, n_kv = (uint64_t)c->n_head_kv * c->head_dim, b = f->n_batch;
     uint64_t n_max = model_max_row(c);
@@ -64,7 +64,7 @@ static bool take_scratch(struct forward *f, plumb_kv_type kv_type, plumb_precisi
         && (f->attn = take(f, b * n_q, sizeof(float)))
         && (f->gate = take(f, b * c->n_ff, sizeof(float)))
         && (f->up = take(f, b * c->n_ff, sizeof(float)))
-        && activations_create(&f->acts, n_in, f->n_batch, precision, &f->bytes) == PLUMB_OK
+        && activations_create(&f->acts, n_in, f->n_batch, &f->kernels, &f->bytes) == PLUMB_OK
         && take_panels(f, n_in);
 }
 
@@ -105,14 +105,13 @@ static plumb_status check_types(const struct model *m, struct error *err) {
     return PLUMB_OK;
 }
 
-plumb_precision forward_choose_precision(const struct model *m) {
+void forward_choose_kernels(struct kernels *k, plumb_precision precision, const struct model *m) {
     struct matrix w = matrix_of(&m->layers[m->config.n_layer / 2].ffn_gate);
-    return kernels_fast8_pays(&w) ? PLUMB_PRECISION_FAST8 : PLUMB_PRECISION_EXACT16;
+    kernels_choose(k, precision, &w);
 }
 
 plumb_status forward_create(struct forward **out, const struct model *m, uint32_t n_ctx, uint32_t n_batch,
-                            plumb_kv_type kv_type, bool scalar_only, plumb_precision precision, struct pool *pool,
-                            struct error *err) {
+                            plumb_kv_type kv_type, const struct kernels *k, struct pool *pool, struct error *err) {
     *out = NULL;
     struct forward *f = calloc(1, sizeof *f);
     if (!f) return error_set(err, PLUMB_ERROR_MEMORY, "out of memory: %zu bytes for the forward pass", sizeof *f);
@@ -120,10 +119,10 @@ plumb_status forward_create(struct forward **out, const struct model *m, uint32_
     f->n_ctx = n_ctx;
     f->n_batch = n_batch;
     f->pool = pool;
-    kernels_init(&f->kernels, scalar_only, precision);
-    attention_kernels_init(&f->attention_kernels, scalar_only);
+    f->kernels = *k;
+    attention_kernels_init(&f->attention_kernels, k->isa == KERNELS_SCALAR);
     plumb_status status = check_types(m, err);
-    if (status == PLUMB_OK && !take_scratch(f, kv_type, precision)) {
+    if (status == PLUMB_OK && !take_scratch(f, kv_type)) {
         double mib = attention_cache_bytes(&m->config, n_ctx, kv_type) / 1048576.0;
         status = error_set(err, PLUMB_ERROR_MEMORY, "out of memory: a context of %u tokens needs %.1f MiB for K and V "
                            "(%.1f MiB could be had); ask for a smaller context", n_ctx, mib,
@@ -163,7 +162,7 @@ plumb_status forward_set_tap(struct forward *f, struct tap_sink sink) {
 uint64_t forward_bytes(const struct forward *f) {
     return f->bytes + (f->attention ? attention_bytes(f->attention) : 0);
 }
-const char *forward_kernels(const struct forward *f) { return f->kernels.name; }
+const struct kernels *forward_kernels(const struct forward *f) { return &f->kernels; }
 
 /* ---- taps ------------------------------------------------------------------------------------------------------ */
 
@@ -197,7 +196,9 @@ static void multiply_all(struct forward *f, const float *x, uint32_t n_token, in
     f->acts.max_code = MAX_CODE_16;
     for (uint32_t i = 0; i < n; i++) {
         const struct weight *w = p[i].w;
-        if (f->acts.q8 && kernels_have_fast8(w->type)) f->acts.max_code = MAX_CODE_8;
+        if (f->kernels.precision == PLUMB_PRECISION_FAST8 && kernels_have_relaxed(w->type)) {
+            f->acts.max_code = MAX_CODE_8;
+        }
         matrices[i] = matrix_of(w);
         y[i] = p[i].y;
     }

@@ -12,22 +12,20 @@
 
 struct forward;
 
-/* The precision that pays on this host, measured with ffn_gate of the middle layer: of the largest matrices, and of the
- * type that most weights have. */
-plumb_precision forward_choose_precision(const struct model *m);
+/* The kernels that are fastest on this host (kernels_choose), measured with ffn_gate of the middle layer: of the largest
+ * matrices, and of the type that most weights have. */
+void forward_choose_kernels(struct kernels *k, plumb_precision precision, const struct model *m);
 
-/* n_ctx: positions the cache holds, in kv_type.  n_batch: most tokens of one forward_run.  precision: EXACT16 or FAST8.
+/* n_ctx: positions the cache holds, in kv_type.  n_batch: most tokens of one forward_run.
  * pool: whose threads compute; NULL: the caller's alone.  It must outlive the pass. */
 plumb_status forward_create(struct forward **out, const struct model *m, uint32_t n_ctx, uint32_t n_batch,
-                            plumb_kv_type kv_type, bool scalar_only, plumb_precision precision, struct pool *pool,
-                            struct error *err);
+                            plumb_kv_type kv_type, const struct kernels *k, struct pool *pool, struct error *err);
 void forward_free(struct forward *f);
 /* PLUMB_ERROR_MEMORY if there is none for the attention weights that a tap shows; the sink stays as it was. */
 plumb_status forward_set_tap(struct forward *f, struct tap_sink sink);
 /* Bytes of KV cache and scratch. */
 uint64_t forward_bytes(const struct forward *f);
-/* Name of the kernel table: "scalar", "simd128", "relaxed". */
-const char *forward_kernels(const struct forward *f);
+const struct kernels *forward_kernels(const struct forward *f);
 
 /* Computes n tokens (1..n_batch) at positions pos .. pos + n - 1 (< n_ctx), over the cache of positions < pos, and
  * writes their K and V into it.  logits of the last n_logits tokens: (n_logits, n_vocab) f32.

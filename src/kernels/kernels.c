@@ -4,22 +4,23 @@
 
 #include <stdlib.h>
 
-void kernels_init(struct kernels *k, bool scalar_only, plumb_precision precision) {
+void kernels_init(struct kernels *k, enum kernels_isa isa, plumb_precision precision) {
     memset(k, 0, sizeof *k);
+    k->precision = precision;
     kernels_fill_scalar(k);
 #if defined(HAVE_SIMD128)
-    if (!scalar_only) kernels_fill_simd128(k);
+    if (isa >= KERNELS_SIMD128) kernels_fill_simd128(k);
 #endif
 #if defined(__wasm_relaxed_simd__)
-    if (!scalar_only && precision == PLUMB_PRECISION_FAST8) kernels_fill_relaxed(k);
+    if (isa >= KERNELS_RELAXED) kernels_fill_relaxed8(k);
+    if (isa >= KERNELS_RELAXED && precision == PLUMB_PRECISION_EXACT16) kernels_fill_relaxed16(k);
 #endif
-    (void)scalar_only;
-    (void)precision;
+    (void)isa;
 }
 
 static bool is_float(uint32_t type) { return type == QUANT_F32 || type == QUANT_F16 || type == QUANT_BF16; }
 
-bool kernels_have_fast8(uint32_t type) {
+bool kernels_have_relaxed(uint32_t type) {
     return type == QUANT_Q4_0 || type == QUANT_Q4_1 || type == QUANT_Q5_0 || type == QUANT_Q5_1 || type == QUANT_Q4_K
         || type == QUANT_Q5_K || type == QUANT_Q6_K;
 }
@@ -39,10 +40,11 @@ static plumb_status allocate(const struct wanted *wanted, size_t n, uint64_t *by
     return PLUMB_OK;
 }
 
-plumb_status activations_create(struct activations *a, uint32_t n_max, uint32_t n_token, plumb_precision precision,
+plumb_status activations_create(struct activations *a, uint32_t n_max, uint32_t n_token, const struct kernels *k,
                                 uint64_t *bytes) {
     memset(a, 0, sizeof *a);
-    a->max_code = precision == PLUMB_PRECISION_FAST8 ? MAX_CODE_8 : MAX_CODE_16;
+    a->max_code = k->precision == PLUMB_PRECISION_FAST8 ? MAX_CODE_8 : MAX_CODE_16;
+    a->n_byte = k->n_byte;
     uint64_t n = (uint64_t)n_max * n_token;
     const struct wanted wanted[] = {
         { (void **)&a->q, n, sizeof *a->q },
@@ -51,16 +53,16 @@ plumb_status activations_create(struct activations *a, uint32_t n_max, uint32_t 
         { (void **)&a->sum16, n / 16 + 1, sizeof *a->sum16 },
         { (void **)&a->isum32, n / 32 + 1, sizeof *a->isum32 },
         { (void **)&a->isum16, n / 16 + 1, sizeof *a->isum16 },
-        { (void **)&a->q8, n, sizeof *a->q8 },
+        { (void **)&a->bytes, n, k->n_byte },
     };
-    size_t n_wanted = sizeof wanted / sizeof *wanted - (precision != PLUMB_PRECISION_FAST8);
+    size_t n_wanted = sizeof wanted / sizeof *wanted - (k->n_byte == 0);
     plumb_status status = allocate(wanted, n_wanted, bytes);
     if (status != PLUMB_OK) activations_free(a);
     return status;
 }
 
 void activations_free(struct activations *a) {
-    void *const owned[] = { a->q, a->d, a->sum32, a->sum16, a->isum32, a->isum16, a->q8 };
+    void *const owned[] = { a->q, a->d, a->sum32, a->sum16, a->isum32, a->isum16, a->bytes };
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
     memset(a, 0, sizeof *a);
 }
@@ -206,10 +208,9 @@ void kernels_warm_up(const struct kernels *k, uint64_t types) {
     struct activations a = { 0 };
     struct panel panel = { 0 };
     uint64_t bytes = 0;
-    plumb_precision precision = k->bytes_dot ? PLUMB_PRECISION_FAST8 : PLUMB_PRECISION_EXACT16;
     float *x = calloc(N * N_TOKEN, sizeof *x), *y = calloc(N * N_TOKEN, sizeof *y);
     uint8_t *rows = calloc(TILE_ROWS * N, sizeof(float));   /* of the largest type */
-    if (x && y && rows && activations_create(&a, N, N_TOKEN, precision, &bytes) == PLUMB_OK
+    if (x && y && rows && activations_create(&a, N, N_TOKEN, k, &bytes) == PLUMB_OK
         && panel_create(&panel, N, &bytes) == PLUMB_OK) {
         for (uint32_t i = 0; i < 2 * N_CALL; i++) {
             for (uint32_t type = 0; type < QUANT_TYPE_COUNT; type++) {

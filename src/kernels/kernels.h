@@ -34,15 +34,19 @@ struct activations {
     const float *x;             /* (n_token, n) */
     int32_t max_code;           /* MAX_CODE_16 or MAX_CODE_8 */
     int16_t *q;                 /* (n_token, n) */
-    int8_t *q8;                 /* (n_token, n) codes of 8 bits once more, in natural order; NULL unless FAST8 */
+    uint32_t n_byte;            /* bytes of a code in bytes; 0: there are none */
+    int8_t *bytes;              /* the codes once more, as n_byte says, where max_code is of that size: in natural order
+                                     1   (n_token, n)
+                                     2   (n_token, n / 4, 2, 4), code = 256 * [0] + [1], four together */
     float *d, *sum32, *sum16;   /* (n_token, n / 32), (n_token, n / 32), (n_token, n / 16) */
     int32_t *isum32, *isum16;   /* (n_token, n / 32), (n_token, n / 16) */
     bool quantized;             /* the codes are made of this x; only where n % 32 == 0 */
 };
-enum { MAX_CODE_16 = 32767, MAX_CODE_8 = 127 };
-/* For up to n_token rows of n_max elements, EXACT16 or FAST8 (and max_code is that of it); *bytes counts what was
- * allocated. */
-plumb_status activations_create(struct activations *a, uint32_t n_max, uint32_t n_token, plumb_precision precision,
+enum { MAX_CODE_16 = 127 * 256 + 127, MAX_CODE_8 = 127 };
+struct kernels;
+/* For up to n_token rows of n_max elements, with all that k wants, and max_code is that of its precision; *bytes counts
+ * what was allocated. */
+plumb_status activations_create(struct activations *a, uint32_t n_max, uint32_t n_token, const struct kernels *k,
                                 uint64_t *bytes);
 void activations_free(struct activations *a);
 /* Where element i of a row stands in order B, and back. */
@@ -88,8 +92,14 @@ typedef void kernel_panel_dot(float y[TILE_ROWS], const struct panel *p, const s
 typedef void kernel_panel_dot_x4(float *y, size_t stride, const struct panel *p, const struct activations *a,
                                  uint32_t t);
 
+/* What a table's functions are made of; each has those of the one before where it has none of its own. */
+enum kernels_isa { KERNELS_SCALAR, KERNELS_SIMD128, KERNELS_RELAXED };
+
 struct kernels {
-    const char *name;           /* "scalar", "simd128", "relaxed" */
+    const char *name;           /* "scalar", "simd128" ("sse41" natively), "relaxed" */
+    enum kernels_isa isa;
+    plumb_precision precision;  /* EXACT16 or FAST8 */
+    uint32_t n_byte;            /* of activations.bytes */
     /* By quant_type; NULL: a panel is unpacked for one token too, and by portable code. */
     kernel_dot *dot[QUANT_TYPE_COUNT];
     kernel_unpack *unpack[QUANT_TYPE_COUNT];
@@ -112,11 +122,12 @@ struct kernels {
     void (*swiglu)(float *gate, const float *up, size_t n);
 };
 
-/* The best table of this build for activations of that precision, or the portable one alone. */
-void kernels_init(struct kernels *k, bool scalar_only, plumb_precision precision);
+/* The table for activations of that precision, EXACT16 or FAST8, of what this build has up to isa. */
+void kernels_init(struct kernels *k, enum kernels_isa isa, plumb_precision precision);
 void kernels_fill_scalar(struct kernels *k);
 void kernels_fill_simd128(struct kernels *k);   /* only in builds with SIMD128 */
-void kernels_fill_relaxed(struct kernels *k);   /* only in builds with relaxed SIMD; after SIMD128 */
+void kernels_fill_relaxed8(struct kernels *k);  /* only in builds with relaxed SIMD; after SIMD128 */
+void kernels_fill_relaxed16(struct kernels *k); /* the same for EXACT16; after relaxed8, whose panels it takes */
 void kernels_fill_tiles(struct kernels *k);     /* dot and unpack of SIMD128, called by it */
 void kernels_fill_floats(struct kernels *k);    /* the same of float types */
 
@@ -126,12 +137,12 @@ void kernels_fill_floats(struct kernels *k);    /* the same of float types */
 void kernels_warm_up(const struct kernels *k, uint64_t types);
 
 /* A type whose codes have 7 bits at most: relaxed dots are for these alone, so FAST8 is too. */
-bool kernels_have_fast8(uint32_t type);
+bool kernels_have_relaxed(uint32_t type);
 /* A weight type that matmul can multiply with. */
 bool kernels_have(uint32_t type);
-/* Measures, for some 30 ms: are products with w, of one token and of many, 1.5 times as fast with FAST8 as with
- * EXACT16?  False at once where there are no kernels of 8 bits for it. */
-bool kernels_fast8_pays(const struct matrix *w);
+/* The fastest table for products with w, of one token and of many: measured, for some 30 ms, where there is a choice.
+ * AUTO takes FAST8 where that is 1.5 times as fast as EXACT16. */
+void kernels_choose(struct kernels *k, plumb_precision precision, const struct matrix *w);
 
 /* y[i] = X w[i]^T for all tokens, of n <= 3 matrices that share their input.  X: a, quantized here if a type needs it
  * and it is not yet.  y[i]: (n_token, n_out) f32.  panels: one per thread of the pool.  Allocates nothing. */

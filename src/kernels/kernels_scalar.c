@@ -28,7 +28,12 @@ static void quantize_i16__scalar(struct activations *a, uint32_t t) {
         for (size_t e = 0; e < 32; e++) {
             int16_t code = finite ? (int16_t)rintf(x[e] * inverse) : 0;
             q[order_b(e)] = code;
-            if (a->max_code == MAX_CODE_8) a->q8[32 * i + e] = (int8_t)code;
+            if (a->n_byte == 1 && a->max_code == MAX_CODE_8) a->bytes[32 * i + e] = (int8_t)code;
+            if (a->n_byte == 2 && a->max_code == MAX_CODE_16) {
+                int8_t *four = a->bytes + 64 * i + e / 4 * 8 + e % 4, low = (int8_t)(uint8_t)code;
+                four[0] = (int8_t)((code - low) / 256);
+                four[4] = low;
+            }
             sum[e / 16] += code;
         }
         for (int half = 0; half < 2; half++) {
@@ -120,6 +125,7 @@ static void swiglu__scalar(float *gate, const float *up, size_t n) {
 
 void kernels_fill_scalar(struct kernels *k) {
     k->name = "scalar";
+    k->isa = KERNELS_SCALAR;
     k->quantize_i16 = quantize_i16__scalar;
     k->panel_dot = panel_dot__scalar;
     k->float_dot = float_dot__scalar;

@@ -48,9 +48,14 @@ static void quantize_i16__simd128(struct activations *a, uint32_t t) {
             if (!finite) out[i] = wasm_i16x8_splat(0);   /* infinity * 0 is not 0 */
             wasm_v128_store(q + 8 * i, wasm_i16x8_shuffle(out[i], out[i], 0, 2, 1, 3, 4, 6, 5, 7));
         }
-        if (a->max_code == MAX_CODE_8) {
-            wasm_v128_store(a->q8 + 32 * g, wasm_i8x16_narrow_i16x8(out[0], out[1]));
-            wasm_v128_store(a->q8 + 32 * g + 16, wasm_i8x16_narrow_i16x8(out[2], out[3]));
+        if (a->n_byte == 1 && a->max_code == MAX_CODE_8) {
+            wasm_v128_store(a->bytes + 32 * g, wasm_i8x16_narrow_i16x8(out[0], out[1]));
+            wasm_v128_store(a->bytes + 32 * g + 16, wasm_i8x16_narrow_i16x8(out[2], out[3]));
+        }
+        for (size_t i = 0; i < 4 && a->n_byte == 2 && a->max_code == MAX_CODE_16; i++) {
+            v128_t low = wasm_i16x8_shr(wasm_i16x8_shl(out[i], 8), 8);
+            v128_t both = wasm_i8x16_narrow_i16x8(wasm_i16x8_shr(wasm_i16x8_sub(out[i], low), 8), low);
+            wasm_v128_store(a->bytes + 64 * g + 16 * i, wasm_i32x4_shuffle(both, both, 0, 2, 1, 3));
         }
         int32_t low = sum_i16x16(out[0], out[1]), high = sum_i16x16(out[2], out[3]);
         a->d[g] = step;
@@ -153,6 +158,7 @@ static void swiglu__simd128(float *gate, const float *up, size_t n) {
 
 void kernels_fill_simd128(struct kernels *k) {
     k->name = SIMD128_NAME;
+    k->isa = KERNELS_SIMD128;
     kernels_fill_tiles(k);
     kernels_fill_floats(k);
     k->quantize_i16 = quantize_i16__simd128;

@@ -15,14 +15,26 @@
 #define LOOP_UNROLLED _Pragma("GCC unroll 16")
 #endif
 
+/* The compiler knows nothing of these pointers any more: offsets from them stay in the loads, where WebAssembly has room
+ * for them, instead of becoming pointers of their own. */
+#define OPAQUE(p, q) __asm__ volatile("" : "+r"(p), "+r"(q))
+/* The same of a constant: it gets a register for a whole loop, where V8 would make it anew in each round, by three
+ * instructions. */
+#define KEPT(v) __asm__("" : VECTOR_CONSTRAINT(v))
+/* What is behind is computed after these vectors are: LLVM orders products by their sums otherwise, so that what
+ * several share lives long and is spilled. */
+#define IN_ORDER(a, b) __asm__ volatile("" : VECTOR_CONSTRAINT(a), VECTOR_CONSTRAINT(b))
+
 #if defined(__wasm_simd128__)
 
+#define VECTOR_CONSTRAINT(v) "+r"(v)
 #define HAVE_SIMD128 1
 #define SIMD128_NAME "simd128"
 #include <wasm_simd128.h>
 
 #elif defined(__SSE4_1__)
 
+#define VECTOR_CONSTRAINT(v) "+x"(v)
 #define HAVE_SIMD128 1
 #define SIMD128_NAME "sse41"
 #include <smmintrin.h>
@@ -44,6 +56,10 @@ static inline v128_t wasm_v128_load32_splat(const void *p) {
     int32_t word;
     memcpy(&word, p, sizeof word);
     return _mm_set1_epi32(word);
+}
+static inline v128_t wasm_v128_load64_splat(const void *p) {
+    v128_t v = _mm_loadl_epi64(p);
+    return _mm_unpacklo_epi64(v, v);
 }
 static inline v128_t wasm_i16x8_load8x8(const void *p) { return _mm_cvtepi8_epi16(_mm_loadl_epi64(p)); }
 static inline v128_t wasm_i32x4_load16x4(const void *p) { return _mm_cvtepi16_epi32(_mm_loadl_epi64(p)); }

@@ -4,8 +4,8 @@
  *   typedef ... code                a code of an activation, and of a weight in a panel
  *   codes_of(activations)           (n_token, n) code
  *   panel_codes(panel)              where 32 of them for each four weights of the 8 rows go
- *   dot_4(dots, CODES, low, high, k, j, q)       dots (rows 0 .. 3, rows 4 .. 7) += four codes times the activations
- *                                                at q
+ *   N_DOT, total(dots, half)        how many sums dots has, and what they are for rows 4 half .. 4 half + 3
+ *   dot_4(dots, CODES, low, high, k, j, q)       dots += four codes times the activations at q
  *   store_4(to, CODES, low, high, k, j, bias)    four codes of 8 rows to a panel
  *   DOT(dots, w, x)                 dots += w times x, lane by lane of 32 bits
  *   first_sum(panel, isum)          what the sums of a group of a panel begin with
@@ -17,15 +17,16 @@
 
 #include "kernels/tiles_simd128.h"
 
-/* dot_4 of codes i and j, and the sums stored to y for nobody to read: neither LLVM nor an engine moves products across
- * a store.  Without, V8 finishes the first 4 rows of all that lies between two others before it begins the rest, and
- * spills what both need: q4_0 is 6 % slower then, and q6_K 4 times. */
-ALWAYS_INLINE void dot_two(float y[TILE_ROWS], v128_t dots[2], tile_codes *codes, const uint8_t *low,
-                           const uint8_t *high, uint32_t k, uint32_t i, uint32_t j, const code *q) {
-    dot_4(dots, codes, low, high, k, i, q + 4 * i);
-    dot_4(dots, codes, low, high, k, j, q + 4 * j);
-    wasm_v128_store(y, dots[0]);
-    wasm_v128_store(y + 4, dots[1]);
+/* What is above before what follows. */
+ALWAYS_INLINE void in_order(v128_t dots[N_DOT]) {
+    LOOP_UNROLLED
+    for (uint32_t i = 0; i < N_DOT; i += 2) IN_ORDER(dots[i], dots[i + 1]);
+}
+
+/* N_DOT sums, the last two of which begin with v. */
+ALWAYS_INLINE void begin_with(v128_t dots[N_DOT], v128_t v) {
+    LOOP_UNROLLED
+    for (uint32_t i = 0; i < N_DOT; i++) dots[i] = i + 2 < N_DOT ? wasm_i32x4_splat(0) : v;
 }
 
 /* ---- blocks of 32 ------------------------------------------------------------------------------------------------ */
@@ -45,74 +46,54 @@ ALWAYS_INLINE void block_dot(const struct block *b, float y[TILE_ROWS], const ui
     const float *d = a->d + t * n_block, *sum = a->sum32 + t * n_block;
     const int32_t *isum = a->isum32 + t * n_block;
     v128_t f0 = wasm_f32x4_splat(0.0f), f1 = f0;
+    v128_t too_large = wasm_i32x4_splat(-b->bias), back = wasm_f32x4_splat(F16_SMALL);
+    KEPT(too_large);
+    KEPT(back);
     for (const uint8_t *w = rows, *end = rows + n_block * b->bytes; w < end; w += b->bytes, q += 32) {
+        OPAQUE(w, q);
         v128_t bias = wasm_i32x4_splat(0);
-        if (b->bias) bias = wasm_i32x4_mul(wasm_v128_load32_splat(isum++), wasm_i32x4_splat(-b->bias));
-        v128_t dots[2] = { bias, bias };
+        if (b->bias) bias = wasm_i32x4_mul(wasm_v128_load32_splat(isum++), too_large);
+        v128_t dots[N_DOT];
+        begin_with(dots, bias);
         /* The low and the high nibbles of the same word together. */
-        dot_two(y, dots, b->codes, w + b->low, w + b->high, 0, 0, 4, q);
-        dot_two(y, dots, b->codes, w + b->low, w + b->high, 0, 1, 5, q);
-        dot_two(y, dots, b->codes, w + b->low, w + b->high, 0, 2, 6, q);
-        dot_two(y, dots, b->codes, w + b->low, w + b->high, 0, 3, 7, q);
-        v128_t dq = wasm_f32x4_mul(wasm_v128_load32_splat(d++), wasm_f32x4_splat(F16_SMALL));
+        LOOP_UNROLLED
+        for (uint32_t j = 0; j < 4; j++) {
+            dot_4(dots, b->codes, w + b->low, w + b->high, 0, j, q + 4 * j);
+            dot_4(dots, b->codes, w + b->low, w + b->high, 0, j + 4, q + 4 * j + 16);
+            in_order(dots);
+        }
+        v128_t dq = wasm_f32x4_mul(wasm_v128_load32_splat(d++), back);
         if (b->has_min) {
             v128_t h0 = wasm_v128_load(w), h1 = wasm_v128_load(w + 16);
-            f0 = add_dots(f0, dots[0], f16_small_low(h0), dq);
-            f1 = add_dots(f1, dots[1], f16_small_low(h1), dq);
-            v128_t back = wasm_f32x4_splat(-F16_SMALL), s = wasm_v128_load32_splat(sum++);
-            f0 = subtract(f0, wasm_f32x4_mul(f16_small_high(h0), back), s);
-            f1 = subtract(f1, wasm_f32x4_mul(f16_small_high(h1), back), s);
+            f0 = add_dots(f0, total(dots, 0), f16_small_low(h0), dq);
+            f1 = add_dots(f1, total(dots, 1), f16_small_low(h1), dq);
+            v128_t s = wasm_v128_load32_splat(sum++);
+            f0 = mul_add(f0, wasm_f32x4_mul(f16_small_high(h0), back), s);   /* m is less than nothing: -min */
+            f1 = mul_add(f1, wasm_f32x4_mul(f16_small_high(h1), back), s);
         } else {
             v128_t h = wasm_v128_load(w);
-            f0 = add_dots(f0, dots[0], f16_small(wasm_i32x4_extend_low_i16x8(h)), dq);
-            f1 = add_dots(f1, dots[1], f16_small(wasm_i32x4_extend_high_i16x8(h)), dq);
+            f0 = add_dots(f0, total(dots, 0), f16_small(wasm_i32x4_extend_low_i16x8(h)), dq);
+            f1 = add_dots(f1, total(dots, 1), f16_small(wasm_i32x4_extend_high_i16x8(h)), dq);
         }
     }
     wasm_v128_store(y, f0);
     wasm_v128_store(y + 4, f1);
 }
 
-ALWAYS_INLINE void block_unpack(const struct block *b, struct panel *p, const uint8_t *rows) {
-    const v128_t back = wasm_f32x4_splat(F16_SMALL);
-    code *to = panel_codes(p);
-    float *scales = p->scales, *mins = p->mins;
-    for (const uint8_t *w = rows, *end = rows + p->n / 32 * b->bytes; w < end; w += b->bytes) {
-        LOOP_KEPT
-        for (uint32_t j = 0; j < 8; j++, to += 32) {
-            store_4(to, b->codes, w + b->low, w + b->high, 0, j, b->bias);
-        }
-        for (uint32_t half = 0; half < 2; half++, scales += 4) {
-            if (b->has_min) {
-                v128_t h = wasm_v128_load(w + 16 * half);
-                wasm_v128_store(scales, wasm_f32x4_mul(f16_small_low(h), back));
-                wasm_v128_store(mins, wasm_f32x4_neg(wasm_f32x4_mul(f16_small_high(h), back)));
-                mins += 4;
-            } else {
-                v128_t h = wasm_i32x4_load16x4(w + 8 * half);
-                wasm_v128_store(scales, wasm_f32x4_mul(f16_small(h), back));
-            }
-        }
-    }
-    p->group = 32;
-    p->has_min = b->has_min;
-}
-
 static const struct block q4_0 = { q4_codes, 144, 16, 16, 8, false };
 static const struct block q4_1 = { q4_codes, 160, 32, 32, 0, true };
 static const struct block q5_0 = { q5_codes, 176, 48, 16, 16, false };
 static const struct block q5_1 = { q5_codes, 192, 64, 32, 0, true };
-static const struct block q8_0 = { q8_codes, 272, 16, 16, 128, false };
 static const struct block iq4_nl = { iq4_codes, 144, 16, 16, 128, false };
 
 /* ---- superblocks of 256 ------------------------------------------------------------------------------------------ */
 
-/* Where a tile has its words, how many times 32 weights come until all is the same again some bytes further, how many
- * fours of a group a dot takes without a loop (8 are 6 % faster than 2 for q4_K, 15 % for iq4_xs, and only larger for
- * the others), and what the codes are too large by. */
+/* Where a tile has its words, how many times 32 weights come until all is the same again some bytes further, and what
+ * the codes are too large by. */
 struct superblock {
     tile_codes *codes;
     tile_scales *scales;
-    uint32_t bytes, low, high, period, low_step, high_step, group, unrolled;
+    uint32_t bytes, low, high, period, low_step, high_step, group;
     int16_t bias;
     bool has_min;
 };
@@ -123,7 +104,8 @@ ALWAYS_INLINE void superblock_dot(const struct superblock *b, float y[TILE_ROWS]
     const float *d = a->d + t * (a->n / 32);
     const float *sum = (b->group == 32 ? a->sum32 : a->sum16) + t * (a->n / b->group);
     const int32_t *isum = (b->group == 32 ? a->isum32 : a->isum16) + t * (a->n / b->group);
-    v128_t f0 = wasm_f32x4_splat(0.0f), f1 = f0;
+    v128_t f0 = wasm_f32x4_splat(0.0f), f1 = f0, too_large = wasm_i32x4_splat(-b->bias);
+    KEPT(too_large);
     for (const uint8_t *w = rows, *end = rows + a->n / 256 * b->bytes; w < end; w += b->bytes) {
         float scales[16 * TILE_ROWS], mins[16 * TILE_ROWS];
         b->scales(scales, mins, w);
@@ -131,22 +113,24 @@ ALWAYS_INLINE void superblock_dot(const struct superblock *b, float y[TILE_ROWS]
         const uint8_t *low = w + b->low, *high = w + b->high;
         for (const code *q_end = q + 256; q < q_end; low += b->low_step, high += b->high_step) {
             LOOP_UNROLLED
-            for (uint32_t k = 0; k < b->period; k++, q += 32) {
+            for (uint32_t k = 0; k < b->period; k++) {
                 v128_t dq = wasm_v128_load32_splat(d++);
                 LOOP_KEPT
-                for (uint32_t j = 0; j < 8; scale += 8) {
+                for (uint32_t j = 0; j < 8; j += b->group / 4, q += b->group, scale += 8) {
+                    const uint8_t *low_j = low + 32 * j, *high_j = high + 32 * j;
+                    OPAQUE(low_j, high_j);
+                    OPAQUE(q, scale);
                     v128_t bias = wasm_i32x4_splat(0);
-                    if (b->bias) bias = wasm_i32x4_mul(wasm_v128_load32_splat(isum++), wasm_i32x4_splat(-b->bias));
-                    v128_t dots[2] = { bias, bias };
-                    LOOP_KEPT
-                    for (uint32_t end_of_group = j + b->group / 4; j < end_of_group; j += b->unrolled) {
-                        LOOP_UNROLLED
-                        for (uint32_t i = j; i < j + b->unrolled; i += 2) {
-                            dot_two(y, dots, b->codes, low, high, k, i, i + 1, q);
-                        }
+                    if (b->bias) bias = wasm_i32x4_mul(wasm_v128_load32_splat(isum++), too_large);
+                    v128_t dots[N_DOT];
+                    begin_with(dots, bias);
+                    LOOP_UNROLLED
+                    for (uint32_t i = 0; i < b->group / 4; i++) {
+                        dot_4(dots, b->codes, low_j, high_j, k, i, q + 4 * i);
+                        if (i % 2) in_order(dots);
                     }
-                    f0 = add_dots(f0, dots[0], wasm_v128_load(scale), dq);
-                    f1 = add_dots(f1, dots[1], wasm_v128_load(scale + 4), dq);
+                    f0 = add_dots(f0, total(dots, 0), wasm_v128_load(scale), dq);
+                    f1 = add_dots(f1, total(dots, 1), wasm_v128_load(scale + 4), dq);
                     if (!b->has_min) continue;
                     v128_t s = wasm_v128_load32_splat(sum++);
                     f0 = subtract(f0, wasm_v128_load(min), s);
@@ -160,157 +144,11 @@ ALWAYS_INLINE void superblock_dot(const struct superblock *b, float y[TILE_ROWS]
     wasm_v128_store(y + 4, f1);
 }
 
-ALWAYS_INLINE void superblock_unpack(const struct superblock *b, struct panel *p, const uint8_t *rows) {
-    code *to = panel_codes(p);
-    float *scales = p->scales, *mins = p->mins;
-    for (const uint8_t *w = rows, *end = rows + p->n / 256 * b->bytes; w < end; w += b->bytes) {
-        b->scales(scales, mins, w);
-        scales += 256 / b->group * TILE_ROWS;
-        if (b->has_min) mins += 256 / b->group * TILE_ROWS;
-        const uint8_t *low = w + b->low, *high = w + b->high;
-        for (const code *end_of_tile = to + 256 * TILE_ROWS; to < end_of_tile;
-             low += b->low_step, high += b->high_step) {
-            for (uint32_t k = 0; k < b->period; k++) {
-                LOOP_KEPT
-                for (uint32_t j = 0; j < 8; j++, to += 32) {
-                    store_4(to, b->codes, low, high, k, j, b->bias);
-                }
-            }
-        }
-    }
-    p->group = b->group;
-    p->has_min = b->has_min;
-}
-
-static const struct superblock q4_K = { q4_K_codes, q4_K_scales, 1152, 128, 128, 2, 256, 0, 32, 8, 0, true };
-static const struct superblock q5_K = { q5_K_codes, q4_K_scales, 1408, 384, 128, 8, 0, 0, 32, 2, 0, true };
-static const struct superblock q6_K = { q6_K_codes, q6_K_scales, 1680, 16, 1040, 4, 512, 256, 16, 2, 32, false };
-static const struct superblock q2_K = { q2_K_codes, q2_K_scales, 672, 128, 128, 4, 256, 0, 16, 2, 0, true };
-static const struct superblock q3_K = { q3_K_codes, q3_K_scales, 880, 272, 16, 8, 0, 0, 16, 2, 4, false };
-static const struct superblock iq4_xs = { iq4_codes, iq4_xs_scales, 1088, 64, 64, 1, 128, 0, 32, 8, 128, false };
-
-/* ---- panels of 8 rows ---------------------------------------------------------------------------------------------
- *
- * Lane = row, as in tiles: the scales of 4 rows are one vector.  With 4 tokens 8 sums, two vectors of weights and one
- * of activations fill 11 of 16 registers.  The activations of a pair or a four are splat by a shuffle: V8 takes
- * v128.load32_splat as gladly, but Cranelift spills it (wasmtime: 15 instead of 23 G multiplications a second). */
-
-/* Codes in a register. */
-enum { LANES = 16 / sizeof(code) };
-#define SPLAT(x, i) wasm_i32x4_shuffle(x, x, i, i, i, i)
-/* The 32-bit lane i of x times its weights of 8 rows. */
-#define DOT_STEP(i)                                                                       \
-    do {                                                                                  \
-        v128_t s = SPLAT(x, i);                                                           \
-        DOT(a0, wasm_v128_load(w + 2 * (i) * LANES), s);                                         \
-        DOT(a1, wasm_v128_load(w + (2 * (i) + 1) * LANES), s);                                    \
-    } while (0)
-
-ALWAYS_INLINE void panel_dot(float y[TILE_ROWS], const struct panel *p, const struct activations *a, uint32_t t) {
-    size_t n_d = a->n / 32, n_sum = a->n / p->group;
-    const code *q = codes_of(a) + (size_t)t * a->n, *w = (const code *)p->pairs;
-    const float *d = a->d + t * n_d, *sum = (p->group == 32 ? a->sum32 : a->sum16) + t * n_sum;
-    const int32_t *isum = (p->group == 32 ? a->isum32 : a->isum16) + t * n_sum;
-    const float *scales = p->scales, *mins = p->mins;
-    v128_t f0 = wasm_f32x4_splat(0.0f), f1 = f0;
-    for (size_t i = 0; i < p->n; i += p->group, scales += 8) {
-        v128_t a0 = first_sum(p, isum++), a1 = a0;
-        for (const code *end = w + (size_t)p->group * 8; w < end; w += 8 * LANES, q += LANES) {
-            v128_t x = wasm_v128_load(q);
-            DOT_STEP(0);
-            DOT_STEP(1);
-            DOT_STEP(2);
-            DOT_STEP(3);
-        }
-        v128_t dq = wasm_v128_load32_splat(d + i / ACT_BLOCK);
-        f0 = add_dots(f0, a0, wasm_v128_load(scales), dq);
-        f1 = add_dots(f1, a1, wasm_v128_load(scales + 4), dq);
-        if (!p->has_min) continue;
-        v128_t s = wasm_v128_load32_splat(sum++);
-        f0 = subtract(f0, wasm_v128_load(mins), s);
-        f1 = subtract(f1, wasm_v128_load(mins + 4), s);
-        mins += 8;
-    }
-    wasm_v128_store(y, f0);
-    wasm_v128_store(y + 4, f1);
-}
-
-/* The same for 4 tokens. */
-#define TILE_STEP(i)                                                                      \
-    do {                                                                                  \
-        v128_t w0 = wasm_v128_load(w + 2 * (i) * LANES), w1 = wasm_v128_load(w + (2 * (i) + 1) * LANES), s; \
-        s = SPLAT(x0, i);                                                                 \
-        DOT(a00, w0, s);                                                                  \
-        DOT(a10, w1, s);                                                                  \
-        s = SPLAT(x1, i);                                                                 \
-        DOT(a01, w0, s);                                                                  \
-        DOT(a11, w1, s);                                                                  \
-        s = SPLAT(x2, i);                                                                 \
-        DOT(a02, w0, s);                                                                  \
-        DOT(a12, w1, s);                                                                  \
-        s = SPLAT(x3, i);                                                                 \
-        DOT(a03, w0, s);                                                                  \
-        DOT(a13, w1, s);                                                                  \
-    } while (0)
-/* The end of a group for token i. */
-#define TILE_SCALE(i)                                                                     \
-    do {                                                                                  \
-        v128_t dq = wasm_v128_load32_splat(d + (i) * n_d);                                \
-        f0##i = add_dots(f0##i, a0##i, s0, dq);                                           \
-        f1##i = add_dots(f1##i, a1##i, s1, dq);                                           \
-    } while (0)
-#define TILE_MIN(i)                                                                       \
-    do {                                                                                  \
-        v128_t s = wasm_v128_load32_splat(sum + (i) * n_sum);                             \
-        f0##i = subtract(f0##i, m0, s);                                                   \
-        f1##i = subtract(f1##i, m1, s);                                                   \
-    } while (0)
-
-ALWAYS_INLINE void panel_dot_x4(float *y, size_t stride, const struct panel *p, const struct activations *a,
-                                uint32_t t) {
-    size_t n_d = a->n / 32, n_sum = a->n / p->group;
-    const code *q0 = codes_of(a) + (size_t)t * a->n, *q1 = q0 + a->n, *q2 = q1 + a->n, *q3 = q2 + a->n;
-    const code *w = (const code *)p->pairs;
-    const float *d = a->d + t * n_d, *sum = (p->group == 32 ? a->sum32 : a->sum16) + t * n_sum;
-    const int32_t *isum = (p->group == 32 ? a->isum32 : a->isum16) + t * n_sum;
-    const float *scales = p->scales, *mins = p->mins;
-    v128_t zero = wasm_i32x4_splat(0), f00 = zero, f01 = zero, f02 = zero, f03 = zero;
-    v128_t f10 = zero, f11 = zero, f12 = zero, f13 = zero;
-    for (size_t i = 0; i < p->n; i += p->group, scales += 8, isum++) {
-        v128_t a00 = first_sum(p, isum), a01 = first_sum(p, isum + n_sum);
-        v128_t a02 = first_sum(p, isum + 2 * n_sum), a03 = first_sum(p, isum + 3 * n_sum);
-        v128_t a10 = a00, a11 = a01, a12 = a02, a13 = a03;
-        for (const code *end = w + (size_t)p->group * 8; w < end; w += 8 * LANES) {
-            v128_t x0 = wasm_v128_load(q0), x1 = wasm_v128_load(q1), x2 = wasm_v128_load(q2), x3 = wasm_v128_load(q3);
-            q0 += LANES;
-            q1 += LANES;
-            q2 += LANES;
-            q3 += LANES;
-            TILE_STEP(0);
-            TILE_STEP(1);
-            TILE_STEP(2);
-            TILE_STEP(3);
-        }
-        v128_t s0 = wasm_v128_load(scales), s1 = wasm_v128_load(scales + 4);
-        TILE_SCALE(0);
-        TILE_SCALE(1);
-        TILE_SCALE(2);
-        TILE_SCALE(3);
-        if ((i + p->group) % ACT_BLOCK == 0) d++;
-        if (!p->has_min) continue;
-        v128_t m0 = wasm_v128_load(mins), m1 = wasm_v128_load(mins + 4);
-        TILE_MIN(0);
-        TILE_MIN(1);
-        TILE_MIN(2);
-        TILE_MIN(3);
-        mins += 8;
-        sum++;
-    }
-    const v128_t low[TILE_TOKENS] = { f00, f01, f02, f03 }, high[TILE_TOKENS] = { f10, f11, f12, f13 };
-    for (size_t i = 0; i < TILE_TOKENS; i++, y += stride) {
-        wasm_v128_store(y, low[i]);
-        wasm_v128_store(y + 4, high[i]);
-    }
-}
+static const struct superblock q4_K = { q4_K_codes, q4_K_scales, 1152, 128, 128, 2, 256, 0, 32, 0, true };
+static const struct superblock q5_K = { q5_K_codes, q4_K_scales, 1408, 384, 128, 2, 256, 64, 32, 0, true };
+static const struct superblock q6_K = { q6_K_codes, q6_K_scales, 1680, 16, 1040, 4, 512, 256, 16, 32, false };
+static const struct superblock q2_K = { q2_K_codes, q2_K_scales, 672, 128, 128, 4, 256, 0, 16, 0, true };
+static const struct superblock q3_K = { q3_K_codes, q3_K_scales, 880, 272, 16, 8, 0, 0, 16, 4, false };
+static const struct superblock iq4_xs = { iq4_codes, iq4_xs_scales, 1088, 64, 64, 1, 128, 0, 32, 128, false };
 
 #endif

@@ -9,26 +9,120 @@
 
 #include "kernels/tiles_simd128.h"
 
+/* ---- scales of superblocks --------------------------------------------------------------------------------------- */
+
+/* dst[lane] = d * integer, one product. */
+ALWAYS_INLINE void store_product(float *dst, v128_t d, v128_t integer) {
+    wasm_v128_store(dst, wasm_f32x4_mul(d, wasm_f32x4_convert_i32x4(integer)));
+}
+/* The same for 4 groups, whose integers are the bytes of the lanes: 0 .. 255, or with a sign. */
+ALWAYS_INLINE void store_products(float *dst, v128_t d, v128_t bytes) {
+    for (uint32_t i = 0; i < 32; i += 8, dst += 8) {
+        store_product(dst, d, wasm_v128_and(wasm_u32x4_shr(bytes, i), wasm_i32x4_splat(255)));
+    }
+}
+ALWAYS_INLINE void store_products_signed(float *dst, v128_t d, v128_t bytes) {
+    for (uint32_t i = 0; i < 32; i += 8, dst += 8) {
+        store_product(dst, d, wasm_i32x4_shr(wasm_i32x4_shl(bytes, 24 - i), 24));
+    }
+}
+
+/* q4_K, q5_K.  Words 0 .. 3 are d | dmin and the 12 bytes of quant_q4_K_scale and quant_q4_K_min. */
+void q4_K_scales(float *scales, float *mins, const uint8_t *tile) {
+    for (const uint8_t *end = tile + 32; tile < end; tile += 16, scales += 4, mins += 4) {
+        v128_t dm = word(tile, 0), sc = word(tile, 1), mn = word(tile, 2), both = word(tile, 3);
+        v128_t d = f32_from_f16_x4(dm), dmin = f32_from_f16_x4(wasm_u32x4_shr(dm, 16));
+        store_products(scales, d, bits(sc, 0, 63));
+        store_products(scales + 32, d, wasm_v128_or(bits(both, 0, 15), wasm_i16x8_shl(bits(sc, 6, 3), 4)));
+        store_products(mins, dmin, bits(mn, 0, 63));
+        store_products(mins + 32, dmin, wasm_v128_or(bits(both, 4, 15), wasm_i16x8_shl(bits(mn, 6, 3), 4)));
+    }
+}
+
+/* f16 to f32, exactly: the d of rows 4 half .. 4 half + 3, of types whose blocks have an odd half. */
+ALWAYS_INLINE v128_t odd_halves(const uint8_t *tile, uint32_t half) {
+    return f32_from_f16_x4(wasm_u32x4_load16x4(tile + 8 * half));
+}
+
+/* q6_K: the bytes of words 48 .. 51. */
+void q6_K_scales(float *scales, float *mins, const uint8_t *tile) {
+    (void)mins;
+    for (uint32_t half = 0; half < 2; half++, scales += 4) {
+        v128_t d = odd_halves(tile, half);
+        LOOP_KEPT
+        for (uint32_t i = 0; i < 4; i++) {
+            store_products_signed(scales + 32 * i, d, word(tile + 16 + 16 * half, 48 + i));
+        }
+    }
+}
+
+/* q2_K: nibbles of the bytes of words 0 .. 3; word 20 is d | dmin. */
+void q2_K_scales(float *scales, float *mins, const uint8_t *tile) {
+    for (const uint8_t *end = tile + 32; tile < end; tile += 16, scales += 4, mins += 4) {
+        v128_t dm = word(tile, 20);
+        v128_t d = f32_from_f16_x4(dm), dmin = f32_from_f16_x4(wasm_u32x4_shr(dm, 16));
+        LOOP_KEPT
+        for (uint32_t i = 0; i < 4; i++) {
+            store_products(scales + 32 * i, d, bits(word(tile, i), 0, 15));
+            store_products(mins + 32 * i, dmin, bits(word(tile, i), 4, 15));
+        }
+    }
+}
+
+/* q3_K: words 24 .. 26 are the 12 bytes of quant_q3_K_scale. */
+void q3_K_scales(float *scales, float *mins, const uint8_t *tile) {
+    (void)mins;
+    for (uint32_t half = 0; half < 2; half++, scales += 4) {
+        v128_t d = odd_halves(tile, half);
+        const uint8_t *words = tile + 16 + 16 * half;
+        LOOP_KEPT
+        for (uint32_t i = 0; i < 4; i++) {
+            v128_t high = wasm_i16x8_shl(bits(word(words, 26), i * 2, 3), 4);
+            v128_t sc = wasm_v128_or(bits(word(words, 24 + i % 2), i / 2 * 4, 15), high);
+            store_products_signed(scales + 32 * i, d, wasm_i8x16_sub(sc, wasm_i8x16_splat(32)));
+        }
+    }
+}
+
+/* iq4_xs: word 0 is d | scales_h, word 1 scales_l. */
+void iq4_xs_scales(float *scales, float *mins, const uint8_t *tile) {
+    (void)mins;
+    const v128_t three = wasm_i32x4_splat(3), fifteen = wasm_i32x4_splat(15);
+    for (const uint8_t *end = tile + 32; tile < end; tile += 16, scales += 4) {
+        v128_t d = f32_from_f16_x4(word(tile, 0));
+        LOOP_KEPT
+        for (uint32_t i = 0; i < 8; i++) {
+            v128_t low = wasm_v128_and(wasm_u32x4_shr(word(tile, 1), i * 4), fifteen);
+            v128_t high = wasm_i32x4_shl(wasm_v128_and(wasm_u32x4_shr(word(tile, 0), 16 + i * 2), three), 4);
+            store_product(scales + 8 * i, d, wasm_i32x4_sub(wasm_v128_or(low, high), wasm_i32x4_splat(32)));
+        }
+    }
+}
+
 /* ---- four weights of 8 rows -------------------------------------------------------------------------------------- */
 
 typedef int16_t code;
 ALWAYS_INLINE const code *codes_of(const struct activations *a) { return a->q; }
 ALWAYS_INLINE code *panel_codes(struct panel *p) { return p->pairs; }
 
+enum { N_DOT = 2 };
+
 #define DOT(acc, w, x) acc = wasm_i32x4_add(acc, wasm_i32x4_dot_i16x8(w, x))
 
 ALWAYS_INLINE v128_t even_bytes(v128_t v) { return wasm_v128_and(v, wasm_i16x8_splat(255)); }
 ALWAYS_INLINE v128_t odd_bytes(v128_t v) { return wasm_u16x8_shr(v, 8); }
 
-ALWAYS_INLINE void dot_4(v128_t sum[2], tile_codes *codes, const uint8_t *low, const uint8_t *high, uint32_t k,
+ALWAYS_INLINE void dot_4(v128_t dots[N_DOT], tile_codes *codes, const uint8_t *low, const uint8_t *high, uint32_t k,
                          uint32_t j, const code *q) {
     v128_t c0 = codes(low, high, k, j), c1 = codes(low + 16, high + 16, k, j);
     v128_t even = wasm_v128_load32_splat(q), odd = wasm_v128_load32_splat(q + 2);
-    DOT(sum[0], even_bytes(c0), even);
-    DOT(sum[1], even_bytes(c1), even);
-    DOT(sum[0], odd_bytes(c0), odd);
-    DOT(sum[1], odd_bytes(c1), odd);
+    DOT(dots[0], even_bytes(c0), even);
+    DOT(dots[1], even_bytes(c1), even);
+    DOT(dots[0], odd_bytes(c0), odd);
+    DOT(dots[1], odd_bytes(c1), odd);
 }
+
+ALWAYS_INLINE v128_t total(const v128_t dots[N_DOT], uint32_t half) { return dots[half]; }
 
 /* Less bias, to the two pairs of the weights. */
 ALWAYS_INLINE void store_4(int16_t *pairs, tile_codes *codes, const uint8_t *low, const uint8_t *high, uint32_t k,
@@ -46,7 +140,7 @@ ALWAYS_INLINE v128_t first_sum(const struct panel *p, const int32_t *isum) {
     return wasm_i32x4_splat(0);
 }
 
-#include "kernels/tiles.h"
+#include "kernels/panels.h"
 
 /* ---- the types --------------------------------------------------------------------------------------------------- */
 
@@ -60,7 +154,6 @@ DOT_AND_UNPACK(block, q4_0)
 DOT_AND_UNPACK(block, q4_1)
 DOT_AND_UNPACK(block, q5_0)
 DOT_AND_UNPACK(block, q5_1)
-DOT_AND_UNPACK(block, q8_0)
 DOT_AND_UNPACK(block, iq4_nl)
 DOT_AND_UNPACK(superblock, q2_K)
 DOT_AND_UNPACK(superblock, q3_K)
@@ -68,6 +161,64 @@ DOT_AND_UNPACK(superblock, q4_K)
 DOT_AND_UNPACK(superblock, q5_K)
 DOT_AND_UNPACK(superblock, q6_K)
 DOT_AND_UNPACK(superblock, iq4_xs)
+
+/* ---- q8_0 -------------------------------------------------------------------------------------------------------
+ *
+ * Its codes become 16 bits wide as they are loaded: a register has four of 2 rows, a splat of 64 bits four activations,
+ * and each row two sums, added behind the block.  A quarter fewer instructions than by the template, and memory's speed. */
+
+enum { Q8_BYTES = 272, Q8_WORDS = 16 };
+
+/* Rows 0 .. 3 of two registers that have two sums of 2 rows each. */
+ALWAYS_INLINE v128_t add_pairs(v128_t rows01, v128_t rows23) {
+    return wasm_i32x4_add(wasm_i32x4_shuffle(rows01, rows23, 0, 2, 4, 6),
+                          wasm_i32x4_shuffle(rows01, rows23, 1, 3, 5, 7));
+}
+
+static void q8_0_dot__simd128(float y[TILE_ROWS], const uint8_t *rows, const struct activations *a, uint32_t t) {
+    size_t n_block = a->n / 32;
+    const int16_t *q = a->q + (size_t)t * a->n;
+    const float *d = a->d + t * n_block;
+    v128_t f0 = wasm_f32x4_splat(0.0f), f1 = f0, back = wasm_f32x4_splat(F16_SMALL);
+    KEPT(back);
+    for (const uint8_t *w = rows, *end = rows + n_block * Q8_BYTES; w < end; w += Q8_BYTES, q += 32) {
+        OPAQUE(w, q);
+        v128_t dots[4] = { wasm_i32x4_splat(0), wasm_i32x4_splat(0), wasm_i32x4_splat(0), wasm_i32x4_splat(0) };
+        LOOP_UNROLLED
+        for (uint32_t j = 0; j < 8; j++) {
+            v128_t x = wasm_v128_load64_splat(q + 4 * j);
+            const uint8_t *four = w + Q8_WORDS + 32 * j;
+            LOOP_UNROLLED
+            for (uint32_t i = 0; i < 4; i++) DOT(dots[i], wasm_i16x8_load8x8(four + 8 * i), x);
+            IN_ORDER(dots[0], dots[1]);
+            IN_ORDER(dots[2], dots[3]);
+        }
+        v128_t h = wasm_v128_load(w), dq = wasm_f32x4_mul(wasm_v128_load32_splat(d++), back);
+        f0 = add_dots(f0, add_pairs(dots[0], dots[1]), f16_small(wasm_i32x4_extend_low_i16x8(h)), dq);
+        f1 = add_dots(f1, add_pairs(dots[2], dots[3]), f16_small(wasm_i32x4_extend_high_i16x8(h)), dq);
+    }
+    wasm_v128_store(y, f0);
+    wasm_v128_store(y + 4, f1);
+}
+
+static void q8_0_unpack__simd128(struct panel *p, const uint8_t *rows) {
+    const v128_t back = wasm_f32x4_splat(F16_SMALL);
+    int16_t *pairs = p->pairs;
+    float *scales = p->scales;
+    for (const uint8_t *w = rows, *end = rows + p->n / 32 * Q8_BYTES; w < end; w += Q8_BYTES, scales += 8) {
+        LOOP_KEPT
+        for (const uint8_t *four = w + Q8_WORDS, *last = w + Q8_BYTES; four < last; four += 16, pairs += 8) {
+            v128_t rows01 = wasm_i16x8_load8x8(four), rows23 = wasm_i16x8_load8x8(four + 8);
+            wasm_v128_store(pairs, wasm_i32x4_shuffle(rows01, rows23, 0, 2, 4, 6));
+            wasm_v128_store(pairs + 16, wasm_i32x4_shuffle(rows01, rows23, 1, 3, 5, 7));
+            if ((four - w) % 32 == 0) pairs += 16;
+        }
+        wasm_v128_store(scales, wasm_f32x4_mul(f16_small(wasm_i32x4_load16x4(w)), back));
+        wasm_v128_store(scales + 4, wasm_f32x4_mul(f16_small(wasm_i32x4_load16x4(w + 8)), back));
+    }
+    p->group = 32;
+    p->has_min = false;
+}
 
 static void panel_dot__simd128(float y[TILE_ROWS], const struct panel *p, const struct activations *a, uint32_t t) {
     panel_dot(y, p, a, t);

@@ -18,9 +18,23 @@
 typedef v128_t tile_codes(const uint8_t *low, const uint8_t *high, uint32_t k, uint32_t j);
 typedef void tile_scales(float *scales, float *mins, const uint8_t *tile);
 
+/* A mask for 16 bytes.  Where bytes are multiplied it is KEPT; where they become 16 bits wide it is not, as the compiler
+ * then makes one of two masks. */
+ALWAYS_INLINE v128_t byte_mask(int8_t mask) {
+    v128_t m = wasm_i8x16_splat(mask);
+#if defined(BYTES_ARE_MULTIPLIED)
+    KEPT(m);
+#endif
+    return m;
+}
 /* The field of `mask` that `shift` bits lie below, in each byte; none reaches into the next. */
 ALWAYS_INLINE v128_t bits(v128_t v, uint32_t shift, int8_t mask) {
-    return wasm_v128_and(wasm_u16x8_shr(v, shift), wasm_i8x16_splat(mask));
+    return wasm_v128_and(wasm_u16x8_shr(v, shift), byte_mask(mask));
+}
+/* The same, moved to where the fifth bit of a byte is. */
+ALWAYS_INLINE v128_t bits_at_4(v128_t v, uint32_t shift, int8_t mask) {
+    return wasm_v128_and(shift < 4 ? wasm_i16x8_shl(v, 4 - shift) : wasm_u16x8_shr(v, shift - 4),
+                         byte_mask((int8_t)(mask << 4)));
 }
 /* Word j of 4 rows. */
 ALWAYS_INLINE v128_t word(const uint8_t *words, size_t j) { return wasm_v128_load(words + 32 * j); }
@@ -28,12 +42,13 @@ ALWAYS_INLINE v128_t word(const uint8_t *words, size_t j) { return wasm_v128_loa
 /* f16 as f32 times 2^-112: exact, and enough where 2^112 can go into another factor.  None is infinite or NaN
  * (quant_pack); subnormal ones stay so, which costs x86 time but is rare where each 32 weights have a scale.
  * Of four i32 with the value of i16, and of the low and the high halves of four lanes. */
-ALWAYS_INLINE v128_t f16_small(v128_t h) {
-    return wasm_v128_and(wasm_i32x4_shl(h, 13), wasm_i32x4_splat((int32_t)0x8fffe000));
+ALWAYS_INLINE v128_t f16_bits(v128_t h) {
+    v128_t m = wasm_i32x4_splat((int32_t)0x8fffe000);
+    KEPT(m);
+    return wasm_v128_and(h, m);
 }
-ALWAYS_INLINE v128_t f16_small_high(v128_t h) {
-    return wasm_v128_and(wasm_i32x4_shr(h, 3), wasm_i32x4_splat((int32_t)0x8fffe000));
-}
+ALWAYS_INLINE v128_t f16_small(v128_t h) { return f16_bits(wasm_i32x4_shl(h, 13)); }
+ALWAYS_INLINE v128_t f16_small_high(v128_t h) { return f16_bits(wasm_i32x4_shr(h, 3)); }
 ALWAYS_INLINE v128_t f16_small_low(v128_t h) { return f16_small_high(wasm_i32x4_shl(h, 16)); }
 #define F16_SMALL 0x1p112f
 
@@ -53,7 +68,7 @@ ALWAYS_INLINE v128_t q4_codes(const uint8_t *low, const uint8_t *high, uint32_t 
 
 /* q5_0, q5_1: bit j of the bytes of the one word of high bits. */
 ALWAYS_INLINE v128_t q5_codes(const uint8_t *low, const uint8_t *high, uint32_t k, uint32_t j) {
-    return wasm_v128_or(q4_codes(low, high, k, j), wasm_i16x8_shl(bits(word(high, 0), j, 1), 4));
+    return wasm_v128_or(q4_codes(low, high, k, j), bits_at_4(word(high, 0), j, 1));
 }
 
 /* q8_0, too large by 128 as they become unsigned. */
@@ -76,16 +91,15 @@ ALWAYS_INLINE v128_t q4_K_codes(const uint8_t *low, const uint8_t *high, uint32_
     return bits(word(low, j), k * 4, 15);
 }
 
-/* k = 0 .. 7: as q4_K, and bit k of 8 words. */
+/* k = 0, 1: as q4_K, and bit j of the bytes of word k. */
 ALWAYS_INLINE v128_t q5_K_codes(const uint8_t *low, const uint8_t *high, uint32_t k, uint32_t j) {
-    v128_t four = bits(word(low, k / 2 * 8 + j), k % 2 * 4, 15);
-    return wasm_v128_or(four, wasm_i16x8_shl(bits(word(high, j), k, 1), 4));
+    return wasm_v128_or(q4_K_codes(low, high, k, j), bits_at_4(word(high, k), j, 1));
 }
 
 /* k = 0 .. 3: low and high nibbles of 16 words, each two bits of 8 words. */
 ALWAYS_INLINE v128_t q6_K_codes(const uint8_t *low, const uint8_t *high, uint32_t k, uint32_t j) {
     v128_t four = bits(word(low, k % 2 * 8 + j), k / 2 * 4, 15);
-    return wasm_v128_or(four, wasm_i16x8_shl(bits(word(high, j), k * 2, 3), 4));
+    return wasm_v128_or(four, bits_at_4(word(high, j), k * 2, 3));
 }
 
 /* k = 0 .. 3: two bits of 8 words. */
@@ -100,94 +114,8 @@ ALWAYS_INLINE v128_t q3_K_codes(const uint8_t *low, const uint8_t *high, uint32_
     return wasm_v128_or(two, wasm_i16x8_shl(bits(word(high, j), k, 1), 2));
 }
 
-/* ---- scales of superblocks --------------------------------------------------------------------------------------- */
+/* ---- scales of superblocks: not inlined, as one call serves 2048 weights ----------------------------------------- */
 
-/* dst[lane] = d * integer, one product. */
-ALWAYS_INLINE void store_product(float *dst, v128_t d, v128_t integer) {
-    wasm_v128_store(dst, wasm_f32x4_mul(d, wasm_f32x4_convert_i32x4(integer)));
-}
-/* The same for 4 groups, whose integers are the bytes of the lanes: 0 .. 255, or with a sign. */
-ALWAYS_INLINE void store_products(float *dst, v128_t d, v128_t bytes) {
-    for (uint32_t i = 0; i < 32; i += 8, dst += 8) {
-        store_product(dst, d, wasm_v128_and(wasm_u32x4_shr(bytes, i), wasm_i32x4_splat(255)));
-    }
-}
-ALWAYS_INLINE void store_products_signed(float *dst, v128_t d, v128_t bytes) {
-    for (uint32_t i = 0; i < 32; i += 8, dst += 8) {
-        store_product(dst, d, wasm_i32x4_shr(wasm_i32x4_shl(bytes, 24 - i), 24));
-    }
-}
-
-/* q4_K, q5_K.  Words 0 .. 3 are d | dmin and the 12 bytes of quant_q4_K_scale and quant_q4_K_min. */
-static inline void q4_K_scales(float *scales, float *mins, const uint8_t *tile) {
-    for (const uint8_t *end = tile + 32; tile < end; tile += 16, scales += 4, mins += 4) {
-        v128_t dm = word(tile, 0), sc = word(tile, 1), mn = word(tile, 2), both = word(tile, 3);
-        v128_t d = f32_from_f16_x4(dm), dmin = f32_from_f16_x4(wasm_u32x4_shr(dm, 16));
-        store_products(scales, d, bits(sc, 0, 63));
-        store_products(scales + 32, d, wasm_v128_or(bits(both, 0, 15), wasm_i16x8_shl(bits(sc, 6, 3), 4)));
-        store_products(mins, dmin, bits(mn, 0, 63));
-        store_products(mins + 32, dmin, wasm_v128_or(bits(both, 4, 15), wasm_i16x8_shl(bits(mn, 6, 3), 4)));
-    }
-}
-
-/* f16 to f32, exactly: the d of rows 4 half .. 4 half + 3, of types whose blocks have an odd half. */
-ALWAYS_INLINE v128_t odd_halves(const uint8_t *tile, uint32_t half) {
-    return f32_from_f16_x4(wasm_u32x4_load16x4(tile + 8 * half));
-}
-
-/* q6_K: the bytes of words 48 .. 51. */
-static inline void q6_K_scales(float *scales, float *mins, const uint8_t *tile) {
-    (void)mins;
-    for (uint32_t half = 0; half < 2; half++, scales += 4) {
-        v128_t d = odd_halves(tile, half);
-        LOOP_KEPT
-        for (uint32_t i = 0; i < 4; i++) {
-            store_products_signed(scales + 32 * i, d, word(tile + 16 + 16 * half, 48 + i));
-        }
-    }
-}
-
-/* q2_K: nibbles of the bytes of words 0 .. 3; word 20 is d | dmin. */
-static inline void q2_K_scales(float *scales, float *mins, const uint8_t *tile) {
-    for (const uint8_t *end = tile + 32; tile < end; tile += 16, scales += 4, mins += 4) {
-        v128_t dm = word(tile, 20);
-        v128_t d = f32_from_f16_x4(dm), dmin = f32_from_f16_x4(wasm_u32x4_shr(dm, 16));
-        LOOP_KEPT
-        for (uint32_t i = 0; i < 4; i++) {
-            store_products(scales + 32 * i, d, bits(word(tile, i), 0, 15));
-            store_products(mins + 32 * i, dmin, bits(word(tile, i), 4, 15));
-        }
-    }
-}
-
-/* q3_K: words 24 .. 26 are the 12 bytes of quant_q3_K_scale. */
-static inline void q3_K_scales(float *scales, float *mins, const uint8_t *tile) {
-    (void)mins;
-    for (uint32_t half = 0; half < 2; half++, scales += 4) {
-        v128_t d = odd_halves(tile, half);
-        const uint8_t *words = tile + 16 + 16 * half;
-        LOOP_KEPT
-        for (uint32_t i = 0; i < 4; i++) {
-            v128_t high = wasm_i16x8_shl(bits(word(words, 26), i * 2, 3), 4);
-            v128_t sc = wasm_v128_or(bits(word(words, 24 + i % 2), i / 2 * 4, 15), high);
-            store_products_signed(scales + 32 * i, d, wasm_i8x16_sub(sc, wasm_i8x16_splat(32)));
-        }
-    }
-}
-
-/* iq4_xs: word 0 is d | scales_h, word 1 scales_l. */
-static inline void iq4_xs_scales(float *scales, float *mins, const uint8_t *tile) {
-    (void)mins;
-    const v128_t three = wasm_i32x4_splat(3), fifteen = wasm_i32x4_splat(15);
-    for (const uint8_t *end = tile + 32; tile < end; tile += 16, scales += 4) {
-        v128_t d = f32_from_f16_x4(word(tile, 0));
-        LOOP_KEPT
-        for (uint32_t i = 0; i < 8; i++) {
-            v128_t low = wasm_v128_and(wasm_u32x4_shr(word(tile, 1), i * 4), fifteen);
-            v128_t high = wasm_i32x4_shl(wasm_v128_and(wasm_u32x4_shr(word(tile, 0), 16 + i * 2), three), 4);
-            store_product(scales + 8 * i, d, wasm_i32x4_sub(wasm_v128_or(low, high), wasm_i32x4_splat(32)));
-        }
-    }
-}
+tile_scales q4_K_scales, q6_K_scales, q2_K_scales, q3_K_scales, iq4_xs_scales;
 
 #endif

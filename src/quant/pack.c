@@ -2,18 +2,19 @@
 
 #include "quant/quant.h"
 
-/* Where the fields lie in a block that packing must know of. */
+/* What packing must know of a block: where its f16 are, and which of the words behind them have another form in a
+ * tile. */
 struct pack {
-    uint8_t n_half;     /* of d, and of m or dmin right behind it; 0: a type that is not packed */
+    uint8_t n_half;     /* d, and m or dmin right behind it; 0: a type that is not packed */
     uint8_t d;          /* byte of the first of them */
-    bool has_high;      /* q5_0, q5_1: the word after them holds high bits */
+    enum { NO_WORD, HIGH_WORD, EVERY_WORD, HIGH_BITS } changed;
 };
 
 static const struct pack table[QUANT_TYPE_COUNT] = {
-    [QUANT_Q4_0] = { 1, 0, false }, [QUANT_Q4_1] = { 2, 0, false }, [QUANT_Q5_0] = { 1, 0, true },
-    [QUANT_Q5_1] = { 2, 0, true },  [QUANT_Q8_0] = { 1, 0, false }, [QUANT_Q4_K] = { 2, 0, false },
-    [QUANT_Q5_K] = { 2, 0, false }, [QUANT_Q6_K] = { 1, 208, false }, [QUANT_Q2_K] = { 2, 80, false },
-    [QUANT_Q3_K] = { 1, 108, false }, [QUANT_IQ4_NL] = { 1, 0, false }, [QUANT_IQ4_XS] = { 1, 0, false },
+    [QUANT_Q4_0] = { 1, 0, NO_WORD },   [QUANT_Q4_1] = { 2, 0, NO_WORD },    [QUANT_Q5_0] = { 1, 0, HIGH_WORD },
+    [QUANT_Q5_1] = { 2, 0, HIGH_WORD }, [QUANT_Q8_0] = { 1, 0, EVERY_WORD }, [QUANT_Q4_K] = { 2, 0, NO_WORD },
+    [QUANT_Q5_K] = { 2, 0, HIGH_BITS }, [QUANT_Q6_K] = { 1, 208, NO_WORD },  [QUANT_Q2_K] = { 2, 80, NO_WORD },
+    [QUANT_Q3_K] = { 1, 108, NO_WORD }, [QUANT_IQ4_NL] = { 1, 0, NO_WORD },  [QUANT_IQ4_XS] = { 1, 0, NO_WORD },
 };
 
 static bool is_float(uint32_t type) { return type == QUANT_F32 || type == QUANT_F16 || type == QUANT_BF16; }
@@ -24,16 +25,57 @@ static void store_u32(uint8_t *p, uint32_t v) {
     for (int i = 0; i < 4; i++) p[i] = (uint8_t)(v >> 8 * i);
 }
 
-/* Bit 4j + b <-> bit 8b + j. */
+/* Bit k of byte j <-> bit j of byte k.  Warren, Hacker's Delight, 7-3. */
+static uint64_t transposed(uint64_t x) {
+    static const uint64_t masks[] = { 0x00aa00aa00aa00aa, 0x0000cccc0000cccc, 0x00000000f0f0f0f0 };
+    for (int i = 0; i < 3; i++) {
+        uint64_t t = (x ^ x >> (7 << i)) & masks[i];
+        x ^= t ^ t << (7 << i);
+    }
+    return x;
+}
+
+/* Bit 4j + b of a word of high bits <-> bit 8b + j: a nibble is a byte of what is transposed. */
 static uint32_t high_bits_packed(uint32_t bits) {
-    uint32_t packed = 0;
-    for (uint32_t i = 0; i < 32; i++) packed |= (bits >> i & 1) << (i % 4 * 8 + i / 4);
-    return packed;
+    uint64_t x = bits;
+    x = (x | x << 16) & 0x0000ffff0000ffff;
+    x = (x | x << 8) & 0x00ff00ff00ff00ff;
+    x = (x | x << 4) & 0x0f0f0f0f0f0f0f0f;
+    return (uint32_t)transposed(x);
 }
 static uint32_t high_bits_of(uint32_t packed) {
-    uint32_t bits = 0;
-    for (uint32_t i = 0; i < 32; i++) bits |= (packed >> (i % 4 * 8 + i / 4) & 1) << i;
-    return bits;
+    uint64_t x = transposed(packed);
+    x = (x | x >> 4) & 0x00ff00ff00ff00ff;
+    x = (x | x >> 8) & 0x0000ffff0000ffff;
+    return (uint32_t)(x | x >> 16);
+}
+
+/* 0 1 2 3 <-> 0 2 1 3, of bytes. */
+static uint32_t order_b_of(uint32_t word) {
+    return (word & 0xff0000ff) | (word >> 8 & 0xff00) | (word & 0xff00) << 8;
+}
+
+/* Gives the words of a block, `stride` bytes apart, the form that they have in a tile, or back. */
+static void change_words(const struct pack *pack, uint8_t *word, size_t stride, bool back) {
+    switch (pack->changed) {
+    case HIGH_WORD:
+        word += (pack->n_half - 1u) * stride;
+        store_u32(word, back ? high_bits_of(load_u32(word)) : high_bits_packed(load_u32(word)));
+        break;
+    case EVERY_WORD:
+        for (size_t i = 0; i < 8; i++, word += stride) store_u32(word, order_b_of(load_u32(word)));
+        break;
+    case HIGH_BITS:
+        word += 4 * stride;
+        for (size_t b = 0; b < 4; b++, word++) {
+            uint64_t bytes = 0;
+            for (size_t i = 0; i < 8; i++) bytes |= (uint64_t)word[i * stride] << 8 * i;
+            bytes = transposed(bytes);
+            for (size_t i = 0; i < 8; i++) word[i * stride] = (uint8_t)(bytes >> 8 * i);
+        }
+        break;
+    case NO_WORD: break;
+    }
 }
 
 static bool is_finite(const uint8_t *half) { return (load_u16(half) & 0x7c00) != 0x7c00; }
@@ -75,12 +117,10 @@ bool quant_pack(uint32_t type, uint8_t *rows, size_t n_block, uint8_t *scratch) 
         for (size_t at = 0; at < block_bytes; at += 4) {
             if (odd && at == pack->d) at += 2;
             if (at == block_bytes) break;
-            bool is_high = pack->has_high && at == 2u * pack->n_half;
-            for (size_t r = 0; r < PACK_ROWS; r++, to += 4) {
-                memcpy(to, from + r * row_bytes + at, 4);
-                if (is_high) store_u32(to, high_bits_packed(load_u32(to)));
-            }
+            for (size_t r = 0; r < PACK_ROWS; r++, to += 4) memcpy(to, from + r * row_bytes + at, 4);
         }
+        uint8_t *words = to - PACK_ROWS * block_bytes + (odd ? 2 * PACK_ROWS : 0);
+        for (size_t r = 0; r < PACK_ROWS; r++) change_words(pack, words + 4 * r, 4 * PACK_ROWS, false);
     }
     return true;
 }
@@ -100,8 +140,8 @@ void quant_unpack_row(uint32_t type, const uint8_t *rows, size_t n_block, uint32
             if (odd && at == pack->d) at += 2;
             if (at == block_bytes) break;
             memcpy(dst + at, word, 4);
-            if (pack->has_high && at == 2u * pack->n_half) store_u32(dst + at, high_bits_of(load_u32(word)));
         }
+        change_words(pack, dst + (odd ? 2 : 0), 4, true);
     }
 }
 

@@ -5,7 +5,9 @@
  *   types whose blocks have an odd half (block_bytes % 4 == 2)   the f16 d of rows 0 .. 7
  *   then, word by word                                          the little-endian u32 j of the blocks of rows 0 .. 7
  * where word j is of the block less that half.  The 32 high bits of q5_0 and q5_1 change places on the way: bit 8b + j
- * is that of weight 4j + b, so that one shift brings those of 4 neighbours to the same bit of 4 bytes.
+ * is that of weight 4j + b, so that one shift brings those of 4 neighbours to the same bit of 4 bytes; of the 8 words
+ * of q5_K bit 8b + j of word k is that of weight 32k + 4j + b, which was bit 8b + k of word j.  Four codes of
+ * q8_0 stand as 0 2 1 3 (order B of kernels/kernels.h), as bytes that become 16 bits wide without being taken apart.
  * Of F32, F16 and BF16 a tile is 16 bytes of row 0, of row 1, .. 7; rows must be multiples of 16 bytes.
  * The tiles of 8 rows follow each other, and take the place of the 8 rows.
  */

@@ -60,13 +60,15 @@ static void warm_up(struct gguf *g) {
     uint64_t types = 0;
     for (uint64_t i = 0; i < gguf_n_tensor(g); i++) types |= (uint64_t)1 << gguf_tensor_at(g, i)->type;
     struct kernels k;
-    kernels_init(&k, false, PLUMB_PRECISION_EXACT16);
+    kernels_init(&k, KERNELS_SIMD128, PLUMB_PRECISION_EXACT16);
     kernels_warm_up(&k, types);
-    kernels_init(&k, false, PLUMB_PRECISION_FAST8);
     for (uint32_t type = 0; type < QUANT_TYPE_COUNT; type++) {
-        if (!kernels_have_fast8(type)) types &= ~((uint64_t)1 << type);
+        if (!kernels_have_relaxed(type)) types &= ~((uint64_t)1 << type);
     }
-    if (k.bytes_dot) kernels_warm_up(&k, types);   /* plumb_session_create may measure them */
+    for (plumb_precision p = PLUMB_PRECISION_EXACT16; p <= PLUMB_PRECISION_FAST8; p++) {
+        kernels_init(&k, KERNELS_RELAXED, p);
+        if (k.isa == KERNELS_RELAXED) kernels_warm_up(&k, types);   /* plumb_session_create may measure them */
+    }
 }
 
 plumb_status plumb_model_commit(plumb_model *m, size_t n) {

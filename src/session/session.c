@@ -15,7 +15,6 @@ struct plumb_session {
     int32_t *tokens;              /* (n_ctx), n_past of them in the cache */
     float *logits;                /* (n_vocab) */
     bool has_logits;
-    plumb_precision precision;    /* of the fast pass */
 };
 
 static plumb_status create(plumb_session *s, const plumb_session_params *p, struct error *err) {
@@ -44,12 +43,11 @@ static plumb_status create(plumb_session *s, const plumb_session_params *p, stru
     }
     if (p->pass == PLUMB_PASS_REFERENCE) return reference_create(&s->reference, m, s->n_ctx, s->n_batch, err);
     s->pool = pool_create(p->n_thread);
-    s->precision = p->precision;
-    if (s->precision == PLUMB_PRECISION_AUTO) {
-        s->precision = p->force_scalar ? PLUMB_PRECISION_EXACT16 : forward_choose_precision(m);
-    }
-    return forward_create(&s->forward, m, s->n_ctx, s->n_batch, p->kv_type, p->force_scalar, s->precision,
-                          s->pool, err);
+    struct kernels k;
+    bool fast8 = p->precision == PLUMB_PRECISION_FAST8;
+    if (p->force_scalar) kernels_init(&k, KERNELS_SCALAR, fast8 ? PLUMB_PRECISION_FAST8 : PLUMB_PRECISION_EXACT16);
+    else forward_choose_kernels(&k, p->precision, m);
+    return forward_create(&s->forward, m, s->n_ctx, s->n_batch, p->kv_type, &k, s->pool, err);
 }
 
 plumb_status plumb_session_create(plumb_session **out, plumb_model *model, const plumb_session_params *params) {
@@ -105,9 +103,11 @@ uint64_t plumb_session_bytes(const plumb_session *s) {
     return pass + s->n_ctx * sizeof *s->tokens + s->model->model->config.n_vocab * sizeof *s->logits;
 }
 const char *plumb_session_kernels(const plumb_session *s) {
-    return s->forward ? forward_kernels(s->forward) : "reference";
+    return s->forward ? forward_kernels(s->forward)->name : "reference";
 }
-plumb_precision plumb_session_precision(const plumb_session *s) { return s->precision; }
+plumb_precision plumb_session_precision(const plumb_session *s) {
+    return s->forward ? forward_kernels(s->forward)->precision : PLUMB_PRECISION_AUTO;
+}
 uint32_t plumb_session_n_thread(const plumb_session *s) { return pool_size(s->pool); }
 
 uint32_t plumb_session_n_past(const plumb_session *s) { return s->n_past; }

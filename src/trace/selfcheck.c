@@ -297,12 +297,13 @@ static void record(void *trace, const plumb_tap *tap) { plumb_trace_add(trace, t
 static const plumb_precision exact16 = PLUMB_PRECISION_EXACT16;
 
 /* One run of the fast pass in steps of n_step tokens, logits of every position to (n_token, n_vocab) out. */
-static plumb_status run_fast(struct selfcheck *s, uint32_t n_token, uint32_t n_step, bool scalar_only,
+static plumb_status run_fast(struct selfcheck *s, uint32_t n_token, uint32_t n_step, enum kernels_isa isa,
                              plumb_precision precision, struct pool *pool, float *out,
                              struct plumb_trace *trace) {
     struct forward *f;
-    PLUMB_TRY(forward_create(&f, s->in->model, n_token, n_step, PLUMB_KV_I16, scalar_only, precision, pool,
-                             s->err));
+    struct kernels k;
+    kernels_init(&k, isa, precision);
+    PLUMB_TRY(forward_create(&f, s->in->model, n_token, n_step, PLUMB_KV_I16, &k, pool, s->err));
     plumb_status status = PLUMB_OK;
     if (trace) status = forward_set_tap(f, (struct tap_sink) { record, trace });
     for (uint32_t pos = 0; status == PLUMB_OK && pos < n_token; pos += n_step) {
@@ -350,7 +351,7 @@ static void do_softmax(struct selfcheck *s, struct check *c) { selfcheck_softmax
 static void do_first(struct selfcheck *s, struct check *c) { selfcheck_first(c, s->fast); }
 
 static void do_batch(struct selfcheck *s, struct check *c) {
-    s->status = run_fast(s, s->n_token, 1, false, exact16, NULL, s->other, NULL);
+    s->status = run_fast(s, s->n_token, 1, KERNELS_SIMD128, exact16, NULL, s->other, NULL);
     selfcheck_logits(c, s->logits, s->other, s->n_token, s->in->model->config.n_vocab, "in one batch and one by one");
 }
 
@@ -360,7 +361,7 @@ static void do_cache(struct selfcheck *s, struct check *c) {
     float *all = alloc_array((uint64_t)s->n_token * n_vocab, sizeof *all);
     if (!all) s->status = PLUMB_ERROR_MEMORY;
     for (uint32_t n = 1; s->status == PLUMB_OK && n <= s->n_token; n++) {
-        s->status = run_fast(s, n, n, false, exact16, NULL, all, NULL);
+        s->status = run_fast(s, n, n, KERNELS_SIMD128, exact16, NULL, all, NULL);
         memcpy(s->other + (size_t)(n - 1) * n_vocab, all + (size_t)(n - 1) * n_vocab, n_vocab * sizeof *all);
         progress(s, (double)n / s->n_token);
     }
@@ -374,7 +375,7 @@ static void do_threads(struct selfcheck *s, struct check *c) {
     struct pool *pool = pool_create(THREADS);
     uint32_t n_thread = pool_size(pool);
     size_t n_vocab = s->in->model->config.n_vocab, n = s->n_token * n_vocab, i = 0;
-    if (n_thread > 1) s->status = run_fast(s, s->n_token, s->n_token, false, exact16, pool, s->other, NULL);
+    if (n_thread > 1) s->status = run_fast(s, s->n_token, s->n_token, KERNELS_SIMD128, exact16, pool, s->other, NULL);
     pool_free(pool);
     while (i < n && f32_to_bits(s->logits[i]) == f32_to_bits(s->other[i])) i++;
     if (n_thread == 1) {
@@ -389,8 +390,8 @@ static void do_threads(struct selfcheck *s, struct check *c) {
 
 static void do_simd(struct selfcheck *s, struct check *c) {
     struct kernels best, scalar;
-    kernels_init(&best, false, PLUMB_PRECISION_EXACT16);
-    kernels_init(&scalar, true, PLUMB_PRECISION_EXACT16);
+    kernels_init(&best, KERNELS_SIMD128, exact16);
+    kernels_init(&scalar, KERNELS_SCALAR, exact16);
     if (strcmp(best.name, scalar.name) == 0) {
         check_set(c, VERDICT_SKIP, "this build has no kernels but the %s ones (the WebAssembly builds have SIMD128)",
                   scalar.name);
@@ -398,27 +399,33 @@ static void do_simd(struct selfcheck *s, struct check *c) {
     }
     char what[80];
     snprintf(what, sizeof what, "with %s and with %s kernels", best.name, scalar.name);
-    s->status = run_fast(s, s->n_token, s->n_token, true, exact16, NULL, s->other, NULL);
+    s->status = run_fast(s, s->n_token, s->n_token, KERNELS_SCALAR, exact16, NULL, s->other, NULL);
     selfcheck_logits(c, s->logits, s->other, s->n_token, s->in->model->config.n_vocab, what);
 }
 
-/* Activations of 8 bits by relaxed dots, and by the portable kernels. */
+/* Relaxed dots of both precisions, and the portable kernels. */
 static void do_relaxed(struct selfcheck *s, struct check *c) {
-    const plumb_precision fast8 = PLUMB_PRECISION_FAST8;
     uint32_t n_vocab = s->in->model->config.n_vocab;
-    struct kernels best, scalar;
-    kernels_init(&best, false, fast8);
-    kernels_init(&scalar, true, fast8);
-    if (!best.bytes_dot) {
+    struct kernels k;
+    kernels_init(&k, KERNELS_RELAXED, exact16);
+    if (k.isa != KERNELS_RELAXED) {
         check_set(c, VERDICT_SKIP, "this build has no relaxed SIMD");
         return;
     }
     float *relaxed = alloc_array((uint64_t)s->n_token * n_vocab, sizeof *relaxed);
-    s->status = relaxed ? run_fast(s, s->n_token, s->n_token, false, fast8, NULL, relaxed, NULL) : PLUMB_ERROR_MEMORY;
-    if (s->status == PLUMB_OK) s->status = run_fast(s, s->n_token, s->n_token, true, fast8, NULL, s->other, NULL);
-    char what[80];
-    snprintf(what, sizeof what, "8-bit activations with %s and with %s kernels", best.name, scalar.name);
-    if (s->status == PLUMB_OK) selfcheck_logits(c, relaxed, s->other, s->n_token, n_vocab, what);
+    if (!relaxed) s->status = PLUMB_ERROR_MEMORY;
+    for (plumb_precision p = PLUMB_PRECISION_EXACT16; p <= PLUMB_PRECISION_FAST8; p++) {
+        if (s->status == PLUMB_OK) {
+            s->status = run_fast(s, s->n_token, s->n_token, KERNELS_RELAXED, p, NULL, relaxed, NULL);
+        }
+        if (s->status == PLUMB_OK) {
+            s->status = run_fast(s, s->n_token, s->n_token, KERNELS_SCALAR, p, NULL, s->other, NULL);
+        }
+        char what[80];
+        snprintf(what, sizeof what, "%s with relaxed and with scalar kernels", plumb_precision_name(p));
+        if (s->status == PLUMB_OK) selfcheck_logits(c, relaxed, s->other, s->n_token, n_vocab, what);
+        if (s->status != PLUMB_OK || c->verdict != VERDICT_OK) break;
+    }
     free(relaxed);
 }
 
@@ -548,7 +555,7 @@ static plumb_status prepare(struct selfcheck *s) {
     if (!s->logits || !s->other) return PLUMB_ERROR_MEMORY;
     s->fast = create_trace(s);
     if (!s->fast) return PLUMB_ERROR_MEMORY;
-    plumb_status status = run_fast(s, s->n_token, s->n_token, false, exact16, NULL, s->logits, s->fast);
+    plumb_status status = run_fast(s, s->n_token, s->n_token, KERNELS_SIMD128, exact16, NULL, s->logits, s->fast);
     s->cannot_run = status == PLUMB_ERROR_UNSUPPORTED;   /* a tensor type without a kernel */
     return s->cannot_run ? PLUMB_OK : status;
 }

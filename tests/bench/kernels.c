@@ -155,10 +155,10 @@ int main(void) {
     struct product p;
     uint64_t bytes = 0;
     uint8_t *scratch = malloc(PACK_ROWS * N_IN * sizeof(float));
-    kernels_init(&p.k, false, PLUMB_PRECISION_EXACT16);
+    kernels_init(&p.k, KERNELS_RELAXED, PLUMB_PRECISION_EXACT16);
     p.x = malloc(N_TOKEN * N_IN * sizeof *p.x);
     p.y = malloc((size_t)N_OUT_LARGE * sizeof *p.y);   /* one token times the large matrix is the most */
-    if (!scratch || !p.x || !p.y || activations_create(&p.a, N_IN, N_TOKEN, PLUMB_PRECISION_EXACT16, &bytes) != PLUMB_OK
+    if (!scratch || !p.x || !p.y || activations_create(&p.a, N_IN, N_TOKEN, &p.k, &bytes) != PLUMB_OK
         || panel_create(&p.panel, N_IN, &bytes) != PLUMB_OK) {
         fprintf(stderr, "out of memory\n");
         return 1;

@@ -1,7 +1,7 @@
 /**
  * The dots of each kernel, counted in the modules with names (build/emcc/named; simd-opcodes.test.mjs says that what
  * ships is the same without).  One dot of 16 bits makes 8 products, a relaxed one of 8 bits 16: so 8 rows of a block of
- * 32 weights are 32 of the one or 16 of the other, and the loops of superblocks, as far as the compiler unrolls them,
+ * 32 weights are 32 of the one or 16 of the other, or 32 again where activations are two bytes, and the loops of superblocks, as far as the compiler unrolls them,
  * multiples of 8.
  */
 import assert from 'node:assert/strict';
@@ -56,14 +56,19 @@ for (const module of ['plumb', 'plumb-mt', 'plumb-relaxed', 'plumb-mt-relaxed'])
     const found = [...functions].flatMap(([name, opcodes]) =>
       opcodes.filter((opcode) => opcode.includes('relaxed')).map((opcode) => `${opcode} ${name}`));
     if (!relaxed) return assert.deepEqual(found, []);
-    assert.deepEqual(found.filter((one) => !one.startsWith(RELAXED_DOT) || !one.endsWith('__relaxed')), []);
-    assert.deepEqual(countOf(functions, /^(q\d_\d|bytes)_dot(_x4)?__relaxed$/, RELAXED_DOT), {
-      ...expected(BLOCKS, 'relaxed', 16), bytes_dot__relaxed: 8, bytes_dot_x4__relaxed: 32 });
-    checkSuperblocks(countOf(functions, /^q\d_K_dot__relaxed$/, RELAXED_DOT), SUPERBLOCKS, 'relaxed');
+    assert.deepEqual(found.filter((one) => !one.startsWith(RELAXED_DOT) || !/__relaxed(8|16)$/.test(one)), []);
+    assert.deepEqual(countOf(functions, /^(q\d_\d|bytes)_dot(_x4)?__relaxed8$/, RELAXED_DOT), {
+      ...expected(BLOCKS, 'relaxed8', 16), bytes_dot__relaxed8: 8, bytes_dot_x4__relaxed8: 32 });
+    // Groups of 32 and of 16: 16 dots for each 8 codes of 2 tokens.
+    assert.deepEqual(countOf(functions, /^(q\d_\d|bytes)_dot(_x4)?__relaxed16$/, RELAXED_DOT), {
+      ...expected(BLOCKS, 'relaxed16', 32), bytes_dot__relaxed16: 48, bytes_dot_x4__relaxed16: 96 });
+    for (const isa of ['relaxed8', 'relaxed16']) {
+      checkSuperblocks(countOf(functions, new RegExp(`^q\\d_K_dot__${isa}$`), RELAXED_DOT), SUPERBLOCKS, isa);
+    }
   });
 
   test(`${module}: every kernel named after an instruction set uses it`, () => {
-    const kernels = [...functions].filter(([name]) => /__(simd128|relaxed)$/.test(name));
+    const kernels = [...functions].filter(([name]) => /__(simd128|relaxed8|relaxed16)$/.test(name));
     assert.ok(kernels.length >= (relaxed ? 40 : 30), `${kernels.length} kernels`);
     // The least is two loads, a product, a sum and a store.
     for (const [name, opcodes] of kernels) assert.ok(opcodes.length >= 5, `${name}: ${opcodes.length} on vectors`);

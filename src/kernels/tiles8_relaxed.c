@@ -10,22 +10,27 @@
 
 #if defined(__wasm_relaxed_simd__)
 
+#define BYTES_ARE_MULTIPLIED
 #include "kernels/tiles_simd128.h"
 
 /* ---- four weights of 8 rows -------------------------------------------------------------------------------------- */
 
 typedef int8_t code;
-ALWAYS_INLINE const code *codes_of(const struct activations *a) { return a->q8; }
+ALWAYS_INLINE const code *codes_of(const struct activations *a) { return a->bytes; }
 ALWAYS_INLINE code *panel_codes(struct panel *p) { return (code *)p->pairs; }
+
+enum { N_DOT = 2 };
 
 #define DOT(acc, w, x) acc = wasm_i32x4_relaxed_dot_i8x16_i7x16_add(x, w, acc)
 
-ALWAYS_INLINE void dot_4(v128_t sum[2], tile_codes *codes, const uint8_t *low, const uint8_t *high, uint32_t k,
+ALWAYS_INLINE void dot_4(v128_t dots[N_DOT], tile_codes *codes, const uint8_t *low, const uint8_t *high, uint32_t k,
                          uint32_t j, const code *q) {
-    v128_t x = wasm_v128_load32_splat(q);
-    DOT(sum[0], codes(low, high, k, j), x);
-    DOT(sum[1], codes(low + 16, high + 16, k, j), x);
+    v128_t four = wasm_v128_load32_splat(q);
+    DOT(dots[0], codes(low, high, k, j), four);
+    DOT(dots[1], codes(low + 16, high + 16, k, j), four);
 }
+
+ALWAYS_INLINE v128_t total(const v128_t dots[N_DOT], uint32_t half) { return dots[half]; }
 
 /* The bias stays in: first_sum subtracts it. */
 ALWAYS_INLINE void store_4(code *quads, tile_codes *codes, const uint8_t *low, const uint8_t *high, uint32_t k,
@@ -40,17 +45,17 @@ ALWAYS_INLINE v128_t first_sum(const struct panel *p, const int32_t *isum) {
     return wasm_i32x4_mul(wasm_v128_load32_splat(isum), wasm_i32x4_splat(-p->bias));
 }
 
-#include "kernels/tiles.h"
+#include "kernels/panels.h"
 
 /* ---- the types --------------------------------------------------------------------------------------------------- */
 
 #define DOT_AND_UNPACK(TEMPLATE, NAME)                                                    \
-static void NAME##_unpack__relaxed(struct panel *p, const uint8_t *rows) {                \
+static void NAME##_unpack__relaxed8(struct panel *p, const uint8_t *rows) {                \
     TEMPLATE##_unpack(&NAME, p, rows);                                                    \
     p->in_bytes = true;                                                                   \
     p->bias = NAME.bias;                                                                  \
 }                                                                                         \
-static void NAME##_dot__relaxed(float y[TILE_ROWS], const uint8_t *rows, const struct activations *a, uint32_t t) { \
+static void NAME##_dot__relaxed8(float y[TILE_ROWS], const uint8_t *rows, const struct activations *a, uint32_t t) { \
     TEMPLATE##_dot(&NAME, y, rows, a, t);                                                 \
 }
 
@@ -62,16 +67,16 @@ DOT_AND_UNPACK(superblock, q4_K)
 DOT_AND_UNPACK(superblock, q5_K)
 DOT_AND_UNPACK(superblock, q6_K)
 
-static void bytes_dot__relaxed(float y[TILE_ROWS], const struct panel *p, const struct activations *a, uint32_t t) {
+static void bytes_dot__relaxed8(float y[TILE_ROWS], const struct panel *p, const struct activations *a, uint32_t t) {
     panel_dot(y, p, a, t);
 }
-static void bytes_dot_x4__relaxed(float *y, size_t stride, const struct panel *p, const struct activations *a,
+static void bytes_dot_x4__relaxed8(float *y, size_t stride, const struct panel *p, const struct activations *a,
                                   uint32_t t) {
     panel_dot_x4(y, stride, p, a, t);
 }
 
-void kernels_fill_relaxed(struct kernels *k) {
-#define FILL(TYPE, NAME) k->dot[TYPE] = NAME##_dot__relaxed, k->unpack[TYPE] = NAME##_unpack__relaxed
+void kernels_fill_relaxed8(struct kernels *k) {
+#define FILL(TYPE, NAME) k->dot[TYPE] = NAME##_dot__relaxed8, k->unpack[TYPE] = NAME##_unpack__relaxed8
     FILL(QUANT_Q4_0, q4_0);
     FILL(QUANT_Q4_1, q4_1);
     FILL(QUANT_Q5_0, q5_0);
@@ -80,8 +85,10 @@ void kernels_fill_relaxed(struct kernels *k) {
     FILL(QUANT_Q5_K, q5_K);
     FILL(QUANT_Q6_K, q6_K);
     k->name = "relaxed";
-    k->bytes_dot = bytes_dot__relaxed;
-    k->bytes_dot_x4 = bytes_dot_x4__relaxed;
+    k->isa = KERNELS_RELAXED;
+    k->n_byte = 1;
+    k->bytes_dot = bytes_dot__relaxed8;
+    k->bytes_dot_x4 = bytes_dot_x4__relaxed8;
 }
 
 #else

@@ -1,0 +1,187 @@
+/* Panels for many tokens: how a tile is unpacked to one, and their products with 1 and with 4 tokens.  A template, as
+ * tiles.h is, that wants of the file that includes it, besides:
+ *
+ *   panel_codes(panel)              where 32 codes for each four weights of the 8 rows go
+ *   store_4(to, CODES, low, high, k, j, bias)    four codes of 8 rows to a panel
+ *   DOT(dots, w, x)                 dots += w times x, lane by lane of 32 bits
+ *   first_sum(panel, isum)          what the sums of a group of a panel begin with
+ */
+#ifndef PLUMB_KERNELS_PANELS_H
+#define PLUMB_KERNELS_PANELS_H
+
+#include "kernels/tiles.h"
+
+/* ---- from tiles -------------------------------------------------------------------------------------------------- */
+
+ALWAYS_INLINE void block_unpack(const struct block *b, struct panel *p, const uint8_t *rows) {
+    const v128_t back = wasm_f32x4_splat(F16_SMALL);
+    code *to = panel_codes(p);
+    float *scales = p->scales, *mins = p->mins;
+    for (const uint8_t *w = rows, *end = rows + p->n / 32 * b->bytes; w < end; w += b->bytes) {
+        LOOP_KEPT
+        for (uint32_t j = 0; j < 8; j++, to += 32) {
+            store_4(to, b->codes, w + b->low, w + b->high, 0, j, b->bias);
+        }
+        for (uint32_t half = 0; half < 2; half++, scales += 4) {
+            if (b->has_min) {
+                v128_t h = wasm_v128_load(w + 16 * half);
+                wasm_v128_store(scales, wasm_f32x4_mul(f16_small_low(h), back));
+                wasm_v128_store(mins, wasm_f32x4_neg(wasm_f32x4_mul(f16_small_high(h), back)));
+                mins += 4;
+            } else {
+                v128_t h = wasm_i32x4_load16x4(w + 8 * half);
+                wasm_v128_store(scales, wasm_f32x4_mul(f16_small(h), back));
+            }
+        }
+    }
+    p->group = 32;
+    p->has_min = b->has_min;
+}
+
+ALWAYS_INLINE void superblock_unpack(const struct superblock *b, struct panel *p, const uint8_t *rows) {
+    code *to = panel_codes(p);
+    float *scales = p->scales, *mins = p->mins;
+    for (const uint8_t *w = rows, *end = rows + p->n / 256 * b->bytes; w < end; w += b->bytes) {
+        b->scales(scales, mins, w);
+        scales += 256 / b->group * TILE_ROWS;
+        if (b->has_min) mins += 256 / b->group * TILE_ROWS;
+        const uint8_t *low = w + b->low, *high = w + b->high;
+        for (const code *end_of_tile = to + 256 * TILE_ROWS; to < end_of_tile;
+             low += b->low_step, high += b->high_step) {
+            for (uint32_t k = 0; k < b->period; k++) {
+                LOOP_KEPT
+                for (uint32_t j = 0; j < 8; j++, to += 32) {
+                    store_4(to, b->codes, low, high, k, j, b->bias);
+                }
+            }
+        }
+    }
+    p->group = b->group;
+    p->has_min = b->has_min;
+}
+
+/* ---- panels of 8 rows ---------------------------------------------------------------------------------------------
+ *
+ * Lane = row, as in tiles: the scales of 4 rows are one vector.  With 4 tokens 8 sums, two vectors of weights and one
+ * of activations fill 11 of 16 registers.  The activations of a pair or a four are splat by a shuffle: V8 takes
+ * v128.load32_splat as gladly, but Cranelift spills it (wasmtime: 15 instead of 23 G multiplications a second). */
+
+/* Codes in a register. */
+enum { LANES = 16 / sizeof(code) };
+#define SPLAT(x, i) wasm_i32x4_shuffle(x, x, i, i, i, i)
+/* The 32-bit lane i of x times its weights of 8 rows. */
+#define DOT_STEP(i)                                                                       \
+    do {                                                                                  \
+        v128_t s = SPLAT(x, i);                                                           \
+        DOT(a0, wasm_v128_load(w + 2 * (i) * LANES), s);                                         \
+        DOT(a1, wasm_v128_load(w + (2 * (i) + 1) * LANES), s);                                    \
+    } while (0)
+
+ALWAYS_INLINE void panel_dot(float y[TILE_ROWS], const struct panel *p, const struct activations *a, uint32_t t) {
+    size_t n_d = a->n / 32, n_sum = a->n / p->group;
+    const code *q = codes_of(a) + (size_t)t * a->n, *w = (const code *)p->pairs;
+    const float *d = a->d + t * n_d, *sum = (p->group == 32 ? a->sum32 : a->sum16) + t * n_sum;
+    const int32_t *isum = (p->group == 32 ? a->isum32 : a->isum16) + t * n_sum;
+    const float *scales = p->scales, *mins = p->mins;
+    v128_t f0 = wasm_f32x4_splat(0.0f), f1 = f0;
+    for (size_t i = 0; i < p->n; i += p->group, scales += 8) {
+        v128_t a0 = first_sum(p, isum++), a1 = a0;
+        for (const code *end = w + (size_t)p->group * 8; w < end; w += 8 * LANES, q += LANES) {
+            v128_t x = wasm_v128_load(q);
+            DOT_STEP(0);
+            DOT_STEP(1);
+            DOT_STEP(2);
+            DOT_STEP(3);
+        }
+        v128_t dq = wasm_v128_load32_splat(d + i / ACT_BLOCK);
+        f0 = add_dots(f0, a0, wasm_v128_load(scales), dq);
+        f1 = add_dots(f1, a1, wasm_v128_load(scales + 4), dq);
+        if (!p->has_min) continue;
+        v128_t s = wasm_v128_load32_splat(sum++);
+        f0 = subtract(f0, wasm_v128_load(mins), s);
+        f1 = subtract(f1, wasm_v128_load(mins + 4), s);
+        mins += 8;
+    }
+    wasm_v128_store(y, f0);
+    wasm_v128_store(y + 4, f1);
+}
+
+/* The same for 4 tokens. */
+#define TILE_STEP(i)                                                                      \
+    do {                                                                                  \
+        v128_t w0 = wasm_v128_load(w + 2 * (i) * LANES), w1 = wasm_v128_load(w + (2 * (i) + 1) * LANES), s; \
+        s = SPLAT(x0, i);                                                                 \
+        DOT(a00, w0, s);                                                                  \
+        DOT(a10, w1, s);                                                                  \
+        s = SPLAT(x1, i);                                                                 \
+        DOT(a01, w0, s);                                                                  \
+        DOT(a11, w1, s);                                                                  \
+        s = SPLAT(x2, i);                                                                 \
+        DOT(a02, w0, s);                                                                  \
+        DOT(a12, w1, s);                                                                  \
+        s = SPLAT(x3, i);                                                                 \
+        DOT(a03, w0, s);                                                                  \
+        DOT(a13, w1, s);                                                                  \
+    } while (0)
+/* The end of a group for token i. */
+#define TILE_SCALE(i)                                                                     \
+    do {                                                                                  \
+        v128_t dq = wasm_v128_load32_splat(d + (i) * n_d);                                \
+        f0##i = add_dots(f0##i, a0##i, s0, dq);                                           \
+        f1##i = add_dots(f1##i, a1##i, s1, dq);                                           \
+    } while (0)
+#define TILE_MIN(i)                                                                       \
+    do {                                                                                  \
+        v128_t s = wasm_v128_load32_splat(sum + (i) * n_sum);                             \
+        f0##i = subtract(f0##i, m0, s);                                                   \
+        f1##i = subtract(f1##i, m1, s);                                                   \
+    } while (0)
+
+ALWAYS_INLINE void panel_dot_x4(float *y, size_t stride, const struct panel *p, const struct activations *a,
+                                uint32_t t) {
+    size_t n_d = a->n / 32, n_sum = a->n / p->group;
+    const code *q0 = codes_of(a) + (size_t)t * a->n, *q1 = q0 + a->n, *q2 = q1 + a->n, *q3 = q2 + a->n;
+    const code *w = (const code *)p->pairs;
+    const float *d = a->d + t * n_d, *sum = (p->group == 32 ? a->sum32 : a->sum16) + t * n_sum;
+    const int32_t *isum = (p->group == 32 ? a->isum32 : a->isum16) + t * n_sum;
+    const float *scales = p->scales, *mins = p->mins;
+    v128_t zero = wasm_i32x4_splat(0), f00 = zero, f01 = zero, f02 = zero, f03 = zero;
+    v128_t f10 = zero, f11 = zero, f12 = zero, f13 = zero;
+    for (size_t i = 0; i < p->n; i += p->group, scales += 8, isum++) {
+        v128_t a00 = first_sum(p, isum), a01 = first_sum(p, isum + n_sum);
+        v128_t a02 = first_sum(p, isum + 2 * n_sum), a03 = first_sum(p, isum + 3 * n_sum);
+        v128_t a10 = a00, a11 = a01, a12 = a02, a13 = a03;
+        for (const code *end = w + (size_t)p->group * 8; w < end; w += 8 * LANES) {
+            v128_t x0 = wasm_v128_load(q0), x1 = wasm_v128_load(q1), x2 = wasm_v128_load(q2), x3 = wasm_v128_load(q3);
+            q0 += LANES;
+            q1 += LANES;
+            q2 += LANES;
+            q3 += LANES;
+            TILE_STEP(0);
+            TILE_STEP(1);
+            TILE_STEP(2);
+            TILE_STEP(3);
+        }
+        v128_t s0 = wasm_v128_load(scales), s1 = wasm_v128_load(scales + 4);
+        TILE_SCALE(0);
+        TILE_SCALE(1);
+        TILE_SCALE(2);
+        TILE_SCALE(3);
+        if ((i + p->group) % ACT_BLOCK == 0) d++;
+        if (!p->has_min) continue;
+        v128_t m0 = wasm_v128_load(mins), m1 = wasm_v128_load(mins + 4);
+        TILE_MIN(0);
+        TILE_MIN(1);
+        TILE_MIN(2);
+        TILE_MIN(3);
+        mins += 8;
+        sum++;
+    }
+    const v128_t low[TILE_TOKENS] = { f00, f01, f02, f03 }, high[TILE_TOKENS] = { f10, f11, f12, f13 };
+    for (size_t i = 0; i < TILE_TOKENS; i++, y += stride) {
+        wasm_v128_store(y, low[i]);
+        wasm_v128_store(y + 4, high[i]);
+    }
+}
+
+#endif

@@ -1,0 +1,168 @@
+/* Relaxed SIMD on packed weights, for activations of 16 bits: each as 256 * high + low, two bytes with a sign, which are
+ * multiplied apart.  Where an engine has one instruction for i32x4.relaxed_dot_i8x16_i7x16_add_s (AVX-VNNI, ARM's dot
+ * products), two of them do what SIMD128 takes four instructions for, and the weights stay bytes.
+ *
+ * The integers are those of the dots of 16 bits, and the floats too: see tiles_relaxed.c for what the second operand
+ * may be.
+ */
+#include "kernels/kernels.h"
+
+#if defined(__wasm_relaxed_simd__)
+
+#define BYTES_ARE_MULTIPLIED
+#include "kernels/tiles_simd128.h"
+
+/* ---- four weights of 8 rows -------------------------------------------------------------------------------------- */
+
+/* Two bytes for each activation, but those of four together: their high bytes, then their low ones. */
+typedef int16_t code;
+ALWAYS_INLINE const code *codes_of(const struct activations *a) { return (const code *)(const void *)a->bytes; }
+
+/* high and low bytes of rows 0 .. 3, of rows 4 .. 7 */
+enum { N_DOT = 4 };
+
+#define DOT(acc, w, x) acc = wasm_i32x4_relaxed_dot_i8x16_i7x16_add(x, w, acc)
+
+ALWAYS_INLINE void dot_4(v128_t dots[N_DOT], tile_codes *codes, const uint8_t *low, const uint8_t *high, uint32_t k,
+                         uint32_t j, const code *q) {
+    v128_t c0 = codes(low, high, k, j), c1 = codes(low + 16, high + 16, k, j);
+    v128_t x_high = wasm_v128_load32_splat(q), x_low = wasm_v128_load32_splat(q + 2);
+    DOT(dots[0], c0, x_high);
+    DOT(dots[1], c1, x_high);
+    DOT(dots[2], c0, x_low);
+    DOT(dots[3], c1, x_low);
+}
+
+ALWAYS_INLINE v128_t both(v128_t high, v128_t low) { return wasm_i32x4_add(wasm_i32x4_shl(high, 8), low); }
+ALWAYS_INLINE v128_t total(const v128_t dots[N_DOT], uint32_t half) { return both(dots[half], dots[2 + half]); }
+
+#include "kernels/tiles.h"
+
+/* ---- panels of 8 rows --------------------------------------------------------------------------------------------
+ *
+ * Codes of weights in bytes, (n / 4, 8, 4), as those of tiles_relaxed.c.  2 tokens at a time make 8 sums: with two
+ * vectors of weights and one of activations 11 registers, and 4 more for the floats. */
+
+/* The four weights at w + 32 i of 8 rows times lane j, the high bytes, and lane j + 1 of x. */
+#define PANEL_STEP(t, w0, w1, x, j)                                                       \
+    do {                                                                                  \
+        v128_t s = wasm_i32x4_shuffle(x, x, j, j, j, j);                                  \
+        DOT(high0##t, w0, s);                                                             \
+        DOT(high1##t, w1, s);                                                             \
+        s = wasm_i32x4_shuffle(x, x, j + 1, j + 1, j + 1, j + 1);                         \
+        DOT(low0##t, w0, s);                                                              \
+        DOT(low1##t, w1, s);                                                              \
+    } while (0)
+#define PANEL_SCALE(t)                                                                    \
+    do {                                                                                  \
+        v128_t dq = wasm_v128_load32_splat(d + (t) * n_d);                                \
+        f0##t = add_dots(f0##t, both(high0##t, low0##t), s0, dq);                         \
+        f1##t = add_dots(f1##t, both(high1##t, low1##t), s1, dq);                         \
+    } while (0)
+#define PANEL_MIN(t)                                                                      \
+    do {                                                                                  \
+        v128_t s = wasm_v128_load32_splat(sum + (t) * n_sum);                             \
+        f0##t = subtract(f0##t, m0, s);                                                   \
+        f1##t = subtract(f1##t, m1, s);                                                   \
+    } while (0)
+
+/* n: 1 or 2 tokens.  group is that of p, a constant. */
+ALWAYS_INLINE void panel_dot(float *y, size_t stride, const struct panel *p, const struct activations *a, uint32_t t,
+                             uint32_t n, uint32_t group) {
+    size_t n_d = a->n / 32, n_sum = a->n / group;
+    const code *q0 = codes_of(a) + (size_t)t * a->n, *q1 = q0 + a->n;
+    const uint8_t *w = (const uint8_t *)p->pairs;
+    const float *d = a->d + t * n_d, *sum = (group == 32 ? a->sum32 : a->sum16) + t * n_sum;
+    const int32_t *isum = (group == 32 ? a->isum32 : a->isum16) + t * n_sum;
+    const float *scales = p->scales, *mins = p->mins, *end = p->scales + p->n / group * 8;
+    v128_t zero = wasm_i32x4_splat(0), f00 = zero, f10 = zero, f01 = zero, f11 = zero;
+    v128_t bias = wasm_i32x4_splat(-p->bias);
+    for (; scales < end; scales += 8, isum++) {
+        v128_t high00 = zero, high10 = zero, high01 = zero, high11 = zero;
+        v128_t low00 = wasm_i32x4_mul(wasm_v128_load32_splat(isum), bias), low10 = low00, low01 = zero;
+        if (n == 2) low01 = wasm_i32x4_mul(wasm_v128_load32_splat(isum + n_sum), bias);
+        v128_t low11 = low01;
+        LOOP_UNROLLED
+        for (uint32_t i = 0; i < group; i += 8) {
+            OPAQUE(w, scales);
+            OPAQUE(q0, q1);
+            v128_t w0 = wasm_v128_load(w + 8 * i), w1 = wasm_v128_load(w + 8 * i + 16);
+            v128_t x0 = wasm_v128_load(q0 + i), x1 = zero;
+            PANEL_STEP(0, w0, w1, x0, 0);
+            if (n == 2) {
+                x1 = wasm_v128_load(q1 + i);
+                PANEL_STEP(1, w0, w1, x1, 0);
+            }
+            w0 = wasm_v128_load(w + 8 * i + 32);
+            w1 = wasm_v128_load(w + 8 * i + 48);
+            PANEL_STEP(0, w0, w1, x0, 2);
+            if (n == 2) PANEL_STEP(1, w0, w1, x1, 2);
+            IN_ORDER(high00, low00);
+            IN_ORDER(high10, low10);
+            IN_ORDER(high01, low01);
+            IN_ORDER(high11, low11);
+        }
+        w += 8 * group;
+        q0 += group;
+        q1 += group;
+        v128_t s0 = wasm_v128_load(scales), s1 = wasm_v128_load(scales + 4);
+        PANEL_SCALE(0);
+        if (n == 2) PANEL_SCALE(1);
+        if (group == 32 || (scales - p->scales) % 16 != 0) d++;
+        if (!p->has_min) continue;
+        v128_t m0 = wasm_v128_load(mins), m1 = wasm_v128_load(mins + 4);
+        PANEL_MIN(0);
+        if (n == 2) PANEL_MIN(1);
+        mins += 8;
+        sum++;
+    }
+    wasm_v128_store(y, f00);
+    wasm_v128_store(y + 4, f10);
+    if (n == 1) return;
+    wasm_v128_store(y + stride, f01);
+    wasm_v128_store(y + stride + 4, f11);
+}
+
+/* ---- the types --------------------------------------------------------------------------------------------------- */
+
+#define DOT_OF(TEMPLATE, NAME)                                                            \
+static void NAME##_dot__relaxed16(float y[TILE_ROWS], const uint8_t *rows, const struct activations *a, uint32_t t) { \
+    TEMPLATE##_dot(&NAME, y, rows, a, t);                                                 \
+}
+
+DOT_OF(block, q4_0)
+DOT_OF(block, q4_1)
+DOT_OF(block, q5_0)
+DOT_OF(block, q5_1)
+DOT_OF(superblock, q4_K)
+DOT_OF(superblock, q5_K)
+DOT_OF(superblock, q6_K)
+
+static void bytes_dot__relaxed16(float y[TILE_ROWS], const struct panel *p, const struct activations *a, uint32_t t) {
+    if (p->group == 16) panel_dot(y, 0, p, a, t, 1, 16);
+    else panel_dot(y, 0, p, a, t, 1, 32);
+}
+static void bytes_dot_x4__relaxed16(float *y, size_t stride, const struct panel *p, const struct activations *a,
+                                    uint32_t t) {
+    for (const uint32_t end = t + TILE_TOKENS; t < end; t += 2, y += 2 * stride) {
+        if (p->group == 16) panel_dot(y, stride, p, a, t, 2, 16);
+        else panel_dot(y, stride, p, a, t, 2, 32);
+    }
+}
+
+void kernels_fill_relaxed16(struct kernels *k) {
+    k->n_byte = 2;
+    k->dot[QUANT_Q4_0] = q4_0_dot__relaxed16;
+    k->dot[QUANT_Q4_1] = q4_1_dot__relaxed16;
+    k->dot[QUANT_Q5_0] = q5_0_dot__relaxed16;
+    k->dot[QUANT_Q5_1] = q5_1_dot__relaxed16;
+    k->dot[QUANT_Q4_K] = q4_K_dot__relaxed16;
+    k->dot[QUANT_Q5_K] = q5_K_dot__relaxed16;
+    k->dot[QUANT_Q6_K] = q6_K_dot__relaxed16;
+    k->bytes_dot = bytes_dot__relaxed16;
+    k->bytes_dot_x4 = bytes_dot_x4__relaxed16;
+}
+
+#else
+typedef int tiles16_relaxed_is_empty;   /* ISO C wants a declaration in every file */
+#endif
