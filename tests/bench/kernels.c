@@ -5,16 +5,20 @@
  *   decode     one token times a matrix that fits the second cache, and one that no cache holds
  *   prefill    64 tokens times the matrix in the cache
  *
- * GMAC/s: 10^9 multiply-adds per second.  GB/s: of packed weights read.  Best of 40 runs of 2 ms at
- * least. */
+ * by each table of kernels that a session may choose, of which the relaxed ones are in a build with relaxed SIMD only:
+ *
+ *   simd128 exact16    activations of 16 bits, dots of 16 bits
+ *   relaxed exact16    the same as two bytes, two relaxed dots: its ceiling is half theirs
+ *   relaxed fast8      activations of 8 bits, one relaxed dot
+ *
+ * GMAC/s: 10^9 multiply-adds per second.  GB/s: of packed weights read.  From memory the ceiling is the lower one of
+ * arithmetic and memory.  Best of 40 runs of 2 ms at least.  Arguments: types to measure, by name; none: all. */
 #include "kernels/kernels.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
-#if defined(__wasm_simd128__)
 #include <wasm_simd128.h>
-#endif
 
 enum { N_IN = 1536, N_OUT = 256, N_OUT_LARGE = 49152, N_TOKEN = 64, N_RUN = 40 };
 
@@ -46,8 +50,7 @@ __attribute__((noinline)) static double rate(void (*work)(void *), void *user) {
 
 static volatile float sink;
 
-#if defined(__wasm_simd128__)
-enum { N_VECTOR = 1024 };
+enum { N_VECTOR = 1024, N_LARGE = 128 << 20 };
 static v128_t vectors[N_VECTOR];
 /* Its size is unknown to the compiler: a loop of known length gets an index beside its pointer, and V8 takes twice as
  * long. */
@@ -103,7 +106,28 @@ __attribute__((noinline)) static void read_bytes(void *user) {
     }
     sink = wasm_f32x4_extract_lane(wasm_v128_xor(wasm_v128_xor(sum[0], sum[1]), wasm_v128_xor(sum[2], sum[3])), 0);
 }
+
+/* GMAC/s, of dots8 0 where the build has none; GB/s of memory. */
+struct ceilings { double dots16, dots8, f32, memory; };
+
+static bool measure_ceilings(struct ceilings *c) {
+    struct bytes cached = { (const uint8_t *)vectors, sizeof vectors };
+    *c = (struct ceilings) { 0 };
+    for (int i = 0; i < N_VECTOR; i++) vectors[i] = wasm_i32x4_splat(i + 1);
+    c->dots16 = rate(ceiling_i16, &cached) * (double)N_VECTOR * 16 * 1e-9;
+    for (int i = 0; i < N_VECTOR; i++) vectors[i] = wasm_f32x4_splat((float)(i % 16) * 0.125f);
+    c->f32 = rate(ceiling_f32, &cached) * (double)N_VECTOR * 8 * 1e-9;
+#if defined(__wasm_relaxed_simd__)
+    for (int i = 0; i < N_VECTOR; i++) vectors[i] = wasm_i8x16_splat((int8_t)(i % 128));
+    c->dots8 = rate(ceiling_i8, &cached) * (double)N_VECTOR * 32 * 1e-9;
 #endif
+    uint8_t *large = malloc(N_LARGE);
+    if (!large) return false;
+    memset(large, 1, N_LARGE);
+    c->memory = rate(read_bytes, &(struct bytes) { large, N_LARGE }) * (double)N_LARGE * 1e-9;
+    free(large);
+    return true;
+}
 
 /* ---- products ---------------------------------------------------------------------------------------------------- */
 
@@ -112,7 +136,7 @@ struct product {
     struct matrix w;
     struct activations a;
     struct panel panel;
-    float *x, *y;
+    float *y;
 };
 
 __attribute__((noinline)) static void multiply(void *user) {
@@ -143,63 +167,85 @@ static bool make_matrix(struct matrix *w, uint32_t type, uint32_t n_out, uint8_t
     return true;
 }
 
-static double gmac(struct product *p, uint32_t n_token) {
+static double gmac(struct product *p, const struct matrix *w, uint32_t n_token) {
+    p->w = *w;
     p->a.n_token = n_token;
-    return rate(multiply, p) * p->w.n_out * (double)N_IN * n_token * 1e-9;
+    return rate(multiply, p) * w->n_out * (double)N_IN * n_token * 1e-9;
 }
 
-int main(void) {
-    static const uint32_t types[] = { QUANT_Q4_0, QUANT_Q4_1, QUANT_Q5_0, QUANT_Q5_1, QUANT_Q8_0, QUANT_Q2_K,
-                                      QUANT_Q3_K, QUANT_Q4_K, QUANT_Q5_K, QUANT_Q6_K, QUANT_IQ4_NL, QUANT_IQ4_XS,
-                                      QUANT_F16, QUANT_BF16, QUANT_F32 };
-    struct product p;
-    uint64_t bytes = 0;
-    uint8_t *scratch = malloc(PACK_ROWS * N_IN * sizeof(float));
-    kernels_init(&p.k, KERNELS_RELAXED, PLUMB_PRECISION_EXACT16);
-    p.x = malloc(N_TOKEN * N_IN * sizeof *p.x);
-    p.y = malloc((size_t)N_OUT_LARGE * sizeof *p.y);   /* one token times the large matrix is the most */
-    if (!scratch || !p.x || !p.y || activations_create(&p.a, N_IN, N_TOKEN, &p.k, &bytes) != PLUMB_OK
-        || panel_create(&p.panel, N_IN, &bytes) != PLUMB_OK) {
-        fprintf(stderr, "out of memory\n");
-        return 1;
-    }
-    for (int i = 0; i < N_TOKEN * N_IN; i++) p.x[i] = (float)(i * 7919 % 2003 - 1001) * 1e-3f;
-    p.a.n = N_IN;
-    p.a.x = p.x;
-    double ceiling_int = 0, ceiling_float = 0;
-#if defined(__wasm_simd128__)
-    struct bytes cached = { (const uint8_t *)vectors, sizeof vectors };
-    for (int i = 0; i < N_VECTOR; i++) vectors[i] = wasm_i32x4_splat(i + 1);
-    ceiling_int = rate(ceiling_i16, &cached) * (double)N_VECTOR * 16 * 1e-9;
-    for (int i = 0; i < N_VECTOR; i++) vectors[i] = wasm_f32x4_splat((float)(i % 16) * 0.125f);
-    ceiling_float = rate(ceiling_f32, &cached) * (double)N_VECTOR * 8 * 1e-9;
-    struct bytes memory = { malloc(128 << 20), 128 << 20 };
-    if (!memory.data) return 1;
-    memset((void *)memory.data, 1, memory.n);
-    printf("%s kernels.  Ceilings, GMAC/s: 16-bit dots %.1f, f32 %.1f", p.k.name, ceiling_int, ceiling_float);
-#if defined(__wasm_relaxed_simd__)
-    for (int i = 0; i < N_VECTOR; i++) vectors[i] = wasm_i8x16_splat((int8_t)(i % 128));
-    printf(", relaxed 8-bit dots %.1f", rate(ceiling_i8, &cached) * (double)N_VECTOR * 32 * 1e-9);
-#endif
-    printf("; memory %.1f GB/s\n", rate(read_bytes, &memory) * (double)memory.n * 1e-9);
-    free((void *)memory.data);
-#else
-    printf("%s kernels\n", p.k.name);
-#endif
-    printf("%-8s %20s %28s %20s\n%-8s %10s %9s %10s %9s %7s %10s %9s\n", "", "decode, in cache", "decode, from memory",
-           "prefill of 64", "type", "GMAC/s", "ceiling", "GMAC/s", "ceiling", "GB/s", "GMAC/s", "ceiling");
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
-        double top = unpack_scalar(types[i]) ? ceiling_int : ceiling_float;
-        if (!make_matrix(&p.w, types[i], N_OUT, scratch)) return 1;
-        double small = gmac(&p, 1), many = gmac(&p, N_TOKEN);
-        free((void *)p.w.data);
-        if (!make_matrix(&p.w, types[i], N_OUT_LARGE, scratch)) return 1;
-        double large = gmac(&p, 1);
-        double gb = large / (double)N_IN * (double)p.w.row_bytes;
-        free((void *)p.w.data);
-        printf("%-8s %10.1f %8.0f%% %10.1f %8.0f%% %7.1f %10.1f %8.0f%%\n", quant_traits(types[i])->name, small,
-               100 * small / top, large, 100 * large / top, gb, many, 100 * many / top);
+enum { N_TABLE = 3 };
+static const struct { enum kernels_isa isa; plumb_precision precision; const char *name; } tables[N_TABLE] = {
+    { KERNELS_SIMD128, PLUMB_PRECISION_EXACT16, "simd128 exact16" },
+    { KERNELS_RELAXED, PLUMB_PRECISION_EXACT16, "relaxed exact16" },
+    { KERNELS_RELAXED, PLUMB_PRECISION_FAST8, "relaxed fast8" },
+};
+
+/* One line for each of the tables that differ for this type; false when out of memory. */
+static bool measure_type(uint32_t type, struct product products[N_TABLE], const struct ceilings *c) {
+    const double tops[N_TABLE] = { unpack_scalar(type) ? c->dots16 : c->f32, c->dots8 / 2, c->dots8 };
+    int n_table = c->dots8 > 0 && kernels_have_relaxed(type) ? N_TABLE : 1;
+    static uint8_t scratch[PACK_ROWS * N_IN * sizeof(float)];
+    struct matrix small = { 0 }, large = { 0 };
+    bool ok = make_matrix(&small, type, N_OUT, scratch) && make_matrix(&large, type, N_OUT_LARGE, scratch);
+    for (int i = 0; ok && i < n_table; i++) {
+        double bytes_per_weight = (double)small.row_bytes / (double)N_IN, top = tops[i];
+        double top_large = top < c->memory / bytes_per_weight ? top : c->memory / bytes_per_weight;
+        double one = gmac(&products[i], &small, 1), far = gmac(&products[i], &large, 1);
+        double many = gmac(&products[i], &small, N_TOKEN);
+        printf("%-7s %-16s %8.1f %9.0f%% %10.1f %7.1f %9.0f%% %10.1f %9.0f%%\n", i == 0 ? quant_traits(type)->name : "",
+               n_table == 1 && !unpack_scalar(type) ? "simd128 f32" : tables[i].name, one, 100 * one / top, far,
+               far * bytes_per_weight, 100 * far / top_large, many, 100 * many / top);
         fflush(stdout);
     }
+    free((void *)small.data);
+    free((void *)large.data);
+    return ok;
+}
+
+static const uint32_t types[] = { QUANT_Q4_0, QUANT_Q4_1, QUANT_Q5_0, QUANT_Q5_1, QUANT_Q8_0, QUANT_Q2_K, QUANT_Q3_K,
+                                  QUANT_Q4_K, QUANT_Q5_K, QUANT_Q6_K, QUANT_IQ4_NL, QUANT_IQ4_XS, QUANT_F16,
+                                  QUANT_BF16, QUANT_F32 };
+enum { N_TYPE = sizeof types / sizeof *types };
+
+int main(int argc, char **argv) {
+    static float x[N_TOKEN * N_IN], y[N_OUT_LARGE];   /* one token times the large matrix is the most */
+    static struct product products[N_TABLE];
+    bool wanted[N_TYPE] = { false };
+    for (int i = 1; i < argc; i++) {
+        int t = 0;
+        while (t < N_TYPE && strcmp(quant_traits(types[t])->name, argv[i]) != 0) t++;
+        if (t == N_TYPE) {
+            fprintf(stderr, "no kernels of %s; there are", argv[i]);
+            for (t = 0; t < N_TYPE; t++) fprintf(stderr, " %s", quant_traits(types[t])->name);
+            fprintf(stderr, "\n");
+            return 2;
+        }
+        wanted[t] = true;
+    }
+    for (int i = 0; i < N_TOKEN * N_IN; i++) x[i] = (float)(i * 7919 % 2003 - 1001) * 1e-3f;
+    for (int i = 0; i < N_TABLE; i++) {
+        struct product *p = &products[i];
+        uint64_t bytes = 0;
+        kernels_init(&p->k, tables[i].isa, tables[i].precision);
+        if (activations_create(&p->a, N_IN, N_TOKEN, &p->k, &bytes) != PLUMB_OK
+            || panel_create(&p->panel, N_IN, &bytes) != PLUMB_OK) goto no_memory;
+        p->a.n = N_IN;
+        p->a.x = x;
+        p->y = y;
+    }
+    struct ceilings c;
+    if (!measure_ceilings(&c)) goto no_memory;
+    printf("Ceilings: 16-bit dots %.1f, f32 %.1f", c.dots16, c.f32);
+    if (c.dots8 > 0) printf(", relaxed 8-bit dots %.1f", c.dots8);
+    printf(" GMAC/s; memory %.1f GB/s\n\n", c.memory);
+    printf("%-24s %19s %29s %21s\n", "", "decode, in cache", "decode, from memory", "prefill of 64");
+    printf("%-7s %-16s %8s %10s %10s %7s %10s %10s %10s\n", "type", "kernels", "GMAC/s", "of ceiling", "GMAC/s", "GB/s",
+           "of ceiling", "GMAC/s", "of ceiling");
+    for (int t = 0; t < N_TYPE; t++) {
+        if ((argc < 2 || wanted[t]) && !measure_type(types[t], products, &c)) goto no_memory;
+    }
     return 0;
+no_memory:
+    fprintf(stderr, "out of memory\n");
+    return 1;
 }

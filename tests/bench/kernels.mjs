@@ -1,21 +1,39 @@
 /**
- * `node tests/bench/kernels.mjs MODULE...`: tests/bench/kernels.c in Node and under wasmtime, one after the other.
+ * `node tests/bench/kernels.mjs MODULE.wasm... [TYPE...]`: tests/bench/kernels.c in this Node and under wasmtime, one
+ * after the other.
  *
- * The program prints and asks for the time; these few WASI calls are all it needs.  (node:wasi of Node 20 crashes when
- * memory grows.)
+ * The program takes its arguments, prints and asks for the time; these few WASI calls are all it needs.  (node:wasi of
+ * Node 20 crashes when memory grows.)
  */
 import { readFileSync, writeSync } from 'node:fs';
-import { execFileSync } from 'node:child_process';
+import { spawnSync } from 'node:child_process';
 import { cpus } from 'node:os';
 import { wasmtime } from '../hosts/wasmtime.mjs';
 
-/** @param {string} file */
-function inNode(file) {
-  const module = new WebAssembly.Module(readFileSync(file));
+/** @param {string} file @param {string[]} args */
+function inNode(file, args) {
+  const bytes = readFileSync(file);
+  if (!WebAssembly.validate(bytes)) {
+    console.log('this Node cannot compile it: it has no relaxed SIMD');
+    return;
+  }
+  const module = new WebAssembly.Module(bytes);
+  const strings = [file, ...args].map(text => Buffer.from(`${text}\0`));
   /** @type {WebAssembly.Memory} */
   let memory;
   const view = () => new DataView(memory.buffer);
   const calls = {
+    args_sizes_get(n, size) {
+      view().setUint32(n, strings.length, true);
+      view().setUint32(size, Buffer.concat(strings).length, true);
+    },
+    args_get(list, at) {
+      for (const [i, text] of strings.entries()) {
+        view().setUint32(list + 4 * i, at, true);
+        new Uint8Array(memory.buffer).set(text, at);
+        at += text.length;
+      }
+    },
     clock_time_get(_clock, _precision, at) {
       view().setBigUint64(at, process.hrtime.bigint(), true);
     },
@@ -38,17 +56,19 @@ function inNode(file) {
   instance.exports._start();
 }
 
-const files = process.argv.slice(2);
-if (files[0] === '--node') {
-  inNode(files[1]);
+const args = process.argv.slice(2);
+if (args[0] === '--node') {
+  inNode(args[1], args.slice(2));
 } else {
+  const files = args.filter(arg => arg.endsWith('.wasm')), types = args.filter(arg => !arg.endsWith('.wasm'));
   console.log(`${cpus()[0].model}, one thread`);
   for (const file of files) {
     const hosts = [[`Node ${process.versions.node}`, process.execPath, [import.meta.filename, '--node', file]],
-      ['wasmtime', wasmtime(), ['run', file]]];
-    for (const [name, program, args] of hosts) {
+      ['wasmtime', wasmtime(), ['run', '-W', 'relaxed-simd=y', file]]];
+    for (const [name, program, start] of hosts) {
       console.log(`\n${name}, ${file}`);
-      execFileSync(program, args, { stdio: 'inherit' });
+      const { status, error } = spawnSync(program, [...start, ...types], { stdio: 'inherit' });
+      if (status !== 0) process.exit(error ? (console.error(error.message), 1) : status ?? 1);
     }
   }
 }

@@ -1,0 +1,96 @@
+/**
+ * `node tests/bench/machine-code.mjs MODULE.wasm [FUNCTION]`: what this Node's V8 makes of the inner loops of kernels,
+ * on x86-64.  A line for the hot loop of every kernel, the one with the most products; of the function given a line for
+ * each loop and its instructions.
+ *
+ *   loops          of the function, with as many products
+ *   instructions   of one turn, without those of loops within it and without padding
+ *   dots           those that multiply and add integers: one for each dot in the source
+ *   f32            multiplications of floats
+ *   loads          instructions that read memory, whatever else they do
+ *   stack          reads and writes of the stack: values that found no register
+ *   addresses      sums for addresses (lea), and zero-extensions of them
+ *
+ * MODULE has to have its functions' names in it: build/bench/kernels-relaxed.wasm, build/emcc/named/plumb-relaxed.wasm.
+ */
+import { spawnSync } from 'node:child_process';
+import { cpus } from 'node:os';
+
+/** @typedef {{address: number, name: string, operands: string}} Instruction */
+
+/** The optimized code of a module's functions, as V8 disassembles it.
+ * @param {string} file @returns {{name: string, code: Instruction[]}[]} */
+function compile(file) {
+  const flags = ['--print-wasm-code', '--no-liftoff', '--no-wasm-lazy-compilation', '--single-threaded'];
+  const script = `new WebAssembly.Module(require('node:fs').readFileSync(${JSON.stringify(file)}))`;
+  const { stdout, stderr, status } = spawnSync(process.execPath, [...flags, '-e', script],
+    { encoding: 'utf8', maxBuffer: 2 ** 30 });
+  if (status !== 0) throw new Error(stderr.trim());
+  return stdout.split('--- WebAssembly code ---').slice(1).map(text => ({
+    name: /^name: (\S+)/m.exec(text)?.[1] ?? '',
+    code: [...text.matchAll(/^0x([0-9a-f]+) +[0-9a-f]+ +[0-9a-f]+ +(?:REX\.W )?([a-z]\w*) *(.*)$/gm)]
+      .map(([, address, name, operands]) => ({ address: parseInt(address, 16), name, operands }))
+      .filter(({ name }) => name !== 'nop'),
+  }));
+}
+
+/**
+ * A loop is what lies between a jump backwards and its target; V8 keeps its blocks together.  What is behind the last
+ * return is seldom run (calls when the stack overflows, traps), and its jumps back into the function are no loops.
+ * @param {Instruction[]} code @returns {Instruction[][]}  of each loop its own instructions, inner loops first
+ */
+function loopsOf(code) {
+  const end = code.findLastIndex(({ name }) => name.startsWith('ret'));
+  /** @type {Map<number, number>} */
+  const lasts = new Map();   // of each first instruction; a loop may be continued from several places
+  for (const [i, { name, operands, address }] of code.slice(0, end).entries()) {
+    const target = name.startsWith('j') ? parseInt(operands, 16) : NaN;
+    if (target >= code[0].address && target <= address) lasts.set(code.findIndex(to => to.address === target), i);
+  }
+  const taken = new Set();
+  return [...lasts].sort(([a, b], [c, d]) => b - a - (d - c)).map(([first, last]) => {
+    const own = code.slice(first, last + 1).filter(instruction => !taken.has(instruction));
+    own.forEach(instruction => taken.add(instruction));
+    return own;
+  });
+}
+
+/** What is counted, by name.  A relaxed dot is one vpdpbusd, or else vpmaddubsw, vpmaddwd and vpaddd. */
+const COUNTS = /** @type {Record<string, (instruction: Instruction) => boolean>} */ ({
+  instructions: () => true,
+  dots: ({ name }) => /^v?pmaddwd$|^vpdp/.test(name),
+  f32: ({ name }) => /^v?mulps$|^vfn?m\w+ps$/.test(name),
+  loads: ({ name, operands }) => /,\[(?!r[bs]p)/.test(operands) && !name.startsWith('lea') && !name.startsWith('cmp'),
+  stack: ({ operands }) => /\[r[bs]p/.test(operands),
+  addresses: ({ name, operands }) => /^lea/.test(name) || (/^movl$/.test(name) && /^r\w+,r\w+$/.test(operands)),
+});
+
+const [file, wanted] = process.argv.slice(2);
+if (!file) throw new Error('usage: node tests/bench/machine-code.mjs MODULE.wasm [FUNCTION]');
+const isKernel = (/** @type {string} */ name) =>
+  /__(simd128|relaxed\d+)$|^ceiling_/.test(name) && !name.includes('_unpack_');
+const functions = compile(file).filter(({ name }) => wanted ? name === wanted : isKernel(name))
+  .sort((a, b) => a.name < b.name ? -1 : 1);
+if (functions.length === 0) {
+  throw new Error(`no code of ${wanted ?? 'kernels'}: is the name in ${file}, and has this Node V8's disassembler?`);
+}
+const line = (/** @type {string} */ name, /** @type {any[]} */ numbers) =>
+  console.log(name.padEnd(24) + numbers.map((n, i) => String(n).padStart(i === 1 ? 14 : 10)).join(''));
+console.log(`${file} by V8 ${process.versions.v8} (Node ${process.versions.node}) for ${cpus()[0].model}\n`);
+line('', ['loops', ...Object.keys(COUNTS)]);
+for (const { name, code } of functions) {
+  const loops = loopsOf(code).map(own => {
+    const counts = Object.values(COUNTS).map(is => own.filter(is).length);
+    return { own, counts, products: counts[1] || counts[2] / 100 };   // dots before floats
+  });
+  if (wanted) {
+    for (const { own, counts } of loops) {
+      line(name, [1, ...counts]);
+      for (const { name, operands } of own) console.log(`    ${name} ${operands}`);
+    }
+    continue;
+  }
+  const most = Math.max(...loops.map(({ products }) => products));
+  const hot = loops.filter(({ products }) => products === most && most > 0);
+  if (hot.length > 0) line(name, [hot.length, ...hot[0].counts]);
+}
