@@ -182,6 +182,51 @@ test('threads that say nothing are not waited for longer than 20 s', async t => 
   await model.close();
 });
 
+test('a thread that traps ends all calls with a word why, none hangs, and the model loads again', async () => {
+  // In a process that is killed if it hangs.  The thread's stack ends at address 16: what needs more of it traps.
+  const { words, last, threads, same } = JSON.parse(await alone(`
+    import { createPlumb } from '${root}web/plumb.js';
+    import { platform } from '${root}web/node/index.js';
+    const startThread = () => {
+      const thread = platform.startThread();
+      const post = ({ seat, ...rest }) => thread.post(seat ? { seat: { ...seat, stack: 16 } } : rest);
+      return { ...thread, post };
+    };
+    const locate = path => ({ kind: 'file', name: path, path });
+    const trapping = createPlumb({ ...platform, worker: false, postsBlobs: false, locate, startThread });
+    const path = ${JSON.stringify(tinyPath)}, ids = Int32Array.from({ length: 99 }, (_, i) => i);
+    const model = await trapping.load(path, { threads: 2 });
+    let words = [];
+    while (words.length === 0) {   // until the thread gets some of the work
+      await model.rewind(0);
+      const calls = [model.feed(ids), model.feed(ids), model.generate('a', { maxTokens: 9 }).next(), model.rewind(0)];
+      const outcomes = await Promise.allSettled(calls);
+      words = outcomes.flatMap(({ reason }) => reason ? [reason.code + ': ' + reason.message] : []);
+    }
+    const last = await model.step(1).catch(error => error.code);
+    await model.close();
+    const [one, two] = [await Plumb.load(path, { threads: 1 }), await Plumb.load(path, { threads: 2 })];
+    const same = String(await one.feed(ids)) === String(await two.feed(ids));
+    console.log(JSON.stringify({ words, last, threads: (await two.info()).threads, same }));`));
+  assert.match(words[0], /^PLUMB_ERROR: the engine broke down \(.+\); load the model again$/);
+  assert.ok(words.length > 1, 'the last call fails too');
+  for (const word of words.slice(1)) assert.equal(word, 'PLUMB_ERROR_STATE: the model is closed');
+  assert.deepEqual([last, threads, same], ['PLUMB_ERROR_STATE', 2, true]);
+});
+
+test('a thread that dies between two calls leaves its work to the others', async () => {
+  const started = [];
+  const mortal = on({ startThread: () => started[started.push(platform.startThread()) - 1] });
+  const model = await mortal.load(tiny, { threads: 3 });
+  const one = await Plumb.load(tinyPath, { threads: 1 });
+  for (let id = 1; id < 4; id++) {
+    assert.deepEqual(await model.step(id), await one.step(id));
+    await started.pop()?.terminate();
+  }
+  await model.close();
+  await one.close();
+});
+
 test('answers in text, with threads', async () => {
   const model = await Plumb.load(realPath, { threads: 2 });
   const { messages, f32 } = prompts[1];
