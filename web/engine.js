@@ -241,6 +241,12 @@ export class Engine {
     return true;
   }
 
+  /** Whether keys and tensor directory of the first part are there. */
+  get hasHeader() { return Boolean(this.#c.plumb_model_has_header(this.#model)); }
+
+  /** Once they are; end() would do it too. */
+  loadVocabulary() { this.#checkModel(this.#c.plumb_model_load_vocab(this.#model)); }
+
   /** After the last part. */
   end() { this.#checkModel(this.#c.plumb_model_end(this.#model)); }
 

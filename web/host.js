@@ -4,7 +4,7 @@
 import { Engine } from './engine.js';
 import { PlumbError } from './errors.js';
 import { Meter } from './loader/progress.js';
-import { read } from './loader/source.js';
+import { ask, read } from './loader/source.js';
 import { StopFilter } from './stop.js';
 import { Threads, sharedMemory } from './threads.js';
 import { choose } from './variant.js';
@@ -112,6 +112,7 @@ export function createHost(platform) {
      *   precision?: typeof import('./options.js').PRECISIONS[number],
      *   kvType?: typeof import('./options.js').KV_TYPES[number]}} args */
     async load({ parts, contextLength, threads = 1, precision, kvType }, call) {
+      const asked = ask(parts[0], call.signal);   // while the engine is compiled
       try {
         const chosen = await choose(platform, threads);
         let { module, note } = chosen;
@@ -125,14 +126,21 @@ export function createHost(platform) {
         }
         const meter = new Meter(progress => call.emit('progress', progress), parts.map(part => part.size));
         let slice = performance.now();
+        /** @type {ReturnType<Engine['metadata']> | undefined} */
+        let metadata;
         for (const [i, part] of parts.entries()) {
-          const from = { signal: call.signal, pull: () => call.pull(i), openFile: platform.openFile };
+          const from = { signal: call.signal, pull: () => call.pull(i), openFile: platform.openFile,
+            answer: i === 0 ? asked?.answer : undefined };
           const sized = (/** @type {number | undefined} */ size, /** @type {boolean} */ certain) => {
             meter.sizes[i] = size;
             return certain ? meter.totalFrom(i) : undefined;
           };
           for await (const n of read(engine, part, from, sized)) {
             meter.add(n);
+            if (!metadata && engine.hasHeader) {   // what it says is read while the weights are on their way
+              engine.loadVocabulary();
+              metadata = engine.metadata();
+            }
             if (performance.now() - slice > SLICE) {
               await turn();
               slice = performance.now();
@@ -154,10 +162,11 @@ export function createHost(platform) {
         engine.openSession(contextLength, precision, kvType);
         const { bos, eos } = engine;
         const text = (/** @type {number} */ id) => id < 0 ? '' : ready().piece(id, true);
-        const loaded = { metadata: engine.metadata(), bos, bosText: text(bos), eosText: text(eos), note };
+        const loaded = { metadata: metadata ?? engine.metadata(), bos, bosText: text(bos), eosText: text(eos), note };
         meter.say('ready');
         return loaded;
       } catch (error) {
+        asked?.drop();
         free();
         return fail(error);
       }

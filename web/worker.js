@@ -3,6 +3,15 @@
 import { createHost } from './host.js';
 import { platform } from './platform.js';
 import { serve } from './protocol.js';
+// What those import in their turn, asked for at once and not when each has arrived.
+import './engine.js';
+import './errors.js';
+import './loader/progress.js';
+import './loader/source.js';
+import './options.js';
+import './stop.js';
+import './threads.js';
+import './variant.js';
 
 const scope = /** @type {any} */ (self);
 

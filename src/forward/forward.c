@@ -105,11 +105,6 @@ static plumb_status check_types(const struct model *m, struct error *err) {
     return PLUMB_OK;
 }
 
-void forward_choose_kernels(struct kernels *k, plumb_precision precision, const struct model *m) {
-    struct matrix w = matrix_of(&m->layers[m->config.n_layer / 2].ffn_gate);
-    kernels_choose(k, precision, &w);
-}
-
 plumb_status forward_create(struct forward **out, const struct model *m, uint32_t n_ctx, uint32_t n_batch,
                             plumb_kv_type kv_type, const struct kernels *k, struct pool *pool, struct error *err) {
     *out = NULL;

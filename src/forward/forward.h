@@ -12,10 +12,6 @@
 
 struct forward;
 
-/* The kernels that are fastest on this host (kernels_choose), measured with ffn_gate of the middle layer: of the largest
- * matrices, and of the type that most weights have. */
-void forward_choose_kernels(struct kernels *k, plumb_precision precision, const struct model *m);
-
 /* n_ctx: positions the cache holds, in kv_type.  n_batch: most tokens of one forward_run.
  * pool: whose threads compute; NULL: the caller's alone.  It must outlive the pass. */
 plumb_status forward_create(struct forward **out, const struct model *m, uint32_t n_ctx, uint32_t n_batch,

@@ -131,18 +131,20 @@ void kernels_fill_relaxed16(struct kernels *k); /* the same for EXACT16; after r
 void kernels_fill_tiles(struct kernels *k);     /* dot and unpack of SIMD128, called by it */
 void kernels_fill_floats(struct kernels *k);    /* the same of float types */
 
-/* Runs the kernels of the types whose bits are set (1 << quant_type) some hundred times, on zeros: a WebAssembly engine
- * optimizes what has run often, so that the first tokens need not wait for it.  Takes a few milliseconds for each type
- * in the slow tier; does nothing natively, or when out of memory. */
-void kernels_warm_up(const struct kernels *k, uint64_t types);
-
 /* A type whose codes have 7 bits at most: relaxed dots are for these alone, so FAST8 is too. */
 bool kernels_have_relaxed(uint32_t type);
 /* A weight type that matmul can multiply with. */
 bool kernels_have(uint32_t type);
-/* The fastest table for products with w, of one token and of many: measured, for some 30 ms, where there is a choice.
- * AUTO takes FAST8 where that is 1.5 times as fast as EXACT16. */
-void kernels_choose(struct kernels *k, plumb_precision precision, const struct matrix *w);
+/* Matrices of one shape and type multiplied in a second, in each of the ways that choose_relaxed.c knows, with one token
+ * and with many; 0: not measured. */
+enum { KERNELS_WAYS = 3 };
+struct kernel_speeds { double of[KERNELS_WAYS][2]; };
+
+/* Measures, for some 30 ms, where there is a choice; *s stays as it is where there is none, or no memory.  Weights are
+ * zeros, which take no less time than others: the shape of a matrix is known long before its bytes are there. */
+void kernels_measure(struct kernel_speeds *s, uint32_t type, uint64_t n_in, uint64_t n_out);
+/* The fastest table.  AUTO takes FAST8 where that is 1.5 times as fast as EXACT16. */
+void kernels_choose(struct kernels *k, plumb_precision precision, const struct kernel_speeds *s);
 
 /* y[i] = X w[i]^T for all tokens, of n <= 3 matrices that share their input.  X: a, quantized here if a type needs it
  * and it is not yet.  y[i]: (n_token, n_out) f32.  panels: one per thread of the pool.  Allocates nothing. */

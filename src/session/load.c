@@ -1,8 +1,6 @@
 /* plumb_model: gguf, model and tokenizer joined, and what the public header lets a host ask of them. */
 #include "session/load.h"
 
-#include "kernels/kernels.h"
-
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,19 +53,14 @@ plumb_status plumb_model_window(plumb_model *m, void **data, size_t *len) {
     return gguf_window(current(m), data, len, &m->err);
 }
 
-/* While the weights are still on their way. */
-static void warm_up(struct gguf *g) {
-    uint64_t types = 0;
-    for (uint64_t i = 0; i < gguf_n_tensor(g); i++) types |= (uint64_t)1 << gguf_tensor_at(g, i)->type;
-    struct kernels k;
-    kernels_init(&k, KERNELS_SIMD128, PLUMB_PRECISION_EXACT16);
-    kernels_warm_up(&k, types);
-    for (uint32_t type = 0; type < QUANT_TYPE_COUNT; type++) {
-        if (!kernels_have_relaxed(type)) types &= ~((uint64_t)1 << type);
-    }
-    for (plumb_precision p = PLUMB_PRECISION_EXACT16; p <= PLUMB_PRECISION_FAST8; p++) {
-        kernels_init(&k, KERNELS_RELAXED, p);
-        if (k.isa == KERNELS_RELAXED) kernels_warm_up(&k, types);   /* plumb_session_create may measure them */
+/* With ffn_gate of a layer in the middle: among the largest matrices, and of the type that most weights have. */
+static void measure_kernels(struct kernel_speeds *speeds, struct gguf *g) {
+    uint64_t n = 0, before = 0;
+    for (uint64_t i = 0; i < gguf_n_tensor(g); i++) n += gguf_name_ends(gguf_tensor_at(g, i), ".ffn_gate.weight");
+    for (uint64_t i = 0; i < gguf_n_tensor(g); i++) {
+        const struct gguf_tensor *t = gguf_tensor_at(g, i);
+        if (!gguf_name_ends(t, ".ffn_gate.weight") || before++ != n / 2) continue;
+        kernels_measure(speeds, t->type, t->shape[0], gguf_n_row(t));
     }
 }
 
@@ -76,7 +69,7 @@ plumb_status plumb_model_commit(plumb_model *m, size_t n) {
     if (!g) return wrong_state(m, "plumb_model_begin was not called");
     bool had_header = gguf_has_header(g);
     PLUMB_TRY(gguf_commit(g, n, &m->err));
-    if (!had_header && gguf_has_header(g)) warm_up(g);
+    if (!had_header && gguf_has_header(g) && m->speeds.of[0][0] == 0) measure_kernels(&m->speeds, g);
     return PLUMB_OK;
 }
 

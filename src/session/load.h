@@ -3,6 +3,7 @@
 #define PLUMB_SESSION_LOAD_H
 
 #include "gguf/gguf.h"
+#include "kernels/kernels.h"
 #include "model/model.h"
 #include "tokenizer/tokenizer.h"
 
@@ -13,6 +14,7 @@ struct plumb_model {
     uint64_t bytes_before;         /* of the current gguf's bytes, those that earlier begin calls delivered */
     struct tokenizer *tokenizer;   /* after plumb_model_load_vocab */
     struct model *model;           /* after plumb_model_end */
+    struct kernel_speeds speeds;   /* for all sessions; measured while the weights are on their way */
 };
 
 /* The model that a session runs. */

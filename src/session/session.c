@@ -46,7 +46,7 @@ static plumb_status create(plumb_session *s, const plumb_session_params *p, stru
     struct kernels k;
     bool fast8 = p->precision == PLUMB_PRECISION_FAST8;
     if (p->force_scalar) kernels_init(&k, KERNELS_SCALAR, fast8 ? PLUMB_PRECISION_FAST8 : PLUMB_PRECISION_EXACT16);
-    else forward_choose_kernels(&k, p->precision, m);
+    else kernels_choose(&k, p->precision, &s->model->speeds);
     return forward_create(&s->forward, m, s->n_ctx, s->n_batch, p->kv_type, &k, s->pool, err);
 }
 

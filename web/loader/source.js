@@ -23,6 +23,8 @@ import { PlumbError, argumentError, reasonOf } from '../errors.js';
 
 /** Bytes of an array that are handed over at once: what a worker gets is a copy of this size, not of the file. */
 const PIECE = 1 << 20;
+/** Bytes of a stream that are read at once, at most: they fit in a processor's cache. */
+const BUFFER = 1 << 18;
 
 /** @typedef {object} Sites
  * @property {(source: string | URL) => Part} locate  what a string or URL means on this host
@@ -79,15 +81,38 @@ function reader(source) {
   return iterator ? { next: () => iterator.next(), cancel: () => iterator.return?.() } : {};
 }
 
+/** Where the platform fills buffers of ours, one serves for all chunks: new memory for each would cost as much time as
+ * the bytes themselves.  A chunk is valid until the next is asked for.
+ * @param {ReadableStream<Uint8Array>} stream
+ * @returns {{read: () => Promise<{done: boolean, value?: Uint8Array}>, cancel: () => Promise<void>}} */
+function chunkReader(stream) {
+  let reader = /** @type {ReadableStreamBYOBReader | undefined} */ (undefined);
+  try {
+    reader = stream.getReader({ mode: 'byob' });
+  } catch {
+    return stream.getReader();
+  }
+  const from = reader;
+  let buffer = new ArrayBuffer(BUFFER);
+  return {
+    async read() {
+      const { done, value } = await from.read(new Uint8Array(buffer));
+      if (value) buffer = value.buffer;
+      return { done, value };
+    },
+    cancel: () => from.cancel(),
+  };
+}
+
 /** As for await over the stream, which Safari does not have. @param {ReadableStream<Uint8Array>} stream */
 async function* streamChunks(stream) {
-  const reader = stream.getReader();
+  const reader = chunkReader(stream);
   let ended = false;
   try {
     for (;;) {
       const { done, value } = await reader.read();
       ended = done;
-      if (done) return;
+      if (done || !value) return;
       yield value;
     }
   } catch (error) {
@@ -98,6 +123,15 @@ async function* streamChunks(stream) {
   }
 }
 
+/** Asks a server for a part before anything is there to take its bytes: an answer takes time too.
+ * @param {Part | undefined} part @param {AbortSignal} signal */
+export function ask(part, signal) {
+  if (part?.kind !== 'url') return undefined;
+  const answer = fetch(part.url, { signal });
+  answer.catch(() => {});   // read() says what failed
+  return { answer, drop: () => void answer.then(({ body }) => body?.cancel()).catch(() => {}) };
+}
+
 /** Moves one part into the engine and yields how many bytes each step moved.
  * @param {import('../engine.js').Engine} engine
  * @param {Part} part
@@ -105,16 +139,18 @@ async function* streamChunks(stream) {
  * @param {AbortSignal} from.signal
  * @param {() => Promise<Uint8Array | null>} from.pull  the next chunk, of a pull part
  * @param {OpenFile} [from.openFile]
+ * @param {Promise<Response>} [from.answer]  of a server that was asked already
  * @param {(size: number | undefined, certain: boolean) => number | undefined} sized  is told the part's size; says how
  *   many bytes may come in all from here on, for one file may go on in the next part */
-export async function* read(engine, part, { signal, pull, openFile }, sized) {
+export async function* read(engine, part, { signal, pull, openFile, answer }, sized) {
   try {
     if (part.kind === 'file') {
       if (!openFile) throw argumentError('files can be read in Node only');
       engine.begin(sized(part.size, true));
       yield* readFile(engine, part.path, openFile);
     } else {
-      const { size, certain, chunks } = part.kind === 'url' ? await openUrl(part.url, signal) : openLocal(part, pull);
+      const { size, certain, chunks } = part.kind === 'url' ? await openUrl(part.url, signal, answer)
+        : openLocal(part, pull);
       engine.begin(sized(size, certain));
       for await (const chunk of chunks) {
         if (!engine.write(chunk)) return;
@@ -151,11 +187,11 @@ async function* pulled(pull) {
   for (let chunk; (chunk = await pull());) yield chunk;
 }
 
-/** @param {string} url @param {AbortSignal} signal @returns {Promise<Opened>} */
-async function openUrl(url, signal) {
+/** @param {string} url @param {AbortSignal} signal @param {Promise<Response>} [answer] @returns {Promise<Opened>} */
+async function openUrl(url, signal, answer) {
   let response;
   try {
-    response = await fetch(url, { signal });
+    response = await (answer ?? fetch(url, { signal }));
   } catch (error) {
     signal.throwIfAborted();
     throw new PlumbError('PLUMB_ERROR_IO', `${url}: no connection: ${reasonOf(error)}`, { url });
