@@ -1,5 +1,5 @@
-/* Which kernels are the fastest here, and does it pay to round activations to 8 bits?  Measured, for a relaxed dot is one
- * instruction on some machines and three on others. */
+/* Which kernels are the fastest here, and does it pay to round activations to 8 bits?  Measured, for a relaxed dot is
+ * one instruction on some machines and three on others. */
 #include "kernels/kernels.h"
 
 #include <stdlib.h>

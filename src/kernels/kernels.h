@@ -135,8 +135,8 @@ void kernels_fill_floats(struct kernels *k);    /* the same of float types */
 bool kernels_have_relaxed(uint32_t type);
 /* A weight type that matmul can multiply with. */
 bool kernels_have(uint32_t type);
-/* Matrices of one shape and type multiplied in a second, in each of the ways that choose_relaxed.c knows, with one token
- * and with many; 0: not measured. */
+/* Matrices of one shape and type multiplied in a second, in each of the ways that choose_relaxed.c knows, with one
+ * token and with many; 0: not measured. */
 enum { KERNELS_WAYS = 3 };
 struct kernel_speeds { double of[KERNELS_WAYS][2]; };
 
