@@ -10,13 +10,14 @@
 /* Multiplications of a chunk that is worth another thread: 10 microseconds.  A weight costs as many as WEIGHT_COST. */
 enum { CHUNK_COST = 300000, WEIGHT_COST = 32 };
 /* Tiles of K in a unit of the loop over scores: 512 positions. */
-enum { SPAN_TILES = 64 };
+enum { PART_TILES = 64 };
 
 /* Up to 4 queries of one K/V head on their way through the step. */
 struct unit {
     uint32_t head_kv, first, n;              /* queries of the head: index t * n_group + (h % n_group) */
     uint32_t n_seen[ATTN_QUERIES], n_key;    /* positions each sees; all of them see, up to a multiple of 32 */
-    int16_t *q;                              /* (4, n_dim) codes */
+    int16_t *q;                              /* (n_dim / 2, 4, 4, 2) codes, as kernels/attention.h wants them */
+    int16_t *code;                           /* (n_dim) of one vector on its way there, or into the cache */
     float q_scale[ATTN_QUERIES];
     float *scores;                           /* (4, n_position); then weights times their sum */
     int16_t *codes;                          /* (4, n_position) of weights times scales of V */
@@ -67,10 +68,12 @@ static void *take(struct attention *a, uint64_t n, size_t size) {
 
 static bool take_unit(struct attention *a, struct unit *u) {
     uint64_t n = (uint64_t)ATTN_QUERIES * a->n_position, n_q = (uint64_t)ATTN_QUERIES * a->n_dim;
-    bool ok = (u->q = take(a, n_q, sizeof *u->q)) && (u->scores = take(a, n, sizeof *u->scores))
-           && (u->codes = take(a, n, sizeof *u->codes)) && (u->steps = take(a, n / ATTN_BLOCK, sizeof *u->steps));
+    bool ok = (u->q = take(a, 4 * n_q, sizeof *u->q)) && (u->code = take(a, a->n_dim, sizeof *u->code))
+           && (u->scores = take(a, n, sizeof *u->scores)) && (u->codes = take(a, n, sizeof *u->codes))
+           && (u->steps = take(a, n / ATTN_BLOCK, sizeof *u->steps));
     if (!ok) return false;
-    memset(u->q, 0, (size_t)n_q * sizeof *u->q);   /* behind head_dim nobody ever writes */
+    memset(u->code, 0, a->n_dim * sizeof *u->code);   /* behind head_dim nobody ever writes */
+    memset(u->q, 0, 4 * (size_t)n_q * sizeof *u->q);
     if (a->code_bytes == 1) {                      /* whose kernels compute with 4 queries always */
         memset(u->codes, 0, (size_t)n * sizeof *u->codes);
         memset(u->steps, 0, (size_t)n / ATTN_BLOCK * sizeof *u->steps);
@@ -129,6 +132,7 @@ void attention_free(struct attention *a) {
     if (!a) return;
     for (uint32_t i = 0; i < a->n_unit; i++) {
         free(a->units[i].q);
+        free(a->units[i].code);
         free(a->units[i].scores);
         free(a->units[i].codes);
         free(a->units[i].steps);
@@ -174,15 +178,24 @@ static void store_k(const struct attention *a, uint32_t head, uint32_t p, const 
     }
 }
 
+enum { SPAN_DIMS = ATTN_SPAN * ATTN_TILE };
+static uint32_t n_span(const struct attention *a) { return (a->n_dim - 1) / SPAN_DIMS + 1; }
+static uint32_t tiles_of_span(const struct attention *a, uint32_t i) {
+    uint32_t n = a->n_dim / ATTN_TILE - i * ATTN_SPAN;
+    return n < ATTN_SPAN ? n : ATTN_SPAN;
+}
+
 static void store_v(const struct attention *a, uint32_t head, uint32_t p, const float *x, int16_t *scratch) {
     uint8_t *codes = head_codes(a, a->v, head);
-    size_t row = (size_t)ATTN_TILE * a->n_position, block = (size_t)ATTN_TILE * ATTN_BLOCK;
-    for (uint32_t i = 0; p % ATTN_BLOCK == 0 && i < a->n_dim / ATTN_TILE; i++) {
-        memset(codes + (i * row + p / ATTN_BLOCK * block) * a->code_bytes, 0, block * a->code_bytes);
-    }
     a->v_scale[head_row(a, head) + p] = a->kernels->quantize(x, scratch, a->config->head_dim, most(a), INFINITY);
-    for (uint32_t i = 0; i < a->n_dim; i++) {
-        put(a, codes, i / ATTN_TILE * row + ((size_t)p / 2 * ATTN_TILE + i % ATTN_TILE) * 2 + p % 2, scratch[i]);
+    for (uint32_t first = 0; first < a->n_dim; first += SPAN_DIMS) {
+        uint32_t n = tiles_of_span(a, first / SPAN_DIMS) * ATTN_TILE;
+        size_t block = (size_t)first * a->n_position + p / ATTN_BLOCK * (size_t)ATTN_BLOCK * n;
+        if (p % ATTN_BLOCK == 0) memset(codes + block * a->code_bytes, 0, (size_t)ATTN_BLOCK * n * a->code_bytes);
+        for (uint32_t i = 0; i < n; i++) {
+            size_t tile = block + i / ATTN_TILE * (ATTN_TILE * ATTN_BLOCK);
+            put(a, codes, tile + (p % ATTN_BLOCK / 2 * ATTN_TILE + i % ATTN_TILE) * 2 + p % 2, scratch[first + i]);
+        }
     }
 }
 
@@ -196,7 +209,7 @@ static void store_f32(const struct attention *a, uint32_t head, uint32_t p, cons
 static void store_heads(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
     const struct attention *a = user;
     const struct model_config *c = a->config;
-    int16_t *scratch = a->units[thread].q;
+    int16_t *scratch = a->units[thread].code;
     for (uint32_t h = begin; h < end; h++) {
         for (uint32_t t = 0; t < a->n_token; t++) {
             size_t at = ((size_t)t * c->n_head_kv + h) * c->head_dim;
@@ -231,7 +244,11 @@ static void begin_unit(const struct attention *a, struct unit *u, uint32_t head_
     u->n = n < ATTN_QUERIES ? n : ATTN_QUERIES;
     for (uint32_t i = 0; i < u->n; i++) {
         const float *q = a->queries + query_row(a, u, i) * a->config->head_dim;
-        float step = a->kernels->quantize(q, u->q + (size_t)i * a->n_dim, a->config->head_dim, 32767.0f, ATTN_NORM);
+        float step = a->kernels->quantize(q, u->code, a->config->head_dim, 32767.0f, ATTN_NORM);
+        for (uint32_t pair = 0; pair < a->n_dim / 2; pair++) {
+            int16_t *to = u->q + ((size_t)pair * ATTN_QUERIES + i) * 8;
+            for (int lane = 0; lane < 4; lane++) memcpy(to + 2 * lane, u->code + 2 * pair, 2 * sizeof *to);
+        }
         u->q_scale[i] = step * (a->scale * ATTN_LOG2E);
         u->n_seen[i] = a->pos + (first + i) / a->n_group + 1;
     }
@@ -259,14 +276,14 @@ static void weigh(const struct attention *a, struct unit *u, uint32_t i) {
     for (uint32_t p = 0; p < n_key; p++) row[p] = p < u->n_seen[i] ? w[p] * u->inverse[i] : 0.0f;
 }
 
-/* Of tile i of V. */
+/* Of span i of V. */
 static void sum_values(const struct attention *a, const struct unit *u, uint32_t i) {
-    float sums[ATTN_QUERIES][ATTN_TILE];
-    size_t at = (size_t)i * ATTN_TILE, n = a->config->head_dim - at;
-    a->kernels->values[a->code_bytes - 1](sums[0], ATTN_TILE,
-        head_codes(a, a->v, u->head_kv) + at * a->n_position * a->code_bytes, u->n_key / ATTN_BLOCK, u->codes,
-        u->steps, a->n_position, u->inverse, u->n);
-    if (n > ATTN_TILE) n = ATTN_TILE;
+    float sums[ATTN_QUERIES][SPAN_DIMS];
+    size_t at = (size_t)i * SPAN_DIMS, n = a->config->head_dim - at;
+    a->kernels->values[a->code_bytes - 1](sums[0], SPAN_DIMS,
+        head_codes(a, a->v, u->head_kv) + at * a->n_position * a->code_bytes, tiles_of_span(a, i),
+        u->n_key / ATTN_BLOCK, u->codes, u->steps, a->n_position, u->inverse, u->n);
+    if (n > SPAN_DIMS) n = SPAN_DIMS;
     for (uint32_t t = 0; t < u->n; t++) {
         memcpy(a->attn + query_row(a, u, t) * a->config->head_dim + at, sums[t], n * sizeof *a->attn);
     }
@@ -283,20 +300,20 @@ static void run_units(void *user, uint32_t begin, uint32_t end, uint32_t thread)
         begin_unit(a, u, i / units_of_head(a), i % units_of_head(a) * ATTN_QUERIES);
         score(a, u, 0, (u->n_seen[u->n - 1] - 1) / ATTN_TILE + 1);
         for (uint32_t t = 0; t < u->n; t++) weigh(a, u, t);
-        for (uint32_t d = 0; d < a->n_dim / ATTN_TILE; d++) sum_values(a, u, d);
+        for (uint32_t s = 0; s < n_span(a); s++) sum_values(a, u, s);
     }
 }
 
 /* ---- one token ------------------------------------------------------------------------------------------------- */
 
-/* i: (n_head_kv, spans). */
-static void score_spans(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
+/* i: (n_head_kv, parts). */
+static void score_parts(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
     const struct attention *a = user;
-    uint32_t n_tile = a->pos / ATTN_TILE + 1, n_span = (n_tile - 1) / SPAN_TILES + 1, n = units_of_head(a);
+    uint32_t n_tile = a->pos / ATTN_TILE + 1, n_part = (n_tile - 1) / PART_TILES + 1, n = units_of_head(a);
     (void)thread;
     for (uint32_t i = begin; i < end; i++) {
-        uint32_t first = i % n_span * SPAN_TILES, last = n_tile - first < SPAN_TILES ? n_tile : first + SPAN_TILES;
-        for (uint32_t j = 0; j < n; j++) score(a, &a->units[i / n_span * n + j], first, last);
+        uint32_t first = i % n_part * PART_TILES, last = n_tile - first < PART_TILES ? n_tile : first + PART_TILES;
+        for (uint32_t j = 0; j < n; j++) score(a, &a->units[i / n_part * n + j], first, last);
     }
 }
 
@@ -310,24 +327,24 @@ static void weigh_queries(void *user, uint32_t begin, uint32_t end, uint32_t thr
     }
 }
 
-/* i: (n_head_kv, tiles of V). */
-static void sum_dims(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
+/* i: (n_head_kv, spans of V). */
+static void sum_spans(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
     const struct attention *a = user;
-    uint32_t n_tile = a->n_dim / ATTN_TILE, n = units_of_head(a);
+    uint32_t n = units_of_head(a);
     (void)thread;
     for (uint32_t i = begin; i < end; i++) {
-        for (uint32_t j = 0; j < n; j++) sum_values(a, &a->units[i / n_tile * n + j], i % n_tile);
+        for (uint32_t j = 0; j < n; j++) sum_values(a, &a->units[i / n_span(a) * n + j], i % n_span(a));
     }
 }
 
 static void run_token(struct attention *a) {
-    uint32_t n_head_kv = a->config->n_head_kv, n = units_of_head(a), n_span = a->pos / (SPAN_TILES * ATTN_TILE) + 1;
+    uint32_t n_head_kv = a->config->n_head_kv, n = units_of_head(a), n_part = a->pos / (PART_TILES * ATTN_TILE) + 1;
     uint64_t n_seen = (uint64_t)a->pos + 1;
     for (uint32_t i = 0; i < n_head_kv * n; i++) begin_unit(a, &a->units[i], i / n, i % n * ATTN_QUERIES);
-    uint64_t span_cost = (n_seen < SPAN_TILES * ATTN_TILE ? n_seen : SPAN_TILES * ATTN_TILE) * a->n_dim * a->n_group;
-    pool_run(a->pool, n_head_kv * n_span, grain(span_cost), score_spans, a);
+    uint64_t part_cost = (n_seen < PART_TILES * ATTN_TILE ? n_seen : PART_TILES * ATTN_TILE) * a->n_dim * a->n_group;
+    pool_run(a->pool, n_head_kv * n_part, grain(part_cost), score_parts, a);
     pool_run(a->pool, n_head_kv * n * ATTN_QUERIES, grain(n_seen * WEIGHT_COST), weigh_queries, a);
-    pool_run(a->pool, n_head_kv * (a->n_dim / ATTN_TILE), grain(n_seen * ATTN_TILE * a->n_group), sum_dims, a);
+    pool_run(a->pool, n_head_kv * n_span(a), grain(n_seen * SPAN_DIMS * a->n_group), sum_spans, a);
 }
 
 /* ---- f32 --------------------------------------------------------------------------------------------------------- */

@@ -39,7 +39,7 @@ static inline void scores__scalar(float *s, size_t stride, const void *k, const 
         for (size_t t = 0; t < n_query; t++) {
             int32_t dot = 0;
             for (size_t i = 0; i < n_dim; i++) {
-                dot += code(k, row + i / 2 * (2 * ATTN_TILE) + i % 2, is_wide) * q[t * n_dim + i];
+                dot += code(k, row + i / 2 * (2 * ATTN_TILE) + i % 2, is_wide) * q[((i / 2 * ATTN_QUERIES + t) * 4) * 2 + i % 2];
             }
             s[t * stride + p] = (float)dot * (k_scale[p] * q_scale[t]);
         }
@@ -95,15 +95,17 @@ static float weigh__scalar(float *s, size_t n_seen, size_t n, const float *v_sca
     return sum_lanes(sum);
 }
 
-static inline void values__scalar(float *out, size_t stride, const void *v, size_t n_block, const int16_t *w,
-                                  const float *d, size_t n_w, const float *scale, size_t n_query, bool is_wide) {
+static inline void values__scalar(float *out, size_t stride, const void *v, size_t n_tile,
+                                  size_t n_block, const int16_t *w, const float *d, size_t n_w, const float *scale,
+                                  size_t n_query, bool is_wide) {
     for (size_t t = 0; t < n_query; t++, w += n_w, d += n_w / ATTN_BLOCK) {
-        for (size_t i = 0; i < ATTN_TILE; i++) {
+        for (size_t i = 0; i < n_tile * ATTN_TILE; i++) {
+            size_t at = i / ATTN_TILE * ATTN_TILE * ATTN_BLOCK + i % ATTN_TILE * 2;
             float y = 0.0f;
             for (size_t b = 0; b < n_block; b++) {
                 int32_t dot = 0;
-                for (size_t p = b * ATTN_BLOCK; p < (b + 1) * ATTN_BLOCK; p++) {
-                    dot += code(v, p / 2 * (2 * ATTN_TILE) + i * 2 + p % 2, is_wide) * w[p];
+                for (size_t p = 0; p < ATTN_BLOCK; p++) {
+                    dot += code(v, b * n_tile * (ATTN_TILE * ATTN_BLOCK) + at + p / 2 * (2 * ATTN_TILE) + p % 2, is_wide) * w[b * ATTN_BLOCK + p];
                 }
                 y += (float)dot * d[b];
             }
@@ -112,14 +114,14 @@ static inline void values__scalar(float *out, size_t stride, const void *v, size
     }
 }
 
-static void values_i8__scalar(float *out, size_t stride, const void *v, size_t n_block, const int16_t *w,
-                              const float *d, size_t n_w, const float *scale, size_t n_query) {
-    values__scalar(out, stride, v, n_block, w, d, n_w, scale, n_query, false);
+static void values_i8__scalar(float *out, size_t stride, const void *v, size_t n_tile, size_t n_block,
+                              const int16_t *w, const float *d, size_t n_w, const float *scale, size_t n_query) {
+    values__scalar(out, stride, v, n_tile, n_block, w, d, n_w, scale, n_query, false);
 }
 
-static void values_i16__scalar(float *out, size_t stride, const void *v, size_t n_block, const int16_t *w,
-                               const float *d, size_t n_w, const float *scale, size_t n_query) {
-    values__scalar(out, stride, v, n_block, w, d, n_w, scale, n_query, true);
+static void values_i16__scalar(float *out, size_t stride, const void *v, size_t n_tile, size_t n_block,
+                               const int16_t *w, const float *d, size_t n_w, const float *scale, size_t n_query) {
+    values__scalar(out, stride, v, n_tile, n_block, w, d, n_w, scale, n_query, true);
 }
 
 static void rotate__scalar(float *a, float *b, size_t step, const float *cosine, const float *sine, size_t n) {

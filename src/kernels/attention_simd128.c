@@ -14,7 +14,7 @@
 /* Integers of |x| < 2^22 in the low 16 bits of each lane, rounded as rintf does: no instruction of x86 saturates as
  * i32x4.trunc_sat_f32x4 does, which costs six. */
 static inline v128_t round_x4(v128_t x) {
-    const v128_t magic = wasm_f32x4_splat(0x1.8p23f);
+    const v128_t magic = kept_f32x4(0x1.8p23f);
     return wasm_i32x4_sub(wasm_f32x4_add(x, magic), magic);
 }
 
@@ -67,8 +67,8 @@ static float quantize__simd128(const float *x, int16_t *codes, size_t n, float m
 
 /* ---- products with K and V -----------------------------------------------------------------------------------------
  *
- * A tile of 8 lanes times 4 vectors: 8 sums, two vectors of codes, one of the other operand, and the 4 that it is splat
- * from by a shuffle (Cranelift spills v128.load32_splat): 15 of 16 registers. */
+ * A tile of 8 lanes times 4 vectors: 8 sums, two vectors of codes and one of the other operand, which is loaded as it
+ * is multiplied, a pair four times: to splat it here would take as long as a product. */
 
 /* 8 codes in 16 bits, i of them from the tile's beginning. */
 static inline v128_t load_codes(const uint8_t *tile, size_t i, bool is_wide) {
@@ -76,55 +76,45 @@ static inline v128_t load_codes(const uint8_t *tile, size_t i, bool is_wide) {
 }
 
 #define DOT(acc, w, x) acc = wasm_i32x4_add(acc, wasm_i32x4_dot_i16x8(w, x))
-/* Pair i of the four in the vectors x. */
-#define TILE_PAIR(i)                                                                                  \
-    do {                                                                                              \
-        v128_t w0 = load_codes(tile, 16 * (i), is_wide), w1 = load_codes(tile, 16 * (i) + 8, is_wide); \
-        for (size_t t = 0; t < n_query; t++) {                                                        \
-            v128_t pair = wasm_i32x4_shuffle(x[t], x[t], i, i, i, i);                                 \
-            DOT(sums.low[t], w0, pair);                                                               \
-            DOT(sums.high[t], w1, pair);                                                              \
-        }                                                                                             \
-    } while (0)
 
 struct sums { v128_t low[ATTN_QUERIES], high[ATTN_QUERIES]; };
 
-/* (8 lanes) . (n_query) of n elements, n % 8 == 0; *end is where the tile ends.  n_query and is_wide are constants
- * wherever this is inlined. */
-static inline struct sums dot_tile(const uint8_t *tile, const uint8_t *end, const int16_t *const from[ATTN_QUERIES],
-                                   size_t n_query, bool is_wide) {
+/* (8 lanes) . (n_query); *end is where the tile ends, x (pairs, 4, 4, 2).  n_query and is_wide are constants wherever
+ * this is inlined. */
+ALWAYS_INLINE struct sums dot_tile(const uint8_t *tile, const uint8_t *end, const int16_t *x, size_t n_query,
+                                   bool is_wide) {
     struct sums sums;
-    v128_t x[ATTN_QUERIES];
-    const int16_t *q[ATTN_QUERIES];
-    for (size_t t = 0; t < n_query; t++) {
-        q[t] = from[t];
-        sums.low[t] = sums.high[t] = wasm_i32x4_splat(0);
-    }
-    for (; tile < end; tile += is_wide ? 128 : 64) {
-        for (size_t t = 0; t < n_query; t++) {
-            x[t] = wasm_v128_load(q[t]);
-            q[t] += 8;
+    for (size_t t = 0; t < n_query; t++) sums.low[t] = sums.high[t] = wasm_i32x4_splat(0);
+    LOOP_KEPT
+    for (; tile < end; tile += is_wide ? 128 : 64, x += 4 * 8 * ATTN_QUERIES) {
+        OPAQUE(tile, x);
+        LOOP_UNROLLED
+        for (size_t i = 0; i < 4; i++) {
+            v128_t w0 = load_codes(tile, 16 * i, is_wide), w1 = load_codes(tile, 16 * i + 8, is_wide);
+            const int16_t *pairs = x + 8 * ATTN_QUERIES * i;
+            LOOP_UNROLLED
+            for (size_t t = 0; t < n_query; t++) {
+                v128_t pair = wasm_v128_load(pairs + 8 * t);
+                DOT(sums.low[t], w0, pair);
+                DOT(sums.high[t], w1, pair);
+            }
+            LOOP_UNROLLED
+            for (size_t t = 0; t < n_query; t++) IN_ORDER(sums.low[t], sums.high[t]);
         }
-        TILE_PAIR(0);
-        TILE_PAIR(1);
-        TILE_PAIR(2);
-        TILE_PAIR(3);
     }
     return sums;
 }
 
 static inline v128_t times(v128_t dots, v128_t scale) { return wasm_f32x4_mul(wasm_f32x4_convert_i32x4(dots), scale); }
 
-static inline __attribute__((always_inline))
-void scores_n(float *s, size_t stride, const void *k, const float *k_scale, size_t n_tile, const int16_t *q,
-              const float *q_scale, size_t n_dim, size_t n_query, bool is_wide) {
+ALWAYS_INLINE void scores_n(float *s, size_t stride, const void *k, const float *k_scale, size_t n_tile,
+                            const int16_t *q, const float *q_scale, size_t n_dim, size_t n_query, bool is_wide) {
     const uint8_t *tile = k;
     size_t tile_bytes = n_dim * (is_wide ? 16 : 8);
-    const int16_t *from[ATTN_QUERIES];
-    for (size_t t = 0; t < n_query; t++) from[t] = q + t * n_dim;
     for (const float *end = k_scale + n_tile * ATTN_TILE; k_scale < end; k_scale += 8, s += 8, tile += tile_bytes) {
-        struct sums dots = dot_tile(tile, tile + tile_bytes, from, n_query, is_wide);
+        struct sums dots = dot_tile(tile, tile + tile_bytes, q, n_query, is_wide);
         v128_t low = wasm_v128_load(k_scale), high = wasm_v128_load(k_scale + 4);
+        LOOP_UNROLLED
         for (size_t t = 0; t < n_query; t++) {
             v128_t scale = wasm_v128_load32_splat(q_scale + t);
             wasm_v128_store(s + t * stride, times(dots.low[t], wasm_f32x4_mul(low, scale)));
@@ -133,30 +123,48 @@ void scores_n(float *s, size_t stride, const void *k, const float *k_scale, size
     }
 }
 
-static inline __attribute__((always_inline))
-void values_n(float *out, size_t stride, const void *v, size_t n_block, const int16_t *w, const float *d, size_t n_w,
-              const float *scale, size_t n_query, bool is_wide) {
-    const uint8_t *tile = v;
-    size_t tile_bytes = ATTN_BLOCK * (is_wide ? 16 : 8);
-    v128_t low[ATTN_QUERIES], high[ATTN_QUERIES];
-    const int16_t *from[ATTN_QUERIES];
-    for (size_t t = 0; t < n_query; t++) {
-        from[t] = w + t * n_w;
-        low[t] = high[t] = wasm_f32x4_splat(0.0f);
-    }
-    for (const float *end = d + n_block; d < end; d++, tile += tile_bytes) {
-        struct sums dots = dot_tile(tile, tile + tile_bytes, from, n_query, is_wide);
+ALWAYS_INLINE void values_n(float *out, size_t stride, const void *v, size_t n_tile, size_t n_block,
+                            const int16_t *w, const float *d, size_t n_w, const float *scale, size_t n_query,
+                            bool is_wide) {
+    int16_t pairs[ATTN_BLOCK / 2 * ATTN_QUERIES * 8];   /* of a block: (16, 4, 4, 2) */
+    size_t tile_bytes = ATTN_BLOCK * ATTN_TILE * (is_wide ? 2 : 1);
+    const uint8_t *block = v;
+    for (const float *end = d + n_block; d < end; d++, w += ATTN_BLOCK, block += n_tile * tile_bytes) {
+        v128_t step[ATTN_QUERIES];
         for (size_t t = 0; t < n_query; t++) {
-            v128_t step = wasm_v128_load32_splat(d + t * (n_w / ATTN_BLOCK));
-            low[t] = wasm_f32x4_add(low[t], times(dots.low[t], step));
-            high[t] = wasm_f32x4_add(high[t], times(dots.high[t], step));
-            from[t] += ATTN_BLOCK;
+            LOOP_KEPT
+            for (size_t i = 0; i < ATTN_BLOCK / 8; i++) {
+                v128_t x = wasm_v128_load(w + t * n_w + 8 * i);
+                int16_t *to = pairs + 8 * (4 * ATTN_QUERIES * i + t);
+                wasm_v128_store(to, wasm_i32x4_shuffle(x, x, 0, 0, 0, 0));
+                wasm_v128_store(to + 8 * ATTN_QUERIES, wasm_i32x4_shuffle(x, x, 1, 1, 1, 1));
+                wasm_v128_store(to + 16 * ATTN_QUERIES, wasm_i32x4_shuffle(x, x, 2, 2, 2, 2));
+                wasm_v128_store(to + 24 * ATTN_QUERIES, wasm_i32x4_shuffle(x, x, 3, 3, 3, 3));
+            }
+            step[t] = wasm_v128_load32_splat(d + t * (n_w / ATTN_BLOCK));
+        }
+        float *y = out;
+        const uint8_t *tile = block;
+        for (const uint8_t *last = tile + n_tile * tile_bytes; tile < last; tile += tile_bytes, y += ATTN_TILE) {
+            struct sums dots = dot_tile(tile, tile + tile_bytes, pairs, n_query, is_wide);
+            LOOP_UNROLLED
+            for (size_t t = 0; t < n_query; t++) {
+                v128_t low = wasm_f32x4_splat(0.0f), high = low;
+                if (block != v) {
+                    low = wasm_v128_load(y + t * stride);
+                    high = wasm_v128_load(y + t * stride + 4);
+                }
+                wasm_v128_store(y + t * stride, wasm_f32x4_add(low, times(dots.low[t], step[t])));
+                wasm_v128_store(y + t * stride + 4, wasm_f32x4_add(high, times(dots.high[t], step[t])));
+            }
         }
     }
     for (size_t t = 0; t < n_query; t++) {
         v128_t by = wasm_v128_load32_splat(scale + t);
-        wasm_v128_store(out + t * stride, wasm_f32x4_mul(low[t], by));
-        wasm_v128_store(out + t * stride + 4, wasm_f32x4_mul(high[t], by));
+        float *y = out + t * stride;
+        for (const float *end = y + n_tile * ATTN_TILE; y < end; y += 4) {
+            wasm_v128_store(y, wasm_f32x4_mul(wasm_v128_load(y), by));
+        }
     }
 }
 
@@ -171,13 +179,13 @@ static void scores_i16__simd128(float *s, size_t stride, const void *k, const fl
     }
 }
 
-static void values_i16__simd128(float *out, size_t stride, const void *v, size_t n_block, const int16_t *w,
-                                const float *d, size_t n_w, const float *scale, size_t n_query) {
+static void values_i16__simd128(float *out, size_t stride, const void *v, size_t n_tile, size_t n_block,
+                                const int16_t *w, const float *d, size_t n_w, const float *scale, size_t n_query) {
     switch (n_query) {
-    case 1: values_n(out, stride, v, n_block, w, d, n_w, scale, 1, true); break;
-    case 2: values_n(out, stride, v, n_block, w, d, n_w, scale, 2, true); break;
-    case 3: values_n(out, stride, v, n_block, w, d, n_w, scale, 3, true); break;
-    default: values_n(out, stride, v, n_block, w, d, n_w, scale, 4, true);
+    case 1: values_n(out, stride, v, n_tile, n_block, w, d, n_w, scale, 1, true); break;
+    case 2: values_n(out, stride, v, n_tile, n_block, w, d, n_w, scale, 2, true); break;
+    case 3: values_n(out, stride, v, n_tile, n_block, w, d, n_w, scale, 3, true); break;
+    default: values_n(out, stride, v, n_tile, n_block, w, d, n_w, scale, 4, true);
     }
 }
 
@@ -188,22 +196,22 @@ static void scores_i8__simd128(float *s, size_t stride, const void *k, const flo
     scores_n(s, stride, k, k_scale, n_tile, q, q_scale, n_dim, 4, false);
 }
 
-static void values_i8__simd128(float *out, size_t stride, const void *v, size_t n_block, const int16_t *w,
-                               const float *d, size_t n_w, const float *scale, size_t n_query) {
+static void values_i8__simd128(float *out, size_t stride, const void *v, size_t n_tile, size_t n_block,
+                               const int16_t *w, const float *d, size_t n_w, const float *scale, size_t n_query) {
     (void)n_query;
-    values_n(out, stride, v, n_block, w, d, n_w, scale, 4, false);
+    values_n(out, stride, v, n_tile, n_block, w, d, n_w, scale, 4, false);
 }
 
 /* ---- weights ----------------------------------------------------------------------------------------------------- */
 
 static inline v128_t exp2__simd128(v128_t x) {
-    const v128_t magic = wasm_f32x4_splat(EXP2_ROUND);
+    const v128_t magic = kept_f32x4(EXP2_ROUND);
     v128_t rounded = wasm_f32x4_add(x, magic), f = wasm_f32x4_sub(x, wasm_f32x4_sub(rounded, magic));
-    v128_t e = mul_add(wasm_f32x4_splat(EXP2_C4), wasm_f32x4_splat(EXP2_C5), f);
-    e = mul_add(wasm_f32x4_splat(EXP2_C3), e, f);
-    e = mul_add(wasm_f32x4_splat(EXP2_C2), e, f);
-    e = mul_add(wasm_f32x4_splat(EXP2_C1), e, f);
-    e = mul_add(wasm_f32x4_splat(1.0f), e, f);
+    v128_t e = mul_add(kept_f32x4(EXP2_C4), kept_f32x4(EXP2_C5), f);
+    e = mul_add(kept_f32x4(EXP2_C3), e, f);
+    e = mul_add(kept_f32x4(EXP2_C2), e, f);
+    e = mul_add(kept_f32x4(EXP2_C1), e, f);
+    e = mul_add(kept_f32x4(1.0f), e, f);
     return wasm_f32x4_mul(e, wasm_i32x4_shl(rounded, 23));
 }
 
@@ -222,7 +230,7 @@ static float weigh__simd128(float *s, size_t n_seen, size_t n, const float *v_sc
         LOOP_KEPT   /* 2 KB more are no faster */
         for (const float *end = p + ATTN_BLOCK; p < end; p += 4, scale += 4) {
             v128_t x = wasm_f32x4_sub(wasm_v128_load(p), m);
-            v128_t e = wasm_v128_andnot(exp2__simd128(x), wasm_f32x4_lt(x, wasm_f32x4_splat(ATTN_BITS_MIN)));
+            v128_t e = wasm_v128_andnot(exp2__simd128(x), wasm_f32x4_lt(x, kept_f32x4(ATTN_BITS_MIN)));
             wasm_v128_store(p, e);
             sum = wasm_f32x4_add(sum, e);
             lanes = wasm_f32x4_add(lanes, wasm_f32x4_mul(e, wasm_v128_load(scale)));

@@ -96,18 +96,18 @@ static void mul_scaled__simd128(float *y, const float *x, float s, const float *
 }
 
 static inline v128_t exp__simd128(v128_t x) {
-    x = wasm_f32x4_pmin(wasm_f32x4_pmax(x, wasm_f32x4_splat(EXP_MIN)), wasm_f32x4_splat(EXP_MAX));
-    v128_t n = wasm_f32x4_nearest(wasm_f32x4_mul(x, wasm_f32x4_splat(EXP_LOG2E)));
-    v128_t r = wasm_f32x4_sub(x, wasm_f32x4_mul(n, wasm_f32x4_splat(EXP_LN2_HI)));
-    r = wasm_f32x4_sub(r, wasm_f32x4_mul(n, wasm_f32x4_splat(EXP_LN2_LO)));
-    v128_t e = wasm_f32x4_splat(EXP_C7);
-    e = mul_add(wasm_f32x4_splat(EXP_C6), e, r);
-    e = mul_add(wasm_f32x4_splat(EXP_C5), e, r);
-    e = mul_add(wasm_f32x4_splat(EXP_C4), e, r);
-    e = mul_add(wasm_f32x4_splat(EXP_C3), e, r);
-    e = mul_add(wasm_f32x4_splat(EXP_C2), e, r);
-    e = mul_add(wasm_f32x4_splat(1.0f), e, r);
-    e = mul_add(wasm_f32x4_splat(1.0f), e, r);
+    x = wasm_f32x4_pmin(wasm_f32x4_pmax(x, kept_f32x4(EXP_MIN)), kept_f32x4(EXP_MAX));
+    v128_t n = wasm_f32x4_nearest(wasm_f32x4_mul(x, kept_f32x4(EXP_LOG2E)));
+    v128_t r = wasm_f32x4_sub(x, wasm_f32x4_mul(n, kept_f32x4(EXP_LN2_HI)));
+    r = wasm_f32x4_sub(r, wasm_f32x4_mul(n, kept_f32x4(EXP_LN2_LO)));
+    v128_t e = kept_f32x4(EXP_C7);
+    e = mul_add(kept_f32x4(EXP_C6), e, r);
+    e = mul_add(kept_f32x4(EXP_C5), e, r);
+    e = mul_add(kept_f32x4(EXP_C4), e, r);
+    e = mul_add(kept_f32x4(EXP_C3), e, r);
+    e = mul_add(kept_f32x4(EXP_C2), e, r);
+    e = mul_add(kept_f32x4(1.0f), e, r);
+    e = mul_add(kept_f32x4(1.0f), e, r);
     v128_t exponent = wasm_i32x4_add(wasm_i32x4_trunc_sat_f32x4(n), wasm_i32x4_splat(127));
     return wasm_f32x4_mul(e, wasm_i32x4_shl(exponent, 23));
 }

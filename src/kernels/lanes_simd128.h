@@ -10,6 +10,13 @@
 
 ALWAYS_INLINE v128_t mul_add(v128_t acc, v128_t a, v128_t b) { return wasm_f32x4_add(acc, wasm_f32x4_mul(a, b)); }
 
+/* A constant for a loop. */
+ALWAYS_INLINE v128_t kept_f32x4(float x) {
+    v128_t v = wasm_f32x4_splat(x);
+    KEPT(v);
+    return v;
+}
+
 ALWAYS_INLINE float sum_lanes(v128_t v) {
     return (wasm_f32x4_extract_lane(v, 0) + wasm_f32x4_extract_lane(v, 1))
          + (wasm_f32x4_extract_lane(v, 2) + wasm_f32x4_extract_lane(v, 3));
