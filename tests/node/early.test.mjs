@@ -1,0 +1,89 @@
+/** What need not wait for the last byte does not. */
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { test } from 'node:test';
+import { createHost } from '../../web/host.js';
+import { platform, Plumb } from '../../web/node/index.js';
+import { fails, root, server, tiny } from './helpers.mjs';
+
+/** Of f32.gguf: all keys, the tensor directory and some weights. */
+const HEAD = 60000;
+const call = { signal: new AbortController().signal, emit: () => {}, pull: async () => null };
+const partOf = (/** @type {string} */ url) => ({ parts: [{ kind: 'url', name: url, url }] });
+
+test('a vocabulary that cannot be read is refused before the weights are there', async t => {
+  const strange = Buffer.from(tiny);
+  strange[strange.indexOf('gpt2') + 3] = '9'.charCodeAt(0);
+  const url = await server(t, (_, response) => void response.write(strange.subarray(0, HEAD)));   // and nothing more
+  for (const worker of [false, true]) {
+    await fails(Plumb.load(url, { worker }), 'PLUMB_ERROR_UNSUPPORTED', /"gpt9": only llama and gpt2/);
+  }
+});
+
+test('a server is asked before the engine is compiled', async t => {
+  let asked = () => {};
+  const request = new Promise(resolve => { asked = () => resolve(undefined); });
+  const url = await server(t, (_, response) => {
+    asked();
+    response.end(tiny);
+  });
+  const host = createHost({
+    ...platform,
+    async compile(name) {
+      await request;
+      return platform.compile(name);
+    },
+  });
+  await host.load(partOf(url), call);
+  await host.close({}, call);
+});
+
+test('an engine that does not compile gives the connection up', async t => {
+  let closed = () => {};
+  const gone = new Promise(resolve => { closed = () => resolve(undefined); });
+  const url = await server(t, (_, response) => {
+    response.on('close', closed);
+    response.write(tiny.subarray(0, HEAD));
+  });
+  const host = createHost({ compile: async () => { throw new Error('no wasm here'); } });
+  await assert.rejects(async () => host.load(partOf(url), call), /no wasm here/);
+  await gone;
+});
+
+test('kernels are measured when the header is there, and never again', () => {
+  const old = Number(process.versions.node.split('.')[0]) < 22;
+  const flags = old ? ['--experimental-wasm-relaxed-simd', '--no-liftoff'] : [];
+  const said = execFileSync(process.execPath, [...flags, '--input-type=module', '-e', `
+    import { readFileSync } from 'node:fs';
+    import { Engine, importsOf } from '${root}web/engine.js';
+    const module = new WebAssembly.Module(readFileSync('${root}web/dist/plumb-relaxed.wasm'));
+    const imports = importsOf(module);
+    let looks = 0;
+    imports.env.plumb_now = () => (looks++, performance.now());
+    const engine = new Engine(new WebAssembly.Instance(module, imports));
+    const bytes = readFileSync('${root}tests/vectors/synth/q4_0.gguf');
+    engine.begin(bytes.length);
+    let at = 0;
+    for (; !engine.hasHeader; at += 100) engine.write(bytes.subarray(at, at + 100));
+    engine.loadVocabulary();
+    const ids = engine.tokenize('a', false, false).length, early = looks;
+    engine.write(bytes.subarray(at));
+    engine.end();
+    for (let i = 0; i < 2; i++) engine.openSession(16);
+    console.log(JSON.stringify({ left: bytes.length - at, ids, early, later: looks - early }));`], { encoding: 'utf8' });
+  const { left, ids, early, later } = JSON.parse(said);
+  assert.ok(left > 1000 && ids === 1, `${left} bytes before the end "a" is ${ids} tokens`);
+  assert.ok(early > 100, `${early} looks at the clock`);
+  assert.equal(later, 0);
+});
+
+test('the browser\'s worker names every module it needs, so that none waits for another', () => {
+  const read = (/** @type {string} */ file) => readFileSync(new URL(file, `file://${root}web/`), 'utf8');
+  const importsIn = (/** @type {string} */ file) => [...read(file).matchAll(/^import (?:.* from )?'(\.[^']+)';$/gm)]
+    .map(([, name]) => new URL(name, `file:///${file}`).pathname.slice(1));
+  const named = importsIn('worker.js');
+  assert.ok(named.length > 5, `${named}`);
+  const needed = new Set(named.flatMap(importsIn));
+  assert.deepEqual([...needed].filter(file => !named.includes(file)), []);
+});
