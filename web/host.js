@@ -19,7 +19,8 @@ import { choose } from './variant.js';
  * @property {number} [processors]
  * @property {string} [alone]  why there can be no threads
  * @property {() => import('./protocol.js').WorkerLike} [startThread]  a worker that runs join of threads.js
- * @property {import('./loader/source.js').OpenFile} [openFile] */
+ * @property {import('./loader/source.js').OpenFile} [openFile]
+ * @property {boolean} [oneBuffer]  whether streams fill a buffer that they are given faster than they make new ones */
 /** @typedef {object} Stats
  * @property {number} promptTokens
  * @property {number} reusedTokens  of those, still in the session from the turn before
@@ -129,8 +130,9 @@ export function createHost(platform) {
         /** @type {ReturnType<Engine['metadata']> | undefined} */
         let metadata;
         for (const [i, part] of parts.entries()) {
-          const from = { signal: call.signal, pull: () => call.pull(i), openFile: platform.openFile,
-            answer: i === 0 ? asked?.answer : undefined };
+          const { openFile, oneBuffer } = platform;
+          const answer = i === 0 ? asked?.answer : undefined;
+          const from = { signal: call.signal, pull: () => call.pull(i), openFile, oneBuffer, answer };
           const sized = (/** @type {number | undefined} */ size, /** @type {boolean} */ certain) => {
             meter.sizes[i] = size;
             return certain ? meter.totalFrom(i) : undefined;

@@ -30,6 +30,7 @@ export const platform = {
   },
   processors: globalThis.navigator?.hardwareConcurrency ?? 1,
   alone: aloneBecause(),
+  oneBuffer: true,
   startThread: () => wrap(new Worker(new URL('./thread.js', import.meta.url), { type: 'module' })),
 };
 

@@ -81,17 +81,17 @@ function reader(source) {
   return iterator ? { next: () => iterator.next(), cancel: () => iterator.return?.() } : {};
 }
 
-/** Where the platform fills buffers of ours, one serves for all chunks: new memory for each would cost as much time as
- * the bytes themselves.  A chunk is valid until the next is asked for.
- * @param {ReadableStream<Uint8Array>} stream
+/** @param {ReadableStream<Uint8Array>} stream @param {boolean} [oneBuffer]  for all chunks, where the stream can fill
+ *   what it is given: new memory for each costs as much time as the bytes.  A chunk is valid until the next is read
  * @returns {{read: () => Promise<{done: boolean, value?: Uint8Array}>, cancel: () => Promise<void>}} */
-function chunkReader(stream) {
+function chunkReader(stream, oneBuffer) {
   let reader = /** @type {ReadableStreamBYOBReader | undefined} */ (undefined);
   try {
-    reader = stream.getReader({ mode: 'byob' });
+    if (oneBuffer) reader = stream.getReader({ mode: 'byob' });
   } catch {
-    return stream.getReader();
+    // Not in every browser.
   }
+  if (!reader) return stream.getReader();
   const from = reader;
   let buffer = new ArrayBuffer(BUFFER);
   return {
@@ -104,9 +104,10 @@ function chunkReader(stream) {
   };
 }
 
-/** As for await over the stream, which Safari does not have. @param {ReadableStream<Uint8Array>} stream */
-async function* streamChunks(stream) {
-  const reader = chunkReader(stream);
+/** As for await over the stream, which Safari does not have.
+ * @param {ReadableStream<Uint8Array>} stream @param {boolean} [oneBuffer] */
+async function* streamChunks(stream, oneBuffer) {
+  const reader = chunkReader(stream, oneBuffer);
   let ended = false;
   try {
     for (;;) {
@@ -140,17 +141,18 @@ export function ask(part, signal) {
  * @param {() => Promise<Uint8Array | null>} from.pull  the next chunk, of a pull part
  * @param {OpenFile} [from.openFile]
  * @param {Promise<Response>} [from.answer]  of a server that was asked already
+ * @param {boolean} [from.oneBuffer]  as Platform has it
  * @param {(size: number | undefined, certain: boolean) => number | undefined} sized  is told the part's size; says how
  *   many bytes may come in all from here on, for one file may go on in the next part */
-export async function* read(engine, part, { signal, pull, openFile, answer }, sized) {
+export async function* read(engine, part, { signal, pull, openFile, answer, oneBuffer }, sized) {
   try {
     if (part.kind === 'file') {
       if (!openFile) throw argumentError('files can be read in Node only');
       engine.begin(sized(part.size, true));
       yield* readFile(engine, part.path, openFile);
     } else {
-      const { size, certain, chunks } = part.kind === 'url' ? await openUrl(part.url, signal, answer)
-        : openLocal(part, pull);
+      const { size, certain, chunks } = part.kind === 'url' ? await openUrl(part.url, signal, answer, oneBuffer)
+        : openLocal(part, pull, oneBuffer);
       engine.begin(sized(size, certain));
       for await (const chunk of chunks) {
         if (!engine.write(chunk)) return;
@@ -176,9 +178,11 @@ function* readFile(engine, path, openFile) {
   }
 }
 
-/** @param {Part & {kind: 'blob' | 'pull'}} part @param {() => Promise<Uint8Array | null>} pull @returns {Opened} */
-function openLocal(part, pull) {
-  const chunks = part.kind === 'pull' ? pulled(pull) : placed(streamChunks(part.blob.stream()), part.name, part.size);
+/** @param {Part & {kind: 'blob' | 'pull'}} part @param {() => Promise<Uint8Array | null>} pull
+ * @param {boolean} [oneBuffer] @returns {Opened} */
+function openLocal(part, pull, oneBuffer) {
+  const chunks = part.kind === 'pull' ? pulled(pull)
+    : placed(streamChunks(part.blob.stream(), oneBuffer), part.name, part.size);
   return { size: part.size, certain: true, chunks };
 }
 
@@ -187,8 +191,9 @@ async function* pulled(pull) {
   for (let chunk; (chunk = await pull());) yield chunk;
 }
 
-/** @param {string} url @param {AbortSignal} signal @param {Promise<Response>} [answer] @returns {Promise<Opened>} */
-async function openUrl(url, signal, answer) {
+/** @param {string} url @param {AbortSignal} signal @param {Promise<Response>} [answer] @param {boolean} [oneBuffer]
+ * @returns {Promise<Opened>} */
+async function openUrl(url, signal, answer, oneBuffer) {
   let response;
   try {
     response = await (answer ?? fetch(url, { signal }));
@@ -208,7 +213,7 @@ async function openUrl(url, signal, answer) {
   // Of another site's answer a browser shows the length, but not the encoding.
   const certain = response.type !== 'cors';
   const type = response.headers.get('Content-Type') ?? '';
-  return { size, certain, chunks: noPage(placed(streamChunks(response.body), url, size), url, type) };
+  return { size, certain, chunks: noPage(placed(streamChunks(response.body, oneBuffer), url, size), url, type) };
 }
 
 /** Says where a stream broke. @param {AsyncIterable<Uint8Array>} chunks @param {string} name @param {number} [size] */
