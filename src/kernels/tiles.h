@@ -4,6 +4,7 @@
  *   typedef ... code                a code of an activation, and of a weight in a panel
  *   codes_of(activations)           (n_token, n) code
  *   panel_codes(panel)              where 32 of them for each four weights of the 8 rows go
+ *   in_order(dots, unread)          what is above before what follows; it may be stored to unread
  *   N_DOT, total(dots, half)        how many sums dots has, and what they are for rows 4 half .. 4 half + 3
  *   dot_4(dots, CODES, low, high, k, j, q)       dots += four codes times the activations at q
  *   store_4(to, CODES, low, high, k, j, bias)    four codes of 8 rows to a panel
@@ -16,12 +17,6 @@
 #define PLUMB_KERNELS_TILES_H
 
 #include "kernels/tiles_simd128.h"
-
-/* What is above before what follows. */
-ALWAYS_INLINE void in_order(v128_t dots[N_DOT]) {
-    LOOP_UNROLLED
-    for (uint32_t i = 0; i < N_DOT; i += 2) IN_ORDER(dots[i], dots[i + 1]);
-}
 
 /* N_DOT sums, the last two of which begin with v. */
 ALWAYS_INLINE void begin_with(v128_t dots[N_DOT], v128_t v) {
@@ -47,6 +42,7 @@ ALWAYS_INLINE void block_dot(const struct block *b, float y[TILE_ROWS], const ui
     const int32_t *isum = a->isum32 + t * n_block;
     v128_t f0 = wasm_f32x4_splat(0.0f), f1 = f0;
     v128_t too_large = wasm_i32x4_splat(-b->bias), back = wasm_f32x4_splat(F16_SMALL);
+    volatile v128_t unread[2];
     KEPT(too_large);
     KEPT(back);
     for (const uint8_t *w = rows, *end = rows + n_block * b->bytes; w < end; w += b->bytes, q += 32) {
@@ -60,7 +56,7 @@ ALWAYS_INLINE void block_dot(const struct block *b, float y[TILE_ROWS], const ui
         for (uint32_t j = 0; j < 4; j++) {
             dot_4(dots, b->codes, w + b->low, w + b->high, 0, j, q + 4 * j);
             dot_4(dots, b->codes, w + b->low, w + b->high, 0, j + 4, q + 4 * j + 16);
-            in_order(dots);
+            in_order(dots, unread);
         }
         v128_t dq = wasm_f32x4_mul(wasm_v128_load32_splat(d++), back);
         if (b->has_min) {
@@ -105,6 +101,7 @@ ALWAYS_INLINE void superblock_dot(const struct superblock *b, float y[TILE_ROWS]
     const float *sum = (b->group == 32 ? a->sum32 : a->sum16) + t * (a->n / b->group);
     const int32_t *isum = (b->group == 32 ? a->isum32 : a->isum16) + t * (a->n / b->group);
     v128_t f0 = wasm_f32x4_splat(0.0f), f1 = f0, too_large = wasm_i32x4_splat(-b->bias);
+    volatile v128_t unread[2];
     KEPT(too_large);
     for (const uint8_t *w = rows, *end = rows + a->n / 256 * b->bytes; w < end; w += b->bytes) {
         float scales[16 * TILE_ROWS], mins[16 * TILE_ROWS];
@@ -127,7 +124,7 @@ ALWAYS_INLINE void superblock_dot(const struct superblock *b, float y[TILE_ROWS]
                     LOOP_UNROLLED
                     for (uint32_t i = 0; i < b->group / 4; i++) {
                         dot_4(dots, b->codes, low_j, high_j, k, i, q + 4 * i);
-                        if (i % 2) in_order(dots);
+                        if (i % 2) in_order(dots, unread);
                     }
                     f0 = add_dots(f0, total(dots, 0), wasm_v128_load(scale), dq);
                     f1 = add_dots(f1, total(dots, 1), wasm_v128_load(scale + 4), dq);

@@ -31,6 +31,10 @@ ALWAYS_INLINE void dot_4(v128_t dots[N_DOT], tile_codes *codes, const uint8_t *l
 }
 
 ALWAYS_INLINE v128_t total(const v128_t dots[N_DOT], uint32_t half) { return dots[half]; }
+ALWAYS_INLINE void in_order(v128_t dots[N_DOT], volatile v128_t unread[2]) {
+    IN_ORDER(dots[0], dots[1]);
+    (void)unread;
+}
 
 /* The bias stays in: first_sum subtracts it. */
 ALWAYS_INLINE void store_4(code *quads, tile_codes *codes, const uint8_t *low, const uint8_t *high, uint32_t k,

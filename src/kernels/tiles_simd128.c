@@ -123,6 +123,9 @@ ALWAYS_INLINE void dot_4(v128_t dots[N_DOT], tile_codes *codes, const uint8_t *l
 }
 
 ALWAYS_INLINE v128_t total(const v128_t dots[N_DOT], uint32_t half) { return dots[half]; }
+ALWAYS_INLINE void in_order(v128_t dots[N_DOT], volatile v128_t unread[2]) {
+    IN_ORDER_STORED(unread, dots[0], dots[1]);
+}
 
 /* Less bias, to the two pairs of the weights. */
 ALWAYS_INLINE void store_4(int16_t *pairs, tile_codes *codes, const uint8_t *low, const uint8_t *high, uint32_t k,
@@ -180,6 +183,7 @@ static void q8_0_dot__simd128(float y[TILE_ROWS], const uint8_t *rows, const str
     const int16_t *q = a->q + (size_t)t * a->n;
     const float *d = a->d + t * n_block;
     v128_t f0 = wasm_f32x4_splat(0.0f), f1 = f0, back = wasm_f32x4_splat(F16_SMALL);
+    volatile v128_t unread[2];
     KEPT(back);
     for (const uint8_t *w = rows, *end = rows + n_block * Q8_BYTES; w < end; w += Q8_BYTES, q += 32) {
         OPAQUE(w, q);
@@ -190,8 +194,8 @@ static void q8_0_dot__simd128(float y[TILE_ROWS], const uint8_t *rows, const str
             const uint8_t *four = w + Q8_WORDS + 32 * j;
             LOOP_UNROLLED
             for (uint32_t i = 0; i < 4; i++) DOT(dots[i], wasm_i16x8_load8x8(four + 8 * i), x);
-            IN_ORDER(dots[0], dots[1]);
-            IN_ORDER(dots[2], dots[3]);
+            IN_ORDER_STORED(unread, dots[0], dots[1]);
+            IN_ORDER_STORED(unread, dots[2], dots[3]);
         }
         v128_t h = wasm_v128_load(w), dq = wasm_f32x4_mul(wasm_v128_load32_splat(d++), back);
         f0 = add_dots(f0, add_pairs(dots[0], dots[1]), f16_small(wasm_i32x4_extend_low_i16x8(h)), dq);
