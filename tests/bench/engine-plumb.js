@@ -3,10 +3,10 @@
 import { stepping } from './steps.js';
 
 /** @param {typeof import('../../web/index.js').Plumb} Plumb
- * @param {string} kind  plumb, or plumb16: precision exact16 */
+ * @param {string} kind  plumb, or with another precision than 'auto': plumb16, plumb8 */
 export async function openPlumb(Plumb, kind, source, contextLength, threads) {
   const start = performance.now();
-  const precision = kind === 'plumb16' ? 'exact16' : 'auto';
+  const precision = { plumb16: 'exact16', plumb8: 'fast8' }[kind] ?? 'auto';
   const model = await Plumb.load(source, { contextLength, threads, precision });
   const loadSeconds = (performance.now() - start) / 1000;
   const info = await model.info();

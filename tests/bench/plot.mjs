@@ -1,5 +1,6 @@
 /** docs/speed.svg: bars of prefill and decode for each engine, readable on light and on dark. */
-const ENGINES = [['plumb', 'chromium', 'plumb'], ['plumb16', 'chromium', 'plumb, exact16'],
+const ALL = [['plumb', 'chromium', 'plumb'], ['plumb16', 'chromium', 'plumb, exact16'],
+  ['plumb8', 'chromium', 'plumb, fast8'],
   ['wllama-2', 'chromium', 'wllama'], ['wllama-3', 'chromium', 'wllama'], ['llama.cpp', 'native', 'native llama.cpp']];
 const MODELS = ['Q4_0', 'Q8_0', 'Q4_K_M'];
 const WIDTH = 860, LEFT = 132, PANEL = 340, GAP = 40, BAR = 13, ROW = 20, TOP = 64, GROUP = 34;
@@ -15,22 +16,24 @@ export function plot(speeds) {
   const models = speeds.models.filter(({ name }) => MODELS.includes(name) && speeds.lengths('decode', name).length > 0);
   const first = models[0]?.name;
   const prompt = speeds.nearest('prefill', 512, first), context = speeds.nearest('decode', 128, first);
+  const engines = ALL.filter(([name, host]) => models.some(model => speeds.speed(model.name, `${name}/${host}/1`,
+    'decode', context)));
   const parts = [];
   const panels = [
     ['prefill', prompt, `Prefill of ${prompt} tokens`], ['decode', context, `Decode at a context of ${context}`],
   ];
-  const height = TOP + models.length * (ENGINES.length * ROW + GROUP) + 40;
+  const height = TOP + models.length * (engines.length * ROW + GROUP) + 40;
   panels.forEach(([kind, n, title], i) => {
     const x = LEFT + i * (PANEL + GAP);
     const of = (model, [name, host], threads) => speeds.speed(model, `${name}/${host}/${threads}`, kind, n);
-    const most = Math.max(1, ...models.flatMap(({ name }) => ENGINES.flatMap(engine =>
+    const most = Math.max(1, ...models.flatMap(({ name }) => engines.flatMap(engine =>
       [1, 2].map(threads => of(name, engine, threads) ?? 0))));
     const scale = (PANEL - LABEL) / most;
     parts.push(text(x, 26, `${title}, tokens/s`, 'title'));
     models.forEach(({ name, title: model }, group) => {
-      const top = TOP + group * (ENGINES.length * ROW + GROUP);
+      const top = TOP + group * (engines.length * ROW + GROUP);
       if (i === 0) parts.push(text(8, top - 7, model, 'model'));
-      ENGINES.forEach((engine, row) => {
+      engines.forEach((engine, row) => {
         const y = top + row * ROW;
         const [one, two] = [1, 2].map(threads => of(name, engine, threads));
         const label = engine[2] === 'wllama' ? `wllama ${versions[engine[0]]}` : engine[2];

@@ -49,10 +49,11 @@ class Speeds {
   }
 }
 
+const OURS = { plumb: 'plumb', plumb16: 'plumb, exact16', plumb8: 'plumb, fast8' };
 /** "wllama 3.8.1, Chromium, 2 threads" */
 export function nameOf(id, versions) {
   const [name, host, threads] = id.split('/');
-  const version = name.startsWith('wllama') ? `wllama ${versions[name]}` : name === 'plumb16' ? 'plumb, exact16' : name;
+  const version = name.startsWith('wllama') ? `wllama ${versions[name]}` : OURS[name] ?? name;
   const where = HOSTS[host] ?? `Node ${versions.node.split('.')[0]}`;
   return `${version}, ${where}, ${threads} thread${threads === '1' ? '' : 's'}`;
 }
@@ -87,7 +88,7 @@ function speedTable(speeds, { name, title, bytes, types }) {
   ].join('\n');
 }
 
-/** The quotients that the targets are about, of plumb or plumb16. */
+/** The quotients that the targets are about, of plumb or another of OURS; '' where that was not measured. */
 function ratioTable(speeds, ours) {
   const models = speeds.models.filter(({ name }) => speeds.lengths('prefill', name).length > 0);
   const prompt = (model) => speeds.nearest('prefill', 512, model);
@@ -123,10 +124,10 @@ function ratioTable(speeds, ours) {
       of(m, `${ours}/node/1`, 'decode') / peer(m, 'decode', 1)],
     ['in Node: prefill / best wasm peer, 1 thread', floating => floating ? 2 : 3, m =>
       of(m, `${ours}/node/1`, 'prefill') / peer(m, 'prefill', 1)],
-    ['decode, wasmtime / Node, both exact16', () => 0.8, m =>
-      of(m, 'plumb/wasmtime/1', 'decode') / of(m, 'plumb16/node/1', 'decode')],
-    ['prefill, wasmtime / Node, both exact16', () => 0.8, m =>
-      of(m, 'plumb/wasmtime/1', 'prefill') / of(m, 'plumb16/node/1', 'prefill')],
+    ['decode, wasmtime / Node', () => 0.8, m =>
+      of(m, 'plumb/wasmtime/1', 'decode') / of(m, `${ours}/node/1`, 'decode')],
+    ['prefill, wasmtime / Node', () => 0.8, m =>
+      of(m, 'plumb/wasmtime/1', 'prefill') / of(m, `${ours}/node/1`, 'prefill')],
   ];
   const lengths = ['prefill of, decode at, longest context', ...models.map(({ name }) =>
     [prompt(name), context(name), longest(name)].filter(Number.isFinite).join(', '))];
@@ -135,8 +136,9 @@ function ratioTable(speeds, ours) {
     const bold = ratio >= wanted ? '' : '**';
     return Number.isFinite(ratio) ? `${bold}${ratio.toFixed(2)}${bold} (${wanted})` : '-';
   })]);
-  const who = ours === 'plumb' ? 'plumb as it comes' : 'plumb, exact16';
-  return table([`${who}, in Chromium, and the target`, ...models.map(({ title }) => title)], [lengths, ...rows]);
+  const who = ours === 'plumb' ? 'plumb as it comes' : OURS[ours];
+  return models.every(({ name }) => !of(name, `${ours}/chromium/1`, 'decode')) ? ''
+    : table([`${who}, in Chromium, and the target`, ...models.map(({ title }) => title)], [lengths, ...rows]);
 }
 
 /** Linear memory and JavaScript heaps.  The browser counts a memory among the heaps where threads share it; where they
@@ -193,8 +195,8 @@ function sections(all) {
       + `${Object.entries(versions).map(([name, version]) => `${name} ${version}`).join(', ')}.`),
     ...speeds.runs.length ? [
       '## Ratios', 'In bold what misses its target, which stands in brackets.  First with the precision that plumb '
-      + 'takes by itself on this machine, then with 16-bit activations.',
-      ratioTable(speeds, 'plumb'), ratioTable(speeds, 'plumb16'),
+      + 'takes by itself on this machine (the tables below say which), then with those that were asked for.',
+      ...Object.keys(OURS).map(ours => ratioTable(speeds, ours)).filter(Boolean),
       '## Tokens per second', 'Median, and the slowest and the fastest run in brackets.',
       ...speeds.models.filter(({ name }) => speeds.runs.some(({ model }) => model === name))
         .map(model => speedTable(speeds, model)),
