@@ -142,6 +142,7 @@ export function createHost(platform) {
             if (!metadata && engine.hasHeader) {   // what it says is read while the weights are on their way
               engine.loadVocabulary();
               metadata = engine.metadata();
+              engine.reserve(meter.left ?? 0);
             }
             if (performance.now() - slice > SLICE) {
               await turn();

@@ -3,9 +3,10 @@ import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
+import { Engine, importsOf } from '../../web/engine.js';
 import { createHost } from '../../web/host.js';
 import { platform, Plumb } from '../../web/node/index.js';
-import { fails, root, server, tiny } from './helpers.mjs';
+import { fails, realPath, root, server, tiny } from './helpers.mjs';
 
 /** Of f32.gguf: all keys, the tensor directory and some weights. */
 const HEAD = 60000;
@@ -71,11 +72,41 @@ test('kernels are measured when the header is there, and never again', () => {
     engine.write(bytes.subarray(at));
     engine.end();
     for (let i = 0; i < 2; i++) engine.openSession(16);
-    console.log(JSON.stringify({ left: bytes.length - at, ids, early, later: looks - early }));`], { encoding: 'utf8' });
+    console.log(JSON.stringify({ left: bytes.length - at, ids, early, later: looks - early }));`],
+  { encoding: 'utf8' });
   const { left, ids, early, later } = JSON.parse(said);
   assert.ok(left > 1000 && ids === 1, `${left} bytes before the end "a" is ${ids} tokens`);
   assert.ok(early > 100, `${early} looks at the clock`);
   assert.equal(later, 0);
+});
+
+test('memory grows at once for what is to come, by no more', async () => {
+  const module = new WebAssembly.Module(readFileSync(`${root}web/dist/plumb.wasm`));
+  const imports = importsOf(module);
+  let steps = 0;
+  imports.env.emscripten_notify_memory_growth = () => { steps++; };
+  const bytes = readFileSync(realPath);
+  const growth = (/** @type {boolean} */ reserves) => {
+    const engine = new Engine(new WebAssembly.Instance(module, imports));
+    engine.begin(bytes.length);
+    let at = 0;
+    for (; !engine.hasHeader; at += 1 << 16) engine.write(bytes.subarray(at, at + (1 << 16)));
+    engine.loadVocabulary();
+    if (reserves) engine.reserve(bytes.length - at);
+    steps = 0;
+    engine.write(bytes.subarray(at));
+    engine.end();
+    return { steps, bytes: engine.bytes };
+  };
+  const [once, often] = [growth(true), growth(false)];
+  assert.ok(once.steps <= 1 && often.steps > 100, `${once.steps} steps, and ${often.steps}`);
+  assert.ok(once.bytes <= often.bytes + 2 ** 20, `${once.bytes} bytes, and ${often.bytes}`);
+  for (const size of [2 ** 32 - 1, 2 ** 33, -1]) {   // not to be had, but that is no failure yet
+    const engine = new Engine(new WebAssembly.Instance(module, imports));
+    engine.begin();
+    engine.reserve(size);
+    engine.free();
+  }
 });
 
 test('the browser\'s worker names every module it needs, so that none waits for another', () => {

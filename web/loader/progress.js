@@ -30,6 +30,12 @@ export class Meter {
     return sum;
   }
 
+  /** Bytes to come, once all sizes are known. */
+  get left() {
+    const total = this.totalFrom(0);
+    return total === undefined ? undefined : total - this.#bytes;
+  }
+
   /** @param {number} n  more bytes */
   add(n) {
     this.#bytes += n;
