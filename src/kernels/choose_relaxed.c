@@ -7,10 +7,9 @@
 #if defined(__wasm_relaxed_simd__)
 
 /* Each round times every way with one token and with 16, from one tick of the clock (which browsers coarsen, to 1 ms at
- * worst) to the first that is PART_SECONDS later.  The best rounds count: an engine may run the first in slow code
- * while it compiles better. */
-#define PART_SECONDS 1.0e-3
-enum { ROUNDS_MIN = 4, ROUNDS_MAX = 20, ROUNDS_WITHOUT_GAIN = 2, MANY_TOKENS = 16, MAX_WEIGHTS = 1 << 19 };
+ * worst) to the first that is PART_SECONDS later. */
+#define PART_SECONDS 0.5e-3
+enum { ROUNDS = 2, MANY_TOKENS = 16, MAX_WEIGHTS = 1 << 19 };
 #define FAST8_FASTER_BY 1.5
 /* More than the measurement is off by. */
 #define RELAXED_FASTER_BY 1.05
@@ -34,7 +33,7 @@ static double measure(struct way *way, const struct matrix *w, float *y, uint32_
     way->a.n_token = n_token;
     while (start == end) start = clock_seconds();
     while (end < start + PART_SECONDS) {
-        for (int i = 0; i < 4; i++, n++) matmul(&way->k, NULL, w, &y, 1, &way->a, &way->panel);
+        for (uint32_t i = 0; i < 4; i += n_token, n++) matmul(&way->k, NULL, w, &y, 1, &way->a, &way->panel);
         end = clock_seconds();
     }
     return n / (end - start);
@@ -47,7 +46,6 @@ void kernels_measure(struct kernel_speeds *s, uint32_t type, uint64_t n_in, uint
     w.n_packed = w.n_out -= w.n_out % TILE_ROWS;
     w.row_bytes = w.n_in / quant_traits(type)->block_size * quant_traits(type)->block_bytes;
     struct way ways[KERNELS_WAYS] = { 0 };
-    struct kernel_speeds best = { 0 };
     uint64_t bytes = 0;
     uint8_t *rows = calloc(w.n_out, w.row_bytes);
     float *x = alloc_array((uint64_t)w.n_in * MANY_TOKENS, sizeof *x);
@@ -65,15 +63,11 @@ void kernels_measure(struct kernel_speeds *s, uint32_t type, uint64_t n_in, uint
         way->a.x = x;
         if (ok) matmul(&way->k, NULL, &w, &y, 1, &way->a, &way->panel);   /* prepares the activations */
     }
-    for (int round = 0, last_gain = 0; ok && round < ROUNDS_MAX; round++) {
-        for (int i = 0; i < 2 * KERNELS_WAYS; i++) {
-            double speed = measure(&ways[i / 2], &w, y, i % 2 ? MANY_TOKENS : 1), *of = &best.of[i / 2][i % 2];
-            if (speed > *of * 1.05) last_gain = round;
-            if (speed > *of) *of = speed;
-        }
-        if (round + 1 >= ROUNDS_MIN && round - last_gain >= ROUNDS_WITHOUT_GAIN) break;
+    for (int i = 0; ok && i < ROUNDS * 2 * KERNELS_WAYS; i++) {
+        int way = i / 2 % KERNELS_WAYS;
+        double speed = measure(&ways[way], &w, y, i % 2 ? MANY_TOKENS : 1), *best = &s->of[way][i % 2];
+        if (speed > *best) *best = speed;
     }
-    if (ok) *s = best;
     for (int i = 0; i < KERNELS_WAYS; i++) {
         activations_free(&ways[i].a);
         panel_free(&ways[i].panel);

@@ -53,23 +53,28 @@ plumb_status plumb_model_window(plumb_model *m, void **data, size_t *len) {
     return gguf_window(current(m), data, len, &m->err);
 }
 
+enum { MEASUREMENTS = 6, BYTES_APART = 6 << 20 };
+
 /* With ffn_gate of a layer in the middle: among the largest matrices, and of the type that most weights have. */
-static void measure_kernels(struct kernel_speeds *speeds, struct gguf *g) {
+static void measure_kernels(plumb_model *m) {
+    struct gguf *g = current(m);
     uint64_t n = 0, before = 0;
     for (uint64_t i = 0; i < gguf_n_tensor(g); i++) n += gguf_name_ends(gguf_tensor_at(g, i), ".ffn_gate.weight");
     for (uint64_t i = 0; i < gguf_n_tensor(g); i++) {
         const struct gguf_tensor *t = gguf_tensor_at(g, i);
         if (!gguf_name_ends(t, ".ffn_gate.weight") || before++ != n / 2) continue;
-        kernels_measure(speeds, t->type, t->shape[0], gguf_n_row(t));
+        kernels_measure(&m->speeds, t->type, t->shape[0], gguf_n_row(t));
     }
+    m->n_measured++;
+    m->measured_at = gguf_position(g);
 }
 
 plumb_status plumb_model_commit(plumb_model *m, size_t n) {
     struct gguf *g = current(m);
     if (!g) return wrong_state(m, "plumb_model_begin was not called");
-    bool had_header = gguf_has_header(g);
     PLUMB_TRY(gguf_commit(g, n, &m->err));
-    if (!had_header && gguf_has_header(g) && m->speeds.of[0][0] == 0) measure_kernels(&m->speeds, g);
+    bool due = m->n_measured == 0 || gguf_position(g) >= m->measured_at + BYTES_APART;
+    if (gguf_has_header(g) && m->n_measured < MEASUREMENTS && due) measure_kernels(m);
     return PLUMB_OK;
 }
 
@@ -112,6 +117,7 @@ plumb_status plumb_model_end(plumb_model *m) {
     for (size_t i = 0; i < m->n_part; i++) PLUMB_TRY(gguf_finish(m->parts[i], &m->err));
     PLUMB_TRY(check_split(m));
     PLUMB_TRY(plumb_model_load_vocab(m));
+    while (m->n_measured < MEASUREMENTS) measure_kernels(m);   /* a small file */
     return model_create(&m->model, m->parts, m->n_part, tokenizer_n_vocab(m->tokenizer), &m->err);
 }
 

@@ -14,7 +14,9 @@ struct plumb_model {
     uint64_t bytes_before;         /* of the current gguf's bytes, those that earlier begin calls delivered */
     struct tokenizer *tokenizer;   /* after plumb_model_load_vocab */
     struct model *model;           /* after plumb_model_end */
-    struct kernel_speeds speeds;   /* for all sessions; measured while the weights are on their way */
+    struct kernel_speeds speeds;   /* for all sessions; measured while the weights are on their way, */
+    uint32_t n_measured;           /* so many times, */
+    uint64_t measured_at;          /* the last time at this byte */
 };
 
 /* The model that a session runs. */
