@@ -142,8 +142,8 @@ struct kernel_speeds { double of[KERNELS_WAYS][2]; };
 
 /* Measures, for some 7 ms, where there is a choice, and keeps what is better than *s; where there is none, or no
  * memory, *s stays as it is.  Call it several times, and not in a row: an engine runs code slowly at first, and
- * compiles it better meanwhile.  Weights are zeros, which take no less time than others: the shape of a matrix is known long
- * before its bytes are there. */
+ * compiles it better meanwhile.  Weights are zeros, which take no less time than others: the shape of a matrix is known
+ * long before its bytes are there. */
 void kernels_measure(struct kernel_speeds *s, uint32_t type, uint64_t n_in, uint64_t n_out);
 /* The fastest table.  AUTO takes FAST8 where that is 1.5 times as fast as EXACT16. */
 void kernels_choose(struct kernels *k, plumb_precision precision, const struct kernel_speeds *s);
