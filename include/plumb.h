@@ -69,7 +69,8 @@ plumb_status plumb_model_begin(plumb_model *model, uint64_t size);
 /* Where the next bytes go: up to *len bytes may be written at *data.  *len is 0 when this part needs no more bytes
  * (any further bytes are padding and may be dropped).  During tensor data *data is the weights' final place. */
 plumb_status plumb_model_window(plumb_model *model, void **data, size_t *len);
-/* Says that n bytes (n <= *len of the last window) were written there. */
+/* Says that n bytes (n <= *len of the last window) were written there.  Takes some milliseconds longer now and then, as
+ * it measures which kernels are the fastest here. */
 plumb_status plumb_model_commit(plumb_model *model, size_t n);
 /* True once keys and tensor directory of the first part are complete: the queries below may be used. */
 bool plumb_model_has_header(const plumb_model *model);
@@ -179,8 +180,8 @@ const char *plumb_kv_type_name(plumb_kv_type type);
 /* How precisely the fast pass rounds activations, in blocks of 32, for its products with quantized weights.  The same
  * precision gives the same bits on every host and with every kind of kernels. */
 typedef enum plumb_precision {
-    PLUMB_PRECISION_AUTO = 0,     /* FAST8 where it is 1.5 times as fast on this host, which creating a session measures
-                                   * if the build has relaxed SIMD; EXACT16 elsewhere */
+    PLUMB_PRECISION_AUTO = 0,     /* FAST8 where it is 1.5 times as fast on this host, which is measured while a model
+                                   * loads if the build has relaxed SIMD; EXACT16 elsewhere */
     PLUMB_PRECISION_EXACT16 = 1,  /* to 16 bits */
     PLUMB_PRECISION_FAST8 = 2,    /* to 8 bits, as llama.cpp does, for weights of 4 to 6 bits; others keep 16 */
 } plumb_precision;
@@ -207,7 +208,7 @@ uint32_t plumb_session_n_ctx(const plumb_session *session);
 uint32_t plumb_session_n_batch(const plumb_session *session);
 /* Bytes of KV cache and scratch. */
 uint64_t plumb_session_bytes(const plumb_session *session);
-/* What runs: "simd128", "relaxed" (with relaxed dots of 8 bits), "scalar" or "reference". */
+/* What runs: "simd128", "relaxed", "scalar" or "reference". */
 const char *plumb_session_kernels(const plumb_session *session);
 /* How activations are rounded, EXACT16 or FAST8; AUTO: not at all, by the reference pass. */
 plumb_precision plumb_session_precision(const plumb_session *session);

@@ -134,7 +134,8 @@ static void check_product(const struct product *p, plumb_precision precision) {
     random_blocks(w, p->type, row_bytes * p->n_out, p->any_scale);
     random_floats(x, (size_t)p->n * p->n_token, 3.0f);
     for (size_t i = 0; i <= n_y; i++) y[i] = NAN;   /* outputs start as NaN, and one guard lies behind */
-    REQUIRE(run_product(&(struct way) { "scalar", KERNELS_SCALAR, false, false, 1 }, p, precision, w, x, y), "out of memory");
+    REQUIRE(run_product(&(struct way) { "scalar", KERNELS_SCALAR, false, false, 1 }, p, precision, w, x, y),
+            "out of memory");
     CHECK(isnan(y[n_y]), "scalar wrote behind its output");
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         for (size_t j = 0; j <= n_y; j++) other[j] = NAN;
@@ -279,7 +280,8 @@ static void check_quantize(enum kernels_isa isa, plumb_precision precision) {
               "special %zu: scales or sums differ", s);
         CHECK(memcmp(a.isum32, b.isum32, 2 * sizeof *a.isum32) == 0
               && memcmp(a.isum16, b.isum16, 4 * sizeof *a.isum16) == 0, "special %zu: sums of codes differ", s);
-        bool finite = fabsf(specials[s]) <= ACT_AMAX_MAX;
+        double max_code = precision == PLUMB_PRECISION_FAST8 ? MAX_CODE_8 : MAX_CODE_16;
+        bool finite = fabs((double)specials[s]) <= ACT_STEP_MAX * max_code;
         double d = (double)a.d[0], sum32 = (double)a.sum32[0];
         int16_t q[32];
         for (size_t i = 0; i < 32; i++) q[i] = a.q[order_b(i)];
@@ -292,7 +294,7 @@ static void check_quantize(enum kernels_isa isa, plumb_precision precision) {
         activations_free(&b);
         CHECK(finite ? d == d : d != d, "special %zu: d = %g", s, d);
         if (!finite) continue;
-        double sum = 0, amax = 0, max_code = precision == PLUMB_PRECISION_FAST8 ? MAX_CODE_8 : MAX_CODE_16;
+        double sum = 0, amax = 0;
         for (int i = 0; i < 32; i++) amax = fmax(amax, fabs((double)x[i]));
         for (int i = 0; i < 32; i++) {
             sum += d * q[i];
@@ -373,6 +375,34 @@ static void f16_extremes_case(void) {
     }
 }
 
+/* The same sums from all kernels while x grows, and NaN from all where its steps become too large. */
+static void large_case(void) {
+    enum { N = 64, N_OUT = 8, N_TOKEN = 5 };
+    static const float sizes[] = { 1e6f, 8e6f, 9e6f, 1e8f, 1e9f, 2e9f, 1e30f };
+    struct product p = { QUANT_Q4_0, N, N_OUT, N_TOKEN, false };
+    uint8_t w[N_OUT * N / 32 * 18];
+    random_state = 11;
+    random_blocks(w, p.type, sizeof w, false);
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+        for (plumb_precision precision = PLUMB_PRECISION_EXACT16; precision <= PLUMB_PRECISION_FAST8; precision++) {
+            float x[N * N_TOKEN], y[3][N_OUT * N_TOKEN];
+            random_floats(x, N * N_TOKEN, sizes[s]);
+            for (int i = 0; i < N * N_TOKEN; i += 16) x[i] = sizes[s];
+            for (enum kernels_isa isa = KERNELS_SCALAR; isa <= KERNELS_RELAXED; isa++) {
+                for (int alone = 0; alone < 2; alone++) {
+                    REQUIRE(run_product(&(struct way) { "", isa, true, alone, 1 }, &p, precision, w, x, y[isa]),
+                            "out of memory");
+                    CHECK(same_bits(y[0], y[isa], N_OUT * N_TOKEN), "x of %g, isa %d: %g and %g", (double)sizes[s],
+                          (int)isa, (double)y[0][0], (double)y[isa][0]);
+                }
+            }
+            double most = ACT_STEP_MAX * (double)(precision == PLUMB_PRECISION_FAST8 ? MAX_CODE_8 : MAX_CODE_16);
+            CHECK(isnan(y[0][0]) == ((double)sizes[s] > most) && !isinf(y[0][0]), "x of %g: %g", (double)sizes[s],
+                  (double)y[0][0]);
+        }
+    }
+}
+
 void test_kernels(void) {
     static const struct { const char *name; struct product p; } rows[] = {
         { "kernels: F32 product of odd length equals f64 sums, SIMD equals scalar", { QUANT_F32, 43, 7, 3, false } },
@@ -422,6 +452,7 @@ void test_kernels(void) {
     test_case("kernels: activations of 16 and 8 bits survive zeros, denormals, NaN and infinity", quantize_case);
     static const uint32_t halves[] = { QUANT_F16, QUANT_BF16 };
     test_row("kernels: all 65536 halves are multiplied as what they are", halves_case, &halves[0]);
+    test_case("kernels: Q4_0 times x of every size, all kernels", large_case);
     test_case("kernels: F16 times x of every size, SIMD equals scalar", f16_extremes_case);
     test_row("kernels: all 65536 bfloats are multiplied as what they are", halves_case, &halves[1]);
 }

@@ -39,7 +39,8 @@ static inline void scores__scalar(float *s, size_t stride, const void *k, const 
         for (size_t t = 0; t < n_query; t++) {
             int32_t dot = 0;
             for (size_t i = 0; i < n_dim; i++) {
-                dot += code(k, row + i / 2 * (2 * ATTN_TILE) + i % 2, is_wide) * q[((i / 2 * ATTN_QUERIES + t) * 4) * 2 + i % 2];
+                int16_t x = q[(i / 2 * ATTN_QUERIES + t) * 8 + i % 2];
+                dot += code(k, row + i / 2 * (2 * ATTN_TILE) + i % 2, is_wide) * x;
             }
             s[t * stride + p] = (float)dot * (k_scale[p] * q_scale[t]);
         }
@@ -105,7 +106,8 @@ static inline void values__scalar(float *out, size_t stride, const void *v, size
             for (size_t b = 0; b < n_block; b++) {
                 int32_t dot = 0;
                 for (size_t p = 0; p < ATTN_BLOCK; p++) {
-                    dot += code(v, b * n_tile * (ATTN_TILE * ATTN_BLOCK) + at + p / 2 * (2 * ATTN_TILE) + p % 2, is_wide) * w[b * ATTN_BLOCK + p];
+                    size_t pair = b * n_tile * (ATTN_TILE * ATTN_BLOCK) + at + p / 2 * (2 * ATTN_TILE);
+                    dot += code(v, pair + p % 2, is_wide) * w[b * ATTN_BLOCK + p];
                 }
                 y += (float)dot * d[b];
             }

@@ -30,7 +30,6 @@ ALWAYS_INLINE struct eight widen_f16_small(v128_t h) {
     return (struct eight) { wasm_i16x8_shuffle(lower, upper, 0, 8, 1, 9, 2, 10, 3, 11),
                             wasm_i16x8_shuffle(lower, upper, 4, 12, 5, 13, 6, 14, 7, 15) };
 }
-#define F16_SMALL 0x1p112f
 
 ALWAYS_INLINE struct eight widen_f16(v128_t h) {
     struct eight w = widen_f16_small(h);

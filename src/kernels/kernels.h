@@ -7,7 +7,7 @@
  *
  * Products run over 8 rows of weights, packed as in quant/pack.h: a lane of a vector is a row, so nothing is summed
  * across lanes, and the scales of 4 rows are one vector.  For one token the packed bytes are multiplied as they are;
- * for more they are unpacked once to a panel of 16-bit codes, which 4 tokens at a time are multiplied with.
+ * for more they are unpacked once to a panel of codes, which several tokens at a time are multiplied with.
  */
 #ifndef PLUMB_KERNELS_KERNELS_H
 #define PLUMB_KERNELS_KERNELS_H
@@ -19,9 +19,9 @@
 
 enum { TILE_ROWS = PACK_ROWS, TILE_TOKENS = 4, ACT_BLOCK = 32 };
 /* A block of activations whose largest magnitude is below the first is rounded to zero, as max_code / amax must stay
- * finite; above the second it counts as infinite: kernels multiply its step by 2^112. */
+ * finite; with a step above the second it counts as infinite: kernels multiply steps by 2^112. */
 #define ACT_AMAX_MIN 1e-30f
-#define ACT_AMAX_MAX 0x1p30f
+#define ACT_STEP_MAX 0x1p15f
 
 /* Activations of a batch, prepared for products.
  *   x[i] ~ d[i / 32] * (code of i), |code| <= max_code

@@ -21,7 +21,7 @@ static void quantize_i16__scalar(struct activations *a, uint32_t t) {
             if (bits > amax_bits) amax_bits = bits;
         }
         float amax = f32_from_bits(amax_bits);
-        bool finite = amax <= ACT_AMAX_MAX;
+        bool finite = amax <= ACT_STEP_MAX * max_code;
         float inverse = finite && amax >= ACT_AMAX_MIN ? max_code / amax : 0.0f;
         a->d[i] = !finite ? NAN : amax >= ACT_AMAX_MIN ? amax / max_code : 0.0f;
         int32_t sum[2] = { 0, 0 };

@@ -37,7 +37,7 @@ static void quantize_i16__simd128(struct activations *a, uint32_t t) {
         m = wasm_u32x4_max(m, wasm_i32x4_shuffle(m, m, 2, 3, 0, 1));
         m = wasm_u32x4_max(m, wasm_i32x4_shuffle(m, m, 1, 0, 3, 2));
         float amax = wasm_f32x4_extract_lane(m, 0);
-        bool finite = amax <= ACT_AMAX_MAX;
+        bool finite = amax <= ACT_STEP_MAX * max_code;
         float inverse = finite && amax >= ACT_AMAX_MIN ? max_code / amax : 0.0f;
         float step = !finite ? NAN : amax >= ACT_AMAX_MIN ? amax / max_code : 0.0f;
         v128_t scale = wasm_f32x4_splat(inverse), out[4];

@@ -8,6 +8,9 @@
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
+/* What is left to multiply where the bits of an f16 have been moved to those of an f32. */
+#define F16_SMALL 0x1p112f
+
 ALWAYS_INLINE v128_t mul_add(v128_t acc, v128_t a, v128_t b) { return wasm_f32x4_add(acc, wasm_f32x4_mul(a, b)); }
 
 /* A constant for a loop. */

@@ -15,8 +15,8 @@
 #define LOOP_UNROLLED _Pragma("GCC unroll 16")
 #endif
 
-/* The compiler knows nothing of these pointers any more: offsets from them stay in the loads, where WebAssembly has room
- * for them, instead of becoming pointers of their own. */
+/* The compiler knows nothing of these pointers any more: offsets from them stay in the loads, where WebAssembly has
+ * room for them, instead of becoming pointers of their own. */
 #define OPAQUE(p, q) __asm__ volatile("" : "+r"(p), "+r"(q))
 /* The same of a constant: it gets a register for a whole loop, where V8 would make it anew in each round, by three
  * instructions. */

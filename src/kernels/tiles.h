@@ -1,15 +1,11 @@
 /* The kernels on packed weights (quant/pack.h), written once for blocks of 32 and once for superblocks, around what
  * tiles_simd128.h takes out of a tile; each type is a constant of that template, inlined.  Before it is included:
  *
- *   typedef ... code                a code of an activation, and of a weight in a panel
+ *   typedef ... code                a code of an activation, and in panels.h of a weight
  *   codes_of(activations)           (n_token, n) code
- *   panel_codes(panel)              where 32 of them for each four weights of the 8 rows go
  *   in_order(dots, unread)          what is above before what follows; it may be stored to unread
  *   N_DOT, total(dots, half)        how many sums dots has, and what they are for rows 4 half .. 4 half + 3
  *   dot_4(dots, CODES, low, high, k, j, q)       dots += four codes times the activations at q
- *   store_4(to, CODES, low, high, k, j, bias)    four codes of 8 rows to a panel
- *   DOT(dots, w, x)                 dots += w times x, lane by lane of 32 bits
- *   first_sum(panel, isum)          what the sums of a group of a panel begin with
  *
  * A dot counts the bias of the codes in as the first value of its sums: -bias * (sum of the activations' codes).
  */

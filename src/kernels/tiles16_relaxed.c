@@ -1,8 +1,8 @@
-/* Relaxed SIMD on packed weights, for activations of 16 bits: each as 256 * high + low, two bytes with a sign, which are
- * multiplied apart.  Where an engine has one instruction for i32x4.relaxed_dot_i8x16_i7x16_add_s (AVX-VNNI, ARM's dot
- * products), two of them do what SIMD128 takes four instructions for, and the weights stay bytes.
+/* Relaxed SIMD on packed weights, for activations of 16 bits: each as 256 * high + low, two bytes with a sign, which
+ * are multiplied apart.  Where an engine has one instruction for i32x4.relaxed_dot_i8x16_i7x16_add_s (AVX-VNNI, ARM's
+ * dot products), two of them do what SIMD128 takes four instructions for, and the weights stay bytes.
  *
- * The integers are those of the dots of 16 bits, and the floats too: see tiles_relaxed.c for what the second operand
+ * The integers are those of the dots of 16 bits, and the floats too: see tiles8_relaxed.c for what the second operand
  * may be.
  */
 #include "kernels/kernels.h"
@@ -45,7 +45,7 @@ ALWAYS_INLINE void in_order(v128_t dots[N_DOT], volatile v128_t unread[2]) {
 
 /* ---- panels of 8 rows --------------------------------------------------------------------------------------------
  *
- * Codes of weights in bytes, (n / 4, 8, 4), as those of tiles_relaxed.c.  2 tokens at a time make 8 sums: with two
+ * Codes of weights in bytes, (n / 4, 8, 4), as those of tiles8_relaxed.c.  2 tokens at a time make 8 sums: with two
  * vectors of weights and one of activations 11 registers, and 4 more for the floats. */
 
 /* The four weights at w + 32 i of 8 rows times lane j, the high bytes, and lane j + 1 of x. */

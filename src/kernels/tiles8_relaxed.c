@@ -96,5 +96,5 @@ void kernels_fill_relaxed8(struct kernels *k) {
 }
 
 #else
-typedef int tiles_relaxed_is_empty;   /* ISO C wants a declaration in every file */
+typedef int tiles8_relaxed_is_empty;   /* ISO C wants a declaration in every file */
 #endif

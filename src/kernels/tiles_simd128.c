@@ -168,7 +168,8 @@ DOT_AND_UNPACK(superblock, iq4_xs)
 /* ---- q8_0 -------------------------------------------------------------------------------------------------------
  *
  * Its codes become 16 bits wide as they are loaded: a register has four of 2 rows, a splat of 64 bits four activations,
- * and each row two sums, added behind the block.  A quarter fewer instructions than by the template, and memory's speed. */
+ * and each row two sums, added behind the block.  A quarter fewer instructions than by the template, and nearly as fast
+ * as memory. */
 
 enum { Q8_BYTES = 272, Q8_WORDS = 16 };
 

@@ -18,8 +18,8 @@
 typedef v128_t tile_codes(const uint8_t *low, const uint8_t *high, uint32_t k, uint32_t j);
 typedef void tile_scales(float *scales, float *mins, const uint8_t *tile);
 
-/* A mask for 16 bytes.  Where bytes are multiplied it is KEPT; where they become 16 bits wide it is not, as the compiler
- * then makes one of two masks. */
+/* A mask for 16 bytes.  Where bytes are multiplied it is KEPT; where they become 16 bits wide it is not, as the
+ * compiler then makes one of two masks. */
 ALWAYS_INLINE v128_t byte_mask(int8_t mask) {
     v128_t m = wasm_i8x16_splat(mask);
 #if defined(BYTES_ARE_MULTIPLIED)
@@ -50,7 +50,6 @@ ALWAYS_INLINE v128_t f16_bits(v128_t h) {
 ALWAYS_INLINE v128_t f16_small(v128_t h) { return f16_bits(wasm_i32x4_shl(h, 13)); }
 ALWAYS_INLINE v128_t f16_small_high(v128_t h) { return f16_bits(wasm_i32x4_shr(h, 3)); }
 ALWAYS_INLINE v128_t f16_small_low(v128_t h) { return f16_small_high(wasm_i32x4_shl(h, 16)); }
-#define F16_SMALL 0x1p112f
 
 /* y + dots * (scale * d), per lane. */
 ALWAYS_INLINE v128_t add_dots(v128_t y, v128_t dots, v128_t scale, v128_t d) {
@@ -69,12 +68,6 @@ ALWAYS_INLINE v128_t q4_codes(const uint8_t *low, const uint8_t *high, uint32_t 
 /* q5_0, q5_1: bit j of the bytes of the one word of high bits. */
 ALWAYS_INLINE v128_t q5_codes(const uint8_t *low, const uint8_t *high, uint32_t k, uint32_t j) {
     return wasm_v128_or(q4_codes(low, high, k, j), bits_at_4(word(high, 0), j, 1));
-}
-
-/* q8_0, too large by 128 as they become unsigned. */
-ALWAYS_INLINE v128_t q8_codes(const uint8_t *low, const uint8_t *high, uint32_t k, uint32_t j) {
-    (void)high, (void)k;
-    return wasm_v128_xor(word(low, j), wasm_i8x16_splat(INT8_MIN));
 }
 
 /* What the codes of iq4_nl and iq4_xs stand for, plus 128. */

@@ -42,7 +42,7 @@ plumb_status plumb_model_begin(plumb_model *m, uint64_t size) {
     if (!g) return error_set(&m->err, PLUMB_ERROR_MEMORY, "out of memory: the reader of part %zu", m->n_part + 1);
     gguf_pack(g);
     m->parts[m->n_part++] = g;
-    m->bytes_before = 0;
+    m->bytes_before = m->measured_at = 0;
     return PLUMB_OK;
 }
 
@@ -64,8 +64,8 @@ static void measure_kernels(plumb_model *m) {
         const struct gguf_tensor *t = gguf_tensor_at(g, i);
         if (!gguf_name_ends(t, ".ffn_gate.weight") || before++ != n / 2) continue;
         kernels_measure(&m->speeds, t->type, t->shape[0], gguf_n_row(t));
+        m->n_measured++;
     }
-    m->n_measured++;
     m->measured_at = gguf_position(g);
 }
 
@@ -73,7 +73,7 @@ plumb_status plumb_model_commit(plumb_model *m, size_t n) {
     struct gguf *g = current(m);
     if (!g) return wrong_state(m, "plumb_model_begin was not called");
     PLUMB_TRY(gguf_commit(g, n, &m->err));
-    bool due = m->n_measured == 0 || gguf_position(g) >= m->measured_at + BYTES_APART;
+    bool due = m->measured_at == 0 || gguf_position(g) >= m->measured_at + BYTES_APART;
     if (gguf_has_header(g) && m->n_measured < MEASUREMENTS && due) measure_kernels(m);
     return PLUMB_OK;
 }
@@ -84,30 +84,43 @@ uint64_t plumb_model_position(const plumb_model *m) {
     return current(m) ? gguf_position(current(m)) - m->bytes_before : 0;
 }
 
+/* That part i is file i of a split model of n_part files. */
+static plumb_status check_order(plumb_model *m, size_t i, uint32_t n_part) {
+    uint32_t no = UINT32_MAX;
+    if (n_part < 2) return PLUMB_OK;
+    PLUMB_TRY(gguf_get_u32(m->parts[i], "split.no", &no, &m->err));
+    if (no == i) return PLUMB_OK;
+    return error_set(&m->err, PLUMB_ERROR_METADATA, "file %zu of the split model says it is number %u: give the files "
+                     "in their order", i + 1, no + 1);
+}
+
+/* How many files the first one says there are. */
+static plumb_status read_n_part(plumb_model *m, uint32_t *n_part) {
+    *n_part = 1;
+    PLUMB_TRY(gguf_get_u32(m->parts[0], "split.count", n_part, &m->err));
+    if (*n_part == 0) *n_part = 1;   /* what a file that was never split may say */
+    return PLUMB_OK;
+}
+
 plumb_status plumb_model_load_vocab(plumb_model *m) {
     if (m->tokenizer) return PLUMB_OK;
     if (!current(m)) return wrong_state(m, "plumb_model_begin was not called");
     if (!plumb_model_has_header(m)) return gguf_finish(m->parts[0], &m->err);
+    uint32_t n_part;
+    PLUMB_TRY(read_n_part(m, &n_part));
+    PLUMB_TRY(check_order(m, 0, n_part));   /* the other files have no vocabulary */
     return tokenizer_create(&m->tokenizer, m->parts[0], &m->err);
 }
 
 /* All files of a split model must be there: split.count says how many. */
 static plumb_status check_split(plumb_model *m) {
-    uint32_t n_part = 1;
-    PLUMB_TRY(gguf_get_u32(m->parts[0], "split.count", &n_part, &m->err));
-    if (n_part == 0) n_part = 1;   /* what a file that was never split may say */
+    uint32_t n_part;
+    PLUMB_TRY(read_n_part(m, &n_part));
     if (m->n_part != n_part) {
         return error_set(&m->err, PLUMB_ERROR_TRUNCATED, "the model is split into %u files, %zu were given", n_part,
                          m->n_part);
     }
-    for (size_t i = 0; i < m->n_part && n_part > 1; i++) {
-        uint32_t no = UINT32_MAX;
-        PLUMB_TRY(gguf_get_u32(m->parts[i], "split.no", &no, &m->err));
-        if (no != i) {
-            return error_set(&m->err, PLUMB_ERROR_METADATA, "file %zu of the split model says it is number %u: give "
-                             "the files in their order", i + 1, no + 1);
-        }
-    }
+    for (size_t i = 0; i < m->n_part; i++) PLUMB_TRY(check_order(m, i, n_part));
     return PLUMB_OK;
 }
 
@@ -117,7 +130,7 @@ plumb_status plumb_model_end(plumb_model *m) {
     for (size_t i = 0; i < m->n_part; i++) PLUMB_TRY(gguf_finish(m->parts[i], &m->err));
     PLUMB_TRY(check_split(m));
     PLUMB_TRY(plumb_model_load_vocab(m));
-    while (m->n_measured < MEASUREMENTS) measure_kernels(m);   /* a small file */
+    for (uint32_t i = m->n_measured; i < MEASUREMENTS; i++) measure_kernels(m);   /* a small file */
     return model_create(&m->model, m->parts, m->n_part, tokenizer_n_vocab(m->tokenizer), &m->err);
 }
 

@@ -16,7 +16,7 @@ struct plumb_model {
     struct model *model;           /* after plumb_model_end */
     struct kernel_speeds speeds;   /* for all sessions; measured while the weights are on their way, */
     uint32_t n_measured;           /* so many times, */
-    uint64_t measured_at;          /* the last time at this byte */
+    uint64_t measured_at;          /* the last time at this byte of the current file */
 };
 
 /* The model that a session runs. */

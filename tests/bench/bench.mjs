@@ -20,7 +20,7 @@ import { report } from './report.mjs';
 const PROFILES = {
   quick: { models: 'Q4_0', prompts: '32,128', contexts: '64', repeats: '2', steps: '8', limit: '20', enough: '4' },
   usual: { models: 'Q4_0,Q8_0,Q4_K_M', prompts: '32,512', contexts: '128,1024', repeats: '3', steps: '32', limit: '45',
-    enough: '15', engines: 'plumb/chromium,plumb8,wllama,plumb/node/1,plumb/wasmtime,plumb/native/1,llama.cpp' },
+    enough: '15', engines: 'plumb/chromium,plumb8,wllama,plumb16/node/1,plumb/wasmtime,plumb/native/1,llama.cpp' },
   full: { models: MODELS.map(({ name }) => name).join(), prompts: '32,512,2048', contexts: '128,1024,4096',
     repeats: '3', steps: '32', limit: '90', enough: '15', accuracy: true },
 };

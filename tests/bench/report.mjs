@@ -124,10 +124,10 @@ function ratioTable(speeds, ours) {
       of(m, `${ours}/node/1`, 'decode') / peer(m, 'decode', 1)],
     ['in Node: prefill / best wasm peer, 1 thread', floating => floating ? 2 : 3, m =>
       of(m, `${ours}/node/1`, 'prefill') / peer(m, 'prefill', 1)],
-    ['decode, wasmtime / Node', () => 0.8, m =>
-      of(m, 'plumb/wasmtime/1', 'decode') / of(m, `${ours}/node/1`, 'decode')],
-    ['prefill, wasmtime / Node', () => 0.8, m =>
-      of(m, 'plumb/wasmtime/1', 'prefill') / of(m, `${ours}/node/1`, 'prefill')],
+    ['decode, wasmtime / Node, both exact16', () => 0.8, m =>
+      of(m, 'plumb/wasmtime/1', 'decode') / of(m, 'plumb16/node/1', 'decode')],
+    ['prefill, wasmtime / Node, both exact16', () => 0.8, m =>
+      of(m, 'plumb/wasmtime/1', 'prefill') / of(m, 'plumb16/node/1', 'prefill')],
   ];
   const lengths = ['prefill of, decode at, longest context', ...models.map(({ name }) =>
     [prompt(name), context(name), longest(name)].filter(Number.isFinite).join(', '))];

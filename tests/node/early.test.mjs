@@ -22,7 +22,14 @@ test('a vocabulary that cannot be read is refused before the weights are there',
   }
 });
 
-test('a server is asked before the engine is compiled', async t => {
+test('files of a split model in another order are refused as that, though only the first has a vocabulary', async () => {
+  for (const order of [[2, 1, 3], [2]]) {
+    const files = order.map(i => `${root}tests/vectors/synth/split-0000${i}-of-00003.gguf`);
+    await fails(Plumb.load(files), 'PLUMB_ERROR_METADATA', /file 1 of the split model says it is number 2: give the fi/);
+  }
+});
+
+test('a server is asked before the engine is compiled', { timeout: 20000 }, async t => {
   let asked = () => {};
   const request = new Promise(resolve => { asked = () => resolve(undefined); });
   const url = await server(t, (_, response) => {
@@ -40,7 +47,7 @@ test('a server is asked before the engine is compiled', async t => {
   await host.close({}, call);
 });
 
-test('an engine that does not compile gives the connection up', async t => {
+test('an engine that does not compile gives the connection up', { timeout: 20000 }, async t => {
   let closed = () => {};
   const gone = new Promise(resolve => { closed = () => resolve(undefined); });
   const url = await server(t, (_, response) => {

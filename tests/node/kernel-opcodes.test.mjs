@@ -1,8 +1,8 @@
 /**
  * The dots of each kernel, counted in the modules with names (build/emcc/named; simd-opcodes.test.mjs says that what
  * ships is the same without).  One dot of 16 bits makes 8 products, a relaxed one of 8 bits 16: so 8 rows of a block of
- * 32 weights are 32 of the one or 16 of the other, or 32 again where activations are two bytes, and the loops of superblocks, as far as the compiler unrolls them,
- * multiples of 8.
+ * 32 weights are 32 of the one or 16 of the other, or 32 again where activations are two bytes, and the loops of
+ * superblocks, as far as the compiler unrolls them, multiples of 8.
  */
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
@@ -69,7 +69,7 @@ for (const module of ['plumb', 'plumb-mt', 'plumb-relaxed', 'plumb-mt-relaxed'])
 
   test(`${module}: every kernel named after an instruction set uses it`, () => {
     const kernels = [...functions].filter(([name]) => /__(simd128|relaxed8|relaxed16)$/.test(name));
-    assert.ok(kernels.length >= (relaxed ? 40 : 30), `${kernels.length} kernels`);
+    assert.ok(kernels.length >= (relaxed ? 60 : 40), `${kernels.length} kernels`);
     // The least is two loads, a product, a sum and a store.
     for (const [name, opcodes] of kernels) assert.ok(opcodes.length >= 5, `${name}: ${opcodes.length} on vectors`);
   });

@@ -24,7 +24,8 @@ test('each precision has the same bits with and without relaxed SIMD; 8 bits are
   // Off and wrong in Node 20 unless asked for thus; a flag turns it off in later ones.
   const relaxed = run(old ? ['--experimental-wasm-relaxed-simd', '--no-liftoff'] : []);
   const plain = run(old ? [] : ['--no-experimental-wasm-relaxed-simd']);
-  assert.deepEqual(Object.values(relaxed).map(({ ran }) => ran), ['simd128 exact16', 'relaxed fast8']);
+  assert.match(relaxed.exact16.ran, /^(simd128|relaxed) exact16$/);   // whichever is faster here
+  assert.equal(relaxed.fast8.ran, 'relaxed fast8');
   assert.equal(relaxed.fast8.module, 'plumb-relaxed');
   if (plain.fast8.module === 'plumb') assert.equal(plain.fast8.ran, 'simd128 fast8');
   for (const precision of ['exact16', 'fast8']) {
