@@ -22,10 +22,10 @@ test('a vocabulary that cannot be read is refused before the weights are there',
   }
 });
 
-test('files of a split model in another order are refused as that, though only the first has a vocabulary', async () => {
+test('files of a split model in another order are refused as that, though one alone has a vocabulary', async () => {
   for (const order of [[2, 1, 3], [2]]) {
     const files = order.map(i => `${root}tests/vectors/synth/split-0000${i}-of-00003.gguf`);
-    await fails(Plumb.load(files), 'PLUMB_ERROR_METADATA', /file 1 of the split model says it is number 2: give the fi/);
+    await fails(Plumb.load(files), 'PLUMB_ERROR_METADATA', /file 1 of the split model says it is number 2: give/);
   }
 });
 
