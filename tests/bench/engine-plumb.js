@@ -17,7 +17,21 @@ export async function openPlumb(Plumb, kind, source, contextLength, threads) {
   return {
     loadSeconds, info,
     about: [info.module, info.kernels, info.precision].filter(Boolean).join(' '),
-    ...stepping({ rewind: position => model.rewind(position), feed: tokens => model.feed(tokens) }),
+    ...stepping({
+      rewind: position => model.rewind(position),
+      feed: tokens => model.feed(tokens),
+      /** One token by one, greedily; the prompt is in the session but for its last token. */
+      async generate(prompt, steps) {
+        const text = model.generate(prompt, { maxTokens: steps + 1, temperature: 0 });
+        let first = 0;
+        for await (const _ of text) first ||= performance.now();
+        const seconds = (performance.now() - first) / 1000;
+        if (model.lastStats?.tokens !== steps + 1) {
+          throw new Error(`asked for ${steps} + 1 tokens, got ${model.lastStats?.tokens}`);
+        }
+        return seconds;
+      },
+    }),
     close: () => model.close(),
   };
 }

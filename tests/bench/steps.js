@@ -1,6 +1,7 @@
 /** What is timed of an engine that takes tokens: setPrompt, prefill and decode over its rewind(position) and
- * feed(tokens).  Seconds around the calls that a user would make. */
-export function stepping({ rewind, feed }) {
+ * feed(tokens).  Seconds around the calls that a user would make; of an engine that can, these are generate(prompt,
+ * steps), which tells the seconds from the first token on. */
+export function stepping({ rewind, feed, generate }) {
   let ids = [];
   let past = 0;
   const goTo = async (position) => {
@@ -28,7 +29,7 @@ export function stepping({ rewind, feed }) {
     async decode(context, steps) {
       if (past > context) await goTo(context);
       if (past < context) await advance(context - past);
-      const seconds = await timed(async () => {
+      const seconds = generate ? await generate(ids.slice(0, context), steps) : await timed(async () => {
         for (let i = 0; i < steps; i++) await advance(1);
       });
       await goTo(context);
