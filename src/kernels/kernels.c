@@ -21,8 +21,8 @@ void kernels_init(struct kernels *k, enum kernels_isa isa, plumb_precision preci
 static bool is_float(uint32_t type) { return type == QUANT_F32 || type == QUANT_F16 || type == QUANT_BF16; }
 
 bool kernels_have_relaxed(uint32_t type) {
-    return type == QUANT_Q4_0 || type == QUANT_Q4_1 || type == QUANT_Q5_0 || type == QUANT_Q5_1 || type == QUANT_Q4_K
-        || type == QUANT_Q5_K || type == QUANT_Q6_K;
+#define IS_TYPE(TYPE, TEMPLATE, NAME) || type == TYPE
+    return false RELAXED_TYPES(IS_TYPE);
 }
 
 bool kernels_have(uint32_t type) { return is_float(type) || unpack_scalar(type); }

@@ -131,7 +131,16 @@ void kernels_fill_relaxed16(struct kernels *k); /* the same for EXACT16; after r
 void kernels_fill_tiles(struct kernels *k);     /* dot and unpack of SIMD128, called by it */
 void kernels_fill_floats(struct kernels *k);    /* the same of float types */
 
-/* A type whose codes have 7 bits at most: relaxed dots are for these alone, so FAST8 is too. */
+/* The types whose codes have 7 bits at most: relaxed dots are for these alone, so FAST8 is too.  X(quant_type, template
+ * of tiles.h, its constant there). */
+#define RELAXED_TYPES(X)                                                                  \
+    X(QUANT_Q4_0, block, q4_0)                                                            \
+    X(QUANT_Q4_1, block, q4_1)                                                            \
+    X(QUANT_Q5_0, block, q5_0)                                                            \
+    X(QUANT_Q5_1, block, q5_1)                                                            \
+    X(QUANT_Q4_K, superblock, q4_K)                                                       \
+    X(QUANT_Q5_K, superblock, q5_K)                                                       \
+    X(QUANT_Q6_K, superblock, q6_K)
 bool kernels_have_relaxed(uint32_t type);
 /* A weight type that matmul can multiply with. */
 bool kernels_have(uint32_t type);

@@ -73,8 +73,8 @@ enum { LANES = 16 / sizeof(code) };
 #define DOT_STEP(i)                                                                       \
     do {                                                                                  \
         v128_t s = SPLAT(x, i);                                                           \
-        DOT(a0, wasm_v128_load(w + 2 * (i) * LANES), s);                                         \
-        DOT(a1, wasm_v128_load(w + (2 * (i) + 1) * LANES), s);                                    \
+        DOT(a0, wasm_v128_load(w + 2 * (i) * LANES), s);                                  \
+        DOT(a1, wasm_v128_load(w + (2 * (i) + 1) * LANES), s);                            \
     } while (0)
 
 ALWAYS_INLINE void panel_dot(float y[TILE_ROWS], const struct panel *p, const struct activations *a, uint32_t t) {

@@ -130,18 +130,12 @@ ALWAYS_INLINE void panel_dot(float *y, size_t stride, const struct panel *p, con
 
 /* ---- the types --------------------------------------------------------------------------------------------------- */
 
-#define DOT_OF(TEMPLATE, NAME)                                                            \
+#define DOT_OF(TYPE, TEMPLATE, NAME)                                                            \
 static void NAME##_dot__relaxed16(float y[TILE_ROWS], const uint8_t *rows, const struct activations *a, uint32_t t) { \
     TEMPLATE##_dot(&NAME, y, rows, a, t);                                                 \
 }
 
-DOT_OF(block, q4_0)
-DOT_OF(block, q4_1)
-DOT_OF(block, q5_0)
-DOT_OF(block, q5_1)
-DOT_OF(superblock, q4_K)
-DOT_OF(superblock, q5_K)
-DOT_OF(superblock, q6_K)
+RELAXED_TYPES(DOT_OF)
 
 static void bytes_dot__relaxed16(float y[TILE_ROWS], const struct panel *p, const struct activations *a, uint32_t t) {
     if (p->group == 16) panel_dot(y, 0, p, a, t, 1, 16);
@@ -157,13 +151,8 @@ static void bytes_dot_x4__relaxed16(float *y, size_t stride, const struct panel 
 
 void kernels_fill_relaxed16(struct kernels *k) {
     k->n_byte = 2;
-    k->dot[QUANT_Q4_0] = q4_0_dot__relaxed16;
-    k->dot[QUANT_Q4_1] = q4_1_dot__relaxed16;
-    k->dot[QUANT_Q5_0] = q5_0_dot__relaxed16;
-    k->dot[QUANT_Q5_1] = q5_1_dot__relaxed16;
-    k->dot[QUANT_Q4_K] = q4_K_dot__relaxed16;
-    k->dot[QUANT_Q5_K] = q5_K_dot__relaxed16;
-    k->dot[QUANT_Q6_K] = q6_K_dot__relaxed16;
+#define FILL(TYPE, TEMPLATE, NAME) k->dot[TYPE] = NAME##_dot__relaxed16;
+    RELAXED_TYPES(FILL)
     k->bytes_dot = bytes_dot__relaxed16;
     k->bytes_dot_x4 = bytes_dot_x4__relaxed16;
 }

@@ -53,8 +53,8 @@ ALWAYS_INLINE v128_t first_sum(const struct panel *p, const int32_t *isum) {
 
 /* ---- the types --------------------------------------------------------------------------------------------------- */
 
-#define DOT_AND_UNPACK(TEMPLATE, NAME)                                                    \
-static void NAME##_unpack__relaxed8(struct panel *p, const uint8_t *rows) {                \
+#define DOT_AND_UNPACK(TYPE, TEMPLATE, NAME)                                                    \
+static void NAME##_unpack__relaxed8(struct panel *p, const uint8_t *rows) {               \
     TEMPLATE##_unpack(&NAME, p, rows);                                                    \
     p->in_bytes = true;                                                                   \
     p->bias = NAME.bias;                                                                  \
@@ -63,13 +63,7 @@ static void NAME##_dot__relaxed8(float y[TILE_ROWS], const uint8_t *rows, const 
     TEMPLATE##_dot(&NAME, y, rows, a, t);                                                 \
 }
 
-DOT_AND_UNPACK(block, q4_0)
-DOT_AND_UNPACK(block, q4_1)
-DOT_AND_UNPACK(block, q5_0)
-DOT_AND_UNPACK(block, q5_1)
-DOT_AND_UNPACK(superblock, q4_K)
-DOT_AND_UNPACK(superblock, q5_K)
-DOT_AND_UNPACK(superblock, q6_K)
+RELAXED_TYPES(DOT_AND_UNPACK)
 
 static void bytes_dot__relaxed8(float y[TILE_ROWS], const struct panel *p, const struct activations *a, uint32_t t) {
     panel_dot(y, p, a, t);
@@ -80,14 +74,8 @@ static void bytes_dot_x4__relaxed8(float *y, size_t stride, const struct panel *
 }
 
 void kernels_fill_relaxed8(struct kernels *k) {
-#define FILL(TYPE, NAME) k->dot[TYPE] = NAME##_dot__relaxed8, k->unpack[TYPE] = NAME##_unpack__relaxed8
-    FILL(QUANT_Q4_0, q4_0);
-    FILL(QUANT_Q4_1, q4_1);
-    FILL(QUANT_Q5_0, q5_0);
-    FILL(QUANT_Q5_1, q5_1);
-    FILL(QUANT_Q4_K, q4_K);
-    FILL(QUANT_Q5_K, q5_K);
-    FILL(QUANT_Q6_K, q6_K);
+#define FILL(TYPE, TEMPLATE, NAME) k->dot[TYPE] = NAME##_dot__relaxed8, k->unpack[TYPE] = NAME##_unpack__relaxed8;
+    RELAXED_TYPES(FILL)
     k->name = "relaxed";
     k->isa = KERNELS_RELAXED;
     k->n_byte = 1;
