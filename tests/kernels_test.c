@@ -260,7 +260,8 @@ static void check_quantize(enum kernels_isa isa, plumb_precision precision) {
     struct kernels scalar, best;
     kernels_init(&scalar, KERNELS_SCALAR, precision);
     kernels_init(&best, isa, precision);
-    scalar.n_byte = best.n_byte = precision == PLUMB_PRECISION_FAST8 ? 1 : 2;   /* as relaxed kernels want them */
+    scalar.in_bytes = best.in_bytes = true;   /* as relaxed kernels want them */
+    uint32_t n_byte = precision == PLUMB_PRECISION_FAST8 ? 1 : 2;
     random_state = 77;
     for (size_t s = 0; s < sizeof specials / sizeof *specials; s++) {
         float x[64];
@@ -271,11 +272,13 @@ static void check_quantize(enum kernels_isa isa, plumb_precision precision) {
         random_floats(x, 64, s < 4 ? 1e-41f : 1.0f);
         x[5] = specials[s];
         a.n = b.n = 64;
+        a.n_token = b.n_token = 1;
         a.x = b.x = x;
         scalar.quantize_i16(&a, 0);
         best.quantize_i16(&b, 0);
         CHECK(memcmp(a.q, b.q, 64 * sizeof *a.q) == 0, "special %zu: codes differ", s);
-        CHECK(memcmp(a.bytes, b.bytes, 64 * a.n_byte) == 0, "special %zu: bytes of codes differ", s);
+        CHECK(memcmp(a.bytes, b.bytes, 64 * n_byte) == 0 && memcmp(a.bytes_b, b.bytes_b, 64 * n_byte) == 0,
+              "special %zu: bytes of codes differ", s);
         CHECK(same_bits(a.d, b.d, 2) && same_bits(a.sum32, b.sum32, 2) && same_bits(a.sum16, b.sum16, 4),
               "special %zu: scales or sums differ", s);
         CHECK(memcmp(a.isum32, b.isum32, 2 * sizeof *a.isum32) == 0
@@ -287,8 +290,10 @@ static void check_quantize(enum kernels_isa isa, plumb_precision precision) {
         for (size_t i = 0; i < 32; i++) q[i] = a.q[order_b(i)];
         for (size_t i = 0; i < 32; i++) {
             const int8_t *four = a.bytes + i / 4 * 8 + i % 4;
-            int code = a.n_byte == 1 ? a.bytes[i] : 256 * four[0] + four[4];
-            CHECK(code == q[i], "special %zu: %d and %d", s, code, q[i]);
+            int code = n_byte == 1 ? a.bytes[i] : 256 * four[0] + four[4];
+            size_t at = n_byte == 1 ? i : i / 4 * 8 + i % 4, at_b = at - i % 4 + order_b(i) % 4;
+            bool same = a.bytes_b[at_b] == a.bytes[at] && (n_byte == 1 || a.bytes_b[at_b + 4] == a.bytes[at + 4]);
+            CHECK(code == q[i] && same, "special %zu: %d and %d, in order B %d", s, code, q[i], a.bytes_b[at_b]);
         }
         activations_free(&a);
         activations_free(&b);

@@ -334,7 +334,7 @@ static uint64_t precision_hash(plumb_model *m, plumb_precision precision, bool s
     return hash;
 }
 
-/* Of a file whose weights relaxed dots can take, and of one of Q8_0, which they cannot: it keeps 16 bits. */
+/* Of a file whose activations are rounded, and of one of Q8_0, which keeps 16 bits. */
 static void precision_row(const void *path) {
     plumb_model *m = fixture_load(path);
     if (!m) return;

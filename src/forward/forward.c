@@ -191,9 +191,8 @@ static void multiply_all(struct forward *f, const float *x, uint32_t n_token, in
     f->acts.max_code = MAX_CODE_16;
     for (uint32_t i = 0; i < n; i++) {
         const struct weight *w = p[i].w;
-        if (f->kernels.precision == PLUMB_PRECISION_FAST8 && kernels_have_relaxed(w->type)) {
-            f->acts.max_code = MAX_CODE_8;
-        }
+        int32_t max_code = kernels_max_code(f->kernels.precision, w->type);
+        if (max_code < f->acts.max_code) f->acts.max_code = max_code;
         matrices[i] = matrix_of(w);
         y[i] = p[i].y;
     }

@@ -1,5 +1,6 @@
 /* Which kernels are the fastest here, and does it pay to round activations to 8 bits?  Measured, for a relaxed dot is
- * one instruction on some machines and three on others. */
+ * one instruction on some machines and three on others.  Engines have had wrong ones too (the baseline compiler of V8
+ * in 2023), so relaxed kernels must give the very bits of SIMD128's on the way, or never run. */
 #include "kernels/kernels.h"
 
 #include <stdlib.h>
@@ -28,18 +29,49 @@ struct way {
     struct panel panel;
 };
 
+static bool way_create(struct way *way, enum kernels_isa isa, plumb_precision precision, const struct matrix *w,
+                       const float *x) {
+    uint64_t bytes = 0;
+    kernels_init(&way->k, isa, precision);
+    if (activations_create(&way->a, w->n_in, MANY_TOKENS, &way->k, &bytes) != PLUMB_OK) return false;
+    way->a.max_code = kernels_max_code(precision, w->type);
+    way->a.n = w->n_in;
+    way->a.x = x;
+    return panel_create(&way->panel, w->n_in, &bytes) == PLUMB_OK;
+}
+
+static void way_free(struct way *way) {
+    activations_free(&way->a);
+    panel_free(&way->panel);
+}
+
+static void multiply(struct way *way, const struct matrix *w, float *y, uint32_t n_token) {
+    way->a.n_token = n_token;
+    matmul(&way->k, NULL, w, &y, 1, &way->a, &way->panel);
+}
+
 /* Products in a second; 0 where the clock stands still. */
 static double measure(struct way *way, const struct matrix *w, float *y, uint32_t n_token) {
     double start = clock_seconds(), end = start, n = 0;
-    way->a.n_token = n_token;
+    way->a.quantized = false;
     for (uint32_t looks = 0; start == end; looks++, start = clock_seconds()) {
         if (looks == MAX_LOOKS) return 0;
     }
     while (end < start + PART_SECONDS) {
-        for (uint32_t i = 0; i < 4; i += n_token, n++) matmul(&way->k, NULL, w, &y, 1, &way->a, &way->panel);
+        for (uint32_t i = 0; i < 4; i += n_token, n++) multiply(way, w, y, n_token);
         end = clock_seconds();
     }
     return n / (end - start);
+}
+
+/* Of this precision, whose products stand in y: those of SIMD128 to other. */
+static bool is_right(plumb_precision precision, const struct matrix *w, const float *x, const float *y, float *other,
+                     uint32_t n_token) {
+    struct way simd128 = { 0 };
+    bool ok = way_create(&simd128, KERNELS_SIMD128, precision, w, x);
+    if (ok) multiply(&simd128, w, other, n_token);
+    way_free(&simd128);
+    return !ok || memcmp(y, other, (size_t)w->n_out * n_token * sizeof *y) == 0;
 }
 
 void kernels_measure(struct kernel_speeds *s, uint32_t type, uint64_t n_in, uint64_t n_out) {
@@ -48,48 +80,45 @@ void kernels_measure(struct kernel_speeds *s, uint32_t type, uint64_t n_in, uint
     if (w.n_out > n_out) w.n_out = (uint32_t)n_out;
     w.n_packed = w.n_out -= w.n_out % TILE_ROWS;
     w.row_bytes = w.n_in / quant_traits(type)->block_size * quant_traits(type)->block_bytes;
-    struct way ways[KERNELS_WAYS] = { 0 };
-    uint64_t bytes = 0;
-    uint8_t *rows = calloc(w.n_out, w.row_bytes);
+    size_t n_byte = w.n_out * w.row_bytes, n_y = (size_t)w.n_out * MANY_TOKENS;
+    uint8_t *rows = alloc_array(n_byte, 1);
     float *x = alloc_array((uint64_t)w.n_in * MANY_TOKENS, sizeof *x);
-    float *y = alloc_array((uint64_t)w.n_out * MANY_TOKENS, sizeof *y);
-    bool ok = rows && x && y;
+    float *y = alloc_array(n_y, sizeof *y), *other = alloc_array(n_y, sizeof *other);
+    struct way way = { 0 };
+    bool ok = rows && x && y && other;
     w.data = rows;
-    for (size_t i = 0; ok && i < (size_t)w.n_in * MANY_TOKENS; i++) x[i] = (float)(i * 37 % 101);
-    for (int i = 0; ok && i < KERNELS_WAYS; i++) {
-        struct way *way = &ways[i];
-        kernels_init(&way->k, kinds[i].isa, kinds[i].precision);
-        ok = activations_create(&way->a, w.n_in, MANY_TOKENS, &way->k, &bytes) == PLUMB_OK
-          && panel_create(&way->panel, w.n_in, &bytes) == PLUMB_OK;
-        way->a.n = w.n_in;
-        way->a.n_token = MANY_TOKENS;
-        way->a.x = x;
-        if (ok) matmul(&way->k, NULL, &w, &y, 1, &way->a, &way->panel);   /* prepares the activations */
-    }
-    for (int i = 0; ok && i < ROUNDS * 2 * KERNELS_WAYS; i++) {
-        int way = i / 2 % KERNELS_WAYS;
-        double speed = measure(&ways[way], &w, y, i % 2 ? MANY_TOKENS : 1), *best = &s->of[way][i % 2];
-        if (speed > *best) *best = speed;
-    }
-    for (int i = 0; i < KERNELS_WAYS; i++) {
-        activations_free(&ways[i].a);
-        panel_free(&ways[i].panel);
+    /* What is read as an f16 has a sign and lies in 2^-7 .. 2^-3, codes have their highest bit or not. */
+    for (size_t i = 0; ok && i < n_byte; i++) rows[i] = (uint8_t)(0x20 | (i * 0x9e3779b1u >> 24 & 0x9f));
+    for (size_t i = 0; ok && i < (size_t)w.n_in * MANY_TOKENS; i++) x[i] = (float)(i * 37 % 101) - 50.0f;
+    for (int i = 0; ok && i < ROUNDS * KERNELS_WAYS; i++) {
+        int kind = i % KERNELS_WAYS;
+        ok = way_create(&way, kinds[kind].isa, kinds[kind].precision, &w, x);
+        for (int many = 0; ok && many < 2; many++) {
+            uint32_t n_token = many ? MANY_TOKENS : 1;
+            double speed = measure(&way, &w, y, n_token);
+            if (speed > s->of[kind][many]) s->of[kind][many] = speed;
+            if (kinds[kind].isa != KERNELS_RELAXED) continue;
+            multiply(&way, &w, y, n_token);
+            s->wrong[kind] |= !is_right(kinds[kind].precision, &w, x, y, other, n_token);
+        }
+        way_free(&way);
     }
     free(rows);
     free(x);
     free(y);
+    free(other);
 }
 
-/* By the geometric mean of one token and many; never if they were not measured. */
+/* By the geometric mean of one token and many; never if they were not measured, or wrong. */
 static bool is_faster(const struct kernel_speeds *s, int way, int than, double factor) {
-    return s->of[way][0] * s->of[way][1] > s->of[than][0] * s->of[than][1] * factor * factor;
+    return !s->wrong[way] && s->of[way][0] * s->of[way][1] > s->of[than][0] * s->of[than][1] * factor * factor;
 }
 
 void kernels_choose(struct kernels *k, plumb_precision precision, const struct kernel_speeds *s) {
     int best = is_faster(s, RELAXED_16, SIMD128_16, RELAXED_FASTER_BY) ? RELAXED_16 : SIMD128_16;
     bool fast8 = precision == PLUMB_PRECISION_AUTO && is_faster(s, RELAXED_8, best, FAST8_FASTER_BY);
     if (fast8 || precision == PLUMB_PRECISION_FAST8) best = RELAXED_8;
-    kernels_init(k, kinds[best].isa, kinds[best].precision);
+    kernels_init(k, s->wrong[best] ? KERNELS_SIMD128 : kinds[best].isa, kinds[best].precision);
 }
 
 #else

@@ -66,20 +66,20 @@ static void dot_f16_large(float y[TILE_ROWS], const uint8_t *rows, const float *
     }
 }
 
-static void dot_F16__simd128(float y[TILE_ROWS], const uint8_t *rows, const struct activations *a, uint32_t t) {
-    const float *x = a->x + (size_t)t * a->n;
+static void dot_F16__simd128(float y[TILE_ROWS], const uint8_t *rows, const struct activations *a) {
+    const float *x = a->x;
     /* The factor goes into x, which saves a sixth of the work, and rounds nothing in another way: unless an |x| of 2^16
      * or more becomes infinite, and with it every sum. */
     dot_halves(y, rows, x, a->n, widen_f16_small, F16_SMALL);
     if (y[0] - y[0] != 0.0f) dot_f16_large(y, rows, x, a->n);
 }
 
-static void dot_BF16__simd128(float y[TILE_ROWS], const uint8_t *rows, const struct activations *a, uint32_t t) {
-    dot_halves(y, rows, a->x + (size_t)t * a->n, a->n, widen_bf16, 1.0f);
+static void dot_BF16__simd128(float y[TILE_ROWS], const uint8_t *rows, const struct activations *a) {
+    dot_halves(y, rows, a->x, a->n, widen_bf16, 1.0f);
 }
 
-static void dot_F32__simd128(float y[TILE_ROWS], const uint8_t *rows, const struct activations *a, uint32_t t) {
-    const float *x = a->x + (size_t)t * a->n;
+static void dot_F32__simd128(float y[TILE_ROWS], const uint8_t *rows, const struct activations *a) {
+    const float *x = a->x;
     v128_t sum[TILE_ROWS];
     for (int r = 0; r < TILE_ROWS; r++) sum[r] = wasm_f32x4_splat(0.0f);
     for (const float *end = x + a->n; x < end; x += 4, rows += 16 * TILE_ROWS) {

@@ -12,17 +12,22 @@ void kernels_init(struct kernels *k, enum kernels_isa isa, plumb_precision preci
     if (isa >= KERNELS_SIMD128) kernels_fill_simd128(k);
 #endif
 #if defined(__wasm_relaxed_simd__)
-    if (isa >= KERNELS_RELAXED) kernels_fill_relaxed8(k);
-    if (isa >= KERNELS_RELAXED && precision == PLUMB_PRECISION_EXACT16) kernels_fill_relaxed16(k);
+    if (isa >= KERNELS_RELAXED) {
+        kernels_fill_relaxed8(k);
+        kernels_fill_relaxed16(k);
+    }
 #endif
     (void)isa;
 }
 
 static bool is_float(uint32_t type) { return type == QUANT_F32 || type == QUANT_F16 || type == QUANT_BF16; }
 
-bool kernels_have_relaxed(uint32_t type) {
 #define IS_TYPE(TYPE, TEMPLATE, NAME) || type == TYPE
-    return false RELAXED_TYPES(IS_TYPE);
+bool kernels_have_relaxed(uint32_t type) { return type == QUANT_Q8_0 RELAXED_TYPES(IS_TYPE); }
+
+int32_t kernels_max_code(plumb_precision precision, uint32_t type) {
+    bool rounded = precision == PLUMB_PRECISION_FAST8 && (false RELAXED_TYPES(IS_TYPE));
+    return rounded ? MAX_CODE_8 : MAX_CODE_16;
 }
 
 bool kernels_have(uint32_t type) { return is_float(type) || unpack_scalar(type); }
@@ -44,7 +49,6 @@ plumb_status activations_create(struct activations *a, uint32_t n_max, uint32_t 
                                 uint64_t *bytes) {
     memset(a, 0, sizeof *a);
     a->max_code = k->precision == PLUMB_PRECISION_FAST8 ? MAX_CODE_8 : MAX_CODE_16;
-    a->n_byte = k->n_byte;
     uint64_t n = (uint64_t)n_max * n_token;
     const struct wanted wanted[] = {
         { (void **)&a->q, n, sizeof *a->q },
@@ -53,16 +57,17 @@ plumb_status activations_create(struct activations *a, uint32_t n_max, uint32_t 
         { (void **)&a->sum16, n / 16 + 1, sizeof *a->sum16 },
         { (void **)&a->isum32, n / 32 + 1, sizeof *a->isum32 },
         { (void **)&a->isum16, n / 16 + 1, sizeof *a->isum16 },
-        { (void **)&a->bytes, n, k->n_byte },
+        { (void **)&a->bytes, n, 2 },
+        { (void **)&a->bytes_b, n_max, 2 },
     };
-    size_t n_wanted = sizeof wanted / sizeof *wanted - (k->n_byte == 0);
+    size_t n_wanted = sizeof wanted / sizeof *wanted - (k->in_bytes ? 0 : 2);
     plumb_status status = allocate(wanted, n_wanted, bytes);
     if (status != PLUMB_OK) activations_free(a);
     return status;
 }
 
 void activations_free(struct activations *a) {
-    void *const owned[] = { a->q, a->d, a->sum32, a->sum16, a->isum32, a->isum16, a->bytes };
+    void *const owned[] = { a->q, a->d, a->sum32, a->sum16, a->isum32, a->isum16, a->bytes, a->bytes_b };
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
     memset(a, 0, sizeof *a);
 }
@@ -147,8 +152,10 @@ static void tile_rows(const struct job *job, const struct matrix *w, uint32_t ro
     bool packed = w->n_packed >= row + TILE_ROWS;
     bool floats = is_float(w->type);
     uint32_t t = 0, n_row = w->n_out - row < TILE_ROWS ? w->n_out - row : TILE_ROWS;
-    if (a->n_token == 1 && packed && k->dot[w->type]) {
-        k->dot[w->type](y + row, rows, a, 0);
+    uint32_t width = activations_n_byte(a) - 1;
+    kernel_dot *one = k->bytes[width].dot[w->type] ? k->bytes[width].dot[w->type] : k->dot[w->type];
+    if (a->n_token == 1 && packed && one) {
+        one(y + row, rows, a);
         return;
     }
     p->n = a->n;
@@ -156,8 +163,9 @@ static void tile_rows(const struct job *job, const struct matrix *w, uint32_t ro
     if (packed && k->unpack[w->type]) k->unpack[w->type](p, rows);
     else if (floats) unpack_floats(w, row, p);
     else unpack_codes(w, row, p);
-    kernel_panel_dot *dot = floats ? k->float_dot : p->in_bytes ? k->bytes_dot : k->panel_dot;
-    kernel_panel_dot_x4 *dot_x4 = floats ? k->float_dot_x4 : p->in_bytes ? k->bytes_dot_x4 : k->panel_dot_x4;
+    kernel_panel_dot *dot = floats ? k->float_dot : p->in_bytes ? k->bytes[width].panel_dot : k->panel_dot;
+    kernel_panel_dot_x4 *dot_x4 = floats ? k->float_dot_x4 : k->panel_dot_x4;
+    if (p->in_bytes) dot_x4 = k->bytes[width].panel_dot_x4;
     for (; dot_x4 && n_row == TILE_ROWS && a->n_token - t >= TILE_TOKENS; t += TILE_TOKENS) {
         dot_x4(y + (size_t)t * w->n_out + row, w->n_out, p, a, t);
     }

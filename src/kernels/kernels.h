@@ -34,10 +34,10 @@ struct activations {
     const float *x;             /* (n_token, n) */
     int32_t max_code;           /* MAX_CODE_16 or MAX_CODE_8 */
     int16_t *q;                 /* (n_token, n) */
-    uint32_t n_byte;            /* bytes of a code in bytes; 0: there are none */
-    int8_t *bytes;              /* the codes once more, as n_byte says, where max_code is of that size: in natural order
-                                     1   (n_token, n)
-                                     2   (n_token, n / 4, 2, 4), code = 256 * [0] + [1], four together */
+    int8_t *bytes;              /* NULL, or the codes once more, in natural order
+                                     MAX_CODE_8    (n_token, n)
+                                     MAX_CODE_16   (n_token, n / 4, 2, 4), code = 256 * [0] + [1], four together */
+    int8_t *bytes_b;            /* the same of n_token == 1 alone, four together in order B */
     float *d, *sum32, *sum16;   /* (n_token, n / 32), (n_token, n / 32), (n_token, n / 16) */
     int32_t *isum32, *isum16;   /* (n_token, n / 32), (n_token, n / 16) */
     bool quantized;             /* the codes are made of this x; only where n % 32 == 0 */
@@ -49,6 +49,8 @@ struct kernels;
 plumb_status activations_create(struct activations *a, uint32_t n_max, uint32_t n_token, const struct kernels *k,
                                 uint64_t *bytes);
 void activations_free(struct activations *a);
+/* Bytes of a code. */
+static inline uint32_t activations_n_byte(const struct activations *a) { return a->max_code == MAX_CODE_8 ? 1 : 2; }
 /* Where element i of a row stands in order B, and back. */
 static inline size_t order_b(size_t i) { return (i & ~(size_t)3) | (i & 1) << 1 | (i >> 1 & 1); }
 
@@ -82,8 +84,8 @@ struct matrix {
     size_t row_bytes;
 };
 
-/* y (8) = 8 packed rows . token t. */
-typedef void kernel_dot(float y[TILE_ROWS], const uint8_t *rows, const struct activations *a, uint32_t t);
+/* y (8) = 8 packed rows . the one token of a. */
+typedef void kernel_dot(float y[TILE_ROWS], const uint8_t *rows, const struct activations *a);
 /* 8 packed rows of p->n elements to pairs, scales and mins, or to f32. */
 typedef void kernel_unpack(struct panel *p, const uint8_t *rows);
 /* y[r] = row r of the panel . token t. */
@@ -99,7 +101,7 @@ struct kernels {
     const char *name;           /* "scalar", "simd128" ("sse41" natively), "relaxed" */
     enum kernels_isa isa;
     plumb_precision precision;  /* EXACT16 or FAST8 */
-    uint32_t n_byte;            /* of activations.bytes */
+    bool in_bytes;              /* activations have bytes, and the tables below are filled */
     /* By quant_type; NULL: a panel is unpacked for one token too, and by portable code. */
     kernel_dot *dot[QUANT_TYPE_COUNT];
     kernel_unpack *unpack[QUANT_TYPE_COUNT];
@@ -107,9 +109,16 @@ struct kernels {
     void (*quantize_i16)(struct activations *a, uint32_t t);
     kernel_panel_dot *panel_dot;
     kernel_panel_dot_x4 *panel_dot_x4;   /* NULL: panel_dot does it */
-    /* The same of panels in bytes, which only the unpackers of a table that has these make, and of floats and x. */
-    kernel_panel_dot *bytes_dot, *float_dot;
-    kernel_panel_dot_x4 *bytes_dot_x4, *float_dot_x4;
+    /* The same of floats and x. */
+    kernel_panel_dot *float_dot;
+    kernel_panel_dot_x4 *float_dot_x4;
+    /* Where codes have a byte, and where they have two: dots for these and, of panels in bytes, which only unpackers of
+     * a table that has these make, the same again.  NULL dots: those above do it. */
+    struct {
+        kernel_dot *dot[QUANT_TYPE_COUNT];
+        kernel_panel_dot *panel_dot;
+        kernel_panel_dot_x4 *panel_dot_x4;
+    } bytes[2];
     /* sum of a[i] b[i] */
     float (*dot_f32)(const float *a, const float *b, size_t n);
     /* y[i] += s x[i] */
@@ -126,13 +135,13 @@ struct kernels {
 void kernels_init(struct kernels *k, enum kernels_isa isa, plumb_precision precision);
 void kernels_fill_scalar(struct kernels *k);
 void kernels_fill_simd128(struct kernels *k);   /* only in builds with SIMD128 */
-void kernels_fill_relaxed8(struct kernels *k);  /* only in builds with relaxed SIMD; after SIMD128 */
-void kernels_fill_relaxed16(struct kernels *k); /* the same for EXACT16; after relaxed8, whose panels it takes */
+void kernels_fill_relaxed8(struct kernels *k);  /* only in builds with relaxed SIMD; bytes[0], and its unpackers */
+void kernels_fill_relaxed16(struct kernels *k); /* bytes[1] */
 void kernels_fill_tiles(struct kernels *k);     /* dot and unpack of SIMD128, called by it */
 void kernels_fill_floats(struct kernels *k);    /* the same of float types */
 
-/* The types whose codes have 7 bits at most: relaxed dots are for these alone, so FAST8 is too.  X(quant_type, template
- * of tiles.h, its constant there). */
+/* The types whose codes have 7 bits at most, which every engine's relaxed dots take.  X(quant_type, template of tiles.h,
+ * its constant there). */
 #define RELAXED_TYPES(X)                                                                  \
     X(QUANT_Q4_0, block, q4_0)                                                            \
     X(QUANT_Q4_1, block, q4_1)                                                            \
@@ -141,18 +150,29 @@ void kernels_fill_floats(struct kernels *k);    /* the same of float types */
     X(QUANT_Q4_K, superblock, q4_K)                                                       \
     X(QUANT_Q5_K, superblock, q5_K)                                                       \
     X(QUANT_Q6_K, superblock, q6_K)
-bool kernels_have_relaxed(uint32_t type);
+bool kernels_have_relaxed(uint32_t type);   /* these, and q8_0 where the engine takes its codes */
+/* The largest code that activations may have in a product with weights of that type: with all 8 bits of q8_0 dots are
+ * no faster by rounding. */
+int32_t kernels_max_code(plumb_precision precision, uint32_t type);
+#if defined(__wasm_relaxed_simd__)
+/* The second operand of a relaxed dot where a byte is beyond 127, which engines are free in: with a sign (ARM,
+ * AVX-VNNI-INT8), without (AVX-VNNI), or something else, as sums of 16 bits that saturate. */
+enum relaxed_bytes { RELAXED_BYTES_OTHER, RELAXED_BYTES_SIGNED, RELAXED_BYTES_UNSIGNED };
+enum relaxed_bytes kernels_relaxed_bytes(void);
+#endif
 /* A weight type that matmul can multiply with. */
 bool kernels_have(uint32_t type);
 /* Matrices of one shape and type multiplied in a second, in each of the ways that choose_relaxed.c knows, with one
  * token and with many; 0: not measured. */
 enum { KERNELS_WAYS = 3 };
-struct kernel_speeds { double of[KERNELS_WAYS][2]; };
+struct kernel_speeds {
+    double of[KERNELS_WAYS][2];
+    bool wrong[KERNELS_WAYS];   /* its products were not those of SIMD128's kernels, ever */
+};
 
 /* Measures, for some 7 ms, where there is a choice, and keeps what is better than *s; where there is none, or no
  * memory, *s stays as it is.  Call it several times, and not in a row: an engine runs code slowly at first, and
- * compiles it better meanwhile.  Weights are zeros, which take no less time than others: the shape of a matrix is known
- * long before its bytes are there. */
+ * compiles it better meanwhile.  Weights are made up: the shape of a matrix is known long before its bytes are there. */
 void kernels_measure(struct kernel_speeds *s, uint32_t type, uint64_t n_in, uint64_t n_out);
 /* The fastest table.  AUTO takes FAST8 where that is 1.5 times as fast as EXACT16. */
 void kernels_choose(struct kernels *k, plumb_precision precision, const struct kernel_speeds *s);

@@ -25,9 +25,22 @@ static inline int32_t sum_i16x16(v128_t a, v128_t b) {
          + wasm_i32x4_extract_lane(s, 3);
 }
 
+/* 32 codes as bytes, of which a code has n. */
+static inline void store_bytes(int8_t *bytes, const v128_t codes[4], uint32_t n) {
+    for (size_t i = 0; i < 4 && n == 2; i++) {
+        v128_t low = wasm_i16x8_shr(wasm_i16x8_shl(codes[i], 8), 8);
+        v128_t both = wasm_i8x16_narrow_i16x8(wasm_i16x8_shr(wasm_i16x8_sub(codes[i], low), 8), low);
+        wasm_v128_store(bytes + 16 * i, wasm_i32x4_shuffle(both, both, 0, 2, 1, 3));
+    }
+    for (size_t i = 0; i < 4 && n == 1; i += 2) {
+        wasm_v128_store(bytes + 8 * i, wasm_i8x16_narrow_i16x8(codes[i], codes[i + 1]));
+    }
+}
+
 static void quantize_i16__simd128(struct activations *a, uint32_t t) {
     const v128_t magnitude_mask = wasm_i32x4_splat(0x7fffffff);
     size_t n_group = a->n / 32;
+    uint32_t n_byte = activations_n_byte(a);
     float max_code = (float)a->max_code;
     const float *x = a->x + (size_t)t * a->n;
     int16_t *q = a->q + (size_t)t * a->n;
@@ -40,23 +53,17 @@ static void quantize_i16__simd128(struct activations *a, uint32_t t) {
         bool finite = amax <= ACT_STEP_MAX * max_code;
         float inverse = finite && amax >= ACT_AMAX_MIN ? max_code / amax : 0.0f;
         float step = !finite ? NAN : amax >= ACT_AMAX_MIN ? amax / max_code : 0.0f;
-        v128_t scale = wasm_f32x4_splat(inverse), out[4];
+        v128_t scale = wasm_f32x4_splat(inverse), out[4], out_b[4];
         for (int i = 0; i < 4; i++) {
             v128_t lo = wasm_f32x4_nearest(wasm_f32x4_mul(wasm_v128_load(x + 8 * i), scale));
             v128_t hi = wasm_f32x4_nearest(wasm_f32x4_mul(wasm_v128_load(x + 8 * i + 4), scale));
             out[i] = wasm_i16x8_narrow_i32x4(wasm_i32x4_trunc_sat_f32x4(lo), wasm_i32x4_trunc_sat_f32x4(hi));
             if (!finite) out[i] = wasm_i16x8_splat(0);   /* infinity * 0 is not 0 */
-            wasm_v128_store(q + 8 * i, wasm_i16x8_shuffle(out[i], out[i], 0, 2, 1, 3, 4, 6, 5, 7));
+            out_b[i] = wasm_i16x8_shuffle(out[i], out[i], 0, 2, 1, 3, 4, 6, 5, 7);
+            wasm_v128_store(q + 8 * i, out_b[i]);
         }
-        if (a->n_byte == 1 && a->max_code == MAX_CODE_8) {
-            wasm_v128_store(a->bytes + 32 * g, wasm_i8x16_narrow_i16x8(out[0], out[1]));
-            wasm_v128_store(a->bytes + 32 * g + 16, wasm_i8x16_narrow_i16x8(out[2], out[3]));
-        }
-        for (size_t i = 0; i < 4 && a->n_byte == 2 && a->max_code == MAX_CODE_16; i++) {
-            v128_t low = wasm_i16x8_shr(wasm_i16x8_shl(out[i], 8), 8);
-            v128_t both = wasm_i8x16_narrow_i16x8(wasm_i16x8_shr(wasm_i16x8_sub(out[i], low), 8), low);
-            wasm_v128_store(a->bytes + 64 * g + 16 * i, wasm_i32x4_shuffle(both, both, 0, 2, 1, 3));
-        }
+        if (a->bytes) store_bytes(a->bytes + 32 * n_byte * g, out, n_byte);
+        if (a->bytes && a->n_token == 1) store_bytes(a->bytes_b + 32 * n_byte * g, out_b, n_byte);
         int32_t low = sum_i16x16(out[0], out[1]), high = sum_i16x16(out[2], out[3]);
         a->d[g] = step;
         a->isum16[2 * g] = low;

@@ -2,7 +2,7 @@
  * tiles.h is, that wants of the file that includes it, besides:
  *
  *   panel_codes(panel)              where 32 codes for each four weights of the 8 rows go
- *   store_4(to, CODES, low, high, k, j, bias)    four codes of 8 rows to a panel
+ *   store_4(to, CODES, low, high, k, j, bias, order_b)    four codes of 8 rows to a panel
  *   DOT(dots, w, x)                 dots += w times x, lane by lane of 32 bits
  *   first_sum(panel, isum)          what the sums of a group of a panel begin with
  */
@@ -20,7 +20,7 @@ ALWAYS_INLINE void block_unpack(const struct block *b, struct panel *p, const ui
     for (const uint8_t *w = rows, *end = rows + p->n / 32 * b->bytes; w < end; w += b->bytes) {
         LOOP_KEPT
         for (uint32_t j = 0; j < 8; j++, to += 32) {
-            store_4(to, b->codes, w + b->low, w + b->high, 0, j, b->bias);
+            store_4(to, b->codes, w + b->low, w + b->high, 0, j, b->bias, b->order_b);
         }
         for (uint32_t half = 0; half < 2; half++, scales += 4) {
             if (b->has_min) {
@@ -51,7 +51,7 @@ ALWAYS_INLINE void superblock_unpack(const struct superblock *b, struct panel *p
             for (uint32_t k = 0; k < b->period; k++) {
                 LOOP_KEPT
                 for (uint32_t j = 0; j < 8; j++, to += 32) {
-                    store_4(to, b->codes, low, high, k, j, b->bias);
+                    store_4(to, b->codes, low, high, k, j, b->bias, false);
                 }
             }
         }
@@ -79,7 +79,7 @@ enum { LANES = 16 / sizeof(code) };
 
 ALWAYS_INLINE void panel_dot(float y[TILE_ROWS], const struct panel *p, const struct activations *a, uint32_t t) {
     size_t n_d = a->n / 32, n_sum = a->n / p->group;
-    const code *q = codes_of(a) + (size_t)t * a->n, *w = (const code *)p->pairs;
+    const code *q = codes_of(a, false) + (size_t)t * a->n, *w = (const code *)p->pairs;
     const float *d = a->d + t * n_d, *sum = (p->group == 32 ? a->sum32 : a->sum16) + t * n_sum;
     const int32_t *isum = (p->group == 32 ? a->isum32 : a->isum16) + t * n_sum;
     const float *scales = p->scales, *mins = p->mins;
@@ -140,7 +140,7 @@ ALWAYS_INLINE void panel_dot(float y[TILE_ROWS], const struct panel *p, const st
 ALWAYS_INLINE void panel_dot_x4(float *y, size_t stride, const struct panel *p, const struct activations *a,
                                 uint32_t t) {
     size_t n_d = a->n / 32, n_sum = a->n / p->group;
-    const code *q0 = codes_of(a) + (size_t)t * a->n, *q1 = q0 + a->n, *q2 = q1 + a->n, *q3 = q2 + a->n;
+    const code *q0 = codes_of(a, false) + (size_t)t * a->n, *q1 = q0 + a->n, *q2 = q1 + a->n, *q3 = q2 + a->n;
     const code *w = (const code *)p->pairs;
     const float *d = a->d + t * n_d, *sum = (p->group == 32 ? a->sum32 : a->sum16) + t * n_sum;
     const int32_t *isum = (p->group == 32 ? a->isum32 : a->isum16) + t * n_sum;

@@ -2,7 +2,7 @@
  * tiles_simd128.h takes out of a tile; each type is a constant of that template, inlined.  Before it is included:
  *
  *   typedef ... code                a code of an activation, and in panels.h of a weight
- *   codes_of(activations)           (n_token, n) code
+ *   codes_of(activations, order_b)  (n_token, n) code; of bytes those of one token in order B, if asked for
  *   in_order(dots, unread)          what is above before what follows; it may be stored to unread
  *   N_DOT, total(dots, half)        how many sums dots has, and what they are for rows 4 half .. 4 half + 3
  *   dot_4(dots, CODES, low, high, k, j, q)       dots += four codes times the activations at q
@@ -22,20 +22,21 @@ ALWAYS_INLINE void begin_with(v128_t dots[N_DOT], v128_t v) {
 
 /* ---- blocks of 32 ------------------------------------------------------------------------------------------------ */
 
-/* Where a tile has its words, what its codes are too large by, and whether each d has an m behind it. */
+/* Where a tile has its words, what its codes are too large by, whether each d has an m behind it, and whether it is
+ * bytes that stand in order B. */
 struct block {
     tile_codes *codes;
     uint32_t bytes, low, high;
     int16_t bias;
-    bool has_min;
+    bool has_min, order_b;
 };
 
 ALWAYS_INLINE void block_dot(const struct block *b, float y[TILE_ROWS], const uint8_t *rows,
-                             const struct activations *a, uint32_t t) {
+                             const struct activations *a) {
     size_t n_block = a->n / 32;
-    const code *q = codes_of(a) + (size_t)t * a->n;
-    const float *d = a->d + t * n_block, *sum = a->sum32 + t * n_block;
-    const int32_t *isum = a->isum32 + t * n_block;
+    const code *q = codes_of(a, b->order_b);
+    const float *d = a->d, *sum = a->sum32;
+    const int32_t *isum = a->isum32;
     v128_t f0 = wasm_f32x4_splat(0.0f), f1 = f0;
     v128_t too_large = wasm_i32x4_splat(-b->bias), back = wasm_f32x4_splat(F16_SMALL);
     volatile v128_t unread[2];
@@ -72,11 +73,13 @@ ALWAYS_INLINE void block_dot(const struct block *b, float y[TILE_ROWS], const ui
     wasm_v128_store(y + 4, f1);
 }
 
-static const struct block q4_0 = { q4_codes, 144, 16, 16, 8, false };
-static const struct block q4_1 = { q4_codes, 160, 32, 32, 0, true };
-static const struct block q5_0 = { q5_codes, 176, 48, 16, 16, false };
-static const struct block q5_1 = { q5_codes, 192, 64, 32, 0, true };
-static const struct block iq4_nl = { iq4_codes, 144, 16, 16, 128, false };
+static const struct block q4_0 = { q4_codes, 144, 16, 16, 8, false, false };
+static const struct block q4_1 = { q4_codes, 160, 32, 32, 0, true, false };
+static const struct block q5_0 = { q5_codes, 176, 48, 16, 16, false, false };
+static const struct block q5_1 = { q5_codes, 192, 64, 32, 0, true, false };
+static const struct block q8_0 = { q8_codes, 272, 16, 16, 128, false, true };
+static const struct block q8_0_signed = { q8_signed_codes, 272, 16, 16, 0, false, true };
+static const struct block iq4_nl = { iq4_codes, 144, 16, 16, 128, false, false };
 
 /* ---- superblocks of 256 ------------------------------------------------------------------------------------------ */
 
@@ -91,11 +94,10 @@ struct superblock {
 };
 
 ALWAYS_INLINE void superblock_dot(const struct superblock *b, float y[TILE_ROWS], const uint8_t *rows,
-                                  const struct activations *a, uint32_t t) {
-    const code *q = codes_of(a) + (size_t)t * a->n;
-    const float *d = a->d + t * (a->n / 32);
-    const float *sum = (b->group == 32 ? a->sum32 : a->sum16) + t * (a->n / b->group);
-    const int32_t *isum = (b->group == 32 ? a->isum32 : a->isum16) + t * (a->n / b->group);
+                                  const struct activations *a) {
+    const code *q = codes_of(a, false);
+    const float *d = a->d, *sum = b->group == 32 ? a->sum32 : a->sum16;
+    const int32_t *isum = b->group == 32 ? a->isum32 : a->isum16;
     v128_t f0 = wasm_f32x4_splat(0.0f), f1 = f0, too_large = wasm_i32x4_splat(-b->bias);
     volatile v128_t unread[2];
     KEPT(too_large);

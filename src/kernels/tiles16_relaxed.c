@@ -16,7 +16,9 @@
 
 /* Two bytes for each activation, but those of four together: their high bytes, then their low ones. */
 typedef int16_t code;
-ALWAYS_INLINE const code *codes_of(const struct activations *a) { return (const code *)(const void *)a->bytes; }
+ALWAYS_INLINE const code *codes_of(const struct activations *a, bool order_b) {
+    return (const code *)(const void *)(order_b ? a->bytes_b : a->bytes);
+}
 
 /* high and low bytes of rows 0 .. 3, of rows 4 .. 7 */
 enum { N_DOT = 4 };
@@ -75,7 +77,7 @@ ALWAYS_INLINE void in_order(v128_t dots[N_DOT], volatile v128_t unread[2]) {
 ALWAYS_INLINE void panel_dot(float *y, size_t stride, const struct panel *p, const struct activations *a, uint32_t t,
                              uint32_t n, uint32_t group) {
     size_t n_d = a->n / 32, n_sum = a->n / group;
-    const code *q0 = codes_of(a) + (size_t)t * a->n, *q1 = q0 + a->n;
+    const code *q0 = codes_of(a, false) + (size_t)t * a->n, *q1 = q0 + a->n;
     const uint8_t *w = (const uint8_t *)p->pairs;
     const float *d = a->d + t * n_d, *sum = (group == 32 ? a->sum32 : a->sum16) + t * n_sum;
     const int32_t *isum = (group == 32 ? a->isum32 : a->isum16) + t * n_sum;
@@ -131,11 +133,13 @@ ALWAYS_INLINE void panel_dot(float *y, size_t stride, const struct panel *p, con
 /* ---- the types --------------------------------------------------------------------------------------------------- */
 
 #define DOT_OF(TYPE, TEMPLATE, NAME)                                                            \
-static void NAME##_dot__relaxed16(float y[TILE_ROWS], const uint8_t *rows, const struct activations *a, uint32_t t) { \
-    TEMPLATE##_dot(&NAME, y, rows, a, t);                                                 \
+static void NAME##_dot__relaxed16(float y[TILE_ROWS], const uint8_t *rows, const struct activations *a) { \
+    TEMPLATE##_dot(&NAME, y, rows, a);                                                 \
 }
 
 RELAXED_TYPES(DOT_OF)
+DOT_OF(QUANT_Q8_0, block, q8_0)
+DOT_OF(QUANT_Q8_0, block, q8_0_signed)
 
 static void bytes_dot__relaxed16(float y[TILE_ROWS], const struct panel *p, const struct activations *a, uint32_t t) {
     if (p->group == 16) panel_dot(y, 0, p, a, t, 1, 16);
@@ -150,11 +154,13 @@ static void bytes_dot_x4__relaxed16(float *y, size_t stride, const struct panel 
 }
 
 void kernels_fill_relaxed16(struct kernels *k) {
-    k->n_byte = 2;
-#define FILL(TYPE, TEMPLATE, NAME) k->dot[TYPE] = NAME##_dot__relaxed16;
+#define FILL(TYPE, TEMPLATE, NAME) k->bytes[1].dot[TYPE] = NAME##_dot__relaxed16;
     RELAXED_TYPES(FILL)
-    k->bytes_dot = bytes_dot__relaxed16;
-    k->bytes_dot_x4 = bytes_dot_x4__relaxed16;
+    enum relaxed_bytes bytes = kernels_relaxed_bytes();
+    if (bytes == RELAXED_BYTES_UNSIGNED) FILL(QUANT_Q8_0, block, q8_0)
+    if (bytes == RELAXED_BYTES_SIGNED) FILL(QUANT_Q8_0, block, q8_0_signed)
+    k->bytes[1].panel_dot = bytes_dot__relaxed16;
+    k->bytes[1].panel_dot_x4 = bytes_dot_x4__relaxed16;
 }
 
 #else

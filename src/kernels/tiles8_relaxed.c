@@ -2,9 +2,11 @@
  * of each of 4 rows at once, which lie in a register as the template of tiles.h takes them out of a tile.
  *
  * Its second operand must be in 0 .. 127, or engines differ: so it gets the codes of the weights, before their bias is
- * subtracted.  Those of q8_0 and of the iq4 types are larger; these types keep the dots of 16 bits.  Two products of
- * 7 and 8 bits fit the 16 that engines may add them in: the integers are those of every other kernel, and the floats
- * too.
+ * subtracted.  Two products of 7 and 8 bits fit the 16 that engines may add them in: the integers are those of every
+ * other kernel, and the floats too.
+ *
+ * The codes of q8_0 are larger.  Where an engine takes them with their sign they are multiplied as they are, where it
+ * takes them without a sign, 128 are added; where it does neither, and for the iq4 types, there are dots of 16 bits.
  */
 #include "kernels/kernels.h"
 
@@ -16,7 +18,9 @@
 /* ---- four weights of 8 rows -------------------------------------------------------------------------------------- */
 
 typedef int8_t code;
-ALWAYS_INLINE const code *codes_of(const struct activations *a) { return a->bytes; }
+ALWAYS_INLINE const code *codes_of(const struct activations *a, bool order_b) {
+    return order_b ? a->bytes_b : a->bytes;
+}
 ALWAYS_INLINE code *panel_codes(struct panel *p) { return (code *)p->pairs; }
 
 enum { N_DOT = 2 };
@@ -38,10 +42,13 @@ ALWAYS_INLINE void in_order(v128_t dots[N_DOT], volatile v128_t unread[2]) {
 
 /* The bias stays in: first_sum subtracts it. */
 ALWAYS_INLINE void store_4(code *quads, tile_codes *codes, const uint8_t *low, const uint8_t *high, uint32_t k,
-                           uint32_t j, int16_t bias) {
+                           uint32_t j, int16_t bias, bool order_b) {
     (void)bias;
-    wasm_v128_store(quads, codes(low, high, k, j));
-    wasm_v128_store(quads + 16, codes(low + 16, high + 16, k, j));
+    for (uint32_t half = 0; half < 2; half++, quads += 16, low += 16, high += 16) {
+        v128_t c = codes(low, high, k, j);
+        if (order_b) c = wasm_i8x16_shuffle(c, c, 0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15);
+        wasm_v128_store(quads, c);
+    }
 }
 
 /* The bias that store_4 left in. */
@@ -53,17 +60,36 @@ ALWAYS_INLINE v128_t first_sum(const struct panel *p, const int32_t *isum) {
 
 /* ---- the types --------------------------------------------------------------------------------------------------- */
 
-#define DOT_AND_UNPACK(TYPE, TEMPLATE, NAME)                                                    \
+#define UNPACK(TYPE, TEMPLATE, NAME)                                                      \
 static void NAME##_unpack__relaxed8(struct panel *p, const uint8_t *rows) {               \
     TEMPLATE##_unpack(&NAME, p, rows);                                                    \
     p->in_bytes = true;                                                                   \
     p->bias = NAME.bias;                                                                  \
-}                                                                                         \
-static void NAME##_dot__relaxed8(float y[TILE_ROWS], const uint8_t *rows, const struct activations *a, uint32_t t) { \
-    TEMPLATE##_dot(&NAME, y, rows, a, t);                                                 \
+}
+#define DOT_OF(TYPE, TEMPLATE, NAME)                                                      \
+static void NAME##_dot__relaxed8(float y[TILE_ROWS], const uint8_t *rows, const struct activations *a) { \
+    TEMPLATE##_dot(&NAME, y, rows, a);                                                    \
 }
 
-RELAXED_TYPES(DOT_AND_UNPACK)
+RELAXED_TYPES(UNPACK)
+RELAXED_TYPES(DOT_OF)
+UNPACK(QUANT_Q8_0, block, q8_0)
+UNPACK(QUANT_Q8_0, block, q8_0_signed)
+
+/* 4 x w, by vectors that the compiler does not know. */
+static __attribute__((noinline)) int32_t dot__relaxed8(int x, int w) {
+    v128_t a = wasm_i8x16_splat((int8_t)x), b = wasm_i8x16_splat((int8_t)w), sum = wasm_i32x4_splat(0);
+    KEPT(a);
+    KEPT(b);
+    DOT(sum, b, a);
+    return wasm_i32x4_extract_lane(sum, 0);
+}
+
+enum relaxed_bytes kernels_relaxed_bytes(void) {
+    int32_t least = dot__relaxed8(-128, 255), most = dot__relaxed8(127, 255);
+    if (least == 4 * -128 * 255 && most == 4 * 127 * 255) return RELAXED_BYTES_UNSIGNED;
+    return least == 4 * -128 * -1 && most == 4 * 127 * -1 ? RELAXED_BYTES_SIGNED : RELAXED_BYTES_OTHER;
+}
 
 static void bytes_dot__relaxed8(float y[TILE_ROWS], const struct panel *p, const struct activations *a, uint32_t t) {
     panel_dot(y, p, a, t);
@@ -74,13 +100,18 @@ static void bytes_dot_x4__relaxed8(float *y, size_t stride, const struct panel *
 }
 
 void kernels_fill_relaxed8(struct kernels *k) {
-#define FILL(TYPE, TEMPLATE, NAME) k->dot[TYPE] = NAME##_dot__relaxed8, k->unpack[TYPE] = NAME##_unpack__relaxed8;
-    RELAXED_TYPES(FILL)
+#define FILL_UNPACK(TYPE, TEMPLATE, NAME) k->unpack[TYPE] = NAME##_unpack__relaxed8;
+    RELAXED_TYPES(FILL_UNPACK)
+    enum relaxed_bytes bytes = kernels_relaxed_bytes();
+    if (bytes == RELAXED_BYTES_UNSIGNED) FILL_UNPACK(QUANT_Q8_0, block, q8_0)
+    if (bytes == RELAXED_BYTES_SIGNED) FILL_UNPACK(QUANT_Q8_0, block, q8_0_signed)
+#define FILL_DOT(TYPE, TEMPLATE, NAME) k->bytes[0].dot[TYPE] = NAME##_dot__relaxed8;
+    RELAXED_TYPES(FILL_DOT)
     k->name = "relaxed";
     k->isa = KERNELS_RELAXED;
-    k->n_byte = 1;
-    k->bytes_dot = bytes_dot__relaxed8;
-    k->bytes_dot_x4 = bytes_dot_x4__relaxed8;
+    k->in_bytes = true;
+    k->bytes[0].panel_dot = bytes_dot__relaxed8;
+    k->bytes[0].panel_dot_x4 = bytes_dot_x4__relaxed8;
 }
 
 #else

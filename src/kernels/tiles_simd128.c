@@ -102,7 +102,10 @@ void iq4_xs_scales(float *scales, float *mins, const uint8_t *tile) {
 /* ---- four weights of 8 rows -------------------------------------------------------------------------------------- */
 
 typedef int16_t code;
-ALWAYS_INLINE const code *codes_of(const struct activations *a) { return a->q; }
+ALWAYS_INLINE const code *codes_of(const struct activations *a, bool order_b) {
+    (void)order_b;   /* all are */
+    return a->q;
+}
 ALWAYS_INLINE code *panel_codes(struct panel *p) { return p->pairs; }
 
 enum { N_DOT = 2 };
@@ -129,7 +132,8 @@ ALWAYS_INLINE void in_order(v128_t dots[N_DOT], volatile v128_t unread[2]) {
 
 /* Less bias, to the two pairs of the weights. */
 ALWAYS_INLINE void store_4(int16_t *pairs, tile_codes *codes, const uint8_t *low, const uint8_t *high, uint32_t k,
-                           uint32_t j, int16_t bias) {
+                           uint32_t j, int16_t bias, bool order_b) {
+    (void)order_b;
     for (uint32_t half = 0; half < 2; half++, pairs += 8, low += 16, high += 16) {
         v128_t c = codes(low, high, k, j);
         wasm_v128_store(pairs, wasm_i16x8_sub(even_bytes(c), wasm_i16x8_splat(bias)));
@@ -149,8 +153,8 @@ ALWAYS_INLINE v128_t first_sum(const struct panel *p, const int32_t *isum) {
 
 #define DOT_AND_UNPACK(TEMPLATE, NAME)                                                    \
 static void NAME##_unpack__simd128(struct panel *p, const uint8_t *rows) { TEMPLATE##_unpack(&NAME, p, rows); } \
-static void NAME##_dot__simd128(float y[TILE_ROWS], const uint8_t *rows, const struct activations *a, uint32_t t) { \
-    TEMPLATE##_dot(&NAME, y, rows, a, t);                                                 \
+static void NAME##_dot__simd128(float y[TILE_ROWS], const uint8_t *rows, const struct activations *a) { \
+    TEMPLATE##_dot(&NAME, y, rows, a);                                                 \
 }
 
 DOT_AND_UNPACK(block, q4_0)
@@ -179,10 +183,10 @@ ALWAYS_INLINE v128_t add_pairs(v128_t rows01, v128_t rows23) {
                           wasm_i32x4_shuffle(rows01, rows23, 1, 3, 5, 7));
 }
 
-static void q8_0_dot__simd128(float y[TILE_ROWS], const uint8_t *rows, const struct activations *a, uint32_t t) {
+static void q8_0_dot__simd128(float y[TILE_ROWS], const uint8_t *rows, const struct activations *a) {
     size_t n_block = a->n / 32;
-    const int16_t *q = a->q + (size_t)t * a->n;
-    const float *d = a->d + t * n_block;
+    const int16_t *q = a->q;
+    const float *d = a->d;
     v128_t f0 = wasm_f32x4_splat(0.0f), f1 = f0, back = wasm_f32x4_splat(F16_SMALL);
     volatile v128_t unread[2];
     KEPT(back);

@@ -70,6 +70,16 @@ ALWAYS_INLINE v128_t q5_codes(const uint8_t *low, const uint8_t *high, uint32_t 
     return wasm_v128_or(q4_codes(low, high, k, j), bits_at_4(word(high, 0), j, 1));
 }
 
+/* q8_0: word j has weights 4j .. 4j + 3 in order B. */
+ALWAYS_INLINE v128_t q8_signed_codes(const uint8_t *low, const uint8_t *high, uint32_t k, uint32_t j) {
+    (void)high, (void)k;
+    return word(low, j);
+}
+/* The same plus 128, without a sign. */
+ALWAYS_INLINE v128_t q8_codes(const uint8_t *low, const uint8_t *high, uint32_t k, uint32_t j) {
+    return wasm_v128_xor(q8_signed_codes(low, high, k, j), byte_mask(INT8_MIN));
+}
+
 /* What the codes of iq4_nl and iq4_xs stand for, plus 128. */
 ALWAYS_INLINE v128_t iq4_codes(const uint8_t *low, const uint8_t *high, uint32_t k, uint32_t j) {
     v128_t values = wasm_v128_xor(wasm_v128_load(quant_iq4_values), wasm_i8x16_splat(INT8_MIN));
