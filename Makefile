@@ -33,7 +33,8 @@ endif
 release := -O3 -DNDEBUG
 debug := -O0 -g
 # -fno-sanitize-recover: a finding ends the test program with a failure instead of scrolling by.
-sanitize := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
+# -DEMULATE_RELAXED: the kernels for relaxed dots run too (kernels/simd128.h).
+sanitize := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all -DEMULATE_RELAXED
 fuzz := $(sanitize) -fsanitize=fuzzer-no-link
 
 # ---- sources ----------------------------------------------------------------------------------------------------

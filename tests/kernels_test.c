@@ -1,5 +1,9 @@
 /* Kernels: the portable table against plain f64 sums, and every other table against it, bit for bit. */
 #include "kernels/kernels.h"
+#include "kernels/simd128.h"
+#if defined(HAVE_RELAXED)
+#include "kernels/tiles_simd128.h"
+#endif
 #include "test.h"
 
 #include <math.h>
@@ -67,6 +71,18 @@ struct product {
     uint32_t type, n, n_out, n_token;
     bool any_scale;   /* of any size: then all ways are only held against each other */
 };
+
+/* Relaxed dots as each kind of engine has them, where they are emulated; else those of the one that runs this. */
+#if defined(EMULATE_RELAXED) && defined(HAVE_RELAXED)
+enum { N_ENGINE = 3 };
+static void be_engine(size_t i) {
+    emulated_bytes = (enum relaxed_bytes)i;
+    CHECK(kernels_relaxed_bytes() == emulated_bytes, "engine %zu is taken for %d", i, (int)kernels_relaxed_bytes());
+}
+#else
+enum { N_ENGINE = 1 };
+static void be_engine(size_t i) { (void)i; }
+#endif
 
 /* A kernel table and how it is asked: weights as in the file or packed, tokens together or one by one. */
 struct way {
@@ -137,11 +153,14 @@ static void check_product(const struct product *p, plumb_precision precision) {
     REQUIRE(run_product(&(struct way) { "scalar", KERNELS_SCALAR, false, false, 1 }, p, precision, w, x, y),
             "out of memory");
     CHECK(isnan(y[n_y]), "scalar wrote behind its output");
-    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+    for (size_t i = 0; i < sizeof ways / sizeof *ways * N_ENGINE; i++) {
+        const struct way *way = &ways[i / N_ENGINE];
+        be_engine(i % N_ENGINE);
         for (size_t j = 0; j <= n_y; j++) other[j] = NAN;
-        REQUIRE(run_product(&ways[i], p, precision, w, x, other), "%s: out of memory", ways[i].name);
-        CHECK(isnan(other[n_y]), "%s wrote behind its output", ways[i].name);
-        CHECK(same_bits(y, other, n_y), "%s differs from scalar", ways[i].name);
+        REQUIRE(run_product(way, p, precision, w, x, other), "%s: out of memory", way->name);
+        CHECK(isnan(other[n_y]), "%s wrote behind its output", way->name);
+        CHECK(same_bits(y, other, n_y), "%s differs from scalar, engine %d", way->name, (int)(i % N_ENGINE));
+        if (way->isa < KERNELS_RELAXED) i += N_ENGINE - 1;
     }
 
     /* Truth: dequantized weights times activations, in f64.  Codes are wrong by half a step at most: by 2^-16 of the

@@ -11,7 +11,7 @@ void kernels_init(struct kernels *k, enum kernels_isa isa, plumb_precision preci
 #if defined(HAVE_SIMD128)
     if (isa >= KERNELS_SIMD128) kernels_fill_simd128(k);
 #endif
-#if defined(__wasm_relaxed_simd__)
+#if defined(HAVE_RELAXED)
     if (isa >= KERNELS_RELAXED) {
         kernels_fill_relaxed8(k);
         kernels_fill_relaxed16(k);

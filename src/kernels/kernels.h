@@ -154,12 +154,6 @@ bool kernels_have_relaxed(uint32_t type);   /* these, and q8_0 where the engine 
 /* The largest code that activations may have in a product with weights of that type: with all 8 bits of q8_0 dots are
  * no faster by rounding. */
 int32_t kernels_max_code(plumb_precision precision, uint32_t type);
-#if defined(__wasm_relaxed_simd__)
-/* The second operand of a relaxed dot where a byte is beyond 127, which engines are free in: with a sign (ARM,
- * AVX-VNNI-INT8), without (AVX-VNNI), or something else, as sums of 16 bits that saturate. */
-enum relaxed_bytes { RELAXED_BYTES_OTHER, RELAXED_BYTES_SIGNED, RELAXED_BYTES_UNSIGNED };
-enum relaxed_bytes kernels_relaxed_bytes(void);
-#endif
 /* A weight type that matmul can multiply with. */
 bool kernels_have(uint32_t type);
 /* Matrices of one shape and type multiplied in a second, in each of the ways that choose_relaxed.c knows, with one

@@ -1,7 +1,8 @@
 /* What the vector kernels are written in: WebAssembly's SIMD128, and natively the same 128-bit instructions of x86
  * (SSE4.1), under WebAssembly's names.  So the native program runs the very kernels that ship, sanitizers included.
  *
- * HAVE_SIMD128 is defined where there is either.  The names mean what clang's wasm_simd128.h says; what x86 does
+ * HAVE_SIMD128 is defined where there is either, HAVE_RELAXED where there are WebAssembly's relaxed dots, and in native
+ * builds for tests (-DEMULATE_RELAXED), as each kind of engine has them.  The names mean what clang's wasm_simd128.h says; what x86 does
  * differently is written behind a name, and does not matter to the kernels here. */
 #ifndef PLUMB_KERNELS_SIMD128_H
 #define PLUMB_KERNELS_SIMD128_H
@@ -30,11 +31,18 @@
  * line of the cache with. */
 #define IN_ORDER_STORED(unread, a, b) ((void)(unread), (unread)[0] = (a), (unread)[1] = (b))
 
+/* The second operand of a relaxed dot where a byte is beyond 127, which engines are free in: with a sign (ARM,
+ * AVX-VNNI-INT8), without (AVX-VNNI), or something else, as sums of 16 bits that saturate. */
+enum relaxed_bytes { RELAXED_BYTES_OTHER, RELAXED_BYTES_SIGNED, RELAXED_BYTES_UNSIGNED };
+
 #if defined(__wasm_simd128__)
 
 #define VECTOR_CONSTRAINT(v) "+r"(v)
 #define HAVE_SIMD128 1
 #define SIMD128_NAME "simd128"
+#if defined(__wasm_relaxed_simd__)
+#define HAVE_RELAXED 1
+#endif
 #include <wasm_simd128.h>
 
 #elif defined(__SSE4_1__)
@@ -85,6 +93,7 @@ static inline v128_t wasm_u32x4_load16x4(const void *p) { return _mm_cvtepu16_ep
 #define wasm_i16x8_shuffle(a, b, ...) ((v128_t)__builtin_shuffle((v8i)(a), (v8i)(b), (v8i){ __VA_ARGS__ }))
 #endif
 /* Indices from 16 on give zero if their bit 7 is set, else index % 16. */
+#define wasm_i8x16_shuffle(a, b, ...) ((void)(b), _mm_shuffle_epi8(a, _mm_setr_epi8(__VA_ARGS__)))   /* of a alone */
 static inline v128_t wasm_i8x16_swizzle(v128_t v, v128_t index) { return _mm_shuffle_epi8(v, index); }
 static inline v128_t wasm_i32x4_extend_low_i16x8(v128_t v) { return _mm_cvtepi16_epi32(v); }
 static inline v128_t wasm_i32x4_extend_high_i16x8(v128_t v) { return _mm_cvtepi16_epi32(_mm_srli_si128(v, 8)); }
@@ -112,6 +121,23 @@ static inline v128_t wasm_i32x4_mul(v128_t a, v128_t b) { return _mm_mullo_epi32
 static inline v128_t wasm_i32x4_eq(v128_t a, v128_t b) { return _mm_cmpeq_epi32(a, b); }
 static inline v128_t wasm_u32x4_max(v128_t a, v128_t b) { return _mm_max_epu32(a, b); }
 static inline v128_t wasm_i32x4_dot_i16x8(v128_t a, v128_t b) { return _mm_madd_epi16(a, b); }
+
+#if defined(EMULATE_RELAXED)
+#define HAVE_RELAXED 1
+extern enum relaxed_bytes emulated_bytes;   /* tests set it; an engine's never changes */
+/* 16-bit sums of two products, which saturate where bytes are neither taken with a sign nor without. */
+static inline v128_t wasm_i32x4_relaxed_dot_i8x16_i7x16_add(v128_t a, v128_t b, v128_t sum) {
+    if (emulated_bytes == RELAXED_BYTES_OTHER) {
+        return _mm_add_epi32(sum, _mm_madd_epi16(_mm_maddubs_epi16(b, a), _mm_set1_epi16(1)));
+    }
+    bool sign = emulated_bytes == RELAXED_BYTES_SIGNED;
+    __m128i b0 = sign ? _mm_cvtepi8_epi16(b) : _mm_cvtepu8_epi16(b), high = _mm_srli_si128(b, 8);
+    __m128i b1 = sign ? _mm_cvtepi8_epi16(high) : _mm_cvtepu8_epi16(high);
+    __m128i low_pairs = _mm_madd_epi16(_mm_cvtepi8_epi16(a), b0);
+    __m128i high_pairs = _mm_madd_epi16(_mm_cvtepi8_epi16(_mm_srli_si128(a, 8)), b1);
+    return _mm_add_epi32(sum, _mm_hadd_epi32(low_pairs, high_pairs));
+}
+#endif
 
 /* ---- floats ---- */
 static inline v128_t wasm_f32x4_add(v128_t a, v128_t b) { return of_f32(_mm_add_ps(as_f32(a), as_f32(b))); }

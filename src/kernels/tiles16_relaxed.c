@@ -6,8 +6,9 @@
  * may be.
  */
 #include "kernels/kernels.h"
+#include "kernels/simd128.h"
 
-#if defined(__wasm_relaxed_simd__)
+#if defined(HAVE_RELAXED)
 
 #define BYTES_ARE_MULTIPLIED
 #include "kernels/tiles_simd128.h"

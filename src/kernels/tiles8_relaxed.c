@@ -9,8 +9,9 @@
  * takes them without a sign, 128 are added; where it does neither, and for the iq4 types, there are dots of 16 bits.
  */
 #include "kernels/kernels.h"
+#include "kernels/simd128.h"
 
-#if defined(__wasm_relaxed_simd__)
+#if defined(HAVE_RELAXED)
 
 #define BYTES_ARE_MULTIPLIED
 #include "kernels/tiles_simd128.h"
@@ -84,6 +85,10 @@ static __attribute__((noinline)) int32_t dot__relaxed8(int x, int w) {
     DOT(sum, b, a);
     return wasm_i32x4_extract_lane(sum, 0);
 }
+
+#if defined(EMULATE_RELAXED)
+enum relaxed_bytes emulated_bytes = RELAXED_BYTES_OTHER;
+#endif
 
 enum relaxed_bytes kernels_relaxed_bytes(void) {
     int32_t least = dot__relaxed8(-128, 255), most = dot__relaxed8(127, 255);
