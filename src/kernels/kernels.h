@@ -140,8 +140,8 @@ void kernels_fill_relaxed16(struct kernels *k); /* bytes[1] */
 void kernels_fill_tiles(struct kernels *k);     /* dot and unpack of SIMD128, called by it */
 void kernels_fill_floats(struct kernels *k);    /* the same of float types */
 
-/* The types whose codes have 7 bits at most, which every engine's relaxed dots take.  X(quant_type, template of tiles.h,
- * its constant there). */
+/* The types whose codes have 7 bits at most, which every engine's relaxed dots take.  X(quant_type, template of
+ * tiles.h, its constant there). */
 #define RELAXED_TYPES(X)                                                                  \
     X(QUANT_Q4_0, block, q4_0)                                                            \
     X(QUANT_Q4_1, block, q4_1)                                                            \
@@ -166,7 +166,7 @@ struct kernel_speeds {
 
 /* Measures, for some 7 ms, where there is a choice, and keeps what is better than *s; where there is none, or no
  * memory, *s stays as it is.  Call it several times, and not in a row: an engine runs code slowly at first, and
- * compiles it better meanwhile.  Weights are made up: the shape of a matrix is known long before its bytes are there. */
+ * compiles it better meanwhile.  Weights are made up: a shape is known long before its bytes are there. */
 void kernels_measure(struct kernel_speeds *s, uint32_t type, uint64_t n_in, uint64_t n_out);
 /* The fastest table.  AUTO takes FAST8 where that is 1.5 times as fast as EXACT16. */
 void kernels_choose(struct kernels *k, plumb_precision precision, const struct kernel_speeds *s);

@@ -1,9 +1,9 @@
 /* What the vector kernels are written in: WebAssembly's SIMD128, and natively the same 128-bit instructions of x86
  * (SSE4.1), under WebAssembly's names.  So the native program runs the very kernels that ship, sanitizers included.
  *
- * HAVE_SIMD128 is defined where there is either, HAVE_RELAXED where there are WebAssembly's relaxed dots, and in native
- * builds for tests (-DEMULATE_RELAXED), as each kind of engine has them.  The names mean what clang's wasm_simd128.h says; what x86 does
- * differently is written behind a name, and does not matter to the kernels here. */
+ * HAVE_SIMD128 is defined where there is either, HAVE_RELAXED where there are WebAssembly's relaxed dots too, and in
+ * native builds for tests (-DEMULATE_RELAXED), as each kind of engine has them.  The names mean what clang's
+ * wasm_simd128.h says; what x86 does differently is written behind a name, and does not matter to the kernels here. */
 #ifndef PLUMB_KERNELS_SIMD128_H
 #define PLUMB_KERNELS_SIMD128_H
 

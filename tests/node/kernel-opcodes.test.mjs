@@ -71,7 +71,7 @@ for (const module of ['plumb', 'plumb-mt', 'plumb-relaxed', 'plumb-mt-relaxed'])
   test(`${module}: every kernel named after an instruction set uses it`, () => {
     const kernels = [...functions].filter(([name]) => /__(simd128|relaxed8|relaxed16)$/.test(name));
     assert.ok(kernels.length >= (relaxed ? 60 : 40), `${kernels.length} kernels`);
-    // The least is two loads, a product, a sum and a store, but for the dot that asks an engine how it counts.
-    for (const [name, opcodes] of kernels) assert.ok(name === 'dot__relaxed8' || opcodes.length >= 5, `${name}: ${opcodes.length} on vectors`);
+    // The least is two splats, a sum, a product and a lane of it.
+    for (const [name, opcodes] of kernels) assert.ok(opcodes.length >= 4, `${name}: ${opcodes.length} on vectors`);
   });
 }

@@ -8,7 +8,8 @@ const { ids } = prompts[0];
 /** What a Node with these flags says: of each precision what ran, and the logits of a batch and of one more token.
  * @param {string[]} flags @param {string} [first] what it runs before
  * @returns {Record<string, {module: string, ran: string, logits: number[][]}>} */
-const run = (flags, first = '') => JSON.parse(execFileSync(process.execPath, [...flags, '--input-type=module', '-e', `${first}
+const run = (flags, first = '') => JSON.parse(execFileSync(process.execPath, [...flags, '--input-type=module', '-e', `
+  ${first}
   import { Plumb } from '${root}web/node/index.js';
   const all = {};
   for (const precision of ['exact16', 'fast8']) {
