@@ -74,6 +74,15 @@ static bool is_right(plumb_precision precision, const struct matrix *w, const fl
     return !ok || memcmp(y, other, (size_t)w->n_out * n_token * sizeof *y) == 0;
 }
 
+/* By the geometric mean of one token and many; never if they were not measured, or wrong. */
+static bool is_faster(const struct kernel_speeds *s, int way, int than, double factor) {
+    return !s->wrong[way] && s->of[way][0] * s->of[way][1] > s->of[than][0] * s->of[than][1] * factor * factor;
+}
+
+static int best_exact(const struct kernel_speeds *s) {
+    return is_faster(s, RELAXED_16, SIMD128_16, RELAXED_FASTER_BY) ? RELAXED_16 : SIMD128_16;
+}
+
 void kernels_measure(struct kernel_speeds *s, uint32_t type, uint64_t n_in, uint64_t n_out) {
     if (!kernels_have_relaxed(type) || n_in > MAX_WEIGHTS / TILE_ROWS || n_out < TILE_ROWS) return;
     struct matrix w = { .type = type, .n_in = (uint32_t)n_in, .n_out = (uint32_t)(MAX_WEIGHTS / n_in) };
@@ -84,10 +93,11 @@ void kernels_measure(struct kernel_speeds *s, uint32_t type, uint64_t n_in, uint
     uint8_t *rows = alloc_array(n_byte, 1);
     float *x = alloc_array((uint64_t)w.n_in * MANY_TOKENS, sizeof *x);
     float *y = alloc_array(n_y, sizeof *y), *other = alloc_array(n_y, sizeof *other);
+    struct kernel_speeds now = { 0 };
     struct way way = { 0 };
     bool ok = rows && x && y && other;
     w.data = rows;
-    /* What is read as an f16 has a sign and lies in 2^-7 .. 2^-3, codes have their highest bit or not. */
+    /* What is read as an f16 has a magnitude of 2^-7 .. 2, and either sign; so codes have their highest bit or not. */
     for (size_t i = 0; ok && i < n_byte; i++) rows[i] = (uint8_t)(0x20 | (i * 0x9e3779b1u >> 24 & 0x9f));
     for (size_t i = 0; ok && i < (size_t)w.n_in * MANY_TOKENS; i++) x[i] = (float)(i * 37 % 101) - 50.0f;
     for (int i = 0; ok && i < ROUNDS * KERNELS_WAYS; i++) {
@@ -96,6 +106,7 @@ void kernels_measure(struct kernel_speeds *s, uint32_t type, uint64_t n_in, uint
         for (int many = 0; ok && many < 2; many++) {
             uint32_t n_token = many ? MANY_TOKENS : 1;
             double speed = measure(&way, &w, y, n_token);
+            if (speed > now.of[kind][many]) now.of[kind][many] = speed;
             if (speed > s->of[kind][many]) s->of[kind][many] = speed;
             if (kinds[kind].isa != KERNELS_RELAXED) continue;
             multiply(&way, &w, y, n_token);
@@ -103,20 +114,19 @@ void kernels_measure(struct kernel_speeds *s, uint32_t type, uint64_t n_in, uint
         }
         way_free(&way);
     }
+    s->n_call++;
+    s->n_fast8 += is_faster(&now, RELAXED_8, best_exact(&now), FAST8_FASTER_BY);
     free(rows);
     free(x);
     free(y);
     free(other);
 }
 
-/* By the geometric mean of one token and many; never if they were not measured, or wrong. */
-static bool is_faster(const struct kernel_speeds *s, int way, int than, double factor) {
-    return !s->wrong[way] && s->of[way][0] * s->of[way][1] > s->of[than][0] * s->of[than][1] * factor * factor;
-}
-
 void kernels_choose(struct kernels *k, plumb_precision precision, const struct kernel_speeds *s) {
-    int best = is_faster(s, RELAXED_16, SIMD128_16, RELAXED_FASTER_BY) ? RELAXED_16 : SIMD128_16;
-    bool fast8 = precision == PLUMB_PRECISION_AUTO && is_faster(s, RELAXED_8, best, FAST8_FASTER_BY);
+    int best = best_exact(s);
+    /* By most calls, too: with another precision the text is another, and beside other work a call may be far off. */
+    bool fast8 = precision == PLUMB_PRECISION_AUTO && s->n_fast8 > s->n_call / 2
+              && is_faster(s, RELAXED_8, best, FAST8_FASTER_BY);
     if (fast8 || precision == PLUMB_PRECISION_FAST8) best = RELAXED_8;
     kernels_init(k, s->wrong[best] ? KERNELS_SIMD128 : kinds[best].isa, kinds[best].precision);
 }
