@@ -12,7 +12,8 @@
  *   relaxed fast8      activations of 8 bits, one relaxed dot
  *
  * GMAC/s: 10^9 multiply-adds per second.  GB/s: of packed weights read.  From memory the ceiling is the lower one of
- * arithmetic and memory.  Best of 30 runs of 2 ms at least.  Arguments: types to measure, by name; none: all. */
+ * arithmetic and memory.  Best of 30 runs of 2 ms at least.  Arguments: types to measure, by name; none: all; or
+ * "memory": the GB/s that two seconds of reading give and nothing else, for several programs at once. */
 #include "kernels/kernels.h"
 
 #include <stdio.h>
@@ -129,6 +130,18 @@ static bool measure_ceilings(struct ceilings *c) {
     return true;
 }
 
+/* On the average: what others take is not to be missed by luck. */
+static bool print_memory(void) {
+    uint8_t *large = malloc(N_LARGE);
+    if (!large) return false;
+    memset(large, 1, N_LARGE);
+    double start = now(), seconds = 0, n = 0;
+    for (; seconds < 2; n++, seconds = now() - start) read_bytes(&(struct bytes) { large, N_LARGE });
+    printf("%.1f\n", n * (double)N_LARGE / seconds * 1e-9);
+    free(large);
+    return true;
+}
+
 /* ---- products ---------------------------------------------------------------------------------------------------- */
 
 struct product {
@@ -212,6 +225,7 @@ int main(int argc, char **argv) {
     static float x[N_TOKEN * N_IN], y[N_OUT_LARGE];   /* one token times the large matrix is the most */
     static struct product products[N_TABLE];
     bool wanted[N_TYPE] = { false };
+    if (argc == 2 && strcmp(argv[1], "memory") == 0) return print_memory() ? 0 : 1;
     for (int i = 1; i < argc; i++) {
         int t = 0;
         while (t < N_TYPE && strcmp(quant_traits(types[t])->name, argv[i]) != 0) t++;

@@ -1,13 +1,14 @@
 /**
  * `node tests/bench/kernels.mjs MODULE.wasm... [TYPE...]`: tests/bench/kernels.c in this Node and under wasmtime, one
- * after the other.
+ * after the other; before that, what memory gives to one reader and to two at once, which two threads that decode share.
  *
  * The program takes its arguments, prints and asks for the time; these few WASI calls are all it needs.  (node:wasi of
  * Node 20 crashes when memory grows.)
  */
 import { readFileSync, writeSync } from 'node:fs';
-import { spawnSync } from 'node:child_process';
+import { execFile, spawnSync } from 'node:child_process';
 import { cpus } from 'node:os';
+import { promisify } from 'node:util';
 import { wasmtime } from '../hosts/wasmtime.mjs';
 
 /** @param {string} file @param {string[]} args */
@@ -61,7 +62,11 @@ if (args[0] === '--node') {
   inNode(args[1], args.slice(2));
 } else {
   const files = args.filter(arg => arg.endsWith('.wasm')), types = args.filter(arg => !arg.endsWith('.wasm'));
-  console.log(`${cpus()[0].model}, one thread`);
+  const readers = n => Promise.all(Array.from({ length: n }, () =>
+    promisify(execFile)(process.execPath, [import.meta.filename, '--node', files[0], 'memory'])));
+  const [[one], two] = [await readers(1), await readers(2)];
+  console.log(`${cpus()[0].model}, memory read by one: ${one.stdout.trim()} GB/s, by two at once: ${
+    two.map(({ stdout }) => stdout.trim()).join(' + ')}\n\nAll that follows: one thread`);
   for (const file of files) {
     const hosts = [[`Node ${process.versions.node}`, process.execPath, [import.meta.filename, '--node', file]],
       ['wasmtime', wasmtime(), ['run', '-W', 'relaxed-simd=y', file]]];
