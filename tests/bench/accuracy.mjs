@@ -1,6 +1,6 @@
 /**
- * How far probabilities are from those of plumb's reference pass on the same weights: those of plumb's fast pass, and
- * llama.cpp's.  Mean Kullback-Leibler divergence and how often the likeliest token is the same, over the later halves
+ * How far probabilities are from those of plumb's reference pass on the same weights: those of plumb's fast pass, of
+ * the same with 8-bit activations, and llama.cpp's.  Mean Kullback-Leibler divergence and how often the likeliest token is the same, over the later halves
  * of chunks of 512 tokens of the GPL-3 text.  `make bench BENCH="--accuracy --no-speed --no-load"` runs this alone.
  */
 import { execFile } from 'node:child_process';
@@ -18,20 +18,23 @@ export async function accuracyOf(model, say, { chunks = 4 } = {}) {
   const sized = ['perplexity', model.file, TEXT, '--ctx', '512', '--chunks', `${chunks}`];
   const found = { model: model.name, chunks };
   say(`${model.name}: the reference pass, ${chunks} x 512 tokens`);
-  /** In a saved run probabilities have 16 bits: enough for llama.cpp's divergence, not for plumb's. */
-  const ours = async () => {
-    const { kl, same_top: sameTop } = JSON.parse((await run(plumb, [...sized, '--kl', 'reference', '--json'])).stdout);
+  const ours = async (precision, from) => {
+    const options = ['--precision', precision, '--kl', from, '--json'];
+    const { kl, same_top: sameTop } = JSON.parse((await run(plumb, [...sized, ...options])).stdout);
     return { kl: kl.mean, sameTop: sameTop.mean };
   };
   const theirs = async () => {
-    await run(plumb, [...sized, '--reference', '--save', base]);
     const { kl, same_top: sameTop } = JSON.parse((await run(llama, ['kl', model.file, base, '2'])).stdout);
-    await rm(base);
     return { kl, sameTop };
   };
-  const or = (work) => work().catch(error => ({ error: (error.stderr || error.message).trim().split('\n').at(-1) }));
-  [found.plumb, found['llama.cpp']] = await Promise.all([or(ours), or(theirs)]);
+  const or = (work) => work.catch(error => ({ error: (error.stderr || error.message).trim().split('\n').at(-1) }));
+  const saved = run(plumb, [...sized, '--reference', '--save', base]);
+  // In a saved run probabilities have 16 bits: enough for what 8-bit activations cost, not for 16.
+  [found.plumb, found.fast8, found['llama.cpp']] = await Promise.all([
+    or(ours('exact16', 'reference')), or(saved.then(() => ours('fast8', base))), or(saved.then(theirs))]);
+  await rm(base, { force: true });
   const show = ({ kl, sameTop, error }) => error ?? `${kl.toExponential(1)}, ${(100 * sameTop).toFixed(2)} %`;
-  say(`${model.name}, divergence, same top token: plumb ${show(found.plumb)}; llama.cpp ${show(found['llama.cpp'])}`);
+  say(`${model.name}, divergence, same top token: plumb ${show(found.plumb)}; fast8 ${show(found.fast8)}; llama.cpp ${
+    show(found['llama.cpp'])}`);
   return found;
 }
