@@ -178,19 +178,20 @@ static void check_shape(const void *row) {
 
 /* NaN in K or V of head 0 at a position makes NaN of the group's outputs from there on and changes nothing else. */
 static void hostile(void) {
-    struct shape shape = { "", 4, 2, 40, 70 };
-    enum { BAD = 67, N_OUT = N_LAST * 4 * 40 };
+    enum { N_OUT = N_LAST * 4 * 40 };
     static const float bad[] = { NAN, INFINITY, -INFINITY };
     float out[N_OUT], other[N_OUT];
-    for (size_t i = 0; i < 12; i++) {
-        plumb_kv_type type = types[i / 6].type;
+    for (size_t i = 0; i < 24; i++) {
+        uint32_t n = i < 12 ? 70 : 1027, first = n - N_LAST, at = n - 3;   /* in another part than most positions */
+        plumb_kv_type type = types[i / 6 % 2].type;
+        struct shape shape = { "", 4, 2, 40, n };
         struct input in;
-        struct way way = { i % 2, 1, 70, i % 2 ? N_LAST : 1, false };
+        struct way way = { i % 2, 1, n, i % 2 ? N_LAST : 1, false };
         if (!make_input(&in, &shape) || !compute(&in, type, way, out, NULL)) return;
-        (i / 3 % 2 ? in.k : in.v)[BAD * 80 + 11] = bad[i % 3];
+        (i / 3 % 2 ? in.k : in.v)[at * 80 + 11] = bad[i % 3];
         if (!compute(&in, type, way, other, NULL)) return;
         for (uint32_t j = 0; j < N_OUT; j++) {
-            bool is_hit = j / 160 + 64 >= BAD && j % 160 < 80;
+            bool is_hit = j / 160 + first >= at && j % 160 < 80;
             bool ok = is_hit ? isnan(other[j]) : f32_to_bits(out[j]) == f32_to_bits(other[j]);
             if (!CHECK(ok, "%zu: output %u is %g, was %g", i, j, (double)other[j], (double)out[j])) break;
         }
@@ -287,6 +288,7 @@ void test_attention(void) {
         { "33 positions, a head of 256", 4, 2, 256, 33 },
         { "65 positions, an odd head", 6, 3, 13, 65 },
         { "100 positions, a head of 1", 2, 2, 1, 100 },
+        { "1026 positions: tokens of one unit end in two parts", 6, 2, 64, 1026 },
         { "4095 positions, groups of 3", 9, 3, 64, 4095 },
     };
     TEST_ROWS("attention: the formula's values, the same bits in every way: ", check_shape, shapes);

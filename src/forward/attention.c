@@ -1,6 +1,8 @@
-/* See attention.h.  A prompt is computed by units of 4 queries of one K/V head, each from scores to sums by one thread.
- * One token has only n_head queries: its scores, weights and sums are three loops, split by positions, heads and dims,
- * in which each K and V is read once for all queries of its head. */
+/* See attention.h.  Up to 4 queries of one K/V head go together, through parts of 1024 positions, one after the other
+ * from scores to sums: what is between them stays in the first cache.  The weights of a part are relative to its own
+ * largest score, rounded up to an integer of bits; so parts add up by powers of 2, in one order, whoever computed them.
+ * A prompt has many such units, each of which one thread computes.  One token has few: there each thread takes parts,
+ * and each part of K and V is read once for all queries of its head. */
 #include "forward/attention.h"
 
 #include "base/math.h"
@@ -9,20 +11,25 @@
 
 /* Multiplications of a chunk that is worth another thread: 10 microseconds.  A weight costs as many as WEIGHT_COST. */
 enum { CHUNK_COST = 300000, WEIGHT_COST = 32 };
-/* Tiles of K in a unit of the loop over scores: 512 positions. */
-enum { PART_TILES = 64 };
+/* Positions of a part, a multiple of 32. */
+enum { PART = 1024 };
 
 /* Up to 4 queries of one K/V head on their way through the step. */
 struct unit {
     uint32_t head_kv, first, n;              /* queries of the head: index t * n_group + (h % n_group) */
-    uint32_t n_seen[ATTN_QUERIES], n_key;    /* positions each sees; all of them see, up to a multiple of 32 */
-    int16_t *q;                              /* (n_dim / 2, 4, 4, 2) codes, as kernels/attention.h wants them */
-    int16_t *code;                           /* (n_dim) of one vector on its way there, or into the cache */
+    uint32_t n_seen[ATTN_QUERIES];           /* positions each sees, the last one the most */
+    int16_t *q;                              /* (4, n_dim) codes */
     float q_scale[ATTN_QUERIES];
-    float *scores;                           /* (4, n_position); then weights times their sum */
-    int16_t *codes;                          /* (4, n_position) of weights times scales of V */
-    float *steps;                            /* (4, n_position / 32) that codes count */
-    float inverse[ATTN_QUERIES];             /* 1 / sum of weights */
+    float *tops, *sums;                      /* (parts, 4) what 2^scores are relative to, and their sums */
+    float *values;                           /* (parts, 4, n_dim) V times 2^scores */
+};
+
+/* Of a thread. */
+struct scratch {
+    int16_t *code;                           /* (n_dim) of one vector on its way into the cache */
+    float *scores;                           /* (4, PART); then 2^(scores - top).  (n_position) for f32 */
+    int16_t *codes;                          /* (4, PART) of weights times scales of V */
+    float *steps;                            /* (4, PART / 32) that codes count */
 };
 
 struct attention {
@@ -35,10 +42,13 @@ struct attention {
     uint32_t n_group, n_dim, n_position;     /* query heads of a K/V head; padded as in kernels/attention.h */
     float scale;
     uint64_t bytes;
-    /* One (n_position, n_dim) for each of (n_layer, n_head_kv), of codes in tiles or of f32. */
-    uint8_t *k, *v;
+    /* Of each of (n_layer, n_head_kv) the parts, of each part K (positions, n_dim) and then V, in tiles: one stream.
+     * Of f32 as they come, and all positions are one part. */
+    uint8_t *codes;
+    uint32_t part;                           /* positions of a part; the last one of n_position may have fewer */
     float *k_scale, *v_scale;                /* (n_layer, n_head_kv, n_position), NULL for f32 */
-    struct unit *units;                      /* one for each thread, or for each that one token has */
+    struct scratch *scratch;                 /* one for each thread */
+    struct unit *units;                      /* one for each thread, or for each that one token has; none for f32 */
     uint32_t n_unit;
     /* What a loop over the pool is about. */
     uint32_t il, n_token, pos;
@@ -66,19 +76,26 @@ static void *take(struct attention *a, uint64_t n, size_t size) {
     return p;
 }
 
-static bool take_unit(struct attention *a, struct unit *u) {
-    uint64_t n = (uint64_t)ATTN_QUERIES * a->n_position, n_q = (uint64_t)ATTN_QUERIES * a->n_dim;
-    bool ok = (u->q = take(a, 4 * n_q, sizeof *u->q)) && (u->code = take(a, a->n_dim, sizeof *u->code))
-           && (u->scores = take(a, n, sizeof *u->scores)) && (u->codes = take(a, n, sizeof *u->codes))
-           && (u->steps = take(a, n / ATTN_BLOCK, sizeof *u->steps));
+static bool take_scratch(struct attention *a, struct scratch *s) {
+    uint64_t n = a->type == PLUMB_KV_F32 ? a->n_position : ATTN_QUERIES * PART;
+    bool ok = (s->code = take(a, a->n_dim, sizeof *s->code)) && (s->scores = take(a, n, sizeof *s->scores))
+           && (s->codes = take(a, ATTN_QUERIES * PART, sizeof *s->codes))
+           && (s->steps = take(a, ATTN_QUERIES * PART / ATTN_BLOCK, sizeof *s->steps));
     if (!ok) return false;
-    memset(u->code, 0, a->n_dim * sizeof *u->code);   /* behind head_dim nobody ever writes */
-    memset(u->q, 0, 4 * (size_t)n_q * sizeof *u->q);
-    if (a->code_bytes == 1) {                      /* whose kernels compute with 4 queries always */
-        memset(u->codes, 0, (size_t)n * sizeof *u->codes);
-        memset(u->steps, 0, (size_t)n / ATTN_BLOCK * sizeof *u->steps);
-    }
+    memset(s->code, 0, a->n_dim * sizeof *s->code);   /* behind head_dim nobody ever writes */
+    /* Kernels of 8 bits compute with 4 queries always. */
+    memset(s->codes, 0, ATTN_QUERIES * PART * sizeof *s->codes);
+    memset(s->steps, 0, ATTN_QUERIES * PART / ATTN_BLOCK * sizeof *s->steps);
     return true;
+}
+
+static bool take_unit(struct attention *a, struct unit *u) {
+    uint64_t n_q = (uint64_t)ATTN_QUERIES * a->n_dim, n_part = (a->n_position - 1) / PART + 1;
+    bool ok = (u->q = take(a, n_q, sizeof *u->q)) && (u->tops = take(a, ATTN_QUERIES * n_part, sizeof *u->tops))
+           && (u->sums = take(a, ATTN_QUERIES * n_part, sizeof *u->sums))
+           && (u->values = take(a, n_q * n_part, sizeof *u->values));
+    if (ok) memset(u->q, 0, (size_t)n_q * sizeof *u->q);
+    return ok;
 }
 
 static bool take_all(struct attention *a) {
@@ -87,15 +104,20 @@ static bool take_all(struct attention *a) {
     if (!mul_u64((uint64_t)c->n_layer * c->n_head_kv, a->n_position, &n_row) || !mul_u64(n_row, a->n_dim, &n)) {
         return false;
     }
-    if (!(a->k = take(a, n, element_bytes(a->type))) || !(a->v = take(a, n, element_bytes(a->type)))) return false;
+    if (!(a->codes = take(a, n, 2 * (size_t)element_bytes(a->type)))) return false;
     if (a->type != PLUMB_KV_F32) {
         if (!(a->k_scale = take(a, n_row, sizeof *a->k_scale))) return false;
         if (!(a->v_scale = take(a, n_row, sizeof *a->v_scale))) return false;
     }
     uint32_t n_decode = c->n_head_kv * ((a->n_group - 1) / ATTN_QUERIES + 1), n_thread = pool_size(a->pool);
-    uint32_t n_unit = n_decode > n_thread ? n_decode : n_thread;
-    if (!(a->units = take(a, n_unit, sizeof *a->units))) return false;
-    memset(a->units, 0, n_unit * sizeof *a->units);
+    uint32_t n_unit = a->type == PLUMB_KV_F32 ? 0 : n_decode > n_thread ? n_decode : n_thread;
+    if (!(a->scratch = take(a, n_thread, sizeof *a->scratch))) return false;
+    memset(a->scratch, 0, n_thread * sizeof *a->scratch);
+    for (uint32_t i = 0; i < n_thread; i++) {
+        if (!take_scratch(a, &a->scratch[i])) return false;
+    }
+    if (n_unit > 0 && !(a->units = take(a, n_unit, sizeof *a->units))) return false;
+    if (n_unit > 0) memset(a->units, 0, n_unit * sizeof *a->units);
     for (; a->n_unit < n_unit; a->n_unit++) {
         if (!take_unit(a, &a->units[a->n_unit])) {
             a->n_unit++;   /* what it has is to be freed */
@@ -119,6 +141,7 @@ plumb_status attention_create(struct attention **out, const struct model_config 
     a->n_group = c->n_head / c->n_head_kv;
     a->n_dim = (uint32_t)round_up(c->head_dim, ATTN_TILE);
     a->n_position = (uint32_t)round_up(n_ctx, ATTN_BLOCK);
+    a->part = type == PLUMB_KV_F32 ? a->n_position : PART;
     a->scale = c->attention_scale != 0.0f ? c->attention_scale : 1.0f / (float)math_sqrt((double)c->head_dim);
     if (!take_all(a)) {
         attention_free(a);
@@ -132,12 +155,17 @@ void attention_free(struct attention *a) {
     if (!a) return;
     for (uint32_t i = 0; i < a->n_unit; i++) {
         free(a->units[i].q);
-        free(a->units[i].code);
-        free(a->units[i].scores);
-        free(a->units[i].codes);
-        free(a->units[i].steps);
+        free(a->units[i].tops);
+        free(a->units[i].sums);
+        free(a->units[i].values);
     }
-    void *const owned[] = { a->k, a->v, a->k_scale, a->v_scale, a->units };
+    for (uint32_t i = 0; a->scratch && i < pool_size(a->pool); i++) {
+        free(a->scratch[i].code);
+        free(a->scratch[i].scores);
+        free(a->scratch[i].codes);
+        free(a->scratch[i].steps);
+    }
+    void *const owned[] = { a->codes, a->k_scale, a->v_scale, a->scratch, a->units };
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
     free(a);
 }
@@ -146,12 +174,17 @@ uint64_t attention_bytes(const struct attention *a) { return a->bytes; }
 
 /* ---- what is kept ---------------------------------------------------------------------------------------------- */
 
-/* First position of a head of the layer that is being computed: row of the scales, and of the codes or floats. */
+/* First position of a head of the layer that is being computed: row of the scales. */
 static size_t head_row(const struct attention *a, uint32_t head_kv) {
     return ((size_t)a->il * a->config->n_head_kv + head_kv) * a->n_position;
 }
-static uint8_t *head_codes(const struct attention *a, uint8_t *cache, uint32_t head_kv) {
-    return cache + head_row(a, head_kv) * a->n_dim * a->code_bytes;
+/* K of the part that position p of the head is in, and V of it. */
+static uint8_t *part_k(const struct attention *a, uint32_t head_kv, uint32_t p) {
+    return a->codes + (head_row(a, head_kv) + p / a->part * a->part) * 2 * a->n_dim * a->code_bytes;
+}
+static uint8_t *part_v(const struct attention *a, uint32_t head_kv, uint32_t p) {
+    uint32_t n = a->n_position - p / a->part * a->part;
+    return part_k(a, head_kv, p) + (size_t)(n < a->part ? n : a->part) * a->n_dim * a->code_bytes;
 }
 
 static inline void put(const struct attention *a, uint8_t *codes, size_t i, int16_t code) {
@@ -167,7 +200,7 @@ static float most(const struct attention *a) { return a->type == PLUMB_KV_I16 ? 
 static void store_k(const struct attention *a, uint32_t head, uint32_t p, const float *x, int16_t *scratch) {
     float *scale = a->k_scale + head_row(a, head) + p;
     size_t tile_codes = (size_t)ATTN_TILE * a->n_dim;
-    uint8_t *tile = head_codes(a, a->k, head) + p / ATTN_TILE * tile_codes * a->code_bytes;
+    uint8_t *tile = part_k(a, head, p) + p % a->part / ATTN_TILE * tile_codes * a->code_bytes;
     if (p % ATTN_TILE == 0) {
         memset(tile, 0, tile_codes * a->code_bytes);
         memset(scale, 0, ATTN_TILE * sizeof *scale);
@@ -178,38 +211,28 @@ static void store_k(const struct attention *a, uint32_t head, uint32_t p, const 
     }
 }
 
-enum { SPAN_DIMS = ATTN_SPAN * ATTN_TILE };
-static uint32_t n_span(const struct attention *a) { return (a->n_dim - 1) / SPAN_DIMS + 1; }
-static uint32_t tiles_of_span(const struct attention *a, uint32_t i) {
-    uint32_t n = a->n_dim / ATTN_TILE - i * ATTN_SPAN;
-    return n < ATTN_SPAN ? n : ATTN_SPAN;
-}
-
 static void store_v(const struct attention *a, uint32_t head, uint32_t p, const float *x, int16_t *scratch) {
-    uint8_t *codes = head_codes(a, a->v, head);
+    size_t n = (size_t)ATTN_BLOCK * a->n_dim;
+    uint8_t *block = part_v(a, head, p) + p % a->part / ATTN_BLOCK * n * a->code_bytes;
+    if (p % ATTN_BLOCK == 0) memset(block, 0, n * a->code_bytes);
     a->v_scale[head_row(a, head) + p] = a->kernels->quantize(x, scratch, a->config->head_dim, most(a), INFINITY);
-    for (uint32_t first = 0; first < a->n_dim; first += SPAN_DIMS) {
-        uint32_t n = tiles_of_span(a, first / SPAN_DIMS) * ATTN_TILE;
-        size_t block = (size_t)first * a->n_position + p / ATTN_BLOCK * (size_t)ATTN_BLOCK * n;
-        if (p % ATTN_BLOCK == 0) memset(codes + block * a->code_bytes, 0, (size_t)ATTN_BLOCK * n * a->code_bytes);
-        for (uint32_t i = 0; i < n; i++) {
-            size_t tile = block + i / ATTN_TILE * (ATTN_TILE * ATTN_BLOCK);
-            put(a, codes, tile + (p % ATTN_BLOCK / 2 * ATTN_TILE + i % ATTN_TILE) * 2 + p % 2, scratch[first + i]);
-        }
+    for (uint32_t i = 0; i < a->n_dim; i++) {
+        size_t tile = i / ATTN_TILE * (ATTN_TILE * ATTN_BLOCK);
+        put(a, block, tile + (p % ATTN_BLOCK / 2 * ATTN_TILE + i % ATTN_TILE) * 2 + p % 2, scratch[i]);
     }
 }
 
 static void store_f32(const struct attention *a, uint32_t head, uint32_t p, const float *k, const float *v) {
     size_t at = (size_t)p * a->n_dim * sizeof *k, n = a->config->head_dim * sizeof *k;
-    memcpy(head_codes(a, a->k, head) + at, k, n);
-    memcpy(head_codes(a, a->v, head) + at, v, n);
+    memcpy(part_k(a, head, p) + at, k, n);
+    memcpy(part_v(a, head, p) + at, v, n);
 }
 
 /* Heads begin .. end - 1. */
 static void store_heads(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
     const struct attention *a = user;
     const struct model_config *c = a->config;
-    int16_t *scratch = a->units[thread].code;
+    int16_t *scratch = a->scratch[thread].code;
     for (uint32_t h = begin; h < end; h++) {
         for (uint32_t t = 0; t < a->n_token; t++) {
             size_t at = ((size_t)t * c->n_head_kv + h) * c->head_dim;
@@ -244,107 +267,101 @@ static void begin_unit(const struct attention *a, struct unit *u, uint32_t head_
     u->n = n < ATTN_QUERIES ? n : ATTN_QUERIES;
     for (uint32_t i = 0; i < u->n; i++) {
         const float *q = a->queries + query_row(a, u, i) * a->config->head_dim;
-        float step = a->kernels->quantize(q, u->code, a->config->head_dim, 32767.0f, ATTN_NORM);
-        for (uint32_t pair = 0; pair < a->n_dim / 2; pair++) {
-            int16_t *to = u->q + ((size_t)pair * ATTN_QUERIES + i) * 8;
-            for (int lane = 0; lane < 4; lane++) memcpy(to + 2 * lane, u->code + 2 * pair, 2 * sizeof *to);
-        }
+        float step = a->kernels->quantize(q, u->q + (size_t)i * a->n_dim, a->config->head_dim, 32767.0f, ATTN_NORM);
         u->q_scale[i] = step * (a->scale * ATTN_LOG2E);
         u->n_seen[i] = a->pos + (first + i) / a->n_group + 1;
     }
-    u->n_key = (uint32_t)round_up(u->n_seen[u->n - 1], ATTN_BLOCK);
 }
 
-/* Of tiles begin .. end - 1 of K. */
-static void score(const struct attention *a, struct unit *u, uint32_t begin, uint32_t end) {
-    size_t at = (size_t)begin * ATTN_TILE;
-    a->kernels->scores[a->code_bytes - 1](u->scores + at, a->n_position,
-        head_codes(a, a->k, u->head_kv) + at * a->n_dim * a->code_bytes, a->k_scale + head_row(a, u->head_kv) + at,
-        end - begin, u->q, u->q_scale, a->n_dim, u->n);
+static uint32_t parts_of(uint32_t n_seen) { return (n_seen - 1) / PART + 1; }
+
+/* Where query i of a unit has its weights at all positions so far, which somebody wants to see. */
+static float *weights_row(const struct attention *a, const struct unit *u, uint32_t i) {
+    return a->weights + query_row(a, u, i) * (a->pos + a->n_token);
 }
 
-/* Of query i. */
-static void weigh(const struct attention *a, struct unit *u, uint32_t i) {
-    float *w = u->scores + (size_t)i * a->n_position;
-    float sum = a->kernels->weigh(w, u->n_seen[i], u->n_key, a->v_scale + head_row(a, u->head_kv),
-                                  u->codes + (size_t)i * a->n_position,
-                                  u->steps + (size_t)i * (a->n_position / ATTN_BLOCK));
-    u->inverse[i] = 1.0f / sum;
-    if (!a->weights) return;
-    uint32_t n_key = a->pos + a->n_token;
-    float *row = a->weights + query_row(a, u, i) * n_key;
-    for (uint32_t p = 0; p < n_key; p++) row[p] = p < u->n_seen[i] ? w[p] * u->inverse[i] : 0.0f;
-}
-
-/* Of span i of V. */
-static void sum_values(const struct attention *a, const struct unit *u, uint32_t i) {
-    float sums[ATTN_QUERIES][SPAN_DIMS];
-    size_t at = (size_t)i * SPAN_DIMS, n = a->config->head_dim - at;
-    a->kernels->values[a->code_bytes - 1](sums[0], SPAN_DIMS,
-        head_codes(a, a->v, u->head_kv) + at * a->n_position * a->code_bytes, tiles_of_span(a, i),
-        u->n_key / ATTN_BLOCK, u->codes, u->steps, a->n_position, u->inverse, u->n);
-    if (n > SPAN_DIMS) n = SPAN_DIMS;
+/* Part i of a unit that sees it. */
+static void run_part(const struct attention *a, struct unit *u, uint32_t i, const struct scratch *s) {
+    uint32_t begin = i * PART, n_seen = u->n_seen[u->n - 1] - begin;
+    if (n_seen > PART) n_seen = PART;
+    uint32_t n = (uint32_t)round_up(n_seen, ATTN_BLOCK);
+    size_t row = head_row(a, u->head_kv) + begin;
+    a->kernels->scores[a->code_bytes - 1](s->scores, PART, part_k(a, u->head_kv, begin), a->k_scale + row,
+        (n_seen - 1) / ATTN_TILE + 1, u->q, u->q_scale, a->n_dim, u->n);
     for (uint32_t t = 0; t < u->n; t++) {
-        memcpy(a->attn + query_row(a, u, t) * a->config->head_dim + at, sums[t], n * sizeof *a->attn);
+        float *w = s->scores + (size_t)t * PART, *d = s->steps + (size_t)t * (PART / ATTN_BLOCK);
+        int16_t *codes = s->codes + (size_t)t * PART;
+        if (u->n_seen[t] <= begin) {   /* end_unit does not look at this part; its sums are computed all the same */
+            memset(codes, 0, n * sizeof *codes);
+            memset(d, 0, n / ATTN_BLOCK * sizeof *d);
+            continue;
+        }
+        uint32_t n_own = u->n_seen[t] - begin < n ? u->n_seen[t] - begin : n;
+        u->sums[i * ATTN_QUERIES + t] =
+            a->kernels->weigh(w, n_own, n, a->v_scale + row, codes, d, &u->tops[i * ATTN_QUERIES + t]);
+        if (a->weights) memcpy(weights_row(a, u, t) + begin, w, n_own * sizeof *w);
+    }
+    a->kernels->values[a->code_bytes - 1](u->values + (size_t)i * ATTN_QUERIES * a->n_dim, a->n_dim,
+        part_v(a, u->head_kv, begin), a->n_dim / ATTN_TILE, n / ATTN_BLOCK, s->codes, s->steps, PART, u->n);
+}
+
+/* 2^x of an integer x <= 0; NaN for NaN. */
+static float power_of_two(float x) {
+    if (x < -126.0f) return 0.0f;
+    return x <= 0.0f ? f32_from_bits((uint32_t)((int32_t)x + 127) << 23) : x;
+}
+
+/* All parts of a unit. */
+static void end_unit(const struct attention *a, const struct unit *u) {
+    uint32_t n_dim = a->config->head_dim, n_key = a->pos + a->n_token;
+    for (uint32_t t = 0; t < u->n; t++) {
+        float *attn = a->attn + query_row(a, u, t) * n_dim, top = -INFINITY, sum = 0.0f;
+        uint32_t n_part = parts_of(u->n_seen[t]);
+        memset(attn, 0, n_dim * sizeof *attn);
+        for (uint32_t i = t; i < n_part * ATTN_QUERIES; i += ATTN_QUERIES) top = u->tops[i] > top ? u->tops[i] : top;
+        for (uint32_t i = t; i < n_part * ATTN_QUERIES; i += ATTN_QUERIES) {
+            float by = power_of_two(u->tops[i] - top);
+            sum += u->sums[i] * by;
+            a->f32->add_scaled(attn, u->values + (size_t)i * a->n_dim, by, n_dim);
+        }
+        float inverse = 1.0f / sum;
+        for (uint32_t i = 0; i < n_dim; i++) attn[i] *= inverse;
+        for (uint32_t p = 0; a->weights && p < n_key; p++) {
+            float *w = weights_row(a, u, t) + p;
+            if (p >= u->n_seen[t]) *w = 0.0f;
+            else *w *= power_of_two(u->tops[p / PART * ATTN_QUERIES + t] - top) * inverse;
+        }
     }
 }
 
-/* ---- a prompt -------------------------------------------------------------------------------------------------- */
-
 static uint32_t units_of_head(const struct attention *a) { return (a->n_token * a->n_group - 1) / ATTN_QUERIES + 1; }
 
+/* i: (n_head_kv, units), of a prompt. */
 static void run_units(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
     const struct attention *a = user;
     struct unit *u = &a->units[thread];
     for (uint32_t i = begin; i < end; i++) {
         begin_unit(a, u, i / units_of_head(a), i % units_of_head(a) * ATTN_QUERIES);
-        score(a, u, 0, (u->n_seen[u->n - 1] - 1) / ATTN_TILE + 1);
-        for (uint32_t t = 0; t < u->n; t++) weigh(a, u, t);
-        for (uint32_t s = 0; s < n_span(a); s++) sum_values(a, u, s);
+        for (uint32_t part = 0; part < parts_of(u->n_seen[u->n - 1]); part++) run_part(a, u, part, &a->scratch[thread]);
+        end_unit(a, u);
     }
 }
 
-/* ---- one token ------------------------------------------------------------------------------------------------- */
-
-/* i: (n_head_kv, parts). */
-static void score_parts(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
+/* i: (n_head_kv, parts), of one token. */
+static void run_parts(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
     const struct attention *a = user;
-    uint32_t n_tile = a->pos / ATTN_TILE + 1, n_part = (n_tile - 1) / PART_TILES + 1, n = units_of_head(a);
-    (void)thread;
+    uint32_t n_part = parts_of(a->pos + 1), n = units_of_head(a);
     for (uint32_t i = begin; i < end; i++) {
-        uint32_t first = i % n_part * PART_TILES, last = n_tile - first < PART_TILES ? n_tile : first + PART_TILES;
-        for (uint32_t j = 0; j < n; j++) score(a, &a->units[i / n_part * n + j], first, last);
-    }
-}
-
-/* i: (n_unit, 4). */
-static void weigh_queries(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
-    const struct attention *a = user;
-    (void)thread;
-    for (uint32_t i = begin; i < end; i++) {
-        struct unit *u = &a->units[i / ATTN_QUERIES];
-        if (i % ATTN_QUERIES < u->n) weigh(a, u, i % ATTN_QUERIES);
-    }
-}
-
-/* i: (n_head_kv, spans of V). */
-static void sum_spans(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
-    const struct attention *a = user;
-    uint32_t n = units_of_head(a);
-    (void)thread;
-    for (uint32_t i = begin; i < end; i++) {
-        for (uint32_t j = 0; j < n; j++) sum_values(a, &a->units[i / n_span(a) * n + j], i % n_span(a));
+        for (uint32_t j = 0; j < n; j++) run_part(a, &a->units[i / n_part * n + j], i % n_part, &a->scratch[thread]);
     }
 }
 
 static void run_token(struct attention *a) {
-    uint32_t n_head_kv = a->config->n_head_kv, n = units_of_head(a), n_part = a->pos / (PART_TILES * ATTN_TILE) + 1;
-    uint64_t n_seen = (uint64_t)a->pos + 1;
-    for (uint32_t i = 0; i < n_head_kv * n; i++) begin_unit(a, &a->units[i], i / n, i % n * ATTN_QUERIES);
-    uint64_t part_cost = (n_seen < PART_TILES * ATTN_TILE ? n_seen : PART_TILES * ATTN_TILE) * a->n_dim * a->n_group;
-    pool_run(a->pool, n_head_kv * n_part, grain(part_cost), score_parts, a);
-    pool_run(a->pool, n_head_kv * n * ATTN_QUERIES, grain(n_seen * WEIGHT_COST), weigh_queries, a);
-    pool_run(a->pool, n_head_kv * n_span(a), grain(n_seen * SPAN_DIMS * a->n_group), sum_spans, a);
+    uint32_t n_seen = a->pos + 1, n = units_of_head(a), n_unit = a->config->n_head_kv * n;
+    uint64_t cost = (uint64_t)(n_seen < PART ? n_seen : PART) * a->n_group * (2 * (uint64_t)a->n_dim + WEIGHT_COST);
+    for (uint32_t i = 0; i < n_unit; i++) begin_unit(a, &a->units[i], i / n, i % n * ATTN_QUERIES);
+    pool_run(a->pool, a->config->n_head_kv * parts_of(n_seen), grain(cost), run_parts, a);
+    for (uint32_t i = 0; i < n_unit; i++) end_unit(a, &a->units[i]);
 }
 
 /* ---- f32 --------------------------------------------------------------------------------------------------------- */
@@ -353,11 +370,11 @@ static void run_token(struct attention *a) {
 static void run_f32(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
     const struct attention *a = user;
     const struct model_config *c = a->config;
-    float *scores = a->units[thread].scores;
+    float *scores = a->scratch[thread].scores;
     for (uint32_t i = begin; i < end; i++) {
         uint32_t head_kv = i % c->n_head / a->n_group, n_seen = a->pos + i / c->n_head + 1, n_key = a->pos + a->n_token;
-        const float *k = (const float *)(const void *)head_codes(a, a->k, head_kv);
-        const float *v = (const float *)(const void *)head_codes(a, a->v, head_kv);
+        const float *k = (const float *)(const void *)part_k(a, head_kv, 0);
+        const float *v = (const float *)(const void *)part_v(a, head_kv, 0);
         const float *q = a->queries + (size_t)i * c->head_dim;
         float *attn = a->attn + (size_t)i * c->head_dim;
         for (uint32_t p = 0; p < n_seen; p++) {

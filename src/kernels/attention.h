@@ -6,12 +6,11 @@
  * is a position (K) or a dim (V), two elements of its row side by side for i32x4.dot_i16x8_s, and nothing is to be
  * summed across lanes:
  *
- *   K   tiles of 8 positions                          (n_position / 8, n_dim / 2, 8 positions, 2 dims)
- *   V   tiles of 8 dims, up to 4 of them side by side for each 32 positions
- *                             (n_dim / 32, n_position / 32, 4, 16, 8 dims, 2 positions)
+ *   K   tiles of 8 positions               (n_position / 8, n_dim / 2, 8 positions, 2 dims)
+ *   V   blocks of 32 positions, of each tiles of 8 dims
+ *                         (n_position / 32, n_dim / 8, 16, 8 dims, 2 positions)
  *
- * so that both are read in one stream from the first position to the last, V by spans of 32 dims (the last of which may
- * have fewer tiles).
+ * so that both are read in one stream from the first position to the last.
  *
  * n_dim is head_dim up to a multiple of 8, n_position a multiple of 32, with zeros for what is not there.  Every
  * position has one scale for its K and one for its V.  Sums stay below 2^31 since
@@ -25,8 +24,9 @@
 #include "base/base.h"
 
 #include <math.h>
+#include <string.h>
 
-enum { ATTN_TILE = 8, ATTN_QUERIES = 4, ATTN_BLOCK = 32, ATTN_SPAN = 4 };
+enum { ATTN_TILE = 8, ATTN_QUERIES = 4, ATTN_BLOCK = 32 };
 /* Euclidean norm of K's and of a query's codes before they are rounded, which adds sqrt(n) / 2 at most: 128 for the
  * longest head, 65536, and f32 sums of squares err by 46 there: 46100 + 174 < 2^15.5 = 46340.9. */
 #define ATTN_NORM 46100.0f
@@ -38,12 +38,12 @@ enum { ATTN_TILE = 8, ATTN_QUERIES = 4, ATTN_BLOCK = 32, ATTN_SPAN = 4 };
 /* Numbers whose largest magnitude, or sum, is below are rounded to zero: the reciprocals must stay finite. */
 #define ATTN_MIN 1e-30f
 
-/* 2^f = 1 + f (C1 + f (C2 + ...)), |f| <= 1/2: minimax of the relative error, 1e-7; computed in f32 2e-7. */
-#define EXP2_C1 0.693147004f
-#define EXP2_C2 0.240222424f
-#define EXP2_C3 0.0555073358f
-#define EXP2_C4 0.00967151299f
-#define EXP2_C5 0.00132647273f
+/* 2^f = 1 + f (C1 + f (C2 + ...)), |f| <= 1/2: minimax of the relative error, 3e-6, where a weight's code is rounded by
+ * 1e-4 and more. */
+#define EXP2_C1 0.693124175f
+#define EXP2_C2 0.240240991f
+#define EXP2_C3 0.0559064262f
+#define EXP2_C4 0.00958285294f
 /* x + EXP2_ROUND has in its low bits x rounded to an integer, plus 127. */
 #define EXP2_ROUND (0x1.8p23f + 127.0f)
 
@@ -52,20 +52,20 @@ struct attention_kernels {
      * INFINITY).  Returns scale: 0 and zeros for x below ATTN_MIN, NaN and zeros if x holds NaN or infinity. */
     float (*quantize)(const float *x, int16_t *codes, size_t n, float most, float norm);
     /* s[t * stride + p] = (k_p . q_t) (k_scale[p] * q_scale[t]) of n_tile tiles of K and n_query <= 4 queries.
-     * k: codes of 8 or 16 bits (table index: bytes of a code - 1); q: (n_dim / 2, 4, 4, 2) codes, n_dim % 8 == 0, each
-     * pair of a query four times as a vector of all positions wants it.  Here and of values there is room for 4
-     * queries in all that belongs to queries, and what lies behind n_query is undefined. */
+     * k: codes of 8 or 16 bits (table index: bytes of a code - 1); q: (4, n_dim) codes, n_dim % 8 == 0.  Here and of
+     * values there is room for 4 queries in all that belongs to queries, and what lies behind n_query is undefined. */
     void (*scores[2])(float *s, size_t stride, const void *k, const float *k_scale, size_t n_tile, const int16_t *q,
                       const float *q_scale, size_t n_dim, size_t n_query);
-    /* Of n scores, n % 32 == 0, the first n_seen > 0 are there: s <- 2^(s - max s), 0 for the others, in place, and
-     * codes[i] = s[i] v_scale[i] / d[i / 32], rounded; d is such that a block's sum is as it was: weights that are all
-     * alike err alike.  Returns the sum of s.  NaN or infinity among the scores: the sum is NaN.  A scale of NaN where
-     * the score is seen: d of its block is NaN and its codes are zeros. */
-    float (*weigh)(float *s, size_t n_seen, size_t n, const float *v_scale, int16_t *codes, float *d);
-    /* out[t * stride + i] = scale[t] * sum of w_t v over n_block > 0 blocks, of a span of n_tile tiles and n_query <= 4
-     * queries.  w: (4, n_w) codes, d: (4, n_w / 32). */
+    /* Of n scores, n % 32 == 0, the first n_seen > 0 are there: top is the least integer that none of them is above,
+     * s <- 2^(s - top), 0 for the others, in place, and codes[i] = s[i] v_scale[i] / d[i / 32], rounded; d is such that
+     * a block's sum is as it was: weights that are all alike err alike.  Returns the sum of s.  NaN or infinity among
+     * the scores: the sum is NaN.  A scale of NaN where the score is seen: d of its block is NaN and its codes are
+     * zeros. */
+    float (*weigh)(float *s, size_t n_seen, size_t n, const float *v_scale, int16_t *codes, float *d, float *top);
+    /* out[t * stride + i] = sum of w_t v over n_block > 0 blocks of n_tile tiles, of n_query <= 4 queries.
+     * w: (4, n_w) codes, d: (4, n_w / 32). */
     void (*values[2])(float *out, size_t stride, const void *v, size_t n_tile, size_t n_block, const int16_t *w,
-                      const float *d, size_t n_w, const float *scale, size_t n_query);
+                      const float *d, size_t n_w, size_t n_query);
     /* Turns n pairs by angles: a[i * step] and b[i * step], step 1 (b behind a) or 2 (b = a + 1).
      * a <- a cos - b sin, b <- a sin + b cos. */
     void (*rotate)(float *a, float *b, size_t step, const float *cosine, const float *sine, size_t n);
@@ -76,7 +76,8 @@ struct attention_kernels {
 static inline void attention_hide(float *s, size_t n_seen, size_t n, const float *v_scale, float tail[ATTN_BLOCK]) {
     size_t begin = (n_seen - 1) / ATTN_BLOCK * ATTN_BLOCK;
     for (size_t i = n_seen; i < n; i++) s[i] = -INFINITY;
-    for (size_t i = 0; i < ATTN_BLOCK; i++) tail[i] = begin + i < n_seen ? v_scale[begin + i] : 0.0f;
+    memset(tail, 0, ATTN_BLOCK * sizeof *tail);
+    memcpy(tail, v_scale + begin, (n_seen - begin) * sizeof *tail);
 }
 
 /* The scales of block b. */

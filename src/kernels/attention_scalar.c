@@ -39,8 +39,7 @@ static inline void scores__scalar(float *s, size_t stride, const void *k, const 
         for (size_t t = 0; t < n_query; t++) {
             int32_t dot = 0;
             for (size_t i = 0; i < n_dim; i++) {
-                int16_t x = q[(i / 2 * ATTN_QUERIES + t) * 8 + i % 2];
-                dot += code(k, row + i / 2 * (2 * ATTN_TILE) + i % 2, is_wide) * x;
+                dot += code(k, row + i / 2 * (2 * ATTN_TILE) + i % 2, is_wide) * q[t * n_dim + i];
             }
             s[t * stride + p] = (float)dot * (k_scale[p] * q_scale[t]);
         }
@@ -59,8 +58,7 @@ static void scores_i16__scalar(float *s, size_t stride, const void *k, const flo
 
 /* NaN for NaN; not for what is far below: that is not asked for. */
 static float exp2__scalar(float x) {
-    float rounded = x + EXP2_ROUND, f = x - (rounded - EXP2_ROUND), e = EXP2_C5;
-    e = e * f + EXP2_C4;
+    float rounded = x + EXP2_ROUND, f = x - (rounded - EXP2_ROUND), e = EXP2_C4;
     e = e * f + EXP2_C3;
     e = e * f + EXP2_C2;
     e = e * f + EXP2_C1;
@@ -68,17 +66,19 @@ static float exp2__scalar(float x) {
     return e * f32_from_bits(f32_to_bits(rounded) << 23);
 }
 
-static float weigh__scalar(float *s, size_t n_seen, size_t n, const float *v_scale, int16_t *codes, float *d) {
+static float weigh__scalar(float *s, size_t n_seen, size_t n, const float *v_scale, int16_t *codes, float *d,
+                           float *top) {
     float max = -INFINITY, sum[4] = { 0 }, tail[ATTN_BLOCK];
     attention_hide(s, n_seen, n, v_scale, tail);
     for (size_t i = 0; i < n; i++) {
         if (s[i] > max) max = s[i];
     }
+    *top = ceilf(max);
     for (size_t b = 0; b < n / ATTN_BLOCK; b++, s += ATTN_BLOCK, codes += ATTN_BLOCK) {
         const float *scale = attention_scales(b, n_seen, v_scale, tail);
         float lane[4] = { 0 };
         for (int i = 0; i < ATTN_BLOCK; i++) {
-            float x = s[i] - max;
+            float x = s[i] - *top;
             s[i] = x < ATTN_BITS_MIN ? 0.0f : exp2__scalar(x);
             sum[i % 4] += s[i];
             lane[i % 4] += s[i] * scale[i];
@@ -97,8 +97,8 @@ static float weigh__scalar(float *s, size_t n_seen, size_t n, const float *v_sca
 }
 
 static inline void values__scalar(float *out, size_t stride, const void *v, size_t n_tile,
-                                  size_t n_block, const int16_t *w, const float *d, size_t n_w, const float *scale,
-                                  size_t n_query, bool is_wide) {
+                                  size_t n_block, const int16_t *w, const float *d, size_t n_w, size_t n_query,
+                                  bool is_wide) {
     for (size_t t = 0; t < n_query; t++, w += n_w, d += n_w / ATTN_BLOCK) {
         for (size_t i = 0; i < n_tile * ATTN_TILE; i++) {
             size_t at = i / ATTN_TILE * ATTN_TILE * ATTN_BLOCK + i % ATTN_TILE * 2;
@@ -111,19 +111,19 @@ static inline void values__scalar(float *out, size_t stride, const void *v, size
                 }
                 y += (float)dot * d[b];
             }
-            out[t * stride + i] = y * scale[t];
+            out[t * stride + i] = y;
         }
     }
 }
 
 static void values_i8__scalar(float *out, size_t stride, const void *v, size_t n_tile, size_t n_block,
-                              const int16_t *w, const float *d, size_t n_w, const float *scale, size_t n_query) {
-    values__scalar(out, stride, v, n_tile, n_block, w, d, n_w, scale, n_query, false);
+                              const int16_t *w, const float *d, size_t n_w, size_t n_query) {
+    values__scalar(out, stride, v, n_tile, n_block, w, d, n_w, n_query, false);
 }
 
 static void values_i16__scalar(float *out, size_t stride, const void *v, size_t n_tile, size_t n_block,
-                               const int16_t *w, const float *d, size_t n_w, const float *scale, size_t n_query) {
-    values__scalar(out, stride, v, n_tile, n_block, w, d, n_w, scale, n_query, true);
+                               const int16_t *w, const float *d, size_t n_w, size_t n_query) {
+    values__scalar(out, stride, v, n_tile, n_block, w, d, n_w, n_query, true);
 }
 
 static void rotate__scalar(float *a, float *b, size_t step, const float *cosine, const float *sine, size_t n) {

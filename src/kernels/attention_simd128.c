@@ -67,8 +67,8 @@ static float quantize__simd128(const float *x, int16_t *codes, size_t n, float m
 
 /* ---- products with K and V -----------------------------------------------------------------------------------------
  *
- * A tile of 8 lanes times 4 vectors: 8 sums, two vectors of codes and one of the other operand, which is loaded as it
- * is multiplied, a pair four times: to splat it here would take as long as a product. */
+ * A tile of 8 lanes times 4 vectors: 8 sums, two vectors of codes and a pair of the other operand, splat as it is
+ * loaded, which takes no vector unit. */
 
 /* 8 codes in 16 bits, i of them from the tile's beginning. */
 static inline v128_t load_codes(const uint8_t *tile, size_t i, bool is_wide) {
@@ -79,28 +79,34 @@ static inline v128_t load_codes(const uint8_t *tile, size_t i, bool is_wide) {
 
 struct sums { v128_t low[ATTN_QUERIES], high[ATTN_QUERIES]; };
 
-/* (8 lanes) . (n_query); *end is where the tile ends, x (pairs, 4, 4, 2).  n_query and is_wide are constants wherever
- * this is inlined. */
-ALWAYS_INLINE struct sums dot_tile(const uint8_t *tile, const uint8_t *end, const int16_t *x, size_t n_query,
-                                   bool is_wide) {
+/* (8 lanes) . (n_query); *end is where the tile ends, x (n_query, stride) codes.  n_query and is_wide are constants
+ * wherever this is inlined. */
+ALWAYS_INLINE struct sums dot_tile(const uint8_t *tile, const uint8_t *end, const int16_t *x, size_t stride,
+                                   size_t n_query, bool is_wide) {
     struct sums sums;
-    for (size_t t = 0; t < n_query; t++) sums.low[t] = sums.high[t] = wasm_i32x4_splat(0);
+    const int16_t *row[ATTN_QUERIES];
+    for (size_t t = 0; t < n_query; t++) {
+        sums.low[t] = sums.high[t] = wasm_i32x4_splat(0);
+        row[t] = x + t * stride;
+    }
     LOOP_KEPT
-    for (; tile < end; tile += is_wide ? 128 : 64, x += 4 * 8 * ATTN_QUERIES) {
-        OPAQUE(tile, x);
+    for (; tile < end; tile += is_wide ? 128 : 64) {
+        LOOP_UNROLLED
+        for (size_t t = 0; t < n_query; t++) OPAQUE(tile, row[t]);
         LOOP_UNROLLED
         for (size_t i = 0; i < 4; i++) {
             v128_t w0 = load_codes(tile, 16 * i, is_wide), w1 = load_codes(tile, 16 * i + 8, is_wide);
-            const int16_t *pairs = x + 8 * ATTN_QUERIES * i;
             LOOP_UNROLLED
             for (size_t t = 0; t < n_query; t++) {
-                v128_t pair = wasm_v128_load(pairs + 8 * t);
+                v128_t pair = wasm_v128_load32_splat(row[t] + 2 * i);
                 DOT(sums.low[t], w0, pair);
                 DOT(sums.high[t], w1, pair);
             }
             LOOP_UNROLLED
             for (size_t t = 0; t < n_query; t++) IN_ORDER(sums.low[t], sums.high[t]);
         }
+        LOOP_UNROLLED
+        for (size_t t = 0; t < n_query; t++) row[t] += 8;
     }
     return sums;
 }
@@ -112,7 +118,7 @@ ALWAYS_INLINE void scores_n(float *s, size_t stride, const void *k, const float 
     const uint8_t *tile = k;
     size_t tile_bytes = n_dim * (is_wide ? 16 : 8);
     for (const float *end = k_scale + n_tile * ATTN_TILE; k_scale < end; k_scale += 8, s += 8, tile += tile_bytes) {
-        struct sums dots = dot_tile(tile, tile + tile_bytes, q, n_query, is_wide);
+        struct sums dots = dot_tile(tile, tile + tile_bytes, q, n_dim, n_query, is_wide);
         v128_t low = wasm_v128_load(k_scale), high = wasm_v128_load(k_scale + 4);
         LOOP_UNROLLED
         for (size_t t = 0; t < n_query; t++) {
@@ -124,29 +130,18 @@ ALWAYS_INLINE void scores_n(float *s, size_t stride, const void *k, const float 
 }
 
 ALWAYS_INLINE void values_n(float *out, size_t stride, const void *v, size_t n_tile, size_t n_block,
-                            const int16_t *w, const float *d, size_t n_w, const float *scale, size_t n_query,
-                            bool is_wide) {
-    int16_t pairs[ATTN_BLOCK / 2 * ATTN_QUERIES * 8];   /* of a block: (16, 4, 4, 2) */
+                            const int16_t *w, const float *d, size_t n_w, size_t n_query, bool is_wide) {
     size_t tile_bytes = ATTN_BLOCK * ATTN_TILE * (is_wide ? 2 : 1);
     const uint8_t *block = v;
     for (const float *end = d + n_block; d < end; d++, w += ATTN_BLOCK, block += n_tile * tile_bytes) {
         v128_t step[ATTN_QUERIES];
         for (size_t t = 0; t < n_query; t++) {
-            LOOP_KEPT
-            for (size_t i = 0; i < ATTN_BLOCK / 8; i++) {
-                v128_t x = wasm_v128_load(w + t * n_w + 8 * i);
-                int16_t *to = pairs + 8 * (4 * ATTN_QUERIES * i + t);
-                wasm_v128_store(to, wasm_i32x4_shuffle(x, x, 0, 0, 0, 0));
-                wasm_v128_store(to + 8 * ATTN_QUERIES, wasm_i32x4_shuffle(x, x, 1, 1, 1, 1));
-                wasm_v128_store(to + 16 * ATTN_QUERIES, wasm_i32x4_shuffle(x, x, 2, 2, 2, 2));
-                wasm_v128_store(to + 24 * ATTN_QUERIES, wasm_i32x4_shuffle(x, x, 3, 3, 3, 3));
-            }
             step[t] = wasm_v128_load32_splat(d + t * (n_w / ATTN_BLOCK));
         }
         float *y = out;
         const uint8_t *tile = block;
         for (const uint8_t *last = tile + n_tile * tile_bytes; tile < last; tile += tile_bytes, y += ATTN_TILE) {
-            struct sums dots = dot_tile(tile, tile + tile_bytes, pairs, n_query, is_wide);
+            struct sums dots = dot_tile(tile, tile + tile_bytes, w, n_w, n_query, is_wide);
             LOOP_UNROLLED
             for (size_t t = 0; t < n_query; t++) {
                 v128_t low = wasm_f32x4_splat(0.0f), high = low;
@@ -157,13 +152,6 @@ ALWAYS_INLINE void values_n(float *out, size_t stride, const void *v, size_t n_t
                 wasm_v128_store(y + t * stride, wasm_f32x4_add(low, times(dots.low[t], step[t])));
                 wasm_v128_store(y + t * stride + 4, wasm_f32x4_add(high, times(dots.high[t], step[t])));
             }
-        }
-    }
-    for (size_t t = 0; t < n_query; t++) {
-        v128_t by = wasm_v128_load32_splat(scale + t);
-        float *y = out + t * stride;
-        for (const float *end = y + n_tile * ATTN_TILE; y < end; y += 4) {
-            wasm_v128_store(y, wasm_f32x4_mul(wasm_v128_load(y), by));
         }
     }
 }
@@ -180,12 +168,12 @@ static void scores_i16__simd128(float *s, size_t stride, const void *k, const fl
 }
 
 static void values_i16__simd128(float *out, size_t stride, const void *v, size_t n_tile, size_t n_block,
-                                const int16_t *w, const float *d, size_t n_w, const float *scale, size_t n_query) {
+                                const int16_t *w, const float *d, size_t n_w, size_t n_query) {
     switch (n_query) {
-    case 1: values_n(out, stride, v, n_tile, n_block, w, d, n_w, scale, 1, true); break;
-    case 2: values_n(out, stride, v, n_tile, n_block, w, d, n_w, scale, 2, true); break;
-    case 3: values_n(out, stride, v, n_tile, n_block, w, d, n_w, scale, 3, true); break;
-    default: values_n(out, stride, v, n_tile, n_block, w, d, n_w, scale, 4, true);
+    case 1: values_n(out, stride, v, n_tile, n_block, w, d, n_w, 1, true); break;
+    case 2: values_n(out, stride, v, n_tile, n_block, w, d, n_w, 2, true); break;
+    case 3: values_n(out, stride, v, n_tile, n_block, w, d, n_w, 3, true); break;
+    default: values_n(out, stride, v, n_tile, n_block, w, d, n_w, 4, true);
     }
 }
 
@@ -197,9 +185,9 @@ static void scores_i8__simd128(float *s, size_t stride, const void *k, const flo
 }
 
 static void values_i8__simd128(float *out, size_t stride, const void *v, size_t n_tile, size_t n_block,
-                               const int16_t *w, const float *d, size_t n_w, const float *scale, size_t n_query) {
+                               const int16_t *w, const float *d, size_t n_w, size_t n_query) {
     (void)n_query;
-    values_n(out, stride, v, n_tile, n_block, w, d, n_w, scale, 4, false);
+    values_n(out, stride, v, n_tile, n_block, w, d, n_w, 4, false);
 }
 
 /* ---- weights ----------------------------------------------------------------------------------------------------- */
@@ -207,8 +195,7 @@ static void values_i8__simd128(float *out, size_t stride, const void *v, size_t 
 static inline v128_t exp2__simd128(v128_t x) {
     const v128_t magic = kept_f32x4(EXP2_ROUND);
     v128_t rounded = wasm_f32x4_add(x, magic), f = wasm_f32x4_sub(x, wasm_f32x4_sub(rounded, magic));
-    v128_t e = mul_add(kept_f32x4(EXP2_C4), kept_f32x4(EXP2_C5), f);
-    e = mul_add(kept_f32x4(EXP2_C3), e, f);
+    v128_t e = mul_add(kept_f32x4(EXP2_C3), kept_f32x4(EXP2_C4), f);
     e = mul_add(kept_f32x4(EXP2_C2), e, f);
     e = mul_add(kept_f32x4(EXP2_C1), e, f);
     e = mul_add(kept_f32x4(1.0f), e, f);
@@ -216,24 +203,34 @@ static inline v128_t exp2__simd128(v128_t x) {
 }
 
 /* Two passes over the row: in one the latencies of sums and division would add up block by block. */
-static float weigh__simd128(float *s, size_t n_seen, size_t n, const float *v_scale, int16_t *codes, float *d) {
+static float weigh__simd128(float *s, size_t n_seen, size_t n, const float *v_scale, int16_t *codes, float *d,
+                            float *top) {
     float tail[ATTN_BLOCK];
     attention_hide(s, n_seen, n, v_scale, tail);
-    v128_t m = wasm_f32x4_splat(-INFINITY), sum = wasm_f32x4_splat(0.0f);
-    for (const float *p = s, *end = s + n; p < end; p += 4) m = wasm_f32x4_pmax(m, wasm_v128_load(p));
+    v128_t m = wasm_f32x4_splat(-INFINITY), m1 = m, sum = wasm_f32x4_splat(0.0f);
+    for (const float *p = s, *end = s + n; p < end; p += 8) {
+        m = wasm_f32x4_pmax(m, wasm_v128_load(p));
+        m1 = wasm_f32x4_pmax(m1, wasm_v128_load(p + 4));
+    }
+    m = wasm_f32x4_pmax(m, m1);
     m = wasm_f32x4_pmax(m, wasm_i32x4_shuffle(m, m, 2, 3, 0, 1));
     m = wasm_f32x4_pmax(m, wasm_i32x4_shuffle(m, m, 1, 0, 3, 2));
+    *top = ceilf(wasm_f32x4_extract_lane(m, 0));
+    m = wasm_f32x4_splat(*top);
     for (size_t b = 0; b < n / ATTN_BLOCK; b++) {
         float *p = s + b * ATTN_BLOCK;
         const float *scale = attention_scales(b, n_seen, v_scale, tail);
         v128_t lanes = wasm_f32x4_splat(0.0f);
         LOOP_KEPT   /* 2 KB more are no faster */
-        for (const float *end = p + ATTN_BLOCK; p < end; p += 4, scale += 4) {
-            v128_t x = wasm_f32x4_sub(wasm_v128_load(p), m);
-            v128_t e = wasm_v128_andnot(exp2__simd128(x), wasm_f32x4_lt(x, kept_f32x4(ATTN_BITS_MIN)));
-            wasm_v128_store(p, e);
-            sum = wasm_f32x4_add(sum, e);
-            lanes = wasm_f32x4_add(lanes, wasm_f32x4_mul(e, wasm_v128_load(scale)));
+        for (const float *end = p + ATTN_BLOCK; p < end; p += 8, scale += 8) {
+            LOOP_UNROLLED
+            for (size_t i = 0; i < 8; i += 4) {
+                v128_t x = wasm_f32x4_sub(wasm_v128_load(p + i), m);
+                v128_t e = wasm_v128_andnot(exp2__simd128(x), wasm_f32x4_lt(x, kept_f32x4(ATTN_BITS_MIN)));
+                wasm_v128_store(p + i, e);
+                sum = wasm_f32x4_add(sum, e);
+                lanes = wasm_f32x4_add(lanes, wasm_f32x4_mul(e, wasm_v128_load(scale + i)));
+            }
         }
         d[b] = sum_lanes(lanes);
     }
