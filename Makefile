@@ -45,7 +45,8 @@ tests := $(sort $(wildcard tests/*.c))
 fuzzers := $(patsubst tests/fuzz/%_fuzz.c,%,$(wildcard tests/fuzz/*_fuzz.c))
 
 # Where no token's time is spent: what is fetched before it runs has that small.
-cold := $(addsuffix /%,$(addprefix src/,gguf model tokenizer reference trace sampler session)) src/kernels/%_scalar.c
+cold := $(addsuffix /%,$(addprefix src/,gguf model tokenizer reference trace sampler session)) \
+    src/kernels/%_scalar.c src/kernels/choose_relaxed.c
 # $(call objects,DIR,SOURCES), and $(call compile,DIR,COMPILER WITH FLAGS,FLAGS OF COLD FILES): the rule for them.
 objects = $(patsubst %.c,$1/obj/%.o,$2)
 define compile
