@@ -1,11 +1,12 @@
 /* Which kernels are the fastest here, and does it pay to round activations to 8 bits?  Measured, for a relaxed dot is
  * one instruction on some machines and three on others.  Engines have had wrong ones too (the baseline compiler of V8
- * in 2023), so relaxed kernels must give the very bits of SIMD128's on the way, or never run. */
+ * in 2023), so those that are timed must give the very bits of SIMD128's, or none runs. */
 #include "kernels/kernels.h"
+#include "kernels/simd128.h"
 
 #include <stdlib.h>
 
-#if defined(__wasm_relaxed_simd__)
+#if defined(HAVE_RELAXED)
 
 /* Each round times every way with one token and with 16, from one tick of the clock (which browsers coarsen, most to
  * 0.1 ms or less) to the first that is PART_SECONDS later. */
@@ -74,9 +75,9 @@ static bool is_right(plumb_precision precision, const struct matrix *w, const fl
     return !ok || memcmp(y, other, (size_t)w->n_out * n_token * sizeof *y) == 0;
 }
 
-/* By the geometric mean of one token and many; never if they were not measured, or wrong. */
+/* By the geometric mean of one token and many; never if they were not measured. */
 static bool is_faster(const struct kernel_speeds *s, int way, int than, double factor) {
-    return !s->wrong[way] && s->of[way][0] * s->of[way][1] > s->of[than][0] * s->of[than][1] * factor * factor;
+    return s->of[way][0] * s->of[way][1] > s->of[than][0] * s->of[than][1] * factor * factor;
 }
 
 static int best_exact(const struct kernel_speeds *s) {
@@ -108,14 +109,14 @@ void kernels_measure(struct kernel_speeds *s, uint32_t type, uint64_t n_in, uint
             double speed = measure(&way, &w, y, n_token);
             if (speed > now.of[kind][many]) now.of[kind][many] = speed;
             if (speed > s->of[kind][many]) s->of[kind][many] = speed;
-            if (kinds[kind].isa != KERNELS_RELAXED) continue;
+            if (kinds[kind].isa != KERNELS_RELAXED || i >= KERNELS_WAYS) continue;
             multiply(&way, &w, y, n_token);
-            s->wrong[kind] |= !is_right(kinds[kind].precision, &w, x, y, other, n_token);
+            s->wrong |= !is_right(kinds[kind].precision, &w, x, y, other, n_token);
         }
         way_free(&way);
     }
-    s->n_call++;
-    s->n_fast8 += is_faster(&now, RELAXED_8, best_exact(&now), FAST8_FASTER_BY);
+    s->n_call += ok;
+    s->n_fast8 += ok && is_faster(&now, RELAXED_8, best_exact(&now), FAST8_FASTER_BY);
     free(rows);
     free(x);
     free(y);
@@ -125,10 +126,10 @@ void kernels_measure(struct kernel_speeds *s, uint32_t type, uint64_t n_in, uint
 void kernels_choose(struct kernels *k, plumb_precision precision, const struct kernel_speeds *s) {
     int best = best_exact(s);
     /* By most calls, too: with another precision the text is another, and beside other work a call may be far off. */
-    bool fast8 = precision == PLUMB_PRECISION_AUTO && s->n_fast8 > s->n_call / 2
+    bool fast8 = precision == PLUMB_PRECISION_AUTO && !s->wrong && s->n_fast8 > s->n_call / 2
               && is_faster(s, RELAXED_8, best, FAST8_FASTER_BY);
     if (fast8 || precision == PLUMB_PRECISION_FAST8) best = RELAXED_8;
-    kernels_init(k, s->wrong[best] ? KERNELS_SIMD128 : kinds[best].isa, kinds[best].precision);
+    kernels_init(k, s->wrong ? KERNELS_SIMD128 : kinds[best].isa, kinds[best].precision);
 }
 
 #else

@@ -60,7 +60,7 @@ plumb_status activations_create(struct activations *a, uint32_t n_max, uint32_t 
         { (void **)&a->bytes, n, 2 },
         { (void **)&a->bytes_b, n_max, 2 },
     };
-    size_t n_wanted = sizeof wanted / sizeof *wanted - (k->in_bytes ? 0 : 2);
+    size_t n_wanted = sizeof wanted / sizeof *wanted - (k->wants_bytes ? 0 : 2);
     plumb_status status = allocate(wanted, n_wanted, bytes);
     if (status != PLUMB_OK) activations_free(a);
     return status;
@@ -152,10 +152,10 @@ static void tile_rows(const struct job *job, const struct matrix *w, uint32_t ro
     bool packed = w->n_packed >= row + TILE_ROWS;
     bool floats = is_float(w->type);
     uint32_t t = 0, n_row = w->n_out - row < TILE_ROWS ? w->n_out - row : TILE_ROWS;
-    uint32_t width = activations_n_byte(a) - 1;
-    kernel_dot *one = k->bytes[width].dot[w->type] ? k->bytes[width].dot[w->type] : k->dot[w->type];
-    if (a->n_token == 1 && packed && one) {
-        one(y + row, rows, a);
+    int two = a->max_code == MAX_CODE_8 ? 0 : 1;
+    kernel_dot *one_token = k->bytes[two].dot[w->type] ? k->bytes[two].dot[w->type] : k->dot[w->type];
+    if (a->n_token == 1 && packed && one_token) {
+        one_token(y + row, rows, a);
         return;
     }
     p->n = a->n;
@@ -163,9 +163,12 @@ static void tile_rows(const struct job *job, const struct matrix *w, uint32_t ro
     if (packed && k->unpack[w->type]) k->unpack[w->type](p, rows);
     else if (floats) unpack_floats(w, row, p);
     else unpack_codes(w, row, p);
-    kernel_panel_dot *dot = floats ? k->float_dot : p->in_bytes ? k->bytes[width].panel_dot : k->panel_dot;
+    kernel_panel_dot *dot = floats ? k->float_dot : k->panel_dot;
     kernel_panel_dot_x4 *dot_x4 = floats ? k->float_dot_x4 : k->panel_dot_x4;
-    if (p->in_bytes) dot_x4 = k->bytes[width].panel_dot_x4;
+    if (p->in_bytes) {
+        dot = k->bytes[two].panel_dot;
+        dot_x4 = k->bytes[two].panel_dot_x4;
+    }
     for (; dot_x4 && n_row == TILE_ROWS && a->n_token - t >= TILE_TOKENS; t += TILE_TOKENS) {
         dot_x4(y + (size_t)t * w->n_out + row, w->n_out, p, a, t);
     }

@@ -37,7 +37,7 @@ struct activations {
     int8_t *bytes;              /* NULL, or the codes once more, in natural order
                                      MAX_CODE_8    (n_token, n)
                                      MAX_CODE_16   (n_token, n / 4, 2, 4), code = 256 * [0] + [1], four together */
-    int8_t *bytes_b;            /* the same of n_token == 1 alone, four together in order B */
+    int8_t *bytes_b;            /* of one token of MAX_CODE_16 alone: the same, each four in order B */
     float *d, *sum32, *sum16;   /* (n_token, n / 32), (n_token, n / 32), (n_token, n / 16) */
     int32_t *isum32, *isum16;   /* (n_token, n / 32), (n_token, n / 16) */
     bool quantized;             /* the codes are made of this x; only where n % 32 == 0 */
@@ -49,8 +49,6 @@ struct kernels;
 plumb_status activations_create(struct activations *a, uint32_t n_max, uint32_t n_token, const struct kernels *k,
                                 uint64_t *bytes);
 void activations_free(struct activations *a);
-/* Bytes of a code. */
-static inline uint32_t activations_n_byte(const struct activations *a) { return a->max_code == MAX_CODE_8 ? 1 : 2; }
 /* Where element i of a row stands in order B, and back. */
 static inline size_t order_b(size_t i) { return (i & ~(size_t)3) | (i & 1) << 1 | (i >> 1 & 1); }
 
@@ -101,7 +99,7 @@ struct kernels {
     const char *name;           /* "scalar", "simd128" ("sse41" natively), "relaxed" */
     enum kernels_isa isa;
     plumb_precision precision;  /* EXACT16 or FAST8 */
-    bool in_bytes;              /* activations have bytes, and the tables below are filled */
+    bool wants_bytes;           /* activations have bytes, and the tables of bytes are filled */
     /* By quant_type; NULL: a panel is unpacked for one token too, and by portable code. */
     kernel_dot *dot[QUANT_TYPE_COUNT];
     kernel_unpack *unpack[QUANT_TYPE_COUNT];
@@ -135,7 +133,7 @@ struct kernels {
 void kernels_init(struct kernels *k, enum kernels_isa isa, plumb_precision precision);
 void kernels_fill_scalar(struct kernels *k);
 void kernels_fill_simd128(struct kernels *k);   /* only in builds with SIMD128 */
-void kernels_fill_relaxed8(struct kernels *k);  /* only in builds with relaxed SIMD; bytes[0], and its unpackers */
+void kernels_fill_relaxed8(struct kernels *k);  /* only in builds with relaxed SIMD: bytes[0], and all panels' bytes */
 void kernels_fill_relaxed16(struct kernels *k); /* bytes[1] */
 void kernels_fill_tiles(struct kernels *k);     /* dot and unpack of SIMD128, called by it */
 void kernels_fill_floats(struct kernels *k);    /* the same of float types */
@@ -150,7 +148,7 @@ void kernels_fill_floats(struct kernels *k);    /* the same of float types */
     X(QUANT_Q4_K, superblock, q4_K)                                                       \
     X(QUANT_Q5_K, superblock, q5_K)                                                       \
     X(QUANT_Q6_K, superblock, q6_K)
-bool kernels_have_relaxed(uint32_t type);   /* these, and q8_0 where the engine takes its codes */
+bool kernels_have_relaxed(uint32_t type);   /* these, and q8_0, whose codes some engines take */
 /* The largest code that activations may have in a product with weights of that type: with all 8 bits of q8_0 dots are
  * no faster by rounding. */
 int32_t kernels_max_code(plumb_precision precision, uint32_t type);
@@ -161,15 +159,16 @@ bool kernels_have(uint32_t type);
 enum { KERNELS_WAYS = 3 };
 struct kernel_speeds {
     double of[KERNELS_WAYS][2];
-    bool wrong[KERNELS_WAYS];   /* its products were not those of SIMD128's kernels, ever */
+    bool wrong;                 /* relaxed products were not those of SIMD128's kernels, once */
     uint32_t n_call, n_fast8;   /* of kernels_measure, and those in which FAST8 was 1.5 times as fast */
 };
 
-/* Measures, for some 7 ms, where there is a choice, and keeps what is better than *s; where there is none, or no
- * memory, *s stays as it is.  Call it several times, and not in a row: an engine runs code slowly at first, and
+/* Measures, for some 8 ms, where there is a choice, and keeps what is better than *s; where there is none, or no
+ * memory, *s stays as it is.  Relaxed products are compared with SIMD128's, bit for bit.  Call it several times, and not in a row: an engine runs code slowly at first, and
  * compiles it better meanwhile.  Weights are made up: a shape is known long before its bytes are there. */
 void kernels_measure(struct kernel_speeds *s, uint32_t type, uint64_t n_in, uint64_t n_out);
-/* The fastest table.  AUTO takes FAST8 where that is 1.5 times as fast as EXACT16. */
+/* The fastest table; none that is relaxed after a wrong product.  AUTO takes FAST8 where that is 1.5 times as fast as
+ * EXACT16, by the best of all calls and by most of them. */
 void kernels_choose(struct kernels *k, plumb_precision precision, const struct kernel_speeds *s);
 
 /* y[i] = X w[i]^T for all tokens, of n <= 3 matrices that share their input.  X: a, quantized here if a type needs it

@@ -8,18 +8,15 @@ static float sum_lanes(const float lane[4]) { return (lane[0] + lane[1]) + (lane
 
 /* ---- quantized dots ------------------------------------------------------------------------------------------ */
 
-/* A code to the bytes that begin with its block of 32, of which it has n, as element e. */
-static void store_bytes(int8_t *bytes, size_t e, int16_t code, uint32_t n) {
-    int8_t low = (int8_t)(uint8_t)code;
-    if (n == 1) bytes[e] = low;
-    if (n != 2) return;
-    bytes[e / 4 * 8 + e % 4] = (int8_t)((code - low) / 256);
-    bytes[e / 4 * 8 + e % 4 + 4] = low;
+/* A code to the two bytes of element e. */
+static void store_bytes16(int8_t *bytes, size_t e, int16_t code) {
+    int8_t *four = bytes + e / 4 * 8 + e % 4, low = (int8_t)(uint8_t)code;
+    four[0] = (int8_t)((code - low) / 256);
+    four[4] = low;
 }
 
 static void quantize_i16__scalar(struct activations *a, uint32_t t) {
     size_t n_group = a->n / 32;
-    uint32_t n_byte = activations_n_byte(a);
     float max_code = (float)a->max_code;
     const float *x = a->x + (size_t)t * a->n;
     int16_t *q = a->q + (size_t)t * a->n;
@@ -38,8 +35,12 @@ static void quantize_i16__scalar(struct activations *a, uint32_t t) {
         for (size_t e = 0; e < 32; e++) {
             int16_t code = finite ? (int16_t)rintf(x[e] * inverse) : 0;
             q[order_b(e)] = code;
-            if (a->bytes) store_bytes(a->bytes + 32 * n_byte * i, e, code, n_byte);
-            if (a->bytes && a->n_token == 1) store_bytes(a->bytes_b + 32 * n_byte * i, order_b(e), code, n_byte);
+            if (a->bytes && a->max_code == MAX_CODE_8) {
+                a->bytes[32 * i + e] = (int8_t)code;
+            } else if (a->bytes) {
+                store_bytes16(a->bytes + 64 * i, e, code);
+                if (a->n_token == 1) store_bytes16(a->bytes_b + 64 * i, order_b(e), code);
+            }
             sum[e / 16] += code;
         }
         for (int half = 0; half < 2; half++) {

@@ -25,22 +25,23 @@ static inline int32_t sum_i16x16(v128_t a, v128_t b) {
          + wasm_i32x4_extract_lane(s, 3);
 }
 
-/* 32 codes as bytes, of which a code has n. */
-static inline void store_bytes(int8_t *bytes, const v128_t codes[4], uint32_t n) {
-    for (size_t i = 0; i < 4 && n == 2; i++) {
+/* 32 codes as bytes: one of each, two of each. */
+static inline void store_bytes8(int8_t *bytes, const v128_t codes[4]) {
+    for (size_t i = 0; i < 4; i += 2) {
+        wasm_v128_store(bytes + 8 * i, wasm_i8x16_narrow_i16x8(codes[i], codes[i + 1]));
+    }
+}
+static inline void store_bytes16(int8_t *bytes, const v128_t codes[4]) {
+    for (size_t i = 0; i < 4; i++) {
         v128_t low = wasm_i16x8_shr(wasm_i16x8_shl(codes[i], 8), 8);
         v128_t both = wasm_i8x16_narrow_i16x8(wasm_i16x8_shr(wasm_i16x8_sub(codes[i], low), 8), low);
         wasm_v128_store(bytes + 16 * i, wasm_i32x4_shuffle(both, both, 0, 2, 1, 3));
-    }
-    for (size_t i = 0; i < 4 && n == 1; i += 2) {
-        wasm_v128_store(bytes + 8 * i, wasm_i8x16_narrow_i16x8(codes[i], codes[i + 1]));
     }
 }
 
 static void quantize_i16__simd128(struct activations *a, uint32_t t) {
     const v128_t magnitude_mask = wasm_i32x4_splat(0x7fffffff);
     size_t n_group = a->n / 32;
-    uint32_t n_byte = activations_n_byte(a);
     float max_code = (float)a->max_code;
     const float *x = a->x + (size_t)t * a->n;
     int16_t *q = a->q + (size_t)t * a->n;
@@ -62,8 +63,12 @@ static void quantize_i16__simd128(struct activations *a, uint32_t t) {
             out_b[i] = wasm_i16x8_shuffle(out[i], out[i], 0, 2, 1, 3, 4, 6, 5, 7);
             wasm_v128_store(q + 8 * i, out_b[i]);
         }
-        if (a->bytes) store_bytes(a->bytes + 32 * n_byte * g, out, n_byte);
-        if (a->bytes && a->n_token == 1) store_bytes(a->bytes_b + 32 * n_byte * g, out_b, n_byte);
+        if (a->bytes && a->max_code == MAX_CODE_8) {
+            store_bytes8(a->bytes + 32 * g, out);
+        } else if (a->bytes) {
+            store_bytes16(a->bytes + 64 * g, out);
+            if (a->n_token == 1) store_bytes16(a->bytes_b + 64 * g, out_b);
+        }
         int32_t low = sum_i16x16(out[0], out[1]), high = sum_i16x16(out[2], out[3]);
         a->d[g] = step;
         a->isum16[2 * g] = low;

@@ -32,8 +32,10 @@
 #define IN_ORDER_STORED(unread, a, b) ((void)(unread), (unread)[0] = (a), (unread)[1] = (b))
 
 /* The second operand of a relaxed dot where a byte is beyond 127, which engines are free in: with a sign (ARM,
- * AVX-VNNI-INT8), without (AVX-VNNI), or something else, as sums of 16 bits that saturate. */
+ * AVX-VNNI-INT8), without (AVX-VNNI), or something else, as sums of 16 bits that saturate (older x86) or wrap (older
+ * ARM). */
 enum relaxed_bytes { RELAXED_BYTES_OTHER, RELAXED_BYTES_SIGNED, RELAXED_BYTES_UNSIGNED };
+enum relaxed_bytes kernels_relaxed_bytes(void);   /* of this engine, asked by a dot; where HAVE_RELAXED */
 
 #if defined(__wasm_simd128__)
 
@@ -92,8 +94,9 @@ static inline v128_t wasm_u32x4_load16x4(const void *p) { return _mm_cvtepu16_ep
 #define wasm_i32x4_shuffle(a, b, ...) ((v128_t)__builtin_shuffle((v4i)(a), (v4i)(b), (v4i){ __VA_ARGS__ }))
 #define wasm_i16x8_shuffle(a, b, ...) ((v128_t)__builtin_shuffle((v8i)(a), (v8i)(b), (v8i){ __VA_ARGS__ }))
 #endif
+/* Of a alone. */
+#define wasm_i8x16_shuffle(a, b, ...) ((void)(b), _mm_shuffle_epi8(a, _mm_setr_epi8(__VA_ARGS__)))
 /* Indices from 16 on give zero if their bit 7 is set, else index % 16. */
-#define wasm_i8x16_shuffle(a, b, ...) ((void)(b), _mm_shuffle_epi8(a, _mm_setr_epi8(__VA_ARGS__)))   /* of a alone */
 static inline v128_t wasm_i8x16_swizzle(v128_t v, v128_t index) { return _mm_shuffle_epi8(v, index); }
 static inline v128_t wasm_i32x4_extend_low_i16x8(v128_t v) { return _mm_cvtepi16_epi32(v); }
 static inline v128_t wasm_i32x4_extend_high_i16x8(v128_t v) { return _mm_cvtepi16_epi32(_mm_srli_si128(v, 8)); }
@@ -124,18 +127,21 @@ static inline v128_t wasm_i32x4_dot_i16x8(v128_t a, v128_t b) { return _mm_madd_
 
 #if defined(EMULATE_RELAXED)
 #define HAVE_RELAXED 1
-extern enum relaxed_bytes emulated_bytes;   /* tests set it; an engine's never changes */
-/* 16-bit sums of two products, which saturate where bytes are neither taken with a sign nor without. */
+/* Two products in 16 bits that saturate, or wrap; and four in 32, the second operand with a sign or without. */
+enum emulated_engine { EMULATED_SATURATES, EMULATED_WRAPS, EMULATED_SIGNED, EMULATED_UNSIGNED };
+extern enum emulated_engine emulated_engine;   /* tests set it; what runs a page never changes */
 static inline v128_t wasm_i32x4_relaxed_dot_i8x16_i7x16_add(v128_t a, v128_t b, v128_t sum) {
-    if (emulated_bytes == RELAXED_BYTES_OTHER) {
-        return _mm_add_epi32(sum, _mm_madd_epi16(_mm_maddubs_epi16(b, a), _mm_set1_epi16(1)));
-    }
-    bool sign = emulated_bytes == RELAXED_BYTES_SIGNED;
-    __m128i b0 = sign ? _mm_cvtepi8_epi16(b) : _mm_cvtepu8_epi16(b), high = _mm_srli_si128(b, 8);
+    __m128i one = _mm_set1_epi16(1);
+    if (emulated_engine == EMULATED_SATURATES) return _mm_add_epi32(sum, _mm_madd_epi16(_mm_maddubs_epi16(b, a), one));
+    __m128i a0 = _mm_cvtepi8_epi16(a), a1 = _mm_cvtepi8_epi16(_mm_srli_si128(a, 8)), high = _mm_srli_si128(b, 8);
+    bool sign = emulated_engine != EMULATED_UNSIGNED;
+    __m128i b0 = sign ? _mm_cvtepi8_epi16(b) : _mm_cvtepu8_epi16(b);
     __m128i b1 = sign ? _mm_cvtepi8_epi16(high) : _mm_cvtepu8_epi16(high);
-    __m128i low_pairs = _mm_madd_epi16(_mm_cvtepi8_epi16(a), b0);
-    __m128i high_pairs = _mm_madd_epi16(_mm_cvtepi8_epi16(_mm_srli_si128(a, 8)), b1);
-    return _mm_add_epi32(sum, _mm_hadd_epi32(low_pairs, high_pairs));
+    if (emulated_engine == EMULATED_WRAPS) {
+        __m128i pairs = _mm_hadd_epi16(_mm_mullo_epi16(a0, b0), _mm_mullo_epi16(a1, b1));
+        return _mm_add_epi32(sum, _mm_madd_epi16(pairs, one));
+    }
+    return _mm_add_epi32(sum, _mm_hadd_epi32(_mm_madd_epi16(a0, b0), _mm_madd_epi16(a1, b1)));
 }
 #endif
 

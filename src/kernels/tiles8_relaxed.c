@@ -20,7 +20,8 @@
 
 typedef int8_t code;
 ALWAYS_INLINE const code *codes_of(const struct activations *a, bool order_b) {
-    return order_b ? a->bytes_b : a->bytes;
+    (void)order_b;   /* asked for by q8_0 alone, whose dots are those of two bytes */
+    return a->bytes;
 }
 ALWAYS_INLINE code *panel_codes(struct panel *p) { return (code *)p->pairs; }
 
@@ -87,13 +88,14 @@ static __attribute__((noinline)) int32_t dot__relaxed8(int x, int w) {
 }
 
 #if defined(EMULATE_RELAXED)
-enum relaxed_bytes emulated_bytes = RELAXED_BYTES_OTHER;
+enum emulated_engine emulated_engine;
 #endif
 
+/* The largest product with a sign and without one: sums of two of them in 16 bits would show. */
 enum relaxed_bytes kernels_relaxed_bytes(void) {
-    int32_t least = dot__relaxed8(-128, 255), most = dot__relaxed8(127, 255);
-    if (least == 4 * -128 * 255 && most == 4 * 127 * 255) return RELAXED_BYTES_UNSIGNED;
-    return least == 4 * -128 * -1 && most == 4 * 127 * -1 ? RELAXED_BYTES_SIGNED : RELAXED_BYTES_OTHER;
+    int32_t least = dot__relaxed8(-128, 128), most = dot__relaxed8(127, 255);
+    if (least == 4 * -128 * 128 && most == 4 * 127 * 255) return RELAXED_BYTES_UNSIGNED;
+    return least == 4 * -128 * -128 && most == 4 * 127 * -1 ? RELAXED_BYTES_SIGNED : RELAXED_BYTES_OTHER;
 }
 
 static void bytes_dot__relaxed8(float y[TILE_ROWS], const struct panel *p, const struct activations *a, uint32_t t) {
@@ -114,7 +116,7 @@ void kernels_fill_relaxed8(struct kernels *k) {
     RELAXED_TYPES(FILL_DOT)
     k->name = "relaxed";
     k->isa = KERNELS_RELAXED;
-    k->in_bytes = true;
+    k->wants_bytes = true;
     k->bytes[0].panel_dot = bytes_dot__relaxed8;
     k->bytes[0].panel_dot_x4 = bytes_dot_x4__relaxed8;
 }

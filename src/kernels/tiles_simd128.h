@@ -57,9 +57,6 @@ ALWAYS_INLINE v128_t add_dots(v128_t y, v128_t dots, v128_t scale, v128_t d) {
 }
 ALWAYS_INLINE v128_t subtract(v128_t y, v128_t min, v128_t sum) { return wasm_f32x4_sub(y, wasm_f32x4_mul(min, sum)); }
 
-/* Of this engine. */
-enum relaxed_bytes kernels_relaxed_bytes(void);
-
 /* ---- codes of blocks of 32: k = 0 -------------------------------------------------------------------------------- */
 
 /* q4_0, q4_1: word j has weights 4j .. 4j + 3 in its low nibbles, 16 more in its high ones. */

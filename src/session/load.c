@@ -53,20 +53,25 @@ plumb_status plumb_model_window(plumb_model *m, void **data, size_t *len) {
     return gguf_window(current(m), data, len, &m->err);
 }
 
-enum { MEASUREMENTS = 6, BYTES_APART = 6 << 20 };
+/* A model of fewer bytes than MEASURED_BYTES is fast by any kernel, and loaded before they are measured. */
+enum { MEASUREMENTS = 6, BYTES_APART = 6 << 20, MEASURED_BYTES = 1 << 20 };
 
 /* With ffn_gate of a layer in the middle: among the largest matrices, and of the type that most weights have. */
 static void measure_kernels(plumb_model *m) {
     struct gguf *g = current(m);
-    uint64_t n = 0, before = 0;
-    for (uint64_t i = 0; i < gguf_n_tensor(g); i++) n += gguf_name_ends(gguf_tensor_at(g, i), ".ffn_gate.weight");
+    uint64_t n = 0, before = 0, bytes = 0;
+    for (uint64_t i = 0; i < gguf_n_tensor(g); i++) {
+        n += gguf_name_ends(gguf_tensor_at(g, i), ".ffn_gate.weight");
+        bytes += gguf_tensor_at(g, i)->n_bytes;
+    }
+    m->measured_at = gguf_position(g);
+    if (bytes < MEASURED_BYTES) return;
     for (uint64_t i = 0; i < gguf_n_tensor(g); i++) {
         const struct gguf_tensor *t = gguf_tensor_at(g, i);
         if (!gguf_name_ends(t, ".ffn_gate.weight") || before++ != n / 2) continue;
         kernels_measure(&m->speeds, t->type, t->shape[0], gguf_n_row(t));
         m->n_measured++;
     }
-    m->measured_at = gguf_position(g);
 }
 
 plumb_status plumb_model_commit(plumb_model *m, size_t n) {
