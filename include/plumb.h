@@ -183,7 +183,8 @@ typedef enum plumb_precision {
     PLUMB_PRECISION_AUTO = 0,     /* FAST8 where it is 1.5 times as fast on this host, which is measured while a model
                                    * loads if the build has relaxed SIMD; EXACT16 elsewhere */
     PLUMB_PRECISION_EXACT16 = 1,  /* to 16 bits */
-    PLUMB_PRECISION_FAST8 = 2,    /* to 8 bits, as llama.cpp does, for weights of 4 to 6 bits; others keep 16 */
+    PLUMB_PRECISION_FAST8 = 2,    /* to 8 bits, as llama.cpp does, for weights of 4 to 6 bits and what shares their
+                                   * input; others keep 16 */
 } plumb_precision;
 /* "auto", "exact16", "fast8"; NULL for numbers that are none. */
 const char *plumb_precision_name(plumb_precision precision);

@@ -289,6 +289,7 @@ void test_attention(void) {
         { "65 positions, an odd head", 6, 3, 13, 65 },
         { "100 positions, a head of 1", 2, 2, 1, 100 },
         { "1026 positions: tokens of one unit end in two parts", 6, 2, 64, 1026 },
+        { "1030 positions, groups of 5: two units of a head in two parts", 10, 2, 16, 1030 },
         { "4095 positions, groups of 3", 9, 3, 64, 4095 },
     };
     TEST_ROWS("attention: the formula's values, the same bits in every way: ", check_shape, shapes);

@@ -398,6 +398,40 @@ static void f16_extremes_case(void) {
     }
 }
 
+#if defined(HAVE_RELAXED)
+/* Which table is taken, of made-up speeds: SIMD128 and relaxed of 16 bits, relaxed of 8. */
+static void choose_case(void) {
+    static const struct {
+        struct kernel_speeds speeds;
+        plumb_precision asked, precision;
+        enum kernels_isa isa;
+    } rows[] = {
+        { { .n_call = 0 }, PLUMB_PRECISION_AUTO, PLUMB_PRECISION_EXACT16, KERNELS_SIMD128 },
+        { { .n_call = 0 }, PLUMB_PRECISION_FAST8, PLUMB_PRECISION_FAST8, KERNELS_RELAXED },
+        { { { { 10, 40 }, { 10, 42 }, { 9, 50 } }, .n_call = 6 },
+          PLUMB_PRECISION_AUTO, PLUMB_PRECISION_EXACT16, KERNELS_SIMD128 },
+        { { { { 10, 40 }, { 11, 42 }, { 14, 60 } }, .n_call = 6 },
+          PLUMB_PRECISION_AUTO, PLUMB_PRECISION_EXACT16, KERNELS_RELAXED },
+        { { { { 10, 40 }, { 11, 42 }, { 17, 64 } }, .n_call = 6, .n_fast8 = 4 },
+          PLUMB_PRECISION_AUTO, PLUMB_PRECISION_FAST8, KERNELS_RELAXED },
+        { { { { 10, 40 }, { 11, 42 }, { 17, 64 } }, .n_call = 6, .n_fast8 = 3 },
+          PLUMB_PRECISION_AUTO, PLUMB_PRECISION_EXACT16, KERNELS_RELAXED },
+        { { { { 10, 40 }, { 11, 42 }, { 17, 64 } }, .n_call = 6, .n_fast8 = 6 },
+          PLUMB_PRECISION_EXACT16, PLUMB_PRECISION_EXACT16, KERNELS_RELAXED },
+        { { { { 10, 40 }, { 11, 42 }, { 17, 64 } }, true, .n_call = 6, .n_fast8 = 6 },
+          PLUMB_PRECISION_AUTO, PLUMB_PRECISION_EXACT16, KERNELS_SIMD128 },
+        { { { { 10, 40 }, { 11, 42 }, { 17, 64 } }, true, .n_call = 6, .n_fast8 = 6 },
+          PLUMB_PRECISION_FAST8, PLUMB_PRECISION_FAST8, KERNELS_SIMD128 },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct kernels k;
+        kernels_choose(&k, rows[i].asked, &rows[i].speeds);
+        CHECK(k.isa == rows[i].isa && k.precision == rows[i].precision, "row %zu: isa %d, precision %d", i, (int)k.isa,
+              (int)k.precision);
+    }
+}
+#endif
+
 /* The same sums from all kernels while x grows, and NaN from all where its steps become too large. */
 static void large_case(void) {
     enum { N = 64, N_OUT = 8, N_TOKEN = 5 };
@@ -476,6 +510,9 @@ void test_kernels(void) {
     static const uint32_t halves[] = { QUANT_F16, QUANT_BF16 };
     test_row("kernels: all 65536 halves are multiplied as what they are", halves_case, &halves[0]);
     test_case("kernels: Q4_0 times x of every size, all kernels", large_case);
+#if defined(HAVE_RELAXED)
+    test_case("kernels: the fastest table is chosen, by most measurements, and none that was wrong", choose_case);
+#endif
     test_case("kernels: F16 times x of every size, SIMD equals scalar", f16_extremes_case);
     test_row("kernels: all 65536 bfloats are multiplied as what they are", halves_case, &halves[1]);
 }

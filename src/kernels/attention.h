@@ -39,7 +39,7 @@ enum { ATTN_TILE = 8, ATTN_QUERIES = 4, ATTN_BLOCK = 32 };
 #define ATTN_MIN 1e-30f
 
 /* 2^f = 1 + f (C1 + f (C2 + ...)), |f| <= 1/2: minimax of the relative error, 3e-6, where a weight's code is rounded by
- * 1e-4 and more. */
+ * 1.5e-5 at least. */
 #define EXP2_C1 0.693124175f
 #define EXP2_C2 0.240240991f
 #define EXP2_C3 0.0559064262f

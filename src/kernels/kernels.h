@@ -164,8 +164,9 @@ struct kernel_speeds {
 };
 
 /* Measures, for some 8 ms, where there is a choice, and keeps what is better than *s; where there is none, or no
- * memory, *s stays as it is.  Relaxed products are compared with SIMD128's, bit for bit.  Call it several times, and not in a row: an engine runs code slowly at first, and
- * compiles it better meanwhile.  Weights are made up: a shape is known long before its bytes are there. */
+ * memory, *s stays as it is.  Relaxed products are compared with SIMD128's, bit for bit.  Call it several times, and
+ * not in a row: an engine runs code slowly at first, and compiles it better meanwhile.  Weights are made up: a shape is
+ * known long before its bytes are there. */
 void kernels_measure(struct kernel_speeds *s, uint32_t type, uint64_t n_in, uint64_t n_out);
 /* The fastest table; none that is relaxed after a wrong product.  AUTO takes FAST8 where that is 1.5 times as fast as
  * EXACT16, by the best of all calls and by most of them. */

@@ -1,6 +1,7 @@
 /**
  * How far probabilities are from those of plumb's reference pass on the same weights: those of plumb's fast pass, of
- * the same with 8-bit activations, and llama.cpp's.  Mean Kullback-Leibler divergence and how often the likeliest token is the same, over the later halves
+ * the same with 8-bit activations (which Q8_0 does without: what is left is the rounding of the saved reference), and
+ * llama.cpp's.  Mean Kullback-Leibler divergence and how often the likeliest token is the same, over the later halves
  * of chunks of 512 tokens of the GPL-3 text.  `make bench BENCH="--accuracy --no-speed --no-load"` runs this alone.
  */
 import { execFile } from 'node:child_process';

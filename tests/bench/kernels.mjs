@@ -1,6 +1,6 @@
 /**
  * `node tests/bench/kernels.mjs MODULE.wasm... [TYPE...]`: tests/bench/kernels.c in this Node and under wasmtime, one
- * after the other; before that, what memory gives to one reader and to two at once, which two threads that decode share.
+ * after the other; before that, what memory gives to one reader and to two at once: so much two threads share.
  *
  * The program takes its arguments, prints and asks for the time; these few WASI calls are all it needs.  (node:wasi of
  * Node 20 crashes when memory grows.)

@@ -178,7 +178,8 @@ function accuracyTable(accuracy, models) {
   const show = ({ kl, sameTop, error }) =>
     error ? [`failed: ${error}`, ''] : [kl.toExponential(1), `${(100 * sameTop).toFixed(2)} %`];
   const rows = accuracy.map(({ model, plumb, fast8, 'llama.cpp': llama }) =>
-    [models.find(({ name }) => name === model).title, ...show(plumb), ...fast8 ? show(fast8) : ['', ''], ...show(llama)]);
+    [models.find(({ name }) => name === model).title, ...show(plumb), ...fast8 ? show(fast8) : ['', ''],
+      ...show(llama)]);
   return rows.length ? table(['against the reference pass on the same weights', 'plumb: mean KL (1e-4)',
     'same top token (99.5 %)', 'fast8: mean KL', 'same top token', 'llama.cpp native: mean KL', 'same top token'],
   rows) : '';
