@@ -1,10 +1,12 @@
-/* base: statuses, messages, checked sizes, loads, f16, and the elementary functions against libm. */
+/* base: statuses, messages, checked sizes, loads, f16, decimals, and the elementary functions against libm. */
 #include "test.h"
 
+#include "base/decimal.h"
 #include "base/math.h"
 
 #include <float.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 /* ---- messages and sizes ------------------------------------------------------------------------------------- */
@@ -226,6 +228,87 @@ static void sine_cosine(void) {
     CHECK(math_sqrt(2) == 0x1.6a09e667f3bcdp0, "sqrt(2) is %a", math_sqrt(2));
 }
 
+/* ---- decimals ------------------------------------------------------------------------------------------------- */
+
+static uint64_t decimal_bits(const char *text, size_t n) {
+    double value = -1;
+    size_t n_read = decimal_read(text, n, &value);
+    CHECK(n_read == n, "of the %zu bytes of %.40s %zu are read", n, text, n_read);
+    return f64_bits(value);
+}
+
+/* tests/vectors/decimal/make.py */
+static void decimal_vectors(void) {
+    size_t n_file, n_line = 0;
+    char *file = test_read_all("tests/vectors/decimal/decimal.txt", &n_file), text[4096];
+    if (!file) return;
+    for (const char *at = file; *at; n_line++) {
+        size_t n = 0;
+        while (*at && *at != ' ' && n < sizeof text) {
+            size_t n_run = 1;
+            if (*at == '\\') {   /* "\*N;D" */
+                at += 2;
+                n_run = decimal_read_u32(&at);
+                at++;
+            }
+            for (; n_run > 0 && n < sizeof text; n_run--) text[n++] = *at;
+            at++;
+        }
+        REQUIRE(*at == ' ' && n < sizeof text, "line %zu is no text and bits", n_line + 1);
+        text[n] = '9';   /* which no longer counts */
+        char *end;
+        uint64_t expected = strtoull(at + 1, &end, 16), bits = decimal_bits(text, n);
+        CHECK(bits == expected, "line %zu, %.*s, is %016llx, expected %016llx", n_line + 1, n < 40 ? (int)n : 40, text,
+              (unsigned long long)bits, (unsigned long long)expected);
+        at = end + 1;
+    }
+    CHECK(n_line > 350, "%zu lines", n_line);
+    free(file);
+}
+
+/* libc's strtod; glibc's and musl's round correctly. */
+static void decimal_random(void) {
+    uint64_t state = 5;
+    for (int i = 0; i < 30000; i++) {
+        char text[64];
+        uint64_t random = random_u64(&state), digits = random_u64(&state) >> random % 64;
+        double any = bits_f64(random_u64(&state) % 0x7ff0000000000000);
+        int exponent = (int)(random >> 32 & 1023) - 512, n = i % 4 == 0 ? snprintf(text, sizeof text, "%.16g", any)
+            : i % 4 == 1 ? snprintf(text, sizeof text, "%.*e", (int)(random >> 8 & 31), any)
+            : snprintf(text, sizeof text, "%llu%s%llue%d", (unsigned long long)digits, i % 4 == 2 ? "." : "",
+                       (unsigned long long)(random & 0xffff), i % 8 < 4 ? exponent : exponent / 16);
+        uint64_t bits = decimal_bits(text, (size_t)n), expected = f64_bits(strtod(text, NULL));
+        CHECK(bits == expected, "%s is %016llx, by strtod %016llx", text, (unsigned long long)bits,
+              (unsigned long long)expected);
+    }
+}
+
+static void decimal_grammar(void) {
+    static const struct { const char *text; size_t n_read; double value; } rows[] = {
+        {"", 0, 7}, {".", 0, 7}, {"-", 0, 7}, {"+.", 0, 7}, {"-.e1", 0, 7}, {"e1", 0, 7}, {"--1", 0, 7}, {" 1", 0, 7},
+        {"\t1", 0, 7}, {"nan", 0, 7}, {"inf", 0, 7}, {"-Infinity", 0, 7}, {"x10", 0, 7}, {",5", 0, 7}, {"/", 0, 7},
+        {":", 0, 7}, {"0x10", 1, 0}, {"1,5", 1, 1}, {"1 ", 1, 1}, {"1.5.5", 3, 1.5}, {"1..5", 2, 1}, {"2e", 1, 2},
+        {"2e+", 1, 2}, {"2E-x", 1, 2}, {"2e3e4", 3, 2000}, {"2e3.5", 3, 2000}, {"-3-", 2, -3}, {".5f", 2, 0.5},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        double value = 7;
+        size_t n_read = decimal_read(rows[i].text, strlen(rows[i].text), &value);
+        CHECK(n_read == rows[i].n_read && value == rows[i].value, "of \"%s\" %zu bytes are %g", rows[i].text, n_read,
+              value);
+    }
+    static const struct { const char *text; size_t n_read; uint32_t value; } integers[] = {
+        {"", 0, 0}, {"x", 0, 0}, {"-1", 0, 0}, {" 1", 0, 0}, {"0", 1, 0}, {"0012.5", 4, 12},
+        {"4294967294", 10, 4294967294}, {"4294967295.", 10, UINT32_MAX}, {"4294967296", 10, UINT32_MAX},
+        {"99999999999999999999999", 23, UINT32_MAX},
+    };
+    for (size_t i = 0; i < sizeof integers / sizeof integers[0]; i++) {
+        const char *at = integers[i].text;
+        uint32_t value = decimal_read_u32(&at);
+        CHECK(value == integers[i].value && at == integers[i].text + integers[i].n_read, "\"%s\" is %lu",
+              integers[i].text, (unsigned long)value);
+    }
+}
+
 void test_base(void);
 void test_base(void) {
     test_case("base: every status has its name", status_names);
@@ -238,4 +321,7 @@ void test_base(void) {
     test_case("base: log is within 2 ulp of libm, the same bits on every host", logarithm);
     test_case("base: pow is within (|y log x| + 2) 2^-52 of libm, the same bits on every host", power);
     test_case("base: sin and cos are within 2^-50 of libm, the same bits on every host", sine_cosine);
+    test_case("base: decimals are the doubles of Python, halfway cases and 2000 digits included", decimal_vectors);
+    test_case("base: random decimals are the doubles of strtod", decimal_random);
+    test_case("base: what is no decimal is not read as one", decimal_grammar);
 }

@@ -368,6 +368,30 @@ static void callback_old(void) {
     plumb_trace_free(t);
 }
 
+/* Numbers as printfs other than glibc's spell them, and longer ones than any value's. */
+static void callback_numbers(void) {
+    static const uint32_t eight[] = {0, 1, 2, 3, 4, 5, 6, 7};
+    static const char text[] =
+        "inp_embd = (f32) GET_ROWS(token_embd.weight{8, 99, 1, 1}, inp_tokens{1, 1, 1, 1}}) = {8, 1, 1, 1}\n"
+        "[\n[\n[-nan(ind), NAN, Inf, -INFINITY, +1.5, -.25e1,\t"
+        "0.1000000000000000055511151231257827021181583404541015625000000000000000000000, 1e400],\n],\n]\nsum = nan\n";
+    plumb_trace *t = read_text(text, strlen(text));
+    CHECK(plumb_trace_error(t)[0] == 0, "%s", plumb_trace_error(t));
+    check_printed(t, "embd", 0, 8, 8, (float[]){NAN, NAN, INFINITY, -INFINITY, 1.5f, -2.5f, 0.1f, INFINITY}, eight);
+    plumb_trace_free(t);
+    static const char *const none[] = {"na", "nan(ind", "nano", "infi", "inf(1)", "infinity1", "-", "--inf", "0x10",
+                                       "1.5f", "1.5.5", "1e", "e1", ".", "1\v"};
+    for (size_t i = 0; i < sizeof none / sizeof none[0]; i++) {
+        char broken[256];
+        snprintf(broken, sizeof broken, "a = (f32) GET_ROWS(b{1, 9, 1, 1}, c{1, 1, 1, 1}}) = {1, 1, 1, 1}\n"
+                 "inp_embd = (f32) GET_ROWS(b{1, 9, 1, 1}, c{1, 1, 1, 1}}) = {1, 1, 1, 1}\n[[[%s]]]\nsum = 1\n"
+                 "a = (f32) GET_ROWS(b{1, 9, 1, 1}, c{1, 1, 1, 1}}) = {1, 1, 1, 1}\n", none[i]);
+        t = read_text(broken, strlen(broken));
+        CHECK(strstr(plumb_trace_error(t), "how its values go on"), "%s: \"%s\"", none[i], plumb_trace_error(t));
+        plumb_trace_free(t);
+    }
+}
+
 /* A second run of the graph continues behind the first; steps of one token are not the prompt. */
 static void callback_passes(void) {
     static const char step[] =
@@ -511,6 +535,7 @@ void test_trace_read(void) {
     test_case("trace_read: DEFLATE by hand, after RFC 1951", inflate_by_hand);
     test_case("trace_read: llama-eval-callback's text holds what llama.cpp computed", callback_values);
     test_case("trace_read: the text of older versions, by hand", callback_old);
+    test_case("trace_read: numbers of other printfs, by hand", callback_numbers);
     test_case("trace_read: a text of several passes, by hand", callback_passes);
     test_case("trace_read: broken texts", callback_hostile);
     test_case("trace_read: rows in any order are sorted, soon", rows_backwards);

@@ -2,6 +2,7 @@
  * (which tensor, of which shape, goes where). */
 #include "model/model.h"
 
+#include "base/decimal.h"
 #include "base/math.h"
 
 #include <stdarg.h>
@@ -277,12 +278,12 @@ static void bind_weight(struct weight *w, const struct weight_spec *spec, struct
 
 /* The spec and the place (*w) of a tensor by its name; NULL for a name that no table has. */
 static const struct weight_spec *find_place(struct model *m, const char *name, struct weight **w) {
-    unsigned long il = 0;
+    uint32_t il = 0;
     const char *rest = name;
     bool in_layer = strncmp(rest, "blk.", 4) == 0 && rest[4] >= '0' && rest[4] <= '9';
     if (in_layer) {
-        char *end;
-        il = strtoul(rest + 4, &end, 10);
+        const char *end = rest + 4;
+        il = decimal_read_u32(&end);
         if (*end != '.' || il >= m->config.n_layer || (rest[4] == '0' && end != rest + 5)) return NULL;
         rest = end + 1;
     }

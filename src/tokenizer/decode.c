@@ -65,7 +65,7 @@ static void put_token(const struct tokenizer *t, struct sink *out, uint32_t id, 
         if (t->is_bpe) put_bpe(out, text);
         else put_spm(out, text);
     } else if (attributes & TOKEN_BYTE) {
-        char digits[3] = {text.data[3], text.data[4], 0}, byte = (char)strtol(digits, NULL, 16);
+        char byte = (char)(hex_digit(text.data[3]) << 4 | hex_digit(text.data[4]));   /* <0xHH>: vocab.c looked */
         put(out, &byte, 1);
     }   /* unused and undefined tokens are nothing */
 }

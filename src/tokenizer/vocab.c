@@ -174,7 +174,7 @@ static plumb_status load_scores(struct tokenizer *t, const struct gguf *g, struc
     return PLUMB_OK;
 }
 
-static int hex_digit(char c) {
+int hex_digit(char c) {
     if (c >= '0' && c <= '9') return c - '0';
     if (c >= 'A' && c <= 'F') return c - 'A' + 10;
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;

@@ -66,5 +66,7 @@ int64_t merge_find(const struct tokenizer *t, const char *left, size_t n_left, c
 uint32_t byte_to_cp(uint8_t byte);
 /* -1 if cp stands for no byte. */
 int cp_to_byte(uint32_t cp);
+/* What a hexadecimal digit of either case stands for, -1 if it is none. */
+int hex_digit(char c);
 
 #endif

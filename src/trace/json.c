@@ -1,5 +1,6 @@
 #include "trace/json.h"
 
+#include "base/decimal.h"
 #include "tokenizer/unicode.h"
 
 #include <math.h>
@@ -202,73 +203,38 @@ struct json_text json_string(struct json *j, const char *what) {
 
 /* ---- numbers ---------------------------------------------------------------------------------------------------- */
 
-/* digits * 10^exponent, correctly rounded; n_digit digits without leading zeros.  Up to 15 digits and 10^22 are exact
- * doubles, so one operation rounds once (Clinger 1990); the rest is strtod's, which is given no decimal point since
- * that is the locale's. */
-static double decimal(const char *digits, size_t n_digit, int64_t exponent) {
-    static const double powers[] = { 1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14,
-                                     1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22 };
-    if (n_digit == 0) return 0;
-    if (n_digit <= 15 && exponent >= -22 && exponent <= 22) {
-        uint64_t value = 0;
-        for (size_t i = 0; i < n_digit; i++) value = value * 10 + (uint64_t)(digits[i] - '0');
-        return exponent < 0 ? (double)value / powers[-exponent] : (double)value * powers[exponent];
-    }
-    char text[840];   /* of the caller's 800 digits */
-    exponent = exponent < -9999 ? -9999 : exponent > 9999 ? 9999 : exponent;
-    snprintf(text, sizeof text, "%.*se%d", (int)n_digit, digits, (int)exponent);
-    return strtod(text, NULL);
-}
-
 static bool is_digit(const struct json *j) {
     return j->at < j->n && j->bytes[j->at] >= '0' && j->bytes[j->at] <= '9';
 }
 
-/* digits . digits e digits.  Past 799 significant digits only "there is something more" can matter (768 are enough to
- * tell on which side of the middle between two doubles a number is). */
+static void skip_digits(struct json *j) {
+    while (is_digit(j)) j->at++;
+}
+
+/* digits . digits e digits */
 static double unsigned_number(struct json *j, const char *what) {
-    char digits[800];
-    size_t n_digit = 0, first = j->at;
-    int64_t exponent = 0;
-    bool fraction = false, more = false;
+    size_t first = j->at;
     if (!is_digit(j)) {
         json_fail(j, j->at, "expected %s", what);
         return 0;
     }
-    if (j->bytes[j->at] == '0' && j->at + 1 < j->n && j->bytes[j->at + 1] >= '0' && j->bytes[j->at + 1] <= '9') {
+    if (skip_word(j, "0") && is_digit(j)) {
         json_fail(j, first, "expected a number without leading zeros");
         return 0;
     }
-    for (;;) {
-        for (; is_digit(j); j->at++) {
-            char c = j->bytes[j->at];
-            bool leading_zero = n_digit == 0 && c == '0';
-            if (n_digit < sizeof digits - 1) {
-                if (!leading_zero) digits[n_digit++] = c;
-                exponent -= fraction;
-            } else {
-                more |= c != '0';
-                exponent += !fraction;
-            }
-        }
-        if (fraction || j->at == j->n || j->bytes[j->at] != '.') break;
-        fraction = true;
-        j->at++;
+    skip_digits(j);
+    if (skip_word(j, ".")) {
         if (!is_digit(j)) json_fail(j, j->at, "expected a digit after the decimal point");
+        skip_digits(j);
     }
-    if (more) digits[n_digit++] = '1', exponent--;
-    if (j->at < j->n && (j->bytes[j->at] == 'e' || j->bytes[j->at] == 'E')) {
-        j->at++;
-        bool negative = j->at < j->n && j->bytes[j->at] == '-';
-        if (j->at < j->n && (j->bytes[j->at] == '-' || j->bytes[j->at] == '+')) j->at++;
+    if (skip_word(j, "e") || skip_word(j, "E")) {
+        if (!skip_word(j, "-")) skip_word(j, "+");
         if (!is_digit(j)) json_fail(j, j->at, "expected a digit of the exponent");
-        int64_t value = 0;
-        for (; is_digit(j); j->at++) {
-            if (value < (int64_t)1 << 40) value = value * 10 + (j->bytes[j->at] - '0');   /* any more is as good */
-        }
-        exponent += negative ? -value : value;
+        skip_digits(j);
     }
-    return decimal(digits, n_digit, exponent);
+    double value = 0;
+    if (j->status == PLUMB_OK) decimal_read(j->bytes + first, j->at - first, &value);
+    return value;
 }
 
 double json_number(struct json *j, const char *what) {

@@ -28,6 +28,8 @@
  */
 #include "trace/trace.h"
 
+#include "base/decimal.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -118,20 +120,34 @@ static bool read_shape(const char **at, const char *end, uint64_t ne[4]) {
     return p < end && *p == '}' && total < UINT32_MAX;
 }
 
+/* "nan" and "inf" as any printf spells them: with a sign, in capitals, "infinity", "nan(ind)". */
+static bool read_word(struct span s, double *v) {
+    char word[10];
+    size_t n = 0;
+    bool negative = s.n > 0 && *s.at == '-';
+    if (negative || (s.n > 0 && *s.at == '+')) s = (struct span){s.at + 1, s.n - 1};
+    for (; n < s.n && n < sizeof word - 1 && s.at[n] != '('; n++) word[n] = (char)(s.at[n] | 32);
+    word[n] = 0;
+    if (strcmp(word, "nan") == 0) {
+        *v = NAN;
+        return n == s.n || s.at[s.n - 1] == ')';
+    }
+    *v = negative ? -INFINITY : INFINITY;
+    return n == s.n && (strcmp(word, "inf") == 0 || strcmp(word, "infinity") == 0);
+}
+
 /* One number, "nan" and "inf" too; *quantum is the step of its last digit. */
 static bool read_number(const char **at, const char *end, double *v, float *quantum) {
-    char digits[64], *stop;
-    size_t n = 0;
-    for (const char *p = *at; p < end && n < sizeof digits - 1 && !is_space(*p) && !strchr("\n,[]", *p); p++)
-        digits[n++] = *p;
-    digits[n] = 0;
-    *v = strtod(digits, &stop);
-    if (n == 0 || stop != digits + n) return false;
-    const char *point = strchr(digits, '.');
+    struct span s = {*at, 0};
+    while (s.at + s.n < end && !is_space(s.at[s.n]) && !strchr("\n,[]", s.at[s.n])) s.n++;
+    *at += s.n;
+    *quantum = 0;
+    if (decimal_read(s.at, s.n, v) != s.n || s.n == 0) return read_word(s, v);
+    const char *point = memchr(s.at, '.', s.n);
+    if (!point || memchr(s.at, 'e', s.n) || memchr(s.at, 'E', s.n)) return true;
     double scale = 1;
-    for (size_t i = 1; point && i < strlen(point); i++) scale *= 10;
-    *quantum = point && !strpbrk(digits, "eExX") ? (float)(1 / scale) : 0;
-    *at += n;
+    for (const char *digit = point + 1; digit < *at; digit++) scale *= 10;
+    *quantum = (float)(1 / scale);
     return true;
 }
 

@@ -2,6 +2,8 @@
  * each is said with what those have. */
 #include "trace/selfcheck.h"
 
+#include "base/decimal.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -157,14 +159,13 @@ void selfcheck_statistics(struct check *c, const struct tensor_stats *stats, siz
 #define FAR_DEVIATIONS 8.0
 
 /* "blk.12.attn_q.weight" -> the layer, and the rest of the name; false for a tensor outside the layers. */
-static bool in_layer(const struct gguf_tensor *t, unsigned long *layer, const char **rest) {
+static bool in_layer(const struct gguf_tensor *t, uint32_t *layer, const char **rest) {
     *layer = 0;
     *rest = t->name.data;
     if (strncmp(t->name.data, "blk.", 4) != 0) return false;
-    char *end;
-    *layer = strtoul(t->name.data + 4, &end, 10);
-    *rest = end;
-    return end != t->name.data + 4 && *end == '.';
+    *rest += 4;
+    *layer = decimal_read_u32(rest);
+    return *rest != t->name.data + 4 && **rest == '.';
 }
 
 static int by_value(const void *a, const void *b) {
@@ -178,7 +179,7 @@ static double median(double *values, size_t n) {
 }
 
 static int by_name(const void *a, const void *b) {
-    unsigned long layer_a, layer_b;
+    uint32_t layer_a, layer_b;
     const char *rest_a, *rest_b;
     in_layer((*(const struct tensor_stats *const *)a)->tensor, &layer_a, &rest_a);
     in_layer((*(const struct tensor_stats *const *)b)->tensor, &layer_b, &rest_b);
@@ -217,7 +218,7 @@ void selfcheck_layers(struct check *c, const struct tensor_stats *stats, size_t 
     double *logs = alloc_array(n, sizeof *logs);
     struct farthest farthest = { 0 };
     size_t n_order = 0, n_far = 0;
-    unsigned long layer;
+    uint32_t layer;
     const char *rest, *other;
     c->out_of_memory |= !order || !logs;
     for (size_t i = 0; !c->out_of_memory && i < n; i++) {
