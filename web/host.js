@@ -7,17 +7,13 @@ import { Meter } from './loader/progress.js';
 import { ask, read } from './loader/source.js';
 import { StopFilter } from './stop.js';
 import { Threads, sharedMemory } from './threads.js';
-import { choose } from './variant.js';
 
 /** @typedef {object} Call  what a method is handed beside its arguments
  * @property {AbortSignal} signal
  * @property {(event: string, data: any) => void} emit
- * @property {(part: number) => Promise<Uint8Array | null>} pull  the next chunk of a pull part
+ * @property {(part: number | 'module') => Promise<any>} pull  the next chunk of a pull part, or null; or the Variant
  * @typedef {Record<string, (args: any, call: Call) => any>} Methods */
 /** @typedef {object} Platform
- * @property {(name: string) => Promise<WebAssembly.Module>} compile  dist/NAME.wasm
- * @property {number} [processors]
- * @property {string} [alone]  why there can be no threads
  * @property {() => import('./protocol.js').WorkerLike} [startThread]  a worker that runs join of threads.js
  * @property {import('./loader/source.js').OpenFile} [openFile]
  * @property {boolean} [oneBuffer]  whether streams fill a buffer that they are given faster than they make new ones */
@@ -109,19 +105,19 @@ export function createHost(platform) {
   };
 
   return {
-    /** @param {{parts: import('./loader/source.js').Part[], contextLength?: number, threads?: number | 'auto',
+    /** @param {{parts: import('./loader/source.js').Part[], contextLength?: number,
      *   precision?: typeof import('./options.js').PRECISIONS[number],
      *   kvType?: typeof import('./options.js').KV_TYPES[number]}} args */
-    async load({ parts, contextLength, threads = 1, precision, kvType }, call) {
+    async load({ parts, contextLength, precision, kvType }, call) {
       const asked = ask(parts[0], call.signal);   // while the engine is compiled
       try {
-        const chosen = await choose(platform, threads);
-        let { module, note } = chosen;
-        variant = chosen.name;
-        const memory = chosen.threads > 1 ? sharedMemory() : undefined;
+        let { module, name, threads, note } = /** @type {import('./variant.js').Variant} */ (await call.pull('module'));
+        call.signal.throwIfAborted();
+        variant = name;
+        const memory = threads > 1 ? sharedMemory() : undefined;
         engine = await Engine.create(module, memory);
         if (memory && platform.startThread) {
-          const seats = Array.from({ length: chosen.threads - 1 }, (_, i) =>
+          const seats = Array.from({ length: threads - 1 }, (_, i) =>
             ({ module, memory, stack: ready().createStack(), thread: i + 1 }));
           crew = new Threads(platform.startThread, seats);   // they start while the model arrives
         }
@@ -159,7 +155,7 @@ export function createHost(platform) {
           note = await crew.failure;
           if (!note) {
             crew.serve();
-            engine.setThreads(chosen.threads);
+            engine.setThreads(threads);
           }
         }
         engine.openSession(contextLength, precision, kvType);

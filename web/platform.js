@@ -1,9 +1,10 @@
-/* What the engine's side takes from a browser: modules, compiled while they arrive, and workers for its threads. */
+/* What both sides take from a browser: modules, compiled while they arrive, and workers for the engine's threads. */
 import { PlumbError, reasonOf } from './errors.js';
 
-/** Why the engine has one thread here; undefined where it may have more. */
-function aloneBecause() {
-  if (!('WorkerGlobalScope' in globalThis)) {
+/** Why the engine has one thread here; undefined where it may have more.
+ * @param {boolean} worker  whether it runs in one of its own */
+function alone(worker) {
+  if (!worker && !('WorkerGlobalScope' in globalThis)) {
     return 'the engine runs in the page\'s own thread, which must not wait for others; leave out worker: false';
   }
   if (!globalThis.crossOriginIsolated) {
@@ -29,7 +30,7 @@ export const platform = {
     }
   },
   processors: globalThis.navigator?.hardwareConcurrency ?? 1,
-  alone: aloneBecause(),
+  alone,
   oneBuffer: true,
   startThread: () => wrap(new Worker(new URL('./thread.js', import.meta.url), { type: 'module' })),
 };

@@ -1,14 +1,15 @@
-/* What users see: Plumb.load and the model it gives.  Checks arguments, turns prompts into tokens and events into an
- * iterator; all else happens on the engine's side (host.js), in a worker or not.  index.js and node/index.js say how
- * each host compiles, reads files and starts workers. */
+/* What users see: Plumb.load and the model it gives.  Checks arguments, has the module compiled while the worker
+ * starts, turns prompts into tokens and events into an iterator; all else happens on the engine's side (host.js), in a
+ * worker or not.  index.js and node/index.js say how each host compiles, reads files and starts workers. */
 import { PlumbError, argumentError } from './errors.js';
 import { createHost } from './host.js';
 import { describe } from './loader/source.js';
 import * as known from './options.js';
 import { Local, Remote } from './protocol.js';
 import { chatTokens, render } from './template.js';
+import { choose } from './variant.js';
 
-/** @typedef {import('./host.js').Platform & import('./loader/source.js').Sites & {
+/** @typedef {import('./host.js').Platform & import('./loader/source.js').Sites & import('./variant.js').Machine & {
  *   worker: boolean,
  *   startWorker: () => import('./protocol.js').WorkerLike}} ClientPlatform
  *   worker: whether the engine runs in one unless told otherwise */
@@ -66,6 +67,8 @@ export function createPlumb(platform) {
       signal?.throwIfAborted();
       const parts = describe(source, platform);
       const transport = worker ? new Remote(platform.startWorker()) : new Local(createHost(platform));
+      const variant = choose(platform, threads, worker);   // compiled while the worker starts
+      variant.catch(() => {});   // who pulls it says what failed
       /** @type {() => void} */
       let unfollow = () => {};
       const aborted = new Promise((_, reject) => {
@@ -74,11 +77,11 @@ export function createPlumb(platform) {
         unfollow = () => signal?.removeEventListener('abort', abort);
       });
       try {
-        const args = { parts: parts.map(({ part }) => part), contextLength, threads, precision, kvType };
+        const args = { parts: parts.map(({ part }) => part), contextLength, precision, kvType };
         const loading = transport.call('load', args, {
           signal,
           onEvent: (_, progress) => onProgress?.(progress),
-          onPull: async i => await parts[i].next?.() ?? null,
+          onPull: async i => i === 'module' ? variant : await parts[i].next?.() ?? null,
         });
         const loaded = await Promise.race([aborted, loading]);
         if (loaded.note && !said.has(loaded.note)) {

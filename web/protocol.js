@@ -2,9 +2,10 @@
  *
  *   user's side -> worker    { id, method, args }       a request; ids count up from 1
  *                            { id, abort: true }        aborts it
- *                            { id, chunk }              answers a pull; null: no more
+ *                            { id, answer }             answers a pull
  *                            { id, failed }             answers a pull whose source failed
- *   worker -> user's side    { id, event, data }        'progress', 'text', 'taps' of a running request, 'pull' {part}
+ *   worker -> user's side    { id, event, data }        'progress', 'text', 'taps' of a running request, 'pull' {part}:
+ *                                                       the next chunk of it, null: no more; or 'module', a Variant
  *                            { id, result }             ends a request
  *                            { id, error }              ends it, {name, code, message, details} as encode() makes it
  *
@@ -14,7 +15,7 @@ import { PlumbError, reasonOf } from './errors.js';
 /** @typedef {object} CallOptions
  * @property {AbortSignal} [signal]
  * @property {(event: string, data: any) => void} [onEvent]
- * @property {(part: number) => Promise<Uint8Array | null>} [onPull] */
+ * @property {(part: number | 'module') => Promise<any>} [onPull] */
 /** @typedef {object} Transport
  * @property {(method: string, args?: object, options?: CallOptions) => Promise<any>} call
  * @property {() => void} terminate  ends everything at once; calls under way are rejected */
@@ -113,13 +114,13 @@ export class Remote {
     }
   }
 
-  /** @param {number} id @param {Promise<Uint8Array | null>} pulled */
+  /** @param {number} id @param {Promise<any>} pulled */
   async #answer(id, pulled) {
     try {
-      const bytes = await pulled;
-      // A copy of the chunk: the user's own buffer stays whole.
-      const chunk = bytes && bytes.slice();
-      if (!this.#dead) this.worker.post({ id, chunk }, chunk ? [chunk.buffer] : []);
+      let answer = await pulled;
+      const isChunk = answer instanceof Uint8Array;
+      if (isChunk) answer = new Uint8Array(answer);   // a copy, of a Buffer too: the user's own stays whole
+      if (!this.#dead) this.worker.post({ id, answer }, isChunk ? [answer.buffer] : []);
     } catch (error) {
       if (!this.#dead) this.worker.post({ id, failed: encode(error) });
     }
@@ -130,7 +131,7 @@ export class Remote {
  * @param {{post: WorkerLike['post'], onMessage: WorkerLike['onMessage']}} port
  * @param {import('./host.js').Methods} methods */
 export function serve(port, methods) {
-  /** @typedef {{resolve: (chunk: Uint8Array | null) => void, reject: (error: unknown) => void}} Pull */
+  /** @typedef {{resolve: (answer: any) => void, reject: (error: unknown) => void}} Pull */
   /** @type {Map<number, {abort: AbortController, pulls: Pull[]}>} */
   const running = new Map();
   port.onMessage(async message => {
@@ -139,7 +140,7 @@ export function serve(port, methods) {
     if (!message.method) {
       if (message.abort) request?.abort.abort();
       else if (message.failed) request?.pulls.shift()?.reject(decode(message.failed));
-      else request?.pulls.shift()?.resolve(message.chunk);
+      else request?.pulls.shift()?.resolve(message.answer);
       return;
     }
     const abort = new AbortController();
@@ -148,7 +149,7 @@ export function serve(port, methods) {
     running.set(id, { abort, pulls });
     abort.signal.addEventListener('abort', () => pulls.forEach(({ reject }) => reject(abort.signal.reason)));
     const emit = (/** @type {string} */ event, /** @type {any} */ data) => port.post({ id, event, data });
-    const pull = (/** @type {number} */ part) => new Promise((resolve, reject) => {
+    const pull = (/** @type {number | 'module'} */ part) => new Promise((resolve, reject) => {
       pulls.push({ resolve, reject });
       emit('pull', { part });
     });

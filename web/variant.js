@@ -1,5 +1,10 @@
 /* Which of the four modules fits this host: plumb, plumb-mt, plumb-relaxed, plumb-mt-relaxed. */
 
+/** @typedef {object} Machine  what it depends on
+ * @property {(name: string) => Promise<WebAssembly.Module>} compile  dist/NAME.wasm
+ * @property {number} [processors]
+ * @property {(worker: boolean) => string | undefined} [alone]  why there can be no threads
+ * @property {import('./host.js').Platform['startThread']} [startThread] */
 /** @typedef {object} Variant
  * @property {WebAssembly.Module} module
  * @property {string} name  of its file
@@ -11,12 +16,14 @@ const AUTO_THREADS = 8;
 /** As POOL_MAX_THREADS in src/base/pool.h. */
 const MAX_THREADS = 64;
 
-/** @param {import('./host.js').Platform} platform @param {number | 'auto'} asked  threads
+/** @param {Machine} machine @param {number | 'auto'} asked  threads
+ * @param {boolean} worker  whether the engine runs in one of its own
  * @returns {Promise<Variant>} */
-export async function choose({ compile, processors = 1, alone, startThread }, asked) {
+export async function choose({ compile, processors = 1, alone, startThread }, asked, worker) {
   const wanted = asked === 'auto' ? Math.min(processors, AUTO_THREADS) : Math.min(asked, MAX_THREADS);
-  const threads = alone || !startThread ? 1 : wanted;
-  const note = wanted > threads ? alone : undefined;
+  const lonely = alone?.(worker);
+  const threads = lonely || !startThread ? 1 : wanted;
+  const note = wanted > threads ? lonely : undefined;
   const name = threads > 1 ? 'plumb-mt' : 'plumb';
   if (hasRelaxedDot()) {
     try {
@@ -37,6 +44,10 @@ export function hasRelaxedDot() {
     7, 5, 1, 1, 102, 0, 0, 10, 22, 1, 20, 0, 32, 0, 253, 15, 32, 1, 253, 15, 65, 0, 253, 17, 253, 147, 2,
     253, 27, 0, 11);
   if (!WebAssembly.validate(bytes)) return false;
-  const { f } = /** @type {any} */ (new WebAssembly.Instance(new WebAssembly.Module(bytes)).exports);
-  return f(-1, 1) === -4 && f(-128, 127) === 4 * -128 * 127;
+  try {
+    const { f } = /** @type {any} */ (new WebAssembly.Instance(new WebAssembly.Module(bytes)).exports);
+    return f(-1, 1) === -4 && f(-128, 127) === 4 * -128 * 127;
+  } catch {
+    return false;   // a content security policy without 'wasm-unsafe-eval': compile() says so
+  }
 }

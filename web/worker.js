@@ -11,7 +11,6 @@ import './loader/source.js';
 import './options.js';
 import './stop.js';
 import './threads.js';
-import './variant.js';
 
 const scope = /** @type {any} */ (self);
 

@@ -132,7 +132,7 @@ function threadOf(code) {
 
 test('without shared memory there is one thread, and a word why, once; none where one was asked for', async t => {
   const said = t.mock.method(console, 'warn', () => {});
-  const lonely = on({ alone: 'no headers' });
+  const lonely = on({ alone: () => 'no headers' });
   for (const threads of [1, 'auto', 4, undefined]) {
     const model = await lonely.load(tiny, { threads });
     const { threads: n, module } = await model.info();

@@ -1,14 +1,17 @@
 /** The engine behind a worker: errors reach the call that caused them, and a worker that dies ends what waits for it.
  * Ground truth: what the same model answers without a worker. */
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import { test } from 'node:test';
 import { Worker } from 'node:worker_threads';
-import { Plumb, PlumbError } from '../../web/node/index.js';
+import { Plumb, PlumbError, platform } from '../../web/node/index.js';
 import { createHost } from '../../web/host.js';
 import { createPlumb } from '../../web/plumb.js';
 import { Remote, serve } from '../../web/protocol.js';
 import { fails, textOf, tiny, tinyPath } from './helpers.mjs';
 
+/** What hangs fails. */
+const LIMIT = { timeout: 20000 };
 const OPTIONS = { temperature: 0, maxTokens: 12, logitBias: { 256: -Infinity } };
 
 test('a worker says what the same model says in this thread', async () => {
@@ -35,13 +38,17 @@ test('each of many calls at once gets its own answer or error', async () => {
   await model.close();
 });
 
-/** A package whose worker runs this code. @param {string} code */
-const withWorker = code => createPlumb({
-  compile: async () => assert.fail('the engine belongs in the worker'),
+/** A package whose worker runs this file or code.
+ * @param {URL | string} code
+ * @param {(name: string) => Promise<WebAssembly.Module>} [compile]  default: never done, nor is it waited for
+ * @param {(worker: Worker) => void} [started] */
+const withWorker = (code, compile = () => new Promise(() => {}), started = () => {}) => createPlumb({
+  compile,
   worker: true,
   postsBlobs: false,
   startWorker() {
-    const worker = new Worker(code, { eval: true });
+    const worker = new Worker(code, { eval: typeof code === 'string', execArgv: [] });
+    started(worker);
     return {
       post: (message, transfer = []) => worker.postMessage(message, transfer),
       onMessage: handler => worker.on('message', handler),
@@ -54,6 +61,8 @@ const withWorker = code => createPlumb({
   },
   locate: source => ({ kind: 'url', name: String(source), url: String(source) }),
 });
+/** Node's own. */
+const ENGINE = new URL('../../web/node/worker.js', import.meta.url);
 
 test('a worker that throws while it starts, or exits, rejects the load', async () => {
   await fails(withWorker('throw new Error("no wasm here")').load(tiny), 'PLUMB_ERROR_STATE',
@@ -75,6 +84,61 @@ test('a worker that dies later rejects every pending call, and every later one',
   await fails(model.tokenize('b'), 'PLUMB_ERROR_STATE', /the worker stopped: out of luck/);
   await model.close();
 });
+
+/* While the engine's side does not listen yet, and while it waits for the module. */
+for (const [worker, late] of [[false, false], [true, false], [false, true], [true, true]]) {
+  const where = `${worker ? 'in a worker' : 'in this thread'}${late ? ', late' : ''}`;
+
+  test(`what fails to compile is the load's error ${where}`, LIMIT, async t => {
+    const details = { url: 'https://a.site/plumb.wasm', status: 404 };
+    const error = new PlumbError('PLUMB_ERROR_IO', `${details.url}: the engine does not load: 404`, details);
+    let waits = () => {}, ended = Promise.resolve();
+    const waiting = new Promise(resolve => { waits = () => resolve(undefined); });
+    const compile = async () => {
+      if (late && !worker) setTimeout(waits, 10);
+      if (late) await waiting;
+      throw error;
+    };
+    const plumb = withWorker(ENGINE, compile, started => {
+      t.after(() => started.terminate());   // or what fails would hang
+      started.once('message', waits);
+      ended = once(started, 'exit');
+    });
+    await assert.rejects(plumb.load(tiny, { worker }), found => {
+      assert.ok(found instanceof PlumbError, `${found} is no PlumbError`);
+      assert.deepEqual([found.code, found.message, found.details], [error.code, error.message, details]);
+      return true;
+    });
+    await ended;
+  });
+
+  test(`an abort while the module compiles ends the load at once ${where}`, LIMIT, async t => {
+    const stop = new AbortController(), reason = new Error('enough'), abort = () => stop.abort(reason);
+    let pulled = 0, cancelled = false, fail = () => {}, ended = Promise.resolve();
+    const compiling = new Promise(resolve => { fail = () => resolve(undefined); });
+    const compile = async () => {
+      if (!late) queueMicrotask(abort);
+      else if (!worker) setTimeout(abort, 10);
+      await compiling;
+      throw new Error('nobody hears this');
+    };
+    const plumb = withWorker(ENGINE, compile, started => {
+      t.after(() => started.terminate());
+      if (late) started.once('message', abort);
+      ended = once(started, 'exit');
+    });
+    const source = {
+      next: async () => ({ done: pulled++ > 0, value: tiny }),
+      return: async () => { cancelled = true; },
+    };
+    const loading = plumb.load({ [Symbol.asyncIterator]: () => source }, { worker, signal: stop.signal });
+    await assert.rejects(loading, reason);
+    await ended;
+    fail();
+    await new Promise(resolve => setTimeout(resolve, 10));
+    assert.deepEqual({ pulled, cancelled }, { pulled: 0, cancelled: true });
+  });
+}
 
 /** Both ends of the protocol with nothing between them but structuredClone.
  * @param {import('../../web/host.js').Methods} methods */
@@ -119,6 +183,46 @@ test('the protocol: pulls are answered in order, results are transferred, aborts
   await assert.rejects(remote.call('pull', {}, { onPull: gone }), { code: 'PLUMB_ERROR_IO', details: { bytes: 7 } });
 });
 
+test('the engine\'s side gives up an aborted load while it waits for the module, and loads again', LIMIT, async () => {
+  const remote = connected(createHost({}));
+  const module = await platform.compile('plumb');
+  const args = { parts: [{ kind: 'pull', name: 'tiny', size: tiny.length }], contextLength: 64 };
+  const stop = new AbortController();
+  let answer = (/** @type {any} */ _) => {};
+  /** @type {(number | 'module')[]} */
+  const pulls = [];
+  const never = remote.call('load', args, { signal: stop.signal, onPull: part => new Promise(resolve => {
+    pulls.push(part);
+    answer = resolve;
+    stop.abort();
+  }) });
+  await assert.rejects(never, { name: 'AbortError' });
+  answer({ module, name: 'plumb', threads: 1 });
+  await fails(remote.call('info'), 'PLUMB_ERROR_STATE', /the model is closed/);
+  assert.deepEqual(pulls, ['module']);
+
+  const chunks = [tiny, null];
+  await remote.call('load', args, { onPull: async part =>
+    part === 'module' ? { module, name: 'plumb', threads: 1 } : chunks.shift() });
+  assert.equal((await remote.call('info')).contextLength, 64);
+  await remote.call('close');
+});
+
+test('a module that comes after the abort is not used', async () => {
+  const stop = new AbortController(), reason = new Error('enough');
+  const module = await platform.compile('plumb');
+  /** @type {(number | 'module')[]} */
+  const pulls = [];
+  const pull = async (/** @type {number | 'module'} */ part) => {
+    pulls.push(part);
+    stop.abort(reason);
+    return part === 'module' ? { module, name: 'plumb', threads: 1 } : null;
+  };
+  const call = { signal: stop.signal, emit: () => {}, pull };
+  await assert.rejects(createHost({}).load({ parts: [{ kind: 'pull', name: 'tiny' }] }, call), reason);
+  assert.deepEqual(pulls, ['module']);
+});
+
 test('a trap in the engine is an error that says so, and the model is given up', async () => {
   // (module (memory (export "memory") 1) (func (export "malloc") (param i32) (result i32) (i32.const 8))
   //         (func (export "plumb_model_create") (result i32) unreachable))
@@ -131,8 +235,9 @@ test('a trap in the engine is an error that says so, and the model is given up',
     18, ...Buffer.from('plumb_model_create'), 0, 1,
     10, 10, 2, 4, 0, 65, 8, 11, 3, 0, 0, 11,
   ]));
-  const remote = connected(createHost({ compile: async () => module }));
-  await fails(remote.call('load', { parts: [] }), 'PLUMB_ERROR',
+  const remote = connected(createHost({}));
+  const onPull = async () => ({ module, name: 'broken', threads: 1 });
+  await fails(remote.call('load', { parts: [] }, { onPull }), 'PLUMB_ERROR',
     /the engine broke down \(unreachable\); load the model again/);
   await fails(remote.call('tokenize', { text: 'x' }), 'PLUMB_ERROR_STATE', /the model is closed/);
 });

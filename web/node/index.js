@@ -18,7 +18,7 @@ const READ = 8 << 20;
 /** By name. @type {Map<string, Promise<WebAssembly.Module>>} */
 const compiled = new Map();
 
-/** @type {import('../host.js').Platform} */
+/** @type {import('../host.js').Platform & import('../variant.js').Machine} */
 export const platform = {
   compile(name) {
     const path = fileURLToPath(new URL(`../dist/${name}.wasm`, import.meta.url));
