@@ -181,8 +181,9 @@ static void hostile(void) {
     enum { N_OUT = N_LAST * 4 * 40 };
     static const float bad[] = { NAN, INFINITY, -INFINITY };
     float out[N_OUT], other[N_OUT];
-    for (size_t i = 0; i < 24; i++) {
-        uint32_t n = i < 12 ? 70 : 1027, first = n - N_LAST, at = n - 3;   /* in another part than most positions */
+    for (size_t i = 0; i < 36; i++) {
+        /* Alone, in the second of two parts, in the first of them. */
+        uint32_t n = i < 12 ? 70 : 1027, first = n - N_LAST, at = i < 24 ? n - 3 : 500;
         plumb_kv_type type = types[i / 6 % 2].type;
         struct shape shape = { "", 4, 2, 40, n };
         struct input in;

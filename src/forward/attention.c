@@ -77,8 +77,9 @@ static void *take(struct attention *a, uint64_t n, size_t size) {
 }
 
 static bool take_scratch(struct attention *a, struct scratch *s) {
-    uint64_t n = a->type == PLUMB_KV_F32 ? a->n_position : ATTN_QUERIES * PART;
-    bool ok = (s->code = take(a, a->n_dim, sizeof *s->code)) && (s->scores = take(a, n, sizeof *s->scores))
+    if (a->type == PLUMB_KV_F32) return (s->scores = take(a, a->n_position, sizeof *s->scores)) != NULL;
+    bool ok = (s->code = take(a, a->n_dim, sizeof *s->code))
+           && (s->scores = take(a, ATTN_QUERIES * PART, sizeof *s->scores))
            && (s->codes = take(a, ATTN_QUERIES * PART, sizeof *s->codes))
            && (s->steps = take(a, ATTN_QUERIES * PART / ATTN_BLOCK, sizeof *s->steps));
     if (!ok) return false;

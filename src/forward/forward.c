@@ -15,8 +15,10 @@ struct forward {
     uint32_t n_ctx, n_batch;
     uint64_t bytes;
     struct attention *attention;   /* the KV cache */
-    /* cos and sin of RoPE: (n_ctx, n_rot / 2) each. */
+    /* cos and sin of RoPE: (n_ctx, n_rot / 2) each, of which the first n_rope positions are there. */
     float *rope_cos, *rope_sin;
+    double *rope_angles;   /* (n_rot / 2) scratch */
+    uint32_t n_rope;
     /* Scratch for a batch. */
     float *x;        /* (n_token, n_embd) the residual stream */
     float *norm;     /* (n_token, n_embd) */
@@ -56,6 +58,7 @@ static bool take_scratch(struct forward *f, plumb_kv_type kv_type) {
                             f->pool) == PLUMB_OK
         && (f->rope_cos = take(f, (uint64_t)f->n_ctx * (c->n_rot / 2), sizeof(float)))
         && (f->rope_sin = take(f, (uint64_t)f->n_ctx * (c->n_rot / 2), sizeof(float)))
+        && (f->rope_angles = take(f, c->n_rot / 2, sizeof(double)))
         && (f->x = take(f, b * c->n_embd, sizeof(float)))
         && (f->norm = take(f, b * c->n_embd, sizeof(float)))
         && (f->q = take(f, b * n_q, sizeof(float)))
@@ -66,23 +69,6 @@ static bool take_scratch(struct forward *f, plumb_kv_type kv_type) {
         && (f->up = take(f, b * c->n_ff, sizeof(float)))
         && activations_create(&f->acts, n_in, f->n_batch, &f->kernels, &f->bytes) == PLUMB_OK
         && take_panels(f, n_in);
-}
-
-static plumb_status fill_rope(struct forward *f, struct error *err) {
-    uint32_t half = f->model->config.n_rot / 2;
-    double *angles = alloc_array(half, sizeof *angles);
-    if (!angles) return error_set(err, PLUMB_ERROR_MEMORY, "out of memory: %u angles", half);
-    for (uint32_t pos = 0; pos < f->n_ctx; pos++) {
-        model_rope_angles(f->model, pos, angles);
-        for (uint32_t i = 0; i < half; i++) {
-            double sine, cosine;
-            math_sincos(angles[i], &sine, &cosine);
-            f->rope_cos[(size_t)pos * half + i] = (float)cosine;
-            f->rope_sin[(size_t)pos * half + i] = (float)sine;
-        }
-    }
-    free(angles);
-    return PLUMB_OK;
 }
 
 static struct matrix matrix_of(const struct weight *w) {
@@ -123,7 +109,6 @@ plumb_status forward_create(struct forward **out, const struct model *m, uint32_
                            "(%.1f MiB could be had); ask for a smaller context", n_ctx, mib,
                            (double)forward_bytes(f) / 1048576.0);
     }
-    if (status == PLUMB_OK) status = fill_rope(f, err);
     if (status != PLUMB_OK) {
         forward_free(f);
         return status;
@@ -134,8 +119,8 @@ plumb_status forward_create(struct forward **out, const struct model *m, uint32_
 
 void forward_free(struct forward *f) {
     if (!f) return;
-    void *const owned[] = { f->rope_cos, f->rope_sin, f->x, f->norm, f->q, f->k, f->v, f->attn, f->gate, f->up,
-                            f->tapped };
+    void *const owned[] = { f->rope_cos, f->rope_sin, f->rope_angles, f->x, f->norm, f->q, f->k, f->v, f->attn,
+                            f->gate, f->up, f->tapped };
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
     attention_free(f->attention);
     activations_free(&f->acts);
@@ -234,6 +219,20 @@ static void rms_norm(const struct forward *f, const struct weight *w, const floa
     pool_share(f->pool, n_token, rms_norm_tokens, &(struct step) { f, w, x, y, w->n_in, 0 });
 }
 
+/* The tables up to position end.  Not all at once: a load would wait 6 ms for 2048 positions. */
+static void fill_rope(struct forward *f, uint32_t end) {
+    uint32_t half = f->model->config.n_rot / 2;
+    for (; f->n_rope < end; f->n_rope++) {
+        model_rope_angles(f->model, f->n_rope, f->rope_angles);
+        for (uint32_t i = 0; i < half; i++) {
+            double sine, cosine;
+            math_sincos(f->rope_angles[i], &sine, &cosine);
+            f->rope_cos[(size_t)f->n_rope * half + i] = (float)cosine;
+            f->rope_sin[(size_t)f->n_rope * half + i] = (float)sine;
+        }
+    }
+}
+
 static void rope_tokens(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
     const struct step *s = user;
     const struct forward *f = s->f;
@@ -293,6 +292,7 @@ void forward_run(struct forward *f, const int32_t *ids, uint32_t n, uint32_t pos
     const struct model *m = f->model;
     const struct model_config *c = &m->config;
     const struct weight *embd = &m->token_embd;
+    fill_rope(f, pos + n);
     for (uint32_t t = 0; t < n; t++) {
         const uint8_t *row = weight_row(embd, (size_t)ids[t], f->panels->bytes);
         embd->traits->dequantize(row, f->x + (size_t)t * c->n_embd, c->n_embd);
