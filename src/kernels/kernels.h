@@ -148,7 +148,6 @@ void kernels_fill_floats(struct kernels *k);    /* the same of float types */
     X(QUANT_Q4_K, superblock, q4_K)                                                       \
     X(QUANT_Q5_K, superblock, q5_K)                                                       \
     X(QUANT_Q6_K, superblock, q6_K)
-bool kernels_have_relaxed(uint32_t type);   /* these, and q8_0, whose codes some engines take */
 /* The largest code that activations may have in a product with weights of that type: with all 8 bits of q8_0 dots are
  * no faster by rounding. */
 int32_t kernels_max_code(plumb_precision precision, uint32_t type);
@@ -156,17 +155,19 @@ int32_t kernels_max_code(plumb_precision precision, uint32_t type);
 bool kernels_have(uint32_t type);
 /* Matrices of one shape and type multiplied in a second, in each of the ways that choose_relaxed.c knows, with one
  * token and with many; 0: not measured. */
-enum { KERNELS_WAYS = 3 };
+enum { KERNELS_WAYS = 3, KERNELS_CALLS = 6 };
 struct kernel_speeds {
     double of[KERNELS_WAYS][2];
     bool wrong;                 /* relaxed products were not those of SIMD128's kernels, once */
-    uint32_t n_call, n_fast8;   /* of kernels_measure, and those in which FAST8 was 1.5 times as fast */
+    bool settled;               /* wrong, or the third call or a later one found nothing faster, nor any a reason for
+                                 * FAST8 */
+    uint32_t n_call, n_fast8;   /* that measured, and those in which FAST8 was 1.5 times as fast */
 };
 
-/* Measures, for some 8 ms, where there is a choice, and keeps what is better than *s; where there is none, or no
- * memory, *s stays as it is.  Relaxed products are compared with SIMD128's, bit for bit.  Call it several times, and
- * not in a row: an engine runs code slowly at first, and compiles it better meanwhile.  Weights are made up: a shape is
- * known long before its bytes are there. */
+/* Measures, for some 4 ms, where there is a choice, and keeps what is better than *s; where there is none, or no
+ * memory, *s stays as it is.  Relaxed products are compared with SIMD128's, bit for bit.  Call it KERNELS_CALLS times,
+ * and not in a row: an engine runs code slowly at first, and compiles it better meanwhile.  Those after *s has settled
+ * do nothing.  Weights are made up: a shape is known long before its bytes are there. */
 void kernels_measure(struct kernel_speeds *s, uint32_t type, uint64_t n_in, uint64_t n_out);
 /* The fastest table; none that is relaxed after a wrong product.  AUTO takes FAST8 where that is 1.5 times as fast as
  * EXACT16, by the best of all calls and by most of them. */

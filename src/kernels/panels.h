@@ -5,6 +5,7 @@
  *   store_4(to, CODES, low, high, k, j, bias, order_b)    four codes of 8 rows to a panel
  *   DOT(dots, w, x)                 dots += w times x, lane by lane of 32 bits
  *   first_sum(panel, isum)          what the sums of a group of a panel begin with
+ *   GROUP_LOOP                      LOOP_UNROLLED or LOOP_KEPT: of a group's codes, for 4 tokens
  */
 #ifndef PLUMB_KERNELS_PANELS_H
 #define PLUMB_KERNELS_PANELS_H
@@ -106,7 +107,7 @@ ALWAYS_INLINE void panel_dot(float y[TILE_ROWS], const struct panel *p, const st
     wasm_v128_store(y + 4, f1);
 }
 
-/* The same for 4 tokens. */
+/* The same for 4 tokens; group is that of p. */
 #define TILE_STEP(i)                                                                      \
     do {                                                                                  \
         v128_t w0 = wasm_v128_load(w + 2 * (i) * LANES), w1 = wasm_v128_load(w + (2 * (i) + 1) * LANES), s; \
@@ -138,20 +139,23 @@ ALWAYS_INLINE void panel_dot(float y[TILE_ROWS], const struct panel *p, const st
     } while (0)
 
 ALWAYS_INLINE void panel_dot_x4(float *y, size_t stride, const struct panel *p, const struct activations *a,
-                                uint32_t t) {
-    size_t n_d = a->n / 32, n_sum = a->n / p->group;
+                                uint32_t t, uint32_t group) {
+    size_t n_d = a->n / 32, n_sum = a->n / group;
     const code *q0 = codes_of(a, false) + (size_t)t * a->n, *q1 = q0 + a->n, *q2 = q1 + a->n, *q3 = q2 + a->n;
     const code *w = (const code *)p->pairs;
-    const float *d = a->d + t * n_d, *sum = (p->group == 32 ? a->sum32 : a->sum16) + t * n_sum;
-    const int32_t *isum = (p->group == 32 ? a->isum32 : a->isum16) + t * n_sum;
+    const float *d = a->d + t * n_d, *sum = (group == 32 ? a->sum32 : a->sum16) + t * n_sum;
+    const int32_t *isum = (group == 32 ? a->isum32 : a->isum16) + t * n_sum;
     const float *scales = p->scales, *mins = p->mins;
     v128_t zero = wasm_i32x4_splat(0), f00 = zero, f01 = zero, f02 = zero, f03 = zero;
     v128_t f10 = zero, f11 = zero, f12 = zero, f13 = zero;
-    for (size_t i = 0; i < p->n; i += p->group, scales += 8, isum++) {
+    volatile v128_t unread[2];
+    for (size_t i = 0; i < p->n; i += group, scales += 8, isum++) {
         v128_t a00 = first_sum(p, isum), a01 = first_sum(p, isum + n_sum);
         v128_t a02 = first_sum(p, isum + 2 * n_sum), a03 = first_sum(p, isum + 3 * n_sum);
         v128_t a10 = a00, a11 = a01, a12 = a02, a13 = a03;
-        for (const code *end = w + (size_t)p->group * 8; w < end; w += 8 * LANES) {
+        GROUP_LOOP
+        for (uint32_t j = 0; j < group; j += LANES, w += 8 * LANES) {
+            OPAQUE(w, q0);
             v128_t x0 = wasm_v128_load(q0), x1 = wasm_v128_load(q1), x2 = wasm_v128_load(q2), x3 = wasm_v128_load(q3);
             q0 += LANES;
             q1 += LANES;
@@ -161,13 +165,17 @@ ALWAYS_INLINE void panel_dot_x4(float *y, size_t stride, const struct panel *p, 
             TILE_STEP(1);
             TILE_STEP(2);
             TILE_STEP(3);
+            IN_ORDER_STORED(unread, a00, a10);
+            IN_ORDER_STORED(unread, a01, a11);
+            IN_ORDER_STORED(unread, a02, a12);
+            IN_ORDER_STORED(unread, a03, a13);
         }
         v128_t s0 = wasm_v128_load(scales), s1 = wasm_v128_load(scales + 4);
         TILE_SCALE(0);
         TILE_SCALE(1);
         TILE_SCALE(2);
         TILE_SCALE(3);
-        if ((i + p->group) % ACT_BLOCK == 0) d++;
+        if ((i + group) % ACT_BLOCK == 0) d++;
         if (!p->has_min) continue;
         v128_t m0 = wasm_v128_load(mins), m1 = wasm_v128_load(mins + 4);
         TILE_MIN(0);

@@ -26,10 +26,19 @@
  * several share lives long and is spilled. */
 #define IN_ORDER(a, b) __asm__ volatile("" : VECTOR_CONSTRAINT(a), VECTOR_CONSTRAINT(b))
 
-/* The same for engines too, which may order anew what nobody stores (Cranelift does, V8 did until 2024; Q8_0 is a fifth
- * faster there, and nowhere slower by more than 3 %).  unread: volatile v128_t[2] on the stack, which others share no
- * line of the cache with. */
+/* The same for engines that order anew what nobody stores, the V8 of Node 20 and Cranelift: without it Q8_0 decodes a
+ * fifth slower there, and prefill a third.  Both run modules without relaxed SIMD; those with it do without, as later
+ * V8s keep the order, and a store can make the loop of panel_dot_x4 half as fast there.  unread: volatile v128_t[2] on
+ * the stack, which others share no line of the cache with. */
+#if defined(__wasm_relaxed_simd__)
+#define IN_ORDER_STORED(unread, a, b)                                                     \
+    do {                                                                                  \
+        (void)(unread);                                                                   \
+        IN_ORDER(a, b);                                                                   \
+    } while (0)
+#else
 #define IN_ORDER_STORED(unread, a, b) ((void)(unread), (unread)[0] = (a), (unread)[1] = (b))
+#endif
 
 /* The second operand of a relaxed dot where a byte is beyond 127, which engines are free in: with a sign (ARM,
  * AVX-VNNI-INT8), without (AVX-VNNI), or something else, as sums of 16 bits that saturate (older x86) or wrap (older

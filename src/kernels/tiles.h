@@ -83,14 +83,15 @@ static const struct block iq4_nl = { iq4_codes, 144, 16, 16, 128, false, false }
 
 /* ---- superblocks of 256 ------------------------------------------------------------------------------------------ */
 
-/* Where a tile has its words, how many times 32 weights come until all is the same again some bytes further, and what
- * the codes are too large by. */
+/* Where a tile has its words, how many times 32 weights come until all is the same again some bytes further, what the
+ * codes are too large by, and how far the odd ones of those 32 are shifted to the left. */
 struct superblock {
     tile_codes *codes;
     tile_scales *scales;
     uint32_t bytes, low, high, period, low_step, high_step, group;
     int16_t bias;
     bool has_min;
+    uint8_t shift_of_odd;
 };
 
 ALWAYS_INLINE void superblock_dot(const struct superblock *b, float y[TILE_ROWS], const uint8_t *rows,
@@ -111,7 +112,7 @@ ALWAYS_INLINE void superblock_dot(const struct superblock *b, float y[TILE_ROWS]
             for (uint32_t k = 0; k < b->period; k++) {
                 v128_t dq = wasm_v128_load32_splat(d++);
                 LOOP_KEPT
-                for (uint32_t j = 0; j < 8; j += b->group / 4, q += b->group, scale += 8) {
+                for (uint32_t j = 0; j < 8; j += b->group / 4, scale += 8) {
                     const uint8_t *low_j = low + 32 * j, *high_j = high + 32 * j;
                     OPAQUE(low_j, high_j);
                     OPAQUE(q, scale);
@@ -119,31 +120,42 @@ ALWAYS_INLINE void superblock_dot(const struct superblock *b, float y[TILE_ROWS]
                     if (b->bias) bias = wasm_i32x4_mul(wasm_v128_load32_splat(isum++), too_large);
                     v128_t dots[N_DOT];
                     begin_with(dots, bias);
+                    /* Each offset from q once: where V8 sees one twice it keeps the address on the stack. */
+                    uint32_t at = b->group == 32 ? 32 * k : 0;
                     LOOP_UNROLLED
                     for (uint32_t i = 0; i < b->group / 4; i++) {
-                        dot_4(dots, b->codes, low_j, high_j, k, i, q + 4 * i);
+                        dot_4(dots, b->codes, low_j, high_j, k, i, q + at + 4 * i);
                         if (i % 2) in_order(dots, unread);
                     }
-                    f0 = add_dots(f0, total(dots, 0), wasm_v128_load(scale), dq);
-                    f1 = add_dots(f1, total(dots, 1), wasm_v128_load(scale + 4), dq);
-                    if (!b->has_min) continue;
-                    v128_t s = wasm_v128_load32_splat(sum++);
-                    f0 = subtract(f0, wasm_v128_load(min), s);
-                    f1 = subtract(f1, wasm_v128_load(min + 4), s);
-                    min += 8;
+                    uint32_t shift = k % 2 * b->shift_of_odd;
+                    f0 = add_dots(f0, wasm_i32x4_shr(total(dots, 0), shift), wasm_v128_load(scale), dq);
+                    f1 = add_dots(f1, wasm_i32x4_shr(total(dots, 1), shift), wasm_v128_load(scale + 4), dq);
+                    if (b->group < 32) q += b->group;
+                    if (b->has_min) {
+                        v128_t s = wasm_v128_load32_splat(sum++);
+                        f0 = subtract(f0, wasm_v128_load(min), s);
+                        f1 = subtract(f1, wasm_v128_load(min + 4), s);
+                        min += 8;
+                    }
+                    /* Or what the next group is made of, and words that it shares, are kept and spilled. */
+                    unread[0] = f0;
+                    IN_ORDER(f0, f1);
                 }
             }
+            if (b->group == 32) q += 32 * b->period;
         }
     }
     wasm_v128_store(y, f0);
     wasm_v128_store(y + 4, f1);
 }
 
-static const struct superblock q4_K = { q4_K_codes, q4_K_scales, 1152, 128, 128, 2, 256, 0, 32, 0, true };
-static const struct superblock q5_K = { q5_K_codes, q4_K_scales, 1408, 384, 128, 2, 256, 64, 32, 0, true };
-static const struct superblock q6_K = { q6_K_codes, q6_K_scales, 1680, 16, 1040, 4, 512, 256, 16, 32, false };
-static const struct superblock q2_K = { q2_K_codes, q2_K_scales, 672, 128, 128, 4, 256, 0, 16, 0, true };
-static const struct superblock q3_K = { q3_K_codes, q3_K_scales, 880, 272, 16, 8, 0, 0, 16, 4, false };
-static const struct superblock iq4_xs = { iq4_codes, iq4_xs_scales, 1088, 64, 64, 1, 128, 0, 32, 128, false };
+static const struct superblock q4_K = { q4_K_codes, q4_K_scales, 1152, 128, 128, 2, 256, 0, 32, 0, true, 0 };
+static const struct superblock q4_K_unshifted = { q4_K_unshifted_codes, q4_K_scales, 1152, 128, 128, 2, 256, 0, 32, 0,
+                                                  true, 4 };
+static const struct superblock q5_K = { q5_K_codes, q4_K_scales, 1408, 384, 128, 2, 256, 64, 32, 0, true, 0 };
+static const struct superblock q6_K = { q6_K_codes, q6_K_scales, 1680, 16, 1040, 4, 512, 256, 16, 32, false, 0 };
+static const struct superblock q2_K = { q2_K_codes, q2_K_scales, 672, 128, 128, 4, 256, 0, 16, 0, true, 0 };
+static const struct superblock q3_K = { q3_K_codes, q3_K_scales, 880, 272, 16, 8, 0, 0, 16, 4, false, 0 };
+static const struct superblock iq4_xs = { iq4_codes, iq4_xs_scales, 1088, 64, 64, 1, 128, 0, 32, 128, false, 0 };
 
 #endif

@@ -3,7 +3,7 @@
  * dot products), two of them do what SIMD128 takes four instructions for, and the weights stay bytes.
  *
  * The integers are those of the dots of 16 bits, and the floats too: see tiles8_relaxed.c for what the second operand
- * may be.
+ * may be.  Where it has no sign the high nibbles of q4_K stay where they are: codes 16 times as large, up to 240.
  */
 #include "kernels/kernels.h"
 #include "kernels/simd128.h"
@@ -141,6 +141,7 @@ static void NAME##_dot__relaxed16(float y[TILE_ROWS], const uint8_t *rows, const
 RELAXED_TYPES(DOT_OF)
 DOT_OF(QUANT_Q8_0, block, q8_0)
 DOT_OF(QUANT_Q8_0, block, q8_0_signed)
+DOT_OF(QUANT_Q4_K, superblock, q4_K_unshifted)
 
 static void bytes_dot__relaxed16(float y[TILE_ROWS], const struct panel *p, const struct activations *a, uint32_t t) {
     if (p->group == 16) panel_dot(y, 0, p, a, t, 1, 16);
@@ -158,8 +159,11 @@ void kernels_fill_relaxed16(struct kernels *k) {
 #define FILL(TYPE, TEMPLATE, NAME) k->bytes[1].dot[TYPE] = NAME##_dot__relaxed16;
     RELAXED_TYPES(FILL)
     enum relaxed_bytes bytes = kernels_relaxed_bytes();
-    if (bytes == RELAXED_BYTES_UNSIGNED) FILL(QUANT_Q8_0, block, q8_0)
     if (bytes == RELAXED_BYTES_SIGNED) FILL(QUANT_Q8_0, block, q8_0_signed)
+    if (bytes == RELAXED_BYTES_UNSIGNED) {
+        FILL(QUANT_Q8_0, block, q8_0)
+        FILL(QUANT_Q4_K, superblock, q4_K_unshifted)
+    }
     k->bytes[1].panel_dot = bytes_dot__relaxed16;
     k->bytes[1].panel_dot_x4 = bytes_dot_x4__relaxed16;
 }

@@ -58,6 +58,7 @@ ALWAYS_INLINE v128_t first_sum(const struct panel *p, const int32_t *isum) {
     return wasm_i32x4_mul(wasm_v128_load32_splat(isum), wasm_i32x4_splat(-p->bias));
 }
 
+#define GROUP_LOOP LOOP_KEPT
 #include "kernels/panels.h"
 
 /* ---- the types --------------------------------------------------------------------------------------------------- */
@@ -103,7 +104,7 @@ static void bytes_dot__relaxed8(float y[TILE_ROWS], const struct panel *p, const
 }
 static void bytes_dot_x4__relaxed8(float *y, size_t stride, const struct panel *p, const struct activations *a,
                                   uint32_t t) {
-    panel_dot_x4(y, stride, p, a, t);
+    panel_dot_x4(y, stride, p, a, t, p->group);
 }
 
 void kernels_fill_relaxed8(struct kernels *k) {

@@ -11,6 +11,19 @@
 
 /* ---- scales of superblocks --------------------------------------------------------------------------------------- */
 
+/* Four halves in the low 16 bits of each lane to f32, exact; none is infinite or NaN, and the high 16 bits are ignored.
+ * f16 scales are often subnormal, and no lane may become a subnormal f32 on the way, which x86 computes with slowly:
+ * they become 2^-14 + s, then lose the 2^-14. */
+ALWAYS_INLINE v128_t f32_from_finite_f16_x4(v128_t h) {
+    v128_t exponent = wasm_v128_and(h, wasm_i32x4_splat(0x7c00));
+    v128_t is_subnormal = wasm_i32x4_eq(exponent, wasm_i32x4_splat(0));
+    v128_t bits = wasm_v128_and(wasm_i32x4_shl(h, 13), wasm_i32x4_splat(0x7fff << 13));
+    bits = wasm_i32x4_add(bits, wasm_i32x4_splat(112 << 23));
+    bits = wasm_i32x4_add(bits, wasm_v128_and(is_subnormal, wasm_i32x4_splat(1 << 23)));
+    v128_t magnitude = wasm_f32x4_sub(bits, wasm_v128_and(is_subnormal, wasm_f32x4_splat(0x1p-14f)));
+    return wasm_v128_or(magnitude, wasm_v128_and(wasm_i32x4_shl(h, 16), wasm_i32x4_splat(INT32_MIN)));
+}
+
 /* dst[lane] = d * integer, one product. */
 ALWAYS_INLINE void store_product(float *dst, v128_t d, v128_t integer) {
     wasm_v128_store(dst, wasm_f32x4_mul(d, wasm_f32x4_convert_i32x4(integer)));
@@ -29,19 +42,21 @@ ALWAYS_INLINE void store_products_signed(float *dst, v128_t d, v128_t bytes) {
 
 /* q4_K, q5_K.  Words 0 .. 3 are d | dmin and the 12 bytes of quant_q4_K_scale and quant_q4_K_min. */
 void q4_K_scales(float *scales, float *mins, const uint8_t *tile) {
-    for (const uint8_t *end = tile + 32; tile < end; tile += 16, scales += 4, mins += 4) {
+    OPAQUE(scales, mins);
+    LOOP_UNROLLED
+    for (uint32_t r = 0; r < TILE_ROWS; r += 4, tile += 16) {
         v128_t dm = word(tile, 0), sc = word(tile, 1), mn = word(tile, 2), both = word(tile, 3);
-        v128_t d = f32_from_f16_x4(dm), dmin = f32_from_f16_x4(wasm_u32x4_shr(dm, 16));
-        store_products(scales, d, bits(sc, 0, 63));
-        store_products(scales + 32, d, wasm_v128_or(bits(both, 0, 15), wasm_i16x8_shl(bits(sc, 6, 3), 4)));
-        store_products(mins, dmin, bits(mn, 0, 63));
-        store_products(mins + 32, dmin, wasm_v128_or(bits(both, 4, 15), wasm_i16x8_shl(bits(mn, 6, 3), 4)));
+        v128_t d = f32_from_finite_f16_x4(dm), dmin = f32_from_finite_f16_x4(wasm_u32x4_shr(dm, 16));
+        store_products(scales + r, d, bits(sc, 0, 63));
+        store_products(scales + 32 + r, d, wasm_v128_or(bits(both, 0, 15), wasm_i16x8_shl(bits(sc, 6, 3), 4)));
+        store_products(mins + r, dmin, bits(mn, 0, 63));
+        store_products(mins + 32 + r, dmin, wasm_v128_or(bits(both, 4, 15), wasm_i16x8_shl(bits(mn, 6, 3), 4)));
     }
 }
 
 /* f16 to f32, exactly: the d of rows 4 half .. 4 half + 3, of types whose blocks have an odd half. */
 ALWAYS_INLINE v128_t odd_halves(const uint8_t *tile, uint32_t half) {
-    return f32_from_f16_x4(wasm_u32x4_load16x4(tile + 8 * half));
+    return f32_from_finite_f16_x4(wasm_u32x4_load16x4(tile + 8 * half));
 }
 
 /* q6_K: the bytes of words 48 .. 51. */
@@ -60,7 +75,7 @@ void q6_K_scales(float *scales, float *mins, const uint8_t *tile) {
 void q2_K_scales(float *scales, float *mins, const uint8_t *tile) {
     for (const uint8_t *end = tile + 32; tile < end; tile += 16, scales += 4, mins += 4) {
         v128_t dm = word(tile, 20);
-        v128_t d = f32_from_f16_x4(dm), dmin = f32_from_f16_x4(wasm_u32x4_shr(dm, 16));
+        v128_t d = f32_from_finite_f16_x4(dm), dmin = f32_from_finite_f16_x4(wasm_u32x4_shr(dm, 16));
         LOOP_KEPT
         for (uint32_t i = 0; i < 4; i++) {
             store_products(scales + 32 * i, d, bits(word(tile, i), 0, 15));
@@ -89,7 +104,7 @@ void iq4_xs_scales(float *scales, float *mins, const uint8_t *tile) {
     (void)mins;
     const v128_t three = wasm_i32x4_splat(3), fifteen = wasm_i32x4_splat(15);
     for (const uint8_t *end = tile + 32; tile < end; tile += 16, scales += 4) {
-        v128_t d = f32_from_f16_x4(word(tile, 0));
+        v128_t d = f32_from_finite_f16_x4(word(tile, 0));
         LOOP_KEPT
         for (uint32_t i = 0; i < 8; i++) {
             v128_t low = wasm_v128_and(wasm_u32x4_shr(word(tile, 1), i * 4), fifteen);
@@ -147,12 +162,16 @@ ALWAYS_INLINE v128_t first_sum(const struct panel *p, const int32_t *isum) {
     return wasm_i32x4_splat(0);
 }
 
+/* V8 unrolls a loop of this length itself, since 2026, and then spills. */
+#define GROUP_LOOP LOOP_UNROLLED
 #include "kernels/panels.h"
 
 /* ---- the types --------------------------------------------------------------------------------------------------- */
 
+#define UNPACK(TEMPLATE, NAME)                                                            \
+static void NAME##_unpack__simd128(struct panel *p, const uint8_t *rows) { TEMPLATE##_unpack(&NAME, p, rows); }
 #define DOT_AND_UNPACK(TEMPLATE, NAME)                                                    \
-static void NAME##_unpack__simd128(struct panel *p, const uint8_t *rows) { TEMPLATE##_unpack(&NAME, p, rows); } \
+UNPACK(TEMPLATE, NAME)                                                                    \
 static void NAME##_dot__simd128(float y[TILE_ROWS], const uint8_t *rows, const struct activations *a) { \
     TEMPLATE##_dot(&NAME, y, rows, a);                                                 \
 }
@@ -164,10 +183,77 @@ DOT_AND_UNPACK(block, q5_1)
 DOT_AND_UNPACK(block, iq4_nl)
 DOT_AND_UNPACK(superblock, q2_K)
 DOT_AND_UNPACK(superblock, q3_K)
-DOT_AND_UNPACK(superblock, q4_K)
+UNPACK(superblock, q4_K)
 DOT_AND_UNPACK(superblock, q5_K)
 DOT_AND_UNPACK(superblock, q6_K)
 DOT_AND_UNPACK(superblock, iq4_xs)
+
+/* ---- q4_K -------------------------------------------------------------------------------------------------------
+ *
+ * Nibbles are multiplied where they stand in 16 bits, but the highest: one instruction for each, not one and a half.
+ * So the sums of even and of odd bytes are apart, and those that are 16 or 256 times too large are divided by it,
+ * exactly: 16 products of 15 * 256 and MAX_CODE_16 fit 32 bits. */
+
+/* dots (2): of 32 weights, in the low (k = 0) or the high nibbles (k = 1) of 8 words. */
+ALWAYS_INLINE void q4_K_group(v128_t dots[2], const uint8_t *words, uint32_t k, const int16_t *q,
+                              volatile v128_t unread[2]) {
+    v128_t even[2] = { wasm_i32x4_splat(0), wasm_i32x4_splat(0) }, odd[2] = { even[0], even[0] };
+    v128_t even_nibble = wasm_i16x8_splat(k == 0 ? 15 : 15 << 4), odd_nibble = wasm_i16x8_splat(15 << 8);
+    KEPT(even_nibble);
+    KEPT(odd_nibble);
+    LOOP_UNROLLED
+    for (uint32_t j = 0; j < 8; j++, q += 4) {
+        v128_t x_even = wasm_v128_load32_splat(q), x_odd = wasm_v128_load32_splat(q + 2);
+        for (uint32_t half = 0; half < 2; half++) {
+            v128_t c = word(words + 16 * half, j);
+            DOT(even[half], wasm_v128_and(c, even_nibble), x_even);
+            DOT(odd[half], k == 0 ? wasm_v128_and(c, odd_nibble) : wasm_u16x8_shr(c, 12), x_odd);
+        }
+        if (j % 2 == 0) continue;
+        IN_ORDER_STORED(unread, even[0], even[1]);
+        IN_ORDER_STORED(unread, odd[0], odd[1]);
+    }
+    for (uint32_t half = 0; half < 2; half++) {
+        dots[half] = k == 0 ? wasm_i32x4_add(even[half], wasm_i32x4_shr(odd[half], 8))
+                            : wasm_i32x4_add(wasm_i32x4_shr(even[half], 4), odd[half]);
+    }
+}
+
+static void q4_K_dot__simd128(float y[TILE_ROWS], const uint8_t *rows, const struct activations *a) {
+    const int16_t *q = a->q;
+    const float *d = a->d, *sum = a->sum32;
+    v128_t f0 = wasm_f32x4_splat(0.0f), f1 = f0;
+    volatile v128_t unread[2];
+    for (const uint8_t *w = rows, *end = rows + a->n / 256 * q4_K.bytes; w < end;) {
+        float scales[8 * TILE_ROWS], mins[8 * TILE_ROWS];
+        q4_K_scales(scales, mins, w);
+        w += q4_K.low;
+        LOOP_KEPT
+        for (const float *scale = scales, *min = mins; scale < scales + 8 * TILE_ROWS; w += q4_K.low_step) {
+            OPAQUE(scale, min);
+            LOOP_UNROLLED
+            for (uint32_t k = 0; k < 2; k++) {
+                OPAQUE(w, q);
+                v128_t dots[2];
+                q4_K_group(dots, w, k, q + 32 * k, unread);
+                v128_t dq = wasm_v128_load32_splat(d + k), s = wasm_v128_load32_splat(sum + k);
+                f0 = add_dots(f0, dots[0], wasm_v128_load(scale + 8 * k), dq);
+                f1 = add_dots(f1, dots[1], wasm_v128_load(scale + 8 * k + 4), dq);
+                f0 = subtract(f0, wasm_v128_load(min + 8 * k), s);
+                f1 = subtract(f1, wasm_v128_load(min + 8 * k + 4), s);
+                unread[0] = f0;
+                IN_ORDER(f0, f1);
+            }
+            q += 64;
+            d += 2;
+            sum += 2;
+            scale += 16;
+            min += 16;
+        }
+    }
+    wasm_v128_store(y, f0);
+    wasm_v128_store(y + 4, f1);
+}
 
 /* ---- q8_0 -------------------------------------------------------------------------------------------------------
  *
@@ -234,7 +320,8 @@ static void panel_dot__simd128(float y[TILE_ROWS], const struct panel *p, const 
 }
 static void panel_dot_x4__simd128(float *y, size_t stride, const struct panel *p, const struct activations *a,
                                   uint32_t t) {
-    panel_dot_x4(y, stride, p, a, t);
+    if (p->group == 16) panel_dot_x4(y, stride, p, a, t, 16);
+    else panel_dot_x4(y, stride, p, a, t, 32);
 }
 
 void kernels_fill_tiles(struct kernels *k) {

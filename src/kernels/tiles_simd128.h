@@ -10,7 +10,6 @@
 #ifndef PLUMB_KERNELS_TILES_SIMD128_H
 #define PLUMB_KERNELS_TILES_SIMD128_H
 
-#include "kernels/f16_simd128.h"
 #include "kernels/kernels.h"
 #include "kernels/lanes_simd128.h"
 #include "quant/blocks.h"
@@ -92,6 +91,12 @@ ALWAYS_INLINE v128_t iq4_codes(const uint8_t *low, const uint8_t *high, uint32_t
 ALWAYS_INLINE v128_t q4_K_codes(const uint8_t *low, const uint8_t *high, uint32_t k, uint32_t j) {
     (void)high;
     return bits(word(low, j), k * 4, 15);
+}
+
+/* The same with the high nibbles where they are, 16 times as large: bytes without a sign. */
+ALWAYS_INLINE v128_t q4_K_unshifted_codes(const uint8_t *low, const uint8_t *high, uint32_t k, uint32_t j) {
+    (void)high;
+    return wasm_v128_and(word(low, j), byte_mask(k ? (int8_t)0xf0 : 15));
 }
 
 /* k = 0, 1: as q4_K, and bit j of the bytes of word k. */

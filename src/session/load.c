@@ -1,6 +1,8 @@
 /* plumb_model: gguf, model and tokenizer joined, and what the public header lets a host ask of them. */
 #include "session/load.h"
 
+#include "base/decimal.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,23 +56,22 @@ plumb_status plumb_model_window(plumb_model *m, void **data, size_t *len) {
 }
 
 /* A model of fewer bytes than MEASURED_BYTES is fast by any kernel, and loaded before they are measured. */
-enum { MEASUREMENTS = 6, BYTES_APART = 6 << 20, MEASURED_BYTES = 1 << 20 };
+enum { BYTES_APART = 6 << 20, MEASURED_BYTES = 1 << 20 };
 
 /* With ffn_gate of a layer in the middle: among the largest matrices, and of the type that most weights have. */
 static void measure_kernels(plumb_model *m) {
     struct gguf *g = current(m);
     uint64_t n = 0, before = 0, bytes = 0;
+    if (m->speeds.settled || m->speeds.n_call == KERNELS_CALLS) return;
+    m->measured_at = gguf_position(g);
     for (uint64_t i = 0; i < gguf_n_tensor(g); i++) {
         n += gguf_name_ends(gguf_tensor_at(g, i), ".ffn_gate.weight");
         bytes += gguf_tensor_at(g, i)->n_bytes;
     }
-    m->measured_at = gguf_position(g);
-    if (bytes < MEASURED_BYTES) return;
-    for (uint64_t i = 0; i < gguf_n_tensor(g); i++) {
+    for (uint64_t i = 0; bytes >= MEASURED_BYTES && i < gguf_n_tensor(g); i++) {
         const struct gguf_tensor *t = gguf_tensor_at(g, i);
         if (!gguf_name_ends(t, ".ffn_gate.weight") || before++ != n / 2) continue;
         kernels_measure(&m->speeds, t->type, t->shape[0], gguf_n_row(t));
-        m->n_measured++;
     }
 }
 
@@ -79,7 +80,7 @@ plumb_status plumb_model_commit(plumb_model *m, size_t n) {
     if (!g) return wrong_state(m, "plumb_model_begin was not called");
     PLUMB_TRY(gguf_commit(g, n, &m->err));
     bool due = m->measured_at == 0 || gguf_position(g) >= m->measured_at + BYTES_APART;
-    if (gguf_has_header(g) && m->n_measured < MEASUREMENTS && due) measure_kernels(m);
+    if (gguf_has_header(g) && due) measure_kernels(m);
     return PLUMB_OK;
 }
 
@@ -135,7 +136,7 @@ plumb_status plumb_model_end(plumb_model *m) {
     for (size_t i = 0; i < m->n_part; i++) PLUMB_TRY(gguf_finish(m->parts[i], &m->err));
     PLUMB_TRY(check_split(m));
     PLUMB_TRY(plumb_model_load_vocab(m));
-    for (uint32_t i = m->n_measured; i < MEASUREMENTS; i++) measure_kernels(m);   /* a small file */
+    for (int i = 0; i < KERNELS_CALLS; i++) measure_kernels(m);   /* those that a small file had no time for */
     return model_create(&m->model, m->parts, m->n_part, tokenizer_n_vocab(m->tokenizer), &m->err);
 }
 
@@ -180,7 +181,8 @@ uint64_t plumb_model_key_count(const plumb_model *m, uint64_t i) {
 static void format_float(char *text, size_t cap, double value, bool single) {
     for (int digits = single ? 6 : 15; digits <= 17; digits++) {
         snprintf(text, cap, "%.*g", digits, value);
-        double back = strtod(text, NULL);
+        double back = 0;   /* infinity and NaN are not read back, and look alike with any number of digits */
+        decimal_read(text, strlen(text), &back);
         if (single ? (float)back == (float)value : back == value) return;
     }
 }

@@ -15,7 +15,6 @@ struct plumb_model {
     struct tokenizer *tokenizer;   /* after plumb_model_load_vocab */
     struct model *model;           /* after plumb_model_end */
     struct kernel_speeds speeds;   /* for all sessions; measured while the weights are on their way, */
-    uint32_t n_measured;           /* so many times, */
     uint64_t measured_at;          /* the last time at this byte of the current file */
 };
 
