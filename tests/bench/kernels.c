@@ -197,7 +197,7 @@ static const struct { enum kernels_isa isa; plumb_precision precision; const cha
 static bool measure_type(uint32_t type, struct product products[N_TABLE], const struct ceilings *c) {
     const double tops[N_TABLE] = { unpack_scalar(type) ? c->dots16 : c->f32, c->dots8 / 2, c->dots8 };
     bool fast8 = kernels_max_code(PLUMB_PRECISION_FAST8, type) == MAX_CODE_8;
-    int n_table = c->dots8 == 0 || !kernels_have_relaxed(type) ? 1 : fast8 ? N_TABLE : N_TABLE - 1;
+    int n_table = !products[1].k.bytes[1].dot[type] ? 1 : fast8 ? N_TABLE : N_TABLE - 1;
     static uint8_t scratch[PACK_ROWS * N_IN * sizeof(float)];
     struct matrix small = { 0 }, large = { 0 };
     bool ok = make_matrix(&small, type, N_OUT, scratch) && make_matrix(&large, type, N_OUT_LARGE, scratch);

@@ -17,9 +17,12 @@ const merge = (all, name) => [...new Map(all.flatMap(results => results[name].ma
 const table = (head, rows) => [head, head.map((_, i) => i ? '---:' : '---'), ...rows]
   .map(row => `| ${row.join(' | ')} |`).join('\n');
 
+const speedOf = (run) => run?.seconds.length ? run.tokens / median(run.seconds) : undefined;
+
 /** What the tables ask of the results. */
 class Speeds {
   constructor(all) {
+    this.all = all;
     this.runs = merge(all, 'runs');
     this.opened = merge(all, 'engines');
     this.models = [...new Map(all.flatMap(({ models }) => models.map(model => [model.name, model]))).values()];
@@ -31,9 +34,15 @@ class Speeds {
   }
 
   /** Median tokens per second; undefined where there is none. */
-  speed(model, engine, kind, n) {
-    const run = this.find(model, engine, kind, n);
-    return run?.seconds.length ? run.tokens / median(run.seconds) : undefined;
+  speed(model, engine, kind, n) { return speedOf(this.find(model, engine, kind, n)); }
+
+  /** How much of its speed behind a short context an engine keeps behind a long one, where one bench ran both. */
+  kept(model, engine, short, long) {
+    return this.all.map(({ runs }) => {
+      const at = (context) => speedOf(runs.find(({ model: name, engine: id, kind, n }) =>
+        name === model && id === engine && kind === 'decode' && n === context));
+      return at(long) / at(short);
+    }).findLast(Number.isFinite) ?? NaN;
   }
 
   /** What was measured, of one model or of any. */
@@ -116,10 +125,14 @@ function ratioTable(speeds, ours) {
       of(m, `${ours}/chromium/1`, 'prefill') / of(m, 'llama.cpp/native/1', 'prefill')],
     ['prefill, 2 threads / 1', () => 1.8, m =>
       of(m, `${ours}/chromium/2`, 'prefill') / of(m, `${ours}/chromium/1`, 'prefill')],
+    ['the same of native llama.cpp', undefined, m =>
+      of(m, 'llama.cpp/native/2', 'prefill') / of(m, 'llama.cpp/native/1', 'prefill')],
     ['decode, 2 threads / 1', () => 1.5, m =>
       of(m, `${ours}/chromium/2`, 'decode') / of(m, `${ours}/chromium/1`, 'decode')],
+    ['the same of native llama.cpp', undefined, m =>
+      of(m, 'llama.cpp/native/2', 'decode') / of(m, 'llama.cpp/native/1', 'decode')],
     ['decode at the longest context / at the usual', () => 0.6, m => longest(m) === context(m) ? NaN
-      : of(m, `${ours}/chromium/1`, 'decode', longest(m)) / of(m, `${ours}/chromium/1`, 'decode')],
+      : speeds.kept(m, `${ours}/chromium/1`, context(m), longest(m))],
     ['in Node: decode / best wasm peer, 1 thread', floating => floating ? 2 : 4, m =>
       of(m, `${ours}/node/1`, 'decode') / peer(m, 'decode', 1)],
     ['in Node: prefill / best wasm peer, 1 thread', floating => floating ? 2 : 3, m =>
@@ -132,9 +145,10 @@ function ratioTable(speeds, ours) {
   const lengths = ['prefill of, decode at, longest context', ...models.map(({ name }) =>
     [prompt(name), context(name), longest(name)].filter(Number.isFinite).join(', '))];
   const rows = columns.map(([name, target, value]) => [name, ...models.map(({ name: model }) => {
-    const ratio = value(model), wanted = target(/^F(16|32)$/.test(model));
-    const bold = ratio >= wanted ? '' : '**';
-    return Number.isFinite(ratio) ? `${bold}${ratio.toFixed(2)}${bold} (${wanted})` : '-';
+    const ratio = value(model), wanted = target?.(/^F(16|32)$/.test(model));
+    if (!Number.isFinite(ratio)) return '-';
+    const bold = ratio < wanted ? '**' : '';
+    return `${bold}${ratio.toFixed(2)}${bold}${wanted ? ` (${wanted})` : ''}`;
   })]);
   const who = ours === 'plumb' ? 'plumb as it comes' : OURS[ours];
   return models.every(({ name }) => !of(name, `${ours}/chromium/1`, 'decode')) ? ''
