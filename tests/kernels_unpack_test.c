@@ -9,11 +9,11 @@
 
 void test_kernels_unpack(void);
 
-static const struct unpacked_type { uint32_t type; uint8_t group; bool has_min; int lowest, highest; } types[] = {
-    {QUANT_Q4_0, 32, false, -8, 7}, {QUANT_Q4_1, 32, true, 0, 15}, {QUANT_Q5_0, 32, false, -16, 15},
-    {QUANT_Q5_1, 32, true, 0, 31}, {QUANT_Q8_0, 32, false, -128, 127}, {QUANT_Q2_K, 16, true, 0, 3},
-    {QUANT_Q3_K, 16, false, -4, 3}, {QUANT_Q4_K, 32, true, 0, 15}, {QUANT_Q5_K, 32, true, 0, 31},
-    {QUANT_Q6_K, 16, false, -32, 31}, {QUANT_IQ4_NL, 32, false, -127, 113}, {QUANT_IQ4_XS, 32, false, -127, 113},
+static const struct unpacked_type { uint32_t type; uint8_t group; enum min_kind min; int lowest, highest; } types[] = {
+    {QUANT_Q4_0, 32, NO_MIN, -8, 7}, {QUANT_Q4_1, 32, GROUP_MIN, 0, 15}, {QUANT_Q5_0, 32, NO_MIN, -16, 15},
+    {QUANT_Q5_1, 32, GROUP_MIN, 0, 31}, {QUANT_Q8_0, 32, NO_MIN, -128, 127}, {QUANT_Q2_K, 16, SUPERBLOCK_MIN, 0, 3},
+    {QUANT_Q3_K, 16, NO_MIN, -4, 3}, {QUANT_Q4_K, 32, SUPERBLOCK_MIN, 0, 15}, {QUANT_Q5_K, 32, SUPERBLOCK_MIN, 0, 31},
+    {QUANT_Q6_K, 16, NO_MIN, -32, 31}, {QUANT_IQ4_NL, 32, NO_MIN, -127, 113}, {QUANT_IQ4_XS, 32, NO_MIN, -127, 113},
 };
 
 /* Bit for bit; a NaN equals any NaN, as IEEE leaves its sign and payload open (and wasm picks either). */
@@ -66,6 +66,7 @@ enum { GUARD = 16 };   /* elements before and behind each array */
 struct output {
     int16_t *codes;        /* GUARD + n + GUARD, all filled with the canary */
     float *scale, *min;    /* GUARD + n / group + GUARD */
+    int16_t *min_codes;
     size_t n, n_group;
 };
 
@@ -74,8 +75,10 @@ static const uint32_t float_canary = 0x7fa5a5a5u;   /* a NaN that no scale has *
 
 static struct output make_output(size_t n, size_t n_group) {
     struct output o = {malloc((n + 2 * GUARD) * sizeof *o.codes), malloc((n_group + 2 * GUARD) * sizeof *o.scale),
-                       malloc((n_group + 2 * GUARD) * sizeof *o.min), n, n_group};
+                       malloc((n_group + 2 * GUARD) * sizeof *o.min),
+                       malloc((n_group + 2 * GUARD) * sizeof *o.min_codes), n, n_group};
     for (size_t i = 0; o.codes && i < n + 2 * GUARD; i++) o.codes[i] = code_canary;
+    for (size_t i = 0; o.min_codes && i < n_group + 2 * GUARD; i++) o.min_codes[i] = code_canary;
     for (size_t i = 0; o.scale && o.min && i < n_group + 2 * GUARD; i++) {
         memcpy(&o.scale[i], &float_canary, 4);
         memcpy(&o.min[i], &float_canary, 4);
@@ -87,11 +90,13 @@ static void free_output(struct output *o) {
     free(o->codes);
     free(o->scale);
     free(o->min);
+    free(o->min_codes);
 }
 
 static bool guards_hold(const struct output *o) {
     for (size_t i = 0; i < GUARD; i++) {
         if (o->codes[i] != code_canary || o->codes[GUARD + o->n + i] != code_canary) return false;
+        if (o->min_codes[i] != code_canary || o->min_codes[GUARD + o->n_group + i] != code_canary) return false;
         const float *const at[4] = {&o->scale[i], &o->scale[GUARD + o->n_group + i],
                                     &o->min[i], &o->min[GUARD + o->n_group + i]};
         for (int k = 0; k < 4; k++)
@@ -100,15 +105,20 @@ static bool guards_hold(const struct output *o) {
     return true;
 }
 
-/* min is NULL for types that have none: they must not touch it. */
+/* What a type has not is NULL: it must not touch it.  Nor more minima than it has. */
 static void run(const struct unpack_traits *u, const uint8_t *src, struct output *o) {
-    u->row(src, o->codes + GUARD, o->scale + GUARD, u->has_min ? o->min + GUARD : NULL, o->n);
+    bool in_codes = u->min == SUPERBLOCK_MIN;
+    u->row(src, o->codes + GUARD, o->scale + GUARD, u->min != NO_MIN ? o->min + GUARD : NULL,
+           in_codes ? o->min_codes + GUARD : NULL, o->n);
+    for (size_t i = o->n / 256; in_codes && i < o->n_group; i++) {
+        CHECK(memcmp(&o->min[GUARD + i], &float_canary, 4) == 0, "wrote minimum %zu", i);
+    }
     CHECK(guards_hold(o), "wrote outside its outputs for %zu weights", o->n);
 }
 
 /* ---- scalar: the dequantizer's values ------------------------------------------------------------------------- */
 
-/* scale * code - min in f32 has the dequantizer's bits, without tolerance: the same product comes first, ggml's types
+/* scale * code - m in f32 has the dequantizer's bits, without tolerance: the same product comes first, ggml's types
  * with a minimum subtract it too, and d * q + m equals d * q - (-m) in IEEE arithmetic. */
 static void equals_dequantizer(const struct unpacked_type *row, struct input in) {
     const struct quant_traits *t = quant_traits(row->type);
@@ -116,14 +126,17 @@ static void equals_dequantizer(const struct unpacked_type *row, struct input in)
     size_t n = in.n_block * t->block_size, group = row->group;
     struct output o = make_output(n, n / group);
     float *want = malloc((n + 1) * sizeof *want);
-    if (!CHECK(in.blocks && in.n_block && want && o.codes && o.scale && o.min, "%zu blocks", in.n_block)) goto done;
+    if (!CHECK(in.blocks && in.n_block && want && o.codes && o.scale && o.min && o.min_codes, "%zu blocks", in.n_block)) goto done;
     run(u, in.blocks, &o);
     t->dequantize(in.blocks, want, n);
     for (size_t i = 0; i < n; i++) {
         int code = o.codes[GUARD + i];
         float product = o.scale[GUARD + i / group] * (float)code;
-        float got = u->has_min ? product - o.min[GUARD + i / group] : product;
-        if (!CHECK(same(got, want[i]) && code >= row->lowest && code <= row->highest,
+        int16_t min_code = u->min == SUPERBLOCK_MIN ? o.min_codes[GUARD + i / group] : 0;
+        float m = u->min == GROUP_MIN ? o.min[GUARD + i / group] : 0;
+        if (u->min == SUPERBLOCK_MIN) m = o.min[GUARD + i / 256] * (float)min_code;
+        float got = u->min == NO_MIN ? product : product - m;
+        if (!CHECK(same(got, want[i]) && code >= row->lowest && code <= row->highest && min_code >= 0 && min_code < 64,
                    "weight %zu of %zu: code %d gives %a, the dequantizer %a", i, n, code, (double)got, (double)want[i]))
             break;
     }
@@ -138,11 +151,11 @@ static void scalar_row(const void *arg) {
     const struct quant_traits *t = quant_traits(row->type);
     const struct unpack_traits *u = unpack_scalar(row->type);
     REQUIRE(t && u && u->row, "type %u has no unpacker", row->type);
-    CHECK(u->group == row->group && u->has_min == row->has_min, "group %u, has_min %d", u->group, u->has_min);
+    CHECK(u->group == row->group && u->min == row->min, "group %u, min %d", u->group, (int)u->min);
     equals_dequantizer(row, vector_input(t));
     equals_dequantizer(row, random_input(t, 33));
     struct output o = make_output(0, 0);
-    if (CHECK(o.codes && o.scale && o.min, "no memory")) run(u, NULL, &o);
+    if (CHECK(o.codes && o.scale && o.min && o.min_codes, "no memory")) run(u, NULL, &o);
     free_output(&o);
 }
 

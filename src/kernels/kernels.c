@@ -2,6 +2,7 @@
 #include "kernels/kernels.h"
 #include "kernels/simd128.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 void kernels_init(struct kernels *k, enum kernels_isa isa, plumb_precision precision) {
@@ -52,9 +53,12 @@ plumb_status activations_create(struct activations *a, uint32_t n_max, uint32_t 
         { (void **)&a->q, n, sizeof *a->q },
         { (void **)&a->d, n / 32 + 1, sizeof *a->d },
         { (void **)&a->sum32, n / 32 + 1, sizeof *a->sum32 },
-        { (void **)&a->sum16, n / 16 + 1, sizeof *a->sum16 },
         { (void **)&a->isum32, n / 32 + 1, sizeof *a->isum32 },
         { (void **)&a->isum16, n / 16 + 1, sizeof *a->isum16 },
+        { (void **)&a->sums32.q, n / 32 + 1, sizeof *a->sums32.q },
+        { (void **)&a->sums32.d, n / 256 + 1, sizeof *a->sums32.d },
+        { (void **)&a->sums16.q, n / 16 + 1, sizeof *a->sums16.q },
+        { (void **)&a->sums16.d, n / 256 + 1, sizeof *a->sums16.d },
         { (void **)&a->bytes, n, 2 },
         { (void **)&a->bytes_b, n_max, 2 },
     };
@@ -65,7 +69,8 @@ plumb_status activations_create(struct activations *a, uint32_t n_max, uint32_t 
 }
 
 void activations_free(struct activations *a) {
-    void *const owned[] = { a->q, a->d, a->sum32, a->sum16, a->isum32, a->isum16, a->bytes, a->bytes_b };
+    void *const owned[] = { a->q, a->d, a->sum32, a->isum32, a->isum16, a->sums32.q, a->sums32.d, a->sums16.q,
+                            a->sums16.d, a->bytes, a->bytes_b };
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
     memset(a, 0, sizeof *a);
 }
@@ -77,9 +82,11 @@ plumb_status panel_create(struct panel *p, uint32_t n_max, uint64_t *bytes) {
         { (void **)&p->pairs, n * TILE_ROWS, sizeof *p->pairs },
         { (void **)&p->scales, n_group * TILE_ROWS, sizeof *p->scales },
         { (void **)&p->mins, n_group * TILE_ROWS, sizeof *p->mins },
+        { (void **)&p->min_codes, n_group * TILE_ROWS, sizeof *p->min_codes },
         { (void **)&p->f32, (n + 3) / 4 * 4 * TILE_ROWS, sizeof *p->f32 },
         { (void **)&p->bytes, n * sizeof(float), 1 },   /* no type has more than F32 */
         { (void **)&p->codes, n, sizeof *p->codes },
+        { (void **)&p->min_code, n_group, sizeof *p->min_code },
         { (void **)&p->scale, n_group, sizeof *p->scale },
         { (void **)&p->min, n_group, sizeof *p->min },
     };
@@ -89,7 +96,8 @@ plumb_status panel_create(struct panel *p, uint32_t n_max, uint64_t *bytes) {
 }
 
 void panel_free(struct panel *p) {
-    void *const owned[] = { p->pairs, p->scales, p->mins, p->f32, p->bytes, p->codes, p->scale, p->min };
+    void *const owned[] = { p->pairs, p->scales, p->mins, p->min_codes, p->f32, p->bytes, p->codes, p->min_code,
+                            p->scale, p->min };
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
     memset(p, 0, sizeof *p);
 }
@@ -120,26 +128,31 @@ static void unpack_floats(const struct matrix *w, uint32_t row, struct panel *p)
     }
 }
 
+/* Codes of row r, in order B, to pairs of 8 rows. */
+static void store_pairs(int16_t *pairs, const int16_t *codes, size_t n, uint32_t r) {
+    for (pairs += 2 * r; n > 0; n -= 4, codes += 4, pairs += 4 * TILE_ROWS) {
+        pairs[0] = codes[0];
+        pairs[1] = codes[2];
+        pairs[2 * TILE_ROWS] = codes[1];
+        pairs[2 * TILE_ROWS + 1] = codes[3];
+    }
+}
+
 static void unpack_codes(const struct matrix *w, uint32_t row, struct panel *p) {
     const struct unpack_traits *unpack = unpack_scalar(w->type);
+    size_t n_group = p->n / unpack->group, n_min = n_group;
+    if (unpack->min != GROUP_MIN) n_min = unpack->min == NO_MIN ? 0 : p->n / 256;
     for (uint32_t r = 0; r < TILE_ROWS; r++) {
         uint32_t i = row + r < w->n_out ? row + r : w->n_out - 1;
         const uint8_t *src = quant_row(w->type, w->data, w->row_bytes, w->n_packed, i, p->bytes);
-        unpack->row(src, p->codes, p->scale, p->min, p->n);
-        int16_t *pairs = p->pairs + 2 * r;
-        for (const int16_t *c = p->codes; c < p->codes + p->n; c += 4, pairs += 4 * TILE_ROWS) {   /* order B */
-            pairs[0] = c[0];
-            pairs[1] = c[2];
-            pairs[2 * TILE_ROWS] = c[1];
-            pairs[2 * TILE_ROWS + 1] = c[3];
-        }
-        for (size_t g = 0; g < p->n / unpack->group; g++) {
-            p->scales[g * TILE_ROWS + r] = p->scale[g];
-            if (unpack->has_min) p->mins[g * TILE_ROWS + r] = p->min[g];
-        }
+        unpack->row(src, p->codes, p->scale, p->min, p->min_code, p->n);
+        store_pairs(p->pairs, p->codes, p->n, r);
+        for (size_t g = 0; g < n_group; g++) p->scales[g * TILE_ROWS + r] = p->scale[g];
+        for (size_t g = 0; g < n_min; g++) p->mins[g * TILE_ROWS + r] = p->min[g];
+        if (unpack->min == SUPERBLOCK_MIN) store_pairs(p->min_codes, p->min_code, n_group, r);
     }
     p->group = unpack->group;
-    p->has_min = unpack->has_min;
+    p->min_kind = unpack->min;
 }
 
 /* Rows row .. row + 7 of w times every token. */
@@ -167,12 +180,16 @@ static void tile_rows(const struct job *job, const struct matrix *w, uint32_t ro
         dot = k->bytes[two].panel_dot;
         dot_x4 = k->bytes[two].panel_dot_x4;
     }
+    bool has_mins = !floats && p->min_kind != NO_MIN;
     for (; dot_x4 && n_row == TILE_ROWS && a->n_token - t >= TILE_TOKENS; t += TILE_TOKENS) {
-        dot_x4(y + (size_t)t * w->n_out + row, w->n_out, p, a, t);
+        float *four = y + (size_t)t * w->n_out + row;
+        dot_x4(four, w->n_out, p, a, t);
+        if (has_mins) k->subtract_mins(four, w->n_out, p, a, t, TILE_TOKENS);
     }
     for (; t < a->n_token; t++) {
         float dots[TILE_ROWS];
         dot(dots, p, a, t);
+        if (has_mins) k->subtract_mins(dots, TILE_ROWS, p, a, t, 1);
         memcpy(y + (size_t)t * w->n_out + row, dots, n_row * sizeof *y);
     }
 }
@@ -191,10 +208,35 @@ static void multiply_tiles(void *user, uint32_t begin, uint32_t end, uint32_t th
     }
 }
 
+/* Codes of the n sums of 256 activations: isum[i] * d[i * 8 / n]. */
+static void quantize_sums(const struct sums *sums, size_t superblock, const int32_t *isum, const float *d, size_t n) {
+    float amax = 0;
+    bool finite = true;
+    for (size_t i = 0; i < n; i++) {
+        float sum = fabsf(d[i * 8 / n] * (float)isum[i]);   /* steps are at most 2^15, or NaN */
+        finite = finite && sum == sum;
+        if (sum > amax) amax = sum;
+    }
+    float inverse = finite && amax >= ACT_AMAX_MIN ? (float)SUM_CODE_MAX / amax : 0.0f;
+    sums->d[superblock] = !finite ? NAN : amax >= ACT_AMAX_MIN ? amax / (float)SUM_CODE_MAX : 0.0f;
+    int16_t *q = sums->q + superblock * n;
+    for (size_t i = 0; i < n; i++) {
+        q[order_b(i)] = finite ? (int16_t)rintf(d[i * 8 / n] * (float)isum[i] * inverse) : 0;
+    }
+}
+
 /* The codes of tokens begin .. end - 1. */
 static void quantize_tokens(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
     const struct job *job = user;
-    for (uint32_t t = begin; t < end; t++) job->k->quantize_i16(job->a, t);
+    struct activations *a = job->a;
+    size_t n_superblock = a->n % 256 == 0 ? a->n / 256 : 0;
+    for (uint32_t t = begin; t < end; t++) {
+        job->k->quantize_i16(a, t);
+        for (size_t i = t * n_superblock; i < (t + 1) * n_superblock; i++) {
+            quantize_sums(&a->sums32, i, a->isum32 + 8 * i, a->d + 8 * i, 8);
+            quantize_sums(&a->sums16, i, a->isum16 + 16 * i, a->d + 8 * i, 16);
+        }
+    }
     (void)thread;
 }
 

@@ -2,7 +2,9 @@
  *
  * Scalar fills the table, an ISA overwrites what it has.  Every variant gives the same bits, whether tokens come alone
  * or in batches and whatever the number of threads: integer dots are exact, and float sums have one order.
- *   quantized types   y = sum over groups g, in order, of f32(dot of codes) * (scale[g] * d), less min[g] * sum[g]
+ *   quantized types   y = sum over groups g, in order, of f32(dot of codes) * (scale[g] * d), less, of those with
+ *                     minima, a second sum: over groups min[g] * sum[g], or over superblocks
+ *                     f32(dot of the codes of minima and of sums) * (dmin * (step of the sums))
  *   float types       four lanes, lane l taking elements l, l + 4, l + 8, ..., added as (l0 + l1) + (l2 + l3)
  *
  * Products run over 8 rows of weights, packed as in quant/pack.h: a lane of a vector is a row, so nothing is summed
@@ -28,7 +30,14 @@ enum { TILE_ROWS = PACK_ROWS, TILE_TOKENS = 4, ACT_BLOCK = 32 };
  * Of a precision max_code is all that there is: what multiplies codes of 16 bits gives with those of 8 the very bits
  * that relaxed dots of 8 bits give.  It may change from product to product.
  * Codes stand in order B: of four neighbours 0 2 1 3, as bytes 0 and 2 of a 32-bit word of codes are taken apart
- * together, and then 1 and 3.  isum32[g], isum16[g] are sums of the codes of group g, sum32 and sum16 those times d. */
+ * together, and then 1 and 3.  isum32[g], isum16[g] are sums of the codes of group g, sum32 those times d.  Where n is
+ * a multiple of 256 such sums have codes too, for what has a minimum for each group: in order B, with a step for each
+ * 256 activations. */
+struct sums {
+    int16_t *q;   /* (n_token, n / 32) or (n_token, n / 16), |q| <= SUM_CODE_MAX */
+    float *d;     /* (n_token, n / 256) */
+};
+enum { SUM_CODE_MAX = 32767 };
 struct activations {
     uint32_t n, n_token;
     const float *x;             /* (n_token, n) */
@@ -38,8 +47,9 @@ struct activations {
                                      MAX_CODE_8    (n_token, n)
                                      MAX_CODE_16   (n_token, n / 4, 2, 4), code = 256 * [0] + [1], four together */
     int8_t *bytes_b;            /* of one token of MAX_CODE_16 alone: the same, each four in order B */
-    float *d, *sum32, *sum16;   /* (n_token, n / 32), (n_token, n / 32), (n_token, n / 16) */
+    float *d, *sum32;           /* (n_token, n / 32) */
     int32_t *isum32, *isum16;   /* (n_token, n / 32), (n_token, n / 16) */
+    struct sums sums32, sums16;
     bool quantized;             /* the codes are made of this x; only where n % 32 == 0 */
 };
 enum { MAX_CODE_16 = 127 * 256 + 127, MAX_CODE_8 = 127 };
@@ -52,19 +62,20 @@ void activations_free(struct activations *a);
 /* Where element i of a row stands in order B, and back. */
 static inline size_t order_b(size_t i) { return (i & ~(size_t)3) | (i & 1) << 1 | (i >> 1 & 1); }
 
-/* 8 unpacked rows of n weights: w[r][i] = scales[i / group][r] * code of i - mins[i / group][r].  One per thread. */
+/* 8 unpacked rows of n weights: w[r][i] = scales[i / group][r] * code of i, less a minimum.  One per thread. */
 struct panel {
     uint32_t n, group;
-    bool has_min;
+    enum min_kind min_kind;
     bool in_bytes;      /* pairs has (n / 4, 8, 4) bytes instead: four codes of each row together, too large by bias */
     int32_t bias;
     int16_t *pairs;     /* (n / 2, 8, 2) codes in order B: two of each row together */
     float *scales;      /* (n / group, 8) */
-    float *mins;        /* (n / group, 8) */
+    float *mins;        /* (n / group, 8) of GROUP_MIN, (n / 256, 8) of SUPERBLOCK_MIN, which multiply */
+    int16_t *min_codes; /* (n / group / 2, 8, 2) in order B */
     float *f32;         /* (2, ceil(n / 4), 4, 4) of float types: 4 weights of each of 4 rows, 0 behind the last */
     /* Scratch for one row that is not packed. */
     uint8_t *bytes;
-    int16_t *codes;
+    int16_t *codes, *min_code;
     float *scale, *min;
 };
 plumb_status panel_create(struct panel *p, uint32_t n_max, uint64_t *bytes);
@@ -84,9 +95,9 @@ struct matrix {
 
 /* y (8) = 8 packed rows . the one token of a. */
 typedef void kernel_dot(float y[TILE_ROWS], const uint8_t *rows, const struct activations *a);
-/* 8 packed rows of p->n elements to pairs, scales and mins, or to f32. */
+/* 8 packed rows of p->n elements to pairs, scales and minima, or to f32. */
 typedef void kernel_unpack(struct panel *p, const uint8_t *rows);
-/* y[r] = row r of the panel . token t. */
+/* y[r] = row r of the panel, without minima, . token t. */
 typedef void kernel_panel_dot(float y[TILE_ROWS], const struct panel *p, const struct activations *a, uint32_t t);
 /* y[i * stride + r] = row r . token t + i, i < 4. */
 typedef void kernel_panel_dot_x4(float *y, size_t stride, const struct panel *p, const struct activations *a,
@@ -103,11 +114,15 @@ struct kernels {
     /* By quant_type; NULL: a panel is unpacked for one token too, and by portable code. */
     kernel_dot *dot[QUANT_TYPE_COUNT];
     kernel_unpack *unpack[QUANT_TYPE_COUNT];
-    /* (n) f32 -> codes, d and sums of token t; n % 32 == 0.  A block that holds NaN or infinity gets d = NaN. */
+    /* (n) f32 -> codes, d, isum32, isum16 and sum32 of token t; n % 32 == 0.  A block that holds NaN or infinity gets
+     * d = NaN. */
     void (*quantize_i16)(struct activations *a, uint32_t t);
     kernel_panel_dot *panel_dot;
     kernel_panel_dot_x4 *panel_dot_x4;   /* NULL: panel_dot does it */
-    /* The same of floats and x. */
+    /* y[i * stride + r] -= minima of row r . sums of token t + i, i < n; of panels that have minima. */
+    void (*subtract_mins)(float *y, size_t stride, const struct panel *p, const struct activations *a, uint32_t t,
+                          uint32_t n);
+    /* The same products of floats and x. */
     kernel_panel_dot *float_dot;
     kernel_panel_dot_x4 *float_dot_x4;
     /* Where codes have a byte, and where they have two: dots for these and, of panels in bytes, which only unpackers of

@@ -43,10 +43,7 @@ static void quantize_i16__scalar(struct activations *a, uint32_t t) {
             }
             sum[e / 16] += code;
         }
-        for (int half = 0; half < 2; half++) {
-            a->isum16[2 * i + (size_t)half] = sum[half];
-            a->sum16[2 * i + (size_t)half] = a->d[i] * (float)sum[half];
-        }
+        for (size_t half = 0; half < 2; half++) a->isum16[2 * i + half] = sum[half];
         a->isum32[i] = sum[0] + sum[1];
         a->sum32[i] = a->d[i] * (float)(sum[0] + sum[1]);
     }
@@ -56,7 +53,6 @@ static void quantize_i16__scalar(struct activations *a, uint32_t t) {
 static void panel_dot__scalar(float y[TILE_ROWS], const struct panel *p, const struct activations *a, uint32_t t) {
     const int16_t *q = a->q + (size_t)t * a->n;
     const float *d = a->d + (size_t)t * (a->n / 32);
-    const float *sum = p->group == 32 ? a->sum32 + (size_t)t * (a->n / 32) : a->sum16 + (size_t)t * (a->n / 16);
     const int16_t *w = p->pairs;
     for (size_t r = 0; r < TILE_ROWS; r++) y[r] = 0.0f;
     for (size_t g = 0; g < p->n / p->group; g++) {
@@ -66,8 +62,29 @@ static void panel_dot__scalar(float y[TILE_ROWS], const struct panel *p, const s
         }
         for (size_t r = 0; r < TILE_ROWS; r++) {
             y[r] += (float)dots[r] * (p->scales[g * TILE_ROWS + r] * d[g * p->group / ACT_BLOCK]);
-            if (p->has_min) y[r] -= p->mins[g * TILE_ROWS + r] * sum[g];
         }
+    }
+}
+
+/* |dot of minima| <= 16 * 63 * 32767 < 2^25. */
+static void subtract_mins__scalar(float *y, size_t stride, const struct panel *p, const struct activations *a,
+                                  uint32_t t, uint32_t n) {
+    bool in_codes = p->min_kind == SUPERBLOCK_MIN;
+    const struct sums *sums = p->group == 32 ? &a->sums32 : &a->sums16;
+    size_t n_min = in_codes ? p->n / 256 : p->n / ACT_BLOCK, n_code = 256 / p->group;
+    for (size_t r = 0; r < TILE_ROWS * n; r++) {
+        size_t row = r % TILE_ROWS, token = t + r / TILE_ROWS;
+        const int16_t *m = p->min_codes + 2 * row, *q = sums->q + token * n_min * n_code;
+        float total = 0.0f;
+        for (size_t i = 0; i < n_min; i++) {
+            int32_t dot = 0;
+            for (const int16_t *end = q + n_code; in_codes && q < end; q += 2, m += 2 * TILE_ROWS) {
+                dot += m[0] * q[0] + m[1] * q[1];
+            }
+            float min = p->mins[i * TILE_ROWS + row];
+            total += in_codes ? (float)dot * (min * sums->d[token * n_min + i]) : min * a->sum32[token * n_min + i];
+        }
+        y[r / TILE_ROWS * stride + row] -= total;
     }
 }
 
@@ -135,6 +152,7 @@ void kernels_fill_scalar(struct kernels *k) {
     k->isa = KERNELS_SCALAR;
     k->quantize_i16 = quantize_i16__scalar;
     k->panel_dot = panel_dot__scalar;
+    k->subtract_mins = subtract_mins__scalar;
     k->float_dot = float_dot__scalar;
     k->dot_f32 = dot_f32__scalar;
     k->add_scaled = add_scaled__scalar;

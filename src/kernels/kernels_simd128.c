@@ -74,8 +74,6 @@ static void quantize_i16__simd128(struct activations *a, uint32_t t) {
         a->isum16[2 * g] = low;
         a->isum16[2 * g + 1] = high;
         a->isum32[g] = low + high;
-        a->sum16[2 * g] = step * (float)low;
-        a->sum16[2 * g + 1] = step * (float)high;
         a->sum32[g] = step * (float)(low + high);
     }
 }

@@ -36,16 +36,17 @@ ALWAYS_INLINE void block_unpack(const struct block *b, struct panel *p, const ui
         }
     }
     p->group = 32;
-    p->has_min = b->has_min;
+    p->min_kind = b->has_min ? GROUP_MIN : NO_MIN;
 }
 
 ALWAYS_INLINE void superblock_unpack(const struct superblock *b, struct panel *p, const uint8_t *rows) {
     code *to = panel_codes(p);
     float *scales = p->scales, *mins = p->mins;
+    int16_t *min_codes = p->min_codes;
     for (const uint8_t *w = rows, *end = rows + p->n / 256 * b->bytes; w < end; w += b->bytes) {
-        b->scales(scales, mins, w);
+        b->scales(scales, min_codes, mins, w);
         scales += 256 / b->group * TILE_ROWS;
-        if (b->has_min) mins += 256 / b->group * TILE_ROWS;
+        if (b->has_min) mins += TILE_ROWS, min_codes += 256 / b->group * TILE_ROWS;
         const uint8_t *low = w + b->low, *high = w + b->high;
         for (const code *end_of_tile = to + 256 * TILE_ROWS; to < end_of_tile;
              low += b->low_step, high += b->high_step) {
@@ -58,7 +59,7 @@ ALWAYS_INLINE void superblock_unpack(const struct superblock *b, struct panel *p
         }
     }
     p->group = b->group;
-    p->has_min = b->has_min;
+    p->min_kind = b->has_min ? SUPERBLOCK_MIN : NO_MIN;
 }
 
 /* ---- panels of 8 rows ---------------------------------------------------------------------------------------------
@@ -81,9 +82,8 @@ enum { LANES = 16 / sizeof(code) };
 ALWAYS_INLINE void panel_dot(float y[TILE_ROWS], const struct panel *p, const struct activations *a, uint32_t t) {
     size_t n_d = a->n / 32, n_sum = a->n / p->group;
     const code *q = codes_of(a, false) + (size_t)t * a->n, *w = (const code *)p->pairs;
-    const float *d = a->d + t * n_d, *sum = (p->group == 32 ? a->sum32 : a->sum16) + t * n_sum;
+    const float *d = a->d + t * n_d, *scales = p->scales;
     const int32_t *isum = (p->group == 32 ? a->isum32 : a->isum16) + t * n_sum;
-    const float *scales = p->scales, *mins = p->mins;
     v128_t f0 = wasm_f32x4_splat(0.0f), f1 = f0;
     for (size_t i = 0; i < p->n; i += p->group, scales += 8) {
         v128_t a0 = first_sum(p, isum++), a1 = a0;
@@ -97,11 +97,6 @@ ALWAYS_INLINE void panel_dot(float y[TILE_ROWS], const struct panel *p, const st
         v128_t dq = wasm_v128_load32_splat(d + i / ACT_BLOCK);
         f0 = add_dots(f0, a0, wasm_v128_load(scales), dq);
         f1 = add_dots(f1, a1, wasm_v128_load(scales + 4), dq);
-        if (!p->has_min) continue;
-        v128_t s = wasm_v128_load32_splat(sum++);
-        f0 = subtract(f0, wasm_v128_load(mins), s);
-        f1 = subtract(f1, wasm_v128_load(mins + 4), s);
-        mins += 8;
     }
     wasm_v128_store(y, f0);
     wasm_v128_store(y + 4, f1);
@@ -130,12 +125,7 @@ ALWAYS_INLINE void panel_dot(float y[TILE_ROWS], const struct panel *p, const st
         v128_t dq = wasm_v128_load32_splat(d + (i) * n_d);                                \
         f0##i = add_dots(f0##i, a0##i, s0, dq);                                           \
         f1##i = add_dots(f1##i, a1##i, s1, dq);                                           \
-    } while (0)
-#define TILE_MIN(i)                                                                       \
-    do {                                                                                  \
-        v128_t s = wasm_v128_load32_splat(sum + (i) * n_sum);                             \
-        f0##i = subtract(f0##i, m0, s);                                                   \
-        f1##i = subtract(f1##i, m1, s);                                                   \
+        IN_ORDER(f0##i, f1##i);                                                           \
     } while (0)
 
 ALWAYS_INLINE void panel_dot_x4(float *y, size_t stride, const struct panel *p, const struct activations *a,
@@ -143,9 +133,8 @@ ALWAYS_INLINE void panel_dot_x4(float *y, size_t stride, const struct panel *p, 
     size_t n_d = a->n / 32, n_sum = a->n / group;
     const code *q0 = codes_of(a, false) + (size_t)t * a->n, *q1 = q0 + a->n, *q2 = q1 + a->n, *q3 = q2 + a->n;
     const code *w = (const code *)p->pairs;
-    const float *d = a->d + t * n_d, *sum = (group == 32 ? a->sum32 : a->sum16) + t * n_sum;
+    const float *d = a->d + t * n_d, *scales = p->scales;
     const int32_t *isum = (group == 32 ? a->isum32 : a->isum16) + t * n_sum;
-    const float *scales = p->scales, *mins = p->mins;
     v128_t zero = wasm_i32x4_splat(0), f00 = zero, f01 = zero, f02 = zero, f03 = zero;
     v128_t f10 = zero, f11 = zero, f12 = zero, f13 = zero;
     volatile v128_t unread[2];
@@ -176,14 +165,6 @@ ALWAYS_INLINE void panel_dot_x4(float *y, size_t stride, const struct panel *p, 
         TILE_SCALE(2);
         TILE_SCALE(3);
         if ((i + group) % ACT_BLOCK == 0) d++;
-        if (!p->has_min) continue;
-        v128_t m0 = wasm_v128_load(mins), m1 = wasm_v128_load(mins + 4);
-        TILE_MIN(0);
-        TILE_MIN(1);
-        TILE_MIN(2);
-        TILE_MIN(3);
-        mins += 8;
-        sum++;
     }
     const v128_t low[TILE_TOKENS] = { f00, f01, f02, f03 }, high[TILE_TOKENS] = { f10, f11, f12, f13 };
     for (size_t i = 0; i < TILE_TOKENS; i++, y += stride) {

@@ -6,6 +6,8 @@
  *   in_order(dots, unread)          what is above before what follows; it may be stored to unread
  *   N_DOT, total(dots, half)        how many sums dots has, and what they are for rows 4 half .. 4 half + 3
  *   dot_4(dots, CODES, low, high, k, j, q)       dots += four codes times the activations at q
+ *   dot_nibbles(dots, words, q, unread)          dots += the nibbles of four words times 32 activations; false, and
+ *                                                nothing done, if dot_4 is as good
  *
  * A dot counts the bias of the codes in as the first value of its sums: -bias * (sum of the activations' codes).
  */
@@ -37,7 +39,7 @@ ALWAYS_INLINE void block_dot(const struct block *b, float y[TILE_ROWS], const ui
     const code *q = codes_of(a, b->order_b);
     const float *d = a->d, *sum = a->sum32;
     const int32_t *isum = a->isum32;
-    v128_t f0 = wasm_f32x4_splat(0.0f), f1 = f0;
+    v128_t f0 = wasm_f32x4_splat(0.0f), f1 = f0, m0 = f0, m1 = f0;
     v128_t too_large = wasm_i32x4_splat(-b->bias), back = wasm_f32x4_splat(F16_SMALL);
     volatile v128_t unread[2];
     KEPT(too_large);
@@ -49,8 +51,9 @@ ALWAYS_INLINE void block_dot(const struct block *b, float y[TILE_ROWS], const ui
         v128_t dots[N_DOT];
         begin_with(dots, bias);
         /* The low and the high nibbles of the same word together. */
+        bool done = b->codes == q4_codes && dot_nibbles(dots, w + b->low, q, unread);
         LOOP_UNROLLED
-        for (uint32_t j = 0; j < 4; j++) {
+        for (uint32_t j = 0; !done && j < 4; j++) {
             dot_4(dots, b->codes, w + b->low, w + b->high, 0, j, q + 4 * j);
             dot_4(dots, b->codes, w + b->low, w + b->high, 0, j + 4, q + 4 * j + 16);
             in_order(dots, unread);
@@ -61,13 +64,17 @@ ALWAYS_INLINE void block_dot(const struct block *b, float y[TILE_ROWS], const ui
             f0 = add_dots(f0, total(dots, 0), f16_small_low(h0), dq);
             f1 = add_dots(f1, total(dots, 1), f16_small_low(h1), dq);
             v128_t s = wasm_v128_load32_splat(sum++);
-            f0 = mul_add(f0, wasm_f32x4_mul(f16_small_high(h0), back), s);   /* m is less than nothing: -min */
-            f1 = mul_add(f1, wasm_f32x4_mul(f16_small_high(h1), back), s);
+            m0 = mul_add(m0, wasm_f32x4_mul(f16_small_high(h0), back), s);   /* m is less than nothing: -min */
+            m1 = mul_add(m1, wasm_f32x4_mul(f16_small_high(h1), back), s);
         } else {
             v128_t h = wasm_v128_load(w);
             f0 = add_dots(f0, total(dots, 0), f16_small(wasm_i32x4_extend_low_i16x8(h)), dq);
             f1 = add_dots(f1, total(dots, 1), f16_small(wasm_i32x4_extend_high_i16x8(h)), dq);
         }
+    }
+    if (b->has_min) {
+        f0 = wasm_f32x4_add(f0, m0);
+        f1 = wasm_f32x4_add(f1, m1);
     }
     wasm_v128_store(y, f0);
     wasm_v128_store(y + 4, f1);
@@ -97,15 +104,20 @@ struct superblock {
 ALWAYS_INLINE void superblock_dot(const struct superblock *b, float y[TILE_ROWS], const uint8_t *rows,
                                   const struct activations *a) {
     const code *q = codes_of(a, false);
-    const float *d = a->d, *sum = b->group == 32 ? a->sum32 : a->sum16;
+    const struct sums *sums = b->group == 32 ? &a->sums32 : &a->sums16;
+    const float *d = a->d, *sum_d = sums->d;
+    const int16_t *sum_q = sums->q;
     const int32_t *isum = b->group == 32 ? a->isum32 : a->isum16;
-    v128_t f0 = wasm_f32x4_splat(0.0f), f1 = f0, too_large = wasm_i32x4_splat(-b->bias);
+    v128_t f0 = wasm_f32x4_splat(0.0f), f1 = f0, less[2] = { f0, f0 }, too_large = wasm_i32x4_splat(-b->bias);
     volatile v128_t unread[2];
     KEPT(too_large);
     for (const uint8_t *w = rows, *end = rows + a->n / 256 * b->bytes; w < end; w += b->bytes) {
-        float scales[16 * TILE_ROWS], mins[16 * TILE_ROWS];
-        b->scales(scales, mins, w);
-        const float *scale = scales, *min = mins;
+        float scales[16 * TILE_ROWS], mins[TILE_ROWS];
+        int16_t min_codes[16 * TILE_ROWS];
+        b->scales(scales, min_codes, mins, w);
+        if (b->has_min) add_mins(less, min_codes, mins, sum_q, sum_d++, 256 / b->group);
+        sum_q += 256 / b->group;
+        const float *scale = scales;
         const uint8_t *low = w + b->low, *high = w + b->high;
         for (const code *q_end = q + 256; q < q_end; low += b->low_step, high += b->high_step) {
             LOOP_UNROLLED
@@ -131,12 +143,6 @@ ALWAYS_INLINE void superblock_dot(const struct superblock *b, float y[TILE_ROWS]
                     f0 = add_dots(f0, wasm_i32x4_shr(total(dots, 0), shift), wasm_v128_load(scale), dq);
                     f1 = add_dots(f1, wasm_i32x4_shr(total(dots, 1), shift), wasm_v128_load(scale + 4), dq);
                     if (b->group < 32) q += b->group;
-                    if (b->has_min) {
-                        v128_t s = wasm_v128_load32_splat(sum++);
-                        f0 = subtract(f0, wasm_v128_load(min), s);
-                        f1 = subtract(f1, wasm_v128_load(min + 4), s);
-                        min += 8;
-                    }
                     /* Or what the next group is made of, and words that it shares, are kept and spilled. */
                     unread[0] = f0;
                     IN_ORDER(f0, f1);
@@ -145,8 +151,8 @@ ALWAYS_INLINE void superblock_dot(const struct superblock *b, float y[TILE_ROWS]
             if (b->group == 32) q += 32 * b->period;
         }
     }
-    wasm_v128_store(y, f0);
-    wasm_v128_store(y + 4, f1);
+    wasm_v128_store(y, wasm_f32x4_sub(f0, less[0]));
+    wasm_v128_store(y + 4, wasm_f32x4_sub(f1, less[1]));
 }
 
 static const struct superblock q4_K = { q4_K_codes, q4_K_scales, 1152, 128, 128, 2, 256, 0, 32, 0, true, 0 };

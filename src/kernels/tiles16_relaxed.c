@@ -38,6 +38,10 @@ ALWAYS_INLINE void dot_4(v128_t dots[N_DOT], tile_codes *codes, const uint8_t *l
 
 ALWAYS_INLINE v128_t both(v128_t high, v128_t low) { return wasm_i32x4_add(wasm_i32x4_shl(high, 8), low); }
 ALWAYS_INLINE v128_t total(const v128_t dots[N_DOT], uint32_t half) { return both(dots[half], dots[2 + half]); }
+ALWAYS_INLINE bool dot_nibbles(v128_t dots[N_DOT], const uint8_t *words, const code *q, volatile v128_t unread[2]) {
+    (void)dots, (void)words, (void)q, (void)unread;
+    return false;
+}
 ALWAYS_INLINE void in_order(v128_t dots[N_DOT], volatile v128_t unread[2]) {
     IN_ORDER(dots[0], dots[1]);
     IN_ORDER(dots[2], dots[3]);
@@ -67,12 +71,6 @@ ALWAYS_INLINE void in_order(v128_t dots[N_DOT], volatile v128_t unread[2]) {
         f0##t = add_dots(f0##t, both(high0##t, low0##t), s0, dq);                         \
         f1##t = add_dots(f1##t, both(high1##t, low1##t), s1, dq);                         \
     } while (0)
-#define PANEL_MIN(t)                                                                      \
-    do {                                                                                  \
-        v128_t s = wasm_v128_load32_splat(sum + (t) * n_sum);                             \
-        f0##t = subtract(f0##t, m0, s);                                                   \
-        f1##t = subtract(f1##t, m1, s);                                                   \
-    } while (0)
 
 /* n: 1 or 2 tokens.  group is that of p, a constant. */
 ALWAYS_INLINE void panel_dot(float *y, size_t stride, const struct panel *p, const struct activations *a, uint32_t t,
@@ -80,9 +78,8 @@ ALWAYS_INLINE void panel_dot(float *y, size_t stride, const struct panel *p, con
     size_t n_d = a->n / 32, n_sum = a->n / group;
     const code *q0 = codes_of(a, false) + (size_t)t * a->n, *q1 = q0 + a->n;
     const uint8_t *w = (const uint8_t *)p->pairs;
-    const float *d = a->d + t * n_d, *sum = (group == 32 ? a->sum32 : a->sum16) + t * n_sum;
+    const float *d = a->d + t * n_d, *scales = p->scales, *end = p->scales + p->n / group * 8;
     const int32_t *isum = (group == 32 ? a->isum32 : a->isum16) + t * n_sum;
-    const float *scales = p->scales, *mins = p->mins, *end = p->scales + p->n / group * 8;
     v128_t zero = wasm_i32x4_splat(0), f00 = zero, f10 = zero, f01 = zero, f11 = zero;
     v128_t bias = wasm_i32x4_splat(-p->bias);
     for (; scales < end; scales += 8, isum++) {
@@ -117,12 +114,6 @@ ALWAYS_INLINE void panel_dot(float *y, size_t stride, const struct panel *p, con
         PANEL_SCALE(0);
         if (n == 2) PANEL_SCALE(1);
         if (group == 32 || (scales - p->scales) % 16 != 0) d++;
-        if (!p->has_min) continue;
-        v128_t m0 = wasm_v128_load(mins), m1 = wasm_v128_load(mins + 4);
-        PANEL_MIN(0);
-        if (n == 2) PANEL_MIN(1);
-        mins += 8;
-        sum++;
     }
     wasm_v128_store(y, f00);
     wasm_v128_store(y + 4, f10);

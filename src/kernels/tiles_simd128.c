@@ -9,6 +9,9 @@
 
 #include "kernels/tiles_simd128.h"
 
+ALWAYS_INLINE v128_t even_bytes(v128_t v) { return wasm_v128_and(v, wasm_i16x8_splat(255)); }
+ALWAYS_INLINE v128_t odd_bytes(v128_t v) { return wasm_u16x8_shr(v, 8); }
+
 /* ---- scales of superblocks --------------------------------------------------------------------------------------- */
 
 /* Four halves in the low 16 bits of each lane to f32, exact; none is infinite or NaN, and the high 16 bits are ignored.
@@ -40,17 +43,25 @@ ALWAYS_INLINE void store_products_signed(float *dst, v128_t d, v128_t bytes) {
     }
 }
 
+/* Two pairs of codes, which are the bytes of the lanes, in order B. */
+ALWAYS_INLINE void store_min_codes(int16_t *dst, v128_t bytes) {
+    wasm_v128_store(dst, even_bytes(bytes));
+    wasm_v128_store(dst + 2 * TILE_ROWS, odd_bytes(bytes));
+}
+
 /* q4_K, q5_K.  Words 0 .. 3 are d | dmin and the 12 bytes of quant_q4_K_scale and quant_q4_K_min. */
-void q4_K_scales(float *scales, float *mins, const uint8_t *tile) {
-    OPAQUE(scales, mins);
+void q4_K_scales(float *scales, int16_t *min_codes, float *mins, const uint8_t *tile) {
+    OPAQUE(scales, min_codes);
     LOOP_UNROLLED
     for (uint32_t r = 0; r < TILE_ROWS; r += 4, tile += 16) {
         v128_t dm = word(tile, 0), sc = word(tile, 1), mn = word(tile, 2), both = word(tile, 3);
-        v128_t d = f32_from_finite_f16_x4(dm), dmin = f32_from_finite_f16_x4(wasm_u32x4_shr(dm, 16));
+        v128_t d = f32_from_finite_f16_x4(dm);
         store_products(scales + r, d, bits(sc, 0, 63));
         store_products(scales + 32 + r, d, wasm_v128_or(bits(both, 0, 15), wasm_i16x8_shl(bits(sc, 6, 3), 4)));
-        store_products(mins + r, dmin, bits(mn, 0, 63));
-        store_products(mins + 32 + r, dmin, wasm_v128_or(bits(both, 4, 15), wasm_i16x8_shl(bits(mn, 6, 3), 4)));
+        wasm_v128_store(mins + r, f32_from_finite_f16_x4(wasm_u32x4_shr(dm, 16)));
+        store_min_codes(min_codes + 2 * r, bits(mn, 0, 63));
+        store_min_codes(min_codes + 4 * TILE_ROWS + 2 * r,
+                        wasm_v128_or(bits(both, 4, 15), wasm_i16x8_shl(bits(mn, 6, 3), 4)));
     }
 }
 
@@ -60,8 +71,8 @@ ALWAYS_INLINE v128_t odd_halves(const uint8_t *tile, uint32_t half) {
 }
 
 /* q6_K: the bytes of words 48 .. 51. */
-void q6_K_scales(float *scales, float *mins, const uint8_t *tile) {
-    (void)mins;
+void q6_K_scales(float *scales, int16_t *min_codes, float *mins, const uint8_t *tile) {
+    (void)min_codes, (void)mins;
     for (uint32_t half = 0; half < 2; half++, scales += 4) {
         v128_t d = odd_halves(tile, half);
         LOOP_KEPT
@@ -72,21 +83,21 @@ void q6_K_scales(float *scales, float *mins, const uint8_t *tile) {
 }
 
 /* q2_K: nibbles of the bytes of words 0 .. 3; word 20 is d | dmin. */
-void q2_K_scales(float *scales, float *mins, const uint8_t *tile) {
-    for (const uint8_t *end = tile + 32; tile < end; tile += 16, scales += 4, mins += 4) {
-        v128_t dm = word(tile, 20);
-        v128_t d = f32_from_finite_f16_x4(dm), dmin = f32_from_finite_f16_x4(wasm_u32x4_shr(dm, 16));
+void q2_K_scales(float *scales, int16_t *min_codes, float *mins, const uint8_t *tile) {
+    for (const uint8_t *end = tile + 32; tile < end; tile += 16, scales += 4, min_codes += 8, mins += 4) {
+        v128_t dm = word(tile, 20), d = f32_from_finite_f16_x4(dm);
+        wasm_v128_store(mins, f32_from_finite_f16_x4(wasm_u32x4_shr(dm, 16)));
         LOOP_KEPT
         for (uint32_t i = 0; i < 4; i++) {
             store_products(scales + 32 * i, d, bits(word(tile, i), 0, 15));
-            store_products(mins + 32 * i, dmin, bits(word(tile, i), 4, 15));
+            store_min_codes(min_codes + 4 * TILE_ROWS * i, bits(word(tile, i), 4, 15));
         }
     }
 }
 
 /* q3_K: words 24 .. 26 are the 12 bytes of quant_q3_K_scale. */
-void q3_K_scales(float *scales, float *mins, const uint8_t *tile) {
-    (void)mins;
+void q3_K_scales(float *scales, int16_t *min_codes, float *mins, const uint8_t *tile) {
+    (void)min_codes, (void)mins;
     for (uint32_t half = 0; half < 2; half++, scales += 4) {
         v128_t d = odd_halves(tile, half);
         const uint8_t *words = tile + 16 + 16 * half;
@@ -100,8 +111,8 @@ void q3_K_scales(float *scales, float *mins, const uint8_t *tile) {
 }
 
 /* iq4_xs: word 0 is d | scales_h, word 1 scales_l. */
-void iq4_xs_scales(float *scales, float *mins, const uint8_t *tile) {
-    (void)mins;
+void iq4_xs_scales(float *scales, int16_t *min_codes, float *mins, const uint8_t *tile) {
+    (void)min_codes, (void)mins;
     const v128_t three = wasm_i32x4_splat(3), fifteen = wasm_i32x4_splat(15);
     for (const uint8_t *end = tile + 32; tile < end; tile += 16, scales += 4) {
         v128_t d = f32_from_finite_f16_x4(word(tile, 0));
@@ -127,9 +138,6 @@ enum { N_DOT = 2 };
 
 #define DOT(acc, w, x) acc = wasm_i32x4_add(acc, wasm_i32x4_dot_i16x8(w, x))
 
-ALWAYS_INLINE v128_t even_bytes(v128_t v) { return wasm_v128_and(v, wasm_i16x8_splat(255)); }
-ALWAYS_INLINE v128_t odd_bytes(v128_t v) { return wasm_u16x8_shr(v, 8); }
-
 ALWAYS_INLINE void dot_4(v128_t dots[N_DOT], tile_codes *codes, const uint8_t *low, const uint8_t *high, uint32_t k,
                          uint32_t j, const code *q) {
     v128_t c0 = codes(low, high, k, j), c1 = codes(low + 16, high + 16, k, j);
@@ -143,6 +151,32 @@ ALWAYS_INLINE void dot_4(v128_t dots[N_DOT], tile_codes *codes, const uint8_t *l
 ALWAYS_INLINE v128_t total(const v128_t dots[N_DOT], uint32_t half) { return dots[half]; }
 ALWAYS_INLINE void in_order(v128_t dots[N_DOT], volatile v128_t unread[2]) {
     IN_ORDER_STORED(unread, dots[0], dots[1]);
+}
+
+/* Nibbles are multiplied where two masks find them, in the word and in the word shifted by 4 bits: 5 instructions for
+ * four, not 7.  What the second mask finds is 256 times too large, so it has sums of its own, which are divided, exactly:
+ * 16 products of 15 * 256 and MAX_CODE_16 fit 32 bits. */
+ALWAYS_INLINE bool dot_nibbles(v128_t dots[N_DOT], const uint8_t *words, const code *q, volatile v128_t unread[2]) {
+    v128_t high[2] = { wasm_i32x4_splat(0), wasm_i32x4_splat(0) };
+    v128_t even = wasm_i16x8_splat(15), odd = wasm_i16x8_splat(15 << 8);
+    KEPT(even);
+    KEPT(odd);
+    LOOP_UNROLLED
+    for (uint32_t j = 0; j < 4; j++) {
+        v128_t x_even = wasm_v128_load32_splat(q + 4 * j), x_odd = wasm_v128_load32_splat(q + 4 * j + 2);
+        v128_t x_even16 = wasm_v128_load32_splat(q + 4 * j + 16), x_odd16 = wasm_v128_load32_splat(q + 4 * j + 18);
+        for (uint32_t half = 0; half < 2; half++) {
+            v128_t c = word(words + 16 * half, j), c16 = wasm_u16x8_shr(c, 4);
+            DOT(dots[half], wasm_v128_and(c, even), x_even);
+            DOT(dots[half], wasm_v128_and(c16, even), x_even16);
+            DOT(high[half], wasm_v128_and(c, odd), x_odd);
+            DOT(high[half], wasm_v128_and(c16, odd), x_odd16);
+        }
+        IN_ORDER_STORED(unread, dots[0], dots[1]);
+        IN_ORDER_STORED(unread, high[0], high[1]);
+    }
+    for (uint32_t half = 0; half < 2; half++) dots[half] = wasm_i32x4_add(dots[half], wasm_i32x4_shr(high[half], 8));
+    return true;
 }
 
 /* Less bias, to the two pairs of the weights. */
@@ -221,38 +255,38 @@ ALWAYS_INLINE void q4_K_group(v128_t dots[2], const uint8_t *words, uint32_t k, 
 
 static void q4_K_dot__simd128(float y[TILE_ROWS], const uint8_t *rows, const struct activations *a) {
     const int16_t *q = a->q;
-    const float *d = a->d, *sum = a->sum32;
-    v128_t f0 = wasm_f32x4_splat(0.0f), f1 = f0;
+    const float *d = a->d, *sum_d = a->sums32.d;
+    const int16_t *sum_q = a->sums32.q;
+    v128_t f0 = wasm_f32x4_splat(0.0f), f1 = f0, less[2] = { f0, f0 };
     volatile v128_t unread[2];
     for (const uint8_t *w = rows, *end = rows + a->n / 256 * q4_K.bytes; w < end;) {
-        float scales[8 * TILE_ROWS], mins[8 * TILE_ROWS];
-        q4_K_scales(scales, mins, w);
+        float scales[8 * TILE_ROWS], mins[TILE_ROWS];
+        int16_t min_codes[8 * TILE_ROWS];
+        q4_K_scales(scales, min_codes, mins, w);
+        add_mins(less, min_codes, mins, sum_q, sum_d++, 8);
+        sum_q += 8;
         w += q4_K.low;
         LOOP_KEPT
-        for (const float *scale = scales, *min = mins; scale < scales + 8 * TILE_ROWS; w += q4_K.low_step) {
-            OPAQUE(scale, min);
+        for (const float *scale = scales; scale < scales + 8 * TILE_ROWS; w += q4_K.low_step) {
+            OPAQUE(scale, d);
             LOOP_UNROLLED
             for (uint32_t k = 0; k < 2; k++) {
                 OPAQUE(w, q);
                 v128_t dots[2];
                 q4_K_group(dots, w, k, q + 32 * k, unread);
-                v128_t dq = wasm_v128_load32_splat(d + k), s = wasm_v128_load32_splat(sum + k);
+                v128_t dq = wasm_v128_load32_splat(d + k);
                 f0 = add_dots(f0, dots[0], wasm_v128_load(scale + 8 * k), dq);
                 f1 = add_dots(f1, dots[1], wasm_v128_load(scale + 8 * k + 4), dq);
-                f0 = subtract(f0, wasm_v128_load(min + 8 * k), s);
-                f1 = subtract(f1, wasm_v128_load(min + 8 * k + 4), s);
                 unread[0] = f0;
                 IN_ORDER(f0, f1);
             }
             q += 64;
             d += 2;
-            sum += 2;
             scale += 16;
-            min += 16;
         }
     }
-    wasm_v128_store(y, f0);
-    wasm_v128_store(y + 4, f1);
+    wasm_v128_store(y, wasm_f32x4_sub(f0, less[0]));
+    wasm_v128_store(y + 4, wasm_f32x4_sub(f1, less[1]));
 }
 
 /* ---- q8_0 -------------------------------------------------------------------------------------------------------
@@ -312,7 +346,7 @@ static void q8_0_unpack__simd128(struct panel *p, const uint8_t *rows) {
         wasm_v128_store(scales + 4, wasm_f32x4_mul(f16_small(wasm_i32x4_load16x4(w + 8)), back));
     }
     p->group = 32;
-    p->has_min = false;
+    p->min_kind = NO_MIN;
 }
 
 static void panel_dot__simd128(float y[TILE_ROWS], const struct panel *p, const struct activations *a, uint32_t t) {
@@ -324,8 +358,56 @@ static void panel_dot_x4__simd128(float *y, size_t stride, const struct panel *p
     else panel_dot_x4(y, stride, p, a, t, 32);
 }
 
+/* n, which is known: so many tokens at once, for a sum alone would wait for each of its additions. */
+ALWAYS_INLINE void subtract_mins(float *y, size_t stride, const struct panel *p, const struct activations *a,
+                                 uint32_t t, uint32_t n) {
+    v128_t less[TILE_TOKENS][2];
+    const float *m = p->mins;
+    LOOP_UNROLLED
+    for (uint32_t i = 0; i < n; i++) less[i][0] = less[i][1] = wasm_f32x4_splat(0.0f);
+    if (p->min_kind == GROUP_MIN) {
+        size_t n_sum = p->n / 32;
+        const float *sum = a->sum32 + t * n_sum;
+        for (const float *end = m + n_sum * TILE_ROWS; m < end; m += TILE_ROWS, sum++) {
+            v128_t m0 = wasm_v128_load(m), m1 = wasm_v128_load(m + 4);
+            LOOP_UNROLLED
+            for (uint32_t i = 0; i < n; i++) {
+                v128_t s = wasm_v128_load32_splat(sum + i * n_sum);
+                less[i][0] = mul_add(less[i][0], m0, s);
+                less[i][1] = mul_add(less[i][1], m1, s);
+            }
+        }
+    } else {
+        const struct sums *sums = p->group == 32 ? &a->sums32 : &a->sums16;
+        size_t n_superblock = p->n / 256, n_code = 256 / p->group;
+        const float *d = sums->d + t * n_superblock;
+        const int16_t *q = sums->q + t * n_superblock * n_code, *codes = p->min_codes;
+        for (const float *end = m + n_superblock * TILE_ROWS; m < end; m += TILE_ROWS, d++) {
+            LOOP_UNROLLED
+            for (uint32_t i = 0; i < n; i++) {
+                add_mins(less[i], codes, m, q + i * n_superblock * n_code, d + i * n_superblock, n_code);
+            }
+            q += n_code;
+            codes += n_code * TILE_ROWS;
+        }
+    }
+    LOOP_UNROLLED
+    for (uint32_t i = 0; i < n; i++, y += stride) {
+        wasm_v128_store(y, wasm_f32x4_sub(wasm_v128_load(y), less[i][0]));
+        wasm_v128_store(y + 4, wasm_f32x4_sub(wasm_v128_load(y + 4), less[i][1]));
+    }
+}
+static void subtract_mins__simd128(float *y, size_t stride, const struct panel *p, const struct activations *a,
+                                   uint32_t t, uint32_t n) {
+    for (; n >= TILE_TOKENS; n -= TILE_TOKENS, t += TILE_TOKENS, y += TILE_TOKENS * stride) {
+        subtract_mins(y, stride, p, a, t, TILE_TOKENS);
+    }
+    for (; n > 0; n--, t++, y += stride) subtract_mins(y, stride, p, a, t, 1);
+}
+
 void kernels_fill_tiles(struct kernels *k) {
     k->panel_dot = panel_dot__simd128;
+    k->subtract_mins = subtract_mins__simd128;
     k->panel_dot_x4 = panel_dot_x4__simd128;
 #define FILL(TYPE, NAME) k->dot[TYPE] = NAME##_dot__simd128, k->unpack[TYPE] = NAME##_unpack__simd128
     FILL(QUANT_Q4_0, q4_0);

@@ -4,7 +4,8 @@
  * CODES(low, high, k, j) gives the codes of weights 32k + 4j .. 32k + 4j + 3 of 4 rows: a row in each lane of 32
  * bits, a code in each byte, too large by the type's bias.  low and high are where the words with low and with high
  * bits begin.
- * SCALES(scales, mins, tile) gives what the groups of a tile of superblocks are scaled with, as (n_group, 8) f32.
+ * SCALES(scales, min_codes, mins, tile) gives what the groups of a tile of superblocks are scaled with, (n_group, 8)
+ * f32, and of types with minima their codes, (n_group / 2, 8, 2) i16 in order B, and what multiplies them, (8) f32.
  * k and j are constants where it matters: the formulas then come down to one shift and one mask.
  */
 #ifndef PLUMB_KERNELS_TILES_SIMD128_H
@@ -15,7 +16,7 @@
 #include "quant/blocks.h"
 
 typedef v128_t tile_codes(const uint8_t *low, const uint8_t *high, uint32_t k, uint32_t j);
-typedef void tile_scales(float *scales, float *mins, const uint8_t *tile);
+typedef void tile_scales(float *scales, int16_t *min_codes, float *mins, const uint8_t *tile);
 
 /* A mask for 16 bytes.  Where bytes are multiplied it is KEPT; where they become 16 bits wide it is not, as the
  * compiler then makes one of two masks. */
@@ -54,7 +55,24 @@ ALWAYS_INLINE v128_t f16_small_low(v128_t h) { return f16_small_high(wasm_i32x4_
 ALWAYS_INLINE v128_t add_dots(v128_t y, v128_t dots, v128_t scale, v128_t d) {
     return wasm_f32x4_add(y, wasm_f32x4_mul(wasm_f32x4_convert_i32x4(dots), wasm_f32x4_mul(scale, d)));
 }
-ALWAYS_INLINE v128_t subtract(v128_t y, v128_t min, v128_t sum) { return wasm_f32x4_sub(y, wasm_f32x4_mul(min, sum)); }
+/* total (2) += the minima of a superblock of 8 rows, as SCALES gives them, times n_sum codes of sums with the step d. */
+ALWAYS_INLINE void add_mins(v128_t total[2], const int16_t *min_codes, const float *mins, const int16_t *q,
+                            const float *d, size_t n_sum) {
+    v128_t dots[2] = { wasm_i32x4_splat(0), wasm_i32x4_splat(0) }, step = wasm_v128_load32_splat(d);
+    for (const int16_t *end = q + n_sum; q < end; q += 8, min_codes += 8 * TILE_ROWS) {
+        v128_t eight = wasm_v128_load(q);
+        const v128_t twos[4] = {
+            wasm_i32x4_shuffle(eight, eight, 0, 0, 0, 0), wasm_i32x4_shuffle(eight, eight, 1, 1, 1, 1),
+            wasm_i32x4_shuffle(eight, eight, 2, 2, 2, 2), wasm_i32x4_shuffle(eight, eight, 3, 3, 3, 3) };
+        LOOP_UNROLLED
+        for (size_t i = 0; i < 8; i++) {
+            v128_t m = wasm_v128_load(min_codes + 8 * i);
+            dots[i % 2] = wasm_i32x4_add(dots[i % 2], wasm_i32x4_dot_i16x8(m, twos[i / 2]));
+        }
+    }
+    total[0] = add_dots(total[0], dots[0], wasm_v128_load(mins), step);
+    total[1] = add_dots(total[1], dots[1], wasm_v128_load(mins + 4), step);
+}
 
 /* ---- codes of blocks of 32: k = 0 -------------------------------------------------------------------------------- */
 

@@ -16,8 +16,9 @@ static void store_nibbles(int16_t *codes, const uint8_t *qs, int bias) {
     }
 }
 
-static void unpack_q4_0__scalar(const void *src, int16_t *codes, float *scale, float *min, size_t n) {
-    (void)min;
+static void unpack_q4_0__scalar(const void *src, int16_t *codes, float *scale, float *min, int16_t *min_codes,
+                                size_t n) {
+    (void)min, (void)min_codes;
     const struct block_q4_0 *end = (const struct block_q4_0 *)src + n / 32;
     for (const struct block_q4_0 *b = src; b < end; b++, codes += 32) {
         *scale++ = load_f16(b->d);
@@ -25,7 +26,9 @@ static void unpack_q4_0__scalar(const void *src, int16_t *codes, float *scale, f
     }
 }
 
-static void unpack_q4_1__scalar(const void *src, int16_t *codes, float *scale, float *min, size_t n) {
+static void unpack_q4_1__scalar(const void *src, int16_t *codes, float *scale, float *min, int16_t *min_codes,
+                                size_t n) {
+    (void)min_codes;
     const struct block_q4_1 *end = (const struct block_q4_1 *)src + n / 32;
     for (const struct block_q4_1 *b = src; b < end; b++, codes += 32) {
         *scale++ = load_f16(b->d);
@@ -39,8 +42,9 @@ static int q5_code(const uint8_t qh[4], const uint8_t qs[16], size_t e) {
     return (qs[e % 16] >> (e / 16 * 4) & 15) | (qh[e / 8] >> (e % 8) & 1) << 4;
 }
 
-static void unpack_q5_0__scalar(const void *src, int16_t *codes, float *scale, float *min, size_t n) {
-    (void)min;
+static void unpack_q5_0__scalar(const void *src, int16_t *codes, float *scale, float *min, int16_t *min_codes,
+                                size_t n) {
+    (void)min, (void)min_codes;
     const struct block_q5_0 *end = (const struct block_q5_0 *)src + n / 32;
     for (const struct block_q5_0 *b = src; b < end; b++, codes += 32) {
         *scale++ = load_f16(b->d);
@@ -48,7 +52,9 @@ static void unpack_q5_0__scalar(const void *src, int16_t *codes, float *scale, f
     }
 }
 
-static void unpack_q5_1__scalar(const void *src, int16_t *codes, float *scale, float *min, size_t n) {
+static void unpack_q5_1__scalar(const void *src, int16_t *codes, float *scale, float *min, int16_t *min_codes,
+                                size_t n) {
+    (void)min_codes;
     const struct block_q5_1 *end = (const struct block_q5_1 *)src + n / 32;
     for (const struct block_q5_1 *b = src; b < end; b++, codes += 32) {
         *scale++ = load_f16(b->d);
@@ -57,8 +63,9 @@ static void unpack_q5_1__scalar(const void *src, int16_t *codes, float *scale, f
     }
 }
 
-static void unpack_q8_0__scalar(const void *src, int16_t *codes, float *scale, float *min, size_t n) {
-    (void)min;
+static void unpack_q8_0__scalar(const void *src, int16_t *codes, float *scale, float *min, int16_t *min_codes,
+                                size_t n) {
+    (void)min, (void)min_codes;
     const struct block_q8_0 *end = (const struct block_q8_0 *)src + n / 32;
     for (const struct block_q8_0 *b = src; b < end; b++, codes += 32) {
         *scale++ = load_f16(b->d);
@@ -66,8 +73,9 @@ static void unpack_q8_0__scalar(const void *src, int16_t *codes, float *scale, f
     }
 }
 
-static void unpack_iq4_nl__scalar(const void *src, int16_t *codes, float *scale, float *min, size_t n) {
-    (void)min;
+static void unpack_iq4_nl__scalar(const void *src, int16_t *codes, float *scale, float *min, int16_t *min_codes,
+                                  size_t n) {
+    (void)min, (void)min_codes;
     const struct block_iq4_nl *end = (const struct block_iq4_nl *)src + n / 32;
     for (const struct block_iq4_nl *b = src; b < end; b++, codes += 32) {
         *scale++ = load_f16(b->d);
@@ -77,21 +85,24 @@ static void unpack_iq4_nl__scalar(const void *src, int16_t *codes, float *scale,
 
 /* ---- superblocks of 256: 16 groups of 16 or 8 of 32 ----------------------------------------------------------- */
 
-static void unpack_q2_K__scalar(const void *src, int16_t *codes, float *scale, float *min, size_t n) {
+static void unpack_q2_K__scalar(const void *src, int16_t *codes, float *scale, float *min, int16_t *min_codes,
+                                size_t n) {
     const struct block_q2_K *end = (const struct block_q2_K *)src + n / 256;
     for (const struct block_q2_K *b = src; b < end; b++, codes += 256) {
-        float d = load_f16(b->d), dmin = load_f16(b->dmin);
+        float d = load_f16(b->d);
+        *min++ = load_f16(b->dmin);
         for (size_t g = 0; g < 16; g++) {
             *scale++ = d * (float)(b->scales[g] & 15);
-            *min++ = dmin * (float)(b->scales[g] >> 4);
+            *min_codes++ = b->scales[g] >> 4;
         }
         for (size_t e = 0; e < 256; e++)
             codes[e] = (int16_t)(b->qs[e / 128 * 32 + e % 32] >> (e % 128 / 32 * 2) & 3);
     }
 }
 
-static void unpack_q3_K__scalar(const void *src, int16_t *codes, float *scale, float *min, size_t n) {
-    (void)min;
+static void unpack_q3_K__scalar(const void *src, int16_t *codes, float *scale, float *min, int16_t *min_codes,
+                                size_t n) {
+    (void)min, (void)min_codes;
     const struct block_q3_K *end = (const struct block_q3_K *)src + n / 256;
     for (const struct block_q3_K *b = src; b < end; b++, codes += 256) {
         float d = load_f16(b->d);
@@ -103,26 +114,30 @@ static void unpack_q3_K__scalar(const void *src, int16_t *codes, float *scale, f
     }
 }
 
-static void unpack_q4_K__scalar(const void *src, int16_t *codes, float *scale, float *min, size_t n) {
+static void unpack_q4_K__scalar(const void *src, int16_t *codes, float *scale, float *min, int16_t *min_codes,
+                                size_t n) {
     const struct block_q4_K *end = (const struct block_q4_K *)src + n / 256;
     for (const struct block_q4_K *b = src; b < end; b++, codes += 256) {
-        float d = load_f16(b->d), dmin = load_f16(b->dmin);
+        float d = load_f16(b->d);
+        *min++ = load_f16(b->dmin);
         for (size_t g = 0; g < 8; g++) {
             *scale++ = d * (float)quant_q4_K_scale(b->scales, g);
-            *min++ = dmin * (float)quant_q4_K_min(b->scales, g);
+            *min_codes++ = (int16_t)quant_q4_K_min(b->scales, g);
         }
         for (size_t e = 0; e < 256; e++)
             codes[e] = (int16_t)(b->qs[e / 64 * 32 + e % 32] >> (e % 64 / 32 * 4) & 15);
     }
 }
 
-static void unpack_q5_K__scalar(const void *src, int16_t *codes, float *scale, float *min, size_t n) {
+static void unpack_q5_K__scalar(const void *src, int16_t *codes, float *scale, float *min, int16_t *min_codes,
+                                size_t n) {
     const struct block_q5_K *end = (const struct block_q5_K *)src + n / 256;
     for (const struct block_q5_K *b = src; b < end; b++, codes += 256) {
-        float d = load_f16(b->d), dmin = load_f16(b->dmin);
+        float d = load_f16(b->d);
+        *min++ = load_f16(b->dmin);
         for (size_t g = 0; g < 8; g++) {
             *scale++ = d * (float)quant_q4_K_scale(b->scales, g);
-            *min++ = dmin * (float)quant_q4_K_min(b->scales, g);
+            *min_codes++ = (int16_t)quant_q4_K_min(b->scales, g);
         }
         for (size_t e = 0; e < 256; e++) {
             int low = b->qs[e / 64 * 32 + e % 32] >> (e % 64 / 32 * 4) & 15, high = b->qh[e % 32] >> (e / 32) & 1;
@@ -131,8 +146,9 @@ static void unpack_q5_K__scalar(const void *src, int16_t *codes, float *scale, f
     }
 }
 
-static void unpack_q6_K__scalar(const void *src, int16_t *codes, float *scale, float *min, size_t n) {
-    (void)min;
+static void unpack_q6_K__scalar(const void *src, int16_t *codes, float *scale, float *min, int16_t *min_codes,
+                                size_t n) {
+    (void)min, (void)min_codes;
     const struct block_q6_K *end = (const struct block_q6_K *)src + n / 256;
     for (const struct block_q6_K *b = src; b < end; b++, codes += 256) {
         float d = load_f16(b->d);
@@ -145,8 +161,9 @@ static void unpack_q6_K__scalar(const void *src, int16_t *codes, float *scale, f
     }
 }
 
-static void unpack_iq4_xs__scalar(const void *src, int16_t *codes, float *scale, float *min, size_t n) {
-    (void)min;
+static void unpack_iq4_xs__scalar(const void *src, int16_t *codes, float *scale, float *min, int16_t *min_codes,
+                                  size_t n) {
+    (void)min, (void)min_codes;
     const struct block_iq4_xs *end = (const struct block_iq4_xs *)src + n / 256;
     for (const struct block_iq4_xs *b = src; b < end; b++, codes += 256) {
         float d = load_f16(b->d);
@@ -158,18 +175,18 @@ static void unpack_iq4_xs__scalar(const void *src, int16_t *codes, float *scale,
 
 const struct unpack_traits *unpack_scalar(uint32_t type) {
     static const struct unpack_traits table[QUANT_TYPE_COUNT] = {
-        [QUANT_Q4_0] = {32, false, unpack_q4_0__scalar},
-        [QUANT_Q4_1] = {32, true, unpack_q4_1__scalar},
-        [QUANT_Q5_0] = {32, false, unpack_q5_0__scalar},
-        [QUANT_Q5_1] = {32, true, unpack_q5_1__scalar},
-        [QUANT_Q8_0] = {32, false, unpack_q8_0__scalar},
-        [QUANT_Q2_K] = {16, true, unpack_q2_K__scalar},
-        [QUANT_Q3_K] = {16, false, unpack_q3_K__scalar},
-        [QUANT_Q4_K] = {32, true, unpack_q4_K__scalar},
-        [QUANT_Q5_K] = {32, true, unpack_q5_K__scalar},
-        [QUANT_Q6_K] = {16, false, unpack_q6_K__scalar},
-        [QUANT_IQ4_NL] = {32, false, unpack_iq4_nl__scalar},
-        [QUANT_IQ4_XS] = {32, false, unpack_iq4_xs__scalar},
+        [QUANT_Q4_0] = {32, NO_MIN, unpack_q4_0__scalar},
+        [QUANT_Q4_1] = {32, GROUP_MIN, unpack_q4_1__scalar},
+        [QUANT_Q5_0] = {32, NO_MIN, unpack_q5_0__scalar},
+        [QUANT_Q5_1] = {32, GROUP_MIN, unpack_q5_1__scalar},
+        [QUANT_Q8_0] = {32, NO_MIN, unpack_q8_0__scalar},
+        [QUANT_Q2_K] = {16, SUPERBLOCK_MIN, unpack_q2_K__scalar},
+        [QUANT_Q3_K] = {16, NO_MIN, unpack_q3_K__scalar},
+        [QUANT_Q4_K] = {32, SUPERBLOCK_MIN, unpack_q4_K__scalar},
+        [QUANT_Q5_K] = {32, SUPERBLOCK_MIN, unpack_q5_K__scalar},
+        [QUANT_Q6_K] = {16, NO_MIN, unpack_q6_K__scalar},
+        [QUANT_IQ4_NL] = {32, NO_MIN, unpack_iq4_nl__scalar},
+        [QUANT_IQ4_XS] = {32, NO_MIN, unpack_iq4_xs__scalar},
     };
     return type < QUANT_TYPE_COUNT && table[type].row ? &table[type] : NULL;
 }
