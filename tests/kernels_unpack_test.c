@@ -126,7 +126,8 @@ static void equals_dequantizer(const struct unpacked_type *row, struct input in)
     size_t n = in.n_block * t->block_size, group = row->group;
     struct output o = make_output(n, n / group);
     float *want = malloc((n + 1) * sizeof *want);
-    if (!CHECK(in.blocks && in.n_block && want && o.codes && o.scale && o.min && o.min_codes, "%zu blocks", in.n_block)) goto done;
+    bool ready = in.blocks && in.n_block && want && o.codes && o.scale && o.min && o.min_codes;
+    if (!CHECK(ready, "%zu blocks", in.n_block)) goto done;
     run(u, in.blocks, &o);
     t->dequantize(in.blocks, want, n);
     for (size_t i = 0; i < n; i++) {

@@ -154,8 +154,8 @@ ALWAYS_INLINE void in_order(v128_t dots[N_DOT], volatile v128_t unread[2]) {
 }
 
 /* Nibbles are multiplied where two masks find them, in the word and in the word shifted by 4 bits: 5 instructions for
- * four, not 7.  What the second mask finds is 256 times too large, so it has sums of its own, which are divided, exactly:
- * 16 products of 15 * 256 and MAX_CODE_16 fit 32 bits. */
+ * four, not 7.  What the second mask finds is 256 times too large, so it has sums of its own, which are divided by it,
+ * exactly: 16 products of 15 * 256 and MAX_CODE_16 fit 32 bits. */
 ALWAYS_INLINE bool dot_nibbles(v128_t dots[N_DOT], const uint8_t *words, const code *q, volatile v128_t unread[2]) {
     v128_t high[2] = { wasm_i32x4_splat(0), wasm_i32x4_splat(0) };
     v128_t even = wasm_i16x8_splat(15), odd = wasm_i16x8_splat(15 << 8);

@@ -55,7 +55,7 @@ ALWAYS_INLINE v128_t f16_small_low(v128_t h) { return f16_small_high(wasm_i32x4_
 ALWAYS_INLINE v128_t add_dots(v128_t y, v128_t dots, v128_t scale, v128_t d) {
     return wasm_f32x4_add(y, wasm_f32x4_mul(wasm_f32x4_convert_i32x4(dots), wasm_f32x4_mul(scale, d)));
 }
-/* total (2) += the minima of a superblock of 8 rows, as SCALES gives them, times n_sum codes of sums with the step d. */
+/* total (2) += the minima of a superblock of 8 rows, as SCALES gives them, times n_sum codes of sums, of the step d. */
 ALWAYS_INLINE void add_mins(v128_t total[2], const int16_t *min_codes, const float *mins, const int16_t *q,
                             const float *d, size_t n_sum) {
     v128_t dots[2] = { wasm_i32x4_splat(0), wasm_i32x4_splat(0) }, step = wasm_v128_load32_splat(d);
