@@ -174,8 +174,8 @@ enum { KERNELS_WAYS = 3, KERNELS_CALLS = 6 };
 struct kernel_speeds {
     double of[KERNELS_WAYS][2];
     bool wrong;                 /* relaxed products were not those of SIMD128's kernels, once */
-    bool settled;               /* wrong, or the third call or a later one found nothing faster, nor any a reason for
-                                 * FAST8 */
+    bool settled;               /* wrong, or the clock is too coarse, or the third call or a later one found nothing
+                                 * faster, nor any a reason for FAST8 */
     uint32_t n_call, n_fast8;   /* that measured, and those in which FAST8 was 1.5 times as fast */
 };
 

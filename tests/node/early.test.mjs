@@ -63,16 +63,19 @@ test('an engine that does not compile gives the connection up', { timeout: 20000
   await gone;
 });
 
-test('kernels are measured from the header on, and not again for a session', () => {
+/** Loads a model where there are relaxed dots, and counts looks at a clock.
+ * @param {string} clock  the time in ms, of `looks`
+ * @returns {{left: number, ids: number, early: number, later: number}} */
+function measured(clock) {
   const old = Number(process.versions.node.split('.')[0]) < 22;
   const flags = old ? ['--experimental-wasm-relaxed-simd', '--no-liftoff'] : [];
-  const said = execFileSync(process.execPath, [...flags, '--input-type=module', '-e', `
+  return JSON.parse(execFileSync(process.execPath, [...flags, '--input-type=module', '-e', `
     import { readFileSync } from 'node:fs';
     import { Engine, importsOf } from '${root}web/engine.js';
     const module = new WebAssembly.Module(readFileSync('${root}web/dist/plumb-relaxed.wasm'));
     const imports = importsOf(module);
     let looks = 0;
-    imports.env.plumb_now = () => (looks++, performance.now());
+    imports.env.plumb_now = () => (looks++, ${clock});
     const engine = new Engine(new WebAssembly.Instance(module, imports));
     const bytes = readFileSync('${realPath}');
     engine.begin(bytes.length);
@@ -85,10 +88,19 @@ test('kernels are measured from the header on, and not again for a session', () 
     const before = looks;
     for (let i = 0; i < 2; i++) engine.openSession(16);
     console.log(JSON.stringify({ left: bytes.length - at, ids, early, later: looks - before }));`],
-  { encoding: 'utf8' });
-  const { left, ids, early, later } = JSON.parse(said);
+  { encoding: 'utf8' }));
+}
+
+test('kernels are measured from the header on, and not again for a session', () => {
+  const { left, ids, early, later } = measured('performance.now()');
   assert.ok(left > 1000 && ids === 1, `${left} bytes before the end "a" is ${ids} tokens`);
   assert.ok(early >= 6 * 3, `${early} looks at the clock`);   // 6 timings: before, at its tick, after
+  assert.equal(later, 0);
+});
+
+test('by a coarse clock no kernels are measured', () => {
+  const { ids, early, later } = measured('Math.floor(looks / 160000) * 16');
+  assert.ok(ids === 1 && early > 1e5 && early < 1e5 + 10, `${early} looks at the clock`);
   assert.equal(later, 0);
 });
 
