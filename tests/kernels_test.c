@@ -1,6 +1,7 @@
 /* Kernels: the portable table against plain f64 sums, and every other table against it, bit for bit. */
 #include "kernels/kernels.h"
 #include "kernels/simd128.h"
+#include "quant/blocks.h"
 #include "test.h"
 
 #include <math.h>
@@ -31,10 +32,9 @@ static bool same_bits(const float *a, const float *b, size_t n) {
     return true;
 }
 
-/* Random bytes are valid blocks of every type; their f16 scales are kept small by clearing the upper exponent bits, or
- * may be any that is finite: subnormal, zero, huge. */
-static void random_blocks(uint8_t *blocks, uint32_t type, size_t n_byte, bool any_scale) {
-    for (size_t i = 0; i < n_byte; i++) blocks[i] = (uint8_t)random_u32();
+/* The f16 scales of blocks of any bytes become small, by clearing the upper exponent bits, or may be any that is
+ * finite: subnormal, zero, huge. */
+static void limit_scales(uint8_t *blocks, uint32_t type, size_t n_byte, bool any_scale) {
     const struct quant_traits *traits = quant_traits(type);
     /* where the f16 fields of a block lie */
     static const struct { uint32_t type; uint8_t n, at[2]; } halves[] = {
@@ -62,11 +62,18 @@ static void random_blocks(uint8_t *blocks, uint32_t type, size_t n_byte, bool an
     }
 }
 
+/* Random bytes are valid blocks of every type. */
+static void random_blocks(uint8_t *blocks, uint32_t type, size_t n_byte, bool any_scale) {
+    for (size_t i = 0; i < n_byte; i++) blocks[i] = (uint8_t)random_u32();
+    limit_scales(blocks, type, n_byte, any_scale);
+}
+
 /* ---- matmul: the product that all types share -------------------------------------------------------------------- */
 
 struct product {
     uint32_t type, n, n_out, n_token;
     bool any_scale;   /* of any size: then all ways are only held against each other */
+    bool extreme;     /* all bits of all codes are set, and all x are as large, which makes the largest sums */
 };
 
 /* Relaxed dots as each kind of engine has them, where they are emulated; else those of the one that runs this. */
@@ -147,7 +154,12 @@ static void check_product(const struct product *p, plumb_precision precision) {
     REQUIRE(w && x && weights && y && other, "out of memory");
     random_state = 0x9e3779b9u + p->type;
     random_blocks(w, p->type, row_bytes * p->n_out, p->any_scale);
+    if (p->extreme) {
+        memset(w, 0xff, row_bytes * p->n_out);
+        limit_scales(w, p->type, row_bytes * p->n_out, false);
+    }
     random_floats(x, (size_t)p->n * p->n_token, 3.0f);
+    for (size_t i = 0; p->extreme && i < (size_t)p->n * p->n_token; i++) x[i] = i / p->n % 2 == 0 ? 3.0f : -3.0f;
     for (size_t i = 0; i <= n_y; i++) y[i] = NAN;   /* outputs start as NaN, and one guard lies behind */
     REQUIRE(run_product(&(struct way) { "scalar", KERNELS_SCALAR, false, false, 1 }, p, precision, w, x, y),
             "out of memory");
@@ -164,7 +176,8 @@ static void check_product(const struct product *p, plumb_precision precision) {
 
     /* Truth: dequantized weights times activations, in f64.  Codes are wrong by half a step at most: by 2^-16 of the
      * block's maximum (3), or 1/254 of it with 8 bits, so the sum by that times 3 * sum |w|.  2^-16 more is left for
-     * f32 sums: formats with a min subtract two of them, each up to 15 times the result in Q2_K. */
+     * codes of sums and for f32 sums: formats with a min subtract two of them, each up to 15 times the result in
+     * Q2_K. */
     double worst = 0;
     for (uint32_t o = 0; o < p->n_out; o++) {
         traits->dequantize(w + o * row_bytes, weights, p->n);
@@ -360,7 +373,7 @@ static void halves_case(const void *arg) {
     }
     CHECK(n_finite == (type == QUANT_F16 ? 0xf800 : 0xff00), "%u halves are finite", n_finite);
     for (uint32_t i = 0; i < N; i++) x[i * N + i] = 1.0f;
-    struct product p = { type, N, n_out, N, false };
+    struct product p = { type, N, n_out, N, false, false };
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         REQUIRE(run_product(&ways[i], &p, PLUMB_PRECISION_EXACT16, w, x, y), "%s: out of memory", ways[i].name);
         uint32_t n_wrong = 0;
@@ -383,7 +396,7 @@ static void f16_extremes_case(void) {
     static const float specials[] = { 1e-45f, 1e-38f, 65535.0f, 65536.0f, 1e9f, 3e38f, INFINITY, NAN };
     static const struct way scalar = { "scalar", KERNELS_SCALAR, true, false, 1 };
     static const struct way best = { "best", KERNELS_SIMD128, true, false, 1 };
-    struct product p = { QUANT_F16, N, N_OUT, 1, false };
+    struct product p = { QUANT_F16, N, N_OUT, 1, false, false };
     uint8_t w[2 * N * N_OUT];
     random_state = 5;
     random_blocks(w, QUANT_F16, sizeof w, false);
@@ -503,71 +516,117 @@ static void settled_case(void) {
 static void large_case(const void *type) {
     enum { N = 512, N_OUT = 8, N_TOKEN = 5 };
     static const float sizes[] = { 1e6f, 8e6f, 9e6f, 1e8f, 1e9f, 2e9f, 1e30f };
-    struct product p = { *(const uint32_t *)type, N, N_OUT, N_TOKEN, false };
+    struct product p = { *(const uint32_t *)type, N, N_OUT, N_TOKEN, false, false };
     uint8_t w[N_OUT * N];   /* a byte for each weight is enough */
     const struct quant_traits *traits = quant_traits(p.type);
     random_state = 11;
     random_blocks(w, p.type, (size_t)N_OUT * N / traits->block_size * traits->block_bytes, false);
-    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+    for (size_t s = 0; s < 2 * sizeof sizes / sizeof *sizes; s++) {
+        bool single = s % 2 == 1;   /* one x of the first token alone */
+        float size = sizes[s / 2];
         for (plumb_precision precision = PLUMB_PRECISION_EXACT16; precision <= PLUMB_PRECISION_FAST8; precision++) {
             float x[N * N_TOKEN], y[3][N_OUT * N_TOKEN];
-            random_floats(x, N * N_TOKEN, sizes[s]);
-            for (int i = 0; i < N * N_TOKEN; i += 16) x[i] = sizes[s];
+            random_floats(x, N * N_TOKEN, single ? 1.0f : size);
+            for (int i = 0; i < (single ? 1 : N * N_TOKEN); i += 16) x[i] = size;
             for (enum kernels_isa isa = KERNELS_SCALAR; isa <= KERNELS_RELAXED; isa++) {
                 for (int alone = 0; alone < 2; alone++) {
                     REQUIRE(run_product(&(struct way) { "", isa, true, alone, 1 }, &p, precision, w, x, y[isa]),
                             "out of memory");
-                    CHECK(same_bits(y[0], y[isa], N_OUT * N_TOKEN), "x of %g, isa %d: %g and %g", (double)sizes[s],
+                    CHECK(same_bits(y[0], y[isa], N_OUT * N_TOKEN), "x of %g, isa %d: %g and %g", (double)size,
                           (int)isa, (double)y[0][0], (double)y[isa][0]);
                 }
             }
             double most = ACT_STEP_MAX * (double)(precision == PLUMB_PRECISION_FAST8 ? MAX_CODE_8 : MAX_CODE_16);
-            CHECK(isnan(y[0][0]) == ((double)sizes[s] > most) && !isinf(y[0][0]), "x of %g: %g", (double)sizes[s],
+            CHECK(isnan(y[0][0]) == ((double)size > most) && !isinf(y[0][0]), "x of %g: %g", (double)size,
                   (double)y[0][0]);
+            CHECK(!single || isfinite(y[0][N_OUT]), "x of %g made the next token %g", (double)size,
+                  (double)y[0][N_OUT]);
+        }
+    }
+}
+
+/* Q4_K whose minima are 1 in group r of row r, and all else 0, times x whose codes are x: the sum of a group, as one of
+ * 16 bits with the step of all eight. */
+static void minima_case(void) {
+    enum { N = 256, N_OUT = 8 };
+    struct product p = { .type = QUANT_Q4_K, .n = N, .n_out = N_OUT, .n_token = 1 };
+    struct block_q4_K w[N_OUT];
+    float x[N], y[N_OUT], most = 0, sums[N_OUT] = { 0 };
+    memset(w, 0, sizeof w);
+    random_state = 21;
+    for (size_t r = 0; r < N_OUT; r++) {
+        w[r].dmin[1] = 0x3c;   /* 1.0 */
+        w[r].scales[4 + r] = r < 4 ? 1 : 1 << 4;
+        for (size_t i = 32 * r; i < 32 * r + 32; i++) {
+            x[i] = i % 32 == 0 ? (float)MAX_CODE_16 : (float)(random_u32() % (2 * MAX_CODE_16)) - (float)MAX_CODE_16;
+            sums[r] += x[i];   /* of integers, exact */
+        }
+        most = fmaxf(most, fabsf(sums[r]));
+    }
+    for (enum kernels_isa isa = KERNELS_SCALAR; isa <= KERNELS_RELAXED; isa++) {
+        for (int packed = 0; packed < 2; packed++) {
+            const struct way way = { "", isa, packed, true, 1 };
+            REQUIRE(run_product(&way, &p, PLUMB_PRECISION_EXACT16, (uint8_t *)w, x, y), "out of memory");
+            for (int r = 0; r < N_OUT; r++) {
+                CHECK(fabsf(y[r] + sums[r]) <= 0.5001f * most / (float)SUM_CODE_MAX, "isa %d, row %d: %g, not %g",
+                      (int)isa, r, (double)y[r], (double)-sums[r]);
+            }
         }
     }
 }
 
 void test_kernels(void) {
     static const struct { const char *name; struct product p; } rows[] = {
-        { "kernels: F32 product of odd length equals f64 sums, SIMD equals scalar", { QUANT_F32, 43, 7, 3, false } },
-        { "kernels: F32 rows of 4 and of 9 tokens", { QUANT_F32, 52, 25, 9, false } },
-        { "kernels: F32 tile of rows of odd length", { QUANT_F32, 575, 8, 6, false } },
-        { "kernels: F16 rows that can be packed, one token", { QUANT_F16, 576, 16, 1, false } },
-        { "kernels: F16 rows that can be packed, and some more", { QUANT_F16, 72, 27, 7, false } },
-        { "kernels: F16 rows of 4 more than can be packed", { QUANT_F16, 68, 16, 5, false } },
-        { "kernels: F16 rows of one weight", { QUANT_F16, 1, 8, 4, false } },
-        { "kernels: BF16 rows that can be packed, and some more", { QUANT_BF16, 264, 31, 8, false } },
-        { "kernels: F16 product equals f64 sums, SIMD equals scalar", { QUANT_F16, 61, 9, 2, false } },
-        { "kernels: BF16 product equals f64 sums, SIMD equals scalar", { QUANT_BF16, 128, 5, 2, false } },
-        { "kernels: Q4_0 tiles equal f64 sums, SIMD equals scalar", { QUANT_Q4_0, 576, 19, 7, false } },
-        { "kernels: Q4_1 tiles equal f64 sums, SIMD equals scalar", { QUANT_Q4_1, 96, 21, 9, false } },
-        { "kernels: Q5_0 tiles equal f64 sums, SIMD equals scalar", { QUANT_Q5_0, 160, 18, 6, false } },
-        { "kernels: Q5_1 tiles equal f64 sums, SIMD equals scalar", { QUANT_Q5_1, 576, 10, 3, false } },
-        { "kernels: Q8_0 tiles equal f64 sums, SIMD equals scalar", { QUANT_Q8_0, 1536, 16, 5, false } },
-        { "kernels: Q2_K tiles equal f64 sums, SIMD equals scalar", { QUANT_Q2_K, 512, 17, 6, false } },
-        { "kernels: Q3_K tiles equal f64 sums, SIMD equals scalar", { QUANT_Q3_K, 768, 9, 5, false } },
-        { "kernels: Q4_K tiles equal f64 sums, SIMD equals scalar", { QUANT_Q4_K, 768, 23, 9, false } },
-        { "kernels: Q5_K tiles equal f64 sums, SIMD equals scalar", { QUANT_Q5_K, 512, 19, 8, false } },
-        { "kernels: Q6_K tiles equal f64 sums, SIMD equals scalar", { QUANT_Q6_K, 768, 22, 7, false } },
-        { "kernels: IQ4_NL tiles equal f64 sums, SIMD equals scalar", { QUANT_IQ4_NL, 96, 13, 4, false } },
-        { "kernels: IQ4_XS tiles equal f64 sums, SIMD equals scalar", { QUANT_IQ4_XS, 512, 11, 6, false } },
-        { "kernels: Q4_0 with scales of every size, SIMD equals scalar", { QUANT_Q4_0, 128, 16, 5, true } },
-        { "kernels: Q4_1 with scales of every size, SIMD equals scalar", { QUANT_Q4_1, 128, 16, 5, true } },
-        { "kernels: Q5_0 with scales of every size, SIMD equals scalar", { QUANT_Q5_0, 128, 16, 5, true } },
-        { "kernels: Q5_1 with scales of every size, SIMD equals scalar", { QUANT_Q5_1, 128, 16, 5, true } },
-        { "kernels: Q8_0 with scales of every size, SIMD equals scalar", { QUANT_Q8_0, 128, 16, 5, true } },
-        { "kernels: Q2_K with scales of every size, SIMD equals scalar", { QUANT_Q2_K, 512, 16, 5, true } },
-        { "kernels: Q3_K with scales of every size, SIMD equals scalar", { QUANT_Q3_K, 512, 16, 5, true } },
-        { "kernels: Q4_K with scales of every size, SIMD equals scalar", { QUANT_Q4_K, 512, 16, 5, true } },
-        { "kernels: Q5_K with scales of every size, SIMD equals scalar", { QUANT_Q5_K, 512, 16, 5, true } },
-        { "kernels: Q6_K with scales of every size, SIMD equals scalar", { QUANT_Q6_K, 512, 16, 5, true } },
-        { "kernels: IQ4_NL with scales of every size, SIMD equals scalar", { QUANT_IQ4_NL, 128, 16, 5, true } },
-        { "kernels: IQ4_XS with scales of every size, SIMD equals scalar", { QUANT_IQ4_XS, 512, 16, 5, true } },
-        { "kernels: one row of one block", { QUANT_Q4_0, 32, 1, 1, false } },
-        { "kernels: one row of one superblock", { QUANT_Q6_K, 256, 1, 1, false } },
-        { "kernels: one tile of 8 rows and 4 tokens", { QUANT_Q4_0, 64, 8, 4, false } },
-        { "kernels: one tile of superblocks and one token", { QUANT_Q4_K, 256, 8, 1, false } },
+        { "kernels: F32 of odd length equals f64 sums, SIMD equals scalar", { QUANT_F32, 43, 7, 3, false, false } },
+        { "kernels: F32 rows of 4 and of 9 tokens", { QUANT_F32, 52, 25, 9, false, false } },
+        { "kernels: F32 tile of rows of odd length", { QUANT_F32, 575, 8, 6, false, false } },
+        { "kernels: F16 rows that can be packed, one token", { QUANT_F16, 576, 16, 1, false, false } },
+        { "kernels: F16 rows that can be packed, and some more", { QUANT_F16, 72, 27, 7, false, false } },
+        { "kernels: F16 rows of 4 more than can be packed", { QUANT_F16, 68, 16, 5, false, false } },
+        { "kernels: F16 rows of one weight", { QUANT_F16, 1, 8, 4, false, false } },
+        { "kernels: BF16 rows that can be packed, and some more", { QUANT_BF16, 264, 31, 8, false, false } },
+        { "kernels: F16 product equals f64 sums, SIMD equals scalar", { QUANT_F16, 61, 9, 2, false, false } },
+        { "kernels: BF16 product equals f64 sums, SIMD equals scalar", { QUANT_BF16, 128, 5, 2, false, false } },
+        { "kernels: Q4_0 tiles equal f64 sums, SIMD equals scalar", { QUANT_Q4_0, 576, 19, 7, false, false } },
+        { "kernels: Q4_1 tiles equal f64 sums, SIMD equals scalar", { QUANT_Q4_1, 96, 21, 9, false, false } },
+        { "kernels: Q5_0 tiles equal f64 sums, SIMD equals scalar", { QUANT_Q5_0, 160, 18, 6, false, false } },
+        { "kernels: Q5_1 tiles equal f64 sums, SIMD equals scalar", { QUANT_Q5_1, 576, 10, 3, false, false } },
+        { "kernels: Q8_0 tiles equal f64 sums, SIMD equals scalar", { QUANT_Q8_0, 1536, 16, 5, false, false } },
+        { "kernels: Q2_K tiles equal f64 sums, SIMD equals scalar", { QUANT_Q2_K, 512, 17, 6, false, false } },
+        { "kernels: Q3_K tiles equal f64 sums, SIMD equals scalar", { QUANT_Q3_K, 768, 9, 5, false, false } },
+        { "kernels: Q4_K tiles equal f64 sums, SIMD equals scalar", { QUANT_Q4_K, 768, 23, 9, false, false } },
+        { "kernels: Q5_K tiles equal f64 sums, SIMD equals scalar", { QUANT_Q5_K, 512, 19, 8, false, false } },
+        { "kernels: Q6_K tiles equal f64 sums, SIMD equals scalar", { QUANT_Q6_K, 768, 22, 7, false, false } },
+        { "kernels: IQ4_NL tiles equal f64 sums, SIMD equals scalar", { QUANT_IQ4_NL, 96, 13, 4, false, false } },
+        { "kernels: IQ4_XS tiles equal f64 sums, SIMD equals scalar", { QUANT_IQ4_XS, 512, 11, 6, false, false } },
+        { "kernels: Q4_0 with scales of every size, SIMD equals scalar", { QUANT_Q4_0, 128, 16, 5, true, false } },
+        { "kernels: Q4_1 with scales of every size, SIMD equals scalar", { QUANT_Q4_1, 128, 16, 5, true, false } },
+        { "kernels: Q5_0 with scales of every size, SIMD equals scalar", { QUANT_Q5_0, 128, 16, 5, true, false } },
+        { "kernels: Q5_1 with scales of every size, SIMD equals scalar", { QUANT_Q5_1, 128, 16, 5, true, false } },
+        { "kernels: Q8_0 with scales of every size, SIMD equals scalar", { QUANT_Q8_0, 128, 16, 5, true, false } },
+        { "kernels: Q2_K with scales of every size, SIMD equals scalar", { QUANT_Q2_K, 512, 16, 5, true, false } },
+        { "kernels: Q3_K with scales of every size, SIMD equals scalar", { QUANT_Q3_K, 512, 16, 5, true, false } },
+        { "kernels: Q4_K with scales of every size, SIMD equals scalar", { QUANT_Q4_K, 512, 16, 5, true, false } },
+        { "kernels: Q5_K with scales of every size, SIMD equals scalar", { QUANT_Q5_K, 512, 16, 5, true, false } },
+        { "kernels: Q6_K with scales of every size, SIMD equals scalar", { QUANT_Q6_K, 512, 16, 5, true, false } },
+        { "kernels: IQ4_NL with scales of every size, SIMD equals scalar", { QUANT_IQ4_NL, 128, 16, 5, true, false } },
+        { "kernels: IQ4_XS with scales of every size, SIMD equals scalar", { QUANT_IQ4_XS, 512, 16, 5, true, false } },
+        { "kernels: Q4_0 of the largest sums, SIMD equals scalar", { QUANT_Q4_0, 512, 8, 6, false, true } },
+        { "kernels: Q4_1 of the largest sums, SIMD equals scalar", { QUANT_Q4_1, 512, 8, 6, false, true } },
+        { "kernels: Q5_0 of the largest sums, SIMD equals scalar", { QUANT_Q5_0, 512, 8, 6, false, true } },
+        { "kernels: Q5_1 of the largest sums, SIMD equals scalar", { QUANT_Q5_1, 512, 8, 6, false, true } },
+        { "kernels: Q8_0 of the largest sums, SIMD equals scalar", { QUANT_Q8_0, 512, 8, 6, false, true } },
+        { "kernels: Q2_K of the largest sums, SIMD equals scalar", { QUANT_Q2_K, 512, 8, 6, false, true } },
+        { "kernels: Q3_K of the largest sums, SIMD equals scalar", { QUANT_Q3_K, 512, 8, 6, false, true } },
+        { "kernels: Q4_K of the largest sums, SIMD equals scalar", { QUANT_Q4_K, 512, 8, 6, false, true } },
+        { "kernels: Q5_K of the largest sums, SIMD equals scalar", { QUANT_Q5_K, 512, 8, 6, false, true } },
+        { "kernels: Q6_K of the largest sums, SIMD equals scalar", { QUANT_Q6_K, 512, 8, 6, false, true } },
+        { "kernels: IQ4_NL of the largest sums, SIMD equals scalar", { QUANT_IQ4_NL, 512, 8, 6, false, true } },
+        { "kernels: IQ4_XS of the largest sums, SIMD equals scalar", { QUANT_IQ4_XS, 512, 8, 6, false, true } },
+        { "kernels: one row of one block", { QUANT_Q4_0, 32, 1, 1, false, false } },
+        { "kernels: one row of one superblock", { QUANT_Q6_K, 256, 1, 1, false, false } },
+        { "kernels: one tile of 8 rows and 4 tokens", { QUANT_Q4_0, 64, 8, 4, false, false } },
+        { "kernels: one tile of superblocks and one token", { QUANT_Q4_K, 256, 8, 1, false, false } },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) test_row(rows[i].name, matmul_row, &rows[i].p);
     test_case("kernels: dot_f32 of every length equals f64, SIMD equals scalar", dot_case);
@@ -577,6 +636,7 @@ void test_kernels(void) {
     test_case("kernels: activations of 16 and 8 bits survive zeros, denormals, NaN and infinity", quantize_case);
     static const uint32_t halves[] = { QUANT_F16, QUANT_BF16 };
     test_row("kernels: all 65536 halves are multiplied as what they are", halves_case, &halves[0]);
+    test_case("kernels: minima of Q4_K give sums, to half a step of 16 bits", minima_case);
     static const uint32_t large[] = { QUANT_Q4_0, QUANT_Q4_1, QUANT_Q2_K, QUANT_Q4_K };
     test_row("kernels: Q4_0 times x of every size, all kernels", large_case, &large[0]);
     test_row("kernels: Q4_1 times x of every size, all kernels", large_case, &large[1]);

@@ -9,7 +9,12 @@
 
 void test_kernels_unpack(void);
 
-static const struct unpacked_type { uint32_t type; uint8_t group; enum min_kind min; int lowest, highest; } types[] = {
+static const struct unpacked_type {
+    uint32_t type;
+    uint8_t group;
+    enum min_kind min_kind;
+    int lowest, highest;
+} types[] = {
     {QUANT_Q4_0, 32, NO_MIN, -8, 7}, {QUANT_Q4_1, 32, GROUP_MIN, 0, 15}, {QUANT_Q5_0, 32, NO_MIN, -16, 15},
     {QUANT_Q5_1, 32, GROUP_MIN, 0, 31}, {QUANT_Q8_0, 32, NO_MIN, -128, 127}, {QUANT_Q2_K, 16, SUPERBLOCK_MIN, 0, 3},
     {QUANT_Q3_K, 16, NO_MIN, -4, 3}, {QUANT_Q4_K, 32, SUPERBLOCK_MIN, 0, 15}, {QUANT_Q5_K, 32, SUPERBLOCK_MIN, 0, 31},
@@ -107,8 +112,8 @@ static bool guards_hold(const struct output *o) {
 
 /* What a type has not is NULL: it must not touch it.  Nor more minima than it has. */
 static void run(const struct unpack_traits *u, const uint8_t *src, struct output *o) {
-    bool in_codes = u->min == SUPERBLOCK_MIN;
-    u->row(src, o->codes + GUARD, o->scale + GUARD, u->min != NO_MIN ? o->min + GUARD : NULL,
+    bool in_codes = u->min_kind == SUPERBLOCK_MIN;
+    u->row(src, o->codes + GUARD, o->scale + GUARD, u->min_kind != NO_MIN ? o->min + GUARD : NULL,
            in_codes ? o->min_codes + GUARD : NULL, o->n);
     for (size_t i = o->n / 256; in_codes && i < o->n_group; i++) {
         CHECK(memcmp(&o->min[GUARD + i], &float_canary, 4) == 0, "wrote minimum %zu", i);
@@ -133,10 +138,10 @@ static void equals_dequantizer(const struct unpacked_type *row, struct input in)
     for (size_t i = 0; i < n; i++) {
         int code = o.codes[GUARD + i];
         float product = o.scale[GUARD + i / group] * (float)code;
-        int16_t min_code = u->min == SUPERBLOCK_MIN ? o.min_codes[GUARD + i / group] : 0;
-        float m = u->min == GROUP_MIN ? o.min[GUARD + i / group] : 0;
-        if (u->min == SUPERBLOCK_MIN) m = o.min[GUARD + i / 256] * (float)min_code;
-        float got = u->min == NO_MIN ? product : product - m;
+        int16_t min_code = u->min_kind == SUPERBLOCK_MIN ? o.min_codes[GUARD + i / group] : 0;
+        float m = u->min_kind == GROUP_MIN ? o.min[GUARD + i / group] : 0;
+        if (u->min_kind == SUPERBLOCK_MIN) m = o.min[GUARD + i / 256] * (float)min_code;
+        float got = u->min_kind == NO_MIN ? product : product - m;
         if (!CHECK(same(got, want[i]) && code >= row->lowest && code <= row->highest && min_code >= 0 && min_code < 64,
                    "weight %zu of %zu: code %d gives %a, the dequantizer %a", i, n, code, (double)got, (double)want[i]))
             break;
@@ -152,7 +157,7 @@ static void scalar_row(const void *arg) {
     const struct quant_traits *t = quant_traits(row->type);
     const struct unpack_traits *u = unpack_scalar(row->type);
     REQUIRE(t && u && u->row, "type %u has no unpacker", row->type);
-    CHECK(u->group == row->group && u->min == row->min, "group %u, min %d", u->group, (int)u->min);
+    CHECK(u->group == row->group && u->min_kind == row->min_kind, "group %u, min %d", u->group, (int)u->min_kind);
     equals_dequantizer(row, vector_input(t));
     equals_dequantizer(row, random_input(t, 33));
     struct output o = make_output(0, 0);

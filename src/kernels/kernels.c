@@ -140,8 +140,8 @@ static void store_pairs(int16_t *pairs, const int16_t *codes, size_t n, uint32_t
 
 static void unpack_codes(const struct matrix *w, uint32_t row, struct panel *p) {
     const struct unpack_traits *unpack = unpack_scalar(w->type);
-    size_t n_group = p->n / unpack->group, n_min = n_group;
-    if (unpack->min != GROUP_MIN) n_min = unpack->min == NO_MIN ? 0 : p->n / 256;
+    size_t n_group = p->n / unpack->group;
+    size_t n_min = unpack->min_kind == GROUP_MIN ? n_group : unpack->min_kind == SUPERBLOCK_MIN ? p->n / 256 : 0;
     for (uint32_t r = 0; r < TILE_ROWS; r++) {
         uint32_t i = row + r < w->n_out ? row + r : w->n_out - 1;
         const uint8_t *src = quant_row(w->type, w->data, w->row_bytes, w->n_packed, i, p->bytes);
@@ -149,10 +149,10 @@ static void unpack_codes(const struct matrix *w, uint32_t row, struct panel *p) 
         store_pairs(p->pairs, p->codes, p->n, r);
         for (size_t g = 0; g < n_group; g++) p->scales[g * TILE_ROWS + r] = p->scale[g];
         for (size_t g = 0; g < n_min; g++) p->mins[g * TILE_ROWS + r] = p->min[g];
-        if (unpack->min == SUPERBLOCK_MIN) store_pairs(p->min_codes, p->min_code, n_group, r);
+        if (unpack->min_kind == SUPERBLOCK_MIN) store_pairs(p->min_codes, p->min_code, n_group, r);
     }
     p->group = unpack->group;
-    p->min_kind = unpack->min;
+    p->min_kind = unpack->min_kind;
 }
 
 /* Rows row .. row + 7 of w times every token. */
@@ -208,7 +208,8 @@ static void multiply_tiles(void *user, uint32_t begin, uint32_t end, uint32_t th
     }
 }
 
-/* Codes of the n sums of 256 activations: isum[i] * d[i * 8 / n]. */
+/* Codes of the n sums of 256 activations: isum[i] * d[i * 8 / n].  For whatever type: the codes of a token serve
+ * several matrices, and these are few. */
 static void quantize_sums(const struct sums *sums, size_t superblock, const int32_t *isum, const float *d, size_t n) {
     float amax = 0;
     bool finite = true;

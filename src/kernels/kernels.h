@@ -25,19 +25,20 @@ enum { TILE_ROWS = PACK_ROWS, TILE_TOKENS = 4, ACT_BLOCK = 32 };
 #define ACT_AMAX_MIN 1e-30f
 #define ACT_STEP_MAX 0x1p15f
 
-/* Activations of a batch, prepared for products.
- *   x[i] ~ d[i / 32] * (code of i), |code| <= max_code
- * Of a precision max_code is all that there is: what multiplies codes of 16 bits gives with those of 8 the very bits
- * that relaxed dots of 8 bits give.  It may change from product to product.
- * Codes stand in order B: of four neighbours 0 2 1 3, as bytes 0 and 2 of a 32-bit word of codes are taken apart
- * together, and then 1 and 3.  isum32[g], isum16[g] are sums of the codes of group g, sum32 those times d.  Where n is
- * a multiple of 256 such sums have codes too, for what has a minimum for each group: in order B, with a step for each
- * 256 activations. */
+/* Sums of 32 or of 16 codes of activations, as codes with a step for each 256 activations, in order B: what minima of
+ * superblocks are multiplied with. */
 struct sums {
     int16_t *q;   /* (n_token, n / 32) or (n_token, n / 16), |q| <= SUM_CODE_MAX */
     float *d;     /* (n_token, n / 256) */
 };
 enum { SUM_CODE_MAX = 32767 };
+
+/* Activations of a batch, prepared for products.
+ *   x[i] ~ d[i / 32] * (code of i), |code| <= max_code
+ * Of a precision max_code is all that there is: what multiplies codes of 16 bits gives with those of 8 the very bits
+ * that relaxed dots of 8 bits give.  It may change from product to product.
+ * Codes stand in order B: of four neighbours 0 2 1 3, as bytes 0 and 2 of a 32-bit word of codes are taken apart
+ * together, and then 1 and 3.  isum32[g], isum16[g] are sums of the codes of group g, sum32 those times d. */
 struct activations {
     uint32_t n, n_token;
     const float *x;             /* (n_token, n) */
@@ -49,7 +50,7 @@ struct activations {
     int8_t *bytes_b;            /* of one token of MAX_CODE_16 alone: the same, each four in order B */
     float *d, *sum32;           /* (n_token, n / 32) */
     int32_t *isum32, *isum16;   /* (n_token, n / 32), (n_token, n / 16) */
-    struct sums sums32, sums16;
+    struct sums sums32, sums16; /* where n % 256 == 0 */
     bool quantized;             /* the codes are made of this x; only where n % 32 == 0 */
 };
 enum { MAX_CODE_16 = 127 * 256 + 127, MAX_CODE_8 = 127 };
@@ -70,7 +71,7 @@ struct panel {
     int32_t bias;
     int16_t *pairs;     /* (n / 2, 8, 2) codes in order B: two of each row together */
     float *scales;      /* (n / group, 8) */
-    float *mins;        /* (n / group, 8) of GROUP_MIN, (n / 256, 8) of SUPERBLOCK_MIN, which multiply */
+    float *mins;        /* (n / group, 8) of GROUP_MIN; (n / 256, 8) of SUPERBLOCK_MIN, which multiply min_codes: */
     int16_t *min_codes; /* (n / group / 2, 8, 2) in order B */
     float *f32;         /* (2, ceil(n / 4), 4, 4) of float types: 4 weights of each of 4 rows, 0 behind the last */
     /* Scratch for one row that is not packed. */
@@ -119,7 +120,8 @@ struct kernels {
     void (*quantize_i16)(struct activations *a, uint32_t t);
     kernel_panel_dot *panel_dot;
     kernel_panel_dot_x4 *panel_dot_x4;   /* NULL: panel_dot does it */
-    /* y[i * stride + r] -= minima of row r . sums of token t + i, i < n; of panels that have minima. */
+    /* y[i * stride + r] -= minima of row r . sums of token t + i, i < n, which is 1 or TILE_TOKENS; of panels that
+     * have minima. */
     void (*subtract_mins)(float *y, size_t stride, const struct panel *p, const struct activations *a, uint32_t t,
                           uint32_t n);
     /* The same products of floats and x. */

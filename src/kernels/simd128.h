@@ -27,9 +27,9 @@
 #define IN_ORDER(a, b) __asm__ volatile("" : VECTOR_CONSTRAINT(a), VECTOR_CONSTRAINT(b))
 
 /* The same for engines that order anew what nobody stores, the V8 of Node 20 and Cranelift: without it Q8_0 decodes a
- * fifth slower there, and prefill a third.  Both run modules without relaxed SIMD; those with it do without, as later
- * V8s keep the order, and a store can make the loop of panel_dot_x4 half as fast there.  unread: volatile v128_t[2] on
- * the stack, which others share no line of the cache with. */
+ * fifth slower there, and prefill a third.  Both run modules without relaxed SIMD; those with it do without in inner
+ * loops, as later V8s keep the order, and a store can make the loop of panel_dot_x4 half as fast there.  unread:
+ * volatile v128_t[2] on the stack, which others share no line of the cache with. */
 #if defined(__wasm_relaxed_simd__)
 #define IN_ORDER_STORED(unread, a, b)                                                     \
     do {                                                                                  \

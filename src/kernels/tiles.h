@@ -6,8 +6,8 @@
  *   in_order(dots, unread)          what is above before what follows; it may be stored to unread
  *   N_DOT, total(dots, half)        how many sums dots has, and what they are for rows 4 half .. 4 half + 3
  *   dot_4(dots, CODES, low, high, k, j, q)       dots += four codes times the activations at q
- *   dot_nibbles(dots, words, q, unread)          dots += the nibbles of four words times 32 activations; false, and
- *                                                nothing done, if dot_4 is as good
+ *   dot_nibbles(dots, words, q, unread)          dots += the nibbles of four words times 32 activations, if that is
+ *                                                faster than dot_4: else it gives false; not of bytes
  *
  * A dot counts the bias of the codes in as the first value of its sums: -bias * (sum of the activations' codes).
  */
@@ -21,6 +21,13 @@ ALWAYS_INLINE void begin_with(v128_t dots[N_DOT], v128_t v) {
     LOOP_UNROLLED
     for (uint32_t i = 0; i < N_DOT; i++) dots[i] = i + 2 < N_DOT ? wasm_i32x4_splat(0) : v;
 }
+
+#if defined(BYTES_ARE_MULTIPLIED)
+ALWAYS_INLINE bool dot_nibbles(v128_t dots[N_DOT], const uint8_t *words, const code *q, volatile v128_t unread[2]) {
+    (void)dots, (void)words, (void)q, (void)unread;
+    return false;
+}
+#endif
 
 /* ---- blocks of 32 ------------------------------------------------------------------------------------------------ */
 
@@ -50,8 +57,8 @@ ALWAYS_INLINE void block_dot(const struct block *b, float y[TILE_ROWS], const ui
         if (b->bias) bias = wasm_i32x4_mul(wasm_v128_load32_splat(isum++), too_large);
         v128_t dots[N_DOT];
         begin_with(dots, bias);
-        /* The low and the high nibbles of the same word together. */
         bool done = b->codes == q4_codes && dot_nibbles(dots, w + b->low, q, unread);
+        /* The low and the high nibbles of the same word together. */
         LOOP_UNROLLED
         for (uint32_t j = 0; !done && j < 4; j++) {
             dot_4(dots, b->codes, w + b->low, w + b->high, 0, j, q + 4 * j);

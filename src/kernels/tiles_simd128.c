@@ -399,10 +399,8 @@ ALWAYS_INLINE void subtract_mins(float *y, size_t stride, const struct panel *p,
 }
 static void subtract_mins__simd128(float *y, size_t stride, const struct panel *p, const struct activations *a,
                                    uint32_t t, uint32_t n) {
-    for (; n >= TILE_TOKENS; n -= TILE_TOKENS, t += TILE_TOKENS, y += TILE_TOKENS * stride) {
-        subtract_mins(y, stride, p, a, t, TILE_TOKENS);
-    }
-    for (; n > 0; n--, t++, y += stride) subtract_mins(y, stride, p, a, t, 1);
+    if (n == 1) subtract_mins(y, stride, p, a, t, 1);
+    else subtract_mins(y, stride, p, a, t, TILE_TOKENS);
 }
 
 void kernels_fill_tiles(struct kernels *k) {

@@ -19,7 +19,7 @@ enum min_kind { NO_MIN, GROUP_MIN, SUPERBLOCK_MIN };
 
 struct unpack_traits {
     uint8_t group;   /* 16 or 32 weights share a scale */
-    enum min_kind min;
+    enum min_kind min_kind;
     void (*row)(const void *src, int16_t *codes, float *scale, float *min, int16_t *min_codes, size_t n);
 };
 

@@ -62,7 +62,7 @@ enum { BYTES_APART = 6 << 20, MEASURED_BYTES = 1 << 20 };
 static void measure_kernels(plumb_model *m) {
     struct gguf *g = current(m);
     uint64_t n = 0, before = 0, bytes = 0;
-    if (m->speeds.settled || m->speeds.n_call == KERNELS_CALLS) return;
+    if (m->speeds.settled || m->speeds.n_call == KERNELS_CALLS) return;   /* nothing to look for a tensor for */
     m->measured_at = gguf_position(g);
     for (uint64_t i = 0; i < gguf_n_tensor(g); i++) {
         n += gguf_name_ends(gguf_tensor_at(g, i), ".ffn_gate.weight");
