@@ -4,6 +4,7 @@
 #include "gguf_feed.h"
 #include "test.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -73,11 +74,41 @@ static void layout(void) {
     REQUIRE(quant_pack(QUANT_Q5_0, q5, 1, scratch), "it was not packed");
     CHECK(load_u32(q5 + 16 + 4 * 3) == 1u << (8 * 2 + 5), "%#x", load_u32(q5 + 16 + 4 * 3));
     /* q5_K: weight 118 = 32 * 3 + 4 * 5 + 2, bit 3 of byte 22 of the high bits, is bit 8 * 2 + 5 of word 3 of them. */
-    uint8_t q5_K[PACK_ROWS * 176] = { 0 }, large[sizeof q5_K];
+    uint8_t q5_K[PACK_ROWS * 176] = { 0 }, q6_K[PACK_ROWS * 210] = { 0 }, large[sizeof q6_K];
     q5_K[6 * 176 + 16 + 22] = 1 << 3;
     REQUIRE(quant_pack(QUANT_Q5_K, q5_K, 1, large), "it was not packed");
     const uint8_t *word = q5_K + (4 + 3) * 4 * PACK_ROWS + 4 * 6;
     CHECK(load_u32(word) == 1u << (8 * 2 + 5), "%#x", load_u32(word));
+    /* q6_K: code 0x2d at weight 200 = 16 * 12 + 8, high nibble of byte 64 + 8 and bits 4 and 5 of byte 32 + 8 of the
+     * high bits, is byte 0 of word 3 * 12 + 2; 0x36 at weight 207, code 15 of its group, lies in three words. */
+    q6_K[4 * 210 + 64 + 8] = 0xd0;
+    q6_K[4 * 210 + 64 + 15] = 0x60;
+    q6_K[4 * 210 + 128 + 32 + 8] = 2 << 4;
+    q6_K[4 * 210 + 128 + 32 + 15] = 3 << 4;
+    REQUIRE(quant_pack(QUANT_Q6_K, q6_K, 1, large), "it was not packed");
+    static const uint32_t words[] = { 0x02000000, 0x01000000, 0x03000000 | 0x2d << 2 };
+    for (size_t i = 0; i < 3; i++) {
+        word = q6_K + 2 * PACK_ROWS + (3 * 12 + i) * 4 * PACK_ROWS + 4 * 4;
+        CHECK(load_u32(word) == words[i], "word %zu: %#x", i, load_u32(word));
+    }
+}
+
+/* Every f16 as the d of a superblock: below 128 it has the other bias in a tile, and comes back; others are refused. */
+static void scales_of_superblocks(void) {
+    for (uint32_t h = 0; h <= 0xffff; h++) {
+        uint8_t rows[PACK_ROWS * 210] = { 0 }, scratch[sizeof rows], row[210];
+        uint8_t *d = rows + 3 * 210 + 208;
+        d[0] = (uint8_t)h;
+        d[1] = (uint8_t)(h >> 8);
+        float value = f32_from_f16((uint16_t)h);
+        bool packed = quant_pack(QUANT_Q6_K, rows, 1, scratch);
+        CHECK(packed == (fabsf(value) < 128.0f), "%#x: packed is %d", h, packed);
+        if (!packed) continue;
+        uint32_t tile = load_u16(rows + 2 * 3), bits = (tile & 0x8000) << 16 | (tile & 0x7fff) << 13;
+        CHECK(f32_from_bits(bits) * 0x1p102f == value && (value == 0 || tile & 0x7c00), "%#x: %#x in a tile", h, tile);
+        quant_unpack_row(QUANT_Q6_K, rows, 1, 3, row);
+        CHECK(load_u16(row + 208) == h, "%#x: %#x when it comes back", h, load_u16(row + 208));
+    }
 }
 
 static void not_finite(void) {
@@ -151,6 +182,7 @@ void test_pack(void) {
         test_row(name, round_trip, &types[i]);
     }
     test_case("pack: words and 16 bytes of floats lie by rows, high bits by bytes", layout);
+    test_case("pack: scales of superblocks have another bias, and none is subnormal", scales_of_superblocks);
     test_case("pack: infinite scales leave rows as they are", not_finite);
     test_case("pack: types that nothing multiplies with have no layout", no_layout);
     test_case("pack: a gguf packs its rows while they arrive, in pieces of any size", while_it_arrives);

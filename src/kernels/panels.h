@@ -51,9 +51,12 @@ ALWAYS_INLINE void superblock_unpack(const struct superblock *b, struct panel *p
         for (const code *end_of_tile = to + 256 * TILE_ROWS; to < end_of_tile;
              low += b->low_step, high += b->high_step) {
             for (uint32_t k = 0; k < b->period; k++) {
-                LOOP_KEPT
-                for (uint32_t j = 0; j < 8; j++, to += 32) {
-                    store_4(to, b->codes, low, high, k, j, b->bias, false);
+                for (uint32_t j = 0; j < 8; j += b->group / 4) {
+                    const uint8_t *low_j = low + b->four * j, *high_j = high + b->four * j;
+                    LOOP_KEPT
+                    for (uint32_t i = 0; i < b->group / 4; i++, to += 32) {
+                        store_4(to, b->codes, low_j, high_j, k, i, b->bias, false);
+                    }
                 }
             }
         }

@@ -7,7 +7,8 @@
  *   N_DOT, total(dots, half)        how many sums dots has, and what they are for rows 4 half .. 4 half + 3
  *   dot_4(dots, CODES, low, high, k, j, q)       dots += four codes times the activations at q
  *   dot_nibbles(dots, words, q, unread)          dots += the nibbles of four words times 32 activations, if that is
- *                                                faster than dot_4: else it gives false; not of bytes
+ *   dot_six_bits(dots, words, q, unread)         a group of q6_K times 16; if that is faster than dot_4: else they give
+ *                                                false; not of bytes
  *
  * A dot counts the bias of the codes in as the first value of its sums: -bias * (sum of the activations' codes).
  */
@@ -27,6 +28,7 @@ ALWAYS_INLINE bool dot_nibbles(v128_t dots[N_DOT], const uint8_t *words, const c
     (void)dots, (void)words, (void)q, (void)unread;
     return false;
 }
+#define dot_six_bits dot_nibbles
 #endif
 
 /* ---- blocks of 32 ------------------------------------------------------------------------------------------------ */
@@ -97,12 +99,13 @@ static const struct block iq4_nl = { iq4_codes, 144, 16, 16, 128, false, false }
 
 /* ---- superblocks of 256 ------------------------------------------------------------------------------------------ */
 
-/* Where a tile has its words, how many times 32 weights come until all is the same again some bytes further, what the
- * codes are too large by, and how far the odd ones of those 32 are shifted to the left. */
+/* Where a tile has its words, how many times 32 weights come until all is the same again some bytes further, how many
+ * weights have a scale, how many bytes lie between four weights and the next four, what the codes are too large by, and
+ * how far the odd ones of those 32 are shifted to the left. */
 struct superblock {
     tile_codes *codes;
     tile_scales *scales;
-    uint32_t bytes, low, high, period, low_step, high_step, group;
+    uint32_t bytes, low, high, period, low_step, high_step, group, four;
     int16_t bias;
     bool has_min;
     uint8_t shift_of_odd;
@@ -132,7 +135,7 @@ ALWAYS_INLINE void superblock_dot(const struct superblock *b, float y[TILE_ROWS]
                 v128_t dq = wasm_v128_load32_splat(d++);
                 LOOP_KEPT
                 for (uint32_t j = 0; j < 8; j += b->group / 4, scale += 8) {
-                    const uint8_t *low_j = low + 32 * j, *high_j = high + 32 * j;
+                    const uint8_t *low_j = low + b->four * j, *high_j = high + b->four * j;
                     OPAQUE(low_j, high_j);
                     OPAQUE(q, scale);
                     v128_t bias = wasm_i32x4_splat(0);
@@ -141,8 +144,10 @@ ALWAYS_INLINE void superblock_dot(const struct superblock *b, float y[TILE_ROWS]
                     begin_with(dots, bias);
                     /* Each offset from q once: where V8 sees one twice it keeps the address on the stack. */
                     uint32_t at = b->group == 32 ? 32 * k : 0;
+                    bool done = b->codes == q6_K_codes && dot_six_bits(dots, low_j, q, unread);
+                    uint32_t n = done ? 0 : b->group / 4;
                     LOOP_UNROLLED
-                    for (uint32_t i = 0; i < b->group / 4; i++) {
+                    for (uint32_t i = 0; i < n; i++) {
                         dot_4(dots, b->codes, low_j, high_j, k, i, q + at + 4 * i);
                         if (i % 2) in_order(dots, unread);
                     }
@@ -162,13 +167,13 @@ ALWAYS_INLINE void superblock_dot(const struct superblock *b, float y[TILE_ROWS]
     wasm_v128_store(y + 4, wasm_f32x4_sub(f1, less[1]));
 }
 
-static const struct superblock q4_K = { q4_K_codes, q4_K_scales, 1152, 128, 128, 2, 256, 0, 32, 0, true, 0 };
-static const struct superblock q4_K_unshifted = { q4_K_unshifted_codes, q4_K_scales, 1152, 128, 128, 2, 256, 0, 32, 0,
-                                                  true, 4 };
-static const struct superblock q5_K = { q5_K_codes, q4_K_scales, 1408, 384, 128, 2, 256, 64, 32, 0, true, 0 };
-static const struct superblock q6_K = { q6_K_codes, q6_K_scales, 1680, 16, 1040, 4, 512, 256, 16, 32, false, 0 };
-static const struct superblock q2_K = { q2_K_codes, q2_K_scales, 672, 128, 128, 4, 256, 0, 16, 0, true, 0 };
-static const struct superblock q3_K = { q3_K_codes, q3_K_scales, 880, 272, 16, 8, 0, 0, 16, 4, false, 0 };
-static const struct superblock iq4_xs = { iq4_codes, iq4_xs_scales, 1088, 64, 64, 1, 128, 0, 32, 128, false, 0 };
+static const struct superblock q4_K = { q4_K_codes, q4_K_scales, 1152, 128, 128, 2, 256, 0, 32, 32, 0, true, 0 };
+static const struct superblock q4_K_unshifted = { q4_K_unshifted_codes, q4_K_scales, 1152, 128, 128, 2, 256, 0, 32,
+                                                  32, 0, true, 4 };
+static const struct superblock q5_K = { q5_K_codes, q4_K_scales, 1408, 384, 128, 2, 256, 64, 32, 32, 0, true, 0 };
+static const struct superblock q6_K = { q6_K_codes, q6_K_scales, 1680, 16, 16, 1, 192, 192, 16, 24, 32, false, 0 };
+static const struct superblock q2_K = { q2_K_codes, q2_K_scales, 672, 128, 128, 4, 256, 0, 16, 32, 0, true, 0 };
+static const struct superblock q3_K = { q3_K_codes, q3_K_scales, 880, 272, 16, 8, 0, 0, 16, 32, 4, false, 0 };
+static const struct superblock iq4_xs = { iq4_codes, iq4_xs_scales, 1088, 64, 64, 1, 128, 0, 32, 32, 128, false, 0 };
 
 #endif

@@ -14,18 +14,10 @@ ALWAYS_INLINE v128_t odd_bytes(v128_t v) { return wasm_u16x8_shr(v, 8); }
 
 /* ---- scales of superblocks --------------------------------------------------------------------------------------- */
 
-/* Four halves in the low 16 bits of each lane to f32, exact; none is infinite or NaN, and the high 16 bits are ignored.
- * f16 scales are often subnormal, and no lane may become a subnormal f32 on the way, which x86 computes with slowly:
- * they become 2^-14 + s, then lose the 2^-14. */
-ALWAYS_INLINE v128_t f32_from_finite_f16_x4(v128_t h) {
-    v128_t exponent = wasm_v128_and(h, wasm_i32x4_splat(0x7c00));
-    v128_t is_subnormal = wasm_i32x4_eq(exponent, wasm_i32x4_splat(0));
-    v128_t bits = wasm_v128_and(wasm_i32x4_shl(h, 13), wasm_i32x4_splat(0x7fff << 13));
-    bits = wasm_i32x4_add(bits, wasm_i32x4_splat(112 << 23));
-    bits = wasm_i32x4_add(bits, wasm_v128_and(is_subnormal, wasm_i32x4_splat(1 << 23)));
-    v128_t magnitude = wasm_f32x4_sub(bits, wasm_v128_and(is_subnormal, wasm_f32x4_splat(0x1p-14f)));
-    return wasm_v128_or(magnitude, wasm_v128_and(wasm_i32x4_shl(h, 16), wasm_i32x4_splat(INT32_MIN)));
-}
+/* The f16 of four superblocks as f32, exact: in the low 16 bits of each lane, in the high ones. */
+ALWAYS_INLINE v128_t half_f32(v128_t small) { return wasm_f32x4_mul(small, wasm_f32x4_splat(SUPERBLOCK_F16_SMALL)); }
+ALWAYS_INLINE v128_t low_half_f32(v128_t h) { return half_f32(f16_small_low(h)); }
+ALWAYS_INLINE v128_t high_half_f32(v128_t h) { return half_f32(f16_small_high(h)); }
 
 /* dst[lane] = d * integer, one product. */
 ALWAYS_INLINE void store_product(float *dst, v128_t d, v128_t integer) {
@@ -55,19 +47,19 @@ void q4_K_scales(float *scales, int16_t *min_codes, float *mins, const uint8_t *
     LOOP_UNROLLED
     for (uint32_t r = 0; r < TILE_ROWS; r += 4, tile += 16) {
         v128_t dm = word(tile, 0), sc = word(tile, 1), mn = word(tile, 2), both = word(tile, 3);
-        v128_t d = f32_from_finite_f16_x4(dm);
+        v128_t d = low_half_f32(dm);
         store_products(scales + r, d, bits(sc, 0, 63));
         store_products(scales + 32 + r, d, wasm_v128_or(bits(both, 0, 15), wasm_i16x8_shl(bits(sc, 6, 3), 4)));
-        wasm_v128_store(mins + r, f32_from_finite_f16_x4(wasm_u32x4_shr(dm, 16)));
+        wasm_v128_store(mins + r, high_half_f32(dm));
         store_min_codes(min_codes + 2 * r, bits(mn, 0, 63));
         store_min_codes(min_codes + 4 * TILE_ROWS + 2 * r,
                         wasm_v128_or(bits(both, 4, 15), wasm_i16x8_shl(bits(mn, 6, 3), 4)));
     }
 }
 
-/* f16 to f32, exactly: the d of rows 4 half .. 4 half + 3, of types whose blocks have an odd half. */
+/* The d of rows 4 half .. 4 half + 3, of types whose blocks have an odd half. */
 ALWAYS_INLINE v128_t odd_halves(const uint8_t *tile, uint32_t half) {
-    return f32_from_finite_f16_x4(wasm_u32x4_load16x4(tile + 8 * half));
+    return half_f32(f16_small(wasm_i32x4_load16x4(tile + 8 * half)));
 }
 
 /* q6_K: the bytes of words 48 .. 51. */
@@ -85,8 +77,8 @@ void q6_K_scales(float *scales, int16_t *min_codes, float *mins, const uint8_t *
 /* q2_K: nibbles of the bytes of words 0 .. 3; word 20 is d | dmin. */
 void q2_K_scales(float *scales, int16_t *min_codes, float *mins, const uint8_t *tile) {
     for (const uint8_t *end = tile + 32; tile < end; tile += 16, scales += 4, min_codes += 8, mins += 4) {
-        v128_t dm = word(tile, 20), d = f32_from_finite_f16_x4(dm);
-        wasm_v128_store(mins, f32_from_finite_f16_x4(wasm_u32x4_shr(dm, 16)));
+        v128_t dm = word(tile, 20), d = low_half_f32(dm);
+        wasm_v128_store(mins, high_half_f32(dm));
         LOOP_KEPT
         for (uint32_t i = 0; i < 4; i++) {
             store_products(scales + 32 * i, d, bits(word(tile, i), 0, 15));
@@ -115,7 +107,7 @@ void iq4_xs_scales(float *scales, int16_t *min_codes, float *mins, const uint8_t
     (void)min_codes, (void)mins;
     const v128_t three = wasm_i32x4_splat(3), fifteen = wasm_i32x4_splat(15);
     for (const uint8_t *end = tile + 32; tile < end; tile += 16, scales += 4) {
-        v128_t d = f32_from_finite_f16_x4(word(tile, 0));
+        v128_t d = low_half_f32(word(tile, 0));
         LOOP_KEPT
         for (uint32_t i = 0; i < 8; i++) {
             v128_t low = wasm_v128_and(wasm_u32x4_shr(word(tile, 1), i * 4), fifteen);
@@ -176,6 +168,32 @@ ALWAYS_INLINE bool dot_nibbles(v128_t dots[N_DOT], const uint8_t *words, const c
         IN_ORDER_STORED(unread, high[0], high[1]);
     }
     for (uint32_t half = 0; half < 2; half++) dots[half] = wasm_i32x4_add(dots[half], wasm_i32x4_shr(high[half], 8));
+    return true;
+}
+
+/* Codes are multiplied where a mask finds them in even bytes, four times too large, and as a shift finds them in odd
+ * ones; the fourth word is put together of what is below: 15 instructions for 32 codes, not 25. */
+ALWAYS_INLINE bool dot_six_bits(v128_t dots[N_DOT], const uint8_t *words, const code *q, volatile v128_t unread[2]) {
+    v128_t zero = wasm_i32x4_splat(0), even4[2] = { zero, zero }, last[2] = { zero, zero };
+    LOOP_UNROLLED
+    for (uint32_t j = 3; j-- > 0;) {
+        v128_t x_even = wasm_v128_load32_splat(q + 4 * j), x_odd = wasm_v128_load32_splat(q + 4 * j + 2);
+        for (uint32_t half = 0; half < 2; half++) {
+            v128_t c = word(words + 16 * half, j);
+            DOT(even4[half], wasm_v128_and(c, wasm_i16x8_splat(63 << 2)), x_even);
+            DOT(dots[half], wasm_u16x8_shr(c, 10), x_odd);
+            last[half] = wasm_v128_or(wasm_i16x8_shl(last[half], 2), wasm_v128_and(c, wasm_i8x16_splat(3)));
+        }
+        IN_ORDER_STORED(unread, dots[0], dots[1]);
+        IN_ORDER(even4[0], even4[1]);
+        IN_ORDER(last[0], last[1]);
+    }
+    v128_t x_even = wasm_v128_load32_splat(q + 12), x_odd = wasm_v128_load32_splat(q + 14);
+    for (uint32_t half = 0; half < 2; half++) {
+        DOT(dots[half], even_bytes(last[half]), x_even);
+        DOT(dots[half], odd_bytes(last[half]), x_odd);
+        dots[half] = wasm_i32x4_add(dots[half], wasm_i32x4_shr(even4[half], 2));
+    }
     return true;
 }
 

@@ -40,8 +40,10 @@ ALWAYS_INLINE v128_t bits_at_4(v128_t v, uint32_t shift, int8_t mask) {
 ALWAYS_INLINE v128_t word(const uint8_t *words, size_t j) { return wasm_v128_load(words + 32 * j); }
 
 /* f16 as f32 times 2^-112: exact, and enough where 2^112 can go into another factor.  None is infinite or NaN
- * (quant_pack); subnormal ones stay so, which costs x86 time but is rare where each 32 weights have a scale.
+ * (quant_pack); subnormal ones stay so, which costs x86 time but is rare where each 32 weights have a scale.  Those of
+ * superblocks, often subnormal in the file, have another bias in a tile: they become normal f32 times 2^-102.
  * Of four i32 with the value of i16, and of the low and the high halves of four lanes. */
+#define SUPERBLOCK_F16_SMALL 0x1p102f
 ALWAYS_INLINE v128_t f16_bits(v128_t h) {
     v128_t m = wasm_i32x4_splat((int32_t)0x8fffe000);
     KEPT(m);
@@ -122,10 +124,13 @@ ALWAYS_INLINE v128_t q5_K_codes(const uint8_t *low, const uint8_t *high, uint32_
     return wasm_v128_or(q4_K_codes(low, high, k, j), bits_at_4(word(high, k), j, 1));
 }
 
-/* k = 0 .. 3: low and high nibbles of 16 words, each two bits of 8 words. */
+/* j = 0 .. 3, of a group: the high six bits of 3 words, then what their low two bits are together. */
 ALWAYS_INLINE v128_t q6_K_codes(const uint8_t *low, const uint8_t *high, uint32_t k, uint32_t j) {
-    v128_t four = bits(word(low, k % 2 * 8 + j), k / 2 * 4, 15);
-    return wasm_v128_or(four, bits_at_4(word(high, j), k * 2, 3));
+    (void)high, (void)k;
+    if (j < 3) return bits(word(low, j), 2, 63);
+    v128_t c = bits(word(low, 0), 0, 3);
+    c = wasm_v128_or(c, wasm_v128_and(wasm_i16x8_shl(word(low, 1), 2), byte_mask(3 << 2)));
+    return wasm_v128_or(c, wasm_v128_and(wasm_i16x8_shl(word(low, 2), 4), byte_mask(3 << 4)));
 }
 
 /* k = 0 .. 3: two bits of 8 words. */

@@ -7,22 +7,26 @@
 struct pack {
     uint8_t n_half;     /* d, and m or dmin right behind it; 0: a type that is not packed */
     uint8_t d;          /* byte of the first of them */
-    enum { NO_WORD, HIGH_WORD, EVERY_WORD, HIGH_BITS } changed;
+    enum { NO_WORD, HIGH_WORD, EVERY_WORD, HIGH_BITS, SIX_BITS } changed;
 };
 
 static const struct pack table[QUANT_TYPE_COUNT] = {
     [QUANT_Q4_0] = { 1, 0, NO_WORD },   [QUANT_Q4_1] = { 2, 0, NO_WORD },    [QUANT_Q5_0] = { 1, 0, HIGH_WORD },
     [QUANT_Q5_1] = { 2, 0, HIGH_WORD }, [QUANT_Q8_0] = { 1, 0, EVERY_WORD }, [QUANT_Q4_K] = { 2, 0, NO_WORD },
-    [QUANT_Q5_K] = { 2, 0, HIGH_BITS }, [QUANT_Q6_K] = { 1, 208, NO_WORD },  [QUANT_Q2_K] = { 2, 80, NO_WORD },
+    [QUANT_Q5_K] = { 2, 0, HIGH_BITS }, [QUANT_Q6_K] = { 1, 208, SIX_BITS }, [QUANT_Q2_K] = { 2, 80, NO_WORD },
     [QUANT_Q3_K] = { 1, 108, NO_WORD }, [QUANT_IQ4_NL] = { 1, 0, NO_WORD },  [QUANT_IQ4_XS] = { 1, 0, NO_WORD },
 };
 
+static bool is_superblock(uint32_t type) { return quant_traits(type)->block_size == 256; }
 static bool is_float(uint32_t type) { return type == QUANT_F32 || type == QUANT_F16 || type == QUANT_BF16; }
 
 bool quant_can_pack(uint32_t type) { return type < QUANT_TYPE_COUNT && (table[type].n_half > 0 || is_float(type)); }
 
 static void store_u32(uint8_t *p, uint32_t v) {
     for (int i = 0; i < 4; i++) p[i] = (uint8_t)(v >> 8 * i);
+}
+static void store_u64(uint8_t *p, uint64_t v) {
+    for (int i = 0; i < 8; i++) p[i] = (uint8_t)(v >> 8 * i);
 }
 
 /* Bit k of byte j <-> bit j of byte k.  Warren, Hacker's Delight, 7-3. */
@@ -50,35 +54,117 @@ static uint32_t high_bits_of(uint32_t packed) {
     return (uint32_t)(x | x >> 16);
 }
 
-/* 0 1 2 3 <-> 0 2 1 3, of bytes. */
-static uint32_t order_b_of(uint32_t word) {
-    return (word & 0xff0000ff) | (word >> 8 & 0xff00) | (word & 0xff00) << 8;
+/* 0 1 2 3 <-> 0 2 1 3, of the bytes of two words. */
+static void to_order_b(uint8_t *words) {
+    uint64_t v = load_u64(words);
+    v = (v & 0xff0000ffff0000ff) | (v >> 8 & 0x0000ff000000ff00) | (v & 0x0000ff000000ff00) << 8;
+    store_u64(words, v);
 }
 
-/* Gives the words of a block, `stride` bytes apart, the form that they have in a tile, or back. */
-static void change_words(const struct pack *pack, uint8_t *word, size_t stride, bool back) {
+/* q6_K: of the bytes of 24 pairs of words, 16 with low bits and 8 with high ones, 256 codes; in a tile three words have
+ * four words of them, 16 weights. */
+enum { N_PAIR = 32, N_LOW = 16 };
+#define EIGHT(byte) (0x0101010101010101 * (uint64_t)(byte))
+static void six_bits_packed(uint8_t *words) {
+    uint64_t codes[N_PAIR];
+    for (size_t i = 0; i < 8; i++) {
+        uint64_t *c = codes + i / 4 * 16 + i % 4;
+        const uint8_t *low = words + i / 4 * 64 + i % 4 * 8;
+        uint64_t low0 = load_u64(low), low1 = load_u64(low + 32), high = load_u64(words + 8 * (N_LOW + i));
+        c[0] = (low0 & EIGHT(15)) | (high << 4 & EIGHT(3 << 4));
+        c[4] = (low1 & EIGHT(15)) | (high << 2 & EIGHT(3 << 4));
+        c[8] = (low0 >> 4 & EIGHT(15)) | (high & EIGHT(3 << 4));
+        c[12] = (low1 >> 4 & EIGHT(15)) | (high >> 2 & EIGHT(3 << 4));
+    }
+    for (const uint64_t *c = codes; c < codes + N_PAIR; c += 2, words += 12) {
+        uint64_t last = c[1] >> 32;
+        store_u64(words, c[0] << 2 | ((last | last >> 2 << 32) & EIGHT(3)));
+        store_u32(words + 8, (uint32_t)(c[1] << 2 | (last >> 4 & EIGHT(3))));
+    }
+}
+static void six_bits_of(uint8_t *words) {
+    uint64_t codes[N_PAIR];
+    for (size_t i = 0; i < N_PAIR; i += 2) {
+        uint64_t two = load_u64(words + 6 * i), third = load_u32(words + 6 * i + 8);
+        uint64_t last = (two & EIGHT(3)) | (third & EIGHT(3)) << 4;
+        codes[i] = two >> 2 & EIGHT(63);
+        codes[i + 1] = (third >> 2 & EIGHT(63)) | ((last | last >> 32 << 2) & 0xffffffff) << 32;
+    }
+    for (size_t i = 0; i < 8; i++) {
+        const uint64_t *c = codes + i / 4 * 16 + i % 4;
+        uint8_t *low = words + i / 4 * 64 + i % 4 * 8;
+        store_u64(low, (c[0] & EIGHT(15)) | (c[8] & EIGHT(15)) << 4);
+        store_u64(low + 32, (c[4] & EIGHT(15)) | (c[12] & EIGHT(15)) << 4);
+        store_u64(words + 8 * (N_LOW + i), (c[0] >> 4 & EIGHT(3)) | (c[4] >> 2 & EIGHT(3 << 2))
+                                         | (c[8] & EIGHT(3 << 4)) | (c[12] << 2 & EIGHT(3 << 6)));
+    }
+}
+
+/* Gives the words of a block the form that they have in a tile, or back. */
+static void change_words(const struct pack *pack, uint8_t *word, bool back) {
     switch (pack->changed) {
     case HIGH_WORD:
-        word += (pack->n_half - 1u) * stride;
+        word += 2 * pack->n_half;
         store_u32(word, back ? high_bits_of(load_u32(word)) : high_bits_packed(load_u32(word)));
         break;
     case EVERY_WORD:
-        for (size_t i = 0; i < 8; i++, word += stride) store_u32(word, order_b_of(load_u32(word)));
+        word += 2 * pack->n_half;
+        for (size_t i = 0; i < 4; i++, word += 8) to_order_b(word);
         break;
     case HIGH_BITS:
-        word += 4 * stride;
+        word += 16;
         for (size_t b = 0; b < 4; b++, word++) {
             uint64_t bytes = 0;
-            for (size_t i = 0; i < 8; i++) bytes |= (uint64_t)word[i * stride] << 8 * i;
+            for (size_t i = 0; i < 8; i++) bytes |= (uint64_t)word[i * 4] << 8 * i;
             bytes = transposed(bytes);
-            for (size_t i = 0; i < 8; i++) word[i * stride] = (uint8_t)(bytes >> 8 * i);
+            for (size_t i = 0; i < 8; i++) word[i * 4] = (uint8_t)(bytes >> 8 * i);
         }
+        break;
+    case SIX_BITS:
+        if (back) six_bits_of(word);
+        else six_bits_packed(word);
         break;
     case NO_WORD: break;
     }
 }
 
-static bool is_finite(const uint8_t *half) { return (load_u16(half) & 0x7c00) != 0x7c00; }
+/* The f16 of superblocks get a bias of 25, not 15: exponents 1 .. 10 are those of what was subnormal, and 31 is that
+ * of numbers from 64 on. */
+enum { MORE_BIAS = 10 };
+static uint16_t half_packed(uint16_t h) {
+    uint32_t sign = h & 0x8000, m = h & 0x7fff;
+    if (m >= 0x400) return (uint16_t)(sign | (m + (MORE_BIAS << 10)));
+    if (m == 0) return h;
+    uint32_t exponent = 32 - (uint32_t)__builtin_clz(m);
+    return (uint16_t)(sign | exponent << 10 | (m << (MORE_BIAS + 1 - exponent) & 0x3ff));
+}
+static uint16_t half_of(uint16_t packed) {
+    uint32_t sign = packed & 0x8000, m = packed & 0x7fff, exponent = m >> 10;
+    if (exponent > MORE_BIAS) return (uint16_t)(sign | (m - (MORE_BIAS << 10)));
+    if (exponent == 0) return packed;
+    return (uint16_t)(sign | (0x400 | (m & 0x3ff)) >> (MORE_BIAS + 1 - exponent));
+}
+
+/* A block of the file to the bytes that a tile is made of, or back. */
+static inline void change_block(const struct pack *pack, bool superblock, uint8_t *block, bool back) {
+    change_words(pack, block, back);
+    if (!superblock) return;
+    for (uint8_t *half = block + pack->d, *end = half + 2 * pack->n_half; half < end; half += 2) {
+        uint16_t h = back ? half_of(load_u16(half)) : half_packed(load_u16(half));
+        half[0] = (uint8_t)h;
+        half[1] = (uint8_t)(h >> 8);
+    }
+}
+
+/* Can tiles have all scales and minima of these blocks? */
+static bool halves_fit(const struct pack *pack, bool superblock, const uint8_t *blocks, size_t n, size_t block_bytes) {
+    uint32_t limit = superblock ? (32 - MORE_BIAS) << 10 : 0x7c00, too_large = 0;
+    for (const uint8_t *half = blocks + pack->d; n > 0; n--, half += block_bytes) {
+        too_large |= (load_u16(half) & 0x7fffu) >= limit;
+        if (pack->n_half == 2) too_large |= (load_u16(half + 2) & 0x7fffu) >= limit;
+    }
+    return too_large == 0;
+}
 
 enum { CHUNK = 16 };   /* bytes of a row of floats that stay together */
 
@@ -105,10 +191,14 @@ bool quant_pack(uint32_t type, uint8_t *rows, size_t n_block, uint8_t *scratch) 
     const struct pack *pack = &table[type];
     size_t block_bytes = quant_traits(type)->block_bytes, row_bytes = n_block * block_bytes;
     if (is_float(type)) return pack_floats(type, rows, row_bytes, scratch);
-    for (const uint8_t *b = rows; b < rows + PACK_ROWS * row_bytes; b += block_bytes) {
-        if (!is_finite(b + pack->d) || (pack->n_half == 2 && !is_finite(b + pack->d + 2))) return false;
-    }
+    bool superblock = is_superblock(type);
+    if (!halves_fit(pack, superblock, rows, PACK_ROWS * n_block, block_bytes)) return false;
     memcpy(scratch, rows, PACK_ROWS * row_bytes);
+    if (superblock || pack->changed != NO_WORD) {
+        for (uint8_t *b = scratch, *e = scratch + PACK_ROWS * row_bytes; b < e; b += block_bytes) {
+            change_block(pack, superblock, b, false);
+        }
+    }
     uint8_t *to = rows;
     for (size_t i = 0; i < n_block; i++) {
         const uint8_t *from = scratch + i * block_bytes;
@@ -119,8 +209,6 @@ bool quant_pack(uint32_t type, uint8_t *rows, size_t n_block, uint8_t *scratch) 
             if (at == block_bytes) break;
             for (size_t r = 0; r < PACK_ROWS; r++, to += 4) memcpy(to, from + r * row_bytes + at, 4);
         }
-        uint8_t *words = to - PACK_ROWS * block_bytes + (odd ? 2 * PACK_ROWS : 0);
-        for (size_t r = 0; r < PACK_ROWS; r++) change_words(pack, words + 4 * r, 4 * PACK_ROWS, false);
     }
     return true;
 }
@@ -128,7 +216,7 @@ bool quant_pack(uint32_t type, uint8_t *rows, size_t n_block, uint8_t *scratch) 
 void quant_unpack_row(uint32_t type, const uint8_t *rows, size_t n_block, uint32_t r, uint8_t *dst) {
     const struct pack *pack = &table[type];
     size_t block_bytes = quant_traits(type)->block_bytes;
-    bool odd = block_bytes % 4 == 2;
+    bool odd = block_bytes % 4 == 2, superblock = is_superblock(type);
     if (is_float(type)) {
         unpack_floats(rows, n_block * block_bytes, r, dst);
         return;
@@ -141,7 +229,7 @@ void quant_unpack_row(uint32_t type, const uint8_t *rows, size_t n_block, uint32
             if (at == block_bytes) break;
             memcpy(dst + at, word, 4);
         }
-        change_words(pack, dst + (odd ? 2 : 0), 4, true);
+        change_block(pack, superblock, dst, true);
     }
 }
 

@@ -8,6 +8,9 @@
  * is that of weight 4j + b, so that one shift brings those of 4 neighbours to the same bit of 4 bytes; of the 8 words
  * of q5_K bit 8b + j of word k is that of weight 32k + 4j + b, which was bit 8b + k of word j.  Four codes of
  * q8_0 stand as 0 2 1 3 (order B of kernels/kernels.h), as bytes that become 16 bits wide without being taken apart.
+ * The 64 words of codes of q6_K become 48: of a group of 16 weights word i = 0 .. 2 has codes 4i .. 4i + 3, times 4,
+ * and in the two low bits of its bytes bits 2i and 2i + 1 of codes 12 .. 15.  The f16 of superblocks (d, dmin) get an
+ * exponent with a bias of 25, not of 15, so that none is subnormal: their magnitudes are 0, or 2^-24 to below 2^7.
  * Of F32, F16 and BF16 a tile is 16 bytes of row 0, of row 1, .. 7; rows must be multiples of 16 bytes.
  * The tiles of 8 rows follow each other, and take the place of the 8 rows.
  */
@@ -22,8 +25,8 @@ enum { PACK_ROWS = 8 };
 bool quant_can_pack(uint32_t type);
 
 /* Packs 8 rows of n_block blocks where they are; scratch is as large as they.  False, and nothing done, when a scale, a
- * minimum or an F16 weight is infinite or NaN, as kernels on tiles take f16 apart without looking, or when rows of
- * floats are no multiples of 16 bytes. */
+ * minimum or an F16 weight is infinite or NaN, as kernels on tiles take f16 apart without looking, when one of a
+ * superblock is 2^7 or more, or when rows of floats are no multiples of 16 bytes. */
 bool quant_pack(uint32_t type, uint8_t *rows, size_t n_block, uint8_t *scratch);
 
 /* The bytes of row r < 8 of packed rows, as in the file, to dst. */
