@@ -54,13 +54,6 @@ static uint32_t high_bits_of(uint32_t packed) {
     return (uint32_t)(x | x >> 16);
 }
 
-/* 0 1 2 3 <-> 0 2 1 3, of the bytes of two words. */
-static void to_order_b(uint8_t *words) {
-    uint64_t v = load_u64(words);
-    v = (v & 0xff0000ffff0000ff) | (v >> 8 & 0x0000ff000000ff00) | (v & 0x0000ff000000ff00) << 8;
-    store_u64(words, v);
-}
-
 /* q6_K: of the bytes of 24 pairs of words, 16 with low bits and 8 with high ones, 256 codes; in a tile three words have
  * four words of them, 16 weights. */
 enum { N_PAIR = 32, N_LOW = 16 };
@@ -107,10 +100,6 @@ static void change_words(const struct pack *pack, uint8_t *word, bool back) {
         word += 2 * pack->n_half;
         store_u32(word, back ? high_bits_of(load_u32(word)) : high_bits_packed(load_u32(word)));
         break;
-    case EVERY_WORD:
-        word += 2 * pack->n_half;
-        for (size_t i = 0; i < 4; i++, word += 8) to_order_b(word);
-        break;
     case HIGH_BITS:
         word += 16;
         for (size_t b = 0; b < 4; b++, word++) {
@@ -124,7 +113,8 @@ static void change_words(const struct pack *pack, uint8_t *word, bool back) {
         if (back) six_bits_of(word);
         else six_bits_packed(word);
         break;
-    case NO_WORD: break;
+    case NO_WORD:
+    case EVERY_WORD: break;   /* as they are moved */
     }
 }
 
@@ -187,6 +177,57 @@ static void unpack_floats(const uint8_t *rows, size_t row_bytes, uint32_t r, uin
     for (size_t at = 0; at < row_bytes; at += CHUNK) memcpy(dst + at, rows + PACK_ROWS * at + CHUNK * r, CHUNK);
 }
 
+/* ---- words of 8 rows side by side -------------------------------------------------------------------------------- */
+
+typedef uint32_t four_words __attribute__((vector_size(16)));
+typedef uint8_t their_bytes __attribute__((vector_size(16)));
+#if defined(__clang__)
+#define WORDS(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#define BYTES(v, ...) ((four_words)__builtin_shufflevector((their_bytes)(v), (their_bytes)(v), __VA_ARGS__))
+#else
+#define WORDS(a, b, ...) __builtin_shuffle(a, b, (four_words){ __VA_ARGS__ })
+#define BYTES(v, ...) ((four_words)__builtin_shuffle((their_bytes)(v), (their_bytes){ __VA_ARGS__ }))
+#endif
+
+/* 0 1 2 3 <-> 0 2 1 3, of the bytes of a word. */
+static void to_order_b(uint8_t *word) {
+    uint8_t odd = word[1];
+    word[1] = word[2];
+    word[2] = odd;
+}
+
+/* n words of each of 8 rows that lie row_bytes apart; order_b: and their bytes to that order. */
+static inline void weave(uint8_t *to, const uint8_t *from, size_t row_bytes, size_t n, bool order_b) {
+    for (; n >= 4; n -= 4, from += 16) {
+        for (size_t r = 0; r < PACK_ROWS; r += 4, to += 16) {
+            four_words row[4], out[4];
+            for (size_t i = 0; i < 4; i++) memcpy(&row[i], from + (r + i) * row_bytes, 16);
+            four_words a = WORDS(row[0], row[1], 0, 4, 1, 5), b = WORDS(row[2], row[3], 0, 4, 1, 5);
+            four_words c = WORDS(row[0], row[1], 2, 6, 3, 7), d = WORDS(row[2], row[3], 2, 6, 3, 7);
+            out[0] = WORDS(a, b, 0, 1, 4, 5);
+            out[1] = WORDS(a, b, 2, 3, 6, 7);
+            out[2] = WORDS(c, d, 0, 1, 4, 5);
+            out[3] = WORDS(c, d, 2, 3, 6, 7);
+            for (size_t i = 0; i < 4; i++) {
+                if (order_b) out[i] = BYTES(out[i], 0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15);
+                memcpy(to + 4 * PACK_ROWS * i, &out[i], 16);
+            }
+        }
+        to += 3 * 4 * PACK_ROWS;
+    }
+    for (; n > 0; n--, from += 4) {
+        for (size_t r = 0; r < PACK_ROWS; r++, to += 4) {
+            memcpy(to, from + r * row_bytes, 4);
+            if (order_b) to_order_b(to);
+        }
+    }
+}
+
+/* Where the words of a block begin: its odd half stands before or behind them. */
+static size_t first_word(const struct pack *pack, size_t block_bytes) {
+    return block_bytes % 4 == 2 && pack->d == 0 ? 2 : 0;
+}
+
 bool quant_pack(uint32_t type, uint8_t *rows, size_t n_block, uint8_t *scratch) {
     const struct pack *pack = &table[type];
     size_t block_bytes = quant_traits(type)->block_bytes, row_bytes = n_block * block_bytes;
@@ -194,21 +235,19 @@ bool quant_pack(uint32_t type, uint8_t *rows, size_t n_block, uint8_t *scratch) 
     bool superblock = is_superblock(type);
     if (!halves_fit(pack, superblock, rows, PACK_ROWS * n_block, block_bytes)) return false;
     memcpy(scratch, rows, PACK_ROWS * row_bytes);
-    if (superblock || pack->changed != NO_WORD) {
+    if (superblock || pack->changed == HIGH_WORD) {
         for (uint8_t *b = scratch, *e = scratch + PACK_ROWS * row_bytes; b < e; b += block_bytes) {
             change_block(pack, superblock, b, false);
         }
     }
     uint8_t *to = rows;
-    for (size_t i = 0; i < n_block; i++) {
-        const uint8_t *from = scratch + i * block_bytes;
-        bool odd = block_bytes % 4 == 2;
+    size_t first = first_word(pack, block_bytes), n_word = block_bytes / 4;
+    bool odd = block_bytes % 4 == 2;
+    for (const uint8_t *from = scratch, *end = scratch + row_bytes; from < end; from += block_bytes) {
         for (size_t r = 0; odd && r < PACK_ROWS; r++, to += 2) memcpy(to, from + r * row_bytes + pack->d, 2);
-        for (size_t at = 0; at < block_bytes; at += 4) {
-            if (odd && at == pack->d) at += 2;
-            if (at == block_bytes) break;
-            for (size_t r = 0; r < PACK_ROWS; r++, to += 4) memcpy(to, from + r * row_bytes + at, 4);
-        }
+        if (pack->changed == EVERY_WORD) weave(to, from + first, row_bytes, n_word, true);
+        else weave(to, from + first, row_bytes, n_word, false);
+        to += 4 * PACK_ROWS * n_word;
     }
     return true;
 }
@@ -223,11 +262,11 @@ void quant_unpack_row(uint32_t type, const uint8_t *rows, size_t n_block, uint32
     }
     for (size_t i = 0; i < n_block; i++, rows += PACK_ROWS * block_bytes, dst += block_bytes) {
         const uint8_t *word = rows + (odd ? 2 * PACK_ROWS : 0) + 4 * r;
+        uint8_t *to = dst + first_word(pack, block_bytes);
         if (odd) memcpy(dst + pack->d, rows + 2 * r, 2);
-        for (size_t at = 0; at < block_bytes; at += 4, word += 4 * PACK_ROWS) {
-            if (odd && at == pack->d) at += 2;
-            if (at == block_bytes) break;
-            memcpy(dst + at, word, 4);
+        for (size_t j = 0; j < block_bytes / 4; j++, to += 4, word += 4 * PACK_ROWS) {
+            memcpy(to, word, 4);
+            if (pack->changed == EVERY_WORD) to_order_b(to);
         }
         change_block(pack, superblock, dst, true);
     }
