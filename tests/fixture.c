@@ -1,5 +1,6 @@
 #include "fixture.h"
 
+#include "quant/quant.h"
 #include "test.h"
 
 #include <math.h>
@@ -64,6 +65,18 @@ int32_t fixture_largest(const float *logits, uint32_t n) {
 }
 
 /* ---- what is written --------------------------------------------------------------------------------------------- */
+
+const struct f16_places *fixture_f16_places(uint32_t type) {
+    static const struct f16_places places[] = {
+        { QUANT_Q4_0, 1, { 0 } }, { QUANT_Q4_1, 2, { 0, 2 } }, { QUANT_Q5_0, 1, { 0 } }, { QUANT_Q5_1, 2, { 0, 2 } },
+        { QUANT_Q8_0, 1, { 0 } }, { QUANT_Q2_K, 2, { 80, 82 } }, { QUANT_Q3_K, 1, { 108 } },
+        { QUANT_Q4_K, 2, { 0, 2 } }, { QUANT_Q5_K, 2, { 0, 2 } }, { QUANT_Q6_K, 1, { 208 } },
+        { QUANT_IQ4_NL, 1, { 0 } }, { QUANT_IQ4_XS, 1, { 0 } }, { UINT32_MAX, 0, { 0 } },
+    };
+    const struct f16_places *p = places;
+    while (p->n > 0 && p->type != type) p++;
+    return p;
+}
 
 void told_write(void *told, const char *bytes, size_t n) {
     struct told *t = told;

@@ -14,6 +14,13 @@ plumb_trace *fixture_read_trace(const char *path);
 /* Index of the largest logit, the first of equals. */
 int32_t fixture_largest(const float *logits, uint32_t n);
 
+/* Where the f16 of a block lie: d, and m or dmin.  n is 0 for types that have none. */
+struct f16_places {
+    uint32_t type;
+    uint8_t n, at[2];
+};
+const struct f16_places *fixture_f16_places(uint32_t type);
+
 /* A plumb_write that collects a report or a file: text is n bytes and a 0.  Zero-initialize. */
 struct told {
     char *text;

@@ -1,6 +1,7 @@
 /* Packed weights: rows come back as they were, tiles lie as quant/pack.h draws them, a gguf packs while it arrives. */
 #include "quant/pack.h"
 #include "quant/quant.h"
+#include "fixture.h"
 #include "gguf_feed.h"
 #include "test.h"
 
@@ -15,9 +16,10 @@ static const uint32_t types[] = {
     QUANT_Q6_K, QUANT_IQ4_NL, QUANT_IQ4_XS, QUANT_F32, QUANT_F16, QUANT_BF16,
 };
 
-/* 8 rows of n_block blocks, every byte random but for exponents: the one bit cleared keeps all f16 finite. */
+/* 8 rows of n_block blocks of random bytes, but for the exponents of f16: the one bit cleared keeps them below 2. */
 static uint8_t *make_rows(uint32_t type, size_t n_block) {
     const struct quant_traits *t = quant_traits(type);
+    const struct f16_places *f16 = fixture_f16_places(type);
     size_t n = PACK_ROWS * n_block * t->block_bytes;
     uint8_t *rows = malloc(n);
     uint32_t x = 2463534242u + type;   /* xorshift32, Marsaglia 2003 */
@@ -25,7 +27,11 @@ static uint8_t *make_rows(uint32_t type, size_t n_block) {
         x ^= x << 13;
         x ^= x >> 17;
         x ^= x << 5;
-        rows[i] = (uint8_t)(x >> 24 & 0xbf);
+        rows[i] = (uint8_t)(x >> 24);
+    }
+    for (size_t b = 0; rows && b < n; b += t->block_bytes) {
+        for (int i = 0; i < f16->n; i++) rows[b + f16->at[i] + 1] &= 0xbf;
+        if (type == QUANT_F16) rows[b + 1] &= 0xbf;
     }
     return rows;
 }
@@ -93,21 +99,33 @@ static void layout(void) {
     }
 }
 
-/* Every f16 as the d of a superblock: below 128 it has the other bias in a tile, and comes back; others are refused. */
+/* Every f16 as each scale of a superblock: below 128 it has the other bias in a tile, and comes back; others are
+ * refused. */
 static void scales_of_superblocks(void) {
-    for (uint32_t h = 0; h <= 0xffff; h++) {
-        uint8_t rows[PACK_ROWS * 210] = { 0 }, scratch[sizeof rows], row[210];
-        uint8_t *d = rows + 3 * 210 + 208;
-        d[0] = (uint8_t)h;
-        d[1] = (uint8_t)(h >> 8);
-        float value = f32_from_f16((uint16_t)h);
-        bool packed = quant_pack(QUANT_Q6_K, rows, 1, scratch);
-        CHECK(packed == (fabsf(value) < 128.0f), "%#x: packed is %d", h, packed);
-        if (!packed) continue;
-        uint32_t tile = load_u16(rows + 2 * 3), bits = (tile & 0x8000) << 16 | (tile & 0x7fff) << 13;
-        CHECK(f32_from_bits(bits) * 0x1p102f == value && (value == 0 || tile & 0x7c00), "%#x: %#x in a tile", h, tile);
-        quant_unpack_row(QUANT_Q6_K, rows, 1, 3, row);
-        CHECK(load_u16(row + 208) == h, "%#x: %#x when it comes back", h, load_u16(row + 208));
+    enum { LARGEST = 210, ROW = 3 };
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        size_t bytes = quant_traits(types[i])->block_bytes;
+        const struct f16_places *f16 = fixture_f16_places(types[i]);
+        if (quant_traits(types[i])->block_size != 256) continue;
+        for (uint32_t h = 0; h < 0x10000u * f16->n; h++) {
+            uint8_t rows[PACK_ROWS * LARGEST] = { 0 }, scratch[sizeof rows], row[LARGEST];
+            uint32_t at = f16->at[h >> 16], half = h & 0xffff;
+            rows[ROW * bytes + at] = (uint8_t)half;
+            rows[ROW * bytes + at + 1] = (uint8_t)(half >> 8);
+            float value = f32_from_f16((uint16_t)half);
+            bool packed = quant_pack(types[i], rows, 1, scratch);
+            CHECK(packed == (fabsf(value) < 128.0f), "%s, %#x: packed is %d", quant_traits(types[i])->name, half,
+                  packed);
+            if (!packed) continue;
+            bool odd = bytes % 4 == 2;   /* then it stands before the words */
+            uint32_t tile = load_u16(rows + (odd ? 2 * ROW : at / 4 * 4 * PACK_ROWS + 4 * ROW + at % 4));
+            uint32_t bits = (tile & 0x8000) << 16 | (tile & 0x7fff) << 13;
+            CHECK(f32_from_bits(bits) * 0x1p102f == value && (value == 0 || tile & 0x7c00), "%s, %#x: %#x in a tile",
+                  quant_traits(types[i])->name, half, tile);
+            quant_unpack_row(types[i], rows, 1, ROW, row);
+            CHECK(load_u16(row + at) == half, "%s, %#x: %#x when it comes back", quant_traits(types[i])->name, half,
+                  load_u16(row + at));
+        }
     }
 }
 

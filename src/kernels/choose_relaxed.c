@@ -130,8 +130,7 @@ void kernels_measure(struct kernel_speeds *s, uint32_t type, uint64_t n_in, uint
     float *x = alloc_array(n_x, sizeof *x), *y = alloc_array(n_y, sizeof *y), *other = alloc_array(n_y, sizeof *other);
     w.data = rows;
     if (rows && x && y && other) {
-        /* What is read as an f16 has a magnitude of 2^-7 .. 2, and either sign; so codes have their highest bit or
-         * not. */
+        /* What is read as an f16 is normal, small, and of either sign; so codes have their highest bit or not. */
         for (size_t i = 0; i < n_byte; i++) rows[i] = (uint8_t)(0x20 | (i * 0x9e3779b1u >> 24 & 0x9f));
         for (size_t i = 0; i < n_x; i++) x[i] = (float)(i * 37 % 101) - 50.0f;
         measure_ways(s, &w, x, y, other);

@@ -6,9 +6,9 @@
  *   in_order(dots, unread)          what is above before what follows; it may be stored to unread
  *   N_DOT, total(dots, half)        how many sums dots has, and what they are for rows 4 half .. 4 half + 3
  *   dot_4(dots, CODES, low, high, k, j, q)       dots += four codes times the activations at q
- *   dot_nibbles(dots, words, q, unread)          dots += the nibbles of four words times 32 activations, if that is
- *   dot_six_bits(dots, words, q, unread)         a group of q6_K times 16; if that is faster than dot_4: else they give
- *                                                false; not of bytes
+ *   dot_nibbles(dots, words, q, unread)          dots += the nibbles of four words times 32 activations
+ *   dot_six_bits(dots, words, q, unread)         dots += a group of q6_K times 16 activations
+ *                                                both where that is faster than dot_4; of bytes they give false
  *
  * A dot counts the bias of the codes in as the first value of its sums: -bias * (sum of the activations' codes).
  */
@@ -28,7 +28,9 @@ ALWAYS_INLINE bool dot_nibbles(v128_t dots[N_DOT], const uint8_t *words, const c
     (void)dots, (void)words, (void)q, (void)unread;
     return false;
 }
-#define dot_six_bits dot_nibbles
+ALWAYS_INLINE bool dot_six_bits(v128_t dots[N_DOT], const uint8_t *words, const code *q, volatile v128_t unread[2]) {
+    return dot_nibbles(dots, words, q, unread);
+}
 #endif
 
 /* ---- blocks of 32 ------------------------------------------------------------------------------------------------ */
@@ -100,8 +102,8 @@ static const struct block iq4_nl = { iq4_codes, 144, 16, 16, 128, false, false }
 /* ---- superblocks of 256 ------------------------------------------------------------------------------------------ */
 
 /* Where a tile has its words, how many times 32 weights come until all is the same again some bytes further, how many
- * weights have a scale, how many bytes lie between four weights and the next four, what the codes are too large by, and
- * how far the odd ones of those 32 are shifted to the left. */
+ * weights have a scale, how many bytes of words four of them take, what the codes are too large by, and how far the odd
+ * ones of those 32 are shifted to the left. */
 struct superblock {
     tile_codes *codes;
     tile_scales *scales;

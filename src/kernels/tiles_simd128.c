@@ -14,7 +14,8 @@ ALWAYS_INLINE v128_t odd_bytes(v128_t v) { return wasm_u16x8_shr(v, 8); }
 
 /* ---- scales of superblocks --------------------------------------------------------------------------------------- */
 
-/* The f16 of four superblocks as f32, exact: in the low 16 bits of each lane, in the high ones. */
+/* The f16 of four superblocks as f32, exact: what the shift to the place of an f32's bits gave; the low 16 bits of each
+ * lane; the high ones. */
 ALWAYS_INLINE v128_t half_f32(v128_t small) { return wasm_f32x4_mul(small, wasm_f32x4_splat(SUPERBLOCK_F16_SMALL)); }
 ALWAYS_INLINE v128_t low_half_f32(v128_t h) { return half_f32(f16_small_low(h)); }
 ALWAYS_INLINE v128_t high_half_f32(v128_t h) { return half_f32(f16_small_high(h)); }
@@ -172,7 +173,8 @@ ALWAYS_INLINE bool dot_nibbles(v128_t dots[N_DOT], const uint8_t *words, const c
 }
 
 /* Codes are multiplied where a mask finds them in even bytes, four times too large, and as a shift finds them in odd
- * ones; the fourth word is put together of what is below: 15 instructions for 32 codes, not 25. */
+ * ones; the fourth word is put together of what lies below: 17 instructions for 16 codes of 4 rows, where nibbles and
+ * high bits apart take 25. */
 ALWAYS_INLINE bool dot_six_bits(v128_t dots[N_DOT], const uint8_t *words, const code *q, volatile v128_t unread[2]) {
     v128_t zero = wasm_i32x4_splat(0), even4[2] = { zero, zero }, last[2] = { zero, zero };
     LOOP_UNROLLED

@@ -43,7 +43,7 @@ ALWAYS_INLINE v128_t word(const uint8_t *words, size_t j) { return wasm_v128_loa
  * (quant_pack); subnormal ones stay so, which costs x86 time but is rare where each 32 weights have a scale.  Those of
  * superblocks, often subnormal in the file, have another bias in a tile: they become normal f32 times 2^-102.
  * Of four i32 with the value of i16, and of the low and the high halves of four lanes. */
-#define SUPERBLOCK_F16_SMALL 0x1p102f
+#define SUPERBLOCK_F16_SMALL (F16_SMALL / (1 << PACK_MORE_BIAS))
 ALWAYS_INLINE v128_t f16_bits(v128_t h) {
     v128_t m = wasm_i32x4_splat((int32_t)0x8fffe000);
     KEPT(m);

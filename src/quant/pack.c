@@ -2,17 +2,16 @@
 
 #include "quant/quant.h"
 
-/* What packing must know of a block: where its f16 are, and which of the words behind them have another form in a
- * tile. */
+/* What packing must know of a block: where its f16 are, and which of its words have another form in a tile. */
 struct pack {
     uint8_t n_half;     /* d, and m or dmin right behind it; 0: a type that is not packed */
     uint8_t d;          /* byte of the first of them */
-    enum { NO_WORD, HIGH_WORD, EVERY_WORD, HIGH_BITS, SIX_BITS } changed;
+    enum { NO_WORD, HIGH_WORD, ORDER_B, HIGH_BITS, SIX_BITS } changed;
 };
 
 static const struct pack table[QUANT_TYPE_COUNT] = {
     [QUANT_Q4_0] = { 1, 0, NO_WORD },   [QUANT_Q4_1] = { 2, 0, NO_WORD },    [QUANT_Q5_0] = { 1, 0, HIGH_WORD },
-    [QUANT_Q5_1] = { 2, 0, HIGH_WORD }, [QUANT_Q8_0] = { 1, 0, EVERY_WORD }, [QUANT_Q4_K] = { 2, 0, NO_WORD },
+    [QUANT_Q5_1] = { 2, 0, HIGH_WORD }, [QUANT_Q8_0] = { 1, 0, ORDER_B },    [QUANT_Q4_K] = { 2, 0, NO_WORD },
     [QUANT_Q5_K] = { 2, 0, HIGH_BITS }, [QUANT_Q6_K] = { 1, 208, SIX_BITS }, [QUANT_Q2_K] = { 2, 80, NO_WORD },
     [QUANT_Q3_K] = { 1, 108, NO_WORD }, [QUANT_IQ4_NL] = { 1, 0, NO_WORD },  [QUANT_IQ4_XS] = { 1, 0, NO_WORD },
 };
@@ -54,12 +53,12 @@ static uint32_t high_bits_of(uint32_t packed) {
     return (uint32_t)(x | x >> 16);
 }
 
-/* q6_K: of the bytes of 24 pairs of words, 16 with low bits and 8 with high ones, 256 codes; in a tile three words have
- * four words of them, 16 weights. */
-enum { N_PAIR = 32, N_LOW = 16 };
+/* q6_K, 8 bytes at a time: 16 with low bits and 8 with high ones <-> 32 with codes, of which two and two make 12 bytes
+ * of a tile. */
+enum { N_EIGHT = 32, N_LOW = 16 };
 #define EIGHT(byte) (0x0101010101010101 * (uint64_t)(byte))
 static void six_bits_packed(uint8_t *words) {
-    uint64_t codes[N_PAIR];
+    uint64_t codes[N_EIGHT];
     for (size_t i = 0; i < 8; i++) {
         uint64_t *c = codes + i / 4 * 16 + i % 4;
         const uint8_t *low = words + i / 4 * 64 + i % 4 * 8;
@@ -69,15 +68,15 @@ static void six_bits_packed(uint8_t *words) {
         c[8] = (low0 >> 4 & EIGHT(15)) | (high & EIGHT(3 << 4));
         c[12] = (low1 >> 4 & EIGHT(15)) | (high >> 2 & EIGHT(3 << 4));
     }
-    for (const uint64_t *c = codes; c < codes + N_PAIR; c += 2, words += 12) {
+    for (const uint64_t *c = codes; c < codes + N_EIGHT; c += 2, words += 12) {
         uint64_t last = c[1] >> 32;
         store_u64(words, c[0] << 2 | ((last | last >> 2 << 32) & EIGHT(3)));
         store_u32(words + 8, (uint32_t)(c[1] << 2 | (last >> 4 & EIGHT(3))));
     }
 }
 static void six_bits_of(uint8_t *words) {
-    uint64_t codes[N_PAIR];
-    for (size_t i = 0; i < N_PAIR; i += 2) {
+    uint64_t codes[N_EIGHT];
+    for (size_t i = 0; i < N_EIGHT; i += 2) {
         uint64_t two = load_u64(words + 6 * i), third = load_u32(words + 6 * i + 8);
         uint64_t last = (two & EIGHT(3)) | (third & EIGHT(3)) << 4;
         codes[i] = two >> 2 & EIGHT(63);
@@ -94,14 +93,15 @@ static void six_bits_of(uint8_t *words) {
 }
 
 /* Gives the words of a block the form that they have in a tile, or back. */
-static void change_words(const struct pack *pack, uint8_t *word, bool back) {
+static void change_words(const struct pack *pack, uint8_t *block, bool back) {
+    uint8_t *word;
     switch (pack->changed) {
     case HIGH_WORD:
-        word += 2 * pack->n_half;
+        word = block + 2 * pack->n_half;
         store_u32(word, back ? high_bits_of(load_u32(word)) : high_bits_packed(load_u32(word)));
         break;
     case HIGH_BITS:
-        word += 16;
+        word = block + 16;   /* behind d, dmin and 12 bytes of scales */
         for (size_t b = 0; b < 4; b++, word++) {
             uint64_t bytes = 0;
             for (size_t i = 0; i < 8; i++) bytes |= (uint64_t)word[i * 4] << 8 * i;
@@ -110,29 +110,28 @@ static void change_words(const struct pack *pack, uint8_t *word, bool back) {
         }
         break;
     case SIX_BITS:
-        if (back) six_bits_of(word);
-        else six_bits_packed(word);
+        if (back) six_bits_of(block);
+        else six_bits_packed(block);
         break;
     case NO_WORD:
-    case EVERY_WORD: break;   /* as they are moved */
+    case ORDER_B: break;   /* as they are moved */
     }
 }
 
 /* The f16 of superblocks get a bias of 25, not 15: exponents 1 .. 10 are those of what was subnormal, and 31 is that
  * of numbers from 64 on. */
-enum { MORE_BIAS = 10 };
 static uint16_t half_packed(uint16_t h) {
     uint32_t sign = h & 0x8000, m = h & 0x7fff;
-    if (m >= 0x400) return (uint16_t)(sign | (m + (MORE_BIAS << 10)));
+    if (m >= 0x400) return (uint16_t)(sign | (m + (PACK_MORE_BIAS << 10)));
     if (m == 0) return h;
     uint32_t exponent = 32 - (uint32_t)__builtin_clz(m);
-    return (uint16_t)(sign | exponent << 10 | (m << (MORE_BIAS + 1 - exponent) & 0x3ff));
+    return (uint16_t)(sign | exponent << 10 | (m << (PACK_MORE_BIAS + 1 - exponent) & 0x3ff));
 }
 static uint16_t half_of(uint16_t packed) {
     uint32_t sign = packed & 0x8000, m = packed & 0x7fff, exponent = m >> 10;
-    if (exponent > MORE_BIAS) return (uint16_t)(sign | (m - (MORE_BIAS << 10)));
+    if (exponent > PACK_MORE_BIAS) return (uint16_t)(sign | (m - (PACK_MORE_BIAS << 10)));
     if (exponent == 0) return packed;
-    return (uint16_t)(sign | (0x400 | (m & 0x3ff)) >> (MORE_BIAS + 1 - exponent));
+    return (uint16_t)(sign | (0x400 | (m & 0x3ff)) >> (PACK_MORE_BIAS + 1 - exponent));
 }
 
 /* A block of the file to the bytes that a tile is made of, or back. */
@@ -148,7 +147,7 @@ static inline void change_block(const struct pack *pack, bool superblock, uint8_
 
 /* Can tiles have all scales and minima of these blocks? */
 static bool halves_fit(const struct pack *pack, bool superblock, const uint8_t *blocks, size_t n, size_t block_bytes) {
-    uint32_t limit = superblock ? (32 - MORE_BIAS) << 10 : 0x7c00, too_large = 0;
+    uint32_t limit = superblock ? (32 - PACK_MORE_BIAS) << 10 : 0x7c00, too_large = 0;
     for (const uint8_t *half = blocks + pack->d; n > 0; n--, half += block_bytes) {
         too_large |= (load_u16(half) & 0x7fffu) >= limit;
         if (pack->n_half == 2) too_large |= (load_u16(half + 2) & 0x7fffu) >= limit;
@@ -245,7 +244,8 @@ bool quant_pack(uint32_t type, uint8_t *rows, size_t n_block, uint8_t *scratch) 
     bool odd = block_bytes % 4 == 2;
     for (const uint8_t *from = scratch, *end = scratch + row_bytes; from < end; from += block_bytes) {
         for (size_t r = 0; odd && r < PACK_ROWS; r++, to += 2) memcpy(to, from + r * row_bytes + pack->d, 2);
-        if (pack->changed == EVERY_WORD) weave(to, from + first, row_bytes, n_word, true);
+        /* twice, so that its inner loop does not ask */
+        if (pack->changed == ORDER_B) weave(to, from + first, row_bytes, n_word, true);
         else weave(to, from + first, row_bytes, n_word, false);
         to += 4 * PACK_ROWS * n_word;
     }
@@ -266,7 +266,7 @@ void quant_unpack_row(uint32_t type, const uint8_t *rows, size_t n_block, uint32
         if (odd) memcpy(dst + pack->d, rows + 2 * r, 2);
         for (size_t j = 0; j < block_bytes / 4; j++, to += 4, word += 4 * PACK_ROWS) {
             memcpy(to, word, 4);
-            if (pack->changed == EVERY_WORD) to_order_b(to);
+            if (pack->changed == ORDER_B) to_order_b(to);
         }
         change_block(pack, superblock, dst, true);
     }

@@ -8,9 +8,10 @@
  * is that of weight 4j + b, so that one shift brings those of 4 neighbours to the same bit of 4 bytes; of the 8 words
  * of q5_K bit 8b + j of word k is that of weight 32k + 4j + b, which was bit 8b + k of word j.  Four codes of
  * q8_0 stand as 0 2 1 3 (order B of kernels/kernels.h), as bytes that become 16 bits wide without being taken apart.
- * The 64 words of codes of q6_K become 48: of a group of 16 weights word i = 0 .. 2 has codes 4i .. 4i + 3, times 4,
- * and in the two low bits of its bytes bits 2i and 2i + 1 of codes 12 .. 15.  The f16 of superblocks (d, dmin) get an
- * exponent with a bias of 25, not of 15, so that none is subnormal: their magnitudes are 0, or 2^-24 to below 2^7.
+ * The 32 words of low and 16 of high bits of q6_K become three words for each group of 16 weights: word i = 0 .. 2 has
+ * codes 4i .. 4i + 3, times 4, and in the two low bits of its bytes bits 2i and 2i + 1 of codes 12 .. 15.  The f16 of
+ * superblocks (d, dmin) get an exponent with a bias of 25, not of 15, so that none is subnormal: their magnitudes are
+ * 0, or 2^-24 to below 2^7.
  * Of F32, F16 and BF16 a tile is 16 bytes of row 0, of row 1, .. 7; rows must be multiples of 16 bytes.
  * The tiles of 8 rows follow each other, and take the place of the 8 rows.
  */
@@ -19,7 +20,7 @@
 
 #include "base/base.h"
 
-enum { PACK_ROWS = 8 };
+enum { PACK_ROWS = 8, PACK_MORE_BIAS = 10 };
 
 /* Is there such a layout for the type? */
 bool quant_can_pack(uint32_t type);

@@ -175,7 +175,7 @@ static bool make_matrix(struct matrix *w, uint32_t type, uint32_t n_out, uint8_t
     }
     w->data = data;
     for (; quant_can_pack(type) && w->n_packed < n_out; w->n_packed += PACK_ROWS) {
-        quant_pack(type, data + w->n_packed * w->row_bytes, N_IN / traits->block_size, scratch);
+        if (!quant_pack(type, data + w->n_packed * w->row_bytes, N_IN / traits->block_size, scratch)) return false;
     }
     return true;
 }

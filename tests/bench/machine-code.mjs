@@ -1,7 +1,8 @@
 /**
- * `node tests/bench/machine-code.mjs MODULE.wasm [FUNCTION]`: what this Node's V8 makes of the inner loops of kernels,
- * on x86-64.  A line for the hot loop of every kernel, the one with the most products; of the function given a line for
- * each loop and its instructions.
+ * `node tests/bench/machine-code.mjs MODULE.wasm [FUNCTION [CPU]]`: what this Node's V8 makes of the inner loops of
+ * kernels, on x86-64.  A line for the hot loop of every kernel, the one with the most products; of the function given a
+ * line for each loop and its instructions, and with a CPU (znver3, icelake-server, ...) the cycles that a turn takes by
+ * llvm-mca's model of it, if all data are in the first cache and nothing else runs.
  *
  *   loops          of the function, with as many products
  *   instructions   of one turn, without those of loops within it and without padding
@@ -65,8 +66,29 @@ const COUNTS = /** @type {Record<string, (instruction: Instruction) => boolean>}
   addresses: ({ name, operands }) => /^lea/.test(name) || (/^movl$/.test(name) && /^r\w+,r\w+$/.test(operands)),
 });
 
-const [file, wanted] = process.argv.slice(2);
-if (!file) throw new Error('usage: node tests/bench/machine-code.mjs MODULE.wasm [FUNCTION]');
+/** @type {Record<string, string>} */
+const WIDTHS = { vmovdqu: 'xmmword', vmovups: 'xmmword', vbroadcastss: 'dword' };
+
+/** Cycles for a turn, if it runs again and again.  V8 writes Intel's syntax with the suffixes of AT&T's.
+ * @param {Instruction[]} loop @param {string} cpu  as llvm-mca -mcpu names it */
+function cyclesOf(loop, cpu) {
+  const code = loop.filter(({ name }) => !name.startsWith('j')).map(({ name, operands }) => {
+    const plain = /^(mov|lea|add|sub|cmp|and|shl)[lq]$/.exec(name)?.[1] ?? name;
+    const from = operands.replace(/\*1\b/g, '').replace(/\[rip\+\w+\]/, '[rip]')
+      .replace('[', WIDTHS[name] ? `${WIDTHS[name]} ptr [` : '[');
+    return `${plain === 'mov' && /0x[0-9a-f]{9,}/.test(from) ? 'movabs' : plain} ${from}`;
+  });
+  const turns = 100;
+  const { stdout, stderr, error } = spawnSync('llvm-mca',
+    ['-mtriple=x86_64', `-mcpu=${cpu}`, `-iterations=${turns}`, '-'],
+    { input: `.intel_syntax noprefix\n${code.join('\n')}\n`, encoding: 'utf8' });
+  const cycles = /^Total Cycles: +(\d+)/m.exec(stdout ?? '')?.[1];
+  if (!cycles) throw new Error(`llvm-mca (apt package llvm) says: ${error?.message ?? stderr.trim()}`);
+  return Number(cycles) / turns;
+}
+
+const [file, wanted, cpu] = process.argv.slice(2);
+if (!file) throw new Error('usage: node tests/bench/machine-code.mjs MODULE.wasm [FUNCTION [CPU]]');
 const isKernel = (/** @type {string} */ name) =>
   /__(simd128|relaxed\d+)$|^ceiling_/.test(name) && !name.includes('_unpack_');
 const functions = compile(file).filter(({ name }) => wanted ? name === wanted : isKernel(name))
@@ -86,6 +108,7 @@ for (const { name, code } of functions) {
   if (wanted) {
     for (const { own, counts } of loops) {
       line(name, [1, ...counts]);
+      if (cpu) console.log(`    ${cyclesOf(own, cpu)} cycles (llvm-mca -mcpu=${cpu})`);
       for (const { name, operands } of own) console.log(`    ${name} ${operands}`);
     }
     continue;
