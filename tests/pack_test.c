@@ -74,17 +74,30 @@ static void layout(void) {
     REQUIRE(quant_pack(QUANT_F32, f32, 8, scratch), "it was not packed");
     for (size_t b = 0; b < 16; b++) CHECK(f32[128 + 48 + b] == 3 * 32 + 16 + b, "byte %zu: %u", b, f32[128 + 48 + b]);
     CHECK(!quant_pack(QUANT_F32, f32, 7, scratch), "rows of 28 bytes were packed");
-    /* q5_0: weight 22 = 4 * 5 + 2 has its high bit at 8 * 2 + 5. */
+    /* q5_0: code 0x15 at weight 6 = 4 * 1 + 2, low nibble of byte 6 and bit 6 of the high bits, is the high five bits
+     * of byte 2 of word 1; 0x1e at weight 30 = 4 * 7 + 2, high nibble of byte 14 and bit 30, is in words 2, 3, 4. */
     uint8_t q5[PACK_ROWS * 22] = { 0 };
-    q5[3 * 22 + 2 + 22 / 8] = 1 << 22 % 8;
+    q5[3 * 22 + 6 + 6] = 0x05;
+    q5[3 * 22 + 6 + 14] = 0xe0;
+    q5[3 * 22 + 2 + 0] = 1 << 6;
+    q5[3 * 22 + 2 + 3] = 1 << 6;
     REQUIRE(quant_pack(QUANT_Q5_0, q5, 1, scratch), "it was not packed");
-    CHECK(load_u32(q5 + 16 + 4 * 3) == 1u << (8 * 2 + 5), "%#x", load_u32(q5 + 16 + 4 * 3));
-    /* q5_K: weight 118 = 32 * 3 + 4 * 5 + 2, bit 3 of byte 22 of the high bits, is bit 8 * 2 + 5 of word 3 of them. */
+    static const uint32_t five[] = { 0, 0x15 << 19, 6 << 16, 4 << 16, 4 << 16 };
+    for (size_t i = 0; i < 5; i++) {
+        uint32_t word = load_u32(q5 + 2 * PACK_ROWS + i * 4 * PACK_ROWS + 4 * 3);
+        CHECK(word == five[i], "word %zu: %#x", i, word);
+    }
+    /* q5_K: code 0x1b at weight 118 = 32 * 3 + 4 * 5 + 2, high nibble of byte 32 + 22 and bit 3 of byte 22 of the high
+     * bits, is in words 0 and 3 of the five of weights 96 .. 127. */
     uint8_t q5_K[PACK_ROWS * 176] = { 0 }, q6_K[PACK_ROWS * 210] = { 0 }, large[sizeof q6_K];
+    q5_K[6 * 176 + 48 + 32 + 22] = 0xb0;
     q5_K[6 * 176 + 16 + 22] = 1 << 3;
     REQUIRE(quant_pack(QUANT_Q5_K, q5_K, 1, large), "it was not packed");
-    const uint8_t *word = q5_K + (4 + 3) * 4 * PACK_ROWS + 4 * 6;
-    CHECK(load_u32(word) == 1u << (8 * 2 + 5), "%#x", load_u32(word));
+    static const uint32_t five_K[] = { 3 << 16, 0, 0, 3 << 16, 0 };
+    for (size_t i = 0; i < 5; i++) {
+        uint32_t word = load_u32(q5_K + (4 + 5 * 3 + i) * 4 * PACK_ROWS + 4 * 6);
+        CHECK(word == five_K[i], "word %zu: %#x", i, word);
+    }
     /* q6_K: code 0x2d at weight 200 = 16 * 12 + 8, high nibble of byte 64 + 8 and bits 4 and 5 of byte 32 + 8 of the
      * high bits, is byte 0 of word 3 * 12 + 2; 0x36 at weight 207, code 15 of its group, lies in three words. */
     q6_K[4 * 210 + 64 + 8] = 0xd0;
@@ -94,8 +107,8 @@ static void layout(void) {
     REQUIRE(quant_pack(QUANT_Q6_K, q6_K, 1, large), "it was not packed");
     static const uint32_t words[] = { 0x02000000, 0x01000000, 0x03000000 | 0x2d << 2 };
     for (size_t i = 0; i < 3; i++) {
-        word = q6_K + 2 * PACK_ROWS + (3 * 12 + i) * 4 * PACK_ROWS + 4 * 4;
-        CHECK(load_u32(word) == words[i], "word %zu: %#x", i, load_u32(word));
+        uint32_t word = load_u32(q6_K + 2 * PACK_ROWS + (3 * 12 + i) * 4 * PACK_ROWS + 4 * 4);
+        CHECK(word == words[i], "word %zu: %#x", i, word);
     }
 }
 
@@ -199,7 +212,7 @@ void test_pack(void) {
         snprintf(name, sizeof name, "pack: rows of %s come back bit for bit", quant_traits(types[i])->name);
         test_row(name, round_trip, &types[i]);
     }
-    test_case("pack: words and 16 bytes of floats lie by rows, high bits by bytes", layout);
+    test_case("pack: words and 16 bytes of floats lie by rows, five and six bits in words", layout);
     test_case("pack: scales of superblocks have another bias, and none is subnormal", scales_of_superblocks);
     test_case("pack: infinite scales leave rows as they are", not_finite);
     test_case("pack: types that nothing multiplies with have no layout", no_layout);

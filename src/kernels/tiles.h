@@ -7,8 +7,9 @@
  *   N_DOT, total(dots, half)        how many sums dots has, and what they are for rows 4 half .. 4 half + 3
  *   dot_4(dots, CODES, low, high, k, j, q)       dots += four codes times the activations at q
  *   dot_nibbles(dots, words, q, unread)          dots += the nibbles of four words times 32 activations
+ *   dot_five_bits(dots, words, q, unread)        dots += 5 words of q5_0, q5_1 or q5_K times 32 activations
  *   dot_six_bits(dots, words, q, unread)         dots += a group of q6_K times 16 activations
- *                                                both where that is faster than dot_4; of bytes they give false
+ *                                                where that is faster than dot_4; of bytes they give false
  *
  * A dot counts the bias of the codes in as the first value of its sums: -bias * (sum of the activations' codes).
  */
@@ -29,6 +30,9 @@ ALWAYS_INLINE bool dot_nibbles(v128_t dots[N_DOT], const uint8_t *words, const c
     return false;
 }
 ALWAYS_INLINE bool dot_six_bits(v128_t dots[N_DOT], const uint8_t *words, const code *q, volatile v128_t unread[2]) {
+    return dot_nibbles(dots, words, q, unread);
+}
+ALWAYS_INLINE bool dot_five_bits(v128_t dots[N_DOT], const uint8_t *words, const code *q, volatile v128_t unread[2]) {
     return dot_nibbles(dots, words, q, unread);
 }
 #endif
@@ -62,6 +66,7 @@ ALWAYS_INLINE void block_dot(const struct block *b, float y[TILE_ROWS], const ui
         v128_t dots[N_DOT];
         begin_with(dots, bias);
         bool done = b->codes == q4_codes && dot_nibbles(dots, w + b->low, q, unread);
+        done = done || (b->codes == q5_codes && dot_five_bits(dots, w + b->low, q, unread));
         /* The low and the high nibbles of the same word together. */
         LOOP_UNROLLED
         for (uint32_t j = 0; !done && j < 4; j++) {
@@ -93,8 +98,8 @@ ALWAYS_INLINE void block_dot(const struct block *b, float y[TILE_ROWS], const ui
 
 static const struct block q4_0 = { q4_codes, 144, 16, 16, 8, false, false };
 static const struct block q4_1 = { q4_codes, 160, 32, 32, 0, true, false };
-static const struct block q5_0 = { q5_codes, 176, 48, 16, 16, false, false };
-static const struct block q5_1 = { q5_codes, 192, 64, 32, 0, true, false };
+static const struct block q5_0 = { q5_codes, 176, 16, 16, 16, false, false };
+static const struct block q5_1 = { q5_codes, 192, 32, 32, 0, true, false };
 static const struct block q8_0 = { q8_codes, 272, 16, 16, 128, false, true };
 static const struct block q8_0_signed = { q8_signed_codes, 272, 16, 16, 0, false, true };
 static const struct block iq4_nl = { iq4_codes, 144, 16, 16, 128, false, false };
@@ -146,7 +151,8 @@ ALWAYS_INLINE void superblock_dot(const struct superblock *b, float y[TILE_ROWS]
                     begin_with(dots, bias);
                     /* Each offset from q once: where V8 sees one twice it keeps the address on the stack. */
                     uint32_t at = b->group == 32 ? 32 * k : 0;
-                    bool done = b->codes == q6_K_codes && dot_six_bits(dots, low_j, q, unread);
+                    bool done = (b->codes == q6_K_codes && dot_six_bits(dots, low_j, q, unread))
+                             || (b->codes == q5_codes && dot_five_bits(dots, low_j, q, unread));
                     uint32_t n = done ? 0 : b->group / 4;
                     LOOP_UNROLLED
                     for (uint32_t i = 0; i < n; i++) {
@@ -172,7 +178,7 @@ ALWAYS_INLINE void superblock_dot(const struct superblock *b, float y[TILE_ROWS]
 static const struct superblock q4_K = { q4_K_codes, q4_K_scales, 1152, 128, 128, 2, 256, 0, 32, 32, 0, true, 0 };
 static const struct superblock q4_K_unshifted = { q4_K_unshifted_codes, q4_K_scales, 1152, 128, 128, 2, 256, 0, 32,
                                                   32, 0, true, 4 };
-static const struct superblock q5_K = { q5_K_codes, q4_K_scales, 1408, 384, 128, 2, 256, 64, 32, 32, 0, true, 0 };
+static const struct superblock q5_K = { q5_codes, q4_K_scales, 1408, 128, 128, 1, 160, 160, 32, 20, 0, true, 0 };
 static const struct superblock q6_K = { q6_K_codes, q6_K_scales, 1680, 16, 16, 1, 192, 192, 16, 24, 32, false, 0 };
 static const struct superblock q2_K = { q2_K_codes, q2_K_scales, 672, 128, 128, 4, 256, 0, 16, 32, 0, true, 0 };
 static const struct superblock q3_K = { q3_K_codes, q3_K_scales, 880, 272, 16, 8, 0, 0, 16, 32, 4, false, 0 };

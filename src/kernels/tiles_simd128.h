@@ -31,11 +31,6 @@ ALWAYS_INLINE v128_t byte_mask(int8_t mask) {
 ALWAYS_INLINE v128_t bits(v128_t v, uint32_t shift, int8_t mask) {
     return wasm_v128_and(wasm_u16x8_shr(v, shift), byte_mask(mask));
 }
-/* The same, moved to where the fifth bit of a byte is. */
-ALWAYS_INLINE v128_t bits_at_4(v128_t v, uint32_t shift, int8_t mask) {
-    return wasm_v128_and(shift < 4 ? wasm_i16x8_shl(v, 4 - shift) : wasm_u16x8_shr(v, shift - 4),
-                         byte_mask((int8_t)(mask << 4)));
-}
 /* Word j of 4 rows. */
 ALWAYS_INLINE v128_t word(const uint8_t *words, size_t j) { return wasm_v128_load(words + 32 * j); }
 
@@ -84,9 +79,18 @@ ALWAYS_INLINE v128_t q4_codes(const uint8_t *low, const uint8_t *high, uint32_t 
     return bits(word(low, j % 4), j / 4 * 4, 15);
 }
 
-/* q5_0, q5_1: bit j of the bytes of the one word of high bits. */
+/* q5_0, q5_1, q5_K: the high five bits of 5 words, then what the low three of these are together: the low two of words
+ * 3 and 4 come to bits 3 and 4 of codes 5 and 6, the third to bits 3 and 4 of code 7. */
+ALWAYS_INLINE v128_t two_bits_at_3(v128_t v) { return wasm_v128_and(wasm_i16x8_shl(v, 3), byte_mask(3 << 3)); }
+ALWAYS_INLINE v128_t third_bit_at(v128_t v, uint32_t j) {
+    return wasm_v128_and(wasm_i16x8_shl(v, j - 2), byte_mask((int8_t)(1 << j)));
+}
 ALWAYS_INLINE v128_t q5_codes(const uint8_t *low, const uint8_t *high, uint32_t k, uint32_t j) {
-    return wasm_v128_or(q4_codes(low, high, k, j), bits_at_4(word(high, 0), j, 1));
+    (void)high, (void)k;
+    if (j < 5) return bits(word(low, j), 3, 31);
+    v128_t three = bits(word(low, j - 5), 0, 7);
+    if (j < 7) return wasm_v128_or(three, two_bits_at_3(word(low, j - 2)));
+    return wasm_v128_or(three, wasm_v128_or(third_bit_at(word(low, 3), 3), third_bit_at(word(low, 4), 4)));
 }
 
 /* q8_0: word j has weights 4j .. 4j + 3 in order B. */
@@ -117,11 +121,6 @@ ALWAYS_INLINE v128_t q4_K_codes(const uint8_t *low, const uint8_t *high, uint32_
 ALWAYS_INLINE v128_t q4_K_unshifted_codes(const uint8_t *low, const uint8_t *high, uint32_t k, uint32_t j) {
     (void)high;
     return wasm_v128_and(word(low, j), byte_mask(k ? (int8_t)0xf0 : 15));
-}
-
-/* k = 0, 1: as q4_K, and bit j of the bytes of word k. */
-ALWAYS_INLINE v128_t q5_K_codes(const uint8_t *low, const uint8_t *high, uint32_t k, uint32_t j) {
-    return wasm_v128_or(q4_K_codes(low, high, k, j), bits_at_4(word(high, k), j, 1));
 }
 
 /* j = 0 .. 3, of a group: the high six bits of 3 words, then what their low two bits are together. */

@@ -6,14 +6,14 @@
 struct pack {
     uint8_t n_half;     /* d, and m or dmin right behind it; 0: a type that is not packed */
     uint8_t d;          /* byte of the first of them */
-    enum { NO_WORD, HIGH_WORD, ORDER_B, HIGH_BITS, SIX_BITS } changed;
+    enum { NO_WORD, ORDER_B, FIVE_BITS, FIVE_BITS_K, SIX_BITS } changed;
 };
 
 static const struct pack table[QUANT_TYPE_COUNT] = {
-    [QUANT_Q4_0] = { 1, 0, NO_WORD },   [QUANT_Q4_1] = { 2, 0, NO_WORD },    [QUANT_Q5_0] = { 1, 0, HIGH_WORD },
-    [QUANT_Q5_1] = { 2, 0, HIGH_WORD }, [QUANT_Q8_0] = { 1, 0, ORDER_B },    [QUANT_Q4_K] = { 2, 0, NO_WORD },
-    [QUANT_Q5_K] = { 2, 0, HIGH_BITS }, [QUANT_Q6_K] = { 1, 208, SIX_BITS }, [QUANT_Q2_K] = { 2, 80, NO_WORD },
-    [QUANT_Q3_K] = { 1, 108, NO_WORD }, [QUANT_IQ4_NL] = { 1, 0, NO_WORD },  [QUANT_IQ4_XS] = { 1, 0, NO_WORD },
+    [QUANT_Q4_0] = { 1, 0, NO_WORD },     [QUANT_Q4_1] = { 2, 0, NO_WORD },    [QUANT_Q5_0] = { 1, 0, FIVE_BITS },
+    [QUANT_Q5_1] = { 2, 0, FIVE_BITS },   [QUANT_Q8_0] = { 1, 0, ORDER_B },    [QUANT_Q4_K] = { 2, 0, NO_WORD },
+    [QUANT_Q5_K] = { 2, 0, FIVE_BITS_K }, [QUANT_Q6_K] = { 1, 208, SIX_BITS }, [QUANT_Q2_K] = { 2, 80, NO_WORD },
+    [QUANT_Q3_K] = { 1, 108, NO_WORD },   [QUANT_IQ4_NL] = { 1, 0, NO_WORD },  [QUANT_IQ4_XS] = { 1, 0, NO_WORD },
 };
 
 static bool is_superblock(uint32_t type) { return quant_traits(type)->block_size == 256; }
@@ -28,35 +28,80 @@ static void store_u64(uint8_t *p, uint64_t v) {
     for (int i = 0; i < 8; i++) p[i] = (uint8_t)(v >> 8 * i);
 }
 
-/* Bit k of byte j <-> bit j of byte k.  Warren, Hacker's Delight, 7-3. */
-static uint64_t transposed(uint64_t x) {
-    static const uint64_t masks[] = { 0x00aa00aa00aa00aa, 0x0000cccc0000cccc, 0x00000000f0f0f0f0 };
-    for (int i = 0; i < 3; i++) {
-        uint64_t t = (x ^ x >> (7 << i)) & masks[i];
-        x ^= t ^ t << (7 << i);
+#define FOUR(byte) (0x01010101 * (uint32_t)(byte))
+#define EIGHT(byte) (0x0101010101010101 * (uint64_t)(byte))
+
+/* Codes of five bits: four times 8 bytes of them <-> five words, n times. */
+static void five_words_of(uint8_t *words, const uint64_t *c, size_t n) {
+    for (; n > 0; n--, c += 4, words += 20) {
+        uint64_t c5 = c[2] >> 32, c6 = c[3] & UINT32_MAX, c7 = c[3] >> 32;
+        uint64_t low3 = (c5 >> 3 & FOUR(3)) | (c7 >> 1 & FOUR(4)), low4 = (c6 >> 3 & FOUR(3)) | (c7 >> 2 & FOUR(4));
+        store_u64(words, c[0] << 3 | (c5 & FOUR(7)) | (c6 & FOUR(7)) << 32);
+        store_u64(words + 8, c[1] << 3 | (c7 & FOUR(7)) | low3 << 32);
+        store_u32(words + 16, (uint32_t)(c[2] << 3 | low4));
     }
-    return x;
+}
+static void five_bits_of(uint64_t *c, const uint8_t *words, size_t n) {
+    for (; n > 0; n--, c += 4, words += 20) {
+        uint64_t w01 = load_u64(words), w23 = load_u64(words + 8), w4 = load_u32(words + 16), w3 = w23 >> 32;
+        uint64_t c5 = (w01 & FOUR(7)) | (w3 & FOUR(3)) << 3, c6 = (w01 >> 32 & FOUR(7)) | (w4 & FOUR(3)) << 3;
+        uint64_t c7 = (w23 & FOUR(7)) | (w3 & FOUR(4)) << 1 | (w4 & FOUR(4)) << 2;
+        c[0] = w01 >> 3 & EIGHT(31);
+        c[1] = w23 >> 3 & EIGHT(31);
+        c[2] = (w4 >> 3 & FOUR(31)) | c5 << 32;
+        c[3] = c6 | c7 << 32;
+    }
 }
 
-/* Bit 4j + b of a word of high bits <-> bit 8b + j: a nibble is a byte of what is transposed. */
-static uint32_t high_bits_packed(uint32_t bits) {
-    uint64_t x = bits;
-    x = (x | x << 16) & 0x0000ffff0000ffff;
-    x = (x | x << 8) & 0x00ff00ff00ff00ff;
-    x = (x | x << 4) & 0x0f0f0f0f0f0f0f0f;
-    return (uint32_t)transposed(x);
+/* q5_0, q5_1: a word of high bits, bit 4j + b of byte b of word j, before 16 bytes of nibbles. */
+static void five_bits_block(uint8_t *words, bool back) {
+    uint64_t c[4], low[2];
+    uint32_t high = 0;
+    if (back) {
+        five_bits_of(c, words, 1);
+        for (int i = 0; i < 8; i++) {   /* the product brings bit 8b to bit 28 + b */
+            high |= ((uint32_t)(c[i / 2] >> (i % 2 * 32 + 4) & FOUR(1)) * 0x10204080u >> 28) << 4 * i;
+        }
+        store_u32(words, high);
+        for (int i = 0; i < 2; i++) store_u64(words + 4 + 8 * i, (c[i] & EIGHT(15)) | (c[i + 2] & EIGHT(15)) << 4);
+        return;
+    }
+    high = load_u32(words);
+    for (int i = 0; i < 2; i++) low[i] = load_u64(words + 4 + 8 * i);
+    for (int i = 0; i < 4; i++, high >>= 8) {   /* the products bring bit b to bit 8b */
+        uint64_t first = (high & 15) * 0x00204081 & FOUR(1), second = (high >> 4 & 15) * 0x00204081 & FOUR(1);
+        c[i] = (low[i % 2] >> i / 2 * 4 & EIGHT(15)) | (first | second << 32) << 4;
+    }
+    five_words_of(words, c, 1);
 }
-static uint32_t high_bits_of(uint32_t packed) {
-    uint64_t x = transposed(packed);
-    x = (x | x >> 4) & 0x00ff00ff00ff00ff;
-    x = (x | x >> 8) & 0x0000ffff0000ffff;
-    return (uint32_t)(x | x >> 16);
+
+/* q5_K: 32 bytes of high bits, bit k of byte i that of weight 32k + i, before 4 times 32 of nibbles. */
+static void five_bits_superblock(uint8_t *words, bool back) {
+    uint64_t codes[32];
+    uint8_t *low = words + 32;
+    if (back) five_bits_of(codes, words, 8);
+    for (size_t i = 0; i < 4; i++) {   /* 8 bytes of each 32 */
+        uint64_t high = back ? 0 : load_u64(words + 8 * i);
+        for (size_t k = 0; k < 8; k += 2) {
+            uint64_t *c = codes + 4 * k + i;
+            uint8_t *nibbles = low + 16 * k + 8 * i;
+            if (back) {
+                high |= (c[0] >> 4 & EIGHT(1)) << k | (c[4] >> 4 & EIGHT(1)) << (k + 1);
+                store_u64(nibbles, (c[0] & EIGHT(15)) | (c[4] & EIGHT(15)) << 4);
+            } else {
+                uint64_t both = load_u64(nibbles);
+                c[0] = (both & EIGHT(15)) | (high >> k & EIGHT(1)) << 4;
+                c[4] = (both >> 4 & EIGHT(15)) | (high >> (k + 1) & EIGHT(1)) << 4;
+            }
+        }
+        if (back) store_u64(words + 8 * i, high);
+    }
+    if (!back) five_words_of(words, codes, 8);
 }
 
 /* q6_K, 8 bytes at a time: 16 with low bits and 8 with high ones <-> 32 with codes, of which two and two make 12 bytes
  * of a tile. */
 enum { N_EIGHT = 32, N_LOW = 16 };
-#define EIGHT(byte) (0x0101010101010101 * (uint64_t)(byte))
 static void six_bits_packed(uint8_t *words) {
     uint64_t codes[N_EIGHT];
     for (size_t i = 0; i < 8; i++) {
@@ -94,21 +139,9 @@ static void six_bits_of(uint8_t *words) {
 
 /* Gives the words of a block the form that they have in a tile, or back. */
 static void change_words(const struct pack *pack, uint8_t *block, bool back) {
-    uint8_t *word;
     switch (pack->changed) {
-    case HIGH_WORD:
-        word = block + 2 * pack->n_half;
-        store_u32(word, back ? high_bits_of(load_u32(word)) : high_bits_packed(load_u32(word)));
-        break;
-    case HIGH_BITS:
-        word = block + 16;   /* behind d, dmin and 12 bytes of scales */
-        for (size_t b = 0; b < 4; b++, word++) {
-            uint64_t bytes = 0;
-            for (size_t i = 0; i < 8; i++) bytes |= (uint64_t)word[i * 4] << 8 * i;
-            bytes = transposed(bytes);
-            for (size_t i = 0; i < 8; i++) word[i * 4] = (uint8_t)(bytes >> 8 * i);
-        }
-        break;
+    case FIVE_BITS: five_bits_block(block + 2 * pack->n_half, back); break;
+    case FIVE_BITS_K: five_bits_superblock(block + 16, back); break;   /* behind d, dmin and 12 bytes of scales */
     case SIX_BITS:
         if (back) six_bits_of(block);
         else six_bits_packed(block);
@@ -234,7 +267,7 @@ bool quant_pack(uint32_t type, uint8_t *rows, size_t n_block, uint8_t *scratch) 
     bool superblock = is_superblock(type);
     if (!halves_fit(pack, superblock, rows, PACK_ROWS * n_block, block_bytes)) return false;
     memcpy(scratch, rows, PACK_ROWS * row_bytes);
-    if (superblock || pack->changed == HIGH_WORD) {
+    if (superblock || pack->changed == FIVE_BITS) {
         for (uint8_t *b = scratch, *e = scratch + PACK_ROWS * row_bytes; b < e; b += block_bytes) {
             change_block(pack, superblock, b, false);
         }

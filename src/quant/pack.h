@@ -4,14 +4,17 @@
  * A tile is one block of 8 consecutive rows, in the 8 * block_bytes bytes that these blocks have in the file:
  *   types whose blocks have an odd half (block_bytes % 4 == 2)   the f16 d of rows 0 .. 7
  *   then, word by word                                          the little-endian u32 j of the blocks of rows 0 .. 7
- * where word j is of the block less that half.  The 32 high bits of q5_0 and q5_1 change places on the way: bit 8b + j
- * is that of weight 4j + b, so that one shift brings those of 4 neighbours to the same bit of 4 bytes; of the 8 words
- * of q5_K bit 8b + j of word k is that of weight 32k + 4j + b, which was bit 8b + k of word j.  Four codes of
- * q8_0 stand as 0 2 1 3 (order B of kernels/kernels.h), as bytes that become 16 bits wide without being taken apart.
- * The 32 words of low and 16 of high bits of q6_K become three words for each group of 16 weights: word i = 0 .. 2 has
- * codes 4i .. 4i + 3, times 4, and in the two low bits of its bytes bits 2i and 2i + 1 of codes 12 .. 15.  The f16 of
- * superblocks (d, dmin) get an exponent with a bias of 25, not of 15, so that none is subnormal: their magnitudes are
- * 0, or 2^-24 to below 2^7.
+ * where word j is of the block less that half.  Where that saves instructions for each token, words change:
+ *   q5_0, q5_1, q5_K   words of nibbles and high bits become five words for each 32 weights: word i = 0 .. 4 has codes
+ *                      4i .. 4i + 3, times 8, and in the low three bits of its bytes parts of the other 12 codes:
+ *                      words 0, 1 and 2 the low three bits of codes 20 .. 23, 24 .. 27 and 28 .. 31; 3 and 4 the high
+ *                      two of codes 20 .. 23 and 24 .. 27, above which 3 has bit 3 and 4 has bit 4 of codes 28 .. 31
+ *   q6_K               they become three words for each 16 weights: word i = 0 .. 2 has codes 4i .. 4i + 3, times 4,
+ *                      and in the low two bits of its bytes bits 2i and 2i + 1 of codes 12 .. 15
+ *   q8_0               four codes stand as 0 2 1 3 (order B of kernels/kernels.h), as bytes that become 16 bits wide
+ *                      without being taken apart
+ * The f16 of superblocks (d, dmin) get an exponent with a bias of 25, not of 15, so that none is subnormal: their
+ * magnitudes are 0, or 2^-24 to below 2^7.
  * Of F32, F16 and BF16 a tile is 16 bytes of row 0, of row 1, .. 7; rows must be multiples of 16 bytes.
  * The tiles of 8 rows follow each other, and take the place of the 8 rows.
  */
