@@ -75,14 +75,16 @@ static void layout(void) {
     for (size_t b = 0; b < 16; b++) CHECK(f32[128 + 48 + b] == 3 * 32 + 16 + b, "byte %zu: %u", b, f32[128 + 48 + b]);
     CHECK(!quant_pack(QUANT_F32, f32, 7, scratch), "rows of 28 bytes were packed");
     /* q5_0: code 0x15 at weight 6 = 4 * 1 + 2, low nibble of byte 6 and bit 6 of the high bits, is the high five bits
-     * of byte 2 of word 1; 0x1e at weight 30 = 4 * 7 + 2, high nibble of byte 14 and bit 30, is in words 2, 3, 4. */
+     * of byte 2 of word 1; 0x16 at weight 30 = 4 * 7 + 2, high nibble of byte 14 and bit 30, is in words 2 and 4; 0x0d
+     * at weight 25 = 4 * 6 + 1, high nibble of byte 9, in words 1 and 4. */
     uint8_t q5[PACK_ROWS * 22] = { 0 };
     q5[3 * 22 + 6 + 6] = 0x05;
-    q5[3 * 22 + 6 + 14] = 0xe0;
+    q5[3 * 22 + 6 + 14] = 0x60;
+    q5[3 * 22 + 6 + 9] = 0xd0;
     q5[3 * 22 + 2 + 0] = 1 << 6;
     q5[3 * 22 + 2 + 3] = 1 << 6;
     REQUIRE(quant_pack(QUANT_Q5_0, q5, 1, scratch), "it was not packed");
-    static const uint32_t five[] = { 0, 0x15 << 19, 6 << 16, 4 << 16, 4 << 16 };
+    static const uint32_t five[] = { 0, 0x15 << 19 | 5 << 8, 6 << 16, 0, 4 << 16 | 1 << 8 };
     for (size_t i = 0; i < 5; i++) {
         uint32_t word = load_u32(q5 + 2 * PACK_ROWS + i * 4 * PACK_ROWS + 4 * 3);
         CHECK(word == five[i], "word %zu: %#x", i, word);

@@ -2,7 +2,7 @@
  * tiles.h is, that wants of the file that includes it, besides:
  *
  *   panel_codes(panel)              where 32 codes for each four weights of the 8 rows go
- *   store_4(to, CODES, low, high, k, j, bias, order_b)    four codes of 8 rows to a panel
+ *   store_4(to, CODES, words, k, j, bias, order_b)        four codes of 8 rows to a panel
  *   DOT(dots, w, x)                 dots += w times x, lane by lane of 32 bits
  *   first_sum(panel, isum)          what the sums of a group of a panel begin with
  *   GROUP_LOOP                      LOOP_UNROLLED or LOOP_KEPT: of a group's codes, for 4 tokens
@@ -21,7 +21,7 @@ ALWAYS_INLINE void block_unpack(const struct block *b, struct panel *p, const ui
     for (const uint8_t *w = rows, *end = rows + p->n / 32 * b->bytes; w < end; w += b->bytes) {
         LOOP_KEPT
         for (uint32_t j = 0; j < 8; j++, to += 32) {
-            store_4(to, b->codes, w + b->low, w + b->high, 0, j, b->bias, b->order_b);
+            store_4(to, b->codes, w + b->words, 0, j, b->bias, b->order_b);
         }
         for (uint32_t half = 0; half < 2; half++, scales += 4) {
             if (b->has_min) {
@@ -47,15 +47,14 @@ ALWAYS_INLINE void superblock_unpack(const struct superblock *b, struct panel *p
         b->scales(scales, min_codes, mins, w);
         scales += 256 / b->group * TILE_ROWS;
         if (b->has_min) mins += TILE_ROWS, min_codes += 256 / b->group * TILE_ROWS;
-        const uint8_t *low = w + b->low, *high = w + b->high;
-        for (const code *end_of_tile = to + 256 * TILE_ROWS; to < end_of_tile;
-             low += b->low_step, high += b->high_step) {
+        const uint8_t *words = w + b->words;
+        for (const code *end_of_tile = to + 256 * TILE_ROWS; to < end_of_tile; words += b->step) {
             for (uint32_t k = 0; k < b->period; k++) {
                 for (uint32_t j = 0; j < 8; j += b->group / 4) {
-                    const uint8_t *low_j = low + b->four * j, *high_j = high + b->four * j;
+                    const uint8_t *words_j = words + b->four * j;
                     LOOP_KEPT
                     for (uint32_t i = 0; i < b->group / 4; i++, to += 32) {
-                        store_4(to, b->codes, low_j, high_j, k, i, b->bias, false);
+                        store_4(to, b->codes, words_j, k, i, b->bias, false);
                     }
                 }
             }
@@ -69,12 +68,12 @@ ALWAYS_INLINE void superblock_unpack(const struct superblock *b, struct panel *p
  *
  * Lane = row, as in tiles: the scales of 4 rows are one vector.  4 tokens make 8 sums.  The activations of a pair or a
  * four are splat as they are loaded, which takes no vector unit of x86, and what uses them follows at once.  Cranelift
- * and the V8 of Node 20, which run modules without relaxed SIMD, spill then: there they are loaded once and splat by a
- * shuffle (wasmtime 29, not 26 G multiplications a second; Chromium 30, not 34). */
+ * and the V8 of Node 20, which run modules without relaxed SIMD, spill then, and get shuffles: wasmtime has 29 G
+ * multiplications a second by these, 26 by loads, Chromium 30 and 34. */
 
 /* Codes in a register. */
 enum { LANES = 16 / sizeof(code) };
-#if defined(__wasm_relaxed_simd__)
+#if defined(HAVE_RELAXED)
 #define SPLAT(q, i) wasm_v128_load32_splat((q) + (i) * LANES / 4)
 #define STEP_IN_ORDER(a, b) IN_ORDER(a, b)
 #else

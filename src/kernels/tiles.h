@@ -5,11 +5,12 @@
  *   codes_of(activations, order_b)  (n_token, n) code; of bytes those of one token in order B, if asked for
  *   in_order(dots, unread)          what is above before what follows; it may be stored to unread
  *   N_DOT, total(dots, half)        how many sums dots has, and what they are for rows 4 half .. 4 half + 3
- *   dot_4(dots, CODES, low, high, k, j, q)       dots += four codes times the activations at q
+ *   dot_4(dots, CODES, words, k, j, q)           dots += four codes times the activations at q
  *   dot_nibbles(dots, words, q, unread)          dots += the nibbles of four words times 32 activations
  *   dot_five_bits(dots, words, q, unread)        dots += 5 words of q5_0, q5_1 or q5_K times 32 activations
  *   dot_six_bits(dots, words, q, unread)         dots += a group of q6_K times 16 activations
- *                                                where that is faster than dot_4; of bytes they give false
+ *                                                these three where they are faster than dot_4: else, and of
+ *                                                bytes, they give false
  *
  * A dot counts the bias of the codes in as the first value of its sums: -bias * (sum of the activations' codes).
  */
@@ -43,7 +44,7 @@ ALWAYS_INLINE bool dot_five_bits(v128_t dots[N_DOT], const uint8_t *words, const
  * bytes that stand in order B. */
 struct block {
     tile_codes *codes;
-    uint32_t bytes, low, high;
+    uint32_t bytes, words;
     int16_t bias;
     bool has_min, order_b;
 };
@@ -65,13 +66,13 @@ ALWAYS_INLINE void block_dot(const struct block *b, float y[TILE_ROWS], const ui
         if (b->bias) bias = wasm_i32x4_mul(wasm_v128_load32_splat(isum++), too_large);
         v128_t dots[N_DOT];
         begin_with(dots, bias);
-        bool done = b->codes == q4_codes && dot_nibbles(dots, w + b->low, q, unread);
-        done = done || (b->codes == q5_codes && dot_five_bits(dots, w + b->low, q, unread));
-        /* The low and the high nibbles of the same word together. */
+        bool done = b->codes == q4_codes && dot_nibbles(dots, w + b->words, q, unread);
+        done = done || (b->codes == q5_codes && dot_five_bits(dots, w + b->words, q, unread));
+        /* The low and the high nibbles of the same word together, of the types that have them. */
         LOOP_UNROLLED
         for (uint32_t j = 0; !done && j < 4; j++) {
-            dot_4(dots, b->codes, w + b->low, w + b->high, 0, j, q + 4 * j);
-            dot_4(dots, b->codes, w + b->low, w + b->high, 0, j + 4, q + 4 * j + 16);
+            dot_4(dots, b->codes, w + b->words, 0, j, q + 4 * j);
+            dot_4(dots, b->codes, w + b->words, 0, j + 4, q + 4 * j + 16);
             in_order(dots, unread);
         }
         v128_t dq = wasm_f32x4_mul(wasm_v128_load32_splat(d++), back);
@@ -96,13 +97,13 @@ ALWAYS_INLINE void block_dot(const struct block *b, float y[TILE_ROWS], const ui
     wasm_v128_store(y + 4, f1);
 }
 
-static const struct block q4_0 = { q4_codes, 144, 16, 16, 8, false, false };
-static const struct block q4_1 = { q4_codes, 160, 32, 32, 0, true, false };
-static const struct block q5_0 = { q5_codes, 176, 16, 16, 16, false, false };
-static const struct block q5_1 = { q5_codes, 192, 32, 32, 0, true, false };
-static const struct block q8_0 = { q8_codes, 272, 16, 16, 128, false, true };
-static const struct block q8_0_signed = { q8_signed_codes, 272, 16, 16, 0, false, true };
-static const struct block iq4_nl = { iq4_codes, 144, 16, 16, 128, false, false };
+static const struct block q4_0 = { q4_codes, 144, 16, 8, false, false };
+static const struct block q4_1 = { q4_codes, 160, 32, 0, true, false };
+static const struct block q5_0 = { q5_codes, 176, 16, 16, false, false };
+static const struct block q5_1 = { q5_codes, 192, 32, 0, true, false };
+static const struct block q8_0 = { q8_codes, 272, 16, 128, false, true };
+static const struct block q8_0_signed = { q8_signed_codes, 272, 16, 0, false, true };
+static const struct block iq4_nl = { iq4_codes, 144, 16, 128, false, false };
 
 /* ---- superblocks of 256 ------------------------------------------------------------------------------------------ */
 
@@ -112,7 +113,7 @@ static const struct block iq4_nl = { iq4_codes, 144, 16, 16, 128, false, false }
 struct superblock {
     tile_codes *codes;
     tile_scales *scales;
-    uint32_t bytes, low, high, period, low_step, high_step, group, four;
+    uint32_t bytes, words, period, step, group, four;
     int16_t bias;
     bool has_min;
     uint8_t shift_of_odd;
@@ -135,28 +136,28 @@ ALWAYS_INLINE void superblock_dot(const struct superblock *b, float y[TILE_ROWS]
         if (b->has_min) add_mins(less, min_codes, mins, sum_q, sum_d++, 256 / b->group);
         sum_q += 256 / b->group;
         const float *scale = scales;
-        const uint8_t *low = w + b->low, *high = w + b->high;
-        for (const code *q_end = q + 256; q < q_end; low += b->low_step, high += b->high_step) {
+        const uint8_t *words = w + b->words;
+        for (const code *q_end = q + 256; q < q_end; words += b->step) {
             LOOP_UNROLLED
             for (uint32_t k = 0; k < b->period; k++) {
                 v128_t dq = wasm_v128_load32_splat(d++);
                 LOOP_KEPT
                 for (uint32_t j = 0; j < 8; j += b->group / 4, scale += 8) {
-                    const uint8_t *low_j = low + b->four * j, *high_j = high + b->four * j;
-                    OPAQUE(low_j, high_j);
-                    OPAQUE(q, scale);
+                    const uint8_t *words_j = words + b->four * j;
+                    OPAQUE(words_j, q);
+                    OPAQUE(scale, d);
                     v128_t bias = wasm_i32x4_splat(0);
                     if (b->bias) bias = wasm_i32x4_mul(wasm_v128_load32_splat(isum++), too_large);
                     v128_t dots[N_DOT];
                     begin_with(dots, bias);
                     /* Each offset from q once: where V8 sees one twice it keeps the address on the stack. */
                     uint32_t at = b->group == 32 ? 32 * k : 0;
-                    bool done = (b->codes == q6_K_codes && dot_six_bits(dots, low_j, q, unread))
-                             || (b->codes == q5_codes && dot_five_bits(dots, low_j, q, unread));
+                    bool done = (b->codes == q6_K_codes && dot_six_bits(dots, words_j, q, unread))
+                             || (b->codes == q5_codes && dot_five_bits(dots, words_j, q + at, unread));
                     uint32_t n = done ? 0 : b->group / 4;
                     LOOP_UNROLLED
                     for (uint32_t i = 0; i < n; i++) {
-                        dot_4(dots, b->codes, low_j, high_j, k, i, q + at + 4 * i);
+                        dot_4(dots, b->codes, words_j, k, i, q + at + 4 * i);
                         if (i % 2) in_order(dots, unread);
                     }
                     uint32_t shift = k % 2 * b->shift_of_odd;
@@ -175,13 +176,13 @@ ALWAYS_INLINE void superblock_dot(const struct superblock *b, float y[TILE_ROWS]
     wasm_v128_store(y + 4, wasm_f32x4_sub(f1, less[1]));
 }
 
-static const struct superblock q4_K = { q4_K_codes, q4_K_scales, 1152, 128, 128, 2, 256, 0, 32, 32, 0, true, 0 };
-static const struct superblock q4_K_unshifted = { q4_K_unshifted_codes, q4_K_scales, 1152, 128, 128, 2, 256, 0, 32,
+static const struct superblock q4_K = { q4_K_codes, q4_K_scales, 1152, 128, 2, 256, 32, 32, 0, true, 0 };
+static const struct superblock q4_K_unshifted = { q4_K_unshifted_codes, q4_K_scales, 1152, 128, 2, 256, 32,
                                                   32, 0, true, 4 };
-static const struct superblock q5_K = { q5_codes, q4_K_scales, 1408, 128, 128, 1, 160, 160, 32, 20, 0, true, 0 };
-static const struct superblock q6_K = { q6_K_codes, q6_K_scales, 1680, 16, 16, 1, 192, 192, 16, 24, 32, false, 0 };
-static const struct superblock q2_K = { q2_K_codes, q2_K_scales, 672, 128, 128, 4, 256, 0, 16, 32, 0, true, 0 };
-static const struct superblock q3_K = { q3_K_codes, q3_K_scales, 880, 272, 16, 8, 0, 0, 16, 32, 4, false, 0 };
-static const struct superblock iq4_xs = { iq4_codes, iq4_xs_scales, 1088, 64, 64, 1, 128, 0, 32, 32, 128, false, 0 };
+static const struct superblock q5_K = { q5_codes, q4_K_scales, 1408, 128, 1, 160, 32, 20, 0, true, 0 };
+static const struct superblock q6_K = { q6_K_codes, q6_K_scales, 1680, 16, 1, 192, 16, 24, 32, false, 0 };
+static const struct superblock q2_K = { q2_K_codes, q2_K_scales, 672, 128, 4, 256, 16, 32, 0, true, 0 };
+static const struct superblock q3_K = { q3_K_codes, q3_K_scales, 880, 16, 8, 0, 16, 32, 4, false, 0 };
+static const struct superblock iq4_xs = { iq4_codes, iq4_xs_scales, 1088, 64, 1, 128, 32, 32, 128, false, 0 };
 
 #endif

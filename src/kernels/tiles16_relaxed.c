@@ -26,9 +26,9 @@ enum { N_DOT = 4 };
 
 #define DOT(acc, w, x) acc = wasm_i32x4_relaxed_dot_i8x16_i7x16_add(x, w, acc)
 
-ALWAYS_INLINE void dot_4(v128_t dots[N_DOT], tile_codes *codes, const uint8_t *low, const uint8_t *high, uint32_t k,
+ALWAYS_INLINE void dot_4(v128_t dots[N_DOT], tile_codes *codes, const uint8_t *words, uint32_t k,
                          uint32_t j, const code *q) {
-    v128_t c0 = codes(low, high, k, j), c1 = codes(low + 16, high + 16, k, j);
+    v128_t c0 = codes(words, k, j), c1 = codes(words + 16, k, j);
     v128_t x_high = wasm_v128_load32_splat(q), x_low = wasm_v128_load32_splat(q + 2);
     DOT(dots[0], c0, x_high);
     DOT(dots[1], c1, x_high);

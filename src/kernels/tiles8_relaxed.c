@@ -29,11 +29,11 @@ enum { N_DOT = 2 };
 
 #define DOT(acc, w, x) acc = wasm_i32x4_relaxed_dot_i8x16_i7x16_add(x, w, acc)
 
-ALWAYS_INLINE void dot_4(v128_t dots[N_DOT], tile_codes *codes, const uint8_t *low, const uint8_t *high, uint32_t k,
+ALWAYS_INLINE void dot_4(v128_t dots[N_DOT], tile_codes *codes, const uint8_t *words, uint32_t k,
                          uint32_t j, const code *q) {
     v128_t four = wasm_v128_load32_splat(q);
-    DOT(dots[0], codes(low, high, k, j), four);
-    DOT(dots[1], codes(low + 16, high + 16, k, j), four);
+    DOT(dots[0], codes(words, k, j), four);
+    DOT(dots[1], codes(words + 16, k, j), four);
 }
 
 ALWAYS_INLINE v128_t total(const v128_t dots[N_DOT], uint32_t half) { return dots[half]; }
@@ -43,11 +43,11 @@ ALWAYS_INLINE void in_order(v128_t dots[N_DOT], volatile v128_t unread[2]) {
 }
 
 /* The bias stays in: first_sum subtracts it. */
-ALWAYS_INLINE void store_4(code *quads, tile_codes *codes, const uint8_t *low, const uint8_t *high, uint32_t k,
+ALWAYS_INLINE void store_4(code *quads, tile_codes *codes, const uint8_t *words, uint32_t k,
                            uint32_t j, int16_t bias, bool order_b) {
     (void)bias;
-    for (uint32_t half = 0; half < 2; half++, quads += 16, low += 16, high += 16) {
-        v128_t c = codes(low, high, k, j);
+    for (uint32_t half = 0; half < 2; half++, quads += 16, words += 16) {
+        v128_t c = codes(words, k, j);
         if (order_b) c = wasm_i8x16_shuffle(c, c, 0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15);
         wasm_v128_store(quads, c);
     }

@@ -131,9 +131,9 @@ enum { N_DOT = 2 };
 
 #define DOT(acc, w, x) acc = wasm_i32x4_add(acc, wasm_i32x4_dot_i16x8(w, x))
 
-ALWAYS_INLINE void dot_4(v128_t dots[N_DOT], tile_codes *codes, const uint8_t *low, const uint8_t *high, uint32_t k,
+ALWAYS_INLINE void dot_4(v128_t dots[N_DOT], tile_codes *codes, const uint8_t *words, uint32_t k,
                          uint32_t j, const code *q) {
-    v128_t c0 = codes(low, high, k, j), c1 = codes(low + 16, high + 16, k, j);
+    v128_t c0 = codes(words, k, j), c1 = codes(words + 16, k, j);
     v128_t even = wasm_v128_load32_splat(q), odd = wasm_v128_load32_splat(q + 2);
     DOT(dots[0], even_bytes(c0), even);
     DOT(dots[1], even_bytes(c1), even);
@@ -200,7 +200,7 @@ ALWAYS_INLINE bool dot_six_bits(v128_t dots[N_DOT], const uint8_t *words, const 
 }
 
 /* The same of five bits: even bytes are eight times too large.  The last three words are put together of two or three
- * parts, as soon as these are there: 31 instructions for 32 codes of 4 rows, where nibbles and high bits take 51. */
+ * parts, as soon as these are there: 33 instructions for 32 codes of 4 rows, where nibbles and high bits take 51. */
 ALWAYS_INLINE bool dot_five_bits(v128_t dots[N_DOT], const uint8_t *words, const code *q, volatile v128_t unread[2]) {
     static const uint8_t order[] = { 0, 3, 1, 4, 2 };
     v128_t zero = wasm_i32x4_splat(0), even8[2] = { zero, zero }, c5_c6[2] = { zero, zero }, c7[2] = { zero, zero };
@@ -209,12 +209,14 @@ ALWAYS_INLINE bool dot_five_bits(v128_t dots[N_DOT], const uint8_t *words, const
         uint32_t j = order[i];
         v128_t x_even = wasm_v128_load32_splat(q + 4 * j), x_odd = wasm_v128_load32_splat(q + 4 * j + 2);
         for (uint32_t half = 0; half < 2; half++) {
-            v128_t c = word(words + 16 * half, j), three = wasm_v128_and(c, wasm_i8x16_splat(7));
+            v128_t c = word(words + 16 * half, j);
             DOT(even8[half], wasm_v128_and(c, wasm_i16x8_splat(31 << 3)), x_even);
             DOT(dots[half], wasm_u16x8_shr(c, 11), x_odd);
-            if (j < 2) c5_c6[half] = three;
-            else if (j == 2) c7[half] = wasm_v128_or(c7[half], three);
-            else {
+            if (j < 3) {
+                v128_t three = wasm_v128_and(c, wasm_i8x16_splat(7));
+                if (j < 2) c5_c6[half] = three;
+                else c7[half] = wasm_v128_or(c7[half], three);
+            } else {
                 c5_c6[half] = wasm_v128_or(c5_c6[half], two_bits_at_3(c));
                 c7[half] = wasm_v128_or(c7[half], third_bit_at(c, j));
             }
@@ -238,11 +240,11 @@ ALWAYS_INLINE bool dot_five_bits(v128_t dots[N_DOT], const uint8_t *words, const
 }
 
 /* Less bias, to the two pairs of the weights. */
-ALWAYS_INLINE void store_4(int16_t *pairs, tile_codes *codes, const uint8_t *low, const uint8_t *high, uint32_t k,
+ALWAYS_INLINE void store_4(int16_t *pairs, tile_codes *codes, const uint8_t *words, uint32_t k,
                            uint32_t j, int16_t bias, bool order_b) {
     (void)order_b;
-    for (uint32_t half = 0; half < 2; half++, pairs += 8, low += 16, high += 16) {
-        v128_t c = codes(low, high, k, j);
+    for (uint32_t half = 0; half < 2; half++, pairs += 8, words += 16) {
+        v128_t c = codes(words, k, j);
         wasm_v128_store(pairs, wasm_i16x8_sub(even_bytes(c), wasm_i16x8_splat(bias)));
         wasm_v128_store(pairs + 16, wasm_i16x8_sub(odd_bytes(c), wasm_i16x8_splat(bias)));
     }
@@ -323,9 +325,9 @@ static void q4_K_dot__simd128(float y[TILE_ROWS], const uint8_t *rows, const str
         q4_K_scales(scales, min_codes, mins, w);
         add_mins(less, min_codes, mins, sum_q, sum_d++, 8);
         sum_q += 8;
-        w += q4_K.low;
+        w += q4_K.words;
         LOOP_KEPT
-        for (const float *scale = scales; scale < scales + 8 * TILE_ROWS; w += q4_K.low_step) {
+        for (const float *scale = scales; scale < scales + 8 * TILE_ROWS; w += q4_K.step) {
             OPAQUE(scale, d);
             LOOP_UNROLLED
             for (uint32_t k = 0; k < 2; k++) {
