@@ -6,11 +6,8 @@
  *   in_order(dots, unread)          what is above before what follows; it may be stored to unread
  *   N_DOT, total(dots, half)        how many sums dots has, and what they are for rows 4 half .. 4 half + 3
  *   dot_4(dots, CODES, words, k, j, q)           dots += four codes times the activations at q
- *   dot_nibbles(dots, words, q, unread)          dots += the nibbles of four words times 32 activations
- *   dot_five_bits(dots, words, q, unread)        dots += 5 words of q5_0, q5_1 or q5_K times 32 activations
- *   dot_six_bits(dots, words, q, unread)         dots += a group of q6_K times 16 activations
- *                                                these three where they are faster than dot_4: else, and of
- *                                                bytes, they give false
+ *   dot_group(dots, CODES, words, q, unread)     dots += all codes of a group times the activations at q; false, and
+ *                                                nothing done, where dot_4 is as good; not of bytes
  *
  * A dot counts the bias of the codes in as the first value of its sums: -bias * (sum of the activations' codes).
  */
@@ -26,15 +23,10 @@ ALWAYS_INLINE void begin_with(v128_t dots[N_DOT], v128_t v) {
 }
 
 #if defined(BYTES_ARE_MULTIPLIED)
-ALWAYS_INLINE bool dot_nibbles(v128_t dots[N_DOT], const uint8_t *words, const code *q, volatile v128_t unread[2]) {
-    (void)dots, (void)words, (void)q, (void)unread;
+ALWAYS_INLINE bool dot_group(v128_t dots[N_DOT], tile_codes *codes, const uint8_t *words, const code *q,
+                             volatile v128_t unread[2]) {
+    (void)dots, (void)codes, (void)words, (void)q, (void)unread;
     return false;
-}
-ALWAYS_INLINE bool dot_six_bits(v128_t dots[N_DOT], const uint8_t *words, const code *q, volatile v128_t unread[2]) {
-    return dot_nibbles(dots, words, q, unread);
-}
-ALWAYS_INLINE bool dot_five_bits(v128_t dots[N_DOT], const uint8_t *words, const code *q, volatile v128_t unread[2]) {
-    return dot_nibbles(dots, words, q, unread);
 }
 #endif
 
@@ -66,8 +58,7 @@ ALWAYS_INLINE void block_dot(const struct block *b, float y[TILE_ROWS], const ui
         if (b->bias) bias = wasm_i32x4_mul(wasm_v128_load32_splat(isum++), too_large);
         v128_t dots[N_DOT];
         begin_with(dots, bias);
-        bool done = b->codes == q4_codes && dot_nibbles(dots, w + b->words, q, unread);
-        done = done || (b->codes == q5_codes && dot_five_bits(dots, w + b->words, q, unread));
+        bool done = dot_group(dots, b->codes, w + b->words, q, unread);
         /* The low and the high nibbles of the same word together, of the types that have them. */
         LOOP_UNROLLED
         for (uint32_t j = 0; !done && j < 4; j++) {
@@ -152,9 +143,7 @@ ALWAYS_INLINE void superblock_dot(const struct superblock *b, float y[TILE_ROWS]
                     begin_with(dots, bias);
                     /* Each offset from q once: where V8 sees one twice it keeps the address on the stack. */
                     uint32_t at = b->group == 32 ? 32 * k : 0;
-                    bool done = (b->codes == q6_K_codes && dot_six_bits(dots, words_j, q, unread))
-                             || (b->codes == q5_codes && dot_five_bits(dots, words_j, q + at, unread));
-                    uint32_t n = done ? 0 : b->group / 4;
+                    uint32_t n = dot_group(dots, b->codes, words_j, q + at, unread) ? 0 : b->group / 4;
                     LOOP_UNROLLED
                     for (uint32_t i = 0; i < n; i++) {
                         dot_4(dots, b->codes, words_j, k, i, q + at + 4 * i);

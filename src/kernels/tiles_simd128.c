@@ -149,7 +149,7 @@ ALWAYS_INLINE void in_order(v128_t dots[N_DOT], volatile v128_t unread[2]) {
 /* Nibbles are multiplied where two masks find them, in the word and in the word shifted by 4 bits: 5 instructions for
  * four, not 7.  What the second mask finds is 256 times too large, so it has sums of its own, which are divided by it,
  * exactly: 16 products of 15 * 256 and MAX_CODE_16 fit 32 bits. */
-ALWAYS_INLINE bool dot_nibbles(v128_t dots[N_DOT], const uint8_t *words, const code *q, volatile v128_t unread[2]) {
+ALWAYS_INLINE void dot_nibbles(v128_t dots[N_DOT], const uint8_t *words, const code *q, volatile v128_t unread[2]) {
     v128_t high[2] = { wasm_i32x4_splat(0), wasm_i32x4_splat(0) };
     v128_t even = wasm_i16x8_splat(15), odd = wasm_i16x8_splat(15 << 8);
     KEPT(even);
@@ -169,13 +169,12 @@ ALWAYS_INLINE bool dot_nibbles(v128_t dots[N_DOT], const uint8_t *words, const c
         IN_ORDER_STORED(unread, high[0], high[1]);
     }
     for (uint32_t half = 0; half < 2; half++) dots[half] = wasm_i32x4_add(dots[half], wasm_i32x4_shr(high[half], 8));
-    return true;
 }
 
 /* Codes are multiplied where a mask finds them in even bytes, four times too large, and as a shift finds them in odd
  * ones; the fourth word is put together of what lies below: 17 instructions for 16 codes of 4 rows, where nibbles and
  * high bits apart take 25. */
-ALWAYS_INLINE bool dot_six_bits(v128_t dots[N_DOT], const uint8_t *words, const code *q, volatile v128_t unread[2]) {
+ALWAYS_INLINE void dot_six_bits(v128_t dots[N_DOT], const uint8_t *words, const code *q, volatile v128_t unread[2]) {
     v128_t zero = wasm_i32x4_splat(0), even4[2] = { zero, zero }, last[2] = { zero, zero };
     LOOP_UNROLLED
     for (uint32_t j = 3; j-- > 0;) {
@@ -196,12 +195,11 @@ ALWAYS_INLINE bool dot_six_bits(v128_t dots[N_DOT], const uint8_t *words, const 
         DOT(dots[half], odd_bytes(last[half]), x_odd);
         dots[half] = wasm_i32x4_add(dots[half], wasm_i32x4_shr(even4[half], 2));
     }
-    return true;
 }
 
 /* The same of five bits: even bytes are eight times too large.  The last three words are put together of two or three
  * parts, as soon as these are there: 33 instructions for 32 codes of 4 rows, where nibbles and high bits take 51. */
-ALWAYS_INLINE bool dot_five_bits(v128_t dots[N_DOT], const uint8_t *words, const code *q, volatile v128_t unread[2]) {
+ALWAYS_INLINE void dot_five_bits(v128_t dots[N_DOT], const uint8_t *words, const code *q, volatile v128_t unread[2]) {
     static const uint8_t order[] = { 0, 3, 1, 4, 2 };
     v128_t zero = wasm_i32x4_splat(0), even8[2] = { zero, zero }, c5_c6[2] = { zero, zero }, c7[2] = { zero, zero };
     LOOP_UNROLLED
@@ -236,6 +234,14 @@ ALWAYS_INLINE bool dot_five_bits(v128_t dots[N_DOT], const uint8_t *words, const
         IN_ORDER_STORED(unread, dots[0], dots[1]);
     }
     for (uint32_t half = 0; half < 2; half++) dots[half] = wasm_i32x4_add(dots[half], wasm_i32x4_shr(even8[half], 3));
+}
+
+ALWAYS_INLINE bool dot_group(v128_t dots[N_DOT], tile_codes *codes, const uint8_t *words, const code *q,
+                             volatile v128_t unread[2]) {
+    if (codes == q4_codes) dot_nibbles(dots, words, q, unread);
+    else if (codes == q5_codes) dot_five_bits(dots, words, q, unread);
+    else if (codes == q6_K_codes) dot_six_bits(dots, words, q, unread);
+    else return false;
     return true;
 }
 
