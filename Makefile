@@ -183,7 +183,26 @@ own_relaxed = $(if $(findstring -relaxed,$1),$(relaxed_sources))
 variant = $(call objects,$(emcc_dir),$(filter-out $(call own_mt,$1) $(call own_relaxed,$1),$2)) \
     $(call objects,$(emcc_dir)-mt,$(call own_mt,$1)) $(call objects,$(emcc_dir)-relaxed,$(call own_relaxed,$1))
 
-wasm: $(plumb_wasm) ## Builds web/dist/plumb*.wasm, the modules for browsers and Node, with Emscripten.
+# The libraries of the package and, marked and dompurify, of its chat page, as they come: a page without a bundler can
+# import neither from node_modules nor, in a worker, by a name.
+vendor := web/dist/vendor
+vendored := $(vendor)/jinja/index.js $(vendor)/noble-hashes/sha2.js $(vendor)/marked/marked.esm.js \
+    $(vendor)/dompurify/purify.es.mjs
+# $(call vendor_rule,FILE OF web/dist/vendor,PACKAGE,ITS FOLDER,FILES)
+define vendor_rule
+$(vendor)/$1: web/node_modules/$2/$3/$(notdir $1) Makefile
+	@mkdir -p $$(@D)
+	@echo "  $$@"
+	$$Qcp $$(addprefix web/node_modules/$2/,LICENSE $$(addprefix $3/,$4)) $$(@D)
+	$$Qtouch $$@
+endef
+$(eval $(call vendor_rule,jinja/index.js,@huggingface/jinja,dist,index.js *.d.ts))
+$(eval $(call vendor_rule,noble-hashes/sha2.js,@noble/hashes,.,sha2.js _md.js _u64.js utils.js \
+    sha2.d.ts _md.d.ts _u64.d.ts utils.d.ts))
+$(eval $(call vendor_rule,marked/marked.esm.js,marked,lib,marked.esm.js marked.d.ts))
+$(eval $(call vendor_rule,dompurify/purify.es.mjs,dompurify,dist,purify.es.mjs purify.es.d.mts))
+
+wasm: $(plumb_wasm) $(vendored) ## Builds web/dist: the modules for browsers and Node, with Emscripten, and libraries.
 # Exactly the names in wasm/exports.txt, and malloc and free, are visible from outside.
 emcc_exports = -sEXPORTED_FUNCTIONS=$$(sed -n 's/^\([a-z]\w*\).*/_\1/p' wasm/exports.txt | paste -sd,)
 # What ships has no names of functions in it, 11 KB; the same with them is for whoever reads its code.
@@ -244,7 +263,7 @@ measure-kernels: $(kernel_benches:%=build/bench/%.wasm)
 test-programs: \
     $(if $(filter native,$(HOSTS)),build/native/plumb build/native/tests build/native-sanitize/tests) \
     $(if $(filter native,$(HOSTS)),$(fuzzers:%=build/native-sanitize/fuzz-%)) \
-    $(if $(filter node chromium,$(HOSTS)),$(plumb_wasm) $(emcc_dir)/tests.wasm $(emcc_dir)/tests-mt.wasm) \
+    $(if $(filter node chromium,$(HOSTS)),$(plumb_wasm) $(vendored) $(emcc_dir)/tests.wasm $(emcc_dir)/tests-mt.wasm) \
     $(if $(filter chromium,$(HOSTS)),$(emcc_dir)/$(lastword $(emcc_variants:plumb%=tests%)).wasm) \
     $(if $(filter node,$(HOSTS)),$(emcc_variants:%=$(emcc_dir)/named/%.wasm)) \
     $(if $(filter node,$(HOSTS)),$(cli_wasm)) \
@@ -272,7 +291,7 @@ bare: ## Checks that one plain cc command builds the command line.
 	cc -O2 -Iinclude -Isrc src/*/*.c wasm/cli*.c -lm -o build/bare/plumb
 
 clean: ## Removes what was built; keeps models and installed packages.
-	rm -rf $(filter-out build/setup,$(wildcard build/*)) web/dist/*.wasm
+	rm -rf $(filter-out build/setup,$(wildcard build/*)) web/dist
 
 # Headers that objects depend on.
 -include $(wildcard build/*/obj/*/*.d build/*/obj/*/*/*.d)

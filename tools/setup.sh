@@ -189,7 +189,7 @@ case $target in
     run)
         need_emcc
         apt_install
-        need_npm web @huggingface/jinja --omit=dev
+        need_npm web marked
         ;;
     test)
         [ $# -gt 0 ] || set -- native node chromium wasmtime
@@ -205,7 +205,7 @@ case $target in
         done
         apt_install
         need_npm . tap-parser
-        need_npm web typescript
+        need_npm web marked
         case " $* " in *' wasmtime '*) need_wasmtime ;; esac
         case " $* " in *' native '*) need_reference ;; esac
         ;;
@@ -225,7 +225,7 @@ case $target in
         need_chromium
         apt_install
         need_npm . playwright-core
-        need_npm web @huggingface/jinja --omit=dev
+        need_npm web marked
         need_npm tests/bench @wllama/wllama
         need_wasmtime
         need_reference

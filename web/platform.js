@@ -13,10 +13,18 @@ function alone(worker) {
   }
 }
 
+/** Each spelt out: so bundlers find the files. @type {Record<string, URL>} */
+const MODULES = {
+  'plumb': new URL('./dist/plumb.wasm', import.meta.url),
+  'plumb-mt': new URL('./dist/plumb-mt.wasm', import.meta.url),
+  'plumb-relaxed': new URL('./dist/plumb-relaxed.wasm', import.meta.url),
+  'plumb-mt-relaxed': new URL('./dist/plumb-mt-relaxed.wasm', import.meta.url),
+};
+
 export const platform = {
-  /** @param {string} name */
+  /** @param {string} name  of MODULES */
   async compile(name) {
-    const url = new URL(`./dist/${name}.wasm`, import.meta.url);
+    const url = MODULES[name];
     try {
       const response = await fetch(url);
       if (!response.ok) throw new Error(`the server answered ${response.status}`);

@@ -15,7 +15,7 @@ import { PlumbError, reasonOf } from './errors.js';
 /** A noncharacter: the standard keeps it free for uses like this one. */
 const MARK = '\uFDD0';
 
-/** @type {Map<string, import('@huggingface/jinja').Template>} */
+/** @type {Map<string, import('./dist/vendor/jinja/index.js').Template>} */
 const parsed = new Map();
 
 /** @param {string | undefined} source  tokenizer.chat_template
@@ -27,7 +27,7 @@ export async function render(source, variables) {
   }
   try {
     let template = parsed.get(source);
-    if (!template) parsed.set(source, template = new (await import('@huggingface/jinja')).Template(source));
+    if (!template) parsed.set(source, template = new (await import('./dist/vendor/jinja/index.js')).Template(source));
     return template.render(variables);
   } catch (error) {
     throw new PlumbError('PLUMB_ERROR_TEMPLATE', `tokenizer.chat_template: ${reasonOf(error)}`);

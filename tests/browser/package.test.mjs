@@ -28,8 +28,7 @@ async function blank(headers = ISOLATED) {
   await page.route('**/blank.html', route => route.fulfill({
     contentType: 'text/html',
     headers,
-    body: `<!doctype html><script type="importmap">
-      { "imports": { "@huggingface/jinja": "/web/node_modules/@huggingface/jinja/dist/index.js" } }</script>`,
+    body: '<!doctype html>',
   }));
   await page.goto(`${server.url}blank.html`);
   await page.evaluate(async () => {

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { root } from './helpers.mjs';
 
-const compiler = `${root}web/node_modules/typescript/bin/tsc`;
+const compiler = `${root}node_modules/typescript/bin/tsc`;
 const tsc = (...options) =>
   spawnSync(process.execPath, [compiler, '-p', `${root}web`, ...options], { encoding: 'utf8' });
 
