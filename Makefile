@@ -238,6 +238,32 @@ $(wasi_dir)/tests.wasm: $(call objects,$(wasi_dir),$(engine) $(tests))
 	@echo "  $@"
 	$Q$(WASI_CC) $(WASI_LDFLAGS) $^ -lm -o $@
 
+# ---- the package ------------------------------------------------------------------------------------------------
+
+.PHONY: package packed docs
+package: ## Builds build/plumb-VERSION.tgz, what `npm install` takes: modules, libraries, types, command line.
+	@tools/setup.sh package
+	@$(MAKE) -s -j$$(nproc) packed
+
+# Declarations of what index.js exports and of all that those name.
+web_sources := $(wildcard web/*.js web/loader/*.js web/node/*.js)
+web/dist/types/index.d.ts: $(web_sources) web/tsconfig.json web/tsconfig.types.json $(vendored)
+	@echo "  $@"
+	$Qrm -rf $(@D)
+	$Qnode_modules/.bin/tsc -p web/tsconfig.types.json
+web/LICENSE: LICENSE
+	$Qcp $< $@
+tarball := build/plumb-$(shell sed -n 's/^ *"version": "\(.*\)",/\1/p' web/package.json).tgz
+packed: $(tarball)
+$(tarball): $(plumb_wasm) $(vendored) web/dist/plumb-cli.wasm web/dist/types/index.d.ts web/LICENSE $(web_sources) \
+    web/package.json web/README.md web/docs/api.md tools/prepack.mjs
+	@echo "  $@"
+	$Qcd web && npm pack --silent --pack-destination ../build >/dev/null
+
+docs: ## Writes web/docs/api.md, the reference of the package, from the comments of its modules.
+	@tools/setup.sh package
+	@node tools/api.mjs > web/docs/api.md
+
 # `make bench-kernels`, once setup has found the compilers: the kernels alone, as the modules without and with relaxed
 # SIMD have them, for wasmtime and for V8.
 .PHONY: measure-kernels
@@ -267,6 +293,7 @@ test-programs: \
     $(if $(filter chromium,$(HOSTS)),$(emcc_dir)/$(lastword $(emcc_variants:plumb%=tests%)).wasm) \
     $(if $(filter node,$(HOSTS)),$(emcc_variants:%=$(emcc_dir)/named/%.wasm)) \
     $(if $(filter node,$(HOSTS)),$(cli_wasm)) \
+    $(if $(filter node chromium,$(HOSTS)),$(if $(EMCC_RELAXED_CFLAGS),$(tarball))) \
     $(if $(filter wasmtime,$(HOSTS)),$(wasi_dir)/plumb.wasm $(wasi_dir)/tests.wasm)
 
 # Without libFuzzer a fuzz target replays the files it is given, which is how the corpus runs inside the tests.
@@ -291,7 +318,7 @@ bare: ## Checks that one plain cc command builds the command line.
 	cc -O2 -Iinclude -Isrc src/*/*.c wasm/cli*.c -lm -o build/bare/plumb
 
 clean: ## Removes what was built; keeps models and installed packages.
-	rm -rf $(filter-out build/setup,$(wildcard build/*)) web/dist
+	rm -rf $(filter-out build/setup,$(wildcard build/*)) web/dist web/LICENSE
 
 # Headers that objects depend on.
 -include $(wildcard build/*/obj/*/*.d build/*/obj/*/*/*.d)

@@ -30,6 +30,9 @@ const cli = (command) => ({ PLUMB: JSON.stringify(command) });
 const truth = (command) =>
   ({ name: 'default model against llama.cpp', command: [...command, 'truth'], timeout: 900 });
 
+/** `make package` needs a compiler that has relaxed SIMD. */
+const packed = existsSync('web/dist/plumb-relaxed.wasm');
+
 /** @type {Record<string, (import('./suite.mjs').Suite & {alone?: boolean})[]>} */
 const suites = {
   native: [
@@ -50,6 +53,7 @@ const suites = {
     { name: 'C tests, 4 threads', command: [process.execPath, 'tests/hosts/node.mjs', 'build/emcc/tests-mt.wasm'],
       timeout: 300 },
     { name: 'JavaScript', command: nodeTests('tests/node'), timeout: 600 },
+    ...packed ? [{ name: 'package', command: nodeTests('tests/package'), timeout: 300 }] : [],
     { name: 'command line', command: nodeTests('tests/cli'), env: cli([process.execPath, 'web/node/cli.mjs']),
       timeout: 600 },
   ],

@@ -2,6 +2,7 @@
 # Installs what a target needs and this machine lacks, and says what and why before it does:
 #
 #   tools/setup.sh run             what `make run` needs: Emscripten, a recent LLVM, the package's npm dependencies
+#   tools/setup.sh package         what `make package` needs: the same, and the compiler of the types
 #   tools/setup.sh test [HOST...]  what `make test` needs on these hosts (default: all)
 #   tools/setup.sh fuzz            what `make fuzz` needs
 #   tools/setup.sh bench           what `make bench` needs
@@ -181,7 +182,7 @@ need_reference() {
 
 # ---- who needs what -------------------------------------------------------------------------------------------------
 
-target=${1:?usage: tools/setup.sh run|test|fuzz|bench [HOST...]}
+target=${1:?usage: tools/setup.sh run|package|test|fuzz|bench [HOST...]}
 shift
 have python3 || die 'needs python3 on PATH'
 need_node
@@ -191,6 +192,13 @@ case $target in
         apt_install
         need_npm web marked
         ;;
+    package)
+        need_emcc
+        need_wasi
+        apt_install
+        need_npm . typescript
+        need_npm web marked
+        ;;
     test)
         [ $# -gt 0 ] || set -- native node chromium wasmtime
         have git || want "unpacks the vocabularies that the tests read" git
@@ -198,13 +206,13 @@ case $target in
             case $host in
                 native) need_cc ;;
                 node) need_emcc; need_wasi ;;
-                chromium) need_emcc; need_chromium ;;
+                chromium) need_emcc; need_wasi; need_chromium ;;
                 wasmtime) need_wasi ;;
                 *) die "no host $host; there are native, node, chromium, wasmtime" ;;
             esac
         done
         apt_install
-        need_npm . tap-parser
+        need_npm . webpack-cli
         need_npm web marked
         case " $* " in *' wasmtime '*) need_wasmtime ;; esac
         case " $* " in *' native '*) need_reference ;; esac
@@ -230,5 +238,5 @@ case $target in
         need_wasmtime
         need_reference
         ;;
-    *) die "no target $target; there are run, test, fuzz, bench" ;;
+    *) die "no target $target; there are run, package, test, fuzz, bench" ;;
 esac

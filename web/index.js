@@ -5,6 +5,20 @@ import { createPlumb } from './plumb.js';
 export { PlumbError } from './errors.js';
 export { Model } from './plumb.js';
 
+/* The types that users name; the same in Node. */
+/** @typedef {import('./loader/source.js').Source} Source
+ * @typedef {import('./plumb.js').LoadOptions} LoadOptions
+ * @typedef {import('./loader/progress.js').Progress} Progress
+ * @typedef {import('./plumb.js').GenerateOptions} GenerateOptions
+ * @typedef {import('./plumb.js').TemplateOptions} TemplateOptions
+ * @typedef {import('./plumb.js').TraceOptions} TraceOptions
+ * @typedef {import('./plumb.js').Message} Message
+ * @typedef {import('./plumb.js').Stats} Stats
+ * @typedef {import('./engine.js').MetadataValue} MetadataValue
+ * @typedef {import('./engine.js').TapRecord} TapRecord
+ * @typedef {import('./engine.js').TraceDocument} TraceDocument */
+
+/** Loads models. @type {ReturnType<typeof createPlumb>} */
 export const Plumb = createPlumb({
   ...platform,
   worker: true,

@@ -1,0 +1,81 @@
+/** What is in the tarball and what it declares. */
+import assert from 'node:assert/strict';
+import { execFileSync, spawnSync } from 'node:child_process';
+import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { before, test } from 'node:test';
+import { project, root, tarball } from './helpers.mjs';
+
+let folder;
+before(() => { folder = project(); });
+
+const filesOf = path => readdirSync(path, { recursive: true, withFileTypes: true })
+  .filter(entry => entry.isFile()).map(entry => join(entry.parentPath ?? entry.path, entry.name).slice(path.length + 1));
+
+test('the tarball has what runs, its types, licences and words, and is at most 1.5 MB', t => {
+  const { size } = statSync(tarball);
+  t.diagnostic(`${size} bytes`);
+  assert.ok(size <= 1.5e6, `${size} bytes`);
+  const expected = [
+    /^package\.json$/, /^README\.md$/, /^LICENSE$/, /^docs\/api\.md$/,
+    /^[a-z]+\.js$/, /^loader\/[a-z]+\.js$/, /^node\/[a-z]+\.m?js$/,
+    /^dist\/plumb(-mt|-relaxed|-mt-relaxed|-cli)?\.wasm$/, /^dist\/types\/([a-z]+\/)*[a-z]+\.d\.ts$/,
+    /^dist\/vendor\/(jinja|noble-hashes)\/(LICENSE|[a-z0-9_]+\.js)$/,
+  ];
+  const files = filesOf(join(folder, 'node_modules', 'plumb'));
+  assert.deepEqual(files.filter(file => !expected.some(pattern => pattern.test(file))), []);
+  for (const pattern of expected) assert.ok(files.some(file => pattern.test(file)), `no ${pattern}`);
+  assert.equal(files.filter(file => file.endsWith('.wasm')).length, 5);
+  const libraries = new Set(files.flatMap(file => /^(dist\/vendor\/.*)\//.exec(file)?.[1] ?? []));
+  for (const library of libraries) assert.ok(files.includes(`${library}/LICENSE`), `no licence of ${library}`);
+});
+
+test('it depends on nothing, so nothing else was installed', () => {
+  const { private: kept, dependencies, peerDependencies } =
+    JSON.parse(readFileSync(join(folder, 'node_modules', 'plumb', 'package.json'), 'utf8'));
+  assert.deepEqual([kept, dependencies, peerDependencies], [undefined, undefined, undefined]);
+  assert.deepEqual(readdirSync(join(folder, 'node_modules')).filter(name => !name.startsWith('.')), ['plumb']);
+});
+
+test('an incomplete package is not packed, and a sentence says which file is missing', t => {
+  const copy = mkdtempSync(join(tmpdir(), 'plumb-incomplete-'));
+  t.after(() => rmSync(copy, { recursive: true }));
+  const prepack = () => spawnSync(process.execPath, [`${root}tools/prepack.mjs`, copy], { encoding: 'utf8' });
+  cpSync(join(folder, 'node_modules', 'plumb'), copy, { recursive: true });
+  assert.deepEqual([prepack().status, prepack().stderr], [0, '']);
+  for (const [file, by] of [
+    ['dist/plumb-mt.wasm', 'platform.js'], ['dist/vendor/jinja/index.js', 'template.js'],
+    ['dist/types/index.d.ts', 'package.json'], ['LICENSE', 'package.json'], ['thread.js', 'platform.js'],
+  ]) {
+    rmSync(join(copy, file));
+    const { status, stderr } = prepack();
+    assert.equal(status, 1);
+    assert.equal(stderr, `plumb: ${file} is not there, which ${by} names: \`make package\` builds all that is packed\n`);
+    cpSync(join(folder, 'node_modules', 'plumb', file), join(copy, file));
+  }
+});
+
+for (const [moduleResolution, module] of [['bundler', 'esnext'], ['nodenext', 'nodenext']]) {
+  test(`the types hold in strict TypeScript, by moduleResolution ${moduleResolution}, and wrong uses do not`, () => {
+    cpSync(`${root}tests/package/sample.ts`, join(folder, 'sample.ts'));
+    writeFileSync(join(folder, 'tsconfig.json'), JSON.stringify({
+      compilerOptions: {
+        strict: true, noEmit: true, exactOptionalPropertyTypes: true, noUncheckedIndexedAccess: true, types: [],
+        target: 'es2022', lib: ['es2023', 'dom', 'dom.iterable', 'dom.asynciterable'], module, moduleResolution,
+      },
+      files: ['sample.ts'],
+    }));
+    const { stdout, status } = spawnSync(process.execPath, [`${root}node_modules/typescript/bin/tsc`, '-p', folder],
+      { encoding: 'utf8' });
+    assert.deepEqual([stdout, status], ['', 0]);
+  });
+}
+
+test('what users find in Node is what the types of index.js declare', () => {
+  const names = JSON.parse(execFileSync(process.execPath, ['--input-type=module', '-e',
+    'console.log(JSON.stringify(Object.keys(await import("plumb"))))'], { cwd: folder, encoding: 'utf8' }));
+  const declared = readFileSync(join(folder, 'node_modules', 'plumb', 'dist', 'types', 'index.d.ts'), 'utf8');
+  const values = [...declared.matchAll(/^export (?:\{ (\w+) \}|const (\w+))/gm)].map(([, one, other]) => one ?? other);
+  assert.deepEqual(names, values.sort());
+});

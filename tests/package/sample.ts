@@ -1,0 +1,63 @@
+/* What a TypeScript project writes; contents.test.mjs compiles it against the installed package.  The lines of
+ * refused() must be errors. */
+import { Model, Plumb, PlumbError } from 'plumb';
+import type {
+  GenerateOptions, LoadOptions, Message, MetadataValue, Progress, Source, Stats, TapRecord, TraceDocument,
+} from 'plumb';
+
+export async function answer(source: Source, question: string, signal?: AbortSignal): Promise<string> {
+  const options: LoadOptions = { contextLength: 1024, threads: 'auto', precision: 'exact16', kvType: 'q8' };
+  const model: Model = await Plumb.load(source, {
+    ...options,
+    ...signal && { signal },
+    onProgress: ({ phase, bytes, total, secondsLeft }: Progress) => {
+      const done: number = total === undefined ? bytes : bytes / total;
+      console.log(phase, done, secondsLeft?.toFixed());
+    },
+  });
+  const messages: Message[] = [{ role: 'system', content: 'Be brief.' }, { role: 'user', content: question }];
+  const sampling: GenerateOptions = { temperature: 0.7, topK: 40, seed: 1n, stop: ['\n\n'], logitBias: { 3: -Infinity } };
+  let text = '';
+  for await (const piece of model.generate(messages, sampling)) text += piece;
+
+  const pieces = model.generate('Once upon a time', { maxTokens: 1 });
+  const { done, value } = await pieces.next();
+  const stats: Stats | undefined = done ? value : model.lastStats;
+  const reason: 'stop' | 'length' | 'abort' | undefined = stats?.finishReason;
+
+  const ids: Int32Array = await model.tokenize(text, { addSpecial: false });
+  const logits: Float32Array = await model.feed(ids);
+  const again: Float32Array = await model.step(ids[0]!);
+  const trace: TraceDocument = await model.trace(ids, { taps: 'l_out-*', onTap: (tap: TapRecord) => tap.rms });
+  const key: MetadataValue | undefined = model.metadata['general.name'];
+  const { threads, memoryBytes }: { threads: number, memoryBytes: number } = await model.info();
+  await model.rewind();
+  await model.close();
+  return [text, reason, logits.length + again.length, trace.taps.length, key, threads, memoryBytes].join();
+}
+
+export function why(error: unknown): string {
+  if (!(error instanceof PlumbError)) throw error;
+  return `${error.code}: ${error.message} ${error.details.url ?? ''}`;
+}
+
+export async function refused(model: Model) {
+  // @ts-expect-error: an option that does not exist
+  await Plumb.load('model.gguf', { contextSize: 1024 });
+  // @ts-expect-error: a precision that does not exist
+  await Plumb.load('model.gguf', { precision: 'fast4' });
+  // @ts-expect-error: a number is no source
+  await Plumb.load(7);
+  // @ts-expect-error: messages have roles
+  model.generate([{ content: 'Hello' }]);
+  // @ts-expect-error: a misspelt option
+  model.generate('Hello', { max_tokens: 3 });
+  // @ts-expect-error: pieces are strings
+  for await (const piece of model.generate('Hello')) piece.text;
+  // @ts-expect-error: ids, not text
+  await model.feed('Hello');
+  // @ts-expect-error: one token
+  await model.step([1, 2]);
+  // @ts-expect-error: a promise, not an array
+  (await model.generate('Hello')).length;
+}

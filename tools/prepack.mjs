@@ -1,0 +1,25 @@
+/* What npm runs in web/ before it packs: refuses a package that lacks a file which its entries, or the modules that
+ * they import, name.  `make package` builds all of them. */
+import { existsSync, readFileSync } from 'node:fs';
+import { join, posix } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const folder = process.argv[2] ?? fileURLToPath(new URL('../web', import.meta.url));
+const { exports, bin } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'));
+/** @param {unknown} entry @returns {string[]}  the paths in it, however deep */
+const paths = entry => typeof entry === 'string' ? [entry] : Object.values(entry ?? {}).flatMap(paths);
+
+/** Each file with who names it. @type {Map<string, string>} */
+const named = new Map(['./LICENSE', ...paths(exports), ...paths(bin)]
+  .map(path => [posix.normalize(path), 'package.json']));
+for (const [path, by] of named) {
+  if (!existsSync(join(folder, path))) {
+    console.error(`plumb: ${path} is not there, which ${by} names: \`make package\` builds all that is packed`);
+    process.exit(1);
+  }
+  if (!/\.m?js$/.test(path)) continue;
+  for (const [, other] of readFileSync(join(folder, path), 'utf8').matchAll(/(?:from|import|URL)[ (]+'(\.[^']+)'/g)) {
+    const file = posix.join(posix.dirname(path), other);
+    if (!named.has(file)) named.set(file, path);
+  }
+}
