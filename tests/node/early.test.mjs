@@ -5,7 +5,8 @@ import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { Engine, importsOf } from '../../web/engine.js';
 import { createHost } from '../../web/host.js';
-import { platform, Plumb } from '../../web/node/index.js';
+import { Plumb } from '../../web/node/index.js';
+import { platform } from '../../web/node/platform.js';
 import { createPlumb } from '../../web/plumb.js';
 import { fails, realPath, root, server, tiny } from './helpers.mjs';
 

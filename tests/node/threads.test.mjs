@@ -5,7 +5,8 @@ import { spawn } from 'node:child_process';
 import { readdirSync } from 'node:fs';
 import { test } from 'node:test';
 import { Worker } from 'node:worker_threads';
-import { Plumb, platform } from '../../web/node/index.js';
+import { Plumb } from '../../web/node/index.js';
+import { platform } from '../../web/node/platform.js';
 import { createPlumb } from '../../web/plumb.js';
 import { hasRelaxedDot } from '../../web/variant.js';
 import { fails, prompts, realPath, root, textOf, tiny, tinyPath } from './helpers.mjs';
@@ -186,7 +187,7 @@ test('a thread that traps ends all calls with a word why, none hangs, and the mo
   // In a process that is killed if it hangs.  The thread's stack ends at address 16: what needs more of it traps.
   const { words, last, threads, same } = JSON.parse(await alone(`
     import { createPlumb } from '${root}web/plumb.js';
-    import { platform } from '${root}web/node/index.js';
+    import { platform } from '${root}web/node/platform.js';
     const startThread = () => {
       const thread = platform.startThread();
       const post = ({ seat, ...rest }) => thread.post(seat ? { seat: { ...seat, stack: 16 } } : rest);

@@ -2,7 +2,7 @@
 import { parentPort } from 'node:worker_threads';
 import { createHost } from '../host.js';
 import { serve } from '../protocol.js';
-import { platform } from './index.js';
+import { platform } from './platform.js';
 
 const port = /** @type {import('node:worker_threads').MessagePort} */ (parentPort);
 serve({

@@ -1,0 +1,61 @@
+/* What both sides take from Node: modules, compiled once, workers, and files, read straight into the engine's memory. */
+import { closeSync, openSync, readSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
+import { availableParallelism } from 'node:os';
+import { fileURLToPath } from 'node:url';
+import { Worker } from 'node:worker_threads';
+import { PlumbError, reasonOf } from '../errors.js';
+
+/** At most this much is read at once, so that aborts and progress have their turn. */
+const READ = 8 << 20;
+
+/** By name. @type {Map<string, Promise<WebAssembly.Module>>} */
+const compiled = new Map();
+
+/** @type {import('../host.js').Platform & import('../variant.js').Machine} */
+export const platform = {
+  compile(name) {
+    const path = fileURLToPath(new URL(`../dist/${name}.wasm`, import.meta.url));
+    const module = compiled.get(name) ?? readFile(path).then(bytes => WebAssembly.compile(bytes)).catch(error => {
+      compiled.delete(name);
+      throw new PlumbError('PLUMB_ERROR_IO',
+        `${path}: the engine does not load: ${reasonOf(error)} (\`make wasm\` builds it)`);
+    });
+    compiled.set(name, module);
+    return module;
+  },
+  processors: availableParallelism(),
+  startThread: () => start('./thread.js'),
+  openFile(path) {
+    const file = attempt(path, () => openSync(path, 'r'));
+    return {
+      read: target => attempt(path, () => readSync(file, target, 0, Math.min(target.length, READ), null)),
+      close: () => closeSync(file),
+    };
+  },
+};
+
+/** A worker of this folder. @param {string} file @returns {import('../protocol.js').WorkerLike} */
+export function start(file) {
+  // No flags of this process (--input-type and the like): they may not fit the worker's file.
+  const worker = new Worker(new URL(file, import.meta.url), { execArgv: [] });
+  return {
+    post: (message, transfer = []) => worker.postMessage(message, transfer),
+    onMessage: handler => worker.on('message', handler),
+    onDeath: handler => {
+      worker.on('error', error => handler(reasonOf(error)));
+      worker.on('exit', code => handler(`it exited with ${code}`));
+    },
+    terminate: () => worker.terminate(),
+    unref: () => worker.unref(),
+  };
+}
+
+/** Names the file whose action fails. @template T @param {string} path @param {() => T} action @returns {T} */
+export function attempt(path, action) {
+  try {
+    return action();
+  } catch (error) {
+    throw new PlumbError('PLUMB_ERROR_IO', `${path}: ${reasonOf(error)}`, { path });
+  }
+}
