@@ -114,6 +114,17 @@ typedef struct plumb_model_info {
 } plumb_model_info;
 plumb_status plumb_model_get_info(const plumb_model *model, plumb_model_info *out);
 
+/* ---- before the weights are there ------------------------------------------------------------------------------ */
+
+/* Of each part only the header is wanted: windows end behind it, and a part that begins is another file.  Before the
+ * first plumb_model_begin. */
+plumb_status plumb_model_headers_only(plumb_model *model);
+/* In place of plumb_model_end then: makes all its checks that need no weights.  Sessions on the model hold what they
+ * would hold, and, if *can_run, compute with weights made up of zeros, at the speed of the real ones: they lie over each
+ * other in 64 MiB or in as much as the largest tensor needs.  *can_run is false where there is no memory for those;
+ * sessions must not be fed then. */
+plumb_status plumb_model_rehearse(plumb_model *model, bool *can_run);
+
 /* ---- tokenizer ------------------------------------------------------------------------------------------------ */
 
 enum plumb_token_flags {
@@ -176,6 +187,8 @@ typedef enum plumb_kv_type {
 } plumb_kv_type;
 /* "i16", "q8", "f32"; NULL for numbers that are none. */
 const char *plumb_kv_type_name(plumb_kv_type type);
+/* Bytes of K and V that a session of n_ctx tokens keeps; 0 before plumb_model_end or plumb_model_rehearse. */
+double plumb_model_kv_bytes(const plumb_model *model, uint32_t n_ctx, plumb_kv_type type);
 
 /* How precisely the fast pass rounds activations, in blocks of 32, for its products with quantized weights.  The same
  * precision gives the same bits on every host and with every kind of kernels. */
@@ -346,6 +359,13 @@ plumb_status plumb_selfcheck(plumb_model *model, const plumb_report *report, boo
  * a scale, an offset, permuted or transposed rows, a misread type...  *agree: all are in both files and no farther
  * apart than their types explain, or than report->tolerance.  Only the bytes must have arrived; failures are a's. */
 plumb_status plumb_weights(plumb_model *a, plumb_model *b, const plumb_report *report, bool *agree);
+
+/* ---- log-probabilities ------------------------------------------------------------------------------------------- */
+
+/* The k largest of (n_vocab) logits, largest first, of equal ones the lower id first, to ids; -1 where there are no more
+ * but NaN and -infinity.  Returns the logarithm of the sum of all exp(logit): less that, a logit is the natural
+ * logarithm of its token's probability. */
+double plumb_logits_top(const float *logits, uint32_t n_vocab, uint32_t k, int32_t *ids);
 
 /* ---- sampler: logits -> token, pure ------------------------------------------------------------------------------ */
 

@@ -345,6 +345,28 @@ static void top_k_of_few(void) {
     plumb_sampler_free(s);
 }
 
+/* Shares of sixteen: 1/8 1/2 1/16 1/4 1/16; ranks 1 3 0 2 4. */
+static void log_probabilities(void) {
+    static const int32_t ranks[5] = { 1, 3, 0, 2, 4 };
+    static const double shares[5] = { 1 / 2.0, 1 / 4.0, 1 / 8.0, 1 / 16.0, 1 / 16.0 };
+    int32_t ids[8];
+    for (uint32_t k = 0; k <= 8; k++) {
+        double log_sum = plumb_logits_top(example, 5, k, ids);
+        CHECK(fabs(log_sum - log(16)) < 1e-7, "%.9f", log_sum);
+        for (uint32_t i = 0; i < k; i++) {
+            CHECK(ids[i] == (i < 5 ? ranks[i] : -1), "k = %u: place %u has %d", k, i, ids[i]);
+            if (i < 5) CHECK(fabs(exp((double)example[ids[i]] - log_sum) - shares[i]) < 1e-7, "place %u", i);
+        }
+    }
+    const float odd[6] = { NAN, 1e4f, -INFINITY, 1e4f, -1e4f, NAN };
+    double log_sum = plumb_logits_top(odd, 6, 6, ids);
+    CHECK(fabs(log_sum - (1e4 + log(2))) < 1e-9, "%.9f", log_sum);
+    CHECK(ids[0] == 1 && ids[1] == 3 && ids[2] == 4 && ids[3] == -1, "%d %d %d %d", ids[0], ids[1], ids[2], ids[3]);
+    const float none[2] = { NAN, -INFINITY };
+    plumb_logits_top(none, 2, 1, ids);
+    CHECK(ids[0] == -1, "%d", ids[0]);
+}
+
 static void bad_arguments(void) {
     struct { const char *word; plumb_sampling params; } rows[] = {
         { "temperature", plain() }, { "temperature", plain() }, { "top_p", plain() }, { "top_p", plain() },
@@ -531,6 +553,8 @@ void test_sampler(void) {
     test_case("sampler: selection is exact where logits are equal", selection_is_exact);
     test_case("sampler: top-p is reached, typical exceeded", exact_halves);
     test_case("sampler: top-k where fewer tokens are possible", top_k_of_few);
+    test_case("sampler: log-probabilities are those of the example, equal logits by id, NaN and -infinity left out",
+              log_probabilities);
     test_case("sampler: arguments out of range are refused by name", bad_arguments);
     test_case("sampler: candidates and probabilities are llama.cpp's", as_llama_cpp);
     test_case("sampler: random numbers are those published for xoshiro256** and splitmix64", published_random_numbers);

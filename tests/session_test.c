@@ -130,6 +130,97 @@ static void split_case(void) {
     }
 }
 
+/* ---- rehearsal --------------------------------------------------------------------------------------------------- */
+
+/* The headers of these files alone. */
+static plumb_model *rehearse(const char *const *paths, size_t n_part, bool *can_run) {
+    plumb_model *m = plumb_model_create();
+    bool ok = CHECK(plumb_model_headers_only(m) == PLUMB_OK, "%s", plumb_model_error(m));
+    for (size_t i = 0; ok && i < n_part; i++) {
+        size_t n = 0;
+        uint8_t *file = test_read_all(paths[i], &n);
+        ok = file && CHECK(plumb_model_begin(m, n) == PLUMB_OK && fixture_give(m, file, 0, n, 1000) == PLUMB_OK
+                           && plumb_model_position(m) < n, "%s: %s, at %d", paths[i], plumb_model_error(m),
+                           (int)plumb_model_position(m));
+        free(file);
+    }
+    if (ok && CHECK(plumb_model_rehearse(m, can_run) == PLUMB_OK, "%s", plumb_model_error(m))) return m;
+    plumb_model_free(m);
+    return NULL;
+}
+
+/* What a session of the whole file holds, and zeros that go through the whole pass. */
+static void rehearse_case(const void *row) {
+    const char *path = *(const char *const *)row;
+    bool can_run;
+    plumb_model *whole = fixture_load(path), *m = rehearse(&path, 1, &can_run);
+    plumb_session *a = new_session(whole, 64, 0), *b = new_session(m, 64, 0);
+    if (a && b) {
+        plumb_model_info info_a, info_b;
+        CHECK(plumb_model_get_info(whole, &info_a) == PLUMB_OK && plumb_model_get_info(m, &info_b) == PLUMB_OK
+              && info_a.weight_bytes == info_b.weight_bytes, "bytes of weights");
+        CHECK(plumb_session_bytes(a) == plumb_session_bytes(b), "%d bytes, the real session has %d",
+              (int)plumb_session_bytes(b), (int)plumb_session_bytes(a));
+        double kv = plumb_model_kv_bytes(m, 64, PLUMB_KV_I16);
+        CHECK(kv == plumb_model_kv_bytes(whole, 64, PLUMB_KV_I16) && kv < (double)plumb_session_bytes(b),
+              "%g bytes of K and V", kv);
+        int32_t ids[N_IDS];
+        some_ids(m, ids);
+        CHECK(can_run && plumb_session_feed(b, ids, N_IDS) == PLUMB_OK && plumb_session_feed(b, ids, 1) == PLUMB_OK,
+              "%s", plumb_session_error(b));
+        const float *logits = plumb_session_logits(b);
+        for (uint32_t i = 0; i < plumb_model_n_vocab(m); i++) CHECK(logits[i] == 0, "logit %u: %g", i, (double)logits[i]);
+    }
+    plumb_session_free(a);
+    plumb_session_free(b);
+    plumb_model_free(m);
+    plumb_model_free(whole);
+}
+
+static void rehearse_split_case(void) {
+    static const char *const paths[] = { "tests/vectors/synth/split-00001-of-00003.gguf",
+        "tests/vectors/synth/split-00002-of-00003.gguf", "tests/vectors/synth/split-00003-of-00003.gguf" };
+    bool can_run;
+    plumb_model *m = rehearse(paths, 3, &can_run), *whole = fixture_load(TINY);
+    plumb_model_info info_a, info_b;
+    if (m && whole) {
+        CHECK(plumb_model_get_info(whole, &info_a) == PLUMB_OK && plumb_model_get_info(m, &info_b) == PLUMB_OK
+              && info_a.weight_bytes == info_b.weight_bytes && info_a.n_param == info_b.n_param, "other sizes");
+    }
+    plumb_model_free(m);
+    plumb_model_free(whole);
+}
+
+/* What is no model, or one that cannot run, is told from the header; and each call has its place. */
+static void rehearse_wrong_case(void) {
+    bool can_run;
+    size_t n = 0;
+    uint8_t *file = test_read_all(TINY, &n);
+    plumb_model *m = plumb_model_create();
+    CHECK(plumb_model_rehearse(m, &can_run) == PLUMB_ERROR_STATE, "without headers_only");
+    CHECK(plumb_model_kv_bytes(m, 64, PLUMB_KV_I16) == 0, "before the header");
+    CHECK(plumb_model_headers_only(m) == PLUMB_OK && plumb_model_rehearse(m, &can_run) == PLUMB_ERROR_STATE,
+          "before begin");
+    CHECK(file && plumb_model_begin(m, n) == PLUMB_OK && fixture_give(m, file, 0, 1000, 1000) == PLUMB_OK, "begin");
+    CHECK(plumb_model_headers_only(m) == PLUMB_ERROR_STATE, "after begin");
+    CHECK(plumb_model_rehearse(m, &can_run) == PLUMB_ERROR_TRUNCATED && !can_run, "in the header: %s",
+          plumb_model_error(m));
+    CHECK(fixture_give(m, file, 1000, n, 1000) == PLUMB_OK && plumb_model_end(m) == PLUMB_ERROR_TRUNCATED,
+          "the end of a file of which there is only a header");
+    plumb_model_free(m);
+    m = plumb_model_create();
+    static const char architecture[] = "general.architecture";
+    for (size_t i = 0; file && i < 200; i++) {
+        if (memcmp(file + i, architecture, sizeof architecture - 1) == 0) file[i + sizeof architecture - 1 + 12] = 'x';
+    }
+    CHECK(plumb_model_headers_only(m) == PLUMB_OK && plumb_model_begin(m, n) == PLUMB_OK
+          && fixture_give(m, file, 0, n, 1000) == PLUMB_OK, "%s", plumb_model_error(m));
+    CHECK(plumb_model_rehearse(m, &can_run) == PLUMB_ERROR_UNSUPPORTED
+          && strstr(plumb_model_error(m), "\"xlama\" is not supported"), "%s", plumb_model_error(m));
+    plumb_model_free(m);
+    free(file);
+}
+
 /* ---- running ----------------------------------------------------------------------------------------------------- */
 
 static void batch_case(void) {
@@ -370,6 +461,14 @@ void test_session(void) {
     test_case("session: a model loaded in pieces of 1, 7, 4096 bytes and at once gives the same bits", piecewise_case);
     test_case("session: a file cut at arbitrary bytes loads as one", cut_case);
     test_case("session: files of llama-gguf-split load as one model, in order and complete only", split_case);
+    static const char *const rehearsed[] = { TINY, "tests/vectors/synth/f32.gguf", "tests/vectors/synth/q4_k.gguf",
+        "tests/vectors/synth/q6_k.gguf", "tests/vectors/synth/iq4_xs.gguf", "tests/vectors/synth/granite.gguf",
+        "tests/vectors/synth/qwen2.gguf", "tests/vectors/synth/rope-freqs.gguf" };
+    for (size_t i = 0; i < sizeof rehearsed / sizeof *rehearsed; i++) {
+        test_row("session: a header alone says what a session holds, and can run", rehearse_case, &rehearsed[i]);
+    }
+    test_case("session: the headers of a split model rehearse too", rehearse_split_case);
+    test_case("session: rehearsals in the wrong state, or of what cannot run", rehearse_wrong_case);
     test_case("session: one batch, batches of 5 and single steps give the same bits", batch_case);
     static const plumb_pass fast = PLUMB_PASS_FAST, reference = PLUMB_PASS_REFERENCE;
     test_row("session: fast pass: logits of every position equal those of single steps", feed_all_row, &fast);

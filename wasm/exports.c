@@ -6,6 +6,7 @@
 #include <string.h>
 
 plumb_status plumb_wasm_model_info(const plumb_model *model, const char **architecture, double numbers[10]);
+plumb_status plumb_wasm_model_tensor(const plumb_model *model, uint64_t i, const char **type, double *n_bytes);
 plumb_status plumb_wasm_session_create(plumb_session **out, plumb_model *model, uint32_t n_ctx, uint32_t n_batch,
                                        plumb_pass pass, bool force_scalar, uint32_t n_thread,
                                        plumb_precision precision, plumb_kv_type kv_type);
@@ -33,6 +34,15 @@ plumb_status plumb_wasm_model_info(const plumb_model *model, const char **archit
                                info.n_head_kv, info.head_dim, info.n_ff, info.n_vocab, info.n_ctx_train};
     *architecture = info.architecture;
     for (int i = 0; i < 10; i++) numbers[i] = values[i];
+    return PLUMB_OK;
+}
+
+plumb_status plumb_wasm_model_tensor(const plumb_model *model, uint64_t i, const char **type, double *n_bytes) {
+    plumb_tensor tensor;
+    plumb_status status = plumb_model_tensor(model, i, &tensor);
+    if (status != PLUMB_OK) return status;
+    *type = tensor.type;
+    *n_bytes = (double)tensor.n_bytes;
     return PLUMB_OK;
 }
 

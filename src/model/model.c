@@ -340,7 +340,7 @@ static void bind_all(struct model *m, struct gguf *const *parts, size_t n_part, 
         snprintf(prefix, sizeof prefix, "blk.%u.", il);
         check_required(&m->layers[il], layer_specs, N_LAYER_SPEC, prefix, p);
     }
-    if (!m->output.data) m->output = m->token_embd;   /* tied */
+    if (!m->output.name) m->output = m->token_embd;   /* tied */
     if (p->n > 0) return;   /* a tensor may be smaller than its weight says */
     for (uint32_t i = 0; m->rope_freqs.data && i < m->rope_freqs.n_in; i++) {
         float factor = rope_factor(m, i);
@@ -398,6 +398,67 @@ plumb_status model_check_tensors(struct gguf *const *parts, size_t n_part, uint3
     PLUMB_TRY(create(&m, parts, n_part, n_vocab, &problems));
     model_free(m);
     return PLUMB_OK;
+}
+
+/* ---- rehearsal ------------------------------------------------------------------------------------------------- */
+
+enum { RING_ALIGNMENT = 64 };
+
+typedef void on_weight(void *user, struct weight *w);
+
+static void for_specs(void *base, const struct weight_spec *specs, size_t n, on_weight *call, void *user) {
+    for (size_t i = 0; i < n; i++) {
+        struct weight *w = (void *)((char *)base + specs[i].field);
+        if (specs[i].need != IGNORED && w->name) call(user, w);
+    }
+}
+
+/* Tied weights come once. */
+static void for_weights(struct model *m, on_weight *call, void *user) {
+    bool tied = m->output.name == m->token_embd.name;
+    if (tied) m->output.name = NULL;
+    for_specs(m, model_specs, N_MODEL_SPEC, call, user);
+    if (tied) m->output = m->token_embd;
+    for (uint32_t il = 0; il < m->config.n_layer; il++) {
+        for_specs(&m->layers[il], layer_specs, N_LAYER_SPEC, call, user);
+    }
+}
+
+static uint64_t ring_bytes(const struct weight *w) {
+    return ((uint64_t)w->row_bytes * w->n_out + RING_ALIGNMENT - 1) & ~(uint64_t)(RING_ALIGNMENT - 1);
+}
+
+struct sizes { uint64_t all, largest; };
+
+static void add_size(void *user, struct weight *w) {
+    struct sizes *s = user;
+    uint64_t n = ring_bytes(w);
+    s->all += n;
+    if (n > s->largest) s->largest = n;
+}
+
+uint64_t model_largest_weight(const struct model *m, uint64_t *all) {
+    struct sizes sizes = { 0, 0 };
+    struct model copy = *m;   /* for_weights writes where weights are tied */
+    for_weights(&copy, add_size, &sizes);
+    *all = sizes.all;
+    return sizes.largest;
+}
+
+struct ring { uint8_t *data; uint64_t n, at; };
+
+static void lay(void *user, struct weight *w) {
+    struct ring *r = user;
+    uint64_t n = ring_bytes(w);
+    if (n > r->n - r->at) r->at = 0;
+    w->data = r->data ? r->data + r->at : NULL;
+    w->n_packed = w->n_out > 1 && quant_can_pack_rows(w->type, w->row_bytes) ? w->n_out / PACK_ROWS * PACK_ROWS : 0;
+    r->at += n;
+}
+
+void model_rehearse(struct model *m, uint8_t *ring, uint64_t n) {
+    for_weights(m, lay, &(struct ring) { ring, n, 0 });
+    m->rope_freqs.data = NULL;
 }
 
 void model_free(struct model *m) {

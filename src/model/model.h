@@ -78,6 +78,13 @@ typedef void model_on_problem(void *user, plumb_status status, const char *messa
 plumb_status model_check_tensors(struct gguf *const *parts, size_t n_part, uint32_t n_vocab,
                                  model_on_problem *on_problem, void *user, struct error *err);
 
+/* Gives the weights of a model of which only the header is there zeros to compute with, one behind the other in ring and
+ * from its start again: a pass reads as much memory as with the real ones.  rope_freqs is left out, as angles are
+ * divided by it.  ring: n zeros, at least model_largest_weight bytes and borrowed, or NULL: no weights. */
+void model_rehearse(struct model *m, uint8_t *ring, uint64_t n);
+/* Bytes of the largest one, and of all, rounded up as they lie in the ring. */
+uint64_t model_largest_weight(const struct model *m, uint64_t *all);
+
 /* The bytes of row i as in the file: in place, or in buffer (of row_bytes) if they are packed. */
 static inline const uint8_t *weight_row(const struct weight *w, size_t i, uint8_t *buffer) {
     return quant_row(w->type, w->data, w->row_bytes, w->n_packed, i, buffer);

@@ -20,6 +20,9 @@ static bool is_superblock(uint32_t type) { return quant_traits(type)->block_size
 static bool is_float(uint32_t type) { return type == QUANT_F32 || type == QUANT_F16 || type == QUANT_BF16; }
 
 bool quant_can_pack(uint32_t type) { return type < QUANT_TYPE_COUNT && (table[type].n_half > 0 || is_float(type)); }
+bool quant_can_pack_rows(uint32_t type, size_t row_bytes) {
+    return quant_can_pack(type) && (!is_float(type) || row_bytes % 16 == 0);
+}
 
 static void store_u32(uint8_t *p, uint32_t v) {
     for (int i = 0; i < 4; i++) p[i] = (uint8_t)(v >> 8 * i);

@@ -27,6 +27,8 @@ enum { PACK_ROWS = 8, PACK_MORE_BIAS = 10 };
 
 /* Is there such a layout for the type? */
 bool quant_can_pack(uint32_t type);
+/* Would the rows be packed if their scales were 0? */
+bool quant_can_pack_rows(uint32_t type, size_t row_bytes);
 
 /* Packs 8 rows of n_block blocks where they are; scratch is as large as they.  False, and nothing done, when a scale, a
  * minimum or an F16 weight is infinite or NaN, as kernels on tiles take f16 apart without looking, when one of a

@@ -288,6 +288,28 @@ static size_t filter(plumb_sampler *s, const float *logits) {
     return n;
 }
 
+/* ---- log-probabilities ------------------------------------------------------------------------------------------- */
+
+double plumb_logits_top(const float *logits, uint32_t n_vocab, uint32_t k, int32_t *ids) {
+    uint32_t n = 0;
+    float max = -INFINITY;
+    for (uint32_t i = 0; i < n_vocab; i++) {
+        float x = logits[i];
+        if (x > max) max = x;
+        if (isnan(x) || x == -INFINITY || (n == k && (k == 0 || !(x > logits[ids[k - 1]])))) continue;
+        uint32_t at = n < k ? n++ : k - 1;
+        for (; at > 0 && x > logits[ids[at - 1]]; at--) ids[at] = ids[at - 1];
+        ids[at] = (int32_t)i;
+    }
+    while (n < k) ids[n++] = -1;
+    double sum = 0;
+    for (uint32_t i = 0; i < n_vocab; i++) {
+        double x = isnan(logits[i]) ? -INFINITY : below_max(logits[i], max);
+        if (x > -750) sum += math_exp(x);   /* exp(-746) is 0 in f64 */
+    }
+    return (double)max + (sum > 0 ? math_log(sum) : 0);
+}
+
 /* ---- the draw ---------------------------------------------------------------------------------------------------- */
 
 const struct candidate *sampler_candidates(plumb_sampler *s, const float *logits, size_t *n, double *total) {

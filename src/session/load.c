@@ -2,6 +2,7 @@
 #include "session/load.h"
 
 #include "base/decimal.h"
+#include "forward/attention.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -15,6 +16,7 @@ void plumb_model_free(plumb_model *m) {
     tokenizer_free(m->tokenizer);
     for (size_t i = 0; i < m->n_part; i++) gguf_free(m->parts[i]);
     free(m->parts);
+    free(m->ring);
     free(m);
 }
 
@@ -31,7 +33,7 @@ static plumb_status wrong_state(plumb_model *m, const char *what) {
 plumb_status plumb_model_begin(plumb_model *m, uint64_t size) {
     if (m->model) return wrong_state(m, "the model is loaded already");
     struct gguf *g = current(m);
-    if (g && !gguf_is_complete(g)) {   /* one file, cut in pieces */
+    if (g && !gguf_is_complete(g) && !(m->headers_only && gguf_has_header(g))) {   /* one file, cut in pieces */
         m->bytes_before = gguf_position(g);
         uint64_t total = PLUMB_SIZE_UNKNOWN;
         if (size != PLUMB_SIZE_UNKNOWN && !add_u64(m->bytes_before, size, &total)) total = PLUMB_SIZE_UNKNOWN;
@@ -52,7 +54,14 @@ plumb_status plumb_model_window(plumb_model *m, void **data, size_t *len) {
     *data = NULL;
     *len = 0;
     if (!current(m)) return wrong_state(m, "plumb_model_begin was not called");
+    if (m->headers_only && gguf_has_header(current(m))) return PLUMB_OK;
     return gguf_window(current(m), data, len, &m->err);
+}
+
+plumb_status plumb_model_headers_only(plumb_model *m) {
+    if (m->n_part > 0) return wrong_state(m, "plumb_model_headers_only must be called before plumb_model_begin");
+    m->headers_only = true;
+    return PLUMB_OK;
 }
 
 /* A model of fewer bytes than MEASURED_BYTES is fast by any kernel, and loaded before they are measured. */
@@ -130,14 +139,44 @@ static plumb_status check_split(plumb_model *m) {
     return PLUMB_OK;
 }
 
-plumb_status plumb_model_end(plumb_model *m) {
-    if (m->model) return PLUMB_OK;
-    if (!current(m)) return wrong_state(m, "plumb_model_begin was not called");
-    for (size_t i = 0; i < m->n_part; i++) PLUMB_TRY(gguf_finish(m->parts[i], &m->err));
+/* What the end of a file and the end of its header have in common. */
+static plumb_status bind(plumb_model *m) {
     PLUMB_TRY(check_split(m));
     PLUMB_TRY(plumb_model_load_vocab(m));
     for (int i = 0; i < KERNELS_CALLS; i++) measure_kernels(m);   /* those that a small file had no time for */
     return model_create(&m->model, m->parts, m->n_part, tokenizer_n_vocab(m->tokenizer), &m->err);
+}
+
+plumb_status plumb_model_end(plumb_model *m) {
+    if (m->model) return PLUMB_OK;
+    if (!current(m)) return wrong_state(m, "plumb_model_begin was not called");
+    for (size_t i = 0; i < m->n_part; i++) PLUMB_TRY(gguf_finish(m->parts[i], &m->err));
+    return bind(m);
+}
+
+/* More than caches hold, so that weights come from memory as they do in a model of any size. */
+enum { RING_BYTES = 64 << 20 };
+
+plumb_status plumb_model_rehearse(plumb_model *m, bool *can_run) {
+    *can_run = false;
+    if (!m->headers_only || m->model) return wrong_state(m, "plumb_model_headers_only was not called first");
+    if (!current(m)) return wrong_state(m, "plumb_model_begin was not called");
+    for (size_t i = 0; i < m->n_part; i++) {
+        if (!gguf_has_header(m->parts[i])) return gguf_finish(m->parts[i], &m->err);
+    }
+    PLUMB_TRY(bind(m));
+    uint64_t all, n = model_largest_weight(m->model, &all);
+    if (n < RING_BYTES) n = all < RING_BYTES ? all : RING_BYTES;
+    m->ring = alloc_array(n, 1);
+    /* Written, as pages that were never written are all one and the same, in the fastest cache. */
+    if (m->ring) memset(m->ring, 0, (size_t)n);
+    model_rehearse(m->model, m->ring, n);
+    *can_run = m->ring != NULL;
+    return PLUMB_OK;
+}
+
+double plumb_model_kv_bytes(const plumb_model *m, uint32_t n_ctx, plumb_kv_type type) {
+    return m->model ? attention_cache_bytes(&m->model->config, n_ctx, type) : 0;
 }
 
 /* ---- queries --------------------------------------------------------------------------------------------------- */

@@ -11,6 +11,8 @@ struct plumb_model {
     struct error err;
     struct gguf **parts;           /* (n_part) one for each file of a split model */
     size_t n_part;
+    bool headers_only;             /* plumb_model_headers_only was called */
+    uint8_t *ring;                 /* made-up weights of plumb_model_rehearse */
     uint64_t bytes_before;         /* of the current gguf's bytes, those that earlier begin calls delivered */
     struct tokenizer *tokenizer;   /* after plumb_model_load_vocab */
     struct model *model;           /* after plumb_model_end */
