@@ -169,7 +169,8 @@ static void rehearse_case(const void *row) {
         CHECK(can_run && plumb_session_feed(b, ids, N_IDS) == PLUMB_OK && plumb_session_feed(b, ids, 1) == PLUMB_OK,
               "%s", plumb_session_error(b));
         const float *logits = plumb_session_logits(b);
-        for (uint32_t i = 0; i < plumb_model_n_vocab(m); i++) CHECK(logits[i] == 0, "logit %u: %g", i, (double)logits[i]);
+        uint32_t n_vocab = plumb_model_n_vocab(m);
+        for (uint32_t i = 0; i < n_vocab; i++) CHECK(logits[i] == 0, "logit %u: %g", i, (double)logits[i]);
     }
     plumb_session_free(a);
     plumb_session_free(b);

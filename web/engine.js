@@ -39,6 +39,15 @@ const bytesOf = new TextEncoder();
  * @property {Record<number, number> | Map<number, number>} [logitBias]  added to a token's logit; -Infinity forbids it
  * @property {number | bigint} [seed]  same seed, same text, on every host; default: a random one */
 
+/** @typedef {object} Candidate  a token that was possible
+ * @property {number} id
+ * @property {string} piece  its text, of control tokens too; bytes that are no character are U+FFFD there
+ * @property {number[]} bytes  the same as it is: a character may be spread over several tokens
+ * @property {number} logprob  natural logarithm of its probability: of the softmax of the logits as the model gives
+ *   them, before bias, penalties, filters and temperature; -Infinity for NaN
+ * @typedef {Candidate & {top: Candidate[]}} GeneratedToken  top: the likeliest ones, most likely first; of equal ones
+ *   the lower id first */
+
 /** @typedef {object} TapRecord  one step at one token; docs/trace.md
  * @property {string} name  "l_out-3"
  * @property {number} token  index in the prompt
@@ -67,7 +76,7 @@ export class Engine {
   #view = new DataView(new ArrayBuffer(0));
   #model = 0;
   #session = 0;
-  /** 96 bytes for what C hands back through pointers. */
+  /** 96 bytes for what C hands back through pointers, the 20 ids of describeToken among it. */
   #out = 0;
   /** A buffer that grows: {ptr, size}. */
   #scratch = { ptr: 0, size: 0 };
@@ -410,6 +419,22 @@ export class Engine {
     const ptr = this.#c.plumb_session_logits(this.#session) >>> 0;
     if (!ptr) throw new PlumbError('PLUMB_ERROR_STATE', 'there are no logits before the first token is fed');
     return new Float32Array(/** @type {ArrayBuffer} */ (this.#memory.buffer), ptr, n).slice();
+  }
+
+  /** What can be said of a token that was sampled from the session's logits.
+   * @param {number} id @param {number} n  how many of the likeliest tokens to tell, at most 20
+   * @returns {GeneratedToken} */
+  describeToken(id, n) {
+    const c = this.#c, logits = c.plumb_session_logits(this.#session) >>> 0;
+    const logSum = c.plumb_logits_top(logits, c.plumb_model_n_vocab(this.#model), n, this.#out);
+    const ids = Array.from({ length: n }, (_, i) => this.view.getInt32(this.#out + 4 * i, true));
+    const describe = (/** @type {number} */ id) => {
+      const { ptr, n } = this.#piece(id, true);
+      const bytes = this.u8.slice(ptr, ptr + n), logit = this.view.getFloat32(logits + 4 * id, true);
+      const logprob = Number.isNaN(logit) ? -Infinity : logit - logSum;
+      return { id, piece: utf8.decode(bytes), bytes: [...bytes], logprob };
+    };
+    return { ...describe(id), top: ids.filter(id => id >= 0).map(describe) };
   }
 
   // ---- traces ----

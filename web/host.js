@@ -198,8 +198,9 @@ export function createHost(platform) {
       return whole;
     }),
     rewind: inOrder(({ position }) => ready().rewind(position)),
-    generate: inOrder(({ ids, options }, { signal, emit }) => generate(ready(), ids, options, {
+    generate: inOrder(({ ids, options, tell }, { signal, emit }) => generate(ready(), ids, options, {
       emit: text => text && emit('text', text),
+      onToken: tell ? token => emit('token', token) : undefined,
       aborted: () => signal.aborted || closing.signal.aborted,
       feed: rest => feed(ready(), rest, signal),
     })),
@@ -211,11 +212,13 @@ export function createHost(platform) {
   };
 }
 
-/** @typedef {{maxTokens?: number, stop?: string | string[]} & import('./engine.js').Sampling} GenerateOptions */
+/** @typedef {{maxTokens?: number, stop?: string | string[], logprobs?: number}
+ *   & import('./engine.js').Sampling} GenerateOptions */
 
 /** @param {Engine} engine @param {Int32Array} ids  the prompt
  * @param {GenerateOptions} options
- * @param {{emit: (text: string) => void, aborted: () => boolean, feed: (ids: Int32Array) => Promise<boolean>}} run
+ * @param {{emit: (text: string) => void, onToken?: (token: import('./engine.js').GeneratedToken) => void,
+ *   aborted: () => boolean, feed: (ids: Int32Array) => Promise<boolean>}} run
  * @returns {Promise<Stats>} */
 async function generate(engine, ids, options, run) {
   if (ids.length === 0) throw new PlumbError('PLUMB_ERROR_ARGUMENT', 'the prompt is empty');
@@ -247,6 +250,7 @@ async function generate(engine, ids, options, run) {
         throw new PlumbError('PLUMB_ERROR_STATE', 'no token is possible: all logits are NaN or -infinity; if logitBias '
           + 'forbids them all, leave some');
       }
+      run.onToken?.(engine.describeToken(id, options.logprobs ?? 0));
       if (engine.endsTurn(id)) {
         reason = 'stop';
         break;

@@ -37,6 +37,8 @@ const layers = value => !(Array.isArray(value) && value.length === 2 && value.ev
 const stop = value => ![value].flat().every(one => typeof one === 'string' && one.length > 0)
   && 'a string or an array of strings, none empty';
 /** @type {Check} */
+const logprobs = value => !(Number.isInteger(value) && value >= 0 && value <= 20) && 'an integer from 0 to 20';
+/** @type {Check} */
 const logitBias = value => ![...biasEntries(value)].every(([token, bias]) => /^\d+$/.test(String(token))
   && Number(token) < 2 ** 31 && typeof bias === 'number' && bias < Infinity)
   && 'an object or Map from token ids to numbers (-Infinity forbids a token)';
@@ -59,7 +61,9 @@ export const SAMPLING = {
   temperature: number, topK: unsigned32, topP: number, minP: number, typicalP: number, repeatPenalty: number,
   presencePenalty: number, frequencyPenalty: number, penaltyLastN: unsigned32, logitBias, seed,
 };
-export const GENERATE = { ...SAMPLING, maxTokens: count, stop, signal, parseSpecial: boolean, template: object };
+export const GENERATE = {
+  ...SAMPLING, maxTokens: count, stop, signal, logprobs, onToken: callback, parseSpecial: boolean, template: object,
+};
 export const TOKENIZE = { addSpecial: boolean, parseSpecial: boolean };
 export const DETOKENIZE = { special: boolean };
 export const FEED = { signal };

@@ -31,6 +31,9 @@ import { choose } from './variant.js';
  * @property {number} [maxTokens]  default: until the context is full
  * @property {string | string[]} [stop]  the text ends before the first of these
  * @property {AbortSignal} [signal]  ends the text; no error, finishReason is 'abort'
+ * @property {number} [logprobs]  how many of the likeliest tokens onToken is told beside each token, 0 to 20; default 0
+ * @property {(token: import('./engine.js').GeneratedToken) => void} [onToken]  hears of each token with its
+ *   log-probability before its text is given; of the one that ends the turn too
  * @property {boolean} [parseSpecial]  of a string prompt: text of special tokens becomes those tokens (default true)
  * @property {TemplateOptions} [template]  of a chat
  * @typedef {OwnGenerateOptions & import('./engine.js').Sampling} GenerateOptions */
@@ -167,7 +170,7 @@ export class Model {
    * @returns {AsyncGenerator<string, Stats, void>} */
   async *generate(prompt, options = {}) {
     known.checkOptions('generate', options, known.GENERATE);
-    const { signal, parseSpecial, template, ...rest } = options;
+    const { signal, parseSpecial, template, onToken, ...rest } = options;
     const ids = await this.#promptIds(prompt, parseSpecial ?? true, template ?? {});
     const abort = new AbortController();
     const follow = () => abort.abort();
@@ -177,10 +180,11 @@ export class Model {
     const pieces = [];
     let wake = () => {};
     let ended = false;
-    const result = this.#call('generate', { ids, options: rest }, {
+    const result = this.#call('generate', { ids, options: rest, tell: onToken !== undefined }, {
       signal: abort.signal,
-      onEvent: (_, text) => {
-        pieces.push(text);
+      onEvent: (event, data) => {
+        if (event === 'token') return onToken?.(data);
+        pieces.push(data);
         wake();
       },
     }).finally(() => {

@@ -4,8 +4,9 @@
  *                            { id, abort: true }        aborts it
  *                            { id, answer }             answers a pull
  *                            { id, failed }             answers a pull whose source failed
- *   worker -> user's side    { id, event, data }        'progress', 'text', 'taps' of a running request, 'pull' {part}:
- *                                                       the next chunk of it, null: no more; or 'module', a Variant
+ *   worker -> user's side    { id, event, data }        'progress', 'text', 'token', 'taps' of a running request;
+ *                                                       'pull' {part}: the next chunk of it, null: no more; or 'module',
+ *                                                       a Variant
  *                            { id, result }             ends a request
  *                            { id, error }              ends it, {name, code, message, details} as encode() makes it
  *
