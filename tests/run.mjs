@@ -61,6 +61,7 @@ const suites = {
     ...['tests', existsSync('build/emcc/tests-mt-relaxed.wasm') ? 'tests-mt-relaxed' : 'tests-mt'].map((name) => ({
       name: `C tests${name === 'tests' ? '' : ', 4 threads'}`, timeout: 300,
       command: [process.execPath, 'tests/hosts/chromium.mjs', `build/emcc/${name}.wasm`] })),
+    ...packed ? [{ name: 'package', command: nodeTests('tests/package/browser'), timeout: 600 }] : [],
     // Frame gaps are measured there: nothing may run beside it.
     { name: 'JavaScript and chat page', command: nodeTests('tests/browser'), timeout: 600, alone: true },
   ],

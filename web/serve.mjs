@@ -29,10 +29,11 @@ const HEADERS = {
  * @param {number} [options.port]  0: any free one (default)
  * @param {string} [options.host]  default 127.0.0.1
  * @param {string} [options.home]  where / leads to
+ * @param {Record<string, string>} [options.headers]  of every answer; default: those that isolate a page
  * @returns {Promise<{url: string, close: () => Promise<void>}>} */
-export async function serve({ root, port = 0, host = '127.0.0.1', home }) {
+export async function serve({ root, port = 0, host = '127.0.0.1', home, headers = HEADERS }) {
   const server = createServer((request, response) => {
-    answer(request, response, root, home).catch(() => response.destroy());
+    answer(request, response, { root, home, headers }).catch(() => response.destroy());
   });
   await new Promise((resolve, reject) => {
     server.once('error', reject);
@@ -49,25 +50,25 @@ export async function serve({ root, port = 0, host = '127.0.0.1', home }) {
 }
 
 /** @param {import('node:http').IncomingMessage} request @param {import('node:http').ServerResponse} response
- * @param {string} top @param {string} [home] */
-async function answer(request, response, top, home) {
+ * @param {{root: string, home?: string, headers: Record<string, string>}} site */
+async function answer(request, response, site) {
   /** @param {number} status @param {Record<string, string | number>} [headers] */
   const short = (status, headers = {}) => {
-    response.writeHead(status, { ...HEADERS, 'Content-Type': 'text/plain; charset=utf-8', ...headers });
+    response.writeHead(status, { ...site.headers, 'Content-Type': 'text/plain; charset=utf-8', ...headers });
     response.end(`${status}\n`);
   };
   if (request.method !== 'GET' && request.method !== 'HEAD') return short(405, { Allow: 'GET, HEAD' });
   const path = pathOf(request.url ?? '/');
   if (path === undefined) return short(400);
-  if (path === '/' && home) return short(302, { Location: home });
-  const found = await find(top, path);
+  if (path === '/' && site.home) return short(302, { Location: site.home });
+  const found = await find(site.root, path);
   if (!found) return short(404);
   if (found.folder) return short(301, { Location: encodeURI(`${path}/`.replace(/^\/+/, '/')) });
 
   const { file, size, mtimeMs } = found;
   const etag = `"${size.toString(36)}-${Math.trunc(mtimeMs).toString(36)}"`;
   const type = TYPES[extname(file)] ?? 'application/octet-stream';
-  const headers = { ...HEADERS, ETag: etag, 'Accept-Ranges': 'bytes', 'Content-Type': type };
+  const headers = { ...site.headers, ETag: etag, 'Accept-Ranges': 'bytes', 'Content-Type': type };
   if (request.headers['if-none-match'] === etag) {
     response.writeHead(304, headers);
     response.end();

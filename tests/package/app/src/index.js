@@ -1,0 +1,20 @@
+// A developer's first page: loads a model, continues a prompt, shows what came.
+import { Plumb } from 'plumb';
+
+const { prompt, n } = Object.fromEntries(new URLSearchParams(location.search));
+const show = text => { document.body.textContent = text; };
+try {
+  const model = await Plumb.load('/models/SmolLM2-135M-Instruct.Q4_1.gguf', { precision: 'exact16' });
+  const ids = [];
+  let logits = await model.feed(prompt.split(',').map(Number));
+  while (ids.length < Number(n)) {
+    ids.push(logits.indexOf(Math.max(...logits)));
+    logits = await model.step(ids.at(-1));
+  }
+  const chat = await model.applyChatTemplate([{ role: 'user', content: 'Hello' }]);
+  const { threads } = await model.info();
+  await model.close();
+  show(JSON.stringify({ ids, threads, chat }));
+} catch (error) {
+  show(JSON.stringify({ error: String(error) }));
+}

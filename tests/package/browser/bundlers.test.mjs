@@ -1,0 +1,109 @@
+/** The installed package in pages as developers make them: without a bundler, with Vite (its dev server too) and with
+ * webpack, none of them configured.  Ground truth: llama.cpp's token ids (tests/vectors). */
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, readdirSync, readFileSync, renameSync, symlinkSync, writeFileSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { createServer } from 'vite';
+import { serve } from '../../../web/serve.mjs';
+import { launchChrome } from '../../hosts/chrome.mjs';
+import { prompts } from '../../node/helpers.mjs';
+import { project, root } from '../helpers.mjs';
+
+const [{ ids: PROMPT, f32: { ids: EXPECTED } }] = prompts, N = 6;
+const ISOLATED = { 'Cross-Origin-Opener-Policy': 'same-origin', 'Cross-Origin-Embedder-Policy': 'require-corp' };
+const THREADS = Math.min(8, availableParallelism());
+
+let browser;
+before(async () => { browser = await launchChrome(); });
+after(() => browser?.close());
+
+/** Runs a program of this repository's packages in a project. */
+const run = (folder, program, ...args) =>
+  execFileSync(process.execPath, [`${root}node_modules/${program}`, ...args], { cwd: folder, encoding: 'utf8' });
+
+/** Opens the app; its answer must be llama.cpp's, and all that it asks for must come, from its own server.
+ * @param {string} url @param {number} threads */
+async function check(url, threads) {
+  const page = await browser.newPage();
+  const wrong = [];
+  page.on('request', request => {
+    if (!request.url().startsWith(url)) wrong.push(request.url());
+  });
+  page.on('response', response => {
+    if (response.status() >= 400 && !response.url().endsWith('/favicon.ico')) {
+      wrong.push(`${response.status()} ${response.url()}`);
+    }
+  });
+  page.on('pageerror', error => wrong.push(String(error)));
+  await page.goto(`${url}?prompt=${PROMPT}&n=${N}`);
+  await page.waitForFunction(() => document.body.textContent.includes('{'), null, { timeout: 60000 });
+  const shown = JSON.parse(await page.evaluate(() => document.body.textContent));
+  await page.close();
+  assert.deepEqual(wrong, []);
+  assert.equal(shown.error, undefined);
+  assert.deepEqual(shown.ids, EXPECTED.slice(0, N));
+  assert.match(shown.chat, /<\|im_start\|>user\nHello<\|im_end\|>/);
+  assert.equal(shown.threads, threads);
+}
+
+/** Serves a folder, with the models in it, isolated and not. */
+async function served(folder) {
+  symlinkSync(`${root}models`, join(folder, 'models'));
+  for (const [headers, threads] of [[ISOLATED, THREADS], [{}, 1]]) {
+    const server = await serve({ root: folder, headers });
+    try {
+      await check(server.url, threads);
+    } finally {
+      await server.close();
+    }
+  }
+}
+
+/** No module of Node's may be named in what a browser is sent. */
+function noNode(folder) {
+  for (const name of readdirSync(folder, { recursive: true }).filter(name => name.endsWith('.js'))) {
+    assert.doesNotMatch(readFileSync(join(folder, name), 'utf8'), /["'`]node:|require\(/, name);
+  }
+}
+
+test('plain modules: the files of the package served as they are, without an import map', async () => {
+  const folder = project('app');
+  renameSync(join(folder, 'node_modules', 'plumb'), join(folder, 'plumb'));
+  const main = join(folder, 'src', 'index.js');
+  writeFileSync(main, readFileSync(main, 'utf8').replace("'plumb'", "'/plumb/index.js'"));
+  await served(folder);
+});
+
+test('vite build', async () => {
+  const folder = project('app');
+  const said = run(folder, 'vite/bin/vite.js', 'build', '--logLevel', 'warn');
+  assert.equal(said, '');
+  noNode(join(folder, 'dist'));
+  await served(join(folder, 'dist'));
+});
+
+test('the dev server of Vite', async t => {
+  const folder = project('app');
+  mkdirSync(join(folder, 'public'));
+  symlinkSync(`${root}models`, join(folder, 'public', 'models'));
+  const server = await createServer({
+    root: folder, logLevel: 'warn', server: { headers: ISOLATED, port: 0, host: '127.0.0.1' },
+  });
+  t.after(() => server.close());
+  await server.listen();
+  const { port } = server.httpServer.address();
+  await check(`http://127.0.0.1:${port}/`, THREADS);
+});
+
+test('webpack', async () => {
+  const folder = project('app');
+  const said = run(folder, 'webpack-cli/bin/cli.js', '--mode', 'production', '--stats', 'errors-warnings',
+    '--no-performance');   // a hint that files of 250 KiB are large
+  assert.equal(said, '');
+  noNode(join(folder, 'dist'));
+  writeFileSync(join(folder, 'dist', 'index.html'), '<!doctype html><body></body><script src="main.js"></script>');
+  await served(join(folder, 'dist'));
+});
