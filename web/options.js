@@ -43,6 +43,12 @@ const logitBias = value => ![...biasEntries(value)].every(([token, bias]) => /^\
   && Number(token) < 2 ** 31 && typeof bias === 'number' && bias < Infinity)
   && 'an object or Map from token ids to numbers (-Infinity forbids a token)';
 
+/** @type {Check} */
+const array = value => !Array.isArray(value) && 'an array';
+/** @type {Check} */
+const tools = value => !(Array.isArray(value) && value.every(tool => tool?.type === 'function'
+  && typeof tool.function?.name === 'string')) && "an array of {type: 'function', function: {name, ...}}";
+
 /** @param {any} value @returns {Iterable<[unknown, unknown]>} */
 const biasEntries = value => value instanceof Map ? value : Object.entries(Object(value));
 
@@ -56,6 +62,11 @@ export const KV_TYPES = /** @type {const} */ (['i16', 'q8', 'f32']);
 /** @type {Check} */
 const kvType = value => !KV_TYPES.includes(value) && "'i16', 'q8' or 'f32'";
 
+/** What a chat does at the end of its context. */
+export const CONTEXT_ENDS = /** @type {const} */ (['error', 'trim']);
+/** @type {Check} */
+const contextEnd = value => !CONTEXT_ENDS.includes(value) && "'error' or 'trim'";
+
 export const LOAD = { threads, precision, contextLength: count, kvType, signal, onProgress: callback, worker: boolean };
 export const SAMPLING = {
   temperature: number, topK: unsigned32, topP: number, minP: number, typicalP: number, repeatPenalty: number,
@@ -64,6 +75,8 @@ export const SAMPLING = {
 export const GENERATE = {
   ...SAMPLING, maxTokens: count, stop, signal, logprobs, onToken: callback, parseSpecial: boolean, template: object,
 };
+const { signal: _, parseSpecial: __, ...ANSWER } = GENERATE;
+export const CHAT = { system: text, tools, messages: array, contextEnd, ...ANSWER };
 export const TOKENIZE = { addSpecial: boolean, parseSpecial: boolean };
 export const DETOKENIZE = { special: boolean };
 export const FEED = { signal };

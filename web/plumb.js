@@ -1,12 +1,14 @@
 /* What users see: Plumb.load and the model it gives.  Checks arguments, has the module compiled while the worker
  * starts, turns prompts into tokens and events into an iterator; all else happens on the engine's side (host.js), in a
  * worker or not.  index.js and node/index.js say how each host compiles, reads files and starts workers. */
+import { Chat } from './chat.js';
 import { PlumbError, argumentError } from './errors.js';
 import { createHost } from './host.js';
 import { describe } from './loader/source.js';
 import * as known from './options.js';
 import { Local, Remote } from './protocol.js';
 import { chatTokens, render } from './template.js';
+import { knowsTools, messagesFor } from './toolcalls.js';
 import { choose } from './variant.js';
 
 /** @typedef {import('./host.js').Platform & import('./loader/source.js').Sites & import('./variant.js').Machine & {
@@ -122,6 +124,14 @@ export class Model {
     this.metadata = loaded.metadata;
     /** Of the last generate that ended. @type {Stats | undefined} */
     this.lastStats = undefined;
+    const prompting = {
+      source: this.#source,
+      /** @type {import('./chat.js').Prompting['ids']} */
+      ids: (messages, template) => this.#promptIds(messages, true, template),
+    };
+    /** A conversation that keeps its messages: chat.js.
+     * @type {(options?: import('./chat.js').ChatOptions) => Chat} */
+    this.chat = options => new Chat(this, prompting, options);
   }
 
   /** @param {string} method @param {object} [args] @param {import('./protocol.js').CallOptions} [options] */
@@ -279,9 +289,12 @@ export class Model {
     if (!valid || messages.length === 0) {
       throw argumentError(`${where}: expected messages, an array of {role, content} that is not empty`);
     }
+    if (said.tools?.length && !knowsTools(this.#source)) {
+      throw new PlumbError('PLUMB_ERROR_TEMPLATE', `${where}: the model's chat template knows no tools`);
+    }
     const { bosText, eosText } = this.#loaded;
     return {
-      said: { ...said, messages },
+      said: { ...said, messages: messagesFor(this.#source, messages) },
       // null, not undefined, for what is not given: templates ask "is not none".
       variables: {
         tools: null, documents: null, add_generation_prompt: addGenerationPrompt,

@@ -1,0 +1,200 @@
+/** Conversations.  Ground truth: llama.cpp's greedy answer in tests/vectors/llama, and for what a turn leaves in the
+ * session, that the same messages asked anew, in an empty session, get the same answer. */
+import assert from 'node:assert/strict';
+import { after, before, beforeEach, describe, test } from 'node:test';
+import { Plumb } from '../../web/node/index.js';
+import { fails, prompts, realPath, textOf } from './helpers.mjs';
+
+const asked = prompts[1];
+const GREEDY = { temperature: 0, maxTokens: 12 };
+const user = content => ({ role: 'user', content });
+const assistant = content => ({ role: 'assistant', content });
+
+describe('the default model', () => {
+  /** @type {import('../../web/plumb.js').Model} */
+  let model;
+  before(async () => { model = await Plumb.load(realPath, { precision: 'exact16' }); });
+  beforeEach(() => model.rewind());
+  after(() => model.close());
+  /** The answer from the start, by the model without a chat. */
+  const anew = async (messages, options = GREEDY) => {
+    await model.rewind();
+    return textOf(model.generate(messages, options));
+  };
+
+  test('a chat answers as llama.cpp does, and keeps what was said', async () => {
+    const [question, ...none] = asked.messages;
+    assert.deepEqual([question.role, none], ['user', []]);
+    const chat = model.chat(GREEDY);
+    const text = await textOf(chat.send(question.content, { maxTokens: 30, seed: undefined }));
+    assert.equal(text, await model.detokenize(asked.f32.ids.slice(0, 30)));
+    assert.deepEqual(chat.messages, [...asked.messages, assistant(text)]);
+    assert.equal(chat.lastStats, model.lastStats);
+    assert.deepEqual([chat.lastStats?.promptTokens, chat.lastStats?.tokens], [39, 30]);
+    chat.messages.length = 0;   // a copy
+    assert.equal(chat.messages.length, 2);
+  });
+
+  test('a second turn computes nothing of the first again', async () => {
+    const chat = model.chat(GREEDY);
+    await textOf(chat.send('Name a colour.'));
+    const first = /** @type {any} */ (chat.lastStats);
+    const text = await textOf(chat.send('Another one?'));
+    const { reusedTokens, promptTokens } = /** @type {any} */ (chat.lastStats);
+    const held = first.promptTokens + first.tokens - (first.finishReason === 'length' ? 1 : 0);
+    assert.equal(reusedTokens, held);
+    assert.ok(promptTokens - held < 20 && promptTokens > held, `${promptTokens} tokens, ${held} held`);
+    assert.equal(await anew(chat.messages.slice(0, 3)), text);
+  });
+
+  test('regenerate and edit compute what lies behind the change', async () => {
+    const chat = model.chat({ ...GREEDY, system: 'Be brief.' });
+    await textOf(chat.send('Name a colour.'));
+    const text = await textOf(chat.send('Name an animal.'));
+    const asWas = chat.messages;
+    const { promptTokens } = /** @type {any} */ (chat.lastStats);
+    assert.equal(await textOf(chat.regenerate()), text);
+    assert.equal(chat.lastStats?.reusedTokens, promptTokens - 1);   // the last one once more, for its logits
+    assert.deepEqual(chat.messages, asWas);
+
+    const edited = await textOf(chat.edit(3, 'Name a city.'));
+    assert.deepEqual(chat.messages, [...asWas.slice(0, 3), user('Name a city.'), assistant(edited)]);
+    const same = await model.tokenize(await model.applyChatTemplate(asWas.slice(0, 3), { addGenerationPrompt: false }),
+      { parseSpecial: true });
+    assert.ok(Number(chat.lastStats?.reusedTokens) > same.length, `${chat.lastStats?.reusedTokens} reused`);
+    assert.equal(await anew(chat.messages.slice(0, 4)), edited);
+
+    const other = await textOf(chat.edit(1, user('Say hello.')));
+    assert.deepEqual(chat.messages, [asWas[0], user('Say hello.'), assistant(other)]);
+    chat.rewind(1);
+    assert.deepEqual(chat.messages, [asWas[0]]);
+    await fails(chat.regenerate().next(), 'PLUMB_ERROR_ARGUMENT', /nothing to answer/);
+  });
+
+  test('an answer that is left or stopped stays as far as it was said', async () => {
+    const chat = model.chat({ temperature: 0 });
+    let said = '';
+    for await (const piece of chat.send('Tell me a story.')) {
+      said += piece;
+      if (said.length > 20) break;
+    }
+    assert.deepEqual(chat.messages, [user('Tell me a story.'), assistant(said)]);
+    assert.equal(chat.lastStats?.finishReason, 'abort');
+
+    const stop = new AbortController();
+    said = '';
+    for await (const piece of chat.send('Go on.', { signal: stop.signal })) {
+      said += piece;
+      if (said.length > 20) stop.abort();
+    }
+    assert.deepEqual(chat.messages.slice(2), [user('Go on.'), assistant(said)]);
+    assert.equal(await textOf(chat.send('And?', { signal: AbortSignal.abort() })), '');
+    assert.deepEqual(chat.messages.slice(4), [user('And?'), assistant('')]);
+  });
+
+  test('a failed answer leaves the chat as it was', async () => {
+    const chat = model.chat({ messages: [user('Hi'), assistant('Hello!')] });
+    const asWas = chat.messages;
+    await fails(textOf(chat.send('x '.repeat(2100))), 'PLUMB_ERROR_CONTEXT', /holds 2048/);
+    await fails(textOf(chat.edit(0, 'Hi', { topP: 2 })), 'PLUMB_ERROR_ARGUMENT', /top_p/);
+    assert.deepEqual(chat.messages, asWas);
+    assert.equal(chat.lastStats, undefined);
+    await textOf(chat.send('Bye.', GREEDY));
+    assert.equal(chat.messages.length, 4);
+  });
+
+  test('one answer at a time', async () => {
+    const chat = model.chat(GREEDY);
+    const answer = chat.send('Hi');
+    await answer.next();
+    const busy = /the chat is in the middle of an answer/;
+    for (const action of [() => chat.send('Hey').next(), () => chat.regenerate().next(), () => chat.edit(0, 'x').next(),
+      async () => chat.rewind(0)]) await fails(action, 'PLUMB_ERROR_STATE', busy);
+    await answer.return(/** @type {any} */ (undefined));
+    chat.rewind(0);
+    assert.deepEqual(chat.messages, []);
+  });
+
+  test('tools need a template that knows them', async () => {
+    const tools = [{ type: /** @type {const} */ ('function'), function: { name: 'now' } }];
+    await fails(model.chat({ tools }).send('Hi').next(), 'PLUMB_ERROR_TEMPLATE', /knows no tools/);
+    await fails(model.generate([user('Hi')], { template: { tools } }).next(), 'PLUMB_ERROR_TEMPLATE', /knows no tools/);
+  });
+
+  test('arguments that are none', async () => {
+    const chat = model.chat({ messages: [user('Hi'), assistant('Hello!')] });
+    for (const [action, message] of [
+      [async () => model.chat({ sytem: 'x' }), /chat: unknown option "sytem"; known are system, tools, messages, /],
+      [async () => model.chat({ signal: AbortSignal.abort() }), /unknown option "signal"/],
+      [async () => model.chat({ contextEnd: 'shift' }), /contextEnd is "shift", expected 'error' or 'trim'/],
+      [async () => model.chat({ tools: [{ name: 'f' }] }), /tools is an array, expected an array of \{type: /],
+      [async () => model.chat({ messages: [{ content: 'x' }] }), /expected a text, or messages/],
+      [async () => model.chat({ system: 'x', messages: [{ role: 'system', content: 'y' }] }), /one too many/],
+      [() => chat.send([]).next(), /expected a text, or messages/],
+      [() => chat.send().next(), /expected a text, or messages/],
+      [() => chat.send('x', { maxtokens: 1 }).next(), /chat.send: unknown option "maxtokens"/],
+      [() => chat.edit(2, 'x').next(), /no message 2: the chat has 2/],
+      [() => chat.edit(1, 'x').next(), /message 1 would be of the assistant/],
+      [async () => chat.rewind(3), /no message 3: the chat has 2/],
+      [async () => chat.rewind(-1), /no message -1/],
+    ]) await fails(action, 'PLUMB_ERROR_ARGUMENT', message);
+  });
+});
+
+describe('a context of 160 tokens', () => {
+  /** @type {import('../../web/plumb.js').Model} */
+  let model;
+  before(async () => { model = await Plumb.load(realPath, { precision: 'exact16', contextLength: 160 }); });
+  after(() => model.close());
+  const questions = ['red', 'cats', 'Rome', 'the Nile', 'oaks', 'eels'].map(what => `Tell me all about ${what}.`);
+  const GREEDY = { temperature: 0, maxTokens: 20 };
+  const tokensOf = async messages =>
+    (await model.tokenize(await model.applyChatTemplate(messages), { parseSpecial: true })).length;
+
+  test('trim leaves out whole turns, the oldest first, and never the system message', async () => {
+    const chat = model.chat({ system: 'Be brief.', contextEnd: 'trim', ...GREEDY });
+    let most = 0;
+    for (const question of questions) {
+      const text = await textOf(chat.send(question));
+      const all = chat.messages.slice(0, -1);
+      const kept = [all[0], ...all.slice(1 + chat.trimmed)];
+      assert.equal(kept[1].role, 'user');
+      assert.equal(chat.lastStats?.promptTokens, await tokensOf(kept));
+      assert.ok(Number(chat.lastStats?.promptTokens) <= 160 - 20);
+      if (chat.trimmed > most) {   // with the turn that went last it would not have fitted
+        assert.ok(await tokensOf([all[0], ...all.slice(1 + chat.trimmed - 2)]) > 160 - 20);
+        await model.rewind();
+        assert.equal(await textOf(model.generate(kept, GREEDY)), text);
+      }
+      most = chat.trimmed;
+    }
+    assert.ok(most >= 4 && most % 2 === 0, `${most} left out`);
+    assert.equal(chat.messages.length, 13);
+
+    const left = chat.trimmed;
+    await fails(textOf(chat.send('x '.repeat(200))), 'PLUMB_ERROR_CONTEXT', /has 2\d\d tokens, but .* holds 160/);
+    assert.deepEqual([chat.trimmed, chat.messages.length], [left, 13]);
+    await textOf(chat.edit(1, 'Hello.'));
+    assert.deepEqual([chat.trimmed, chat.messages.length], [0, 3]);
+  });
+
+  test('a turn goes with all messages up to the next of the user; the room is a quarter of the context', async () => {
+    const turn = [user('Name a colour.'), assistant('I look.'), { role: 'tool', content: 'red' }, assistant('Red.')];
+    const chat = model.chat({ messages: [...turn, ...turn, ...turn], contextEnd: 'trim', temperature: 0 });
+    await textOf(chat.send('Another?', { stop: ['.', ','], maxTokens: 100 }));
+    assert.equal(chat.trimmed, 4 * Math.ceil(chat.trimmed / 4));
+    const kept = count => [...Array(count).fill(turn).flat(), user('Another?')];
+    const fits = (await Promise.all([0, 1, 2, 3].map(async n => await tokensOf(kept(n)) <= 120))).lastIndexOf(true);
+    assert.ok(fits < 3);
+    assert.equal(chat.trimmed, 4 * (3 - fits));
+  });
+
+  test('without trim a full context is an error', async () => {
+    const chat = model.chat(GREEDY);
+    await fails(async () => {
+      for (const question of questions) await textOf(chat.send(question));
+    }, 'PLUMB_ERROR_CONTEXT', /but the context holds 160/);
+    assert.equal(chat.messages.at(-1)?.role, 'assistant');
+    assert.equal(chat.trimmed, 0);
+  });
+});

@@ -1,0 +1,171 @@
+/* Tool calls: how models write them, and how chat templates want to be told of those that were made.  Outside they are
+ * OpenAI's: {id, type: 'function', function: {name, arguments}}, arguments as JSON text.
+ *
+ * What a model writes is nobody's word: a call that is no JSON, has no object of arguments or names a tool that was not
+ * given stays text. */
+
+/** @typedef {object} ToolCall  in OpenAI's shape
+ * @property {string} id
+ * @property {'function'} type
+ * @property {{name: string, arguments: string}} function  arguments: an object, as JSON */
+/** @typedef {object} Tool  a function that the model may call, in OpenAI's shape
+ * @property {'function'} type
+ * @property {{name: string, description?: string, parameters?: object, [more: string]: any}} function  parameters: a
+ *   JSON schema */
+/** @typedef {object} Format
+ * @property {string} mention  what a template of this format says somewhere
+ * @property {string[]} opens  what a call begins with
+ * @property {boolean} anywhere  in an answer, or else only at its beginning
+ * @property {(text: string) => {calls: any[], rest: string}} parse  of text that begins with one of `opens`; throws
+ *   where it is not JSON
+ * @property {(calls: any[]) => string} write  for templates that know tools, but no messages with calls */
+
+/** JSON of one call or of a list of calls. @param {string} text */
+const parseJson = text => ({ calls: [JSON.parse(text)].flat(), rest: '' });
+
+/** The first one that a template mentions is its format. @type {Format[]} */
+const FORMATS = [
+  {   // Hermes, Qwen2.5 and later
+    mention: '<tool_call>',
+    opens: ['<tool_call>'],
+    anywhere: true,
+    parse(text) {
+      const parts = text.split('<tool_call>').slice(1).map(part => part.split('</tool_call>'));
+      return {
+        calls: parts.map(([call]) => JSON.parse(call)),
+        rest: parts.map(([, ...behind]) => behind.join('</tool_call>')).join('').trim(),
+      };
+    },
+    write: calls => calls.map(call => `<tool_call>\n${JSON.stringify(call)}\n</tool_call>`).join('\n'),
+  },
+  {   // Granite 3; the mark is a control token, which does not show where the model says it
+    mention: '<|tool_call|>',
+    opens: ['<|tool_call|>', '['],
+    anywhere: false,
+    parse: text => parseJson(text.replace('<|tool_call|>', '')),
+    write: calls => `<|tool_call|>${JSON.stringify(calls)}`,
+  },
+  {   // Llama 3.1 and later: {"name": ..., "parameters": ...} and nothing else
+    mention: '',
+    opens: ['{', '['],
+    anywhere: false,
+    parse: parseJson,
+    write: calls => calls.map(({ name, arguments: parameters }) => JSON.stringify({ name, parameters })).join('\n'),
+  },
+];
+
+/** @param {string} source  of a chat template */
+const formatOf = source => /** @type {Format} */ (FORMATS.find(({ mention }) => source.includes(mention)));
+
+/** Whether a chat template does anything with tools. @param {string | undefined} source */
+export const knowsTools = source => /\btools\b/.test(source ?? '');
+
+/** Parts the text of an answer from the calls in it, piece by piece: what can still become a call is held back. */
+export class CallFilter {
+  #format;
+  #names;
+  #held = '';
+  /** 'text': there may be calls; 'call': one has begun; 'plain': there will be none. */
+  #state = /** @type {'text' | 'call' | 'plain'} */ ('plain');
+  /** Those that the answer made, after end(). @type {ToolCall[]} */
+  calls = [];
+
+  /** @param {string | undefined} source  of the chat template
+   * @param {Tool[]} [tools]  that the model was told of; none: all is text */
+  constructor(source, tools = []) {
+    this.#format = formatOf(source ?? '');
+    this.#names = new Set(tools.map(tool => tool.function.name));
+    if (tools.length > 0) this.#state = 'text';
+  }
+
+  /** The text that is now certain. @param {string} piece @returns {string} */
+  push(piece) {
+    this.#held += piece;
+    if (this.#state === 'call') return '';
+    return this.#release(this.#state === 'plain' ? this.#held.length : this.#certain());
+  }
+
+  /** At the end of the answer: reads the calls. @returns {string}  what was held back and is text */
+  end() {
+    const held = this.#release(this.#held.length);
+    if (this.#state !== 'call') return held;
+    this.#state = 'plain';
+    try {
+      const { calls, rest } = this.#format.parse(held.trim());
+      this.calls = calls.map(call => this.#call(call));
+      return rest;
+    } catch {
+      return held;
+    }
+  }
+
+  /** How much of what is held cannot belong to a call, nor to the white space before one. */
+  #certain() {
+    const { opens, anywhere } = this.#format, held = this.#held;
+    const first = anywhere ? 0 : held.length - held.trimStart().length;
+    for (let at = first; at < (anywhere ? held.length : first + 1); at++) {
+      const rest = held.slice(at);
+      const opened = opens.some(open => rest.startsWith(open));
+      if (opened) this.#state = 'call';
+      if (opened || opens.some(open => open.startsWith(rest))) return held.slice(0, at).trimEnd().length;
+    }
+    if (anywhere) return held.trimEnd().length;
+    this.#state = 'plain';
+    return held.length;
+  }
+
+  /** @param {number} n  characters */
+  #release(n) {
+    const text = this.#held.slice(0, n);
+    this.#held = this.#held.slice(n);
+    return text;
+  }
+
+  /** A call as the model wrote it. @param {any} call @returns {ToolCall} */
+  #call(call) {
+    const given = call.arguments ?? call.parameters ?? {};
+    if (!this.#names.has(call.name) || typeof given !== 'object' || Array.isArray(given)) throw new Error('no call');
+    return {
+      id: `call_${randomHex(12)}`,
+      type: 'function',
+      function: { name: call.name, arguments: JSON.stringify(given) },
+    };
+  }
+}
+
+/** @param {number} n  bytes @returns {string} */
+export const randomHex = n => Array.from(crypto.getRandomValues(new Uint8Array(n)),
+  byte => byte.toString(16).padStart(2, '0')).join('');
+
+/** Messages as a template wants them: arguments of calls as objects, which templates turn to JSON themselves; where it
+ * has roles of its own for calls and results (Granite 3.0), or knows no calls at all, a message in its words.
+ * @param {string | undefined} source  of the template
+ * @param {import('./template.js').Message[]} messages @returns {import('./template.js').Message[]} */
+export function messagesFor(source = '', messages) {
+  const has = (/** @type {string} */ role) => source.includes(`'${role}'`) || source.includes(`"${role}"`);
+  return messages.map(message => {
+    if (message.role === 'tool' && has('tool_response')) return { ...message, role: 'tool_response' };
+    if (!Array.isArray(message.tool_calls)) return message;
+    const { tool_calls: given, ...rest } = message;
+    const content = message.content ?? '';
+    if (given.length === 0) return { ...rest, content };
+    const calls = given.map(call => ({
+      ...call, function: { ...call?.function, arguments: parsedArguments(call?.function?.arguments) },
+    }));
+    const written = calls.map(call => ({ name: call.function.name, arguments: call.function.arguments }));
+    if (has('assistant_tool_call')) {
+      return { ...rest, role: 'assistant_tool_call', content: JSON.stringify(written) };
+    }
+    return source.includes('tool_calls') ? { ...rest, content, tool_calls: calls }
+      : { ...rest, content: content + formatOf(source).write(written) };
+  });
+}
+
+/** @param {unknown} text  JSON @returns {unknown}  its value, or itself where it is none */
+function parsedArguments(text) {
+  try {
+    return typeof text === 'string' ? JSON.parse(text) : text;
+  } catch {
+    return text;
+  }
+}
