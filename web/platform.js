@@ -21,6 +21,15 @@ const MODULES = {
   'plumb-mt-relaxed': new URL('./dist/plumb-mt-relaxed.wasm', import.meta.url),
 };
 
+/** Whether even the smallest module is refused. */
+function forbidden() {
+  try {
+    return !new WebAssembly.Module(Uint8Array.of(0, 97, 115, 109, 1, 0, 0, 0));
+  } catch {
+    return true;
+  }
+}
+
 export const platform = {
   /** @param {string} name  of MODULES */
   async compile(name) {
@@ -33,6 +42,10 @@ export const platform = {
       if (streams) return await WebAssembly.compileStreaming(response);
       return await WebAssembly.compile(await response.arrayBuffer());
     } catch (error) {
+      if (forbidden()) {
+        throw new PlumbError('PLUMB_ERROR_UNSUPPORTED', 'the page\'s Content-Security-Policy forbids WebAssembly: add '
+          + '\'wasm-unsafe-eval\' to its script-src');
+      }
       throw new PlumbError('PLUMB_ERROR_IO', `${url}: the engine does not load: ${reasonOf(error)}`,
         { url: url.href });
     }
