@@ -202,7 +202,7 @@ $(eval $(call vendor_rule,noble-hashes/sha2.js,@noble/hashes,.,sha2.js _md.js _u
 $(eval $(call vendor_rule,marked/marked.esm.js,marked,lib,marked.esm.js marked.d.ts))
 $(eval $(call vendor_rule,dompurify/purify.es.mjs,dompurify,dist,purify.es.mjs purify.es.d.mts))
 
-wasm: $(plumb_wasm) $(vendored) ## Builds web/dist: the modules for browsers and Node, with Emscripten, and libraries.
+wasm: $(plumb_wasm) $(cli_wasm) $(vendored) ## Builds web/dist: the modules for browsers and Node, and libraries.
 # Exactly the names in wasm/exports.txt, and malloc and free, are visible from outside.
 emcc_exports = -sEXPORTED_FUNCTIONS=$$(sed -n 's/^\([a-z]\w*\).*/_\1/p' wasm/exports.txt | paste -sd,)
 # What ships has no names of functions in it, 11 KB; the same with them is for whoever reads its code.
@@ -225,8 +225,8 @@ $(emcc_dir)/$(1:plumb%=tests%).wasm: $(call variant,$1,$(engine) $(tests))
 endef
 $(foreach v,$(emcc_variants),$(eval $(call emcc_module,$v)))
 
-wasi: $(wasi_dir)/plumb.wasm $(cli_wasm) ## Builds build/wasi/plumb.wasm, the command line for wasmtime and Node.
-# What web/node/cli.mjs runs.
+wasi: $(wasi_dir)/plumb.wasm $(cli_wasm) ## Builds build/wasi/plumb.wasm, the command line for wasmtime.
+# The same for the package: Plumb.command, and web/node/cli.mjs.
 web/dist/plumb-cli.wasm: $(wasi_dir)/plumb.wasm
 	@mkdir -p $(@D)
 	@echo "  $@"
@@ -292,8 +292,8 @@ test-programs: \
     $(if $(filter node chromium,$(HOSTS)),$(plumb_wasm) $(vendored) $(emcc_dir)/tests.wasm $(emcc_dir)/tests-mt.wasm) \
     $(if $(filter chromium,$(HOSTS)),$(emcc_dir)/$(lastword $(emcc_variants:plumb%=tests%)).wasm) \
     $(if $(filter node,$(HOSTS)),$(emcc_variants:%=$(emcc_dir)/named/%.wasm)) \
-    $(if $(filter node,$(HOSTS)),$(cli_wasm)) \
     $(if $(filter node chromium,$(HOSTS)),$(if $(EMCC_RELAXED_CFLAGS),$(tarball))) \
+    $(if $(filter node chromium,$(HOSTS)),$(cli_wasm)) \
     $(if $(filter wasmtime,$(HOSTS)),$(wasi_dir)/plumb.wasm $(wasi_dir)/tests.wasm)
 
 # Without libFuzzer a fuzz target replays the files it is given, which is how the corpus runs inside the tests.

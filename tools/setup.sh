@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what a target needs and this machine lacks, and says what and why before it does:
 #
-#   tools/setup.sh run             what `make run` needs: Emscripten, a recent LLVM, the package's npm dependencies
+#   tools/setup.sh run             what `make run` needs: Emscripten, a recent LLVM, WASI's C library, npm packages
 #   tools/setup.sh package         what `make package` needs: the same, and the compiler of the types
 #   tools/setup.sh test [HOST...]  what `make test` needs on these hosts (default: all)
 #   tools/setup.sh fuzz            what `make fuzz` needs
@@ -189,6 +189,7 @@ need_node
 case $target in
     run)
         need_emcc
+        need_wasi
         apt_install
         need_npm web marked
         ;;

@@ -38,6 +38,7 @@ export const Plumb = createPlumb({
     const terminate = () => [worker, ...threads].forEach(one => one.terminate());
     return { ...worker, terminate };
   },
+  startTool: files => ({ worker: wrap(new Worker(new URL('./tool.js', import.meta.url), { type: 'module' })), files }),
   locate(source) {
     const url = new URL(source, globalThis.location?.href).href;
     return { kind: 'url', name: url, url };

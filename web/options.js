@@ -48,6 +48,10 @@ const array = value => !Array.isArray(value) && 'an array';
 /** @type {Check} */
 const tools = value => !(Array.isArray(value) && value.every(tool => tool?.type === 'function'
   && typeof tool.function?.name === 'string')) && "an array of {type: 'function', function: {name, ...}}";
+/** @type {Check} */
+const files = value => (object(value) || !Object.values(value).every(file => typeof file === 'string'
+  || file instanceof Blob || file instanceof Uint8Array))
+  && 'an object from names to Blobs, Uint8Arrays or strings';
 
 /** @param {any} value @returns {Iterable<[unknown, unknown]>} */
 const biasEntries = value => value instanceof Map ? value : Object.entries(Object(value));
@@ -80,6 +84,7 @@ export const CHAT = { system: text, tools, messages: array, contextEnd, ...ANSWE
 export const TOKENIZE = { addSpecial: boolean, parseSpecial: boolean };
 export const DETOKENIZE = { special: boolean };
 export const FEED = { signal };
+export const COMMAND = { files, signal, onError: callback };
 export const TRACE = { taps: text, layers, values, onTap: callback, signal, parseSpecial: boolean, template: object };
 
 /** Throws unless every option is known and well-typed; undefined counts as absent.

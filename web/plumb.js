@@ -2,6 +2,7 @@
  * starts, turns prompts into tokens and events into an iterator; all else happens on the engine's side (host.js), in a
  * worker or not.  index.js and node/index.js say how each host compiles, reads files and starts workers. */
 import { Chat } from './chat.js';
+import { createCommand } from './command.js';
 import { PlumbError, argumentError } from './errors.js';
 import { createHost } from './host.js';
 import { describe } from './loader/source.js';
@@ -13,7 +14,8 @@ import { choose } from './variant.js';
 
 /** @typedef {import('./host.js').Platform & import('./loader/source.js').Sites & import('./variant.js').Machine & {
  *   worker: boolean,
- *   startWorker: () => import('./protocol.js').WorkerLike}} ClientPlatform
+ *   startWorker: () => import('./protocol.js').WorkerLike,
+ *   startTool: import('./command.js').StartTool}} ClientPlatform
  *   worker: whether the engine runs in one unless told otherwise */
 /** @typedef {object} LoadOptions
  * @property {number | 'auto'} [threads]  default 'auto': one for each processor, 8 at most.  Where two of them share a
@@ -102,6 +104,7 @@ export function createPlumb(platform) {
         unfollow();
       }
     },
+    command: createCommand(platform.startTool),
   };
 }
 

@@ -3,6 +3,7 @@
 import { statSync } from 'node:fs';
 import { basename } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { MessageChannel } from 'node:worker_threads';
 import { createPlumb } from '../plumb.js';
 import { attempt, platform, start } from './platform.js';
 
@@ -14,6 +15,18 @@ export const Plumb = createPlumb({
   worker: false,
   postsBlobs: false,
   startWorker: () => start('./worker.js'),
+  startTool(blobs) {
+    const { port1, port2 } = new MessageChannel();
+    const answered = new Int32Array(new SharedArrayBuffer(4));
+    port1.on('message', async ({ name, from, to }) => {
+      const bytes = await blobs[name].slice(from, to).arrayBuffer().catch(() => undefined);   // the file was changed
+      port1.postMessage(bytes && new Uint8Array(bytes));
+      Atomics.store(answered, 0, 1);
+      Atomics.notify(answered, 0);
+    });
+    const files = Object.fromEntries(Object.entries(blobs).map(([name, { size }]) => [name, { name, size }]));
+    return { worker: start('./tool.js', { workerData: { bytes: port2, answered }, transferList: [port2] }), files };
+  },
   locate(source) {
     const text = String(source);
     if (/^(https?|data|blob):/.test(text)) return { kind: 'url', name: text, url: text };

@@ -35,10 +35,12 @@ export const platform = {
   },
 };
 
-/** A worker of this folder. @param {string} file @returns {import('../protocol.js').WorkerLike} */
-export function start(file) {
+/** A worker of this folder.
+ * @param {string} file @param {import('node:worker_threads').WorkerOptions} [options]
+ * @returns {import('../protocol.js').WorkerLike} */
+export function start(file, options) {
   // No flags of this process (--input-type and the like): they may not fit the worker's file.
-  const worker = new Worker(new URL(file, import.meta.url), { execArgv: [] });
+  const worker = new Worker(new URL(file, import.meta.url), { ...options, execArgv: [] });
   return {
     post: (message, transfer = []) => worker.postMessage(message, transfer),
     onMessage: handler => worker.on('message', handler),

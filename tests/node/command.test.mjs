@@ -1,0 +1,128 @@
+/** Plumb.command: the command line in a worker, on files that it is handed.  Ground truth: the native build. */
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { existsSync, openAsBlob, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { fails, realPath, root, tiny, tinyPath } from './helpers.mjs';
+import { BlobFiles } from '../../web/blobs.js';
+import { Plumb } from '../../web/node/index.js';
+
+const native = `${root}build/native/plumb`;
+const model = { 'model.gguf': tiny };
+/** Without what hosts differ in: threads, and the names of kernels. @param {string} json */
+const checks = json => JSON.parse(json).checks.filter(({ name }) => name !== 'threads')
+  .map(({ name, verdict, why }) => [name, verdict, why.replace(/\b(sse41|simd128)\b/, 'SIMD')]);
+
+test('selfcheck of a Blob, bytes and a file on disk is the native one', { skip: !existsSync(native) }, async () => {
+  const expected = checks(spawnSync(native, ['selfcheck', tinyPath, '--json'], { encoding: 'utf8' }).stdout);
+  for (const file of [tiny, new Blob([tiny]), await openAsBlob(tinyPath)]) {
+    const { code, out, err, files } = await Plumb.command(['selfcheck', 'a/b.gguf', '--json'], {
+      files: { 'a/b.gguf': file },
+    });
+    assert.deepEqual([code, err, files], [0, '', {}]);
+    assert.deepEqual(checks(out), expected);
+  }
+});
+
+test('files that a command writes come back, and go into the next', async () => {
+  /** @param {string} tokens */
+  const trace = async tokens => {
+    const args = ['trace', './model.gguf', '--tokens', tokens, '-o', 'traces/one.json'];
+    const { code, out, err, files } = await Plumb.command(args, { files: model });
+    assert.deepEqual([code, out, err, Object.keys(files)], [0, '', '', ['traces/one.json']]);
+    return files['traces/one.json'];
+  };
+  const [a, b] = [await trace('72,101,13'), await trace('72,101,14')];
+  assert.deepEqual(JSON.parse(Buffer.from(a).toString()).tokens, [72, 101, 13]);
+  const { code, out, files } = await Plumb.command(['diff', 'a', 'b.json', '--html', '/report.html'], {
+    files: { a, 'b.json': Buffer.from(b).toString() },
+  });
+  assert.equal(code, 1, 'they part');
+  assert.match(out, /token/);
+  assert.match(Buffer.from(files['report.html']).toString(), /^<!doctype html>/i);
+  const same = await Plumb.command(['diff', 'a', 'b'], { files: { a, b: a } });
+  assert.equal(same.code, 0, same.out);
+});
+
+test('what is wrong is told by code and messages, which come as they are written', async () => {
+  let heard = '';
+  const onError = text => { heard += text; };
+  const noise = Uint8Array.from({ length: 5000 }, (_, i) => i * 131 ^ i >> 3);
+  for (const [args, code, message] of [
+    [['walk'], 2, /^plumb: unknown command walk; .*\n$/],
+    [['inspect', 'none.gguf'], 1, /^plumb: none\.gguf: PLUMB_ERROR_IO: No such file.*\n$/],
+    [['inspect', 'noise'], 1, /^plumb: noise: PLUMB_ERROR_MAGIC: .*\n$/],
+    [['inspect', '.'], 1, /^plumb: \.: PLUMB_ERROR_IO: .*\n$/],
+    [['diff', 'noise', 'text', '--html', 'out.html'], 3, /^plumb: noise: .*\n$/],
+    [['inspect', '/etc/passwd'], 1, /^plumb: \/etc\/passwd: PLUMB_ERROR_IO: No such file.*\n$/],
+    [['trace', 'noise', '-p', '-'], 1, /^plumb: noise: .*\n$/],
+    [['diff', 'noise', 'text', '--html', 'text'], 2, /^plumb: diff: text is an input too/],
+  ]) {
+    heard = '';
+    const result = await Plumb.command(args, { files: { noise, text: '{}' }, onError });
+    assert.deepEqual([result.code, result.out, result.files], [code, '', {}], args.join(' '));
+    assert.match(result.err, message);
+    assert.equal(heard, result.err);
+  }
+  const { code, out } = await Plumb.command(['selfcheck', 'noise', '--json'], { files: { noise } });
+  assert.equal(code, 1);
+  assert.equal(JSON.parse(out).checks[0].verdict, 'FAIL');
+});
+
+test('a model of 98 MB is read in pieces', async () => {
+  const file = await openAsBlob(realPath), size = statSync(realPath).size;
+  let largest = 0, sum = 0;
+  file.slice = (from, to) => {
+    largest = Math.max(largest, to - from);
+    sum += to - from;
+    return Blob.prototype.slice.call(file, from, to);
+  };
+  const { code, out } = await Plumb.command(['selfcheck', 'model.gguf', '--json'], { files: { 'model.gguf': file } });
+  assert.deepEqual([code, checks(out).filter(([, verdict]) => verdict === 'FAIL')], [0, []]);
+  assert.ok(largest <= 4 << 20, `${largest} bytes at once`);
+  assert.ok(sum >= size && sum < 1.1 * size, `${sum} bytes of ${size}`);
+});
+
+test('a signal ends it at once, with its reason', async () => {
+  const files = { 'model.gguf': await openAsBlob(realPath) }, args = ['selfcheck', 'model.gguf'];
+  const reason = new Error('enough'), stop = new AbortController();
+  setTimeout(() => stop.abort(reason), 300);
+  await assert.rejects(Plumb.command(args, { files, signal: stop.signal }), error => error === reason);
+  await assert.rejects(Plumb.command(args, { files, signal: stop.signal }), error => error === reason);
+});
+
+test('a file that changes under it is an error of reading', async () => {
+  const path = join(tmpdir(), `plumb-changed-${process.pid}.gguf`);
+  writeFileSync(path, tiny);
+  const files = { 'model.gguf': await openAsBlob(path) };
+  writeFileSync(path, tiny.subarray(0, 100));
+  const { code, err } = await Plumb.command(['inspect', 'model.gguf'], { files });
+  rmSync(path);
+  assert.equal(code, 1);
+  assert.match(err, /^plumb: model\.gguf: PLUMB_ERROR_IO: I\/O error\n$/);
+});
+
+test('wrong arguments are refused', async () => {
+  await fails(() => Plumb.command('inspect'), 'PLUMB_ERROR_ARGUMENT', /array of strings/);
+  await fails(() => Plumb.command(['inspect', 1]), 'PLUMB_ERROR_ARGUMENT', /array of strings/);
+  await fails(() => Plumb.command(['a\0b']), 'PLUMB_ERROR_ARGUMENT', /array of strings/);
+  await fails(() => Plumb.command(['x'], { files: { a: 1 } }), 'PLUMB_ERROR_ARGUMENT', /files is an object, expected/);
+  await fails(() => Plumb.command(['x'], { file: {} }), 'PLUMB_ERROR_ARGUMENT', /unknown option "file"/);
+});
+
+test('what a program writes is bounded, and room that is given back is there again', () => {
+  const how = { read: false, write: true, create: true, exclusive: false, truncate: true, append: false,
+    directory: false };
+  const files = new BlobFiles({}, () => new Uint8Array(), () => {}, 1000);
+  const full = { code: 'ENOSPC' };
+  const a = files.open('/a', how);
+  assert.equal(a.write(new Uint8Array(600), 0), 600);
+  assert.throws(() => files.streams[1].write(new Uint8Array(500), null), full);
+  assert.throws(() => a.write(new Uint8Array(1), 1e9), full);
+  assert.equal(a.write(new Uint8Array(300), 600), 300);
+  files.unlink('/a');
+  assert.equal(files.streams[1].write(new Uint8Array(500), null), 500);
+  assert.throws(() => files.open('/b', how).write(new Uint8Array(501), 0), full);
+});

@@ -1,0 +1,53 @@
+/* Plumb.command: the command line (wasm/cli.c) as a function, each call in a worker of its own. */
+import { argumentError } from './errors.js';
+import * as known from './options.js';
+import { Remote } from './protocol.js';
+
+/** @typedef {object} CommandOptions
+ * @property {Record<string, Blob | Uint8Array | string>} [files]  by the names that args have for them; a string is a
+ *   file's text.  The program sees no others.  A Blob, such as a File of a page or what fs.openAsBlob gives in Node, is
+ *   read piece by piece
+ * @property {AbortSignal} [signal]  ends the program at once
+ * @property {(text: string) => void} [onError]  hears of messages, those of standard error, as they come
+ * @typedef {object} CommandResult
+ * @property {number} code  the exit code: `plumb --help` says what each means
+ * @property {string} out  standard output
+ * @property {string} err  standard error
+ * @property {Record<string, Uint8Array>} files  what the program wrote: of -o, --html, --save.  It has a gigabyte of
+ *   room for those and its output together */
+/** @typedef {(files: Record<string, Blob>) => {worker: import('./protocol.js').WorkerLike,
+ *   files: Record<string, import('./blobs.js').Source>}} StartTool
+ *   starts tool.js; what it is to be posted for the files */
+
+/** @param {StartTool} startTool */
+export const createCommand = startTool =>
+  /** Runs a command of the command line: ['selfcheck', 'model.gguf', '--json'].  `plumb --help` names the commands.
+   * Rejects with a PlumbError where the program itself breaks down, and with the signal's reason; what the program
+   * finds wrong is told by `code` and `err`.
+   * @param {string[]} args @param {CommandOptions} [options] @returns {Promise<CommandResult>} */
+  async function command(args, options = {}) {
+    known.checkOptions('Plumb.command', options, known.COMMAND);
+    if (!Array.isArray(args) || !args.every(word => typeof word === 'string' && !word.includes('\0'))) {
+      throw argumentError('Plumb.command: expected the words of a command, an array of strings');
+    }
+    const { files = {}, signal, onError } = options;
+    signal?.throwIfAborted();
+    const blobs = Object.entries(files).map(([name, file]) =>
+      [name, file instanceof Blob ? file : new Blob([/** @type {BlobPart} */ (file)])]);
+    const { worker, files: posted } = startTool(Object.fromEntries(blobs));
+    const transport = new Remote(worker);
+    let unfollow = () => {};
+    const aborted = new Promise((_, reject) => {
+      const abort = () => reject(signal?.reason);
+      signal?.addEventListener('abort', abort);
+      unfollow = () => signal?.removeEventListener('abort', abort);
+    });
+    const result = transport.call('command', { args, files: posted }, { onEvent: (_, text) => onError?.(text) });
+    try {
+      return await Promise.race([aborted, result]);
+    } finally {
+      unfollow();
+      result.catch(() => {});   // of an abort: it is ended
+      transport.terminate();
+    }
+  };
