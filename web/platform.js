@@ -31,25 +31,36 @@ function forbidden() {
   }
 }
 
+/** Once for all models of a page: what Chromium compiles anew it keeps beside the old. By name.
+ * @type {Map<string, Promise<WebAssembly.Module>>} */
+const compiled = new Map();
+
+/** @param {URL} url */
+async function compile(url) {
+  try {
+    const response = await fetch(url);
+    if (!response.ok) throw new Error(`the server answered ${response.status}`);
+    // Streaming asks for the right MIME type, which not every server sends.
+    const streams = response.headers.get('Content-Type')?.startsWith('application/wasm');
+    if (streams) return await WebAssembly.compileStreaming(response);
+    return await WebAssembly.compile(await response.arrayBuffer());
+  } catch (error) {
+    if (forbidden()) {
+      throw new PlumbError('PLUMB_ERROR_UNSUPPORTED', 'the page\'s Content-Security-Policy forbids WebAssembly: add '
+        + '\'wasm-unsafe-eval\' to its script-src');
+    }
+    throw new PlumbError('PLUMB_ERROR_IO', `${url}: the engine does not load: ${reasonOf(error)}`,
+      { url: url.href });
+  }
+}
+
 export const platform = {
   /** @param {string} name  of MODULES */
-  async compile(name) {
-    const url = MODULES[name];
-    try {
-      const response = await fetch(url);
-      if (!response.ok) throw new Error(`the server answered ${response.status}`);
-      // Streaming asks for the right MIME type, which not every server sends.
-      const streams = response.headers.get('Content-Type')?.startsWith('application/wasm');
-      if (streams) return await WebAssembly.compileStreaming(response);
-      return await WebAssembly.compile(await response.arrayBuffer());
-    } catch (error) {
-      if (forbidden()) {
-        throw new PlumbError('PLUMB_ERROR_UNSUPPORTED', 'the page\'s Content-Security-Policy forbids WebAssembly: add '
-          + '\'wasm-unsafe-eval\' to its script-src');
-      }
-      throw new PlumbError('PLUMB_ERROR_IO', `${url}: the engine does not load: ${reasonOf(error)}`,
-        { url: url.href });
-    }
+  compile(name) {
+    const module = compiled.get(name) ?? compile(MODULES[name]);
+    compiled.set(name, module);
+    module.catch(() => compiled.delete(name));
+    return module;
   },
   processors: globalThis.navigator?.hardwareConcurrency ?? 1,
   alone,
