@@ -19,11 +19,6 @@ import { CallFilter } from './toolcalls.js';
  *   prompt until it and the answer fit: `maxTokens`, or a quarter of the context if that is less */
 /** @typedef {OwnChatOptions & Omit<GenerateOptions, 'signal' | 'parseSpecial'>} ChatOptions  the options of generate
  *   are those of every answer of the chat that is not given others */
-/** @typedef {object} Prompting  what a chat needs of a model beside its methods
- * @property {string | undefined} source  of its chat template
- * @property {(messages: Message[], template: import('./plumb.js').TemplateOptions) => Promise<Int32Array>} ids  tokens
- *   of a prompt */
-
 /** A conversation with a model; `model.chat()` makes it.
  *
  * send, regenerate and edit give an answer in pieces of whole characters, as model.generate does, and keep it as a
@@ -33,7 +28,6 @@ import { CallFilter } from './toolcalls.js';
  * prompt shares with the model's last one, whosever it was, is not computed again. */
 export class Chat {
   #model;
-  #prompting;
   #tools;
   #contextEnd;
   #defaults;
@@ -44,8 +38,8 @@ export class Chat {
   /** Of the last answer that ended. @type {Stats | undefined} */
   lastStats = undefined;
 
-  /** @param {import('./plumb.js').Model} model @param {Prompting} prompting @param {ChatOptions} [options] */
-  constructor(model, prompting, options = {}) {
+  /** @param {import('./plumb.js').Model} model @param {ChatOptions} [options] */
+  constructor(model, options = {}) {
     known.checkOptions('chat', options, known.CHAT);
     const { system, tools, messages = [], contextEnd = 'error', ...defaults } = options;
     const given = messages.length > 0 ? checked('chat', messages) : [];
@@ -53,7 +47,6 @@ export class Chat {
       throw argumentError('chat: system and a system message in messages are one too many');
     }
     this.#model = model;
-    this.#prompting = prompting;
     this.#tools = tools;
     this.#contextEnd = contextEnd;
     this.#defaults = defaults;
@@ -130,7 +123,7 @@ export class Chat {
     const before = this.#messages, trimmed = this.#trimmed;
     const given = Object.fromEntries(Object.entries(own).filter(([, value]) => value !== undefined));
     const options = { ...this.#defaults, ...given };
-    const filter = new CallFilter(this.#prompting.source, this.#tools);
+    const filter = new CallFilter(this.#model.metadata['tokenizer.chat_template'], this.#tools);
     let content = '', failed = false;
     const say = (/** @type {string} */ text) => (content += text, text);
     const messages = ask();
@@ -167,7 +160,7 @@ export class Chat {
     const fits = contextLength - Math.min(maxTokens, Math.floor(contextLength / 4));
     for (;;) {
       const start = head + this.#trimmed;
-      const ids = await this.#prompting.ids([...messages.slice(0, head), ...messages.slice(start)], variables);
+      const ids = await this.#model.tokenizeChat([...messages.slice(0, head), ...messages.slice(start)], variables);
       if (this.#contextEnd === 'error' || ids.length <= fits) return ids;
       const next = messages.findIndex((message, i) => i > start && message.role === 'user');
       if (next < 0) return ids;

@@ -53,6 +53,20 @@ const files = value => (object(value) || !Object.values(value).every(file => typ
   || file instanceof Blob || file instanceof Uint8Array))
   && 'an object from names to Blobs, Uint8Arrays or strings';
 
+/** @type {(low: number, high: number) => Check} */
+const within = (low, high) => value => !(typeof value === 'number' && value >= low && value <= high)
+  && `a number from ${low} to ${high}`;
+/** @type {(...values: unknown[]) => Check} */
+const oneOf = (...values) => value => !values.includes(value) && values.map(shown).join(' or ');
+/** @type {Check} */
+const openaiBias = value => logitBias(value) || (![...biasEntries(value)].every(([, bias]) => !within(-100, 100)(bias))
+  && 'an object from token ids to numbers from -100 to 100');
+/** @type {Check} */
+const streamOptions = value => !(Object.entries(Object(value)).every(([name, one]) => name === 'include_usage'
+  && typeof one === 'boolean') && typeof value === 'object') && 'an object with include_usage, true or false';
+/** @type {Check} */
+const responseFormat = value => !(value?.type === 'text' && Object.keys(value).length === 1) && "{type: 'text'}";
+
 /** @param {any} value @returns {Iterable<[unknown, unknown]>} */
 const biasEntries = value => value instanceof Map ? value : Object.entries(Object(value));
 
@@ -81,6 +95,15 @@ export const GENERATE = {
 };
 const { signal: _, parseSpecial: __, ...ANSWER } = GENERATE;
 export const CHAT = { system: text, tools, messages: array, contextEnd, ...ANSWER };
+/** Parameters of chat.completions.create, with OpenAI's ranges. */
+export const COMPLETION = {
+  model: text, messages: array, stream: boolean, stream_options: streamOptions, max_completion_tokens: count,
+  max_tokens: count, temperature: within(0, 2), top_p: within(0, 1), top_k: unsigned32, min_p: number,
+  typical_p: number, repeat_penalty: number, presence_penalty: within(-2, 2), frequency_penalty: within(-2, 2),
+  logit_bias: openaiBias, stop, seed, logprobs: boolean, top_logprobs: logprobs, tools,
+  tool_choice: oneOf('auto', 'none'), response_format: responseFormat, n: oneOf(1),
+};
+export const CLIENT = { models: object, load: object };
 export const TOKENIZE = { addSpecial: boolean, parseSpecial: boolean };
 export const DETOKENIZE = { special: boolean };
 export const FEED = { signal };

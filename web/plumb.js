@@ -3,6 +3,7 @@
  * worker or not.  index.js and node/index.js say how each host compiles, reads files and starts workers. */
 import { Chat } from './chat.js';
 import { createCommand } from './command.js';
+import { Completions } from './completions.js';
 import { PlumbError, argumentError } from './errors.js';
 import { createHost } from './host.js';
 import { describe } from './loader/source.js';
@@ -127,14 +128,11 @@ export class Model {
     this.metadata = loaded.metadata;
     /** Of the last generate that ended. @type {Stats | undefined} */
     this.lastStats = undefined;
-    const prompting = {
-      source: this.#source,
-      /** @type {import('./chat.js').Prompting['ids']} */
-      ids: (messages, template) => this.#promptIds(messages, true, template),
-    };
-    /** A conversation that keeps its messages: chat.js.
-     * @type {(options?: import('./chat.js').ChatOptions) => Chat} */
-    this.chat = options => new Chat(this, prompting, options);
+    /** Conversations: `model.chat(options)` gives one that keeps its messages, see chat.js.  `model.chat.completions`
+     * takes OpenAI's parameters and gives its results, see completions.js.
+     * @type {((options?: import('./chat.js').ChatOptions) => Chat) & {completions: Completions}} */
+    this.chat = Object.assign((/** @type {import('./chat.js').ChatOptions | undefined} */ options) =>
+      new Chat(this, options), { completions: new Completions(async () => ({ model: this, release() {} })) });
   }
 
   /** @param {string} method @param {object} [args] @param {import('./protocol.js').CallOptions} [options] */
@@ -173,6 +171,13 @@ export class Model {
   async applyChatTemplate(messages, options = {}) {
     const { said, variables } = this.#template('applyChatTemplate', messages, options);
     return render(this.#source, { ...variables, ...said });
+  }
+
+  /** The tokens of a chat, as generate would have them: how many they are says what a prompt takes of the context.
+   * @param {Message[]} messages @param {TemplateOptions} [options] @returns {Promise<Int32Array>} */
+  async tokenizeChat(messages, options = {}) {
+    const { said, variables } = this.#template('tokenizeChat', messages, options);
+    return this.#chatTokens(said, variables);
   }
 
   /** Continues a text, a chat or tokens; gives the answer in pieces of whole characters.  Leaving the loop ends it.
@@ -278,6 +283,11 @@ export class Model {
       return tokenIds('generate', /** @type {ArrayLike<number>} */ (prompt));
     }
     const { said, variables } = this.#template('generate', /** @type {Message[]} */ (prompt), template);
+    return this.#chatTokens(said, variables);
+  }
+
+  /** @param {Record<string, any>} said @param {Record<string, any>} variables */
+  #chatTokens(said, variables) {
     return chatTokens(this.#source, said, variables, {
       tokenize: (text, special) => this.tokenize(text, { addSpecial: false, ...special }),
       controls: ids => this.#call('controls', { ids }),

@@ -70,10 +70,10 @@ export class CallFilter {
   /** Those that the answer made, after end(). @type {ToolCall[]} */
   calls = [];
 
-  /** @param {string | undefined} source  of the chat template
+  /** @param {unknown} source  of the chat template
    * @param {Tool[]} [tools]  that the model was told of; none: all is text */
   constructor(source, tools = []) {
-    this.#format = formatOf(source ?? '');
+    this.#format = formatOf(String(source));
     this.#names = new Set(tools.map(tool => tool.function.name));
     if (tools.length > 0) this.#state = 'text';
   }

@@ -1,0 +1,279 @@
+/** OpenAI's shape.  Ground truth: llama.cpp's greedy tokens in tests/vectors/llama, log-probabilities by the softmax of
+ * model.feed's logits, written here in 64 bits, and the types of OpenAI's own package (openai.test.mjs). */
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { after, before, beforeEach, describe, test } from 'node:test';
+import { VERSION } from '../../web/completions.js';
+import { Plumb } from '../../web/node/index.js';
+import { OpenAI } from '../../web/node/openai.js';
+import { fails, prompts, realPath, root, textOf, tinyPath } from './helpers.mjs';
+
+const asked = prompts[1];
+const { messages } = asked;
+const GREEDY = { messages, temperature: 0 };
+const all = async chunks => {
+  const list = [];
+  for await (const chunk of chunks) list.push(chunk);
+  return list;
+};
+const contentOf = chunks => chunks.map(({ choices }) => choices[0]?.delta.content ?? '').join('');
+
+test('the version is the package\'s', () => {
+  assert.equal(VERSION, JSON.parse(readFileSync(`${root}web/package.json`, 'utf8')).version);
+});
+
+describe('the default model', () => {
+  /** @type {import('../../web/plumb.js').Model} */
+  let model;
+  before(async () => { model = await Plumb.load(realPath, { precision: 'exact16' }); });
+  beforeEach(() => model.rewind());
+  after(() => model.close());
+  const create = (params, options) => model.chat.completions.create({ ...GREEDY, ...params }, options);
+  const llamaSays = n => model.detokenize(asked.f32.ids.slice(0, n));
+
+  test('a completion has llama.cpp\'s text, in OpenAI\'s object', async () => {
+    const started = Date.now() / 1000;
+    const { id, created, ...rest } = await create({ max_tokens: 30 });
+    assert.match(id, /^chatcmpl-[0-9a-f]{24}$/);
+    assert.ok(Number.isInteger(created) && created >= Math.floor(started) && created <= started + 600);
+    assert.deepEqual(rest, {
+      object: 'chat.completion', model: model.metadata['general.name'],
+      system_fingerprint: `plumb-${VERSION}-${(await model.info()).module}`,
+      choices: [{
+        index: 0, message: { role: 'assistant', content: await llamaSays(30), refusal: null }, logprobs: null,
+        finish_reason: 'length',
+      }],
+      usage: {
+        prompt_tokens: 39, completion_tokens: 30, total_tokens: 69, prompt_tokens_details: { cached_tokens: 0 },
+      },
+    });
+    const again = await create({ max_completion_tokens: 5, model: 'mine', stream: false, stop: null });
+    assert.deepEqual([again.model, again.usage.prompt_tokens_details.cached_tokens], ['mine', 38]);
+    assert.notEqual(again.id, id);
+  });
+
+  test('a stream has the role, the text in pieces, the reason, and the usage where it is asked for', async () => {
+    const text = await llamaSays(20);
+    const stream = await create({ max_tokens: 20, stream: true, stream_options: { include_usage: true } });
+    const chunks = await all(stream);
+    const [first, ...more] = chunks, usage = more.pop(), last = more.pop();
+    assert.deepEqual(first.choices, [{
+      index: 0, delta: { role: 'assistant', content: '', refusal: null }, logprobs: null, finish_reason: null,
+    }]);
+    assert.ok(more.length > 10);
+    for (const { choices: [choice, ...none], usage } of more) {
+      assert.deepEqual([Object.keys(choice.delta), choice.finish_reason, none, usage], [['content'], null, [], null]);
+    }
+    assert.equal(contentOf(more), text);
+    assert.deepEqual(last.choices, [{ index: 0, delta: {}, logprobs: null, finish_reason: 'length' }]);
+    assert.deepEqual([usage.choices, usage.usage.completion_tokens], [[], 20]);
+    assert.equal(new Set(chunks.map(({ id, created, object }) => `${id} ${created} ${object}`)).size, 1);
+    assert.equal(usage.object, 'chat.completion.chunk');
+    assert.equal((await all(stream)).length, 0);   // it is read
+
+    const bare = await all(await create({ max_tokens: 3, stream: true }));
+    assert.ok(bare.every(chunk => !('usage' in chunk) && chunk.choices.length === 1));
+  });
+
+  test('log-probabilities are the softmax\'s, one for each token, with the text of its chunk', async () => {
+    const n = 12;
+    const { choices: [{ logprobs }] } = await create({ max_tokens: n, logprobs: true, top_logprobs: 3 });
+    assert.deepEqual(logprobs?.content.map(({ token }) => token),
+      await Promise.all(asked.f32.ids.slice(0, n).map(id => model.detokenize([id]))));
+    await model.rewind();
+    let logits = await model.feed(asked.ids);
+    for (const [i, { token, bytes, logprob, top_logprobs }] of /** @type {any} */ (logprobs).content.entries()) {
+      const sum = Math.log(logits.reduce((total, value) => total + Math.exp(value), 0));
+      const id = asked.f32.ids[i];
+      assert.equal(new TextDecoder().decode(Uint8Array.from(bytes)), token);
+      assert.ok(Math.abs(logprob - (logits[id] - sum)) < 1e-9, `token ${i}: ${logprob}`);
+      const likeliest = [...logits.keys()].sort((a, b) => logits[b] - logits[a]).slice(0, 3);
+      assert.deepEqual(top_logprobs.map(top => top.token),
+        await Promise.all(likeliest.map(one => model.detokenize([one]))));
+      for (const [j, top] of top_logprobs.entries()) {
+        assert.ok(Math.abs(top.logprob - (logits[likeliest[j]] - sum)) < 1e-9);
+      }
+      logits = await model.step(id);
+    }
+
+    const chunks = await all(await create({ max_tokens: n, logprobs: true, stream: true }));
+    for (const { choices: [{ delta, logprobs }] } of chunks) {
+      assert.equal(logprobs?.content.map(({ token }) => token).join('') ?? '', delta.content ?? '');
+      assert.ok(logprobs?.content.every(({ top_logprobs }) => top_logprobs.length === 0) ?? true);
+    }
+    const told = chunks.flatMap(({ choices: [{ logprobs }] }) => logprobs?.content ?? []);
+    assert.deepEqual(told.map(({ logprob }) => logprob), logprobs?.content.map(({ logprob }) => logprob));
+  });
+
+  test('the token that ends the turn has no log-probability, a stop string\'s have', async () => {
+    const end = { [asked.f32.ids[4]]: -100, 2: 100 };   // <|im_end|>, as soon as it may
+    const ended = await create({ logprobs: true, logit_bias: end });
+    assert.deepEqual([ended.choices[0].finish_reason, ended.choices[0].logprobs, ended.usage.completion_tokens],
+      ['stop', { content: [], refusal: null }, 0]);
+    const text = await llamaSays(12), at = text.indexOf(' ', 15);
+    const params = { logprobs: true, stop: ['@@', text.slice(at, at + 6)], max_tokens: 40 };
+    const { choices: [choice], usage } = await create(params);
+    assert.equal(choice.message.content, text.slice(0, at));
+    assert.equal(choice.finish_reason, 'stop');
+    assert.equal(choice.logprobs?.content.length, usage.completion_tokens);
+    const chunks = await all(await create({ ...params, stream: true }));
+    assert.equal(contentOf(chunks), text.slice(0, at));
+    assert.equal(chunks.flatMap(({ choices: [one] }) => one.logprobs?.content ?? []).length, usage.completion_tokens);
+  });
+
+  test('parameters reach the sampler', async () => {
+    const say = async params => (await create({ max_tokens: 12, ...params })).choices[0].message.content;
+    const wild = { temperature: 2, top_p: 1, top_k: 0, min_p: 0 };
+    const one = await say({ ...wild, seed: 1 });
+    assert.equal(await say({ ...wild, seed: 1 }), one);
+    assert.notEqual(await say({ ...wild, seed: 2 }), one);
+    assert.equal(await say({ ...wild, seed: 1, top_k: 1 }), await llamaSays(12));
+    assert.equal(await say({ ...wild, seed: 1, top_p: 0 }), await llamaSays(12));
+    assert.equal(await say({ ...wild, seed: 1, min_p: 1 }), await llamaSays(12));
+    const [first] = asked.f32.ids;
+    assert.notEqual(await say({ max_tokens: 1, logit_bias: { [first]: -100 } }), await llamaSays(1));
+    await model.rewind();
+    const logits = await model.feed([...asked.ids, 504]);   // behind the first token it is a close call
+    const forced = { logit_bias: { 504: 60, 7042: 59 + logits[504] - logits[7042] }, max_tokens: 2 };
+    assert.equal(await say(forced), await model.detokenize([504, 504]));
+    for (const penalty of ['presence_penalty', 'frequency_penalty', 'repeat_penalty']) {
+      assert.equal(await say({ ...forced, [penalty]: 2 }), await model.detokenize([504, 7042]), penalty);
+    }
+    assert.equal(await textOf(model.generate(messages, { temperature: 1, typicalP: 0.2, seed: 3, maxTokens: 12 })),
+      await say({ temperature: 1, typical_p: 0.2, seed: 3 }));
+  });
+
+  test('messages may be parts, results of a completion and a developer\'s', async () => {
+    const parts = [{ type: 'text', text: 'One' }, { type: 'text', text: 'two' }];
+    const tokens = async said => (await create({ messages: said, max_tokens: 1 })).usage.prompt_tokens;
+    const expected = await model.tokenizeChat([{ role: 'system', content: 'S' }, { role: 'user', content: 'One\ntwo' }]);
+    assert.equal(await tokens([{ role: 'developer', content: 'S' }, { role: 'user', content: parts }]), expected.length);
+    assert.equal(model.lastStats?.promptTokens, expected.length);
+    await create({ messages: [{ role: 'system', content: 'S' }, { role: 'user', content: 'One\ntwo' }], max_tokens: 1 });
+    assert.equal(model.lastStats?.reusedTokens, expected.length - 1);   // the same tokens
+    const { choices: [{ message }] } = await create({ max_tokens: 3 });
+    assert.ok(await tokens([...messages, message, ...messages]) > 39 + 3);
+  });
+
+  test('a stream that is left, a signal and the controller stop the engine', async () => {
+    const stream = await create({ stream: true });
+    for await (const { choices: [{ delta }] } of stream) if (delta.content) break;
+    assert.ok(stream.controller.signal.aborted);
+    assert.equal(model.lastStats?.finishReason, 'abort');
+
+    const own = await create({ stream: true });
+    const chunks = [];
+    for await (const chunk of own) if (chunks.push(chunk) === 4) own.controller.abort();
+    assert.equal(chunks.at(-1)?.choices[0].finish_reason, null);
+    assert.equal(model.lastStats?.finishReason, 'abort');
+
+    const unread = await create({ stream: true });   // nobody reads it
+    unread.controller.abort();
+    assert.ok((await create({ max_tokens: 1 })).usage.completion_tokens === 1);
+
+    const stop = new AbortController(), reason = new Error('enough');
+    const streamed = await create({ stream: true }, { signal: stop.signal });
+    let read = 0;
+    for await (const _ of streamed) if (++read === 3) stop.abort(reason);
+    assert.ok(read < 10, `${read} chunks`);
+    const answer = create({ logit_bias: { 0: -100, 2: -100 } }, { signal: AbortSignal.timeout(500) });
+    await assert.rejects(answer, { name: 'TimeoutError' });
+    await assert.rejects(create({}, { signal: stop.signal }), reason);
+  });
+
+  test('what is wrong is said by create, also of a stream', async () => {
+    for (const stream of [false, true]) {
+      const long = [{ role: 'user', content: 'x '.repeat(2100) }];
+      await fails(create({ messages: long, stream }), 'PLUMB_ERROR_CONTEXT', /holds 2048/);
+      const tools = [{ type: 'function', function: { name: 'now' } }];
+      await fails(create({ tools, stream }), 'PLUMB_ERROR_TEMPLATE', /knows no tools/);
+      await create({ tools, tool_choice: 'none', max_tokens: 1, stream }).then(one => one.controller?.abort());
+      await create({ tools: [], max_tokens: 1, stream }).then(one => one.controller?.abort());
+    }
+  });
+
+  test('parameters that are none', async () => {
+    const image = { type: 'image_url', image_url: { url: 'data:,' } };
+    for (const [params, message] of [
+      [{ n: 2 }, /n is 2, expected 1/],
+      [{ max_token: 2 }, /unknown option "max_token"; known are model, messages, stream, /],
+      [{ user: 'me' }, /unknown option "user"/],
+      [{ temperature: 2.1 }, /temperature is 2.1, expected a number from 0 to 2/],
+      [{ top_p: -0.1 }, /top_p is -0.1, expected a number from 0 to 1/],
+      [{ presence_penalty: 3 }, /presence_penalty is 3, expected a number from -2 to 2/],
+      [{ frequency_penalty: NaN }, /frequency_penalty is NaN/],
+      [{ logit_bias: { 5: 101 } }, /logit_bias is an object, expected .* from -100 to 100/],
+      [{ logit_bias: { x: 1 } }, /logit_bias is an object, expected/],
+      [{ top_logprobs: 3 }, /top_logprobs is only for logprobs: true/],
+      [{ logprobs: true, top_logprobs: 21 }, /top_logprobs is 21/],
+      [{ logprobs: 1 }, /logprobs is 1, expected true or false/],
+      [{ max_tokens: 0 }, /max_tokens is 0/],
+      [{ max_tokens: 1, max_completion_tokens: 1 }, /one too many/],
+      [{ stream_options: { include_usage: true } }, /only for stream: true/],
+      [{ stream: true, stream_options: { usage: true } }, /stream_options is an object, expected/],
+      [{ stop: [''] }, /stop is an array/],
+      [{ tool_choice: 'required' }, /tool_choice is "required", expected "auto" or "none"/],
+      [{ tools: [{ type: 'custom' }] }, /tools is an array, expected/],
+      [{ response_format: { type: 'json_object' } }, /response_format is an object, expected \{type: 'text'\}/],
+      [{ messages: 'Hi' }, /messages is "Hi", expected an array/],
+      [{ messages: null }, /messages is missing/],
+      [{ messages: [] }, /array of \{role, content\} that is not empty/],
+      [{ messages: [{ role: 'function', content: '' }] }, /messages\[0\].role is "function"; known are system, /],
+      [{ messages: [null] }, /messages\[0\].role is "undefined"/],
+      [{ messages: [{ role: 'user', content: 5 }] }, /messages\[0\].content is neither/],
+      [{ messages: [{ role: 'user', content: [{ type: 'text', text: 'x' }, image] }] },
+        /messages\[0\].content\[1\] is of type "image_url"; models here read text only/],
+    ]) await fails(create(params), 'PLUMB_ERROR_ARGUMENT', message);
+    for (const params of [undefined, null, 'Hi']) {
+      await fails(model.chat.completions.create(params), 'PLUMB_ERROR_ARGUMENT', /expected \{messages, \.\.\.\}/);
+    }
+    await fails(create({}, { timeout: 5 }), 'PLUMB_ERROR_ARGUMENT', /unknown option "timeout"; known are signal/);
+  });
+});
+
+describe('the client', () => {
+  const models = { smol: realPath };
+  const load = { precision: /** @type {const} */ ('exact16') };
+
+  test('models are loaded by name at first use, one after the other', async t => {
+    const phases = [];
+    const onProgress = ({ phase }) => phases.push(phase);
+    const client = new OpenAI({ models, load: { ...load, onProgress } });
+    t.after(() => client.close());
+    assert.equal(phases.length, 0);
+    const loads = () => phases.filter(phase => phase === 'ready').length;
+    const ask = params => client.chat.completions.create({ model: 'smol', ...GREEDY, max_tokens: 3, ...params });
+    const { model, choices: [{ message }] } = await ask();
+    assert.deepEqual([model, message.content?.length && loads()], ['smol', 1]);
+    const both = await Promise.all([ask(), ask({ stream: true })]);
+    assert.equal(contentOf(await all(both[1])), message.content);
+    assert.equal(loads(), 1);
+
+    const stream = await ask({ stream: true });   // a model stays while it answers
+    const other = fails(ask({ model: tinyPath }), 'PLUMB_ERROR_TEMPLATE', /no tokenizer.chat_template/);
+    assert.equal(contentOf(await all(stream)), message.content);
+    await other;
+    assert.equal(loads(), 2);
+    await fails(ask({ model: `${root}none.gguf` }), 'PLUMB_ERROR_IO', /none.gguf/);
+    assert.equal((await ask()).choices[0].message.content, message.content);
+    await client.close();
+    await client.close();
+    assert.equal((await ask()).choices[0].message.content, message.content);
+    assert.equal(loads(), 4);
+  });
+
+  test('options of a server, others, and no model are errors', async () => {
+    for (const [options, message] of [
+      [{ apiKey: 'x', models }, /new OpenAI: leave out apiKey: .* no server is asked; known are models, load/],
+      [{ dangerouslyAllowBrowser: true }, /leave out dangerouslyAllowBrowser/],
+      [{ model: 'x' }, /unknown option "model"; known are models, load/],
+      [null, /options are null/],
+    ]) await fails(async () => new OpenAI(options), 'PLUMB_ERROR_ARGUMENT', message);
+    const client = new OpenAI();
+    await fails(client.chat.completions.create({ messages }), 'PLUMB_ERROR_ARGUMENT', /model is missing/);
+    await fails(client.chat.completions.create({ model: 'x', messages, n: 2 }), 'PLUMB_ERROR_ARGUMENT', /n is 2/);
+    for (const model of ['constructor', `${root}none.gguf`]) {   // a path, not what every object has
+      await fails(client.chat.completions.create({ model, messages }), 'PLUMB_ERROR_IO', /no such file/);
+    }
+  });
+});
