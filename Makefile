@@ -132,7 +132,7 @@ truth: ## Every tap against llama.cpp by layer, on the default model and 2 GB of
 
 # ---- native -----------------------------------------------------------------------------------------------------
 
-.PHONY: build native wasm wasi test-programs
+.PHONY: build native wasm wasi site test-programs
 build: native wasm wasi ## Builds all that ships.
 
 # The vector kernels run natively too where there is SSE4.1: every x86-64 of the last fifteen years (kernels/simd128.h).
@@ -186,7 +186,7 @@ variant = $(call objects,$(emcc_dir),$(filter-out $(call own_mt,$1) $(call own_r
 # The libraries of the package and, marked and dompurify, of its chat page, as they come: a page without a bundler can
 # import neither from node_modules nor, in a worker, by a name.
 vendor := web/dist/vendor
-vendored := $(vendor)/jinja/index.js $(vendor)/noble-hashes/sha2.js $(vendor)/marked/marked.esm.js \
+vendored := $(vendor)/jinja/index.js $(vendor)/noble-hashes/sha2.js $(vendor)/marked/marked.esm.d.ts \
     $(vendor)/dompurify/purify.es.mjs
 # $(call vendor_rule,FILE OF web/dist/vendor,PACKAGE,ITS FOLDER,FILES)
 define vendor_rule
@@ -200,6 +200,9 @@ $(eval $(call vendor_rule,jinja/index.js,@huggingface/jinja,dist,index.js *.d.ts
 $(eval $(call vendor_rule,noble-hashes/sha2.js,@noble/hashes,.,sha2.js _md.js _u64.js utils.js \
     sha2.d.ts _md.d.ts _u64.d.ts utils.d.ts))
 $(eval $(call vendor_rule,marked/marked.esm.js,marked,lib,marked.esm.js marked.d.ts))
+# Types are looked for under the module's own name.
+$(vendor)/marked/marked.esm.d.ts: $(vendor)/marked/marked.esm.js
+	$Qcp $(@D)/marked.d.ts $@
 $(eval $(call vendor_rule,dompurify/purify.es.mjs,dompurify,dist,purify.es.mjs purify.es.d.mts))
 
 wasm: $(plumb_wasm) $(cli_wasm) $(vendored) ## Builds web/dist: the modules for browsers and Node, and libraries.
@@ -224,6 +227,14 @@ $(emcc_dir)/$(1:plumb%=tests%).wasm: $(call variant,$1,$(engine) $(tests))
 	    sed s/^/_/ | paste -sd,)
 endef
 $(foreach v,$(emcc_variants),$(eval $(call emcc_module,$v)))
+
+site: ## Builds build/site: the chat page and the default model, for any host of static files.
+	@tools/setup.sh run
+	@python3 models/fetch.py $(MODEL)
+	@$(MAKE) -s -j$$(nproc) wasm
+	@rm -rf build/site
+	@node web/shell.mjs build/site "$$(python3 models/fetch.py --path $(MODEL))"
+	@echo "  build/site"
 
 wasi: $(wasi_dir)/plumb.wasm $(cli_wasm) ## Builds build/wasi/plumb.wasm, the command line for wasmtime.
 # The same for the package: Plumb.command, and web/node/cli.mjs.

@@ -9,6 +9,7 @@ import { createServer } from 'node:http';
 import { extname, join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { fileURLToPath } from 'node:url';
+import { serviceWorker } from './shell.mjs';
 
 /** @type {Record<string, string>} */
 const TYPES = {
@@ -23,6 +24,9 @@ const HEADERS = {
   'X-Content-Type-Options': 'nosniff',
   'Cache-Control': 'no-cache',
 };
+
+/** Its text has a list of the page's files in it, as they are now. */
+const SERVICE_WORKER = fileURLToPath(new URL('sw.js', import.meta.url));
 
 /** @param {object} options
  * @param {string} options.root  the folder whose files are served
@@ -66,6 +70,12 @@ async function answer(request, response, site) {
   if (found.folder) return short(301, { Location: encodeURI(`${path}/`.replace(/^\/+/, '/')) });
 
   const { file, size, mtimeMs } = found;
+  if (await realpath(file) === SERVICE_WORKER) {
+    const text = serviceWorker();
+    response.writeHead(200, { ...HEADERS, 'Content-Type': TYPES['.js'], 'Content-Length': Buffer.byteLength(text) });
+    response.end(request.method === 'HEAD' ? '' : text);
+    return;
+  }
   const etag = `"${size.toString(36)}-${Math.trunc(mtimeMs).toString(36)}"`;
   const type = TYPES[extname(file)] ?? 'application/octet-stream';
   const headers = { ...site.headers, ETag: etag, 'Accept-Ranges': 'bytes', 'Content-Type': type };

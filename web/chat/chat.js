@@ -1,284 +1,303 @@
-/* The chat page: a user of the package like any other.  One model, one conversation, plain text.
+/* The chat page: a user of the package like any other.  Joins the model, the conversation and the panels around it.
  *
- *   ?model=URL   another model than the default one */
-import { Plumb, PlumbError } from '../index.js';
+ *   ?model=URL   another model than the default one, or the one chosen last */
+import { createChats } from './chats.js';
+import { announce, count, dotted, element, recall, remember, toast } from './dom.js';
+import { explain } from './explain.js';
+import { createLoader } from './loading.js';
+import { createLog } from './log.js';
+import { createModels } from './models.js';
+import { isolate, keepPage } from './offline.js';
+import { createDialog, createPanel } from './panels.js';
+import { createSettings } from './settings.js';
+import { newConversation, openStore } from './store.js';
 
-const DEFAULT_MODEL = '../../models/SmolLM2-135M-Instruct.Q4_1.gguf';
-/** What the makers of SmolLM2 advise for it; a model this small wanders off at higher temperatures. */
-const SAMPLING = { temperature: 0.2, topP: 0.9 };
-const MAX_TOKENS = 1024;
+const DEFAULT_MODEL = new URL('../../models/SmolLM2-135M-Instruct.Q4_1.gguf', import.meta.url).href;
+/** Milliseconds between two savings of an answer that grows, and between two looks at its speed. */
+const SAVE = 1000, GLANCE = 500;
 
-/** @template {keyof HTMLElementTagNameMap} T @param {string} id @param {T} _tag @returns {HTMLElementTagNameMap[T]} */
-const element = (id, _tag) => /** @type {any} */ (document.getElementById(id));
 const page = {
-  loading: element('loading', 'section'), bar: element('bar', 'progress'), loadingText: element('loading-text', 'p'),
-  failure: element('failure', 'section'), welcome: element('welcome', 'section'), log: element('log', 'ol'),
-  scroll: element('scroll', 'main'), prompt: element('prompt', 'textarea'), send: element('send', 'button'),
-  stop: element('stop', 'button'), status: element('status', 'p'), model: element('model', 'p'),
-  fresh: element('fresh', 'button'), file: element('file', 'input'), composer: element('composer', 'form'),
+  welcome: element('welcome', 'section'), log: element('log', 'ol'), prompt: element('prompt', 'textarea'),
+  send: element('send', 'button'), stop: element('stop', 'button'), status: element('status', 'p'),
+  room: element('room', 'p'), fresh: element('fresh', 'button'),
 };
 
-/** @type {import('../plumb.js').Model | undefined} */
-let model;
-/** @type {import('../plumb.js').Message[]} */
-let messages = [];
-/** Ends the load or the answer that is under way. @type {AbortController | undefined} */
+/** Ends the answer that is under way. @type {AbortController | undefined} */
 let running;
-/** @type {import('../loader/source.js').Source} */
-let source = new URLSearchParams(location.search).get('model') ?? DEFAULT_MODEL;
+/** @type {'loading' | 'failed' | 'ready'} */
+let modelState = 'loading';
+/** Whether the last message waits for a model. */
+let waiting = false;
+let conversation = newConversation();
+/** The tokens of answers, with their probabilities, for the inspector.
+ * @type {WeakMap<import('./store.js').Message, import('./inspect.js').Token[]>} */
+const tokens = new WeakMap();
 
-// ---- loading ----
+for (const id of ['models', 'settings']) createDialog(id);
+const settings = createSettings(changed => {
+  if (changed) void loader.load(loader.source);
+  else void showRoom();
+});
+const loader = createLoader(settings.loading, state => {
+  modelState = state;
+  if (state === 'loading') stop();
+  show();
+  if (state === 'failed') element('retry', 'button').focus();
+  else if (state === 'ready') void ready();
+});
+const models = createModels({ loader, defaultModel: DEFAULT_MODEL, options: settings.loading });
+const log = createLog({ edit, regenerate, busy: () => running !== undefined });
+const side = createPanel('side', 'menu');
+/** @type {Promise<typeof import('./inspect.js')> | undefined} */
+let inspector;
+createPanel('inspect', 'open-inspect', open => {
+  if (open) inspector ??= import('./inspect.js');
+  void inspector?.then(({ inspect }) => inspect(open ? subject() : undefined)).catch(() =>
+    toast('The inspector does not load: reload the page'));
+});
 
-async function load() {
-  running?.abort();
-  const mine = running = new AbortController();
-  const before = model;
-  model = undefined;
-  startOver();
-  show('loading');
-  page.model.textContent = '';
-  page.bar.removeAttribute('value');
-  page.loadingText.textContent = 'Connecting';
-  await before?.close();
+const loading = isolate().then(() => loader.load(models.first()));
+const store = await openStore();
+const chats = createChats(store, { current: () => conversation, choose });
+choose(store.get(recall('chat')));
+await loading;
+await keepPage();
+
+// ---- the model ----
+
+async function ready() {
+  const { model } = loader;
+  if (!model) return;
+  models.loaded();
+  page.prompt.focus({ preventScroll: true });
+  if (waiting) void answer();
+  else void showRoom();
+}
+
+/** How much of the context the conversation takes. */
+async function showRoom() {
+  const { model } = loader;
+  if (!model || running) return;
+  const asked = conversation;
   try {
-    const loaded = await Plumb.load(source, { signal: mine.signal, onProgress: showProgress });
-    if (mine.signal.aborted) return void loaded.close();
-    model = loaded;
-    running = undefined;
-    page.model.textContent = nameOf(loaded.metadata);
-    element('name', 'span').textContent = page.model.textContent || 'The model';
-    show('ready');
-    page.prompt.focus();
-  } catch (error) {
-    if (running === mine) showFailure(error);
+    const { contextLength } = await model.info();
+    const said = prompt(conversation.messages);
+    const text = said.length > 0 ? await model.applyChatTemplate(said, { addGenerationPrompt: false }) : '';
+    const used = (await model.tokenize(text, { addSpecial: false, parseSpecial: true })).length;
+    if (asked === conversation && model === loader.model) room(used, contextLength);
+  } catch {
+    page.room.textContent = '';   // no chat template, for instance: asking says so
   }
 }
 
-/** @param {import('../loader/progress.js').Progress} progress */
-function showProgress({ phase, bytes, total, rate, secondsLeft }) {
-  if (phase !== 'load') {
-    page.bar.removeAttribute('value');
-    page.loadingText.textContent = `${megabytes(bytes)} MB loaded, getting ready`;
-    return;
-  }
-  if (total) page.bar.value = bytes / total;
-  const parts = [
-    total ? `${megabytes(bytes)} of ${megabytes(total)} MB` : `${megabytes(bytes)} MB`,
-    `${megabytes(rate)} MB/s`,
-    secondsLeft === undefined ? '' : `${duration(secondsLeft)} left`,
-  ];
-  page.loadingText.textContent = parts.filter(Boolean).join('  ·  ');
+/** @param {number} used @param {number} contextLength */
+function room(used, contextLength) {
+  page.room.textContent = `${used.toLocaleString('en')} of ${count(contextLength, 'token')}`;
 }
 
-/** @param {unknown} error */
-function showFailure(error) {
-  running = undefined;
-  const { title, advice } = explain(error);
-  element('failure-title', 'h2').textContent = title;
-  element('failure-advice', 'p').textContent = advice;
-  element('failure-detail', 'p').textContent = error instanceof PlumbError ? `${error.message} (${error.code})` : '';
-  show('failed');
-  element('retry', 'button').focus();
+// ---- the conversation ----
+
+/** What the model is given: without answers that failed and, but for the last one, their questions.
+ * @param {import('./store.js').Message[]} messages @returns {import('../plumb.js').Message[]} */
+function prompt(messages) {
+  const system = settings.system();
+  const kept = messages.filter(({ problem }, i) => !problem && !messages[i + 1]?.problem);
+  return [...system ? [{ role: 'system', content: system }] : [], ...kept.map(({ role, content }) => ({ role, content }))];
 }
 
-/** What happened, and what to do. @param {unknown} error @returns {{title: string, advice: string}} */
-function explain(error) {
-  if (error instanceof DOMException && error.name === 'AbortError') {
-    return { title: 'Loading was cancelled', advice: 'Try again, or open a GGUF file of your own.' };
-  }
-  const code = error instanceof PlumbError ? error.code : '';
-  const status = error instanceof PlumbError ? error.details.status : undefined;
-  if (status === 404) {
-    return { title: 'The model is not there', advice: 'Check its address, or open a GGUF file from your computer.' };
-  }
-  if (code === 'PLUMB_ERROR_IO') {
-    return { title: 'The model did not arrive', advice: 'Check the connection and the server, then try again.' };
-  }
-  if (code === 'PLUMB_ERROR_MEMORY') {
-    return { title: 'There is not enough memory', advice: 'Close other tabs, or open a smaller model.' };
-  }
-  if (code === 'PLUMB_ERROR_UNSUPPORTED') {
-    return { title: 'This model cannot run yet', advice: 'Open a model of a supported kind; the reason is below.' };
-  }
-  if (code === 'PLUMB_ERROR_TRUNCATED') {
-    return { title: 'The file is incomplete', advice: 'Download it again, or open another file.' };
-  }
-  if (/^PLUMB_ERROR_(MAGIC|VERSION|METADATA|TENSOR|TOKENIZER)$/.test(code)) {
-    return { title: 'This is not a readable model', advice: 'Open a GGUF file; its name usually ends in .gguf.' };
-  }
-  if (code === 'PLUMB_ERROR_CONTEXT') {
-    return { title: 'The conversation has become too long', advice: 'Start a new chat.' };
-  }
-  if (code === 'PLUMB_ERROR_TEMPLATE') {
-    return { title: 'This model cannot chat', advice: 'Open an instruction-tuned model, one with a chat template.' };
-  }
-  return { title: 'Something broke', advice: 'Reload the page. If it happens again, report the line below.' };
+/** @param {import('./store.js').Conversation} [chosen]  none: a new one */
+function choose(chosen) {
+  stop();
+  waiting = false;
+  conversation = chosen ?? newConversation();
+  remember('chat', chosen?.id);
+  log.show(conversation.messages);
+  chats.show();
+  show();
+  void showRoom();
 }
-
-// ---- conversation ----
 
 /** @param {string} text */
-async function ask(text) {
-  if (!model || running || !text.trim()) return;
-  const mine = running = new AbortController();
-  const chat = messages;   // "New chat" may put another in its place meanwhile
-  chat.push({ role: 'user', content: text });
-  addTurn('user', text);
-  const turn = addTurn('assistant', '');
-  turn.item.setAttribute('aria-busy', 'true');
+function ask(text) {
+  if (running || waiting || !text.trim()) return;
+  conversation.messages.push({ role: 'user', content: text });
+  log.add(conversation.messages[conversation.messages.length - 1], conversation.messages.length - 1);
   page.prompt.value = '';
-  show('answering');
+  remember('chat', conversation.id);
+  keep();
+  chats.show();
   // The button that was clicked is gone; on a phone the keyboard would cover the answer.
   if (matchMedia('(pointer: fine)').matches) page.prompt.focus();
+  void answer();
+}
+
+/** @param {number} index @param {string} text */
+function edit(index, text) {
+  if (running) return;
+  cut(index);
+  ask(text);
+}
+
+/** @param {number} index */
+function regenerate(index) {
+  if (running) return;
+  cut(index);
+  page.prompt.focus({ preventScroll: true });
+  void answer();
+}
+
+/** @param {number} index  of the first message that is forgotten */
+function cut(index) {
+  waiting = false;
+  conversation.messages.length = index;
+  log.cut(index);
+}
+
+function keep() {
+  conversation.updated = Date.now();
+  void store.put(conversation);
+}
+
+/** Answers the last message. */
+async function answer() {
+  const { model } = loader;
+  waiting = !model;
+  show();
+  if (!model) return;
+  const mine = running = new AbortController();
+  const chat = conversation;
+  /** @type {import('./store.js').Message} */
+  const message = { role: 'assistant', content: '', figures: 'stopped' };   // what a reload would find
+  const said = prompt(chat.messages);
+  const index = chat.messages.push(message) - 1;
+  const turn = log.begin(message, index);
+  /** @type {import('./inspect.js').Token[]} */
+  const seen = [];
+  tokens.set(message, seen);
+  show();
+  announce('Answering');
   page.status.textContent = 'Reading';
-  let pieces = 0, first = 0, said = 0, answer = '';
+  let first = 0, looked = 0, saved = performance.now();
   try {
-    for await (const piece of model.generate(chat, { ...SAMPLING, maxTokens: MAX_TOKENS, signal: mine.signal })) {
+    const options = /** @type {any} */ ({ ...settings.sampling(), signal: mine.signal });
+    for await (const piece of model.generate(said, options)) {
       const now = performance.now();
       first ||= now;
-      pieces++;
-      answer += piece;
-      follow(() => turn.text.appendData(piece));
-      if (now - said > 500 && pieces > 1) {
-        page.status.textContent = `${((pieces - 1) * 1000 / (now - first)).toFixed(1)} tokens/s`;
-        said = now;
+      message.content += piece;
+      turn.push(piece);
+      if (now - looked > GLANCE && now > first) {
+        page.status.textContent = 'Answering';
+        looked = now;
+      }
+      if (now - saved > SAVE) {
+        saved = now;
+        void store.put(chat);
       }
     }
-    chat.push({ role: 'assistant', content: answer });
     const stats = model.lastStats;
-    if (stats) follow(() => turn.item.append(note(summary(stats))));
+    if (stats) {
+      message.figures = summary(stats);
+      if (chat === conversation) room(stats.promptTokens + stats.tokens, (await model.info()).contextLength);
+    }
   } catch (error) {
-    // The question stays in view, but not in the conversation: what failed once would fail again.
-    chat.pop();
-    const { title, advice } = explain(error);
-    turn.item.classList.add('problem');
-    follow(() => turn.text.appendData(`${answer && '\n\n'}${title}. ${advice}`));
-    if (error instanceof Error) follow(() => turn.item.append(note(error.message)));
+    message.problem = explain(error);
   }
-  turn.item.removeAttribute('aria-busy');
+  turn.end();
+  chat.updated = Date.now();
+  void store.put(chat);
   if (running !== mine) return;
   running = undefined;
-  show('ready');
+  show();
+  chats.show();
+  void inspector?.then(({ inspect }) => inspect(subject()));
 }
 
 /** @param {import('../plumb.js').Stats} stats */
-function summary({ tokens, decodeRate, finishReason }) {
+function summary({ tokens, decodeRate, promptTokens, reusedTokens, prefillRate, finishReason }) {
   const how = { stop: '', length: 'cut: no room for more', abort: 'stopped' }[finishReason];
-  const count = `${tokens} ${tokens === 1 ? 'token' : 'tokens'}`;
-  return [count, `${decodeRate.toFixed(1)} tokens/s`, how].filter(Boolean).join('  ·  ');
+  const read = promptTokens - reusedTokens;
+  return dotted([count(tokens, 'token'), `${decodeRate.toFixed(1)} tokens/s`,
+    `${read} read at ${prefillRate.toFixed(0)}/s`, how]);
 }
 
-/** @param {'user' | 'assistant'} role @param {string} words */
-function addTurn(role, words) {
-  const item = document.createElement('li');
-  item.className = role;
-  const paragraph = document.createElement('div');
-  paragraph.className = 'text';
-  const text = document.createTextNode(words);
-  const who = document.createElement('span');
-  who.className = 'hidden';
-  who.textContent = role === 'user' ? 'You:' : 'Answer:';
-  paragraph.append(text);
-  item.append(who, paragraph);
-  page.log.append(item);
-  page.scroll.scrollTop = page.scroll.scrollHeight;
-  return { item, text };
+function stop() {
+  running?.abort();
+  running = undefined;
 }
 
-/** @param {string} text */
-function note(text) {
-  const line = document.createElement('p');
-  line.className = 'figures';
-  line.textContent = text;
-  return line;
-}
-
-/** Keeps the end in view while change makes the text longer, unless the reader has scrolled away from it.
- * @param {() => void} change */
-function follow(change) {
-  const { scroll } = page;
-  const atEnd = scroll.scrollHeight - scroll.scrollTop - scroll.clientHeight < 40;
-  change();
-  if (atEnd) scroll.scrollTop = scroll.scrollHeight;
-}
-
-function startOver() {
-  messages = [];
-  page.log.replaceChildren();
+/** What the inspector looks at: the last answer and what was said before it. */
+function subject() {
+  const index = conversation.messages.findLastIndex(({ role, content }) => role === 'assistant' && content !== '');
+  const message = conversation.messages[index];
+  if (!loader.model || running) return undefined;
+  return { model: loader.model, source: loader.source, said: message ? prompt(conversation.messages.slice(0, index + 1)) : [],
+    tokens: message && tokens.get(message) };
 }
 
 // ---- the page's states ----
 
-/** @param {'loading' | 'failed' | 'ready' | 'answering'} state */
-function show(state) {
-  document.body.dataset.state = state;
-  page.loading.hidden = state !== 'loading';
-  page.failure.hidden = state !== 'failed';
-  page.welcome.hidden = state !== 'ready' || page.log.childElementCount > 0;
-  page.stop.hidden = state !== 'answering';
-  page.send.hidden = state === 'answering';
-  page.fresh.disabled = !model || page.log.childElementCount === 0;
-  if (state !== 'answering') page.status.textContent = '\u00a0';
+function show() {
+  document.body.dataset.state = running ? 'answering' : modelState;
+  page.welcome.hidden = page.log.childElementCount > 0;
+  page.stop.hidden = !running;
+  page.send.hidden = Boolean(running);
+  page.fresh.disabled = page.log.childElementCount === 0;
+  if (!running) page.status.textContent = waiting ? 'Waiting for the model' : '\u00a0';
   canSend();
 }
 
 function canSend() {
-  page.send.disabled = !model || !page.prompt.value.trim();
+  page.send.disabled = waiting || !page.prompt.value.trim();
 }
 
 page.prompt.addEventListener('input', canSend);
 page.prompt.addEventListener('keydown', event => {
   if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return;
   event.preventDefault();
-  void ask(page.prompt.value);
+  ask(page.prompt.value);
 });
-page.composer.addEventListener('submit', event => {
+element('composer', 'form').addEventListener('submit', event => {
   event.preventDefault();
-  void ask(page.prompt.value);
+  ask(page.prompt.value);
 });
 page.stop.addEventListener('click', () => {
   running?.abort();
   page.prompt.focus();
 });
 document.addEventListener('keydown', event => {
-  if (event.key === 'Escape' && document.body.dataset.state === 'answering') running?.abort();
+  if (event.key === 'Escape' && !event.defaultPrevented && !document.querySelector('dialog[open]')) running?.abort();
 });
 page.fresh.addEventListener('click', () => {
-  running?.abort();
-  running = undefined;
-  startOver();
-  show('ready');
+  choose(undefined);
+  side.leave();
   page.prompt.focus();
 });
 element('ideas', 'ul').addEventListener('click', event => {
-  if (event.target instanceof HTMLButtonElement) void ask(event.target.textContent ?? '');
+  if (event.target instanceof HTMLButtonElement) ask(event.target.textContent ?? '');
 });
-element('cancel', 'button').addEventListener('click', () => running?.abort());
-element('retry', 'button').addEventListener('click', () => void load());
-element('open', 'button').addEventListener('click', () => page.file.click());
-page.file.addEventListener('change', () => {
-  const files = [...page.file.files ?? []].sort((a, b) => a.name.localeCompare(b.name, 'en', { numeric: true }));
-  if (files.length === 0) return;
-  source = files;
-  page.file.value = '';
-  void load();
+addEventListener('pagehide', () => {
+  if (running) void store.put(conversation);
 });
 
-/** @param {Record<string, unknown>} metadata */
-function nameOf(metadata) {
-  const base = metadata['general.basename'] ?? metadata['general.name'] ?? metadata['general.architecture'];
-  return [base, metadata['general.size_label']].filter(Boolean).join(' ');
-}
+// ---- files that are dropped ----
 
-/** @param {number} bytes */
-function megabytes(bytes) {
-  return (bytes / 1e6).toFixed(bytes < 1e8 ? 1 : 0);
-}
-
-/** @param {number} seconds */
-function duration(seconds) {
-  const s = Math.ceil(seconds);
-  return s < 90 ? `${s} s` : `${Math.round(s / 60)} min`;
-}
-
-void load();
+let over = 0;
+/** @param {DragEvent} event */
+const hasFiles = event => event.dataTransfer?.types.includes('Files') ?? false;
+/** @param {number} change */
+const hover = change => {
+  over = Math.max(0, over + change);
+  element('drop', 'div').hidden = over === 0;
+};
+addEventListener('dragenter', event => hasFiles(event) && hover(1));
+addEventListener('dragleave', event => hasFiles(event) && hover(-1));
+addEventListener('dragover', event => hasFiles(event) && event.preventDefault());
+addEventListener('drop', event => {
+  if (!hasFiles(event)) return;
+  hover(-over);
+  if (event.defaultPrevented) return;   // the inspector took it
+  event.preventDefault();
+  const files = [...event.dataTransfer?.files ?? []];
+  if (files.length > 0 && files.every(({ name }) => name.endsWith('.json'))) void chats.importFiles(files);
+  else if (files.length > 0) models.openFiles(files);
+});

@@ -1,0 +1,82 @@
+/** The chat page in headless Chromium, for the tests that click through it. */
+import assert from 'node:assert/strict';
+import { mkdirSync } from 'node:fs';
+import { after, before } from 'node:test';
+import { serve } from '../../web/serve.mjs';
+import { launchChrome } from '../hosts/chrome.mjs';
+import { root } from '../node/helpers.mjs';
+
+export const TINY = '/tests/vectors/synth/f32.gguf';
+export const LONG = 'Tell a long story about a lighthouse keeper.';
+
+/** A server and a browser for the tests of a file.
+ * @returns {{url: string, browser: import('playwright-core').Browser}} */
+export function setUp() {
+  const found = /** @type {any} */ ({});
+  let server;
+  before(async () => {
+    server = await serve({ root, home: '/web/chat/' });
+    Object.assign(found, { url: server.url, browser: await launchChrome() });
+  });
+  after(async () => {
+    await found.browser?.close();
+    await server?.close();
+  });
+  return found;
+}
+
+/** Opens the page, which stays off the network but for `url`, and throws nothing: `problems` says otherwise.
+ * @param {{url: string, browser: import('playwright-core').Browser}} where @param {string} [query]
+ * @param {import('playwright-core').BrowserContextOptions} [options] @param {(page: import('playwright-core').Page) => unknown} [early]
+ * @returns {Promise<import('playwright-core').Page & {problems: string[]}>} */
+export async function open({ url, browser }, query = '', options = {}, early = () => {}) {
+  const context = await browser.newContext(options);
+  const page = Object.assign(await context.newPage(), { problems: [] });
+  page.on('pageerror', error => page.problems.push(String(error)));
+  page.on('console', message => {
+    if (/Content Security Policy/.test(message.text())) page.problems.push(message.text());
+  });
+  page.on('request', request => {
+    if (!request.url().startsWith(url) && !/^(data|blob):/.test(request.url())) page.problems.push(request.url());
+  });
+  page.on('close', () => void context.close().catch(() => {}));
+  await early(page);
+  await page.goto(`${url}web/chat/${query}`);
+  return page;
+}
+
+/** @param {import('playwright-core').Page} page @param {string} name  loading, failed, ready or answering */
+export const state = (page, name, timeout = 60000) => page.waitForSelector(`body[data-state=${name}]`, { timeout });
+
+/** @param {import('playwright-core').Page} page @param {string} question */
+export async function ask(page, question) {
+  await page.fill('#prompt', question);
+  await page.keyboard.press('Enter');
+  await state(page, 'answering');
+}
+
+/** @param {import('playwright-core').Page} page @param {string} question  @returns {Promise<string>} the answer's text */
+export async function answer(page, question) {
+  await ask(page, question);
+  await state(page, 'ready');
+  return (await answers(page)).at(-1) ?? '';
+}
+
+/** @param {import('playwright-core').Page} page */
+export const answers = page => page.locator('#log > .assistant .text').allTextContents();
+
+/** Puts conversations into the page by its own import. @param {import('playwright-core').Page} page
+ * @param {{title?: string, messages: {role: string, content: string}[]}[]} conversations */
+export async function put(page, conversations) {
+  await page.setInputFiles('#import-file', { name: 'chats.json', mimeType: 'application/json',
+    buffer: Buffer.from(JSON.stringify({ plumb_chat: 1, conversations })) });
+  await page.waitForFunction(text => document.querySelector('#log')?.textContent?.includes(text),
+    conversations.at(-1)?.messages.at(0)?.content.slice(0, 20) ?? '');
+}
+
+/** Kept in build/screenshots for whoever wants to see them. @param {import('playwright-core').Page} page */
+export async function screenshot(page, name) {
+  mkdirSync(`${root}build/screenshots`, { recursive: true });
+  const image = await page.screenshot({ path: `${root}build/screenshots/${name}.png` });
+  assert.ok(image.length > 1000);
+}

@@ -1,0 +1,98 @@
+/* The list of conversations: choose, rename, delete with a way back, export, import. */
+import { element, iconButton, make, save, toast } from './dom.js';
+import { fromJson, titleOf, toJson, toMarkdown } from './store.js';
+
+/** @typedef {import('./store.js').Conversation} Conversation */
+
+/** @param {import('./store.js').Store} store
+ * @param {{current: () => Conversation, choose: (conversation: Conversation | undefined) => void}} page
+ *   choose: undefined: a new one */
+export function createChats(store, { current, choose }) {
+  const list = element('chats', 'ul'), file = element('import-file', 'input');
+  const day = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium' });
+  if (!store.lasting) {
+    element('chats-note', 'p').textContent = 'This browser keeps no data here: conversations last as long as the page.';
+  }
+
+  /** @param {Conversation} conversation */
+  function entry(conversation) {
+    const open = make('button', { type: 'button', className: 'title', title: day.format(conversation.updated),
+      onclick: () => choose(conversation) }, titleOf(conversation));
+    if (conversation.id === current().id) open.setAttribute('aria-current', 'true');
+    const item = make('li', {}, open,
+      iconButton('edit', `Rename ${titleOf(conversation)}`, () => rename(conversation, item)),
+      iconButton('delete', `Delete ${titleOf(conversation)}`, () => remove(conversation)));
+    return item;
+  }
+
+  /** @param {Conversation} conversation @param {HTMLElement} item */
+  function rename(conversation, item) {
+    const field = make('input', { value: titleOf(conversation), maxLength: 200, 'aria-label': 'Name of the conversation' });
+    let ended = false;
+    /** @param {boolean} keep */
+    const end = keep => {
+      if (ended) return;
+      ended = true;
+      if (keep) {
+        conversation.title = field.value.trim();
+        void store.put(conversation);
+      }
+      const fresh = entry(conversation);
+      item.replaceWith(fresh);
+      fresh.querySelector('button')?.focus();
+    };
+    field.addEventListener('keydown', event => {
+      if (event.key !== 'Escape' && event.key !== 'Enter') return;
+      event.preventDefault();
+      end(event.key === 'Enter');
+    });
+    field.addEventListener('blur', () => end(true));
+    item.replaceChildren(field);
+    field.select();
+  }
+
+  /** @param {Conversation} conversation */
+  function remove(conversation) {
+    void store.remove(conversation.id);
+    if (conversation.id === current().id) choose(undefined);
+    else show();
+    toast(`Deleted “${titleOf(conversation)}”`, 'Undo', () => {
+      void store.put(conversation);
+      choose(conversation);
+    });
+    (list.querySelector('button') ?? element('fresh', 'button')).focus();
+  }
+
+  function show() {
+    list.replaceChildren(...store.list().map(entry));
+  }
+
+  /** @param {Iterable<File>} files */
+  async function importFiles(files) {
+    let found = 0, last = /** @type {Conversation | undefined} */ (undefined);
+    for (const one of files) {
+      try {
+        for (const conversation of fromJson(await one.text())) {
+          void store.put(last = conversation);
+          found++;
+        }
+      } catch {
+        // Not JSON: counted as none.
+      }
+    }
+    toast(found === 0 ? 'There is no conversation in that file' : `Imported ${found}`);
+    if (last) choose(last);
+  }
+
+  element('export-json', 'button').addEventListener('click', () =>
+    save('plumb-chats.json', 'application/json', toJson(store.list())));
+  element('export-markdown', 'button').addEventListener('click', () =>
+    save(`${titleOf(current()).replace(/[^\p{L}\p{N} -]/gu, '').trim() || 'chat'}.md`, 'text/markdown',
+      toMarkdown(current())));
+  element('import', 'button').addEventListener('click', () => file.click());
+  file.addEventListener('change', async () => {
+    await importFiles([...file.files ?? []]);
+    file.value = '';
+  });
+  return { show, importFiles };
+}

@@ -1,0 +1,49 @@
+/* Failures in the reader's words: what happened, and what to do. */
+import { PlumbError } from '../index.js';
+
+/** @param {unknown} error @returns {{title: string, advice: string, detail: string}} */
+export function explain(error) {
+  const detail = error instanceof PlumbError ? `${error.message} (${error.code})`
+    : error instanceof Error && error.name !== 'AbortError' ? error.message : '';
+  return { ...words(error), detail };
+}
+
+/** @param {unknown} error @returns {{title: string, advice: string}} */
+function words(error) {
+  if (error instanceof DOMException && error.name === 'AbortError') {
+    return { title: 'Loading was cancelled', advice: 'Try again, or choose another model.' };
+  }
+  const code = error instanceof PlumbError ? error.code : '';
+  const status = error instanceof PlumbError ? Number(error.details.status) : 0;
+  if (status === 401 || status === 403) {
+    return { title: 'The server does not give this model away', advice: 'It asks for a login. Download the file, then '
+      + 'open it from your computer.' };
+  }
+  if (status === 404 || status === 410) {
+    return { title: 'The model is not there', advice: 'Check its address, or open a GGUF file from your computer.' };
+  }
+  switch (code) {
+    case 'PLUMB_ERROR_IO':
+      return { title: 'The model did not arrive', advice: 'Check the connection and the address, then try again.' };
+    case 'PLUMB_ERROR_CHECKSUM':
+      return { title: 'The file is not the one that was meant', advice: 'Its bytes are damaged or changed: load it again.' };
+    case 'PLUMB_ERROR_MEMORY':
+      return { title: 'There is not enough memory', advice: 'Choose a smaller model or a shorter context, or close other '
+        + 'tabs.' };
+    case 'PLUMB_ERROR_UNSUPPORTED':
+      return { title: 'This model cannot run yet', advice: 'Choose a model of a supported kind; the reason is below.' };
+    case 'PLUMB_ERROR_TRUNCATED':
+      return { title: 'The file is incomplete', advice: 'Download it again, or open another file.' };
+    case 'PLUMB_ERROR_MAGIC': case 'PLUMB_ERROR_VERSION': case 'PLUMB_ERROR_METADATA':
+    case 'PLUMB_ERROR_TENSOR': case 'PLUMB_ERROR_TOKENIZER':
+      return { title: 'This is not a readable model', advice: 'Open a GGUF file; its name usually ends in .gguf.' };
+    case 'PLUMB_ERROR_CONTEXT':
+      return { title: 'The conversation has become too long', advice: 'Start a new chat, or set a longer context in the '
+        + 'settings.' };
+    case 'PLUMB_ERROR_TEMPLATE':
+      return { title: 'This model cannot chat', advice: 'Open an instruction-tuned model, one with a chat template.' };
+    case 'PLUMB_ERROR_STATE':
+      return { title: 'The engine stopped', advice: 'Load the model again.' };
+  }
+  return { title: 'Something broke', advice: 'Reload the page. If it happens again, report the line below.' };
+}

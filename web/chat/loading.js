@@ -1,0 +1,78 @@
+/* Loading a model, and the strip above the message box that shows how far it is or why it failed. */
+import { Plumb } from '../index.js';
+import { dotted, duration, element, megabytes } from './dom.js';
+import { explain } from './explain.js';
+
+/** @typedef {import('../plumb.js').Model} Model
+ * @typedef {import('../loader/source.js').Source} Source */
+
+/** @param {() => import('../plumb.js').LoadOptions} options  as the settings are now
+ * @param {(state: 'loading' | 'failed' | 'ready') => void} changed */
+export function createLoader(options, changed) {
+  const bar = element('bar', 'progress'), text = element('loading-text', 'p');
+  /** @type {AbortController | undefined} */
+  let running;
+  /** @type {Model | undefined} */
+  let model;
+  const loader = {
+    get model() { return model; },
+    /** What is loaded, or was to be. @type {Source} */
+    source: '',
+    /** Puts this model in the place of the one before. @param {Source} source */
+    async load(source) {
+      running?.abort();
+      const mine = running = new AbortController();
+      const before = model;
+      model = undefined;
+      loader.source = source;
+      bar.removeAttribute('value');
+      text.textContent = 'Connecting';
+      show('loading');
+      await before?.close();
+      try {
+        const loaded = await Plumb.load(source, { ...options(), signal: mine.signal, onProgress: progress => {
+          if (running === mine) showProgress(progress);
+        } });
+        if (running !== mine) return void loaded.close();
+        model = loaded;
+        running = undefined;
+        show('ready');
+      } catch (error) {
+        if (running !== mine) return;
+        running = undefined;
+        const { title, advice, detail } = explain(error);
+        element('failure-title', 'h2').textContent = title;
+        element('failure-advice', 'p').textContent = advice;
+        element('failure-detail', 'p').textContent = detail;
+        show('failed');
+      }
+    },
+  };
+
+  /** @param {import('../loader/progress.js').Progress & {attempt?: number}} progress */
+  function showProgress({ phase: name, bytes, total, rate, secondsLeft, attempt }) {
+    const phase = /** @type {string} */ (name);
+    if (phase === 'prepare' || phase === 'ready') {
+      bar.removeAttribute('value');
+      text.textContent = `${megabytes(bytes)} MB loaded, getting ready`;
+      return;
+    }
+    if (total) bar.value = bytes / total;
+    const amount = total ? `${megabytes(bytes)} of ${megabytes(total)} MB` : `${megabytes(bytes)} MB`;
+    text.textContent = phase === 'wait'
+      ? dotted([amount, `the connection broke; trying again${(attempt ?? 0) > 1 ? ` (${attempt})` : ''}`])
+      : dotted([amount, phase === 'read' && 'from this device', `${megabytes(rate)} MB/s`,
+        secondsLeft !== undefined && `${duration(secondsLeft)} left`]);
+  }
+
+  /** @param {'loading' | 'failed' | 'ready'} state */
+  function show(state) {
+    element('loading', 'section').hidden = state !== 'loading';
+    element('failure', 'section').hidden = state !== 'failed';
+    changed(state);
+  }
+
+  element('cancel', 'button').addEventListener('click', () => running?.abort());
+  element('retry', 'button').addEventListener('click', () => void loader.load(loader.source));
+  return loader;
+}

@@ -1,0 +1,135 @@
+/* The messages of one conversation, and what can be done with each of them. */
+import { announce, copy, element, icon, iconButton, make, note } from './dom.js';
+import { Markdown, paced } from './markdown.js';
+
+/** @typedef {import('./store.js').Message} Message */
+/** @typedef {object} Actions
+ * @property {(index: number, text: string) => void} edit  a message of the reader anew, and all behind it
+ * @property {(index: number) => void} regenerate  an answer anew
+ * @property {() => boolean} busy  whether an answer is under way */
+
+/** How near to its end the reader counts as reading along, in pixels. */
+const NEAR = 60;
+
+/** @param {Actions} actions */
+export function createLog(actions) {
+  const list = element('log', 'ol'), scroll = element('scroll', 'main');
+
+  /** Keeps the end in view while change makes the text longer, unless the reader has scrolled away from it.
+   * @param {() => void} change */
+  function follow(change) {
+    const atEnd = scroll.scrollHeight - scroll.scrollTop - scroll.clientHeight < NEAR;
+    change();
+    if (atEnd) toEnd();
+  }
+  function toEnd() {
+    scroll.scrollTop = scroll.scrollHeight;
+  }
+
+  /** @param {Message} message @param {number} index */
+  function add(message, index) {
+    const item = make('li', { className: message.role });
+    const text = make('div', { className: 'text' });
+    item.append(make('span', { className: 'hidden' }, message.role === 'user' ? 'You:' : 'Answer:'), text);
+    if (message.role === 'user') fillQuestion(item, text, message, index);
+    else fillAnswer(item, text, message, index);
+    list.append(item);
+    return { item, text };
+  }
+
+  /** @param {HTMLElement} item @param {HTMLElement} text @param {Message} message @param {number} index */
+  function fillQuestion(item, text, message, index) {
+    text.textContent = message.content;
+    const edit = iconButton('edit', 'Edit', () => {
+      if (actions.busy()) return;
+      const field = make('textarea', { value: message.content, rows: 1, 'aria-label': 'Edit your message' });
+      const stop = () => {
+        form.replaceWith(text);
+        tools.hidden = false;
+        edit.focus();
+      };
+      const form = make('form', { className: 'editor', onsubmit: (/** @type {Event} */ event) => {
+        event.preventDefault();
+        if (field.value.trim()) actions.edit(index, field.value);
+      } }, field, make('div', { className: 'row' },
+        make('button', { type: 'button', onclick: stop }, 'Cancel'),
+        make('button', { type: 'submit', className: 'primary' }, 'Send')));
+      field.addEventListener('keydown', event => {
+        if (event.key === 'Escape') {
+          event.stopPropagation();
+          stop();
+        } else if (event.key === 'Enter' && !event.shiftKey && !event.isComposing) {
+          event.preventDefault();
+          form.requestSubmit();
+        }
+      });
+      text.replaceWith(form);
+      tools.hidden = true;
+      field.focus();
+    });
+    const tools = make('div', { className: 'tools' }, iconButton('copy', 'Copy', () => copy(message.content)), edit);
+    item.append(tools);
+  }
+
+  /** @param {HTMLElement} item @param {HTMLElement} text @param {Message} message @param {number} index */
+  function fillAnswer(item, text, message, index) {
+    text.classList.add('markdown');
+    if (message.content) new Markdown(text).show(message.content);
+    if (message.problem) {
+      const { title, advice, detail } = message.problem;
+      item.append(make('div', { className: 'problem' },
+        make('p', {}, `${title}. ${advice}`), ...detail ? [note(detail)] : [],
+        make('button', { type: 'button', onclick: () => actions.regenerate(index) }, icon('again'), 'Try again')));
+    }
+    const again = iconButton('again', 'Regenerate', () => {
+      if (!actions.busy()) actions.regenerate(index);
+    });
+    item.append(make('div', { className: 'tools' },
+      iconButton('copy', 'Copy', () => copy(message.content)), again, note(message.figures ?? '')));
+  }
+
+  return {
+    follow,
+    toEnd,
+    /** @param {Message[]} messages */
+    show(messages) {
+      list.replaceChildren();
+      messages.forEach(add);
+      toEnd();
+    },
+    add(/** @type {Message} */ message, /** @type {number} */ index) {
+      const { item } = add(message, index);
+      toEnd();
+      return item;
+    },
+    /** Forgets messages from index on. @param {number} index */
+    cut(index) {
+      while (list.children.length > index) list.lastElementChild?.remove();
+    },
+    /** An answer that grows: push its pieces, then end it.
+     * @param {Message} message  its content grows with it @param {number} index */
+    begin(message, index) {
+      const { item, text } = add(message, index);
+      item.setAttribute('aria-busy', 'true');
+      const markdown = new Markdown(text);
+      const growing = paced(all => follow(() => markdown.show(all)));
+      toEnd();
+      return {
+        push: growing.push,
+        end() {
+          growing.flush();
+          if (!item.isConnected) return;   // another conversation is shown
+          follow(() => {
+            const focused = item.contains(document.activeElement);
+            const done = add(message, index).item;
+            // What is shown stays as it is: the reader may have marked some of it.
+            done.querySelector('.text')?.replaceWith(text);
+            item.replaceWith(done);
+            if (focused) element('prompt', 'textarea').focus();
+          });
+          announce(message.problem ? `The answer failed: ${message.problem.title}` : 'The answer is complete');
+        },
+      };
+    },
+  };
+}

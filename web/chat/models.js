@@ -1,0 +1,199 @@
+/* The dialog of models: what runs, what to open, what a model would take before it is fetched, what is kept here. */
+import { Plumb } from '../index.js';
+import { count, dotted, element, fileName, iconButton, make, note, recall, remember, size, toast } from './dom.js';
+import { explain } from './explain.js';
+
+/** @typedef {import('./loading.js').Source} Source */
+
+/** Lands with the loader. @type {any} */
+const plumb = Plumb;
+
+/** @param {{loader: ReturnType<typeof import('./loading.js').createLoader>, defaultModel: string,
+ *   options: () => import('../plumb.js').LoadOptions}} page */
+export function createModels({ loader, defaultModel, options }) {
+  const dialog = element('models', 'dialog'), plan = element('plan', 'div'), url = element('url', 'input');
+  const file = element('file', 'input'), name = element('model-name', 'span');
+  /** @type {AbortController | undefined} */
+  let looking;
+
+  function open() {
+    plan.replaceChildren();
+    void showFacts();
+    void showKept();
+    if (!dialog.open) dialog.showModal();
+  }
+
+  /** Loads it, and remembers it for the next visit if that can find it again. @param {Source} source */
+  function load(source) {
+    looking?.abort();
+    if (dialog.open) dialog.close();
+    remember('model', typeof source === 'string' && source !== defaultModel ? source : undefined);
+    const address = new URL(location.href);
+    if (address.searchParams.has('model') && source !== first()) {
+      address.searchParams.delete('model');
+      history.replaceState(null, '', address);
+    }
+    name.textContent = nameOfSource(source);
+    void loader.load(source);
+  }
+
+  /** What a page that has just been opened loads. @returns {Source} */
+  function first() {
+    const asked = new URLSearchParams(location.search).get('model') ?? recall('model');
+    const source = typeof asked === 'string' && asked ? asked : defaultModel;
+    name.textContent = nameOfSource(source);
+    return source;
+  }
+
+  /** Shows what a model would take; loads it at once if nothing has to be fetched and all is well.
+   * @param {Source} source @param {boolean} [atOnce] */
+  async function look(source, atOnce = false) {
+    looking?.abort();
+    const mine = looking = new AbortController();
+    plan.replaceChildren(note('Reading the header of the file…'));
+    try {
+      const found = plumb.preflight ? await plumb.preflight(source, { ...preflightOptions(), signal: mine.signal }) : undefined;
+      if (mine.signal.aborted) return;
+      if (!found || (atOnce && found.supported && found.fits)) return load(source);
+      if (!dialog.open) open();
+      plan.replaceChildren(planOf(found, () => load(source)));
+      plan.querySelector('button')?.focus();
+    } catch (error) {
+      if (mine.signal.aborted) return;
+      const { title, advice, detail } = explain(error);
+      if (!dialog.open) open();
+      plan.replaceChildren(make('div', { className: 'problem' }, make('p', {}, `${title}. ${advice}`), note(detail)));
+    }
+  }
+  function preflightOptions() {
+    const { contextLength, kvType, threads } = options();
+    return { contextLength, kvType, threads };
+  }
+
+  async function showFacts() {
+    const { model } = loader;
+    element('running', 'section').hidden = !model;
+    if (!model) return;
+    const info = await model.info();
+    const warnings = /** @type {{code: string, message: string}[]} */ (/** @type {any} */ (model).warnings ?? []);
+    const why = warnings.find(({ code }) => code === 'threads')?.message;
+    const unkept = warnings.find(({ code }) => code === 'cache')?.message;
+    element('facts', 'dl').replaceChildren(...facts({
+      Model: `${nameOf(model.metadata)}, ${info.architecture}, ${count(info.layers, 'layer')}`,
+      Weights: `${(info.parameters / 1e6).toFixed(0)} million, ${size(info.weightBytes)}`,
+      Memory: `${size(info.memoryBytes)}, of which ${size(info.sessionBytes)} for the conversation`,
+      Context: `${count(info.contextLength, 'token')}; trained for ${info.trainedContext.toLocaleString('en')}`,
+      Threads: `${info.threads}${why ? `: ${why}` : ''}`,
+      Engine: `${info.module}, kernels ${info.kernels}, precision ${info.precision}`,
+      ...unkept && { Copy: unkept },
+    }));
+  }
+
+  async function showKept() {
+    const kept = plumb.listCached ? await plumb.listCached().catch(() => []) : [];
+    const list = element('kept', 'ul');
+    list.replaceChildren(...kept.map((/** @type {any} */ one) => {
+      const amount = one.complete ? size(one.bytes) : `${size(one.bytes)} of ${one.size ? size(one.size) : 'more'}, the `
+        + 'rest is still to come';
+      return make('li', {},
+        make('button', { type: 'button', className: 'title', title: one.url, onclick: () => load(one.url) },
+          fileName(one.url), make('span', { className: 'figures' }, amount)),
+        iconButton('delete', `Delete ${fileName(one.url)}`, async () => {
+          await plumb.removeCached(one.url);
+          toast(`Deleted the copy of ${fileName(one.url)}`);
+          await showKept();
+          (list.querySelector('button') ?? url).focus();
+        }));
+    }));
+    if (kept.length === 0) list.append(make('li', { className: 'figures' }, 'Nothing yet.'));
+  }
+
+  /** @param {File[]} files */
+  function openFiles(files) {
+    const parts = files.sort((a, b) => a.name.localeCompare(b.name, 'en', { numeric: true }));
+    void look(parts.length === 1 ? parts[0] : parts, true);
+  }
+
+  element('model', 'button').addEventListener('click', open);
+  element('other', 'button').addEventListener('click', open);
+  element('address', 'form').addEventListener('submit', event => {
+    event.preventDefault();
+    const asked = addressOf(url.value);
+    if (asked) void look(asked);
+    else plan.replaceChildren(note('That is no address of a file.', 'problem'));
+  });
+  element('default', 'button').addEventListener('click', () => load(defaultModel));
+  element('open', 'button').addEventListener('click', () => file.click());
+  file.addEventListener('change', () => {
+    const files = [...file.files ?? []];
+    file.value = '';
+    if (files.length > 0) openFiles(files);
+  });
+  dialog.addEventListener('close', () => looking?.abort());
+
+  return {
+    first,
+    openFiles,
+    /** A model is there: the header has its name. */
+    loaded() {
+      if (loader.model) name.textContent = nameOf(loader.model.metadata);
+      if (dialog.open) void showFacts();
+    },
+  };
+}
+
+/** @param {string} text @returns {string | undefined} */
+function addressOf(text) {
+  const said = text.trim();
+  const full = /^[\w-]+(\.[\w-]+)+\//.test(said) ? `https://${said}` : said;
+  try {
+    const url = new URL(full, location.href);
+    if (url.hostname === 'huggingface.co') url.pathname = url.pathname.replace('/blob/', '/resolve/');   // its page
+    return /^https?:$/.test(url.protocol) ? url.href : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** @param {Source} source */
+function nameOfSource(source) {
+  const one = Array.isArray(source) ? source[0] : source;
+  if (one instanceof File) return one.name.replace(/\.gguf$/i, '');
+  return typeof one === 'string' ? fileName(one).replace(/\.gguf$/i, '') : 'Model';
+}
+
+/** @param {Record<string, unknown>} metadata */
+function nameOf(metadata) {
+  const base = metadata['general.basename'] ?? metadata['general.name'] ?? metadata['general.architecture'];
+  return [base, metadata['general.size_label']].filter(Boolean).join(' ');
+}
+
+/** @param {Record<string, string>} said */
+const facts = said => Object.entries(said).flatMap(([term, text]) => [make('dt', {}, term), make('dd', {}, text)]);
+
+/** @param {any} found  of Plumb.preflight @param {() => void} load */
+function planOf(found, load) {
+  const { memory, speed, cached, storage } = found;
+  const problems = [...found.problems];
+  if (!found.fits) {
+    problems.push({ message: `It takes ${size(memory.total)} of memory; here a model may have ${size(memory.limit)}.` });
+  }
+  if (storage && !storage.fits) {
+    problems.push({ message: 'There is no room to keep a copy: it would be downloaded at every visit.' });
+  }
+  const fetched = cached?.complete ? 0 : (found.fileBytes ?? 0) - (cached?.bytes ?? 0);
+  return make('div', { className: 'plan' },
+    make('h4', {}, dotted([found.name || found.architecture, found.fileBytes && size(found.fileBytes)])),
+    ...problems.map(({ message }) => note(message, 'problem')),
+    make('dl', {}, ...facts({
+      Kind: dotted([found.architecture, `${(found.parameters / 1e6).toFixed(0)} million weights`,
+        found.types.map((/** @type {any} */ { type }) => type).join(' ')]),
+      Memory: `${size(memory.total)} of ${size(memory.limit)}: weights ${size(memory.weights)}, ${count(found.contextLength,
+        'token')} of context ${size(memory.kv)}, the rest ${size(memory.scratch + memory.module)}`,
+      Threads: `${found.threads}${found.threadsNote ? `: ${found.threadsNote}` : ''}`,
+      ...speed && { Speed: `about ${speed.decode.toFixed(0)} tokens/s, and ${speed.prefill.toFixed(0)} of a prompt` },
+      ...!found.chat && { Chat: 'It has no chat template: it cannot answer messages.' },
+    })),
+    ...found.supported ? [make('button', { type: 'button', className: 'primary', onclick: load },
+      fetched > 0 ? `Download ${size(fetched)} and start` : 'Start')] : []);
+}

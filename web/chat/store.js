@@ -1,0 +1,129 @@
+/* Conversations, kept in the browser's database.  What is read back is not trusted: another version of this page, an
+ * extension or an imported file wrote it.  A record that is no conversation is passed over. */
+
+/** @typedef {object} Message
+ * @property {'user' | 'assistant'} role
+ * @property {string} content
+ * @property {string} [figures]  of an answer: how many tokens, how fast, how it ended
+ * @property {{title: string, advice: string, detail: string}} [problem]  of an answer that failed */
+/** @typedef {object} Conversation
+ * @property {string} id
+ * @property {string} title
+ * @property {number} updated  milliseconds since 1970
+ * @property {Message[]} messages */
+
+const DATABASE = 'plumb-chat', STORE = 'conversations';
+const MOST_MESSAGES = 10000;
+
+/** @param {unknown} value @param {number} most @returns {value is string} */
+const isText = (value, most) => typeof value === 'string' && value.length <= most;
+
+/** @param {any} value @returns {Conversation | undefined} */
+export function conversationOf(value) {
+  if (!isText(value?.id, 100) || !Array.isArray(value.messages) || value.messages.length > MOST_MESSAGES) return undefined;
+  const messages = value.messages.map(messageOf);
+  if (messages.some((/** @type {unknown} */ message) => !message)) return undefined;
+  return {
+    id: value.id,
+    title: isText(value.title, 1000) ? value.title.slice(0, 200) : '',
+    updated: Number.isFinite(value.updated) ? value.updated : 0,
+    messages,
+  };
+}
+
+/** @param {any} value @returns {Message | undefined} */
+function messageOf(value) {
+  if (!['user', 'assistant'].includes(value?.role) || !isText(value.content, 1e7)) return undefined;
+  const { title, advice, detail } = value.problem ?? {};
+  return {
+    role: value.role,
+    content: value.content,
+    ...isText(value.figures, 1000) && { figures: value.figures },
+    ...[title, advice, detail].every(text => isText(text, 10000)) && { problem: { title, advice, detail } },
+  };
+}
+
+/** @returns {Conversation} */
+export function newConversation() {
+  return { id: crypto.randomUUID(), title: '', updated: Date.now(), messages: [] };
+}
+
+/** @param {Conversation} conversation */
+export function titleOf({ title, messages }) {
+  const first = messages[0]?.content.trim().split('\n')[0] ?? '';
+  return title || (first.length > 60 ? `${first.slice(0, 59)}…` : first) || 'New chat';
+}
+
+/** @typedef {Awaited<ReturnType<typeof openStore>>} Store */
+
+/** The conversations of this browser, all in memory too.  Where there is no database they last as long as the page. */
+export async function openStore() {
+  /** @type {Map<string, Conversation>} */
+  const all = new Map();
+  const database = await open().catch(() => undefined);
+  for (const record of await database?.read().catch(() => []) ?? []) {
+    const conversation = conversationOf(record);
+    if (conversation) all.set(conversation.id, conversation);
+  }
+  return {
+    /** Whether they outlast the page. */
+    lasting: database !== undefined,
+    /** Latest first. */
+    list: () => [...all.values()].sort((a, b) => b.updated - a.updated),
+    /** @param {string} id */
+    get: id => all.get(id),
+    /** @param {Conversation} conversation */
+    put(conversation) {
+      all.set(conversation.id, conversation);
+      return database?.write(store => store.put(conversation)).catch(() => {});
+    },
+    /** @param {string} id */
+    remove(id) {
+      all.delete(id);
+      return database?.write(store => store.delete(id)).catch(() => {});
+    },
+  };
+}
+
+async function open() {
+  const opening = indexedDB.open(DATABASE, 1);
+  opening.onupgradeneeded = () => opening.result.createObjectStore(STORE, { keyPath: 'id' });
+  const database = await done(opening);
+  database.onversionchange = () => database.close();
+  return {
+    /** @returns {Promise<unknown[]>} */
+    read: () => done(database.transaction(STORE).objectStore(STORE).getAll()),
+    /** @param {(store: IDBObjectStore) => IDBRequest} change */
+    write: async change => done(change(database.transaction(STORE, 'readwrite').objectStore(STORE))),
+  };
+}
+
+/** @template T @param {IDBRequest<T>} request @returns {Promise<T>} */
+function done(request) {
+  return new Promise((resolve, reject) => {
+    request.onsuccess = () => resolve(request.result);
+    request.onerror = () => reject(request.error);
+  });
+}
+
+// ---- files ----
+
+/** @param {Conversation[]} conversations */
+export const toJson = conversations => JSON.stringify({ plumb_chat: 1, conversations }, null, 1);
+
+/** @param {string} text  of a file @returns {Conversation[]}  with ids of their own, so that none is overwritten */
+export function fromJson(text) {
+  const found = JSON.parse(text)?.conversations;
+  if (!Array.isArray(found)) return [];
+  return found.flatMap(value => {
+    const conversation = conversationOf({ id: '', ...value });
+    return conversation ? [{ ...conversation, id: crypto.randomUUID() }] : [];
+  });
+}
+
+/** @param {Conversation} conversation */
+export function toMarkdown(conversation) {
+  const turns = conversation.messages.map(({ role, content, problem }) =>
+    `## ${role === 'user' ? 'You' : 'Model'}\n\n${content || problem?.title || ''}\n`);
+  return `# ${titleOf(conversation)}\n\n${turns.join('\n')}`;
+}

@@ -1,0 +1,52 @@
+/* The chat page without a network, and with threads on hosts that send no headers.
+ *
+ * Keeps the files of the page in a cache of their version; a new version is fetched whole beside it and takes over when
+ * the page says so, so that files of two versions never meet.  What is no file of the page, models above all, it does
+ * not touch.  To what it answers it adds the headers that make a page cross-origin isolated.
+ *
+ * SHELL, {version, files: {path: integrity}}, is put in front of this text by shell.mjs; paths are relative to the
+ * folder of this file. */
+const worker = /** @type {any} */ (self);
+const { version, files } = /** @type {{version: string, files: Record<string, string>}} */ (worker.SHELL);
+const PREFIX = 'plumb-page-';
+const CACHE = PREFIX + version;
+const HEADERS = {
+  'Cross-Origin-Opener-Policy': 'same-origin',
+  'Cross-Origin-Embedder-Policy': 'require-corp',
+  'Cross-Origin-Resource-Policy': 'same-origin',
+};
+
+worker.addEventListener('install', (/** @type {any} */ event) => event.waitUntil(keep()));
+
+async function keep() {
+  const cache = await caches.open(CACHE);
+  await cache.addAll(Object.entries(files).map(([path, integrity]) =>
+    new Request(new URL(path, location.href), { integrity, cache: 'no-cache' })));
+}
+
+worker.addEventListener('activate', (/** @type {any} */ event) => event.waitUntil((async () => {
+  const others = (await caches.keys()).filter(name => name.startsWith(PREFIX) && name !== CACHE);
+  await Promise.all(others.map(name => caches.delete(name)));
+  await worker.clients.claim();
+})()));
+
+worker.addEventListener('message', (/** @type {MessageEvent} */ event) => {
+  if (event.data === 'take over') worker.skipWaiting();
+});
+
+worker.addEventListener('fetch', (/** @type {any} */ event) => {
+  const { request } = event;
+  const folder = new URL('.', location.href).href, address = request.url.replace(/[?#].*$/s, '');
+  if (request.method !== 'GET' || !address.startsWith(folder)) return;
+  const path = address.slice(folder.length).replace(/(^|\/)$/, '$1index.html');
+  if (Object.hasOwn(files, path)) event.respondWith(answer(folder + path, request));
+});
+
+/** @param {string} url @param {Request} request */
+async function answer(url, request) {
+  const cache = await caches.open(CACHE);
+  const found = await cache.match(url, { ignoreVary: true }) ?? await fetch(request);
+  const headers = new Headers(found.headers);
+  for (const [name, value] of Object.entries(HEADERS)) headers.set(name, value);
+  return new Response(found.body, { status: found.status, statusText: found.statusText, headers });
+}
