@@ -19,35 +19,31 @@ import { Remote } from './protocol.js';
  *   files: Record<string, import('./blobs.js').Source>}} StartTool
  *   starts tool.js; what it is to be posted for the files */
 
-/** @param {StartTool} startTool */
-export const createCommand = startTool =>
-  /** Runs a command of the command line: ['selfcheck', 'model.gguf', '--json'].  `plumb --help` names the commands.
-   * Rejects with a PlumbError where the program itself breaks down, and with the signal's reason; what the program
-   * finds wrong is told by `code` and `err`.
-   * @param {string[]} args @param {CommandOptions} [options] @returns {Promise<CommandResult>} */
-  async function command(args, options = {}) {
-    known.checkOptions('Plumb.command', options, known.COMMAND);
-    if (!Array.isArray(args) || !args.every(word => typeof word === 'string' && !word.includes('\0'))) {
-      throw argumentError('Plumb.command: expected the words of a command, an array of strings');
-    }
-    const { files = {}, signal, onError } = options;
-    signal?.throwIfAborted();
-    const blobs = Object.entries(files).map(([name, file]) =>
-      [name, file instanceof Blob ? file : new Blob([/** @type {BlobPart} */ (file)])]);
-    const { worker, files: posted } = startTool(Object.fromEntries(blobs));
-    const transport = new Remote(worker);
-    let unfollow = () => {};
-    const aborted = new Promise((_, reject) => {
-      const abort = () => reject(signal?.reason);
-      signal?.addEventListener('abort', abort);
-      unfollow = () => signal?.removeEventListener('abort', abort);
-    });
-    const result = transport.call('command', { args, files: posted }, { onEvent: (_, text) => onError?.(text) });
-    try {
-      return await Promise.race([aborted, result]);
-    } finally {
-      unfollow();
-      result.catch(() => {});   // of an abort: it is ended
-      transport.terminate();
-    }
-  };
+/** Plumb.command.
+ * @param {StartTool} startTool @param {string[]} args @param {CommandOptions} options @returns {Promise<CommandResult>} */
+export async function runCommand(startTool, args, options) {
+  known.checkOptions('Plumb.command', options, known.COMMAND);
+  if (!Array.isArray(args) || !args.every(word => typeof word === 'string' && !word.includes('\0'))) {
+    throw argumentError('Plumb.command: expected the words of a command, an array of strings');
+  }
+  const { files = {}, signal, onError } = options;
+  signal?.throwIfAborted();
+  const blobs = Object.entries(files).map(([name, file]) =>
+    [name, file instanceof Blob ? file : new Blob([/** @type {BlobPart} */ (file)])]);
+  const { worker, files: posted } = startTool(Object.fromEntries(blobs));
+  const transport = new Remote(worker);
+  let unfollow = () => {};
+  const aborted = new Promise((_, reject) => {
+    const abort = () => reject(signal?.reason);
+    signal?.addEventListener('abort', abort);
+    unfollow = () => signal?.removeEventListener('abort', abort);
+  });
+  const result = transport.call('command', { args, files: posted }, { onEvent: (_, text) => onError?.(text) });
+  try {
+    return await Promise.race([aborted, result]);
+  } finally {
+    unfollow();
+    result.catch(() => {});   // of an abort: it is ended
+    transport.terminate();
+  }
+}

@@ -12,8 +12,12 @@ export { Model } from './plumb.js';
  * @typedef {import('./plumb.js').GenerateOptions} GenerateOptions
  * @typedef {import('./plumb.js').TemplateOptions} TemplateOptions
  * @typedef {import('./plumb.js').TraceOptions} TraceOptions
+ * @typedef {import('./chat.js').ChatOptions} ChatOptions
+ * @typedef {import('./toolcalls.js').Tool} Tool
  * @typedef {import('./plumb.js').Message} Message
  * @typedef {import('./plumb.js').Stats} Stats
+ * @typedef {import('./command.js').CommandOptions} CommandOptions
+ * @typedef {import('./command.js').CommandResult} CommandResult
  * @typedef {import('./engine.js').MetadataValue} MetadataValue
  * @typedef {import('./engine.js').TapRecord} TapRecord
  * @typedef {import('./engine.js').TraceDocument} TraceDocument */

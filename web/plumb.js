@@ -2,7 +2,7 @@
  * starts, turns prompts into tokens and events into an iterator; all else happens on the engine's side (host.js), in a
  * worker or not.  index.js and node/index.js say how each host compiles, reads files and starts workers. */
 import { Chat } from './chat.js';
-import { createCommand } from './command.js';
+import { runCommand } from './command.js';
 import { Completions } from './completions.js';
 import { PlumbError, argumentError } from './errors.js';
 import { createHost } from './host.js';
@@ -105,7 +105,15 @@ export function createPlumb(platform) {
         unfollow();
       }
     },
-    command: createCommand(platform.startTool),
+    /** Runs a command of the command line: ['selfcheck', 'model.gguf', '--json'].  `plumb --help` names the commands.
+     * Rejects with a PlumbError where the program itself breaks down, and with the signal's reason; what the program
+     * finds wrong is told by `code` and `err`.
+     * @param {string[]} args  the words of the command
+     * @param {import('./command.js').CommandOptions} [options]
+     * @returns {Promise<import('./command.js').CommandResult>} */
+    async command(args, options = {}) {
+      return runCommand(platform.startTool, args, options);
+    },
   };
 }
 
