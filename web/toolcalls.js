@@ -33,7 +33,7 @@ const FORMATS = [
       const parts = text.split('<tool_call>').slice(1).map(part => part.split('</tool_call>'));
       return {
         calls: parts.map(([call]) => JSON.parse(call)),
-        rest: parts.map(([, ...behind]) => behind.join('</tool_call>')).join('').trim(),
+        rest: parts.map(([, ...behind]) => behind.join('</tool_call>')).join('').trimEnd(),
       };
     },
     write: calls => calls.map(call => `<tool_call>\n${JSON.stringify(call)}\n</tool_call>`).join('\n'),

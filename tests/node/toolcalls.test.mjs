@@ -1,0 +1,216 @@
+/** Tool calls, in and out.  Ground truth: what the model cards of Qwen2.5, Llama 3.1 and Granite 3 say that a call is,
+ * written by hand, and templates that treat calls as theirs do. */
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { after, before, describe, test } from 'node:test';
+import { Plumb } from '../../web/node/index.js';
+import { render } from '../../web/template.js';
+import { CallFilter, messagesFor } from '../../web/toolcalls.js';
+import { realPath, textOf } from './helpers.mjs';
+
+const tool = name => ({ type: /** @type {const} */ ('function'), function: { name, parameters: { type: 'object' } } });
+const TOOLS = [tool('add'), tool('now')];
+const call = (name, args) => ({ type: 'function', function: { name, arguments: JSON.stringify(args) } });
+/** What a filter makes of a text that comes in pieces of n characters. */
+function read(source, text, n, tools = TOOLS) {
+  const filter = new CallFilter(source, tools);
+  let shown = '';
+  for (let at = 0; at < text.length; at += n) shown += filter.push(text.slice(at, at + n));
+  return { shown, text: shown + filter.end(), calls: filter.calls };
+}
+
+const HERMES = 'in <tool_call></tool_call> XML tags', GRANITE = 'respond only with <|tool_call|>', LLAMA = 'a JSON';
+const ADD = '{"name": "add", "arguments": {"a": 1, "b": [2, null]}}', NOW = '{"name": "now", "arguments": {}}';
+const add = call('add', { a: 1, b: [2, null] }), now = call('now', {});
+for (const [what, source, text, shown, calls, rest = shown] of [
+  ['Hermes: one', HERMES, `<tool_call>\n${ADD}\n</tool_call>`, '', [add]],
+  ['Hermes: two behind a text', HERMES,
+    `I look.\n\n<tool_call>\n${ADD}\n</tool_call>\n<tool_call>${NOW}</tool_call>`, 'I look.', [add, now]],
+  ['Hermes: the end is missing', HERMES, `<tool_call>${NOW}`, '', [now]],
+  ['Hermes: text behind', HERMES, `Well <tool_call>${NOW}</tool_call> done`, 'Well', [now], 'Well done'],
+  ['Hermes: what only looks like one', HERMES, 'a <tool_cal> < b <tool', 'a <tool_cal> < b', [],
+    'a <tool_cal> < b <tool'],
+  ['Hermes: JSON alone is none', HERMES, ADD, ADD, []],
+  ['Granite: a list', GRANITE, `<|tool_call|>[${ADD}, ${NOW}]`, '', [add, now]],
+  ['Granite: the mark does not show', GRANITE, ` [${NOW}]`, '', [now]],
+  ['Granite: in the middle it is text', GRANITE, `See [${NOW}]`, `See [${NOW}]`, []],
+  ['Llama: parameters', LLAMA, '\n{"name": "now", "parameters": {"zone": "UTC"}}', '', [call('now', { zone: 'UTC' })]],
+  ['Llama: no arguments at all', LLAMA, '{"name": "now"}', '', [now]],
+  ['Llama: other JSON is text', LLAMA, '{"name": "Ada", "age": 36}', '', [], '{"name": "Ada", "age": 36}'],
+  ['Llama: in the middle it is text', LLAMA, `It is ${NOW}`, `It is ${NOW}`, []],
+]) {
+  test(what, () => {
+    for (const n of [1, 2, 7, text.length]) {
+      const found = read(source, text, n);
+      assert.equal(found.shown, shown);
+      assert.equal(found.text, rest);
+      assert.deepEqual(found.calls.map(({ id, ...one }) => (assert.match(id, /^call_[0-9a-f]{24}$/), one)), calls);
+    }
+  });
+}
+
+test('what is no call of a tool that was given stays text', () => {
+  const deep = `${'['.repeat(1e5)}${']'.repeat(1e5)}`;
+  for (const body of [
+    '', '{', '[]x', 'null', '3', '"now"', '{"name": "rm", "arguments": {}}', '{"name": "now", "arguments": "{}"}',
+    '{"name": "now", "arguments": [1]}', '{"name": ["now"], "arguments": {}}', '{"arguments": {}}',
+    '{"name": "constructor"}', '{"name": "now", "arguments": {}} {}', `{"name": "now", "arguments": {"x": ${deep}}`,
+    '<tool_call>', `${' '.repeat(1e5)}{`,
+  ]) {
+    const marked = `<tool_call>${body}</tool_call>`;
+    assert.deepEqual(read(HERMES, marked, marked.length), { shown: '', text: marked, calls: [] });
+    const listed = `[${body},`;
+    assert.deepEqual(read(GRANITE, listed, listed.length), { shown: '', text: listed, calls: [] });
+    if (body.startsWith('{')) {
+      assert.deepEqual(read(LLAMA, body, body.length), { shown: '', text: body, calls: [] });
+    }
+  }
+  const both = `<tool_call>${NOW}</tool_call><tool_call>{</tool_call>`;   // all of it, not half
+  assert.deepEqual(read(HERMES, both, 5), { shown: '', text: both, calls: [] });
+});
+
+test('without tools all is text, at once', () => {
+  for (const source of [HERMES, GRANITE, LLAMA, undefined]) {
+    assert.equal(read(source, `<tool_call>${NOW}  `, 3, []).shown, `<tool_call>${NOW}  `);
+  }
+});
+
+/* As those models' templates treat messages with calls; the rest of them is left out. */
+const QWEN = `{%- if tools %}{{- "<tool_call></tool_call>" }}{%- endif %}{%- for message in messages %}
+    {%- if message.role == "user" or (message.role == "assistant" and not message.tool_calls) %}
+        {{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>' + '\\n' }}
+    {%- elif message.role == "assistant" %}
+        {{- '<|im_start|>' + message.role }}
+        {%- if message.content %}{{- '\\n' + message.content }}{%- endif %}
+        {%- for tool_call in message.tool_calls %}
+            {%- if tool_call.function is defined %}{%- set tool_call = tool_call.function %}{%- endif %}
+            {{- '\\n<tool_call>\\n{"name": "' }}{{- tool_call.name }}{{- '", "arguments": ' }}
+            {{- tool_call.arguments | tojson }}{{- '}\\n</tool_call>' }}
+        {%- endfor %}
+        {{- '<|im_end|>\\n' }}
+    {%- elif message.role == "tool" %}{{- '<tool_response>\\n' + message.content + '\\n</tool_response>' }}
+    {%- endif %}
+{%- endfor %}`;
+const LLAMA31 = `{%- for message in messages %}
+    {%- if not (message.role == 'ipython' or message.role == 'tool' or 'tool_calls' in message) %}
+        {{- message.role + ': ' + message['content'] | trim + ';' }}
+    {%- elif 'tool_calls' in message %}
+        {%- if not message.tool_calls|length == 1 %}{{- raise_exception("single tool-calls only") }}{%- endif %}
+        {%- set tool_call = message.tool_calls[0].function %}
+        {{- '{"name": "' + tool_call.name + '", ' }}{{- '"parameters": ' }}{{- tool_call.arguments | tojson }}{{- "};" }}
+    {%- elif message.role == "tool" or message.role == "ipython" %}{{- "ipython: " + message.content }}
+    {%- endif %}
+{%- endfor %}`;
+const GRANITE30 = `{%- for message in messages %}
+    {%- if message['role'] == 'user' %}{{- 'user: ' + message['content'] + ';' }}
+    {%- elif message['role'] == 'assistant' %}{{- 'assistant: ' + message['content'] + ';' }}
+    {%- elif message['role'] == 'assistant_tool_call' %}{{- 'assistant: <|tool_call|>' + message['content'] + ';' }}
+    {%- elif message['role'] == 'tool_response' %}{{- 'tool_response: ' + message['content'] + ';' }}
+    {%- endif %}
+{%- endfor %}`;
+const GRANITE33 = `{# <|tool_call|> followed by a JSON list of tools #}{%- for message in messages %}
+    {{- message['role'] + ': ' + message['content'] + ';' }}
+{%- endfor %}`;
+const said = [
+  { role: 'user', content: 'Hi' },
+  { role: 'assistant', content: null, tool_calls: [{ id: 'call_1', ...call('now', { zone: 'UTC' }) }] },
+  { role: 'tool', content: '12:00', tool_call_id: 'call_1' },
+  { role: 'assistant', content: 'Noon.', tool_calls: [] },
+];
+for (const [name, template, expected] of [
+  ['Qwen2.5', QWEN, '<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n<tool_call>\n{"name": "now", "arguments": '
+    + '{"zone": "UTC"}}\n</tool_call><|im_end|>\n<tool_response>\n12:00\n</tool_response><|im_start|>assistant\n'
+    + 'Noon.<|im_end|>\n'],
+  ['Llama 3.1', LLAMA31, 'user: Hi;{"name": "now", "parameters": {"zone": "UTC"}};ipython: 12:00assistant: Noon.;'],
+  ['Granite 3.0', GRANITE30, 'user: Hi;assistant: <|tool_call|>[{"name":"now","arguments":{"zone":"UTC"}}];'
+    + 'tool_response: 12:00;assistant: Noon.;'],
+  ['Granite 3.3', GRANITE33, 'user: Hi;assistant: <|tool_call|>[{"name":"now","arguments":{"zone":"UTC"}}];'
+    + 'tool: 12:00;assistant: Noon.;'],
+]) {
+  test(`${name}'s template is told of calls in its words`, async () => {
+    const before = structuredClone(said);
+    assert.equal(await render(template, { messages: messagesFor(template, said) }), expected);
+    assert.deepEqual(said, before);
+  });
+}
+
+test('calls of messages that are none of ours go to the template as they are', () => {
+  for (const tool_calls of ['x', [null], [{ function: { name: 'f', arguments: '{' } }], [{}]]) {
+    const [message] = messagesFor(QWEN, [{ role: 'assistant', content: 'x', tool_calls }]);
+    if (Array.isArray(tool_calls)) assert.equal(message.tool_calls.length, tool_calls.length);
+    else assert.equal(message.tool_calls, tool_calls);
+  }
+});
+
+describe('a model with a template that knows tools', () => {
+  const TEMPLATE = '{% if tools %}{{ "<tool_call>" + (tools | tojson) + "\n" }}{% endif %}{% for m in messages %}'
+    + '{{ "<|im_start|>" + m.role + "\n" + m.content }}{% for c in m.tool_calls or [] %}{{ "<tool_call>" '
+    + '+ (c.function.arguments | tojson) }}{% endfor %}{{ "<|im_end|>\n" }}{% endfor %}'
+    + '{% if add_generation_prompt %}{{ "<|im_start|>assistant\n" }}{% endif %}';
+  const CALL = 'Well. <tool_call>{"name":"add","arguments": {"a" :1}}', END = 2;
+  /** @type {import('../../web/plumb.js').Model} */
+  let model;
+  let forced;
+  before(async () => {
+    const file = readFileSync(realPath);   // its template replaced by one of the same length
+    const at = file.indexOf('{% for message', file.indexOf('tokenizer.chat_template'));
+    const length = Number(file.readBigUInt64LE(at - 8));
+    assert.ok(TEMPLATE.length < length, `${TEMPLATE.length} of ${length} bytes`);
+    file.write(TEMPLATE.padEnd(length), at);
+    model = await Plumb.load(file);
+    const ids = [...await model.tokenize(CALL), END];
+    assert.equal(new Set(ids).size, ids.length);
+    // Each token once, in this order: see "whole characters only" of model.test.mjs.
+    forced = { temperature: 0, logitBias: new Map(ids.map((id, i) => [id, 1e6 - 1e4 * i])), presencePenalty: 1e6 };
+    forced.penaltyLastN = ids.length;
+  });
+  after(() => model.close());
+
+  test('a chat shows the text and keeps the calls; results go on from there', async () => {
+    const chat = model.chat({ tools: TOOLS });
+    const pieces = [];
+    for await (const piece of chat.send('1 and 2?', forced)) pieces.push(piece);
+    assert.equal(pieces.join(''), 'Well.');
+    assert.equal(chat.lastStats?.finishReason, 'stop');
+    const [, { tool_calls: [{ id }], ...message }] = /** @type {any} */ (chat.messages);
+    assert.deepEqual(message, { role: 'assistant', content: 'Well.' });
+    await textOf(chat.send({ role: 'tool', content: '3', tool_call_id: id }, { maxTokens: 1 }));
+    const expected = `<tool_call>${JSON.stringify(TOOLS)}\n`.replaceAll(/([:,])/g, '$1 ')
+      + '<|im_start|>user\n1 and 2?<|im_end|>\n<|im_start|>assistant\nWell.<tool_call>{"a": 1}<|im_end|>\n'
+      + '<|im_start|>tool\n3<|im_end|>\n<|im_start|>assistant\n';
+    const messages = chat.messages.slice(0, 3);
+    assert.equal((await model.applyChatTemplate(messages, { tools: TOOLS })).trimEnd(), expected.trimEnd());
+    assert.equal(chat.lastStats?.promptTokens, (await model.tokenizeChat(messages, { tools: TOOLS })).length);
+  });
+
+  test('a completion, whole and streamed, has them as OpenAI has', async () => {
+    const { logitBias, penaltyLastN: _, ...rest } = forced;
+    assert.deepEqual(Object.keys(rest), ['temperature', 'presencePenalty']);
+    // OpenAI's ranges are too small to force a text, so the model is one that says it.
+    const says = Object.create(model, {
+      generate: { value: (ids, options) => model.generate(ids, { ...options, ...forced }) },
+      tokenizeChat: { value: (...args) => model.tokenizeChat(...args) },
+      info: { value: () => model.info() },
+    });
+    const { Completions } = await import('../../web/completions.js');
+    const completions = new Completions(async () => ({ model: says, release() {} }));
+    const params = { messages: [{ role: /** @type {const} */ ('user'), content: '1 and 2?' }], tools: TOOLS };
+    const { choices: [{ message: { tool_calls, ...message }, finish_reason }] } = await completions.create(params);
+    assert.deepEqual([message, finish_reason],
+      [{ role: 'assistant', content: 'Well.', refusal: null }, 'tool_calls']);
+    assert.deepEqual(tool_calls?.map(({ id: _, ...one }) => one), [call('add', { a: 1 })]);
+
+    const deltas = [];
+    for await (const { choices: [{ delta, finish_reason }] } of await completions.create({ ...params, stream: true })) {
+      deltas.push(finish_reason ?? delta);
+    }
+    assert.equal(deltas.pop(), 'tool_calls');
+    const { tool_calls: [{ id, ...one }], ...none } = deltas.pop();
+    assert.deepEqual([one, none], [{ index: 0, ...call('add', { a: 1 }) }, {}]);
+    assert.match(id, /^call_/);
+    assert.equal(deltas.map(({ content }) => content).join(''), 'Well.');
+
+    const untold = await completions.create({ ...params, tool_choice: 'none' });
+    assert.deepEqual([untold.choices[0].message.content, untold.choices[0].finish_reason], [CALL, 'stop']);
+  });
+});
