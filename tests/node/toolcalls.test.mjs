@@ -97,7 +97,8 @@ const LLAMA31 = `{%- for message in messages %}
     {%- elif 'tool_calls' in message %}
         {%- if not message.tool_calls|length == 1 %}{{- raise_exception("single tool-calls only") }}{%- endif %}
         {%- set tool_call = message.tool_calls[0].function %}
-        {{- '{"name": "' + tool_call.name + '", ' }}{{- '"parameters": ' }}{{- tool_call.arguments | tojson }}{{- "};" }}
+        {{- '{"name": "' + tool_call.name + '", ' }}
+        {{- '"parameters": ' }}{{- tool_call.arguments | tojson }}{{- "};" }}
     {%- elif message.role == "tool" or message.role == "ipython" %}{{- "ipython: " + message.content }}
     {%- endif %}
 {%- endfor %}`;
