@@ -3,8 +3,7 @@
  * between pieces, so that an abort can arrive; calls that change the session run one after the other. */
 import { Engine } from './engine.js';
 import { PlumbError } from './errors.js';
-import { Meter } from './loader/progress.js';
-import { ask, read } from './loader/source.js';
+import { Parts } from './loader/parts.js';
 import { StopFilter } from './stop.js';
 import { Threads, sharedMemory } from './threads.js';
 
@@ -16,6 +15,8 @@ import { Threads, sharedMemory } from './threads.js';
 /** @typedef {object} Platform
  * @property {() => import('./protocol.js').WorkerLike} [startThread]  a worker that runs join of threads.js
  * @property {import('./loader/source.js').OpenFile} [openFile]
+ * @property {import('./loader/store.js').Store} [store]  for copies of what is downloaded
+ * @property {import('./loader/download.js').DownloadOptions['pause']} [pause]  before the next try
  * @property {boolean} [oneBuffer]  whether streams fill a buffer that they are given faster than they make new ones */
 /** @typedef {object} Stats
  * @property {number} promptTokens
@@ -28,6 +29,11 @@ import { Threads, sharedMemory } from './threads.js';
  * @property {'stop' | 'length' | 'abort'} finishReason  the model or a stop string ended it; maxTokens or the context
  *   is full; the signal or the caller ended it
  * @property {number | bigint} seed */
+
+/** @typedef {object} SessionArgs
+ * @property {number} [contextLength]
+ * @property {typeof import('./options.js').PRECISIONS[number]} [precision]
+ * @property {typeof import('./options.js').KV_TYPES[number]} [kvType] */
 
 /** Milliseconds of loading after which the event loop gets a turn. */
 const SLICE = 30;
@@ -51,7 +57,7 @@ export function createHost(platform) {
   let engine;
   /** @type {Threads | undefined} */
   let crew;
-  let variant = '';
+  let chosen = '';
   /** @type {Promise<unknown>} */
   let last = Promise.resolve();
   const closing = new AbortController();
@@ -104,73 +110,82 @@ export function createHost(platform) {
     throw signal.reason ?? new PlumbError('PLUMB_ERROR_STATE', 'the model is closed');
   };
 
-  return {
-    /** @param {{parts: import('./loader/source.js').Part[], contextLength?: number,
-     *   precision?: typeof import('./options.js').PRECISIONS[number],
-     *   kvType?: typeof import('./options.js').KV_TYPES[number]}} args */
-    async load({ parts, contextLength, precision, kvType }, call) {
-      const asked = ask(parts[0], call.signal);   // while the engine is compiled
-      try {
-        let { module, name, threads, note } = /** @type {import('./variant.js').Variant} */ (await call.pull('module'));
-        call.signal.throwIfAborted();
-        variant = name;
-        const memory = threads > 1 ? sharedMemory() : undefined;
-        engine = await Engine.create(module, memory);
-        if (memory && platform.startThread) {
-          const seats = Array.from({ length: threads - 1 }, (_, i) =>
-            ({ module, memory, stack: ready().createStack(), thread: i + 1 }));
-          crew = new Threads(platform.startThread, seats);   // they start while the model arrives
-        }
-        const meter = new Meter(progress => call.emit('progress', progress), parts.map(part => part.size));
-        let slice = performance.now();
-        /** @type {ReturnType<Engine['metadata']> | undefined} */
-        let metadata;
-        for (const [i, part] of parts.entries()) {
-          const { openFile, oneBuffer } = platform;
-          const answer = i === 0 ? asked?.answer : undefined;
-          const from = { signal: call.signal, pull: () => call.pull(i), openFile, oneBuffer, answer };
-          const sized = (/** @type {number | undefined} */ size, /** @type {boolean} */ certain) => {
-            meter.sizes[i] = size;
-            return certain ? meter.totalFrom(i) : undefined;
-          };
-          for await (const n of read(engine, part, from, sized)) {
-            meter.add(n);
-            if (!metadata && engine.hasHeader) {   // what it says is read while the weights are on their way
-              engine.loadVocabulary();
-              metadata = engine.metadata();
-              engine.reserve(meter.left ?? 0);
-            }
-            if (performance.now() - slice > SLICE) {
-              await turn();
-              slice = performance.now();
-            }
-            call.signal.throwIfAborted();
-          }
-        }
-        meter.say('prepare');
+  /** Where JavaScript has no memory for what is loaded, that is no break-down.
+   * @param {unknown} error @param {Parts} parts */
+  const withSizes = (error, { meter: { total } }) => {
+    if (!(error instanceof RangeError) || /call stack/i.test(error.message)) return error;
+    const held = engine?.bytes ?? 0, of = total === undefined ? '' : ` of ${total} bytes`;
+    return new PlumbError('PLUMB_ERROR_MEMORY', `no memory for the model${of}; the engine holds ${held} bytes: `
+      + error.message, { held, ...total !== undefined && { total } });
+  };
+  /** One engine with one model. @param {import('./variant.js').Variant} variant @param {Parts} parts
+   * @param {SessionArgs} args @param {Call} call */
+  const build = async ({ module, name, threads, note }, parts, { contextLength, precision, kvType }, call) => {
+    call.signal.throwIfAborted();
+    chosen = name;
+    const memory = threads > 1 ? sharedMemory() : undefined;
+    const mine = engine = await Engine.create(module, memory);
+    if (memory && platform.startThread) {
+      const seats = Array.from({ length: threads - 1 }, (_, i) =>
+        ({ module, memory, stack: mine.createStack(), thread: i + 1 }));
+      crew = new Threads(platform.startThread, seats);   // they start while the model arrives
+    }
+    const { meter, warnings } = parts;
+    let slice = performance.now();
+    /** @type {ReturnType<Engine['metadata']> | undefined} */
+    let metadata;
+    for await (const _ of parts.read(mine)) {
+      if (!metadata && mine.hasHeader) {   // what it says is read while the weights are on their way
+        mine.loadVocabulary();
+        metadata = mine.metadata();
+        mine.reserve(meter.left ?? 0);
+      }
+      if (performance.now() - slice > SLICE) {
         await turn();
-        call.signal.throwIfAborted();
-        engine.end();
-        if (crew) {
-          note = await crew.failure;
-          if (!note) {
-            crew.serve();
-            engine.setThreads(threads);
+        slice = performance.now();
+      }
+      call.signal.throwIfAborted();
+    }
+    meter.say('prepare');
+    await turn();
+    call.signal.throwIfAborted();
+    mine.end();
+    if (crew) {
+      note = await crew.failure;
+      if (!note) {
+        crew.serve();
+        mine.setThreads(threads);
+      }
+    }
+    mine.openSession(contextLength, precision, kvType);
+    const { bos, eos } = mine;
+    const text = (/** @type {number} */ id) => id < 0 ? '' : mine.piece(id, true);
+    if (note) warnings.push({ code: 'threads', message: `1 thread: ${note}` });
+    meter.say('ready');
+    return { metadata: metadata ?? mine.metadata(), bos, bosText: text(bos), eosText: text(eos), warnings };
+  };
+
+  return {
+    /** @param {import('./loader/parts.js').LoadArgs & SessionArgs} args */
+    async load(args, call) {
+      const parts = new Parts(args, call, platform);
+      try {
+        const variant = await Promise.race([call.pull('module'), parts.aborted]);
+        for (;;) {
+          try {
+            return await build(variant, parts, args, call);
+          } catch (thrown) {
+            const error = withSizes(thrown, parts);
+            free();
+            if (!await parts.again(error)) throw error;
           }
         }
-        engine.openSession(contextLength, precision, kvType);
-        const { bos, eos } = engine;
-        const text = (/** @type {number} */ id) => id < 0 ? '' : ready().piece(id, true);
-        const loaded = { metadata: metadata ?? engine.metadata(), bos, bosText: text(bos), eosText: text(eos), note };
-        meter.say('ready');
-        return loaded;
       } catch (error) {
-        asked?.drop();
-        free();
+        await parts.abandon(error);
         return fail(error);
       }
     },
-    info: direct(() => ({ ...ready().info(), module: variant })),
+    info: direct(() => ({ ...ready().info(), module: chosen })),
     tokenize: direct(({ text, addSpecial, parseSpecial }) => ready().tokenize(text, addSpecial, parseSpecial)),
     detokenize: direct(({ ids, special }) => ready().detokenize(ids, special)),
     /** Which of ids are control tokens, with their texts: [id, text]. */

@@ -23,6 +23,9 @@ export { Model } from './plumb.js';
  * @typedef {import('./engine.js').TraceDocument} TraceDocument */
 
 /** Loads models. @type {ReturnType<typeof createPlumb>} */
+/** Whether the browser was asked to keep what is stored; some ask the user. */
+let asked = false;
+
 export const Plumb = createPlumb({
   ...platform,
   worker: true,
@@ -44,7 +47,13 @@ export const Plumb = createPlumb({
   },
   startTool: files => ({ worker: wrap(new Worker(new URL('./tool.js', import.meta.url), { type: 'module' })), files }),
   locate(source) {
-    const url = new URL(source, globalThis.location?.href).href;
-    return { kind: 'url', name: url, url };
+    const url = new URL(source, globalThis.location?.href);
+    url.hash = '';
+    return { kind: 'url', name: url.href, url: url.href };
+  },
+  persist() {
+    if (asked) return;
+    asked = true;
+    navigator.storage?.persist?.().catch(() => {});
   },
 });

@@ -85,7 +85,16 @@ export const CONTEXT_ENDS = /** @type {const} */ (['error', 'trim']);
 /** @type {Check} */
 const contextEnd = value => !CONTEXT_ENDS.includes(value) && "'error' or 'trim'";
 
-export const LOAD = { threads, precision, contextLength: count, kvType, signal, onProgress: callback, worker: boolean };
+/** @type {Check} */
+const cache = value => !['default', 'no-cache', 'reload', 'no-store'].includes(value)
+  && "'default', 'no-cache', 'reload' or 'no-store'";
+/** @type {Check} */
+const sha256 = value => ![value].flat().every(one => typeof one === 'string' && /^[0-9a-f]{64}$/i.test(one))
+  && 'a string of 64 hex digits, or an array of them';
+
+export const LOAD = {
+  threads, precision, contextLength: count, kvType, signal, onProgress: callback, worker: boolean, cache, sha256,
+};
 export const SAMPLING = {
   temperature: number, topK: unsigned32, topP: number, minP: number, typicalP: number, repeatPenalty: number,
   presencePenalty: number, frequencyPenalty: number, penaltyLastN: unsigned32, logitBias, seed,

@@ -1,5 +1,7 @@
 /* What both sides take from a browser: modules, compiled while they arrive, and workers for the engine's threads. */
 import { PlumbError, reasonOf } from './errors.js';
+import { opfs } from './loader/opfs.js';
+import { Store } from './loader/store.js';
 
 /** Why the engine has one thread here; undefined where it may have more.
  * @param {boolean} worker  whether it runs in one of its own */
@@ -65,6 +67,7 @@ export const platform = {
   processors: globalThis.navigator?.hardwareConcurrency ?? 1,
   alone,
   oneBuffer: true,
+  store: new Store(opfs),
   startThread: () => wrap(new Worker(new URL('./thread.js', import.meta.url), { type: 'module' })),
 };
 

@@ -6,7 +6,7 @@ import { runCommand } from './command.js';
 import { Completions } from './completions.js';
 import { PlumbError, argumentError } from './errors.js';
 import { createHost } from './host.js';
-import { describe } from './loader/source.js';
+import { describe, expand } from './loader/source.js';
 import * as known from './options.js';
 import { Local, Remote } from './protocol.js';
 import { chatTokens, render } from './template.js';
@@ -16,8 +16,9 @@ import { choose } from './variant.js';
 /** @typedef {import('./host.js').Platform & import('./loader/source.js').Sites & import('./variant.js').Machine & {
  *   worker: boolean,
  *   startWorker: () => import('./protocol.js').WorkerLike,
- *   startTool: import('./command.js').StartTool}} ClientPlatform
- *   worker: whether the engine runs in one unless told otherwise */
+ *   startTool: import('./command.js').StartTool,
+ *   persist?: () => void}} ClientPlatform
+ *   worker: whether the engine runs in one unless told otherwise; persist: asks that copies may stay */
 /** @typedef {object} LoadOptions
  * @property {number | 'auto'} [threads]  default 'auto': one for each processor, 8 at most.  Where two of them share a
  *   core half as many may be as fast.  A browser gives more than one to pages that are cross-origin isolated, and to
@@ -31,7 +32,13 @@ import { choose } from './variant.js';
  *   the default; 'q8', half of that memory and less precise; 'f32', twice, and slow
  * @property {AbortSignal} [signal]  ends the load at any time and frees what it took
  * @property {(progress: import('./loader/progress.js').Progress) => void} [onProgress]
- * @property {boolean} [worker]  run the engine in a worker; default: true in browsers, false in Node */
+ * @property {boolean} [worker]  run the engine in a worker; default: true in browsers, false in Node
+ * @property {import('./loader/file.js').CacheMode} [cache]  of URLs, in fetch's words.  'default': the whole copy on
+ *   this machine without a question to the server, and what there is of one that is not whole; 'no-cache': the server
+ *   is asked whether the copy is still right; 'reload': downloaded anew; 'no-store': no copy is read or kept.
+ *   Where none can be kept the model loads all the same, and its warnings say why
+ * @property {string | string[]} [sha256]  in hex digits, of the file or of each part; what has another is
+ *   PLUMB_ERROR_CHECKSUM, and its copy is removed */
 /** @typedef {object} OwnGenerateOptions
  * @property {number} [maxTokens]  default: until the context is full
  * @property {string | string[]} [stop]  the text ends before the first of these
@@ -59,24 +66,31 @@ import { choose } from './variant.js';
 
 /** What was said on the console, so that it is said once. @type {Set<string>} */
 const said = new Set();
+/** Milliseconds that an aborted load has to give up what it holds. */
+const PATIENCE = 1000;
 
 /** @param {ClientPlatform} platform */
 export function createPlumb(platform) {
+  /** Loads that end: the next one finds their copies given back. @type {Set<Promise<unknown>>} */
+  const ending = new Set();
+
   return {
     /** Loads a model.  Bytes go straight from where they come to their place in the engine's memory.
      * @param {import('./loader/source.js').Source} source  URL, File, Blob, ReadableStream, Uint8Array, ArrayBuffer,
-     *   in Node also a path; or an array of the parts of a split file
+     *   in Node also a path; or an array of the parts of a split file.  A URL or path that ends in
+     *   -00001-of-0000N.gguf stands for all N files
      * @param {LoadOptions} [options]
      * @returns {Promise<Model>} */
     async load(source, options = {}) {
       known.checkOptions('Plumb.load', options, known.LOAD);
-      const { threads = 'auto', precision, contextLength, kvType, signal, onProgress } = options;
+      const { threads = 'auto', precision, contextLength, kvType, signal, onProgress, cache } = options;
       const { worker = platform.worker } = options;
       signal?.throwIfAborted();
       const parts = describe(source, platform);
-      const transport = worker ? new Remote(platform.startWorker()) : new Local(createHost(platform));
+      const sha256 = sums(options.sha256, parts.length);
       const variant = choose(platform, threads, worker);   // compiled while the worker starts
       variant.catch(() => {});   // who pulls it says what failed
+      const transport = worker ? new Remote(platform.startWorker()) : new Local(createHost(platform));
       /** @type {() => void} */
       let unfollow = () => {};
       const aborted = new Promise((_, reject) => {
@@ -84,22 +98,30 @@ export function createPlumb(platform) {
         signal?.addEventListener('abort', abort);
         unfollow = () => signal?.removeEventListener('abort', abort);
       });
+      let loading = Promise.resolve();
       try {
-        const args = { parts: parts.map(({ part }) => part), contextLength, precision, kvType };
-        const loading = transport.call('load', args, {
+        if (ending.size > 0) await Promise.race([aborted, Promise.all(ending)]);
+        const args = { parts: parts.map(({ part }) => part), contextLength, precision, kvType, cache, sha256 };
+        loading = transport.call('load', args, {
           signal,
           onEvent: (_, progress) => onProgress?.(progress),
           onPull: async i => i === 'module' ? variant : await parts[i].next?.() ?? null,
         });
-        const loaded = await Promise.race([aborted, loading]);
-        if (loaded.note && !said.has(loaded.note)) {
-          said.add(loaded.note);
-          console.warn(`plumb: 1 thread: ${loaded.note}`);
+        const loaded = /** @type {any} */ (await Promise.race([aborted, loading]));
+        for (const { code, message } of loaded.warnings ?? []) {
+          if (code !== 'threads' || said.has(message)) continue;
+          said.add(message);
+          console.warn(`plumb: ${message}`);
         }
+        if (parts.some(({ part }) => part.kind === 'url') && cache !== 'no-store') platform.persist?.();
         return new Model(transport, loaded);
       } catch (error) {
-        transport.terminate();
         for (const { cancel } of parts) Promise.resolve(cancel?.()).catch(() => {});
+        const end = settled(loading, PATIENCE).then(() => {
+          transport.terminate();
+          ending.delete(end);
+        });
+        ending.add(end);
         throw error;
       } finally {
         unfollow();
@@ -114,11 +136,56 @@ export function createPlumb(platform) {
     async command(args, options = {}) {
       return runCommand(platform.startTool, args, options);
     },
+
+    /** The copies of URLs on this machine, whole or not, the latest used first.
+     * @returns {Promise<import('./loader/store.js').Cached[]>} */
+    async listCached() {
+      return await platform.store?.list() ?? [];
+    },
+
+    /** Removes copies.  One that is being written is PLUMB_ERROR_STATE.
+     * @param {string | URL | (string | URL)[]} url  the first of a split model stands for all
+     * @returns {Promise<boolean>}  whether there was one */
+    async removeCached(url) {
+      let any = false;
+      for (const one of [url].flat().flatMap(expand)) any = await platform.store?.remove(address(one)) || any;
+      return any;
+    },
+
+    /** The whole copy of a URL, as a Blob: for a look at it, or to save it as a file.
+     * @param {string | URL} url @returns {Promise<Blob | undefined>} */
+    async openCached(url) {
+      return platform.store?.blob(address(url));
+    },
   };
+
+  /** The URL that a copy goes by. @param {string | URL} source */
+  function address(source) {
+    const part = platform.locate(source);
+    if (part.kind !== 'url') throw argumentError(`${source}: only URLs have copies`);
+    return part.url;
+  }
+}
+
+/** Once it ends, or after a time. @param {Promise<unknown>} promise @param {number} ms */
+function settled(promise, ms) {
+  /** @type {any} */
+  let timer;
+  const late = new Promise(resolve => { timer = setTimeout(resolve, ms); });
+  return Promise.race([promise.catch(() => {}), late]).finally(() => clearTimeout(timer));
+}
+
+/** One checksum for each part. @param {string | string[] | undefined} sha256 @param {number} parts */
+function sums(sha256, parts) {
+  if (sha256 === undefined) return undefined;
+  const all = [sha256].flat();
+  if (all.length === parts) return all.map(one => one.toLowerCase());
+  throw argumentError(`Plumb.load: sha256 has ${all.length} checksums, the model ${parts} parts`,
+    { checksums: all.length, parts });
 }
 
 /** @typedef {{metadata: Record<string, import('./engine.js').MetadataValue>, bos: number, bosText: string,
- *   eosText: string, note?: string}} Loaded  note: why there is one thread only */
+ *   eosText: string, warnings?: import('./loader/parts.js').Warning[]}} Loaded */
 
 /** A loaded model with one session: the tokens it has seen.  generate keeps as much of it as the new prompt begins
  * with; feed, step and rewind change it by hand. */
@@ -141,6 +208,8 @@ export class Model {
      * @type {((options?: import('./chat.js').ChatOptions) => Chat) & {completions: Completions}} */
     this.chat = Object.assign((/** @type {import('./chat.js').ChatOptions | undefined} */ options) =>
       new Chat(this, options), { completions: new Completions(async () => ({ model: this, release() {} })) });
+    /** What runs otherwise than asked, and why: 'threads', there is one; 'cache', no copy is kept. */
+    this.warnings = loaded.warnings ?? [];
   }
 
   /** @param {string} method @param {object} [args] @param {import('./protocol.js').CallOptions} [options] */

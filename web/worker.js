@@ -6,8 +6,14 @@ import { serve } from './protocol.js';
 // What those import in their turn, asked for at once and not when each has arrived.
 import './engine.js';
 import './errors.js';
+import './loader/download.js';
+import './loader/file.js';
+import './loader/opfs.js';
+import './loader/parts.js';
 import './loader/progress.js';
 import './loader/source.js';
+import './loader/store.js';
+import './loader/stream.js';
 import './options.js';
 import './stop.js';
 import './threads.js';

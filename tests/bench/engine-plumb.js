@@ -7,7 +7,7 @@ import { stepping } from './steps.js';
 export async function openPlumb(Plumb, kind, source, contextLength, threads) {
   const start = performance.now();
   const precision = { plumb16: 'exact16', plumb8: 'fast8' }[kind] ?? 'auto';
-  const model = await Plumb.load(source, { contextLength, threads, precision });
+  const model = await Plumb.load(source, { contextLength, threads, precision, cache: 'no-store' });
   const loadSeconds = (performance.now() - start) / 1000;
   const info = await model.info();
   if (info.threads !== threads) {

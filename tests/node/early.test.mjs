@@ -53,13 +53,18 @@ test('a server is asked before the engine is compiled', { timeout: 20000 }, asyn
 });
 
 test('an engine that does not compile gives the connection up', { timeout: 20000 }, async t => {
-  let closed = () => {};
+  let closed = () => {}, asked = () => {};
   const gone = new Promise(resolve => { closed = () => resolve(undefined); });
+  const request = new Promise(resolve => { asked = () => resolve(undefined); });
   const url = await server(t, (_, response) => {
     response.on('close', closed);
     response.write(tiny.subarray(0, HEAD));
+    asked();
   });
-  const pull = async () => { throw new Error('no wasm here'); };
+  const pull = async () => {
+    await request;
+    throw new Error('no wasm here');
+  };
   await assert.rejects(async () => createHost({}).load(partOf(url), { ...call, pull }), /no wasm here/);
   await gone;
 });

@@ -1,9 +1,17 @@
 /** What the JavaScript tests share: models, servers that misbehave, and the check of an error. */
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { createServer } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { PlumbError } from '../../web/node/index.js';
+
+/** Copies of what these tests download are theirs alone. */
+if (!process.env.PLUMB_CACHE) {
+  const copies = process.env.PLUMB_CACHE = mkdtempSync(join(tmpdir(), 'plumb-copies-'));
+  process.on('exit', () => rmSync(copies, { recursive: true, force: true }));
+}
 
 export const root = fileURLToPath(new URL('../../', import.meta.url));
 /** 88 kB, random weights, 260 tokens, context 512; tests/vectors/README.md says how it was made. */

@@ -98,7 +98,7 @@ test('progress: bytes rise to the total, with a rate; ready comes last', async t
   const seen = [];
   const model = await Plumb.load(url, { onProgress: progress => seen.push(progress) });
   await model.close();
-  assert.deepEqual([...new Set(seen.map(({ phase }) => phase))], ['load', 'prepare', 'ready']);
+  assert.deepEqual([...new Set(seen.map(({ phase }) => phase))], ['download', 'prepare', 'ready']);
   assert.ok(seen.every(({ bytes }, i) => i === 0 || bytes >= seen[i - 1].bytes));
   assert.ok(seen.every(({ total }) => total === tiny.length));
   const [half, last] = [seen[0], seen.at(-1)];
@@ -108,7 +108,7 @@ test('progress: bytes rise to the total, with a rate; ready comes last', async t
   assert.equal(last.secondsLeft, 0);
 });
 
-test('a page instead of a model, and statuses other than 200', async t => {
+test('a page instead of a model, and one that is not there', async t => {
   const url = await server(t, (request, response) => {
     if (request.url === '/page') response.setHeader('Content-Type', 'text/html').end('<!doctype html><p>Welcome');
     else response.writeHead(Number(request.url?.slice(1))).end('no');
@@ -116,26 +116,7 @@ test('a page instead of a model, and statuses other than 200', async t => {
   await fails(Plumb.load(`${url}page`), 'PLUMB_ERROR_MAGIC',
     /\/page: the server sent a web page \(text\/html\), not a GGUF file/);
   await fails(Plumb.load(`${url}404`), 'PLUMB_ERROR_IO', /\/404: the server answered 404 Not Found$/);
-  await fails(Plumb.load(`${url}500`), 'PLUMB_ERROR_IO', /\/500: the server answered 500 Internal Server Error$/);
 });
-
-test('a connection that is cut: place and numbers, with and without a length', async t => {
-  const url = await server(t, (request, response) => {
-    if (request.url === '/length') response.setHeader('Content-Length', tiny.length);
-    response.write(tiny.subarray(0, 60000));
-    setTimeout(() => response.destroy(), 100);
-  });
-  for (const worker of [false, true]) {
-    await assert.rejects(Plumb.load(`${url}length`, { worker }), {
-      code: 'PLUMB_ERROR_IO', message: /\/length: the bytes stop after 60000 of 88544: /,
-      details: { name: `${url}length`, bytes: 60000, total: 88544 },
-    });
-    await fails(Plumb.load(`${url}chunked`, { worker }), 'PLUMB_ERROR_IO', /\/chunked: the bytes stop after 60000: /);
-  }
-});
-
-test('nobody listens there', () =>
-  fails(Plumb.load('http://127.0.0.1:1/model.gguf'), 'PLUMB_ERROR_IO', /no connection: .*(ECONNREFUSED|bad port)/));
 
 test('a file that ends early, that is no GGUF, that is not there', async t => {
   const folder = mkdtempSync(join(tmpdir(), 'plumb-load-'));

@@ -1,11 +1,12 @@
 /* Where a model's bytes come from.  On the user's side describe() turns any source into parts; on the engine's side
  * read() moves each part's bytes into linear memory, chunk by chunk, straight from where they arrive:
  *
- *   url   the engine's side fetches it             blob  the engine's side streams it (File, Blob)
+ *   url   the engine's side fetches it (file.js)   blob  the engine's side streams it (File, Blob)
  *   pull  the user's side hands over chunks        file  the engine's side reads it (Node; openFile of the host)
  *
  * No part is ever held as a whole. */
 import { PlumbError, argumentError, reasonOf } from '../errors.js';
+import { streamChunks } from './stream.js';
 
 /** @typedef {Uint8Array | ArrayBuffer | Blob | ReadableStream<Uint8Array> | AsyncIterable<Uint8Array> | URL
  *   | string} OneSource
@@ -16,23 +17,30 @@ import { PlumbError, argumentError, reasonOf } from '../errors.js';
  *   | {kind: 'pull', name: string, size?: number}} Part  what can be posted to a worker */
 /** @typedef {{part: Part, next?: () => Promise<Uint8Array | null>, cancel?: () => unknown}} Described
  *   next, cancel: of a pull part, stay on the user's side */
-/** @typedef {{size?: number, certain: boolean, chunks: AsyncIterable<Uint8Array>}} Opened
- *   certain: size may be relied on, not only shown
- * @typedef {(path: string) => {read: (target: Uint8Array) => number, close: () => void}} OpenFile
- *   read fills as much of target as it likes, 0 at the end of the file */
+/** @typedef {(path: string) => import('./store.js').Handle} OpenFile */
+/** @typedef {{update: (bytes: Uint8Array) => unknown, digest: () => Uint8Array}} Hash */
 
 /** Bytes of an array that are handed over at once: what a worker gets is a copy of this size, not of the file. */
 const PIECE = 1 << 20;
-/** Bytes of a stream that are read at once, at most: they fit in a processor's cache. */
-const BUFFER = 1 << 18;
+/** Of the files of a split model, the first: NAME-00001-of-00003.gguf. */
+const SPLIT = /-00001-of-(\d{5})\.gguf(?=$|[?#])/;
 
 /** @typedef {object} Sites
  * @property {(source: string | URL) => Part} locate  what a string or URL means on this host
  * @property {boolean} postsBlobs  whether a Blob can be posted to a worker (in Node one of a file cannot) */
 
+/** The first file of a split model stands for all. @param {string | URL} source @returns {(string | URL)[]} */
+export function expand(source) {
+  const count = Number(SPLIT.exec(String(source))?.[1] ?? 1);
+  if (count <= 1) return [source];
+  return Array.from({ length: count }, (_, i) =>
+    String(source).replace(SPLIT, `-${String(i + 1).padStart(5, '0')}-of-$1.gguf`));
+}
+
 /** @param {Source} source @param {Sites} sites @returns {Described[]} */
 export function describe(source, sites) {
-  const all = Array.isArray(source) ? source : [source];
+  const all = Array.isArray(source) ? source
+    : typeof source === 'string' || source instanceof URL ? expand(source) : [source];
   if (all.length === 0) throw argumentError('Plumb.load: the array of parts is empty');
   return all.map((one, i) => describeOne(one, all.length > 1 ? `part ${i + 1} of ${all.length}` : '', sites));
 }
@@ -81,139 +89,70 @@ function reader(source) {
   return iterator ? { next: () => iterator.next(), cancel: () => iterator.return?.() } : {};
 }
 
-/** @param {ReadableStream<Uint8Array>} stream @param {boolean} [oneBuffer]  for all chunks, where the stream can fill
- *   what it is given: new memory for each costs as much time as the bytes.  A chunk is valid until the next is read
- * @returns {{read: () => Promise<{done: boolean, value?: Uint8Array}>, cancel: () => Promise<void>}} */
-function chunkReader(stream, oneBuffer) {
-  let reader = /** @type {ReadableStreamBYOBReader | undefined} */ (undefined);
-  try {
-    if (oneBuffer) reader = stream.getReader({ mode: 'byob' });
-  } catch {
-    // Not in every browser.
-  }
-  if (!reader) return stream.getReader();
-  const from = reader;
-  let buffer = new ArrayBuffer(BUFFER);
-  return {
-    async read() {
-      const { done, value } = await from.read(new Uint8Array(buffer));
-      if (value) buffer = value.buffer;
-      return { done, value };
-    },
-    cancel: () => from.cancel(),
-  };
-}
-
-/** As for await over the stream, which Safari does not have.
- * @param {ReadableStream<Uint8Array>} stream @param {boolean} [oneBuffer] */
-async function* streamChunks(stream, oneBuffer) {
-  const reader = chunkReader(stream, oneBuffer);
-  let ended = false;
-  try {
-    for (;;) {
-      const { done, value } = await reader.read();
-      ended = done;
-      if (done || !value) return;
-      yield value;
-    }
-  } catch (error) {
-    ended = true;
-    throw error;
-  } finally {
-    if (!ended) await reader.cancel().catch(() => {});
-  }
-}
-
-/** Asks a server for a part before anything is there to take its bytes: an answer takes time too.
- * @param {Part | undefined} part @param {AbortSignal} signal */
-export function ask(part, signal) {
-  if (part?.kind !== 'url') return undefined;
-  const answer = fetch(part.url, { signal });
-  answer.catch(() => {});   // read() says what failed
-  return { answer, drop: () => void answer.then(({ body }) => body?.cancel()).catch(() => {}) };
-}
-
-/** Moves one part into the engine and yields how many bytes each step moved.
+/** Moves one part that is on this machine into the engine and yields how many bytes each step moved.
  * @param {import('../engine.js').Engine} engine
- * @param {Part} part
+ * @param {Exclude<Part, {kind: 'url'}>} part
  * @param {object} from
- * @param {AbortSignal} from.signal
  * @param {() => Promise<Uint8Array | null>} from.pull  the next chunk, of a pull part
  * @param {OpenFile} [from.openFile]
- * @param {Promise<Response>} [from.answer]  of a server that was asked already
  * @param {boolean} [from.oneBuffer]  as Platform has it
- * @param {(size: number | undefined, certain: boolean) => number | undefined} sized  is told the part's size; says how
- *   many bytes may come in all from here on, for one file may go on in the next part */
-export async function* read(engine, part, { signal, pull, openFile, answer, oneBuffer }, sized) {
-  try {
-    if (part.kind === 'file') {
-      if (!openFile) throw argumentError('files can be read in Node only');
-      engine.begin(sized(part.size, true));
-      yield* readFile(engine, part.path, openFile);
-    } else {
-      const { size, certain, chunks } = part.kind === 'url' ? await openUrl(part.url, signal, answer, oneBuffer)
-        : openLocal(part, pull, oneBuffer);
-      engine.begin(sized(size, certain));
-      for await (const chunk of chunks) {
-        if (!engine.write(chunk)) return;
-        yield chunk.length;
-      }
+ * @param {Hash} [from.hash]  of all bytes of the part, also of those that the engine does not need */
+export async function* read(engine, part, { pull, openFile, oneBuffer, hash }) {
+  if (part.kind === 'file') {
+    if (!openFile) throw argumentError('files can be read in Node only');
+    const file = openFile(part.path);
+    try {
+      yield* readHandle(engine, file, file.size(), hash);
+    } finally {
+      file.close();
     }
-  } catch (error) {
-    signal.throwIfAborted();
-    if (error instanceof PlumbError && part.name && !error.message.startsWith(part.name)) {
-      error.message = `${part.name}: ${error.message}`;
+  } else if (part.kind === 'blob') yield* readBlob(engine, part.blob, part.name, oneBuffer, hash);
+  else yield* feed(engine, pulled(pull), hash);
+}
+
+/** @param {import('../engine.js').Engine} engine @param {import('./store.js').Handle} file
+ * @param {number} size  bytes of it @param {Hash} [hash] */
+export function* readHandle(engine, file, size, hash) {
+  /** @type {Uint8Array | undefined} */
+  let rest;   // what only the hash needs
+  for (let at = 0, n; at < size; at += n) {
+    const fill = (/** @type {Uint8Array} */ target) => {
+      const n = file.read(target.subarray(0, size - at), at);
+      hash?.update(target.subarray(0, n));
+      return n;
+    };
+    n = rest ? fill(rest) : engine.fill(fill);
+    if (n < 0) {
+      if (!hash) return;
+      n = fill(rest = new Uint8Array(PIECE));
     }
-    throw error;
+    if (n === 0) {
+      throw new PlumbError('PLUMB_ERROR_IO', `the file ends after ${at} of ${size} bytes`, { bytes: at, total: size });
+    }
+    yield n;
   }
 }
 
-/** @param {import('../engine.js').Engine} engine @param {string} path @param {OpenFile} openFile */
-function* readFile(engine, path, openFile) {
-  const file = openFile(path);
-  try {
-    for (let n; (n = engine.fill(file.read)) > 0;) yield n;
-  } finally {
-    file.close();
-  }
+/** @param {import('../engine.js').Engine} engine @param {Blob} blob @param {string} name
+ * @param {boolean} [oneBuffer] @param {Hash} [hash] */
+export function readBlob(engine, blob, name, oneBuffer, hash) {
+  return feed(engine, placed(streamChunks(blob.stream(), oneBuffer), name, blob.size), hash);
 }
 
-/** @param {Part & {kind: 'blob' | 'pull'}} part @param {() => Promise<Uint8Array | null>} pull
- * @param {boolean} [oneBuffer] @returns {Opened} */
-function openLocal(part, pull, oneBuffer) {
-  const chunks = part.kind === 'pull' ? pulled(pull)
-    : placed(streamChunks(part.blob.stream(), oneBuffer), part.name, part.size);
-  return { size: part.size, certain: true, chunks };
+/** @param {import('../engine.js').Engine} engine @param {AsyncIterable<Uint8Array>} chunks @param {Hash} [hash] */
+async function* feed(engine, chunks, hash) {
+  let needed = true;
+  for await (const chunk of chunks) {
+    needed &&= engine.write(chunk);
+    if (!needed && !hash) return;
+    hash?.update(chunk);
+    yield chunk.length;
+  }
 }
 
 /** @param {() => Promise<Uint8Array | null>} pull */
 async function* pulled(pull) {
   for (let chunk; (chunk = await pull());) yield chunk;
-}
-
-/** @param {string} url @param {AbortSignal} signal @param {Promise<Response>} [answer] @param {boolean} [oneBuffer]
- * @returns {Promise<Opened>} */
-async function openUrl(url, signal, answer, oneBuffer) {
-  let response;
-  try {
-    response = await (answer ?? fetch(url, { signal }));
-  } catch (error) {
-    signal.throwIfAborted();
-    throw new PlumbError('PLUMB_ERROR_IO', `${url}: no connection: ${reasonOf(error)}`, { url });
-  }
-  if (!response.ok || !response.body) {
-    response.body?.cancel().catch(() => {});
-    const answer = `${response.status} ${response.statusText}`.trim();
-    throw new PlumbError('PLUMB_ERROR_IO', `${url}: the server answered ${answer}`,
-      { url, status: response.status });
-  }
-  // With a Content-Encoding the length counts the encoded bytes, not the ones that arrive here.
-  const length = response.headers.get('Content-Encoding') ? null : response.headers.get('Content-Length');
-  const size = length === null ? undefined : Number(length);
-  // Of another site's answer a browser shows the length, but not the encoding.
-  const certain = response.type !== 'cors';
-  const type = response.headers.get('Content-Type') ?? '';
-  return { size, certain, chunks: noPage(placed(streamChunks(response.body, oneBuffer), url, size), url, type) };
 }
 
 /** Says where a stream broke. @param {AsyncIterable<Uint8Array>} chunks @param {string} name @param {number} [size] */
@@ -235,18 +174,4 @@ function broken(name, bytes, size, error) {
   const total = size === undefined ? '' : ` of ${size}`;
   return new PlumbError('PLUMB_ERROR_IO', `${name}: the bytes stop after ${bytes}${total}: ${reasonOf(error)}`,
     { name, bytes, ...size !== undefined && { total: size } });
-}
-
-/** A server that answers everything with its start page is a common accident, and deserves its own words.
- * @param {AsyncIterable<Uint8Array>} chunks @param {string} url @param {string} type */
-async function* noPage(chunks, url, type) {
-  let first = true;
-  for await (const chunk of chunks) {
-    if (first && type.includes('text/html') && chunk[0] !== 0x47) {
-      throw new PlumbError('PLUMB_ERROR_MAGIC', `${url}: the server sent a web page (${type}), not a GGUF file`,
-        { url, type });
-    }
-    first = false;
-    yield chunk;
-  }
 }

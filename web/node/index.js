@@ -29,7 +29,10 @@ export const Plumb = createPlumb({
   },
   locate(source) {
     const text = String(source);
-    if (/^(https?|data|blob):/.test(text)) return { kind: 'url', name: text, url: text };
+    if (/^(https?|data|blob):/.test(text)) {
+      const url = text.replace(/#.*/s, '');
+      return { kind: 'url', name: url, url };
+    }
     const path = text.startsWith('file:') ? fileURLToPath(text) : text;
     return { kind: 'file', name: basename(path), size: attempt(path, () => statSync(path).size), path };
   },

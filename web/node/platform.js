@@ -1,13 +1,11 @@
 /* What both sides take from Node: modules, compiled once, workers, and files, read straight into the engine's memory. */
-import { closeSync, openSync, readSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { Worker } from 'node:worker_threads';
 import { PlumbError, reasonOf } from '../errors.js';
-
-/** At most this much is read at once, so that aborts and progress have their turn. */
-const READ = 8 << 20;
+import { Store } from '../loader/store.js';
+import { folder, openFile } from './folder.js';
 
 /** By name. @type {Map<string, Promise<WebAssembly.Module>>} */
 const compiled = new Map();
@@ -27,12 +25,10 @@ export const platform = {
   processors: availableParallelism(),
   startThread: () => start('./thread.js'),
   openFile(path) {
-    const file = attempt(path, () => openSync(path, 'r'));
-    return {
-      read: target => attempt(path, () => readSync(file, target, 0, Math.min(target.length, READ), null)),
-      close: () => closeSync(file),
-    };
+    const file = attempt(path, () => openFile(path));
+    return { ...file, read: (target, at) => attempt(path, () => file.read(target, at)) };
   },
+  store: new Store(folder),
 };
 
 /** A worker of this folder.

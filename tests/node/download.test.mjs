@@ -1,0 +1,507 @@
+/** Downloads whose connection breaks, from servers that do not always do as they should, and the copies that are kept.
+ * Ground truth: the file itself (its sha256 by Node's own hash), what the server saw of every request, and that the
+ * same logits come out as from the file. */
+import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
+import { mkdtempSync, readFileSync, readdirSync, rmSync, statSync, truncateSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { beforeEach, test } from 'node:test';
+import { Plumb } from '../../web/node/index.js';
+import { platform } from '../../web/node/platform.js';
+import { createPlumb } from '../../web/plumb.js';
+import { fails, root, server, tiny, tinyPath } from './helpers.mjs';
+
+const IDS = [72, 101, 13, 255];
+/** Of f32.gguf: behind all keys and the tensor directory. */
+const HEADER = 20000;
+const sha256 = (/** @type {Uint8Array} */ bytes) => createHash('sha256').update(bytes).digest('hex');
+/** A model like the tiny one, of the same size, with other weights. */
+const other = tiny.slice();
+other.fill(0, tiny.length - 2000, tiny.length - 1000);
+
+/** Milliseconds in which what was sent is surely read: a stream that breaks drops what it holds. */
+const PATIENCE = 100;
+
+let waits = [];
+/** The package as it is, but that waits are noted, and not waited for. */
+const quick = createPlumb({
+  ...platform,
+  worker: false,
+  postsBlobs: false,
+  startWorker: () => assert.fail('no worker was asked for'),
+  locate: source => ({ kind: 'url', name: String(source), url: String(source) }),
+  async pause(ms, signal) {
+    waits.push(ms);
+    await new Promise(resolve => setImmediate(resolve));
+    signal.throwIfAborted();
+  },
+});
+
+let copies = '';
+beforeEach(t => {
+  waits = [];
+  copies = process.env.PLUMB_CACHE = mkdtempSync(join(tmpdir(), 'plumb-copies-'));
+  t.after?.(() => rmSync(copies, { recursive: true, force: true }));
+});
+process.on('exit', () => rmSync(copies, { recursive: true, force: true }));
+
+const digest = (/** @type {Float32Array} */ logits) => sha256(new Uint8Array(logits.buffer));
+/** Loads, computes, closes. */
+async function load(source, options, plumb = quick) {
+  const model = await plumb.load(source, options);
+  const logits = await model.feed(IDS);
+  await model.close();
+  return { logits: digest(logits), warnings: model.warnings };
+}
+const expected = (await load(tinyPath, {}, Plumb)).logits;
+const otherwise = (await load(other, {}, Plumb)).logits;
+assert.notEqual(expected, otherwise);
+
+/** A server of `bytes` that knows ranges and validators; step says what becomes of request i.
+ * @param {import('node:test').TestContext} t
+ * @param {(i: number, request: import('node:http').IncomingMessage) => object} step  {cut: bytes of the file after
+ *   which the connection breaks, bytes, etag, lastModified, ranges: false, status, headers, length: false} */
+async function flaky(t, step) {
+  const seen = [];
+  const url = await server(t, (request, response) => {
+    if (request.method === 'HEAD') return void response.setHeader('Content-Length', tiny.length).end();
+    const { range, 'if-range': ifRange, 'if-none-match': ifNoneMatch } = request.headers;
+    const i = seen.push({ range, ifRange, ifNoneMatch }) - 1;
+    const { cut = Infinity, bytes = tiny, etag = '"one"', lastModified, ranges = true, status, headers = {},
+      length = true, limit = Infinity } = step(i, request);
+    if (cut < 0) return void request.socket.destroy();
+    if (status) return void response.writeHead(status, headers).end('no');
+    if (etag) response.setHeader('ETag', etag);
+    if (lastModified) response.setHeader('Last-Modified', lastModified);
+    if (etag && ifNoneMatch === etag) return void response.writeHead(304).end();
+    const from = ranges && (ranges === 'always' || !ifRange || ifRange === etag || ifRange === lastModified)
+      ? Number(/^bytes=(\d+)-$/.exec(range ?? '')?.[1] ?? 0) : 0;
+    if (from >= bytes.length) {
+      return void response.writeHead(416, { 'Content-Range': `bytes */${bytes.length}` }).end();
+    }
+    const end = Math.min(bytes.length, from + limit);
+    if (length) response.setHeader('Content-Length', end - from);
+    if (from > 0) response.setHeader('Content-Range', `bytes ${from}-${end - 1}/${bytes.length}`);
+    response.writeHead(from > 0 ? 206 : 200, headers);
+    response.flushHeaders();
+    if (cut >= end) return void response.end(bytes.subarray(from, end));
+    response.write(bytes.subarray(from, Math.max(cut, from)), () => setTimeout(() => response.destroy(), PATIENCE));
+  });
+  return { url: `${url}model.gguf`, seen };
+}
+
+const CUTS = [-1, 0, 1, 3, 5000, HEADER, 60000, tiny.length - 1];
+for (const cut of CUTS) {
+  test(`a connection that breaks ${cut < 0 ? 'before the answer' : `after ${cut} bytes`} goes on there`, async t => {
+    const { url, seen } = await flaky(t, i => i === 0 ? { cut } : {});
+    const phases = [];
+    const { logits, warnings } = await load(url, {
+      sha256: sha256(tiny), onProgress: ({ phase, attempt, bytes }) => phases.push([phase, attempt, bytes]),
+    });
+    assert.equal(logits, expected);
+    assert.deepEqual(warnings, []);
+    assert.equal(seen.length, 2);
+    assert.deepEqual([seen[1].range, seen[1].ifRange], cut > 0 ? [`bytes=${cut}-`, '"one"'] : [undefined, undefined]);
+    assert.deepEqual(waits, [500]);
+    assert.deepEqual(phases.filter(([phase]) => phase === 'wait'), [['wait', 1, Math.max(0, cut)]]);
+    assert.equal(phases.at(-1)[2], tiny.length);
+  });
+}
+
+test('many breaks: each that brings bytes starts the waits anew', async t => {
+  const { url, seen } = await flaky(t, i => i < 12 ? { cut: 7000 * (i + 1) } : {});
+  assert.equal((await load(url)).logits, expected);
+  assert.equal(seen.length, 13);
+  assert.deepEqual(waits, Array(12).fill(500));
+});
+
+test('five tries without a byte end the load, with place and numbers', async t => {
+  const { url, seen } = await flaky(t, i => i === 0 ? { cut: 60000 } : { cut: 0 });
+  await assert.rejects(load(url), {
+    code: 'PLUMB_ERROR_IO', message: /model\.gguf: the bytes stop after 60000 of 88544: .*5 more tries/,
+    details: { name: url, bytes: 60000, total: 88544, tries: 5 },
+  });
+  assert.equal(seen.length, 6);
+  assert.deepEqual(waits, [500, 1000, 2000, 4000, 8000]);
+  await fails(load('http://127.0.0.1:1/model.gguf'), 'PLUMB_ERROR_IO', /no connection: .*(ECONNREFUSED|bad port)/);
+});
+
+test('ranges shorter than asked for are put together without a wait', async t => {
+  const { url, seen } = await flaky(t, i => i === 0 ? { cut: 10000 } : { limit: 30000 });
+  assert.equal((await load(url)).logits, expected);
+  assert.deepEqual(seen.map(({ range }) => range), [undefined, 'bytes=10000-', 'bytes=40000-', 'bytes=70000-']);
+  assert.deepEqual(waits, [500]);
+});
+
+test('Last-Modified is as good; a weak ETag alone is not, and starts again', async t => {
+  const lastModified = 'Mon, 01 Jan 2024 00:00:00 GMT';
+  for (const [first, ranges] of [
+    [{ etag: '', lastModified }, [undefined, 'bytes=60000-']],
+    [{ etag: 'W/"one"', lastModified }, [undefined, 'bytes=60000-']],
+    [{ etag: 'W/"one"' }, [undefined, undefined]],
+    [{ etag: '' }, [undefined, undefined]],
+  ]) {
+    const { url, seen } = await flaky(t, i => ({ ...first, ...i === 0 && { cut: 60000 } }));
+    assert.equal((await load(url)).logits, expected);
+    assert.deepEqual(seen.map(({ range }) => range), ranges, JSON.stringify(first));
+  }
+  const { url, seen } = await flaky(t, i => ({ etag: '', ...i === 0 && { cut: 60000 } }));
+  assert.equal((await load(url, { sha256: sha256(tiny) })).logits, expected);
+  assert.deepEqual(seen.map(({ range }) => range), [undefined, 'bytes=60000-']);   // the sum will tell
+});
+
+test('a server without validators that always breaks ends the load', async t => {
+  const { url, seen } = await flaky(t, () => ({ etag: '', cut: 60000 }));
+  await fails(load(url), 'PLUMB_ERROR_IO', /the bytes stop after 60000 of 88544: .*5 more tries/);
+  assert.equal(seen.length, 6);
+});
+
+test('a file that changes between two tries is loaded from its start', async t => {
+  for (const changed of [
+    { etag: '"two"', bytes: other },                      // by If-Range: the answer is 200
+    { etag: '"two"', bytes: other, ranges: 'always' },    // the server does not know If-Range: 206
+    { etag: '', lastModified: 'Tue, 02 Jan 2024 00:00:00 GMT', bytes: other, ranges: 'always' },
+    { etag: '"one"', bytes: Buffer.concat([other, Buffer.alloc(5)]), ranges: 'always' },   // of another size
+  ]) {
+    const { url, seen } = await flaky(t, i => i === 0
+      ? { cut: 60000, lastModified: 'Mon, 01 Jan 2024 00:00:00 GMT' } : changed);
+    const { logits, warnings } = await load(url, { sha256: sha256(changed.bytes) });
+    assert.equal(logits, otherwise);
+    assert.deepEqual(warnings, []);
+    const asked = seen.length;
+    assert.equal((await load(url)).logits, otherwise);   // the copy is the new file's
+    assert.ok(asked >= 3 && seen.length === asked, `${seen.length} requests`);
+  }
+});
+
+test('a server that knows no ranges sends all again: what is there is skipped', async t => {
+  const { url, seen } = await flaky(t, i => ({ ranges: false, ...i < 3 && { cut: 20000 * (i + 1) } }));
+  assert.equal((await load(url)).logits, expected);
+  assert.equal(seen.length, 4);
+  assert.equal((await load(url, { sha256: sha256(tiny) })).logits, expected);   // its copy is right
+  assert.equal(seen.length, 4);
+});
+
+test('a range of another place is an error that says so', async t => {
+  const { url } = await flaky(t, i => i === 0 ? { cut: 60000 }
+    : { ranges: false, headers: { 'Content-Range': 'bytes 5-88543/88544' } });
+  const wrong = await server(t, (request, response) => {
+    if (!request.headers.range) {
+      response.writeHead(200, { ETag: '"one"', 'Content-Length': tiny.length });
+      response.write(tiny.subarray(0, 60000), () => setTimeout(() => response.destroy(), PATIENCE));
+    } else {
+      response.writeHead(206, { ETag: '"one"', 'Content-Range': 'bytes 5-88543/88544' }).end(tiny.subarray(5));
+    }
+  });
+  await fails(load(`${wrong}m`), 'PLUMB_ERROR_IO',
+    /asked for the bytes from 60000 on, .*"Content-Range: bytes 5-88543/);
+  assert.equal((await load(url)).logits, expected);   // of a 200 the header means nothing
+});
+
+test('more bytes than announced are refused', async t => {
+  const url = await server(t, (request, response) => {
+    if (!request.headers.range) {
+      response.writeHead(200, { ETag: '"one"', 'Content-Length': tiny.length });
+      response.write(tiny.subarray(0, 60000), () => setTimeout(() => response.destroy(), PATIENCE));
+    } else {
+      response.writeHead(206, { ETag: '"one"', 'Content-Range': `bytes 60000-88543/88544` });
+      response.write(tiny.subarray(60000));
+      response.end('and more');
+    }
+  });
+  await fails(load(`${url}m`), 'PLUMB_ERROR_IO', /the server sends more than the 88544 bytes/);
+});
+
+test('what a server cannot do now it may do soon: 503, 429, 408; Retry-After is heeded', async t => {
+  const { url } = await flaky(t, i => i === 0 ? { status: 503, headers: { 'Retry-After': '7' } }
+    : i === 1 ? { status: 429, headers: { 'Retry-After': '3600' } } : i === 2 ? { status: 408 } : {});
+  assert.equal((await load(url)).logits, expected);
+  assert.deepEqual(waits, [7000, 30000, 2000]);
+  const never = await flaky(t, () => ({ status: 500 }));
+  await fails(load(never.url), 'PLUMB_ERROR_IO', /the server answered 500 Internal Server Error \(5 more tries/);
+  for (const status of [404, 403, 410, 416, 206]) {
+    const { url, seen } = await flaky(t, () => ({ status }));
+    await assert.rejects(load(url), { code: 'PLUMB_ERROR_IO', details: { url, status } });
+    assert.equal(seen.length, 1);
+  }
+});
+
+// ---- copies ----
+
+const files = () => readdirSync(copies).sort();
+const copyPath = () => join(copies, files().find(name => name.endsWith('.gguf')) ?? 'none');
+const metaPath = () => join(copies, files().find(name => name.endsWith('.json')) ?? 'none');
+
+test('the second load needs no server; the copy is the file; list, open, remove', async t => {
+  const { url, seen } = await flaky(t, () => ({ lastModified: 'Mon, 01 Jan 2024 00:00:00 GMT' }));
+  await load(url);
+  assert.equal(sha256(readFileSync(copyPath())), sha256(tiny));
+  const phases = new Set();
+  assert.equal((await load(url, { onProgress: ({ phase }) => phases.add(phase) })).logits, expected);
+  assert.equal(seen.length, 1);
+  assert.deepEqual([...phases], ['read', 'prepare', 'ready']);
+  const [entry, ...rest] = await quick.listCached();
+  assert.deepEqual(rest, []);
+  const { lastUsed, ...facts } = entry;
+  assert.deepEqual(facts, { url, bytes: tiny.length, size: tiny.length, complete: true, etag: '"one"',
+    lastModified: 'Mon, 01 Jan 2024 00:00:00 GMT', sha256: undefined });
+  assert.ok(Math.abs(Date.now() - lastUsed) < 60000);
+  assert.equal(sha256(new Uint8Array(await (await quick.openCached(url)).arrayBuffer())), sha256(tiny));
+  assert.equal(await quick.removeCached(url), true);
+  assert.equal(await quick.removeCached(url), false);
+  assert.equal(await quick.openCached(url), undefined);
+  assert.deepEqual(files(), []);
+});
+
+test('the modes: no-cache asks, reload downloads, no-store leaves no trace', async t => {
+  let bytes = tiny, etag = '"one"';
+  const { url, seen } = await flaky(t, () => ({ bytes, etag }));
+  await load(url, { cache: 'no-store' });
+  assert.deepEqual(files(), []);
+  await load(url, { cache: 'no-cache' });
+  assert.equal((await load(url, { cache: 'no-cache' })).logits, expected);
+  assert.deepEqual(seen.map(({ ifNoneMatch }) => ifNoneMatch), [undefined, undefined, '"one"']);
+  [bytes, etag] = [other, '"two"'];
+  assert.equal((await load(url)).logits, expected);   // nobody asked
+  assert.equal((await load(url, { cache: 'no-cache' })).logits, otherwise);
+  assert.equal((await load(url)).logits, otherwise);
+  [bytes, etag] = [tiny, '"two"'];
+  assert.equal((await load(url, { cache: 'reload' })).logits, expected);
+  assert.equal((await load(url)).logits, expected);
+  assert.equal(seen.length, 5);
+});
+
+for (const cut of [0, 1, 5000, 60000, tiny.length - 1, tiny.length]) {
+  test(`a copy of ${cut} bytes that a killed process left is resumed`, async t => {
+    const { url, seen } = await flaky(t, () => ({}));
+    await load(url);
+    truncateSync(copyPath(), cut);
+    writeFileSync(metaPath(), JSON.stringify({ ...JSON.parse(readFileSync(metaPath(), 'utf8')), complete: false }));
+    seen.length = 0;
+    let first;
+    const { logits } = await load(url, { sha256: sha256(tiny), onProgress: progress => { first ??= progress; } });
+    assert.equal(logits, expected);
+    assert.deepEqual(seen, [cut === 0 ? { range: undefined, ifRange: undefined, ifNoneMatch: undefined }
+      : { range: `bytes=${cut}-`, ifRange: '"one"', ifNoneMatch: undefined }]);
+    assert.equal(first.phase, cut === 0 ? 'download' : 'read');
+    assert.equal(sha256(readFileSync(copyPath())), sha256(tiny));
+    assert.equal((await quick.listCached())[0].complete, true);
+  });
+}
+
+test('a copy of which the server has another file meanwhile begins anew', async t => {
+  let state = {};
+  const { url, seen } = await flaky(t, () => state);
+  await load(url);
+  truncateSync(copyPath(), 60000);
+  writeFileSync(metaPath(), JSON.stringify({ ...JSON.parse(readFileSync(metaPath(), 'utf8')), complete: false }));
+  state = { bytes: other, etag: '"two"' };
+  assert.equal((await load(url)).logits, otherwise);
+  assert.equal(sha256(readFileSync(copyPath())), sha256(other));
+  assert.equal(seen.length, 2);
+});
+
+test('what is written beside a copy is not trusted', async t => {
+  const { url } = await flaky(t, () => ({}));
+  await load(url);
+  const good = JSON.parse(readFileSync(metaPath(), 'utf8'));
+  for (const text of ['', '{', 'null', '[]', '5', '"x"', '{"url":5}', '\0'.repeat(1000),
+    JSON.stringify({ ...good, url: 'http://elsewhere/' }), JSON.stringify({ ...good, size: -1 }),
+    JSON.stringify({ ...good, size: 1e300 }), JSON.stringify({ ...good, size: 5 }),
+    JSON.stringify({ ...good, size: tiny.length + 1 }), JSON.stringify({ ...good, lastUsed: 'x' }),
+    JSON.stringify({ ...good, etag: {} }), JSON.stringify({ ...good, size: undefined }),
+    JSON.stringify({ ...good, complete: 'yes' })]) {
+    writeFileSync(metaPath(), text);
+    await quick.listCached();
+    assert.equal(await quick.openCached(url), undefined, text);
+    const { logits, warnings } = await load(url);
+    assert.equal(logits, expected, text);
+    assert.deepEqual(warnings, [], text);
+    assert.deepEqual((await quick.listCached()).map(({ complete }) => complete), [true], text);
+  }
+});
+
+test('a damaged copy is loaded from the server instead, and replaced', async t => {
+  const { url, seen } = await flaky(t, () => ({}));
+  await load(url);
+  for (const [at, n] of [[0, 4], [100, 3000], [0, tiny.length]]) {
+    const bytes = tiny.slice();
+    bytes.fill(255, at, at + n);
+    writeFileSync(copyPath(), bytes);
+    assert.equal((await load(url)).logits, expected);
+    assert.equal(sha256(readFileSync(copyPath())), sha256(tiny));
+  }
+  assert.equal(seen.length, 4);
+});
+
+test('a file that is no model leaves no copy', async t => {
+  const { url } = await flaky(t, () => ({ bytes: tiny.map(byte => byte ^ 255) }));
+  await fails(load(url), 'PLUMB_ERROR_MAGIC', /model\.gguf: /);
+  const short = await flaky(t, () => ({ bytes: tiny.subarray(0, 80000), length: false }));
+  await fails(load(short.url), 'PLUMB_ERROR_TRUNCATED', /\d/);
+  assert.deepEqual(files(), []);
+});
+
+test('sha256: remembered, so that the next load does not count again; a wrong one removes the copy', async t => {
+  const { url, seen } = await flaky(t, () => ({}));
+  const right = sha256(tiny), wrong = sha256(other);
+  await load(url, { sha256: right.toUpperCase() });
+  assert.equal((await quick.listCached())[0].sha256, right);
+  await load(url, { sha256: right });
+  assert.equal(seen.length, 1);
+  await assert.rejects(load(url, { sha256: wrong }), error => {
+    assert.deepEqual([error.code, error.details], ['PLUMB_ERROR_CHECKSUM', { found: right, expected: wrong }]);
+    assert.ok(error.message.includes(right) && error.message.includes(wrong));
+    return true;
+  });
+  assert.deepEqual(files(), []);
+  await load(url);
+  assert.equal((await quick.listCached())[0].sha256, undefined);
+  await load(url, { sha256: right });   // of the copy
+  assert.equal((await quick.listCached())[0].sha256, right);
+  assert.equal(seen.length, 3);
+  for (const source of [tinyPath, tiny, new Blob([tiny])]) {
+    assert.equal((await load(source, { sha256: right }, Plumb)).logits, expected);
+    await fails(load(source, { sha256: wrong }, Plumb), 'PLUMB_ERROR_CHECKSUM', /the sha256 is/);
+  }
+  const padded = Buffer.concat([tiny, Buffer.alloc(5000)]);   // the engine needs no padding, the sum does
+  for (const source of [padded, new Blob([padded])]) {
+    assert.equal((await load(source, { sha256: sha256(padded) }, Plumb)).logits, expected);
+  }
+  await fails(() => quick.load(url, { sha256: 'abc' }), 'PLUMB_ERROR_ARGUMENT', /64 hex digits/);
+  await fails(() => quick.load(url, { sha256: [right, right] }), 'PLUMB_ERROR_ARGUMENT', /2 checksums, .* 1 parts/);
+});
+
+test('an aborted load leaves what it has, and the next one goes on there', async t => {
+  for (const worker of [false, true]) {
+    const stop = new AbortController(), reason = new Error('enough');
+    const ranges = [];
+    const url = await server(t, ({ headers: { range } }, response) => {
+      if (range) ranges.push(range);
+      const from = Number(/\d+/.exec(range ?? '0')[0]);
+      response.setHeader('ETag', '"one"').setHeader('Content-Length', tiny.length - from);
+      if (range) response.writeHead(206, { 'Content-Range': `bytes ${from}-88543/88544` }).end(tiny.subarray(from));
+      else {
+        response.write(tiny.subarray(0, 60000));
+        setTimeout(() => stop.abort(reason), 300);
+      }
+    });
+    await assert.rejects(Plumb.load(`${url}m`, { worker, signal: stop.signal }), reason);
+    const { logits, warnings } = await load(`${url}m`, { worker }, Plumb);   // at once
+    assert.equal(logits, expected);
+    assert.deepEqual(warnings, []);
+    assert.deepEqual(ranges, ['bytes=60000-']);
+  }
+});
+
+test('an abort while the next try is waited for ends the load at once', async t => {
+  const { url } = await flaky(t, i => i === 0 ? { cut: 60000 } : { cut: 0 });
+  for (const worker of [false, true]) {
+    const stop = new AbortController(), reason = new Error('enough');
+    const loading = Plumb.load(url, {
+      worker, signal: stop.signal, onProgress: ({ phase }) => phase === 'wait' && stop.abort(reason),
+    });
+    await assert.rejects(loading, reason);
+  }
+});
+
+test('of two loads at once one keeps a copy, the other says that it does not', async t => {
+  const { url } = await flaky(t, () => ({}));
+  const both = await Promise.all([load(url), load(url)]);
+  assert.deepEqual(both.map(({ logits }) => logits), [expected, expected]);
+  const warnings = both.flatMap(({ warnings }) => warnings);
+  assert.equal(warnings.length, 1);
+  assert.equal(warnings[0].code, 'cache');
+  assert.match(warnings[0].message, /model\.gguf: no copy is kept: another tab or process is using it/);
+  assert.equal(sha256(readFileSync(copyPath())), sha256(tiny));
+});
+
+test('a lock that a dead process left is none; one of a living process holds', async t => {
+  const { url } = await flaky(t, () => ({}));
+  await load(url);
+  const lock = `${copyPath()}.lock`;
+  for (const [text, held] of [['999999999 5', false], [`${process.pid} 5`, false], ['nonsense', false],
+    [`${process.ppid} 5`, true]]) {
+    writeFileSync(lock, text);
+    const { logits, warnings } = await load(url, { cache: 'reload' });
+    assert.equal(logits, expected);
+    assert.equal(warnings.length, held ? 1 : 0, text);
+  }
+  await fails(quick.removeCached(url), 'PLUMB_ERROR_STATE', /cannot be removed: another tab or process is using it/);
+  rmSync(lock);
+});
+
+test('a folder that cannot be written leaves a warning', async t => {
+  const { url } = await flaky(t, () => ({}));
+  process.env.PLUMB_CACHE = tinyPath;   // a file
+  const { logits, warnings } = await load(url);
+  assert.equal(logits, expected);
+  assert.deepEqual(warnings.map(({ code }) => code), ['cache']);
+  assert.match(warnings[0].message, /no copy is kept: .*(EEXIST|ENOTDIR)/);
+});
+
+/** The package on a folder that fails. @param {Partial<import('../../web/loader/store.js').Folder>} change */
+async function onFolder(change) {
+  const { Store } = await import('../../web/loader/store.js');
+  const { folder } = await import('../../web/node/folder.js');
+  const store = new Store(async () => {
+    const real = await folder();
+    return { ...real, ...change(real) };
+  });
+  return createPlumb({ ...platform, store, worker: false, postsBlobs: false, startWorker: () => assert.fail('none'),
+    locate: source => ({ kind: 'url', name: String(source), url: String(source) }) });
+}
+
+test('too little room: the numbers; room that ends in the middle: the copy goes, the load goes on', async t => {
+  const { url } = await flaky(t, () => ({}));
+  const small = await onFolder(() => ({ room: async () => 50000 }));
+  const { logits, warnings } = await load(url, {}, small);
+  assert.equal(logits, expected);
+  assert.match(warnings[0].message,
+    /needs 0\.1 MB, there is room for 0\.1 MB, cached models take 0\.0 MB; Plumb\.remove/);
+  assert.deepEqual(files(), []);
+  for (const full of [1, 20000, 60000]) {
+    const ending = await onFolder(real => ({
+      async lock(name) {
+        const handle = await real.lock(name);
+        if (!name.endsWith('.gguf')) return handle;
+        return { ...handle, write(bytes, at) {
+          if (at + bytes.length > full) throw new DOMException('the quota is used up', 'QuotaExceededError');
+          handle.write(bytes, at);
+        } };
+      },
+    }));
+    const { logits, warnings } = await load(url, {}, ending);
+    assert.equal(logits, expected);
+    assert.match(warnings[0].message, /no copy is kept: the quota is used up/);
+    assert.deepEqual(files(), []);
+  }
+});
+
+test('a split model by its first name, from a path and from a server, each part with its copy', async t => {
+  const folder = `${root}tests/vectors/synth/`, first = 'split-00001-of-00003.gguf';
+  const names = [1, 2, 3].map(i => `split-0000${i}-of-00003.gguf`);
+  const whole = (await load(names.map(name => folder + name), {}, Plumb)).logits;
+  assert.equal((await load(folder + first, {}, Plumb)).logits, whole);
+  const asked = [];
+  const url = await server(t, (request, response) => {
+    asked.push(`${request.method} ${request.url}`);
+    const bytes = readFileSync(folder + request.url.slice(1).replace(/\?.*/, ''));
+    response.writeHead(200, { ETag: '"one"', 'Content-Length': bytes.length });
+    response.end(request.method === 'HEAD' ? undefined : bytes);
+  });
+  const size = names.reduce((sum, name) => sum + statSync(folder + name).size, 0);
+  let total;
+  const options = { sha256: names.map(name => sha256(readFileSync(folder + name))),
+    onProgress: progress => { total = progress.total; } };
+  assert.equal((await load(`${url}${first}?download=true`, options)).logits, whole);
+  assert.equal(total, size);
+  assert.deepEqual(asked.filter(line => line.startsWith('GET')), names.map(name => `GET /${name}?download=true`));
+  asked.length = 0;
+  assert.equal((await load(`${url}${first}?download=true`, options)).logits, whole);
+  assert.deepEqual(asked, []);
+  assert.equal((await quick.listCached()).length, 3);
+  assert.equal(await quick.removeCached(`${url}${first}?download=true`), true);
+  assert.deepEqual(await quick.listCached(), []);
+});

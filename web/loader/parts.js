@@ -1,0 +1,135 @@
+/* The parts of a model while it is loaded, on the engine's side: from where each comes, what is checked and counted on
+ * the way, and what is left behind when it fails. */
+import { PlumbError } from '../errors.js';
+import { StartOver } from './download.js';
+import { UrlFile } from './file.js';
+import { Meter, sum } from './progress.js';
+import { read } from './source.js';
+
+/** Errors of a file that is not what it should be: its copy may be damaged, and is worth nothing. */
+const DAMAGED = ['MAGIC', 'VERSION', 'TRUNCATED', 'METADATA', 'TENSOR', 'TOKENIZER'].map(name => `PLUMB_ERROR_${name}`);
+
+/** @typedef {object} LoadArgs
+ * @property {import('./source.js').Part[]} parts
+ * @property {import('./file.js').CacheMode} [cache]
+ * @property {(string | undefined)[]} [sha256]  of each part, in small hex digits */
+/** @typedef {{code: 'threads' | 'cache', message: string}} Warning  what runs otherwise than asked */
+
+export class Parts {
+  /** @type {Warning[]} */
+  warnings = [];
+  #end = new AbortController();
+  #reached = 0;
+
+  /** @param {LoadArgs} args @param {import('../host.js').Call} call @param {import('../host.js').Platform} platform */
+  constructor({ parts, cache, sha256 = [] }, call, platform) {
+    this.parts = parts;
+    this.call = call;
+    this.platform = platform;
+    this.sha256 = sha256;
+    this.meter = new Meter(progress => call.emit('progress', progress), parts.map(({ size }) => size));
+    this.aborted = new Promise((_, reject) => {
+      const abort = () => {
+        this.#end.abort(call.signal.reason);
+        reject(call.signal.reason);
+      };
+      if (call.signal.aborted) abort();
+      call.signal.addEventListener('abort', abort);
+    });
+    this.aborted.catch(() => {});
+    const { store, pause, oneBuffer } = platform;
+    this.files = parts.map((part, i) => part.kind !== 'url' ? undefined : new UrlFile(part.url, {
+      signal: this.#end.signal, mode: cache, sha256: sha256[i], store, ...pause && { pause }, oneBuffer,
+      onWait: attempt => this.meter.say('wait', attempt),
+      warn: message => void this.warnings.push({ code: 'cache', message }),
+    }));
+    this.#start();
+  }
+
+  /** Servers are asked while the engine is compiled; the later ones only for sizes. */
+  #start() {
+    this.#reached = 0;
+    this.files[0]?.open().catch(() => {});
+    for (const [i, file] of this.files.entries()) {
+      if (i === 0 || !file) continue;
+      file.guess().then(size => { this.meter.sizes[i] ??= size; }, () => {});
+    }
+  }
+
+  /** Moves them into the engine, step by step. @param {import('../engine.js').Engine} engine */
+  async *read(engine) {
+    const { parts, files, call, meter, sha256, platform: { openFile, oneBuffer } } = this;
+    for (const [i, part] of parts.entries()) {
+      const file = files[i], expected = sha256[i];
+      this.#reached = i;
+      try {
+        await file?.open();
+        meter.sizes[i] = file ? file.size : part.size;
+        meter.partial = Boolean(file?.downloads);
+        engine.begin(this.#certainFrom(i));
+        const hash = expected === undefined || file?.verified === expected ? undefined
+          : (await import('../dist/vendor/noble-hashes/sha2.js')).sha256.create();
+        if (file) {
+          for await (const { n, phase } of file.read(engine, hash)) {
+            meter.add(n, phase);
+            yield;
+          }
+        } else if (part.kind !== 'url') {
+          for await (const n of read(engine, part, { pull: () => call.pull(i), openFile, oneBuffer, hash })) {
+            meter.add(n, 'read');
+            yield;
+          }
+        }
+        const found = hash && Array.from(hash.digest(), byte => byte.toString(16).padStart(2, '0')).join('');
+        if (found !== undefined && found !== expected) {
+          await file?.close('all');
+          throw new PlumbError('PLUMB_ERROR_CHECKSUM', `the sha256 is ${found}, expected ${expected}`,
+            { found, expected: /** @type {string} */ (expected) });
+        }
+        await file?.finish(found);
+      } catch (error) {
+        call.signal.throwIfAborted();
+        if (error instanceof PlumbError && part.name && !error.message.startsWith(part.name)) {
+          error.message = `${part.name}: ${error.message}`;
+        }
+        throw error;
+      }
+    }
+  }
+
+  /** Bytes of a part and of all that follow, once they are certain: one file may go on in the next part.
+   * @param {number} first */
+  #certainFrom(first) {
+    const { parts, files } = this;
+    return sum(parts.slice(first).map((part, i) => {
+      const file = files[first + i];
+      return file ? file.certain ? file.size : undefined : part.size;
+    }));
+  }
+
+  /** Whether after this failure a new engine may have what this one had not. @param {unknown} error */
+  async again(error) {
+    if (this.call.signal.aborted) return false;
+    const copied = (/** @type {UrlFile | undefined} */ file) => file !== undefined && file.local > 0;
+    const damaged = isDamage(error) && this.files.some(copied);
+    if (!damaged && !(error instanceof StartOver)) return false;
+    if (this.parts.slice(0, this.#reached + 1).some(({ kind }) => kind === 'pull')) return false;
+    for (const file of this.files) await file?.close(damaged && copied(file) ? 'all' : 'keep');
+    this.meter.reset();
+    this.#start();
+    return true;
+  }
+
+  /** After the last failure. @param {unknown} error */
+  async abandon(error) {
+    this.#end.abort(error);
+    const remove = isDamage(error) ? 'all' : isUnsupported(error) ? 'unfinished' : 'keep';
+    for (const file of this.files) await file?.close(remove);
+    if (error instanceof StartOver) throw new PlumbError('PLUMB_ERROR_IO', `${error.message}; load it again`);
+  }
+}
+
+/** @param {unknown} error */
+const isDamage = error => error instanceof PlumbError && DAMAGED.includes(error.code);
+/** @param {unknown} error */
+const isUnsupported = error => error instanceof PlumbError && error.code === 'PLUMB_ERROR_UNSUPPORTED';

@@ -1,0 +1,47 @@
+/* Chunks of a byte stream, one after the other. */
+
+/** Bytes of a stream that are read at once, at most: they fit in a processor's cache. */
+const BUFFER = 1 << 18;
+
+/** @param {ReadableStream<Uint8Array>} stream @param {boolean} [oneBuffer]  for all chunks, where the stream can fill
+ *   what it is given: new memory for each costs as much time as the bytes.  A chunk is valid until the next is read
+ * @returns {{read: () => Promise<{done: boolean, value?: Uint8Array}>, cancel: () => Promise<void>}} */
+function chunkReader(stream, oneBuffer) {
+  let reader = /** @type {ReadableStreamBYOBReader | undefined} */ (undefined);
+  try {
+    if (oneBuffer) reader = stream.getReader({ mode: 'byob' });
+  } catch {
+    // Not in every browser.
+  }
+  if (!reader) return stream.getReader();
+  const from = reader;
+  let buffer = new ArrayBuffer(BUFFER);
+  return {
+    async read() {
+      const { done, value } = await from.read(new Uint8Array(buffer));
+      if (value) buffer = value.buffer;
+      return { done, value };
+    },
+    cancel: () => from.cancel(),
+  };
+}
+
+/** As for await over the stream, which Safari does not have.
+ * @param {ReadableStream<Uint8Array>} stream @param {boolean} [oneBuffer] */
+export async function* streamChunks(stream, oneBuffer) {
+  const reader = chunkReader(stream, oneBuffer);
+  let ended = false;
+  try {
+    for (;;) {
+      const { done, value } = await reader.read();
+      ended = done;
+      if (done || !value) return;
+      yield value;
+    }
+  } catch (error) {
+    ended = true;
+    throw error;
+  } finally {
+    if (!ended) await reader.cancel().catch(() => {});
+  }
+}
