@@ -86,6 +86,27 @@ test('greedy answers are llama.cpp\'s token for token: a text, a chat, a prompt 
   assert.deepEqual([stats.promptTokens, stats.tokens], [39, 24]);
 });
 
+test('plumb/openai streams llama.cpp\'s answer out of the worker, each chunk with its tokens', async () => {
+  const chat = prompts[1], n = 12;
+  const { chunks, text } = await page.evaluate(async ([url, chat, n]) => {
+    const { OpenAI } = await import('/web/openai.js');
+    const client = new OpenAI({ models: { smol: url }, load: { precision: 'exact16' } });
+    const params = { model: 'smol', messages: chat.messages, temperature: 0, max_tokens: n, logprobs: true };
+    const chunks = [];
+    for await (const { choices: [choice] } of await client.chat.completions.create({ ...params, stream: true })) {
+      chunks.push([choice.delta.content ?? '', choice.logprobs?.content.map(({ token }) => token).join('') ?? '']);
+    }
+    await client.close();
+    const model = await Plumb.load(url);
+    const text = await model.detokenize(chat.f32.ids.slice(0, n));
+    await model.close();
+    return { chunks, text };
+  }, [REAL, chat, n]);
+  assert.equal(chunks.map(([content]) => content).join(''), text);
+  for (const [content, tokens] of chunks) assert.equal(tokens, content);
+  assert.ok(chunks.length > n - 3, `${chunks.length} chunks`);
+});
+
 test('linear memory holds the file, the session and at most 32 MB more', async () => {
   const { memoryBytes, sessionBytes } = await page.evaluate(() => model.info());
   assert.ok(memoryBytes <= statSync(realPath).size + sessionBytes + 32 * 2 ** 20, `${memoryBytes} bytes`);
