@@ -15,6 +15,8 @@ import { newConversation, openStore } from './store.js';
 const DEFAULT_MODEL = new URL('../../models/SmolLM2-135M-Instruct.Q4_1.gguf', import.meta.url).href;
 /** Milliseconds between two savings of an answer that grows, and between two looks at its speed. */
 const SAVE = 1000, GLANCE = 500;
+/** Likely tokens that the inspector shows beside the one that was taken. */
+const ALTERNATIVES = 5;
 
 const page = {
   welcome: element('welcome', 'section'), log: element('log', 'ol'), prompt: element('prompt', 'textarea'),
@@ -179,8 +181,10 @@ async function answer() {
   page.status.textContent = 'Reading';
   let first = 0, looked = 0, saved = performance.now();
   try {
-    const options = /** @type {any} */ ({ ...settings.sampling(), signal: mine.signal });
-    for await (const piece of model.generate(said, options)) {
+    const question = said.pop();
+    const talk = model.chat({ messages: said, contextEnd: 'trim' });
+    for await (const piece of talk.send(question?.content, { ...settings.sampling(), logprobs: ALTERNATIVES,
+      onToken: token => seen.push(token), signal: mine.signal })) {
       const now = performance.now();
       first ||= now;
       message.content += piece;
@@ -194,9 +198,9 @@ async function answer() {
         void store.put(chat);
       }
     }
-    const stats = model.lastStats;
+    const stats = talk.lastStats;
     if (stats) {
-      message.figures = summary(stats);
+      message.figures = summary(stats, talk.trimmed);
       if (chat === conversation) room(stats.promptTokens + stats.tokens, (await model.info()).contextLength);
     }
   } catch (error) {
@@ -212,12 +216,12 @@ async function answer() {
   void inspector?.then(({ inspect }) => inspect(subject()));
 }
 
-/** @param {import('../plumb.js').Stats} stats */
-function summary({ tokens, decodeRate, promptTokens, reusedTokens, prefillRate, finishReason }) {
+/** @param {import('../plumb.js').Stats} stats @param {number} trimmed */
+function summary({ tokens, decodeRate, promptTokens, reusedTokens, prefillRate, finishReason }, trimmed) {
   const how = { stop: '', length: 'cut: no room for more', abort: 'stopped' }[finishReason];
   const read = promptTokens - reusedTokens;
   return dotted([count(tokens, 'token'), `${decodeRate.toFixed(1)} tokens/s`,
-    `${read} read at ${prefillRate.toFixed(0)}/s`, how]);
+    `${read} read at ${prefillRate.toFixed(0)}/s`, trimmed > 0 && `without the first ${count(trimmed, 'message')}`, how]);
 }
 
 function stop() {

@@ -1,2 +1,135 @@
-/** @typedef {{id: number, piece: string, bytes: number[], logprob: number, top: {id: number, piece: string, logprob: number}[]}} Token */
-export function inspect(/** @type {any} */ _) {}
+/* The inspector: what the model thought of its last answer.  Tokens with their probabilities, activations by layer and
+ * attention from a trace of the conversation, and the command line's checks of the model's file. */
+import { showCheck } from './check.js';
+import { onDemand } from './demand.js';
+import { count, element, make, note } from './dom.js';
+import { heatmap, shown } from './heat.js';
+import { showTokens } from './tokens.js';
+
+/** @typedef {import('../engine.js').GeneratedToken} Token
+ * @typedef {import('../plumb.js').Message} Message */
+/** @typedef {object} Subject
+ * @property {import('../plumb.js').Model} model
+ * @property {import('../loader/source.js').Source} source
+ * @property {Message[]} said  the conversation up to the last answer; empty: there is none
+ * @property {Token[]} [tokens]  of that answer, if it was given since the page was opened */
+
+/** Tokens of a trace by layer, and of one of attention, whose values grow with their square. */
+const MOST = 256, MOST_SQUARE = 96;
+const NAMES = /** @type {const} */ (['tokens', 'layers', 'attention', 'check']);
+const tabs = NAMES.map(name => ({ name, tab: element(`tab-${name}`, 'button'), view: element(`view-${name}`, 'div') }));
+const show = { tokens: showTokens, layers: showLayers, attention: showAttention, check: showCheck };
+
+/** @type {Subject | undefined} */
+let subject;
+/** Views that show the subject. @type {Set<string>} */
+const current = new Set();
+
+/** @param {Subject | undefined} next  undefined: it is closed, or an answer is under way */
+export function inspect(next) {
+  if (!next) return;
+  subject = next;
+  current.clear();
+  fill();
+}
+
+/** @param {typeof NAMES[number]} [chosen] */
+function fill(chosen = tabs.find(({ tab }) => tab.ariaSelected === 'true')?.name) {
+  for (const { name, tab, view } of tabs) {
+    tab.ariaSelected = String(name === chosen);
+    tab.tabIndex = name === chosen ? 0 : -1;
+    view.hidden = name !== chosen;
+  }
+  const { name, view } = tabs.find(({ name }) => name === chosen) ?? tabs[0];
+  if (!subject || current.has(name)) return;
+  current.add(name);
+  view.replaceChildren();
+  if (name !== 'check' && subject.said.length === 0) view.append(note('Ask something first: this looks at the last answer.'));
+  else show[name](view, subject);
+}
+
+for (const [i, { name, tab }] of tabs.entries()) {
+  tab.addEventListener('click', () => fill(name));
+  tab.addEventListener('keydown', event => {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (!step) return;
+    const next = tabs[(i + step + tabs.length) % tabs.length];
+    fill(next.name);
+    next.tab.focus();
+  });
+}
+
+/** The conversation's tokens, the first of them. @param {Subject} subject @param {number} most */
+async function idsOf({ model, said }, most) {
+  const text = await model.applyChatTemplate(said, { addGenerationPrompt: false });
+  const ids = await model.tokenize(text, { addSpecial: false, parseSpecial: true });
+  return { ids: ids.subarray(0, most), left: Math.max(0, ids.length - most) };
+}
+
+/** @param {HTMLElement} view @param {Subject} subject */
+function showLayers(view, subject) {
+  view.append(note('How large the activations are behind every layer (l_out), and how widely each layer looks back (the '
+    + 'entropy of its attention, mean of all heads): by layer and token.', 'about'));
+  onDemand(view, 'Trace the conversation', async place => {
+    const { ids, left } = await idsOf(subject, MOST);
+    const { layers } = await subject.model.info();
+    const rms = grid(layers, ids.length), entropy = grid(layers, ids.length);
+    const { pieces } = await subject.model.trace(ids, { taps: 'l_out-*,kq_soft_max-*', values: 0, onTap(tap) {
+      const layer = Number(tap.name.split('-')[1]);
+      if (tap.name.startsWith('l_out')) rms[layer][tap.token] = tap.rms;
+      else if (tap.entropy) entropy[layer][tap.token] = mean(tap.entropy);
+    } });
+    if (left > 0) place.append(note(`The first ${ids.length} tokens; ${count(left, 'more token')} left out.`));
+    const axes = { row: 'layer', rows: rms.map((_, i) => String(i)), column: 'token', columns: pieces };
+    place.append(heatmap({ ...axes, title: 'RMS of l_out', values: rms, log: true }),
+      heatmap({ ...axes, title: 'Entropy of attention, in nats', values: entropy }),
+      table(['Layer', 'RMS', 'Entropy'], rms.map((row, i) => [String(i), shown(mean(row)), shown(mean(entropy[i]))])));
+  });
+}
+
+/** @param {HTMLElement} view @param {Subject} subject */
+async function showAttention(view, subject) {
+  view.append(note('Where each token looks: rows are tokens, columns the tokens before them.', 'about'));
+  const { layers, heads } = await subject.model.info();
+  const numbers = (/** @type {number} */ n) => Array.from({ length: n }, (_, i) =>
+    make('option', { value: String(i) }, String(i)));
+  const layer = make('select', { id: 'layer' }, ...numbers(layers));
+  const head = make('select', { id: 'head' }, make('option', { value: 'mean' }, 'mean'), ...numbers(heads));
+  view.append(make('div', { className: 'row choose' }, make('label', { htmlFor: 'layer' }, 'Layer'), layer,
+    make('label', { htmlFor: 'head' }, 'Head'), head));
+  const run = onDemand(view, 'Show the attention', async place => {
+    const { ids, left } = await idsOf(subject, MOST_SQUARE);
+    const n = ids.length, values = grid(n, n);
+    const { pieces, taps } = await subject.model.trace(ids, { taps: `kq_soft_max-${layer.value}`, values: Infinity });
+    for (const { token, values: all = [] } of taps) {
+      for (let key = 0; key <= token; key++) {
+        values[token][key] = head.value !== 'mean' ? Number(all[Number(head.value) * n + key])
+          : mean(Array.from({ length: heads }, (_, h) => Number(all[h * n + key])));
+      }
+    }
+    if (left > 0) place.append(note(`The first ${n} tokens; ${count(left, 'more token')} left out.`));
+    place.append(heatmap({ title: `Attention of layer ${layer.value}, ${head.value === 'mean' ? 'mean of all heads' : `head ${head.value}`}`,
+      values, square: true, range: [0, 1], row: 'from', rows: pieces, column: 'to', columns: pieces }),
+    table(['Token', 'Looks most at', 'Weight'], values.map((row, i) => {
+      const most = row.reduce((best, value, j) => value > row[best] ? j : best, 0);
+      return [JSON.stringify(pieces[i]), JSON.stringify(pieces[most]), shown(row[most])];
+    })));
+  });
+  for (const select of [layer, head]) select.addEventListener('change', () => void run());
+}
+
+/** @param {number} rows @param {number} columns @returns {number[][]} */
+const grid = (rows, columns) => Array.from({ length: rows }, () => Array(columns).fill(NaN));
+
+/** Of those that are numbers. @param {number[]} values */
+function mean(values) {
+  const numbers = values.filter(Number.isFinite);
+  return numbers.reduce((sum, value) => sum + value, 0) / numbers.length;
+}
+
+/** The same in words, for whoever does not see a picture. @param {string[]} head @param {string[][]} rows */
+function table(head, rows) {
+  return make('details', {}, make('summary', {}, 'As a table'), make('div', { className: 'wide' }, make('table', {},
+    make('thead', {}, make('tr', {}, ...head.map(text => make('th', { scope: 'col' }, text)))),
+    make('tbody', {}, ...rows.map(row => make('tr', {}, ...row.map(text => make('td', {}, text))))))));
+}

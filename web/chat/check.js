@@ -1,0 +1,98 @@
+/* The command line's checks, in the page: what can be checked of a model's file without a second opinion, and where
+ * another engine's activations part from this model's own. */
+import { Plumb } from '../index.js';
+import { onDemand } from './demand.js';
+import { make, note } from './dom.js';
+
+/** @typedef {import('./inspect.js').Subject} Subject */
+
+/** First values of each row of our own trace; a dump of whole tensors is compared by these. */
+const VALUES = 32;
+
+/** @param {HTMLElement} view @param {Subject} subject */
+export function showCheck(view, { model, source }) {
+  view.append(make('h3', {}, 'This model'), note('Names, shapes and values of the tensors, the tokenizer, prefill against '
+    + 'single steps, SIMD against portable kernels, the fast pass against the reference pass.', 'about'));
+  onDemand(view, 'Run the self-check', async place => {
+    const { args, files } = await filesOf(source);
+    const { out, err } = await Plumb.command(['selfcheck', ...args, '--json'], { files });
+    if (!out.trim()) throw new Error(err);
+    const { checks } = JSON.parse(out);
+    place.append(make('ul', { className: 'checks' }, ...checks.map((/** @type {any} */ { what, verdict, why }) =>
+      make('li', { 'data-verdict': verdict }, make('strong', {}, verdict), make('span', {}, what), note(why)))));
+  });
+
+  view.append(make('h3', {}, 'Against another engine'), note('Its activations as .npz, JSON or the text of '
+    + 'llama-eval-callback; this model computes the same tokens, and a report says where they part.', 'about'));
+  let dump = /** @type {File | undefined} */ (undefined);
+  const name = make('span', {}, 'Choose or drop a file');
+  const input = make('input', { type: 'file', accept: '.npz,.json,.txt,.log,.gguf', 'aria-label': 'Dump of another engine' });
+  const zone = make('label', { className: 'zone' }, input, name);
+  view.append(zone);
+  const run = onDemand(view, 'Compare', async place => {
+    if (!dump) throw new Error('There is no file yet: choose one above.');
+    place.append(await compare(model, dump));
+  });
+  const take = (/** @type {File | undefined} */ file) => {
+    if (!file) return;
+    dump = file;
+    name.textContent = file.name;
+    void run();
+  };
+  input.addEventListener('change', () => take(input.files?.[0]));
+  zone.addEventListener('drop', event => {
+    event.preventDefault();
+    take(event.dataTransfer?.files[0]);
+  });
+}
+
+/** @param {import('../plumb.js').Model} model @param {File} dump */
+async function compare(model, dump) {
+  // With itself it agrees, and the command says which tokens are in it.
+  const itself = await Plumb.command(['diff', 'theirs', 'theirs', '--json'], { files: { theirs: dump } });
+  if (!itself.out.trim()) throw new Error(itself.err);
+  const { tokens } = JSON.parse(itself.out).a;
+  if (!tokens?.length) throw new Error(`${dump.name} does not say which tokens it is of`);
+  const ours = JSON.stringify(await model.trace(tokens, { values: VALUES }));
+  const { err, files } = await Plumb.command(['diff', 'theirs', 'ours', '--html', 'report.html'],
+    { files: { theirs: dump, ours } });
+  const report = files['report.html'];
+  if (!report) throw new Error(err);
+  return frame(new TextDecoder().decode(report));
+}
+
+/** The report, in which no script runs.  It inherits this page's policy, which knows no styles in a text: they are given
+ * to it by hand. @param {string} html */
+function frame(html) {
+  const made = make('iframe', { title: 'Report', srcdoc: html.replace(/(<\/?)style>/g, '$1template>')
+    .replaceAll(' style="', ' data-style="') });
+  made.setAttribute('sandbox', 'allow-same-origin');
+  made.addEventListener('load', () => {
+    const { contentDocument: inside, contentWindow } = made;
+    if (!inside || !contentWindow) return;
+    inside.adoptedStyleSheets = [...inside.querySelectorAll('template')].map(({ content }) => {
+      const sheet = new /** @type {any} */ (contentWindow).CSSStyleSheet();
+      sheet.replaceSync(content.textContent);
+      return sheet;
+    });
+    for (const one of inside.querySelectorAll('[data-style]')) {
+      /** @type {HTMLElement} */ (one).style.cssText = one.getAttribute('data-style') ?? '';
+    }
+  });
+  return made;
+}
+
+/** The model's file as the command line reads it.
+ * @param {import('../loader/source.js').Source} source
+ * @returns {Promise<{args: string[], files: Record<string, Blob>}>} */
+async function filesOf(source) {
+  const parts = [source].flat();
+  if (parts.every(part => part instanceof File)) {
+    return { args: [parts[0].name], files: Object.fromEntries(parts.map(part => [part.name, part])) };
+  }
+  const url = String(parts[0]);
+  /** Lands with the loader. @type {any} */
+  const plumb = Plumb;
+  const kept = await plumb.openCached?.(new URL(url, location.href).href);
+  return { args: ['model.gguf'], files: { 'model.gguf': kept ?? await (await fetch(url)).blob() } };
+}

@@ -1,0 +1,74 @@
+/* A picture of numbers in rows and columns, which tells each of them to a pointer and to arrow keys. */
+import { make } from './dom.js';
+
+/** @typedef {object} Picture
+ * @property {string} title
+ * @property {number[][]} values  NaN: none
+ * @property {boolean} [log]  shades by the logarithm
+ * @property {boolean} [square]  cells are as high as wide
+ * @property {[number, number]} [range]  of the shades; default: what the values have
+ * @property {string} row  what a row is
+ * @property {string[]} rows
+ * @property {string} column
+ * @property {string[]} columns */
+
+/** @param {Picture} picture */
+export function heatmap({ title, values, log, square, range, row, rows, column, columns }) {
+  const scale = log ? Math.log : (/** @type {number} */ value) => value;
+  const finite = values.flat().map(scale).filter(Number.isFinite);
+  const low = range?.[0] ?? finite.reduce((a, b) => Math.min(a, b), Infinity);
+  const high = range?.[1] ?? finite.reduce((a, b) => Math.max(a, b), -Infinity);
+  const [height, width] = [values.length, columns.length];
+  const canvas = make('canvas', { width, height, tabIndex: 0, role: 'img' });
+  canvas.style.aspectRatio = square ? '1' : `${width} / ${Math.max(height, width / 2.5)}`;
+  canvas.setAttribute('aria-label', `${title}: ${height} × ${width}, from ${shown(unscale(low, log))} to `
+    + `${shown(unscale(high, log))}. Arrow keys tell each value.`);
+  paint(canvas, values, value => (scale(value) - low) / (high - low || 1));
+
+  const told = make('output', { className: 'figures' }, '\u00a0');
+  let at = [0, 0];
+  /** @param {number} y @param {number} x */
+  const tell = (y, x) => {
+    at = [Math.max(0, Math.min(height - 1, y)), Math.max(0, Math.min(width - 1, x))];
+    const value = values[at[0]][at[1]];
+    told.textContent = `${row} ${visible(rows[at[0]])}, ${column} ${visible(columns[at[1]])}: `
+      + `${Number.isNaN(value) ? 'none' : shown(value)}`;
+  };
+  canvas.addEventListener('pointermove', event => tell(Math.floor(event.offsetY / canvas.clientHeight * height),
+    Math.floor(event.offsetX / canvas.clientWidth * width)));
+  canvas.addEventListener('focus', () => tell(at[0], at[1]));
+  canvas.addEventListener('keydown', event => {
+    const step = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0] }[event.key];
+    if (!step) return;
+    event.preventDefault();
+    tell(at[0] + step[0], at[1] + step[1]);
+  });
+  return make('figure', {}, make('figcaption', {}, title,
+    make('span', { className: 'figures' }, `  ${shown(unscale(low, log))} to ${shown(unscale(high, log))}`)), canvas, told);
+}
+
+/** @param {number} value @param {boolean} [log] */
+const unscale = (value, log) => log ? Math.exp(value) : value;
+
+/** @param {number} value */
+export const shown = value => Number.isFinite(value) ? String(Number(value.toPrecision(3))) : 'none';
+
+/** @param {string} text */
+const visible = text => /^\d+$/.test(text) ? text : `“${text.replaceAll('\n', '↵')}”`;
+
+/** In the accent's colour, from the ground to full. @param {HTMLCanvasElement} canvas @param {number[][]} values
+ * @param {(value: number) => number} part  0 to 1 */
+function paint(canvas, values, part) {
+  const context = canvas.getContext('2d');
+  if (!context) return;
+  const { width, height } = canvas;
+  const [r, g, b] = getComputedStyle(document.documentElement).getPropertyValue('--likely').trim().split(' ').map(Number);
+  const image = context.createImageData(width, height);
+  for (let y = 0; y < height; y++) {
+    for (let x = 0; x < width; x++) {
+      const shade = part(values[y][x]);
+      if (!Number.isNaN(shade)) image.data.set([r, g, b, 255 * Math.sqrt(Math.max(0, Math.min(1, shade)))], 4 * (y * width + x));
+    }
+  }
+  context.putImageData(image, 0, 0);
+}

@@ -1,0 +1,61 @@
+/* The last answer token by token: the less likely one was, the darker its ground; what else could have come. */
+import { count, dotted, make, note } from './dom.js';
+
+/** @typedef {import('../engine.js').GeneratedToken} Token */
+
+/** @param {HTMLElement} view @param {{tokens?: Token[]}} subject */
+export function showTokens(view, { tokens }) {
+  if (!tokens || tokens.length === 0) {
+    view.append(note('Probabilities are noted while an answer is given. Regenerate the last one to see its tokens.'));
+    return;
+  }
+  const about = make('div', { className: 'chosen', role: 'status' });
+  const buttons = tokens.map((token, i) => {
+    const button = make('button', { type: 'button', className: 'token', tabIndex: i === 0 ? 0 : -1,
+      'aria-label': `${JSON.stringify(token.piece)}, ${percent(token.logprob)}` }, visible(token.piece));
+    button.style.setProperty('--doubt', (1 - Math.exp(token.logprob)).toFixed(3));
+    button.addEventListener('pointerenter', () => describe(about, token));
+    button.addEventListener('focus', () => describe(about, token));
+    return button;
+  });
+  const text = make('div', { className: 'tokens', role: 'group', 'aria-label': 'Tokens; arrow keys go from one to the next' });
+  buttons.forEach((button, i) => {
+    text.append(button);
+    if (tokens[i].piece.includes('\n')) text.append(make('br'));
+  });
+  text.addEventListener('keydown', event => {
+    const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+    const at = buttons.indexOf(/** @type {HTMLButtonElement} */ (document.activeElement));
+    const next = step && buttons[at + step];
+    if (!next) return;
+    event.preventDefault();
+    buttons[at].tabIndex = -1;
+    next.tabIndex = 0;
+    next.focus();
+  });
+  const mean = tokens.reduce((sum, { logprob }) => sum + logprob, 0) / tokens.length;
+  view.append(note(dotted([count(tokens.length, 'token'), `perplexity ${Math.exp(-mean).toFixed(2)}`,
+    'dark: unlikely'])), text, about);
+  describe(about, tokens[0]);
+}
+
+/** @param {HTMLElement} about @param {Token} token */
+function describe(about, token) {
+  const others = token.top.map(one => {
+    const bar = make('span', { className: 'bar', 'aria-hidden': 'true' });
+    bar.style.setProperty('--part', Math.exp(one.logprob).toFixed(4));
+    return make('li', one.id === token.id ? { 'aria-current': 'true' } : {}, make('code', {}, visible(one.piece)), bar,
+      make('span', { className: 'figures' }, percent(one.logprob)));
+  });
+  about.replaceChildren(make('p', {}, make('code', {}, visible(token.piece)), ` ${percent(token.logprob)}`,
+    make('span', { className: 'figures' }, `  token ${token.id}`)), make('ol', {}, ...others));
+}
+
+/** Before penalties, temperature and the like. @param {number} logprob */
+export function percent(logprob) {
+  const p = 100 * Math.exp(logprob);
+  return `${p < 0.01 ? '< 0.01' : p.toFixed(p < 10 ? 2 : 1)} %`;
+}
+
+/** @param {string} piece */
+const visible = piece => piece === '' ? '∅' : piece.replaceAll('\n', '↵').replaceAll('\t', '⇥');
