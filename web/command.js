@@ -20,7 +20,8 @@ import { Remote } from './protocol.js';
  *   starts tool.js; what it is to be posted for the files */
 
 /** Plumb.command.
- * @param {StartTool} startTool @param {string[]} args @param {CommandOptions} options @returns {Promise<CommandResult>} */
+ * @param {StartTool} startTool @param {string[]} args @param {CommandOptions} options
+ * @returns {Promise<CommandResult>} */
 export async function runCommand(startTool, args, options) {
   known.checkOptions('Plumb.command', options, known.COMMAND);
   if (!Array.isArray(args) || !args.every(word => typeof word === 'string' && !word.includes('\0'))) {

@@ -1,8 +1,8 @@
-/* The one error class.  `code` is the C status name for failures of the engine; failures that only JavaScript can
- * have use the same names: PLUMB_ERROR_ARGUMENT (an option), PLUMB_ERROR_STATE (closed model, dead worker),
- * PLUMB_ERROR_IO (network, file), PLUMB_ERROR_TEMPLATE (chat template).  Aborts are not errors of this class: what a
- * signal aborts rejects with the signal's reason. */
-
+/** The one class of errors.  What a signal ends is not of it: that rejects with the signal's reason.
+ *
+ * `code` is the name of a status of include/plumb.h, or one of these, which only JavaScript has: PLUMB_ERROR_ARGUMENT
+ * (an option), PLUMB_ERROR_STATE (a closed model, a dead worker), PLUMB_ERROR_IO (network, file), PLUMB_ERROR_TEMPLATE
+ * (the chat template), PLUMB_ERROR_CHECKSUM (a file is not the one that was asked for). */
 export class PlumbError extends Error {
   /**
    * @param {string} code  "PLUMB_ERROR_MAGIC" and so on, see include/plumb.h
@@ -12,7 +12,9 @@ export class PlumbError extends Error {
   constructor(code, message, details = {}) {
     super(message);
     this.name = 'PlumbError';
+    /** "PLUMB_ERROR_MAGIC" and so on. @type {string} */
     this.code = code;
+    /** The numbers of the message, e.g. {url, status} or {bytes, total}. @type {Record<string, string | number>} */
     this.details = details;
   }
 }

@@ -7,17 +7,26 @@ export { Model } from './plumb.js';
 
 /* The types that users name; the same in Node. */
 /** @typedef {import('./loader/source.js').Source} Source
+ * @typedef {import('./loader/source.js').OneSource} OneSource
  * @typedef {import('./plumb.js').LoadOptions} LoadOptions
+ * @typedef {import('./loader/store.js').Cached} Cached
+ * @typedef {import('./loader/file.js').CacheMode} CacheMode
  * @typedef {import('./loader/progress.js').Progress} Progress
  * @typedef {import('./plumb.js').GenerateOptions} GenerateOptions
+ * @typedef {import('./engine.js').GeneratedToken} GeneratedToken
+ * @typedef {import('./engine.js').Candidate} Candidate
  * @typedef {import('./plumb.js').TemplateOptions} TemplateOptions
  * @typedef {import('./plumb.js').TraceOptions} TraceOptions
+ * @typedef {import('./chat.js').Chat} Chat
  * @typedef {import('./chat.js').ChatOptions} ChatOptions
  * @typedef {import('./toolcalls.js').Tool} Tool
+ * @typedef {import('./toolcalls.js').ToolCall} ToolCall
  * @typedef {import('./plumb.js').Message} Message
  * @typedef {import('./plumb.js').Stats} Stats
  * @typedef {import('./command.js').CommandOptions} CommandOptions
  * @typedef {import('./command.js').CommandResult} CommandResult
+ * @typedef {import('./plumb.js').ModelInfo} ModelInfo
+ * @typedef {import('./engine.js').Scalar} Scalar
  * @typedef {import('./engine.js').MetadataValue} MetadataValue
  * @typedef {import('./engine.js').TapRecord} TapRecord
  * @typedef {import('./engine.js').TraceDocument} TraceDocument */

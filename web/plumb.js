@@ -64,6 +64,26 @@ import { choose } from './variant.js';
 /** @typedef {import('./template.js').Message} Message
  * @typedef {import('./host.js').Stats} Stats */
 
+/** @typedef {object} ModelInfo
+ * @property {string} architecture  general.architecture of the file
+ * @property {number} parameters
+ * @property {number} weightBytes
+ * @property {number} layers
+ * @property {number} embedding  elements of a token's vector
+ * @property {number} heads
+ * @property {number} headsKV
+ * @property {number} headDim
+ * @property {number} feedForward
+ * @property {number} vocabulary  tokens
+ * @property {number} trainedContext  tokens
+ * @property {number} contextLength  tokens that this session holds
+ * @property {string} module  the file that runs, such as plumb-mt-relaxed
+ * @property {number} threads
+ * @property {string} kernels  the instructions they use
+ * @property {typeof known.PRECISIONS[number]} precision  what 'auto' came to
+ * @property {number} sessionBytes  of memoryBytes, those of the session
+ * @property {number} memoryBytes  all that the engine holds */
+
 /** What was said on the console, so that it is said once. @type {Set<string>} */
 const said = new Set();
 /** Milliseconds that an aborted load has to give up what it holds. */
@@ -220,12 +240,13 @@ export class Model {
 
   /** Architecture, sizes, context, the module that runs, its threads, kernels and precision, and the memory that it
    * holds now.
-   * @returns {Promise<ReturnType<import('./engine.js').Engine['info']> & {module: string}>} */
+   * @returns {Promise<ModelInfo>} */
   async info() {
     return this.#call('info');
   }
 
-  /** @param {string} text
+  /** Token ids of a text.
+   * @param {string} text
    * @param {{addSpecial?: boolean, parseSpecial?: boolean}} [options]  first and last tokens as the file asks (default
    *   true); text of special tokens becomes those tokens (default false)
    * @returns {Promise<Int32Array>} */
@@ -236,7 +257,8 @@ export class Model {
     return this.#call('tokenize', { text, addSpecial, parseSpecial });
   }
 
-  /** @param {ArrayLike<number>} ids @param {{special?: boolean}} [options]  show control tokens too (default false)
+  /** The text of tokens.
+   * @param {ArrayLike<number>} ids @param {{special?: boolean}} [options]  show control tokens too (default false)
    * @returns {Promise<string>} */
   async detokenize(ids, options = {}) {
     known.checkOptions('detokenize', options, known.DETOKENIZE);

@@ -1,0 +1,167 @@
+/* Prints docs/api.md of the package: what its entries export, from the comments of the modules, by TypeScript's own
+ * reading of them.  A type that a reader meets but cannot name is an error: index.js is to export it too.
+ *
+ *   node tools/api.mjs > web/docs/api.md     (`make docs`) */
+import { fileURLToPath } from 'node:url';
+import ts from 'typescript';
+
+const web = fileURLToPath(new URL('../web/', import.meta.url));
+const { config } = ts.readConfigFile(`${web}tsconfig.json`, ts.sys.readFile);
+const { options } = ts.convertCompilerOptionsFromJson(config.compilerOptions, web);
+const ENTRIES = { plumb: 'index.js', 'plumb/openai': 'openai.js' };
+const program = ts.createProgram(Object.values(ENTRIES).map(file => web + file), options);
+const checker = program.getTypeChecker();
+
+const exported = Object.entries(ENTRIES).map(([name, file]) => {
+  const module = checker.getSymbolAtLocation(program.getSourceFile(web + file));
+  const symbols = [...new Set(checker.getExportsOfModule(module).map(target))];
+  const kind = symbol => [ts.isVariableDeclaration, ts.isClassDeclaration, () => true]
+    .findIndex(is => is(symbol.declarations[0]));
+  return { name, symbols: symbols.sort((a, b) => kind(a) - kind(b)) };
+});
+const titles = new Set(exported.flatMap(({ symbols }) => symbols.map(({ name }) => name)));
+/** Types that a reader meets here, but cannot name. @type {Set<string>} */
+const missing = new Set();
+/** Types of the language and its hosts, which need no words here. */
+const KNOWN = new Set(`AbortSignal Array ArrayBuffer ArrayLike AsyncGenerator AsyncIterable Blob Error Float32Array
+  Infinity Int32Array Map NaN Omit Promise ReadableStream Record Response Uint8Array URL`.split(/\s+/));
+
+/** What a name stands for, also through a typedef that only hands it on.
+ * @param {ts.Symbol} symbol @returns {ts.Symbol} */
+function target(symbol) {
+  if (symbol.flags & ts.SymbolFlags.Alias) return target(checker.getAliasedSymbol(symbol));
+  const tag = symbol.declarations?.find(ts.isJSDocTypedefTag);
+  const type = tag?.typeExpression?.type;
+  if (!type || !ts.isImportTypeNode(type) || !type.qualifier || type.typeArguments) return symbol;
+  return target(checker.getSymbolAtLocation(type.qualifier));
+}
+
+/** Text of a comment on one line. @param {string | ts.NodeArray<any> | undefined} comment */
+const words = comment => (ts.getTextOfJSDocComment(comment) ?? '').replace(/\s+/g, ' ').trim();
+const cell = text => text.replaceAll('|', '\\|');
+const anchor = name => `#${name.toLowerCase()}`;
+
+/** A type as its author wrote it, without where names come from.
+ * @param {ts.Node | undefined} node @param {string} of  who names it */
+function typeText(node, of) {
+  if (!node) return '';
+  const computed = /typeof|\['|import\([^)]*\)\.Engine/.test(node.getText());
+  const text = (computed ? checker.typeToString(checker.getTypeFromTypeNode(node), undefined,
+    ts.TypeFormatFlags.NoTruncation | ts.TypeFormatFlags.UseSingleQuotesForStringLiteralType) : node.getText())
+    .replace(/import\([^)]*\)\./g, '').replace(/\n\s*\*?\s*/g, ' ').replace(/^\((.*)\)$/s, '$1')
+    .replace(/\b(?:\w+\.)(?=[A-Z]\w*)/g, '');
+  for (const [name] of text.replace(/'[^']*'/g, '').matchAll(/(?<![\w.])[A-Z]\w+/g)) {
+    if (!titles.has(name) && !KNOWN.has(name)) missing.add(`${name} (of ${of})`);
+  }
+  return text;
+}
+/** The same as code, with links to what this page explains. */
+function linked(node, of) {
+  const text = typeText(node, of);
+  const names = [...new Set(text.match(/\b[A-Z]\w+/g) ?? [])].filter(name => titles.has(name) && name !== of);
+  return `\`${text}\`${names.length ? ` (${names.map(name => `[${name}](${anchor(name)})`).join(', ')})` : ''}`;
+}
+
+/** A function: its call as a heading, its words, its parameters. */
+function functionText(title, declaration) {
+  const { parameters } = declaration;
+  const name = parameter => parameter.name.getText().replace(/^\{[^]*$/, 'options');
+  const optional = parameter => parameter.initializer || checker.isOptionalParameter(parameter);
+  const list = parameters.map(one => `${name(one)}${optional(one) ? '?' : ''}`).join(', ');
+  const lines = [`### ${title}(${list})`, '', doc(declaration), ''];
+  for (const parameter of parameters) {
+    const [tag] = ts.getJSDocParameterTags(parameter);
+    const type = linked(ts.getJSDocType(parameter), title);
+    lines.push(`- \`${name(parameter)}${optional(parameter) ? '?' : ''}\`: ${type}${colon(words(tag?.comment))}`);
+  }
+  const returns = ts.getJSDocReturnTag(declaration);
+  const type = ts.getJSDocReturnType(declaration);
+  if (type) lines.push(`- returns ${linked(type, title)}${colon(words(returns?.comment))}`);
+  return [...lines, ''];
+}
+const colon = text => text ? `: ${text}` : '';
+
+/** The words of a declaration. @param {ts.Node} declaration */
+function doc(declaration) {
+  return ts.getJSDocCommentsAndTags(declaration).filter(ts.isJSDoc).map(({ comment }) => words(comment)).join(' ');
+}
+
+/** A table of properties, of objects that are written out. @param {ts.Type} type @param {string} title */
+function propertiesText(type, title) {
+  const rows = checker.getPropertiesOfType(type).map(property => {
+    const declaration = property.declarations[0];
+    const node = declaration.typeExpression?.type ?? declaration.type;
+    const optional = property.flags & ts.SymbolFlags.Optional ? '?' : '';
+    const comment = words(declaration.comment) || ts.displayPartsToString(property.getDocumentationComment(checker));
+    return `| \`${property.name}${optional}\` | ${cell(linked(node, title))} | ${cell(comment)} |`;
+  });
+  return rows.length ? ['| | | |', '|---|---|---|', ...rows, ''] : [];
+}
+
+/** @param {ts.Symbol} symbol */
+function typedefText(symbol) {
+  const tag = symbol.declarations.find(ts.isJSDocTypedefTag);
+  const type = checker.getDeclaredTypeOfSymbol(symbol);
+  const written = tag.typeExpression.type;
+  const plain = type.isUnion() || checker.isArrayType(type) || !checker.getPropertiesOfType(type).length
+    || type.getStringIndexType() && !type.isIntersection();
+  return [`## ${symbol.name}`, '', ...plain && written ? [linked(written, symbol.name), ''] : [],
+    words(tag.comment), '', ...plain ? [] : propertiesText(type, symbol.name)];
+}
+
+/** Methods and fields, without what begins with # or is only inside. @param {ts.ClassDeclaration} declaration */
+function classText(declaration) {
+  const title = declaration.name.text, own = (/[A-Z][a-z]+$/.exec(title)?.[0] ?? title).toLowerCase();
+  const lines = [`## ${title}`, '', doc(declaration), ''];
+  const base = declaration.heritageClauses?.[0]?.types[0];
+  const members = [...base ? checker.getTypeAtLocation(base).symbol.declarations : [], declaration]
+    .filter(ts.isClassDeclaration).flatMap(one => [...one.members]);
+  const constructors = members.filter(ts.isConstructorDeclaration);
+  const [constructor] = constructors.slice(-1);
+  if (constructor && doc(constructor)) lines.push(...functionText(`new ${title}`, constructor));
+  const fields = constructors.flatMap(({ body }) => body.statements)
+    .filter(one => ts.isExpressionStatement(one) && ts.isBinaryExpression(one.expression)
+      && /^this\.[a-z]\w*$/i.test(one.expression.left.getText()) && doc(one));
+  for (const field of fields) {
+    const symbol = checker.getSymbolAtLocation(field.expression.left);
+    lines.push(`### ${own}.${symbol.name}`, '', doc(field), '');
+    const type = ts.getJSDocType(field) ?? ts.getJSDocTypeTag(field)?.typeExpression.type;
+    if (type) lines.push(`- ${linked(type, title)}`, '');
+  }
+  for (const member of members) {
+    if (!member.name || ts.isPrivateIdentifier(member.name) || !ts.getJSDocCommentsAndTags(member).length) continue;
+    const name = `${own}.${member.name.getText()}`;
+    if (ts.isMethodDeclaration(member)) lines.push(...functionText(name, member));
+    else {
+      const type = ts.getJSDocType(member) ?? ts.getJSDocReturnType(member);
+      lines.push(`### ${name}`, '', doc(member), '', ...type ? [`- ${linked(type, title)}`, ''] : []);
+    }
+  }
+  return lines;
+}
+
+/** An object of functions. @param {ts.Symbol} symbol */
+function objectText(symbol) {
+  const [declaration] = symbol.declarations;
+  const lines = [`## ${symbol.name}`, '', doc(declaration.parent.parent), ''];
+  for (const property of checker.getPropertiesOfType(checker.getTypeOfSymbol(symbol))) {
+    lines.push(...functionText(`${symbol.name}.${property.name}`, property.declarations[0]));
+  }
+  return lines;
+}
+
+const page = ['# plumb, the reference', '',
+  '<!-- `make docs` writes this file from the comments of the modules: change those. -->', '',
+  'Every function, option and type of the package, with units, defaults and errors. What has a `?` may be left out.',
+  ''];
+for (const { name, symbols } of exported) {
+  const links = symbols.map(one => `[${one.name}](${anchor(one.name)})`);
+  page.push(`Of \`import ... from '${name}'\`: ${links.join(', ')}.`, '');
+}
+for (const symbol of new Set(exported.flatMap(({ symbols }) => symbols))) {
+  const [declaration] = symbol.declarations;
+  page.push(...ts.isClassDeclaration(declaration) ? classText(declaration)
+    : ts.isVariableDeclaration(declaration) ? objectText(symbol) : typedefText(symbol));
+}
+if (missing.size > 0) throw new Error(`no entry exports these types: ${[...missing].join(', ')}`);
+process.stdout.write(page.join('\n').replace(/\n{3,}/g, '\n\n').trimEnd() + '\n');
