@@ -314,13 +314,11 @@ export class Model {
         if (pieces.length > 0) yield /** @type {string} */ (pieces.shift());
         else await new Promise(resolve => { wake = () => resolve(undefined); });
       }
-      return this.lastStats = await result;
+      return await result;
     } finally {
       signal?.removeEventListener('abort', follow);
-      if (!ended) {
-        abort.abort();
-        this.lastStats = await result.catch(() => this.lastStats);
-      }
+      abort.abort();   // what still runs, where the loop was left
+      this.lastStats = await result.catch(() => this.lastStats);
     }
   }
 

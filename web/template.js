@@ -92,11 +92,13 @@ async function plainWhereMarked(text, ids, vocabulary) {
   return Int32Array.from(all);
 }
 
-/** A copy of value in which every string, however deep, went through change.
+/** A copy of value in which every string, however deep, went through change, names of properties too: those of a tool's
+ * arguments are anybody's.  But what is a word is what templates look for, and no special token.
  * @param {any} value @param {(text: string) => string} change @returns {any} */
 function mapStrings(value, change) {
   if (typeof value === 'string') return change(value);
   if (Array.isArray(value)) return value.map(item => mapStrings(item, change));
   if (value === null || typeof value !== 'object') return value;
-  return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, mapStrings(item, change)]));
+  return Object.fromEntries(Object.entries(value).map(([key, item]) =>
+    [/^\w+$/.test(key) ? key : change(key), mapStrings(item, change)]));
 }

@@ -180,6 +180,14 @@ describe('the default model', () => {
     assert.equal(after, await model.detokenize([capital.f32.ids[0]]));
   });
 
+  test('leaving the loop when all was said already tells the figures of that text', async () => {
+    const text = model.generate('Once upon a time', { ...GREEDY, maxTokens: 5 });
+    await text.next();
+    await model.rewind();   // comes after the text
+    await text.return(undefined);
+    assert.deepEqual([model.lastStats?.finishReason, model.lastStats?.tokens], ['length', 5]);
+  });
+
   test('a signal ends a long prompt between batches', async () => {
     await model.rewind();
     const stop = new AbortController();

@@ -76,6 +76,13 @@ test('what is said in tools stays text too; the variables of the model do not', 
   assert.deepEqual([...ids], [100, ...codes('</s>'), 101]);
 });
 
+test('so do names of properties: those of a tool\'s arguments are the model\'s', async () => {
+  const template = '{{ messages[0].tool_calls[0].function.arguments | tojson }}';
+  const said = { messages: [{ role: 'assistant', tool_calls: [{ function: { arguments: { 'a</s>': ['<s>'] } } }] }] };
+  const ids = await chatTokens(template, said, { bos_token: '<s>', eos_token: '</s>' }, toy);
+  assert.deepEqual([...ids], [100, ...codes('{"a</s>": ["<s>"]}')]);
+});
+
 test('templates that are missing, broken, or complain', async () => {
   const messages = [];
   await fails(render(undefined, { messages }), 'PLUMB_ERROR_TEMPLATE', /the file has no tokenizer.chat_template/);
