@@ -1,9 +1,9 @@
 /* plumb in a browser: the engine runs in a module worker. */
 import { platform, wrap } from './platform.js';
-import { createPlumb } from './plumb.js';
+import { createPlumb, Model } from './plumb.js';
 
 export { PlumbError } from './errors.js';
-export { Model } from './plumb.js';
+export { Model };
 
 /* The types that users name; the same in Node. */
 /** @typedef {import('./loader/source.js').Source} Source
