@@ -27,7 +27,6 @@ import { PlumbError, reasonOf } from './errors.js';
  * @property {() => unknown} terminate
  * @property {() => void} [unref]  from now on it does not keep the process alive */
 
-const never = new AbortController().signal;
 const stopped = (/** @type {string} */ why) => new PlumbError('PLUMB_ERROR_STATE', why);
 
 /** The engine in the caller's own thread. @implements {Transport} */
@@ -40,23 +39,24 @@ export class Local {
   }
 
   /** @type {Transport['call']} */
-  async call(method, args = {}, { signal = never, onEvent = () => {}, onPull = async () => null } = {}) {
+  async call(method, args = {}, { signal, onEvent = () => {}, onPull = async () => null } = {}) {
     const abort = new AbortController();
-    const follow = () => abort.abort(signal.reason);
-    if (signal.aborted) follow();
-    signal.addEventListener('abort', follow);
+    const follow = () => abort.abort(signal?.reason);
+    if (signal?.aborted) follow();
+    signal?.addEventListener('abort', follow);
     this.#running.add(abort);
     try {
       return await this.methods[method](args, { signal: abort.signal, emit: onEvent, pull: onPull });
     } finally {
-      signal.removeEventListener('abort', follow);
+      signal?.removeEventListener('abort', follow);
       this.#running.delete(abort);
     }
   }
 
   terminate() {
     for (const abort of this.#running) abort.abort(stopped('the model was closed'));
-    this.methods.close({}, { signal: never, emit: () => {}, pull: async () => null }).catch(() => {});
+    const { signal } = new AbortController();
+    this.methods.close({}, { signal, emit: () => {}, pull: async () => null }).catch(() => {});
   }
 }
 

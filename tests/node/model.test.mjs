@@ -291,6 +291,16 @@ describe('a tiny model', () => {
     const [, logits] = await Promise.all([...halves.map(half => model.feed(half)), model.tokenize('Hi')]);
     assert.deepEqual(logits, alone);
   });
+
+  test('many calls at once are nothing that Node warns of', async t => {
+    const said = [];
+    const listen = warning => said.push(warning.message);
+    process.on('warning', listen);
+    t.after(() => process.off('warning', listen));
+    await Promise.all(Array.from({ length: 20 }, () => model.tokenize('Hi')));
+    await new Promise(resolve => setImmediate(resolve));
+    assert.deepEqual(said, []);
+  });
 });
 
 for (const worker of [false, true]) {
