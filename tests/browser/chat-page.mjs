@@ -1,7 +1,7 @@
 /** The chat page in headless Chromium, for the tests that click through it. */
 import assert from 'node:assert/strict';
 import { mkdirSync } from 'node:fs';
-import { after, before } from 'node:test';
+import { after } from 'node:test';
 import { serve } from '../../web/serve.mjs';
 import { launchChrome } from '../hosts/chrome.mjs';
 import { root } from '../node/helpers.mjs';
@@ -9,20 +9,14 @@ import { root } from '../node/helpers.mjs';
 export const TINY = '/tests/vectors/synth/f32.gguf';
 export const LONG = 'Tell a long story about a lighthouse keeper.';
 
-/** A server and a browser for the tests of a file.
- * @returns {{url: string, browser: import('playwright-core').Browser}} */
-export function setUp() {
-  const found = /** @type {any} */ ({});
-  let server;
-  before(async () => {
-    server = await serve({ root, home: '/web/chat/' });
-    Object.assign(found, { url: server.url, browser: await launchChrome() });
-  });
+/** A server and a browser for the tests of a file. */
+export async function setUp() {
+  const server = await serve({ root, home: '/web/chat/' }), browser = await launchChrome();
   after(async () => {
-    await found.browser?.close();
-    await server?.close();
+    await browser.close();
+    await server.close();
   });
-  return found;
+  return { url: server.url, browser };
 }
 
 /** Opens the page, which stays off the network but for `url`, and throws nothing: `problems` says otherwise.

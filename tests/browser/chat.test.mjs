@@ -4,7 +4,7 @@ import { after, afterEach, before, describe, test } from 'node:test';
 import { tinyPath } from '../node/helpers.mjs';
 import { LONG, answers as answersOf, ask as askPage, open as openPage, setUp, state as stateOf } from './chat-page.mjs';
 
-const where = setUp();
+const where = await setUp();
 let page;
 
 /** Opens the page and notes everything the reader gets to see, as it changes, and the longest time between two frames. */

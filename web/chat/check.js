@@ -91,8 +91,6 @@ async function filesOf(source) {
     return { args: [parts[0].name], files: Object.fromEntries(parts.map(part => [part.name, part])) };
   }
   const url = String(parts[0]);
-  /** Lands with the loader. @type {any} */
-  const plumb = Plumb;
-  const kept = await plumb.openCached?.(new URL(url, location.href).href);
+  const kept = await Plumb.openCached(new URL(url, location.href).href);
   return { args: ['model.gguf'], files: { 'model.gguf': kept ?? await (await fetch(url)).blob() } };
 }

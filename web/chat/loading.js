@@ -49,9 +49,8 @@ export function createLoader(options, changed) {
     },
   };
 
-  /** @param {import('../loader/progress.js').Progress & {attempt?: number}} progress */
-  function showProgress({ phase: name, bytes, total, rate, secondsLeft, attempt }) {
-    const phase = /** @type {string} */ (name);
+  /** @param {import('../loader/progress.js').Progress} progress */
+  function showProgress({ phase, bytes, total, rate, secondsLeft, attempt = 0 }) {
     if (phase === 'prepare' || phase === 'ready') {
       bar.removeAttribute('value');
       text.textContent = `${megabytes(bytes)} MB loaded, getting ready`;
@@ -60,7 +59,7 @@ export function createLoader(options, changed) {
     if (total) bar.value = bytes / total;
     const amount = total ? `${megabytes(bytes)} of ${megabytes(total)} MB` : `${megabytes(bytes)} MB`;
     text.textContent = phase === 'wait'
-      ? dotted([amount, `the connection broke; trying again${(attempt ?? 0) > 1 ? ` (${attempt})` : ''}`])
+      ? dotted([amount, `the connection broke; trying again${attempt > 1 ? ` (${attempt})` : ''}`])
       : dotted([amount, phase === 'read' && 'from this device', `${megabytes(rate)} MB/s`,
         secondsLeft !== undefined && `${duration(secondsLeft)} left`]);
   }

@@ -38,6 +38,7 @@ const CLEAN = {
   ALLOW_ARIA_ATTR: false,
   ALLOW_DATA_ATTR: false,
   ALLOWED_URI_REGEXP: /^(?:https?|mailto):/i,
+  ADD_URI_SAFE_ATTR: ['align', 'start'],
   RETURN_DOM_FRAGMENT: true,
 };
 
@@ -55,11 +56,11 @@ function block(token) {
     link.target = '_blank';
     link.rel = 'noopener noreferrer nofollow';
   }
+  for (const styled of clean.querySelectorAll('[class]:not(pre > code)')) styled.removeAttribute('class');
   for (const pre of clean.querySelectorAll('pre')) {   // inside of lists and quotes
     const language = /^language-(\S+)$/.exec(pre.firstElementChild?.className ?? '')?.[1] ?? '';
     pre.replaceWith(codeBlock(pre.textContent?.replace(/\n$/, '') ?? '', language));
   }
-  for (const styled of clean.querySelectorAll('[class]')) styled.removeAttribute('class');
   for (const table of clean.querySelectorAll('table')) {
     const frame = make('div', { className: 'wide', tabIndex: 0, role: 'group', 'aria-label': 'Table' });
     table.replaceWith(frame);

@@ -5,8 +5,11 @@ import { explain } from './explain.js';
 
 /** @typedef {import('./loading.js').Source} Source */
 
-/** Lands with the loader. @type {any} */
+/** Lands soon. @type {any} */
 const plumb = Plumb;
+
+/** Of a model's warnings; the dialog has them in full. @type {Record<string, string>} */
+const SHORT = { threads: 'The model runs with one thread only', cache: 'The model is not kept for the next visit' };
 
 /** @param {{loader: ReturnType<typeof import('./loading.js').createLoader>, defaultModel: string,
  *   options: () => import('../plumb.js').LoadOptions}} page */
@@ -75,31 +78,29 @@ export function createModels({ loader, defaultModel, options }) {
     element('running', 'section').hidden = !model;
     if (!model) return;
     const info = await model.info();
-    const warnings = /** @type {{code: string, message: string}[]} */ (/** @type {any} */ (model).warnings ?? []);
-    const why = warnings.find(({ code }) => code === 'threads')?.message;
-    const unkept = warnings.find(({ code }) => code === 'cache')?.message;
+    const why = (/** @type {string} */ code) => model.warnings.find(warning => warning.code === code)?.message;
     element('facts', 'dl').replaceChildren(...facts({
       Model: `${nameOf(model.metadata)}, ${info.architecture}, ${count(info.layers, 'layer')}`,
       Weights: `${(info.parameters / 1e6).toFixed(0)} million, ${size(info.weightBytes)}`,
       Memory: `${size(info.memoryBytes)}, of which ${size(info.sessionBytes)} for the conversation`,
       Context: `${count(info.contextLength, 'token')}; trained for ${info.trainedContext.toLocaleString('en')}`,
-      Threads: `${info.threads}${why ? `: ${why}` : ''}`,
+      Threads: why('threads') ?? String(info.threads),
       Engine: `${info.module}, kernels ${info.kernels}, precision ${info.precision}`,
-      ...unkept && { Copy: unkept },
+      ...why('cache') && { Copy: why('cache') ?? '' },
     }));
   }
 
   async function showKept() {
-    const kept = plumb.listCached ? await plumb.listCached().catch(() => []) : [];
+    const kept = await Plumb.listCached().catch(() => []);
     const list = element('kept', 'ul');
-    list.replaceChildren(...kept.map((/** @type {any} */ one) => {
+    list.replaceChildren(...kept.map(one => {
       const amount = one.complete ? size(one.bytes) : `${size(one.bytes)} of ${one.size ? size(one.size) : 'more'}, the `
         + 'rest is still to come';
       return make('li', {},
         make('button', { type: 'button', className: 'title', title: one.url, onclick: () => load(one.url) },
           fileName(one.url), make('span', { className: 'figures' }, amount)),
         iconButton('delete', `Delete ${fileName(one.url)}`, async () => {
-          await plumb.removeCached(one.url);
+          await Plumb.removeCached(one.url);
           toast(`Deleted the copy of ${fileName(one.url)}`);
           await showKept();
           (list.querySelector('button') ?? url).focus();
@@ -136,8 +137,11 @@ export function createModels({ loader, defaultModel, options }) {
     openFiles,
     /** A model is there: the header has its name. */
     loaded() {
-      if (loader.model) name.textContent = nameOf(loader.model.metadata);
+      const { model } = loader;
+      if (!model) return;
+      name.textContent = nameOf(model.metadata);
       if (dialog.open) void showFacts();
+      else if (model.warnings.length > 0) toast(SHORT[model.warnings[0].code] ?? model.warnings[0].message, 'Why?', open);
     },
   };
 }

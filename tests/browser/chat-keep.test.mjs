@@ -1,0 +1,196 @@
+/** Conversations of the chat page: changed, kept, found again, taken away and given back. */
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { after, afterEach, before, test } from 'node:test';
+import { LONG, TINY, answer, answers, ask, open, put, setUp, state } from './chat-page.mjs';
+
+const where = await setUp();
+let page;
+const titles = () => page.locator('#chats .title').allTextContents();
+const messages = () => page.locator('#log > li').evaluateAll(items => items.map(item =>
+  [item.className, item.querySelector('.text').textContent]));
+const stored = () => page.evaluate(() => new Promise((resolve, reject) => {
+  const opening = indexedDB.open('plumb-chat', 1);
+  opening.onsuccess = () => {
+    const asking = opening.result.transaction('conversations').objectStore('conversations').getAll();
+    asking.onsuccess = () => resolve(asking.result);
+  };
+  opening.onerror = reject;
+}));
+before(async () => {
+  page = await open(where);
+  await state(page, 'ready');
+  // Short answers, the same each time.
+  await page.click('#open-settings');
+  await page.fill('#set-maxTokens', '12');
+  await page.fill('#set-seed', '1');
+  await page.getByRole('button', { name: 'Done' }).click();
+});
+after(() => page.close());
+afterEach(() => assert.deepEqual(page.problems, []));
+
+test('Regenerate answers the same question anew', async () => {
+  const first = await answer(page, 'Name a colour.');
+  await page.locator('#log > .assistant').getByRole('button', { name: 'Regenerate' }).click();
+  await state(page, 'answering').catch(() => {});
+  await state(page, 'ready');
+  assert.deepEqual(await messages(), [['user', 'Name a colour.'], ['assistant', first]]);   // the seed is the same
+});
+
+test('a message is edited in its place, and the conversation goes on from there', async () => {
+  await answer(page, 'And an animal.');
+  const tools = page.locator('#log > .user').first();
+  await tools.hover();
+  await tools.getByRole('button', { name: 'Edit' }).click();
+  const field = page.getByRole('textbox', { name: 'Edit your message' });
+  assert.equal(await field.inputValue(), 'Name a colour.');
+  await field.press('Escape');
+  assert.equal((await messages()).length, 4);
+  await tools.getByRole('button', { name: 'Edit' }).click();
+  await field.fill('Name a river.');
+  await field.press('Enter');
+  await page.waitForFunction(() => document.querySelectorAll('#log > li').length === 2);
+  await state(page, 'ready');
+  const [[, question], [who, text]] = await messages();
+  assert.deepEqual([question, who], ['Name a river.', 'assistant']);
+  assert.ok(text.length > 0);
+});
+
+test('a reload finds the conversation and the settings again, and its model goes on with it', async () => {
+  const before = await messages();
+  await page.reload();
+  await state(page, 'ready');
+  assert.deepEqual(await messages(), before);
+  assert.equal((await titles())[0], 'Name a river.');
+  await answer(page, 'And another.');
+  assert.equal((await messages()).length, 4);
+  const [, tokens] = /^(\d+) tokens? /.exec(await page.textContent('#log > li:last-child .figures'));
+  assert.ok(Number(tokens) <= 12, tokens);
+});
+
+test('a reload in the middle of an answer loses none of what was said', async () => {
+  await page.click('#open-settings');
+  await page.fill('#set-maxTokens', '1000');
+  await page.keyboard.press('Escape');
+  await page.click('#fresh');
+  await ask(page, LONG);
+  await page.waitForFunction(() => document.querySelector('#log > .assistant .text').textContent.length > 150);
+  const said = (await answers(page))[0].slice(0, 100);
+  await page.reload();
+  const [question, [, text]] = await messages();
+  assert.deepEqual(question, ['user', LONG]);
+  assert.ok(text.startsWith(said), text);
+  await state(page, 'ready');
+});
+
+test('a conversation is renamed, deleted, and brought back', async () => {
+  const item = () => page.locator('#chats li').first();
+  await item().hover();
+  await item().getByRole('button', { name: /^Rename/ }).click();
+  await page.keyboard.type('Lighthouse');
+  await page.keyboard.press('Enter');
+  assert.equal((await titles())[0], 'Lighthouse');
+  const before = await messages();
+  await item().hover();
+  await item().getByRole('button', { name: 'Delete Lighthouse' }).click();
+  assert.ok(!(await titles()).includes('Lighthouse'));
+  assert.equal(await page.locator('#log > li').count(), 0);
+  await page.getByRole('button', { name: 'Undo' }).click();
+  assert.deepEqual(await messages(), before);
+  await page.reload();
+  assert.ok((await titles()).includes('Lighthouse'));
+});
+
+test('conversations are chosen from the list', async () => {
+  await page.getByRole('button', { name: 'Name a river.', exact: true }).click();
+  assert.equal((await messages())[0][1], 'Name a river.');
+  assert.equal(await page.locator('#chats [aria-current]').textContent(), 'Name a river.');
+});
+
+test('what is exported as JSON comes back by an import; Markdown is for people', async () => {
+  const [all] = await Promise.all([page.waitForEvent('download'), page.click('#export-json')]);
+  const json = readFileSync(await all.path(), 'utf8');
+  const [one] = await Promise.all([page.waitForEvent('download'), page.click('#export-markdown')]);
+  assert.equal(one.suggestedFilename(), 'Name a river.md');
+  const markdown = readFileSync(await one.path(), 'utf8');
+  assert.match(markdown, /^# Name a river\.\n\n## You\n\nName a river\.\n\n## Model\n\n/);
+  const before = await messages(), { conversations } = JSON.parse(json);
+  assert.ok(conversations.length >= 2);
+  const other = await open(where, `?model=${TINY}`);
+  await other.setInputFiles('#import-file', { name: 'all.json', mimeType: 'application/json', buffer: Buffer.from(json) });
+  await other.getByRole('button', { name: 'Name a river.', exact: true }).click();
+  const texts = await other.locator('#log > li .text').allTextContents();
+  assert.deepEqual(texts, before.map(([, text]) => text));
+  await other.close();
+});
+
+test('files and records that are no conversations are passed over', async () => {
+  const n = (await titles()).length;
+  for (const text of ['', '{', '[]', '{"conversations": 7}', 'null', '{"conversations": [1, null, {"messages": "x"}]}',
+    '{"conversations": [{"messages": [{"role": "root", "content": "x"}]}, {"messages": [{"role": "user"}]}]}']) {
+    await page.setInputFiles('#import-file', { name: 'x.json', mimeType: 'application/json', buffer: Buffer.from(text) });
+    await page.getByText('There is no conversation in that file').waitFor();
+    await page.evaluate(() => document.querySelector('#toast').replaceChildren());
+  }
+  assert.equal((await titles()).length, n);
+  await page.evaluate(() => new Promise(resolve => {
+    const opening = indexedDB.open('plumb-chat', 1);
+    opening.onsuccess = () => {
+      const change = opening.result.transaction('conversations', 'readwrite');
+      const store = change.objectStore('conversations');
+      for (const [i, bad] of [{}, { messages: null }, { messages: [null] }, { messages: [{ role: 'user', content: {} }] },
+        { title: {}, updated: 'x', messages: [] }, { messages: 'x'.repeat(10) },
+        { messages: [{ role: 'assistant', content: 'x', problem: 5, figures: {} }] }].entries()) store.put({ id: `bad${i}`, ...bad });
+      change.oncomplete = resolve;
+    };
+  }));
+  await page.evaluate(() => localStorage.setItem('plumb.settings', '{"temperature":"hot","topK":-5,"threads":1e9,"system":7}'));
+  await page.evaluate(() => localStorage.setItem('plumb.chat', '{{'));
+  await page.reload();
+  await state(page, 'ready');
+  assert.equal((await titles()).length, n + 2);   // a title or problem that is none is left out
+  await page.click('#open-settings');
+  assert.deepEqual(await page.locator('#set-temperature, #set-topK, #set-threads, #set-system')
+    .evaluateAll(fields => fields.map(({ id, value }) => [id, value])),
+  [['set-system', ''], ['set-temperature', '0.2'], ['set-topK', '40'], ['set-threads', '']]);
+  await page.keyboard.press('Escape');
+});
+
+test('a system prompt is told to the model, but is no message', async () => {
+  await page.click('#open-settings');
+  await page.fill('#set-system', 'You are a pirate. Always say arr.');
+  await page.getByRole('button', { name: 'Done' }).click();
+  await page.waitForFunction(() => /^[1-9]\d* of 2,048 tokens$/.test(document.querySelector('#room').textContent));
+  await page.click('#open-settings');
+  await page.getByRole('button', { name: 'Reset to defaults' }).click();
+  assert.equal(await page.inputValue('#set-system'), '');
+  await page.keyboard.press('Escape');
+  await page.waitForFunction(() => /^0 of 2,048 tokens$/.test(document.querySelector('#room').textContent));
+});
+
+test('a setting of the model loads it again; one that is out of range says so and changes nothing', async () => {
+  await page.click('#open-settings');
+  await page.fill('#set-topP', '3');
+  assert.equal(await page.getAttribute('#set-topP', 'aria-invalid'), 'true');
+  assert.equal(await page.textContent('#settings-note'), 'Top p: from 0 to 1');
+  await page.fill('#set-contextLength', '512');
+  await page.fill('#set-threads', '1');
+  await page.getByRole('button', { name: 'Done' }).click();
+  await page.waitForFunction(() => /of 512 tokens$/.test(document.querySelector('#room').textContent));
+  await page.click('#model');
+  await page.getByText('512 tokens; trained for 8,192').waitFor();
+  await page.keyboard.press('Escape');
+  assert.equal(await page.evaluate(() => JSON.parse(localStorage.getItem('plumb.settings')).topP), 0.9);
+});
+
+test('a conversation that has outgrown the context goes on without its first messages', async () => {
+  const words = 'The keeper lit the lamp and looked at the sea. '.repeat(20);
+  await put(page, [{ messages: [{ role: 'user', content: words }, { role: 'assistant', content: words },
+    { role: 'user', content: words }, { role: 'assistant', content: 'Well.' }] }]);
+  await page.click('#open-settings');
+  await page.fill('#set-maxTokens', '8');
+  await page.getByRole('button', { name: 'Done' }).click();
+  await answer(page, 'What now?');
+  assert.match(await page.textContent('#log > li:last-child .figures'), /without the first 2 messages/);
+  assert.equal((await stored()).some(({ messages }) => messages?.length === 6), true);
+});

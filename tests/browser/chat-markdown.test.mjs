@@ -1,0 +1,193 @@
+/** What a model says in the chat page: Markdown, and nothing else.  Hostile answers come in as conversations that are
+ * imported, and piece by piece through the function that shows a growing answer. */
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { TINY, open, put, screenshot, setUp, state } from './chat-page.mjs';
+
+const where = await setUp();
+let page;
+before(async () => {
+  page = await open(where, `?model=${TINY}`, { permissions: ['clipboard-read', 'clipboard-write'] }, page =>
+    page.addInitScript(() => {
+      globalThis.alert = globalThis.hacked = () => { globalThis.ran = true; };
+    }));
+  await state(page, 'ready');
+});
+after(() => page.close());
+
+const HOSTILE = [
+  '<script>hacked()</script>', '<img src=x onerror=hacked()>', '<svg onload=hacked()><script>hacked()</script></svg>',
+  '<iframe src="javascript:parent.hacked()" srcdoc="<script>parent.hacked()</script>"></iframe>',
+  '[click](javascript:hacked())', '[click](JaVaScRiPt&colon;hacked())', '[click](java\nscript:hacked())',
+  '[data](data:text/html,<script>hacked()</script>)', '[vb](vbscript:hacked)', '[file](file:///etc/passwd)',
+  '![beacon](https://evil.example/beacon.png)', '![x](javascript:hacked())', '[![b](https://evil.example/b.png)](https://a.example)',
+  '<style>body { display: none }</style>', '<link rel=stylesheet href=https://evil.example/x.css>',
+  '<form id=composer action=https://evil.example><input name=body><button>send</button></form>',
+  '<meta http-equiv=refresh content="0;url=https://evil.example">', '<base href=https://evil.example/>',
+  '<math><mtext><table><mglyph><style><img src=x onerror=hacked()></style></mglyph></table></mtext></math>',
+  '<a id=prompt name=prompt>clobbered</a><img name=getElementById>', '<template><img src=x onerror=hacked()></template>',
+  '<details open ontoggle=hacked()>', '<video src=https://evil.example/v onerror=hacked()></video>',
+  '<object data="javascript:hacked()"></object><embed src=https://evil.example/e>',
+  '```"><img src=x onerror=hacked()>\ncode\n```', '```js onload=hacked()\n</code></pre><script>hacked()</script>\n```',
+  '<div style="position:fixed;inset:0">over all</div>', '<https://evil.example/"onmouseover="hacked()>',
+  '[a](<https://a.example/" onmouseover="hacked()>)', '| a |\n|---|\n| <img src=x onerror=hacked()> |',
+  '- <svg/onload=hacked()>\n  1. [x](javascript:hacked())', '> <script>hacked()\n> </script>', '# <img src=x onerror=hacked()>',
+  '<noscript><p title="</noscript><img src=x onerror=hacked()>">', '&lt;script&gt;hacked()&lt;/script&gt;',
+  '<!--><img src=x onerror=hacked()>-->', '<![CDATA[<img src=x onerror=hacked()>]]>', '<xmp><img src=x onerror=hacked()></xmp>',
+];
+const ALLOWED = ['A', 'BLOCKQUOTE', 'BR', 'BUTTON', 'CODE', 'DEL', 'DIV', 'EM', 'H3', 'H4', 'H5', 'H6', 'HR', 'LI', 'OL', 'P',
+  'PRE', 'SPAN', 'STRONG', 'TABLE', 'TBODY', 'TD', 'TH', 'THEAD', 'TR', 'UL'];
+
+/** Elements and attributes that nothing may have brought in. @param {string} selector */
+const strange = selector => page.evaluate(([selector, allowed]) => {
+  const found = [];
+  for (const one of document.querySelectorAll(`${selector} *`)) {
+    if (!allowed.includes(one.tagName)) found.push(one.outerHTML.slice(0, 80));
+    for (const { name, value } of one.attributes) {
+      if (/^on|^style$|^id$|^name$|^src|^action$|^form/.test(name)) found.push(`${one.tagName} ${name}=${value}`);
+      if (name === 'href' && !/^(https?|mailto):/.test(value)) found.push(`href=${value}`);
+    }
+    if (one.tagName === 'A' && !(one.target === '_blank' && /noopener/.test(one.rel) && /noreferrer/.test(one.rel))) {
+      found.push(one.outerHTML);
+    }
+  }
+  return found;
+}, [selector, ALLOWED]);
+
+test('a hostile conversation that is imported runs nothing, loads nothing and changes nothing', async () => {
+  await put(page, [{ title: '<img src=x onerror=hacked()>', messages: HOSTILE.flatMap((content, i) =>
+    [{ role: 'user', content: `${i}: ${content}` }, { role: 'assistant', content }]) }]);
+  assert.equal(await page.locator('#log > li').count(), 2 * HOSTILE.length);
+  assert.deepEqual(await strange('#log .text'), []);
+  assert.equal(await page.locator('#log img, #log script, #log style, #log form, #log iframe, #chats img').count(), 0);
+  const links = page.locator('#log .text a');
+  for (let i = 0; i < await links.count(); i++) assert.match(await links.nth(i).getAttribute('href'), /^https:\/\/(evil|a)\.example(\/|$)/);
+  await page.waitForTimeout(300);
+  assert.equal(await page.evaluate(() => globalThis.ran), undefined);
+  assert.deepEqual(page.problems, []);
+  assert.ok(await page.isVisible('#prompt'));
+  assert.equal(await page.evaluate(() => document.getElementById('prompt').tagName), 'TEXTAREA');
+});
+
+test('images are links, so that reading an answer tells nobody', async () => {
+  const image = page.locator('#log a[href="https://evil.example/beacon.png"]');
+  assert.equal(await image.textContent(), 'beacon');
+});
+
+test('the same growing by one character at a time, and cut at every place', async () => {
+  await page.evaluate(() => document.body.insertAdjacentHTML('beforeend', '<div id="growing"></div>'));
+  for (const text of [...HOSTILE, HOSTILE.join('\n\n')]) {
+    const step = text.length > 500 ? 7 : 1;
+    const found = await page.evaluate(async ([text, step]) => {
+      const { Markdown } = await import('/web/chat/markdown.js');
+      const box = document.querySelector('#growing');
+      box.replaceChildren();
+      const markdown = new Markdown(box);
+      for (let i = 1; i < text.length; i += step) {
+        markdown.show(text.slice(0, i));
+        const bad = box.querySelector('script, img, svg, iframe, style, form, meta, math, [onerror], [onload], [style]');
+        if (bad) return bad.outerHTML;
+      }
+      markdown.show(text);
+    }, [text, step]);
+    assert.equal(found, undefined);
+    assert.deepEqual(await strange('#growing'), [], text);
+  }
+  assert.equal(await page.evaluate(() => globalThis.ran), undefined);
+  assert.deepEqual(page.problems, []);
+  await page.evaluate(() => document.querySelector('#growing').remove());
+});
+
+const TEXT = `# Title
+
+Some *text* with \`code\`, **bold** and [a link](https://example.com/x).
+Its second line.
+
+1. one
+
+2. two
+   - nested
+
+   \`\`\`sh
+   ls
+   \`\`\`
+- [x] done
+- [ ] not yet
+
+| a | b |
+|---|:-:|
+| 1 | 2 |
+
+\`\`\`python
+def f():
+
+    return 1
+\`\`\`
+
+> quoted
+> twice
+
+Last paragraph
+---
+end`;
+
+test('a text that grows in any steps looks in the end as if it had come at once', async () => {
+  const all = await page.evaluate(async text => {
+    const { Markdown } = await import('/web/chat/markdown.js');
+    const grown = steps => {
+      const box = document.createElement('div');
+      const markdown = new Markdown(box);
+      for (let i = steps; i < text.length; i += steps) markdown.show(text.slice(0, i));
+      markdown.show(text);
+      return box.innerHTML;
+    };
+    return [grown(text.length), ...[1, 2, 3, 5, 8, 13, 50].map(grown)];
+  }, TEXT);
+  for (const other of all.slice(1)) assert.equal(other, all[0]);
+  const [whole] = all;
+  assert.match(whole, /<h3>Title<\/h3>/);
+  assert.match(whole, /Some <em>text<\/em> with <code>code<\/code>, <strong>bold<\/strong>.*<br>Its second line/);
+  assert.match(whole, /<a href="https:\/\/example.com\/x" target="_blank" rel="noopener noreferrer nofollow">a link<\/a>/);
+  assert.match(whole, /<td>1<\/td>\s*<td align="center">2<\/td>/);
+  assert.match(whole, /☑ .*done/s);
+});
+
+test('blocks before the last two are not touched again while a text grows', async () => {
+  const same = await page.evaluate(async () => {
+    const { Markdown } = await import('/web/chat/markdown.js');
+    const box = document.createElement('div');
+    const markdown = new Markdown(box);
+    let text = '', first;
+    for (let i = 0; i < 50; i++) {
+      text += `Paragraph ${i}\n\n`;
+      markdown.show(text);
+      if (i === 3) first = [...box.children].slice(0, 2);
+    }
+    return first.every((child, i) => child === box.children[i]) && box.children.length === 50;
+  });
+  assert.ok(same);
+});
+
+test('what is nested too deep or too long is shown as it is', async () => {
+  const lengths = await page.evaluate(async () => {
+    const { Markdown } = await import('/web/chat/markdown.js');
+    return ['>'.repeat(15000), '['.repeat(15000), `- ${'- '.repeat(5000)}`, `${'a'.repeat(100000)}`, '*a '.repeat(6000)].map(text => {
+      const box = document.createElement('div');
+      new Markdown(box).show(text);
+      return box.childNodes.length;
+    });
+  });
+  assert.ok(lengths.every(n => n >= 1), String(lengths));
+  assert.deepEqual(page.problems, []);
+});
+
+test('code has its language and a button that copies it; messages are copied as Markdown', async () => {
+  await put(page, [{ messages: [{ role: 'user', content: 'show me' }, { role: 'assistant', content: TEXT }] }]);
+  const block = page.locator('#log .code').last();
+  assert.equal(await block.locator('span').first().textContent(), 'python');
+  await block.getByRole('button', { name: 'Copy the code' }).click();
+  assert.equal(await page.evaluate(() => navigator.clipboard.readText()), 'def f():\n\n    return 1');
+  await page.locator('#log > .assistant').getByRole('button', { name: 'Copy', exact: true }).click();
+  assert.equal(await page.evaluate(() => navigator.clipboard.readText()), TEXT);
+  await screenshot(page, 'markdown');
+});
