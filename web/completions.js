@@ -86,6 +86,7 @@ export class Stream {
   /** @param {ChatCompletionChunk} first @param {AsyncGenerator<ChatCompletionChunk, void, void>} rest
    * @param {AbortController} controller */
   constructor(first, rest, controller) {
+    /** Its abort() ends the answer. */
     this.controller = controller;
     controller.signal.addEventListener('abort', () => rest.return());
     this.#chunks = (async function* () {
