@@ -23,10 +23,10 @@ import { CallFilter } from './toolcalls.js';
  *
  * send, regenerate and edit give an answer in pieces of whole characters, as model.generate does, and keep it as a
  * message.  An answer that was stopped (by leaving the loop or by `signal`) or cut (maxTokens, the context) stays as
- * far as it was said; if one fails (PLUMB_ERROR_CONTEXT: the prompt is too long; PLUMB_ERROR_TEMPLATE: the model's chat
- * template refuses it; PLUMB_ERROR_ARGUMENT), the chat is as it was before the call.  There is one answer at a time:
- * what would change the chat during one is PLUMB_ERROR_STATE.  Several chats of one model may be used in turn, but only what the
- * prompt shares with the model's last one, whosever it was, is not computed again. */
+ * far as it was said.  If one fails, the chat is as it was before the call: PLUMB_ERROR_CONTEXT, the prompt is too
+ * long; PLUMB_ERROR_TEMPLATE, the model's chat template refuses it; PLUMB_ERROR_ARGUMENT.  There is one answer at a
+ * time: what would change the chat during one is PLUMB_ERROR_STATE.  Several chats of one model may be used in turn,
+ * but only what the prompt shares with the model's last one, whosever it was, is not computed again. */
 export class Chat {
   #model;
   #tools;
