@@ -71,8 +71,8 @@ run: ## Sets up what is missing, builds, fetches the default model and answers P
 	@tools/setup.sh run
 	@python3 models/fetch.py $(MODEL)
 	@$(MAKE) -s -j$$(nproc) wasm
-	@node web/node/run.mjs --model "$$(python3 models/fetch.py --path $(MODEL))" \
-	    --prompt '$(subst ','\'',$(value PROMPT))'
+	@node web/node/cli.mjs run "$$(python3 models/fetch.py --path $(MODEL))" -p '$(subst ','\'',$(value PROMPT))'
+	@echo 'Go on: node web/node/cli.mjs chat MODEL, or in a browser: make serve' >&2
 
 serve: ## Sets up what is missing, builds and serves the chat page on this machine; PORT=8080.
 	@tools/setup.sh run

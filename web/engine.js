@@ -297,6 +297,7 @@ export class Engine {
       architecture: this.#string(this.#word(0)),
       .../** @type {Record<typeof INFO[number], number>} */ (Object.fromEntries(named)),
       contextLength: this.contextLength,
+      batch: this.batch,
       threads: /** @type {number} */ (c.plumb_session_n_thread(this.#session)),
       kernels: this.#string(c.plumb_session_kernels(this.#session)),
       precision: PRECISIONS[c.plumb_session_precision(this.#session)],

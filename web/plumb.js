@@ -77,6 +77,7 @@ import { choose } from './variant.js';
  * @property {number} vocabulary  tokens
  * @property {number} trainedContext  tokens
  * @property {number} contextLength  tokens that this session holds
+ * @property {number} batch  tokens of a prompt that are computed at once
  * @property {string} module  the file that runs, such as plumb-mt-relaxed
  * @property {number} threads
  * @property {string} kernels  the instructions they use

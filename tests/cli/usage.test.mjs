@@ -2,13 +2,13 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
-import { plumb, smol } from './plumb.mjs';
+import { isNode, plumb, smol } from './plumb.mjs';
 
 const compute = ['--batch', '--threads', '--precision', '--kv-type', '--reference', '--scalar'];
 const options = {
   run: ['-p', '-n', '--temp', '--top-k', '--top-p', '--min-p', '--typical', '--repeat-penalty', '--presence-penalty',
     '--frequency-penalty', '--repeat-last-n', '--seed', '--ctx', ...compute, '--raw',
-    '--system', '--ids', '--parse-special'],
+    '--system', '--ids', '--parse-special', ...isNode ? ['--json'] : []],
   inspect: ['--json'],
   tokenize: ['--no-special', '--parse-special', '--ids'],
   score: ['--ids', ...compute, '--json', '--ctx'],
@@ -67,7 +67,7 @@ const wrong = [
   [['run', smol, '-p', 'x', '--nonsense'], 'unknown option --nonsense'],
   [['run', smol, '-p', 'x', '-x'], 'unknown option -x'],
   [['run', smol, '-p', 'x', '--te', '1'], 'unknown option --te'],
-  [['run', smol, '-p', 'x', '--json'], 'unknown option --json'],
+  ...isNode ? [] : [[['run', smol, '-p', 'x', '--json'], 'unknown option --json']],
   [['run', smol, '-p', 'x', '--raw=1'], '--raw takes no value'],
   [['run', smol, '-p', 'x', '--raw', '--system', 'y'], '--raw'],
   [['run', smol, '-p', 'x', '--reference', '--scalar'], 'exclude each other'],

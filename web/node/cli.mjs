@@ -1,12 +1,77 @@
 #!/usr/bin/env node
+/* The command line in Node.  `run` and `bench` are the package's own engine (cli-run.js), `chat` is cli-chat.js; all
+ * others are the C program (wasm/cli.c), the very module that wasmtime runs, on wasi.js: there Ctrl-C ends the process
+ * as the system would. */
 import { existsSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { run } from '../wasi.js';
 import { files } from './files.js';
+import { parse, Refusal } from './cli-options.js';
+import { report, watchOutput } from './cli-terminal.js';
 
-const file = fileURLToPath(new URL('../dist/plumb-cli.wasm', import.meta.url));
-if (!existsSync(file)) {
-  console.error(`plumb: ${file} is not there; in a checkout \`make wasm\` builds it`);
-  process.exit(1);
+/** Flags of run and bench that only the C program has: with one of them it does it all. */
+const IN_C = ['--ids', '--batch', '--reference', '--scalar'];
+
+/** What --help says beside the C program's. @type {Record<string, string>} */
+const NOTES = {
+  '': `
+In Node there are also
+
+  plumb chat MODEL  talks with a model in the terminal
+
+and MODEL of run, bench and chat may be a URL.
+`,
+  run: `
+In Node also
+  --json                print one JSON object: text, finishReason, stats, module,
+                        threads, seed
+MODEL may be a URL. The package's fastest module computes, with threads; with
+${IN_C.join(', ')} the C program does, with one thread.
+`,
+  bench: `
+In Node MODEL may be a URL, and JSON has the module's name too. The package's
+fastest module computes, with threads; with --batch, --reference, --scalar the C
+program does, with one thread.
+`,
+};
+
+/** The commands that are JavaScript.
+ * @type {Record<string, (...args: [string[], Record<string, any>]) => Promise<number>>} */
+const COMMANDS = {
+  run: async (...args) => (await import('./cli-run.js')).run(...args),
+  bench: async (...args) => (await import('./cli-run.js')).bench(...args),
+  chat: async (...args) => (await import('./cli-chat.js')).chat(...args),
+};
+
+/** The C program. @param {string[]} args @returns {number} its exit code */
+function inC(args) {
+  const file = fileURLToPath(new URL('../dist/plumb-cli.wasm', import.meta.url));
+  if (existsSync(file)) return run(new WebAssembly.Module(readFileSync(file)), args, process.cwd(), files);
+  throw new Refusal(`${file} is not there; in a checkout \`make wasm\` builds it`, 1);
 }
-process.exitCode = run(new WebAssembly.Module(readFileSync(file)), process.argv.slice(2), process.cwd(), files);
+
+/** @param {string} name  of a command; '': of all @returns {Promise<number>} the exit code */
+async function help(name) {
+  watchOutput(() => {});
+  if (name === 'chat') process.stdout.write((await import('./cli-chat.js')).HELP);
+  else inC(name ? ['help', name] : ['help']);
+  process.stdout.write(NOTES[name] ?? '');
+  return 0;
+}
+
+/** @param {string[]} args @returns {Promise<number>} the exit code */
+async function main([name, ...words]) {
+  if (name === 'help' && words.length === 0 || name === '--help' || name === '-h') return help('');
+  if (name === 'help' && words[0] in COMMANDS) return help(words[0]);
+  const command = COMMANDS[name];
+  const isInC = name !== 'chat' && words.some(word => IN_C.includes(word.replace(/=.*/s, '')));
+  if (!command || isInC) return inC(name === undefined ? [] : [name, ...words]);
+  const parsed = parse(name, words);
+  return parsed ? command(parsed.files, parsed.values) : help(name);
+}
+
+try {
+  process.exitCode = await main(process.argv.slice(2));
+} catch (error) {
+  process.exitCode = report(error, '');
+}

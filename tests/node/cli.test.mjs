@@ -1,0 +1,232 @@
+/** What the command line has in Node alone: run and bench on the package's engine, and chat.  tests/cli holds the rest
+ * against the native program.  Ground truth: llama.cpp's greedy answers. */
+import assert from 'node:assert/strict';
+import { spawn, spawnSync } from 'node:child_process';
+import { createReadStream, existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, test } from 'node:test';
+import { prompts, realPath, root, server, tiny, tinyPath } from './helpers.mjs';
+import { printable } from '../../web/node/cli-terminal.js';
+import { Plumb } from '../../web/node/index.js';
+
+const script = `${root}web/node/cli.mjs`;
+const folder = mkdtempSync(join(tmpdir(), 'plumb-cli-'));
+after(() => rmSync(folder, { recursive: true }));
+/** @param {string[]} args @param {string} [input] */
+const plumb = (args, input = '') => {
+  const { status, stdout, stderr } = spawnSync(process.execPath, [script, ...args], { encoding: 'utf8', input });
+  return { code: status, out: stdout, err: stderr };
+};
+/** @param {{f32: {ids: number[]}}} prompt @param {number} n */
+async function answerOf({ f32 }, n) {
+  const model = await Plumb.load(realPath);
+  const answer = await model.detokenize(f32.ids.slice(0, n));
+  await model.close();
+  return answer;
+}
+const chatPrompt = prompts[1], question = chatPrompt.messages[0].content;
+const EXACT = ['--temp', '0', '--precision', 'exact16'];
+
+/* ---- run, bench ---- */
+
+test('run streams llama.cpp\'s answer within 3 s of its start, then says how fast it was', async () => {
+  const answer = await answerOf(chatPrompt, 24);
+  let out = '', err = '', first = Infinity, pieces = 0;
+  // Other tests run at the same time: a machine that is busy gets a second and a third try at the 3 s.
+  for (let i = 0; i < 3 && first >= 3000; i++) {
+    const started = performance.now();
+    const child = spawn(process.execPath, [script, 'run', realPath, '-p', question, ...EXACT, '-n', '24']);
+    out = err = '';
+    first = pieces = 0;
+    child.stdout.setEncoding('utf8').on('data', data => {
+      first ||= performance.now() - started;
+      pieces++;
+      out += data;
+    });
+    child.stderr.setEncoding('utf8').on('data', data => { err += data; });
+    assert.equal(await new Promise(resolve => child.on('close', resolve)), 0);
+  }
+  assert.ok(first < 3000, `the first piece came after ${first.toFixed(0)} ms`);
+  assert.ok(pieces > 10, `${pieces} pieces`);
+  assert.equal(out, `${answer}\n`);
+  assert.match(err, /^load \d+\.\d\d s, prefill 39 tokens at [\d.]+ tokens\/s, decode 23 tokens at [\d.]+ tokens\/s\n$/);
+});
+
+test('run of a URL, in JSON', async t => {
+  const url = await server(t, (request, response) => {
+    response.writeHead(200, { 'Content-Length': statSync(realPath).size });
+    createReadStream(realPath).pipe(response);
+  });
+  const args = ['run', `${url}model.gguf`, '-p', question, ...EXACT, '-n', '24', '--json', '--threads', '2'];
+  const child = spawn(process.execPath, [script, ...args], { env: { ...process.env, XDG_CACHE_HOME: folder } });
+  let out = '';
+  child.stdout.setEncoding('utf8').on('data', data => { out += data; });
+  assert.equal(await new Promise(resolve => child.on('close', resolve)), 0);
+  const { text, finishReason, stats, module, threads, seed } = JSON.parse(out);
+  assert.deepEqual([text, finishReason, threads, seed], [await answerOf(chatPrompt, 24), 'length', 2, 0]);
+  assert.match(module, /^plumb-mt/);
+  assert.deepEqual([stats.promptTokens, stats.tokens], [39, 24]);
+});
+
+test('run and bench compute what the C program computes', () => {
+  const args = ['run', tinyPath, '-p', 'Once', '--raw', '-n', '40', '--seed', '18446744073709551615'];
+  const { code, out, err } = plumb([...args, '--temp', '1.5']);
+  assert.equal(code, 0, err);
+  assert.equal(out, plumb([...args, '--temp', '1.5', '--batch', '64']).out);
+  assert.equal(JSON.parse(plumb([...args, '--json']).out).seed, '18446744073709551615');
+  const shape = json => Object.fromEntries(Object.entries(JSON.parse(json)).filter(([name]) => name !== 'module')
+    .map(([name, value]) => [name, Array.isArray(value) ? value.length : /seconds|threads|bytes/.test(name) || value]));
+  const bench = ['bench', tinyPath, '-p', '8', '-n', '4', '-r', '2', '--json', '--precision', 'exact16'];
+  assert.deepEqual(shape(plumb(bench).out), shape(plumb([...bench, '--batch', '64']).out));
+});
+
+test('run: Ctrl-C ends the answer, exit code 130', async () => {
+  const child = spawn(process.execPath, [script, 'run', realPath, '-p', 'Count to a thousand.', '-n', '1000']);
+  let err = '';
+  child.stderr.setEncoding('utf8').on('data', data => { err += data; });
+  child.stdout.once('data', () => child.kill('SIGINT'));
+  assert.deepEqual(await new Promise(resolve => child.on('close', (...end) => resolve(end))), [130, null]);
+  assert.match(err, /^load .* tokens\/s\n$/);
+});
+
+test('failures are one line and a code', () => {
+  for (const [args, code, message] of [
+    [['run', tinyPath, '-p', 'Hi'], 1, /f32\.gguf: PLUMB_ERROR_TEMPLATE: the file has no tokenizer.chat_template/],
+    [['run', tinyPath, '-p', 'Hi!', '--ctx', '2', '--raw'], 1, /^plumb: prompt: PLUMB_ERROR_CONTEXT: .*; --ctx makes it l/],
+    [['run', 'http://127.0.0.1:1/x.gguf', '-p', 'Hi'], 1, /http:\/\/127\.0\.0\.1:1\/x\.gguf: PLUMB_ERROR_IO: /],
+    [['chat'], 2, /^plumb: chat: MODEL is needed; see plumb chat --help\n$/],
+    [['chat', tinyPath], 1, /f32\.gguf: PLUMB_ERROR_TEMPLATE: the file has no chat template/],
+    [['chat', 'none\x1b.gguf'], 1, /^plumb: none\?\.gguf: PLUMB_ERROR_IO: ENOENT/],
+    [['chat', tinyPath, '-p', 'x'], 2, /chat: unknown option -p/],
+    [['chat', tinyPath, '--ids'], 2, /chat: unknown option --ids/],
+    [['chat', tinyPath, '--temp', 'x'], 2, /chat: --temp: "x" is not a number from 0 to 1e\+06/],
+  ]) {
+    const { code: got, out, err } = plumb(args);
+    assert.match(err, message);
+    assert.match(err, /^plumb: [^\n]*\n$/);
+    assert.deepEqual([out, got], ['', code]);
+  }
+});
+
+/* ---- chat ---- */
+
+test('what could drive a terminal is shown, not sent', () => {
+  assert.equal(printable('a\x1b[2J\x07\r\x7f\x9b1mä\n\t\u{1f389}\0'), 'a␛[2J␇␍␡\\x9b1mä\n\t\u{1f389}␀');
+  for (let code = 0; code < 256; code++) {
+    assert.doesNotMatch(printable(String.fromCharCode(code)), /[\0-\x08\x0b-\x1f\x7f-\x9f]/);
+  }
+});
+
+test('chat without a terminal answers each line, knowing those before; """ joins lines', () => {
+  const input = `${question}\n\n"""What is\nmy name?"""\n/exit\n`;
+  const lines = plumb(['chat', realPath, ...EXACT, '-n', '24', '--json'], input).out.trimEnd().split('\n').map(JSON.parse);
+  assert.equal(lines.length, 3, 'commands are obeyed at a terminal only');
+  assert.equal(lines[0].stats.promptTokens, 39);
+  assert.ok(lines[1].stats.reusedTokens >= 39 + lines[0].stats.tokens - 1, JSON.stringify(lines[1]));
+  const { code, out } = plumb(['chat', realPath, ...EXACT, '-n', '24'], input);
+  assert.equal(code, 0);
+  assert.equal(out, lines.map(({ text }) => `${text}\n`).join(''));
+});
+
+test('chat without a terminal: the first answer is llama.cpp\'s; no line, no answer', async () => {
+  assert.equal(plumb(['chat', realPath, ...EXACT, '-n', '24'], question).out, `${await answerOf(chatPrompt, 24)}\n`);
+  assert.deepEqual(plumb(['chat', realPath], ''), { code: 0, out: '', err: '' });
+});
+
+/** Plays the steps [expected, answer] in a terminal. */
+function play(steps, args, env = {}) {
+  const { stdout, stderr } = spawnSync('python3', [`${root}tests/node/terminal.py`, JSON.stringify(steps),
+    process.execPath, script, ...args],
+  { encoding: 'utf8', env: { ...process.env, TERM: 'xterm', XDG_STATE_HOME: folder, NO_COLOR: '', ...env } });
+  assert.ok(stdout, stderr);
+  const { screen, code, left } = JSON.parse(stdout);
+  assert.deepEqual(left, [], `steps that never came; the screen was\n${screen}`);
+  return { code, screen };
+}
+const CHAT = ['chat', realPath, ...EXACT];
+
+test('chat in a terminal: Ctrl-C stops an answer, the next question has its own, Ctrl-D leaves', () => {
+  const { code, screen } = play([['> ', 'Write a long story about the sea.\r'], ['The sea', '\x03'],
+    [', stopped', `${question}\r`], [' tokens/s', '\x03'], ['Ctrl-C once more leaves', '\x04']], CHAT);
+  assert.equal(code, 0);
+  assert.match(screen, /\x1b\[2m\d+ tokens, [\d.]+ tokens\/s, stopped/);
+  assert.match(screen, /gravity.*Ctrl-C once more/is);
+});
+
+test('chat in a terminal: Ctrl-C twice at an empty prompt leaves; with NO_COLOR there are no colours', () => {
+  const { code, screen } = play([['> ', 'abandoned\x03'], ['> ', '\x03'], ['once more', '\x03']], CHAT, { NO_COLOR: '1' });
+  assert.equal(code, 0);
+  assert.doesNotMatch(screen, /\x1b\[[\d;]*m/);
+  assert.doesNotMatch(screen, /tokens\/s/);
+});
+
+test('chat in a terminal: the history is kept between sessions, for its owner alone', () => {
+  const state = mkdtempSync(join(folder, 'state-'));
+  play([['> ', '/set temperature 0.25\r'], ['temperature 0.25', '\x04']], CHAT, { XDG_STATE_HOME: state });
+  assert.equal(statSync(join(state, 'plumb/chat-history')).mode & 0o777, 0o600);
+  play([['> ', '\x1b[A'], ['/set temperature 0.25', '\r'], ['temperature 0.25\x1b[0m', '\x04']], CHAT,
+    { XDG_STATE_HOME: state });
+});
+
+test('chat in a terminal: commands', () => {
+  const file = join(folder, 'chat.json'), other = join(folder, 'other.json');
+  writeFileSync(other, 'precious');
+  const hostile = join(folder, 'hostile.json');
+  writeFileSync(hostile, JSON.stringify([{ role: 'user', content: 'x\x1b]0;owned\x07\r/save y\ny' }]));
+  const steps = [
+    ['> ', '/system Answer briefly.\r'], ['a new chat', 'Say \\\r'], ['… ', 'hello.\r'], ['tokens/s', '/again\r'],
+    ['tokens/s', '/edit\r'], ['Say ⏎hello.', '\x15Say bye.\r'], ['tokens/s', `/save ${file}\r`],
+    ['3 messages are in', `/save ${file}\r`], ['3 messages are in', `/save ${other}\r`], ['EEXIST', '/new\r'],
+    ['a new chat', `/load ${file}\r`], ['3 messages; say', '/stats\r'], ['3 messages', `/load ${other}\r`],
+    ['/load: ', '/set top-k 1e9\r'], ['is not an integer', '/nonsense\r'],
+    ['is no command; /help lists', '/hel\t'], ['/help', '\r'],
+    ['/exit    ', `/load ${hostile}\r`], ['1 messages', '/edit\r'], ['␛]0;owned␇␍/save y⏎y', '\x03'],
+    ['> ', '\x1b[200~one\ntwo\x1b[201~\r'], ['tokens/s', '/exit\r'],
+  ];
+  const { code, screen } = play(steps, [...CHAT, '-n', '8']);
+  assert.equal(code, 0);
+  const { messages } = JSON.parse(readFileSync(file, 'utf8'));
+  assert.deepEqual(messages.map(({ role }) => role), ['system', 'user', 'assistant']);
+  assert.deepEqual(messages.slice(0, 2).map(({ content }) => content), ['Answer briefly.', 'Say bye.']);
+  assert.equal(readFileSync(other, 'utf8'), 'precious');
+  assert.doesNotMatch(screen, /\x1b\]0/);
+  assert.ok(!existsSync('y'));
+});
+
+test('a model that says escape sequences drives no terminal', () => {
+  const wild = ['-n', '400', '--temp', '1000', '--top-k', '0', '--top-p', '1', '--min-p', '0', '--seed', '1'];
+  const args = ['run', tinyPath, '-p', 'x', '--raw', ...wild];
+  const said = plumb(args).out;
+  assert.match(said, /\x1b/, 'or this is no test');
+  const { screen } = play([], args);
+  const end = screen.lastIndexOf('load ');
+  assert.equal(screen.slice(0, end).replaceAll('\r\n', '\n'), printable(said));
+  // The same bytes in a chat: the file with a template in it.
+  const path = join(folder, 'tiny-chat.gguf');
+  writeFileSync(path, withTemplate(tiny, '{% for m in messages %}{{ m.content }}{% endfor %}'));
+  const seeded = ['chat', path, ...wild];
+  assert.match(plumb(seeded, 'x').out, /\x1b/, 'or this is no test');
+  const chat = play([['> ', 'x\r'], ['tokens/s', '\x04']], seeded, { NO_COLOR: '1' }).screen;
+  const answer = chat.slice(chat.indexOf('x\r\r\n') + 4, chat.lastIndexOf(' tokens, '));
+  assert.ok(answer.length > 300);
+  assert.doesNotMatch(answer.replaceAll('\r\n', ''), /[\0-\x08\x0b-\x1f\x7f-\x9f]/);
+});
+
+/** A GGUF file with one key more, the first. @param {Uint8Array} file @param {string} template */
+function withTemplate(file, template) {
+  const header = Buffer.from(file.slice(0, 24));
+  header.writeBigUInt64LE(header.readBigUInt64LE(16) + 1n, 16);
+  const name = 'tokenizer.chat_template', sizes = 8 + name.length + 4 + 8;
+  // As long as keeps the tensors aligned.
+  const padded = template + '{# #}'.replace(' ', ' '.repeat(64 - (sizes + template.length + 5) % 32));
+  const rest = (sizes + padded.length) % 32;
+  const text = rest ? padded.replace('{#', `{#${' '.repeat(32 - rest)}`) : padded;
+  const size = (/** @type {number} */ n) => {
+    const bytes = Buffer.alloc(8);
+    bytes.writeBigUInt64LE(BigInt(n));
+    return bytes;
+  };
+  return Buffer.concat([header, size(name.length), Buffer.from(name), Buffer.from([8, 0, 0, 0]), size(text.length),
+    Buffer.from(text), file.slice(24)]);
+}
