@@ -459,7 +459,7 @@ test('too little room: the numbers; room that ends in the middle: the copy goes,
   const { logits, warnings } = await load(url, {}, small);
   assert.equal(logits, expected);
   assert.match(warnings[0].message,
-    /needs 0\.1 MB, there is room for 0\.1 MB, cached models take 0\.0 MB; Plumb\.remove/);
+    /needs 0\.1 MB, there is room for 0\.1 MB; other cached models take 0\.0 MB, and Plumb\.removeCached/);
   assert.deepEqual(files(), []);
   for (const full of [1, 20000, 60000]) {
     const ending = await onFolder(real => ({
@@ -474,7 +474,7 @@ test('too little room: the numbers; room that ends in the middle: the copy goes,
     }));
     const { logits, warnings } = await load(url, {}, ending);
     assert.equal(logits, expected);
-    assert.match(warnings[0].message, /no copy is kept: the quota is used up/);
+    assert.match(warnings[0].message, /no copy is kept: it needs 0\.1 MB, after 0\.\d MB: the quota is used up; other cached/);
     assert.deepEqual(files(), []);
   }
 });

@@ -113,7 +113,7 @@ export class UrlFile {
     for await (const chunk of this.#download.chunks()) {
       hash?.update(chunk);
       try {
-        this.#copy?.write(chunk);
+        await this.#copy?.write(chunk);
       } catch (error) {
         await this.#drop(error);
       }

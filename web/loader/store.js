@@ -5,7 +5,7 @@
  *   NAME.json   Meta; written before the first byte, and again when the last one is certainly there
  *
  * Both are untrusted: what does not fit together is no copy, and never an error of the load. */
-import { PlumbError } from '../errors.js';
+import { PlumbError, reasonOf } from '../errors.js';
 import { sum } from './progress.js';
 
 /** @typedef {object} Handle  an open file
@@ -110,6 +110,9 @@ export class Store {
 
 /** What a load has of a file on this machine. */
 export class Copy {
+  /** Bytes that the whole is going to have, if that was said. @type {number | undefined} */
+  #size;
+
   /** @param {Store} store @param {Folder} folder @param {string} name @param {Meta} meta
    * @param {Handle} [handle]  locked unless the copy is complete @param {Blob} [blob]  of a complete copy */
   constructor(store, folder, name, meta, handle, blob) {
@@ -137,20 +140,28 @@ export class Copy {
     this.meta = { url, complete: false, lastUsed: Date.now(), size: certain ? size : undefined, etag, lastModified };
     this.blob = undefined;
     this.at = at;
+    this.#size = size;
     this.handle?.truncate(at);
     const need = (size ?? 0) - at, room = await this.folder.room();
-    if (need > room) {
-      const kept = sum((await this.store.list()).map(({ bytes }) => bytes)) ?? 0;
-      throw new Error(`it needs ${megabytes(need)}, there is room for ${megabytes(Math.max(0, room))}, cached models `
-        + `take ${megabytes(kept)}; Plumb.removeCached makes room`);
-    }
+    if (need > room) throw new Error(await this.#shortage(`there is room for ${megabytes(Math.max(0, room))}`, need));
     await this.#say();
   }
 
-  /** @param {Uint8Array} chunk */
-  write(chunk) {
-    this.handle?.write(chunk, this.at);
+  /** Throws where there is no more room, which not every browser tells before. @param {Uint8Array} chunk */
+  async write(chunk) {
+    try {
+      this.handle?.write(chunk, this.at);
+    } catch (error) {
+      throw new Error(await this.#shortage(`after ${megabytes(this.at)}: ${reasonOf(error)}`, this.#size));
+    }
     this.at += chunk.length;
+  }
+
+  /** @param {string} reason @param {number} [need]  bytes */
+  async #shortage(reason, need) {
+    const kept = sum((await this.store.list()).map(({ url, bytes }) => url === this.meta.url ? 0 : bytes)) ?? 0;
+    const needs = need === undefined ? '' : `it needs ${megabytes(need)}, `;
+    return `${needs}${reason}; other cached models take ${megabytes(kept)}, and Plumb.removeCached removes them`;
   }
 
   /** All bytes are there, and were used. @param {string} [sha256]  that they were found to have */

@@ -1,0 +1,259 @@
+/** Downloads that break, and copies in the browser's private file system (OPFS), in headless Chromium. Ground truth:
+ * the file itself, and what its server saw. */
+import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
+import { createServer } from 'node:http';
+import { readFileSync } from 'node:fs';
+import { after, before, beforeEach, afterEach, test } from 'node:test';
+import { serve } from '../../web/serve.mjs';
+import { launchChrome } from '../hosts/chrome.mjs';
+import { realPath, root, tiny, tinyPath } from '../node/helpers.mjs';
+
+const HEADERS = {
+  'Access-Control-Allow-Origin': '*', 'Cross-Origin-Resource-Policy': 'cross-origin',
+  'Last-Modified': 'Mon, 01 Jan 2024 00:00:00 GMT', ETag: '"hidden"',
+};
+const sum = bytes => createHash('sha256').update(bytes).digest('hex');
+let pages, browser, context, page, http, model, seen, step;
+/** The model's site: another than the page's.  step(i) says after how many bytes of the file answer i stalls or
+ * breaks. */
+before(async () => {
+  pages = await serve({ root });
+  browser = await launchChrome();
+});
+beforeEach(async () => {
+  [seen, step] = [[], () => ({})];
+  http = createServer((request, response) => {
+    const { range, 'if-range': ifRange } = request.headers;
+    const i = seen.push({ method: request.method, range, ifRange }) - 1;
+    const { bytes = tiny, cut = Infinity, stall = Infinity, headers = HEADERS } = step(i);
+    const from = Number(/^bytes=(\d+)-$/.exec(range ?? '')?.[1] ?? 0);
+    response.writeHead(from > 0 ? 206 : 200, { ...headers, 'Content-Length': bytes.length - from,
+      ...from > 0 && { 'Content-Range': `bytes ${from}-${bytes.length - 1}/${bytes.length}` } });
+    const end = Math.min(cut, stall);
+    if (end === Infinity) return void response.end(bytes.subarray(from));
+    response.write(bytes.subarray(from, end), () => cut < stall && setTimeout(() => response.destroy(), 1000));
+  });
+  await new Promise(resolve => http.listen(0, '127.0.0.1', resolve));
+  model = `http://127.0.0.1:${http.address().port}/model.gguf`;
+  context = await browser.newContext();
+  page = await open();
+});
+afterEach(async () => {
+  await context.close();
+  http.close();
+  http.closeAllConnections();
+});
+after(async () => {
+  await browser?.close();
+  await pages?.close();
+});
+
+/** A page of the package's origin, isolated and with no code of its own.  It is no answer of page.route: Chromium
+ * keeps those from sites of this machine. */
+async function open() {
+  const page = await context.newPage();
+  await page.goto(`${pages.url}README.md`);
+  await prepare(page);
+  return page;
+}
+const prepare = page => page.evaluate(async () => {
+  const { Plumb } = await import('/web/index.js');
+  Object.assign(globalThis, {
+    Plumb,
+    load: async (source, options = {}) => {
+      const phases = [];
+      const start = performance.now();
+      const onProgress = ({ phase, bytes, attempt }) => {
+        globalThis.progress = { phase, bytes };
+        if (phases.at(-1)?.phase !== phase) phases.push({ phase, bytes, attempt });
+      };
+      const model = await Plumb.load(source, { onProgress, ...options });
+      const ms = performance.now() - start;
+      const logits = await model.feed([72, 101, 13, 255]);
+      await model.close();
+      return { logits: [...logits], warnings: model.warnings, phases, ms };
+    },
+    failureOf: action => action().then(() => ({ code: 'none' }), ({ code, message, name }) => ({ code, message, name })),
+  });
+});
+const load = (source = model, options = {}, where = page) =>
+  where.evaluate(([source, options]) => load(source, options), [source, options]);
+const list = (where = page) => where.evaluate(() => Plumb.listCached());
+let expected;
+const right = async ({ logits }) => {
+  expected ??= (await page.evaluate(bytes => load(Uint8Array.from(bytes)), [...tiny])).logits;
+  assert.equal(logits.length, 260);
+  assert.deepEqual(logits, expected);
+};
+const names = ({ phases }) => phases.map(({ phase }) => phase);
+
+test('a connection that breaks goes on there, by a request that needs no preflight', async () => {
+  step = i => i === 0 ? { cut: 60000 } : {};
+  const loaded = await load(model, { sha256: sum(tiny) });
+  await right(loaded);
+  assert.deepEqual(seen, [{ method: 'GET', range: undefined, ifRange: undefined },
+    { method: 'GET', range: 'bytes=60000-', ifRange: undefined }]);
+  assert.deepEqual(names(loaded), ['download', 'wait', 'download', 'prepare', 'ready']);
+  assert.deepEqual(loaded.phases[1], { phase: 'wait', bytes: 60000, attempt: 1 });
+  assert.deepEqual(loaded.warnings, []);
+});
+
+test('the second load needs no server; the copy is the file, until it is removed', async () => {
+  await load();
+  http.close();
+  http.closeAllConnections();
+  for (const options of [{}, { worker: false }, { sha256: sum(tiny) }]) {
+    const again = await load(model, options);
+    await right(again);
+    assert.deepEqual(names(again), ['read', 'prepare', 'ready']);
+    assert.deepEqual(again.warnings.filter(({ code }) => code === 'cache'), []);
+  }
+  const [{ lastUsed, etag, ...entry }] = await list();
+  assert.equal(etag, undefined);   // a browser hides it from other sites
+  assert.ok(Math.abs(lastUsed - Date.now()) < 60000);
+  assert.deepEqual(entry, { url: model, complete: true, bytes: tiny.length, size: tiny.length,
+    lastModified: HEADERS['Last-Modified'], sha256: sum(tiny) });
+  const bytes = await page.evaluate(async url => [...await (await Plumb.openCached(url)).bytes()], model);
+  assert.equal(sum(Uint8Array.from(bytes)), sum(tiny));
+  assert.deepEqual(await page.evaluate(url => Promise.all([Plumb.removeCached(`${url}#x`)]), model), [true]);
+  assert.equal(await page.evaluate(url => Plumb.removeCached(url), model), false);
+  assert.deepEqual(await list(), []);
+});
+
+test('a page that is reloaded in the middle of a download goes on there', async () => {
+  step = i => i === 0 ? { stall: 60000 } : {};
+  await page.evaluate(url => void load(url), model);
+  await page.waitForFunction(() => globalThis.progress?.bytes > 0);
+  await page.waitForTimeout(300);
+  await page.reload();
+  await prepare(page);
+  const [{ bytes, complete }] = await list();
+  assert.deepEqual([bytes, complete], [60000, false]);
+  const loaded = await load(model, { sha256: sum(tiny) });
+  await right(loaded);
+  assert.deepEqual(seen.map(({ range }) => range), [undefined, 'bytes=60000-']);
+  assert.equal(loaded.phases[0].phase, 'read');
+  assert.equal((await list())[0].complete, true);
+});
+
+test('an aborted load leaves what it has, and the next one, at once, goes on there', async () => {
+  step = i => i === 0 ? { stall: 60000 } : {};
+  const { reason, loaded } = await page.evaluate(async url => {
+    const stop = new AbortController();
+    setTimeout(() => stop.abort(new Error('enough')), 500);
+    const reason = await load(url, { signal: stop.signal }).catch(error => error.message);
+    return { reason, loaded: await load(url) };
+  }, model);
+  assert.equal(reason, 'enough');
+  await right(loaded);
+  assert.deepEqual(loaded.warnings, []);
+  assert.deepEqual(seen.map(({ range }) => range), [undefined, 'bytes=60000-']);
+});
+
+test('two tabs: while one downloads the other keeps no copy, and says so; both read a whole one', async () => {
+  step = i => i === 0 ? { stall: 60000 } : {};
+  await page.evaluate(url => { globalThis.stop = new AbortController(); void load(url, { signal: stop.signal }); }, model);
+  await page.waitForFunction(() => globalThis.progress?.bytes > 0);
+  const second = await open();
+  const loaded = await load(model, {}, second);
+  await right(loaded);
+  assert.deepEqual(loaded.warnings, [{ code: 'cache',
+    message: `${model}: no copy is kept: another tab or process is using it` }]);
+  const { code, message } = await second.evaluate(url => failureOf(() => Plumb.removeCached(url)), model);
+  assert.equal(code, 'PLUMB_ERROR_STATE');
+  assert.match(message, /model\.gguf: the copy cannot be removed: another tab or process is using it/);
+  await page.close();
+  page = second;
+  const third = await open();
+  await right(await load());   // what the closed tab left is resumed
+  const asked = seen.length;
+  for (const each of await Promise.all([load(model, {}, second), load(model, {}, third)])) {
+    await right(each);
+    assert.deepEqual([each.warnings, names(each)], [[], ['read', 'prepare', 'ready']]);
+  }
+  assert.equal(seen.length, asked);
+});
+
+test('too little room: the numbers, and the load goes on without a copy', async () => {
+  const { origin } = new URL(pages.url);
+  const devtools = await context.newCDPSession(page);
+  await devtools.send('Storage.overrideQuotaForOrigin', { origin, quotaSize: 50000 });
+  const loaded = await load();
+  await right(loaded);
+  assert.match(loaded.warnings[0].message, /no copy is kept: it needs 0\.1 MB, .*; other cached models take 0\.0 MB/);
+  assert.deepEqual(await list(), []);
+  await devtools.send('Storage.overrideQuotaForOrigin', { origin });
+  const kept = await load();
+  await right(kept);
+  assert.deepEqual([kept.warnings, (await list()).length], [[], 1]);
+});
+
+test('in the page\'s own thread copies are read, and none is written', async () => {
+  const silent = await load(model, { worker: false });
+  await right(silent);
+  assert.deepEqual(silent.warnings.filter(({ code }) => code === 'cache'), []);
+  const asked = await load(model, { worker: false, cache: 'default' });
+  assert.match(asked.warnings.find(({ code }) => code === 'cache').message, /no copy is kept: in the page's own thread they can only be read/);
+  assert.deepEqual(await list(), []);
+});
+
+test('a copy that was tampered with is no error', async () => {
+  for (const damage of ['json', 'bytes', 'size']) {
+    await load();
+    await page.evaluate(async damage => {
+      const folder = await (await navigator.storage.getDirectory()).getDirectoryHandle('plumb');
+      for await (const [name, file] of folder.entries()) {
+        if (name.endsWith('.json') !== (damage === 'json')) continue;
+        const to = await file.createWritable({ keepExistingData: true });
+        if (damage === 'size') await to.truncate(500);
+        else await to.write({ type: 'write', position: 0, data: 'Once upon a time' });
+        await to.close();
+      }
+    }, damage);
+    const loaded = await load();
+    await right(loaded);
+    assert.deepEqual(loaded.warnings, []);
+    const [{ complete, bytes }] = await list();
+    assert.deepEqual([complete, bytes], [true, tiny.length], damage);
+  }
+});
+
+test('a wrong sha256 names both and removes the copy', async () => {
+  await load();
+  const wrong = '0'.repeat(64);
+  const { code, message } = await page.evaluate(([url, sha256]) =>
+    failureOf(() => Plumb.load(url, { sha256 })), [model, wrong]);
+  assert.equal(code, 'PLUMB_ERROR_CHECKSUM');
+  assert.ok(message.includes(wrong) && message.includes(sum(tiny)), message);
+  assert.deepEqual(await list(), []);
+});
+
+test('a page that is no secure context keeps no copy, and says why', async () => {
+  const insecure = await context.newPage();
+  await insecure.route('http://plumb.test/**', route => {
+    const { pathname } = new URL(route.request().url());
+    if (pathname === '/') return route.fulfill({ contentType: 'text/html', body: '<!doctype html>' });
+    return route.fulfill({ path: `${root}${pathname.slice(1)}` });
+  });
+  await insecure.goto('http://plumb.test/');
+  await prepare(insecure);
+  assert.equal(await insecure.evaluate(() => isSecureContext), false);
+  const loaded = await load('/tests/vectors/synth/f32.gguf', { threads: 1 }, insecure);
+  await right(loaded);
+  assert.match(loaded.warnings[0].message, /no copy is kept: the page is no secure context/);
+  assert.deepEqual(await list(insecure), []);
+});
+
+test('the default model: its copy is the file, and is read from this machine', async t => {
+  const url = `${pages.url}models/SmolLM2-135M-Instruct.Q4_1.gguf`;
+  const options = { sha256: sum(readFileSync(realPath)) };
+  const [first, verified, again] = [await load(url, options), await load(url, options), await load(url)];
+  assert.deepEqual(names(first), ['download', 'prepare', 'ready']);
+  for (const loaded of [verified, again]) {
+    assert.deepEqual(names(loaded), ['read', 'prepare', 'ready']);
+    assert.deepEqual(loaded.logits, first.logits);
+  }
+  const ms = [first, verified, again].map(({ ms }) => ms.toFixed(0));
+  t.diagnostic(`downloaded and checked in ${ms[0]} ms, read again in ${ms[1]} and ${ms[2]} ms`);
+});
