@@ -11,7 +11,8 @@ let folder;
 before(() => { folder = project(); });
 
 const filesOf = path => readdirSync(path, { recursive: true, withFileTypes: true })
-  .filter(entry => entry.isFile()).map(entry => join(entry.parentPath ?? entry.path, entry.name).slice(path.length + 1));
+  .filter(entry => entry.isFile())
+  .map(entry => join(entry.parentPath ?? entry.path, entry.name).slice(path.length + 1));
 
 test('the tarball has what runs, its types, licences and words, and is at most 1.5 MB', t => {
   const { size } = statSync(tarball);
@@ -51,7 +52,8 @@ test('an incomplete package is not packed, and a sentence says which file is mis
     rmSync(join(copy, file));
     const { status, stderr } = prepack();
     assert.equal(status, 1);
-    assert.equal(stderr, `plumb: ${file} is not there, which ${by} names: \`make package\` builds all that is packed\n`);
+    assert.equal(stderr,
+      `plumb: ${file} is not there, which ${by} names: \`make package\` builds all that is packed\n`);
     cpSync(join(folder, 'node_modules', 'plumb', file), join(copy, file));
   }
 });

@@ -16,7 +16,8 @@ export function project(files) {
   process.once('exit', () => rmSync(folder, { recursive: true, force: true }));
   writeFileSync(join(folder, 'package.json'), '{ "name": "project", "private": true, "type": "module" }\n');
   // Offline: it has no dependencies, so there is nothing to ask a registry for.
-  execFileSync('npm', ['install', '--offline', '--no-audit', '--no-fund', '--loglevel=error', tarball], { cwd: folder });
+  execFileSync('npm', ['install', '--offline', '--no-audit', '--no-fund', '--loglevel=error', tarball],
+    { cwd: folder });
   if (files) cpSync(`${root}tests/package/${files}`, folder, { recursive: true });
   return folder;
 }

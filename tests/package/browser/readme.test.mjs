@@ -1,0 +1,61 @@
+/** The README's examples run as they are in a page, with the installed package. */
+import assert from 'node:assert/strict';
+import { symlinkSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { serve } from '../../../web/serve.mjs';
+import { launchChrome } from '../../hosts/chrome.mjs';
+import { project, root } from '../helpers.mjs';
+import { examplesFor } from '../readme.mjs';
+
+const IMPORTS = { plumb: '/node_modules/plumb/index.js', 'plumb/openai': '/node_modules/plumb/openai.js' };
+let browser, folder, server;
+before(async () => {
+  browser = await launchChrome();
+  folder = project();
+  symlinkSync(`${root}models`, join(folder, 'models'));
+  symlinkSync('node_modules/plumb', join(folder, 'plumb'));
+  server = await serve({ root: folder });
+});
+after(async () => {
+  await browser?.close();
+  await server?.close();
+});
+
+/** Opens a page of the project until it shows something or fails. @param {string} html */
+async function open(html) {
+  writeFileSync(join(folder, 'index.html'), html);
+  const page = await browser.newPage();
+  const errors = [], logs = [];
+  page.on('pageerror', error => errors.push(String(error)));
+  page.on('console', message => (message.type() === 'error' ? errors : logs).push(message.text()));
+  await page.goto(server.url);
+  return { page, logs, errors: () => errors.filter(text => !text.includes('404')) };
+}
+
+for (const { line, code } of examplesFor('browser')) {
+  test(`line ${line} in a page`, async () => {
+    writeFileSync(join(folder, 'example.js'), code);
+    const { page, logs, errors } = await open(`<!doctype html><title>example</title><body></body>
+      <script type="importmap">${JSON.stringify({ imports: IMPORTS })}</script>
+      <script type="module">
+        import('/example.js').then(() => { document.title = 'done'; }, error => {
+          document.title = 'failed';
+          console.error(error.stack);
+        });
+      </script>`);
+    await page.waitForFunction(() => document.title !== 'example', null, { timeout: 60000 });
+    assert.deepEqual([errors(), await page.title()], [[], 'done']);
+    assert.ok(logs.length > 0 || (await page.textContent('body')).trim().length > 0, 'it shows nothing');
+    await page.close();
+  });
+}
+
+for (const { line, code } of examplesFor('browser', 'html')) {
+  test(`line ${line}, a page of its own`, async () => {
+    const { page, errors } = await open(code);
+    await page.waitForFunction(() => document.body.textContent.length > 200, null, { timeout: 60000 });
+    assert.deepEqual(errors(), []);
+    await page.close();
+  });
+}

@@ -1,0 +1,38 @@
+/** The README's examples run as they are, in a project that has installed the package. */
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { symlinkSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { before, test } from 'node:test';
+import { project, root } from './helpers.mjs';
+import { examples, examplesFor } from './readme.mjs';
+
+let folder;
+before(() => {
+  folder = project();
+  symlinkSync(`${root}models`, join(folder, 'models'));
+});
+
+test('every example in JavaScript says where it runs', () => {
+  const unmarked = examples.filter(({ language, mark }) =>
+    language === 'js' && !['node', 'browser', 'both'].includes(mark));
+  assert.deepEqual(unmarked.map(({ line }) => line), []);
+});
+
+for (const { line, code } of examplesFor('node')) {
+  test(`line ${line} in Node`, () => {
+    const file = join(folder, `line-${line}.mjs`);
+    writeFileSync(file, code);
+    const { stdout, stderr, status } = spawnSync(process.execPath, [file], {
+      cwd: folder, encoding: 'utf8', timeout: 60000, env: { ...process.env, PLUMB_CACHE: join(folder, 'cache') },
+    });
+    assert.deepEqual([status, stderr], [0, '']);
+    assert.ok(stdout.length > 0, 'it shows nothing');
+  });
+}
+
+test('npx plumb is the command line', () => {
+  const { stdout, status } = spawnSync('npx', ['--no-install', 'plumb', '--help'], { cwd: folder, encoding: 'utf8' });
+  assert.equal(status, 0);
+  assert.match(stdout, /plumb inspect +MODEL/);
+});
