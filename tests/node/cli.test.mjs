@@ -67,6 +67,13 @@ test('run of a URL, in JSON', async t => {
   assert.deepEqual([text, finishReason, threads, seed], [await answerOf(chatPrompt, 24), 'length', 2, 0]);
   assert.match(module, /^plumb-mt/);
   assert.deepEqual([stats.promptTokens, stats.tokens], [39, 24]);
+  const cache = (...words) => spawnSync(process.execPath, [script, 'cache', ...words],
+    { encoding: 'utf8', env: { ...process.env, XDG_CACHE_HOME: folder } });
+  const copy = JSON.parse(cache('--json').stdout);
+  assert.deepEqual([copy.url, copy.bytes, copy.complete], [args[1], statSync(realPath).size, true]);
+  assert.equal(cache().stdout, `     98.4 MB  ${args[1]}\n`.replace('98.4', (copy.bytes / 1e6).toFixed(1)));
+  assert.equal(cache('remove', args[1]).status, 0);
+  assert.deepEqual([cache().stdout, cache('remove', args[1]).status], ['', 1]);
 });
 
 test('run and bench compute what the C program computes', () => {

@@ -80,7 +80,7 @@ const OPTIONS = [
   option('-p', 'bench', integer(1, 1 << 24), 'promptTokens'),
   option('-n', 'bench', integer(1, 1 << 24), 'decodeTokens'),
   option('-r', 'bench', integer(1, 1000), 'repetitions'),
-  option('--json', 'run bench chat', flag, 'json'),
+  option('--json', 'run bench chat cache', flag, 'json'),
 ];
 
 /** The values of some options, by the names that Plumb has for them.

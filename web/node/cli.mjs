@@ -17,14 +17,16 @@ const NOTES = {
   '': `
 In Node there are also
 
-  plumb chat MODEL  talks with a model in the terminal
+  plumb chat MODEL         talks with a model in the terminal
+  plumb cache              lists the copies of URLs, with their sizes
+  plumb cache remove URL   removes one
 
 and MODEL of run, bench and chat may be a URL.
 `,
   run: `
 In Node also
-  --json                print one JSON object: text, finishReason, stats, module,
-                        threads, seed
+  --json                print one JSON object: text, finishReason, stats,
+                        module, threads, seed
 MODEL may be a URL. The package's fastest module computes, with threads; with
 ${IN_C.join(', ')} the C program does, with one thread.
 `,
@@ -41,6 +43,7 @@ const COMMANDS = {
   run: async (...args) => (await import('./cli-run.js')).run(...args),
   bench: async (...args) => (await import('./cli-run.js')).bench(...args),
   chat: async (...args) => (await import('./cli-chat.js')).chat(...args),
+  cache: async (...args) => (await import('./cli-run.js')).cache(...args),
 };
 
 /** The C program. @param {string[]} args @returns {number} its exit code */
@@ -54,6 +57,7 @@ function inC(args) {
 async function help(name) {
   watchOutput(() => {});
   if (name === 'chat') process.stdout.write((await import('./cli-chat.js')).HELP);
+  else if (name === 'cache') process.stdout.write('usage: plumb cache [remove URL] [--json]\n');
   else inC(name ? ['help', name] : ['help']);
   process.stdout.write(NOTES[name] ?? '');
   return 0;
