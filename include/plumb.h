@@ -120,10 +120,10 @@ plumb_status plumb_model_get_info(const plumb_model *model, plumb_model_info *ou
  * first plumb_model_begin. */
 plumb_status plumb_model_headers_only(plumb_model *model);
 /* In place of plumb_model_end then: makes all its checks that need no weights.  Sessions on the model hold what they
- * would hold, and, if *can_run, compute with weights made up of zeros, at the speed of the real ones: they lie over each
- * other in 64 MiB or in as much as the largest tensor needs.  *can_run is false where there is no memory for those;
- * sessions must not be fed then. */
-plumb_status plumb_model_rehearse(plumb_model *model, bool *can_run);
+ * would hold, and compute with weights made up of zeros, at the speed of the real ones: they lie over each other in
+ * *n_bytes, 64 MiB or as much as the largest tensor needs.  *n_bytes is 0 where there is no memory for those; sessions
+ * must not be fed then. */
+plumb_status plumb_model_rehearse(plumb_model *model, uint32_t *n_bytes);
 
 /* ---- tokenizer ------------------------------------------------------------------------------------------------ */
 

@@ -36,6 +36,7 @@ static void *failing_alloc_array(uint64_t n, size_t size) { return fails_now() ?
 #define gguf_name_ends failing_gguf_name_ends
 #define gguf_type_name failing_gguf_type_name
 #define gguf_pack failing_gguf_pack
+#define gguf_header_only failing_gguf_header_only
 #define gguf_row failing_gguf_row
 #include "gguf/gguf.c"
 

@@ -133,7 +133,7 @@ static void split_case(void) {
 /* ---- rehearsal --------------------------------------------------------------------------------------------------- */
 
 /* The headers of these files alone. */
-static plumb_model *rehearse(const char *const *paths, size_t n_part, bool *can_run) {
+static plumb_model *rehearse(const char *const *paths, size_t n_part, uint32_t *n_bytes) {
     plumb_model *m = plumb_model_create();
     bool ok = CHECK(plumb_model_headers_only(m) == PLUMB_OK, "%s", plumb_model_error(m));
     for (size_t i = 0; ok && i < n_part; i++) {
@@ -144,7 +144,7 @@ static plumb_model *rehearse(const char *const *paths, size_t n_part, bool *can_
                            (int)plumb_model_position(m));
         free(file);
     }
-    if (ok && CHECK(plumb_model_rehearse(m, can_run) == PLUMB_OK, "%s", plumb_model_error(m))) return m;
+    if (ok && CHECK(plumb_model_rehearse(m, n_bytes) == PLUMB_OK, "%s", plumb_model_error(m))) return m;
     plumb_model_free(m);
     return NULL;
 }
@@ -152,8 +152,8 @@ static plumb_model *rehearse(const char *const *paths, size_t n_part, bool *can_
 /* What a session of the whole file holds, and zeros that go through the whole pass. */
 static void rehearse_case(const void *row) {
     const char *path = *(const char *const *)row;
-    bool can_run;
-    plumb_model *whole = fixture_load(path), *m = rehearse(&path, 1, &can_run);
+    uint32_t n_bytes;
+    plumb_model *whole = fixture_load(path), *m = rehearse(&path, 1, &n_bytes);
     plumb_session *a = new_session(whole, 64, 0), *b = new_session(m, 64, 0);
     if (a && b) {
         plumb_model_info info_a, info_b;
@@ -166,8 +166,9 @@ static void rehearse_case(const void *row) {
               "%g bytes of K and V", kv);
         int32_t ids[N_IDS];
         some_ids(m, ids);
-        CHECK(can_run && plumb_session_feed(b, ids, N_IDS) == PLUMB_OK && plumb_session_feed(b, ids, 1) == PLUMB_OK,
-              "%s", plumb_session_error(b));
+        CHECK(n_bytes >= info_b.weight_bytes, "%u bytes of zeros", n_bytes);
+        CHECK(plumb_session_feed(b, ids, N_IDS) == PLUMB_OK && plumb_session_feed(b, ids, 1) == PLUMB_OK, "%s",
+              plumb_session_error(b));
         const float *logits = plumb_session_logits(b);
         uint32_t n_vocab = plumb_model_n_vocab(m);
         for (uint32_t i = 0; i < n_vocab; i++) CHECK(logits[i] == 0, "logit %u: %g", i, (double)logits[i]);
@@ -181,8 +182,8 @@ static void rehearse_case(const void *row) {
 static void rehearse_split_case(void) {
     static const char *const paths[] = { "tests/vectors/synth/split-00001-of-00003.gguf",
         "tests/vectors/synth/split-00002-of-00003.gguf", "tests/vectors/synth/split-00003-of-00003.gguf" };
-    bool can_run;
-    plumb_model *m = rehearse(paths, 3, &can_run), *whole = fixture_load(TINY);
+    uint32_t n_bytes;
+    plumb_model *m = rehearse(paths, 3, &n_bytes), *whole = fixture_load(TINY);
     plumb_model_info info_a, info_b;
     if (m && whole) {
         CHECK(plumb_model_get_info(whole, &info_a) == PLUMB_OK && plumb_model_get_info(m, &info_b) == PLUMB_OK
@@ -194,17 +195,17 @@ static void rehearse_split_case(void) {
 
 /* What is no model, or one that cannot run, is told from the header; and each call has its place. */
 static void rehearse_wrong_case(void) {
-    bool can_run;
+    uint32_t n_bytes;
     size_t n = 0;
     uint8_t *file = test_read_all(TINY, &n);
     plumb_model *m = plumb_model_create();
-    CHECK(plumb_model_rehearse(m, &can_run) == PLUMB_ERROR_STATE, "without headers_only");
+    CHECK(plumb_model_rehearse(m, &n_bytes) == PLUMB_ERROR_STATE, "without headers_only");
     CHECK(plumb_model_kv_bytes(m, 64, PLUMB_KV_I16) == 0, "before the header");
-    CHECK(plumb_model_headers_only(m) == PLUMB_OK && plumb_model_rehearse(m, &can_run) == PLUMB_ERROR_STATE,
+    CHECK(plumb_model_headers_only(m) == PLUMB_OK && plumb_model_rehearse(m, &n_bytes) == PLUMB_ERROR_STATE,
           "before begin");
     CHECK(file && plumb_model_begin(m, n) == PLUMB_OK && fixture_give(m, file, 0, 1000, 1000) == PLUMB_OK, "begin");
     CHECK(plumb_model_headers_only(m) == PLUMB_ERROR_STATE, "after begin");
-    CHECK(plumb_model_rehearse(m, &can_run) == PLUMB_ERROR_TRUNCATED && !can_run, "in the header: %s",
+    CHECK(plumb_model_rehearse(m, &n_bytes) == PLUMB_ERROR_TRUNCATED && n_bytes == 0, "in the header: %s",
           plumb_model_error(m));
     CHECK(fixture_give(m, file, 1000, n, 1000) == PLUMB_OK && plumb_model_end(m) == PLUMB_ERROR_TRUNCATED,
           "the end of a file of which there is only a header");
@@ -216,7 +217,7 @@ static void rehearse_wrong_case(void) {
     }
     CHECK(plumb_model_headers_only(m) == PLUMB_OK && plumb_model_begin(m, n) == PLUMB_OK
           && fixture_give(m, file, 0, n, 1000) == PLUMB_OK, "%s", plumb_model_error(m));
-    CHECK(plumb_model_rehearse(m, &can_run) == PLUMB_ERROR_UNSUPPORTED
+    CHECK(plumb_model_rehearse(m, &n_bytes) == PLUMB_ERROR_UNSUPPORTED
           && strstr(plumb_model_error(m), "\"xlama\" is not supported"), "%s", plumb_model_error(m));
     plumb_model_free(m);
     free(file);

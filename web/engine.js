@@ -11,6 +11,8 @@ import { biasPairs, KV_TYPES, PRECISIONS } from './options.js';
 const STACK = 1 << 18;
 const SIZE_UNKNOWN = -1n;
 const ADD_SPECIAL = 1, PARSE_SPECIAL = 2;
+/** Bytes that a rehearsal takes at once. */
+const PIECE = 1 << 20;
 /** "All" among layers and values. */
 const ALL = 2 ** 32 - 1;
 /** The numbers of plumb_wasm_model_info, in its order. */
@@ -272,6 +274,47 @@ export class Engine {
   /** After the last part. */
   end() { this.#checkModel(this.#c.plumb_model_end(this.#model)); }
 
+  /** Only the headers of parts are wanted: fill and write say that no more bytes are needed behind them. */
+  headersOnly() { this.#checkModel(this.#c.plumb_model_headers_only(this.#model)); }
+
+  /** Instead of end, after headers only: all checks that need no weights.  Memory grows as a load would make it grow,
+   * and sessions compute with zeros.
+   * @returns {{fits: boolean, canRun: boolean}}  fits: there is memory for all weights; canRun: for the zeros, without
+   *   which sessions must not be fed */
+  rehearse() {
+    const weights = this.types().reduce((sum, { bytes }) => sum + bytes, 0);
+    this.reserve(weights);
+    this.#checkModel(this.#c.plumb_model_rehearse(this.#model, this.#out));
+    const zeros = this.#word(0);
+    let fits = zeros > 0;
+    // Kept until the instance goes: a session comes to lie behind all weights.  In pieces, as tensors are.
+    for (let held = zeros; fits && held < weights; held += PIECE) {
+      fits = this.#c.malloc(Math.min(PIECE, weights - held)) !== 0;
+    }
+    return { fits, canRun: zeros > 0 };
+  }
+
+  /** Bytes of keys and values, after end or rehearse.
+   * @param {number} contextLength @param {typeof KV_TYPES[number]} type @returns {number} */
+  kvBytes(contextLength, type) {
+    return this.#c.plumb_model_kv_bytes(this.#model, contextLength, KV_TYPES.indexOf(type));
+  }
+
+  /** Of the tensor directories that are there: each type, how many tensors have it and their bytes.
+   * @returns {{type: string, tensors: number, bytes: number}[]} */
+  types() {
+    /** @type {Map<string, {type: string, tensors: number, bytes: number}>} */
+    const all = new Map();
+    for (let i = 0n; this.#c.plumb_wasm_model_tensor(this.#model, i, this.#out, this.#out + 8) === 0; i++) {
+      const type = this.#string(this.#word(0));
+      const sum = all.get(type) ?? { type, tensors: 0, bytes: 0 };
+      sum.tensors++;
+      sum.bytes += this.view.getFloat64(this.#out + 8, true);
+      all.set(type, sum);
+    }
+    return [...all.values()].sort((a, b) => b.bytes - a.bytes);
+  }
+
   /** The upper end of a new stack, for an instance in a worker. */
   createStack() { return (this.#malloc(STACK) + STACK) & -16; }
 
@@ -289,13 +332,22 @@ export class Engine {
 
   // ---- what was loaded ----
 
-  info() {
-    const c = this.#c, numbers = this.#out + 8;
-    this.#checkModel(c.plumb_wasm_model_info(this.#model, this.#out, numbers));
+  /** After end or rehearse. */
+  modelInfo() {
+    const numbers = this.#out + 8;
+    this.#checkModel(this.#c.plumb_wasm_model_info(this.#model, this.#out, numbers));
     const named = INFO.map((name, i) => [name, this.view.getFloat64(numbers + 8 * i, true)]);
     return {
       architecture: this.#string(this.#word(0)),
       .../** @type {Record<typeof INFO[number], number>} */ (Object.fromEntries(named)),
+    };
+  }
+
+  /** Of the model and its session. */
+  info() {
+    const c = this.#c;
+    return {
+      ...this.modelInfo(),
       contextLength: this.contextLength,
       batch: this.batch,
       threads: /** @type {number} */ (c.plumb_session_n_thread(this.#session)),

@@ -4,6 +4,7 @@
 import { Engine } from './engine.js';
 import { PlumbError } from './errors.js';
 import { Parts } from './loader/parts.js';
+import { preflight } from './preflight.js';
 import { StopFilter } from './stop.js';
 import { Threads, sharedMemory } from './threads.js';
 
@@ -118,18 +119,36 @@ export function createHost(platform) {
     return new PlumbError('PLUMB_ERROR_MEMORY', `no memory for the model${of}; the engine holds ${held} bytes: `
       + error.message, { held, ...total !== undefined && { total } });
   };
-  /** One engine with one model. @param {import('./variant.js').Variant} variant @param {Parts} parts
-   * @param {SessionArgs} args @param {Call} call */
-  const build = async ({ module, name, threads, note }, parts, { contextLength, precision, kvType }, call) => {
-    call.signal.throwIfAborted();
+  /** An engine without a model; its threads start while that arrives.
+   * @param {import('./variant.js').Variant} variant @param {AbortSignal} signal
+   * @returns {Promise<Engine>} */
+  const begin = async ({ module, name, threads }, signal) => {
+    signal.throwIfAborted();
     chosen = name;
     const memory = threads > 1 ? sharedMemory() : undefined;
     const mine = engine = await Engine.create(module, memory);
     if (memory && platform.startThread) {
       const seats = Array.from({ length: threads - 1 }, (_, i) =>
         ({ module, memory, stack: mine.createStack(), thread: i + 1 }));
-      crew = new Threads(platform.startThread, seats);   // they start while the model arrives
+      crew = new Threads(platform.startThread, seats);
     }
+    return mine;
+  };
+  /** Has the threads serve, before a session is opened; says why there is one only.
+   * @param {import('./variant.js').Variant} variant @returns {Promise<string | undefined>} */
+  const employ = async ({ threads, note }) => {
+    if (!crew) return note;
+    const failure = await crew.failure;
+    if (!failure) {
+      crew.serve();
+      ready().setThreads(threads);
+    }
+    return failure;
+  };
+  /** One engine with one model. @param {import('./variant.js').Variant} variant @param {Parts} parts
+   * @param {SessionArgs} args @param {Call} call */
+  const build = async (variant, parts, { contextLength, precision, kvType }, call) => {
+    const mine = await begin(variant, call.signal);
     const { meter, warnings } = parts;
     let slice = performance.now();
     /** @type {ReturnType<Engine['metadata']> | undefined} */
@@ -150,13 +169,7 @@ export function createHost(platform) {
     await turn();
     call.signal.throwIfAborted();
     mine.end();
-    if (crew) {
-      note = await crew.failure;
-      if (!note) {
-        crew.serve();
-        mine.setThreads(threads);
-      }
-    }
+    const note = await employ(variant);
     mine.openSession(contextLength, precision, kvType);
     const { bos, eos } = mine;
     const text = (/** @type {number} */ id) => id < 0 ? '' : mine.piece(id, true);
@@ -183,6 +196,18 @@ export function createHost(platform) {
       } catch (error) {
         await parts.abandon(error);
         return fail(error);
+      }
+    },
+    /** @param {import('./preflight.js').PreflightArgs} args */
+    async preflight(args, call) {
+      try {
+        const variant = await call.pull('module');
+        const mine = await begin(variant, call.signal);
+        return await preflight({ engine: mine, ready: () => employ(variant), turn, platform, call }, args);
+      } catch (error) {
+        return fail(error);
+      } finally {
+        free();
       }
     },
     info: direct(() => ({ ...ready().info(), module: chosen })),

@@ -95,6 +95,9 @@ const sha256 = value => ![value].flat().every(one => typeof one === 'string' && 
 export const LOAD = {
   threads, precision, contextLength: count, kvType, signal, onProgress: callback, worker: boolean, cache, sha256,
 };
+export const PREFLIGHT = {
+  contextLength: count, kvType, precision, threads, signal, worker: boolean, measure: boolean,
+};
 export const SAMPLING = {
   temperature: number, topK: unsigned32, topP: number, minP: number, typicalP: number, repeatPenalty: number,
   presencePenalty: number, frequencyPenalty: number, penaltyLastN: unsigned32, logitBias, seed,

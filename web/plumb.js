@@ -39,6 +39,9 @@ import { choose } from './variant.js';
  *   Where none can be kept the model loads all the same, and its warnings say why
  * @property {string | string[]} [sha256]  in hex digits, of the file or of each part; what has another is
  *   PLUMB_ERROR_CHECKSUM, and its copy is removed */
+/** @typedef {Pick<LoadOptions, 'contextLength' | 'kvType' | 'precision' | 'threads' | 'signal' | 'worker'>
+ *   & {measure?: boolean}} PreflightOptions
+ *   as of load; measure: compute for half a second to tell the speed (default true) */
 /** @typedef {object} OwnGenerateOptions
  * @property {number} [maxTokens]  default: until the context is full
  * @property {string | string[]} [stop]  the text ends before the first of these
@@ -104,50 +107,58 @@ export function createPlumb(platform) {
      * @returns {Promise<Model>} */
     async load(source, options = {}) {
       known.checkOptions('Plumb.load', options, known.LOAD);
-      const { threads = 'auto', precision, contextLength, kvType, signal, onProgress, cache } = options;
-      const { worker = platform.worker } = options;
-      signal?.throwIfAborted();
+      const { precision, contextLength, kvType, onProgress, cache } = options;
       const parts = describe(source, platform);
       const sha256 = sums(options.sha256, parts.length);
-      const variant = choose(platform, threads, worker);   // compiled while the worker starts
-      variant.catch(() => {});   // who pulls it says what failed
-      const transport = worker ? new Remote(platform.startWorker()) : new Local(createHost(platform));
-      /** @type {() => void} */
-      let unfollow = () => {};
-      const aborted = new Promise((_, reject) => {
-        const abort = () => reject(signal?.reason);
-        signal?.addEventListener('abort', abort);
-        unfollow = () => signal?.removeEventListener('abort', abort);
-      });
-      let loading = Promise.resolve();
-      try {
-        if (ending.size > 0) await Promise.race([aborted, Promise.all(ending)]);
-        const args = { parts: parts.map(({ part }) => part), contextLength, precision, kvType, cache, sha256 };
-        loading = transport.call('load', args, {
-          signal,
-          onEvent: (_, progress) => onProgress?.(progress),
-          onPull: async i => i === 'module' ? variant : await parts[i].next?.() ?? null,
-        });
-        const loaded = /** @type {any} */ (await Promise.race([aborted, loading]));
-        for (const { code, message } of loaded.warnings ?? []) {
-          if (code !== 'threads' || said.has(message)) continue;
-          said.add(message);
-          console.warn(`plumb: ${message}`);
-        }
-        if (parts.some(({ part }) => part.kind === 'url') && cache !== 'no-store') platform.persist?.();
-        return new Model(transport, loaded);
-      } catch (error) {
-        for (const { cancel } of parts) Promise.resolve(cancel?.()).catch(() => {});
-        const end = settled(loading, PATIENCE).then(() => {
-          transport.terminate();
-          ending.delete(end);
-        });
-        ending.add(end);
-        throw error;
-      } finally {
-        unfollow();
+      const { transport, result } = await open('load', parts, options, {
+        contextLength, precision, kvType, cache, sha256,
+      }, onProgress);
+      const loaded = /** @type {Loaded} */ (result);
+      for (const { code, message } of loaded.warnings ?? []) {
+        if (code !== 'threads' || said.has(message)) continue;
+        said.add(message);
+        console.warn(`plumb: ${message}`);
       }
+      if (parts.some(({ part }) => part.kind === 'url') && cache !== 'no-store') platform.persist?.();
+      return new Model(transport, loaded);
     },
+
+    /** Says what a load would meet, from the header alone: whether plumb can run the model, the memory that it takes to
+     * the byte, and how fast it would be.  Of a URL some hundred kilobytes to some megabytes are read, most of them the
+     * vocabulary; of a copy on this machine no byte comes from the server.  Rejects only where bytes cannot be had.
+     * @param {import('./loader/source.js').Source} source  as of load, but no stream: that can be read only once
+     * @param {PreflightOptions} [options]
+     * @returns {Promise<import('./preflight.js').Preflight & {cached?: {bytes: number, complete: boolean},
+     *   storage?: {quota: number, usage: number, fits: boolean}}>}  cached: what copies hold; storage: what the browser
+     *   gives and has given to this site, in bytes, and whether a copy would find room */
+    async preflight(source, options = {}) {
+      known.checkOptions('Plumb.preflight', options, known.PREFLIGHT);
+      const { contextLength, kvType, precision, measure = true } = options;
+      const parts = describe(source, platform);
+      if (parts.some(({ part, next }) => next && part.size === undefined)) {
+        throw argumentError('Plumb.preflight: a stream can be read only once; give a URL, a File or bytes');
+      }
+      const copies = await cachedOf(parts);
+      for (const [i, { part }] of parts.entries()) {
+        const blob = part.kind === 'url' && copies[i]?.complete ? await platform.store?.blob(part.url) : undefined;
+        if (blob) parts[i] = { ...describe(blob, platform)[0], cancel: undefined };
+      }
+      const args = { contextLength, kvType, precision, measure };
+      const { transport, result } = await open('preflight', parts, options, args);
+      transport.terminate();
+      const plan = /** @type {import('./preflight.js').Preflight} */ (result);
+      const found = copies.filter(copy => copy !== undefined);
+      const bytes = found.reduce((sum, copy) => sum + copy.bytes, 0);
+      const cached = { bytes, complete: found.length === parts.length && found.every(({ complete }) => complete) };
+      const { quota, usage } = await globalThis.navigator?.storage?.estimate?.() ?? {};
+      return {
+        ...plan, ...found.length > 0 && { cached },
+        ...quota !== undefined && usage !== undefined && {
+          storage: { quota, usage, fits: (plan.fileBytes ?? 0) - bytes <= quota - usage },
+        },
+      };
+    },
+
     /** Runs a command of the command line: ['selfcheck', 'model.gguf', '--json'].  `plumb --help` names the commands.
      * Rejects with a PlumbError where the program itself breaks down, and with the signal's reason; what the program
      * finds wrong is told by `code` and `err`.
@@ -179,6 +190,53 @@ export function createPlumb(platform) {
       return platform.store?.blob(address(url));
     },
   };
+
+  /** Starts an engine and has it do something with the parts of a model; ends it where that fails.
+   * @param {'load' | 'preflight'} method
+   * @param {import('./loader/source.js').Described[]} parts
+   * @param {Pick<LoadOptions, 'threads' | 'signal' | 'worker'>} options
+   * @param {object} args  of the method, beside the parts
+   * @param {LoadOptions['onProgress']} [onProgress]
+   * @returns {Promise<{transport: import('./protocol.js').Transport, result: unknown}>} */
+  async function open(method, parts, { threads = 'auto', signal, worker = platform.worker }, args, onProgress) {
+    signal?.throwIfAborted();
+    const variant = choose(platform, threads, worker);   // compiled while the worker starts
+    variant.catch(() => {});   // who pulls it says what failed
+    const transport = worker ? new Remote(platform.startWorker()) : new Local(createHost(platform));
+    /** @type {() => void} */
+    let unfollow = () => {};
+    const aborted = new Promise((_, reject) => {
+      const abort = () => reject(signal?.reason);
+      signal?.addEventListener('abort', abort);
+      unfollow = () => signal?.removeEventListener('abort', abort);
+    });
+    let running = Promise.resolve();
+    try {
+      if (ending.size > 0) await Promise.race([aborted, Promise.all(ending)]);
+      running = transport.call(method, { ...args, parts: parts.map(({ part }) => part) }, {
+        signal,
+        onEvent: (_, progress) => onProgress?.(progress),
+        onPull: async i => i === 'module' ? variant : await parts[i].next?.() ?? null,
+      });
+      return { transport, result: await Promise.race([aborted, running]) };
+    } catch (error) {
+      for (const { cancel } of parts) Promise.resolve(cancel?.()).catch(() => {});
+      const end = settled(running, PATIENCE).then(() => {
+        transport.terminate();
+        ending.delete(end);
+      });
+      ending.add(end);
+      throw error;
+    } finally {
+      unfollow();
+    }
+  }
+
+  /** The copy of each part, if there is one. @param {import('./loader/source.js').Described[]} parts */
+  async function cachedOf(parts) {
+    const all = parts.some(({ part }) => part.kind === 'url') ? await platform.store?.list() ?? [] : [];
+    return parts.map(({ part }) => part.kind === 'url' ? all.find(({ url }) => url === part.url) : undefined);
+  }
 
   /** The URL that a copy goes by. @param {string | URL} source */
   function address(source) {

@@ -5,8 +5,8 @@
  *                            { id, answer }             answers a pull
  *                            { id, failed }             answers a pull whose source failed
  *   worker -> user's side    { id, event, data }        'progress', 'text', 'token', 'taps' of a running request;
- *                                                       'pull' {part}: the next chunk of it, null: no more; or 'module',
- *                                                       a Variant
+ *                                                       'pull' {part}: the next chunk of it, null: no more; or
+ *                                                       'module', a Variant
  *                            { id, result }             ends a request
  *                            { id, error }              ends it, {name, code, message, details} as encode() makes it
  *

@@ -15,6 +15,7 @@ import './loader/source.js';
 import './loader/store.js';
 import './loader/stream.js';
 import './options.js';
+import './preflight.js';
 import './stop.js';
 import './threads.js';
 

@@ -86,7 +86,7 @@ struct gguf {
     uint64_t data_bytes;         /* of all tensors */
     uint64_t i_tensor;           /* the tensor of by_offset that is being filled */
     uint64_t data_capacity;      /* bytes allocated for it */
-    bool packs;
+    bool packs, header_only;
     uint8_t *pack_scratch;       /* of pack_capacity bytes, which 8 rows need */
     size_t pack_capacity;
 
@@ -663,6 +663,7 @@ static plumb_status data_window(struct gguf *g, uint8_t **data, size_t *len) {
 enum { MAX_PACK_BYTES = 1 << 21 };
 
 void gguf_pack(struct gguf *g) { g->packs = true; }
+void gguf_header_only(struct gguf *g) { g->header_only = true; }
 
 /* Packs the rows of t that have arrived whole, by eights.  It stops for good at a scale that is no number. */
 static plumb_status pack_rows(struct gguf *g, struct gguf_tensor *t, uint64_t n_before) {
@@ -719,8 +720,8 @@ plumb_status gguf_window(struct gguf *g, void **data, size_t *len, struct error 
     *data = at;
     g->window = 0;
     if (g->error.status == PLUMB_OK) {
-        if (g->state == READ_DATA) data_window(g, &at, len);
-        else *len = STAGING_SIZE - g->n_staged;
+        if (g->state == READ_DATA && !g->header_only) data_window(g, &at, len);
+        else if (g->state != READ_DATA) *len = STAGING_SIZE - g->n_staged;
     }
     if (g->error.status != PLUMB_OK) {
         *err = g->error;
@@ -734,6 +735,7 @@ plumb_status gguf_window(struct gguf *g, void **data, size_t *len, struct error 
 /* Parses staged header bytes and hands what follows the header to the tensors. */
 static plumb_status take_staged(struct gguf *g) {
     PLUMB_TRY(parse_header(g));
+    if (g->state == READ_DATA && g->header_only) return PLUMB_OK;
     while (g->state == READ_DATA && g->i_staged < g->n_staged) {
         uint8_t *data;
         size_t n, left = g->n_staged - g->i_staged;

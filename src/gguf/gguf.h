@@ -65,6 +65,8 @@ plumb_status gguf_commit(struct gguf *g, size_t n, struct error *err);
 void gguf_set_file_size(struct gguf *g, uint64_t file_size);
 /* From now on the rows of matrices are packed (quant/pack.h) as they arrive: read them with gguf_row. */
 void gguf_pack(struct gguf *g);
+/* No byte behind the header is wanted: the window is empty there. */
+void gguf_header_only(struct gguf *g);
 bool gguf_has_header(const struct gguf *g);
 /* True when every byte that the directory names has arrived. */
 bool gguf_is_complete(const struct gguf *g);

@@ -45,6 +45,7 @@ plumb_status plumb_model_begin(plumb_model *m, uint64_t size) {
     g = parts ? gguf_create(size) : NULL;
     if (!g) return error_set(&m->err, PLUMB_ERROR_MEMORY, "out of memory: the reader of part %zu", m->n_part + 1);
     gguf_pack(g);
+    if (m->headers_only) gguf_header_only(g);
     m->parts[m->n_part++] = g;
     m->bytes_before = m->measured_at = 0;
     return PLUMB_OK;
@@ -54,7 +55,6 @@ plumb_status plumb_model_window(plumb_model *m, void **data, size_t *len) {
     *data = NULL;
     *len = 0;
     if (!current(m)) return wrong_state(m, "plumb_model_begin was not called");
-    if (m->headers_only && gguf_has_header(current(m))) return PLUMB_OK;
     return gguf_window(current(m), data, len, &m->err);
 }
 
@@ -157,8 +157,8 @@ plumb_status plumb_model_end(plumb_model *m) {
 /* More than caches hold, so that weights come from memory as they do in a model of any size. */
 enum { RING_BYTES = 64 << 20 };
 
-plumb_status plumb_model_rehearse(plumb_model *m, bool *can_run) {
-    *can_run = false;
+plumb_status plumb_model_rehearse(plumb_model *m, uint32_t *n_bytes) {
+    *n_bytes = 0;
     if (!m->headers_only || m->model) return wrong_state(m, "plumb_model_headers_only was not called first");
     if (!current(m)) return wrong_state(m, "plumb_model_begin was not called");
     for (size_t i = 0; i < m->n_part; i++) {
@@ -167,11 +167,11 @@ plumb_status plumb_model_rehearse(plumb_model *m, bool *can_run) {
     PLUMB_TRY(bind(m));
     uint64_t all, n = model_largest_weight(m->model, &all);
     if (n < RING_BYTES) n = all < RING_BYTES ? all : RING_BYTES;
-    m->ring = alloc_array(n, 1);
+    m->ring = n <= UINT32_MAX ? alloc_array(n, 1) : NULL;
     /* Written, as pages that were never written are all one and the same, in the fastest cache. */
     if (m->ring) memset(m->ring, 0, (size_t)n);
     model_rehearse(m->model, m->ring, n);
-    *can_run = m->ring != NULL;
+    if (m->ring) *n_bytes = (uint32_t)n;
     return PLUMB_OK;
 }
 

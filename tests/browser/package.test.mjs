@@ -322,3 +322,26 @@ test('threads work under a content security policy of plain files and WebAssembl
   }, TINY);
   assert.equal(threads, 2);
 });
+
+test('preflight of a URL in a page: what a load then takes; of a copy no byte is asked for', async () => {
+  await blank();
+  const asked = [];
+  page.on('request', request => asked.push(request.url()));
+  const { plan, info, again } = await page.evaluate(async url => {
+    await Plumb.removeCached(url);
+    const plan = await Plumb.preflight(url, { measure: false });
+    const model = await Plumb.load(url);
+    const info = await model.info();
+    await model.close();
+    return { plan, info, again: await Plumb.preflight(url) };
+  }, REAL);
+  assert.deepEqual([plan.supported, plan.fits, plan.threads, plan.cached], [true, true, info.threads, undefined]);
+  assert.equal(plan.memory.kv + plan.memory.scratch, info.sessionBytes);
+  assert.ok(Math.abs(plan.memory.total - info.memoryBytes) <= 2 ** 22, `${plan.memory.total}, ${info.memoryBytes}`);
+  assert.ok(plan.bytesRead < 4e6 && plan.fileBytes === statSync(realPath).size);
+  assert.ok(plan.storage.quota > plan.fileBytes && plan.storage.fits);
+  assert.deepEqual(again.cached, { bytes: plan.fileBytes, complete: true });
+  assert.ok(again.speed.decode > 0 && again.speed.prefill > 0);
+  assert.deepEqual(asked.filter(url => url.endsWith(REAL)).length, 1 + Math.ceil(Math.log2(plan.bytesRead / 65536)) + 1);
+  await page.close();
+});

@@ -1,0 +1,58 @@
+/** Headers of models of any size: all that a GGUF file has before its weights. */
+
+const STRING = 8, ARRAY = 9, UINT32 = 4, FLOAT32 = 6, INT32 = 5;
+/** By name: [number, elements in a block, bytes of one]. */
+const TYPES = { F32: [0, 1, 4], F16: [1, 1, 2], Q4_0: [2, 32, 18], Q8_0: [8, 32, 34], Q4_K: [12, 256, 144] };
+
+const u32 = n => { const b = Buffer.alloc(4); b.writeUInt32LE(n); return b; };
+const u64 = n => { const b = Buffer.alloc(8); b.writeBigUInt64LE(BigInt(n)); return b; };
+const f32 = x => { const b = Buffer.alloc(4); b.writeFloatLE(x); return b; };
+const string = text => Buffer.concat([u64(Buffer.byteLength(text)), Buffer.from(text)]);
+
+/** A header of the llama architecture, whose vocabulary has `vocabulary` made-up tokens, and the size of its file.
+ * @param {object} shape
+ * @param {number} shape.layers @param {number} shape.embedding @param {number} shape.feedForward
+ * @param {number} shape.heads
+ * @param {number} [shape.vocabulary] @param {keyof typeof TYPES} [shape.type]  of all matrices
+ * @param {string} [shape.architecture] */
+export function ggufHeader({ layers, embedding, feedForward, heads, vocabulary = 300, type = 'Q4_0',
+  architecture = 'llama' }) {
+  const keys = [];
+  const key = (name, kind, ...value) => keys.push(Buffer.concat([string(name), u32(kind), ...value]));
+  const count = (name, n) => key(`${architecture}.${name}`, UINT32, u32(n));
+  key('general.architecture', STRING, string(architecture));
+  count('block_count', layers);
+  count('embedding_length', embedding);
+  count('feed_forward_length', feedForward);
+  count('context_length', 4096);
+  count('attention.head_count', heads);
+  key(`${architecture}.attention.layer_norm_rms_epsilon`, FLOAT32, f32(1e-5));
+  key('tokenizer.ggml.model', STRING, string('llama'));
+  const tokens = Array.from({ length: vocabulary }, (_, i) => i < 3 ? ['<unk>', '<s>', '</s>'][i]
+    : i < 259 ? `<0x${(i - 3).toString(16).padStart(2, '0').toUpperCase()}>` : `t${i}`);
+  key('tokenizer.ggml.tokens', ARRAY, u32(STRING), u64(vocabulary), ...tokens.map(string));
+  key('tokenizer.ggml.scores', ARRAY, u32(FLOAT32), u64(vocabulary), ...tokens.map((_, i) => f32(-i)));
+  key('tokenizer.ggml.token_type', ARRAY, u32(INT32), u64(vocabulary),
+    ...tokens.map((_, i) => u32(i < 3 ? 3 : i < 259 ? 6 : 1)));
+
+  const tensors = [];
+  let offset = 0;
+  const tensor = (name, shape, of = type) => {
+    const [number, elements, bytes] = TYPES[of];
+    tensors.push(Buffer.concat([string(name), u32(shape.length), ...shape.map(u64), u32(number), u64(offset)]));
+    offset += Math.ceil(shape.reduce((a, b) => a * b) / elements * bytes / 32) * 32;
+  };
+  tensor('token_embd.weight', [embedding, vocabulary]);
+  tensor('output_norm.weight', [embedding], 'F32');
+  for (let i = 0; i < layers; i++) {
+    for (const name of ['attn_norm', 'ffn_norm']) tensor(`blk.${i}.${name}.weight`, [embedding], 'F32');
+    for (const name of ['attn_q', 'attn_k', 'attn_v', 'attn_output']) {
+      tensor(`blk.${i}.${name}.weight`, [embedding, embedding]);
+    }
+    for (const name of ['ffn_gate', 'ffn_up']) tensor(`blk.${i}.${name}.weight`, [embedding, feedForward]);
+    tensor(`blk.${i}.ffn_down.weight`, [feedForward, embedding]);
+  }
+  const head = Buffer.concat([Buffer.from('GGUF'), u32(3), u64(tensors.length), u64(keys.length), ...keys, ...tensors]);
+  const header = Buffer.concat([head, Buffer.alloc((32 - head.length % 32) % 32)]);
+  return { header: new Uint8Array(header), size: header.length + offset };
+}
