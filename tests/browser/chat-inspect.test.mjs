@@ -1,0 +1,157 @@
+/** The inspector of the chat page.  Ground truth: the package's own logits and trace, asked for beside the page, and
+ * what the command line says of the same file. */
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { Plumb } from '../../web/node/index.js';
+import { realPath } from '../node/helpers.mjs';
+import { answer, open, screenshot, setUp, state } from './chat-page.mjs';
+
+const QUESTION = 'Name a colour of the sky.';
+const where = await setUp();
+let page, model, text;
+before(async () => {
+  page = await open(where, '', { viewport: { width: 1440, height: 900 } }, page => page.addInitScript(() => localStorage.setItem(
+    'plumb.settings', JSON.stringify({ temperature: 0, maxTokens: 10, precision: 'exact16' }))));
+  await state(page, 'ready');
+  text = await answer(page, QUESTION);
+  model = await Plumb.load(realPath, { precision: 'exact16' });
+});
+after(async () => {
+  await model.close();
+  await page.close();
+});
+
+/** Natural logarithms of the softmax. @param {Float32Array} logits */
+function logSoftmax(logits) {
+  const max = logits.reduce((a, b) => Math.max(a, b)), sum = logits.reduce((s, x) => s + Math.exp(x - max), 0);
+  return Array.from(logits, x => x - max - Math.log(sum));
+}
+
+test('before there is an answer of this visit the inspector says what to do', async () => {
+  const other = await open(where, '?model=/tests/vectors/synth/f32.gguf');
+  await state(other, 'ready');
+  await other.click('#open-inspect');
+  await other.getByText('Ask something first').first().waitFor();
+  await other.close();
+});
+
+test('each token of the answer has the probability that the logits give it, and the likeliest ones beside it', async () => {
+  await page.click('#open-inspect');
+  const tokens = page.locator('.token');
+  await tokens.first().waitFor();
+  const labels = await tokens.evaluateAll(all => all.map(one => one.ariaLabel));
+  const prompt = await model.applyChatTemplate([{ role: 'user', content: QUESTION }]);
+  let logits = await model.feed(await model.tokenize(prompt, { addSpecial: false, parseSpecial: true }));
+  let said = '';
+  for (const [i, label] of labels.entries()) {
+    const logprobs = logSoftmax(logits);
+    const order = [...logprobs.keys()].sort((a, b) => logprobs[b] - logprobs[a]).slice(0, 5);
+    const best = await model.detokenize([order[0]], { special: true });
+    const percent = /^(".*"), (?:< )?([\d.]+) %$/s.exec(label);
+    assert.equal(JSON.parse(percent[1]), best, label);
+    assert.ok(Math.abs(Number(percent[2]) - 100 * Math.exp(logprobs[order[0]])) < 0.06, `${label}, ${Math.exp(logprobs[order[0]])}`);
+    await tokens.nth(i).focus();
+    const shown = await page.locator('.chosen li').evaluateAll(items => items.map(item =>
+      [item.querySelector('code').textContent, Number.parseFloat(item.querySelector('.figures').textContent.replace('< ', ''))]));
+    assert.equal(shown.length, 5);
+    for (const [j, id] of order.entries()) {
+      assert.ok(Math.abs(shown[j][1] - 100 * Math.exp(logprobs[id])) < 0.06, `${label}: ${shown[j]}`);
+    }
+    said += best;
+    logits = await model.step(order[0]);
+  }
+  assert.ok(said.startsWith(text.trim().slice(0, 20)), said);
+  await screenshot(page, 'inspect-tokens');
+});
+
+test('arrow keys go from token to token', async () => {
+  await page.locator('.token').first().focus();
+  await page.keyboard.press('ArrowRight');
+  assert.equal(await page.evaluate(() => [...document.querySelectorAll('.token')].indexOf(document.activeElement)), 1);
+});
+
+/** What the trace of the conversation is, by the package in Node. */
+async function trace(options) {
+  const messages = [{ role: 'user', content: QUESTION }, { role: 'assistant', content: text.trim() }];
+  return model.trace(messages, { ...options, template: { addGenerationPrompt: false } });
+}
+
+test('layers: RMS and entropy of a trace, told to arrow keys and in a table', async () => {
+  await page.click('#tab-layers');
+  await page.getByRole('button', { name: 'Trace the conversation' }).click();
+  const canvas = page.locator('#view-layers canvas').first();
+  await canvas.waitFor();
+  const { taps, pieces } = await trace({ taps: 'l_out-*,kq_soft_max-*', values: 0 });
+  await canvas.focus();
+  await page.keyboard.press('ArrowDown');
+  await page.keyboard.press('ArrowRight');
+  const told = await page.locator('#view-layers output').first().textContent();
+  const { rms } = taps.find(({ name, token }) => name === 'l_out-1' && token === 1);
+  assert.equal(told, `layer 1, token “${pieces[1].replaceAll('\n', '↵')}”: ${Number(rms.toPrecision(3))}`);
+  const rows = await page.locator('#view-layers tbody tr').evaluateAll(rows => rows.map(row => [...row.cells].map(cell => cell.textContent)));
+  assert.equal(rows.length, 30);
+  const mean = values => values.reduce((a, b) => a + b) / values.length;
+  const entropy = mean(taps.filter(({ name }) => name === 'kq_soft_max-7').map(({ entropy }) => mean(entropy)));
+  assert.ok(Math.abs(Number(rows[7][2]) - entropy) < 0.02 * entropy, `${rows[7]}, ${entropy}`);
+  await screenshot(page, 'inspect-layers');
+});
+
+test('attention: the weights of a layer and head', async () => {
+  await page.click('#tab-attention');
+  await page.selectOption('#layer', '3');
+  await page.selectOption('#head', '2');
+  await page.getByText('Attention of layer 3, head 2').waitFor();
+  const { taps, pieces } = await trace({ taps: 'kq_soft_max-3', values: Infinity });
+  const n = pieces.length, at = 5;
+  const weights = taps.find(({ token }) => token === at).values.slice(2 * n, 2 * n + at + 1);
+  const cells = await page.locator('#view-attention tbody tr').nth(at).locator('td').allTextContents();
+  const most = weights.indexOf(Math.max(...weights));
+  assert.deepEqual(cells.slice(0, 2), [JSON.stringify(pieces[at]), JSON.stringify(pieces[most])]);
+  assert.ok(Math.abs(Number(cells[2]) - weights[most]) < 0.01);
+  await screenshot(page, 'inspect-attention');
+});
+
+test('the self-check says of the model what the command line says of the file', async () => {
+  await page.click('#tab-check');
+  await page.getByRole('button', { name: 'Run the self-check' }).click();
+  await page.locator('.checks li').first().waitFor({ timeout: 60000 });
+  const shown = await page.locator('.checks li').evaluateAll(items => items.map(item => [item.dataset.verdict,
+    item.querySelector('span').textContent]));
+  const { out } = await Plumb.command(['selfcheck', 'm.gguf', '--json'], { files: { 'm.gguf': await (await import('node:fs')).openAsBlob(realPath) } });
+  const { checks } = JSON.parse(out);
+  assert.deepEqual(shown, checks.map(({ verdict, what }) => [verdict, what]));
+  assert.ok(shown.every(([verdict]) => /^(OK|SKIP)$/.test(verdict)), JSON.stringify(shown));
+});
+
+test('a dump of another engine is compared with this model\'s trace of its tokens; the report runs nothing', async () => {
+  const ours = await model.trace([504, 3575, 282, 4649, 314], { values: 8 });
+  const tap = ours.taps.find(({ name, token }) => name === 'Vcur-4' && token === 2);
+  tap.values = tap.values.map(value => value + 1);
+  delete tap.rms;
+  ours.program = '<script>parent.ran = true</script>';
+  await page.setInputFiles('.zone input', { name: 'theirs.json', mimeType: '', buffer: Buffer.from(JSON.stringify(ours)) });
+  const frame = page.frameLocator('iframe');
+  await frame.getByRole('heading', { level: 1 }).waitFor({ timeout: 60000 });
+  assert.match(await frame.getByRole('heading', { level: 1 }).textContent(), /Vcur-4/);
+  assert.equal(await page.evaluate(() => globalThis.ran), undefined);
+  assert.equal(await page.locator('iframe').getAttribute('sandbox'), 'allow-same-origin');
+  // Styled as the file itself would be.
+  const width = await frame.locator('main').evaluate(main => getComputedStyle(main).display);
+  assert.equal(width, 'grid');
+  assert.deepEqual(page.problems, []);
+  await page.locator('iframe').scrollIntoViewIfNeeded();
+  await screenshot(page, 'inspect-diff');
+});
+
+test('what is no dump says so', async () => {
+  await page.setInputFiles('.zone input', { name: 'x.npz', mimeType: '', buffer: Buffer.from('nothing') });
+  await page.locator('#view-check .problem').waitFor();
+  assert.ok((await page.textContent('#view-check .problem')).length > 20);
+});
+
+test('Escape closes the inspector and gives the focus back', async () => {
+  await page.locator('#tab-check').focus();
+  await page.keyboard.press('Escape');
+  assert.ok(!await page.isVisible('#inspect'));
+  assert.equal(await page.evaluate(() => document.activeElement.id), 'open-inspect');
+});

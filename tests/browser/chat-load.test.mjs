@@ -1,0 +1,222 @@
+/** Models of the chat page: chosen, dropped, too large, cut off on their way; the page without a network, and on hosts
+ * that send no headers. */
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { createReadStream, mkdtempSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import { tmpdir } from 'node:os';
+import { extname, join } from 'node:path';
+import { test } from 'node:test';
+import { serve } from '../../web/serve.mjs';
+import { realPath, root, server, tinyPath } from '../node/helpers.mjs';
+import { TINY, answer, open, screenshot, setUp, state } from './chat-page.mjs';
+
+const where = await setUp();
+
+/** Drops files on the page as a file manager does. @param {import('playwright-core').Page} page
+ * @param {{name: string, url: string, from?: number, to?: number}[]} files  of this server */
+async function drop(page, files) {
+  const transfer = await page.evaluateHandle(async files => {
+    const transfer = new DataTransfer();
+    for (const { name, url, from, to } of files) {
+      transfer.items.add(new File([await (await (await fetch(url)).blob()).slice(from, to)], name));
+    }
+    return transfer;
+  }, files);
+  for (const type of ['dragenter', 'dragover', 'drop']) await page.dispatchEvent('body', type, { dataTransfer: transfer });
+}
+
+test('a dropped file runs; so do the parts of a split one, in whatever order; the hint is there while they hover', async () => {
+  const page = await open(where, `?model=${TINY}`);
+  await state(page, 'ready');
+  const hovering = await page.evaluateHandle(() => {
+    const transfer = new DataTransfer();
+    transfer.items.add(new File(['x'], 'x'));
+    return transfer;
+  });
+  await page.dispatchEvent('body', 'dragenter', { dataTransfer: hovering });
+  assert.ok(await page.isVisible('#drop'));
+  await page.dispatchEvent('body', 'dragleave', { dataTransfer: hovering });
+  assert.ok(!await page.isVisible('#drop'));
+  for (const files of [[{ name: 'one.gguf', url: TINY }],
+    [{ name: 'part-2.gguf', url: TINY, from: 40000 }, { name: 'part-1.gguf', url: TINY, to: 40000 }]]) {
+    await page.evaluate(() => { document.querySelector('#model-name').textContent = ''; });
+    await drop(page, files);
+    await page.waitForFunction(() => document.querySelector('#model-name').textContent === 'synthetic llama F32');
+    await state(page, 'ready');
+  }
+  assert.deepEqual(page.problems, []);
+  await page.close();
+});
+
+test('a file that is no model says so, and the page goes on with another', async () => {
+  const page = await open(where, `?model=${TINY}`);
+  await state(page, 'ready');
+  await page.setInputFiles('#file', { name: 'holiday.gguf', mimeType: '', buffer: Buffer.from('Not a model at all.') });
+  await page.getByText('This is not a readable model').first().waitFor();
+  await screenshot(page, 'not-a-model');
+  if (!await page.isVisible('#models')) await page.click('#model');
+  await page.setInputFiles('#file', tinyPath);
+  await state(page, 'ready');
+  await page.close();
+});
+
+test('an address: what is wrong with it, what is there, what it takes', async () => {
+  const page = await open(where, `?model=${TINY}`);
+  await state(page, 'ready');
+  await page.click('#model');
+  await page.fill('#url', 'http://[');
+  await page.keyboard.press('Enter');
+  await page.getByText('That is no address of a file.').waitFor();
+  await page.fill('#url', '/models/none.gguf');
+  await page.keyboard.press('Enter');
+  await page.getByText('The model is not there').first().waitFor();
+  assert.deepEqual(page.problems, []);
+  await page.close();
+});
+
+test('the model that was chosen is loaded again by the next visit, also if the visit before ended in mid-download', async t => {
+  const bytes = readFileSync(tinyPath);
+  let cut = true;
+  const asked = [];
+  const url = await server(t, (request, response) => {
+    asked.push(request.headers.range);
+    const from = Number(/^bytes=(\d+)-/.exec(request.headers.range ?? '')?.[1] ?? 0);
+    response.writeHead(request.headers.range ? 206 : 200, { 'Access-Control-Allow-Origin': '*', ETag: '"1"',
+      'Access-Control-Expose-Headers': 'ETag, Content-Range, Accept-Ranges, Content-Length', 'Accept-Ranges': 'bytes',
+      'Cross-Origin-Resource-Policy': 'cross-origin', 'Content-Length': bytes.length - from,
+      ...request.headers.range && { 'Content-Range': `bytes ${from}-${bytes.length - 1}/${bytes.length}` } });
+    if (!cut) return response.end(bytes.subarray(from));
+    response.write(bytes.subarray(from, 50000));   // and then nothing comes
+  });
+  const page = await open(where, `?model=${encodeURIComponent(`${url}m.gguf`)}`);
+  page.problems.push = () => 0;   // requests to that server
+  await page.waitForFunction(() => /^0\.1 of 0\.1 MB|^50|MB/.test(document.querySelector('#loading-text').textContent)
+    && Number(document.querySelector('#bar').getAttribute('value')) > 0.5);
+  cut = false;
+  await page.reload();
+  await state(page, 'ready');
+  assert.equal(await page.textContent('#model-name'), 'synthetic llama F32');
+  t.diagnostic(`asked for ${asked.join(', ')}`);
+  await page.click('#model');
+  await page.locator('#kept li', { hasText: 'm.gguf' }).waitFor();
+  await page.getByRole('button', { name: 'Delete m.gguf' }).click();
+  await page.getByText('Nothing yet.').waitFor();
+  await page.close();
+});
+
+test('without a network: the page, its conversation and its model are there, and it answers', async () => {
+  const own = await serve({ root });
+  const page = await open({ url: own.url, browser: where.browser });
+  await state(page, 'ready');
+  await page.click('#open-settings');
+  await page.fill('#set-maxTokens', '8');
+  await page.getByRole('button', { name: 'Done' }).click();
+  const said = await answer(page, 'Name a colour.');
+  await page.evaluate(() => navigator.serviceWorker.ready);
+  await own.close();
+  await page.context().setOffline(true);
+  await page.reload();
+  await state(page, 'ready');
+  assert.equal(await page.textContent('#log > .assistant .text'), said);
+  assert.ok((await answer(page, 'And another.')).length > 0);
+  await page.click('#open-inspect');
+  await page.locator('.token').first().waitFor();   // modules that are loaded when they are needed
+  const cached = await page.evaluate(async () => {
+    const found = [];
+    for (const name of await caches.keys()) {
+      for (const { url } of await (await caches.open(name)).keys()) found.push(url);
+    }
+    return found;
+  });
+  assert.ok(cached.some(url => url.endsWith('/chat/inspect.js')));
+  assert.ok(!cached.some(url => url.includes('/models/') || url.endsWith('.gguf')), 'no models');
+  await page.close();
+});
+
+/** A host of static files that sends no headers. @param {import('node:test').TestContext} t @param {string} folder */
+async function plainHost(t, folder) {
+  const types = { '.html': 'text/html', '.js': 'text/javascript', '.mjs': 'text/javascript', '.css': 'text/css',
+    '.svg': 'image/svg+xml', '.wasm': 'application/wasm' };
+  const http = createServer((request, response) => {
+    const path = join(folder, decodeURIComponent(new URL(request.url, 'http://x').pathname).replace(/\/$/, '/index.html'));
+    try {
+      statSync(path);
+    } catch {
+      return response.writeHead(404).end();
+    }
+    response.writeHead(200, { 'Content-Type': types[extname(path)] ?? 'application/octet-stream' });
+    createReadStream(path).pipe(response);
+  });
+  await new Promise(resolve => http.listen(0, '127.0.0.1', resolve));
+  t.after(() => {
+    http.close();
+    http.closeAllConnections();
+  });
+  return `http://127.0.0.1:${http.address().port}/`;
+}
+
+/** What `make site` makes, with a link to the model. @param {import('node:test').TestContext} t */
+function site(t) {
+  const folder = mkdtempSync(join(tmpdir(), 'plumb-site-'));
+  t.after(() => rmSync(folder, { recursive: true }));
+  execFileSync(process.execPath, [`${root}web/shell.mjs`, folder, tinyPath]);
+  symlinkSync(realPath, join(folder, 'models', 'SmolLM2-135M-Instruct.Q4_1.gguf'));
+  return folder;
+}
+
+test('on a host without headers the service worker isolates the page, which reloads itself once', async t => {
+  const url = await plainHost(t, site(t));
+  const page = await open({ url, browser: where.browser });
+  let loads = 0;
+  page.on('load', () => loads++);
+  await state(page, 'ready');
+  assert.equal(await page.evaluate(() => crossOriginIsolated), true);
+  assert.ok(loads <= 2, `${loads} loads`);
+  await page.click('#model');
+  const threads = await page.locator('#facts dt:text-is("Threads") + dd').textContent();
+  assert.ok(Number(threads) > 1 || (await page.evaluate(() => navigator.hardwareConcurrency)) === 1, threads);
+  assert.deepEqual(page.problems, []);
+  await page.close();
+});
+
+test('where there is no service worker either one thread runs, and the page says why', async t => {
+  const url = await plainHost(t, site(t));
+  const page = await open({ url, browser: where.browser }, '', { serviceWorkers: 'block' }, page => page.addInitScript(() => {
+    Object.defineProperty(Navigator.prototype, 'serviceWorker', { value: undefined });
+  }));
+  await state(page, 'ready');
+  assert.equal(await page.evaluate(() => crossOriginIsolated), false);
+  await page.getByText('The model runs with one thread only').waitFor();
+  await page.getByRole('button', { name: 'Why?' }).click();
+  assert.match(await page.locator('#facts dt:text-is("Threads") + dd').textContent(),
+    /^1 thread: the page is not cross-origin isolated.*Cross-Origin-Opener-Policy/);
+  await page.keyboard.press('Escape');
+  assert.deepEqual(page.problems, []);
+  await page.close();
+});
+
+test('a new version of the page is offered, and then all of it is new', async t => {
+  const folder = site(t), url = await plainHost(t, folder);
+  const page = await open({ url, browser: where.browser }, '?model=/models/f32.gguf');
+  await state(page, 'ready');
+  await page.evaluate(() => navigator.serviceWorker.ready);
+  const changed = readFileSync(join(folder, 'web/chat/index.html'), 'utf8').replace('What would you like', 'What would YOU like');
+  writeFileSync(join(folder, 'web/chat/index.html'), changed);
+  await page.reload();   // the worker is that of the old version
+  await state(page, 'ready');
+  assert.match(await page.textContent('#welcome-title'), /would you/);
+  const worker = readFileSync(join(folder, 'web/sw.js'), 'utf8');
+  const sum = createHash('sha256').update(changed).digest('base64');
+  writeFileSync(join(folder, 'web/sw.js'), worker.replace(/("chat\/index.html":")[^"]*/, `$1sha256-${sum}`)
+    .replace(/("version":")[^"]*/, '$1next'));
+  await page.reload();
+  await page.getByText('There is a new version of this page').waitFor();
+  await Promise.all([page.waitForEvent('load'), page.getByRole('button', { name: 'Reload' }).click()]);
+  await state(page, 'ready');
+  assert.match(await page.textContent('#welcome-title'), /would YOU/);
+  assert.deepEqual(await page.evaluate(async () => (await caches.keys()).filter(name => name.startsWith('plumb-page-'))),
+    ['plumb-page-next']);
+  await page.close();
+});

@@ -1,0 +1,182 @@
+/** How the chat page looks and whether everybody can use it: narrow and wide, light and dark, in every state. Ground
+ * truth: axe-core, and WCAG 2's contrast. */
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { describe, test } from 'node:test';
+import { root } from '../node/helpers.mjs';
+import { LONG, TINY, answer, ask, open, put, screenshot, setUp, state } from './chat-page.mjs';
+
+const where = await setUp();
+const axe = readFileSync(`${root}node_modules/axe-core/axe.min.js`, 'utf8');
+
+/** What axe finds that is serious or critical, and what sticks out of the page.
+ * @param {import('playwright-core').Page} page @param {string} name  of the state */
+async function examine(page, name) {
+  await screenshot(page, name);
+  const found = await page.evaluate(async () => {
+    const { violations } = await globalThis.axe.run(document, { resultTypes: ['violations'] });
+    return violations.filter(({ impact }) => impact === 'serious' || impact === 'critical')
+      .map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html.slice(0, 120)).join(' | ')}`);
+  });
+  assert.deepEqual(found, [], name);
+  const outside = await page.evaluate(() => {
+    const seen = [...document.querySelectorAll('button, textarea, input, select, #log .text, canvas')].filter(one => {
+      const { left, right, width } = one.getBoundingClientRect();
+      return one.checkVisibility({ visibilityProperty: true }) && width > 1 && (left < -0.5 || right > innerWidth + 0.5)
+        && !one.closest('pre, .wide, .hidden');
+    });
+    return { wide: document.documentElement.scrollWidth - innerWidth, seen: seen.map(one => one.id || one.className) };
+  });
+  assert.ok(outside.wide <= 0, `${name}: ${outside.wide} px too wide`);
+  assert.deepEqual(outside.seen, [], name);
+  assert.deepEqual(page.problems, [], name);
+}
+
+const MARKDOWN = `## Heights
+
+1. **First**, a list
+2. then \`code\`
+
+\`\`\`js
+console.log('a long line of code that has to scroll, as it is wider than any telephone', 1 + 1);
+\`\`\`
+
+| What | How much |
+|---|---|
+| a table | with cells |
+
+> And a [link](https://example.com/).`;
+
+for (const colorScheme of ['light', 'dark']) {
+  for (const [width, height] of [[360, 740], [1440, 900]]) {
+    describe(`${width} px, ${colorScheme}`, () => {
+      const named = name => `${name}-${width}-${colorScheme}`;
+      const use = { colorScheme, viewport: { width, height }, hasTouch: width < 500, reducedMotion: 'reduce' };
+      const early = page => page.addInitScript({ content: axe });
+
+      test('from the first visit to the inspector: nothing that axe calls serious, nothing sticks out', async () => {
+        const page = await open(where, '', use, early);
+        await page.waitForFunction(() => Number(document.querySelector('#bar').getAttribute('value')) > 0);
+        await examine(page, named('loading'));
+        await state(page, 'ready');
+        await examine(page, named('welcome'));
+        await page.click('#open-settings');
+        await examine(page, named('settings'));
+        await page.fill('#set-maxTokens', '60');
+        await page.keyboard.press('Escape');
+        await ask(page, LONG);
+        await page.waitForFunction(() => document.querySelector('#log > .assistant .text').textContent.length > 60);
+        await examine(page, named('answering'));
+        await state(page, 'ready');
+        await page.click('#model');
+        await page.locator('#facts dd').first().waitFor();
+        await examine(page, named('models'));
+        await page.keyboard.press('Escape');
+        await page.click('#open-inspect');
+        await page.locator('.token').first().waitFor();
+        await examine(page, named('tokens'));
+        await page.click('#tab-layers');
+        await page.getByRole('button', { name: 'Trace the conversation' }).click();
+        await page.locator('#view-layers canvas').first().waitFor();
+        await examine(page, named('layers'));
+        await page.click('#tab-check');
+        await examine(page, named('check'));
+        await page.keyboard.press('Escape');
+        await page.close();
+      });
+
+      test('conversations, Markdown and failures too', async () => {
+        const page = await open(where, `?model=${TINY}`, use, early);
+        await state(page, 'ready');
+        await put(page, [{ messages: [{ role: 'user', content: 'Show me' }, { role: 'assistant', content: MARKDOWN }] }]);
+        if (width < 500) await page.click('#menu');
+        await examine(page, named('conversations'));
+        if (width < 500) await page.keyboard.press('Escape');
+        await page.fill('#prompt', 'A'.repeat(300));
+        await page.keyboard.press('Enter');
+        await page.waitForSelector('#log .problem');
+        await examine(page, named('problem'));
+        await page.goto(`${where.url}web/chat/?model=/models/none.gguf`);
+        await state(page, 'failed');
+        await examine(page, named('failed'));
+        await page.close();
+      });
+    });
+  }
+}
+
+test('text is legible by WCAG on every ground, and dark is dark', async () => {
+  const luminance = color => {
+    const linear = c => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
+    const [r, g, blue] = color.match(/[\d.]+/g).map(n => linear(n / 255));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * blue;
+  };
+  for (const colorScheme of ['light', 'dark']) {
+    const page = await open(where, `?model=${TINY}`, { colorScheme });
+    const colors = await page.evaluate(() => {
+      const box = document.body.appendChild(document.createElement('p'));
+      const shown = name => {
+        box.style.color = `var(--${name})`;
+        return getComputedStyle(box).color;
+      };
+      const all = names => Object.fromEntries(names.map(name => [name, shown(name)]));
+      return { inks: all(['ink', 'quiet', 'alarm', 'fine', 'accent']), grounds: all(['ground', 'raised', 'sunken', 'said']) };
+    });
+    assert.equal(luminance(colors.grounds.ground) < 0.1, colorScheme === 'dark');
+    for (const [ink, a] of Object.entries(colors.inks)) {
+      for (const [ground, b] of Object.entries(colors.grounds)) {
+        const [high, low] = [luminance(a), luminance(b)].sort((x, y) => y - x), contrast = (high + 0.05) / (low + 0.05);
+        assert.ok(contrast >= 4.5, `${colorScheme}: ${ink} on ${ground}: ${contrast.toFixed(2)} : 1`);
+      }
+    }
+    await page.close();
+  }
+});
+
+test('what has been said stays in its place while an answer grows', async () => {
+  const page = await open(where, '', { viewport: { width: 1000, height: 800 } });
+  await state(page, 'ready');
+  await page.evaluate(() => {
+    globalThis.shift = 0;
+    new PerformanceObserver(list => list.getEntries().forEach(({ value }) => { globalThis.shift += value; }))
+      .observe({ type: 'layout-shift', buffered: false });
+  });
+  await page.click('#open-settings');
+  await page.fill('#set-maxTokens', '120');
+  await page.keyboard.press('Escape');
+  await answer(page, 'Explain rain in four short paragraphs.');
+  assert.ok(await page.evaluate(() => globalThis.shift) < 0.02, `a layout shift of ${await page.evaluate(() => globalThis.shift)}`);
+  await page.close();
+});
+
+test('all of it by keyboard: the order of focus, a side panel and dialogs that give it back', async () => {
+  const page = await open(where, `?model=${TINY}`, { viewport: { width: 800, height: 700 } });
+  await state(page, 'ready');
+  const focused = () => page.evaluate(() => document.activeElement.id || document.activeElement.ariaLabel
+    || document.activeElement.textContent.trim());
+  assert.equal(await focused(), 'prompt');
+  await page.focus('#menu');
+  const order = [];
+  for (let i = 0; i < 3; i++) {
+    await page.keyboard.press('Tab');
+    order.push(await focused());
+  }
+  assert.deepEqual(order, ['model', 'open-inspect', 'open-settings']);
+  for (const [button, dialog] of [['model', 'models'], ['open-settings', 'settings']]) {
+    await page.focus(`#${button}`);
+    await page.keyboard.press('Enter');
+    assert.ok(await page.isVisible(`#${dialog}`));
+    await page.keyboard.press('Escape');
+    assert.ok(!await page.isVisible(`#${dialog}`));
+    assert.equal(await focused(), button);
+  }
+  await page.focus('#menu');
+  await page.keyboard.press('Enter');
+  assert.ok(await page.isVisible('#side'));
+  assert.ok(await page.evaluate(() => document.querySelector('#side').contains(document.activeElement)));
+  assert.equal(await page.evaluate(() => document.querySelector('#page').inert), true);
+  await page.keyboard.press('Escape');
+  assert.ok(!await page.isVisible('#side'));
+  assert.equal(await focused(), 'menu');
+  await page.close();
+});
