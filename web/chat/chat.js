@@ -179,6 +179,7 @@ async function answer() {
   show();
   announce('Answering');
   page.status.textContent = 'Reading';
+  page.room.textContent = '';
   let first = 0, looked = 0, saved = performance.now();
   try {
     const question = said.pop();
@@ -190,7 +191,7 @@ async function answer() {
       message.content += piece;
       turn.push(piece);
       if (now - looked > GLANCE && now > first) {
-        page.status.textContent = 'Answering';
+        page.status.textContent = `${((seen.length - 1) * 1000 / (now - first)).toFixed(1)} tokens/s`;
         looked = now;
       }
       if (now - saved > SAVE) {

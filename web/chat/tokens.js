@@ -1,4 +1,4 @@
-/* The last answer token by token: the less likely one was, the darker its ground; what else could have come. */
+/* The last answer token by token: the less likely one was, the more colour it has; what else could have come. */
 import { count, dotted, make, note } from './dom.js';
 
 /** @typedef {import('../engine.js').GeneratedToken} Token */
@@ -35,7 +35,7 @@ export function showTokens(view, { tokens }) {
   });
   const mean = tokens.reduce((sum, { logprob }) => sum + logprob, 0) / tokens.length;
   view.append(note(dotted([count(tokens.length, 'token'), `perplexity ${Math.exp(-mean).toFixed(2)}`,
-    'dark: unlikely'])), text, about);
+    'the more colour, the less likely'])), text, about);
   describe(about, tokens[0]);
 }
 
