@@ -2,8 +2,11 @@
  * refused() must be errors. */
 import { Model, Plumb, PlumbError } from 'plumb';
 import type {
-  GenerateOptions, LoadOptions, Message, MetadataValue, Progress, Source, Stats, TapRecord, TraceDocument,
+  Cached, Chat, ChatOptions, CommandResult, GeneratedToken, GenerateOptions, LoadOptions, Message, MetadataValue,
+  ModelInfo, Progress, Source, Stats, TapRecord, Tool, TraceDocument,
 } from 'plumb';
+import OpenAI from 'plumb/openai';
+import type { ChatCompletion, ChatCompletionChunk } from 'plumb/openai';
 
 export async function answer(source: Source, question: string, signal?: AbortSignal): Promise<string> {
   const options: LoadOptions = { contextLength: 1024, threads: 'auto', precision: 'exact16', kvType: 'q8' };
@@ -16,7 +19,9 @@ export async function answer(source: Source, question: string, signal?: AbortSig
     },
   });
   const messages: Message[] = [{ role: 'system', content: 'Be brief.' }, { role: 'user', content: question }];
-  const sampling: GenerateOptions = { temperature: 0.7, topK: 40, seed: 1n, stop: ['\n\n'], logitBias: { 3: -Infinity } };
+  const sampling: GenerateOptions = {
+    temperature: 0.7, topK: 40, seed: 1n, stop: ['\n\n'], logitBias: { 3: -Infinity },
+  };
   let text = '';
   for await (const piece of model.generate(messages, sampling)) text += piece;
 
@@ -34,6 +39,33 @@ export async function answer(source: Source, question: string, signal?: AbortSig
   await model.rewind();
   await model.close();
   return [text, reason, logits.length + again.length, trace.taps.length, key, threads, memoryBytes].join();
+}
+
+export async function talk(model: Model, tools: Tool[]): Promise<Message | undefined> {
+  const options: ChatOptions = { system: 'Be brief.', contextEnd: 'trim', tools };
+  const chat: Chat = model.chat(options);
+  const logprobs: number[] = [];
+  const onToken = ({ logprob, top }: GeneratedToken) => logprobs.push(logprob, ...top.map(one => one.logprob));
+  for await (const piece of chat.send('Hello', { logprobs: 2, onToken })) console.log(piece.length);
+  const info: ModelInfo = await model.info();
+  return info.threads > 1 ? chat.messages.at(-1) : undefined;
+}
+
+export async function likeOpenAI(messages: { role: 'user', content: string }[]): Promise<string | null | undefined> {
+  const client = new OpenAI({ models: { small: 'model.gguf' }, load: { threads: 2 } });
+  const whole: ChatCompletion = await client.chat.completions.create({ model: 'small', messages, max_tokens: 5 });
+  for await (const chunk of await client.chat.completions.create({ model: 'small', messages, stream: true })) {
+    const one: ChatCompletionChunk = chunk;
+    console.log(one.choices[0]?.delta.content);
+  }
+  return whole.choices[0]?.message.content;
+}
+
+export async function keep(): Promise<number> {
+  const copies: Cached[] = await Plumb.listCached();
+  const { code, files }: CommandResult = await Plumb.command(['inspect', 'a.gguf'],
+    { files: { 'a.gguf': 'no model' } });
+  return copies.reduce((sum, { bytes }) => sum + bytes, code) + Object.keys(files).length;
 }
 
 export function why(error: unknown): string {
@@ -56,6 +88,10 @@ export async function refused(model: Model) {
   for await (const piece of model.generate('Hello')) piece.text;
   // @ts-expect-error: ids, not text
   await model.feed('Hello');
+  // @ts-expect-error: what happens at the end of the context has two names
+  model.chat({ contextEnd: 'shift' });
+  // @ts-expect-error: no server, so no key
+  new OpenAI({ apiKey: '' });
   // @ts-expect-error: one token
   await model.step([1, 2]);
   // @ts-expect-error: a promise, not an array

@@ -10,7 +10,7 @@ import { createServer } from 'vite';
 import { serve } from '../../../web/serve.mjs';
 import { launchChrome } from '../../hosts/chrome.mjs';
 import { prompts } from '../../node/helpers.mjs';
-import { project, root } from '../helpers.mjs';
+import { project, root, version } from '../helpers.mjs';
 
 const [{ ids: PROMPT, f32: { ids: EXPECTED } }] = prompts, N = 6;
 const ISOLATED = { 'Cross-Origin-Opener-Policy': 'same-origin', 'Cross-Origin-Embedder-Policy': 'require-corp' };
@@ -47,6 +47,7 @@ async function check(url, threads) {
   assert.deepEqual(shown.ids, EXPECTED.slice(0, N));
   assert.match(shown.chat, /<\|im_start\|>user\nHello<\|im_end\|>/);
   assert.equal(shown.threads, threads);
+  assert.match(shown.out, new RegExp(`^plumb ${version}`));
 }
 
 /** Serves a folder, with the models in it, isolated and not. */

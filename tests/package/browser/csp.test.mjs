@@ -14,6 +14,7 @@ before(async () => {
   folder = project('csp');
   renameSync(join(folder, 'node_modules', 'plumb'), join(folder, 'plumb'));
   symlinkSync(`${root}models`, join(folder, 'models'));
+  symlinkSync(`${root}tests/vectors/synth/f32.gguf`, join(folder, 'tiny.gguf'));
 });
 after(() => browser?.close());
 
@@ -44,6 +45,7 @@ test('all works by files of the page\'s own server and WebAssembly: no blob, no 
   assert.equal(shown.threads, Math.min(8, availableParallelism()));
   assert.ok(shown.text.length > 0);
   assert.ok(shown.taps > 0);
+  assert.deepEqual([shown.cached, shown.downloaded, shown.code], [true, false, 0]);
   assert.deepEqual(shown.violations, []);
   // The icon that Chromium itself asks for is an image.
   assert.deepEqual(complaints.filter(text => !text.includes('favicon.ico')), []);

@@ -5,13 +5,19 @@ document.addEventListener('securitypolicyviolation', ({ violatedDirective, block
 const show = result => { document.body.textContent = JSON.stringify({ ...result, violations }); };
 try {
   const { Plumb } = await import('/plumb/index.js');
-  const model = await Plumb.load('/models/SmolLM2-135M-Instruct.Q4_1.gguf', { contextLength: 256 });
+  const url = '/models/SmolLM2-135M-Instruct.Q4_1.gguf';
+  await (await Plumb.load(url)).close();
+  const [{ complete: cached }] = await Plumb.listCached();
+  const phases = new Set();
+  const model = await Plumb.load(url, { contextLength: 256, onProgress: ({ phase }) => phases.add(phase) });
   const { threads } = await model.info();
   let text = '';
   for await (const piece of model.generate([{ role: 'user', content: 'Hello' }], { maxTokens: 4 })) text += piece;
   const { taps } = await model.trace('Hello', { taps: 'l_out-0' });
   await model.close();
-  show({ threads, text, taps: taps.length });
+  const { code } = await Plumb.command(['inspect', 'tiny.gguf'],
+    { files: { 'tiny.gguf': await (await fetch('/tiny.gguf')).blob() } });
+  show({ threads, text, taps: taps.length, cached, downloaded: phases.has('download'), code });
 } catch ({ name, code, message }) {
   show({ name, code, message });
 }

@@ -14,7 +14,8 @@ try {
   const chat = await model.applyChatTemplate([{ role: 'user', content: 'Hello' }]);
   const { threads } = await model.info();
   await model.close();
-  show(JSON.stringify({ ids, threads, chat }));
+  const { out } = await Plumb.command(['--version']);
+  show(JSON.stringify({ ids, threads, chat, out }));
 } catch (error) {
   show(JSON.stringify({ error: String(error) }));
 }
