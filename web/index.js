@@ -12,6 +12,8 @@ export { Model };
  * @typedef {import('./loader/store.js').Cached} Cached
  * @typedef {import('./loader/file.js').CacheMode} CacheMode
  * @typedef {import('./loader/progress.js').Progress} Progress
+ * @typedef {import('./plumb.js').PreflightOptions} PreflightOptions
+ * @typedef {import('./preflight.js').Preflight} Preflight
  * @typedef {import('./plumb.js').GenerateOptions} GenerateOptions
  * @typedef {import('./engine.js').GeneratedToken} GeneratedToken
  * @typedef {import('./engine.js').Candidate} Candidate
