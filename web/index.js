@@ -14,6 +14,7 @@ export { Model };
  * @typedef {import('./loader/progress.js').Progress} Progress
  * @typedef {import('./plumb.js').PreflightOptions} PreflightOptions
  * @typedef {import('./preflight.js').Preflight} Preflight
+ * @typedef {import('./preflight.js').MemoryPlan} MemoryPlan
  * @typedef {import('./plumb.js').GenerateOptions} GenerateOptions
  * @typedef {import('./engine.js').GeneratedToken} GeneratedToken
  * @typedef {import('./engine.js').Candidate} Candidate
