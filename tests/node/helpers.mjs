@@ -17,6 +17,16 @@ export const root = fileURLToPath(new URL('../../', import.meta.url));
 /** 88 kB, random weights, 260 tokens, context 512; tests/vectors/README.md says how it was made. */
 export const tinyPath = `${root}tests/vectors/synth/f32.gguf`;
 export const tiny = new Uint8Array(readFileSync(tinyPath));
+/** A header that promises one tensor of `bytes` bytes, more than there will ever be. @param {number} bytes */
+export function promise(bytes) {
+  const file = Buffer.from(tiny), name = 'token_embd.weight';
+  const u64 = (/** @type {number} */ n) => Buffer.from(new BigUint64Array([BigInt(n)]).buffer);
+  const u32 = (/** @type {number} */ n) => Buffer.from(new Uint32Array([n]).buffer);
+  return Buffer.concat([
+    file.subarray(0, 8), u64(1), file.subarray(16, file.indexOf(name) - 8),   // one tensor, all keys
+    u64(name.length), Buffer.from(name), u32(2), u64(32), u64(Math.floor(bytes / 128)), u32(0), u64(0), Buffer.alloc(5000),
+  ]);
+}
 export const realPath = `${root}models/SmolLM2-135M-Instruct.Q4_1.gguf`;
 /** What llama.cpp says to three prompts, see tests/vectors/README.md. */
 export const { prompts } = JSON.parse(readFileSync(`${root}tests/vectors/llama/prompts.json`, 'utf8'));

@@ -8,7 +8,7 @@ import { pathToFileURL } from 'node:url';
 import { gzipSync } from 'node:zlib';
 import { before, test } from 'node:test';
 import { Plumb } from '../../web/node/index.js';
-import { fails, server, tiny, tinyPath } from './helpers.mjs';
+import { fails, promise, server, tiny, tinyPath } from './helpers.mjs';
 
 const IDS = [72, 101, 13, 255];
 /** Loads, computes, closes. */
@@ -174,6 +174,33 @@ for (const worker of [false, true]) {
     assert.ok(cancelled, 'the stream was not cancelled');
   });
 }
+
+test('more than memory holds: an error with the sizes, and the next load works', async t => {
+  const url = await server(t, (_, response) => {
+    response.writeHead(200, { 'Content-Length': 4.5e9 }).write(promise(4.2945e9));   // and nothing more
+  });
+  for (const worker of [false, true]) {
+    for (const threads of [1, 2]) {
+      await fails(Plumb.load(url, { worker, threads, cache: 'no-store' }), 'PLUMB_ERROR_MEMORY',
+        /tensor "token_embd\.weight": no memory for 42944\d{5} bytes/);
+      await same(tinyPath, { worker, threads });
+    }
+  }
+});
+
+test('no memory for the engine itself: an error with the sizes, and the next load works', async () => {
+  const { Memory } = WebAssembly;
+  WebAssembly.Memory = class { constructor() { throw new RangeError('could not allocate memory'); } };
+  try {
+    await assert.rejects(Plumb.load(tinyPath, { threads: 2 }), {
+      code: 'PLUMB_ERROR_MEMORY', details: { held: 0, total: tiny.length },
+      message: 'no memory for the model of 88544 bytes; the engine holds 0 bytes: could not allocate memory',
+    });
+  } finally {
+    WebAssembly.Memory = Memory;
+  }
+  await same(tinyPath, { threads: 2 });
+});
 
 test('sources and options that are none', async () => {
   const none = [[undefined, /undefined/], [null, /null/], [5, /number/], [{}, /object/], [[], /empty/]];
