@@ -3,7 +3,7 @@
 import { Model, Plumb, PlumbError } from 'plumb';
 import type {
   Cached, Chat, ChatOptions, CommandResult, GeneratedToken, GenerateOptions, LoadOptions, Message, MetadataValue,
-  ModelInfo, Progress, Source, Stats, TapRecord, Tool, TraceDocument,
+  ModelInfo, Preflight, Progress, Source, Stats, TapRecord, Tool, TraceDocument,
 } from 'plumb';
 import OpenAI from 'plumb/openai';
 import type { ChatCompletion, ChatCompletionChunk } from 'plumb/openai';
@@ -62,6 +62,8 @@ export async function likeOpenAI(messages: { role: 'user', content: string }[]):
 }
 
 export async function keep(): Promise<number> {
+  const { fits, memory }: Preflight = await Plumb.preflight('a.gguf', { measure: false });
+  if (fits) console.log(memory?.total);
   const copies: Cached[] = await Plumb.listCached();
   const { code, files }: CommandResult = await Plumb.command(['inspect', 'a.gguf'],
     { files: { 'a.gguf': 'no model' } });

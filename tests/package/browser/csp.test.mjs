@@ -45,7 +45,7 @@ test('all works by files of the page\'s own server and WebAssembly: no blob, no 
   assert.equal(shown.threads, Math.min(8, availableParallelism()));
   assert.ok(shown.text.length > 0);
   assert.ok(shown.taps > 0);
-  assert.deepEqual([shown.cached, shown.downloaded, shown.code], [true, false, 0]);
+  assert.deepEqual([shown.cached, shown.downloaded, shown.code, shown.supported], [true, false, 0, true]);
   assert.deepEqual(shown.violations, []);
   // The icon that Chromium itself asks for is an image.
   assert.deepEqual(complaints.filter(text => !text.includes('favicon.ico')), []);

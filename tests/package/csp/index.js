@@ -8,6 +8,7 @@ try {
   const url = '/models/SmolLM2-135M-Instruct.Q4_1.gguf';
   await (await Plumb.load(url)).close();
   const [{ complete: cached }] = await Plumb.listCached();
+  const { supported } = await Plumb.preflight(url);
   const phases = new Set();
   const model = await Plumb.load(url, { contextLength: 256, onProgress: ({ phase }) => phases.add(phase) });
   const { threads } = await model.info();
@@ -17,7 +18,7 @@ try {
   await model.close();
   const { code } = await Plumb.command(['inspect', 'tiny.gguf'],
     { files: { 'tiny.gguf': await (await fetch('/tiny.gguf')).blob() } });
-  show({ threads, text, taps: taps.length, cached, downloaded: phases.has('download'), code });
+  show({ threads, text, taps: taps.length, cached, downloaded: phases.has('download'), code, supported });
 } catch ({ name, code, message }) {
   show({ name, code, message });
 }
