@@ -62,7 +62,7 @@ PROMPT ?= Why is the sky blue? Answer in two sentences.
 MODEL ?= smollm2-135m-instruct-q4_1
 export HOSTS ?= native node chromium wasmtime
 
-.PHONY: help run serve test setup bench bench-kernels prove truth
+.PHONY: help run serve test setup bench bench-visit bench-kernels prove truth
 help: ## Prints this list.
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
@@ -105,6 +105,11 @@ build/bench/plumb.wasm: $(call objects,build/wasi,$(engine) tests/bench/plumb.c 
 	@mkdir -p $(@D)
 	@echo "  $@"
 	$Q$(WASI_CC) $(WASI_LDFLAGS) $^ -lm -o $@
+bench-visit: ## Measures what a visitor of the chat page waits for: first token, reload, longest task; VISITS=5.
+	@tools/setup.sh test chromium
+	@python3 models/fetch.py $(MODEL)
+	@$(MAKE) -s -j$$(nproc) wasm
+	@node tests/bench/visit.mjs $(VISITS)
 bench-kernels: ## Measures kernels beside this machine's ceilings; TYPES="Q4_0 Q8_0", CODE=1 for their machine code.
 	@tools/setup.sh test node chromium wasmtime
 	@$(if $(BENCH_NODE),,tools/setup.sh bench)

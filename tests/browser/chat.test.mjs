@@ -177,6 +177,18 @@ test('while the page loads no task of it takes 50 ms of a processor', async t =>
   assert.ok(longest > 0 && longest < 50, `a task of ${longest} ms`);
 });
 
+test('a question that is asked while the model loads is answered once it is there', async () => {
+  await open();
+  assert.equal(await page.getAttribute('body', 'data-state'), 'loading');
+  await page.fill('#prompt', 'What is gravity? Answer in two sentences.');
+  await page.keyboard.press('Enter');
+  assert.equal(await text('#status'), 'Waiting for the model');
+  await state('answering');
+  await state('ready');
+  assert.match((await answers())[0], /gravity|force|mass|object/i);
+  await page.close();
+});
+
 describe('loads that fail', () => {
   afterEach(() => page.close());
   const failure = async () => {

@@ -62,8 +62,7 @@ const loading = isolate().then(() => loader.load(models.first()));
 const store = await openStore();
 const chats = createChats(store, { current: () => conversation, choose });
 choose(store.get(recall('chat')));
-await loading;
-await keepPage();
+void loading.then(keepPage);
 
 // ---- the model ----
 
