@@ -116,6 +116,21 @@ test('failures are one line and a code', () => {
   }
 });
 
+test('preflight says whether a model can run, and its exit code too', () => {
+  const { code, out, err } = plumb(['preflight', realPath]);
+  assert.equal(code, 0, err);
+  assert.match(out, /: llama, 134\.5 M parameters, [\d.]+ MB\nmemory .* weights 96\.6, 2048 tokens of context /);
+  const small = plumb(['preflight', realPath, '--ctx', '64', '--json', '--threads', '1']);
+  const { supported, contextLength, threads } = JSON.parse(small.out);
+  assert.deepEqual([small.code, supported, contextLength, threads], [0, true, 64, 1]);
+  const none = plumb(['preflight', `${root}README.md`]);
+  assert.equal(none.code, 1);
+  assert.match(none.out, /\nnot supported: PLUMB_ERROR_MAGIC: /);
+  const missing = plumb(['preflight', 'none.gguf']);
+  assert.deepEqual([missing.code, missing.out], [1, '']);
+  assert.match(missing.err, /^plumb: none\.gguf: PLUMB_ERROR_IO: [^\n]+\n$/);
+});
+
 /* ---- chat ---- */
 
 test('what could drive a terminal is shown, not sent', () => {

@@ -65,10 +65,10 @@ export const SAMPLING = [
   option('--seed', 'run chat', seed, 'seed'),
 ];
 export const LOAD = [
-  option('--ctx', 'run bench chat', integer(1, 1 << 24), 'contextLength'),
-  option('--threads', 'run bench chat', integer(1, 64), 'threads'),
-  option('--precision', 'run bench chat', oneOf('auto', 'exact16', 'fast8'), 'precision'),
-  option('--kv-type', 'run bench chat', oneOf('i16', 'q8', 'f32'), 'kvType'),
+  option('--ctx', 'run bench chat preflight', integer(1, 1 << 24), 'contextLength'),
+  option('--threads', 'run bench chat preflight', integer(1, 64), 'threads'),
+  option('--precision', 'run bench chat preflight', oneOf('auto', 'exact16', 'fast8'), 'precision'),
+  option('--kv-type', 'run bench chat preflight', oneOf('i16', 'q8', 'f32'), 'kvType'),
 ];
 const OPTIONS = [
   ...SAMPLING,
@@ -80,7 +80,7 @@ const OPTIONS = [
   option('-p', 'bench', integer(1, 1 << 24), 'promptTokens'),
   option('-n', 'bench', integer(1, 1 << 24), 'decodeTokens'),
   option('-r', 'bench', integer(1, 1000), 'repetitions'),
-  option('--json', 'run bench chat cache', flag, 'json'),
+  option('--json', 'run bench chat cache preflight', flag, 'json'),
 ];
 
 /** The values of some options, by the names that Plumb has for them.

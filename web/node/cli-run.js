@@ -144,22 +144,3 @@ function printSpeed(name, n, speeds) {
   process.stdout.write(`${name.padEnd(8)} ${String(n).padStart(5)} tokens  min ${low}  median ${middle}  max ${
     high} tokens/s\n`);
 }
-
-/** Lists the copies of URLs, or removes one.
- * @param {string[]} words @param {Record<string, any>} values @returns {Promise<number>} the exit code */
-export async function cache([what, url, ...rest], { json }) {
-  if (what === 'remove' && url && rest.length === 0) {
-    if (await Plumb.removeCached(url)) return 0;
-    complain(`cache: there is no copy of ${url}`);
-    return 1;
-  }
-  if (what !== undefined) throw new Refusal('cache: it is "plumb cache" or "plumb cache remove URL"');
-  watchOutput(() => {});
-  const copies = await Plumb.listCached();
-  for (const copy of copies) {
-    const mb = (/** @type {number} */ n) => (n / 1e6).toFixed(1);
-    process.stdout.write(json ? jsonLine(copy) : shown(process.stdout, `${mb(copy.bytes).padStart(9)} MB${
-      copy.complete ? '' : ` of ${copy.size === undefined ? '?' : mb(copy.size)} MB`}  ${copy.url}\n`));
-  }
-  return 0;
-}

@@ -18,10 +18,12 @@ const NOTES = {
 In Node there are also
 
   plumb chat MODEL         talks with a model in the terminal
+  plumb preflight MODEL    tells from the header whether it can run, in what
+                           memory and how fast
   plumb cache              lists the copies of URLs, with their sizes
   plumb cache remove URL   removes one
 
-and MODEL of run, bench and chat may be a URL.
+and MODEL of run, bench, chat and preflight may be a URL.
 `,
   run: `
 In Node also
@@ -37,13 +39,23 @@ program does, with one thread.
 `,
 };
 
+/** All that there is to say of a command. @type {Record<string, string>} */
+const USAGE = {
+  cache: 'cache [remove URL] [--json]',
+  preflight: `preflight MODEL [options]
+
+Its options are --json and run's --ctx, --threads, --precision and --kv-type.
+Exit codes: 0 it can run, 1 it cannot, or failed.`,
+};
+
 /** The commands that are JavaScript.
  * @type {Record<string, (...args: [string[], Record<string, any>]) => Promise<number>>} */
 const COMMANDS = {
   run: async (...args) => (await import('./cli-run.js')).run(...args),
   bench: async (...args) => (await import('./cli-run.js')).bench(...args),
   chat: async (...args) => (await import('./cli-chat.js')).chat(...args),
-  cache: async (...args) => (await import('./cli-run.js')).cache(...args),
+  cache: async (...args) => (await import('./cli-models.js')).cache(...args),
+  preflight: async (...args) => (await import('./cli-models.js')).preflight(...args),
 };
 
 /** The C program. @param {string[]} args @returns {number} its exit code */
@@ -57,7 +69,7 @@ function inC(args) {
 async function help(name) {
   watchOutput(() => {});
   if (name === 'chat') process.stdout.write((await import('./cli-chat.js')).HELP);
-  else if (name === 'cache') process.stdout.write('usage: plumb cache [remove URL] [--json]\n');
+  else if (name in USAGE) process.stdout.write(`usage: plumb ${USAGE[name]}\n`);
   else inC(name ? ['help', name] : ['help']);
   process.stdout.write(NOTES[name] ?? '');
   return 0;
