@@ -213,6 +213,14 @@ test('more bytes than announced are refused', async t => {
   await fails(load(`${url}m`), 'PLUMB_ERROR_IO', /the server sends more than the 88544 bytes/);
 });
 
+test('a server that never answers is tried less often', async () => {
+  await assert.rejects(load('http://127.0.0.1:1/m'), {
+    code: 'PLUMB_ERROR_IO', message: /no connection: .* \(2 more tries brought nothing\)/,
+    details: { url: 'http://127.0.0.1:1/m', tries: 2 },
+  });
+  assert.deepEqual(waits, [500, 1000]);
+});
+
 test('what a server cannot do now it may do soon: 503, 429, 408; Retry-After is heeded', async t => {
   const { url } = await flaky(t, i => i === 0 ? { status: 503, headers: { 'Retry-After': '7' } }
     : i === 1 ? { status: 429, headers: { 'Retry-After': '3600' } } : i === 2 ? { status: 408 } : {});

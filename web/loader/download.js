@@ -9,6 +9,9 @@ import { streamChunks } from './stream.js';
 /** Tries without a byte beyond those that are there, and the milliseconds before the first; each waits twice as long
  * as the one before, or as long as the server asks for, within limits. */
 const TRIES = 5, FIRST_WAIT = 500, LONGEST_WAIT = 30000;
+/** Tries at a server that never answered: most often its name is misspelt, or it refuses this site, which a browser does
+ * not tell apart. */
+const TRIES_UNHEARD = 2;
 
 /** @typedef {object} Facts  what a server says of a file
  * @property {number} [size]  bytes
@@ -39,6 +42,7 @@ export class Download {
   #end;
   #furthest = 0;
   #failures = 0;
+  #heard = false;
   #encoded = false;
 
   /** @param {string} url @param {DownloadOptions} options */
@@ -143,6 +147,7 @@ export class Download {
           : new PlumbError('PLUMB_ERROR_IO', `${url}: no connection: ${reasonOf(error)}`, { url }));
         continue;
       }
+      this.#heard = true;
       const { status } = response;
       if (status === 200 || (status === 206 || status === 416) && at > 0 || status === 304 && whole) return response;
       drop(response);
@@ -171,9 +176,10 @@ export class Download {
   async #failed(error, asked = 0) {
     const { signal, pause, onWait } = this.options;
     if (!/^https?:/.test(this.url)) throw error;   // data: and blob: do not get better
-    if (++this.#failures > TRIES) {
-      error.message += ` (${TRIES} more tries brought nothing)`;
-      error.details.tries = TRIES;
+    const tries = this.#heard ? TRIES : TRIES_UNHEARD;
+    if (++this.#failures > tries) {
+      error.message += ` (${tries} more tries brought nothing)`;
+      error.details.tries = tries;
       throw error;
     }
     onWait(this.#failures);
