@@ -3,24 +3,24 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { createReadStream, mkdtempSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
+import { createReadStream, mkdtempSync, readFileSync, rmSync, statSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { tmpdir } from 'node:os';
 import { extname, join } from 'node:path';
 import { test } from 'node:test';
 import { serve } from '../../web/serve.mjs';
-import { realPath, root, server, tinyPath } from '../node/helpers.mjs';
+import { realPath, root, server, tiny, tinyPath } from '../node/helpers.mjs';
 import { TINY, answer, open, screenshot, setUp, state } from './chat-page.mjs';
 
 const where = await setUp();
 
 /** Drops files on the page as a file manager does. @param {import('playwright-core').Page} page
- * @param {{name: string, url: string, from?: number, to?: number}[]} files  of this server */
+ * @param {{name: string, url: string}[]} files  of this server */
 async function drop(page, files) {
   const transfer = await page.evaluateHandle(async files => {
     const transfer = new DataTransfer();
-    for (const { name, url, from, to } of files) {
-      transfer.items.add(new File([await (await (await fetch(url)).blob()).slice(from, to)], name));
+    for (const { name, url } of files) {
+      transfer.items.add(new File([await (await fetch(url)).blob()], name));
     }
     return transfer;
   }, files);
@@ -39,11 +39,11 @@ test('a dropped file runs; so do the parts of a split one, in whatever order; th
   assert.ok(await page.isVisible('#drop'));
   await page.dispatchEvent('body', 'dragleave', { dataTransfer: hovering });
   assert.ok(!await page.isVisible('#drop'));
-  for (const files of [[{ name: 'one.gguf', url: TINY }],
-    [{ name: 'part-2.gguf', url: TINY, from: 40000 }, { name: 'part-1.gguf', url: TINY, to: 40000 }]]) {
+  const part = n => ({ name: `m-0000${n}-of-00003.gguf`, url: `/tests/vectors/synth/split-0000${n}-of-00003.gguf` });
+  for (const files of [[{ name: 'one.gguf', url: TINY }], [part(2), part(3), part(1)]]) {
     await page.evaluate(() => { document.querySelector('#model-name').textContent = ''; });
     await drop(page, files);
-    await page.waitForFunction(() => document.querySelector('#model-name').textContent === 'synthetic llama F32');
+    await page.waitForFunction(() => /^synthetic/.test(document.querySelector('#model-name').textContent));
     await state(page, 'ready');
   }
   assert.deepEqual(page.problems, []);
@@ -72,6 +72,66 @@ test('an address: what is wrong with it, what is there, what it takes', async ()
   await page.fill('#url', '/models/none.gguf');
   await page.keyboard.press('Enter');
   await page.getByText('The model is not there').first().waitFor();
+  await page.fill('#url', '/models/SmolLM2-135M-Instruct.Q4_1.gguf');
+  await page.keyboard.press('Enter');
+  const plan = page.locator('.plan');
+  await plan.waitFor();
+  const text = await plan.textContent();
+  assert.match(text, /^Smollm2 135M.*98\.4 MB.*llama.*135 million weights.*weights 96\.6 MB, context of 2,048 tokens \d\d\.\d MB/i);
+  assert.match(text, /Speedabout \d+ tokens\/s, and \d+ of a prompt/);
+  await screenshot(page, 'plan');
+  assert.equal(await page.textContent('#model-name'), 'synthetic llama F32', 'nothing is loaded yet');
+  await plan.getByRole('button', { name: 'Download 98.4 MB' }).click();
+  await page.waitForFunction(() => document.querySelector('#model-name').textContent === 'smollm2 135M');
+  assert.equal(new URL(page.url()).search, '');
+  await page.reload();   // which remembers it
+  await state(page, 'ready');
+  assert.equal(await page.textContent('#model-name'), 'smollm2 135M');
+  assert.deepEqual(page.problems, []);
+  await page.close();
+});
+
+/** The header of tiny, but of feed-forward nets as wide as they may be: 3.2 GB, none of which is there. */
+function hugeHeader() {
+  const bytes = Buffer.from(tiny), rows = 4194304;
+  const after = (name, from = 0) => bytes.indexOf(name, from) + Buffer.byteLength(name);
+  bytes.writeUInt32LE(rows, after('llama.feed_forward_length') + 4);
+  let offset = 0n;
+  for (const [, name] of bytes.toString('latin1').matchAll(/((?:token_embd|blk\.\d\.\w+|output_norm)\.weight)/g)) {
+    let at = after(name);
+    const dimensions = bytes.readUInt32LE(at);
+    let size = 4n;
+    at += 4;
+    for (let i = 0; i < dimensions; i++, at += 8) {
+      const wide = /ffn_(gate|up)/.test(name) ? i === 1 : /ffn_down/.test(name) && i === 0;
+      if (wide) bytes.writeBigUInt64LE(BigInt(rows), at);
+      size *= bytes.readBigUInt64LE(at);
+    }
+    bytes.writeBigUInt64LE(offset, at + 4);
+    offset += (size + 31n) / 32n * 32n;
+  }
+  return { bytes, size: tiny.length + Number(offset) };
+}
+
+test('a model too large for the memory: the sizes, and the page goes on with the default one', async t => {
+  const { bytes, size } = hugeHeader();
+  const file = join(tmpdir(), `plumb-huge-${process.pid}.gguf`);
+  writeFileSync(file, bytes);
+  truncateSync(file, size);   // no block of which is on the disk
+  t.after(() => rmSync(file));
+  const page = await open(where, `?model=${TINY}`);
+  await state(page, 'ready');
+  await page.click('#model');
+  await page.setInputFiles('#file', file);
+  await page.getByText('There is not enough memory').first().waitFor();
+  assert.match(await page.textContent('.plan'), /weights 3\.22 GB/);
+  assert.match(await page.textContent('.plan'), /It takes \d\.\d\d GB; a model may have 4\.29 GB here/);
+  await screenshot(page, 'too-large');
+  assert.equal(await page.textContent('#model-name'), 'synthetic llama F32', 'the one before still runs');
+  await page.getByRole('button', { name: 'Default model' }).click();
+  await page.waitForFunction(() => document.querySelector('#model-name').textContent === 'smollm2 135M');
+  await state(page, 'ready');
+  assert.ok((await answer(page, 'Say one word.')).length > 0);
   assert.deepEqual(page.problems, []);
   await page.close();
 });

@@ -1,12 +1,10 @@
 /* The dialog of models: what runs, what to open, what a model would take before it is fetched, what is kept here. */
-import { Plumb } from '../index.js';
+import { Plumb, PlumbError } from '../index.js';
 import { count, dotted, element, fileName, iconButton, make, note, recall, remember, size, toast } from './dom.js';
 import { explain } from './explain.js';
 
 /** @typedef {import('./loading.js').Source} Source */
 
-/** Lands soon. @type {any} */
-const plumb = Plumb;
 
 /** Of a model's warnings; the dialog has them in full. @type {Record<string, string>} */
 const SHORT = { threads: 'The model runs with one thread only', cache: 'The model is not kept for the next visit' };
@@ -55,9 +53,11 @@ export function createModels({ loader, defaultModel, options }) {
     const mine = looking = new AbortController();
     plan.replaceChildren(note('Reading the header of the file…'));
     try {
-      const found = plumb.preflight ? await plumb.preflight(source, { ...preflightOptions(), signal: mine.signal }) : undefined;
+      const { contextLength, kvType, precision, threads } = options();
+      const found = await Plumb.preflight(source, { contextLength, kvType, precision, threads, measure: !atOnce,
+        signal: mine.signal });
       if (mine.signal.aborted) return;
-      if (!found || (atOnce && found.supported && found.fits)) return load(source);
+      if (atOnce && found.fits) return load(source);
       if (!dialog.open) open();
       plan.replaceChildren(planOf(found, () => load(source)));
       plan.querySelector('button')?.focus();
@@ -67,10 +67,6 @@ export function createModels({ loader, defaultModel, options }) {
       if (!dialog.open) open();
       plan.replaceChildren(make('div', { className: 'problem' }, make('p', {}, `${title}. ${advice}`), note(detail)));
     }
-  }
-  function preflightOptions() {
-    const { contextLength, kvType, threads } = options();
-    return { contextLength, kvType, threads };
   }
 
   async function showFacts() {
@@ -175,29 +171,31 @@ function nameOf(metadata) {
 /** @param {Record<string, string>} said */
 const facts = said => Object.entries(said).flatMap(([term, text]) => [make('dt', {}, term), make('dd', {}, text)]);
 
-/** @param {any} found  of Plumb.preflight @param {() => void} load */
+/** @param {Awaited<ReturnType<typeof Plumb.preflight>>} found @param {() => void} load */
 function planOf(found, load) {
-  const { memory, speed, cached, storage } = found;
-  const problems = [...found.problems];
-  if (!found.fits) {
-    problems.push({ message: `It takes ${size(memory.total)} of memory; here a model may have ${size(memory.limit)}.` });
+  const { supported, name, architecture = '', parameters = 0, memory, fits, speed, cached, storage, chat, fileBytes } = found;
+  const problems = found.problems.map(({ code, message }) => {
+    const { title, advice } = explain(new PlumbError(code, message));
+    return [`${title}. ${advice}`, message];
+  });
+  if (memory && !fits) {
+    const { title, advice } = explain(new PlumbError('PLUMB_ERROR_MEMORY', ''));
+    problems.push([`${title}. ${advice}`, `It takes ${size(memory.total)}; a model may have ${size(memory.limit)} here.`]);
   }
-  if (storage && !storage.fits) {
-    problems.push({ message: 'There is no room to keep a copy: it would be downloaded at every visit.' });
-  }
-  const fetched = cached?.complete ? 0 : (found.fileBytes ?? 0) - (cached?.bytes ?? 0);
+  if (storage && !storage.fits) problems.push(['There is no room to keep it: each visit would download it again.', '']);
+  const missing = cached?.complete ? 0 : (fileBytes ?? 0) - (cached?.bytes ?? 0);
   return make('div', { className: 'plan' },
-    make('h4', {}, dotted([found.name || found.architecture, found.fileBytes && size(found.fileBytes)])),
-    ...problems.map(({ message }) => note(message, 'problem')),
-    make('dl', {}, ...facts({
-      Kind: dotted([found.architecture, `${(found.parameters / 1e6).toFixed(0)} million weights`,
-        found.types.map((/** @type {any} */ { type }) => type).join(' ')]),
-      Memory: `${size(memory.total)} of ${size(memory.limit)}: weights ${size(memory.weights)}, ${count(found.contextLength,
-        'token')} of context ${size(memory.kv)}, the rest ${size(memory.scratch + memory.module)}`,
+    make('h4', {}, dotted([name || architecture || 'Unknown', fileBytes !== undefined && size(fileBytes)])),
+    ...problems.map(([said, detail]) => make('div', { className: 'problem' }, make('p', {}, said), note(detail))),
+    ...memory ? [make('dl', {}, ...facts({
+      Kind: dotted([architecture, `${(parameters / 1e6).toFixed(0)} million weights`,
+        found.types.map(({ type }) => type).join(' ')]),
+      Memory: `${size(memory.total)} of ${size(memory.limit)}: weights ${size(memory.weights)}, context of `
+        + `${count(found.contextLength ?? 0, 'token')} ${size(memory.kv)}, the rest ${size(memory.scratch + memory.module)}`,
       Threads: `${found.threads}${found.threadsNote ? `: ${found.threadsNote}` : ''}`,
       ...speed && { Speed: `about ${speed.decode.toFixed(0)} tokens/s, and ${speed.prefill.toFixed(0)} of a prompt` },
-      ...!found.chat && { Chat: 'It has no chat template: it cannot answer messages.' },
-    })),
-    ...found.supported ? [make('button', { type: 'button', className: 'primary', onclick: load },
-      fetched > 0 ? `Download ${size(fetched)} and start` : 'Start')] : []);
+      ...!chat && { Chat: 'It has no chat template: it cannot answer messages.' },
+    }))] : [],
+    ...supported ? [make('button', { type: 'button', className: fits ? 'primary' : '', onclick: load },
+      dotted([missing > 0 && `Download ${size(missing)}`, fits ? 'Start' : 'Try it all the same']))] : []);
 }
