@@ -278,7 +278,9 @@ $(tarball): $(plumb_wasm) $(vendored) web/dist/plumb-cli.wasm web/dist/types/ind
 
 docs: ## Writes web/docs/api.md, the reference of the package, from the comments of its modules.
 	@tools/setup.sh package
-	@node tools/api.mjs > web/docs/api.md
+	@mkdir -p build
+	@node tools/api.mjs > build/api.md
+	@mv build/api.md web/docs/api.md
 
 # `make bench-kernels`, once setup has found the compilers: the kernels alone, as the modules without and with relaxed
 # SIMD have them, for wasmtime and for V8.

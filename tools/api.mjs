@@ -140,12 +140,12 @@ function classText(declaration) {
   return lines;
 }
 
-/** An object of functions. @param {ts.Symbol} symbol */
+/** An object with methods. @param {ts.Symbol} symbol */
 function objectText(symbol) {
   const [declaration] = symbol.declarations;
   const lines = [`## ${symbol.name}`, '', doc(declaration.parent.parent), ''];
-  for (const property of checker.getPropertiesOfType(checker.getTypeOfSymbol(symbol))) {
-    lines.push(...functionText(`${symbol.name}.${property.name}`, property.declarations[0]));
+  for (const { name, declarations: [method] } of checker.getPropertiesOfType(checker.getTypeOfSymbol(symbol))) {
+    if (!ts.isPrivateIdentifier(method.name)) lines.push(...functionText(`${symbol.name}.${name}`, method));
   }
   return lines;
 }

@@ -34,10 +34,10 @@ export { Model };
  * @typedef {import('./engine.js').TapRecord} TapRecord
  * @typedef {import('./engine.js').TraceDocument} TraceDocument */
 
-/** Loads models. @type {ReturnType<typeof createPlumb>} */
 /** Whether the browser was asked to keep what is stored; some ask the user. */
 let asked = false;
 
+/** Loads models. */
 export const Plumb = createPlumb({
   ...platform,
   worker: true,

@@ -93,103 +93,107 @@ const said = new Set();
 /** Milliseconds that an aborted load has to give up what it holds. */
 const PATIENCE = 1000;
 
-/** @param {ClientPlatform} platform */
-export function createPlumb(platform) {
+/** What can be done before there is a model: `Plumb` is the one of this host. */
+export class Library {
+  #platform;
   /** Loads that end: the next one finds their copies given back. @type {Set<Promise<unknown>>} */
-  const ending = new Set();
+  #ending = new Set();
 
-  return {
-    /** Loads a model.  Bytes go straight from where they come to their place in the engine's memory.
-     * @param {import('./loader/source.js').Source} source  URL, File, Blob, ReadableStream, Uint8Array, ArrayBuffer,
-     *   in Node also a path; or an array of the parts of a split file.  A URL or path that ends in
-     *   -00001-of-0000N.gguf stands for all N files
-     * @param {LoadOptions} [options]
-     * @returns {Promise<Model>} */
-    async load(source, options = {}) {
-      known.checkOptions('Plumb.load', options, known.LOAD);
-      const { precision, contextLength, kvType, onProgress, cache } = options;
-      const parts = describe(source, platform);
-      const sha256 = sums(options.sha256, parts.length);
-      const { transport, result } = await open('load', parts, options, {
-        contextLength, precision, kvType, cache, sha256,
-      }, onProgress);
-      const loaded = /** @type {Loaded} */ (result);
-      for (const { code, message } of loaded.warnings ?? []) {
-        if (code !== 'threads' || said.has(message)) continue;
-        said.add(message);
-        console.warn(`plumb: ${message}`);
-      }
-      if (parts.some(({ part }) => part.kind === 'url') && cache !== 'no-store') platform.persist?.();
-      return new Model(transport, loaded);
-    },
+  /** @param {ClientPlatform} platform */
+  constructor(platform) {
+    this.#platform = platform;
+  }
 
-    /** Says what a load would meet, from the header alone: whether plumb can run the model, the memory that it takes to
-     * the byte, and how fast it would be.  Of a URL some hundred kilobytes to some megabytes are read, most of them the
-     * vocabulary; of a copy on this machine no byte comes from the server.  Rejects only where bytes cannot be had.
-     * @param {import('./loader/source.js').Source} source  as of load, but no stream: that can be read only once
-     * @param {PreflightOptions} [options]
-     * @returns {Promise<import('./preflight.js').Preflight & {cached?: {bytes: number, complete: boolean},
-     *   storage?: {quota: number, usage: number, fits: boolean}}>}  cached: what copies hold; storage: what the browser
-     *   gives and has given to this site, in bytes, and whether a copy would find room */
-    async preflight(source, options = {}) {
-      known.checkOptions('Plumb.preflight', options, known.PREFLIGHT);
-      const { contextLength, kvType, precision, measure = true } = options;
-      const parts = describe(source, platform);
-      if (parts.some(({ part, next }) => next && part.size === undefined)) {
-        throw argumentError('Plumb.preflight: a stream can be read only once; give a URL, a File or bytes');
-      }
-      const copies = await cachedOf(parts);
-      for (const [i, { part }] of parts.entries()) {
-        const blob = part.kind === 'url' && copies[i]?.complete ? await platform.store?.blob(part.url) : undefined;
-        if (blob) parts[i] = { ...describe(blob, platform)[0], cancel: undefined };
-      }
-      const args = { contextLength, kvType, precision, measure };
-      const { transport, result } = await open('preflight', parts, options, args);
-      transport.terminate();
-      const plan = /** @type {import('./preflight.js').Preflight} */ (result);
-      const found = copies.filter(copy => copy !== undefined);
-      const bytes = found.reduce((sum, copy) => sum + copy.bytes, 0);
-      const cached = { bytes, complete: found.length === parts.length && found.every(({ complete }) => complete) };
-      const { quota, usage } = await globalThis.navigator?.storage?.estimate?.() ?? {};
-      return {
-        ...plan, ...found.length > 0 && { cached },
-        ...quota !== undefined && usage !== undefined && {
-          storage: { quota, usage, fits: (plan.fileBytes ?? 0) - bytes <= quota - usage },
-        },
-      };
-    },
+  /** Loads a model.  Bytes go straight from where they come to their place in the engine's memory.
+   * @param {import('./loader/source.js').Source} source  URL, File, Blob, ReadableStream, Uint8Array, ArrayBuffer,
+   *   in Node also a path; or an array of the parts of a split file.  A URL or path that ends in
+   *   -00001-of-0000N.gguf stands for all N files
+   * @param {LoadOptions} [options]
+   * @returns {Promise<Model>} */
+  async load(source, options = {}) {
+    known.checkOptions('Plumb.load', options, known.LOAD);
+    const { precision, contextLength, kvType, onProgress, cache } = options;
+    const parts = describe(source, this.#platform);
+    const sha256 = sums(options.sha256, parts.length);
+    const { transport, result } = await this.#open('load', parts, options, {
+      contextLength, precision, kvType, cache, sha256,
+    }, onProgress);
+    const loaded = /** @type {Loaded} */ (result);
+    for (const { code, message } of loaded.warnings ?? []) {
+      if (code !== 'threads' || said.has(message)) continue;
+      said.add(message);
+      console.warn(`plumb: ${message}`);
+    }
+    if (parts.some(({ part }) => part.kind === 'url') && cache !== 'no-store') this.#platform.persist?.();
+    return new Model(transport, loaded);
+  }
 
-    /** Runs a command of the command line: ['selfcheck', 'model.gguf', '--json'].  `plumb --help` names the commands.
-     * Rejects with a PlumbError where the program itself breaks down, and with the signal's reason; what the program
-     * finds wrong is told by `code` and `err`.
-     * @param {string[]} args  the words of the command
-     * @param {import('./command.js').CommandOptions} [options]
-     * @returns {Promise<import('./command.js').CommandResult>} */
-    async command(args, options = {}) {
-      return runCommand(platform.startTool, args, options);
-    },
+  /** Says what a load would meet, from the header alone: whether plumb can run the model, the memory that it takes to
+   * the byte, and how fast it would be.  Of a URL some hundred kilobytes to some megabytes are read, most of them the
+   * vocabulary; of a copy on this machine no byte comes from the server.  Rejects only where bytes cannot be had.
+   * @param {import('./loader/source.js').Source} source  as of load, but no stream: that can be read only once
+   * @param {PreflightOptions} [options]
+   * @returns {Promise<import('./preflight.js').Preflight & {cached?: {bytes: number, complete: boolean},
+   *   storage?: {quota: number, usage: number, fits: boolean}}>}  cached: what copies hold; storage: what the browser
+   *   gives and has given to this site, in bytes, and whether a copy would find room */
+  async preflight(source, options = {}) {
+    known.checkOptions('Plumb.preflight', options, known.PREFLIGHT);
+    const { contextLength, kvType, precision, measure = true } = options;
+    const parts = describe(source, this.#platform);
+    if (parts.some(({ part, next }) => next && part.size === undefined)) {
+      throw argumentError('Plumb.preflight: a stream can be read only once; give a URL, a File or bytes');
+    }
+    const copies = await this.#cachedOf(parts);
+    for (const [i, { part }] of parts.entries()) {
+      const blob = part.kind === 'url' && copies[i]?.complete ? await this.#platform.store?.blob(part.url) : undefined;
+      if (blob) parts[i] = { ...describe(blob, this.#platform)[0], cancel: undefined };
+    }
+    const args = { contextLength, kvType, precision, measure };
+    const { transport, result } = await this.#open('preflight', parts, options, args);
+    transport.terminate();
+    const plan = /** @type {import('./preflight.js').Preflight} */ (result);
+    const found = copies.filter(copy => copy !== undefined);
+    const bytes = found.reduce((sum, copy) => sum + copy.bytes, 0);
+    const cached = { bytes, complete: found.length === parts.length && found.every(({ complete }) => complete) };
+    const { quota, usage } = await globalThis.navigator?.storage?.estimate?.() ?? {};
+    return {
+      ...plan, ...found.length > 0 && { cached },
+      ...quota !== undefined && usage !== undefined && {
+        storage: { quota, usage, fits: (plan.fileBytes ?? 0) - bytes <= quota - usage },
+      },
+    };
+  }
 
-    /** The copies of URLs on this machine, whole or not, the latest used first.
-     * @returns {Promise<import('./loader/store.js').Cached[]>} */
-    async listCached() {
-      return await platform.store?.list() ?? [];
-    },
+  /** Runs a command of the command line: ['selfcheck', 'model.gguf', '--json'].  `plumb --help` names the commands.
+   * Rejects with a PlumbError where the program itself breaks down, and with the signal's reason; what the program
+   * finds wrong is told by `code` and `err`.
+   * @param {string[]} args  the words of the command
+   * @param {import('./command.js').CommandOptions} [options]
+   * @returns {Promise<import('./command.js').CommandResult>} */
+  async command(args, options = {}) {
+    return runCommand(this.#platform.startTool, args, options);
+  }
 
-    /** Removes copies.  One that is being written is PLUMB_ERROR_STATE.
-     * @param {string | URL | (string | URL)[]} url  the first of a split model stands for all
-     * @returns {Promise<boolean>}  whether there was one */
-    async removeCached(url) {
-      let any = false;
-      for (const one of [url].flat().flatMap(expand)) any = await platform.store?.remove(address(one)) || any;
-      return any;
-    },
+  /** The copies of URLs on this machine, whole or not, the latest used first.
+   * @returns {Promise<import('./loader/store.js').Cached[]>} */
+  async listCached() {
+    return await this.#platform.store?.list() ?? [];
+  }
 
-    /** The whole copy of a URL, as a Blob: for a look at it, or to save it as a file.
-     * @param {string | URL} url @returns {Promise<Blob | undefined>} */
-    async openCached(url) {
-      return platform.store?.blob(address(url));
-    },
-  };
+  /** Removes copies.  One that is being written is PLUMB_ERROR_STATE.
+   * @param {string | URL | (string | URL)[]} url  the first of a split model stands for all
+   * @returns {Promise<boolean>}  whether there was one */
+  async removeCached(url) {
+    let any = false;
+    for (const one of [url].flat().flatMap(expand)) any = await this.#platform.store?.remove(this.#address(one)) || any;
+    return any;
+  }
+
+  /** The whole copy of a URL, as a Blob: for a look at it, or to save it as a file.
+   * @param {string | URL} url @returns {Promise<Blob | undefined>} */
+  async openCached(url) {
+    return this.#platform.store?.blob(this.#address(url));
+  }
 
   /** Starts an engine and has it do something with the parts of a model; ends it where that fails.
    * @param {'load' | 'preflight'} method
@@ -198,11 +202,11 @@ export function createPlumb(platform) {
    * @param {object} args  of the method, beside the parts
    * @param {LoadOptions['onProgress']} [onProgress]
    * @returns {Promise<{transport: import('./protocol.js').Transport, result: unknown}>} */
-  async function open(method, parts, { threads = 'auto', signal, worker = platform.worker }, args, onProgress) {
+  async #open(method, parts, { threads = 'auto', signal, worker = this.#platform.worker }, args, onProgress) {
     signal?.throwIfAborted();
-    const variant = choose(platform, threads, worker);   // compiled while the worker starts
+    const variant = choose(this.#platform, threads, worker);   // compiled while the worker starts
     variant.catch(() => {});   // who pulls it says what failed
-    const transport = worker ? new Remote(platform.startWorker()) : new Local(createHost(platform));
+    const transport = worker ? new Remote(this.#platform.startWorker()) : new Local(createHost(this.#platform));
     /** @type {() => void} */
     let unfollow = () => {};
     const aborted = new Promise((_, reject) => {
@@ -212,7 +216,7 @@ export function createPlumb(platform) {
     });
     let running = Promise.resolve();
     try {
-      if (ending.size > 0) await Promise.race([aborted, Promise.all(ending)]);
+      if (this.#ending.size > 0) await Promise.race([aborted, Promise.all(this.#ending)]);
       running = transport.call(method, { ...args, parts: parts.map(({ part }) => part) }, {
         signal,
         onEvent: (_, progress) => onProgress?.(progress),
@@ -223,9 +227,9 @@ export function createPlumb(platform) {
       for (const { cancel } of parts) Promise.resolve(cancel?.()).catch(() => {});
       const end = settled(running, PATIENCE).then(() => {
         transport.terminate();
-        ending.delete(end);
+        this.#ending.delete(end);
       });
-      ending.add(end);
+      this.#ending.add(end);
       throw error;
     } finally {
       unfollow();
@@ -233,18 +237,21 @@ export function createPlumb(platform) {
   }
 
   /** The copy of each part, if there is one. @param {import('./loader/source.js').Described[]} parts */
-  async function cachedOf(parts) {
-    const all = parts.some(({ part }) => part.kind === 'url') ? await platform.store?.list() ?? [] : [];
+  async #cachedOf(parts) {
+    const all = parts.some(({ part }) => part.kind === 'url') ? await this.#platform.store?.list() ?? [] : [];
     return parts.map(({ part }) => part.kind === 'url' ? all.find(({ url }) => url === part.url) : undefined);
   }
 
   /** The URL that a copy goes by. @param {string | URL} source */
-  function address(source) {
-    const part = platform.locate(source);
+  #address(source) {
+    const part = this.#platform.locate(source);
     if (part.kind !== 'url') throw argumentError(`${source}: only URLs have copies`);
     return part.url;
   }
 }
+
+/** @param {ClientPlatform} platform */
+export const createPlumb = platform => new Library(platform);
 
 /** Once it ends, or after a time. @param {Promise<unknown>} promise @param {number} ms */
 function settled(promise, ms) {

@@ -10,6 +10,7 @@ import { attempt, platform, start } from './platform.js';
 export { PlumbError } from '../errors.js';
 export { Model } from '../plumb.js';
 
+/** Loads models. */
 export const Plumb = createPlumb({
   ...platform,
   worker: false,
