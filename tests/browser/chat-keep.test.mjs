@@ -117,7 +117,7 @@ test('what is exported as JSON comes back by an import; Markdown is for people',
   const before = await messages(), { conversations } = JSON.parse(json);
   assert.ok(conversations.length >= 2);
   const other = await open(where, `?model=${TINY}`);
-  await other.setInputFiles('#import-file', { name: 'all.json', mimeType: 'application/json', buffer: Buffer.from(json) });
+  await other.setInputFiles('#import-file', await all.path());
   await other.getByRole('button', { name: 'Name a river.', exact: true }).click();
   const texts = await other.locator('#log > li .text').allTextContents();
   assert.deepEqual(texts, before.map(([, text]) => text));
@@ -128,7 +128,8 @@ test('files and records that are no conversations are passed over', async () => 
   const n = (await titles()).length;
   for (const text of ['', '{', '[]', '{"conversations": 7}', 'null', '{"conversations": [1, null, {"messages": "x"}]}',
     '{"conversations": [{"messages": [{"role": "root", "content": "x"}]}, {"messages": [{"role": "user"}]}]}']) {
-    await page.setInputFiles('#import-file', { name: 'x.json', mimeType: 'application/json', buffer: Buffer.from(text) });
+    const buffer = Buffer.from(text);
+    await page.setInputFiles('#import-file', { name: 'x.json', mimeType: 'application/json', buffer });
     await page.getByText('There is no conversation in that file').waitFor();
     await page.evaluate(() => document.querySelector('#toast').replaceChildren());
   }
@@ -138,13 +139,15 @@ test('files and records that are no conversations are passed over', async () => 
     opening.onsuccess = () => {
       const change = opening.result.transaction('conversations', 'readwrite');
       const store = change.objectStore('conversations');
-      for (const [i, bad] of [{}, { messages: null }, { messages: [null] }, { messages: [{ role: 'user', content: {} }] },
+      const bad = [{}, { messages: null }, { messages: [null] }, { messages: [{ role: 'user', content: {} }] },
         { title: {}, updated: 'x', messages: [] }, { messages: 'x'.repeat(10) },
-        { messages: [{ role: 'assistant', content: 'x', problem: 5, figures: {} }] }].entries()) store.put({ id: `bad${i}`, ...bad });
+        { messages: [{ role: 'assistant', content: 'x', problem: 5, figures: {} }] }];
+      bad.forEach((record, i) => store.put({ id: `bad${i}`, ...record }));
       change.oncomplete = resolve;
     };
   }));
-  await page.evaluate(() => localStorage.setItem('plumb.settings', '{"temperature":"hot","topK":-5,"threads":1e9,"system":7}'));
+  await page.evaluate(() => localStorage.setItem('plumb.settings',
+    '{"temperature":"hot","topK":-5,"threads":1e9,"system":7}'));
   await page.evaluate(() => localStorage.setItem('plumb.chat', '{{'));
   await page.reload();
   await state(page, 'ready');

@@ -3,7 +3,9 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { createReadStream, mkdtempSync, readFileSync, rmSync, statSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs';
+import {
+  createReadStream, mkdtempSync, readFileSync, rmSync, statSync, symlinkSync, truncateSync, writeFileSync,
+} from 'node:fs';
 import { createServer } from 'node:http';
 import { tmpdir } from 'node:os';
 import { extname, join } from 'node:path';
@@ -24,10 +26,12 @@ async function drop(page, files) {
     }
     return transfer;
   }, files);
-  for (const type of ['dragenter', 'dragover', 'drop']) await page.dispatchEvent('body', type, { dataTransfer: transfer });
+  for (const type of ['dragenter', 'dragover', 'drop']) {
+    await page.dispatchEvent('body', type, { dataTransfer: transfer });
+  }
 }
 
-test('a dropped file runs; so do the parts of a split one, in whatever order; the hint is there while they hover', async () => {
+test('a dropped file runs; so do the parts of a split one; the hint is there while they hover', async () => {
   const page = await open(where, `?model=${TINY}`);
   await state(page, 'ready');
   const hovering = await page.evaluateHandle(() => {
@@ -77,7 +81,8 @@ test('an address: what is wrong with it, what is there, what it takes', async ()
   const plan = page.locator('.plan');
   await plan.waitFor();
   const text = await plan.textContent();
-  assert.match(text, /^Smollm2 135M.*98\.4 MB.*llama.*135 million weights.*weights 96\.6 MB, context of 2,048 tokens \d\d\.\d MB/i);
+  assert.match(text, /^Smollm2 135M.*98\.4 MB.*llama.*135 million weights/);
+  assert.match(text, /weights 96\.6 MB, context of 2,048 tokens 4\d\.\d MB/);   // 2 * 30 layers * 192 * 16 bits each
   assert.match(text, /Speedabout \d+ tokens\/s, and \d+ of a prompt/);
   await screenshot(page, 'plan');
   assert.equal(await page.textContent('#model-name'), 'synthetic llama F32', 'nothing is loaded yet');
@@ -125,7 +130,7 @@ test('a model too large for the memory: the sizes, and the page goes on with the
   await page.setInputFiles('#file', file);
   await page.getByText('There is not enough memory').first().waitFor();
   assert.match(await page.textContent('.plan'), /weights 3\.22 GB/);
-  assert.match(await page.textContent('.plan'), /It takes \d\.\d\d GB; a model may have 4\.29 GB here/);
+  assert.match(await page.textContent('.plan'), /It takes (more than )?\d\.\d\d GB; a model may have 4\.29 GB here/);
   await screenshot(page, 'too-large');
   assert.equal(await page.textContent('#model-name'), 'synthetic llama F32', 'the one before still runs');
   await page.getByRole('button', { name: 'Default model' }).click();
@@ -136,7 +141,7 @@ test('a model too large for the memory: the sizes, and the page goes on with the
   await page.close();
 });
 
-test('the model that was chosen is loaded again by the next visit, also if the visit before ended in mid-download', async t => {
+test('the next visit loads the model again and goes on where its download was cut', async t => {
   const bytes = readFileSync(tinyPath);
   let cut = true;
   const asked = [];
@@ -158,7 +163,7 @@ test('the model that was chosen is loaded again by the next visit, also if the v
   await page.reload();
   await state(page, 'ready');
   assert.equal(await page.textContent('#model-name'), 'synthetic llama F32');
-  t.diagnostic(`asked for ${asked.join(', ')}`);
+  assert.equal(asked.at(-1), 'bytes=50000-');
   await page.click('#model');
   await page.locator('#kept li', { hasText: 'm.gguf' }).waitFor();
   await page.getByRole('button', { name: 'Delete m.gguf' }).click();
@@ -200,7 +205,8 @@ async function plainHost(t, folder) {
   const types = { '.html': 'text/html', '.js': 'text/javascript', '.mjs': 'text/javascript', '.css': 'text/css',
     '.svg': 'image/svg+xml', '.wasm': 'application/wasm' };
   const http = createServer((request, response) => {
-    const path = join(folder, decodeURIComponent(new URL(request.url, 'http://x').pathname).replace(/\/$/, '/index.html'));
+    const { pathname } = new URL(request.url, 'http://x');
+    const path = join(folder, decodeURIComponent(pathname).replace(/\/$/, '/index.html'));
     try {
       statSync(path);
     } catch {
@@ -243,9 +249,8 @@ test('on a host without headers the service worker isolates the page, which relo
 
 test('where there is no service worker either one thread runs, and the page says why', async t => {
   const url = await plainHost(t, site(t));
-  const page = await open({ url, browser: where.browser }, '', { serviceWorkers: 'block' }, page => page.addInitScript(() => {
-    Object.defineProperty(Navigator.prototype, 'serviceWorker', { value: undefined });
-  }));
+  const page = await open({ url, browser: where.browser }, '', { serviceWorkers: 'block' }, page =>
+    page.addInitScript(() => Object.defineProperty(Navigator.prototype, 'serviceWorker', { value: undefined })));
   await state(page, 'ready');
   assert.equal(await page.evaluate(() => crossOriginIsolated), false);
   await page.getByText('The model runs with one thread only').waitFor();
@@ -262,8 +267,9 @@ test('a new version of the page is offered, and then all of it is new', async t 
   const page = await open({ url, browser: where.browser }, '?model=/models/f32.gguf');
   await state(page, 'ready');
   await page.evaluate(() => navigator.serviceWorker.ready);
-  const changed = readFileSync(join(folder, 'web/chat/index.html'), 'utf8').replace('What would you like', 'What would YOU like');
-  writeFileSync(join(folder, 'web/chat/index.html'), changed);
+  const start = join(folder, 'web/chat/index.html');
+  const changed = readFileSync(start, 'utf8').replace('What would you like', 'What would YOU like');
+  writeFileSync(start, changed);
   await page.reload();   // the worker is that of the old version
   await state(page, 'ready');
   assert.match(await page.textContent('#welcome-title'), /would you/);
@@ -276,7 +282,7 @@ test('a new version of the page is offered, and then all of it is new', async t 
   await Promise.all([page.waitForEvent('load'), page.getByRole('button', { name: 'Reload' }).click()]);
   await state(page, 'ready');
   assert.match(await page.textContent('#welcome-title'), /would YOU/);
-  assert.deepEqual(await page.evaluate(async () => (await caches.keys()).filter(name => name.startsWith('plumb-page-'))),
-    ['plumb-page-next']);
+  const names = await page.evaluate(() => caches.keys());
+  assert.deepEqual(names.filter(name => name.startsWith('plumb-page-')), ['plumb-page-next']);
   await page.close();
 });

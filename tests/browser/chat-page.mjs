@@ -21,7 +21,8 @@ export async function setUp() {
 
 /** Opens the page, which stays off the network but for `url`, and throws nothing: `problems` says otherwise.
  * @param {{url: string, browser: import('playwright-core').Browser}} where @param {string} [query]
- * @param {import('playwright-core').BrowserContextOptions} [options] @param {(page: import('playwright-core').Page) => unknown} [early]
+ * @param {import('playwright-core').BrowserContextOptions} [options]
+ * @param {(page: import('playwright-core').Page) => unknown} [early]  before the page is there
  * @returns {Promise<import('playwright-core').Page & {problems: string[]}>} */
 export async function open({ url, browser }, query = '', options = {}, early = () => {}) {
   const context = await browser.newContext(options);
@@ -49,7 +50,8 @@ export async function ask(page, question) {
   await state(page, 'answering');
 }
 
-/** @param {import('playwright-core').Page} page @param {string} question  @returns {Promise<string>} the answer's text */
+/** @param {import('playwright-core').Page} page @param {string} question
+ * @returns {Promise<string>} the answer's text */
 export async function answer(page, question) {
   await ask(page, question);
   await state(page, 'ready');

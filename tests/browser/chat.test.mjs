@@ -7,7 +7,7 @@ import { LONG, answers as answersOf, ask as askPage, open as openPage, setUp, st
 const where = await setUp();
 let page;
 
-/** Opens the page and notes everything the reader gets to see, as it changes, and the longest time between two frames. */
+/** Opens the page and notes all that the reader gets to see, as it changes, and the longest time between two frames. */
 async function open(query = '', options = {}) {
   page = await openPage(where, query, options, page => page.addInitScript(() => {
     globalThis.seen = { bar: [], loading: new Set(), answer: [], status: new Set() };
@@ -40,7 +40,8 @@ async function longestTask(action) {
   const events = traceEvents.filter(({ ph, tdur, pid, tid }) => ph === 'X' && tdur && main.has(`${pid} ${tid}`));
   // What the test itself asks of the page.
   const asked = events.filter(({ args }) => JSON.stringify(args).includes('DevToolsSession'));
-  const tasks = events.filter(({ pid, ts, dur }) => !asked.some(it => it.pid === pid && ts <= it.ts && it.ts < ts + dur));
+  const tasks = events.filter(({ pid, ts, dur }) =>
+    !asked.some(it => it.pid === pid && ts <= it.ts && it.ts < ts + dur));
   return Math.max(0, ...tasks.map(({ tdur }) => tdur / 1000));
 }
 const state = (name, timeout) => stateOf(page, name, timeout);
@@ -76,7 +77,8 @@ describe('a visit', () => {
     assert.equal(await text('#log .user .text'), 'What is gravity? Answer in two sentences.');
     const [answer] = await answers();
     assert.match(answer, /gravity|force|mass|object/i);
-    assert.match(await text('#log .assistant .figures'), /^\d+ tokens {2}· {2}\d+\.\d tokens\/s {2}· {2}\d+ read at \d+\/s$/);
+    assert.match(await text('#log .assistant .figures'),
+      /^\d+ tokens {2}· {2}\d+\.\d tokens\/s {2}· {2}\d+ read at \d+\/s$/);
   });
 
   test('a second turn follows the first, sent with the button', async () => {
@@ -114,7 +116,8 @@ describe('a visit', () => {
       await state('ready');
     });
     assert.ok((await answers())[0].length > 100, 'there was an answer');
-    t.diagnostic(`longest task ${longest.toFixed(0)} ms, gap between frames ${await page.evaluate(() => longestGap | 0)} ms`);
+    const gap = await page.evaluate(() => longestGap);
+    t.diagnostic(`longest task ${longest.toFixed(0)} ms, gap between frames ${gap.toFixed(0)} ms`);
     assert.ok(longest > 0 && longest < 50, `a task of ${longest} ms`);
   });
 

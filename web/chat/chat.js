@@ -103,7 +103,8 @@ function room(used, contextLength) {
 function prompt(messages) {
   const system = settings.system();
   const kept = messages.filter(({ problem }, i) => !problem && !messages[i + 1]?.problem);
-  return [...system ? [{ role: 'system', content: system }] : [], ...kept.map(({ role, content }) => ({ role, content }))];
+  return [...system ? [{ role: 'system', content: system }] : [],
+    ...kept.map(({ role, content }) => ({ role, content }))];
 }
 
 /** @param {import('./store.js').Conversation} [chosen]  none: a new one */
@@ -221,7 +222,8 @@ function summary({ tokens, decodeRate, promptTokens, reusedTokens, prefillRate, 
   const how = { stop: '', length: 'cut: no room for more', abort: 'stopped' }[finishReason];
   const read = promptTokens - reusedTokens;
   return dotted([count(tokens, 'token'), `${decodeRate.toFixed(1)} tokens/s`,
-    `${read} read at ${prefillRate.toFixed(0)}/s`, trimmed > 0 && `without the first ${count(trimmed, 'message')}`, how]);
+    `${read} read at ${prefillRate.toFixed(0)}/s`,
+    trimmed > 0 && `without the first ${count(trimmed, 'message')}`, how]);
 }
 
 function stop() {
@@ -234,8 +236,8 @@ function subject() {
   const index = conversation.messages.findLastIndex(({ role, content }) => role === 'assistant' && content !== '');
   const message = conversation.messages[index];
   if (!loader.model || running) return undefined;
-  return { model: loader.model, source: loader.source, said: message ? prompt(conversation.messages.slice(0, index + 1)) : [],
-    tokens: message && tokens.get(message) };
+  return { model: loader.model, source: loader.source,
+    said: message ? prompt(conversation.messages.slice(0, index + 1)) : [], tokens: message && tokens.get(message) };
 }
 
 // ---- the page's states ----

@@ -27,7 +27,8 @@ export function createChats(store, { current, choose }) {
 
   /** @param {Conversation} conversation @param {HTMLElement} item */
   function rename(conversation, item) {
-    const field = make('input', { value: titleOf(conversation), maxLength: 200, 'aria-label': 'Name of the conversation' });
+    const field = make('input', { value: titleOf(conversation), maxLength: 200,
+      'aria-label': 'Name of the conversation' });
     let ended = false;
     /** @param {boolean} keep */
     const end = keep => {

@@ -11,8 +11,8 @@ const VALUES = 32;
 
 /** @param {HTMLElement} view @param {Subject} subject */
 export function showCheck(view, { model, source }) {
-  view.append(make('h3', {}, 'This model'), note('Names, shapes and values of the tensors, the tokenizer, prefill against '
-    + 'single steps, SIMD against portable kernels, the fast pass against the reference pass.', 'about'));
+  view.append(make('h3', {}, 'This model'), note('Names, shapes and values of the tensors, the tokenizer, prefill '
+    + 'against single steps, SIMD against portable kernels, the fast pass against the reference pass.', 'about'));
   onDemand(view, 'Run the self-check', async place => {
     const { args, files } = await filesOf(source);
     const { out, err } = await Plumb.command(['selfcheck', ...args, '--json'], { files });
@@ -26,7 +26,8 @@ export function showCheck(view, { model, source }) {
     + 'llama-eval-callback; this model computes the same tokens, and a report says where they part.', 'about'));
   let dump = /** @type {File | undefined} */ (undefined);
   const name = make('span', {}, 'Choose or drop a file');
-  const input = make('input', { type: 'file', accept: '.npz,.json,.txt,.log,.gguf', 'aria-label': 'Dump of another engine' });
+  const input = make('input', { type: 'file', className: 'hidden', accept: '.npz,.json,.txt,.log,.gguf',
+    'aria-label': 'Dump of another engine' });
   const zone = make('label', { className: 'zone' }, input, name);
   view.append(zone);
   const run = onDemand(view, 'Compare', async place => {
@@ -61,8 +62,8 @@ async function compare(model, dump) {
   return frame(new TextDecoder().decode(report));
 }
 
-/** The report, in which no script runs.  It inherits this page's policy, which knows no styles in a text: they are given
- * to it by hand. @param {string} html */
+/** The report, in which no script runs.  It inherits this page's policy, which knows no styles in a text: they are
+ * given to it by hand. @param {string} html */
 function frame(html) {
   const made = make('iframe', { title: 'Report', srcdoc: html.replace(/(<\/?)style>/g, '$1template>')
     .replaceAll(' style="', ' data-style="') });

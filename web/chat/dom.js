@@ -1,6 +1,7 @@
 /* What the page's modules share: elements, words for numbers, and what the browser remembers for it. */
 
-/** An element of index.html, which is there. @template {keyof HTMLElementTagNameMap} T @param {string} id @param {T} _tag
+/** An element of index.html, which is there.
+ * @template {keyof HTMLElementTagNameMap} T @param {string} id @param {T} _tag
  * @returns {HTMLElementTagNameMap[T]} */
 export const element = (id, _tag) => /** @type {any} */ (document.getElementById(id));
 

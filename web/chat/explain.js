@@ -26,10 +26,11 @@ function words(error) {
     case 'PLUMB_ERROR_IO':
       return { title: 'The model did not arrive', advice: 'Check the connection and the address, then try again.' };
     case 'PLUMB_ERROR_CHECKSUM':
-      return { title: 'The file is not the one that was meant', advice: 'Its bytes are damaged or changed: load it again.' };
+      return { title: 'The file is not the one that was meant', advice: 'Its bytes are damaged or changed: load it '
+        + 'again.' };
     case 'PLUMB_ERROR_MEMORY':
-      return { title: 'There is not enough memory', advice: 'Choose a smaller model or a shorter context, or close other '
-        + 'tabs.' };
+      return { title: 'There is not enough memory', advice: 'Choose a smaller model or a shorter context, or close '
+        + 'other tabs.' };
     case 'PLUMB_ERROR_UNSUPPORTED':
       return { title: 'This model cannot run yet', advice: 'Choose a model of a supported kind; the reason is below.' };
     case 'PLUMB_ERROR_TRUNCATED':
@@ -38,8 +39,8 @@ function words(error) {
     case 'PLUMB_ERROR_TENSOR': case 'PLUMB_ERROR_TOKENIZER':
       return { title: 'This is not a readable model', advice: 'Open a GGUF file; its name usually ends in .gguf.' };
     case 'PLUMB_ERROR_CONTEXT':
-      return { title: 'The conversation has become too long', advice: 'Start a new chat, or set a longer context in the '
-        + 'settings.' };
+      return { title: 'The conversation has become too long', advice: 'Start a new chat, or set a longer context '
+        + 'in the settings.' };
     case 'PLUMB_ERROR_TEMPLATE':
       return { title: 'This model cannot chat', advice: 'Open an instruction-tuned model, one with a chat template.' };
     case 'PLUMB_ERROR_STATE':

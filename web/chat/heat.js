@@ -43,8 +43,8 @@ export function heatmap({ title, values, log, square, range, row, rows, column, 
     event.preventDefault();
     tell(at[0] + step[0], at[1] + step[1]);
   });
-  return make('figure', {}, make('figcaption', {}, title,
-    make('span', { className: 'figures' }, `  ${shown(unscale(low, log))} to ${shown(unscale(high, log))}`)), canvas, told);
+  const span = `  ${shown(unscale(low, log))} to ${shown(unscale(high, log))}`;
+  return make('figure', {}, make('figcaption', {}, title, make('span', { className: 'figures' }, span)), canvas, told);
 }
 
 /** @param {number} value @param {boolean} [log] */
@@ -62,12 +62,13 @@ function paint(canvas, values, part) {
   const context = canvas.getContext('2d');
   if (!context) return;
   const { width, height } = canvas;
-  const [r, g, b] = getComputedStyle(document.documentElement).getPropertyValue('--likely').trim().split(' ').map(Number);
+  const colour = getComputedStyle(document.documentElement).getPropertyValue('--likely').trim().split(' ').map(Number);
   const image = context.createImageData(width, height);
   for (let y = 0; y < height; y++) {
     for (let x = 0; x < width; x++) {
       const shade = part(values[y][x]);
-      if (!Number.isNaN(shade)) image.data.set([r, g, b, 255 * Math.sqrt(Math.max(0, Math.min(1, shade)))], 4 * (y * width + x));
+      if (Number.isNaN(shade)) continue;
+      image.data.set([...colour, 255 * Math.sqrt(Math.max(0, Math.min(1, shade)))], 4 * (y * width + x));
     }
   }
   context.putImageData(image, 0, 0);

@@ -44,8 +44,9 @@ function fill(chosen = tabs.find(({ tab }) => tab.ariaSelected === 'true')?.name
   if (!subject || current.has(name)) return;
   current.add(name);
   view.replaceChildren();
-  if (name !== 'check' && subject.said.length === 0) view.append(note('Ask something first: this looks at the last answer.'));
-  else show[name](view, subject);
+  if (name !== 'check' && subject.said.length === 0) {
+    view.append(note('Ask something first: this looks at the last answer.'));
+  } else show[name](view, subject);
 }
 
 for (const [i, { name, tab }] of tabs.entries()) {
@@ -68,8 +69,8 @@ async function idsOf({ model, said }, most) {
 
 /** @param {HTMLElement} view @param {Subject} subject */
 function showLayers(view, subject) {
-  view.append(note('How large the activations are behind every layer (l_out), and how widely each layer looks back (the '
-    + 'entropy of its attention, mean of all heads): by layer and token.', 'about'));
+  view.append(note('How large the activations are behind every layer (l_out), and how widely each layer looks back '
+    + '(the entropy of its attention, mean of all heads): by layer and token.', 'about'));
   onDemand(view, 'Trace the conversation', async place => {
     const { ids, left } = await idsOf(subject, MOST);
     const { layers } = await subject.model.info();
@@ -108,7 +109,8 @@ async function showAttention(view, subject) {
       }
     }
     if (left > 0) place.append(note(`The first ${n} tokens; ${count(left, 'more token')} left out.`));
-    place.append(heatmap({ title: `Attention of layer ${layer.value}, ${head.value === 'mean' ? 'mean of all heads' : `head ${head.value}`}`,
+    const whose = head.value === 'mean' ? 'mean of all heads' : `head ${head.value}`;
+    place.append(heatmap({ title: `Attention of layer ${layer.value}, ${whose}`,
       values, square: true, range: [0, 1], row: 'from', rows: pieces, column: 'to', columns: pieces }),
     table(['Token', 'Looks most at', 'Weight'], values.map((row, i) => {
       const most = row.reduce((best, value, j) => value > row[best] ? j : best, 0);

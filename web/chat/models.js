@@ -59,7 +59,7 @@ export function createModels({ loader, defaultModel, options }) {
       if (mine.signal.aborted) return;
       if (atOnce && found.fits) return load(source);
       if (!dialog.open) open();
-      plan.replaceChildren(planOf(found, () => load(source)));
+      plan.replaceChildren(planOf(found, source, () => load(source)));
       plan.querySelector('button')?.focus();
     } catch (error) {
       if (mine.signal.aborted) return;
@@ -90,8 +90,8 @@ export function createModels({ loader, defaultModel, options }) {
     const kept = await Plumb.listCached().catch(() => []);
     const list = element('kept', 'ul');
     list.replaceChildren(...kept.map(one => {
-      const amount = one.complete ? size(one.bytes) : `${size(one.bytes)} of ${one.size ? size(one.size) : 'more'}, the `
-        + 'rest is still to come';
+      const amount = one.complete ? size(one.bytes) : `${size(one.bytes)} of ${one.size ? size(one.size) : 'more'}, `
+        + 'the rest is still to come';
       return make('li', {},
         make('button', { type: 'button', className: 'title', title: one.url, onclick: () => load(one.url) },
           fileName(one.url), make('span', { className: 'figures' }, amount)),
@@ -137,7 +137,10 @@ export function createModels({ loader, defaultModel, options }) {
       if (!model) return;
       name.textContent = nameOf(model.metadata);
       if (dialog.open) void showFacts();
-      else if (model.warnings.length > 0) toast(SHORT[model.warnings[0].code] ?? model.warnings[0].message, 'Why?', open);
+      else if (model.warnings.length > 0) {
+        const [{ code, message }] = model.warnings;
+        toast(SHORT[code] ?? message, 'Why?', open);
+      }
     },
   };
 }
@@ -171,27 +174,32 @@ function nameOf(metadata) {
 /** @param {Record<string, string>} said */
 const facts = said => Object.entries(said).flatMap(([term, text]) => [make('dt', {}, term), make('dd', {}, text)]);
 
-/** @param {Awaited<ReturnType<typeof Plumb.preflight>>} found @param {() => void} load */
-function planOf(found, load) {
-  const { supported, name, architecture = '', parameters = 0, memory, fits, speed, cached, storage, chat, fileBytes } = found;
+/** @param {Awaited<ReturnType<typeof Plumb.preflight>>} found @param {Source} source @param {() => void} load */
+function planOf(found, source, load) {
+  const { supported, name, architecture = '', parameters = 0, memory, fits, speed, cached, storage, chat } = found;
+  const { fileBytes } = found;
   const problems = found.problems.map(({ code, message }) => {
     const { title, advice } = explain(new PlumbError(code, message));
     return [`${title}. ${advice}`, message];
   });
   if (memory && !fits) {
     const { title, advice } = explain(new PlumbError('PLUMB_ERROR_MEMORY', ''));
-    problems.push([`${title}. ${advice}`, `It takes ${size(memory.total)}; a model may have ${size(memory.limit)} here.`]);
+    const least = memory.total < memory.limit ? 'more than ' : '';   // what the engine got before there was no more
+    problems.push([`${title}. ${advice}`,
+      `It takes ${least}${size(memory.total)}; a model may have ${size(memory.limit)} here.`]);
   }
   if (storage && !storage.fits) problems.push(['There is no room to keep it: each visit would download it again.', '']);
-  const missing = cached?.complete ? 0 : (fileBytes ?? 0) - (cached?.bytes ?? 0);
+  const missing = typeof source !== 'string' || cached?.complete ? 0 : (fileBytes ?? 0) - (cached?.bytes ?? 0);
   return make('div', { className: 'plan' },
-    make('h4', {}, dotted([name || architecture || 'Unknown', fileBytes !== undefined && size(fileBytes)])),
-    ...problems.map(([said, detail]) => make('div', { className: 'problem' }, make('p', {}, said), note(detail))),
+    make('h4', {}, dotted([name || nameOfSource(source), fileBytes !== undefined && size(fileBytes)])),
+    ...problems.map(([said, detail]) =>
+      make('div', { className: 'problem' }, make('p', {}, said), ...detail ? [note(detail)] : [])),
     ...memory ? [make('dl', {}, ...facts({
       Kind: dotted([architecture, `${(parameters / 1e6).toFixed(0)} million weights`,
         found.types.map(({ type }) => type).join(' ')]),
       Memory: `${size(memory.total)} of ${size(memory.limit)}: weights ${size(memory.weights)}, context of `
-        + `${count(found.contextLength ?? 0, 'token')} ${size(memory.kv)}, the rest ${size(memory.scratch + memory.module)}`,
+        + `${count(found.contextLength ?? 0, 'token')} ${size(memory.kv)}, `
+        + `the rest ${size(memory.scratch + memory.module)}`,
       Threads: `${found.threads}${found.threadsNote ? `: ${found.threadsNote}` : ''}`,
       ...speed && { Speed: `about ${speed.decode.toFixed(0)} tokens/s, and ${speed.prefill.toFixed(0)} of a prompt` },
       ...!chat && { Chat: 'It has no chat template: it cannot answer messages.' },

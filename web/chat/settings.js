@@ -8,7 +8,7 @@ import { element, make, recall, remember } from './dom.js';
 /** What the makers of SmolLM2 advise for it; a model this small wanders off at higher temperatures.
  * @type {Record<string, Setting>} */
 const SETTINGS = {
-  system: { group: 'Answers', label: 'System prompt', hint: 'What the model is told before the conversation', value: '' },
+  system: { group: 'Answers', label: 'System prompt', hint: 'What the model is told before all else', value: '' },
   maxTokens: { group: 'Answers', label: 'Longest answer', hint: 'tokens', value: 1024, min: 1, max: 1e6, whole: true },
   temperature: { group: 'Sampling', label: 'Temperature', hint: '0: always the likeliest', value: 0.2, min: 0, max: 5,
     step: 0.05 },
@@ -78,8 +78,8 @@ export function createSettings(onDone) {
         : said === '' ? NaN : Number(said);
       const valid = isValid(setting, meant);
       input.setAttribute('aria-invalid', String(!valid));
-      element('settings-note', 'p').textContent = valid ? ''
-        : `${label}: ${min === undefined ? 'not possible' : `${setting.whole ? 'a whole number ' : ''}from ${min} to ${max}`}`;
+      const range = `${setting.whole ? 'a whole number ' : ''}from ${min} to ${max}`;
+      element('settings-note', 'p').textContent = valid ? '' : `${label}: ${min === undefined ? 'too long' : range}`;
       if (!valid) return;
       values[name] = meant;
       remember('settings', values);

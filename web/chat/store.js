@@ -20,7 +20,8 @@ const isText = (value, most) => typeof value === 'string' && value.length <= mos
 
 /** @param {any} value @returns {Conversation | undefined} */
 export function conversationOf(value) {
-  if (!isText(value?.id, 100) || !Array.isArray(value.messages) || value.messages.length > MOST_MESSAGES) return undefined;
+  if (!isText(value?.id, 100) || !Array.isArray(value.messages)) return undefined;
+  if (value.messages.length > MOST_MESSAGES) return undefined;
   const messages = value.messages.map(messageOf);
   if (messages.some((/** @type {unknown} */ message) => !message)) return undefined;
   return {

@@ -18,7 +18,8 @@ export function showTokens(view, { tokens }) {
     button.addEventListener('focus', () => describe(about, token));
     return button;
   });
-  const text = make('div', { className: 'tokens', role: 'group', 'aria-label': 'Tokens; arrow keys go from one to the next' });
+  const text = make('div', { className: 'tokens', role: 'group',
+    'aria-label': 'Tokens; arrow keys go from one to the next' });
   buttons.forEach((button, i) => {
     text.append(button);
     if (tokens[i].piece.includes('\n')) text.append(make('br'));
