@@ -77,6 +77,7 @@ test('a reload in the middle of an answer loses none of what was said', async ()
   await page.waitForFunction(() => document.querySelector('#log > .assistant .text').textContent.length > 150);
   const said = (await answers(page))[0].slice(0, 100);
   await page.reload();
+  await page.waitForSelector('#log > li');
   const [question, [, text]] = await messages();
   assert.deepEqual(question, ['user', LONG]);
   assert.ok(text.startsWith(said), text);
@@ -98,6 +99,7 @@ test('a conversation is renamed, deleted, and brought back', async () => {
   await page.getByRole('button', { name: 'Undo' }).click();
   assert.deepEqual(await messages(), before);
   await page.reload();
+  await page.waitForSelector('#log > li');
   assert.ok((await titles()).includes('Lighthouse'));
 });
 

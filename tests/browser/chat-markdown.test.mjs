@@ -39,8 +39,8 @@ const HOSTILE = [
   '<!--><img src=x onerror=hacked()>-->', '<![CDATA[<img src=x onerror=hacked()>]]>',
   '<xmp><img src=x onerror=hacked()></xmp>',
 ];
-const ALLOWED = ['A', 'BLOCKQUOTE', 'BR', 'BUTTON', 'CODE', 'DEL', 'DIV', 'EM', 'H3', 'H4', 'H5', 'H6', 'HR', 'LI', 'OL',
-  'P', 'PRE', 'SPAN', 'STRONG', 'TABLE', 'TBODY', 'TD', 'TH', 'THEAD', 'TR', 'UL'];
+const ALLOWED = ['A', 'BLOCKQUOTE', 'BR', 'BUTTON', 'CODE', 'DEL', 'DIV', 'EM', 'H3', 'H4', 'H5', 'H6', 'HR', 'LI',
+  'OL', 'P', 'PRE', 'SPAN', 'STRONG', 'TABLE', 'TBODY', 'TD', 'TH', 'THEAD', 'TR', 'UL'];
 
 /** Elements and attributes that nothing may have brought in. @param {string} selector */
 const strange = selector => page.evaluate(([selector, allowed]) => {
@@ -178,7 +178,8 @@ test('blocks before the last two are not touched again while a text grows', asyn
 test('what is nested too deep or too long is shown as it is', async () => {
   const lengths = await page.evaluate(async () => {
     const { Markdown } = await import('/web/chat/markdown.js');
-    return ['>'.repeat(15000), '['.repeat(15000), '- '.repeat(5000), 'a'.repeat(100000), '*a '.repeat(6000)].map(text => {
+    const texts = ['>'.repeat(15000), '['.repeat(15000), '- '.repeat(5000), 'a'.repeat(100000), '*a '.repeat(6000)];
+    return texts.map(text => {
       const box = document.createElement('div');
       new Markdown(box).show(text);
       return box.childNodes.length;
