@@ -63,7 +63,7 @@ const suites = {
       command: [process.execPath, 'tests/hosts/chromium.mjs', `build/emcc/${name}.wasm`] })),
     ...packed ? [{ name: 'package', command: nodeTests('tests/package/browser'), timeout: 600 }] : [],
     // Frame gaps are measured there: nothing may run beside it.
-    { name: 'JavaScript and chat page', command: nodeTests('tests/browser'), timeout: 600, alone: true },
+    { name: 'JavaScript and chat page', command: nodeTests('tests/browser'), timeout: 900, alone: true },
   ],
   wasmtime: [
     truth([...underWasmtime, 'build/wasi/tests.wasm']),

@@ -14,7 +14,7 @@ import { newConversation, openStore } from './store.js';
 
 const DEFAULT_MODEL = new URL('../../models/SmolLM2-135M-Instruct.Q4_1.gguf', import.meta.url).href;
 /** Milliseconds between two savings of an answer that grows, and between two looks at its speed. */
-const SAVE = 1000, GLANCE = 500;
+const SAVE = 200, GLANCE = 500;
 /** Likely tokens that the inspector shows beside the one that was taken. */
 const ALTERNATIVES = 5;
 
@@ -53,12 +53,12 @@ const side = createPanel('side', 'menu');
 /** @type {Promise<typeof import('./inspect.js')> | undefined} */
 let inspector;
 createPanel('inspect', 'open-inspect', open => {
-  if (open) inspector ??= import('./inspect.js');
-  void inspector?.then(({ inspect }) => inspect(open ? subject() : undefined)).catch(() =>
-    toast('The inspector does not load: reload the page'));
+  if (!open) return;
+  inspector ??= import('./inspect.js');
+  inspector.then(lookInside, () => toast('The inspector does not load: reload the page'));
 });
 
-const loading = isolate().then(() => loader.load(models.first()));
+const loading = isolate().catch(() => {}).then(() => loader.load(models.first()));
 const store = await openStore();
 const chats = createChats(store, { current: () => conversation, choose });
 choose(store.get(recall('chat')));
@@ -70,6 +70,7 @@ async function ready() {
   const { model } = loader;
   if (!model) return;
   models.loaded();
+  lookInside();
   page.prompt.focus({ preventScroll: true });
   if (waiting) void answer();
   else void showRoom();
@@ -83,8 +84,7 @@ async function showRoom() {
   try {
     const { contextLength } = await model.info();
     const said = prompt(conversation.messages);
-    const text = said.length > 0 ? await model.applyChatTemplate(said, { addGenerationPrompt: false }) : '';
-    const used = (await model.tokenize(text, { addSpecial: false, parseSpecial: true })).length;
+    const used = said.length === 0 ? 0 : (await model.tokenizeChat(said, { addGenerationPrompt: false })).length;
     if (asked === conversation && model === loader.model) room(used, contextLength);
   } catch {
     page.room.textContent = '';   // no chat template, for instance: asking says so
@@ -116,6 +116,7 @@ function choose(chosen) {
   log.show(conversation.messages);
   chats.show();
   show();
+  lookInside();
   void showRoom();
 }
 
@@ -214,7 +215,7 @@ async function answer() {
   running = undefined;
   show();
   chats.show();
-  void inspector?.then(({ inspect }) => inspect(subject()));
+  lookInside();
 }
 
 /** @param {import('../plumb.js').Stats} stats @param {number} trimmed */
@@ -229,6 +230,11 @@ function summary({ tokens, decodeRate, promptTokens, reusedTokens, prefillRate, 
 function stop() {
   running?.abort();
   running = undefined;
+}
+
+/** Shows the inspector, if it was opened, what there is now. */
+function lookInside() {
+  void inspector?.then(({ inspect }) => inspect(subject()));
 }
 
 /** What the inspector looks at: the last answer and what was said before it. */

@@ -25,7 +25,7 @@ let subject;
 /** Views that show the subject. @type {Set<string>} */
 const current = new Set();
 
-/** @param {Subject | undefined} next  undefined: it is closed, or an answer is under way */
+/** @param {Subject | undefined} next  undefined: an answer is under way, or there is no model */
 export function inspect(next) {
   if (!next) return;
   subject = next;
@@ -62,8 +62,7 @@ for (const [i, { name, tab }] of tabs.entries()) {
 
 /** The conversation's tokens, the first of them. @param {Subject} subject @param {number} most */
 async function idsOf({ model, said }, most) {
-  const text = await model.applyChatTemplate(said, { addGenerationPrompt: false });
-  const ids = await model.tokenize(text, { addSpecial: false, parseSpecial: true });
+  const ids = await model.tokenizeChat(said, { addGenerationPrompt: false });
   return { ids: ids.subarray(0, most), left: Math.max(0, ids.length - most) };
 }
 

@@ -54,13 +54,16 @@ export function createSettings(onDone) {
   let loaded = '';
   const ofModel = () => JSON.stringify(loading());
 
-  for (const group of new Set(Object.values(SETTINGS).map(setting => setting.group))) {
-    const box = make('fieldset', {}, make('legend', {}, group));
-    for (const [name, setting] of Object.entries(SETTINGS)) {
-      if (setting.group === group) box.append(field(name, setting));
+  /** When it is first opened: a page that loads has enough to do. */
+  function build() {
+    for (const group of new Set(Object.values(SETTINGS).map(setting => setting.group))) {
+      const box = make('fieldset', {}, make('legend', {}, group));
+      for (const [name, setting] of Object.entries(SETTINGS)) {
+        if (setting.group === group) box.append(field(name, setting));
+      }
+      if (group in NOTES) box.append(make('p', { className: 'figures' }, NOTES[/** @type {'Model'} */ (group)]));
+      form.append(box);
     }
-    if (group in NOTES) box.append(make('p', { className: 'figures' }, NOTES[/** @type {'Model'} */ (group)]));
-    form.append(box);
   }
 
   /** @param {string} name @param {Setting} setting */
@@ -98,6 +101,7 @@ export function createSettings(onDone) {
 
   element('open-settings', 'button').addEventListener('click', () => {
     loaded = ofModel();
+    if (form.childElementCount === 0) build();
     fill();
     dialog.showModal();
   });

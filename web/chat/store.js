@@ -44,9 +44,12 @@ function messageOf(value) {
   };
 }
 
+/** crypto.randomUUID is not there on pages without https. */
+const newId = () => [...crypto.getRandomValues(new Uint32Array(4))].map(n => n.toString(36)).join('-');
+
 /** @returns {Conversation} */
 export function newConversation() {
-  return { id: crypto.randomUUID(), title: '', updated: Date.now(), messages: [] };
+  return { id: newId(), title: '', updated: Date.now(), messages: [] };
 }
 
 /** @param {Conversation} conversation */
@@ -118,7 +121,7 @@ export function fromJson(text) {
   if (!Array.isArray(found)) return [];
   return found.flatMap(value => {
     const conversation = conversationOf({ id: '', ...value });
-    return conversation ? [{ ...conversation, id: crypto.randomUUID() }] : [];
+    return conversation ? [{ ...conversation, id: newId() }] : [];
   });
 }
 

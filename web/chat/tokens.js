@@ -36,7 +36,7 @@ export function showTokens(view, { tokens }) {
   });
   const mean = tokens.reduce((sum, { logprob }) => sum + logprob, 0) / tokens.length;
   view.append(note(dotted([count(tokens.length, 'token'), `perplexity ${Math.exp(-mean).toFixed(2)}`,
-    'the more colour, the less likely'])), text, about);
+    'colour: unlikely'])), text, about);
   describe(about, tokens[0]);
 }
 
