@@ -121,8 +121,8 @@ plumb_status plumb_model_get_info(const plumb_model *model, plumb_model_info *ou
 plumb_status plumb_model_headers_only(plumb_model *model);
 /* In place of plumb_model_end then: makes all its checks that need no weights.  Sessions on the model hold what they
  * would hold, and compute with weights made up of zeros, at the speed of the real ones: they lie over each other in
- * *n_bytes, 64 MiB or as much as the largest tensor needs.  *n_bytes is 0 where there is no memory for those; sessions
- * must not be fed then. */
+ * *n_bytes, 64 MiB or as much as the largest tensor needs.  *n_bytes is 0 where that is more than 512 MiB or there is
+ * no memory for it; sessions must not be fed then. */
 plumb_status plumb_model_rehearse(plumb_model *model, uint32_t *n_bytes);
 
 /* ---- tokenizer ------------------------------------------------------------------------------------------------ */
@@ -362,8 +362,8 @@ plumb_status plumb_weights(plumb_model *a, plumb_model *b, const plumb_report *r
 
 /* ---- log-probabilities ------------------------------------------------------------------------------------------- */
 
-/* The k largest of (n_vocab) logits, largest first, of equal ones the lower id first, to ids; -1 where there are no more
- * but NaN and -infinity.  Returns the logarithm of the sum of all exp(logit): less that, a logit is the natural
+/* The k largest of (n_vocab) logits, largest first, of equal ones the lower id first, to ids; -1 where there are only
+ * NaN and -infinity left.  Returns the logarithm of the sum of all exp(logit): less that, a logit is the natural
  * logarithm of its token's probability. */
 double plumb_logits_top(const float *logits, uint32_t n_vocab, uint32_t k, int32_t *ids);
 

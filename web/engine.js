@@ -286,7 +286,7 @@ export class Engine {
     this.reserve(weights);
     this.#checkModel(this.#c.plumb_model_rehearse(this.#model, this.#out));
     const zeros = this.#word(0);
-    let fits = zeros > 0;
+    let fits = true;
     // Kept until the instance goes: a session comes to lie behind all weights.  In pieces, as tensors are.
     for (let held = zeros; fits && held < weights; held += PIECE) {
       fits = this.#c.malloc(Math.min(PIECE, weights - held)) !== 0;

@@ -154,8 +154,9 @@ plumb_status plumb_model_end(plumb_model *m) {
     return bind(m);
 }
 
-/* More than caches hold, so that weights come from memory as they do in a model of any size. */
-enum { RING_BYTES = 64 << 20 };
+/* More than caches hold, so that weights come from memory as they do in a model of any size; and what a look at a model
+ * may take where one tensor is larger than that. */
+enum { RING_BYTES = 64 << 20, RING_MAX_BYTES = 512 << 20 };
 
 plumb_status plumb_model_rehearse(plumb_model *m, uint32_t *n_bytes) {
     *n_bytes = 0;
@@ -167,7 +168,7 @@ plumb_status plumb_model_rehearse(plumb_model *m, uint32_t *n_bytes) {
     PLUMB_TRY(bind(m));
     uint64_t all, n = model_largest_weight(m->model, &all);
     if (n < RING_BYTES) n = all < RING_BYTES ? all : RING_BYTES;
-    m->ring = n <= UINT32_MAX ? alloc_array(n, 1) : NULL;
+    m->ring = n <= RING_MAX_BYTES ? alloc_array(n, 1) : NULL;
     /* Written, as pages that were never written are all one and the same, in the fastest cache. */
     if (m->ring) memset(m->ring, 0, (size_t)n);
     model_rehearse(m->model, m->ring, n);

@@ -132,6 +132,11 @@ test('a model that fits no module says what it needs, and a context that does no
   assert.deepEqual([plan.problems, plan.supported, plan.fits, plan.speed], [[], true, false, undefined]);
   assert.ok(plan.memory.weights > 6.7e9 && plan.memory.total > plan.memory.limit);
   assert.equal(plan.memory.kv, 512 * 32 * 32 * 2 * (128 * 2 + 4));
+  const one = ggufHeader({ layers: 1, embedding: 4096, feedForward: 60000, heads: 32, type: 'F32' });
+  const wide = await Plumb.preflight(new Blob([one.header]), { contextLength: 64 });
+  // Of a tensor of 983 MB no zeros are made, so nothing runs.
+  assert.deepEqual([wide.problems, wide.fits, wide.speed], [[], true, undefined]);
+  assert.ok(wide.memory.weights > 3.2e9 && wide.memory.total > wide.memory.weights);
   const context = await Plumb.preflight(tiny, { contextLength: 2 ** 30 });
   assert.deepEqual([context.supported, context.fits], [true, false]);
   assert.ok(context.memory.kv > 2 ** 32 && context.memory.total > context.memory.kv);
