@@ -81,10 +81,12 @@ export async function preflight({ engine, ready, turn, platform, call }, args) {
  * @param {Preflight} plan @param {import('./host.js').Platform} platform @param {import('./host.js').Call} call */
 async function readHeaders(engine, parts, plan, { openFile, oneBuffer }, call) {
   /** @type {(number | undefined)[]} */
-  const sizes = [];
+  const sizes = parts.map(({ size }) => size);
+  let begun = -1;
   for (const [i, part] of parts.entries()) {
     const begin = (/** @type {number | undefined} */ size) => {
-      if (i in sizes) return;
+      if (begun === i) return;
+      begun = i;
       sizes[i] = size;
       engine.begin(parts.length === 1 ? size : undefined);
     };
@@ -101,6 +103,8 @@ async function readHeaders(engine, parts, plan, { openFile, oneBuffer }, call) {
         plan.bytesRead += n;
       }
     }
+    // Of one file that was cut into pieces the others have no header.
+    if (engine.hasHeader && !(Number(engine.metadata()['split.count']) > 1)) break;
   }
   if (sizes.every(size => size !== undefined)) plan.fileBytes = sizes.reduce((sum, size) => sum + Number(size), 0);
 }

@@ -92,7 +92,15 @@ test('servers without ranges, or that do not say a size', async t => {
   }
 });
 
-test('bytes, a Blob and an unknown length', async () => {
+test('one file cut into pieces, in its header and behind it', async () => {
+  for (const cuts of [[5000], [100, 5000, 60000], [60000]]) {
+    const parts = [0, ...cuts].map((cut, i) => tiny.subarray(cut, cuts[i]));
+    const plan = await agrees(parts, { measure: false });
+    assert.equal(plan.fileBytes, tiny.length);
+  }
+});
+
+test('bytes and a Blob', async () => {
   for (const source of [tiny, new Blob([tiny])]) {
     const plan = await Plumb.preflight(source, { measure: false });
     assert.deepEqual([plan.supported, plan.fileBytes], [true, tiny.length]);
