@@ -220,7 +220,8 @@ async function answer() {
 
 /** @param {import('../plumb.js').Stats} stats @param {number} trimmed */
 function summary({ tokens, decodeRate, promptTokens, reusedTokens, prefillRate, finishReason }, trimmed) {
-  const how = { stop: '', length: 'cut: no room for more', abort: 'stopped' }[finishReason];
+  const cut = tokens === settings.sampling().maxTokens ? 'cut: the longest answer' : 'cut: the context is full';
+  const how = { stop: '', length: cut, abort: 'stopped' }[finishReason];
   const read = promptTokens - reusedTokens;
   return dotted([count(tokens, 'token'), `${decodeRate.toFixed(1)} tokens/s`,
     `${read} read at ${prefillRate.toFixed(0)}/s`,
