@@ -1,6 +1,6 @@
 /** `node tests/hosts/node.mjs MODULE`: the C test program in Node; TAP on stdout. */
 import { closeSync, openSync, readFileSync, readSync, writeSync } from 'node:fs';
-import { platform } from '../../web/node/index.js';
+import { platform } from '../../web/node/platform.js';
 import { runTests } from './module.js';
 
 function read(path, offset, n) {
