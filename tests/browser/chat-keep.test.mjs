@@ -2,7 +2,13 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { after, afterEach, before, test } from 'node:test';
+import { fileName } from '../../web/chat/dom.js';
 import { LONG, TINY, answer, answers, ask, open, put, setUp, state } from './chat-page.mjs';
+
+test('the name of a file is that of its address, also where a % begins no byte', () => {
+  for (const [url, name] of [['https://h/a/My%20model.gguf?x=1#y', 'My model.gguf'], ['https://h/100%.gguf', '100%.gguf'],
+    ['https://h/', 'https://h/']]) assert.equal(fileName(url), name);
+});
 
 const where = await setUp();
 let page;
@@ -143,7 +149,8 @@ test('files and records that are no conversations are passed over', async () => 
       const store = change.objectStore('conversations');
       const bad = [{}, { messages: null }, { messages: [null] }, { messages: [{ role: 'user', content: {} }] },
         { title: {}, updated: 'x', messages: [] }, { messages: 'x'.repeat(10) },
-        { messages: [{ role: 'assistant', content: 'x', problem: 5, figures: {} }] }];
+        { messages: [{ role: 'assistant', content: 'x', problem: 5, figures: {} }] },
+        { updated: 1e300, messages: [] }, { updated: -1e300, messages: [] }];
       bad.forEach((record, i) => store.put({ id: `bad${i}`, ...record }));
       change.oncomplete = resolve;
     };
@@ -153,7 +160,7 @@ test('files and records that are no conversations are passed over', async () => 
   await page.evaluate(() => localStorage.setItem('plumb.chat', '{{'));
   await page.reload();
   await state(page, 'ready');
-  assert.equal((await titles()).length, n + 2);   // a title or problem that is none is left out
+  assert.equal((await titles()).length, n + 4);   // a title, time or problem that is none is left out
   await page.click('#open-settings');
   assert.deepEqual(await page.locator('#set-temperature, #set-topK, #set-threads, #set-system')
     .evaluateAll(fields => fields.map(({ id, value }) => [id, value])),

@@ -98,7 +98,14 @@ export const count = (n, noun) => `${n.toLocaleString('en')} ${noun}${n === 1 ? 
 export const dotted = parts => parts.filter(Boolean).join('  ·  ');
 
 /** @param {string} url */
-export const fileName = url => decodeURIComponent(url.replace(/[?#].*$/s, '').split('/').at(-1) || url);
+export function fileName(url) {
+  const name = url.replace(/[?#].*$/s, '').split('/').at(-1) || url;
+  try {
+    return decodeURIComponent(name);
+  } catch {
+    return name;   // a % that begins no byte, as in 100%.gguf
+  }
+}
 
 // ---- what the browser remembers; a browser that does not let it is no failure ----
 

@@ -14,6 +14,8 @@
 
 const DATABASE = 'plumb-chat', STORE = 'conversations';
 const MOST_MESSAGES = 10000;
+/** The last moment that a Date can tell, in milliseconds since 1970. */
+const LAST_TIME = 8.64e15;
 
 /** @param {unknown} value @param {number} most @returns {value is string} */
 const isText = (value, most) => typeof value === 'string' && value.length <= most;
@@ -27,7 +29,7 @@ export function conversationOf(value) {
   return {
     id: value.id,
     title: isText(value.title, 1000) ? value.title.slice(0, 200) : '',
-    updated: Number.isFinite(value.updated) ? value.updated : 0,
+    updated: Number.isFinite(value.updated) && value.updated >= 0 && value.updated <= LAST_TIME ? value.updated : 0,
     messages,
   };
 }
