@@ -2,8 +2,10 @@
  * Ground truth: the file itself (its sha256 by Node's own hash), what the server saw of every request, and that the
  * same logits come out as from the file. */
 import assert from 'node:assert/strict';
+import { fork } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { mkdtempSync, readFileSync, readdirSync, rmSync, statSync, truncateSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, readdirSync, rmSync, statSync, truncateSync, utimesSync,
+  writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { beforeEach, test } from 'node:test';
@@ -428,16 +430,59 @@ test('of two loads at once one keeps a copy, the other says that it does not', a
 test('a lock that a dead process left is none; one of a living process holds', async t => {
   const { url } = await flaky(t, () => ({}));
   await load(url);
-  const lock = `${copyPath()}.lock`;
-  for (const [text, held] of [['999999999 5', false], [`${process.pid} 5`, false], ['nonsense', false],
-    [`${process.ppid} 5`, true]]) {
-    writeFileSync(lock, text);
-    const { logits, warnings } = await load(url, { cache: 'reload' });
-    assert.equal(logits, expected);
-    assert.equal(warnings.length, held ? 1 : 0, text);
+  // When the parent began, in ticks, of proc_pid_stat(5); it is at work, so its name has no odd characters.
+  const hasProc = existsSync('/proc/self/stat');
+  const began = hasProc ? readFileSync(`/proc/${process.ppid}/stat`, 'utf8').split(') ').at(-1).split(' ')[19] : '';
+  const lock = `${copyPath()}.lock`, metaLock = `${metaPath()}.lock`;
+  for (const [text, held] of [['999999999 5', false], ['nonsense', false], ['', false], ['0 5', false], ['-1 5', false],
+    [' 5', false], [`${process.ppid} 5`, !hasProc], [`${process.ppid} ${began}`, true]]) {
+    for (const one of [lock, metaLock]) {
+      writeFileSync(one, text);
+      const { logits, warnings } = await load(url, { cache: 'reload' });
+      assert.equal(logits, expected);
+      assert.equal(warnings.length, held ? 1 : 0, text);
+      if (held) await fails(quick.removeCached(url), 'PLUMB_ERROR_STATE', /removed: another tab or process is using it/);
+      rmSync(one, { force: true });
+      if (held) await load(url, { cache: 'reload' });
+    }
   }
-  await fails(quick.removeCached(url), 'PLUMB_ERROR_STATE', /cannot be removed: another tab or process is using it/);
-  rmSync(lock);
+  // One that says no time is none after a day.
+  for (const [hours, held] of [[23, true], [25, false]]) {
+    writeFileSync(lock, `${process.ppid} `);
+    const then = Date.now() / 1000 - hours * 3600;
+    utimesSync(lock, then, then);
+    const { warnings } = await load(url, { cache: 'reload' });
+    assert.equal(warnings.length, held ? 1 : 0, `${hours} hours: ${warnings[0]?.message}`);
+  }
+  assert.deepEqual(files().filter(name => !/\.(gguf|json)$/.test(name)), [], 'nothing is left');
+});
+
+test('of many processes that find a stale lock one has it', async () => {
+  // Each waits for the same moment of the machine's clock, tries, and keeps what it got until all have tried.
+  const program = `
+    import { folder } from ${JSON.stringify(`${root}web/node/folder.js`)};
+    const { lock } = await folder();
+    process.on('message', async at => {
+      while (Date.now() < at);
+      process.send(await lock('x').then(() => true, error => error.constructor.name));
+    });
+    process.send('ready');`;
+  const path = join(copies, 'program.mjs');
+  writeFileSync(path, program);
+  const said = child => new Promise((resolve, reject) => {
+    child.once('message', resolve);
+    child.once('exit', reject);
+  });
+  for (let i = 0; i < 8; i++) {
+    writeFileSync(join(copies, 'x.lock'), '999999999 5');
+    const children = Array.from({ length: 4 }, () => fork(path));
+    await Promise.all(children.map(said));
+    const answers = children.map(said), at = Date.now() + 20;
+    for (const child of children) child.send(at);
+    assert.deepEqual((await Promise.all(answers)).sort(), ['Busy', 'Busy', 'Busy', true]);
+    for (const child of children) child.kill();
+  }
+  assert.deepEqual(files(), ['program.mjs', 'x', 'x.lock']);
 });
 
 test('a folder that cannot be written leaves a warning', async t => {

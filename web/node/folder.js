@@ -1,8 +1,9 @@
 /* Files of a folder, for copies of models: $PLUMB_CACHE, or plumb in $XDG_CACHE_HOME or ~/.cache.  NAME.lock beside a
  * file that is written says which process does it. */
-import { closeSync, fstatSync, fsyncSync, ftruncateSync, mkdirSync, openAsBlob, openSync, readFileSync, readSync,
-  rmSync, writeSync } from 'node:fs';
-import { readFile, readdir, rm, statfs } from 'node:fs/promises';
+import { randomUUID } from 'node:crypto';
+import { closeSync, fstatSync, fsyncSync, ftruncateSync, linkSync, mkdirSync, openAsBlob, openSync, readFileSync,
+  readSync, renameSync, rmSync, statSync, writeFileSync, writeSync } from 'node:fs';
+import { access, readFile, readdir, rm, statfs } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { Busy } from '../loader/store.js';
@@ -18,7 +19,10 @@ export async function folder() {
   return {
     writes: true,
     names: async () => await attempt(() => readdir(root)) ?? [],
-    file: name => attempt(() => openAsBlob(path(name))),
+    file: name => attempt(async () => {
+      await access(path(name));   // openAsBlob does not say whether there is none
+      return openAsBlob(path(name));
+    }),
     text: name => attempt(() => readFile(path(name), 'utf8')),
     read: name => attempt(async () => openFile(path(name))),
     async lock(name) {
@@ -34,7 +38,7 @@ export async function folder() {
       }
     },
     async remove(name) {
-      if (holder(path(`${name}.lock`))) throw new Busy();
+      if (isHeld(path(`${name}.lock`))) throw new Busy();
       return await attempt(async () => {
         await rm(path(name));
         return true;
@@ -67,33 +71,76 @@ export function openFile(path, flags = 'r', closed = () => {}) {
   };
 }
 
-/** When this process began, in whole seconds of the machine's own clock: a process of the same number that began at
- * another time is another one. */
-const began = Math.round(Number(process.hrtime.bigint()) / 1e9 - process.uptime());
+/** A lock without the time at which its process began is no longer one after this many milliseconds. */
+const LOCK_AGE = 24 * 3600 * 1000;
 
-/** Takes a lock; returns what gives it back. @param {string} path */
+/** Takes a lock; returns what gives it back.  It comes to be with its text in it, by a link, which fails where there is
+ * one; one that is stale is replaced by who has the lock of doing that. @param {string} path @returns {() => void} */
 function lock(path) {
-  if (holder(path)) throw new Busy();
-  rmSync(path, { force: true });
+  const text = `${process.pid} ${beginning(process.pid) ?? ''}`, own = `${path}.${randomUUID()}`;
+  writeFileSync(own, text);
   try {
-    const file = openSync(path, 'wx');
-    writeSync(file, `${process.pid} ${began}`);
-    closeSync(file);
-  } catch (error) {
-    throw /** @type {any} */ (error).code === 'EEXIST' ? new Busy() : error;
+    if (!link(own, path, text)) {
+      if (isHeld(path)) throw new Busy();
+      const unlock = lock(`${path}.steal`);
+      try {
+        if (isHeld(path)) throw new Busy();
+        renameSync(own, path);
+      } finally {
+        unlock();
+      }
+    }
+  } finally {
+    rmSync(own, { force: true });
   }
   return () => rmSync(path, { force: true });
 }
 
-/** Whether a process that lives holds a lock. @param {string} path */
-function holder(path) {
+/** False where there is a lock. @param {string} own  file with its text @param {string} path @param {string} text */
+function link(own, path, text) {
   try {
-    const [pid, since] = readFileSync(path, 'utf8').split(' ').map(Number);
-    if (pid === process.pid) return Math.abs(since - began) <= 1;
-    process.kill(pid, 0);
+    try {
+      linkSync(own, path);
+    } catch (error) {
+      if (/** @type {any} */ (error).code === 'EEXIST') return false;
+      writeFileSync(path, text, { flag: 'wx' });   // a file system without links
+    }
     return true;
   } catch (error) {
+    if (/** @type {any} */ (error).code === 'EEXIST') return false;
+    throw error;
+  }
+}
+
+/** Whether the process that wrote a lock lives. @param {string} path */
+function isHeld(path) {
+  try {
+    const [, pid, began] = /^([1-9]\d*) (\d*)$/.exec(readFileSync(path, 'utf8')) ?? [];
+    if (!pid || !lives(Number(pid))) return false;
+    const now = beginning(Number(pid));
+    return now && began ? began === now : Date.now() - statSync(path).mtimeMs < LOCK_AGE;
+  } catch {
+    return false;   // it cannot be read, or is gone meanwhile
+  }
+}
+
+/** @param {number} pid */
+function lives(pid) {
+  try {
+    return process.kill(pid, 0);
+  } catch (error) {
     return /** @type {any} */ (error).code === 'EPERM';
+  }
+}
+
+/** When a process began, in the system's ticks: one of the same number that began at another time is another one.
+ * Undefined where the system does not say it. @param {number} pid */
+function beginning(pid) {
+  try {
+    const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
+    return stat.slice(stat.lastIndexOf(')') + 2).split(' ')[19];   // field 22; the name before may hold anything
+  } catch {
+    return undefined;
   }
 }
 
