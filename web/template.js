@@ -15,8 +15,37 @@ import { PlumbError, reasonOf } from './errors.js';
 /** A noncharacter: the standard keeps it free for uses like this one. */
 const MARK = '\uFDD0';
 
+/** What a file's template may take, for it is a program of whoever made the file: steps of its interpreter (a turn of a
+ * chat takes some 50), characters of a text, numbers of a range. */
+const MAX_STEPS = 3e5, MAX_TEXT = 1 << 26, MAX_RANGE = 1e4;
+
 /** @type {Map<string, import('./dist/vendor/jinja/index.js').Template>} */
 const parsed = new Map();
+let steps = 0;
+
+/** @type {Promise<typeof import('./dist/vendor/jinja/index.js')> | undefined} */
+let library;
+
+/** Has the library keep to those limits. @param {typeof import('./dist/vendor/jinja/index.js')} library */
+function limit(library) {
+  const interpreter = /** @type {any} */ (library.Interpreter.prototype), { evaluate } = interpreter;
+  interpreter.evaluate = function (/** @type {any[]} */ ...args) {
+    if (++steps > MAX_STEPS) throw new Error(`it takes more than ${MAX_STEPS} steps`);
+    const result = evaluate.apply(this, args);
+    if (result?.value?.length > MAX_TEXT) throw new Error(`it makes more than ${MAX_TEXT} characters`);
+    return result;
+  };
+  const environment = /** @type {any} */ (library.Environment.prototype), { set } = environment;
+  environment.set = function (/** @type {string} */ name, /** @type {any} */ value) {
+    return set.call(this, name, name !== 'range' || typeof value !== 'function' ? value
+      : (/** @type {any[]} */ ...args) => {
+        const [start, stop] = args.length > 1 ? args : [0, args[0]];
+        if (Math.abs((stop - start) / (args[2] ?? 1)) > MAX_RANGE) throw new Error(`a range above ${MAX_RANGE} numbers`);
+        return value(...args);
+      });
+  };
+  return library;
+}
 
 /** @param {string | undefined} source  tokenizer.chat_template
  * @param {Record<string, any>} variables  messages, add_generation_prompt, tools...
@@ -27,7 +56,9 @@ export async function render(source, variables) {
   }
   try {
     let template = parsed.get(source);
-    if (!template) parsed.set(source, template = new (await import('./dist/vendor/jinja/index.js')).Template(source));
+    library ??= import('./dist/vendor/jinja/index.js').then(limit);
+    if (!template) parsed.set(source, template = new (await library).Template(source));
+    steps = 0;
     return template.render(variables);
   } catch (error) {
     throw new PlumbError('PLUMB_ERROR_TEMPLATE', `tokenizer.chat_template: ${reasonOf(error)}`);

@@ -90,3 +90,14 @@ test('templates that are missing, broken, or complain', async () => {
   await fails(render('{{ raise_exception("roles must alternate") }}', { messages }), 'PLUMB_ERROR_TEMPLATE',
     /roles must alternate/);
 });
+
+test('a template that would not end, or would fill the memory, is an error', async () => {
+  for (const [source, message] of [
+    ['{% for i in range(9000) %}{% for j in range(9000) %}{{ j }}{% endfor %}{% endfor %}', /more than 300000 steps/],
+    ['{% for i in range(100000000) %}x{% endfor %}', /a range above 10000 numbers/],
+    ['{% for i in range(5, 1000000000) %}x{% endfor %}', /a range above 10000 numbers/],
+    ['{% set ns = namespace(x="ab") %}{% for i in range(40) %}{% set ns.x = ns.x + ns.x %}{% endfor %}{{ ns.x }}',
+      /more than 67108864 characters/],
+  ]) await fails(render(source, {}), 'PLUMB_ERROR_TEMPLATE', message);
+  assert.equal(await render('{% for i in range(3) %}{{ i }}{% endfor %}{{ range(2, 8, 3)|length }}', {}), '0122');
+});
