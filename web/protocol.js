@@ -29,6 +29,39 @@ import { PlumbError, reasonOf } from './errors.js';
 
 const stopped = (/** @type {string} */ why) => new PlumbError('PLUMB_ERROR_STATE', why);
 
+/** Runs a call.  What the caller's onEvent throws is no failure of the engine: it aborts the call, which rejects with
+ * it.  Reasons of aborts stay on this side, for they may be any error.
+ * @template T
+ * @param {CallOptions} options
+ * @param {(options: CallOptions & Required<Pick<CallOptions, 'onEvent'>>, abort: AbortController) => Promise<T>} run
+ * @returns {Promise<T>} */
+async function guarded({ signal, onEvent, onPull }, run) {
+  const abort = new AbortController(), follow = () => abort.abort();
+  /** @type {{error: unknown} | undefined} */
+  let thrown;
+  const hear = (/** @type {string} */ event, /** @type {any} */ data) => {
+    if (thrown) return;
+    try {
+      onEvent?.(event, data);
+    } catch (error) {
+      thrown = { error };
+      abort.abort();
+    }
+  };
+  if (signal?.aborted) follow();
+  signal?.addEventListener('abort', follow);
+  try {
+    const result = await run({ onEvent: hear, onPull }, abort);
+    if (!thrown) return result;
+  } catch (error) {
+    const isAbort = error instanceof DOMException && error.name === 'AbortError';
+    if (!thrown) throw signal?.aborted && isAbort ? signal.reason : error;
+  } finally {
+    signal?.removeEventListener('abort', follow);
+  }
+  throw thrown.error;
+}
+
 /** The engine in the caller's own thread. @implements {Transport} */
 export class Local {
   #running = new Set();
@@ -39,18 +72,15 @@ export class Local {
   }
 
   /** @type {Transport['call']} */
-  async call(method, args = {}, { signal, onEvent = () => {}, onPull = async () => null } = {}) {
-    const abort = new AbortController();
-    const follow = () => abort.abort(signal?.reason);
-    if (signal?.aborted) follow();
-    signal?.addEventListener('abort', follow);
-    this.#running.add(abort);
-    try {
-      return await this.methods[method](args, { signal: abort.signal, emit: onEvent, pull: onPull });
-    } finally {
-      signal?.removeEventListener('abort', follow);
-      this.#running.delete(abort);
-    }
+  call(method, args = {}, options = {}) {
+    return guarded(options, async ({ onEvent, onPull = async () => null }, abort) => {
+      this.#running.add(abort);
+      try {
+        return await this.methods[method](args, { signal: abort.signal, emit: onEvent, pull: onPull });
+      } finally {
+        this.#running.delete(abort);
+      }
+    });
   }
 
   terminate() {
@@ -77,17 +107,17 @@ export class Remote {
 
   /** @type {Transport['call']} */
   call(method, args = {}, options = {}) {
-    if (this.#dead) return Promise.reject(this.#dead);
-    const id = ++this.#lastId;
-    const { signal } = options;
-    const abort = () => this.worker.post({ id, abort: true });
-    const result = new Promise((resolve, reject) => {
-      this.#pending.set(id, { resolve, reject, ...options });
-      this.worker.post({ id, method, args });
-      if (signal?.aborted) abort();
-      signal?.addEventListener('abort', abort);
+    return guarded(options, (heard, { signal }) => {
+      if (this.#dead) return Promise.reject(this.#dead);
+      const id = ++this.#lastId;
+      const abort = () => this.worker.post({ id, abort: true });
+      return new Promise((resolve, reject) => {
+        this.#pending.set(id, { resolve, reject, ...heard });
+        this.worker.post({ id, method, args });
+        if (signal.aborted) abort();
+        signal.addEventListener('abort', abort);
+      }).finally(() => signal.removeEventListener('abort', abort));
     });
-    return result.finally(() => signal?.removeEventListener('abort', abort));
   }
 
   terminate() { this.#end('the model was closed'); }

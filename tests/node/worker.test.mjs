@@ -39,6 +39,43 @@ test('each of many calls at once gets its own answer or error', async () => {
   await model.close();
 });
 
+for (const worker of [false, true]) {
+  const where = worker ? 'in a worker' : 'in this thread';
+
+  test(`what a callback throws ends its call, not the model ${where}`, LIMIT, async t => {
+    const model = await Plumb.load(tinyPath, { worker });
+    t.after(() => model.close());
+    const expected = await textOf(model.generate('Hello', OPTIONS));
+    for (const error of [new RangeError('mine'), new WebAssembly.RuntimeError('mine'), null]) {
+      let calls = 0;
+      const fail = () => {
+        calls++;
+        throw error;
+      };
+      const isMine = (/** @type {unknown} */ found) => found === error;
+      await assert.rejects(textOf(model.generate('Hello', { ...OPTIONS, onToken: fail })), isMine);
+      await assert.rejects(model.trace('Hello', { onTap: fail }), isMine);
+      assert.equal(calls, 2);
+      if (error) {   // a signal's reason may be anything, too
+        const abort = new AbortController();
+        const feeding = model.feed(new Int32Array(500).fill(65), { signal: abort.signal });
+        abort.abort(error);
+        await assert.rejects(feeding, isMine);
+      }
+      await model.rewind();
+      assert.equal(await textOf(model.generate('Hello', OPTIONS)), expected);
+    }
+  });
+
+  test(`what onProgress throws ends the load ${where}`, LIMIT, async () => {
+    for (const last of ['read', 'prepare', 'ready']) {
+      const error = new RangeError(last);
+      const onProgress = (/** @type {{phase: string}} */ { phase }) => { if (phase === last) throw error; };
+      await assert.rejects(Plumb.load(tinyPath, { worker, onProgress }), found => found === error);
+    }
+  });
+}
+
 /** A package whose worker runs this file or code.
  * @param {URL | string} code
  * @param {(name: string) => Promise<WebAssembly.Module>} [compile]  default: never done, nor is it waited for
