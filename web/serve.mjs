@@ -64,15 +64,18 @@ async function answer(request, response, site) {
   if (request.method !== 'GET' && request.method !== 'HEAD') return short(405, { Allow: 'GET, HEAD' });
   const path = pathOf(request.url ?? '/');
   if (path === undefined) return short(400);
-  if (path === '/' && site.home) return short(302, { Location: site.home });
+  const query = /\?[^#]*/.exec(request.url ?? '')?.[0] ?? '';
+  if (path === '/' && site.home) return short(302, { Location: site.home + query });
   const found = await find(site.root, path);
   if (!found) return short(404);
-  if (found.folder) return short(301, { Location: encodeURI(`${path}/`.replace(/^\/+/, '/')) });
+  if (found.folder) return short(301, { Location: encodeURI(`${path}/`.replace(/^\/+/, '/')) + query });
 
   const { file, size, mtimeMs } = found;
   if (await realpath(file) === SERVICE_WORKER) {
     const text = serviceWorker();
-    response.writeHead(200, { ...HEADERS, 'Content-Type': TYPES['.js'], 'Content-Length': Buffer.byteLength(text) });
+    response.writeHead(200, {
+      ...site.headers, 'Content-Type': TYPES['.js'], 'Content-Length': Buffer.byteLength(text),
+    });
     response.end(request.method === 'HEAD' ? '' : text);
     return;
   }

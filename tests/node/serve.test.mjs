@@ -78,6 +78,13 @@ test('an ETag validates: 304 when it matches, and a range only of the same file'
   assert.equal((await raw('/ten.bin', { Range: 'bytes=1-2', 'If-Range': '"other"' })).text, '0123456789');
 });
 
+test('a redirect keeps the query: a link to the chat says the model in it', async () => {
+  for (const [asked, to] of [['/?model=a%20b&x', '/deep/?model=a%20b&x'], ['/deep?model=/m', '/deep/?model=/m'],
+    ['/', '/deep/'], ['/deep', '/deep/']]) {
+    assert.equal((await raw(asked)).headers.location, to);
+  }
+});
+
 test('HEAD has the headers and no body; other methods are refused; empty files are files', async () => {
   const head = await raw('/ten.bin', {}, 'HEAD');
   assert.deepEqual([head.status, head.headers['content-length'], head.text], [200, '10', '']);
