@@ -15,11 +15,16 @@ export function onDemand(view, label, compute) {
       await compute(fresh);
       place.replaceChildren(...fresh.childNodes);
     } catch (error) {
-      const { title, advice, detail } = explain(error);
-      place.replaceChildren(make('div', { className: 'problem' }, make('p', {}, `${title}. ${advice}`), note(detail)));
+      place.replaceChildren(problem(error));
     }
     button.disabled = false;
   }
   view.append(button, place);
   return run;
+}
+
+/** Why there is no result. @param {unknown} error */
+export function problem(error) {
+  const { title, advice, detail } = explain(error);
+  return make('div', { className: 'problem' }, make('p', {}, `${title}. ${advice}`), note(detail));
 }

@@ -1,7 +1,7 @@
 /* The inspector: what the model thought of its last answer.  Tokens with their probabilities, activations by layer and
  * attention from a trace of the conversation, and the command line's checks of the model's file. */
 import { showCheck } from './check.js';
-import { onDemand } from './demand.js';
+import { onDemand, problem } from './demand.js';
 import { count, element, make, note } from './dom.js';
 import { heatmap, shown } from './heat.js';
 import { showTokens } from './tokens.js';
@@ -87,10 +87,19 @@ function showLayers(view, subject) {
   });
 }
 
-/** @param {HTMLElement} view @param {Subject} subject */
-async function showAttention(view, subject) {
+/** @param {HTMLElement} view @param {Subject} asked */
+async function showAttention(view, asked) {
   view.append(note('Where each token looks: rows are tokens, columns the tokens before them.', 'about'));
-  const { layers, heads } = await subject.model.info();
+  /** @type {import('../plumb.js').ModelInfo} */
+  let info;
+  try {
+    info = await asked.model.info();
+  } catch (error) {
+    if (asked === subject) view.append(problem(error));
+    return;
+  }
+  if (asked !== subject) return;   // the view is another's by now
+  const { layers, heads } = info;
   const numbers = (/** @type {number} */ n) => Array.from({ length: n }, (_, i) =>
     make('option', { value: String(i) }, String(i)));
   const layer = make('select', { id: 'layer' }, ...numbers(layers));
@@ -98,9 +107,9 @@ async function showAttention(view, subject) {
   view.append(make('div', { className: 'row choose' }, make('label', { htmlFor: 'layer' }, 'Layer'), layer,
     make('label', { htmlFor: 'head' }, 'Head'), head));
   const run = onDemand(view, 'Show the attention', async place => {
-    const { ids, left } = await idsOf(subject, MOST_SQUARE);
+    const { ids, left } = await idsOf(asked, MOST_SQUARE);
     const n = ids.length, values = grid(n, n);
-    const { pieces, taps } = await subject.model.trace(ids, { taps: `kq_soft_max-${layer.value}`, values: Infinity });
+    const { pieces, taps } = await asked.model.trace(ids, { taps: `kq_soft_max-${layer.value}`, values: Infinity });
     for (const { token, values: all = [] } of taps) {
       for (let key = 0; key <= token; key++) {
         values[token][key] = head.value !== 'mean' ? Number(all[Number(head.value) * n + key])

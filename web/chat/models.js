@@ -73,7 +73,10 @@ export function createModels({ loader, defaultModel, options }) {
     const { model } = loader;
     element('running', 'section').hidden = !model;
     if (!model) return;
-    const info = await model.info();
+    const info = await model.info().catch(() => undefined);
+    if (model !== loader.model) return;
+    element('running', 'section').hidden = !info;
+    if (!info) return;   // the engine stopped
     const why = (/** @type {string} */ code) => model.warnings.find(warning => warning.code === code)?.message;
     element('facts', 'dl').replaceChildren(...facts({
       Model: `${nameOf(model.metadata)}, ${info.architecture}, ${count(info.layers, 'layer')}`,
@@ -96,8 +99,13 @@ export function createModels({ loader, defaultModel, options }) {
         make('button', { type: 'button', className: 'title', title: one.url, onclick: () => load(one.url) },
           fileName(one.url), make('span', { className: 'figures' }, amount)),
         iconButton('delete', `Delete ${fileName(one.url)}`, async () => {
-          await Plumb.removeCached(one.url);
-          toast(`Deleted the copy of ${fileName(one.url)}`);
+          try {
+            await Plumb.removeCached(one.url);
+            toast(`Deleted the copy of ${fileName(one.url)}`);
+          } catch (error) {
+            const { title, detail } = explain(error);   // in use by another tab, for instance
+            toast(detail || title);
+          }
           await showKept();
           (list.querySelector('button') ?? url).focus();
         }));
