@@ -14,6 +14,8 @@ export function createLoader(options, changed) {
   let running;
   /** @type {Model | undefined} */
   let model;
+  /** Of the models before: two are never in memory at once. @type {Promise<unknown>} */
+  let closing = Promise.resolve();
   const loader = {
     get model() { return model; },
     /** What is loaded, or was to be. @type {Source} */
@@ -22,18 +24,19 @@ export function createLoader(options, changed) {
     async load(source) {
       running?.abort();
       const mine = running = new AbortController();
-      const before = model;
+      close(model);
       model = undefined;
       loader.source = source;
       bar.removeAttribute('value');
       text.textContent = 'Connecting';
       show('loading');
-      await before?.close();
+      await closing;
+      if (running !== mine) return;
       try {
         const loaded = await Plumb.load(source, { ...options(), signal: mine.signal, onProgress: progress => {
           if (running === mine) showProgress(progress);
         } });
-        if (running !== mine) return void loaded.close();
+        if (running !== mine) return close(loaded);
         model = loaded;
         running = undefined;
         show('ready');
@@ -48,6 +51,11 @@ export function createLoader(options, changed) {
       }
     },
   };
+
+  /** @param {Model | undefined} old */
+  function close(old) {
+    closing = Promise.all([closing, old?.close().catch(() => {})]);   // one that broke is gone, too
+  }
 
   /** @param {import('../loader/progress.js').Progress} progress */
   function showProgress({ phase, bytes, total, rate, secondsLeft, attempt = 0 }) {
