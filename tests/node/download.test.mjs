@@ -215,6 +215,31 @@ test('more bytes than announced are refused', async t => {
   await fails(load(`${url}m`), 'PLUMB_ERROR_IO', /the server sends more than the 88544 bytes/);
 });
 
+test('a download that never ends leaves no copy, and has no checksum; one that ends soon has both', async t => {
+  const zeros = Buffer.alloc(1 << 20);
+  let sent = 0;
+  const url = await server(t, async (_, response) => {
+    response.write(tiny);
+    const closed = new Promise(resolve => response.on('close', resolve));
+    for (sent = 0; sent < 2 ** 30 && !response.destroyed; sent += zeros.length) {
+      if (!response.write(zeros)) await Promise.race([closed, new Promise(resolve => response.once('drain', resolve))]);
+    }
+    response.end();
+  });
+  const { logits, warnings } = await load(`${url}m`);
+  assert.equal(logits, expected);
+  assert.deepEqual(warnings.map(({ code }) => code), ['cache']);
+  assert.match(warnings[0].message, /no copy is kept: the server sends more than the model has/);
+  assert.deepEqual(files(), []);
+  await fails(load(`${url}m`, { sha256: sha256(tiny) }), 'PLUMB_ERROR_IO', /\/m: the server sends more than 16777216 /);
+  assert.deepEqual(files(), []);
+  assert.ok(sent < 2 ** 27, `${sent} bytes sent`);
+  const padded = Buffer.concat([tiny, zeros]);
+  const ending = await flaky(t, () => ({ bytes: padded, length: false }));
+  assert.deepEqual(await load(ending.url, { sha256: sha256(padded) }), { logits: expected, warnings: [] });
+  assert.equal(sha256(readFileSync(copyPath())), sha256(padded));
+});
+
 test('a server that never answers is tried less often', async () => {
   await assert.rejects(load('http://127.0.0.1:1/m'), {
     code: 'PLUMB_ERROR_IO', message: /no connection: .* \(2 more tries brought nothing\)/,

@@ -5,6 +5,10 @@ import { Download, StartOver, pause } from './download.js';
 import { readBlob, readHandle } from './source.js';
 import { ReadOnly } from './store.js';
 
+/** Bytes that are taken beyond those that the engine needs, where nothing says for certain how many there are: without
+ * an end they would fill the disk. */
+const MOST_BEYOND = 1 << 24;
+
 /** @typedef {'default' | 'no-cache' | 'reload' | 'no-store'} CacheMode */
 /** @typedef {object} UrlOptions
  * @property {AbortSignal} signal
@@ -109,7 +113,7 @@ export class UrlFile {
       for await (const n of this.#readCopy(engine, hash)) yield { n, phase: 'read' };
     }
     if (!this.downloads) return;
-    let needed = true;
+    let needed = true, beyond = 0;
     for await (const chunk of this.#download.chunks()) {
       hash?.update(chunk);
       try {
@@ -119,6 +123,13 @@ export class UrlFile {
       }
       needed &&= engine.write(chunk);
       if (!needed && !hash && !this.#copy) return;
+      if (!needed && !this.#download.facts.certain) beyond += chunk.length;
+      if (beyond > MOST_BEYOND) {
+        await this.#drop(new Error('the server sends more than the model has'));
+        if (!hash) return;
+        throw new PlumbError('PLUMB_ERROR_IO', `${this.url}: the server sends more than ${MOST_BEYOND} bytes behind the `
+          + 'model, and no end of which there could be a checksum', { url: this.url });
+      }
       yield { n: chunk.length, phase: 'download' };
     }
   }
