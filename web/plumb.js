@@ -174,13 +174,14 @@ export class Library {
     return runCommand(this.#platform.startTool, args, options);
   }
 
-  /** The copies of URLs on this machine, whole or not, the latest used first.
+  /** The copies of URLs on this machine, whole or not, the latest used first.  PLUMB_ERROR_IO where the file system
+   * does not say.
    * @returns {Promise<import('./loader/store.js').Cached[]>} */
   async listCached() {
     return await this.#platform.store?.list() ?? [];
   }
 
-  /** Removes copies.  One that is being written is PLUMB_ERROR_STATE.
+  /** Removes copies.  One that is being written is PLUMB_ERROR_STATE, one that the file system keeps PLUMB_ERROR_IO.
    * @param {string | URL | (string | URL)[]} url  the first of a split model stands for all
    * @returns {Promise<boolean>}  whether there was one */
   async removeCached(url) {

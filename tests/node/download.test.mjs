@@ -2,9 +2,9 @@
  * Ground truth: the file itself (its sha256 by Node's own hash), what the server saw of every request, and that the
  * same logits come out as from the file. */
 import assert from 'node:assert/strict';
-import { fork } from 'node:child_process';
+import { fork, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { existsSync, mkdtempSync, readFileSync, readdirSync, rmSync, statSync, truncateSync, utimesSync,
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, statSync, truncateSync, utimesSync,
   writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -466,7 +466,7 @@ test('a lock that a dead process left is none; one of a living process holds', a
       const { logits, warnings } = await load(url, { cache: 'reload' });
       assert.equal(logits, expected);
       assert.equal(warnings.length, held ? 1 : 0, text);
-      if (held) await fails(quick.removeCached(url), 'PLUMB_ERROR_STATE', /removed: another tab or process is using it/);
+      if (held) await fails(quick.removeCached(url), 'PLUMB_ERROR_STATE', /another tab or process is using it/);
       rmSync(one, { force: true });
       if (held) await load(url, { cache: 'reload' });
     }
@@ -517,6 +517,25 @@ test('a folder that cannot be written leaves a warning', async t => {
   assert.equal(logits, expected);
   assert.deepEqual(warnings.map(({ code }) => code), ['cache']);
   assert.match(warnings[0].message, /no copy is kept: .*(EEXIST|ENOTDIR)/);
+});
+
+test('what the file system refuses is an error with the path; a folder in the place of a file is no copy', async t => {
+  const { url } = await flaky(t, () => ({}));
+  await load(url);
+  const meta = metaPath();
+  rmSync(meta);
+  mkdirSync(join(meta, 'inside'), { recursive: true });
+  assert.deepEqual([await quick.listCached(), await quick.openCached(url)], [[], undefined]);
+  assert.equal(await quick.removeCached(url), true);
+  assert.deepEqual(files(), []);
+  const path = process.env.PLUMB_CACHE = join(copies, 'file');
+  writeFileSync(path, '');
+  await fails(quick.listCached(), 'PLUMB_ERROR_IO', /listed: ENOTDIR/);
+  await fails(quick.removeCached(url), 'PLUMB_ERROR_IO', /model\.gguf: the copy cannot be removed: ENOTDIR/);
+  assert.equal(await quick.openCached(url), undefined);
+  const { status, stderr } = spawnSync(process.execPath, [`${root}web/node/cli.mjs`, 'cache'], { encoding: 'utf8' });
+  assert.equal(status, 1);
+  assert.match(stderr.replace(path, 'PATH'), /^plumb: PATH: PLUMB_ERROR_IO: [^\n]*\n$/);
 });
 
 /** The package on a folder that fails. @param {Partial<import('../../web/loader/store.js').Folder>} change */

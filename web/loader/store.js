@@ -44,6 +44,12 @@ export class ReadOnly extends Error {
   constructor() { super('in the page\'s own thread they can only be read; leave out worker: false'); }
 }
 
+/** The file system's error, with the path that it is about. @param {string} what @param {unknown} error */
+function failure(what, error) {
+  const { path } = /** @type {{path?: string}} */ (error);
+  return new PlumbError('PLUMB_ERROR_IO', `${what}: ${reasonOf(error)}`, path === undefined ? {} : { path });
+}
+
 /** Bytes as people read them. @param {number} n */
 const megabytes = n => `${(n / 1e6).toFixed(n < 1e7 ? 1 : 0)} MB`;
 
@@ -57,7 +63,8 @@ export class Store {
   async list() {
     const folder = await this.#folder();
     if (!folder) return [];
-    const names = (await folder.names()).filter(name => name.endsWith('.json')).map(name => name.slice(0, -5));
+    const entries = await folder.names().catch(error => { throw failure('the copies cannot be listed', error); });
+    const names = entries.filter(name => name.endsWith('.json')).map(name => name.slice(0, -5));
     const all = await Promise.all(names.map(async name => {
       const meta = parse(await folder.text(`${name}.json`).catch(() => undefined));
       const file = await folder.file(`${name}.gguf`).catch(() => undefined);
@@ -74,7 +81,7 @@ export class Store {
       const removed = await folder?.remove(`${name}.gguf`);
       return await folder?.remove(`${name}.json`) || removed || false;
     } catch (error) {
-      if (!(error instanceof Busy)) throw error;
+      if (!(error instanceof Busy)) throw failure(`${url}: the copy cannot be removed`, error);
       throw new PlumbError('PLUMB_ERROR_STATE', `${url}: the copy cannot be removed: ${error.message}`, { url });
     }
   }
@@ -82,8 +89,8 @@ export class Store {
   /** The whole file, if it is there. @param {string} url @returns {Promise<Blob | undefined>} */
   async blob(url) {
     const folder = await this.#folder(), name = await nameOf(url);
-    const meta = parse(await folder?.text(`${name}.json`), url);
-    const file = meta?.complete ? await folder?.file(`${name}.gguf`) : undefined;
+    const meta = parse(await folder?.text(`${name}.json`).catch(() => undefined), url);
+    const file = meta?.complete ? await folder?.file(`${name}.gguf`).catch(() => undefined) : undefined;
     return file?.size === meta?.size ? file : undefined;
   }
 

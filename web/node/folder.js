@@ -40,7 +40,7 @@ export async function folder() {
     async remove(name) {
       if (isHeld(path(`${name}.lock`))) throw new Busy();
       return await attempt(async () => {
-        await rm(path(name));
+        await rm(path(name), { recursive: true });   // whatever has the name
         return true;
       }) ?? false;
     },
