@@ -274,7 +274,8 @@ packed: $(tarball)
 $(tarball): $(plumb_wasm) $(vendored) web/dist/plumb-cli.wasm web/dist/types/index.d.ts web/LICENSE $(web_sources) \
     web/package.json web/README.md web/docs/api.md tools/prepack.mjs
 	@echo "  $@"
-	$Qcd web && npm pack --silent --pack-destination ../build >/dev/null
+	@mkdir -p build
+	$Qcd web && npm pack --loglevel=error --pack-destination ../build >/dev/null
 
 docs: ## Writes web/docs/api.md, the reference of the package, from the comments of its modules.
 	@tools/setup.sh package
