@@ -2,6 +2,7 @@
  * it here?  Nothing is estimated that can be asked of the engine: it opens the very session that a load would open, on
  * weights of zeros (plumb_model_rehearse), and its passes are timed. */
 import { PlumbError, reasonOf } from './errors.js';
+import { bytesOf, checkKind } from './loader/download.js';
 import { read } from './loader/source.js';
 import { streamChunks } from './loader/stream.js';
 
@@ -91,11 +92,12 @@ async function readHeaders(engine, parts, plan, { openFile, oneBuffer }, call) {
       engine.begin(parts.length === 1 ? size : undefined);
     };
     if (part.kind === 'url') {
-      for await (const { chunk, size } of headerChunks(part.url, call.signal)) {
+      for await (const { chunk, size } of headerChunks(part.url, call.signal, oneBuffer)) {
         begin(size);
         plan.bytesRead += chunk.length;
         if (!engine.write(chunk)) break;
       }
+      begin(0);   // if nothing came
     } else {
       begin(part.size);
       for await (const n of read(engine, part, { pull: () => call.pull(i), openFile, oneBuffer })) {
@@ -110,44 +112,49 @@ async function readHeaders(engine, parts, plan, { openFile, oneBuffer }, call) {
 }
 
 /** The first bytes of a file, in ever larger ranges, until the caller has enough; of a server that knows no ranges as
- * they come.  size: of the file, if the server says it.
- * @param {string} url @param {AbortSignal} signal
+ * they come.  size: of the file, if the server says it.  No answer is read beyond its range, and none may bring less
+ * than the first asks for, but the one at the file's end: else there would be no end to the requests.
+ * @param {string} url @param {AbortSignal} signal @param {boolean} [oneBuffer]  as Platform has it
  * @returns {AsyncGenerator<{chunk: Uint8Array, size?: number}>} */
-async function* headerChunks(url, signal) {
-  for (let at = 0; ;) {
-    const end = at + Math.max(FIRST_BYTES, at);
+async function* headerChunks(url, signal, oneBuffer) {
+  for (let at = 0, size; ;) {
+    const start = at, end = at + Math.max(FIRST_BYTES, at);
+    /** @type {Response | undefined} */
     let response;
     try {
       response = await fetch(url, { signal, headers: { Range: `bytes=${at}-${end - 1}` } });
-    } catch (error) {
-      signal.throwIfAborted();
-      throw new PlumbError('PLUMB_ERROR_IO', `${url}: no connection: ${reasonOf(error)}`, { url });
-    }
-    const { status, headers, body } = response;
-    try {
-      if (status === 206 && body) {
-        const chunk = new Uint8Array(await response.arrayBuffer());
-        const [, first, total] = /^bytes (\d+)-\d+\/(\d+)$/.exec(headers.get('Content-Range') ?? '') ?? [];
-        if (first !== undefined && Number(first) !== at || chunk.length === 0) {
-          throw new PlumbError('PLUMB_ERROR_IO', `${url}: asked for the bytes from ${at} on, the server answered `
-            + `${chunk.length} from ${first}`, { url, bytes: at });
-        }
-        at += chunk.length;
-        const size = total === undefined ? undefined : Number(total);
-        yield { chunk, size };
-        if (at === size || size === undefined && chunk.length < end - at) return;
-      } else if (status === 200 && body && at === 0) {
-        const length = headers.get('Content-Encoding') ? null : headers.get('Content-Length');
-        for await (const chunk of streamChunks(body)) {
-          yield { chunk, size: length === null ? undefined : Number(length) };
-        }
-        return;
-      } else {
+      const { status, headers, body } = response;
+      const range = headers.get('Content-Range');
+      if (status === 416 && (size === undefined || size === at)) return;   // it has no more bytes
+      if (status !== 206 && (status !== 200 || at > 0)) {
         throw new PlumbError('PLUMB_ERROR_IO', `${url}: the server answered ${status} ${response.statusText}`.trim(),
           { url, status });
       }
+      const [, first, total] = /^bytes (\d+)-\d+\/(\d+|\*)$/.exec(range ?? '') ?? [];
+      if (status === 206 && range !== null && Number(first) !== at) {
+        throw new PlumbError('PLUMB_ERROR_IO', `${url}: asked for the bytes from ${at} on, the server answered with `
+          + `"Content-Range: ${range}"`, { url, bytes: at });
+      }
+      size = bytesOf(status === 206 ? total : headers.get('Content-Encoding') ? null : headers.get('Content-Length'));
+      for await (let chunk of body ? streamChunks(body, oneBuffer) : []) {
+        if (at === 0) checkKind(url, response, chunk);
+        if (status === 206) chunk = chunk.subarray(0, end - at);
+        at += chunk.length;
+        yield { chunk, size };
+        if (status === 206 && at === end) break;
+      }
+      if (status === 200 || at === size || size === undefined && at - start < FIRST_BYTES) return;
+      if (at - start < FIRST_BYTES) {
+        throw new PlumbError('PLUMB_ERROR_IO', `${url}: asked for the bytes ${start} to ${end - 1} of ${size}, the server `
+          + `sent ${at - start}`, { url, bytes: at });
+      }
+    } catch (error) {
+      signal.throwIfAborted();
+      if (error instanceof PlumbError) throw error;
+      const what = response ? `the bytes stop after ${at}` : 'no connection';
+      throw new PlumbError('PLUMB_ERROR_IO', `${url}: ${what}: ${reasonOf(error)}`, { url });
     } finally {
-      body?.cancel().catch(() => {});
+      response?.body?.cancel().catch(() => {});
     }
   }
 }

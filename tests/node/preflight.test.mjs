@@ -157,8 +157,66 @@ test('a server that fails, and one that gives other bytes, are errors', async t 
   await fails(Plumb.preflight(`${url}none`), 'PLUMB_ERROR_IO', /none: the server answered 404/);
   const other = await server(t, (_, response) =>
     response.writeHead(206, { 'Content-Range': 'bytes 7-99/1000' }).end(Buffer.alloc(93)));
-  await fails(Plumb.preflight(other), 'PLUMB_ERROR_IO', /asked for the bytes from 0 on, the server answered 93 from 7/);
+  await fails(Plumb.preflight(other), 'PLUMB_ERROR_IO', 
+    /asked for the bytes from 0 on, the server answered with "Content-Range: bytes 7-99\/1000"/);
   await fails(Plumb.preflight('http://127.0.0.1:1/'), 'PLUMB_ERROR_IO', /no connection/);
+});
+
+test('an answer that never ends is read to the end of what was asked for', async t => {
+  const zeros = Buffer.alloc(1 << 20);
+  const url = await server(t, (request, response) => {
+    const [, first] = /^bytes=(\d+)-/.exec(request.headers.range).map(Number);
+    response.writeHead(206, { 'Content-Range': `bytes ${first}-${2 ** 40}/${request.url === '/none' ? '*' : 2 ** 41}` });
+    const more = () => {
+      while (!response.destroyed && response.write(zeros));
+    };
+    response.on('drain', more);
+    response.write(tiny.subarray(first));
+    more();
+  });
+  for (const name of ['some', 'none']) {
+    const plan = await Plumb.preflight(url + name, { measure: false });
+    assert.deepEqual([plan.problems, plan.fileBytes], [[], name === 'none' ? undefined : 2 ** 41]);
+    assert.ok(plan.bytesRead <= 2 ** 17, `${plan.bytesRead} bytes`);
+  }
+});
+
+test('ranges may be shorter than asked for, but not so short that there is no end to them', async t => {
+  const real = readFileSync(realPath);
+  let most = 0, total = 0, asked = 0;
+  const url = await server(t, (request, response) => {
+    asked++;
+    const [, first, last] = /^bytes=(\d+)-(\d+)$/.exec(request.headers.range).map(Number);
+    const part = real.subarray(first, Math.min(last + 1, first + most));
+    response.writeHead(206, { 'Content-Range': `bytes ${first}-${first + part.length - 1}/${total}` }).end(part);
+  });
+  for ([most, total] of [[2 ** 16, real.length], [2 ** 17, '*'], [2 ** 18, '9'.repeat(30)]]) {
+    const plan = await Plumb.preflight(url, { measure: false });
+    assert.deepEqual([plan.problems, plan.fileBytes], [[], total === real.length ? total : undefined]);
+  }
+  asked = 0;
+  [most, total] = [1, real.length];
+  await fails(Plumb.preflight(url), 'PLUMB_ERROR_IO', /asked for the bytes 0 to 65535 of \d+, the server sent 1$/);
+  assert.equal(asked, 1);
+  const broken = await server(t, (_, response) => {
+    response.writeHead(206, { 'Content-Range': `bytes 0-65535/${tiny.length}`, 'Content-Length': 65536 });
+    response.write(tiny.subarray(0, 1000), () => setImmediate(() => response.destroy()));
+  });
+  await fails(Plumb.preflight(broken), 'PLUMB_ERROR_IO', /the bytes stop after \d+: /);
+});
+
+test('an empty file, and a web page, are problems in the words of a load', async t => {
+  const url = await server(t, ({ url, headers: { range } }, response) => {
+    if (url === '/page') response.setHeader('Content-Type', 'text/html').end('<!doctype html><p>Welcome');
+    else if (url === '/416' && range) response.writeHead(416, { 'Content-Range': 'bytes */0' }).end();
+    else response.setHeader('Content-Length', 0).end();
+  });
+  for (const [name, code] of [['page', 'PLUMB_ERROR_MAGIC'], ['416', 'PLUMB_ERROR_TRUNCATED'],
+    ['200', 'PLUMB_ERROR_TRUNCATED']]) {
+    const plan = await Plumb.preflight(url + name, { measure: false });
+    assert.deepEqual([plan.supported, plan.problems.map(({ code }) => code)], [false, [code]]);
+    await assert.rejects(Plumb.load(url + name), { code, message: plan.problems[0].message });
+  }
 });
 
 test('a signal ends it, and unknown options are refused', async t => {

@@ -87,7 +87,7 @@ export class Download {
       try {
         let first = this.at === 0;
         for await (let chunk of response.body ? streamChunks(response.body, oneBuffer) : []) {
-          if (first) this.#checkKind(response, chunk);
+          if (first) checkKind(url, response, chunk);
           first = false;
           const skipped = Math.min(this.#skip, chunk.length);
           this.#skip -= skipped;
@@ -240,16 +240,19 @@ export class Download {
     const said = Object.entries(found).filter(([, value]) => this.at === 0 || value !== undefined);
     Object.assign(this.facts, Object.fromEntries(said));
   }
-
-  /** A server that answers everything with its start page is a common accident, and deserves its own words.
-   * @param {Response} response @param {Uint8Array} chunk  the first */
-  #checkKind(response, chunk) {
-    const type = response.headers.get('Content-Type') ?? '';
-    if (!type.includes('text/html') || chunk[0] === 0x47) return;
-    throw new PlumbError('PLUMB_ERROR_MAGIC', `${this.url}: the server sent a web page (${type}), not a GGUF file`,
-      { url: this.url, type });
-  }
 }
+
+/** A server that answers everything with its start page is a common accident, and deserves its own words.
+ * @param {string} url @param {Response} response @param {Uint8Array} chunk  the first */
+export function checkKind(url, response, chunk) {
+  const type = response.headers.get('Content-Type') ?? '';
+  if (!type.includes('text/html') || chunk[0] === 0x47) return;
+  throw new PlumbError('PLUMB_ERROR_MAGIC', `${url}: the server sent a web page (${type}), not a GGUF file`,
+    { url, type });
+}
+
+/** A number of bytes that a header tells; undefined for what is none. @param {string | null | undefined} text */
+export const bytesOf = text => /^\d{1,15}$/.test(text ?? '') ? Number(text) : undefined;
 
 /** @param {Response} response */
 const drop = response => void response.body?.cancel().catch(() => {});
@@ -269,7 +272,7 @@ function factsOf(response, at) {
   const length = isEncoded(response) ? null : headers.get('Content-Length');
   const whole = /\/(\d+)$/.exec(headers.get('Content-Range') ?? '')?.[1];
   const text = status !== 206 ? length : whole ?? (length === null ? null : String(at + Number(length)));
-  const size = text !== null && /^\d{1,15}$/.test(text) ? Number(text) : undefined;
+  const size = bytesOf(text);
   return {
     size,
     // Of another site's answer a browser shows the length, but not the encoding, which a range has none of.
