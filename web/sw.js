@@ -44,8 +44,8 @@ worker.addEventListener('fetch', (/** @type {any} */ event) => {
 
 /** @param {string} url @param {Request} request */
 async function answer(url, request) {
-  const cache = await caches.open(CACHE);
-  const found = await cache.match(url, { ignoreVary: true }) ?? await fetch(request);
+  const kept = caches.open(CACHE).then(cache => cache.match(url, { ignoreVary: true }));
+  const found = await kept.catch(() => undefined) ?? await fetch(request);   // a cache that broke is as none
   const headers = new Headers(found.headers);
   for (const [name, value] of Object.entries(HEADERS)) headers.set(name, value);
   return new Response(found.body, { status: found.status, statusText: found.statusText, headers });
