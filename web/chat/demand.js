@@ -3,21 +3,26 @@ import { make, note } from './dom.js';
 import { explain } from './explain.js';
 
 /** A button that computes, a place for what comes of it, and the sentence when nothing does.
- * @param {HTMLElement} view @param {string} label @param {(place: HTMLElement) => Promise<void>} compute */
+ * @param {HTMLElement} view @param {string} label @param {(place: HTMLElement, signal: AbortSignal) => Promise<void>} compute
+ *   a run ends the one before */
 export function onDemand(view, label, compute) {
   const place = make('div', { className: 'result' });
   const button = make('button', { type: 'button', className: 'primary', onclick: run }, label);
+  /** @type {AbortController | undefined} */
+  let running;
   async function run() {
+    running?.abort();
+    const mine = running = new AbortController();
     button.disabled = true;
     place.replaceChildren(make('p', { className: 'figures', role: 'status' }, 'Computing…'));
     try {
       const fresh = make('div', { className: 'result' });
-      await compute(fresh);
-      place.replaceChildren(...fresh.childNodes);
+      await compute(fresh, mine.signal);
+      if (running === mine) place.replaceChildren(...fresh.childNodes);
     } catch (error) {
-      place.replaceChildren(problem(error));
+      if (running === mine) place.replaceChildren(problem(error));
     }
-    button.disabled = false;
+    if (running === mine) button.disabled = false;
   }
   view.append(button, place);
   return run;

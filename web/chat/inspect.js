@@ -70,11 +70,11 @@ async function idsOf({ model, said }, most) {
 function showLayers(view, subject) {
   view.append(note('How large the activations are behind every layer (l_out), and how widely each layer looks back '
     + '(the entropy of its attention, mean of all heads): by layer and token.', 'about'));
-  onDemand(view, 'Trace the conversation', async place => {
+  onDemand(view, 'Trace the conversation', async (place, signal) => {
     const { ids, left } = await idsOf(subject, MOST);
     const { layers } = await subject.model.info();
     const rms = grid(layers, ids.length), entropy = grid(layers, ids.length);
-    const { pieces } = await subject.model.trace(ids, { taps: 'l_out-*,kq_soft_max-*', values: 0, onTap(tap) {
+    const { pieces } = await subject.model.trace(ids, { taps: 'l_out-*,kq_soft_max-*', values: 0, signal, onTap(tap) {
       const layer = Number(tap.name.split('-')[1]);
       if (tap.name.startsWith('l_out')) rms[layer][tap.token] = tap.rms;
       else if (tap.entropy) entropy[layer][tap.token] = mean(tap.entropy);
@@ -106,19 +106,20 @@ async function showAttention(view, asked) {
   const head = make('select', { id: 'head' }, make('option', { value: 'mean' }, 'mean'), ...numbers(heads));
   view.append(make('div', { className: 'row choose' }, make('label', { htmlFor: 'layer' }, 'Layer'), layer,
     make('label', { htmlFor: 'head' }, 'Head'), head));
-  const run = onDemand(view, 'Show the attention', async place => {
+  const run = onDemand(view, 'Show the attention', async (place, signal) => {
+    const { value: at } = layer, { value: which } = head;   // as they are now
     const { ids, left } = await idsOf(asked, MOST_SQUARE);
     const n = ids.length, values = grid(n, n);
-    const { pieces, taps } = await asked.model.trace(ids, { taps: `kq_soft_max-${layer.value}`, values: Infinity });
+    const { pieces, taps } = await asked.model.trace(ids, { taps: `kq_soft_max-${at}`, values: Infinity, signal });
     for (const { token, values: all = [] } of taps) {
       for (let key = 0; key <= token; key++) {
-        values[token][key] = head.value !== 'mean' ? Number(all[Number(head.value) * n + key])
+        values[token][key] = which !== 'mean' ? Number(all[Number(which) * n + key])
           : mean(Array.from({ length: heads }, (_, h) => Number(all[h * n + key])));
       }
     }
     if (left > 0) place.append(note(`The first ${n} tokens; ${count(left, 'more token')} left out.`));
-    const whose = head.value === 'mean' ? 'mean of all heads' : `head ${head.value}`;
-    place.append(heatmap({ title: `Attention of layer ${layer.value}, ${whose}`,
+    const whose = which === 'mean' ? 'mean of all heads' : `head ${which}`;
+    place.append(heatmap({ title: `Attention of layer ${at}, ${whose}`,
       values, square: true, range: [0, 1], row: 'from', rows: pieces, column: 'to', columns: pieces }),
     table(['Token', 'Looks most at', 'Weight'], values.map((row, i) => {
       const most = row.reduce((best, value, j) => value > row[best] ? j : best, 0);
