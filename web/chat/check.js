@@ -1,6 +1,7 @@
 /* The command line's checks, in the page: what can be checked of a model's file without a second opinion, and where
  * another engine's activations part from this model's own. */
 import { Plumb } from '../index.js';
+import { expand } from '../loader/source.js';
 import { onDemand } from './demand.js';
 import { make, note } from './dom.js';
 
@@ -13,9 +14,9 @@ const VALUES = 32;
 export function showCheck(view, { model, source }) {
   view.append(make('h3', {}, 'This model'), note('Names, shapes and values of the tensors, the tokenizer, prefill '
     + 'against single steps, SIMD against portable kernels, the fast pass against the reference pass.', 'about'));
-  onDemand(view, 'Run the self-check', async place => {
-    const { args, files } = await filesOf(source);
-    const { out, err } = await Plumb.command(['selfcheck', ...args, '--json'], { files });
+  onDemand(view, 'Run the self-check', async (place, signal) => {
+    const { args, files } = await filesOf(source, signal);
+    const { out, err } = await Plumb.command(['selfcheck', ...args, '--json'], { files, signal });
     if (!out.trim()) throw new Error(err);
     const { checks } = JSON.parse(out);
     place.append(make('ul', { className: 'checks' }, ...checks.map((/** @type {any} */ { what, verdict, why }) =>
@@ -30,9 +31,9 @@ export function showCheck(view, { model, source }) {
     'aria-label': 'Dump of another engine' });
   const zone = make('label', { className: 'zone' }, input, name);
   view.append(zone);
-  const run = onDemand(view, 'Compare', async place => {
+  const run = onDemand(view, 'Compare', async (place, signal) => {
     if (!dump) throw new Error('There is no file yet: choose one above.');
-    place.append(await compare(model, dump));
+    place.append(await compare(model, dump, signal));
   });
   const take = (/** @type {File | undefined} */ file) => {
     if (!file) return;
@@ -47,16 +48,17 @@ export function showCheck(view, { model, source }) {
   });
 }
 
-/** @param {import('../plumb.js').Model} model @param {File} dump */
-async function compare(model, dump) {
+/** @param {import('../plumb.js').Model} model @param {File} dump
+ * @param {AbortSignal} signal */
+async function compare(model, dump, signal) {
   // With itself it agrees, and the command says which tokens are in it.
-  const itself = await Plumb.command(['diff', 'theirs', 'theirs', '--json'], { files: { theirs: dump } });
+  const itself = await Plumb.command(['diff', 'theirs', 'theirs', '--json'], { files: { theirs: dump }, signal });
   if (!itself.out.trim()) throw new Error(itself.err);
   const { tokens } = JSON.parse(itself.out).a;
   if (!tokens?.length) throw new Error(`${dump.name} does not say which tokens it is of`);
-  const ours = JSON.stringify(await model.trace(tokens, { values: VALUES }));
+  const ours = JSON.stringify(await model.trace(tokens, { values: VALUES, signal }));
   const { err, files } = await Plumb.command(['diff', 'theirs', 'ours', '--html', 'report.html'],
-    { files: { theirs: dump, ours } });
+    { files: { theirs: dump, ours }, signal });
   const report = files['report.html'];
   if (!report) throw new Error(err);
   return frame(new TextDecoder().decode(report));
@@ -83,15 +85,26 @@ function frame(html) {
   return made;
 }
 
-/** The model's file as the command line reads it.
- * @param {import('../loader/source.js').Source} source
+/** The model's files as the command line reads them: the parts of a split model under names that say so.
+ * @param {import('../loader/source.js').Source} source @param {AbortSignal} signal
  * @returns {Promise<{args: string[], files: Record<string, Blob>}>} */
-async function filesOf(source) {
-  const parts = [source].flat();
-  if (parts.every(part => part instanceof File)) {
-    return { args: [parts[0].name], files: Object.fromEntries(parts.map(part => [part.name, part])) };
-  }
-  const url = String(parts[0]);
-  const kept = await Plumb.openCached(new URL(url, location.href).href);
-  return { args: ['model.gguf'], files: { 'model.gguf': kept ?? await (await fetch(url)).blob() } };
+async function filesOf(source, signal) {
+  /** @type {(File | string | URL)[]} */
+  const parts = [];
+  for (const part of [source].flat()) parts.push(...part instanceof File ? [part] : expand(String(part)));
+  const digits = (/** @type {number} */ n) => String(n).padStart(5, '0');
+  const named = await Promise.all(parts.map(async (part, i) => [
+    parts.length === 1 ? 'model.gguf' : `model-${digits(i + 1)}-of-${digits(parts.length)}.gguf`,
+    part instanceof File ? part : await blobOf(new URL(String(part), location.href).href, signal),
+  ]));
+  return { args: [String(named[0][0])], files: Object.fromEntries(named) };
+}
+
+/** The copy that is kept here, or the file anew. @param {string} url @param {AbortSignal} signal */
+async function blobOf(url, signal) {
+  const kept = await Plumb.openCached(url);
+  if (kept) return kept;
+  const response = await fetch(url, { signal });
+  if (!response.ok) throw new Error(`${url}: HTTP ${response.status}`);
+  return response.blob();
 }
