@@ -156,6 +156,41 @@ test('chat without a terminal: the first answer is llama.cpp\'s; no line, no ans
   assert.deepEqual(plumb(['chat', realPath], ''), { code: 0, out: '', err: '' });
 });
 
+test('chat without a terminal: a line that fails is said, and the next one is answered', async () => {
+  const input = `${'far too long '.repeat(200)}\n${question}\n`;
+  const args = ['chat', realPath, ...EXACT, '-n', '24', '--ctx', '128'];
+  const answer = await answerOf(chatPrompt, 24);
+  const { code, out, err } = plumb(args, input);
+  assert.deepEqual([code, out], [1, `${answer}\n`]);
+  assert.match(err, /^plumb: [^\n]*: PLUMB_ERROR_CONTEXT: [^\n]*\n$/);
+  const json = plumb([...args, '--json'], input);
+  const [first, second] = json.out.trimEnd().split('\n').map(JSON.parse);
+  assert.deepEqual([json.code, json.err, first.error.code, second.text], [1, err, 'PLUMB_ERROR_CONTEXT', answer]);
+});
+
+test('with --json a failure is JSON too', () => {
+  for (const args of [['run', 'none.gguf', '-p', 'x'], ['chat', 'none.gguf'], ['preflight', 'none.gguf']]) {
+    const { code, out, err } = plumb([...args, '--json']);
+    const { error } = JSON.parse(out);
+    assert.deepEqual([code, error.code], [1, 'PLUMB_ERROR_IO']);
+    assert.match(error.message, /ENOENT/);
+    assert.match(err, /^plumb: none\.gguf: PLUMB_ERROR_IO: /);
+  }
+});
+
+test('chat without a terminal: Ctrl-C while it waits for a line leaves', async () => {
+  const child = spawn(process.execPath, [script, 'chat', realPath, ...EXACT, '-n', '4']);
+  child.stdin.write('Hello\n');   // and no end
+  let out = '';
+  child.stdout.setEncoding('utf8').on('data', data => {
+    out += data;
+    if (data.endsWith('\n')) setTimeout(() => child.kill('SIGINT'), 200);   // by then it waits
+  });
+  const late = setTimeout(() => child.kill('SIGKILL'), 20000);
+  assert.deepEqual(await new Promise(resolve => child.on('close', (...end) => resolve(end))), [130, null], out);
+  clearTimeout(late);
+});
+
 /** Plays the steps [expected, answer] in a terminal. */
 function play(steps, args, env = {}) {
   const { stdout, stderr } = spawnSync('python3', [`${root}tests/node/terminal.py`, JSON.stringify(steps),

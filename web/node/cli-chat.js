@@ -408,6 +408,7 @@ export async function chat(files, values) {
     }
     const name = basename(where);
     const { threads, module, contextLength } = await model.info();
+    stop.signal.throwIfAborted();   // Ctrl-C when there was nothing more of the load to stop
     talk = new Talk(model, values, name);
     const code = isTerminal ? await converse(talk, `${printable(name)}, ${threads} thread${
       threads === 1 ? '' : 's'}, context ${contextLength}.  /help lists commands, Ctrl-D leaves.`)
@@ -416,7 +417,7 @@ export async function chat(files, values) {
     return failedOutput() ?? code;
   } catch (error) {
     if (stop.signal.aborted) return failedOutput() ?? 130;
-    return report(error, where);
+    return report(error, where, values.json);
   }
 }
 
@@ -441,20 +442,27 @@ async function converse(talk, greeting) {
  * @param {Talk} talk @param {AbortSignal} signal @param {{module: string, threads: number}} [json]  print JSON, with
  *   these */
 async function answerLines(talk, signal, json) {
-  const stop = () => void talk.stop();
-  signal.addEventListener('abort', stop);
   const input = new Input(false, () => {});
+  signal.addEventListener('abort', () => {
+    talk.stop();
+    input.close();
+  });
+  let code = 0;
   for (let message; !signal.aborted && (message = await input.next()) !== null;) {
     if (!message.trim()) continue;
     let text = '';
-    const stats = await talk.answer(message, json && (piece => { text += piece; }));
-    if (json) {
-      const { finishReason, seed, ...rest } = stats;
-      process.stdout.write(jsonLine({ text, finishReason, stats: rest, ...json, seed }));
-    } else {
-      process.stdout.write('\n');
+    try {
+      const stats = await talk.answer(message, json && (piece => { text += piece; }));
+      if (json) {
+        const { finishReason, seed, ...rest } = stats;
+        process.stdout.write(jsonLine({ text, finishReason, stats: rest, ...json, seed }));
+      } else {
+        process.stdout.write('\n');
+      }
+    } catch (error) {
+      code = report(error, talk.name, Boolean(json));
     }
   }
   input.close();
-  return signal.aborted ? 130 : 0;
+  return signal.aborted ? 130 : code;
 }

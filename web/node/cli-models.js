@@ -54,6 +54,6 @@ export async function preflight(files, values) {
     for (const line of lines) process.stdout.write(shown(process.stdout, `${line}\n`));
     return can ? 0 : 1;
   } catch (error) {
-    return report(error, files.at(-1) ?? '');
+    return report(error, files.at(-1) ?? '', values.json);
   }
 }

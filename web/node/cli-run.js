@@ -76,7 +76,7 @@ export async function run(files, values) {
     return failedOutput() ?? (stop.signal.aborted ? INTERRUPTED : 0);
   } catch (error) {
     if (stop.signal.aborted) return failedOutput() ?? INTERRUPTED;
-    return report(error, isContext(error) ? 'prompt' : where);
+    return report(error, isContext(error) ? 'prompt' : where, json);
   }
 }
 

@@ -29,15 +29,16 @@ export const styled = (style, text) =>
 export const complain = text =>
   void process.stderr.write(`plumb: ${text.replace(/[\0-\x1f\x7f-\x9f]/g, '?')}\n`);
 
-/** Says why something failed; the exit code of it.
- * @param {unknown} error @param {string} where  the file, where the error does not name one */
-export function report(error, where) {
+/** Says why something failed, as JSON on standard output too; the exit code of it.
+ * @param {unknown} error @param {string} where  the file, where the error does not name one @param {boolean} [json] */
+export function report(error, where, json = false) {
   if (error instanceof Refusal) {
     complain(error.message);
     return error.code;
   }
   if (!(error instanceof PlumbError)) throw error;
   const { code, message } = error;
+  if (json) process.stdout.write(jsonLine({ error: { code, message } }));
   const place = error.details.path ?? error.details.url ?? where;
   const what = message.startsWith(`${place}: `) ? message.slice(`${place}: `.length) : message;
   complain(`${place}: ${code}: ${what}${code === 'PLUMB_ERROR_CONTEXT' ? '; --ctx makes it larger' : ''}`);
