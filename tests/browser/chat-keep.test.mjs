@@ -6,8 +6,8 @@ import { fileName } from '../../web/chat/dom.js';
 import { LONG, TINY, answer, answers, ask, open, put, setUp, state } from './chat-page.mjs';
 
 test('the name of a file is that of its address, also where a % begins no byte', () => {
-  for (const [url, name] of [['https://h/a/My%20model.gguf?x=1#y', 'My model.gguf'], ['https://h/100%.gguf', '100%.gguf'],
-    ['https://h/', 'https://h/']]) assert.equal(fileName(url), name);
+  for (const [url, name] of [['https://h/a/My%20model.gguf?x=1#y', 'My model.gguf'],
+    ['https://h/100%.gguf', '100%.gguf'], ['https://h/', 'https://h/']]) assert.equal(fileName(url), name);
 });
 
 const where = await setUp();
@@ -90,6 +90,20 @@ test('a reload in the middle of an answer loses none of what was said', async ()
   await state(page, 'ready');
 });
 
+test('a question that was asked before there was a model is answered at the next visit', async () => {
+  await page.click('#fresh');
+  await page.reload();
+  await state(page, 'loading');
+  await page.fill('#prompt', 'Name a bird.');
+  await page.keyboard.press('Enter');
+  await page.getByText('Waiting for the model').waitFor();
+  await page.reload();
+  await page.waitForFunction(() => document.querySelector('#log > .assistant .text')?.textContent.length > 0);
+  await page.keyboard.press('Escape');
+  await state(page, 'ready');
+  assert.deepEqual((await messages())[0], ['user', 'Name a bird.']);
+});
+
 test('a conversation is renamed, deleted, and brought back', async () => {
   const item = () => page.locator('#chats li').first();
   await item().hover();
@@ -108,6 +122,51 @@ test('a conversation is renamed, deleted, and brought back', async () => {
   await page.waitForSelector('#log > li');
   assert.ok((await titles()).includes('Lighthouse'));
 });
+
+test('a conversation that is deleted in the middle of its answer does not come back', async () => {
+  await page.click('#fresh');
+  await ask(page, `${LONG} To be deleted.`);
+  const item = page.locator('#chats li').first();
+  await item.hover();
+  await item.getByRole('button', { name: /^Delete/ }).click();
+  await state(page, 'ready');
+  await page.reload();
+  await state(page, 'ready');
+  assert.ok(!(await stored()).some(({ messages }) => /To be deleted/.test(messages[0]?.content)));
+});
+
+test('a model that goes in the middle of an answer: stopped if the reader did it, else a failure and loaded again',
+  async () => {
+    const own = await open(where, '', {}, page => page.addInitScript(() => {
+      globalThis.workers = [];
+      globalThis.Worker = class extends Worker {
+        constructor(...args) {
+          super(...args);
+          globalThis.workers.push(this);
+        }
+      };
+    }));
+    const wait = () => own.waitForFunction(() =>
+      /\w/.test(document.querySelector('#log > .assistant:last-child .text')?.textContent ?? ''));
+    await state(own, 'ready');
+    await ask(own, LONG);
+    await wait();
+    await own.click('#open-settings');
+    await own.fill('#set-contextLength', '1024');
+    await own.getByRole('button', { name: 'Done' }).click();
+    await state(own, 'ready');
+    assert.match(await own.textContent('#log > li:last-child .figures'), /stopped$/);
+    assert.equal(await own.locator('#log .problem').count(), 0);
+    await ask(own, LONG);
+    await wait();
+    await own.evaluate(() => globalThis.workers.forEach(worker => worker.dispatchEvent(new ErrorEvent('error'))));
+    await own.locator('#log .problem').waitFor();
+    await state(own, 'ready');
+    await own.getByRole('button', { name: 'Try again' }).click();
+    await wait();
+    assert.equal(await own.locator('#log .problem').count(), 0);
+    await own.close();
+  });
 
 test('conversations are chosen from the list', async () => {
   await page.getByRole('button', { name: 'Name a river.', exact: true }).click();

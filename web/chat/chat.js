@@ -1,6 +1,7 @@
 /* The chat page: a user of the package like any other.  Joins the model, the conversation and the panels around it.
  *
  *   ?model=URL   another model than the default one, or the one chosen last */
+import { PlumbError } from '../index.js';
 import { createChats } from './chats.js';
 import { announce, count, dotted, element, recall, remember, toast } from './dom.js';
 import { explain } from './explain.js';
@@ -17,6 +18,8 @@ const DEFAULT_MODEL = new URL('../../models/SmolLM2-135M-Instruct.Q4_1.gguf', im
 const SAVE = 200, GLANCE = 500;
 /** Likely tokens that the inspector shows beside the one that was taken. */
 const ALTERNATIVES = 5;
+/** Errors after which a model answers nothing any more: its engine broke down, or its worker is gone. */
+const DEAD = ['PLUMB_ERROR', 'PLUMB_ERROR_STATE'];
 
 const page = {
   welcome: element('welcome', 'section'), log: element('log', 'ol'), prompt: element('prompt', 'textarea'),
@@ -110,14 +113,15 @@ function prompt(messages) {
 /** @param {import('./store.js').Conversation} [chosen]  none: a new one */
 function choose(chosen) {
   stop();
-  waiting = false;
   conversation = chosen ?? newConversation();
+  waiting = conversation.messages.at(-1)?.role === 'user';   // asked before there was a model, and then left
   remember('chat', chosen?.id);
   log.show(conversation.messages);
   chats.show();
   show();
   lookInside();
-  void showRoom();
+  if (waiting) void answer();
+  else void showRoom();
 }
 
 /** @param {string} text */
@@ -161,6 +165,12 @@ function keep() {
   void store.put(conversation);
 }
 
+/** Keeps what an answer has become, unless its conversation was deleted meanwhile.
+ * @param {import('./store.js').Conversation} chat */
+function save(chat) {
+  if (store.get(chat.id) === chat) void store.put(chat);
+}
+
 /** Answers the last message. */
 async function answer() {
   const { model } = loader;
@@ -171,9 +181,10 @@ async function answer() {
   const chat = conversation;
   /** @type {import('./store.js').Message} */
   const message = { role: 'assistant', content: '', figures: 'stopped' };   // what a reload would find
-  const said = prompt(chat.messages);
+  const said = prompt(chat.messages), sampling = settings.sampling();
   const index = chat.messages.push(message) - 1;
   const turn = log.begin(message, index);
+  save(chat);
   /** @type {import('./inspect.js').Token[]} */
   const seen = [];
   tokens.set(message, seen);
@@ -185,32 +196,36 @@ async function answer() {
   try {
     const question = said.pop();
     const talk = model.chat({ messages: said, contextEnd: 'trim' });
-    for await (const piece of talk.send(question?.content, { ...settings.sampling(), logprobs: ALTERNATIVES,
+    for await (const piece of talk.send(question?.content, { ...sampling, logprobs: ALTERNATIVES,
       onToken: token => seen.push(token), signal: mine.signal })) {
       const now = performance.now();
       first ||= now;
       message.content += piece;
       turn.push(piece);
-      if (now - looked > GLANCE && now > first) {
+      if (running === mine && now - looked > GLANCE && now > first) {
         page.status.textContent = `${((seen.length - 1) * 1000 / (now - first)).toFixed(1)} tokens/s`;
         looked = now;
       }
       if (now - saved > SAVE) {
         saved = now;
-        void store.put(chat);
+        save(chat);
       }
     }
     const stats = talk.lastStats;
     if (stats) {
-      message.figures = summary(stats, talk.trimmed);
-      if (chat === conversation) room(stats.promptTokens + stats.tokens, (await model.info()).contextLength);
+      message.figures = summary(stats, talk.trimmed, sampling.maxTokens);
+      if (running === mine) room(stats.promptTokens + stats.tokens, (await model.info()).contextLength);
     }
   } catch (error) {
-    message.problem = explain(error);
+    // A model that was closed for another one ends its answer with an error: it was stopped all the same.
+    if (!mine.signal.aborted) {
+      message.problem = explain(error);
+      if (error instanceof PlumbError && DEAD.includes(error.code)) void loader.load(loader.source);
+    }
   }
   turn.end();
   chat.updated = Date.now();
-  void store.put(chat);
+  save(chat);
   if (running !== mine) return;
   running = undefined;
   show();
@@ -218,9 +233,9 @@ async function answer() {
   lookInside();
 }
 
-/** @param {import('../plumb.js').Stats} stats @param {number} trimmed */
-function summary({ tokens, decodeRate, promptTokens, reusedTokens, prefillRate, finishReason }, trimmed) {
-  const cut = tokens === settings.sampling().maxTokens ? 'cut: the longest answer' : 'cut: the context is full';
+/** @param {import('../plumb.js').Stats} stats @param {number} trimmed @param {number} [most]  tokens of an answer */
+function summary({ tokens, decodeRate, promptTokens, reusedTokens, prefillRate, finishReason }, trimmed, most) {
+  const cut = tokens === most ? 'cut: the longest answer' : 'cut: the context is full';
   const how = { stop: '', length: cut, abort: 'stopped' }[finishReason];
   const read = promptTokens - reusedTokens;
   return dotted([count(tokens, 'token'), `${decodeRate.toFixed(1)} tokens/s`,
@@ -289,7 +304,7 @@ element('ideas', 'ul').addEventListener('click', event => {
   if (event.target instanceof HTMLButtonElement) ask(event.target.textContent ?? '');
 });
 addEventListener('pagehide', () => {
-  if (running) void store.put(conversation);
+  if (running) save(conversation);
 });
 
 // ---- files that are dropped ----
