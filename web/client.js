@@ -1,7 +1,7 @@
 /* The client of plumb/openai: what code written for OpenAI's package talks to.  Models are loaded where they are first
  * named, and one is kept. */
 import { Completions } from './completions.js';
-import { argumentError } from './errors.js';
+import { argumentError, PlumbError } from './errors.js';
 import * as known from './options.js';
 
 /** @typedef {object} ClientOptions
@@ -24,8 +24,11 @@ export class Client {
   #load;
   /** The model that is loaded. @type {{name: string, model: Model} | undefined} */
   #current;
-  #answers = 0;
+  /** Answers that are not yet in the model's line. */
+  #entering = 0;
   #idle = () => {};
+  /** Of those that wait for a model. @type {Set<AbortController>} */
+  #waiting = new Set();
   /** The last that asked for a model. @type {Promise<unknown>} */
   #last = Promise.resolve();
 
@@ -44,36 +47,64 @@ export class Client {
     this.#models = models;
     this.#load = load;
     /** `chat.completions.create({model, messages, ...})`: the model is loaded at its first use and kept; another one
-     * takes its place once no answer runs. */
-    this.chat = { completions: new Completions(name => this.#open(name)) };
+     * takes its place once it has answered. */
+    this.chat = { completions: new Completions((name, signal) => this.#open(name, signal)) };
   }
 
-  /** Frees the model that is loaded, once no answer runs; the next call loads again. */
+  /** Frees the model that is loaded; loads and answers under way end.  The next call loads again. */
   async close() {
-    await this.#inTurn(() => this.#unload());
+    const closed = new PlumbError('PLUMB_ERROR_STATE', 'the client was closed');
+    for (const abort of this.#waiting) abort.abort(closed);
+    await Promise.all([this.#current?.model.close(), this.#inTurn(() => this.#unload())]);
   }
 
-  /** @param {string} [name] */
-  async #open(name) {
+  /** @param {string} [name] @param {AbortSignal} [signal]  ends the load, too: who waits for the same model begins anew
+   * @returns {Promise<{model: Model, entered: () => void}>} */
+  async #open(name, signal) {
     if (name === undefined) throw argumentError('chat.completions.create: model is missing');
-    return this.#inTurn(async () => {
-      if (this.#current?.name !== name) {
-        await this.#unload();
-        const source = Object.hasOwn(this.#models, name) ? this.#models[name] : name;
-        this.#current = { name, model: await this.#plumb.load(source, this.#load) };
-      }
-      this.#answers++;
-      const release = () => {
-        if (--this.#answers === 0) this.#idle();
-      };
-      return { model: /** @type {{model: Model}} */ (this.#current).model, release };
+    const abort = new AbortController(), signals = [signal, this.#load.signal];
+    const follow = (/** @type {Event} */ { target }) => abort.abort(/** @type {AbortSignal} */ (target).reason);
+    const aborted = new Promise((_, reject) => {
+      abort.signal.addEventListener('abort', () => reject(abort.signal.reason));
     });
+    for (const one of signals) one?.addEventListener('abort', follow);
+    this.#waiting.add(abort);
+    const opened = this.#inTurn(() => this.#enter(name, abort.signal));
+    try {
+      return await Promise.race([aborted, opened]);
+    } catch (error) {
+      opened.then(({ entered }) => entered(), () => {});
+      throw error;
+    } finally {
+      this.#waiting.delete(abort);
+      for (const one of signals) one?.removeEventListener('abort', follow);
+    }
   }
 
+  /** @param {string} name @param {AbortSignal} signal */
+  async #enter(name, signal) {
+    signal.throwIfAborted();
+    const lives = await this.#current?.model.info().catch(() => {});   // closed, its worker dead, its engine broken
+    if (!lives || this.#current?.name !== name) {
+      await this.#unload();
+      signal.throwIfAborted();
+      this.#load.signal?.throwIfAborted();
+      const source = Object.hasOwn(this.#models, name) ? this.#models[name] : name;
+      this.#current = { name, model: await this.#plumb.load(source, { ...this.#load, signal }) };
+    }
+    this.#entering++;
+    const entered = () => {
+      if (--this.#entering === 0) this.#idle();
+    };
+    return { model: /** @type {{model: Model}} */ (this.#current).model, entered };
+  }
+
+  /** Once the model has answered: what is not read yet is on this side by then. */
   async #unload() {
-    if (this.#answers > 0) await new Promise(resolve => { this.#idle = () => resolve(undefined); });
+    if (this.#entering > 0) await new Promise(resolve => { this.#idle = () => resolve(undefined); });
     const model = this.#current?.model;
     this.#current = undefined;
+    await model?.rewind().catch(() => {});   // comes behind the answers
     await model?.close();
   }
 

@@ -106,8 +106,8 @@ export class Stream {
 export class Completions {
   #open;
 
-  /** @param {(name?: string) => Promise<{model: Model, release: () => void}>} open  the model to ask; release: when it
-   *   has answered */
+  /** @param {(name?: string, signal?: AbortSignal) => Promise<{model: Model, entered: () => void}>} open  the model to
+   *   ask; entered: once it was asked for all, or that failed */
   constructor(open) {
     this.#open = open;
   }
@@ -131,16 +131,13 @@ export class Completions {
     const request = checked(params);
     const { signal } = options;
     signal?.throwIfAborted();
-    const { model, release } = await this.#open(request.model);
+    const { model, entered } = await this.#open(request.model, signal);
     const controller = new AbortController();
     const follow = () => controller.abort(signal?.reason);
     if (signal?.aborted) follow();   // while the model was loaded
     signal?.addEventListener('abort', follow);
-    const chunks = chunksOf(model, request, controller.signal, () => {
-      signal?.removeEventListener('abort', follow);
-      release();
-    });
-    const first = await chunks.next();
+    const chunks = chunksOf(model, request, controller.signal, () => signal?.removeEventListener('abort', follow));
+    const first = await chunks.next().finally(entered);
     if (!first.done && request.stream) return new Stream(first.value, chunks, controller);
     const whole = first.done ? undefined : await joined(first.value, chunks, Boolean(request.logprobs));
     if (whole) return whole;
@@ -194,9 +191,9 @@ function plain(message, where) {
 }
 
 /** Asks the model.  Ends without a finish_reason where the signal, or closing the model, ended the answer.
- * @param {Model} model @param {Request} request @param {AbortSignal} signal @param {() => void} release
+ * @param {Model} model @param {Request} request @param {AbortSignal} signal @param {() => void} ended
  * @returns {AsyncGenerator<ChatCompletionChunk, void, void>} */
-async function* chunksOf(model, request, signal, release) {
+async function* chunksOf(model, request, signal, ended) {
   /** @type {AsyncGenerator<string, import('./host.js').Stats, void> | undefined} */
   let pieces;
   try {
@@ -231,7 +228,7 @@ async function* chunksOf(model, request, signal, release) {
     if (request.usage) yield { ...head, choices: [], usage: usageOf(stats) };
   } finally {
     await pieces?.return(/** @type {any} */ (undefined));
-    release();
+    ended();
   }
 }
 

@@ -294,7 +294,7 @@ export class Model {
      * takes OpenAI's parameters and gives its results, see completions.js.
      * @type {((options?: import('./chat.js').ChatOptions) => Chat) & {completions: Completions}} */
     this.chat = Object.assign((/** @type {import('./chat.js').ChatOptions | undefined} */ options) =>
-      new Chat(this, options), { completions: new Completions(async () => ({ model: this, release() {} })) });
+      new Chat(this, options), { completions: new Completions(async () => ({ model: this, entered() {} })) });
     /** What runs otherwise than asked, and why: 'threads', there is one; 'cache', no copy is kept. */
     this.warnings = loaded.warnings ?? [];
   }

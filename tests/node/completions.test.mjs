@@ -3,10 +3,11 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { after, before, beforeEach, describe, test } from 'node:test';
+import { Client } from '../../web/client.js';
 import { VERSION } from '../../web/completions.js';
 import { Plumb } from '../../web/node/index.js';
 import { OpenAI } from '../../web/node/openai.js';
-import { fails, prompts, realPath, root, textOf, tinyPath } from './helpers.mjs';
+import { fails, prompts, realPath, root, server, textOf, tinyPath } from './helpers.mjs';
 
 const asked = prompts[1];
 const { messages } = asked;
@@ -262,6 +263,73 @@ describe('the client', () => {
     await client.close();
     assert.equal((await ask()).choices[0].message.content, message.content);
     assert.equal(loads(), 4);
+  });
+
+  test('a stream that nobody reads holds no model; what it said can still be read', { timeout: 60000 }, async () => {
+    const client = new OpenAI({ models: { smol: realPath }, load: { ...load, contextLength: 64 } });
+    const ask = params => client.chat.completions.create({ ...GREEDY, model: 'smol', stream: true, ...params });
+    const unread = await ask();
+    await fails(ask({ model: tinyPath }), 'PLUMB_ERROR_TEMPLATE', /no tokenizer.chat_template/);
+    const chunks = await all(unread);
+    assert.equal(contentOf(chunks), contentOf(await all(await ask())));
+    assert.equal(chunks.at(-1).choices[0].finish_reason, 'length');
+    await ask();
+    await client.close();
+  });
+
+  for (const worker of [false, true]) {
+    const where = worker ? 'in a worker' : 'in this thread';
+
+    test(`close ends answers and loads under way ${where}`, { timeout: 60000 }, async t => {
+      let loading = () => {};
+      const onProgress = () => loading();
+      const client = new OpenAI({ models, load: { ...load, worker, onProgress } });
+      t.after(() => client.close());
+      const ask = params => client.chat.completions.create({ ...GREEDY, model: 'smol', ...params });
+      const closed = 'PLUMB_ERROR_STATE', why = /the (model|client) (was|is) closed/;
+      const begun = new Promise(resolve => { loading = () => resolve(undefined); });
+      const asked = [ask(), ask(), ask({ model: tinyPath })].map(answer => fails(answer, closed, why));
+      await begun;
+      await client.close();
+      await Promise.all(asked);
+
+      const endless = { logit_bias: { 0: -100, 2: -100 } };
+      const stream = await ask({ ...endless, stream: true });
+      const others = [ask(endless), ask({ model: tinyPath })].map(answer => fails(answer, closed, why));
+      await client.close();
+      await Promise.all(others);
+      assert.equal((await all(stream)).at(-1).choices[0].finish_reason, null);
+      assert.equal((await ask({ max_tokens: 2 })).usage.completion_tokens, 2);
+    });
+
+    test(`a model that was closed is loaded again ${where}`, { timeout: 60000 }, async t => {
+      let loaded;
+      const plumb = { load: async (source, options) => loaded = await Plumb.load(source, options) };
+      const client = new Client(plumb, { models, load: { ...load, worker } });
+      t.after(() => client.close());
+      const ask = () => client.chat.completions.create({ ...GREEDY, model: 'smol', max_tokens: 2 });
+      const first = await ask(), model = loaded;
+      await ask();
+      assert.equal(loaded, model);
+      await model.close();
+      assert.equal((await ask()).choices[0].message.content, first.choices[0].message.content);
+      assert.notEqual(loaded, model);
+    });
+  }
+
+  test('a signal is heard while the model loads, by its own call only', { timeout: 60000 }, async t => {
+    const url = await server(t, (_, response) => void response.write('GGUF'));   // and no more
+    const client = new OpenAI({ models, load: { ...load, cache: 'no-store' } });
+    t.after(() => client.close());
+    const stop = new AbortController(), reason = new Error('enough');
+    const ask = (model, options) => client.chat.completions.create({ ...GREEDY, model, max_tokens: 2 }, options);
+    const never = assert.rejects(ask(url, { signal: stop.signal }), found => found === reason);
+    const behind = assert.rejects(ask('smol', { signal: AbortSignal.timeout(100) }), { name: 'TimeoutError' });
+    const answer = ask('smol');
+    await behind;
+    stop.abort(reason);
+    await never;
+    assert.equal((await answer).usage.completion_tokens, 2);
   });
 
   test('options of a server, others, and no model are errors', async () => {
