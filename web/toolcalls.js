@@ -93,7 +93,7 @@ export class CallFilter {
     try {
       const { calls, rest } = this.#format.parse(held.trim());
       this.calls = calls.map(call => this.#call(call));
-      return rest;
+      return calls.length > 0 ? rest : held;
     } catch {
       return held;
     }

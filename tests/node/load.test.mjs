@@ -131,6 +131,15 @@ test('a file that ends early, that is no GGUF, that is not there', async t => {
   await fails(Plumb.load(stream(tiny.subarray(0, 80000), 1000)), 'PLUMB_ERROR_TRUNCATED', /\d/);
 });
 
+test('an iterator whose next() gives no promise, throws or gives nothing', async () => {
+  let at = 0;
+  const iterated = next => ({ [Symbol.asyncIterator]: () => ({ next }) });
+  await same(iterated(() => ({ done: at >= tiny.length, value: tiny.subarray(at, at += 5000) })));
+  const broken = /the stream: the bytes stop after 0: /;
+  await fails(Plumb.load(iterated(() => { throw new Error('torn'); })), 'PLUMB_ERROR_IO', broken);
+  await fails(Plumb.load(iterated(() => undefined)), 'PLUMB_ERROR_IO', broken);
+});
+
 test('a stream that fails, and one of something else than bytes', async () => {
   let n = 0;
   const failing = new ReadableStream({

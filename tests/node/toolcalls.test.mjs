@@ -65,6 +65,10 @@ test('what is no call of a tool that was given stays text', () => {
       assert.deepEqual(read(LLAMA, body, body.length), { shown: '', text: body, calls: [] });
     }
   }
+  for (const none of ['[]', ' [ ]\n', '<|tool_call|>[]']) {
+    assert.equal(read(GRANITE, none, 1).text, none);
+    if (!none.startsWith('<')) assert.equal(read(LLAMA, none, 1).text, none);
+  }
   const both = `<tool_call>${NOW}</tool_call><tool_call>{</tool_call>`;   // all of it, not half
   assert.deepEqual(read(HERMES, both, 5), { shown: '', text: both, calls: [] });
 });

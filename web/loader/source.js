@@ -69,7 +69,12 @@ function describeOne(source, name, sites) {
   const title = name || 'the stream';
   let bytes = 0;
   const checked = async () => {
-    const { done, value } = await next().catch(error => { throw broken(title, bytes, undefined, error); });
+    let done, value;
+    try {
+      ({ done, value } = await next());
+    } catch (error) {
+      throw broken(title, bytes, undefined, error);
+    }
     if (done) return null;
     if (!(value instanceof Uint8Array)) throw argumentError(`Plumb.load: ${title} gave a chunk that is no Uint8Array`);
     bytes += value.length;
@@ -79,7 +84,7 @@ function describeOne(source, name, sites) {
 }
 
 /** @param {any} source
- * @returns {{next?: () => Promise<{done?: boolean, value?: unknown}>, cancel?: () => unknown}} */
+ * @returns {{next?: () => any, cancel?: () => unknown}}  next: the user's own, may give anything */
 function reader(source) {
   if (typeof source?.getReader === 'function') {
     const stream = source.getReader();
