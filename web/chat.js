@@ -66,7 +66,8 @@ export class Chat {
    * @returns {AsyncGenerator<string, Stats, void>} */
   async *send(content, options) {
     const said = typeof content === 'string' ? { role: 'user', content } : content;
-    return yield* this.#answer('chat.send', () => [...this.#messages, ...checked('chat.send', [said].flat())], options);
+    return yield* this.#answer('chat.send', () =>
+      [...this.#messages, ...checked('chat.send', [said].flat(), this.#messages.length)], options);
   }
 
   /** Answers once more what was last said; an answer that is there already is forgotten.  The same `seed` gives the
@@ -176,11 +177,20 @@ const isSystem = message => message?.role === 'system' || message?.role === 'dev
 /** @param {GenerateOptions} options  of an answer whose prompt is tokens already @returns {GenerateOptions} */
 const withoutTemplate = ({ template: _, ...options }) => options;
 
-/** Copies of messages that are some. @param {string} where @param {Message[]} messages @returns {Message[]} */
-function checked(where, messages) {
-  const wrong = messages.findIndex(message => typeof message?.role !== 'string');
-  if (wrong >= 0 || messages.length === 0) {
-    throw argumentError(`${where}: expected a text, or messages {role, content}`);
+/** Whether templates can read what a message says. @param {Message} message */
+const hasContent = ({ content, tool_calls }) =>
+  typeof content === 'string' || Array.isArray(content) || (content ?? null) === null && Array.isArray(tool_calls);
+
+/** Copies of messages that are some.
+ * @param {string} where @param {Message[]} messages @param {number} [before]  how many come before them in the chat
+ * @returns {Message[]} */
+function checked(where, messages, before = 0) {
+  if (messages.length === 0 || messages.some(message => typeof message?.role !== 'string' || !hasContent(message))) {
+    throw argumentError(`${where}: expected a text, or messages {role, content}, where content is a string or an array `
+      + 'of parts, or null beside tool_calls');
+  }
+  if (messages.some((message, i) => before + i > 0 && isSystem(message))) {
+    throw argumentError(`${where}: a system message can only be the first of a chat`);
   }
   return structuredClone(messages);
 }

@@ -35,7 +35,7 @@ export const VERSION = '0.1.0';
  * @property {number | null} [frequency_penalty]  -2 to 2; default 0: off
  * @property {Record<string, number> | null} [logit_bias]  of token ids, -100 to 100
  * @property {string | string[] | null} [stop]  any number of texts, before the first of which the answer ends
- * @property {number | null} [seed]  same seed, same answer; default: a random one
+ * @property {number | null} [seed]  any integer, taken modulo 2^64: same seed, same answer; default: a random one
  * @property {boolean | null} [logprobs]  tell the log-probability of every token
  * @property {number | null} [top_logprobs]  0 to 20: and of so many of the likeliest; only with logprobs
  * @property {Tool[] | null} [tools]  that the model is told of, by its chat template; PLUMB_ERROR_TEMPLATE if it knows
@@ -73,7 +73,7 @@ export const VERSION = '0.1.0';
 const OPTIONS = {
   temperature: 'temperature', top_p: 'topP', top_k: 'topK', min_p: 'minP', typical_p: 'typicalP',
   repeat_penalty: 'repeatPenalty', presence_penalty: 'presencePenalty', frequency_penalty: 'frequencyPenalty',
-  logit_bias: 'logitBias', stop: 'stop', seed: 'seed', max_tokens: 'maxTokens', max_completion_tokens: 'maxTokens',
+  logit_bias: 'logitBias', stop: 'stop', max_tokens: 'maxTokens', max_completion_tokens: 'maxTokens',
 };
 const utf8 = new TextEncoder();
 
@@ -160,15 +160,16 @@ function checked(params) {
   if (given.max_tokens !== undefined && given.max_completion_tokens !== undefined) {
     throw argumentError(`${where}: max_tokens and max_completion_tokens are one too many`);
   }
-  if (!messages) throw argumentError(`${where}: messages is missing`);
+  if (!messages?.length) throw argumentError(`${where}: messages is ${messages ? 'empty' : 'missing'}`);
   const options = Object.entries(OPTIONS).filter(([name]) => name in given)
     .map(([name, ours]) => [ours, given[/** @type {keyof CompletionParameters} */ (name)]]);
+  const seed = given.seed === undefined ? {} : { seed: BigInt.asUintN(64, BigInt(given.seed)) };
   return {
     model, stream, logprobs: logprobs ? { logprobs: top_logprobs ?? 0 } : undefined,
     usage: stream_options?.include_usage ?? !stream,
     messages: messages.map((message, i) => plain(message, `${where}: messages[${i}]`)),
     tools: tool_choice === 'none' || !tools?.length ? undefined : tools,
-    options: /** @type {import('./plumb.js').GenerateOptions} */ (Object.fromEntries(options)),
+    options: /** @type {import('./plumb.js').GenerateOptions} */ ({ ...Object.fromEntries(options), ...seed }),
   };
 }
 

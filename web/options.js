@@ -24,6 +24,8 @@ const seed = value => !(Number.isSafeInteger(value) && value >= 0)
   && !(typeof value === 'bigint' && value >= 0n && value < 1n << 64n)
   && 'an integer from 0 on (a BigInt up to 2^64 - 1)';
 /** @type {Check} */
+const integer = value => !Number.isInteger(value) && typeof value !== 'bigint' && 'an integer';
+/** @type {Check} */
 const threads = value => value !== 'auto' && count(value) && "an integer from 1 on, or 'auto'";
 /** @type {Check} */
 const text = value => (typeof value !== 'string' || value === '') && 'a string that is not empty';
@@ -112,7 +114,7 @@ export const COMPLETION = {
   model: text, messages: array, stream: boolean, stream_options: streamOptions, max_completion_tokens: count,
   max_tokens: count, temperature: within(0, 2), top_p: within(0, 1), top_k: unsigned32, min_p: number,
   typical_p: number, repeat_penalty: number, presence_penalty: within(-2, 2), frequency_penalty: within(-2, 2),
-  logit_bias: openaiBias, stop, seed, logprobs: boolean, top_logprobs: logprobs, tools,
+  logit_bias: openaiBias, stop, seed: integer, logprobs: boolean, top_logprobs: logprobs, tools,
   tool_choice: oneOf('auto', 'none'), response_format: responseFormat, n: oneOf(1),
 };
 export const CLIENT = { models: object, load: object };

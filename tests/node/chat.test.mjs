@@ -123,6 +123,12 @@ describe('the default model', () => {
 
   test('arguments that are none', async () => {
     const chat = model.chat({ messages: [user('Hi'), assistant('Hello!')] });
+    const calls = [{ id: 'c', type: 'function', function: { name: 'now', arguments: '{}' } }];
+    for (const content of ['', null, undefined]) {
+      const said = [{ role: 'developer', content: 'x' }, user('Hi'), { role: 'assistant', content, tool_calls: calls }];
+      assert.deepEqual(model.chat({ messages: said }).messages, said);
+    }
+    assert.equal(model.chat({ messages: [user([{ type: 'text', text: 'Hi' }])] }).messages.length, 1);
     for (const [action, message] of [
       [async () => model.chat({ sytem: 'x' }), /chat: unknown option "sytem"; known are system, tools, messages, /],
       [async () => model.chat({ signal: AbortSignal.abort() }), /unknown option "signal"/],
@@ -130,6 +136,17 @@ describe('the default model', () => {
       [async () => model.chat({ tools: [{ name: 'f' }] }), /tools is an array, expected an array of \{type: /],
       [async () => model.chat({ messages: [{ content: 'x' }] }), /expected a text, or messages/],
       [async () => model.chat({ system: 'x', messages: [{ role: 'system', content: 'y' }] }), /one too many/],
+      ...['system', 'developer'].flatMap(role => [
+        [async () => model.chat({ messages: [user('Hi'), { role, content: 'x' }] }), /chat: a system message can only/],
+        [async () => model.chat({ system: 'x', messages: [user('Hi'), { role, content: 'x' }] }), /can only be the/],
+        [() => chat.send({ role, content: 'x' }).next(), /chat.send: a system message can only be the first of a chat/],
+        [() => model.chat().send([user('x'), { role, content: 'x' }]).next(), /chat.send: a system message can only/],
+      ]),
+      ...[5, true, {}, null, undefined].flatMap(content => [
+        [async () => model.chat({ messages: [user(content)] }), /chat: expected a text, or messages/],
+        [() => chat.send(user(content)).next(), /chat.send: expected a text, or messages/],
+        [() => chat.edit(0, user(content)).next(), /chat.edit: expected a text, or messages/],
+      ]),
       [() => chat.send([]).next(), /expected a text, or messages/],
       [() => chat.send().next(), /expected a text, or messages/],
       [() => chat.send('x', { maxtokens: 1 }).next(), /chat.send: unknown option "maxtokens"/],

@@ -128,6 +128,11 @@ describe('the default model', () => {
     const one = await say({ ...wild, seed: 1 });
     assert.equal(await say({ ...wild, seed: 1 }), one);
     assert.notEqual(await say({ ...wild, seed: 2 }), one);
+    assert.equal(await say({ ...wild, seed: (1n << 64n) + 1n }), one);
+    const own = { temperature: 2, topP: 1, topK: 0, minP: 0, maxTokens: 12, seed: 2n ** 64n - 1n };
+    const negative = await textOf(model.generate(messages, own));
+    assert.notEqual(negative, one);
+    assert.equal(await say({ ...wild, seed: -1 }), negative);
     assert.equal(await say({ ...wild, seed: 1, top_k: 1 }), await llamaSays(12));
     assert.equal(await say({ ...wild, seed: 1, top_p: 0 }), await llamaSays(12));
     assert.equal(await say({ ...wild, seed: 1, min_p: 1 }), await llamaSays(12));
@@ -207,6 +212,8 @@ describe('the default model', () => {
       [{ frequency_penalty: NaN }, /frequency_penalty is NaN/],
       [{ logit_bias: { 5: 101 } }, /logit_bias is an object, expected .* from -100 to 100/],
       [{ logit_bias: { x: 1 } }, /logit_bias is an object, expected/],
+      [{ seed: 1.5 }, /seed is 1.5, expected an integer/],
+      [{ seed: '1' }, /seed is "1", expected an integer/],
       [{ top_logprobs: 3 }, /top_logprobs is only for logprobs: true/],
       [{ logprobs: true, top_logprobs: 21 }, /top_logprobs is 21/],
       [{ logprobs: 1 }, /logprobs is 1, expected true or false/],
@@ -220,7 +227,7 @@ describe('the default model', () => {
       [{ response_format: { type: 'json_object' } }, /response_format is an object, expected \{type: 'text'\}/],
       [{ messages: 'Hi' }, /messages is "Hi", expected an array/],
       [{ messages: null }, /messages is missing/],
-      [{ messages: [] }, /array of \{role, content\} that is not empty/],
+      [{ messages: [] }, /chat.completions.create: messages is empty/],
       [{ messages: [{ role: 'function', content: '' }] }, /messages\[0\].role is "function"; known are system, /],
       [{ messages: [null] }, /messages\[0\].role is "undefined"/],
       [{ messages: [{ role: 'user', content: 5 }] }, /messages\[0\].content is neither/],
