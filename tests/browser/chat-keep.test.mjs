@@ -174,6 +174,52 @@ test('conversations are chosen from the list', async () => {
   assert.equal(await page.locator('#chats [aria-current]').textContent(), 'Name a river.');
 });
 
+test('what another tab has changed is not overwritten: both are kept', async () => {
+  const texts = async () => (await stored()).map(({ messages }) => messages?.at(0)?.content);
+  const n = (await texts()).length;
+  const theirs = await page.evaluate(() => new Promise(resolve => {
+    const opening = indexedDB.open('plumb-chat', 1);
+    opening.onsuccess = () => {
+      const change = opening.result.transaction('conversations', 'readwrite');
+      const store = change.objectStore('conversations');
+      const asking = store.get(JSON.parse(localStorage.getItem('plumb.chat')));
+      asking.onsuccess = () => store.put({ ...asking.result, revision: 'theirs', title: 'Theirs',
+        messages: [{ role: 'user', content: 'What they said.' }] });
+      change.oncomplete = () => resolve(asking.result.messages[0].content);
+    };
+  }));
+  await page.locator('#chats li').filter({ has: page.locator('[aria-current]') }).hover();
+  await page.locator('#chats li').filter({ has: page.locator('[aria-current]') })
+    .getByRole('button', { name: /^Rename/ }).click();
+  await page.keyboard.press('Enter');
+  await page.getByText('Another tab has changed this conversation').waitFor();
+  const now = await texts();
+  assert.equal(now.length, n + 1);
+  assert.ok(now.includes('What they said.') && now.includes(theirs));
+  assert.ok((await titles()).includes('Theirs'));
+  const before = await messages();
+  await page.reload();
+  await page.waitForSelector('#log > li');
+  assert.deepEqual(await messages(), before);   // its own is still the one that is shown
+});
+
+test('a conversation that the browser refuses to keep says so, until it is kept again', async () => {
+  await state(page, 'ready');
+  await page.evaluate(() => {
+    const { put } = IDBObjectStore.prototype;
+    IDBObjectStore.prototype.put = function (...args) {
+      put.apply(this, args);
+      this.transaction.abort();   // as a full disk does, at the end
+    };
+    globalThis.giveBack = () => (IDBObjectStore.prototype.put = put);
+  });
+  await answer(page, 'Once more.');
+  assert.match(await page.textContent('#chats-note'), /^Not saved/);
+  await page.evaluate(() => globalThis.giveBack());
+  await answer(page, 'And once more.');
+  await page.waitForFunction(() => document.querySelector('#chats-note').textContent === '');
+});
+
 test('what is exported as JSON comes back by an import; Markdown is for people', async () => {
   const [all] = await Promise.all([page.waitForEvent('download'), page.click('#export-json')]);
   const json = readFileSync(await all.path(), 'utf8');

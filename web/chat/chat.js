@@ -18,6 +18,7 @@ const DEFAULT_MODEL = new URL('../../models/SmolLM2-135M-Instruct.Q4_1.gguf', im
 const SAVE = 200, GLANCE = 500;
 /** Likely tokens that the inspector shows beside the one that was taken. */
 const ALTERNATIVES = 5;
+const UNSAVED = 'Not saved: this browser has no room for it. Export what you want to keep.';
 /** Errors after which a model answers nothing any more: its engine broke down, or its worker is gone. */
 const DEAD = ['PLUMB_ERROR', 'PLUMB_ERROR_STATE'];
 
@@ -62,7 +63,14 @@ createPanel('inspect', 'open-inspect', open => {
 });
 
 const loading = isolate().catch(() => {}).then(() => loader.load(models.first()));
-const store = await openStore();
+const store = await openStore(what => {
+  element('chats-note', 'p').textContent = what === 'unsaved' ? UNSAVED : '';
+  if (what === 'unsaved') toast(UNSAVED, 'Export all', () => element('export-json', 'button').click());
+  if (what !== 'parted') return;
+  toast('Another tab has changed this conversation: both are kept');
+  if (store.get(conversation.id)) remember('chat', conversation.id);
+  chats.show();
+});
 const chats = createChats(store, { current: () => conversation, choose });
 choose(store.get(recall('chat')));
 void loading.then(keepPage);

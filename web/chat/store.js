@@ -62,14 +62,51 @@ export function titleOf({ title, messages }) {
 
 /** @typedef {Awaited<ReturnType<typeof openStore>>} Store */
 
-/** The conversations of this browser, all in memory too.  Where there is no database they last as long as the page. */
-export async function openStore() {
+/** The conversations of this browser, all in memory too.  Where there is no database they last as long as the page.
+ * A conversation that another tab has changed since is not overwritten: this tab's becomes one of its own.
+ * @param {(what: 'saved' | 'unsaved' | 'parted') => void} tell  unsaved: the browser refused to keep one; saved: it does
+ *   again; parted: a conversation has another id now */
+export async function openStore(tell) {
   /** @type {Map<string, Conversation>} */
   const all = new Map();
+  /** What this tab last read or wrote of each. @type {Map<string, unknown>} */
+  const revisions = new Map();
   const database = await open().catch(() => undefined);
   for (const record of await database?.read().catch(() => []) ?? []) {
     const conversation = conversationOf(record);
-    if (conversation) all.set(conversation.id, conversation);
+    if (!conversation) continue;
+    all.set(conversation.id, conversation);
+    revisions.set(conversation.id, record.revision);
+  }
+  let saving = true;
+  /** @param {Promise<void> | undefined} change */
+  async function finish(change) {
+    const saved = await change?.then(() => true, () => false) ?? true;
+    if (saved !== saving) tell((saving = saved) ? 'saved' : 'unsaved');
+  }
+
+  /** Writes a conversation over the one that this tab knows. @param {Conversation} conversation */
+  async function write(conversation) {
+    const revision = newId();
+    let parted = false;
+    await database?.write(store => {
+      const asking = store.get(conversation.id);
+      asking.onsuccess = () => {
+        const theirs = asking.result;
+        parted = theirs !== undefined && theirs.revision !== revisions.get(conversation.id);
+        if (parted) {
+          const other = conversationOf(theirs);
+          if (other) all.set(other.id, other);
+          else all.delete(conversation.id);
+          revisions.set(conversation.id, theirs.revision);
+          conversation.id = newId();
+          all.set(conversation.id, conversation);
+        }
+        store.put({ ...conversation, revision });
+      };
+    });
+    revisions.set(conversation.id, revision);
+    if (parted) tell('parted');
   }
   return {
     /** Whether they outlast the page. */
@@ -81,12 +118,12 @@ export async function openStore() {
     /** @param {Conversation} conversation */
     put(conversation) {
       all.set(conversation.id, conversation);
-      return database?.write(store => store.put(conversation)).catch(() => {});
+      return finish(write(conversation));
     },
     /** @param {string} id */
     remove(id) {
       all.delete(id);
-      return database?.write(store => store.delete(id)).catch(() => {});
+      return finish(database?.write(store => void store.delete(id)));
     },
   };
 }
@@ -97,10 +134,16 @@ async function open() {
   const database = await done(opening);
   database.onversionchange = () => database.close();
   return {
-    /** @returns {Promise<unknown[]>} */
+    /** @returns {Promise<any[]>} */
     read: () => done(database.transaction(STORE).objectStore(STORE).getAll()),
-    /** @param {(store: IDBObjectStore) => IDBRequest} change */
-    write: async change => done(change(database.transaction(STORE, 'readwrite').objectStore(STORE))),
+    /** Done when it is written: a full disk is told at the end. @param {(store: IDBObjectStore) => void} change
+     * @returns {Promise<void>} */
+    write: change => new Promise((resolve, reject) => {
+      const transaction = database.transaction(STORE, 'readwrite');
+      transaction.oncomplete = () => resolve();
+      transaction.onabort = () => reject(transaction.error);
+      change(transaction.objectStore(STORE));
+    }),
   };
 }
 
