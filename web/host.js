@@ -18,6 +18,7 @@ import { Threads, sharedMemory } from './threads.js';
  * @property {import('./loader/source.js').OpenFile} [openFile]
  * @property {import('./loader/store.js').Store} [store]  for copies of what is downloaded
  * @property {import('./loader/download.js').DownloadOptions['pause']} [pause]  before the next try
+ * @property {import('./loader/download.js').DownloadOptions['silence']} [silence]  before a connection is given up
  * @property {boolean} [oneBuffer]  whether streams fill a buffer that they are given faster than they make new ones */
 /** @typedef {object} Stats
  * @property {number} promptTokens

@@ -145,8 +145,8 @@ async function* headerChunks(url, signal, oneBuffer) {
       }
       if (status === 200 || at === size || size === undefined && at - start < FIRST_BYTES) return;
       if (at - start < FIRST_BYTES) {
-        throw new PlumbError('PLUMB_ERROR_IO', `${url}: asked for the bytes ${start} to ${end - 1} of ${size}, the server `
-          + `sent ${at - start}`, { url, bytes: at });
+        throw new PlumbError('PLUMB_ERROR_IO', `${url}: asked for the bytes ${start} to ${end - 1} of ${size}, the `
+          + `server sent ${at - start}`, { url, bytes: at });
       }
     } catch (error) {
       signal.throwIfAborted();

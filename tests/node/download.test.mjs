@@ -26,6 +26,8 @@ other.fill(0, tiny.length - 2000, tiny.length - 1000);
 const PATIENCE = 100;
 
 let waits = [];
+/** What becomes of a wait for bytes: resolved once there was silence. */
+let silence = () => new Promise(() => {});
 /** The package as it is, but that waits are noted, and not waited for. */
 const quick = createPlumb({
   ...platform,
@@ -38,11 +40,13 @@ const quick = createPlumb({
     await new Promise(resolve => setImmediate(resolve));
     signal.throwIfAborted();
   },
+  silence: (ms, signal) => silence(ms, signal),
 });
 
 let copies = '';
 beforeEach(t => {
   waits = [];
+  silence = () => new Promise(() => {});
   copies = process.env.PLUMB_CACHE = mkdtempSync(join(tmpdir(), 'plumb-copies-'));
   t.after?.(() => rmSync(copies, { recursive: true, force: true }));
 });
@@ -238,6 +242,35 @@ test('a download that never ends leaves no copy, and has no checksum; one that e
   const ending = await flaky(t, () => ({ bytes: padded, length: false }));
   assert.deepEqual(await load(ending.url, { sha256: sha256(padded) }), { logits: expected, warnings: [] });
   assert.equal(sha256(readFileSync(copyPath())), sha256(padded));
+});
+
+test('a connection that falls silent, before the answer or within it, is given up and asked for the rest', async t => {
+  const seen = [], gone = [];
+  let silent = () => {};
+  const url = await server(t, ({ headers: { range } }, response) => {
+    const i = seen.push(range);
+    if (i <= 2) gone.push(new Promise(resolve => response.on('close', resolve)));
+    if (i === 1) return silent();
+    const from = Number(/\d+/.exec(range ?? '0')[0]);
+    response.setHeader('ETag', '"one"').setHeader('Content-Length', tiny.length - from);
+    if (from > 0) response.writeHead(206, { 'Content-Range': `bytes ${from}-88543/88544` }).end(tiny.subarray(from));
+    else response.write(tiny.subarray(0, 60000), () => setTimeout(() => silent(), PATIENCE));   // and nothing more
+  });
+  const patience = [];
+  silence = (ms, signal) => new Promise((resolve, reject) => {
+    patience.push(ms);
+    silent = resolve;
+    signal.addEventListener('abort', () => reject(signal.reason));
+  });
+  const phases = [];
+  const { logits, warnings } = await load(`${url}m`, { onProgress: ({ phase }) => phases.push(phase) });
+  assert.deepEqual([logits, warnings], [expected, []]);
+  assert.deepEqual(seen, [undefined, undefined, 'bytes=60000-']);
+  assert.deepEqual(waits, [500, 500]);
+  assert.ok(phases.includes('wait') && patience.every(ms => ms === 30000));
+  await Promise.all(gone);   // both connections are given up
+  silence = async () => {};
+  await fails(load(`${url}n`, { cache: 'no-store' }), 'PLUMB_ERROR_IO', /nothing came for 30 seconds \(\d more tries/);
 });
 
 test('a server that never answers is tried less often', async () => {

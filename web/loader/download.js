@@ -12,6 +12,8 @@ const TRIES = 5, FIRST_WAIT = 500, LONGEST_WAIT = 30000;
 /** Tries at a server that never answered: most often its name is misspelt, or it refuses this site, which a browser does
  * not tell apart. */
 const TRIES_UNHEARD = 2;
+/** Milliseconds without a byte after which a connection is given up: one that is lost does not always say so. */
+const SILENCE = 30000;
 
 /** @typedef {object} Facts  what a server says of a file
  * @property {number} [size]  bytes
@@ -21,6 +23,7 @@ const TRIES_UNHEARD = 2;
 /** @typedef {object} DownloadOptions
  * @property {AbortSignal} signal
  * @property {(ms: number, signal: AbortSignal) => Promise<void>} pause
+ * @property {(ms: number, signal: AbortSignal) => Promise<void>} silence  as pause; resolves if nothing came meanwhile
  * @property {(attempt: number) => void} onWait
  * @property {boolean} checked  a checksum will tell whether the bytes belong together
  * @property {RequestCache} cache  of the browser's own
@@ -36,6 +39,8 @@ export class Download {
   facts = { certain: false };
   /** @type {Response | undefined} */
   #response;
+  /** Ends the present request. */
+  #request = new AbortController();
   /** Of the present answer, that are there already. */
   #skip = 0;
   /** Behind the last byte of the present answer, if it says so. @type {number | undefined} */
@@ -86,7 +91,7 @@ export class Download {
       let reason = 'the connection was closed';
       try {
         let first = this.at === 0;
-        for await (let chunk of response.body ? streamChunks(response.body, oneBuffer) : []) {
+        for await (let chunk of response.body ? streamChunks(response.body, oneBuffer, this.#watch) : []) {
           if (first) checkKind(url, response, chunk);
           first = false;
           const skipped = Math.min(this.#skip, chunk.length);
@@ -137,10 +142,14 @@ export class Download {
   async #ask(whole = false) {
     const { url, at, options: { signal, cache } } = this;
     for (;;) {
+      signal.throwIfAborted();
+      const request = this.#request = new AbortController();
+      const follow = () => request.abort(signal.reason);
+      signal.addEventListener('abort', follow, { signal: request.signal });
       /** @type {Response} */
       let response;
       try {
-        response = await fetch(url, { signal, cache, headers: this.#headers(whole) });
+        response = await this.#watch(fetch(url, { signal: request.signal, cache, headers: this.#headers(whole) }));
       } catch (error) {
         signal.throwIfAborted();
         await this.#failed(at > 0 ? this.#broken(reasonOf(error))
@@ -157,6 +166,22 @@ export class Download {
       await this.#failed(error, retryAfter(response));
     }
   }
+
+  /** Waits for what the server sends, and ends the request if nothing comes.
+   * @type {<T>(coming: Promise<T>) => Promise<T>} */
+  #watch = async coming => {
+    const request = this.#request, came = new AbortController();
+    const silent = this.options.silence(SILENCE, came.signal).then(() => {
+      const error = new Error(`nothing came for ${SILENCE / 1000} seconds`);
+      request.abort(error);
+      throw error;
+    });
+    try {
+      return await Promise.race([coming, silent]);
+    } finally {
+      came.abort('it came');
+    }
+  };
 
   /** @param {boolean} whole */
   #headers(whole) {

@@ -16,6 +16,7 @@ const MOST_BEYOND = 1 << 24;
  * @property {string} [sha256]  that it should have
  * @property {import('./store.js').Store} [store]
  * @property {import('./download.js').DownloadOptions['pause']} [pause]
+ * @property {import('./download.js').DownloadOptions['silence']} [silence]
  * @property {boolean} [oneBuffer]
  * @property {(attempt: number) => void} onWait
  * @property {(message: string) => void} warn */
@@ -45,7 +46,7 @@ export class UrlFile {
     this.options = options;
     this.#keeps = Boolean(options.store) && options.mode !== 'no-store' && /^https?:/.test(url);
     this.#download = new Download(url, {
-      pause, ...options, checked: options.sha256 !== undefined,
+      pause, silence: pause, ...options, checked: options.sha256 !== undefined,
       cache: options.mode === 'no-store' || this.#keeps ? 'no-store' : 'default',
     });
   }
@@ -127,8 +128,8 @@ export class UrlFile {
       if (beyond > MOST_BEYOND) {
         await this.#drop(new Error('the server sends more than the model has'));
         if (!hash) return;
-        throw new PlumbError('PLUMB_ERROR_IO', `${this.url}: the server sends more than ${MOST_BEYOND} bytes behind the `
-          + 'model, and no end of which there could be a checksum', { url: this.url });
+        throw new PlumbError('PLUMB_ERROR_IO', `${this.url}: the server sends more than ${MOST_BEYOND} bytes behind `
+          + 'the model, and no end of which there could be a checksum', { url: this.url });
       }
       yield { n: chunk.length, phase: 'download' };
     }

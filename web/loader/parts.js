@@ -37,9 +37,10 @@ export class Parts {
       call.signal.addEventListener('abort', abort);
     });
     this.aborted.catch(() => {});
-    const { store, pause, oneBuffer } = platform;
+    const { store, pause, silence, oneBuffer } = platform;
     this.files = parts.map((part, i) => part.kind !== 'url' ? undefined : new UrlFile(part.url, {
-      signal: this.#end.signal, mode: cache, sha256: sha256[i], store, ...pause && { pause }, oneBuffer,
+      signal: this.#end.signal, mode: cache, sha256: sha256[i], store, ...pause && { pause },
+      ...silence && { silence }, oneBuffer,
       onWait: attempt => this.meter.say('wait', attempt),
       warn: message => void this.warnings.push({ code: 'cache', message }),
     }));

@@ -27,13 +27,14 @@ function chunkReader(stream, oneBuffer) {
 }
 
 /** As for await over the stream, which Safari does not have.
- * @param {ReadableStream<Uint8Array>} stream @param {boolean} [oneBuffer] */
-export async function* streamChunks(stream, oneBuffer) {
+ * @param {ReadableStream<Uint8Array>} stream @param {boolean} [oneBuffer]
+ * @param {<T>(coming: Promise<T>) => Promise<T>} [watch]  what waits for each chunk: it may fail before one comes */
+export async function* streamChunks(stream, oneBuffer, watch = coming => coming) {
   const reader = chunkReader(stream, oneBuffer);
   let ended = false;
   try {
     for (;;) {
-      const { done, value } = await reader.read();
+      const { done, value } = await watch(reader.read());
       ended = done;
       if (done || !value) return;
       yield value;
