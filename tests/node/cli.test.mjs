@@ -74,6 +74,8 @@ test('run of a URL, in JSON', async t => {
   assert.equal(cache().stdout, `     98.4 MB  ${args[1]}\n`.replace('98.4', (copy.bytes / 1e6).toFixed(1)));
   assert.equal(cache('remove', args[1]).status, 0);
   assert.deepEqual([cache().stdout, cache('remove', args[1]).status], ['', 1]);
+  assert.equal(cache().stderr, `plumb: cache: no copies are in ${process.env.PLUMB_CACHE}\n`);
+  assert.match(plumb(['cache', '--help']).out, /\$PLUMB_CACHE/);
 });
 
 test('run and bench compute what the C program computes', () => {
@@ -100,8 +102,11 @@ test('run: Ctrl-C ends the answer, exit code 130', async () => {
 test('failures are one line and a code', () => {
   for (const [args, code, message] of [
     [['run', tinyPath, '-p', 'Hi'], 1, /f32\.gguf: PLUMB_ERROR_TEMPLATE: the file has no tokenizer.chat_template/],
-    [['run', tinyPath, '-p', 'Hi!', '--ctx', '2', '--raw'], 1, /^plumb: prompt: PLUMB_ERROR_CONTEXT: .*; --ctx makes it l/],
+    [['run', tinyPath, '-p', 'Hi!', '--ctx', '2', '--raw'], 1,
+      /^plumb: prompt: PLUMB_ERROR_CONTEXT: the prompt has 3 tokens, but the context holds 2; --ctx makes it larger\n$/],
     [['run', 'http://127.0.0.1:1/x.gguf', '-p', 'Hi'], 1, /http:\/\/127\.0\.0\.1:1\/x\.gguf: PLUMB_ERROR_IO: /],
+    [['inspect', 'http://127.0.0.1:1/x.gguf'], 2, /x\.gguf: download it first; run, bench, chat and preflight take URLs/],
+    [['cache', 'remove', 'foo'], 2, /^plumb: cache: foo is no URL, and only URLs have copies\n$/],
     [['chat'], 2, /^plumb: chat: MODEL is needed; see plumb chat --help\n$/],
     [['chat', tinyPath], 1, /f32\.gguf: PLUMB_ERROR_TEMPLATE: the file has no chat template/],
     [['chat', 'none\x1b.gguf'], 1, /^plumb: none\?\.gguf: PLUMB_ERROR_IO: ENOENT/],
@@ -236,7 +241,7 @@ test('chat in a terminal: commands', () => {
     ['tokens/s', '/edit\r'], ['Say ⏎hello.', '\x15Say bye.\r'], ['tokens/s', `/save ${file}\r`],
     ['3 messages are in', `/save ${file}\r`], ['3 messages are in', `/save ${other}\r`], ['EEXIST', '/new\r'],
     ['a new chat', `/load ${file}\r`], ['3 messages; say', '/stats\r'], ['3 messages', `/load ${other}\r`],
-    ['/load: ', '/set top-k 1e9\r'], ['is not an integer', '/nonsense\r'],
+    [`/load: ${other} is no chat: it is no JSON`, '/set -n 9\r'], ['maxTokens 9', '/set top-k 1e9\r'], ['is not an integer', '/nonsense\r'],
     ['is no command; /help lists', '/hel\t'], ['/help', '\r'],
     ['/exit    ', `/load ${hostile}\r`], ['1 messages', '/edit\r'], ['␛]0;owned␇␍/save y⏎y', '\x03'],
     ['> ', '\x1b[200~one\ntwo\x1b[201~\r'], ['tokens/s', '/exit\r'],

@@ -317,7 +317,7 @@ class Talk {
 
   /** @param {string} rest */
   #set(rest) {
-    const [name, value] = rest.split(/\s+/);
+    const [word, value] = rest.split(/\s+/), name = word.replace(/^-+/, '');
     const names = SAMPLING.map(({ key }) => key).join(', ');
     const option = SAMPLING.find(one => one.key === name || one.name.replace(/^-+/, '') === name);
     if (!name) {
@@ -363,7 +363,7 @@ class Talk {
     if (!file) return complain('/load: which FILE?');
     attempt('/load', () => {
       if (statSync(file).size > LARGEST) throw new Error(`${file} is no chat: it has more than ${LARGEST} bytes`);
-      const saved = JSON.parse(readFileSync(file, 'utf8'));
+      const saved = parseJson(file, readFileSync(file, 'utf8'));
       const messages = saved?.messages ?? saved;
       const isChat = Array.isArray(messages) && messages.every(message => typeof message?.content === 'string'
         && ['system', 'user', 'assistant', 'tool'].includes(message.role));
@@ -375,6 +375,15 @@ class Talk {
       for (const { role, content } of messages.slice(-4)) this.#say(printable(`${role}: ${content}`));
       this.#say(`${messages.length} messages; say something`);
     });
+  }
+}
+
+/** @param {string} file @param {string} text  of it */
+function parseJson(file, text) {
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    throw new Error(`${file} is no chat: it is no JSON`, { cause: error });
   }
 }
 

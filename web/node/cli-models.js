@@ -1,5 +1,6 @@
 /* The commands cache and preflight: what there is to know of models before they run. */
 import { Plumb } from './index.js';
+import { folderPath } from './folder.js';
 import { LOAD, pick, Refusal } from './cli-options.js';
 import { complain, jsonLine, report, shown, watchOutput } from './cli-terminal.js';
 
@@ -9,6 +10,7 @@ const mb = (/** @type {number} */ bytes) => (bytes / 1e6).toFixed(1);
  * @param {string[]} words @param {Record<string, any>} values @returns {Promise<number>} the exit code */
 export async function cache([what, url, ...rest], { json }) {
   if (what === 'remove' && url && rest.length === 0) {
+    if (!/^https?:/i.test(url)) throw new Refusal(`cache: ${url} is no URL, and only URLs have copies`);
     if (await Plumb.removeCached(url)) return 0;
     complain(`cache: there is no copy of ${url}`);
     return 1;
@@ -16,6 +18,7 @@ export async function cache([what, url, ...rest], { json }) {
   if (what !== undefined) throw new Refusal('cache: it is "plumb cache" or "plumb cache remove URL"');
   watchOutput(() => {});
   const copies = await Plumb.listCached();
+  if (copies.length === 0) complain(`cache: no copies are in ${folderPath()}`);
   for (const copy of copies) {
     process.stdout.write(json ? jsonLine(copy) : shown(process.stdout, `${mb(copy.bytes).padStart(9)} MB${
       copy.complete ? '' : ` of ${copy.size === undefined ? '?' : mb(copy.size)} MB`}  ${copy.url}\n`));
@@ -47,6 +50,7 @@ export async function preflight(files, values) {
         fits ? '' : '; too much'}`] : [],
       ...speed ? [`about ${speed.prefill.toFixed(0)} tokens/s of a prompt, ${speed.decode.toFixed(0)} of an answer, ${
         plan.threads} thread${plan.threads === 1 ? '' : 's'}`] : [],
+      ...plan.threadsNote ? [plan.threadsNote] : [],
       ...plan.chat === false ? ['no chat template: it can continue texts only'] : [],
       `${plan.cached ? `${mb(plan.cached.bytes)} MB of it are on this machine, ` : ''}${
         plan.bytesRead} bytes were read to know this`,

@@ -41,7 +41,9 @@ export function report(error, where, json = false) {
   if (json) process.stdout.write(jsonLine({ error: { code, message } }));
   const place = error.details.path ?? error.details.url ?? where;
   const what = message.startsWith(`${place}: `) ? message.slice(`${place}: `.length) : message;
-  complain(`${place}: ${code}: ${what}${code === 'PLUMB_ERROR_CONTEXT' ? '; --ctx makes it larger' : ''}`);
+  // Here the option has another name than in JavaScript.
+  const hint = code === 'PLUMB_ERROR_CONTEXT' ? '; --ctx makes it larger' : '';
+  complain(`${place}: ${code}: ${hint ? what.replace(/;[^;]*contextLength$/, '') : what}${hint}`);
   return 1;
 }
 

@@ -41,7 +41,10 @@ program does, with one thread.
 
 /** All that there is to say of a command. @type {Record<string, string>} */
 const USAGE = {
-  cache: 'cache [remove URL] [--json]',
+  cache: `cache [remove URL] [--json]
+
+Lists the copies of URLs, or removes one. They lie in $PLUMB_CACHE, or else in
+plumb in $XDG_CACHE_HOME or ~/.cache.`,
   preflight: `preflight MODEL [options]
 
 Its options are --json and run's --ctx, --threads, --precision and --kv-type.
@@ -81,6 +84,11 @@ async function main([name, ...words]) {
   if (name === 'help' && words[0] in COMMANDS) return help(words[0]);
   const command = COMMANDS[name];
   const isInC = name !== 'chat' && words.some(word => IN_C.includes(word.replace(/=.*/s, '')));
+  // The C program reads files alone.
+  const url = (name === 'inspect' ? words : words.slice(0, 1)).find(word => /^https?:\/\//i.test(word));
+  if (!command && url) {
+    throw new Refusal(`${name}: ${url}: download it first; run, bench, chat and preflight take URLs`);
+  }
   if (!command || isInC) return inC(name === undefined ? [] : [name, ...words]);
   const parsed = parse(name, words);
   return parsed ? command(parsed.files, parsed.values) : help(name);

@@ -11,10 +11,15 @@ import { Busy } from '../loader/store.js';
 /** At most this much is read at once, so that aborts and progress have their turn. */
 const READ = 8 << 20;
 
+/** Where copies lie. */
+export function folderPath() {
+  const { PLUMB_CACHE, XDG_CACHE_HOME } = process.env;
+  return PLUMB_CACHE || join(XDG_CACHE_HOME || join(homedir(), '.cache'), 'plumb');
+}
+
 /** @returns {Promise<import('../loader/store.js').Folder>} */
 export async function folder() {
-  const { PLUMB_CACHE, XDG_CACHE_HOME } = process.env;
-  const root = PLUMB_CACHE || join(XDG_CACHE_HOME || join(homedir(), '.cache'), 'plumb');
+  const root = folderPath();
   const path = (/** @type {string} */ name) => join(root, name);
   return {
     writes: true,
