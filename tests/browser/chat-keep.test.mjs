@@ -311,3 +311,35 @@ test('a conversation that has outgrown the context goes on without its first mes
   assert.match(await page.textContent('#log > li:last-child .figures'), /without the first 2 messages/);
   assert.equal((await stored()).some(({ messages }) => messages?.length === 6), true);
 });
+
+test('on a narrow screen a choice and a click beside it put the list away; an answer to nothing is not answered anew',
+  async () => {
+    const page = await open(where, `?model=${TINY}`, { viewport: { width: 400, height: 800 } });
+    await put(page, [{ title: 'One', messages: [{ role: 'assistant', content: 'First words.' },
+      { role: 'user', content: 'q' }, { role: 'assistant', content: 'a' }] },
+      { title: 'Two', messages: [{ role: 'user', content: 'x' }, { role: 'assistant', content: 'y' }] }]);
+    await page.setInputFiles('#import-file', { name: 'c.json', mimeType: 'application/json', buffer: Buffer.from(
+      '{"conversations":[{"id":{},"title":"Three","messages":[{"role":"assistant","content":"Hm"}]},7]}') });
+    await page.getByText('Imported 1; 1 could not be read').waitFor();
+    assert.equal(await page.getByRole('button', { name: 'Regenerate' }).count(), 0);
+    const hidden = () => page.locator('#side').isHidden();
+    await page.click('#menu');
+    assert.equal(await hidden(), false);
+    await page.mouse.click(390, 400);
+    assert.equal(await hidden(), true, 'shade');
+    await page.click('#menu');
+    await page.getByRole('button', { name: 'One', exact: true }).click();
+    assert.equal(await hidden(), true, 'chosen');
+    assert.equal(await page.getByRole('button', { name: 'Regenerate' }).count(), 1);
+    assert.equal(await page.evaluate(() => document.activeElement.id), 'menu');
+    await page.click('#menu');
+    const item = page.locator('#chats li').filter({ hasText: 'Two' });
+    await item.hover();
+    await item.getByRole('button', { name: /^Rename/ }).click();
+    await page.keyboard.type('Zwei');
+    await page.keyboard.press('Enter');
+    assert.deepEqual((await page.locator('#chats .title').allTextContents()).sort(), ['One', 'Three', 'Zwei']);
+    assert.equal(await page.evaluate(() => document.activeElement.textContent), 'Zwei');
+    assert.deepEqual(page.problems, []);
+    await page.close();
+  });

@@ -48,7 +48,7 @@ const loader = createLoader(settings.loading, state => {
   modelState = state;
   if (state === 'loading') stop();
   show();
-  if (state === 'failed') element('retry', 'button').focus();
+  if (state === 'failed' && idle()) element('retry', 'button').focus();
   else if (state === 'ready') void ready();
 });
 const models = createModels({ loader, defaultModel: DEFAULT_MODEL, options: settings.loading });
@@ -71,18 +71,23 @@ const store = await openStore(what => {
   if (store.get(conversation.id)) remember('chat', conversation.id);
   chats.show();
 });
-const chats = createChats(store, { current: () => conversation, choose });
+const chats = createChats(store, { current: () => conversation, choose, leave: side.leave });
 choose(store.get(recall('chat')));
 void loading.then(keepPage);
 
 // ---- the model ----
+
+/** Whether the reader is at nothing else, so that the focus may move. */
+function idle() {
+  return !document.activeElement?.closest('body *') || document.activeElement.closest('#loading, #failure') !== null;
+}
 
 async function ready() {
   const { model } = loader;
   if (!model) return;
   models.loaded();
   lookInside();
-  page.prompt.focus({ preventScroll: true });
+  if (idle()) page.prompt.focus({ preventScroll: true });
   if (waiting) void answer();
   else void showRoom();
 }

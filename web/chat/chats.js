@@ -5,9 +5,9 @@ import { fromJson, titleOf, toJson, toMarkdown } from './store.js';
 /** @typedef {import('./store.js').Conversation} Conversation */
 
 /** @param {import('./store.js').Store} store
- * @param {{current: () => Conversation, choose: (conversation: Conversation | undefined) => void}} page
- *   choose: undefined: a new one */
-export function createChats(store, { current, choose }) {
+ * @param {{current: () => Conversation, choose: (conversation: Conversation | undefined) => void,
+ *   leave: () => void}} page  choose: undefined: a new one; leave: one was chosen from the list */
+export function createChats(store, { current, choose, leave }) {
   const list = element('chats', 'ul'), file = element('import-file', 'input');
   const day = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium' });
   if (!store.lasting) {
@@ -17,9 +17,12 @@ export function createChats(store, { current, choose }) {
   /** @param {Conversation} conversation */
   function entry(conversation) {
     const open = make('button', { type: 'button', className: 'title', title: day.format(conversation.updated),
-      onclick: () => choose(conversation) }, titleOf(conversation));
+      onclick: () => {
+        choose(conversation);
+        leave();
+      } }, titleOf(conversation));
     if (conversation.id === current().id) open.setAttribute('aria-current', 'true');
-    const item = make('li', {}, open,
+    const item = make('li', { 'data-id': conversation.id }, open,
       iconButton('edit', `Rename ${titleOf(conversation)}`, () => rename(conversation, item)),
       iconButton('delete', `Delete ${titleOf(conversation)}`, () => remove(conversation)));
     return item;
@@ -46,6 +49,7 @@ export function createChats(store, { current, choose }) {
       if (event.key !== 'Escape' && event.key !== 'Enter') return;
       event.preventDefault();
       end(event.key === 'Enter');
+      show();
     });
     field.addEventListener('blur', () => end(true));
     item.replaceChildren(field);
@@ -64,24 +68,31 @@ export function createChats(store, { current, choose }) {
     (list.querySelector('button') ?? element('fresh', 'button')).focus();
   }
 
+  /** Shows them as they are now; the focus stays where it was, and a name that is being typed is not disturbed. */
   function show() {
+    if (list.querySelector('input')) return;
+    const focused = document.activeElement, item = /** @type {HTMLElement | null} */ (focused?.closest('#chats li'));
+    const n = item && focused ? [...item.children].indexOf(focused) : -1;
     list.replaceChildren(...store.list().map(entry));
+    const again = [...list.children].find(one => /** @type {HTMLElement} */ (one).dataset.id === item?.dataset.id);
+    /** @type {HTMLElement | undefined} */ (again?.children[n])?.focus();
   }
 
   /** @param {Iterable<File>} files */
   async function importFiles(files) {
-    let found = 0, last = /** @type {Conversation | undefined} */ (undefined);
+    let found = 0, refused = 0, last = /** @type {Conversation | undefined} */ (undefined);
     for (const one of files) {
       try {
-        for (const conversation of fromJson(await one.text())) {
-          void store.put(last = conversation);
-          found++;
-        }
+        const read = fromJson(await one.text());
+        for (const conversation of read.conversations) void store.put(last = conversation);
+        found += read.conversations.length;
+        refused += read.refused;
       } catch {
         // Not JSON: counted as none.
       }
     }
-    toast(found === 0 ? 'There is no conversation in that file' : `Imported ${found}`);
+    toast(found === 0 ? 'There is no conversation in that file'
+      : `Imported ${found}${refused > 0 ? `; ${refused} could not be read` : ''}`);
     if (last) choose(last);
   }
 

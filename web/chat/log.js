@@ -32,7 +32,7 @@ export function createLog(actions) {
     const text = make('div', { className: 'text' });
     item.append(make('span', { className: 'hidden' }, message.role === 'user' ? 'You:' : 'Answer:'), text);
     if (message.role === 'user') fillQuestion(item, text, message, index);
-    else fillAnswer(item, text, message, index);
+    else fillAnswer(item, text, message, index, list.children[index - 1]?.className === 'user');
     list.append(item);
     return { item, text };
   }
@@ -71,26 +71,26 @@ export function createLog(actions) {
     item.append(tools);
   }
 
-  /** @param {HTMLElement} item @param {HTMLElement} text @param {Message} message @param {number} index */
-  function fillAnswer(item, text, message, index) {
+  /** @param {HTMLElement} item @param {HTMLElement} text @param {Message} message @param {number} index
+   * @param {boolean} asked  whether there is a question before it, to be answered anew */
+  function fillAnswer(item, text, message, index, asked) {
     text.classList.add('markdown');
     if (message.content) new Markdown(text).show(message.content);
     if (message.problem) {
       const { title, advice, detail } = message.problem;
       item.append(make('div', { className: 'problem' },
         make('p', {}, `${title}. ${advice}`), ...detail ? [note(detail)] : [],
-        make('button', { type: 'button', onclick: () => actions.regenerate(index) }, icon('again'), 'Try again')));
+        ...asked ? [make('button', { type: 'button', onclick: () => actions.regenerate(index) }, icon('again'),
+          'Try again')] : []));
     }
     const again = iconButton('again', 'Regenerate', () => {
       if (!actions.busy()) actions.regenerate(index);
     });
     item.append(make('div', { className: 'tools' },
-      iconButton('copy', 'Copy', () => copy(message.content)), again, note(message.figures ?? '')));
+      iconButton('copy', 'Copy', () => copy(message.content)), ...asked ? [again] : [], note(message.figures ?? '')));
   }
 
   return {
-    follow,
-    toEnd,
     /** @param {Message[]} messages */
     show(messages) {
       list.replaceChildren();
@@ -98,9 +98,8 @@ export function createLog(actions) {
       toEnd();
     },
     add(/** @type {Message} */ message, /** @type {number} */ index) {
-      const { item } = add(message, index);
+      add(message, index);
       toEnd();
-      return item;
     },
     /** Forgets messages from index on. @param {number} index */
     cut(index) {

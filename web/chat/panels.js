@@ -7,7 +7,7 @@ const BESIDE = { side: matchMedia('(min-width: 64rem)'), inspect: matchMedia('(m
 /** @param {'side' | 'inspect'} id @param {string} button  that opens and closes it
  * @param {(open: boolean) => void} [changed] */
 export function createPanel(id, button, changed) {
-  const panel = element(id, 'aside'), opener = element(button, 'button'), page = element('page', 'div');
+  const panel = element(id, 'aside'), opener = element(button, 'button');
   const beside = BESIDE[id];
   const others = [...document.body.children].filter(child => child !== panel && ['ASIDE', 'DIV'].includes(child.tagName)
     && !['toast', 'live', 'drop'].includes(child.id));
@@ -35,8 +35,9 @@ export function createPanel(id, button, changed) {
     close();
   });
   panel.querySelector('[data-close]')?.addEventListener('click', close);
-  page.addEventListener('click', event => {   // the shade around a panel that lies over the page
-    if (event.target === page && !panel.hidden && !beside.matches) close();
+  // The shade around a panel that lies over the page: what is under it is inert, so that the body gets the click.
+  document.body.addEventListener('click', event => {
+    if (event.target === document.body && !panel.hidden && !beside.matches) close();
   });
   beside.addEventListener('change', () => set(id === 'side' ? beside.matches : !panel.hidden));
   set(id === 'side' && beside.matches);
@@ -44,7 +45,7 @@ export function createPanel(id, button, changed) {
     close,
     /** After a choice: away with it where it lies over what was chosen. */
     leave() {
-      if (!beside.matches) set(false);
+      if (!beside.matches && !panel.hidden) close();
     },
   };
 }

@@ -64,8 +64,8 @@ export function titleOf({ title, messages }) {
 
 /** The conversations of this browser, all in memory too.  Where there is no database they last as long as the page.
  * A conversation that another tab has changed since is not overwritten: this tab's becomes one of its own.
- * @param {(what: 'saved' | 'unsaved' | 'parted') => void} tell  unsaved: the browser refused to keep one; saved: it does
- *   again; parted: a conversation has another id now */
+ * @param {(what: 'saved' | 'unsaved' | 'parted') => void} tell  unsaved: the browser refused to keep one; saved: it
+ *   does again; parted: a conversation has another id now */
 export async function openStore(tell) {
   /** @type {Map<string, Conversation>} */
   const all = new Map();
@@ -160,14 +160,14 @@ function done(request) {
 /** @param {Conversation[]} conversations */
 export const toJson = conversations => JSON.stringify({ plumb_chat: 1, conversations }, null, 1);
 
-/** @param {string} text  of a file @returns {Conversation[]}  with ids of their own, so that none is overwritten */
+/** @param {string} text  of a file
+ * @returns {{conversations: Conversation[], refused: number}}  with ids of their own, so that none is overwritten;
+ *   refused: how many are no conversations */
 export function fromJson(text) {
   const found = JSON.parse(text)?.conversations;
-  if (!Array.isArray(found)) return [];
-  return found.flatMap(value => {
-    const conversation = conversationOf({ id: '', ...value });
-    return conversation ? [{ ...conversation, id: newId() }] : [];
-  });
+  if (!Array.isArray(found)) return { conversations: [], refused: 0 };
+  const conversations = found.flatMap(value => conversationOf({ ...value, id: newId() }) ?? []);
+  return { conversations, refused: found.length - conversations.length };
 }
 
 /** @param {Conversation} conversation */
