@@ -225,7 +225,6 @@ export class Library {
       });
       return { transport, result: await Promise.race([aborted, running]) };
     } catch (error) {
-      for (const { cancel } of parts) Promise.resolve(cancel?.()).catch(() => {});
       const end = settled(running, PATIENCE).then(() => {
         transport.terminate();
         this.#ending.delete(end);
@@ -233,6 +232,7 @@ export class Library {
       this.#ending.add(end);
       throw error;
     } finally {
+      for (const { cancel } of parts) (async () => cancel?.())().catch(() => {});   // also of what is behind the model
       unfollow();
     }
   }

@@ -76,6 +76,15 @@ for (const worker of [false, true]) {
   });
 }
 
+test('a stream that goes on behind the model is cancelled once it is loaded', async () => {
+  let sent = 0, cancelled = 0;
+  await same(new ReadableStream({
+    pull(controller) { controller.enqueue(sent++ === 0 ? tiny.slice() : new Uint8Array(1000)); },
+    cancel() { cancelled++; },
+  }));
+  assert.equal(cancelled, 1);
+});
+
 test('a stream of single bytes', () => same(stream(tiny, 1)));
 
 test('a server that tells the length, one that does not, and one that compresses', async t => {
