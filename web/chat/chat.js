@@ -62,7 +62,7 @@ createPanel('inspect', 'open-inspect', open => {
   inspector.then(lookInside, () => toast('The inspector does not load: reload the page'));
 });
 
-const loading = isolate().catch(() => {}).then(() => loader.load(models.first()));
+const loading = isolate().catch(() => {}).then(() => models.start());
 const store = await openStore(what => {
   element('chats-note', 'p').textContent = what === 'unsaved' ? UNSAVED : '';
   if (what === 'unsaved') toast(UNSAVED, 'Export all', () => element('export-json', 'button').click());

@@ -3,7 +3,8 @@ import { make, note } from './dom.js';
 import { explain } from './explain.js';
 
 /** A button that computes, a place for what comes of it, and the sentence when nothing does.
- * @param {HTMLElement} view @param {string} label @param {(place: HTMLElement, signal: AbortSignal) => Promise<void>} compute
+ * @param {HTMLElement} view @param {string} label
+ * @param {(place: HTMLElement, signal: AbortSignal) => Promise<void>} compute
  *   a run ends the one before */
 export function onDemand(view, label, compute) {
   const place = make('div', { className: 'result' });

@@ -43,12 +43,17 @@ export function createLoader(options, changed) {
       } catch (error) {
         if (running !== mine) return;
         running = undefined;
-        const { title, advice, detail } = explain(error);
-        element('failure-title', 'h2').textContent = title;
-        element('failure-advice', 'p').textContent = advice;
-        element('failure-detail', 'p').textContent = detail;
-        show('failed');
+        loader.fail(source, explain(error));
       }
+    },
+    /** Says why there is no model; "Try again" loads this one.
+     * @param {Source} source @param {ReturnType<typeof explain>} why */
+    fail(source, { title, advice, detail }) {
+      loader.source = source;
+      element('failure-title', 'h2').textContent = title;
+      element('failure-advice', 'p').textContent = advice;
+      element('failure-detail', 'p').textContent = detail;
+      show('failed');
     },
   };
 

@@ -30,7 +30,8 @@ export function createModels({ loader, defaultModel, options }) {
     if (dialog.open) dialog.close();
     remember('model', typeof source === 'string' && source !== defaultModel ? source : undefined);
     const address = new URL(location.href);
-    if (address.searchParams.has('model') && source !== first()) {
+    const asked = address.searchParams.get('model');
+    if (asked !== null && source !== addressOf(asked)) {
       address.searchParams.delete('model');
       history.replaceState(null, '', address);
     }
@@ -38,12 +39,21 @@ export function createModels({ loader, defaultModel, options }) {
     void loader.load(source);
   }
 
-  /** What a page that has just been opened loads. @returns {Source} */
-  function first() {
-    const asked = new URLSearchParams(location.search).get('model') ?? recall('model');
-    const source = typeof asked === 'string' && asked ? asked : defaultModel;
+  /** Loads what a page that has just been opened is to have.  What a link asks for from another server, and nothing of
+   * it is here, is shown first: whoever opens a link has not asked for a download of gigabytes. */
+  async function start() {
+    const asked = new URLSearchParams(location.search).get('model');
+    const source = addressOf(asked || recall('model') || defaultModel);
+    if (!source) {
+      return loader.fail(defaultModel, { title: 'That is no address of a file',
+        advice: 'Check the link to this page, or choose another model.', detail: String(asked || recall('model')) });
+    }
     name.textContent = nameOfSource(source);
-    return source;
+    if (!asked || new URL(source).origin === location.origin || await isHere(source)) return loader.load(source);
+    loader.fail(source, { title: 'This model is not here yet', detail: source,
+      advice: 'The link to this page asks for it: look at what it takes, then download it or choose another.' });
+    open();
+    await look(source);
   }
 
   /** Shows what a model would take; loads it at once if nothing has to be fetched and all is well.
@@ -90,7 +100,7 @@ export function createModels({ loader, defaultModel, options }) {
   }
 
   async function showKept() {
-    const kept = await Plumb.listCached().catch(() => []);
+    const kept = grouped(await Plumb.listCached().catch(() => []));
     const list = element('kept', 'ul');
     list.replaceChildren(...kept.map(one => {
       const amount = one.complete ? size(one.bytes) : `${size(one.bytes)} of ${one.size ? size(one.size) : 'more'}, `
@@ -137,7 +147,7 @@ export function createModels({ loader, defaultModel, options }) {
   dialog.addEventListener('close', () => looking?.abort());
 
   return {
-    first,
+    start,
     openFiles,
     /** A model is there: the header has its name. */
     loaded() {
@@ -153,12 +163,34 @@ export function createModels({ loader, defaultModel, options }) {
   };
 }
 
-/** @param {string} text @returns {string | undefined} */
+/** The first part stands for all of a split model. @param {string} url */
+const firstOf = url => url.replace(/-\d{5}(?=-of-\d{5}\.gguf(?:$|[?#]))/, '-00001');
+
+/** Whether there is a copy of it, or a part of one. @param {string} url */
+const isHere = async url => (await Plumb.listCached().catch(() => [])).some(one => firstOf(one.url) === firstOf(url));
+
+/** The copies, those of a split model as one. @param {import('../loader/store.js').Cached[]} kept */
+function grouped(kept) {
+  /** @type {Map<string, import('../loader/store.js').Cached[]>} */
+  const models = new Map();
+  for (const one of kept) models.set(firstOf(one.url), [...models.get(firstOf(one.url)) ?? [], one]);
+  return [...models].map(([url, parts]) => {
+    const all = parts.length === Number(/-of-(\d{5})\.gguf(?:$|[?#])/.exec(url)?.[1] ?? 1);
+    return {
+      url, complete: all && parts.every(({ complete }) => complete),
+      bytes: parts.reduce((sum, { bytes }) => sum + bytes, 0),
+      size: all ? parts.reduce((sum, { size = NaN }) => sum + size, 0) : NaN,
+    };
+  });
+}
+
+/** @param {unknown} text @returns {string | undefined} */
 function addressOf(text) {
-  const said = text.trim();
+  const said = String(text).trim();
   const full = /^[\w-]+(\.[\w-]+)+\//.test(said) ? `https://${said}` : said;
   try {
     const url = new URL(full, location.href);
+    decodeURIComponent(url.pathname);   // throws where its name cannot be said
     if (url.hostname === 'huggingface.co') url.pathname = url.pathname.replace('/blob/', '/resolve/');   // its page
     return /^https?:$/.test(url.protocol) ? url.href : undefined;
   } catch {
