@@ -187,7 +187,8 @@ typedef enum plumb_kv_type {
 } plumb_kv_type;
 /* "i16", "q8", "f32"; NULL for numbers that are none. */
 const char *plumb_kv_type_name(plumb_kv_type type);
-/* Bytes of K and V that a session of n_ctx tokens keeps; 0 before plumb_model_end or plumb_model_rehearse. */
+/* Bytes of K and V that a session of n_ctx tokens (0: as in plumb_session_params) keeps; 0 before the header is there,
+ * and where its keys make no model. */
 double plumb_model_kv_bytes(const plumb_model *model, uint32_t n_ctx, plumb_kv_type type);
 
 /* How precisely the fast pass rounds activations, in blocks of 32, for its products with quantized weights.  The same

@@ -166,6 +166,22 @@ static void exponential(void) {
     CHECK(isnan(math_exp((double)NAN)), "exp(NaN) is %g", math_exp((double)NAN));
 }
 
+static void exponentials(void) {
+    /* Of ordinary values, and with one among them that is not. */
+    static const double odd[] = {0, -0.0, 700, -700, 700.1, -701, -745, -746, 710, INFINITY, -INFINITY, NAN};
+    double x[65], y[65];
+    uint64_t state = 7;
+    for (size_t which = 0; which < sizeof odd / sizeof odd[0]; which++) {
+        for (size_t i = 0; i < 65; i++) x[i] = i == 33 ? odd[which] : random_f64(&state, i % 2 ? -700 : -20, 0);
+        math_exp_all(x, y, 65);
+        for (size_t i = 0; i < 65; i++) {
+            double one = math_exp(x[i]);
+            CHECK(f64_bits(y[i]) == f64_bits(one), "exp(%.17g) is %.17g alone, %.17g of many", x[i], one, y[i]);
+        }
+    }
+    math_exp_all(NULL, NULL, 0);
+}
+
 static void logarithm(void) {
     uint64_t state = 2, hash = HASH_START;
     double worst = 0, worst_x = 0;
@@ -318,6 +334,7 @@ void test_base(void) {
     test_case("base: loads are little-endian", loads);
     test_case("base: all 65536 halves equal the definition in IEEE 754", halves);
     test_case("base: exp is within 2 ulp of libm, the same bits on every host", exponential);
+    test_case("base: exp of many values is exp of each", exponentials);
     test_case("base: log is within 2 ulp of libm, the same bits on every host", logarithm);
     test_case("base: pow is within (|y log x| + 2) 2^-52 of libm, the same bits on every host", power);
     test_case("base: sin and cos are within 2^-50 of libm, the same bits on every host", sine_cosine);

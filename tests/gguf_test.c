@@ -497,6 +497,11 @@ static void windows(void) {
     gguf_free(g);
 
     /* A size that was too small for the file may be raised before the header says so. */
+    g = gguf_create(5);
+    REQUIRE(g != NULL, "no memory");
+    CHECK(feed_file(g, &feed, 5, b.data, b.n, &err) == PLUMB_ERROR_TRUNCATED
+          && strstr(err.message, "bytes, the file has 0 more") != NULL, "%s", err.message);
+    gguf_free(g);
     g = gguf_create(50);
     REQUIRE(g != NULL, "no memory");
     CHECK(feed_file(g, &feed, 50, b.data, b.n, &err) == PLUMB_ERROR_TRUNCATED, "%s", err.message);

@@ -207,7 +207,14 @@ static void rehearse_wrong_case(void) {
     CHECK(plumb_model_headers_only(m) == PLUMB_ERROR_STATE, "after begin");
     CHECK(plumb_model_rehearse(m, &n_bytes) == PLUMB_ERROR_TRUNCATED && n_bytes == 0, "in the header: %s",
           plumb_model_error(m));
-    CHECK(fixture_give(m, file, 1000, n, 1000) == PLUMB_OK && plumb_model_end(m) == PLUMB_ERROR_TRUNCATED,
+    CHECK(plumb_model_kv_bytes(m, 64, PLUMB_KV_I16) == 0, "in the header");
+    plumb_model *whole = fixture_load(TINY);
+    const uint32_t n_ctx = 512;   /* trained for, and so the default */
+    CHECK(fixture_give(m, file, 1000, n, 1000) == PLUMB_OK
+          && plumb_model_kv_bytes(m, 0, PLUMB_KV_I16) == plumb_model_kv_bytes(whole, n_ctx, PLUMB_KV_I16),
+          "%g bytes of K and V behind the header", plumb_model_kv_bytes(m, 0, PLUMB_KV_I16));
+    plumb_model_free(whole);
+    CHECK(plumb_model_end(m) == PLUMB_ERROR_TRUNCATED,
           "the end of a file of which there is only a header");
     plumb_model_free(m);
     m = plumb_model_create();
@@ -219,6 +226,7 @@ static void rehearse_wrong_case(void) {
           && fixture_give(m, file, 0, n, 1000) == PLUMB_OK, "%s", plumb_model_error(m));
     CHECK(plumb_model_rehearse(m, &n_bytes) == PLUMB_ERROR_UNSUPPORTED
           && strstr(plumb_model_error(m), "\"xlama\" is not supported"), "%s", plumb_model_error(m));
+    CHECK(plumb_model_kv_bytes(m, 64, PLUMB_KV_I16) == 0, "of a model that cannot run");
     plumb_model_free(m);
     free(file);
 }

@@ -107,6 +107,31 @@ static int run_run(const struct options *o) {
 
 /* ---- tokenize ---------------------------------------------------------------------------------------------------- */
 
+/* Ids and pieces, one token in a line, or the ids alone. */
+static void print_tokens(const struct options *o, const plumb_model *model, struct ids ids) {
+    if (o->json) out("[");
+    for (size_t i = 0; i < ids.n; i++) {
+        if (o->print_ids) {
+            out("%s%" PRId32, i == 0 ? "" : o->json ? "," : " ", ids.data[i]);
+            continue;
+        }
+        size_t n_piece;
+        char *piece = token_piece(model, ids.data[i], &n_piece);
+        if (o->json) {
+            out("%s{\"id\":%" PRId32 ",\"piece\":", i == 0 ? "" : ",\n", ids.data[i]);
+            out_json_string(piece, n_piece);
+            out("}");
+        } else {
+            out("%6" PRId32 "  \"", ids.data[i]);
+            out_escaped(piece, n_piece);
+            out("\"\n");
+        }
+        free(piece);
+    }
+    if (o->json) out("]");
+    if (o->json || o->print_ids) out("\n");
+}
+
 static int run_tokenize(const struct options *o) {
     int code;
     size_t len = strlen(o->text);
@@ -118,19 +143,8 @@ static int run_tokenize(const struct options *o) {
     if (code == EXIT_OK) {
         unsigned flags = (o->no_special ? 0u : PLUMB_ADD_SPECIAL) | (o->parse_special ? PLUMB_PARSE_SPECIAL : 0u);
         struct ids ids = tokenize(model, from_stdin ? from_stdin : o->text, len, flags);
-        if (!ids.data) code = exit_failed;
-        for (size_t i = 0; i < ids.n && !o->print_ids; i++) {
-            size_t n_piece;
-            char *piece = token_piece(model, ids.data[i], &n_piece);
-            out("%6" PRId32 "  \"", ids.data[i]);
-            out_escaped(piece, n_piece);
-            out("\"\n");
-            free(piece);
-        }
-        if (o->print_ids && ids.data) {
-            for (size_t i = 0; i < ids.n; i++) out(i > 0 ? " %" PRId32 : "%" PRId32, ids.data[i]);
-            out("\n");
-        }
+        if (ids.data) print_tokens(o, model, ids);
+        else code = exit_failed;
         free(ids.data);
     }
     plumb_model_free(model);

@@ -104,8 +104,8 @@ static const struct option {
       "how K and V are kept: i16, q8 (half the memory, less precise) or f32 (twice, slow) (i16)" },
     { "--reference", COMPUTE, FLAG, AT(reference), 0, 0, NULL, "the slow pass that defines what is right" },
     { "--scalar", COMPUTE, FLAG, AT(scalar), 0, 0, NULL, "portable kernels only" },
-    { "--json", ON(INSPECT) | ON(SCORE) | ON(BENCH) | ON(TRACE) | ON(LOGITS) | ON(PERPLEXITY) | REPORTS, FLAG,
-      AT(json), 0, 0, NULL, "print JSON" },
+    { "--json", ON(INSPECT) | ON(TOKENIZE) | ON(SCORE) | ON(BENCH) | ON(TRACE) | ON(LOGITS) | ON(PERPLEXITY) | REPORTS,
+      FLAG, AT(json), 0, 0, NULL, "print JSON" },
 };
 
 #define REPORT_CODES(agree, part) "Exit codes: 0 " agree ", 1 " part ", 2 wrong usage, 3 could not be done.\n"

@@ -18,23 +18,40 @@ static double nearest(double x) { return (x + 0x1.8p52) - 0x1.8p52; }
 /* ln 2 = HIGH + LOW; HIGH has 32 significant bits, so k * HIGH is exact for |k| < 2^21. */
 static const double LN2_HIGH = 0x1.62e42fee00000p-1, LN2_LOW = 0x1.a39ef35793c76p-33;
 
-/* x = k ln 2 + r, |r| <= ln(2) / 2: e^x = 2^k e^r, and 14 terms of the Taylor series leave less than 2^-57. */
-double math_exp(double x) {
-    if (x != x) return x;
-    if (x > 709.782712893384) return (double)INFINITY;   /* ln of the largest double */
-    if (x < -745.1332191019412) return 0;                /* below half the least subnormal */
-    double k = nearest(x * 0x1.71547652b82fep0);         /* x / ln 2 */
-    double high = x - k * LN2_HIGH, low = k * LN2_LOW, r = high - low;
-    double sum = 1.0 / 6227020800;                       /* 1 / 13! */
+/* x = k ln 2 + r, |r| <= ln(2) / 2: e^x = 2^k e^r, and 14 terms of the Taylor series leave less than 2^-57.
+ * Returns e^r. */
+static double exp_reduced(double x, double *k) {
+    *k = nearest(x * 0x1.71547652b82fep0);   /* x / ln 2 */
+    double high = x - *k * LN2_HIGH, low = *k * LN2_LOW, r = high - low;
+    double sum = 1.0 / 6227020800;           /* 1 / 13! */
     static const double inverse[] = {1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800, 1.0 / 362880, 1.0 / 40320,
                                      1.0 / 5040, 1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 0.5};
     for (size_t i = 0; i < sizeof inverse / sizeof inverse[0]; i++) sum = sum * r + inverse[i];
     /* 1 + r + r^2 sum, with what r lost when low was subtracted given back. */
-    double y = 1 + (high + (r * r * sum - low));
+    return 1 + (high + (r * r * sum - low));
+}
+
+double math_exp(double x) {
+    if (x != x) return x;
+    if (x > 709.782712893384) return (double)INFINITY;   /* ln of the largest double */
+    if (x < -745.1332191019412) return 0;                /* below half the least subnormal */
+    double k, y = exp_reduced(x, &k);
     int n = (int)k;
     if (n > 1023) return y * power_of_two(1023) * 2;
     if (n < -1021) return y * power_of_two(n + 100) * power_of_two(-100);   /* one rounding, in the last product */
     return y * power_of_two(n);
+}
+
+void math_exp_all(const double *x, double *y, size_t n) {
+    /* Without a branch, so that a compiler makes vectors of it; 2^k is a normal number as far as 700.  k stands in the
+     * low bits of k + 1.5 * 2^52. */
+    bool ordinary = true;
+    for (size_t i = 0; i < n; i++) ordinary &= x[i] >= -700 && x[i] <= 700;
+    for (size_t i = 0; ordinary && i < n; i++) {
+        double k, part = exp_reduced(x[i], &k);
+        y[i] = part * f64_from_bits((f64_to_bits(k + 0x1.8p52) + 1023) << 52);
+    }
+    for (size_t i = 0; !ordinary && i < n; i++) y[i] = math_exp(x[i]);
 }
 
 /* x = 2^k m with m in [sqrt(1/2), sqrt(2)); f = m - 1, s = f / (2 + f):

@@ -175,9 +175,14 @@ static plumb_status fail_memory(struct gguf *g, uint64_t n, size_t size) {
     return fail(g, PLUMB_ERROR_MEMORY, "no memory for %" PRIu64 " times %zu bytes", n, size);
 }
 
+/* Bytes of the file from the next one to be parsed on; none where it was announced with fewer than came. */
+static uint64_t bytes_left(const struct gguf *g) {
+    return g->file_size > g->position ? g->file_size - g->position : 0;
+}
+
 static plumb_status fail_truncated(struct gguf *g, uint64_t n, const char *what, uint64_t bytes) {
     return fail(g, PLUMB_ERROR_TRUNCATED, "%" PRIu64 " %s need %" PRIu64 " bytes, the file has %" PRIu64 " more", n,
-                what, bytes, g->file_size - g->position);
+                what, bytes, bytes_left(g));
 }
 
 /* ---- memory that follows the bytes received ----------------------------------------------------------------- */
@@ -185,8 +190,7 @@ static plumb_status fail_truncated(struct gguf *g, uint64_t n, const char *what,
 /* Could n more bytes, skip bytes after the next one to be parsed, be in the file? */
 static bool file_holds(const struct gguf *g, uint64_t skip, uint64_t n) {
     if (g->file_size == PLUMB_SIZE_UNKNOWN) return true;
-    return g->position <= g->file_size && skip <= g->file_size - g->position &&
-           n <= g->file_size - g->position - skip;
+    return skip <= bytes_left(g) && n <= bytes_left(g) - skip;
 }
 
 /* Makes the table hold at least used + 1 and at most limit elements. */

@@ -104,7 +104,7 @@ static plumb_status read_scales(struct key_reader *r, struct model_config *c) {
     return PLUMB_OK;
 }
 
-static plumb_status read_config(struct model_config *c, const struct gguf *g, struct error *err) {
+plumb_status model_read_config(struct model_config *c, const struct gguf *g, struct error *err) {
     struct gguf_string name = { NULL, 0 };
     struct shown shown;
     PLUMB_TRY(gguf_get_string(g, "general.architecture", &name, err));
@@ -357,7 +357,7 @@ static plumb_status create(struct model **out, struct gguf *const *parts, size_t
     *out = NULL;
     struct model *m = calloc(1, sizeof *m);
     if (!m) return error_set(err, PLUMB_ERROR_MEMORY, "out of memory: %zu bytes for the model", sizeof *m);
-    plumb_status status = read_config(&m->config, parts[0], err);
+    plumb_status status = model_read_config(&m->config, parts[0], err);
     if (status != PLUMB_OK) goto done;
     m->config.n_vocab = n_vocab;
 

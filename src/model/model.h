@@ -65,6 +65,14 @@ struct model {
     uint64_t types;             /* bit i: some weight is of type i (enum quant_type) */
 };
 
+/* What the keys of a model's first file say; c: zeros. */
+plumb_status model_read_config(struct model_config *c, const struct gguf *g, struct error *err);
+/* Tokens that a session holds if it is asked for n_ctx, or for none in particular (0). */
+static inline uint32_t model_n_ctx(const struct model_config *c, uint32_t n_ctx) {
+    if (n_ctx > 0) return n_ctx;
+    return c->n_ctx_train < 2048 ? c->n_ctx_train : 2048;
+}
+
 /* Reads the keys of parts[0] and binds the tensors of all parts (several when the file was split).  n_vocab: of the
  * tokenizer; the embedding must have as many rows.  Every tensor of the file must have a place: one that this
  * architecture does not know would change its results, so it is PLUMB_ERROR_UNSUPPORTED. */
@@ -78,8 +86,8 @@ typedef void model_on_problem(void *user, plumb_status status, const char *messa
 plumb_status model_check_tensors(struct gguf *const *parts, size_t n_part, uint32_t n_vocab,
                                  model_on_problem *on_problem, void *user, struct error *err);
 
-/* Gives the weights of a model of which only the header is there zeros to compute with, one behind the other in ring and
- * from its start again: a pass reads as much memory as with the real ones.  rope_freqs is left out, as angles are
+/* Gives the weights of a model of which only the header is there zeros to compute with, one behind the other in ring
+ * and from its start again: a pass reads as much memory as with the real ones.  rope_freqs is left out, as angles are
  * divided by it.  ring: n zeros, at least model_largest_weight bytes and borrowed, or NULL: no weights. */
 void model_rehearse(struct model *m, uint8_t *ring, uint64_t n);
 /* Bytes of the largest one, and of all, rounded up as they lie in the ring. */

@@ -302,10 +302,15 @@ double plumb_logits_top(const float *logits, uint32_t n_vocab, uint32_t k, int32
         ids[at] = (int32_t)i;
     }
     while (n < k) ids[n++] = -1;
-    double sum = 0;
-    for (uint32_t i = 0; i < n_vocab; i++) {
-        double x = isnan(logits[i]) ? -INFINITY : below_max(logits[i], max);
-        if (x > -750) sum += math_exp(x);   /* exp(-746) is 0 in f64 */
+    double sum = 0, some[64];
+    const uint32_t n_some = sizeof some / sizeof some[0];
+    for (uint32_t i = 0; i < n_vocab; i += n_some) {
+        uint32_t m = n_vocab - i < n_some ? n_vocab - i : n_some;
+        for (uint32_t j = 0; j < m; j++) {
+            some[j] = isnan(logits[i + j]) ? -INFINITY : below_max(logits[i + j], max);
+        }
+        math_exp_all(some, some, m);
+        for (uint32_t j = 0; j < m; j++) sum += some[j];
     }
     return (double)max + (sum > 0 ? math_log(sum) : 0);
 }

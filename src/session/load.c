@@ -177,7 +177,11 @@ plumb_status plumb_model_rehearse(plumb_model *m, uint32_t *n_bytes) {
 }
 
 double plumb_model_kv_bytes(const plumb_model *m, uint32_t n_ctx, plumb_kv_type type) {
-    return m->model ? attention_cache_bytes(&m->model->config, n_ctx, type) : 0;
+    struct model_config config = {0};
+    struct error ignored = {0};
+    if (m->model) config = m->model->config;
+    else if (!plumb_model_has_header(m) || model_read_config(&config, m->parts[0], &ignored) != PLUMB_OK) return 0;
+    return attention_cache_bytes(&config, model_n_ctx(&config, n_ctx), type);
 }
 
 /* ---- queries --------------------------------------------------------------------------------------------------- */

@@ -19,8 +19,7 @@ struct plumb_session {
 
 static plumb_status create(plumb_session *s, const plumb_session_params *p, struct error *err) {
     const struct model *m = s->model->model;
-    uint32_t n_ctx_default = m->config.n_ctx_train < 2048 ? m->config.n_ctx_train : 2048;
-    s->n_ctx = p->n_ctx > 0 ? p->n_ctx : n_ctx_default;
+    s->n_ctx = model_n_ctx(&m->config, p->n_ctx);
     s->n_batch = p->n_batch > 0 ? p->n_batch : 64;
     if (s->n_ctx > INT32_MAX) {
         return error_set(err, PLUMB_ERROR_ARGUMENT, "a context of %u tokens: at most %d", s->n_ctx, INT32_MAX);

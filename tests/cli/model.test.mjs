@@ -34,6 +34,16 @@ test('tokenize prints ids and escaped pieces', async () => {
     String.raw`"a\n\"\\\t\x00\xf0\x9f\x8e\x89"`);
 });
 
+test('tokenize as JSON', async () => {
+  const text = 'a\n"\\\t\u{1f389}', listed = ids(await output(['tokenize', smol, '-', '--ids'], text));
+  const tokens = JSON.parse(await output(['tokenize', smol, '-', '--json'], text));
+  assert.deepEqual(tokens.map(({ id }) => id), listed);
+  assert.equal(tokens[0].piece, 'a');
+  assert.ok(tokens.some(({ piece }) => piece.includes('\ufffd')), 'a part of a character');
+  assert.deepEqual(JSON.parse(await output(['tokenize', smol, '-', '--ids', '--json'], text)), listed);
+  assert.deepEqual(JSON.parse(await output(['tokenize', smol, '', '--json'])), []);
+});
+
 test('tokenize: special tokens are parsed when asked, BOS is added when the file asks', async () => {
   assert.deepEqual(ids(await output(['tokenize', smol, '<|im_end|>', '--parse-special', '--ids'])), [end]);
   assert.ok(!ids(await output(['tokenize', smol, '<|im_end|>', '--ids'])).includes(end));

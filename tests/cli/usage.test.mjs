@@ -10,7 +10,7 @@ const options = {
     '--frequency-penalty', '--repeat-last-n', '--seed', '--ctx', ...compute, '--raw',
     '--system', '--ids', '--parse-special', ...isNode ? ['--json'] : []],
   inspect: ['--json'],
-  tokenize: ['--no-special', '--parse-special', '--ids'],
+  tokenize: ['--no-special', '--parse-special', '--ids', '--json'],
   score: ['--ids', ...compute, '--json', '--ctx'],
   trace: ['-p', '--tokens', '--chat', '--parse-special', '--n-prompt', '--taps', '--layers', '--values', '-o',
     '--profile', ...compute, '--json'],
