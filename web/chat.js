@@ -155,19 +155,28 @@ export class Chat {
 
   /** Tokens of the messages, without those that are left out.  What is still too long then, generate refuses.
    * @param {GenerateOptions} options */
-  async #prompt({ template, maxTokens = Infinity }) {
+  async #prompt({ template, maxTokens = Infinity, signal }) {
     const messages = this.#messages, head = isSystem(messages[0]) ? 1 : 0;
     const variables = { ...template, ...this.#tools && { tools: this.#tools } };
     const { contextLength } = await this.#model.info();
-    const fits = contextLength - Math.min(maxTokens, Math.floor(contextLength / 4));
-    for (;;) {
-      const start = head + this.#trimmed;
-      const ids = await this.#model.tokenizeChat([...messages.slice(0, head), ...messages.slice(start)], variables);
-      if (this.#contextEnd === 'error' || ids.length <= fits) return ids;
-      const next = messages.findIndex((message, i) => i > start && message.role === 'user');
-      if (next < 0) return ids;
-      this.#trimmed = next - head;
+    const most = contextLength - Math.min(maxTokens, Math.floor(contextLength / 4));
+    const tokens = (/** @type {number} */ start) =>
+      this.#model.tokenizeChat([...messages.slice(0, head), ...messages.slice(start)], variables);
+    const start = head + this.#trimmed;
+    const ids = await tokens(start);
+    // Of the turns behind it the first from which on they fit, or else the last one: by bisection, as a long chat takes
+    // long to tokenize.
+    const turns = messages.flatMap(({ role }, i) => role === 'user' && i > start ? [i] : []);
+    if (this.#contextEnd === 'error' || ids.length <= most || turns.length === 0) return ids;
+    let low = 0, high = turns.length - 1;
+    while (low < high) {
+      if (signal?.aborted) return ids.subarray(0, 1);   // which generate is not going to compute
+      const middle = (low + high) >> 1;
+      if ((await tokens(turns[middle])).length <= most) high = middle;
+      else low = middle + 1;
     }
+    this.#trimmed = turns[low] - head;
+    return tokens(turns[low]);
   }
 }
 

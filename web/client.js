@@ -89,14 +89,26 @@ export class Client {
       await this.#unload();
       signal.throwIfAborted();
       this.#load.signal?.throwIfAborted();
-      const source = Object.hasOwn(this.#models, name) ? this.#models[name] : name;
-      this.#current = { name, model: await this.#plumb.load(source, { ...this.#load, signal }) };
+      this.#current = { name, model: await this.#loaded(name, signal) };
     }
     this.#entering++;
     const entered = () => {
       if (--this.#entering === 0) this.#idle();
     };
     return { model: /** @type {{model: Model}} */ (this.#current).model, entered };
+  }
+
+  /** @param {string} name @param {AbortSignal} signal */
+  async #loaded(name, signal) {
+    const models = this.#models, named = Object.hasOwn(models, name);
+    try {
+      return await this.#plumb.load(named ? models[name] : name, { ...this.#load, signal });
+    } catch (error) {
+      if (named || !(error instanceof PlumbError) || error.code !== 'PLUMB_ERROR_IO') throw error;
+      const names = Object.keys(models).map(one => JSON.stringify(one)).join(', ') || 'there are none';
+      throw new PlumbError(error.code, `${error.message}; model ${JSON.stringify(name)} is none of those of `
+        + `new OpenAI({ models }) (${names}), so it was taken for a URL or a path`, error.details);
+    }
   }
 
   /** Once the model has answered: what is not read yet is on this side by then. */

@@ -8,7 +8,8 @@ import { Remote } from './protocol.js';
  *   file's text.  The program sees no others.  A Blob, such as a File of a page or what fs.openAsBlob gives in Node, is
  *   read piece by piece
  * @property {AbortSignal} [signal]  ends the program at once
- * @property {(text: string) => void} [onError]  hears of messages, those of standard error, as they come
+ * @property {(text: string) => void} [onError]  hears of messages, those of standard error, as they come; what it
+ *   throws ends the program, and the call rejects with it
  * @typedef {object} CommandResult
  * @property {number} code  the exit code: `plumb --help` says what each means
  * @property {string} out  standard output
@@ -33,18 +34,24 @@ export async function runCommand(startTool, args, options) {
     [name, file instanceof Blob ? file : new Blob([/** @type {BlobPart} */ (file)])]);
   const { worker, files: posted } = startTool(Object.fromEntries(blobs));
   const transport = new Remote(worker);
-  let unfollow = () => {};
-  const aborted = new Promise((_, reject) => {
-    const abort = () => reject(signal?.reason);
-    signal?.addEventListener('abort', abort);
-    unfollow = () => signal?.removeEventListener('abort', abort);
-  });
-  const result = transport.call('command', { args, files: posted }, { onEvent: (_, text) => onError?.(text) });
+  // The program hears nothing while it runs: what stops it ends its worker.
+  let stop = (/** @type {unknown} */ _reason) => {};
+  const stopped = new Promise((_, reject) => { stop = reject; });
+  const abort = () => stop(signal?.reason);
+  signal?.addEventListener('abort', abort);
+  const hear = (/** @type {string} */ _, /** @type {string} */ text) => {
+    try {
+      onError?.(text);
+    } catch (error) {
+      stop(error);
+    }
+  };
+  const result = transport.call('command', { args, files: posted }, { onEvent: hear });
   try {
-    return await Promise.race([aborted, result]);
+    return await Promise.race([stopped, result]);
   } finally {
-    unfollow();
-    result.catch(() => {});   // of an abort: it is ended
+    signal?.removeEventListener('abort', abort);
+    result.catch(() => {});   // it is ended
     transport.terminate();
   }
 }

@@ -2,8 +2,9 @@
  * https://platform.openai.com/docs/api-reference/chat, as far as they mean something here.  What is not known is an
  * error, never ignored. */
 import { argumentError, PlumbError } from './errors.js';
+import { randomHex } from './hex.js';
 import * as known from './options.js';
-import { CallFilter, randomHex } from './toolcalls.js';
+import { CallFilter } from './toolcalls.js';
 
 /** As in package.json. */
 export const VERSION = '0.1.0';

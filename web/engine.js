@@ -50,7 +50,7 @@ const bytesOf = new TextEncoder();
  * @typedef {Candidate & {top: Candidate[]}} GeneratedToken  top: the likeliest ones, most likely first; of equal ones
  *   the lower id first */
 
-/** @typedef {object} TapRecord  one step at one token; docs/trace.md
+/** @typedef {object} TapRecord  one step at one token; docs/trace.md of the repository explains it
  * @property {string} name  "l_out-3"
  * @property {number} token  index in the prompt
  * @property {number[]} shape
@@ -118,6 +118,18 @@ export class Engine {
 
   /** Linear memory, in bytes: all that the engine holds. */
   get bytes() { return this.#memory.buffer.byteLength; }
+
+  /** Makes memory as large as it can be here, without touching it. @returns {number}  bytes */
+  exhaust() {
+    for (let pages = 1 << 15; pages > 0; pages >>= 1) {
+      try {
+        this.#memory.grow(pages);
+      } catch {
+        // less, then
+      }
+    }
+    return this.bytes;
+  }
 
   get u8() {
     if (this.#u8.buffer !== this.#memory.buffer) this.#u8 = new Uint8Array(this.#memory.buffer);
@@ -282,7 +294,7 @@ export class Engine {
    * @returns {{fits: boolean, canRun: boolean}}  fits: there is memory for all weights; canRun: for the zeros, without
    *   which sessions must not be fed */
   rehearse() {
-    const weights = this.types().reduce((sum, { bytes }) => sum + bytes, 0);
+    const weights = this.#weightBytes();
     this.reserve(weights);
     this.#checkModel(this.#c.plumb_model_rehearse(this.#model, this.#out));
     const zeros = this.#word(0);
@@ -294,8 +306,23 @@ export class Engine {
     return { fits, canRun: zeros > 0 };
   }
 
-  /** Bytes of keys and values, after end or rehearse.
-   * @param {number} contextLength @param {typeof KV_TYPES[number]} type @returns {number} */
+  /** Of the tensor directories that are there. */
+  #weightBytes() { return this.types().reduce((sum, { bytes }) => sum + bytes, 0); }
+
+  /** Fails before gigabytes have come for nothing, once the header is there.
+   * @param {number} most  bytes that a module can have @param {number | undefined} total  of all files, if of several
+   * @param {number} [contextLength] @param {typeof KV_TYPES[number]} [type]  of the session that is to be opened */
+  checkRoom(most, total = 0, contextLength = 0, type = 'i16') {
+    const weights = Math.max(this.#weightBytes(), total), kv = this.kvBytes(contextLength, type);
+    if (weights + kv <= most) return;
+    throw new PlumbError('PLUMB_ERROR_MEMORY', `no memory for ${weights} bytes of weights and ${kv} of keys and `
+      + `values: a module has ${most} at most here; choose a shorter contextLength, kvType 'q8' or a smaller model`,
+    { weights, kv, limit: most });
+  }
+
+  /** Bytes of keys and values, once the header is there.
+   * @param {number} contextLength  tokens; 0: as many as openSession gives @param {typeof KV_TYPES[number]} type
+   * @returns {number} */
   kvBytes(contextLength, type) {
     return this.#c.plumb_model_kv_bytes(this.#model, contextLength, KV_TYPES.indexOf(type));
   }

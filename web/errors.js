@@ -1,11 +1,15 @@
 /** The one class of errors.  What a signal ends is not of it: that rejects with the signal's reason.
  *
- * `code` is the name of a status of include/plumb.h, or one of these, which only JavaScript has: PLUMB_ERROR_ARGUMENT
- * (an option), PLUMB_ERROR_STATE (a closed model, a dead worker), PLUMB_ERROR_IO (network, file), PLUMB_ERROR_TEMPLATE
- * (the chat template), PLUMB_ERROR_CHECKSUM (a file is not the one that was asked for). */
+ * `code` is one of these.  The caller: PLUMB_ERROR_ARGUMENT (an option, a parameter), PLUMB_ERROR_STATE (a closed
+ * model, a dead worker, a call at the wrong time).  Resources: PLUMB_ERROR_MEMORY, PLUMB_ERROR_IO (network, file),
+ * PLUMB_ERROR_CHECKSUM (a file is not the one that was asked for).  The file: PLUMB_ERROR_MAGIC (no GGUF),
+ * PLUMB_ERROR_VERSION, PLUMB_ERROR_TRUNCATED, PLUMB_ERROR_METADATA (a key), PLUMB_ERROR_TENSOR.  What cannot run:
+ * PLUMB_ERROR_UNSUPPORTED (architecture, type, tokenizer), PLUMB_ERROR_TOKENIZER (the vocabulary contradicts itself),
+ * PLUMB_ERROR_TEMPLATE (the chat template).  Running: PLUMB_ERROR_CONTEXT (more tokens than the context holds),
+ * PLUMB_ERROR_TOKEN (an id that is none).  PLUMB_ERROR: the engine broke down; load the model again. */
 export class PlumbError extends Error {
   /**
-   * @param {string} code  "PLUMB_ERROR_MAGIC" and so on, see include/plumb.h
+   * @param {string} code  "PLUMB_ERROR_MAGIC" and so on
    * @param {string} message  one sentence with the place and the numbers
    * @param {Record<string, string | number>} [details]  the numbers, e.g. {url, status} or {bytes, total}
    */
@@ -14,7 +18,8 @@ export class PlumbError extends Error {
     this.name = 'PlumbError';
     /** "PLUMB_ERROR_MAGIC" and so on. @type {string} */
     this.code = code;
-    /** The numbers of the message, e.g. {url, status} or {bytes, total}. @type {Record<string, string | number>} */
+    /** Numbers of the message where a program can do something with them, e.g. {url, status} or {bytes, total}.
+     * @type {Record<string, string | number>} */
     this.details = details;
   }
 }

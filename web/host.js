@@ -3,10 +3,11 @@
  * between pieces, so that an abort can arrive; calls that change the session run one after the other. */
 import { Engine } from './engine.js';
 import { PlumbError } from './errors.js';
+import { StartOver } from './loader/download.js';
 import { Parts } from './loader/parts.js';
 import { preflight } from './preflight.js';
 import { StopFilter } from './stop.js';
-import { Threads, sharedMemory } from './threads.js';
+import { MOST_MEMORY, Threads, sharedMemory } from './threads.js';
 
 /** @typedef {object} Call  what a method is handed beside its arguments
  * @property {AbortSignal} signal
@@ -39,6 +40,10 @@ import { Threads, sharedMemory } from './threads.js';
 
 /** Milliseconds of loading after which the event loop gets a turn. */
 const SLICE = 30;
+/** Tokens of a trace at once: they take 40 ms each, and an abort waits for all of them. */
+const TRACED = 8;
+/** Of a preflight over files that change meanwhile. */
+const PASSES = 3;
 
 /** A turn of the event loop; setTimeout would wait 4 ms each time.
  * @type {() => Promise<void>} */
@@ -59,7 +64,7 @@ export function createHost(platform) {
   let engine;
   /** @type {Threads | undefined} */
   let crew;
-  let chosen = '';
+  let chosen = '', most = 0;
   /** @type {Promise<unknown>} */
   let last = Promise.resolve();
   const closing = new AbortController();
@@ -97,24 +102,26 @@ export function createHost(platform) {
   });
   /** Feeds ids in batches; false when the signal ended it.
    * @param {Engine} engine @param {Int32Array} ids @param {AbortSignal} signal
-   * @param {(at: number, end: number) => void} [step]  feeds a batch, ids [at, end) */
-  const feed = async (engine, ids, signal, step = (at, end) => engine.feed(ids.subarray(at, end))) => {
-    for (let at = 0; at < ids.length; at += engine.batch) {
+   * @param {(at: number, end: number) => void} [step]  feeds a batch, ids [at, end)
+   * @param {number} [n]  tokens of a batch */
+  const feed = async (engine, ids, signal, step = (at, end) => engine.feed(ids.subarray(at, end)),
+    n = engine.batch) => {
+    for (let at = 0; at < ids.length; at += n) {
       await turn();
       if (signal.aborted || closing.signal.aborted) return false;
-      step(at, Math.min(at + engine.batch, ids.length));
+      step(at, Math.min(at + n, ids.length));
     }
     return true;
   };
   /** The same, but throws when the signal ended it. @type {(...args: Parameters<typeof feed>) => Promise<void>} */
-  const feedAll = async (engine, ids, signal, step) => {
-    if (await feed(engine, ids, signal, step)) return;
+  const feedAll = async (engine, ids, signal, step, n) => {
+    if (await feed(engine, ids, signal, step, n)) return;
     throw signal.reason ?? new PlumbError('PLUMB_ERROR_STATE', 'the model is closed');
   };
 
   /** Where JavaScript has no memory for what is loaded, that is no break-down.
-   * @param {unknown} error @param {Parts} parts */
-  const withSizes = (error, { meter: { total } }) => {
+   * @param {unknown} error @param {number} [total]  its bytes */
+  const withSizes = (error, total) => {
     if (!(error instanceof RangeError) || /call stack/i.test(error.message)) return error;
     const held = engine?.bytes ?? 0, of = total === undefined ? '' : ` of ${total} bytes`;
     return new PlumbError('PLUMB_ERROR_MEMORY', `no memory for the model${of}; the engine holds ${held} bytes: `
@@ -126,7 +133,8 @@ export function createHost(platform) {
   const begin = async ({ module, name, threads }, signal) => {
     signal.throwIfAborted();
     chosen = name;
-    const memory = threads > 1 ? sharedMemory() : undefined;
+    const shared = threads > 1 ? sharedMemory() : undefined, memory = shared?.memory;
+    most = shared?.most ?? MOST_MEMORY;
     const mine = engine = await Engine.create(module, memory);
     if (memory && platform.startThread) {
       const seats = Array.from({ length: threads - 1 }, (_, i) =>
@@ -158,6 +166,7 @@ export function createHost(platform) {
       if (!metadata && mine.hasHeader) {   // what it says is read while the weights are on their way
         mine.loadVocabulary();
         metadata = mine.metadata();
+        mine.checkRoom(most, meter.sizes.length > 1 ? meter.total : 0, contextLength, kvType);
         mine.reserve(meter.left ?? 0);
       }
       if (performance.now() - slice > SLICE) {
@@ -189,7 +198,7 @@ export function createHost(platform) {
           try {
             return await build(variant, parts, args, call);
           } catch (thrown) {
-            const error = withSizes(thrown, parts);
+            const error = withSizes(thrown, parts.meter.total);
             free();
             if (!await parts.again(error)) throw error;
           }
@@ -203,12 +212,21 @@ export function createHost(platform) {
     async preflight(args, call) {
       try {
         const variant = await call.pull('module');
-        const mine = await begin(variant, call.signal);
-        return await preflight({ engine: mine, ready: () => employ(variant), turn, platform, call }, args);
+        for (let pass = 1; ; pass++) {
+          try {
+            const mine = await begin(variant, call.signal);
+            return await preflight({ engine: mine, most, ready: () => employ(variant), turn, platform, call }, args);
+          } catch (error) {
+            if (!(error instanceof StartOver)) throw error;
+            // What was pulled does not come again.
+            if (pass < PASSES && args.parts.every(({ kind }) => kind !== 'pull')) continue;
+            throw new PlumbError('PLUMB_ERROR_IO', `${error.message} while its header was read`);
+          } finally {
+            free();
+          }
+        }
       } catch (error) {
-        return fail(error);
-      } finally {
-        free();
+        return fail(withSizes(error));
       }
     },
     info: direct(() => ({ ...ready().info(), module: chosen })),
@@ -235,7 +253,7 @@ export function createHost(platform) {
         if (tell) emit('taps', trace.taps);
         if (!whole) whole = trace;
         else for (const tap of trace.taps) whole.taps.push(tap);
-      });
+      }, TRACED);
       return whole;
     }),
     rewind: inOrder(({ position }) => ready().rewind(position)),
@@ -288,8 +306,10 @@ async function generate(engine, ids, options, run) {
     while (!reason) {
       const id = sampler.sample();
       if (id < 0) {
-        throw new PlumbError('PLUMB_ERROR_STATE', 'no token is possible: all logits are NaN or -infinity; if logitBias '
-          + 'forbids them all, leave some');
+        throw options.logitBias
+          ? new PlumbError('PLUMB_ERROR_ARGUMENT', 'no token is possible: logitBias forbids them all; leave some')
+          : new PlumbError('PLUMB_ERROR_TENSOR', 'no token is possible: all logits are NaN or -infinity, so the '
+            + 'weights are damaged; plumb selfcheck says where');
       }
       run.onToken?.(engine.describeToken(id, options.logprobs ?? 0));
       if (engine.endsTurn(id)) {

@@ -76,7 +76,9 @@ export const wrap = worker => ({
   post: (message, transfer = []) => worker.postMessage(message, transfer),
   onMessage: handler => worker.addEventListener('message', event => handler(event.data)),
   onDeath: handler => {
-    worker.addEventListener('error', event => handler(event.message ?? 'its files do not load'));
+    // An error of its code has a message; one of its start has none, whatever the reason.
+    worker.addEventListener('error', event => handler(event.message ?? 'it could not start: its files do not load, or '
+      + 'the page\'s Content-Security-Policy forbids workers; its worker-src must allow \'self\''));
     worker.addEventListener('messageerror', () => handler('a message could not be read'));
   },
   terminate: () => worker.terminate(),

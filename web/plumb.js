@@ -6,6 +6,7 @@ import { runCommand } from './command.js';
 import { Completions } from './completions.js';
 import { PlumbError, argumentError } from './errors.js';
 import { createHost } from './host.js';
+import { isDamage } from './loader/parts.js';
 import { describe, expand } from './loader/source.js';
 import * as known from './options.js';
 import { Local, Remote } from './protocol.js';
@@ -128,14 +129,16 @@ export class Library {
     return new Model(transport, loaded);
   }
 
-  /** Says what a load would meet, from the header alone: whether plumb can run the model, the memory that it takes to
-   * the byte, and how fast it would be.  Of a URL some hundred kilobytes to some megabytes are read, most of them the
-   * vocabulary; of a copy on this machine no byte comes from the server.  Rejects only where bytes cannot be had.
+  /** Says what a load would meet, from the header alone: whether plumb can run the model, the memory that it takes,
+   * and how fast it would be.  Of a URL some hundred kilobytes to some megabytes are read, most of them the
+   * vocabulary; of a whole copy on this machine no byte comes from the server, unless the copy is damaged, as a load
+   * would download it anew.  Rejects only where bytes cannot be had.
    * @param {import('./loader/source.js').Source} source  as of load, but no stream: that can be read only once
    * @param {PreflightOptions} [options]
    * @returns {Promise<import('./preflight.js').Preflight & {cached?: {bytes: number, complete: boolean},
-   *   storage?: {quota: number, usage: number, fits: boolean}}>}  cached: what copies hold; storage: what the browser
-   *   gives and has given to this site, in bytes, and whether a copy would find room */
+   *   storage?: {quota: number, usage: number, fits: boolean}}>}  cached: what copies hold, if they are worth
+   *   something; storage: what the browser gives and has given to this site, in bytes, and whether a copy would find
+   *   room */
   async preflight(source, options = {}) {
     known.checkOptions('Plumb.preflight', options, known.PREFLIGHT);
     const { contextLength, kvType, precision, measure = true } = options;
@@ -144,20 +147,29 @@ export class Library {
       throw argumentError('Plumb.preflight: a stream can be read only once; give a URL, a File or bytes');
     }
     const copies = await this.#cachedOf(parts);
-    for (const [i, { part }] of parts.entries()) {
-      const blob = part.kind === 'url' && copies[i]?.complete ? await this.#platform.store?.blob(part.url) : undefined;
-      if (blob) parts[i] = { ...describe(blob, this.#platform)[0], cancel: undefined };
-    }
-    const args = { contextLength, kvType, precision, measure };
-    const { transport, result } = await this.#open('preflight', parts, options, args);
-    transport.terminate();
-    const plan = /** @type {import('./preflight.js').Preflight} */ (result);
+    const local = await Promise.all(parts.map(async (one, i) => {
+      const blob = copies[i]?.complete ? await this.#platform.store?.blob(copies[i].url) : undefined;
+      return blob ? { ...describe(blob, this.#platform)[0], cancel: undefined } : one;
+    }));
+    const look = async (/** @type {import('./loader/source.js').Described[]} */ parts) => {
+      const args = { contextLength, kvType, precision, measure };
+      const { transport, result } = await this.#open('preflight', parts, options, args);
+      transport.terminate();
+      return /** @type {import('./preflight.js').Preflight} */ (result);
+    };
+    const copied = local.some((one, i) => one !== parts[i]);
+    let plan = await look(local).catch(error => {
+      if (!copied || error?.code !== 'PLUMB_ERROR_IO') throw error;
+    });
+    // A load drops such copies, and downloads anew.
+    const worthless = copied && (!plan || plan.problems.some(isDamage));
+    if (!plan || worthless) plan = await look(describe(source, this.#platform));
     const found = copies.filter(copy => copy !== undefined);
     const bytes = found.reduce((sum, copy) => sum + copy.bytes, 0);
     const cached = { bytes, complete: found.length === parts.length && found.every(({ complete }) => complete) };
     const { quota, usage } = await globalThis.navigator?.storage?.estimate?.() ?? {};
     return {
-      ...plan, ...found.length > 0 && { cached },
+      ...plan, ...found.length > 0 && !worthless && { cached },
       ...quota !== undefined && usage !== undefined && {
         storage: { quota, usage, fits: (plan.fileBytes ?? 0) - bytes <= quota - usage },
       },
@@ -286,16 +298,18 @@ export class Model {
   constructor(transport, loaded) {
     this.#transport = transport;
     this.#loaded = loaded;
-    /** All keys of the file; arrays of more than 64 elements as {type, count}. */
+    /** All keys of the file; arrays of more than 64 elements as {type, count}.
+     * @type {Record<string, import('./engine.js').MetadataValue>} */
     this.metadata = loaded.metadata;
     /** Of the last generate that ended. @type {Stats | undefined} */
     this.lastStats = undefined;
-    /** Conversations: `model.chat(options)` gives one that keeps its messages, see chat.js.  `model.chat.completions`
-     * takes OpenAI's parameters and gives its results, see completions.js.
+    /** Conversations: `model.chat(options)` gives one that keeps its messages, a Chat.  `model.chat.completions`
+     * takes OpenAI's parameters and gives its results.
      * @type {((options?: import('./chat.js').ChatOptions) => Chat) & {completions: Completions}} */
     this.chat = Object.assign((/** @type {import('./chat.js').ChatOptions | undefined} */ options) =>
       new Chat(this, options), { completions: new Completions(async () => ({ model: this, entered() {} })) });
-    /** What runs otherwise than asked, and why: 'threads', there is one; 'cache', no copy is kept. */
+    /** What runs otherwise than asked, and why: 'threads', there is one; 'cache', no copy is kept.
+     * @type {{code: string, message: string}[]} */
     this.warnings = loaded.warnings ?? [];
   }
 
@@ -389,13 +403,14 @@ export class Model {
     }
   }
 
-  /** Computes one more token. @param {number} token
+  /** Computes one more token.  PLUMB_ERROR_TOKEN: it is none of the vocabulary; PLUMB_ERROR_CONTEXT: the context is
+   * full. @param {number} token
    * @returns {Promise<Float32Array>} the logits of what comes after it, one for each token of the vocabulary */
   async step(token) {
     return this.feed([token]);
   }
 
-  /** Computes more tokens. @param {ArrayLike<number>} ids @param {{signal?: AbortSignal}} [options]
+  /** Computes more tokens; errors as of step.  @param {ArrayLike<number>} ids @param {{signal?: AbortSignal}} [options]
    * @returns {Promise<Float32Array>} the logits after the last one */
   async feed(ids, options = {}) {
     known.checkOptions('feed', options, known.FEED);
@@ -405,8 +420,7 @@ export class Model {
     return this.#call('feed', { ids: tokens }, { signal: options.signal });
   }
 
-  /** Computes a prompt from its first token and tells what every step of it was: see docs/trace.md.  The session then
-   * holds the prompt.
+  /** Computes a prompt from its first token and tells what every step of it was.  The session then holds the prompt.
    * @param {string | Message[] | Int32Array | number[]} prompt  as in generate
    * @param {TraceOptions} [options]
    * @returns {Promise<import('./engine.js').TraceDocument>}  JSON.stringify gives what `plumb diff` reads */

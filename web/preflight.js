@@ -1,10 +1,10 @@
 /* What a load would meet, from the headers of a model's files alone: can it run, what memory does it take, how fast is
  * it here?  Nothing is estimated that can be asked of the engine: it opens the very session that a load would open, on
  * weights of zeros (plumb_model_rehearse), and its passes are timed. */
-import { PlumbError, reasonOf } from './errors.js';
-import { bytesOf, checkKind } from './loader/download.js';
+import { PlumbError } from './errors.js';
+import { Download } from './loader/download.js';
+import { sum } from './loader/progress.js';
 import { read } from './loader/source.js';
-import { streamChunks } from './loader/stream.js';
 
 /** @typedef {object} Preflight
  * @property {boolean} supported  plumb can run it; whether there is memory for it here, `fits` says
@@ -30,8 +30,10 @@ import { streamChunks } from './loader/stream.js';
  * @property {number} kv  keys and values of contextLength tokens
  * @property {number} scratch  what else a session holds; 0 where there was no memory to open one
  * @property {number} module  program, vocabulary, and what is set aside for more
- * @property {number} total  linear memory after a load: the sum of these
- * @property {number} limit  that a module can have here at most
+ * @property {number} total  linear memory after a load, to some pages of 64 KiB: the sum of these
+ * @property {number} limit  that a module can have here at most.  Where the model does not fit it was tried, and is
+ *   what the system gave.  Where it fits nothing more is taken to try: with threads it is the addresses that were set
+ *   aside, with one thread the 4 GiB that a module can address; the system may have less than either
  * @property {number} [device]  of this machine, as far as it tells: browsers never say more than 8 GiB */
 
 /** The first request's bytes; each further one asks for as many as have come. */
@@ -40,11 +42,12 @@ const FIRST_BYTES = 1 << 16;
 const MEASURE = 500, PROMPT = 64;
 /** Tokens, as plumb_session_params has it. */
 const DEFAULT_CONTEXT = 2048;
-/** As MAX_MEMORY and INITIAL_MEMORY of wasm/toolchain.mk have it. */
-const PAGE = 1 << 16, MAX_PAGES = 65535, START_BYTES = 1 << 24;
+/** As INITIAL_MEMORY of wasm/toolchain.mk has it. */
+const START_BYTES = 1 << 24;
 
 /** @typedef {object} Work  what host.js lends
  * @property {import('./engine.js').Engine} engine  new
+ * @property {number} most  bytes that its memory may have
  * @property {() => Promise<string | undefined>} ready  once its threads serve, or why they do not
  * @property {() => Promise<void>} turn  of the event loop
  * @property {import('./host.js').Platform} platform
@@ -55,7 +58,7 @@ const PAGE = 1 << 16, MAX_PAGES = 65535, START_BYTES = 1 << 24;
 
 /** @param {Work} work @param {PreflightArgs} args
  * @returns {Promise<Preflight>} */
-export async function preflight({ engine, ready, turn, platform, call }, args) {
+export async function preflight({ engine, most, ready, turn, platform, call }, args) {
   /** @type {Preflight} */
   const plan = { supported: false, problems: [], types: [], bytesRead: 0, threads: 1 };
   let room = { fits: false, canRun: false };
@@ -73,90 +76,46 @@ export async function preflight({ engine, ready, turn, platform, call }, args) {
   }
   plan.threadsNote = await ready();
   call.signal.throwIfAborted();
-  planMemory(engine, plan, room.fits, args);
+  planMemory(engine, plan, most, room.fits, args);
   if (args.measure && plan.fits && room.canRun) plan.speed = await measure(engine, turn, call.signal);
   return plan;
 }
 
 /** @param {import('./engine.js').Engine} engine @param {import('./loader/source.js').Part[]} parts
  * @param {Preflight} plan @param {import('./host.js').Platform} platform @param {import('./host.js').Call} call */
-async function readHeaders(engine, parts, plan, { openFile, oneBuffer }, call) {
-  /** @type {(number | undefined)[]} */
-  const sizes = parts.map(({ size }) => size);
-  let begun = -1;
+async function readHeaders(engine, parts, plan, { openFile, oneBuffer, pause, silence }, call) {
+  const sizes = parts.map(({ size }) => size), { signal } = call;
+  // The header of a file that was cut into pieces may announce more than the first of them has.
+  const begin = (/** @type {number | undefined} */ size) => engine.begin(parts.length === 1 ? size : undefined);
   for (const [i, part] of parts.entries()) {
-    const begin = (/** @type {number | undefined} */ size) => {
-      if (begun === i) return;
-      begun = i;
-      sizes[i] = size;
-      engine.begin(parts.length === 1 ? size : undefined);
-    };
     if (part.kind === 'url') {
-      for await (const { chunk, size } of headerChunks(part.url, call.signal, oneBuffer)) {
-        begin(size);
-        plan.bytesRead += chunk.length;
-        if (!engine.write(chunk)) break;
+      // Ranges of a server that proves nothing are joined, unless something tells that the file has changed.
+      const download = new Download(part.url, {
+        signal, pause, silence, oneBuffer, range: FIRST_BYTES, checked: true, cache: 'default',
+      });
+      try {
+        await download.open(0);
+        const { certain, size } = download.facts;
+        begin(certain ? size : undefined);
+        for await (const chunk of download.chunks()) {
+          plan.bytesRead += chunk.length;
+          if (!engine.write(chunk)) break;
+        }
+      } finally {
+        download.close();
       }
-      begin(0);   // if nothing came
+      sizes[i] = download.facts.size;
     } else {
       begin(part.size);
       for await (const n of read(engine, part, { pull: () => call.pull(i), openFile, oneBuffer })) {
-        call.signal.throwIfAborted();
+        signal.throwIfAborted();
         plan.bytesRead += n;
       }
     }
     // Of one file that was cut into pieces the others have no header.
     if (engine.hasHeader && !(Number(engine.metadata()['split.count']) > 1)) break;
   }
-  if (sizes.every(size => size !== undefined)) plan.fileBytes = sizes.reduce((sum, size) => sum + Number(size), 0);
-}
-
-/** The first bytes of a file, in ever larger ranges, until the caller has enough; of a server that knows no ranges as
- * they come.  size: of the file, if the server says it.  No answer is read beyond its range, and none may bring less
- * than the first asks for, but the one at the file's end: else there would be no end to the requests.
- * @param {string} url @param {AbortSignal} signal @param {boolean} [oneBuffer]  as Platform has it
- * @returns {AsyncGenerator<{chunk: Uint8Array, size?: number}>} */
-async function* headerChunks(url, signal, oneBuffer) {
-  for (let at = 0, size; ;) {
-    const start = at, end = at + Math.max(FIRST_BYTES, at);
-    /** @type {Response | undefined} */
-    let response;
-    try {
-      response = await fetch(url, { signal, headers: { Range: `bytes=${at}-${end - 1}` } });
-      const { status, headers, body } = response;
-      const range = headers.get('Content-Range');
-      if (status === 416 && (size === undefined || size === at)) return;   // it has no more bytes
-      if (status !== 206 && (status !== 200 || at > 0)) {
-        throw new PlumbError('PLUMB_ERROR_IO', `${url}: the server answered ${status} ${response.statusText}`.trim(),
-          { url, status });
-      }
-      const [, first, total] = /^bytes (\d+)-\d+\/(\d+|\*)$/.exec(range ?? '') ?? [];
-      if (status === 206 && range !== null && Number(first) !== at) {
-        throw new PlumbError('PLUMB_ERROR_IO', `${url}: asked for the bytes from ${at} on, the server answered with `
-          + `"Content-Range: ${range}"`, { url, bytes: at });
-      }
-      size = bytesOf(status === 206 ? total : headers.get('Content-Encoding') ? null : headers.get('Content-Length'));
-      for await (let chunk of body ? streamChunks(body, oneBuffer) : []) {
-        if (at === 0) checkKind(url, response, chunk);
-        if (status === 206) chunk = chunk.subarray(0, end - at);
-        at += chunk.length;
-        yield { chunk, size };
-        if (status === 206 && at === end) break;
-      }
-      if (status === 200 || at === size || size === undefined && at - start < FIRST_BYTES) return;
-      if (at - start < FIRST_BYTES) {
-        throw new PlumbError('PLUMB_ERROR_IO', `${url}: asked for the bytes ${start} to ${end - 1} of ${size}, the `
-          + `server sent ${at - start}`, { url, bytes: at });
-      }
-    } catch (error) {
-      signal.throwIfAborted();
-      if (error instanceof PlumbError) throw error;
-      const what = response ? `the bytes stop after ${at}` : 'no connection';
-      throw new PlumbError('PLUMB_ERROR_IO', `${url}: ${what}: ${reasonOf(error)}`, { url });
-    } finally {
-      response?.body?.cancel().catch(() => {});
-    }
-  }
+  plan.fileBytes = sum(sizes);
 }
 
 /** What the keys say, also of what cannot run. @param {import('./engine.js').Engine} engine @param {Preflight} plan */
@@ -173,8 +132,9 @@ function describe(engine, plan) {
 }
 
 /** @param {import('./engine.js').Engine} engine @param {Preflight} plan
+ * @param {number} most  as Work has it
  * @param {boolean} weightsFit  what the engine holds is what all weights need @param {PreflightArgs} args */
-function planMemory(engine, plan, weightsFit, { contextLength, precision, kvType }) {
+function planMemory(engine, plan, most, weightsFit, { contextLength, precision, kvType }) {
   let opened = false;
   try {
     engine.openSession(contextLength, precision, kvType);
@@ -193,20 +153,8 @@ function planMemory(engine, plan, weightsFit, { contextLength, precision, kvType
   const total = plan.fits ? engine.bytes : START_BYTES + weights + sessionBytes;
   plan.memory = {
     weights, kv, scratch, module: total - weights - sessionBytes, total,
-    limit: plan.fits ? MAX_PAGES * PAGE : largestMemory(), device: deviceMemory(),
+    limit: plan.fits ? most : engine.exhaust(), device: deviceMemory(),
   };
-}
-
-/** Bytes of the largest memory that can be had, to a factor of two. @returns {number} */
-function largestMemory() {
-  for (let pages = MAX_PAGES; pages > 1; pages >>= 1) {
-    try {
-      return new WebAssembly.Memory({ initial: pages, maximum: pages }).buffer.byteLength;
-    } catch {
-      // less, then
-    }
-  }
-  return 0;
 }
 
 /** @returns {number | undefined} */

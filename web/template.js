@@ -40,7 +40,8 @@ function limit(library) {
     return set.call(this, name, name !== 'range' || typeof value !== 'function' ? value
       : (/** @type {any[]} */ ...args) => {
         const [start, stop] = args.length > 1 ? args : [0, args[0]];
-        if (Math.abs((stop - start) / (args[2] ?? 1)) > MAX_RANGE) throw new Error(`a range above ${MAX_RANGE} numbers`);
+        const n = Math.abs((stop - start) / (args[2] ?? 1));
+        if (n > MAX_RANGE) throw new Error(`a range above ${MAX_RANGE} numbers`);
         return value(...args);
       });
   };

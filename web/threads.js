@@ -7,15 +7,17 @@ import { reasonOf } from './errors.js';
  *   stack: its upper end */
 
 /** INITIAL_MEMORY and MAX_MEMORY of wasm/toolchain.mk, in pages. */
-const INITIAL = 256, MAXIMUM = 65535;
+const INITIAL = 256, MAXIMUM = 65535, PAGE = 1 << 16;
+/** Bytes that a module's own memory may have. */
+export const MOST_MEMORY = MAXIMUM * PAGE;
 /** Milliseconds that a worker may take to start, on a machine that has much to do. */
 const PATIENCE = 20000;
 
-/** The memory that instances of a module with threads share. */
+/** The memory that instances of a module with threads share, and the bytes that it may have. */
 export function sharedMemory() {
   for (let maximum = MAXIMUM; ; maximum >>= 1) {
     try {
-      return new WebAssembly.Memory({ initial: INITIAL, maximum, shared: true });
+      return { memory: new WebAssembly.Memory({ initial: INITIAL, maximum, shared: true }), most: maximum * PAGE };
     } catch (error) {
       if (maximum < 2 * INITIAL) throw error;   // some devices cannot set so many addresses aside
     }

@@ -3,6 +3,7 @@
  *
  * What a model writes is nobody's word: a call that is no JSON, has no object of arguments or names a tool that was not
  * given stays text. */
+import { randomHex } from './hex.js';
 
 /** @typedef {object} ToolCall  in OpenAI's shape
  * @property {string} id
@@ -23,6 +24,19 @@
 /** JSON of one call or of a list of calls. @param {string} text */
 const parseJson = text => ({ calls: [JSON.parse(text)].flat(), rest: '' });
 
+/** A list of calls, and nothing else, behind a mark that is a control token: those do not show in an answer.
+ * @param {string} mark @returns {Format} */
+const listBehind = mark => ({
+  mention: mark,
+  opens: [mark, '['],
+  anywhere: false,
+  parse: text => parseJson(text.replace(mark, '')),
+  write: calls => `${mark}${JSON.stringify(calls)}`,
+});
+
+/** A call of Hermes; what looks like its end in a string of the JSON is none. */
+const TAGGED = /<tool_call>((?:"(?:[^"\\]|\\.)*"|[^"<]|<(?!\/?tool_call>))*)(?:<\/tool_call>|(?=<tool_call>)|$)/gs;
+
 /** The first one that a template mentions is its format. @type {Format[]} */
 const FORMATS = [
   {   // Hermes, Qwen2.5 and later
@@ -30,21 +44,14 @@ const FORMATS = [
     opens: ['<tool_call>'],
     anywhere: true,
     parse(text) {
-      const parts = text.split('<tool_call>').slice(1).map(part => part.split('</tool_call>'));
-      return {
-        calls: parts.map(([call]) => JSON.parse(call)),
-        rest: parts.map(([, ...behind]) => behind.join('</tool_call>')).join('').trimEnd(),
-      };
+      const rest = text.replaceAll(TAGGED, '').trimEnd();
+      if (rest.includes('<tool_call>')) throw new Error('a string does not end');
+      return { calls: Array.from(text.matchAll(TAGGED), ([, call]) => JSON.parse(call)), rest };
     },
     write: calls => calls.map(call => `<tool_call>\n${JSON.stringify(call)}\n</tool_call>`).join('\n'),
   },
-  {   // Granite 3; the mark is a control token, which does not show where the model says it
-    mention: '<|tool_call|>',
-    opens: ['<|tool_call|>', '['],
-    anywhere: false,
-    parse: text => parseJson(text.replace('<|tool_call|>', '')),
-    write: calls => `<|tool_call|>${JSON.stringify(calls)}`,
-  },
+  listBehind('<|tool_call|>'),   // Granite 3
+  listBehind('[TOOL_CALLS]'),    // Mistral
   {   // Llama 3.1 and later: {"name": ..., "parameters": ...} and nothing else
     mention: '',
     opens: ['{', '['],
@@ -133,24 +140,25 @@ export class CallFilter {
   }
 }
 
-/** @param {number} n  bytes @returns {string} */
-export const randomHex = n => Array.from(crypto.getRandomValues(new Uint8Array(n)),
-  byte => byte.toString(16).padStart(2, '0')).join('');
-
-/** Messages as a template wants them: arguments of calls as objects, which templates turn to JSON themselves; where it
- * has roles of its own for calls and results (Granite 3.0), or knows no calls at all, a message in its words.
+/** Messages as a template wants them: arguments of calls as objects, which templates turn to JSON themselves; ids of
+ * nine letters and digits, where it refuses others (Mistral); where it has roles of its own for calls and results
+ * (Granite 3.0), or knows no calls at all, a message in its words.
  * @param {string | undefined} source  of the template
  * @param {import('./template.js').Message[]} messages @returns {import('./template.js').Message[]} */
 export function messagesFor(source = '', messages) {
   const has = (/** @type {string} */ role) => source.includes(`'${role}'`) || source.includes(`"${role}"`);
+  const wantsNine = /\blength\s*!=\s*9\b/.test(source);
+  const nine = (/** @type {unknown} */ id) => String(id).replace(/[^a-z0-9]/gi, '').slice(-9).padStart(9, '0');
   return messages.map(message => {
     if (message.role === 'tool' && has('tool_response')) return { ...message, role: 'tool_response' };
+    if (message.role === 'tool' && wantsNine) return { ...message, tool_call_id: nine(message.tool_call_id) };
     if (!Array.isArray(message.tool_calls)) return message;
     const { tool_calls: given, ...rest } = message;
     const content = message.content ?? '';
     if (given.length === 0) return { ...rest, content };
     const calls = given.map(call => ({
-      ...call, function: { ...call?.function, arguments: parsedArguments(call?.function?.arguments) },
+      ...call, ...wantsNine && { id: nine(call?.id) },
+      function: { ...call?.function, arguments: parsedArguments(call?.function?.arguments) },
     }));
     const written = calls.map(call => ({ name: call.function.name, arguments: call.function.arguments }));
     if (has('assistant_tool_call')) {

@@ -6,6 +6,7 @@ import { serve } from './protocol.js';
 // What those import in their turn, asked for at once and not when each has arrived.
 import './engine.js';
 import './errors.js';
+import './hex.js';
 import './loader/download.js';
 import './loader/file.js';
 import './loader/opfs.js';

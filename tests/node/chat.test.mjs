@@ -195,6 +195,31 @@ describe('a context of 160 tokens', () => {
     assert.deepEqual([chat.trimmed, chat.messages.length], [0, 3]);
   });
 
+  test('of a long chat the first turn that fits is found in few steps, and an abort ends the search', async () => {
+    const turns = 60, messages = questions.slice(0, 1).concat(Array(turns - 1).fill('And more of it?'))
+      .flatMap(text => [user(text), assistant('Certainly.')]);
+    let searched = 0;
+    const { tokenizeChat } = model;
+    model.tokenizeChat = (...args) => (searched++, tokenizeChat.apply(model, args));
+    try {
+      const chat = model.chat({ messages, contextEnd: 'trim', ...GREEDY });
+      await textOf(chat.send('Go on.'));
+      const all = chat.messages.slice(0, -1);
+      assert.ok(await tokensOf(all.slice(chat.trimmed)) <= 140);
+      assert.ok(await tokensOf(all.slice(chat.trimmed - 2)) > 140);
+      assert.ok(searched <= 3 + Math.log2(turns), `${searched} times tokenized`);
+
+      const abort = new AbortController();
+      searched = 0;
+      model.tokenizeChat = (...args) => (abort.abort(searched++), tokenizeChat.apply(model, args));
+      const other = model.chat({ messages, contextEnd: 'trim', ...GREEDY });
+      assert.equal(await textOf(other.send('Go on.', { signal: abort.signal })), '');
+      assert.deepEqual([searched, other.lastStats?.finishReason, other.trimmed], [1, 'abort', 0]);
+    } finally {
+      model.tokenizeChat = tokenizeChat;
+    }
+  });
+
   test('a turn goes with all messages up to the next of the user; the room is a quarter of the context', async () => {
     const turn = [user('Name a colour.'), assistant('I look.'), { role: 'tool', content: 'red' }, assistant('Red.')];
     const chat = model.chat({ messages: [...turn, ...turn, ...turn], contextEnd: 'trim', temperature: 0 });

@@ -13,9 +13,9 @@ import { Plumb } from '../../web/node/index.js';
 const script = `${root}web/node/cli.mjs`;
 const folder = mkdtempSync(join(tmpdir(), 'plumb-cli-'));
 after(() => rmSync(folder, { recursive: true }));
-/** @param {string[]} args @param {string} [input] */
-const plumb = (args, input = '') => {
-  const { status, stdout, stderr } = spawnSync(process.execPath, [script, ...args], { encoding: 'utf8', input });
+/** @param {string[]} args @param {string} [input] @param {NodeJS.ProcessEnv} [env] */
+const plumb = (args, input = '', env = process.env) => {
+  const { status, stdout, stderr } = spawnSync(process.execPath, [script, ...args], { encoding: 'utf8', input, env });
   return { code: status, out: stdout, err: stderr };
 };
 /** @param {{f32: {ids: number[]}}} prompt @param {number} n */
@@ -27,6 +27,14 @@ async function answerOf({ f32 }, n) {
 }
 const chatPrompt = prompts[1], question = chatPrompt.messages[0].content;
 const EXACT = ['--temp', '0', '--precision', 'exact16'];
+
+test('what --help says fits 80 columns', () => {
+  for (const name of ['', 'run', 'bench', 'chat', 'cache', 'preflight']) {
+    const lines = plumb(['help', ...name ? [name] : []]).out.split('\n');
+    assert.ok(lines.length > 3);
+    assert.deepEqual(lines.filter(line => line.length > 80), []);
+  }
+});
 
 /* ---- run, bench ---- */
 
@@ -50,7 +58,8 @@ test('run streams llama.cpp\'s answer within 3 s of its start, then says how fas
   assert.ok(first < 3000, `the first piece came after ${first.toFixed(0)} ms`);
   assert.ok(pieces > 10, `${pieces} pieces`);
   assert.equal(out, `${answer}\n`);
-  assert.match(err, /^load \d+\.\d\d s, prefill 39 tokens at [\d.]+ tokens\/s, decode 23 tokens at [\d.]+ tokens\/s\n$/);
+  assert.match(err,
+    /^load \d+\.\d\d s, prefill 39 tokens at [\d.]+ tokens\/s, decode 23 tokens at [\d.]+ tokens\/s\n$/);
 });
 
 test('run of a URL, in JSON', async t => {
@@ -103,9 +112,11 @@ test('failures are one line and a code', () => {
   for (const [args, code, message] of [
     [['run', tinyPath, '-p', 'Hi'], 1, /f32\.gguf: PLUMB_ERROR_TEMPLATE: the file has no tokenizer.chat_template/],
     [['run', tinyPath, '-p', 'Hi!', '--ctx', '2', '--raw'], 1,
-      /^plumb: prompt: PLUMB_ERROR_CONTEXT: the prompt has 3 tokens, but the context holds 2; --ctx makes it larger\n$/],
+      new RegExp('^plumb: prompt: PLUMB_ERROR_CONTEXT: the prompt has 3 tokens, but the context holds 2; '
+        + '--ctx makes it larger\n$')],
     [['run', 'http://127.0.0.1:1/x.gguf', '-p', 'Hi'], 1, /http:\/\/127\.0\.0\.1:1\/x\.gguf: PLUMB_ERROR_IO: /],
-    [['inspect', 'http://127.0.0.1:1/x.gguf'], 2, /x\.gguf: download it first; run, bench, chat and preflight take URLs/],
+    [['inspect', 'http://127.0.0.1:1/x.gguf'], 2,
+      /x\.gguf: download it first; run, bench, chat and preflight take URLs/],
     [['cache', 'remove', 'foo'], 2, /^plumb: cache: foo is no URL, and only URLs have copies\n$/],
     [['chat'], 2, /^plumb: chat: MODEL is needed; see plumb chat --help\n$/],
     [['chat', tinyPath], 1, /f32\.gguf: PLUMB_ERROR_TEMPLATE: the file has no chat template/],
@@ -147,7 +158,8 @@ test('what could drive a terminal is shown, not sent', () => {
 
 test('chat without a terminal answers each line, knowing those before; """ joins lines', () => {
   const input = `${question}\n\n"""What is\nmy name?"""\n/exit\n`;
-  const lines = plumb(['chat', realPath, ...EXACT, '-n', '24', '--json'], input).out.trimEnd().split('\n').map(JSON.parse);
+  const { out: answers } = plumb(['chat', realPath, ...EXACT, '-n', '24', '--json'], input);
+  const lines = answers.trimEnd().split('\n').map(JSON.parse);
   assert.equal(lines.length, 3, 'commands are obeyed at a terminal only');
   assert.equal(lines[0].stats.promptTokens, 39);
   assert.ok(lines[1].stats.reusedTokens >= 39 + lines[0].stats.tokens - 1, JSON.stringify(lines[1]));
@@ -174,12 +186,24 @@ test('chat without a terminal: a line that fails is said, and the next one is an
 });
 
 test('with --json a failure is JSON too', () => {
-  for (const args of [['run', 'none.gguf', '-p', 'x'], ['chat', 'none.gguf'], ['preflight', 'none.gguf']]) {
-    const { code, out, err } = plumb([...args, '--json']);
+  const env = { ...process.env, PLUMB_CACHE: tinyPath };   // which is no folder
+  for (const args of [
+    ['run', 'none.gguf', '-p', 'x'], ['chat', 'none.gguf'], ['preflight', 'none.gguf'], ['bench', 'none.gguf'],
+    ['cache'],
+  ]) {
+    const { code, out, err } = plumb([...args, '--json'], '', env);
     const { error } = JSON.parse(out);
     assert.deepEqual([code, error.code], [1, 'PLUMB_ERROR_IO']);
-    assert.match(error.message, /ENOENT/);
-    assert.match(err, /^plumb: none\.gguf: PLUMB_ERROR_IO: /);
+    assert.match(error.message, args.length > 1 ? /ENOENT/ : /ENOTDIR/);
+    assert.match(err, /^plumb: [^\n]*: PLUMB_ERROR_IO: [^\n]*\n$/);
+  }
+  for (const [args, code] of [
+    [['run', 'none.gguf'], 2], [['bench'], 2], [['chat', '--nope'], 2], [['preflight', 'x', '--ctx', 'y'], 2],
+    [['cache', 'what'], 2], [['cache', 'remove', 'http://127.0.0.1:1/none'], 1],
+  ]) {
+    const { code: got, out, err } = plumb([...args, '--json']);
+    const { error } = JSON.parse(out);
+    assert.deepEqual([got, error.code, err], [code, 'PLUMB_ERROR_ARGUMENT', `plumb: ${error.message}\n`]);
   }
 });
 
@@ -196,10 +220,12 @@ test('chat without a terminal: Ctrl-C while it waits for a line leaves', async (
   clearTimeout(late);
 });
 
-/** Plays the steps [expected, answer] in a terminal. */
+/** The command line in a terminal that plays the steps [expected, answer]: arguments of python3. */
+const terminal = (steps, args) =>
+  [`${root}tests/node/terminal.py`, JSON.stringify(steps), process.execPath, script, ...args];
+/** Plays the steps in a terminal. */
 function play(steps, args, env = {}) {
-  const { stdout, stderr } = spawnSync('python3', [`${root}tests/node/terminal.py`, JSON.stringify(steps),
-    process.execPath, script, ...args],
+  const { stdout, stderr } = spawnSync('python3', terminal(steps, args),
   { encoding: 'utf8', env: { ...process.env, TERM: 'xterm', XDG_STATE_HOME: folder, NO_COLOR: '', ...env } });
   assert.ok(stdout, stderr);
   const { screen, code, left } = JSON.parse(stdout);
@@ -217,7 +243,8 @@ test('chat in a terminal: Ctrl-C stops an answer, the next question has its own,
 });
 
 test('chat in a terminal: Ctrl-C twice at an empty prompt leaves; with NO_COLOR there are no colours', () => {
-  const { code, screen } = play([['> ', 'abandoned\x03'], ['> ', '\x03'], ['once more', '\x03']], CHAT, { NO_COLOR: '1' });
+  const { code, screen } = play([['> ', 'abandoned\x03'], ['> ', '\x03'], ['once more', '\x03']], CHAT,
+    { NO_COLOR: '1' });
   assert.equal(code, 0);
   assert.doesNotMatch(screen, /\x1b\[[\d;]*m/);
   assert.doesNotMatch(screen, /tokens\/s/);
@@ -241,7 +268,8 @@ test('chat in a terminal: commands', () => {
     ['tokens/s', '/edit\r'], ['Say ⏎hello.', '\x15Say bye.\r'], ['tokens/s', `/save ${file}\r`],
     ['3 messages are in', `/save ${file}\r`], ['3 messages are in', `/save ${other}\r`], ['EEXIST', '/new\r'],
     ['a new chat', `/load ${file}\r`], ['3 messages; say', '/stats\r'], ['3 messages', `/load ${other}\r`],
-    [`/load: ${other} is no chat: it is no JSON`, '/set -n 9\r'], ['maxTokens 9', '/set top-k 1e9\r'], ['is not an integer', '/nonsense\r'],
+    [`/load: ${other} is no chat: it is no JSON`, '/set -n 9\r'], ['maxTokens 9', '/set top-k 1e9\r'],
+    ['is not an integer', '/nonsense\r'],
     ['is no command; /help lists', '/hel\t'], ['/help', '\r'],
     ['/exit    ', `/load ${hostile}\r`], ['1 messages', '/edit\r'], ['␛]0;owned␇␍/save y⏎y', '\x03'],
     ['> ', '\x1b[200~one\ntwo\x1b[201~\r'], ['tokens/s', '/exit\r'],
@@ -254,6 +282,55 @@ test('chat in a terminal: commands', () => {
   assert.equal(readFileSync(other, 'utf8'), 'precious');
   assert.doesNotMatch(screen, /\x1b\]0/);
   assert.ok(!existsSync('y'));
+  const help = screen.match(/ {2}\/again .*? stops an answer\./s)?.[0].split('\r\n') ?? [];
+  assert.ok(help.length > 10);
+  assert.deepEqual(help.filter(line => line.length > 80), []);
+});
+
+test('chat in a terminal: /new, /system and /load lose nothing, /back returns; a file belongs to its chat', () => {
+  const file = join(folder, 'one.json');
+  const { code } = play([
+    ['> ', '/back\r'], ['there is no other chat', 'One.\r'], ['tokens/s', `/save ${file}\r`],
+    ['2 messages are in', '/new\r'], ['a new chat; /back returns to the one before', 'Two.\r'],
+    ['tokens/s', `/save ${file}\r`], ['EEXIST', '/system Three.\r'],
+    ['system: Three.; a new chat; /back returns to the one before', '/back\r'],
+    ['user: Two.', ''], ['2 messages; say something; /back returns to the one before', 'More.\r'],
+    ['tokens/s', `/load ${file}\r`], ['user: One.', ''], ['2 messages; say something; /back returns', '/back\r'],
+    ['user: Two.', ''], ['user: More.', ''], ['4 messages; say something', '/back\r'],
+    ['user: One.', `/save ${file}\r`], ['2 messages are in', '/exit\r'],
+  ], [...CHAT, '-n', '3']);
+  assert.equal(code, 0);
+  assert.equal(JSON.parse(readFileSync(file, 'utf8')).messages[0].content, 'One.');
+});
+
+test('in a terminal a load of more than a second shows how far it is, in a line that is gone afterwards', async t => {
+  const PIECES = 16;
+  const url = await server(t, async (_, response) => {
+    response.writeHead(200, { 'Content-Length': tiny.length });
+    for (let i = 0; i < PIECES; i++) {
+      response.write(tiny.subarray(i * tiny.length / PIECES, (i + 1) * tiny.length / PIECES));
+      await new Promise(resolve => setTimeout(resolve, 200));
+    }
+    response.end();
+  });
+  const args = ['run', `${url}m.gguf`, '-p', 'x', '--raw', '-n', '3', '--temp', '0'];
+  const child = spawn('python3', terminal([], args), { env: { ...process.env, TERM: 'xterm' } });
+  let out = '';
+  child.stdout.setEncoding('utf8').on('data', data => { out += data; });
+  await new Promise(resolve => child.on('close', resolve));
+  const { screen, code } = JSON.parse(out);
+  assert.equal(code, 0, screen);
+  const [before, ...lines] = screen.split('\r\x1b[K'), after = lines.pop();
+  assert.equal(before, '');
+  const full = lines.filter(line => line.startsWith('downloading')).map(line => {
+    assert.match(line, /^downloading █*░* 0 of 0 MB, 0 MB\/s(, \d+ s left)?$/);
+    assert.equal(line.replace(/[^█░]/g, '').length, 20);
+    return line.replace(/[^█]/g, '').length;
+  });
+  assert.ok(full.length >= 3 && full[0] < full.at(-1), screen);
+  assert.ok(full.every((n, i) => n >= (full[i - 1] ?? 0)), screen);
+  assert.equal(after.split('load ')[0].replaceAll('\r\n', '\n'),
+    printable(plumb(['run', tinyPath, ...args.slice(2)]).out));
 });
 
 test('a model that says escape sequences drives no terminal', () => {

@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { fails, realPath, root, tiny, tinyPath } from './helpers.mjs';
 import { BlobFiles } from '../../web/blobs.js';
+import { runCommand } from '../../web/command.js';
 import { Plumb } from '../../web/node/index.js';
 
 const native = `${root}build/native/plumb`;
@@ -91,6 +92,21 @@ test('a signal ends it at once, with its reason', async () => {
   setTimeout(() => stop.abort(reason), 300);
   await assert.rejects(Plumb.command(args, { files, signal: stop.signal }), error => error === reason);
   await assert.rejects(Plumb.command(args, { files, signal: stop.signal }), error => error === reason);
+});
+
+test('what onError throws ends it at once, and the call rejects with it', async () => {
+  const thrown = new TypeError('no ear');
+  const onError = () => { throw thrown; };
+  await assert.rejects(Plumb.command(['walk'], { onError }), error => error === thrown);
+  let hear = (/** @type {any} */ _message) => {}, ended = 0;
+  const worker = {   // of a program that says something and goes on for ever
+    post: (/** @type {any} */ { id }) => setImmediate(() => hear({ id, event: 'error', data: 'plumb: well' })),
+    onMessage: (/** @type {any} */ handler) => { hear = handler; },
+    onDeath: () => {},
+    terminate: () => ended++,
+  };
+  await assert.rejects(runCommand(() => ({ worker, files: {} }), ['walk'], { onError }), error => error === thrown);
+  assert.equal(ended, 1);
 });
 
 test('a file that changes under it is an error of reading', async () => {

@@ -350,7 +350,12 @@ describe('the client', () => {
     await fails(client.chat.completions.create({ messages }), 'PLUMB_ERROR_ARGUMENT', /model is missing/);
     await fails(client.chat.completions.create({ model: 'x', messages, n: 2 }), 'PLUMB_ERROR_ARGUMENT', /n is 2/);
     for (const model of ['constructor', `${root}none.gguf`]) {   // a path, not what every object has
-      await fails(client.chat.completions.create({ model, messages }), 'PLUMB_ERROR_IO', /no such file/);
+      await fails(client.chat.completions.create({ model, messages }), 'PLUMB_ERROR_IO',
+        /no such file.*none of those of new OpenAI\(\{ models \}\) \(there are none\), so .* a URL or a path/);
     }
+    const named = new OpenAI({ models: { smol: `${root}none.gguf`, other: realPath } });
+    await fails(named.chat.completions.create({ model: 'gpt', messages }), 'PLUMB_ERROR_IO', /\("smol", "other"\)/);
+    await fails(named.chat.completions.create({ model: 'smol', messages }), 'PLUMB_ERROR_IO',
+      /none\.gguf: [^;]*no such file[^;]*$/);
   });
 });

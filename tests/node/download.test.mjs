@@ -10,9 +10,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { beforeEach, test } from 'node:test';
 import { Plumb } from '../../web/node/index.js';
-import { platform } from '../../web/node/platform.js';
-import { createPlumb } from '../../web/plumb.js';
-import { fails, root, server, tiny, tinyPath } from './helpers.mjs';
+import { fails, plumbOn, root, server, tiny, tinyPath } from './helpers.mjs';
 
 const IDS = [72, 101, 13, 255];
 /** Of f32.gguf: behind all keys and the tensor directory. */
@@ -29,12 +27,7 @@ let waits = [];
 /** What becomes of a wait for bytes: resolved once there was silence. */
 let silence = () => new Promise(() => {});
 /** The package as it is, but that waits are noted, and not waited for. */
-const quick = createPlumb({
-  ...platform,
-  worker: false,
-  postsBlobs: false,
-  startWorker: () => assert.fail('no worker was asked for'),
-  locate: source => ({ kind: 'url', name: String(source), url: String(source) }),
+const quick = plumbOn({
   async pause(ms, signal) {
     waits.push(ms);
     await new Promise(resolve => setImmediate(resolve));
@@ -275,7 +268,7 @@ test('a connection that falls silent, before the answer or within it, is given u
 
 test('a server that never answers is tried less often', async () => {
   await assert.rejects(load('http://127.0.0.1:1/m'), {
-    code: 'PLUMB_ERROR_IO', message: /no connection: .* \(2 more tries brought nothing\)/,
+    code: 'PLUMB_ERROR_IO', message: /no connection: .* \(2 more tries did not help\)/,
     details: { url: 'http://127.0.0.1:1/m', tries: 2 },
   });
   assert.deepEqual(waits, [500, 1000]);
@@ -579,8 +572,7 @@ async function onFolder(change) {
     const real = await folder();
     return { ...real, ...change(real) };
   });
-  return createPlumb({ ...platform, store, worker: false, postsBlobs: false, startWorker: () => assert.fail('none'),
-    locate: source => ({ kind: 'url', name: String(source), url: String(source) }) });
+  return plumbOn({ store });
 }
 
 test('too little room: the numbers; room that ends in the middle: the copy goes, the load goes on', async t => {
@@ -604,7 +596,8 @@ test('too little room: the numbers; room that ends in the middle: the copy goes,
     }));
     const { logits, warnings } = await load(url, {}, ending);
     assert.equal(logits, expected);
-    assert.match(warnings[0].message, /no copy is kept: it needs 0\.1 MB, after 0\.\d MB: the quota is used up; other cached/);
+    assert.match(warnings[0].message,
+      /no copy is kept: it needs 0\.1 MB, after 0\.\d MB: the quota is used up; other cached/);
     assert.deepEqual(files(), []);
   }
 });

@@ -7,8 +7,7 @@ import { Engine, importsOf } from '../../web/engine.js';
 import { createHost } from '../../web/host.js';
 import { Plumb } from '../../web/node/index.js';
 import { platform } from '../../web/node/platform.js';
-import { createPlumb } from '../../web/plumb.js';
-import { fails, realPath, root, server, tiny } from './helpers.mjs';
+import { fails, plumbOn, realPath, root, server, tiny } from './helpers.mjs';
 
 /** Of f32.gguf: all keys, the tensor directory and some weights. */
 const HEAD = 60000;
@@ -38,12 +37,7 @@ test('a server is asked before the engine is compiled', { timeout: 20000 }, asyn
     asked();
     response.end(tiny);
   });
-  const plumb = createPlumb({
-    ...platform,
-    worker: false,
-    postsBlobs: false,
-    startWorker: () => assert.fail('no worker was asked for'),
-    locate: source => ({ kind: 'url', name: String(source), url: String(source) }),
+  const plumb = plumbOn({
     async compile(name) {
       await request;
       return platform.compile(name);

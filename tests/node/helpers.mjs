@@ -6,6 +6,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { PlumbError } from '../../web/node/index.js';
+import { platform } from '../../web/node/platform.js';
+import { createPlumb } from '../../web/plumb.js';
 
 /** Copies of what these tests download are theirs alone. */
 if (!process.env.PLUMB_CACHE) {
@@ -24,12 +26,24 @@ export function promise(bytes) {
   const u32 = (/** @type {number} */ n) => Buffer.from(new Uint32Array([n]).buffer);
   return Buffer.concat([
     file.subarray(0, 8), u64(1), file.subarray(16, file.indexOf(name) - 8),   // one tensor, all keys
-    u64(name.length), Buffer.from(name), u32(2), u64(32), u64(Math.floor(bytes / 128)), u32(0), u64(0), Buffer.alloc(5000),
+    u64(name.length), Buffer.from(name), u32(2), u64(32), u64(Math.floor(bytes / 128)), u32(0), u64(0),
+    Buffer.alloc(5000),
   ]);
 }
 export const realPath = `${root}models/SmolLM2-135M-Instruct.Q4_1.gguf`;
 /** What llama.cpp says to three prompts, see tests/vectors/README.md. */
 export const { prompts } = JSON.parse(readFileSync(`${root}tests/vectors/llama/prompts.json`, 'utf8'));
+
+/** The package in this thread on another platform, where text is a URL.
+ * @param {Partial<import('../../web/plumb.js').ClientPlatform>} other  what differs from Node's */
+export const plumbOn = other => createPlumb({
+  ...platform,
+  worker: false,
+  postsBlobs: false,
+  startWorker: () => assert.fail('no worker was asked for'),
+  locate: source => ({ kind: 'url', name: String(source), url: String(source) }),
+  ...other,
+});
 
 /** Waits for the failure and checks its code and its sentence.
  * @param {Promise<unknown> | (() => Promise<unknown>)} action @param {string} code @param {RegExp} message */

@@ -8,6 +8,7 @@ import { pathToFileURL } from 'node:url';
 import { gzipSync } from 'node:zlib';
 import { before, test } from 'node:test';
 import { Plumb } from '../../web/node/index.js';
+import { ggufHeader } from './gguf.mjs';
 import { fails, promise, server, tiny, tinyPath } from './helpers.mjs';
 
 const IDS = [72, 101, 13, 255];
@@ -206,6 +207,34 @@ test('more than memory holds: an error with the sizes, and the next load works',
   }
 });
 
+test('what no module could hold beside its context is refused once the header is there', async t => {
+  const shape = { layers: 32, embedding: 4096, feedForward: 12160, heads: 32 }, { header, size } = ggufHeader(shape);
+  const url = await server(t, (_, response) => {
+    response.writeHead(200, { 'Content-Length': size }).write(header);   // and nothing more
+  });
+  const kv = 2 * shape.layers * shape.heads * 2048 * (2 * 128 + 4);   // codes of 16 bits, and a scale for each head
+  await assert.rejects(Plumb.load(url, { cache: 'no-store' }), error => {
+    assert.equal(error.code, 'PLUMB_ERROR_MEMORY');
+    assert.equal(error.details.kv, kv);
+    assert.ok(error.details.weights <= size && error.details.weights > 3.89e9, error.message);
+    assert.ok(error.details.limit < error.details.weights + kv, error.message);
+    assert.match(error.message, /contextLength, kvType 'q8' or a smaller model/);
+    return true;
+  });
+  const parts = await server(t, (request, response) => {
+    const first = request.url === '/first';
+    response.setHeader('Content-Length', first ? tiny.length + 1e9 : 4e9);
+    // Once the size of the second part is known.
+    if (request.method !== 'HEAD') setTimeout(() => response.write(first ? tiny : 'x'), 300);
+    else response.end();
+  });
+  await fails(Plumb.load(['first', 'second'].map(name => new URL(name, parts)), { cache: 'no-store' }),
+    'PLUMB_ERROR_MEMORY', /no memory for 50000\d{5} bytes of weights and \d+ of keys and values/);
+  const smaller = new AbortController();
+  await assert.rejects(Plumb.load(url, { cache: 'no-store', contextLength: 256, signal: smaller.signal,
+    onProgress: ({ bytes }) => bytes >= header.length && setTimeout(() => smaller.abort(), 200) }), /aborted/);
+});
+
 test('no memory for the engine itself: an error with the sizes, and the next load works', async () => {
   const { Memory } = WebAssembly;
   WebAssembly.Memory = class { constructor() { throw new RangeError('could not allocate memory'); } };
@@ -213,6 +242,10 @@ test('no memory for the engine itself: an error with the sizes, and the next loa
     await assert.rejects(Plumb.load(tinyPath, { threads: 2 }), {
       code: 'PLUMB_ERROR_MEMORY', details: { held: 0, total: tiny.length },
       message: 'no memory for the model of 88544 bytes; the engine holds 0 bytes: could not allocate memory',
+    });
+    await assert.rejects(Plumb.preflight(tinyPath, { threads: 2 }), {
+      code: 'PLUMB_ERROR_MEMORY',
+      message: 'no memory for the model; the engine holds 0 bytes: could not allocate memory',
     });
   } finally {
     WebAssembly.Memory = Memory;

@@ -158,7 +158,7 @@ describe('the default model', () => {
     assert.notEqual(await say(1, { [first]: -Infinity }), await model.detokenize([first]));
     assert.equal(await say(3, new Map([[504, 1000]])), await model.detokenize([504, 504, 504]));
     const none = new Map(Array.from({ length: 49152 }, (_, id) => [id, -Infinity]));
-    await fails(() => say(1, none), 'PLUMB_ERROR_STATE', /no token is possible/);
+    await fails(() => say(1, none), 'PLUMB_ERROR_ARGUMENT', /no token is possible/);
   });
 
   test('leaving the loop, and a signal, end a text; the model can go on', async () => {

@@ -43,7 +43,8 @@ test('code for OpenAI\'s package compiles with plumb/openai, and the results are
     writeFileSync(join(folder, `${name}.mts`), imports + SAMPLE);
   }
   const { stdout, status } = spawnSync(process.execPath, [
-    `${root}node_modules/typescript/bin/tsc`, '--noEmit', '--strict', '--allowJs', '--skipLibCheck', '--target', 'es2022', '--module', 'nodenext', '--lib', 'es2023,dom,dom.iterable',
+    `${root}node_modules/typescript/bin/tsc`, '--noEmit', '--strict', '--allowJs', '--skipLibCheck',
+    '--target', 'es2022', '--module', 'nodenext', '--lib', 'es2023,dom,dom.iterable',
     ...['theirs', 'ours'].map(name => join(folder, `${name}.mts`)),
   ], { encoding: 'utf8' });
   assert.equal(stdout, '');

@@ -1,8 +1,8 @@
 """Runs a program in a terminal of its own: terminal.py STEPS PROGRAM ARG...
 
-STEPS is JSON, a list of [expected, answer]: waits until the expected text is on the screen behind what was there for the
-step before, then types the answer.  Prints {"screen", "code"} at the end of the program, or after 60 s that it takes too
-long, with the code of the signal that ends it then.
+STEPS is JSON, a list of [expected, answer]: waits until the expected text is on the screen behind what was there for
+the step before, then types the answer.  Prints {"screen", "code"} at the end of the program, or after 60 s that it
+takes too long, with the code of the signal that ends it then.
 """
 import json
 import os

@@ -1,12 +1,24 @@
-/** Tool calls, in and out.  Ground truth: what the model cards of Qwen2.5, Llama 3.1 and Granite 3 say that a call is,
- * written by hand, and templates that treat calls as theirs do. */
+/** Tool calls, in and out.  Ground truth: what jinja2 makes of conversations by the templates of Qwen2.5, Llama 3.1 and
+ * 3.2, Mistral Nemo and Large (tests/vectors/tools), and what the model cards of these and of Granite 3 say that a call
+ * is, written by hand. */
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { after, before, describe, test } from 'node:test';
 import { Plumb } from '../../web/node/index.js';
 import { render } from '../../web/template.js';
 import { CallFilter, messagesFor } from '../../web/toolcalls.js';
-import { realPath, textOf } from './helpers.mjs';
+import { fails, realPath, root, textOf } from './helpers.mjs';
+
+const vectors = `${root}tests/vectors/`;
+const unescaped = (/** @type {string} */ text) =>
+  Buffer.from(text.replace(/\\x(..)/g, (_, hex) => String.fromCharCode(parseInt(hex, 16))), 'latin1').toString();
+/** Templates of models, by name. */
+const TEMPLATES = Object.fromEntries(readFileSync(`${vectors}tokenizer/chat.txt`, 'utf8').split('\n')
+  .filter(line => line.startsWith('T ')).map(line => {
+    const [name, source] = line.slice(2).split('\t');
+    return [name, unescaped(source)];
+  }));
+const { chats, prompts } = JSON.parse(readFileSync(`${vectors}tools/tools.json`, 'utf8'));
 
 const tool = name => ({ type: /** @type {const} */ ('function'), function: { name, parameters: { type: 'object' } } });
 const TOOLS = [tool('add'), tool('now')];
@@ -19,7 +31,8 @@ function read(source, text, n, tools = TOOLS) {
   return { shown, text: shown + filter.end(), calls: filter.calls };
 }
 
-const HERMES = 'in <tool_call></tool_call> XML tags', GRANITE = 'respond only with <|tool_call|>', LLAMA = 'a JSON';
+const HERMES = TEMPLATES['Qwen-Qwen2.5-7B-Instruct'], LLAMA = TEMPLATES['meta-llama-Llama-3.1-8B-Instruct'];
+const MISTRAL = TEMPLATES['mistralai-Mistral-Nemo-Instruct-2407'], GRANITE = 'respond only with <|tool_call|>';
 const ADD = '{"name": "add", "arguments": {"a": 1, "b": [2, null]}}', NOW = '{"name": "now", "arguments": {}}';
 const add = call('add', { a: 1, b: [2, null] }), now = call('now', {});
 for (const [what, source, text, shown, calls, rest = shown] of [
@@ -31,6 +44,12 @@ for (const [what, source, text, shown, calls, rest = shown] of [
   ['Hermes: what only looks like one', HERMES, 'a <tool_cal> < b <tool', 'a <tool_cal> < b', [],
     'a <tool_cal> < b <tool'],
   ['Hermes: JSON alone is none', HERMES, ADD, ADD, []],
+  ['Hermes: tags in a string of a call', HERMES,
+    '<tool_call>{"name": "add", "arguments": {"a": "\\"</tool_call>", "b": "<tool_call>{}"}}</tool_call>\nso', '',
+    [call('add', { a: '"</tool_call>', b: '<tool_call>{}' })], '\nso'],
+  ['Mistral: a list', MISTRAL, `[TOOL_CALLS] [${ADD}, {"name": "now", "arguments": {}, "id": "123456789"}]`, '',
+    [add, now]],
+  ['Mistral: the mark does not show', MISTRAL, `[${NOW}]`, '', [now]],
   ['Granite: a list', GRANITE, `<|tool_call|>[${ADD}, ${NOW}]`, '', [add, now]],
   ['Granite: the mark does not show', GRANITE, ` [${NOW}]`, '', [now]],
   ['Granite: in the middle it is text', GRANITE, `See [${NOW}]`, `See [${NOW}]`, []],
@@ -55,12 +74,14 @@ test('what is no call of a tool that was given stays text', () => {
     '', '{', '[]x', 'null', '3', '"now"', '{"name": "rm", "arguments": {}}', '{"name": "now", "arguments": "{}"}',
     '{"name": "now", "arguments": [1]}', '{"name": ["now"], "arguments": {}}', '{"arguments": {}}',
     '{"name": "constructor"}', '{"name": "now", "arguments": {}} {}', `{"name": "now", "arguments": {"x": ${deep}}`,
-    '<tool_call>', `${' '.repeat(1e5)}{`,
+    '<tool_call>', `${' '.repeat(1e5)}{`, '{"name": "now', `{"name": "${'</tool_call>'.repeat(1e4)}`,
   ]) {
     const marked = `<tool_call>${body}</tool_call>`;
     assert.deepEqual(read(HERMES, marked, marked.length), { shown: '', text: marked, calls: [] });
     const listed = `[${body},`;
-    assert.deepEqual(read(GRANITE, listed, listed.length), { shown: '', text: listed, calls: [] });
+    for (const source of [GRANITE, MISTRAL]) {
+      assert.deepEqual(read(source, listed, listed.length), { shown: '', text: listed, calls: [] });
+    }
     if (body.startsWith('{')) {
       assert.deepEqual(read(LLAMA, body, body.length), { shown: '', text: body, calls: [] });
     }
@@ -79,33 +100,7 @@ test('without tools all is text, at once', () => {
   }
 });
 
-/* As those models' templates treat messages with calls; the rest of them is left out. */
-const QWEN = `{%- if tools %}{{- "<tool_call></tool_call>" }}{%- endif %}{%- for message in messages %}
-    {%- if message.role == "user" or (message.role == "assistant" and not message.tool_calls) %}
-        {{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>' + '\\n' }}
-    {%- elif message.role == "assistant" %}
-        {{- '<|im_start|>' + message.role }}
-        {%- if message.content %}{{- '\\n' + message.content }}{%- endif %}
-        {%- for tool_call in message.tool_calls %}
-            {%- if tool_call.function is defined %}{%- set tool_call = tool_call.function %}{%- endif %}
-            {{- '\\n<tool_call>\\n{"name": "' }}{{- tool_call.name }}{{- '", "arguments": ' }}
-            {{- tool_call.arguments | tojson }}{{- '}\\n</tool_call>' }}
-        {%- endfor %}
-        {{- '<|im_end|>\\n' }}
-    {%- elif message.role == "tool" %}{{- '<tool_response>\\n' + message.content + '\\n</tool_response>' }}
-    {%- endif %}
-{%- endfor %}`;
-const LLAMA31 = `{%- for message in messages %}
-    {%- if not (message.role == 'ipython' or message.role == 'tool' or 'tool_calls' in message) %}
-        {{- message.role + ': ' + message['content'] | trim + ';' }}
-    {%- elif 'tool_calls' in message %}
-        {%- if not message.tool_calls|length == 1 %}{{- raise_exception("single tool-calls only") }}{%- endif %}
-        {%- set tool_call = message.tool_calls[0].function %}
-        {{- '{"name": "' + tool_call.name + '", ' }}
-        {{- '"parameters": ' }}{{- tool_call.arguments | tojson }}{{- "};" }}
-    {%- elif message.role == "tool" or message.role == "ipython" %}{{- "ipython: " + message.content }}
-    {%- endif %}
-{%- endfor %}`;
+/* As those models' templates treat messages with calls; the rest of them is left out, and is not their text. */
 const GRANITE30 = `{%- for message in messages %}
     {%- if message['role'] == 'user' %}{{- 'user: ' + message['content'] + ';' }}
     {%- elif message['role'] == 'assistant' %}{{- 'assistant: ' + message['content'] + ';' }}
@@ -123,10 +118,6 @@ const said = [
   { role: 'assistant', content: 'Noon.', tool_calls: [] },
 ];
 for (const [name, template, expected] of [
-  ['Qwen2.5', QWEN, '<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n<tool_call>\n{"name": "now", "arguments": '
-    + '{"zone": "UTC"}}\n</tool_call><|im_end|>\n<tool_response>\n12:00\n</tool_response><|im_start|>assistant\n'
-    + 'Noon.<|im_end|>\n'],
-  ['Llama 3.1', LLAMA31, 'user: Hi;{"name": "now", "parameters": {"zone": "UTC"}};ipython: 12:00assistant: Noon.;'],
   ['Granite 3.0', GRANITE30, 'user: Hi;assistant: <|tool_call|>[{"name":"now","arguments":{"zone":"UTC"}}];'
     + 'tool_response: 12:00;assistant: Noon.;'],
   ['Granite 3.3', GRANITE33, 'user: Hi;assistant: <|tool_call|>[{"name":"now","arguments":{"zone":"UTC"}}];'
@@ -139,9 +130,48 @@ for (const [name, template, expected] of [
   });
 }
 
+const variables = { documents: null, add_generation_prompt: true, bos_token: '<s>', eos_token: '</s>',
+  date_string: '26 Jul 2024' };
+for (const { template, chat, text } of prompts) {
+  test(`${template}: ${chat}`, async () => {
+    const { tools, messages } = chats[chat], source = TEMPLATES[template];
+    const prompt = render(source, { ...variables, tools, messages: messagesFor(source, messages) });
+    if (text === null) await fails(prompt, 'PLUMB_ERROR_TEMPLATE', /only supports single tool-calls at once/);
+    else assert.equal(await prompt, text);
+  });
+}
+
+test('what a template writes of a call is read as that call', () => {
+  let n = 0;
+  for (const { template, chat, text } of prompts) {
+    const { tools, messages } = chats[chat];
+    const made = messages.find(message => message.tool_calls)?.tool_calls;
+    if (!made || !text) continue;
+    const [, opened] = text.match(/(?:<\|im_start\|>assistant\n|assistant<\|end_header_id\|>\n\n|\[\/INST\])(.*)/s);
+    const [turn] = opened.split(/<\|im_end\|>|<\|eot_id\|>|<\/s>/);
+    const plain = ({ function: { name, arguments: given } }) => [name, JSON.parse(given)];
+    for (const said of [turn, turn.replace('[TOOL_CALLS]', '')]) {   // that mark may not show
+      assert.deepEqual(read(TEMPLATES[template], said, 3, tools).calls.map(plain), made.map(plain), said);
+      n++;
+    }
+  }
+  assert.ok(n > 50, `${n} turns`);
+});
+
+test('Mistral: ids of calls are nine letters and digits, the same for a call and its result', async () => {
+  const { tools, messages } = chats['a call and its result'];
+  const [question, said, result] = messages, [made] = said.tool_calls;
+  for (const [id, nine] of [['call_0123456789abcdef', '789abcdef'], ['call_1', '0000call1'], [made.id, made.id]]) {
+    const renamed = [question, { ...said, tool_calls: [{ ...made, id }] }, { ...result, tool_call_id: id }];
+    const prompt = await render(MISTRAL, { ...variables, tools, messages: messagesFor(MISTRAL, renamed) });
+    const { text } = prompts.find(one => TEMPLATES[one.template] === MISTRAL && one.chat === 'a call and its result');
+    assert.equal(prompt, text.replaceAll(made.id, nine));
+  }
+});
+
 test('calls of messages that are none of ours go to the template as they are', () => {
   for (const tool_calls of ['x', [null], [{ function: { name: 'f', arguments: '{' } }], [{}]]) {
-    const [message] = messagesFor(QWEN, [{ role: 'assistant', content: 'x', tool_calls }]);
+    const [message] = messagesFor(HERMES, [{ role: 'assistant', content: 'x', tool_calls }]);
     if (Array.isArray(tool_calls)) assert.equal(message.tool_calls.length, tool_calls.length);
     else assert.equal(message.tool_calls, tool_calls);
   }

@@ -9,8 +9,8 @@ import { streamChunks } from './stream.js';
 /** Tries without a byte beyond those that are there, and the milliseconds before the first; each waits twice as long
  * as the one before, or as long as the server asks for, within limits. */
 const TRIES = 5, FIRST_WAIT = 500, LONGEST_WAIT = 30000;
-/** Tries at a server that never answered: most often its name is misspelt, or it refuses this site, which a browser does
- * not tell apart. */
+/** Tries at a server that never answered: most often its name is misspelt, or it refuses this site, which a browser
+ * does not tell apart. */
 const TRIES_UNHEARD = 2;
 /** Milliseconds without a byte after which a connection is given up: one that is lost does not always say so. */
 const SILENCE = 30000;
@@ -22,11 +22,14 @@ const SILENCE = 30000;
  * @property {string} [lastModified] */
 /** @typedef {object} DownloadOptions
  * @property {AbortSignal} signal
- * @property {(ms: number, signal: AbortSignal) => Promise<void>} pause
- * @property {(ms: number, signal: AbortSignal) => Promise<void>} silence  as pause; resolves if nothing came meanwhile
- * @property {(attempt: number) => void} onWait
- * @property {boolean} checked  a checksum will tell whether the bytes belong together
+ * @property {(ms: number, signal: AbortSignal) => Promise<void>} [pause]  before the next try
+ * @property {(ms: number, signal: AbortSignal) => Promise<void>} [silence]  as pause; resolves if nothing came
+ * @property {(attempt: number) => void} [onWait]
+ * @property {boolean} checked  nothing has to prove that the bytes belong together: a checksum will tell, or it matters
+ *   little
  * @property {RequestCache} cache  of the browser's own
+ * @property {number} [range]  where only a file's beginning is needed: bytes that the first request asks for, and each
+ *   further one as many as have come.  Answers are read no further, and failures are forgiven after so many more bytes
  * @property {boolean} [oneBuffer]  as Platform has it */
 
 /** The bytes so far are of another file than those to come: the load begins anew. */
@@ -43,17 +46,21 @@ export class Download {
   #request = new AbortController();
   /** Of the present answer, that are there already. */
   #skip = 0;
-  /** Behind the last byte of the present answer, if it says so. @type {number | undefined} */
-  #end;
+  /** Behind the last byte of the present answer, if it is a range. */
+  #end = Infinity;
   #furthest = 0;
   #failures = 0;
   #heard = false;
   #encoded = false;
+  #pause;
+  #silence;
 
   /** @param {string} url @param {DownloadOptions} options */
   constructor(url, options) {
     this.url = url;
     this.options = options;
+    this.#pause = options.pause ?? pause;
+    this.#silence = options.silence ?? pause;
   }
 
   /** Asks for the file from byte `at` on, which is 0 afterwards if the file is not the one that is known.
@@ -63,7 +70,6 @@ export class Download {
   async open(at, known, whole = false) {
     this.at = known && !whole && this.#resumable(known) ? at : 0;
     this.facts = { certain: false, ...known };
-    this.#end = undefined;
     for (;;) {
       const response = await this.#ask(whole);
       const same = response.status === 304 || Boolean(known) && this.#same(response, whole);
@@ -84,10 +90,10 @@ export class Download {
 
   /** The bytes from `at` on.  A chunk is valid until the next is asked for. */
   async *chunks() {
-    const { signal, oneBuffer } = this.options;
-    const { url, facts } = this;
+    const { signal, oneBuffer, range } = this.options;
+    const { url, facts } = this, least = range ?? 1;
     for (;;) {
-      const response = /** @type {Response} */ (this.#response);
+      const response = /** @type {Response} */ (this.#response), start = this.at;
       let reason = 'the connection was closed';
       try {
         let first = this.at === 0;
@@ -96,20 +102,22 @@ export class Download {
           first = false;
           const skipped = Math.min(this.#skip, chunk.length);
           this.#skip -= skipped;
-          chunk = chunk.subarray(skipped);
+          chunk = chunk.subarray(skipped, range && skipped + this.#end - this.at);
           if (facts.certain && facts.size !== undefined && this.at + chunk.length > facts.size) {
             throw new PlumbError('PLUMB_ERROR_IO', `${url}: the server sends more than the ${facts.size} bytes that it `
               + 'announced', { url, total: facts.size });
           }
           if (chunk.length === 0) continue;
           this.at += chunk.length;
-          if (this.at > this.#furthest) {
+          if (this.at - this.#furthest >= least) {
             this.#furthest = this.at;
             this.#failures = 0;
           }
           yield chunk;
+          if (range && this.at === this.#end) break;
         }
-        const missing = this.#skip > 0 || facts.certain && facts.size !== undefined && this.at < facts.size;
+        const known = facts.certain && facts.size !== undefined;
+        const missing = this.#skip > 0 || (known ? this.at < Number(facts.size) : this.#end < Infinity && range);
         if (!missing) return;
       } catch (error) {
         signal.throwIfAborted();
@@ -117,7 +125,9 @@ export class Download {
         reason = reasonOf(error);
       }
       // A server may answer with less than it was asked for.
-      if (this.at !== this.#end || this.#failures > 0) await this.#failed(this.#broken(reason));
+      const came = this.at - start, enough = this.at === this.#end && came >= least;
+      if (this.at === this.#end) reason = `the server sends ${came} at once`;
+      if (!enough || this.#failures > 0) await this.#failed(this.#broken(reason));
       if (this.at > 0 && !this.#resumable(facts)) throw new StartOver(`${url}: nothing says that the file is the same`);
       const again = await this.#ask();
       if (!this.#same(again)) {
@@ -128,8 +138,11 @@ export class Download {
     }
   }
 
+  #follow = () => this.#request.abort(this.options.signal.reason);
+
   /** Gives the connection up. */
   close() {
+    this.options.signal.removeEventListener('abort', this.#follow);
     if (this.#response) drop(this.#response);
   }
 
@@ -140,12 +153,11 @@ export class Download {
 
   /** @param {boolean} [whole]  as open has it @returns {Promise<Response>}  200, 206, 304 or 416 */
   async #ask(whole = false) {
-    const { url, at, options: { signal, cache } } = this;
+    const { url, at, options: { signal, cache, range } } = this;
     for (;;) {
       signal.throwIfAborted();
       const request = this.#request = new AbortController();
-      const follow = () => request.abort(signal.reason);
-      signal.addEventListener('abort', follow, { signal: request.signal });
+      signal.addEventListener('abort', this.#follow);   // one of all requests
       /** @type {Response} */
       let response;
       try {
@@ -157,8 +169,15 @@ export class Download {
         continue;
       }
       this.#heard = true;
-      const { status } = response;
-      if (status === 200 || (status === 206 || status === 416) && at > 0 || status === 304 && whole) return response;
+      const { status } = response, part = response.headers.get('Content-Range');
+      const [, start] = /^bytes (\d+)-\d+\/(?:\d+|\*)$/.exec(part ?? '') ?? [];
+      if (status === 206 && part !== null && Number(start) !== at) {
+        drop(response);
+        throw new PlumbError('PLUMB_ERROR_IO', `${url}: asked for the bytes from ${at} on, the server answered with `
+          + `"Content-Range: ${part}"`, { url, bytes: at });
+      }
+      const partial = (at > 0 || range) && (status === 206 || status === 416);
+      if (status === 200 || partial || status === 304 && whole) return response;
       drop(response);
       const error = new PlumbError('PLUMB_ERROR_IO',
         `${url}: the server answered ${`${status} ${response.statusText}`.trim()}`, { url, status });
@@ -171,7 +190,7 @@ export class Download {
    * @type {<T>(coming: Promise<T>) => Promise<T>} */
   #watch = async coming => {
     const request = this.#request, came = new AbortController();
-    const silent = this.options.silence(SILENCE, came.signal).then(() => {
+    const silent = this.#silence(SILENCE, came.signal).then(() => {
       const error = new Error(`nothing came for ${SILENCE / 1000} seconds`);
       request.abort(error);
       throw error;
@@ -185,10 +204,10 @@ export class Download {
 
   /** @param {boolean} whole */
   #headers(whole) {
-    const { url, at, facts } = this;
+    const { url, at, facts, options: { range } } = this;
     const etag = strong(facts.etag), { lastModified } = facts;
     /** @type {Record<string, string>} */
-    const headers = at > 0 ? { Range: `bytes=${at}-` } : {};
+    const headers = range ? { Range: `bytes=${at}-${this.#asked() - 1}` } : at > 0 ? { Range: `bytes=${at}-` } : {};
     const elsewhere = globalThis.location && new URL(url, location.href).origin !== location.origin;
     if (elsewhere) return headers;   // these would need a preflight
     if (at > 0 && (etag ?? lastModified)) headers['If-Range'] = /** @type {string} */ (etag ?? lastModified);
@@ -199,16 +218,16 @@ export class Download {
 
   /** Waits for the next try, or throws. @param {PlumbError} error @param {number} [asked]  ms, by the server */
   async #failed(error, asked = 0) {
-    const { signal, pause, onWait } = this.options;
+    const { signal, onWait } = this.options;
     if (!/^https?:/.test(this.url)) throw error;   // data: and blob: do not get better
     const tries = this.#heard ? TRIES : TRIES_UNHEARD;
     if (++this.#failures > tries) {
-      error.message += ` (${tries} more tries brought nothing)`;
+      error.message += ` (${tries} more tries did not help)`;
       error.details.tries = tries;
       throw error;
     }
-    onWait(this.#failures);
-    await pause(Math.min(Math.max(FIRST_WAIT * 2 ** (this.#failures - 1), asked), LONGEST_WAIT), signal);
+    onWait?.(this.#failures);
+    await this.#pause(Math.min(Math.max(FIRST_WAIT * 2 ** (this.#failures - 1), asked), LONGEST_WAIT), signal);
     signal.throwIfAborted();
   }
 
@@ -223,16 +242,12 @@ export class Download {
   /** Whether an answer is of the file that the facts are of.
    * @param {Response} response @param {boolean} [whole]  as open has it */
   #same(response, whole = false) {
-    const { url, at, facts } = this;
-    const range = response.headers.get('Content-Range');
-    if (response.status === 416) return /^bytes \*\/(\d+)$/.exec(range ?? '')?.[1] === String(at);
-    const [, start] = /^bytes (\d+)-\d+\/(?:\d+|\*)$/.exec(range ?? '') ?? [];
-    if (response.status === 206 && range !== null && Number(start) !== at) {
-      drop(response);
-      throw new PlumbError('PLUMB_ERROR_IO', `${url}: asked for the bytes from ${at} on, the server answered with `
-        + `"Content-Range: ${range}"`, { url, bytes: at });
+    const { at, facts } = this;
+    if (response.status === 416) {   // a browser may not show where it ends
+      const end = /^bytes \*\/(\d+)$/.exec(response.headers.get('Content-Range') ?? '')?.[1];
+      return Number(end ?? facts.size ?? at) === at;
     }
-    const found = factsOf(response, at);
+    const found = this.#factsOf(response);
     if (facts.certain && found.certain && facts.size !== found.size && facts.size !== undefined
       && found.size !== undefined) return false;
     const [was, is] = [strong(facts.etag), strong(found.etag)];
@@ -254,10 +269,29 @@ export class Download {
       return;
     }
     this.#skip = response.status === 200 ? this.at : 0;
-    const end = /^bytes \d+-(\d+)\//.exec(response.headers.get('Content-Range') ?? '')?.[1];
-    this.#end = end === undefined ? undefined : Number(end) + 1;
+    const end = /^bytes \d+-(\d+)\//.exec(response.headers.get('Content-Range') ?? '')?.[1] ?? Infinity;
+    this.#end = response.status === 206 ? Math.min(Number(end) + 1, this.#asked()) : Infinity;
     this.#encoded = isEncoded(response);
-    this.#note(factsOf(response, this.at));
+    this.#note(this.#factsOf(response));
+  }
+
+  /** Behind the last byte that is asked for. */
+  #asked() { return this.at + Math.max(this.options.range ?? Infinity, this.at); }
+
+  /** @param {Response} response  to the bytes from `at` on @returns {Facts} */
+  #factsOf(response) {
+    const { headers, status } = response;
+    const length = isEncoded(response) ? null : headers.get('Content-Length');
+    const whole = /\/(\d+)$/.exec(headers.get('Content-Range') ?? '')?.[1];
+    const toEnd = length !== null && !this.options.range ? String(this.at + Number(length)) : null;
+    const size = bytesOf(status === 206 ? whole ?? toEnd : length);
+    return {
+      size,
+      // Of another site's answer a browser shows the length, but not the encoding, which a range has none of.
+      certain: size !== undefined && (status === 206 || response.type !== 'cors'),
+      etag: headers.get('ETag') ?? undefined,
+      lastModified: headers.get('Last-Modified') ?? undefined,
+    };
   }
 
   /** What an answer says; of what the rest of a file leaves unsaid, what was known stays. @param {Facts} found */
@@ -269,7 +303,7 @@ export class Download {
 
 /** A server that answers everything with its start page is a common accident, and deserves its own words.
  * @param {string} url @param {Response} response @param {Uint8Array} chunk  the first */
-export function checkKind(url, response, chunk) {
+function checkKind(url, response, chunk) {
   const type = response.headers.get('Content-Type') ?? '';
   if (!type.includes('text/html') || chunk[0] === 0x47) return;
   throw new PlumbError('PLUMB_ERROR_MAGIC', `${url}: the server sent a web page (${type}), not a GGUF file`,
@@ -277,7 +311,7 @@ export function checkKind(url, response, chunk) {
 }
 
 /** A number of bytes that a header tells; undefined for what is none. @param {string | null | undefined} text */
-export const bytesOf = text => /^\d{1,15}$/.test(text ?? '') ? Number(text) : undefined;
+const bytesOf = text => /^\d{1,15}$/.test(text ?? '') ? Number(text) : undefined;
 
 /** @param {Response} response */
 const drop = response => void response.body?.cancel().catch(() => {});
@@ -291,22 +325,6 @@ const weak = etag => etag.replace(/^W\//, '');
  * @param {Response} response */
 const isEncoded = response => ![null, '', 'identity'].includes(response.headers.get('Content-Encoding'));
 
-/** @param {Response} response @param {number} at  the first byte that was asked for @returns {Facts} */
-function factsOf(response, at) {
-  const { headers, status } = response;
-  const length = isEncoded(response) ? null : headers.get('Content-Length');
-  const whole = /\/(\d+)$/.exec(headers.get('Content-Range') ?? '')?.[1];
-  const text = status !== 206 ? length : whole ?? (length === null ? null : String(at + Number(length)));
-  const size = bytesOf(text);
-  return {
-    size,
-    // Of another site's answer a browser shows the length, but not the encoding, which a range has none of.
-    certain: size !== undefined && (status === 206 || response.type !== 'cors'),
-    etag: headers.get('ETag') ?? undefined,
-    lastModified: headers.get('Last-Modified') ?? undefined,
-  };
-}
-
 /** @param {Response} response @returns {number}  milliseconds */
 function retryAfter({ headers }) {
   const text = headers.get('Retry-After') ?? '';
@@ -314,8 +332,8 @@ function retryAfter({ headers }) {
   return ms > 0 ? ms : 0;
 }
 
-/** @type {DownloadOptions['pause']} */
-export const pause = (ms, signal) => new Promise((resolve, reject) => {
+/** @type {NonNullable<DownloadOptions['pause']>} */
+const pause = (ms, signal) => new Promise((resolve, reject) => {
   const done = () => {
     clearTimeout(timer);
     signal.removeEventListener('abort', done);

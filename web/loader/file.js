@@ -1,7 +1,7 @@
 /* A model's file at a URL, as a load sees it: what there is of it on this machine is read, the rest is downloaded, and
  * kept in the same pass from the same chunks. */
 import { PlumbError, reasonOf } from '../errors.js';
-import { Download, StartOver, pause } from './download.js';
+import { Download, StartOver } from './download.js';
 import { readBlob, readHandle } from './source.js';
 import { ReadOnly } from './store.js';
 
@@ -46,7 +46,7 @@ export class UrlFile {
     this.options = options;
     this.#keeps = Boolean(options.store) && options.mode !== 'no-store' && /^https?:/.test(url);
     this.#download = new Download(url, {
-      pause, silence: pause, ...options, checked: options.sha256 !== undefined,
+      ...options, checked: options.sha256 !== undefined,
       cache: options.mode === 'no-store' || this.#keeps ? 'no-store' : 'default',
     });
   }

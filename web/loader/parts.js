@@ -1,6 +1,7 @@
 /* The parts of a model while it is loaded, on the engine's side: from where each comes, what is checked and counted on
  * the way, and what is left behind when it fails. */
 import { PlumbError } from '../errors.js';
+import { hex } from '../hex.js';
 import { StartOver } from './download.js';
 import { UrlFile } from './file.js';
 import { Meter, sum } from './progress.js';
@@ -39,8 +40,7 @@ export class Parts {
     this.aborted.catch(() => {});
     const { store, pause, silence, oneBuffer } = platform;
     this.files = parts.map((part, i) => part.kind !== 'url' ? undefined : new UrlFile(part.url, {
-      signal: this.#end.signal, mode: cache, sha256: sha256[i], store, ...pause && { pause },
-      ...silence && { silence }, oneBuffer,
+      signal: this.#end.signal, mode: cache, sha256: sha256[i], store, pause, silence, oneBuffer,
       onWait: attempt => this.meter.say('wait', attempt),
       warn: message => void this.warnings.push({ code: 'cache', message }),
     }));
@@ -81,7 +81,7 @@ export class Parts {
             yield;
           }
         }
-        const found = hash && Array.from(hash.digest(), byte => byte.toString(16).padStart(2, '0')).join('');
+        const found = hash && hex(hash.digest());
         if (found !== undefined && found !== expected) {
           await file?.close('all');
           throw new PlumbError('PLUMB_ERROR_CHECKSUM', `the sha256 is ${found}, expected ${expected}`,
@@ -130,7 +130,7 @@ export class Parts {
   }
 }
 
-/** @param {unknown} error */
-const isDamage = error => error instanceof PlumbError && DAMAGED.includes(error.code);
+/** @param {any} error  or problem of a preflight @returns {boolean} */
+export const isDamage = error => DAMAGED.includes(error?.code);
 /** @param {unknown} error */
 const isUnsupported = error => error instanceof PlumbError && error.code === 'PLUMB_ERROR_UNSUPPORTED';

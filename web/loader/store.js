@@ -6,6 +6,7 @@
  *
  * Both are untrusted: what does not fit together is no copy, and never an error of the load. */
 import { PlumbError, reasonOf } from '../errors.js';
+import { hex } from '../hex.js';
 import { sum } from './progress.js';
 
 /** @typedef {object} Handle  an open file
@@ -204,8 +205,7 @@ export class Copy {
 
 /** @param {string} url */
 async function nameOf(url) {
-  const sum = await crypto.subtle.digest('SHA-256', new TextEncoder().encode(url));
-  return Array.from(new Uint8Array(sum), byte => byte.toString(16).padStart(2, '0')).join('');
+  return hex(new Uint8Array(await crypto.subtle.digest('SHA-256', new TextEncoder().encode(url))));
 }
 
 /** Undefined for what is no Meta. @param {string | undefined} text @param {string} [url]  it must be of

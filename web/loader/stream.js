@@ -1,5 +1,10 @@
 /* Chunks of a byte stream, one after the other. */
 
+/** The readers that are in use.  What waits for a Blob's next bytes with a BYOB reader keeps neither the reader nor the
+ * stream alive in Chromium (156): once they are collected, no bytes come and no error.  (WebKit bug 302685 was that of
+ * all readers.) */
+const inUse = new Set();
+
 /** Bytes of a stream that are read at once, at most: they fit in a processor's cache. */
 const BUFFER = 1 << 18;
 
@@ -32,6 +37,7 @@ function chunkReader(stream, oneBuffer) {
 export async function* streamChunks(stream, oneBuffer, watch = coming => coming) {
   const reader = chunkReader(stream, oneBuffer);
   let ended = false;
+  inUse.add(reader);
   try {
     for (;;) {
       const { done, value } = await watch(reader.read());
@@ -43,6 +49,7 @@ export async function* streamChunks(stream, oneBuffer, watch = coming => coming)
     ended = true;
     throw error;
   } finally {
+    inUse.delete(reader);
     if (!ended) await reader.cancel().catch(() => {});
   }
 }

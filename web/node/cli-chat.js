@@ -16,8 +16,8 @@ export const HELP = `usage: plumb chat MODEL [options]
 Talks with a model; MODEL is a GGUF file or a URL. A line is a message; a
 backslash at its end, or """ before and after, makes it several lines. Ctrl-C
 stops an answer, Ctrl-D leaves. /help lists what else can be said, Tab completes
-it. What you type is kept in $XDG_STATE_HOME/plumb/chat-history. When the context
-is full the oldest turns are left out.
+it. What you type is kept in plumb/chat-history in $XDG_STATE_HOME or
+~/.local/state. When the context is full the oldest turns are left out.
 
 Where standard input is no terminal each of its lines is a message, and commands
 are not obeyed.
@@ -37,12 +37,13 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
 
 const COMMANDS = `  /again            answers the last question anew
   /edit             brings the last question back, to be changed
-  /new              begins anew, with the same system message
-  /system [TEXT]    shows the system message, or replaces it and begins anew
-  /set [NAME X]     shows how tokens are drawn, or changes it: /set temperature 0.5
+  /new              begins a new chat, with the same system message
+  /system [TEXT]    shows the system message, or begins a new chat with another
+  /set [NAME X]     shows how tokens are drawn, or changes it: /set temp 0.5
   /stats            speeds, memory, how full the context is
   /save FILE        writes the chat as JSON
   /load FILE        goes on with a chat that was saved
+  /back             returns to the chat before /new, /system or /load
   /exit             leaves, as Ctrl-D does
 A backslash at the end of a line, or """ before and after, makes a message of
 several lines. // begins one with a slash. Ctrl-C stops an answer.
@@ -208,6 +209,9 @@ class Talk {
   /** The file that it was saved to or loaded from, which may be overwritten. */
   #file = '';
   #trimmed = 0;
+  /** Chats that others took the place of, the last one at the end.
+   * @type {{chat: import('../chat.js').Chat, file: string}[]} */
+  #left = [];
   /** @type {AbortController | undefined} */
   #running;
   /** The question that the next message replaces. @type {{index: number, text: string} | undefined} */
@@ -219,13 +223,37 @@ class Talk {
     this.name = name;
     /** How tokens are drawn. @type {Record<string, any>} */
     this.sampling = pick(values, SAMPLING);
-    this.chat = this.#begin(values.system, []);
+    this.chat = this.#newChat(values.system);
   }
 
-  /** @param {string | undefined} system @param {import('../plumb.js').Message[]} messages */
-  #begin(system, messages) {
-    this.#trimmed = 0;
-    return this.model.chat({ system, messages, contextEnd: 'trim' });
+  /** @param {string | undefined} system @param {import('../plumb.js').Message[]} [messages] */
+  #newChat(system, messages) { return this.model.chat({ system, messages, contextEnd: 'trim' }); }
+
+  /** What there is to return to: nothing where nobody has asked anything. */
+  get #current() { return this.#lastQuestion < 0 ? [] : [{ chat: this.chat, file: this.#file }]; }
+
+  /** @param {import('../chat.js').Chat} chat @param {string} file  that it is in */
+  #enter(chat, file) {
+    this.chat = chat;
+    this.#file = file;
+    this.#trimmed = chat.trimmed;
+  }
+
+  /** Another chat in the place of this one, which is kept.
+   * @param {import('../chat.js').Chat} chat @param {string} [file] */
+  #begin(chat, file = '') {
+    this.#left.push(...this.#current);
+    this.#enter(chat, file);
+  }
+
+  /** Says what was begun, and what became of the chat before. @param {string} text */
+  #sayBegun(text) { this.#say(`${text}${this.#left.length > 0 ? '; /back returns to the one before' : ''}`); }
+
+  /** Shows where a chat stands that goes on. */
+  #sayLast() {
+    const { messages } = this.chat;
+    for (const { role, content } of messages.slice(-4)) this.#say(printable(`${role}: ${content}`));
+    this.#sayBegun(`${messages.length} messages; say something`);
   }
 
   /** @returns {string | undefined} */
@@ -292,12 +320,20 @@ class Talk {
   #commands = {
     help: () => process.stdout.write(COMMANDS),
     new: () => {
-      this.chat = this.#begin(this.#system, []);
-      this.#say('a new chat');
+      this.#begin(this.#newChat(this.#system));
+      this.#sayBegun('a new chat');
     },
     system: text => {
-      if (text) this.chat = this.#begin(text, []);
-      this.#say(`system: ${printable(this.#system ?? 'none')}${text ? '; a new chat' : ''}`);
+      if (!text) return this.#say(`system: ${printable(this.#system ?? 'none')}`);
+      this.#begin(this.#newChat(text));
+      this.#sayBegun(`system: ${printable(text)}; a new chat`);
+    },
+    back: () => {
+      const last = this.#left.pop();
+      if (!last) return complain('there is no other chat');
+      this.#left.unshift(...this.#current);
+      this.#enter(last.chat, last.file);
+      this.#sayLast();
     },
     again: () => this.#show(options => this.chat.regenerate(options)),
     edit: () => {
@@ -370,10 +406,8 @@ class Talk {
       if (!isChat) throw new Error(`${file} is no chat: it has no messages {role, content}`);
       return messages;
     }, messages => {
-      this.chat = this.#begin(undefined, messages);
-      this.#file = file;
-      for (const { role, content } of messages.slice(-4)) this.#say(printable(`${role}: ${content}`));
-      this.#say(`${messages.length} messages; say something`);
+      this.#begin(this.#newChat(undefined, messages), file);
+      this.#sayLast();
     });
   }
 }
@@ -420,7 +454,7 @@ export async function chat(files, values) {
     stop.signal.throwIfAborted();   // Ctrl-C when there was nothing more of the load to stop
     talk = new Talk(model, values, name);
     const code = isTerminal ? await converse(talk, `${printable(name)}, ${threads} thread${
-      threads === 1 ? '' : 's'}, context ${contextLength}.  /help lists commands, Ctrl-D leaves.`)
+      threads === 1 ? '' : 's'}, context ${contextLength}\n/help lists commands, Ctrl-D leaves`)
       : await answerLines(talk, stop.signal, values.json ? { module, threads } : undefined);
     await model.close();
     return failedOutput() ?? code;

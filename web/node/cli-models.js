@@ -12,8 +12,7 @@ export async function cache([what, url, ...rest], { json }) {
   if (what === 'remove' && url && rest.length === 0) {
     if (!/^https?:/i.test(url)) throw new Refusal(`cache: ${url} is no URL, and only URLs have copies`);
     if (await Plumb.removeCached(url)) return 0;
-    complain(`cache: there is no copy of ${url}`);
-    return 1;
+    throw new Refusal(`cache: there is no copy of ${url}`, 1);
   }
   if (what !== undefined) throw new Refusal('cache: it is "plumb cache" or "plumb cache remove URL"');
   watchOutput(() => {});

@@ -132,7 +132,7 @@ export async function bench(files, values) {
     return failedOutput() ?? 0;
   } catch (error) {
     if (stop.signal.aborted) return failedOutput() ?? INTERRUPTED;
-    return report(error, isContext(error) ? 'bench' : files.at(-1) ?? '');
+    return report(error, isContext(error) ? 'bench' : files.at(-1) ?? '', json);
   }
 }
 

@@ -32,13 +32,16 @@ export const complain = text =>
 /** Says why something failed, as JSON on standard output too; the exit code of it.
  * @param {unknown} error @param {string} where  the file, where the error does not name one @param {boolean} [json] */
 export function report(error, where, json = false) {
+  const say = (/** @type {string} */ code, /** @type {string} */ message) =>
+    void (json && process.stdout.write(jsonLine({ error: { code, message } })));
   if (error instanceof Refusal) {
+    say('PLUMB_ERROR_ARGUMENT', error.message);
     complain(error.message);
     return error.code;
   }
   if (!(error instanceof PlumbError)) throw error;
   const { code, message } = error;
-  if (json) process.stdout.write(jsonLine({ error: { code, message } }));
+  say(code, message);
   const place = error.details.path ?? error.details.url ?? where;
   const what = message.startsWith(`${place}: `) ? message.slice(`${place}: `.length) : message;
   // Here the option has another name than in JavaScript.

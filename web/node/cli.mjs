@@ -4,6 +4,7 @@
  * as the system would. */
 import { existsSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
+import { PlumbError } from '../errors.js';
 import { run } from '../wasi.js';
 import { files } from './files.js';
 import { parse, Refusal } from './cli-options.js';
@@ -23,7 +24,8 @@ In Node there are also
   plumb cache              lists the copies of URLs, with their sizes
   plumb cache remove URL   removes one
 
-and MODEL of run, bench, chat and preflight may be a URL.
+and MODEL of run, bench, chat and preflight may be a URL. With --json a failure
+of these is JSON too, on standard output: {"error": {"code", "message"}}.
 `,
   run: `
 In Node also
@@ -65,7 +67,7 @@ const COMMANDS = {
 function inC(args) {
   const file = fileURLToPath(new URL('../dist/plumb-cli.wasm', import.meta.url));
   if (existsSync(file)) return run(new WebAssembly.Module(readFileSync(file)), args, process.cwd(), files);
-  throw new Refusal(`${file} is not there; in a checkout \`make wasm\` builds it`, 1);
+  throw new PlumbError('PLUMB_ERROR_IO', 'it is not there; in a checkout `make wasm` builds it', { path: file });
 }
 
 /** @param {string} name  of a command; '': of all @returns {Promise<number>} the exit code */
@@ -97,5 +99,5 @@ async function main([name, ...words]) {
 try {
   process.exitCode = await main(process.argv.slice(2));
 } catch (error) {
-  process.exitCode = report(error, '');
+  process.exitCode = report(error, '', process.argv.includes('--json'));
 }

@@ -1,4 +1,5 @@
-/* What both sides take from Node: modules, compiled once, workers, and files, read straight into the engine's memory. */
+/* What both sides take from Node: modules, compiled once, workers, and files, read straight into the engine's
+ * memory. */
 import { readFile } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
 import { fileURLToPath } from 'node:url';
