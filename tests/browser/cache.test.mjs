@@ -74,7 +74,8 @@ const prepare = page => page.evaluate(async () => {
       await model.close();
       return { logits: [...logits], warnings: model.warnings, phases, ms };
     },
-    failureOf: action => action().then(() => ({ code: 'none' }), ({ code, message, name }) => ({ code, message, name })),
+    failureOf: action => action().then(() => ({ code: 'none' }),
+      ({ code, message, name }) => ({ code, message, name })),
   });
 });
 const load = (source = model, options = {}, where = page) =>
@@ -121,6 +122,23 @@ test('the second load needs no server; the copy is the file, until it is removed
   assert.deepEqual(await list(), []);
 });
 
+test('that copies may stay is asked once, with the first that is kept', async () => {
+  const times = await page.evaluate(async ([url, bytes]) => {
+    let n = 0;
+    StorageManager.prototype.persist = async () => {
+      n++;
+      return true;
+    };
+    const times = [];
+    for (const [source, cache] of [[Uint8Array.from(bytes)], [url, 'no-store'], [url], [url]]) {
+      await load(source, { cache });
+      times.push(n);
+    }
+    return times;
+  }, [model, [...tiny]]);
+  assert.deepEqual(times, [0, 0, 1, 1]);
+});
+
 test('a page that is reloaded in the middle of a download goes on there', async () => {
   step = i => i === 0 ? { stall: 60000 } : {};
   await page.evaluate(url => void load(url), model);
@@ -153,7 +171,10 @@ test('an aborted load leaves what it has, and the next one, at once, goes on the
 
 test('two tabs: while one downloads the other keeps no copy, and says so; both read a whole one', async () => {
   step = i => i === 0 ? { stall: 60000 } : {};
-  await page.evaluate(url => { globalThis.stop = new AbortController(); void load(url, { signal: stop.signal }); }, model);
+  await page.evaluate(url => {
+    globalThis.stop = new AbortController();
+    void load(url, { signal: stop.signal });
+  }, model);
   await page.waitForFunction(() => globalThis.progress?.bytes > 0);
   const second = await open();
   const loaded = await load(model, {}, second);
@@ -194,7 +215,8 @@ test('in the page\'s own thread copies are read, and none is written', async () 
   await right(silent);
   assert.deepEqual(silent.warnings.filter(({ code }) => code === 'cache'), []);
   const asked = await load(model, { worker: false, cache: 'default' });
-  assert.match(asked.warnings.find(({ code }) => code === 'cache').message, /no copy is kept: in the page's own thread they can only be read/);
+  assert.match(asked.warnings.find(({ code }) => code === 'cache').message,
+    /no copy is kept: in the page's own thread they can only be read/);
   assert.deepEqual(await list(), []);
 });
 

@@ -67,6 +67,18 @@ test('each token of the answer has the probability that the logits give it, and 
   await screenshot(page, 'inspect-tokens');
 });
 
+test('what the pointer is over is told: a token\'s alternatives', async () => {
+  const tokens = page.locator('.token');
+  for (const i of [3, 1]) {
+    await tokens.nth(i).hover();
+    const label = await tokens.nth(i).getAttribute('aria-label');
+    const [, percent] = /, ((?:< )?[\d.]+ %)$/.exec(label);
+    await page.locator('.chosen li[aria-current] .figures').getByText(percent, { exact: true }).waitFor();
+    assert.equal(await page.textContent('.chosen > p > code'), await tokens.nth(i).textContent());
+    assert.equal(await page.locator('.chosen li').count(), 5);
+  }
+});
+
 test('arrow keys go from token to token', async () => {
   await page.locator('.token').first().focus();
   await page.keyboard.press('ArrowRight');
@@ -91,6 +103,11 @@ test('layers: RMS and entropy of a trace, told to arrow keys and in a table', as
   const told = await page.locator('#view-layers output').first().textContent();
   const { rms } = taps.find(({ name, token }) => name === 'l_out-1' && token === 1);
   assert.equal(told, `layer 1, token “${pieces[1].replaceAll('\n', '↵')}”: ${Number(rms.toPrecision(3))}`);
+  const { width, height } = await canvas.boundingBox();
+  await canvas.hover({ position: { x: 4.5 / pieces.length * width, y: 20.5 / 30 * height } });   // layer 20, token 4
+  const far = taps.find(({ name, token }) => name === 'l_out-20' && token === 4);
+  assert.equal(await page.locator('#view-layers output').first().textContent(),
+    `layer 20, token “${pieces[4].replaceAll('\n', '↵')}”: ${Number(far.rms.toPrecision(3))}`);
   const rows = await page.locator('#view-layers tbody tr').evaluateAll(rows =>
     rows.map(row => [...row.cells].map(cell => cell.textContent)));
   assert.equal(rows.length, 30);
@@ -134,8 +151,16 @@ test('a dump of another engine is compared with this model\'s trace; the report 
   tap.values = tap.values.map(value => value + 1);
   delete tap.rms;
   ours.program = '<script>parent.ran = true</script>';
-  const buffer = Buffer.from(JSON.stringify(ours));
-  await page.setInputFiles('.zone input', { name: 'theirs.json', mimeType: '', buffer });
+  // Dropped on its zone, as a file manager does; all of the page takes models.
+  const transfer = await page.evaluateHandle(dump => {
+    const transfer = new DataTransfer();
+    transfer.items.add(new File([dump], 'theirs.json'));
+    return transfer;
+  }, JSON.stringify(ours));
+  for (const type of ['dragenter', 'dragover', 'drop']) {
+    await page.dispatchEvent('.zone', type, { dataTransfer: transfer });
+  }
+  assert.equal(await page.textContent('.zone'), 'theirs.json');
   const frame = page.frameLocator('iframe');
   await frame.getByRole('heading', { level: 1 }).waitFor({ timeout: 60000 });
   assert.match(await frame.getByRole('heading', { level: 1 }).textContent(), /Vcur-4/);

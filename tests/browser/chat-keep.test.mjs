@@ -37,9 +37,9 @@ afterEach(() => assert.deepEqual(page.problems, []));
 
 test('Regenerate answers the same question anew', async () => {
   const first = await answer(page, 'Name a colour.');
+  const old = await page.locator('#log > .assistant').elementHandle();
   await page.locator('#log > .assistant').getByRole('button', { name: 'Regenerate' }).click();
-  await state(page, 'answering').catch(() => {});
-  await state(page, 'ready');
+  await page.waitForFunction(old => !old.isConnected && document.body.dataset.state === 'ready', old);
   assert.deepEqual(await messages(), [['user', 'Name a colour.'], ['assistant', first]]);   // the seed is the same
 });
 
@@ -51,11 +51,19 @@ test('a message is edited in its place, and the conversation goes on from there'
   const field = page.getByRole('textbox', { name: 'Edit your message' });
   assert.equal(await field.inputValue(), 'Name a colour.');
   await field.press('Escape');
-  assert.equal((await messages()).length, 4);
-  await tools.getByRole('button', { name: 'Edit' }).click();
-  await field.fill('Name a river.');
-  await field.press('Enter');
-  await page.waitForFunction(() => document.querySelectorAll('#log > li').length === 2);
+  const before = await messages();
+  assert.equal(before.length, 4);
+  const change = async () => {
+    await tools.getByRole('button', { name: 'Edit' }).click();
+    await field.fill('Name a river.');
+    await field.press('Enter');
+    await page.waitForFunction(() => document.querySelectorAll('#log > li').length === 2);
+  };
+  await change();
+  await page.locator('#toast').getByRole('button', { name: 'Undo' }).last().click();
+  await state(page, 'ready');
+  assert.deepEqual(await messages(), before, 'what was replaced is back');
+  await change();
   await state(page, 'ready');
   const [[, question], [who, text]] = await messages();
   assert.deepEqual([question, who], ['Name a river.', 'assistant']);
@@ -137,15 +145,7 @@ test('a conversation that is deleted in the middle of its answer does not come b
 
 test('a model that goes in the middle of an answer: stopped if the reader did it, else a failure and loaded again',
   async () => {
-    const own = await open(where, '', {}, page => page.addInitScript(() => {
-      globalThis.workers = [];
-      globalThis.Worker = class extends Worker {
-        constructor(...args) {
-          super(...args);
-          globalThis.workers.push(this);
-        }
-      };
-    }));
+    const own = await open(where);
     const wait = () => own.waitForFunction(() =>
       /\w/.test(document.querySelector('#log > .assistant:last-child .text')?.textContent ?? ''));
     await state(own, 'ready');
@@ -159,7 +159,10 @@ test('a model that goes in the middle of an answer: stopped if the reader did it
     assert.equal(await own.locator('#log .problem').count(), 0);
     await ask(own, LONG);
     await wait();
-    await own.evaluate(() => globalThis.workers.forEach(worker => worker.dispatchEvent(new ErrorEvent('error'))));
+    for (const worker of own.workers()) {
+      await worker.evaluate(() => void setTimeout(() => { throw new Error('the engine broke'); }))
+        .catch(() => {});   // it went with the first one
+    }
     await own.locator('#log .problem').waitFor();
     await state(own, 'ready');
     await own.getByRole('button', { name: 'Try again' }).click();
@@ -237,6 +240,15 @@ test('what is exported as JSON comes back by an import; Markdown is for people',
   await other.close();
 });
 
+test('an imported conversation that ends in a question is not answered before the reader asks for it', async () => {
+  await put(page, [{ messages: [{ role: 'user', content: 'Name a mountain.' }] }]);
+  assert.deepEqual(await messages(), [['user', 'Name a mountain.'], ['assistant', '']]);
+  assert.equal(await page.textContent('#log .figures'), 'not answered');
+  await page.locator('#log > .assistant').getByRole('button', { name: 'Regenerate' }).click();
+  await page.waitForFunction(() => document.querySelector('#log > .assistant .text').textContent.length > 0);
+  await state(page, 'ready');
+});
+
 test('files and records that are no conversations are passed over', async () => {
   const n = (await titles()).length;
   for (const text of ['', '{', '[]', '{"conversations": 7}', 'null', '{"conversations": [1, null, {"messages": "x"}]}',
@@ -255,7 +267,8 @@ test('files and records that are no conversations are passed over', async () => 
       const bad = [{}, { messages: null }, { messages: [null] }, { messages: [{ role: 'user', content: {} }] },
         { title: {}, updated: 'x', messages: [] }, { messages: 'x'.repeat(10) },
         { messages: [{ role: 'assistant', content: 'x', problem: 5, figures: {} }] },
-        { updated: 1e300, messages: [] }, { updated: -1e300, messages: [] }];
+        { updated: 1e300, messages: [] }, { updated: -1e300, messages: [] },
+        { messages: [{ role: 'user', content: 'x'.repeat(1.1e7) }] }];
       bad.forEach((record, i) => store.put({ id: `bad${i}`, ...record }));
       change.oncomplete = resolve;
     };
@@ -265,7 +278,7 @@ test('files and records that are no conversations are passed over', async () => 
   await page.evaluate(() => localStorage.setItem('plumb.chat', '{{'));
   await page.reload();
   await state(page, 'ready');
-  assert.equal((await titles()).length, n + 4);   // a title, time or problem that is none is left out
+  assert.equal((await titles()).length, n + 5);   // a title, time or problem that is none is left out
   await page.click('#open-settings');
   assert.deepEqual(await page.locator('#set-temperature, #set-topK, #set-threads, #set-system')
     .evaluateAll(fields => fields.map(({ id, value }) => [id, value])),
@@ -290,6 +303,8 @@ test('a setting of the model loads it again; one that is out of range says so an
   await page.fill('#set-topP', '3');
   assert.equal(await page.getAttribute('#set-topP', 'aria-invalid'), 'true');
   assert.equal(await page.textContent('#settings-note'), 'Top p: from 0 to 1');
+  await page.locator('#set-contextLength').pressSequentially('5e');   // as yet no number, and not an empty field
+  assert.equal(await page.getAttribute('#set-contextLength', 'aria-invalid'), 'true');
   await page.fill('#set-contextLength', '512');
   await page.fill('#set-threads', '1');
   await page.getByRole('button', { name: 'Done' }).click();
@@ -343,3 +358,171 @@ test('on a narrow screen a choice and a click beside it put the list away; an an
     assert.deepEqual(page.problems, []);
     await page.close();
   });
+
+const focused = page => page.evaluate(() => document.activeElement.id);
+/** Two conversations of which the first is open. */
+const two = page => put(page, [{ title: 'Two', messages: [{ role: 'user', content: 'x' },
+  { role: 'assistant', content: 'y' }] }, { title: 'One', messages: [{ role: 'user', content: 'first' },
+  { role: 'assistant', content: 'a' }, { role: 'user', content: 'second' }, { role: 'assistant', content: 'b' }] }]);
+const item = (page, title) => page.locator('#chats li').filter({ hasText: title });
+async function press(page, title, name) {
+  await item(page, title).hover();
+  await item(page, title).getByRole('button', { name }).click();
+}
+
+test('an answer does not wait for a trace of the inspector, which says that it was stopped', async () => {
+  const page = await open(where, '', { viewport: { width: 1440, height: 900 } });
+  await state(page, 'ready');
+  await put(page, [{ messages: [{ role: 'user', content: 'The keeper lit the lamp and looked at the sea. '.repeat(40) },
+    { role: 'assistant', content: 'Well.' }] }]);
+  await page.click('#open-inspect');
+  await page.click('#tab-layers');
+  await page.getByRole('button', { name: 'Trace the conversation' }).click();
+  await ask(page, LONG);
+  await page.locator('#view-layers').getByText('Stopped').waitFor();
+  await page.keyboard.press('Escape');
+  await state(page, 'ready');
+  assert.equal(await page.locator('#view-layers .result').textContent(), '', 'another subject');
+  assert.deepEqual(page.problems, []);
+  await page.close();
+});
+
+test('an answer goes on while its conversation is chosen once more, and while Escape ends what a keyboard composes',
+  async () => {
+    const page = await open(where);
+    const compose = selector => page.locator(selector).dispatchEvent('keydown',
+      { key: 'Escape', isComposing: true, bubbles: true, cancelable: true });
+    await state(page, 'ready');
+    await ask(page, LONG);
+    await page.locator('#chats [aria-current]').click();
+    assert.equal(await page.getAttribute('body', 'data-state'), 'answering');
+    await compose('#prompt');
+    assert.equal(await page.getAttribute('body', 'data-state'), 'answering');
+    await page.keyboard.press('Escape');
+    await state(page, 'ready');
+    await page.locator('#log > .user').hover();
+    await page.locator('#log > .user').getByRole('button', { name: 'Edit' }).click();
+    await compose('.editor textarea');
+    assert.equal(await page.locator('.editor').count(), 1);
+    await page.keyboard.press('Escape');
+    assert.equal(await page.locator('.editor').count(), 0);
+    await page.close();
+  });
+
+test('on a touch screen Stop and Regenerate leave the keyboard where it is', async () => {
+  const page = await open(where, '', { hasTouch: true, isMobile: true, viewport: { width: 400, height: 800 } });
+  await state(page, 'ready');
+  await ask(page, LONG);
+  await page.locator('#prompt').blur();
+  await page.tap('#stop');
+  await state(page, 'ready');
+  assert.notEqual(await focused(page), 'prompt');
+  await page.locator('#log > .assistant').getByRole('button', { name: 'Regenerate' }).tap();
+  await state(page, 'answering');
+  assert.notEqual(await focused(page), 'prompt');
+  await page.close();
+});
+
+test('a draft outlives an idea that is clicked and a message that is edited', async () => {
+  const page = await open(where, `?model=${TINY}`);
+  await state(page, 'ready');
+  await page.fill('#prompt', 'A draft');
+  await page.locator('#ideas button').first().click();
+  await page.locator('#log .problem').waitFor();
+  assert.equal(await page.inputValue('#prompt'), 'A draft');
+  await page.locator('#log > .user').hover();
+  await page.locator('#log > .user').getByRole('button', { name: 'Edit' }).click();
+  await page.locator('.editor textarea').fill('Another question');
+  await page.keyboard.press('Enter');
+  await page.locator('#log > .user').getByText('Another question').waitFor();
+  assert.equal(await page.inputValue('#prompt'), 'A draft');
+  assert.ok(await page.isEnabled('#send'));
+  await page.close();
+});
+
+test('a setting of the model does not load one that a link asks for and the reader has not', async () => {
+  const page = await open(where, `?model=${encodeURIComponent('http://127.0.0.1:1/m.gguf')}`);
+  await page.locator('#plan .problem').waitFor();
+  await page.keyboard.press('Escape');
+  await page.click('#open-settings');
+  await page.fill('#set-contextLength', '512');
+  await page.keyboard.press('Escape');
+  await page.waitForSelector('#settings', { state: 'hidden' });
+  await page.evaluate(() => new Promise(resolve => setTimeout(resolve)));   // behind the dialog's event
+  assert.equal(await page.getAttribute('body', 'data-state'), 'failed');
+  await page.close();
+});
+
+test('the way back from a replaced answer goes with the next question and with another conversation', async () => {
+  const page = await open(where, `?model=${TINY}`);
+  const line = page.getByText('The answers from here on were replaced');
+  await state(page, 'ready');
+  await two(page);
+  const regenerate = () => page.getByRole('button', { name: 'Regenerate' }).first().click();
+  await regenerate();
+  await line.waitFor();
+  await item(page, 'Two').locator('.title').click();
+  assert.equal(await line.count(), 0);
+  await regenerate();
+  await line.waitFor();
+  await page.fill('#prompt', 'And then?');
+  await page.keyboard.press('Enter');
+  assert.equal(await line.count(), 0);
+  await page.close();
+});
+
+test('the focus stays where the reader put it, or goes to the message box; a line with it does not fade', async () => {
+  const page = await open(where, `?model=${TINY}`, {}, page => page.clock.install());
+  await state(page, 'ready');
+  await two(page);
+  await press(page, 'Two', /^Rename/);
+  await page.keyboard.type('Zwei');
+  await page.click('#prompt');
+  assert.equal(await focused(page), 'prompt');
+  assert.equal(await item(page, 'Zwei').count(), 1);
+  await press(page, 'Zwei', /^Delete/);
+  const undo = page.getByRole('button', { name: 'Undo' });
+  await undo.focus();
+  await page.clock.fastForward(60000);
+  assert.equal(await undo.count(), 1);
+  await page.keyboard.press('Enter');
+  assert.equal(await focused(page), 'prompt');
+  assert.equal(await item(page, 'Zwei').count(), 1);
+  await press(page, 'Zwei', /^Delete/);
+  await undo.hover();
+  await page.clock.fastForward(60000);
+  assert.equal(await undo.count(), 1);
+  await page.mouse.move(0, 0);
+  await page.clock.fastForward(60000);
+  assert.equal(await undo.count(), 0);
+  await page.close();
+});
+
+test('what a panel lies over is out of reach, however the window became that narrow', async () => {
+  const page = await open(where, `?model=${TINY}`, { viewport: { width: 1440, height: 900 } });
+  await page.click('#open-inspect');
+  const inert = () => page.evaluate(() => [...document.querySelectorAll('[inert]')].map(({ id }) => id).join());
+  for (const [width, covered] of [[1440, ''], [1100, 'side,page'], [900, 'side,page'], [1440, '']]) {
+    await page.setViewportSize({ width, height: 900 });
+    await page.waitForFunction(width => innerWidth === width, width);
+    await page.evaluate(() => new Promise(resolve => requestAnimationFrame(() => requestAnimationFrame(resolve))));
+    assert.equal(await inert(), covered, `${width} px`);
+  }
+  await page.close();
+});
+
+test('a drag that ends elsewhere leaves nothing over the page for good', async () => {
+  const page = await open(where, `?model=${TINY}`);
+  await state(page, 'ready');
+  for (const end of [() => page.mouse.click(300, 300), () => page.keyboard.press('Escape')]) {
+    await page.evaluate(() => {
+      const dataTransfer = new DataTransfer();
+      dataTransfer.items.add(new File([''], 'm.gguf'));
+      document.body.dispatchEvent(new DragEvent('dragenter', { bubbles: true, dataTransfer }));
+    });
+    assert.ok(await page.isVisible('#drop'));
+    await end();
+    assert.ok(await page.isHidden('#drop'));
+  }
+  await page.close();
+});

@@ -11,7 +11,8 @@ import { tmpdir } from 'node:os';
 import { extname, join } from 'node:path';
 import { test } from 'node:test';
 import { serve } from '../../web/serve.mjs';
-import { realPath, root, server, tiny, tinyPath } from '../node/helpers.mjs';
+import { ggufHeader } from '../node/gguf.mjs';
+import { realPath, root, server, tinyPath } from '../node/helpers.mjs';
 import { TINY, answer, open, screenshot, setUp, state } from './chat-page.mjs';
 
 const where = await setUp();
@@ -50,6 +51,13 @@ test('a dropped file runs; so do the parts of a split one; the hint is there whi
     await page.waitForFunction(() => /^synthetic/.test(document.querySelector('#model-name').textContent));
     await state(page, 'ready');
   }
+  await page.click('#open-inspect');   // which checks all parts of what runs
+  await page.click('#tab-check');
+  await page.getByRole('button', { name: 'Run the self-check' }).click();
+  const checks = page.locator('.checks li');
+  await checks.first().waitFor();
+  const verdicts = await checks.evaluateAll(items => items.map(item => item.dataset.verdict));
+  assert.ok(verdicts.length > 5 && verdicts.every(verdict => ['OK', 'SKIP'].includes(verdict)), verdicts.join(' '));
   assert.deepEqual(page.problems, []);
   await page.close();
 });
@@ -96,28 +104,6 @@ test('an address: what is wrong with it, what is there, what it takes', async ()
   await page.close();
 });
 
-/** The header of tiny, but of feed-forward nets as wide as they may be: 3.2 GB, none of which is there. */
-function hugeHeader() {
-  const bytes = Buffer.from(tiny), rows = 4194304;
-  const after = (name, from = 0) => bytes.indexOf(name, from) + Buffer.byteLength(name);
-  bytes.writeUInt32LE(rows, after('llama.feed_forward_length') + 4);
-  let offset = 0n;
-  for (const [, name] of bytes.toString('latin1').matchAll(/((?:token_embd|blk\.\d\.\w+|output_norm)\.weight)/g)) {
-    let at = after(name);
-    const dimensions = bytes.readUInt32LE(at);
-    let size = 4n;
-    at += 4;
-    for (let i = 0; i < dimensions; i++, at += 8) {
-      const wide = /ffn_(gate|up)/.test(name) ? i === 1 : /ffn_down/.test(name) && i === 0;
-      if (wide) bytes.writeBigUInt64LE(BigInt(rows), at);
-      size *= bytes.readBigUInt64LE(at);
-    }
-    bytes.writeBigUInt64LE(offset, at + 4);
-    offset += (size + 31n) / 32n * 32n;
-  }
-  return { bytes, size: tiny.length + Number(offset) };
-}
-
 test('a link whose model is no address says so, and the page goes on', async () => {
   const page = await open(where, '?model=http://[');
   await state(page, 'failed');
@@ -130,9 +116,9 @@ test('a link whose model is no address says so, and the page goes on', async () 
 });
 
 test('a model too large for the memory: the sizes, and the page goes on with the default one', async t => {
-  const { bytes, size } = hugeHeader();
+  const { header, size } = ggufHeader({ layers: 32, embedding: 4096, feedForward: 12160, heads: 32 });
   const file = join(tmpdir(), `plumb-huge-${process.pid}.gguf`);
-  writeFileSync(file, bytes);
+  writeFileSync(file, header);
   truncateSync(file, size);   // no block of which is on the disk
   t.after(() => rmSync(file));
   const page = await open(where, `?model=${TINY}`);
@@ -140,10 +126,15 @@ test('a model too large for the memory: the sizes, and the page goes on with the
   await page.click('#model');
   await page.setInputFiles('#file', file);
   await page.getByText('There is not enough memory').first().waitFor();
-  assert.match(await page.textContent('.plan'), /weights 3\.22 GB/);
-  assert.match(await page.textContent('.plan'), /It takes (more than )?\d\.\d\d GB; a model may have 4\.29 GB here/);
+  assert.match(await page.textContent('.plan'), /weights 3\.90 GB, context of 2,048 tokens 1\.09 GB/);
+  assert.match(await page.textContent('.plan'), /It takes (more than )?\d\.\d\d GB; a model may have 4\.\d\d GB here/);
   await screenshot(page, 'too-large');
   assert.equal(await page.textContent('#model-name'), 'synthetic llama F32', 'the one before still runs');
+  await page.getByRole('button', { name: 'Try it all the same' }).click();
+  await state(page, 'failed');
+  assert.equal(await page.textContent('#failure-title'), 'There is not enough memory');
+  assert.match(await page.textContent('#failure-detail'), /\d{10} bytes of weights and 109\d{7} of keys and values/);
+  await page.click('#other');
   await page.getByRole('button', { name: 'Default model' }).click();
   await page.waitForFunction(() => document.querySelector('#model-name').textContent === 'smollm2 135M');
   await state(page, 'ready');
@@ -170,10 +161,20 @@ test('the next visit loads the model again and goes on where its download was cu
   page.problems.push = () => 0;   // requests to that server
   await page.locator('.plan').waitFor();   // of another server: it is shown first
   assert.match(await page.textContent('#failure'), /not here yet/);
+  assert.equal(await page.textContent('#retry'), 'Load it');
   cut = true;
   await page.locator('.plan').getByRole('button').click();
   await page.waitForFunction(() => /^0\.1 of 0\.1 MB/.test(document.querySelector('#loading-text').textContent)
     && Number(document.querySelector('#bar').getAttribute('value')) > 0.5);
+  const other = await page.context().newPage();   // which finds the copy in use
+  await other.setViewportSize({ width: 360, height: 640 });
+  await other.goto(`${where.url}web/chat/?model=${TINY}`);
+  await state(other, 'ready');
+  await other.click('#model');
+  await other.getByRole('button', { name: 'Delete m.gguf' }).click();
+  await other.locator('#plan .problem').waitFor();
+  assert.match(await other.textContent('#plan'), /^http.*\/m\.gguf: the copy cannot be removed: another tab/);
+  await other.close();
   cut = false;
   await page.reload();
   await state(page, 'ready');
@@ -182,7 +183,36 @@ test('the next visit loads the model again and goes on where its download was cu
   await page.click('#model');
   await page.locator('#kept li', { hasText: 'm.gguf' }).waitFor();
   await page.getByRole('button', { name: 'Delete m.gguf' }).click();
-  await page.getByText('Nothing yet.').waitFor();
+  await page.locator('#kept li', { hasText: 'm.gguf' }).waitFor({ state: 'detached' });
+  await page.getByRole('button', { name: 'Delete f32.gguf' }).waitFor();   // of the other tab
+  assert.equal(await page.textContent('#plan'), 'Deleted the copy of m.gguf');
+  await page.close();
+});
+
+test('a download of unknown size is called one; the plan of an address leaves whoever types where he is', async t => {
+  let answer = () => {};
+  const looked = new Promise(resolve => { answer = resolve; });
+  const url = await server(t, async (request, response) => {
+    await looked;
+    response.writeHead(200, { 'Access-Control-Allow-Origin': '*', 'Cross-Origin-Resource-Policy': 'cross-origin' });
+    response.write(readFileSync(tinyPath));   // in chunks, of which nobody says how many
+    response.end();
+  });
+  const page = await open(where, `?model=${TINY}`);
+  page.problems.push = () => 0;   // requests to that server
+  await state(page, 'ready');
+  await page.click('#model');
+  await page.fill('#url', `${url}m.gguf`);
+  await page.keyboard.press('Enter');
+  await page.keyboard.type('?x');
+  answer();
+  const plan = page.locator('.plan');
+  await plan.waitFor();
+  assert.equal(await plan.getByRole('button').textContent(), 'Download  ·  Start');
+  await page.keyboard.type('=1');
+  assert.equal(await page.inputValue('#url'), `${url}m.gguf?x=1`);
+  await page.click('#look');
+  await page.waitForFunction(() => document.activeElement.closest('.plan'));
   await page.close();
 });
 

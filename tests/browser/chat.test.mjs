@@ -2,7 +2,9 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, describe, test } from 'node:test';
 import { tinyPath } from '../node/helpers.mjs';
-import { LONG, answers as answersOf, ask as askPage, open as openPage, setUp, state as stateOf } from './chat-page.mjs';
+import {
+  LONG, TINY, answers as answersOf, ask as askPage, open as openPage, put, setUp, state as stateOf,
+} from './chat-page.mjs';
 
 const where = await setUp();
 let page;
@@ -75,6 +77,7 @@ describe('a visit', () => {
     const steps = await page.evaluate(() => seen.answer.filter(length => length > 0));
     assert.ok(steps.length > 1, `the answer grew in ${steps.length} steps`);
     assert.equal(await text('#log .user .text'), 'What is gravity? Answer in two sentences.');
+    assert.equal(await text('#live'), 'The answer is complete');
     const [answer] = await answers();
     assert.match(answer, /gravity|force|mass|object/i);
     assert.match(await text('#log .assistant .figures'),
@@ -100,6 +103,7 @@ describe('a visit', () => {
       await page.waitForFunction(() => document.querySelector('#log .assistant .text').textContent.length > 40);
       await stop();
       await state('ready', 3000);
+      assert.equal(await text('#live'), 'Stopped');
       const said = (await answers()).at(-1);
       assert.ok(said.length > 40 && said.length < 2000, `${said.length} characters`);
       assert.match(await text('#log > .assistant:last-child .figures'), / {2}· {2}stopped$/);
@@ -136,7 +140,35 @@ describe('a visit', () => {
     assert.equal(await page.locator('#log > li').count(), 2);
   });
 
-  test('what the model says is text, not markup', async () => {
+  test('the settings of sampling reach the sampler', async () => {
+    await page.click('#open-settings');
+    await page.fill('#set-maxTokens', '12');
+    const said = [];
+    const usual = { temperature: 0, topK: 0, topP: 1, minP: 0, seed: 1, repeatPenalty: 1, presencePenalty: 0,
+      frequencyPenalty: 0 };
+    for (const changed of [{}, { temperature: 5, topK: 1 }, { temperature: 5, topP: 0 }, { temperature: 5, minP: 1 },
+      { temperature: 5 }, { temperature: 5, seed: 2 }, { repeatPenalty: 10 }, { presencePenalty: 10 },
+      { frequencyPenalty: 10 }]) {
+      if (!await page.isVisible('#settings')) await page.click('#open-settings');
+      for (const [name, value] of Object.entries({ ...usual, ...changed })) {
+        await page.fill(`#set-${name}`, String(value));
+      }
+      await page.getByRole('button', { name: 'Done' }).click();
+      await page.click('#fresh');
+      await ask('Say “ha” twelve times: ha ha ha');
+      await state('ready');
+      said.push((await answers())[0]);
+    }
+    const [greedy, topK, topP, minP, hot, other, ...penalized] = said;
+    assert.deepEqual([topK, topP, minP], [greedy, greedy, greedy]);
+    assert.equal(new Set([greedy, hot, other]).size, 3, said.join(' | '));
+    for (const one of penalized) assert.notEqual(one, greedy);
+    await page.click('#open-settings');
+    await page.click('#defaults');
+    await page.getByRole('button', { name: 'Done' }).click();
+  });
+
+  test('what the reader writes is text, not markup', async () => {
     const markup = '<b>bold</b><img src=x onerror=alert(1)>';
     await page.fill('#prompt', markup);
     await page.keyboard.press('Enter');
@@ -184,6 +216,124 @@ test('while the page loads no task of it takes 50 ms of a processor', async t =>
   }
   t.diagnostic(`longest task ${longest.at(-1).toFixed(0)} ms`);
   assert.ok(longest.at(-1) > 0 && longest.at(-1) < 50, `tasks of ${longest} ms`);
+});
+
+const MARKDOWN = `## Tides
+
+The **moon** pulls at the sea, and so does the *sun*; see [tides](https://example.org/).
+
+- high water
+- low water, \`twice\` a day
+
+| Day | Height |
+| --- | ---: |
+| 1 | 3.2 m |
+
+\`\`\`js
+const high = moon + sun;
+\`\`\`
+`;
+
+describe('a long conversation', () => {
+  const messages = Array.from({ length: 200 }, (_, i) => i % 2 === 0 ? { role: 'user', content: `Question ${i}?` }
+    : { role: 'assistant', content: `${MARKDOWN}\nAnswer ${i}.` });
+  const items = () => page.locator('#log > li').evaluateAll(items => items.map(item =>
+    [item.classList[0], Number(/(?:Question|Answer) (\d+)/.exec(item.querySelector('.text').textContent)?.[1])]));
+  const all = messages.map(({ role }, i) => [role, i]);
+  const allThere = () => page.waitForFunction(() => document.querySelectorAll('#log > li').length === 200);
+  /** Pixels from the end of what is seen to the end of all. */
+  const below = () => page.evaluate(() => {
+    const { scrollHeight, scrollTop, clientHeight } = document.querySelector('#scroll');
+    return scrollHeight - scrollTop - clientHeight;
+  });
+  before(async () => {
+    await open(`?model=${TINY}`);
+    await state('ready');
+    await put(page, [{ title: 'Tides', messages }]);
+  });
+  afterEach(() => assert.deepEqual(page.problems, []));
+  after(() => page.close());
+
+  test('while 200 messages of Markdown come back no task takes 50 ms of a processor; the last is in view', async t => {
+    const longest = [];
+    for (let i = 0; i < 3 && !(longest.at(-1) < 50); i++) {
+      longest.push(await longestTask(async () => {
+        await page.reload();
+        await page.waitForSelector('#log > li');
+        await allThere();
+        await state('ready');
+      }));
+    }
+    t.diagnostic(`longest task ${longest.at(-1).toFixed(0)} ms`);
+    assert.ok(longest.at(-1) > 0 && longest.at(-1) < 50, `tasks of ${longest} ms`);
+    assert.deepEqual(await items(), all);
+    assert.equal(await page.locator('#log table').count(), 100);
+    assert.ok(await below() < 2, `${await below()} px below`);
+  });
+
+  test('scrolling up to messages that were not laid out moves what is read by as much as was scrolled', async () => {
+    const moves = await page.evaluate(async () => {
+      const scroll = document.querySelector('#scroll'), moves = [];
+      const frames = () => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)));
+      for (let i = 0; i < 30; i++) {
+        const marks = [...document.querySelectorAll('#log > li')].map(item => [item, item.getBoundingClientRect().top]);
+        const [mark, top] = marks.find(([, top]) => top > 200);
+        scroll.scrollTop -= 300;
+        await frames();
+        moves.push(mark.getBoundingClientRect().top - top);
+      }
+      return moves;
+    });
+    assert.ok(await page.locator('#log > .far').count() > 100);
+    for (const by of moves) assert.ok(Math.abs(by - 300) < 2, `${by} of 300 px: ${moves}`);
+  });
+
+  test('the end is there first; a reader in the middle of it stays there; another conversation is not mixed in',
+    async () => {
+      await put(page, [{ title: 'Other', messages: [{ role: 'assistant', content: 'Hm' }] }]);
+      const choose = name => page.getByRole('button', { name, exact: true }).click();
+      const seen = await page.evaluate(() => new Promise(resolve => {
+        const list = document.querySelector('#log'), scroll = document.querySelector('#scroll');
+        [...document.querySelectorAll('#chats .title')].find(one => one.textContent === 'Tides').click();
+        const first = [list.children.length, list.lastElementChild.textContent.includes('Answer 199.')];
+        let before;
+        const look = () => {
+          const mark = list.children[list.children.length - 5];
+          if (!before && list.children.length > 15) {
+            scroll.scrollTop -= 1000;
+            before = { mark, top: mark.getBoundingClientRect().top, count: list.children.length };
+          }
+          if (list.children.length < 200) setTimeout(look);
+          else resolve({ first, moved: before.mark.getBoundingClientRect().top - before.top, count: before.count });
+        };
+        look();
+      }));
+      assert.ok(seen.first[0] > 0 && seen.first[0] < 100 && seen.first[1], JSON.stringify(seen));
+      assert.ok(seen.count < 200 && Math.abs(seen.moved) < 2, JSON.stringify(seen));
+      await choose('Other');
+      await choose('Tides');
+      await choose('Other');
+      await page.waitForTimeout(300);
+      assert.equal((await page.locator('#log .text').allTextContents()).map(text => text.trim()).join(), 'Hm');
+    });
+
+  test('what is edited while the earlier messages come is the one that was meant', async () => {
+    const left = await page.evaluate(async () => {
+      const list = document.querySelector('#log');
+      [...document.querySelectorAll('#chats .title')].find(one => one.textContent === 'Tides').click();
+      while (list.children.length < 7) await new Promise(resolve => setTimeout(resolve));
+      const count = list.children.length;
+      [...list.querySelectorAll('.user')].find(one => one.textContent.includes('Question 194?'))
+        .querySelector('[aria-label=Edit]').click();
+      list.querySelector('.editor textarea').value = 'Question 1940?';
+      list.querySelector('.editor').requestSubmit();
+      return count;
+    });
+    assert.ok(left < 150, `${left} were there already`);
+    await page.waitForFunction(() => document.querySelectorAll('#log > li').length === 196);
+    await state('ready');
+    assert.deepEqual(await items(), [...all.slice(0, 194), ['user', 1940], ['assistant', NaN]]);
+  });
 });
 
 test('a question that is asked while the model loads is answered once it is there', async () => {

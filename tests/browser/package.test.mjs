@@ -14,7 +14,7 @@ const REAL = '/models/SmolLM2-135M-Instruct.Q4_1.gguf', TINY = '/tests/vectors/s
 let server, browser, page;
 before(async () => {
   server = await serve({ root });
-  browser = await launchChrome();
+  browser = await launchChrome(['--js-flags=--expose-gc']);
 });
 after(async () => {
   await browser?.close();
@@ -182,6 +182,26 @@ test('the engine also runs in the page\'s own thread', async () => {
   assert.ok(same);
 });
 
+test('what a load reads outlives the garbage collector, which runs all the time', { timeout: 100000 }, async t => {
+  const collect = worker => worker.evaluate(() => void setInterval(() => gc(), 1)).catch(() => {});   // it has ended
+  page.on('worker', collect);
+  t.after(() => page.off('worker', collect));
+  const loads = await page.evaluate(async ([tiny, real]) => {
+    const file = new File([await (await fetch(real)).arrayBuffer()], 'model.gguf'), seen = [];
+    const often = setInterval(() => gc(), 1);
+    for (const worker of [false, true]) {
+      for (const source of [file, file.stream(), (await fetch(real)).body, tiny]) {
+        const model = await Plumb.load(source, { worker });
+        seen.push((await model.tokenize('a')).length);
+        await model.close();
+      }
+    }
+    clearInterval(often);
+    return seen;
+  }, [TINY, REAL]);
+  assert.equal(loads.length, 8);
+});
+
 test('threads: as many as are asked for, the same bits, and they end with the model', async () => {
   const seen = await page.evaluate(async ([url, ids]) => {
     const seen = [];
@@ -222,7 +242,8 @@ test('a thread that cannot start leaves one, and a word why', async t => {
   [page, server] = [whole, wholeServer];
   await incomplete.close();
   assert.deepEqual([threads, n], [1, 260]);
-  assert.ok(said.includes('plumb: 1 thread: a worker stopped: its files do not load'), said.join('\n'));
+  assert.ok(said.some(text => text.startsWith(
+    'plumb: 1 thread: a worker stopped: it could not start: its files do not load')), said.join('\n'));
 });
 
 test('what does not load says why: 404, a web page, a cut connection, too little of a file', async t => {
@@ -323,14 +344,29 @@ test('threads work under a content security policy of plain files and WebAssembl
   assert.equal(threads, 2);
 });
 
+test('a content security policy that forbids workers: the error names worker-src', async () => {
+  await blank({ 'Content-Security-Policy':
+    "script-src 'self' 'unsafe-inline' 'unsafe-eval' 'wasm-unsafe-eval'; worker-src 'none'" });
+  const failures = await page.evaluate(async url => [
+    await failureOf(() => Plumb.load(url)), await failureOf(() => Plumb.command(['--help'])),
+    await failureOf(async () => (await Plumb.load(url, { worker: false })).close()),
+  ], TINY);
+  assert.deepEqual(failures.map(({ code }) => code), ['PLUMB_ERROR_STATE', 'PLUMB_ERROR_STATE', 'none']);
+  for (const { message } of failures.slice(0, 2)) {
+    assert.match(message, /could not start: .*worker-src must allow 'self'/);
+  }
+  await page.close();
+});
+
 test('preflight of a URL in a page: what a load then takes; of a copy no byte is asked for', async () => {
   await blank();
   const asked = [];
   page.on('request', request => asked.push(request.url()));
   const { plan, info, again } = await page.evaluate(async url => {
     await Plumb.removeCached(url);
-    const plan = await Plumb.preflight(url, { measure: false });
-    const model = await Plumb.load(url);
+    const precision = 'exact16';   // 'auto' measures, and may come to another scratch each time
+    const plan = await Plumb.preflight(url, { precision, measure: false });
+    const model = await Plumb.load(url, { precision });
     const info = await model.info();
     await model.close();
     return { plan, info, again: await Plumb.preflight(url) };
@@ -342,6 +378,7 @@ test('preflight of a URL in a page: what a load then takes; of a copy no byte is
   assert.ok(plan.storage.quota > plan.fileBytes && plan.storage.fits);
   assert.deepEqual(again.cached, { bytes: plan.fileBytes, complete: true });
   assert.ok(again.speed.decode > 0 && again.speed.prefill > 0);
-  assert.deepEqual(asked.filter(url => url.endsWith(REAL)).length, 1 + Math.ceil(Math.log2(plan.bytesRead / 65536)) + 1);
+  assert.deepEqual(asked.filter(url => url.endsWith(REAL)).length,
+    1 + Math.ceil(Math.log2(plan.bytesRead / 65536)) + 1);
   await page.close();
 });

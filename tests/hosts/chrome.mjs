@@ -17,11 +17,12 @@ export function chromePath() {
   throw new Error(`no ${names.join(', ')} on PATH: install Chromium or Chrome, or set CHROME to its path`);
 }
 
-/** A headless browser that stays off the network. @returns {Promise<import('playwright-core').Browser>} */
-export function launchChrome() {
+/** A headless browser that stays off the network.
+ * @param {string[]} [flags]  of its command line @returns {Promise<import('playwright-core').Browser>} */
+export function launchChrome(flags = []) {
   return chromium.launch({
     executablePath: chromePath(),
     args: ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking',
-      '--disable-component-update', '--disable-sync'],
+      '--disable-component-update', '--disable-sync', ...flags],
   });
 }

@@ -16,7 +16,7 @@ const THREADS = 4;
 export async function runTests(module, print, read, startThread) {
   const utf8 = new TextDecoder();
   const shared = WebAssembly.Module.imports(module).some(({ kind }) => kind === 'memory');
-  const memory = shared ? sharedMemory() : undefined;
+  const memory = shared ? sharedMemory().memory : undefined;
   // Taken anew for every call: memory grows, and addresses above 2 GB arrive as negative numbers.
   const bytes = (at, n) => new Uint8Array((memory ?? c.memory).buffer, at >>> 0, n >>> 0);
   const imports = importsOf(module, memory);

@@ -3,10 +3,9 @@
  *   ?model=URL   another model than the default one, or the one chosen last */
 import { PlumbError } from '../index.js';
 import { createChats } from './chats.js';
-import { announce, count, dotted, element, recall, remember, toast } from './dom.js';
+import { announce, count, dotted, element, recall, remember, toPrompt, toast, whole } from './dom.js';
 import { explain } from './explain.js';
 import { createLoader } from './loading.js';
-import { createLog } from './log.js';
 import { createModels } from './models.js';
 import { isolate, keepPage } from './offline.js';
 import { createDialog, createPanel } from './panels.js';
@@ -35,24 +34,26 @@ let modelState = 'loading';
 /** Whether the last message waits for a model. */
 let waiting = false;
 let conversation = newConversation();
+/** Takes away the way back from the last replacement. */
+let forget = () => {};
 /** The tokens of answers, with their probabilities, for the inspector.
  * @type {WeakMap<import('./store.js').Message, import('./inspect.js').Token[]>} */
 const tokens = new WeakMap();
 
 for (const id of ['models', 'settings']) createDialog(id);
 const settings = createSettings(changed => {
-  if (changed) void loader.load(loader.source);
+  if (changed && modelState !== 'failed' && loader.source) void loader.load(loader.source);
   else void showRoom();
 });
 const loader = createLoader(settings.loading, state => {
   modelState = state;
   if (state === 'loading') stop();
   show();
+  lookInside();
   if (state === 'failed' && idle()) element('retry', 'button').focus();
   else if (state === 'ready') void ready();
 });
 const models = createModels({ loader, defaultModel: DEFAULT_MODEL, options: settings.loading });
-const log = createLog({ edit, regenerate, busy: () => running !== undefined });
 const side = createPanel('side', 'menu');
 /** @type {Promise<typeof import('./inspect.js')> | undefined} */
 let inspector;
@@ -63,6 +64,9 @@ createPanel('inspect', 'open-inspect', open => {
 });
 
 const loading = isolate().catch(() => {}).then(() => models.start());
+// Markdown's library takes 20 ms to start, and the page more: the model is on its way meanwhile.
+const { createLog } = await import('./log.js');
+const log = createLog({ edit, regenerate, busy: () => running !== undefined });
 const store = await openStore(what => {
   element('chats-note', 'p').textContent = what === 'unsaved' ? UNSAVED : '';
   if (what === 'unsaved') toast(UNSAVED, 'Export all', () => element('export-json', 'button').click());
@@ -86,8 +90,7 @@ async function ready() {
   const { model } = loader;
   if (!model) return;
   models.loaded();
-  lookInside();
-  if (idle()) page.prompt.focus({ preventScroll: true });
+  if (idle()) toPrompt();
   if (waiting) void answer();
   else void showRoom();
 }
@@ -109,7 +112,7 @@ async function showRoom() {
 
 /** @param {number} used @param {number} contextLength */
 function room(used, contextLength) {
-  page.room.textContent = `${used.toLocaleString('en')} of ${count(contextLength, 'token')}`;
+  page.room.textContent = `${whole(used)} of ${count(contextLength, 'token')}`;
 }
 
 // ---- the conversation ----
@@ -126,6 +129,7 @@ function prompt(messages) {
 /** @param {import('./store.js').Conversation} [chosen]  none: a new one */
 function choose(chosen) {
   stop();
+  forget();
   conversation = chosen ?? newConversation();
   waiting = conversation.messages.at(-1)?.role === 'user';   // asked before there was a model, and then left
   remember('chat', chosen?.id);
@@ -137,17 +141,23 @@ function choose(chosen) {
   else void showRoom();
 }
 
+/** Asks what is in the message box. */
+function send() {
+  const text = page.prompt.value;
+  if (running || waiting || !text.trim()) return;
+  page.prompt.value = '';
+  forget();   // it would take this question back, too
+  ask(text);
+}
+
 /** @param {string} text */
 function ask(text) {
-  if (running || waiting || !text.trim()) return;
   conversation.messages.push({ role: 'user', content: text });
   log.add(conversation.messages[conversation.messages.length - 1], conversation.messages.length - 1);
-  page.prompt.value = '';
   remember('chat', conversation.id);
   keep();
   chats.show();
-  // The button that was clicked is gone; on a phone the keyboard would cover the answer.
-  if (matchMedia('(pointer: fine)').matches) page.prompt.focus();
+  toPrompt();   // the button that was clicked is gone
   void answer();
 }
 
@@ -162,15 +172,23 @@ function edit(index, text) {
 function regenerate(index) {
   if (running) return;
   cut(index);
-  page.prompt.focus({ preventScroll: true });
+  toPrompt();
   void answer();
 }
 
 /** @param {number} index  of the first message that is forgotten */
 function cut(index) {
   waiting = false;
-  conversation.messages.length = index;
+  const chat = conversation, before = [...chat.messages];
+  chat.messages.length = index;
   log.cut(index);
+  if (before.at(-1)?.problem && index === before.length - 1) return;   // nothing that anybody wants back
+  forget = toast('The answers from here on were replaced', 'Undo', () => {
+    stop();
+    chat.messages = before;
+    void store.put(chat);
+    choose(chat);
+  });
 }
 
 function keep() {
@@ -202,6 +220,7 @@ async function answer() {
   const seen = [];
   tokens.set(message, seen);
   show();
+  lookInside();
   announce('Answering');
   page.status.textContent = 'Reading';
   page.room.textContent = '';
@@ -233,6 +252,7 @@ async function answer() {
     // A model that was closed for another one ends its answer with an error: it was stopped all the same.
     if (!mine.signal.aborted) {
       message.problem = explain(error);
+      delete message.figures;
       if (error instanceof PlumbError && DEAD.includes(error.code)) void loader.load(loader.source);
     }
   }
@@ -295,18 +315,20 @@ page.prompt.addEventListener('input', canSend);
 page.prompt.addEventListener('keydown', event => {
   if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return;
   event.preventDefault();
-  ask(page.prompt.value);
+  send();
 });
 element('composer', 'form').addEventListener('submit', event => {
   event.preventDefault();
-  ask(page.prompt.value);
+  send();
 });
 page.stop.addEventListener('click', () => {
   running?.abort();
-  page.prompt.focus();
+  toPrompt();
 });
 document.addEventListener('keydown', event => {
-  if (event.key === 'Escape' && !event.defaultPrevented && !document.querySelector('dialog[open]')) running?.abort();
+  if (event.key !== 'Escape' || event.isComposing || event.defaultPrevented) return;
+  if (over > 0) hover(-over);
+  else if (!document.querySelector('dialog[open]')) running?.abort();
 });
 page.fresh.addEventListener('click', () => {
   choose(undefined);
@@ -332,6 +354,7 @@ const hover = change => {
 };
 addEventListener('dragenter', event => hasFiles(event) && hover(1));
 addEventListener('dragleave', event => hasFiles(event) && hover(-1));
+element('drop', 'div').addEventListener('click', () => hover(-over));   // a dragleave that never came
 addEventListener('dragover', event => hasFiles(event) && event.preventDefault());
 addEventListener('drop', event => {
   if (!hasFiles(event)) return;

@@ -15,8 +15,8 @@ export function showCheck(view, { model, source }) {
   view.append(make('h3', {}, 'This model'), note('Names, shapes and values of the tensors, the tokenizer, prefill '
     + 'against single steps, SIMD against portable kernels, the fast pass against the reference pass.', 'about'));
   onDemand(view, 'Run the self-check', async (place, signal) => {
-    const { args, files } = await filesOf(source, signal);
-    const { out, err } = await Plumb.command(['selfcheck', ...args, '--json'], { files, signal });
+    const files = await filesOf(source, signal);
+    const { out, err } = await Plumb.command(['selfcheck', ...Object.keys(files), '--json'], { files, signal });
     if (!out.trim()) throw new Error(err);
     const { checks } = JSON.parse(out);
     place.append(make('ul', { className: 'checks' }, ...checks.map((/** @type {any} */ { what, verdict, why }) =>
@@ -85,19 +85,14 @@ function frame(html) {
   return made;
 }
 
-/** The model's files as the command line reads them: the parts of a split model under names that say so.
- * @param {import('../loader/source.js').Source} source @param {AbortSignal} signal
- * @returns {Promise<{args: string[], files: Record<string, Blob>}>} */
+/** The model's files in their order, under names of their own. @param {import('../loader/source.js').Source} source
+ * @param {AbortSignal} signal @returns {Promise<Record<string, Blob>>} */
 async function filesOf(source, signal) {
   /** @type {(File | string | URL)[]} */
   const parts = [];
   for (const part of [source].flat()) parts.push(...part instanceof File ? [part] : expand(String(part)));
-  const digits = (/** @type {number} */ n) => String(n).padStart(5, '0');
-  const named = await Promise.all(parts.map(async (part, i) => [
-    parts.length === 1 ? 'model.gguf' : `model-${digits(i + 1)}-of-${digits(parts.length)}.gguf`,
-    part instanceof File ? part : await blobOf(new URL(String(part), location.href).href, signal),
-  ]));
-  return { args: [String(named[0][0])], files: Object.fromEntries(named) };
+  return Object.fromEntries(await Promise.all(parts.map(async (part, i) => [`model-${i + 1}.gguf`,
+    part instanceof File ? part : await blobOf(new URL(String(part), location.href).href, signal)])));
 }
 
 /** The copy that is kept here, or the file anew. @param {string} url @param {AbortSignal} signal */

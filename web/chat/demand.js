@@ -1,6 +1,14 @@
 /* What the inspector computes only when it is asked to. */
-import { make, note } from './dom.js';
+import { make, note, problem } from './dom.js';
 import { explain } from './explain.js';
+
+/** All that runs, of any view. @type {Set<AbortController>} */
+const runs = new Set();
+
+/** Ends it. */
+export function halt() {
+  for (const run of runs) run.abort();
+}
 
 /** A button that computes, a place for what comes of it, and the sentence when nothing does.
  * @param {HTMLElement} view @param {string} label
@@ -14,6 +22,7 @@ export function onDemand(view, label, compute) {
   async function run() {
     running?.abort();
     const mine = running = new AbortController();
+    runs.add(mine);
     button.disabled = true;
     place.replaceChildren(make('p', { className: 'figures', role: 'status' }, 'Computing…'));
     try {
@@ -21,16 +30,11 @@ export function onDemand(view, label, compute) {
       await compute(fresh, mine.signal);
       if (running === mine) place.replaceChildren(...fresh.childNodes);
     } catch (error) {
-      if (running === mine) place.replaceChildren(problem(error));
+      if (running === mine) place.replaceChildren(mine.signal.aborted ? note('Stopped') : problem(explain(error)));
     }
+    runs.delete(mine);
     if (running === mine) button.disabled = false;
   }
   view.append(button, place);
   return run;
-}
-
-/** Why there is no result. @param {unknown} error */
-export function problem(error) {
-  const { title, advice, detail } = explain(error);
-  return make('div', { className: 'problem' }, make('p', {}, `${title}. ${advice}`), note(detail));
 }

@@ -35,22 +35,35 @@ export const iconButton = (symbol, label, onclick) =>
 /** @param {string} text @param {string} [className] */
 export const note = (text, className = 'figures') => make('p', { className }, text);
 
-/** Shows a sentence for a while, with something to do about it.
- * @param {string} text @param {string} [label] @param {() => void} [action] */
+/** What failed, why and what to do. @param {ReturnType<typeof import('./explain.js').explain>} why
+ * @param {...Node} more */
+export const problem = ({ title, advice, detail }, ...more) => make('div', { className: 'problem' },
+  make('p', {}, `${title}. ${advice}`), ...detail ? [note(detail)] : [], ...more);
+
+/** To where the reader writes on; not on a phone, whose keyboard would cover what is there to read. */
+export function toPrompt() {
+  if (matchMedia('(pointer: fine)').matches) element('prompt', 'textarea').focus({ preventScroll: true });
+}
+
+/** Shows a sentence for a while, below those that are still there, with something to do about it.
+ * @param {string} text @param {string} [label] @param {() => void} [action]
+ * @returns {() => void} takes it away at once */
 export function toast(text, label, action) {
   const box = element('toast', 'div');
-  clearTimeout(fading);
-  box.replaceChildren(make('span', {}, text));
+  for (const line of box.children) if (line.firstElementChild?.textContent === text) line.remove();
+  const line = make('p', {}, make('span', {}, text));
   if (label) {
-    box.append(make('button', { type: 'button', onclick: () => {
-      box.replaceChildren();
+    line.append(make('button', { type: 'button', onclick: () => {
+      line.remove();
       action?.();
+      if (document.activeElement === document.body) toPrompt();
     } }, label));
   }
-  fading = setTimeout(() => box.replaceChildren(), label ? 12000 : 5000);
+  box.append(line);
+  const fade = () => line.matches(':hover, :focus-within') ? setTimeout(fade, 1000) : line.remove();
+  setTimeout(fade, label ? 12000 : 5000);
+  return () => line.remove();
 }
-/** @type {ReturnType<typeof setTimeout> | undefined} */
-let fading;
 
 /** Tells screen readers alone. @param {string} text */
 export function announce(text) {
@@ -91,8 +104,11 @@ export function duration(seconds) {
   return s < 90 ? `${s} s` : `${Math.round(s / 60)} min`;
 }
 
-/** @param {number} n @param {string} noun */
-export const count = (n, noun) => `${n.toLocaleString('en')} ${noun}${n === 1 ? '' : 's'}`;
+/** "2,048"; the first use of Intl would take 40 ms, as a model gets ready. @param {number} n  whole */
+export const whole = n => String(n).replace(/\B(?=(\d{3})+$)/g, ',');
+
+/** @param {number} n  whole @param {string} noun */
+export const count = (n, noun) => `${whole(n)} ${noun}${n === 1 ? '' : 's'}`;
 
 /** @param {(string | false | undefined)[]} parts */
 export const dotted = parts => parts.filter(Boolean).join('  ·  ');

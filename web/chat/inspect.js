@@ -1,8 +1,9 @@
 /* The inspector: what the model thought of its last answer.  Tokens with their probabilities, activations by layer and
  * attention from a trace of the conversation, and the command line's checks of the model's file. */
 import { showCheck } from './check.js';
-import { onDemand, problem } from './demand.js';
-import { count, element, make, note } from './dom.js';
+import { halt, onDemand } from './demand.js';
+import { count, element, make, note, problem } from './dom.js';
+import { explain } from './explain.js';
 import { heatmap, shown } from './heat.js';
 import { showTokens } from './tokens.js';
 
@@ -27,6 +28,7 @@ const current = new Set();
 
 /** @param {Subject | undefined} next  undefined: an answer is under way, or there is no model */
 export function inspect(next) {
+  halt();   // an answer would wait for it
   if (!next) return;
   subject = next;
   current.clear();
@@ -95,7 +97,7 @@ async function showAttention(view, asked) {
   try {
     info = await asked.model.info();
   } catch (error) {
-    if (asked === subject) view.append(problem(error));
+    if (asked === subject) view.append(problem(explain(error)));
     return;
   }
   if (asked !== subject) return;   // the view is another's by now

@@ -46,9 +46,10 @@ export function createLoader(options, changed) {
         loader.fail(source, explain(error));
       }
     },
-    /** Says why there is no model; "Try again" loads this one.
+    /** Says why there is no model, and offers to load this one.
      * @param {Source} source @param {ReturnType<typeof explain>} why */
     fail(source, { title, advice, detail }) {
+      element('retry', 'button').textContent = loader.source === source ? 'Try again' : 'Load it';   // never tried yet
       loader.source = source;
       element('failure-title', 'h2').textContent = title;
       element('failure-advice', 'p').textContent = advice;

@@ -45,7 +45,7 @@ const CLEAN = {
 /** @param {import('../dist/vendor/marked/marked.esm.js').Token} token @returns {Node} */
 function block(token) {
   if (token.raw.length > LONGEST_BLOCK) return make('p', { className: 'plain' }, token.raw);
-  if (token.type === 'code') return codeBlock(token.text, token.lang ?? '');
+  if (token.type === 'code') return codeBlock(token.text, token.lang);
   /** @type {DocumentFragment} */
   const clean = /** @type {any} */ (purify.sanitize(marked.parser([token]), CLEAN));
   for (const link of clean.querySelectorAll('a')) {
@@ -69,9 +69,12 @@ function block(token) {
   return clean;
 }
 
-/** @param {string} text @param {string} info  behind the fence */
+/** @param {string} [info]  behind the fence */
+const languageOf = info => /^[\w+#.-]{1,20}/.exec(info ?? '')?.[0] ?? '';
+
+/** @param {string} text @param {string} [info]  behind the fence */
 function codeBlock(text, info) {
-  const language = /^[\w+#.-]{1,20}/.exec(info)?.[0] ?? '';
+  const language = languageOf(info);
   const code = make('code', {}, text);
   return make('div', { className: 'code' },
     make('div', { className: 'bar' }, make('span', {}, language || 'text'),
@@ -132,9 +135,7 @@ export class Markdown {
     const code = last.querySelector('code'), text = code?.firstChild;
     const shown = text?.nodeValue ?? '';
     if (!(text instanceof Text) || token.raw.length > LONGEST_BLOCK || !token.text.startsWith(shown)) return undefined;
-    if (last.querySelector('span')?.textContent !== (/^[\w+#.-]{1,20}/.exec(token.lang ?? '')?.[0] || 'text')) {
-      return undefined;
-    }
+    if (last.querySelector('span')?.textContent !== (languageOf(token.lang) || 'text')) return undefined;
     text.appendData(token.text.slice(shown.length));
     return last;
   }
@@ -172,6 +173,5 @@ export function paced(show) {
       timer ??= setTimeout(flush, Math.max(0, shown + Math.max(INTERVAL, PATIENCE * cost) - performance.now()));
     },
     flush,
-    get text() { return text; },
   };
 }

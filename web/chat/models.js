@@ -1,10 +1,11 @@
 /* The dialog of models: what runs, what to open, what a model would take before it is fetched, what is kept here. */
 import { Plumb, PlumbError } from '../index.js';
-import { count, dotted, element, fileName, iconButton, make, note, recall, remember, size, toast } from './dom.js';
+import {
+  count, dotted, element, fileName, iconButton, make, note, problem, recall, remember, size, toast, whole,
+} from './dom.js';
 import { explain } from './explain.js';
 
 /** @typedef {import('./loading.js').Source} Source */
-
 
 /** Of a model's warnings; the dialog has them in full. @type {Record<string, string>} */
 const SHORT = { threads: 'The model runs with one thread only', cache: 'The model is not kept for the next visit' };
@@ -46,7 +47,8 @@ export function createModels({ loader, defaultModel, options }) {
     const source = addressOf(asked || recall('model') || defaultModel);
     if (!source) {
       return loader.fail(defaultModel, { title: 'That is no address of a file',
-        advice: 'Check the link to this page, or choose another model.', detail: String(asked || recall('model')) });
+        detail: String(asked || recall('model')),
+        advice: 'Check the link to this page; load the default model, or choose another.' });
     }
     name.textContent = nameOfSource(source);
     if (!asked || new URL(source).origin === location.origin || await isHere(source)) return loader.load(source);
@@ -70,12 +72,12 @@ export function createModels({ loader, defaultModel, options }) {
       if (atOnce && found.fits) return load(source);
       if (!dialog.open) open();
       plan.replaceChildren(planOf(found, source, () => load(source)));
-      plan.querySelector('button')?.focus();
+      // Who goes on typing an address does not mean this one with Enter.
+      if (document.activeElement !== url) plan.querySelector('button')?.focus();
     } catch (error) {
       if (mine.signal.aborted) return;
-      const { title, advice, detail } = explain(error);
       if (!dialog.open) open();
-      plan.replaceChildren(make('div', { className: 'problem' }, make('p', {}, `${title}. ${advice}`), note(detail)));
+      plan.replaceChildren(problem(explain(error)));
     }
   }
 
@@ -92,7 +94,7 @@ export function createModels({ loader, defaultModel, options }) {
       Model: `${nameOf(model.metadata)}, ${info.architecture}, ${count(info.layers, 'layer')}`,
       Weights: `${(info.parameters / 1e6).toFixed(0)} million, ${size(info.weightBytes)}`,
       Memory: `${size(info.memoryBytes)}, of which ${size(info.sessionBytes)} for the conversation`,
-      Context: `${count(info.contextLength, 'token')}; trained for ${info.trainedContext.toLocaleString('en')}`,
+      Context: `${count(info.contextLength, 'token')}; trained for ${whole(info.trainedContext)}`,
       Threads: why('threads') ?? String(info.threads),
       Engine: `${info.module}, kernels ${info.kernels}, precision ${info.precision}`,
       ...why('cache') && { Copy: why('cache') ?? '' },
@@ -111,10 +113,10 @@ export function createModels({ loader, defaultModel, options }) {
         iconButton('delete', `Delete ${fileName(one.url)}`, async () => {
           try {
             await Plumb.removeCached(one.url);
-            toast(`Deleted the copy of ${fileName(one.url)}`);
+            plan.replaceChildren(note(`Deleted the copy of ${fileName(one.url)}`));
           } catch (error) {
             const { title, detail } = explain(error);   // in use by another tab, for instance
-            toast(detail || title);
+            plan.replaceChildren(note(detail || title, 'problem'));
           }
           await showKept();
           (list.querySelector('button') ?? url).focus();
@@ -218,22 +220,21 @@ const facts = said => Object.entries(said).flatMap(([term, text]) => [make('dt',
 function planOf(found, source, load) {
   const { supported, name, architecture = '', parameters = 0, memory, fits, speed, cached, storage, chat } = found;
   const { fileBytes } = found;
-  const problems = found.problems.map(({ code, message }) => {
-    const { title, advice } = explain(new PlumbError(code, message));
-    return [`${title}. ${advice}`, message];
-  });
+  const problems = found.problems.map(({ code, message }) =>
+    ({ ...explain(new PlumbError(code, message)), detail: message }));
   if (memory && !fits) {
-    const { title, advice } = explain(new PlumbError('PLUMB_ERROR_MEMORY', ''));
     const least = memory.total < memory.limit ? 'more than ' : '';   // what the engine got before there was no more
-    problems.push([`${title}. ${advice}`,
-      `It takes ${least}${size(memory.total)}; a model may have ${size(memory.limit)} here.`]);
+    problems.push({ ...explain(new PlumbError('PLUMB_ERROR_MEMORY', '')),
+      detail: `It takes ${least}${size(memory.total)}; a model may have ${size(memory.limit)} here.` });
   }
-  if (storage && !storage.fits) problems.push(['There is no room to keep it: each visit would download it again.', '']);
-  const missing = typeof source !== 'string' || cached?.complete ? 0 : (fileBytes ?? 0) - (cached?.bytes ?? 0);
+  if (storage && !storage.fits) {
+    problems.push({ title: 'There is no room to keep it', advice: 'Each visit would download it again.', detail: '' });
+  }
+  const missing = typeof source !== 'string' || cached?.complete ? 0 : (fileBytes ?? NaN) - (cached?.bytes ?? 0);
+  const download = missing > 0 ? `Download ${size(missing)}` : Number.isNaN(missing) && 'Download';
   return make('div', { className: 'plan' },
     make('h4', {}, dotted([name || nameOfSource(source), fileBytes !== undefined && size(fileBytes)])),
-    ...problems.map(([said, detail]) =>
-      make('div', { className: 'problem' }, make('p', {}, said), ...detail ? [note(detail)] : [])),
+    ...problems.map(why => problem(why)),
     ...memory ? [make('dl', {}, ...facts({
       Kind: dotted([architecture, `${(parameters / 1e6).toFixed(0)} million weights`,
         found.types.map(({ type }) => type).join(' ')]),
@@ -245,5 +246,5 @@ function planOf(found, source, load) {
       ...!chat && { Chat: 'It has no chat template: it cannot answer messages.' },
     }))] : [],
     ...supported ? [make('button', { type: 'button', className: fits ? 'primary' : '', onclick: load },
-      dotted([missing > 0 && `Download ${size(missing)}`, fits ? 'Start' : 'Try it all the same']))] : []);
+      dotted([download, fits ? 'Start' : 'Try it all the same']))] : []);
 }

@@ -4,20 +4,25 @@ import { element } from './dom.js';
 /** As in panels.css: from here on a panel lies beside the conversation. */
 const BESIDE = { side: matchMedia('(min-width: 64rem)'), inspect: matchMedia('(min-width: 75rem)') };
 
+/** What a panel lies over is out of reach. */
+function cover() {
+  for (const part of document.querySelectorAll('#side, #page, #inspect')) {
+    /** @type {HTMLElement} */ (part).inert = Object.entries(BESIDE).some(([id, beside]) =>
+      id !== part.id && !beside.matches && !element(id, 'aside').hidden);
+  }
+}
+
 /** @param {'side' | 'inspect'} id @param {string} button  that opens and closes it
  * @param {(open: boolean) => void} [changed] */
 export function createPanel(id, button, changed) {
   const panel = element(id, 'aside'), opener = element(button, 'button');
   const beside = BESIDE[id];
-  const others = [...document.body.children].filter(child => child !== panel && ['ASIDE', 'DIV'].includes(child.tagName)
-    && !['toast', 'live', 'drop'].includes(child.id));
   /** @param {boolean} open */
   function set(open) {
     panel.hidden = !open;
     document.body.classList.toggle(`with-${id}`, open);
     opener.setAttribute('aria-expanded', String(open));
-    const over = open && !beside.matches;
-    for (const other of others) /** @type {HTMLElement} */ (other).inert = over;
+    cover();
     changed?.(open);
   }
   const close = () => {
@@ -30,7 +35,7 @@ export function createPanel(id, button, changed) {
     panel.querySelector('button')?.focus();
   });
   panel.addEventListener('keydown', event => {
-    if (event.key !== 'Escape' || event.defaultPrevented) return;
+    if (event.key !== 'Escape' || event.isComposing || event.defaultPrevented) return;
     event.preventDefault();
     close();
   });
@@ -39,7 +44,7 @@ export function createPanel(id, button, changed) {
   document.body.addEventListener('click', event => {
     if (event.target === document.body && !panel.hidden && !beside.matches) close();
   });
-  beside.addEventListener('change', () => set(id === 'side' ? beside.matches : !panel.hidden));
+  beside.addEventListener('change', () => id === 'side' ? set(beside.matches) : cover());
   set(id === 'side' && beside.matches);
   return {
     close,

@@ -79,7 +79,7 @@ export function createSettings(onDone) {
       const said = input.value.trim();
       const meant = typeof value === 'string' && !setting.optional || said === '' && setting.optional ? input.value
         : said === '' ? NaN : Number(said);
-      const valid = isValid(setting, meant);
+      const valid = !input.validity.badInput && isValid(setting, meant);
       input.setAttribute('aria-invalid', String(!valid));
       const range = `${setting.whole ? 'a whole number ' : ''}from ${min} to ${max}`;
       element('settings-note', 'p').textContent = valid ? '' : `${label}: ${min === undefined ? 'too long' : range}`;

@@ -13,6 +13,7 @@
  * @property {Message[]} messages */
 
 const DATABASE = 'plumb-chat', STORE = 'conversations';
+/** Of an imported conversation: more would not be shown in any useful time. */
 const MOST_MESSAGES = 10000;
 /** The last moment that a Date can tell, in milliseconds since 1970. */
 const LAST_TIME = 8.64e15;
@@ -21,9 +22,8 @@ const LAST_TIME = 8.64e15;
 const isText = (value, most) => typeof value === 'string' && value.length <= most;
 
 /** @param {any} value @returns {Conversation | undefined} */
-export function conversationOf(value) {
+function conversationOf(value) {
   if (!isText(value?.id, 100) || !Array.isArray(value.messages)) return undefined;
-  if (value.messages.length > MOST_MESSAGES) return undefined;
   const messages = value.messages.map(messageOf);
   if (messages.some((/** @type {unknown} */ message) => !message)) return undefined;
   return {
@@ -36,7 +36,7 @@ export function conversationOf(value) {
 
 /** @param {any} value @returns {Message | undefined} */
 function messageOf(value) {
-  if (!['user', 'assistant'].includes(value?.role) || !isText(value.content, 1e7)) return undefined;
+  if (!['user', 'assistant'].includes(value?.role) || typeof value.content !== 'string') return undefined;
   const { title, advice, detail } = value.problem ?? {};
   return {
     role: value.role,
@@ -166,7 +166,12 @@ export const toJson = conversations => JSON.stringify({ plumb_chat: 1, conversat
 export function fromJson(text) {
   const found = JSON.parse(text)?.conversations;
   if (!Array.isArray(found)) return { conversations: [], refused: 0 };
-  const conversations = found.flatMap(value => conversationOf({ ...value, id: newId() }) ?? []);
+  const conversations = found.flatMap(value => conversationOf({ ...value, id: newId() }) ?? [])
+    .filter(({ messages }) => messages.length <= MOST_MESSAGES);
+  for (const { messages } of conversations) {
+    // Else the page would answer it at once: a last question waits for a model.
+    if (messages.at(-1)?.role === 'user') messages.push({ role: 'assistant', content: '', figures: 'not answered' });
+  }
   return { conversations, refused: found.length - conversations.length };
 }
 
