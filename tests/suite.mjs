@@ -14,13 +14,14 @@ import { Parser } from 'tap-parser';
  * @property {number} failed  and whatever made the suite fail as a whole counts as one
  * @property {number} skipped
  * @property {{name: string, why: string}[]} failures
+ * @property {string} last  the test that ended last
  * @property {number} seconds
  */
 
 /** Runs the suite; never rejects. @param {Suite} suite @returns {Promise<Outcome>} */
 export async function runSuite({ command: [program, ...args], env, timeout }) {
   const start = performance.now();
-  const outcome = { passed: 0, failed: 0, skipped: 0, failures: [], seconds: 0 };
+  const outcome = { passed: 0, failed: 0, skipped: 0, failures: [], last: 'none', seconds: 0 };
   const fail = (name, why) => {
     outcome.failed++;
     outcome.failures.push({ name, why });
@@ -33,7 +34,7 @@ export async function runSuite({ command: [program, ...args], env, timeout }) {
   const { plan } = end.tap;
   const unfinished = !plan || plan.end === null || end.tap.count !== plan.end - plan.start + 1;
   const reason = end.error ? `cannot be run: ${end.error.message}`
-    : end.timedOut ? `no end after ${timeout} s; killed`
+    : end.timedOut ? `no end after ${timeout} s; killed; the last test that ended: ${outcome.last}`
     : end.signal ? `died of ${end.signal}`
     : end.code !== 0 && outcome.failed === 0 ? `exit status ${end.code}, though no test failed`
     : unfinished ? `the output ends without its plan (${end.tap.count} tests, exit status ${end.code})`
@@ -59,8 +60,12 @@ function collect(parser, outcome, fail) {
     comments = [];
     if (test.skip || (test.todo && !test.ok)) outcome.skipped++;
     else if (!test.ok) {
-      if (!group || failedBelow === 0) fail(test.fullname || test.name, [...notes, yaml(test.diag)].join('\n').trim());
+      const hung = test.diag?.failureType === 'testTimeoutFailure' ? [`the last test that ended: ${outcome.last}`] : [];
+      if (!group || failedBelow === 0) {
+        fail(test.fullname || test.name, [...notes, ...hung, yaml(test.diag)].join('\n').trim());
+      }
     } else if (!group) outcome.passed++;
+    outcome.last = test.name;
     if (group) failedBelow = 0;
   });
 }

@@ -14,6 +14,8 @@ import { serve } from '../../web/serve.mjs';
 import { launchChrome } from '../hosts/chrome.mjs';
 import { median } from './median.mjs';
 
+/** Milliseconds until a new window of the browser has loaded what is its own. */
+const SETTLE = 3000;
 const visits = Number(process.argv[2] ?? 5);
 const root = fileURLToPath(new URL('../..', import.meta.url));
 
@@ -41,6 +43,7 @@ async function visit(server, browser) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 800 } });
   const page = await context.newPage();
   await page.addInitScript(watch);
+  await page.waitForTimeout(SETTLE);
   let arrived;
   page.on('requestfinished', request => {
     if (request.url().endsWith('.gguf')) arrived = Date.now();

@@ -1,6 +1,8 @@
 /** The runner's verdict on suites that misbehave: each must come out as exactly the counts given here. */
 import assert from 'node:assert/strict';
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import test from 'node:test';
 import { runSuite } from '../suite.mjs';
 
@@ -37,13 +39,30 @@ test('suite: a hang is killed with the processes it started', async () => {
     console.log('TAP version 13\\nnot ok 1 - ' + child.pid);`;
   const outcome = await node(script, 1);
   assert.deepEqual(counts(outcome), [0, 2, 0]);
-  assert.match(outcome.failures[1].why, /no end after 1 s/);
+  assert.match(outcome.failures[1].why, /no end after 1 s; killed; the last test that ended: \d+$/);
   assert.ok(outcome.seconds < 10);
   const pid = Number(outcome.failures[0].name);
   await new Promise((resolve) => setTimeout(resolve, 100));
   // Gone, or a zombie that nobody has waited for yet: that one has no command line.
   const left = existsSync(`/proc/${pid}`) ? readFileSync(`/proc/${pid}/cmdline`, 'utf8') : '';
   assert.equal(left, '');
+});
+
+test('suite: a file that hangs is named with the test before, and the others run', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'plumb-'));
+  writeFileSync(join(folder, 'a.test.mjs'), `import test from 'node:test';
+    test('first', () => {});
+    test('second', () => new Promise(() => setInterval(() => {}, 1000)));`);
+  writeFileSync(join(folder, 'b.test.mjs'), "import test from 'node:test'; test('third', () => {});");
+  const files = ['a', 'b'].map((name) => join(folder, `${name}.test.mjs`));
+  // Without what the runner of these tests sets, Node takes the inner one for a part of itself.
+  const command = ['env', '-u', 'NODE_TEST_CONTEXT', process.execPath, '--test', '--test-timeout=3000',
+    '--test-reporter=tap', ...files];
+  const outcome = await runSuite({ name: 'x', command, timeout: 20 });
+  rmSync(folder, { recursive: true });
+  assert.deepEqual(counts(outcome), [2, 1, 0]);
+  assert.match(outcome.failures[0].name, /a\.test\.mjs$/);
+  assert.match(outcome.failures[0].why, /the last test that ended: first\n.*timed out/);
 });
 
 test('suite: a program that is not there fails', async () => {
