@@ -73,7 +73,8 @@ for (const colorScheme of ['light', 'dark']) {
         await examine(page, named('models'));
         await page.keyboard.press('Escape');
         await page.click('#open-inspect');
-        await page.locator('.token').first().waitFor();
+        // The most colour that a token can have, which an answer seldom brings.
+        await page.locator('.token').nth(3).evaluate(token => token.style.setProperty('--doubt', '1'));
         await examine(page, named('tokens'));
         await page.click('#tab-layers');
         await page.getByRole('button', { name: 'Trace the conversation' }).click();

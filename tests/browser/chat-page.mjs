@@ -19,7 +19,8 @@ export async function setUp() {
   return { url: server.url, browser };
 }
 
-/** Opens the page, which stays off the network but for `url`, and throws nothing: `problems` says otherwise.
+/** Opens the page, which stays off the network but for `url`, and throws nothing: `problems` says otherwise.  Its seed
+ * is always the same, unless a test sets another: an answer that shows a flaw shows it again.
  * @param {{url: string, browser: import('playwright-core').Browser}} where @param {string} [query]
  * @param {import('playwright-core').BrowserContextOptions} [options]
  * @param {(page: import('playwright-core').Page) => unknown} [early]  before the page is there
@@ -35,6 +36,13 @@ export async function open({ url, browser }, query = '', options = {}, early = (
     if (!request.url().startsWith(url) && !/^(data|blob):/.test(request.url())) page.problems.push(request.url());
   });
   page.on('close', () => void context.close().catch(() => {}));
+  await page.addInitScript(() => {
+    try {
+      localStorage['plumb.settings'] ??= '{"seed":1}';
+    } catch {
+      // A frame without storage.
+    }
+  });
   await early(page);
   await page.goto(`${url}web/chat/${query}`);
   return page;
