@@ -20,7 +20,7 @@ function nodeTests(folder) {
   const files = list(folder, '.test.mjs').map((name) => `${folder}/${name}`);
   if (!files.length) return [process.execPath, '-e', `throw new Error('${folder} holds no *.test.mjs')`];
   // A file that hangs is stopped, and the others are run.
-  return [process.execPath, '--test', '--test-timeout=300000', '--test-reporter=tap', ...files];
+  return [process.execPath, '--test', '--test-timeout=600000', '--test-reporter=tap', ...files];
 }
 const list = (folder, suffix) =>
   existsSync(folder) ? readdirSync(folder).filter((name) => name.endsWith(suffix)).sort() : [];
@@ -29,7 +29,7 @@ const cli = (command) => ({ PLUMB: JSON.stringify(command) });
 
 /** Both passes on the default model against llama.cpp, by a release build of the C tests. */
 const truth = (command) =>
-  ({ name: 'default model against llama.cpp', command: [...command, 'truth'], timeout: 900 });
+  ({ name: 'default model against llama.cpp', command: [...command, 'truth'], timeout: 1800 });
 
 /** `make package` needs a compiler that has relaxed SIMD. */
 const packed = existsSync('web/dist/plumb-relaxed.wasm');
@@ -38,39 +38,39 @@ const packed = existsSync('web/dist/plumb-relaxed.wasm');
 const suites = {
   native: [
     truth(['build/native/tests']),
-    { name: 'C tests, ASan and UBSan', command: ['build/native-sanitize/tests'], timeout: 600 },
+    { name: 'C tests, ASan and UBSan', command: ['build/native-sanitize/tests'], timeout: 1200 },
     ...list('tests/fuzz', '_fuzz.c').map((file) => file.replace('_fuzz.c', '')).map((name) => ({
       name: `fuzz corpus ${name}`, command: [`build/native-sanitize/fuzz-${name}`,
         ...list(`tests/fuzz/corpus/${name}`, '').map((input) => `tests/fuzz/corpus/${name}/${input}`)],
-      timeout: 120 })),
-    { name: 'command line', command: nodeTests('tests/cli'), env: cli(['build/native/plumb']), timeout: 600 },
-    { name: 'tools', command: nodeTests('tests/tools'), timeout: 120 },
+      timeout: 240 })),
+    { name: 'command line', command: nodeTests('tests/cli'), env: cli(['build/native/plumb']), timeout: 1200 },
+    { name: 'tools', command: nodeTests('tests/tools'), timeout: 240 },
     ...[['second engine', 'engine.py', '--selftest'], ['proof of diagnose', 'prove.py', '--check']]
       .map(([name, script, option]) => ({ name, command: ['python3', `tests/reference/${script}`, option],
-        env: { PYTHONPATH: 'build/setup/py' }, timeout: 900 })),
+        env: { PYTHONPATH: 'build/setup/py' }, timeout: 1800 })),
   ],
   node: [
-    { name: 'C tests', command: [process.execPath, 'tests/hosts/node.mjs', 'build/emcc/tests.wasm'], timeout: 300 },
+    { name: 'C tests', command: [process.execPath, 'tests/hosts/node.mjs', 'build/emcc/tests.wasm'], timeout: 600 },
     { name: 'C tests, 4 threads', command: [process.execPath, 'tests/hosts/node.mjs', 'build/emcc/tests-mt.wasm'],
-      timeout: 300 },
-    { name: 'JavaScript', command: nodeTests('tests/node'), timeout: 600 },
-    ...packed ? [{ name: 'package', command: nodeTests('tests/package'), timeout: 300 }] : [],
-    { name: 'command line', command: nodeTests('tests/cli'), env: cli([process.execPath, 'web/node/cli.mjs']),
       timeout: 600 },
+    { name: 'JavaScript', command: nodeTests('tests/node'), timeout: 1200 },
+    ...packed ? [{ name: 'package', command: nodeTests('tests/package'), timeout: 600 }] : [],
+    { name: 'command line', command: nodeTests('tests/cli'), env: cli([process.execPath, 'web/node/cli.mjs']),
+      timeout: 1200 },
   ],
   chromium: [
     ...['tests', existsSync('build/emcc/tests-mt-relaxed.wasm') ? 'tests-mt-relaxed' : 'tests-mt'].map((name) => ({
-      name: `C tests${name === 'tests' ? '' : ', 4 threads'}`, timeout: 300,
+      name: `C tests${name === 'tests' ? '' : ', 4 threads'}`, timeout: 600,
       command: [process.execPath, 'tests/hosts/chromium.mjs', `build/emcc/${name}.wasm`] })),
-    ...packed ? [{ name: 'package', command: nodeTests('tests/package/browser'), timeout: 600 }] : [],
+    ...packed ? [{ name: 'package', command: nodeTests('tests/package/browser'), timeout: 1200 }] : [],
     // Frame gaps are measured there: nothing may run beside it.
-    { name: 'JavaScript and chat page', command: nodeTests('tests/browser'), timeout: 900, alone: true },
+    { name: 'JavaScript and chat page', command: nodeTests('tests/browser'), timeout: 1800, alone: true },
   ],
   wasmtime: [
     truth([...underWasmtime, 'build/wasi/tests.wasm']),
-    { name: 'C tests', command: [...underWasmtime, 'build/wasi/tests.wasm'], timeout: 300 },
+    { name: 'C tests', command: [...underWasmtime, 'build/wasi/tests.wasm'], timeout: 600 },
     { name: 'command line', command: nodeTests('tests/cli'), env: cli([...underWasmtime, 'build/wasi/plumb.wasm']),
-      timeout: 600 },
+      timeout: 1200 },
   ],
 };
 for (const host of hosts)

@@ -37,10 +37,10 @@ test('files that a command writes come back, and go into the next', async () => 
   };
   const [a, b] = [await trace('72,101,13'), await trace('72,101,14')];
   assert.deepEqual(JSON.parse(Buffer.from(a).toString()).tokens, [72, 101, 13]);
-  const { code, out, files } = await Plumb.command(['diff', 'a', 'b.json', '--html', '/report.html'], {
+  const { code, out, err, files } = await Plumb.command(['diff', 'a', 'b.json', '--html', '/report.html'], {
     files: { a, 'b.json': Buffer.from(b).toString() },
   });
-  assert.equal(code, 1, 'they part');
+  assert.deepEqual([code, err], [1, ''], 'they part');
   assert.match(out, /token/);
   assert.match(Buffer.from(files['report.html']).toString(), /^<!doctype html>/i);
   const same = await Plumb.command(['diff', 'a', 'b'], { files: { a, b: a } });

@@ -121,17 +121,22 @@ test('how many threads would compute, and why not more', async () => {
 
 test('the speed that is expected is that of an answer, within a factor of 3', async () => {
   const options = { threads: 1, contextLength: 256 };
-  const { speed } = await Plumb.preflight(realPath, options);
   const model = await Plumb.load(realPath, options);
-  let decode = 0, prefill = 0;
-  for (let i = 0; i < 3; i++) {   // other tests compute at the same time
+  const expected = { decode: 0, prefill: 0 }, had = { decode: 0, prefill: 0 };
+  const note = (best, decode, prefill) => {
+    best.decode = Math.max(best.decode, decode);
+    best.prefill = Math.max(best.prefill, prefill);
+  };
+  for (let i = 0; i < 4; i++) {   // in turns, and the best of each: other tests compute at the same time
+    const { speed } = await Plumb.preflight(realPath, options);
+    note(expected, speed.decode, speed.prefill);
     await textOf(model.generate(`${i}${' word'.repeat(64)}`, { maxTokens: 12, temperature: 0 }));
-    decode = Math.max(decode, model.lastStats.decodeRate);
-    prefill = Math.max(prefill, model.lastStats.prefillRate);
+    note(had, model.lastStats.decodeRate, model.lastStats.prefillRate);
   }
   await model.close();
-  for (const [expected, had] of [[speed.decode, decode], [speed.prefill, prefill]]) {
-    assert.ok(expected > had / 3 && expected < had * 3, `${expected} tokens/s expected, ${had} had`);
+  for (const what of ['decode', 'prefill']) {
+    const ratio = expected[what] / had[what];
+    assert.ok(ratio > 1 / 3 && ratio < 3, `${what}: ${expected[what]} tokens/s expected, ${had[what]} had`);
   }
 });
 
