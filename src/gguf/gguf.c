@@ -642,8 +642,8 @@ static plumb_status data_window(struct gguf *g, uint8_t **data, size_t *len) {
         return PLUMB_OK;
     }
     if ((size_t)g->data_bytes != g->data_bytes)   /* rather now than after 4 GB of download */
-        return error_set(&g->error, PLUMB_ERROR_MEMORY, "%" PRIu64 " bytes of tensors, %zu can be addressed",
-                         g->data_bytes, (size_t)SIZE_MAX);
+        return error_set(&g->error, PLUMB_ERROR_MEMORY, "%" PRIu64 " bytes of tensors, %zu can be addressed here: "
+                         "choose a smaller model, or one of fewer bits per weight", g->data_bytes, (size_t)SIZE_MAX);
     if (t->n_received == g->data_capacity) {
         /* All at once if the file is known to hold it. */
         bool known = g->file_size != PLUMB_SIZE_UNKNOWN && end <= g->file_size;
