@@ -62,7 +62,7 @@ PROMPT ?= Why is the sky blue? Answer in two sentences.
 MODEL ?= smollm2-135m-instruct-q4_1
 export HOSTS ?= native node chromium wasmtime
 
-.PHONY: help run serve test setup bench bench-visit bench-kernels prove truth
+.PHONY: help run serve test setup bench bench-visit bench-peers bench-kernels prove truth
 help: ## Prints this list.
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
@@ -110,6 +110,17 @@ bench-visit: ## Measures what a visitor of the chat page waits for: first token,
 	@python3 models/fetch.py $(MODEL)
 	@$(MAKE) -s -j$$(nproc) wasm
 	@node tests/bench/visit.mjs $(VISITS)
+bench-peers: ## Measures the package beside wllama, transformers.js and web-llm for docs/peers.md; PEERS="--help".
+	@tools/setup.sh test chromium
+	@tools/setup.sh bench
+	@python3 models/fetch.py smollm2-135m-instruct-q4_1
+	@$(MAKE) -s -j$$(nproc) wasm build/bench/onnx/SmolLM2-135M-Instruct
+	@node tests/bench/peers.mjs $(or $(PEERS),--docs docs/peers.md)
+build/bench/onnx/SmolLM2-135M-Instruct: tests/bench/to_onnx.py
+	@echo "  $@"
+	@for dtype in q8 q4; do \
+	    PYTHONPATH=build/setup/py python3 $< models/SmolLM2-135M-Instruct.Q4_1.gguf $@ --dtype $$dtype || exit 1; done
+	@touch $@
 bench-kernels: ## Measures kernels beside this machine's ceilings; TYPES="Q4_0 Q8_0", CODE=1 for their machine code.
 	@tools/setup.sh test node chromium wasmtime
 	@$(if $(BENCH_NODE),,tools/setup.sh bench)

@@ -17,6 +17,10 @@ WASMTIME_VERSION=49.0.4
 GGUF_VERSION=0.19.0
 NUMPY_VERSION=2.4.6
 PYYAML_VERSION=6.0.3
+ONNX_VERSION=1.23.2
+ML_DTYPES_VERSION=0.6.0
+PROTOBUF_VERSION=7.36.2
+TYPING_EXTENSIONS_VERSION=4.16.0
 LLVM_WANTED=${LLVM-25 24 23 22 21 20 19}   # as in wasm/toolchain.mk; `make LLVM=19 test` wants just that one
 
 say() { printf 'setup: %s\n' "$*" >&2; }
@@ -180,6 +184,15 @@ need_reference() {
         --target build/setup/py "gguf==$GGUF_VERSION" "numpy==$NUMPY_VERSION" "PyYAML==$PYYAML_VERSION" >&2
 }
 
+# What tests/bench/to_onnx.py writes files with; the packages are those that onnx imports.
+need_onnx() {
+    [ ! -d build/setup/py/onnx ] || return 0
+    say "installs onnx, for the file of the default model that transformers.js is measured with, into build/setup/py"
+    PIP_ROOT_USER_ACTION=ignore python3 -m pip install -q --disable-pip-version-check --no-deps --upgrade \
+        --target build/setup/py "onnx==$ONNX_VERSION" "ml_dtypes==$ML_DTYPES_VERSION" "protobuf==$PROTOBUF_VERSION" \
+        "typing_extensions==$TYPING_EXTENSIONS_VERSION" >&2
+}
+
 # ---- who needs what -------------------------------------------------------------------------------------------------
 
 target=${1:?usage: tools/setup.sh run|package|test|fuzz|bench [HOST...]}
@@ -235,9 +248,10 @@ case $target in
         apt_install
         need_npm . playwright-core
         need_npm web marked
-        need_npm tests/bench @wllama/wllama
+        need_npm tests/bench @huggingface/transformers --ignore-scripts
         need_wasmtime
         need_reference
+        need_onnx
         ;;
     *) die "no target $target; there are run, package, test, fuzz, bench" ;;
 esac

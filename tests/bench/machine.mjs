@@ -37,6 +37,7 @@ function versions() {
     chromium: first(chromePath(), '--version').replace(/^\D*/, '').split(' ')[0],
     wasmtime: first(wasmtime(), '--version').replace(/^wasmtime /, '').split(' ')[0],
     'wllama-3': pinned['@wllama/wllama'], 'wllama-2': pinned['wllama-2'].replace(/.*@/, ''),
+    'transformers.js': pinned['@huggingface/transformers'], 'web-llm': pinned['@mlc-ai/web-llm'],
     'llama.cpp': `0.5.0 (@node-llama-cpp ${pinned['@node-llama-cpp/linux-x64']})`,
     cc: first('cc', '--version'), emcc: first('emcc', '--version'),
   };

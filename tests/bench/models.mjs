@@ -27,7 +27,7 @@ const tinyllama = (type) => ({
 });
 export const MODELS = [
   ...['Q4_0', 'Q4_1', 'Q5_0', 'Q8_0', 'Q4_K_M', 'Q5_K_M', 'Q6_K', 'F16', 'F32'].map(smollm2),
-  ...['Q4_0', 'Q4_K', 'Q5_K', 'Q6_K'].map(tinyllama),
+  ...['Q4_0', 'Q4_K', 'Q5_K', 'Q6_K', 'F32'].map(tinyllama),
 ];
 
 /** The model of that name, its file made if it is not there. */

@@ -7,14 +7,14 @@ import { fileURLToPath } from 'node:url';
 import { median } from './median.mjs';
 import { plot } from './plot.mjs';
 
-const MARKERS = ['<!-- tables: tests/bench/report.mjs writes what is between here -->', '<!-- and here -->'];
 const HOSTS = { chromium: 'Chromium', wasmtime: 'wasmtime', native: 'native' };
 
 const three = (x) => x >= 100 ? x.toFixed(0) : x >= 10 ? x.toFixed(1) : x.toFixed(2);
 const MB = (bytes) => `${(bytes / 1e6).toFixed(1)} MB`;
 const key = ({ model, engine, kind, n, threads }) => [model, engine, kind, n, threads].join(' ');
 const merge = (all, name) => [...new Map(all.flatMap(results => results[name].map(row => [key(row), row]))).values()];
-const table = (head, rows) => [head, head.map((_, i) => i ? '---:' : '---'), ...rows]
+/** @param {string} [rest]  how columns behind the first are aligned */
+export const table = (head, rows, rest = '---:') => [head, head.map((_, i) => i ? rest : '---'), ...rows]
   .map(row => `| ${row.join(' | ')} |`).join('\n');
 
 const speedOf = (run) => run?.seconds.length ? run.tokens / median(run.seconds) : undefined;
@@ -205,10 +205,7 @@ function sections(all) {
   const loads = loadTable(merge(all, 'loads'), speeds.models, versions);
   const accuracy = accuracyTable(merge(all, 'accuracy'), speeds.models);
   return [
-    ...all.map(({ date, machine, commit, command, versions }) =>
-      `Measured ${date} on ${machine.cpu}, ${machine.cores} cores, ${machine.system} (${machine.flags.join(' ')}), at `
-      + `commit ${commit}, by \`${command}\`.  Versions: `
-      + `${Object.entries(versions).map(([name, version]) => `${name} ${version}`).join(', ')}.`),
+    ...all.map(origin),
     ...speeds.runs.length ? [
       '## Ratios', 'In bold what misses its target, which stands in brackets.  First with the precision that plumb '
       + 'takes by itself on this machine (the tables below say which), then with those that were asked for.',
@@ -223,12 +220,24 @@ function sections(all) {
   ].join('\n\n');
 }
 
+/** What was measured on and with, for the page of a run. */
+export const origin = ({ date, machine, commit, command, versions }) =>
+  `Measured ${date} on ${machine.cpu}, ${machine.cores} cores, ${machine.system} (${machine.flags.join(' ')}), at `
+  + `commit ${commit}, by \`${command}\`.  Versions: `
+  + `${Object.entries(versions).map(([name, version]) => `${name} ${version}`).join(', ')}.`;
+
+/** Replaces what a page has between its two markers. @param {string} file @param {string} by  the script that does */
+export function writeTables(file, by, tables) {
+  const text = readFileSync(file, 'utf8');
+  const markers = [`<!-- tables: ${by} writes what is between here -->`, '<!-- and here -->'];
+  const [from, to] = markers.map(marker => text.indexOf(marker));
+  if (from < 0 || to < from) throw new Error(`${file} lacks its markers ${markers.join(' and ')}`);
+  writeFileSync(file, `${text.slice(0, from + markers[0].length)}\n\n${tables}\n\n${text.slice(to)}`);
+}
+
 /** @param {object[]} all  results, the newest last */
 export function report(all) {
-  const file = 'docs/speed.md', text = readFileSync(file, 'utf8');
-  const [from, to] = MARKERS.map(marker => text.indexOf(marker));
-  if (from < 0 || to < from) throw new Error(`${file} lacks its markers ${MARKERS.join(' and ')}`);
-  writeFileSync(file, `${text.slice(0, from + MARKERS[0].length)}\n\n${sections(all)}\n\n${text.slice(to)}`);
+  writeTables('docs/speed.md', 'tests/bench/report.mjs', sections(all));
   const speeds = new Speeds(all);
   if (speeds.runs.length) writeFileSync('docs/speed.svg', plot(speeds));
   console.log(`docs/speed.md and docs/speed.svg are of this run`);

@@ -17,12 +17,17 @@ export function chromePath() {
   throw new Error(`no ${names.join(', ')} on PATH: install Chromium or Chrome, or set CHROME to its path`);
 }
 
-/** A headless browser that stays off the network.
- * @param {string[]} [flags]  of its command line @returns {Promise<import('playwright-core').Browser>} */
-export function launchChrome(flags = []) {
-  return chromium.launch({
-    executablePath: chromePath(),
-    args: ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking',
-      '--disable-component-update', '--disable-sync', ...flags],
-  });
-}
+/** A headless browser that stays off the network. @param {string[]} flags  of its command line */
+const options = flags => ({
+  executablePath: chromePath(),
+  args: ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking',
+    '--disable-component-update', '--disable-sync', ...flags],
+});
+
+/** Contexts of it keep nothing on the disk. @param {string[]} [flags]
+ * @returns {Promise<import('playwright-core').Browser>} */
+export const launchChrome = (flags = []) => chromium.launch(options(flags));
+
+/** A browser with a profile of its own, which is on the disk until it is closed, as a person's is.
+ * @returns {Promise<import('playwright-core').BrowserContext>} */
+export const launchProfile = () => chromium.launchPersistentContext('', options([]));
