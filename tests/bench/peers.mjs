@@ -29,7 +29,9 @@ const PACKAGES = {
   'wllama-3': { model: GGUF, weights: GGUF },
   'wllama-2': { model: GGUF, weights: GGUF },
   'transformers.js q8': { model: ONNX, weights: `${ONNX}/onnx/model_quantized.onnx` },
-  'transformers.js q4': { model: ONNX, weights: `${ONNX}/onnx/model_q4.onnx`, rows: ['first', 'again', 'decode', 'greedy'] },
+  'transformers.js q4': {
+    model: ONNX, weights: `${ONNX}/onnx/model_q4.onnx`, rows: ['first', 'again', 'decode', 'greedy'],
+  },
   'web-llm': { rows: ['weight'] },   // without the module of its model and WebGPU it does nothing more
 };
 /** The one of llama.cpp's answers that is to a chat; END: of a turn. */
@@ -249,7 +251,8 @@ const rows = values.only?.split(',') ?? Object.keys(ROWS);
 const record = {}, started = Date.now();
 try {
   for (const [i, row] of rows.entries()) {
-    const [title, measure, cellOf] = ROWS[row], measured = names.filter(name => PACKAGES[name].rows?.includes(row) ?? true);
+    const [title, measure, cellOf] = ROWS[row];
+    const measured = names.filter(name => PACKAGES[name].rows?.includes(row) ?? true);
     const runs = Object.fromEntries(measured.map(name => [name, []]));
     for (let repeat = 0; repeat < (cellOf ? REPEATS : 1); repeat++) {
       for (const name of measured) runs[name].push(await attempt(() => measure(name)));
