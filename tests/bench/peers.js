@@ -37,17 +37,13 @@ const packages = {
     const { Wllama } = await import(at('@wllama/wllama/esm/index.js'));
     const wllama = new Wllama({ default: at('@wllama/wllama/esm/wasm/wllama.wasm') });
     return {
-      async load(url, given) {
-        await wllama.loadModelFromUrl(url, { n_ctx: CONTEXT, ...given && { n_threads: given } });
-        return { threads: wllama.isMultithread() ? wllama.getNumThreads() : 1 };
-      },
+      ...loaderOf(wllama),
       async answer(question, maxTokens, options, onText) {
         const stream = await wllama.createChatCompletion({
           messages: asked(question), max_tokens: maxTokens, stream: true, ...options,
         });
         for await (const { choices: [{ delta }] } of stream) onText(delta.content ?? '');
       },
-      byHand: () => functions(wllama, 'tokenize', 'decode', 'getLogits', 'kvRemove'),
     };
   },
 
@@ -58,10 +54,7 @@ const packages = {
       'multi-thread/wllama.wasm': at('wllama-2/esm/multi-thread/wllama.wasm'),
     });
     return {
-      async load(url, given) {
-        await wllama.loadModelFromUrl(url, { n_ctx: CONTEXT, ...given && { n_threads: given } });
-        return { threads: wllama.isMultithread() ? wllama.getNumThreads() : 1 };
-      },
+      ...loaderOf(wllama),
       async answer(question, nPredict, { temperature: temp, ...others }, onText) {
         let n = 0;
         await wllama.createChatCompletion(asked(question), {
@@ -72,7 +65,6 @@ const packages = {
           },
         });
       },
-      byHand: () => functions(wllama, 'tokenize', 'decode', 'getLogits', 'kvRemove'),
     };
   },
 
@@ -84,6 +76,15 @@ const packages = {
     return {};
   },
 };
+
+/** What both generations of wllama have alike. */
+const loaderOf = wllama => ({
+  async load(url, given) {
+    await wllama.loadModelFromUrl(url, { n_ctx: CONTEXT, ...given && { n_threads: given } });
+    return { threads: wllama.isMultithread() ? wllama.getNumThreads() : 1 };
+  },
+  byHand: () => functions(wllama, 'tokenize', 'decode', 'getLogits', 'kvRemove'),
+});
 
 async function transformers(dtype) {
   const { env, pipeline, TextStreamer } = await import(at('@huggingface/transformers/dist/transformers.min.js'));

@@ -23,12 +23,13 @@ process.chdir(fileURLToPath(new URL('../..', import.meta.url)));
 const GGUF = '/models/SmolLM2-135M-Instruct.Q4_1.gguf';
 /** What tests/bench/to_onnx.py makes of it. */
 const ONNX = '/build/bench/onnx/SmolLM2-135M-Instruct';
-/** In the order of the table; model: what is asked for, weights: its largest file; rows: the only ones measured. */
+/** In the order of the table; model: what is asked for, weights: its largest file; rows: the only ones measured;
+ * without: those that are not. */
 const PACKAGES = {
   plumb: { model: GGUF, weights: GGUF },
   'wllama-3': { model: GGUF, weights: GGUF },
   'wllama-2': { model: GGUF, weights: GGUF },
-  'transformers.js q8': { model: ONNX, weights: `${ONNX}/onnx/model_quantized.onnx` },
+  'transformers.js q8': { model: ONNX, weights: `${ONNX}/onnx/model_quantized.onnx`, without: ['large'] },
   'transformers.js q4': {
     model: ONNX, weights: `${ONNX}/onnx/model_q4.onnx`, rows: ['first', 'again', 'decode', 'greedy'],
   },
@@ -37,6 +38,8 @@ const PACKAGES = {
 /** The one of llama.cpp's answers that is to a chat; END: of a turn. */
 const CHAT = JSON.parse(readFileSync('tests/vectors/llama/prompts.json', 'utf8')).prompts
   .find(({ name }) => name === 'chat'), END = 2;
+/** Its text, once a row has asked. @type {Promise<string> | undefined} */
+let llamas;
 const ISOLATED = { 'Cross-Origin-Opener-Policy': 'same-origin', 'Cross-Origin-Embedder-Policy': 'require-corp' };
 const STRICT = { ...ISOLATED, 'Content-Security-Policy':
   "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self'; connect-src 'self'; img-src data:" };
@@ -87,10 +90,16 @@ async function begin(name, headers) {
     await call('open', name);
     return start;
   };
-  /** Bytes sent of the model's largest file, from an answer on. */
-  const bytesSent = (from = 0) => proxy.sent.slice(from)
-    .reduce((sum, { path, bytes }) => sum + (path === PACKAGES[name].weights ? bytes : 0), 0);
-  return { name, ...PACKAGES[name], proxy, context, page, said, call, go, bytesSent };
+  const { model, weights } = PACKAGES[name];
+  /** The page with its model. */
+  const ready = async threads => {
+    await go();
+    return call('load', model, threads);
+  };
+  /** Bytes sent of a file, by default the model's largest one, from an answer on. */
+  const bytesSent = (from = 0, file = weights) => proxy.sent.slice(from)
+    .reduce((sum, { path, bytes }) => sum + (path === file ? bytes : 0), 0);
+  return { model, weights, proxy, context, page, said, call, go, ready, bytesSent };
 }
 
 /** Of the largest file. */
@@ -123,15 +132,14 @@ const ROWS = {
     const from = one.proxy.sent.length, { wait } = await waited(one);
     return { wait, sent: one.bytesSent(from) };
   }), all => `${seconds(all)}, ${MB(all[0].sent)} of the model sent`],
-  decode: [`Tokens per second, ${DECODED} greedy ones in an answer`, async name => ({
-    one: await decoded(name, 1), two: await decoded(name, 2),
-  }), all => [1, 2].map(n => `${median(all.map(({ one, two }) => n === 1 ? one : two)).toFixed(0)} with ${n} thread${
-    n > 1 ? 's' : ''}`).join(', ')],
+  decode: [`Tokens per second, ${DECODED} greedy ones in an answer`,
+    async name => [await decoded(name, 1), await decoded(name, 2)],
+    all => ['1 thread', '2 threads'].map((threads, i) =>
+      `${median(all.map(rates => rates[i])).toFixed(0)} with ${threads}`).join(', ')],
   greedy: ['A greedy answer beside llama.cpp’s with weights in F32', async name => {
-    const { messages: [{ content }], f32: { ids } } = CHAT, told = await llamaText(ids.slice(0, ids.indexOf(END)));
-    const { text } = await visit(name, async ({ go, call, model }) => {
-      await go();
-      await call('load', model);
+    const { messages: [{ content }], f32: { ids } } = CHAT, told = await (llamas ??= llamaText(ids));
+    const { text } = await visit(name, async ({ ready, call }) => {
+      await ready();
       return call('answer', content, ids.length, { temperature: 0 });
     });
     const said = text.replace('<|im_end|>', '').trim();
@@ -153,7 +161,10 @@ const ROWS = {
     await one.go();
     one.proxy.breakAt(one.weights, Math.floor(0.6 * fileSize(one)), 'stall');
     void one.call('load', one.model).catch(() => {});
-    while (one.bytesSent() < 0.59 * fileSize(one)) await one.page.waitForTimeout(100);
+    const most = async () => {
+      while (one.bytesSent() < 0.59 * fileSize(one)) await one.page.waitForTimeout(100);
+    };
+    await within(PATIENCE, most());
     await one.page.waitForTimeout(1000);
     const from = one.proxy.sent.length;
     await one.go();
@@ -161,7 +172,6 @@ const ROWS = {
     return { cell: second.error ? failed(second) : `then ${more.toFixed(2)} times the file`, second, more };
   })],
   large: ['A model of 4.4 GB, more than a module of 32 bits can have', name => visit(name, async one => {
-    if (one.model !== GGUF) return { cell: '' };
     await one.go();
     const { file } = make('1.1B-F32');
     const start = performance.now();
@@ -170,7 +180,7 @@ const ROWS = {
       return one.call('answer', QUESTION, 2);
     });
     const after = (performance.now() - start) / 1000;
-    const sent = one.proxy.sent.reduce((sum, { path, bytes }) => sum + (path === `/${file}` ? bytes : 0), 0);
+    const sent = one.bytesSent(0, `/${file}`);
     const second = await attempt(async () => {
       await one.call('open', name);
       await one.call('load', one.model);
@@ -188,34 +198,30 @@ const ROWS = {
       : told.length ? `in the console: ${quoted(told[0])}` : 'not told why'}`, ...value, told };
   }, {})],
   csp: ["A strict Content-Security-Policy (scripts and workers of 'self', wasm-unsafe-eval)", name =>
-    visit(name, async ({ go, call, model }) => {
+    visit(name, async ({ ready, call }) => {
       const { error } = await attempt(async () => {
-        await go();
-        await call('load', model);
+        await ready();
         await call('answer', QUESTION, 4);
       });
       const violations = await call('violations');
       return { cell: !error && violations.length === 0 ? 'answers'
         : `${error ? failed({ error }) : 'answers'}; refused: ${violations.join(', ')}`, error, violations };
     }, STRICT)],
-  topP: ['`top_p` of nearly 0 at temperature 2: three answers', name => visit(name, async ({ go, call, model }) => {
-    await go();
-    await call('load', model);
+  topP: ['`top_p` of nearly 0 at temperature 2: three answers', name => visit(name, async ({ ready, call }) => {
+    await ready();
     const texts = [];
     for (const seed of [1, 2, 3]) {
       texts.push((await call('answer', QUESTION, 12, { temperature: 2, top_p: 1e-6, top_k: 0, min_p: 0, seed })).text);
     }
     return { cell: new Set(texts).size === 1 ? 'the same: it is used' : 'differ: it is ignored', texts };
   })],
-  unknown: ['An option that does not exist (`top_pp`)', name => visit(name, async ({ go, call, model }) => {
-    await go();
-    await call('load', model);
+  unknown: ['An option that does not exist (`top_pp`)', name => visit(name, async ({ ready, call }) => {
+    await ready();
     const { error } = await attempt(() => call('answer', QUESTION, 4, { top_pp: 0.5 }));
     return { cell: error ? `refused: ${quoted(error)}` : 'ignored', error };
   })],
-  byHand: ['Tokens and logits by one’s own code', name => visit(name, async ({ go, call, model }) => {
-    await go();
-    await call('load', model);
+  byHand: ['Tokens and logits by one’s own code', name => visit(name, async ({ ready, call }) => {
+    await ready();
     const names = await call('byHand');
     return { cell: names.length ? names.map(one => `\`${one}\``).join(', ') : 'no', names };
   })],
@@ -228,18 +234,17 @@ async function waited({ go, call, model }) {
   return { wait: ((await call('answer', QUESTION, 1)).first - start) / 1000 };
 }
 
-/** @param {number[]} ids */
+/** The first turn in them. @param {number[]} ids */
 async function llamaText(ids) {
   const model = await Plumb.load(`.${GGUF}`);
-  const text = await model.detokenize(ids);
+  const text = await model.detokenize(ids.slice(0, ids.indexOf(END)));
   await model.close();
   return text.trim();
 }
 
 /** Tokens per second. @param {string} name @param {number} threads */
-const decoded = (name, threads) => visit(name, async ({ go, call, model }) => {
-  await go();
-  const runs = (await call('load', model, threads)).threads;
+const decoded = (name, threads) => visit(name, async ({ ready, call }) => {
+  const runs = (await ready(threads)).threads;
   if (runs !== threads) throw new Error(`asked for ${threads} threads, runs with ${runs}`);
   await call('answer', QUESTION, 8, { temperature: 0 });   // warm
   const { first, last, pieces } = await call('answer', STORY, DECODED, { temperature: 0 });
@@ -252,7 +257,7 @@ const record = {}, started = Date.now();
 try {
   for (const [i, row] of rows.entries()) {
     const [title, measure, cellOf] = ROWS[row];
-    const measured = names.filter(name => PACKAGES[name].rows?.includes(row) ?? true);
+    const measured = names.filter(name => PACKAGES[name].rows?.includes(row) ?? !PACKAGES[name].without?.includes(row));
     const runs = Object.fromEntries(measured.map(name => [name, []]));
     for (let repeat = 0; repeat < (cellOf ? REPEATS : 1); repeat++) {
       for (const name of measured) runs[name].push(await attempt(() => measure(name)));
