@@ -6,11 +6,12 @@
 #   config=release   the default
 #   config=debug     no optimization, asserts
 #   config=sanitize  native only: ASan + UBSan + asserts; what the native tests run
-#   config=fuzz      native only: the same for libFuzzer, by clang
+#   config=thread    native only: TSan + asserts; what the tests of threads run
+#   config=fuzz      native only: the same as sanitize for libFuzzer, by clang
 
 config ?= release
-ifeq ($(filter release debug sanitize fuzz,$(config)),)
-$(error config=$(config): it is one of release, debug, sanitize, fuzz)
+ifeq ($(filter release debug sanitize thread fuzz,$(config)),)
+$(error config=$(config): it is one of release, debug, sanitize, thread, fuzz)
 endif
 include wasm/toolchain.mk
 
@@ -35,6 +36,7 @@ debug := -O0 -g
 # -fno-sanitize-recover: a finding ends the test program with a failure instead of scrolling by.
 # -DEMULATE_RELAXED: the kernels for relaxed dots run too (kernels/simd128.h).
 sanitize := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all -DEMULATE_RELAXED
+thread := -O2 -g -fno-omit-frame-pointer -fsanitize=thread -DEMULATE_RELAXED
 fuzz := $(sanitize) -fsanitize=fuzzer-no-link
 
 # ---- sources ----------------------------------------------------------------------------------------------------
@@ -60,9 +62,10 @@ endef
 
 PROMPT ?= Why is the sky blue? Answer in two sentences.
 MODEL ?= smollm2-135m-instruct-q4_1
-export HOSTS ?= native node chromium wasmtime
+export HOSTS ?= native node chromium firefox webkit wasmtime
 
-.PHONY: help run serve test setup bench bench-visit bench-peers bench-kernels prove truth
+.PHONY: help run serve test check mutants setup bench bench-visit bench-peers bench-kernels bench-tokenizer prove \
+    truth
 help: ## Prints this list.
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
@@ -80,11 +83,24 @@ serve: ## Sets up what is missing, builds and serves the chat page on this machi
 	@$(MAKE) -s -j$$(nproc) wasm
 	@node web/serve.mjs
 
-test: ## Sets up what is missing, builds and runs every test; HOSTS="native node chromium wasmtime" picks hosts.
+test: ## Sets up what is missing, builds and runs every test; HOSTS="native node chromium" runs those of these hosts.
 	@tools/setup.sh test $(HOSTS)
 	@python3 models/fetch.py --all
 	@$(MAKE) -s -j$$(nproc) test-programs
 	@node tests/run.mjs
+
+# What tests/run.mjs --check runs.
+check: ## The quick part of `make test`: C tests natively and in Node, JavaScript unit tests; 90 s on 2 cores.
+	@tools/setup.sh test native node
+	@python3 models/fetch.py $(MODEL)
+	@$(MAKE) -s -j$$(nproc) check-programs
+	@HOSTS='native node' node tests/run.mjs --check
+
+mutants: ## Makes small faults in src/ and web/ and lists those that no test sees; N=200 SEED=1 ONLY=src/trace.
+	@tools/setup.sh test
+	@python3 models/fetch.py --all
+	@$(MAKE) -s -j$$(nproc) test-programs
+	@N=$(N) SEED=$(SEED) ONLY=$(ONLY) node tests/mutants/mutants.mjs
 
 setup: ## Installs what building and testing on every host need, saying what and why.
 	@tools/setup.sh test $(HOSTS)
@@ -105,8 +121,8 @@ build/bench/plumb.wasm: $(call objects,build/wasi,$(engine) tests/bench/plumb.c 
 	@mkdir -p $(@D)
 	@echo "  $@"
 	$Q$(WASI_CC) $(WASI_LDFLAGS) $^ -lm -o $@
-bench-visit: ## Measures what a visitor of the chat page waits for: first token, reload, longest task; VISITS=5.
-	@tools/setup.sh test chromium
+bench-visit: ## Measures what a visitor of the chat page waits for: first token, reload, task, keeping; VISITS=5.
+	@tools/setup.sh test native chromium
 	@python3 models/fetch.py $(MODEL)
 	@$(MAKE) -s -j$$(nproc) wasm
 	@node tests/bench/visit.mjs $(VISITS)
@@ -125,6 +141,13 @@ bench-kernels: ## Measures kernels beside this machine's ceilings; TYPES="Q4_0 Q
 	@tools/setup.sh test node chromium wasmtime
 	@$(if $(BENCH_NODE),,tools/setup.sh bench)
 	@$(MAKE) -s -j$$(nproc) measure-kernels
+bench-tokenizer: ## Measures how long 1 MiB of each hostile text takes to tokenize.
+	@$(MAKE) -s -j$$(nproc) build/bench/tokenizer
+	@build/bench/tokenizer
+build/bench/tokenizer: $(call objects,build/native,$(engine) tests/adversary.c tests/bench/tokenizer.c)
+	@mkdir -p $(@D)
+	@echo "  $@"
+	$Q$(CC) $(release) $^ -lm -o $@
 # Finds the libraries where npm put them, and those of each kind of CPU beside them.
 llama := $(CURDIR)/tests/bench/node_modules/@node-llama-cpp/linux-x64/bins/linux-x64
 build/bench/llama: tests/bench/llama.c tests/bench/driver.c tests/bench/driver.h tests/bench/package-lock.json
@@ -148,11 +171,12 @@ truth: ## Every tap against llama.cpp by layer, on the default model and 2 GB of
 
 # ---- native -----------------------------------------------------------------------------------------------------
 
-.PHONY: build native wasm wasi site test-programs
+.PHONY: build native wasm wasi site test-programs check-programs
 build: native wasm wasi ## Builds all that ships.
 
 # The vector kernels run natively too where there is SSE4.1: every x86-64 of the last fifteen years (kernels/simd128.h).
 native_simd := $(if $(filter x86_64,$(shell uname -m)),-msse4.1)
+wrapped := malloc calloc realloc aligned_alloc free
 native_dir = build/native$(if $(filter-out release,$1),-$1)
 native_cc = $(if $(filter fuzz,$1),clang$(if $(LLVM),-$(LLVM)),$(CC))
 define native_host
@@ -166,10 +190,18 @@ $(call native_dir,$1)/tests: $(call objects,$(call native_dir,$1),$(engine) $(te
 $(call native_dir,$1)/fuzz-%: $(call objects,$(call native_dir,$1),tests/fuzz/%_fuzz.c $(engine))
 	@echo "  $$@"
 	$$Q$(call native_cc,$1) $($1) $(if $(filter fuzz,$1),-fsanitize=fuzzer) $$^ -lm -o $$@
+# Allocations that fail on demand: the linker puts the test's functions in the place of the C library's.
+$(call native_dir,$1)/memory: $(call objects,$(call native_dir,$1),$(engine) wasm/exports.c tests/faults/memory.c \
+    tests/fixture.c tests/harness.c)
+	@echo "  $$@"
+	$$Q$(call native_cc,$1) $($1) $(wrapped:%=-Wl,--wrap=%) $$^ -lm -o $$@
+# Parts of the command line; the fuzzer has the main function.
+$(call native_dir,$1)/fuzz-options $(call native_dir,$1)/fuzz-perplexity: $(call objects,$(call native_dir,$1),\
+    $(filter-out wasm/cli.c,$(cli)) tests/fuzz/quiet.c)
 endef
-$(foreach c,release debug sanitize fuzz,$(eval $(call native_host,$c)))
+$(foreach c,release debug sanitize thread fuzz,$(eval $(call native_host,$c)))
 
-native: $(call native_dir,$(config))/plumb ## Builds the command line for this machine; config=debug, sanitize or fuzz.
+native: $(call native_dir,$(config))/plumb ## Builds the command line for this machine; config=debug, sanitize, thread or fuzz.
 
 # ---- WebAssembly ------------------------------------------------------------------------------------------------
 
@@ -226,12 +258,12 @@ wasm: $(plumb_wasm) $(cli_wasm) $(vendored) ## Builds web/dist: the modules for 
 emcc_exports = -sEXPORTED_FUNCTIONS=$$(sed -n 's/^\([a-z]\w*\).*/_\1/p' wasm/exports.txt | paste -sd,)
 # What ships has no names of functions in it, 11 KB; the same with them is for whoever reads its code.
 define emcc_module
-$(emcc_dist)/$1.wasm: $(call variant,$1,$(engine) wasm/exports.c) wasm/exports.txt
+$(emcc_dist)/$1.wasm: $(call variant,$1,$(engine) wasm/exports.c wasm/digest.c) wasm/exports.txt
 	@mkdir -p $$(@D)
 	@echo "  $$@"
 	$$Q$$(EMCC_RUN) $(EMCC_LDFLAGS) $(if $(findstring -mt,$1),$(EMCC_MT_LDFLAGS)) $(EMCC_STRIP) $$(filter %.o,$$^) -o $$@ \
 	    $$(emcc_exports)
-$(emcc_dir)/named/$1.wasm: $(call variant,$1,$(engine) wasm/exports.c) wasm/exports.txt
+$(emcc_dir)/named/$1.wasm: $(call variant,$1,$(engine) wasm/exports.c wasm/digest.c) wasm/exports.txt
 	@mkdir -p $$(@D)
 	@echo "  $$@"
 	$$Q$$(EMCC_RUN) $(EMCC_LDFLAGS) $(if $(findstring -mt,$1),$(EMCC_MT_LDFLAGS)) $$(filter %.o,$$^) -o $$@ \
@@ -274,10 +306,12 @@ package: ## Builds build/plumb-VERSION.tgz, what `npm install` takes: modules, l
 
 # Declarations of what index.js exports and of all that those name.
 web_sources := $(wildcard web/*.js web/loader/*.js web/node/*.js)
-web/dist/types/index.d.ts: $(web_sources) web/tsconfig.json web/tsconfig.types.json $(vendored)
+web/dist/types/index.d.ts: $(web_sources) web/globals.d.ts web/tsconfig.json web/tsconfig.types.json $(vendored)
 	@echo "  $@"
 	$Qrm -rf $(@D)
 	$Qnode_modules/.bin/tsc -p web/tsconfig.types.json
+	$Qcp web/globals.d.ts $(@D)
+	$Qsed -i '1i /// <reference path="./globals.d.ts" />' $@ $(@D)/openai.d.ts
 web/LICENSE: LICENSE
 	$Qcp $< $@
 tarball := build/plumb-$(shell sed -n 's/^ *"version": "\(.*\)",/\1/p' web/package.json).tgz
@@ -316,28 +350,39 @@ measure-kernels: $(kernel_benches:%=build/bench/%.wasm)
 # ---- tests and checks -------------------------------------------------------------------------------------------
 
 # What tests/run.mjs runs on the hosts in HOSTS.
+browsers := chromium firefox webkit
 test-programs: \
-    $(if $(filter native,$(HOSTS)),build/native/plumb build/native/tests build/native-sanitize/tests) \
+    $(if $(filter native,$(HOSTS)),build/native/plumb build/native/tests build/native-sanitize/tests \
+        build/native-sanitize/memory build/native-thread/tests) \
     $(if $(filter native,$(HOSTS)),$(fuzzers:%=build/native-sanitize/fuzz-%)) \
-    $(if $(filter node chromium,$(HOSTS)),$(plumb_wasm) $(vendored) $(emcc_dir)/tests.wasm $(emcc_dir)/tests-mt.wasm) \
-    $(if $(filter chromium,$(HOSTS)),$(emcc_dir)/$(lastword $(emcc_variants:plumb%=tests%)).wasm) \
+    $(if $(filter node $(browsers),$(HOSTS)), \
+        $(plumb_wasm) $(vendored) $(emcc_dir)/tests.wasm $(emcc_dir)/tests-mt.wasm) \
+    $(if $(filter $(browsers),$(HOSTS)),$(emcc_dir)/$(lastword $(emcc_variants:plumb%=tests%)).wasm) \
     $(if $(filter node,$(HOSTS)),$(emcc_variants:%=$(emcc_dir)/named/%.wasm)) \
     $(if $(filter node chromium,$(HOSTS)),$(if $(EMCC_RELAXED_CFLAGS),$(tarball))) \
     $(if $(filter node chromium,$(HOSTS)),$(cli_wasm)) \
     $(if $(filter wasmtime,$(HOSTS)),$(wasi_dir)/plumb.wasm $(wasi_dir)/tests.wasm)
 
+check-programs: build/native/plumb build/native-sanitize/tests $(plumb_wasm) $(vendored) $(cli_wasm) \
+    $(emcc_dir)/tests.wasm $(emcc_dir)/tests-mt.wasm $(emcc_variants:%=$(emcc_dir)/named/%.wasm)
+
 # Without libFuzzer a fuzz target replays the files it is given, which is how the corpus runs inside the tests.
 $(fuzzers:%=build/native-sanitize/fuzz-%): build/native-sanitize/obj/tests/fuzz/replay.o
 
 .PHONY: fuzz layers bare clean
-FUZZ_SECONDS ?= 60
-fuzz: ## Fuzzes each target of tests/fuzz for FUZZ_SECONDS (60); what it finds goes to build/fuzz-corpus.
+MINUTES ?= 1
+TARGETS ?= $(fuzzers)
+fuzz: ## Fuzzes each of TARGETS (all of tests/fuzz) for MINUTES (1); what it finds goes to build/fuzz-corpus.
 	@tools/setup.sh fuzz
-	@$(MAKE) -s -j$$(nproc) $(fuzzers:%=build/native-fuzz/fuzz-%)
-	@for name in $(fuzzers); do \
+	@$(MAKE) -s -j$$(nproc) $(TARGETS:%=build/native-fuzz/fuzz-%)
+	@for name in $(TARGETS); do \
 	    mkdir -p build/fuzz-corpus/$$name && \
-	    $(call native_dir,fuzz)/fuzz-$$name -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=2048 -timeout=10 \
-	        -artifact_prefix=build/fuzz-corpus/ build/fuzz-corpus/$$name tests/fuzz/corpus/$$name || exit 1; \
+	    echo "  fuzz-$$name, $(MINUTES) min: build/fuzz-corpus/$$name.log" && \
+	    { $(call native_dir,fuzz)/fuzz-$$name -max_total_time=$$(($(MINUTES) * 60)) -rss_limit_mb=2048 -timeout=25 \
+	        -print_final_stats=1 -artifact_prefix=build/fuzz-corpus/$$name- build/fuzz-corpus/$$name \
+	        tests/fuzz/corpus/$$name >build/fuzz-corpus/$$name.log 2>&1 || \
+	      { tail -n 40 build/fuzz-corpus/$$name.log; exit 1; }; } && \
+	    grep -E 'DONE|units|peak_rss' build/fuzz-corpus/$$name.log; \
 	done
 
 layers: ## Checks that every room includes only base and the rooms above it.

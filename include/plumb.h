@@ -122,7 +122,7 @@ plumb_status plumb_model_headers_only(plumb_model *model);
 /* In place of plumb_model_end then: makes all its checks that need no weights.  Sessions on the model hold what they
  * would hold, and compute with weights made up of zeros, at the speed of the real ones: they lie over each other in
  * *n_bytes, 64 MiB or as much as the largest tensor needs.  *n_bytes is 0 where that is more than 512 MiB or there is
- * no memory for it; sessions must not be fed then. */
+ * no memory for it; feeding a session is PLUMB_ERROR_STATE then. */
 plumb_status plumb_model_rehearse(plumb_model *model, uint32_t *n_bytes);
 
 /* ---- tokenizer ------------------------------------------------------------------------------------------------ */
@@ -165,9 +165,10 @@ typedef struct plumb_text {
     uint8_t held[4];
     uint8_t n_held;
 } plumb_text;
-/* Writes the complete characters of held + piece to buf (cap >= n * 3 + 12) and returns how many bytes. */
+/* Writes the complete characters of held + piece to buf and returns how many bytes they have: at most n * 3 + 12.  Of
+ * those, at most cap are written; characters that do not fit are lost. */
 size_t plumb_text_push(plumb_text *text, const char *piece, size_t n, char *buf, size_t cap);
-/* What is still held at the end, as U+FFFD (cap >= 12). */
+/* The same of what is still held at the end: U+FFFD, 3 bytes, or nothing. */
 size_t plumb_text_flush(plumb_text *text, char *buf, size_t cap);
 
 /* ---- session: the forward pass over a KV cache ------------------------------------------------------------------ */
@@ -192,29 +193,30 @@ const char *plumb_kv_type_name(plumb_kv_type type);
 double plumb_model_kv_bytes(const plumb_model *model, uint32_t n_ctx, plumb_kv_type type);
 
 /* How precisely the fast pass rounds activations, in blocks of 32, for its products with quantized weights.  The same
- * precision gives the same bits on every host and with every kind of kernels. */
+ * precision gives the same bits on every host and with every kind of kernels; the host never chooses it. */
 typedef enum plumb_precision {
-    PLUMB_PRECISION_AUTO = 0,     /* FAST8 where it is 1.5 times as fast on this host, which is measured while a model
-                                   * loads if the build has relaxed SIMD; EXACT16 elsewhere */
-    PLUMB_PRECISION_EXACT16 = 1,  /* to 16 bits */
-    PLUMB_PRECISION_FAST8 = 2,    /* to 8 bits, as llama.cpp does, for weights of 4 to 6 bits and what shares their
-                                   * input; others keep 16 */
+    PLUMB_PRECISION_EXACT16 = 0,  /* to 16 bits */
+    PLUMB_PRECISION_FAST8 = 1,    /* to 8 bits, as llama.cpp does, for weights of 4 to 6 bits and what shares their
+                                   * input; others keep 16.  Faster on some CPUs only, and other text */
 } plumb_precision;
-/* "auto", "exact16", "fast8"; NULL for numbers that are none. */
+/* "exact16", "fast8"; NULL for numbers that are none. */
 const char *plumb_precision_name(plumb_precision precision);
 
 typedef struct plumb_session_params {
-    uint32_t n_ctx;    /* tokens the KV cache holds; 0: the smaller of the model's training context and 2048 */
-    uint32_t n_batch;  /* tokens of a prompt computed at once; 0: 64 */
+    uint32_t n_ctx;    /* tokens the KV cache holds, at most 2^24; 0: the smaller of the model's training context and
+                        * 2048 */
+    uint32_t n_batch;  /* tokens of a prompt computed at once, at most 65536, and no more than n_ctx are; 0: 64 */
     plumb_pass pass;
     plumb_kv_type kv_type;
     bool force_scalar; /* fast pass with the portable kernels only: what tests compare SIMD with */
-    uint32_t n_thread; /* of the fast pass, the caller's among them; results do not depend on it.  0: one for each
-                        * processor, in WebAssembly as many as its host has made ready (plumb_threads_ready) */
+    uint32_t n_thread; /* of the fast pass, the caller's among them, at most 64; results do not depend on it.  0: one
+                        * for each processor that the process may use, in WebAssembly as many as its host has made
+                        * ready (plumb_threads_ready) */
     plumb_precision precision;
 } plumb_session_params;
 
-/* params may be NULL.  On failure *out is NULL and plumb_model_error(model) has the message.  The model must outlive
+/* params may be NULL.  PLUMB_ERROR_ARGUMENT for a value out of range, PLUMB_ERROR_MEMORY for a context that memory
+ * cannot hold.  On failure *out is NULL and plumb_model_error(model) has the message.  The model must outlive
  * the session. */
 plumb_status plumb_session_create(plumb_session **out, plumb_model *model, const plumb_session_params *params);
 void plumb_session_free(plumb_session *session);
@@ -225,7 +227,7 @@ uint32_t plumb_session_n_batch(const plumb_session *session);
 uint64_t plumb_session_bytes(const plumb_session *session);
 /* What runs: "simd128", "relaxed", "scalar" or "reference". */
 const char *plumb_session_kernels(const plumb_session *session);
-/* How activations are rounded, EXACT16 or FAST8; AUTO: not at all, by the reference pass. */
+/* How activations are rounded.  EXACT16 for the reference pass too, which rounds none. */
 plumb_precision plumb_session_precision(const plumb_session *session);
 /* How many threads compute: never more than were asked for, fewer where they cannot be had. */
 uint32_t plumb_session_n_thread(const plumb_session *session);
@@ -238,7 +240,10 @@ const int32_t *plumb_session_tokens(const plumb_session *session);
 uint32_t plumb_session_reuse(plumb_session *session, const int32_t *ids, size_t n);
 /* Forgets all tokens from position n_past on. */
 plumb_status plumb_session_rewind(plumb_session *session, uint32_t n_past);
-/* Computes n more tokens, in batches of n_batch, and the logits after the last one.  n = 1 is the decoding step and
+/* A session cannot be used from its own callbacks (on_tap, on_logits): feeds, rewind and set_tap return
+ * PLUMB_ERROR_STATE there, and reuse changes nothing.
+ *
+ * Computes n more tokens, in batches of n_batch, and the logits after the last one.  n = 1 is the decoding step and
  * allocates nothing.  PLUMB_ERROR_CONTEXT (nothing is computed) when n_past + n > n_ctx. */
 plumb_status plumb_session_feed(plumb_session *session, const int32_t *ids, size_t n);
 /* As feed, but computes the logits of every position, as taps may want them, and hands them to on_logits unless that is
@@ -378,15 +383,15 @@ typedef struct plumb_logit_bias {
 /* Applied in this order: logit bias, penalties, top-k, typical, top-p, min-p, temperature, draw.
  * A value in brackets turns the step off. */
 typedef struct plumb_sampling {
-    float temperature;        /* (<= 0: greedy) */
-    uint32_t top_k;           /* (0) */
+    float temperature;        /* >= 0 (0: greedy) */
+    uint32_t top_k;           /* at most INT32_MAX (0) */
     float top_p;              /* (1) */
     float min_p;              /* (0) */
     float typical_p;          /* (1) */
     float repeat_penalty;     /* (1) */
     float presence_penalty;   /* (0) */
     float frequency_penalty;  /* (0) */
-    uint32_t penalty_last_n;  /* how many recent tokens the penalties look at (0: off) */
+    uint32_t penalty_last_n;  /* how many recent tokens the penalties look at, at most 2^24 (0: off) */
     uint32_t n_bias;          /* (0) */
     const plumb_logit_bias *bias;
     uint64_t seed;

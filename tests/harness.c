@@ -11,7 +11,8 @@
 #include <stdlib.h>
 
 static struct {
-    const char *filter;  /* runs only cases whose name contains it; NULL: all */
+    const char *const *filters;  /* runs only cases whose name contains one of them; NULL: all */
+    bool matched[HARNESS_MAX_FILTERS];
     unsigned n_case, n_failed;
     unsigned n_check, n_bad;  /* of the case that runs */
 } harness;
@@ -56,7 +57,15 @@ static void print(const char *format, ...) {
 
 static void case_begin(void) { harness.n_check = harness.n_bad = 0; }
 
-static bool case_wanted(const char *name) { return !harness.filter || strstr(name, harness.filter); }
+static bool case_wanted(const char *name) {
+    if (!harness.filters) return true;
+    bool wanted = false;
+    for (size_t i = 0; harness.filters[i] && i < HARNESS_MAX_FILTERS; i++) {
+        if (!strstr(name, harness.filters[i])) continue;
+        harness.matched[i] = wanted = true;
+    }
+    return wanted;
+}
 
 static void case_end(const char *name) {
     if (harness.n_check == 0) {
@@ -143,11 +152,17 @@ void *test_read_all(const char *path, size_t *n) {
     return NULL;
 }
 
-int harness_run(const char *filter, void (*const rooms[])(void), size_t n) {
-    harness.filter = filter;
+int harness_run(const char *const *filters, void (*const rooms[])(void), size_t n) {
+    harness.filters = filters;
+    memset(harness.matched, 0, sizeof harness.matched);
     harness.n_case = harness.n_failed = 0;
     print("TAP version 13\n");
     for (size_t i = 0; i < n; i++) rooms[i]();
+    for (size_t i = 0; filters && filters[i] && i < HARNESS_MAX_FILTERS; i++) {
+        if (harness.matched[i]) continue;
+        harness.n_failed++;
+        print("not ok %u - no case has \"%s\" in its name\n", ++harness.n_case, filters[i]);
+    }
     print("1..%u\n", harness.n_case);
     return harness.n_failed || !harness.n_case ? 1 : 0;
 }

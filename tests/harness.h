@@ -4,8 +4,9 @@
 
 #include <stddef.h>
 
-/* Runs the n rooms' test functions, printing TAP.  filter: runs only the cases whose name contains it, NULL for all.
- * Returns 0 if at least one case ran and none failed, else 1. */
-int harness_run(const char *filter, void (*const rooms[])(void), size_t n);
+enum { HARNESS_MAX_FILTERS = 2048 };
+/* Runs the n rooms' test functions, printing TAP.  filters: runs only the cases whose name contains one of them, up to
+ * the first NULL; NULL for all cases.  Returns 0 if a case ran, of each filter too, and none failed, else 1. */
+int harness_run(const char *const *filters, void (*const rooms[])(void), size_t n);
 
 #endif

@@ -5,7 +5,7 @@
 
 #define ROOMS(X) \
     X(base) X(pool) X(quant) X(pack) X(gguf) X(kernels_unpack) X(kernels) X(model) X(tokenizer) X(text) \
-    X(attention) X(forward) X(tap) X(quirks) X(reference) X(report) X(sampler) X(session) X(trace) X(trace_read) \
+    X(attention) X(forward) X(tap) X(quirks) X(reference) X(report) X(sampler) X(session) X(json) X(trace) X(trace_read) \
     X(diff) X(heads) X(experiment) X(diagnose) X(weights) X(selfcheck)
 
 #define DECLARE(room) void test_##room(void);
@@ -16,10 +16,12 @@ ROOMS(DECLARE)
 void test_truth(void);
 void test_layers(void);
 
-static int run(const char *filter) {
+static int run(const char *const *filters) {
     static void (*const truth[])(void) = {test_layers, test_truth}, (*const rooms[])(void) = {ROOMS(ENTRY)};
-    if (filter && strncmp(filter, "truth", 5) == 0) return harness_run(filter, truth, sizeof truth / sizeof truth[0]);
-    return harness_run(filter, rooms, sizeof rooms / sizeof rooms[0]);
+    if (filters && strncmp(filters[0], "truth", 5) == 0) {
+        return harness_run(filters, truth, sizeof truth / sizeof truth[0]);
+    }
+    return harness_run(filters, rooms, sizeof rooms / sizeof rooms[0]);
 }
 
 #if defined(__EMSCRIPTEN__)
@@ -27,6 +29,6 @@ static int run(const char *filter) {
 int test_main(void);
 int test_main(void) { return run(NULL); }
 #else
-/* `tests` runs all but truth, `tests TEXT` the cases whose name contains TEXT, `tests truth` those. */
-int main(int argc, char **argv) { return run(argc > 1 ? argv[1] : NULL); }
+/* `tests` runs all but truth, `tests TEXT...` the cases whose name contains one of the texts, `tests truth` those. */
+int main(int argc, char **argv) { return run(argc > 1 ? (const char *const *)argv + 1 : NULL); }
 #endif

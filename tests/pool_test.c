@@ -1,8 +1,14 @@
 /* The pool: every index once, later loops see what earlier ones wrote, any number of threads. */
+#define _GNU_SOURCE  /* sched_setaffinity */
 #include "base/pool.h"
+#include "base/processors.h"
 #include "test.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#if defined(__linux__)
+#include <sched.h>
+#endif
 
 enum { N = 1000 };
 
@@ -15,7 +21,8 @@ struct counts {
 static void count(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
     struct counts *c = user;
     bool whole = begin == 0 && end == c->n && c->n_thread == 1;   /* one thread is one plain call */
-    if (!whole && (begin % c->grain != 0 || end > c->n || end - begin > c->grain)) c->bad = begin + 1;
+    uint32_t size = c->n - begin < c->grain ? c->n - begin : c->grain;   /* only the last chunk may be smaller */
+    if (!whole && (begin % c->grain != 0 || begin >= c->n || end - begin != size)) c->bad = begin + 1;
     if (thread >= c->n_thread) c->bad = begin + 1;
     for (uint32_t i = begin; i < end; i++) c->times[i]++;
 }
@@ -105,9 +112,95 @@ static void pools_share(void) {
     pool_free(small);
 }
 
+/* ---- how many threads -------------------------------------------------------------------------------------------- */
+
+/* What a host says it has beyond the most is not used: 256 threads would not fit in the word of claims. */
+static void hires_at_most(void) {
+    struct pool *all = pool_create(0);
+    uint32_t n_before = pool_size(all);
+    pool_free(all);
+    static const uint32_t numbers[] = {0, 65, 255, 256, 257, UINT32_MAX};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        pool_hire(numbers[i]);
+        struct pool *pool = pool_create(POOL_MAX_THREADS);
+        struct counts c = {pool_size(pool), N, 10, {0}, 0};
+        CHECK(c.n_thread >= 1 && c.n_thread <= POOL_MAX_THREADS, "%u hired: %u threads", numbers[i], c.n_thread);
+        if (c.n_thread <= POOL_MAX_THREADS) {
+            pool_run(pool, N, c.grain, count, &c);
+            uint32_t wrong = 0;
+            for (uint32_t k = 0; k < N; k++) wrong += c.times[k] != 1;
+            CHECK(wrong == 0 && c.bad == 0, "%u hired: %u indices wrong", numbers[i], wrong);
+        }
+        pool_free(pool);
+    }
+    pool_hire(n_before);
+    all = pool_create(1000);
+    CHECK(pool_size(all) <= POOL_MAX_THREADS, "%u threads", pool_size(all));
+    pool_free(all);
+}
+
+static void counts_who_takes_part(void) {
+    struct pool *pool = pool_create(4);
+    CHECK(pool_n_taken(NULL) == 0, "no pool");
+    static struct counts c;
+    c = (struct counts) {pool_size(pool), N, 1, {0}, 0};
+    uint32_t before = pool_n_taken(pool);
+    for (uint32_t round = 0; round < 100000 && c.n_thread > 1 && pool_n_taken(pool) == before; round++) {
+        pool_run(pool, c.n, c.grain, count, &c);
+    }
+    CHECK(pool_n_taken(pool) > before || c.n_thread == 1, "no other thread took part in 100000 loops");
+    pool_free(pool);
+}
+
+#if defined(__linux__)
+static void keeps_to_affinity(void) {
+    cpu_set_t before[8], one[8];
+    REQUIRE(sched_getaffinity(0, sizeof before, before) == 0, "no affinity");
+    uint32_t n_before = processors_usable();
+    size_t first = 0;
+    while (!CPU_ISSET_S(first, sizeof before, before)) first++;
+    memset(one, 0, sizeof one);
+    CPU_SET_S(first, sizeof one, one);
+    REQUIRE(sched_setaffinity(0, sizeof one, one) == 0, "it cannot be set");
+    struct pool *pool = pool_create(0);
+    CHECK(processors_usable() == 1 && pool_size(pool) == 1, "%u processors, %u threads", processors_usable(),
+          pool_size(pool));
+    pool_free(pool);
+    sched_setaffinity(0, sizeof before, before);
+    CHECK(processors_usable() == n_before, "%u processors, %u before", processors_usable(), n_before);
+}
+
+/* Folders as /sys/fs/cgroup, and files as /proc/self/cgroup, in tests/vectors/cgroup. */
+static void keeps_to_cgroups(void) {
+    static const struct { const char *name; uint32_t n; } rows[] = {
+        {"v2", 2},         /* no limit of its own, 2.5 of the group around it */
+        {"v2-own", 2},     /* a container that sees its own group as the root */
+        {"v1", 3},         /* version 1, no limit around it */
+        {"v1-own", 6},     /* the path is the host's, the mount the container's */
+        {"hybrid", 2},     /* version 1 without a limit, version 2 beside it with one */
+        {"fraction", 1},
+        {"none", UINT32_MAX},
+        {"no-such", UINT32_MAX},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char file[80], mount[80];
+        snprintf(file, sizeof file, "tests/vectors/cgroup/%s.txt", rows[i].name);
+        snprintf(mount, sizeof mount, "tests/vectors/cgroup/%s", rows[i].name);
+        uint32_t n = processors_of_cgroup(file, mount);
+        CHECK(n == rows[i].n, "%s: %u processors, expected %u", rows[i].name, n, rows[i].n);
+    }
+}
+#endif
+
 void test_pool(void) {
     test_case("pool: every index once, by 1 to 4 threads", every_index_once);
     test_case("pool: later loops see what earlier ones wrote", later_loops_see_earlier);
     test_case("pool: threads that sleep are woken", sleepers_wake);
     test_case("pool: a small and a large pool take turns", pools_share);
+    test_case("pool: at most 64 threads, however many the host says it has", hires_at_most);
+    test_case("pool: counts the loops that other threads take part in", counts_who_takes_part);
+#if defined(__linux__)
+    test_case("pool: no more threads than the processors that the process may run on", keeps_to_affinity);
+    test_case("pool: no more threads than the limits of cgroups allow, versions 1 and 2", keeps_to_cgroups);
+#endif
 }

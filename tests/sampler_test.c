@@ -85,7 +85,7 @@ static void top_k(void) {
     p.top_k = 3; EXPECT(p, 2, 8, 0, 4, 0);
     p.top_k = 4; EXPECT(p, 2, 8, 1, 4, 0);   /* 2 and 4 are equal: the lower id */
     p.top_k = 5; EXPECT(p, 2, 8, 1, 4, 1);
-    p.top_k = UINT32_MAX; EXPECT(p, 2, 8, 1, 4, 1);
+    p.top_k = INT32_MAX; EXPECT(p, 2, 8, 1, 4, 1);
 }
 
 /* Likeliest first the sums are 0.5 0.75 0.875 0.9375 1: the first to reach top_p is the last to stay. */
@@ -147,7 +147,7 @@ static void greedy(void) {
     int32_t token = plumb_sampler_sample(s, logits);
     CHECK(token == 1, "of equal logits the lower id, not %d", token);
     plumb_sampler_free(s);
-    p.temperature = -1;
+    p.temperature = -0.0f;
     p.top_k = 3, p.top_p = 0.5f, p.min_p = 0.5f;
     p.bias = &(plumb_logit_bias){ 5, 1.5f };   /* 1 + 1.5 > 2 */
     p.n_bias = 1;
@@ -374,6 +374,8 @@ static void bad_arguments(void) {
         { "typical_p", plain() }, { "repeat_penalty", plain() }, { "repeat_penalty", plain() },
         { "repeat_penalty", plain() }, { "presence_penalty", plain() }, { "frequency_penalty", plain() },
         { "bias", plain() }, { "bias token", plain() }, { "bias token", plain() }, { "bias", plain() },
+        { "temperature must be 0 or more", plain() }, { "temperature", plain() }, { "top_k", plain() },
+        { "penalty_last_n", plain() },
     };
     plumb_logit_bias low = { -1, 0 }, high = { 4, 0 }, nan = { 0, NAN };
     rows[0].params.temperature = NAN;
@@ -394,6 +396,10 @@ static void bad_arguments(void) {
     rows[15].params.n_bias = 1, rows[15].params.bias = &low;
     rows[16].params.n_bias = 1, rows[16].params.bias = &high;
     rows[17].params.n_bias = 1, rows[17].params.bias = &nan;
+    rows[18].params.temperature = -1;
+    rows[19].params.temperature = -1e-30f;
+    rows[20].params.top_k = UINT32_MAX;
+    rows[21].params.penalty_last_n = (1 << 24) + 1;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         plumb_sampler *s = (plumb_sampler *)&rows;
         const char *reason = NULL;

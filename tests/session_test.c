@@ -1,6 +1,7 @@
 /* Sessions on a tiny synthetic model (tests/vectors/synth): the same bits however the tokens are fed, and every misuse
  * a status. */
 #include "fixture.h"
+#include "session/load.h"
 #include "test.h"
 
 #include <stdio.h>
@@ -231,6 +232,32 @@ static void rehearse_wrong_case(void) {
     free(file);
 }
 
+/* Where the largest tensor is too large for made-up weights there are none, and nothing can be fed. */
+static void rehearse_large_case(void) {
+    static const char *const path = TINY;
+    uint32_t n_bytes;
+    plumb_model *m = rehearse(&path, 1, &n_bytes);
+    REQUIRE(m, "no model");
+    free(m->ring);   /* as plumb_model_rehearse leaves a model of more than 512 MiB in a tensor */
+    m->ring = NULL;
+    model_rehearse(m->model, NULL, n_bytes);
+    static const plumb_pass passes[] = { PLUMB_PASS_FAST, PLUMB_PASS_REFERENCE };
+    for (size_t i = 0; i < 2; i++) {
+        plumb_session *s = NULL;
+        plumb_session_params params = { .n_ctx = 64, .pass = passes[i] };
+        int32_t ids[N_IDS];
+        some_ids(m, ids);
+        if (!CHECK(plumb_session_create(&s, m, &params) == PLUMB_OK, "%s", plumb_model_error(m))) continue;
+        CHECK(plumb_session_bytes(s) > 0, "no bytes");
+        CHECK(plumb_session_feed(s, ids, N_IDS) == PLUMB_ERROR_STATE
+              && strstr(plumb_session_error(s), "no weights"), "%s", plumb_session_error(s));
+        CHECK(plumb_session_feed_all(s, ids, 1, NULL, NULL) == PLUMB_ERROR_STATE && plumb_session_n_past(s) == 0
+              && !plumb_session_logits(s), "%s", plumb_session_error(s));
+        plumb_session_free(s);
+    }
+    plumb_model_free(m);
+}
+
 /* ---- running ----------------------------------------------------------------------------------------------------- */
 
 static void batch_case(void) {
@@ -373,11 +400,132 @@ static void state_case(void) {
     CHECK(m && plumb_session_create(&s, m, &huge) == PLUMB_ERROR_ARGUMENT, "4 G tokens of context");
     plumb_session_params unknown = { .pass = (plumb_pass)7 };
     CHECK(m && plumb_session_create(&s, m, &unknown) == PLUMB_ERROR_ARGUMENT, "a pass that there is not");
-    huge.n_ctx = INT32_MAX;
-    if (sizeof(size_t) == 4) {
-        CHECK(m && plumb_session_create(&s, m, &huge) == PLUMB_ERROR_MEMORY && !s, "2 G tokens in 32 bits");
-    }
     plumb_model_free(m);
+}
+
+/* What a callback of a session asks of that session itself. */
+struct inner {
+    plumb_session *s;
+    int32_t ids[N_IDS];
+    plumb_status feed, feed_all, rewind, set_tap;
+    uint32_t n_call, n_same;
+};
+
+static void ask(struct inner *in) {
+    uint32_t n_past = plumb_session_n_past(in->s);
+    in->feed = plumb_session_feed(in->s, in->ids, 5);
+    in->feed_all = plumb_session_feed_all(in->s, in->ids, 5, NULL, NULL);
+    in->rewind = plumb_session_rewind(in->s, 0);
+    in->set_tap = plumb_session_set_tap(in->s, NULL, NULL);
+    plumb_session_reuse(in->s, in->ids + 1, 2);
+    in->n_same += plumb_session_n_past(in->s) == n_past;
+    in->n_call++;
+}
+static void ask_on_tap(void *user, const plumb_tap *tap) {
+    if (strcmp(tap->name, "l_out") == 0) ask(user);
+}
+static void ask_on_logits(void *user, uint32_t pos, const float *logits) {
+    (void)pos, (void)logits;
+    ask(user);
+}
+
+static void check_refused(const struct inner *in, const char *where) {
+    CHECK(in->n_call > 0 && in->n_same == in->n_call, "%s: %u calls, %u left the cache as it was", where, in->n_call,
+          in->n_same);
+    CHECK(in->feed == PLUMB_ERROR_STATE && in->feed_all == PLUMB_ERROR_STATE && in->rewind == PLUMB_ERROR_STATE
+          && in->set_tap == PLUMB_ERROR_STATE, "%s: feed %s, feed_all %s, rewind %s, set_tap %s", where,
+          plumb_status_name(in->feed), plumb_status_name(in->feed_all), plumb_status_name(in->rewind),
+          plumb_status_name(in->set_tap));
+    CHECK(strstr(plumb_session_error(in->s), "callback"), "%s", plumb_session_error(in->s));
+}
+
+static void reentry_row(const void *pass) {
+    plumb_model *m = fixture_load(TINY);
+    plumb_session_params params = { .n_ctx = 64, .pass = *(const plumb_pass *)pass };
+    plumb_session *plain = NULL, *s = NULL;
+    REQUIRE(m && plumb_session_create(&plain, m, &params) == PLUMB_OK
+            && plumb_session_create(&s, m, &params) == PLUMB_OK, "no session");
+    struct inner in = { .s = s };
+    int32_t ids[N_IDS];
+    uint32_t n_vocab = plumb_model_n_vocab(m);
+    some_ids(m, ids);
+    memcpy(in.ids, ids, sizeof ids);
+    plumb_session_feed(plain, ids, N_IDS);
+    CHECK(plumb_session_set_tap(s, ask_on_tap, &in) == PLUMB_OK, "%s", plumb_session_error(s));
+    CHECK(plumb_session_feed(s, ids, N_IDS) == PLUMB_OK, "%s", plumb_session_error(s));
+    check_refused(&in, "on_tap");
+    CHECK(logits_hash(s, n_vocab) == logits_hash(plain, n_vocab), "other logits");
+    CHECK(plumb_session_set_tap(s, NULL, NULL) == PLUMB_OK && plumb_session_rewind(s, 0) == PLUMB_OK, "%s",
+          plumb_session_error(s));
+    in.n_call = in.n_same = 0;
+    CHECK(plumb_session_feed_all(s, ids, N_IDS, ask_on_logits, &in) == PLUMB_OK, "%s", plumb_session_error(s));
+    check_refused(&in, "on_logits");
+    CHECK(logits_hash(s, n_vocab) == logits_hash(plain, n_vocab), "other logits");
+    plumb_session_free(s);
+    plumb_session_free(plain);
+    plumb_model_free(m);
+}
+
+static void ranges_case(void) {
+    plumb_model *m = fixture_load(TINY);
+    REQUIRE(m, "no model");
+    static const struct { plumb_session_params params; const char *message; } rows[] = {
+        { { .n_thread = 65 }, "65 threads: 0 to 64" },
+        { { .n_thread = UINT32_MAX }, "4294967295 threads" },
+        { { .n_ctx = (1 << 24) + 1 }, "a context of 16777217 tokens: 0 to 16777216" },
+        { { .n_ctx = UINT32_MAX }, "a context of 4294967295 tokens" },
+        { { .n_batch = (1 << 16) + 1 }, "batches of 65537 tokens: 0 to 65536" },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        plumb_session *s = NULL;
+        plumb_status status = plumb_session_create(&s, m, &rows[i].params);
+        CHECK(status == PLUMB_ERROR_ARGUMENT && !s && strstr(plumb_model_error(m), rows[i].message), "row %zu: %s, %s",
+              i, plumb_status_name(status), status == PLUMB_OK ? "" : plumb_model_error(m));
+        plumb_session_free(s);
+    }
+    plumb_session *s = NULL;
+    CHECK(plumb_session_create(&s, m, &(plumb_session_params) { .n_ctx = 8, .n_batch = 1 << 16, .n_thread = 64 })
+          == PLUMB_OK && plumb_session_n_batch(s) == 8, "the most: %s", plumb_model_error(m));
+    plumb_session_free(s);
+    plumb_model_free(m);
+}
+
+/* A cut file goes on where it ended: the position counts each byte once, after a header alone and after an error too. */
+static void position_case(void) {
+    size_t n = 0;
+    uint8_t *file = test_read_all(TINY, &n);
+    REQUIRE(file, "no file");
+    for (size_t piece = 1; piece <= 100000; piece *= 10) {
+        plumb_model *m = plumb_model_create();
+        size_t at = 0, len = 1;
+        plumb_model_headers_only(m);
+        plumb_model_begin(m, n);
+        while (len > 0 && at < n) {
+            void *data;
+            if (!CHECK(plumb_model_window(m, &data, &len) == PLUMB_OK, "%s", plumb_model_error(m))) break;
+            size_t take = len < piece ? len : piece;
+            if (take > n - at) take = n - at;
+            if (take > 0) memcpy(data, file + at, take);
+            if (take > 0) plumb_model_commit(m, take);
+            at += take;
+            if (take > 0) CHECK(plumb_model_position(m) == at, "pieces of %zu: position %.0f after %zu bytes", piece,
+                                (double)plumb_model_position(m), at);
+        }
+        plumb_model_free(m);
+    }
+    file[5000] ^= 0xff;   /* somewhere among the keys, or in no one's way */
+    uint64_t bad = 0xffffffffffffffff;
+    memcpy(file + 16, &bad, 8);   /* the number of keys */
+    plumb_model *m = plumb_model_create();
+    void *data;
+    size_t len;
+    plumb_model_begin(m, n);
+    plumb_model_window(m, &data, &len);
+    memcpy(data, file, 3000);
+    CHECK(plumb_model_commit(m, 3000) != PLUMB_OK && plumb_model_position(m) == 3000, "%.0f after an error: %s",
+          (double)plumb_model_position(m), plumb_model_error(m));
+    plumb_model_free(m);
+    free(file);
 }
 
 /* ---- allocation -------------------------------------------------------------------------------------------------- */
@@ -439,7 +587,7 @@ static uint64_t precision_hash(plumb_model *m, plumb_precision precision, bool s
 static void precision_row(const void *path) {
     plumb_model *m = fixture_load(path);
     if (!m) return;
-    plumb_precision ran = PLUMB_PRECISION_AUTO;
+    plumb_precision ran = PLUMB_PRECISION_FAST8;
     uint64_t exact16 = precision_hash(m, PLUMB_PRECISION_EXACT16, false, &ran);
     CHECK(ran == PLUMB_PRECISION_EXACT16, "%d", (int)ran);
     uint64_t fast8 = precision_hash(m, PLUMB_PRECISION_FAST8, false, &ran);
@@ -447,21 +595,18 @@ static void precision_row(const void *path) {
     CHECK((fast8 == exact16) == (strcmp(path, TINY) == 0), "logits of 8 and of 16 bits are %s",
           fast8 == exact16 ? "the same" : "others");
     CHECK(precision_hash(m, PLUMB_PRECISION_FAST8, true, &ran) == fast8, "fast8 by portable kernels: other logits");
-    uint64_t chosen = precision_hash(m, PLUMB_PRECISION_AUTO, false, &ran);
-    CHECK(chosen == (ran == PLUMB_PRECISION_FAST8 ? fast8 : exact16) && ran != PLUMB_PRECISION_AUTO,
-          "auto says that it is %s", plumb_precision_name(ran));
-    precision_hash(m, PLUMB_PRECISION_AUTO, true, &ran);
-    CHECK(ran == PLUMB_PRECISION_EXACT16, "portable kernels gain nothing, but auto takes %s",
-          plumb_precision_name(ran));
+    plumb_session_params params = { .n_ctx = 0 };
+    CHECK(params.precision == PLUMB_PRECISION_EXACT16, "the default precision is %s",
+          plumb_precision_name(params.precision));
 
     plumb_session *s = NULL;
-    plumb_session_params params = { .precision = (plumb_precision)3 };
+    params.precision = (plumb_precision)2;
     CHECK(plumb_session_create(&s, m, &params) == PLUMB_ERROR_ARGUMENT && !s
-          && strstr(plumb_model_error(m), "3 is no precision"), "%s", plumb_model_error(m));
-    CHECK(!plumb_precision_name((plumb_precision)3), "3 has a name");
+          && strstr(plumb_model_error(m), "2 is no precision"), "%s", plumb_model_error(m));
+    CHECK(!plumb_precision_name((plumb_precision)2), "2 has a name");
     params = (plumb_session_params) { .pass = PLUMB_PASS_REFERENCE };
     if (CHECK(plumb_session_create(&s, m, &params) == PLUMB_OK, "%s", plumb_model_error(m))) {
-        CHECK(plumb_session_precision(s) == PLUMB_PRECISION_AUTO, "the reference pass rounds no activations");
+        CHECK(plumb_session_precision(s) == PLUMB_PRECISION_EXACT16, "the reference pass");
     }
     plumb_session_free(s);
     plumb_model_free(m);
@@ -479,6 +624,12 @@ void test_session(void) {
     }
     test_case("session: the headers of a split model rehearse too", rehearse_split_case);
     test_case("session: rehearsals in the wrong state, or of what cannot run", rehearse_wrong_case);
+    test_case("session: a rehearsed model without weights is not fed", rehearse_large_case);
+    test_case("session: a position counts every byte once", position_case);
+    test_case("session: parameters out of range are refused with their range", ranges_case);
+    static const plumb_pass both[] = { PLUMB_PASS_FAST, PLUMB_PASS_REFERENCE };
+    test_row("session: fast pass: its callbacks cannot feed or rewind it", reentry_row, &both[0]);
+    test_row("session: reference pass: its callbacks cannot feed or rewind it", reentry_row, &both[1]);
     test_case("session: one batch, batches of 5 and single steps give the same bits", batch_case);
     static const plumb_pass fast = PLUMB_PASS_FAST, reference = PLUMB_PASS_REFERENCE;
     test_row("session: fast pass: logits of every position equal those of single steps", feed_all_row, &fast);

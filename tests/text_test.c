@@ -50,6 +50,30 @@ static void holds_back(void) {
     CHECK(plumb_text_flush(&text, buf, sizeof buf) == 0, "once");
 }
 
+/* Whatever cap is, no byte behind it is written, and the length is that of all the text. */
+static void keeps_to_cap(void) {
+    static const char bytes[] = "a\xc3\xa9\xff\xe2\x82\xac!";
+    static const char text_of[] = "a\xc3\xa9" R "\xe2\x82\xac!";
+    for (size_t cap = 0; cap <= 12; cap++) {
+        plumb_text text = {{0}, 0};
+        char buf[40];
+        memset(buf, '#', sizeof buf);
+        size_t n = plumb_text_push(&text, bytes, sizeof bytes - 1, buf, cap);
+        CHECK(n == sizeof text_of - 1, "cap %lu: %lu bytes, expected %lu", (unsigned long)cap, (unsigned long)n,
+              (unsigned long)(sizeof text_of - 1));
+        size_t n_written = 0;
+        while (n_written < sizeof buf && buf[n_written] != '#') n_written++;
+        CHECK(n_written <= cap && memcmp(buf, text_of, n_written) == 0, "cap %lu: %lu bytes are written",
+              (unsigned long)cap, (unsigned long)n_written);
+        CHECK(n_written + 3 > cap || n_written == n, "cap %lu: only %lu bytes", (unsigned long)cap,
+              (unsigned long)n_written);
+        plumb_text_push(&text, "\xf0\x9f", 2, NULL, 0);
+        memset(buf, '#', sizeof buf);
+        CHECK(plumb_text_flush(&text, buf, cap) == 3 && buf[cap < 3 ? 0 : 3] == '#', "cap %lu: flush",
+              (unsigned long)cap);
+    }
+}
+
 void test_text(void) {
     static const struct example examples[] = {
         {"text: one to four bytes, at the ends of each range",
@@ -66,4 +90,5 @@ void test_text(void) {
     };
     TEST_ROWS("", equals_example, examples);
     test_case("text: a piece that ends inside a character is held back", holds_back);
+    test_case("text: nothing is written behind cap", keeps_to_cap);
 }

@@ -1,7 +1,7 @@
 /* Text <-> ids against llama.cpp (tests/vectors/tokenizer), and vocabularies that contradict themselves. */
+#include "adversary.h"
 #include "test.h"
-#include "tokenizer/tokenizer.h"
-#include "tokenizer/unicode.h"
+#include "tokenizer/specials.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -513,6 +513,8 @@ static const struct vocabulary vocabularies[] = {
      .types = {2, 1, 1}, .text = "a<unk>", .n_ids = 4, .ids = {1, 2, 1, 0}},
     {"of nested special tokens the longest is cut out first", BPE, .tokens = {"<x>", "<x><x>", "a", "<x"},
      .n_types = 4, .types = {3, 3, 1, 4}, .merges = {"a b"}, .text = "<x><x><x>a<x", .n_ids = 4, .ids = {1, 0, 2, 3}},
+    {"of special tokens of one length the lower id is cut out first", BPE, .tokens = {"x<", "<x", "<", "x"},
+     .n_types = 4, .types = {3, 3, 1, 1}, .merges = {"a b"}, .text = "<x<x", .n_ids = 3, .ids = {2, 0, 3}},
 };
 
 /* ---- the rest of the interface -------------------------------------------------------------------------------- */
@@ -607,6 +609,134 @@ static void chat_refuses(void) {
     CHECK(chat_format(&chatml, NULL, 0, true, NULL, 0, &err) == 22, "no messages: only the assistant's turn");
 }
 
+/* ---- special tokens --------------------------------------------------------------------------------------------- */
+
+static uint32_t draw(uint32_t *x, uint32_t n) {
+    *x = *x * 1664525 + 1013904223;
+    return (*x >> 8) % n;
+}
+
+/* llama.cpp's tokenizer_st_partition, step by step: owner[i] is the special, from 1, that takes byte i of text. */
+static void partition_slowly(const struct tokenizer *t, const char *text, uint32_t n, bool parse, uint32_t *owner) {
+    memset(owner, 0, n * sizeof *owner);
+    for (uint32_t k = 0; k < t->n_special; k++) {   /* sorted by length, of equal ones by id */
+        struct gguf_string wanted = token_text(t, (uint32_t)t->specials[k].id);
+        uint8_t attributes = t->attributes[t->specials[k].id];
+        if (!parse && (attributes & (TOKEN_CONTROL | TOKEN_UNKNOWN))) continue;
+        uint32_t offset = 0;
+        while (offset + wanted.n <= n) {
+            uint32_t end = offset;
+            while (end < n && end < offset + wanted.n && owner[end] == 0) end++;
+            if (end < offset + wanted.n || memcmp(text + offset, wanted.data, (size_t)wanted.n) != 0) {
+                offset++;
+                continue;
+            }
+            uint32_t left = offset;
+            while ((attributes & TOKEN_LSTRIP) && left > 0 && owner[left - 1] == 0 && strchr(" \t\n", text[left - 1])) left--;
+            while ((attributes & TOKEN_RSTRIP) && end < n && owner[end] == 0 && strchr(" \t\n", text[end])) end++;
+            for (uint32_t i = left; i < end; i++) owner[i] = k + 1;
+            offset = end;
+        }
+    }
+}
+
+/* Vocabularies of up to 8 random special tokens of a, b and spaces, in random texts of those. */
+static void cuts_as_llama_does(void) {
+    static const char *const letters[] = {"aab", "aaaaaab", "ab ", "a \n"};
+    static const int types[] = {3, 4, 3, 4, 3, 2, 4, 3};
+    uint32_t x = 1, n_cut = 0, n_different = 0;
+    for (uint32_t round = 0; round < 4000; round++) {
+        struct vocabulary v = {.model = "llama", .n_types = 8};
+        char texts[8][16], text[201];
+        const char *from = letters[draw(&x, 4)];
+        for (uint32_t i = 0; i < 8; i++) {
+            uint32_t n = 1 + draw(&x, i < 4 ? 5 : 15);
+            for (uint32_t k = 0; k < n; k++) texts[i][k] = from[draw(&x, (uint32_t)strlen(from))];
+            texts[i][n] = 0;
+            for (uint32_t k = 0; k < i; k++) {
+                if (strcmp(texts[i], texts[k]) == 0) snprintf(texts[i], sizeof texts[i], "c%u", i);
+            }
+            v.tokens[i] = texts[i];
+            v.types[i] = types[i];
+        }
+        struct error err = {PLUMB_OK, ""};
+        struct writer w;
+        write_vocabulary(&w, &v);
+        struct loaded l = {read_header("random", w.data, w.n), NULL};
+        REQUIRE(l.g && tokenizer_create(&l.t, l.g, &err) == PLUMB_OK, "%s", err.message);
+        for (uint32_t i = 0; i < 8; i++) {   /* in every fourth vocabulary nothing is stripped */
+            uint8_t strip[] = {0, TOKEN_LSTRIP, TOKEN_RSTRIP, TOKEN_LSTRIP | TOKEN_RSTRIP};
+            if (round % 4) l.t->attributes[i] |= strip[draw(&x, 4)];
+        }
+        uint32_t n = draw(&x, 200), owner[200], got[200];
+        for (uint32_t k = 0; k < n; k++) text[k] = from[draw(&x, (uint32_t)strlen(from))];
+        text[n] = 0;
+        /* All in one automaton, in several, and none in any. */
+        static const uint64_t most[] = {8 << 20, 400, 0};
+        for (uint32_t k = 0; k < 6 && n > 0; k++) {
+            struct cuts cuts = {0};
+            uint64_t n_step = 0;
+            bool parse = k % 2;
+            l.t->matcher_most = most[k / 2];
+            for (int i = 0; i < 2; i++) {
+                matcher_free(l.t->matchers[i]);
+                l.t->matchers[i] = NULL;
+            }
+            partition_slowly(l.t, text, n, parse, owner);
+            REQUIRE(specials_find(l.t, text, n, parse, &cuts, &n_step, &err) == PLUMB_OK, "%s", err.message);
+            uint32_t place = 0;
+            for (uint32_t i = 0; i < n; i++) {
+                const struct cut *cut = cuts.owner && cuts.owner[i] != 0 ? &cuts.items[cuts.owner[i] - 1] : NULL;
+                got[i] = 0;
+                for (uint32_t s = 0; cut && s < l.t->n_special; s++) {
+                    if (l.t->specials[s].id == cut->id) got[i] = s + 1;
+                }
+                if (got[i] != owner[i] && place == 0) place = i + 1;
+                n_different += i > 0 && owner[i] != owner[i - 1];
+            }
+            n_cut += (uint32_t)cuts.n;
+            CHECK(place == 0, "\"%s\", %u bytes for automata, parse %d: at byte %u special %u, llama.cpp has %u", text,
+                  (unsigned)most[k / 2], parse, place - 1, got[place ? place - 1 : 0], owner[place ? place - 1 : 0]);
+            specials_free(&cuts);
+        }
+        unload(l);
+    }
+    CHECK(n_cut > 100000 && n_different > 100000, "%u cuts, %u of them beside another", n_cut, n_different);
+}
+
+/* ---- cost ------------------------------------------------------------------------------------------------------- */
+
+/* Steps for a text of n bytes; 0 if it fails. */
+static uint64_t steps_of(const struct adversary *a, const char *kind, size_t n) {
+    struct attack attack;
+    struct error err = {PLUMB_OK, ""};
+    if (!CHECK(attack_create(&attack, a, kind, n), "%s, %s: cannot be made", a->name, kind ? kind : "SPM")) return 0;
+    int64_t n_id = tokenizer_encode(attack.t, attack.text, n, PLUMB_PARSE_SPECIAL, NULL, 0, &err);
+    CHECK(n_id >= 0, "%s, %s: %s", a->name, kind ? kind : "SPM", err.message);
+    uint64_t n_step = attack.t->n_step;
+    attack_free(&attack);
+    return n_step;
+}
+
+/* Four times the text takes no more than four times the steps, with room for the logarithm of a heap. */
+static void cost_grows_with_the_text(void) {
+    enum { SMALL = 1 << 13, LARGE = 1 << 15 };
+    const double most_per_byte = 150;
+    double worst = 0, most = 0;
+    for (const struct adversary *a = adversaries; a->name; a++) {
+        for (const char *const *kind = adversary_kinds; !*kind || **kind; kind++) {
+            uint64_t small = steps_of(a, *kind, SMALL), large = steps_of(a, *kind, LARGE);
+            double growth = (double)large / (double)small, per_byte = (double)large / (double)LARGE;
+            CHECK(small >= SMALL, "%s, %s: only %.0f steps", a->name, *kind ? *kind : "SPM", (double)small);
+            CHECK(growth < 5 && per_byte < most_per_byte, "%s, %s: %.1f steps for each byte, %.2f times as many for 4 "
+                  "times the text", a->name, *kind ? *kind : "SPM", per_byte, growth);
+            worst = fmax(worst, growth);
+            most = fmax(most, per_byte);
+        }
+    }
+    test_note("4 times the text takes at most %.2f times the steps, and at most %.0f for each byte", worst, most);
+}
+
 void test_tokenizer(void) {
     test_row("tokenizer: SmolLM2 (BPE, smollm) equals llama.cpp", equals_llama, SMOLLM2);
     test_row("tokenizer: llama-bpe (BPE, llama-bpe) equals llama.cpp", equals_llama, LLAMA_BPE);
@@ -617,6 +747,9 @@ void test_tokenizer(void) {
     test_case("tokenizer: roles of tokens by text, key and model equal llama.cpp's", roles_equal_llama);
     test_case("tokenizer: classes of all code points equal llama.cpp's", classes_equal_llama);
     TEST_ROWS("tokenizer: ", answers, vocabularies);
+    test_case("tokenizer: special tokens are cut out in llama.cpp's order", cuts_as_llama_does);
+    test_case("tokenizer: the steps of 18 hostile texts grow as the text does, with every tokenizer",
+              cost_grows_with_the_text);
     test_case("tokenizer: what does not fit is counted, ids outside are errors", counts_what_does_not_fit);
     test_case("tokenizer: chats of 22 templates equal jinja2's, others are refused", equals_templates);
     test_case("tokenizer: chats without a template, or with unknown roles, are errors", chat_refuses);

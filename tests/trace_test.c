@@ -241,6 +241,74 @@ static plumb_trace *record_synth(const plumb_trace *tokens, uint32_t n_prompt, u
     return t;
 }
 
+/* A trace outlives the model whose run it records, and may be told more then. */
+static void freed_model_case(void) {
+    plumb_trace *theirs = fixture_read_trace(VECTORS "f32-taps.json");
+    if (!theirs) return;
+    plumb_trace *t = record_synth(theirs, 24, 5, NULL);   /* its model is freed */
+    float logits[260];
+    for (uint32_t i = 0; i < 260; i++) logits[i] = (float)(i * 7 % 260);
+    plumb_tap tap = { "result_output", -1, t->n_token, 1, 1, 260, logits };
+    CHECK(t->vocab.t == NULL, "it still has the vocabulary");
+    CHECK(plumb_trace_add(t, &tap) == PLUMB_OK, "%s", plumb_trace_error(t));
+    const struct trace_tap *output = trace_find_tap(t, TAP_RESULT_OUTPUT, -1);
+    CHECK(output && trace_find_row(output, t->n_token), "the row is not there");
+    plumb_trace_free(t);
+
+    /* In the other order, and with two traces of one model. */
+    plumb_model *m = fixture_load("tests/vectors/synth/f32.gguf");
+    plumb_session *s = NULL;
+    plumb_trace *traces[3] = { plumb_trace_create(), plumb_trace_create(), plumb_trace_create() };
+    REQUIRE(m && plumb_session_create(&s, m, NULL) == PLUMB_OK, "no session");
+    for (size_t i = 0; i < 6; i++) {
+        CHECK(plumb_trace_begin(traces[i % 3], s, theirs->tokens, theirs->n_token, 1, NULL) == PLUMB_OK, "%s",
+              plumb_trace_error(traces[i % 3]));
+        CHECK(traces[i % 3]->vocab.t != NULL, "no vocabulary");
+    }
+    plumb_trace_free(traces[1]);
+    plumb_session_free(s);
+    plumb_model_free(m);
+    CHECK(!traces[0]->vocab.t && !traces[2]->vocab.t, "they still have the vocabulary");
+    plumb_trace_free(traces[0]);
+    plumb_trace_free(traces[2]);
+    plumb_trace_free(theirs);
+}
+
+/* Rows of tokens 0 and 2 of 4 as a GGUF, the second position replaced. */
+static void gguf_position_case(void) {
+    static const int32_t tokens[] = { 1, 2, 3, 4 };
+    static const float values[] = { 1, 2, 3 };
+    static const struct { uint32_t pos; plumb_status status; } rows[] = {
+        { 2, PLUMB_OK }, { UINT32_MAX, PLUMB_ERROR_METADATA }, { 0x80000000, PLUMB_ERROR_METADATA },
+        { 99, PLUMB_ERROR_ARGUMENT },
+    };
+    plumb_trace *t = plumb_trace_create();
+    struct told file = { 0 };
+    CHECK(trace_set_tokens(t, tokens, 4, 4) == PLUMB_OK, "%s", plumb_trace_error(t));
+    for (uint32_t pos = 0; pos <= 2; pos += 2) {
+        struct trace_row *row;
+        CHECK(trace_new_row(t, TAP_EMBD, -1, pos, &row) == PLUMB_OK
+              && trace_set_values(t, row, TAP_EMBD, 1, 3, values, NULL, 3) == PLUMB_OK, "%s", plumb_trace_error(t));
+    }
+    CHECK(plumb_trace_write(t, PLUMB_FORMAT_GGUF, told_write, &file) == PLUMB_OK, "%s", plumb_trace_error(t));
+    static const char key[] = "plumb.trace.rows.embd";
+    size_t at = 0;
+    while (at + sizeof key + 30 < file.n && memcmp(file.text + at, key, sizeof key - 1) != 0) at++;
+    at += sizeof key - 1 + 4 + 4 + 8 + 4;   /* array, of int32, 2 of them, behind the first */
+    for (size_t i = 0; i < sizeof rows / sizeof *rows && CHECK(at + 4 < file.n, "no positions"); i++) {
+        for (int k = 0; k < 4; k++) file.text[at + (size_t)k] = (char)(rows[i].pos >> 8 * k);
+        plumb_trace *read = plumb_trace_create();
+        plumb_status status = plumb_trace_read(read, file.text, file.n);
+        CHECK(status == rows[i].status, "position %d: %s, %s", (int)rows[i].pos, plumb_status_name(status),
+              plumb_trace_error(read));
+        bool told = strstr(plumb_trace_error(read), "plumb.trace.rows.embd: position -") != NULL;
+        CHECK(told == (status == PLUMB_ERROR_METADATA), "%s", plumb_trace_error(read));
+        plumb_trace_free(read);
+    }
+    told_free(&file);
+    plumb_trace_free(t);
+}
+
 /* Of every tap of tokens 0, 7 and 23, against numpy's statistics of llama.cpp's activations. */
 static void llama_case(void) {
     plumb_trace *theirs = fixture_read_trace(VECTORS "f32-taps.json");
@@ -654,6 +722,8 @@ static void hostile_case(void) {
 
 void test_trace(void) {
     static const plumb_format json = PLUMB_FORMAT_JSON, gguf = PLUMB_FORMAT_GGUF;
+    test_case("trace: a trace outlives its model", freed_model_case);
+    test_case("trace: a negative position in a GGUF is an error", gguf_position_case);
     test_case("trace: taps are known by the names of llama.cpp and of transformers", names_case);
     test_case("trace: patterns of names", patterns_case);
     test_case("trace: patterns that match nothing, layers that are none", check_patterns_case);

@@ -21,12 +21,16 @@ static void print_piece(const plumb_model *model, plumb_text *text, int32_t id) 
     free(piece);
 }
 
+enum { DEFAULT_PREDICT = 256 };
+
 /* Samples, prints and feeds until the end of the turn, -n tokens or a full context.  *n_fed counts decoding steps. */
 static int generate(const struct options *o, const plumb_model *model, plumb_session *session, plumb_sampler *sampler,
                     uint32_t *n_fed) {
     plumb_text text = { 0 };
     int code = EXIT_OK;
-    for (uint32_t i = 0; i < o->n_predict && !out_failed(); i++) {
+    bool stopped = false;
+    const uint32_t most = o->n_predict > 0 ? o->n_predict : DEFAULT_PREDICT;
+    for (uint32_t i = 0; i < most && !out_failed(); i++) {
         int32_t id = plumb_sampler_sample(sampler, plumb_session_logits(session));
         if (id < 0) {
             code = complain(exit_failed, "token %" PRIu32 ": no token is possible: all logits are NaN or -infinity",
@@ -36,7 +40,8 @@ static int generate(const struct options *o, const plumb_model *model, plumb_ses
         if (o->print_ids) out(i > 0 ? " %" PRId32 : "%" PRId32, id);
         else print_piece(model, &text, id);
         out_flush();
-        if (plumb_token_is_eog(model, id) || i + 1 == o->n_predict) break;
+        stopped = i + 1 == most && !plumb_token_is_eog(model, id);
+        if (plumb_token_is_eog(model, id) || stopped) break;
         if (plumb_session_n_past(session) == plumb_session_n_ctx(session)) {
             complain(0, "the context of %" PRIu32 " tokens is full; --ctx makes it larger",
                      plumb_session_n_ctx(session));
@@ -53,6 +58,7 @@ static int generate(const struct options *o, const plumb_model *model, plumb_ses
     out_bytes(rest, plumb_text_flush(&text, rest, sizeof rest));
     out("\n");
     out_flush();   /* before the speeds go to standard error */
+    if (stopped && o->n_predict == 0) complain(0, "the answer stops after %" PRIu32 " tokens, the default of -n", most);
     return code;
 }
 
@@ -62,7 +68,9 @@ static int run_on(const struct options *o, plumb_model *model, const struct ids 
     plumb_session *session = create_session(model, o);
     if (!session) return exit_failed;
     const char *reason;
-    plumb_status status = plumb_sampler_create(&sampler, plumb_model_n_vocab(model), &o->sampling, &reason);
+    plumb_sampling sampling = o->sampling;
+    if (!o->has_seed) sampling.seed = random_seed();
+    plumb_status status = plumb_sampler_create(&sampler, plumb_model_n_vocab(model), &sampling, &reason);
     if (status != PLUMB_OK) {
         report("sampling", status, reason);
         goto done;
@@ -76,9 +84,11 @@ static int run_on(const struct options *o, plumb_model *model, const struct ids 
     start = now();
     code = generate(o, model, session, sampler, &n_fed);
     double decode_seconds = now() - start;
-    fprintf(stderr, "load %.2f s, prefill %zu tokens at %.1f tokens/s, decode %" PRIu32 " tokens at %.1f tokens/s\n",
+    fprintf(stderr, "load %.2f s, prefill %zu tokens at %.1f tokens/s, decode %" PRIu32 " tokens at %.1f tokens/s",
             load_seconds, prompt->n, (double)prompt->n / prefill_seconds, n_fed,
             n_fed > 0 ? n_fed / decode_seconds : 0.0);
+    if (sampling.temperature > 0) fprintf(stderr, ", seed %" PRIu64, sampling.seed);
+    fprintf(stderr, "\n");
 
 done:
     plumb_sampler_free(sampler);

@@ -40,9 +40,11 @@ struct options {
     size_t n_file;
     const char *text;                    /* of tokenize; of perplexity its file */
     const char *prompt, *system, *ids;
-    uint32_t n_predict, n_prompt, n_repeat, n_top, n_chunk, n_quirk;
+    uint32_t n_predict;                  /* 0: the default of run */
+    uint32_t n_prompt, n_repeat, n_top, n_chunk, n_quirk;
     uint32_t n_ctx, n_batch, n_thread;
     plumb_sampling sampling;
+    bool has_seed;
     plumb_trace_params trace;
     const char *output, *model, *against, *html, *base, *save;
     double tolerance;
@@ -112,6 +114,8 @@ void progress_end(struct progress *p);
 
 /* Seconds of a clock that never goes back. */
 double now(void);
+/* A seed that nobody chose: 32 bits of the system's randomness, or of the clock where it has none. */
+uint64_t random_seed(void);
 /* To be called first.  From then on Ctrl-C makes interrupted() true, a second one ends the process; a closed pipe is an
  * error of write; relative paths begin in the current directory under WASI too. */
 void start_process(void);
@@ -126,6 +130,9 @@ enum load { LOAD_HEADER, LOAD_VOCAB, LOAD_BYTES, LOAD_CHECKED, LOAD_ALL };
  * LOAD_CHECKED reads what there is of a file, whatever it is: plumb_selfcheck says what is wrong with it.
  * *out is NULL unless EXIT_OK is returned. */
 int load_model(plumb_model **out, const char *const *files, size_t n_file, enum load what);
+
+/* Bytes of a regular file; PLUMB_SIZE_UNKNOWN for what is none. */
+uint64_t file_size(const char *path);
 
 struct ids { int32_t *data; size_t n; };
 /* Token ids of a text; data is NULL on failure. */

@@ -152,12 +152,26 @@ static void print_json(const plumb_model *model) {
     out("\n  }\n}\n");
 }
 
+/* Says that a file ends before its tensors do, if its size is known. */
+static void report_cut(const plumb_model *model, const char *path) {
+    uint64_t size = file_size(path), end = 0;
+    plumb_tensor t;
+    for (uint64_t i = 0; plumb_model_tensor(model, i, &t) == PLUMB_OK; i++) {
+        if (t.offset + t.n_bytes > end) end = t.offset + t.n_bytes;
+    }
+    if (size < end) {
+        complain(0, "%s: it has %" PRIu64 " bytes, but its tensors end at byte %" PRIu64 ": the rest is missing", path,
+                 size, end);
+    }
+}
+
 int run_inspect(const struct options *options) {
     plumb_model *model;
     int code = load_model(&model, options->files, options->n_file, LOAD_HEADER);
     if (code != EXIT_OK) return code;
     if (options->json) print_json(model);
     else print_text(model, options->files[0]);
+    if (options->n_file == 1) report_cut(model, options->files[0]);
     plumb_model_free(model);
     return out_close(EXIT_OK);
 }

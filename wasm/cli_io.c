@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -320,6 +321,14 @@ double now(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+uint64_t random_seed(void) {
+    uint32_t seed;
+    if (getentropy(&seed, sizeof seed) == 0) return seed;
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (uint32_t)t.tv_nsec ^ (uint32_t)t.tv_sec;
 }
 
 #if defined(__wasi__)

@@ -33,20 +33,26 @@ static bool is_enough(const plumb_model *model, enum load what) {
     return what < LOAD_BYTES && plumb_model_has_header(model);
 }
 
+uint64_t file_size(const char *path) {
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISREG(info.st_mode) ? (uint64_t)info.st_size : PLUMB_SIZE_UNKNOWN;
+}
+
 /* Bytes of the model's files from index i on. */
 static uint64_t size_from(const char *const *files, size_t n_file, size_t i) {
     uint64_t total = 0;
     for (; i < n_file; i++) {
-        struct stat info;
-        if (stat(files[i], &info) != 0 || !S_ISREG(info.st_mode)) return PLUMB_SIZE_UNKNOWN;
-        total += (uint64_t)info.st_size;
+        uint64_t size = file_size(files[i]);
+        if (size == PLUMB_SIZE_UNKNOWN) return size;
+        total += size;
     }
     return total;
 }
 
 /* read() straight to where the bytes belong.  size: of this file and those after it, which may continue it. */
 static int load_file(plumb_model *model, const char *path, int fd, uint64_t size, enum load what, struct loading *l) {
-    plumb_status status = plumb_model_begin(model, size);
+    /* A known size refuses a header whose tensors lie beyond it, and that header is what is wanted. */
+    plumb_status status = plumb_model_begin(model, what == LOAD_HEADER ? PLUMB_SIZE_UNKNOWN : size);
     while (status == PLUMB_OK && !is_enough(model, what)) {
         void *data;
         size_t len;

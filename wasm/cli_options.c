@@ -27,12 +27,12 @@ static const struct option {
     double min, max;       /* F32, U32 */
     const char *value, *help;
 } table[] = {
-    { "-p", ON(RUN), TEXT, AT(prompt), 0, 0, "TEXT", "the prompt; - reads it from standard input (needed)" },
+    { "-p", ON(RUN), TEXT, AT(prompt), 0, 0, "TEXT", "the prompt, instead of words behind MODEL" },
     { "-n", ON(RUN), U32, AT(n_predict), 1, UINT32_MAX, "N", "tokens to generate at most (256)" },
     { "--system", ON(RUN), TEXT, AT(system), 0, 0, "TEXT", "a system message before the prompt" },
     { "--raw", ON(RUN), FLAG, AT(raw), 0, 0, NULL, "continue the prompt as it is, without the model's chat template" },
     { "--temp", ON(RUN), F32, AT(sampling.temperature), 0, 1e6, "X", "temperature, 0 is greedy (0.8)" },
-    { "--top-k", ON(RUN), U32, AT(sampling.top_k), 0, UINT32_MAX, "N", "keep the N likeliest tokens, 0 is off (40)" },
+    { "--top-k", ON(RUN), U32, AT(sampling.top_k), 0, INT32_MAX, "N", "keep the N likeliest tokens, 0 is off (40)" },
     { "--top-p", ON(RUN), F32, AT(sampling.top_p), 0, 1, "X",
       "keep the likeliest that reach X together, 1 is off (0.95)" },
     { "--min-p", ON(RUN), F32, AT(sampling.min_p), 0, 1, "X",
@@ -46,7 +46,8 @@ static const struct option {
       "the same for each time they occur (0)" },
     { "--repeat-last-n", ON(RUN), U32, AT(sampling.penalty_last_n), 0, 1 << 24, "N",
       "how many tokens the penalties look at (64)" },
-    { "--seed", ON(RUN), U64, AT(sampling.seed), 0, 0, "N", "the same seed gives the same text on every machine (0)" },
+    { "--seed", ON(RUN), U64, AT(sampling.seed), 0, 0, "N",
+      "the same seed gives the same text on every machine (a random one)" },
     { "-p", TAKE_TOKENS, TEXT, AT(prompt), 0, 0, "TEXT", "the text to feed; - reads it from standard input" },
     { "--tokens", TAKE_TOKENS, TEXT, AT(ids), 0, 0, "1,2,3", "the token ids to feed, instead of -p" },
     { "--chat", TAKE_TOKENS, FLAG, AT(chat), 0, 0, NULL,
@@ -97,9 +98,9 @@ static const struct option {
     { "--ctx", TAKE_CTX, U32, AT(n_ctx), 1, 1 << 24, "N",
       "tokens the context holds (the model's own or 2048, the smaller)" },
     { "--batch", COMPUTE, U32, AT(n_batch), 1, 1 << 16, "N", "prompt tokens computed at once (64)" },
-    { "--threads", COMPUTE, U32, AT(n_thread), 1, 64, "N", "threads that compute (one for each processor)" },
+    { "--threads", COMPUTE, U32, AT(n_thread), 1, 64, "N", "threads that compute (one for each processor it may use)" },
     { "--precision", COMPUTE, PRECISION, AT(precision), 0, 0, "NAME",
-      "of activations: exact16, fast8, or auto, which is fast8 where that is 1.5 times as fast (auto)" },
+      "of activations: exact16, or fast8: 8 bits are faster on some CPUs and change the text (exact16)" },
     { "--kv-type", COMPUTE, KV_TYPE, AT(kv_type), 0, 0, "NAME",
       "how K and V are kept: i16, q8 (half the memory, less precise) or f32 (twice, slow) (i16)" },
     { "--reference", COMPUTE, FLAG, AT(reference), 0, 0, NULL, "the slow pass that defines what is right" },
@@ -113,12 +114,16 @@ static const struct option {
 static const struct {
     const char *name, *usage, *summary, *text;
 } commands[COMMAND_COUNT] = {
-    [COMMAND_RUN] = { "run", "MODEL -p TEXT", "answers a prompt",
+    [COMMAND_RUN] = { "run", "MODEL TEXT...", "answers a prompt",
+        "The words behind MODEL are the prompt; - reads it from standard input.  Words that end in .gguf and come\n"
+        "first are further files of a split model.  With -p all words are files.\n\n"
         "Streams the answer to standard output, then speeds to standard error.  The prompt is put into the model's\n"
         "chat template, if plumb knows its family, unless --raw is given.  A prompt from standard input loses one\n"
-        "newline at its end.  Ends at the model's end-of-turn token, after -n tokens or when the context is full.\n" },
+        "newline at its end.  Ends at the model's end-of-turn token, after -n tokens or when the context is full.\n"
+        "The last line tells the seed, unless the temperature is 0.\n" },
     [COMMAND_INSPECT] = { "inspect", "MODEL", "prints a file's keys and tensors",
-        "Reads the header only.  Arrays show their first elements, shapes begin with the fastest dimension.\n" },
+        "Reads the header only, also of a file whose tensors are cut off.  Arrays show their first elements, shapes\n"
+        "begin with the fastest dimension.\n" },
     [COMMAND_TOKENIZE] = { "tokenize", "MODEL TEXT", "prints the tokens of a text",
         "One token in a line: its id and its bytes, escaped.  TEXT - reads standard input, every byte of it.\n" },
     [COMMAND_SCORE] = { "score", "MODEL --ids 1,2,3", "tells what it thinks of given tokens",
@@ -251,6 +256,7 @@ static bool store(struct options *options, const struct option *o, const char *w
                  o->kind == COUNT ? " or \"all\"" : "");
         return false;
     case U64:
+        options->has_seed = true;   /* the only one of this kind */
         if (parse_u64(word, UINT64_MAX, (uint64_t *)target)) return true;
         complain(0, "%s: %s: \"%s\" is not an integer from 0 to 18446744073709551615", command, o->name, word);
         return false;
@@ -273,7 +279,7 @@ static bool store(struct options *options, const struct option *o, const char *w
             *(plumb_precision *)target = (plumb_precision)i;
             return true;
         }
-        complain(0, "%s: %s: \"%s\" is not auto, exact16 or fast8", command, o->name, word);
+        complain(0, "%s: %s: \"%s\" is not exact16 or fast8", command, o->name, word);
         return false;
     case KV_TYPE:
         for (int i = 0; plumb_kv_type_name((plumb_kv_type)i); i++) {
@@ -318,7 +324,7 @@ static const char *find_missing(struct options *o) {
         return o->command == COMMAND_TOKENIZE ? "MODEL and TEXT are needed"
              : o->command == COMMAND_PERPLEXITY ? "MODEL and FILE are needed" : "MODEL is needed";
     }
-    if (o->command == COMMAND_RUN && !o->prompt) return "-p TEXT is needed";
+    if (o->command == COMMAND_RUN && !o->prompt) return "a prompt is needed, as words behind MODEL or with -p TEXT";
     if (o->command == COMMAND_RUN && o->raw && o->system) return "--system is part of the template that --raw omits";
     if (o->command == COMMAND_SCORE && !o->ids) return "--ids is needed";
     if (o->command == COMMAND_DIAGNOSE && !o->against) return "--against THEIRS is needed";
@@ -353,8 +359,33 @@ static const char *find_overwritten(const struct options *o) {
     return NULL;
 }
 
+/* Words with a space between them; never freed, as argv is not. */
+static const char *join_words(const char *const *words, size_t n) {
+    size_t size = 1;
+    for (size_t i = 0; i < n; i++) size += strlen(words[i]) + 1;
+    char *text = allocate(size), *at = text;
+    for (size_t i = 0; i < n; i++) at += snprintf(at, size - (size_t)(at - text), i > 0 ? " %s" : "%s", words[i]);
+    return text;
+}
+
+/* The words that are no options: files, or of `run` without -p also the prompt.  false after a complaint. */
+static bool take_words(struct options *o, const char *const *words, size_t n) {
+    size_t n_file = n;
+    if (o->command == COMMAND_RUN && !o->prompt) {
+        for (n_file = n > 0; n_file < n && names_gguf(words[n_file]);) n_file++;
+        if (n_file < n) o->prompt = join_words(words + n_file, n - n_file);
+    }
+    if (n_file > MAX_FILES) {
+        complain(0, "%s: more than %d files", commands[o->command].name, MAX_FILES);
+        return false;
+    }
+    memcpy(o->files, words, n_file * sizeof *words);
+    o->n_file = n_file;
+    return true;
+}
+
 bool parse_options(int argc, char **argv, struct options *options, int *exit_code) {
-    *options = (struct options){ .n_predict = 256, .n_prompt = 128, .n_repeat = 3, .n_top = 10,
+    *options = (struct options){ .n_prompt = 128, .n_repeat = 3, .n_top = 10,
                                  .n_chunk = UINT32_MAX, .trace = { NULL, 0, UINT32_MAX, 8 },
                                  .sampling = plumb_sampling_default() };
     *exit_code = EXIT_USAGE;
@@ -391,25 +422,31 @@ bool parse_options(int argc, char **argv, struct options *options, int *exit_cod
     if (1u << command & REPORTS) exit_failed = 3;
 
     bool only_words = false;   /* after -- */
+    const char **words = allocate((size_t)argc * sizeof *words);
+    size_t n_word = 0;
     for (int i = 2; i < argc;) {
         const char *word = argv[i];
         if (!only_words && (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0)) {
             print_command_help(options->command);
             *exit_code = out_close(EXIT_OK);
+            free(words);
             return false;
         } else if (!only_words && strcmp(word, "--") == 0) {
             only_words = true;
             i++;
         } else if (!only_words && word[0] == '-' && word[1] != '\0') {
             i = take_option(argc, argv, i, options);
-            if (i == 0) return false;
-        } else if (options->n_file == MAX_FILES) {
-            complain(0, "%s: more than %d files", commands[command].name, MAX_FILES);
-            return false;
+            if (i == 0) {
+                free(words);
+                return false;
+            }
         } else {
-            options->files[options->n_file++] = argv[i++];
+            words[n_word++] = argv[i++];
         }
     }
+    bool fits = take_words(options, words, n_word);
+    free(words);
+    if (!fits) return false;
     const char *missing = find_missing(options), *overwritten = missing ? NULL : find_overwritten(options);
     if (missing) complain(0, "%s: %s; see plumb %s --help", commands[command].name, missing, commands[command].name);
     if (overwritten) {

@@ -162,9 +162,16 @@ static int read_record(struct run *r) {
     if (!isfinite(scale) || !isfinite(least) || scale < 0 || least > 0) {
         return bad_base(r, PLUMB_ERROR_METADATA, "position %" PRIu64 " holds no probabilities", r->n_done, 0);
     }
+    double sum = 0;
     for (uint32_t i = 0; i < r->n_vocab; i++) {
         const uint8_t *level = r->record + 8 + 2 * (size_t)i;
         r->base_log_p[i] = (double)(scale * (float)(level[0] | level[1] << 8) + least);
+        sum += exp(r->base_log_p[i]);
+    }
+    /* Each token that was cut is saved with a probability of up to exp(-16), about 1.1e-7. */
+    if (!(sum > 0.9 && sum < 1.1 + 2e-7 * r->n_vocab)) {
+        return bad_base(r, PLUMB_ERROR_METADATA, "position %" PRIu64 " holds no probabilities: their sum is not 1",
+                        r->n_done, 0);
     }
     return EXIT_OK;
 }
@@ -331,7 +338,7 @@ static int prepare(struct run *r, plumb_model *model) {
     if (against_reference) {
         sized.reference = true;
         sized.scalar = false;
-        sized.precision = PLUMB_PRECISION_AUTO;
+        sized.precision = PLUMB_PRECISION_EXACT16;
         sized.kv_type = PLUMB_KV_I16;
         r->base_session = create_session(model, &sized);
         if (!r->base_session) return exit_failed;

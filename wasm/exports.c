@@ -1,18 +1,21 @@
 /* The functions of plumb.h that take or fill structs, with numbers and pointers only: what JavaScript can call without
  * knowing a C layout.  wasm/exports.txt lists all exports; web/engine.js is the only caller. */
+#define _DEFAULT_SOURCE  /* sbrk */
 #include "plumb.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+void *plumb_wasm_heap_end(void);
 plumb_status plumb_wasm_model_info(const plumb_model *model, const char **architecture, double numbers[10]);
 plumb_status plumb_wasm_model_tensor(const plumb_model *model, uint64_t i, const char **type, double *n_bytes);
-plumb_status plumb_wasm_session_create(plumb_session **out, plumb_model *model, uint32_t n_ctx, uint32_t n_batch,
-                                       plumb_pass pass, bool force_scalar, uint32_t n_thread,
+plumb_status plumb_wasm_session_create(plumb_session **out, plumb_model *model, double n_ctx, double n_batch,
+                                       plumb_pass pass, bool force_scalar, double n_thread,
                                        plumb_precision precision, plumb_kv_type kv_type);
-plumb_status plumb_wasm_sampler_create(plumb_sampler **out, uint32_t n_vocab, float temperature, uint32_t top_k,
+plumb_status plumb_wasm_sampler_create(plumb_sampler **out, uint32_t n_vocab, float temperature, double top_k,
                                        float top_p, float min_p, float typical_p, float repeat_penalty,
-                                       float presence_penalty, float frequency_penalty, uint32_t penalty_last_n,
+                                       float presence_penalty, float frequency_penalty, double penalty_last_n,
                                        uint32_t n_bias, const plumb_logit_bias *bias, uint64_t seed,
                                        const char **reason);
 plumb_status plumb_wasm_trace_feed(plumb_trace *trace, plumb_session *session, const int32_t *ids, size_t n,
@@ -21,9 +24,16 @@ plumb_status plumb_wasm_trace_feed(plumb_trace *trace, plumb_session *session, c
 struct plumb_wasm_bytes;
 plumb_status plumb_wasm_trace_json(plumb_trace *trace, struct plumb_wasm_bytes *out);
 
+/* Counts come as doubles: as integers of 32 bits JavaScript would wrap them around, and 2^32 would be 0.  One that is no
+ * uint32 becomes the largest, which is out of every range. */
+static uint32_t to_u32(double x) { return x >= 0 && x < UINT32_MAX && x == (uint32_t)x ? (uint32_t)x : UINT32_MAX; }
+
 /* JavaScript writes biases as pairs of 32-bit words, and zeroes 8 bytes for a plumb_text. */
 _Static_assert(sizeof(plumb_logit_bias) == 8 && offsetof(plumb_logit_bias, bias) == 4, "engine.js writes this layout");
 _Static_assert(sizeof(plumb_text) <= 8, "engine.js allocates 8 bytes");
+
+/* The instance has written nothing at this address or above it. */
+void *plumb_wasm_heap_end(void) { return sbrk(0); }
 
 /* numbers: as many as there are names in INFO of engine.js, in that order; all are below 2^53. */
 plumb_status plumb_wasm_model_info(const plumb_model *model, const char **architecture, double numbers[10]) {
@@ -46,24 +56,24 @@ plumb_status plumb_wasm_model_tensor(const plumb_model *model, uint64_t i, const
     return PLUMB_OK;
 }
 
-plumb_status plumb_wasm_session_create(plumb_session **out, plumb_model *model, uint32_t n_ctx, uint32_t n_batch,
-                                       plumb_pass pass, bool force_scalar, uint32_t n_thread,
+plumb_status plumb_wasm_session_create(plumb_session **out, plumb_model *model, double n_ctx, double n_batch,
+                                       plumb_pass pass, bool force_scalar, double n_thread,
                                        plumb_precision precision, plumb_kv_type kv_type) {
-    const plumb_session_params params = {.n_ctx = n_ctx, .n_batch = n_batch, .pass = pass,
-                                         .force_scalar = force_scalar, .n_thread = n_thread, .precision = precision,
-                                         .kv_type = kv_type};
+    const plumb_session_params params = {.n_ctx = to_u32(n_ctx), .n_batch = to_u32(n_batch), .pass = pass,
+                                         .force_scalar = force_scalar, .n_thread = to_u32(n_thread),
+                                         .precision = precision, .kv_type = kv_type};
     return plumb_session_create(out, model, &params);
 }
 
-plumb_status plumb_wasm_sampler_create(plumb_sampler **out, uint32_t n_vocab, float temperature, uint32_t top_k,
+plumb_status plumb_wasm_sampler_create(plumb_sampler **out, uint32_t n_vocab, float temperature, double top_k,
                                        float top_p, float min_p, float typical_p, float repeat_penalty,
-                                       float presence_penalty, float frequency_penalty, uint32_t penalty_last_n,
+                                       float presence_penalty, float frequency_penalty, double penalty_last_n,
                                        uint32_t n_bias, const plumb_logit_bias *bias, uint64_t seed,
                                        const char **reason) {
     const plumb_sampling params = {
-        .temperature = temperature, .top_k = top_k, .top_p = top_p, .min_p = min_p, .typical_p = typical_p,
+        .temperature = temperature, .top_k = to_u32(top_k), .top_p = top_p, .min_p = min_p, .typical_p = typical_p,
         .repeat_penalty = repeat_penalty, .presence_penalty = presence_penalty,
-        .frequency_penalty = frequency_penalty, .penalty_last_n = penalty_last_n,
+        .frequency_penalty = frequency_penalty, .penalty_last_n = to_u32(penalty_last_n),
         .n_bias = n_bias, .bias = bias, .seed = seed,
     };
     return plumb_sampler_create(out, n_vocab, &params, reason);

@@ -1,6 +1,6 @@
 /* The words that the threads of a pool share, and the three ways to have threads. */
-#define _DEFAULT_SOURCE  /* sysconf's count of processors */
 #include "base/pool.h"
+#include "base/processors.h"
 
 #include <assert.h>
 #include <stdatomic.h>
@@ -11,7 +11,6 @@
 #elif !defined(__wasm__) && (defined(__unix__) || defined(__APPLE__))
 #define POOL_POSIX 1
 #include <pthread.h>
-#include <unistd.h>
 #endif
 
 #if POOL_WASM || POOL_POSIX
@@ -45,6 +44,7 @@ struct crew {
     _Alignas(64) _Atomic uint32_t n_run;       /* loops so far: what idle threads wait to see change */
     _Atomic uint32_t n_sleeping;
     _Atomic uint32_t end;
+    struct { _Alignas(64) _Atomic uint32_t n; } taken[POOL_MAX_THREADS];   /* loops that each thread took part in */
 #if POOL_POSIX
     pthread_mutex_t mutex;
     pthread_cond_t changed;
@@ -142,6 +142,8 @@ static void take_part(struct crew *c, uint32_t thread) {
         n_chunk = of_loop;
     }
     if (n_mine == 0) return;
+    _Atomic uint32_t *taken = &c->taken[thread].n;   /* written by this thread alone */
+    atomic_store_explicit(taken, atomic_load_explicit(taken, memory_order_relaxed) + 1, memory_order_relaxed);
     bool last = atomic_fetch_add(&c->n_done, n_mine) + n_mine == n_chunk;
     if (last && atomic_load(&c->caller_sleeps)) wake(c, &c->n_done, 1);
 }
@@ -194,8 +196,13 @@ void pool_run(struct pool *pool, uint32_t n, uint32_t grain, pool_work *work, vo
 static struct crew host_crew;
 static uint32_t n_hired = 1;
 
-void pool_hire(uint32_t n_thread) { n_hired = n_thread; }
-void pool_serve(uint32_t thread) { serve(&host_crew, thread); }
+void pool_hire(uint32_t n_thread) {
+    n_hired = n_thread < 1 ? 1 : n_thread < POOL_MAX_THREADS ? n_thread : POOL_MAX_THREADS;
+}
+/* One beyond the most never gets work. */
+void pool_serve(uint32_t thread) {
+    if (thread < POOL_MAX_THREADS) serve(&host_crew, thread);
+}
 void pool_dismiss(void) { dismiss(&host_crew); }
 
 void pool_break(void) {
@@ -219,7 +226,7 @@ static void *thread_main(void *user) {
 }
 
 struct pool *pool_create(uint32_t n_thread) {
-    if (n_thread == 0) n_thread = (uint32_t)sysconf(_SC_NPROCESSORS_ONLN);   /* -1 where it is not known: the most */
+    if (n_thread == 0) n_thread = processors_usable();
     if (n_thread > POOL_MAX_THREADS) n_thread = POOL_MAX_THREADS;
     if (n_thread <= 1) return NULL;
     struct pool *pool = malloc(sizeof *pool);
@@ -262,6 +269,12 @@ void pool_break(void) {}
 
 uint32_t pool_size(const struct pool *pool) { return pool ? pool->n_thread : 1; }
 
+uint32_t pool_n_taken(const struct pool *pool) {
+    uint32_t n = 0;
+    for (uint32_t i = 1; pool && i < pool->n_thread; i++) n += atomic_load(&pool->crew->taken[i].n);
+    return n;
+}
+
 #else   /* one thread */
 
 struct pool { uint32_t n_thread; };
@@ -269,6 +282,7 @@ struct pool { uint32_t n_thread; };
 struct pool *pool_create(uint32_t n_thread) { (void)n_thread; return NULL; }
 void pool_free(struct pool *pool) { (void)pool; }
 uint32_t pool_size(const struct pool *pool) { (void)pool; return 1; }
+uint32_t pool_n_taken(const struct pool *pool) { (void)pool; return 0; }
 void pool_hire(uint32_t n_thread) { (void)n_thread; }
 void pool_serve(uint32_t thread) { (void)thread; }
 void pool_dismiss(void) {}

@@ -21,13 +21,17 @@ struct pool;
 /* Computes indices begin .. end - 1; thread < pool_size.  Must not call pool_run. */
 typedef void pool_work(void *user, uint32_t begin, uint32_t end, uint32_t thread);
 
-/* A pool of n_thread threads or as many as can be had; 0: of as many as are at hand, natively one for each processor.
+/* A pool of n_thread threads or as many as can be had, at most POOL_MAX_THREADS; 0: of as many as are at hand, natively
+ * one for each processor that the process may use (processors.h).
  * One thread at a time may use it, and in WebAssembly one of all pools. */
 struct pool *pool_create(uint32_t n_thread);
 /* Ends its threads; not those of a WebAssembly host. */
 void pool_free(struct pool *pool);
 /* 1 for NULL. */
 uint32_t pool_size(const struct pool *pool);
+/* How many times a thread other than the caller's has taken part in a loop, over all threads and loops so far: the
+ * caller's thread may do a whole loop before the others are awake. */
+uint32_t pool_n_taken(const struct pool *pool);
 
 /* Calls work for chunks of grain (> 0) indices, the last one shorter, that cover 0 .. n - 1 once, and returns when all
  * are done: whatever they wrote is then seen by the caller and by every later pool_run.  n <= grain: one plain call. */
@@ -38,7 +42,8 @@ static inline void pool_share(struct pool *pool, uint32_t n, pool_work *work, vo
     pool_run(pool, n, grain > 0 ? grain : 1, work, user);
 }
 
-/* WebAssembly with atomics only: threads 1 .. n_thread - 1 serve or soon will, so pools may have n_thread. */
+/* WebAssembly with atomics only: threads 1 .. n_thread - 1 serve or soon will, so pools may have n_thread, at most
+ * POOL_MAX_THREADS. */
 void pool_hire(uint32_t n_thread);
 /* The life of such a thread: works in the loops of all pools until pool_dismiss, after which no loop may begin. */
 void pool_serve(uint32_t thread);

@@ -7,7 +7,7 @@
  *
  * The header is a chain of small fields of known length and runs of bytes (names, strings, numbers).  A field is
  * parsed when all of it is in the staging buffer; a run is copied out as it comes.  Every table and every run grows
- * by doubling as its bytes arrive, so memory follows what was received, not what was announced.  After the header the
+ * as its bytes arrive, so memory follows what was received, not what was announced.  After the header the
  * tensors are filled in the order of their offsets.
  */
 #include "gguf/gguf.h"
@@ -34,9 +34,14 @@ enum {
     /* Ours: real files use 32 to 65536; more than a huge page is a broken or hostile file. */
     MAX_ALIGNMENT = 1 << 24,
     /* Ours: the largest models have thousands of tensors and tens of keys. */
-    MAX_COUNT = 1 << 24,
+    MAX_TENSORS = 1 << 24,
+    MAX_KEYS = 1 << 16,
     /* As ggml: bytes of a string, elements of an array. */
     MAX_LENGTH = 1 << 30,
+    /* Ours: real headers have 30 MB at most.  One that does not end must not be read for ever. */
+    MAX_HEADER = 1 << 28,
+    /* Ours: an empty string takes 8 bytes in a file and more than four times as many in memory. */
+    MAX_EMPTY_STRINGS = 1 << 16,
 };
 
 /* What the parser waits for. */
@@ -80,7 +85,7 @@ struct gguf {
     struct chunk *run_chunk;     /* the run that is being read: n bytes from run_start on, n_run of them are there */
     uint64_t run_start, run_size, n_run;
     struct gguf_string *strings; /* the string table of the key that is being read */
-    uint64_t n_string, string_capacity;
+    uint64_t n_string, n_empty_string, string_capacity;
 
     struct gguf_tensor **by_offset;
     uint64_t data_bytes;         /* of all tensors */
@@ -193,10 +198,21 @@ static bool file_holds(const struct gguf *g, uint64_t skip, uint64_t n) {
     return skip <= bytes_left(g) && n <= bytes_left(g) - skip;
 }
 
-/* Makes the table hold at least used + 1 and at most limit elements. */
+/* Could n more bytes, skip bytes after the next one to be parsed, be in a header that is read? */
+static bool header_holds(const struct gguf *g, uint64_t skip, uint64_t n) {
+    return skip <= MAX_HEADER && n <= MAX_HEADER - skip && g->position <= MAX_HEADER - skip - n;
+}
+
+static plumb_status fail_header(struct gguf *g, uint64_t n, const char *what) {
+    return fail(g, PLUMB_ERROR_METADATA, "%" PRIu64 " %s go beyond byte %d, where a header must end", n, what,
+                MAX_HEADER);
+}
+
+/* Makes the table hold at least used + 1 and at most limit elements.  It grows by an eighth: while it is moved, old and
+ * new together are little more than twice what is used. */
 static plumb_status grow(struct gguf *g, void **table, uint64_t *capacity, uint64_t used, uint64_t limit, size_t size) {
     if (used < *capacity) return PLUMB_OK;
-    uint64_t n = *capacity < 16 ? 32 : 2 * *capacity;
+    uint64_t n = *capacity + *capacity / 8 + 32;
     if (n > limit) n = limit;
     uint64_t bytes;
     void *p = NULL;
@@ -311,6 +327,7 @@ static plumb_status check_name_length(struct gguf *g, plumb_status status, uint6
     if (n == 0 || n > most)
         return fail(g, status, "a name of %" PRIu64 " bytes, 1 to %" PRIu64 " are allowed", n, most);
     if (!file_holds(g, 8, n)) return fail_truncated(g, n, "bytes of name", 8 + n);
+    if (!header_holds(g, 8, n)) return fail_header(g, n, "bytes of name");
     return PLUMB_OK;
 }
 
@@ -330,7 +347,8 @@ static struct gguf_key *key(struct gguf *g) { return &g->keys[g->n_key_begun - 1
 static plumb_status end_key(struct gguf *g) {
     struct gguf_key *k = key(g);
     if (k->type == GGUF_STRING) {
-        k->strings = g->strings;
+        void *exact = k->n > 0 ? realloc(g->strings, (size_t)k->n * sizeof *g->strings) : NULL;
+        k->strings = exact != NULL ? exact : g->strings;
         g->strings = NULL;
         g->string_capacity = 0;
     } else {
@@ -362,8 +380,10 @@ static plumb_status begin_values(struct gguf *g, size_t skip) {
                     MAX_LENGTH);
     if (!file_holds(g, skip, k->n * size))
         return fail_truncated(g, k->n, k->type == GGUF_STRING ? "strings" : "values", skip + k->n * size);
+    if (!header_holds(g, skip, k->n * size))
+        return fail_header(g, k->n, k->type == GGUF_STRING ? "strings" : "values");
     if (k->type != GGUF_STRING) return run_begin(g, READ_NUMBERS, k->n * size);
-    g->n_string = 0;
+    g->n_string = g->n_empty_string = 0;
     g->state = READ_STRING_LENGTH;
     return PLUMB_OK;
 }
@@ -378,6 +398,8 @@ static plumb_status check_value_type(struct gguf *g, uint32_t type) {
 static plumb_status end_string(struct gguf *g) {
     struct gguf_key *k = key(g);
     void *strings = g->strings;
+    if (g->run_size == 0 && g->n_empty_string++ == MAX_EMPTY_STRINGS)
+        return fail(g, PLUMB_ERROR_METADATA, "more than %d of its strings are empty", MAX_EMPTY_STRINGS);
     PLUMB_TRY(grow(g, &strings, &g->string_capacity, g->n_string, k->n, sizeof *g->strings));
     g->strings = strings;
     g->strings[g->n_string++] =
@@ -499,13 +521,14 @@ static plumb_status read_version(struct gguf *g, uint32_t version) {
 }
 
 static plumb_status read_counts(struct gguf *g, uint64_t n_tensor, uint64_t n_key) {
-    if (n_tensor > MAX_COUNT)
-        return fail(g, PLUMB_ERROR_TENSOR, "%" PRIu64 " tensors, at most %d are allowed", n_tensor, MAX_COUNT);
-    if (n_key > MAX_COUNT)
-        return fail(g, PLUMB_ERROR_METADATA, "%" PRIu64 " keys, at most %d are allowed", n_key, MAX_COUNT);
+    if (n_tensor > MAX_TENSORS)
+        return fail(g, PLUMB_ERROR_TENSOR, "%" PRIu64 " tensors, at most %d are allowed", n_tensor, MAX_TENSORS);
+    if (n_key > MAX_KEYS)
+        return fail(g, PLUMB_ERROR_METADATA, "%" PRIu64 " keys, at most %d are allowed", n_key, MAX_KEYS);
     uint64_t key_bytes = n_key * MIN_KEY_BYTES, tensor_bytes = n_tensor * MIN_TENSOR_BYTES;
     if (!file_holds(g, 16, key_bytes)) return fail_truncated(g, n_key, "keys", 16 + key_bytes);
     if (!file_holds(g, 16 + key_bytes, tensor_bytes)) return fail_truncated(g, n_tensor, "tensors", 16 + tensor_bytes);
+    if (!header_holds(g, 16 + key_bytes, tensor_bytes)) return fail_header(g, n_tensor, "tensors");
     g->n_tensor = n_tensor;
     g->n_key = n_key;
     g->state = NEXT_ITEM;
@@ -566,6 +589,7 @@ static plumb_status parse_field(struct gguf *g, const uint8_t *p) {
             return fail(g, PLUMB_ERROR_METADATA, "string %" PRIu64 " has %" PRIu64 " bytes, at most %d are allowed",
                         g->n_string, n, MAX_LENGTH);
         if (!file_holds(g, 8, n)) return fail_truncated(g, n, "bytes of string", 8 + n);
+        if (!header_holds(g, 8, n)) return fail_header(g, n, "bytes of string");
         return run_begin(g, READ_STRING, n);
     }
     case READ_TENSOR_NAME_LENGTH:
@@ -795,7 +819,8 @@ plumb_status gguf_finish(const struct gguf *g, struct error *err) {
 void gguf_set_file_size(struct gguf *g, uint64_t file_size) { g->file_size = file_size; }
 bool gguf_has_header(const struct gguf *g) { return g->state == READ_DATA; }
 bool gguf_is_complete(const struct gguf *g) { return g->state == READ_DATA && g->i_tensor == g->n_tensor; }
-uint64_t gguf_position(const struct gguf *g) { return g->position + g->n_staged; }
+/* What is staged up to i_staged is parsed, and in position already. */
+uint64_t gguf_position(const struct gguf *g) { return g->position + g->n_staged - g->i_staged; }
 
 uint32_t gguf_version(const struct gguf *g) { return g->version; }
 uint64_t gguf_alignment(const struct gguf *g) { return g->alignment; }

@@ -1,6 +1,8 @@
-/* Which kernels are the fastest here, and does it pay to round activations to 8 bits?  Measured, for a relaxed dot is
- * one instruction on some machines and three on others.  Engines have had wrong ones too (the baseline compiler of V8
- * in 2023), so those that are timed must give the very bits of SIMD128's, or none runs. */
+/* Chooses between SIMD128 and relaxed kernels for activations of 16 bits.  Both give the same bits, so the choice
+ * changes the speed and nothing else.  It is measured, because a relaxed dot is one instruction on some machines and
+ * three on others.  Engines have had wrong relaxed dots (the baseline compiler of V8 in 2023): every relaxed kernel must
+ * give the bits of its SIMD128 counterpart, or none is used.  The precision is never decided here: the caller asks for
+ * it. */
 #include "kernels/kernels.h"
 #include "kernels/simd128.h"
 
@@ -14,13 +16,13 @@
 /* A clock that does not tick in so many looks, some 5 ms, is too coarse: browsers that hide who they are for have one
  * of 16 or 100 ms. */
 enum { MANY_TOKENS = 16, MAX_WEIGHTS = 1 << 18, MAX_LOOKS = 100000 };
-#define FAST8_FASTER_BY 1.5
 /* More than the measurement is off by. */
 #define RELAXED_FASTER_BY 1.05
 #define NEWS_FASTER_BY 1.05   /* than any call before */
 
-enum { SIMD128_16, RELAXED_16, RELAXED_8 };
-static const struct { enum kernels_isa isa; plumb_precision precision; } kinds[KERNELS_WAYS] = {
+/* The first KERNELS_WAYS of them are timed; RELAXED_8 is only compared. */
+enum { SIMD128_16, RELAXED_16, RELAXED_8, N_WAY };
+static const struct { enum kernels_isa isa; plumb_precision precision; } kinds[N_WAY] = {
     [SIMD128_16] = { KERNELS_SIMD128, PLUMB_PRECISION_EXACT16 },
     [RELAXED_16] = { KERNELS_RELAXED, PLUMB_PRECISION_EXACT16 },
     [RELAXED_8] = { KERNELS_RELAXED, PLUMB_PRECISION_FAST8 },
@@ -85,35 +87,29 @@ static bool is_right(struct way *way, const float *x, float *y, float *other) {
 }
 
 /* By the geometric mean of one token and many; never if they were not measured. */
-static bool is_faster(const struct kernel_speeds *s, int way, int than, double factor) {
-    return s->of[way][0] * s->of[way][1] > s->of[than][0] * s->of[than][1] * factor * factor;
-}
-
-static int best_exact(const struct kernel_speeds *s) {
-    return is_faster(s, RELAXED_16, SIMD128_16, RELAXED_FASTER_BY) ? RELAXED_16 : SIMD128_16;
+static bool relaxed_is_faster(const struct kernel_speeds *s) {
+    const double *relaxed = s->of[RELAXED_16], *simd128 = s->of[SIMD128_16];
+    return relaxed[0] * relaxed[1] > simd128[0] * simd128[1] * RELAXED_FASTER_BY * RELAXED_FASTER_BY;
 }
 
 /* All ways, to *s; the products of w and x go to y and other. */
 static void measure_ways(struct kernel_speeds *s, const struct matrix *w, const float *x, float *y, float *other) {
-    struct way ways[KERNELS_WAYS] = { 0 };
-    struct kernel_speeds now = { 0 };
+    struct way ways[N_WAY] = { 0 };
     bool ok = true, news = false, coarse = false;
-    for (int i = 0; i < KERNELS_WAYS; i++) ok = ok && way_create(&ways[i], kinds[i].isa, kinds[i].precision, w, x);
-    for (int i = 0; ok && i < KERNELS_WAYS; i++) {
-        for (int many = 0; many < 2 && !coarse; many++) {
-            double speed = now.of[i][many] = measure(&ways[i], y, many ? MANY_TOKENS : 1);
+    for (int i = 0; i < N_WAY; i++) ok = ok && way_create(&ways[i], kinds[i].isa, kinds[i].precision, w, x);
+    for (int i = 0; ok && i < N_WAY; i++) {
+        for (int many = 0; many < 2 && !coarse && i < KERNELS_WAYS; many++) {
+            double speed = measure(&ways[i], y, many ? MANY_TOKENS : 1);
             coarse = speed == 0;
             news |= speed > NEWS_FASTER_BY * s->of[i][many];
             if (speed > s->of[i][many]) s->of[i][many] = speed;
         }
         s->wrong |= kinds[i].isa == KERNELS_RELAXED && !is_right(&ways[i], x, y, other);
     }
-    bool fast8 = ok && is_faster(&now, RELAXED_8, best_exact(&now), FAST8_FASTER_BY);
     s->n_call += ok;
-    s->n_fast8 += fast8;
-    /* Not by two calls alone, for an engine may not have compiled better yet; and FAST8 is for most of all calls. */
-    s->settled = s->wrong || coarse || (s->n_call > 2 && ok && !news && s->n_fast8 == 0);
-    for (int i = 0; i < KERNELS_WAYS; i++) way_free(&ways[i]);
+    /* Not by two calls alone, for an engine may not have compiled better yet. */
+    s->settled = s->wrong || coarse || (s->n_call > 2 && ok && !news);
+    for (int i = 0; i < N_WAY; i++) way_free(&ways[i]);
 }
 
 void kernels_measure(struct kernel_speeds *s, uint32_t type, uint64_t n_in, uint64_t n_out) {
@@ -142,12 +138,8 @@ void kernels_measure(struct kernel_speeds *s, uint32_t type, uint64_t n_in, uint
 }
 
 void kernels_choose(struct kernels *k, plumb_precision precision, const struct kernel_speeds *s) {
-    int best = best_exact(s);
-    /* By most calls, too: with another precision the text is another, and beside other work a call may be far off. */
-    bool fast8 = precision == PLUMB_PRECISION_AUTO && !s->wrong && s->n_fast8 > s->n_call / 2
-              && is_faster(s, RELAXED_8, best, FAST8_FASTER_BY);
-    if (fast8 || precision == PLUMB_PRECISION_FAST8) best = RELAXED_8;
-    kernels_init(k, s->wrong ? KERNELS_SIMD128 : kinds[best].isa, kinds[best].precision);
+    bool relaxed = precision == PLUMB_PRECISION_FAST8 || relaxed_is_faster(s);
+    kernels_init(k, relaxed && !s->wrong ? KERNELS_RELAXED : KERNELS_SIMD128, precision);
 }
 
 #else
@@ -156,7 +148,7 @@ void kernels_measure(struct kernel_speeds *s, uint32_t type, uint64_t n_in, uint
 }
 
 void kernels_choose(struct kernels *k, plumb_precision precision, const struct kernel_speeds *s) {
-    kernels_init(k, KERNELS_SIMD128, precision == PLUMB_PRECISION_AUTO ? PLUMB_PRECISION_EXACT16 : precision);
+    kernels_init(k, KERNELS_SIMD128, precision);
     (void)s;
 }
 #endif

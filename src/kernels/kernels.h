@@ -170,15 +170,15 @@ void kernels_fill_floats(struct kernels *k);    /* the same of float types */
 int32_t kernels_max_code(plumb_precision precision, uint32_t type);
 /* A weight type that matmul can multiply with. */
 bool kernels_have(uint32_t type);
-/* Matrices of one shape and type multiplied in a second, in each of the ways that choose_relaxed.c knows, with one
+/* Matrices of one shape and type multiplied in a second by the SIMD128 and by the relaxed kernels for 16 bits, with one
  * token and with many; 0: not measured. */
-enum { KERNELS_WAYS = 3, KERNELS_CALLS = 6 };
+enum { KERNELS_WAYS = 2, KERNELS_CALLS = 6 };
 struct kernel_speeds {
     double of[KERNELS_WAYS][2];
     bool wrong;                 /* relaxed products were not those of SIMD128's kernels, once */
     bool settled;               /* wrong, or the clock is too coarse, or the third call or a later one found nothing
-                                 * faster, nor any a reason for FAST8 */
-    uint32_t n_call, n_fast8;   /* that measured, and those in which FAST8 was 1.5 times as fast */
+                                 * faster */
+    uint32_t n_call;            /* calls that measured */
 };
 
 /* Measures, for some 4 ms, where there is a choice, and keeps what is better than *s; where there is none, or no
@@ -186,8 +186,8 @@ struct kernel_speeds {
  * and not in a row: an engine runs code slowly at first, and compiles it better meanwhile.  Those after *s has settled
  * do nothing.  Weights are made up: a shape is known long before its bytes are there. */
 void kernels_measure(struct kernel_speeds *s, uint32_t type, uint64_t n_in, uint64_t n_out);
-/* The fastest table; none that is relaxed after a wrong product.  AUTO takes FAST8 where that is 1.5 times as fast as
- * EXACT16, by the best of all calls and by most of them. */
+/* The fastest table of that precision; none that is relaxed after a wrong product.  The speeds choose among tables that
+ * give the same bits: the precision of the result is always the one that is asked for. */
 void kernels_choose(struct kernels *k, plumb_precision precision, const struct kernel_speeds *s);
 
 /* y[i] = X w[i]^T for all tokens, of n <= 3 matrices that share their input.  X: a, quantized here if a type needs it

@@ -39,13 +39,15 @@ plumb_sampling plumb_sampling_default(void) {
 /* NULL, or which parameter is wrong. */
 static const char *find_fault(uint32_t n_vocab, const plumb_sampling *p) {
     if (n_vocab == 0 || n_vocab > INT32_MAX) return "n_vocab must be 1..2147483647";
-    if (!isfinite(p->temperature)) return "temperature must be finite";
+    if (!(isfinite(p->temperature) && p->temperature >= 0)) return "temperature must be 0 or more, and finite";
+    if (p->top_k > INT32_MAX) return "top_k must be 0..2147483647";
     if (!(p->top_p >= 0 && p->top_p <= 1)) return "top_p must be 0..1";
     if (!(p->min_p >= 0 && p->min_p <= 1)) return "min_p must be 0..1";
     if (!(p->typical_p >= 0 && p->typical_p <= 1)) return "typical_p must be 0..1";
     if (!(isfinite(p->repeat_penalty) && p->repeat_penalty > 0)) return "repeat_penalty must be finite and above 0";
     if (!isfinite(p->presence_penalty)) return "presence_penalty must be finite";
     if (!isfinite(p->frequency_penalty)) return "frequency_penalty must be finite";
+    if (p->penalty_last_n > 1 << 24) return "penalty_last_n must be 0..16777216";
     if (p->n_bias > 0 && !p->bias) return "bias is NULL";
     for (uint32_t i = 0; i < p->n_bias; i++) {
         if (p->bias[i].token < 0 || (uint32_t)p->bias[i].token >= n_vocab) return "bias token outside the vocabulary";

@@ -15,15 +15,25 @@ struct plumb_session {
     int32_t *tokens;              /* (n_ctx), n_past of them in the cache */
     float *logits;                /* (n_vocab) */
     bool has_logits;
+    bool is_running;              /* inside a feed: callbacks must not change anything */
 };
+
+/* Ranges of plumb_session_params.  More is no machine's: the context of 2^24 tokens of a small model is 100 GB. */
+enum { MAX_CTX = 1 << 24, MAX_BATCH = 1 << 16 };
 
 static plumb_status create(plumb_session *s, const plumb_session_params *p, struct error *err) {
     const struct model *m = s->model->model;
+    if (p->n_ctx > MAX_CTX) {
+        return error_set(err, PLUMB_ERROR_ARGUMENT, "a context of %u tokens: 0 to %d are allowed", p->n_ctx, MAX_CTX);
+    }
+    if (p->n_batch > MAX_BATCH) {
+        return error_set(err, PLUMB_ERROR_ARGUMENT, "batches of %u tokens: 0 to %d are allowed", p->n_batch, MAX_BATCH);
+    }
+    if (p->n_thread > POOL_MAX_THREADS) {
+        return error_set(err, PLUMB_ERROR_ARGUMENT, "%u threads: 0 to %d are allowed", p->n_thread, POOL_MAX_THREADS);
+    }
     s->n_ctx = model_n_ctx(&m->config, p->n_ctx);
     s->n_batch = p->n_batch > 0 ? p->n_batch : 64;
-    if (s->n_ctx > INT32_MAX) {
-        return error_set(err, PLUMB_ERROR_ARGUMENT, "a context of %u tokens: at most %d", s->n_ctx, INT32_MAX);
-    }
     if (p->pass != PLUMB_PASS_FAST && p->pass != PLUMB_PASS_REFERENCE) {
         return error_set(err, PLUMB_ERROR_ARGUMENT, "%d is no pass", (int)p->pass);
     }
@@ -43,8 +53,7 @@ static plumb_status create(plumb_session *s, const plumb_session_params *p, stru
     if (p->pass == PLUMB_PASS_REFERENCE) return reference_create(&s->reference, m, s->n_ctx, s->n_batch, err);
     s->pool = pool_create(p->n_thread);
     struct kernels k;
-    bool fast8 = p->precision == PLUMB_PRECISION_FAST8;
-    if (p->force_scalar) kernels_init(&k, KERNELS_SCALAR, fast8 ? PLUMB_PRECISION_FAST8 : PLUMB_PRECISION_EXACT16);
+    if (p->force_scalar) kernels_init(&k, KERNELS_SCALAR, p->precision);
     else kernels_choose(&k, p->precision, &s->model->speeds);
     return forward_create(&s->forward, m, s->n_ctx, s->n_batch, p->kv_type, &k, s->pool, err);
 }
@@ -77,7 +86,6 @@ void plumb_session_free(plumb_session *s) {
 
 const char *plumb_precision_name(plumb_precision precision) {
     switch (precision) {
-    case PLUMB_PRECISION_AUTO: return "auto";
     case PLUMB_PRECISION_EXACT16: return "exact16";
     case PLUMB_PRECISION_FAST8: return "fast8";
     }
@@ -105,7 +113,7 @@ const char *plumb_session_kernels(const plumb_session *s) {
     return s->forward ? forward_kernels(s->forward)->name : "reference";
 }
 plumb_precision plumb_session_precision(const plumb_session *s) {
-    return s->forward ? forward_kernels(s->forward)->precision : PLUMB_PRECISION_AUTO;
+    return s->forward ? forward_kernels(s->forward)->precision : PLUMB_PRECISION_EXACT16;
 }
 uint32_t plumb_session_n_thread(const plumb_session *s) { return pool_size(s->pool); }
 
@@ -119,7 +127,13 @@ uint32_t plumb_session_reuse(plumb_session *s, const int32_t *ids, size_t n) {
     return same;
 }
 
+static plumb_status check_not_running(plumb_session *s) {
+    if (!s->is_running) return PLUMB_OK;
+    return error_set(&s->err, PLUMB_ERROR_STATE, "a callback of this session cannot feed, rewind or tap it");
+}
+
 plumb_status plumb_session_rewind(plumb_session *s, uint32_t n_past) {
+    PLUMB_TRY(check_not_running(s));
     if (n_past > s->n_past) {
         return error_set(&s->err, PLUMB_ERROR_ARGUMENT, "rewind to token %u, but only %u are in the cache", n_past,
                          s->n_past);
@@ -131,6 +145,11 @@ plumb_status plumb_session_rewind(plumb_session *s, uint32_t n_past) {
 
 static plumb_status check_feed(plumb_session *s, const int32_t *ids, size_t n) {
     uint32_t n_vocab = s->model->model->config.n_vocab;
+    PLUMB_TRY(check_not_running(s));
+    if (s->model->headers_only && !s->model->ring) {
+        return error_set(&s->err, PLUMB_ERROR_STATE, "the model was rehearsed, and there are no weights: its largest "
+                         "tensor is too large to be made up");
+    }
     if (n > s->n_ctx - s->n_past) {
         return error_set(&s->err, PLUMB_ERROR_CONTEXT, "%zu more tokens do not fit: %u of the context's %u are used", n,
                          s->n_past, s->n_ctx);
@@ -145,6 +164,7 @@ static plumb_status check_feed(plumb_session *s, const int32_t *ids, size_t n) {
 }
 
 plumb_status plumb_session_set_tap(plumb_session *s, void (*on_tap)(void *user, const plumb_tap *tap), void *user) {
+    PLUMB_TRY(check_not_running(s));
     struct tap_sink sink = { on_tap, user };
     plumb_status status = s->forward ? forward_set_tap(s->forward, sink) : reference_set_tap(s->reference, sink);
     if (status == PLUMB_OK) return PLUMB_OK;
@@ -162,6 +182,7 @@ static void run(plumb_session *s, const int32_t *ids, uint32_t n, uint32_t n_log
 
 plumb_status plumb_session_feed(plumb_session *s, const int32_t *ids, size_t n) {
     PLUMB_TRY(check_feed(s, ids, n));
+    s->is_running = true;
     while (n > 0) {
         uint32_t n_run = n < s->n_batch ? (uint32_t)n : s->n_batch;
         run(s, ids, n_run, n_run == n, s->logits);
@@ -169,6 +190,7 @@ plumb_status plumb_session_feed(plumb_session *s, const int32_t *ids, size_t n) 
         n -= n_run;
         s->has_logits = true;
     }
+    s->is_running = false;
     return PLUMB_OK;
 }
 
@@ -179,6 +201,7 @@ plumb_status plumb_session_feed_all(plumb_session *s, const int32_t *ids, size_t
     uint32_t n_vocab = s->model->model->config.n_vocab, n_max = n < s->n_batch ? (uint32_t)n : s->n_batch;
     float *all = alloc_array((uint64_t)n_max * n_vocab, sizeof *all);
     if (!all) return error_set(&s->err, PLUMB_ERROR_MEMORY, "out of memory: logits of %u positions", n_max);
+    s->is_running = true;
     while (n > 0) {
         uint32_t n_run = n < n_max ? (uint32_t)n : n_max, pos = s->n_past;
         run(s, ids, n_run, n_run, all);
@@ -187,6 +210,7 @@ plumb_status plumb_session_feed_all(plumb_session *s, const int32_t *ids, size_t
         ids += n_run;
         n -= n_run;
     }
+    s->is_running = false;
     s->has_logits = true;
     free(all);
     return PLUMB_OK;

@@ -6,7 +6,6 @@
  */
 #include "plumb.h"
 
-#include <assert.h>
 #include <string.h>
 
 /* Is held[0..n) the start of a character, or all of one?  *need: how many bytes the character has. */
@@ -24,24 +23,26 @@ static bool is_start(const uint8_t *held, size_t n, size_t *need) {
     return true;
 }
 
-static size_t replace(char *buf) {
-    memcpy(buf, "\xef\xbf\xbd", 3);
-    return 3;
+/* Puts a character behind the n bytes so far and returns n with it.  One that does not fit in cap is counted only, and
+ * so are all after it: n is not below cap again. */
+static size_t put(char *buf, size_t *cap, size_t n, const void *character, size_t n_bytes) {
+    if (n <= *cap && n_bytes <= *cap - n) memcpy(buf + n, character, n_bytes);
+    else *cap = 0;
+    return n + n_bytes;
 }
 
+static const char replacement[] = "\xef\xbf\xbd";
+
 size_t plumb_text_push(plumb_text *text, const char *piece, size_t n, char *buf, size_t cap) {
-    assert(cap / 3 >= n + 4);
-    (void)cap;
     size_t out = 0, need;
     for (size_t i = 0; i < n; i++) {
         text->held[text->n_held++] = (uint8_t)piece[i];
         if (!is_start(text->held, text->n_held, &need)) {
-            out += replace(buf + out);
+            out = put(buf, &cap, out, replacement, 3);
             if (text->n_held > 1) i--;   /* this byte broke the character; it may start the next */
             text->n_held = 0;
         } else if (text->n_held == need) {
-            memcpy(buf + out, text->held, need);
-            out += need;
+            out = put(buf, &cap, out, text->held, need);
             text->n_held = 0;
         }
     }
@@ -49,9 +50,7 @@ size_t plumb_text_push(plumb_text *text, const char *piece, size_t n, char *buf,
 }
 
 size_t plumb_text_flush(plumb_text *text, char *buf, size_t cap) {
-    assert(cap >= 12);
-    (void)cap;
-    size_t out = text->n_held > 0 ? replace(buf) : 0;
+    size_t out = text->n_held > 0 ? put(buf, &cap, 0, replacement, 3) : 0;
     text->n_held = 0;
     return out;
 }

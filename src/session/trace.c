@@ -51,6 +51,6 @@ plumb_status plumb_trace_begin(plumb_trace *t, const plumb_session *session, con
     PLUMB_TRY(trace_set_source(t, source, (size_t)n_source));
     PLUMB_TRY(trace_set_tokens(t, ids, n, n_prompt));
     t->bos = plumb_token_bos(model);
-    t->vocab = model->tokenizer;
+    tokenizer_borrow(&t->vocab, model->tokenizer);
     return set_pieces(t, model);
 }

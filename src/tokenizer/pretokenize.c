@@ -99,7 +99,8 @@ static size_t contraction(const struct pre_char *c, size_t pos, size_t end, bool
     return (a == 'r' && b == 'e') || (a == 'v' && b == 'e') || (a == 'l' && b == 'l') ? 3 : 0;
 }
 
-/* End of the match at pos, or pos if there is none.  Greedy: no rule below needs to give characters back. */
+/* End of the match at pos, or pos if there is none.  Greedy: no rule below needs to give characters back.
+ * *seen: end of the characters that were looked at, where it is not that of the match. */
 static size_t match_run(const struct pre_rule *r, const struct pre_char *c, size_t pos, size_t end) {
     size_t p = pos;
     if (end - pos > 1 && in(r->prefix, &c[pos]) && in(r->body, &c[pos + 1])) p++;
@@ -112,13 +113,15 @@ static size_t match_run(const struct pre_rule *r, const struct pre_char *c, size
 }
 
 /* Letters: upper-case ones, then at least one lower-case one; or upper-case ones alone. */
-static size_t match_cased(const struct pre_rule *r, const struct pre_char *c, size_t pos, size_t end) {
+static size_t match_cased(const struct pre_rule *r, const struct pre_char *c, size_t pos, size_t end,
+                          size_t *seen) {
     size_t begin = pos;
     if (end - pos > 1 && in(NOT | L | N | BREAK, &c[pos]) && in(L, &c[pos + 1])) begin++;
     size_t upper = begin;
     while (upper < end && (c[upper].sets & L) && !(c[upper].sets & LOWER)) upper++;
     size_t p = upper;
     while (p < end && (c[p].sets & L) && !(c[p].sets & UPPER)) p++;
+    *seen = p;
     if (p == begin) return pos;
     if (p == upper) {    /* no lower case after: the first alternative gives back until it ends in a caseless one */
         while (p > begin && (c[p - 1].sets & UPPER)) p--;
@@ -127,19 +130,21 @@ static size_t match_cased(const struct pre_rule *r, const struct pre_char *c, si
     return r->kind == CASED_CONTRACTION ? p + contraction(c, p, end, true) : p;
 }
 
-static size_t match(const struct pre_rule *r, const struct pre_char *c, size_t pos, size_t end) {
+static size_t match(const struct pre_rule *r, const struct pre_char *c, size_t pos, size_t end, size_t *seen) {
     switch (r->kind) {
     case RUN:
     case PREFIXED_RUN: return match_run(r, c, pos, end);
     case CONTRACTION: return pos + contraction(c, pos, end, true);
     case LOWER_CONTRACTION: return pos + contraction(c, pos, end, false);
     case CASED:
-    case CASED_CONTRACTION: return match_cased(r, c, pos, end);
+    case CASED_CONTRACTION: return match_cased(r, c, pos, end, seen);
     case LINES: {
         size_t last = pos;
-        for (size_t p = pos; p < end && (c[p].sets & SPACES); p++) {
+        size_t p = pos;
+        for (; p < end && (c[p].sets & SPACES); p++) {
             if (c[p].sets & BREAK) last = p + 1;
         }
+        *seen = p;
         return last;
     }
     case SPACES_BEFORE: {
@@ -153,13 +158,14 @@ static size_t match(const struct pre_rule *r, const struct pre_char *c, size_t p
 }
 
 struct scan {
+    uint64_t n_step;
     const struct pre_char *chars;
     void (*on_word)(void *user, size_t begin, size_t end);
     void *user;
 };
 
 /* What no rule matches stays together, up to the next match. */
-static void split(const struct scan *s, const struct pre_rule *const *stage, size_t begin, size_t end) {
+static void split(struct scan *s, const struct pre_rule *const *stage, size_t begin, size_t end) {
     if (*stage == NULL) {
         s->on_word(s->user, begin, end);
         return;
@@ -167,7 +173,11 @@ static void split(const struct scan *s, const struct pre_rule *const *stage, siz
     size_t rest = begin, pos = begin;
     while (pos < end) {
         size_t next = pos;
-        for (const struct pre_rule *r = *stage; r->kind != END && next == pos; r++) next = match(r, s->chars, pos, end);
+        for (const struct pre_rule *r = *stage; r->kind != END && next == pos; r++) {
+            size_t seen = pos;
+            next = match(r, s->chars, pos, end, &seen);
+            s->n_step += 1 + (seen > next ? seen : next) - pos;
+        }
         if (next == pos) {
             pos++;
             continue;
@@ -179,10 +189,11 @@ static void split(const struct scan *s, const struct pre_rule *const *stage, siz
     if (rest < end) split(s, stage + 1, rest, end);
 }
 
-void pretokenize(const struct pretokenizer *pre, const struct pre_char *chars, size_t n,
-                 void (*on_word)(void *user, size_t begin, size_t end), void *user) {
-    struct scan s = {chars, on_word, user};
+uint64_t pretokenize(const struct pretokenizer *pre, const struct pre_char *chars, size_t n,
+                     void (*on_word)(void *user, size_t begin, size_t end), void *user) {
+    struct scan s = {0, chars, on_word, user};
     if (n > 0) split(&s, pre->stages, 0, n);
+    return s.n_step;
 }
 
 /* ---- expressions ------------------------------------------------------------------------------------------------- */

@@ -31,8 +31,9 @@ enum {
 /* NULL if the name is not known. */
 const struct pretokenizer *pretokenizer_find(const char *name, size_t n);
 
-/* Calls on_word(user, begin, end) for each word of chars[0..n), in order, without gaps. */
-void pretokenize(const struct pretokenizer *pre, const struct pre_char *chars, size_t n,
-                 void (*on_word)(void *user, size_t begin, size_t end), void *user);
+/* Calls on_word(user, begin, end) for each word of chars[0..n), in order, without gaps.  Returns how many characters it
+ * looked at, which grows with n alone. */
+uint64_t pretokenize(const struct pretokenizer *pre, const struct pre_char *chars, size_t n,
+                     void (*on_word)(void *user, size_t begin, size_t end), void *user);
 
 #endif

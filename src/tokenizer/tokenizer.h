@@ -9,6 +9,14 @@
 
 struct tokenizer;
 
+/* Someone who keeps a tokenizer that he does not own: t becomes NULL when it is freed.  Zero-initialize. */
+struct tokenizer_loan {
+    struct tokenizer *t;
+    struct tokenizer_loan *next, **before;   /* in the tokenizer's list of them */
+};
+/* Borrows t in place of what was borrowed before; NULL: nothing. */
+void tokenizer_borrow(struct tokenizer_loan *loan, struct tokenizer *t);
+
 /* PLUMB_ERROR_UNSUPPORTED names an unknown tokenizer.ggml.model or .pre; PLUMB_ERROR_TOKENIZER / _METADATA with place
  * and numbers for a vocabulary that contradicts itself. */
 plumb_status tokenizer_create(struct tokenizer **out, const struct gguf *g, struct error *err);

@@ -3,26 +3,34 @@
  * Ids that llama.cpp replaces by defaults (a special token outside the vocabulary) are replaced here too; what it
  * aborts on (duplicate tokens, byte tokens that are none) is an error.
  */
-#include "tokenizer/vocab.h"
+#include "tokenizer/specials.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 /* ---- string index --------------------------------------------------------------------------------------------- */
 
-/* FNV-1a, then the finalizer of murmur3 so that the low bits depend on all of it. */
-static uint32_t hash_bytes(const char *s, uint64_t n) {
-    uint32_t h = 2166136261u;
-    for (uint64_t i = 0; i < n; i++) h = (h ^ (uint8_t)s[i]) * 16777619u;
-    h = (h ^ h >> 16) * 0x85ebca6bu;
-    h = (h ^ h >> 13) * 0xc2b2ae35u;
-    return h ^ h >> 16;
+struct text_hash hash_text(const char *s, uint64_t n) {
+    struct text_hash h = {0, 1};
+    for (uint64_t i = 0; i < n; i++) {
+        h.value = h.value * HASH_BASE + (uint8_t)s[i] + 1;   /* + 1: leading zeros count */
+        h.power *= HASH_BASE;
+    }
+    return h;
 }
 
-static plumb_status index_create(struct string_index *index, uint32_t n, struct error *err) {
+/* The bits of a slot: all of the hash has a part in each of them. */
+static uint32_t fold(uint64_t hash) {
+    hash = (hash ^ hash >> 32) * UINT64_C(0xd6e8feb86659fd93);
+    return (uint32_t)(hash ^ hash >> 32);
+}
+
+/* For n strings whose numbers are below end. */
+static plumb_status index_create(struct string_index *index, uint32_t n, uint32_t end, struct error *err) {
     uint32_t size = 16;
     while (size / 2 < n) size *= 2;   /* n <= 2^30 */
     index->mask = size - 1;
+    while (end >> index->n_bits != 0) index->n_bits++;   /* at most 31 */
     index->slots = alloc_array(size, sizeof *index->slots);
     if (index->slots == NULL) {
         return error_set(err, PLUMB_ERROR_MEMORY, "tokenizer: no memory for an index of %u strings", (unsigned)n);
@@ -31,37 +39,34 @@ static plumb_status index_create(struct string_index *index, uint32_t n, struct 
     return PLUMB_OK;
 }
 
-/* A file can be made so that all its strings collide, and loading it would take time quadratic in their number: the
- * probes are limited.  At half load, runs of honest strings are tens of slots long. */
-enum { MAX_PROBES = 512 };
+/* A file can be made so that all its strings collide, and loading it, or a text of its words, would take time quadratic
+ * in their number.  So the probes are limited, and the strings with the same bits of a hash, whose texts must be
+ * compared.  At half load, runs of honest strings are tens of slots long, and few of a run have the same bits. */
+enum { MAX_PROBES = 512, MAX_EQUAL = 16 };
+
+/* The entry of the next string with this hash, from slot *i on; -1 at the end of the run.  *i goes behind it. */
+static int64_t index_next(const struct string_index *index, uint32_t hash, uint32_t *i) {
+    for (;;) {
+        uint32_t slot = index->slots[*i & index->mask];
+        if (slot == 0) return -1;
+        ++*i;
+        if (slot >> index->n_bits == hash >> index->n_bits) return (slot & ((1u << index->n_bits) - 1)) - 1;
+    }
+}
 
 /* Adds string number `entry`, or returns the number of the equal one that is there already (-1: added, -2: too many
  * collisions). */
 static int64_t index_add(struct string_index *index, uint32_t entry, const char *s, uint64_t n,
                          struct gguf_string (*text)(const struct tokenizer *, uint32_t), const struct tokenizer *t) {
-    uint32_t hash = hash_bytes(s, n);
-    for (uint32_t i = hash, probes = 0; probes < MAX_PROBES; i++, probes++) {
-        struct string_slot *slot = &index->slots[i & index->mask];
-        if (slot->entry == 0) {
-            *slot = (struct string_slot){hash, entry + 1};
-            return -1;
-        }
-        if (slot->hash != hash) continue;
-        struct gguf_string other = text(t, slot->entry - 1);
-        if (other.n == n && memcmp(other.data, s, (size_t)n) == 0) return slot->entry - 1;
+    uint32_t hash = fold(hash_text(s, n).value), i = hash;
+    int64_t other;
+    for (int n_equal = 0; (other = index_next(index, hash, &i)) >= 0; n_equal++) {
+        struct gguf_string there = text(t, (uint32_t)other);
+        if (there.n == n && memcmp(there.data, s, (size_t)n) == 0) return other;
+        if (n_equal == MAX_EQUAL) return -2;
     }
-    return -2;
-}
-
-static int64_t index_find(const struct string_index *index, const char *s, uint64_t n,
-                          struct gguf_string (*text)(const struct tokenizer *, uint32_t), const struct tokenizer *t) {
-    uint32_t hash = hash_bytes(s, n);
-    for (uint32_t i = hash; index->slots[i & index->mask].entry != 0; i++) {
-        struct string_slot slot = index->slots[i & index->mask];
-        if (slot.hash != hash) continue;
-        struct gguf_string other = text(t, slot.entry - 1);
-        if (other.n == n && memcmp(other.data, s, (size_t)n) == 0) return slot.entry - 1;
-    }
+    if (i - hash >= MAX_PROBES) return -2;
+    index->slots[i & index->mask] = hash >> index->n_bits << index->n_bits | (entry + 1);
     return -1;
 }
 
@@ -80,9 +85,17 @@ struct gguf_string token_text(const struct tokenizer *t, uint32_t id) {
 
 static struct gguf_string merge_text(const struct tokenizer *t, uint32_t rank) { return t->merges[rank]; }
 
+int32_t token_find_hashed(const struct tokenizer *t, struct text_hash h, const char *text, uint64_t n) {
+    uint32_t hash = fold(h.value), i = hash;
+    for (int64_t id; (id = index_next(&t->index, hash, &i)) >= 0;) {
+        struct gguf_string other = token_text(t, (uint32_t)id);
+        if (other.n == n && memcmp(other.data, text, (size_t)n) == 0) return (int32_t)id;
+    }
+    return -1;
+}
+
 int32_t token_find(const struct tokenizer *t, const char *text, uint64_t n) {
-    if (n > t->longest_text) return -1;
-    return (int32_t)index_find(&t->index, text, n, token_text, t);
+    return token_find_hashed(t, hash_text(text, n), text, n);
 }
 
 float token_score(const struct tokenizer *t, uint32_t id) {
@@ -91,13 +104,17 @@ float token_score(const struct tokenizer *t, uint32_t id) {
     return t->integer_scores ? (float)(int32_t)bits : f32_from_bits(bits);
 }
 
-int64_t merge_find(const struct tokenizer *t, const char *left, size_t n_left, const char *right, size_t n_right,
-                   char *scratch) {
-    if ((uint64_t)n_left + n_right + 1 > t->longest_merge) return -1;
-    memcpy(scratch, left, n_left);
-    scratch[n_left] = ' ';
-    memcpy(scratch + n_left + 1, right, n_right);
-    return index_find(&t->merge_index, scratch, n_left + 1 + n_right, merge_text, t);
+int64_t merge_find(const struct tokenizer *t, const char *text, struct text_hash left, size_t n_left,
+                   struct text_hash right, size_t n_right) {
+    static const struct text_hash space = {' ' + 1, HASH_BASE};
+    uint32_t hash = fold(hash_join(hash_join(left, space), right).value), i = hash;
+    for (int64_t rank; (rank = index_next(&t->merge_index, hash, &i)) >= 0;) {
+        struct gguf_string merge = t->merges[rank];
+        if (merge.n == (uint64_t)n_left + 1 + n_right && merge.data[n_left] == ' '
+            && memcmp(merge.data, text, n_left) == 0
+            && memcmp(merge.data + n_left + 1, text + n_left, n_right) == 0) return rank;
+    }
+    return -1;
 }
 
 uint32_t byte_to_cp(uint8_t byte) {
@@ -143,10 +160,9 @@ static plumb_status load_texts(struct tokenizer *t, const struct gguf *g, struct
     t->n_vocab = (uint32_t)key->n;
     t->texts = key->strings;
     PLUMB_TRY(load_empties(t, err));
-    PLUMB_TRY(index_create(&t->index, t->n_vocab, err));
+    PLUMB_TRY(index_create(&t->index, t->n_vocab, t->n_vocab, err));
     for (uint32_t i = 0; i < t->n_vocab; i++) {
         struct gguf_string text = token_text(t, i);
-        if (text.n > t->longest_text) t->longest_text = text.n;
         int64_t other = index_add(&t->index, i, text.data, text.n, token_text, t);
         if (other == -1) continue;
         struct shown shown;
@@ -213,6 +229,8 @@ static plumb_status load_attributes(struct tokenizer *t, const struct gguf *g, s
     return PLUMB_OK;
 }
 
+enum { MIN_MERGE = 3 };   /* two bytes and the space between them */
+
 static plumb_status load_merges(struct tokenizer *t, const struct gguf *g, struct error *err) {
     const struct gguf_key *key;
     PLUMB_TRY(gguf_get_array(g, "tokenizer.ggml.merges", GGUF_STRING, &key, err));
@@ -223,13 +241,14 @@ static plumb_status load_merges(struct tokenizer *t, const struct gguf *g, struc
     }
     t->n_merge = (uint32_t)key->n;
     t->merges = key->strings;
-    PLUMB_TRY(index_create(&t->merge_index, t->n_merge, err));
+    uint32_t n_used = 0;
+    for (uint32_t i = 0; i < t->n_merge; i++) n_used += t->merges[i].n >= MIN_MERGE;
+    PLUMB_TRY(index_create(&t->merge_index, n_used, t->n_merge, err));
     for (uint32_t i = 0; i < t->n_merge; i++) {
         /* Of equal merges the first counts.  One without a space, or with a part that is no token, never applies to
          * the texts it could be looked up with: harmless, as in llama.cpp. */
         struct gguf_string text = t->merges[i];
-        if (text.n > t->longest_merge) t->longest_merge = text.n;
-        if (index_add(&t->merge_index, i, text.data, text.n, merge_text, t) == -2) {
+        if (text.n >= MIN_MERGE && index_add(&t->merge_index, i, text.data, text.n, merge_text, t) == -2) {
             struct shown shown;
             return error_set(err, PLUMB_ERROR_TOKENIZER,
                              "tokenizer.ggml.merges: merge %u \"%s\" collides with %d others", (unsigned)i,
@@ -335,29 +354,31 @@ static plumb_status load_roles(struct tokenizer *t, const struct gguf *g, struct
     return PLUMB_OK;
 }
 
-static int compare_text(struct gguf_string a, struct gguf_string b) {
-    int order = memcmp(a.data, b.data, (size_t)(a.n < b.n ? a.n : b.n));
-    return order != 0 ? order : a.n < b.n ? -1 : a.n > b.n;
+static int longer_first(const void *a, const void *b) {
+    const struct special *x = a, *y = b;
+    if (x->n != y->n) return x->n > y->n ? -1 : 1;
+    return x->id < y->id ? -1 : 1;
 }
 
-static int compare_specials(const void *a, const void *b) {
-    return compare_text(((const struct special *)a)->text, ((const struct special *)b)->text);
-}
+/* An automaton over the special tokens takes as many bytes as they do in the file, or a little. */
+enum { MATCHER_BYTES = 2 << 20 };
 
 static plumb_status collect_specials(struct tokenizer *t, struct error *err) {
     const uint8_t special = TOKEN_CONTROL | TOKEN_USER_DEFINED | TOKEN_UNKNOWN;
-    for (uint32_t i = 0; i < t->n_vocab; i++) t->n_special += (t->attributes[i] & special) != 0;
-    t->specials = alloc_array((uint64_t)t->n_special + 1, sizeof *t->specials);
-    if (t->specials == NULL) {
-        return error_set(err, PLUMB_ERROR_MEMORY, "tokenizer: no memory for %u special tokens", (unsigned)t->n_special);
-    }
     uint32_t n = 0;
-    for (uint32_t i = 0; i < t->n_vocab; i++) {
-        if (t->attributes[i] & special) t->specials[n++] = (struct special){token_text(t, i), (int32_t)i};
+    for (uint32_t i = 0; i < t->n_vocab; i++) n += (t->attributes[i] & special) != 0;
+    t->specials = alloc_array(n, sizeof *t->specials);
+    if (t->specials == NULL) {
+        return error_set(err, PLUMB_ERROR_MEMORY, "tokenizer: no memory for %u special tokens", (unsigned)n);
     }
-    qsort(t->specials, n, sizeof *t->specials, compare_specials);
-    for (uint32_t i = 0; i < n; i++) t->special_begin[(uint8_t)t->specials[i].text.data[0] + 1]++;
-    for (int b = 0; b < 256; b++) t->special_begin[b + 1] += t->special_begin[b];
+    for (uint32_t i = 0; i < t->n_vocab; i++) {
+        uint64_t length = token_text(t, i).n;
+        if (!(t->attributes[i] & special) || length > TEXT_MAX_BYTES) continue;
+        t->matcher_most += length + 12;   /* its length and its type */
+        t->specials[t->n_special++] = (struct special){(uint32_t)length, (int32_t)i};
+    }
+    if (t->matcher_most < MATCHER_BYTES) t->matcher_most = MATCHER_BYTES;
+    qsort(t->specials, t->n_special, sizeof *t->specials, longer_first);
     return PLUMB_OK;
 }
 
@@ -461,12 +482,27 @@ plumb_status tokenizer_create(struct tokenizer **out, const struct gguf *g, stru
     return PLUMB_OK;
 }
 
+void tokenizer_borrow(struct tokenizer_loan *loan, struct tokenizer *t) {
+    if (loan->t != NULL) {
+        *loan->before = loan->next;
+        if (loan->next != NULL) loan->next->before = loan->before;
+    }
+    *loan = (struct tokenizer_loan){.t = t};
+    if (t == NULL) return;
+    loan->next = t->loans;
+    loan->before = &t->loans;
+    if (loan->next != NULL) loan->next->before = &loan->next;
+    t->loans = loan;
+}
+
 void tokenizer_free(struct tokenizer *t) {
     if (t == NULL) return;
+    while (t->loans != NULL) tokenizer_borrow(t->loans, NULL);
     free(t->attributes);
     free(t->index.slots);
     free(t->merge_index.slots);
     free(t->specials);
+    for (int i = 0; i < 2; i++) matcher_free(t->matchers[i]);
     free(t->empties);
     free(t);
 }

@@ -8,10 +8,11 @@
 #include "tokenizer/pretokenize.h"
 #include "tokenizer/tokenizer.h"
 
-/* Hash index over strings: open addressing, at most half full.  slot.entry is the string's number + 1, 0 when free. */
+/* Hash index over strings: open addressing, at most half full.  The low n_bits bits of a slot are the string's number
+ * + 1, 0 when free; the others are those of its hash.  A file can be all short strings, so a slot has 4 bytes. */
 struct string_index {
-    struct string_slot { uint32_t hash, entry; } *slots;
-    uint32_t mask;
+    uint32_t *slots;
+    uint32_t mask, n_bits;
 };
 
 enum token_attribute {
@@ -20,11 +21,27 @@ enum token_attribute {
     TOKEN_EOG = 128,                        /* ends a turn */
 };
 
-/* A token whose text is cut out of the input before anything else. */
+/* The longest text that is tokenized: 8 bytes for each of its bytes still count in 32 bits. */
+enum { TEXT_MAX_BYTES = 1 << 28 };
+
+/* A token whose text is cut out of the input before anything else (specials.h). */
 struct special {
-    struct gguf_string text;
+    uint32_t n;     /* bytes of its text */
     int32_t id;
 };
+struct matcher;
+
+/* A polynomial hash of a text, modulo 2^64.  The hash of two texts put together follows from theirs in a few steps,
+ * however long they are, so that a merge need not read the bytes that it joins. */
+struct text_hash {
+    uint64_t value;
+    uint64_t power;   /* HASH_BASE to the number of bytes */
+};
+#define HASH_BASE UINT64_C(0x9e3779b97f4a7c15)
+static inline struct text_hash hash_join(struct text_hash a, struct text_hash b) {
+    return (struct text_hash){a.value * b.power + b.value, a.power * b.power};
+}
+struct text_hash hash_text(const char *s, uint64_t n);
 
 struct tokenizer {
     bool is_bpe;                         /* tokenizer.ggml.model: gpt2, else llama */
@@ -35,21 +52,23 @@ struct tokenizer {
     const uint8_t *scores;               /* (n_vocab) f32 or, if integer_scores, i32; NULL: all 0; borrowed */
     bool integer_scores;
     struct string_index index;           /* of texts */
-    uint64_t longest_text;
 
     uint32_t n_merge;                    /* BPE only: "left right", in order of rank */
     const struct gguf_string *merges;    /* borrowed */
     struct string_index merge_index;
-    uint64_t longest_merge;
 
     int32_t byte_tokens[256];            /* SPM only: <0x00>...; -1 where there is none */
-    struct special *specials;            /* sorted by text */
+    struct special *specials;            /* the longest first, of equal lengths the lower id */
     uint32_t n_special;
-    uint32_t special_begin[257];         /* by first byte */
+    uint64_t matcher_most;               /* bytes that an automaton over them may take */
+    struct matcher *matchers[2];         /* that find all of them in a text, without and with PLUMB_PARSE_SPECIAL;
+                                          * NULL: not made yet, or it would take more than matcher_most */
+    uint64_t n_step;                     /* of the last tokenizer_encode: what tests count instead of time */
     /* Tokens without text are [EMPTY_id], as in llama.cpp. */
     struct named_empty { uint32_t id; char text[24]; } *empties;   /* (n_empty), by id */
     uint32_t n_empty;
 
+    struct tokenizer_loan *loans;        /* the first of those who keep it */
     int32_t bos, eos;                    /* -1: none */
     bool add_bos, add_eos, add_space_prefix, clean_spaces;
 };
@@ -57,10 +76,12 @@ struct tokenizer {
 struct gguf_string token_text(const struct tokenizer *t, uint32_t id);
 /* -1 if there is no such token. */
 int32_t token_find(const struct tokenizer *t, const char *text, uint64_t n);
+/* The same of a text whose hash is known. */
+int32_t token_find_hashed(const struct tokenizer *t, struct text_hash hash, const char *text, uint64_t n);
 float token_score(const struct tokenizer *t, uint32_t id);
-/* Rank of the merge of two adjacent texts, -1 if there is none.  scratch: longest_merge bytes. */
-int64_t merge_find(const struct tokenizer *t, const char *left, size_t n_left, const char *right, size_t n_right,
-                   char *scratch);
+/* Rank of the merge of the two texts text[0..n_left) and text[n_left..n_left + n_right), -1 if there is none. */
+int64_t merge_find(const struct tokenizer *t, const char *text, struct text_hash left, size_t n_left,
+                   struct text_hash right, size_t n_right);
 
 /* GPT-2's printable stand-in for a byte: itself if it prints in Latin-1, else U+0100... in order. */
 uint32_t byte_to_cp(uint8_t byte);

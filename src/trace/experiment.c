@@ -183,6 +183,7 @@ bool experiment_is_whole(const struct experiment *e, const struct trace_tap *tap
 static bool reserve_own(struct experiment *e, uint32_t n_ctx) {
     e->own = calloc(e->theirs->n_tap, sizeof *e->own);
     if (!e->own) return false;
+    e->n_own = e->theirs->n_tap;
     for (size_t i = 0; i < e->theirs->n_tap; i++) {
         const struct trace_tap *their = &e->theirs->taps[i];
         e->own[i].id = their->id;
@@ -248,7 +249,7 @@ static plumb_status find_order(struct experiment *e, struct error *err) {
     uint32_t head_dim = status == PLUMB_OK ? heads_permuted(e->theirs, truth.trace) : 0;
     if (head_dim > 0) {
         status = heads_permute(&e->permuted, e->theirs, head_dim, err);
-        e->theirs = &e->permuted;
+        if (status == PLUMB_OK) e->theirs = &e->permuted;   /* unfinished, it has fewer taps than there are own */
     }
     plumb_trace_free(truth.trace);
     return status;
@@ -293,7 +294,8 @@ plumb_status experiment_create(struct experiment **out, const struct model *m, c
 void experiment_free(struct experiment *e) {
     if (!e) return;
     reference_free(e->reference);
-    for (size_t i = 0; e->own && i < e->theirs->n_tap; i++) free(e->own[i].rows);
+    /* Not theirs->n_tap: after a failure theirs may be a permuted trace of fewer taps. */
+    for (size_t i = 0; i < e->n_own; i++) free(e->own[i].rows);
     free(e->own);
     free(e->tokens);
     free(e->keys);

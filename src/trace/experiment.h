@@ -36,6 +36,7 @@ struct experiment {
     struct comparison *sums;/* (theirs->n_tap) */
     struct trace_tap *own;  /* (theirs->n_tap) statistics of the pass's rows, of taps that theirs has of all tokens
                              * together; elsewhere without rows */
+    size_t n_own;
     uint32_t first_result;  /* first position at which theirs has result_norm or result_output; UINT32_MAX: nowhere */
     bool forced;            /* theirs has whole activations */
 };

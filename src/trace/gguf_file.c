@@ -254,6 +254,11 @@ static plumb_status read_rows(struct plumb_trace *t, const struct gguf_tensor *x
         return error_set(&t->err, PLUMB_ERROR_METADATA, "plumb.trace.rows.%s: %llu positions of %llu rows", name.text,
                          (unsigned long long)n_position, (unsigned long long)n_row);
     }
+    for (uint64_t i = 0; positions && i < n_row; i++) {
+        if (positions[i] >= 0) continue;
+        return error_set(&t->err, PLUMB_ERROR_METADATA, "plumb.trace.rows.%s: position %d of row %llu is negative",
+                         name.text, (int)positions[i], (unsigned long long)i);
+    }
     float *values = alloc_array(size, sizeof *values);
     if (!values) return error_set(&t->err, PLUMB_ERROR_MEMORY, "out of memory: a row of %s", name.text);
     size_t row_bytes = (size_t)(x->n_bytes / n_row);

@@ -102,7 +102,7 @@ static bool permute_row(struct trace_row *to, const struct trace_row *from, uint
     struct trace_value *all = alloc_array(n, sizeof *all);
     if (!to->values || !to->places || !all) {
         free(all);
-        return false;
+        return false;   /* what it got belongs to the row, which is counted and freed with the others */
     }
     bool moves = has_heads(from, head_dim);
     for (uint32_t i = 0; i < n; i++) {

@@ -57,6 +57,7 @@ void trace_clear(struct plumb_trace *t) {
     free(t->tokens);
     free((char *)t->params.taps);
     free(t->source);
+    tokenizer_borrow(&t->vocab, NULL);
     *t = (struct plumb_trace) { .bos = -1, .params = default_params };
 }
 
@@ -517,12 +518,12 @@ plumb_status plumb_trace_set_tokens(plumb_trace *t, const int32_t *ids, size_t n
 
 /* Of the tokens at these places, for whoever lacks the vocabulary. */
 static plumb_status keep_texts(struct plumb_trace *t, const struct trace_value *top, uint32_t n_top) {
-    for (uint32_t i = 0; t->vocab && i < n_top; i++) {
+    for (uint32_t i = 0; t->vocab.t && i < n_top; i++) {
         char piece[256];   /* more of a token is not looked at */
         int32_t id = (int32_t)top[i].place;
         size_t at = text_index(t, id);
         if (at < t->n_text && t->texts[at].id == id) continue;
-        int64_t n = tokenizer_piece(t->vocab, id, true, piece, sizeof piece);
+        int64_t n = tokenizer_piece(t->vocab.t, id, true, piece, sizeof piece);
         if (n < 0) continue;
         PLUMB_TRY(insert_text(t, at, id, piece, n < (int64_t)sizeof piece ? (size_t)n : sizeof piece));
     }

@@ -71,7 +71,8 @@ struct plumb_trace {
     struct trace_text *texts;        /* (n_text) ascending ids, of the likeliest tokens */
     size_t n_text, cap_text;
     bool unsorted_texts;             /* not yet: see trace_add_text */
-    const struct tokenizer *vocab;   /* borrowed while a session is recorded: where texts come from; may be NULL */
+    struct tokenizer_loan vocab;     /* of the session that is recorded, as long as its model lives: where texts come
+                                      * from */
     int32_t bos;            /* -1: not known */
     plumb_trace_params params;   /* what trace_add keeps; taps is owned */
     bool by_module;         /* Qcur or Kcur came under the names of transformers' modules: see heads.h */

@@ -1,0 +1,403 @@
+/* The automaton over special tokens, and the cuts.
+ *
+ *   specials, the longest first -> batches of as many as their automaton has memory for, mostly all of them
+ *       -> each batch: the automaton runs over the raw bytes and gives for each byte the longest token that ends there
+ *       -> a heap of these candidates, by (rank of the token, place)
+ *       -> the first one is cut out if all of its bytes are raw; otherwise it is replaced by the longest token that
+ *          ends at the same byte and fits between that byte and the cut that is in the way
+ *
+ * A token too long for a batch of its own is looked for by memmem.
+ *
+ * Why the steps are linear in the text but for the heap's logarithm: cuts are made in the order of their lengths, so
+ * a cut that overlaps a candidate is at least as long as the candidate and holds its first or its last byte.  If it holds
+ * the last one, nothing that ends there is left.  If it holds the first one, the candidate ends within its own length
+ * behind the cut, so no more candidates are replaced because of one cut than the cut has bytes, and cuts do not overlap.
+ */
+#define _GNU_SOURCE  /* memmem: linear in time, and takes no memory */
+#include "tokenizer/specials.h"
+
+#include <stdlib.h>
+
+/* ---- the automaton ---------------------------------------------------------------------------------------------- */
+
+enum { FIRST_OF_BRANCH = 1, HAS_BRANCHES = 2 };
+
+/* A node is a prefix of a token.  The nodes of a token that it does not share with the one before it, in the order of
+ * their bytes, stand one behind the other: the node behind a node is its child unless it is the first of a branch. */
+struct node {
+    uint32_t fail;    /* the longest proper suffix of this prefix that is a prefix of some token */
+    uint32_t found;   /* the longest token that this prefix ends with, as struct suffix; 0: none */
+    uint8_t byte, flags;
+};
+
+/* A child that does not stand behind its parent.  The children of the root are in a table. */
+struct branch { uint32_t from, to; };
+
+/* A token of the batch, and the tokens that it ends with. */
+struct suffix {
+    uint32_t next;    /* the longest one, 0: none */
+    uint32_t jump;    /* one further along, so that log(level) steps lead to any of them (Myers 1983) */
+    uint32_t level;   /* how many there are */
+};
+
+struct matcher {
+    uint32_t first, n;          /* specials[first .. first + n) of the tokenizer */
+    uint32_t n_node, n_branch;
+    struct node *nodes;         /* (n_node), the first is the root */
+    struct branch *branches;    /* (n_branch) by from, then by their bytes */
+    struct suffix *suffixes;    /* (n + 1); suffix i is special first + i - 1, the first none */
+    uint32_t root[256];         /* children of the root, 0: none */
+};
+
+/* Bytes that a token of n bytes takes at most while the automaton is made. */
+static uint64_t cost(uint64_t n) {
+    return n * (sizeof(struct node) + sizeof(uint32_t)) + sizeof(struct branch) + sizeof(struct suffix) + 32;
+}
+
+void matcher_free(struct matcher *m) {
+    if (!m) return;
+    free(m->nodes);
+    free(m->branches);
+    free(m->suffixes);
+    free(m);
+}
+
+/* The first branch of a node, or n_branch. */
+static uint32_t first_branch(const struct matcher *m, uint32_t from) {
+    uint32_t low = 0, high = m->n_branch;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (m->branches[middle].from < from) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
+
+static bool is_followed(const struct matcher *m, uint32_t node) {
+    return node + 1 < m->n_node && !(m->nodes[node + 1].flags & FIRST_OF_BRANCH);
+}
+
+/* 0: there is none. */
+static uint32_t child(const struct matcher *m, uint32_t node, uint8_t byte) {
+    if (node == 0) return m->root[byte];
+    if (is_followed(m, node) && m->nodes[node + 1].byte == byte) return node + 1;
+    if (!(m->nodes[node].flags & HAS_BRANCHES)) return 0;
+    uint32_t low = first_branch(m, node), high = m->n_branch;
+    if (high - low > 256) high = low + 256;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        struct branch b = m->branches[middle];
+        if (b.from == node && m->nodes[b.to].byte == byte) return b.to;
+        if (b.from == node && m->nodes[b.to].byte < byte) low = middle + 1;
+        else high = middle;
+    }
+    return 0;
+}
+
+/* Where the automaton goes from a node by a byte. */
+static uint32_t follow(const struct matcher *m, uint32_t node, uint8_t byte, uint64_t *n_step) {
+    uint32_t next;
+    while ((next = child(m, node, byte)) == 0 && node != 0) {
+        node = m->nodes[node].fail;
+        ++*n_step;
+    }
+    ++*n_step;
+    return next;
+}
+
+struct entry {
+    const char *text;
+    uint32_t n, suffix;
+};
+
+static int by_text(const void *a, const void *b) {
+    const struct entry *x = a, *y = b;
+    int order = memcmp(x->text, y->text, x->n < y->n ? x->n : y->n);
+    return order != 0 ? order : x->n < y->n ? -1 : x->n > y->n;
+}
+
+static uint32_t common_prefix(const struct entry *a, const struct entry *b) {
+    uint32_t n = 0;
+    while (n < a->n && n < b->n && a->text[n] == b->text[n]) n++;
+    return n;
+}
+
+static int by_from(const void *a, const void *b) {
+    const struct branch *x = a, *y = b;
+    if (x->from != y->from) return x->from < y->from ? -1 : 1;
+    return x->to < y->to ? -1 : x->to > y->to;
+}
+
+/* The nodes of entries sorted by text.  path: (bytes of the longest + 1) nodes of the prefixes of one entry. */
+static void add_nodes(struct matcher *m, const struct entry *entries, uint32_t n, uint32_t *path) {
+    m->n_node = 1;
+    m->nodes[0] = (struct node){0, 0, 0, 0};
+    path[0] = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct entry *e = &entries[i];
+        uint32_t shared = i > 0 ? common_prefix(e - 1, e) : 0, parent = path[shared];
+        for (uint32_t depth = shared; depth < e->n; depth++) {
+            uint32_t node = m->n_node++;
+            m->nodes[node] = (struct node){0, 0, (uint8_t)e->text[depth], 0};
+            path[depth + 1] = node;
+        }
+        uint32_t first = path[shared + 1];   /* texts are different, so there is one */
+        m->nodes[path[e->n]].found = e->suffix;
+        if (parent == 0) m->root[m->nodes[first].byte] = first;
+        if (parent + 1 == first) continue;
+        m->nodes[first].flags |= FIRST_OF_BRANCH;
+        if (parent == 0) continue;
+        m->nodes[parent].flags |= HAS_BRANCHES;
+        m->branches[m->n_branch++] = (struct branch){parent, first};
+    }
+    qsort(m->branches, m->n_branch, sizeof *m->branches, by_from);
+}
+
+/* A node whose parent's fail is known. */
+static void add_fail(struct matcher *m, uint32_t parent, uint32_t node, uint64_t *n_step) {
+    struct node *x = &m->nodes[node];
+    x->fail = parent == 0 ? 0 : follow(m, m->nodes[parent].fail, x->byte, n_step);
+    uint32_t longest = m->nodes[x->fail].found;
+    if (x->found == 0) {
+        x->found = longest;
+        return;
+    }
+    struct suffix *s = m->suffixes, *own = &s[x->found];
+    uint32_t jump = s[longest].jump;
+    bool skip = s[longest].level - s[jump].level == s[jump].level - s[s[jump].jump].level;
+    *own = (struct suffix){longest, skip ? s[jump].jump : longest, s[longest].level + 1};
+}
+
+/* From the shortest prefixes to the longest.  queue: (n_node). */
+static void add_fails(struct matcher *m, uint32_t *queue, uint64_t *n_step) {
+    uint32_t n = 0;
+    for (int byte = 0; byte < 256; byte++) {
+        if (m->root[byte] == 0) continue;
+        add_fail(m, 0, m->root[byte], n_step);
+        queue[n++] = m->root[byte];
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t node = queue[i];
+        if (is_followed(m, node)) {
+            add_fail(m, node, node + 1, n_step);
+            queue[n++] = node + 1;
+        }
+        if (!(m->nodes[node].flags & HAS_BRANCHES)) continue;
+        for (uint32_t b = first_branch(m, node); b < m->n_branch && m->branches[b].from == node; b++) {
+            add_fail(m, node, m->branches[b].to, n_step);
+            queue[n++] = m->branches[b].to;
+        }
+    }
+}
+
+/* Control and unknown tokens are plain text unless they are to be parsed. */
+static bool is_wanted(const struct tokenizer *t, uint32_t special, bool parse) {
+    return parse || !(t->attributes[t->specials[special].id] & (TOKEN_CONTROL | TOKEN_UNKNOWN));
+}
+
+/* The automaton over specials[first .. first + n); NULL if out of memory. */
+static struct matcher *matcher_create(const struct tokenizer *t, uint32_t first, uint32_t n, bool parse,
+                                      uint64_t *n_step) {
+    struct matcher *m = calloc(1, sizeof *m);
+    struct entry *entries = alloc_array(n, sizeof *entries);
+    uint32_t *queue = NULL;
+    bool done = false;
+    if (!m || !entries) goto done;
+    *m = (struct matcher){.first = first, .n = n};
+    uint32_t n_entry = 0, longest = 0;
+    uint64_t n_node = 1;
+    for (uint32_t i = 0; i < n; i++) {
+        if (!is_wanted(t, first + i, parse)) continue;
+        struct special s = t->specials[first + i];
+        entries[n_entry++] = (struct entry){token_text(t, (uint32_t)s.id).data, s.n, i + 1};
+        if (s.n > longest) longest = s.n;
+    }
+    qsort(entries, n_entry, sizeof *entries, by_text);
+    for (uint32_t i = 0; i < n_entry; i++) {
+        n_node += entries[i].n - (i > 0 ? common_prefix(&entries[i - 1], &entries[i]) : 0);
+    }
+    *n_step += n_node;
+    m->nodes = alloc_array(n_node, sizeof *m->nodes);
+    m->branches = alloc_array(n_entry, sizeof *m->branches);
+    m->suffixes = alloc_array((uint64_t)n + 1, sizeof *m->suffixes);
+    queue = alloc_array(n_node > (uint64_t)longest + 1 ? n_node : (uint64_t)longest + 1, sizeof *queue);
+    if (!m->nodes || !m->branches || !m->suffixes || !queue) goto done;
+    m->suffixes[0] = (struct suffix){0, 0, 0};
+    add_nodes(m, entries, n_entry, queue);
+    add_fails(m, queue, n_step);
+    done = true;
+done:
+    free(entries);
+    free(queue);
+    if (done) return m;
+    matcher_free(m);
+    return NULL;
+}
+
+/* ---- cuts ------------------------------------------------------------------------------------------------------- */
+
+struct finder {
+    struct tokenizer *t;
+    const char *text;
+    uint32_t n;
+    bool parse;
+    struct cuts *cuts;
+    uint64_t *heap;      /* candidates: rank << 32 | end, the smallest first */
+    size_t n_heap, cap;
+    uint64_t n_step;
+};
+
+static bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+
+/* Takes the special out of raw bytes begin .. end - 1, and the white space that goes with it. */
+static bool cut(struct finder *f, uint32_t special, uint32_t begin, uint32_t end) {
+    struct cuts *c = f->cuts;
+    if (!c->owner) {
+        c->owner = calloc(f->n, sizeof *c->owner);
+        if (!c->owner) return false;
+    }
+    struct cut *items = alloc_room(c->items, c->n, &c->cap, sizeof *items);
+    if (!items) return false;
+    c->items = items;
+    int32_t id = f->t->specials[special].id;
+    uint8_t attributes = f->t->attributes[id];
+    bool left = attributes & TOKEN_LSTRIP;
+    while (left && begin > 0 && c->owner[begin - 1] == 0 && is_space(f->text[begin - 1])) begin--;
+    if (attributes & TOKEN_RSTRIP) while (end < f->n && c->owner[end] == 0 && is_space(f->text[end])) end++;
+    c->items[c->n++] = (struct cut){id, begin, end};
+    for (uint32_t i = begin; i < end; i++) c->owner[i] = (uint32_t)c->n;
+    f->n_step += end - begin;
+    return true;
+}
+
+/* Every occurrence of one special, for one that is too long for the automaton. */
+static bool cut_long(struct finder *f, uint32_t special) {
+    struct special s = f->t->specials[special];
+    const char *wanted = token_text(f->t, (uint32_t)s.id).data;
+    const struct cuts *c = f->cuts;
+    for (uint32_t begin = 0, end; begin < f->n; begin = end) {
+        if (c->owner && c->owner[begin] != 0) {
+            end = c->items[c->owner[begin] - 1].right;
+            continue;
+        }
+        for (end = begin + 1; end < f->n && (!c->owner || c->owner[end] == 0);) end++;
+        f->n_step += end - begin;
+        const char *found = memmem(f->text + begin, end - begin, wanted, s.n);
+        if (!found) continue;
+        uint32_t at = (uint32_t)(found - f->text);
+        if (!cut(f, special, at, at + s.n)) return false;
+        end = at + s.n;   /* inside the cut or at its end */
+    }
+    return true;
+}
+
+static bool push(struct finder *f, uint32_t special, uint32_t end) {
+    uint64_t *heap = alloc_room(f->heap, f->n_heap, &f->cap, sizeof *heap), key = (uint64_t)special << 32 | end;
+    if (!heap) return false;
+    f->heap = heap;
+    size_t i = f->n_heap++;
+    for (; i > 0 && heap[(i - 1) / 2] > key; i = (i - 1) / 2, f->n_step++) heap[i] = heap[(i - 1) / 2];
+    heap[i] = key;
+    f->n_step++;
+    return true;
+}
+
+static uint64_t pop(struct finder *f) {
+    uint64_t *heap = f->heap, first = heap[0], last = heap[--f->n_heap];
+    size_t i = 0;
+    for (size_t next; (next = 2 * i + 1) < f->n_heap; i = next, f->n_step++) {
+        if (next + 1 < f->n_heap && heap[next + 1] < heap[next]) next++;
+        if (heap[next] >= last) break;
+        heap[i] = heap[next];
+    }
+    heap[i] = last;
+    f->n_step++;
+    return first;
+}
+
+/* The candidates of a batch: for each raw byte the longest special that ends there. */
+static bool find_candidates(struct finder *f, const struct matcher *m) {
+    const struct cuts *c = f->cuts;
+    uint32_t node = 0;
+    for (uint32_t i = 0; i < f->n;) {
+        if (c->owner && c->owner[i] != 0) {
+            i = c->items[c->owner[i] - 1].right;
+            node = 0;
+            continue;
+        }
+        node = follow(m, node, (uint8_t)f->text[i++], &f->n_step);
+        uint32_t found = m->nodes[node].found;
+        if (found != 0 && !push(f, m->first + found - 1, i)) return false;
+    }
+    return true;
+}
+
+/* The longest of the suffixes, from i on, that has at most n bytes; 0: none. */
+static uint32_t fit(const struct finder *f, const struct matcher *m, uint32_t i, uint32_t n) {
+    const struct special *before = f->t->specials + m->first - 1;   /* of i = 0, which is never looked up */
+    while (i != 0 && before[i].n > n) {
+        uint32_t jump = m->suffixes[i].jump;
+        i = jump != 0 && before[jump].n > n ? jump : m->suffixes[i].next;
+    }
+    return i;
+}
+
+static bool cut_batch(struct finder *f, const struct matcher *m) {
+    const struct cuts *c = f->cuts;
+    if (!find_candidates(f, m)) return false;
+    while (f->n_heap > 0) {
+        uint64_t key = pop(f);
+        uint32_t special = (uint32_t)(key >> 32), end = (uint32_t)key, begin = end - f->t->specials[special].n;
+        if (c->owner && c->owner[end - 1] != 0) continue;
+        if (!c->owner || c->owner[begin] == 0) {
+            if (!cut(f, special, begin, end)) return false;
+            continue;
+        }
+        uint32_t room = end - c->items[c->owner[begin] - 1].right;
+        uint32_t shorter = fit(f, m, special - m->first + 1, room);
+        if (shorter != 0 && !push(f, m->first + shorter - 1, end)) return false;
+    }
+    return true;
+}
+
+static bool find(struct finder *f) {
+    const struct tokenizer *t = f->t;
+    struct matcher **kept = &f->t->matchers[f->parse];
+    for (uint32_t first = 0, end; first < t->n_special; first = end) {
+        if (*kept) return cut_batch(f, *kept);
+        end = first + 1;
+        uint64_t bytes = cost(t->specials[first].n);
+        if (bytes > t->matcher_most) {
+            bool fits = t->specials[first].n <= f->n;
+            if (fits && is_wanted(t, first, f->parse) && !cut_long(f, first)) return false;
+            continue;
+        }
+        while (end < t->n_special && bytes + cost(t->specials[end].n) <= t->matcher_most) {
+            bytes += cost(t->specials[end++].n);
+        }
+        bool all = first == 0 && end == t->n_special;
+        if (!all && t->specials[end - 1].n > f->n) continue;   /* all of them are longer than the text */
+        struct matcher *m = matcher_create(t, first, end - first, f->parse, &f->n_step);
+        bool ok = m && cut_batch(f, m);
+        if (all) *kept = m;
+        else matcher_free(m);
+        if (!ok) return false;
+    }
+    return true;
+}
+
+plumb_status specials_find(struct tokenizer *t, const char *text, uint32_t n, bool parse, struct cuts *out,
+                           uint64_t *n_step, struct error *err) {
+    struct finder f = {.t = t, .text = text, .n = n, .parse = parse, .cuts = out};
+    bool ok = find(&f);
+    free(f.heap);
+    *n_step += f.n_step;
+    if (ok) return PLUMB_OK;
+    return error_set(err, PLUMB_ERROR_MEMORY, "tokenize: no memory for %u special tokens in %u bytes of text",
+                     (unsigned)t->n_special, (unsigned)n);
+}
+
+void specials_free(struct cuts *cuts) {
+    free(cuts->items);
+    free(cuts->owner);
+}
