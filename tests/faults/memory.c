@@ -1,0 +1,777 @@
+/* Out of memory everywhere, after SQLite's method: the n-th allocation fails, for every n, and then all from the n-th
+ * on.  The linker puts the functions below in the place of malloc and its kin (-Wl,--wrap), so the engine under test is
+ * the one that ships.
+ *
+ * A scenario is a piece of work with the engine.  For each n it ends in PLUMB_ERROR_MEMORY with a sentence (a few
+ * scenarios may do without the memory, and are then as if nothing had happened), leaves as many blocks as there were
+ * before, and the same work with the same objects then gives the same result as ever.
+ */
+#include "../fixture.h"
+#include "../harness.h"
+#include "../test.h"
+#include "trace/trace.h"
+
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ---- the allocator ---------------------------------------------------------------------------------------------- */
+
+void *__real_malloc(size_t n);
+void *__real_calloc(size_t n, size_t size);
+void *__real_realloc(void *p, size_t n);
+void *__real_aligned_alloc(size_t alignment, size_t n);
+void __real_free(void *p);
+void *__wrap_malloc(size_t n);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_realloc(void *p, size_t n);
+void *__wrap_aligned_alloc(size_t alignment, size_t n);
+void __wrap_free(void *p);
+
+static struct {
+    long n_done;        /* allocations since it was armed */
+    long fails_at;      /* -1: none fails */
+    bool fails_on;      /* all later ones fail too */
+    long n_failed;
+    long n_block;       /* that are in use */
+    size_t n_byte;      /* in them */
+    size_t n_peak;      /* the most there were; a block that moves counts twice */
+} heap = {.fails_at = -1};
+
+static bool fails_now(void) {
+    long i = heap.n_done++;
+    if (heap.fails_at < 0 || i < heap.fails_at || (i > heap.fails_at && !heap.fails_on)) return false;
+    heap.n_failed++;
+    return true;
+}
+
+static void *counted(void *p) {
+    heap.n_block += p != NULL;
+    heap.n_byte += malloc_usable_size(p);
+    if (heap.n_byte > heap.n_peak) heap.n_peak = heap.n_byte;
+    return p;
+}
+
+static void uncounted(void *p) {
+    heap.n_block -= p != NULL;
+    heap.n_byte -= malloc_usable_size(p);
+}
+
+void *__wrap_malloc(size_t n) { return fails_now() ? NULL : counted(__real_malloc(n)); }
+void *__wrap_calloc(size_t n, size_t size) { return fails_now() ? NULL : counted(__real_calloc(n, size)); }
+void *__wrap_aligned_alloc(size_t alignment, size_t n) {
+    return fails_now() ? NULL : counted(__real_aligned_alloc(alignment, n));
+}
+void *__wrap_realloc(void *p, size_t n) {
+    if (fails_now()) return NULL;
+    void *moved = counted(__real_malloc(n));
+    if (!moved || !p) return moved;
+    size_t n_before = malloc_usable_size(p);
+    memcpy(moved, p, n_before < n ? n_before : n);
+    __wrap_free(p);
+    return moved;
+}
+void __wrap_free(void *p) {
+    uncounted(p);
+    __real_free(p);
+}
+
+static void heap_arm(long at, bool on) {
+    heap.n_done = heap.n_failed = 0;
+    heap.fails_at = at;
+    heap.fails_on = on;
+}
+
+/* ---- what the scenarios work with ------------------------------------------------------------------------------- */
+
+#define SYNTH "tests/vectors/synth/"
+#define TINY "tests/fuzz/tiny.gguf"
+
+enum { N_FED = 6, N_BATCH = 4 };
+static const int32_t fed[N_FED] = {1, 4, 2, 8, 5, 7};
+
+struct bytes { uint8_t *data; size_t n; };
+
+/* Made once, without failures, and used by all: what a failure leaves behind would be seen by the next. */
+static struct {
+    struct bytes tiny, spm, parts[3], json, text, npz, dump;
+    plumb_model *model, *spm_model, *other;
+    plumb_session *fast, *reference;
+    plumb_trace *trace, *read, *theirs;   /* theirs: what the reference pass computes, */
+    plumb_trace *wrong, *permuted;        /* with other values, and with Q and K as transformers have them */
+} world;
+
+/* What a scenario found: all bits of its results, and the words of a report. */
+static struct {
+    uint64_t hash;
+    char message[512];
+    char report[1 << 18];
+    size_t n_report;
+} result;
+
+static void note_bytes(const void *bytes, size_t n) {
+    const uint8_t *b = bytes;
+    for (size_t i = 0; i < n; i++) result.hash = (result.hash ^ b[i]) * 0x100000001b3u;
+}
+
+static void note_report(void *user, const char *bytes, size_t n) {
+    (void)user;
+    note_bytes(bytes, n);
+    if (n > sizeof result.report - 1 - result.n_report) n = sizeof result.report - 1 - result.n_report;
+    memcpy(result.report + result.n_report, bytes, n);
+    result.n_report += n;
+    result.report[result.n_report] = 0;
+}
+
+static void keep(void *user, const char *bytes, size_t n) {
+    struct bytes *b = user;
+    b->data = realloc(b->data, b->n + n);
+    memcpy(b->data + b->n, bytes, n);
+    b->n += n;
+}
+
+static plumb_status failed(plumb_status status, const char *message) {
+    snprintf(result.message, sizeof result.message, "%s", message);
+    return status;
+}
+
+/* The failure of an object goes to the result. */
+#define ON_MODEL(m, expr)                                                       \
+    do {                                                                        \
+        status = (expr);                                                        \
+        if (status != PLUMB_OK) {                                               \
+            failed(status, plumb_model_error(m));                               \
+            goto done;                                                          \
+        }                                                                       \
+    } while (0)
+
+/* ---- loading ---------------------------------------------------------------------------------------------------- */
+
+/* Calls again what failed for want of memory, now that there is some: it must succeed. */
+static void again(plumb_model *m, plumb_status (*call)(plumb_model *)) {
+    long at = heap.fails_at, n_done = heap.n_done;
+    heap.fails_at = -1;
+    plumb_status status = call(m);
+    CHECK(status == PLUMB_OK, "called again: %s: %s", plumb_status_name(status), plumb_model_error(m));
+    heap.fails_at = at;
+    heap.n_done = n_done;
+}
+
+static plumb_status load_parts(const struct bytes *parts, size_t n_part, bool known, size_t piece) {
+    plumb_status status = PLUMB_ERROR_MEMORY;
+    plumb_model *m = plumb_model_create();
+    if (!m) return failed(status, "no memory for a model");
+    for (size_t i = 0; i < n_part; i++) {
+        status = plumb_model_begin(m, known ? parts[i].n : PLUMB_SIZE_UNKNOWN);
+        if (status == PLUMB_ERROR_MEMORY && heap.fails_on) {   /* it may be called again */
+            heap.fails_at = -1;
+            CHECK(plumb_model_begin(m, PLUMB_SIZE_UNKNOWN) == PLUMB_OK, "%s", plumb_model_error(m));
+        }
+        ON_MODEL(m, status);
+        ON_MODEL(m, fixture_give(m, parts[i].data, 0, parts[i].n, piece));
+    }
+    status = plumb_model_load_vocab(m);
+    if (status == PLUMB_ERROR_MEMORY) failed(status, plumb_model_error(m)), again(m, plumb_model_load_vocab);
+    if (status != PLUMB_OK) goto done;
+    status = plumb_model_end(m);
+    if (status == PLUMB_ERROR_MEMORY) failed(status, plumb_model_error(m)), again(m, plumb_model_end);
+done:
+    if (status == PLUMB_OK) {
+        plumb_model_info info;
+        plumb_model_get_info(m, &info);
+        note_bytes(&info.n_param, sizeof info.n_param);
+    }
+    plumb_model_free(m);
+    return status;
+}
+
+static plumb_status load_bpe(void) { return load_parts(&world.tiny, 1, true, 1000); }
+static plumb_status load_spm(void) { return load_parts(&world.spm, 1, false, SIZE_MAX); }
+static plumb_status load_split(void) { return load_parts(world.parts, 3, true, SIZE_MAX); }
+
+/* The speed of a model of which there is only the header.  Without memory for made-up weights there is no speed. */
+static plumb_status rehearse(void) {
+    plumb_status status = PLUMB_ERROR_MEMORY;
+    plumb_model *m = plumb_model_create();
+    plumb_session *s = NULL;
+    uint32_t n_ring = 0;
+    if (!m) return failed(status, "no memory for a model");
+    ON_MODEL(m, plumb_model_headers_only(m));
+    ON_MODEL(m, plumb_model_begin(m, world.tiny.n));
+    ON_MODEL(m, fixture_give(m, world.tiny.data, 0, world.tiny.n, SIZE_MAX));
+    ON_MODEL(m, plumb_model_rehearse(m, &n_ring));
+    plumb_session_params params = {.n_ctx = 8, .n_thread = 1};
+    if (n_ring > 0) ON_MODEL(m, plumb_session_create(&s, m, &params));
+    if (s) status = plumb_session_feed(s, fed, 2);
+done:
+    plumb_session_free(s);
+    plumb_model_free(m);
+    return status;
+}
+
+/* ---- sessions --------------------------------------------------------------------------------------------------- */
+
+static plumb_status make_session(const plumb_session_params *params) {
+    plumb_session *s = NULL;
+    plumb_status status = plumb_session_create(&s, world.model, params);
+    CHECK((status == PLUMB_OK) == (s != NULL), "%s, and a session", plumb_status_name(status));
+    if (status != PLUMB_OK) return failed(status, plumb_model_error(world.model));
+    status = plumb_session_feed(s, fed, N_FED);
+    if (status == PLUMB_OK) note_bytes(plumb_session_logits(s), plumb_model_n_vocab(world.model) * sizeof(float));
+    else failed(status, plumb_session_error(s));
+    plumb_session_free(s);
+    return status;
+}
+
+static plumb_status make_sessions(void) {
+    plumb_session_params params = {.n_ctx = 12, .n_batch = N_BATCH, .n_thread = 1};
+    for (int kv = 0; kv < 3; kv++) {
+        params.kv_type = (plumb_kv_type)kv;
+        params.precision = kv == 1 ? PLUMB_PRECISION_FAST8 : PLUMB_PRECISION_EXACT16;
+        params.force_scalar = kv == 2;
+        PLUMB_TRY(make_session(&params));
+    }
+    return make_session(&(plumb_session_params){.n_ctx = 12, .n_batch = N_BATCH, .pass = PLUMB_PASS_REFERENCE});
+}
+
+static plumb_status make_threads(void) {
+    return make_session(&(plumb_session_params){.n_ctx = 12, .n_batch = N_BATCH, .n_thread = 3});
+}
+
+static void on_logits(void *user, uint32_t pos, const float *logits) {
+    (void)user, (void)pos;
+    note_bytes(logits, plumb_model_n_vocab(world.model) * sizeof *logits);
+}
+
+static void on_tap(void *user, const plumb_tap *tap) {
+    (void)user;
+    note_bytes(tap->data, (size_t)tap->n_token * tap->n_head * tap->n * sizeof *tap->data);
+}
+
+static plumb_status feed_session(plumb_session *s) {
+    plumb_session_rewind(s, 0);
+    plumb_status status = plumb_session_feed(s, fed, N_FED);
+    if (status == PLUMB_OK) on_logits(NULL, 0, plumb_session_logits(s));
+    plumb_session_rewind(s, 1);
+    if (status == PLUMB_OK) status = plumb_session_feed_all(s, fed + 1, N_FED - 1, on_logits, NULL);
+    if (status == PLUMB_OK) status = plumb_session_set_tap(s, on_tap, NULL);
+    plumb_session_rewind(s, 0);
+    if (status == PLUMB_OK) status = plumb_session_feed_all(s, fed, N_FED, NULL, NULL);
+    if (status != PLUMB_OK) failed(status, plumb_session_error(s));
+    CHECK(plumb_session_set_tap(s, NULL, NULL) == PLUMB_OK, "no taps, and no memory for them");
+    return status;
+}
+
+static plumb_status feed_fast(void) { return feed_session(world.fast); }
+static plumb_status feed_reference(void) { return feed_session(world.reference); }
+
+/* ---- text ------------------------------------------------------------------------------------------------------- */
+
+static plumb_status tokenize(plumb_model *m, const char *text, unsigned flags) {
+    int32_t ids[64];
+    char back[256];
+    int64_t n = plumb_tokenize(m, text, strlen(text), flags, ids, 64);
+    if (n < 0) return failed((plumb_status)n, plumb_model_error(m));
+    note_bytes(ids, (size_t)n * sizeof *ids);
+    n = plumb_detokenize(m, ids, (size_t)n, true, back, sizeof back);
+    if (n < 0) return failed((plumb_status)n, "no memory for the text");   /* it keeps no sentence */
+    note_bytes(back, (size_t)n);
+    return PLUMB_OK;
+}
+
+static plumb_status tokenize_all(void) {
+    unsigned flags = PLUMB_ADD_SPECIAL | PLUMB_PARSE_SPECIAL;
+    PLUMB_TRY(tokenize(world.model, "abcd<|im_start|>ab cd<|im_end|>kl", flags));
+    return tokenize(world.spm_model, "Hello </s> wide\n\xc3\xa9 world", flags);
+}
+
+/* As hosts do: the family's text, then its tokens. */
+static plumb_status chat(void) {
+    static const plumb_message messages[] = {{"system", "ab"}, {"user", "abcd"}};
+    char text[400];
+    int64_t n = plumb_chat_format(world.other, messages, 2, true, text, sizeof text - 1);
+    if (n < 0) return failed((plumb_status)n, plumb_model_error(world.other));
+    text[n] = 0;
+    return tokenize(world.model, text, PLUMB_PARSE_SPECIAL);
+}
+
+static plumb_status sample(void) {
+    static const plumb_logit_bias bias[] = {{1, 0.5f}};
+    static const float logits[8] = {1, 2, 3, 2, 1, 0, 1, 2};
+    plumb_sampling params = plumb_sampling_default();
+    params.repeat_penalty = 1.1f;
+    params.n_bias = 1;
+    params.bias = bias;
+    plumb_sampler *s;
+    const char *reason;
+    plumb_status status = plumb_sampler_create(&s, 8, &params, &reason);
+    if (status != PLUMB_OK) return failed(status, reason);
+    for (int i = 0; i < 4; i++) {
+        int32_t id = plumb_sampler_sample(s, logits);
+        note_bytes(&id, sizeof id);
+        plumb_sampler_accept(s, id);
+    }
+    plumb_sampler_free(s);
+    return PLUMB_OK;
+}
+
+/* ---- traces and reports ----------------------------------------------------------------------------------------- */
+
+static void record(void *user, const plumb_tap *tap) {
+    plumb_status *status = user;
+    if (*status == PLUMB_OK) *status = plumb_trace_add(world.trace, tap);
+}
+
+static plumb_status record_trace(plumb_session *s, uint32_t n_value) {
+    plumb_status status, recorded = PLUMB_OK;
+    plumb_trace_params params = {.taps = "*", .layer_last = UINT32_MAX, .n_value = n_value};
+    status = plumb_trace_begin(world.trace, s, fed, N_FED, N_FED - 1, &params);
+    if (status != PLUMB_OK) return failed(status, plumb_trace_error(world.trace));
+    plumb_session_rewind(s, 0);
+    status = plumb_session_set_tap(s, record, &recorded);
+    if (status == PLUMB_OK) status = plumb_session_feed_all(s, fed, N_FED, NULL, NULL);
+    if (status != PLUMB_OK) failed(status, plumb_session_error(s));
+    plumb_session_set_tap(s, NULL, NULL);
+    if (status == PLUMB_OK && recorded != PLUMB_OK) return failed(recorded, plumb_trace_error(world.trace));
+    return status;
+}
+
+static plumb_status write_trace(plumb_format format) {
+    plumb_status status = plumb_trace_write(world.trace, format, note_report, NULL);
+    return status == PLUMB_OK ? status : failed(status, plumb_trace_error(world.trace));
+}
+
+static plumb_status record_values(void) {
+    PLUMB_TRY(record_trace(world.fast, 8));
+    PLUMB_TRY(write_trace(PLUMB_FORMAT_TEXT));
+    return write_trace(PLUMB_FORMAT_JSON);
+}
+
+static plumb_status record_all(void) {
+    PLUMB_TRY(record_trace(world.reference, UINT32_MAX));
+    return write_trace(PLUMB_FORMAT_GGUF);
+}
+
+static plumb_status read_trace(const struct bytes *file) {
+    plumb_status status = plumb_trace_read(world.read, file->data, file->n);
+    if (status == PLUMB_OK) status = plumb_trace_write(world.read, PLUMB_FORMAT_JSON, note_report, NULL);
+    return status == PLUMB_OK ? status : failed(status, plumb_trace_error(world.read));
+}
+
+static plumb_status read_json(void) { return read_trace(&world.json); }
+static plumb_status read_callback(void) { return read_trace(&world.text); }
+static plumb_status read_npz(void) { return read_trace(&world.npz); }
+static plumb_status read_gguf(void) {
+    PLUMB_TRY(read_trace(&world.dump));
+    plumb_status status = plumb_trace_set_tokens(world.read, fed, N_FED, N_FED);
+    return status == PLUMB_OK ? status : failed(status, plumb_trace_error(world.read));
+}
+
+static plumb_report report(plumb_format format) {
+    return (plumb_report){.format = format, .write = note_report, .name_a = "a", .name_b = "b"};
+}
+
+static plumb_status diff(plumb_trace *a, plumb_format format) {
+    plumb_report how = report(format);
+    bool agree;
+    plumb_status status = plumb_diff(a, world.theirs, world.model, &how, &agree);
+    return status == PLUMB_OK ? status : failed(status, plumb_trace_error(a));
+}
+
+static plumb_status diff_all(void) {
+    PLUMB_TRY(diff(world.wrong, PLUMB_FORMAT_TEXT));
+    PLUMB_TRY(diff(world.theirs, PLUMB_FORMAT_JSON));
+    return diff(world.wrong, PLUMB_FORMAT_HTML);
+}
+
+static plumb_status diff_permuted(void) { return diff(world.permuted, PLUMB_FORMAT_TEXT); }
+
+static plumb_status on_tiny(plumb_status status) {
+    return status == PLUMB_OK ? status : failed(status, plumb_model_error(world.model));
+}
+
+static plumb_status diagnose(plumb_trace *theirs) {
+    plumb_report how = report(PLUMB_FORMAT_JSON);
+    bool agree;
+    return on_tiny(plumb_diagnose(world.model, theirs, 1, &how, &agree));
+}
+
+static plumb_status diagnose_right(void) { return diagnose(world.theirs); }
+static plumb_status diagnose_wrong(void) { return diagnose(world.wrong); }
+static plumb_status diagnose_permuted(void) { return diagnose(world.permuted); }
+
+static plumb_status selfcheck(void) {
+    plumb_report how = report(PLUMB_FORMAT_TEXT);
+    bool ok;
+    return on_tiny(plumb_selfcheck(world.model, &how, &ok));
+}
+
+static plumb_status weights(void) {
+    plumb_report how = report(PLUMB_FORMAT_JSON);
+    bool agree;
+    how.all = true;
+    return on_tiny(plumb_weights(world.model, world.other, &how, &agree));
+}
+
+/* ---- wasm/exports.c --------------------------------------------------------------------------------------------- */
+
+struct plumb_wasm_bytes { char *bytes; size_t n, cap; };
+plumb_status plumb_wasm_trace_feed(plumb_trace *trace, plumb_session *session, const int32_t *ids, size_t n,
+                                   size_t at, size_t n_feed, size_t n_prompt, const char *taps, uint32_t layer_first,
+                                   uint32_t layer_last, uint32_t n_value);
+plumb_status plumb_wasm_trace_json(plumb_trace *trace, struct plumb_wasm_bytes *out);
+
+static plumb_status wasm_trace(void) {
+    plumb_session_rewind(world.fast, 0);
+    plumb_status status = plumb_wasm_trace_feed(world.trace, world.fast, fed, N_FED, 0, N_FED, N_FED, "*", 0,
+                                                UINT32_MAX, 8);
+    if (status != PLUMB_OK) {
+        const char *message = plumb_trace_error(world.trace);
+        return failed(status, message[0] ? message : plumb_session_error(world.fast));
+    }
+    struct plumb_wasm_bytes json;
+    status = plumb_wasm_trace_json(world.trace, &json);
+    note_bytes(json.bytes, json.bytes ? json.n : 0);
+    if (status == PLUMB_OK && !json.bytes) status = PLUMB_ERROR_MEMORY;   /* as web/engine.js takes it */
+    if (status != PLUMB_OK) failed(status, "no memory for the JSON of a trace");
+    free(json.bytes);
+    return status;
+}
+
+/* ---- every n ---------------------------------------------------------------------------------------------------- */
+
+struct scenario {
+    const char *name;
+    plumb_status (*run)(void);
+    long at_least;         /* allocations, so that a scenario that stopped working is seen */
+    const char *says;      /* may be without memory: the result is then the same, or the report says this */
+};
+
+static plumb_status run(const struct scenario *s, long at, bool on, uint64_t *hash) {
+    result.hash = 0xcbf29ce484222325u;
+    result.message[0] = result.report[result.n_report = 0] = 0;
+    heap_arm(at, on);
+    plumb_status status = s->run();
+    heap.fails_at = -1;
+    *hash = result.hash;
+    return status;
+}
+
+static bool names_memory(const char *text) { return strstr(text, "memory") != NULL; }
+
+static void each_n(const void *row) {
+    const struct scenario *s = row;
+    uint64_t expected, hash;
+    plumb_status status = run(s, -1, false, &expected);   /* a first run may leave behind what the next ones reuse */
+    REQUIRE(status == PLUMB_OK, "%s: %s", plumb_status_name(status), result.message);
+    long n_block = heap.n_block, n_run = 0, n_without = 0;
+    status = run(s, -1, false, &hash);
+    REQUIRE(status == PLUMB_OK && hash == expected, "not the same twice: %s %s", plumb_status_name(status),
+            result.message);
+    long n = heap.n_done;
+    CHECK(n >= s->at_least, "%ld allocations", n);
+    CHECK(heap.n_block == n_block, "%ld blocks after it, %ld before", heap.n_block, n_block);
+    for (int on = 0; on < 2; on++) {
+        const char *more = on ? " and all after" : "";
+        for (long at = 0;; at++) {
+            status = run(s, at, on, &hash);
+            if (heap.n_failed == 0) break;
+            n_run++;
+            bool without = status == PLUMB_OK && s->says && (hash == expected || strstr(result.report, s->says));
+            n_without += without;
+            if (!CHECK(without || status == PLUMB_ERROR_MEMORY, "allocation %ld%s: %s: %s", at, more,
+                       plumb_status_name(status), result.message)) return;
+            if (!CHECK(without || names_memory(result.message), "allocation %ld%s: \"%s\" does not name memory", at,
+                       more, result.message)) return;
+            /* Objects that live on may hold less than before, but as much again after the same work.  Of a long
+             * scenario it is done every so often. */
+            if (at % (1 + n / 300) != 0) continue;
+            status = run(s, -1, false, &hash);
+            if (!CHECK(heap.n_block == n_block, "allocation %ld%s: %ld blocks leak", at, more,
+                       heap.n_block - n_block)) return;
+            if (!CHECK(status == PLUMB_OK && hash == expected, "after allocation %ld%s failed, the same work: %s: %s",
+                       at, more, plumb_status_name(status), result.message)) return;
+        }
+    }
+    test_note("%s: %ld allocations, %ld failures, %ld of them done without", s->name, n, n_run, n_without);
+}
+
+/* A block that could not be made smaller stays as it is, fewer threads compute, a speed is not measured. */
+#define SAME "the result is the same"
+
+static const struct scenario scenarios[] = {
+    {"a model with BPE, in pieces", load_bpe, 30, SAME}, {"a model with SentencePiece", load_spm, 30, SAME},
+    {"a model in three files", load_split, 50, SAME}, {"a model's header, and its speed", rehearse, 50, SAME},
+    {"sessions of every kind", make_sessions, 100, NULL},
+    {"a session with threads", make_threads, 60, SAME},
+    {"feeding the fast pass", feed_fast, 2, NULL}, {"feeding the reference pass", feed_reference, 2, NULL},
+    {"tokens of a text", tokenize_all, 10, NULL}, {"a chat", chat, 5, NULL}, {"a sampler", sample, 5, NULL},
+    {"a trace, written as text and JSON", record_values, 100, SAME},
+    {"a trace of all values, written as GGUF", record_all, 100, SAME},
+    {"reading a trace of JSON", read_json, 100, SAME}, {"reading llama-eval-callback", read_callback, 20, NULL},
+    {"reading numpy's arrays", read_npz, 10, NULL}, {"reading a GGUF dump", read_gguf, 50, SAME},
+    {"a diff as text, JSON and HTML", diff_all, 9, NULL}, {"a diff of permuted heads", diff_permuted, 20, NULL},
+    {"a diagnosis of a right dump", diagnose_right, 20, NULL},
+    {"a diagnosis of a wrong dump", diagnose_wrong, 50, NULL},
+    {"a diagnosis of permuted heads", diagnose_permuted, 50, NULL},
+    {"a selfcheck", selfcheck, 500, "the engine has one thread here"}, {"weights of two files", weights, 30, NULL},
+    {"what a WebAssembly host calls", wasm_trace, 100, SAME},
+};
+
+/* ---- how much a file can make us take --------------------------------------------------------------------------- */
+
+static void put(struct bytes *b, const void *bytes, size_t n) {
+    if (n > 0) memcpy(b->data + b->n, bytes, n);
+    b->n += n;
+}
+static void put_number(struct bytes *b, uint64_t x, size_t n) { put(b, &x, n); }   /* of a little-endian host */
+static void put_string(struct bytes *b, const char *s, size_t n) {
+    put_number(b, n, 8);
+    put(b, s, n);
+}
+static void put_key(struct bytes *b, const char *name, uint32_t type) {
+    b->data[16]++;
+    put_string(b, name, strlen(name));
+    put_number(b, type, 4);
+}
+
+/* Vocabularies of tokens, then merges, whose texts are numbers in n_text bytes; token_type says type of all unless it
+ * is 0. */
+struct hostile {
+    const char *name;
+    const char *model;
+    uint32_t n_token, n_text, type, n_merge, n_merge_text;
+    const char *message;   /* NULL: it is taken */
+};
+
+static void put_strings(struct bytes *b, const char *key, uint32_t n, uint32_t n_text) {
+    put_key(b, key, 9);
+    put_number(b, 8, 4);
+    put_number(b, n, 8);
+    for (uint32_t i = 0; i < n; i++) {
+        char text[64];
+        for (uint32_t k = 0; k < n_text; k++) text[k] = (char)(33 + (k < 4 ? (i >> 7 * k & 127) : 1));
+        if (n_text > 2 && strstr(key, "merges")) text[1] = ' ';
+        put_string(b, text, n_text);
+    }
+}
+
+static void write_hostile(struct bytes *b, const struct hostile *h) {
+    put(b, "GGUF\3\0\0\0", 8);
+    put_number(b, 0, 8);
+    put_number(b, 0, 8);
+    put_key(b, "tokenizer.ggml.model", 8);
+    put_string(b, h->model, strlen(h->model));
+    put_key(b, "tokenizer.ggml.pre", 8);
+    put_string(b, "smollm", 6);
+    put_strings(b, "tokenizer.ggml.tokens", h->n_token, h->n_text);
+    put_strings(b, "tokenizer.ggml.merges", h->n_merge, h->n_merge_text);
+    if (h->type == 0) return;
+    put_key(b, "tokenizer.ggml.token_type", 9);
+    put_number(b, 5, 4);
+    put_number(b, h->n_token, 8);
+    for (uint32_t i = 0; i < h->n_token; i++) put_number(b, h->type, 4);
+}
+
+static plumb_status take(const struct bytes *file, bool known, char *message, size_t cap) {
+    static const char text[] = "!\"# and all the others, again and again: !!!\"\"\"###";
+    int32_t ids[8];
+    plumb_model *m = plumb_model_create();
+    plumb_status status = plumb_model_headers_only(m);
+    if (status == PLUMB_OK) status = plumb_model_begin(m, known ? file->n : PLUMB_SIZE_UNKNOWN);
+    if (status == PLUMB_OK) status = fixture_give(m, file->data, 0, file->n, SIZE_MAX);
+    if (status == PLUMB_OK) status = plumb_model_load_vocab(m);
+    for (unsigned flags = 0; status == PLUMB_OK && flags < 3; flags += PLUMB_PARSE_SPECIAL) {
+        int64_t n = plumb_tokenize(m, text, sizeof text - 1, flags, ids, 8);
+        if (n < 0) status = (plumb_status)n;
+    }
+    snprintf(message, cap, "%s", plumb_model_error(m));
+    plumb_model_free(m);
+    return status;
+}
+
+static void is_bounded(const void *row) {
+    const struct hostile *h = row;
+    struct bytes file = {__real_malloc((size_t)h->n_token * (12 + h->n_text)
+                                       + (size_t)h->n_merge * (8 + h->n_merge_text) + 1000), 0};
+    REQUIRE(file.data, "no memory");
+    write_hostile(&file, h);
+    for (int known = 0; known < 2; known++) {
+        char message[480];
+        size_t before = heap.n_peak = heap.n_byte;
+        plumb_status status = take(&file, known, message, sizeof message);
+        double ratio = (double)(heap.n_peak - before) / (double)file.n;
+        CHECK((status != PLUMB_OK) == (h->message != NULL) && (!h->message || strstr(message, h->message)), "%s: %s",
+              plumb_status_name(status), message);
+        CHECK(ratio <= 4, "%.2f times the %.1f MB of the file, its size %s", ratio, 1e-6 * (double)file.n,
+              known ? "known" : "unknown");
+        test_note("%.2f times %.1f MB%s", ratio, 1e-6 * (double)file.n, known ? "" : ", the size unknown");
+    }
+    __real_free(file.data);
+}
+
+/* One more than a power of two, where a hash table has just doubled. */
+enum { MANY = (1 << 20) + 1 };
+
+static const struct hostile hostile[] = {
+    {"tokens of 3 bytes, all normal", "gpt2", MANY, 3, 0, 0, 0, NULL},
+    {"tokens of 3 bytes, all control", "gpt2", MANY, 3, 3, 0, 0, NULL},
+    {"tokens of 3 bytes, all user-defined, SPM", "llama", MANY, 3, 4, 0, 0, "has no token <0xE2>"},
+    {"tokens of 40 bytes, all control", "gpt2", MANY / 4, 40, 3, 0, 0, NULL},
+    {"empty tokens", "gpt2", MANY, 0, 0, 0, 0, "strings are empty"},
+    {"as many empty tokens as may be, and merges of 1 byte", "gpt2", 1 << 16, 0, 3, MANY, 1, NULL},
+    {"empty merges", "gpt2", 1000, 3, 0, MANY, 0, "strings are empty"},
+    {"merges of 3 bytes", "gpt2", 1000, 3, 0, MANY, 3, NULL},
+};
+
+/* A header that goes on is read to no more than 256 MiB, and none of it where it says that it is longer. */
+static void header_ends(void) {
+    static const char head[] = "GGUF\3\0\0\0" "\0\0\0\0\0\0\0\0" "\0\0\1\0\0\0\0\0";
+    enum { LIMIT = 1 << 28, STRING = 1 << 20 };
+    for (int endless = 0; endless < 2; endless++) {
+        uint64_t n_read = sizeof head - 1;
+        plumb_model *m = plumb_model_create();
+        plumb_status status = plumb_model_begin(m, PLUMB_SIZE_UNKNOWN);
+        struct bytes piece = {__real_malloc(STRING + 100), 0};
+        if (status == PLUMB_OK) status = fixture_give(m, (const uint8_t *)head, 0, sizeof head - 1, SIZE_MAX);
+        for (uint32_t i = 0; status == PLUMB_OK && n_read < 2 * (uint64_t)LIMIT; i++) {
+            char name[16];
+            piece.n = 0;
+            snprintf(name, sizeof name, "key-%u", i);
+            put_string(&piece, name, strlen(name));
+            put_number(&piece, 8, 4);
+            put_number(&piece, endless ? STRING : LIMIT, 8);
+            memset(piece.data + piece.n, 'a', STRING);
+            piece.n += STRING;
+            status = fixture_give(m, piece.data, 0, piece.n, SIZE_MAX);
+            n_read += piece.n;
+        }
+        const char *message = plumb_model_error(m);
+        CHECK(status == PLUMB_ERROR_METADATA && strstr(message, "where a header must end"), "%s: %s",
+              plumb_status_name(status), message);
+        CHECK(n_read <= (endless ? LIMIT + 2 * (uint64_t)STRING : 2 * (uint64_t)STRING), "%.1f MB were read",
+              1e-6 * (double)n_read);
+        test_note("after %.1f MB: %s", 1e-6 * (double)n_read, message);
+        plumb_model_free(m);
+        __real_free(piece.data);
+    }
+}
+
+static bool read_bytes(struct bytes *b, const char *path) { return (b->data = test_read_all(path, &b->n)) != NULL; }
+
+/* The JSON of theirs under the names of transformers' modules. */
+static bool read_permuted(plumb_trace *t) {
+    static const char *const names[][2] = {
+        {"\"Qcur-0\"", "\"model.layers.0.self_attn.q_proj\""}, {"\"Kcur-0\"", "\"model.layers.0.self_attn.k_proj\""},
+    };
+    struct told json = {0};
+    const char *at = (const char *)world.json.data, *end = at + world.json.n;
+    while (at < end) {
+        size_t n_from = 1, i = 0;
+        while (i < 2 && strncmp(at, names[i][0], strlen(names[i][0])) != 0) i++;
+        if (i < 2) n_from = strlen(names[i][0]);
+        told_write(&json, i < 2 ? names[i][1] : at, i < 2 ? strlen(names[i][1]) : 1);
+        at += n_from;
+    }
+    bool ok = plumb_trace_read(t, json.text, json.n) == PLUMB_OK && t->by_module;
+    told_free(&json);
+    return CHECK(ok, "%s", plumb_trace_error(t));
+}
+
+/* One row instead of all, as of an engine that tells statistics over all tokens. */
+static void keep_all_tokens(struct trace_tap *tap) {
+    for (; tap->n_row > 1; tap->n_row--) {
+        struct trace_row *row = &tap->rows[tap->n_row - 1];
+        free(row->values);
+        free(row->places);
+        free(row->entropy);
+    }
+    tap->rows[0].pos = TRACE_ALL_TOKENS;
+}
+
+/* Q and K of heads of 16 as in trace/heads.h. */
+static void permute(struct plumb_trace *t) {
+    for (size_t i = 0; i < t->n_tap; i++) {
+        if (t->taps[i].id == TAP_L_OUT) keep_all_tokens(&t->taps[i]);
+        bool moves = t->taps[i].id == TAP_QCUR || t->taps[i].id == TAP_KCUR;
+        for (uint32_t row = 0; moves && row < t->taps[i].n_row; row++) {
+            float *x = t->taps[i].rows[row].values, head[16];
+            for (uint32_t at = 0; at + 16 <= t->taps[i].rows[row].n_value; at += 16) {
+                memcpy(head, x + at, sizeof head);
+                for (uint32_t p = 0; p < 16; p++) x[at + p] = head[2 * (p % 8) + p / 8];
+            }
+        }
+    }
+}
+
+/* As of an engine that scales the scores of attention wrongly. */
+static void spoil(struct plumb_trace *t) {
+    for (size_t i = 0; i < t->n_tap; i++) {
+        for (uint32_t row = 0; t->taps[i].id >= TAP_KQV_OUT && row < t->taps[i].n_row; row++) {
+            for (uint32_t k = 0; k < t->taps[i].rows[row].n_value; k++) t->taps[i].rows[row].values[k] *= 1.5f;
+        }
+    }
+}
+
+static bool make_world(void) {
+    if (!read_bytes(&world.tiny, TINY) || !read_bytes(&world.spm, SYNTH "spm.gguf")
+        || !read_bytes(&world.parts[0], SYNTH "split-00001-of-00003.gguf")
+        || !read_bytes(&world.parts[1], SYNTH "split-00002-of-00003.gguf")
+        || !read_bytes(&world.parts[2], SYNTH "split-00003-of-00003.gguf")
+        || !read_bytes(&world.text, "tests/fuzz/corpus/trace/text-of-one-token")
+        || !read_bytes(&world.npz, "tests/fuzz/corpus/trace/npz-read-deflated")) return false;
+    world.model = fixture_load(TINY);
+    world.other = fixture_load(TINY);
+    world.spm_model = fixture_load(SYNTH "spm.gguf");
+    world.trace = plumb_trace_create();
+    world.read = plumb_trace_create();
+    world.theirs = plumb_trace_create();
+    world.wrong = plumb_trace_create();
+    world.permuted = plumb_trace_create();
+    if (!world.model || !world.other || !world.spm_model) return false;
+    plumb_session_params fast = {.n_ctx = 12, .n_batch = N_BATCH, .n_thread = 1};
+    plumb_session_params reference = {.n_ctx = 12, .n_batch = N_BATCH, .pass = PLUMB_PASS_REFERENCE};
+    if (plumb_session_create(&world.fast, world.model, &fast) != PLUMB_OK
+        || plumb_session_create(&world.reference, world.model, &reference) != PLUMB_OK) return false;
+    return record_trace(world.reference, UINT32_MAX) == PLUMB_OK
+        && plumb_trace_write(world.trace, PLUMB_FORMAT_GGUF, keep, &world.dump) == PLUMB_OK
+        && plumb_trace_write(world.trace, PLUMB_FORMAT_JSON, keep, &world.json) == PLUMB_OK
+        && plumb_trace_read(world.theirs, world.json.data, world.json.n) == PLUMB_OK
+        && plumb_trace_read(world.wrong, world.json.data, world.json.n) == PLUMB_OK && read_permuted(world.permuted);
+}
+
+static void free_world(void) {
+    plumb_session_free(world.fast);
+    plumb_session_free(world.reference);
+    plumb_model *const models[] = {world.model, world.other, world.spm_model};
+    for (size_t i = 0; i < 3; i++) plumb_model_free(models[i]);
+    plumb_trace *const traces[] = {world.trace, world.read, world.theirs, world.wrong, world.permuted};
+    for (size_t i = 0; i < 5; i++) plumb_trace_free(traces[i]);
+    struct bytes *const files[] = {&world.tiny, &world.spm, world.parts, world.parts + 1, world.parts + 2, &world.json,
+                                   &world.text, &world.npz, &world.dump};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) free(files[i]->data);
+}
+
+static void is_made(void) {
+    REQUIRE(make_world(), "no objects to work with");
+    spoil(world.wrong);
+    permute(world.permuted);
+}
+
+static void nothing_is_left(void) {
+    free_world();
+    CHECK(heap.n_block == 0, "%ld blocks are left", heap.n_block);
+}
+
+static void each_scenario(void) {
+    test_case("memory: objects to work with", is_made);
+    TEST_ROWS("memory: each allocation fails in turn: ", each_n, scenarios);
+    TEST_ROWS("memory: at most 4 times the file: ", is_bounded, hostile);
+    test_case("memory: a header without an end is refused", header_ends);
+    test_case("memory: nothing is left at the end", nothing_is_left);
+}
+
+int main(int argc, char **argv) {
+    static void (*const rooms[])(void) = {each_scenario};
+    return harness_run(argc > 1 ? (const char *const *)argv + 1 : NULL, rooms, 1);
+}

@@ -1,0 +1,142 @@
+/* A whole model: any bytes as a GGUF file, loaded as a host loads it, and a few tokens computed by it.
+ *
+ *   what to do with it | how, and which tokens | the file
+ *
+ * The file is refused with a sentence, or it runs: tokens are inside the vocabulary, the SIMD kernels give the bits of
+ * the portable ones, a prompt in one batch gives the bits of single steps, and what it takes in memory follows from
+ * the size of the file.
+ */
+#include "../gguf_feed.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+enum { N_CTX = 8, N_TOKEN = 3 };
+
+static void require(bool condition, const char *what) {
+    if (condition) return;
+    fprintf(stderr, "model_fuzz: %s\n", what);
+    abort();
+}
+
+static void check_status(plumb_status status, const char *message) {
+    require(status == PLUMB_OK || message[0] != 0, "a failure without a sentence");
+    require(status != PLUMB_ERROR_ARGUMENT && status != PLUMB_ERROR_STATE, "the file's fault is called the caller's");
+}
+
+static plumb_status load(plumb_model *m, const uint8_t *file, size_t n, bool known) {
+    PLUMB_TRY(plumb_model_begin(m, known ? n : PLUMB_SIZE_UNKNOWN));
+    for (size_t at = 0; at < n;) {
+        void *window;
+        size_t len;
+        PLUMB_TRY(plumb_model_window(m, &window, &len));
+        if (len == 0) break;
+        if (len > n - at) len = n - at;
+        memcpy(window, file + at, len);
+        PLUMB_TRY(plumb_model_commit(m, len));
+        at += len;
+    }
+    return plumb_model_end(m);
+}
+
+/* The logits after the tokens, or NULL; n_vocab of them, to be freed. */
+static float *run(plumb_model *m, plumb_session_params params, const int32_t *ids, uint32_t step, size_t n_file) {
+    plumb_session *s;
+    params.n_ctx = N_CTX;
+    params.n_batch = step;
+    params.n_thread = 1;
+    plumb_status status = plumb_session_create(&s, m, &params);
+    check_status(status, plumb_model_error(m));
+    if (status != PLUMB_OK) return NULL;
+    /* Rows of activations and logits, each backed by a row or a column of weights, and a cache of N_CTX tokens. */
+    require(plumb_session_bytes(s) <= (1u << 20) + 64 * (uint64_t)n_file, "the session is too large for the file");
+    for (uint32_t i = 0; i < N_TOKEN; i += step) {
+        status = plumb_session_feed(s, ids + i, N_TOKEN - i < step ? N_TOKEN - i : step);
+        require(status == PLUMB_OK, plumb_session_error(s));
+    }
+    size_t n = plumb_model_n_vocab(m) * sizeof(float);
+    float *logits = malloc(n);
+    require(logits != NULL && plumb_session_logits(s) != NULL, "no logits");
+    memcpy(logits, plumb_session_logits(s), n);
+    plumb_session_free(s);
+    return logits;
+}
+
+/* All NaN are one: which of two comes out of a sum is the compiler's choice. */
+static bool same_bits(const float *a, const float *b, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++) {
+        if (f32_to_bits(a[i]) != f32_to_bits(b[i]) && !(isnan(a[i]) && isnan(b[i]))) return false;
+    }
+    return true;
+}
+
+static void check_passes(plumb_model *m, unsigned how, const int32_t *ids, size_t n_file) {
+    plumb_session_params fast = {.kv_type = (plumb_kv_type)(how % 3),
+                                 .precision = how & 4 ? PLUMB_PRECISION_FAST8 : PLUMB_PRECISION_EXACT16};
+    plumb_session_params scalar = fast, reference = {.pass = PLUMB_PASS_REFERENCE};
+    scalar.force_scalar = true;
+    float *batch = run(m, fast, ids, N_TOKEN, n_file), *steps = run(m, fast, ids, 1, n_file);
+    float *portable = run(m, scalar, ids, N_TOKEN, n_file), *exact = run(m, reference, ids, N_TOKEN, n_file);
+    uint32_t n_vocab = plumb_model_n_vocab(m);
+    if (batch && steps) require(same_bits(batch, steps, n_vocab), "one batch differs from single steps");
+    if (batch && portable) require(same_bits(batch, portable, n_vocab), "SIMD differs from portable kernels");
+    float *all[] = {batch, steps, portable, exact};
+    for (int i = 0; i < 4; i++) {
+        int32_t top[4];
+        if (all[i]) plumb_logits_top(all[i], n_vocab, 4, top);
+        for (int k = 0; all[i] && k < 4; k++) require(top[k] < (int64_t)n_vocab, "a top token outside the vocabulary");
+        free(all[i]);
+    }
+}
+
+static void forget(void *user, const char *bytes, size_t n) {
+    *(uint32_t *)user += n > 0 ? (uint8_t)bytes[n - 1] : 0;
+}
+
+static void check_text(plumb_model *m, uint32_t n_vocab) {
+    static const char text[] = "ab a<s>\xc3\xa9</s> ba";
+    int32_t ids[64];
+    int64_t n = plumb_tokenize(m, text, sizeof text - 1, PLUMB_ADD_SPECIAL | PLUMB_PARSE_SPECIAL, ids, 64);
+    for (int64_t i = 0; i < n && i < 64; i++) require((uint32_t)ids[i] < n_vocab, "an id outside the vocabulary");
+    char piece[256];
+    for (uint32_t id = 0; id < n_vocab; id++) {
+        require(plumb_token_piece(m, (int32_t)id, true, piece, sizeof piece) >= 0, "a token without a text");
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    if (size < 2 || size > 1 << 17) return 0;
+    unsigned what = data[0] % 8, how = data[1];
+    plumb_model *m = plumb_model_create();
+    require(m != NULL, "no memory");
+    plumb_status status = PLUMB_OK;
+    uint32_t sum = 0, n_ring;
+    bool ok;
+    plumb_report report = {.format = how & 1 ? PLUMB_FORMAT_JSON : PLUMB_FORMAT_TEXT, .write = forget, .user = &sum};
+    if (what == 1) status = plumb_model_headers_only(m);
+    if (status == PLUMB_OK) status = load(m, data + 2, size - 2, how & 8);
+    if (what == 1 && plumb_model_has_header(m)) status = plumb_model_rehearse(m, &n_ring);
+    check_status(status, plumb_model_error(m));
+    if (status == PLUMB_OK) {
+        uint32_t n_vocab = plumb_model_n_vocab(m);
+        int32_t ids[N_TOKEN];
+        for (uint32_t i = 0; i < N_TOKEN; i++) ids[i] = (int32_t)((how >> 4) * (i + 1) % n_vocab);
+        check_text(m, n_vocab);
+        if (what != 1 || n_ring > 0) check_passes(m, how, ids, size);
+    }
+    /* Of any file: what it says, and what is wrong with it. */
+    if (what == 2) check_status(plumb_selfcheck(m, &report, &ok), plumb_model_error(m));
+    if (what == 3) check_status(plumb_weights(m, m, &report, &ok), plumb_model_error(m));
+    char value[40];
+    for (uint64_t i = 0; i < plumb_model_n_key(m); i++) {
+        uint64_t n = plumb_model_key_count(m, i);
+        for (uint64_t k = 0; k < n && k < 4; k++) {
+            sum += (uint32_t)plumb_model_key_value(m, i, n - 1 - k, value, sizeof value);
+        }
+    }
+    plumb_model_free(m);
+    return 0;
+}

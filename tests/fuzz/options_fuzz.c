@@ -1,0 +1,93 @@
+/* Any words as a command line: lines of the input.  They are help, or options in their documented ranges, or one line
+ * that says what is wrong and exit code 2. */
+#define _POSIX_C_SOURCE 200809L
+#include "../../wasm/cli.h"
+
+#include "quiet.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+enum { MAX_WORDS = 100 };
+
+static void require(bool condition, const char *what) {
+    if (condition) return;
+    fprintf(stderr, "options_fuzz: %s\n", what);
+    abort();
+}
+
+static bool is_word(char *const *words, int n, const char *text) {
+    if (text == NULL) return true;
+    for (int i = 0; i < n; i++) {
+        if (text >= words[i] && text <= words[i] + strlen(words[i])) return true;
+    }
+    return false;
+}
+
+/* What the commands rely on. */
+static void check_options(const struct options *o, char *const *words, int n) {
+    require((unsigned)o->command < COMMAND_COUNT && o->n_file <= MAX_FILES, "no command, or too many files");
+    for (size_t i = 0; i < o->n_file; i++) require(o->files[i] && is_word(words, n, o->files[i]), "a file of no word");
+    const char *texts[] = { o->text, o->system, o->ids, o->trace.taps, o->output, o->model, o->against,
+                            o->html, o->base, o->save };
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) require(is_word(words, n, texts[i]), "a text of no word");
+    require(o->n_file > 0 || o->list, "no file");
+    require((o->n_predict > 0 || o->command != COMMAND_BENCH) && o->n_prompt > 0 && o->n_repeat > 0
+            && o->n_repeat <= 1000 && o->n_top > 0
+            && o->n_chunk > 0 && o->n_quirk <= 3, "a count of 0, or too many");
+    require(o->n_thread <= 64 && o->n_ctx <= 1u << 30 && o->n_batch <= 1u << 30, "more than there can be");
+    require(plumb_precision_name(o->precision) && plumb_kv_type_name(o->kv_type), "a name of nothing");
+    const plumb_sampling *s = &o->sampling;
+    require(s->temperature >= 0 && s->temperature <= 1e6f && s->top_p >= 0 && s->top_p <= 1 && s->min_p >= 0
+            && s->min_p <= 1 && s->typical_p >= 0 && s->typical_p <= 1 && s->repeat_penalty > 0
+            && isfinite(s->presence_penalty) && isfinite(s->frequency_penalty), "sampling out of its range");
+    require(o->tolerance >= 0 && isfinite(o->tolerance), "a tolerance that is none");
+    require(o->trace.layer_first <= o->trace.layer_last, "layers backwards");
+    plumb_sampler *sampler;
+    plumb_status status = plumb_sampler_create(&sampler, 8, s, NULL);
+    require(status == PLUMB_OK, "the sampler refuses what the options allow");
+    plumb_sampler_free(sampler);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    static struct said said;
+    static struct options options;
+    char *words[MAX_WORDS + 1] = {NULL};
+    int n = 0;
+    if (size > 4096) return 0;
+    words[n++] = strdup("plumb");
+    for (size_t at = 0; at < size && n < MAX_WORDS; n++) {
+        const uint8_t *end = memchr(data + at, '\n', size - at);
+        size_t length = end ? (size_t)(end - (data + at)) : size - at;
+        words[n] = malloc(length + 1);   /* exactly, so that reading beyond it is seen */
+        require(words[n] != NULL, "no memory");
+        memcpy(words[n], data + at, length);
+        words[n][length] = 0;
+        at += length + 1;
+    }
+    int code = -1;
+    exit_failed = 1;
+    quiet_begin();
+    bool ok = parse_options(n, words, &options, &code);
+    quiet_end(&said);
+    size_t n_line = 0;
+    for (size_t i = 0; i < said.n_err; i++) n_line += said.err[i] == '\n';
+    if (ok) {
+        require(said.n_out == 0 && said.n_err == 0, "something was said of options that are taken");
+        check_options(&options, words, n);
+    } else if (code == EXIT_OK) {
+        require(said.n_out > 0 && said.n_err == 0, "help without a text");
+    } else {
+        require(code == EXIT_USAGE && said.n_out == 0 && n_line == 1, "not one line of what is wrong, and exit code 2");
+    }
+    /* The words behind the model, joined, are the command's own. */
+    bool joined = !is_word(words, n, options.prompt);
+    require(!joined || options.command == COMMAND_RUN, "a prompt of no word");
+    if (joined) free((void *)options.prompt);
+    for (int i = 0; i < n; i++) free(words[i]);
+    return 0;
+}

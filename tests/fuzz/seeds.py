@@ -1,0 +1,279 @@
+#!/usr/bin/env python3
+"""Writes the seeds of tests/fuzz/corpus/{model,chat,perplexity,options} and tests/fuzz/tiny.gguf.
+
+    python3 tests/fuzz/seeds.py
+
+Needs nothing but Python.  The same script gives the same bytes.  Inputs that a fuzzer has found are beside the seeds
+and are kept; their names say what they did.
+"""
+import pathlib
+import random
+import struct
+
+HERE = pathlib.Path(__file__).parent
+F32, F16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0 = 0, 1, 2, 3, 6, 7, 8
+Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS, BF16 = 10, 11, 12, 13, 14, 20, 23, 30
+# type: weights in a block, its bytes, where its f16 scales are
+BLOCKS = {F32: (1, 4, []), F16: (1, 2, [0]), BF16: (1, 2, []), Q4_0: (32, 18, [0]), Q4_1: (32, 20, [0, 2]),
+          Q5_0: (32, 22, [0]), Q5_1: (32, 24, [0, 2]), Q8_0: (32, 34, [0]), Q2_K: (256, 84, [80, 82]),
+          Q3_K: (256, 110, [108]), Q4_K: (256, 144, [0, 2]), Q5_K: (256, 176, [0, 2]), Q6_K: (256, 210, [208]),
+          IQ4_NL: (32, 18, [0]), IQ4_XS: (256, 136, [0])}
+U8, I32, U32, FLOAT, BOOL, STRING, ARRAY, U64 = 0, 5, 4, 6, 7, 8, 9, 10
+CODES = {U8: "<B", I32: "<i", U32: "<I", FLOAT: "<f", BOOL: "<B", U64: "<Q"}
+
+
+def string(text):
+    data = text if isinstance(text, bytes) else text.encode()
+    return struct.pack("<Q", len(data)) + data
+
+
+def value(kind, item):
+    return string(item) if kind == STRING else struct.pack(CODES[kind], item)
+
+
+class Model:
+    """A model of one layer.  keys and tensors may be changed before it is written."""
+
+    def __init__(self, arch="llama", embd=32, heads=2, kv=1, head=16, ff=32, tokens=(), tokenizer="gpt2",
+                 types=(F32,), layers=1, bias=False, tied=False, seed=1):
+        self.random = random.Random(seed)
+        self.keys = {
+            "general.architecture": (STRING, arch), f"{arch}.block_count": (U32, layers),
+            f"{arch}.embedding_length": (U32, embd), f"{arch}.feed_forward_length": (U32, ff),
+            f"{arch}.context_length": (U32, 64), f"{arch}.attention.head_count": (U32, heads),
+            f"{arch}.attention.head_count_kv": (U32, kv), f"{arch}.attention.key_length": (U32, head),
+            f"{arch}.attention.value_length": (U32, head),
+            f"{arch}.attention.layer_norm_rms_epsilon": (FLOAT, 1e-5),
+            "tokenizer.ggml.model": (STRING, tokenizer), "tokenizer.ggml.tokens": (ARRAY, STRING, tokens),
+        }
+        if tokenizer == "gpt2":
+            self.keys["tokenizer.ggml.pre"] = (STRING, "smollm")
+            self.keys["tokenizer.ggml.merges"] = (ARRAY, STRING, ["a b", "c d"])
+        else:
+            self.keys["tokenizer.ggml.scores"] = (ARRAY, FLOAT, [-float(i) for i in range(len(tokens))])
+            self.keys["tokenizer.ggml.token_type"] = (ARRAY, I32, [2, 3, 3] + [1] * (len(tokens) - 3))
+        self.tensors = {}
+        kinds = iter([types[i % len(types)] for i in range(64)])
+        self.add("token_embd.weight", next(kinds), embd, len(tokens))
+        for i in range(layers):
+            def layer(name, *shape, kind=None):
+                fits = [k for k in (kind if kind is not None else next(kinds), F32) if shape[0] % BLOCKS[k][0] == 0]
+                self.add(f"blk.{i}.{name}", fits[0], *shape)
+            layer("attn_norm.weight", embd, kind=F32)
+            for name, rows in (("attn_q", heads * head), ("attn_k", kv * head), ("attn_v", kv * head)):
+                layer(f"{name}.weight", embd, rows)
+                if bias:
+                    layer(f"{name}.bias", rows, kind=F32)
+            layer("attn_output.weight", heads * head, embd)
+            layer("ffn_norm.weight", embd, kind=F32)
+            layer("ffn_gate.weight", embd, ff)
+            layer("ffn_up.weight", embd, ff)
+            layer("ffn_down.weight", ff, embd)
+        self.add("output_norm.weight", F32, embd)
+        if not tied:
+            self.add("output.weight", next(kinds), embd, len(tokens))
+
+    def add(self, name, kind, *shape):
+        self.tensors[name] = (kind, shape)
+
+    def data(self, kind, shape):
+        n = 1
+        for side in shape:
+            n *= side
+        weights, size, scales = BLOCKS[kind]
+        if kind in (F32, BF16):
+            numbers = [1 + 0.1 * self.random.gauss(0, 1) if len(shape) == 1 else 0.2 * self.random.gauss(0, 1)
+                       for _ in range(n)]
+            words = [struct.pack("<f", x) for x in numbers]
+            return b"".join(w if kind == F32 else w[2:] for w in words)
+        blocks = bytearray(self.random.randbytes(n // weights * size))
+        for at in range(0, len(blocks), size):
+            for scale in scales:
+                blocks[at + scale:at + scale + 2] = struct.pack("<e", 0.05 * self.random.gauss(0, 1) / weights ** 0.5)
+        return bytes(blocks)
+
+    def write(self):
+        header = b"GGUF" + struct.pack("<IQQ", 3, len(self.tensors), len(self.keys))
+        for name, (kind, *rest) in self.keys.items():
+            header += string(name) + struct.pack("<I", kind)
+            if kind == ARRAY:
+                header += struct.pack("<IQ", rest[0], len(rest[1])) + b"".join(value(rest[0], x) for x in rest[1])
+            else:
+                header += value(kind, rest[0])
+        data = b""
+        for name, (kind, shape) in self.tensors.items():
+            data += bytes(-len(data) % 32)
+            header += string(name) + struct.pack("<I", len(shape)) + struct.pack(f"<{len(shape)}Q", *shape)
+            header += struct.pack("<IQ", kind, len(data))
+            data += self.data(kind, shape)
+        return header + bytes(-len(header) % 32) + data
+
+
+LETTERS = [*"abcdefghijkl", "ab", "cd", "Ġ", "<|im_start|>", "<|im_end|>"]
+PIECES = ["<unk>", "<s>", "</s>", "▁", "a", "b", "▁a", "ab", "c"]
+SMALL = [Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, F16, BF16, IQ4_NL]
+LARGE = [Q6_K, Q2_K, Q3_K, Q4_K, IQ4_NL, Q5_K, IQ4_XS, Q5_1, Q8_0]
+
+
+def changed(change, **options):
+    """A small model that change has made wrong, or odd."""
+    model = Model(**{"tokens": LETTERS[:6], "types": [Q4_0], **options})
+    change(model)
+    return model.write()
+
+
+def set_key(name, *entry):
+    return lambda model: model.keys.__setitem__(name, entry)
+
+
+def models():
+    small = {"tokens": LETTERS[:6]}
+    yield "llama-f32", b"\0\x18" + Model(heads=1, types=[Q8_0, F32], **small).write()
+    yield "llama-spm", b"\2\x38" + Model(tokens=PIECES, tokenizer="llama", types=[Q8_0]).write()
+    yield "qwen2", b"\0\x3c" + Model(arch="qwen2", bias=True, types=[Q4_0], **small).write()
+
+    def granite(model):
+        for name in ("embedding_scale", "residual_scale", "logit_scale", "attention.scale"):
+            model.keys[f"granite.{name}"] = (FLOAT, 0.5)
+    yield "granite", b"\3\x19" + changed(granite, arch="granite", tied=True, types=[Q8_0])
+    yield "types-of-32", b"\2\x2a" + Model(types=SMALL, layers=2, **small).write()
+    yield "types-of-256", b"\0\x2c" + Model(types=LARGE, embd=256, heads=1, head=32, **small).write()
+    yield "rehearsal", b"\1\x18" + Model(types=[Q8_0], **small).write()
+
+    def rope(model):
+        model.add("rope_freqs.weight", F32, 8)
+        model.keys["llama.rope.freq_base"] = (FLOAT, 5e5)
+        model.keys["llama.rope.scaling.type"] = (STRING, "linear")
+        model.keys["llama.rope.scaling.factor"] = (FLOAT, 2.0)
+    yield "rope", b"\0\x28" + changed(rope)
+
+    yield "tokens-that-are-numbers", b"\0\x08" + changed(set_key("tokenizer.ggml.tokens", ARRAY, I32, [1] * 6))
+    yield "merges-that-are-numbers", b"\0\x08" + changed(set_key("tokenizer.ggml.merges", ARRAY, U8, [1, 2]))
+    yield "one-type-too-few", b"\2\x08" + changed(set_key("tokenizer.ggml.token_type", ARRAY, I32, [1] * 5))
+    yield "one-score-too-few", b"\0\x08" + changed(set_key("tokenizer.ggml.scores", ARRAY, FLOAT, [0.0] * 5))
+    yield "types-of-64-bits", b"\0\x08" + changed(set_key("tokenizer.ggml.token_type", ARRAY, U64, [1] * 6))
+    yield "one-token-too-many", b"\0\x08" + changed(set_key("tokenizer.ggml.tokens", ARRAY, STRING, LETTERS[:7]))
+    yield "empty-tokens", b"\0\x08" + changed(lambda model: None, tokens=["a", "b", "", "ab", "", "[EMPTY_5]"])
+    yield "no-heads", b"\0\x08" + changed(set_key("llama.attention.head_count", U32, 0))
+    yield "more-heads", b"\0\x08" + changed(set_key("llama.attention.head_count", U32, 65536))
+    yield "a-rope-of-more-than-a-head", b"\0\x08" + changed(set_key("llama.rope.dimension_count", U32, 18))
+    yield "layers-of-billions", b"\0\x08" + changed(set_key("llama.block_count", U32, 4294967295))
+
+    def transpose(model):
+        model.tensors["blk.0.ffn_down.weight"] = (F32, (32, 64))
+    yield "transposed", b"\2\x08" + changed(transpose, ff=64)
+
+    def vectors_of_f16(model):
+        model.tensors["output_norm.weight"] = (F16, (32,))
+    yield "a-norm-of-f16", b"\2\x08" + changed(vectors_of_f16)
+
+
+CHATML = ("{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' "
+          "+ '\n'}}{% endfor %}")
+TEMPLATES = {
+    "chatml": CHATML, "chatml-system": "<|im_start|>system\nYou are kind.<|im_end|>" + CHATML,
+    "phi4": "<|im_start|> <|im_sep|>", "mistral-v1": "' [INST] ' + system_message",
+    "mistral-v3": "[AVAILABLE_TOOLS] [INST]", "mistral-v3-tekken": '[AVAILABLE_TOOLS] "[INST]"',
+    "llama2": "[INST] <<SYS>>", "llama2-bos": "bos_token + '[INST] <<SYS>>", "mistral": "[INST]",
+    "phi3": "<|assistant|> <|end|>", "stablelm": "<|user|> <|endoftext|>",
+    "zephyr": "<|user|> <|assistant|> eos_token", "gemma": "<start_of_turn>",
+    "llama3": "<|start_header_id|> <|end_header_id|>",
+    "llama3.1": "<|start_header_id|> <|end_header_id|> Cutting Knowledge Date: December 2023\\n",
+    "unknown": "{{ messages }}",
+}
+# A message begins with a byte that picks its role: of 16, 13 is "tool" and above "", others by their rest mod 3.
+SYSTEM, USER, ASSISTANT, TOOL, NOBODY = "0", "1", "2", "=", ">"
+
+
+def chats():
+    talks = [[USER + "Hello!"], [SYSTEM + " Be brief. ", USER + " Hi \n", ASSISTANT + " Hello. ", USER + "Why?"],
+             [USER + "a", ASSISTANT + "", USER + ""], []]
+    for i, (name, template) in enumerate(TEMPLATES.items()):
+        talk = talks[i % 3]
+        yield name, bytes([7 * i, i & 1]) + "\0".join([template, *talk]).encode()
+    yield "nothing-said", b"\0\1" + CHATML.encode()
+    yield "of-a-tool", b"\0\1" + "\0".join([CHATML, USER + "a", TOOL + "4"]).encode()
+    yield "of-nobody", b"\0\1" + "\0".join([CHATML, NOBODY + "a"]).encode()
+    yield "no-utf-8", b"\x11\1" + CHATML.encode() + b"\0" + b"1\xf0\x9f\x98\xff\xc0\x80\xed\xa0\x80\xe2\x82"
+
+
+TEXT = "abcdabcdefghabcdefghijkl"
+
+
+def words_of(text):
+    """The tokens of perplexity_fuzz.c's text: merges are "a b" and "c d"."""
+    ids, at = [], 0
+    while at < len(text):
+        n = 2 if text[at:at + 2] in ("ab", "cd") else 1
+        ids.append(LETTERS.index(text[at:at + n]))
+        at += n
+    return ids
+
+
+def saved(n_ctx, n_vocab=len(LETTERS), n_chunk=None, scale=16 / 65535, least=-16.1, level=None, seed=1):
+    rng, ids = random.Random(seed), words_of(TEXT)
+    n_chunk = len(ids) // n_ctx if n_chunk is None else n_chunk
+    data = b"_logits_" + struct.pack("<III", n_ctx, n_vocab, n_chunk)
+    data += b"".join(struct.pack("<i", i) for i in ids[:n_ctx * n_chunk])
+    for _ in range(n_chunk * (n_ctx - 1 - n_ctx // 2)):
+        top = rng.randrange(n_vocab)   # as much as is left for the others is little
+        levels = [65535 if i == top else rng.randrange(40000) for i in range(n_vocab + n_vocab % 2)]
+        data += struct.pack("<ff", scale, least) + b"".join(struct.pack("<H", level or x) for x in levels)
+    return data
+
+
+def perplexities():
+    yield "of-8", b"\1" + saved(8)
+    yield "of-4-as-text", b"\0" + saved(4)
+    yield "of-8-asked-for", b"\3" + saved(8)
+    yield "one-chunk", b"\5" + saved(4)
+    yield "cut-off", b"\1" + saved(8)[:-7]
+    yield "cut-off-in-its-tokens", b"\1" + saved(8)[:30]
+    yield "cut-off-in-its-header", b"\1" + saved(8)[:14]
+    yield "no-saved-run", b"\1GGUF"
+    yield "chunks-of-nothing", b"\1" + saved(8, n_chunk=0)
+    yield "another-vocabulary", b"\1" + saved(8, n_vocab=16)
+    yield "probabilities-above-1", b"\1" + saved(8, least=-1.0)
+    yield "a-scale-without-an-end", b"\1" + saved(8, scale=3e38)
+    yield "a-scale-that-is-no-number", b"\1" + saved(8, scale=float("nan"))
+    yield "all-at-the-least", b"\1" + saved(8, least=-3e38, level=1)
+
+
+OPTIONS = {
+    "run": "run m.gguf -p Hello -n 10 --temp 0.5 --top-k 3 --top-p 0.9 --min-p 0 --seed 18446744073709551615",
+    "run-penalties": "run m.gguf --raw -p=x --repeat-penalty=1.1 --presence-penalty -1 --frequency-penalty 1e-3 "
+                     "--repeat-last-n 0 --typical 1 --ids --parse-special",
+    "run-words": "run m.gguf n.gguf hello -n 1 there",
+    "score": "score m.gguf --ids 1,2,3 --ctx 8 --batch 4 --threads 64 --json",
+    "tokenize": "tokenize a b.gguf - --ids",
+    "bench": "bench m.gguf -p 1 -n 16777216 -r 1000 --precision fast8 --kv-type q8",
+    "trace": "trace m.gguf --tokens 1,2 --n-prompt 1 --taps l_out-*,Qcur --layers 0-3 --values all -o t.gguf",
+    "trace-profile": "trace -p x m.gguf --profile -o t.json --layers 4294967295",
+    "logits": "logits m -p x --top 16777216",
+    "perplexity": "perplexity m.gguf t.txt --ctx 4 --chunks 1 --kl reference --save s.base --reference",
+    "diff": "diff a b --model m.gguf --tolerance 1e-12 --html r.html --json", "selfcheck": "selfcheck m.gguf --json",
+    "weights": "weights a b --all --tolerance 1e12", "diagnose": "diagnose m --against t.json --max 3 --chat -p x",
+    "list": "diagnose --list", "help": "help", "help-of": "help trace", "version": "--version",
+    "words": "inspect -- -p",
+    "numbers": "run m -p x -n 0x10 --temp nan --top-p inf --seed -1", "none": "", "unknown": "frobnicate",
+    "more-files": "inspect " + " ".join("m" * 65),
+}
+
+
+def options():
+    for name, line in OPTIONS.items():
+        yield name, line.replace(" ", "\n").encode()
+
+
+def main():
+    tiny = Model(tokens=LETTERS, types=[Q8_0])
+    tiny.keys["tokenizer.chat_template"] = (STRING, CHATML)
+    (HERE / "tiny.gguf").write_bytes(tiny.write())
+    for folder, seeds in (("model", models), ("chat", chats), ("perplexity", perplexities), ("options", options)):
+        target = HERE / "corpus" / folder
+        target.mkdir(parents=True, exist_ok=True)
+        for name, data in seeds():
+            (target / name).write_bytes(data)
+
+
+main()

@@ -1,0 +1,214 @@
+/** The mutants of src/: compiled into the sanitized C tests, cases that run the mutated line first. */
+import { execFileSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { existsSync, mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { dirname } from 'node:path';
+import { run } from './run.mjs';
+
+const cc = process.env.CC ?? 'gcc';
+const C = ['-std=c11', '-w', '-ffp-contract=off', ...process.arch === 'x64' ? ['-msse4.1'] : []];
+const SANITIZE = ['-O1', '-g', '-fno-omit-frame-pointer', '-fsanitize=address,undefined', '-fno-sanitize-recover=all',
+  '-DEMULATE_RELAXED'];
+/** UBSan makes the compilation of the widest kernels ten times as slow. */
+const sanitize = path =>
+  path.startsWith('src/kernels/') ? SANITIZE.map(flag => flag.replace(',undefined', '')) : SANITIZE;
+/** No fault of ours may take the machine's memory. */
+const env = { ...process.env, ASAN_OPTIONS: 'hard_rss_limit_mb=3000' };
+/** What the tests of the command line see more of than the C tests do. */
+const SHOWN = /^src\/(trace|session|model|gguf|sampler)\//;
+/** Where a mutant and what is made of it lie. */
+const HERE = 'build/mutants-native';
+
+/** The objects of a part of a program: src, tests or wasm. */
+const objects = (base, part) => readdirSync(`${base}/obj/${part}`)
+  .flatMap(name => part === 'src' ? readdirSync(`${base}/obj/src/${name}`).map(file => `${name}/${file}`) : [name])
+  .filter(name => name.endsWith('.o') && !name.startsWith('exports.'))
+  .map(name => `${base}/obj/${part}/${name}`);
+
+/** Compiles a source, the mutant if it is the one; headers that are mutants come before the others. */
+const compile = (flags, mutant, source, object, before = true) => run(cc, [...flags, ...C,
+  ...before ? [`-I${HERE}/src`] : [], '-Iinclude', '-Isrc', '-c', mutant ? `${HERE}/${source}` : source, '-o', object],
+{ seconds: 600 });
+
+/** Links a program of these parts, with other objects for some. */
+function link(base, parts, made, program) {
+  const flags = base.includes('sanitize') ? ['-fsanitize=address,undefined'] : [];
+  const all = parts.flatMap(part => objects(base, part)).map(object => made.get(object) ?? object);
+  return run(cc, [...flags, ...all, '-lm', '-lpthread', '-o', program], { seconds: 300 });
+}
+
+/** In the working directory, a copy of the checkout. */
+export class Native {
+  #cases;      // {name, ms}
+  #lines;      // file -> line -> indices of cases
+  #seconds;    // of all tests
+  #digest;     // of all sources
+  #dependents; // header -> sources
+
+  constructor() {
+    execFileSync('make', ['-s', '-j2', 'config=sanitize', 'native', 'build/native-sanitize/tests',
+      'build/native/tests'], { stdio: 'inherit' });
+    this.#dependents = new Map();
+    for (const part of ['src', 'tests', 'wasm'])
+      for (const object of objects('build/native-sanitize', part)) {
+        const [source, ...headers] = readFileSync(object.replace(/o$/, 'd'), 'utf8').split(/\n\n|\n\S+:\n/)[0]
+          .replace(/^[^:]*:|\\\n/g, ' ').trim().split(/\s+/).filter(name => name.includes('/'));
+        for (const header of headers)
+          if (header.startsWith('src/')) this.#dependents.set(header, [...this.#dependents.get(header) ?? [], source]);
+      }
+    this.#cover();
+  }
+
+  /** Runs every case once in a program that notes the blocks of code that it runs. */
+  #cover() {
+    const sources = ['src', 'tests'].flatMap(part => objects('build/native-sanitize', part))
+      .map(object => object.replace('build/native-sanitize/obj/', '').replace(/o$/, 'c'));
+    const headers = [...this.#dependents.keys()];
+    const hash = createHash('sha256');
+    for (const path of [...sources, ...headers].sort()) hash.update(path).update(readFileSync(path));
+    const digest = this.#digest = hash.digest('hex'), folder = 'build/mutants-cover', file = `${folder}/${digest}.json`;
+    mkdirSync(folder, { recursive: true });
+    if (!existsSync(file)) {
+      console.log('mutants: finds out which lines each case of the C tests runs');
+      const makefile = sources.map(path => {
+        const object = `${folder}/${path.replaceAll('/', '+')}.o`;
+        const flags = path.startsWith('src/') ? '-fsanitize-coverage=trace-pc' : '';
+        return `ALL += ${object}\n${object}: ${path}\n` +
+          `\t${cc} -O1 -g -DEMULATE_RELAXED ${C.join(' ')} ${flags} -MMD -Iinclude -Isrc -c $< -o $@\n` +
+          `-include ${object.replace(/o$/, 'd')}\n`;
+      }).join('');
+      writeFileSync(`${folder}/Makefile`, `all: ${folder}/tests\n${makefile}` +
+        `${folder}/tests: $(ALL) tests/mutants/coverage.c\n\t${cc} -O1 -g -std=c11 -Iinclude -Isrc ` +
+        `-Wl,--wrap=test_case,--wrap=test_row,--wrap=test_rows $^ -lm -lpthread -o $@\n`);
+      execFileSync('make', ['-s', '-j2', '-f', `${folder}/Makefile`, 'all'], { stdio: 'inherit' });
+      execFileSync(`${folder}/tests`, [], { stdio: 'ignore', env: { ...env, PLUMB_COVERAGE: `${folder}/cases.txt` } });
+      const rows = readFileSync(`${folder}/cases.txt`, 'utf8').trim().split('\n').map(row => row.split('\t'));
+      const places = [...new Set(rows.flatMap(row => row.slice(2)))];
+      const text = execFileSync('addr2line', ['-e', `${folder}/tests`], { input: places.map(x => `0x${x}`).join('\n'),
+        encoding: 'utf8', maxBuffer: 1 << 28 }).trim().split('\n');
+      const lineOf = new Map(places.map((place, i) => [place, /(src\/.*):(\d+)/.exec(text[i])?.slice(1)]));
+      const lines = {};
+      rows.forEach((row, i) => {
+        for (const place of row.slice(2)) {
+          const [path, line] = lineOf.get(place) ?? [];
+          if (path) ((lines[path] ??= {})[line] ??= new Set()).add(i);
+        }
+      });
+      for (const path in lines) for (const line in lines[path]) lines[path][line] = [...lines[path][line]];
+      writeFileSync(file, JSON.stringify({ cases: rows.map(([name, ms]) => ({ name, ms: +ms })), lines }));
+    }
+    ({ cases: this.#cases, lines: this.#lines } = JSON.parse(readFileSync(file, 'utf8')));
+  }
+
+  /** Names of the cases that run the line, or the blocks around it, in two parts: those that take little time together,
+   * fast ones first, and the others.  Empty where no code is, as in tables. */
+  #covering(path, line, milliseconds) {
+    const lines = this.#lines[path] ?? {}, near = step => {
+      for (let i = line; Math.abs(i - line) < 20; i += step) if (lines[i]) return lines[i];
+      return [];
+    };
+    const cases = [...new Set([...near(-1), ...near(1)])].map(i => this.#cases[i]).sort((a, b) => a.ms - b.ms);
+    let sum = 0;
+    const fast = cases.filter(({ ms }) => (sum += ms) < milliseconds);
+    return [fast, cases.slice(fast.length)].map(part => part.map(({ name }) => name));
+  }
+
+  /** The whole suite must pass before anything is changed. */
+  async baseline() {
+    const file = 'build/mutants-cover/seconds.json';
+    const known = existsSync(file) ? JSON.parse(readFileSync(file, 'utf8')) : {};
+    if (known.digest !== this.#digest) {
+      const { failed, seconds } = await run('build/native-sanitize/tests', [], { env, seconds: 1800 });
+      if (failed) throw new Error(`the C tests fail without a mutant: ${failed}`);
+      writeFileSync(file, JSON.stringify(Object.assign(known, { digest: this.#digest, seconds })));
+    }
+    this.#seconds = known.seconds;
+    console.log(`mutants: the C tests take ${this.#seconds.toFixed(0)} s`);
+  }
+
+  /** Compiles the mutant and what includes it. @returns {Promise<Map<string, string> | null>}  new ones by object */
+  async #compile(path, flagsOf, base) {
+    const made = new Map();
+    for (const source of path.endsWith('.h') ? this.#dependents.get(path) ?? [] : [path]) {
+      const object = `${HERE}/${source.replaceAll('/', '+')}.o`;
+      if ((await compile(flagsOf(source), source === path, source, object)).failed) return null;
+      made.set(`${base}/obj/${source.replace(/c$/, 'o')}`, object);
+    }
+    return made;
+  }
+
+  /** @returns {Promise<{verdict: 'killed' | 'survived' | 'invalid' | 'equivalent', by?: string}>} */
+  async judge({ path, line }, mutated) {
+    rmSync(HERE, { recursive: true, force: true });
+    mkdirSync(dirname(`${HERE}/${path}`), { recursive: true });
+    writeFileSync(`${HERE}/${path}`, mutated);
+    const [fast, slow] = this.#covering(path, line, 600);
+
+    // Most mutants do not need the sanitizers, which take most of the time.
+    if (fast.length && !path.startsWith('src/kernels/')) {
+      const made = await this.#compile(path, () => ['-O1', '-g'], 'build/native');
+      if (!made || (await link('build/native', ['src', 'tests'], made, `${HERE}/tests`)).failed)
+        return { verdict: 'invalid' };
+      const { failed } = await run(`${HERE}/tests`, fast, { env, seconds: 20 + this.#seconds });
+      if (failed) return { verdict: 'killed', by: failed };
+    }
+
+    // Do the compilers of what ships see any difference?
+    let same = true;
+    for (const source of path.endsWith('.h') ? this.#dependents.get(path) ?? [] : [path]) {
+      if (source.startsWith('tests/')) continue;
+      const [one, two] = ['before', 'after'].map(name => `${HERE}/${name}.o`);
+      await compile(['-O2', '-DNDEBUG', '-DEMULATE_RELAXED'], false, source, one, false);
+      if ((await compile(['-O2', '-DNDEBUG', '-DEMULATE_RELAXED'], source === path, source, two)).failed)
+        return { verdict: 'invalid' };
+      if (!(same = readFileSync(one).equals(readFileSync(two)))) break;
+    }
+    if (same) return this.#judgeWasm(path, mutated);
+
+    const made = await this.#compile(path, sanitize, 'build/native-sanitize');
+    if (!made || (await link('build/native-sanitize', ['src', 'tests'], made, `${HERE}/tests`)).failed)
+      return { verdict: 'invalid' };
+    // Without code of its own it may be seen anywhere.
+    const all = fast.length + slow.length === 0;
+    for (const names of all ? [[]] : [fast, slow].filter(part => part.length)) {
+      const { failed } = await run(`${HERE}/tests`, names, { env, seconds: 60 + 5 * this.#seconds });
+      if (failed) return { verdict: 'killed', by: failed };
+    }
+    if (SHOWN.test(path) && !(await link('build/native-sanitize', ['src', 'wasm'], made, `${HERE}/plumb`)).failed)
+      for (const name of ['usage', 'files', 'reports', 'perplexity', 'trace']) {
+        const file = `tests/cli/${name}.test.mjs`;
+        const { failed } = await run(process.execPath, ['--test-reporter=tap', file],
+          { env: { ...env, PLUMB: JSON.stringify([`${HERE}/plumb`]) }, seconds: 300 });
+        if (failed) return { verdict: 'killed', by: `${file}: ${failed}` };
+      }
+    const n = fast.length + slow.length;
+    return { verdict: 'survived', by: n ? `${n} cases run it` : 'no case runs it' };
+  }
+
+  /** For code that only wasm modules have: the C tests in Node. */
+  async #judgeWasm(path, mutated) {
+    const modules = ['tests', 'tests-mt', ...existsSync('build/emcc/tests-mt-relaxed.wasm') ? ['tests-mt-relaxed'] : []]
+      .map(name => `build/emcc/${name}.wasm`);
+    const make = () => run('make', ['-s', '-j2', ...modules], { seconds: 900 });
+    if ((await make()).failed) throw new Error('the C tests cannot be built for Node');
+    const before = modules.map(name => readFileSync(name)), original = readFileSync(path);
+    writeFileSync(path, mutated);
+    try {
+      if ((await make()).failed) return { verdict: 'invalid' };
+      const changed = modules.filter((name, i) => !readFileSync(name).equals(before[i]));
+      if (!changed.length) return { verdict: 'equivalent', by: 'the compilers make the same code of it' };
+      for (const name of changed.filter(name => !name.includes('relaxed'))) {
+        const { failed } = await run(process.execPath, ['tests/hosts/node.mjs', name], { seconds: 400 });
+        if (failed) return { verdict: 'killed', by: `node: ${failed}` };
+      }
+      const relaxed = changed.find(name => name.includes('relaxed'));
+      if (relaxed) {
+        const { failed } = await run(process.execPath, ['tests/hosts/chromium.mjs', relaxed], { seconds: 400 });
+        if (failed) return { verdict: 'killed', by: `chromium: ${failed}` };
+      }
+      return { verdict: 'survived', by: 'only wasm modules have it' };
+    } finally {
+      writeFileSync(path, original);
+    }
+  }
+}
