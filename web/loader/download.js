@@ -4,6 +4,7 @@
  * The proof is a strong ETag or a Last-Modified that stays the same, together with the size.  Requests to other sites
  * have a Range header and nothing else that would need a preflight; what the answer says is compared here. */
 import { PlumbError, reasonOf } from '../errors.js';
+import { corsProblem, noConnection, webPage } from './blame.js';
 import { streamChunks } from './stream.js';
 
 /** Tries without a byte beyond those that are there, and the milliseconds before the first; each waits twice as long
@@ -27,7 +28,7 @@ const SILENCE = 30000;
  * @property {(attempt: number) => void} [onWait]
  * @property {boolean} checked  nothing has to prove that the bytes belong together: a checksum will tell, or it matters
  *   little
- * @property {RequestCache} cache  of the browser's own
+ * @property {import('./file.js').CacheMode} cache  of the browser's own
  * @property {number} [range]  where only a file's beginning is needed: bytes that the first request asks for, and each
  *   further one as many as have come.  Answers are read no further, and failures are forgiven after so many more bytes
  * @property {boolean} [oneBuffer]  as Platform has it */
@@ -72,6 +73,12 @@ export class Download {
     this.facts = { certain: false, ...known };
     for (;;) {
       const response = await this.#ask(whole);
+      if (!this.#placed(response)) {
+        drop(response);
+        if (this.at === 0) throw this.#unplaced();
+        this.at = 0;
+        continue;
+      }
       const same = response.status === 304 || Boolean(known) && this.#same(response, whole);
       if (same || this.at === 0) {
         if (!whole || !same) this.#take(response);
@@ -103,9 +110,10 @@ export class Download {
           const skipped = Math.min(this.#skip, chunk.length);
           this.#skip -= skipped;
           chunk = chunk.subarray(skipped, range && skipped + this.#end - this.at);
-          if (facts.certain && facts.size !== undefined && this.at + chunk.length > facts.size) {
-            throw new PlumbError('PLUMB_ERROR_IO', `${url}: the server sends more than the ${facts.size} bytes that it `
-              + 'announced', { url, total: facts.size });
+          const most = facts.certain && facts.size !== undefined ? facts.size : this.#end;
+          if (this.at + chunk.length > most) {
+            throw new PlumbError('PLUMB_ERROR_IO', `${url}: the server sends more than the ${most} bytes that it `
+              + 'announced', { url, total: most });
           }
           if (chunk.length === 0) continue;
           this.at += chunk.length;
@@ -117,7 +125,13 @@ export class Download {
           if (range && this.at === this.#end) break;
         }
         const known = facts.certain && facts.size !== undefined;
-        const missing = this.#skip > 0 || (known ? this.at < Number(facts.size) : this.#end < Infinity && range);
+        // A range whose answer does not say how long the file is may be any part of the rest.
+        const open = this.#end < Infinity && (range || this.at < (facts.size ?? Infinity));
+        const missing = this.#skip > 0 || (known ? this.at < Number(facts.size) : open);
+        if (!missing && this.at === 0) {
+          throw new PlumbError('PLUMB_ERROR_TRUNCATED', `${url}: the server sent an empty file, not a GGUF file`,
+            { url, bytes: 0 });
+        }
         if (!missing) return;
       } catch (error) {
         signal.throwIfAborted();
@@ -130,9 +144,11 @@ export class Download {
       if (!enough || this.#failures > 0) await this.#failed(this.#broken(reason));
       if (this.at > 0 && !this.#resumable(facts)) throw new StartOver(`${url}: nothing says that the file is the same`);
       const again = await this.#ask();
-      if (!this.#same(again)) {
+      const problem = !this.#placed(again) ? this.#unplaced().message
+        : !this.#same(again) ? `${url}: the file has changed` : undefined;
+      if (problem !== undefined) {
         drop(again);
-        throw new StartOver(`${url}: the file has changed`);
+        throw new StartOver(problem);
       }
       this.#take(again);
     }
@@ -164,8 +180,10 @@ export class Download {
         response = await this.#watch(fetch(url, { signal: request.signal, cache, headers: this.#headers(whole) }));
       } catch (error) {
         signal.throwIfAborted();
-        await this.#failed(at > 0 ? this.#broken(reasonOf(error))
-          : new PlumbError('PLUMB_ERROR_IO', `${url}: no connection: ${reasonOf(error)}`, { url }));
+        const cors = this.#heard ? undefined : await corsProblem(url, signal);
+        const problem = new PlumbError('PLUMB_ERROR_IO', `${url}: ${cors ?? noConnection(url, error)}`, { url });
+        if (cors !== undefined && this.#failures > 0) throw problem;   // it was not a connection that broke just once
+        await this.#failed(at > 0 && cors === undefined ? this.#broken(reasonOf(error)) : problem);
         continue;
       }
       this.#heard = true;
@@ -239,13 +257,35 @@ export class Download {
       { name: url, bytes: at, ...size !== undefined && { total: size } });
   }
 
+  /** Whether the bytes of an answer are those from `at` on.  A 206 must say so in its Content-Range; #ask refuses one
+   * that names another place.  A browser may hide that header in the answer of another site: then the length decides.
+   * A range of encoded bytes is a range of something else.
+   * @param {Response} response */
+  #placed(response) {
+    const { headers, status, type } = response, { at, facts: { size }, options: { range } } = this;
+    if (status !== 206) return true;
+    if (isEncoded(response)) return false;
+    if (headers.has('Content-Range')) return true;
+    const length = bytesOf(headers.get('Content-Length'));
+    // Of a preflight nothing is kept.
+    if (range) return length === undefined ? at === 0 : at + length <= this.#asked();
+    return type === 'cors' && length !== undefined && size !== undefined && at + length === size;
+  }
+
+  #unplaced() {
+    const { url, at } = this;
+    return new PlumbError('PLUMB_ERROR_IO', `${url}: asked for the bytes from ${at} on, the server answered 206 `
+      + 'without a "Content-Range" that says which bytes it sends', { url, bytes: at });
+  }
+
   /** Whether an answer is of the file that the facts are of.
    * @param {Response} response @param {boolean} [whole]  as open has it */
   #same(response, whole = false) {
     const { at, facts } = this;
     if (response.status === 416) {   // a browser may not show where it ends
       const end = /^bytes \*\/(\d+)$/.exec(response.headers.get('Content-Range') ?? '')?.[1];
-      return Number(end ?? facts.size ?? at) === at;
+      const size = this.options.range ? facts.size ?? at : facts.size;   // of a preflight nothing is kept
+      return size === at && Number(end ?? at) === at;
     }
     const found = this.#factsOf(response);
     if (facts.certain && found.certain && facts.size !== found.size && facts.size !== undefined
@@ -283,7 +323,9 @@ export class Download {
     const { headers, status } = response;
     const length = isEncoded(response) ? null : headers.get('Content-Length');
     const whole = /\/(\d+)$/.exec(headers.get('Content-Range') ?? '')?.[1];
-    const toEnd = length !== null && !this.options.range ? String(this.at + Number(length)) : null;
+    // Where a browser hides the range #placed has seen that the length is that of the rest.
+    const hidden = !headers.has('Content-Range') && !this.options.range;
+    const toEnd = length !== null && hidden ? String(this.at + Number(length)) : null;
     const size = bytesOf(status === 206 ? whole ?? toEnd : length);
     return {
       size,
@@ -294,20 +336,22 @@ export class Download {
     };
   }
 
-  /** What an answer says; of what the rest of a file leaves unsaid, what was known stays. @param {Facts} found */
+  /** Takes over what an answer says.  What the answer for the rest of a file leaves unsaid stays as it was known, and a
+   * size that was certain stays certain. @param {Facts} found */
   #note(found) {
+    const { certain, size } = this.facts;
     const said = Object.entries(found).filter(([, value]) => this.at === 0 || value !== undefined);
     Object.assign(this.facts, Object.fromEntries(said));
+    if (this.at > 0 && certain && !found.certain) Object.assign(this.facts, { certain, size });
   }
 }
 
-/** A server that answers everything with its start page is a common accident, and deserves its own words.
- * @param {string} url @param {Response} response @param {Uint8Array} chunk  the first */
+/** @param {string} url @param {Response} response @param {Uint8Array} chunk  the first */
 function checkKind(url, response, chunk) {
-  const type = response.headers.get('Content-Type') ?? '';
-  if (!type.includes('text/html') || chunk[0] === 0x47) return;
-  throw new PlumbError('PLUMB_ERROR_MAGIC', `${url}: the server sent a web page (${type}), not a GGUF file`,
-    { url, type });
+  const problem = chunk[0] === 0x47 ? undefined : webPage(response, 'a GGUF file');
+  if (problem === undefined) return;
+  throw new PlumbError('PLUMB_ERROR_MAGIC', `${url}: ${problem}`,
+    { url, type: response.headers.get('Content-Type') ?? '' });
 }
 
 /** A number of bytes that a header tells; undefined for what is none. @param {string | null | undefined} text */

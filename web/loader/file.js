@@ -4,6 +4,7 @@ import { PlumbError, reasonOf } from '../errors.js';
 import { Download, StartOver } from './download.js';
 import { readBlob, readHandle } from './source.js';
 import { ReadOnly } from './store.js';
+import { Damaged, Sums } from './sums.js';
 
 /** Bytes that are taken beyond those that the engine needs, where nothing says for certain how many there are: without
  * an end they would fill the disk. */
@@ -18,6 +19,7 @@ const MOST_BEYOND = 1 << 24;
  * @property {import('./download.js').DownloadOptions['pause']} [pause]
  * @property {import('./download.js').DownloadOptions['silence']} [silence]
  * @property {boolean} [oneBuffer]
+ * @property {() => import('../protocol.js').WorkerLike} [startThread]
  * @property {(attempt: number) => void} onWait
  * @property {(message: string) => void} warn */
 
@@ -32,6 +34,8 @@ export class UrlFile {
   downloads = true;
   /** @type {import('./store.js').Copy | undefined} */
   #copy;
+  /** Of the bytes of the copy. @type {Sums | undefined} */
+  #sums;
   #keeps;
   /** Outlives the passes of a load: it counts the tries. */
   #download;
@@ -56,7 +60,8 @@ export class UrlFile {
     return this.#found ??= (async () => {
       if (!this.#keeps) return;
       try {
-        this.#copy = await /** @type {import('./store.js').Store} */ (this.options.store).take(this.url);
+        this.#copy = await /** @type {import('./store.js').Store} */ (this.options.store).take(this.url,
+          this.options.startThread);
         this.size = this.#copy.meta.size;
       } catch (error) {
         this.#noCopy(error);
@@ -89,9 +94,9 @@ export class UrlFile {
       const wrong = sha256 !== undefined && copy?.meta.sha256 !== undefined && copy.meta.sha256 !== sha256;
       const known = copy && copy.at > 0 && mode !== 'reload' && !wrong ? copy.meta : undefined;
       const whole = known !== undefined && copy?.complete === true;
-      const { etag, lastModified, size } = known ?? {};
+      const { etag, lastModified, size, announced } = known ?? {};
       const here = whole && mode === 'default' || await download.open(copy?.at ?? 0,
-        known && { etag, lastModified, size, certain: size !== undefined }, whole) && whole;
+        known && { etag, lastModified, size: size ?? announced, certain: size !== undefined }, whole) && whole;
       this.downloads = !here;
       this.local = here ? /** @type {number} */ (size) : download.at;
       [this.size, this.certain] = here ? [size, true] : [download.facts.size, download.facts.certain];
@@ -110,6 +115,7 @@ export class UrlFile {
    * @param {import('../engine.js').Engine} engine @param {import('./source.js').Hash} [hash]
    * @returns {AsyncGenerator<{n: number, phase: 'read' | 'download'}>} */
   async *read(engine, hash) {
+    if (this.#copy) this.#sums = new Sums(engine.digest, this.#copy.sums, this.#copy.sums && this.local);
     if (this.local > 0) {
       for await (const n of this.#readCopy(engine, hash)) yield { n, phase: 'read' };
     }
@@ -118,7 +124,7 @@ export class UrlFile {
     for await (const chunk of this.#download.chunks()) {
       hash?.update(chunk);
       try {
-        await this.#copy?.write(chunk);
+        if (this.#sums) await this.#copy?.write(chunk, this.#sums);
       } catch (error) {
         await this.#drop(error);
       }
@@ -137,16 +143,30 @@ export class UrlFile {
 
   /** @param {import('../engine.js').Engine} engine @param {import('./source.js').Hash} [hash] */
   async *#readCopy(engine, hash) {
-    const copy = /** @type {import('./store.js').Copy} */ (this.#copy), { handle, blob } = copy;
-    const reader = handle ? readHandle(engine, handle, this.local, hash)
-      : readBlob(engine, /** @type {Blob} */ (blob), this.url, this.options.oneBuffer, hash);
+    const copy = /** @type {import('./store.js').Copy} */ (this.#copy), { reader, blob } = copy;
+    const sums = /** @type {Sums} */ (this.#sums);
+    const all = {
+      update(/** @type {Uint8Array} */ bytes) {
+        sums.update(bytes);
+        hash?.update(bytes);
+      },
+      digest: () => new Uint8Array(),
+    };
     try {
-      yield* reader;
+      yield* reader ? readHandle(engine, reader, this.local, all)
+        : readBlob(engine, /** @type {Blob} */ (blob), this.url, this.options.oneBuffer, all);
     } catch (error) {
       if (error instanceof PlumbError && error.code !== 'PLUMB_ERROR_IO' || error instanceof RangeError) throw error;
       await copy.remove().catch(() => {});
+      if (error instanceof Damaged) this.#damaged(error.message);
       throw new StartOver(`${this.url}: the copy cannot be read: ${reasonOf(error)}`);
     }
+  }
+
+  /** The copy goes. @param {string} reason */
+  #damaged(reason) {
+    this.options.warn(`${this.url}: the copy on this machine is damaged: ${reason}; it is removed, and the file is `
+      + 'downloaded anew');
   }
 
   /** The checksum that its copy was found to have, if that is all there is to read. */
@@ -156,24 +176,27 @@ export class UrlFile {
   async finish(sha256) {
     const known = this.#copy?.complete;
     try {
-      await this.#copy?.finish(sha256);
+      await this.#copy?.finish(sha256, this.#sums?.all());
     } catch (error) {
       if (!known) await this.#drop(error);
     }
-    this.#copy?.close();
+    await this.#copy?.close();
   }
 
   /** Gives connection and copy up; it can be opened again then.
-   * @param {'keep' | 'unfinished' | 'all'} [remove]  which copy is worth nothing */
-  async close(remove = 'keep') {
+   * @param {'keep' | 'unfinished' | 'all'} [remove]  which copy is worth nothing
+   * @param {string} [damage]  what is wrong with it, for the warning */
+  async close(remove = 'keep', damage) {
     await this.#opened?.catch(() => {});
     await this.#found;
     this.#download.close();
     const copy = this.#copy;
     this.#copy = this.#found = this.#opened = undefined;
     this.local = 0;
+    this.#sums = undefined;
+    if (damage !== undefined) this.#damaged(damage);
     if (remove === 'all' || remove === 'unfinished' && !copy?.complete) await copy?.remove().catch(() => {});
-    else copy?.close();
+    else await copy?.close();
   }
 
   /** No copy after all. @param {unknown} error  why */

@@ -1,6 +1,8 @@
 /* The parts of a model while it is loaded, on the engine's side: from where each comes, what is checked and counted on
  * the way, and what is left behind when it fails. */
-import { PlumbError } from '../errors.js';
+// Not when it is needed: a bundler that makes one file of a worker, such as Vite before 8, refuses import() in it.
+import { sha256 as hasher } from '../dist/vendor/noble-hashes/sha2.js';
+import { PlumbError, reasonOf } from '../errors.js';
 import { hex } from '../hex.js';
 import { StartOver } from './download.js';
 import { UrlFile } from './file.js';
@@ -10,16 +12,22 @@ import { read } from './source.js';
 /** Errors of a file that is not what it should be: its copy may be damaged, and is worth nothing. */
 const DAMAGED = ['MAGIC', 'VERSION', 'TRUNCATED', 'METADATA', 'TENSOR', 'TOKENIZER'].map(name => `PLUMB_ERROR_${name}`);
 
+/** How many parts are asked for their sizes at once.  With the part that is downloaded that makes 6 requests, as many
+ * as a browser sends to one server. */
+const MOST_GUESSES = 5;
+
 /** @typedef {object} LoadArgs
  * @property {import('./source.js').Part[]} parts
  * @property {import('./file.js').CacheMode} [cache]
  * @property {(string | undefined)[]} [sha256]  of each part, in small hex digits */
-/** @typedef {{code: 'threads' | 'cache', message: string}} Warning  what runs otherwise than asked */
+/** @typedef {{code: 'threads' | 'module' | 'cache', message: string}} Warning  what runs otherwise than asked */
 
 export class Parts {
   /** @type {Warning[]} */
   warnings = [];
   #end = new AbortController();
+  /** Ends the questions for sizes of one pass. */
+  #asking = new AbortController();
   #reached = 0;
 
   /** @param {LoadArgs} args @param {import('../host.js').Call} call @param {import('../host.js').Platform} platform */
@@ -38,23 +46,34 @@ export class Parts {
       call.signal.addEventListener('abort', abort);
     });
     this.aborted.catch(() => {});
-    const { store, pause, silence, oneBuffer } = platform;
+    const { store, pause, silence, oneBuffer, startThread } = platform;
     this.files = parts.map((part, i) => part.kind !== 'url' ? undefined : new UrlFile(part.url, {
-      signal: this.#end.signal, mode: cache, sha256: sha256[i], store, pause, silence, oneBuffer,
+      signal: this.#end.signal, mode: cache, sha256: sha256[i], store, pause, silence, oneBuffer, startThread,
       onWait: attempt => this.meter.say('wait', attempt),
       warn: message => void this.warnings.push({ code: 'cache', message }),
     }));
     this.#start();
   }
 
-  /** Servers are asked while the engine is compiled; the later ones only for sizes. */
+  /** Servers are asked while the engine is compiled; the later ones only for sizes, in order, once the first part has
+   * been found. */
   #start() {
+    const asking = this.#asking = new AbortController();
     this.#reached = 0;
-    this.files[0]?.open().catch(() => {});
-    for (const [i, file] of this.files.entries()) {
-      if (i === 0 || !file) continue;
-      file.guess().then(size => { this.meter.sizes[i] ??= size; }, () => {});
-    }
+    const [first, ...others] = this.files;
+    const opened = first?.open() ?? Promise.resolve();
+    let next = 0;
+    const ask = async () => {
+      while (next < others.length && !asking.signal.aborted && !this.#end.signal.aborted) {
+        const i = next++, file = others[i];
+        if (!file) continue;
+        const size = await file.guess().catch(() => undefined);
+        if (asking.signal.aborted) return;
+        this.meter.sizes[i + 1] ??= size;
+        if (size === undefined) next = others.length;   // the total is not known then, whatever the others say
+      }
+    };
+    opened.then(() => { for (let i = 0; i < MOST_GUESSES; i++) ask(); }, () => {});
   }
 
   /** Moves them into the engine, step by step. @param {import('../engine.js').Engine} engine */
@@ -69,7 +88,7 @@ export class Parts {
         meter.partial = Boolean(file?.downloads);
         engine.begin(this.#certainFrom(i));
         const hash = expected === undefined || file?.verified === expected ? undefined
-          : (await import('../dist/vendor/noble-hashes/sha2.js')).sha256.create();
+          : hasher.create();
         if (file) {
           for await (const { n, phase } of file.read(engine, hash)) {
             meter.add(n, phase);
@@ -115,7 +134,11 @@ export class Parts {
     const damaged = isDamage(error) && this.files.some(copied);
     if (!damaged && !(error instanceof StartOver)) return false;
     if (this.parts.slice(0, this.#reached + 1).some(({ kind }) => kind === 'pull')) return false;
-    for (const file of this.files) await file?.close(damaged && copied(file) ? 'all' : 'keep');
+    this.#asking.abort();
+    for (const file of this.files) {
+      if (damaged && copied(file)) await file?.close('all', reasonOf(error).replace(`${file.url}: `, ''));
+      else await file?.close('keep');
+    }
     this.meter.reset();
     this.#start();
     return true;
@@ -124,6 +147,7 @@ export class Parts {
   /** After the last failure. @param {unknown} error */
   async abandon(error) {
     this.#end.abort(error);
+    this.#asking.abort();
     const remove = isDamage(error) ? 'all' : isUnsupported(error) ? 'unfinished' : 'keep';
     for (const file of this.files) await file?.close(remove);
     if (error instanceof StartOver) throw new PlumbError('PLUMB_ERROR_IO', `${error.message}; load it again`);

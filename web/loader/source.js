@@ -24,15 +24,22 @@ import { streamChunks } from './stream.js';
 const PIECE = 1 << 20;
 /** Of the files of a split model, the first: NAME-00001-of-00003.gguf. */
 const SPLIT = /-00001-of-(\d{5})\.gguf(?=$|[?#])/;
+/** The most files that one name may stand for. */
+const MOST_PARTS = 999;
 
 /** @typedef {object} Sites
- * @property {(source: string | URL) => Part} locate  what a string or URL means on this host
+ * @property {(source: string | URL) => Part | {bytes: AsyncIterable<Uint8Array>}} locate  what a string or URL means on
+ *   this host; bytes: it is a pipe
  * @property {boolean} postsBlobs  whether a Blob can be posted to a worker (in Node one of a file cannot) */
 
 /** The first file of a split model stands for all. @param {string | URL} source @returns {(string | URL)[]} */
 export function expand(source) {
   const count = Number(SPLIT.exec(String(source))?.[1] ?? 1);
   if (count <= 1) return [source];
+  if (count > MOST_PARTS) {
+    throw argumentError(`${source}: the name says that the model has ${count} parts; at most ${MOST_PARTS} are loaded`,
+      { parts: count, limit: MOST_PARTS });
+  }
   return Array.from({ length: count }, (_, i) =>
     String(source).replace(SPLIT, `-${String(i + 1).padStart(5, '0')}-of-$1.gguf`));
 }
@@ -47,7 +54,10 @@ export function describe(source, sites) {
 
 /** @param {OneSource} source @param {string} name @param {Sites} sites @returns {Described} */
 function describeOne(source, name, sites) {
-  if (typeof source === 'string' || source instanceof URL) return { part: sites.locate(source) };
+  if (typeof source === 'string' || source instanceof URL) {
+    const found = sites.locate(source);
+    return 'bytes' in found ? describeOne(found.bytes, String(source), sites) : { part: found };
+  }
   if (source instanceof Blob) {
     const own = 'name' in source ? String(source.name) : name;
     if (sites.postsBlobs) return { part: { kind: 'blob', name: own, size: source.size, blob: source } };
@@ -61,12 +71,16 @@ function describeOne(source, name, sites) {
     const next = async () => at < bytes.length ? bytes.subarray(at, at += PIECE) : null;
     return { part: { kind: 'pull', name, size: bytes.length }, next };
   }
-  const { next, cancel } = reader(source);
-  if (!next) {
+  const isStream = typeof /** @type {any} */ (source)?.getReader === 'function';
+  if (!isStream && typeof /** @type {any} */ (source)?.[Symbol.asyncIterator] !== 'function') {
     throw argumentError(`Plumb.load: ${name || 'the source'} is ${source === null ? 'null' : typeof source}, expected `
       + 'a URL, File, Blob, ReadableStream, Uint8Array, ArrayBuffer, or an array of those');
   }
   const title = name || 'the stream';
+  if (isStream && /** @type {any} */ (source).locked) {
+    throw argumentError(`Plumb.load: ${title} is locked: something else reads it`);
+  }
+  const { next, cancel } = isStream ? streamReader(source) : iteratorReader(source);
   let bytes = 0;
   const checked = async () => {
     let done, value;
@@ -83,15 +97,36 @@ function describeOne(source, name, sites) {
   return { part: { kind: 'pull', name }, next: checked, cancel };
 }
 
-/** @param {any} source
- * @returns {{next?: () => any, cancel?: () => unknown}}  next: the user's own, may give anything */
-function reader(source) {
-  if (typeof source?.getReader === 'function') {
-    const stream = source.getReader();
-    return { next: () => stream.read(), cancel: () => stream.cancel() };
-  }
-  const iterator = source?.[Symbol.asyncIterator]?.();
-  return iterator ? { next: () => iterator.next(), cancel: () => iterator.return?.() } : {};
+/** Takes the reader of a stream when the first chunk is asked for: until then the stream is the caller's, so that a
+ * call that is refused leaves it as it was.  cancel ends the stream and gives its lock back.
+ * @param {any} stream @returns {{next: () => any, cancel: () => Promise<void>}}  next may give anything */
+function streamReader(stream) {
+  /** @type {ReadableStreamDefaultReader | undefined} */
+  let reader;
+  let ended = false;
+  return {
+    next: () => ended ? { done: true } : (reader ??= stream.getReader()).read(),
+    async cancel() {
+      ended = true;
+      if (!reader) return void await stream.cancel();
+      await reader.cancel().finally(() => reader?.releaseLock());
+    },
+  };
+}
+
+/** The same of what can be iterated. @param {any} source @returns {{next: () => any, cancel: () => unknown}} */
+function iteratorReader(source) {
+  /** @type {AsyncIterator<unknown> | undefined} */
+  let iterator;
+  let ended = false;
+  const begin = () => iterator ??= /** @type {AsyncIterator<unknown>} */ (source[Symbol.asyncIterator]());
+  return {
+    next: () => ended ? { done: true } : begin().next(),
+    cancel() {
+      ended = true;
+      return begin().return?.();
+    },
+  };
 }
 
 /** Moves one part that is on this machine into the engine and yields how many bytes each step moved.
@@ -115,7 +150,7 @@ export async function* read(engine, part, { pull, openFile, oneBuffer, hash }) {
   else yield* feed(engine, pulled(pull), hash);
 }
 
-/** @param {import('../engine.js').Engine} engine @param {import('./store.js').Handle} file
+/** @param {import('../engine.js').Engine} engine @param {Pick<import('./store.js').Handle, 'read'>} file
  * @param {number} size  bytes of it @param {Hash} [hash] */
 export function* readHandle(engine, file, size, hash) {
   /** @type {Uint8Array | undefined} */

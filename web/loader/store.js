@@ -1,44 +1,62 @@
 /* Copies of models' files on this machine, in a folder of the host's (opfs.js, node/folder.js).  Of each URL, with NAME
  * its sha256:
  *
- *   NAME.gguf   the bytes so far, from the first on: whoever writes it holds its lock
- *   NAME.json   Meta; written before the first byte, and again when the last one is certainly there
+ *   NAME.gguf   the whole file; in a browser also the bytes so far, in Node those lie in a file of who writes it
+ *   NAME.json   Meta; written before the first byte, and again when the last one is there
+ *   slots       of a file that is not whole: the digests of its bytes so far (sums.js), in a file of the folder's
  *
- * Both are untrusted: what does not fit together is no copy, and never an error of the load. */
+ * Whoever writes a copy holds its lock.  All of it is untrusted: what does not fit together is no copy, and never an
+ * error of the load.  Bytes are not flushed to the disk: what a power failure loses is found by the digests.
+ *
+ * Copies of older versions have no digests: a whole one gets them from the bytes that its next load reads, and one that
+ * is not whole is gone on with as it is. */
 import { PlumbError, reasonOf } from '../errors.js';
 import { hex } from '../hex.js';
+import { Busy } from './busy.js';
 import { sum } from './progress.js';
+import { parseSlots, parseSums } from './sums.js';
 
 /** @typedef {object} Handle  an open file
  * @property {() => number} size
  * @property {(target: Uint8Array, at: number) => number} read  as much as it likes; 0 at the end of the file
- * @property {(bytes: Uint8Array, at: number) => void} write  all of them, or throws
- * @property {(size: number) => void} truncate
- * @property {() => void} flush
- * @property {() => void} close
+ * @property {() => void} close */
+/** @typedef {object} Lock  a copy that nobody else may write until it is closed
+ * @property {() => number} size  of the file that a former writer left
+ * @property {Uint8Array} slots  that it left
+ * @property {Handle['read']} read
+ * @property {(at: number) => unknown} begin  bytes and slots before `at` stay, others go; at 0 nothing is left, but
+ *   whoever reads the file goes on
+ * @property {(size: number) => unknown} reserve  room for a file of this size; throws where there is none
+ * @property {(bytes: Uint8Array, at: number, slots: Uint8Array, slotsAt: number) => Promise<void> | void} write  the
+ *   bytes of one chunk and then slots; all of them, or throws, perhaps at a later call.  Takes a copy of both
+ * @property {(size: number) => Promise<void>} publish  what was written is all of NAME.gguf, and the slots go
+ * @property {() => Promise<unknown> | unknown} discard  removes the copy and closes
+ * @property {(size: number) => Promise<void> | void} close  after the last write; what was written up to size stays
  * @typedef {object} Folder  what has to do with a file that is not there gives undefined
  * @property {boolean} writes  whether lock and read are possible
- * @property {() => Promise<string[]>} names
+ * @property {() => Promise<string[]>} names  of all files
  * @property {(name: string) => Promise<Blob | undefined>} file
  * @property {(name: string) => Promise<string | undefined>} text
+ * @property {(name: string, text: string) => Promise<void>} put  replaces the text of a file, or throws
  * @property {(name: string) => Promise<Handle | undefined>} read
- * @property {(name: string) => Promise<Handle>} lock  makes it if need be, for nobody else to lock; throws Busy
- * @property {(name: string) => Promise<boolean>} remove  whether it was there; throws Busy
+ * @property {(name: string) => Promise<{size: number, slots: Uint8Array} | undefined>} partial  of a copy that is not
+ *   whole
+ * @property {(name: string, startThread?: () => import('../protocol.js').WorkerLike) => Promise<Lock>} lock  a copy, by
+ *   its NAME; throws Busy
+ * @property {(name: string) => Promise<boolean>} remove  a copy; whether it was there; throws Busy
  * @property {() => Promise<number>} room  bytes that can still be written */
 /** @typedef {object} Meta
  * @property {string} url
  * @property {boolean} complete
  * @property {number} lastUsed  milliseconds since 1970
  * @property {number} [size]  of the whole file, in bytes; known if it is complete
+ * @property {number} [announced]  what the server said of the size, if that cannot be relied on
  * @property {string} [etag]
  * @property {string} [lastModified]
- * @property {string} [sha256]  that it was found to have */
-/** @typedef {Meta & {bytes: number}} Cached  bytes: that are there */
-
-/** Someone else has the file. */
-export class Busy extends Error {
-  constructor() { super('another tab or process is using it'); }
-}
+ * @property {string} [sha256]  that it was found to have
+ * @property {string} [sums]  if it is complete, the digests; else empty, for they are in the slots.  Undefined of older
+ *   versions */
+/** @typedef {Omit<Meta, 'sums' | 'announced'> & {bytes: number}} Cached  bytes: that are there */
 
 /** Copies can be read here, but not written. */
 export class ReadOnly extends Error {
@@ -65,22 +83,27 @@ export class Store {
     const folder = await this.#folder();
     if (!folder) return [];
     const entries = await folder.names().catch(error => { throw failure('the copies cannot be listed', error); });
-    const names = entries.filter(name => name.endsWith('.json')).map(name => name.slice(0, -5));
+    const names = entries.filter(name => /^[0-9a-f]{64}\.json$/.test(name)).map(name => name.slice(0, -5));
     const all = await Promise.all(names.map(async name => {
       const meta = parse(await folder.text(`${name}.json`).catch(() => undefined));
-      const file = await folder.file(`${name}.gguf`).catch(() => undefined);
-      if (!meta || !file || await nameOf(meta.url) !== name) return [];
-      return [{ ...meta, bytes: file.size, complete: meta.complete && file.size === meta.size }];
+      if (!meta || await nameOf(meta.url) !== name) return [];
+      const { sums, announced, ...shown } = meta;
+      const file = meta.complete ? await folder.file(`${name}.gguf`).catch(() => undefined) : undefined;
+      if (file?.size === meta.size && file) return [{ ...shown, bytes: file.size }];
+      const partial = await folder.partial(name).catch(() => undefined);
+      if (!partial) return [];
+      return [{ ...shown, bytes: meta.complete ? 0 : proved(meta, partial).at, complete: false }];
     }));
     return all.flat().sort((a, b) => b.lastUsed - a.lastUsed);
   }
 
   /** @param {string} url @returns {Promise<boolean>}  whether there was one */
   async remove(url) {
-    const folder = await this.#folder(), name = await nameOf(url);
+    const folder = await this.#folder();
+    if (!folder) return false;   // also on pages of plain http, which have no crypto.subtle
+    const name = await nameOf(url);
     try {
-      const removed = await folder?.remove(`${name}.gguf`);
-      return await folder?.remove(`${name}.json`) || removed || false;
+      return await folder?.remove(name) ?? false;
     } catch (error) {
       if (!(error instanceof Busy)) throw failure(`${url}: the copy cannot be removed`, error);
       throw new PlumbError('PLUMB_ERROR_STATE', `${url}: the copy cannot be removed: ${error.message}`, { url });
@@ -89,28 +112,30 @@ export class Store {
 
   /** The whole file, if it is there. @param {string} url @returns {Promise<Blob | undefined>} */
   async blob(url) {
-    const folder = await this.#folder(), name = await nameOf(url);
+    const folder = await this.#folder();
+    if (!folder) return undefined;
+    const name = await nameOf(url);
     const meta = parse(await folder?.text(`${name}.json`).catch(() => undefined), url);
     const file = meta?.complete ? await folder?.file(`${name}.gguf`).catch(() => undefined) : undefined;
     return file?.size === meta?.size ? file : undefined;
   }
 
   /** For a load: what there is of a file, and where more of it goes.
-   * @param {string} url @returns {Promise<Copy>}  rejects where nothing can be kept, with the reason */
-  async take(url) {
+   * @param {string} url @param {() => import('../protocol.js').WorkerLike} [startThread]  one that may write
+   * @returns {Promise<Copy>}  rejects where nothing can be kept, with the reason */
+  async take(url, startThread) {
     const folder = await this.open(), name = await nameOf(url);
-    const meta = parse(await folder.text(`${name}.json`), url);
+    const text = await folder.text(`${name}.json`), meta = parse(text, url);
+    const copy = new Copy(this, folder, name, { url, complete: false, lastUsed: 0 }, startThread);
     if (meta?.complete) {
       const blob = await folder.file(`${name}.gguf`);
-      if (blob?.size === meta.size) {
+      if (blob && blob.size === meta.size) {
         const handle = folder.writes ? await folder.read(`${name}.gguf`).catch(() => undefined) : undefined;
-        return new Copy(this, folder, name, meta, handle, blob);
+        return copy.isWhole(meta, text, handle, blob);
       }
     }
     if (!folder.writes) throw new ReadOnly();
-    const handle = await folder.lock(`${name}.gguf`);
-    const fits = meta && !meta.complete && handle.size() <= (meta.size ?? Infinity);
-    return new Copy(this, folder, name, fits ? meta : { url, complete: false, lastUsed: 0 }, handle);
+    return copy.isPart(meta, await folder.lock(name, startThread));
   }
 
   async #folder() { return this.open().catch(() => undefined); }
@@ -118,51 +143,111 @@ export class Store {
 
 /** What a load has of a file on this machine. */
 export class Copy {
+  /** Bytes that are there. */
+  at = 0;
+  /** The digests of those bytes; undefined of a copy that has none. @type {string[] | undefined} */
+  sums;
+  /** Of a complete copy. @type {Blob | undefined} */
+  blob;
+  /** @type {Handle | undefined} */
+  #handle;
+  /** @type {Lock | undefined} */
+  #lock;
+  /** What its metadata was, as text. @type {string | undefined} */
+  #text;
   /** Bytes that the whole is going to have, if that was said. @type {number | undefined} */
   #size;
+  /** Whether the slots of the bytes that were there are written. */
+  #recorded = true;
 
   /** @param {Store} store @param {Folder} folder @param {string} name @param {Meta} meta
-   * @param {Handle} [handle]  locked unless the copy is complete @param {Blob} [blob]  of a complete copy */
-  constructor(store, folder, name, meta, handle, blob) {
+   * @param {() => import('../protocol.js').WorkerLike} [startThread] */
+  constructor(store, folder, name, meta, startThread) {
     this.store = store;
     this.folder = folder;
     this.name = name;
     this.meta = meta;
-    this.handle = handle;
+    this.startThread = startThread;
+  }
+
+  /** @param {Meta} meta @param {string | undefined} text @param {Handle | undefined} handle @param {Blob} blob */
+  isWhole(meta, text, handle, blob) {
+    this.meta = meta;
+    this.#text = text;
+    this.#handle = handle;
     this.blob = blob;
-    /** Bytes that are there. */
-    this.at = meta.complete ? /** @type {number} */ (meta.size) : meta.lastUsed ? handle?.size() ?? 0 : 0;
+    this.at = blob.size;
+    this.sums = meta.sums === undefined ? undefined : parseSums(meta.sums, this.at);
+    return this;
+  }
+
+  /** @param {Meta | undefined} meta @param {Lock} lock */
+  isPart(meta, lock) {
+    this.#lock = lock;
+    if (!meta || meta.complete) return this;
+    const { at, sums } = proved(meta, { size: lock.size(), slots: lock.slots });
+    if (at > (meta.size ?? Infinity)) return this;
+    this.meta = meta;
+    this.at = at;
+    this.sums = sums;
+    return this;
   }
 
   get complete() { return this.meta.complete; }
+
+  /** What its bytes are read from; undefined where only the blob is to be had. */
+  get reader() { return this.#lock ?? this.#handle; }
 
   /** Bytes from `at` on are going to be written.  Throws if they should not.
    * @param {number} at @param {import('./download.js').Facts} facts */
   async begin(at, { size, certain, etag, lastModified }) {
     if (this.complete) {
       if (!this.folder.writes) throw new ReadOnly();
-      this.close();
-      this.handle = await this.folder.lock(`${this.name}.gguf`);
+      this.#handle?.close();
+      this.#handle = undefined;
+      this.#lock = await this.folder.lock(this.name, this.startThread);
     }
-    const { url } = this.meta;
-    this.meta = { url, complete: false, lastUsed: Date.now(), size: certain ? size : undefined, etag, lastModified };
+    const { url } = this.meta, lock = /** @type {Lock} */ (this.#lock);
+    this.meta = {
+      url, complete: false, lastUsed: Date.now(), size: certain ? size : undefined,
+      announced: certain ? undefined : size, etag, lastModified, sums: '',
+    };
     this.blob = undefined;
     this.at = at;
+    this.#recorded = at === 0 || this.sums !== undefined;
+    if (at === 0) this.sums = [];
     this.#size = size;
-    this.handle?.truncate(at);
+    await lock.begin(at);
     const need = (size ?? 0) - at, room = await this.folder.room();
     if (need > room) throw new Error(await this.#shortage(`there is room for ${megabytes(Math.max(0, room))}`, need));
     await this.#say();
+    try {
+      if (size !== undefined && size > at) await lock.reserve(size);
+    } catch (error) {
+      throw new Error(await this.#shortage(reasonOf(error), need));
+    }
   }
 
-  /** Throws where there is no more room, which not every browser tells before. @param {Uint8Array} chunk */
-  async write(chunk) {
+  /** Throws where there is no more room, which not every browser tells before.
+   * @param {Uint8Array} chunk  of which sums takes the digest @param {import('./sums.js').Sums} sums  of all before */
+  async write(chunk, sums) {
+    const lock = /** @type {Lock} */ (this.#lock);
     try {
-      this.handle?.write(chunk, this.at);
+      if (!this.#recorded) await lock.write(new Uint8Array(), this.at, sums.allSlots(), 0);
+      this.#recorded = true;
+      for (const { piece, at, slot, slotAt } of sums.slots(chunk)) {
+        await lock.write(piece, at, slot, slotAt);
+        this.at += piece.length;
+      }
     } catch (error) {
-      throw new Error(await this.#shortage(`after ${megabytes(this.at)}: ${reasonOf(error)}`, this.#size));
+      throw await this.#unwritten(error);
     }
-    this.at += chunk.length;
+  }
+
+  /** @param {unknown} error  of a write */
+  async #unwritten(error) {
+    if (error instanceof Busy) return error;
+    return new Error(await this.#shortage(`after ${megabytes(this.at)}: ${reasonOf(error)}`, this.#size));
   }
 
   /** @param {string} reason @param {number} [need]  bytes */
@@ -172,36 +257,55 @@ export class Copy {
     return `${needs}${reason}; other cached models take ${megabytes(kept)}, and Plumb.removeCached removes them`;
   }
 
-  /** All bytes are there, and were used. @param {string} [sha256]  that they were found to have */
-  async finish(sha256 = this.meta.sha256) {
-    if (!this.complete) this.handle?.flush();
-    this.meta = { ...this.meta, size: this.at, complete: true, sha256, lastUsed: Date.now() };
-    await this.#say();
-  }
-
-  close() {
-    this.handle?.close();
-    this.handle = undefined;
-  }
-
-  async remove() {
-    this.close();
-    await this.store.remove(this.meta.url);
-  }
-
-  async #say() {
-    if (!this.folder.writes) return;
-    const bytes = new TextEncoder().encode(JSON.stringify(this.meta));
-    const file = await this.folder.lock(`${this.name}.json`);
-    try {
-      file.write(bytes, 0);   // before the rest is cut off: most often there is none, and the file is never empty
-      file.truncate(bytes.length);
-      file.flush();
-    } finally {
-      file.close();
+  /** All bytes are there, and were used.
+   * @param {string} [sha256]  that they were found to have
+   * @param {string[]} [sums]  their digests, if they were read */
+  async finish(sha256 = this.meta.sha256, sums = this.sums) {
+    const { complete } = this;
+    this.meta = {
+      ...this.meta, size: this.at, announced: undefined, complete: true, sha256, sums: sums?.join(''),
+      lastUsed: Date.now(),
+    };
+    if (!complete) {
+      try {
+        await this.#lock?.publish(this.at);
+      } catch (error) {
+        throw await this.#unwritten(error);
+      }
+      await this.#say();
+    } else if (this.folder.writes && await this.#isSame()) {
+      await this.#say();   // nobody has replaced the copy meanwhile
     }
   }
+
+  async close() {
+    const lock = this.#lock;
+    this.#handle?.close();
+    this.#lock = this.#handle = undefined;
+    await lock?.close(this.at);
+  }
+
+  /** Removes it, unless someone else has replaced it meanwhile. */
+  async remove() {
+    const lock = this.#lock;
+    this.#lock = undefined;
+    if (lock) return void await lock.discard();
+    await this.close();
+    if (this.complete && await this.#isSame()) await this.store.remove(this.meta.url);
+  }
+
+  async #isSame() { return await this.folder.text(`${this.name}.json`) === this.#text; }
+
+  async #say() {
+    this.#text = JSON.stringify(this.meta);
+    await this.folder.put(`${this.name}.json`, this.#text);
+  }
 }
+
+/** The bytes that a copy which is not whole can be proved to have; of an older version, all that there are.
+ * @param {Meta} meta @param {{size: number, slots: Uint8Array}} partial
+ * @returns {{at: number, sums?: string[]}} */
+const proved = ({ sums }, { size, slots }) => sums === undefined ? { at: size } : parseSlots(slots, size);
 
 /** @param {string} url */
 async function nameOf(url) {
@@ -222,10 +326,12 @@ function parse(text, url) {
     names.every(name => meta[name] === undefined || typeof meta[name] === type);
   const valid = typeof meta === 'object' && meta !== null && typeof meta.url === 'string'
     && typeof meta.complete === 'boolean' && Number.isSafeInteger(meta.lastUsed) && meta.lastUsed > 0
-    && optional('string', ['etag', 'lastModified', 'sha256'])
+    && optional('string', ['etag', 'lastModified', 'sha256', 'sums'])
     && (Number.isSafeInteger(meta.size) && meta.size >= 0 || meta.size === undefined && !meta.complete)
-    && (url === undefined || meta.url === url);
+    && (url === undefined || meta.url === url)
+    && (meta.announced === undefined || Number.isSafeInteger(meta.announced) && meta.announced >= 0)
+    && (!meta.complete || meta.sums === undefined || parseSums(meta.sums, meta.size) !== undefined);
   if (!valid) return undefined;
-  const { complete, lastUsed, size, etag, lastModified, sha256 } = meta;
-  return { url: meta.url, complete, lastUsed, size, etag, lastModified, sha256 };
+  const { complete, lastUsed, size, announced, etag, lastModified, sha256, sums } = meta;
+  return { url: meta.url, complete, lastUsed, size, announced, etag, lastModified, sha256, sums };
 }

@@ -1,4 +1,6 @@
-/* The commands cache and preflight: what there is to know of models before they run. */
+/* The commands cache, preflight and inspect of URLs: what there is to know of models before they run. */
+import { openAsBlob } from 'node:fs';
+import { PlumbError, reasonOf } from '../errors.js';
 import { Plumb } from './index.js';
 import { folderPath } from './folder.js';
 import { LOAD, pick, Refusal } from './cli-options.js';
@@ -60,3 +62,124 @@ export async function preflight(files, values) {
     return report(error, files.at(-1) ?? '', values.json);
   }
 }
+
+/** Bytes that are asked of a server at once. */
+const BLOCK = 1 << 20;
+/** Stands for a size that a server does not tell. */
+const UNKNOWN = 2 ** 52;
+
+/** A file of a server as a Blob: only what is read of it is fetched. */
+class RemoteFile extends Blob {
+  #url;
+  #size;
+  /** Its first bytes. */
+  #bytes = new Uint8Array(0);
+  /** Of a server that gives files only whole. @type {ReadableStreamDefaultReader<Uint8Array> | undefined} */
+  #reader;
+  /** Why it cannot be read. @type {PlumbError | undefined} */
+  failure;
+
+  /** @param {string} url @param {Response} response  to a request for the first block */
+  constructor(url, response) {
+    super();
+    this.#url = url;
+    const range = /^bytes 0-\d+\/(\d+)$/.exec(response.headers.get('Content-Range') ?? '')?.[1];
+    if (response.status === 206 && range === undefined) throw ioError(url, 'it answered a range without Content-Range');
+    this.#size = Number(range ?? response.headers.get('Content-Length') ?? UNKNOWN);
+    if (response.status !== 206) this.#reader = response.body?.getReader();
+  }
+
+  /** @param {string} url @returns {Promise<RemoteFile>} */
+  static async open(url) {
+    const response = await ask(url, 0, BLOCK);
+    const file = new RemoteFile(url, response);
+    if (!file.#reader) file.#bytes = new Uint8Array(await response.arrayBuffer());
+    return file;
+  }
+
+  /** @override */
+  get size() { return this.#size; }
+
+  /** @override @param {number} from @param {number} to */
+  slice(from = 0, to = this.#size) {
+    return /** @type {Blob} */ (/** @type {unknown} */ ({ arrayBuffer: () => this.#read(from, to) }));
+  }
+
+  /** @param {number} from @param {number} to */
+  async #read(from, to) {
+    try {
+      while (this.#bytes.length < to && await this.#more());
+      return this.#bytes.slice(from, to).buffer;
+    } catch (error) {
+      this.failure = error instanceof PlumbError ? error : ioError(this.#url, reasonOf(error));
+      throw error;
+    }
+  }
+
+  /** Adds what comes behind the bytes that are there; false: there is no more. */
+  async #more() {
+    const at = this.#bytes.length;
+    const { done, value } = this.#reader ? await this.#reader.read()
+      : { done: at >= this.#size, value: at < this.#size ? await this.#block(at) : undefined };
+    if (done || !value?.length) return false;
+    const all = new Uint8Array(at + value.length);
+    all.set(this.#bytes);
+    all.set(value, at);
+    this.#bytes = all;
+    return true;
+  }
+
+  /** @param {number} at */
+  async #block(at) {
+    const response = await ask(this.#url, at, at + BLOCK);
+    const range = response.headers.get('Content-Range') ?? '';
+    if (response.status !== 206 || !range.startsWith(`bytes ${at}-`) || !range.endsWith(`/${this.#size}`)) {
+      throw ioError(this.#url, `it answered ${response.status} ${range} to a request for bytes from ${at} on`);
+    }
+    return new Uint8Array(await response.arrayBuffer());
+  }
+
+  async end() {
+    await this.#reader?.cancel().catch(() => {});
+  }
+}
+
+/** @param {string} url @param {string} what */
+const ioError = (url, what) => new PlumbError('PLUMB_ERROR_IO', `${url}: ${what}`, { url });
+
+/** @param {string} url @param {number} from @param {number} to */
+async function ask(url, from, to) {
+  const headers = { Range: `bytes=${from}-${to - 1}`, 'Accept-Encoding': 'identity' };
+  const response = await fetch(url, { headers }).catch(error => { throw ioError(url, reasonOf(error)); });
+  if (!response.ok) throw ioError(url, `the server answered ${response.status}`);
+  return response;
+}
+
+/** inspect, with URLs among its files: the C program reads as much of them as their headers take.
+ * @param {string[]} words  of the command @returns {Promise<number>} the exit code */
+export async function inspect(words) {
+  watchOutput(() => {});
+  /** @type {Record<string, Blob>} */
+  const files = {};
+  /** @type {RemoteFile[]} */
+  const remote = [];
+  try {
+    for (const word of words.filter(word => !word.startsWith('-'))) {
+      const copy = isUrl(word) ? await Plumb.openCached(word).catch(() => undefined)
+        : await openAsBlob(word).catch(() => undefined);   // the program says what is wrong with it
+      if (copy) files[word] = copy;
+      else if (isUrl(word)) remote.push(/** @type {RemoteFile} */ (files[word] = await RemoteFile.open(word)));
+    }
+    const { code, out, err } = await Plumb.command(['inspect', ...words], { files });
+    const failure = remote.find(file => file.failure)?.failure;
+    if (failure) throw failure;
+    process.stdout.write(out);
+    process.stderr.write(err);
+    return code;
+  } finally {
+    await Promise.all(remote.map(file => file.end()));
+  }
+}
+
+/** @param {string} word */
+export const isUrl = word => /^https?:\/\//i.test(word);

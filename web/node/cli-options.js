@@ -54,7 +54,7 @@ const option = (name, on, kind, key) => ({ name, on, kind, key });
 export const SAMPLING = [
   option('-n', 'run chat', integer(1, U32), 'maxTokens'),
   option('--temp', 'run chat', real(0, 1e6, '0 to 1e+06'), 'temperature'),
-  option('--top-k', 'run chat', integer(0, U32), 'topK'),
+  option('--top-k', 'run chat', integer(0, 2 ** 31 - 1), 'topK'),
   option('--top-p', 'run chat', real(0, 1), 'topP'),
   option('--min-p', 'run chat', real(0, 1), 'minP'),
   option('--typical', 'run chat', real(0, 1), 'typicalP'),
@@ -67,7 +67,7 @@ export const SAMPLING = [
 export const LOAD = [
   option('--ctx', 'run bench chat preflight', integer(1, 1 << 24), 'contextLength'),
   option('--threads', 'run bench chat preflight', integer(1, 64), 'threads'),
-  option('--precision', 'run bench chat preflight', oneOf('auto', 'exact16', 'fast8'), 'precision'),
+  option('--precision', 'run bench chat preflight', oneOf('exact16', 'fast8'), 'precision'),
   option('--kv-type', 'run bench chat preflight', oneOf('i16', 'q8', 'f32'), 'kvType'),
 ];
 const OPTIONS = [
@@ -113,7 +113,16 @@ export function parse(command, words) {
       values[known.key] = valueOf(`${command}: ${name}`, known, value);
     }
   }
-  return { files, values };
+  return command === 'run' ? prompted(files, values) : { files, values };
+}
+
+/** Without -p the words behind the files of the model are the prompt.
+ * @param {string[]} words @param {Record<string, any>} values */
+function prompted(words, values) {
+  if (values.prompt !== undefined) return { files: words, values };
+  const after = words.findIndex((word, i) => i > 0 && !word.endsWith('.gguf'));
+  if (after < 0) return { files: words, values };
+  return { files: words.slice(0, after), values: { ...values, prompt: words.slice(after).join(' ') } };
 }
 
 /** @param {string} where @param {Option} option @param {string} word */

@@ -5,6 +5,8 @@ import { LOAD, pick, Refusal, SAMPLING } from './cli-options.js';
 import { complain, jsonLine, ProgressLine, readInput, report, shown, watchOutput } from './cli-terminal.js';
 
 const INTERRUPTED = 130;
+/** Tokens of an answer, as in wasm/cli.c. */
+const DEFAULT_MOST = 256;
 
 /** Loads a model, showing how it goes.
  * @param {string} command @param {string[]} files @param {Record<string, any>} values
@@ -38,20 +40,24 @@ export async function run(files, values) {
   const stop = interruptible();
   const failedOutput = watchOutput(() => stop.abort());
   try {
-    if (files.length > 0 && given === undefined) throw new Refusal('run: -p TEXT is needed; see plumb run --help');
+    if (files.length > 0 && given === undefined) {
+      throw new Refusal('run: a prompt is needed, as words behind MODEL or with -p TEXT; see plumb run --help');
+    }
     if (raw && system !== undefined) {
       throw new Refusal('run: --system is part of the template that --raw omits; see plumb run --help');
     }
     const prompt = given === '-' ? (await readInput()).replace(/\n$/, '') : given;
     if (!raw && prompt?.includes('\0')) throw new Refusal('run: a chat message cannot hold a zero byte; see --help');
     const { model, seconds } = await load('run', files, values, stop.signal);
-    const messages = [...system === undefined ? [] : [{ role: 'system', content: system }],
+    /** @type {import('../plumb.js').Message[]} */
+    const messages = [...system === undefined ? [] : [{ role: /** @type {const} */ ('system'), content: system }],
       { role: 'user', content: prompt }];
     const ids = raw ? await model.tokenize(prompt, { parseSpecial }) : undefined;
     if (ids?.length === 0) throw new Refusal('run: the prompt has no tokens', 1);
     let text = '';
+    const most = values.maxTokens ?? DEFAULT_MOST;
     for await (const piece of model.generate(ids ?? messages, {
-      maxTokens: 256, ...pick(values, SAMPLING), seed: values.seed ?? 0, signal: stop.signal,
+      ...pick(values, SAMPLING), maxTokens: most, signal: stop.signal,
     })) {
       text += piece;
       if (!json) process.stdout.write(shown(process.stdout, piece));
@@ -66,12 +72,16 @@ export async function run(files, values) {
       }));
     } else {
       process.stdout.write('\n');
-      if (stats.finishReason === 'length' && stats.tokens < (values.maxTokens ?? 256)) {
+      if (stats.finishReason === 'length' && stats.tokens < most) {
         complain(`the context of ${contextLength} tokens is full; --ctx makes it larger`);
+      } else if (stats.finishReason === 'length' && values.maxTokens === undefined) {
+        complain(`the answer stops after ${most} tokens, the default of -n`);
       }
+      const seed = values.temperature === 0 ? '' : `, seed ${stats.seed}`;
       const steps = Math.round(stats.decodeRate * stats.decodeSeconds);
       process.stderr.write(`load ${seconds.toFixed(2)} s, prefill ${stats.promptTokens} tokens at ${
-        stats.prefillRate.toFixed(1)} tokens/s, decode ${steps} tokens at ${stats.decodeRate.toFixed(1)} tokens/s\n`);
+        stats.prefillRate.toFixed(1)} tokens/s, decode ${steps} tokens at ${stats.decodeRate.toFixed(1)} tokens/s${
+        seed}\n`);
     }
     return failedOutput() ?? (stop.signal.aborted ? INTERRUPTED : 0);
   } catch (error) {

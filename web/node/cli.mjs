@@ -24,8 +24,9 @@ In Node there are also
   plumb cache              lists the copies of URLs, with their sizes
   plumb cache remove URL   removes one
 
-and MODEL of run, bench, chat and preflight may be a URL. With --json a failure
-of these is JSON too, on standard output: {"error": {"code", "message"}}.
+and MODEL of run, bench, chat, preflight and inspect may be a URL. With --json a
+failure of these is JSON too, on standard output:
+{"error": {"code", "message"}}.
 `,
   run: `
 In Node also
@@ -33,6 +34,9 @@ In Node also
                         module, threads, seed
 MODEL may be a URL. The package's fastest module computes, with threads; with
 ${IN_C.join(', ')} the C program does, with one thread.
+`,
+  inspect: `
+In Node MODEL may be a URL: no more of it is fetched than the header takes.
 `,
   bench: `
 In Node MODEL may be a URL, and JSON has the module's name too. The package's
@@ -88,8 +92,9 @@ async function main([name, ...words]) {
   const isInC = name !== 'chat' && words.some(word => IN_C.includes(word.replace(/=.*/s, '')));
   // The C program reads files alone.
   const url = (name === 'inspect' ? words : words.slice(0, 1)).find(word => /^https?:\/\//i.test(word));
+  if (name === 'inspect' && url) return (await import('./cli-models.js')).inspect(words);
   if (!command && url) {
-    throw new Refusal(`${name}: ${url}: download it first; run, bench, chat and preflight take URLs`);
+    throw new Refusal(`${name}: ${url}: download it first; run, bench, chat, preflight and inspect take URLs`);
   }
   if (!command || isInC) return inC(name === undefined ? [] : [name, ...words]);
   const parsed = parse(name, words);

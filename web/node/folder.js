@@ -1,12 +1,21 @@
-/* Files of a folder, for copies of models: $PLUMB_CACHE, or plumb in $XDG_CACHE_HOME or ~/.cache.  NAME.lock beside a
- * file that is written says which process does it. */
+/* Files of a folder, for copies of models: $PLUMB_CACHE, or plumb in $XDG_CACHE_HOME or ~/.cache.  Several processes may
+ * share the folder, even if they cannot see each other, as in two containers with one volume.  Beside the files that
+ * store.js names there are
+ *
+ *   NAME.lock      the process that writes the copy, touched while it lives (lock.js)
+ *   NAME.ID.part   the bytes that this process has written, and NAME.ID.sums their slots.  A process that takes over the
+ *                  lock of a dead one renames both to an ID of its own and continues.  A whole file becomes NAME.gguf
+ *
+ * A whole copy is never written to: it appears by a rename and goes by a removal, so its readers are not disturbed. */
 import { randomUUID } from 'node:crypto';
-import { closeSync, fstatSync, fsyncSync, ftruncateSync, linkSync, mkdirSync, openAsBlob, openSync, readFileSync,
-  readSync, renameSync, rmSync, statSync, writeFileSync, writeSync } from 'node:fs';
-import { access, readFile, readdir, rm, statfs } from 'node:fs/promises';
+import { closeSync, existsSync, fstatSync, ftruncateSync, mkdirSync, openAsBlob, openSync, readFileSync, readSync,
+  readdirSync, renameSync, rmSync, statSync, writeFileSync, writeSync } from 'node:fs';
+import { access, readFile, readdir, statfs } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
-import { Busy } from '../loader/store.js';
+import { Busy } from '../loader/busy.js';
+import { parseSlots, slotBytes } from '../loader/sums.js';
+import { isHeld, take } from './lock.js';
 
 /** At most this much is read at once, so that aborts and progress have their turn. */
 const READ = 8 << 20;
@@ -29,25 +38,38 @@ export async function folder() {
       return openAsBlob(path(name));
     }),
     text: name => attempt(() => readFile(path(name), 'utf8')),
+    async put(name, text) {
+      const own = path(`${name}.${randomUUID()}`);
+      try {
+        writeFileSync(own, text);
+        renameSync(own, path(name));
+      } catch (error) {
+        rmSync(own, { force: true });
+        throw error;
+      }
+    },
     read: name => attempt(async () => openFile(path(name))),
+    async partial(name) {
+      const best = bestPart(root, name);
+      if (best) return { size: best.size, slots: best.slots };
+      return attempt(async () => ({ size: statSync(path(`${name}.gguf`)).size, slots: new Uint8Array() }));
+    },
     async lock(name) {
       mkdirSync(root, { recursive: true });
-      const unlock = lock(path(`${name}.lock`));
+      const held = await take(path(`${name}.lock`));
       try {
-        const handle = openFile(path(name), 'a+');
-        handle.close();
-        return openFile(path(name), 'r+', unlock);
+        return new FolderLock(root, name, held);
       } catch (error) {
-        unlock();
+        held.release();
         throw error;
       }
     },
     async remove(name) {
       if (isHeld(path(`${name}.lock`))) throw new Busy();
-      return await attempt(async () => {
-        await rm(path(name), { recursive: true });   // whatever has the name
-        return true;
-      }) ?? false;
+      const names = (await attempt(() => readdir(root)) ?? []).filter(one => one.startsWith(`${name}.`));
+      // Whatever has the name; a lock that is stale goes too.
+      for (const one of names) rmSync(path(one), { recursive: true, force: true });
+      return names.some(one => /\.(gguf|json)$/.test(one));
     },
     async room() {
       mkdirSync(root, { recursive: true });
@@ -57,96 +79,140 @@ export async function folder() {
   };
 }
 
-/** @param {string} path @param {string} [flags] @param {() => void} [closed]
- * @returns {import('../loader/store.js').Handle} */
-export function openFile(path, flags = 'r', closed = () => {}) {
-  const file = openSync(path, flags);
+/** What writers left of a copy: the file of which most is proved, and how much that is.
+ * @param {string} root @param {string} name */
+function bestPart(root, name) {
+  const all = readdirSync(root).filter(one => one.startsWith(`${name}.`) && one.endsWith('.part')).map(one => {
+    const path = join(root, one), size = statSync(path).size;
+    const slots = new Uint8Array(readOr(path.replace(/part$/, 'sums')));
+    return { path, size, slots, at: parseSlots(slots, size).at };
+  });
+  return all.sort((a, b) => b.at - a.at)[0];
+}
+
+/** @param {string} path */
+function readOr(path) {
+  try {
+    return readFileSync(path);
+  } catch {
+    return Buffer.alloc(0);
+  }
+}
+
+/** @typedef {import('../loader/store.js').Lock} Lock */
+
+/** @implements {Lock} */
+class FolderLock {
+  #root;
+  #name;
+  #held;
+  #part = '';
+  #sums = '';
+  /** @type {number | undefined} */
+  #file;
+  /** @type {number | undefined} */
+  #slotFile;
+
+  /** @param {string} root @param {string} name @param {import('./lock.js').Held} held */
+  constructor(root, name, held) {
+    this.#root = root;
+    this.#name = name;
+    this.#held = held;
+    const best = bestPart(root, name), whole = join(root, `${name}.gguf`);
+    this.slots = best?.slots ?? new Uint8Array();
+    this.#renew();
+    if (best) {
+      renameSync(best.path, this.#part);
+      if (existsSync(best.path.replace(/part$/, 'sums'))) renameSync(best.path.replace(/part$/, 'sums'), this.#sums);
+    } else if (existsSync(whole)) renameSync(whole, this.#part);   // of an older version, or what nothing vouches for
+    if (best || existsSync(this.#part)) this.#open('r+');
+  }
+
+  size() { return this.#file === undefined ? 0 : fstatSync(this.#file).size; }
+
+  /** @type {import('../loader/store.js').Handle['read']} */
+  read = (target, at) => readSync(/** @type {number} */ (this.#file), target, 0, Math.min(target.length, READ), at);
+
+  /** @param {number} at */
+  begin(at) {
+    this.#held.check(true);
+    if (at > 0) {
+      ftruncateSync(/** @type {number} */ (this.#file), at);
+      ftruncateSync(/** @type {number} */ (this.#slotFile), slotBytes(at));
+      return;
+    }
+    this.#shut();
+    for (const path of [this.#part, this.#sums, join(this.#root, `${this.#name}.gguf`)]) rmSync(path, { force: true });
+    this.#renew();
+    this.#open('w+');
+  }
+
+  reserve() {}
+
+  /** @type {Lock['write']} */
+  write(bytes, at, slots, slotsAt) {
+    this.#held.check();
+    writeAll(/** @type {number} */ (this.#file), bytes, at);
+    writeAll(/** @type {number} */ (this.#slotFile), slots, slotsAt);
+  }
+
+  async publish() {
+    this.#held.check(true);
+    renameSync(this.#part, join(this.#root, `${this.#name}.gguf`));
+    this.#shut();
+    for (const one of readdirSync(this.#root)) {   // what dead writers left
+      const left = one.startsWith(`${this.#name}.`) && /\.(part|sums)$/.test(one);
+      if (left) rmSync(join(this.#root, one), { force: true });
+    }
+  }
+
+  discard() {
+    this.#shut();
+    for (const path of [this.#part, this.#sums]) rmSync(path, { force: true });
+    try {
+      this.#held.check(true);   // or else the rest is another writer's
+      for (const kind of ['gguf', 'json']) rmSync(join(this.#root, `${this.#name}.${kind}`), { force: true });
+    } finally {
+      this.#held.release();
+    }
+  }
+
+  close() {
+    this.#shut();
+    this.#held.release();
+  }
+
+  #renew() {
+    const own = join(this.#root, `${this.#name}.${randomUUID()}`);
+    this.#part = `${own}.part`;
+    this.#sums = `${own}.sums`;
+  }
+
+  /** @param {string} flags */
+  #open(flags) {
+    this.#file = openSync(this.#part, flags);
+    this.#slotFile = openSync(this.#sums, flags === 'w+' || !existsSync(this.#sums) ? 'w+' : 'r+');
+  }
+
+  #shut() {
+    for (const file of [this.#file, this.#slotFile]) if (file !== undefined) closeSync(file);
+    this.#file = this.#slotFile = undefined;
+  }
+}
+
+/** @param {number} file @param {Uint8Array} bytes @param {number} at */
+function writeAll(file, bytes, at) {
+  for (let n = 0; n < bytes.length;) n += writeSync(file, bytes, n, bytes.length - n, at + n);
+}
+
+/** @param {string} path @returns {import('../loader/store.js').Handle} */
+export function openFile(path) {
+  const file = openSync(path, 'r');
   return {
     size: () => fstatSync(file).size,
     read: (target, at) => readSync(file, target, 0, Math.min(target.length, READ), at),
-    write(bytes, at) {
-      for (let n = 0; n < bytes.length;) n += writeSync(file, bytes, n, bytes.length - n, at + n);
-    },
-    truncate: size => ftruncateSync(file, size),
-    flush: () => fsyncSync(file),
-    close() {
-      closeSync(file);
-      closed();
-    },
+    close: () => closeSync(file),
   };
-}
-
-/** A lock without the time at which its process began is no longer one after this many milliseconds. */
-const LOCK_AGE = 24 * 3600 * 1000;
-
-/** Takes a lock; returns what gives it back.  It comes to be with its text in it, by a link, which fails where there is
- * one; one that is stale is replaced by who has the lock of doing that. @param {string} path @returns {() => void} */
-function lock(path) {
-  const text = `${process.pid} ${beginning(process.pid) ?? ''}`, own = `${path}.${randomUUID()}`;
-  writeFileSync(own, text);
-  try {
-    if (!link(own, path, text)) {
-      if (isHeld(path)) throw new Busy();
-      const unlock = lock(`${path}.steal`);
-      try {
-        if (isHeld(path)) throw new Busy();
-        renameSync(own, path);
-      } finally {
-        unlock();
-      }
-    }
-  } finally {
-    rmSync(own, { force: true });
-  }
-  return () => rmSync(path, { force: true });
-}
-
-/** False where there is a lock. @param {string} own  file with its text @param {string} path @param {string} text */
-function link(own, path, text) {
-  try {
-    try {
-      linkSync(own, path);
-    } catch (error) {
-      if (/** @type {any} */ (error).code === 'EEXIST') return false;
-      writeFileSync(path, text, { flag: 'wx' });   // a file system without links
-    }
-    return true;
-  } catch (error) {
-    if (/** @type {any} */ (error).code === 'EEXIST') return false;
-    throw error;
-  }
-}
-
-/** Whether the process that wrote a lock lives. @param {string} path */
-function isHeld(path) {
-  try {
-    const [, pid, began] = /^([1-9]\d*) (\d*)$/.exec(readFileSync(path, 'utf8')) ?? [];
-    if (!pid || !lives(Number(pid))) return false;
-    const now = beginning(Number(pid));
-    return now && began ? began === now : Date.now() - statSync(path).mtimeMs < LOCK_AGE;
-  } catch {
-    return false;   // it cannot be read, or is gone meanwhile
-  }
-}
-
-/** @param {number} pid */
-function lives(pid) {
-  try {
-    return process.kill(pid, 0);
-  } catch (error) {
-    return /** @type {any} */ (error).code === 'EPERM';
-  }
-}
-
-/** When a process began, in the system's ticks: one of the same number that began at another time is another one.
- * Undefined where the system does not say it. @param {number} pid */
-function beginning(pid) {
-  try {
-    const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
-    return stat.slice(stat.lastIndexOf(')') + 2).split(' ')[19];   // field 22; the name before may hold anything
-  } catch {
-    return undefined;
-  }
 }
 
 /** Undefined where there is no such file. @template T @param {() => Promise<T>} action */

@@ -1,6 +1,6 @@
-/* plumb in Node: the engine runs in the caller's thread unless `worker: true` asks for one; models are also read from
- * files. */
-import { statSync } from 'node:fs';
+/* plumb in Node: the engine runs in a worker unless `worker: false` asks for the caller's thread; models are also read
+ * from files. */
+import { createReadStream, statSync } from 'node:fs';
 import { basename } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { MessageChannel } from 'node:worker_threads';
@@ -13,7 +13,7 @@ export { Model } from '../plumb.js';
 /** Loads models. */
 export const Plumb = createPlumb({
   ...platform,
-  worker: false,
+  worker: true,
   postsBlobs: false,
   startWorker: () => start('./worker.js'),
   startTool(blobs) {
@@ -35,6 +35,16 @@ export const Plumb = createPlumb({
       return { kind: 'url', name: url, url };
     }
     const path = text.startsWith('file:') ? fileURLToPath(text) : text;
-    return { kind: 'file', name: basename(path), size: attempt(path, () => statSync(path).size), path };
+    const stats = attempt(path, () => statSync(path));
+    // A pipe can be read only once, from its first byte on, and does not know its size.
+    if (stats.isFIFO() || stats.isSocket() || stats.isCharacterDevice()) return { bytes: pipe(path) };
+    return { kind: 'file', name: basename(path), size: stats.size, path };
   },
 });
+
+/** The bytes of a pipe, opened when the first of them is asked for.  Standard input may be a socket, which cannot be
+ * opened by its name. @param {string} path @returns {AsyncGenerator<Uint8Array, void, void>} */
+async function* pipe(path) {
+  const isInput = path === '/dev/stdin' || path === '/dev/fd/0' || path === '/proc/self/fd/0';
+  yield* isInput ? process.stdin : createReadStream(path);
+}

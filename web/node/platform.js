@@ -11,7 +11,11 @@ import { folder, openFile } from './folder.js';
 /** By name. @type {Map<string, Promise<WebAssembly.Module>>} */
 const compiled = new Map();
 
-/** @type {import('../host.js').Platform & import('../variant.js').Machine} */
+/** Memory that chat templates may take: what jinja.js allows takes less. */
+const RENDERER_MB = 512;
+
+/** @type {import('../host.js').Platform & import('../variant.js').Machine
+ *   & {startRenderer: () => import('../protocol.js').WorkerLike}} */
 export const platform = {
   compile(name) {
     const path = fileURLToPath(new URL(`../dist/${name}.wasm`, import.meta.url));
@@ -25,6 +29,7 @@ export const platform = {
   },
   processors: availableParallelism(),
   startThread: () => start('./thread.js'),
+  startRenderer: () => start('./renderer.js', { resourceLimits: { maxOldGenerationSizeMb: RENDERER_MB } }),
   openFile(path) {
     const file = attempt(path, () => openFile(path));
     return { ...file, read: (target, at) => attempt(path, () => file.read(target, at)) };
@@ -46,6 +51,7 @@ export function start(file, options) {
       worker.on('exit', code => handler(`it exited with ${code}`));
     },
     terminate: () => worker.terminate(),
+    ref: () => worker.ref(),
     unref: () => worker.unref(),
   };
 }

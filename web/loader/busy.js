@@ -1,0 +1,4 @@
+/** Someone else has the file. */
+export class Busy extends Error {
+  constructor() { super('another tab or process is using it'); }
+}

@@ -1,0 +1,120 @@
+/* Digests of a copy, one of each CHUNK bytes, so that a bit that flips on disk is found when the copy is loaded.  They
+ * are computed while the file streams, in the engine's memory (wasm/digest.c).
+ *
+ * While a copy is written, its digests are kept beside it in slots of 16 bytes.  Slot i describes the bytes from
+ * i * CHUNK on: it holds where they end (a 64-bit float) and their digest.  The slot of a chunk that still grows is
+ * written again after each write of bytes, so the bytes that a killed process left are proved up to the end of the last
+ * slot.  The digests of a whole copy are in its metadata, as hex digits. */
+import { hex } from '../hex.js';
+
+/** Bytes that have one digest. */
+export const CHUNK = 1 << 22;
+const SLOT = 16;
+
+/** @typedef {object} Digest  of bytes, by an engine: one at a time
+ * @property {() => void} begin
+ * @property {(bytes: Uint8Array) => unknown} update
+ * @property {() => Uint8Array} end  8 bytes; more may follow */
+
+/** The bytes of a copy are not those that were downloaded. */
+export class Damaged extends Error {
+  /** @param {number} from @param {number} to */
+  constructor(from, to) { super(`the bytes from ${from} to ${to} are not those that were downloaded`); }
+}
+
+export class Sums {
+  /** Bytes so far. */
+  at = 0;
+  /** Of the chunks that are whole. @type {string[]} */
+  #whole = [];
+
+  /** @param {Digest} digest
+   * @param {string[]} [expected]  of the bytes that come first; update throws Damaged for others
+   * @param {number} [size]  where those end */
+  constructor(digest, expected = [], size = 0) {
+    this.digest = digest;
+    this.expected = expected;
+    this.size = size;
+    digest.begin();
+  }
+
+  /** @param {Uint8Array} bytes */
+  update(bytes) {
+    for (const piece of pieces(bytes, this.at)) this.#add(piece);
+  }
+
+  /** The same for bytes that are written: gives each piece with its place and its slot. @param {Uint8Array} bytes */
+  *slots(bytes) {
+    for (const piece of pieces(bytes, this.at)) {
+      const at = this.at;
+      this.#add(piece);
+      const i = Math.floor(at / CHUNK);
+      yield { piece, at, slot: slotOf(this.at, this.#whole[i] ?? hex(this.digest.end())), slotAt: i * SLOT };
+    }
+  }
+
+  /** The slots of all bytes so far. */
+  allSlots() {
+    const all = this.all(), slots = new Uint8Array(all.length * SLOT);
+    for (const [i, sum] of all.entries()) slots.set(slotOf(Math.min((i + 1) * CHUNK, this.at), sum), i * SLOT);
+    return slots;
+  }
+
+  /** Of all bytes so far. */
+  all() { return this.at % CHUNK ? [...this.#whole, hex(this.digest.end())] : this.#whole; }
+
+  /** @param {Uint8Array} piece  that ends with its chunk or before */
+  #add(piece) {
+    this.digest.update(piece);
+    this.at += piece.length;
+    const i = Math.ceil(this.at / CHUNK) - 1;
+    if (this.at === this.size || this.at < this.size && this.at % CHUNK === 0) {
+      if (hex(this.digest.end()) !== this.expected[i]) throw new Damaged(i * CHUNK, this.at);
+    }
+    if (this.at % CHUNK > 0) return;
+    this.#whole.push(hex(this.digest.end()));
+    this.digest.begin();
+  }
+}
+
+/** Bytes from `at` on, cut where chunks end. @param {Uint8Array} bytes @param {number} at */
+function* pieces(bytes, at) {
+  for (let i = 0, n; i < bytes.length; i += n) {
+    n = Math.min(bytes.length - i, CHUNK - (at + i) % CHUNK);
+    yield bytes.subarray(i, i + n);
+  }
+}
+
+/** Bytes of all slots for a file of this size. @param {number} size */
+export const slotBytes = size => Math.ceil(size / CHUNK) * SLOT;
+
+/** What slots prove: bytes, and their digests.  Untrusted: ends with the first that makes no sense.
+ * @param {Uint8Array} slots @param {number} size  of the file that they are of */
+export function parseSlots(slots, size) {
+  const view = new DataView(slots.buffer, slots.byteOffset, slots.length);
+  /** @type {string[]} */
+  const sums = [];
+  let at = 0;
+  for (let i = 0; at === i * CHUNK && (i + 1) * SLOT <= slots.length; i++) {
+    const end = view.getFloat64(i * SLOT);
+    if (!(Number.isSafeInteger(end) && end > at && end <= Math.min(size, at + CHUNK))) break;
+    sums.push(hex(slots.subarray(i * SLOT + 8, (i + 1) * SLOT)));
+    at = end;
+  }
+  return { at, sums };
+}
+
+/** The digests of a whole file; undefined for what are none. @param {string} text @param {number} size */
+export function parseSums(text, size) {
+  const n = Math.ceil(size / CHUNK);
+  if (text.length !== 16 * n || !/^[0-9a-f]*$/.test(text)) return undefined;
+  return Array.from({ length: n }, (_, i) => text.slice(16 * i, 16 * i + 16));
+}
+
+/** @param {number} end @param {string} sum */
+function slotOf(end, sum) {
+  const slot = new Uint8Array(SLOT), view = new DataView(slot.buffer);
+  view.setFloat64(0, end);
+  view.setBigUint64(8, BigInt(`0x${sum}`));
+  return slot;
+}
