@@ -3,12 +3,14 @@
  *   ?model=URL   another model than the default one, or the one chosen last */
 import { PlumbError } from '../index.js';
 import { createChats } from './chats.js';
-import { announce, count, dotted, element, recall, remember, toPrompt, toast, whole } from './dom.js';
+import { continuation } from './continue.js';
+import { announce, count, dotted, element, recall, remember, toPrompt, toast } from './dom.js';
 import { explain } from './explain.js';
 import { createLoader } from './loading.js';
 import { createModels } from './models.js';
 import { isolate, keepPage } from './offline.js';
 import { createDialog, createPanel } from './panels.js';
+import { createRoom } from './room.js';
 import { createSettings } from './settings.js';
 import { newConversation, openStore } from './store.js';
 
@@ -24,7 +26,7 @@ const DEAD = ['PLUMB_ERROR', 'PLUMB_ERROR_STATE'];
 const page = {
   welcome: element('welcome', 'section'), log: element('log', 'ol'), prompt: element('prompt', 'textarea'),
   send: element('send', 'button'), stop: element('stop', 'button'), status: element('status', 'p'),
-  room: element('room', 'p'), fresh: element('fresh', 'button'),
+  fresh: element('fresh', 'button'),
 };
 
 /** Ends the answer that is under way. @type {AbortController | undefined} */
@@ -43,8 +45,8 @@ const tokens = new WeakMap();
 for (const id of ['models', 'settings']) createDialog(id);
 const settings = createSettings(changed => {
   if (changed && modelState !== 'failed' && loader.source) void loader.load(loader.source);
-  else void showRoom();
-});
+  else void room.measure();
+}, trainedContext);
 const loader = createLoader(settings.loading, state => {
   modelState = state;
   if (state === 'loading') stop();
@@ -52,6 +54,13 @@ const loader = createLoader(settings.loading, state => {
   lookInside();
   if (state === 'failed' && idle()) element('retry', 'button').focus();
   else if (state === 'ready') void ready();
+});
+/** Whether the draft is short enough. */
+let fits = true;
+const room = createRoom({ model: () => loader.model, busy: () => running !== undefined,
+  said: () => prompt(conversation.messages), system }, does => {
+  fits = does;
+  canSend();
 });
 const models = createModels({ loader, defaultModel: DEFAULT_MODEL, options: settings.loading });
 const side = createPanel('side', 'menu');
@@ -66,14 +75,32 @@ createPanel('inspect', 'open-inspect', open => {
 const loading = isolate().catch(() => {}).then(() => models.start());
 // Markdown's library takes 20 ms to start, and the page more: the model is on its way meanwhile.
 const { createLog } = await import('./log.js');
-const log = createLog({ edit, regenerate, busy: () => running !== undefined });
-const store = await openStore(what => {
-  element('chats-note', 'p').textContent = what === 'unsaved' ? UNSAVED : '';
-  if (what === 'unsaved') toast(UNSAVED, 'Export all', () => element('export-json', 'button').click());
-  if (what !== 'parted') return;
-  toast('Another tab has changed this conversation: both are kept');
-  if (store.get(conversation.id)) remember('chat', conversation.id);
-  chats.show();
+const log = createLog({ edit, regenerate, goOn, busy: () => running !== undefined });
+/** Takes away the line that says that another tab has changed the conversation. */
+let forgetOther = () => {};
+/** Whether it was said. */
+let saidOther = false;
+const store = await openStore({
+  saving(saved) {
+    element('chats-note', 'p').textContent = saved ? '' : UNSAVED;
+    if (!saved) toast(UNSAVED, 'Export all', () => element('export-json', 'button').click());
+  },
+  parted(copy) {
+    if (copy === conversation) {
+      forgetOther();
+      remember('chat', copy.id);
+    }
+    toast(`Another tab has continued this conversation. This tab goes on in a copy: “${copy.title}”`);
+    chats.show();
+  },
+  changed() {
+    chats.show();
+    const theirs = store.get(conversation.id);
+    if (running || saidOther || !theirs || theirs === conversation) return;
+    saidOther = true;
+    forgetOther = toast('Another tab has continued this conversation', 'Show it',
+      () => choose(store.get(conversation.id)));
+  },
 });
 const chats = createChats(store, { current: () => conversation, choose, leave: side.leave });
 choose(store.get(recall('chat')));
@@ -92,27 +119,13 @@ async function ready() {
   models.loaded();
   if (idle()) toPrompt();
   if (waiting) void answer();
-  else void showRoom();
+  else void room.measure();
 }
 
-/** How much of the context the conversation takes. */
-async function showRoom() {
-  const { model } = loader;
-  if (!model || running) return;
-  const asked = conversation;
-  try {
-    const { contextLength } = await model.info();
-    const said = prompt(conversation.messages);
-    const used = said.length === 0 ? 0 : (await model.tokenizeChat(said, { addGenerationPrompt: false })).length;
-    if (asked === conversation && model === loader.model) room(used, contextLength);
-  } catch {
-    page.room.textContent = '';   // no chat template, for instance: asking says so
-  }
-}
-
-/** @param {number} used @param {number} contextLength */
-function room(used, contextLength) {
-  page.room.textContent = `${whole(used)} of ${count(contextLength, 'token')}`;
+/** For how many tokens the model was trained. */
+function trainedContext() {
+  const { metadata = {} } = loader.model ?? {};
+  return Number(metadata[`${metadata['general.architecture']}.context_length`]) || undefined;
 }
 
 // ---- the conversation ----
@@ -120,16 +133,22 @@ function room(used, contextLength) {
 /** What the model is given: without answers that failed and, but for the last one, their questions.
  * @param {import('./store.js').Message[]} messages @returns {import('../plumb.js').Message[]} */
 function prompt(messages) {
-  const system = settings.system();
   const kept = messages.filter(({ problem }, i) => !problem && !messages[i + 1]?.problem);
-  return [...system ? [{ role: 'system', content: system }] : [],
-    ...kept.map(({ role, content }) => ({ role, content }))];
+  return [...system(), ...kept.map(({ role, content }) => ({ role, content }))];
+}
+
+/** What the model is told before all else. @returns {import('../plumb.js').Message[]} */
+function system() {
+  const content = settings.system();
+  return content ? [{ role: 'system', content }] : [];
 }
 
 /** @param {import('./store.js').Conversation} [chosen]  none: a new one */
 function choose(chosen) {
   stop();
   forget();
+  forgetOther();
+  saidOther = false;
   conversation = chosen ?? newConversation();
   waiting = conversation.messages.at(-1)?.role === 'user';   // asked before there was a model, and then left
   remember('chat', chosen?.id);
@@ -138,13 +157,17 @@ function choose(chosen) {
   show();
   lookInside();
   if (waiting) void answer();
-  else void showRoom();
+  else void room.measure();
 }
 
-/** Asks what is in the message box. */
-function send() {
-  const text = page.prompt.value;
+/** Asks what is in the message box, if it fits into the context. */
+async function send() {
+  const text = page.prompt.value, asked = conversation;
   if (running || waiting || !text.trim()) return;
+  if (!room.isShort(text)) {
+    if (await room.problemOf(text).catch(() => '')) return room.look();
+    if (running || waiting || asked !== conversation || page.prompt.value !== text) return;   // meanwhile
+  }
   page.prompt.value = '';
   forget();   // it would take this question back, too
   ask(text);
@@ -161,11 +184,23 @@ function ask(text) {
   void answer();
 }
 
-/** @param {number} index @param {string} text */
-function edit(index, text) {
-  if (running) return;
+/** @param {number} index @param {string} text @returns {Promise<string>}  why it cannot be sent */
+async function edit(index, text) {
+  const asked = conversation;
+  const problem = room.isShort(text) || running ? '' : await room.problemOf(text).catch(() => '');
+  if (problem || running || asked !== conversation) return problem;
   cut(index);
   ask(text);
+  return '';
+}
+
+/** Goes on with the last answer, which was cut off. @param {number} index */
+function goOn(index) {
+  const { messages } = conversation;
+  if (running || waiting || index !== messages.length - 1) return;
+  if (!loader.model) return void toast('The model is not there yet');
+  toPrompt();   // the button that was clicked is gone
+  void answer(messages[index]);
 }
 
 /** @param {number} index */
@@ -196,46 +231,50 @@ function keep() {
   void store.put(conversation);
 }
 
-/** Keeps what an answer has become, unless its conversation was deleted meanwhile.
+/** Keeps what an answer has become, unless its conversation was deleted here meanwhile.
  * @param {import('./store.js').Conversation} chat */
 function save(chat) {
-  if (store.get(chat.id) === chat) void store.put(chat);
+  if (!store.isRemoved(chat.id)) void store.put(chat);
 }
 
-/** Answers the last message. */
-async function answer() {
+/** Answers the last message.
+ * @param {import('./store.js').Message} [open]  goes on with this answer, the last message, instead */
+async function answer(open) {
   const { model } = loader;
-  waiting = !model;
+  waiting = !model && !open;
   show();
   if (!model) return;
   const mine = running = new AbortController();
-  const chat = conversation;
+  const chat = conversation, before = open?.cut?.tokens ?? 0;
   /** @type {import('./store.js').Message} */
-  const message = { role: 'assistant', content: '', figures: 'stopped' };   // what a reload would find
-  const said = prompt(chat.messages), sampling = settings.sampling();
-  const index = chat.messages.push(message) - 1;
+  const message = open ?? { role: 'assistant', content: '' };
+  if (!open) chat.messages.push(message);
+  const index = chat.messages.length - 1, known = { figures: message.figures, cut: message.cut };
+  message.figures = 'stopped';   // what a reload would find
+  delete message.cut;
+  const said = prompt(chat.messages.slice(0, index)), sampling = settings.sampling();
   const turn = log.begin(message, index);
   save(chat);
   /** @type {import('./inspect.js').Token[]} */
-  const seen = [];
+  const seen = open && tokens.get(open) || [];
   tokens.set(message, seen);
   show();
   lookInside();
   announce('Answering');
   page.status.textContent = 'Reading';
-  page.room.textContent = '';
-  let first = 0, looked = 0, saved = performance.now();
+  room.clear();
+  let first = 0, counted = 0, looked = 0, saved = performance.now(), used;
   try {
-    const question = said.pop();
-    const talk = model.chat({ messages: said, contextEnd: 'trim' });
-    for await (const piece of talk.send(question?.content, { ...sampling, logprobs: ALTERNATIVES,
-      onToken: token => seen.push(token), signal: mine.signal })) {
+    const how = { ...sampling, logprobs: ALTERNATIVES, signal: mine.signal,
+      onToken: (/** @type {import('./inspect.js').Token} */ token) => seen.push(token) };
+    const { pieces, trimmed } = await speak(model, said, open, how);
+    for await (const piece of pieces) {
       const now = performance.now();
-      first ||= now;
+      if (first === 0) [first, counted] = [now, seen.length];
       message.content += piece;
       turn.push(piece);
       if (running === mine && now - looked > GLANCE && now > first) {
-        page.status.textContent = `${((seen.length - 1) * 1000 / (now - first)).toFixed(1)} tokens/s`;
+        page.status.textContent = `${((seen.length - counted) * 1000 / (now - first)).toFixed(1)} tokens/s`;
         looked = now;
       }
       if (now - saved > SAVE) {
@@ -243,16 +282,28 @@ async function answer() {
         save(chat);
       }
     }
-    const stats = talk.lastStats;
+    const stats = model.lastStats;
     if (stats) {
-      message.figures = summary(stats, talk.trimmed, sampling.maxTokens);
-      if (running === mine) room(stats.promptTokens + stats.tokens, (await model.info()).contextLength);
+      const total = before + stats.tokens;
+      message.figures = summary({ ...stats, tokens: total }, trimmed());
+      if (stats.finishReason === 'length') {
+        message.cut = { by: stats.tokens === sampling.maxTokens ? 'limit' : 'context', tokens: total };
+      }
+      used = stats.promptTokens + stats.tokens;
     }
   } catch (error) {
     // A model that was closed for another one ends its answer with an error: it was stopped all the same.
     if (!mine.signal.aborted) {
-      message.problem = explain(error);
-      delete message.figures;
+      const why = explain(error);
+      if (open) {   // what there is of it stays an answer
+        message.cut = known.cut;
+        if (known.figures === undefined) delete message.figures;
+        else message.figures = known.figures;
+        toast(`The answer does not go on. ${why.title}. ${why.advice}`);
+      } else {
+        message.problem = why;
+        delete message.figures;
+      }
       if (error instanceof PlumbError && DEAD.includes(error.code)) void loader.load(loader.source);
     }
   }
@@ -264,16 +315,31 @@ async function answer() {
   show();
   chats.show();
   lookInside();
+  void (used === undefined ? room.measure() : room.set(used));
 }
 
-/** @param {import('../plumb.js').Stats} stats @param {number} trimmed @param {number} [most]  tokens of an answer */
-function summary({ tokens, decodeRate, promptTokens, reusedTokens, prefillRate, finishReason }, trimmed, most) {
-  const cut = tokens === most ? 'cut: the longest answer' : 'cut: the context is full';
-  const how = { stop: '', length: cut, abort: 'stopped' }[finishReason];
+/** What the model says.
+ * @param {import('../plumb.js').Model} model @param {import('../plumb.js').Message[]} said  up to the question
+ * @param {import('./store.js').Message | undefined} open  the answer that goes on
+ * @param {import('../plumb.js').GenerateOptions} options
+ * @returns {Promise<{pieces: AsyncIterable<string>, trimmed: () => number}>}  trimmed: how many of the first messages
+ *   did not fit */
+async function speak(model, said, open, options) {
+  if (open) {
+    const { ids, trimmed } = await continuation(model, said, open.content, options.maxTokens);
+    return { pieces: model.generate(ids, options), trimmed: () => trimmed };
+  }
+  const question = said.pop();
+  const talk = model.chat({ messages: said, contextEnd: 'trim' });
+  return { pieces: talk.send(question ?? '', options), trimmed: () => talk.trimmed };
+}
+
+/** @param {import('../plumb.js').Stats} stats @param {number} trimmed */
+function summary({ tokens, decodeRate, promptTokens, reusedTokens, prefillRate, finishReason }, trimmed) {
   const read = promptTokens - reusedTokens;
   return dotted([count(tokens, 'token'), `${decodeRate.toFixed(1)} tokens/s`,
     `${read} read at ${prefillRate.toFixed(0)}/s`,
-    trimmed > 0 && `without the first ${count(trimmed, 'message')}`, how]);
+    trimmed > 0 && `without the first ${count(trimmed, 'message')}`, finishReason === 'abort' && 'stopped']);
 }
 
 function stop() {
@@ -300,6 +366,7 @@ function subject() {
 function show() {
   document.body.dataset.state = running ? 'answering' : modelState;
   page.welcome.hidden = page.log.childElementCount > 0;
+  element('log-title', 'h2').hidden = !page.welcome.hidden;
   page.stop.hidden = !running;
   page.send.hidden = Boolean(running);
   page.fresh.disabled = page.log.childElementCount === 0;
@@ -308,18 +375,18 @@ function show() {
 }
 
 function canSend() {
-  page.send.disabled = waiting || !page.prompt.value.trim();
+  page.send.disabled = waiting || !fits || !page.prompt.value.trim();
 }
 
 page.prompt.addEventListener('input', canSend);
 page.prompt.addEventListener('keydown', event => {
   if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return;
   event.preventDefault();
-  send();
+  void send();
 });
 element('composer', 'form').addEventListener('submit', event => {
   event.preventDefault();
-  send();
+  void send();
 });
 page.stop.addEventListener('click', () => {
   running?.abort();
@@ -330,8 +397,12 @@ document.addEventListener('keydown', event => {
   if (over > 0) hover(-over);
   else if (!document.querySelector('dialog[open]')) running?.abort();
 });
+// Notes lie above the message box, however much is written in it.
+new ResizeObserver(([{ borderBoxSize: [{ blockSize }] }]) =>
+  document.body.style.setProperty('--composer', `${Math.ceil(blockSize)}px`)).observe(element('composer', 'form'));
 page.fresh.addEventListener('click', () => {
   choose(undefined);
+  chats.showAll();
   side.leave();
   page.prompt.focus();
 });

@@ -2,6 +2,7 @@
  * another engine's activations part from this model's own. */
 import { Plumb } from '../index.js';
 import { expand } from '../loader/source.js';
+import { Refusal } from './explain.js';
 import { onDemand } from './demand.js';
 import { make, note } from './dom.js';
 
@@ -53,9 +54,11 @@ export function showCheck(view, { model, source }) {
 async function compare(model, dump, signal) {
   // With itself it agrees, and the command says which tokens are in it.
   const itself = await Plumb.command(['diff', 'theirs', 'theirs', '--json'], { files: { theirs: dump }, signal });
-  if (!itself.out.trim()) throw new Error(itself.err);
+  const refuse = (/** @type {string} */ why) => new Refusal('This file cannot be compared',
+    'Choose a dump of another engine that says which tokens it is of.', why.trim());
+  if (!itself.out.trim()) throw refuse(itself.err.replace(/^plumb: theirs:/, `${dump.name}:`));
   const { tokens } = JSON.parse(itself.out).a;
-  if (!tokens?.length) throw new Error(`${dump.name} does not say which tokens it is of`);
+  if (!tokens?.length) throw refuse(`${dump.name} does not say which tokens it is of`);
   const ours = JSON.stringify(await model.trace(tokens, { values: VALUES, signal }));
   const { err, files } = await Plumb.command(['diff', 'theirs', 'ours', '--html', 'report.html'],
     { files: { theirs: dump, ours }, signal });
@@ -75,7 +78,10 @@ function frame(html) {
     if (!inside || !contentWindow) return;
     inside.adoptedStyleSheets = [...inside.querySelectorAll('template')].map(({ content }) => {
       const sheet = new /** @type {any} */ (contentWindow).CSSStyleSheet();
-      sheet.replaceSync(content.textContent);
+      // Its colours are those of this page, which may be chosen.
+      const dark = document.documentElement.dataset.theme === 'dark';
+      sheet.replaceSync(content.textContent?.replace(/@media ?\(prefers-color-scheme: ?dark\)/g,
+        dark ? '@media all' : '@media not all'));
       return sheet;
     });
     for (const one of inside.querySelectorAll('[data-style]')) {

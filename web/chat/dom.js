@@ -45,23 +45,29 @@ export function toPrompt() {
   if (matchMedia('(pointer: fine)').matches) element('prompt', 'textarea').focus({ preventScroll: true });
 }
 
-/** Shows a sentence for a while, below those that are still there, with something to do about it.
+/** Shows a sentence, below those that are still there.  One with something to do stays until that is done or until it
+ * is dismissed: nobody has to be quick.  Others go after a while.
  * @param {string} text @param {string} [label] @param {() => void} [action]
+ * @param {() => void} [dismissed]
  * @returns {() => void} takes it away at once */
-export function toast(text, label, action) {
+export function toast(text, label, action, dismissed) {
   const box = element('toast', 'div');
   for (const line of box.children) if (line.firstElementChild?.textContent === text) line.remove();
   const line = make('p', {}, make('span', {}, text));
+  /** @param {(() => void) | undefined} then */
+  const end = then => {
+    line.remove();
+    then?.();
+    if (document.activeElement === document.body) toPrompt();
+  };
   if (label) {
-    line.append(make('button', { type: 'button', onclick: () => {
-      line.remove();
-      action?.();
-      if (document.activeElement === document.body) toPrompt();
-    } }, label));
+    line.append(make('button', { type: 'button', onclick: () => end(action) }, label),
+      iconButton('close', `Dismiss: ${text}`, () => end(dismissed)));
+  } else {
+    const fade = () => line.matches(':hover') ? setTimeout(fade, 1000) : line.remove();
+    setTimeout(fade, 5000);
   }
   box.append(line);
-  const fade = () => line.matches(':hover, :focus-within') ? setTimeout(fade, 1000) : line.remove();
-  setTimeout(fade, label ? 12000 : 5000);
   return () => line.remove();
 }
 

@@ -1,15 +1,26 @@
 /* Failures in the reader's words: what happened, and what to do. */
 import { PlumbError } from '../index.js';
 
-/** @param {unknown} error @returns {{title: string, advice: string, detail: string}} */
+/** What cannot be done, in words of its own. */
+export class Refusal extends Error {
+  /** @param {string} title @param {string} advice @param {string} detail */
+  constructor(title, advice, detail) {
+    super(detail);
+    this.words = { title, advice };
+  }
+}
+
+/** @param {unknown} error
+ * @returns {{title: string, advice: string, detail: string, code?: string}}  code: of a PlumbError */
 export function explain(error) {
   const detail = error instanceof PlumbError ? `${error.message} (${error.code})`
     : error instanceof Error && error.name !== 'AbortError' ? error.message : '';
-  return { ...words(error), detail };
+  return { ...words(error), detail, ...error instanceof PlumbError && { code: error.code } };
 }
 
 /** @param {unknown} error @returns {{title: string, advice: string}} */
 function words(error) {
+  if (error instanceof Refusal) return error.words;
   if (error instanceof DOMException && error.name === 'AbortError') {
     return { title: 'Loading was cancelled', advice: 'Try again, or choose another model.' };
   }
@@ -39,8 +50,8 @@ function words(error) {
     case 'PLUMB_ERROR_TENSOR': case 'PLUMB_ERROR_TOKENIZER':
       return { title: 'This is not a readable model', advice: 'Open a GGUF file; its name usually ends in .gguf.' };
     case 'PLUMB_ERROR_CONTEXT':
-      return { title: 'The conversation has become too long', advice: 'Start a new chat, or set a longer context '
-        + 'in the settings.' };
+      return { title: 'This is too long for the context', advice: 'Shorten the message, or set a longer context in '
+        + 'the settings.' };
     case 'PLUMB_ERROR_TEMPLATE':
       return { title: 'This model cannot chat', advice: 'Open an instruction-tuned model, one with a chat template.' };
     case 'PLUMB_ERROR_STATE':

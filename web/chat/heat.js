@@ -23,7 +23,12 @@ export function heatmap({ title, values, log, square, range, row, rows, column, 
   canvas.style.aspectRatio = square ? '1' : `${width} / ${Math.max(height, width / 2.5)}`;
   canvas.setAttribute('aria-label', `${title}: ${height} × ${width}, from ${shown(unscale(low, log))} to `
     + `${shown(unscale(high, log))}. Arrow keys tell each value.`);
-  paint(canvas, values, value => (scale(value) - low) / (high - low || 1));
+  const repaint = () => paint(canvas, values, value => (scale(value) - low) / (high - low || 1));
+  repaint();
+  addEventListener('plumb-theme', function again() {
+    if (canvas.isConnected) repaint();
+    else removeEventListener('plumb-theme', again);
+  });
 
   const told = make('output', { className: 'figures' }, '\u00a0');
   let at = [0, 0];

@@ -33,9 +33,10 @@ export function createLoader(options, changed) {
       await closing;
       if (running !== mine) return;
       try {
-        const loaded = await Plumb.load(source, { ...options(), signal: mine.signal, onProgress: progress => {
+        const onProgress = (/** @type {import('../loader/progress.js').Progress} */ progress) => {
           if (running === mine) showProgress(progress);
-        } });
+        };
+        const loaded = await Plumb.load(source, { ...options(), persist: true, signal: mine.signal, onProgress });
         if (running !== mine) return close(loaded);
         model = loaded;
         running = undefined;

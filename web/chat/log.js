@@ -4,8 +4,10 @@ import { Markdown, paced } from './markdown.js';
 
 /** @typedef {import('./store.js').Message} Message */
 /** @typedef {object} Actions
- * @property {(index: number, text: string) => void} edit  a message of the reader anew, and all behind it
+ * @property {(index: number, text: string) => Promise<string>} edit  a message of the reader anew, and all behind it;
+ *   gives the reason as a sentence if the message cannot be sent
  * @property {(index: number) => void} regenerate  an answer anew
+ * @property {(index: number) => void} goOn  with an answer that was cut off
  * @property {() => boolean} busy  whether an answer is under way */
 
 /** How near to its end the reader counts as reading along, in pixels. */
@@ -53,14 +55,15 @@ export function createLog(actions) {
     timer = first > 0 ? setTimeout(showEarlier) : undefined;
   }
 
-  /** @param {Message} message @param {number} index */
-  function entry(message, index) {
-    const item = make('li', { className: message.role });
-    const text = make('div', { className: 'text' });
+  /** @param {Message} message @param {number} index @param {HTMLElement} [shown]  its text, if that is there */
+  function entry(message, index, shown) {
+    const item = make('li', { className: message.role }), text = shown ?? make('div', { className: 'text' });
     item.append(make('span', { className: 'hidden' }, message.role === 'user' ? 'You:' : 'Answer:'), text);
-    if (message.role === 'user') fillQuestion(item, text, message, index);
-    else fillAnswer(item, text, message, index, messages[index - 1]?.role === 'user');
-    return { item, text };
+    if (message.role === 'user') return { item, text, markdown: fillQuestion(item, text, message, index) };
+    const markdown = new Markdown(text);
+    if (!shown && message.content) markdown.show(message.content);
+    fillAnswer(item, text, message, index, messages[index - 1]?.role === 'user');
+    return { item, text, markdown };
   }
 
   /** @param {HTMLElement} item @param {HTMLElement} text @param {Message} message @param {number} index */
@@ -74,10 +77,11 @@ export function createLog(actions) {
         tools.hidden = false;
         edit.focus();
       };
-      const form = make('form', { className: 'editor', onsubmit: (/** @type {Event} */ event) => {
+      const why = make('p', { className: 'problem', role: 'alert' });
+      const form = make('form', { className: 'editor', onsubmit: async (/** @type {Event} */ event) => {
         event.preventDefault();
-        if (field.value.trim()) actions.edit(index, field.value);
-      } }, field, make('div', { className: 'row' },
+        if (field.value.trim()) why.textContent = await actions.edit(index, field.value);
+      } }, field, why, make('div', { className: 'row' },
         make('button', { type: 'button', onclick: stop }, 'Cancel'),
         make('button', { type: 'submit', className: 'primary' }, 'Send')));
       field.addEventListener('keydown', event => {
@@ -95,22 +99,43 @@ export function createLog(actions) {
     });
     const tools = make('div', { className: 'tools' }, iconButton('copy', 'Copy', () => copy(message.content)), edit);
     item.append(tools);
+    return undefined;
   }
 
   /** @param {HTMLElement} item @param {HTMLElement} text @param {Message} message @param {number} index
    * @param {boolean} asked  whether there is a question before it, to be answered anew */
   function fillAnswer(item, text, message, index, asked) {
     text.classList.add('markdown');
-    if (message.content) new Markdown(text).show(message.content);
     if (message.problem) {
-      item.append(problem(message.problem, ...asked ? [make('button', { type: 'button',
-        onclick: () => actions.regenerate(index) }, icon('again'), 'Try again')] : []));
+      // A question that is too long is so the next time, too.
+      const tooLong = message.problem.code === 'PLUMB_ERROR_CONTEXT';
+      item.append(problem(message.problem, ...!asked ? [] : [tooLong
+        ? make('button', { type: 'button', onclick: () => startEdit(index - 1) }, icon('edit'), 'Edit the message')
+        : make('button', { type: 'button', onclick: () => actions.regenerate(index) }, icon('again'), 'Try again')]));
     }
+    if (message.cut) item.append(ending(message.cut.by, index, asked));
     const again = iconButton('again', 'Regenerate', () => {
       if (!actions.busy()) actions.regenerate(index);
     });
     item.append(make('div', { className: 'tools' },
       iconButton('copy', 'Copy', () => copy(message.content)), ...asked ? [again] : [], note(message.figures ?? '')));
+  }
+
+  /** Why an answer ends too early, and a button that goes on with it while it is the last one.
+   * @param {'limit' | 'context'} by @param {number} index @param {boolean} asked  whether there is a question to it */
+  function ending(by, index, asked) {
+    const earlier = messages.slice(0, Math.max(0, index - 1)).some(({ role }) => role === 'user');
+    const why = by === 'limit' ? 'The answer was cut off at the longest length that the settings allow.'
+      : `The answer was cut off because the context is full. ${earlier ? 'It can go on without the oldest messages.'
+        : 'Start a new chat, or set a longer context in the settings.'}`;
+    return make('div', { className: 'cut' }, make('p', {}, why), ...asked && (by === 'limit' || earlier)
+      ? [make('button', { type: 'button', onclick: () => !actions.busy() && actions.goOn(index) }, 'Continue')] : []);
+  }
+
+  /** Opens the editor of a message that is shown. @param {number} index */
+  function startEdit(index) {
+    /** @type {HTMLElement | null | undefined} */
+    (list.children[index - first]?.querySelector('.tools [aria-label=Edit]'))?.click();
   }
 
   return {
@@ -131,14 +156,15 @@ export function createLog(actions) {
       first = Math.min(first, index);
       while (list.children.length > index - first) list.lastElementChild?.remove();
     },
-    /** An answer that grows: push its pieces, then end it.
+    /** An answer that grows, in the place of the one that goes on: push its pieces, then end it.
      * @param {Message} message  its content grows with it @param {number} index */
     begin(message, index) {
-      const { item, text } = entry(message, index);
-      list.append(item);
+      const { item, text, markdown } = entry(message, index);
+      const before = list.children[index - first];
+      if (before) before.replaceWith(item);
+      else list.append(item);
       item.setAttribute('aria-busy', 'true');
-      const markdown = new Markdown(text);
-      const growing = paced(all => follow(() => markdown.show(all)));
+      const growing = paced(all => follow(() => markdown?.show(all)), message.content);
       toEnd();
       return {
         push: growing.push,
@@ -147,14 +173,13 @@ export function createLog(actions) {
           if (!item.isConnected) return;   // another conversation is shown
           follow(() => {
             const focused = item.contains(document.activeElement);
-            const done = entry(message, index).item;
             // What is shown stays as it is: the reader may have marked some of it.
-            done.querySelector('.text')?.replaceWith(text);
-            item.replaceWith(done);
+            item.replaceWith(entry(message, index, text).item);
             if (focused) toPrompt();
           });
           announce(message.problem ? `The answer failed: ${message.problem.title}`
-            : message.figures?.endsWith('stopped') ? 'Stopped' : 'The answer is complete');
+            : message.figures?.endsWith('stopped') ? 'Stopped'
+            : message.cut ? 'The answer was cut off' : 'The answer is complete');
         },
       };
     },

@@ -91,6 +91,8 @@ export class Markdown {
   #open = [];
   /** Of the last open block. */
   #openRaw = '';
+  /** Levels of the headings above the open blocks, each below the one before it. @type {number[]} */
+  #above = [];
 
   /** @param {HTMLElement} element  shows the text */
   constructor(element) {
@@ -114,10 +116,13 @@ export class Markdown {
     const keep = this.#growCode(tokens.at(-1));
     for (const node of this.#open) if (node !== keep) /** @type {ChildNode} */ (node).remove();
     this.#open = [];
+    const above = [...this.#above];
     for (const [i, token] of tokens.entries()) {
+      if (token.type === 'heading') nest(token, above);
       if (i < final) {
         this.#done += token.raw.length;
         this.#openRaw = this.#openRaw.slice(token.raw.length);
+        this.#above = [...above];
       }
       if (token.type === 'space' || token.type === 'def') continue;
       const made = keep && i === tokens.length - 1 ? keep : rendered(token);
@@ -141,6 +146,14 @@ export class Markdown {
   }
 }
 
+/** Gives a heading the level that follows from those above it: models often begin with the third, and a level that is
+ * left out misleads readers who go by headings. @param {any} token @param {number[]} above */
+function nest(token, above) {
+  while (above.length > 0 && above[above.length - 1] >= token.depth) above.pop();
+  above.push(token.depth);
+  token.depth = above.length;
+}
+
 /** @param {string} raw @returns {any} */
 const plain = raw => ({ type: 'paragraph', raw, text: raw, tokens: [{ type: 'text', raw, text: raw }] });
 
@@ -154,9 +167,9 @@ function rendered(token) {
 }
 
 /** Shows a growing text, now and then.
- * @param {(text: string) => void} show */
-export function paced(show) {
-  let text = '', shown = 0, cost = 0;
+ * @param {(text: string) => void} show @param {string} [text]  with which it begins */
+export function paced(show, text = '') {
+  let shown = 0, cost = 0;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   let timer;
   const flush = () => {

@@ -94,7 +94,8 @@ export function createModels({ loader, defaultModel, options }) {
       Model: `${nameOf(model.metadata)}, ${info.architecture}, ${count(info.layers, 'layer')}`,
       Weights: `${(info.parameters / 1e6).toFixed(0)} million, ${size(info.weightBytes)}`,
       Memory: `${size(info.memoryBytes)}, of which ${size(info.sessionBytes)} for the conversation`,
-      Context: `${count(info.contextLength, 'token')}; trained for ${whole(info.trainedContext)}`,
+      Context: `${count(info.contextLength, 'token')}; trained for ${whole(info.trainedContext)}`
+        + (info.contextLength > info.trainedContext ? ': beyond them its answers get worse' : ''),
       Threads: why('threads') ?? String(info.threads),
       Engine: `${info.module}, kernels ${info.kernels}, precision ${info.precision}`,
       ...why('cache') && { Copy: why('cache') ?? '' },
@@ -221,7 +222,7 @@ function planOf(found, source, load) {
   const { supported, name, architecture = '', parameters = 0, memory, fits, speed, cached, storage, chat } = found;
   const { fileBytes } = found;
   const problems = found.problems.map(({ code, message }) =>
-    ({ ...explain(new PlumbError(code, message)), detail: message }));
+    ({ ...explain(new PlumbError(/** @type {import('../errors.js').ErrorCode} */ (code), message)), detail: message }));
   if (memory && !fits) {
     const least = memory.total < memory.limit ? 'more than ' : '';   // what the engine got before there was no more
     problems.push({ ...explain(new PlumbError('PLUMB_ERROR_MEMORY', '')),

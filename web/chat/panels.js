@@ -39,6 +39,13 @@ export function createPanel(id, button, changed) {
     event.preventDefault();
     close();
   });
+  // Nothing has the focus, for instance after a note whose button was clicked: the panel that lies over all is meant.
+  document.addEventListener('keydown', event => {
+    if (event.key !== 'Escape' || event.defaultPrevented || event.target !== document.body) return;
+    if (panel.hidden || beside.matches || document.querySelector('dialog[open]')) return;
+    event.preventDefault();
+    close();
+  });
   panel.querySelector('[data-close]')?.addEventListener('click', close);
   // The shade around a panel that lies over the page: what is under it is inert, so that the body gets the click.
   document.body.addEventListener('click', event => {

@@ -1,19 +1,20 @@
 /* Settings: what they are, the dialog that changes them, and where they are kept. */
-import { element, make, recall, remember } from './dom.js';
+import { count, element, make, recall, remember, toast, whole } from './dom.js';
 
 /** @typedef {{label: string, group: string, hint?: string, value: number | string, min?: number, max?: number,
- *   step?: number, choices?: string[], optional?: boolean, whole?: boolean}} Setting
- *   value: the default; optional: may be left empty */
+ *   step?: number, choices?: Record<string, string>, toggle?: string, optional?: boolean, whole?: boolean}} Setting
+ *   value: the default; choices: each value with its label; toggle: the other value, which a switch turns on; optional:
+ *   may be left empty */
 
-/** What the makers of SmolLM2 advise for it; a model this small wanders off at higher temperatures.
+/** The defaults are those of the package and of the command line.
  * @type {Record<string, Setting>} */
 const SETTINGS = {
   system: { group: 'Answers', label: 'System prompt', hint: 'What the model is told before all else', value: '' },
   maxTokens: { group: 'Answers', label: 'Longest answer', hint: 'tokens', value: 1024, min: 1, max: 1e6, whole: true },
-  temperature: { group: 'Sampling', label: 'Temperature', hint: '0: always the likeliest', value: 0.2, min: 0, max: 5,
+  temperature: { group: 'Sampling', label: 'Temperature', hint: '0: always the likeliest', value: 0.8, min: 0, max: 5,
     step: 0.05 },
   topK: { group: 'Sampling', label: 'Top k', hint: '0: off', value: 40, min: 0, max: 1e6, whole: true },
-  topP: { group: 'Sampling', label: 'Top p', hint: '1: off', value: 0.9, min: 0, max: 1, step: 0.01 },
+  topP: { group: 'Sampling', label: 'Top p', hint: '1: off', value: 0.95, min: 0, max: 1, step: 0.01 },
   minP: { group: 'Sampling', label: 'Min p', hint: '0: off', value: 0.05, min: 0, max: 1, step: 0.01 },
   typicalP: { group: 'Sampling', label: 'Typical p', hint: '1: off', value: 1, min: 0, max: 1, step: 0.01 },
   seed: { group: 'Sampling', label: 'Seed', hint: 'empty: a new one each time', value: '', min: 0,
@@ -25,23 +26,36 @@ const SETTINGS = {
     value: '', min: 16, max: 1e6, whole: true, optional: true },
   threads: { group: 'Model', label: 'Threads', hint: 'empty: one for each processor', value: '', min: 1, max: 64,
     whole: true, optional: true },
-  precision: { group: 'Model', label: 'Precision', hint: 'of activations', value: 'auto',
-    choices: ['auto', 'exact16', 'fast8'] },
-  kvType: { group: 'Model', label: 'Keys and values', hint: 'q8: half the memory', value: 'i16',
-    choices: ['i16', 'q8', 'f32'] },
+  kvType: { group: 'Model', label: 'Keys and values', hint: 'memory of the context', value: 'i16',
+    choices: { i16: '16 bits', q8: '8 bits: half the memory', f32: '32 bits: twice the memory, slow' } },
+  precision: { group: 'Model', label: 'Fast 8-bit arithmetic', value: 'exact16', toggle: 'fast8',
+    hint: 'Numbers are rounded to 8 bits instead of 16. You gain speed on some new processors, up to one and a half '
+      + 'times; on others you gain nothing. It costs accuracy: in 2 or 3 of 100 places another word becomes the '
+      + 'likeliest one.' },
+  theme: { group: 'Appearance', label: 'Colours', hint: '', value: 'system',
+    choices: { system: 'As the system', light: 'Light', dark: 'Dark' } },
 };
 const NOTES = { Model: 'These load the model again when you are done.' };
 
 /** @param {Setting} setting @param {unknown} value @returns {boolean} */
-function isValid({ value: usual, min = -Infinity, max = Infinity, choices, optional, whole }, value) {
+function isValid({ value: usual, min = -Infinity, max = Infinity, choices, toggle, optional, whole }, value) {
   if (optional && value === '') return true;
-  if (choices) return choices.includes(/** @type {string} */ (value));
+  if (choices) return Object.hasOwn(choices, String(value));
+  if (toggle) return value === usual || value === toggle;
   if (typeof usual === 'string' && !optional) return typeof value === 'string' && value.length < 1e5;
   return typeof value === 'number' && value >= min && value <= max && (!whole || Number.isInteger(value));
 }
 
-/** @param {(changed: boolean) => void} onDone  the dialog is closed; whether the model has to be loaded again */
-export function createSettings(onDone) {
+/** What a setting may be, as the end of a sentence. @param {Setting} setting */
+function expected({ min, max, whole: integer, optional }) {
+  if (min === undefined || max === undefined) return 'must be shorter';
+  const range = [min, max].map(n => Number.isInteger(n) ? whole(n) : String(n)).join(' to ');
+  return `must be ${integer ? 'a whole number ' : ''}from ${range}${optional ? ', or empty' : ''}`;
+}
+
+/** @param {(changed: boolean) => void} onDone  the dialog is closed; whether the model has to be loaded again
+ * @param {() => number | undefined} trained  for how many tokens the model was trained, if there is one */
+export function createSettings(onDone, trained) {
   const dialog = element('settings', 'dialog'), form = element('settings-form', 'form');
   const kept = recall('settings');
   /** @type {Record<string, any>} */
@@ -68,33 +82,61 @@ export function createSettings(onDone) {
 
   /** @param {string} name @param {Setting} setting */
   function field(name, setting) {
-    const { label, hint = '', min, max, step, choices, value } = setting;
-    const about = { id: `set-${name}`, 'aria-describedby': `hint-${name}` };
+    const { label, hint = '', min, max, step, choices, toggle, value } = setting;
+    const about = { id: `set-${name}`, 'aria-describedby': `hint-${name} about-${name}` };
     const input = fields[name] = choices
-      ? make('select', about, ...choices.map(choice => make('option', { value: choice }, choice)))
+      ? make('select', about, ...Object.entries(choices).map(([value, label]) => make('option', { value }, label)))
+      : toggle ? make('input', { ...about, type: 'checkbox', role: 'switch' })
       : value === '' && !setting.optional ? make('textarea', { ...about, rows: 3 })
       : make('input', { ...about, type: 'number', ...min !== undefined && { min: String(min) },
         ...max !== undefined && { max: String(max) }, step: setting.whole ? '1' : String(step ?? 'any') });
     input.addEventListener('input', () => {
-      const said = input.value.trim();
-      const meant = typeof value === 'string' && !setting.optional || said === '' && setting.optional ? input.value
-        : said === '' ? NaN : Number(said);
-      const valid = !input.validity.badInput && isValid(setting, meant);
-      input.setAttribute('aria-invalid', String(!valid));
-      const range = `${setting.whole ? 'a whole number ' : ''}from ${min} to ${max}`;
-      element('settings-note', 'p').textContent = valid ? '' : `${label}: ${min === undefined ? 'too long' : range}`;
-      if (!valid) return;
+      const meant = said(name);
+      tell(name);
+      if (meant === undefined) return;
       values[name] = meant;
       remember('settings', values);
+      if (name === 'theme') dispatchEvent(new CustomEvent('plumb-theme', { detail: meant }));
     });
-    return make('div', { className: 'field' }, make('label', { htmlFor: about.id }, label), input,
-      make('p', { className: 'figures', id: about['aria-describedby'] }, hint));
+    return make('div', { className: toggle ? 'field switch' : 'field' },
+      make('label', { htmlFor: about.id }, label), input,
+      make('p', { className: 'figures', id: `hint-${name}` }, hint),
+      make('p', { className: 'about', id: `about-${name}` }));
   }
+
+  /** What a field says; undefined: it is no value of its setting. @param {string} name */
+  function said(name) {
+    const input = fields[name], setting = SETTINGS[name], { value, toggle, optional } = setting;
+    const text = input.value.trim();
+    const meant = toggle ? /** @type {HTMLInputElement} */ (input).checked ? toggle : value
+      : typeof value === 'string' && !optional || text === '' && optional ? input.value
+      : text === '' ? NaN : Number(text);
+    return !input.validity.badInput && isValid(setting, meant) ? meant : undefined;
+  }
+
+  /** Says below a field what is wrong with it, or what follows from it. @param {string} name */
+  function tell(name) {
+    const meant = said(name), about = element(`about-${name}`, 'p');
+    fields[name].setAttribute('aria-invalid', String(meant === undefined));
+    about.classList.toggle('problem', meant === undefined);
+    const most = trained();
+    about.textContent = meant === undefined ? `${SETTINGS[name].label} ${expected(SETTINGS[name])}.`
+      : name === 'contextLength' && most && Number(meant) > most
+      ? `The model was trained for ${count(most, 'token')}: beyond them its answers get worse.` : '';
+    if (wrong().length === 0) element('settings-note', 'p').textContent = '';
+  }
+
+  /** Names of the settings whose fields say no value of theirs. */
+  const wrong = () => Object.keys(fields).filter(name => said(name) === undefined);
+  /** @param {string[]} names */
+  const labels = names => names.map(name => SETTINGS[name].label).join(', ');
 
   function fill() {
     for (const [name, input] of Object.entries(fields)) {
-      input.value = String(values[name]);
-      input.removeAttribute('aria-invalid');
+      const { toggle } = SETTINGS[name];
+      if (toggle) /** @type {HTMLInputElement} */ (input).checked = values[name] === toggle;
+      else input.value = String(values[name]);
+      tell(name);
     }
     element('settings-note', 'p').textContent = '';
   }
@@ -105,13 +147,24 @@ export function createSettings(onDone) {
     fill();
     dialog.showModal();
   });
+  element('settings-done', 'button').addEventListener('click', () => {
+    const names = wrong();
+    if (names.length === 0) return dialog.close();
+    element('settings-note', 'p').textContent = `Another value is needed: ${labels(names)}`;
+    fields[names[0]].focus();
+  });
   element('defaults', 'button').addEventListener('click', () => {
     for (const [name, { value }] of Object.entries(SETTINGS)) values[name] = value;
     remember('settings', undefined);
+    dispatchEvent(new CustomEvent('plumb-theme', { detail: values.theme }));
     fill();
     element('settings-note', 'p').textContent = 'All settings are the defaults.';
   });
-  dialog.addEventListener('close', () => onDone(ofModel() !== loaded));
+  dialog.addEventListener('close', () => {
+    const names = wrong();
+    if (names.length > 0) toast(`Not changed, as no such value is possible: ${labels(names)}`);
+    onDone(ofModel() !== loaded);
+  });
 
   /** @param {string[]} groups */
   const given = groups => Object.fromEntries(Object.entries(values).filter(([name]) =>

@@ -1,0 +1,30 @@
+/* Sets the colours: data-theme of the document is light or dark, as the reader has chosen or as the system is.  This is
+ * no module, so that it runs before anything is painted: a page that becomes dark a moment later would flash. */
+(() => {
+  const system = matchMedia('(prefers-color-scheme: dark)');
+  let chosen = recall();
+
+  /** @returns {unknown}  'light' or 'dark'; all else: as the system */
+  function recall() {
+    try {
+      return JSON.parse(localStorage.getItem('plumb.settings') ?? 'null')?.theme;
+    } catch {
+      return undefined;   // blocked, or not ours
+    }
+  }
+  function apply() {
+    const dark = chosen === 'dark' || chosen !== 'light' && system.matches;
+    document.documentElement.dataset.theme = dark ? 'dark' : 'light';
+  }
+
+  apply();
+  system.addEventListener('change', apply);
+  addEventListener('storage', () => {   // another tab has changed it
+    chosen = recall();
+    apply();
+  });
+  addEventListener('plumb-theme', event => {
+    chosen = /** @type {CustomEvent} */ (event).detail;
+    apply();
+  });
+})();
