@@ -2,6 +2,7 @@
  * What a prompt shares with the one before is still in the session and is not computed again. */
 import { argumentError, PlumbError } from './errors.js';
 import * as known from './options.js';
+import { checkNesting } from './template.js';
 import { CallFilter } from './toolcalls.js';
 
 /** @typedef {import('./template.js').Message} Message
@@ -65,7 +66,7 @@ export class Chat {
    * @param {GenerateOptions} [options]  of this answer
    * @returns {AsyncGenerator<string, Stats, void>} */
   async *send(content, options) {
-    const said = typeof content === 'string' ? { role: 'user', content } : content;
+    const said = typeof content === 'string' ? { role: /** @type {const} */ ('user'), content } : content;
     return yield* this.#answer('chat.send', () =>
       [...this.#messages, ...checked('chat.send', [said].flat(), this.#messages.length)], options);
   }
@@ -186,20 +187,17 @@ const isSystem = message => message?.role === 'system' || message?.role === 'dev
 /** @param {GenerateOptions} options  of an answer whose prompt is tokens already @returns {GenerateOptions} */
 const withoutTemplate = ({ template: _, ...options }) => options;
 
-/** Whether templates can read what a message says. @param {Message} message */
-const hasContent = ({ content, tool_calls }) =>
-  typeof content === 'string' || Array.isArray(content) || (content ?? null) === null && Array.isArray(tool_calls);
-
 /** Copies of messages that are some.
  * @param {string} where @param {Message[]} messages @param {number} [before]  how many come before them in the chat
  * @returns {Message[]} */
 function checked(where, messages, before = 0) {
-  if (messages.length === 0 || messages.some(message => typeof message?.role !== 'string' || !hasContent(message))) {
-    throw argumentError(`${where}: expected a text, or messages {role, content}, where content is a string or an array `
-      + 'of parts, or null beside tool_calls');
+  if (messages.length === 0 || messages.some(message => typeof message !== 'object' || message === null)) {
+    throw argumentError(`${where}: expected a text, or messages {role, content}`);
   }
+  known.checkMessages(where, messages);
   if (messages.some((message, i) => before + i > 0 && isSystem(message))) {
     throw argumentError(`${where}: a system message can only be the first of a chat`);
   }
+  checkNesting(where, messages);
   return structuredClone(messages);
 }

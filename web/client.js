@@ -43,6 +43,7 @@ export class Client {
     }
     known.checkOptions('new OpenAI', options, known.CLIENT);
     const { models = {}, load = {} } = options;
+    known.checkOptions('new OpenAI: load', load, known.LOAD);
     this.#plumb = plumb;
     this.#models = models;
     this.#load = load;

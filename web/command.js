@@ -10,13 +10,14 @@ import { Remote } from './protocol.js';
  * @property {AbortSignal} [signal]  ends the program at once
  * @property {(text: string) => void} [onError]  hears of messages, those of standard error, as they come; what it
  *   throws ends the program, and the call rejects with it
+ * @property {string | URL} [workerUrl]  as of Plumb.load
  * @typedef {object} CommandResult
  * @property {number} code  the exit code: `plumb --help` says what each means
  * @property {string} out  standard output
  * @property {string} err  standard error
  * @property {Record<string, Uint8Array>} files  what the program wrote: of -o, --html, --save.  It has a gigabyte of
  *   room for those and its output together */
-/** @typedef {(files: Record<string, Blob>) => {worker: import('./protocol.js').WorkerLike,
+/** @typedef {(files: Record<string, Blob>, workerUrl?: string | URL) => {worker: import('./protocol.js').WorkerLike,
  *   files: Record<string, import('./blobs.js').Source>}} StartTool
  *   starts tool.js; what it is to be posted for the files */
 
@@ -28,11 +29,11 @@ export async function runCommand(startTool, args, options) {
   if (!Array.isArray(args) || !args.every(word => typeof word === 'string' && !word.includes('\0'))) {
     throw argumentError('Plumb.command: expected the words of a command, an array of strings');
   }
-  const { files = {}, signal, onError } = options;
+  const { files = {}, signal, onError, workerUrl } = options;
   signal?.throwIfAborted();
   const blobs = Object.entries(files).map(([name, file]) =>
     [name, file instanceof Blob ? file : new Blob([/** @type {BlobPart} */ (file)])]);
-  const { worker, files: posted } = startTool(Object.fromEntries(blobs));
+  const { worker, files: posted } = startTool(Object.fromEntries(blobs), workerUrl);
   const transport = new Remote(worker);
   // The program hears nothing while it runs: what stops it ends its worker.
   let stop = (/** @type {unknown} */ _reason) => {};

@@ -176,10 +176,8 @@ function checked(params) {
 
 /** A message with its content as a string. @param {CompletionMessage} message @param {string} where */
 function plain(message, where) {
-  const role = message?.role === 'developer' ? 'system' : message?.role;
-  if (!['system', 'user', 'assistant', 'tool'].includes(role)) {
-    throw argumentError(`${where}.role is "${role}"; known are system, developer, user, assistant, tool`);
-  }
+  known.checkRole(where, message?.role);
+  const role = message.role === 'developer' ? 'system' : message.role;
   const content = message.content ?? '';
   if (typeof content === 'string') return { ...message, role, content };
   if (!Array.isArray(content)) throw argumentError(`${where}.content is neither a string nor an array of parts`);

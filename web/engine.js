@@ -7,8 +7,14 @@
 import { PlumbError } from './errors.js';
 import { biasPairs, KV_TYPES, PRECISIONS } from './options.js';
 
+/** INITIAL_MEMORY of wasm/toolchain.mk, in pages. */
+export const INITIAL = 256;
+export const PAGE = 1 << 16;
 /** Bytes of a thread's stack: it runs kernels only. */
 const STACK = 1 << 18;
+/** Bytes of a digest's state, and bytes from elsewhere that are copied here at once to be digested: they stay in the
+ * processor's cache. */
+const DIGEST = 80, DIGESTED = 1 << 16;
 const SIZE_UNKNOWN = -1n;
 const ADD_SPECIAL = 1, PARSE_SPECIAL = 2;
 /** Bytes that a rehearsal takes at once. */
@@ -29,14 +35,14 @@ const bytesOf = new TextEncoder();
 /** @typedef {string | number | bigint | boolean} Scalar
  * @typedef {Scalar | Scalar[] | {type: string, count: number}} MetadataValue */
 /** @typedef {object} Sampling  see plumb_sampling in include/plumb.h; absent: plumb's defaults
- * @property {number} [temperature]  0: greedy; default 0.8
+ * @property {number} [temperature]  0 to 1e6; 0: greedy; default 0.8
  * @property {number} [topK]  default 40, 0: off
- * @property {number} [topP]  default 0.95, 1: off
- * @property {number} [minP]  default 0.05, 0: off
- * @property {number} [typicalP]  default 1: off
- * @property {number} [repeatPenalty]  default 1: off
- * @property {number} [presencePenalty]  default 0: off
- * @property {number} [frequencyPenalty]  default 0: off
+ * @property {number} [topP]  0 to 1; default 0.95, 1: off
+ * @property {number} [minP]  0 to 1; default 0.05, 0: off
+ * @property {number} [typicalP]  0 to 1; default 1: off
+ * @property {number} [repeatPenalty]  1e-6 to 1e6; default 1: off
+ * @property {number} [presencePenalty]  -1e6 to 1e6; default 0: off
+ * @property {number} [frequencyPenalty]  -1e6 to 1e6; default 0: off
  * @property {number} [penaltyLastN]  recent tokens the penalties look at; default 64
  * @property {Record<number, number> | Map<number, number>} [logitBias]  added to a token's logit; -Infinity forbids it
  * @property {number | bigint} [seed]  same seed, same text, on every host; default: a random one */
@@ -82,8 +88,12 @@ export class Engine {
   #out = 0;
   /** A buffer that grows: {ptr, size}. */
   #scratch = { ptr: 0, size: 0 };
+  /** The state of the digest. */
+  #digest = 0;
   /** A pending half character, of the text being generated. */
   #text = 0;
+  #rehearsed = false;
+  #exhausted = false;
 
   /** @param {WebAssembly.Module} module @param {WebAssembly.Memory} [memory]  of a module with threads */
   static async create(module, memory) {
@@ -101,26 +111,34 @@ export class Engine {
     if (!this.#model) throw new PlumbError('PLUMB_ERROR_MEMORY', 'no memory for a model');
   }
 
+  /** @returns {number | undefined}  the bytes at the start of its memory that another instance must find zeroed;
+   *   undefined if the memory is of no use to another, as the instance is broken or took all that there is */
   free() {
     const c = this.#c;
-    if (!c) return;
+    if (!c) return undefined;
     this.#c = null;
     try {
       c.plumb_threads_dismiss?.();   // a browser takes 2 s to end a worker that waits
       c.plumb_session_free(this.#session);
       c.plumb_model_free(this.#model);
+      if (this.#exhausted) return undefined;
+      return this.#rehearsed ? 0 : c.plumb_wasm_heap_end() >>> 0;   // a rehearsal does not write most of what it takes
     } catch {
-      // After a trap nothing in the instance is certain; it is dropped as a whole.
+      return undefined;   // after a trap nothing in the instance is certain; it is dropped as a whole
     }
   }
 
   // ---- memory ----
 
-  /** Linear memory, in bytes: all that the engine holds. */
-  get bytes() { return this.#memory.buffer.byteLength; }
+  /** Linear memory, in bytes: all that the engine holds.  Memory that an earlier engine left is larger than that. */
+  get bytes() {
+    const held = Math.ceil((this.#c.plumb_wasm_heap_end() >>> 0) / PAGE) * PAGE;
+    return Math.max(held, INITIAL * PAGE);
+  }
 
   /** Makes memory as large as it can be here, without touching it. @returns {number}  bytes */
   exhaust() {
+    this.#exhausted = true;
     for (let pages = 1 << 15; pages > 0; pages >>= 1) {
       try {
         this.#memory.grow(pages);
@@ -128,7 +146,7 @@ export class Engine {
         // less, then
       }
     }
-    return this.bytes;
+    return this.#memory.buffer.byteLength;
   }
 
   get u8() {
@@ -214,7 +232,7 @@ export class Engine {
   /** @param {number} status @param {string} message @returns {PlumbError} */
   #error(status, message) {
     const name = this.#string(this.#c.plumb_status_name(status));
-    return new PlumbError(name, message || name);
+    return new PlumbError(/** @type {import('./errors.js').ErrorCode} */ (name), message || name);
   }
 
   /** @param {number} status */
@@ -294,6 +312,7 @@ export class Engine {
    * @returns {{fits: boolean, canRun: boolean}}  fits: there is memory for all weights; canRun: for the zeros, without
    *   which sessions must not be fed */
   rehearse() {
+    this.#rehearsed = true;
     const weights = this.#weightBytes();
     this.reserve(weights);
     this.#checkModel(this.#c.plumb_model_rehearse(this.#model, this.#out));
@@ -342,6 +361,32 @@ export class Engine {
     return [...all.values()].sort((a, b) => b.bytes - a.bytes);
   }
 
+  /** Digests bytes with XXH64, in place where they lie in this memory.  There is one: begin() forgets the bytes so far.
+   * @type {import('./loader/sums.js').Digest} */
+  digest = {
+    begin: () => {
+      this.#digest ||= this.#malloc(DIGEST);
+      this.#c.plumb_wasm_digest_begin(this.#digest);
+    },
+    update: bytes => {
+      const c = this.#c;
+      if (bytes.buffer === this.#memory.buffer) {
+        c.plumb_wasm_digest_update(this.#digest, bytes.byteOffset, bytes.length);
+        return;
+      }
+      const ptr = this.#buffer(DIGESTED);
+      for (let at = 0; at < bytes.length; at += DIGESTED) {
+        const piece = bytes.subarray(at, at + DIGESTED);
+        this.u8.set(piece, ptr);
+        c.plumb_wasm_digest_update(this.#digest, ptr, piece.length);
+      }
+    },
+    end: () => {
+      this.#c.plumb_wasm_digest_end(this.#digest, this.#out);
+      return this.u8.slice(this.#out, this.#out + 8);
+    },
+  };
+
   /** The upper end of a new stack, for an instance in a worker. */
   createStack() { return (this.#malloc(STACK) + STACK) & -16; }
 
@@ -351,7 +396,7 @@ export class Engine {
   /** @param {number} [contextLength]  tokens; undefined: the engine's default
    * @param {typeof PRECISIONS[number]} [precision]
    * @param {typeof KV_TYPES[number]} [kvType] */
-  openSession(contextLength, precision = 'auto', kvType = 'i16') {
+  openSession(contextLength, precision = 'exact16', kvType = 'i16') {
     this.#checkModel(this.#c.plumb_wasm_session_create(this.#out, this.#model, contextLength ?? 0, 0, 0, 0, 0,
       PRECISIONS.indexOf(precision), KV_TYPES.indexOf(kvType)));
     this.#session = this.#word(0);

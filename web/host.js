@@ -7,7 +7,7 @@ import { StartOver } from './loader/download.js';
 import { Parts } from './loader/parts.js';
 import { preflight } from './preflight.js';
 import { StopFilter } from './stop.js';
-import { MOST_MEMORY, Threads, sharedMemory } from './threads.js';
+import { MOST_MEMORY, Threads, returnMemory, takeMemory } from './threads.js';
 
 /** @typedef {object} Call  what a method is handed beside its arguments
  * @property {AbortSignal} signal
@@ -27,7 +27,8 @@ import { MOST_MEMORY, Threads, sharedMemory } from './threads.js';
  * @property {number} tokens  generated
  * @property {number} prefillSeconds
  * @property {number} decodeSeconds
- * @property {number} prefillRate  tokens per second over the prompt tokens that were computed
+ * @property {number} prefillRate  tokens per second over the prompt tokens that were computed: fewer than promptTokens
+ *   less reusedTokens where the prompt was stopped
  * @property {number} decodeRate  single-token steps per second (the first token comes out of the prefill)
  * @property {'stop' | 'length' | 'abort'} finishReason  the model or a stop string ended it; maxTokens or the context
  *   is full; the signal or the caller ended it
@@ -64,6 +65,8 @@ export function createHost(platform) {
   let engine;
   /** @type {Threads | undefined} */
   let crew;
+  /** Of an engine with threads. @type {import('./threads.js').SharedMemory | undefined} */
+  let shared;
   let chosen = '', most = 0;
   /** @type {Promise<unknown>} */
   let last = Promise.resolve();
@@ -73,10 +76,11 @@ export function createHost(platform) {
     if (!engine) throw new PlumbError('PLUMB_ERROR_STATE', 'the model is closed');
     return engine;
   };
-  const free = () => {
-    engine?.free();
-    crew?.terminate();
-    engine = crew = undefined;
+  /** Frees the engine at once; its threads have ended when the promise resolves, as far as the host tells. */
+  const free = async () => {
+    const used = engine?.free(), ended = crew?.terminate(), memory = shared;
+    engine = crew = shared = undefined;
+    if ((await ended ?? true) && memory && used !== undefined) returnMemory(memory, used);
   };
   /** A trap leaves the instance in an unknown state: it is given up.  @param {unknown} error @returns {never} */
   const fail = error => {
@@ -100,7 +104,7 @@ export function createHost(platform) {
     last = result.catch(() => {});
     return result;
   });
-  /** Feeds ids in batches; false when the signal ended it.
+  /** Feeds ids in batches; how many were fed: fewer than all when the signal ended it.
    * @param {Engine} engine @param {Int32Array} ids @param {AbortSignal} signal
    * @param {(at: number, end: number) => void} [step]  feeds a batch, ids [at, end)
    * @param {number} [n]  tokens of a batch */
@@ -108,14 +112,14 @@ export function createHost(platform) {
     n = engine.batch) => {
     for (let at = 0; at < ids.length; at += n) {
       await turn();
-      if (signal.aborted || closing.signal.aborted) return false;
+      if (signal.aborted || closing.signal.aborted) return at;
       step(at, Math.min(at + n, ids.length));
     }
-    return true;
+    return ids.length;
   };
   /** The same, but throws when the signal ended it. @type {(...args: Parameters<typeof feed>) => Promise<void>} */
   const feedAll = async (engine, ids, signal, step, n) => {
-    if (await feed(engine, ids, signal, step, n)) return;
+    if (await feed(engine, ids, signal, step, n) === ids.length) return;
     throw signal.reason ?? new PlumbError('PLUMB_ERROR_STATE', 'the model is closed');
   };
 
@@ -133,7 +137,8 @@ export function createHost(platform) {
   const begin = async ({ module, name, threads }, signal) => {
     signal.throwIfAborted();
     chosen = name;
-    const shared = threads > 1 ? sharedMemory() : undefined, memory = shared?.memory;
+    shared = threads > 1 ? takeMemory() : undefined;
+    const memory = shared?.memory;
     most = shared?.most ?? MOST_MEMORY;
     const mine = engine = await Engine.create(module, memory);
     if (memory && platform.startThread) {
@@ -184,6 +189,7 @@ export function createHost(platform) {
     const { bos, eos } = mine;
     const text = (/** @type {number} */ id) => id < 0 ? '' : mine.piece(id, true);
     if (note) warnings.push({ code: 'threads', message: `1 thread: ${note}` });
+    if (variant.slower) warnings.push({ code: 'module', message: variant.slower });
     meter.say('ready');
     return { metadata: metadata ?? mine.metadata(), bos, bosText: text(bos), eosText: text(eos), warnings };
   };
@@ -199,7 +205,7 @@ export function createHost(platform) {
             return await build(variant, parts, args, call);
           } catch (thrown) {
             const error = withSizes(thrown, parts.meter.total);
-            free();
+            await free();
             if (!await parts.again(error)) throw error;
           }
         }
@@ -222,7 +228,7 @@ export function createHost(platform) {
             if (pass < PASSES && args.parts.every(({ kind }) => kind !== 'pull')) continue;
             throw new PlumbError('PLUMB_ERROR_IO', `${error.message} while its header was read`);
           } finally {
-            free();
+            await free();
           }
         }
       } catch (error) {
@@ -266,7 +272,7 @@ export function createHost(platform) {
     async close() {
       closing.abort();
       await last;
-      free();
+      await free();
     },
   };
 }
@@ -277,7 +283,7 @@ export function createHost(platform) {
 /** @param {Engine} engine @param {Int32Array} ids  the prompt
  * @param {GenerateOptions} options
  * @param {{emit: (text: string) => void, onToken?: (token: import('./engine.js').GeneratedToken) => void,
- *   aborted: () => boolean, feed: (ids: Int32Array) => Promise<boolean>}} run
+ *   aborted: () => boolean, feed: (ids: Int32Array) => Promise<number>}} run
  * @returns {Promise<Stats>} */
 async function generate(engine, ids, options, run) {
   if (ids.length === 0) throw new PlumbError('PLUMB_ERROR_ARGUMENT', 'the prompt is empty');
@@ -291,14 +297,15 @@ async function generate(engine, ids, options, run) {
   const stops = new StopFilter([options.stop ?? []].flat());
   const maxTokens = options.maxTokens ?? Infinity;
   const start = performance.now();
-  let reused = 0, tokens = 0, steps = 0, first = start;
+  let reused = 0, computed = 0, tokens = 0, steps = 0, first = start;
   /** @type {Stats['finishReason'] | undefined} */
   let reason;
   try {
     if (run.aborted()) reason = 'abort';
     else {
       reused = engine.reuse(ids);
-      if (!await run.feed(ids.subarray(reused))) reason = 'abort';
+      computed = await run.feed(ids.subarray(reused));
+      if (computed < ids.length - reused) reason = 'abort';
     }
     first = performance.now();
     ids.forEach(sampler.accept);
@@ -335,7 +342,7 @@ async function generate(engine, ids, options, run) {
   } finally {
     sampler.free();
   }
-  const computed = ids.length - reused, prefill = (first - start) / 1000, decode = (performance.now() - first) / 1000;
+  const prefill = (first - start) / 1000, decode = (performance.now() - first) / 1000;
   return {
     promptTokens: ids.length, reusedTokens: reused, tokens, prefillSeconds: prefill, decodeSeconds: decode,
     prefillRate: prefill > 0 ? computed / prefill : 0, decodeRate: decode > 0 ? steps / decode : 0,

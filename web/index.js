@@ -1,6 +1,7 @@
 /* plumb in a browser: the engine runs in a module worker. */
-import { platform, wrap } from './platform.js';
+import { baseUrl, platform, start } from './platform.js';
 import { createPlumb, Model } from './plumb.js';
+import { giveThreads } from './relay.js';
 
 export { PlumbError } from './errors.js';
 export { Model };
@@ -24,7 +25,12 @@ export { Model };
  * @typedef {import('./chat.js').ChatOptions} ChatOptions
  * @typedef {import('./toolcalls.js').Tool} Tool
  * @typedef {import('./toolcalls.js').ToolCall} ToolCall
- * @typedef {import('./plumb.js').Message} Message
+ * @typedef {import('./template.js').Message} Message
+ * @typedef {import('./template.js').MessageContent} MessageContent
+ * @typedef {import('./template.js').ContentPart} ContentPart
+ * @typedef {import('./template.js').Role} Role
+ * @typedef {import('./errors.js').ErrorCode} ErrorCode
+ * @typedef {import('./plumb.js').Library} Plumb
  * @typedef {import('./plumb.js').Stats} Stats
  * @typedef {import('./command.js').CommandOptions} CommandOptions
  * @typedef {import('./command.js').CommandResult} CommandResult
@@ -42,24 +48,16 @@ export const Plumb = createPlumb({
   ...platform,
   worker: true,
   postsBlobs: true,
-  startWorker() {
-    const worker = wrap(new Worker(new URL('./worker.js', import.meta.url), { type: 'module' }));
-    /** @type {import('./protocol.js').WorkerLike[]} */
-    const threads = [];
-    worker.onMessage((/** @type {{thread?: MessagePort}} */ { thread: port }) => {
-      if (!port) return;
-      const thread = platform.startThread();
-      threads.push(thread);
-      thread.onMessage(message => port.postMessage({ message }));
-      thread.onDeath(death => port.postMessage({ death }));
-      port.onmessage = ({ data: { message, terminate } }) => terminate ? thread.terminate() : thread.post(message);
-    });
-    const terminate = () => [worker, ...threads].forEach(one => one.terminate());
-    return { ...worker, terminate };
+  startWorker(workerUrl) {
+    const create = () => new Worker(new URL('./worker.js', import.meta.url), { type: 'module' });
+    return giveThreads(start('worker.js', create, workerUrl), () => platform.startThread(workerUrl));
   },
-  startTool: files => ({ worker: wrap(new Worker(new URL('./tool.js', import.meta.url), { type: 'module' })), files }),
+  startTool(files, workerUrl) {
+    const create = () => new Worker(new URL('./tool.js', import.meta.url), { type: 'module' });
+    return { worker: start('tool.js', create, workerUrl), files };
+  },
   locate(source) {
-    const url = new URL(source, globalThis.location?.href);
+    const url = new URL(source, baseUrl());
     url.hash = '';
     return { kind: 'url', name: url.href, url: url.href };
   },

@@ -1,5 +1,6 @@
 /* What both sides take from a browser: modules, compiled while they arrive, and workers for the engine's threads. */
 import { PlumbError, reasonOf } from './errors.js';
+import { corsProblem, noConnection, webPage } from './loader/blame.js';
 import { opfs } from './loader/opfs.js';
 import { Store } from './loader/store.js';
 
@@ -12,6 +13,10 @@ function alone(worker) {
   if (!globalThis.crossOriginIsolated) {
     return 'the page is not cross-origin isolated, so the browser gives it no shared memory; serve it with the headers '
       + '"Cross-Origin-Opener-Policy: same-origin" and "Cross-Origin-Embedder-Policy: require-corp"';
+  }
+  // WebKitGTK up to 2.50 says that a page is isolated and still refuses to send shared memory to a worker.
+  if (!('SharedArrayBuffer' in globalThis)) {
+    return 'this browser has no SharedArrayBuffer, although the page is cross-origin isolated';
   }
 }
 
@@ -39,22 +44,98 @@ const compiled = new Map();
 
 /** @param {URL} url */
 async function compile(url) {
+  const failure = (/** @type {string} */ reason) =>
+    new PlumbError('PLUMB_ERROR_IO', `${url}: the engine does not load: ${reason}`, { url: url.href });
+  /** @type {Response} */
+  let response;
   try {
-    const response = await fetch(url);
-    if (!response.ok) throw new Error(`the server answered ${response.status}`);
+    response = await fetch(url);
+  } catch (error) {
+    throw failure(await corsProblem(url.href) ?? noConnection(url.href, error));
+  }
+  const { ok, status, statusText, headers } = response;
+  if (!ok) throw failure(`the server answered ${`${status} ${statusText}`.trim()}`);
+  const page = webPage(response, 'a WebAssembly module');
+  if (page !== undefined) throw failure(`${page}; the package's folder dist must be served beside its JavaScript`);
+  const empty = 'the server sent an empty file, not a WebAssembly module';
+  if (headers.get('Content-Length') === '0') throw failure(empty);
+  try {
     // Streaming asks for the right MIME type, which not every server sends.
-    const streams = response.headers.get('Content-Type')?.startsWith('application/wasm');
-    if (streams) return await WebAssembly.compileStreaming(response);
-    return await WebAssembly.compile(await response.arrayBuffer());
+    const type = headers.get('Content-Type');
+    if (type?.startsWith('application/wasm')) return await WebAssembly.compileStreaming(response);
+    const bytes = await response.arrayBuffer();
+    if (bytes.byteLength === 0) throw new Error(empty);
+    return await WebAssembly.compile(bytes);
   } catch (error) {
     if (forbidden()) {
       throw new PlumbError('PLUMB_ERROR_UNSUPPORTED', 'the page\'s Content-Security-Policy forbids WebAssembly: add '
         + '\'wasm-unsafe-eval\' to its script-src');
     }
-    throw new PlumbError('PLUMB_ERROR_IO', `${url}: the engine does not load: ${reasonOf(error)}`,
-      { url: url.href });
+    throw failure(reasonOf(error));
   }
 }
+
+/** The worker that create would start.
+ * @param {() => Worker} create @returns {{url: URL, isModule: boolean}} */
+function planned(create) {
+  const { Worker } = globalThis;
+  let plan = { url: new URL('about:blank'), isModule: true };
+  try {
+    // Bundlers rewrite the URL where Worker is called with it, so the call is made with this class in its place.
+    globalThis.Worker = /** @type {any} */ (class {
+      constructor(/** @type {string | URL} */ url, /** @type {WorkerOptions} */ options) {
+        plan = { url: new URL(url, location.href), isModule: options?.type === 'module' };
+      }
+    });
+    create();
+  } finally {
+    globalThis.Worker = Worker;
+  }
+  return plan;
+}
+
+/** blob: URLs of modules that import a worker of another origin, by its URL. @type {Map<string, string>} */
+const blobs = new Map();
+
+/** A worker of another origin.  No browser starts one, but a module of the page's own origin may import it.
+ * @param {() => Worker} create */
+function startForeign(create) {
+  const { url: { href }, isModule } = planned(create);
+  const code = isModule ? `import ${JSON.stringify(href)};` : `importScripts(${JSON.stringify(href)});`;
+  const blob = blobs.get(href) ?? URL.createObjectURL(new Blob([code], { type: 'text/javascript' }));
+  blobs.set(href, blob);
+  return wrap(new Worker(blob, { type: isModule ? 'module' : 'classic' }), `it could not start: ${href} does not load, `
+    + 'or the page\'s Content-Security-Policy forbids workers from blob: URLs; add blob: to its worker-src, or give '
+    + 'workerUrl, where worker.js lies on the page\'s own origin');
+}
+
+/** Whether the package comes from another origin than the page.  Some bundlers put a file: URL here. */
+function isForeign() {
+  const { protocol, origin } = new URL(import.meta.url);
+  return /^https?:$/.test(protocol) && origin !== globalThis.location?.origin;
+}
+
+/** Starts a worker of the package.
+ * @param {string} file  its name
+ * @param {() => Worker} create  starts it, with the URL spelt out, for bundlers read it there
+ * @param {string | URL} [workerUrl]  as LoadOptions has it @returns {import('./protocol.js').WorkerLike} */
+export function start(file, create, workerUrl) {
+  if (workerUrl !== undefined) {
+    const own = new URL(workerUrl, baseUrl());
+    const url = file === 'worker.js' ? own : new URL(file, own);
+    return wrap(new Worker(url, { type: 'module' }), `it could not start: ${url}, by workerUrl, does not load`);
+  }
+  if (isForeign()) return startForeign(create);
+  try {
+    return wrap(create());
+  } catch (error) {
+    if (!(error instanceof DOMException) || error.name !== 'SecurityError') throw error;
+    return startForeign(create);   // bundled, and the bundle comes from another origin
+  }
+}
+
+/** What URLs of the page's own code are relative to. */
+export const baseUrl = () => globalThis.document?.baseURI ?? globalThis.location?.href;
 
 export const platform = {
   /** @param {string} name  of MODULES */
@@ -68,17 +149,23 @@ export const platform = {
   alone,
   oneBuffer: true,
   store: new Store(opfs),
-  startThread: () => wrap(new Worker(new URL('./thread.js', import.meta.url), { type: 'module' })),
+  /** @param {string | URL} [workerUrl] */
+  startRenderer: workerUrl =>
+    start('renderer.js', () => new Worker(new URL('./renderer.js', import.meta.url), { type: 'module' }), workerUrl),
+  /** @param {string | URL} [workerUrl] */
+  startThread: workerUrl =>
+    start('thread.js', () => new Worker(new URL('./thread.js', import.meta.url), { type: 'module' }), workerUrl),
 };
 
-/** @param {Worker} worker @returns {import('./protocol.js').WorkerLike} */
-export const wrap = worker => ({
+/** @param {Worker} worker
+ * @param {string} [silent]  what an error means that has no message @returns {import('./protocol.js').WorkerLike} */
+export const wrap = (worker, silent = 'it could not start: its files do not load, or the page\'s '
+  + 'Content-Security-Policy forbids workers; its worker-src must allow \'self\'') => ({
   post: (message, transfer = []) => worker.postMessage(message, transfer),
   onMessage: handler => worker.addEventListener('message', event => handler(event.data)),
   onDeath: handler => {
     // An error of its code has a message; one of its start has none, whatever the reason.
-    worker.addEventListener('error', event => handler(event.message ?? 'it could not start: its files do not load, or '
-      + 'the page\'s Content-Security-Policy forbids workers; its worker-src must allow \'self\''));
+    worker.addEventListener('error', event => handler(event.message ?? silent));
     worker.addEventListener('messageerror', () => handler('a message could not be read'));
   },
   terminate: () => worker.terminate(),

@@ -10,38 +10,43 @@ import { isDamage } from './loader/parts.js';
 import { describe, expand } from './loader/source.js';
 import * as known from './options.js';
 import { Local, Remote } from './protocol.js';
-import { chatTokens, render } from './template.js';
+import { chatTokens, checkNesting, Renderer } from './template.js';
 import { knowsTools, messagesFor } from './toolcalls.js';
 import { choose } from './variant.js';
 
 /** @typedef {import('./host.js').Platform & import('./loader/source.js').Sites & import('./variant.js').Machine & {
  *   worker: boolean,
- *   startWorker: () => import('./protocol.js').WorkerLike,
+ *   startWorker: (workerUrl?: string | URL) => import('./protocol.js').WorkerLike,
  *   startTool: import('./command.js').StartTool,
+ *   startRenderer?: (workerUrl?: string | URL) => import('./protocol.js').WorkerLike,
  *   persist?: () => void}} ClientPlatform
  *   worker: whether the engine runs in one unless told otherwise; persist: asks that copies may stay */
 /** @typedef {object} LoadOptions
- * @property {number | 'auto'} [threads]  default 'auto': one for each processor, 8 at most.  Where two of them share a
- *   core half as many may be as fast.  A browser gives more than one to pages that are cross-origin isolated, and to
- *   the engine in its worker
- * @property {typeof known.PRECISIONS[number]} [precision]  of the activations that weights are multiplied with:
- *   'exact16', 16 bits; 'fast8', 8 bits, as llama.cpp has them; default 'auto': fast8 where it is measured to be 1.5
- *   times as fast
+ * @property {number | 'auto'} [threads]  1 to 64; default 'auto': one for each processor, 8 at most.  Where two of them
+ *   share a core half as many may be as fast.  A browser gives more than one to pages that are cross-origin isolated,
+ *   and to the engine in its worker
+ * @property {typeof known.PRECISIONS[number]} [precision]  how activations are rounded before they are multiplied with
+ *   weights.  'exact16', the default: to 16 bits.  'fast8': to 8 bits, as llama.cpp does; faster on some CPUs, and the
+ *   text is another
  * @property {number} [contextLength]  tokens of prompt and answer together; default: what the model was trained for,
  *   at most 2048
  * @property {typeof known.KV_TYPES[number]} [kvType]  how the keys and values of the context are kept: 'i16', 16 bits,
  *   the default; 'q8', half of that memory and less precise; 'f32', twice, and slow
  * @property {AbortSignal} [signal]  ends the load at any time and frees what it took
  * @property {(progress: import('./loader/progress.js').Progress) => void} [onProgress]
- * @property {boolean} [worker]  run the engine in a worker; default: true in browsers, false in Node
+ * @property {string | URL} [workerUrl]  of worker.js on the page's own origin, with thread.js, renderer.js and tool.js
+ *   beside it, for a page that takes the package from another origin and whose policy forbids workers from blob: URLs
+ * @property {boolean} [persist]  ask the browser not to evict what this site stores; some browsers ask the user
+ * @property {boolean} [worker]  run the engine in a worker, the default.  false: in the caller's thread, which each
+ *   call blocks while it computes
  * @property {import('./loader/file.js').CacheMode} [cache]  of URLs, in fetch's words.  'default': the whole copy on
  *   this machine without a question to the server, and what there is of one that is not whole; 'no-cache': the server
  *   is asked whether the copy is still right; 'reload': downloaded anew; 'no-store': no copy is read or kept.
  *   Where none can be kept the model loads all the same, and its warnings say why
  * @property {string | string[]} [sha256]  in hex digits, of the file or of each part; what has another is
  *   PLUMB_ERROR_CHECKSUM, and its copy is removed */
-/** @typedef {Pick<LoadOptions, 'contextLength' | 'kvType' | 'precision' | 'threads' | 'signal' | 'worker'>
- *   & {measure?: boolean}} PreflightOptions
+/** @typedef {Pick<LoadOptions, 'contextLength' | 'kvType' | 'precision' | 'threads' | 'signal' | 'worker'
+ *   | 'workerUrl'> & {measure?: boolean}} PreflightOptions
  *   as of load; measure: compute for half a second to tell the speed (default true) */
 /** @typedef {object} OwnGenerateOptions
  * @property {number} [maxTokens]  default: until the context is full
@@ -85,7 +90,7 @@ import { choose } from './variant.js';
  * @property {string} module  the file that runs, such as plumb-mt-relaxed
  * @property {number} threads
  * @property {string} kernels  the instructions they use
- * @property {typeof known.PRECISIONS[number]} precision  what 'auto' came to
+ * @property {typeof known.PRECISIONS[number]} precision  how activations are rounded
  * @property {number} sessionBytes  of memoryBytes, those of the session
  * @property {number} memoryBytes  all that the engine holds */
 
@@ -97,12 +102,18 @@ const PATIENCE = 1000;
 /** What can be done before there is a model: `Plumb` is the one of this host. */
 export class Library {
   #platform;
+  /** Of the latest load, for the worker that renders templates. @type {string | URL | undefined} */
+  #workerUrl;
   /** Loads that end: the next one finds their copies given back. @type {Set<Promise<unknown>>} */
   #ending = new Set();
+  /** Of chat templates, for all models. */
+  #renderer;
 
   /** @param {ClientPlatform} platform */
   constructor(platform) {
     this.#platform = platform;
+    const { startRenderer } = platform;
+    this.#renderer = new Renderer(startRenderer && (() => startRenderer(this.#workerUrl)));
   }
 
   /** Loads a model.  Bytes go straight from where they come to their place in the engine's memory.
@@ -121,12 +132,12 @@ export class Library {
     }, onProgress);
     const loaded = /** @type {Loaded} */ (result);
     for (const { code, message } of loaded.warnings ?? []) {
-      if (code !== 'threads' || said.has(message)) continue;
+      if (code !== 'threads' && code !== 'module' || said.has(message)) continue;
       said.add(message);
       console.warn(`plumb: ${message}`);
     }
-    if (parts.some(({ part }) => part.kind === 'url') && cache !== 'no-store') this.#platform.persist?.();
-    return new Model(transport, loaded);
+    if (options.persist) this.#platform.persist?.();
+    return new Model(transport, loaded, this.#renderer);
   }
 
   /** Says what a load would meet, from the header alone: whether plumb can run the model, the memory that it takes,
@@ -154,7 +165,7 @@ export class Library {
     const look = async (/** @type {import('./loader/source.js').Described[]} */ parts) => {
       const args = { contextLength, kvType, precision, measure };
       const { transport, result } = await this.#open('preflight', parts, options, args);
-      transport.terminate();
+      await transport.terminate();
       return /** @type {import('./preflight.js').Preflight} */ (result);
     };
     const copied = local.some((one, i) => one !== parts[i]);
@@ -211,15 +222,18 @@ export class Library {
   /** Starts an engine and has it do something with the parts of a model; ends it where that fails.
    * @param {'load' | 'preflight'} method
    * @param {import('./loader/source.js').Described[]} parts
-   * @param {Pick<LoadOptions, 'threads' | 'signal' | 'worker'>} options
+   * @param {Pick<LoadOptions, 'threads' | 'signal' | 'worker' | 'workerUrl'>} options
    * @param {object} args  of the method, beside the parts
    * @param {LoadOptions['onProgress']} [onProgress]
    * @returns {Promise<{transport: import('./protocol.js').Transport, result: unknown}>} */
-  async #open(method, parts, { threads = 'auto', signal, worker = this.#platform.worker }, args, onProgress) {
+  async #open(method, parts, { threads = 'auto', signal, worker = this.#platform.worker, workerUrl }, args,
+    onProgress) {
     signal?.throwIfAborted();
     const variant = choose(this.#platform, threads, worker);   // compiled while the worker starts
     variant.catch(() => {});   // who pulls it says what failed
-    const transport = worker ? new Remote(this.#platform.startWorker()) : new Local(createHost(this.#platform));
+    if (workerUrl !== undefined) this.#workerUrl = workerUrl;
+    const transport = worker ? new Remote(this.#platform.startWorker(workerUrl))
+      : new Local(createHost(this.#platform));
     /** @type {() => void} */
     let unfollow = () => {};
     const aborted = new Promise((_, reject) => {
@@ -227,7 +241,7 @@ export class Library {
       signal?.addEventListener('abort', abort);
       unfollow = () => signal?.removeEventListener('abort', abort);
     });
-    let running = Promise.resolve();
+    let running = Promise.resolve(), held = false;
     try {
       if (this.#ending.size > 0) await Promise.race([aborted, Promise.all(this.#ending)]);
       running = transport.call(method, { ...args, parts: parts.map(({ part }) => part) }, {
@@ -235,10 +249,12 @@ export class Library {
         onEvent: (_, progress) => onProgress?.(progress),
         onPull: async i => i === 'module' ? variant : await parts[i].next?.() ?? null,
       });
+      if (method === 'load') held = this.#renderer.hold();   // its worker starts beside the load
       return { transport, result: await Promise.race([aborted, running]) };
     } catch (error) {
-      const end = settled(running, PATIENCE).then(() => {
-        transport.terminate();
+      if (held) this.#renderer.release();
+      const end = settled(running, PATIENCE).then(async () => {
+        await transport.terminate();
         this.#ending.delete(end);
       });
       this.#ending.add(end);
@@ -258,7 +274,7 @@ export class Library {
   /** The URL that a copy goes by. @param {string | URL} source */
   #address(source) {
     const part = this.#platform.locate(source);
-    if (part.kind !== 'url') throw argumentError(`${source}: only URLs have copies`);
+    if (!('kind' in part) || part.kind !== 'url') throw argumentError(`${source}: only URLs have copies`);
     return part.url;
   }
 }
@@ -292,12 +308,14 @@ export class Model {
   #transport;
   #closed = false;
   #loaded;
+  #renderer;
 
   /** @param {import('./protocol.js').Transport} transport
-   * @param {Loaded} loaded */
-  constructor(transport, loaded) {
+   * @param {Loaded} loaded @param {Renderer} renderer */
+  constructor(transport, loaded, renderer) {
     this.#transport = transport;
     this.#loaded = loaded;
+    this.#renderer = renderer;
     /** All keys of the file; arrays of more than 64 elements as {type, count}.
      * @type {Record<string, import('./engine.js').MetadataValue>} */
     this.metadata = loaded.metadata;
@@ -308,7 +326,8 @@ export class Model {
      * @type {((options?: import('./chat.js').ChatOptions) => Chat) & {completions: Completions}} */
     this.chat = Object.assign((/** @type {import('./chat.js').ChatOptions | undefined} */ options) =>
       new Chat(this, options), { completions: new Completions(async () => ({ model: this, entered() {} })) });
-    /** What runs otherwise than asked, and why: 'threads', there is one; 'cache', no copy is kept.
+    /** What runs otherwise than asked, and why: 'threads', there is one; 'module', the fastest module does not load,
+     * and a slower one with the same results runs; 'cache', no copy is kept.
      * @type {{code: string, message: string}[]} */
     this.warnings = loaded.warnings ?? [];
   }
@@ -349,13 +368,15 @@ export class Model {
   /** The chat as one text, by the file's own template.
    * @param {Message[]} messages @param {TemplateOptions} [options] @returns {Promise<string>} */
   async applyChatTemplate(messages, options = {}) {
+    known.checkOptions('applyChatTemplate', { template: options }, known.TEMPLATE);
     const { said, variables } = this.#template('applyChatTemplate', messages, options);
-    return render(this.#source, { ...variables, ...said });
+    return this.#renderer.render(this.#source, { ...variables, ...said });
   }
 
   /** The tokens of a chat, as generate would have them: how many they are says what a prompt takes of the context.
    * @param {Message[]} messages @param {TemplateOptions} [options] @returns {Promise<Int32Array>} */
   async tokenizeChat(messages, options = {}) {
+    known.checkOptions('tokenizeChat', { template: options }, known.TEMPLATE);
     const { said, variables } = this.#template('tokenizeChat', messages, options);
     return this.#chatTokens(said, variables);
   }
@@ -438,7 +459,7 @@ export class Model {
 
   /** Forgets all tokens from this position on. @param {number} [position]  default 0: all */
   async rewind(position = 0) {
-    if (!Number.isInteger(position) || position < 0) throw argumentError(`rewind: ${position} is no position`);
+    known.checkOptions('rewind', { position }, known.REWIND);
     await this.#call('rewind', { position });
   }
 
@@ -446,8 +467,9 @@ export class Model {
   async close() {
     if (this.#closed) return;
     this.#closed = true;
+    this.#renderer.release();
     await this.#transport.call('close').catch(() => {});
-    this.#transport.terminate();
+    await this.#transport.terminate();
   }
 
   get #source() { return /** @type {string | undefined} */ (this.metadata['tokenizer.chat_template']); }
@@ -470,16 +492,14 @@ export class Model {
       tokenize: (text, special) => this.tokenize(text, { addSpecial: false, ...special }),
       controls: ids => this.#call('controls', { ids }),
       bos: this.#loaded.bos,
-    });
+    }, this.#renderer);
   }
 
   /** What the template sees: what others said, and the rest.
    * @param {string} where @param {Message[]} messages @param {TemplateOptions} options */
   #template(where, messages, { addGenerationPrompt = true, ...said }) {
-    const valid = Array.isArray(messages) && messages.every(message => typeof message?.role === 'string');
-    if (!valid || messages.length === 0) {
-      throw argumentError(`${where}: expected messages, an array of {role, content} that is not empty`);
-    }
+    known.checkMessages(where, messages);
+    checkNesting(where, [messages, said]);
     if (said.tools?.length && !knowsTools(this.#source)) {
       throw new PlumbError('PLUMB_ERROR_TEMPLATE', `${where}: the model's chat template knows no tools`);
     }

@@ -1,6 +1,7 @@
 /* Between the user's side and the engine's side (host.js), whether a worker lies between them or not.
  *
- *   user's side -> worker    { id, method, args }       a request; ids count up from 1
+ *   user's side -> worker    { id, method, args }       a request; ids count up from 1.  With abort: true it is aborted
+ *                                                       before it begins
  *                            { id, abort: true }        aborts it
  *                            { id, answer }             answers a pull
  *                            { id, failed }             answers a pull whose source failed
@@ -19,13 +20,15 @@ import { PlumbError, reasonOf } from './errors.js';
  * @property {(part: number | 'module') => Promise<any>} [onPull] */
 /** @typedef {object} Transport
  * @property {(method: string, args?: object, options?: CallOptions) => Promise<any>} call
- * @property {() => void} terminate  ends everything at once; calls under way are rejected */
+ * @property {() => unknown} terminate  ends everything at once; calls under way are rejected.  A promise resolves when
+ *   the worker has ended, where the host tells */
 /** @typedef {object} WorkerLike  a Worker of the browser or of Node
  * @property {(message: any, transfer?: any[]) => void} post
  * @property {(handler: (message: any) => void) => void} onMessage
  * @property {(handler: (reason: string) => void) => void} onDeath
  * @property {() => unknown} terminate
- * @property {() => void} [unref]  from now on it does not keep the process alive */
+ * @property {() => void} [ref]  from now on it keeps the process alive
+ * @property {() => void} [unref]  from now on it does not */
 
 const stopped = (/** @type {string} */ why) => new PlumbError('PLUMB_ERROR_STATE', why);
 
@@ -86,21 +89,24 @@ export class Local {
   terminate() {
     for (const abort of this.#running) abort.abort(stopped('the model was closed'));
     const { signal } = new AbortController();
-    this.methods.close({}, { signal, emit: () => {}, pull: async () => null }).catch(() => {});
+    return this.methods.close({}, { signal, emit: () => {}, pull: async () => null }).catch(() => {});
   }
 }
 
-/** The engine in a worker. @implements {Transport} */
+/** The engine in a worker, which keeps the process alive while a call runs. @implements {Transport} */
 export class Remote {
   /** @type {Map<number, {resolve: (result: any) => void, reject: (error: unknown) => void} & CallOptions>} */
   #pending = new Map();
   #lastId = 0;
   /** @type {PlumbError | undefined} */
   #dead;
+  /** @type {unknown} */
+  #ended;
 
   /** @param {WorkerLike} worker */
   constructor(worker) {
     this.worker = worker;
+    worker.unref?.();
     worker.onMessage(message => this.#receive(message));
     worker.onDeath(reason => this.#end(`the worker stopped: ${reason}`));
   }
@@ -112,21 +118,24 @@ export class Remote {
       const id = ++this.#lastId;
       const abort = () => this.worker.post({ id, abort: true });
       return new Promise((resolve, reject) => {
+        if (this.#pending.size === 0) this.worker.ref?.();
         this.#pending.set(id, { resolve, reject, ...heard });
-        this.worker.post({ id, method, args });
-        if (signal.aborted) abort();
+        this.worker.post({ id, method, args, ...signal.aborted && { abort: true } });
         signal.addEventListener('abort', abort);
       }).finally(() => signal.removeEventListener('abort', abort));
     });
   }
 
-  terminate() { this.#end('the model was closed'); }
+  terminate() {
+    this.#end('the model was closed');
+    return this.#ended;
+  }
 
   /** @param {string} why */
   #end(why) {
     if (this.#dead) return;
     this.#dead = stopped(why);
-    this.worker.terminate();
+    this.#ended = this.worker.terminate();
     for (const { reject } of this.#pending.values()) reject(this.#dead);
     this.#pending.clear();
   }
@@ -140,6 +149,7 @@ export class Remote {
     else if (message.event) call.onEvent?.(message.event, message.data);
     else {
       this.#pending.delete(id);
+      if (this.#pending.size === 0) this.worker.unref?.();
       if (message.error) call.reject(decode(message.error));
       else call.resolve(message.result);
     }
@@ -178,6 +188,7 @@ export function serve(port, methods) {
     /** @type {Pull[]} */
     const pulls = [];
     running.set(id, { abort, pulls });
+    if (message.abort) abort.abort();
     abort.signal.addEventListener('abort', () => pulls.forEach(({ reject }) => reject(abort.signal.reason)));
     const emit = (/** @type {string} */ event, /** @type {any} */ data) => port.post({ id, event, data });
     const pull = (/** @type {number | 'module'} */ part) => new Promise((resolve, reject) => {

@@ -11,6 +11,9 @@ const web = fileURLToPath(new URL('.', import.meta.url));
 /** Of this folder and those below it. */
 const WANTED = /^(?!sw\.js$)([^/]+\.js|(loader|chat)\/[^/]+|dist\/[^/]+\.wasm|dist\/vendor\/.*(?<!\.d)\.m?js)$/;
 
+/** Whether the page needs a file of this folder. @param {string} path */
+export const isPageFile = path => path === 'sw.js' || WANTED.test(path);
+
 /** Paths of the page's files, sorted. @returns {string[]} */
 export function pageFiles() {
   const all = readdirSync(web, { recursive: true, withFileTypes: true });

@@ -4,9 +4,16 @@
  * system by typing it.  So such texts get a mark before the template runs, and where a mark comes out, that stretch
  * between two special tokens is tokenized as plain text, without the mark.  Everything else is tokenized as one text,
  * as llama.cpp does. */
-import { PlumbError, reasonOf } from './errors.js';
+import { argumentError, PlumbError, reasonOf } from './errors.js';
+import { Remote } from './protocol.js';
 
-/** @typedef {{role: string, content: any, [more: string]: any}} Message */
+/** @typedef {'system' | 'developer' | 'user' | 'assistant' | 'tool'} Role  developer: the same as system; tool: what a
+ *   tool gave
+ * @typedef {{type: string, text?: string, [more: string]: any}} ContentPart  {type: 'text', text}, or what the template
+ *   of the model knows
+ * @typedef {string | ContentPart[] | null} MessageContent  null: none, beside tool_calls
+ * @typedef {{role: Role, content?: MessageContent, tool_calls?: import('./toolcalls.js').ToolCall[],
+ *   tool_call_id?: string, [more: string]: any}} Message */
 /** @typedef {object} Vocabulary
  * @property {(text: string, options: {addSpecial?: boolean, parseSpecial?: boolean}) => Promise<Int32Array>} tokenize
  * @property {(ids: Int32Array) => Promise<[number, string][]>} controls  the control tokens among ids, with their texts
@@ -15,100 +22,188 @@ import { PlumbError, reasonOf } from './errors.js';
 /** A noncharacter: the standard keeps it free for uses like this one. */
 const MARK = '\uFDD0';
 
-/** What a file's template may take, for it is a program of whoever made the file: steps of its interpreter (a turn of a
- * chat takes some 50), characters of a text, numbers of a range. */
-const MAX_STEPS = 3e5, MAX_TEXT = 1 << 26, MAX_RANGE = 1e4;
+/** Of messages, tools and variables of a template. */
+const MAX_NESTING = 100;
 
-/** @type {Map<string, import('./dist/vendor/jinja/index.js').Template>} */
-const parsed = new Map();
-let steps = 0;
+/** Milliseconds that a render has, from where it begins, and that a worker has to begin. */
+const DEADLINE = 2000, PATIENCE = 10000;
 
-/** @type {Promise<typeof import('./dist/vendor/jinja/index.js')> | undefined} */
-let library;
+/** Renders chat templates in a worker of its own, one after the other, so that a template can be ended and takes no
+ * time of the caller's thread or of the engine's.  Where no worker starts, the caller's thread renders: the bounds of
+ * jinja.js hold there, too. */
+export class Renderer {
+  #start;
+  #deadline;
+  /** @type {Remote | undefined} */
+  #worker;
+  /** @type {Promise<unknown>} */
+  #last = Promise.resolve();
+  /** Models that may need it. */
+  #holders = 0;
 
-/** Has the library keep to those limits. @param {typeof import('./dist/vendor/jinja/index.js')} library */
-function limit(library) {
-  const interpreter = /** @type {any} */ (library.Interpreter.prototype), { evaluate } = interpreter;
-  interpreter.evaluate = function (/** @type {any[]} */ ...args) {
-    if (++steps > MAX_STEPS) throw new Error(`it takes more than ${MAX_STEPS} steps`);
-    const result = evaluate.apply(this, args);
-    if (result?.value?.length > MAX_TEXT) throw new Error(`it makes more than ${MAX_TEXT} characters`);
+  /** @param {() => import('./protocol.js').WorkerLike} [start]  a worker that answers with `rendering` of jinja.js
+   * @param {{deadline?: number}} [options] */
+  constructor(start, { deadline = DEADLINE } = {}) {
+    this.#start = start;
+    this.#deadline = deadline;
+  }
+
+  /** Starts the worker before it is needed.  It is kept until release was called as often as this. */
+  hold() {
+    this.#holders++;
+    this.#prepare();
+    return true;
+  }
+
+  release() {
+    this.#holders--;
+    this.#end();
+  }
+
+  /** Ends the worker that no model needs. */
+  #end() {
+    if (this.#holders > 0) return;
+    this.#worker?.terminate();
+    this.#worker = undefined;
+  }
+
+  #prepare() {
+    if (this.#worker || !this.#start) return;
+    try {
+      const worker = this.#start();
+      this.#worker = new Remote(worker);
+      worker.unref?.();   // at last: in Node a listener for messages undoes it
+    } catch {
+      this.#start = undefined;   // a browser may refuse at once
+    }
+  }
+
+  /** @param {string | undefined} source  tokenizer.chat_template
+   * @param {Record<string, any>} variables  messages, add_generation_prompt, tools...
+   * @param {import('./jinja.js').Limits} [most]  for tests
+   * @returns {Promise<string>} */
+  async render(source, variables, most) {
+    if (typeof source !== 'string') {
+      throw new PlumbError('PLUMB_ERROR_TEMPLATE', 'the file has no tokenizer.chat_template: give a string prompt');
+    }
+    const result = this.#last.then(() => this.#render(source, variables, most));
+    this.#last = result.catch(() => {}).then(() => this.#end());
     return result;
-  };
-  const environment = /** @type {any} */ (library.Environment.prototype), { set } = environment;
-  environment.set = function (/** @type {string} */ name, /** @type {any} */ value) {
-    return set.call(this, name, name !== 'range' || typeof value !== 'function' ? value
-      : (/** @type {any[]} */ ...args) => {
-        const [start, stop] = args.length > 1 ? args : [0, args[0]];
-        const n = Math.abs((stop - start) / (args[2] ?? 1));
-        if (n > MAX_RANGE) throw new Error(`a range above ${MAX_RANGE} numbers`);
-        return value(...args);
-      });
-  };
-  return library;
+  }
+
+  /** @param {string} source @param {Record<string, any>} variables @param {import('./jinja.js').Limits} [most] */
+  async #render(source, variables, most) {
+    this.#prepare();
+    const worker = this.#worker;
+    if (!worker) return renderHere(source, variables, most);
+    let begun = false;
+    /** @type {any} */
+    let timer;
+    /** @type {() => void} */
+    let late = () => {};
+    const tooLate = new Promise((_, reject) => { late = () => reject(stopped); });
+    const stopped = new Error('late');
+    const start = (/** @type {number} */ ms) => {
+      clearTimeout(timer);
+      timer = setTimeout(late, ms);
+    };
+    start(PATIENCE);
+    const rendered = worker.call('render', { source, variables, most }, {
+      onEvent: () => {
+        begun = true;
+        start(this.#deadline);
+      },
+    });
+    try {
+      return await Promise.race([rendered, tooLate]);
+    } catch (error) {
+      if (error instanceof PlumbError && error.code === 'PLUMB_ERROR_TEMPLATE') throw error;
+      const isPosted = error instanceof PlumbError || error === stopped;
+      if (!isPosted) return renderHere(source, variables, most);   // a variable, such as a function, has no clone
+      rendered.catch(() => {});
+      worker.terminate();
+      this.#worker = undefined;
+      if (!begun) {
+        this.#start = undefined;
+        return renderHere(source, variables, most);
+      }
+      const why = error === stopped ? `it takes more than ${this.#deadline} ms`
+        : `it takes too much memory: ${reasonOf(error)}`;
+      throw new PlumbError('PLUMB_ERROR_TEMPLATE', `tokenizer.chat_template: ${why}`);
+    } finally {
+      clearTimeout(timer);
+    }
+  }
 }
 
-/** @param {string | undefined} source  tokenizer.chat_template
- * @param {Record<string, any>} variables  messages, add_generation_prompt, tools...
- * @returns {Promise<string>} */
-export async function render(source, variables) {
-  if (typeof source !== 'string') {
-    throw new PlumbError('PLUMB_ERROR_TEMPLATE', 'the file has no tokenizer.chat_template: give a string prompt');
-  }
-  try {
-    let template = parsed.get(source);
-    library ??= import('./dist/vendor/jinja/index.js').then(limit);
-    if (!template) parsed.set(source, template = new (await library).Template(source));
-    steps = 0;
-    return template.render(variables);
-  } catch (error) {
-    throw new PlumbError('PLUMB_ERROR_TEMPLATE', `tokenizer.chat_template: ${reasonOf(error)}`);
-  }
+/** @param {string} source @param {Record<string, any>} variables @param {import('./jinja.js').Limits} [most] */
+async function renderHere(source, variables, most) {
+  const { renderBounded } = await import('./jinja.js');
+  return renderBounded(source, variables, most);
 }
 
 /** Token ids of a chat.
  * @param {string | undefined} source  tokenizer.chat_template
  * @param {Record<string, any>} said  messages, tools...: what others wrote
  * @param {Record<string, any>} variables  the rest of what the template sees
- * @param {Vocabulary} vocabulary @returns {Promise<Int32Array>} */
-export async function chatTokens(source, said, variables, vocabulary) {
-  const texts = await specialTexts(said, vocabulary);
-  const text = await render(source, { ...variables, ...mapStrings(said, value => texts.reduce(marked, value)) });
+ * @param {Vocabulary} vocabulary @param {Renderer} renderer @returns {Promise<Int32Array>} */
+export async function chatTokens(source, said, variables, vocabulary, renderer) {
+  const changes = await markedTexts(said, vocabulary);
+  const marked = changes.size === 0 ? said : mapStrings(said, value => changes.get(value) ?? value);
+  const text = await renderer.render(source, { ...variables, ...marked });
   let ids = await vocabulary.tokenize(text, { parseSpecial: true });
-  if (texts.length > 0) ids = await plainWhereMarked(text, ids, vocabulary);
+  if (changes.size > 0) ids = await plainWhereMarked(text, ids, vocabulary);
   // The first token of every text, unless the template wrote it itself.  Nothing is added behind a chat: it goes on.
   const [first] = await vocabulary.tokenize('', { addSpecial: true });
-  return first === vocabulary.bos && ids[0] !== first ? Int32Array.of(first, ...ids) : ids;
+  return first === vocabulary.bos && ids[0] !== first ? joined([Int32Array.of(first), ids]) : ids;
 }
 
-/** Texts of the control tokens that occur in what was said, longest first.
- * @param {any} said @param {Vocabulary} vocabulary */
-async function specialTexts(said, vocabulary) {
+/** The strings of what was said that hold texts of control tokens, and the same with marks around and in those texts.
+ * @param {any} said @param {Vocabulary} vocabulary @returns {Promise<Map<string, string>>} */
+async function markedTexts(said, vocabulary) {
   /** @type {Set<string>} */
-  const found = new Set();
-  /** @type {string[]} */
-  const strings = [];
-  mapStrings(said, value => (strings.push(value), value));
+  const strings = new Set();
+  mapStrings(said, value => (strings.add(value), value));
+  /** @type {Map<string, string>} */
+  const changes = new Map();
   for (const value of strings) {
     const ids = await vocabulary.tokenize(value, { parseSpecial: true });
-    for (const [, text] of await vocabulary.controls(ids)) found.add(text);
+    const controls = new Map(await vocabulary.controls(ids));
+    if (controls.size === 0) continue;
+    let text = '', at = 0;
+    for (const id of ids) {
+      const special = controls.get(id);
+      if (special === undefined) continue;
+      const begin = value.indexOf(special, at);
+      text += value.slice(at, begin) + MARK + [...special].join(MARK) + MARK;
+      at = begin + special.length;
+    }
+    changes.set(value, text + value.slice(at));
   }
-  return [...found].sort((a, b) => b.length - a.length);
+  return changes;
 }
 
-/** @param {string} value @param {string} text  of a special token */
-const marked = (value, text) => value.replaceAll(text, [...text].join(MARK) + MARK);
+/** @param {Int32Array[]} parts */
+function joined(parts) {
+  const all = new Int32Array(parts.reduce((n, part) => n + part.length, 0));
+  let at = 0;
+  for (const part of parts) {
+    all.set(part, at);
+    at += part.length;
+  }
+  return all;
+}
 
 /** The ids again, but every stretch between two control tokens that holds a mark as plain text without it.
  * @param {string} text @param {Int32Array} ids  of text @param {Vocabulary} vocabulary */
 async function plainWhereMarked(text, ids, vocabulary) {
   const controls = new Map(await vocabulary.controls(ids));
-  /** @type {number[]} */
+  /** @type {Int32Array[]} */
   const all = [];
   /** @param {string} stretch @param {Int32Array} tokens  of stretch */
   const add = async (stretch, tokens) => {
     if (stretch.includes(MARK)) tokens = await vocabulary.tokenize(stretch.replaceAll(MARK, ''), {});
-    all.push(...tokens);
+    all.push(tokens);
   };
   let at = 0, first = 0;
   for (const [i, id] of ids.entries()) {
@@ -116,12 +211,23 @@ async function plainWhereMarked(text, ids, vocabulary) {
     if (special === undefined) continue;
     const end = text.indexOf(special, at);
     await add(text.slice(at, end), ids.subarray(first, i));
-    all.push(id);
+    all.push(ids.subarray(i, i + 1));
     at = end + special.length;
     first = i + 1;
   }
   await add(text.slice(at), ids.subarray(first));
-  return Int32Array.from(all);
+  return joined(all);
+}
+
+/** Refuses what is nested so deep that no function could go through it, and what contains itself.
+ * @param {string} where  the function's name, for the message
+ * @param {unknown} value  messages, tools, variables of a template */
+export function checkNesting(where, value) {
+  let level = [value];
+  for (let depth = 0; level.length > 0; depth++) {
+    if (depth > MAX_NESTING) throw argumentError(`${where}: what is given is nested more than ${MAX_NESTING} deep`);
+    level = level.flatMap(one => typeof one === 'object' && one !== null ? Object.values(one) : []);
+  }
 }
 
 /** A copy of value in which every string, however deep, went through change, names of properties too: those of a tool's

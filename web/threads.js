@@ -1,32 +1,64 @@
 /* The engine's threads: workers that instantiate its module once more, on the same memory, and serve its pool
  * (src/base/pool.h).  All or none: if one does not start, the engine computes alone and says why. */
-import { importsOf } from './engine.js';
+import { importsOf, INITIAL, PAGE } from './engine.js';
 import { reasonOf } from './errors.js';
 
 /** @typedef {{module: WebAssembly.Module, memory: WebAssembly.Memory, stack: number, thread: number}} Seat
  *   stack: its upper end */
 
-/** INITIAL_MEMORY and MAX_MEMORY of wasm/toolchain.mk, in pages. */
-const INITIAL = 256, MAXIMUM = 65535, PAGE = 1 << 16;
+/** MAX_MEMORY of wasm/toolchain.mk, in pages. */
+const MAXIMUM = 65535;
 /** Bytes that a module's own memory may have. */
 export const MOST_MEMORY = MAXIMUM * PAGE;
 /** Milliseconds that a worker may take to start, on a machine that has much to do. */
 const PATIENCE = 20000;
 
-/** The memory that instances of a module with threads share, and the bytes that it may have. */
-export function sharedMemory() {
+/** @typedef {{memory: WebAssembly.Memory, most: number}} SharedMemory  most: the bytes that it may have */
+
+/** The memories of engines that were freed in this thread, which the next engines take.  V8 does not count shared
+ * memory when it decides whether to collect garbage: without this, 30 models loaded and closed left 30 memories behind.
+ * The references are weak, so what is not taken again can still be collected.
+ * @type {{reference: WeakRef<WebAssembly.Memory>, most: number, used: number}[]} */
+let idle = [];
+
+/** The memory that instances of a module with threads share: one that was given back, zeroed, or else a new one.
+ * @returns {SharedMemory} */
+export function takeMemory() {
   for (let maximum = MAXIMUM; ; maximum >>= 1) {
+    const most = maximum * PAGE, memory = takeIdle(most);
+    if (memory) return { memory, most };
     try {
-      return { memory: new WebAssembly.Memory({ initial: INITIAL, maximum, shared: true }), most: maximum * PAGE };
+      return { memory: new WebAssembly.Memory({ initial: INITIAL, maximum, shared: true }), most };
     } catch (error) {
       if (maximum < 2 * INITIAL) throw error;   // some devices cannot set so many addresses aside
     }
   }
 }
 
+/** @param {number} most @returns {WebAssembly.Memory | undefined} */
+function takeIdle(most) {
+  for (let at; (at = idle.findLastIndex(one => one.most === most)) >= 0;) {
+    const [{ reference, used }] = idle.splice(at, 1), memory = reference.deref();
+    if (!memory) continue;
+    // 8 bytes at a time: bytes take 8 times as long.
+    new Float64Array(memory.buffer, 0, Math.ceil(Math.max(used, INITIAL * PAGE) / 8)).fill(0);
+    return memory;
+  }
+  return undefined;
+}
+
+/** Takes back the memory of an engine whose threads have ended: a thread that still ran could write to it.
+ * @param {SharedMemory} shared @param {number} used  the bytes at its start that may not be zero */
+export function returnMemory({ memory, most }, used) {
+  idle = idle.filter(({ reference }) => reference.deref());
+  idle.push({ reference: new WeakRef(memory), most, used });
+}
+
 export class Threads {
   /** @type {import('./protocol.js').WorkerLike[]} */
   #workers = [];
+  /** @type {unknown[]} */
+  #ends = [];
 
   /** @param {() => import('./protocol.js').WorkerLike} startThread @param {Seat[]} seats */
   constructor(startThread, seats) {
@@ -54,9 +86,11 @@ export class Threads {
     for (const worker of this.#workers) worker.post({ serve: true });
   }
 
-  terminate() {
-    for (const worker of this.#workers) worker.terminate();
-    this.#workers = [];
+  /** @returns {Promise<boolean>}  whether all have ended; a browser does not tell */
+  async terminate() {
+    this.#ends.push(...this.#workers.splice(0).map(worker => worker.terminate()));
+    const tell = this.#ends.every(end => end instanceof Promise);
+    return (await Promise.allSettled(this.#ends)).every(({ status }) => status === 'fulfilled') && tell;
   }
 }
 

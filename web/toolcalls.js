@@ -144,7 +144,7 @@ export class CallFilter {
  * nine letters and digits, where it refuses others (Mistral); where it has roles of its own for calls and results
  * (Granite 3.0), or knows no calls at all, a message in its words.
  * @param {string | undefined} source  of the template
- * @param {import('./template.js').Message[]} messages @returns {import('./template.js').Message[]} */
+ * @param {import('./template.js').Message[]} messages @returns {any[]} */
 export function messagesFor(source = '', messages) {
   const has = (/** @type {string} */ role) => source.includes(`'${role}'`) || source.includes(`"${role}"`);
   const wantsNine = /\blength\s*!=\s*9\b/.test(source);

@@ -1,5 +1,7 @@
 /* Which of the four modules fits this host: plumb, plumb-mt, plumb-relaxed, plumb-mt-relaxed. */
 
+import { reasonOf } from './errors.js';
+
 /** @typedef {object} Machine  what it depends on
  * @property {(name: string) => Promise<WebAssembly.Module>} compile  dist/NAME.wasm
  * @property {number} [processors]
@@ -9,30 +11,29 @@
  * @property {WebAssembly.Module} module
  * @property {string} name  of its file
  * @property {number} threads  1: a module without threads
- * @property {string} [note]  why there are fewer threads than were asked for */
+ * @property {string} [note]  why there are fewer threads than were asked for
+ * @property {string} [slower]  why it is not the fastest module */
 
 /** More threads than this help no model of a size for browsers, and leave no processor to anybody else. */
 const AUTO_THREADS = 8;
-/** As POOL_MAX_THREADS in src/base/pool.h. */
-const MAX_THREADS = 64;
 
 /** @param {Machine} machine @param {number | 'auto'} asked  threads
  * @param {boolean} worker  whether the engine runs in one of its own
  * @returns {Promise<Variant>} */
 export async function choose({ compile, processors = 1, alone, startThread }, asked, worker) {
-  const wanted = asked === 'auto' ? Math.min(processors, AUTO_THREADS) : Math.min(asked, MAX_THREADS);
+  const wanted = asked === 'auto' ? Math.min(processors, AUTO_THREADS) : asked;
   const lonely = alone?.(worker);
   const threads = lonely || !startThread ? 1 : wanted;
   const note = wanted > threads ? lonely : undefined;
   const name = threads > 1 ? 'plumb-mt' : 'plumb';
-  if (hasRelaxedDot()) {
-    try {
-      return { module: await compile(`${name}-relaxed`), name: `${name}-relaxed`, threads, note };
-    } catch {
-      // An older compiler does not build it.
-    }
+  if (!hasRelaxedDot()) return { module: await compile(name), name, threads, note };
+  const relaxed = `${name}-relaxed`;
+  try {
+    return { module: await compile(relaxed), name: relaxed, threads, note };
+  } catch (error) {
+    const module = await compile(name);
+    return { module, name, threads, note, slower: `${name} runs instead of ${relaxed}: ${reasonOf(error)}` };
   }
-  return { module: await compile(name), name, threads, note };
 }
 
 /** Relaxed SIMD, with a dot product that is right: the baseline compiler of Node 20 has a wrong one.

@@ -1,12 +1,18 @@
-/* The browser's worker: host.js behind the protocol.  Its threads are workers of the page's (index.js): one that is
- * terminated while workers of its own are ending may never end in Chromium. */
+/* The browser's worker: host.js behind the protocol. */
 import { createHost } from './host.js';
 import { platform } from './platform.js';
 import { serve } from './protocol.js';
+import { askForThread } from './relay.js';
 // What those import in their turn, asked for at once and not when each has arrived.
+import './dist/vendor/noble-hashes/_md.js';
+import './dist/vendor/noble-hashes/_u64.js';
+import './dist/vendor/noble-hashes/sha2.js';
+import './dist/vendor/noble-hashes/utils.js';
 import './engine.js';
 import './errors.js';
 import './hex.js';
+import './loader/blame.js';
+import './loader/busy.js';
 import './loader/download.js';
 import './loader/file.js';
 import './loader/opfs.js';
@@ -15,6 +21,8 @@ import './loader/progress.js';
 import './loader/source.js';
 import './loader/store.js';
 import './loader/stream.js';
+import './loader/sums.js';
+import './loader/writer.js';
 import './options.js';
 import './preflight.js';
 import './stop.js';
@@ -22,22 +30,7 @@ import './threads.js';
 
 const scope = /** @type {any} */ (self);
 
-/** Between a thread and this worker: {message} in both directions, {death} from there, {terminate} from here. */
-function startThread() {
-  const { port1, port2 } = new MessageChannel();
-  scope.postMessage({ thread: port2 }, [port2]);
-  port1.start();
-  const on = (/** @type {'message' | 'death'} */ kind) => (/** @type {(data: any) => void} */ handler) =>
-    port1.addEventListener('message', ({ data }) => kind in data && handler(data[kind]));
-  return {
-    post: (/** @type {any} */ message) => port1.postMessage({ message }),
-    onMessage: on('message'),
-    onDeath: on('death'),
-    terminate: () => port1.postMessage({ terminate: true }),
-  };
-}
-
 serve({
   post: (message, transfer) => scope.postMessage(message, transfer),
   onMessage: handler => scope.addEventListener('message', (/** @type {MessageEvent} */ event) => handler(event.data)),
-}, createHost({ ...platform, startThread }));
+}, createHost({ ...platform, startThread: () => askForThread(scope) }));

@@ -1,0 +1,12 @@
+/* Names of the platform that the package's types use.  Where the project has the types of the DOM or of Node, these
+ * merge with those; where it has neither, they are opaque. */
+interface AbortController {}
+interface AbortSignal {}
+interface Blob {}
+interface ReadableStream<R = any> {}
+interface URL {}
+declare namespace WebAssembly {
+  interface Instance {}
+  interface Memory {}
+  interface Module {}
+}
