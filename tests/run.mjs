@@ -1,23 +1,25 @@
 /**
  * Runs every test on every host and closes with one line, "N passed, N failed, N skipped".
  *
- * HOSTS="native node" leaves hosts out; a host that is missing otherwise is a failure.  `node tests/run.mjs TEXT` runs
- * the suites whose name contains TEXT.  What was to be built must have been: `make test` does both.
+ * HOSTS="native node" leaves hosts out; a host that is missing otherwise is a failure, and so is a suite that lacks
+ * what was to be built.  `node tests/run.mjs TEXT` runs the suites whose name contains TEXT, and
+ * `node tests/run.mjs --check` those of `make check`.  `make test` and `make check` build what their suites need.
  */
-import { existsSync, readdirSync } from 'node:fs';
+import { existsSync, readFileSync, readdirSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { wasmtime } from './hosts/wasmtime.mjs';
-import { runSuite } from './suite.mjs';
+import { needs, runSuite } from './suite.mjs';
 
 process.chdir(fileURLToPath(new URL('..', import.meta.url)));
 
-const hosts = (process.env.HOSTS || 'native node chromium wasmtime').split(/\s+/).filter(Boolean);
+const hosts = (process.env.HOSTS || 'native node chromium firefox webkit wasmtime').split(/\s+/).filter(Boolean);
 const underWasmtime = [wasmtime(), 'run', '--dir=.'];
 
 /** The test files of a folder, run by Node's own runner. */
-function nodeTests(folder) {
-  const files = list(folder, '.test.mjs').map((name) => `${folder}/${name}`);
+function nodeTests(folder, leftOut = []) {
+  const files = list(folder, '.test.mjs').filter((name) => !leftOut.includes(name.replace('.test.mjs', '')))
+    .map((name) => `${folder}/${name}`);
   if (!files.length) return [process.execPath, '-e', `throw new Error('${folder} holds no *.test.mjs')`];
   // A file that hangs is stopped, and the others are run.
   return [process.execPath, '--test', '--test-timeout=600000', '--test-reporter=tap', ...files];
@@ -32,13 +34,28 @@ const truth = (command) =>
   ({ name: 'default model against llama.cpp', command: [...command, 'truth'], timeout: 1800 });
 
 /** `make package` needs a compiler that has relaxed SIMD. */
-const packed = existsSync('web/dist/plumb-relaxed.wasm');
+const tarball = `build/plumb-${JSON.parse(readFileSync('web/package.json', 'utf8')).version}.tgz`;
 
-/** @type {Record<string, (import('./suite.mjs').Suite & {alone?: boolean})[]>} */
+/** The C tests in a browser. @param {string} browser @param {string} name  of a module in build/emcc */
+const cTests = (browser, name) => needs(`build/emcc/${name}.wasm`, {
+  name: `C tests${name === 'tests' ? '' : ', 4 threads'}`, timeout: 600,
+  command: [process.execPath, 'tests/hosts/in-browser.mjs', browser, `build/emcc/${name}.wasm`] });
+
+/** The files of tests/node that are no unit tests: they answer with the default model, start many processes or compile
+ * types.  `make check` runs all the others. */
+const slow = ['chat', 'cli', 'completions', 'logprobs', 'machine-code', 'memory', 'model', 'openai', 'precision',
+  'release', 'types'];
+const check = process.argv.includes('--check');
+
+/** @type {Record<string, (import('./suite.mjs').Suite & {alone?: boolean, quick?: boolean})[]>} */
 const suites = {
   native: [
     truth(['build/native/tests']),
-    { name: 'C tests, ASan and UBSan', command: ['build/native-sanitize/tests'], timeout: 1200 },
+    { name: 'C tests, each allocation fails', command: ['build/native-sanitize/memory'], timeout: 600 },
+    { name: 'C tests, ASan and UBSan', command: ['build/native-sanitize/tests'], timeout: 1200, quick: true },
+    // Those that compute with several threads.
+    { name: 'C tests, TSan', command: ['build/native-thread/tests', 'pool:', 'kernels:', 'attention:', 'forward:',
+      'tap:', 'session:', 'selfcheck: nothing is wrong'], timeout: 1200 },
     ...list('tests/fuzz', '_fuzz.c').map((file) => file.replace('_fuzz.c', '')).map((name) => ({
       name: `fuzz corpus ${name}`, command: [`build/native-sanitize/fuzz-${name}`,
         ...list(`tests/fuzz/corpus/${name}`, '').map((input) => `tests/fuzz/corpus/${name}/${input}`)],
@@ -50,21 +67,29 @@ const suites = {
         env: { PYTHONPATH: 'build/setup/py' }, timeout: 1800 })),
   ],
   node: [
-    { name: 'C tests', command: [process.execPath, 'tests/hosts/node.mjs', 'build/emcc/tests.wasm'], timeout: 600 },
+    { name: 'C tests', command: [process.execPath, 'tests/hosts/node.mjs', 'build/emcc/tests.wasm'], timeout: 600,
+      quick: true },
     { name: 'C tests, 4 threads', command: [process.execPath, 'tests/hosts/node.mjs', 'build/emcc/tests-mt.wasm'],
-      timeout: 600 },
-    { name: 'JavaScript', command: nodeTests('tests/node'), timeout: 1200 },
-    ...packed ? [{ name: 'package', command: nodeTests('tests/package'), timeout: 600 }] : [],
+      timeout: 600, quick: true },
+    { name: 'JavaScript', command: nodeTests('tests/node', check ? slow : []), timeout: 1200, quick: true },
+    needs(tarball, { name: 'package', command: nodeTests('tests/package'), timeout: 600 }),
     { name: 'command line', command: nodeTests('tests/cli'), env: cli([process.execPath, 'web/node/cli.mjs']),
       timeout: 1200 },
   ],
   chromium: [
-    ...['tests', existsSync('build/emcc/tests-mt-relaxed.wasm') ? 'tests-mt-relaxed' : 'tests-mt'].map((name) => ({
-      name: `C tests${name === 'tests' ? '' : ', 4 threads'}`, timeout: 600,
-      command: [process.execPath, 'tests/hosts/chromium.mjs', `build/emcc/${name}.wasm`] })),
-    ...packed ? [{ name: 'package', command: nodeTests('tests/package/browser'), timeout: 1200 }] : [],
+    ...['tests', 'tests-mt-relaxed'].map((name) => cTests('chromium', name)),
+    needs(tarball, { name: 'package', command: nodeTests('tests/package/browser'), timeout: 1200 }),
     // Frame gaps are measured there: nothing may run beside it.
     { name: 'JavaScript and chat page', command: nodeTests('tests/browser'), timeout: 1800, alone: true },
+  ],
+  firefox: [
+    cTests('firefox', 'tests-mt-relaxed'),
+    { name: 'JavaScript and chat page', command: nodeTests('tests/firefox'), timeout: 600 },
+  ],
+  // It has no relaxed SIMD, and threads only with a switch: docs/browsers.md.
+  webkit: [
+    ...['tests', 'tests-mt'].map((name) => cTests('webkit', name)),
+    { name: 'JavaScript and chat page', command: nodeTests('tests/webkit'), timeout: 600 },
   ],
   wasmtime: [
     truth([...underWasmtime, 'build/wasi/tests.wasm']),
@@ -80,8 +105,9 @@ for (const host of hosts)
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, () => process.exit(1));
 
 const start = performance.now();
+const text = process.argv.slice(2).find((word) => word !== '--check') ?? '';
 const wanted = hosts.flatMap((host) => suites[host].map((suite) => ({ ...suite, name: `${host}: ${suite.name}` })))
-  .filter(({ name }) => name.includes(process.argv[2] ?? ''))
+  .filter(({ name, quick }) => (quick || !check) && name.includes(text))
   .sort((a, b) => b.timeout - a.timeout);  // the long ones begin
 const total = { passed: 0, failed: 0, skipped: 0 };
 

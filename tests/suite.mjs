@@ -1,5 +1,6 @@
 /** One test suite: a child process that prints TAP, and the verdict on it. */
 import { spawn } from 'node:child_process';
+import { existsSync } from 'node:fs';
 import { Parser } from 'tap-parser';
 
 /**
@@ -17,6 +18,14 @@ import { Parser } from 'tap-parser';
  * @property {string} last  the test that ended last
  * @property {number} seconds
  */
+
+/** The suite, or one that fails and says why if the file that it needs was not built.
+ * @template {Suite} T @param {string} file @param {T} suite @returns {T} */
+export function needs(file, suite) {
+  if (existsSync(file)) return suite;
+  const why = `${file} is not there: \`make test\` builds it, with clang of LLVM 19 or newer`;
+  return { ...suite, command: [process.execPath, '-e', `console.error(${JSON.stringify(why)}); process.exitCode = 1`] };
+}
 
 /** Runs the suite; never rejects. @param {Suite} suite @returns {Promise<Outcome>} */
 export async function runSuite({ command: [program, ...args], env, timeout }) {

@@ -16,7 +16,7 @@ const exported = Object.entries(ENTRIES).map(([name, file]) => {
   const module = checker.getSymbolAtLocation(program.getSourceFile(web + file));
   const symbols = [...new Set(checker.getExportsOfModule(module).map(target))];
   const kind = symbol => [ts.isVariableDeclaration, ts.isClassDeclaration, () => true]
-    .findIndex(is => is(symbol.declarations[0]));
+    .findIndex(is => is(declarationOf(symbol)));
   return { name, symbols: symbols.sort((a, b) => kind(a) - kind(b)) };
 });
 const titles = new Set(exported.flatMap(({ symbols }) => symbols.map(({ name }) => name)));
@@ -30,10 +30,16 @@ const KNOWN = new Set(`AbortSignal Array ArrayBuffer ArrayLike AsyncGenerator As
  * @param {ts.Symbol} symbol @returns {ts.Symbol} */
 function target(symbol) {
   if (symbol.flags & ts.SymbolFlags.Alias) return target(checker.getAliasedSymbol(symbol));
+  if (symbol.declarations?.some(ts.isVariableDeclaration)) return symbol;   // a typedef may have the name of a value
   const tag = symbol.declarations?.find(ts.isJSDocTypedefTag);
   const type = tag?.typeExpression?.type;
   if (!type || !ts.isImportTypeNode(type) || !type.qualifier || type.typeArguments) return symbol;
   return target(checker.getSymbolAtLocation(type.qualifier));
+}
+
+/** Of a value rather than of a type. @param {ts.Symbol} symbol */
+function declarationOf(symbol) {
+  return symbol.valueDeclaration ?? symbol.declarations[0];
 }
 
 /** Text of a comment on one line. @param {string | ts.NodeArray<any> | undefined} comment */
@@ -142,7 +148,7 @@ function classText(declaration) {
 
 /** An object with methods. @param {ts.Symbol} symbol */
 function objectText(symbol) {
-  const [declaration] = symbol.declarations;
+  const declaration = declarationOf(symbol);
   const lines = [`## ${symbol.name}`, '', doc(declaration.parent.parent), ''];
   for (const { name, declarations: [method] } of checker.getPropertiesOfType(checker.getTypeOfSymbol(symbol))) {
     if (!ts.isPrivateIdentifier(method.name)) lines.push(...functionText(`${symbol.name}.${name}`, method));
@@ -159,7 +165,7 @@ for (const { name, symbols } of exported) {
   page.push(`Of \`import ... from '${name}'\`: ${links.join(', ')}.`, '');
 }
 for (const symbol of new Set(exported.flatMap(({ symbols }) => symbols))) {
-  const [declaration] = symbol.declarations;
+  const declaration = declarationOf(symbol);
   page.push(...ts.isClassDeclaration(declaration) ? classText(declaration)
     : ts.isVariableDeclaration(declaration) ? objectText(symbol) : typedefText(symbol));
 }

@@ -149,11 +149,32 @@ need_chromium() {
         say "no Chromium: Ubuntu's package is only a stub for its snap.  Install Google Chrome or any Chromium, or set"
         say "CHROME to its path, or leave this host out with HOSTS=\"native node wasmtime\".  Its tests will fail."
     else
-        want "the browser that the tests drive" chromium
+        want "a browser that the tests drive" chromium
     fi
 }
-# Ubuntu's /usr/bin/chromium-browser is a shell script that asks for the snap.
-is_snap_stub() { [ "$(head -c 2 "$1")" = '#!' ] && grep -q 'snap install' "$1" && ! [ -x /snap/bin/chromium ]; }
+# Ubuntu's /usr/bin/chromium-browser and /usr/bin/firefox are shell scripts that ask for the snap.
+is_snap_stub() {
+    [ "$(head -c 2 "$1")" = '#!' ] && grep -q 'snap install' "$1" && ! [ -x "/snap/bin/${2:-chromium}" ]
+}
+
+need_firefox() {
+    local name
+    for name in "${FIREFOX:-}" firefox-esr firefox; do
+        if [ -n "$name" ] && have "$name" && ! is_snap_stub "$(command -v "$name")" firefox; then return; fi
+    done
+    if grep -qi '^ID=ubuntu' /etc/os-release 2>/dev/null; then
+        say "no Firefox: Ubuntu's package is only a stub for its snap.  Install Mozilla's Firefox, or set FIREFOX to its"
+        say "path, or leave this host out of HOSTS.  Its tests will fail."
+    else
+        want "a browser that the tests drive" firefox-esr
+    fi
+}
+
+# The driver depends on the library that brings WebKitGTK's own small browser.
+need_webkit() {
+    have WebKitWebDriver || want "a browser that the tests drive" webkit2gtk-driver
+    have Xvfb || want "the display of that browser" xvfb
+}
 
 # need_npm DIR PROBE [NPM OPTION...]: the packages of DIR's lock file; PROBE is one of them.
 need_npm() {
@@ -214,20 +235,23 @@ case $target in
         need_npm web marked
         ;;
     test)
-        [ $# -gt 0 ] || set -- native node chromium wasmtime
+        [ $# -gt 0 ] || set -- native node chromium firefox webkit wasmtime
         have git || want "unpacks the vocabularies that the tests read" git
         for host in "$@"; do
             case $host in
                 native) need_cc ;;
                 node) need_emcc; need_wasi ;;
                 chromium) need_emcc; need_wasi; need_chromium ;;
+                firefox) need_emcc; need_firefox ;;
+                webkit) need_emcc; need_webkit ;;
                 wasmtime) need_wasi ;;
-                *) die "no host $host; there are native, node, chromium, wasmtime" ;;
+                *) die "no host $host; there are native, node, chromium, firefox, webkit, wasmtime" ;;
             esac
         done
         apt_install
         need_npm . webpack-cli
         need_npm web marked
+        case " $* " in *' chromium '*) need_npm tests/package/bundlers vite7 --ignore-scripts ;; esac
         case " $* " in *' wasmtime '*) need_wasmtime ;; esac
         case " $* " in *' native '*) need_reference ;; esac
         ;;

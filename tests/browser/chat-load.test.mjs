@@ -157,8 +157,7 @@ test('the next visit loads the model again and goes on where its download was cu
     if (!cut) return response.end(bytes.subarray(from));
     response.write(bytes.subarray(from, 50000));   // and then nothing comes
   });
-  const page = await open(where, `?model=${encodeURIComponent(`${url}m.gguf`)}`);
-  page.problems.push = () => 0;   // requests to that server
+  const page = await open({ ...where, also: url }, `?model=${encodeURIComponent(`${url}m.gguf`)}`);
   await page.locator('.plan').waitFor();   // of another server: it is shown first
   assert.match(await page.textContent('#failure'), /not here yet/);
   assert.equal(await page.textContent('#retry'), 'Load it');
@@ -186,6 +185,7 @@ test('the next visit loads the model again and goes on where its download was cu
   await page.locator('#kept li', { hasText: 'm.gguf' }).waitFor({ state: 'detached' });
   await page.getByRole('button', { name: 'Delete f32.gguf' }).waitFor();   // of the other tab
   assert.equal(await page.textContent('#plan'), 'Deleted the copy of m.gguf');
+  assert.deepEqual(page.problems, []);
   await page.close();
 });
 
@@ -198,8 +198,7 @@ test('a download of unknown size is called one; the plan of an address leaves wh
     response.write(readFileSync(tinyPath));   // in chunks, of which nobody says how many
     response.end();
   });
-  const page = await open(where, `?model=${TINY}`);
-  page.problems.push = () => 0;   // requests to that server
+  const page = await open({ ...where, also: url }, `?model=${TINY}`);
   await state(page, 'ready');
   await page.click('#model');
   await page.fill('#url', `${url}m.gguf`);
@@ -213,6 +212,7 @@ test('a download of unknown size is called one; the plan of an address leaves wh
   assert.equal(await page.inputValue('#url'), `${url}m.gguf?x=1`);
   await page.click('#look');
   await page.waitForFunction(() => document.activeElement.closest('.plan'));
+  assert.deepEqual(page.problems, []);
   await page.close();
 });
 

@@ -2,7 +2,9 @@
  * same program in wasmtime's or Node's hands, which tests/cli holds against the native one. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { statSync } from 'node:fs';
+import { mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { serve } from '../../web/serve.mjs';
 import { launchChrome } from '../hosts/chrome.mjs';
@@ -49,18 +51,18 @@ after(async () => {
   await server?.close();
 });
 
-/** What the command line says in Node. @param {...string} args */
-const inNode = (...args) =>
-  spawnSync(process.execPath, [`${root}web/node/cli.mjs`, ...args], { encoding: 'utf8', cwd: root }).stdout;
+/** What the command line says in Node. @param {string[]} args @param {string} [cwd] */
+const inNode = (args, cwd = root) =>
+  spawnSync(process.execPath, [`${root}web/node/cli.mjs`, ...args], { encoding: 'utf8', cwd }).stdout;
 
 test('selfcheck of a file is that of the command line', async () => {
   const { code, out, err, files } = await page.evaluate(async url =>
     Plumb.command(['selfcheck', 'tiny.gguf', '--json'], { files: { 'tiny.gguf': await blob(url) } }), TINY);
   assert.deepEqual([code, err, files], [0, '', {}]);
-  assert.deepEqual(JSON.parse(out).checks, JSON.parse(inNode('selfcheck', tinyPath, '--json')).checks);
+  assert.deepEqual(JSON.parse(out).checks, JSON.parse(inNode(['selfcheck', tinyPath, '--json'])).checks);
 });
 
-test('two traces, their differences, and a report as a page', async () => {
+test('two traces, their differences, and a report as a page', async t => {
   const { traces, code, out, html } = await page.evaluate(async url => {
     const model = await blob(url), traces = [];
     for (const tokens of ['72,101,13', '72,101,14']) {
@@ -72,9 +74,13 @@ test('two traces, their differences, and a report as a page', async () => {
     return { traces: traces.map(text), code, out, html: text(files['report.html']) };
   }, TINY);
   assert.equal(JSON.stringify(JSON.parse(traces[0]).taps),
-    JSON.stringify(JSON.parse(inNode('trace', tinyPath, '--tokens', '72,101,13', '--json')).taps));
+    JSON.stringify(JSON.parse(inNode(['trace', tinyPath, '--tokens', '72,101,13', '--json'])).taps));
   assert.equal(code, 1);
-  assert.match(out, /token/);
+  const folder = mkdtempSync(join(tmpdir(), 'plumb-'));
+  t.after(() => rmSync(folder, { recursive: true }));
+  traces.forEach((trace, i) => writeFileSync(join(folder, 'ab'[i]), trace));
+  assert.ok(out.length > 50);
+  assert.equal(out, inNode(['diff', 'a', 'b'], folder));
   assert.match(html, /^<!doctype html>/i);
 });
 

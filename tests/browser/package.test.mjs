@@ -192,7 +192,7 @@ test('what a load reads outlives the garbage collector, which runs all the time'
     for (const worker of [false, true]) {
       for (const source of [file, file.stream(), (await fetch(real)).body, tiny]) {
         const model = await Plumb.load(source, { worker });
-        seen.push((await model.tokenize('a')).length);
+        seen.push((await model.feed([72, 101])).slice(0, 200).join());
         await model.close();
       }
     }
@@ -200,6 +200,9 @@ test('what a load reads outlives the garbage collector, which runs all the time'
     return seen;
   }, [TINY, REAL]);
   assert.equal(loads.length, 8);
+  // In the page's own thread and in the worker: three times the real model, then the tiny one.
+  assert.deepEqual(loads.slice(4), loads.slice(0, 4));
+  assert.equal(new Set(loads).size, 2, 'the same weights give the same logits');
 });
 
 test('threads: as many as are asked for, the same bits, and they end with the model', async () => {
@@ -226,7 +229,7 @@ test('a thread that cannot start leaves one, and a word why', async t => {
   for (const name of readdirSync(`${root}web`)) {
     if (name !== 'thread.js') symlinkSync(`${root}web/${name}`, join(copy, 'web', name));
   }
-  const incomplete = await serve({ root: copy }), whole = page, wholeServer = server;
+  const incomplete = await serve({ root: copy, linked: [`${root}web`] }), whole = page, wholeServer = server;
   server = incomplete;
   await blank();
   const said = [];
@@ -364,9 +367,8 @@ test('preflight of a URL in a page: what a load then takes; of a copy no byte is
   page.on('request', request => asked.push(request.url()));
   const { plan, info, again } = await page.evaluate(async url => {
     await Plumb.removeCached(url);
-    const precision = 'exact16';   // 'auto' measures, and may come to another scratch each time
-    const plan = await Plumb.preflight(url, { precision, measure: false });
-    const model = await Plumb.load(url, { precision });
+    const plan = await Plumb.preflight(url, { measure: false });
+    const model = await Plumb.load(url);
     const info = await model.info();
     await model.close();
     return { plan, info, again: await Plumb.preflight(url) };

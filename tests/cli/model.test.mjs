@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
-import { ids, isNative, isNode, nativeTest, output, plumb, smol, start } from './plumb.mjs';
+import { ids, isNative, isNode, nativeTest, output, plumb, smol, start, temporary } from './plumb.mjs';
 
 const { prompts } = JSON.parse(readFileSync('tests/vectors/llama/prompts.json', 'utf8'));
 const { draws } = JSON.parse(readFileSync('tests/vectors/cli/facts.json', 'utf8'));
@@ -59,7 +59,8 @@ test('tokenize of nothing prints nothing', async () => {
 
 /* ---- run ---- */
 
-const stats = /^load [\d.]+ s, prefill (\d+) tokens at [\d.]+ tokens\/s, decode (\d+) tokens at [\d.]+ tokens\/s\n$/;
+const stats = new RegExp('^load [\\d.]+ s, prefill (\\d+) tokens at [\\d.]+ tokens/s, '
+  + 'decode (\\d+) tokens at [\\d.]+ tokens/s(?:, seed \\d+)?\n$');
 
 test('run: greedy continuation of a text is that of llama.cpp', async () => {
   const expected = greedy('capital');
@@ -103,10 +104,54 @@ test('run: a seed draws the token that a second sampler draws from llama.cpp\'s 
   }
 });
 
-test('run: the same seed gives the same text, another one another, 0 is the default', async () => {
+test('run: words behind the model are the prompt, as -p is; - alone is standard input', async () => {
+  const args = ['--raw', '--temp', '0', '-n', '4', '--ids'];
+  const expected = await output(['run', smol, '-p', capital, ...args]);
+  assert.equal(await output(['run', smol, ...capital.split(' '), ...args]), expected);
+  assert.equal(await output(['run', smol, capital, ...args]), expected);
+  assert.equal(await output(['run', ...args, smol, '--', ...capital.split(' ')]), expected);
+  assert.equal(await output(['run', smol, '-', ...args], capital), expected);
+  const dash = await output(['run', smol, '-p', 'one - two', ...args]);
+  assert.equal(await output(['run', smol, 'one', '-', 'two', ...args]), dash);
+  const long = Array(200).fill('word');   // more than a command takes files
+  const whole = await output(['run', smol, '-p', long.join(' '), ...args]);
+  assert.equal(await output(['run', smol, ...long, ...args]), whole);
+});
+
+test('run: words that end in .gguf and come first are further files of the model', async () => {
+  const bytes = readFileSync(smol), half = 50000000;
+  const parts = [temporary('one.gguf', bytes.subarray(0, half)), temporary('two.gguf', bytes.subarray(half))];
+  const args = ['--raw', '--temp', '0', '-n', '2', '--ids'];
+  assert.equal(await output(['run', ...parts, 'The', 'file', 'x.gguf', ...args]),
+    await output(['run', smol, '-p', 'The file x.gguf', ...args]));
+});
+
+test('run: an answer that the default limit ends says so, and one that -n ends does not', async () => {
+  const args = ['run', 'tests/vectors/synth/f32.gguf', '-p', 'Once', '--raw', '--temp', '0', '--ids'];
+  const { code, out, err } = await plumb(args);
+  assert.deepEqual([code, ids(out).length], [0, 256], err);
+  assert.match(err, /^plumb: the answer stops after 256 tokens, the default of -n\nload [^\n]+\n$/);
+  const asked = await plumb([...args, '-n', '256']);
+  assert.equal(asked.out, out);
+  assert.match(asked.err, /^load [^\n]+\n$/);
+  const short = await plumb([...args, '--ctx', '20']);
+  assert.match(short.err, /^plumb: the context of 20 tokens is full; --ctx makes it larger\nload [^\n]+\n$/);
+});
+
+test('run: without --seed each run has a seed of its own, which it tells and which gives the same text', async () => {
+  const args = ['run', smol, '-p', 'Write about the sea.', '--raw', '-n', '12', '--temp', '1.5'];
+  const runs = await Promise.all([0, 1].map(() => plumb(args)));
+  const seeds = runs.map(({ err }) => /, seed (\d+)\n$/.exec(err)?.[1] ?? assert.fail(err));
+  assert.notEqual(seeds[0], seeds[1]);
+  assert.notEqual(runs[0].out, runs[1].out);
+  assert.equal(await output([...args, '--seed', seeds[0]]), runs[0].out);
+  assert.match((await plumb([...args, '--seed', '7'])).err, /, seed 7\n$/);
+});
+
+test('run: the same seed gives the same text, another one another', async () => {
   const args = ['run', smol, '-p', 'Write about the sea.', '--raw', '-n', '6', '--temp', '1.5'];
   const zero = await output([...args, '--seed', '0']);
-  assert.equal(await output(args), zero);
+  assert.equal(await output([...args, '--seed', '0']), zero);
   assert.notEqual(await output([...args, '--seed', '1']), zero);
 });
 

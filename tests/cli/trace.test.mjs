@@ -184,6 +184,16 @@ test('trace and logits: what cannot be fed is refused', async () => {
 
 /* ---- logits ---- */
 
+test('logits --chat: the likeliest first token of an answer is llama.cpp\'s', async () => {
+  const { prompts } = JSON.parse(readFileSync('tests/vectors/llama/prompts.json', 'utf8'));
+  const { f32: { ids: [first] } } = prompts.find(({ name }) => name === 'chat');
+  const question = 'What is gravity? Answer in two sentences.';
+  for (const [how, same] of [[['--chat'], true], [[], false]]) {
+    const found = JSON.parse(await output(['logits', smol, '-p', question, '--top', '1', '--json', ...how]));
+    assert.equal(found[0].id === first, same, JSON.stringify(found));
+  }
+});
+
 test('logits: the likeliest tokens and their logits are llama.cpp\'s', async () => {
   const data = readFileSync('tests/vectors/llama/capital.f32.bin');
   const [n, , , n_sample, n_top] = [1, 2, 3, 4, 5].map(i => data.readUInt32LE(8 + 4 * i));

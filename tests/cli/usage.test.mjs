@@ -61,7 +61,7 @@ const wrong = [
   [['--nonsense'], 'unknown command --nonsense'],
   [['help', 'walk'], 'unknown command walk'],
   [['run'], 'MODEL is needed'],
-  [['run', smol], '-p TEXT is needed'],
+  [['run', smol], 'a prompt is needed, as words behind MODEL or with -p TEXT'],
   [['run', '-p', 'x'], 'MODEL is needed'],
   [['run', smol, '-p'], '-p needs a value'],
   [['run', smol, '-p', 'x', '--nonsense'], 'unknown option --nonsense'],
@@ -71,7 +71,7 @@ const wrong = [
   [['run', smol, '-p', 'x', '--raw=1'], '--raw takes no value'],
   [['run', smol, '-p', 'x', '--raw', '--system', 'y'], '--raw'],
   [['run', smol, '-p', 'x', '--reference', '--scalar'], 'exclude each other'],
-  [['run', smol, '-p', 'x', '--precision', 'fast'], '--precision: "fast" is not auto, exact16 or fast8'],
+  [['run', smol, '-p', 'x', '--precision', 'fast'], '--precision: "fast" is not exact16 or fast8'],
   [['run', smol, '-p', 'x', '--precision', 'fast8', '--reference'], '--precision is of the fast pass'],
   [['run', smol, '-p', 'x', '--temp'], '--temp needs a value'],
   ...['', ' 1', '1 ', 'abc', '1x', '0x1', 'nan', 'inf', '-1', '1e9', '--raw', '1,5', '1..2', 'e', '.']
@@ -82,7 +82,7 @@ const wrong = [
   [['run', smol, '-p', 'x', '--typical', '2'], '--typical: "2"'],
   [['run', smol, '-p', 'x', '--repeat-penalty', '0'], '--repeat-penalty: "0" is not a number from 0.001 to 1000'],
   ...['', '-1', '+1', '1.0', ' 1', '1e3', '0x10', '4294967296', '99999999999999999999999']
-    .map(word => [['run', smol, '-p', 'x', '--top-k', word], `"${word}" is not an integer from 0 to 4294967295`]),
+    .map(word => [['run', smol, '-p', 'x', '--top-k', word], `"${word}" is not an integer from 0 to 2147483647`]),
   [['run', smol, '-p', 'x', '--seed', '18446744073709551616'], '--seed: "18446744073709551616"'],
   [['run', smol, '-p', 'x', '--seed', '-1'], '--seed: "-1"'],
   [['run', smol, '-p', 'x', '-n', '0'], '-n: "0" is not an integer from 1'],

@@ -3,10 +3,9 @@ import { accessSync, constants } from 'node:fs';
 import { delimiter, join } from 'node:path';
 import { chromium } from 'playwright-core';
 
-/** The browser's path: $CHROME, or the first of the usual names on PATH. */
-export function chromePath() {
-  const names = process.env.CHROME ? [process.env.CHROME]
-    : ['chromium', 'chromium-browser', 'google-chrome', 'google-chrome-stable'];
+/** The path of the first program that is there. @param {string[]} names  paths, or names to look for on PATH
+ * @param {string} advice  what to do where none is there */
+export function programOf(names, advice) {
   const folders = ['', ...(process.env.PATH ?? '').split(delimiter)];
   for (const name of names)
     for (const file of folders.map((folder) => join(folder, name)))
@@ -14,8 +13,13 @@ export function chromePath() {
         accessSync(file, constants.X_OK);
         if (file.includes('/')) return file;
       } catch { /* not here */ }
-  throw new Error(`no ${names.join(', ')} on PATH: install Chromium or Chrome, or set CHROME to its path`);
+  throw new Error(`no ${names.join(', ')} on PATH: ${advice}`);
 }
+
+/** The browser's path: $CHROME, or the first of the usual names on PATH. */
+export const chromePath = () => programOf(process.env.CHROME ? [process.env.CHROME]
+  : ['chromium', 'chromium-browser', 'google-chrome', 'google-chrome-stable'],
+'install Chromium or Chrome, or set CHROME to its path');
 
 /** A headless browser that stays off the network. @param {string[]} flags  of its command line */
 const options = flags => ({

@@ -1,6 +1,6 @@
 /** Runs the C test program of the Emscripten host (build/emcc/tests*.wasm), in Node and in a browser's worker alike. */
 import { importsOf } from '../../web/engine.js';
-import { Threads, sharedMemory } from '../../web/threads.js';
+import { Threads, takeMemory } from '../../web/threads.js';
 
 /** Of a module with threads: more than the machine may have, so that they come and go. */
 const THREADS = 4;
@@ -16,7 +16,7 @@ const THREADS = 4;
 export async function runTests(module, print, read, startThread) {
   const utf8 = new TextDecoder();
   const shared = WebAssembly.Module.imports(module).some(({ kind }) => kind === 'memory');
-  const memory = shared ? sharedMemory().memory : undefined;
+  const memory = shared ? takeMemory().memory : undefined;
   // Taken anew for every call: memory grows, and addresses above 2 GB arrive as negative numbers.
   const bytes = (at, n) => new Uint8Array((memory ?? c.memory).buffer, at >>> 0, n >>> 0);
   const imports = importsOf(module, memory);

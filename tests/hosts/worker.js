@@ -1,5 +1,5 @@
-/** The worker of tests/hosts/chromium.mjs: runs the C test program, posts its output and at last its exit status. */
-import { platform } from '../../web/platform.js';
+/** The worker of tests/hosts/in-browser.mjs: runs the C test program, posts its output and how it ended. */
+import { askForThread } from '../../web/relay.js';
 import { runTests } from './module.js';
 
 function read(path, offset, n) {
@@ -16,6 +16,10 @@ function read(path, offset, n) {
 }
 
 self.onmessage = async ({ data: url }) => {
-  const module = await WebAssembly.compileStreaming(fetch(url));
-  postMessage({ status: await runTests(module, (text) => postMessage({ text }), read, platform.startThread) });
+  try {
+    const module = await WebAssembly.compileStreaming(fetch(url));
+    postMessage({ status: await runTests(module, (text) => postMessage({ text }), read, () => askForThread(self)) });
+  } catch (error) {
+    postMessage({ error: `${error}\n${error.stack}` });   // nobody hears of a promise that a worker rejects
+  }
 };

@@ -96,7 +96,7 @@ describe('the default model', () => {
     const chat = model.chat({ messages: [user('Hi'), assistant('Hello!')] });
     const asWas = chat.messages;
     await fails(textOf(chat.send('x '.repeat(2100))), 'PLUMB_ERROR_CONTEXT', /holds 2048/);
-    await fails(textOf(chat.edit(0, 'Hi', { topP: 2 })), 'PLUMB_ERROR_ARGUMENT', /top_p/);
+    await fails(textOf(chat.edit(0, 'Hi', { topP: 2 })), 'PLUMB_ERROR_ARGUMENT', /topP is 2/);
     assert.deepEqual(chat.messages, asWas);
     assert.equal(chat.lastStats, undefined);
     await textOf(chat.send('Bye.', GREEDY));
@@ -134,7 +134,7 @@ describe('the default model', () => {
       [async () => model.chat({ signal: AbortSignal.abort() }), /unknown option "signal"/],
       [async () => model.chat({ contextEnd: 'shift' }), /contextEnd is "shift", expected 'error' or 'trim'/],
       [async () => model.chat({ tools: [{ name: 'f' }] }), /tools is an array, expected an array of \{type: /],
-      [async () => model.chat({ messages: [{ content: 'x' }] }), /expected a text, or messages/],
+      [async () => model.chat({ messages: [{ content: 'x' }] }), /chat: messages\[0\].role is undefined, expected/],
       [async () => model.chat({ system: 'x', messages: [{ role: 'system', content: 'y' }] }), /one too many/],
       ...['system', 'developer'].flatMap(role => [
         [async () => model.chat({ messages: [user('Hi'), { role, content: 'x' }] }), /chat: a system message can only/],
@@ -143,9 +143,9 @@ describe('the default model', () => {
         [() => model.chat().send([user('x'), { role, content: 'x' }]).next(), /chat.send: a system message can only/],
       ]),
       ...[5, true, {}, null, undefined].flatMap(content => [
-        [async () => model.chat({ messages: [user(content)] }), /chat: expected a text, or messages/],
-        [() => chat.send(user(content)).next(), /chat.send: expected a text, or messages/],
-        [() => chat.edit(0, user(content)).next(), /chat.edit: expected a text, or messages/],
+        [async () => model.chat({ messages: [user(content)] }), /chat: messages\[0\].content is .*, expected a string/],
+        [() => chat.send(user(content)).next(), /chat.send: messages\[0\].content is .*, expected a string/],
+        [() => chat.edit(0, user(content)).next(), /chat.edit: messages\[0\].content is .*, expected a string/],
       ]),
       [() => chat.send([]).next(), /expected a text, or messages/],
       [() => chat.send().next(), /expected a text, or messages/],

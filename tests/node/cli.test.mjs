@@ -38,6 +38,20 @@ test('what --help says fits 80 columns', () => {
 
 /* ---- run, bench ---- */
 
+test('run reads a model from a pipe, a socket and a file that are its standard input', () => {
+  const words = ['run', '/dev/stdin', '-p', 'Hello', '--raw', '-n', '4', '--temp', '0'];
+  const file = plumb(words.map(word => word === '/dev/stdin' ? tinyPath : word));
+  assert.equal(file.code, 0, file.err);
+  const socket = plumb(words, readFileSync(tinyPath));
+  assert.deepEqual([socket.code, socket.out], [0, file.out], socket.err);
+  for (const shell of ['cat "$1" | "$@"', '"$@" < "$1"']) {
+    const line = shell.replaceAll('"$@"', '"$0" "$2" "$3" "$4" "$5" "$6" "$7" "$8" "$9" "${10}" "${11}"');
+    const { status, stdout, stderr } = spawnSync('sh', ['-c', line, process.execPath, tinyPath, script, ...words],
+      { encoding: 'utf8' });
+    assert.deepEqual([status, stdout], [0, file.out], `${shell}: ${stderr}`);
+  }
+});
+
 test('run streams llama.cpp\'s answer within 3 s of its start, then says how fast it was', async () => {
   const answer = await answerOf(chatPrompt, 24);
   let out = '', err = '', first = Infinity, pieces = 0;
@@ -73,7 +87,8 @@ test('run of a URL, in JSON', async t => {
   child.stdout.setEncoding('utf8').on('data', data => { out += data; });
   assert.equal(await new Promise(resolve => child.on('close', resolve)), 0);
   const { text, finishReason, stats, module, threads, seed } = JSON.parse(out);
-  assert.deepEqual([text, finishReason, threads, seed], [await answerOf(chatPrompt, 24), 'length', 2, 0]);
+  assert.deepEqual([text, finishReason, threads], [await answerOf(chatPrompt, 24), 'length', 2]);
+  assert.ok(Number.isInteger(seed) && seed >= 0 && seed < 2 ** 32, `seed ${seed}`);
   assert.match(module, /^plumb-mt/);
   assert.deepEqual([stats.promptTokens, stats.tokens], [39, 24]);
   const cache = (...words) => spawnSync(process.execPath, [script, 'cache', ...words],
@@ -85,6 +100,40 @@ test('run of a URL, in JSON', async t => {
   assert.deepEqual([cache().stdout, cache('remove', args[1]).status], ['', 1]);
   assert.equal(cache().stderr, `plumb: cache: no copies are in ${process.env.PLUMB_CACHE}\n`);
   assert.match(plumb(['cache', '--help']).out, /\$PLUMB_CACHE/);
+});
+
+test('inspect of a URL fetches no more than the header takes, and says what the file itself says', async t => {
+  let sent = 0, ranges = true;
+  const size = statSync(realPath).size;
+  const url = await server(t, (request, response) => {
+    const [, from, to] = ranges && /^bytes=(\d+)-(\d+)$/.exec(request.headers.range ?? '') || [];
+    if (request.url === '/none.gguf') return void response.writeHead(404).end();
+    const end = to === undefined ? size - 1 : Math.min(Number(to), size - 1);
+    response.writeHead(to === undefined ? 200 : 206, { 'Content-Length': end - Number(from ?? 0) + 1,
+      ...to !== undefined && { 'Content-Range': `bytes ${from}-${end}/${size}` } });
+    const stream = createReadStream(realPath, { start: Number(from ?? 0), end });
+    stream.on('data', data => { sent += data.length; });
+    stream.pipe(response);
+    response.on('close', () => stream.destroy());
+  });
+  const inspect = (...words) => new Promise(resolve => {
+    const child = spawn(process.execPath, [script, 'inspect', ...words]);
+    let out = '', err = '';
+    child.stdout.setEncoding('utf8').on('data', data => { out += data; });
+    child.stderr.setEncoding('utf8').on('data', data => { err += data; });
+    child.on('close', code => resolve({ code, out, err }));
+  });
+  const name = `${url}model.gguf`;
+  for (const how of [[], ['--json']]) {
+    for (ranges of [true, false]) {
+      sent = 0;
+      const local = plumb(['inspect', realPath, ...how]).out.replace(realPath, name);
+      assert.deepEqual(await inspect(name, ...how), { code: 0, out: local, err: '' });
+      assert.ok(sent > 1e6 && sent < 2e7, `${sent} bytes`);
+    }
+  }
+  const { code, out, err } = await inspect(`${url}none.gguf`);
+  assert.deepEqual([code, out, err], [1, '', `plumb: ${url}none.gguf: PLUMB_ERROR_IO: the server answered 404\n`]);
 });
 
 test('run and bench compute what the C program computes', () => {
@@ -105,7 +154,7 @@ test('run: Ctrl-C ends the answer, exit code 130', async () => {
   child.stderr.setEncoding('utf8').on('data', data => { err += data; });
   child.stdout.once('data', () => child.kill('SIGINT'));
   assert.deepEqual(await new Promise(resolve => child.on('close', (...end) => resolve(end))), [130, null]);
-  assert.match(err, /^load .* tokens\/s\n$/);
+  assert.match(err, /^load .* tokens\/s, seed \d+\n$/);
 });
 
 test('failures are one line and a code', () => {
@@ -115,8 +164,9 @@ test('failures are one line and a code', () => {
       new RegExp('^plumb: prompt: PLUMB_ERROR_CONTEXT: the prompt has 3 tokens, but the context holds 2; '
         + '--ctx makes it larger\n$')],
     [['run', 'http://127.0.0.1:1/x.gguf', '-p', 'Hi'], 1, /http:\/\/127\.0\.0\.1:1\/x\.gguf: PLUMB_ERROR_IO: /],
-    [['inspect', 'http://127.0.0.1:1/x.gguf'], 2,
-      /x\.gguf: download it first; run, bench, chat and preflight take URLs/],
+    [['inspect', 'http://127.0.0.1:1/x.gguf'], 1, /^plumb: http:\/\/127\.0\.0\.1:1\/x\.gguf: PLUMB_ERROR_IO: /],
+    [['tokenize', 'http://127.0.0.1:1/x.gguf', 'x'], 2,
+      /x\.gguf: download it first; run, bench, chat, preflight and inspect take URLs/],
     [['cache', 'remove', 'foo'], 2, /^plumb: cache: foo is no URL, and only URLs have copies\n$/],
     [['chat'], 2, /^plumb: chat: MODEL is needed; see plumb chat --help\n$/],
     [['chat', tinyPath], 1, /f32\.gguf: PLUMB_ERROR_TEMPLATE: the file has no chat template/],

@@ -2,15 +2,16 @@
  * Ground truth: the file itself (its sha256 by Node's own hash), what the server saw of every request, and that the
  * same logits come out as from the file. */
 import assert from 'node:assert/strict';
-import { fork, spawnSync } from 'node:child_process';
+import { fork, spawn, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, statSync, truncateSync, utimesSync,
   writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { beforeEach, test } from 'node:test';
+import { gzipSync } from 'node:zlib';
 import { Plumb } from '../../web/node/index.js';
-import { fails, plumbOn, root, server, tiny, tinyPath } from './helpers.mjs';
+import { fails, plumbOn, random, root, server, tiny, tinyPath } from './helpers.mjs';
 
 const IDS = [72, 101, 13, 255];
 /** Of f32.gguf: behind all keys and the tensor directory. */
@@ -198,6 +199,66 @@ test('a range of another place is an error that says so', async t => {
   assert.equal((await load(url)).logits, expected);   // of a 200 the header means nothing
 });
 
+for (const [what, headers] of [['neither Content-Range nor Content-Length', {}],
+  ['no Content-Range, but the length of the rest', { 'Content-Length': 28544 }],
+  ['a Content-Range, but encoded', { 'Content-Range': 'bytes 60000-88543/88544', 'Content-Encoding': 'gzip' }]]) {
+  test(`a 206 with ${what} is refused, and the file is begun again`, async t => {
+    const asked = [];
+    const url = await server(t, ({ headers: { range } }, response) => {
+      asked.push(range);
+      response.setHeader('ETag', '"one"');
+      if (asked.length === 1) {
+        response.writeHead(200, { 'Content-Length': tiny.length });
+        response.write(tiny.subarray(0, 60000), () => setTimeout(() => response.destroy(), PATIENCE));
+      } else if (range) {
+        response.writeHead(206, headers);
+        response.end(headers['Content-Encoding'] ? gzipSync(tiny) : headers['Content-Length'] ? tiny.subarray(0, 28544)
+          : tiny);
+      } else response.writeHead(200, { 'Content-Length': tiny.length }).end(tiny);
+    });
+    const { logits, warnings } = await load(`${url}m`);
+    assert.deepEqual([logits, warnings], [expected, []]);
+    // Once by the same load, and once by the one that goes on with the copy.
+    assert.deepEqual(asked, [undefined, 'bytes=60000-', 'bytes=60000-', undefined]);
+    assert.equal(sha256(readFileSync(copyPath())), sha256(tiny));
+    const [{ complete, size }] = await quick.listCached();
+    assert.deepEqual([complete, size], [true, tiny.length]);
+  });
+}
+
+test('a server that only ever sends such ranges ends the load with the reason, or never gets one', async t => {
+  const url = await server(t, ({ headers: { range } }, response) => {
+    response.setHeader('ETag', '"one"');
+    if (range) return void response.writeHead(206).end(tiny);
+    response.writeHead(200, { 'Content-Length': tiny.length });
+    response.write(tiny.subarray(0, 60000), () => setTimeout(() => response.destroy(), PATIENCE));
+  });
+  await fails(load(`${url}m`), 'PLUMB_ERROR_IO', /the bytes stop after 60000 of 88544: .*5 more tries/);
+});
+
+test('what was certain of the size stays certain when the rest says less', async t => {
+  const url = await server(t, ({ headers: { range } }, response) => {
+    response.setHeader('ETag', '"one"');
+    if (!range) {
+      response.writeHead(200, { 'Content-Length': tiny.length });
+      response.write(tiny.subarray(0, 60000), () => setTimeout(() => response.destroy(), PATIENCE));
+    } else response.writeHead(206, { 'Content-Range': 'bytes 60000-88543/*' }).end(Buffer.alloc(30000));
+  });
+  await fails(load(`${url}m`), 'PLUMB_ERROR_IO', /the server sends more than the 88544 bytes/);
+});
+
+test('an empty answer says so, with the URL', async t => {
+  for (const length of [true, false]) {
+    const url = await server(t, (_, response) => {
+      if (length) response.setHeader('Content-Length', 0);
+      response.flushHeaders();
+      response.end();
+    });
+    await fails(load(`${url}m`), 'PLUMB_ERROR_TRUNCATED', /^http:.*\/m: the server sent an empty file, not a GGUF/);
+    assert.deepEqual(files(), []);
+  }
+});
+
 test('more bytes than announced are refused', async t => {
   const url = await server(t, (request, response) => {
     if (!request.headers.range) {
@@ -333,12 +394,19 @@ test('the modes: no-cache asks, reload downloads, no-store leaves no trace', asy
   assert.equal(seen.length, 5);
 });
 
+/** Makes the metadata that of an older version, which had no digests. @param {object} change */
+function age(change) {
+  const { sums, ...meta } = JSON.parse(readFileSync(metaPath(), 'utf8'));
+  assert.match(sums, /^[0-9a-f]+$/);
+  writeFileSync(metaPath(), JSON.stringify({ ...meta, ...change }));
+}
+
 for (const cut of [0, 1, 5000, 60000, tiny.length - 1, tiny.length]) {
-  test(`a copy of ${cut} bytes that a killed process left is resumed`, async t => {
+  test(`a copy of ${cut} bytes that a killed process of an older version left is resumed`, async t => {
     const { url, seen } = await flaky(t, () => ({}));
     await load(url);
     truncateSync(copyPath(), cut);
-    writeFileSync(metaPath(), JSON.stringify({ ...JSON.parse(readFileSync(metaPath(), 'utf8')), complete: false }));
+    age({ complete: false });
     seen.length = 0;
     let first;
     const { logits } = await load(url, { sha256: sha256(tiny), onProgress: progress => { first ??= progress; } });
@@ -356,7 +424,7 @@ test('a copy of which the server has another file meanwhile begins anew', async 
   const { url, seen } = await flaky(t, () => state);
   await load(url);
   truncateSync(copyPath(), 60000);
-  writeFileSync(metaPath(), JSON.stringify({ ...JSON.parse(readFileSync(metaPath(), 'utf8')), complete: false }));
+  age({ complete: false });
   state = { bytes: other, etag: '"two"' };
   assert.equal((await load(url)).logits, otherwise);
   assert.equal(sha256(readFileSync(copyPath())), sha256(other));
@@ -372,7 +440,9 @@ test('what is written beside a copy is not trusted', async t => {
     JSON.stringify({ ...good, size: 1e300 }), JSON.stringify({ ...good, size: 5 }),
     JSON.stringify({ ...good, size: tiny.length + 1 }), JSON.stringify({ ...good, lastUsed: 'x' }),
     JSON.stringify({ ...good, etag: {} }), JSON.stringify({ ...good, size: undefined }),
-    JSON.stringify({ ...good, complete: 'yes' })]) {
+    JSON.stringify({ ...good, complete: 'yes' }), JSON.stringify({ ...good, sums: 5 }),
+    JSON.stringify({ ...good, sums: '' }), JSON.stringify({ ...good, sums: 'x'.repeat(16) }),
+    JSON.stringify({ ...good, sums: good.sums + good.sums })]) {
     writeFileSync(metaPath(), text);
     await quick.listCached();
     assert.equal(await quick.openCached(url), undefined, text);
@@ -383,17 +453,84 @@ test('what is written beside a copy is not trusted', async t => {
   }
 });
 
-test('a damaged copy is loaded from the server instead, and replaced', async t => {
+/** Flips one bit of a file. @param {string} path @param {number} at */
+function flip(path, at) {
+  const bytes = readFileSync(path);
+  bytes[at] ^= 1 << at % 8;
+  writeFileSync(path, bytes);
+}
+
+test('a damaged copy is loaded from the server instead, and replaced, and a warning says so', async t => {
   const { url, seen } = await flaky(t, () => ({}));
   await load(url);
   for (const [at, n] of [[0, 4], [100, 3000], [0, tiny.length]]) {
     const bytes = tiny.slice();
     bytes.fill(255, at, at + n);
     writeFileSync(copyPath(), bytes);
-    assert.equal((await load(url)).logits, expected);
+    const { logits, warnings } = await load(url);
+    assert.equal(logits, expected);
+    assert.deepEqual(warnings.map(({ code }) => code), ['cache']);
+    assert.match(warnings[0].message, /the copy on this machine is damaged: .*; it is removed, and the file/);
     assert.equal(sha256(readFileSync(copyPath())), sha256(tiny));
   }
   assert.equal(seen.length, 4);
+});
+
+test('one flipped bit of a kept copy is found, wherever it is', async t => {
+  const padded = Buffer.concat([tiny, Buffer.alloc(9 << 20, 7)]);   // three chunks; the engine needs the first
+  const { url, seen } = await flaky(t, () => ({ bytes: padded }));
+  await load(url);
+  for (const [at, from, to] of [[HEADER + 9, 0, 4194304], [tiny.length - 1, 0, 4194304], [4194303, 0, 4194304],
+    [4194304, 4194304, 8388608], [padded.length - 1, 8388608, padded.length]]) {
+    for (const options of [{}, { sha256: sha256(padded) }]) {
+      seen.length = 0;
+      flip(copyPath(), at);
+      const { logits, warnings } = await load(url, options);
+      assert.equal(logits, expected, `byte ${at}`);
+      assert.deepEqual(warnings, [{ code: 'cache', message: `${url}: the copy on this machine is damaged: the bytes `
+        + `from ${from} to ${to} are not those that were downloaded; it is removed, and the file is downloaded anew` }]);
+      assert.equal(seen.length, 1);
+      assert.equal(sha256(readFileSync(copyPath())), sha256(padded));
+      assert.deepEqual((await load(url, options)).warnings, []);
+    }
+  }
+});
+
+test('one flipped bit of a copy that is not whole is found before the download goes on', async t => {
+  const { url, seen } = await flaky(t, i => i % 7 < 6 ? { cut: 60000 } : {});
+  await fails(load(url), 'PLUMB_ERROR_IO', /the bytes stop after 60000/);
+  const part = join(copies, files().find(name => name.endsWith('.part')));
+  assert.deepEqual((await quick.listCached()).map(({ bytes, complete }) => [bytes, complete]), [[60000, false]]);
+  flip(part, 59999);
+  seen.length = 5;
+  const { logits, warnings } = await load(url);
+  assert.equal(logits, expected);
+  assert.match(warnings[0].message, /damaged: the bytes from 0 to 60000 are not those/);
+  assert.equal(sha256(readFileSync(copyPath())), sha256(tiny));
+});
+
+test('a copy of an older version gets its digests from the load that reads it', async t => {
+  const { url, seen } = await flaky(t, () => ({}));
+  await load(url);
+  const { sums } = JSON.parse(readFileSync(metaPath(), 'utf8'));
+  age({});
+  assert.deepEqual(await load(url), { logits: expected, warnings: [] });
+  assert.equal(JSON.parse(readFileSync(metaPath(), 'utf8')).sums, sums);
+  flip(copyPath(), 60000);
+  const { logits, warnings } = await load(url);
+  assert.deepEqual([logits, warnings.length, seen.length], [expected, 1, 2]);
+});
+
+/** The digests of two files by hash-wasm 4.13.0, xxhash64 of each 4 MiB. */
+const XXH64 = { tiny: 'b79edb716c98e97e', padded: 'ecb12c41dc143e2013ae54de77b7e371' };
+test('digests are XXH64, by another implementation of it', async t => {
+  for (const [bytes, sums] of [[tiny, XXH64.tiny], [Buffer.concat([tiny, Buffer.alloc(5 << 20, 7)]), XXH64.padded]]) {
+    const { url } = await flaky(t, () => ({ bytes }));
+    await load(url);
+    const all = files().filter(name => name.endsWith('.json')).map(name =>
+      JSON.parse(readFileSync(join(copies, name), 'utf8')));
+    assert.equal(all.find(meta => meta.url === url).sums, sums);
+  }
 });
 
 test('a file that is no model leaves no copy', async t => {
@@ -478,34 +615,57 @@ test('of two loads at once one keeps a copy, the other says that it does not', a
   assert.equal(sha256(readFileSync(copyPath())), sha256(tiny));
 });
 
-test('a lock that a dead process left is none; one of a living process holds', async t => {
+// ---- several processes ----
+
+/** When a process began, in ticks, of proc_pid_stat(5); its name has no odd characters. */
+const hasProc = existsSync('/proc/self/stat');
+const began = pid => hasProc ? readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ').at(-1).split(' ')[19] : '';
+const { take, times } = await import('../../web/node/lock.js');
+/** What a lock of this process says of the machine. */
+async function machine() {
+  const path = join(copies, 'probe.lock'), held = await take(path);
+  const text = readFileSync(path, 'utf8');
+  held.release();
+  return text.split(' ')[2];
+}
+
+test('a lock that a dead process left is none; one of a living process holds while it says that it lives', async t => {
   const { url } = await flaky(t, () => ({}));
   await load(url);
-  // When the parent began, in ticks, of proc_pid_stat(5); it is at work, so its name has no odd characters.
-  const hasProc = existsSync('/proc/self/stat');
-  const began = hasProc ? readFileSync(`/proc/${process.ppid}/stat`, 'utf8').split(') ').at(-1).split(' ')[19] : '';
-  const lock = `${copyPath()}.lock`, metaLock = `${metaPath()}.lock`;
-  for (const [text, held] of [['999999999 5', false], ['nonsense', false], ['', false], ['0 5', false], ['-1 5', false],
-    [' 5', false], [`${process.ppid} 5`, !hasProc], [`${process.ppid} ${began}`, true]]) {
-    for (const one of [lock, metaLock]) {
-      writeFileSync(one, text);
-      const { logits, warnings } = await load(url, { cache: 'reload' });
-      assert.equal(logits, expected);
-      assert.equal(warnings.length, held ? 1 : 0, text);
-      if (held) await fails(quick.removeCached(url), 'PLUMB_ERROR_STATE', /another tab or process is using it/);
-      rmSync(one, { force: true });
-      if (held) await load(url, { cache: 'reload' });
-    }
-  }
-  // One that says no time is none after a day.
-  for (const [hours, held] of [[23, true], [25, false]]) {
-    writeFileSync(lock, `${process.ppid} `);
-    const then = Date.now() / 1000 - hours * 3600;
-    utimesSync(lock, then, then);
-    const { warnings } = await load(url, { cache: 'reload' });
-    assert.equal(warnings.length, held ? 1 : 0, `${hours} hours: ${warnings[0]?.message}`);
+  const lock = copyPath().replace(/gguf$/, 'lock'), here = await machine();
+  const long = Date.now() / 1000 - 60;
+  for (const [text, touched, held] of [[`999999999 5 ${here}`, undefined, false], ['nonsense', undefined, false],
+    ['', undefined, false], [`0 5 ${here}`, undefined, false], [`-1 5 ${here}`, undefined, false],
+    [`${process.ppid} 5 ${here}`, undefined, !hasProc],
+    [`${process.ppid} ${began(process.ppid)} ${here}`, undefined, true],
+    [`${process.ppid} ${began(process.ppid)} ${here}`, long, false],
+    ['7 5 elsewhere', long, false], ['7 5', long, false]]) {   // of another machine, of an older version
+    writeFileSync(lock, text);
+    if (touched) utimesSync(lock, touched, touched);
+    const { logits, warnings } = await load(url, { cache: 'reload' });
+    assert.equal(logits, expected);
+    assert.equal(warnings.length, held ? 1 : 0, text);
+    if (held) await fails(quick.removeCached(url), 'PLUMB_ERROR_STATE', /another tab or process is using it/);
+    rmSync(lock, { force: true });
+    if (held) await load(url, { cache: 'reload' });
   }
   assert.deepEqual(files().filter(name => !/\.(gguf|json)$/.test(name)), [], 'nothing is left');
+});
+
+test('a lock of who cannot be seen is waited for: it is stale once nobody has touched it for a while', async t => {
+  const { url } = await flaky(t, () => ({}));
+  await load(url);
+  const lock = copyPath().replace(/gguf$/, 'lock'), usual = { ...times };
+  t.after(() => Object.assign(times, usual));
+  Object.assign(times, { stale: 1000, poll: 20 });
+  writeFileSync(lock, '7 5 elsewhere');
+  assert.deepEqual((await load(url, { cache: 'reload' })).warnings, []);
+  writeFileSync(lock, '7 5 elsewhere');
+  const loading = load(url, { cache: 'reload' });
+  const beat = setInterval(() => writeFileSync(lock, '7 5 elsewhere'), 100);
+  const { warnings } = await loading;
+  clearInterval(beat);
+  assert.match(warnings[0].message, /no copy is kept: another tab or process is using it/);
 });
 
 test('of many processes that find a stale lock one has it', async () => {
@@ -524,8 +684,9 @@ test('of many processes that find a stale lock one has it', async () => {
     child.once('message', resolve);
     child.once('exit', reject);
   });
+  const text = `999999999 5 ${await machine()}`;
   for (let i = 0; i < 8; i++) {
-    writeFileSync(join(copies, 'x.lock'), '999999999 5');
+    writeFileSync(join(copies, 'x.lock'), text);
     const children = Array.from({ length: 4 }, () => fork(path));
     await Promise.all(children.map(said));
     const answers = children.map(said), at = Date.now() + 20;
@@ -533,7 +694,126 @@ test('of many processes that find a stale lock one has it', async () => {
     assert.deepEqual((await Promise.all(answers)).sort(), ['Busy', 'Busy', 'Busy', true]);
     for (const child of children) child.kill();
   }
-  assert.deepEqual(files(), ['program.mjs', 'x', 'x.lock']);
+  assert.deepEqual(files(), ['program.mjs', 'x.lock']);
+});
+
+/** Programs that see neither each other's process ids nor ours, as in two containers; without the right to that, they
+ * are told that they are elsewhere. */
+const apart = spawnSync('unshare', ['--pid', '--fork', '--mount-proc', 'true']).status === 0
+  ? ['unshare', '--pid', '--fork', '--mount-proc', '--kill-child'] : [];
+const LOADER = `
+  import { createHash } from 'node:crypto';
+  import { times } from ${JSON.stringify(`${root}web/node/lock.js`)};
+  import { Plumb } from ${JSON.stringify(`${root}web/node/index.js`)};
+  Object.assign(times, { beat: 100, stale: 1500, poll: 20, elsewhere: ${apart.length === 0} });
+  const model = await Plumb.load(process.argv[1], { worker: false });
+  const logits = await model.feed(${JSON.stringify(IDS)});
+  const { warnings } = model;
+  await model.close();
+  const digest = createHash('sha256').update(new Uint8Array(logits.buffer)).digest('hex');
+  console.log(JSON.stringify({ logits: digest, warnings }));`;
+/** Loads a URL in such a program. @param {string} url */
+function elsewhere(url) {
+  const [command, ...args] = [...apart, process.execPath, '--input-type=module', '-e', LOADER, url];
+  const child = spawn(command, args, { stdio: ['ignore', 'pipe', 'inherit'] });
+  let text = '';
+  child.stdout.on('data', data => { text += data; });
+  const end = new Promise(resolve => child.on('close', () => resolve(text && JSON.parse(text))));
+  return { child, end };
+}
+
+/** A server that sends a file slowly, and knows ranges. @param {import('node:test').TestContext} t
+ * @param {() => {bytes: Uint8Array, etag: string, piece: number, ms: number}} state */
+async function slow(t, state) {
+  const ranges = [];
+  const url = await server(t, ({ headers: { range } }, response) => {
+    const { bytes, etag, piece, ms } = state();
+    let at = Number(/\d+/.exec(range ?? '0')[0]);
+    ranges.push(at);
+    response.on('error', () => {});
+    if (at >= bytes.length) return void response.writeHead(416, { 'Content-Range': `bytes */${bytes.length}` }).end();
+    response.writeHead(at > 0 ? 206 : 200, { ETag: etag, 'Content-Length': bytes.length - at,
+      ...at > 0 && { 'Content-Range': `bytes ${at}-${bytes.length - 1}/${bytes.length}` } });
+    const send = () => {
+      if (response.destroyed) return;
+      response.write(bytes.subarray(at, at += piece));
+      if (at < bytes.length) setTimeout(send, ms);
+      else response.end();
+    };
+    send();
+  });
+  return { url: `${url}m`, ranges };
+}
+const comes = async action => {
+  while (!action()) await new Promise(resolve => setTimeout(resolve, 10));
+};
+const partSize = () => Math.max(0, ...files().filter(name => name.endsWith('.part')).map(name =>
+  statSync(join(copies, name)).size));
+
+test('two processes that cannot see each other: one writes the copy, the other says that it keeps none', async t => {
+  const { url } = await slow(t, () => ({ bytes: tiny, etag: '"one"', piece: 2000, ms: 60 }));
+  const first = elsewhere(url);
+  await comes(() => partSize() > 0);
+  const second = await elsewhere(url).end;
+  assert.equal(second.logits, expected);
+  assert.match(second.warnings[0].message, /no copy is kept: another tab or process is using it/);
+  assert.deepEqual(await first.end, { logits: expected, warnings: [] });
+  assert.equal(sha256(readFileSync(copyPath())), sha256(tiny));
+  assert.deepEqual(files().map(name => name.replace(/.*\./, '')), ['gguf', 'json']);
+});
+
+test('what a process elsewhere left when it was killed is gone on with once its lock is stale', async t => {
+  const { url, ranges } = await slow(t, () => ({ bytes: tiny, etag: '"one"', piece: 2000, ms: 20 }));
+  const first = elsewhere(url);
+  await comes(() => partSize() >= 30000);
+  first.child.kill('SIGKILL');
+  const left = partSize();
+  const second = await elsewhere(url).end;
+  assert.deepEqual(second, { logits: expected, warnings: [] });
+  assert.ok(ranges.length === 2 && ranges[1] >= left && ranges[1] % 2000 === 0, `${left}: ${ranges}`);
+  assert.equal(sha256(readFileSync(copyPath())), sha256(tiny));
+});
+
+test('25 processes that are killed in mid-download lose nothing', async t => {
+  const next = random(5);
+  const padded = Buffer.concat([tiny, Buffer.alloc(1 << 20)]);
+  const { url, ranges } = await slow(t, () => ({ bytes: padded, etag: '"one"', piece: 700, ms: 4 }));
+  let left = 0;
+  for (let i = 0; i < 25; i++) {
+    const child = spawn(process.execPath, ['--input-type=module', '-e', LOADER, url], { stdio: 'inherit' });
+    const end = new Promise(resolve => child.on('close', resolve));
+    const enough = left + next(4000);
+    await Promise.race([comes(() => partSize() > enough), end]);
+    child.kill('SIGKILL');
+    await end;
+    assert.ok(partSize() >= left, `${partSize()} bytes after ${left}`);
+    left = partSize();
+  }
+  assert.ok(ranges.length === 25 && ranges.every((at, i) => i === 0 || at >= ranges[i - 1]), `${ranges}`);
+  assert.deepEqual(await load(url, { sha256: sha256(padded) }), { logits: expected, warnings: [] });
+  assert.equal(ranges.at(-1), left);
+  assert.equal(sha256(readFileSync(copyPath())), sha256(padded));
+});
+
+test('a process that was stopped and goes on after its lock was taken writes no more', async t => {
+  let state = { bytes: tiny, etag: '"one"', piece: 2000, ms: 60 };
+  const { url } = await slow(t, () => state);
+  const child = spawn(process.execPath, ['--input-type=module', '-e', LOADER, url],
+    { stdio: ['ignore', 'pipe', 'inherit'] });
+  let text = '';
+  child.stdout.on('data', data => { text += data; });
+  const end = new Promise(resolve => child.on('close', resolve));
+  await comes(() => partSize() >= 10000);
+  child.kill('SIGSTOP');
+  state = { bytes: other, etag: '"two"', piece: 50000, ms: 0 };
+  assert.deepEqual(await elsewhere(url).end, { logits: otherwise, warnings: [] });
+  child.kill('SIGCONT');
+  await end;
+  const { logits, warnings } = JSON.parse(text);
+  assert.equal(logits, expected);
+  assert.match(warnings[0].message, /no copy is kept: .*another process has taken its lock/);
+  assert.equal(sha256(readFileSync(copyPath())), sha256(other));
+  assert.deepEqual(await load(url), { logits: otherwise, warnings: [] });
 });
 
 test('a folder that cannot be written leaves a warning', async t => {
@@ -586,12 +866,11 @@ test('too little room: the numbers; room that ends in the middle: the copy goes,
   for (const full of [1, 20000, 60000]) {
     const ending = await onFolder(real => ({
       async lock(name) {
-        const handle = await real.lock(name);
-        if (!name.endsWith('.gguf')) return handle;
-        return { ...handle, write(bytes, at) {
+        const lock = await real.lock(name), { write } = lock;
+        return Object.assign(lock, { write(bytes, at, ...rest) {
           if (at + bytes.length > full) throw new DOMException('the quota is used up', 'QuotaExceededError');
-          handle.write(bytes, at);
-        } };
+          return write.call(lock, bytes, at, ...rest);
+        } });
       },
     }));
     const { logits, warnings } = await load(url, {}, ending);
@@ -627,4 +906,57 @@ test('a split model by its first name, from a path and from a server, each part 
   assert.equal((await quick.listCached()).length, 3);
   assert.equal(await quick.removeCached(`${url}${first}?download=true`), true);
   assert.deepEqual(await quick.listCached(), []);
+});
+
+/** Names of the parts of a model of n. @param {number} n */
+const partsOf = n => Array.from({ length: n }, (_, i) =>
+  `m-${String(i + 1).padStart(5, '0')}-of-${String(n).padStart(5, '0')}.gguf`);
+
+test('a first part that fails ends a split model of many: nothing is asked of the others', async t => {
+  const asked = [];
+  const url = await server(t, (request, response) => {
+    asked.push(`${request.method} ${request.url}`);
+    response.writeHead(404).end('no');
+  });
+  await fails(load(`${url}${partsOf(999)[0]}`), 'PLUMB_ERROR_IO', /m-00001-of-00999\.gguf: the server answered 404/);
+  assert.deepEqual(asked, [`GET /${partsOf(999)[0]}`]);
+});
+
+test('the parts of a split model are asked for their sizes in order, 6 requests at once at most', async t => {
+  const asked = [], waiting = [];
+  let most = 0, open = 0;
+  const url = await server(t, (request, response) => {
+    asked.push(`${request.method} ${request.url}`);
+    most = Math.max(most, ++open);
+    response.on('close', () => open--);
+    response.writeHead(200, { ETag: '"one"', 'Content-Length': request.method === 'HEAD' ? 5000 : 1 << 20 });
+    if (request.method === 'HEAD') waiting.push(() => response.end());
+    else response.write(tiny.subarray(0, 1000));   // and nothing more
+    // All that are sent at once have come when two turns of the machine's clock bring no further one.
+    const n = asked.length;
+    setTimeout(() => { if (asked.length === n) for (const end of waiting.splice(0)) end(); }, 50);
+  });
+  const stop = new AbortController();
+  const loading = load(`${url}${partsOf(40)[0]}`, { signal: stop.signal });
+  while (asked.length < 40) await new Promise(resolve => setTimeout(resolve, 20));
+  stop.abort(new Error('enough'));
+  await assert.rejects(loading, /enough/);
+  assert.ok(most <= 6, `${most} requests at once`);
+  const order = asked.map(line => partsOf(40).indexOf(line.split('/')[1]));
+  assert.deepEqual([...order].sort((a, b) => a - b), partsOf(40).map((_, i) => i));
+  assert.ok(order.every((part, i) => Math.abs(part - i) < 6), `asked in the order ${order}`);
+  assert.deepEqual(asked.filter(line => line.startsWith('GET')), [`GET /${partsOf(40)[0]}`]);
+});
+
+test('a name that says more than 999 parts is refused before anything is asked', async t => {
+  let asked = 0;
+  const url = await server(t, (_, response) => {
+    asked++;
+    response.end();
+  });
+  for (const action of [() => quick.load(`${url}m-00001-of-99999.gguf`),
+    () => quick.preflight(`${url}m-00001-of-01000.gguf`), () => quick.removeCached(`${url}m-00001-of-01000.gguf`)]) {
+    await fails(action, 'PLUMB_ERROR_ARGUMENT', /m-00001-of-(99999|01000)\.gguf: .* (99999|1000) parts; at most 999/);
+  }
+  assert.equal(asked, 0);
 });

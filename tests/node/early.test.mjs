@@ -65,7 +65,8 @@ test('an engine that does not compile gives the connection up', { timeout: 20000
 
 /** Loads a model where there are relaxed dots, and counts looks at a clock.
  * @param {string} clock  the time in ms, of `looks`
- * @returns {{left: number, ids: number, early: number, loaded: number, later: number}} */
+ * @returns {{left: number, ids: number, early: number, loaded: number, later: number, precision: string,
+ *   logits: string}} */
 function measured(clock) {
   const old = Number(process.versions.node.split('.')[0]) < 22;
   const flags = old ? ['--experimental-wasm-relaxed-simd', '--no-liftoff'] : [];
@@ -74,7 +75,7 @@ function measured(clock) {
     import { Engine, importsOf } from '${root}web/engine.js';
     const module = new WebAssembly.Module(readFileSync('${root}web/dist/plumb-relaxed.wasm'));
     const imports = importsOf(module);
-    let looks = 0;
+    let looks = 0, now = 0;
     imports.env.plumb_now = () => (looks++, ${clock});
     const engine = new Engine(new WebAssembly.Instance(module, imports));
     const bytes = readFileSync('${realPath}');
@@ -87,14 +88,31 @@ function measured(clock) {
     engine.end();
     const loaded = looks;
     for (let i = 0; i < 2; i++) engine.openSession(16);
-    console.log(JSON.stringify({ left: bytes.length - at, ids, early, loaded, later: looks - loaded }));`],
-  { encoding: 'utf8' }));
+    engine.feed([1, 2, 3]);
+    console.log(JSON.stringify({
+      left: bytes.length - at, ids, early, loaded, later: looks - loaded, precision: engine.info().precision,
+      logits: Buffer.from(engine.logits().buffer).toString('base64'),
+    }));`],
+  { encoding: 'utf8', maxBuffer: 1 << 24 }));
 }
+
+test('no clock decides the precision: whatever it shows, the precision and the logits are the same', () => {
+  // A timing looks at such a clock three times, and each kind of kernels is timed twice.  These clocks make the first,
+  // the second or the third kind, if so many are timed, seem 1000 times as fast as the others.
+  const clocks = ['performance.now()', 'looks', ...[0, 1, 2].map(fast =>
+    `now += Math.floor((looks - 1) / 6) % 3 === ${fast} ? 1 : 1000`)];
+  const all = clocks.map(clock => measured(clock));
+  for (const [i, { early, precision, logits }] of all.entries()) {
+    assert.ok(early > 0, clocks[i]);
+    assert.equal(precision, 'exact16', clocks[i]);
+    assert.equal(logits, all[0].logits, clocks[i]);
+  }
+});
 
 test('kernels are measured from the header on, and not again for a session', () => {
   const { left, ids, early, later } = measured('performance.now()');
   assert.ok(left > 1000 && ids === 1, `${left} bytes before the end "a" is ${ids} tokens`);
-  assert.ok(early >= 6 * 3, `${early} looks at the clock`);   // 6 timings: before, at its tick, after
+  assert.ok(early >= 4 * 3, `${early} looks at the clock`);   // 4 timings: before, at its tick, after
   assert.equal(later, 0);
 });
 

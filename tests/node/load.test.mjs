@@ -1,6 +1,7 @@
 /** Sources of a model. Ground truth: the file itself; however its bytes come, the same logits come out as from the
  * file, and tests/node/model.test.mjs compares those with llama.cpp's. */
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
 import { createReadStream, mkdtempSync, openAsBlob, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -9,7 +10,7 @@ import { gzipSync } from 'node:zlib';
 import { before, test } from 'node:test';
 import { Plumb } from '../../web/node/index.js';
 import { ggufHeader } from './gguf.mjs';
-import { fails, promise, server, tiny, tinyPath } from './helpers.mjs';
+import { fails, promise, root, server, tiny, tinyPath } from './helpers.mjs';
 
 const IDS = [72, 101, 13, 255];
 /** Loads, computes, closes. */
@@ -84,6 +85,42 @@ test('a stream that goes on behind the model is cancelled once it is loaded', as
     cancel() { cancelled++; },
   }));
   assert.equal(cancelled, 1);
+});
+
+test('a call that is refused leaves the stream of the caller as it was', async () => {
+  const aborted = AbortSignal.abort(new Error('before'));
+  for (const refused of [
+    one => Plumb.load(one, { sha256: ['0'.repeat(64), '1'.repeat(64)] }),
+    one => Plumb.load([one, 5]),
+    one => Plumb.load([one, 'http://127.0.0.1/m-00001-of-00002.gguf', {}]),
+    one => Plumb.load(one, { threads: 0 }),
+    one => Plumb.load(one, { signal: aborted }),
+    one => Plumb.preflight(one),
+    one => Plumb.preflight([one, tiny]),
+  ]) {
+    let cancelled = 0, at = 0;
+    const one = new ReadableStream({
+      pull(controller) {
+        if (at >= tiny.length) controller.close();
+        else controller.enqueue(tiny.subarray(at, at += 5000));
+      },
+      cancel() { cancelled++; },
+    });
+    await assert.rejects(async () => refused(one));
+    assert.deepEqual([one.locked, cancelled], [false, 0], String(refused));
+    await same(one);
+  }
+});
+
+test('a stream that was read is given back unlocked, after a load and after one that failed', async () => {
+  const good = stream(tiny, 5000), bad = stream(tiny.subarray(8), 5000);
+  await same(good);
+  await fails(Plumb.load(bad), 'PLUMB_ERROR_MAGIC', /./);
+  await new Promise(resolve => setImmediate(resolve));
+  assert.deepEqual([good.locked, bad.locked], [false, false]);
+  const reader = stream(tiny, 5000);
+  reader.getReader();
+  await fails(() => Plumb.load(reader), 'PLUMB_ERROR_ARGUMENT', /the stream is locked: something else reads it/);
 });
 
 test('a stream of single bytes', () => same(stream(tiny, 1)));
@@ -238,21 +275,26 @@ test('what no module could hold beside its context is refused once the header is
 });
 
 test('no memory for the engine itself: an error with the sizes, and the next load works', async () => {
-  const { Memory } = WebAssembly;
-  WebAssembly.Memory = class { constructor() { throw new RangeError('could not allocate memory'); } };
-  try {
-    await assert.rejects(Plumb.load(tinyPath, { threads: 2 }), {
-      code: 'PLUMB_ERROR_MEMORY', details: { held: 0, total: tiny.length },
-      message: 'no memory for the model of 88544 bytes; the engine holds 0 bytes: could not allocate memory',
-    });
-    await assert.rejects(Plumb.preflight(tinyPath, { threads: 2 }), {
-      code: 'PLUMB_ERROR_MEMORY',
-      message: 'no memory for the model; the engine holds 0 bytes: could not allocate memory',
-    });
-  } finally {
+  // In a process of its own: where an engine was closed, its memory is there for the next one.
+  const said = execFileSync(process.execPath, ['--input-type=module', '-e', `
+    import { Plumb } from '${root}web/node/index.js';
+    const { Memory } = WebAssembly;
+    WebAssembly.Memory = class { constructor() { throw new RangeError('could not allocate memory'); } };
+    const options = { threads: 2, worker: false }, seen = [];
+    for (const call of [Plumb.load, Plumb.preflight]) {
+      await call.call(Plumb, '${tinyPath}', options).catch(({ code, message, details }) =>
+        seen.push({ code, message, details }));
+    }
     WebAssembly.Memory = Memory;
-  }
-  await same(tinyPath, { threads: 2 });
+    const model = await Plumb.load('${tinyPath}', options);
+    seen.push((await model.info()).threads);
+    console.log(JSON.stringify(seen));`], { encoding: 'utf8' });
+  const code = 'PLUMB_ERROR_MEMORY', tail = '; the engine holds 0 bytes: could not allocate memory';
+  assert.deepEqual(JSON.parse(said), [
+    { code, message: `no memory for the model of 88544 bytes${tail}`, details: { held: 0, total: tiny.length } },
+    { code, message: `no memory for the model${tail}`, details: { held: 0 } },
+    2,
+  ]);
 });
 
 test('sources and options that are none', async () => {
@@ -262,15 +304,21 @@ test('sources and options that are none', async () => {
   }
   for (const [options, message] of [
     [{ contextlength: 5 }, /unknown option "contextlength"; known are threads, precision, contextLength/],
-    [{ contextLength: 0 }, /contextLength is 0, expected an integer from 1 on/],
+    ...[0, -1, 1.5, NaN, Infinity, 2 ** 24 + 1, 2 ** 32, 2 ** 32 + 64].map(contextLength =>
+      [{ contextLength }, new RegExp(`contextLength is ${contextLength}, expected an integer from 1 to 16777216`)]),
     [{ contextLength: '5' }, /contextLength is "5"/],
-    [{ threads: 0 }, /threads is 0, expected an integer from 1 on, or 'auto'/],
-    [{ threads: 1.5 }, /threads is 1.5/],
+    ...[0, -1, 1.5, 65, 2 ** 32 + 1, NaN, Infinity].map(threads =>
+      [{ threads }, new RegExp(`threads is ${threads}, expected an integer from 1 to 64, or 'auto'`)]),
     [{ threads: 'all' }, /threads is "all"/],
     [{ kvType: 'f16' }, /kvType is "f16", expected 'i16', 'q8' or 'f32'/],
-    [{ precision: 'fast' }, /precision is "fast", expected 'auto', 'exact16' or 'fast8'/],
+    [{ precision: 'fast' }, /precision is "fast", expected 'exact16' or 'fast8'/],
     [{ signal: {} }, /signal is an object, expected an AbortSignal/],
     [{ onProgress: 'loud' }, /onProgress is "loud", expected a function/],
     [null, /the options are null/],
-  ]) await fails(() => Plumb.load(tinyPath, options), 'PLUMB_ERROR_ARGUMENT', message);
+  ]) {
+    await fails(() => Plumb.load(tinyPath, options), 'PLUMB_ERROR_ARGUMENT', message);
+    if (options?.onProgress) continue;   // a preflight has none
+    await fails(() => Plumb.preflight(tinyPath, options), 'PLUMB_ERROR_ARGUMENT',
+      options?.contextlength ? /unknown option/ : message);
+  }
 });

@@ -236,7 +236,7 @@ describe('a tiny model', () => {
     await model.rewind(10);
     assert.deepEqual(await model.feed(ids.slice(10)), straight);
     await fails(model.rewind(25), 'PLUMB_ERROR_ARGUMENT', /25/);
-    for (const position of [-1, 1.5, NaN]) await fails(model.rewind(position), 'PLUMB_ERROR_ARGUMENT', /no position/);
+    for (const position of [-1, 1.5, NaN]) await fails(model.rewind(position), 'PLUMB_ERROR_ARGUMENT', /position is/);
   });
 
   test('the context fills up: the text ends for its length, a step is an error', async () => {
@@ -261,7 +261,7 @@ describe('a tiny model', () => {
       [() => generate('Hi', { maxTokens: 0 }), /maxTokens is 0/],
       [() => generate('Hi', { temperature: '1' }), /temperature is "1", expected a number/],
       [() => generate('Hi', { temperature: NaN }), /temperature/],
-      [() => generate('Hi', { topP: 1.5 }), /top_p/],
+      [() => generate('Hi', { topP: 1.5 }), /topP is 1.5/],
       [() => generate('Hi', { topK: -1 }), /topK is -1/],
       [() => generate('Hi', { stop: '' }), /stop is ""/],
       [() => generate('Hi', { stop: [1] }), /stop is an array/],
@@ -269,9 +269,9 @@ describe('a tiny model', () => {
       [() => generate('Hi', { logitBias: { x: 1 } }), /logitBias/],
       [() => generate('Hi', { logitBias: { 260: 1 } }), /bias token outside the vocabulary/],
       [() => generate(''), /the prompt is empty/],
-      [() => generate([]), /expected messages/],
-      [() => generate([{ content: 'Hi' }]), /expected messages/],
-      [() => generate(undefined), /expected messages/],
+      [() => generate([]), /expected messages|messages\[0\].* expected/],
+      [() => generate([{ content: 'Hi' }]), /expected messages|messages\[0\].* expected/],
+      [() => generate(undefined), /expected messages|messages\[0\].* expected/],
       [() => generate([1, 1.5]), /token 1 is 1.5/],
       [() => generate([260]), /260/, 'PLUMB_ERROR_TOKEN'],
       [() => model.feed([260]), /260/, 'PLUMB_ERROR_TOKEN'],
@@ -316,3 +316,72 @@ for (const worker of [false, true]) {
     await fails(model.generate('Hi').next(), 'PLUMB_ERROR_STATE', /the model is closed/);
   });
 }
+
+test('the README\'s way to find the likeliest token takes logits of any vocabulary', () => {
+  const line = /const best = (.*);/.exec(readFileSync(`${root}web/README.md`, 'utf8'))?.[1];
+  const logits = new Float32Array(2 ** 18).fill(-1);
+  logits[200000] = 3;
+  assert.equal(new Function('logits', `return ${line};`)(logits), 200000);
+});
+
+test('every option that is out of its range is refused with the range, by each call that takes it', async t => {
+  const model = await Plumb.load(tinyPath);
+  t.after(() => model.close());
+  const chat = model.chat(), user = { role: 'user', content: 'x' };
+  const ROLES = '"system", "developer", "user", "assistant", "tool"';
+  /** What no number option takes, and what is out of the range of one. */
+  const none = [NaN, Infinity, -Infinity, '1', null, {}];
+  const ranges = {
+    temperature: [[-1, -1e-9, 1e7], 'a number from 0 to 1000000'],
+    topK: [[-1, 1.5, 2 ** 32], 'an integer from 0 to 2\\^32 - 1'],
+    topP: [[-0.1, 1.1], 'a number from 0 to 1'],
+    minP: [[-0.1, 1.1], 'a number from 0 to 1'],
+    typicalP: [[-0.1, 1.1], 'a number from 0 to 1'],
+    repeatPenalty: [[0, -1, 1e7], 'a number from 0.000001 to 1000000'],
+    presencePenalty: [[-1e7, 1e7], 'a number from -1000000 to 1000000'],
+    frequencyPenalty: [[-1e7, 1e7], 'a number from -1000000 to 1000000'],
+    penaltyLastN: [[-1, 0.5, 2 ** 24 + 1], 'an integer from 0 to 16777216'],
+    seed: [[-1, 0.5, 2 ** 53, -1n, 1n << 64n], 'an integer from 0 on \\(a BigInt up to 2\\^64 - 1\\)'],
+    maxTokens: [[0, -1, 1.5], 'an integer from 1 on'],
+    logprobs: [[-1, 0.5, 21], 'an integer from 0 to 20'],
+    logitBias: [[5, 'x', { 5: NaN }, { 5: Infinity }, { '-1': 0 }, { 2147483648: 0 }], 'an object or Map from token'],
+  };
+  for (const [name, [wrong, range]] of Object.entries(ranges)) {
+    for (const value of [...wrong, ...none.filter(one => name !== 'logitBias' || typeof one !== 'object' || !one)]) {
+      const options = { [name]: value }, message = new RegExp(`${name} is .*, expected ${range}`);
+      await fails(model.generate('x', options).next(), 'PLUMB_ERROR_ARGUMENT', message);
+      await fails(chat.send('x', options).next(), 'PLUMB_ERROR_ARGUMENT', message);
+      await fails(async () => model.chat(options), 'PLUMB_ERROR_ARGUMENT', message);
+    }
+  }
+  for (const [name, high] of [['top_p', 1], ['min_p', 1], ['typical_p', 1], ['temperature', 2], ['repeat_penalty', 1e6],
+    ['presence_penalty', 2], ['frequency_penalty', 2]]) {
+    for (const value of [high + 0.5, -3, NaN, Infinity, '1']) {
+      await fails(model.chat.completions.create({ messages: [user], [name]: value }), 'PLUMB_ERROR_ARGUMENT',
+        new RegExp(`${name} is .*, expected a number from .* to ${high}`));
+    }
+  }
+  for (const role of ['banana', '', 'User', 5, undefined, null]) {
+    const messages = [user, { role, content: 'x' }];
+    const message = new RegExp(`messages\\[1\\].role is .*, expected ${ROLES}`);
+    await fails(model.generate(messages).next(), 'PLUMB_ERROR_ARGUMENT', message);
+    await fails(model.trace(messages), 'PLUMB_ERROR_ARGUMENT', message);
+    await fails(model.applyChatTemplate(messages), 'PLUMB_ERROR_ARGUMENT', message);
+    await fails(model.tokenizeChat(messages), 'PLUMB_ERROR_ARGUMENT', message);
+    await fails(chat.send(messages).next(), 'PLUMB_ERROR_ARGUMENT', message);
+    await fails(async () => model.chat({ messages }), 'PLUMB_ERROR_ARGUMENT', message);
+    await fails(model.chat.completions.create({ messages }), 'PLUMB_ERROR_ARGUMENT', message);
+  }
+  for (const [options, message] of [
+    [{ values: -1 }, /values is -1, expected an integer from 0 to 2\^32 - 1, or Infinity/],
+    [{ values: 2 ** 32 }, /values is 4294967296, expected an integer from 0 to 2\^32 - 1/],
+    [{ layers: [0, 2 ** 32] }, /layers is an array, expected a pair of layers/],
+    [{ layers: [2, 1] }, /layers is an array, expected a pair of layers/],
+    [{ template: { addGenerationPrompt: 1 } }, /template is an object, expected .* is true or false/],
+  ]) await fails(model.trace('x', options), 'PLUMB_ERROR_ARGUMENT', message);
+  await fails(model.tokenizeChat([user], { addGenerationPrompt: 'no' }), 'PLUMB_ERROR_ARGUMENT', /true or false/);
+  await fails(model.tokenize('x', { addSpecial: 1 }), 'PLUMB_ERROR_ARGUMENT', /addSpecial is 1, expected true/);
+  for (const position of [-1, 0.5, NaN, 2 ** 31, 2 ** 32 + 1]) {
+    await fails(model.rewind(position), 'PLUMB_ERROR_ARGUMENT', /position is .*, expected .* 0 to 2147483647/);
+  }
+});

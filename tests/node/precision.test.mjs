@@ -1,6 +1,7 @@
 /** Activations of 16 and of 8 bits: the same bits from every module, with relaxed SIMD or without. */
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawn } from 'node:child_process';
+import { statSync } from 'node:fs';
 import { test } from 'node:test';
 import { argmax, prompts, realPath, root } from './helpers.mjs';
 
@@ -62,4 +63,48 @@ test('where relaxed dots turn out to be wrong they never run, even when 8 bits a
     assert.equal(wrong[precision].ran, `simd128 ${precision}`);
     assert.deepEqual(wrong[precision].logits, plain[precision].logits, precision);
   }
+});
+
+test('loads beside two busy loops have the same precision and give the same tokens', async t => {
+  const loops = [1, 2].map(() => spawn(process.execPath, ['-e', 'for (;;);'], { stdio: 'ignore' }));
+  t.after(() => loops.forEach(loop => loop.kill('SIGKILL')));
+  const LOADS = 12;
+  const seen = JSON.parse(execFileSync(process.execPath, [...withRelaxed, '--input-type=module', '-e', `
+    import { Plumb } from '${root}web/node/index.js';
+    const seen = [];
+    for (let i = 0; i < ${LOADS}; i++) {
+      const model = await Plumb.load(${JSON.stringify(realPath)}, { threads: 1, worker: false });
+      const tokens = [];
+      for await (const _ of model.generate(${JSON.stringify(ids)}, {
+        temperature: 0, maxTokens: 8, onToken: ({ id }) => tokens.push(id),
+      }));
+      seen.push({ precision: (await model.info()).precision, tokens });
+      await model.close();
+    }
+    console.log(JSON.stringify(seen));`], { encoding: 'utf8' }));
+  assert.equal(seen.length, LOADS);
+  for (const one of seen) assert.deepEqual(one, { precision: 'exact16', tokens: prompts[0].f32.ids.slice(0, 8) });
+});
+
+test('a relaxed module that does not load leaves the plain one, and a warning that says which and why', () => {
+  const { module, warnings, logits } = JSON.parse(execFileSync(process.execPath, [...withRelaxed,
+    '--input-type=module', '-e', `
+    import { platform } from '${root}web/node/platform.js';
+    import { createPlumb } from '${root}web/plumb.js';
+    console.warn = () => {};
+    const plumb = createPlumb({
+      ...platform, worker: false, postsBlobs: false, startRenderer: undefined,
+      locate: path => ({ kind: 'file', name: path, size: ${statSync(realPath).size}, path }),
+      compile: name => name.endsWith('-relaxed') ? Promise.reject(new Error('https://a.site/' + name + '.wasm: gone'))
+        : platform.compile(name),
+    });
+    const model = await plumb.load(${JSON.stringify(realPath)}, { threads: 1 });
+    const logits = [await model.feed(${JSON.stringify(ids)}), await model.step(${ids[0]})].map(row => [...row]);
+    console.log(JSON.stringify({ module: (await model.info()).module, warnings: model.warnings, logits }));
+    await model.close();`], { maxBuffer: 1 << 28, encoding: 'utf8' }));
+  assert.equal(module, 'plumb');
+  assert.deepEqual(warnings, [{
+    code: 'module', message: 'plumb runs instead of plumb-relaxed: https://a.site/plumb-relaxed.wasm: gone',
+  }]);
+  assert.deepEqual(logits, plain.exact16.logits);
 });

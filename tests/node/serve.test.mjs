@@ -1,7 +1,7 @@
 /** The file server. Ground truth: RFC 9110 on ranges and validators, worked out by hand for a file of ten bytes. */
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
-import { mkdtempSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, mkdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { request } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -18,6 +18,12 @@ before(async () => {
   writeFileSync(join(folder, 'site', 'ten.bin'), '0123456789');
   writeFileSync(join(folder, 'site', 'empty.bin'), '');
   writeFileSync(join(folder, 'site', 'deep', 'index.html'), '<p>deep');
+  symlinkSync('../secret.txt', join(folder, 'site', 'link.txt'));
+  symlinkSync('..', join(folder, 'site', 'up'));
+  symlinkSync('ten.bin', join(folder, 'site', 'inside.bin'));
+  mkdirSync(join(folder, 'elsewhere'));
+  writeFileSync(join(folder, 'elsewhere', 'a.gguf'), 'model');
+  symlinkSync('../elsewhere', join(folder, 'site', 'models'));
   for (const name of ['a.js', 'a.mjs', 'a.css', 'a.wasm', 'a.json', 'a b.txt']) {
     writeFileSync(join(folder, 'site', name), 'x');
   }
@@ -107,6 +113,7 @@ test('folders lead to their index, / to the home page', async () => {
 });
 
 for (const path of ['/../secret.txt', '/%2e%2e/secret.txt', '/deep/../../secret.txt', '/..%2fsecret.txt', '/.hidden',
+  '/link.txt', '/up/secret.txt', '/up/', '/up', '/models/a.gguf',
   '/deep/..%5c..%5csecret.txt', '//../secret.txt', '/%00', '/%', '/ten.bin/', '/none', '/ten.bin%00.js']) {
   test(`${path} gives nothing away`, async () => {
     const { status, text } = await raw(path);
@@ -115,14 +122,44 @@ for (const path of ['/../secret.txt', '/%2e%2e/secret.txt', '/deep/../../secret.
   });
 }
 
+test('a link that stays in the folder is followed, and one to a folder that was named', async t => {
+  assert.equal((await raw('/inside.bin')).text, '0123456789');
+  const other = await serve({ root: join(folder, 'site'), linked: [join(folder, 'elsewhere')] });
+  t.after(other.close);
+  assert.equal(await (await fetch(`${other.url}models/a.gguf`)).text(), 'model');
+  assert.equal((await fetch(`${other.url}up/secret.txt`)).status, 404);
+  assert.equal((await fetch(`${other.url}link.txt`)).status, 404);
+});
+
+test('a request for a name of another site is refused, also where that resolves to this machine', async t => {
+  const { port } = new URL(server.url);
+  for (const host of [`127.0.0.1:${port}`, 'localhost', `LOCALHOST:${port}`, 'a.localhost', '[::1]:80', '127.9.9.9']) {
+    assert.equal((await raw('/ten.bin', { Host: host })).status, 200, host);
+  }
+  for (const host of ['evil.example', `evil.example:${port}`, 'localhost.evil.example', '127.0.0.1.evil.example',
+    '192.168.0.7', 'notlocalhost', '[::2]', '127.0.0.1@evil.example']) {
+    const { status, text } = await raw('/ten.bin', { Host: host });
+    assert.deepEqual([status, text], [421, '421\n'], host);
+  }
+  const named = await serve({ root: join(folder, 'site'), names: ['Models.example'] });
+  t.after(named.close);
+  const { port: other } = new URL(named.url);
+  for (const [host, status] of /** @type {[string, number][]} */ ([['models.example:8', 200], ['evil.example', 421]])) {
+    const answer = await new Promise(resolve =>
+      request({ hostname: '127.0.0.1', port: other, path: '/ten.bin', headers: { Host: host } }, resolve).end());
+    assert.equal(/** @type {any} */ (answer).statusCode, status);
+    /** @type {any} */ (answer).resume();
+  }
+});
+
 test('a port that is taken is an error, not a silent other one', async () => {
   const port = Number(new URL(server.url).port);
   await assert.rejects(serve({ root: folder, port }), { code: 'EADDRINUSE' });
 });
 
 /** Runs `node web/serve.mjs`; resolves with the first line it prints. */
-function command(t, env) {
-  const child = spawn(process.execPath, [`${root}web/serve.mjs`], { env: { ...process.env, ...env } });
+function command(t, env, ...args) {
+  const child = spawn(process.execPath, [`${root}web/serve.mjs`, ...args], { env: { ...process.env, ...env } });
   t.after(() => child.kill());
   return new Promise(resolve => {
     child.stdout.once('data', data => resolve(String(data)));
@@ -130,10 +167,26 @@ function command(t, env) {
   });
 }
 
+test('the command takes names of hosts', async t => {
+  const [, url] = /(http:\S+)/.exec(await command(t, { PORT: '' }, '--name', 'page.example')) ?? [];
+  const { port } = new URL(url);
+  for (const [host, status] of /** @type {[string, number][]} */ ([['page.example', 302], ['evil.example', 421]])) {
+    const answer = await new Promise(resolve =>
+      request({ hostname: '127.0.0.1', port, path: '/', headers: { Host: host } }, resolve).end());
+    assert.equal(/** @type {any} */ (answer).statusCode, status);
+    /** @type {any} */ (answer).resume();
+  }
+});
+
 test('the command prints where the chat page is; a port that was asked for and is taken is said', async t => {
   const [, url] = /^plumb chat: (http:\/\/127\.0\.0\.1:\d+\/) /.exec(await command(t, { PORT: '' })) ?? [];
   assert.match(await (await fetch(url)).text(), /<title>plumb chat<\/title>/);
-  assert.equal((await fetch(`${url}.git/config`)).status, 404);
+  for (const [path, status] of /** @type {[string, number][]} */ ([
+    ['.git/config', 404], ['package.json', 404], ['web/package.json', 404], ['web/serve.mjs', 404],
+    ['web/node/cli.mjs', 404], ['node_modules/typescript/package.json', 404], ['tests/', 404], ['src/gguf/gguf.c', 404],
+    ['models/manifest.json', 404], ['web/chat/', 200], ['web/chat/chat.js', 200], ['web/index.js', 200],
+    ['web/sw.js', 200], ['web/dist/plumb.wasm', 200], ['web/dist/vendor/jinja/index.js', 200], ['models/SmolLM2-135M-Instruct.Q4_1.gguf', 200],
+  ])) assert.equal((await fetch(url + path, { method: 'HEAD' })).status, status, path);
   const { port } = new URL(url);
   assert.match(await command(t, { PORT: port }), new RegExp(`^plumb: port ${port}: .*EADDRINUSE`));
   const [, next] = /(http:\S+)/.exec(await command(t, { PORT: '' })) ?? [];

@@ -3,8 +3,12 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { Plumb } from '../../web/node/index.js';
-import { chatTokens, render } from '../../web/template.js';
+import { chatTokens, Renderer } from '../../web/template.js';
 import { fails, realPath } from './helpers.mjs';
+
+/** In this thread: template-bounds.test.mjs has the worker. */
+const renderer = new Renderer();
+const render = (source, variables) => renderer.render(source, variables);
 
 const CONTROLS = { '<|endoftext|>': 0, '<|im_start|>': 1, '<|im_end|>': 2 };
 const NAMES = Object.fromEntries(Object.entries(CONTROLS).map(([text, id]) => [id, text]));
@@ -21,7 +25,7 @@ describe('SmolLM2\'s vocabulary and template', () => {
       tokenize: (text, options) => model.tokenize(text, { addSpecial: false, ...options }),
       controls: async ids => [...new Set(ids)].filter(id => id in NAMES).map(id => [id, NAMES[id]]),
       bos: 1,
-    })];
+    }, renderer)];
   /** <|im_start|>ROLE\nCONTENT<|im_end|>\n for each message, everything but the two special tokens plain. */
   const byHand = async messages => {
     const plain = async text => [...await model.tokenize(text, { addSpecial: false, parseSpecial: false })];
@@ -64,7 +68,8 @@ const toy = {
 
 test('the first token of a text comes first, once', async () => {
   const said = { messages: [{ role: 'user', content: '?' }] };
-  const ids = async template => [...await chatTokens(template, said, { bos_token: '<s>', eos_token: '</s>' }, toy)];
+  const ids = async template => [...await chatTokens(template, said, { bos_token: '<s>', eos_token: '</s>' }, toy,
+    renderer)];
   assert.deepEqual(await ids('{{ messages[0].content }}'), [100, 63]);
   assert.deepEqual(await ids('{{ bos_token + messages[0].content + eos_token }}'), [100, 63, 101]);
 });
@@ -72,14 +77,16 @@ test('the first token of a text comes first, once', async () => {
 test('what is said in tools stays text too; the variables of the model do not', async () => {
   const template = '{{ bos_token }}{{ tools[0].name }}{{ eos_token }}';
   const said = { messages: [], tools: [{ name: '</s>' }] };
-  const ids = await chatTokens(template, said, { bos_token: '<s>', eos_token: '</s>' }, toy);
+  const ids = await chatTokens(template, said, { bos_token: '<s>', eos_token: '</s>' }, toy,
+    renderer);
   assert.deepEqual([...ids], [100, ...codes('</s>'), 101]);
 });
 
 test('so do names of properties: those of a tool\'s arguments are the model\'s', async () => {
   const template = '{{ messages[0].tool_calls[0].function.arguments | tojson }}';
   const said = { messages: [{ role: 'assistant', tool_calls: [{ function: { arguments: { 'a</s>': ['<s>'] } } }] }] };
-  const ids = await chatTokens(template, said, { bos_token: '<s>', eos_token: '</s>' }, toy);
+  const ids = await chatTokens(template, said, { bos_token: '<s>', eos_token: '</s>' }, toy,
+    renderer);
   assert.deepEqual([...ids], [100, ...codes('{"a</s>": ["<s>"]}')]);
 });
 
@@ -91,13 +98,39 @@ test('templates that are missing, broken, or complain', async () => {
     /roles must alternate/);
 });
 
-test('a template that would not end, or would fill the memory, is an error', async () => {
-  for (const [source, message] of [
-    ['{% for i in range(9000) %}{% for j in range(9000) %}{{ j }}{% endfor %}{% endfor %}', /more than 300000 steps/],
-    ['{% for i in range(100000000) %}x{% endfor %}', /a range above 10000 numbers/],
-    ['{% for i in range(5, 1000000000) %}x{% endfor %}', /a range above 10000 numbers/],
-    ['{% set ns = namespace(x="ab") %}{% for i in range(40) %}{% set ns.x = ns.x + ns.x %}{% endfor %}{{ ns.x }}',
-      /more than 67108864 characters/],
-  ]) await fails(render(source, {}), 'PLUMB_ERROR_TEMPLATE', message);
-  assert.equal(await render('{% for i in range(3) %}{{ i }}{% endfor %}{{ range(2, 8, 3)|length }}', {}), '0122');
+test('texts of control tokens that overlap stay text, and so do 200,000 of them', async () => {
+  /** One token per character, but the longest of these texts first, wherever it is, as llama.cpp finds them. */
+  const special = { bcd: 200, ab: 201 };
+  const split = text => Object.entries(special).reduce((parts, [name, id]) => parts.flatMap(part =>
+    typeof part !== 'string' ? [part] : part.split(name).flatMap((one, i) => i > 0 ? [id, one] : [one])),
+  /** @type {any[]} */ ([text]));
+  const vocabulary = {
+    bos: -1,
+    tokenize: async (text, { parseSpecial }) => Int32Array.from(
+      (parseSpecial ? split(text) : [text]).flatMap(part => typeof part === 'string' ? codes(part) : [part])),
+    controls: async ids => [[200, 'bcd'], [201, 'ab']].filter(([id]) => ids.includes(id)),
+  };
+  for (const content of ['abcd', 'ab', 'abab', 'xbcdab', 'abcdabcd', 'bcd'.repeat(200000)]) {
+    const said = { messages: [{ role: 'user', content }] };
+    const ids = await chatTokens('{{ messages[0].content }}', said, {}, vocabulary, renderer);
+    assert.equal(String.fromCharCode(...ids.subarray(0, 100)), content.slice(0, 100));
+    assert.equal(ids.length, content.length);
+  }
+});
+
+test('what is nested without end is an argument error', async () => {
+  const model = await Plumb.load(realPath, { contextLength: 64 });
+  let deep = /** @type {any} */ ('x');
+  for (let i = 0; i < 1e5; i++) deep = [deep];
+  const cycle = /** @type {any} */ ({});
+  cycle.of = cycle;
+  for (const content of [[deep], [cycle]]) {
+    const message = { role: 'user', content };
+    for (const action of [
+      () => model.applyChatTemplate([message]),
+      () => model.tokenizeChat([{ role: 'user', content: 'x' }], { extra: content }),
+      async () => model.chat({ messages: [message] }),
+    ]) await fails(action, 'PLUMB_ERROR_ARGUMENT', /nested more than 100 deep/);
+  }
+  await model.close();
 });

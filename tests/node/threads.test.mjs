@@ -76,12 +76,16 @@ test('the relaxed dot is taken only where it is right', async () => {
 test('a process ends by itself: closed, not closed, in a worker, aborted', async () => {
   const [tiny, big] = [tinyPath, realPath].map(path => JSON.stringify(path));
   for (const worker of [false, true]) {
-    await alone(`const model = await Plumb.load(${tiny}, { threads: 3, worker: ${worker} });
-      await model.feed([1, 2, 3]);
-      await model.close();`);
+    assert.equal(await alone(`const model = await Plumb.load(${tiny}, { threads: 3, worker: ${worker} });
+      const { length } = await model.feed([1, 2, 3]);
+      console.log((await model.info()).threads, length);
+      await model.close();
+      console.log('closed');`), '3 260\nclosed\n');
   }
-  assert.equal(await alone(`const model = await Plumb.load(${tiny}, { threads: 3 });
-    console.log((await model.info()).threads);`), '3\n');
+  for (const worker of [false, true]) {
+    assert.equal(await alone(`const model = await Plumb.load(${tiny}, { threads: 3, worker: ${worker} });
+      console.log((await model.info()).threads);`), '3\n');
+  }
   assert.equal(await alone(`
     for (const worker of [false, true]) {
       const stop = new AbortController();
@@ -102,12 +106,30 @@ test('closing ends the workers', { skip: process.platform !== 'linux' && 'needs 
   }
 });
 
-test('many models one after the other: memory and address space come back', async () => {
-  await alone(`for (let i = 0; i < 60; i++) {
-    const model = await Plumb.load(${JSON.stringify(tinyPath)}, { threads: 2 });
-    await model.step(1);
-    await model.close();
-  }`);
+test('many models one after the other: threads, memory and address space come back', {
+  skip: process.platform !== 'linux' && 'needs /proc' }, async t => {
+  for (const worker of [false, true]) {
+    const held = JSON.parse(await alone(`
+      import { readFileSync } from 'node:fs';
+      const held = [];
+      for (let i = 0; i < 60; i++) {
+        const model = await Plumb.load(${JSON.stringify(tinyPath)}, { threads: 2, worker: ${worker} });
+        const [{ threads }, logits] = [await model.info(), await model.step(1)];
+        if (threads !== 2 || logits.length !== 260) throw new Error(threads + ' threads, ' + logits.length + ' logits');
+        await model.close();
+        const status = readFileSync('/proc/self/status', 'utf8');
+        const of = name => Number(status.split(name + ':')[1].trim().split(/\\s/)[0]);
+        held.push({ rss: of('VmRSS') / 1024, size: of('VmSize') / 1024, tasks: of('Threads') });
+      }
+      console.log(JSON.stringify(held));`));
+    const most = (name, from, to) => Math.max(...held.slice(from, to).map(one => one[name]));
+    for (const name of ['rss', 'size', 'tasks']) {
+      const [early, late] = [most(name, 10, 20), most(name, 50, 60)];
+      t.diagnostic(`worker ${worker}: ${name} ${early.toFixed(0)} after 20, ${late.toFixed(0)} after 60`);
+      // A model's memory is 16 MB, its addresses are 4 GB: 40 that stay would be many times this.
+      assert.ok(late <= 1.2 * early + (name === 'tasks' ? 1 : 0), `${name}: ${early} after 20, ${late} after 60`);
+    }
+  }
 });
 
 /** A worker of this code, as a thread. @param {string} code */

@@ -5,7 +5,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { after, before, describe, test } from 'node:test';
 import { Plumb } from '../../web/node/index.js';
-import { render } from '../../web/template.js';
+import { renderBounded as render } from '../../web/jinja.js';
 import { CallFilter, messagesFor } from '../../web/toolcalls.js';
 import { fails, realPath, root, textOf } from './helpers.mjs';
 

@@ -61,7 +61,9 @@ describe('trace', () => {
     await fails(() => model.trace(Array(600).fill(1)), 'PLUMB_ERROR_CONTEXT', /512/);
   });
 
-  test('an abort ends it', async () => {
+  test('an abort ends it', async t => {
+    const model = await Plumb.load(tinyPath, { worker: false });   // a worker may begin the next tokens meanwhile
+    t.after(() => model.close());
     const abort = new AbortController();
     let last = 0;
     const onTap = ({ token }) => { abort.abort(last = token); };

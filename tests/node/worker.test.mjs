@@ -9,19 +9,35 @@ import { platform } from '../../web/node/platform.js';
 import { createHost } from '../../web/host.js';
 import { createPlumb } from '../../web/plumb.js';
 import { Remote, serve } from '../../web/protocol.js';
-import { fails, textOf, tiny, tinyPath } from './helpers.mjs';
+import { fails, realPath, textOf, tiny, tinyPath } from './helpers.mjs';
 
 /** What hangs fails. */
 const LIMIT = { timeout: 20000 };
 const OPTIONS = { temperature: 0, maxTokens: 12, logitBias: { 256: -Infinity } };
 
 test('a worker says what the same model says in this thread', async () => {
-  const [here, there] = await Promise.all([Plumb.load(tinyPath), Plumb.load(tinyPath, { worker: true })]);
+  const [here, there] = await Promise.all([false, true].map(worker => Plumb.load(tinyPath, { worker })));
   assert.equal(await textOf(there.generate('Hello', OPTIONS)), await textOf(here.generate('Hello', OPTIONS)));
   assert.deepEqual(await there.step(5), await here.step(5));
   assert.deepEqual(await there.tokenize('Hello'), await here.tokenize('Hello'));
   assert.deepEqual(there.metadata, here.metadata);
   await Promise.all([here.close(), there.close()]);
+});
+
+test('the engine does not block the event loop unless worker is false', async () => {
+  /** How often the event loop turns while one batch of a prompt is computed. @param {object} options */
+  const turns = async options => {
+    const model = await Plumb.load(realPath, { threads: 1, ...options });
+    let n = 0, done = false;
+    const feeding = model.feed(new Int32Array(64).fill(65)).finally(() => { done = true; });
+    for (; !done; n++) await new Promise(resolve => setImmediate(resolve));
+    await feeding;
+    await model.close();
+    return n;
+  };
+  const [usual, here] = [await turns({}), await turns({ worker: false })];
+  assert.ok(usual > 100, `${usual} turns by default`);
+  assert.ok(here < 10, `${here} turns with worker: false`);
 });
 
 test('each of many calls at once gets its own answer or error', async () => {
@@ -41,6 +57,28 @@ test('each of many calls at once gets its own answer or error', async () => {
 
 for (const worker of [false, true]) {
   const where = worker ? 'in a worker' : 'in this thread';
+
+  test(`the speed of a prompt that is stopped is that of the tokens that were computed ${where}`, LIMIT, async t => {
+    const model = await Plumb.load(tinyPath, { worker });
+    t.after(() => model.close());
+    const ids = new Int32Array(500).fill(65), { batch } = await model.info();
+    /** @param {number} wait  turns of the event loop before the signal */
+    const computed = async wait => {
+      const stop = new AbortController();
+      await model.rewind();
+      const pieces = textOf(model.generate(ids, { temperature: 0, maxTokens: 1, signal: stop.signal }));
+      for (let i = 0; i < wait; i++) await new Promise(resolve => setImmediate(resolve));
+      stop.abort();
+      await pieces;
+      const { prefillRate, prefillSeconds, finishReason } = /** @type {any} */ (model.lastStats);
+      return { n: Math.round(prefillRate * prefillSeconds), finishReason };
+    };
+    assert.deepEqual(await computed(0), { n: 0, finishReason: 'abort' });
+    if (worker) return;   // what a worker has computed by then is not certain
+    const { n, finishReason } = await computed(4);
+    assert.equal(finishReason, 'abort');
+    assert.ok(n >= batch && n < ids.length && n % batch === 0, `${n} of ${ids.length} tokens in batches of ${batch}`);
+  });
 
   test(`what a callback throws ends its call, not the model ${where}`, LIMIT, async t => {
     const model = await Plumb.load(tinyPath, { worker });

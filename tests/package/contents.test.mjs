@@ -46,7 +46,7 @@ test('an incomplete package is not packed, and a sentence says which file is mis
   cpSync(join(folder, 'node_modules', 'plumb'), copy, { recursive: true });
   assert.deepEqual([prepack().status, prepack().stderr], [0, '']);
   for (const [file, by] of [
-    ['dist/plumb-mt.wasm', 'platform.js'], ['dist/vendor/jinja/index.js', 'template.js'],
+    ['dist/plumb-mt.wasm', 'platform.js'], ['dist/vendor/jinja/index.js', 'jinja.js'],
     ['dist/types/index.d.ts', 'package.json'], ['LICENSE', 'package.json'], ['thread.js', 'platform.js'],
   ]) {
     rmSync(join(copy, file));
@@ -58,21 +58,48 @@ test('an incomplete package is not packed, and a sentence says which file is mis
   }
 });
 
-for (const [moduleResolution, module] of [['bundler', 'esnext'], ['nodenext', 'nodenext']]) {
-  test(`the types hold in strict TypeScript, by moduleResolution ${moduleResolution}, and wrong uses do not`, () => {
-    cpSync(`${root}tests/package/sample.ts`, join(folder, 'sample.ts'));
+const DOM = ['es2023', 'dom', 'dom.iterable', 'dom.asynciterable'];
+for (const [moduleResolution, module, lib, sample] of /** @type {[string, string, string[], string][]} */ ([
+  ['bundler', 'esnext', DOM, 'sample.ts'], ['nodenext', 'nodenext', DOM, 'sample.ts'],
+  ['node10', 'esnext', DOM, 'sample.ts'], ['bundler', 'esnext', ['es2022'], 'sample-es2022.ts'],
+])) {
+  const where = `moduleResolution ${moduleResolution} and lib ${lib[0]}${lib === DOM ? '' : ' alone'}`;
+  test(`the types hold in strict TypeScript, by ${where}, and wrong uses do not`, () => {
+    cpSync(`${root}tests/package/${sample}`, join(folder, sample));
     writeFileSync(join(folder, 'tsconfig.json'), JSON.stringify({
       compilerOptions: {
         strict: true, noEmit: true, exactOptionalPropertyTypes: true, noUncheckedIndexedAccess: true, types: [],
-        target: 'es2022', lib: ['es2023', 'dom', 'dom.iterable', 'dom.asynciterable'], module, moduleResolution,
+        target: 'es2022', lib, module, moduleResolution,
       },
-      files: ['sample.ts'],
+      files: [sample],
     }));
     const { stdout, status } = spawnSync(process.execPath, [`${root}node_modules/typescript/bin/tsc`, '-p', folder],
       { encoding: 'utf8' });
     assert.deepEqual([stdout, status], ['', 0]);
   });
 }
+
+const tool = (/** @type {string[]} */ ...args) => {
+  const { stdout, stderr, status } = spawnSync(process.execPath, args.with(0, `${root}node_modules/${args[0]}`),
+    { encoding: 'utf8' });
+  return [status, status === 0 ? '' : stdout + stderr];
+};
+test('publint finds nothing', () => {
+  assert.deepEqual(tool('publint/src/cli.js', 'run', tarball, '--strict'), [0, '']);
+});
+test('nor does arethetypeswrong, by node10, node16 and bundler', () => {
+  // The package has ES modules only: the one rule that is left out asks for CommonJS beside them.
+  assert.deepEqual(tool('@arethetypeswrong/cli/dist/index.js', tarball, '--no-definitely-typed', '--ignore-rules',
+    'cjs-resolves-to-esm'), [0, '']);
+});
+
+test('the codes that the types of an error know are those of include/plumb.h and of web/errors.js', () => {
+  const names = (/** @type {string} */ text) => text.match(/\bPLUMB_ERROR(_[A-Z]+)*\b/g) ?? [];
+  const types = readFileSync(join(folder, 'node_modules/plumb/dist/types/errors.d.ts'), 'utf8');
+  const known = names(/type ErrorCode =(.*?);/s.exec(types)?.[1] ?? '');
+  const status = /typedef enum plumb_status \{(.*?)\}/s.exec(readFileSync(`${root}include/plumb.h`, 'utf8'))?.[1] ?? '';
+  assert.deepEqual(known.sort(), ['PLUMB_ERROR', 'PLUMB_ERROR_CHECKSUM', ...names(status)].sort());
+});
 
 test('what users find in Node is what the types of index.js declare', () => {
   const names = JSON.parse(execFileSync(process.execPath, ['--input-type=module', '-e',

@@ -21,3 +21,22 @@ export const examples = [...text.matchAll(/(?:<!-- run: (\w+) -->\n)?^```(\w+)\n
 /** Those that run at a place. @param {string} place @param {string} [language] */
 export const examplesFor = (place, language = 'js') =>
   examples.filter(one => one.language === language && (one.mark === place || one.mark === 'both'));
+
+/** What an example prints, by a word of its code.  In a page objects are shown in short. */
+const expected = [
+  ['process.stdout.write(piece)', /^\S[^]*\{\s+promptTokens: 36,[^]*tokens: \d+,[^]*finishReason: '(?:length|stop)'/],
+  ['model.chat({ system', /\w+[^]*(?:role: 'assistant'|\[Object, Object, Object\])[^]*tokens: \d+[^]* 0$/],
+  ["from 'plumb/openai'", /^\s*\w+(?:\n[^\n]*){2,}$/],
+  ['Plumb.listCached()', /\bready 98362432 98362432 0\n\[\]\n\[\s*(?:Object|\{[^]*size: 98362432)[^]*\]$/],
+  ['Plumb.preflight(', /^true \[\] Smollm2 135M .* true\n1\d{8} \d{9,10} \{ ?decode: [\d.]+, prefill: [\d.]+ ?\}$/],
+  ['lastStats.finishReason', /(?:^|\n)abort$/],
+  ['Once upon a time there was no GGUF', /^PLUMB_ERROR_MAGIC header at byte 0: magic "Once" is not "GGUF" \{\}$/],
+  ['model.tokenize(', /^ \w+\n \w+ -\d+\.\d+ \[ ?'? \w+'?, '? ?[^\n]+\][^]*\nl_out-0 [\d.]+$/],
+  ["Plumb.command(['--help'])", /^0 plumb \d+\.\d+\.\d+: GGUF language models[^]*usage: plumb COMMAND/],
+];
+/** @param {string} code @returns {RegExp} */
+export function expectedOf(code) {
+  const found = expected.filter(([word]) => code.includes(word));
+  if (found.length !== 1) throw new Error(`tests/package/readme.mjs: ${found.length} patterns for:\n${code}`);
+  return found[0][1];
+}

@@ -1,11 +1,11 @@
 /** The README's examples run as they are, in a project that has installed the package. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { symlinkSync, writeFileSync } from 'node:fs';
+import { readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { before, test } from 'node:test';
 import { project, root } from './helpers.mjs';
-import { examples, examplesFor } from './readme.mjs';
+import { examples, examplesFor, expectedOf } from './readme.mjs';
 
 let folder;
 before(() => {
@@ -17,6 +17,10 @@ test('every example in JavaScript says where it runs', () => {
   const unmarked = examples.filter(({ language, mark }) =>
     language === 'js' && !['node', 'browser', 'both'].includes(mark));
   assert.deepEqual(unmarked.map(({ line }) => line), []);
+  // As many as there are, lest the pattern that finds them does not.
+  const { length } = readFileSync(`${root}web/README.md`, 'utf8').match(/^```(?:js|html)$/gm) ?? [];
+  assert.ok(length >= 8, `${length} examples`);
+  assert.equal(examples.filter(({ language }) => /^(js|html)$/.test(language)).length, length);
 });
 
 for (const { line, code } of examplesFor('node')) {
@@ -27,7 +31,7 @@ for (const { line, code } of examplesFor('node')) {
       cwd: folder, encoding: 'utf8', timeout: 60000, env: { ...process.env, PLUMB_CACHE: join(folder, 'cache') },
     });
     assert.deepEqual([status, stderr], [0, '']);
-    assert.ok(stdout.length > 0, 'it shows nothing');
+    assert.match(stdout.trimEnd(), expectedOf(code));
   });
 }
 

@@ -2,6 +2,9 @@
  * refused() must be errors. */
 import { Model, Plumb, PlumbError } from 'plumb';
 import type {
+  ErrorCode, MessageContent, Plumb as Library, Role,
+} from 'plumb';
+import type {
   Cached, Chat, ChatOptions, CommandResult, GeneratedToken, GenerateOptions, LoadOptions, Message, MetadataValue,
   ModelInfo, Preflight, Progress, Source, Stats, TapRecord, Tool, TraceDocument,
 } from 'plumb';
@@ -72,10 +75,21 @@ export async function keep(): Promise<number> {
 
 export function why(error: unknown): string {
   if (!(error instanceof PlumbError)) throw error;
+  const code: ErrorCode = error.code;
+  // @ts-expect-error: a code that does not exist
+  if (error.code === 'PLUMB_ERROR_BANANA' || code === 'PLUMB_ERROR') throw error;
   return `${error.code}: ${error.message} ${error.details.url ?? ''}`;
 }
 
+export async function named(library: Library, role: Role, content: MessageContent): Promise<number> {
+  const model = await library.load('model.gguf');
+  const ids = await model.tokenizeChat([{ role, content }, { role: 'user', content: [{ type: 'text', text: 'x' }] }]);
+  return ids.length;
+}
+
 export async function refused(model: Model) {
+  // @ts-expect-error: a role that does not exist
+  await model.tokenizeChat([{ role: 'banana', content: 'Hi' }]);
   // @ts-expect-error: an option that does not exist
   await Plumb.load('model.gguf', { contextSize: 1024 });
   // @ts-expect-error: a precision that does not exist

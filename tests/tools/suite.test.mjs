@@ -4,7 +4,7 @@ import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'no
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test from 'node:test';
-import { runSuite } from '../suite.mjs';
+import { needs, runSuite } from '../suite.mjs';
 
 const node = (script, timeout = 20) => runSuite({ name: 'x', command: [process.execPath, '-e', script], timeout });
 const print = (...lines) => `console.log(${JSON.stringify(['TAP version 13', ...lines].join('\n'))});`;
@@ -69,4 +69,12 @@ test('suite: a program that is not there fails', async () => {
   const outcome = await runSuite({ name: 'x', command: ['no-such-program'], timeout: 5 });
   assert.deepEqual(counts(outcome), [0, 1, 0]);
   assert.match(outcome.failures[0].why, /cannot be run: .*ENOENT/);
+});
+
+test('suite: one whose file was not built fails, and says which file', async () => {
+  const suite = { name: 'x', command: [process.execPath, '-e', print('ok 1 - a', '1..1')], timeout: 20 };
+  assert.equal(needs('tests/suite.mjs', suite), suite);
+  const outcome = await runSuite(needs('build/no-such-file.tgz', suite));
+  assert.deepEqual(counts(outcome), [0, 1, 0]);
+  assert.match(outcome.failures[0].why, /build\/no-such-file\.tgz is not there: `make test` builds it/);
 });

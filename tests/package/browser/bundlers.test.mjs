@@ -1,8 +1,9 @@
-/** The installed package in pages as developers make them: without a bundler, with Vite (its dev server too) and with
- * webpack, none of them configured.  Ground truth: llama.cpp's token ids (tests/vectors). */
+/** The installed package in pages as developers make them: without a bundler, with Vite (its dev server too) and
+ * webpack, none of them configured, and with esbuild and Rollup by the commands of the README.  Ground truth: llama.cpp's
+ * token ids (tests/vectors). */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { mkdirSync, readdirSync, readFileSync, renameSync, symlinkSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
@@ -22,7 +23,7 @@ after(() => browser?.close());
 
 /** Runs a program of this repository's packages in a project. */
 const run = (folder, program, ...args) =>
-  execFileSync(process.execPath, [`${root}node_modules/${program}`, ...args], { cwd: folder, encoding: 'utf8' });
+  execFileSync(process.execPath, [join(root, 'node_modules', program), ...args], { cwd: folder, encoding: 'utf8' });
 
 /** Opens the app; its answer must be llama.cpp's, and all that it asks for must come, from its own server.
  * @param {string} url @param {number} threads */
@@ -54,7 +55,7 @@ async function check(url, threads) {
 async function served(folder) {
   symlinkSync(`${root}models`, join(folder, 'models'));
   for (const [headers, threads] of [[ISOLATED, THREADS], [{}, 1]]) {
-    const server = await serve({ root: folder, headers });
+    const server = await serve({ root: folder, linked: [root], headers });
     try {
       await check(server.url, threads);
     } finally {
@@ -85,6 +86,34 @@ test('vite build', async () => {
   noNode(join(folder, 'dist'));
   await served(join(folder, 'dist'));
 });
+
+for (const major of [5, 6, 7]) {
+  test(`vite build of Vite ${major}`, async () => {
+    const folder = project('app');
+    assert.equal(run(folder, `../tests/package/bundlers/node_modules/vite${major}/bin/vite.js`, 'build', '--logLevel',
+      'warn'), '');
+    noNode(join(folder, 'dist'));
+    await served(join(folder, 'dist'));
+  });
+}
+
+for (const bundler of ['esbuild', 'rollup']) {
+  test(`${bundler}, by the README's commands`, async () => {
+    const folder = project('app');
+    const [, commands] = new RegExp(`<!-- bundle: ${bundler} -->\n\`\`\`sh\n(.*?)\`\`\``, 's')
+      .exec(readFileSync(`${root}web/README.md`, 'utf8')) ?? assert.fail(`README has no commands for ${bundler}`);
+    // npx and Rollup look for what they need in the project.
+    for (const name of ['.bin', 'esbuild', 'rollup', '@rollup']) {
+      rmSync(join(folder, 'node_modules', name), { recursive: true, force: true });
+      symlinkSync(`${root}tests/package/bundlers/node_modules/${name}`, join(folder, 'node_modules', name));
+    }
+    execFileSync('sh', ['-ec', commands], { cwd: folder, encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] });
+    noNode(join(folder, 'dist'));
+    writeFileSync(join(folder, 'dist', 'index.html'),
+      '<!doctype html><body></body><script type="module" src="index.js"></script>');
+    await served(join(folder, 'dist'));
+  });
+}
 
 test('the dev server of Vite', async t => {
   const folder = project('app');

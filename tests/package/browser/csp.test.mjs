@@ -20,7 +20,7 @@ after(() => browser?.close());
 
 /** What the page shows, what the console complains of, and all that was asked for. @param {string} policy */
 async function visit(t, policy) {
-  const { url, close } = await serve({ root: folder, headers: {
+  const { url, close } = await serve({ root: folder, linked: [root], headers: {
     'Cross-Origin-Opener-Policy': 'same-origin', 'Cross-Origin-Embedder-Policy': 'require-corp',
     'Content-Security-Policy': policy,
   } });
@@ -52,7 +52,7 @@ test('all works by files of the page\'s own server and WebAssembly: no blob, no 
   assert.ok(requests.length > 10);
   assert.deepEqual(requests.filter(request => !request.startsWith(url)), []);
   assert.ok(workers.length >= 1);
-  assert.deepEqual(workers.filter(worker => !/\/plumb\/(worker|thread|tool)\.js$/.test(worker)), []);
+  assert.deepEqual(workers.filter(worker => !/\/plumb\/(worker|thread|tool|renderer)\.js$/.test(worker)), []);
 });
 
 test('without \'wasm-unsafe-eval\' the error says that it is missing', async t => {

@@ -3,19 +3,24 @@ import { Plumb } from 'plumb';
 
 const { prompt, n } = Object.fromEntries(new URLSearchParams(location.search));
 const show = text => { document.body.textContent = text; };
-try {
-  const model = await Plumb.load('/models/SmolLM2-135M-Instruct.Q4_1.gguf', { precision: 'exact16' });
-  const ids = [];
-  let logits = await model.feed(prompt.split(',').map(Number));
-  while (ids.length < Number(n)) {
-    ids.push(logits.indexOf(Math.max(...logits)));
-    logits = await model.step(ids.at(-1));
+
+/** No await outside of a function: Vite 5 and 6 build for browsers that have none. */
+async function main() {
+  try {
+    const model = await Plumb.load('/models/SmolLM2-135M-Instruct.Q4_1.gguf', { precision: 'exact16' });
+    const ids = [];
+    let logits = await model.feed(prompt.split(',').map(Number));
+    while (ids.length < Number(n)) {
+      ids.push(logits.reduce((best, logit, id) => logit > logits[best] ? id : best, 0));
+      logits = await model.step(ids.at(-1));
+    }
+    const chat = await model.applyChatTemplate([{ role: 'user', content: 'Hello' }]);
+    const { threads } = await model.info();
+    await model.close();
+    const { out } = await Plumb.command(['--version']);
+    show(JSON.stringify({ ids, threads, chat, out }));
+  } catch (error) {
+    show(JSON.stringify({ error: String(error) }));
   }
-  const chat = await model.applyChatTemplate([{ role: 'user', content: 'Hello' }]);
-  const { threads } = await model.info();
-  await model.close();
-  const { out } = await Plumb.command(['--version']);
-  show(JSON.stringify({ ids, threads, chat, out }));
-} catch (error) {
-  show(JSON.stringify({ error: String(error) }));
 }
+main();

@@ -1,0 +1,153 @@
+/** Two tabs of the chat page with the same conversations.  Ground truth: what the browser's database holds, which the
+ * test reads by itself. */
+import assert from 'node:assert/strict';
+import { afterEach, beforeEach, test } from 'node:test';
+import { LONG, TINY, ask, open, put, setUp, state, stored } from './chat-page.mjs';
+
+const where = await setUp();
+const titles = page => page.locator('#chats .title').allTextContents();
+/** What was asked in each conversation, in the order of the questions. */
+const questions = async page => (await stored(page)).map(({ messages }) =>
+  messages.filter(({ role }) => role === 'user').map(({ content }) => content).join(' | ')).sort();
+const listed = (page, n) => page.waitForFunction(n => document.querySelectorAll('#chats li').length === n, n);
+
+let a, b;
+beforeEach(async () => {
+  a = await open(where, `?model=${TINY}`);
+  await state(a, 'ready');
+  await put(a, [{ title: 'Shared', messages: [{ role: 'user', content: 'First?' },
+    { role: 'assistant', content: 'Yes.' }] }]);
+  b = await a.context().newPage();
+  b.problems = a.problems;
+  b.on('pageerror', error => b.problems.push(String(error)));
+  await b.goto(a.url());
+  await state(b, 'ready');
+  assert.match(await b.textContent('#log'), /First\?/);
+});
+afterEach(async () => {
+  assert.deepEqual(a.problems, []);
+  await a.context().close();
+});
+
+/** Sends a message that this model cannot answer; the failure is part of the conversation. */
+async function say(page, text) {
+  await page.fill('#prompt', text);
+  await page.keyboard.press('Enter');
+  await page.locator('#log > .user', { hasText: text }).waitFor();
+  await page.locator('#log > li:last-child .problem').waitFor();
+}
+
+test('a conversation that goes on in two tabs becomes itself and one copy, and both tabs list both', async () => {
+  await say(a, 'Said in A.');
+  await b.getByText('Another tab has continued this conversation').waitFor();
+  await say(b, 'Said in B.');
+  await say(b, 'More in B.');
+  await say(a, 'More in A.');
+  await b.getByText('This tab goes on in a copy: “Shared (copy)”').waitFor();
+  assert.deepEqual(await questions(a), ['First? | Said in A. | More in A.', 'First? | Said in B. | More in B.']);
+  for (const page of [a, b]) {
+    await listed(page, 2);
+    assert.deepEqual((await titles(page)).sort(), ['Shared', 'Shared (copy)']);
+  }
+  assert.equal(await a.getByText('in a copy').count(), 0, 'nothing happened to the conversation of the first tab');
+  assert.equal(await b.locator('#chats [aria-current]').textContent(), 'Shared (copy)');
+  await b.getByRole('button', { name: 'Shared', exact: true }).click();
+  assert.match(await b.textContent('#log'), /More in A\./);
+});
+
+test('both tabs write at the same moment: two conversations, with a turn of each', async () => {
+  for (const [page, text] of [[a, 'Said in A.'], [b, 'Said in B.']]) await page.fill('#prompt', text);
+  await Promise.all([a.click('#send'), b.click('#send')]);
+  for (const page of [a, b]) await page.locator('#log > li:last-child .problem').waitFor();
+  for (const page of [a, b]) await listed(page, 2);
+  assert.deepEqual(await questions(a), ['First? | Said in A.', 'First? | Said in B.']);
+});
+
+test('the writes of one tab that follow each other at once make one copy', async () => {
+  const made = await b.evaluate(async () => {
+    const { openStore } = await import('/web/chat/store.js');
+    const quiet = { saving() {}, parted() {}, changed() {} };
+    const [one, two] = [await openStore(quiet), await openStore(quiet)];
+    const [{ id }] = one.list();
+    one.get(id).messages.push({ role: 'user', content: 'one' });
+    await one.put(one.get(id));
+    const stale = two.list()[0];
+    stale.messages.push({ role: 'user', content: 'two' });
+    await Promise.all([two.put(stale), two.put(stale), two.put(stale)]);
+    stale.messages.push({ role: 'assistant', content: 'three' });
+    await two.put(stale);
+  });
+  assert.equal(made, undefined);
+  assert.deepEqual(await questions(a), ['First? | one', 'First? | two']);
+});
+
+test('a tab that only reads is told, and shows what the other one wrote when it is asked to', async () => {
+  await say(a, 'Said in A.');
+  await b.getByRole('button', { name: 'Show it' }).click();
+  assert.match(await b.textContent('#log'), /Said in A\./);
+  await say(b, 'Said in B.');
+  assert.deepEqual(await questions(a), ['First? | Said in A. | Said in B.']);
+});
+
+test('new conversations, names, imports and deletions appear in the list of the other tab', async () => {
+  await a.click('#fresh');
+  await say(a, 'Another one.');
+  await listed(b, 2);
+  await a.locator('#chats li', { hasText: 'Shared' }).hover();
+  await a.getByRole('button', { name: 'Rename Shared' }).click();
+  await a.keyboard.type('Renamed');
+  await a.keyboard.press('Enter');
+  await b.locator('#chats').getByRole('button', { name: 'Renamed', exact: true }).waitFor();
+  await put(a, Array.from({ length: 30 }, (_, i) => ({ title: `Import ${i}`,
+    messages: [{ role: 'user', content: `q${i}` }, { role: 'assistant', content: 'a' }] })));
+  await listed(b, 32);
+  await a.locator('#chats li', { hasText: 'Renamed' }).hover();
+  await a.getByRole('button', { name: 'Delete Renamed' }).click();
+  await listed(b, 31);
+  assert.match(await b.textContent('#log'), /First\?/, 'what is being read stays');
+  await a.getByRole('button', { name: 'Undo' }).click();
+  await listed(b, 32);
+  assert.equal((await stored(b)).length, 32);
+});
+
+test('a name that the other tab gives does not part a conversation that is being continued', async () => {
+  await b.locator('#chats li', { hasText: 'Shared' }).hover();
+  await b.getByRole('button', { name: 'Rename Shared' }).click();
+  await b.keyboard.type('Renamed');
+  await b.keyboard.press('Enter');
+  await a.locator('#chats').getByRole('button', { name: 'Renamed', exact: true }).waitFor();
+  await say(a, 'Said in A.');
+  assert.deepEqual((await stored(a)).map(({ title }) => title), ['Renamed']);
+});
+
+test('a conversation that one tab deletes while the other writes in it is not lost', async () => {
+  await b.locator('#chats li', { hasText: 'Shared' }).hover();
+  await b.getByRole('button', { name: 'Delete Shared' }).click();
+  await listed(a, 0);
+  await say(a, 'Said in A.');
+  await listed(b, 1);
+  assert.deepEqual(await questions(a), ['First? | Said in A.']);
+});
+
+test('an answer that streams in one tab while the other one deletes its conversation is kept to its end', async () => {
+  const real = await open(where);
+  await state(real, 'ready');
+  const other = await real.context().newPage();
+  await other.goto(`${where.url}web/chat/?model=${TINY}`);
+  await ask(real, LONG);
+  await listed(other, 1);
+  await other.locator('#chats li').hover();
+  await other.getByRole('button', { name: /^Delete/ }).click();
+  await other.getByText('Deleted “').waitFor();
+  const length = (await real.textContent('#log > .assistant .text')).length;
+  await real.waitForFunction(n => document.querySelector('#log > .assistant .text').textContent.length > n + 40,
+    length);
+  await real.keyboard.press('Escape');
+  await state(real, 'ready');
+  const said = await real.textContent('#log > .assistant .text');
+  await listed(other, 1);
+  const [{ messages }] = await stored(real);
+  assert.equal(messages[1].content.trim().slice(0, 60), said.trim().slice(0, 60));
+  assert.ok(messages[1].content.length > length);
+  await real.context().close();
+});

@@ -1,0 +1,48 @@
+/** `node tests/hosts/in-browser.mjs chromium|firefox|webkit MODULE`: the C test program in a browser's worker; TAP on
+ * stdout.  WebKit runs modules with threads only with its switch for shared memory. */
+import { writeSync } from 'node:fs';
+import { serve } from '../../web/serve.mjs';
+import { launch } from './browser.mjs';
+
+const [name, module] = process.argv.slice(2);
+const server = await serve({ root: '.', port: 0, host: '127.0.0.1' });
+const browser = await launch[name]({ sharedMemory: true });
+try {
+  await browser.open(new URL('tests/hosts/page.html', server.url).href);
+  await browser.evaluate(async module => {
+    const [{ platform, wrap }, { giveThreads }] =
+      await Promise.all([import('/web/platform.js'), import('/web/relay.js')]);
+    const worker = new Worker('worker.js', { type: 'module' });
+    giveThreads(wrap(worker), platform.startThread);
+    let text = '', end, wake = () => {};
+    worker.onmessage = ({ data }) => {
+      text += data.text ?? '';
+      if (data.status !== undefined || data.error) end = data;
+      wake();
+    };
+    worker.onerror = event => {
+      end = { error: event.message ?? 'the worker did not start' };
+      wake();
+    };
+    worker.postMessage(module);
+    /** What was printed since the last call, as soon as there is some, and how the program ended. */
+    globalThis.printed = async () => {
+      while (!text && !end) await new Promise(resolve => { wake = resolve; });
+      const taken = { text, ...end };
+      text = '';
+      return taken;
+    };
+  }, `/${module}`);
+  for (;;) {
+    const { text, error, status } = await browser.evaluate(() => globalThis.printed());
+    writeSync(1, text);
+    if (error) throw new Error(error);
+    if (status !== undefined) {
+      process.exitCode = status;
+      break;
+    }
+  }
+} finally {
+  await browser.close();
+  await server.close();
+}

@@ -1,0 +1,188 @@
+/** Memory that does not grow: at every step of a load and of a session the module is refused more, and each time it
+ * ends in PLUMB_ERROR_MEMORY with a sentence, never in a trap.  Ground truth: the specification of WebAssembly.
+ * memory.grow returns -1 beyond the maximum of a module, and the test writes other maxima into the module.
+ * And a header that does not end. */
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { test } from 'node:test';
+import { Engine, importsOf, PAGE } from '../../web/engine.js';
+import { PlumbError } from '../../web/errors.js';
+import { Plumb } from '../../web/node/index.js';
+import { root, server } from './helpers.mjs';
+
+const MODEL = new Uint8Array(readFileSync(`${root}tests/fuzz/tiny.gguf`));
+const IDS = [1, 4, 2, 8, 5, 7];
+
+/** An unsigned LEB128 number at `at`: [value, where it ends]. @param {Uint8Array} bytes @param {number} at */
+function number(bytes, at) {
+  let value = 0;
+  for (let shift = 0; ; shift += 7) {
+    const byte = bytes[at++];
+    value += (byte & 127) * 2 ** shift;
+    if (byte < 128) return [value, at];
+  }
+}
+
+/** @param {number} value */
+function leb(value) {
+  const bytes = [];
+  for (; value > 127; value = Math.floor(value / 128)) bytes.push(value % 128 + 128);
+  return [...bytes, value];
+}
+
+/** The module with other limits of its own memory: section 5 is one memory of flags, minimum and maximum in pages.
+ * @param {Uint8Array} wasm @param {number} minimum @param {number} maximum */
+function withLimits(wasm, minimum, maximum) {
+  for (let at = 8; at < wasm.length;) {
+    const [size, begin] = number(wasm, at + 1);
+    if (wasm[at] === 5) {
+      const body = [1, 1, ...leb(minimum), ...leb(maximum)];
+      return new Uint8Array([...wasm.subarray(0, at), 5, ...leb(body.length), ...body,
+                             ...wasm.subarray(begin + size)]);
+    }
+    at = begin + size;
+  }
+  throw new Error('the module has no memory of its own');
+}
+
+const wasm = new Uint8Array(readFileSync(`${root}web/dist/plumb.wasm`));
+
+/** Fewest pages that the module can be instantiated with: its data and its stack. */
+function fewestPages() {
+  for (let pages = 1; ; pages++) {
+    try {
+      const module = new WebAssembly.Module(withLimits(wasm, pages, pages));
+      const instance = new WebAssembly.Instance(module, importsOf(module));
+      if (/** @type {any} */ (instance.exports).plumb_wasm_heap_end() <= pages * PAGE) return pages;
+    } catch (error) {
+      if (!(error instanceof WebAssembly.RuntimeError)) throw error;   // a data segment beyond the memory
+    }
+  }
+}
+
+/** What a host does with a model; `reached` is told each step.
+ * @param {Engine} engine @param {(step: string) => void} reached */
+function work(engine, reached) {
+  reached('load');
+  engine.begin(MODEL.length);
+  engine.write(MODEL);
+  engine.end();
+  reached('session');
+  engine.openSession(64);
+  reached('text');
+  const ids = engine.tokenize('abcdabcdefgh'.repeat(40), true, true);
+  engine.detokenize(ids, true);
+  reached('feed');
+  engine.feed(IDS);
+  reached('trace');
+  engine.rewind(0);
+  engine.trace(/** @type {any} */ (IDS), 0, IDS.length, { values: 2 ** 32 - 1 });
+  reached('sampler');
+  engine.createSampler({ repeatPenalty: 1.1, penaltyLastN: 1 << 17 });
+  reached('done');
+  engine.rewind(0);
+  engine.feed(IDS);
+  return engine.logits();
+}
+
+/** @param {number} fewest @param {number} maximum  pages
+ * @param {number} filler  bytes taken before the engine starts */
+function attempt(fewest, maximum, filler) {
+  const module = new WebAssembly.Module(withLimits(wasm, fewest, maximum));
+  const instance = new WebAssembly.Instance(module, importsOf(module));
+  const exports = /** @type {any} */ ({ ...instance.exports, _initialize: undefined });
+  /** @type {any} */ (instance.exports)._initialize?.();
+  exports.malloc(filler);
+  let step = 'start';
+  /** @type {Engine | undefined} */
+  let engine;
+  try {
+    engine = new Engine(/** @type {any} */ ({ exports }));
+    const logits = work(engine, next => { step = next; });
+    return { step, logits };
+  } catch (error) {
+    const where = `${step}, ${maximum} pages, ${filler} bytes`;
+    assert.ok(error instanceof PlumbError, `${where}: ${/** @type {any} */ (error)?.stack}`);
+    assert.equal(error.code, 'PLUMB_ERROR_MEMORY', `${step}: ${error.message}`);
+    assert.match(error.message, /memory/, step);
+    if (step !== 'start' && step !== 'load' && step !== 'session') {   // it goes on: a session that is there computes
+      engine?.rewind(0);
+      if (step !== 'text') engine?.feed(IDS.slice(0, 1));
+    }
+    return { step, message: error.message };
+  } finally {
+    engine?.free();
+  }
+}
+
+test('memory.grow refused at each step of a load and of a session: PLUMB_ERROR_MEMORY, never a trap', t => {
+  const fewest = fewestPages();
+  /** @type {Map<string, Set<string>>} */
+  const messages = new Map();
+  const expected = attempt(fewest, 1000, 0);
+  assert.equal(expected.step, 'done');
+  for (const filler of [0, 9000, 25000, 41000, 57000]) {
+    for (let maximum = fewest; ; maximum++) {
+      const { step, message, logits } = attempt(fewest, maximum, filler);
+      if (step === 'done') {
+        assert.deepEqual(logits, expected.logits);
+        break;
+      }
+      messages.set(step, (messages.get(step) ?? new Set()).add(String(message)));
+    }
+  }
+  for (const [step, set] of messages) t.diagnostic(`${step}: ${[...set].slice(0, 3).join(' | ')} (${set.size})`);
+  for (const step of ['start', 'load', 'session', 'text', 'trace', 'sampler'])
+    assert.ok(messages.has(step), `memory never ran out at: ${step}`);
+});
+
+/** Keys of 1 MiB each, for as long as anyone reads. */
+function* endless() {
+  const head = new DataView(new ArrayBuffer(24));
+  head.setUint32(0, 0x46554747, true);
+  head.setUint32(4, 3, true);
+  head.setUint32(16, 65536, true);
+  yield new Uint8Array(head.buffer);
+  const key = new Uint8Array(8 + 8 + 4 + 8 + (1 << 20)).fill(97), view = new DataView(key.buffer);
+  for (let i = 0; ; i++) {
+    view.setBigUint64(0, 8n, true);
+    key.set(new TextEncoder().encode(`key${String(i).padStart(5, '0')}`), 8);
+    view.setUint32(16, 8, true);
+    view.setBigUint64(20, 1n << 20n, true);
+    yield key;
+  }
+}
+
+test('a header without an end is refused after 256 MiB, and its copy is dropped', { timeout: 300_000 }, async t => {
+  const folder = mkdtempSync(`${tmpdir()}/plumb-faults-`), before = process.env.PLUMB_CACHE;
+  process.env.PLUMB_CACHE = folder;
+  t.after(() => {
+    if (before === undefined) delete process.env.PLUMB_CACHE;
+    else process.env.PLUMB_CACHE = before;
+    rmSync(folder, { recursive: true });
+  });
+  const copies = () => readdirSync(folder, { recursive: true }).filter(name => /\.(gguf|json)/.test(String(name)));
+  let sent = 0, kept = false;
+  const url = await server(t, async (_, response) => {
+    const gone = new AbortController();
+    response.on('close', () => gone.abort());
+    response.setHeader('ETag', '"endless"');
+    for (const piece of endless()) {
+      if (response.destroyed) break;
+      sent += piece.length;
+      if (sent > 1 << 27) kept ||= copies().length > 0;
+      if (!response.write(piece)) await once(response, 'drain', { signal: gone.signal }).catch(() => {});
+    }
+  });
+  await assert.rejects(Plumb.load(`${url}endless.gguf`), (/** @type {any} */ error) => {
+    assert.equal(error.code, 'PLUMB_ERROR_METADATA', error.message);
+    assert.match(error.message, /go beyond byte 268435456, where a header must end/);
+    return true;
+  });
+  t.diagnostic(`${(sent / 2 ** 20).toFixed(1)} MiB were sent`);
+  assert.ok(sent < 300 * 2 ** 20, `${sent} bytes`);
+  assert.ok(kept, 'there was no copy to be dropped');
+  assert.deepEqual(copies(), []);
+});

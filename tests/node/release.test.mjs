@@ -1,0 +1,38 @@
+/** Closing a model gives its memory back, in each Node that is supported: V8 does not count shared memory when it
+ * decides whether to collect garbage, so nothing here may wait for it. */
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { test } from 'node:test';
+import { promisify } from 'node:util';
+import { realPath, root } from './helpers.mjs';
+
+const CYCLES = 30, EARLY = 5;
+/** The newest of each line, from npm; process.execPath is the one that runs the tests. */
+const NODES = [process.execPath, ...['22', '24'].map(line => `${root}node_modules/node-${line}/bin/node`)];
+
+for (const node of NODES) {
+  for (const worker of [undefined, false]) {
+    const where = worker === undefined ? 'with default options' : `with worker: ${worker}`;
+    // The other Nodes are binaries for this kind of machine.
+    const skip = node !== process.execPath && `${process.platform} ${process.arch}` !== 'linux x64' && 'not linux x64';
+    test(`${CYCLES} models loaded and closed ${where}: ${node.replace(root, '')}`, { skip }, async t => {
+      const { stdout } = await promisify(execFile)(node, ['--input-type=module', '-e', `
+        import { readFileSync } from 'node:fs';
+        import { Plumb } from '${root}web/node/index.js';
+        const held = [];
+        for (let i = 0; i < ${CYCLES}; i++) {
+          const model = await Plumb.load('${realPath}', { worker: ${worker} });
+          for await (const _ of model.generate('Hello', { maxTokens: 1 }));
+          await model.close();
+          held.push(Number(/VmRSS:\\s+(\\d+)/.exec(readFileSync('/proc/self/status', 'utf8'))[1]) / 1024);
+        }
+        console.log(JSON.stringify({ version: process.version, held }));`],
+      { env: { ...process.env, NODE_OPTIONS: '' } });
+      const { version, held } = JSON.parse(stdout);
+      t.diagnostic(`${version}, MB after each: ${held.map((/** @type {number} */ mb) => mb.toFixed(0)).join(' ')}`);
+      assert.equal(held.length, CYCLES);
+      assert.ok(held[CYCLES - 1] <= 1.2 * held[EARLY - 1],
+        `${held[EARLY - 1].toFixed(0)} MB after ${EARLY}, ${held[CYCLES - 1].toFixed(0)} MB after ${CYCLES}`);
+    });
+  }
+}

@@ -1,0 +1,292 @@
+/** Chat templates that would not end or would fill the memory.  Bounds are counts, so no test here looks at a clock but
+ * those of the deadline itself, in which nothing but the deadline can end the render. */
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { after, describe, test } from 'node:test';
+import fc from 'fast-check';
+import { counted, LIMITS, renderBounded } from '../../web/jinja.js';
+import { Plumb, PlumbError } from '../../web/node/index.js';
+import { platform, start } from '../../web/node/platform.js';
+import { Renderer } from '../../web/template.js';
+import { fails, plumbOn, root, tiny, tinyPath } from './helpers.mjs';
+
+const CHARACTERS = /works on more than 67108864 characters/, STEPS = /takes more than 300000 steps/;
+const RANGE = /a range above 10000 numbers/, TEXT = /makes a text of more than 16777216 characters/;
+const DEEP = /nests more than 250 deep/;
+const doubled = (value, times, more) => `{% set ns = namespace(x=${value}) %}{% for i in range(${times}) %}`
+  + `{% set ns.x = ${more ?? 'ns.x + ns.x'} %}{% endfor %}`;
+const lists = doubled('[1]', 60, '[ns.x, ns.x]');
+const many = body => `{% for i in range(9999) %}${body}{% endfor %}`;
+const often = body => `{% for i in range(9999) %}{% for j in range(9999) %}${body}{% endfor %}{% endfor %}`;
+
+const BOMBS = [
+  ['a list of itself, 60 times, printed', `${lists}{{ ns.x }}`, CHARACTERS],
+  ['... as text', `${lists}{{ ns.x ~ "" }}`, CHARACTERS],
+  ['... compared', `${lists}{{ ns.x == "" }}`, CHARACTERS],
+  ['... joined', `${lists}{{ ns.x | join }}`, CHARACTERS],
+  ['... as JSON', `${lists}{{ ns.x | tojson(indent=4) }}`, CHARACTERS],
+  ['... as a string', `${lists}{{ ns.x | string }}`, CHARACTERS],
+  ['... in an exception', `${lists}{{ raise_exception(ns.x) }}`, CHARACTERS],
+  ['... in a range', `${lists}{{ range(ns.x) }}`, CHARACTERS],
+  ['... with sorted names', `${doubled('{"a": 1}', 60, '{"a": ns.x, "b": ns.x}')}{{ ns.x | tojson(sort_keys=true) }}`,
+    CHARACTERS],
+  ['a namespace in itself', '{% set ns = namespace() %}{% set ns.a = ns %}{% set ns.b = ns %}{{ ns }}',
+    /nested more than 100 deep/],
+  ['upper of a large text, often', doubled('"ab"', 22) + many('{% set y = ns.x | upper %}'), CHARACTERS],
+  ['... as a method', `${doubled('"ab"', 22)}{% set f = ns.x.upper %}${many('{% set y = f() %}')}`, CHARACTERS],
+  ['... as a test', doubled('"ab"', 22) + many('{% if ns.x is upper %}{% endif %}'), CHARACTERS],
+  ['... by its characters', `${doubled('"ab"', 22)}${often('{% set y = (ns.x ~ j)[0] %}')}`, CHARACTERS],
+  ['a text that doubles', `${doubled('"ab"', 40)}{{ ns.x }}`, TEXT],
+  ['a list that doubles', `${doubled('[1]', 40)}{{ ns.x | length }}`, CHARACTERS],
+  ['white space', `${' '.repeat(200000)}x`, CHARACTERS],
+  ['white space behind a tag', `${'{%'.padEnd(2000)}`.repeat(100), CHARACTERS],
+  ['a template without end', 'x'.repeat(1 << 21), /it has 2097152 characters; the most is 1048576/],
+  ['loops in loops', often('{{ j }}'), CHARACTERS],
+  ['nothing but steps', `{% for i in range(99) %}${'{{ 1 }}'.repeat(9000)}{% endfor %}`, STEPS],
+  ['a range', '{% for i in range(1000000000) %}x{% endfor %}', RANGE],
+  ['a range from a number on', '{% for i in range(5, 1000000000) %}x{% endfor %}', RANGE],
+  ['ranges', '{{ range(10 ** 300, 10 ** 301) }}', RANGE],
+  ['a range of no numbers', '{{ range("a") }}', /a range of something else than numbers/],
+  ['many ranges', many('{% set y = range(9999) %}'), CHARACTERS],
+  ['split of a large text', `${doubled('"ab"', 22)}{{ ns.x.split("a") | length }}`, CHARACTERS],
+  ['split by white space', `${doubled('"a "', 22)}{{ ns.x.split() | length }}`, CHARACTERS],
+  ['replace by what is large', `${doubled('"aa"', 14)}{{ ns.x | replace("a", ns.x) }}`, CHARACTERS],
+  ['replace of nothing', `${doubled('"aa"', 14)}{{ ns.x.replace("", ns.x) }}`, CHARACTERS],
+  ['join by what is large', `${doubled('"aa"', 14)}{{ range(9999) | join(ns.x) }}`, CHARACTERS],
+  ['an indentation', '{{ "a\nb" | indent(100000000) }}', CHARACTERS],
+  ['an indentation of JSON', '{{ [1] | tojson(indent=100000000) }}', CHARACTERS],
+  ['a search that goes back', `${doubled('"aa"', 20)}{{ (ns.x[:1000000] ~ "b") in ns.x }}`, CHARACTERS],
+  ['a search in a list',
+    `${doubled('"aa"', 18)}{% set l = [ns.x, ns.x, ns.x] %}${often('{% if ns.x ~ j in l %}{% endif %}')}`, CHARACTERS],
+  ['sorts', many('{% set y = range(9999) | sort %}'), CHARACTERS],
+  ['sorts by a long path',
+    `${doubled('"a."', 18)}{{ [{}, {}, {}, {}, {}, {}, {}, {}] | sort(attribute=ns.x) }}`, CHARACTERS],
+  ['dates', often('{{ strftime_now("%Y") }}'), CHARACTERS],
+  ['names that are not there', often('{{ nothing }}'), CHARACTERS],
+  ['jumps', often('{% continue %}'), CHARACTERS],
+  ['deep jumps', often(`${'{% if 1 %}'.repeat(90)}{% continue %}${'{% endif %}'.repeat(90)}`), /more than/],
+  ['definitions', many(`{% macro f() %}${'{{ a }}'.repeat(50000)}{% endmacro %}`), CHARACTERS],
+  ['tuples', doubled('[1]', 13) + many(`{% set ${Array(8192).fill('a').join()} = ns.x %}`), CHARACTERS],
+  ['arguments', `${doubled('[1]', 20)}{% macro f() %}{{ varargs }}{% endmacro %}{% for i in range(99) %}`
+    + '{% set y = f(*ns.x) %}{% endfor %}', CHARACTERS],
+  ['a macro that calls itself', '{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}', DEEP],
+  ['a long sum', `{{ 1${'+1'.repeat(100000)} }}`, DEEP],
+  ['parentheses', `{{ ${'('.repeat(100000)}1${')'.repeat(100000)} }}`, /nests too deep/],
+  ['lists in lists', `{{ ${'['.repeat(50000)}${']'.repeat(50000)} }}`, /nests too deep/],
+  ['tags in tags', `${'{% if 1 %}'.repeat(40000)}${'{% endif %}'.repeat(40000)}`, /nests too deep/],
+  ['a long exception', '{{ raise_exception("ab" ~ "cd" ~ range(9999) | join("x" )) }}', /^.{500,600}$/s],
+];
+
+describe('a template that would not end or would fill the memory is an error that names the bound', () => {
+  const renderer = new Renderer(platform.startRenderer, { deadline: 600000 });
+  for (const [what, source, message] of BOMBS) {
+    test(String(what), async () => {
+      await fails(renderer.render(String(source), {}), 'PLUMB_ERROR_TEMPLATE', /** @type {RegExp} */ (message));
+      assert.equal(await renderer.render('{{ a }}', { a: 'still there' }), 'still there');
+    });
+  }
+});
+
+test('a long chat stays far below the bounds', () => {
+  const turn = { role: 'user', content: 'Tell me a story about a fox and an owl. '.repeat(25) };
+  const source = '{% for m in messages %}{{ "<|im_start|>" + m.role + "\\n" + (m.content | trim) + "<|im_end|>\\n" }}'
+    + '{% if m.content.split("</think>") | length > 1 %}!{% endif %}{% endfor %}';
+  const text = renderBounded(source, { messages: Array(500).fill(turn) });
+  const { steps, work } = counted();
+  assert.ok(text.length > 500000 && steps < LIMITS.steps / 5 && work < LIMITS.work / 5, `${steps} steps, ${work}`);
+});
+
+// --- A grammar of templates -----------------------------------------------------------------------------------------
+
+const pick = (...texts) => fc.constantFrom(...texts);
+const join = (...parts) => fc.tuple(...parts.map(part => typeof part === 'string' ? fc.constant(part) : part))
+  .map(all => all.join(''));
+const NAMES = pick('s', 'n', 'l', 'o', 'messages', 'ns', 'ns.x', 'ns.y', 'loop', 'nothing', 'caller', 'f');
+const NUMBERS = pick('0', '1', '2', '-1', '3', '40', '1000', '9999', '100000000', '10 ** 300', '1.5');
+const FILTERS = pick('upper', 'lower', 'title', 'capitalize', 'trim', 'length', 'first', 'last', 'list', 'reverse',
+  'sort', 'join', 'string', 'unique', 'tojson', 'indent', 'items', 'int', 'float', 'abs', 'safe', 'bool', 'dictsort',
+  'tojson(indent=2)', 'tojson(ensure_ascii=true, sort_keys=true)', 'default("x")', 'selectattr("role")',
+  'rejectattr("role", "equalto", "user")', 'map(attribute="role")', 'sort(attribute="a.b", reverse=true)');
+const { template } = fc.letrec(tie => {
+  const e = tie('expression');
+  return {
+    expression: fc.oneof({ maxDepth: 4, depthIdentifier: 'expression' },
+      NAMES, NUMBERS,
+      pick('"ab"', '"a b\\nc"', '"\\u00e4\\u2028"', '""', '[]', '{}', 'true', 'none', '[1, 2]', '{"a": s}'),
+      join(e, pick(' + ', ' ~ ', ' * ', ' - ', ' == ', ' in ', ' not in ', ' < ', ' and ', ' or ', ' ** ', ' // '), e),
+      join('(', e, ' | ', FILTERS, ')'),
+      join('(', e, ' | ', pick('join', 'replace', 'indent', 'default', 'int'), '(', e, '))'),
+      join('(', e, ' | ', pick('replace', 'sort', 'indent'), '(', e, ', ', e, '))'),
+      join(e, '.', pick('upper()', 'lower()', 'strip()', 'title()', 'split()', 'items()', 'keys()', 'values()',
+        'length', 'startswith(s)', 'get("a")', 'dictsort()', 'dictsort(by="value")', 'a', '0')),
+      join(e, '.', pick('split', 'replace', 'startswith', 'get', 'upper'), '(', e, ', ', e, ')'),
+      join(e, '[', e, ']'), join(e, '[', e, ':', e, ':', e, ']'),
+      join('[', e, ', ', e, ']'), join('{"a": ', e, ', "b": ', e, '}'),
+      join('(', e, ' if ', e, ' else ', e, ')'),
+      join('(', e, ' is ', pick('defined', 'string', 'upper', 'lower', 'mapping', 'none', 'odd'), ')'),
+      join(pick('range', 'f', 'namespace', 'raise_exception', 'strftime_now', 'caller'), '(', e, ')'),
+      join('range(', e, ', ', e, ')'), join('f(*', e, ')'), join('f(**', e, ')'), join('not ', e), join('-', e)),
+    statement: fc.oneof({ maxDepth: 3, depthIdentifier: 'statement' },
+      pick('x', ' \n', '<|im_end|>', '{# c #}', '{% break %}', '{% continue %}'),
+      join('{{ ', e, ' }}'), join('{%- set ns.x = ', e, ' -%}'), join('{% set ns.y = [ns.x, ns.y] %}'),
+      join('{% set ns.x = ns.x + ns.x %}'), join('{% set s = ', e, ' %}'), join('{% set a, b = ', e, ' %}'),
+      join('{% for i in ', e, ' %}', tie('statements'), '{% endfor %}'),
+      join('{% for i in range(', NUMBERS, ') %}', tie('statements'), '{% endfor %}'),
+      join('{% for a, b in ', e, ' if ', e, ' %}', tie('statements'), '{% else %}', tie('statements'), '{% endfor %}'),
+      join('{% if ', e, ' %}', tie('statements'), '{% elif ', e, ' %}', tie('statements'), '{% endif %}'),
+      join('{% macro f(a, b=', e, ') %}', tie('statements'), '{% endmacro %}'),
+      join('{% call f(', e, ') %}', tie('statements'), '{% endcall %}'),
+      join('{% filter ', pick('upper', 'indent', 'trim', 'title'), ' %}', tie('statements'), '{% endfilter %}'),
+      join('{% set ns.x %}', tie('statements'), '{% endset %}')),
+    statements: fc.array(tie('statement'), { maxLength: 4 }).map(all => all.join('')),
+    template: fc.array(tie('statement'), { maxLength: 12 })
+      .map(all => `{% set ns = namespace(x=s, y=l) %}${all.join('')}`),
+  };
+});
+const VARIABLES = {
+  s: 'Hello, World', n: 7, l: [3, 1, 'b'], o: { a: 1, b: 'x' },
+  messages: [{ role: 'user', content: 'a\nb c' }, { role: 'assistant', content: 'd', a: { b: 2 } }],
+};
+const SMALL = { steps: 3000, work: 200000 };
+
+/** Runs an action and counts the characters and elements that the built-in functions of JavaScript read and make. */
+function metered(action) {
+  let touched = 0;
+  const size = value => typeof value === 'string' || Array.isArray(value) ? value.length : 0;
+  const undo = [];
+  for (const [object, names] of /** @type {[any, string[]][]} */ ([
+    [String.prototype, ['toUpperCase', 'toLowerCase', 'trim', 'trimEnd', 'trimStart', 'split', 'replace', 'replaceAll',
+      'includes', 'repeat', 'slice', 'startsWith', 'endsWith', 'localeCompare']],
+    [Array.prototype, ['map', 'join', 'concat', 'slice', 'reverse', 'sort', 'filter', 'find', 'some']],
+    [JSON, ['stringify']], [Array, ['from']],
+  ])) {
+    for (const name of names) {
+      const original = object[name];
+      undo.push(() => { object[name] = original; });
+      object[name] = function (...args) {
+        const result = original.apply(this, args);
+        // A slice of a text is made in no time, like a sum of texts.
+        const isPart = name === 'slice' && typeof result === 'string';
+        touched += isPart ? 1 : size(result) + (result === this ? 0 : size(this));
+        return result;
+      };
+    }
+  }
+  try {
+    return { result: action(), touched: () => touched };
+  } finally {
+    for (const one of undo) one();
+  }
+}
+
+/** One result or one error of a template, and that its counts hold. */
+function check(source) {
+  let error;
+  try {
+    renderBounded(source, VARIABLES, SMALL);
+  } catch (thrown) {
+    error = thrown;
+  }
+  assert.ok(error === undefined || error instanceof PlumbError && error.code === 'PLUMB_ERROR_TEMPLATE', String(error));
+  assert.ok(error === undefined || error.message.length <= 600, `a message of ${error?.message.length}`);
+  // Once more, now that it is parsed: what it does is what it counts, whether it ends or is ended.
+  const { touched } = metered(() => {
+    try {
+      renderBounded(source, VARIABLES, SMALL);
+    } catch {
+      // as before
+    }
+  });
+  const { steps, work } = counted();
+  assert.ok(steps <= SMALL.steps + 1, `${steps} steps`);
+  const most = 4 * Math.min(work, SMALL.work) + 100 * steps + 50 * source.length + 1000;   // it may not parse
+  assert.ok(touched() <= most, `it touches ${touched()} characters, but counts ${steps} steps and ${work} characters`);
+}
+
+const RUNS = { numRuns: Number(process.env.RUNS ?? 3000), seed: Number(process.env.SEED ?? 1) };
+
+test('any template ends in a text or in PLUMB_ERROR_TEMPLATE, and does no more than it counts', () => {
+  fc.assert(fc.property(template, check), RUNS);
+});
+
+test('so does any template from which a part was cut or was doubled', () => {
+  fc.assert(fc.property(template, fc.nat(), fc.nat(), fc.boolean(), (source, from, length, cut) => {
+    const at = from % (source.length + 1), end = at + length % 20;
+    check(source.slice(0, at) + (cut ? '' : source.slice(at, end).repeat(2)) + source.slice(end));
+  }), RUNS);
+});
+
+// --- The worker -----------------------------------------------------------------------------------------------------
+
+const FREE = { steps: Infinity, work: Infinity };
+
+test('the deadline ends a render whatever it counts, and the next one runs', async () => {
+  const renderer = new Renderer(platform.startRenderer, { deadline: 200 });
+  const endless = renderer.render(often('{{ j }}'), {}, FREE), next = renderer.render('{{ a }}', { a: 1 });
+  await fails(endless, 'PLUMB_ERROR_TEMPLATE', /^tokenizer.chat_template: it takes more than 200 ms$/);
+  assert.equal(await next, '1');
+});
+
+test('so does the memory that Node gives it', async () => {
+  const small = () => start('./renderer.js', { resourceLimits: { maxOldGenerationSizeMb: 24 } });
+  const renderer = new Renderer(small, { deadline: 600000 });
+  const source = `{% set ns = namespace(x=[]) %}${often('{% set ns.x = [ns.x, "a" ~ j] %}')}`;
+  await fails(renderer.render(source, {}, FREE), 'PLUMB_ERROR_TEMPLATE',
+    /^tokenizer.chat_template: it takes too much memory: .*memory limit/);
+  assert.equal(await renderer.render('{{ a }}', { a: 1 }), '1');
+});
+
+test('where no worker starts the caller\'s thread renders, within the same counts', async () => {
+  for (const startRenderer of [
+    undefined, () => { throw new DOMException('forbidden', 'SecurityError'); }, () => start('./no-such-file.js'),
+  ]) {
+    const renderer = new Renderer(startRenderer);
+    assert.equal(await renderer.render('{{ a }}', { a: 1 }), '1');
+    await fails(renderer.render(`${lists}{{ ns.x }}`, {}), 'PLUMB_ERROR_TEMPLATE', CHARACTERS);
+  }
+});
+
+test('a variable that cannot be posted to a worker, such as a function, is still a variable', async () => {
+  const renderer = new Renderer(platform.startRenderer);
+  assert.equal(await renderer.render('{{ twice(4) }}', { twice: n => 2 * n }), '8');
+  assert.equal(await renderer.render('{{ a }}', { a: 1 }), '1');
+});
+
+for (const worker of [false, true]) {
+  test(`models with worker: ${worker} render in one worker, which is started while they load`, async t => {
+    let started = 0;
+    const ended = [];
+    const renderers = { ...platform, startRenderer() {
+      const worker = platform.startRenderer(), n = started++;
+      return { ...worker, terminate: () => { ended[n] = true; return worker.terminate(); } };
+    } };
+    const plumb = plumbOn({
+      ...renderers, startWorker: () => start('./worker.js'),
+      locate: path => ({ kind: 'file', name: String(path), size: tiny.length, path: String(path) }),
+    });
+    const models = await Promise.all([0, 1].map(() => plumb.load(tinyPath, { worker })));
+    after(() => Promise.all(models.map(model => model.close())));
+    assert.equal(started, 1);
+    for (const model of models) {
+      model.metadata['tokenizer.chat_template'] = `${lists}{{ ns.x }}`;
+      await fails(model.applyChatTemplate([{ role: 'user', content: 'x' }]), 'PLUMB_ERROR_TEMPLATE', CHARACTERS);
+      model.metadata['tokenizer.chat_template'] = '{{ messages[0].content }}';
+      assert.equal(await model.applyChatTemplate([{ role: 'user', content: 'x' }]), 'x');
+      assert.ok((await model.tokenize('x')).length > 0);
+    }
+    assert.equal(started, 1);
+    await Promise.all(models.map(model => model.close()));
+    assert.deepEqual(ended, [true]);
+    t.diagnostic(`${started} worker`);
+  });
+}
+
+test('a process ends though its worker for templates is there', () => {
+  const text = execFileSync(process.execPath, ['--input-type=module', '-e', `
+    import { Plumb } from '${root}web/node/index.js';
+    const model = await Plumb.load(${JSON.stringify(tinyPath)}, { worker: false });
+    model.metadata['tokenizer.chat_template'] = '{{ messages[0].content }}';
+    console.log(await model.applyChatTemplate([{ role: 'user', content: 'said' }]));`], { encoding: 'utf8' });
+  assert.equal(text, 'said\n');
+  assert.ok(Plumb);
+});
