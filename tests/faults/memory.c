@@ -114,13 +114,17 @@ static void note_bytes(const void *bytes, size_t n) {
     for (size_t i = 0; i < n; i++) result.hash = (result.hash ^ b[i]) * 0x100000001b3u;
 }
 
-static void note_report(void *user, const char *bytes, size_t n) {
+static void keep_report(void *user, const char *bytes, size_t n) {
     (void)user;
-    note_bytes(bytes, n);
     if (n > sizeof result.report - 1 - result.n_report) n = sizeof result.report - 1 - result.n_report;
     memcpy(result.report + result.n_report, bytes, n);
     result.n_report += n;
     result.report[result.n_report] = 0;
+}
+
+static void note_report(void *user, const char *bytes, size_t n) {
+    note_bytes(bytes, n);
+    keep_report(user, bytes, n);
 }
 
 static void keep(void *user, const char *bytes, size_t n) {
@@ -401,9 +405,18 @@ static plumb_status diagnose_wrong(void) { return diagnose(world.wrong); }
 static plumb_status diagnose_permuted(void) { return diagnose(world.permuted); }
 
 static plumb_status selfcheck(void) {
-    plumb_report how = report(PLUMB_FORMAT_TEXT);
+    plumb_report how = report(PLUMB_FORMAT_JSON);
+    how.write = keep_report;
     bool ok;
-    return on_tiny(plumb_selfcheck(world.model, &how, &ok));
+    plumb_status status = on_tiny(plumb_selfcheck(world.model, &how, &ok));
+    /* How often other threads took part is up to the machine: that row says something else each time. */
+    const char *line = result.report;
+    for (size_t n; *line; line += n) {
+        n = strcspn(line, "\n");
+        n += line[n] == '\n';
+        if (strncmp(line, "    {\"name\": \"threads\"", 22) != 0) note_bytes(line, n);
+    }
+    return status;
 }
 
 static plumb_status weights(void) {

@@ -123,9 +123,9 @@ for (const [name, template, expected] of [
   ['Granite 3.3', GRANITE33, 'user: Hi;assistant: <|tool_call|>[{"name":"now","arguments":{"zone":"UTC"}}];'
     + 'tool: 12:00;assistant: Noon.;'],
 ]) {
-  test(`${name}'s template is told of calls in its words`, async () => {
+  test(`${name}'s template is told of calls in its words`, () => {
     const before = structuredClone(said);
-    assert.equal(await render(template, { messages: messagesFor(template, said) }), expected);
+    assert.equal(render(template, { messages: messagesFor(template, said) }), expected);
     assert.deepEqual(said, before);
   });
 }
@@ -135,9 +135,9 @@ const variables = { documents: null, add_generation_prompt: true, bos_token: '<s
 for (const { template, chat, text } of prompts) {
   test(`${template}: ${chat}`, async () => {
     const { tools, messages } = chats[chat], source = TEMPLATES[template];
-    const prompt = render(source, { ...variables, tools, messages: messagesFor(source, messages) });
+    const prompt = async () => render(source, { ...variables, tools, messages: messagesFor(source, messages) });
     if (text === null) await fails(prompt, 'PLUMB_ERROR_TEMPLATE', /only supports single tool-calls at once/);
-    else assert.equal(await prompt, text);
+    else assert.equal(await prompt(), text);
   });
 }
 
