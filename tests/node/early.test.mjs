@@ -138,11 +138,13 @@ test('memory grows at once for what is to come, by no more', async () => {
     steps = 0;
     engine.write(bytes.subarray(at));
     engine.end();
-    return { steps, bytes: engine.bytes };
+    const grown = steps;
+    engine.openSession(16);   // takes what is left of the reserve where tensors fit into blocks that were free
+    return { steps: grown, bytes: engine.bytes };
   };
   const [once, often] = [growth(true), growth(false)];
   assert.ok(once.steps <= 1 && often.steps > 100, `${once.steps} steps, and ${often.steps}`);
-  assert.ok(once.bytes <= often.bytes + 2 ** 20, `${once.bytes} bytes, and ${often.bytes}`);
+  assert.equal(once.bytes, often.bytes);
   for (const size of [2 ** 32 - 1, 2 ** 33, -1]) {   // not to be had, but that is no failure yet
     const engine = new Engine(new WebAssembly.Instance(module, imports));
     engine.begin();
