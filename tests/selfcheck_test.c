@@ -1,4 +1,5 @@
 /* Selfcheck: files that llama.cpp runs pass, and each check fails on a file, or on activations, broken in its way. */
+#include "adversary.h"
 #include "base/pool.h"
 #include "broken.h"
 #include "fixture.h"
@@ -277,6 +278,26 @@ static void layers_case(void) {
     free(c.details);
 }
 
+/* Of more than 10,000 special tokens the row says how many were left out; of fewer it has no need to. */
+static void specials_case(void) {
+    static const struct { size_t n; const char *says; } rows[] = {
+        { 1 << 18, "come back, 10000 special tokens are one token each" },
+        { (1 << 18) + 32, "come back, the 1000 longest of 10001 special tokens are one token each" },
+    };
+    const struct adversary *a = adversaries;
+    while (a->name && strcmp(a->name, "40,000 special tokens per MiB") != 0) a++;
+    REQUIRE(a->name, "no such vocabulary");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct attack attack;
+        struct check c = { 0 };
+        REQUIRE(attack_create(&attack, a, "gpt-2", rows[i].n), "it cannot be made");
+        selfcheck_tokenizer(&c, attack.t);
+        CHECK(c.verdict == VERDICT_OK && strstr(c.why, rows[i].says), "%s", c.why);
+        free(c.details);
+        attack_free(&attack);
+    }
+}
+
 /* ---- broken activations ------------------------------------------------------------------------------------------ */
 
 enum { N_TOKEN = 8 };
@@ -436,6 +457,7 @@ void test_selfcheck(void) {
     TEST_ROWS("selfcheck: seen: ", broken_row, broken_files);
     test_case("selfcheck: seen: a directory that cannot be loaded", refused_case);
     test_case("selfcheck: seen: a tensor that is not like those of the other layers", layers_case);
+    test_case("selfcheck: special tokens that are left out are counted", specials_case);
     TEST_ROWS("selfcheck: seen: ", doctored_row, doctored);
     test_case("selfcheck: seen: a tap that is not the reference pass's", reference_case);
     test_case("selfcheck: seen: a logit that differs in its last bit", logits_case);
