@@ -1,7 +1,8 @@
 /* See adversary.h.
  *
- * Every vocabulary has the 256 bytes, and of the characters in `repeated` twice, four times... up to 1024 times, so that
- * long runs of them merge.  A BPE vocabulary has the merges for that, SentencePiece scores that fall with the length. */
+ * Every vocabulary has the 256 bytes, and of the characters in `repeated` twice, four times... up to 1024 times, so
+ * that long runs of them merge.  A BPE vocabulary has the merges for that, SentencePiece scores that fall with the
+ * length. */
 #include "adversary.h"
 
 #include "tokenizer/vocab.h"
@@ -231,7 +232,8 @@ static void put_key(struct bytes *file, const char *name, enum gguf_type type) {
     put_number(file, type, 4);
 }
 
-static void put_array(struct bytes *file, const char *name, enum gguf_type type, uint64_t n, const struct bytes *items) {
+static void put_array(struct bytes *file, const char *name, enum gguf_type type, uint64_t n,
+                      const struct bytes *items) {
     put_key(file, name, GGUF_ARRAY);
     put_number(file, type, 4);
     put_number(file, n, 8);

@@ -257,9 +257,10 @@ static void sessions(void) {
         REQUIRE(plumb_session_create(&s, m, &params) == PLUMB_OK, "%s", plumb_model_error(m));
         bytes[type] = plumb_session_bytes(s);
         for (int again = 0; again < 2; again++) {
-            plumb_session_rewind(s, again ? CUT : 0);
-            for (uint32_t i = plumb_session_n_past(s), n = again ? 5 : N; i < N; i += n) {
-                plumb_session_feed(s, ids + i, N - i < n ? N - i : n);
+            CHECK(plumb_session_rewind(s, again ? CUT : 0) == PLUMB_OK, "%s", plumb_session_error(s));
+            for (uint32_t i = again ? CUT : 0, n = again ? 5 : N; i < N; i += n) {
+                CHECK(plumb_session_n_past(s) == i && plumb_session_feed(s, ids + i, N - i < n ? N - i : n) == PLUMB_OK,
+                      "%u tokens are in, expected %u: %s", plumb_session_n_past(s), i, plumb_session_error(s));
             }
             plumb_model_info info;
             plumb_model_get_info(m, &info);

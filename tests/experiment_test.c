@@ -46,7 +46,7 @@ static double largest_error(struct experiment *e, const char *name) {
     double largest = -1;
     for (size_t i = 0; i < e->theirs->n_tap; i++) {
         CHECK(!isnan(o.error[i]), "tap %zu was not compared", i);
-        largest = fmax(largest, o.error[i]);
+        largest = worse(largest, o.error[i]);
     }
     outcome_free(&o);
     return largest;

@@ -9,12 +9,14 @@
 
 struct against_llama {
     struct llama_vectors v;
-    double worst;   /* relative RMS of a position */
+    double worst;        /* relative RMS of a position */
+    uint32_t n_position; /* that were compared */
 };
 
 static void compare(void *user, uint32_t pos, const float *logits) {
     struct against_llama *a = user;
-    a->worst = fmax(a->worst, llama_distance(&a->v, pos, logits));
+    a->worst = worse(a->worst, llama_distance(&a->v, pos, logits));
+    a->n_position++;
 }
 
 static double distance(plumb_model *m, struct llama_vectors *v, const plumb_session_params *params) {
@@ -22,7 +24,8 @@ static double distance(plumb_model *m, struct llama_vectors *v, const plumb_sess
     plumb_session *s = NULL;
     bool ok = CHECK(plumb_session_create(&s, m, params) == PLUMB_OK, "%s", plumb_model_error(m))
            && CHECK(plumb_session_feed_all(s, v->tokens, v->n_token, compare, &a) == PLUMB_OK, "%s",
-                    plumb_session_error(s));
+                    plumb_session_error(s))
+           && CHECK(a.n_position == v->n_token, "%u positions of %u were compared", a.n_position, v->n_token);
     plumb_session_free(s);
     return ok ? a.worst : INFINITY;
 }

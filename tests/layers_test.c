@@ -34,9 +34,9 @@ static double row_error(const struct trace_row *row, const float *x, uint32_t n)
         max = fmax(max, (double)x[i]);
     }
     const struct trace_stats *s = &row->stats;
-    double statistics = fmax(fabs(sqrt(sum2 / n) - s->rms), fabs(sum / n - s->mean)) / s->rms;
-    double extremes = fmax(fabs(min - s->min), fabs(max - s->max)) / fmax(fabs(s->min), fabs(s->max));
-    return fmax(sqrt(d2 / l2), fmax(statistics, extremes));
+    double statistics = worse(fabs(sqrt(sum2 / n) - s->rms), fabs(sum / n - s->mean)) / s->rms;
+    double extremes = worse(fabs(min - s->min), fabs(max - s->max)) / fmax(fabs(s->min), fabs(s->max));
+    return worse(sqrt(d2 / l2), worse(statistics, extremes));
 }
 
 static void compare(void *user, const plumb_tap *tap) {
@@ -61,7 +61,7 @@ static void compare(void *user, const plumb_tap *tap) {
     double distance = sqrt(sum2 / tap->n_token);
     bool is_first = tap->layer == 0 || strcmp(tap->name, "embd") == 0;
     CHECK(distance <= (is_first ? a->most_first : a->most), "%s: relative RMS %g", name.text, distance);
-    if (is_first) a->worst_first = fmax(a->worst_first, distance);
+    if (is_first) a->worst_first = worse(a->worst_first, distance);
     if (strcmp(tap->name, "result_norm") == 0) a->result = distance;
     if (distance >= a->worst) {
         a->worst = distance;

@@ -27,6 +27,20 @@ static void count(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
     for (uint32_t i = begin; i < end; i++) c->times[i]++;
 }
 
+/* What every case of more than one thread stands on.  In WebAssembly the host says how many there are. */
+static void starts_threads(void) {
+    for (uint32_t n_thread = 1; n_thread <= 4; n_thread++) {
+        struct pool *pool = pool_create(n_thread);
+        uint32_t n = pool_size(pool);
+#if defined(__wasm__)
+        CHECK(n == 1 || n == n_thread, "%u threads, %u were asked for", n, n_thread);
+#else
+        CHECK(n == n_thread, "%u threads, %u were asked for", n, n_thread);
+#endif
+        pool_free(pool);
+    }
+}
+
 static void every_index_once(void) {
     static const uint32_t grains[] = {1, 3, 16, 250, 999, 1000, 5000}, sizes[] = {0, 1, 2, 17, 999, 1000};
     for (uint32_t n_thread = 1; n_thread <= 4; n_thread++) {
@@ -193,6 +207,7 @@ static void keeps_to_cgroups(void) {
 #endif
 
 void test_pool(void) {
+    test_case("pool: as many threads as are asked for", starts_threads);
     test_case("pool: every index once, by 1 to 4 threads", every_index_once);
     test_case("pool: later loops see what earlier ones wrote", later_loops_see_earlier);
     test_case("pool: threads that sleep are woken", sleepers_wake);

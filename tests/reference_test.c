@@ -24,10 +24,10 @@ static void check_turned(const char *what, const float *before, const float *aft
     for (uint32_t i = 0; i < n_pair; i++) {
         uint32_t a = neighbours ? 2 * i : i, b = neighbours ? 2 * i + 1 : i + n_pair;
         double angle = position * frequencies[i], xa = (double)before[a], xb = (double)before[b];
-        worst = fmax(worst, fabs((double)after[a] - (xa * cos(angle) - xb * sin(angle))));
-        worst = fmax(worst, fabs((double)after[b] - (xa * sin(angle) + xb * cos(angle))));
+        worst = worse(worst, fabs((double)after[a] - (xa * cos(angle) - xb * sin(angle))));
+        worst = worse(worst, fabs((double)after[b] - (xa * sin(angle) + xb * cos(angle))));
     }
-    for (uint32_t i = 2 * n_pair; i < 8; i++) worst = fmax(worst, fabs((double)after[i] - (double)before[i]));
+    for (uint32_t i = 2 * n_pair; i < 8; i++) worst = worse(worst, fabs((double)after[i] - (double)before[i]));
     CHECK(worst < 1e-6, "%s: off by %g at position %g", what, worst, position);
 }
 
@@ -157,13 +157,13 @@ static void attention_row(const struct model *m, const struct attention_row *row
             for (uint32_t k = 0; k < n_key; k++) if (row_sees(row->sees, p, k)) sum += exp(score(run, row, p, h, k));
             for (uint32_t k = 0; k < n_key; k++) {
                 double w = row_sees(row->sees, p, k) ? exp(score(run, row, p, h, k)) / sum : 0;
-                worst = fmax(worst, fabs(w - (double)weights[k]));
+                worst = worse(worst, fabs(w - (double)weights[k]));
                 for (uint32_t i = 0; i < HEAD_DIM && row->heads[h] != NOBODY; i++) {
                     out[i] += w * (double)at(run, "Vcur", 0, k)[row->heads[h] * HEAD_DIM + (int)i];
                 }
             }
             for (uint32_t i = 0; i < HEAD_DIM; i++) {
-                worst = fmax(worst, fabs(out[i] - (double)at(run, "kqv_out", 0, p)[h * HEAD_DIM + i]));
+                worst = worse(worst, fabs(out[i] - (double)at(run, "kqv_out", 0, p)[h * HEAD_DIM + i]));
             }
         }
     }
@@ -575,7 +575,7 @@ static void forcing(void) {
         for (uint32_t p = 0; p < N_TOKEN; p++) {
             double worst = 0;
             for (uint32_t k = 0; k < 32; k++) {
-                worst = fmax(worst, fabs((double)at(run, rows[i].then, rows[i].then_layer, p)[k]
+                worst = worse(worst, fabs((double)at(run, rows[i].then, rows[i].then_layer, p)[k]
                                          - (double)at(truth, rows[i].then, rows[i].then_layer, p)[k]));
             }
             CHECK(worst < 1e-5, "%s forced, %s is off by %g", rows[i].name, rows[i].then, worst);

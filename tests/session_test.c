@@ -30,6 +30,7 @@ static void some_ids(plumb_model *m, int32_t *ids) {
 static uint64_t logits_hash(plumb_session *s, uint32_t n_vocab) {
     const uint8_t *bytes = (const uint8_t *)plumb_session_logits(s);
     uint64_t hash = 14695981039346656037u;
+    CHECK(bytes, "there are no logits: %s", plumb_session_error(s));
     for (size_t i = 0; bytes && i < n_vocab * sizeof(float); i++) hash = (hash ^ bytes[i]) * 1099511628211u;
     return hash;
 }
@@ -490,7 +491,7 @@ static void ranges_case(void) {
     plumb_model_free(m);
 }
 
-/* A cut file goes on where it ended: the position counts each byte once, after a header alone and after an error too. */
+/* A cut file goes on where it ended: the position counts each byte once, after a header alone and after an error. */
 static void position_case(void) {
     size_t n = 0;
     uint8_t *file = test_read_all(TINY, &n);
@@ -559,7 +560,7 @@ static void allocation_case(void) {
         plumb_sampler_accept(sampler, id);
         int64_t n = plumb_token_piece(m, id, false, piece, sizeof piece);
         plumb_text_push(&text, piece, (size_t)n, out, sizeof out);
-        plumb_session_feed(s, &id, 1);
+        CHECK(plumb_session_feed(s, &id, 1) == PLUMB_OK, "token %d: %s", i, plumb_session_error(s));
     }
     CHECK(n_malloc == before, "%zu allocations in 8 tokens", n_malloc - before);
     plumb_sampler_free(sampler);

@@ -55,7 +55,7 @@ static void compare(void *user, const plumb_tap *tap) {
     }
     double distance = sqrt(d2 / l2);
     CHECK(distance <= a->most, "%s: relative RMS %g", name, distance);
-    a->worst = fmax(a->worst, distance);
+    a->worst = worse(a->worst, distance);
     a->n_same++;
 }
 

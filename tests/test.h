@@ -30,6 +30,10 @@ __attribute__((format(printf, 5, 6)))
 #endif
 bool test_check(bool condition, const char *file, int line, const char *text, const char *format, ...);
 
+/* The larger of two errors.  NaN is the largest: fmax would pass it over, and a result that is no number would count
+ * as right. */
+static inline double worse(double worst, double error) { return worst >= error || worst != worst ? worst : error; }
+
 /* A TAP comment with figures that a passing case wants seen. */
 #if defined(__GNUC__)
 __attribute__((format(printf, 1, 2)))

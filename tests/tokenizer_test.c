@@ -632,8 +632,9 @@ static void partition_slowly(const struct tokenizer *t, const char *text, uint32
                 continue;
             }
             uint32_t left = offset;
-            while ((attributes & TOKEN_LSTRIP) && left > 0 && owner[left - 1] == 0 && strchr(" \t\n", text[left - 1])) left--;
-            while ((attributes & TOKEN_RSTRIP) && end < n && owner[end] == 0 && strchr(" \t\n", text[end])) end++;
+            bool to_left = attributes & TOKEN_LSTRIP, to_right = attributes & TOKEN_RSTRIP;
+            while (to_left && left > 0 && owner[left - 1] == 0 && strchr(" \t\n", text[left - 1])) left--;
+            while (to_right && end < n && owner[end] == 0 && strchr(" \t\n", text[end])) end++;
             for (uint32_t i = left; i < end; i++) owner[i] = k + 1;
             offset = end;
         }

@@ -254,7 +254,7 @@ static void callback_values(void) {
             CHECK(row->quantum == 1e-4f, "%s: rounded to %g", name.text, (double)row->quantum);
             for (uint32_t k = 0; k < row->n_value; k++) {
                 double d = fabs((double)row->values[k] - (double)truth->values[place_of(row, k)]);
-                worst = fmax(worst, d);
+                worst = worse(worst, d);
                 /* Half a step, and what two builds of llama.cpp differ by. */
                 CHECK(d <= 0.5e-4 + 1e-5, "%s, token %u, place %u: %g", name.text, row->pos, place_of(row, k), d);
             }

@@ -35,8 +35,8 @@ static void compare_with_llama(void *user, uint32_t pos, const float *logits) {
     int32_t best = fixture_largest(logits, a->v.n_vocab);
     for (uint32_t i = 0; i < a->v.n_vocab; i++) sum += exp((double)logits[i] - (double)logits[best]);
     double logsumexp = log(sum) + (double)logits[best];
-    a->worst = fmax(a->worst, llama_distance(&a->v, pos, logits));
-    a->worst_logsumexp = fmax(a->worst_logsumexp, fabs(logsumexp - (double)llama_f32(&a->v, pos, 0)));
+    a->worst = worse(a->worst, llama_distance(&a->v, pos, logits));
+    a->worst_logsumexp = worse(a->worst_logsumexp, fabs(logsumexp - (double)llama_f32(&a->v, pos, 0)));
     a->n_top1 += best == llama_top_id(&a->v, pos);
 }
 
@@ -94,7 +94,7 @@ static void compare(void *user, uint32_t pos, const float *fast) {
         l2 += (double)truth[i] * (double)truth[i];
         a->divergence += exp(log_p) * (log_p - ((double)fast[i] - lse_fast)) / (double)N_COMPARED;
     }
-    a->worst = fmax(a->worst, sqrt(d2 / l2));
+    a->worst = worse(a->worst, sqrt(d2 / l2));
     a->n_top1 += fixture_largest(truth, a->n_vocab) == fixture_largest(fast, a->n_vocab);
 }
 

@@ -24,8 +24,8 @@ plumb_status plumb_wasm_trace_feed(plumb_trace *trace, plumb_session *session, c
 struct plumb_wasm_bytes;
 plumb_status plumb_wasm_trace_json(plumb_trace *trace, struct plumb_wasm_bytes *out);
 
-/* Counts come as doubles: as integers of 32 bits JavaScript would wrap them around, and 2^32 would be 0.  One that is no
- * uint32 becomes the largest, which is out of every range. */
+/* Counts come as doubles: as integers of 32 bits JavaScript would wrap them around, and 2^32 would be 0.  One that is
+ * no uint32 becomes the largest, which is out of every range. */
 static uint32_t to_u32(double x) { return x >= 0 && x < UINT32_MAX && x == (uint32_t)x ? (uint32_t)x : UINT32_MAX; }
 
 /* JavaScript writes biases as pairs of 32-bit words, and zeroes 8 bytes for a plumb_text. */

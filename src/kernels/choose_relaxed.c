@@ -1,8 +1,8 @@
 /* Chooses between SIMD128 and relaxed kernels for activations of 16 bits.  Both give the same bits, so the choice
  * changes the speed and nothing else.  It is measured, because a relaxed dot is one instruction on some machines and
- * three on others.  Engines have had wrong relaxed dots (the baseline compiler of V8 in 2023): every relaxed kernel must
- * give the bits of its SIMD128 counterpart, or none is used.  The precision is never decided here: the caller asks for
- * it. */
+ * three on others.  Engines have had wrong relaxed dots (the baseline compiler of V8 in 2023): every relaxed kernel
+ * must give the bits of its SIMD128 counterpart, or none is used.  The precision is never decided here: the caller asks
+ * for it. */
 #include "kernels/kernels.h"
 #include "kernels/simd128.h"
 

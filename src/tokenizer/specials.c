@@ -9,9 +9,10 @@
  * A token too long for a batch of its own is looked for by memmem.
  *
  * Why the steps are linear in the text but for the heap's logarithm: cuts are made in the order of their lengths, so
- * a cut that overlaps a candidate is at least as long as the candidate and holds its first or its last byte.  If it holds
- * the last one, nothing that ends there is left.  If it holds the first one, the candidate ends within its own length
- * behind the cut, so no more candidates are replaced because of one cut than the cut has bytes, and cuts do not overlap.
+ * a cut that overlaps a candidate is at least as long as the candidate and holds its first or its last byte.  If it
+ * holds the last one, nothing that ends there is left.  If it holds the first one, the candidate ends within its own
+ * length behind the cut, so no more candidates are replaced because of one cut than the cut has bytes, and cuts do not
+ * overlap.
  */
 #define _GNU_SOURCE  /* memmem: linear in time, and takes no memory */
 #include "tokenizer/specials.h"
