@@ -156,11 +156,11 @@ export function messagesFor(source = '', messages) {
     const { tool_calls: given, ...rest } = message;
     const content = message.content ?? '';
     if (given.length === 0) return { ...rest, content };
-    const calls = given.map(call => ({
-      ...call, ...wantsNine && { id: nine(call?.id) },
-      function: { ...call?.function, arguments: parsedArguments(call?.function?.arguments) },
-    }));
-    const written = calls.map(call => ({ name: call.function.name, arguments: call.function.arguments }));
+    const calls = given.map(call => call?.function ? {   // what is no call of ours is the template's to judge
+      ...call, ...wantsNine && { id: nine(call.id) },
+      function: { ...call.function, arguments: parsedArguments(call.function.arguments) },
+    } : call);
+    const written = calls.map(call => ({ name: call?.function?.name, arguments: call?.function?.arguments }));
     if (has('assistant_tool_call')) {
       return { ...rest, role: 'assistant_tool_call', content: JSON.stringify(written) };
     }
