@@ -151,6 +151,11 @@ static plumb_model *rehearse(const char *const *paths, size_t n_part, uint32_t *
     return NULL;
 }
 
+static void count_tap(void *user, const plumb_tap *tap) {
+    (void)tap;
+    ++*(uint32_t *)user;
+}
+
 /* What a session of the whole file holds, and zeros that go through the whole pass. */
 static void rehearse_case(const void *row) {
     const char *path = *(const char *const *)row;
@@ -174,6 +179,14 @@ static void rehearse_case(const void *row) {
         const float *logits = plumb_session_logits(b);
         uint32_t n_vocab = plumb_model_n_vocab(m);
         for (uint32_t i = 0; i < n_vocab; i++) CHECK(logits[i] == 0, "logit %u: %g", i, (double)logits[i]);
+        uint32_t n_step[2] = { 0, 0 };   /* as many steps as with weights, which is what its time stands for */
+        plumb_session *const sessions[] = { a, b };
+        for (int k = 0; k < 2; k++) {
+            CHECK(plumb_session_set_tap(sessions[k], count_tap, &n_step[k]) == PLUMB_OK
+                  && plumb_session_feed(sessions[k], ids, 1) == PLUMB_OK, "%s", plumb_session_error(sessions[k]));
+        }
+        CHECK(n_step[0] == 1 + info_a.n_layer * 16 + 2 && n_step[1] == n_step[0], "%u steps, with weights %u",
+              n_step[1], n_step[0]);
     }
     plumb_session_free(a);
     plumb_session_free(b);

@@ -57,8 +57,9 @@ test('perplexity --kl: against a run that llama-perplexity saved', async () => {
   is([found.same_top.mean, found.same_top.error], 'Same top p', 1e-3, 100);
 });
 
-test('perplexity --save: the file is llama-perplexity\'s but for the last bit', async () => {
-  for (const [model, most] of [['f32', 1], ['untied', Infinity]]) {
+test('perplexity --save: the file is llama-perplexity\'s, of f32 weights but for the last bit', async () => {
+  /* llama.cpp rounds the activations that other weights are multiplied with to 8 bits: 7 % of the logits' spread. */
+  for (const [model, most, mostRms] of [['f32', 1, 1e-4], ['untied', undefined, 0.1]]) {
     const path = temporary(`${model}.base`, '');
     await perplexity(model, ...exact, '--ctx', '48', '--save', path);
     const ours = readFileSync(path), theirs = readFileSync(`${vectors}/${model}.base`);
@@ -66,9 +67,15 @@ test('perplexity --save: the file is llama-perplexity\'s but for the last bit', 
     const n_vocab = theirs.readUInt32LE(12), start = 20 + 4 * 48 * 5, n_record = 8 + 2 * (n_vocab + n_vocab % 2);
     assert.ok(ours.subarray(0, start).equals(theirs.subarray(0, start)), 'header and tokens');
     for (let at = start; at < ours.length; at += n_record) {
-      near(ours.readFloatLE(at), theirs.readFloatLE(at), most === 1 ? 1e-5 : 0.05, `scale at byte ${at}`);
-      near(ours.readFloatLE(at + 4), theirs.readFloatLE(at + 4), most === 1 ? 1e-5 : 0.05, `least at byte ${at}`);
-      for (let i = 0; i < n_vocab; i++) {
+      near(ours.readFloatLE(at), theirs.readFloatLE(at), most ? 1e-5 : 0.05, `scale at byte ${at}`);
+      near(ours.readFloatLE(at + 4), theirs.readFloatLE(at + 4), most ? 1e-5 : 0.05, `least at byte ${at}`);
+      const [mine, their] = [ours, theirs].map(data => Array.from({ length: n_vocab }, (_, i) =>
+        data.readFloatLE(at) * data.readUInt16LE(at + 8 + 2 * i) + data.readFloatLE(at + 4)));
+      const mean = their.reduce((a, b) => a + b) / n_vocab, square = (a, b) => a + b ** 2;
+      const rms = Math.sqrt(mine.map((x, i) => x - their[i]).reduce(square, 0)
+        / their.map(x => x - mean).reduce(square, 0));
+      assert.ok(rms <= mostRms, `position at byte ${at}: relative RMS ${rms}`);
+      for (let i = 0; most && i < n_vocab; i++) {
         const [a, b] = [ours, theirs].map(data => data.readUInt16LE(at + 8 + 2 * i));
         assert.ok(Math.abs(a - b) <= most, `position at byte ${at}, token ${i}: ${a}, llama.cpp ${b}`);
       }
@@ -168,8 +175,6 @@ nativeTest('perplexity: Ctrl-C ends it while it tokenizes', async () => {
   const child = begin(['perplexity', smol, long]);
   const end = new Promise(resolve => child.on('close', (code, signal) => resolve([code, signal])));
   await new Promise(resolve => setTimeout(resolve, 1000));
-  const killed = performance.now();
   child.kill('SIGINT');
-  assert.deepEqual(await end, [null, 'SIGINT']);
-  assert.ok(performance.now() - killed < 1000);
+  assert.deepEqual(await end, [null, 'SIGINT']);   // by the signal itself: behind the tokens it is caught, and 130
 });

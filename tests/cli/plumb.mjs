@@ -1,6 +1,6 @@
 /* Runs the command line under test: $PLUMB, a JSON array of words before its arguments (default: the native build). */
 import { spawn } from 'node:child_process';
-import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 
@@ -10,8 +10,9 @@ export const command = JSON.parse(process.env.PLUMB ?? '["build/native/plumb"]')
 export const isNative = command.length === 1, isNode = command.at(-1).endsWith('.mjs');
 /** test() of what WASI or wasmtime has no notion of: signals, /dev/stdin, files as standard output. */
 export const nativeTest = isNative ? test : () => {};
-/** The native command line to hold another host's against; undefined natively or where it is not built. */
-export const native = !isNative && existsSync('build/native/plumb') ? ['build/native/plumb'] : undefined;
+/** The native command line to hold another host's against; undefined natively or where HOSTS leaves it out. */
+export const native = !isNative && (process.env.HOSTS ?? 'native').includes('native') ? ['build/native/plumb']
+  : undefined;
 export const smol = 'models/SmolLM2-135M-Instruct.Q4_1.gguf';
 
 /** Starts it. @param {string[]} args @param {string[]} [words]  of another host */

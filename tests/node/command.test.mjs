@@ -1,7 +1,7 @@
 /** Plumb.command: the command line in a worker, on files that it is handed.  Ground truth: the native build. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { existsSync, openAsBlob, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { openAsBlob, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
@@ -11,12 +11,14 @@ import { runCommand } from '../../web/command.js';
 import { Plumb } from '../../web/node/index.js';
 
 const native = `${root}build/native/plumb`;
+/** Where native tests are wanted, a build that is not there is a failure. */
+const skip = !(process.env.HOSTS ?? 'native').includes('native') && 'HOSTS leaves the native build out';
 const model = { 'model.gguf': tiny };
 /** Without what hosts differ in: threads, and the names of kernels. @param {string} json */
 const checks = json => JSON.parse(json).checks.filter(({ name }) => name !== 'threads')
   .map(({ name, verdict, why }) => [name, verdict, why.replace(/\b(sse41|simd128)\b/, 'SIMD')]);
 
-test('selfcheck of a Blob, bytes and a file on disk is the native one', { skip: !existsSync(native) }, async () => {
+test('selfcheck of a Blob, bytes and a file on disk is the native one', { skip }, async () => {
   const expected = checks(spawnSync(native, ['selfcheck', tinyPath, '--json'], { encoding: 'utf8' }).stdout);
   for (const file of [tiny, new Blob([tiny]), await openAsBlob(tinyPath)]) {
     const { code, out, err, files } = await Plumb.command(['selfcheck', 'a/b.gguf', '--json'], {
@@ -86,27 +88,39 @@ test('a model of 98 MB is read in pieces', async () => {
   assert.ok(sum >= size && sum < 1.1 * size, `${sum} bytes of ${size}`);
 });
 
+/** A worker of a program that says something and goes on for ever; `ended` counts how often it was ended. */
+function endless() {
+  let hear = (/** @type {any} */ _message) => {};
+  const worker = {
+    ended: 0,
+    post: (/** @type {any} */ { id }) => setImmediate(() => hear({ id, event: 'error', data: 'plumb: well' })),
+    onMessage: (/** @type {any} */ handler) => { hear = handler; },
+    onDeath: () => {},
+    terminate: () => worker.ended++,
+  };
+  return worker;
+}
+
 test('a signal ends it at once, with its reason', async () => {
   const files = { 'model.gguf': await openAsBlob(realPath) }, args = ['selfcheck', 'model.gguf'];
   const reason = new Error('enough'), stop = new AbortController();
   setTimeout(() => stop.abort(reason), 300);
   await assert.rejects(Plumb.command(args, { files, signal: stop.signal }), error => error === reason);
   await assert.rejects(Plumb.command(args, { files, signal: stop.signal }), error => error === reason);
+  const worker = endless(), now = new AbortController();
+  const onError = () => now.abort(reason);
+  await assert.rejects(runCommand(() => ({ worker, files: {} }), ['walk'], { signal: now.signal, onError }),
+    error => error === reason);
+  assert.equal(worker.ended, 1);
 });
 
 test('what onError throws ends it at once, and the call rejects with it', async () => {
   const thrown = new TypeError('no ear');
   const onError = () => { throw thrown; };
   await assert.rejects(Plumb.command(['walk'], { onError }), error => error === thrown);
-  let hear = (/** @type {any} */ _message) => {}, ended = 0;
-  const worker = {   // of a program that says something and goes on for ever
-    post: (/** @type {any} */ { id }) => setImmediate(() => hear({ id, event: 'error', data: 'plumb: well' })),
-    onMessage: (/** @type {any} */ handler) => { hear = handler; },
-    onDeath: () => {},
-    terminate: () => ended++,
-  };
+  const worker = endless();
   await assert.rejects(runCommand(() => ({ worker, files: {} }), ['walk'], { onError }), error => error === thrown);
-  assert.equal(ended, 1);
+  assert.equal(worker.ended, 1);
 });
 
 test('a file that changes under it is an error of reading', async () => {

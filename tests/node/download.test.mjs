@@ -488,7 +488,8 @@ test('one flipped bit of a kept copy is found, wherever it is', async t => {
       const { logits, warnings } = await load(url, options);
       assert.equal(logits, expected, `byte ${at}`);
       assert.deepEqual(warnings, [{ code: 'cache', message: `${url}: the copy on this machine is damaged: the bytes `
-        + `from ${from} to ${to} are not those that were downloaded; it is removed, and the file is downloaded anew` }]);
+        + `from ${from} to ${to} are not those that were downloaded; it is removed, and the file is downloaded `
+        + 'anew' }]);
       assert.equal(seen.length, 1);
       assert.equal(sha256(readFileSync(copyPath())), sha256(padded));
       assert.deepEqual((await load(url, options)).warnings, []);

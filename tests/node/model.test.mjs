@@ -16,7 +16,6 @@ const answerIds = ({ f32 }) => f32.ids.slice(0, f32.first_end < 0 ? undefined : 
 describe('the default model', () => {
   /** @type {import('../../web/plumb.js').Model} */
   let model;
-  /* What is compared with llama.cpp's tokens is not left to the CPU's choice. */
   before(async () => { model = await Plumb.load(realPath, { precision: 'exact16' }); });
   after(() => model.close());
 
@@ -24,7 +23,7 @@ describe('the default model', () => {
     const { memoryBytes, sessionBytes, weightBytes } = await model.info();
     const file = statSync(realPath).size;
     assert.ok(weightBytes < file && weightBytes > 0.97 * file, `${weightBytes} bytes of weights`);
-    assert.ok(memoryBytes <= file + sessionBytes + 32 * 2 ** 20,
+    assert.ok(memoryBytes > weightBytes + sessionBytes && memoryBytes <= file + sessionBytes + 32 * 2 ** 20,
       `${memoryBytes} bytes, of which ${file} file, ${sessionBytes} session`);
   });
 
@@ -191,12 +190,12 @@ describe('the default model', () => {
   test('a signal ends a long prompt between batches', async () => {
     await model.rewind();
     const stop = new AbortController();
-    const started = performance.now();
     setTimeout(() => stop.abort(), 50);
     assert.equal(await textOf(model.generate([...long.ids, ...long.ids], { ...GREEDY, signal: stop.signal })), '');
     const stats = /** @type {any} */ (model.lastStats);
     assert.deepEqual([stats.finishReason, stats.tokens, stats.promptTokens], ['abort', 0, 1200]);
-    assert.ok(performance.now() - started < 8000, 'it computed the whole prompt');
+    const computed = Math.round(stats.prefillRate * stats.prefillSeconds);
+    assert.ok(computed < 1200 && computed % 64 === 0, `${computed} tokens were computed, in batches of 64`);
 
     const already = model.generate('Hello', { signal: AbortSignal.abort() });
     assert.deepEqual([(await already.next()).done, model.lastStats?.finishReason], [true, 'abort']);

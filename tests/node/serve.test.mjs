@@ -185,7 +185,8 @@ test('the command prints where the chat page is; a port that was asked for and i
     ['.git/config', 404], ['package.json', 404], ['web/package.json', 404], ['web/serve.mjs', 404],
     ['web/node/cli.mjs', 404], ['node_modules/typescript/package.json', 404], ['tests/', 404], ['src/gguf/gguf.c', 404],
     ['models/manifest.json', 404], ['web/chat/', 200], ['web/chat/chat.js', 200], ['web/index.js', 200],
-    ['web/sw.js', 200], ['web/dist/plumb.wasm', 200], ['web/dist/vendor/jinja/index.js', 200], ['models/SmolLM2-135M-Instruct.Q4_1.gguf', 200],
+    ['web/sw.js', 200], ['web/dist/plumb.wasm', 200], ['web/dist/vendor/jinja/index.js', 200],
+    ['models/SmolLM2-135M-Instruct.Q4_1.gguf', 200],
   ])) assert.equal((await fetch(url + path, { method: 'HEAD' })).status, status, path);
   const { port } = new URL(url);
   assert.match(await command(t, { PORT: port }), new RegExp(`^plumb: port ${port}: .*EADDRINUSE`));

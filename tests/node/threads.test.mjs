@@ -42,14 +42,16 @@ async function alone(code, flags = []) {
 }
 
 for (const relaxed of [false, true]) {
-  test(`${relaxed ? 'relaxed ' : ''}modules with 1, 2 and 3 threads: llama.cpp's tokens, the same bits`, async t => {
+  test(`${relaxed ? 'relaxed ' : ''}modules with 1, 2 and 3 threads: llama.cpp's tokens, the same bits`, async () => {
     const { ids, f32 } = prompts[0];
     const next = f32.ids.slice(0, 12);
     // Node 20 needs to be asked for relaxed SIMD, and its baseline compiler gets the dots wrong.
     const old = Number(process.versions.node.split('.')[0]) < 22;
     const asked = old && relaxed ? ['--experimental-wasm-relaxed-simd', '--no-liftoff'] : [];
-    if (!relaxed && !old) return t.skip('this Node takes the relaxed ones');
+    // Later ones have it, and take the other modules where no module is valid that uses it.
+    const without = relaxed ? '' : 'WebAssembly.validate = () => false;';
     const seen = JSON.parse(await alone(`
+      ${without}
       const path = ${JSON.stringify(realPath)}, ids = ${JSON.stringify(ids)}, next = ${JSON.stringify(next)};
       ${COMPARE}
       console.log(JSON.stringify(seen));`, asked));
