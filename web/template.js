@@ -38,7 +38,7 @@ export class Renderer {
   #worker;
   /** @type {Promise<unknown>} */
   #last = Promise.resolve();
-  /** Models that may need it. */
+  /** Models that may need it, and renders that are not done. */
   #holders = 0;
 
   /** @param {() => import('./protocol.js').WorkerLike} [start]  a worker that answers with `rendering` of jinja.js
@@ -55,13 +55,9 @@ export class Renderer {
     return true;
   }
 
+  /** Ends the worker if nothing needs it any more. */
   release() {
     this.#holders--;
-    this.#end();
-  }
-
-  /** Ends the worker that no model needs. */
-  #end() {
     if (this.#holders > 0) return;
     this.#worker?.terminate();
     this.#worker = undefined;
@@ -86,8 +82,9 @@ export class Renderer {
     if (typeof source !== 'string') {
       throw new PlumbError('PLUMB_ERROR_TEMPLATE', 'the file has no tokenizer.chat_template: give a string prompt');
     }
-    const result = this.#last.then(() => this.#render(source, variables, most));
-    this.#last = result.catch(() => {}).then(() => this.#end());
+    this.#holders++;   // a model may be closed meanwhile
+    const result = this.#last.then(() => this.#render(source, variables, most)).finally(() => this.release());
+    this.#last = result.catch(() => {});
     return result;
   }
 

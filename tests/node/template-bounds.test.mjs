@@ -260,6 +260,33 @@ test('a variable that cannot be posted to a worker, such as a function, is still
   assert.equal(await renderer.render('{{ a }}', { a: 1 }), '1');
 });
 
+for (const when of ['has been posted', 'has begun']) {
+  test(`closing a model when a render ${when} ends neither it nor the deadline of the next`, async () => {
+    let started = 0, begin = () => {};
+    const begun = new Promise(resolve => { begin = () => resolve(undefined); });
+    const renderer = new Renderer(() => {
+      const worker = platform.startRenderer();
+      started++;
+      return { ...worker, onMessage: handler => worker.onMessage(message => {
+        handler(message);
+        if (message.event) begin();
+      }) };
+    }, { deadline: 2000 });
+    renderer.hold();
+    const text = renderer.render(`${many('{% set y = range(20) | sort %}')}{{ a }}`, { a: 'said' }, FREE);
+    if (when === 'has begun') await begun;
+    else for (let i = 0; i < 4; i++) await null;
+    renderer.release();
+    renderer.hold();
+    assert.equal(await text, 'said');
+    assert.equal(started, 1);
+    // Without a worker there is no deadline, and this one ends by its count.
+    await fails(renderer.render(often('{{ j }}'), {}, { steps: 1e7, work: Infinity }), 'PLUMB_ERROR_TEMPLATE',
+      /it takes more than 2000 ms$/);
+    renderer.release();
+  });
+}
+
 for (const worker of [false, true]) {
   test(`models with worker: ${worker} render in one worker, which is started while they load`, async t => {
     let started = 0;
