@@ -273,7 +273,7 @@ for (const when of ['has been posted', 'has begun']) {
       }) };
     }, { deadline: 2000 });
     renderer.hold();
-    const text = renderer.render(`${many('{% set y = range(20) | sort %}')}{{ a }}`, { a: 'said' }, FREE);
+    const text = renderer.render('{{ a }}', { a: 'said' });
     if (when === 'has begun') await begun;
     else for (let i = 0; i < 4; i++) await null;
     renderer.release();
