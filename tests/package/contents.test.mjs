@@ -46,8 +46,9 @@ test('an incomplete package is not packed, and a sentence says which file is mis
   cpSync(join(folder, 'node_modules', 'plumb'), copy, { recursive: true });
   assert.deepEqual([prepack().status, prepack().stderr], [0, '']);
   for (const [file, by] of [
-    ['dist/plumb-mt.wasm', 'platform.js'], ['dist/vendor/jinja/index.js', 'jinja.js'],
+    ['dist/plumb-mt.wasm', 'node/platform.js'], ['dist/vendor/jinja/index.js', 'jinja.js'],
     ['dist/types/index.d.ts', 'package.json'], ['LICENSE', 'package.json'], ['thread.js', 'platform.js'],
+    ['node/thread.js', 'node/platform.js'], ['node/worker.js', 'node/index.js'],
   ]) {
     rmSync(join(copy, file));
     const { status, stderr } = prepack();

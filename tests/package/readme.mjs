@@ -1,6 +1,6 @@
 /** The examples of the package's README, each marked with where it runs by the comment before it:
  *
- *   <!-- run: node -->  <!-- run: browser -->  <!-- run: both -->
+ *   <!-- run: node -->  <!-- run: browser -->  <!-- run: both -->  <!-- run: next -->, a file of a Next.js project
  *
  * Examples of pages (html) may be marked.  One that names `model` without loading it goes on from the first.  */
 import { readFileSync } from 'node:fs';

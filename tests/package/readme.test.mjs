@@ -15,7 +15,7 @@ before(() => {
 
 test('every example in JavaScript says where it runs', () => {
   const unmarked = examples.filter(({ language, mark }) =>
-    language === 'js' && !['node', 'browser', 'both'].includes(mark));
+    language === 'js' && !['node', 'browser', 'both', 'next'].includes(mark));
   assert.deepEqual(unmarked.map(({ line }) => line), []);
   // As many as there are, lest the pattern that finds them does not.
   const { length } = readFileSync(`${root}web/README.md`, 'utf8').match(/^```(?:js|html)$/gm) ?? [];

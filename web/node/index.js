@@ -3,9 +3,9 @@
 import { createReadStream, statSync } from 'node:fs';
 import { basename } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { MessageChannel } from 'node:worker_threads';
+import { MessageChannel, Worker } from 'node:worker_threads';
 import { createPlumb } from '../plumb.js';
-import { attempt, platform, start } from './platform.js';
+import { attempt, NO_FLAGS, platform, wrap } from './platform.js';
 
 export { PlumbError } from '../errors.js';
 export { Model } from '../plumb.js';
@@ -15,7 +15,7 @@ export const Plumb = createPlumb({
   ...platform,
   worker: true,
   postsBlobs: false,
-  startWorker: () => start('./worker.js'),
+  startWorker: () => wrap(new Worker(new URL('./worker.js', import.meta.url), { execArgv: NO_FLAGS })),
   startTool(blobs) {
     const { port1, port2 } = new MessageChannel();
     const answered = new Int32Array(new SharedArrayBuffer(4));
@@ -26,7 +26,9 @@ export const Plumb = createPlumb({
       Atomics.notify(answered, 0);
     });
     const files = Object.fromEntries(Object.entries(blobs).map(([name, { size }]) => [name, { name, size }]));
-    return { worker: start('./tool.js', { workerData: { bytes: port2, answered }, transferList: [port2] }), files };
+    const worker = new Worker(new URL('./tool.js', import.meta.url),
+      { execArgv: NO_FLAGS, workerData: { bytes: port2, answered }, transferList: [port2] });
+    return { worker: wrap(worker), files };
   },
   locate(source) {
     const text = String(source);

@@ -11,6 +11,19 @@ import { folder, openFile } from './folder.js';
 /** By name. @type {Map<string, Promise<WebAssembly.Module>>} */
 const compiled = new Map();
 
+/** Each spelt out, as the workers below are: so bundlers, and tools that list the files of a server, find them.
+ * @type {Record<string, URL>} */
+const MODULES = {
+  'plumb': new URL('../dist/plumb.wasm', import.meta.url),
+  'plumb-mt': new URL('../dist/plumb-mt.wasm', import.meta.url),
+  'plumb-relaxed': new URL('../dist/plumb-relaxed.wasm', import.meta.url),
+  'plumb-mt-relaxed': new URL('../dist/plumb-mt-relaxed.wasm', import.meta.url),
+  'plumb-cli': new URL('../dist/plumb-cli.wasm', import.meta.url),   // of tool.js
+};
+
+/** Of workers: the flags of this process (--input-type and the like) may not fit their files. @type {string[]} */
+export const NO_FLAGS = [];
+
 /** Memory that chat templates may take: what jinja.js allows takes less. */
 const RENDERER_MB = 512;
 
@@ -18,7 +31,7 @@ const RENDERER_MB = 512;
  *   & {startRenderer: () => import('../protocol.js').WorkerLike}} */
 export const platform = {
   compile(name) {
-    const path = fileURLToPath(new URL(`../dist/${name}.wasm`, import.meta.url));
+    const path = fileURLToPath(MODULES[name]);
     const module = compiled.get(name) ?? readFile(path).then(bytes => WebAssembly.compile(bytes)).catch(error => {
       compiled.delete(name);
       throw new PlumbError('PLUMB_ERROR_IO',
@@ -28,8 +41,9 @@ export const platform = {
     return module;
   },
   processors: availableParallelism(),
-  startThread: () => start('./thread.js'),
-  startRenderer: () => start('./renderer.js', { resourceLimits: { maxOldGenerationSizeMb: RENDERER_MB } }),
+  startThread: () => wrap(new Worker(new URL('./thread.js', import.meta.url), { execArgv: NO_FLAGS })),
+  startRenderer: () => wrap(new Worker(new URL('./renderer.js', import.meta.url),
+    { execArgv: NO_FLAGS, resourceLimits: { maxOldGenerationSizeMb: RENDERER_MB } })),
   openFile(path) {
     const file = attempt(path, () => openFile(path));
     return { ...file, read: (target, at) => attempt(path, () => file.read(target, at)) };
@@ -37,24 +51,18 @@ export const platform = {
   store: new Store(folder),
 };
 
-/** A worker of this folder.
- * @param {string} file @param {import('node:worker_threads').WorkerOptions} [options]
- * @returns {import('../protocol.js').WorkerLike} */
-export function start(file, options) {
-  // No flags of this process (--input-type and the like): they may not fit the worker's file.
-  const worker = new Worker(new URL(file, import.meta.url), { ...options, execArgv: [] });
-  return {
-    post: (message, transfer = []) => worker.postMessage(message, transfer),
-    onMessage: handler => worker.on('message', handler),
-    onDeath: handler => {
-      worker.on('error', error => handler(reasonOf(error)));
-      worker.on('exit', code => handler(`it exited with ${code}`));
-    },
-    terminate: () => worker.terminate(),
-    ref: () => worker.ref(),
-    unref: () => worker.unref(),
-  };
-}
+/** @param {Worker} worker @returns {import('../protocol.js').WorkerLike} */
+export const wrap = worker => ({
+  post: (message, transfer = []) => worker.postMessage(message, transfer),
+  onMessage: handler => worker.on('message', handler),
+  onDeath: handler => {
+    worker.on('error', error => handler(reasonOf(error)));
+    worker.on('exit', code => handler(`it exited with ${code}`));
+  },
+  terminate: () => worker.terminate(),
+  ref: () => worker.ref(),
+  unref: () => worker.unref(),
+});
 
 /** Names the file whose action fails. @template T @param {string} path @param {() => T} action @returns {T} */
 export function attempt(path, action) {

@@ -1,0 +1,114 @@
+/** The installed package in Next.js, by the files of the README: a route handler answers in Node, a client component in
+ * the page.  Ground truth: llama.cpp's token ids (tests/vectors). */
+import assert from 'node:assert/strict';
+import { execFileSync, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { cpSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { dirname, join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { after, before, test } from 'node:test';
+import { Plumb } from '../../../web/node/index.js';
+import { launchChrome } from '../../hosts/chrome.mjs';
+import { prompts, realPath } from '../../node/helpers.mjs';
+import { project, root } from '../helpers.mjs';
+import { examples } from '../readme.mjs';
+
+const { messages, f32: { ids, first_end: end } } = prompts.find(({ name }) => name === 'chat');
+const NEXT = 'node_modules/next/dist/bin/next', env = { ...process.env, NEXT_TELEMETRY_DISABLED: '1' };
+
+let folder, server, url, expected;
+before(async () => {
+  const model = await Plumb.load(realPath);
+  expected = await model.detokenize(ids.slice(0, end));
+  await model.close();
+
+  folder = project();
+  // A copy: Turbopack reads no file out of the project's folder, by a link either.
+  const modules = `${root}tests/package/bundlers/node_modules`;
+  for (const name of readdirSync(modules).filter(name => !/^\.|vite|rollup|esbuild/.test(name))) {
+    cpSync(join(modules, name), join(folder, 'node_modules', name), { recursive: true });
+  }
+  const files = examples.filter(({ mark }) => mark === 'next');
+  assert.equal(files.length, 3);
+  for (const { code } of files) {
+    const file = join(folder, /^\/\/ (\S+)\n/.exec(code)?.[1] ?? assert.fail('an example does not name its file'));
+    mkdirSync(dirname(file), { recursive: true });
+    writeFileSync(file, code);
+  }
+  writeFileSync(join(folder, 'app', 'layout.js'),
+    'export default ({ children }) => <html lang="en"><body>{children}</body></html>;\n');
+  mkdirSync(join(folder, 'public'));
+  for (const path of ['models', 'public/models']) symlinkSync(`${root}models`, join(folder, path));
+  const said = execFileSync(process.execPath, [NEXT, 'build'], { cwd: folder, env, encoding: 'utf8' });
+  assert.match(said, /\(Turbopack\)/);
+  assert.doesNotMatch(said, /warn|error|⚠|⨯/i);
+
+  server = spawn(process.execPath, [NEXT, 'start', '-H', '127.0.0.1', '-p', '0'],
+    { cwd: folder, env, stdio: ['ignore', 'pipe', 'inherit'] });
+  for await (const line of createInterface(server.stdout)) {
+    [url] = /http:\/\/127\.0\.0\.1:\d+/.exec(line) ?? [];
+    if (url) break;
+  }
+  server.stdout.resume();
+});
+after(async () => {
+  if (!server || server.exitCode !== null) return;
+  server.kill();
+  await once(server, 'exit');
+});
+
+test('a route handler answers in Node, twice with one model', async () => {
+  for (let i = 0; i < 2; i++) {
+    const response = await fetch(`${url}/answer`, { method: 'POST', body: JSON.stringify({ messages }) });
+    assert.deepEqual([response.status, await response.text()], [200, expected]);
+  }
+});
+
+test('what is collected for a server elsewhere includes the workers and modules, by Turbopack and by nft', async () => {
+  const needed = [
+    ...['index', 'worker', 'thread', 'renderer', 'tool'].map(name => `node/${name}.js`),
+    ...['', '-mt', '-relaxed', '-mt-relaxed', '-cli'].map(name => `dist/plumb${name}.wasm`),
+  ];
+  const { files } = JSON.parse(readFileSync(join(folder, '.next/server/app/answer/route.js.nft.json'), 'utf8'));
+  // The program that Next.js uses with webpack, and others use too.
+  const nft = createRequire(join(folder, NEXT))('next/dist/compiled/@vercel/nft');
+  const { fileList } = await nft.nodeFileTrace([join(folder, 'node_modules/plumb/node/index.js')], { base: folder });
+  for (const list of [files, [...fileList]]) {
+    const collected = list.flatMap(file => /node_modules\/plumb\/((?:node|dist)\/.*)/.exec(file)?.[1] ?? []);
+    assert.deepEqual(needed.filter(file => !collected.includes(file)), []);
+  }
+});
+
+test('a client component answers in the page, with threads, and asks no other server', async t => {
+  const browser = await launchChrome();
+  t.after(() => browser.close());
+  const page = await browser.newPage();
+  const wrong = [], modules = [];
+  page.on('request', request => {
+    if (!request.url().startsWith(`${url}/`)) wrong.push(request.url());
+    if (request.url().endsWith('.wasm')) modules.push(request.url());
+  });
+  page.on('response', response => {
+    if (response.status() >= 400 && !response.url().endsWith('/favicon.ico')) {
+      wrong.push(`${response.status()} ${response.url()}`);
+    }
+  });
+  page.on('pageerror', error => wrong.push(String(error)));
+  await page.goto(url);
+  await page.click('button');
+  await page.waitForFunction(length => document.querySelector('p').textContent.length >= length, expected.length,
+    { timeout: 60000 });
+  assert.equal(await page.textContent('p'), expected);
+  assert.deepEqual(wrong, []);
+  assert.equal(modules.length, 1);
+  assert.match(modules[0], /\/plumb-mt(-relaxed)?\.[\w-]+\.wasm$/);
+});
+
+test('nothing of Node\'s gets into the page\'s scripts', () => {
+  const scripts = readdirSync(join(folder, '.next/static'), { recursive: true }).filter(name => name.endsWith('.js'));
+  assert.ok(scripts.length > 0);
+  for (const name of scripts) {
+    assert.doesNotMatch(readFileSync(join(folder, '.next/static', name), 'utf8'), /node:(fs|url|worker_threads)/, name);
+  }
+});
