@@ -7,7 +7,8 @@ import { readFileSync } from 'node:fs';
 import { after, before, beforeEach, afterEach, test } from 'node:test';
 import { serve } from '../../web/serve.mjs';
 import { launchChrome } from '../hosts/chrome.mjs';
-import { realPath, root, tiny, tinyPath } from '../node/helpers.mjs';
+import { sendEndlessHeader } from '../node/gguf.mjs';
+import { realPath, root, server, tiny } from '../node/helpers.mjs';
 
 const HEADERS = {
   'Access-Control-Allow-Origin': '*', 'Cross-Origin-Resource-Policy': 'cross-origin',
@@ -272,6 +273,33 @@ test('a wrong sha256 names both and removes the copy', async () => {
   assert.equal(code, 'PLUMB_ERROR_CHECKSUM');
   assert.ok(message.includes(wrong) && message.includes(sum(tiny)), message);
   assert.deepEqual(await list(), []);
+});
+
+test('a header without an end is refused after 256 MiB, and its copy is dropped', { timeout: 300_000 }, async t => {
+  let sent = 0;
+  const url = await server(t, async (_, response) => {
+    response.writeHead(200, HEADERS);
+    for await (sent of sendEndlessHeader(response));
+  });
+  const { error, kept } = await page.evaluate(async url => {
+    let kept = 0;
+    const onProgress = async ({ bytes }) => {
+      if (bytes > 2 ** 27) kept = Math.max(kept, (await Plumb.listCached())[0]?.bytes ?? 0);
+    };
+    return { error: await failureOf(() => Plumb.load(url, { onProgress })), kept };
+  }, `${url}endless.gguf`);
+  assert.equal(error.code, 'PLUMB_ERROR_METADATA', error.message);
+  assert.match(error.message, /go beyond byte 268435456, where a header must end/);
+  assert.ok(sent < 2 ** 29, `${sent} bytes`);   // the browser reads ahead
+  assert.ok(kept > 2 ** 26, `of the copy ${kept} bytes were there`);
+  assert.deepEqual(await list(), []);
+  assert.deepEqual(await page.evaluate(async () => {
+    const names = [];
+    for await (const name of (await (await navigator.storage.getDirectory()).getDirectoryHandle('plumb')).keys()) {
+      names.push(name);
+    }
+    return names;
+  }), []);
 });
 
 test('a page that is no secure context keeps no copy, and says why', async () => {

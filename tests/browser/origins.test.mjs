@@ -30,7 +30,8 @@ async function open(t, { headers = {}, packageHeaders = CORS, body = '' } = {}) 
     await page.close();
     await other.close();
   });
-  const own = Object.fromEntries(Object.entries(headers).map(([name, text]) => [name, text.replaceAll('OTHER', origin)]));
+  const own = Object.fromEntries(Object.entries(headers).map(([name, text]) =>
+    [name, text.replaceAll('OTHER', origin)]));
   const site = await server(t, ({ url }, response) => {
     const answer = (/** @type {string} */ type, /** @type {string | Buffer} */ body) => {
       response.writeHead(200, { ...own, 'Content-Type': type });
@@ -92,7 +93,8 @@ test('a page whose policy forbids blob: workers gives workerUrl', async t => {
   const { page, origin } = await open(t, { headers });
   const refused = await use(page, origin);
   assert.equal(refused.code, 'PLUMB_ERROR_STATE');
-  assert.match(refused.message, /worker\.js does not load, or .* forbids workers from blob: URLs; add blob: .*workerUrl/);
+  assert.match(refused.message,
+    /worker\.js does not load, or .* forbids workers from blob: URLs; add blob: .*workerUrl/);
   assert.deepEqual(await use(page, origin, { workerUrl: '/own-workers/worker.js' }), works(THREADS));
   const missing = await use(page, origin, { workerUrl: '/nowhere/worker.js' });
   assert.equal(missing.code, 'PLUMB_ERROR_STATE');
@@ -122,8 +124,8 @@ test('on a page of plain http there are no copies, and removing or opening one s
     const { Plumb } = await import('/web/index.js');
     const url = '/model.gguf';
     return {
-      isSecureContext, subtle: typeof crypto.subtle, list: await Plumb.listCached(), removed: await Plumb.removeCached(url),
-      opened: typeof await Plumb.openCached(url),
+      isSecureContext, subtle: typeof crypto.subtle, list: await Plumb.listCached(),
+      removed: await Plumb.removeCached(url), opened: typeof await Plumb.openCached(url),
     };
   });
   assert.deepEqual(found,

@@ -1,4 +1,5 @@
-/** Headers of models of any size: all that a GGUF file has before its weights. */
+/** Headers of models of any size: all that a GGUF file has before its weights.  And one that has no end. */
+import { once } from 'node:events';
 
 const STRING = 8, ARRAY = 9, UINT32 = 4, FLOAT32 = 6, INT32 = 5;
 /** By name: [number, elements in a block, bytes of one]. */
@@ -55,4 +56,34 @@ export function ggufHeader({ layers, embedding, feedForward, heads, vocabulary =
   const head = Buffer.concat([Buffer.from('GGUF'), u32(3), u64(tensors.length), u64(keys.length), ...keys, ...tensors]);
   const header = Buffer.concat([head, Buffer.alloc((32 - head.length % 32) % 32)]);
   return { header: new Uint8Array(header), size: header.length + offset };
+}
+
+/** Keys of 1 MiB each, for as long as anyone reads. */
+function* endless() {
+  const head = new DataView(new ArrayBuffer(24));
+  head.setUint32(0, 0x46554747, true);
+  head.setUint32(4, 3, true);
+  head.setUint32(16, 65536, true);
+  yield new Uint8Array(head.buffer);
+  const key = new Uint8Array(8 + 8 + 4 + 8 + (1 << 20)).fill(97), view = new DataView(key.buffer);
+  for (let i = 0; ; i++) {
+    view.setBigUint64(0, 8n, true);
+    key.set(new TextEncoder().encode(`key${String(i).padStart(5, '0')}`), 8);
+    view.setUint32(16, 8, true);
+    view.setBigUint64(20, 1n << 20n, true);
+    yield key;
+  }
+}
+
+/** Sends a header without an end, for as long as anyone reads; after each key the bytes that were sent so far.
+ * @param {import('node:http').ServerResponse} response */
+export async function* sendEndlessHeader(response) {
+  const gone = new AbortController();
+  response.on('close', () => gone.abort());
+  let sent = 0;
+  for (const piece of endless()) {
+    if (response.destroyed) return;
+    if (!response.write(piece)) await once(response, 'drain', { signal: gone.signal }).catch(() => {});
+    yield sent += piece.length;
+  }
 }

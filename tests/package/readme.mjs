@@ -2,7 +2,7 @@
  *
  *   <!-- run: node -->  <!-- run: browser -->  <!-- run: both -->  <!-- run: next -->, a file of a Next.js project
  *
- * Examples of pages (html) may be marked.  One that names `model` without loading it goes on from the first.  */
+ * Examples of pages (html) run in a browser.  One that names `model` without loading it goes on from the first.  */
 import { readFileSync } from 'node:fs';
 import { root } from './helpers.mjs';
 

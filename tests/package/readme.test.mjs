@@ -13,9 +13,9 @@ before(() => {
   symlinkSync(`${root}models`, join(folder, 'models'));
 });
 
-test('every example in JavaScript says where it runs', () => {
-  const unmarked = examples.filter(({ language, mark }) =>
-    language === 'js' && !['node', 'browser', 'both', 'next'].includes(mark));
+test('every example in JavaScript, and every page, says where it runs', () => {
+  const places = { js: ['node', 'browser', 'both', 'next'], html: ['browser'] };
+  const unmarked = examples.filter(({ language, mark }) => places[language] && !places[language].includes(mark));
   assert.deepEqual(unmarked.map(({ line }) => line), []);
   // As many as there are, lest the pattern that finds them does not.
   const { length } = readFileSync(`${root}web/README.md`, 'utf8').match(/^```(?:js|html)$/gm) ?? [];

@@ -174,11 +174,11 @@ class Proof:
         return ours
 
     def home(self, quirk):
-        """The first model in which the quirk changes anything, None if there is none."""
+        """The first model in which the quirk changes anything."""
         for model in self.models.values():
             if differ(model.quirky(quirk.name).taps, model.truth.taps):
                 return model
-        return None
+        raise AssertionError(f"{quirk.name} changes nothing in any model")
 
     def diagnose(self, model, run, mode, injected):
         path = os.path.join(self.folder, "theirs" + dump.MODES[mode])
@@ -202,9 +202,6 @@ class Proof:
         found = {}
         for quirk in wanted:
             model = self.home(quirk)
-            if model is None:
-                found[quirk.name] = None
-                continue
             run = model.quirky(quirk.name)
             first = next(name for name in model.truth.taps
                          if differ({name: run.taps[name]}, {name: model.truth.taps[name]}))
@@ -221,13 +218,12 @@ class Proof:
         found = {}
         for quirk in wanted:
             model = self.home(quirk)
-            if model is not None:
-                run = model.run([quirk.name], rounds=True)
-                found[quirk.name] = {mode: self.diagnose(model, run, shown, (quirk.name,))
-                                     for mode, shown in ROUNDING.items()}
-                print(f"# {quirk.name:28} {model.name:8}", *(
-                    f"{mode} {finding.said if finding.rank != 1 else 'found'};"
-                    for mode, finding in found[quirk.name].items()))
+            run = model.run([quirk.name], rounds=True)
+            found[quirk.name] = {mode: self.diagnose(model, run, shown, (quirk.name,))
+                                 for mode, shown in ROUNDING.items()}
+            print(f"# {quirk.name:28} {model.name:8}", *(
+                f"{mode} {finding.said if finding.rank != 1 else 'found'};"
+                for mode, finding in found[quirk.name].items()))
         return found
 
     def right(self, models):
@@ -267,7 +263,7 @@ def is_right(right):
 
 def rates(singles, pairs, rounding, right):
     """mode -> (found, of how many)"""
-    there = [modes for _, modes in filter(None, singles.values())]
+    there = [modes for _, modes in singles.values()]
     counts = {mode: (sum(modes[mode][0].rank == 1 for modes in there), len(there)) for mode in dump.MODES}
     rounded = {mode: (sum(modes[mode].rank == 1 and modes[mode].explains for modes in rounding.values()), len(rounding))
                for mode in ROUNDING}
@@ -343,14 +339,14 @@ def document(proof, singles, pairs, rounding, right):
               "| dump | mistake | same numbers as | why |", "|---|---|---|---|"]
     for mode in dump.MODES:
         for name, found in singles.items():
-            if found and found[1][mode][1]:
+            if found[1][mode][1]:
                 same = ", ".join(t if t == "the truth" else f"`{t}`" for t in found[1][mode][1])
                 lines.append(f"| {TITLES[mode]} | `{name}` | {same} | {WHY.get(name, '')} |")
     lines += ["", "## Missed or not alone", "",
               "| dump | mistake | what diagnose says | tied with |", "|---|---|---|---|"]
     for mode in dump.MODES:
         for name, found in singles.items():
-            if found and (found[1][mode][0].rank != 1 or found[1][mode][0].ties):
+            if found[1][mode][0].rank != 1 or found[1][mode][0].ties:
                 finding = found[1][mode][0]
                 ties = ", ".join("`" + " + ".join(tie) + "`" for tie in finding.ties)
                 lines.append(f"| {TITLES[mode]} | `{name}` | {finding.said} | {ties} |")
