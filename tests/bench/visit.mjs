@@ -17,6 +17,9 @@
  *   no copy     a load with cache: 'no-store'
  *   first load  one that keeps a copy; it should take at most 1.3 times as long as the fetch
  *   reload      one from that copy
+ *
+ * At last the speeds that preflight expects of the default model, and those that an answer then has, in tokens per
+ * second: medians.
  */
 import { relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -140,6 +143,33 @@ async function keep(context, title) {
   }
 }
 
+/** What preflight expects of a model, and what an answer has, in a page. @param {string} url */
+async function speeds(url) {
+  const { Plumb } = await import('/web/index.js');
+  const { speed } = await Plumb.preflight(url);
+  const model = await Plumb.load(url);
+  for await (const _ of model.generate(`Once${' word'.repeat(63)}`, { maxTokens: 64 }));
+  const { decodeRate, prefillRate } = model.lastStats;
+  await model.close();
+  return { decode: [speed.decode, decodeRate], prefill: [speed.prefill, prefillRate] };
+}
+
+/** @param {import('playwright-core').Browser} browser */
+async function expectations(browser) {
+  const page = await browser.newPage();
+  await page.goto(`${server.url}web/README.md`);
+  const all = [];
+  for (let i = 0; i < visits; i++) {
+    all.push(await page.evaluate(speeds, `${server.url}models/SmolLM2-135M-Instruct.Q4_1.gguf`));
+  }
+  await page.close();
+  console.log('\ntokens/s               expected      had');
+  for (const name of Object.keys(all[0])) {
+    const [expected, had] = [0, 1].map(i => median(all.map(one => one[name][i])).toFixed(0).padStart(8));
+    console.log(`${name.padEnd(22)} ${expected} ${had}`);
+  }
+}
+
 const server = await serve({ root, home: '/web/chat/' });
 const browser = await launchChrome();
 try {
@@ -152,6 +182,7 @@ try {
   }
   await keep(await launchProfile(), 'a profile on the disk');
   await keep(await browser.newContext(), 'a private window');
+  await expectations(browser);
 } finally {
   await browser.close();
   await server.close();

@@ -69,8 +69,11 @@ test('a file that is no model says so, and the page goes on with another', async
   await page.getByText('This is not a readable model').first().waitFor();
   await screenshot(page, 'not-a-model');
   if (!await page.isVisible('#models')) await page.click('#model');
+  await page.evaluate(() => { document.querySelector('#model-name').textContent = ''; });
   await page.setInputFiles('#file', tinyPath);
+  await page.waitForFunction(() => /^synthetic/.test(document.querySelector('#model-name').textContent));
   await state(page, 'ready');
+  assert.deepEqual(page.problems, []);
   await page.close();
 });
 
