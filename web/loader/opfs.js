@@ -16,9 +16,13 @@ export async function opfs() {
   const { storage } = navigator;
   if (!storage?.getDirectory) throw new Error('this browser has no private file system for pages (OPFS)');
   const folder = await openFolder();
-  const file = (/** @type {string} */ name) => attempt(async () => (await folder.getFileHandle(name)).getFile());
+  const fileHandle = (/** @type {string} */ name) => ask(folder, () => folder.getFileHandle(name));
+  const file = (/** @type {string} */ name) => attempt(async () => {
+    const handle = await fileHandle(name);
+    return ask(handle, () => handle.getFile());
+  });
   const remove = async (/** @type {string} */ name) => await attempt(async () => {
-    await folder.removeEntry(name);
+    await ask(folder, () => folder.removeEntry(name));
     return true;
   }) ?? false;
   const slotsOf = async (/** @type {string} */ name) =>
@@ -43,8 +47,7 @@ export async function opfs() {
       }
     },
     // A browser that does not know the mode lets one tab read at a time.
-    read: name => attempt(async () => readerOf(await (/** @type {any} */ (await folder.getFileHandle(name))
-      .createSyncAccessHandle({ mode: 'read-only' })))),
+    read: name => attempt(async () => readerOf(await accessTo(await fileHandle(name), 'read-only'))),
     async partial(name) {
       const size = (await file(`${name}.gguf`))?.size;
       return size === undefined ? undefined : { size, slots: await slotsOf(name) };
@@ -139,17 +142,33 @@ class OpfsLock {
   }
 }
 
-async function openFolder() {
-  return (await navigator.storage.getDirectory()).getDirectoryHandle(FOLDER, { create: true });
+/** Handles that were asked for something.  Chromium never answers for one that is collected meanwhile. */
+const asked = new Set();
+
+/** @template T @param {object} handle  which action asks @param {() => Promise<T>} action @returns {Promise<T>} */
+async function ask(handle, action) {
+  const one = { handle };   // a handle may be asked for several things at once
+  asked.add(one);
+  try {
+    return await action();
+  } finally {
+    asked.delete(one);
+  }
 }
+
+async function openFolder() {
+  const root = await navigator.storage.getDirectory();
+  return ask(root, () => root.getDirectoryHandle(FOLDER, { create: true }));
+}
+
+/** @param {any} file  a FileSystemFileHandle @param {string} mode */
+const accessTo = (file, mode) => ask(file, () => file.createSyncAccessHandle({ mode }));
 
 /** A handle that locks its file for all others; throws Busy.
  * @param {FileSystemDirectoryHandle} folder @param {string} name @param {string} [mode] */
 async function open(folder, name, mode = 'readwrite') {
-  return attempt(async () => {
-    const file = /** @type {any} */ (await folder.getFileHandle(name, { create: true }));
-    return file.createSyncAccessHandle({ mode });
-  });
+  return attempt(async () =>
+    accessTo(await ask(folder, () => folder.getFileHandle(name, { create: true })), mode));
 }
 
 /** The lock of the copy is enough: a browser may give back the handles of a worker that ended one after the other.
