@@ -776,6 +776,91 @@ test('what a process elsewhere left when it was killed is gone on with once its 
   assert.equal(sha256(readFileSync(copyPath())), sha256(tiny));
 });
 
+/** The store of this process with a URL in it of which all but the end is written, and what writes the end. */
+async function nearlyWhole() {
+  const { Store } = await import('../../web/loader/store.js');
+  const { folder } = await import('../../web/node/folder.js');
+  const { Sums } = await import('../../web/loader/sums.js');
+  const store = new Store(folder), url = 'http://models.example/m', copy = await store.take(url);
+  let hash = createHash('sha256');
+  const digest = {
+    begin() { hash = createHash('sha256'); },
+    update(/** @type {Uint8Array} */ bytes) { hash.update(bytes); },
+    end: () => hash.copy().digest().subarray(0, 8),
+  };
+  await copy.begin(0, { size: tiny.length, certain: true, etag: '"one"' });
+  const sums = new Sums(digest);
+  await copy.write(tiny.subarray(0, 60000), sums);
+  return { store, url, async end() {
+    await copy.write(tiny.subarray(60000), sums);
+    await copy.finish(undefined, sums.all());
+    await copy.close();
+  } };
+}
+
+test('who waits for the lock of a copy that becomes whole meanwhile has the whole copy', async t => {
+  const usual = { ...times };
+  t.after(() => Object.assign(times, usual));
+  Object.assign(times, { elsewhere: true, beat: 60000, stale: 60000, poll: 20 });
+  const { store, url, end } = await nearlyWhole(), { open } = store;
+  const asked = new Promise(resolve => {
+    store.open = async () => {
+      const folder = await open();
+      return { ...folder, lock(name) {
+        resolve(undefined);
+        return folder.lock(name);
+      } };
+    };
+  });
+  const waiting = store.take(url);
+  await asked;
+  await end();
+  const copy = await waiting;
+  assert.deepEqual([copy.complete, copy.at], [true, tiny.length]);
+  await copy.close();
+  assert.equal(sha256(readFileSync(copyPath())), sha256(tiny));
+  assert.deepEqual(files().map(name => name.replace(/.*\./, '')), ['gguf', 'json']);
+});
+
+test('a lock alone changes nothing of a copy that is whole', async () => {
+  const { store, url, end } = await nearlyWhole();
+  await end();
+  const { folder } = await import('../../web/node/folder.js');
+  const lock = await (await folder()).lock(files()[0].replace(/\..*/, ''));
+  assert.equal(lock.size(), tiny.length);
+  assert.equal((await store.blob(url)).size, tiny.length);
+  lock.close(0);
+  assert.equal(sha256(readFileSync(copyPath())), sha256(tiny));
+});
+
+// Three renames: the metadata at the start, the metadata of the whole file, the file itself.
+for (const [rename, when] of [[2, 'before'], [2, 'after'], [3, 'after']]) {
+  test(`a process that is killed ${when} rename ${rename} of a download has lost nothing of it`, async t => {
+    const { url, seen } = await flaky(t, () => ({}));
+    const program = `
+      import fs from 'node:fs';
+      import { syncBuiltinESMExports } from 'node:module';
+      const { renameSync } = fs;
+      let n = 0;
+      fs.renameSync = (...args) => {
+        if (++n !== ${rename}) return renameSync(...args);
+        if (${when === 'after'}) renameSync(...args);
+        process.kill(process.pid, 'SIGKILL');
+      };
+      syncBuiltinESMExports();
+      ${LOADER}`;
+    const child = spawn(process.execPath, ['--input-type=module', '-e', program, url], { stdio: 'inherit' });
+    assert.equal(await new Promise(resolve => child.on('close', (_, signal) => resolve(signal))), 'SIGKILL');
+    assert.deepEqual(await load(url), { logits: expected, warnings: [] });
+    const rest = rename === 2 && when === 'before' ? [`bytes=${tiny.length}-`] : [];
+    assert.deepEqual(seen.map(({ range }) => range), [undefined, ...rest]);
+    assert.equal(sha256(readFileSync(copyPath())), sha256(tiny));
+    assert.deepEqual((await quick.listCached()).map(({ complete }) => complete), [true]);
+    await load(url);
+    assert.deepEqual(files().filter(name => name.endsWith('.part')), []);
+  });
+}
+
 test('25 processes that are killed in mid-download lose nothing', async t => {
   const next = random(5);
   const padded = Buffer.concat([tiny, Buffer.alloc(1 << 20)]);

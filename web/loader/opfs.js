@@ -118,8 +118,11 @@ class OpfsLock {
     return this.#writer.write(bytes, at, slots, slotsAt);
   }
 
-  /** @param {number} size */
-  async publish(size) {
+  /** @type {Lock['publish']} */
+  async publish(size, say) {
+    if (this.#writer) await this.#writer.settle();
+    else this.#handle.truncate(size);
+    await say();
     await this.close(size);
     await this.remove(`${this.name}.sums`);
   }

@@ -29,7 +29,8 @@ import { parseSlots, parseSums } from './sums.js';
  * @property {(size: number) => unknown} reserve  room for a file of this size; throws where there is none
  * @property {(bytes: Uint8Array, at: number, slots: Uint8Array, slotsAt: number) => Promise<void> | void} write  the
  *   bytes of one chunk and then slots; all of them, or throws, perhaps at a later call.  Takes a copy of both
- * @property {(size: number) => Promise<void>} publish  what was written is all of NAME.gguf, and the slots go
+ * @property {(size: number, say: () => Promise<void>) => Promise<void>} publish  what was written is all of NAME.gguf.
+ *   Calls say, which writes that down, once all bytes are in a file and while the copy is locked; then the slots go
  * @property {() => Promise<unknown> | unknown} discard  removes the copy and closes
  * @property {(size: number) => Promise<void> | void} close  after the last write; what was written up to size stays
  * @typedef {object} Folder  what has to do with a file that is not there gives undefined
@@ -125,17 +126,17 @@ export class Store {
    * @returns {Promise<Copy>}  rejects where nothing can be kept, with the reason */
   async take(url, startThread) {
     const folder = await this.open(), name = await nameOf(url);
-    const text = await folder.text(`${name}.json`), meta = parse(text, url);
     const copy = new Copy(this, folder, name, { url, complete: false, lastUsed: 0 }, startThread);
-    if (meta?.complete) {
-      const blob = await folder.file(`${name}.gguf`);
-      if (blob && blob.size === meta.size) {
-        const handle = folder.writes ? await folder.read(`${name}.gguf`).catch(() => undefined) : undefined;
-        return copy.isWhole(meta, text, handle, blob);
-      }
-    }
+    if (await copy.findWhole()) return copy;
     if (!folder.writes) throw new ReadOnly();
-    return copy.isPart(meta, await folder.lock(name, startThread));
+    const lock = await folder.lock(name, startThread);
+    try {
+      await copy.findPart(lock);
+    } catch (error) {
+      await copy.close().catch(() => {});
+      throw error;
+    }
+    return copy;
   }
 
   async #folder() { return this.open().catch(() => undefined); }
@@ -170,27 +171,49 @@ export class Copy {
     this.startThread = startThread;
   }
 
-  /** @param {Meta} meta @param {string | undefined} text @param {Handle | undefined} handle @param {Blob} blob */
-  isWhole(meta, text, handle, blob) {
+  /** Whether it is whole; then it is open. */
+  async findWhole() {
+    const { meta, text, blob } = await this.#look();
+    if (!meta || !blob) return false;
+    this.#handle = this.folder.writes ? await this.folder.read(`${this.name}.gguf`).catch(() => undefined) : undefined;
     this.meta = meta;
     this.#text = text;
-    this.#handle = handle;
     this.blob = blob;
     this.at = blob.size;
     this.sums = meta.sums === undefined ? undefined : parseSums(meta.sums, this.at);
-    return this;
+    return true;
   }
 
-  /** @param {Meta | undefined} meta @param {Lock} lock */
-  isPart(meta, lock) {
+  /** What there is of one that was not whole before its lock was waited for: who had it may have finished.
+   * @param {Lock} lock */
+  async findPart(lock) {
     this.#lock = lock;
-    if (!meta || meta.complete) return this;
-    const { at, sums } = proved(meta, { size: lock.size(), slots: lock.slots });
-    if (at > (meta.size ?? Infinity)) return this;
-    this.meta = meta;
-    this.at = at;
-    this.sums = sums;
-    return this;
+    const { meta, blob } = await this.#look(), partial = { size: lock.size(), slots: lock.slots };
+    if (meta?.complete) {
+      const { at, sums } = parseSlots(lock.slots, partial.size);
+      // A writer that was killed while it published had written down that the file is whole.
+      const isUnpublished = at === meta.size && sums.join('') === meta.sums;
+      if (!blob && isUnpublished) await lock.publish(at, async () => {});
+      if (blob || isUnpublished) {
+        await this.close();
+        if (await this.findWhole()) return;
+        throw new Busy();
+      }
+    } else if (meta) {
+      const { at, sums } = proved(meta, partial);
+      if (at <= (meta.size ?? Infinity)) {
+        this.meta = meta;
+        this.at = at;
+        this.sums = sums;
+      }
+    }
+  }
+
+  /** The metadata, its text, and the file if it is whole. */
+  async #look() {
+    const text = await this.folder.text(`${this.name}.json`), meta = parse(text, this.meta.url);
+    const file = meta?.complete ? await this.folder.file(`${this.name}.gguf`) : undefined;
+    return { meta, text, blob: file?.size === meta?.size ? file : undefined };
   }
 
   get complete() { return this.meta.complete; }
@@ -268,11 +291,10 @@ export class Copy {
     };
     if (!complete) {
       try {
-        await this.#lock?.publish(this.at);
+        await this.#lock?.publish(this.at, () => this.#say());
       } catch (error) {
         throw await this.#unwritten(error);
       }
-      await this.#say();
     } else if (this.folder.writes && await this.#isSame()) {
       await this.#say();   // nobody has replaced the copy meanwhile
     }

@@ -75,13 +75,19 @@ export class Writer {
     if (this.#waiting === 0 || (at + bytes.length) % CHUNK === 0 || bytes.length === 0) this.#post();
   }
 
+  /** Waits until all bytes are in the file. */
+  async settle() {
+    if (this.#n > 0) this.#post();
+    await this.#until(() => this.#waiting === 0);
+    this.#throw();
+  }
+
   /** After the last write. @param {number} size */
   async end(size) {
     try {
       if (this.#n > 0) this.#post();
       this.#send({ end: size });
-      await this.#until(() => this.#waiting === 0);
-      this.#throw();
+      await this.settle();
     } finally {
       this.#port.close();
       this.#worker.terminate();

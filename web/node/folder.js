@@ -5,6 +5,7 @@
  *   NAME.lock      the process that writes the copy, touched while it lives (lock.js)
  *   NAME.ID.part   the bytes that this process has written, and NAME.ID.sums their slots.  A process that takes over the
  *                  lock of a dead one renames both to an ID of its own and continues.  A whole file becomes NAME.gguf
+ *                  after its metadata says so: whoever is killed between the two leaves all that the next one needs
  *
  * A whole copy is never written to: it appears by a rename and goes by a removal, so its readers are not disturbed. */
 import { randomUUID } from 'node:crypto';
@@ -106,6 +107,7 @@ class FolderLock {
   #root;
   #name;
   #held;
+  #whole;
   #part = '';
   #sums = '';
   /** @type {number | undefined} */
@@ -118,14 +120,17 @@ class FolderLock {
     this.#root = root;
     this.#name = name;
     this.#held = held;
-    const best = bestPart(root, name), whole = join(root, `${name}.gguf`);
+    this.#whole = join(root, `${name}.gguf`);
+    const best = bestPart(root, name);
     this.slots = best?.slots ?? new Uint8Array();
     this.#renew();
     if (best) {
       renameSync(best.path, this.#part);
       if (existsSync(best.path.replace(/part$/, 'sums'))) renameSync(best.path.replace(/part$/, 'sums'), this.#sums);
-    } else if (existsSync(whole)) renameSync(whole, this.#part);   // of an older version, or what nothing vouches for
-    if (best || existsSync(this.#part)) this.#open('r+');
+      this.#open('r+');
+    } else if (existsSync(this.#whole)) {   // whole, of an older version, or what nothing vouches for
+      this.#file = openSync(this.#whole, 'r');
+    }
   }
 
   size() { return this.#file === undefined ? 0 : fstatSync(this.#file).size; }
@@ -137,12 +142,18 @@ class FolderLock {
   begin(at) {
     this.#held.check(true);
     if (at > 0) {
+      if (this.#slotFile === undefined) {
+        this.#shut();
+        renameSync(this.#whole, this.#part);
+        this.#open('r+');
+      }
       ftruncateSync(/** @type {number} */ (this.#file), at);
       ftruncateSync(/** @type {number} */ (this.#slotFile), slotBytes(at));
       return;
     }
     this.#shut();
-    for (const path of [this.#part, this.#sums, join(this.#root, `${this.#name}.gguf`)]) rmSync(path, { force: true });
+    this.#removeParts();
+    rmSync(this.#whole, { force: true });
     this.#renew();
     this.#open('w+');
   }
@@ -156,14 +167,13 @@ class FolderLock {
     writeAll(/** @type {number} */ (this.#slotFile), slots, slotsAt);
   }
 
-  async publish() {
+  /** @type {Lock['publish']} */
+  async publish(_, say) {
     this.#held.check(true);
-    renameSync(this.#part, join(this.#root, `${this.#name}.gguf`));
+    await say();
+    renameSync(this.#part, this.#whole);
     this.#shut();
-    for (const one of readdirSync(this.#root)) {   // what dead writers left
-      const left = one.startsWith(`${this.#name}.`) && /\.(part|sums)$/.test(one);
-      if (left) rmSync(join(this.#root, one), { force: true });
-    }
+    this.#removeParts();
   }
 
   discard() {
@@ -180,6 +190,14 @@ class FolderLock {
   close() {
     this.#shut();
     this.#held.release();
+  }
+
+  /** Also those that dead writers left. */
+  #removeParts() {
+    for (const one of readdirSync(this.#root)) {
+      const isPart = one.startsWith(`${this.#name}.`) && /\.(part|sums)$/.test(one);
+      if (isPart) rmSync(join(this.#root, one), { force: true });
+    }
   }
 
   #renew() {
