@@ -189,6 +189,88 @@ static void add_alternating(struct vocabulary_writer *w, size_t n) {
     free(text);
 }
 
+/* The numbers from 0 on as texts, without an end. */
+static size_t spell_number(char *text, size_t cap, size_t i) { return (size_t)snprintf(text, cap, "Z%zx", i); }
+
+static uint32_t slot_of(const struct bytes *text, uint32_t n_slot) {
+    return hash_fold(hash_text(text->data, text->n)) % n_slot;
+}
+
+/* The first of the strings written so far whose number is *at; *at goes to the next. */
+static struct bytes string_at(const struct bytes *strings, size_t *at) {
+    struct bytes s = {.data = strings->data + *at + 8, .n = (size_t)load_u64(strings->data + *at)};
+    *at += 8 + s.n;
+    return s;
+}
+
+/* n_run strings, which stand in an index one behind the other from the slot on that the text `from` leads to: each is
+ * where its own search begins, for it is listed before the one in the slot below.  A search for `from` passes them all.
+ * n_string strings are written already; those of merges are a number and " Z". */
+static void add_run(struct vocabulary_writer *w, const struct bytes *strings, uint64_t n_string, uint32_t n_run,
+                    const char *from, bool merges) {
+    uint32_t n_slot = 16;
+    while (n_slot / 2 < n_string + n_run) n_slot *= 2;
+    struct { bool taken; uint32_t number; } *slots = calloc(n_slot, sizeof *slots);
+    if (!slots) return;
+    uint32_t first = hash_fold(hash_text(from, strlen(from))), n_left = n_run;
+    for (size_t at = 0; at < strings->n;) {
+        struct bytes s = string_at(strings, &at);
+        uint32_t slot = (slot_of(&s, n_slot) - first) % n_slot;
+        while (slots[slot].taken) slot = (slot + 1) % n_slot;
+        slots[slot].taken = true;
+        n_left -= slot < n_run;
+    }
+    char text[32];
+    for (uint32_t i = 1; n_left > 0; i++) {
+        size_t n = spell_number(text, sizeof text, i);
+        if (merges) n += (size_t)sprintf(text + n, " Z");
+        uint32_t slot = (slot_of(&(struct bytes){.data = text, .n = n}, n_slot) - first) % n_slot;
+        if (slot >= n_run || slots[slot].taken) continue;
+        slots[slot].taken = true;
+        slots[slot].number = i;
+        n_left--;
+    }
+    for (uint32_t slot = n_run; slot-- > 0;) {
+        if (slots[slot].number == 0) continue;
+        size_t n = spell_number(text, sizeof text, slots[slot].number);
+        if (merges) add_merge(w, text, n, "Z", 1);
+        else add_token(w, text, n, NORMAL, 0);
+    }
+    free(slots);
+}
+static void add_runs(struct vocabulary_writer *w, size_t n) {
+    add_run(w, &w->texts, w->n_text, (uint32_t)(n / 8), "aa", false);
+    if (w->bpe) add_run(w, &w->merges, w->n_merge, (uint32_t)(n / 8), "a a", true);
+}
+
+/* n tokens that have the same slot, also if they are so many that the index has 2048, and are otherwise different. */
+static void add_same_slot(struct vocabulary_writer *w, size_t n) {
+    enum { SLOTS = 2048 };
+    char text[32];
+    for (size_t i = 0, k = 0; k < n; i++) {
+        struct bytes s = {.data = text, .n = spell_number(text, sizeof text, i)};
+        if (slot_of(&s, SLOTS) != 0) continue;
+        add_token(w, text, s.n, NORMAL, 0);
+        k++;
+    }
+}
+
+/* Tokens with the same hash of 64 bits: the sequence of Thue and Morse and the one with its letters exchanged have the
+ * same polynomial hash modulo 2^64, whatever the base, and so have all texts that are put together of the two. */
+static void add_same_hash(struct vocabulary_writer *w, size_t n) {
+    enum { HALF = 1024, N_HALF = 5 };
+    char *text = malloc(HALF * N_HALF);
+    for (size_t k = 0; text && k < n && k < 1 << N_HALF; k++) {
+        for (size_t i = 0; i < HALF * N_HALF; i++) {
+            size_t ones = k >> i / HALF & 1;
+            for (size_t bits = i % HALF; bits; bits &= bits - 1) ones++;
+            text[i] = ones & 1 ? 'b' : 'a';
+        }
+        add_token(w, text, HALF * N_HALF, NORMAL, 0);
+    }
+    free(text);
+}
+
 /* A word without a break, of letters that look random. */
 static void fill_word(char *text, size_t n) {
     uint32_t x = 1;
@@ -217,6 +299,13 @@ const struct adversary adversaries[] = {
     {"zeros", "\0", 1, NULL, NULL},
     {"alternating merges", "ab", 0, add_alternating, NULL},
     {"deep merges", "a", 0, add_deep, NULL},
+    {"tokens that fill an index without a gap", "a", 0, add_runs, NULL},
+    {NULL, NULL, 0, NULL, NULL},
+};
+
+const struct adversary refused_adversaries[] = {
+    {"tokens with the same slot", "a", 0, add_same_slot, NULL},
+    {"tokens with the same hash", "a", 0, add_same_hash, NULL},
     {NULL, NULL, 0, NULL, NULL},
 };
 
@@ -258,17 +347,16 @@ static void write_file(struct bytes *file, const struct vocabulary_writer *w, co
 }
 
 static bool load(struct attack *out, const struct bytes *file) {
-    struct error err;
     out->n_file = file->n;
     out->g = file->failed ? NULL : gguf_create(file->n);
     size_t at = 0, len;
     for (void *data; out->g && !gguf_has_header(out->g); at += len) {
-        if (gguf_window(out->g, &data, &len, &err) != PLUMB_OK || at == file->n) return false;
+        if (gguf_window(out->g, &data, &len, &out->err) != PLUMB_OK || at == file->n) return false;
         if (len > file->n - at) len = file->n - at;
         memcpy(data, file->data + at, len);
-        if (gguf_commit(out->g, len, &err) != PLUMB_OK) return false;
+        if (gguf_commit(out->g, len, &out->err) != PLUMB_OK) return false;
     }
-    return out->g && tokenizer_create(&out->t, out->g, &err) == PLUMB_OK;
+    return out->g && tokenizer_create(&out->t, out->g, &out->err) == PLUMB_OK;
 }
 
 bool attack_create(struct attack *out, const struct adversary *a, const char *kind, size_t n) {
@@ -292,5 +380,5 @@ void attack_free(struct attack *a) {
     tokenizer_free(a->t);
     gguf_free(a->g);
     free(a->text);
-    *a = (struct attack){0};
+    *a = (struct attack){.err = a->err};
 }

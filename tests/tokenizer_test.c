@@ -738,6 +738,21 @@ static void cost_grows_with_the_text(void) {
     test_note("4 times the text takes at most %.2f times the steps, and at most %.0f for each byte", worst, most);
 }
 
+/* Some collisions are taken, too many are refused: beside the others 300 tokens cannot all be within 256 slots. */
+static void collisions_are_refused(void) {
+    static const struct { size_t taken, refused; } rows[] = { {128, 300}, {16, 17} };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const struct adversary *a = &refused_adversaries[i];
+        struct attack attack;
+        CHECK(attack_create(&attack, a, NULL, rows[i].taken), "%s: %s", a->name, attack.err.message);
+        attack_free(&attack);
+        bool taken = attack_create(&attack, a, NULL, rows[i].refused);
+        CHECK(!taken && attack.err.status == PLUMB_ERROR_TOKENIZER
+              && strstr(attack.err.message, "collides with too many others"), "%s: %s", a->name, attack.err.message);
+        attack_free(&attack);
+    }
+}
+
 void test_tokenizer(void) {
     test_row("tokenizer: SmolLM2 (BPE, smollm) equals llama.cpp", equals_llama, SMOLLM2);
     test_row("tokenizer: llama-bpe (BPE, llama-bpe) equals llama.cpp", equals_llama, LLAMA_BPE);
@@ -749,8 +764,9 @@ void test_tokenizer(void) {
     test_case("tokenizer: classes of all code points equal llama.cpp's", classes_equal_llama);
     TEST_ROWS("tokenizer: ", answers, vocabularies);
     test_case("tokenizer: special tokens are cut out in llama.cpp's order", cuts_as_llama_does);
-    test_case("tokenizer: the steps of 18 hostile texts grow as the text does, with every tokenizer",
+    test_case("tokenizer: the steps of 19 hostile texts grow as the text does, with every tokenizer",
               cost_grows_with_the_text);
+    test_case("tokenizer: a vocabulary whose strings collide is refused", collisions_are_refused);
     test_case("tokenizer: what does not fit is counted, ids outside are errors", counts_what_does_not_fit);
     test_case("tokenizer: chats of 22 templates equal jinja2's, others are refused", equals_templates);
     test_case("tokenizer: chats without a template, or with unknown roles, are errors", chat_refuses);

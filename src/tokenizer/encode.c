@@ -45,7 +45,7 @@ struct encoder {
     struct list text;      /* char: what symbols point into */
     struct list symbols, heap;
     uint32_t n_pair;
-    uint64_t n_step;       /* work done: lookups, moves in the heap, characters looked at */
+    uint64_t n_step;       /* work done: lines of an index, moves in the heap and characters looked at */
 };
 
 static bool fail(struct encoder *e, plumb_status status) {
@@ -84,16 +84,16 @@ static uint32_t descending(float score) {
 /* Puts the pair of two neighbours on the heap if they can merge. */
 static void add_pair(struct encoder *e, uint32_t left, uint32_t right) {
     if (left == NONE || right == NONE) return;
-    e->n_step++;
     const struct symbol *l = (struct symbol *)e->symbols.items + left, *r = (struct symbol *)e->symbols.items + right;
     const char *text = e->text.items;
     uint32_t order;
     if (e->t->is_bpe) {
-        int64_t rank = merge_find(e->t, text + l->start, l->hash, l->n, r->hash, r->n);
+        int64_t rank = merge_find(e->t, text + l->start, l->hash, l->n, r->hash, r->n, &e->n_step);
         if (rank < 0) return;
         order = (uint32_t)rank;
     } else {
-        int32_t id = token_find_hashed(e->t, hash_join(l->hash, r->hash), text + l->start, (uint64_t)l->n + r->n);
+        int32_t id = token_find_hashed(e->t, hash_join(l->hash, r->hash), text + l->start, (uint64_t)l->n + r->n,
+                                       &e->n_step);
         if (id < 0) return;
         order = descending(token_score(e->t, (uint32_t)id));
     }
@@ -171,7 +171,8 @@ static void encode_spm(struct encoder *e, const char *raw, uint32_t n, bool add_
     if (!merge(e, n_text)) return;
     const struct symbol *symbols = e->symbols.items;
     for (uint32_t i = 0; i != NONE; i = symbols[i].next) {
-        int32_t id = token_find_hashed(e->t, symbols[i].hash, text + symbols[i].start, symbols[i].n);
+        int32_t id = token_find_hashed(e->t, symbols[i].hash, text + symbols[i].start, symbols[i].n,
+                                       &e->n_step);
         for (uint32_t k = 0; id < 0 && k < symbols[i].n; k++) {
             uint8_t byte = (uint8_t)text[symbols[i].start + k];
             if (e->t->byte_tokens[byte] < 0) {
@@ -201,7 +202,8 @@ static void encode_word(void *user, size_t begin, size_t end) {
         }
     }
     if (e->t->pre->flags & PRE_IGNORE_MERGES) {
-        int32_t id = token_find(e->t, text, n);
+        e->n_step += n;
+        int32_t id = token_find_hashed(e->t, hash_text(text, n), text, n, &e->n_step);
         if (id >= 0) {
             emit(e, id);
             return;
@@ -210,9 +212,11 @@ static void encode_word(void *user, size_t begin, size_t end) {
     if (!merge(e, n)) return;
     const struct symbol *symbols = e->symbols.items;
     for (uint32_t i = 0; i != NONE; i = symbols[i].next) {
-        int32_t id = token_find_hashed(e->t, symbols[i].hash, text + symbols[i].start, symbols[i].n);
+        int32_t id = token_find_hashed(e->t, symbols[i].hash, text + symbols[i].start, symbols[i].n,
+                                       &e->n_step);
         for (uint32_t k = 0; id < 0 && k < symbols[i].n; k++) {
-            int32_t byte = token_find(e->t, text + symbols[i].start + k, 1);
+            const char *at = text + symbols[i].start + k;
+            int32_t byte = token_find_hashed(e->t, hash_text(at, 1), at, 1, &e->n_step);
             if (byte >= 0) emit(e, byte);
         }
         if (id >= 0) emit(e, id);

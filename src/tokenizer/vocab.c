@@ -19,9 +19,8 @@ struct text_hash hash_text(const char *s, uint64_t n) {
     return h;
 }
 
-/* The bits of a slot: all of the hash has a part in each of them. */
-static uint32_t fold(uint64_t hash) {
-    hash = (hash ^ hash >> 32) * UINT64_C(0xd6e8feb86659fd93);
+uint32_t hash_fold(struct text_hash h) {
+    uint64_t hash = (h.value ^ h.value >> 32) * UINT64_C(0xd6e8feb86659fd93);
     return (uint32_t)(hash ^ hash >> 32);
 }
 
@@ -39,16 +38,20 @@ static plumb_status index_create(struct string_index *index, uint32_t n, uint32_
     return PLUMB_OK;
 }
 
-/* A file can be made so that all its strings collide, and loading it, or a text of its words, would take time quadratic
- * in their number.  So the probes are limited, and the strings with the same bits of a hash, whose texts must be
- * compared.  At half load, runs of honest strings are tens of slots long, and few of a run have the same bits. */
-enum { MAX_PROBES = 512, MAX_EQUAL = 16 };
+/* A file can be made so that all its strings collide.  Loading it, or tokenizing a text, would then take time quadratic
+ * in their number.  So a string is stored at most MAX_PROBES slots behind the one that its hash leads to, a search looks
+ * no further, and at most MAX_EQUAL strings with the same bits of a hash are compared.  A file that needs more is
+ * refused.  In an index that is half full a random hash needs 256 slots with a probability of 10^-21. */
+enum { MAX_PROBES = 256, MAX_EQUAL = 16 };
+/* As many as a line of the cache holds. */
+enum { SLOTS_PER_STEP = 16 };
 
-/* The entry of the next string with this hash, from slot *i on; -1 at the end of the run.  *i goes behind it. */
+/* The entry of the next string with this hash, from slot *i on, and *i goes behind it; -1 if there is none, and *i is
+ * the slot that ended the search: a free one, or the first that is too far away. */
 static int64_t index_next(const struct string_index *index, uint32_t hash, uint32_t *i) {
     for (;;) {
         uint32_t slot = index->slots[*i & index->mask];
-        if (slot == 0) return -1;
+        if (slot == 0 || *i - hash >= MAX_PROBES) return -1;
         ++*i;
         if (slot >> index->n_bits == hash >> index->n_bits) return (slot & ((1u << index->n_bits) - 1)) - 1;
     }
@@ -58,12 +61,13 @@ static int64_t index_next(const struct string_index *index, uint32_t hash, uint3
  * collisions). */
 static int64_t index_add(struct string_index *index, uint32_t entry, const char *s, uint64_t n,
                          struct gguf_string (*text)(const struct tokenizer *, uint32_t), const struct tokenizer *t) {
-    uint32_t hash = fold(hash_text(s, n).value), i = hash;
+    uint32_t hash = hash_fold(hash_text(s, n)), i = hash;
     int64_t other;
-    for (int n_equal = 0; (other = index_next(index, hash, &i)) >= 0; n_equal++) {
+    int n_equal = 0;
+    while ((other = index_next(index, hash, &i)) >= 0) {
         struct gguf_string there = text(t, (uint32_t)other);
         if (there.n == n && memcmp(there.data, s, (size_t)n) == 0) return other;
-        if (n_equal == MAX_EQUAL) return -2;
+        if (++n_equal == MAX_EQUAL) return -2;
     }
     if (i - hash >= MAX_PROBES) return -2;
     index->slots[i & index->mask] = hash >> index->n_bits << index->n_bits | (entry + 1);
@@ -85,17 +89,21 @@ struct gguf_string token_text(const struct tokenizer *t, uint32_t id) {
 
 static struct gguf_string merge_text(const struct tokenizer *t, uint32_t rank) { return t->merges[rank]; }
 
-int32_t token_find_hashed(const struct tokenizer *t, struct text_hash h, const char *text, uint64_t n) {
-    uint32_t hash = fold(h.value), i = hash;
-    for (int64_t id; (id = index_next(&t->index, hash, &i)) >= 0;) {
+int32_t token_find_hashed(const struct tokenizer *t, struct text_hash h, const char *text, uint64_t n,
+                          uint64_t *n_step) {
+    uint32_t hash = hash_fold(h), i = hash;
+    int64_t id;
+    while ((id = index_next(&t->index, hash, &i)) >= 0) {
         struct gguf_string other = token_text(t, (uint32_t)id);
-        if (other.n == n && memcmp(other.data, text, (size_t)n) == 0) return (int32_t)id;
+        if (other.n == n && memcmp(other.data, text, (size_t)n) == 0) break;
     }
-    return -1;
+    *n_step += 1 + (i - hash) / SLOTS_PER_STEP;
+    return (int32_t)id;
 }
 
 int32_t token_find(const struct tokenizer *t, const char *text, uint64_t n) {
-    return token_find_hashed(t, hash_text(text, n), text, n);
+    uint64_t n_step = 0;
+    return token_find_hashed(t, hash_text(text, n), text, n, &n_step);
 }
 
 float token_score(const struct tokenizer *t, uint32_t id) {
@@ -105,16 +113,18 @@ float token_score(const struct tokenizer *t, uint32_t id) {
 }
 
 int64_t merge_find(const struct tokenizer *t, const char *text, struct text_hash left, size_t n_left,
-                   struct text_hash right, size_t n_right) {
+                   struct text_hash right, size_t n_right, uint64_t *n_step) {
     static const struct text_hash space = {' ' + 1, HASH_BASE};
-    uint32_t hash = fold(hash_join(hash_join(left, space), right).value), i = hash;
-    for (int64_t rank; (rank = index_next(&t->merge_index, hash, &i)) >= 0;) {
+    uint32_t hash = hash_fold(hash_join(hash_join(left, space), right)), i = hash;
+    int64_t rank;
+    while ((rank = index_next(&t->merge_index, hash, &i)) >= 0) {
         struct gguf_string merge = t->merges[rank];
         if (merge.n == (uint64_t)n_left + 1 + n_right && merge.data[n_left] == ' '
             && memcmp(merge.data, text, n_left) == 0
-            && memcmp(merge.data + n_left + 1, text + n_left, n_right) == 0) return rank;
+            && memcmp(merge.data + n_left + 1, text + n_left, n_right) == 0) break;
     }
-    return -1;
+    *n_step += 1 + (i - hash) / SLOTS_PER_STEP;
+    return rank;
 }
 
 uint32_t byte_to_cp(uint8_t byte) {
@@ -168,8 +178,8 @@ static plumb_status load_texts(struct tokenizer *t, const struct gguf *g, struct
         struct shown shown;
         if (other < 0) {
             return error_set(err, PLUMB_ERROR_TOKENIZER,
-                             "tokenizer.ggml.tokens: token %u \"%s\" collides with %d others", (unsigned)i,
-                             show_bytes(&shown, text.data, (size_t)text.n), MAX_PROBES);
+                             "tokenizer.ggml.tokens: token %u \"%s\" collides with too many others", (unsigned)i,
+                             show_bytes(&shown, text.data, (size_t)text.n));
         }
         return error_set(err, PLUMB_ERROR_TOKENIZER, "tokenizer.ggml.tokens: tokens %u and %u are both \"%s\"",
                          (unsigned)other, (unsigned)i, show_bytes(&shown, text.data, (size_t)text.n));
@@ -251,8 +261,8 @@ static plumb_status load_merges(struct tokenizer *t, const struct gguf *g, struc
         if (text.n >= MIN_MERGE && index_add(&t->merge_index, i, text.data, text.n, merge_text, t) == -2) {
             struct shown shown;
             return error_set(err, PLUMB_ERROR_TOKENIZER,
-                             "tokenizer.ggml.merges: merge %u \"%s\" collides with %d others", (unsigned)i,
-                             show_bytes(&shown, text.data, (size_t)text.n), MAX_PROBES);
+                             "tokenizer.ggml.merges: merge %u \"%s\" collides with too many others", (unsigned)i,
+                             show_bytes(&shown, text.data, (size_t)text.n));
         }
     }
     return PLUMB_OK;

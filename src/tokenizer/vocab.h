@@ -42,6 +42,9 @@ static inline struct text_hash hash_join(struct text_hash a, struct text_hash b)
     return (struct text_hash){a.value * b.power + b.value, a.power * b.power};
 }
 struct text_hash hash_text(const char *s, uint64_t n);
+/* What an index goes by: the slot where the search for a text begins is this, modulo the number of slots.  All bits of
+ * the hash have a part in each bit of it. */
+uint32_t hash_fold(struct text_hash hash);
 
 struct tokenizer {
     bool is_bpe;                         /* tokenizer.ggml.model: gpt2, else llama */
@@ -76,12 +79,14 @@ struct tokenizer {
 struct gguf_string token_text(const struct tokenizer *t, uint32_t id);
 /* -1 if there is no such token. */
 int32_t token_find(const struct tokenizer *t, const char *text, uint64_t n);
-/* The same of a text whose hash is known. */
-int32_t token_find_hashed(const struct tokenizer *t, struct text_hash hash, const char *text, uint64_t n);
+/* The same of a text whose hash is known.  Adds to *n_step how many lines of the cache it looked at in the
+ * index, as merge_find does. */
+int32_t token_find_hashed(const struct tokenizer *t, struct text_hash hash, const char *text, uint64_t n,
+                          uint64_t *n_step);
 float token_score(const struct tokenizer *t, uint32_t id);
 /* Rank of the merge of the two texts text[0..n_left) and text[n_left..n_left + n_right), -1 if there is none. */
 int64_t merge_find(const struct tokenizer *t, const char *text, struct text_hash left, size_t n_left,
-                   struct text_hash right, size_t n_right);
+                   struct text_hash right, size_t n_right, uint64_t *n_step);
 
 /* GPT-2's printable stand-in for a byte: itself if it prints in Latin-1, else U+0100... in order. */
 uint32_t byte_to_cp(uint8_t byte);
