@@ -82,12 +82,12 @@ test('a reload in the middle of an answer loses none of what was said', async ()
   await page.click('#fresh');
   await ask(page, LONG);
   await page.waitForFunction(() => document.querySelector('#log > .assistant .text').textContent.length > 150);
-  const said = (await answers(page))[0].slice(0, 80);
+  const said = (await answers(page))[0].trim();
   await page.reload();
   await page.waitForSelector('#log > li');
   const [question, [, text]] = await messages();
   assert.deepEqual(question, ['user', LONG]);
-  assert.ok(text.startsWith(said), text);
+  assert.ok(text.startsWith(said), `${text}, before the reload ${said}`);
   await state(page, 'ready');
 });
 
@@ -278,10 +278,12 @@ test('files and records that are no conversations are passed over', async () => 
 });
 
 test('a system prompt is told to the model, but is no message', async () => {
+  const before = await messages();
   await page.click('#open-settings');
   await page.fill('#set-system', 'You are a pirate. Always say arr.');
   await page.getByRole('button', { name: 'Done' }).click();
   await page.waitForFunction(() => /^[1-9]\d* of 2,048 tokens$/.test(document.querySelector('#room').textContent));
+  assert.deepEqual(await messages(), before);
   await page.click('#open-settings');
   await page.getByRole('button', { name: 'Reset to defaults' }).click();
   assert.equal(await page.inputValue('#set-system'), '');

@@ -410,7 +410,7 @@ element('ideas', 'ul').addEventListener('click', event => {
   if (event.target instanceof HTMLButtonElement) ask(event.target.textContent ?? '');
 });
 addEventListener('pagehide', () => {
-  if (running) save(conversation);
+  if (running) store.leave(conversation);
 });
 
 // ---- files that are dropped ----

@@ -16,7 +16,11 @@
  * @property {string} [origin]  of an imported one: its id in the file
  * @property {Message[]} messages */
 
+import { recall, remember } from './dom.js';
+
 const DATABASE = 'plumb-chat', STORE = 'conversations';
+/** What the browser remembers of an answer that was left, by the id of its conversation. @param {string} id */
+const left = id => `left.${id}`;
 /** Of an imported conversation: more would not be shown in any useful time. */
 const MOST_MESSAGES = 10000;
 /** The last moment that a Date can tell, in milliseconds since 1970. */
@@ -165,6 +169,17 @@ export async function openStore(listener) {
     if (parted) listener.parted(conversation);
   }
 
+  // Answers that were growing when the page was left: what was said since their last saving.
+  for (const conversation of all.values()) {
+    const { id, messages } = conversation, { n, content } = recall(left(id)) ?? {}, last = messages.at(-1);
+    if (n === undefined) continue;
+    remember(left(id), undefined);
+    if (n !== messages.length || last?.role !== 'assistant' || typeof content !== 'string') continue;
+    if (!content.startsWith(last.content) || content === last.content) continue;
+    last.content = content;
+    void finish(write(conversation));
+  }
+
   /** Ids that other tabs have written. @type {Set<string>} */
   const written = new Set();
   channel?.addEventListener('message', ({ data: id }) => {
@@ -201,6 +216,11 @@ export async function openStore(listener) {
       all.set(conversation.id, conversation);
       return finish(write(conversation));
     },
+    /** Keeps the last message of a conversation at once: a page that is left has no time for the database.
+     * @param {Conversation} conversation */
+    leave({ id, messages }) {
+      remember(left(id), { n: messages.length, content: messages.at(-1)?.content });
+    },
     /** Gives it another title.  The revision stays, so that a tab that goes on with the conversation does not part
      * from it. @param {Conversation} conversation @param {string} title */
     rename(conversation, title) {
@@ -215,6 +235,7 @@ export async function openStore(listener) {
     remove(id) {
       removed.add(id);
       all.delete(id);
+      remember(left(id), undefined);
       return finish(database?.write(store => void store.delete(id)).then(() => channel?.postMessage(id)));
     },
   };
