@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { describe, test } from 'node:test';
-import { root } from '../node/helpers.mjs';
+import { root, server, tiny } from '../node/helpers.mjs';
 import { LONG, TINY, answer, ask, open, put, screenshot, setUp, state } from './chat-page.mjs';
 
 const where = await setUp();
@@ -54,10 +54,24 @@ for (const colorScheme of ['light', 'dark']) {
       const use = { colorScheme, viewport: { width, height }, hasTouch: width < 500, reducedMotion: 'reduce' };
       const early = page => page.addInitScript({ content: axe });
 
-      test('from the first visit to the inspector: axe finds nothing, nothing sticks out', async () => {
-        const page = await open(where, '', use, early);
+      test('from a load to the inspector: axe finds nothing, nothing sticks out', async t => {
+        // A server that falls silent, once the plan is there: the load goes on for as long as axe looks.
+        let silent = false;
+        const slow = await server(t, (_, response) => {
+          response.writeHead(200, { 'Access-Control-Allow-Origin': '*', 'Cross-Origin-Resource-Policy': 'cross-origin',
+            'Content-Length': tiny.length });
+          if (silent) response.write(tiny.subarray(0, 60000));
+          else response.end(tiny);
+        });
+        const page = await open({ ...where, also: slow }, `?model=${encodeURIComponent(`${slow}m.gguf`)}`, use, early);
+        await page.locator('.plan').waitFor();
+        await examine(page, named('plan'));
+        silent = true;
+        await page.locator('.plan').getByRole('button').click();
         await page.waitForFunction(() => Number(document.querySelector('#bar').getAttribute('value')) > 0);
         await examine(page, named('loading'));
+        assert.equal(await page.getAttribute('body', 'data-state'), 'loading');
+        await page.goto(`${where.url}web/chat/?model=/models/SmolLM2-135M-Instruct.Q4_1.gguf`);
         await state(page, 'ready');
         await examine(page, named('welcome'));
         await page.click('#open-settings');
@@ -72,6 +86,7 @@ for (const colorScheme of ['light', 'dark']) {
         await ask(page, LONG);
         await page.waitForFunction(() => document.querySelector('#log > .assistant .text').textContent.length > 60);
         await examine(page, named('answering'));
+        assert.equal(await page.getAttribute('body', 'data-state'), 'answering');
         await page.click('#stop');
         await state(page, 'ready');
         await page.click('#open-settings');

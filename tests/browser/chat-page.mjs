@@ -23,7 +23,8 @@ export async function setUp() {
   return { url: server.url, browser };
 }
 
-/** Opens the page, which stays off the network but for `url` and `also`, and throws nothing: `problems` says otherwise.
+/** Opens the page, which stays off the network but for `url` and `also`, asks for no file that is not there, and throws
+ * nothing: `problems` says otherwise.
  * Its seed is always the same, unless a test sets another: an answer that shows a flaw shows it again.
  * @param {{url: string, browser: import('playwright-core').Browser, also?: string}} where @param {string} [query]
  * @param {import('playwright-core').BrowserContextOptions} [options]
@@ -40,6 +41,10 @@ export async function open({ url, browser, also = url }, query = '', options = {
   page.on('request', request => {
     const own = [url, also].some(start => request.url().startsWith(start)) || /^(data|blob):/.test(request.url());
     if (!own) page.problems.push(request.url());
+  });
+  page.on('response', response => {   // a model that is not there is a thing to test; the page's own files are there
+    if (response.status() < 400 || response.url().endsWith('.gguf')) return;
+    page.problems.push(`${response.status()} ${response.url()}`);
   });
   page.on('close', () => void context.close().catch(() => {}));
   await page.addInitScript(() => {

@@ -255,7 +255,7 @@ test('an answer that grows: a layout for each rendering, 80 ms apart, which pars
     await put(page, [{ messages: Array.from({ length: 20 }, (_, i) => ({ role: i % 2 ? 'assistant' : 'user',
       content: `Text ${i}` })) }]);
     const work = await countWork();
-    await ask(`${LONG} Use headings, lists and tables.`);
+    await ask('Write a letter to a friend.');   // of many short paragraphs
     await page.waitForFunction(() => document.body.dataset.state === 'ready'
       || document.querySelector('#log > .assistant:last-child .text').textContent.length > 800, null,
     { timeout: 60000 });
@@ -269,12 +269,14 @@ test('an answer that grows: a layout for each rendering, 80 ms apart, which pars
     for (const n of [layouts, styles]) assert.ok(n <= parsed.length + status + OWN, `${n} for ${parsed.length}`);
     assert.equal(other, 0, 'nothing changes in the messages before it');
     const [{ messages }] = (await stored(page)).filter(({ messages }) => messages.length === 22);
+    const { content } = messages.at(-1);
     const most = await page.evaluate(async text => {
       const { Marked } = await import('/web/dist/vendor/marked/marked.esm.js');
       const sizes = new Marked({ gfm: true, breaks: true }).lexer(text).map(({ raw }) => raw.length);
       // The last two blocks, what is between them, and what came since the last rendering.
       return Math.max(...sizes.map((_, i) => sizes.slice(i, i + 5).reduce((a, b) => a + b)));
-    }, messages.at(-1).content);
+    }, content);
+    assert.ok(most < content.length, `the answer has no more blocks than these: ${content}`);
     assert.ok(Math.max(...parsed) <= most, `${Math.max(...parsed)} characters at once, of blocks of ${most}`);
     assert.deepEqual(page.problems, []);
     await page.close();
