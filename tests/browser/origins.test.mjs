@@ -9,8 +9,14 @@ import { launchChrome } from '../hosts/chrome.mjs';
 import { prompts, root, server } from '../node/helpers.mjs';
 
 const [{ ids: PROMPT, f32: { ids: EXPECTED } }] = prompts, N = 4;
+const CHAT = prompts.find(({ name }) => name === 'chat');
 const MODEL = '/models/SmolLM2-135M-Instruct.Q4_1.gguf', TINY = '/tests/vectors/synth/f32.gguf';
 const ISOLATED = { 'Cross-Origin-Opener-Policy': 'same-origin', 'Cross-Origin-Embedder-Policy': 'require-corp' };
+/** A policy that forbids blob: workers. */
+const STRICT = {
+  ...ISOLATED, 'Content-Security-Policy': 'default-src \'self\'; script-src \'self\' OTHER \'wasm-unsafe-eval\'; '
+    + 'connect-src \'self\' OTHER; worker-src \'self\' OTHER',
+};
 const CORS = { 'Access-Control-Allow-Origin': '*' };
 const THREADS = Math.min(8, availableParallelism());
 
@@ -86,11 +92,7 @@ test('an isolated page imports it from another origin, with threads, with CORP a
 });
 
 test('a page whose policy forbids blob: workers gives workerUrl', async t => {
-  const headers = {
-    ...ISOLATED, 'Content-Security-Policy': 'default-src \'self\'; script-src \'self\' OTHER \'wasm-unsafe-eval\'; '
-      + 'connect-src \'self\' OTHER; worker-src \'self\' OTHER',
-  };
-  const { page, origin } = await open(t, { headers });
+  const { page, origin } = await open(t, { headers: STRICT });
   const refused = await use(page, origin);
   assert.equal(refused.code, 'PLUMB_ERROR_STATE');
   assert.match(refused.message,
@@ -100,6 +102,35 @@ test('a page whose policy forbids blob: workers gives workerUrl', async t => {
   assert.equal(missing.code, 'PLUMB_ERROR_STATE');
   assert.match(missing.message, /nowhere\/worker\.js, by workerUrl, does not load/);
 });
+
+for (const [how, headers, options] of /** @type {[string, Record<string, string>, object][]} */ ([
+  ['a blob: worker', ISOLATED, {}], ['the worker of workerUrl', STRICT, { workerUrl: '/own-workers/worker.js' }],
+])) {
+  test(`a chat is answered there, and its template renders in ${how}`, async t => {
+    const { page, origin } = await open(t, { headers });
+    const answer = await page.evaluate(async ({ origin, options, model: url, messages, n }) => {
+      // The page's own thread would render where no worker starts, so what workers render is listened to.
+      const rendered = [];
+      globalThis.Worker = class extends Worker {
+        postMessage(message, ...more) {
+          if (message.method === 'render') {
+            this.addEventListener('message', ({ data: { id, result } }) =>
+              id === message.id && result !== undefined && rendered.push(result));
+          }
+          super.postMessage(message, ...more);
+        }
+      };
+      const { Plumb } = await import(`${origin}/web/index.js`);
+      const model = await Plumb.load(url, { cache: 'no-store', ...options });
+      const chat = model.chat({ temperature: 0, maxTokens: n }), ids = [];
+      for await (const _ of chat.send(messages, { onToken: ({ id }) => ids.push(id) }));
+      await model.close();
+      return { ids, rendered };
+    }, { origin, options, model: MODEL, messages: CHAT.messages, n: N });
+    const prompt = readFileSync(`${root}tests/vectors/llama/${CHAT.text_file}`, 'utf8');
+    assert.deepEqual(answer, { ids: CHAT.f32.ids.slice(0, N), rendered: [prompt] });
+  });
+}
 
 test('the URL of a model is relative to <base href>', async t => {
   const { page, site } = await open(t, { body: '<base href="/tests/vectors/synth/">' });
