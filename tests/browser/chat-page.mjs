@@ -36,7 +36,7 @@ export async function open({ url, browser, also = url }, query = '', options = {
   problems.push(page.problems);
   page.on('pageerror', error => page.problems.push(String(error)));
   page.on('console', message => {
-    if (/Content Security Policy/.test(message.text())) page.problems.push(message.text());
+    if (/Content Security Policy|^Refused to/.test(message.text())) page.problems.push(message.text());
   });
   page.on('request', request => {
     const own = [url, also].some(start => request.url().startsWith(start)) || /^(data|blob):/.test(request.url());
