@@ -273,6 +273,9 @@ export class Engine {
     return n;
   }
 
+  /** Whether the part that has begun needs more. */
+  get needsBytes() { return this.#window().space > 0; }
+
   /** Feeds a chunk; false when the part needs no more bytes. @param {Uint8Array} chunk */
   write(chunk) {
     for (let at = 0; at < chunk.length;) {

@@ -204,7 +204,7 @@ export function createHost(platform) {
           try {
             return await build(variant, parts, args, call);
           } catch (thrown) {
-            const error = withSizes(thrown, parts.meter.total);
+            const error = await parts.blame(withSizes(thrown, parts.meter.total));
             await free();
             if (!await parts.again(error)) throw error;
           }

@@ -159,8 +159,10 @@ export class Library {
     }
     const copies = await this.#cachedOf(parts);
     const local = await Promise.all(parts.map(async (one, i) => {
-      const blob = copies[i]?.complete ? await this.#platform.store?.blob(copies[i].url) : undefined;
-      return blob ? { ...describe(blob, this.#platform)[0], cancel: undefined } : one;
+      const whole = copies[i]?.complete ? await this.#platform.store?.whole(copies[i].url) : undefined;
+      if (!whole) return one;
+      const { part, next } = describe(whole.blob, this.#platform)[0];
+      return { part: { ...part, sums: whole.sums }, next };
     }));
     const look = async (/** @type {import('./loader/source.js').Described[]} */ parts) => {
       const args = { contextLength, kvType, precision, measure };
@@ -216,7 +218,7 @@ export class Library {
   /** The whole copy of a URL, as a Blob: for a look at it, or to save it as a file.
    * @param {string | URL} url @returns {Promise<Blob | undefined>} */
   async openCached(url) {
-    return this.#platform.store?.blob(this.#address(url));
+    return (await this.#platform.store?.whole(this.#address(url)))?.blob;
   }
 
   /** Starts an engine and has it do something with the parts of a model; ends it where that fails.

@@ -1,10 +1,11 @@
 /* What a load would meet, from the headers of a model's files alone: can it run, what memory does it take, how fast is
  * it here?  Nothing is estimated that can be asked of the engine: it opens the very session that a load would open, on
  * weights of zeros (plumb_model_rehearse), and its passes are timed. */
-import { PlumbError } from './errors.js';
+import { PlumbError, reasonOf } from './errors.js';
 import { Download } from './loader/download.js';
 import { sum } from './loader/progress.js';
 import { read } from './loader/source.js';
+import { Damaged, Sums } from './loader/sums.js';
 
 /** @typedef {object} Preflight
  * @property {boolean} supported  plumb can run it; whether there is memory for it here, `fits` says
@@ -62,15 +63,19 @@ export async function preflight({ engine, most, ready, turn, platform, call }, a
   /** @type {Preflight} */
   const plan = { supported: false, problems: [], types: [], bytesRead: 0, threads: 1 };
   let room = { fits: false, canRun: false };
+  /** Of the part that was read last. */
+  const copy = { check: async () => {} };
   try {
     engine.headersOnly();
-    await readHeaders(engine, args.parts, plan, platform, call);
+    await readHeaders(engine, args.parts, plan, copy, platform, call);
     describe(engine, plan);
     await turn();
     room = engine.rehearse();
     plan.supported = true;
   } catch (error) {
+    if (error instanceof Damaged) throw damaged(error);
     if (!(error instanceof PlumbError) || error.code === 'PLUMB_ERROR_IO') throw error;
+    await copy.check().catch(error => { throw damaged(error); });
     plan.problems.push({ code: error.code, message: error.message });
     return plan;
   }
@@ -81,9 +86,15 @@ export async function preflight({ engine, most, ready, turn, platform, call }, a
   return plan;
 }
 
+/** @param {unknown} error */
+const damaged = error => new PlumbError('PLUMB_ERROR_IO', `the copy on this machine is damaged: ${reasonOf(error)}`);
+
 /** @param {import('./engine.js').Engine} engine @param {import('./loader/source.js').Part[]} parts
- * @param {Preflight} plan @param {import('./host.js').Platform} platform @param {import('./host.js').Call} call */
-async function readHeaders(engine, parts, plan, { openFile, oneBuffer, pause, silence }, call) {
+ * @param {Preflight} plan
+ * @param {{check: () => Promise<void>}} copy  its check throws if the bytes of a copy that the engine got, perhaps before
+ *   their chunk had ended, are not those that were downloaded
+ * @param {import('./host.js').Platform} platform @param {import('./host.js').Call} call */
+async function readHeaders(engine, parts, plan, copy, { openFile, oneBuffer, pause, silence }, call) {
   const sizes = parts.map(({ size }) => size), { signal } = call;
   // The header of a file that was cut into pieces may announce more than the first of them has.
   const begin = (/** @type {number | undefined} */ size) => engine.begin(parts.length === 1 ? size : undefined);
@@ -106,10 +117,15 @@ async function readHeaders(engine, parts, plan, { openFile, oneBuffer, pause, si
       }
       sizes[i] = download.facts.size;
     } else {
+      const pull = () => call.pull(i), own = part.kind === 'file' ? undefined : part.sums;
+      const sums = own && new Sums(engine.digest, own, part.size);
+      copy.check = async () => sums?.endChunk(async (at, end) =>
+        part.kind === 'blob' ? new Uint8Array(await part.blob.slice(at, end).arrayBuffer()) : pull());
       begin(part.size);
-      for await (const n of read(engine, part, { pull: () => call.pull(i), openFile, oneBuffer })) {
+      for await (const n of read(engine, part, { pull, openFile, oneBuffer, hash: sums })) {
         signal.throwIfAborted();
         plan.bytesRead += n;
+        if (!engine.needsBytes) break;
       }
     }
     // Of one file that was cut into pieces the others have no header.

@@ -196,6 +196,61 @@ test('two tabs: while one downloads the other keeps no copy, and says so; both r
   assert.equal(seen.length, asked);
 });
 
+/** Runs in a worker, which may write: one copy is finished while another tab waits for its lock. */
+const FINISH = `async (origin, size) => {
+  const from = file => import(origin + 'web/loader/' + file);
+  const [{ Store }, { opfs }, { Sums }] = [await from('store.js'), await from('opfs.js'), await from('sums.js')];
+  const bytes = Uint8Array.from({ length: size }, (_, i) => i % 251), url = 'https://models.example/m';
+  let n = 0;
+  const digest = { begin() { n = 0; }, update(bytes) { for (const byte of bytes) n = Math.imul(n, 31) + byte; },
+    end: () => new Uint8Array(new Float64Array([n]).buffer) };
+  let wasLocked, wasWhole, begin, wait = new Promise(resolve => { begin = resolve; }), end;
+  const ended = new Promise(resolve => { end = resolve; });
+  const writer = new Store(async () => {
+    const folder = await opfs();
+    return { ...folder, async put(name, text) {
+      if (JSON.parse(text).complete) {   // nobody else may write until this is written
+        const copy = name.replace('.json', '');
+        wasLocked = await folder.lock(copy).then(lock => { lock.close(0); return false; }, () => true);
+        const there = new Uint8Array(await (await folder.file(copy + '.gguf')).arrayBuffer());
+        wasWhole = there.length === size && there.every((byte, i) => byte === bytes[i]);
+      }
+      return folder.put(name, text);
+    } };
+  });
+  const waiter = new Store(async () => {
+    const folder = await opfs();
+    return { ...folder, async lock(...args) {
+      begin();
+      await ended;
+      return folder.lock(...args);
+    } };
+  });
+  const copy = await writer.take(url), sums = new Sums(digest);
+  await copy.begin(0, { size, certain: true });
+  const waiting = waiter.take(url);
+  await wait;
+  await copy.write(bytes, sums);
+  await copy.finish(undefined, sums.all());
+  await copy.close();
+  end();
+  const found = await waiting, { complete, at } = found;
+  await found.close();
+  const left = (await (await opfs()).names()).map(name => name.replace(/.*\\./, '')).sort();
+  return { wasLocked, wasWhole, complete, at, left };
+}`;
+
+test('a copy is locked until it is said to be whole, and then it is whole for who waited for the lock', async () => {
+  const found = await page.evaluate(([code, size]) => new Promise((resolve, reject) => {
+    const program = `(${code})('${location.origin}/', ${size}).then(postMessage, error => postMessage(String(error)));`;
+    const address = URL.createObjectURL(new Blob([program], { type: 'text/javascript' }));
+    const worker = new Worker(address, { type: 'module' });
+    worker.onmessage = ({ data }) => resolve(data);
+    worker.onerror = ({ message }) => reject(new Error(message));
+  }), [FINISH, 300000]);
+  assert.deepEqual(found, { wasLocked: true, wasWhole: true, complete: true, at: 300000, left: ['gguf', 'json'] });
+});
+
 test('too little room: the numbers, and the load goes on without a copy', async () => {
   const { origin } = new URL(pages.url);
   const devtools = await context.newCDPSession(page);

@@ -413,8 +413,9 @@ test('of a copy no byte comes from the server; of one that a load would drop the
   const { bytesRead, cached, ...plan } = await look(model);
   assert.deepEqual([cached, plan.supported], [{ bytes: tiny.length, complete: true }, true]);
   assert.equal(asked.length, 0);
-  for (const [at, n] of [[0, 4], [100, 3000], [8, 16]]) {
-    const bytes = tiny.slice().fill(255, at, at + n);
+  const tokenizer = Buffer.from(tiny).indexOf('tokenizer.ggml.model') + 20 + 12;   // what its digest alone tells
+  for (const [at, n, value] of [[0, 4], [100, 3000], [8, 16], [tokenizer, 1, tiny[tokenizer] ^ 1]]) {
+    const bytes = tiny.slice().fill(value ?? 255, at, at + n);
     writeFileSync(path, bytes);
     asked.length = 0;
     const { bytesRead, ...found } = await look(model);   // and not what is cached
@@ -422,6 +423,8 @@ test('of a copy no byte comes from the server; of one that a load would drop the
     assert.deepEqual(asked, ['bytes=0-65535']);
     assert.deepEqual(readFileSync(path), Buffer.from(bytes));
   }
+  const { problems } = await quick.preflight(tiny.slice().fill(tiny[tokenizer] ^ 1, tokenizer, tokenizer + 1));
+  assert.deepEqual(problems.map(({ code }) => code), ['PLUMB_ERROR_UNSUPPORTED']);
   // One that cannot be read is no better.
   const broken = plumbOn({ store: new Store(async () => {
     const real = await folder();

@@ -150,20 +150,39 @@ export class UrlFile {
         sums.update(bytes);
         hash?.update(bytes);
       },
-      digest: () => new Uint8Array(),
     };
     try {
       yield* reader ? readHandle(engine, reader, this.local, all)
         : readBlob(engine, /** @type {Blob} */ (blob), this.url, this.options.oneBuffer, all);
     } catch (error) {
       if (error instanceof PlumbError && error.code !== 'PLUMB_ERROR_IO' || error instanceof RangeError) throw error;
-      await copy.remove().catch(() => {});
-      if (error instanceof Damaged) this.#damaged(error.message);
-      throw new StartOver(`${this.url}: the copy cannot be read: ${reasonOf(error)}`);
+      throw await this.#unreadable(error);
     }
   }
 
-  /** The copy goes. @param {string} reason */
+  /** After the engine has refused something, and before it is freed: it gets bytes before their chunk has ended and has
+   * been compared with its digest.  Throws StartOver if they are not those that were downloaded. */
+  async check() {
+    const copy = this.#copy, { reader, blob } = copy ?? {};
+    try {
+      await this.#sums?.endChunk(async (at, end) => {
+        if (!reader) return new Uint8Array(await /** @type {Blob} */ (blob).slice(at, end).arrayBuffer());
+        const bytes = new Uint8Array(end - at);
+        return bytes.subarray(0, reader.read(bytes, at));
+      });
+    } catch (error) {
+      throw await this.#unreadable(error);
+    }
+  }
+
+  /** The copy goes. @param {unknown} error  of reading it */
+  async #unreadable(error) {
+    await this.#copy?.remove().catch(() => {});
+    if (error instanceof Damaged) this.#damaged(error.message);
+    return new StartOver(`${this.url}: the copy cannot be read: ${reasonOf(error)}`);
+  }
+
+  /** @param {string} reason */
   #damaged(reason) {
     this.options.warn(`${this.url}: the copy on this machine is damaged: ${reason}; it is removed, and the file is `
       + 'downloaded anew');

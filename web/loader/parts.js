@@ -127,6 +127,18 @@ export class Parts {
     }));
   }
 
+  /** Of a failure, before the engine is freed: the same, or StartOver where the copy that was read turns out damaged.
+   * @param {unknown} error */
+  async blame(error) {
+    if (this.call.signal.aborted || !(error instanceof PlumbError)) return error;
+    try {
+      await this.files[this.#reached]?.check();
+      return error;
+    } catch (worse) {
+      return worse;
+    }
+  }
+
   /** Whether after this failure a new engine may have what this one had not. @param {unknown} error */
   async again(error) {
     if (this.call.signal.aborted) return false;

@@ -12,13 +12,14 @@ import { streamChunks } from './stream.js';
  *   | string} OneSource
  * @typedef {OneSource | OneSource[]} Source  an array: the parts of one model, in order */
 /** @typedef {{kind: 'url', name: string, size?: number, url: string}
- *   | {kind: 'blob', name: string, size: number, blob: Blob}
+ *   | {kind: 'blob', name: string, size: number, blob: Blob, sums?: string[]}
  *   | {kind: 'file', name: string, size: number, path: string}
- *   | {kind: 'pull', name: string, size?: number}} Part  what can be posted to a worker */
+ *   | {kind: 'pull', name: string, size?: number, sums?: string[]}} Part  what can be posted to a worker; sums: the
+ *   digests of a copy (sums.js), for a preflight */
 /** @typedef {{part: Part, next?: () => Promise<Uint8Array | null>, cancel?: () => unknown}} Described
  *   next, cancel: of a pull part, stay on the user's side */
 /** @typedef {(path: string) => import('./store.js').Handle} OpenFile */
-/** @typedef {{update: (bytes: Uint8Array) => unknown, digest: () => Uint8Array}} Hash */
+/** @typedef {{update: (bytes: Uint8Array) => unknown}} Hash */
 
 /** Bytes of an array that are handed over at once: what a worker gets is a copy of this size, not of the file. */
 const PIECE = 1 << 20;
@@ -183,9 +184,9 @@ export function readBlob(engine, blob, name, oneBuffer, hash) {
 async function* feed(engine, chunks, hash) {
   let needed = true;
   for await (const chunk of chunks) {
+    hash?.update(chunk);   // before the engine, which may refuse it
     needed &&= engine.write(chunk);
     if (!needed && !hash) return;
-    hash?.update(chunk);
     yield chunk.length;
   }
 }

@@ -111,14 +111,15 @@ export class Store {
     }
   }
 
-  /** The whole file, if it is there. @param {string} url @returns {Promise<Blob | undefined>} */
-  async blob(url) {
+  /** The whole file and its digests, if it is there.
+   * @param {string} url @returns {Promise<{blob: Blob, sums?: string[]} | undefined>} */
+  async whole(url) {
     const folder = await this.#folder();
     if (!folder) return undefined;
     const name = await nameOf(url);
     const meta = parse(await folder?.text(`${name}.json`).catch(() => undefined), url);
-    const file = meta?.complete ? await folder?.file(`${name}.gguf`).catch(() => undefined) : undefined;
-    return file?.size === meta?.size ? file : undefined;
+    const blob = meta?.complete ? await folder?.file(`${name}.gguf`).catch(() => undefined) : undefined;
+    return blob && blob.size === meta?.size ? { blob, sums: sumsOf(meta) } : undefined;
   }
 
   /** For a load: what there is of a file, and where more of it goes.
@@ -180,7 +181,7 @@ export class Copy {
     this.#text = text;
     this.blob = blob;
     this.at = blob.size;
-    this.sums = meta.sums === undefined ? undefined : parseSums(meta.sums, this.at);
+    this.sums = sumsOf(meta);
     return true;
   }
 
@@ -328,6 +329,9 @@ export class Copy {
  * @param {Meta} meta @param {{size: number, slots: Uint8Array}} partial
  * @returns {{at: number, sums?: string[]}} */
 const proved = ({ sums }, { size, slots }) => sums === undefined ? { at: size } : parseSlots(slots, size);
+
+/** The digests of a whole copy. @param {Meta} meta */
+const sumsOf = ({ sums, size = 0 }) => sums === undefined ? undefined : parseSums(sums, size);
 
 /** @param {string} url */
 async function nameOf(url) {

@@ -43,6 +43,17 @@ export class Sums {
     for (const piece of pieces(bytes, this.at)) this.#add(piece);
   }
 
+  /** Reads on to the end of the chunk that has begun, which may hold why somebody refused its bytes.
+   * @param {(at: number, end: number) => Promise<Uint8Array | null>} next  some of those bytes; null or none: no more */
+  async endChunk(next) {
+    const end = Math.min(Math.ceil(this.at / CHUNK) * CHUNK, this.size);
+    while (this.at < end) {
+      const bytes = await next(this.at, end);
+      if (!bytes?.length) throw new Damaged(end - 1 - (end - 1) % CHUNK, end);
+      this.update(bytes.subarray(0, end - this.at));
+    }
+  }
+
   /** The same for bytes that are written: gives each piece with its place and its slot. @param {Uint8Array} bytes */
   *slots(bytes) {
     for (const piece of pieces(bytes, this.at)) {
