@@ -27,6 +27,8 @@ const signal = value => !(value instanceof AbortSignal) && 'an AbortSignal';
 const unsigned32 = value => !(Number.isInteger(value) && value >= 0 && value < 2 ** 32)
   && 'an integer from 0 to 2^32 - 1';
 /** @type {Check} */
+const topK = value => !isWithin(value, 0, MOST_TOKENS) && `an integer from 0 to ${MOST_TOKENS}`;
+/** @type {Check} */
 const seed = value => !(Number.isSafeInteger(value) && value >= 0)
   && !(typeof value === 'bigint' && value >= 0n && value < 1n << 64n)
   && 'an integer from 0 on (a BigInt up to 2^64 - 1)';
@@ -125,7 +127,7 @@ export const PREFLIGHT = {
   workerUrl: address, measure: boolean,
 };
 export const SAMPLING = {
-  temperature: within(0, 1e6), topK: unsigned32, topP: within(0, 1), minP: within(0, 1), typicalP: within(0, 1),
+  temperature: within(0, 1e6), topK, topP: within(0, 1), minP: within(0, 1), typicalP: within(0, 1),
   repeatPenalty: within(1e-6, 1e6), presencePenalty: within(-1e6, 1e6), frequencyPenalty: within(-1e6, 1e6),
   penaltyLastN: recent, logitBias, seed,
 };
@@ -137,7 +139,7 @@ export const CHAT = { system: text, tools, messages: array, contextEnd, ...ANSWE
 /** Parameters of chat.completions.create, with OpenAI's ranges. */
 export const COMPLETION = {
   model: text, messages: array, stream: boolean, stream_options: streamOptions, max_completion_tokens: count,
-  max_tokens: count, temperature: within(0, 2), top_p: within(0, 1), top_k: unsigned32,
+  max_tokens: count, temperature: within(0, 2), top_p: within(0, 1), top_k: topK,
   min_p: within(0, 1), typical_p: within(0, 1), repeat_penalty: within(1e-6, 1e6),
   presence_penalty: within(-2, 2), frequency_penalty: within(-2, 2),
   logit_bias: openaiBias, stop, seed: integer, logprobs: boolean, top_logprobs: logprobs, tools,

@@ -118,9 +118,10 @@ export class Remote {
       const id = ++this.#lastId;
       const abort = () => this.worker.post({ id, abort: true });
       return new Promise((resolve, reject) => {
+        // First, for it throws where something has no clone; its answer comes at a later turn.
+        this.worker.post({ id, method, args, ...signal.aborted && { abort: true } });
         if (this.#pending.size === 0) this.worker.ref?.();
         this.#pending.set(id, { resolve, reject, ...heard });
-        this.worker.post({ id, method, args, ...signal.aborted && { abort: true } });
         signal.addEventListener('abort', abort);
       }).finally(() => signal.removeEventListener('abort', abort));
     });

@@ -332,7 +332,7 @@ test('every option that is out of its range is refused with the range, by each c
   const none = [NaN, Infinity, -Infinity, '1', null, {}];
   const ranges = {
     temperature: [[-1, -1e-9, 1e7], 'a number from 0 to 1000000'],
-    topK: [[-1, 1.5, 2 ** 32], 'an integer from 0 to 2\\^32 - 1'],
+    topK: [[-1, 1.5, 2 ** 31], 'an integer from 0 to 2147483647'],
     topP: [[-0.1, 1.1], 'a number from 0 to 1'],
     minP: [[-0.1, 1.1], 'a number from 0 to 1'],
     typicalP: [[-0.1, 1.1], 'a number from 0 to 1'],
@@ -359,6 +359,10 @@ test('every option that is out of its range is refused with the range, by each c
       await fails(model.chat.completions.create({ messages: [user], [name]: value }), 'PLUMB_ERROR_ARGUMENT',
         new RegExp(`${name} is .*, expected a number from .* to ${high}`));
     }
+  }
+  for (const value of [-1, 1.5, 2 ** 31]) {
+    await fails(model.chat.completions.create({ messages: [user], top_k: value }), 'PLUMB_ERROR_ARGUMENT',
+      /top_k is .*, expected an integer from 0 to 2147483647/);
   }
   for (const role of ['banana', '', 'User', 5, undefined, null]) {
     const messages = [user, { role, content: 'x' }];

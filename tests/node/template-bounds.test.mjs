@@ -3,10 +3,11 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { after, describe, test } from 'node:test';
+import { Worker } from 'node:worker_threads';
 import fc from 'fast-check';
 import { counted, LIMITS, renderBounded } from '../../web/jinja.js';
 import { Plumb, PlumbError } from '../../web/node/index.js';
-import { platform, start } from '../../web/node/platform.js';
+import { NO_FLAGS, platform, wrap } from '../../web/node/platform.js';
 import { Renderer } from '../../web/template.js';
 import { fails, plumbOn, root, tiny, tinyPath } from './helpers.mjs';
 
@@ -226,6 +227,10 @@ test('so does any template from which a part was cut or was doubled', () => {
 
 // --- The worker -----------------------------------------------------------------------------------------------------
 
+/** A worker of the package. @param {string} file @param {import('node:worker_threads').WorkerOptions} [options] */
+const start = (file, options) =>
+  wrap(new Worker(new URL(file, new URL('web/node/', `file://${root}`)), { ...options, execArgv: NO_FLAGS }));
+
 const FREE = { steps: Infinity, work: Infinity };
 
 test('the deadline ends a render whatever it counts, and the next one runs', async () => {
@@ -316,12 +321,15 @@ for (const worker of [false, true]) {
   });
 }
 
-test('a process ends though its worker for templates is there', () => {
-  const text = execFileSync(process.execPath, ['--input-type=module', '-e', `
-    import { Plumb } from '${root}web/node/index.js';
-    const model = await Plumb.load(${JSON.stringify(tinyPath)}, { worker: false });
-    model.metadata['tokenizer.chat_template'] = '{{ messages[0].content }}';
-    console.log(await model.applyChatTemplate([{ role: 'user', content: 'said' }]));`], { encoding: 'utf8' });
-  assert.equal(text, 'said\n');
-  assert.ok(Plumb);
-});
+for (const [what, variables] of [['', '{}'], [' and a variable has no clone', '{ twice: n => 2 * n }']]) {
+  test(`a process ends though its worker for templates is there${what}`, () => {
+    const text = execFileSync(process.execPath, ['--input-type=module', '-e', `
+      import { Plumb } from '${root}web/node/index.js';
+      const model = await Plumb.load(${JSON.stringify(tinyPath)}, { worker: false });
+      model.metadata['tokenizer.chat_template'] = '{{ messages[0].content }}';
+      console.log(await model.applyChatTemplate([{ role: 'user', content: 'said' }], ${variables}));`],
+    { encoding: 'utf8', timeout: 60000 });
+    assert.equal(text, 'said\n');
+    assert.ok(Plumb);
+  });
+}
