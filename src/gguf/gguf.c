@@ -7,8 +7,9 @@
  *
  * The header is a chain of small fields of known length and runs of bytes (names, strings, numbers).  A field is
  * parsed when all of it is in the staging buffer; a run is copied out as it comes.  Every table and every run grows
- * as its bytes arrive, so memory follows what was received, not what was announced.  After the header the
- * tensors are filled in the order of their offsets.
+ * as its bytes arrive, so memory follows what was received, not what was announced.  Tables do not move as they grow:
+ * two copies would be there meanwhile, and WebAssembly's memory keeps the holes.  After the header the tensors are
+ * filled in the order of their offsets.
  */
 #include "gguf/gguf.h"
 
@@ -33,9 +34,10 @@ enum {
     DEFAULT_ALIGNMENT = 32,
     /* Ours: real files use 32 to 65536; more than a huge page is a broken or hostile file. */
     MAX_ALIGNMENT = 1 << 24,
-    /* Ours: the largest models have thousands of tensors and tens of keys. */
+    /* Ours: the largest models have thousands of tensors and tens of keys.  A key takes up to seven times as many
+     * bytes in memory as in the file. */
     MAX_TENSORS = 1 << 24,
-    MAX_KEYS = 1 << 16,
+    MAX_KEYS = 1 << 12,
     /* As ggml: bytes of a string, elements of an array. */
     MAX_LENGTH = 1 << 30,
     /* Ours: real headers have 30 MB at most.  One that does not end must not be read for ever. */
@@ -54,11 +56,20 @@ enum state {
     READ_DATA
 };
 
-/* Names and values.  Small runs share a chunk; a run of CHUNK_SIZE or more has one of its own, which grows. */
+/* Names and values.  Small runs share a chunk; one that fills a chunk has one of its own, which grows. */
 struct chunk {
-    struct chunk *next;
+    struct chunk *next;          /* the one made after it */
     uint64_t capacity, used;
     uint8_t bytes[];
+};
+
+/* Structs of one size, in blocks, so that none moves. */
+enum { BLOCK_ITEMS = 256 };
+struct table {
+    char **blocks;
+    size_t n_block, block_capacity;
+    size_t size;                 /* of an item */
+    uint64_t n;
 };
 
 struct gguf {
@@ -73,19 +84,19 @@ struct gguf {
     uint32_t version;
     uint64_t alignment, data_offset;
     uint64_t n_key, n_tensor;    /* as announced */
-    /* Tables grow to what was announced; n_*_begun counts the one that is being read. */
-    uint64_t n_key_begun, key_capacity, n_tensor_begun, tensor_capacity;
-    struct gguf_key *keys;
-    struct gguf_tensor *tensors;
+    struct table keys, tensors;  /* with the one that is being read */
     /* Sorted by name; each points to the first member of its key or tensor. */
     const struct gguf_string **keys_by_name, **tensors_by_name;
 
-    struct chunk *chunks;        /* all of them, newest first */
+    struct chunk *chunks;        /* all of them, oldest first */
+    struct chunk **newest;       /* what points to the last of them */
     struct chunk *open;          /* the one that small runs go to */
     struct chunk *run_chunk;     /* the run that is being read: n bytes from run_start on, n_run of them are there */
     uint64_t run_start, run_size, n_run;
-    struct gguf_string *strings; /* the string table of the key that is being read */
-    uint64_t n_string, n_empty_string, string_capacity;
+    /* Strings of the key that is being read: from byte strings_at of chunk strings_in on, then in all chunks made after
+     * strings_after; NULL where there was none.  Their lengths stand before them. */
+    struct chunk *strings_in, *strings_after;
+    uint64_t strings_at, n_string, n_empty_string;
 
     struct gguf_tensor **by_offset;
     uint64_t data_bytes;         /* of all tensors */
@@ -116,22 +127,35 @@ struct gguf *gguf_create(uint64_t file_size) {
     memset(g, 0, offsetof(struct gguf, staging));
     g->file_size = file_size;
     g->state = READ_MAGIC;
+    g->newest = &g->chunks;
+    g->keys.size = sizeof(struct gguf_key);
+    g->tensors.size = sizeof(struct gguf_tensor);
     g->alignment = DEFAULT_ALIGNMENT;
     return g;
 }
 
+static void *item(const struct table *t, uint64_t i) {
+    return t->blocks[i / BLOCK_ITEMS] + i % BLOCK_ITEMS * t->size;
+}
+static struct gguf_key *key_at(const struct gguf *g, uint64_t i) { return item(&g->keys, i); }
+static struct gguf_tensor *tensor_at(const struct gguf *g, uint64_t i) { return item(&g->tensors, i); }
+
+static void table_free(struct table *t) {
+    for (size_t i = 0; i < t->n_block; i++) free(t->blocks[i]);
+    free(t->blocks);
+}
+
 void gguf_free(struct gguf *g) {
     if (g == NULL) return;
-    for (uint64_t i = 0; i < g->n_tensor_begun; i++) free(g->tensors[i].data);
-    for (uint64_t i = 0; i < g->n_key_begun; i++)
-        if (g->keys[i].type == GGUF_STRING) free((void *)g->keys[i].strings);
+    for (uint64_t i = 0; i < g->tensors.n; i++) free(tensor_at(g, i)->data);
+    for (uint64_t i = 0; i < g->keys.n; i++)
+        if (key_at(g, i)->type == GGUF_STRING) free((void *)key_at(g, i)->strings);
     for (struct chunk *c = g->chunks, *next; c != NULL; c = next) {
         next = c->next;
         free(c);
     }
-    free(g->strings);
-    free(g->keys);
-    free(g->tensors);
+    table_free(&g->keys);
+    table_free(&g->tensors);
     free(g->keys_by_name);
     free(g->tensors_by_name);
     free(g->by_offset);
@@ -147,13 +171,13 @@ struct place { char text[352]; };
 static const char *place(const struct gguf *g, struct place *buf) {
     struct shown shown;
     const struct gguf_string *name = NULL;
-    if (g->n_tensor_begun != 0) name = &g->tensors[g->n_tensor_begun - 1].name;
-    else if (g->n_key_begun != 0) name = &g->keys[g->n_key_begun - 1].name;
+    if (g->tensors.n != 0) name = &tensor_at(g, g->tensors.n - 1)->name;
+    else if (g->keys.n != 0) name = &key_at(g, g->keys.n - 1)->name;
     if (name == NULL) {
         snprintf(buf->text, sizeof buf->text, "header");
     } else {
-        const char *kind = g->n_tensor_begun != 0 ? "tensor" : "key";
-        uint64_t i = (g->n_tensor_begun != 0 ? g->n_tensor_begun : g->n_key_begun) - 1;
+        const char *kind = g->tensors.n != 0 ? "tensor" : "key";
+        uint64_t i = (g->tensors.n != 0 ? g->tensors.n : g->keys.n) - 1;
         if (name->data == NULL) snprintf(buf->text, sizeof buf->text, "%s %" PRIu64, kind, i);
         else snprintf(buf->text, sizeof buf->text, "%s %" PRIu64 " \"%s\"", kind, i,
                       show_bytes(&shown, name->data, (size_t)name->n));
@@ -208,18 +232,18 @@ static plumb_status fail_header(struct gguf *g, uint64_t n, const char *what) {
                 MAX_HEADER);
 }
 
-/* Makes the table hold at least used + 1 and at most limit elements.  It grows by an eighth: while it is moved, old and
- * new together are little more than twice what is used. */
-static plumb_status grow(struct gguf *g, void **table, uint64_t *capacity, uint64_t used, uint64_t limit, size_t size) {
-    if (used < *capacity) return PLUMB_OK;
-    uint64_t n = *capacity + *capacity / 8 + 32;
-    if (n > limit) n = limit;
-    uint64_t bytes;
-    void *p = NULL;
-    if (mul_u64(n, size, &bytes) && (size_t)bytes == bytes) p = realloc(*table, (size_t)bytes);
-    if (p == NULL) return fail_memory(g, n, size);
-    *table = p;
-    *capacity = n;
+/* Adds an item of zeros. */
+static plumb_status table_add(struct gguf *g, struct table *t) {
+    if (t->n == (uint64_t)t->n_block * BLOCK_ITEMS) {
+        char **blocks = alloc_room(t->blocks, t->n_block, &t->block_capacity, sizeof *blocks);
+        if (blocks == NULL) return fail_memory(g, t->n_block, sizeof *blocks);
+        t->blocks = blocks;
+        t->blocks[t->n_block] = alloc_array(BLOCK_ITEMS, t->size);
+        if (t->blocks[t->n_block] == NULL) return fail_memory(g, BLOCK_ITEMS, t->size);
+        t->n_block++;
+    }
+    memset(item(t, t->n), 0, t->size);
+    t->n++;
     return PLUMB_OK;
 }
 
@@ -229,24 +253,27 @@ static plumb_status chunk_resize(struct gguf *g, struct chunk *chunk, uint64_t c
     struct chunk *c = (size_t)bytes == bytes ? realloc(chunk, (size_t)bytes) : NULL;
     if (c == NULL) return fail_memory(g, capacity, 1);
     if (chunk == NULL) {
-        c->next = g->chunks;
+        c->next = NULL;
         c->used = 0;
+        if (*g->newest != NULL) g->newest = &(*g->newest)->next;
     }
     c->capacity = capacity;
-    *out = g->chunks = c;
+    *out = *g->newest = c;
     return PLUMB_OK;
 }
 
-/* Starts a run of n bytes, which is kept with a 0 after it. */
-static plumb_status run_begin(struct gguf *g, enum state state, uint64_t n) {
-    if (n < CHUNK_SIZE) {
-        if (g->open == NULL || g->open->capacity - g->open->used < n + 1)
+/* Starts a run of n bytes, which is kept with `before` bytes before it and a 0 after it. */
+static plumb_status run_begin(struct gguf *g, enum state state, size_t before, uint64_t n) {
+    uint64_t need = before + n + 1;
+    if (need <= CHUNK_SIZE) {
+        if (g->open == NULL || g->open->capacity - g->open->used < need)
             PLUMB_TRY(chunk_resize(g, NULL, CHUNK_SIZE, &g->open));
         g->run_chunk = g->open;
     } else {
         PLUMB_TRY(chunk_resize(g, NULL, CHUNK_SIZE, &g->run_chunk));
+        if (state == READ_STRING) g->open = NULL;   /* the next string goes to a chunk behind this one */
     }
-    g->run_start = g->run_chunk->used;
+    g->run_start = g->run_chunk->used + before;
     g->run_size = n;
     g->n_run = 0;
     g->state = state;
@@ -281,30 +308,31 @@ static int compare_strings(const struct gguf_string *a, const struct gguf_string
     return order != 0 ? order : (a->n > b->n) - (a->n < b->n);
 }
 
-/* Equal names in the order of the file, so that qsort has one result. */
 static int compare_names(const void *pa, const void *pb) {
-    const struct gguf_string *a = *(const struct gguf_string *const *)pa, *b = *(const struct gguf_string *const *)pb;
-    int order = compare_strings(a, b);
-    return order != 0 ? order : (a > b) - (a < b);
+    return compare_strings(*(const struct gguf_string *const *)pa, *(const struct gguf_string *const *)pb);
 }
 
-/* Sorts pointers to the names of n structs of size bytes, each beginning with its name, and refuses equal names.
- * Sorting takes n log n whatever the file does; a hash table could be filled with collisions. */
-static plumb_status sort_names(struct gguf *g, const void *structs, uint64_t n, size_t size, const char *kind,
-                               plumb_status status, const struct gguf_string ***out) {
-    const struct gguf_string **names = alloc_array(n, sizeof *names);
-    if (names == NULL) return fail_memory(g, n, sizeof *names);
+/* The first two items with this name. */
+static plumb_status fail_equal_names(struct gguf *g, const struct table *t, const struct gguf_string *name,
+                                     const char *kind, plumb_status status) {
+    uint64_t found[2] = {0}, n = 0;
+    for (uint64_t i = 0; n < 2 && i < t->n; i++) if (compare_strings(item(t, i), name) == 0) found[n++] = i;
+    struct shown shown;
+    return error_set(&g->error, status, "%s %" PRIu64 " has the name of %s %" PRIu64 ": \"%s\"", kind, found[1], kind,
+                     found[0], show_bytes(&shown, name->data, (size_t)name->n));
+}
+
+/* Sorts pointers to the names of all items, each beginning with its name, and refuses equal names.  Sorting takes
+ * n log n whatever the file does; a hash table could be filled with collisions. */
+static plumb_status sort_names(struct gguf *g, const struct table *t, const char *kind, plumb_status status,
+                               const struct gguf_string ***out) {
+    const struct gguf_string **names = alloc_array(t->n, sizeof *names);
+    if (names == NULL) return fail_memory(g, t->n, sizeof *names);
     *out = names;
-    const char *base = structs;
-    for (uint64_t i = 0; i < n; i++) names[i] = (const struct gguf_string *)(const void *)(base + i * size);
-    qsort(names, (size_t)n, sizeof *names, compare_names);
-    for (uint64_t i = 1; i < n; i++) {
-        if (compare_strings(names[i - 1], names[i]) != 0) continue;
-        struct shown shown;
-        return error_set(&g->error, status, "%s %zu has the name of %s %zu: \"%s\"", kind,
-                         (size_t)((const char *)names[i] - base) / size, kind,
-                         (size_t)((const char *)names[i - 1] - base) / size,
-                         show_bytes(&shown, names[i]->data, (size_t)names[i]->n));
+    for (uint64_t i = 0; i < t->n; i++) names[i] = item(t, i);
+    qsort(names, (size_t)t->n, sizeof *names, compare_names);
+    for (uint64_t i = 1; i < t->n; i++) {
+        if (compare_strings(names[i - 1], names[i]) == 0) return fail_equal_names(g, t, names[i], kind, status);
     }
     return PLUMB_OK;
 }
@@ -341,16 +369,48 @@ static plumb_status take_name(struct gguf *g, plumb_status status, struct gguf_s
 
 /* ---- keys --------------------------------------------------------------------------------------------------- */
 
-static struct gguf_key *key(struct gguf *g) { return &g->keys[g->n_key_begun - 1]; }
+static struct gguf_key *key(struct gguf *g) { return key_at(g, g->keys.n - 1); }
 
-/* Numbers are complete (the run) or strings are (g->strings): checks what the reader itself relies on. */
+/* A length in bytes of 7 bits, the lowest first, of which all but the last have the high bit set. */
+enum { MAX_LENGTH_BYTES = 5 };
+static size_t put_length(uint8_t *at, uint64_t n) {
+    size_t i = 0;
+    for (; n > 127; n >>= 7) at[i++] = (uint8_t)(n | 128);
+    at[i++] = (uint8_t)n;
+    return i;
+}
+
+/* Makes the table of the strings, now that all of them are there. */
+static plumb_status list_strings(struct gguf *g, struct gguf_key *k) {
+    if (k->n == 0) return PLUMB_OK;
+    struct gguf_string *strings = alloc_array(k->n, sizeof *strings);
+    if (strings == NULL) return fail_memory(g, k->n, sizeof *strings);
+    k->strings = strings;
+    const struct chunk *c = g->strings_in;
+    uint64_t at = g->strings_at;
+    for (uint64_t i = 0; i < k->n; i++) {
+        if (c == NULL || at == c->used) {
+            if (c != g->strings_in) c = c->next;
+            else c = g->strings_after != NULL ? g->strings_after->next : g->chunks;
+            at = 0;
+        }
+        uint64_t n = 0;
+        for (unsigned shift = 0, more = 1; more; shift += 7) {
+            uint8_t byte = c->bytes[at++];
+            n |= (uint64_t)(byte & 127) << shift;
+            more = byte & 128;
+        }
+        strings[i] = (struct gguf_string){.data = (const char *)c->bytes + at, .n = n};
+        at += n + 1;
+    }
+    return PLUMB_OK;
+}
+
+/* Numbers are complete (the run) or strings are: checks what the reader itself relies on. */
 static plumb_status end_key(struct gguf *g) {
     struct gguf_key *k = key(g);
     if (k->type == GGUF_STRING) {
-        void *exact = k->n > 0 ? realloc(g->strings, (size_t)k->n * sizeof *g->strings) : NULL;
-        k->strings = exact != NULL ? exact : g->strings;
-        g->strings = NULL;
-        g->string_capacity = 0;
+        PLUMB_TRY(list_strings(g, k));
     } else {
         k->values = g->run_chunk->bytes + g->run_start;
     }
@@ -382,8 +442,11 @@ static plumb_status begin_values(struct gguf *g, size_t skip) {
         return fail_truncated(g, k->n, k->type == GGUF_STRING ? "strings" : "values", skip + k->n * size);
     if (!header_holds(g, skip, k->n * size))
         return fail_header(g, k->n, k->type == GGUF_STRING ? "strings" : "values");
-    if (k->type != GGUF_STRING) return run_begin(g, READ_NUMBERS, k->n * size);
+    if (k->type != GGUF_STRING) return run_begin(g, READ_NUMBERS, 0, k->n * size);
     g->n_string = g->n_empty_string = 0;
+    g->strings_in = g->open;
+    g->strings_at = g->open != NULL ? g->open->used : 0;
+    g->strings_after = *g->newest;
     g->state = READ_STRING_LENGTH;
     return PLUMB_OK;
 }
@@ -395,23 +458,25 @@ static plumb_status check_value_type(struct gguf *g, uint32_t type) {
     return PLUMB_OK;
 }
 
+static plumb_status begin_string(struct gguf *g, uint64_t n) {
+    uint8_t length[MAX_LENGTH_BYTES];
+    size_t n_length = put_length(length, n);
+    PLUMB_TRY(run_begin(g, READ_STRING, n_length, n));
+    memcpy(g->run_chunk->bytes + g->run_start - n_length, length, n_length);
+    return PLUMB_OK;
+}
+
 static plumb_status end_string(struct gguf *g) {
-    struct gguf_key *k = key(g);
-    void *strings = g->strings;
     if (g->run_size == 0 && g->n_empty_string++ == MAX_EMPTY_STRINGS)
         return fail(g, PLUMB_ERROR_METADATA, "more than %d of its strings are empty", MAX_EMPTY_STRINGS);
-    PLUMB_TRY(grow(g, &strings, &g->string_capacity, g->n_string, k->n, sizeof *g->strings));
-    g->strings = strings;
-    g->strings[g->n_string++] =
-        (struct gguf_string){.data = (const char *)g->run_chunk->bytes + g->run_start, .n = g->run_size};
-    if (g->n_string == k->n) return end_key(g);
+    if (++g->n_string == key(g)->n) return end_key(g);
     g->state = READ_STRING_LENGTH;
     return PLUMB_OK;
 }
 
 /* ---- tensor directory --------------------------------------------------------------------------------------- */
 
-static struct gguf_tensor *tensor(struct gguf *g) { return &g->tensors[g->n_tensor_begun - 1]; }
+static struct gguf_tensor *tensor(struct gguf *g) { return tensor_at(g, g->tensors.n - 1); }
 
 /* n_dims is known and p points to shape, type and offset. */
 static plumb_status read_tensor(struct gguf *g, const uint8_t *p) {
@@ -452,17 +517,16 @@ static plumb_status read_tensor(struct gguf *g, const uint8_t *p) {
 static int compare_offsets(const void *pa, const void *pb) {
     const struct gguf_tensor *a = *(struct gguf_tensor *const *)pa, *b = *(struct gguf_tensor *const *)pb;
     if (a->offset != b->offset) return a->offset < b->offset ? -1 : 1;
-    return (a > b) - (a < b);
+    return compare_strings(&a->name, &b->name);   /* so that qsort has one result */
 }
 
 /* The header is complete: sorts the tensors into the order in which their bytes will come. */
 static plumb_status end_header(struct gguf *g) {
-    PLUMB_TRY(sort_names(g, g->tensors, g->n_tensor, sizeof *g->tensors, "tensor", PLUMB_ERROR_TENSOR,
-                         &g->tensors_by_name));
+    PLUMB_TRY(sort_names(g, &g->tensors, "tensor", PLUMB_ERROR_TENSOR, &g->tensors_by_name));
     g->data_offset = (g->position + g->alignment - 1) & ~(g->alignment - 1);
     g->by_offset = alloc_array(g->n_tensor, sizeof *g->by_offset);
     if (g->by_offset == NULL) return fail_memory(g, g->n_tensor, sizeof *g->by_offset);
-    for (uint64_t i = 0; i < g->n_tensor; i++) g->by_offset[i] = &g->tensors[i];
+    for (uint64_t i = 0; i < g->n_tensor; i++) g->by_offset[i] = tensor_at(g, i);
     qsort(g->by_offset, (size_t)g->n_tensor, sizeof *g->by_offset, compare_offsets);
     uint64_t end = 0;
     for (uint64_t i = 0; i < g->n_tensor; i++) {
@@ -490,21 +554,15 @@ static plumb_status end_header(struct gguf *g) {
 }
 
 static plumb_status next_item(struct gguf *g) {
-    if (g->n_key_begun < g->n_key) {
-        void *keys = g->keys;
-        PLUMB_TRY(grow(g, &keys, &g->key_capacity, g->n_key_begun, g->n_key, sizeof *g->keys));
-        g->keys = keys;
-        memset(&g->keys[g->n_key_begun++], 0, sizeof *g->keys);
+    if (g->keys.n < g->n_key) {
+        PLUMB_TRY(table_add(g, &g->keys));
         g->state = READ_KEY_NAME_LENGTH;
         return PLUMB_OK;
     }
     if (g->keys_by_name == NULL)
-        PLUMB_TRY(sort_names(g, g->keys, g->n_key, sizeof *g->keys, "key", PLUMB_ERROR_METADATA, &g->keys_by_name));
-    if (g->n_tensor_begun == g->n_tensor) return end_header(g);
-    void *tensors = g->tensors;
-    PLUMB_TRY(grow(g, &tensors, &g->tensor_capacity, g->n_tensor_begun, g->n_tensor, sizeof *g->tensors));
-    g->tensors = tensors;
-    memset(&g->tensors[g->n_tensor_begun++], 0, sizeof *g->tensors);
+        PLUMB_TRY(sort_names(g, &g->keys, "key", PLUMB_ERROR_METADATA, &g->keys_by_name));
+    if (g->tensors.n == g->n_tensor) return end_header(g);
+    PLUMB_TRY(table_add(g, &g->tensors));
     g->state = READ_TENSOR_NAME_LENGTH;
     return PLUMB_OK;
 }
@@ -565,7 +623,7 @@ static plumb_status parse_field(struct gguf *g, const uint8_t *p) {
         return read_counts(g, load_u64(p), load_u64(p + 8));
     case READ_KEY_NAME_LENGTH:
         PLUMB_TRY(check_name_length(g, PLUMB_ERROR_METADATA, load_u64(p), MAX_KEY_NAME));
-        return run_begin(g, READ_KEY_NAME, load_u64(p));
+        return run_begin(g, READ_KEY_NAME, 0, load_u64(p));
     case READ_KEY_TYPE:
         if (load_u32(p) == GGUF_ARRAY) {
             key(g)->is_array = true;
@@ -590,11 +648,11 @@ static plumb_status parse_field(struct gguf *g, const uint8_t *p) {
                         g->n_string, n, MAX_LENGTH);
         if (!file_holds(g, 8, n)) return fail_truncated(g, n, "bytes of string", 8 + n);
         if (!header_holds(g, 8, n)) return fail_header(g, n, "bytes of string");
-        return run_begin(g, READ_STRING, n);
+        return begin_string(g, n);
     }
     case READ_TENSOR_NAME_LENGTH:
         PLUMB_TRY(check_name_length(g, PLUMB_ERROR_TENSOR, load_u64(p), MAX_TENSOR_NAME));
-        return run_begin(g, READ_TENSOR_NAME, load_u64(p));
+        return run_begin(g, READ_TENSOR_NAME, 0, load_u64(p));
     case READ_TENSOR_DIMS:
         if (load_u32(p) == 0 || load_u32(p) > MAX_DIMS)
             return fail(g, PLUMB_ERROR_TENSOR, "%" PRIu32 " dimensions, 1 to %d are allowed", load_u32(p), MAX_DIMS);
@@ -828,19 +886,17 @@ uint64_t gguf_data_offset(const struct gguf *g) { return g->data_offset; }
 
 uint64_t gguf_n_key(const struct gguf *g) { return gguf_has_header(g) ? g->n_key : 0; }
 const struct gguf_key *gguf_key_at(const struct gguf *g, uint64_t i) {
-    return i < gguf_n_key(g) ? &g->keys[i] : NULL;
+    return i < gguf_n_key(g) ? key_at(g, i) : NULL;
 }
 const struct gguf_key *gguf_find_key(const struct gguf *g, const char *name) {
     return gguf_has_header(g) ? find_name(g->keys_by_name, g->n_key, name) : NULL;
 }
 uint64_t gguf_n_tensor(const struct gguf *g) { return gguf_has_header(g) ? g->n_tensor : 0; }
 struct gguf_tensor *gguf_tensor_at(struct gguf *g, uint64_t i) {
-    return i < gguf_n_tensor(g) ? &g->tensors[i] : NULL;
+    return i < gguf_n_tensor(g) ? tensor_at(g, i) : NULL;
 }
 struct gguf_tensor *gguf_find_tensor(struct gguf *g, const char *name) {
-    const struct gguf_string *found = gguf_has_header(g) ? find_name(g->tensors_by_name, g->n_tensor, name) : NULL;
-    return found != NULL ? &g->tensors[((const char *)found - (const char *)g->tensors) / (ptrdiff_t)sizeof *g->tensors]
-                         : NULL;
+    return gguf_has_header(g) ? (struct gguf_tensor *)find_name(g->tensors_by_name, g->n_tensor, name) : NULL;
 }
 const struct gguf_tensor *gguf_find_in_parts(struct gguf *const *parts, size_t n_part, const char *name) {
     const struct gguf_tensor *t = NULL;

@@ -10,7 +10,7 @@
  * Refused, beyond what contradicts itself: names that are empty, contain a 0 or are longer than the specification
  * allows (65535 bytes for keys, 64 for tensors), arrays of arrays, dimensions of 0, tensors that overlap, alignments
  * that are no power of two up to 2^24, strings of more than 2^30 bytes, arrays of more than 2^30 elements or 2^16 empty
- * strings, more than 2^16 keys or 2^24 tensors, a header of more than 2^28 bytes.  Tensors may lie in any order and
+ * strings, more than 2^12 keys or 2^24 tensors, a header of more than 2^28 bytes.  Tensors may lie in any order and
  * with gaps between them.
  */
 #ifndef PLUMB_GGUF_H

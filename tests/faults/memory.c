@@ -513,8 +513,8 @@ static void each_n(const void *row) {
 #define SAME "the result is the same"
 
 static const struct scenario scenarios[] = {
-    {"a model with BPE, in pieces", load_bpe, 30, SAME}, {"a model with SentencePiece", load_spm, 30, SAME},
-    {"a model in three files", load_split, 50, SAME}, {"a model's header, and its speed", rehearse, 50, SAME},
+    {"a model with BPE, in pieces", load_bpe, 30, NULL}, {"a model with SentencePiece", load_spm, 30, NULL},
+    {"a model in three files", load_split, 50, NULL}, {"a model's header, and its speed", rehearse, 50, SAME},
     {"sessions of every kind", make_sessions, 100, NULL},
     {"a session with threads", make_threads, 60, SAME},
     {"feeding the fast pass", feed_fast, 2, NULL}, {"feeding the reference pass", feed_reference, 2, NULL},
@@ -543,7 +543,8 @@ static void put_string(struct bytes *b, const char *s, size_t n) {
     put(b, s, n);
 }
 static void put_key(struct bytes *b, const char *name, uint32_t type) {
-    b->data[16]++;
+    uint64_t n_key = load_u64(b->data + 16) + 1;
+    memcpy(b->data + 16, &n_key, 8);
     put_string(b, name, strlen(name));
     put_number(b, type, 4);
 }
@@ -555,7 +556,11 @@ struct hostile {
     const char *model;
     uint32_t n_token, n_text, type, n_merge, n_merge_text;
     const char *message;   /* NULL: it is taken */
+    uint32_t n_key, n_tensor;   /* keys and tensors beside these; the bytes of tensors are not in the file */
+    bool is_small;              /* it may take SMALL_BYTES beside 4 times the file */
 };
+/* The reader's buffers, a table of 4096 keys, and two automata over special tokens of 2 MiB. */
+enum { SMALL_BYTES = 5 << 20 };
 
 static void put_strings(struct bytes *b, const char *key, uint32_t n, uint32_t n_text) {
     put_key(b, key, 9);
@@ -571,7 +576,7 @@ static void put_strings(struct bytes *b, const char *key, uint32_t n, uint32_t n
 
 static void write_hostile(struct bytes *b, const struct hostile *h) {
     put(b, "GGUF\3\0\0\0", 8);
-    put_number(b, 0, 8);
+    put_number(b, h->n_tensor, 8);
     put_number(b, 0, 8);
     put_key(b, "tokenizer.ggml.model", 8);
     put_string(b, h->model, strlen(h->model));
@@ -579,19 +584,34 @@ static void write_hostile(struct bytes *b, const struct hostile *h) {
     put_string(b, "smollm", 6);
     put_strings(b, "tokenizer.ggml.tokens", h->n_token, h->n_text);
     put_strings(b, "tokenizer.ggml.merges", h->n_merge, h->n_merge_text);
-    if (h->type == 0) return;
-    put_key(b, "tokenizer.ggml.token_type", 9);
-    put_number(b, 5, 4);
-    put_number(b, h->n_token, 8);
-    for (uint32_t i = 0; i < h->n_token; i++) put_number(b, h->type, 4);
+    if (h->type != 0) {
+        put_key(b, "tokenizer.ggml.token_type", 9);
+        put_number(b, 5, 4);
+        put_number(b, h->n_token, 8);
+        for (uint32_t i = 0; i < h->n_token; i++) put_number(b, h->type, 4);
+    }
+    char name[16];
+    for (uint32_t i = 0; i < h->n_key; i++) {
+        snprintf(name, sizeof name, "%x", i);
+        put_key(b, name, 0);
+        put_number(b, 1, 1);
+    }
+    for (uint32_t i = 0; i < h->n_tensor; i++) {   /* each of 32 bytes */
+        put_string(b, name, (size_t)snprintf(name, sizeof name, "%x", i));
+        put_number(b, 1, 4);
+        put_number(b, 8, 8);
+        put_number(b, 0, 4);
+        put_number(b, 32 * (uint64_t)i, 8);
+    }
 }
 
-static plumb_status take(const struct bytes *file, bool known, char *message, size_t cap) {
+/* n_file: the bytes of the whole file, if they are known. */
+static plumb_status take(const struct bytes *file, uint64_t n_file, char *message, size_t cap) {
     static const char text[] = "!\"# and all the others, again and again: !!!\"\"\"###";
     int32_t ids[8];
     plumb_model *m = plumb_model_create();
     plumb_status status = plumb_model_headers_only(m);
-    if (status == PLUMB_OK) status = plumb_model_begin(m, known ? file->n : PLUMB_SIZE_UNKNOWN);
+    if (status == PLUMB_OK) status = plumb_model_begin(m, n_file);
     if (status == PLUMB_OK) status = fixture_give(m, file->data, 0, file->n, SIZE_MAX);
     if (status == PLUMB_OK) status = plumb_model_load_vocab(m);
     for (unsigned flags = 0; status == PLUMB_OK && flags < 3; flags += PLUMB_PARSE_SPECIAL) {
@@ -606,17 +626,20 @@ static plumb_status take(const struct bytes *file, bool known, char *message, si
 static void is_bounded(const void *row) {
     const struct hostile *h = row;
     struct bytes file = {__real_malloc((size_t)h->n_token * (12 + h->n_text)
-                                       + (size_t)h->n_merge * (8 + h->n_merge_text) + 1000), 0};
+                                       + (size_t)h->n_merge * (8 + h->n_merge_text) + (size_t)h->n_key * 24
+                                       + (size_t)h->n_tensor * 48 + 1000), 0};
     REQUIRE(file.data, "no memory");
     write_hostile(&file, h);
     for (int known = 0; known < 2; known++) {
         char message[480];
         size_t before = heap.n_peak = heap.n_byte;
-        plumb_status status = take(&file, known, message, sizeof message);
+        uint64_t n_file = known ? file.n + 32 * (uint64_t)h->n_tensor + 32 : PLUMB_SIZE_UNKNOWN;
+        plumb_status status = take(&file, n_file, message, sizeof message);
         double ratio = (double)(heap.n_peak - before) / (double)file.n;
         CHECK((status != PLUMB_OK) == (h->message != NULL) && (!h->message || strstr(message, h->message)), "%s: %s",
               plumb_status_name(status), message);
-        CHECK(ratio <= 4, "%.2f times the %.1f MB of the file, its size %s", ratio, 1e-6 * (double)file.n,
+        CHECK(heap.n_peak - before <= 4 * file.n + (h->is_small ? SMALL_BYTES : 0),
+              "%.2f times the %.3f MB of the file, its size %s", ratio, 1e-6 * (double)file.n,
               known ? "known" : "unknown");
         test_note("%.2f times %.1f MB%s", ratio, 1e-6 * (double)file.n, known ? "" : ", the size unknown");
     }
@@ -627,19 +650,23 @@ static void is_bounded(const void *row) {
 enum { MANY = (1 << 20) + 1 };
 
 static const struct hostile hostile[] = {
-    {"tokens of 3 bytes, all normal", "gpt2", MANY, 3, 0, 0, 0, NULL},
-    {"tokens of 3 bytes, all control", "gpt2", MANY, 3, 3, 0, 0, NULL},
-    {"tokens of 3 bytes, all user-defined, SPM", "llama", MANY, 3, 4, 0, 0, "has no token <0xE2>"},
-    {"tokens of 40 bytes, all control", "gpt2", MANY / 4, 40, 3, 0, 0, NULL},
-    {"empty tokens", "gpt2", MANY, 0, 0, 0, 0, "strings are empty"},
-    {"as many empty tokens as may be, and merges of 1 byte", "gpt2", 1 << 16, 0, 3, MANY, 1, NULL},
-    {"empty merges", "gpt2", 1000, 3, 0, MANY, 0, "strings are empty"},
-    {"merges of 3 bytes", "gpt2", 1000, 3, 0, MANY, 3, NULL},
+    {"tokens of 3 bytes, all normal", "gpt2", MANY, 3, 0, 0, 0, NULL, 0, 0, false},
+    {"tokens of 3 bytes, all control", "gpt2", MANY, 3, 3, 0, 0, NULL, 0, 0, false},
+    {"tokens of 3 bytes, all user-defined, SPM", "llama", MANY, 3, 4, 0, 0, "has no token <0xE2>", 0, 0, false},
+    {"tokens of 40 bytes, all control", "gpt2", MANY / 4, 40, 3, 0, 0, NULL, 0, 0, false},
+    {"empty tokens", "gpt2", MANY, 0, 0, 0, 0, "strings are empty", 0, 0, false},
+    {"as many empty tokens as may be, and merges of 1 byte", "gpt2", 1 << 16, 0, 3, MANY, 1, NULL, 0, 0, false},
+    {"empty merges", "gpt2", 1000, 3, 0, MANY, 0, "strings are empty", 0, 0, false},
+    {"merges of 3 bytes", "gpt2", 1000, 3, 0, MANY, 3, NULL, 0, 0, false},
+    {"a million tensors", "gpt2", 1000, 3, 0, 1000, 3, NULL, 0, 1000000, false},
+    {"60,000 keys of few bytes", "gpt2", 1000, 3, 0, 1000, 3, "keys, at most 4096 are allowed", 60000, 0, false},
+    {"4,000 keys of few bytes", "gpt2", 1000, 3, 0, 0, 0, NULL, 4000, 0, true},
+    {"as many control tokens as an automaton holds", "gpt2", 20000, 3, 3, 0, 0, NULL, 0, 0, true},
 };
 
 /* A header that goes on is read to no more than 256 MiB, and none of it where it says that it is longer. */
 static void header_ends(void) {
-    static const char head[] = "GGUF\3\0\0\0" "\0\0\0\0\0\0\0\0" "\0\0\1\0\0\0\0\0";
+    static const char head[] = "GGUF\3\0\0\0" "\0\0\0\0\0\0\0\0" "\0\20\0\0\0\0\0\0";
     enum { LIMIT = 1 << 28, STRING = 1 << 20 };
     for (int endless = 0; endless < 2; endless++) {
         uint64_t n_read = sizeof head - 1;

@@ -9,7 +9,7 @@ import { test } from 'node:test';
 import { Engine, importsOf, PAGE } from '../../web/engine.js';
 import { PlumbError } from '../../web/errors.js';
 import { Plumb } from '../../web/node/index.js';
-import { sendEndlessHeader } from './gguf.mjs';
+import { greedyHeader, sendEndlessHeader } from './gguf.mjs';
 import { root, server } from './helpers.mjs';
 
 const MODEL = new Uint8Array(readFileSync(`${root}tests/fuzz/tiny.gguf`));
@@ -165,3 +165,31 @@ test('a header without an end is refused after 256 MiB, and its copy is dropped'
   assert.ok(kept, 'there was no copy to be dropped');
   assert.deepEqual(copies(), []);
 });
+
+/** One more than a power of two, where a hash table has just doubled. */
+const MANY = 2 ** 20 + 1;
+
+for (const [name, counts] of /** @type {const} */ ([
+  ['tokens of 3 bytes', { tokens: MANY }], ['control tokens of 3 bytes', { tokens: MANY, type: 3 }],
+  ['merges of 3 bytes', { tokens: 1000, merges: MANY }], ['150,000 tokens', { tokens: 150000 }],
+  ['tensors', { tokens: 1000, tensors: 300000 }],
+])) {
+  test(`a header of ${name} takes at most 4 times its bytes of linear memory`, t => {
+    const header = greedyHeader(counts), module = new WebAssembly.Module(wasm);
+    for (const known of [true, false]) {
+      const instance = new WebAssembly.Instance(module, importsOf(module));
+      const heapEnd = () => /** @type {any} */ (instance.exports).plumb_wasm_heap_end() >>> 0;
+      const engine = new Engine(instance);
+      engine.headersOnly();
+      engine.begin(known ? header.length + 32 * ('tensors' in counts ? counts.tensors : 0) + 32 : undefined);
+      const before = heapEnd();
+      for (let at = 0; at < header.length; at += 1 << 16) engine.write(header.subarray(at, at + (1 << 16)));
+      engine.loadVocabulary();
+      for (const special of [true, false]) engine.tokenize('!"#!"# and others', false, special);
+      const ratio = (heapEnd() - before) / header.length;
+      t.diagnostic(`${ratio.toFixed(2)} times ${(header.length / 1e6).toFixed(1)} MB, size ${known ? '' : 'un'}known`);
+      assert.ok(engine.hasHeader && ratio <= 4, `${ratio.toFixed(2)} times`);
+      engine.free();
+    }
+  });
+}

@@ -58,12 +58,43 @@ export function ggufHeader({ layers, embedding, feedForward, heads, vocabulary =
   return { header: new Uint8Array(header), size: header.length + offset };
 }
 
+/** Strings of 3 bytes, as an array of a header: numbers, in merges with a space in the middle.
+ * @param {number} count @param {boolean} merges */
+function shortStrings(count, merges) {
+  const bytes = Buffer.alloc(12 + count * 11), digit = (/** @type {number} */ i) => 33 + i % 128;
+  bytes.writeUInt32LE(STRING, 0);
+  bytes.writeBigUInt64LE(BigInt(count), 4);
+  for (let i = 0, at = 12; i < count; i++, at += 11) {
+    bytes.writeUInt32LE(3, at);
+    bytes.set([digit(i), merges ? 32 : digit(i >> 7), digit(i >> 14)], at + 8);
+  }
+  return bytes;
+}
+
+/** A header that takes far more memory than bytes: of a vocabulary of BPE, and of tensors of 32 bytes each.
+ * @param {{ tokens: number, type?: number, merges?: number, tensors?: number }} counts  type: of all tokens */
+export function greedyHeader({ tokens, type = 1, merges = 1, tensors = 0 }) {
+  const types = Buffer.alloc(12 + 4 * tokens);
+  types.writeUInt32LE(INT32, 0);
+  types.writeBigUInt64LE(BigInt(tokens), 4);
+  for (let i = 0; i < tokens; i++) types.writeUInt32LE(type, 12 + 4 * i);
+  const key = (/** @type {string} */ name, /** @type {number} */ kind, /** @type {Buffer} */ value) =>
+    Buffer.concat([string(name), u32(kind), value]);
+  const keys = [key('tokenizer.ggml.model', STRING, string('gpt2')), key('tokenizer.ggml.pre', STRING, string('gpt-2')),
+                key('tokenizer.ggml.tokens', ARRAY, shortStrings(tokens, false)),
+                key('tokenizer.ggml.merges', ARRAY, shortStrings(merges, true))];
+  if (type !== 1) keys.push(key('tokenizer.ggml.token_type', ARRAY, types));
+  const directory = Array.from({ length: tensors }, (_, i) =>
+    Buffer.concat([string(i.toString(36)), u32(1), u64(8), u32(0), u64(32 * i)]));
+  return Buffer.concat([Buffer.from('GGUF'), u32(3), u64(tensors), u64(keys.length), ...keys, ...directory]);
+}
+
 /** Keys of 1 MiB each, for as long as anyone reads. */
 function* endless() {
   const head = new DataView(new ArrayBuffer(24));
   head.setUint32(0, 0x46554747, true);
   head.setUint32(4, 3, true);
-  head.setUint32(16, 65536, true);
+  head.setUint32(16, 4096, true);
   yield new Uint8Array(head.buffer);
   const key = new Uint8Array(8 + 8 + 4 + 8 + (1 << 20)).fill(97), view = new DataView(key.buffer);
   for (let i = 0; ; i++) {
