@@ -122,7 +122,7 @@ plumb_status plumb_model_headers_only(plumb_model *model);
 /* In place of plumb_model_end then: makes all its checks that need no weights.  Sessions on the model hold what they
  * would hold, and compute with weights made up of zeros, at the speed of the real ones: they lie over each other in
  * *n_bytes, 64 MiB or as much as the largest tensor needs.  *n_bytes is 0 where that is more than 512 MiB or there is
- * no memory for it; feeding a session is PLUMB_ERROR_STATE then. */
+ * no memory for it; feeding a session is PLUMB_ERROR_STATE then.  plumb_diagnose is PLUMB_ERROR_STATE in any case. */
 plumb_status plumb_model_rehearse(plumb_model *model, uint32_t *n_bytes);
 
 /* ---- tokenizer ------------------------------------------------------------------------------------------------ */

@@ -246,12 +246,23 @@ static void rehearse_wrong_case(void) {
     free(file);
 }
 
+/* Made-up weights, or none, say nothing about a dump. */
+static void is_not_diagnosed(plumb_model *m) {
+    bool agree = true;
+    plumb_trace *t = plumb_trace_create();
+    plumb_report report = { .format = PLUMB_FORMAT_TEXT };
+    CHECK(plumb_diagnose(m, t, 1, &report, &agree) == PLUMB_ERROR_STATE && !agree
+          && strstr(plumb_model_error(m), "rehearsed"), "%s", plumb_model_error(m));
+    plumb_trace_free(t);
+}
+
 /* Where the largest tensor is too large for made-up weights there are none, and nothing can be fed. */
 static void rehearse_large_case(void) {
     static const char *const path = TINY;
     uint32_t n_bytes;
     plumb_model *m = rehearse(&path, 1, &n_bytes);
     REQUIRE(m, "no model");
+    is_not_diagnosed(m);
     free(m->ring);   /* as plumb_model_rehearse leaves a model of more than 512 MiB in a tensor */
     m->ring = NULL;
     model_rehearse(m->model, NULL, n_bytes);
@@ -269,6 +280,7 @@ static void rehearse_large_case(void) {
               && !plumb_session_logits(s), "%s", plumb_session_error(s));
         plumb_session_free(s);
     }
+    is_not_diagnosed(m);
     plumb_model_free(m);
 }
 

@@ -6,6 +6,9 @@ plumb_status plumb_diagnose(plumb_model *model, plumb_trace *theirs, uint32_t ma
                             bool *agree) {
     *agree = false;
     if (!model->model) return error_set(&model->err, PLUMB_ERROR_STATE, "the model is not loaded to its end");
+    if (model->headers_only) {
+        return error_set(&model->err, PLUMB_ERROR_STATE, "the model was rehearsed, and its weights are not there");
+    }
     return trace_diagnose(model->model, model->tokenizer, theirs, max_quirk, report, &model->err, agree);
 }
 
