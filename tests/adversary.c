@@ -157,14 +157,14 @@ static void fill_nested(char *text, size_t n) {
     for (size_t i = 0; i < n; i++) text[i] = i % (most + most / 2 - 1) == 0 ? 'b' : 'a';
 }
 
-/* Of a, aa, aaa... each is merged with one more a. */
+/* Of a, aa, aaa... each is merged with one more a, the longest first. */
 static void add_deep(struct vocabulary_writer *w, size_t n) {
     size_t most = root_of(n);
     char *text = of_a(most);
     if (!w->bpe) add_token(w, "a", 1, NORMAL, 0);
-    for (size_t i = 1; text && i < most; i++) {
+    for (size_t i = most - 1; text && i > 0; i--) {
         add_merge(w, text, i, "a", 1);
-        add_token(w, text, i + 1, NORMAL, (float)i);   /* the longest is merged first */
+        add_token(w, text, i + 1, NORMAL, (float)i);
     }
     free(text);
 }

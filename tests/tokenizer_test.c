@@ -738,6 +738,23 @@ static void cost_grows_with_the_text(void) {
     test_note("4 times the text takes at most %.2f times the steps, and at most %.0f for each byte", worst, most);
 }
 
+/* All tokens of the vocabulary are made on the way to the longest: otherwise "deep merges" would measure nothing. */
+static void deep_merges_are_deep(void) {
+    enum { N = 1 << 14, LONGEST = 1 << 7 };
+    const struct adversary *a = adversaries;
+    while (a->name && strcmp(a->name, "deep merges") != 0) a++;
+    REQUIRE(a->name, "no such vocabulary");
+    for (const char *const *kind = adversary_kinds; !*kind || **kind; kind++) {
+        struct attack attack;
+        struct error err = {PLUMB_OK, ""};
+        const char *name = *kind ? *kind : "SPM";
+        if (!CHECK(attack_create(&attack, a, *kind, N), "%s: %s", name, attack.err.message)) continue;
+        int64_t n_id = tokenizer_encode(attack.t, attack.text, N, 0, NULL, 0, &err);
+        CHECK(n_id >= N / LONGEST && n_id <= N / LONGEST + 8, "%s: %ld tokens", name, (long)n_id);
+        attack_free(&attack);
+    }
+}
+
 /* Some collisions are taken, too many are refused: beside the others 300 tokens cannot all be within 256 slots. */
 static void collisions_are_refused(void) {
     static const struct { size_t taken, refused; } rows[] = { {128, 300}, {16, 17} };
@@ -766,6 +783,7 @@ void test_tokenizer(void) {
     test_case("tokenizer: special tokens are cut out in llama.cpp's order", cuts_as_llama_does);
     test_case("tokenizer: the steps of 19 hostile texts grow as the text does, with every tokenizer",
               cost_grows_with_the_text);
+    test_case("tokenizer: hostile merges go as deep as they are meant to", deep_merges_are_deep);
     test_case("tokenizer: a vocabulary whose strings collide is refused", collisions_are_refused);
     test_case("tokenizer: what does not fit is counted, ids outside are errors", counts_what_does_not_fit);
     test_case("tokenizer: chats of 22 templates equal jinja2's, others are refused", equals_templates);

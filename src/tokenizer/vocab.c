@@ -39,8 +39,8 @@ static plumb_status index_create(struct string_index *index, uint32_t n, uint32_
 }
 
 /* A file can be made so that all its strings collide.  Loading it, or tokenizing a text, would then take time quadratic
- * in their number.  So a string is stored at most MAX_PROBES slots behind the one that its hash leads to, a search looks
- * no further, and at most MAX_EQUAL strings with the same bits of a hash are compared.  A file that needs more is
+ * in their number.  So a string is stored at most MAX_PROBES slots behind the one that its hash leads to, a search
+ * looks no further, and at most MAX_EQUAL strings with the same bits of a hash are compared.  A file that needs more is
  * refused.  In an index that is half full a random hash needs 256 slots with a probability of 10^-21. */
 enum { MAX_PROBES = 256, MAX_EQUAL = 16 };
 /* As many as a line of the cache holds. */
