@@ -129,6 +129,41 @@ test('inspect of a URL fetches no more than the header takes, and says what the 
   assert.deepEqual([code, out, err], [1, '', `plumb: ${url}none.gguf: PLUMB_ERROR_IO: the server answered 404\n`]);
 });
 
+test('inspect of a URL reads a header of 100 MB in time, and of a range no more than was asked for', async t => {
+  const u32 = n => Buffer.from(new Uint32Array([n]).buffer), u64 = n => Buffer.from(new BigUint64Array([n]).buffer);
+  const string = text => Buffer.concat([u64(BigInt(text.length)), Buffer.from(text)]), n = 100e6;
+  const header = Buffer.concat([Buffer.from('GGUF'), u32(3), u64(0n), u64(2n), string('general.architecture'), u32(8),
+    string('llama'), string('x'), u32(8), u64(BigInt(n)), Buffer.alloc(n + 32, 'a')]);
+  let sent = 0;
+  const url = await server(t, async (request, response) => {
+    if (request.url === '/whole') {
+      response.writeHead(200, { 'Content-Length': header.length });
+      return void response.end(header);
+    }
+    const from = Number(/\d+/.exec(request.headers.range)[0]), piece = header.subarray(0, 1 << 20);
+    const isFirst = from === 0 && request.url === '/second';
+    response.writeHead(206, { 'Content-Range': `bytes ${from}-${from + piece.length - 1}/${header.length}` });
+    for (sent = 0; sent < 1e9 && !response.destroyed; sent += piece.length) {
+      if (!response.write(piece)) await new Promise(resolve => response.once('drain', resolve).once('close', resolve));
+      if (isFirst) break;
+    }
+    response.end();
+  });
+  const inspect = name => new Promise(resolve => {
+    const child = spawn(process.execPath, [script, 'inspect', `${url}${name}`], { timeout: 30000 });
+    let err = '';
+    child.stderr.setEncoding('utf8').on('data', data => { err += data; });
+    child.on('close', code => resolve({ code, err }));
+  });
+  assert.deepEqual(await inspect('whole'), { code: 0, err: '' });
+  for (const [name, at] of [['first', 0], ['second', 1 << 20]]) {
+    const err = `plumb: ${url}${name}: PLUMB_ERROR_IO: it sends more than the 1048576 bytes from ${at} on that it was `
+      + 'asked for\n';
+    assert.deepEqual(await inspect(name), { code: 1, err });
+    assert.ok(sent < 5e7, `${sent} bytes sent`);
+  }
+});
+
 test('run and bench compute what the C program computes', () => {
   const args = ['run', tinyPath, '-p', 'Once', '--raw', '-n', '40', '--seed', '18446744073709551615'];
   const { code, out, err } = plumb([...args, '--temp', '1.5']);

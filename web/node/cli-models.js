@@ -72,8 +72,10 @@ const UNKNOWN = 2 ** 52;
 class RemoteFile extends Blob {
   #url;
   #size;
-  /** Its first bytes. */
-  #bytes = new Uint8Array(0);
+  /** Its first bytes, and behind them room for more. */
+  #bytes = new Uint8Array(BLOCK);
+  /** How many there are. */
+  #n = 0;
   /** Of a server that gives files only whole. @type {ReadableStreamDefaultReader<Uint8Array> | undefined} */
   #reader;
   /** Why it cannot be read. @type {PlumbError | undefined} */
@@ -93,7 +95,7 @@ class RemoteFile extends Blob {
   static async open(url) {
     const response = await ask(url, 0, BLOCK);
     const file = new RemoteFile(url, response);
-    if (!file.#reader) file.#bytes = new Uint8Array(await response.arrayBuffer());
+    if (!file.#reader) await file.#take(response, BLOCK);
     return file;
   }
 
@@ -108,8 +110,8 @@ class RemoteFile extends Blob {
   /** @param {number} from @param {number} to */
   async #read(from, to) {
     try {
-      while (this.#bytes.length < to && await this.#more());
-      return this.#bytes.slice(from, to).buffer;
+      while (this.#n < to && await this.#more());
+      return this.#bytes.slice(from, Math.min(to, this.#n)).buffer;
     } catch (error) {
       this.failure = error instanceof PlumbError ? error : ioError(this.#url, reasonOf(error));
       throw error;
@@ -118,15 +120,38 @@ class RemoteFile extends Blob {
 
   /** Adds what comes behind the bytes that are there; false: there is no more. */
   async #more() {
-    const at = this.#bytes.length;
-    const { done, value } = this.#reader ? await this.#reader.read()
-      : { done: at >= this.#size, value: at < this.#size ? await this.#block(at) : undefined };
-    if (done || !value?.length) return false;
-    const all = new Uint8Array(at + value.length);
-    all.set(this.#bytes);
-    all.set(value, at);
-    this.#bytes = all;
-    return true;
+    const at = this.#n;
+    if (!this.#reader) {
+      if (at < this.#size) await this.#block(at);
+      return this.#n > at;
+    }
+    const { value } = await this.#reader.read();
+    if (value) this.#add(value);
+    return value !== undefined;
+  }
+
+  /** @param {Uint8Array} bytes */
+  #add(bytes) {
+    const end = this.#n + bytes.length;
+    if (end > this.#bytes.length) {
+      const larger = new Uint8Array(Math.max(end, 2 * this.#bytes.length));
+      larger.set(this.#bytes.subarray(0, this.#n));
+      this.#bytes = larger;
+    }
+    this.#bytes.set(bytes, this.#n);
+    this.#n = end;
+  }
+
+  /** Adds the body of a range, of which a server may send any number of bytes.
+   * @param {Response} response @param {number} most  bytes that were asked for */
+  async #take({ body }, most) {
+    const start = this.#n;
+    for await (const bytes of /** @type {AsyncIterable<Uint8Array>} */ (/** @type {unknown} */ (body ?? []))) {
+      if (this.#n + bytes.length > start + most) {
+        throw ioError(this.#url, `it sends more than the ${most} bytes from ${start} on that it was asked for`);
+      }
+      this.#add(bytes);
+    }
   }
 
   /** @param {number} at */
@@ -136,7 +161,7 @@ class RemoteFile extends Blob {
     if (response.status !== 206 || !range.startsWith(`bytes ${at}-`) || !range.endsWith(`/${this.#size}`)) {
       throw ioError(this.#url, `it answered ${response.status} ${range} to a request for bytes from ${at} on`);
     }
-    return new Uint8Array(await response.arrayBuffer());
+    await this.#take(response, BLOCK);
   }
 
   async end() {
