@@ -995,6 +995,28 @@ test('too little room: the numbers; room that ends in the middle: the copy goes,
   }
 });
 
+test('a copy that fails while it is closed stands for no other failure, and hinders no new start', async t => {
+  const failing = await onFolder(real => ({
+    async lock(name) {
+      const lock = await real.lock(name), { close } = lock;
+      return Object.assign(lock, { async close(size) {
+        await close.call(lock, size);
+        throw new Error('the worker that writes stopped');
+      } });
+    },
+  }));
+  const stop = new AbortController(), reason = new Error('enough');
+  const silent = await flaky(t, () => ({ cut: 60000 }));
+  const onProgress = ({ bytes }) => bytes === 60000 && stop.abort(reason);
+  await assert.rejects(load(silent.url, { signal: stop.signal, onProgress }, failing), reason);
+  const broken = await flaky(t, i => i === 0 ? { cut: 60000 } : { cut: 0 });
+  await fails(load(broken.url, {}, failing), 'PLUMB_ERROR_IO', /the bytes stop after 60000 of 88544: .*5 more tries/);
+  // Nothing says that the rest is of the same file.
+  const changing = await flaky(t, i => ({ etag: '', ...i === 0 && { cut: 60000 } }));
+  assert.equal((await load(changing.url, {}, failing)).logits, expected);
+  assert.deepEqual(files().filter(name => name.endsWith('.lock')), []);
+});
+
 test('a split model by its first name, from a path and from a server, each part with its copy', async t => {
   const folder = `${root}tests/vectors/synth/`, first = 'split-00001-of-00003.gguf';
   const names = [1, 2, 3].map(i => `split-0000${i}-of-00003.gguf`);

@@ -214,8 +214,9 @@ export class UrlFile {
     this.local = 0;
     this.#sums = undefined;
     if (damage !== undefined) this.#damaged(damage);
+    // What fails here, as a writer that is dead, must not stand for why the file is given up.
     if (remove === 'all' || remove === 'unfinished' && !copy?.complete) await copy?.remove().catch(() => {});
-    else await copy?.close();
+    else await copy?.close().catch(() => {});
   }
 
   /** No copy after all. @param {unknown} error  why */
