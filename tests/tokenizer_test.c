@@ -738,6 +738,30 @@ static void cost_grows_with_the_text(void) {
     test_note("4 times the text takes at most %.2f times the steps, and at most %.0f for each byte", worst, most);
 }
 
+/* Steps for special tokens of a's in a text of n a's, if no automaton may be made. */
+static uint64_t steps_without_automaton(const struct adversary *a, size_t n) {
+    struct attack attack;
+    struct error err = {PLUMB_OK, ""};
+    struct cuts cuts = {0};
+    uint64_t n_step = 0;
+    if (!CHECK(attack_create(&attack, a, "gpt-2", n), "%s", attack.err.message)) return 0;
+    memset(attack.text, 'a', n);
+    attack.t->matcher_most = 0;
+    CHECK(specials_find(attack.t, attack.text, (uint32_t)n, true, &cuts, &n_step, &err) == PLUMB_OK && cuts.n > 10,
+          "%zu cuts", cuts.n);
+    specials_free(&cuts);
+    attack_free(&attack);
+    return n_step;
+}
+
+static void long_specials_cost_grows(void) {
+    const struct adversary *a = adversaries;
+    while (a->name && strncmp(a->name, "special tokens aaa", 18) != 0) a++;
+    REQUIRE(a->name, "no such vocabulary");
+    uint64_t small = steps_without_automaton(a, 1 << 14), large = steps_without_automaton(a, 1 << 16);
+    CHECK(small >= 1 << 14 && large < 5 * small, "%.0f steps, for 4 times the text %.0f", (double)small, (double)large);
+}
+
 /* All tokens of the vocabulary are made on the way to the longest: otherwise "deep merges" would measure nothing. */
 static void deep_merges_are_deep(void) {
     enum { N = 1 << 14, LONGEST = 1 << 7 };
@@ -783,6 +807,8 @@ void test_tokenizer(void) {
     test_case("tokenizer: special tokens are cut out in llama.cpp's order", cuts_as_llama_does);
     test_case("tokenizer: the steps of 19 hostile texts grow as the text does, with every tokenizer",
               cost_grows_with_the_text);
+    test_case("tokenizer: the steps for special tokens too long for an automaton grow as the text does",
+              long_specials_cost_grows);
     test_case("tokenizer: hostile merges go as deep as they are meant to", deep_merges_are_deep);
     test_case("tokenizer: a vocabulary whose strings collide is refused", collisions_are_refused);
     test_case("tokenizer: what does not fit is counted, ids outside are errors", counts_what_does_not_fit);

@@ -276,18 +276,22 @@ static bool cut_long(struct finder *f, uint32_t special) {
     struct special s = f->t->specials[special];
     const char *wanted = token_text(f->t, (uint32_t)s.id).data;
     const struct cuts *c = f->cuts;
-    for (uint32_t begin = 0, end; begin < f->n; begin = end) {
+    uint32_t end = 0;   /* of the raw bytes that begin is among, unless it is there already */
+    for (uint32_t begin = 0; begin < f->n;) {
+        f->n_step++;
         if (c->owner && c->owner[begin] != 0) {
-            end = c->items[c->owner[begin] - 1].right;
+            begin = c->items[c->owner[begin] - 1].right;
             continue;
         }
-        for (end = begin + 1; end < f->n && (!c->owner || c->owner[end] == 0);) end++;
-        f->n_step += end - begin;
+        if (begin >= end) {
+            for (end = begin + 1; end < f->n && (!c->owner || c->owner[end] == 0);) end++;
+            f->n_step += end - begin;
+        }
         const char *found = memmem(f->text + begin, end - begin, wanted, s.n);
-        if (!found) continue;
-        uint32_t at = (uint32_t)(found - f->text);
-        if (!cut(f, special, at, at + s.n)) return false;
-        end = at + s.n;   /* inside the cut or at its end */
+        uint32_t at = found ? (uint32_t)(found - f->text) : end;
+        f->n_step += at - begin;
+        if (found && !cut(f, special, at, at + s.n)) return false;
+        begin = found ? at + s.n : end;   /* inside the cut or at its end */
     }
     return true;
 }
@@ -364,8 +368,8 @@ static bool cut_batch(struct finder *f, const struct matcher *m) {
 static bool find(struct finder *f) {
     const struct tokenizer *t = f->t;
     struct matcher **kept = &f->t->matchers[f->parse];
+    if (*kept) return cut_batch(f, *kept);
     for (uint32_t first = 0, end; first < t->n_special; first = end) {
-        if (*kept) return cut_batch(f, *kept);
         end = first + 1;
         uint64_t bytes = cost(t->specials[first].n);
         if (bytes > t->matcher_most) {

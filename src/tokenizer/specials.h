@@ -6,6 +6,11 @@
  * The result is the same here, but the time grows with the text and not with the number of tokens: an Aho-Corasick
  * automaton finds, at each byte, the longest token that ends there, and a heap brings these candidates into the order
  * of the rule.  See specials.c.
+ *
+ * The automaton is made for the first text and kept, if it takes no more memory than the special tokens do in the file,
+ * or 2 MiB, as for 10,000 tokens of 8 bytes.  Where it takes more, each call makes automata for a part of the tokens at
+ * a time and keeps none, so that even a short text takes time proportional to the vocabulary: 8 ms for 28 bytes with
+ * 80,000 special tokens.
  */
 #ifndef PLUMB_SPECIALS_H
 #define PLUMB_SPECIALS_H
