@@ -28,15 +28,17 @@ const PATIENCE = 100;
 let waits = [];
 /** What becomes of a wait for bytes: resolved once there was silence. */
 let silence = () => new Promise(() => {});
-/** The package as it is, but that waits are noted, and not waited for. */
-const quick = plumbOn({
+/** Waits are noted, and not waited for. */
+const noWaits = {
   async pause(ms, signal) {
     waits.push(ms);
     await new Promise(resolve => setImmediate(resolve));
     signal.throwIfAborted();
   },
   silence: (ms, signal) => silence(ms, signal),
-});
+};
+/** The package as it is, but for those. */
+const quick = plumbOn(noWaits);
 
 let copies = '';
 beforeEach(t => {
@@ -966,7 +968,7 @@ async function onFolder(change) {
     const real = await folder();
     return { ...real, ...change(real) };
   });
-  return plumbOn({ store });
+  return plumbOn({ ...noWaits, store });
 }
 
 test('too little room: the numbers; room that ends in the middle: the copy goes, the load goes on', async t => {

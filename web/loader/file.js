@@ -199,7 +199,7 @@ export class UrlFile {
     } catch (error) {
       if (!known) await this.#drop(error);
     }
-    await this.#copy?.close();
+    await this.#copy?.close().catch(() => {});   // all bytes were used
   }
 
   /** Gives connection and copy up; it can be opened again then.
