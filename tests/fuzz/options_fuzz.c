@@ -28,6 +28,26 @@ static bool is_word(char *const *words, int n, const char *text) {
     return false;
 }
 
+/* The table's ranges, and what stands where an option was not given. */
+static void check_counts(const struct options *o) {
+    enum { LARGE = 1 << 24 };
+    bool bench = o->command == COMMAND_BENCH, parts = o->command == COMMAND_TRACE || o->command == COMMAND_DIAGNOSE;
+    uint32_t all = UINT32_MAX, least_ctx = o->command == COMMAND_PERPLEXITY ? 4 : 1;
+    const struct { const char *name; uint32_t value, least, most, otherwise; } counts[] = {
+        { "-n", o->n_predict, 1, bench ? LARGE : UINT32_MAX, bench ? 64 : 0 },
+        { "-p or --n-prompt", o->n_prompt, 1, LARGE, parts ? all : 128 },
+        { "-r", o->n_repeat, 1, 1000, 3 }, { "--top", o->n_top, 1, LARGE, 10 }, { "--max", o->n_quirk, 1, 3, 0 },
+        { "--chunks", o->n_chunk, 1, LARGE, all }, { "--ctx", o->n_ctx, least_ctx, LARGE, 0 },
+        { "--batch", o->n_batch, 1, 1 << 16, 0 }, { "--threads", o->n_thread, 1, 64, 0 },
+        { "--top-k", o->sampling.top_k, 0, INT32_MAX, 40 },
+        { "--repeat-last-n", o->sampling.penalty_last_n, 0, LARGE, 64 },
+    };
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        bool in_range = counts[i].value >= counts[i].least && counts[i].value <= counts[i].most;
+        require(in_range || counts[i].value == counts[i].otherwise, counts[i].name);
+    }
+}
+
 /* What the commands rely on. */
 static void check_options(const struct options *o, char *const *words, int n) {
     require((unsigned)o->command < COMMAND_COUNT && o->n_file <= MAX_FILES, "no command, or too many files");
@@ -36,10 +56,7 @@ static void check_options(const struct options *o, char *const *words, int n) {
                             o->html, o->base, o->save };
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) require(is_word(words, n, texts[i]), "a text of no word");
     require(o->n_file > 0 || o->list, "no file");
-    require((o->n_predict > 0 || o->command != COMMAND_BENCH) && o->n_prompt > 0 && o->n_repeat > 0
-            && o->n_repeat <= 1000 && o->n_top > 0
-            && o->n_chunk > 0 && o->n_quirk <= 3, "a count of 0, or too many");
-    require(o->n_thread <= 64 && o->n_ctx <= 1u << 30 && o->n_batch <= 1u << 30, "more than there can be");
+    check_counts(o);
     require(plumb_precision_name(o->precision) && plumb_kv_type_name(o->kv_type), "a name of nothing");
     const plumb_sampling *s = &o->sampling;
     require(s->temperature >= 0 && s->temperature <= 1e6f && s->top_p >= 0 && s->top_p <= 1 && s->min_p >= 0

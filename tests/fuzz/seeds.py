@@ -256,6 +256,15 @@ OPTIONS = {
     "list": "diagnose --list", "help": "help", "help-of": "help trace", "version": "--version",
     "words": "inspect -- -p",
     "numbers": "run m -p x -n 0x10 --temp nan --top-p inf --seed -1", "none": "", "unknown": "frobnicate",
+    "ends-run": "run m -p x -n 1 --top-k 2147483647 --repeat-last-n 16777216 --ctx 16777216 --batch 65536 --threads 64",
+    "ends-bench": "bench m -p 16777216 -n 16777216 -r 1000",
+    "ends-perplexity": "perplexity m t --ctx 4 --chunks 16777216",
+    "beyond-top-k": "run m -p x --top-k 2147483648",
+    "beyond-last-n": "run m -p x --repeat-last-n 16777217",
+    "beyond-ctx": "run m -p x --ctx 16777217",
+    "beyond-batch": "run m -p x --batch 65537",
+    "beyond-n": "bench m -n 16777217",
+    "below-ctx": "perplexity m t --ctx 3",
     "more-files": "inspect " + " ".join("m" * 65),
 }
 
