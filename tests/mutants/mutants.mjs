@@ -89,8 +89,9 @@ const copy = 'build/mutants', parts = ['src', 'include', 'tests', 'wasm', 'web',
 mkdirSync(`${copy}/build`, { recursive: true });
 for (const part of parts) rmSync(`${copy}/${part}`, { recursive: true, force: true });
 execFileSync('cp', ['-a', ...parts, copy]);
-for (const name of ['models', 'node_modules'])
-  if (!existsSync(`${copy}/${name}`)) symlinkSync(`${root}/${name}`, `${copy}/${name}`);
+if (!existsSync(`${copy}/node_modules`)) symlinkSync(`${root}/node_modules`, `${copy}/node_modules`);
+// The server follows no link out of its folder.
+if (!existsSync(`${copy}/models`)) execFileSync('cp', ['-al', 'models', copy]);
 for (const name of ['native', 'native-sanitize', 'emcc', 'emcc-mt', 'emcc-relaxed', 'wasi', 'setup'])
   if (existsSync(`build/${name}`)) execFileSync('cp', ['-au', `build/${name}`, `${copy}/build`]);
 process.chdir(copy);
@@ -105,7 +106,7 @@ const state = execFileSync('sh', ['-c', 'cat $(find src tests web/*.js web/*/*.j
 let native, web;
 if (flag('prepare')) {
   if (!only.startsWith('web')) await new Native().baseline();
-  if (!only.startsWith('src')) await new Web().baseline(flag('fresh'));
+  if (!only.startsWith('src')) await new Web(state).baseline();
   process.exit();
 }
 const start = performance.now(), results = [];
@@ -117,7 +118,7 @@ while (results.length < wanted) {
   if (!verdict) {
     const isC = told.path.startsWith('src/');
     if (isC && !native) await (native = new Native()).baseline();
-    if (!isC && !web) await (web = new Web()).baseline(flag('fresh'));
+    if (!isC && !web) await (web = new Web(state)).baseline();
     verdict = { id, ...told, ...await (isC ? native : web).judge({ ...told, at: mutant.at }, mutated),
       seconds: Math.round((performance.now() - begun) / 100) / 10 };
     appendFileSync(record, `${JSON.stringify(verdict)}\n`);

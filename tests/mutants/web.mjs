@@ -12,20 +12,24 @@ export class Web {
   /** @type {{file: string, seconds: number, ran: Record<string, [number, number][]>}[]} */
   #tests = [];
   #browser = list('tests/browser', '.test.mjs');
+  #state;
+
+  /** @param {string} state  of all sources and tests */
+  constructor(state) { this.#state = state; }
 
   /** Every test file must pass before anything is changed; V8 says which parts of which module it runs. */
-  async baseline(fresh) {
+  async baseline() {
     const folder = 'build/mutants-cover', file = `${folder}/web.json`;
     mkdirSync(folder, { recursive: true });
-    if (existsSync(file) && !fresh) {
-      this.#tests = JSON.parse(readFileSync(file, 'utf8'));
-      return;
-    }
+    const { state, tests } = existsSync(file) ? JSON.parse(readFileSync(file, 'utf8')) : {};
+    if (state === this.#state) this.#tests = tests;
+    const known = new Set(this.#tests.map(test => test.file));
     execFileSync('make', ['-s', '-j2', 'build/native/plumb', 'wasm', 'build/wasi/plumb.wasm', 'build/emcc/tests.wasm',
       'build/emcc/tests-mt.wasm'], { stdio: 'inherit' });
     console.log('mutants: finds out what each JavaScript test file runs');
     const raw = `${process.cwd()}/${folder}/v8`;
     for (const test of [...list('tests/node', '.test.mjs'), ...list('tests/cli', '.test.mjs')]) {
+      if (known.has(test)) continue;
       rmSync(raw, { recursive: true, force: true });
       const { failed, seconds } = await this.#run(test, 900, { NODE_V8_COVERAGE: raw });
       if (failed) throw new Error(`${test} fails without a mutant: ${failed}`);
@@ -48,8 +52,9 @@ export class Web {
         return [path, spans];
       })) });
       console.log(`mutants: ${test} ${seconds.toFixed(1)} s, runs ${Object.keys(ran).length} modules`);
+      // A run that is broken off goes on behind it.
+      writeFileSync(file, JSON.stringify({ state: this.#state, tests: this.#tests }));
     }
-    writeFileSync(file, JSON.stringify(this.#tests));
   }
 
   #run(file, seconds, more = {}) {
