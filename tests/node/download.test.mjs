@@ -4,8 +4,9 @@
 import assert from 'node:assert/strict';
 import { fork, spawn, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, statSync, truncateSync, utimesSync,
-  writeFileSync } from 'node:fs';
+import fs, { chmodSync, existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, statSync, truncateSync,
+  utimesSync, writeFileSync } from 'node:fs';
+import { syncBuiltinESMExports } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { beforeEach, test } from 'node:test';
@@ -650,7 +651,7 @@ test('of two loads at once one keeps a copy, the other says that it does not', a
 /** When a process began, in ticks, of proc_pid_stat(5); its name has no odd characters. */
 const hasProc = existsSync('/proc/self/stat');
 const began = pid => hasProc ? readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ').at(-1).split(' ')[19] : '';
-const { take, times } = await import('../../web/node/lock.js');
+const { isHeld, take, times } = await import('../../web/node/lock.js');
 /** What a lock of this process says of the machine. */
 async function machine() {
   const path = join(copies, 'probe.lock'), held = await take(path);
@@ -696,6 +697,72 @@ test('a lock of who cannot be seen is waited for: it is stale once nobody has to
   const { warnings } = await loading;
   clearInterval(beat);
   assert.match(warnings[0].message, /no copy is kept: another tab or process is using it/);
+});
+
+test('a lock that this user may not read holds, and so does one in a folder that he may not write to', () => {
+  const path = join(copies, 'x.lock'), isRoot = process.geteuid?.() === 0;
+  for (const [file, folder] of [[0o200, 0o777], [0o644, 0o555]]) {
+    writeFileSync(path, '7 5 elsewhere');
+    chmodSync(path, file);
+    chmodSync(copies, folder);
+    try {
+      if (isRoot) process.seteuid(65534);
+      const forbidden = () => file === 0o200 ? readFileSync(path) : writeFileSync(join(copies, 'y'), '');
+      assert.throws(forbidden, { code: 'EACCES' });
+      assert.equal(isHeld(path), true);
+    } finally {
+      if (isRoot) process.seteuid(0);
+      chmodSync(copies, 0o755);
+    }
+    const long = Date.now() / 1000 - 60;
+    utimesSync(path, long, long);
+    assert.equal(isHeld(path), false);
+    rmSync(path);
+  }
+});
+
+/** Has some of the first links to a path fail, as if another process had its lock there at that moment.
+ * @param {import('node:test').TestContext} t @param {string} path @param {number} n */
+function failLinks(t, path, n) {
+  const { linkSync, renameSync } = fs, renamed = [];
+  t.after(() => {
+    Object.assign(fs, { linkSync, renameSync });
+    syncBuiltinESMExports();
+  });
+  fs.linkSync = (from, to) => {
+    if (to === path && n-- > 0) throw Object.assign(new Error('it is there'), { code: 'EEXIST' });
+    linkSync(from, to);
+  };
+  fs.renameSync = (from, to) => {
+    renamed.push(to);
+    renameSync(from, to);
+  };
+  syncBuiltinESMExports();
+  return renamed;
+}
+
+test('a lock that has gone while it was looked at is linked: a rename might replace another lock', async t => {
+  const path = join(copies, 'x.lock'), renamed = failLinks(t, path, 1);
+  (await take(path)).release();
+  assert.deepEqual([renamed, files()], [[], []]);
+});
+
+test('a lock that comes and goes is waited for, and the event loop has its turns meanwhile', async t => {
+  const path = join(copies, 'x.lock');
+  failLinks(t, path, 3);
+  writeFileSync(`${path}.steal`, `${process.ppid} ${began(process.ppid)} ${await machine()}`);   // of a living process
+  let turned = false;
+  setTimeout(() => { turned = true; }, 0);
+  (await take(path)).release();
+  assert.ok(turned);
+});
+
+test('what begins at the first byte leaves nothing of what dead writers left', async () => {
+  const name = createHash('sha256').update('http://models.example/m').digest('hex');
+  for (const left of ['a.part', 'a.sums', 'b.part', 'b.sums']) writeFileSync(join(copies, `${name}.${left}`), '');
+  const { end } = await nearlyWhole();
+  assert.deepEqual(files().map(one => one.replace(/.*\./, '')).sort(), ['json', 'lock', 'part', 'sums']);
+  await end();
 });
 
 test('of many processes that find a stale lock one has it', async () => {

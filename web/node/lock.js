@@ -24,14 +24,15 @@ export async function take(path) {
     const held = tryTake(path);
     if (held) return held;
     const now = lookAt(path);
-    if (!now) continue;
-    if (now.sure || seen && (now.touched !== seen.touched || now.text !== seen.text)) throw new Busy();
-    if (!seen) [since, seen] = [performance.now(), now];
-    // The clock of another machine may be wrong by any amount: what nobody touches in this time is stale.
-    if (performance.now() - since > times.stale) {
-      const stolen = tryTake(path, now.text);
-      if (stolen) return stolen;
-      throw new Busy();
+    if (now) {
+      if (now.sure || seen && (now.touched !== seen.touched || now.text !== seen.text)) throw new Busy();
+      if (!seen) [since, seen] = [performance.now(), now];
+      // The clock of another machine may be wrong by any amount: what nobody touches in this time is stale.
+      if (performance.now() - since > times.stale) {
+        const stolen = tryTake(path, now.text);
+        if (stolen) return stolen;
+        throw new Busy();
+      }
     }
     await new Promise(resolve => setTimeout(resolve, times.poll));
   }
@@ -47,18 +48,21 @@ export const isHeld = path => lookAt(path)?.held ?? false;
 function tryTake(path, dead) {
   const text = `${process.pid} ${beginning(process.pid)} ${machine()} ${randomUUID()}`, own = `${path}.${randomUUID()}`;
   writeFileSync(own, text);
-  const isFree = () => {
-    const found = lookAt(path);
-    return !found?.held || found.text === dead;
-  };
+  const isHeldNow = (/** @type {ReturnType<typeof lookAt>} */ found) => found?.held && found.text !== dead;
   try {
     if (!link(own, path, text)) {
-      if (!isFree()) return undefined;
+      if (isHeldNow(lookAt(path))) return undefined;
       const stealing = tryTake(`${path}.steal`);
       if (!stealing) return undefined;
       try {
-        if (!isFree()) return undefined;
-        renameSync(own, path);
+        // Where the lock has gone meanwhile another process may link its own at any time, which no rename may replace.
+        while (!link(own, path, text)) {
+          const found = lookAt(path);
+          if (isHeldNow(found)) return undefined;
+          if (!found) continue;
+          renameSync(own, path);
+          break;
+        }
       } finally {
         stealing.release();
       }
@@ -124,25 +128,32 @@ function link(own, path, text) {
 }
 
 /** What a lock's file says; undefined if there is none.  sure: whether its holder lives is known, not only guessed by
- * the time. @param {string} path */
+ * the time; text: undefined if this user may not read it. @param {string} path */
 function lookAt(path) {
+  const touched = statSync(path, { throwIfNoEntry: false })?.mtimeMs;
+  if (touched === undefined) return undefined;
+  let text;
   try {
-    const text = readFileSync(path, 'utf8'), touched = statSync(path).mtimeMs;
-    const [, pid, began, where] = /^([1-9]\d*) (\d*)(?: (\S+)|$)/.exec(text) ?? [];
-    const sure = where !== undefined && where === machine();
-    if (sure && !(lives(Number(pid)) && beginning(Number(pid)) === began)) return { text, touched, sure, held: false };
-    return { text, touched, sure, held: pid !== undefined && now(path) - touched < times.stale };
-  } catch {
-    return undefined;   // it cannot be read, or is gone meanwhile
+    text = readFileSync(path, 'utf8');
+  } catch (error) {
+    if (/** @type {any} */ (error).code === 'ENOENT') return undefined;   // it is gone meanwhile
   }
+  const [, pid, began, where] = /^([1-9]\d*) (\d*)(?: (\S+)|$)/.exec(text ?? '') ?? [];
+  const sure = where !== undefined && where === machine();
+  if (sure && !(lives(Number(pid)) && beginning(Number(pid)) === began)) return { text, touched, sure, held: false };
+  const isLock = text === undefined || pid !== undefined;
+  return { text, touched, sure, held: isLock && now(path) - touched < times.stale };
 }
 
-/** The time by the clock of the file system. @param {string} path  of a file beside which there may be others */
+/** The time by the clock of the file system; by this machine's where nothing can be written.
+ * @param {string} path  of a file beside which there may be others */
 function now(path) {
   const own = `${path}.${randomUUID()}`;
   try {
     writeFileSync(own, '');
     return statSync(own).mtimeMs;
+  } catch {
+    return Date.now();
   } finally {
     rmSync(own, { force: true });
   }
