@@ -1,5 +1,6 @@
 /* Stands in for libFuzzer's main: runs a fuzz target over the files named, one TAP line each, so that the corpus is
  * replayed by the test command with the compiler at hand.  What the target must not do, the sanitizers see. */
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +23,9 @@ static uint8_t *read_file(const char *path, size_t *size) {
     fclose(file);
     return data;
 }
+
+bool fuzz_replays(void);
+bool fuzz_replays(void) { return true; }
 
 int main(int argc, char **argv) {
     int failed = 0;
