@@ -128,7 +128,8 @@ static void pools_share(void) {
 
 /* ---- how many threads -------------------------------------------------------------------------------------------- */
 
-/* What a host says it has beyond the most is not used: 256 threads would not fit in the word of claims. */
+/* A host may say that it has more threads than POOL_MAX_THREADS; the others are not used, as the word that holds the
+ * claims has no room for 256. */
 static void hires_at_most(void) {
     struct pool *all = pool_create(0);
     uint32_t n_before = pool_size(all);

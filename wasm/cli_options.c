@@ -98,7 +98,7 @@ static const struct option {
     { "--ctx", TAKE_CTX, U32, AT(n_ctx), 1, 1 << 24, "N",
       "tokens the context holds (the model's own or 2048, the smaller)" },
     { "--batch", COMPUTE, U32, AT(n_batch), 1, 1 << 16, "N", "prompt tokens computed at once (64)" },
-    { "--threads", COMPUTE, U32, AT(n_thread), 1, 64, "N", "threads that compute (one for each processor it may use)" },
+    { "--threads", COMPUTE, U32, AT(n_thread), 1, 64, "N", "threads that compute (one per available processor)" },
     { "--precision", COMPUTE, PRECISION, AT(precision), 0, 0, "NAME",
       "of activations: exact16, or fast8: 8 bits are faster on some CPUs and change the text (exact16)" },
     { "--kv-type", COMPUTE, KV_TYPE, AT(kv_type), 0, 0, "NAME",

@@ -18,7 +18,8 @@ struct plumb_session {
     bool is_running;              /* inside a feed: callbacks must not change anything */
 };
 
-/* Ranges of plumb_session_params.  More is no machine's: the context of 2^24 tokens of a small model is 100 GB. */
+/* The largest values of plumb_session_params.  No machine has the memory for more: a context of 2^24 tokens takes
+ * 100 GB with a small model. */
 enum { MAX_CTX = 1 << 24, MAX_BATCH = 1 << 16 };
 
 static plumb_status create(plumb_session *s, const plumb_session_params *p, struct error *err) {

@@ -9,7 +9,7 @@
 
 struct tokenizer;
 
-/* Someone who keeps a tokenizer that he does not own: t becomes NULL when it is freed.  Zero-initialize. */
+/* A pointer to a tokenizer that something else owns: t becomes NULL when the tokenizer is freed.  Zero-initialize. */
 struct tokenizer_loan {
     struct tokenizer *t;
     struct tokenizer_loan *next, **before;   /* in the tokenizer's list of them */

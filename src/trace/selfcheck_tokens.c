@@ -80,8 +80,8 @@ static void check_special(struct check *c, struct tokenizer *t, const struct spe
                  show_bytes(&shown, wanted.data, (size_t)wanted.n), (long long)n_id, (int)ids[0]);
 }
 
-/* Of more special tokens than any model has, only the longest are checked, and the row says so: a check takes longer the
- * more there are. */
+/* The time of a check grows with the number of special tokens.  If a vocabulary has more than MAX_SPECIALS, which no
+ * known model has, only the FIRST_SPECIALS longest are checked, and the row says so. */
 enum { MAX_SPECIALS = 10000, FIRST_SPECIALS = 1000 };
 
 void selfcheck_tokenizer(struct check *c, struct tokenizer *t) {

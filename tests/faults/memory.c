@@ -151,7 +151,7 @@ static plumb_status failed(plumb_status status, const char *message) {
 
 /* ---- loading ---------------------------------------------------------------------------------------------------- */
 
-/* Calls again what failed for want of memory, now that there is some: it must succeed. */
+/* Calls again what failed because there was no memory, now that there is some: it must succeed. */
 static void again(plumb_model *m, plumb_status (*call)(plumb_model *)) {
     long at = heap.fails_at, n_done = heap.n_done;
     heap.fails_at = -1;
