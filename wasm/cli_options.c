@@ -100,7 +100,8 @@ static const struct option {
     { "--batch", COMPUTE, U32, AT(n_batch), 1, 1 << 16, "N", "prompt tokens computed at once (64)" },
     { "--threads", COMPUTE, U32, AT(n_thread), 1, 64, "N", "threads that compute (one per available processor)" },
     { "--precision", COMPUTE, PRECISION, AT(precision), 0, 0, "NAME",
-      "of activations: exact16, or fast8: 8 bits are faster on some CPUs and change the text (exact16)" },
+      "of activations: exact16, or fast8, which changes the text: 0.8 to 1.1 times as fast on a Zen 4, and on a Zen 5 "
+      "1.1 to 1.7 times by its kernels alone (exact16)" },
     { "--kv-type", COMPUTE, KV_TYPE, AT(kv_type), 0, 0, "NAME",
       "how K and V are kept: i16, q8 (half the memory, less precise) or f32 (twice, slow) (i16)" },
     { "--reference", COMPUTE, FLAG, AT(reference), 0, 0, NULL, "the slow pass that defines what is right" },
@@ -116,7 +117,8 @@ static const struct {
 } commands[COMMAND_COUNT] = {
     [COMMAND_RUN] = { "run", "MODEL TEXT...", "answers a prompt",
         "The words behind MODEL are the prompt; - reads it from standard input.  Words that end in .gguf and come\n"
-        "first are further files of a split model.  With -p all words are files.\n\n"
+        "first are further files of a split model, so a prompt that begins with such a word needs -p TEXT.  With -p\n"
+        "all words are files.\n\n"
         "Streams the answer to standard output, then speeds to standard error.  The prompt is put into the model's\n"
         "chat template, if plumb knows its family, unless --raw is given.  A prompt from standard input loses one\n"
         "newline at its end.  Ends at the model's end-of-turn token, after -n tokens or when the context is full.\n"

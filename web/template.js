@@ -80,7 +80,8 @@ export class Renderer {
    * @returns {Promise<string>} */
   async render(source, variables, most) {
     if (typeof source !== 'string') {
-      throw new PlumbError('PLUMB_ERROR_TEMPLATE', 'the file has no tokenizer.chat_template: give a string prompt');
+      throw new PlumbError('PLUMB_ERROR_TEMPLATE', 'the file has no tokenizer.chat_template: give a string prompt',
+        { missing: 'tokenizer.chat_template' });
     }
     this.#holders++;   // a model may be closed meanwhile
     const result = this.#last.then(() => this.#render(source, variables, most)).finally(() => this.release());

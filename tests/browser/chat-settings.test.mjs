@@ -69,7 +69,7 @@ test('precision is exact until the switch is on, which says what it costs and ga
   const toggle = page.getByRole('switch', { name: 'Fast 8-bit arithmetic' });
   assert.equal(await toggle.isChecked(), false);
   const about = await page.textContent('#hint-precision');
-  assert.match(about, /You gain speed on some new processors.*on others you gain nothing.*It costs accuracy/);
+  assert.match(about, /You gain speed on some new processors: .*; on others you gain nothing: .* It costs accuracy/);
   await toggle.focus();
   await page.keyboard.press('Space');
   await done();

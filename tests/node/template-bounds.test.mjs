@@ -333,3 +333,14 @@ for (const [what, variables] of [['', '{}'], [' and a variable has no clone', '{
     assert.ok(Plumb);
   });
 }
+
+test('the chat page says what happened: no template, one that was stopped, one that refuses', async () => {
+  const { explain } = await import('../../web/chat/explain.js');
+  const renderer = new Renderer(platform.startRenderer, { deadline: 200 });
+  const title = (source, most) => renderer.render(source, {}, most).then(() => 'none', error => explain(error).title);
+  assert.equal(await title(undefined), 'This model cannot chat');
+  for (const source of [`${lists}{{ ns.x }}`, '{{ raise_exception("roles must alternate") }}']) {
+    assert.equal(await title(source), 'The model’s chat template failed');
+  }
+  assert.equal(await title(often('{{ j }}'), FREE), 'The model’s chat template failed');
+});

@@ -53,7 +53,12 @@ function words(error) {
       return { title: 'This is too long for the context', advice: 'Shorten the message, or set a longer context in '
         + 'the settings.' };
     case 'PLUMB_ERROR_TEMPLATE':
-      return { title: 'This model cannot chat', advice: 'Open an instruction-tuned model, one with a chat template.' };
+      if (error instanceof PlumbError && error.details.missing) {
+        return { title: 'This model cannot chat', advice: 'Open an instruction-tuned model, one with a chat '
+          + 'template.' };
+      }
+      return { title: 'The model’s chat template failed', advice: 'It refused this chat, or was stopped because it '
+        + 'took too much; the reason is below. Start a new chat, or choose another model.' };
     case 'PLUMB_ERROR_STATE':
       return { title: 'The engine stopped', advice: 'Load the model again.' };
   }
