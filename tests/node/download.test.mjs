@@ -277,6 +277,22 @@ test('more bytes than announced are refused', async t => {
   await fails(load(`${url}m`), 'PLUMB_ERROR_IO', /the server sends more than the 88544 bytes/);
 });
 
+test('so are more bytes of a range than its Content-Range says, which would stand where others belong', async t => {
+  const url = await server(t, ({ headers: { range } }, response) => {
+    const from = Number(/\d+/.exec(range ?? '0')[0]), to = Math.min(from + 10000, tiny.length);
+    response.setHeader('ETag', '"one"');
+    if (!range) {
+      response.writeHead(200, { 'Content-Length': tiny.length });
+      response.write(tiny.subarray(0, 60000), () => setTimeout(() => response.destroy(), PATIENCE));
+    } else {
+      response.writeHead(206, { 'Content-Range': `bytes ${from}-${to - 1}/${tiny.length}` });
+      response.write(tiny.subarray(from, to));
+      response.end(to < tiny.length ? '12345' : '');
+    }
+  });
+  await fails(load(`${url}m`), 'PLUMB_ERROR_IO', /the server sends more than the \d+ bytes that it announced/);
+});
+
 test('a download that never ends leaves no copy, and has no checksum; one that ends soon has both', async t => {
   const zeros = Buffer.alloc(1 << 20);
   let sent = 0;

@@ -110,7 +110,7 @@ export class Download {
           const skipped = Math.min(this.#skip, chunk.length);
           this.#skip -= skipped;
           chunk = chunk.subarray(skipped, range && skipped + this.#end - this.at);
-          const most = facts.certain && facts.size !== undefined ? facts.size : this.#end;
+          const most = Math.min(facts.certain && facts.size !== undefined ? facts.size : Infinity, this.#end);
           if (this.at + chunk.length > most) {
             throw new PlumbError('PLUMB_ERROR_IO', `${url}: the server sends more than the ${most} bytes that it `
               + 'announced', { url, total: most });
