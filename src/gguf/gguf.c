@@ -34,7 +34,7 @@ enum {
     DEFAULT_ALIGNMENT = 32,
     /* Ours: real files use 32 to 65536; more than a huge page is a broken or hostile file. */
     MAX_ALIGNMENT = 1 << 24,
-    /* Ours: the largest models have thousands of tensors and tens of keys.  A key takes up to seven times as many
+    /* Ours: the largest models have thousands of tensors and tens of keys.  A key can take more than four times as many
      * bytes in memory as in the file. */
     MAX_TENSORS = 1 << 24,
     MAX_KEYS = 1 << 12,
