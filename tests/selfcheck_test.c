@@ -281,8 +281,8 @@ static void layers_case(void) {
 /* Of more than 10,000 special tokens the row says how many were left out; of fewer it has no need to. */
 static void specials_case(void) {
     static const struct { size_t n; const char *says; } rows[] = {
-        { 1 << 18, "come back, 10000 special tokens are one token each" },
-        { (1 << 18) + 32, "come back, the 1000 longest of 10001 special tokens are one token each" },
+        { 1 << 17, "come back, 5000 special tokens are one token each" },
+        { (1 << 18) + 32, "come back, the 200 longest of 10001 special tokens are one token each" },
     };
     const struct adversary *a = adversaries;
     while (a->name && strcmp(a->name, "40,000 special tokens per MiB") != 0) a++;

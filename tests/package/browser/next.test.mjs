@@ -15,7 +15,8 @@ import { project, root } from '../helpers.mjs';
 import { examples } from '../readme.mjs';
 
 const { messages, f32: { ids, first_end: end } } = prompts.find(({ name }) => name === 'chat');
-const NEXT = 'node_modules/next/dist/bin/next', env = { ...process.env, NEXT_TELEMETRY_DISABLED: '1' };
+// On CI it would warn that builds are not cached.
+const NEXT = 'node_modules/next/dist/bin/next', env = { ...process.env, CI: '', NEXT_TELEMETRY_DISABLED: '1' };
 
 let folder, server, url, expected;
 before(async () => {
