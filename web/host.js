@@ -166,13 +166,19 @@ export function createHost(platform) {
     const { meter, warnings } = parts;
     let slice = performance.now();
     /** @type {ReturnType<Engine['metadata']> | undefined} */
-    let metadata;
+    let metadata, isSized = false;
+    const makeRoom = () => {
+      isSized = meter.total !== undefined;
+      mine.checkRoom(most, meter.sizes.length > 1 ? meter.total : 0, contextLength, kvType);
+      mine.reserve(meter.left ?? 0);
+    };
     for await (const _ of parts.read(mine)) {
       if (!metadata && mine.hasHeader) {   // what it says is read while the weights are on their way
         mine.loadVocabulary();
         metadata = mine.metadata();
-        mine.checkRoom(most, meter.sizes.length > 1 ? meter.total : 0, contextLength, kvType);
-        mine.reserve(meter.left ?? 0);
+        makeRoom();
+      } else if (metadata && !isSized && meter.total !== undefined) {   // servers told the sizes of further parts later
+        makeRoom();
       }
       if (performance.now() - slice > SLICE) {
         await turn();

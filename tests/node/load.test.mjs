@@ -263,9 +263,10 @@ test('what no module could hold beside its context is refused once the header is
   const parts = await server(t, (request, response) => {
     const first = request.url === '/first';
     response.setHeader('Content-Length', first ? tiny.length + 1e9 : 4e9);
-    // Once the size of the second part is known.
-    if (request.method !== 'HEAD') setTimeout(() => response.write(first ? tiny : 'x'), 300);
-    else response.end();
+    if (request.method === 'HEAD') return void setTimeout(() => response.end(), 200);   // its size: after the header
+    response.write(first ? tiny : 'x');
+    const more = setInterval(() => response.write('x'), 50);
+    response.on('close', () => clearInterval(more));
   });
   await fails(Plumb.load(['first', 'second'].map(name => new URL(name, parts)), { cache: 'no-store' }),
     'PLUMB_ERROR_MEMORY', /no memory for 50000\d{5} bytes of weights and \d+ of keys and values/);
