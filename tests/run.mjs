@@ -22,7 +22,8 @@ function nodeTests(folder, leftOut = []) {
     .map((name) => `${folder}/${name}`);
   if (!files.length) return [process.execPath, '-e', `throw new Error('${folder} holds no *.test.mjs')`];
   // A file that hangs is stopped, and the others are run.
-  return [process.execPath, '--test', '--test-timeout=600000', '--test-reporter=tap', ...files];
+  return [process.execPath, '--test', ...check ? ['--test-concurrency=2'] : [], '--test-timeout=600000',
+    '--test-reporter=tap', ...files];
 }
 const list = (folder, suffix) =>
   existsSync(folder) ? readdirSync(folder).filter((name) => name.endsWith(suffix)).sort() : [];
@@ -41,10 +42,10 @@ const cTests = (browser, name) => needs(`build/emcc/${name}.wasm`, {
   name: `C tests${name === 'tests' ? '' : ', 4 threads'}`, timeout: 600,
   command: [process.execPath, 'tests/hosts/in-browser.mjs', browser, `build/emcc/${name}.wasm`] });
 
-/** The files of tests/node that are no unit tests: they answer with the default model, start many processes or compile
- * types.  `make check` runs all the others. */
-const slow = ['chat', 'cli', 'completions', 'logprobs', 'machine-code', 'memory', 'model', 'openai', 'precision',
-  'release', 'types'];
+/** The files of tests/node that are no unit tests: they answer with the default model, start many processes or threads,
+ * render thousands of templates or compile types.  `make check` runs all the others. */
+const slow = ['chat', 'cli', 'completions', 'faults', 'logprobs', 'machine-code', 'memory', 'model', 'openai',
+  'precision', 'release', 'template-bounds', 'threads', 'types'];
 const check = process.argv.includes('--check');
 
 /** @type {Record<string, (import('./suite.mjs').Suite & {alone?: boolean, quick?: boolean})[]>} */
@@ -70,7 +71,7 @@ const suites = {
     { name: 'C tests', command: [process.execPath, 'tests/hosts/node.mjs', 'build/emcc/tests.wasm'], timeout: 600,
       quick: true },
     { name: 'C tests, 4 threads', command: [process.execPath, 'tests/hosts/node.mjs', 'build/emcc/tests-mt.wasm'],
-      timeout: 600, quick: true },
+      timeout: 600 },
     { name: 'JavaScript', command: nodeTests('tests/node', check ? slow : []), timeout: 1200, quick: true },
     needs(tarball, { name: 'package', command: nodeTests('tests/package'), timeout: 600 }),
     { name: 'command line', command: nodeTests('tests/cli'), env: cli([process.execPath, 'web/node/cli.mjs']),
