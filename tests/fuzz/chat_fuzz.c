@@ -7,19 +7,9 @@
  * stream it is the same characters however it is cut.
  */
 #include "tokenizer/tokenizer.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "fuzz.h"
 
 enum { MAX_MESSAGES = 16 };
-
-static void require(bool condition, const char *what) {
-    if (condition) return;
-    fprintf(stderr, "chat_fuzz: %s\n", what);
-    abort();
-}
 
 static bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 

@@ -4,10 +4,7 @@
 #include "../gguf_feed.h"
 
 #include "quant/quant.h"
-
-#include <stdlib.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "fuzz.h"
 
 #define MUST(condition) do { if (!(condition)) __builtin_trap(); } while (0)
 

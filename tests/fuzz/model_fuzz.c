@@ -7,12 +7,9 @@
  * the size of the file.
  */
 #include "../gguf_feed.h"
+#include "fuzz.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* Where the fuzzer looks for new inputs, the slow checks are made of few of them, as the bits of their bytes say, so
  * that more inputs have a turn.  What replays a corpus (replay.c) has this function and makes all of them. */
@@ -25,12 +22,6 @@ static bool has_turn(const uint8_t *data, size_t size, uint32_t of) {
 }
 
 enum { N_CTX = 8, N_TOKEN = 3 };
-
-static void require(bool condition, const char *what) {
-    if (condition) return;
-    fprintf(stderr, "model_fuzz: %s\n", what);
-    abort();
-}
 
 static void check_status(plumb_status status, const char *message) {
     require(status == PLUMB_OK || message[0] != 0, "a failure without a sentence");

@@ -3,22 +3,13 @@
 #define _POSIX_C_SOURCE 200809L
 #include "../../wasm/cli.h"
 
+#include "fuzz.h"
 #include "quiet.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
 enum { MAX_WORDS = 100 };
-
-static void require(bool condition, const char *what) {
-    if (condition) return;
-    fprintf(stderr, "options_fuzz: %s\n", what);
-    abort();
-}
 
 static bool is_word(char *const *words, int n, const char *text) {
     if (text == NULL) return true;

@@ -8,25 +8,16 @@
 #define _POSIX_C_SOURCE 200809L
 #include "../../wasm/cli.h"
 
+#include "fuzz.h"
 #include "quiet.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* A model of one layer and 17 tokens, and a text of 24 of them (tests/fuzz/seeds.py). */
 #define MODEL "tests/fuzz/tiny.gguf"
 static const char text[] = "abcdabcdefghabcdefghijkl";
-
-static void require(bool condition, const char *what) {
-    if (condition) return;
-    fprintf(stderr, "perplexity_fuzz: %s\n", what);
-    abort();
-}
 
 static char text_path[] = "/tmp/plumb-fuzz-text-XXXXXX", base_path[] = "/tmp/plumb-fuzz-base-XXXXXX";
 

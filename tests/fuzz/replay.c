@@ -1,11 +1,6 @@
 /* Stands in for libFuzzer's main: runs a fuzz target over the files named, one TAP line each, so that the corpus is
  * replayed by the test command with the compiler at hand.  What the target must not do, the sanitizers see. */
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "fuzz.h"
 
 /* The bytes of a file in a block of exactly its size, so that reading one too many is caught; NULL if unreadable. */
 static uint8_t *read_file(const char *path, size_t *size) {

@@ -8,17 +8,7 @@
  * the text back, up to what is not UTF-8.
  */
 #include "tokenizer/vocab.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(bool condition, const char *what) {
-    if (condition) return;
-    fprintf(stderr, "tokenizer_fuzz: %s\n", what);
-    abort();
-}
+#include "fuzz.h"
 
 struct bytes { char data[1 << 16]; size_t n; };
 

@@ -4,18 +4,9 @@
  * places and tokens are inside.  Written as JSON it is read again.
  */
 #include "trace/trace.h"
+#include "fuzz.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(bool condition, const char *what) {
-    if (condition) return;
-    fprintf(stderr, "trace_fuzz: %s\n", what);
-    abort();
-}
 
 static void check_row(const struct plumb_trace *t, const struct trace_tap *tap, const struct trace_row *row) {
     uint64_t n = (uint64_t)row->n_head * row->n;
