@@ -160,25 +160,38 @@ export class Chat {
     const messages = this.#messages, head = isSystem(messages[0]) ? 1 : 0;
     const variables = { ...template, ...this.#tools && { tools: this.#tools } };
     const { contextLength } = await this.#model.info();
-    const most = contextLength - Math.min(maxTokens, Math.floor(contextLength / 4));
+    const most = mostOfPrompt(contextLength, maxTokens);
     const tokens = (/** @type {number} */ start) =>
       this.#model.tokenizeChat([...messages.slice(0, head), ...messages.slice(start)], variables);
     const start = head + this.#trimmed;
     const ids = await tokens(start);
-    // Of the turns behind it the first from which on they fit, or else the last one: by bisection, as a long chat takes
-    // long to tokenize.
     const turns = messages.flatMap(({ role }, i) => role === 'user' && i > start ? [i] : []);
     if (this.#contextEnd === 'error' || ids.length <= most || turns.length === 0) return ids;
-    let low = 0, high = turns.length - 1;
-    while (low < high) {
-      if (signal?.aborted) return ids.subarray(0, 1);   // which generate is not going to compute
-      const middle = (low + high) >> 1;
-      if ((await tokens(turns[middle])).length <= most) high = middle;
-      else low = middle + 1;
-    }
-    this.#trimmed = turns[low] - head;
-    return tokens(turns[low]);
+    const first = await firstThatFits(turns, async turn => (await tokens(turn)).length <= most, signal);
+    if (first === undefined) return ids.subarray(0, 1);   // which generate is not going to compute
+    this.#trimmed = first - head;
+    return tokens(first);
   }
+}
+
+/** How many tokens a prompt may have, so that there is room for the answer: maxTokens, or a quarter of the context if
+ * that is less. @param {number} contextLength @param {number} [maxTokens] */
+export const mostOfPrompt = (contextLength, maxTokens = Infinity) =>
+  contextLength - Math.min(maxTokens, Math.floor(contextLength / 4));
+
+/** The first turn from which on a chat fits, or else the last one: by bisection, as a long chat takes long to tokenize.
+ * @param {number[]} turns  where they begin: one at least
+ * @param {(turn: number) => Promise<boolean>} fits
+ * @param {AbortSignal} [signal] @returns {Promise<number | undefined>}  undefined if it was aborted */
+export async function firstThatFits(turns, fits, signal) {
+  let low = 0, high = turns.length - 1;
+  while (low < high) {
+    if (signal?.aborted) return undefined;
+    const middle = (low + high) >> 1;
+    if (await fits(turns[middle])) high = middle;
+    else low = middle + 1;
+  }
+  return turns[low];
 }
 
 /** @param {Message | undefined} message */

@@ -1,4 +1,5 @@
 /* An answer that was cut off goes on: the tokens of the conversation with the open answer at its end. */
+import { firstThatFits, mostOfPrompt } from '../chat.js';
 import { PlumbError } from '../index.js';
 
 /** @typedef {import('../plumb.js').Message} Message */
@@ -8,25 +9,20 @@ import { PlumbError } from '../index.js';
  * @param {import('../plumb.js').Model} model @param {Message[]} said  up to the question, which is the last
  * @param {string} answer  as far as it was given @param {number} [maxTokens]
  * @returns {Promise<{ids: Int32Array, trimmed: number}>}  trimmed: how many messages were left out */
-export async function continuation(model, said, answer, maxTokens = Infinity) {
+export async function continuation(model, said, answer, maxTokens) {
   const { contextLength } = await model.info();
-  const most = contextLength - Math.min(maxTokens, Math.floor(contextLength / 4));
+  const most = mostOfPrompt(contextLength, maxTokens);
   const open = await model.tokenize(answer, { addSpecial: false });
   const head = said[0]?.role === 'system' ? 1 : 0;
   const turns = said.flatMap(({ role }, i) => role === 'user' ? [i] : []);
   const asked = async (/** @type {number} */ start) =>
     model.tokenizeChat([...said.slice(0, head), ...said.slice(start)]);
-  // The first turn from which on it fits, or else the last: by bisection, as a long chat takes long to tokenize.
-  let low = 0, high = turns.length - 1;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if ((await asked(turns[middle])).length + open.length <= most) high = middle;
-    else low = middle + 1;
-  }
-  const prompt = await asked(turns[low]), ids = Int32Array.of(...prompt, ...open);
+  // Without a signal there is one, unless nobody has asked anything.
+  const first = await firstThatFits(turns, async turn => (await asked(turn)).length + open.length <= most) ?? head;
+  const ids = Int32Array.of(...await asked(first), ...open);
   if (ids.length >= contextLength) {
     throw new PlumbError('PLUMB_ERROR_CONTEXT', `the question and its answer take ${ids.length} tokens, but the `
       + `context holds ${contextLength}`);
   }
-  return { ids, trimmed: turns[low] - head };
+  return { ids, trimmed: first - head };
 }
