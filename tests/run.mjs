@@ -44,7 +44,7 @@ const cTests = (browser, name) => needs(`build/emcc/${name}.wasm`, {
 
 /** The files of tests/node that are no unit tests: they answer with the default model, start many processes or threads,
  * render thousands of templates or compile types.  `make check` runs all the others. */
-const slow = ['chat', 'cli', 'completions', 'faults', 'logprobs', 'machine-code', 'memory', 'model', 'openai',
+const slow = ['chat', 'cli', 'completions', 'faults', 'locks', 'logprobs', 'machine-code', 'memory', 'model', 'openai',
   'precision', 'release', 'template-bounds', 'threads', 'types'];
 const check = process.argv.includes('--check');
 
