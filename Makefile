@@ -43,16 +43,16 @@ fuzz_numeric := -fno-sanitize-coverage=trace-cmp
 
 # ---- sources ----------------------------------------------------------------------------------------------------
 
-engine := $(sort $(wildcard src/*/*.c))
-cli := $(sort $(wildcard wasm/cli*.c))
+engine := $(sort $(filter-out src/cli/%,$(wildcard src/*/*.c)))
+cli := $(sort $(wildcard src/cli/*.c))
 tests := $(sort $(wildcard tests/*.c))
 fuzzers := $(patsubst tests/fuzz/%_fuzz.c,%,$(wildcard tests/fuzz/*_fuzz.c))
 
 # Where no token's time is spent: what is fetched before it runs has that small.
-cold := $(addsuffix /%,$(addprefix src/,gguf model tokenizer reference trace sampler session)) \
+cold := $(addsuffix /%,$(addprefix src/,gguf model tokenizer reference sampler trace dump diagnose diff check api)) \
     src/base/decimal.c src/kernels/%_scalar.c src/kernels/choose_relaxed.c
 # What computes with the numbers of a file, none of which it compares with a constant of the format.
-numeric := $(addsuffix /%,$(addprefix src/,quant kernels forward reference))
+numeric := $(addsuffix /%,$(addprefix src/,quant repack kernels forward reference))
 # $(call objects,DIR,SOURCES), and $(call compile,DIR,COMPILER WITH FLAGS,FLAGS OF COLD FILES,OF NUMERIC ONES): the rule
 # for them.
 objects = $(patsubst %.c,$1/obj/%.o,$2)
@@ -101,7 +101,7 @@ check: ## The quick part of `make test`: C tests natively and in Node, JavaScrip
 	@$(MAKE) -s -j$$(nproc) check-programs
 	@HOSTS='native node' node tests/run.mjs --check
 
-mutants: ## Makes small faults in src/ and web/ and lists those that no test sees; N=200 SEED=1 ONLY=src/trace.
+mutants: ## Makes small faults in src/ and web/ and lists those that no test sees; N=200 SEED=1 ONLY=src/diff.
 	@tools/setup.sh test
 	@python3 models/fetch.py --all
 	@$(MAKE) -s -j$$(nproc) test-programs
@@ -202,7 +202,7 @@ $(call native_dir,$1)/memory: $(call objects,$(call native_dir,$1),$(engine) was
 	$$Q$(call native_cc,$1) $($1) $(wrapped:%=-Wl,--wrap=%) $$^ -lm -o $$@
 # Parts of the command line; the fuzzer has the main function.
 $(call native_dir,$1)/fuzz-options $(call native_dir,$1)/fuzz-perplexity: $(call objects,$(call native_dir,$1),\
-    $(filter-out wasm/cli.c,$(cli)) tests/fuzz/quiet.c)
+    $(filter-out src/cli/main.c,$(cli)) tests/fuzz/quiet.c)
 endef
 $(foreach c,release debug sanitize thread fuzz,$(eval $(call native_host,$c)))
 
@@ -224,7 +224,7 @@ $(eval $(call compile,$(emcc_dir)-relaxed,$$(EMCC_RUN) $(wasm_flags) $(EMCC_CFLA
 $(eval $(call compile,$(wasi_dir),$(WASI_CC) $(wasm_flags) $(WASI_CFLAGS),$(small)))
 
 # Four modules of the same objects but for those few that see the difference: with threads (-mt), and with relaxed SIMD.
-mt_sources := src/base/pool.c
+mt_sources := src/threads/pool.c
 # Only these, for clang uses relaxed instructions where it may in all that it is allowed to; tiles_simd128.c has none,
 # which kernel-opcodes.test.mjs checks, but another IN_ORDER_STORED.
 relaxed_sources := src/kernels/kernels.c src/kernels/tiles_simd128.c $(filter src/kernels/%_relaxed.c,$(engine))
@@ -395,7 +395,7 @@ layers: ## Checks that every room includes only base and the rooms above it.
 
 bare: ## Checks that one plain cc command builds the command line.
 	@mkdir -p build/bare
-	cc -O2 -Iinclude -Isrc src/*/*.c wasm/cli*.c -lm -o build/bare/plumb
+	cc -O2 -Iinclude -Isrc src/*/*.c -lm -o build/bare/plumb
 
 clean: ## Removes what was built; keeps models and installed packages.
 	rm -rf $(filter-out build/setup,$(wildcard build/*)) web/dist web/LICENSE

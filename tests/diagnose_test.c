@@ -2,7 +2,7 @@
  * (which tests/reference_test.c holds against llama.cpp).  Each known mistake: tests/reference/prove.py. */
 #include "fixture.h"
 #include "record.h"
-#include "session/load.h"
+#include "api/model.h"
 #include "test.h"
 #include "trace/trace.h"
 

@@ -3,7 +3,7 @@
 #include "fixture.h"
 #include "test.h"
 #include "trace/compare.h"
-#include "trace/json.h"
+#include "dump/json.h"
 #include "trace/tokens.h"
 
 #include <math.h>

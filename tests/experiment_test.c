@@ -1,8 +1,8 @@
 /* Experiments of a diagnosis: what little a dump may have, and what cannot be held against the model. */
 #include "record.h"
-#include "session/load.h"
+#include "api/model.h"
 #include "test.h"
-#include "trace/experiment.h"
+#include "diagnose/experiment.h"
 #include "trace/tokens.h"
 
 #include <math.h>

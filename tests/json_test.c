@@ -1,7 +1,7 @@
 /* The JSON reader, by RFC 8259: what a text means, or the byte where it is wrong.  UTF-8 is worked by hand from the
  * Unicode code charts, and equals what Python's json.loads gives. */
 #include "test.h"
-#include "trace/json.h"
+#include "dump/json.h"
 
 #include <math.h>
 

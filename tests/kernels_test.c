@@ -103,18 +103,18 @@ static bool run_product(const struct way *way, const struct product *p, plumb_pr
     struct matrix matrix = { .type = p->type, .n_in = p->n, .n_out = p->n_out, .data = w,
                              .row_bytes = p->n / traits->block_size * traits->block_bytes };
     size_t n_byte = matrix.row_bytes * p->n_out;
-    uint8_t *file = malloc(n_byte), *scratch = malloc(PACK_ROWS * matrix.row_bytes);
+    uint8_t *file = malloc(n_byte), *scratch = malloc(REPACK_ROWS * matrix.row_bytes);
     kernels_init(&k, way->isa, precision);
     bool ok = file && scratch && activations_create(&acts, p->n, p->n_token, &k, &bytes) == PLUMB_OK;
     for (uint32_t i = 0; i < pool_size(pool); i++) ok = ok && panel_create(&panels[i], p->n, &bytes) == PLUMB_OK;
     if (ok) memcpy(file, w, n_byte);
-    while (ok && way->packed && quant_can_pack(p->type) && p->n_out - matrix.n_packed >= PACK_ROWS
-           && quant_pack(p->type, w + matrix.n_packed * matrix.row_bytes, p->n / traits->block_size, scratch)) {
-        matrix.n_packed += PACK_ROWS;
+    while (ok && way->packed && repack_can(p->type) && p->n_out - matrix.n_packed >= REPACK_ROWS
+           && repack_rows(p->type, w + matrix.n_packed * matrix.row_bytes, p->n / traits->block_size, scratch)) {
+        matrix.n_packed += REPACK_ROWS;
     }
     bool refused = p->any_scale && traits->block_size == 256;   /* the second tile, by check_product */
     if (ok && way->packed && traits->block_size > 1) {
-        CHECK(matrix.n_packed == (refused ? PACK_ROWS : p->n_out / PACK_ROWS * PACK_ROWS), "%u of %u rows are packed",
+        CHECK(matrix.n_packed == (refused ? REPACK_ROWS : p->n_out / REPACK_ROWS * REPACK_ROWS), "%u of %u rows are packed",
               matrix.n_packed, p->n_out);
     }
     for (uint32_t t = 0, n = way->alone ? 1 : p->n_token; ok && t < p->n_token; t += n) {
@@ -158,7 +158,7 @@ static void check_product(const struct product *p, plumb_precision precision) {
         limit_scales(w, p->type, row_bytes * p->n_out, false);
     }
     if (p->any_scale && traits->block_size == 256) {   /* 128 is more than a tile can have */
-        uint8_t *d = w + (PACK_ROWS + 3) * row_bytes + fixture_f16_places(p->type)->at[0];
+        uint8_t *d = w + (REPACK_ROWS + 3) * row_bytes + fixture_f16_places(p->type)->at[0];
         d[0] = 0;
         d[1] = 22 << 2;
     }

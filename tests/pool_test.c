@@ -1,7 +1,7 @@
 /* The pool: every index once, later loops see what earlier ones wrote, any number of threads. */
 #define _GNU_SOURCE  /* sched_setaffinity */
-#include "base/pool.h"
-#include "base/processors.h"
+#include "threads/pool.h"
+#include "threads/processors.h"
 #include "test.h"
 
 #include <stdio.h>

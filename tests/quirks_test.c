@@ -2,7 +2,7 @@
  * changes the tap that it names and nothing before it. */
 #include "quant/blocks.h"
 #include "record.h"
-#include "session/load.h"
+#include "api/model.h"
 #include "test.h"
 
 #include <math.h>

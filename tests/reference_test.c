@@ -1,7 +1,7 @@
 /* The reference pass with quirks does what their sentences in src/reference/quirks.c say: against numbers and formulas
  * worked by hand.  Forced and limited passes. */
 #include "record.h"
-#include "session/load.h"
+#include "api/model.h"
 #include "test.h"
 
 #include <math.h>

@@ -1,11 +1,11 @@
 /* Selfcheck: files that llama.cpp runs pass, and each check fails on a file, or on activations, broken in its way. */
 #include "adversary.h"
-#include "base/pool.h"
+#include "threads/pool.h"
 #include "broken.h"
 #include "fixture.h"
 #include "kernels/kernels.h"
 #include "test.h"
-#include "trace/selfcheck.h"
+#include "check/selfcheck.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* Sessions on a tiny synthetic model (tests/vectors/synth): the same bits however the tokens are fed, and every misuse
  * a status. */
 #include "fixture.h"
-#include "session/load.h"
+#include "api/model.h"
 #include "test.h"
 
 #include <stdio.h>

@@ -2,7 +2,7 @@
  * files came to be; npz.py there holds what they hold. */
 #include "fixture.h"
 #include "test.h"
-#include "trace/inflate.h"
+#include "dump/inflate.h"
 #include "trace/trace.h"
 
 #include <math.h>

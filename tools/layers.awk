@@ -1,8 +1,9 @@
-# `make layers`: a room includes only base and the rooms above it in this list; wasm/ sees only the public header.
-# Fails on a back edge, on an unknown room, and on "header.h" without its room.  quant stands above gguf, whose tensor
-# directory needs the block sizes of the types.
+# `make layers`: a room includes only itself and the rooms before it in this list.  The command line and wasm/ see only the
+# public header.  Fails on a back edge, on an unknown room, and on "header.h" without its room.  quant stands before gguf,
+# whose tensor directory needs the block sizes of the types.
 BEGIN {
-    n = split("base quant gguf kernels model tokenizer forward reference trace sampler session", names, " ")
+    n = split("base threads quant gguf repack kernels model tokenizer forward reference sampler trace dump diagnose diff " \
+              "check api cli", names, " ")
     for (i = 1; i <= n; i++) floor[names[i]] = i
 }
 function refuse(why) { printf "%s:%d: %s\n", FILENAME, FNR, why; bad++ }
@@ -18,6 +19,7 @@ FNR == 1 {
     if (room == "") {
         if (target ~ /\//) refuse("wasm/ sees only plumb.h of the engine, not " target)
     } else if (split(target, at, "/") != 2 || !(at[1] in floor)) refuse("write \"room/file.h\", not \"" target "\"")
-    else if (floor[at[1]] > floor[room]) refuse("room " room " includes " target " from below it")
+    else if (room == "cli" && at[1] != "cli") refuse("the command line sees only plumb.h of the engine, not " target)
+    else if (floor[at[1]] > floor[room]) refuse("room " room " includes " target " which comes after it")
 }
 END { exit bad > 0 }

@@ -23,7 +23,7 @@ EMCC_CFLAGS := -msimd128
 EMCC_LDFLAGS := -sSTANDALONE_WASM --no-entry -sMALLOC=emmalloc -sALLOW_MEMORY_GROWTH \
     -sINITIAL_MEMORY=$(INITIAL_MEMORY) -sMAXIMUM_MEMORY=$(MAX_MEMORY) -sTOTAL_STACK=$(STACK)
 # Threads without Emscripten's: -pthread would bring its JavaScript, and its libc of atomics.  Ours wait and notify in
-# src/base/pool.c alone, which is the one file compiled with atomics; the others, and libc, compute in any thread, but
+# src/threads/pool.c alone, which is the one file compiled with atomics; the others, and libc, compute in any thread, but
 # only the main one may allocate.  No _Thread_local: nobody calls __wasm_init_tls.
 # --no-check-features: wasm-ld otherwise wants every object in a shared memory to be compiled for atomics.
 # The memory is imported, as all instances share it: web/threads.js makes it, of INITIAL_MEMORY and MAX_MEMORY bytes,

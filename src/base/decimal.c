@@ -1,6 +1,7 @@
 /* The digits become a big integer D, the number is D * 10^x.  Small ones are one exact operation on doubles; for the
  * others a long division, bit by bit, gives the first 64 bits and whether anything is left, which are rounded once. */
 #include "base/decimal.h"
+
 #include "base/base.h"
 
 #include <assert.h>

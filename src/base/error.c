@@ -2,7 +2,6 @@
 
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 plumb_status error_set(struct error *err, plumb_status status, const char *format, ...) {
     va_list args;
@@ -36,19 +35,4 @@ const char *show_bytes(struct shown *buf, const void *bytes, size_t n) {
     }
     *out = 0;
     return buf->text;
-}
-
-void *alloc_array(uint64_t n, size_t size) {
-    uint64_t bytes;
-    if (!mul_u64(n, size, &bytes) || (size_t)bytes != bytes) return NULL;
-    return malloc(bytes == 0 ? 1 : (size_t)bytes);   /* malloc(0) may be NULL, which would read as a failure */
-}
-
-void *alloc_room(void *array, size_t n, size_t *cap, size_t size) {
-    if (n < *cap) return array;
-    uint64_t more = 2 * (uint64_t)*cap + 4, bytes;
-    if (!mul_u64(more, size, &bytes) || (size_t)bytes != bytes) return NULL;
-    void *larger = realloc(array, (size_t)bytes);
-    if (larger) *cap = (size_t)more;
-    return larger;
 }

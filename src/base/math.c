@@ -2,6 +2,7 @@
  * Nothing here is tuned for the last half ulp; what counts is that every host computes the same bits.
  */
 #include "base/math.h"
+
 #include "base/base.h"
 
 #include <math.h>

@@ -11,7 +11,7 @@
 #ifndef PLUMB_FORWARD_ATTENTION_H
 #define PLUMB_FORWARD_ATTENTION_H
 
-#include "base/pool.h"
+#include "threads/pool.h"
 #include "kernels/attention.h"
 #include "kernels/kernels.h"
 #include "model/model.h"

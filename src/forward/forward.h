@@ -5,7 +5,7 @@
 #ifndef PLUMB_FORWARD_FORWARD_H
 #define PLUMB_FORWARD_FORWARD_H
 
-#include "base/pool.h"
+#include "threads/pool.h"
 #include "kernels/kernels.h"
 #include "model/model.h"
 #include "model/tap.h"

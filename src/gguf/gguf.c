@@ -13,7 +13,6 @@
  */
 #include "gguf/gguf.h"
 
-#include "quant/pack.h"
 #include "quant/quant.h"
 
 #include <inttypes.h>
@@ -102,9 +101,9 @@ struct gguf {
     uint64_t data_bytes;         /* of all tensors */
     uint64_t i_tensor;           /* the tensor of by_offset that is being filled */
     uint64_t data_capacity;      /* bytes allocated for it */
-    bool packs, header_only;
-    uint8_t *pack_scratch;       /* of pack_capacity bytes, which 8 rows need */
-    size_t pack_capacity;
+    bool header_only;
+    gguf_on_data *on_data;       /* NULL: nobody is told of bytes */
+    void *on_data_user;
 
     uint8_t staging[STAGING_SIZE];
 };
@@ -159,7 +158,6 @@ void gguf_free(struct gguf *g) {
     free(g->keys_by_name);
     free(g->tensors_by_name);
     free(g->by_offset);
-    free(g->pack_scratch);
     free(g);
 }
 
@@ -745,49 +743,20 @@ static plumb_status data_window(struct gguf *g, uint8_t **data, size_t *len) {
     return PLUMB_OK;
 }
 
-/* Rows longer than this are left as they are, rather than have a copy of 8 of them. */
-enum { MAX_PACK_BYTES = 1 << 21 };
+void gguf_set_on_data(struct gguf *g, gguf_on_data *on_data, void *user) {
+    g->on_data = on_data;
+    g->on_data_user = user;
+}
 
-void gguf_pack(struct gguf *g) { g->packs = true; }
 void gguf_header_only(struct gguf *g) { g->header_only = true; }
-
-/* Packs the rows of t that have arrived whole, by eights.  It stops for good at a scale that is no number. */
-static plumb_status pack_rows(struct gguf *g, struct gguf_tensor *t, uint64_t n_before) {
-    size_t row_bytes = gguf_row_bytes(t), bytes = PACK_ROWS * row_bytes;
-    if (!g->packs || t->n_dims != 2 || !quant_can_pack(t->type) || row_bytes > MAX_PACK_BYTES) return PLUMB_OK;
-    if (n_before / bytes * PACK_ROWS > t->n_packed) return PLUMB_OK;   /* it stopped */
-    if (t->n_received / bytes * PACK_ROWS == t->n_packed) return PLUMB_OK;
-    if (bytes > g->pack_capacity) {
-        free(g->pack_scratch);
-        g->pack_capacity = 0;
-        g->pack_scratch = malloc(bytes);
-        if (!g->pack_scratch) {
-            struct shown shown;
-            return error_set(&g->error, PLUMB_ERROR_MEMORY, "tensor \"%s\": no memory for 8 rows more of %zu bytes",
-                             show_bytes(&shown, t->name.data, (size_t)t->name.n), row_bytes);
-        }
-        g->pack_capacity = bytes;
-    }
-    size_t n_block = row_bytes / quant_traits(t->type)->block_bytes;
-    while (t->n_received / row_bytes - t->n_packed >= PACK_ROWS
-           && quant_pack(t->type, t->data + (size_t)t->n_packed * row_bytes, n_block, g->pack_scratch)) {
-        t->n_packed += PACK_ROWS;
-    }
-    return PLUMB_OK;
-}
-
-const uint8_t *gguf_row(const struct gguf_tensor *t, uint64_t i, uint8_t *buffer) {
-    return quant_row(t->type, t->data, gguf_row_bytes(t), t->n_packed, i, buffer);
-}
 
 /* n bytes of the last data_window are there. */
 static plumb_status data_commit(struct gguf *g, size_t n) {
     if (g->i_tensor < g->n_tensor) {
         struct gguf_tensor *t = g->by_offset[g->i_tensor];
         if (g->position >= g->data_offset + t->offset) {
-            uint64_t n_before = t->n_received;
             t->n_received += n;
-            PLUMB_TRY(pack_rows(g, t, n_before));
+            if (g->on_data) PLUMB_TRY(g->on_data(g->on_data_user, t, n, &g->error));
             if (t->n_received == t->n_bytes) {
                 g->i_tensor++;
                 g->data_capacity = 0;

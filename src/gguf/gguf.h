@@ -48,7 +48,7 @@ struct gguf_tensor {
     uint64_t n_elements;
     uint8_t *data;            /* n_bytes, owned by the gguf; NULL until its first byte is due, moves until the last */
     uint64_t n_received;      /* bytes of data that have arrived */
-    uint64_t n_packed;        /* the first rows, packed as in quant/pack.h; the others are as in the file */
+    uint64_t n_packed;        /* the first rows, packed as in repack/repack.h; the others are as in the file */
 };
 
 struct gguf;
@@ -64,8 +64,10 @@ plumb_status gguf_commit(struct gguf *g, size_t n, struct error *err);
 /* Replaces what is known of the size of the whole file.  The header's promises are held against it as they are read,
  * so the size of only a first piece of a file would have it refused. */
 void gguf_set_file_size(struct gguf *g, uint64_t file_size);
-/* From now on the rows of matrices are packed (quant/pack.h) as they arrive: read them with gguf_row. */
-void gguf_pack(struct gguf *g);
+/* Called each time n more bytes of a tensor have arrived.  It may rewrite the bytes that have arrived in place.  A
+ * status that is not PLUMB_OK ends the reading, with the message that it puts into err. */
+typedef plumb_status gguf_on_data(void *user, struct gguf_tensor *tensor, size_t n, struct error *err);
+void gguf_set_on_data(struct gguf *g, gguf_on_data *on_data, void *user);
 /* No byte behind the header is wanted: the window is empty there. */
 void gguf_header_only(struct gguf *g);
 bool gguf_has_header(const struct gguf *g);
@@ -94,8 +96,6 @@ bool gguf_name_ends(const struct gguf_tensor *t, const char *end);
 /* Rows of shape[0] elements. */
 static inline uint64_t gguf_n_row(const struct gguf_tensor *t) { return t->n_elements / t->shape[0]; }
 static inline size_t gguf_row_bytes(const struct gguf_tensor *t) { return (size_t)(t->n_bytes / gguf_n_row(t)); }
-/* The bytes of row i as in the file: in place, or in buffer (of gguf_row_bytes) if they are packed. */
-const uint8_t *gguf_row(const struct gguf_tensor *t, uint64_t i, uint8_t *buffer);
 
 const char *gguf_type_name(enum gguf_type type);
 

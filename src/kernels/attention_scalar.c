@@ -1,8 +1,8 @@
 /* The portable kernels of attention: the definition of what every variant must give, bit for bit. */
 #include "kernels/attention.h"
-#include "kernels/simd128.h"
 
 #include "base/math.h"
+#include "kernels/simd128.h"
 
 #include <math.h>
 

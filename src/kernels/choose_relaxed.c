@@ -4,6 +4,7 @@
  * must give the bits of its SIMD128 counterpart, or none is used.  The precision is never decided here: the caller asks
  * for it. */
 #include "kernels/kernels.h"
+
 #include "kernels/simd128.h"
 
 #include <stdlib.h>

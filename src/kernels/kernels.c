@@ -1,5 +1,6 @@
 /* The table's assembly and the one matrix product that all types share. */
 #include "kernels/kernels.h"
+
 #include "kernels/simd128.h"
 
 #include <math.h>
@@ -119,7 +120,7 @@ static void unpack_floats(const struct matrix *w, uint32_t row, struct panel *p)
     const struct quant_traits *traits = quant_traits(w->type);
     for (uint32_t r = 0; r < TILE_ROWS; r++) {
         uint32_t i = row + r < w->n_out ? row + r : w->n_out - 1;
-        const uint8_t *src = quant_row(w->type, w->data, w->row_bytes, w->n_packed, i, p->bytes);
+        const uint8_t *src = repack_file_row(w->type, w->data, w->row_bytes, w->n_packed, i, p->bytes);
         for (size_t e = 0; e < p->n; e += 4) {
             float four[4] = { 0 };
             traits->dequantize(src + e * traits->block_bytes, four, p->n - e < 4 ? p->n - e : 4);
@@ -144,7 +145,7 @@ static void unpack_codes(const struct matrix *w, uint32_t row, struct panel *p) 
     size_t n_min = unpack->min_kind == GROUP_MIN ? n_group : unpack->min_kind == SUPERBLOCK_MIN ? p->n / 256 : 0;
     for (uint32_t r = 0; r < TILE_ROWS; r++) {
         uint32_t i = row + r < w->n_out ? row + r : w->n_out - 1;
-        const uint8_t *src = quant_row(w->type, w->data, w->row_bytes, w->n_packed, i, p->bytes);
+        const uint8_t *src = repack_file_row(w->type, w->data, w->row_bytes, w->n_packed, i, p->bytes);
         unpack->row(src, p->codes, p->scale, p->min, p->min_code, p->n);
         store_pairs(p->pairs, p->codes, p->n, r);
         for (size_t g = 0; g < n_group; g++) p->scales[g * TILE_ROWS + r] = p->scale[g];

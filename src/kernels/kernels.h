@@ -7,19 +7,19 @@
  *                     f32(dot of the codes of minima and of sums) * (dmin * (step of the sums))
  *   float types       four lanes, lane l taking elements l, l + 4, l + 8, ..., added as (l0 + l1) + (l2 + l3)
  *
- * Products run over 8 rows of weights, packed as in quant/pack.h: a lane of a vector is a row, so nothing is summed
+ * Products run over 8 rows of weights, packed as in repack/repack.h: a lane of a vector is a row, so nothing is summed
  * across lanes, and the scales of 4 rows are one vector.  For one token the packed bytes are multiplied as they are;
  * for more they are unpacked once to a panel of codes, which several tokens at a time are multiplied with.
  */
 #ifndef PLUMB_KERNELS_KERNELS_H
 #define PLUMB_KERNELS_KERNELS_H
 
-#include "base/pool.h"
+#include "threads/pool.h"
 #include "kernels/unpack.h"
-#include "quant/pack.h"
+#include "repack/repack.h"
 #include "quant/quant.h"
 
-enum { TILE_ROWS = PACK_ROWS, TILE_TOKENS = 4, ACT_BLOCK = 32 };
+enum { TILE_ROWS = REPACK_ROWS, TILE_TOKENS = 4, ACT_BLOCK = 32 };
 /* A block of activations whose largest magnitude is below the first is rounded to zero, as max_code / amax must stay
  * finite; with a step above the second it counts as infinite: kernels multiply steps by 2^112. */
 #define ACT_AMAX_MIN 1e-30f

@@ -1,5 +1,6 @@
 /* The portable kernels: the definition of what every variant must give, bit for bit.  Sums run in four lanes. */
 #include "kernels/expf.h"
+
 #include "kernels/kernels.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* The kernels on packed weights (quant/pack.h), written once for blocks of 32 and once for superblocks, around what
+/* The kernels on packed weights (repack/repack.h), written once for blocks of 32 and once for superblocks, around what
  * tiles_simd128.h takes out of a tile; each type is a constant of that template, inlined.  Before it is included:
  *
  *   typedef ... code                a code of an activation, and in panels.h of a weight

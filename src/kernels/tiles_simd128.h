@@ -1,4 +1,4 @@
-/* What the SIMD128 kernels on packed weights (quant/pack.h) share: how the codes and scales of each type are taken out
+/* What the SIMD128 kernels on packed weights (repack/repack.h) share: how the codes and scales of each type are taken out
  * of a tile, four rows at a time.
  *
  * CODES(words, k, j) gives the codes of weights 32k + 4j .. 32k + 4j + 3 of 4 rows: a row in each lane of 32 bits, a
@@ -35,10 +35,10 @@ ALWAYS_INLINE v128_t bits(v128_t v, uint32_t shift, int8_t mask) {
 ALWAYS_INLINE v128_t word(const uint8_t *words, size_t j) { return wasm_v128_load(words + 32 * j); }
 
 /* f16 as f32 times 2^-112: exact, and enough where 2^112 can go into another factor.  None is infinite or NaN
- * (quant_pack); subnormal ones stay so, which costs x86 time but is rare where each 32 weights have a scale.  Those of
+ * (repack_rows); subnormal ones stay so, which costs x86 time but is rare where each 32 weights have a scale.  Those of
  * superblocks, often subnormal in the file, have another bias in a tile: they become normal f32 times 2^-102.
  * Of four i32 with the value of i16, and of the low and the high halves of four lanes. */
-#define SUPERBLOCK_F16_SMALL (F16_SMALL / (1 << PACK_MORE_BIAS))
+#define SUPERBLOCK_F16_SMALL (F16_SMALL / (1 << REPACK_MORE_BIAS))
 ALWAYS_INLINE v128_t f16_bits(v128_t h) {
     v128_t m = wasm_i32x4_splat((int32_t)0x8fffe000);
     KEPT(m);

@@ -452,7 +452,7 @@ static void lay(void *user, struct weight *w) {
     uint64_t n = ring_bytes(w);
     if (n > r->n - r->at) r->at = 0;
     w->data = r->data ? r->data + r->at : NULL;
-    w->n_packed = w->n_out > 1 && quant_can_pack_rows(w->type, w->row_bytes) ? w->n_out / PACK_ROWS * PACK_ROWS : 0;
+    w->n_packed = w->n_out > 1 && repack_can_rows(w->type, w->row_bytes) ? w->n_out / REPACK_ROWS * REPACK_ROWS : 0;
     r->at += n;
 }
 

@@ -6,7 +6,7 @@
 #define PLUMB_MODEL_MODEL_H
 
 #include "gguf/gguf.h"
-#include "quant/pack.h"
+#include "repack/repack.h"
 #include "quant/quant.h"
 
 /* Which two elements of a head RoPE turns together. */
@@ -38,7 +38,7 @@ struct weight {
     uint32_t type;           /* enum quant_type */
     uint32_t n_in, n_out;
     size_t row_bytes;
-    uint32_t n_packed;       /* the first rows, packed as in quant/pack.h */
+    uint32_t n_packed;       /* the first rows, packed as in repack/repack.h */
     struct gguf *file;       /* that holds it, and where: */
     uint64_t offset;         /* bytes from the start of the data section */
 };
@@ -95,7 +95,7 @@ uint64_t model_largest_weight(const struct model *m, uint64_t *all);
 
 /* The bytes of row i as in the file: in place, or in buffer (of row_bytes) if they are packed. */
 static inline const uint8_t *weight_row(const struct weight *w, size_t i, uint8_t *buffer) {
-    return quant_row(w->type, w->data, w->row_bytes, w->n_packed, i, buffer);
+    return repack_file_row(w->type, w->data, w->row_bytes, w->n_packed, i, buffer);
 }
 
 /* Is the embedding the output's matrix too? */

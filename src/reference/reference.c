@@ -62,7 +62,7 @@ static const uint8_t *shifted_row(const struct reference *r, const struct weight
         size_t n = gguf_row_bytes(t);
         while (from < to) {
             uint64_t at = from - t->offset, next = t->offset + (at / n + 1) * n, until = to < next ? to : next;
-            const uint8_t *row = gguf_row(t, at / n, r->other_row);
+            const uint8_t *row = repack_tensor_row(t, at / n, r->other_row);
             memcpy(r->row_bytes + (from - begin), row + at % n, (size_t)(until - from));
             from = until;
         }

@@ -9,6 +9,7 @@
  *                    -> weights exp((logit - max) / temperature), one random number, one token
  */
 #include "sampler/sampler.h"
+
 #include "base/math.h"
 
 #include <math.h>   /* INFINITY, isnan, isfinite, fabs: no function of libm is linked */

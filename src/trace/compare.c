@@ -209,3 +209,5 @@ double compare_error(const struct comparison *c) { return c->n_row > 0 ? sqrt(c-
 double compare_cosine(const struct comparison *c) {
     return c->sum_aa > 0 && c->sum_bb > 0 ? c->sum_ab / (sqrt(c->sum_aa) * sqrt(c->sum_bb)) : NAN;
 }
+
+double compare_log(double error) { return log10(fmin(fmax(error, 1e-7), 10)); }

@@ -44,6 +44,8 @@ void compare_taps(struct comparison *c, const struct trace_tap *a, const struct 
 void compare_all_tokens(struct comparison *c, const struct trace_tap *a, const struct trace_tap *b);
 /* 0: equal.  INFINITY where a row of b is all zeros and a's is not.  NAN: nothing was compared. */
 double compare_error(const struct comparison *c);
+/* log10 of an error, limited to 1e-7, below which it is the rounding of f32, and to 10, above which it says no more. */
+double compare_log(double error);
 /* Of all values as two vectors; NAN without values or with a vector of zeros. */
 double compare_cosine(const struct comparison *c);
 

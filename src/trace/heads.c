@@ -1,6 +1,6 @@
 #include "trace/heads.h"
 
-#include "trace/experiment.h"
+#include "trace/compare.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -69,7 +69,7 @@ static double gain_of(const struct trace_tap *theirs, const struct trace_tap *ou
         }
     }
     if (norm2[0] == 0 || norm2[1] == 0) return (double)NAN;
-    return outcome_log(sqrt(d2[0] / norm2[0])) - outcome_log(sqrt(d2[1] / norm2[1]));
+    return compare_log(sqrt(d2[0] / norm2[0])) - compare_log(sqrt(d2[1] / norm2[1]));
 }
 
 uint32_t heads_permuted(const struct plumb_trace *theirs, const struct plumb_trace *ours) {

@@ -30,6 +30,13 @@ void plumb_trace_free(plumb_trace *t) {
 const char *plumb_trace_error(const plumb_trace *t) { return t->err.message; }
 size_t plumb_trace_n_token(const plumb_trace *t) { return t->n_token; }
 const int32_t *plumb_trace_tokens(const plumb_trace *t) { return t->tokens; }
+uint64_t plumb_trace_n_value(const plumb_trace *t) {
+    uint64_t n = 0;
+    for (size_t i = 0; i < t->n_tap; i++) {
+        for (uint32_t j = 0; j < t->taps[i].n_row; j++) n += t->taps[i].rows[j].n_value;
+    }
+    return n;
+}
 
 static void free_pieces(struct plumb_trace *t) {
     for (uint32_t i = 0; t->pieces && i < t->n_token; i++) free(t->pieces[i]);
@@ -605,42 +612,4 @@ plumb_status plumb_trace_add(plumb_trace *t, const plumb_tap *tap) {
     }
     struct trace_tap *to = get_tap(t, id, tap->layer);
     return to ? sort_tap(t, to) : out_of_memory(t, t->n_tap, "taps");
-}
-
-/* ---- files ------------------------------------------------------------------------------------------------------ */
-
-static plumb_status read_any(struct plumb_trace *t, const char *bytes, size_t n) {
-    if (n >= 4 && memcmp(bytes, "GGUF", 4) == 0) return trace_read_gguf(t, bytes, n);
-    if (n >= 2 && memcmp(bytes, "PK", 2) == 0) return trace_read_npz(t, bytes, n);
-    if (n >= 3 && memcmp(bytes, "\xef\xbb\xbf", 3) == 0) {   /* the byte order mark that some editors put there */
-        bytes += 3;
-        n -= 3;
-    }
-    size_t at = 0;
-    while (at < n && memchr(" \t\r\n", bytes[at], 4)) at++;
-    if (at < n && bytes[at] == '{') return trace_read_json(t, bytes, n);
-    return trace_read_callback(t, bytes, n);
-}
-
-plumb_status plumb_trace_read(plumb_trace *t, const void *bytes, size_t n) {
-    trace_clear(t);
-    plumb_status status = read_any(t, bytes, n);
-    if (status == PLUMB_OK) status = trace_sort(t);
-    if (status != PLUMB_OK) {
-        struct error err = t->err;
-        trace_clear(t);
-        t->err = err;
-    }
-    return status;
-}
-
-plumb_status plumb_trace_write(plumb_trace *t, plumb_format format, plumb_write *write, void *user) {
-    if (format == PLUMB_FORMAT_GGUF) return trace_write_gguf(t, write, user);
-    if (format != PLUMB_FORMAT_JSON && format != PLUMB_FORMAT_TEXT) {
-        return error_set(&t->err, PLUMB_ERROR_ARGUMENT, "a trace is written as text, JSON or GGUF, not as format %d",
-                         (int)format);
-    }
-    if (format == PLUMB_FORMAT_TEXT) trace_write_table(t, write, user);
-    else trace_write_json(t, write, user);
-    return PLUMB_OK;
 }

@@ -127,17 +127,4 @@ uint32_t trace_top(const struct trace_row *row, struct trace_value top[TRACE_TOP
 /* The same if they are the largest of the whole row, which are known if all values are or n_top says so; else 0. */
 uint32_t trace_likeliest(const struct trace_row *row, struct trace_value top[TRACE_TOP]);
 
-/* ---- files: each reads all of bytes into an empty trace ------------------------------------------------------- */
-
-plumb_status trace_read_json(struct plumb_trace *t, const char *bytes, size_t n);       /* docs/trace.md */
-plumb_status trace_read_gguf(struct plumb_trace *t, const void *bytes, size_t n);       /* --values all */
-plumb_status trace_read_npz(struct plumb_trace *t, const void *bytes, size_t n);        /* numpy.savez */
-plumb_status trace_read_callback(struct plumb_trace *t, const char *bytes, size_t n);   /* llama-eval-callback */
-
-void trace_write_json(const struct plumb_trace *t, plumb_write *write, void *user);
-/* For people: a line for each tap. */
-void trace_write_table(const struct plumb_trace *t, plumb_write *write, void *user);
-/* PLUMB_ERROR_ARGUMENT, before anything is written, if a row is not whole. */
-plumb_status trace_write_gguf(struct plumb_trace *t, plumb_write *write, void *user);
-
 #endif

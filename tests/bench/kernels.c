@@ -174,8 +174,8 @@ static bool make_matrix(struct matrix *w, uint32_t type, uint32_t n_out, uint8_t
         data[i] = (uint8_t)(random >> 24 & 0x1f) | 0x20;   /* what is read as a float is positive, normal, below 2 */
     }
     w->data = data;
-    for (; quant_can_pack(type) && w->n_packed < n_out; w->n_packed += PACK_ROWS) {
-        if (!quant_pack(type, data + w->n_packed * w->row_bytes, N_IN / traits->block_size, scratch)) return false;
+    for (; repack_can(type) && w->n_packed < n_out; w->n_packed += REPACK_ROWS) {
+        if (!repack_rows(type, data + w->n_packed * w->row_bytes, N_IN / traits->block_size, scratch)) return false;
     }
     return true;
 }
@@ -198,7 +198,7 @@ static bool measure_type(uint32_t type, struct product products[N_TABLE], const 
     const double tops[N_TABLE] = { unpack_scalar(type) ? c->dots16 : c->f32, c->dots8 / 2, c->dots8 };
     bool fast8 = kernels_max_code(PLUMB_PRECISION_FAST8, type) == MAX_CODE_8;
     int n_table = !products[1].k.bytes[1].dot[type] ? 1 : fast8 ? N_TABLE : N_TABLE - 1;
-    static uint8_t scratch[PACK_ROWS * N_IN * sizeof(float)];
+    static uint8_t scratch[REPACK_ROWS * N_IN * sizeof(float)];
     struct matrix small = { 0 }, large = { 0 };
     bool ok = make_matrix(&small, type, N_OUT, scratch) && make_matrix(&large, type, N_OUT_LARGE, scratch);
     for (int i = 0; ok && i < n_table; i++) {

@@ -4,7 +4,7 @@
  *   llama serve MODEL N_CTX N_THREAD     driver.h
  *   llama quantize IN OUT TYPE           llama.cpp's own quantizer; TYPE as llama-quantize names it
  *   llama kl MODEL BASE N_THREAD         how far its probabilities are from those of a run that plumb perplexity --save
- *                                        wrote, by the formulas of wasm/cli_perplexity.c: one line of JSON */
+ *                                        wrote, by the formulas of src/cli/perplexity.c: one line of JSON */
 #include "driver.h"
 
 #include <ggml-backend.h>

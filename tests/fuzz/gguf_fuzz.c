@@ -4,6 +4,7 @@
 #include "../gguf_feed.h"
 
 #include "quant/quant.h"
+#include "repack/repack.h"
 #include "fuzz.h"
 
 #define MUST(condition) do { if (!(condition)) __builtin_trap(); } while (0)
@@ -61,13 +62,15 @@ static plumb_status read_once(const uint8_t *file, size_t n, uint64_t file_size,
     *err = (struct error){PLUMB_OK, ""};
     struct gguf *g = gguf_create(file_size);
     MUST(g != NULL);
-    if (packs) gguf_pack(g);
+    struct repacker repacker = {0};
+    if (packs) gguf_set_on_data(g, repack_arrived, &repacker);
     plumb_status status = feed_file(g, &feed, file_size, file, n, err);
     MUST(status == err->status && (status == PLUMB_OK || err->message[0] != 0));
     MUST(status != PLUMB_ERROR_ARGUMENT);
     MUST(feed.excess == 0);
     if (gguf_has_header(g)) walk(g);
     gguf_free(g);
+    repacker_free(&repacker);
     return status;
 }
 

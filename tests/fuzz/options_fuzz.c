@@ -1,7 +1,7 @@
 /* Any words as a command line: lines of the input.  They are help, or options in their documented ranges, or one line
  * that says what is wrong and exit code 2. */
 #define _POSIX_C_SOURCE 200809L
-#include "../../wasm/cli.h"
+#include "cli/cli.h"
 
 #include "fuzz.h"
 #include "quiet.h"

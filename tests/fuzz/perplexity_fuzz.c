@@ -6,7 +6,7 @@
  * are numbers, and none is below 0 by more than the file's rounding.
  */
 #define _POSIX_C_SOURCE 200809L
-#include "../../wasm/cli.h"
+#include "cli/cli.h"
 
 #include "fuzz.h"
 #include "quiet.h"

@@ -1,7 +1,7 @@
 /**
  * Makes small faults in src/ and web/, one at a time, runs the tests that cover each, and lists what no test sees.
  *
- *   make mutants [N=200] [SEED=1] [ONLY=src/trace]
+ *   make mutants [N=200] [SEED=1] [ONLY=src/diff]
  *   node tests/mutants/mutants.mjs --list      only shows the faults
  *   node tests/mutants/mutants.mjs --prepare   only builds, and finds out which test runs which line
  *   node tests/mutants/mutants.mjs --fresh     forgets what an earlier run found

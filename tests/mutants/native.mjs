@@ -15,14 +15,15 @@ const sanitize = path =>
 /** No fault of ours may take the machine's memory. */
 const env = { ...process.env, ASAN_OPTIONS: 'hard_rss_limit_mb=3000' };
 /** What the tests of the command line see more of than the C tests do. */
-const SHOWN = /^src\/(trace|session|model|gguf|sampler)\//;
+const SHOWN = /^src\/(trace|dump|diff|diagnose|check|api|model|gguf|sampler|cli)\//;
 /** Where a mutant and what is made of it lie. */
 const HERE = 'build/mutants-native';
 
-/** The objects of a part of a program: src, tests or wasm. */
+/** The objects of a part of a program: of the engine ('src'), of its command line ('src/cli') or of the tests. */
 const objects = (base, part) => readdirSync(`${base}/obj/${part}`)
-  .flatMap(name => part === 'src' ? readdirSync(`${base}/obj/src/${name}`).map(file => `${name}/${file}`) : [name])
-  .filter(name => name.endsWith('.o') && !name.startsWith('exports.'))
+  .flatMap(name => part === 'src' && name !== 'cli'
+    ? readdirSync(`${base}/obj/src/${name}`).map(file => `${name}/${file}`) : [name])
+  .filter(name => name.endsWith('.o'))
   .map(name => `${base}/obj/${part}/${name}`);
 
 /** Compiles a source, the mutant if it is the one; headers that are mutants come before the others. */
@@ -49,7 +50,7 @@ export class Native {
     execFileSync('make', ['-s', '-j2', 'config=sanitize', 'native', 'build/native-sanitize/tests',
       'build/native/tests'], { stdio: 'inherit' });
     this.#dependents = new Map();
-    for (const part of ['src', 'tests', 'wasm'])
+    for (const part of ['src', 'src/cli', 'tests'])
       for (const object of objects('build/native-sanitize', part)) {
         const [source, ...headers] = readFileSync(object.replace(/o$/, 'd'), 'utf8').split(/\n\n|\n\S+:\n/)[0]
           .replace(/^[^:]*:|\\\n/g, ' ').trim().split(/\s+/).filter(name => name.includes('/'));
@@ -168,14 +169,14 @@ export class Native {
     const made = await this.#compile(path, sanitize, 'build/native-sanitize');
     if (!made || (await link('build/native-sanitize', ['src', 'tests'], made, `${HERE}/tests`)).failed)
       return { verdict: 'invalid' };
-    // Without code of its own it may be seen anywhere.
-    const all = fast.length + slow.length === 0;
+    // Without code of its own it may be seen anywhere; the C tests do not have the command line in them.
+    const all = fast.length + slow.length === 0 && !path.startsWith('src/cli/');
     for (const names of all ? [[]] : [fast, slow].filter(part => part.length)) {
       const { failed } = await run(`${HERE}/tests`, names, { env, seconds: 60 + 5 * this.#seconds });
       if (failed) return { verdict: 'killed', by: failed };
     }
-    if (SHOWN.test(path) && !(await link('build/native-sanitize', ['src', 'wasm'], made, `${HERE}/plumb`)).failed)
-      for (const name of ['usage', 'files', 'reports', 'perplexity', 'trace']) {
+    if (SHOWN.test(path) && !(await link('build/native-sanitize', ['src', 'src/cli'], made, `${HERE}/plumb`)).failed)
+      for (const name of ['usage', 'files', 'reports', 'perplexity', 'trace', 'model']) {
         const file = `tests/cli/${name}.test.mjs`;
         const { failed } = await run(process.execPath, ['--test-reporter=tap', file],
           { env: { ...env, PLUMB: JSON.stringify([`${HERE}/plumb`]) }, seconds: 300 });

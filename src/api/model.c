@@ -1,0 +1,346 @@
+/* plumb_model: gguf, model and tokenizer joined, and what the public header lets a host ask of them. */
+#include "api/model.h"
+
+#include "base/decimal.h"
+#include "forward/attention.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+plumb_model *plumb_model_create(void) { return calloc(1, sizeof(plumb_model)); }
+
+void plumb_model_free(plumb_model *m) {
+    if (!m) return;
+    model_free(m->model);
+    tokenizer_free(m->tokenizer);
+    for (size_t i = 0; i < m->n_part; i++) gguf_free(m->parts[i]);
+    free(m->parts);
+    repacker_free(&m->repacker);
+    free(m->ring);
+    free(m);
+}
+
+const char *plumb_model_error(const plumb_model *m) { return m->err.message; }
+
+/* ---- loading --------------------------------------------------------------------------------------------------- */
+
+static struct gguf *current(const plumb_model *m) { return m->n_part > 0 ? m->parts[m->n_part - 1] : NULL; }
+
+static plumb_status wrong_state(plumb_model *m, const char *what) {
+    return error_set(&m->err, PLUMB_ERROR_STATE, "%s", what);
+}
+
+plumb_status plumb_model_begin(plumb_model *m, uint64_t size) {
+    if (m->model) return wrong_state(m, "the model is loaded already");
+    struct gguf *g = current(m);
+    if (g && !gguf_is_complete(g) && !(m->headers_only && gguf_has_header(g))) {   /* one file, cut in pieces */
+        m->bytes_before = gguf_position(g);
+        uint64_t total = PLUMB_SIZE_UNKNOWN;
+        if (size != PLUMB_SIZE_UNKNOWN && !add_u64(m->bytes_before, size, &total)) total = PLUMB_SIZE_UNKNOWN;
+        gguf_set_file_size(g, total);
+        return PLUMB_OK;
+    }
+    struct gguf **parts = realloc(m->parts, (m->n_part + 1) * sizeof *parts);
+    if (parts) m->parts = parts;
+    g = parts ? gguf_create(size) : NULL;
+    if (!g) return error_set(&m->err, PLUMB_ERROR_MEMORY, "out of memory: the reader of part %zu", m->n_part + 1);
+    gguf_set_on_data(g, repack_arrived, &m->repacker);
+    if (m->headers_only) gguf_header_only(g);
+    m->parts[m->n_part++] = g;
+    m->bytes_before = m->measured_at = 0;
+    return PLUMB_OK;
+}
+
+plumb_status plumb_model_window(plumb_model *m, void **data, size_t *len) {
+    *data = NULL;
+    *len = 0;
+    if (!current(m)) return wrong_state(m, "plumb_model_begin was not called");
+    return gguf_window(current(m), data, len, &m->err);
+}
+
+plumb_status plumb_model_headers_only(plumb_model *m) {
+    if (m->n_part > 0) return wrong_state(m, "plumb_model_headers_only must be called before plumb_model_begin");
+    m->headers_only = true;
+    return PLUMB_OK;
+}
+
+/* A model of fewer bytes than MEASURED_BYTES is fast by any kernel, and loaded before they are measured. */
+enum { BYTES_APART = 6 << 20, MEASURED_BYTES = 1 << 20 };
+
+/* With ffn_gate of a layer in the middle: among the largest matrices, and of the type that most weights have. */
+static void measure_kernels(plumb_model *m) {
+    struct gguf *g = current(m);
+    uint64_t n = 0, before = 0, bytes = 0;
+    if (m->speeds.settled || m->speeds.n_call == KERNELS_CALLS) return;   /* nothing to look for a tensor for */
+    m->measured_at = gguf_position(g);
+    for (uint64_t i = 0; i < gguf_n_tensor(g); i++) {
+        n += gguf_name_ends(gguf_tensor_at(g, i), ".ffn_gate.weight");
+        bytes += gguf_tensor_at(g, i)->n_bytes;
+    }
+    for (uint64_t i = 0; bytes >= MEASURED_BYTES && i < gguf_n_tensor(g); i++) {
+        const struct gguf_tensor *t = gguf_tensor_at(g, i);
+        if (!gguf_name_ends(t, ".ffn_gate.weight") || before++ != n / 2) continue;
+        kernels_measure(&m->speeds, t->type, t->shape[0], gguf_n_row(t));
+    }
+}
+
+plumb_status plumb_model_commit(plumb_model *m, size_t n) {
+    struct gguf *g = current(m);
+    if (!g) return wrong_state(m, "plumb_model_begin was not called");
+    PLUMB_TRY(gguf_commit(g, n, &m->err));
+    bool due = m->measured_at == 0 || gguf_position(g) >= m->measured_at + BYTES_APART;
+    if (gguf_has_header(g) && due) measure_kernels(m);
+    return PLUMB_OK;
+}
+
+bool plumb_model_has_header(const plumb_model *m) { return m->n_part > 0 && gguf_has_header(m->parts[0]); }
+
+uint64_t plumb_model_position(const plumb_model *m) {
+    return current(m) ? gguf_position(current(m)) - m->bytes_before : 0;
+}
+
+/* That part i is file i of a split model of n_part files. */
+static plumb_status check_order(plumb_model *m, size_t i, uint32_t n_part) {
+    uint32_t no = UINT32_MAX;
+    if (n_part < 2) return PLUMB_OK;
+    PLUMB_TRY(gguf_get_u32(m->parts[i], "split.no", &no, &m->err));
+    if (no == i) return PLUMB_OK;
+    return error_set(&m->err, PLUMB_ERROR_METADATA, "file %zu of the split model says it is number %u: give the files "
+                     "in their order", i + 1, no + 1);
+}
+
+/* How many files the first one says there are. */
+static plumb_status read_n_part(plumb_model *m, uint32_t *n_part) {
+    *n_part = 1;
+    PLUMB_TRY(gguf_get_u32(m->parts[0], "split.count", n_part, &m->err));
+    if (*n_part == 0) *n_part = 1;   /* what a file that was never split may say */
+    return PLUMB_OK;
+}
+
+plumb_status plumb_model_load_vocab(plumb_model *m) {
+    if (m->tokenizer) return PLUMB_OK;
+    if (!current(m)) return wrong_state(m, "plumb_model_begin was not called");
+    if (!plumb_model_has_header(m)) return gguf_finish(m->parts[0], &m->err);
+    uint32_t n_part;
+    PLUMB_TRY(read_n_part(m, &n_part));
+    PLUMB_TRY(check_order(m, 0, n_part));   /* the other files have no vocabulary */
+    return tokenizer_create(&m->tokenizer, m->parts[0], &m->err);
+}
+
+/* All files of a split model must be there: split.count says how many. */
+static plumb_status check_split(plumb_model *m) {
+    uint32_t n_part;
+    PLUMB_TRY(read_n_part(m, &n_part));
+    if (m->n_part != n_part) {
+        return error_set(&m->err, PLUMB_ERROR_TRUNCATED, "the model is split into %u files, %zu were given", n_part,
+                         m->n_part);
+    }
+    for (size_t i = 0; i < m->n_part; i++) PLUMB_TRY(check_order(m, i, n_part));
+    return PLUMB_OK;
+}
+
+/* What the end of a file and the end of its header have in common. */
+static plumb_status bind(plumb_model *m) {
+    PLUMB_TRY(check_split(m));
+    PLUMB_TRY(plumb_model_load_vocab(m));
+    for (int i = 0; i < KERNELS_CALLS; i++) measure_kernels(m);   /* those that a small file had no time for */
+    return model_create(&m->model, m->parts, m->n_part, tokenizer_n_vocab(m->tokenizer), &m->err);
+}
+
+plumb_status plumb_model_end(plumb_model *m) {
+    if (m->model) return PLUMB_OK;
+    if (!current(m)) return wrong_state(m, "plumb_model_begin was not called");
+    for (size_t i = 0; i < m->n_part; i++) PLUMB_TRY(gguf_finish(m->parts[i], &m->err));
+    return bind(m);
+}
+
+/* More than caches hold, so that weights come from memory as they do in a model of any size; and what a look at a model
+ * may take where one tensor is larger than that. */
+enum { RING_BYTES = 64 << 20, RING_MAX_BYTES = 512 << 20 };
+
+plumb_status plumb_model_rehearse(plumb_model *m, uint32_t *n_bytes) {
+    *n_bytes = 0;
+    if (!m->headers_only || m->model) return wrong_state(m, "plumb_model_headers_only was not called first");
+    if (!current(m)) return wrong_state(m, "plumb_model_begin was not called");
+    for (size_t i = 0; i < m->n_part; i++) {
+        if (!gguf_has_header(m->parts[i])) return gguf_finish(m->parts[i], &m->err);
+    }
+    PLUMB_TRY(bind(m));
+    uint64_t all, n = model_largest_weight(m->model, &all);
+    if (n < RING_BYTES) n = all < RING_BYTES ? all : RING_BYTES;
+    m->ring = n <= RING_MAX_BYTES ? alloc_array(n, 1) : NULL;
+    /* Written, as pages that were never written are all one and the same, in the fastest cache. */
+    if (m->ring) memset(m->ring, 0, (size_t)n);
+    model_rehearse(m->model, m->ring, n);
+    if (m->ring) *n_bytes = (uint32_t)n;
+    return PLUMB_OK;
+}
+
+double plumb_model_kv_bytes(const plumb_model *m, uint32_t n_ctx, plumb_kv_type type) {
+    struct model_config config = {0};
+    struct error ignored = {0};
+    if (m->model) config = m->model->config;
+    else if (!plumb_model_has_header(m) || model_read_config(&config, m->parts[0], &ignored) != PLUMB_OK) return 0;
+    return attention_cache_bytes(&config, model_n_ctx(&config, n_ctx), type);
+}
+
+/* ---- queries --------------------------------------------------------------------------------------------------- */
+
+static const struct gguf_key *key_at(const plumb_model *m, uint64_t i) {
+    return i < plumb_model_n_key(m) ? gguf_key_at(m->parts[0], i) : NULL;
+}
+
+uint64_t plumb_model_n_key(const plumb_model *m) { return plumb_model_has_header(m) ? gguf_n_key(m->parts[0]) : 0; }
+
+int64_t plumb_model_find_key(const plumb_model *m, const char *name) {
+    for (uint64_t i = 0; i < plumb_model_n_key(m); i++) {
+        if (strcmp(key_at(m, i)->name.data, name) == 0) return (int64_t)i;
+    }
+    return -1;
+}
+
+const char *plumb_model_key_name(const plumb_model *m, uint64_t i) {
+    const struct gguf_key *key = key_at(m, i);
+    return key ? key->name.data : NULL;
+}
+
+const char *plumb_model_key_type(const plumb_model *m, uint64_t i) {
+    static const char *const arrays[GGUF_TYPE_COUNT] = {
+        [GGUF_UINT8] = "array of uint8", [GGUF_INT8] = "array of int8", [GGUF_UINT16] = "array of uint16",
+        [GGUF_INT16] = "array of int16", [GGUF_UINT32] = "array of uint32", [GGUF_INT32] = "array of int32",
+        [GGUF_FLOAT32] = "array of float32", [GGUF_BOOL] = "array of bool", [GGUF_STRING] = "array of string",
+        [GGUF_UINT64] = "array of uint64", [GGUF_INT64] = "array of int64", [GGUF_FLOAT64] = "array of float64",
+    };
+    const struct gguf_key *key = key_at(m, i);
+    if (!key) return NULL;
+    return key->is_array ? arrays[key->type] : gguf_type_name(key->type);
+}
+
+uint64_t plumb_model_key_count(const plumb_model *m, uint64_t i) {
+    const struct gguf_key *key = key_at(m, i);
+    return key ? key->n : 0;
+}
+
+/* Shortest of the usual precisions that reads back as the same number. */
+static void format_float(char *text, size_t cap, double value, bool single) {
+    for (int digits = single ? 6 : 15; digits <= 17; digits++) {
+        snprintf(text, cap, "%.*g", digits, value);
+        double back = 0;   /* infinity and NaN are not read back, and look alike with any number of digits */
+        decimal_read(text, strlen(text), &back);
+        if (single ? (float)back == (float)value : back == value) return;
+    }
+}
+
+static void format_scalar(char *text, size_t cap, enum gguf_type type, const uint8_t *v) {
+    double f64;
+    uint64_t bits;
+    switch (type) {
+    case GGUF_UINT8: snprintf(text, cap, "%u", v[0]); break;
+    case GGUF_INT8: snprintf(text, cap, "%d", (int8_t)v[0]); break;
+    case GGUF_BOOL: snprintf(text, cap, "%s", v[0] ? "true" : "false"); break;
+    case GGUF_UINT16: snprintf(text, cap, "%u", load_u16(v)); break;
+    case GGUF_INT16: snprintf(text, cap, "%d", (int16_t)load_u16(v)); break;
+    case GGUF_UINT32: snprintf(text, cap, "%" PRIu32, load_u32(v)); break;
+    case GGUF_INT32: snprintf(text, cap, "%" PRId32, (int32_t)load_u32(v)); break;
+    case GGUF_UINT64: snprintf(text, cap, "%" PRIu64, load_u64(v)); break;
+    case GGUF_INT64: snprintf(text, cap, "%" PRId64, (int64_t)load_u64(v)); break;
+    case GGUF_FLOAT32: format_float(text, cap, (double)f32_from_bits(load_u32(v)), true); break;
+    case GGUF_FLOAT64:
+        bits = load_u64(v);
+        memcpy(&f64, &bits, sizeof f64);
+        format_float(text, cap, f64, false);
+        break;
+    case GGUF_STRING: case GGUF_ARRAY: case GGUF_TYPE_COUNT: break;
+    }
+}
+
+static size_t copy_out(const char *src, size_t n, char *buf, size_t cap) {
+    if (cap > 0) {
+        size_t n_copy = n < cap ? n : cap - 1;
+        memcpy(buf, src, n_copy);
+        buf[n_copy] = '\0';
+    }
+    return n;
+}
+
+size_t plumb_model_key_value(const plumb_model *m, uint64_t i, uint64_t j, char *buf, size_t cap) {
+    static const uint8_t width[GGUF_TYPE_COUNT] = {
+        [GGUF_UINT8] = 1, [GGUF_INT8] = 1, [GGUF_BOOL] = 1, [GGUF_UINT16] = 2, [GGUF_INT16] = 2, [GGUF_UINT32] = 4,
+        [GGUF_INT32] = 4, [GGUF_FLOAT32] = 4, [GGUF_UINT64] = 8, [GGUF_INT64] = 8, [GGUF_FLOAT64] = 8,
+    };
+    const struct gguf_key *key = key_at(m, i);
+    if (!key || j >= key->n) return copy_out("", 0, buf, cap);
+    if (key->type == GGUF_STRING) return copy_out(key->strings[j].data, (size_t)key->strings[j].n, buf, cap);
+    char text[64] = "";
+    format_scalar(text, sizeof text, key->type, key->values + j * width[key->type]);
+    return copy_out(text, strlen(text), buf, cap);
+}
+
+uint64_t plumb_model_n_tensor(const plumb_model *m) {
+    uint64_t n = 0;
+    for (size_t p = 0; p < m->n_part; p++) n += gguf_has_header(m->parts[p]) ? gguf_n_tensor(m->parts[p]) : 0;
+    return n;
+}
+
+plumb_status plumb_model_tensor(const plumb_model *m, uint64_t i, plumb_tensor *out) {
+    for (size_t p = 0; p < m->n_part && gguf_has_header(m->parts[p]); p++) {
+        uint64_t n = gguf_n_tensor(m->parts[p]);
+        if (i >= n) {
+            i -= n;
+            continue;
+        }
+        const struct gguf_tensor *t = gguf_tensor_at(m->parts[p], i);
+        *out = (plumb_tensor) { .name = t->name.data, .type = quant_traits(t->type)->name, .n_dims = t->n_dims,
+                                .offset = gguf_data_offset(m->parts[p]) + t->offset, .n_bytes = t->n_bytes };
+        memcpy(out->shape, t->shape, sizeof out->shape);
+        return PLUMB_OK;
+    }
+    return PLUMB_ERROR_ARGUMENT;
+}
+
+plumb_status plumb_model_get_info(const plumb_model *m, plumb_model_info *out) {
+    if (!m->model) return PLUMB_ERROR_STATE;
+    const struct model_config *c = &m->model->config;
+    *out = (plumb_model_info) { .architecture = c->architecture, .n_layer = c->n_layer, .n_embd = c->n_embd,
+                                .n_head = c->n_head, .n_head_kv = c->n_head_kv, .head_dim = c->head_dim,
+                                .n_ff = c->n_ff, .n_vocab = c->n_vocab, .n_ctx_train = c->n_ctx_train };
+    for (size_t p = 0; p < m->n_part; p++) {
+        for (uint64_t i = 0; i < gguf_n_tensor(m->parts[p]); i++) {
+            const struct gguf_tensor *t = gguf_tensor_at(m->parts[p], i);
+            out->n_param += t->n_elements;
+            out->weight_bytes += t->n_bytes;
+        }
+    }
+    return PLUMB_OK;
+}
+
+/* ---- tokenizer --------------------------------------------------------------------------------------------------- */
+
+int64_t plumb_tokenize(plumb_model *m, const char *text, size_t len, unsigned flags, int32_t *ids, size_t cap) {
+    if (!m->tokenizer) return wrong_state(m, "the vocabulary is not loaded");
+    return tokenizer_encode(m->tokenizer, text, len, flags, ids, cap, &m->err);
+}
+
+int64_t plumb_token_piece(const plumb_model *m, int32_t id, bool special, char *buf, size_t cap) {
+    if (!m->tokenizer) return PLUMB_ERROR_STATE;
+    return tokenizer_piece(m->tokenizer, id, special, buf, cap);
+}
+
+int64_t plumb_detokenize(const plumb_model *m, const int32_t *ids, size_t n, bool special, char *buf, size_t cap) {
+    if (!m->tokenizer) return PLUMB_ERROR_STATE;
+    return tokenizer_decode(m->tokenizer, ids, n, special, buf, cap);
+}
+
+uint32_t plumb_model_n_vocab(const plumb_model *m) { return m->tokenizer ? tokenizer_n_vocab(m->tokenizer) : 0; }
+int32_t plumb_token_bos(const plumb_model *m) { return m->tokenizer ? tokenizer_bos(m->tokenizer) : -1; }
+int32_t plumb_token_eos(const plumb_model *m) { return m->tokenizer ? tokenizer_eos(m->tokenizer) : -1; }
+bool plumb_token_is_eog(const plumb_model *m, int32_t id) { return m->tokenizer && tokenizer_is_eog(m->tokenizer, id); }
+
+int64_t plumb_chat_format(plumb_model *m, const plumb_message *messages, size_t n, bool add_assistant, char *buf,
+                          size_t cap) {
+    if (!plumb_model_has_header(m)) return wrong_state(m, "the header is not complete");
+    struct gguf_string chat_template = { NULL, 0 };
+    PLUMB_TRY(gguf_get_string(m->parts[0], "tokenizer.chat_template", &chat_template, &m->err));
+    return chat_format(chat_template.data ? &chat_template : NULL, messages, n, add_assistant, buf, cap, &m->err);
+}

@@ -1,0 +1,225 @@
+/* plumb_session: one sequence of tokens over a forward pass and its KV cache. */
+#include "api/model.h"
+#include "forward/forward.h"
+#include "reference/reference.h"
+
+#include <stdlib.h>
+
+struct plumb_session {
+    struct error err;
+    plumb_model *model;
+    uint32_t n_ctx, n_batch, n_past;
+    struct pool *pool;            /* of the fast pass */
+    struct forward *forward;      /* exactly one of these two */
+    struct reference *reference;
+    int32_t *tokens;              /* (n_ctx), n_past of them in the cache */
+    float *logits;                /* (n_vocab) */
+    bool has_logits;
+    bool is_running;              /* inside a feed: callbacks must not change anything */
+};
+
+/* The largest values of plumb_session_params.  No machine has the memory for more: a context of 2^24 tokens takes
+ * 100 GB with a small model. */
+enum { MAX_CTX = 1 << 24, MAX_BATCH = 1 << 16 };
+
+static plumb_status create(plumb_session *s, const plumb_session_params *p, struct error *err) {
+    const struct model *m = s->model->model;
+    if (p->n_ctx > MAX_CTX) {
+        return error_set(err, PLUMB_ERROR_ARGUMENT, "a context of %u tokens: 0 to %d are allowed", p->n_ctx, MAX_CTX);
+    }
+    if (p->n_batch > MAX_BATCH) {
+        return error_set(err, PLUMB_ERROR_ARGUMENT, "batches of %u tokens: 0 to %d are allowed", p->n_batch, MAX_BATCH);
+    }
+    if (p->n_thread > POOL_MAX_THREADS) {
+        return error_set(err, PLUMB_ERROR_ARGUMENT, "%u threads: 0 to %d are allowed", p->n_thread, POOL_MAX_THREADS);
+    }
+    s->n_ctx = model_n_ctx(&m->config, p->n_ctx);
+    s->n_batch = p->n_batch > 0 ? p->n_batch : 64;
+    if (p->pass != PLUMB_PASS_FAST && p->pass != PLUMB_PASS_REFERENCE) {
+        return error_set(err, PLUMB_ERROR_ARGUMENT, "%d is no pass", (int)p->pass);
+    }
+    if (!plumb_kv_type_name(p->kv_type)) {
+        return error_set(err, PLUMB_ERROR_ARGUMENT, "%d is no type of K and V", (int)p->kv_type);
+    }
+    if (!plumb_precision_name(p->precision)) {
+        return error_set(err, PLUMB_ERROR_ARGUMENT, "%d is no precision", (int)p->precision);
+    }
+    if (s->n_batch > s->n_ctx) s->n_batch = s->n_ctx;
+    s->tokens = alloc_array(s->n_ctx, sizeof *s->tokens);
+    s->logits = alloc_array(m->config.n_vocab, sizeof *s->logits);
+    if (!s->tokens || !s->logits) {
+        return error_set(err, PLUMB_ERROR_MEMORY, "out of memory: %u tokens and %u logits", s->n_ctx,
+                         m->config.n_vocab);
+    }
+    if (p->pass == PLUMB_PASS_REFERENCE) return reference_create(&s->reference, m, s->n_ctx, s->n_batch, err);
+    s->pool = pool_create(p->n_thread);
+    struct kernels k;
+    if (p->force_scalar) kernels_init(&k, KERNELS_SCALAR, p->precision);
+    else kernels_choose(&k, p->precision, &s->model->speeds);
+    return forward_create(&s->forward, m, s->n_ctx, s->n_batch, p->kv_type, &k, s->pool, err);
+}
+
+plumb_status plumb_session_create(plumb_session **out, plumb_model *model, const plumb_session_params *params) {
+    static const plumb_session_params defaults;
+    *out = NULL;
+    if (!model->model) return error_set(&model->err, PLUMB_ERROR_STATE, "the model is not loaded to its end");
+    plumb_session *s = calloc(1, sizeof *s);
+    if (!s) return error_set(&model->err, PLUMB_ERROR_MEMORY, "out of memory: %zu bytes for a session", sizeof *s);
+    s->model = model;
+    plumb_status status = create(s, params ? params : &defaults, &model->err);
+    if (status != PLUMB_OK) {
+        plumb_session_free(s);
+        return status;
+    }
+    *out = s;
+    return PLUMB_OK;
+}
+
+void plumb_session_free(plumb_session *s) {
+    if (!s) return;
+    forward_free(s->forward);
+    reference_free(s->reference);
+    pool_free(s->pool);
+    free(s->tokens);
+    free(s->logits);
+    free(s);
+}
+
+const char *plumb_precision_name(plumb_precision precision) {
+    switch (precision) {
+    case PLUMB_PRECISION_EXACT16: return "exact16";
+    case PLUMB_PRECISION_FAST8: return "fast8";
+    }
+    return NULL;
+}
+
+const char *plumb_kv_type_name(plumb_kv_type type) {
+    switch (type) {
+    case PLUMB_KV_I16: return "i16";
+    case PLUMB_KV_Q8: return "q8";
+    case PLUMB_KV_F32: return "f32";
+    }
+    return NULL;
+}
+
+const plumb_model *session_model(const plumb_session *s) { return s->model; }
+const char *plumb_session_error(const plumb_session *s) { return s->err.message; }
+uint32_t plumb_session_n_ctx(const plumb_session *s) { return s->n_ctx; }
+uint32_t plumb_session_n_batch(const plumb_session *s) { return s->n_batch; }
+uint64_t plumb_session_bytes(const plumb_session *s) {
+    uint64_t pass = s->forward ? forward_bytes(s->forward) : reference_bytes(s->reference);
+    return pass + s->n_ctx * sizeof *s->tokens + s->model->model->config.n_vocab * sizeof *s->logits;
+}
+const char *plumb_session_kernels(const plumb_session *s) {
+    return s->forward ? forward_kernels(s->forward)->name : "reference";
+}
+plumb_precision plumb_session_precision(const plumb_session *s) {
+    return s->forward ? forward_kernels(s->forward)->precision : PLUMB_PRECISION_EXACT16;
+}
+uint32_t plumb_session_n_thread(const plumb_session *s) { return pool_size(s->pool); }
+
+uint32_t plumb_session_n_past(const plumb_session *s) { return s->n_past; }
+const int32_t *plumb_session_tokens(const plumb_session *s) { return s->tokens; }
+
+uint32_t plumb_session_reuse(plumb_session *s, const int32_t *ids, size_t n) {
+    uint32_t same = 0;
+    while (same < s->n_past && same + 1 < n && s->tokens[same] == ids[same]) same++;
+    plumb_session_rewind(s, same);
+    return same;
+}
+
+static plumb_status check_not_running(plumb_session *s) {
+    if (!s->is_running) return PLUMB_OK;
+    return error_set(&s->err, PLUMB_ERROR_STATE, "a callback of this session cannot feed, rewind or tap it");
+}
+
+plumb_status plumb_session_rewind(plumb_session *s, uint32_t n_past) {
+    PLUMB_TRY(check_not_running(s));
+    if (n_past > s->n_past) {
+        return error_set(&s->err, PLUMB_ERROR_ARGUMENT, "rewind to token %u, but only %u are in the cache", n_past,
+                         s->n_past);
+    }
+    if (n_past < s->n_past) s->has_logits = false;   /* they belong to a token that is gone */
+    s->n_past = n_past;
+    return PLUMB_OK;
+}
+
+static plumb_status check_feed(plumb_session *s, const int32_t *ids, size_t n) {
+    uint32_t n_vocab = s->model->model->config.n_vocab;
+    PLUMB_TRY(check_not_running(s));
+    if (s->model->headers_only && !s->model->ring) {
+        return error_set(&s->err, PLUMB_ERROR_STATE, "the model was rehearsed, and there are no weights: its largest "
+                         "tensor is too large to be made up");
+    }
+    if (n > s->n_ctx - s->n_past) {
+        return error_set(&s->err, PLUMB_ERROR_CONTEXT, "%zu more tokens do not fit: %u of the context's %u are used", n,
+                         s->n_past, s->n_ctx);
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (ids[i] < 0 || (uint32_t)ids[i] >= n_vocab) {
+            return error_set(&s->err, PLUMB_ERROR_TOKEN, "token %d at index %zu is not in 0..%u", (int)ids[i], i,
+                             n_vocab - 1);
+        }
+    }
+    return PLUMB_OK;
+}
+
+plumb_status plumb_session_set_tap(plumb_session *s, void (*on_tap)(void *user, const plumb_tap *tap), void *user) {
+    PLUMB_TRY(check_not_running(s));
+    struct tap_sink sink = { on_tap, user };
+    plumb_status status = s->forward ? forward_set_tap(s->forward, sink) : reference_set_tap(s->reference, sink);
+    if (status == PLUMB_OK) return PLUMB_OK;
+    return error_set(&s->err, status, "out of memory: attention weights of %u tokens by %u; ask for a smaller context",
+                     s->n_batch, s->n_ctx);
+}
+
+/* One batch; n <= n_batch.  logits: (n_logits, n_vocab) of its last tokens. */
+static void run(plumb_session *s, const int32_t *ids, uint32_t n, uint32_t n_logits, float *logits) {
+    if (s->forward) forward_run(s->forward, ids, n, s->n_past, n_logits, logits);
+    else reference_run(s->reference, ids, n, s->n_past, n_logits, logits);
+    memcpy(s->tokens + s->n_past, ids, n * sizeof *ids);
+    s->n_past += n;
+}
+
+plumb_status plumb_session_feed(plumb_session *s, const int32_t *ids, size_t n) {
+    PLUMB_TRY(check_feed(s, ids, n));
+    s->is_running = true;
+    while (n > 0) {
+        uint32_t n_run = n < s->n_batch ? (uint32_t)n : s->n_batch;
+        run(s, ids, n_run, n_run == n, s->logits);
+        ids += n_run;
+        n -= n_run;
+        s->has_logits = true;
+    }
+    s->is_running = false;
+    return PLUMB_OK;
+}
+
+plumb_status plumb_session_feed_all(plumb_session *s, const int32_t *ids, size_t n,
+                                    void (*on_logits)(void *user, uint32_t pos, const float *logits), void *user) {
+    PLUMB_TRY(check_feed(s, ids, n));
+    if (n == 0) return PLUMB_OK;
+    uint32_t n_vocab = s->model->model->config.n_vocab, n_max = n < s->n_batch ? (uint32_t)n : s->n_batch;
+    float *all = alloc_array((uint64_t)n_max * n_vocab, sizeof *all);
+    if (!all) return error_set(&s->err, PLUMB_ERROR_MEMORY, "out of memory: logits of %u positions", n_max);
+    s->is_running = true;
+    while (n > 0) {
+        uint32_t n_run = n < n_max ? (uint32_t)n : n_max, pos = s->n_past;
+        run(s, ids, n_run, n_run, all);
+        for (uint32_t t = 0; on_logits && t < n_run; t++) on_logits(user, pos + t, all + (size_t)t * n_vocab);
+        memcpy(s->logits, all + (size_t)(n_run - 1) * n_vocab, n_vocab * sizeof *all);
+        ids += n_run;
+        n -= n_run;
+    }
+    s->is_running = false;
+    s->has_logits = true;
+    free(all);
+    return PLUMB_OK;
+}
+
+void plumb_threads_ready(uint32_t n_thread) { pool_hire(n_thread); }
+void plumb_threads_serve(uint32_t thread) { pool_serve(thread); }
+void plumb_threads_broken(void) { pool_break(); }
+void plumb_threads_dismiss(void) { pool_dismiss(); }
+
+float *plumb_session_logits(plumb_session *s) { return s->has_logits ? s->logits : NULL; }

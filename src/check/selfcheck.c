@@ -1,0 +1,656 @@
+/* See selfcheck.h: the table of checks, the runs they look at, the report; then the checks of a pass. */
+#include "check/selfcheck.h"
+
+#include "forward/forward.h"
+#include "reference/reference.h"
+#include "trace/compare.h"
+#include "trace/report.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ---- verdicts ---------------------------------------------------------------------------------------------------- */
+
+void check_set(struct check *c, enum verdict verdict, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    c->verdict = verdict;
+    if (vsnprintf(c->why, sizeof c->why, format, args) < 0) c->why[0] = 0;
+    va_end(args);
+}
+
+void check_detail(struct check *c, const char *format, ...) {
+    uint32_t i = c->n_detail++;
+    if (i >= SELFCHECK_MAX_DETAIL || c->out_of_memory) return;
+    if ((i & (i - 1)) == 0) {   /* full at every power of two */
+        void *more = realloc(c->details, (i == 0 ? 1 : 2 * (size_t)i) * sizeof *c->details);
+        c->out_of_memory = !more;
+        if (!more) return;
+        c->details = more;
+    }
+    va_list args;
+    va_start(args, format);
+    if (vsnprintf(c->details[i], sizeof *c->details, format, args) < 0) c->details[i][0] = 0;
+    va_end(args);
+}
+
+/* ---- checks of a pass -------------------------------------------------------------------------------------------- */
+
+/* Head h of a row. */
+static const float *head_of(const struct trace_row *row, uint32_t h) { return row->values + (size_t)h * row->n; }
+
+static double length_of(const float *x, uint32_t n) {
+    double sum = 0;
+    for (uint32_t i = 0; i < n; i++) sum += (double)x[i] * (double)x[i];
+    return sqrt(sum);
+}
+
+/* sin and cos are rounded to f32, and so is every product: 2e-7 is what is seen. */
+#define ROPE_BOUND 1e-5
+
+void selfcheck_rope(struct check *c, const struct plumb_trace *t) {
+    double worst = 0;
+    size_t n_head = 0;
+    for (size_t i = 0; i < t->n_tap; i++) {
+        const struct trace_tap *before = &t->taps[i];
+        if (before->id != TAP_QCUR && before->id != TAP_KCUR) continue;
+        enum tap_id id = before->id == TAP_QCUR ? TAP_QCUR_ROPE : TAP_KCUR_ROPE;
+        const struct trace_tap *after = trace_find_tap(t, id, before->layer);
+        struct tap_text name;
+        tap_show(&name, before->id, before->layer);
+        if (!after || after->n_row != before->n_row || after->rows[0].n_head != before->rows[0].n_head) {
+            check_detail(c, "%s has no %s of its shape", name.text, tap_spec(id)->name);
+            worst = INFINITY;
+            continue;
+        }
+        for (uint32_t row = 0; row < before->n_row; row++) {
+            for (uint32_t h = 0; h < before->rows[row].n_head; h++, n_head++) {
+                double a = length_of(head_of(&before->rows[row], h), before->rows[row].n);
+                double b = length_of(head_of(&after->rows[row], h), after->rows[row].n), error = fabs(a - b) / a;
+                if (a == 0 && b == 0) continue;
+                if (!(error <= worst)) worst = isnan(error) ? INFINITY : error;
+                if (error <= ROPE_BOUND) continue;
+                check_detail(c, "%s: token %u, head %u: length %.6g before RoPE, %.6g after", name.text,
+                             before->rows[row].pos, h, a, b);
+            }
+        }
+    }
+    if (n_head == 0 && c->n_detail == 0) check_set(c, VERDICT_SKIP, "the pass has no heads that RoPE turns");
+    else if (c->n_detail == 0) check_set(c, VERDICT_OK, "%zu heads are as long after RoPE as before, within %.1g "
+                                         "(bound %g)", n_head, worst, ROPE_BOUND);
+    else check_set(c, VERDICT_FAIL, "%u of %zu heads are not as long after RoPE as before", c->n_detail, n_head);
+}
+
+/* A row of n f32 weights, each rounded to 6e-8 of itself. */
+#define SOFTMAX_BOUND 1e-5
+
+/* Attention weights of one head; tells what is wrong with them.  Returns how far their sum is from 1. */
+static double check_weights(struct check *c, int32_t layer, const struct trace_row *row, uint32_t h) {
+    const float *w = head_of(row, h);
+    double sum = 0;
+    uint32_t p = 0;
+    while (p < row->n && w[p] >= 0 && (p <= row->pos || w[p] == 0)) sum += (double)w[p++];
+    if (p < row->n) {
+        check_detail(c, "kq_soft_max-%d: token %u, head %u: its weight of token %u is %g%s", (int)layer, row->pos, h, p,
+                     (double)w[p], p <= row->pos ? "" : ", a later one");
+        return 0;
+    }
+    if (fabs(sum - 1) > SOFTMAX_BOUND) {
+        check_detail(c, "kq_soft_max-%d: token %u, head %u: the weights sum to %.6g", (int)layer, row->pos, h, sum);
+    }
+    return fabs(sum - 1);
+}
+
+void selfcheck_softmax(struct check *c, const struct plumb_trace *t) {
+    double worst = 0;
+    size_t n_row = 0;
+    for (size_t i = 0; i < t->n_tap; i++) {
+        const struct trace_tap *tap = &t->taps[i];
+        if (tap->id != TAP_KQ_SOFT_MAX) continue;
+        for (uint32_t row = 0; row < tap->n_row; row++) {
+            for (uint32_t h = 0; h < tap->rows[row].n_head; h++, n_row++) {
+                worst = fmax(worst, check_weights(c, tap->layer, &tap->rows[row], h));
+            }
+        }
+    }
+    if (n_row == 0) check_set(c, VERDICT_SKIP, "the pass has no attention weights");
+    else if (c->n_detail == 0) check_set(c, VERDICT_OK, "%zu rows >= 0, 0 after their token, sums 1 within %.1g "
+                                         "(bound %g)", n_row, worst, SOFTMAX_BOUND);
+    else check_set(c, VERDICT_FAIL, "%u of %zu rows of attention weights are wrong", c->n_detail, n_row);
+}
+
+/* V is kept in 16-bit codes: half a code of the head's largest, and what f32 rounds of the one weight's. */
+#define V_BOUND 1.6e-5
+/* Are head_a of a tap's first token and head_b of another's the same, within bound times its largest? */
+static bool same_head(struct check *c, const struct trace_tap *a, uint32_t head_a, const struct trace_tap *b,
+                      uint32_t head_b, double bound) {
+    const float *x = head_of(&a->rows[0], head_a), *y = head_of(&b->rows[0], head_b);
+    double largest = 0;
+    for (uint32_t i = 0; i < b->rows[0].n; i++) largest = fmax(largest, fabs((double)y[i]));
+    for (uint32_t i = 0; i < a->rows[0].n; i++) {
+        if (fabs((double)x[i] - (double)y[i]) <= bound * largest) continue;
+        check_detail(c, "layer %d, position 0: %s[head %u, %u] is %.9g, %s[head %u, %u] is %.9g", (int)a->layer,
+                     tap_spec(a->id)->name, head_a, i, (double)x[i], tap_spec(b->id)->name, head_b, i, (double)y[i]);
+        return false;
+    }
+    return true;
+}
+
+void selfcheck_first(struct check *c, const struct plumb_trace *t) {
+    enum { Q, Q_ROPE, K, K_ROPE, V, KQV, N };
+    static const enum tap_id ids[N] = { TAP_QCUR, TAP_QCUR_ROPE, TAP_KCUR, TAP_KCUR_ROPE, TAP_VCUR, TAP_KQV_OUT };
+    uint32_t n_layer = 0, n_bad = 0;
+    for (int32_t il = 0; trace_find_tap(t, TAP_QCUR, il); il++, n_layer++) {
+        const struct trace_tap *taps[N];
+        uint32_t n_head[N];
+        bool ok = true;
+        for (size_t i = 0; i < N; i++) {
+            taps[i] = trace_find_tap(t, ids[i], il);
+            ok = ok && taps[i] && taps[i]->rows[0].pos == 0 && taps[i]->rows[0].n == taps[Q]->rows[0].n;
+            n_head[i] = ok ? taps[i]->rows[0].n_head : 0;
+        }
+        if (!ok || n_head[Q_ROPE] != n_head[Q] || n_head[K_ROPE] != n_head[K] || n_head[KQV] % n_head[V] != 0) {
+            check_set(c, VERDICT_SKIP, "layer %d: its heads cannot be compared", (int)il);
+            return;
+        }
+        for (uint32_t h = 0; h < n_head[Q]; h++) ok = same_head(c, taps[Q], h, taps[Q_ROPE], h, 0) && ok;
+        for (uint32_t h = 0; h < n_head[K]; h++) ok = same_head(c, taps[K], h, taps[K_ROPE], h, 0) && ok;
+        uint32_t n_group = n_head[KQV] / n_head[V];
+        for (uint32_t h = 0; h < n_head[KQV]; h++) {
+            ok = same_head(c, taps[KQV], h, taps[V], h / n_group, V_BOUND) && ok;
+        }
+        n_bad += !ok;
+    }
+    if (n_layer == 0) check_set(c, VERDICT_SKIP, "the pass has no attention");
+    else if (n_bad == 0) check_set(c, VERDICT_OK, "in %u layers RoPE turns by nothing, exactly, and attention gives "
+                                   "V within %g", n_layer, V_BOUND);
+    else check_set(c, VERDICT_FAIL, "wrong in %u of %u layers", n_bad, n_layer);
+}
+
+void selfcheck_logits(struct check *c, const float *a, const float *b, uint32_t n_token, uint32_t n_vocab,
+                      const char *what) {
+    uint64_t n_other = 0;
+    for (size_t i = 0; i < (size_t)n_token * n_vocab; i++) {
+        if (f32_to_bits(a[i]) == f32_to_bits(b[i]) || a[i] == b[i]) continue;
+        if (n_other++ > 0) continue;
+        check_detail(c, "the first other logit: after token %zu, id %zu: %.9g and %.9g", i / n_vocab, i % n_vocab,
+                     (double)a[i], (double)b[i]);
+    }
+    if (n_other == 0) check_set(c, VERDICT_OK, "%s: the logits of %u positions are the same bits", what, n_token);
+    else check_set(c, VERDICT_FAIL, "%s: %llu of %llu logits differ", what, (unsigned long long)n_other,
+                   (unsigned long long)n_token * n_vocab);
+}
+
+/* Of the whole pass, and of each layer from the same input: activations are rounded to 16 bits, sums are f32.  SmolLM2
+ * has 5e-4 and 3e-4 in its worst tap. */
+#define REFERENCE_BOUND 0.01
+#define LAYER_BOUND 0.003
+
+/* Where a tap is NaN or infinite first. */
+static bool find_bad(const struct trace_tap *tap, uint32_t *pos, uint32_t *place) {
+    for (uint32_t row = 0; row < tap->n_row; row++) {
+        for (uint32_t i = 0; i < tap->rows[row].n_value; i++) {
+            if (isfinite(tap->rows[row].values[i])) continue;
+            *pos = tap->rows[row].pos;
+            *place = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+static double tap_error(const struct trace_tap *fast, const struct trace_tap *reference) {
+    struct comparison sum = { 0 };
+    if (!reference || reference->n_row != fast->n_row) return INFINITY;
+    compare_taps(&sum, fast, reference);
+    return compare_error(&sum);
+}
+
+void selfcheck_reference(struct check *c, const struct plumb_trace *fast, const struct plumb_trace *reference,
+                         double bound) {
+    double worst = 0, worst_of_layer = 0;
+    uint32_t bad_pos = 0, bad_place = 0;
+    const struct trace_tap *at = NULL, *at_of_layer = NULL, *parts = NULL, *bad = NULL;
+    for (size_t i = 0; i < fast->n_tap; i++) {
+        const struct trace_tap *tap = &fast->taps[i];
+        double error = tap_error(tap, trace_find_tap(reference, tap->id, tap->layer));
+        if (!bad && find_bad(tap, &bad_pos, &bad_place)) bad = tap;
+        if (!(error <= bound) && !parts) parts = tap;
+        if (!at || !(error <= worst)) { worst = error; at = tap; }
+        if (!at_of_layer || !(error <= worst_of_layer)) { worst_of_layer = error; at_of_layer = tap; }
+        if (tap->layer >= 0 && i + 1 < fast->n_tap && tap[1].layer == tap->layer) continue;
+        const char *name = tap_spec(at_of_layer->id)->name;
+        if (tap->layer >= 0) check_detail(c, "layer %d: worst %.2g in %s", (int)tap->layer, worst_of_layer, name);
+        else check_detail(c, "%s: %.2g", name, worst_of_layer);
+        at_of_layer = NULL;
+    }
+    struct tap_text name, worst_name;
+    if (at) tap_show(&worst_name, at->id, at->layer);
+    if (!at) {
+        check_set(c, VERDICT_SKIP, "the pass has no taps");
+    } else if (bad) {
+        check_set(c, VERDICT_FAIL, "%s is the first tap with NaN or infinity, at [%u, %u]",
+                  tap_show(&name, bad->id, bad->layer), bad_pos, bad_place);
+    } else if (parts) {
+        check_set(c, VERDICT_FAIL, "%s is the first tap over the bound %g; the worst is %s with a relative error of "
+                  "%.2g", tap_show(&name, parts->id, parts->layer), bound, worst_name.text, worst);
+    } else {
+        check_set(c, VERDICT_OK, "%zu taps; worst relative error %.2g, %s (bound %g)", fast->n_tap, worst,
+                  worst_name.text, bound);
+    }
+}
+
+/* ---- the runs ---------------------------------------------------------------------------------------------------- */
+
+enum { MAX_TOKEN = 12 };
+
+struct selfcheck {
+    const struct selfcheck_input *in;
+    const plumb_report *report;
+    struct error *err;
+    double done, share;          /* of the whole, before the check that runs, and of it */
+    size_t n_stats;
+    struct tensor_stats *stats;  /* (n_stats) of all tensors */
+    uint32_t n_token;            /* fed by every run */
+    int32_t ids[MAX_TOKEN];
+    float *logits, *other;       /* (n_token, n_vocab): of the first run, and of the one held against it */
+    struct plumb_trace *fast;    /* of the first run */
+    bool cannot_run;             /* there is no first run, *err says why */
+    plumb_status status;
+};
+
+static void progress(struct selfcheck *s, double part) {
+    if (s->report->on_progress) s->report->on_progress(s->report->user, s->done + s->share * part);
+}
+
+/* A text's tokens, as many as cost about 4 G multiplications, 2 at least. */
+static plumb_status choose_tokens(struct selfcheck *s) {
+    static const char text[] = "The plumb line hangs straight; the wall, built in 1912, does not.";
+    const struct model *m = s->in->model;
+    uint64_t n_param = 1;
+    for (size_t i = 0; i < s->n_stats; i++) n_param += s->stats[i].tensor->n_elements;
+    uint64_t n = 4000000000u / n_param;
+    s->n_token = n < 2 ? 2 : n > MAX_TOKEN ? MAX_TOKEN : (uint32_t)n;
+    for (uint32_t i = 0; i < MAX_TOKEN; i++) s->ids[i] = (int32_t)((i * 37 + 5) % m->config.n_vocab);
+    if (!s->in->tokenizer) return PLUMB_OK;
+    /* The ids above stand behind a shorter text, and for one that cannot be tokenized. */
+    struct error err;
+    int64_t n_id = tokenizer_encode(s->in->tokenizer, text, sizeof text - 1, PLUMB_ADD_SPECIAL, s->ids, MAX_TOKEN,
+                                    &err);
+    return n_id == PLUMB_ERROR_MEMORY ? error_set(s->err, PLUMB_ERROR_MEMORY, "%s", err.message) : PLUMB_OK;
+}
+
+/* An empty trace that keeps all values of a run's taps; NULL if out of memory. */
+static struct plumb_trace *create_trace(const struct selfcheck *s) {
+    struct plumb_trace *t = plumb_trace_create();
+    if (!t || trace_set_tokens(t, s->ids, s->n_token, s->n_token) == PLUMB_OK) {
+        if (t) t->params.n_value = UINT32_MAX;
+        return t;
+    }
+    plumb_trace_free(t);
+    return NULL;
+}
+
+static void record(void *trace, const plumb_tap *tap) { plumb_trace_add(trace, tap); }   /* its first failure stays */
+
+/* What the checks run with, but for one of the two precisions. */
+static const plumb_precision exact16 = PLUMB_PRECISION_EXACT16;
+
+/* One run of the fast pass in steps of n_step tokens, logits of every position to (n_token, n_vocab) out. */
+static plumb_status run_fast(struct selfcheck *s, uint32_t n_token, uint32_t n_step, enum kernels_isa isa,
+                             plumb_precision precision, struct pool *pool, float *out,
+                             struct plumb_trace *trace) {
+    struct forward *f;
+    struct kernels k;
+    kernels_init(&k, isa, precision);
+    PLUMB_TRY(forward_create(&f, s->in->model, n_token, n_step, PLUMB_KV_I16, &k, pool, s->err));
+    plumb_status status = PLUMB_OK;
+    if (trace) status = forward_set_tap(f, (struct tap_sink) { record, trace });
+    for (uint32_t pos = 0; status == PLUMB_OK && pos < n_token; pos += n_step) {
+        uint32_t n = n_token - pos < n_step ? n_token - pos : n_step;
+        forward_run(f, s->ids + pos, n, pos, n, out + (size_t)pos * s->in->model->config.n_vocab);
+    }
+    forward_free(f);
+    return status == PLUMB_OK && trace ? trace->err.status : status;
+}
+
+/* ---- the table --------------------------------------------------------------------------------------------------- */
+
+static void do_file(struct selfcheck *s, struct check *c) {
+    uint64_t n_tensor = 0, n_bytes = 0;
+    for (size_t i = 0; i < s->in->n_part; i++) n_tensor += gguf_n_tensor(s->in->parts[i]);
+    for (size_t i = 0; i < s->n_stats; i++) n_bytes += s->stats[i].tensor->n_bytes;
+    if (s->in->load_error[0]) check_set(c, VERDICT_FAIL, "%s", s->in->load_error);
+    else check_set(c, VERDICT_OK, "%llu tensors of %.1f MB, all bytes arrived, the architecture is %s",
+                   (unsigned long long)n_tensor, (double)n_bytes / 1e6, s->in->model->config.architecture);
+}
+
+static void tell_problem(void *user, plumb_status status, const char *message) {
+    (void)status;
+    check_detail(user, "%s", message);
+}
+
+static void do_tensors(struct selfcheck *s, struct check *c) {
+    struct error err = { 0 };
+    const struct gguf_tensor *embd = gguf_find_in_parts(s->in->parts, s->in->n_part, "token_embd.weight");
+    uint64_t n_vocab = s->in->tokenizer ? tokenizer_n_vocab(s->in->tokenizer) : embd ? embd->shape[1] : 0;
+    plumb_status status = model_check_tensors(s->in->parts, s->in->n_part, (uint32_t)n_vocab, tell_problem, c, &err);
+    if (status == PLUMB_ERROR_MEMORY) s->status = error_set(s->err, status, "%s", err.message);
+    if (status == PLUMB_OK) check_set(c, VERDICT_OK, "%zu tensors: none is missing, unknown, transposed or of another "
+                                      "shape", s->n_stats);
+    else if (c->n_detail == 0) check_set(c, VERDICT_FAIL, "%s", err.message);   /* a key */
+    else check_set(c, VERDICT_FAIL, "%u tensors are missing, unknown or of a wrong shape", c->n_detail);
+}
+
+static void do_statistics(struct selfcheck *s, struct check *c) { selfcheck_statistics(c, s->stats, s->n_stats); }
+static void do_layers(struct selfcheck *s, struct check *c) { selfcheck_layers(c, s->stats, s->n_stats); }
+static void do_head(struct selfcheck *s, struct check *c) { selfcheck_head(c, s->stats, s->n_stats); }
+static void do_norms(struct selfcheck *s, struct check *c) { selfcheck_norms(c, s->stats, s->n_stats); }
+static void do_rope(struct selfcheck *s, struct check *c) { selfcheck_rope(c, s->fast); }
+static void do_softmax(struct selfcheck *s, struct check *c) { selfcheck_softmax(c, s->fast); }
+static void do_first(struct selfcheck *s, struct check *c) { selfcheck_first(c, s->fast); }
+
+static void do_batch(struct selfcheck *s, struct check *c) {
+    s->status = run_fast(s, s->n_token, 1, KERNELS_SIMD128, exact16, NULL, s->other, NULL);
+    selfcheck_logits(c, s->logits, s->other, s->n_token, s->in->model->config.n_vocab, "in one batch and one by one");
+}
+
+/* Without a cache: the whole prefix again for every token. */
+static void do_cache(struct selfcheck *s, struct check *c) {
+    uint32_t n_vocab = s->in->model->config.n_vocab;
+    float *all = alloc_array((uint64_t)s->n_token * n_vocab, sizeof *all);
+    if (!all) s->status = PLUMB_ERROR_MEMORY;
+    for (uint32_t n = 1; s->status == PLUMB_OK && n <= s->n_token; n++) {
+        s->status = run_fast(s, n, n, KERNELS_SIMD128, exact16, NULL, all, NULL);
+        memcpy(s->other + (size_t)(n - 1) * n_vocab, all + (size_t)(n - 1) * n_vocab, n_vocab * sizeof *all);
+        progress(s, (double)n / s->n_token);
+    }
+    free(all);
+    selfcheck_logits(c, s->logits, s->other, s->n_token, n_vocab, "with the KV cache and with every prefix anew");
+}
+
+/* Whole passes, in one batch and one by one, by several threads. */
+static plumb_status run_threads(struct selfcheck *s, struct check *c, struct pool *pool) {
+    /* A whole pass has hundreds of loops, but on a busy machine the caller may do them all before others are awake. */
+    enum { TRIES = 200 };
+    uint32_t n_vocab = s->in->model->config.n_vocab, n_thread = pool_size(pool);
+    static const char *const ways[] = { "in one batch", "one by one" };
+    uint32_t n_taken[2] = { 0 };
+    for (size_t way = 0; way < 2; way++) {
+        uint32_t before = pool_n_taken(pool);
+        for (int i = 0; i < TRIES && n_taken[way] == 0; i++) {
+            PLUMB_TRY(run_fast(s, s->n_token, way == 0 ? s->n_token : 1, KERNELS_SIMD128, exact16, pool, s->other,
+                               NULL));
+            char what[80];
+            snprintf(what, sizeof what, "with 1 and %u threads, %s", n_thread, ways[way]);
+            selfcheck_logits(c, s->logits, s->other, s->n_token, n_vocab, what);
+            if (c->verdict != VERDICT_OK) return PLUMB_OK;
+            n_taken[way] = pool_n_taken(pool) - before;
+        }
+    }
+    if (n_taken[0] == 0 || n_taken[1] == 0) {
+        check_set(c, VERDICT_SKIP, "no thread but the first took part in %d runs %s: the machine is busy, or the model "
+                  "too small", TRIES, ways[n_taken[0] > 0]);
+    } else {
+        check_set(c, VERDICT_OK, "with 1 and %u threads, in one batch and one by one: the logits of %u positions are "
+                  "the same bits; the other threads took part %u times", n_thread, s->n_token, n_taken[0] + n_taken[1]);
+    }
+    return PLUMB_OK;
+}
+
+/* The very bits: which thread computes an element must not matter. */
+static void do_threads(struct selfcheck *s, struct check *c) {
+    enum { THREADS = 4 };   /* more than there are processors does no harm */
+    struct pool *pool = pool_create(THREADS);
+    if (pool_size(pool) == 1) check_set(c, VERDICT_SKIP, "the engine has one thread here");
+    else s->status = run_threads(s, c, pool);
+    pool_free(pool);
+}
+
+static void do_simd(struct selfcheck *s, struct check *c) {
+    struct kernels best, scalar;
+    kernels_init(&best, KERNELS_SIMD128, exact16);
+    kernels_init(&scalar, KERNELS_SCALAR, exact16);
+    if (strcmp(best.name, scalar.name) == 0) {
+        check_set(c, VERDICT_SKIP, "this build has no kernels but the %s ones (the WebAssembly builds have SIMD128)",
+                  scalar.name);
+        return;
+    }
+    char what[80];
+    snprintf(what, sizeof what, "with %s and with %s kernels", best.name, scalar.name);
+    s->status = run_fast(s, s->n_token, s->n_token, KERNELS_SCALAR, exact16, NULL, s->other, NULL);
+    selfcheck_logits(c, s->logits, s->other, s->n_token, s->in->model->config.n_vocab, what);
+}
+
+/* Has a table kernels for this type that another has not? */
+static bool has_own(const struct kernels *k, const struct kernels *other, uint32_t type) {
+    return k->unpack[type] != other->unpack[type] || k->bytes[0].dot[type] != other->bytes[0].dot[type]
+        || k->bytes[1].dot[type] != other->bytes[1].dot[type];
+}
+
+/* How many of the model's matrices relaxed kernels multiply with, which want rows in eights (kernels.h). */
+static uint32_t count_relaxed(const struct model *m, const struct kernels *relaxed, const struct kernels *simd128) {
+    uint32_t n = 0;
+    for (uint32_t il = 0; il <= m->config.n_layer; il++) {
+        const struct layer *l = &m->layers[il < m->config.n_layer ? il : 0];
+        const struct weight *of_layer[] = { &l->attn_q, &l->attn_k, &l->attn_v, &l->attn_output, &l->ffn_gate,
+                                            &l->ffn_up, &l->ffn_down }, *const output = &m->output;
+        const struct weight *const *weights = il < m->config.n_layer ? of_layer : &output;
+        for (size_t i = 0; i < (il < m->config.n_layer ? sizeof of_layer / sizeof *of_layer : 1); i++) {
+            n += weights[i]->n_packed >= TILE_ROWS && has_own(relaxed, simd128, weights[i]->type);
+        }
+    }
+    return n;
+}
+
+/* Relaxed dots of both precisions, and the portable kernels. */
+static void do_relaxed(struct selfcheck *s, struct check *c) {
+    enum { N = 6 };   /* a batch of four and one more, and one alone: each has kernels of its own */
+    uint32_t n_vocab = s->in->model->config.n_vocab;
+    struct kernels k, simd128;
+    kernels_init(&k, KERNELS_RELAXED, exact16);
+    kernels_init(&simd128, KERNELS_SIMD128, exact16);
+    if (k.isa != KERNELS_RELAXED) {
+        check_set(c, VERDICT_SKIP, "this build has no relaxed SIMD");
+        return;
+    }
+    uint32_t n_matrix = count_relaxed(s->in->model, &k, &simd128);
+    if (n_matrix == 0) {
+        check_set(c, VERDICT_SKIP, "the types of this model's weights have no relaxed kernels");
+        return;
+    }
+    float *relaxed = alloc_array((uint64_t)N * n_vocab, sizeof *relaxed);
+    float *scalar = alloc_array((uint64_t)N * n_vocab, sizeof *scalar);
+    if (!relaxed || !scalar) s->status = PLUMB_ERROR_MEMORY;
+    for (plumb_precision p = PLUMB_PRECISION_EXACT16; p <= PLUMB_PRECISION_FAST8; p++) {
+        if (s->status == PLUMB_OK) s->status = run_fast(s, N, N - 1, KERNELS_RELAXED, p, NULL, relaxed, NULL);
+        if (s->status == PLUMB_OK) s->status = run_fast(s, N, N, KERNELS_SCALAR, p, NULL, scalar, NULL);
+        char what[120];
+        snprintf(what, sizeof what, "%s with relaxed and with scalar kernels", plumb_precision_name(p));
+        if (s->status == PLUMB_OK) selfcheck_logits(c, relaxed, scalar, N, n_vocab, what);
+        if (s->status != PLUMB_OK || c->verdict != VERDICT_OK) break;
+    }
+    if (s->status == PLUMB_OK && c->verdict == VERDICT_OK) {
+        check_set(c, VERDICT_OK, "exact16 and fast8 with relaxed kernels, for %u matrices, and with scalar ones: the "
+                  "logits of %d positions are the same bits", n_matrix, N);
+    }
+    free(relaxed);
+    free(scalar);
+}
+
+/* Goes on with what the fast pass gave to the next layer. */
+static void force_layer_input(void *selfcheck, const plumb_tap *tap, double *x) {
+    const struct selfcheck *s = selfcheck;
+    enum tap_id id;
+    if (!tap_find(tap->name, strlen(tap->name), &id) || (id != TAP_EMBD && id != TAP_L_OUT)) return;
+    const struct trace_tap *fast = trace_find_tap(s->fast, id, tap->layer);
+    for (uint32_t t = 0; fast && t < tap->n_token; t++) {
+        const struct trace_row *row = trace_find_row(fast, tap->pos + t);
+        for (uint32_t i = 0; row && i < row->n_value; i++) x[(size_t)t * tap->n + i] = (double)row->values[i];
+    }
+}
+
+/* The fast pass against the reference pass, which goes on by itself, or with the fast pass's input of every layer. */
+static void compare_passes(struct selfcheck *s, struct check *c, bool layers_alone) {
+    struct reference *r;
+    s->status = reference_create(&r, s->in->model, s->n_token, s->n_token, s->err);
+    if (s->status != PLUMB_OK) return;
+    struct plumb_trace *trace = create_trace(s);
+    s->status = trace ? reference_set_tap(r, (struct tap_sink) { record, trace }) : PLUMB_ERROR_MEMORY;
+    if (s->status == PLUMB_OK) {
+        reference_set_force(r, layers_alone ? force_layer_input : NULL, s);
+        reference_run(r, s->ids, s->n_token, 0, s->n_token, s->other);
+        s->status = trace->err.status;
+    }
+    reference_free(r);
+    if (s->status == PLUMB_OK) selfcheck_reference(c, s->fast, trace, layers_alone ? LAYER_BOUND : REFERENCE_BOUND);
+    plumb_trace_free(trace);
+}
+
+static void do_layer(struct selfcheck *s, struct check *c) { compare_passes(s, c, true); }
+static void do_reference(struct selfcheck *s, struct check *c) { compare_passes(s, c, false); }
+
+static void do_tokenizer(struct selfcheck *s, struct check *c) { selfcheck_tokenizer(c, s->in->tokenizer); }
+
+enum needs { NEEDS_NOTHING, NEEDS_DATA, NEEDS_TOKENIZER, NEEDS_MODEL };
+
+/* share: about how much of the time it takes. */
+static const struct row {
+    const char *name, *what;
+    enum needs needs;
+    int share;
+    void (*run)(struct selfcheck *s, struct check *c);
+} table[] = {
+    { "file", "the file is whole and its keys make a model", NEEDS_NOTHING, 1, do_file },
+    { "tensors", "the tensor directory is that of the architecture", NEEDS_DATA, 1, do_tensors },
+    { "statistics", "values of every tensor", NEEDS_DATA, 1, do_statistics },
+    { "layers", "tensors are like those of the other layers", NEEDS_DATA, 1, do_layers },
+    { "head", "tied or untied", NEEDS_DATA, 1, do_head },
+    { "norms", "norm weights have their usual scale", NEEDS_DATA, 1, do_norms },
+    { "tokenizer", "texts come back from their tokens", NEEDS_TOKENIZER, 4, do_tokenizer },
+    { "rope", "RoPE keeps norms", NEEDS_MODEL, 1, do_rope },
+    { "softmax", "attention weights", NEEDS_MODEL, 1, do_softmax },
+    { "position-0", "the first token alone", NEEDS_MODEL, 1, do_first },
+    { "layer", "each layer alone", NEEDS_MODEL, 20, do_layer },
+    { "batch", "prefill = step by step", NEEDS_MODEL, 10, do_batch },
+    { "cache", "KV cache on = off", NEEDS_MODEL, 50, do_cache },
+    { "threads", "1 thread = N threads", NEEDS_MODEL, 1, do_threads },
+    { "simd", "scalar = SIMD", NEEDS_MODEL, 10, do_simd },
+    { "relaxed", "scalar = relaxed SIMD", NEEDS_MODEL, 10, do_relaxed },
+    { "reference", "the fast pass agrees with the reference pass", NEEDS_MODEL, 20, do_reference },
+};
+#define N_ROW (sizeof table / sizeof *table)
+#define SHARE_READ 30.0                    /* reading all tensors, before the first row */
+#define SHARE_ALL (SHARE_READ + 134.0)   /* of the table */
+
+static const char *verdict_name(enum verdict v) {
+    static const char *const names[] = { "OK", "WARN", "FAIL", "SKIP" };
+    return names[v];
+}
+
+static void run_row(struct selfcheck *s, const struct row *row, struct check *c) {
+    if (row->needs != NEEDS_NOTHING && !s->in->is_complete) check_set(c, VERDICT_SKIP, "the file is not complete");
+    else if (row->needs == NEEDS_TOKENIZER && !s->in->tokenizer) check_set(c, VERDICT_SKIP, "there is no tokenizer");
+    else if (row->needs == NEEDS_MODEL && !s->in->model) check_set(c, VERDICT_SKIP, "there is no model to run");
+    else if (row->needs == NEEDS_MODEL && s->cannot_run) check_set(c, VERDICT_FAIL, "%s", s->err->message);
+    else row->run(s, c);
+    if (c->out_of_memory) s->status = PLUMB_ERROR_MEMORY;
+}
+
+/* ---- the report -------------------------------------------------------------------------------------------------- */
+
+static void write_text(struct report_writer *w, const struct row *row, const struct check *c) {
+    enum { INDENT = 18, SHOWN = 12 };   /* the JSON has them all */
+    report_printf(w, "%-4s  %-11s ", verdict_name(c->verdict), row->name);
+    report_wrapped(w, c->why, strlen(c->why), INDENT);
+    if (c->verdict != VERDICT_FAIL && c->verdict != VERDICT_WARN) return;
+    for (uint32_t i = 0; i < c->n_detail && i < SHOWN; i++) {
+        report_printf(w, "%*s", INDENT, "");
+        report_wrapped(w, c->details[i], strlen(c->details[i]), INDENT);
+    }
+    if (c->n_detail > SHOWN) report_printf(w, "%*sand %u more; --json has them\n", INDENT, "", c->n_detail - SHOWN);
+}
+
+static void write_json(struct report_writer *w, const struct row *row, const struct check *c) {
+    report_printf(w, "%s\n    {\"name\": \"%s\", \"what\": \"%s\", \"verdict\": \"%s\", \"why\": ",
+                  row == table ? "" : ",", row->name, row->what, verdict_name(c->verdict));
+    report_json_string(w, c->why, strlen(c->why));
+    report_printf(w, ", \"n_detail\": %u, \"details\": [", c->n_detail);
+    for (uint32_t i = 0; i < c->n_detail && i < SELFCHECK_MAX_DETAIL; i++) {
+        if (i > 0) report_bytes(w, ", ", 2);
+        report_json_string(w, c->details[i], strlen(c->details[i]));
+    }
+    report_bytes(w, "]}", 2);
+}
+
+/* Statistics of all tensors, and the first run. */
+static plumb_status prepare(struct selfcheck *s) {
+    size_t n = 0;
+    if (!s->in->is_complete) return PLUMB_OK;
+    for (size_t i = 0; i < s->in->n_part; i++) n += (size_t)gguf_n_tensor(s->in->parts[i]);
+    s->stats = alloc_array(n, sizeof *s->stats);
+    if (!s->stats) return PLUMB_ERROR_MEMORY;
+    for (size_t p = 0; p < s->in->n_part; p++) {
+        for (uint64_t i = 0; i < gguf_n_tensor(s->in->parts[p]); i++) {
+            PLUMB_TRY(tensor_stats_of(&s->stats[s->n_stats], gguf_tensor_at(s->in->parts[p], i), s->err));
+            progress(s, (double)++s->n_stats / (double)n);
+        }
+    }
+    if (!s->in->model) return PLUMB_OK;
+    PLUMB_TRY(choose_tokens(s));
+    uint64_t n_logit = (uint64_t)s->n_token * s->in->model->config.n_vocab;
+    s->logits = alloc_array(n_logit, sizeof *s->logits);
+    s->other = alloc_array(n_logit, sizeof *s->other);
+    if (!s->logits || !s->other) return PLUMB_ERROR_MEMORY;
+    s->fast = create_trace(s);
+    if (!s->fast) return PLUMB_ERROR_MEMORY;
+    plumb_status status = run_fast(s, s->n_token, s->n_token, KERNELS_SIMD128, exact16, NULL, s->logits, s->fast);
+    s->cannot_run = status == PLUMB_ERROR_UNSUPPORTED;   /* a tensor type without a kernel */
+    return s->cannot_run ? PLUMB_OK : status;
+}
+
+plumb_status selfcheck_run(const struct selfcheck_input *in, const plumb_report *report, bool *ok, struct error *err) {
+    *ok = false;
+    if (report->format != PLUMB_FORMAT_TEXT && report->format != PLUMB_FORMAT_JSON) {
+        return error_set(err, PLUMB_ERROR_ARGUMENT, "a selfcheck is written as text or JSON");
+    }
+    bool is_json = report->format == PLUMB_FORMAT_JSON;
+    struct selfcheck s = { .in = in, .report = report, .err = err, .share = SHARE_READ / SHARE_ALL };
+    struct report_writer w;
+    report_begin(&w, report->write, report->user);
+    uint32_t n_of[4] = { 0 };
+    err->message[0] = 0;
+    s.status = prepare(&s);
+    if (s.status == PLUMB_OK && is_json) {
+        const char *name = report->name_a ? report->name_a : "";
+        report_printf(&w, "{\n  \"plumb\": \"selfcheck\", \"model\": ");
+        report_json_string(&w, name, strlen(name));
+        report_printf(&w, ", \"checks\": [");
+    }
+    for (size_t i = 0; i < N_ROW && s.status == PLUMB_OK; i++) {
+        struct check c = { 0 };
+        s.done += s.share;
+        s.share = table[i].share / SHARE_ALL;
+        run_row(&s, &table[i], &c);
+        n_of[c.verdict]++;
+        if (s.status == PLUMB_OK) (is_json ? write_json : write_text)(&w, &table[i], &c);
+        report_flush(&w);
+        progress(&s, 1);
+        free(c.details);
+    }
+    *ok = s.status == PLUMB_OK && n_of[VERDICT_FAIL] == 0;
+    if (s.status == PLUMB_OK && is_json) report_printf(&w, "\n  ],\n  \"ok\": %s\n}\n", *ok ? "true" : "false");
+    else if (s.status == PLUMB_OK) report_printf(&w, "%u OK, %u WARN, %u FAIL, %u SKIP\n", n_of[VERDICT_OK],
+                                                 n_of[VERDICT_WARN], n_of[VERDICT_FAIL], n_of[VERDICT_SKIP]);
+    report_flush(&w);
+    plumb_trace_free(s.fast);
+    free(s.stats);
+    free(s.logits);
+    free(s.other);
+    if (s.status == PLUMB_ERROR_MEMORY && !err->message[0]) {
+        error_set(err, s.status, "out of memory: activations and logits of %u tokens", s.n_token);
+    }
+    return s.status;
+}

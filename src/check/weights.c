@@ -1,0 +1,490 @@
+/* See weights.h: one pass over two tensors, a judgement, and for those that types do not explain a list of hypotheses,
+ * each tried on some rows. */
+#include "check/weights.h"
+
+#include "reference/quirks.h"
+#include "trace/report.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Measured on 15 matrices of Gaussian weights, rows of 256 and 512, that llama-quantize (llama.cpp v0.5.0) --pure made
+ * of F32, dequantized by the gguf package; Q8_K, which it does not write, by its definition in numpy. */
+double weights_type_error(uint32_t type) {
+    static const double errors[QUANT_TYPE_COUNT] = {
+        [QUANT_F16] = 2.1e-4, [QUANT_BF16] = 1.66e-3, [QUANT_Q8_0] = 5.4e-3, [QUANT_Q8_K] = 7e-3,
+        [QUANT_Q6_K] = 0.0178, [QUANT_Q5_K] = 0.0361, [QUANT_Q5_1] = 0.038, [QUANT_Q5_0] = 0.0425,
+        [QUANT_Q4_K] = 0.0713, [QUANT_IQ4_NL] = 0.0762, [QUANT_IQ4_XS] = 0.0768, [QUANT_Q4_1] = 0.078,
+        [QUANT_Q4_0] = 0.086, [QUANT_Q3_K] = 0.151, [QUANT_Q2_K] = 0.297,
+    };
+    return type < QUANT_TYPE_COUNT ? errors[type] : 0;
+}
+
+/* ---- rows -------------------------------------------------------------------------------------------------------- */
+
+/* A tensor as a hypothesis sees it. */
+struct view {
+    const struct gguf_tensor *tensor;
+    enum misread misread;
+    uint32_t n_head;    /* rows in another order within each of so many heads; 0: in their own */
+    bool from_pairs;    /* rows 2i and 2i + 1 of a head (GGUF) where i and i + half are asked for (Hugging Face);
+                         * false: the other way round */
+};
+
+/* bytes: room for a row of the file. */
+static void read_row(const struct view *v, uint64_t i, uint8_t *bytes, float *out) {
+    const struct gguf_tensor *t = v->tensor;
+    uint64_t n_row = gguf_n_row(t);
+    if (v->n_head > 0) {
+        uint64_t head_dim = n_row / v->n_head, half = head_dim / 2, r = i % head_dim;
+        i += (v->from_pairs ? r % half * 2 + r / half : r % 2 * half + r / 2) - r;
+    }
+    const uint8_t *src = repack_tensor_row(t, i, bytes);
+    if (v->misread) quirk_misread((enum quant_type)t->type, v->misread, src, out, (size_t)t->shape[0]);
+    else quant_traits(t->type)->dequantize(src, out, (size_t)t->shape[0]);
+}
+
+struct sums {
+    uint64_t n, n_bad;             /* values; places where one side, not the other, is NaN or infinite */
+    double dd, aa, bb, ab, d;      /* of squares and products; d: of a - b */
+    double max_d;
+    uint64_t max_place;
+    float max_a, max_b;            /* the values there */
+};
+
+static void add_values(struct sums *s, const float *a, const float *b, size_t n, uint64_t place) {
+    for (size_t i = 0; i < n; i++) {
+        double x = (double)a[i], y = (double)b[i], d = x - y;
+        s->n++;
+        if (!isfinite(x) || !isfinite(y)) {
+            s->n_bad += !(x == y || (isnan(x) && isnan(y)));
+            continue;
+        }
+        s->dd += d * d;
+        s->aa += x * x;
+        s->bb += y * y;
+        s->ab += x * y;
+        s->d += d;
+        if (fabs(d) > s->max_d) {
+            s->max_d = fabs(d);
+            s->max_place = place + i;
+            s->max_a = a[i];
+            s->max_b = b[i];
+        }
+    }
+}
+
+/* Relative RMS error against b. */
+static double error_of(const struct sums *s) {
+    if (s->n_bad > 0) return INFINITY;
+    return s->dd == 0 ? 0 : sqrt(s->dd / s->bb);
+}
+
+/* ---- a pair of tensors ------------------------------------------------------------------------------------------- */
+
+enum { MAX_SUSPICION = 6 };
+
+struct pair {
+    const struct weights_file *file_b;
+    const char *name;
+    const struct gguf_tensor *a, *b;   /* NULL: missing */
+    bool same_shape;
+    struct sums sums;
+    double error, expected, bound, scale, offset;   /* a is about scale * b, or b + offset */
+    bool parts;
+    uint32_t n_suspicion;
+    char suspicions[MAX_SUSPICION][200];
+    float *row_a, *row_b;              /* scratch */
+    uint8_t *bytes;
+};
+
+#if defined(__GNUC__)
+__attribute__((format(printf, 2, 3)))
+#endif
+static void suspect(struct pair *p, const char *format, ...) {
+    va_list args;
+    if (p->n_suspicion == MAX_SUSPICION) return;
+    va_start(args, format);
+    char *text = p->suspicions[p->n_suspicion++];
+    if (vsnprintf(text, sizeof *p->suspicions, format, args) < 0) text[0] = 0;
+    va_end(args);
+}
+
+/* Error of two views over 64 of their rows. */
+static double view_error(struct pair *p, const struct view *a, const struct view *b) {
+    struct sums s = { 0 };
+    uint64_t n_row = gguf_n_row(a->tensor), n_look = n_row < 64 ? n_row : 64;
+    for (uint64_t k = 0; k < n_look; k++) {
+        uint64_t i = k * n_row / n_look;
+        read_row(a, i, p->bytes, p->row_a);
+        read_row(b, i, p->bytes, p->row_b);
+        add_values(&s, p->row_a, p->row_b, (size_t)a->tensor->shape[0], 0);
+    }
+    return error_of(&s);
+}
+
+static int by_value(const void *a, const void *b) {
+    float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+/* The same with every block of n values sorted: what is left when their order within blocks is ignored. */
+static double sorted_error(struct pair *p, size_t n) {
+    struct sums s = { 0 };
+    size_t n_in = (size_t)p->a->shape[0];
+    uint64_t n_row = gguf_n_row(p->a), n_look = n_row < 64 ? n_row : 64;
+    if (n_in % n != 0) return INFINITY;
+    for (uint64_t k = 0; k < n_look; k++) {
+        read_row(&(struct view) { .tensor = p->a }, k * n_row / n_look, p->bytes, p->row_a);
+        read_row(&(struct view) { .tensor = p->b }, k * n_row / n_look, p->bytes, p->row_b);
+        for (size_t i = 0; i < n_in; i += n) {
+            qsort(p->row_a + i, n, sizeof *p->row_a, by_value);
+            qsort(p->row_b + i, n, sizeof *p->row_b, by_value);
+        }
+        add_values(&s, p->row_a, p->row_b, n_in, 0);
+    }
+    return error_of(&s);
+}
+
+/* Rows of a against columns of b, 16 of them. */
+static double transposed_error(struct pair *p) {
+    struct sums s = { 0 };
+    enum { N_LOOK = 16 };
+    uint64_t n_in = p->a->shape[0], n_row = gguf_n_row(p->a), n_look = n_row < N_LOOK ? n_row : N_LOOK;
+    float *rows = alloc_array(n_look * n_in, sizeof *rows);   /* of a; (n_look, n_in) */
+    if (!rows) return INFINITY;
+    for (uint64_t k = 0; k < n_look; k++) {
+        read_row(&(struct view) { .tensor = p->a }, k * n_row / n_look, p->bytes,
+                 rows + (size_t)(k * n_in));
+    }
+    for (uint64_t j = 0; j < n_in; j++) {
+        read_row(&(struct view) { .tensor = p->b }, j, p->bytes, p->row_b);
+        for (uint64_t k = 0; k < n_look; k++) {
+            add_values(&s, &rows[(size_t)(k * n_in + j)], &p->row_b[(size_t)(k * n_row / n_look)], 1, 0);
+        }
+    }
+    free(rows);
+    return error_of(&s);
+}
+
+/* ---- hypotheses -------------------------------------------------------------------------------------------------- */
+
+/* Heads whose rows the converter of Llama permutes (llama.cpp, conversion/llama.py, permute); 0: it does not. */
+static uint32_t n_permuted_head(const struct pair *p) {
+    bool is_q = gguf_name_ends(p->a, ".attn_q.weight") || gguf_name_ends(p->a, ".attn_q.bias");
+    bool is_k = gguf_name_ends(p->a, ".attn_k.weight") || gguf_name_ends(p->a, ".attn_k.bias");
+    if (!is_q && !is_k) return 0;
+    const struct gguf *keys = p->file_b->parts[0];
+    struct gguf_string name = { NULL, 0 };
+    struct error ignored;
+    uint32_t n_head = 0;
+    char key[128];
+    if (gguf_get_string(keys, "general.architecture", &name, &ignored) != PLUMB_OK || !name.data) return 0;
+    snprintf(key, sizeof key, "%.60s.attention.head_count", name.data);
+    if (gguf_get_u32(keys, key, &n_head, &ignored) != PLUMB_OK) return 0;
+    snprintf(key, sizeof key, "%.60s.attention.head_count_kv", name.data);
+    if (is_k && gguf_get_u32(keys, key, &n_head, &ignored) != PLUMB_OK) return 0;
+    uint64_t n_row = p->a->n_elements / (p->a->n_dims == 1 ? 1 : p->a->shape[0]);
+    return n_head > 0 && n_row % n_head == 0 && n_row / n_head % 2 == 0 ? n_head : 0;
+}
+
+static const struct gguf_tensor *find_tensor(const struct weights_file *f, const char *name) {
+    return gguf_find_in_parts(f->parts, f->n_part, name);
+}
+
+static bool same_shape(const struct gguf_tensor *a, const struct gguf_tensor *b) {
+    return memcmp(a->shape, b->shape, sizeof a->shape) == 0;
+}
+
+/* Is a another tensor of b's layer? */
+static void try_siblings(struct pair *p) {
+    static const char *const siblings[][2] = {
+        { "ffn_gate.", "ffn_up." }, { "attn_k.", "attn_v." }, { "attn_q.", "attn_output." },
+        { "attn_norm.", "ffn_norm." },
+    };
+    for (size_t i = 0; i < 2 * (sizeof siblings / sizeof *siblings); i++) {
+        const char *from = siblings[i / 2][i % 2], *to = siblings[i / 2][1 - i % 2];
+        const char *at = strstr(p->a->name.data, from);
+        if (!at) continue;
+        char name[160];
+        snprintf(name, sizeof name, "%.*s%s%s", (int)(at - p->a->name.data), p->a->name.data, to, at + strlen(from));
+        const struct gguf_tensor *other = find_tensor(p->file_b, name);
+        if (!other || !same_shape(p->a, other)) continue;
+        if (view_error(p, &(struct view) { .tensor = p->a }, &(struct view) { .tensor = other }) <= p->bound) {
+            suspect(p, "it is B's %s", name);
+        }
+    }
+}
+
+/* Is one side what the other's bytes give when they are read wrongly? */
+static void try_misreads(struct pair *p) {
+    const struct gguf_tensor *const tensors[] = { p->b, p->a };
+    for (size_t side = 0; side < 2; side++) {
+        const struct gguf_tensor *t = tensors[side], *other = tensors[1 - side];
+        const struct quirk *q;
+        for (size_t i = 0; (q = quirk_at(i)); i++) {
+            if (q->field != offsetof(struct quirks, misread) + t->type) continue;
+            struct view wrong = { .tensor = t, .misread = (enum misread)q->value };
+            if (view_error(p, &(struct view) { .tensor = other }, &wrong) > p->bound) continue;
+            suspect(p, "%s is %s's blocks misread (%s): %s", side == 0 ? "A" : "B", side == 0 ? "B" : "A", q->name,
+                    q->text);
+        }
+    }
+}
+
+/* Names what would make the two agree. */
+static void find_suspicions(struct pair *p) {
+    const struct sums *s = &p->sums;
+    const struct view a = { .tensor = p->a };
+    if (s->n_bad > 0) {
+        suspect(p, "%llu places are NaN or infinite on one side only", (unsigned long long)s->n_bad);
+        return;
+    }
+    if (s->aa == 0 || s->bb == 0) {
+        suspect(p, "%s is all zeros", s->aa == 0 ? "A" : "B");
+        return;
+    }
+    double scaled2 = s->aa - s->ab * p->scale, shifted2 = s->dd - s->d * p->offset;   /* squared errors left */
+    if (scaled2 <= p->bound * p->bound * s->aa) {
+        suspect(p, "A is B scaled by %.4g", p->scale);
+    } else if (shifted2 <= p->bound * p->bound * s->bb) {
+        bool is_one = gguf_name_ends(p->a, "norm.weight") && fabs(fabs(p->offset) - 1) < 0.01;
+        suspect(p, "A is B offset by %.4g%s", p->offset, is_one ? ": the 1 that Gemma's norms leave out" : "");
+    }
+    for (uint32_t n_head = n_permuted_head(p), from_pairs = 0; n_head > 0 && from_pairs < 2; from_pairs++) {
+        /* A bias is one row: only matrices are looked at. */
+        struct view permuted = { .tensor = p->b, .n_head = n_head, .from_pairs = from_pairs };
+        if (p->a->n_dims < 2 || view_error(p, &a, &permuted) > p->bound) continue;
+        suspect(p, "rows permuted as for RoPE: A has %s order, B has %s", from_pairs ? "Hugging Face's" : "GGUF's",
+                from_pairs ? "GGUF's" : "Hugging Face's");
+    }
+    if (p->a->n_dims == 2 && p->a->shape[0] == p->a->shape[1] && transposed_error(p) <= p->bound) {
+        suspect(p, "A is B transposed");
+    }
+    try_siblings(p);
+    try_misreads(p);
+    for (size_t n = 32; n <= 256 && p->n_suspicion == 0; n *= 2) {
+        /* Sorted samples of one distribution are alike: a difference of 0.15 says nothing. */
+        if (sorted_error(p, n) > fmin(p->bound, 0.1)) continue;
+        suspect(p, "each block of %zu holds the same values in another order: nibbles swapped, or another misreading",
+                n);
+    }
+}
+
+/* ---- judging a pair ---------------------------------------------------------------------------------------------- */
+
+static void judge_shapes(struct pair *p) {
+    p->parts = true;
+    bool reversed = p->a->n_dims == 2 && p->b->n_dims == 2 && p->a->shape[0] == p->b->shape[1]
+                    && p->a->shape[1] == p->b->shape[0];
+    if (!reversed) {
+        suspect(p, "shapes differ");
+    } else if (transposed_error(p) <= p->bound) {
+        suspect(p, "A is B transposed");
+    } else {
+        /* Blocks follow each other without gaps: the first rows of a are as many values of b. */
+        struct sums s = { 0 };
+        const struct gguf_tensor *wide = p->a->shape[0] > p->b->shape[0] ? p->a : p->b;
+        const struct gguf_tensor *narrow = wide == p->a ? p->b : p->a;
+        size_t n_in = (size_t)narrow->shape[0], n_row = (size_t)(wide->shape[0] / n_in);
+        read_row(&(struct view) { .tensor = wide }, 0, p->bytes, p->row_a);
+        for (size_t i = 0; i < n_row; i++) {
+            read_row(&(struct view) { .tensor = narrow }, i, p->bytes, p->row_b + i * n_in);
+        }
+        add_values(&s, p->row_a, p->row_b, n_row * n_in, 0);
+        if (error_of(&s) <= p->bound) suspect(p, "the shape is reversed, the values are in the same order");
+        else suspect(p, "the shape is reversed, the values are not those of B transposed");
+    }
+}
+
+static void judge(struct pair *p) {
+    struct sums *s = &p->sums;
+    uint64_t n_in = p->a->shape[0];
+    for (uint64_t i = 0; i < gguf_n_row(p->a); i++) {
+        read_row(&(struct view) { .tensor = p->a }, i, p->bytes, p->row_a);
+        read_row(&(struct view) { .tensor = p->b }, i, p->bytes, p->row_b);
+        add_values(s, p->row_a, p->row_b, (size_t)n_in, i * n_in);
+    }
+    p->error = error_of(s);
+    p->scale = s->bb > 0 ? s->ab / s->bb : NAN;
+    p->offset = s->d / (double)s->n;
+    /* Noise of relative size e takes about e^2 from the scale, and leaves next to nothing in the mean: these two show
+     * small mistakes that coarse types would hide. */
+    bool is_exact = s->dd == 0 && s->n_bad == 0;
+    bool scaled = fabs(p->scale - 1) > p->bound * p->bound + 0.01;
+    bool shifted = fabs(p->offset) > (0.3 * p->bound + 1e-4) * sqrt(s->bb / (double)s->n);
+    p->parts = !is_exact && (!(p->error <= p->bound) || scaled || shifted);
+    if (!p->parts) return;
+    find_suspicions(p);
+    if (p->error <= p->bound && p->n_suspicion == 0) {
+        suspect(p, scaled ? "the noise is that of the types, but A is B scaled by %.4g"
+                          : "the noise is that of the types, but A is B offset by %.4g", scaled ? p->scale : p->offset);
+    }
+}
+
+static plumb_status compare(struct pair *p, double tolerance, struct error *err) {
+    double error_a = weights_type_error(p->a->type), error_b = weights_type_error(p->b->type);
+    p->same_shape = same_shape(p->a, p->b);
+    p->expected = sqrt(error_a * error_a + error_b * error_b);
+    p->bound = tolerance > 0 ? tolerance : WEIGHTS_SLACK * p->expected + 1e-6;
+    uint64_t n = p->a->shape[0] > p->b->shape[0] ? p->a->shape[0] : p->b->shape[0];
+    p->row_a = alloc_array(n, sizeof *p->row_a);
+    p->row_b = alloc_array(n, sizeof *p->row_b);
+    p->bytes = alloc_array(n, sizeof *p->row_a);   /* no type has more than F32 */
+    plumb_status status = PLUMB_OK;
+    if (!p->row_a || !p->row_b || !p->bytes) {
+        status = error_set(err, PLUMB_ERROR_MEMORY, "out of memory: two rows of %s, %llu elements", p->a->name.data,
+                           (unsigned long long)n);
+    } else if (p->same_shape) {
+        judge(p);
+    } else {
+        judge_shapes(p);
+    }
+    free(p->row_a);
+    free(p->row_b);
+    free(p->bytes);
+    return status;
+}
+
+/* ---- the report -------------------------------------------------------------------------------------------------- */
+
+struct totals { uint32_t n, n_parts, n_alone, n_shown; };
+
+static const char *type_name(const struct gguf_tensor *t) { return t ? quant_traits(t->type)->name : "-"; }
+
+static void write_text(struct report_writer *w, const struct pair *p, bool is_first) {
+    const struct sums *s = &p->sums;
+    if (is_first) {
+        report_printf(w, "%-5s %-26s %-6s %-6s %-8s %-8s %-7s %-9s %s\n", "", "tensor", "A", "B", "error", "expected",
+                      "scale", "cosine", "max |A - B|");
+    }
+    report_printf(w, "%-5s ", !p->a ? "B" : !p->b ? "A" : p->parts ? "PARTS" : "ok");
+    for (size_t n = report_text(w, p->name, strlen(p->name)); n < 26; n++) report_bytes(w, " ", 1);
+    report_printf(w, " %-6s %s", type_name(p->a), type_name(p->b));
+    if (!p->a || !p->b) {
+        report_printf(w, "%*s only in %s\n", 6 - (int)strlen(type_name(p->b)), "", p->a ? "A" : "B");
+        return;
+    }
+    if (p->same_shape) {
+        report_printf(w, "%*s %-8.3g %-8.3g %-7.4f %-9.6f %.3g at [%llu, %llu]", 6 - (int)strlen(type_name(p->b)), "",
+                      p->error, p->expected, p->scale, s->ab / sqrt(s->aa * s->bb), s->max_d,
+                      (unsigned long long)(s->max_place / p->a->shape[0]),
+                      (unsigned long long)(s->max_place % p->a->shape[0]));
+    }
+    report_bytes(w, "\n", 1);
+    for (uint32_t i = 0; i < p->n_suspicion; i++) {
+        report_printf(w, "      ");
+        report_text(w, p->suspicions[i], strlen(p->suspicions[i]));
+        report_bytes(w, "\n", 1);
+    }
+    if (p->parts && p->n_suspicion == 0) report_printf(w, "      no known mistake explains it\n");
+}
+
+static void write_side(struct report_writer *w, const char *side, const struct gguf_tensor *t) {
+    if (!t) return;
+    report_printf(w, ", \"type_%s\": \"%s\", \"shape_%s\": [", side, type_name(t), side);
+    for (uint32_t i = 0; i < t->n_dims; i++) {
+        report_printf(w, "%s%llu", i > 0 ? ", " : "", (unsigned long long)t->shape[i]);
+    }
+    report_bytes(w, "]", 1);
+}
+
+static void write_json(struct report_writer *w, const struct pair *p, bool is_first) {
+    report_printf(w, "%s\n    {\"name\": ", is_first ? "" : ",");
+    report_json_string(w, p->name, strlen(p->name));
+    report_printf(w, ", \"verdict\": \"%s\"", !p->a ? "only in b" : !p->b ? "only in a" : p->parts ? "parts" : "ok");
+    write_side(w, "a", p->a);
+    write_side(w, "b", p->b);
+    if (p->a && p->b && p->same_shape) {
+        const struct { const char *name; double value; } numbers[] = {
+            { "error", p->error }, { "expected", p->expected }, { "scale", p->scale }, { "offset", p->offset },
+            { "cosine", p->sums.ab / sqrt(p->sums.aa * p->sums.bb) }, { "max_d", p->sums.max_d },
+            { "max_a", (double)p->sums.max_a }, { "max_b", (double)p->sums.max_b },
+        };
+        for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+            report_printf(w, ", \"%s\": ", numbers[i].name);
+            report_json_number(w, numbers[i].value);
+        }
+        report_printf(w, ", \"max_place\": %llu", (unsigned long long)p->sums.max_place);
+    }
+    report_printf(w, ", \"suspicions\": [");
+    for (uint32_t i = 0; i < p->n_suspicion; i++) {
+        if (i > 0) report_bytes(w, ", ", 2);
+        report_json_string(w, p->suspicions[i], strlen(p->suspicions[i]));
+    }
+    report_bytes(w, "]}", 2);
+}
+
+/* b's tensor for a name of a.  A head that one file has and the other ties to its embeddings is the same head. */
+static const struct gguf_tensor *counterpart(const struct weights_file *f, const char *name) {
+    const struct gguf_tensor *t = find_tensor(f, name);
+    return t || strcmp(name, "output.weight") != 0 ? t : find_tensor(f, "token_embd.weight");
+}
+
+static plumb_status add_pair(struct report_writer *w, const plumb_report *report, struct pair *p, struct totals *sum,
+                             struct error *err) {
+    if (p->a && p->b) PLUMB_TRY(compare(p, report->tolerance, err));
+    if (report->format == PLUMB_FORMAT_JSON) write_json(w, p, sum->n == 0);
+    else if (report->all || p->parts || !p->a || !p->b) write_text(w, p, sum->n_shown++ == 0);
+    sum->n++;
+    sum->n_parts += p->parts;
+    sum->n_alone += !p->a || !p->b;
+    return PLUMB_OK;
+}
+
+/* All tensors of one file; of b only those that a lacks. */
+static plumb_status add_file(struct report_writer *w, const plumb_report *report, const struct weights_file *a,
+                             const struct weights_file *b, bool is_b, struct totals *sum, struct error *err) {
+    const struct weights_file *file = is_b ? b : a;
+    for (size_t k = 0; k < file->n_part; k++) {
+        uint64_t n = gguf_n_tensor(file->parts[k]);
+        for (uint64_t i = 0; i < n; i++) {
+            const struct gguf_tensor *t = gguf_tensor_at(file->parts[k], i);
+            struct pair p = { .file_b = b, .name = t->name.data };
+            *(is_b ? &p.b : &p.a) = t;
+            *(is_b ? &p.a : &p.b) = is_b ? counterpart(a, t->name.data) : counterpart(b, t->name.data);
+            bool is_tied = p.a && p.b && strcmp(p.a->name.data, p.b->name.data) != 0;
+            if (!is_b || !p.a || is_tied) PLUMB_TRY(add_pair(w, report, &p, sum, err));
+            double done = ((double)k + (double)(i + 1) / (double)n) / (double)file->n_part;
+            if (report->on_progress && !is_b) report->on_progress(report->user, done);
+        }
+    }
+    return PLUMB_OK;
+}
+
+plumb_status weights_run(const struct weights_file *a, const struct weights_file *b, const plumb_report *report,
+                         bool *agree, struct error *err) {
+    *agree = false;
+    if (report->format != PLUMB_FORMAT_TEXT && report->format != PLUMB_FORMAT_JSON) {
+        return error_set(err, PLUMB_ERROR_ARGUMENT, "a comparison of weights is written as text or JSON");
+    }
+    bool is_json = report->format == PLUMB_FORMAT_JSON;
+    const char *const names[] = { report->name_a ? report->name_a : "A", report->name_b ? report->name_b : "B" };
+    struct report_writer w;
+    struct totals sum = { 0 };
+    report_begin(&w, report->write, report->user);
+    if (is_json) report_printf(&w, "{\n  \"plumb\": \"weights\"");
+    for (size_t i = 0; i < 2; i++) {
+        report_printf(&w, is_json ? ", \"%c\": " : "%c  ", is_json ? "ab"[i] : "AB"[i]);
+        if (is_json) report_json_string(&w, names[i], strlen(names[i]));
+        else report_text(&w, names[i], strlen(names[i]));
+        if (!is_json) report_bytes(&w, "\n", 1);
+    }
+    if (is_json) report_printf(&w, ",\n  \"tensors\": [");
+    plumb_status status = add_file(&w, report, a, b, false, &sum, err);
+    if (status == PLUMB_OK) status = add_file(&w, report, a, b, true, &sum, err);
+    *agree = status == PLUMB_OK && sum.n_parts == 0 && sum.n_alone == 0;
+    if (is_json) {
+        report_printf(&w, "\n  ],\n  \"n_tensor\": %u, \"n_parts\": %u, \"n_alone\": %u, \"agree\": %s\n}\n", sum.n,
+                      sum.n_parts, sum.n_alone, *agree ? "true" : "false");
+    } else if (*agree) {
+        report_printf(&w, "%u tensors: no farther apart than their types explain\n", sum.n);
+    } else {
+        report_printf(&w, "%u tensors: %u are farther apart than their types explain, %u are in one file only, %u agree"
+                      "\n", sum.n, sum.n_parts, sum.n_alone, sum.n - sum.n_parts - sum.n_alone);
+    }
+    report_flush(&w);
+    return status;
+}

@@ -1,0 +1,388 @@
+/* What touches the system: files, streams, the clock, signals.  Reading models is in model.c. */
+#define _POSIX_C_SOURCE 200809L
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+#if !defined(__wasi__)   /* WASI has no signals; its runtime ends the process */
+#include <signal.h>
+#endif
+
+int exit_failed = 1;
+
+/* ---- messages ---------------------------------------------------------------------------------------------------- */
+
+int complain(int code, const char *format, ...) {
+    char line[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    for (char *c = line; *c; c++) *c = (unsigned char)*c < ' ' || *c == 127 ? '?' : *c;   /* one line always */
+    fprintf(stderr, "plumb: %s\n", line);
+    return code;
+}
+
+/* wasmtime shows a program only the folders that it is given, and no environment, which tells it from other hosts. */
+static bool is_hidden(const char *message) {
+#if defined(__wasi__)
+    return !getenv("PWD") && (strcmp(message, strerror(ENOTCAPABLE)) == 0 || strcmp(message, strerror(EPERM)) == 0);
+#else
+    (void)message;
+    return false;
+#endif
+}
+
+int report(const char *where, plumb_status status, const char *message) {
+    const char *advice = status == PLUMB_ERROR_CONTEXT ? "; --ctx makes it larger"
+                       : is_hidden(message) ? " (start wasmtime with --dir=FOLDER)" : "";
+    return complain(exit_failed, "%s: %s: %s%s", where, plumb_status_name(status), message, advice);
+}
+
+/* ---- standard output --------------------------------------------------------------------------------------------- */
+
+static int out_errno;
+
+static void note(bool ok) {
+    if (!ok && out_errno == 0) out_errno = errno ? errno : EIO;
+}
+
+void out(const char *format, ...) {
+    if (out_errno) return;
+    va_list args;
+    va_start(args, format);
+    note(vprintf(format, args) >= 0);
+    va_end(args);
+}
+
+void out_bytes(const void *bytes, size_t n) {
+    if (!out_errno) note(fwrite(bytes, 1, n, stdout) == n);
+}
+
+void out_flush(void) {
+    if (!out_errno) note(fflush(stdout) == 0);
+}
+
+bool out_failed(void) { return out_errno != 0; }
+
+int out_close(int code) {
+    out_flush();
+    if (out_errno == 0) return code;
+    return out_errno == EPIPE ? code : report("standard output", PLUMB_ERROR_IO, strerror(out_errno));
+}
+
+/* Length of the UTF-8 character at s, by the Unicode standard's table 3-7; 0 if there is none. */
+static size_t utf8_length(const char *bytes, size_t n) {
+    const unsigned char *s = (const unsigned char *)bytes;
+    if (s[0] < 0x80) return 1;
+    if (s[0] < 0xc2 || s[0] > 0xf4) return 0;
+    size_t len = s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
+    if (len > n) return 0;
+    unsigned char low = s[0] == 0xe0 ? 0xa0 : s[0] == 0xf0 ? 0x90 : 0x80;
+    unsigned char high = s[0] == 0xed ? 0x9f : s[0] == 0xf4 ? 0x8f : 0xbf;
+    if (s[1] < low || s[1] > high) return 0;
+    for (size_t i = 2; i < len; i++) {
+        if (s[i] < 0x80 || s[i] > 0xbf) return 0;
+    }
+    return len;
+}
+
+void out_escaped(const char *s, size_t n) {
+    for (size_t i = 0; i < n;) {
+        unsigned char c = (unsigned char)s[i];
+        size_t len = utf8_length(s + i, n - i);
+        if (c == '\n') out("\\n");
+        else if (c == '\t') out("\\t");
+        else if (c == '\r') out("\\r");
+        else if (c == '"' || c == '\\') out("\\%c", c);
+        else if (len == 0 || c < ' ' || c == 127) out("\\x%02x", c);
+        else out_bytes(s + i, len);
+        i += len ? len : 1;
+    }
+}
+
+void out_wrapped(const char *text, size_t column, size_t indent) {
+    enum { WIDTH = 80 };
+    size_t gap = 0;   /* blanks before the next word: as many as the text has, none at the begin of a line */
+    for (const char *at = text; *at;) {
+        size_t n_space = strspn(at, " \n"), n = strcspn(at + n_space, " \n");
+        bool is_paragraph = n_space > 1 && at[0] == '\n' && at[1] == '\n';
+        at += n_space;
+        if (n == 0) break;
+        if (at != text) gap = n_space;
+        if (column > indent && (is_paragraph || column + gap + n > WIDTH)) {
+            out(is_paragraph ? "\n\n%*s" : "\n%*s", (int)indent, "");
+            column = indent;
+            gap = 0;
+        }
+        out("%*s", (int)gap, "");
+        out_bytes(at, n);
+        column += gap + n;
+        at += n;
+    }
+    out("\n");
+}
+
+void out_json_string(const char *s, size_t n) {
+    out("\"");
+    for (size_t i = 0; i < n;) {
+        unsigned char c = (unsigned char)s[i];
+        size_t len = utf8_length(s + i, n - i);
+        if (c == '"' || c == '\\') out("\\%c", c);
+        else if (len == 0) out("\xef\xbf\xbd");
+        else if (c < ' ') out("\\u%04x", c);
+        else out_bytes(s + i, len);
+        i += len ? len : 1;
+    }
+    out("\"");
+}
+
+void out_json_number(double value, int digits) {
+    if (isfinite(value)) out("%.*g", digits, value);
+    else out("null");
+}
+
+/* ---- input ------------------------------------------------------------------------------------------------------- */
+
+void *allocate(size_t n) {
+    void *p = malloc(n ? n : 1);
+    if (!p) exit(complain(exit_failed, "out of memory: %zu bytes", n));
+    return p;
+}
+
+/* Of a stream; n_known: how many bytes are to be expected.  NULL and a status when it fails. */
+static char *read_stream(FILE *stream, size_t n_known, size_t *n, plumb_status *status) {
+    size_t cap = n_known < 4096 ? 4096 : n_known + 2;   /* one for the 0, one to see the end by */
+    char *bytes = malloc(cap);
+    *n = 0;
+    *status = PLUMB_ERROR_MEMORY;
+    for (size_t got; bytes && (got = fread(bytes + *n, 1, cap - 1 - *n, stream)) > 0;) {
+        *n += got;
+        if (*n + 1 < cap) continue;
+        char *larger = cap <= SIZE_MAX / 2 ? realloc(bytes, cap *= 2) : NULL;
+        if (!larger) free(bytes);
+        bytes = larger;
+    }
+    if (!bytes) return NULL;
+    bytes[*n] = '\0';
+    *status = ferror(stream) ? PLUMB_ERROR_IO : PLUMB_OK;
+    if (*status == PLUMB_OK) return bytes;
+    free(bytes);
+    return NULL;
+}
+
+char *read_file(const char *path, size_t *n, int *code) {
+    bool is_stdin = strcmp(path, "-") == 0;
+    const char *name = is_stdin ? "standard input" : path;
+    FILE *stream = is_stdin ? stdin : fopen(path, "rb");
+    struct stat info;
+    char *bytes = NULL;
+    plumb_status status = PLUMB_ERROR_IO;
+    uint64_t size = *n = 0;
+    if (stream) {
+        if (!is_stdin && fstat(fileno(stream), &info) == 0 && S_ISREG(info.st_mode)) size = (uint64_t)info.st_size;
+        status = PLUMB_ERROR_MEMORY;
+        if (size <= SIZE_MAX / 2) bytes = read_stream(stream, (size_t)size, n, &status);
+    }
+    *code = EXIT_OK;
+    if (interrupted()) *code = EXIT_INTERRUPTED;
+    else if (status == PLUMB_ERROR_IO) *code = report(name, status, strerror(errno));
+    else if (status == PLUMB_ERROR_MEMORY) {
+        char message[80];
+        snprintf(message, sizeof message, "out of memory: %.0f MB are to be read",
+                 1e-6 * (double)(size > *n ? size : *n));
+        *code = report(name, status, message);
+    }
+    if (stream && !is_stdin) fclose(stream);
+    if (*code == EXIT_OK) return bytes;
+    free(bytes);
+    return NULL;
+}
+
+/* ---- files that are written -------------------------------------------------------------------------------------- */
+
+bool names_gguf(const char *path) {
+    size_t n = strlen(path);
+    return n >= 5 && strcmp(path + n - 5, ".gguf") == 0;
+}
+
+bool same_file(const char *a, const char *b) {
+    struct stat x, y;
+    if (stat(a, &x) != 0 || stat(b, &y) != 0 || !S_ISREG(x.st_mode) || !S_ISREG(y.st_mode)) return false;
+    return x.st_ino != 0 ? x.st_dev == y.st_dev && x.st_ino == y.st_ino : strcmp(a, b) == 0;
+}
+
+/* The file that is being written, removed however the process ends in order; at most one at a time. */
+static char *unfinished;
+
+static void remove_unfinished(void) {
+    if (unfinished) remove(unfinished);
+    free(unfinished);
+    unfinished = NULL;
+}
+
+/* FILE.part beside FILE, which is replaced at the end. */
+static int open_part(struct writer *w) {
+    static bool is_registered;
+    size_t n = strlen(w->path) + sizeof ".part";
+    char *part = allocate(n);
+    snprintf(part, n, "%s.part", w->path);
+    int code = EXIT_OK;
+    w->stream = fopen(part, "wbx");   /* x: none that is there already */
+    if (!w->stream && errno == EEXIST) {
+        code = report(part, PLUMB_ERROR_IO, "it is there already: another run writes it, or was ended; remove it");
+    } else if (!w->stream) {
+        code = report(w->path, PLUMB_ERROR_IO, strerror(errno));
+    }
+    if (code != EXIT_OK) {
+        free(part);
+        return code;
+    }
+    if (!is_registered) atexit(remove_unfinished);
+    is_registered = true;
+    unfinished = part;
+    w->is_part = true;
+    return EXIT_OK;
+}
+
+int writer_open(struct writer *w, const char *path) {
+    struct stat info;
+    *w = (struct writer){ .path = path };
+    if (strcmp(path, "-") == 0) return EXIT_OK;
+    bool exists = lstat(path, &info) == 0;
+    if (!exists) return open_part(w);
+    /* A device, a pipe or a link stays what it is; a file must be one that may be written. */
+    w->stream = fopen(path, S_ISREG(info.st_mode) ? "r+b" : "wb");
+    if (!w->stream) return report(path, PLUMB_ERROR_IO, strerror(errno));
+    if (!S_ISREG(info.st_mode)) return EXIT_OK;
+    fclose(w->stream);
+    return open_part(w);
+}
+
+void writer_write(void *user, const char *bytes, size_t n) {
+    struct writer *w = user;
+    if (!w->stream) out_bytes(bytes, n);
+    else if (!w->error && fwrite(bytes, 1, n, w->stream) != n) w->error = errno ? errno : EIO;
+    if (interrupted()) exit(EXIT_INTERRUPTED);
+}
+
+int writer_close(struct writer *w, int code) {
+    if (!w->stream) return code;
+    if (fclose(w->stream) != 0 && !w->error) w->error = errno ? errno : EIO;
+    if (code == EXIT_OK && !w->error && w->is_part && rename(unfinished, w->path) != 0) w->error = errno;
+    if (code == EXIT_OK && w->error) code = report(w->path, PLUMB_ERROR_IO, strerror(w->error));
+    if (!w->is_part) return code;
+    if (code == EXIT_OK) {
+        free(unfinished);
+        unfinished = NULL;
+    } else {
+        remove_unfinished();
+    }
+    return code;
+}
+
+/* ---- progress ---------------------------------------------------------------------------------------------------- */
+
+void progress_begin(struct progress *p) {
+    *p = (struct progress){ .terminal = isatty(STDERR_FILENO) == 1, .start = now() };
+}
+
+void progress_show(struct progress *p, double done, const char *format, ...) {
+    double t = now(), seconds = t - p->start;
+    if (!p->terminal || seconds < 1 || t - p->last < 0.1) return;
+    p->last = t;
+    p->shown = true;
+    va_list args;
+    va_start(args, format);
+    fputc('\r', stderr);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    if (done > 0 && done <= 1) fprintf(stderr, ", %.0f s left", seconds / done * (1 - done));
+    fputs(" \x1b[K", stderr);
+    fflush(stderr);
+}
+
+void progress_end(struct progress *p) {
+    if (p->shown) fputs("\r\x1b[K", stderr);
+    p->shown = false;
+}
+
+/* ---- time, the process ------------------------------------------------------------------------------------------- */
+
+double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+uint64_t random_seed(void) {
+    uint32_t seed;
+    if (getentropy(&seed, sizeof seed) == 0) return seed;
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (uint32_t)t.tv_nsec ^ (uint32_t)t.tv_sec;
+}
+
+#if defined(__wasi__)
+/* The C library's current directory is / until it is told another one; a host that has one says so in PWD. */
+void start_process(void) {
+    const char *directory = getenv("PWD");
+    if (directory) (void)!chdir(directory);
+}
+
+bool interrupted(void) { return false; }
+void end_at_interrupt(bool on) { (void)on; }
+#else
+static volatile sig_atomic_t was_interrupted;
+
+static void on_interrupt(int number) {
+    (void)number;
+    was_interrupted = 1;
+}
+
+bool interrupted(void) { return was_interrupted != 0; }
+
+void end_at_interrupt(bool on) {
+    struct sigaction interrupt = { .sa_handler = on ? SIG_DFL : on_interrupt, .sa_flags = (int)SA_RESETHAND };
+    if (!interrupted()) sigaction(SIGINT, &interrupt, NULL);
+}
+
+void start_process(void) {
+    end_at_interrupt(false);
+    signal(SIGPIPE, SIG_IGN);
+}
+
+#endif
+
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
+
+#if defined(__wasi__)
+/* Where the C library's malloc takes memory from, in place of its own sbrk, which grows the memory by 64 KiB at a time:
+ * growing costs V8 a garbage collection now and then, and made a trace of many small rows take twice its time.
+ * So grows by an eighth, which is not touched before it is used.  increment: a multiple of 64 KiB, not negative. */
+void *sbrk(intptr_t increment);
+void *sbrk(intptr_t increment) {
+    enum { PAGE = 65536 };
+    static size_t end;   /* pages handed out; 0: not called yet */
+    size_t n_page = __builtin_wasm_memory_size(0);
+    if (end == 0) end = n_page;
+    size_t at = end, n = (size_t)increment / PAGE, n_free = n_page - end;
+    if (n > n_free) {
+        size_t n_grow = n - n_free, n_ahead = n_grow > n_page / 8 ? n_grow : n_page / 8;
+        if (__builtin_wasm_memory_grow(0, n_ahead) == SIZE_MAX && __builtin_wasm_memory_grow(0, n_grow) == SIZE_MAX) {
+            errno = ENOMEM;
+            return (void *)-1;
+        }
+    }
+    end += n;
+    return (void *)(at * PAGE);
+}
+#endif

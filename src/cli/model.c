@@ -1,0 +1,216 @@
+/* What commands begin with: a model from its files, the tokens of a prompt, a session. */
+#define _POSIX_C_SOURCE 200809L
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- reading models ---------------------------------------------------------------------------------------------- */
+
+struct loading {
+    struct progress progress;
+    uint64_t done, total;   /* bytes; total may be PLUMB_SIZE_UNKNOWN */
+};
+
+static void show_loading(struct loading *l) {
+    const double mb = 1e-6, done = (double)l->done, rate = done / (now() - l->progress.start);
+    if (l->total != PLUMB_SIZE_UNKNOWN && l->total > l->done) {
+        const double total = (double)l->total;
+        progress_show(&l->progress, done / total, "loading %.0f of %.0f MB, %.0f MB/s", mb * done, mb * total,
+                      mb * rate);
+    } else {
+        progress_show(&l->progress, NAN, "loading %.0f MB, %.0f MB/s", mb * done, mb * rate);
+    }
+}
+
+static bool is_enough(const plumb_model *model, enum load what) {
+    return what < LOAD_BYTES && plumb_model_has_header(model);
+}
+
+uint64_t file_size(const char *path) {
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISREG(info.st_mode) ? (uint64_t)info.st_size : PLUMB_SIZE_UNKNOWN;
+}
+
+/* Bytes of the model's files from index i on. */
+static uint64_t size_from(const char *const *files, size_t n_file, size_t i) {
+    uint64_t total = 0;
+    for (; i < n_file; i++) {
+        uint64_t size = file_size(files[i]);
+        if (size == PLUMB_SIZE_UNKNOWN) return size;
+        total += size;
+    }
+    return total;
+}
+
+/* read() straight to where the bytes belong.  size: of this file and those after it, which may continue it. */
+static int load_file(plumb_model *model, const char *path, int fd, uint64_t size, enum load what, struct loading *l) {
+    /* A known size refuses a header whose tensors lie beyond it, and that header is what is wanted. */
+    plumb_status status = plumb_model_begin(model, what == LOAD_HEADER ? PLUMB_SIZE_UNKNOWN : size);
+    while (status == PLUMB_OK && !is_enough(model, what)) {
+        void *data;
+        size_t len;
+        status = plumb_model_window(model, &data, &len);
+        if (status != PLUMB_OK || len == 0) break;
+        if (len > 4 << 20) len = 4 << 20;   /* so that progress is shown and Ctrl-C noticed */
+        ssize_t n = read(fd, data, len);
+        if (interrupted()) return EXIT_INTERRUPTED;
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return report(path, PLUMB_ERROR_IO, strerror(errno));
+        if (n == 0) return EXIT_OK;   /* the next part, or plumb_model_end, sees whether that was too early */
+        status = plumb_model_commit(model, (size_t)n);
+        l->done += (uint64_t)n;
+        show_loading(l);
+    }
+    bool is_finding = what == LOAD_CHECKED && status != PLUMB_ERROR_MEMORY;
+    return status == PLUMB_OK || is_finding ? EXIT_OK : report(path, status, plumb_model_error(model));
+}
+
+static int load_files(plumb_model *model, const char *const *files, size_t n_file, enum load what,
+                      struct loading *l) {
+    for (size_t i = 0; i < n_file && !is_enough(model, what); i++) {
+        int fd = open(files[i], O_RDONLY);
+        if (fd < 0) return report(files[i], PLUMB_ERROR_IO, strerror(errno));
+        int code = load_file(model, files[i], fd, size_from(files, n_file, i), what, l);
+        close(fd);
+        if (code != EXIT_OK) return code;
+    }
+    if (what == LOAD_CHECKED) return EXIT_OK;
+    if ((what == LOAD_HEADER || what == LOAD_BYTES) && plumb_model_has_header(model)) return EXIT_OK;
+    /* A header that ended too early has its message from load_vocab, which looks for it first. */
+    plumb_status status = what == LOAD_ALL ? plumb_model_end(model) : plumb_model_load_vocab(model);
+    return status == PLUMB_OK ? EXIT_OK : report(files[n_file - 1], status, plumb_model_error(model));
+}
+
+int load_model(plumb_model **model_out, const char *const *files, size_t n_file, enum load what) {
+    *model_out = NULL;
+    plumb_model *model = plumb_model_create();
+    if (!model) return complain(exit_failed, "out of memory");
+    struct loading loading = { .total = size_from(files, n_file, 0) };
+    progress_begin(&loading.progress);
+    int code = load_files(model, files, n_file, what, &loading);
+    progress_end(&loading.progress);
+    if (code == EXIT_OK) *model_out = model;
+    else plumb_model_free(model);
+    return code;
+}
+
+/* ---- prompts and token ids --------------------------------------------------------------------------------------- */
+
+struct ids tokenize(plumb_model *model, const char *text, size_t len, unsigned flags) {
+    struct ids ids = { NULL, 0 };
+    int64_t n = plumb_tokenize(model, text, len, flags, NULL, 0);
+    if (n >= 0) {
+        ids.n = (size_t)n;
+        ids.data = allocate(ids.n * sizeof *ids.data);
+        plumb_tokenize(model, text, len, flags, ids.data, ids.n);
+    } else {
+        report("prompt", (plumb_status)n, plumb_model_error(model));
+    }
+    return ids;
+}
+
+struct ids parse_ids(const struct options *o, uint32_t n_vocab) {
+    struct ids ids = { allocate((strlen(o->ids) / 2 + 1) * sizeof *ids.data), 0 };
+    for (const char *at = o->ids;;) {
+        size_t n_digit = strspn(at, "0123456789");
+        unsigned long long id = strtoull(at, NULL, 10);   /* saturates */
+        if (n_digit == 0 || id >= n_vocab || (at[n_digit] != ',' && at[n_digit] != '\0')) {
+            complain(0, "%s: %s: at byte %td: expected token ids from 0 to %" PRIu32 ", separated by commas",
+                     command_name(o->command), o->command == COMMAND_SCORE ? "--ids" : "--tokens", at - o->ids,
+                     n_vocab - 1);
+            free(ids.data);
+            return (struct ids){ NULL, 0 };
+        }
+        ids.data[ids.n++] = (int32_t)id;
+        if (at[n_digit] == '\0') return ids;
+        at += n_digit + 1;
+    }
+}
+
+int read_prompt(struct prompt *prompt, const struct options *o) {
+    *prompt = (struct prompt){ o->prompt, o->prompt ? strlen(o->prompt) : 0, NULL };
+    if (!o->prompt || strcmp(o->prompt, "-") != 0) return EXIT_OK;
+    int code;
+    char *text = read_file("-", &prompt->len, &code);
+    if (!text) return code;
+    if (prompt->len > 0 && text[prompt->len - 1] == '\n') text[--prompt->len] = '\0';
+    if (!o->raw && strlen(text) < prompt->len) {
+        free(text);
+        return complain(EXIT_USAGE, "%s: a chat message cannot hold a zero byte; see --help",
+                        command_name(o->command));
+    }
+    prompt->text = prompt->owned = text;
+    return EXIT_OK;
+}
+
+/* The prompt as the user's message in the model's chat template. */
+static struct ids chat_ids(plumb_model *model, const struct options *o, const struct prompt *prompt) {
+    plumb_message messages[2];
+    size_t n = 0;
+    if (o->system) messages[n++] = (plumb_message){ "system", o->system };
+    messages[n++] = (plumb_message){ "user", prompt->text };
+    int64_t n_text = plumb_chat_format(model, messages, n, true, NULL, 0);
+    if (n_text < 0) {
+        complain(0, "%s: %s: %s (%s the prompt is continued without a template)", o->files[0],
+                 plumb_status_name((plumb_status)n_text), plumb_model_error(model),
+                 o->chat ? "without --chat" : "with --raw");
+        return (struct ids){ NULL, 0 };
+    }
+    char *text = allocate((size_t)n_text);
+    plumb_chat_format(model, messages, n, true, text, (size_t)n_text);
+    struct ids ids = tokenize(model, text, (size_t)n_text, PLUMB_ADD_SPECIAL | PLUMB_PARSE_SPECIAL);
+    free(text);
+    return ids;
+}
+
+int input_ids(struct ids *ids, plumb_model *model, const struct options *o, const struct prompt *prompt) {
+    if (o->ids) {
+        *ids = parse_ids(o, plumb_model_n_vocab(model));
+        return ids->data ? EXIT_OK : EXIT_USAGE;
+    }
+    unsigned flags = PLUMB_ADD_SPECIAL | (o->parse_special ? PLUMB_PARSE_SPECIAL : 0u);
+    *ids = o->raw ? tokenize(model, prompt->text, prompt->len, flags) : chat_ids(model, o, prompt);
+    if (!ids->data) return exit_failed;
+    return ids->n > 0 ? EXIT_OK : complain(exit_failed, "%s: the prompt has no tokens", command_name(o->command));
+}
+
+char *token_piece(const plumb_model *model, int32_t id, size_t *n) {
+    int64_t len = plumb_token_piece(model, id, true, NULL, 0);
+    *n = len > 0 ? (size_t)len : 0;
+    char *piece = allocate(*n);
+    plumb_token_piece(model, id, true, piece, *n);
+    return piece;
+}
+
+/* ---- sessions ---------------------------------------------------------------------------------------------------- */
+
+plumb_session *create_session(plumb_model *model, const struct options *o) {
+    plumb_session *session;
+    plumb_status status = plumb_session_create(&session, model, &(plumb_session_params){
+        .n_ctx = o->n_ctx, .n_batch = o->n_batch, .pass = o->reference ? PLUMB_PASS_REFERENCE : PLUMB_PASS_FAST,
+        .force_scalar = o->scalar, .n_thread = o->n_thread, .precision = o->precision,
+        .kv_type = o->kv_type,
+    });
+    if (status != PLUMB_OK) report(o->files[0], status, plumb_model_error(model));
+    return session;
+}
+
+int feed(plumb_session *session, const int32_t *ids, size_t n) {
+    if (plumb_session_n_past(session) + (uint64_t)n > plumb_session_n_ctx(session)) {
+        return report("prompt", plumb_session_feed(session, ids, n), plumb_session_error(session));
+    }
+    for (size_t at = 0, step; at < n; at += step) {
+        step = n - at < plumb_session_n_batch(session) ? n - at : plumb_session_n_batch(session);
+        plumb_status status = plumb_session_feed(session, ids + at, step);
+        if (status != PLUMB_OK) return report("prompt", status, plumb_session_error(session));
+        if (interrupted()) return EXIT_INTERRUPTED;
+    }
+    return EXIT_OK;
+}

@@ -1,0 +1,458 @@
+/* One table holds every option of every command; the parser and the help texts read it.  Strict: what is unknown,
+ * malformed, out of range, missing or too much is refused in one line. */
+#define _POSIX_C_SOURCE 200809L
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* COUNT: a U32 or "all"; RANGE: two U32, "0-3". */
+enum kind { FLAG, TEXT, U32, U64, F32, F64, COUNT, RANGE, PRECISION, KV_TYPE };
+
+#define ON(command) (1u << COMMAND_##command)
+#define TAKE_CTX (ON(RUN) | ON(SCORE) | ON(BENCH))
+#define TAKE_TOKENS (ON(TRACE) | ON(LOGITS) | ON(DIAGNOSE))
+#define COMPUTE (TAKE_CTX | ON(TRACE) | ON(LOGITS) | ON(PERPLEXITY))
+#define REPORTS (ON(DIFF) | ON(SELFCHECK) | ON(WEIGHTS) | ON(DIAGNOSE))
+#define TWO_FILES (ON(DIFF) | ON(WEIGHTS))
+#define AT(field) offsetof(struct options, field)
+
+static const struct option {
+    const char *name;
+    unsigned commands;
+    enum kind kind;
+    size_t target;         /* offset in struct options */
+    double min, max;       /* F32, U32 */
+    const char *value, *help;
+} table[] = {
+    { "-p", ON(RUN), TEXT, AT(prompt), 0, 0, "TEXT", "the prompt, instead of words behind MODEL" },
+    { "-n", ON(RUN), U32, AT(n_predict), 1, UINT32_MAX, "N", "tokens to generate at most (256)" },
+    { "--system", ON(RUN), TEXT, AT(system), 0, 0, "TEXT", "a system message before the prompt" },
+    { "--raw", ON(RUN), FLAG, AT(raw), 0, 0, NULL, "continue the prompt as it is, without the model's chat template" },
+    { "--temp", ON(RUN), F32, AT(sampling.temperature), 0, 1e6, "X", "temperature, 0 is greedy (0.8)" },
+    { "--top-k", ON(RUN), U32, AT(sampling.top_k), 0, INT32_MAX, "N", "keep the N likeliest tokens, 0 is off (40)" },
+    { "--top-p", ON(RUN), F32, AT(sampling.top_p), 0, 1, "X",
+      "keep the likeliest that reach X together, 1 is off (0.95)" },
+    { "--min-p", ON(RUN), F32, AT(sampling.min_p), 0, 1, "X",
+      "keep those X times as likely as the likeliest, 0 is off (0.05)" },
+    { "--typical", ON(RUN), F32, AT(sampling.typical_p), 0, 1, "X", "locally typical sampling, 1 is off (1)" },
+    { "--repeat-penalty", ON(RUN), F32, AT(sampling.repeat_penalty), 1e-3, 1e3, "X",
+      "divide the logits of recent tokens, 1 is off (1)" },
+    { "--presence-penalty", ON(RUN), F32, AT(sampling.presence_penalty), -1e3, 1e3, "X",
+      "subtract from the logits of recent tokens (0)" },
+    { "--frequency-penalty", ON(RUN), F32, AT(sampling.frequency_penalty), -1e3, 1e3, "X",
+      "the same for each time they occur (0)" },
+    { "--repeat-last-n", ON(RUN), U32, AT(sampling.penalty_last_n), 0, 1 << 24, "N",
+      "how many tokens the penalties look at (64)" },
+    { "--seed", ON(RUN), U64, AT(sampling.seed), 0, 0, "N",
+      "the same seed gives the same text on every machine (a random one)" },
+    { "-p", TAKE_TOKENS, TEXT, AT(prompt), 0, 0, "TEXT", "the text to feed; - reads it from standard input" },
+    { "--tokens", TAKE_TOKENS, TEXT, AT(ids), 0, 0, "1,2,3", "the token ids to feed, instead of -p" },
+    { "--chat", TAKE_TOKENS, FLAG, AT(chat), 0, 0, NULL,
+      "put TEXT into the model's chat template; it is fed as it is otherwise" },
+    { "--parse-special", ON(RUN), FLAG, AT(parse_special), 0, 0, NULL,
+      "with --raw: text such as <|im_end|> becomes the special token of that name" },
+    { "--parse-special", ON(TOKENIZE) | TAKE_TOKENS, FLAG, AT(parse_special), 0, 0, NULL,
+      "text such as <|im_end|> becomes the special token of that name" },
+    { "--no-special", ON(TOKENIZE), FLAG, AT(no_special), 0, 0, NULL, "do not add the model's BOS and EOS" },
+    { "--ids", ON(RUN), FLAG, AT(print_ids), 0, 0, NULL,
+      "print the token ids instead of the text, in one line, that of the end of the turn too" },
+    { "--ids", ON(TOKENIZE), FLAG, AT(print_ids), 0, 0, NULL, "print the token ids alone, in one line" },
+    { "--ids", ON(SCORE), TEXT, AT(ids), 0, 0, "1,2,3", "the token ids to feed (needed)" },
+    { "-p", ON(BENCH), U32, AT(n_prompt), 1, 1 << 24, "N", "tokens of the prompt (128)" },
+    { "-n", ON(BENCH), U32, AT(n_predict), 1, 1 << 24, "N", "tokens to decode one by one, from an empty context (64)" },
+    { "-r", ON(BENCH), U32, AT(n_repeat), 1, 1000, "N", "repetitions, after one to warm up (3)" },
+    { "--n-prompt", ON(TRACE) | ON(DIAGNOSE), U32, AT(n_prompt), 1, 1 << 24, "N",
+      "feed the first N tokens as a prompt and the others one by one (all)" },
+    { "--taps", ON(TRACE), TEXT, AT(trace.taps), 0, 0, "NAMES",
+      "taps to record, \"l_out-*,Qcur\": * is any text, ? any character, without -LAYER in all (all)" },
+    { "--layers", ON(TRACE), RANGE, AT(trace.layer_first), 0, 0, "A-B", "layers to record, \"0-3\" or \"2\" (all)" },
+    { "--values", ON(TRACE), COUNT, AT(trace.n_value), 0, UINT32_MAX, "N",
+      "first values to record of each tap and token, or \"all\" (8); of the logits the ten largest too" },
+    { "-o", ON(TRACE), TEXT, AT(output), 0, 0, "FILE",
+      "write the trace to FILE: in GGUF if it ends in .gguf, which needs --values all, else JSON" },
+    { "--profile", ON(TRACE), FLAG, AT(profile), 0, 0, NULL,
+      "print how long each operation takes, over all layers; the trace only with -o" },
+    { "--against", ON(DIAGNOSE), TEXT, AT(against), 0, 0, "THEIRS", "what the other engine computed (needed)" },
+    { "--max", ON(DIAGNOSE), U32, AT(n_quirk), 1, 3, "N", "how many mistakes may come together (3)" },
+    { "--list", ON(DIAGNOSE), FLAG, AT(list), 0, 0, NULL, "print the mistakes that it knows, and nothing else" },
+    { "--model", ON(DIFF), TEXT, AT(model), 0, 0, "MODEL", "a GGUF file, for the texts of tokens" },
+    { "--tolerance", ON(DIFF), F64, AT(tolerance), 1e-12, 1e12, "X",
+      "relative RMS error from which two taps part (0.01)" },
+    { "--tolerance", ON(WEIGHTS), F64, AT(tolerance), 1e-12, 1e12, "X",
+      "relative RMS error from which two tensors part (by the precision of their types)" },
+    { "--tolerance", ON(DIAGNOSE), F64, AT(tolerance), 1e-12, 1e12, "X",
+      "relative RMS error from which a tap parts (by the precision that THEIRS shows)" },
+    { "--all", ON(WEIGHTS), FLAG, AT(all), 0, 0, NULL, "print the tensors that agree too" },
+    { "--html", ON(DIFF), TEXT, AT(html), 0, 0, "FILE", "write the report to FILE, as one self-contained page, too" },
+    { "--top", ON(LOGITS), U32, AT(n_top), 1, 1 << 24, "N", "how many of the likeliest tokens (10)" },
+    { "--ctx", ON(PERPLEXITY), U32, AT(n_ctx), 4, 1 << 24, "N",
+      "tokens of a chunk; the later half is scored (512, or those of the saved run)" },
+    { "--chunks", ON(PERPLEXITY), U32, AT(n_chunk), 1, 1 << 24, "N", "chunks to compute (all)" },
+    { "--kl", ON(PERPLEXITY), TEXT, AT(base), 0, 0, "BASE",
+      "compare with \"reference\", the slow pass that defines what is right, or a run that was saved" },
+    { "--save", ON(PERPLEXITY), TEXT, AT(save), 0, 0, "FILE",
+      "save the run, as llama-perplexity's --kl-divergence-base does" },
+    { "--ctx", TAKE_CTX, U32, AT(n_ctx), 1, 1 << 24, "N",
+      "tokens the context holds (the model's own or 2048, the smaller)" },
+    { "--batch", COMPUTE, U32, AT(n_batch), 1, 1 << 16, "N", "prompt tokens computed at once (64)" },
+    { "--threads", COMPUTE, U32, AT(n_thread), 1, 64, "N", "threads that compute (one per available processor)" },
+    { "--precision", COMPUTE, PRECISION, AT(precision), 0, 0, "NAME",
+      "of activations: exact16, or fast8, which changes the text: 0.8 to 1.1 times as fast on a Zen 4, and on a Zen 5 "
+      "1.1 to 1.7 times by its kernels alone (exact16)" },
+    { "--kv-type", COMPUTE, KV_TYPE, AT(kv_type), 0, 0, "NAME",
+      "how K and V are kept: i16, q8 (half the memory, less precise) or f32 (twice, slow) (i16)" },
+    { "--reference", COMPUTE, FLAG, AT(reference), 0, 0, NULL, "the slow pass that defines what is right" },
+    { "--scalar", COMPUTE, FLAG, AT(scalar), 0, 0, NULL, "portable kernels only" },
+    { "--json", ON(INSPECT) | ON(TOKENIZE) | ON(SCORE) | ON(BENCH) | ON(TRACE) | ON(LOGITS) | ON(PERPLEXITY) | REPORTS,
+      FLAG, AT(json), 0, 0, NULL, "print JSON" },
+};
+
+#define REPORT_CODES(agree, part) "Exit codes: 0 " agree ", 1 " part ", 2 wrong usage, 3 could not be done.\n"
+
+static const struct {
+    const char *name, *usage, *summary, *text;
+} commands[COMMAND_COUNT] = {
+    [COMMAND_RUN] = { "run", "MODEL TEXT...", "answers a prompt",
+        "The words behind MODEL are the prompt; - reads it from standard input.  Words that end in .gguf and come\n"
+        "first are further files of a split model, so a prompt that begins with such a word needs -p TEXT.  With -p\n"
+        "all words are files.\n\n"
+        "Streams the answer to standard output, then speeds to standard error.  The prompt is put into the model's\n"
+        "chat template, if plumb knows its family, unless --raw is given.  A prompt from standard input loses one\n"
+        "newline at its end.  Ends at the model's end-of-turn token, after -n tokens or when the context is full.\n"
+        "The last line tells the seed, unless the temperature is 0.\n" },
+    [COMMAND_INSPECT] = { "inspect", "MODEL", "prints a file's keys and tensors",
+        "Reads the header only, also of a file whose tensors are cut off.  Arrays show their first elements, shapes\n"
+        "begin with the fastest dimension.\n" },
+    [COMMAND_TOKENIZE] = { "tokenize", "MODEL TEXT", "prints the tokens of a text",
+        "One token in a line: its id and its bytes, escaped.  TEXT - reads standard input, every byte of it.\n" },
+    [COMMAND_SCORE] = { "score", "MODEL --ids 1,2,3", "tells what it thinks of given tokens",
+        "For each position: the token fed, the likeliest next token and its logit, the logarithm of the sum of the\n"
+        "exponentials of all logits, the log-probability of the token that follows, and the FNV-1a 64 hash of the\n"
+        "logits' bits, by which hosts can be compared bit for bit.\n" },
+    [COMMAND_BENCH] = { "bench", "MODEL", "measures prefill and decode",
+        "Tokens per second as minimum, median and maximum of the repetitions, and what was run.\n" },
+    [COMMAND_TRACE] = { "trace", "MODEL -p TEXT", "records every step of the pass",
+        "For each tap, under llama.cpp's names, and each token: shape, mean, RMS, extremes, NaN and Inf counts, first\n"
+        "values; of the attention weights the entropy of each head.  Prints a table, or with --json or -o the trace\n"
+        "that `plumb diff` and `plumb diagnose` read.  Logits are computed after every token.  -p gets the model's\n"
+        "BOS; it is not put into the chat template unless --chat is given.\n" },
+    [COMMAND_LOGITS] = { "logits", "MODEL -p TEXT", "prints the likeliest next tokens",
+        "Token id, text, logit and probability after the last token.  -p gets the model's BOS; it is not put into the\n"
+        "chat template unless --chat is given.\n" },
+    [COMMAND_PERPLEXITY] = { "perplexity", "MODEL FILE", "measures how well it predicts a text",
+        "As llama-perplexity does: FILE is cut into chunks of --ctx tokens, each begins with BOS if the model asks\n"
+        "for it, and the tokens of its later half are scored.  --kl adds how far the probabilities are from those of\n"
+        "the reference pass or of a saved run, which may be llama-perplexity's own.  A saved run has 16 bits for each\n"
+        "probability: against one, divergences below 1e-5 are rounding.\n" },
+    [COMMAND_DIFF] = { "diff", "A B", "finds where two runs part",
+        "A and B are traces, of any engine: what `plumb trace` wrote, the text that llama-eval-callback prints, JSON\n"
+        "that anyone can print, arrays of numpy.savez.  B is taken for the truth.  One line for each tap, then the\n"
+        "first over the tolerance and a verdict; other tokens are found before numbers are compared.\n\n"
+        REPORT_CODES("they agree", "they part") },
+    [COMMAND_SELFCHECK] = { "selfcheck", "MODEL", "checks a file and the engine on it",
+        "What needs no reference: names, shapes and values of the tensors, prefill against step by step, scalar\n"
+        "against SIMD, the fast pass against the reference pass, a round trip of the tokenizer, and more.\n\n"
+        REPORT_CODES("all is well", "a check failed") },
+    [COMMAND_WEIGHTS] = { "weights", "A.gguf B.gguf", "compares the tensors of two files",
+        "By name, dequantized, whatever their types.  B is taken for the truth.  Prints those that part or are in one\n"
+        "file only.\n\n"
+        REPORT_CODES("they agree", "they part") },
+    [COMMAND_DIAGNOSE] = { "diagnose", "MODEL --against THEIRS", "names the mistake of another engine",
+        "THEIRS is any file that `plumb diff` takes, with as much of a run as there is: it looks for the known\n"
+        "mistakes with which the reference pass gives those numbers.  --tokens or -p say what was fed if THEIRS does\n"
+        "not; -p gets the model's BOS and no chat template unless --chat is given.\n\n"
+        REPORT_CODES("the numbers are right", "they are not") },
+};
+
+/* ---- help -------------------------------------------------------------------------------------------------------- */
+
+static void print_help(void) {
+    out("plumb " PLUMB_VERSION ": GGUF language models in WebAssembly\n\n"
+        "usage: plumb COMMAND MODEL... [options]\n\n");
+    for (int i = 0; i < COMMAND_COUNT; i++) {
+        out("  plumb %-10s %-23s %s\n", commands[i].name, commands[i].usage, commands[i].summary);
+    }
+    out("\n");
+    out_wrapped("MODEL is a GGUF file; a split model's files are given in their order.  `plumb COMMAND --help` lists "
+                "the options.  --version prints the version.\n\n"
+                "Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted; "
+                "of the last four commands 1 says that two things part or a check failed, and 3 that it could not be "
+                "done.", 0, 0);
+}
+
+const char *command_name(enum command command) { return commands[command].name; }
+
+static void print_command_help(enum command command) {
+    enum { TEXT_COLUMN = 24 };
+    out("usage: plumb %s %s [options]\n\n", commands[command].name, commands[command].usage);
+    out_wrapped(commands[command].text, 0, 0);
+    out("\n");
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        if (!(table[i].commands & 1u << command)) continue;
+        char left[40];
+        int n = snprintf(left, sizeof left, "  %s %s", table[i].name, table[i].value ? table[i].value : "");
+        out("%-*s", TEXT_COLUMN, left);
+        out_wrapped(table[i].help, n < TEXT_COLUMN ? TEXT_COLUMN : (size_t)n, TEXT_COLUMN);
+    }
+    out("%-*sthis text\n", TEXT_COLUMN, "  --help");
+}
+
+/* ---- parsing ----------------------------------------------------------------------------------------------------- */
+
+/* Decimal digits only: strtoull alone would take "-1", " 1" and "0x1". */
+static bool parse_u64(const char *word, uint64_t max, uint64_t *out_value) {
+    if (*word == '\0' || word[strspn(word, "0123456789")] != '\0') return false;
+    errno = 0;
+    unsigned long long value = strtoull(word, NULL, 10);
+    if (errno != 0 || value > max) return false;
+    *out_value = value;
+    return true;
+}
+
+/* A decimal number; strtod alone would take "nan", "inf", " 1" and "0x1". */
+static bool parse_f64(const char *word, double *out_value) {
+    if (*word == '\0' || word[strspn(word, "+-.0123456789eE")] != '\0') return false;
+    char *end;
+    *out_value = strtod(word, &end);
+    return *end == '\0' && end != word;
+}
+
+/* "0-3" or "2" to two numbers. */
+static bool parse_range(const char *word, uint32_t *first_last) {
+    const char *dash = strchr(word, '-');
+    char first[12] = "";
+    size_t n = dash ? (size_t)(dash - word) : strlen(word);
+    if (n >= sizeof first) return false;
+    memcpy(first, word, n);
+    uint64_t a, b;
+    if (!parse_u64(first, UINT32_MAX, &a) || !parse_u64(dash ? dash + 1 : first, UINT32_MAX, &b) || b < a) return false;
+    first_last[0] = (uint32_t)a;
+    first_last[1] = (uint32_t)b;
+    return true;
+}
+
+/* Stores the value; false after a complaint. */
+static bool store(struct options *options, const struct option *o, const char *word) {
+    void *target = (char *)options + o->target;
+    const char *command = commands[options->command].name;
+    uint64_t integer;
+    double real;
+    switch (o->kind) {
+    case FLAG: *(bool *)target = true; return true;
+    case TEXT: *(const char **)target = word; return true;
+    case COUNT:
+        if (strcmp(word, "all") == 0) {
+            *(uint32_t *)target = UINT32_MAX;
+            return true;
+        }
+        /* fall through */
+    case U32:
+        if (parse_u64(word, (uint64_t)o->max, &integer) && integer >= (uint64_t)o->min) {
+            *(uint32_t *)target = (uint32_t)integer;
+            return true;
+        }
+        complain(0, "%s: %s: \"%s\" is not an integer from %.0f to %.0f%s", command, o->name, word, o->min, o->max,
+                 o->kind == COUNT ? " or \"all\"" : "");
+        return false;
+    case U64:
+        options->has_seed = true;   /* the only one of this kind */
+        if (parse_u64(word, UINT64_MAX, (uint64_t *)target)) return true;
+        complain(0, "%s: %s: \"%s\" is not an integer from 0 to 18446744073709551615", command, o->name, word);
+        return false;
+    case F32:
+    case F64:
+        if (parse_f64(word, &real) && real >= o->min && real <= o->max) {
+            if (o->kind == F32) *(float *)target = (float)real;
+            else *(double *)target = real;
+            return true;
+        }
+        complain(0, "%s: %s: \"%s\" is not a number from %g to %g", command, o->name, word, o->min, o->max);
+        return false;
+    case RANGE:
+        if (parse_range(word, target)) return true;
+        complain(0, "%s: %s: \"%s\" is not a range such as 0-3 or 2", command, o->name, word);
+        return false;
+    case PRECISION:
+        for (int i = 0; plumb_precision_name((plumb_precision)i); i++) {
+            if (strcmp(word, plumb_precision_name((plumb_precision)i)) != 0) continue;
+            *(plumb_precision *)target = (plumb_precision)i;
+            return true;
+        }
+        complain(0, "%s: %s: \"%s\" is not exact16 or fast8", command, o->name, word);
+        return false;
+    case KV_TYPE:
+        for (int i = 0; plumb_kv_type_name((plumb_kv_type)i); i++) {
+            if (strcmp(word, plumb_kv_type_name((plumb_kv_type)i)) != 0) continue;
+            *(plumb_kv_type *)target = (plumb_kv_type)i;
+            return true;
+        }
+        complain(0, "%s: %s: \"%s\" is not i16, q8 or f32", command, o->name, word);
+        return false;
+    }
+    return false;
+}
+
+/* The option that the first n bytes of word name, for this command. */
+static const struct option *find_option(enum command command, const char *word, size_t n) {
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        const struct option *o = &table[i];
+        if ((o->commands & 1u << command) && strlen(o->name) == n && memcmp(o->name, word, n) == 0) return o;
+    }
+    return NULL;
+}
+
+/* Takes the option at argv[i] and its value; returns the index of the next word, 0 after a complaint. */
+static int take_option(int argc, char **argv, int i, struct options *options) {
+    const char *word = argv[i], *command = commands[options->command].name;
+    const char *equals = strncmp(word, "--", 2) == 0 ? strchr(word, '=') : NULL;
+    size_t n = equals ? (size_t)(equals - word) : strlen(word);
+    const struct option *o = find_option(options->command, word, n);
+    if (!o) return complain(0, "%s: unknown option %s; see plumb %s --help", command, word, command);
+    if (o->kind == FLAG && equals) return complain(0, "%s: %s takes no value", command, o->name);
+    if (o->kind != FLAG && !equals && ++i == argc) return complain(0, "%s: %s needs a value", command, o->name);
+    return store(options, o, equals ? equals + 1 : argv[i]) ? i + 1 : 0;
+}
+
+/* What the command needs and did not get; NULL if all is there. */
+static const char *find_missing(struct options *o) {
+    bool last_is_text = o->command == COMMAND_TOKENIZE || o->command == COMMAND_PERPLEXITY;
+    if (last_is_text && o->n_file > 0) o->text = o->files[--o->n_file];
+    if (1u << o->command & TWO_FILES) return o->n_file == 2 ? NULL : "exactly two files, A and B, are needed";
+    if (o->list) return o->n_file > 0 || o->against || o->prompt || o->ids ? "--list stands alone" : NULL;
+    if (o->n_file == 0) {
+        return o->command == COMMAND_TOKENIZE ? "MODEL and TEXT are needed"
+             : o->command == COMMAND_PERPLEXITY ? "MODEL and FILE are needed" : "MODEL is needed";
+    }
+    if (o->command == COMMAND_RUN && !o->prompt) return "a prompt is needed, as words behind MODEL or with -p TEXT";
+    if (o->command == COMMAND_RUN && o->raw && o->system) return "--system is part of the template that --raw omits";
+    if (o->command == COMMAND_SCORE && !o->ids) return "--ids is needed";
+    if (o->command == COMMAND_DIAGNOSE && !o->against) return "--against THEIRS is needed";
+    if (1u << o->command & TAKE_TOKENS) {
+        bool is_needed = o->command != COMMAND_DIAGNOSE || o->n_prompt != UINT32_MAX || o->chat || o->parse_special;
+        if (is_needed && !o->prompt && !o->ids) return "-p TEXT or --tokens is needed";
+        if (o->prompt && o->ids) return "-p and --tokens exclude each other";
+        if (o->ids && (o->chat || o->parse_special)) return "--tokens leaves nothing for --chat or --parse-special";
+        o->raw = !o->chat;
+    }
+    if (o->output && names_gguf(o->output) && o->trace.n_value != UINT32_MAX) return "-o of a .gguf needs --values all";
+    if (o->profile && o->output && strcmp(o->output, "-") == 0) return "-o - and --profile print both";
+    if (o->reference && o->precision) return "--precision is of the fast pass, --reference is another";
+    if (o->reference && o->kv_type) return "--kv-type is of the fast pass, --reference is another";
+    if (o->reference && o->scalar) return "--reference and --scalar exclude each other";
+    return NULL;
+}
+
+/* The output that is an input too, and would be lost; NULL if there is none. */
+static const char *find_overwritten(const struct options *o) {
+    const char *outputs[] = { o->output, o->html, o->save };
+    const char *inputs[] = { o->text, o->model, o->against, o->base };
+    for (size_t i = 0; i < sizeof outputs / sizeof *outputs; i++) {
+        if (!outputs[i]) continue;
+        for (size_t k = 0; k < sizeof inputs / sizeof *inputs; k++) {
+            if (inputs[k] && same_file(outputs[i], inputs[k])) return outputs[i];
+        }
+        for (size_t k = 0; k < o->n_file; k++) {
+            if (same_file(outputs[i], o->files[k])) return outputs[i];
+        }
+    }
+    return NULL;
+}
+
+/* Words with a space between them; never freed, as argv is not. */
+static const char *join_words(const char *const *words, size_t n) {
+    size_t size = 1;
+    for (size_t i = 0; i < n; i++) size += strlen(words[i]) + 1;
+    char *text = allocate(size), *at = text;
+    for (size_t i = 0; i < n; i++) at += snprintf(at, size - (size_t)(at - text), i > 0 ? " %s" : "%s", words[i]);
+    return text;
+}
+
+/* The words that are no options: files, or of `run` without -p also the prompt.  false after a complaint. */
+static bool take_words(struct options *o, const char *const *words, size_t n) {
+    size_t n_file = n;
+    if (o->command == COMMAND_RUN && !o->prompt) {
+        for (n_file = n > 0; n_file < n && names_gguf(words[n_file]);) n_file++;
+        if (n_file < n) o->prompt = join_words(words + n_file, n - n_file);
+    }
+    if (n_file > MAX_FILES) {
+        complain(0, "%s: more than %d files", commands[o->command].name, MAX_FILES);
+        return false;
+    }
+    memcpy(o->files, words, n_file * sizeof *words);
+    o->n_file = n_file;
+    return true;
+}
+
+bool parse_options(int argc, char **argv, struct options *options, int *exit_code) {
+    *options = (struct options){ .n_prompt = 128, .n_repeat = 3, .n_top = 10,
+                                 .n_chunk = UINT32_MAX, .trace = { NULL, 0, UINT32_MAX, 8 },
+                                 .sampling = plumb_sampling_default() };
+    *exit_code = EXIT_USAGE;
+    if (argc < 2) {
+        complain(0, "no command; see plumb --help");
+        return false;
+    }
+    bool is_help = strcmp(argv[1], "help") == 0;
+    if ((is_help && argc == 2) || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+        print_help();
+        *exit_code = out_close(EXIT_OK);
+        return false;
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        out("plumb " PLUMB_VERSION "\n");
+        *exit_code = out_close(EXIT_OK);
+        return false;
+    }
+    int command = 0;
+    const char *name = argv[is_help ? 2 : 1];
+    while (command < COMMAND_COUNT && strcmp(name, commands[command].name) != 0) command++;
+    if (command == COMMAND_COUNT) {
+        complain(0, "unknown command %s; see plumb --help", name);
+        return false;
+    }
+    if (is_help) {
+        print_command_help((enum command)command);
+        *exit_code = out_close(EXIT_OK);
+        return false;
+    }
+    options->command = (enum command)command;
+    if (command == COMMAND_BENCH) options->n_predict = 64;
+    if (command == COMMAND_TRACE || command == COMMAND_DIAGNOSE) options->n_prompt = UINT32_MAX;
+    if (1u << command & REPORTS) exit_failed = 3;
+
+    bool only_words = false;   /* after -- */
+    const char **words = allocate((size_t)argc * sizeof *words);
+    size_t n_word = 0;
+    for (int i = 2; i < argc;) {
+        const char *word = argv[i];
+        if (!only_words && (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0)) {
+            print_command_help(options->command);
+            *exit_code = out_close(EXIT_OK);
+            free(words);
+            return false;
+        } else if (!only_words && strcmp(word, "--") == 0) {
+            only_words = true;
+            i++;
+        } else if (!only_words && word[0] == '-' && word[1] != '\0') {
+            i = take_option(argc, argv, i, options);
+            if (i == 0) {
+                free(words);
+                return false;
+            }
+        } else {
+            words[n_word++] = argv[i++];
+        }
+    }
+    bool fits = take_words(options, words, n_word);
+    free(words);
+    if (!fits) return false;
+    const char *missing = find_missing(options), *overwritten = missing ? NULL : find_overwritten(options);
+    if (missing) complain(0, "%s: %s; see plumb %s --help", commands[command].name, missing, commands[command].name);
+    if (overwritten) {
+        complain(0, "%s: %s is an input too, and would be overwritten", commands[command].name, overwritten);
+    }
+    return !missing && !overwritten;
+}

@@ -1,0 +1,218 @@
+/* plumb diff, selfcheck, weights, diagnose: what the engine has to say, and exit codes.  Each is thin: files in, the
+ * engine's report out. */
+#include "cli/cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Where a report goes, and how far it is. */
+struct reporting {
+    struct writer writer;
+    struct progress progress;
+    const char *what;
+};
+
+static void write_report(void *user, const char *bytes, size_t n) {
+    struct reporting *r = user;
+    progress_end(&r->progress);   /* its line may be where this one goes */
+    writer_write(&r->writer, bytes, n);
+    if (r->progress.terminal) out_flush();
+}
+
+static void show_report(void *user, double done) {
+    struct reporting *r = user;
+    if (interrupted()) {
+        progress_end(&r->progress);
+        exit(EXIT_INTERRUPTED);
+    }
+    progress_show(&r->progress, done, "%s %.0f %%", r->what, 100 * done);
+}
+
+/* path: of the file to write, "-" for standard output. */
+static int begin_report(struct reporting *r, plumb_report *report, const struct options *o, const char *path) {
+    *r = (struct reporting){ .what = command_name(o->command) };
+    progress_begin(&r->progress);
+    *report = (plumb_report){
+        .format = o->json ? PLUMB_FORMAT_JSON : PLUMB_FORMAT_TEXT, .write = write_report, .user = r,
+        .tolerance = o->tolerance, .on_progress = show_report, .all = o->all,
+    };
+    return writer_open(&r->writer, path);
+}
+
+static int end_report(struct reporting *r, plumb_status status, const char *where, const char *message) {
+    progress_end(&r->progress);
+    return writer_close(&r->writer, status == PLUMB_OK ? EXIT_OK : report(where, status, message));
+}
+
+/* Reports end with this: what they found, if they could be made. */
+static int verdict(int code, bool agree) { return out_close(code == EXIT_OK && !agree ? EXIT_PARTED : code); }
+
+/* *out is NULL unless EXIT_OK is returned. */
+static int read_trace(plumb_trace **out_trace, const char *path) {
+    *out_trace = NULL;
+    int code;
+    size_t n;
+    char *bytes = read_file(path, &n, &code);
+    if (!bytes) return code;
+    plumb_trace *trace = plumb_trace_create();
+    plumb_status status = trace ? plumb_trace_read(trace, bytes, n) : PLUMB_ERROR_MEMORY;
+    if (status != PLUMB_OK) {
+        code = report(path, status, trace ? plumb_trace_error(trace) : "out of memory");
+        plumb_trace_free(trace);
+        trace = NULL;
+    }
+    free(bytes);
+    *out_trace = trace;
+    return code;
+}
+
+/* ---- diff -------------------------------------------------------------------------------------------------------- */
+
+static int write_diff(const struct options *o, plumb_trace *const *traces, plumb_model *model, const char *path,
+                      bool is_html, bool *agree) {
+    struct reporting r;
+    plumb_report report;
+    int code = begin_report(&r, &report, o, path);
+    if (code != EXIT_OK) return code;
+    if (is_html) report.format = PLUMB_FORMAT_HTML;
+    report.name_a = o->files[0];
+    report.name_b = o->files[1];
+    plumb_status status = plumb_diff(traces[0], traces[1], model, &report, agree);
+    return end_report(&r, status, "diff", plumb_trace_error(traces[0]));
+}
+
+int run_diff(const struct options *o) {
+    plumb_trace *traces[2] = { NULL, NULL };
+    plumb_model *model = NULL;
+    bool agree = false;
+    int code = EXIT_OK;
+    for (size_t i = 0; i < 2 && code == EXIT_OK; i++) code = read_trace(&traces[i], o->files[i]);
+    if (o->model && code == EXIT_OK) code = load_model(&model, &o->model, 1, LOAD_VOCAB);
+    if (o->html && code == EXIT_OK) code = write_diff(o, traces, model, o->html, true, &agree);
+    if (code == EXIT_OK) code = write_diff(o, traces, model, "-", false, &agree);
+    plumb_trace_free(traces[0]);
+    plumb_trace_free(traces[1]);
+    plumb_model_free(model);
+    return verdict(code, agree);
+}
+
+/* ---- selfcheck, weights ------------------------------------------------------------------------------------------ */
+
+int run_selfcheck(const struct options *o) {
+    plumb_model *model;
+    int code = load_model(&model, o->files, o->n_file, LOAD_CHECKED);
+    if (code != EXIT_OK) return code;
+    bool ok = false;
+    struct reporting r;
+    plumb_report report;
+    code = begin_report(&r, &report, o, "-");
+    report.name_a = o->files[0];
+    if (code == EXIT_OK) {
+        plumb_status status = plumb_selfcheck(model, &report, &ok);
+        code = end_report(&r, status, o->files[0], plumb_model_error(model));
+    }
+    plumb_model_free(model);
+    return verdict(code, ok);
+}
+
+int run_weights(const struct options *o) {
+    plumb_model *models[2] = { NULL, NULL };
+    bool agree = false;
+    int code = EXIT_OK;
+    for (size_t i = 0; i < 2 && code == EXIT_OK; i++) code = load_model(&models[i], &o->files[i], 1, LOAD_BYTES);
+    struct reporting r;
+    plumb_report report;
+    if (code == EXIT_OK) code = begin_report(&r, &report, o, "-");
+    if (code == EXIT_OK) {
+        report.name_a = o->files[0];
+        report.name_b = o->files[1];
+        plumb_status status = plumb_weights(models[0], models[1], &report, &agree);
+        code = end_report(&r, status, "weights", plumb_model_error(models[0]));
+    }
+    plumb_model_free(models[0]);
+    plumb_model_free(models[1]);
+    return verdict(code, agree);
+}
+
+/* ---- diagnose ---------------------------------------------------------------------------------------------------- */
+
+static int list_quirks(const struct options *o) {
+    const char *name, *tap, *text;
+    for (size_t i = 0; plumb_quirk(i, &name, &tap, &text); i++) {
+        if (!o->json) {
+            out("%-36s %s\n    ", name, tap);
+            out_wrapped(text, 4, 4);
+            continue;
+        }
+        out("%s\n  {\"name\": ", i > 0 ? "," : "[");
+        out_json_string(name, strlen(name));
+        out(", \"tap\": ");
+        out_json_string(tap, strlen(tap));
+        out(", \"text\": ");
+        out_json_string(text, strlen(text));
+        out("}");
+    }
+    if (o->json) out("\n]\n");
+    return out_close(EXIT_OK);
+}
+
+/* What is told may not contradict the file. */
+static int compare_tokens(const plumb_trace *trace, const struct ids *told, const struct options *o) {
+    const int32_t *ids = plumb_trace_tokens(trace);
+    size_t n = plumb_trace_n_token(trace), i = 0;
+    const char *option = o->ids ? "--tokens" : "-p";
+    if (!ids) return EXIT_OK;
+    while (i < n && i < told->n && ids[i] == told->data[i]) i++;
+    if (i < n && i < told->n) {
+        return complain(EXIT_USAGE, "diagnose: %s contradicts %s: at index %zu it has token %d, the file %d", option,
+                        o->against, i, (int)told->data[i], (int)ids[i]);
+    }
+    if (n == told->n) return EXIT_OK;
+    return complain(EXIT_USAGE, "diagnose: %s contradicts %s: it has %zu tokens, the file %zu", option, o->against,
+                    told->n, n);
+}
+
+/* The tokens that the foreign engine was fed, for a file that does not say. */
+static int tell_tokens(plumb_trace *trace, plumb_model *model, const struct options *o, const struct prompt *prompt) {
+    if (!o->prompt && !o->ids) {
+        return plumb_trace_tokens(trace) ? EXIT_OK
+             : report(o->against, PLUMB_ERROR_ARGUMENT, "it does not say which tokens were fed: give --tokens or -p");
+    }
+    struct ids ids;
+    int code = input_ids(&ids, model, o, prompt);
+    if (code == EXIT_OK) code = compare_tokens(trace, &ids, o);
+    bool is_new = !plumb_trace_tokens(trace) || o->n_prompt != UINT32_MAX;
+    if (code == EXIT_OK && is_new) {
+        size_t n_prompt = o->n_prompt < ids.n ? o->n_prompt : ids.n;
+        plumb_status status = plumb_trace_set_tokens(trace, ids.data, ids.n, n_prompt);
+        if (status != PLUMB_OK) code = report(o->against, status, plumb_trace_error(trace));
+    }
+    free(ids.data);
+    return code;
+}
+
+int run_diagnose(const struct options *o) {
+    if (o->list) return list_quirks(o);
+    struct prompt prompt;
+    int code = read_prompt(&prompt, o);
+    if (code != EXIT_OK) return code;
+    plumb_trace *trace;
+    plumb_model *model = NULL;
+    bool agree = false;
+    code = read_trace(&trace, o->against);
+    if (code == EXIT_OK) code = load_model(&model, o->files, o->n_file, LOAD_ALL);
+    if (code == EXIT_OK) code = tell_tokens(trace, model, o, &prompt);
+    struct reporting r;
+    plumb_report report;
+    if (code == EXIT_OK) code = begin_report(&r, &report, o, "-");
+    if (code == EXIT_OK) {
+        report.name_a = o->against;
+        report.name_b = o->files[0];
+        plumb_status status = plumb_diagnose(model, trace, o->n_quirk, &report, &agree);
+        code = end_report(&r, status, o->against, plumb_model_error(model));
+    }
+    plumb_trace_free(trace);
+    plumb_model_free(model);
+    free(prompt.owned);
+    return verdict(code, agree);
+}

@@ -1,0 +1,398 @@
+/* The search: a beam over sets of quirks; the report is in diagnose_report.c.
+ *
+ *   truth -> every single quirk, on the first layers only, as far as the first that parts -> the best few on all layers
+ *         -> the best sets with one quirk more, and so on, as long as that brings the numbers closer
+ *
+ * Sets are ranked by how close they bring all taps together (struct outcome: score), less a little for each quirk.
+ */
+#include "diagnose/diagnose.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* Besides DIAGNOSE_FACTOR: a quirk must bring the score down by this much to be taken for a cause. */
+#define GAIN 0.4
+enum { BEAM = 4, PROMOTED = 4, PAIRED = 24 };
+
+/* ---- experiments ------------------------------------------------------------------------------------------------- */
+
+static void progress(struct diagnosis *d, double n_layer) {
+    d->n_done += n_layer;
+    if (!d->report->on_progress) return;
+    d->report->on_progress(d->report->user, fmin(1, d->n_done / d->n_due));
+}
+
+static plumb_status run(struct diagnosis *d, const struct quirk *const *quirks, uint32_t n, uint32_t n_layer,
+                        struct outcome *o) {
+    plumb_status status = experiment_run(d->experiment, quirks, n, n_layer, o, d->err);
+    progress(d, n_layer < d->model->config.n_layer ? n_layer : d->model->config.n_layer);
+    return status;
+}
+
+/* Layers to compute so that what parts first is among them: quirks are the same in every layer. */
+static uint32_t horizon(const struct diagnosis *d, const struct outcome *o) {
+    size_t at = diagnose_first(d, o);
+    uint32_t n_layer = d->model->config.n_layer;
+    if (at == SIZE_MAX || d->theirs->taps[at].id >= TAP_RESULT_NORM) return UINT32_MAX;
+    uint32_t layers = d->theirs->taps[at].layer < 0 ? 1 : (uint32_t)d->theirs->taps[at].layer + 1;
+    return layers < n_layer ? layers : UINT32_MAX;
+}
+
+/* By how much o explains more than base does, over the taps of both. */
+static double closer(const struct diagnosis *d, const struct outcome *base, const struct outcome *o, double *most) {
+    double sum = 0;
+    *most = 0;
+    for (size_t i = 0; i < d->theirs->n_tap; i++) {
+        if (isnan(o->error[i]) || isnan(base->error[i])) continue;
+        double by = compare_log(base->error[i]) - compare_log(o->error[i]);
+        sum += by;
+        *most = fmax(*most, by);
+    }
+    return sum;
+}
+
+/* The same; 0 where it is not enough to speak of. */
+static double gain(const struct diagnosis *d, const struct outcome *base, const struct outcome *o) {
+    double most, sum = closer(d, base, o, &most);
+    return most >= log10(DIAGNOSE_FACTOR) && sum >= GAIN ? sum : 0;
+}
+
+/* ---- the search -------------------------------------------------------------------------------------------------- */
+
+static bool is_set(const struct outcome *o, const struct quirk *const *quirks, uint32_t n) {
+    uint32_t n_same = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        for (uint32_t k = 0; k < o->n_quirk; k++) n_same += o->quirks[k] == quirks[i];
+    }
+    return n_same == n && o->n_quirk == n;
+}
+
+/* What this set gives on all layers, if it was tried. */
+static const struct outcome *find(const struct diagnosis *d, const struct quirk *const *quirks, uint32_t n) {
+    if (n == 0) return &d->truth;
+    for (size_t i = 0; i < d->n_ranked; i++) {
+        if (is_set(&d->ranked[i], quirks, n)) return &d->ranked[i];
+    }
+    for (size_t i = 0; i < d->n_other; i++) {
+        if (is_set(&d->others[i], quirks, n)) return &d->others[i];
+    }
+    return NULL;
+}
+
+/* In the order of the computation, of the table where they change the same tap first. */
+static int by_step(const void *a, const void *b) {
+    const struct quirk *x = *(const struct quirk *const *)a, *y = *(const struct quirk *const *)b;
+    enum tap_id at_x = TAP_COUNT, at_y = TAP_COUNT;
+    tap_find(x->tap, strlen(x->tap), &at_x);
+    tap_find(y->tap, strlen(y->tap), &at_y);
+    if (at_x != at_y) return at_x < at_y ? -1 : 1;
+    return x < y ? -1 : x > y;
+}
+
+/* Takes o over, in its place. */
+static plumb_status rank(struct diagnosis *d, struct outcome *o) {
+    struct outcome *ranked = alloc_room(d->ranked, d->n_ranked, &d->cap, sizeof *ranked);
+    if (!ranked) {
+        outcome_free(o);
+        return error_set(d->err, PLUMB_ERROR_MEMORY, "out of memory: more than %zu explanations", d->n_ranked);
+    }
+    d->ranked = ranked;
+    qsort(o->quirks, o->n_quirk, sizeof *o->quirks, by_step);
+    size_t at = d->n_ranked;
+    while (at > 0 && diagnose_score(&d->ranked[at - 1]) > diagnose_score(o) + 1e-9) at--;
+    memmove(&d->ranked[at + 1], &d->ranked[at], (d->n_ranked - at) * sizeof *d->ranked);
+    d->ranked[at] = *o;
+    d->n_ranked++;
+    return PLUMB_OK;
+}
+
+/* The first tap that a quirk changes is one of the results: only a whole pass shows it. */
+static bool is_late(const struct quirk *q) { return strncmp(q->tap, "result", 6) == 0; }
+
+/* A quirk on top of a base: what it gains, on the first layers mostly, and whether it changes what parts first. */
+struct candidate {
+    const struct quirk *quirk;
+    double gain, closer, after;   /* after: the error of what parts first */
+    bool matters;
+    struct outcome whole;   /* of all layers, if it was tried on them */
+};
+
+static int by_closeness(const void *a, const void *b) {
+    const struct candidate *x = a, *y = b;
+    if (x->gain != y->gain) return x->gain < y->gain ? 1 : -1;
+    if (x->closer != y->closer) return x->closer < y->closer ? 1 : -1;
+    return x->quirk < y->quirk ? -1 : 1;
+}
+
+static size_t count_quirks(void) {
+    size_t n = 0;
+    while (quirk_at(n)) n++;
+    return n;
+}
+
+/* Ranks a candidate that gains on all layers as well. */
+static plumb_status promote(struct diagnosis *d, const struct outcome *base, struct candidate *c) {
+    const struct quirk *quirks[EXPERIMENT_QUIRKS];
+    memcpy(quirks, base->quirks, sizeof quirks);
+    quirks[base->n_quirk] = c->quirk;
+    if (find(d, quirks, base->n_quirk + 1)) return PLUMB_OK;
+    if (!c->whole.error) PLUMB_TRY(run(d, quirks, base->n_quirk + 1, UINT32_MAX, &c->whole));
+    if (gain(d, base, &c->whole) <= 0) return PLUMB_OK;
+    struct outcome o = c->whole;
+    c->whole = (struct outcome){ 0 };
+    return rank(d, &o);
+}
+
+/* Runs every quirk that is free on top of base, on the first layers.  candidates: (number of quirks). */
+static plumb_status try_all(struct diagnosis *d, const struct outcome *base, struct candidate *candidates, size_t *n) {
+    const struct quirk *quirks[EXPERIMENT_QUIRKS];
+    memcpy(quirks, base->quirks, sizeof quirks);
+    struct quirks set = { 0 };
+    for (uint32_t i = 0; i < base->n_quirk; i++) quirk_set(&set, quirks[i]);
+    uint32_t near = horizon(d, base);
+    size_t parted = diagnose_first(d, base);
+    const struct quirk **q = &quirks[base->n_quirk];
+    *n = 0;
+    for (size_t i = 0; (*q = quirk_at(i)) != NULL; i++) {
+        if (!quirk_is_free(&set, *q) || !quirk_applies(*q, d->model, d->bos)) continue;
+        struct outcome o;
+        uint32_t n_layer = is_late(*q) ? UINT32_MAX : near;
+        PLUMB_TRY(run(d, quirks, base->n_quirk + 1, n_layer, &o));
+        double most, before = base->error[parted], after = o.error[parted];
+        struct candidate *c = &candidates[(*n)++];
+        *c = (struct candidate){ .quirk = *q, .gain = gain(d, base, &o), .closer = closer(d, base, &o, &most),
+                                 .after = diagnose_is_over(d, &o, parted) ? INFINITY : after,
+                                 .matters = fabs(before - after) > 1e-6 * before };
+        if (n_layer == UINT32_MAX) c->whole = o;
+        else outcome_free(&o);
+    }
+    qsort(candidates, *n, sizeof *candidates, by_closeness);
+    return PLUMB_OK;
+}
+
+/* Two mistakes in one step can hide each other: neither alone brings the numbers closer.  Tries the pairs of those that
+ * change what parts first. */
+static plumb_status try_pairs(struct diagnosis *d, const struct outcome *base, const struct candidate *candidates,
+                              size_t n) {
+    const struct quirk *quirks[EXPERIMENT_QUIRKS], *best[2] = { NULL, NULL };
+    memcpy(quirks, base->quirks, sizeof quirks);
+    struct quirks set = { 0 };
+    uint32_t near = horizon(d, base);
+    double best_gain = 0;
+    for (size_t i = 0; i < n; i++) {
+        for (size_t j = 0; j < i && candidates[i].matters; j++) {
+            quirks[base->n_quirk] = candidates[j].quirk;
+            quirks[base->n_quirk + 1] = candidates[i].quirk;
+            set = (struct quirks){ 0 };
+            quirk_set(&set, candidates[j].quirk);
+            if (!candidates[j].matters || !quirk_is_free(&set, candidates[i].quirk)) continue;
+            struct outcome o;
+            PLUMB_TRY(run(d, quirks, base->n_quirk + 2, near, &o));
+            double by = gain(d, base, &o);
+            outcome_free(&o);
+            if (by <= best_gain) continue;
+            best_gain = by;
+            memcpy(best, quirks + base->n_quirk, sizeof best);
+        }
+    }
+    if (best_gain <= 0) return PLUMB_OK;
+    memcpy(quirks + base->n_quirk, best, sizeof best);
+    if (find(d, quirks, base->n_quirk + 2)) return PLUMB_OK;
+    struct outcome o;
+    PLUMB_TRY(run(d, quirks, base->n_quirk + 2, UINT32_MAX, &o));
+    if (gain(d, base, &o) > 0) return rank(d, &o);
+    outcome_free(&o);
+    return PLUMB_OK;
+}
+
+/* Remembers the candidate that makes right what parts first, best of all. */
+static void note_local(struct diagnosis *d, const struct outcome *base, const struct candidate *candidates, size_t n) {
+    d->n_local_quirk = 0;
+    double least = INFINITY;
+    for (size_t i = 0; i < n && d->experiment->forced; i++) {
+        if (candidates[i].after >= least) continue;
+        least = candidates[i].after;
+        memcpy(d->local_quirks, base->quirks, sizeof d->local_quirks);
+        d->local_quirks[base->n_quirk] = candidates[i].quirk;
+        d->n_local_quirk = base->n_quirk + 1;
+    }
+}
+
+/* Ranks the best sets of base and one quirk more; of base and two more where no single one helps. */
+static plumb_status extend(struct diagnosis *d, const struct outcome *base) {
+    size_t n = count_quirks();
+    struct candidate *candidates = alloc_array(n, sizeof *candidates);
+    if (!candidates) return error_set(d->err, PLUMB_ERROR_MEMORY, "out of memory: %zu candidates", n);
+    plumb_status status = try_all(d, base, candidates, &n);
+    if (status == PLUMB_OK) note_local(d, base, candidates, n);
+    size_t n_promoted = horizon(d, base) == UINT32_MAX ? n : PROMOTED;   /* nothing is left to be run then */
+    /* Where errors add up, what does little for the first layers may do more for the others. */
+    bool none_gains = n > 0 && candidates[0].gain <= 0, may_grow = none_gains && !d->experiment->forced;
+    size_t n_before = d->n_ranked;
+    for (size_t i = 0; i < n && i < n_promoted && status == PLUMB_OK; i++) {
+        bool is_promising = candidates[i].gain > 0 || (may_grow && candidates[i].closer > 0);
+        if (is_promising) status = promote(d, base, &candidates[i]);
+    }
+    bool is_noise = diagnose_noise(d, base) > 0 && diagnose_explains(d, base);   /* that is left, and no pair */
+    bool is_stuck = none_gains && d->n_ranked == n_before && !is_noise;
+    if (status == PLUMB_OK && is_stuck && base->n_quirk + 2 <= d->max_quirk) {
+        status = try_pairs(d, base, candidates, n < PAIRED ? n : PAIRED);
+    }
+    for (size_t i = 0; i < n; i++) outcome_free(&candidates[i].whole);
+    free(candidates);
+    return status;
+}
+
+static plumb_status search(struct diagnosis *d) {
+    d->n_due = 2.0 * (double)count_quirks() + 4.0 * (double)PROMOTED * d->model->config.n_layer;
+    PLUMB_TRY(run(d, NULL, 0, UINT32_MAX, &d->truth));
+    if (diagnose_is_exact(d, &d->truth)) return PLUMB_OK;
+    PLUMB_TRY(extend(d, &d->truth));
+    /* Whole activations make steps independent of each other: the best set is right as far as it goes. */
+    size_t n_beam = d->experiment->forced ? 1 : BEAM;
+    for (uint32_t n = 1; n < d->max_quirk; n++) {
+        struct outcome beam[BEAM];   /* shallow: those in ranked move, but none goes */
+        size_t n_taken = 0;
+        for (size_t i = 0; i < d->n_ranked && n_taken < n_beam; i++) {
+            if (d->ranked[i].n_quirk == n) beam[n_taken++] = d->ranked[i];
+        }
+        if (d->n_ranked == 0 || diagnose_is_exact(d, &d->ranked[0])) break;
+        for (size_t i = 0; i < n_taken; i++) {
+            if (!diagnose_is_exact(d, &beam[i])) PLUMB_TRY(extend(d, &beam[i]));
+        }
+    }
+    return PLUMB_OK;
+}
+
+/* ---- after it ---------------------------------------------------------------------------------------------------- */
+
+/* Runs a set on all layers, unless it was; as long as there is room. */
+static plumb_status keep(struct diagnosis *d, const struct quirk *const *quirks, uint32_t n) {
+    if (find(d, quirks, n) || d->n_other == DIAGNOSE_OTHERS) return PLUMB_OK;
+    struct outcome *o = &d->others[d->n_other++];
+    PLUMB_TRY(run(d, quirks, n, UINT32_MAX, o));
+    qsort(o->quirks, n, sizeof *o->quirks, by_step);
+    return PLUMB_OK;
+}
+
+static uint32_t set_without(const struct outcome *o, uint32_t k, const struct quirk **quirks) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < o->n_quirk; i++) {
+        if (i != k) quirks[n++] = o->quirks[i];
+    }
+    return n;
+}
+
+const struct outcome *diagnose_without(const struct diagnosis *d, const struct outcome *o, uint32_t k) {
+    const struct quirk *quirks[EXPERIMENT_QUIRKS];
+    uint32_t n = set_without(o, k, quirks);
+    return find(d, quirks, n);
+}
+
+static plumb_status keep_others(struct diagnosis *d) {
+    for (size_t i = 0; i < d->n_ranked && i < DIAGNOSE_SHOWN; i++) {
+        for (uint32_t k = 0; k < d->ranked[i].n_quirk; k++) {
+            const struct quirk *quirks[EXPERIMENT_QUIRKS];
+            uint32_t n = set_without(&d->ranked[i], k, quirks);
+            PLUMB_TRY(keep(d, quirks, n));
+        }
+    }
+    return PLUMB_OK;
+}
+
+/* Where nothing fits, what does not bring closer the first tap that parts is no explanation; but where taps are judged
+ * by themselves what makes any of them right is one, of something else. */
+static bool is_explanation(const struct diagnosis *d, const struct outcome *o) {
+    size_t first = diagnose_first(d, &d->truth);
+    if (o->error[first] * DIAGNOSE_FACTOR < d->truth.error[first]) return true;
+    for (size_t i = 0; i < d->theirs->n_tap; i++) {
+        bool is_right = diagnose_is_alone(d, i) && !diagnose_is_over(d, o, i) && diagnose_is_over(d, &d->truth, i);
+        if (is_right) return true;
+    }
+    return false;
+}
+
+static void drop_noise(struct diagnosis *d) {
+    if (diagnose_explains(d, &d->truth)) return;
+    size_t n = 0;
+    for (size_t i = 0; i < d->n_ranked; i++) {
+        if (is_explanation(d, &d->ranked[i])) d->ranked[n++] = d->ranked[i];
+        else outcome_free(&d->ranked[i]);
+    }
+    d->n_ranked = n;
+}
+
+/* Does each layer have the numbers of one of the two? */
+static void try_local(struct diagnosis *d, const struct quirk *quirk, const struct outcome *base,
+                      const struct outcome *with) {
+    struct local local = { quirk, base, with, diagnose_first(d, base), true };
+    bool is_some = false;
+    enum tap_id first;
+    if (!tap_find(quirk->tap, strlen(quirk->tap), &first) || !tap_spec(first)->in_layer) return;   /* not by layers */
+    for (int32_t layer = -1; layer < (int32_t)d->model->config.n_layer; layer++) {
+        bool parts = diagnose_parts(d, base, layer), parts_with = diagnose_parts(d, with, layer);
+        is_some = is_some || (layer >= 0 && parts && !parts_with);
+        local.explains = local.explains && (!parts || (!parts_with && layer >= 0));
+    }
+    if (is_some && (local.explains || !d->local.quirk)) d->local = local;
+}
+
+/* Is the best set with a quirk more, or with one of its own less, right in some layers? */
+static plumb_status find_local(struct diagnosis *d) {
+    const struct outcome *best = diagnose_best(d);
+    if (!d->experiment->forced || diagnose_explains(d, best)) return PLUMB_OK;
+    uint32_t n = d->n_local_quirk;
+    if (n > 0 && is_set(best, d->local_quirks, n - 1)) {
+        PLUMB_TRY(keep(d, d->local_quirks, n));
+        const struct outcome *with = find(d, d->local_quirks, n);
+        if (with) try_local(d, d->local_quirks[n - 1], best, with);
+    }
+    for (uint32_t k = 0; k < best->n_quirk && !d->local.explains; k++) {
+        const struct outcome *base = diagnose_without(d, best, k);
+        if (base) try_local(d, best->quirks[k], base, best);
+    }
+    return PLUMB_OK;
+}
+
+/* ---- the whole --------------------------------------------------------------------------------------------------- */
+
+plumb_status trace_diagnose(const struct model *m, const struct tokenizer *vocab, const struct plumb_trace *theirs,
+                            uint32_t max_quirk, const plumb_report *report, struct error *err, bool *agree) {
+    *agree = false;
+    if (max_quirk > EXPERIMENT_QUIRKS) {
+        return error_set(err, PLUMB_ERROR_ARGUMENT, "sets of up to %u mistakes: at most %d", max_quirk,
+                         EXPERIMENT_QUIRKS);
+    }
+    if (report->format != PLUMB_FORMAT_TEXT && report->format != PLUMB_FORMAT_JSON) {
+        return error_set(err, PLUMB_ERROR_ARGUMENT, "a diagnosis is written as text or JSON");
+    }
+    struct diagnosis d = { .model = m, .theirs = theirs, .report = report, .err = err, .bos = tokenizer_bos(vocab),
+                           .tolerance = report->tolerance > 0 ? report->tolerance : 0.01,
+                           .max_quirk = max_quirk > 0 ? max_quirk : EXPERIMENT_QUIRKS };
+    plumb_status status = experiment_create(&d.experiment, m, theirs, err);
+    if (status == PLUMB_OK) d.doubt = tokens_doubt(theirs, vocab);
+    if (status == PLUMB_OK) status = diagnose_prepare(&d);
+    if (status == PLUMB_OK) status = search(&d);
+    if (status == PLUMB_OK) drop_noise(&d);
+    if (status == PLUMB_OK) status = keep_others(&d);
+    if (status == PLUMB_OK) status = find_local(&d);
+    if (status == PLUMB_OK && diagnose_n_compared(&d) == 0) {
+        status = error_set(err, PLUMB_ERROR_ARGUMENT, "none of the dump's activations could be compared: no shape fits "
+                           "this model");
+    }
+    if (status == PLUMB_OK) {
+        *agree = diagnose_explains(&d, &d.truth) && d.n_ranked == 0;
+        struct report_writer w;
+        report_begin(&w, report->write, report->user);
+        if (report->format == PLUMB_FORMAT_JSON) diagnose_json(&d, *agree, &w);
+        else diagnose_text(&d, *agree, &w);
+        report_flush(&w);
+    }
+    for (size_t i = 0; i < d.n_ranked; i++) outcome_free(&d.ranked[i]);
+    for (size_t i = 0; i < d.n_other; i++) outcome_free(&d.others[i]);
+    free(d.ranked);
+    free(d.kinds);
+    outcome_free(&d.truth);
+    experiment_free(d.experiment);
+    return status;
+}

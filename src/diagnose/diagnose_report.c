@@ -1,0 +1,328 @@
+/* A diagnosis for a terminal, and as JSON. */
+#include "diagnose/diagnose.h"
+
+#include <math.h>
+
+/* ---- what is said about a set ------------------------------------------------------------------------------------ */
+
+/* Sets of one size with the same score give the same numbers, as far as the dump shows them. */
+static bool is_tied(const struct diagnosis *d, size_t i) {
+    const struct outcome *first = &d->ranked[0], *o = &d->ranked[i];
+    return i > 0 && o->n_quirk == first->n_quirk && fabs(o->score - first->score) < 1e-6;
+}
+
+static const char *tap_name(struct tap_text *buf, const struct diagnosis *d, size_t i) {
+    return tap_show(buf, d->theirs->taps[i].id, d->theirs->taps[i].layer);
+}
+
+/* "rope.pairing=halves + ffn.act=gelu" */
+static void print_set(struct report_writer *w, const struct outcome *o) {
+    for (uint32_t k = 0; k < o->n_quirk; k++) report_printf(w, "%s%s", k > 0 ? " + " : "", o->quirks[k]->name);
+}
+
+/* ---- text -------------------------------------------------------------------------------------------------------- */
+
+/* "0.61" or "0.99999": as many digits as tell it from 1. */
+static void print_cosine(struct report_writer *w, double cosine) {
+    if (isnan(cosine)) report_printf(w, "no cosine");
+    else report_printf(w, fabs(1 - cosine) < 0.005 ? "cosine %.7f" : "cosine %.3f", cosine);
+}
+
+/* What tap i is without and with a quirk. */
+static void print_fits(struct report_writer *w, const struct diagnosis *d, size_t i, const struct outcome *base,
+                       const struct outcome *o, const char *without) {
+    struct tap_text name;
+    report_printf(w, "   their %s (%s): ", tap_name(&name, d, i), tap_spec(d->theirs->taps[i].id)->title);
+    print_cosine(w, base->cosine[i]);
+    report_printf(w, ", error %.2g to %s; ", base->error[i], without);
+    print_cosine(w, o->cosine[i]);
+    report_printf(w, ", error %.2g with it\n", o->error[i]);
+}
+
+static void print_explanation(struct report_writer *w, const struct diagnosis *d, size_t at) {
+    const struct outcome *o = &d->ranked[at];
+    struct tap_text name;
+    report_printf(w, "\n%zu. ", at + 1);
+    print_set(w, o);
+    if (o->n_quirk == 1) report_printf(w, ": %s", o->quirks[0]->text);
+    if (diagnose_explains(d, o)) {
+        report_printf(w, "\n   explains all %zu taps; largest relative error %.2g\n", diagnose_n_compared(d),
+                      diagnose_largest(d, o));
+    } else {
+        size_t over = diagnose_first(d, o);
+        report_printf(w, "\n   parts again at %s: relative error %.2g\n", tap_name(&name, d, over), o->error[over]);
+    }
+    for (uint32_t k = 0; k < o->n_quirk; k++) {
+        const struct outcome *base = diagnose_without(d, o, k);
+        size_t i = base ? diagnose_evidence(d, base, o) : SIZE_MAX;
+        if (o->n_quirk > 1) report_printf(w, "   %s: %s\n", o->quirks[k]->name, o->quirks[k]->text);
+        if (i != SIZE_MAX) print_fits(w, d, i, base, o, o->n_quirk == 1 ? "the truth" : "the others alone");
+    }
+}
+
+/* The taps that one is computed from, and whether they agree. */
+static void print_feeders(struct report_writer *w, const struct diagnosis *d, const struct outcome *o, size_t at) {
+    const struct trace_tap *tap = &d->theirs->taps[at];
+    const struct tap_spec *spec = tap_spec(tap->id);
+    struct tap_text name;
+    report_printf(w, "   it is computed from %s", *spec->fed_by ? spec->fed_by : "the token ids");
+    if (*spec->weights) report_printf(w, " with the weights %s", spec->weights);
+    report_printf(w, "\n");
+    for (size_t i = at; i-- > 0;) {   /* the last that agrees */
+        if (isnan(o->error[i]) || diagnose_is_over(d, o, i)) continue;
+        report_printf(w, "   the last step before it that agrees is %s\n", tap_name(&name, d, i));
+        break;
+    }
+    report_printf(w, "   to narrow it down:\n");
+    if (diagnose_is_alone(d, at)) {
+        report_printf(w, "   - all that it takes is theirs, so the fault lies in this very step:\n     "
+                      "plumb diff shows where in it the difference is largest\n");
+    } else {
+        report_printf(w, "   - dump more of the steps before it, whole: with whole activations every step is judged "
+                      "from its own input\n");
+    }
+    if (*spec->weights) {
+        report_printf(w, "   - hold the weights against this file: write yours as a GGUF or dump a row; plumb weights "
+                      "compares two files\n   - run an F32 or F16 file of the model: if the error goes, the "
+                      "dequantizer makes it\n");
+    }
+    bool is_after = tap->id >= TAP_QCUR_ROPE || tap->layer > 0;   /* RoPE or attention may be behind it */
+    if (is_after && (!diagnose_is_alone(d, at) || (tap->id >= TAP_QCUR_ROPE && tap->id <= TAP_KQV_OUT))) {
+        report_printf(w, "   - feed one token: at position 0 RoPE turns nothing and attention returns V; what still "
+                      "parts there is neither\n   - feed the prompt at once, then token by token: what parts only in "
+                      "one way is the cache or the positions\n");
+    }
+}
+
+/* Does this layer part with base, and not with the other, if there is one? */
+static bool is_local(const struct diagnosis *d, const struct outcome *base, const struct outcome *with, int32_t layer) {
+    return diagnose_parts(d, base, layer) && !(with && diagnose_parts(d, with, layer));
+}
+
+/* "layer 7", "layers 7, 10-29": those of is_local. */
+static void print_layers(struct report_writer *w, const struct diagnosis *d, const struct outcome *base,
+                         const struct outcome *with) {
+    int32_t n_layer = (int32_t)d->model->config.n_layer, n = 0;
+    bool is_in[TAP_MAX_LAYER];   /* a trace has no more */
+    for (int32_t il = 0; il < n_layer && il < TAP_MAX_LAYER; il++) {
+        n += is_in[il] = is_local(d, base, with, il);
+    }
+    report_printf(w, n > 1 ? "layers" : "layer");
+    const char *between = " ";
+    for (int32_t first = 0, end; first < n_layer && first < TAP_MAX_LAYER; first = end + 1) {
+        for (end = first; end < n_layer && end < TAP_MAX_LAYER && is_in[end]; end++);
+        if (end == first) continue;
+        report_printf(w, "%s%d", between, (int)first);
+        if (end - first > 1) report_printf(w, "-%d", (int)end - 1);
+        between = ", ";
+    }
+}
+
+/* Errors that are within the tolerance, but more than those of an engine that computes in singles. */
+static void print_inexact(struct report_writer *w, const struct diagnosis *d, const struct outcome *o) {
+    double most = diagnose_largest(d, o);
+    size_t worst = 0, n_less = 0;
+    if (most < 1e-4) return;
+    for (size_t i = 0; i < d->theirs->n_tap; i++) {
+        if (o->error[i] == most) worst = i;
+        n_less += o->error[i] * 100 < most;
+    }
+    struct tap_text name;
+    report_printf(w, "   not exactly: %s is off by %.2g%s it is another value or form of %s\n",
+                  tap_name(&name, d, worst), most,
+                  2 * n_less < diagnose_n_compared(d) ? ": rounded activations leave that, or"
+                                                      : ", most others by 100 times less:",
+                  o->n_quirk > 0 ? "this mistake" : "that step");
+}
+
+/* What is left: the errors of rounded activations, where they are more than the tolerance. */
+static void print_noise(struct report_writer *w, const struct diagnosis *d, const struct outcome *o,
+                        const struct outcome *or_else) {
+    double left = diagnose_left(d, o, or_else);
+    if (left <= d->tolerance) {
+        if (o == or_else) print_inexact(w, d, o);
+        return;
+    }
+    report_printf(w, "   but for errors up to %.2g, as rounding activations to 8 bits leaves:\n   they are off by "
+                  "%.2g from the first products on, so up to %.2g agrees\n   an engine that does not round has a "
+                  "mistake that is not known;\n   --tolerance X judges all by X\n", left, diagnose_noise(d, o),
+                  diagnose_allowed(d, o));
+}
+
+void diagnose_text(const struct diagnosis *d, bool agree, struct report_writer *w) {
+    const struct plumb_trace *t = d->theirs;
+    struct tap_text name;
+    report_printf(w, "theirs: ");
+    const char *source = d->report->name_a ? d->report->name_a : t->source ? t->source : "a dump";
+    report_text(w, source, strlen(source));
+    report_printf(w, ", %u tokens (prompt of %u), %zu taps compared, %s\n", t->n_token, t->n_prompt,
+                  diagnose_n_compared(d),
+                  d->experiment->forced ? "whole: every step is judged from their own input"
+                                        : "in part: errors add up along the pass");
+    if (d->doubt) report_printf(w, "their tokens: %s\n", d->doubt);
+    if (d->experiment->permuted.taps) {
+        report_printf(w, "their Qcur and Kcur have the elements of a head in transformers' order, pairs half a head "
+                      "apart; they are taken in that of the GGUF, side by side\n");
+    }
+    if (agree) {
+        report_printf(w, "verdict: agrees with the truth; largest relative error %.2g, tolerance %.2g\n",
+                      diagnose_largest(d, &d->truth), d->tolerance);
+        print_noise(w, d, &d->truth, &d->truth);
+        return;
+    }
+    size_t at = diagnose_first(d, &d->truth);
+    report_printf(w, "the first tap that parts from the truth: %s (%s): relative error %.2g, ", tap_name(&name, d, at),
+                  tap_spec(t->taps[at].id)->title, d->truth.error[at]);
+    print_cosine(w, d->truth.cosine[at]);
+    report_printf(w, "\n");
+    size_t n_shown = d->n_ranked < DIAGNOSE_SHOWN ? d->n_ranked : DIAGNOSE_SHOWN;
+    while (n_shown < d->n_ranked && is_tied(d, n_shown)) n_shown++;
+    for (size_t i = 0; i < n_shown; i++) print_explanation(w, d, i);
+
+    const struct outcome *best = diagnose_best(d);
+    report_printf(w, "\nverdict: ");
+    if (d->n_ranked > 0 && diagnose_explains(d, best)) {
+        print_set(w, best);
+        report_printf(w, " gives their numbers\n");
+        print_noise(w, d, best, best);
+        for (size_t i = 1; i < d->n_ranked && is_tied(d, i); i++) {
+            report_printf(w, "   so does ");
+            print_set(w, &d->ranked[i]);
+            report_printf(w, ": this dump cannot tell them apart\n");
+        }
+        return;
+    }
+    const struct local *local = &d->local;
+    if (local->explains) {
+        for (uint32_t k = 0; k < local->with->n_quirk; k++) {
+            const struct quirk *q = local->with->quirks[k];
+            report_printf(w, "%s%s%s", k > 0 ? " + " : "", q->name, q == local->quirk ? " in " : "");
+            if (q == local->quirk) print_layers(w, d, local->base, local->with);
+            if (q == local->quirk) report_printf(w, " alone");
+        }
+        report_printf(w, " gives their numbers\n");
+        print_fits(w, d, local->at, local->base, local->with, d->local.base->n_quirk > 0 ? "the others alone"
+                                                                                             : "the truth");
+        print_noise(w, d, local->base, local->with);
+        return;
+    }
+    at = diagnose_first(d, best);
+    report_printf(w, "no set of up to %u known mistakes%s gives their numbers", d->max_quirk,
+                  d->experiment->forced ? ", made in all layers," : "");
+    if (d->n_ranked > 0) {
+        report_printf(w, "; ");
+        print_set(w, best);
+        report_printf(w, " comes nearest");
+    }
+    if (d->experiment->forced) {
+        report_printf(w, "\n   it parts in ");
+        print_layers(w, d, best, NULL);
+    }
+    if (local->quirk) {
+        report_printf(w, "; in ");
+        print_layers(w, d, local->base, local->with);
+        report_printf(w, " alone %s gives their numbers", local->quirk->name);
+    }
+    report_printf(w, "\n   the first wrong step%s is %s (%s)\n", d->n_ranked > 0 ? " then" : "",
+                  tap_name(&name, d, at), tap_spec(t->taps[at].id)->title);
+    print_feeders(w, d, best, at);
+}
+
+/* ---- JSON -------------------------------------------------------------------------------------------------------- */
+
+static void json_fit(struct report_writer *w, const char *key, const struct outcome *o, size_t i) {
+    report_printf(w, "\"%s\": {\"error\": ", key);
+    report_json_number(w, o->error[i]);
+    report_printf(w, ", \"cosine\": ");
+    report_json_number(w, o->cosine[i]);
+    report_printf(w, "}");
+}
+
+static void json_quirks(struct report_writer *w, const struct outcome *o) {
+    report_printf(w, "\"quirks\": [");
+    for (uint32_t k = 0; k < o->n_quirk; k++) report_printf(w, "%s\"%s\"", k > 0 ? ", " : "", o->quirks[k]->name);
+    report_printf(w, "]");
+}
+
+static void json_explanation(struct report_writer *w, const struct diagnosis *d, size_t at) {
+    const struct outcome *o = &d->ranked[at];
+    struct tap_text name;
+    report_printf(w, "%s\n    {", at > 0 ? "," : "");
+    json_quirks(w, o);
+    report_printf(w, ", \"score\": ");
+    report_json_number(w, d->truth.score - diagnose_score(o));
+    report_printf(w, ", \"explains\": %s, \"tied_with_first\": %s, \"largest_error\": ",
+                  diagnose_explains(d, o) ? "true" : "false", is_tied(d, at) ? "true" : "false");
+    report_json_number(w, diagnose_largest(d, o));
+    report_printf(w, ", \"evidence\": [");
+    for (uint32_t k = 0; k < o->n_quirk; k++) {
+        const struct outcome *base = diagnose_without(d, o, k);
+        size_t i = base ? diagnose_evidence(d, base, o) : SIZE_MAX;
+        report_printf(w, "%s{\"quirk\": \"%s\", \"text\": ", k > 0 ? ", " : "", o->quirks[k]->name);
+        report_json_string(w, o->quirks[k]->text, strlen(o->quirks[k]->text));
+        if (i != SIZE_MAX) {
+            report_printf(w, ", \"tap\": \"%s\", ", tap_name(&name, d, i));
+            json_fit(w, "before", base, i);
+            report_printf(w, ", ");
+            json_fit(w, "after", o, i);
+        }
+        report_printf(w, "}");
+    }
+    report_printf(w, "]}");
+}
+
+static void json_layers(struct report_writer *w, const struct diagnosis *d, const struct outcome *base,
+                        const struct outcome *with) {
+    const char *between = "[";
+    for (int32_t il = 0; il < (int32_t)d->model->config.n_layer; il++) {
+        if (!is_local(d, base, with, il)) continue;
+        report_printf(w, "%s%d", between, (int)il);
+        between = ", ";
+    }
+    report_printf(w, "]");
+}
+
+static void json_local(struct report_writer *w, const struct diagnosis *d) {
+    const struct local *local = &d->local;
+    struct tap_text name;
+    if (!local->quirk) {
+        report_printf(w, "null");
+        return;
+    }
+    report_printf(w, "{");
+    json_quirks(w, local->with);
+    report_printf(w, ", \"quirk\": \"%s\", \"layers\": ", local->quirk->name);
+    json_layers(w, d, local->base, local->with);
+    report_printf(w, ", \"parted\": ");
+    json_layers(w, d, local->base, NULL);
+    report_printf(w, ", \"explains\": %s, \"tap\": \"%s\", ", local->explains ? "true" : "false",
+                  tap_name(&name, d, local->at));
+    json_fit(w, "before", local->base, local->at);
+    report_printf(w, ", ");
+    json_fit(w, "after", local->with, local->at);
+    report_printf(w, "}");
+}
+
+void diagnose_json(const struct diagnosis *d, bool agree, struct report_writer *w) {
+    struct tap_text name;
+    const struct outcome *best = d->local.explains ? d->local.base : diagnose_best(d);
+    report_printf(w, "{\n  \"agree\": %s, \"forced\": %s, \"qk_permuted\": %s, \"tokens\": %u, \"n_prompt\": %u, "
+                  "\"taps\": %zu,\n  \"tokens_doubt\": %s%s%s, \"tolerance\": %.9g, \"noise\": %.9g, "
+                  "\"allowed\": %.9g,\n  \"truth\": {\"largest_error\": ", agree ? "true" : "false",
+                  d->experiment->forced ? "true" : "false", d->experiment->permuted.taps ? "true" : "false",
+                  d->theirs->n_token, d->theirs->n_prompt, diagnose_n_compared(d), d->doubt ? "\"" : "",
+                  d->doubt ? d->doubt : "null", d->doubt ? "\"" : "", d->tolerance, diagnose_noise(d, best),
+                  diagnose_allowed(d, best));
+    report_json_number(w, diagnose_largest(d, &d->truth));
+    if (!agree) {
+        size_t at = diagnose_first(d, &d->truth);
+        report_printf(w, ", \"first_parted\": \"%s\", ", tap_name(&name, d, at));
+        json_fit(w, "fit", &d->truth, at);
+    }
+    report_printf(w, "},\n  \"ranking\": [");
+    for (size_t i = 0; i < d->n_ranked && (i < 4 * DIAGNOSE_SHOWN || is_tied(d, i)); i++) json_explanation(w, d, i);
+    report_printf(w, "],\n  \"local\": ");
+    json_local(w, d);
+    report_printf(w, "\n}\n");
+}
+

@@ -1,0 +1,304 @@
+/* See experiment.h.  The pass calls on_tap, which compares, and then force, which goes on with theirs. */
+#include "diagnose/experiment.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* ---- rows ------------------------------------------------------------------------------------------------------ */
+
+/* Has theirs every value of this row? */
+static bool is_whole(const struct trace_row *row, uint32_t n_head, uint32_t n) {
+    return !row->places && row->n_value > 0 && row->n_value == (uint64_t)n_head * n;
+}
+
+/* Row of token t of a tap.  Traces keep kq_soft_max with as many keys as they have tokens; the pass knows those so far.
+ */
+static struct trace_row row_of(const struct experiment *e, const plumb_tap *tap, enum tap_id id, uint32_t t) {
+    size_t n = (size_t)tap->n_head * tap->n;
+    struct trace_row row = { .pos = tap->pos + t, .n_head = tap->n_head, .n = tap->n, .n_value = (uint32_t)n,
+                             .values = (float *)tap->data + t * n };
+    if (id == TAP_KQ_SOFT_MAX) {
+        uint32_t n_key = e->theirs->n_token, n_same = tap->n < n_key ? tap->n : n_key;
+        for (uint32_t h = 0; h < tap->n_head; h++) {
+            float *key = e->keys + (size_t)h * n_key;
+            memset(key, 0, n_key * sizeof *key);
+            memcpy(key, row.values + (size_t)h * tap->n, n_same * sizeof *key);
+        }
+        row.values = e->keys;
+        row.n = n_key;
+        row.n_value = tap->n_head * n_key;
+    }
+    return row;
+}
+
+static const struct trace_tap *their_tap(const struct experiment *e, const plumb_tap *tap, enum tap_id *id) {
+    return tap_find(tap->name, strlen(tap->name), id) ? trace_find_tap(e->theirs, *id, tap->layer) : NULL;
+}
+
+static void on_tap(void *user, const plumb_tap *tap) {
+    struct experiment *e = user;
+    enum tap_id id;
+    const struct trace_tap *their = their_tap(e, tap, &id);
+    if (!their) return;
+    struct comparison *sum = &e->sums[their - e->theirs->taps];
+    for (uint32_t t = 0; t < tap->n_token; t++) {
+        const struct trace_row *theirs = trace_find_row(their, tap->pos + t);
+        struct trace_tap *own = &e->own[their - e->theirs->taps];
+        if (!theirs && !own->rows) continue;
+        struct trace_row ours = row_of(e, tap, id, t);
+        ours.stats = trace_stats_of(ours.values, ours.n_value);
+        if (own->n_row < own->cap) {
+            own->rows[own->n_row] = ours;
+            own->rows[own->n_row++].n_value = 0;   /* the values are not kept */
+        }
+        if (!theirs) continue;
+        /* Relative to theirs, which stands still while quirks come and go. */
+        compare_rows(sum, &ours, theirs);
+    }
+}
+
+/* Goes on with what they have. */
+static void force(void *user, const plumb_tap *tap, double *x) {
+    struct experiment *e = user;
+    enum tap_id id;
+    const struct trace_tap *their = their_tap(e, tap, &id);
+    if (!their || id == TAP_RESULT_OUTPUT) return;
+    uint32_t n_key = id == TAP_KQ_SOFT_MAX ? e->theirs->n_token : tap->n;
+    for (uint32_t t = 0; t < tap->n_token; t++) {
+        const struct trace_row *row = trace_find_row(their, tap->pos + t);
+        if (!row || !is_whole(row, tap->n_head, n_key)) continue;
+        for (uint32_t h = 0; h < tap->n_head; h++) {
+            double *to = x + ((size_t)t * tap->n_head + h) * tap->n;
+            for (uint32_t i = 0; i < tap->n && i < n_key; i++) to[i] = (double)row->values[(size_t)h * n_key + i];
+        }
+    }
+}
+
+/* ---- runs ------------------------------------------------------------------------------------------------------ */
+
+static plumb_status reserve_outcome(struct outcome *o, size_t n_tap, struct error *err) {
+    o->error = alloc_array(n_tap, sizeof *o->error);
+    o->cosine = alloc_array(n_tap, sizeof *o->cosine);
+    if (o->error && o->cosine) return PLUMB_OK;
+    outcome_free(o);
+    return error_set(err, PLUMB_ERROR_MEMORY, "out of memory: errors of %zu taps", n_tap);
+}
+
+void outcome_free(struct outcome *o) {
+    free(o->error);
+    free(o->cosine);
+    o->error = o->cosine = NULL;
+}
+
+/* A prompt of no tokens: all one by one. */
+static void feed(struct experiment *e, size_t n, size_t n_prompt, bool with_results) {
+    uint32_t pos = 0;
+    while (pos < n) {
+        uint32_t n_run = pos == 0 && n_prompt > 0 ? (uint32_t)n_prompt : 1, end = pos + n_run;
+        uint32_t n_logits = !with_results || e->first_result >= end ? 0
+                          : e->first_result > pos ? end - e->first_result : n_run;
+        reference_run(e->reference, e->tokens + pos, n_run, pos, n_logits, e->logits);
+        pos = end;
+    }
+}
+
+plumb_status experiment_run(struct experiment *e, const struct quirk *const *quirks, uint32_t n_quirk,
+                            uint32_t n_layer, struct outcome *o, struct error *err) {
+    const struct plumb_trace *theirs = e->theirs;
+    *o = (struct outcome){ .n_quirk = n_quirk };
+    PLUMB_TRY(reserve_outcome(o, theirs->n_tap, err));
+    struct quirks set = { 0 };
+    for (uint32_t i = 0; i < n_quirk; i++) {
+        o->quirks[i] = quirks[i];
+        quirk_set(&set, quirks[i]);
+    }
+    reference_set_quirks(e->reference, &set);
+    reference_limit(e->reference, n_layer);
+    memset(e->sums, 0, theirs->n_tap * sizeof *e->sums);
+    for (size_t i = 0; i < theirs->n_tap; i++) e->own[i].n_row = 0;
+    size_t n_prompt = theirs->n_prompt;
+    size_t n = quirk_tokens(&set, theirs->tokens, theirs->n_token, &n_prompt, e->tokens);
+    feed(e, n, n_prompt, n_layer >= e->model->config.n_layer);
+    for (size_t i = 0; i < theirs->n_tap; i++) {
+        if (e->own[i].rows) compare_all_tokens(&e->sums[i], &e->own[i], &theirs->taps[i]);
+        bool compared = e->sums[i].n_row > 0;
+        o->error[i] = compared ? compare_error(&e->sums[i]) : (double)NAN;
+        o->cosine[i] = compared ? compare_cosine(&e->sums[i]) : (double)NAN;
+        if (compared) o->score += compare_log(o->error[i]);
+    }
+    return PLUMB_OK;
+}
+
+/* ---- set up ------------------------------------------------------------------------------------------------------ */
+
+static plumb_status check_theirs(const struct model *m, const struct plumb_trace *theirs, struct error *err) {
+    if (!theirs->tokens || theirs->n_token == 0) {
+        return error_set(err, PLUMB_ERROR_ARGUMENT, "the dump does not say which tokens were fed: they must be given");
+    }
+    for (uint32_t i = 0; i < theirs->n_token; i++) {
+        if (theirs->tokens[i] < 0 || (uint32_t)theirs->tokens[i] >= m->config.n_vocab) {
+            return error_set(err, PLUMB_ERROR_TOKEN, "token %d at index %u of the dump is not in 0..%u: is it the same "
+                             "model?",
+                             (int)theirs->tokens[i], i, m->config.n_vocab - 1);
+        }
+    }
+    if (theirs->n_token > m->config.n_ctx_train) {
+        return error_set(err, PLUMB_ERROR_CONTEXT, "the dump has %u tokens, the model was made for %u", theirs->n_token,
+                         m->config.n_ctx_train);
+    }
+    size_t n_tap = 0;
+    for (size_t i = 0; i < theirs->n_tap; i++) {
+        if (theirs->taps[i].layer < (int32_t)m->config.n_layer && theirs->taps[i].n_row > 0) return PLUMB_OK;
+        n_tap += theirs->taps[i].n_row > 0;
+    }
+    if (n_tap > 0) {
+        return error_set(err, PLUMB_ERROR_ARGUMENT, "all %zu taps of the dump are of layers beyond the model's %u "
+                         "(the first is 0)", n_tap, m->config.n_layer);
+    }
+    return error_set(err, PLUMB_ERROR_ARGUMENT, "the dump has no activations under names that are known%s%s",
+                     theirs->n_ignored > 0 ? ", but for instance " : "", theirs->ignored);
+}
+
+/* Elements of a row of this tap as the pass has them; kq_soft_max as traces have it. */
+static uint64_t row_size(const struct experiment *e, enum tap_id id) {
+    const struct model_config *c = &e->model->config;
+    switch (id) {
+    case TAP_QCUR: case TAP_QCUR_ROPE: case TAP_KQV_OUT: return (uint64_t)c->n_head * c->head_dim;
+    case TAP_KCUR: case TAP_KCUR_ROPE: case TAP_VCUR: return (uint64_t)c->n_head_kv * c->head_dim;
+    case TAP_KQ_SOFT_MAX: return (uint64_t)c->n_head * e->theirs->n_token;
+    case TAP_FFN_GATE: case TAP_FFN_UP: case TAP_FFN_SWIGLU: return c->n_ff;
+    case TAP_RESULT_OUTPUT: return c->n_vocab;
+    default: return c->n_embd;
+    }
+}
+
+bool experiment_is_whole(const struct experiment *e, const struct trace_tap *tap) {
+    return tap->n_row > 0 && tap->id != TAP_RESULT_OUTPUT && !tap->rows[0].places
+        && tap->rows[0].n_value == row_size(e, tap->id);
+}
+
+/* Room for the statistics of every token that the pass may compute, where theirs are of all together. */
+static bool reserve_own(struct experiment *e, uint32_t n_ctx) {
+    e->own = calloc(e->theirs->n_tap, sizeof *e->own);
+    if (!e->own) return false;
+    e->n_own = e->theirs->n_tap;
+    for (size_t i = 0; i < e->theirs->n_tap; i++) {
+        const struct trace_tap *their = &e->theirs->taps[i];
+        e->own[i].id = their->id;
+        e->own[i].layer = their->layer;
+        if (their->n_row == 0 || their->rows[their->n_row - 1].pos != TRACE_ALL_TOKENS) continue;
+        e->own[i].rows = alloc_array(n_ctx, sizeof *e->own[i].rows);
+        if (!e->own[i].rows) return false;
+        e->own[i].cap = n_ctx;
+    }
+    return true;
+}
+
+static void look_at_rows(struct experiment *e) {
+    e->first_result = UINT32_MAX;
+    for (size_t i = 0; i < e->theirs->n_tap; i++) {
+        const struct trace_tap *tap = &e->theirs->taps[i];
+        if (tap->n_row == 0) continue;
+        uint32_t first = tap->rows[0].pos == TRACE_ALL_TOKENS ? 0 : tap->rows[0].pos;
+        if (tap->id >= TAP_RESULT_NORM && first < e->first_result) e->first_result = first;
+        if (experiment_is_whole(e, tap)) e->forced = true;
+    }
+}
+
+/* ---- the order of Q and K ---------------------------------------------------------------------------------------- */
+
+/* What the pass without a mistake has, on their input as far as it is known. */
+struct truth {
+    struct experiment *experiment;
+    struct plumb_trace *trace;
+};
+
+static void record_heads(void *user, const plumb_tap *tap) {
+    const struct truth *truth = user;
+    if (strcmp(tap->name, "Qcur") == 0 || strcmp(tap->name, "Kcur") == 0) plumb_trace_add(truth->trace, tap);
+}
+
+static void force_others(void *user, const plumb_tap *tap, double *x) {
+    const struct truth *truth = user;
+    enum tap_id id;
+    if (their_tap(truth->experiment, tap, &id) && !heads_has_order(id)) force(truth->experiment, tap, x);
+}
+
+static plumb_status listen(struct experiment *e, struct tap_sink sink, struct error *err) {
+    if (reference_set_tap(e->reference, sink) == PLUMB_OK) return PLUMB_OK;
+    return error_set(err, PLUMB_ERROR_MEMORY, "out of memory: the activations of %u tokens", e->theirs->n_token);
+}
+
+/* Where Q and K came under transformers' names they may have to be permuted. */
+static plumb_status find_order(struct experiment *e, struct error *err) {
+    if (!e->theirs->by_module) return PLUMB_OK;
+    struct truth truth = { e, plumb_trace_create() };
+    if (!truth.trace) return error_set(err, PLUMB_ERROR_MEMORY, "out of memory: a trace");
+    truth.trace->params.n_value = UINT32_MAX;
+    plumb_status status = listen(e, (struct tap_sink){ record_heads, &truth }, err);
+    if (status == PLUMB_OK) {
+        reference_set_force(e->reference, force_others, &truth);
+        memcpy(e->tokens, e->theirs->tokens, e->theirs->n_token * sizeof *e->tokens);
+        feed(e, e->theirs->n_token, e->theirs->n_prompt, false);
+        if (truth.trace->err.status != PLUMB_OK) {
+            status = error_set(err, truth.trace->err.status, "%s", plumb_trace_error(truth.trace));
+        }
+    }
+    uint32_t head_dim = status == PLUMB_OK ? heads_permuted(e->theirs, truth.trace) : 0;
+    if (head_dim > 0) {
+        status = heads_permute(&e->permuted, e->theirs, head_dim, err);
+        if (status == PLUMB_OK) e->theirs = &e->permuted;   /* unfinished, it has fewer taps than there are own */
+    }
+    plumb_trace_free(truth.trace);
+    return status;
+}
+
+/* ---- the whole --------------------------------------------------------------------------------------------------- */
+
+plumb_status experiment_create(struct experiment **out, const struct model *m, const struct plumb_trace *theirs,
+                               struct error *err) {
+    *out = NULL;
+    PLUMB_TRY(check_theirs(m, theirs, err));
+    struct experiment *e = calloc(1, sizeof *e);
+    if (!e) return error_set(err, PLUMB_ERROR_MEMORY, "out of memory: %zu bytes for a diagnosis", sizeof *e);
+    e->model = m;
+    e->theirs = theirs;
+    look_at_rows(e);
+    uint32_t n_ctx = theirs->n_token + 2, n_batch = theirs->n_prompt + 1;   /* BOS and the last token doubled */
+    plumb_status status = reference_create(&e->reference, m, n_ctx, n_batch, err);
+    if (status == PLUMB_OK) {
+        e->tokens = alloc_array(n_ctx, sizeof *e->tokens);
+        e->keys = alloc_array((uint64_t)m->config.n_head * theirs->n_token, sizeof *e->keys);
+        e->sums = alloc_array(theirs->n_tap, sizeof *e->sums);
+        if (e->first_result != UINT32_MAX) {
+            e->logits = alloc_array((uint64_t)n_batch * m->config.n_vocab, sizeof *e->logits);
+        }
+        bool has_own = reserve_own(e, n_ctx);
+        if (!e->tokens || !e->keys || !e->sums || !has_own || (!e->logits && e->first_result != UINT32_MAX)) {
+            status = error_set(err, PLUMB_ERROR_MEMORY, "out of memory: the diagnosis of %u tokens", theirs->n_token);
+        }
+    }
+    if (status == PLUMB_OK) status = find_order(e, err);
+    if (status == PLUMB_OK) status = listen(e, (struct tap_sink){ on_tap, e }, err);
+    if (status != PLUMB_OK) {
+        experiment_free(e);
+        return status;
+    }
+    reference_set_force(e->reference, force, e);
+    *out = e;
+    return PLUMB_OK;
+}
+
+void experiment_free(struct experiment *e) {
+    if (!e) return;
+    reference_free(e->reference);
+    /* Not theirs->n_tap: after a failure theirs may be a permuted trace of fewer taps. */
+    for (size_t i = 0; i < e->n_own; i++) free(e->own[i].rows);
+    free(e->own);
+    free(e->tokens);
+    free(e->keys);
+    free(e->sums);
+    free(e->logits);
+    heads_free(&e->permuted);
+    free(e);
+}

@@ -1,0 +1,518 @@
+/* Comparing, and finding out what the figures mean; writing them is in diff_report.c and diff_html.c. */
+#include "diff/diff.h"
+
+#include "reference/quirks.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ---- figures of one tap ------------------------------------------------------------------------------------------ */
+
+/* (n_head, n) of the first row that knows it. */
+static void shape_of(const struct trace_tap *tap, uint32_t shape[2]) {
+    shape[0] = shape[1] = 0;
+    for (uint32_t i = 0; i < tap->n_row && shape[0] == 0; i++) {
+        if (tap->rows[i].pos == TRACE_ALL_TOKENS) continue;
+        shape[0] = tap->rows[i].n_head;
+        shape[1] = tap->rows[i].n;
+    }
+}
+
+/* The numbers of a token lie in the same order whether an engine calls them one head or many; keys may be padded. */
+static bool shapes_differ(enum tap_id id, const uint32_t a[2], const uint32_t b[2]) {
+    if (a[0] == 0 || b[0] == 0) return false;
+    if (id == TAP_KQ_SOFT_MAX) return a[0] != b[0];
+    return (uint64_t)a[0] * a[1] != (uint64_t)b[0] * b[1];
+}
+
+/* RMS over the tokens that both have; of the compared values where statistics are not known. */
+static void rms_of(struct diff_tap *out, const struct trace_tap *a, const struct trace_tap *b) {
+    double square_a = 0, square_b = 0;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < a->n_row; i++) {
+        const struct trace_row *row = trace_find_row(b, a->rows[i].pos);
+        if (!row) continue;
+        square_a += a->rows[i].stats.rms * a->rows[i].stats.rms;
+        square_b += row->stats.rms * row->stats.rms;
+        n++;
+    }
+    out->rms_a = sqrt(square_a / n);
+    out->rms_b = sqrt(square_b / n);
+    if ((n > 0 && isfinite(out->rms_a) && isfinite(out->rms_b)) || out->c.n_value == 0) return;
+    out->rms_a = sqrt(out->c.sum_aa / (double)out->c.n_value);
+    out->rms_b = sqrt(out->c.sum_bb / (double)out->c.n_value);
+}
+
+/* False if the two have nothing to compare. */
+static bool compare_tap(struct diff_tap *out, const struct trace_tap *a, const struct trace_tap *b, double tolerance) {
+    *out = (struct diff_tap) { .id = a->id, .layer = a->layer, .error = NAN, .cosine = NAN };
+    shape_of(a, out->shape_a);
+    shape_of(b, out->shape_b);
+    out->shapes_differ = shapes_differ(a->id, out->shape_a, out->shape_b);
+    if (!out->shapes_differ) {
+        out->c.by_list = true;
+        compare_taps(&out->c, a, b);
+        out->error = compare_error(&out->c);
+        out->cosine = compare_cosine(&out->c);
+    }
+    rms_of(out, a, b);
+    out->over = out->shapes_differ || out->error > tolerance;
+    return out->shapes_differ || out->c.n_row > 0;
+}
+
+/* One that came under transformers' names may have Q and K in another order: see heads.h. */
+static plumb_status find_order(struct diff *d, struct error *err) {
+    const struct plumb_trace **sides[] = { &d->a, &d->b };
+    for (int s = 0; s < 2; s++) {
+        const struct plumb_trace *side = *sides[s];
+        uint32_t head_dim = side->by_module ? heads_permuted(side, *sides[!s]) : 0;
+        if (head_dim == 0) continue;
+        PLUMB_TRY(heads_permute(&d->permuted, side, head_dim, err));
+        *sides[s] = &d->permuted;
+        d->permuted_side = "AB"[s];
+        break;
+    }
+    return PLUMB_OK;
+}
+
+static plumb_status compare_all(struct diff *d, struct error *err) {
+    const struct plumb_trace *a = d->a, *b = d->b;
+    d->taps = alloc_array(a->n_tap < b->n_tap ? a->n_tap : b->n_tap, sizeof *d->taps);
+    if (!d->taps) return error_set(err, PLUMB_ERROR_MEMORY, "out of memory: the comparison of %zu taps", a->n_tap);
+    for (size_t i = 0; i < a->n_tap; i++) {
+        const struct trace_tap *other = trace_find_tap(b, a->taps[i].id, a->taps[i].layer);
+        if (!other) d->n_only_a++;
+        else if (compare_tap(&d->taps[d->n_tap], &a->taps[i], other, d->tolerance)) d->n_tap++;
+        else d->n_apart++;
+    }
+    d->n_only_b = b->n_tap - (a->n_tap - d->n_only_a);
+    d->first = d->worst = d->n_tap;
+    for (size_t i = d->n_tap; i-- > 0;) {
+        const struct diff_tap *tap = &d->taps[i];
+        if (tap->layer >= d->n_layer) d->n_layer = tap->layer + 1;
+        d->n_over += tap->over;
+        if (tap->over) d->first = i;
+        if (isnan(tap->error)) continue;
+        if (d->worst == d->n_tap || tap->error >= d->taps[d->worst].error) d->worst = i;
+    }
+    return PLUMB_OK;
+}
+
+/* ---- the likeliest tokens ---------------------------------------------------------------------------------------- */
+
+static void compare_top(struct diff *d) {
+    const struct trace_tap *a = trace_find_tap(d->a, TAP_RESULT_OUTPUT, -1);
+    const struct trace_tap *b = trace_find_tap(d->b, TAP_RESULT_OUTPUT, -1);
+    for (uint32_t i = a && b ? a->n_row : 0; i-- > 0;) {
+        const struct trace_row *row = trace_find_row(b, a->rows[i].pos);
+        if (!row || row->pos == TRACE_ALL_TOKENS) continue;
+        d->top_pos = row->pos;
+        d->n_top_a = trace_likeliest(&a->rows[i], d->top_a);
+        d->n_top_b = trace_likeliest(row, d->top_b);
+        if (d->n_top_a > 0 && d->n_top_b > 0) return;
+    }
+}
+
+/* ---- what feeds a tap -------------------------------------------------------------------------------------------- */
+
+/* Index of a tap; n_tap if there is none. */
+static size_t find_tap(const struct diff *d, enum tap_id id, int32_t layer) {
+    size_t low = 0, high = d->n_tap;
+    uint64_t order = tap_order(id, layer);
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (tap_order(d->taps[middle].id, d->taps[middle].layer) < order) low = middle + 1;
+        else high = middle;
+    }
+    return low < d->n_tap && d->taps[low].id == id && d->taps[low].layer == layer ? low : d->n_tap;
+}
+
+/* The nearest taps from which tap i is computed: where one is not there, what that is computed from, layer by layer
+ * down to the embeddings. */
+static struct diff_inputs find_inputs(const struct diff *d, size_t tap) {
+    struct diff_inputs in = { .direct = true, .error = NAN };
+    enum tap_id of = d->taps[tap].id;
+    int32_t layer = d->taps[tap].layer;
+    bool is_result = of >= TAP_RESULT_NORM;
+    uint32_t feeds = tap_fed_by(of), want = tap_same_layer(feeds, of), earlier = feeds ^ want;
+    for (;;) {
+        for (enum tap_id id = TAP_COUNT; id-- > 0;) {
+            if (!(want >> id & 1)) continue;
+            size_t i = find_tap(d, id, layer);
+            if (i < d->n_tap) {
+                if (in.n < TAP_COUNT) in.taps[in.n++] = i;
+                in.error = fmax(in.error, d->taps[i].error);
+                continue;
+            }
+            in.direct = false;
+            uint32_t more = tap_fed_by(id), same = tap_same_layer(more, id);
+            want |= same;   /* earlier ids: this walk meets them */
+            earlier |= more ^ same;
+        }
+        if (earlier == 0) return in;
+        layer = is_result ? d->n_layer - 1 : layer - 1;
+        is_result = false;
+        want = layer < 0 ? 1u << TAP_EMBD : earlier;
+        earlier = 0;
+    }
+}
+
+/* The tap after the first one over whose error is the largest multiple of its inputs', if it stands out from all that
+ * was before it as well; n_tap if none does. */
+static size_t find_jump(const struct diff *d) {
+    double largest = 0;   /* of the taps so far */
+    for (size_t i = 0; i < d->n_tap; i++) {
+        double error = d->taps[i].error;
+        if (i > d->first && error >= DIFF_JUMP_FACTOR * largest) {
+            struct diff_inputs in = find_inputs(d, i);
+            if (in.direct && error >= DIFF_JUMP_FACTOR * in.error) return i;
+        }
+        largest = fmax(largest, error);
+    }
+    return d->n_tap;
+}
+
+/* Factor per layer between the first and the last of the same tap: of l_out, or of the logits' nearest kin that is in
+ * two layers or more. */
+static double find_growth(const struct diff *d, size_t *from, size_t *to) {
+    for (enum tap_id id = TAP_L_OUT; id >= TAP_ATTN_NORM; id--) {
+        *from = *to = d->n_tap;
+        for (size_t i = 0; i < d->n_tap; i++) {
+            if (d->taps[i].id != id || !(d->taps[i].error > 0) || !isfinite(d->taps[i].error)) continue;
+            if (*from == d->n_tap) *from = i;
+            *to = i;
+        }
+        if (*from == *to) continue;
+        double layers = d->taps[*to].layer - d->taps[*from].layer;
+        return pow(d->taps[*to].error / d->taps[*from].error, 1 / layers);
+    }
+    return NAN;
+}
+
+/* ---- the verdict ------------------------------------------------------------------------------------------------- */
+
+#if defined(__GNUC__)
+__attribute__((format(printf, 2, 3)))
+#endif
+static void say(struct diff *d, const char *format, ...) {
+    size_t room = sizeof d->verdict - d->n_verdict;
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(d->verdict + d->n_verdict, room, format, args);
+    va_end(args);
+    if (n > 0) d->n_verdict += (size_t)n < room ? (size_t)n : room - 1;
+}
+
+static const char *show(struct tap_text *buf, const struct diff *d, size_t i) {
+    return tap_show(buf, d->taps[i].id, d->taps[i].layer);
+}
+
+/* "Qcur_rope-0 (0.61) and Kcur_rope-0 (1e-06)", in the order of the computation. */
+static void say_inputs(struct diff *d, const struct diff_inputs *in) {
+    for (uint32_t k = in->n; k-- > 0;) {
+        struct tap_text name;
+        const char *after = k == 0 ? "" : k == 1 ? " and " : ", ";
+        say(d, "%s (%.2g)%s", show(&name, d, in->taps[k]), d->taps[in->taps[k]].error, after);
+    }
+}
+
+/* "blk.3.attn_q.weight". */
+static void say_weights(struct diff *d, const struct diff_tap *tap) {
+    const char *name = tap_spec(tap->id)->weights;
+    size_t n = strcspn(name, " ");
+    if (tap->layer >= 0) say(d, "blk.%d.%s.weight", (int)tap->layer, name);
+    else say(d, "%.*s.weight%s", (int)n, name, name + n);
+}
+
+/* What the error is of. */
+static void say_values(struct diff *d, const struct diff_tap *tap) {
+    const uint32_t *shape = tap->shape_a[0] > 0 ? tap->shape_a : tap->shape_b;
+    uint64_t n = tap->c.n_value, each = n / tap->c.n_row;
+    if (tap->c.n_bound > 0) say(d, "at least, by the lists of the likeliest");
+    else if (n == 0) say(d, "by statistics");
+    else if (n % tap->c.n_row > 0) say(d, "of %llu values", (unsigned long long)n);
+    else if (each == (uint64_t)shape[0] * shape[1]) say(d, "of all %llu values", (unsigned long long)each);
+    else say(d, "of %llu values of each token", (unsigned long long)each);
+}
+
+static void say_first(struct diff *d) {
+    const struct diff_tap *tap = &d->taps[d->first];
+    struct tap_text name;
+    say(d, "They part first at %s (%s): ", show(&name, d, d->first), tap_spec(tap->id)->title);
+    if (tap->shapes_differ) {
+        say(d, "A has %u x %u values of each token, B %u x %u.\n", tap->shape_a[0], tap->shape_a[1], tap->shape_b[0],
+            tap->shape_b[1]);
+    } else if (isinf(tap->error)) {
+        say(d, "B is all zeros where A is not.\n");
+    } else {
+        say(d, "relative error %.2g (", tap->error);
+        say_values(d, tap);
+        say(d, "), tolerance %g.\n", d->tolerance);
+    }
+    if (tap->c.n_nan > 0) {
+        say(d, "At %llu places one side alone is NaN or infinite, or the other infinity.\n",
+            (unsigned long long)tap->c.n_nan);
+    }
+}
+
+/* A side's likeliest token, and where the other one has it. */
+static void say_likeliest(struct diff *d, char side, const struct trace_value *token, char other,
+                          const struct trace_value *top, uint32_t n) {
+    char piece[96];
+    int64_t n_piece = tokens_piece(d->a, d->b, d->vocab, (int32_t)token->place, piece, sizeof piece);
+    uint32_t rank = 0;
+    while (rank < n && top[rank].place != token->place) rank++;
+    say(d, "%c's first, %u ", side, token->place);
+    if (n_piece >= 0) say(d, "\"%.*s\" ", n_piece < (int64_t)sizeof piece ? (int)n_piece : (int)sizeof piece, piece);
+    say(d, "(%.4g), is ", (double)token->value);
+    if (rank < n) say(d, "number %u of %c's", rank + 1, other);
+    else say(d, "not among %c's %u", other, n);
+}
+
+/* Where the logits are what parts first. */
+static void say_top(struct diff *d) {
+    if (d->taps[d->first].id != TAP_RESULT_OUTPUT || d->n_top_a == 0 || d->n_top_b == 0) return;
+    if (d->top_a[0].place == d->top_b[0].place) return;
+    say(d, "The likeliest tokens after token %u are others: ", d->top_pos);
+    say_likeliest(d, 'A', &d->top_a[0], 'B', d->top_b, d->n_top_b);
+    say(d, "; ");
+    say_likeliest(d, 'B', &d->top_b[0], 'A', d->top_a, d->n_top_a);
+    say(d, ".\n");
+}
+
+/* Where to look, given that the inputs are right. */
+static void say_step(struct diff *d) {
+    const struct diff_tap *tap = &d->taps[d->first];
+    const struct tap_spec *spec = tap_spec(tap->id);
+    if (tap->id == TAP_EMBD) {
+        say(d, "It is the first step: rows of ");
+        say_weights(d, tap);
+        say(d, ", one for each token id. Look at how that tensor is read: its type, the layout of its blocks, its "
+            "offset in the file.%s\n", fabs(tap->cosine) < 0.2 ? " The cosine is near 0: these are no copies of one "
+            "row, but rows of other tokens or of another model." : "");
+    } else if (d->inputs.n == 0) {
+        say(d, "No earlier tap is known on both sides: the fault may lie anywhere up to here.\n");
+    } else if (!d->inputs.direct) {
+        say(d, "The nearest earlier taps that both sides have agree: ");
+        say_inputs(d, &d->inputs);
+        say(d, ". The fault lies between these; trace the steps in between to see where.\n");
+    } else {
+        say(d, "What it is computed from agrees: ");
+        say_inputs(d, &d->inputs);
+        say(d, ". So the fault lies in this very step");
+        if (spec->weights[0]) {
+            say(d, ", or in how ");
+            say_weights(d, tap);
+            say(d, " is read");
+        }
+        say(d, ".\n");
+    }
+}
+
+/* Products of the same input with other weights that part too: then it is not one tensor. */
+static void say_siblings(struct diff *d) {
+    const struct diff_tap *first = &d->taps[d->first];
+    if (first->id != TAP_QCUR && first->id != TAP_FFN_GATE) return;
+    size_t x = find_tap(d, first->id == TAP_QCUR ? TAP_KCUR : TAP_FFN_UP, first->layer);
+    size_t y = find_tap(d, first->id == TAP_QCUR ? TAP_VCUR : TAP_FFN_UP, first->layer);
+    if (x == d->n_tap || y == d->n_tap || !d->taps[x].over || !d->taps[y].over) return;
+    struct tap_text name;
+    say(d, "%s (%.2g)", show(&name, d, x), d->taps[x].error);
+    if (x != y) say(d, " and %s (%.2g)", show(&name, d, y), d->taps[y].error);
+    say(d, ", of the same input, part too: not one tensor, but how their type is read, rounded or multiplied.\n");
+}
+
+/* How many of quirks.h begin at this tap; which of them it is takes the model to tell.  Weights of a type that is
+ * misread may be any matrix's. */
+static void say_quirks(struct diff *d) {
+    const struct tap_spec *spec = tap_spec(d->taps[d->first].id);
+    bool is_matrix = spec->weights[0] && !strstr(spec->name, "norm");
+    uint32_t n = 0;
+    for (size_t i = 0; quirk_at(i); i++) {
+        n += strcmp(quirk_at(i)->tap, spec->name) == 0 && quirk_at(i)->field < offsetof(struct quirks, misread);
+    }
+    if (n == 0 && !is_matrix) return;
+    say(d, "`plumb diagnose` knows ");
+    if (n > 0) say(d, "%u mistake%s here%s", n, n == 1 ? " that begins" : "s that begin", is_matrix ? ", and " : ".\n");
+    if (is_matrix) say(d, "the usual mistakes in reading each type of weights.\n");
+}
+
+/* before: the largest error of an earlier tap, which is not far below that of the first one over. */
+static void say_gradual(struct diff *d, size_t before) {
+    struct tap_text name, last;
+    say(d, "No single step does it: %s is off by %.2g already.\n", show(&name, d, before), d->taps[before].error);
+    size_t from, to;
+    d->growth = find_growth(d, &from, &to);
+    if (!isnan(d->growth)) {
+        say(d, "From %s to %s the error goes from %.2g to %.2g: x%.2f per layer.\n", show(&name, d, from),
+            show(&last, d, to), d->taps[from].error, d->taps[to].error, d->growth);
+    }
+    size_t jump = find_jump(d);
+    if (jump < d->n_tap) {
+        say(d, "But look at %s: its error is %.2g, that of what it is computed from %.2g.\n", show(&name, d, jump),
+            d->taps[jump].error, find_inputs(d, jump).error);
+    } else {
+        say(d, "Rounding and quantization add up like that, of weights or, as in llama.cpp, of activations to 8 bits; "
+            "a mistake shows as a jump. A larger --tolerance lets it pass.\n");
+    }
+}
+
+static void say_order(struct diff *d) {
+    if (d->permuted_side == 0) return;
+    say(d, "Qcur and Kcur of %c have the elements of a head in transformers' order, pairs half a head apart; they are "
+        "compared in that of the GGUF, side by side.\n", d->permuted_side);
+}
+
+/* An engine that drops BOS may well print it among its tokens. */
+static void say_fewer(struct diff *d) {
+    const struct plumb_trace *const sides[] = { d->a, d->b };
+    for (size_t s = 0; s < 2; s++) {
+        uint32_t n = 0;
+        for (size_t i = 0; i < sides[s]->n_tap; i++) {
+            const struct trace_tap *tap = &sides[s]->taps[i];
+            for (uint32_t j = 0; j < tap->n_row; j++) {
+                if (tap->rows[j].pos != TRACE_ALL_TOKENS && tap->rows[j].pos >= n) n = tap->rows[j].pos + 1;
+            }
+        }
+        if (n < 2 || n + 1 != sides[s]->n_token) continue;
+        say(d, "%c has rows of the first %u tokens and lists %u: was one of them, BOS for instance, not fed?\n",
+            "AB"[s], n, n + 1);
+    }
+}
+
+/* The layers that a trace has. */
+struct layers {
+    int32_t first, last;
+    uint32_t n;
+};
+
+static struct layers layers_of(const struct plumb_trace *t) {
+    struct layers l = { .first = -1, .last = -1 };
+    for (size_t i = 0; i < t->n_tap; i++) {   /* layer by layer */
+        int32_t layer = t->taps[i].layer;
+        if (layer < 0 || layer == l.last) continue;
+        if (l.n++ == 0) l.first = layer;
+        l.last = layer;
+    }
+    return l;
+}
+
+static void say_layers(struct diff *d) {
+    const struct layers sides[2] = { layers_of(d->a), layers_of(d->b) };
+    for (size_t s = 0; s < 2; s++) {
+        const struct layers *l = &sides[s], *other = &sides[!s];
+        if (l->first != 1 || other->first != 0 || l->last != other->last + 1 || l->n != other->n) continue;
+        say(d, "%c has layers 1 to %d, %c 0 to %d: are %c's counted from 1?\n", "AB"[s], (int)l->last, "BA"[s],
+            (int)other->last, "AB"[s]);
+    }
+}
+
+/* A word of a shell's command. */
+static void say_path(struct diff *d, const char *path) {
+    size_t n_safe = strspn(path, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-");
+    if (path[0] && !path[n_safe]) {
+        say(d, "%s", path);
+        return;
+    }
+    say(d, "'");
+    for (; *path; path++) say(d, *path == '\'' ? "'\\''" : "%c", *path);
+    say(d, "'");
+}
+
+/* The one to look into is the one that is not plumb. */
+static void say_next(struct diff *d) {
+    static const char own[] = "plumb ";
+    bool own_a = d->a->source && strncmp(d->a->source, own, sizeof own - 1) == 0;
+    bool own_b = d->b->source && strncmp(d->b->source, own, sizeof own - 1) == 0;
+    say(d, "Next: plumb diagnose MODEL --against ");
+    say_path(d, own_a && !own_b ? d->name_b : d->name_a);
+    say(d, "\n");
+}
+
+static void say_parted(struct diff *d) {
+    const struct diff_tap *tap = &d->taps[d->first];
+    say_first(d);
+    say_top(d);
+    say_layers(d);
+    say_order(d);
+    say_fewer(d);
+    d->inputs = find_inputs(d, d->first);
+    size_t before = 0;   /* the largest error so far: what rounding does to every step shows in each of them */
+    for (size_t i = 1; i < d->first; i++) {
+        if (d->taps[i].error > d->taps[before].error) before = i;
+    }
+    d->kind = tap->shapes_differ ? DIFF_SHAPES
+        : d->first > 0 && tap->error < DIFF_JUMP_FACTOR * d->taps[before].error ? DIFF_GRADUAL : DIFF_JUMP;
+    if (d->kind == DIFF_GRADUAL) {
+        say_gradual(d, before);
+        return;
+    }
+    say_step(d);
+    say_siblings(d);
+    if (d->kind == DIFF_JUMP && d->inputs.direct) say_quirks(d);
+    if (d->kind == DIFF_JUMP && tap->error < 0.2 && tap_spec(tap->id)->weights[0]) {
+        say(d, "An error of this size is also what another type of the same weights gives, Q4_0 instead of F16 for "
+            "instance: `plumb weights` compares two files.\n");
+    }
+    say_next(d);
+}
+
+static void find_verdict(struct diff *d) {
+    struct tap_text name;
+    if (!tokens_comparable(d->tokens.kind)) {
+        d->kind = DIFF_TOKENS;
+        say(d, "The tokens differ: %s.\n", d->tokens.text);
+        say(d, "They part at index %u. Activations of different tokens cannot be compared: feed both sides the same "
+            "ids, as `plumb trace MODEL --tokens 1,2,3` does.\n", d->tokens.first);
+    } else if (d->n_tap == 0) {
+        d->kind = DIFF_NOTHING;
+        say(d, "Nothing to compare: the sides have no tap in common of which they know the same.\n");
+        if (d->a->n_tap == 0 || d->b->n_tap == 0) {
+            say(d, "%s no taps under a name that is known; docs/trace.md lists them.\n",
+                d->b->n_tap > 0 ? "A has" : d->a->n_tap > 0 ? "B has" : "Both have");
+        }
+        say_layers(d);
+    } else if (d->first < d->n_tap) {
+        say_parted(d);
+    } else {
+        d->kind = DIFF_AGREE;
+        say(d, "They agree: %zu taps, relative errors up to %.2g (%s), tolerance %g.\n", d->n_tap,
+            d->taps[d->worst].error, show(&name, d, d->worst), d->tolerance);
+        say_order(d);
+    }
+}
+
+/* ---- the whole --------------------------------------------------------------------------------------------------- */
+
+plumb_status diff_compare(struct diff *d, const struct plumb_trace *a, const struct plumb_trace *b,
+                          const struct tokenizer *vocab, const plumb_report *report, struct error *err) {
+    *d = (struct diff) { .a = a, .b = b, .vocab = vocab, .growth = NAN };
+    d->name_a = report->name_a ? report->name_a : "A";
+    d->name_b = report->name_b ? report->name_b : "B";
+    d->tolerance = report->tolerance > 0 ? report->tolerance : 0.01;
+    PLUMB_TRY(tokens_compare(&d->tokens, a, b, vocab, err));
+    if (tokens_comparable(d->tokens.kind)) {
+        PLUMB_TRY(find_order(d, err));
+        PLUMB_TRY(compare_all(d, err));
+        compare_top(d);
+    }
+    find_verdict(d);
+    return PLUMB_OK;
+}
+
+void diff_free(struct diff *d) {
+    free(d->taps);
+    d->taps = NULL;
+    heads_free(&d->permuted);
+}
+
+const char *diff_kind_name(enum diff_kind kind) {
+    static const char *const names[] = {
+        [DIFF_AGREE] = "agree", [DIFF_TOKENS] = "tokens", [DIFF_NOTHING] = "nothing", [DIFF_SHAPES] = "shapes",
+        [DIFF_JUMP] = "jump", [DIFF_GRADUAL] = "gradual",
+    };
+    return names[kind];
+}

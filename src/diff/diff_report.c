@@ -1,0 +1,318 @@
+/* A diff for a terminal, and as JSON. */
+#include "diff/diff.h"
+
+#include <math.h>
+#include <stdio.h>
+
+static void write_text(struct report_writer *w, const char *text) { report_text(w, text, strlen(text)); }
+
+/* Pads with spaces after a text of n characters, at least one. */
+static void pad(struct report_writer *w, size_t n, size_t width) {
+    do report_bytes(w, " ", 1);
+    while (++n < width);
+}
+
+/* ---- text -------------------------------------------------------------------------------------------------------- */
+
+static void text_side(struct report_writer *w, char letter, const char *name, const struct plumb_trace *t) {
+    report_printf(w, "%c  ", letter);
+    pad(w, report_text(w, name, strlen(name)), 24);
+    if (t->source && t->source[0]) {
+        write_text(w, t->source);
+        report_bytes(w, ", ", 2);
+    }
+    if (t->tokens) report_printf(w, "%u tokens, ", t->n_token);
+    report_printf(w, "%zu taps\n", t->n_tap);
+    if (t->n_ignored == 0) return;
+    report_printf(w, "   %u record%s no tap%s, the first is ", t->n_ignored, t->n_ignored == 1 ? " is" : "s are",
+                  t->n_ignored == 1 ? "" : "s");
+    write_text(w, t->ignored);
+    report_bytes(w, "\n", 1);
+}
+
+/* A paragraph in lines of at most 80 characters, where its words allow it.  A space behind a quotation mark may be a
+ * token's. */
+static void text_paragraph(struct report_writer *w, const char *text, size_t n) {
+    enum { WIDTH = 80 };
+    size_t column = 0;
+    for (size_t at = 0, end; at < n; at = end + 1) {
+        size_t n_word = 0;
+        for (end = at; end < n && (text[end] != ' ' || text[end - (end > 0)] == '"'); end++) {
+            n_word += (text[end] & 0xc0) != 0x80;
+        }
+        bool is_full = column > 0 && column + 1 + n_word > WIDTH;
+        if (at > 0) report_bytes(w, is_full ? "\n" : " ", 1);
+        report_text(w, text + at, end - at);
+        column = (is_full || at == 0 ? 0 : column + 1) + n_word;
+    }
+    report_bytes(w, "\n", 1);
+}
+
+/* A token's text in quotes; returns how many characters, 0 if it is not known. */
+static size_t text_piece(const struct diff *d, struct report_writer *w, int32_t id) {
+    char piece[96];
+    int64_t n = tokens_piece(d->a, d->b, d->vocab, id, piece, sizeof piece);
+    if (n < 0) return 0;
+    report_bytes(w, "\"", 1);
+    size_t n_shown = report_text(w, piece, n < (int64_t)sizeof piece ? (size_t)n : sizeof piece);
+    report_bytes(w, "\"", 1);
+    return n_shown + 2;
+}
+
+/* Both lists around the place where they part.  True if all texts are known, as of text_top. */
+static bool text_tokens(const struct diff *d, struct report_writer *w) {
+    enum { BEFORE = 2, AFTER = 4 };
+    bool is_known = true;
+    uint32_t from = d->tokens.first > BEFORE ? d->tokens.first - BEFORE : 0;
+    const struct plumb_trace *const sides[] = { d->a, d->b };
+    report_printf(w, "\nfrom token %u on\n", from);
+    for (size_t s = 0; s < 2; s++) {
+        report_printf(w, "%c ", "AB"[s]);
+        for (uint32_t i = from; i < sides[s]->n_token && i < d->tokens.first + AFTER; i++) {
+            report_printf(w, i == d->tokens.first ? "  | %d " : "  %d ", (int)sides[s]->tokens[i]);
+            is_known &= text_piece(d, w, sides[s]->tokens[i]) > 0;
+        }
+        report_bytes(w, "\n", 1);
+    }
+    return is_known;
+}
+
+static void text_tap(const struct diff *d, struct report_writer *w, size_t i) {
+    const struct diff_tap *tap = &d->taps[i];
+    struct tap_text name;
+    report_printf(w, "%-2s%-16s", i == d->first ? ">>" : tap->over ? ">" : "", tap_show(&name, tap->id, tap->layer));
+    if (tap->shapes_differ) {
+        report_printf(w, " A has %u x %u values of each token, B %u x %u\n", tap->shape_a[0], tap->shape_a[1],
+                      tap->shape_b[0], tap->shape_b[1]);
+        return;
+    }
+    report_printf(w, "%7u", tap->c.n_row);
+    uint64_t n_value = tap->c.n_value + tap->c.n_bound;
+    if (n_value > 0) {
+        char at[32];
+        snprintf(at, sizeof at, "[%u, %u]", tap->c.max_pos, tap->c.max_place);
+        report_printf(w, "%9llu %9.3g %9.3g  %-14s", (unsigned long long)n_value, tap->error, tap->c.max_d, at);
+        if (isnan(tap->cosine)) report_printf(w, "-\n");
+        else report_printf(w, "%.7f\n", tap->cosine);
+    } else {
+        report_printf(w, "%9s %9.3g %9s  by statistics\n", "-", tap->error, "-");
+    }
+}
+
+static bool text_top(const struct diff *d, struct report_writer *w) {
+    uint32_t n = d->n_top_a > d->n_top_b ? d->n_top_a : d->n_top_b;
+    report_printf(w, "\nlikeliest after token %u%s\n", d->top_pos, d->top_a[0].place == d->top_b[0].place ? ""
+                  : ": the first is not the same");
+    report_printf(w, "    %-36s%s\n", "A", "B");
+    bool is_known = true;
+    for (uint32_t i = 0; i < n; i++) {
+        report_printf(w, "%2u  ", i + 1);
+        size_t n_shown = 0;
+        if (i < d->n_top_a) {
+            char figures[40];
+            int n_figures = snprintf(figures, sizeof figures, "%9.4f %7d ", (double)d->top_a[i].value,
+                                     (int)d->top_a[i].place);
+            report_printf(w, "%s", figures);
+            size_t n_piece = text_piece(d, w, (int32_t)d->top_a[i].place);
+            is_known &= n_piece > 0;
+            n_shown = (size_t)n_figures + n_piece;
+        }
+        pad(w, n_shown, 36);
+        if (i < d->n_top_b) {
+            report_printf(w, "%9.4f %7d ", (double)d->top_b[i].value, (int)d->top_b[i].place);
+            is_known &= text_piece(d, w, (int32_t)d->top_b[i].place) > 0;
+        }
+        report_bytes(w, "\n", 1);
+    }
+    return is_known;
+}
+
+void diff_text(const struct diff *d, struct report_writer *w) {
+    text_side(w, 'A', d->name_a, d->a);
+    text_side(w, 'B', d->name_b, d->b);
+    bool is_known = true;
+    if (!tokens_comparable(d->tokens.kind)) is_known = text_tokens(d, w);
+    else if (d->tokens.kind != TOKENS_SAME) text_paragraph(w, d->tokens.text, strlen(d->tokens.text));
+    if (d->n_tap > 0) {
+        report_printf(w, "\n  %-16s%7s%9s %9s %9s  %-14s%s\n", "tap", "tokens", "values", "error", "max |d|", "at",
+                      "cosine");
+        for (size_t i = 0; i < d->n_tap; i++) text_tap(d, w, i);
+    }
+    if (d->n_only_a + d->n_only_b > 0) {
+        report_printf(w, "%zu taps are only in A, %zu only in B\n", d->n_only_a, d->n_only_b);
+    }
+    if (d->n_apart > 0) report_printf(w, "%zu taps have nothing in common to compare\n", d->n_apart);
+    if (d->n_top_a > 0 && d->n_top_b > 0) is_known &= text_top(d, w);
+    if (!is_known && !d->vocab) report_printf(w, "texts: --model MODEL\n");
+    report_bytes(w, "\n", 1);
+    for (const char *at = d->verdict; *at;) {
+        size_t n = strcspn(at, "\n");
+        if (strncmp(at, "Next: ", 6) == 0) {   /* to be copied as it is */
+            report_text(w, at, n);
+            report_bytes(w, "\n", 1);
+        } else {
+            text_paragraph(w, at, n);
+        }
+        at += n + (at[n] == '\n');
+    }
+}
+
+/* ---- JSON -------------------------------------------------------------------------------------------------------- */
+
+static void json_name(struct report_writer *w, const char *key, const char *text) {
+    report_printf(w, "\"%s\":", key);
+    report_json_string(w, text, strlen(text));
+}
+
+static void json_number(struct report_writer *w, const char *key, double value) {
+    report_printf(w, "\"%s\":", key);
+    report_json_number(w, value);
+}
+
+static void json_side(const struct diff *d, struct report_writer *w, const char *key, const char *name,
+                      const struct plumb_trace *t, size_t n_only) {
+    report_printf(w, "\"%s\":{", key);
+    json_name(w, "name", name);
+    report_bytes(w, ",", 1);
+    json_name(w, "source", t->source ? t->source : "");
+    report_printf(w, ",\"tokens\":");
+    for (uint32_t i = 0; t->tokens && i < t->n_token; i++) report_printf(w, "%s%d", i ? "," : "[", (int)t->tokens[i]);
+    report_printf(w, t->tokens ? "]" : "null");
+    report_printf(w, ",\"n_tap\":%zu,\"n_only_here\":%zu,\"n_ignored\":%u,\"qk_permuted\":%s},\n", t->n_tap, n_only,
+                  t->n_ignored, t == &d->permuted ? "true" : "false");
+}
+
+/* {"id":3,"piece":"x"}, null where there is no such token. */
+static void json_token(const struct diff *d, struct report_writer *w, const struct plumb_trace *t, uint32_t i) {
+    char piece[96];
+    if (i >= t->n_token) {
+        report_printf(w, "null");
+        return;
+    }
+    int64_t n = tokens_piece(d->a, d->b, d->vocab, t->tokens[i], piece, sizeof piece);
+    report_printf(w, "{\"id\":%d,\"piece\":", (int)t->tokens[i]);
+    if (n < 0) report_printf(w, "null");
+    else report_json_string(w, piece, n < (int64_t)sizeof piece ? (size_t)n : sizeof piece);
+    report_bytes(w, "}", 1);
+}
+
+static void json_tokens(const struct diff *d, struct report_writer *w) {
+    report_printf(w, "\"tokens\":{");
+    json_name(w, "verdict", tokens_kind_name(d->tokens.kind));
+    report_bytes(w, ",", 1);
+    json_name(w, "text", d->tokens.text);
+    if (d->tokens.kind == TOKENS_SAME || d->tokens.kind == TOKENS_UNKNOWN) {
+        report_printf(w, ",\"index\":null,\"a\":null,\"b\":null},\n");
+        return;
+    }
+    report_printf(w, ",\"index\":%u,\"a\":", d->tokens.first);
+    json_token(d, w, d->a, d->tokens.first);
+    report_printf(w, ",\"b\":");
+    json_token(d, w, d->b, d->tokens.first);
+    report_printf(w, "},\n");
+}
+
+static void json_shape(struct report_writer *w, const char *key, const uint32_t shape[2]) {
+    if (shape[0] == 0) report_printf(w, ",\"%s\":null", key);
+    else report_printf(w, ",\"%s\":[%u,%u]", key, shape[0], shape[1]);
+}
+
+static void json_tap(struct report_writer *w, const struct diff_tap *tap) {
+    struct tap_text name;
+    report_printf(w, "{\"tap\":\"%s\",\"layer\":", tap_show(&name, tap->id, tap->layer));
+    if (tap->layer < 0) report_printf(w, "null");
+    else report_printf(w, "%d", (int)tap->layer);
+    report_printf(w, ",\"over\":%s,\"n_token\":%u,\"n_value\":%llu,\"n_bound\":%llu,", tap->over ? "true" : "false",
+                  tap->c.n_row, (unsigned long long)tap->c.n_value, (unsigned long long)tap->c.n_bound);
+    json_number(w, "error", tap->error);
+    report_bytes(w, ",", 1);
+    json_number(w, "cosine", tap->cosine);
+    report_bytes(w, ",", 1);
+    json_number(w, "rms_a", tap->rms_a);
+    report_bytes(w, ",", 1);
+    json_number(w, "rms_b", tap->rms_b);
+    report_printf(w, ",\"n_nan\":%llu,\"max\":", (unsigned long long)tap->c.n_nan);
+    if (tap->c.n_value + tap->c.n_bound > 0) {
+        report_bytes(w, "{", 1);
+        json_number(w, "d", tap->c.max_d);
+        report_printf(w, ",\"token\":%u,\"place\":%u,", tap->c.max_pos, tap->c.max_place);
+        json_number(w, "a", tap->c.max_a);
+        report_bytes(w, ",", 1);
+        json_number(w, "b", tap->c.max_b);
+        report_bytes(w, "}", 1);
+    } else {
+        report_printf(w, "null");
+    }
+    json_shape(w, "shape_a", tap->shape_a);
+    json_shape(w, "shape_b", tap->shape_b);
+    report_bytes(w, "}", 1);
+}
+
+static void json_candidates(const struct diff *d, struct report_writer *w, const char *key,
+                            const struct trace_value *top, uint32_t n) {
+    report_printf(w, "\"%s\":[", key);
+    for (uint32_t i = 0; i < n; i++) {
+        char piece[96];
+        int64_t n_piece = tokens_piece(d->a, d->b, d->vocab, (int32_t)top[i].place, piece, sizeof piece);
+        report_printf(w, "%s{\"id\":%d,\"piece\":", i == 0 ? "" : ",", (int)top[i].place);
+        if (n_piece < 0) report_printf(w, "null");
+        else report_json_string(w, piece, n_piece < (int64_t)sizeof piece ? (size_t)n_piece : sizeof piece);
+        report_bytes(w, ",", 1);
+        json_number(w, "logit", (double)top[i].value);
+        report_bytes(w, "}", 1);
+    }
+    report_bytes(w, "]", 1);
+}
+
+static void json_verdict(const struct diff *d, struct report_writer *w) {
+    report_printf(w, "\"verdict\":{\"kind\":\"%s\",\"tap\":", diff_kind_name(d->kind));
+    struct tap_text name;
+    if (d->first < d->n_tap) {
+        const struct diff_tap *tap = &d->taps[d->first];
+        report_printf(w, "\"%s\",", tap_show(&name, tap->id, tap->layer));
+        json_name(w, "title", tap_spec(tap->id)->title);
+        report_bytes(w, ",", 1);
+        json_name(w, "weights", tap_spec(tap->id)->weights);
+    } else {
+        report_printf(w, "null,\"title\":null,\"weights\":null");
+    }
+    report_printf(w, ",\"inputs\":[");
+    for (uint32_t k = d->inputs.n; k-- > 0;) {
+        const struct diff_tap *tap = &d->taps[d->inputs.taps[k]];
+        report_printf(w, "{\"tap\":\"%s\",", tap_show(&name, tap->id, tap->layer));
+        json_number(w, "error", tap->error);
+        report_printf(w, "}%s", k > 0 ? "," : "");
+    }
+    report_printf(w, "],\"inputs_direct\":%s,", d->inputs.direct ? "true" : "false");
+    json_number(w, "growth", d->growth);
+    report_bytes(w, ",", 1);
+    json_name(w, "text", d->verdict);
+    report_printf(w, "}");
+}
+
+void diff_json(const struct diff *d, struct report_writer *w) {
+    report_printf(w, "{\"format\":\"plumb diff\",\"agree\":%s,", diff_agrees(d) ? "true" : "false");
+    json_number(w, "tolerance", d->tolerance);
+    report_bytes(w, ",\n", 2);
+    json_side(d, w, "a", d->name_a, d->a, d->n_only_a);
+    json_side(d, w, "b", d->name_b, d->b, d->n_only_b);
+    json_tokens(d, w);
+    json_verdict(d, w);
+    report_printf(w, ",\n\"n_over\":%zu,\"n_apart\":%zu,\"taps\":[", d->n_over, d->n_apart);
+    for (size_t i = 0; i < d->n_tap; i++) {
+        report_printf(w, i == 0 ? "\n" : ",\n");
+        json_tap(w, &d->taps[i]);
+    }
+    report_printf(w, "],\n\"top\":");
+    if (d->n_top_a > 0 && d->n_top_b > 0) {
+        report_printf(w, "{\"token\":%u,\"same_first\":%s,", d->top_pos,
+                      d->top_a[0].place == d->top_b[0].place ? "true" : "false");
+        json_candidates(d, w, "a", d->top_a, d->n_top_a);
+        report_bytes(w, ",", 1);
+        json_candidates(d, w, "b", d->top_b, d->n_top_b);
+        report_bytes(w, "}", 1);
+    } else {
+        report_printf(w, "null");
+    }
+    report_printf(w, "}\n");
+}

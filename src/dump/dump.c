@@ -1,0 +1,38 @@
+/* Which format a file has, by its first bytes. */
+#include "dump/dump.h"
+
+static plumb_status read_any(struct plumb_trace *t, const char *bytes, size_t n) {
+    if (n >= 4 && memcmp(bytes, "GGUF", 4) == 0) return dump_read_gguf(t, bytes, n);
+    if (n >= 2 && memcmp(bytes, "PK", 2) == 0) return dump_read_npz(t, bytes, n);
+    if (n >= 3 && memcmp(bytes, "\xef\xbb\xbf", 3) == 0) {   /* the byte order mark that some editors put there */
+        bytes += 3;
+        n -= 3;
+    }
+    size_t at = 0;
+    while (at < n && memchr(" \t\r\n", bytes[at], 4)) at++;
+    if (at < n && bytes[at] == '{') return dump_read_json(t, bytes, n);
+    return dump_read_callback(t, bytes, n);
+}
+
+plumb_status dump_read(struct plumb_trace *t, const void *bytes, size_t n) {
+    trace_clear(t);
+    plumb_status status = read_any(t, bytes, n);
+    if (status == PLUMB_OK) status = trace_sort(t);
+    if (status != PLUMB_OK) {
+        struct error err = t->err;
+        trace_clear(t);
+        t->err = err;
+    }
+    return status;
+}
+
+plumb_status dump_write(struct plumb_trace *t, plumb_format format, plumb_write *write, void *user) {
+    if (format == PLUMB_FORMAT_GGUF) return dump_write_gguf(t, write, user);
+    if (format != PLUMB_FORMAT_JSON && format != PLUMB_FORMAT_TEXT) {
+        return error_set(&t->err, PLUMB_ERROR_ARGUMENT, "a trace is written as text, JSON or GGUF, not as format %d",
+                         (int)format);
+    }
+    if (format == PLUMB_FORMAT_TEXT) dump_write_table(t, write, user);
+    else dump_write_json(t, write, user);
+    return PLUMB_OK;
+}

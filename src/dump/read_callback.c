@@ -1,0 +1,487 @@
+/* Reads the text that llama.cpp's llama-eval-callback prints, and programs that print as it does.
+ *
+ *   common_debug_cb_eval:   Qcur-0 = (f32)   ROPE(Qcur-0{64, 9, 5, 1}, inp_pos{5, 1, 1, 1}}) = {64, 9, 5, 1}
+ *       [
+ *           [
+ *               [     -1.2133,      -0.2072,      -0.6158,    ...,      -0.6944,      -0.2500,       0.3392  ],
+ *               ...,
+ *           ],
+ *       ]
+ *       sum = -58.235123
+ *
+ * (llama.cpp v0.5.0, common/debug.cpp; before, the lines began with "ggml_debug:" and the indents differed.)  Of each
+ * dimension the first three and the last three elements are printed, "..." for those between: after it the index goes
+ * on at as many from the end as there were in front.  In front of all that, on stderr, stand "number of input tokens
+ * = 5" and the ids, a line each; they are taken if they are there.
+ *
+ * What is made of it:
+ * - A name may come several times in a layer.  Q, K and V are taken after the bias and with their heads apart, where
+ *   more values show; what ROPE makes of Q and K is Qcur_rope and Kcur_rope.
+ * - Where the last layer goes on with the last token alone, its row is that token's.
+ * - kq_soft_max is {keys padded to 256, tokens, heads}: the padding is dropped.
+ * - A graph that runs again (a prompt of more than 512 tokens, or steps of another program) continues at the next
+ *   position.  llama-eval-callback itself makes no warm-up run.
+ * - sum is of the whole tensor and gives the mean of the token, or of all if there are several.  Older versions summed
+ *   what they printed: such a sum says nothing new and is dropped.
+ * - The last block is dropped where it breaks off: the program ends without waiting for the thread that prints, and
+ *   its last lines may be missing or garbled.  In other blocks what is not as above is an error with its line.
+ */
+#include "dump/dump.h"
+
+#include "base/decimal.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define FAIL(...) return error_set(&r->t->err, __VA_ARGS__)
+
+/* More blocks than a layer has taps and ops under their names; a bound of the work, whatever the text says. */
+enum { MAX_GROUP = 256 };
+
+struct span { const char *at; size_t n; };
+
+struct block {
+    const char *body;         /* behind the header's line */
+    enum tap_id id;
+    int32_t layer;
+    uint32_t pass;
+    struct span op;
+    uint64_t ne[3];           /* fastest first */
+    bool heads;               /* (head_dim, n_head, n_token), not (n, n_token) */
+    bool replaced;            /* by another one of the same tap */
+};
+
+struct pass { uint64_t n_token, n_past; };
+
+/* A value that was printed. */
+struct cell { uint32_t token, place; float value; };
+
+struct reader {
+    struct plumb_trace *t;
+    const char *text, *end;
+    size_t n_block, cap_block, n_pass, cap_pass, n_cell, cap_cell, n_id, cap_id;
+    struct block *blocks;
+    struct pass *passes;
+    struct cell *cells;       /* of one block */
+    int32_t *ids;
+    size_t group;             /* first block of the layer that is being read */
+    const char *last;         /* what follows the last header, of a tap or not */
+};
+
+/* Appends a value to r->WHAT, r->n_WHAT of them. */
+#define APPEND(array, n, cap, ...)                                                              \
+    do {                                                                                        \
+        void *room_ = alloc_room(r->array, r->n, &r->cap, sizeof *r->array);                    \
+        if (!room_) FAIL(PLUMB_ERROR_MEMORY, "no memory for more than %zu records", r->n);      \
+        r->array = room_;                                                                       \
+        r->array[r->n++] = (__VA_ARGS__);                                                       \
+    } while (0)
+
+static size_t line_of(const struct reader *r, const char *at) {
+    size_t line = 1;
+    for (const char *p = r->text; p < at; p++) line += *p == '\n';
+    return line;
+}
+
+/* ---- text -------------------------------------------------------------------------------------------------------- */
+
+static bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r'; }
+
+static struct span trim(const char *at, const char *end) {
+    while (at < end && is_space(*at)) at++;
+    while (at < end && is_space(end[-1])) end--;
+    return (struct span){at, (size_t)(end - at)};
+}
+
+static bool span_is(struct span s, const char *text) { return s.n == strlen(text) && memcmp(s.at, text, s.n) == 0; }
+
+static const char *find(const char *at, const char *end, const char *text) {
+    size_t n = strlen(text);
+    for (; (size_t)(end - at) >= n; at++)
+        if (memcmp(at, text, n) == 0) return at;
+    return NULL;
+}
+
+/* Reads "{576, 5, 1, 1}" at *at; false if it is none or of more elements than a trace can number. */
+static bool read_shape(const char **at, const char *end, uint64_t ne[4]) {
+    const char *p = *at;
+    uint64_t total = 1;
+    for (int i = 0; i < 4; i++) {
+        uint64_t v = 0;
+        if (p == end || *p++ != (i == 0 ? '{' : ',')) return false;
+        while (p < end && *p == ' ') p++;
+        const char *digits = p;
+        for (; p < end && *p >= '0' && *p <= '9' && p - digits < 19; p++) v = 10 * v + (uint64_t)(*p - '0');
+        if (p == digits || v == 0 || !mul_u64(total, v, &total)) return false;
+        ne[i] = v;
+    }
+    *at = p + 1;
+    return p < end && *p == '}' && total < UINT32_MAX;
+}
+
+/* "nan" and "inf" as any printf spells them: with a sign, in capitals, "infinity", "nan(ind)". */
+static bool read_word(struct span s, double *v) {
+    char word[10];
+    size_t n = 0;
+    bool negative = s.n > 0 && *s.at == '-';
+    if (negative || (s.n > 0 && *s.at == '+')) s = (struct span){s.at + 1, s.n - 1};
+    for (; n < s.n && n < sizeof word - 1 && s.at[n] != '('; n++) word[n] = (char)(s.at[n] | 32);
+    word[n] = 0;
+    if (strcmp(word, "nan") == 0) {
+        *v = NAN;
+        return n == s.n || s.at[s.n - 1] == ')';
+    }
+    *v = negative ? -INFINITY : INFINITY;
+    return n == s.n && (strcmp(word, "inf") == 0 || strcmp(word, "infinity") == 0);
+}
+
+/* One number, "nan" and "inf" too; *quantum is the step of its last digit. */
+static bool read_number(const char **at, const char *end, double *v, float *quantum) {
+    struct span s = {*at, 0};
+    while (s.at + s.n < end && !is_space(s.at[s.n]) && !strchr("\n,[]", s.at[s.n])) s.n++;
+    *at += s.n;
+    *quantum = 0;
+    if (decimal_read(s.at, s.n, v) != s.n || s.n == 0) return read_word(s, v);
+    const char *point = memchr(s.at, '.', s.n);
+    if (!point || memchr(s.at, 'e', s.n) || memchr(s.at, 'E', s.n)) return true;
+    double scale = 1;
+    for (const char *digit = point + 1; digit < *at; digit++) scale *= 10;
+    *quantum = (float)(1 / scale);
+    return true;
+}
+
+/* ---- headers: which blocks there are, and which of them count ---------------------------------------------------- */
+
+struct header {
+    struct span name, op;
+    uint64_t src0, ne[4];     /* src0: the first dimension of the first source */
+};
+
+/* "PROGRAM: NAME = (TYPE) OP(SRC{..}, SRC{..}}) = {..}" */
+static bool read_header(const char *at, const char *end, struct header *h) {
+    while (end > at && is_space(end[-1])) end--;
+    if (end == at || end[-1] != '}') return false;   /* lines of numbers end here */
+    const char *equals = find(at, end, " = ("), *open = equals;
+    if (!equals) return false;
+    h->name = trim(at, equals);
+    for (const char *p = equals; p > at + 1; p--) {
+        if (p[-2] != ':' || p[-1] != ' ') continue;
+        h->name = trim(p, equals);
+        break;
+    }
+    const char *type_end = memchr(equals, ')', (size_t)(end - equals));
+    if (!type_end || !(open = memchr(type_end, '(', (size_t)(end - type_end)))) return false;
+    h->op = trim(type_end + 1, open);
+    const char *source = memchr(open, '{', (size_t)(end - open)), *shape = end - 1;
+    uint64_t ne[4];
+    while (*shape != '{' && shape > open) shape--;
+    h->src0 = source && read_shape(&source, end, ne) ? ne[0] : 0;
+    return read_shape(&shape, end, h->ne) && shape == end;
+}
+
+static bool is_qkv(enum tap_id id) { return id >= TAP_QCUR && id <= TAP_KCUR_ROPE; }
+
+/* The names of llama.cpp, of now and before. */
+static bool tap_of(const struct header *h, enum tap_id *id, int32_t *layer) {
+    struct span name = h->name;
+    static const char RESHAPED[] = " (reshaped)", MERGED[] = "kqv_merged_cont-", SOFT_MAX[] = "kq_soft_max_ext-";
+    char text[32];
+    bool reshaped = name.n > strlen(RESHAPED) && span_is(h->op, "RESHAPE") &&
+                    memcmp(name.at + name.n - strlen(RESHAPED), RESHAPED, strlen(RESHAPED)) == 0;
+    if (reshaped) name.n -= strlen(RESHAPED);
+    if (name.n >= sizeof text) return false;
+    memcpy(text, name.at, name.n);
+    text[name.n] = 0;
+    bool merged = strncmp(text, MERGED, strlen(MERGED)) == 0;
+    if (merged) snprintf(text, sizeof text, "kqv_out-%.*s", (int)(name.n - strlen(MERGED)), name.at + strlen(MERGED));
+    if (strncmp(text, SOFT_MAX, strlen(SOFT_MAX)) == 0)
+        snprintf(text, sizeof text, "kq_soft_max-%.*s", (int)(name.n - strlen(SOFT_MAX)), name.at + strlen(SOFT_MAX));
+    /* "norm" is the last norm before its weights. */
+    if (strcmp(text, "norm") == 0 || !tap_parse(text, strlen(text), id, layer)) return false;
+    if (reshaped && !is_qkv(*id)) return false;
+    /* kqv_out was behind the output matrix when kqv_merged_cont was in front of it. */
+    if (*id == TAP_KQV_OUT && !merged && (span_is(h->op, "MUL_MAT") || span_is(h->op, "ADD"))) *id = TAP_ATTN_OUT;
+    if (span_is(h->op, "ROPE") && *id == TAP_QCUR) *id = TAP_QCUR_ROPE;
+    if (span_is(h->op, "ROPE") && *id == TAP_KCUR) *id = TAP_KCUR_ROPE;
+    return true;
+}
+
+static int32_t group_of(const struct block *b) {
+    return b->id == TAP_EMBD ? -1 : b->id >= TAP_RESULT_NORM ? INT32_MAX : b->layer;
+}
+
+/* Adds a block to those of its pass, or begins the next pass. */
+static plumb_status add_block(struct reader *r, const struct block *new) {
+    struct block b = *new;
+    const struct block *last = r->n_block > 0 ? &r->blocks[r->n_block - 1] : NULL;
+    bool again = last && (group_of(&b) < group_of(last) || r->n_block - r->group == MAX_GROUP);
+    if (!last || group_of(&b) != group_of(last)) r->group = r->n_block;
+    for (size_t i = r->group; i < r->n_block; i++) {
+        const struct block *old = &r->blocks[i];
+        again = again || (old->id == b.id && old->op.n == b.op.n && memcmp(old->op.at, b.op.at, b.op.n) == 0);
+    }
+    if (again) r->group = r->n_block;
+    if (!last || again) {
+        APPEND(passes, n_pass, cap_pass, (struct pass){0, 0});
+    }
+    b.pass = (uint32_t)r->n_pass - 1;
+    /* What comes under Q's name behind RoPE is not Q in front of it. */
+    for (size_t i = r->group; i < r->n_block; i++)
+        b.replaced = b.replaced || (b.id == TAP_QCUR && r->blocks[i].id == TAP_QCUR_ROPE) ||
+                     (b.id == TAP_KCUR && r->blocks[i].id == TAP_KCUR_ROPE);
+    for (size_t i = r->group; i < r->n_block && !b.replaced; i++)
+        if (r->blocks[i].id == b.id) r->blocks[i].replaced = true;
+    APPEND(blocks, n_block, cap_block, b);
+    return PLUMB_OK;
+}
+
+static plumb_status take_header(struct reader *r, const struct header *h, const char *body) {
+    struct block b = {.body = body, .op = h->op, .ne = {h->ne[0], h->ne[1], h->ne[2]}};
+    while (body < r->end && (is_space(*body) || *body == '\n')) body++;
+    bool has_body = body == r->end || *body == '[';   /* quantized tensors are not printed */
+    if (!tap_of(h, &b.id, &b.layer) || h->ne[3] != 1 || !has_body) {
+        trace_ignore(r->t, h->name.at, h->name.n);
+        return PLUMB_OK;
+    }
+    bool splits = h->ne[2] > 1 || h->ne[0] < h->src0;   /* into heads; others join them */
+    if (is_qkv(b.id) && span_is(h->op, "RESHAPE") && !splits) return PLUMB_OK;
+    b.heads = is_qkv(b.id) && (h->ne[2] > 1 || span_is(h->op, "ROPE") || span_is(h->op, "RESHAPE"));
+    return add_block(r, &b);
+}
+
+/* "number of input tokens = 5" and the ids, a line each, perhaps with a time and a level in front.  Leaves *at behind
+ * them. */
+static plumb_status take_ids(struct reader *r, const char *line, const char *line_end, const char **at) {
+    static const char TITLE[] = "number of input tokens = ";
+    const char *count = find(line, line_end, TITLE);
+    if (!count || r->n_id > 0) return PLUMB_OK;
+    uint64_t n = 0;
+    for (const char *p = count + strlen(TITLE); *p >= '0' && *p <= '9' && n < UINT32_MAX; p++)
+        n = 10 * n + (uint64_t)(*p - '0');
+    const char *p = *at;
+    while (r->n_id < n && p < r->end) {
+        const char *end = memchr(p, '\n', (size_t)(r->end - p));
+        if (!end) break;
+        struct span s = trim(p, end);
+        const char *digits = s.at + s.n;
+        int64_t id = 0, unit = 1;
+        while (digits > s.at && digits[-1] >= '0' && digits[-1] <= '9' && unit < 10000000000) {
+            id += unit * (*--digits - '0');
+            unit *= 10;
+        }
+        struct span front = trim(s.at, digits);
+        bool is_id = unit > 1 && id <= INT32_MAX && (front.n == 0 || front.at[front.n - 1] == 'I');
+        if (!is_id) break;
+        APPEND(ids, n_id, cap_id, (int32_t)id);
+        p = end + 1;
+    }
+    if (r->n_id != n) r->n_id = 0;   /* other lines came between: then they are not known */
+    else *at = p;
+    return PLUMB_OK;
+}
+
+static plumb_status find_blocks(struct reader *r) {
+    for (const char *at = r->text; at < r->end;) {
+        const char *line = at, *end = memchr(at, '\n', (size_t)(r->end - at));
+        struct header h;
+        if (!end) return PLUMB_OK;   /* a cut line */
+        at = end + 1;
+        if (read_header(line, end, &h)) PLUMB_TRY(take_header(r, &h, r->last = at));
+        else PLUMB_TRY(take_ids(r, line, end, &at));
+    }
+    return PLUMB_OK;
+}
+
+/* ---- how many tokens --------------------------------------------------------------------------------------------- */
+
+static uint64_t tokens_of(const struct block *b) { return b->heads ? b->ne[2] : b->ne[1]; }
+
+static plumb_status count_tokens(struct reader *r) {
+    /* The taps that have all tokens have the most.  {64, 9} may be one token's nine heads: asked only at last. */
+    for (int sure = 1; sure >= 0; sure--) {
+        for (size_t i = 0; i < r->n_block; i++) {
+            const struct block *b = &r->blocks[i];
+            struct pass *pass = &r->passes[b->pass];
+            if (!sure && pass->n_token > 0) continue;
+            if ((!is_qkv(b->id) || b->heads || !sure) && tokens_of(b) > pass->n_token) pass->n_token = tokens_of(b);
+        }
+    }
+    if (r->n_pass == 1 && r->passes[0].n_token == 1 && r->n_id > 0) r->passes[0].n_token = r->n_id;
+    uint64_t n = 0, n_prompt = 0;
+    for (size_t i = 0; i < r->n_pass; i++) {
+        r->passes[i].n_past = n;
+        n += r->passes[i].n_token;
+        if (i == 0 || r->passes[i].n_token > 1) n_prompt = n;   /* the passes of one token at the end are steps */
+    }
+    if (n < r->n_id) n = r->n_id;
+    if (n > UINT32_MAX - 1) FAIL(PLUMB_ERROR_TENSOR, "%llu tokens are too many", (unsigned long long)n);
+    if (n > 0 && r->n_id == n) return trace_set_tokens(r->t, r->ids, r->n_id, r->n_id);
+    r->t->n_token = (uint32_t)n;
+    r->t->n_prompt = (uint32_t)n_prompt;
+    return PLUMB_OK;
+}
+
+/* ---- values ------------------------------------------------------------------------------------------------------ */
+
+struct body {
+    bool whole;           /* up to its last bracket */
+    bool all;             /* nothing was left out */
+    double sum, printed;  /* NAN without a sum; the sum of what was printed */
+    float quantum;
+};
+
+/* Puts a value that stands at i0, i1, i2; those of padding are dropped. */
+static plumb_status add_cell(struct reader *r, const struct block *b, const uint64_t i[3], double value) {
+    bool weights = b->id == TAP_KQ_SOFT_MAX;
+    uint64_t n = weights ? r->t->n_token : b->ne[0];
+    if (i[0] >= n) return PLUMB_OK;
+    uint64_t token = b->heads ? i[2] : i[1], head = weights ? i[2] : b->heads ? i[1] : 0, place = head * n + i[0];
+    if (place >= UINT32_MAX) FAIL(PLUMB_ERROR_TENSOR, "%llu places are too many", (unsigned long long)place);
+    APPEND(cells, n_cell, cap_cell, (struct cell){(uint32_t)token, (uint32_t)place, (float)value});
+    return PLUMB_OK;
+}
+
+/* Reads the brackets behind a header into r->cells. */
+static plumb_status read_body(struct reader *r, const struct block *b, struct body *body) {
+    /* By depth: rows of {..} of matrices, of rows, of numbers. */
+    const uint64_t extent[4] = {1, b->ne[2], b->ne[1], b->ne[0]};
+    uint64_t index[4] = {0}, left_out[4] = {0};
+    struct tap_text tap;
+    tap_show(&tap, b->id, b->layer);
+    *body = (struct body){.all = true, .sum = NAN};
+    r->n_cell = 0;
+    int depth = 0;
+    const char *p = b->body;
+    while (!body->whole) {
+        while (p < r->end && (is_space(*p) || *p == '\n' || *p == ',')) p++;
+        if (p == r->end) return PLUMB_OK;
+        const char *at = p;
+        double v;
+        bool right = true;
+        if (*p == '[') {
+            right = depth < 3 && index[depth] < extent[depth];
+            if (right) depth++;
+            index[depth] = left_out[depth] = 0;
+            p++;
+        } else if (*p == ']') {
+            /* As many behind "..." as in front; or none: the first version is documented to print so. */
+            right = depth > 0 && (index[depth] == extent[depth] || index[depth] + left_out[depth] == extent[depth]);
+            if (right) index[--depth]++;
+            body->whole = depth == 0;
+            p++;
+        } else if (r->end - p >= 3 && memcmp(p, "...", 3) == 0) {
+            right = depth > 0 && index[depth] > 0 && index[depth] <= extent[depth] / 2 && left_out[depth] == 0;
+            left_out[depth] = index[depth];
+            index[depth] = extent[depth] - index[depth];
+            body->all = false;
+            p += 3;
+        } else {
+            right = depth == 3 && index[3] < extent[3] && read_number(&p, r->end, &v, &body->quantum);
+            if (right) PLUMB_TRY(add_cell(r, b, (uint64_t[3]){index[3]++, index[2], index[1]}, v));
+            if (right) body->printed += v;
+        }
+        if (!right && b->body == r->last) return PLUMB_OK;
+        if (!right)
+            FAIL(PLUMB_ERROR_TENSOR, "line %zu, %s of {%llu, %llu, %llu}: this is not how its values go on",
+                 line_of(r, at), tap.text, (unsigned long long)b->ne[0], (unsigned long long)b->ne[1],
+                 (unsigned long long)b->ne[2]);
+    }
+    while (p < r->end && (is_space(*p) || *p == '\n')) p++;
+    float quantum;
+    if (r->end - p < 6 || memcmp(p, "sum = ", 6) != 0 || (p += 6, !read_number(&p, r->end, &body->sum, &quantum)))
+        body->sum = NAN;
+    return PLUMB_OK;
+}
+
+static int compare_cells(const void *a, const void *b) {
+    const struct cell *x = a, *y = b;
+    if (x->token != y->token) return x->token < y->token ? -1 : 1;
+    return x->place < y->place ? -1 : x->place > y->place;
+}
+
+/* One row of cells (n_cell) of one token. */
+static plumb_status add_row(struct reader *r, const struct block *b, uint32_t pos, uint32_t n_head, uint32_t n,
+                            const struct cell *cells, size_t n_cell, struct trace_row **row) {
+    float *values = alloc_array(n_cell, sizeof *values);
+    uint32_t *places = alloc_array(n_cell, sizeof *places);
+    plumb_status status = PLUMB_OK;
+    if (!values || !places)
+        status = error_set(&r->t->err, PLUMB_ERROR_MEMORY, "no memory for a row of %zu values", n_cell);
+    for (size_t i = 0; i < n_cell && status == PLUMB_OK; i++) {
+        values[i] = cells[i].value;
+        places[i] = cells[i].place;
+    }
+    if (status == PLUMB_OK) status = trace_new_row(r->t, b->id, b->layer, pos, row);
+    if (status == PLUMB_OK) status = trace_set_values(r->t, *row, b->id, n_head, n, values, places, (uint32_t)n_cell);
+    free(values);
+    free(places);
+    return status;
+}
+
+static plumb_status add_rows(struct reader *r, struct block *b) {
+    const struct pass *pass = &r->passes[b->pass];
+    /* Heads of a single token, which only the number of tokens tells. */
+    if (is_qkv(b->id) && !b->heads && pass->n_token == 1 && b->ne[1] > 1) b->heads = true;
+    uint64_t n_token = tokens_of(b), n_all = r->t->n_token;
+    if (n_token != pass->n_token && n_token != 1) {   /* some tokens, and nothing says which */
+        struct tap_text tap;
+        tap_show(&tap, b->id, b->layer);
+        trace_ignore(r->t, tap.text, strlen(tap.text));
+        return PLUMB_OK;
+    }
+    struct body body;
+    PLUMB_TRY(read_body(r, b, &body));
+    if (!body.whole || r->n_cell == 0) return PLUMB_OK;
+    qsort(r->cells, r->n_cell, sizeof *r->cells, compare_cells);
+    bool weights = b->id == TAP_KQ_SOFT_MAX;
+    uint64_t n_head = weights ? b->ne[2] : b->heads ? b->ne[1] : 1, n = weights ? n_all : b->ne[0];
+    uint64_t first = pass->n_past + pass->n_token - n_token;
+    struct trace_row *row = NULL;
+    for (size_t i = 0, end; i < r->n_cell; i = end) {
+        for (end = i + 1; end < r->n_cell && r->cells[end].token == r->cells[i].token;) end++;
+        uint32_t pos = (uint32_t)first + r->cells[i].token;
+        PLUMB_TRY(add_row(r, b, pos, (uint32_t)n_head, (uint32_t)n, r->cells + i, end - i, &row));
+        row->quantum = body.quantum;
+    }
+    bool of_printed = !body.all && fabs(body.sum - body.printed) <= (double)body.quantum * (double)r->n_cell;
+    if (!isfinite(body.sum) || of_printed) return PLUMB_OK;
+    /* Of all tokens, if they all ran in one pass. */
+    if (n_token > 1 && r->n_pass > 1) return PLUMB_OK;
+    if (n_token > 1) PLUMB_TRY(trace_new_row(r->t, b->id, b->layer, TRACE_ALL_TOKENS, &row));
+    row->n_head = (uint32_t)n_head;
+    row->n = (uint32_t)n;
+    row->stats.mean = body.sum / ((double)n_token * (double)n_head * (double)n);
+    return PLUMB_OK;
+}
+
+/* Is this the table that dump_write_table writes?  Its second line is the head. */
+static bool is_table(const char *bytes, size_t n) {
+    const char *line = memchr(bytes, '\n', n), head[] = "\ntap   ";
+    return line && n - (size_t)(line - bytes) > strlen(head) && memcmp(line, head, strlen(head)) == 0;
+}
+
+plumb_status dump_read_callback(struct plumb_trace *t, const char *bytes, size_t n) {
+    size_t n_blank = 0;
+    while (n_blank < n && memchr(" \t\r\n", bytes[n_blank], 4)) n_blank++;
+    if (n_blank == n) return error_set(&t->err, PLUMB_ERROR_METADATA, "the file is empty");
+    if (is_table(bytes, n)) {
+        return error_set(&t->err, PLUMB_ERROR_METADATA, "this is the table that `plumb trace` prints for people; a "
+                         "file to compare is written by -o FILE.json");
+    }
+    while (n > 0 && bytes[n - 1] != '\n') n--;   /* a line that was cut may end in half a number */
+    struct reader reader = {.t = t, .text = bytes, .end = bytes + n}, *r = &reader;
+    plumb_status status = find_blocks(r);
+    if (status == PLUMB_OK && r->n_block == 0)
+        status = error_set(&t->err, PLUMB_ERROR_METADATA, "this is no trace: not JSON, GGUF or .npz, and no "
+                           "line names a tap as llama-eval-callback does");
+    if (status == PLUMB_OK) status = count_tokens(r);
+    if (status == PLUMB_OK) status = trace_set_source(t, "llama-eval-callback", strlen("llama-eval-callback"));
+    for (size_t i = 0; i < r->n_block && status == PLUMB_OK; i++)
+        if (!r->blocks[i].replaced) status = add_rows(r, &r->blocks[i]);
+    free(r->blocks);
+    free(r->passes);
+    free(r->cells);
+    free(r->ids);
+    return status;
+}

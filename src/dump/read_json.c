@@ -1,0 +1,471 @@
+/* A trace as JSON: what plumb writes, and what an engine's author prints in ten lines.  The schema is docs/trace.md.
+ *
+ * Members come in any order, so the text is read twice: first the whole, for its syntax and for where the tokens,
+ * their texts and the taps are, then these.  A record is gathered in buffers that all records share.
+ */
+#include "dump/json.h"
+
+#include "dump/dump.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+
+struct list {
+    void *data;
+    size_t n, cap;
+};
+
+struct record {
+    size_t at;                 /* its first byte */
+    char name[64];
+    size_t n_name;             /* may be more than fits: then it is no tap */
+    int64_t layer;             /* -1: none, or in the name */
+    int64_t token, first;      /* -1: not given */
+    uint64_t n_head, n;        /* 0, 0: not given */
+    struct trace_stats stats;
+    bool has_stats, nested;
+    uint32_t n_top;            /* of "top", or of the values: see struct trace_row */
+    float quantum;
+};
+
+struct reader {
+    struct plumb_trace *t;
+    struct json j;
+    struct record record;
+    size_t most;               /* lists of a record that does not say which tokens they are of */
+    bool tells;                /* a record says which token it is of */
+    struct list values;        /* float */
+    struct list ends;          /* size_t: of each token's values, where they are nested */
+    struct list inner;         /* size_t: the same of the lists in the first list */
+    struct list places;        /* uint32_t */
+    struct list top;           /* struct trace_value */
+    struct list entropy;       /* float */
+};
+
+static void push(struct reader *r, struct list *list, const void *item, size_t size) {
+    void *data = alloc_room(list->data, list->n, &list->cap, size);
+    if (!data) {
+        if (r->j.status == PLUMB_OK) {
+            r->j.status = error_set(r->j.err, PLUMB_ERROR_MEMORY, "out of memory: %zu numbers", list->n);
+        }
+        return;
+    }
+    list->data = data;
+    memcpy((char *)list->data + list->n++ * size, item, size);
+}
+
+/* Values of other engines may be doubles that no single holds. */
+static float to_float(double v) {
+    if (v > (double)FLT_MAX) return INFINITY;
+    if (v < -(double)FLT_MAX) return -INFINITY;
+    return (float)v;
+}
+
+/* ---- lists ------------------------------------------------------------------------------------------------------ */
+
+static void push_value(struct reader *r, struct list *list, const char *what) {
+    float value = to_float(json_number(&r->j, what));
+    push(r, list, &value, sizeof value);
+}
+
+/* A list of numbers or of such lists, one after the other; ends, where it is not NULL, gets the ends of those lists.
+ * The JSON reader limits the depth. */
+static void read_flat(struct reader *r, struct list *ends) {
+    json_enter(&r->j, '[', "a list of values");
+    while (json_element(&r->j)) {
+        if (json_peek(&r->j) == '[') {
+            read_flat(r, NULL);
+            if (ends) push(r, ends, &r->values.n, sizeof r->values.n);
+        } else {
+            push_value(r, &r->values, "a number, the next value");
+        }
+    }
+}
+
+static void read_values(struct reader *r) {
+    r->values.n = r->ends.n = r->inner.n = 0;
+    r->record.nested = false;
+    json_enter(&r->j, '[', "the list of values");
+    while (json_element(&r->j)) {
+        bool is_list = json_peek(&r->j) == '[';
+        if (r->values.n + r->ends.n > 0 && is_list != r->record.nested) {
+            json_fail(&r->j, r->j.at, "expected %s, as before it in the list of values",
+                      is_list ? "a number" : "a list");
+        } else if (is_list) {
+            r->record.nested = true;
+            read_flat(r, r->ends.n == 0 ? &r->inner : NULL);
+            push(r, &r->ends, &r->values.n, sizeof r->values.n);
+        } else {
+            push_value(r, &r->values, "a number, the next value");
+        }
+    }
+}
+
+static void read_places(struct reader *r) {
+    r->places.n = 0;
+    json_enter(&r->j, '[', "the list of places");
+    while (json_element(&r->j)) {
+        uint32_t place = (uint32_t)json_integer(&r->j, 0, UINT32_MAX - 1, "the place of a value");
+        push(r, &r->places, &place, sizeof place);
+    }
+}
+
+static void read_top(struct reader *r) {
+    r->top.n = 0;
+    json_enter(&r->j, '[', "the list of the likeliest tokens");
+    while (json_element(&r->j)) {
+        struct trace_value p = { 0, 0 };
+        json_enter(&r->j, '[', "a pair of token id and logit");
+        if (json_element(&r->j)) p.place = (uint32_t)json_integer(&r->j, 0, INT32_MAX, "a token id");
+        if (json_element(&r->j)) p.value = to_float(json_number(&r->j, "a logit"));
+        else json_fail(&r->j, r->j.at, "expected a logit after the token id");
+        if (json_element(&r->j)) json_fail(&r->j, r->j.at, "expected ']' after a pair of token id and logit");
+        push(r, &r->top, &p, sizeof p);
+    }
+}
+
+/* Everything before the last dimension is heads. */
+static void read_shape(struct reader *r) {
+    struct record *rec = &r->record;
+    rec->n_head = rec->n = 0;
+    json_enter(&r->j, '[', "the shape of one token's values");
+    while (json_element(&r->j)) {
+        size_t at = r->j.at;
+        uint64_t n = (uint64_t)json_integer(&r->j, 1, UINT32_MAX, "a dimension");
+        rec->n_head = rec->n == 0 ? 1 : rec->n_head * rec->n;
+        rec->n = n;
+        if (rec->n_head * rec->n > UINT32_MAX) json_fail(&r->j, at, "expected a shape of less than 2^32 values");
+    }
+}
+
+/* ---- a record --------------------------------------------------------------------------------------------------- */
+
+static void read_stat(struct reader *r, double *stat) {
+    *stat = json_number(&r->j, "a number");
+    r->record.has_stats |= !isnan(*stat);
+}
+
+static void read_record(struct reader *r) {
+    struct json *j = &r->j;
+    struct record *rec = &r->record;
+    json_peek(j);
+    *rec = (struct record) { .at = j->at, .layer = -1, .token = -1, .first = -1,
+                             .stats = { NAN, NAN, NAN, NAN, NAN, NAN } };
+    r->values.n = r->ends.n = r->inner.n = r->places.n = r->top.n = r->entropy.n = 0;
+    json_enter(j, '{', "a record of a tap");
+    for (struct json_text key; json_member(j, &key);) {
+        if (json_is(key, "name")) {
+            struct json_text name = json_string(j, "the name of a tap");
+            memcpy(rec->name, name.data, name.n < sizeof rec->name ? name.n : sizeof rec->name);
+            rec->n_name = name.n;
+        } else if (json_is(key, "layer")) {
+            rec->layer = json_integer(j, -1, 999999, "a layer");
+        } else if (json_is(key, "token")) {
+            rec->token = json_integer(j, 0, UINT32_MAX - 1, "which token it is, the first being 0");
+        } else if (json_is(key, "first_token")) {
+            rec->first = json_integer(j, 0, UINT32_MAX - 1, "which token is the first one");
+        } else if (json_is(key, "shape")) {
+            read_shape(r);
+        } else if (json_is(key, "mean")) {
+            read_stat(r, &rec->stats.mean);
+        } else if (json_is(key, "rms")) {
+            read_stat(r, &rec->stats.rms);
+        } else if (json_is(key, "min")) {
+            read_stat(r, &rec->stats.min);
+        } else if (json_is(key, "max")) {
+            read_stat(r, &rec->stats.max);
+        } else if (json_is(key, "nan")) {
+            read_stat(r, &rec->stats.n_nan);
+        } else if (json_is(key, "inf")) {
+            read_stat(r, &rec->stats.n_inf);
+        } else if (json_is(key, "entropy")) {
+            r->entropy.n = 0;
+            json_enter(j, '[', "the list of entropies");
+            while (json_element(j)) push_value(r, &r->entropy, "the entropy of a head");
+        } else if (json_is(key, "quantum")) {
+            rec->quantum = to_float(json_number(j, "the step that values were rounded to"));
+        } else if (json_is(key, "n_top")) {
+            rec->n_top = (uint32_t)json_integer(j, 0, UINT32_MAX, "how many of the values are the largest of all");
+        } else if (json_is(key, "values")) {
+            read_values(r);
+        } else if (json_is(key, "places")) {
+            read_places(r);
+        } else if (json_is(key, "top")) {
+            read_top(r);
+        } else {
+            json_skip(j);
+        }
+    }
+    if (r->top.n > 0) rec->n_top = (uint32_t)(r->top.n < UINT32_MAX ? r->top.n : UINT32_MAX);
+    if (rec->n_name == 0) json_fail(j, rec->at, "expected \"name\" in a record of a tap");
+    if (!(rec->quantum >= 0 && rec->quantum <= FLT_MAX)) json_fail(j, rec->at, "expected a \"quantum\" of at least 0");
+    if (r->places.n > 0 && r->places.n != r->values.n) {
+        json_fail(j, rec->at, "expected as many places as values, not %zu and %zu", r->places.n, r->values.n);
+    }
+}
+
+/* The tap of a record, its layer in the name or apart: what tap_parse returns. */
+static uint32_t record_tap(const struct record *rec, enum tap_id *id, int32_t *layer) {
+    if (rec->n_name > sizeof rec->name) return 0;
+    uint32_t number = tap_parse(rec->name, rec->n_name, id, layer);
+    if (number > 0) return rec->layer < 0 || *layer == rec->layer ? number : 0;
+    char name[sizeof rec->name + 12];
+    memcpy(name, rec->name, rec->n_name);
+    size_t n = rec->n_name;
+    name[n++] = '-';
+    char digits[8];
+    size_t n_digit = 0;
+    for (int64_t rest = rec->layer; rest > 0 || n_digit == 0; rest /= 10) digits[n_digit++] = (char)('0' + rest % 10);
+    while (n_digit > 0) name[n++] = digits[--n_digit];
+    return rec->layer >= 0 ? tap_parse(name, n, id, layer) : 0;
+}
+
+static void ignore_record(struct reader *r) {
+    const struct record *rec = &r->record;
+    trace_ignore(r->t, rec->name, rec->n_name < sizeof rec->name ? rec->n_name : sizeof rec->name);
+}
+
+/* Makes values and places of all that a sparse record has: values with or without places, and the likeliest tokens. */
+static plumb_status merge_sparse(struct reader *r) {
+    float *values = r->values.data;
+    uint32_t *places = r->places.data;
+    for (uint32_t i = 0; i < r->values.n; i++) {
+        struct trace_value p = { r->places.n > 0 ? places[i] : i, values[i] };
+        push(r, &r->top, &p, sizeof p);
+    }
+    PLUMB_TRY(r->j.status);
+    struct trace_value *all = r->top.data;
+    qsort(all, r->top.n, sizeof *all, trace_by_place);
+    r->values.n = r->places.n = 0;
+    for (size_t i = 0; i < r->top.n; i++) {
+        if (i > 0 && all[i].place == all[i - 1].place) {
+            if (f32_to_bits(all[i].value) == f32_to_bits(all[i - 1].value)) continue;
+            return error_set(&r->t->err, PLUMB_ERROR_ARGUMENT, "place %u has two values", all[i].place);
+        }
+        push(r, &r->values, &all[i].value, sizeof all[i].value);
+        push(r, &r->places, &all[i].place, sizeof all[i].place);
+    }
+    return r->j.status;
+}
+
+/* One row: values from first to end, statistics if they are its own. */
+static plumb_status add_row(struct reader *r, enum tap_id id, int32_t layer, uint32_t pos, size_t first, size_t end,
+                            bool with_stats) {
+    const struct record *rec = &r->record;
+    struct trace_row *row;
+    if (end - first > UINT32_MAX) return error_set(&r->t->err, PLUMB_ERROR_ARGUMENT, "%zu values", end - first);
+    PLUMB_TRY(trace_new_row(r->t, id, layer, pos, &row));
+    row->quantum = rec->quantum;
+    if (id == TAP_RESULT_OUTPUT) row->n_top = rec->n_top;
+    if (with_stats) row->stats = rec->stats;
+    uint64_t n_head = rec->n_head, n = rec->n;
+    if (id == TAP_KQ_SOFT_MAX && n == 0 && end == first && r->entropy.n <= UINT32_MAX) {
+        n_head = r->entropy.n;   /* of each head; a token has as many keys as there are tokens */
+        n = r->t->n_token;
+    }
+    PLUMB_TRY(trace_set_values(r->t, row, id, (uint32_t)n_head, (uint32_t)n,
+                               end > first ? (float *)r->values.data + first : NULL,
+                               r->places.n > 0 ? r->places.data : NULL, (uint32_t)(end - first)));
+    if (!with_stats || pos == TRACE_ALL_TOKENS || id != TAP_KQ_SOFT_MAX || r->entropy.n == 0 || row->entropy
+        || row->n_head == 0) {
+        return PLUMB_OK;
+    }
+    if (r->entropy.n != row->n_head) {
+        return error_set(&r->t->err, PLUMB_ERROR_ARGUMENT, "%zu entropies of %u heads", r->entropy.n, row->n_head);
+    }
+    row->entropy = alloc_array(r->entropy.n, sizeof(float));
+    if (!row->entropy) return error_set(&r->t->err, PLUMB_ERROR_MEMORY, "out of memory: %zu entropies", r->entropy.n);
+    memcpy(row->entropy, r->entropy.data, r->entropy.n * sizeof(float));
+    return PLUMB_OK;
+}
+
+static plumb_status add_record(struct reader *r) {
+    struct plumb_trace *t = r->t;
+    struct record *rec = &r->record;
+    enum tap_id id;
+    int32_t layer;
+    uint32_t name = record_tap(rec, &id, &layer);
+    bool second = false;
+    if (name > 0) PLUMB_TRY(trace_begin_tap(t, id, layer, name, &second));
+    if (name == 0 || second) {
+        ignore_record(r);
+        return PLUMB_OK;
+    }
+    /* One list with one for each token in it has PyTorch's batch axis in front. */
+    if (rec->token < 0 && t->n_token > 1 && r->ends.n == 1 && r->inner.n == t->n_token
+        && (rec->n == 0 || r->values.n > rec->n_head * rec->n)) {
+        struct list ends = r->ends;
+        r->ends = r->inner;
+        r->inner = ends;
+    }
+    /* A whole tensor in one list, its shape given for one token, is a list for each token. */
+    uint64_t size = rec->n_head * rec->n;
+    if (rec->token < 0 && !rec->nested && t->n_token > 1 && r->values.n > 0 && r->places.n == 0
+        && size > 0 && r->values.n / t->n_token == size && r->values.n % t->n_token == 0) {
+        rec->nested = true;
+        for (size_t end = (size_t)size; end <= r->values.n; end += (size_t)size) push(r, &r->ends, &end, sizeof end);
+        PLUMB_TRY(r->j.status);
+    }
+    if (!rec->nested && rec->token < 0) rec->token = rec->first;
+    bool is_single = rec->token >= 0;
+    r->tells = r->tells || is_single || rec->first >= 0;
+    if (rec->nested && !is_single) {
+        if (r->places.n + r->top.n > 0) {
+            return error_set(&t->err, PLUMB_ERROR_ARGUMENT, "\"token\" is missing: places and top are of one token");
+        }
+        size_t n_row = r->ends.n, first = 0;
+        const size_t *ends = r->ends.data;
+        uint64_t pos = rec->first >= 0 ? (uint64_t)rec->first : trace_first_token(t, n_row);
+        if (n_row >= UINT32_MAX || pos + n_row > UINT32_MAX) {
+            return error_set(&t->err, PLUMB_ERROR_ARGUMENT, "%zu tokens from %llu on", n_row, (unsigned long long)pos);
+        }
+        if (n_row > r->most) r->most = n_row;
+        bool alone = n_row == 1 && t->n_token == 1;
+        for (size_t i = 0; i < n_row; first = ends[i++]) {
+            PLUMB_TRY(add_row(r, id, layer, (uint32_t)(pos + i), first, ends[i], alone));
+        }
+        if (alone || !rec->has_stats) return PLUMB_OK;
+        return add_row(r, id, layer, TRACE_ALL_TOKENS, 0, 0, true);
+    }
+    if (r->places.n + r->top.n > 0) PLUMB_TRY(merge_sparse(r));
+    uint32_t pos = is_single ? (uint32_t)rec->token : 0;
+    bool together = !is_single && t->n_token != 1;   /* the statistics are of all tokens */
+    if (r->values.n > 0) {
+        if (!is_single && t->n_token > 1) {
+            return error_set(&t->err, PLUMB_ERROR_ARGUMENT, "\"token\" is missing: there are %u tokens, and %zu values "
+                             "that are no list for each of them", t->n_token, r->values.n);
+        }
+        PLUMB_TRY(add_row(r, id, layer, pos, 0, r->values.n, !together));
+        if (!together || !rec->has_stats) return PLUMB_OK;
+    }
+    r->places.n = 0;
+    return add_row(r, id, layer, together ? TRACE_ALL_TOKENS : pos, 0, 0, true);
+}
+
+/* ---- the whole -------------------------------------------------------------------------------------------------- */
+
+struct contents {
+    size_t tokens, pieces, texts, taps;   /* bytes where they begin; 0: not there */
+    int64_t n_prompt;                     /* -1: not given */
+};
+
+static void read_outline(struct reader *r, struct contents *c) {
+    struct json *j = &r->j;
+    json_enter(j, '{', "a trace");
+    for (struct json_text key; json_member(j, &key);) {
+        size_t *section = json_is(key, "tokens") ? &c->tokens : json_is(key, "pieces") ? &c->pieces
+                          : json_is(key, "texts") ? &c->texts : json_is(key, "taps") ? &c->taps : NULL;
+        json_peek(j);
+        if (section) {
+            if (*section) json_fail(j, j->at, "expected one list of each kind");
+            *section = j->at;
+            json_skip(j);
+        } else if (json_is(key, "plumb_trace")) {
+            json_integer(j, 1, 1, "the version of the format");
+        } else if (json_is(key, "program")) {
+            struct json_text program = json_string(j, "the name of a program");
+            plumb_status status = trace_set_source(r->t, program.data, program.n);
+            if (j->status == PLUMB_OK) j->status = status;
+        } else if (json_is(key, "n_prompt")) {
+            c->n_prompt = json_integer(j, 0, UINT32_MAX - 1, "the number of the prompt's tokens");
+        } else if (json_is(key, "bos")) {
+            r->t->bos = (int32_t)json_integer(j, -1, INT32_MAX, "a token id or -1");
+        } else {
+            json_skip(j);
+        }
+    }
+    if (c->taps == 0 && j->status == PLUMB_OK) {
+        j->status = error_set(j->err, PLUMB_ERROR_METADATA, "there is no member \"taps\", the list of records");
+    }
+}
+
+static void read_tokens(struct reader *r, int64_t n_prompt) {
+    struct list ids = { 0 };
+    json_enter(&r->j, '[', "the list of token ids");
+    while (json_element(&r->j)) {
+        int32_t id = (int32_t)json_integer(&r->j, 0, INT32_MAX, "a token id");
+        push(r, &ids, &id, sizeof id);
+    }
+    if (r->j.status == PLUMB_OK && ids.n > 0) {
+        r->j.status = trace_set_tokens(r->t, ids.data, ids.n, n_prompt < 0 ? ids.n : (size_t)n_prompt);
+    }
+    free(ids.data);
+}
+
+static void read_pieces(struct reader *r) {
+    json_peek(&r->j);
+    size_t at = r->j.at;
+    uint32_t n = 0;
+    json_enter(&r->j, '[', "the list of the tokens' texts");
+    while (json_element(&r->j)) {
+        struct json_text piece = json_string(&r->j, "the text of a token");
+        if (n == r->t->n_token) json_fail(&r->j, at, "expected one text for each of %u tokens", n);
+        if (r->j.status == PLUMB_OK) r->j.status = trace_set_piece(r->t, n++, piece.data, piece.n);
+    }
+    if (n != r->t->n_token) json_fail(&r->j, at, "expected one text for each of %u tokens, not %u", r->t->n_token, n);
+}
+
+static void read_texts(struct reader *r) {
+    json_enter(&r->j, '[', "the list of texts");
+    while (json_element(&r->j)) {
+        int32_t id = 0;
+        json_enter(&r->j, '[', "a pair of token id and text");
+        if (json_element(&r->j)) id = (int32_t)json_integer(&r->j, 0, INT32_MAX, "a token id");
+        if (!json_element(&r->j)) json_fail(&r->j, r->j.at, "expected a text after the token id");
+        struct json_text text = json_string(&r->j, "the text of a token");
+        if (r->j.status == PLUMB_OK) r->j.status = trace_add_text(r->t, id, text.data, text.n);
+        if (json_element(&r->j)) json_fail(&r->j, r->j.at, "expected ']' after a pair of token id and text");
+    }
+}
+
+static void read_taps(struct reader *r) {
+    json_enter(&r->j, '[', "the list of taps");
+    while (json_element(&r->j)) {
+        read_record(r);
+        if (r->j.status != PLUMB_OK) return;
+        r->j.status = add_record(r);
+        if (r->j.status != PLUMB_OK) {
+            char message[sizeof r->t->err.message];
+            memcpy(message, r->t->err.message, sizeof message);
+            error_set(&r->t->err, r->j.status, "JSON, the record at byte %zu: %s", r->record.at, message);
+            return;
+        }
+    }
+}
+
+/* The most lists are one less than the tokens: an engine that drops BOS, or has not fed the last token yet.  They count
+ * from the first one that it fed, as arrays of numpy do, though they have been taken for those of the last tokens. */
+static void count_from_first(struct plumb_trace *t) {
+    for (size_t i = 0; i < t->n_tap; i++) {
+        for (uint32_t j = 0; j < t->taps[i].n_row; j++) {
+            struct trace_row *row = &t->taps[i].rows[j];
+            if (row->pos != TRACE_ALL_TOKENS) row->pos--;
+        }
+    }
+}
+
+plumb_status dump_read_json(struct plumb_trace *t, const char *bytes, size_t n) {
+    struct reader r = { .t = t };
+    struct contents c = { .n_prompt = -1 };
+    json_begin(&r.j, bytes, n, &t->err);
+    read_outline(&r, &c);
+    plumb_status status = json_end(&r.j);
+    /* The lists again, from where they begin; what follows them has been looked at. */
+    const struct { size_t at; void (*read)(struct reader *r); } sections[] = {
+        { c.tokens, NULL }, { c.pieces, read_pieces }, { c.texts, read_texts }, { c.taps, read_taps },
+    };
+    for (size_t i = 0; i < sizeof sections / sizeof *sections && status == PLUMB_OK; i++) {
+        if (sections[i].at == 0) continue;
+        json_begin(&r.j, bytes, n, &t->err);
+        r.j.at = sections[i].at;
+        if (sections[i].read) sections[i].read(&r);
+        else read_tokens(&r, c.n_prompt);
+        status = r.j.status;
+        free(r.j.text);
+    }
+    if (status == PLUMB_OK && !r.tells && r.most > 1 && r.most + 1 == t->n_token) count_from_first(t);
+    struct list *lists[] = { &r.values, &r.ends, &r.inner, &r.places, &r.top, &r.entropy };
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) free(lists[i]->data);
+    return status;
+}

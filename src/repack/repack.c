@@ -1,0 +1,357 @@
+#include "repack/repack.h"
+
+#include "quant/quant.h"
+
+#include <stdlib.h>
+
+/* What packing must know of a block: where its f16 are, and which of its words have another form in a tile. */
+struct pack {
+    uint8_t n_half;     /* d, and m or dmin right behind it; 0: a type that is not packed */
+    uint8_t d;          /* byte of the first of them */
+    enum { NO_WORD, ORDER_B, FIVE_BITS, FIVE_BITS_K, SIX_BITS } changed;
+};
+
+static const struct pack table[QUANT_TYPE_COUNT] = {
+    [QUANT_Q4_0] = { 1, 0, NO_WORD },     [QUANT_Q4_1] = { 2, 0, NO_WORD },    [QUANT_Q5_0] = { 1, 0, FIVE_BITS },
+    [QUANT_Q5_1] = { 2, 0, FIVE_BITS },   [QUANT_Q8_0] = { 1, 0, ORDER_B },    [QUANT_Q4_K] = { 2, 0, NO_WORD },
+    [QUANT_Q5_K] = { 2, 0, FIVE_BITS_K }, [QUANT_Q6_K] = { 1, 208, SIX_BITS }, [QUANT_Q2_K] = { 2, 80, NO_WORD },
+    [QUANT_Q3_K] = { 1, 108, NO_WORD },   [QUANT_IQ4_NL] = { 1, 0, NO_WORD },  [QUANT_IQ4_XS] = { 1, 0, NO_WORD },
+};
+
+static bool is_superblock(uint32_t type) { return quant_traits(type)->block_size == 256; }
+static bool is_float(uint32_t type) { return type == QUANT_F32 || type == QUANT_F16 || type == QUANT_BF16; }
+
+bool repack_can(uint32_t type) { return type < QUANT_TYPE_COUNT && (table[type].n_half > 0 || is_float(type)); }
+bool repack_can_rows(uint32_t type, size_t row_bytes) {
+    return repack_can(type) && (!is_float(type) || row_bytes % 16 == 0);
+}
+
+static void store_u32(uint8_t *p, uint32_t v) {
+    for (int i = 0; i < 4; i++) p[i] = (uint8_t)(v >> 8 * i);
+}
+static void store_u64(uint8_t *p, uint64_t v) {
+    for (int i = 0; i < 8; i++) p[i] = (uint8_t)(v >> 8 * i);
+}
+
+#define FOUR(byte) (0x01010101 * (uint32_t)(byte))
+#define EIGHT(byte) (0x0101010101010101 * (uint64_t)(byte))
+
+/* Codes of five bits: four times 8 bytes of them <-> five words, n times. */
+static void five_words_of(uint8_t *words, const uint64_t *c, size_t n) {
+    for (; n > 0; n--, c += 4, words += 20) {
+        uint64_t c5 = c[2] >> 32, c6 = c[3] & UINT32_MAX, c7 = c[3] >> 32;
+        uint64_t low3 = (c5 >> 3 & FOUR(3)) | (c7 >> 1 & FOUR(4)), low4 = (c6 >> 3 & FOUR(3)) | (c7 >> 2 & FOUR(4));
+        store_u64(words, c[0] << 3 | (c5 & FOUR(7)) | (c6 & FOUR(7)) << 32);
+        store_u64(words + 8, c[1] << 3 | (c7 & FOUR(7)) | low3 << 32);
+        store_u32(words + 16, (uint32_t)(c[2] << 3 | low4));
+    }
+}
+static void five_bits_of(uint64_t *c, const uint8_t *words, size_t n) {
+    for (; n > 0; n--, c += 4, words += 20) {
+        uint64_t w01 = load_u64(words), w23 = load_u64(words + 8), w4 = load_u32(words + 16), w3 = w23 >> 32;
+        uint64_t c5 = (w01 & FOUR(7)) | (w3 & FOUR(3)) << 3, c6 = (w01 >> 32 & FOUR(7)) | (w4 & FOUR(3)) << 3;
+        uint64_t c7 = (w23 & FOUR(7)) | (w3 & FOUR(4)) << 1 | (w4 & FOUR(4)) << 2;
+        c[0] = w01 >> 3 & EIGHT(31);
+        c[1] = w23 >> 3 & EIGHT(31);
+        c[2] = (w4 >> 3 & FOUR(31)) | c5 << 32;
+        c[3] = c6 | c7 << 32;
+    }
+}
+
+/* q5_0, q5_1: a word of high bits, bit 4j + b of byte b of word j, before 16 bytes of nibbles. */
+static void five_bits_block(uint8_t *words, bool back) {
+    uint64_t c[4], low[2];
+    uint32_t high = 0;
+    if (back) {
+        five_bits_of(c, words, 1);
+        for (int i = 0; i < 8; i++) {   /* the product brings bit 8b to bit 28 + b */
+            high |= ((uint32_t)(c[i / 2] >> (i % 2 * 32 + 4) & FOUR(1)) * 0x10204080u >> 28) << 4 * i;
+        }
+        store_u32(words, high);
+        for (int i = 0; i < 2; i++) store_u64(words + 4 + 8 * i, (c[i] & EIGHT(15)) | (c[i + 2] & EIGHT(15)) << 4);
+        return;
+    }
+    high = load_u32(words);
+    for (int i = 0; i < 2; i++) low[i] = load_u64(words + 4 + 8 * i);
+    for (int i = 0; i < 4; i++, high >>= 8) {   /* the products bring bit b to bit 8b */
+        uint64_t first = (high & 15) * 0x00204081 & FOUR(1), second = (high >> 4 & 15) * 0x00204081 & FOUR(1);
+        c[i] = (low[i % 2] >> i / 2 * 4 & EIGHT(15)) | (first | second << 32) << 4;
+    }
+    five_words_of(words, c, 1);
+}
+
+/* q5_K: 32 bytes of high bits, bit k of byte i that of weight 32k + i, before 4 times 32 of nibbles. */
+static void five_bits_superblock(uint8_t *words, bool back) {
+    uint64_t codes[32];
+    uint8_t *low = words + 32;
+    if (back) five_bits_of(codes, words, 8);
+    for (size_t i = 0; i < 4; i++) {   /* 8 bytes of each 32 */
+        uint64_t high = back ? 0 : load_u64(words + 8 * i);
+        for (size_t k = 0; k < 8; k += 2) {
+            uint64_t *c = codes + 4 * k + i;
+            uint8_t *nibbles = low + 16 * k + 8 * i;
+            if (back) {
+                high |= (c[0] >> 4 & EIGHT(1)) << k | (c[4] >> 4 & EIGHT(1)) << (k + 1);
+                store_u64(nibbles, (c[0] & EIGHT(15)) | (c[4] & EIGHT(15)) << 4);
+            } else {
+                uint64_t both = load_u64(nibbles);
+                c[0] = (both & EIGHT(15)) | (high >> k & EIGHT(1)) << 4;
+                c[4] = (both >> 4 & EIGHT(15)) | (high >> (k + 1) & EIGHT(1)) << 4;
+            }
+        }
+        if (back) store_u64(words + 8 * i, high);
+    }
+    if (!back) five_words_of(words, codes, 8);
+}
+
+/* q6_K, 8 bytes at a time: 16 with low bits and 8 with high ones <-> 32 with codes, of which two and two make 12 bytes
+ * of a tile. */
+enum { N_EIGHT = 32, N_LOW = 16 };
+static void six_bits_packed(uint8_t *words) {
+    uint64_t codes[N_EIGHT];
+    for (size_t i = 0; i < 8; i++) {
+        uint64_t *c = codes + i / 4 * 16 + i % 4;
+        const uint8_t *low = words + i / 4 * 64 + i % 4 * 8;
+        uint64_t low0 = load_u64(low), low1 = load_u64(low + 32), high = load_u64(words + 8 * (N_LOW + i));
+        c[0] = (low0 & EIGHT(15)) | (high << 4 & EIGHT(3 << 4));
+        c[4] = (low1 & EIGHT(15)) | (high << 2 & EIGHT(3 << 4));
+        c[8] = (low0 >> 4 & EIGHT(15)) | (high & EIGHT(3 << 4));
+        c[12] = (low1 >> 4 & EIGHT(15)) | (high >> 2 & EIGHT(3 << 4));
+    }
+    for (const uint64_t *c = codes; c < codes + N_EIGHT; c += 2, words += 12) {
+        uint64_t last = c[1] >> 32;
+        store_u64(words, c[0] << 2 | ((last | last >> 2 << 32) & EIGHT(3)));
+        store_u32(words + 8, (uint32_t)(c[1] << 2 | (last >> 4 & EIGHT(3))));
+    }
+}
+static void six_bits_of(uint8_t *words) {
+    uint64_t codes[N_EIGHT];
+    for (size_t i = 0; i < N_EIGHT; i += 2) {
+        uint64_t two = load_u64(words + 6 * i), third = load_u32(words + 6 * i + 8);
+        uint64_t last = (two & EIGHT(3)) | (third & EIGHT(3)) << 4;
+        codes[i] = two >> 2 & EIGHT(63);
+        codes[i + 1] = (third >> 2 & EIGHT(63)) | ((last | last >> 32 << 2) & 0xffffffff) << 32;
+    }
+    for (size_t i = 0; i < 8; i++) {
+        const uint64_t *c = codes + i / 4 * 16 + i % 4;
+        uint8_t *low = words + i / 4 * 64 + i % 4 * 8;
+        store_u64(low, (c[0] & EIGHT(15)) | (c[8] & EIGHT(15)) << 4);
+        store_u64(low + 32, (c[4] & EIGHT(15)) | (c[12] & EIGHT(15)) << 4);
+        store_u64(words + 8 * (N_LOW + i), (c[0] >> 4 & EIGHT(3)) | (c[4] >> 2 & EIGHT(3 << 2))
+                                         | (c[8] & EIGHT(3 << 4)) | (c[12] << 2 & EIGHT(3 << 6)));
+    }
+}
+
+/* Gives the words of a block the form that they have in a tile, or back. */
+static void change_words(const struct pack *pack, uint8_t *block, bool back) {
+    switch (pack->changed) {
+    case FIVE_BITS: five_bits_block(block + 2 * pack->n_half, back); break;
+    case FIVE_BITS_K: five_bits_superblock(block + 16, back); break;   /* behind d, dmin and 12 bytes of scales */
+    case SIX_BITS:
+        if (back) six_bits_of(block);
+        else six_bits_packed(block);
+        break;
+    case NO_WORD:
+    case ORDER_B: break;   /* as they are moved */
+    }
+}
+
+/* The f16 of superblocks get a bias of 25, not 15: exponents 1 .. 10 are those of what was subnormal, and 31 is that
+ * of numbers from 64 on. */
+static uint16_t half_packed(uint16_t h) {
+    uint32_t sign = h & 0x8000, m = h & 0x7fff;
+    if (m >= 0x400) return (uint16_t)(sign | (m + (REPACK_MORE_BIAS << 10)));
+    if (m == 0) return h;
+    uint32_t exponent = 32 - (uint32_t)__builtin_clz(m);
+    return (uint16_t)(sign | exponent << 10 | (m << (REPACK_MORE_BIAS + 1 - exponent) & 0x3ff));
+}
+static uint16_t half_of(uint16_t packed) {
+    uint32_t sign = packed & 0x8000, m = packed & 0x7fff, exponent = m >> 10;
+    if (exponent > REPACK_MORE_BIAS) return (uint16_t)(sign | (m - (REPACK_MORE_BIAS << 10)));
+    if (exponent == 0) return packed;
+    return (uint16_t)(sign | (0x400 | (m & 0x3ff)) >> (REPACK_MORE_BIAS + 1 - exponent));
+}
+
+/* A block of the file to the bytes that a tile is made of, or back. */
+static inline void change_block(const struct pack *pack, bool superblock, uint8_t *block, bool back) {
+    change_words(pack, block, back);
+    if (!superblock) return;
+    for (uint8_t *half = block + pack->d, *end = half + 2 * pack->n_half; half < end; half += 2) {
+        uint16_t h = back ? half_of(load_u16(half)) : half_packed(load_u16(half));
+        half[0] = (uint8_t)h;
+        half[1] = (uint8_t)(h >> 8);
+    }
+}
+
+/* Can tiles have all scales and minima of these blocks? */
+static bool halves_fit(const struct pack *pack, bool superblock, const uint8_t *blocks, size_t n, size_t block_bytes) {
+    uint32_t limit = superblock ? (32 - REPACK_MORE_BIAS) << 10 : 0x7c00, too_large = 0;
+    for (const uint8_t *half = blocks + pack->d; n > 0; n--, half += block_bytes) {
+        too_large |= (load_u16(half) & 0x7fffu) >= limit;
+        if (pack->n_half == 2) too_large |= (load_u16(half + 2) & 0x7fffu) >= limit;
+    }
+    return too_large == 0;
+}
+
+enum { CHUNK = 16 };   /* bytes of a row of floats that stay together */
+
+static bool pack_floats(uint32_t type, uint8_t *rows, size_t row_bytes, uint8_t *scratch) {
+    if (row_bytes % CHUNK != 0) return false;
+    /* exponents of 31 carry into the sign */
+    uint32_t special = 0;
+    for (size_t i = 0; type == QUANT_F16 && i < REPACK_ROWS * row_bytes; i += 2) {
+        special |= ((uint32_t)load_u16(rows + i) & 0x7fff) + 0x400;
+    }
+    if (special & 0x8000) return false;
+    memcpy(scratch, rows, REPACK_ROWS * row_bytes);
+    for (size_t at = 0; at < row_bytes; at += CHUNK) {
+        for (size_t r = 0; r < REPACK_ROWS; r++, rows += CHUNK) memcpy(rows, scratch + r * row_bytes + at, CHUNK);
+    }
+    return true;
+}
+
+static void unpack_floats(const uint8_t *rows, size_t row_bytes, uint32_t r, uint8_t *dst) {
+    for (size_t at = 0; at < row_bytes; at += CHUNK) memcpy(dst + at, rows + REPACK_ROWS * at + CHUNK * r, CHUNK);
+}
+
+/* ---- words of 8 rows side by side -------------------------------------------------------------------------------- */
+
+typedef uint32_t four_words __attribute__((vector_size(16)));
+typedef uint8_t their_bytes __attribute__((vector_size(16)));
+#if defined(__clang__)
+#define WORDS(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#define BYTES(v, ...) ((four_words)__builtin_shufflevector((their_bytes)(v), (their_bytes)(v), __VA_ARGS__))
+#else
+#define WORDS(a, b, ...) __builtin_shuffle(a, b, (four_words){ __VA_ARGS__ })
+#define BYTES(v, ...) ((four_words)__builtin_shuffle((their_bytes)(v), (their_bytes){ __VA_ARGS__ }))
+#endif
+
+/* 0 1 2 3 <-> 0 2 1 3, of the bytes of a word. */
+static void to_order_b(uint8_t *word) {
+    uint8_t odd = word[1];
+    word[1] = word[2];
+    word[2] = odd;
+}
+
+/* n words of each of 8 rows that lie row_bytes apart; order_b: and their bytes to that order. */
+static inline void weave(uint8_t *to, const uint8_t *from, size_t row_bytes, size_t n, bool order_b) {
+    for (; n >= 4; n -= 4, from += 16) {
+        for (size_t r = 0; r < REPACK_ROWS; r += 4, to += 16) {
+            four_words row[4], out[4];
+            for (size_t i = 0; i < 4; i++) memcpy(&row[i], from + (r + i) * row_bytes, 16);
+            four_words a = WORDS(row[0], row[1], 0, 4, 1, 5), b = WORDS(row[2], row[3], 0, 4, 1, 5);
+            four_words c = WORDS(row[0], row[1], 2, 6, 3, 7), d = WORDS(row[2], row[3], 2, 6, 3, 7);
+            out[0] = WORDS(a, b, 0, 1, 4, 5);
+            out[1] = WORDS(a, b, 2, 3, 6, 7);
+            out[2] = WORDS(c, d, 0, 1, 4, 5);
+            out[3] = WORDS(c, d, 2, 3, 6, 7);
+            for (size_t i = 0; i < 4; i++) {
+                if (order_b) out[i] = BYTES(out[i], 0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15);
+                memcpy(to + 4 * REPACK_ROWS * i, &out[i], 16);
+            }
+        }
+        to += 3 * 4 * REPACK_ROWS;
+    }
+    for (; n > 0; n--, from += 4) {
+        for (size_t r = 0; r < REPACK_ROWS; r++, to += 4) {
+            memcpy(to, from + r * row_bytes, 4);
+            if (order_b) to_order_b(to);
+        }
+    }
+}
+
+/* Where the words of a block begin: its odd half stands before or behind them. */
+static size_t first_word(const struct pack *pack, size_t block_bytes) {
+    return block_bytes % 4 == 2 && pack->d == 0 ? 2 : 0;
+}
+
+bool repack_rows(uint32_t type, uint8_t *rows, size_t n_block, uint8_t *scratch) {
+    const struct pack *pack = &table[type];
+    size_t block_bytes = quant_traits(type)->block_bytes, row_bytes = n_block * block_bytes;
+    if (is_float(type)) return pack_floats(type, rows, row_bytes, scratch);
+    bool superblock = is_superblock(type);
+    if (!halves_fit(pack, superblock, rows, REPACK_ROWS * n_block, block_bytes)) return false;
+    memcpy(scratch, rows, REPACK_ROWS * row_bytes);
+    if (superblock || pack->changed == FIVE_BITS) {
+        for (uint8_t *b = scratch, *e = scratch + REPACK_ROWS * row_bytes; b < e; b += block_bytes) {
+            change_block(pack, superblock, b, false);
+        }
+    }
+    uint8_t *to = rows;
+    size_t first = first_word(pack, block_bytes), n_word = block_bytes / 4;
+    bool odd = block_bytes % 4 == 2;
+    for (const uint8_t *from = scratch, *end = scratch + row_bytes; from < end; from += block_bytes) {
+        for (size_t r = 0; odd && r < REPACK_ROWS; r++, to += 2) memcpy(to, from + r * row_bytes + pack->d, 2);
+        /* twice, so that its inner loop does not ask */
+        if (pack->changed == ORDER_B) weave(to, from + first, row_bytes, n_word, true);
+        else weave(to, from + first, row_bytes, n_word, false);
+        to += 4 * REPACK_ROWS * n_word;
+    }
+    return true;
+}
+
+void repack_undo_row(uint32_t type, const uint8_t *rows, size_t n_block, uint32_t r, uint8_t *dst) {
+    const struct pack *pack = &table[type];
+    size_t block_bytes = quant_traits(type)->block_bytes;
+    bool odd = block_bytes % 4 == 2, superblock = is_superblock(type);
+    if (is_float(type)) {
+        unpack_floats(rows, n_block * block_bytes, r, dst);
+        return;
+    }
+    for (size_t i = 0; i < n_block; i++, rows += REPACK_ROWS * block_bytes, dst += block_bytes) {
+        const uint8_t *word = rows + (odd ? 2 * REPACK_ROWS : 0) + 4 * r;
+        uint8_t *to = dst + first_word(pack, block_bytes);
+        if (odd) memcpy(dst + pack->d, rows + 2 * r, 2);
+        for (size_t j = 0; j < block_bytes / 4; j++, to += 4, word += 4 * REPACK_ROWS) {
+            memcpy(to, word, 4);
+            if (pack->changed == ORDER_B) to_order_b(to);
+        }
+        change_block(pack, superblock, dst, true);
+    }
+}
+
+const uint8_t *repack_file_row(uint32_t type, const uint8_t *data, size_t row_bytes, uint64_t n_packed, uint64_t i,
+                         uint8_t *buffer) {
+    if (i >= n_packed) return data + (size_t)i * row_bytes;
+    repack_undo_row(type, data + (size_t)(i - i % REPACK_ROWS) * row_bytes,
+                     row_bytes / quant_traits(type)->block_bytes, (uint32_t)(i % REPACK_ROWS), buffer);
+    return buffer;
+}
+
+/* ---- the tensors of a file --------------------------------------------------------------------------------------- */
+
+/* Rows longer than this are left as they are, because eight of them would need a copy of this size each. */
+enum { MAX_ROW_BYTES = 1 << 21 };
+
+void repacker_free(struct repacker *r) {
+    free(r->scratch);
+    *r = (struct repacker) { 0 };
+}
+
+plumb_status repack_arrived(void *repacker, struct gguf_tensor *t, size_t n, struct error *err) {
+    struct repacker *r = repacker;
+    size_t row_bytes = gguf_row_bytes(t), bytes = REPACK_ROWS * row_bytes;
+    if (t->n_dims != 2 || !repack_can(t->type) || row_bytes > MAX_ROW_BYTES) return PLUMB_OK;
+    if ((t->n_received - n) / bytes * REPACK_ROWS > t->n_packed) return PLUMB_OK;   /* it stopped */
+    if (t->n_received / bytes * REPACK_ROWS == t->n_packed) return PLUMB_OK;
+    if (bytes > r->capacity) {
+        repacker_free(r);
+        r->scratch = malloc(bytes);
+        if (!r->scratch) {
+            struct shown shown;
+            return error_set(err, PLUMB_ERROR_MEMORY, "tensor \"%s\": no memory for 8 rows more of %zu bytes",
+                             show_bytes(&shown, t->name.data, (size_t)t->name.n), row_bytes);
+        }
+        r->capacity = bytes;
+    }
+    size_t n_block = row_bytes / quant_traits(t->type)->block_bytes;
+    while (t->n_received / row_bytes - t->n_packed >= REPACK_ROWS
+           && repack_rows(t->type, t->data + (size_t)t->n_packed * row_bytes, n_block, r->scratch)) {
+        t->n_packed += REPACK_ROWS;
+    }
+    return PLUMB_OK;
+}
+
+const uint8_t *repack_tensor_row(const struct gguf_tensor *t, uint64_t i, uint8_t *buffer) {
+    return repack_file_row(t->type, t->data, gguf_row_bytes(t), t->n_packed, i, buffer);
+}
