@@ -2,7 +2,7 @@
 #include "api/model.h"
 
 #include "base/decimal.h"
-#include "forward/attention.h"
+#include "forward/kv_cache.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -182,7 +182,7 @@ double plumb_model_kv_bytes(const plumb_model *m, uint32_t n_ctx, plumb_kv_type 
     struct error ignored = {0};
     if (m->model) config = m->model->config;
     else if (!plumb_model_has_header(m) || model_read_config(&config, m->parts[0], &ignored) != PLUMB_OK) return 0;
-    return attention_cache_bytes(&config, model_n_ctx(&config, n_ctx), type);
+    return kv_cache_bytes(&config, model_n_ctx(&config, n_ctx), type);
 }
 
 /* ---- queries --------------------------------------------------------------------------------------------------- */

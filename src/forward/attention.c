@@ -6,14 +6,12 @@
 #include "forward/attention.h"
 
 #include "base/math.h"
+#include "forward/kv_cache.h"
 
 #include <stdlib.h>
 
 /* Multiplications of a chunk that is worth another thread: 10 microseconds.  A weight costs as many as WEIGHT_COST. */
 enum { CHUNK_COST = 300000, WEIGHT_COST = 32 };
-/* Positions of a part, a multiple of 32. */
-enum { PART = 1024 };
-
 /* Up to 4 queries of one K/V head on their way through the step. */
 struct unit {
     uint32_t head_kv, first, n;              /* queries of the head: index t * n_group + (h % n_group) */
@@ -27,9 +25,9 @@ struct unit {
 /* Of a thread. */
 struct scratch {
     int16_t *code;                           /* (n_dim) of one vector on its way into the cache */
-    float *scores;                           /* (4, PART); then 2^(scores - top).  (n_position) for f32 */
-    int16_t *codes;                          /* (4, PART) of weights times scales of V */
-    float *steps;                            /* (4, PART / 32) that codes count */
+    float *scores;                           /* (4, KV_PART); then 2^(scores - top).  (n_position) for f32 */
+    int16_t *codes;                          /* (4, KV_PART) of weights times scales of V */
+    float *steps;                            /* (4, KV_PART / 32) that codes count */
 };
 
 struct attention {
@@ -37,16 +35,10 @@ struct attention {
     const struct attention_kernels *kernels;
     const struct kernels *f32;
     struct pool *pool;
-    plumb_kv_type type;
-    uint32_t code_bytes;                     /* 2, 1 */
-    uint32_t n_group, n_dim, n_position;     /* query heads of a K/V head; padded as in kernels/attention.h */
+    struct kv_cache cache;
+    uint32_t n_group;                        /* query heads of a K/V head */
     float scale;
-    uint64_t bytes;
-    /* Of each of (n_layer, n_head_kv) the parts, of each part K (positions, n_dim) and then V, in tiles: one stream.
-     * Of f32 as they come, and all positions are one part. */
-    uint8_t *codes;
-    uint32_t part;                           /* positions of a part; the last one of n_position may have fewer */
-    float *k_scale, *v_scale;                /* (n_layer, n_head_kv, n_position), NULL for f32 */
+    uint64_t bytes;                          /* of the scratch */
     struct scratch *scratch;                 /* one for each thread */
     struct unit *units;                      /* one for each thread, or for each that one token has; none for f32 */
     uint32_t n_unit;
@@ -58,18 +50,6 @@ struct attention {
 
 /* ---- memory -------------------------------------------------------------------------------------------------- */
 
-static uint32_t element_bytes(plumb_kv_type type) {
-    return type == PLUMB_KV_F32 ? sizeof(float) : type == PLUMB_KV_I16 ? sizeof(int16_t) : sizeof(int8_t);
-}
-
-static uint64_t round_up(uint64_t n, uint32_t to) { return (n + to - 1) / to * to; }
-
-double attention_cache_bytes(const struct model_config *c, uint32_t n_ctx, plumb_kv_type type) {
-    double rows = 2.0 * c->n_layer * c->n_head_kv * (double)round_up(n_ctx, ATTN_BLOCK);
-    return rows * ((double)round_up(c->head_dim, ATTN_TILE) * element_bytes(type)
-                   + (type == PLUMB_KV_F32 ? 0 : sizeof(float)));
-}
-
 static void *take(struct attention *a, uint64_t n, size_t size) {
     void *p = alloc_array(n, size);
     if (p) a->bytes += n * size;
@@ -77,21 +57,21 @@ static void *take(struct attention *a, uint64_t n, size_t size) {
 }
 
 static bool take_scratch(struct attention *a, struct scratch *s) {
-    if (a->type == PLUMB_KV_F32) return (s->scores = take(a, a->n_position, sizeof *s->scores)) != NULL;
-    bool ok = (s->code = take(a, a->n_dim, sizeof *s->code))
-           && (s->scores = take(a, ATTN_QUERIES * PART, sizeof *s->scores))
-           && (s->codes = take(a, ATTN_QUERIES * PART, sizeof *s->codes))
-           && (s->steps = take(a, ATTN_QUERIES * PART / ATTN_BLOCK, sizeof *s->steps));
+    if (a->cache.type == PLUMB_KV_F32) return (s->scores = take(a, a->cache.n_position, sizeof *s->scores)) != NULL;
+    bool ok = (s->code = take(a, a->cache.n_dim, sizeof *s->code))
+           && (s->scores = take(a, ATTN_QUERIES * KV_PART, sizeof *s->scores))
+           && (s->codes = take(a, ATTN_QUERIES * KV_PART, sizeof *s->codes))
+           && (s->steps = take(a, ATTN_QUERIES * KV_PART / ATTN_BLOCK, sizeof *s->steps));
     if (!ok) return false;
-    memset(s->code, 0, a->n_dim * sizeof *s->code);   /* behind head_dim nobody ever writes */
+    memset(s->code, 0, a->cache.n_dim * sizeof *s->code);   /* behind head_dim nobody ever writes */
     /* Kernels of 8 bits compute with 4 queries always. */
-    memset(s->codes, 0, ATTN_QUERIES * PART * sizeof *s->codes);
-    memset(s->steps, 0, ATTN_QUERIES * PART / ATTN_BLOCK * sizeof *s->steps);
+    memset(s->codes, 0, ATTN_QUERIES * KV_PART * sizeof *s->codes);
+    memset(s->steps, 0, ATTN_QUERIES * KV_PART / ATTN_BLOCK * sizeof *s->steps);
     return true;
 }
 
 static bool take_unit(struct attention *a, struct unit *u) {
-    uint64_t n_q = (uint64_t)ATTN_QUERIES * a->n_dim, n_part = (a->n_position - 1) / PART + 1;
+    uint64_t n_q = (uint64_t)ATTN_QUERIES * a->cache.n_dim, n_part = (a->cache.n_position - 1) / KV_PART + 1;
     bool ok = (u->q = take(a, n_q, sizeof *u->q)) && (u->tops = take(a, ATTN_QUERIES * n_part, sizeof *u->tops))
            && (u->sums = take(a, ATTN_QUERIES * n_part, sizeof *u->sums))
            && (u->values = take(a, n_q * n_part, sizeof *u->values));
@@ -100,18 +80,8 @@ static bool take_unit(struct attention *a, struct unit *u) {
 }
 
 static bool take_all(struct attention *a) {
-    const struct model_config *c = a->config;
-    uint64_t n_row, n;   /* of three 32-bit numbers and a head: may pass 64 bits */
-    if (!mul_u64((uint64_t)c->n_layer * c->n_head_kv, a->n_position, &n_row) || !mul_u64(n_row, a->n_dim, &n)) {
-        return false;
-    }
-    if (!(a->codes = take(a, n, 2 * (size_t)element_bytes(a->type)))) return false;
-    if (a->type != PLUMB_KV_F32) {
-        if (!(a->k_scale = take(a, n_row, sizeof *a->k_scale))) return false;
-        if (!(a->v_scale = take(a, n_row, sizeof *a->v_scale))) return false;
-    }
-    uint32_t n_decode = c->n_head_kv * ((a->n_group - 1) / ATTN_QUERIES + 1), n_thread = pool_size(a->pool);
-    uint32_t n_unit = a->type == PLUMB_KV_F32 ? 0 : n_decode > n_thread ? n_decode : n_thread;
+    uint32_t n_decode = a->config->n_head_kv * ((a->n_group - 1) / ATTN_QUERIES + 1), n_thread = pool_size(a->pool);
+    uint32_t n_unit = a->cache.type == PLUMB_KV_F32 ? 0 : n_decode > n_thread ? n_decode : n_thread;
     if (!(a->scratch = take(a, n_thread, sizeof *a->scratch))) return false;
     memset(a->scratch, 0, n_thread * sizeof *a->scratch);
     for (uint32_t i = 0; i < n_thread; i++) {
@@ -137,14 +107,9 @@ plumb_status attention_create(struct attention **out, const struct model_config 
     a->kernels = kernels;
     a->f32 = f32;
     a->pool = pool;
-    a->type = type;
-    a->code_bytes = element_bytes(type);
     a->n_group = c->n_head / c->n_head_kv;
-    a->n_dim = (uint32_t)round_up(c->head_dim, ATTN_TILE);
-    a->n_position = (uint32_t)round_up(n_ctx, ATTN_BLOCK);
-    a->part = type == PLUMB_KV_F32 ? a->n_position : PART;
     a->scale = c->attention_scale != 0.0f ? c->attention_scale : 1.0f / (float)math_sqrt((double)c->head_dim);
-    if (!take_all(a)) {
+    if (!kv_cache_init(&a->cache, c, n_ctx, type) || !take_all(a)) {
         attention_free(a);
         return PLUMB_ERROR_MEMORY;
     }
@@ -166,85 +131,25 @@ void attention_free(struct attention *a) {
         free(a->scratch[i].codes);
         free(a->scratch[i].steps);
     }
-    void *const owned[] = { a->codes, a->k_scale, a->v_scale, a->scratch, a->units };
-    for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
+    free(a->scratch);
+    free(a->units);
+    kv_cache_free(&a->cache);
     free(a);
 }
 
-uint64_t attention_bytes(const struct attention *a) { return a->bytes; }
+uint64_t attention_bytes(const struct attention *a) { return a->cache.bytes + a->bytes; }
 
-/* ---- what is kept ---------------------------------------------------------------------------------------------- */
-
-/* First position of a head of the layer that is being computed: row of the scales. */
-static size_t head_row(const struct attention *a, uint32_t head_kv) {
-    return ((size_t)a->il * a->config->n_head_kv + head_kv) * a->n_position;
-}
-/* K of the part that position p of the head is in, and V of it. */
-static uint8_t *part_k(const struct attention *a, uint32_t head_kv, uint32_t p) {
-    return a->codes + (head_row(a, head_kv) + p / a->part * a->part) * 2 * a->n_dim * a->code_bytes;
-}
-static uint8_t *part_v(const struct attention *a, uint32_t head_kv, uint32_t p) {
-    uint32_t n = a->n_position - p / a->part * a->part;
-    return part_k(a, head_kv, p) + (size_t)(n < a->part ? n : a->part) * a->n_dim * a->code_bytes;
-}
-
-static inline void put(const struct attention *a, uint8_t *codes, size_t i, int16_t code) {
-    if (a->type == PLUMB_KV_I16) ((int16_t *)(void *)codes)[i] = code;
-    else codes[i] = (uint8_t)code;
-}
-
-/* The largest code. */
-static float most(const struct attention *a) { return a->type == PLUMB_KV_I16 ? 32767.0f : 127.0f; }
-
-/* Position p of a head.  scratch: (n_dim) with zeros behind head_dim.  With the first position of a tile of K or a
- * block of V all of it is cleared: those behind are computed with, and dropped, before they are written. */
-static void store_k(const struct attention *a, uint32_t head, uint32_t p, const float *x, int16_t *scratch) {
-    float *scale = a->k_scale + head_row(a, head) + p;
-    size_t tile_codes = (size_t)ATTN_TILE * a->n_dim;
-    uint8_t *tile = part_k(a, head, p) + p % a->part / ATTN_TILE * tile_codes * a->code_bytes;
-    if (p % ATTN_TILE == 0) {
-        memset(tile, 0, tile_codes * a->code_bytes);
-        memset(scale, 0, ATTN_TILE * sizeof *scale);
-    }
-    *scale = a->kernels->quantize(x, scratch, a->config->head_dim, most(a), ATTN_NORM);
-    for (uint32_t i = 0; i < a->n_dim; i++) {
-        put(a, tile, (i / 2 * ATTN_TILE + p % ATTN_TILE) * 2 + i % 2, scratch[i]);
-    }
-}
-
-static void store_v(const struct attention *a, uint32_t head, uint32_t p, const float *x, int16_t *scratch) {
-    size_t n = (size_t)ATTN_BLOCK * a->n_dim;
-    uint8_t *block = part_v(a, head, p) + p % a->part / ATTN_BLOCK * n * a->code_bytes;
-    if (p % ATTN_BLOCK == 0) memset(block, 0, n * a->code_bytes);
-    a->v_scale[head_row(a, head) + p] = a->kernels->quantize(x, scratch, a->config->head_dim, most(a), INFINITY);
-    for (uint32_t i = 0; i < a->n_dim; i++) {
-        size_t tile = i / ATTN_TILE * (ATTN_TILE * ATTN_BLOCK);
-        put(a, block, tile + (p % ATTN_BLOCK / 2 * ATTN_TILE + i % ATTN_TILE) * 2 + p % 2, scratch[i]);
-    }
-}
-
-static void store_f32(const struct attention *a, uint32_t head, uint32_t p, const float *k, const float *v) {
-    size_t at = (size_t)p * a->n_dim * sizeof *k, n = a->config->head_dim * sizeof *k;
-    memcpy(part_k(a, head, p) + at, k, n);
-    memcpy(part_v(a, head, p) + at, v, n);
-}
+/* ---- the new K and V --------------------------------------------------------------------------------------------- */
 
 /* Heads begin .. end - 1. */
 static void store_heads(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
-    const struct attention *a = user;
+    struct attention *a = user;
     const struct model_config *c = a->config;
-    int16_t *scratch = a->scratch[thread].code;
     for (uint32_t h = begin; h < end; h++) {
         for (uint32_t t = 0; t < a->n_token; t++) {
             size_t at = ((size_t)t * c->n_head_kv + h) * c->head_dim;
-            const float *k = a->new_k + at, *v = a->new_v + at;
-            uint32_t p = a->pos + t;
-            if (a->type == PLUMB_KV_F32) {
-                store_f32(a, h, p, k, v);
-            } else {
-                store_k(a, h, p, k, scratch);
-                store_v(a, h, p, v, scratch);
-            }
+            kv_cache_store(&a->cache, a->kernels, a->il, h, a->pos + t, a->new_k + at, a->new_v + at,
+                           a->scratch[thread].code);
         }
     }
 }
@@ -268,13 +173,14 @@ static void begin_unit(const struct attention *a, struct unit *u, uint32_t head_
     u->n = n < ATTN_QUERIES ? n : ATTN_QUERIES;
     for (uint32_t i = 0; i < u->n; i++) {
         const float *q = a->queries + query_row(a, u, i) * a->config->head_dim;
-        float step = a->kernels->quantize(q, u->q + (size_t)i * a->n_dim, a->config->head_dim, 32767.0f, ATTN_NORM);
+        int16_t *codes = u->q + (size_t)i * a->cache.n_dim;
+        float step = a->kernels->quantize(q, codes, a->config->head_dim, 32767.0f, ATTN_NORM);
         u->q_scale[i] = step * (a->scale * ATTN_LOG2E);
         u->n_seen[i] = a->pos + (first + i) / a->n_group + 1;
     }
 }
 
-static uint32_t parts_of(uint32_t n_seen) { return (n_seen - 1) / PART + 1; }
+static uint32_t parts_of(uint32_t n_seen) { return (n_seen - 1) / KV_PART + 1; }
 
 /* Where query i of a unit has its weights at all positions so far, which somebody wants to see. */
 static float *weights_row(const struct attention *a, const struct unit *u, uint32_t i) {
@@ -283,15 +189,16 @@ static float *weights_row(const struct attention *a, const struct unit *u, uint3
 
 /* Part i of a unit that sees it. */
 static void run_part(const struct attention *a, struct unit *u, uint32_t i, const struct scratch *s) {
-    uint32_t begin = i * PART, n_seen = u->n_seen[u->n - 1] - begin;
-    if (n_seen > PART) n_seen = PART;
-    uint32_t n = (uint32_t)round_up(n_seen, ATTN_BLOCK);
-    size_t row = head_row(a, u->head_kv) + begin;
-    a->kernels->scores[a->code_bytes - 1](s->scores, PART, part_k(a, u->head_kv, begin), a->k_scale + row,
-        (n_seen - 1) / ATTN_TILE + 1, u->q, u->q_scale, a->n_dim, u->n);
+    uint32_t begin = i * KV_PART, n_seen = u->n_seen[u->n - 1] - begin;
+    if (n_seen > KV_PART) n_seen = KV_PART;
+    const struct kv_cache *cache = &a->cache;
+    uint32_t n = kv_round_up(n_seen, ATTN_BLOCK), n_dim = cache->n_dim;
+    size_t row = kv_cache_row(cache, a->il, u->head_kv, begin);
+    a->kernels->scores[cache->code_bytes - 1](s->scores, KV_PART, kv_cache_k(cache, a->il, u->head_kv, begin),
+        cache->k_scale + row, (n_seen - 1) / ATTN_TILE + 1, u->q, u->q_scale, n_dim, u->n);
     for (uint32_t t = 0; t < u->n; t++) {
-        float *w = s->scores + (size_t)t * PART, *d = s->steps + (size_t)t * (PART / ATTN_BLOCK);
-        int16_t *codes = s->codes + (size_t)t * PART;
+        float *w = s->scores + (size_t)t * KV_PART, *d = s->steps + (size_t)t * (KV_PART / ATTN_BLOCK);
+        int16_t *codes = s->codes + (size_t)t * KV_PART;
         if (u->n_seen[t] <= begin) {   /* end_unit does not look at this part; its sums are computed all the same */
             memset(codes, 0, n * sizeof *codes);
             memset(d, 0, n / ATTN_BLOCK * sizeof *d);
@@ -299,11 +206,12 @@ static void run_part(const struct attention *a, struct unit *u, uint32_t i, cons
         }
         uint32_t n_own = u->n_seen[t] - begin < n ? u->n_seen[t] - begin : n;
         u->sums[i * ATTN_QUERIES + t] =
-            a->kernels->weigh(w, n_own, n, a->v_scale + row, codes, d, &u->tops[i * ATTN_QUERIES + t]);
+            a->kernels->weigh(w, n_own, n, cache->v_scale + row, codes, d, &u->tops[i * ATTN_QUERIES + t]);
         if (a->weights) memcpy(weights_row(a, u, t) + begin, w, n_own * sizeof *w);
     }
-    a->kernels->values[a->code_bytes - 1](u->values + (size_t)i * ATTN_QUERIES * a->n_dim, a->n_dim,
-        part_v(a, u->head_kv, begin), a->n_dim / ATTN_TILE, n / ATTN_BLOCK, s->codes, s->steps, PART, u->n);
+    a->kernels->values[cache->code_bytes - 1](u->values + (size_t)i * ATTN_QUERIES * n_dim, n_dim,
+        kv_cache_v(cache, a->il, u->head_kv, begin), n_dim / ATTN_TILE, n / ATTN_BLOCK, s->codes, s->steps, KV_PART,
+        u->n);
 }
 
 /* 2^x of an integer x <= 0; NaN for NaN. */
@@ -323,14 +231,14 @@ static void end_unit(const struct attention *a, const struct unit *u) {
         for (uint32_t i = t; i < n_part * ATTN_QUERIES; i += ATTN_QUERIES) {
             float by = power_of_two(u->tops[i] - top);
             sum += u->sums[i] * by;
-            a->f32->add_scaled(attn, u->values + (size_t)i * a->n_dim, by, n_dim);
+            a->f32->add_scaled(attn, u->values + (size_t)i * a->cache.n_dim, by, n_dim);
         }
         float inverse = 1.0f / sum;
         for (uint32_t i = 0; i < n_dim; i++) attn[i] *= inverse;
         for (uint32_t p = 0; a->weights && p < n_key; p++) {
             float *w = weights_row(a, u, t) + p;
             if (p >= u->n_seen[t]) *w = 0.0f;
-            else *w *= power_of_two(u->tops[p / PART * ATTN_QUERIES + t] - top) * inverse;
+            else *w *= power_of_two(u->tops[p / KV_PART * ATTN_QUERIES + t] - top) * inverse;
         }
     }
 }
@@ -343,7 +251,9 @@ static void run_units(void *user, uint32_t begin, uint32_t end, uint32_t thread)
     struct unit *u = &a->units[thread];
     for (uint32_t i = begin; i < end; i++) {
         begin_unit(a, u, i / units_of_head(a), i % units_of_head(a) * ATTN_QUERIES);
-        for (uint32_t part = 0; part < parts_of(u->n_seen[u->n - 1]); part++) run_part(a, u, part, &a->scratch[thread]);
+        for (uint32_t part = 0; part < parts_of(u->n_seen[u->n - 1]); part++) {
+            run_part(a, u, part, &a->scratch[thread]);
+        }
         end_unit(a, u);
     }
 }
@@ -359,7 +269,8 @@ static void run_parts(void *user, uint32_t begin, uint32_t end, uint32_t thread)
 
 static void run_token(struct attention *a) {
     uint32_t n_seen = a->pos + 1, n = units_of_head(a), n_unit = a->config->n_head_kv * n;
-    uint64_t cost = (uint64_t)(n_seen < PART ? n_seen : PART) * a->n_group * (2 * (uint64_t)a->n_dim + WEIGHT_COST);
+    uint64_t n_first = n_seen < KV_PART ? n_seen : KV_PART;
+    uint64_t cost = n_first * a->n_group * (2 * (uint64_t)a->cache.n_dim + WEIGHT_COST);
     for (uint32_t i = 0; i < n_unit; i++) begin_unit(a, &a->units[i], i / n, i % n * ATTN_QUERIES);
     pool_run(a->pool, a->config->n_head_kv * parts_of(n_seen), grain(cost), run_parts, a);
     for (uint32_t i = 0; i < n_unit; i++) end_unit(a, &a->units[i]);
@@ -374,17 +285,17 @@ static void run_f32(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
     float *scores = a->scratch[thread].scores;
     for (uint32_t i = begin; i < end; i++) {
         uint32_t head_kv = i % c->n_head / a->n_group, n_seen = a->pos + i / c->n_head + 1, n_key = a->pos + a->n_token;
-        const float *k = (const float *)(const void *)part_k(a, head_kv, 0);
-        const float *v = (const float *)(const void *)part_v(a, head_kv, 0);
+        const float *k = (const float *)(const void *)kv_cache_k(&a->cache, a->il, head_kv, 0);
+        const float *v = (const float *)(const void *)kv_cache_v(&a->cache, a->il, head_kv, 0);
         const float *q = a->queries + (size_t)i * c->head_dim;
         float *attn = a->attn + (size_t)i * c->head_dim;
         for (uint32_t p = 0; p < n_seen; p++) {
-            scores[p] = a->f32->dot_f32(q, k + (size_t)p * a->n_dim, c->head_dim) * a->scale;
+            scores[p] = a->f32->dot_f32(q, k + (size_t)p * a->cache.n_dim, c->head_dim) * a->scale;
         }
         a->f32->softmax(scores, n_seen);
         memset(attn, 0, c->head_dim * sizeof *attn);
         for (uint32_t p = 0; p < n_seen; p++) {
-            a->f32->add_scaled(attn, v + (size_t)p * a->n_dim, scores[p], c->head_dim);
+            a->f32->add_scaled(attn, v + (size_t)p * a->cache.n_dim, scores[p], c->head_dim);
         }
         if (!a->weights) continue;
         float *row = a->weights + (size_t)i * n_key;
@@ -401,7 +312,7 @@ void attention_store(struct attention *a, uint32_t il, const float *k, const flo
     a->pos = pos;
     a->new_k = k;
     a->new_v = v;
-    pool_run(a->pool, a->config->n_head_kv, grain((uint64_t)n_token * a->n_dim * WEIGHT_COST), store_heads, a);
+    pool_run(a->pool, a->config->n_head_kv, grain((uint64_t)n_token * a->cache.n_dim * WEIGHT_COST), store_heads, a);
 }
 
 void attention_run(struct attention *a, uint32_t il, const float *q, uint32_t n_token, uint32_t pos, float *attn,
@@ -412,7 +323,7 @@ void attention_run(struct attention *a, uint32_t il, const float *q, uint32_t n_
     a->queries = q;
     a->attn = attn;
     a->weights = weights;
-    if (a->type == PLUMB_KV_F32) pool_run(a->pool, n_token * a->config->n_head, 1, run_f32, a);
+    if (a->cache.type == PLUMB_KV_F32) pool_run(a->pool, n_token * a->config->n_head, 1, run_f32, a);
     else if (n_token == 1) run_token(a);
     else pool_run(a->pool, a->config->n_head_kv * units_of_head(a), 1, run_units, a);
 }

@@ -1,32 +1,29 @@
-/* Attention over a KV cache: the layout of what is kept, and the step that turns queries into sums of values.
+/* Attention over a KV cache: the step that turns queries into sums of values.
  *
  *   k, v (n_token, n_head_kv * head_dim) -> attention_store -> cache
  *   q (n_token, n_head * head_dim)       -> attention_run   -> attn (n_token, n_head * head_dim)
  *
- * K and V are kept as integer codes, one scale for the K of a head at a position and one for its V, in the tiles of
- * kernels/attention.h; in f32 (PLUMB_KV_F32) as they come.  The bits of a token's result depend neither on the batch it
- * comes in, nor on the number of threads, nor on the kernels.  NaN or infinity in a K or V makes NaN of what attends to
- * it, and of nothing else.
+ * kv_cache.h says how K and V are stored.  The bits of a token's result depend neither on the batch it comes in, nor on
+ * the number of threads, nor on the kernels.  NaN or infinity in a K or V makes NaN of what attends to it, and of
+ * nothing else.
  */
 #ifndef PLUMB_FORWARD_ATTENTION_H
 #define PLUMB_FORWARD_ATTENTION_H
 
-#include "threads/pool.h"
 #include "kernels/attention.h"
 #include "kernels/kernels.h"
 #include "model/model.h"
+#include "threads/pool.h"
 
 struct attention;
 
 /* For up to n_ctx positions.  Both kernel tables and pool (may be NULL) are borrowed.  PLUMB_ERROR_MEMORY if there is
- * no memory for what attention_cache_bytes says and some scratch. */
+ * no memory for what kv_cache_bytes says and some scratch. */
 plumb_status attention_create(struct attention **out, const struct model_config *c, uint32_t n_ctx, plumb_kv_type type,
                               const struct attention_kernels *kernels, const struct kernels *f32, struct pool *pool);
 void attention_free(struct attention *a);
 /* Of cache and scratch. */
 uint64_t attention_bytes(const struct attention *a);
-/* Of K and V of n_ctx positions, as a double: of any model and any context. */
-double attention_cache_bytes(const struct model_config *c, uint32_t n_ctx, plumb_kv_type type);
 
 /* Writes K and V of layer il, positions pos .. pos + n_token - 1.  What was kept from pos on is forgotten. */
 void attention_store(struct attention *a, uint32_t il, const float *k, const float *v, uint32_t n_token, uint32_t pos);

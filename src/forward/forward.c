@@ -4,6 +4,7 @@
 
 #include "base/math.h"
 #include "forward/attention.h"
+#include "forward/kv_cache.h"
 
 #include <stdlib.h>
 
@@ -104,7 +105,7 @@ plumb_status forward_create(struct forward **out, const struct model *m, uint32_
     attention_kernels_init(&f->attention_kernels, k->isa == KERNELS_SCALAR);
     plumb_status status = check_types(m, err);
     if (status == PLUMB_OK && !take_scratch(f, kv_type)) {
-        double mib = attention_cache_bytes(&m->config, n_ctx, kv_type) / 1048576.0;
+        double mib = kv_cache_bytes(&m->config, n_ctx, kv_type) / 1048576.0;
         status = error_set(err, PLUMB_ERROR_MEMORY, "out of memory: a context of %u tokens needs %.1f MiB for K and V "
                            "(%.1f MiB could be had); ask for a smaller context", n_ctx, mib,
                            (double)forward_bytes(f) / 1048576.0);
