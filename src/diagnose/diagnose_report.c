@@ -65,7 +65,8 @@ static void print_feeders(struct report_writer *w, const struct diagnosis *d, co
     const struct trace_tap *tap = &d->theirs->taps[at];
     const struct tap_spec *spec = tap_spec(tap->id);
     struct tap_text name;
-    report_printf(w, "   it is computed from %s", *spec->fed_by ? spec->fed_by : "the token ids");
+    struct tap_inputs_text inputs;
+    report_printf(w, "   it is computed from %s", tap_show_inputs(&inputs, tap->id));
     if (*spec->weights) report_printf(w, " with the weights %s", spec->weights);
     report_printf(w, "\n");
     for (size_t i = at; i-- > 0;) {   /* the last that agrees */

@@ -41,7 +41,7 @@ plumb_status diagnose_prepare(struct diagnosis *d) {
         enum tap_id first = layer < n_layer ? TAP_ATTN_NORM : TAP_RESULT_NORM;
         enum tap_id last = layer < n_layer ? TAP_L_OUT : TAP_RESULT_OUTPUT;
         for (enum tap_id id = first; id <= last; id++) {
-            uint32_t feeds = tap_fed_by(id), same = tap_same_layer(feeds, id);
+            uint32_t feeds = tap_inputs(id), same = tap_same_layer(feeds, id);
             bool takes_input = feeds != same;
             bool is_alone = !(same & ~whole) && (!takes_input || is_whole_in);
             bool is_noisy = (products >> id & 1) || (same & noisy) || (takes_input && is_noisy_in);

@@ -137,7 +137,7 @@ static struct diff_inputs find_inputs(const struct diff *d, size_t tap) {
     enum tap_id of = d->taps[tap].id;
     int32_t layer = d->taps[tap].layer;
     bool is_result = of >= TAP_RESULT_NORM;
-    uint32_t feeds = tap_fed_by(of), want = tap_same_layer(feeds, of), earlier = feeds ^ want;
+    uint32_t feeds = tap_inputs(of), want = tap_same_layer(feeds, of), earlier = feeds ^ want;
     for (;;) {
         for (enum tap_id id = TAP_COUNT; id-- > 0;) {
             if (!(want >> id & 1)) continue;
@@ -148,7 +148,7 @@ static struct diff_inputs find_inputs(const struct diff *d, size_t tap) {
                 continue;
             }
             in.direct = false;
-            uint32_t more = tap_fed_by(id), same = tap_same_layer(more, id);
+            uint32_t more = tap_inputs(id), same = tap_same_layer(more, id);
             want |= same;   /* earlier ids: this walk meets them */
             earlier |= more ^ same;
         }

@@ -148,17 +148,17 @@ const struct kernels *forward_kernels(const struct forward *f) { return &f->kern
 /* ---- taps ------------------------------------------------------------------------------------------------------ */
 
 /* x: (n_token, n_head, n). */
-static void tap(const struct forward *f, const char *name, int32_t il, uint32_t pos, uint32_t n_token, uint32_t n_head,
+static void tap(const struct forward *f, enum tap_id id, int32_t il, uint32_t pos, uint32_t n_token, uint32_t n_head,
                 uint32_t n, const float *x) {
     if (!f->sink.on_tap) return;
-    f->sink.on_tap(f->sink.user, &(plumb_tap) { name, il, pos, n_token, n_head, n, x });
+    f->sink.on_tap(f->sink.user, &(plumb_tap) { tap_spec(id)->name, il, pos, n_token, n_head, n, x });
 }
 
 /* ---- steps --------------------------------------------------------------------------------------------------- */
 
-/* y (n_token, n_out) = W x + bias, and the tap after it (NULL: none), which sees rows of n_head heads. */
+/* y (n_token, n_out) = W x + bias, and the tap after it (TAP_COUNT: none), which sees rows of n_head heads. */
 struct product {
-    const char *name;
+    enum tap_id tap;
     const struct weight *w, *bias;   /* bias: NULL, or optional */
     float *y;
     uint32_t n_head;
@@ -190,7 +190,7 @@ static void multiply_all(struct forward *f, const float *x, uint32_t n_token, in
         for (uint32_t t = 0; bias && bias->data && t < n_token; t++) {
             f->kernels.add_scaled(y[i] + (size_t)t * n_out, (const float *)(const void *)bias->data, 1.0f, n_out);
         }
-        if (p[i].name) tap(f, p[i].name, il, pos, n_token, p[i].n_head, n_out / p[i].n_head, y[i]);
+        if (p[i].tap < TAP_COUNT) tap(f, p[i].tap, il, pos, n_token, p[i].n_head, n_out / p[i].n_head, y[i]);
     }
 }
 
@@ -299,48 +299,48 @@ void forward_run(struct forward *f, const int32_t *ids, uint32_t n, uint32_t pos
         embd->traits->dequantize(row, f->x + (size_t)t * c->n_embd, c->n_embd);
     }
     multiply(f->x, c->embedding_scale, (size_t)n * c->n_embd);
-    tap(f, "embd", -1, pos, n, 1, c->n_embd, f->x);
+    tap(f, TAP_EMBD, -1, pos, n, 1, c->n_embd, f->x);
     for (uint32_t il = 0; il < c->n_layer; il++) {
         const struct layer *l = &m->layers[il];
         int32_t at = (int32_t)il;
 
         rms_norm(f, &l->attn_norm, f->x, n, f->norm);
-        tap(f, "attn_norm", at, pos, n, 1, c->n_embd, f->norm);
-        const struct product qkv[] = { { "Qcur", &l->attn_q, &l->attn_q_bias, f->q, c->n_head },
-                                       { "Kcur", &l->attn_k, &l->attn_k_bias, f->k, c->n_head_kv },
-                                       { "Vcur", &l->attn_v, &l->attn_v_bias, f->v, c->n_head_kv } };
+        tap(f, TAP_ATTN_NORM, at, pos, n, 1, c->n_embd, f->norm);
+        const struct product qkv[] = { { TAP_QCUR, &l->attn_q, &l->attn_q_bias, f->q, c->n_head },
+                                       { TAP_KCUR, &l->attn_k, &l->attn_k_bias, f->k, c->n_head_kv },
+                                       { TAP_VCUR, &l->attn_v, &l->attn_v_bias, f->v, c->n_head_kv } };
         multiply_all(f, f->norm, n, at, pos, qkv, 3);
         rope(f, f->q, c->n_head, n, pos);
-        tap(f, "Qcur_rope", at, pos, n, c->n_head, c->head_dim, f->q);
+        tap(f, TAP_QCUR_ROPE, at, pos, n, c->n_head, c->head_dim, f->q);
         rope(f, f->k, c->n_head_kv, n, pos);
-        tap(f, "Kcur_rope", at, pos, n, c->n_head_kv, c->head_dim, f->k);
+        tap(f, TAP_KCUR_ROPE, at, pos, n, c->n_head_kv, c->head_dim, f->k);
         attention_store(f->attention, il, f->k, f->v, n, pos);
         attention_run(f->attention, il, f->q, n, pos, f->attn, f->sink.on_tap ? f->tapped : NULL);
-        tap(f, "kq_soft_max", at, pos, n, c->n_head, pos + n, f->tapped);
-        tap(f, "kqv_out", at, pos, n, c->n_head, c->head_dim, f->attn);
-        const struct product attn_out = { "attn_out", &l->attn_output, &l->attn_output_bias, f->norm, 1 };
+        tap(f, TAP_KQ_SOFT_MAX, at, pos, n, c->n_head, pos + n, f->tapped);
+        tap(f, TAP_KQV_OUT, at, pos, n, c->n_head, c->head_dim, f->attn);
+        const struct product attn_out = { TAP_ATTN_OUT, &l->attn_output, &l->attn_output_bias, f->norm, 1 };
         multiply_all(f, f->attn, n, at, pos, &attn_out, 1);
         add_residual(f, f->x, f->norm, n);
-        tap(f, "ffn_inp", at, pos, n, 1, c->n_embd, f->x);
+        tap(f, TAP_FFN_INP, at, pos, n, 1, c->n_embd, f->x);
 
         rms_norm(f, &l->ffn_norm, f->x, n, f->norm);
-        tap(f, "ffn_norm", at, pos, n, 1, c->n_embd, f->norm);
-        const struct product gate_up[] = { { "ffn_gate", &l->ffn_gate, NULL, f->gate, 1 },
-                                           { "ffn_up", &l->ffn_up, NULL, f->up, 1 } };
+        tap(f, TAP_FFN_NORM, at, pos, n, 1, c->n_embd, f->norm);
+        const struct product gate_up[] = { { TAP_FFN_GATE, &l->ffn_gate, NULL, f->gate, 1 },
+                                           { TAP_FFN_UP, &l->ffn_up, NULL, f->up, 1 } };
         multiply_all(f, f->norm, n, at, pos, gate_up, 2);
         swiglu(f, f->gate, f->up, n);
-        tap(f, "ffn_swiglu", at, pos, n, 1, c->n_ff, f->gate);
-        const struct product ffn_out = { "ffn_out", &l->ffn_down, NULL, f->norm, 1 };
+        tap(f, TAP_FFN_SWIGLU, at, pos, n, 1, c->n_ff, f->gate);
+        const struct product ffn_out = { TAP_FFN_OUT, &l->ffn_down, NULL, f->norm, 1 };
         multiply_all(f, f->gate, n, at, pos, &ffn_out, 1);
         add_residual(f, f->x, f->norm, n);
-        tap(f, "l_out", at, pos, n, 1, c->n_embd, f->x);
+        tap(f, TAP_L_OUT, at, pos, n, 1, c->n_embd, f->x);
     }
     if (n_logits == 0) return;
     uint32_t first = n - n_logits;
     rms_norm(f, &m->output_norm, f->x + (size_t)first * c->n_embd, n_logits, f->norm);
-    tap(f, "result_norm", -1, pos + first, n_logits, 1, c->n_embd, f->norm);
-    const struct product output = { NULL, &m->output, NULL, logits, 1 };   /* its tap comes after the scale */
+    tap(f, TAP_RESULT_NORM, -1, pos + first, n_logits, 1, c->n_embd, f->norm);
+    const struct product output = { TAP_COUNT, &m->output, NULL, logits, 1 };   /* its tap comes after the scale */
     multiply_all(f, f->norm, n_logits, -1, pos + first, &output, 1);
     multiply(logits, 1.0f / c->logit_scale, (size_t)n_logits * c->n_vocab);
-    tap(f, "result_output", -1, pos + first, n_logits, 1, c->n_vocab, logits);
+    tap(f, TAP_RESULT_OUTPUT, -1, pos + first, n_logits, 1, c->n_vocab, logits);
 }

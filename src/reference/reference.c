@@ -41,9 +41,9 @@ struct reference {
 };
 
 /* x: (n_token, n_head, n). */
-static void tap(const struct reference *r, const char *name, int32_t il, uint32_t pos, uint32_t n_token,
+static void tap(const struct reference *r, enum tap_id id, int32_t il, uint32_t pos, uint32_t n_token,
                 uint32_t n_head, uint32_t n, double *x) {
-    plumb_tap tap = { name, il, pos, n_token, n_head, n, r->sink.on_tap ? r->tapped : NULL };
+    plumb_tap tap = { tap_spec(id)->name, il, pos, n_token, n_head, n, r->sink.on_tap ? r->tapped : NULL };
     for (size_t i = 0; r->sink.on_tap && i < (size_t)n_token * n_head * n; i++) r->tapped[i] = (float)x[i];
     if (r->sink.on_tap) r->sink.on_tap(r->sink.user, &tap);
     if (r->force) r->force(r->force_user, &tap, x);
@@ -397,7 +397,7 @@ void reference_run(struct reference *r, const int32_t *ids, uint32_t n, uint32_t
         for (uint32_t i = 0; i < c->n_embd; i++) r->x[(size_t)t * c->n_embd + i] = (double)embedding[i] * scale;
         r->turned[slot + t] = position_of(r, pos, t, false);
     }
-    tap(r, "embd", -1, pos, n, 1, c->n_embd, r->x);
+    tap(r, TAP_EMBD, -1, pos, n, 1, c->n_embd, r->x);
     for (uint32_t il = 0; il < c->n_layer && il < r->n_layer; il++) {
         const struct layer *l = &m->layers[il];
         double *cache_k = r->k + (size_t)il * r->n_ctx * n_kv, *k = cache_k + slot * n_kv;
@@ -406,48 +406,48 @@ void reference_run(struct reference *r, const int32_t *ids, uint32_t n, uint32_t
         int32_t at = (int32_t)il;
 
         rms_norm(r, &l->attn_norm, r->x, n, r->h);
-        tap(r, "attn_norm", at, pos, n, 1, c->n_embd, r->h);
+        tap(r, TAP_ATTN_NORM, at, pos, n, 1, c->n_embd, r->h);
         if (quirks->residual == RESIDUAL_NORM) memcpy(r->x, r->h, n_x * sizeof *r->x);
         projection(r, &l->attn_q, &l->attn_q_bias, r->h, n, r->q);
-        tap(r, "Qcur", at, pos, n, c->n_head, c->head_dim, r->q);
+        tap(r, TAP_QCUR, at, pos, n, c->n_head, c->head_dim, r->q);
         projection(r, &l->attn_k, &l->attn_k_bias, r->h, n, k);
-        tap(r, "Kcur", at, pos, n, c->n_head_kv, c->head_dim, k);
+        tap(r, TAP_KCUR, at, pos, n, c->n_head_kv, c->head_dim, k);
         projection(r, &l->attn_v, &l->attn_v_bias, r->h, n, v);
-        tap(r, "Vcur", at, pos, n, c->n_head_kv, c->head_dim, v);
+        tap(r, TAP_VCUR, at, pos, n, c->n_head_kv, c->head_dim, v);
         rope(r, r->q, c->n_head, n, pos, true);
-        tap(r, "Qcur_rope", at, pos, n, c->n_head, c->head_dim, r->q);
+        tap(r, TAP_QCUR_ROPE, at, pos, n, c->n_head, c->head_dim, r->q);
         rope(r, k, c->n_head_kv, n, pos, false);
-        tap(r, "Kcur_rope", at, pos, n, c->n_head_kv, c->head_dim, k);
+        tap(r, TAP_KCUR_ROPE, at, pos, n, c->n_head_kv, c->head_dim, k);
         attention_weights(r, &a, pos + n);
-        tap(r, "kq_soft_max", at, pos, n, c->n_head, pos + n, r->weights);
+        tap(r, TAP_KQ_SOFT_MAX, at, pos, n, c->n_head, pos + n, r->weights);
         attention_values(r, &a, pos + n);
-        tap(r, "kqv_out", at, pos, n, c->n_head, c->head_dim, r->attn);
+        tap(r, TAP_KQV_OUT, at, pos, n, c->n_head, c->head_dim, r->attn);
         projection(r, &l->attn_output, &l->attn_output_bias, r->attn, n, r->h);
-        tap(r, "attn_out", at, pos, n, 1, c->n_embd, r->h);
+        tap(r, TAP_ATTN_OUT, at, pos, n, 1, c->n_embd, r->h);
         add_residual(r, n_x, RESIDUAL_NO_ATTN);
-        tap(r, "ffn_inp", at, pos, n, 1, c->n_embd, r->x);
+        tap(r, TAP_FFN_INP, at, pos, n, 1, c->n_embd, r->x);
 
         rms_norm(r, &l->ffn_norm, r->x, n, r->h);
-        tap(r, "ffn_norm", at, pos, n, 1, c->n_embd, r->h);
+        tap(r, TAP_FFN_NORM, at, pos, n, 1, c->n_embd, r->h);
         if (quirks->residual == RESIDUAL_NORM) memcpy(r->x, r->h, n_x * sizeof *r->x);
         linear(r, quirks->ffn_order ? &l->ffn_up : &l->ffn_gate, r->h, n, r->gate);
-        tap(r, "ffn_gate", at, pos, n, 1, c->n_ff, r->gate);
+        tap(r, TAP_FFN_GATE, at, pos, n, 1, c->n_ff, r->gate);
         linear(r, quirks->ffn_order ? &l->ffn_gate : &l->ffn_up, r->h, n, r->up);
-        tap(r, "ffn_up", at, pos, n, 1, c->n_ff, r->up);
+        tap(r, TAP_FFN_UP, at, pos, n, 1, c->n_ff, r->up);
         /* SwiGLU: silu(gate) * up                               Shazeer 2020, "GLU Variants Improve Transformer" */
         for (size_t i = 0; i < (size_t)n * c->n_ff; i++) r->gate[i] = activation(r, r->gate[i]) * r->up[i];
-        tap(r, "ffn_swiglu", at, pos, n, 1, c->n_ff, r->gate);
+        tap(r, TAP_FFN_SWIGLU, at, pos, n, 1, c->n_ff, r->gate);
         linear(r, &l->ffn_down, r->gate, n, r->h);
-        tap(r, "ffn_out", at, pos, n, 1, c->n_embd, r->h);
+        tap(r, TAP_FFN_OUT, at, pos, n, 1, c->n_embd, r->h);
         add_residual(r, n_x, RESIDUAL_NO_FFN);
-        tap(r, "l_out", at, pos, n, 1, c->n_embd, r->x);
+        tap(r, TAP_L_OUT, at, pos, n, 1, c->n_embd, r->x);
     }
     if (n_logits == 0 || r->n_layer < c->n_layer) return;
     uint32_t first = n - n_logits;
     const double *last = r->x + (size_t)first * c->n_embd;
     if (quirks->norm_output) memcpy(r->h, last, (size_t)n_logits * c->n_embd * sizeof *last);
     else rms_norm(r, &m->output_norm, last, n_logits, r->h);
-    tap(r, "result_norm", -1, pos + first, n_logits, 1, c->n_embd, r->h);
+    tap(r, TAP_RESULT_NORM, -1, pos + first, n_logits, 1, c->n_embd, r->h);
     const struct weight *head = quirks->output_head == HEAD_TIED ? &m->token_embd : &m->output;
     bool is_zero = quirks->output_head == HEAD_ZERO && model_is_tied(m);
     for (uint32_t o = 0; o < c->n_vocab; o++) {
@@ -458,7 +458,8 @@ void reference_run(struct reference *r, const int32_t *ids, uint32_t n, uint32_t
         }
     }
     if (!r->sink.on_tap) return;
-    r->sink.on_tap(r->sink.user, &(plumb_tap) { "result_output", -1, pos + first, n_logits, 1, c->n_vocab, logits });
+    const char *name = tap_spec(TAP_RESULT_OUTPUT)->name;
+    r->sink.on_tap(r->sink.user, &(plumb_tap) { name, -1, pos + first, n_logits, 1, c->n_vocab, logits });
 }
 
 /* ---- settings ---------------------------------------------------------------------------------------------------- */

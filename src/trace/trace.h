@@ -11,7 +11,7 @@
 #define PLUMB_TRACE_TRACE_H
 
 #include "tokenizer/tokenizer.h"
-#include "trace/taps.h"
+#include "trace/tap_names.h"
 
 /* Of the finite values.  NAN: not known. */
 struct trace_stats {

@@ -1,35 +1,6 @@
-#include "trace/taps.h"
+#include "trace/tap_names.h"
 
 #include <stdio.h>
-
-const struct tap_spec *tap_spec(enum tap_id id) {
-    static const struct tap_spec specs[TAP_COUNT] = {
-        [TAP_EMBD] = { "embd", false, "token embedding", "", "token_embd" },
-        [TAP_ATTN_NORM] = { "attn_norm", true, "norm before attention",
-                            "l_out of the layer before (embd in layer 0)", "attn_norm" },
-        [TAP_QCUR] = { "Qcur", true, "query before RoPE", "attn_norm", "attn_q" },
-        [TAP_KCUR] = { "Kcur", true, "key before RoPE", "attn_norm", "attn_k" },
-        [TAP_VCUR] = { "Vcur", true, "value", "attn_norm", "attn_v" },
-        [TAP_QCUR_ROPE] = { "Qcur_rope", true, "query after RoPE", "Qcur", "" },
-        [TAP_KCUR_ROPE] = { "Kcur_rope", true, "key after RoPE", "Kcur", "" },
-        [TAP_KQ_SOFT_MAX] = { "kq_soft_max", true, "attention weights", "Qcur_rope, Kcur_rope", "" },
-        [TAP_KQV_OUT] = { "kqv_out", true, "values by attention weight, heads joined", "kq_soft_max, Vcur", "" },
-        [TAP_ATTN_OUT] = { "attn_out", true, "attention's output", "kqv_out", "attn_output" },
-        [TAP_FFN_INP] = { "ffn_inp", true, "residual after attention",
-                          "attn_out, l_out of the layer before (embd in layer 0)", "" },
-        [TAP_FFN_NORM] = { "ffn_norm", true, "norm before the feed-forward net", "ffn_inp", "ffn_norm" },
-        [TAP_FFN_GATE] = { "ffn_gate", true, "gate before its activation", "ffn_norm", "ffn_gate" },
-        [TAP_FFN_UP] = { "ffn_up", true, "what is gated", "ffn_norm", "ffn_up" },
-        [TAP_FFN_SWIGLU] = { "ffn_swiglu", true, "activated gate times what is gated", "ffn_gate, ffn_up", "" },
-        [TAP_FFN_OUT] = { "ffn_out", true, "feed-forward net's output", "ffn_swiglu", "ffn_down" },
-        [TAP_L_OUT] = { "l_out", true, "residual after the layer", "ffn_out, ffn_inp", "" },
-        [TAP_RESULT_NORM] = { "result_norm", false, "norm before the head", "l_out of the last layer",
-                              "output_norm" },
-        [TAP_RESULT_OUTPUT] = { "result_output", false, "logits", "result_norm",
-                                "output (token_embd where tied)" },
-    };
-    return &specs[id];
-}
 
 /* ---- names ------------------------------------------------------------------------------------------------------ */
 
@@ -92,23 +63,6 @@ static uint32_t find_name(const char *name, size_t n, enum tap_id *id) {
     return 0;
 }
 
-uint32_t tap_fed_by(enum tap_id id) {
-    uint32_t set = 0;
-    for (const char *at = tap_spec(id)->fed_by; *at;) {   /* names, each followed by words for people or by a comma */
-        size_t n = strcspn(at, ", ");
-        enum tap_id input;
-        if (tap_find(at, n, &input)) set |= 1u << input;
-        at += strcspn(at, ",");
-        at += strspn(at, ", ");
-    }
-    return set;
-}
-
-uint32_t tap_same_layer(uint32_t set, enum tap_id id) {
-    uint32_t before = (1u << id) - 1;
-    return set & before & (id >= TAP_RESULT_NORM ? 1u << TAP_RESULT_NORM : before);
-}
-
 /* Reads digits at name + *at, of a layer below TAP_MAX_LAYER. */
 static bool read_layer(const char *name, size_t n, size_t *at, int32_t *layer) {
     size_t first = *at;
@@ -152,6 +106,18 @@ uint32_t tap_parse(const char *name, size_t n, enum tap_id *id, int32_t *layer) 
 const char *tap_show(struct tap_text *buf, enum tap_id id, int32_t layer) {
     if (layer < 0) snprintf(buf->text, sizeof buf->text, "%s", tap_spec(id)->name);
     else snprintf(buf->text, sizeof buf->text, "%s-%d", tap_spec(id)->name, (int)layer);
+    return buf->text;
+}
+
+const char *tap_show_inputs(struct tap_inputs_text *buf, enum tap_id id) {
+    const struct tap_spec *spec = tap_spec(id);
+    snprintf(buf->text, sizeof buf->text, "%s", "the token ids");
+    for (uint32_t i = 0, n = 0; i < spec->n_input; i++) {
+        const char *of = spec->inputs[i] != TAP_L_OUT ? "" : spec->in_layer
+                       ? " of the layer before (embd in layer 0)" : " of the last layer";
+        n += (uint32_t)snprintf(buf->text + n, sizeof buf->text - n, "%s%s%s", i > 0 ? ", " : "",
+                                tap_spec(spec->inputs[i])->name, of);
+    }
     return buf->text;
 }
 
