@@ -8,6 +8,8 @@
  */
 #include "reference/quirks.h"
 
+#include "reference/steps.h"
+
 #include <math.h>
 
 #define AT(switch) offsetof(struct quirks, switch)
@@ -273,7 +275,7 @@ double quirk_score_divisor(uint8_t scale, const struct model_config *c) {
     case SCALE_HEAD_DIM: return c->head_dim;
     case SCALE_N_EMBD: return sqrt(c->n_embd);
     case SCALE_IGNORED: return sqrt(c->head_dim);
-    default: return c->attention_scale != 0 ? 1 / (double)c->attention_scale : sqrt(c->head_dim);
+    default: return reference_score_divisor(c);
     }
 }
 

@@ -1,0 +1,315 @@
+/* The steps of the reference pass as engines with known mistakes make them.  quirks.c says in words what each quirk
+ * does.  Where no quirk of a step is set, the step is right. */
+#include "reference/steps.h"
+
+#include <math.h>
+
+/* ---- configuration ----------------------------------------------------------------------------------------------- */
+
+void quirk_config(const struct quirks *q, struct model_config *c) {
+    static const float epsilons[] = { [EPS_0] = 0, [EPS_1E_6] = 1e-6f, [EPS_1E_5] = 1e-5f };
+    if (q->rope_theta) c->rope_freq_base = quirk_theta(q->rope_theta);
+    if (q->norm_eps && q->norm_eps != EPS_OUTSIDE) c->rms_eps = epsilons[q->norm_eps];
+    if (q->rope_pairing) c->rope_pairing = q->rope_pairing == PAIRING_HALVES ? ROPE_NEOX : ROPE_NORM;
+    if (q->rope_dim == DIM_HALF) c->n_rot = c->n_rot / 4 * 2;
+    if (q->rope_dim == DIM_FULL) c->n_rot = c->head_dim / 2 * 2;
+    if (q->rope_scaling) c->rope_freq_scale = 1;
+    if (q->model_scales) {
+        c->embedding_scale = c->residual_scale = c->logit_scale = 1;
+        c->attention_scale = 0;
+    }
+}
+
+static double embedding_scale(const struct reference *r) {
+    double scale = (double)r->config.embedding_scale;
+    switch (r->quirks->embd_scale) {
+    case EMBD_SCALE_ADDED: return scale * sqrt(r->config.n_embd);
+    case EMBD_SCALE_MISSING: return 1;
+    default: return scale;
+    }
+}
+
+static double logit_divisor(const struct reference *r) {
+    double scale = (double)r->config.logit_scale;
+    switch (r->quirks->logit_scale) {
+    case LOGIT_SCALE_MISSING: return 1;
+    case LOGIT_SCALE_MULTIPLIED: return 1 / scale;
+    default: return scale;
+    }
+}
+
+void quirk_begin(struct reference *r, uint32_t n, uint32_t pos, uint32_t *slot, double *scale, double *divisor) {
+    *slot = r->quirks->kv_slot == SLOT_OVERWRITTEN && pos > 0 ? r->n_prompt : pos;
+    *scale = embedding_scale(r);
+    *divisor = logit_divisor(r);
+    for (uint32_t t = 0; t < n; t++) r->rotated[*slot + t] = quirk_position(r, pos, t, false);
+}
+
+/* ---- weights ----------------------------------------------------------------------------------------------------- */
+
+/* tensor.offset=shifted: row i of w as it is one alignment further on in the file. */
+static const uint8_t *shifted_row(const struct reference *r, const struct weight *w, size_t i) {
+    uint64_t begin = w->offset + (uint64_t)i * w->row_bytes + gguf_alignment(w->file), end = begin + w->row_bytes;
+    memset(r->row_bytes, 0, w->row_bytes);
+    for (uint64_t k = 0; k < gguf_n_tensor(w->file); k++) {
+        const struct gguf_tensor *t = gguf_tensor_at(w->file, k);
+        uint64_t from = t->offset > begin ? t->offset : begin;
+        uint64_t to = t->offset + t->n_bytes < end ? t->offset + t->n_bytes : end;
+        size_t n = gguf_row_bytes(t);
+        while (from < to) {
+            uint64_t at = from - t->offset, next = t->offset + (at / n + 1) * n, until = to < next ? to : next;
+            const uint8_t *row = repack_tensor_row(t, at / n, r->other_row);
+            memcpy(r->row_bytes + (from - begin), row + at % n, (size_t)(until - from));
+            from = until;
+        }
+    }
+    return r->row_bytes;
+}
+
+const float *quirk_row(const struct reference *r, const struct weight *w, size_t i) {
+    const uint8_t *src = r->quirks->tensor_offset ? shifted_row(r, w, i) : weight_row(w, i, r->row_bytes);
+    enum misread misread = r->quirks->misread[w->type];
+    if (misread) quirk_misread(w->type, misread, src, r->row, w->n_in);
+    else w->traits->dequantize(src, r->row, w->n_in);
+    return r->row;
+}
+
+/* weights.square=transposed: y = x W */
+static void linear_transposed(const struct reference *r, const struct weight *w, const double *x, uint32_t n,
+                              double *y) {
+    memset(y, 0, (size_t)n * w->n_in * sizeof *y);
+    for (uint32_t i = 0; i < w->n_out; i++) {
+        const float *row = reference_row(r, w, i);
+        for (uint32_t t = 0; t < n; t++) {
+            for (uint32_t o = 0; o < w->n_in; o++) {
+                y[(size_t)t * w->n_in + o] += (double)row[o] * x[(size_t)t * w->n_out + i];
+            }
+        }
+    }
+}
+
+bool quirk_projection(const struct reference *r, const struct weight *w, const double *x, uint32_t n, double *y) {
+    if (!r->quirks->square_weights || w->n_in != w->n_out) return false;
+    linear_transposed(r, w, x, n, y);
+    return true;
+}
+
+const struct weight *quirk_head(const struct reference *r) {
+    switch (r->quirks->output_head) {
+    case HEAD_TIED: return &r->m->token_embd;
+    case HEAD_ZERO: return model_is_tied(r->m) ? NULL : &r->m->output;
+    default: return &r->m->output;
+    }
+}
+
+/* ---- RMS norm ---------------------------------------------------------------------------------------------------- */
+
+static double mean(const double *x, uint32_t n) {
+    double sum = 0;
+    for (uint32_t i = 0; i < n; i++) sum += x[i];
+    return sum / n;
+}
+
+static double norm_weight(const struct reference *r, float weight) {
+    switch (r->quirks->norm_weight) {
+    case NORM_UNWEIGHTED: return 1;
+    case NORM_PLUS_ONE: return (double)weight + 1;
+    default: return (double)weight;
+    }
+}
+
+void quirk_rms_norm(const struct reference *r, const float *weight, const double *x, uint32_t n, double *h) {
+    const struct quirks *q = r->quirks;
+    double eps = (double)r->config.rms_eps, centre = q->norm_mean == NORM_CENTRED ? mean(x, n) : 0, sum = 0;
+    for (uint32_t i = 0; i < n; i++) sum += (x[i] - centre) * (x[i] - centre);
+    double square = q->norm_mean == NORM_SUM ? sum : sum / n;
+    double rms = q->norm_eps == EPS_OUTSIDE ? sqrt(square) + eps : sqrt(square + eps);
+    for (uint32_t i = 0; i < n; i++) h[i] = (x[i] - centre) / rms * norm_weight(r, weight[i]);
+}
+
+void quirk_after_norm(struct reference *r, size_t n) {
+    if (r->quirks->residual == RESIDUAL_NORM) memcpy(r->x, r->h, n * sizeof *r->x);
+}
+
+/* ---- RoPE -------------------------------------------------------------------------------------------------------- */
+
+void quirk_frequencies(struct reference *r) {
+    const struct model_config *c = &r->config;
+    const struct weight *w = &r->m->rope_freqs;
+    const float *factors = w->data && !r->quirks->rope_scaling ? reference_row(r, w, 0) : NULL;
+    double width = r->quirks->rope_dim == DIM_N_EMBD ? c->n_embd : c->n_rot;
+    for (uint32_t i = 0; i < c->n_rot / 2; i++) {
+        r->frequencies[i] = pow((double)c->rope_freq_base, -2.0 * i / width);
+        if (factors && i < w->n_in) r->frequencies[i] /= (double)factors[i];
+    }
+}
+
+bool quirk_rotates(const struct reference *r, bool is_q) {
+    switch (r->quirks->rope_applied) {
+    case APPLIED_NONE: return false;
+    case APPLIED_Q_ONLY: return is_q;
+    case APPLIED_K_ONLY: return !is_q;
+    default: return true;
+    }
+}
+
+static double unsigned_position(const struct reference *r, uint32_t pos, uint32_t t, bool is_q) {
+    switch (r->quirks->rope_position) {
+    case POSITION_PLUS_ONE: return pos + t + 1;
+    case POSITION_Q_PLUS_ONE: return is_q ? pos + t + 1 : pos + t;
+    case POSITION_FROZEN: return pos == 0 ? t : r->n_prompt;
+    case POSITION_RESTARTED: return t;
+    case POSITION_SAME: return pos;
+    default: return pos + t;
+    }
+}
+
+double quirk_position(const struct reference *r, uint32_t pos, uint32_t t, bool is_q) {
+    double position = unsigned_position(r, pos, t, is_q);
+    return r->quirks->rope_direction ? -position : position;
+}
+
+/* ---- attention --------------------------------------------------------------------------------------------------- */
+
+static uint32_t kv_head(const struct reference *r, uint32_t h) {
+    const struct model_config *c = &r->config;
+    switch (r->quirks->attn_heads) {
+    case HEADS_INTERLEAVED: return h % c->n_head_kv;
+    case HEADS_FIRST: return 0;
+    case HEADS_NOT_REPEATED: return h;
+    default: return h / (c->n_head / c->n_head_kv);
+    }
+}
+
+/* A token sees itself and those before it. */
+static bool sees(const struct reference *r, const struct attended *a, uint32_t t, uint32_t slot) {
+    uint32_t own = a->slot + t;
+    switch (r->quirks->attn_mask) {
+    case MASK_NONE: return slot < a->n_slot;
+    case MASK_STRICT: return slot < own || (own == 0 && slot == 0);
+    case MASK_LATE: return slot <= own + 1 && slot < a->n_slot;
+    default: return slot <= own;
+    }
+}
+
+/* The (head_dim) of head g in a slot of a layer's K or V; zeros of a head that there is not, or a slot that is yet to
+ * be written. */
+static const double *cached(const struct reference *r, const struct attended *a, const double *cache, uint32_t slot,
+                            uint32_t g) {
+    bool is_empty = r->quirks->kv_slot == SLOT_STALE && a->pos > 0 && slot >= a->slot;
+    if (g >= r->config.n_head_kv || is_empty) return r->zeros;
+    return cache + ((size_t)slot * r->config.n_head_kv + g) * r->config.head_dim;
+}
+
+/* The K that token t multiplies its query with. */
+static const double *key(const struct reference *r, const struct attended *a, uint32_t t, uint32_t slot, uint32_t g) {
+    const double *k = cached(r, a, a->k, slot, g);
+    if (!r->quirks->rope_cache || !quirk_rotates(r, false)) return k;
+    memcpy(r->key, k, r->config.head_dim * sizeof *k);   /* rotated once; now on to the query's position */
+    reference_rotate(r, r->key, quirk_position(r, a->pos, t, true) - r->rotated[slot]);
+    return r->key;
+}
+
+static const double *value(const struct reference *r, const struct attended *a, uint32_t slot, uint32_t g) {
+    if (r->quirks->attn_v && g < r->config.n_head_kv) {   /* (slot, g) is read as (g, slot) */
+        uint32_t row = g * a->n_slot + slot;
+        slot = row / r->config.n_head_kv;
+        g = row % r->config.n_head_kv;
+    }
+    return cached(r, a, a->v, slot, g);
+}
+
+/* x_i = e^x_i / sum of all e^x_j.  n elements at a distance of stride; of those that are -infinity nothing is seen.
+ * with_empty: one more score, of 0, takes part and is not kept. */
+static void softmax(const struct reference *r, double *x, uint32_t n, size_t stride, bool with_empty) {
+    double max = with_empty ? 0 : -INFINITY, sum = 0;
+    for (uint32_t i = 0; i < n; i++) max = fmax(max, x[i * stride]);
+    bool no_max = r->quirks->attn_softmax == SOFTMAX_NO_MAX;
+    if (no_max) max = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        double *e = x + i * stride;
+        if (*e == -INFINITY) *e = 0;
+        else *e = no_max && *e > 88.7228 ? INFINITY : exp(*e - max);
+        sum += *e;
+    }
+    if (with_empty) sum += exp(-max);
+    for (uint32_t i = 0; i < n; i++) {
+        if (x[i * stride] != 0) x[i * stride] /= sum;
+    }
+}
+
+/* weights (n, n_head, n_key) */
+void quirk_attention_weights(const struct reference *r, const struct attended *a, uint32_t n_key) {
+    const struct model_config *c = &r->config;
+    double divisor = quirk_score_divisor(r->quirks->attn_scale, c);
+    for (uint32_t t = 0; t < a->n; t++) {
+        for (uint32_t h = 0; h < c->n_head; h++) {
+            const double *q = r->q + ((size_t)t * c->n_head + h) * c->head_dim;
+            double *scores = r->weights + ((size_t)t * c->n_head + h) * n_key;
+            for (uint32_t p = 0; p < n_key; p++) {
+                scores[p] = -INFINITY;
+                if (!sees(r, a, t, p)) continue;
+                const double *k = key(r, a, t, p, kv_head(r, h));
+                double dot = 0;
+                for (uint32_t i = 0; i < c->head_dim; i++) dot += q[i] * k[i];
+                scores[p] = dot / divisor;
+            }
+        }
+    }
+    size_t n_row = (size_t)a->n * c->n_head, n_column = (size_t)c->n_head * n_key;
+    switch (r->quirks->attn_softmax) {
+    case SOFTMAX_OVER_QUERIES:
+        for (size_t i = 0; i < n_column; i++) softmax(r, r->weights + i, a->n, n_column, false);
+        break;
+    case SOFTMAX_OVER_HEADS:
+        for (size_t i = 0; i < (size_t)a->n * n_key; i++) {
+            softmax(r, r->weights + i / n_key * n_column + i % n_key, c->n_head, n_key, false);
+        }
+        break;
+    default:
+        for (size_t i = 0; i < n_row; i++) {
+            softmax(r, r->weights + i * n_key, n_key, 1, r->quirks->kv_slot == SLOT_EXTRA);
+        }
+    }
+}
+
+/* attn (n, n_head, head_dim): the sums of V by those weights. */
+void quirk_attention_values(const struct reference *r, const struct attended *a, uint32_t n_key) {
+    const struct model_config *c = &r->config;
+    for (uint32_t t = 0; t < a->n; t++) {
+        for (uint32_t h = 0; h < c->n_head; h++) {
+            const double *weights = r->weights + ((size_t)t * c->n_head + h) * n_key;
+            double *out = r->attn + ((size_t)t * c->n_head + h) * c->head_dim;
+            memset(out, 0, c->head_dim * sizeof *out);
+            for (uint32_t p = 0; p < a->n_slot && p < n_key; p++) {
+                if (weights[p] == 0) continue;   /* not seen: neither is a NaN there */
+                const double *v = value(r, a, p, kv_head(r, h));
+                for (uint32_t i = 0; i < c->head_dim; i++) out[i] += weights[p] * v[i];
+            }
+        }
+    }
+    if (!r->quirks->attn_merge) return;
+    memcpy(r->q, r->attn, (size_t)a->n * c->n_head * c->head_dim * sizeof *r->q);   /* the queries have been used */
+    for (uint32_t i = 0; i < a->n * c->n_head; i++) {   /* row i of (h, token) is read as row i of (token, h) */
+        const double *from = r->q + ((size_t)(i % a->n) * c->n_head + i / a->n) * c->head_dim;
+        memcpy(r->attn + (size_t)i * c->head_dim, from, c->head_dim * sizeof *from);
+    }
+}
+
+/* ---- residual and feed forward ----------------------------------------------------------------------------------- */
+
+void quirk_add_residual(struct reference *r, size_t n, enum residual which) {
+    enum quirk_residual missing = which == RESIDUAL_ATTN ? RESIDUAL_NO_ATTN : RESIDUAL_NO_FFN;
+    double scale = r->quirks->residual_scale ? 1 : (double)r->config.residual_scale;
+    for (size_t i = 0; i < n; i++) r->x[i] = (r->quirks->residual == missing ? 0 : r->x[i]) + r->h[i] * scale;
+}
+
+double quirk_activation(const struct reference *r, double z) {
+    switch (r->quirks->ffn_act) {
+    case ACT_GELU: return 0.5 * z * (1 + tanh(0.79788456080286535588 * (z + 0.044715 * z * z * z)));   /* sqrt(2/pi) */
+    case ACT_GELU_ERF: return 0.5 * z * (1 + erf(z * 0.70710678118654752440));   /* sqrt(1/2) */
+    case ACT_RELU: return z > 0 ? z : z * 0;   /* NaN stays */
+    case ACT_NONE: return z;
+    default: return z / (1 + exp(-z));
+    }
+}

@@ -1,0 +1,78 @@
+/* The inside of the reference pass, for reference.c, which computes the truth, and quirk_steps.c, which computes what
+ * engines with known mistakes do in its place.
+ */
+#ifndef PLUMB_REFERENCE_STEPS_H
+#define PLUMB_REFERENCE_STEPS_H
+
+#include "reference/reference.h"
+
+struct reference {
+    const struct model *m;
+    struct model_config config;      /* the model's, or what the quirks make of it */
+    const struct quirks *quirks;     /* NULL: none, the pass is right */
+    struct quirks all_quirks;        /* where it points to */
+    uint32_t n_ctx, n_batch, n_layer;
+    uint64_t bytes;
+    double *k, *v;                   /* (n_layer, n_ctx, n_head_kv, head_dim) */
+    double *x, *h, *q, *attn;        /* (n_batch, n_embd), (n_batch, n_embd), (n_batch, n_head * head_dim) twice */
+    double *gate, *up;               /* (n_batch, n_ff) */
+    double *weights;                 /* (n_batch, n_head, n_ctx) scores, then attention weights, of a layer */
+    double *frequencies;             /* (n_rot / 2) of RoPE */
+    float *row;                      /* one dequantized row of any weight */
+    uint8_t *row_bytes, *other_row;  /* one row each as it is in the file */
+    uint32_t n_prompt;               /* tokens of the run at position 0 */
+    struct tap_sink sink;
+    float *tapped;                   /* a tap's values in f32, NULL while there is no sink */
+    void (*force)(void *user, const plumb_tap *tap, double *x);
+    void *force_user;
+    /* For quirks alone. */
+    double *rotated;                 /* (n_ctx) the position that the K of a slot was rotated to */
+    double *key, *zeros;             /* (head_dim) */
+};
+
+/* One layer's cache and the batch that attends: its n tokens are at positions pos, pos + 1... and in slots slot,
+ * slot + 1..., which is the same but for kv.slot=overwritten; slots 0 .. n_slot - 1 are filled. */
+struct attended {
+    double *k, *v;   /* (n_ctx, n_head_kv, head_dim) */
+    uint32_t n, pos, slot, n_slot;
+};
+
+enum residual { RESIDUAL_ATTN, RESIDUAL_FFN };
+
+/* ---- steps of the truth that quirks use, too --------------------------------------------------------------------- */
+
+/* Row i of a weight, (n_in), until the next call. */
+const float *reference_row(const struct reference *r, const struct weight *w, size_t i);
+/* sum of w_i x_i of n elements */
+double reference_dot(const float *w, const double *x, uint32_t n);
+/* Rotates one head x (head_dim) to a position. */
+void reference_rotate(const struct reference *r, double *x, double position);
+double reference_score_divisor(const struct model_config *c);
+
+/* ---- the same steps with the mistakes of r->quirks, which is not NULL -------------------------------------------- */
+
+/* What an engine takes for the model's configuration. */
+void quirk_config(const struct quirks *q, struct model_config *c);
+const float *quirk_row(const struct reference *r, const struct weight *w, size_t i);
+/* Before the pass: where the batch goes in the cache, what embeddings are multiplied with and logits divided by. */
+void quirk_begin(struct reference *r, uint32_t n, uint32_t pos, uint32_t *slot, double *scale, double *divisor);
+/* False, and nothing done, where the right product is to be computed. */
+bool quirk_projection(const struct reference *r, const struct weight *w, const double *x, uint32_t n, double *y);
+/* One row of n elements. */
+void quirk_rms_norm(const struct reference *r, const float *weight, const double *x, uint32_t n, double *h);
+/* After a norm, of n elements of all tokens. */
+void quirk_after_norm(struct reference *r, size_t n);
+/* Changes the right frequencies. */
+void quirk_frequencies(struct reference *r);
+/* Is Q, or K, rotated at all? */
+bool quirk_rotates(const struct reference *r, bool is_q);
+/* The position that Q or K of token t of the batch at pos is rotated to. */
+double quirk_position(const struct reference *r, uint32_t pos, uint32_t t, bool is_q);
+void quirk_attention_weights(const struct reference *r, const struct attended *a, uint32_t n_key);
+void quirk_attention_values(const struct reference *r, const struct attended *a, uint32_t n_key);
+void quirk_add_residual(struct reference *r, size_t n, enum residual which);
+double quirk_activation(const struct reference *r, double z);
+/* The weight of the logits; NULL: zeros. */
+const struct weight *quirk_head(const struct reference *r);
+
+#endif
