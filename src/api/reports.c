@@ -1,5 +1,5 @@
-/* The public functions about traces, and about files as a whole: each hands the parts of a plumb_model or of a session to
- * the room that does the work. */
+/* The public functions about traces and reports: each hands the parts of a plumb_model or of a session to the room that
+ * does the work. */
 #include "api/model.h"
 
 #include "check/selfcheck.h"

@@ -10,7 +10,7 @@
 
 /* ---- one pass over a tensor, row by row -------------------------------------------------------------------------- */
 
-static void add_row(struct tensor_stats *s, const float *row, uint64_t n, uint64_t place, double *sum, double *sum2,
+static void count_row(struct tensor_stats *s, const float *row, uint64_t n, uint64_t place, double *sum, double *sum2,
                     double *sum_log, uint64_t *n_log) {
     float least = row[0], most = row[0];
     for (uint64_t from = 0; from < n; from += 32) {
@@ -58,7 +58,7 @@ plumb_status tensor_stats_of(struct tensor_stats *s, const struct gguf_tensor *t
     double sum = 0, sum2 = 0, sum_log = 0;
     for (uint64_t i = 0; i < s->n_row; i++) {
         quant_traits(t->type)->dequantize(repack_tensor_row(t, i, bytes), row, (size_t)n);
-        add_row(s, row, n, i * n, &sum, &sum2, &sum_log, &n_log);
+        count_row(s, row, n, i * n, &sum, &sum2, &sum_log, &n_log);
     }
     free(row);
     free(bytes);

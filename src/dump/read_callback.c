@@ -34,8 +34,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define FAIL(...) return error_set(&r->t->err, __VA_ARGS__)
-
 /* More blocks than a layer has taps and ops under their names; a bound of the work, whatever the text says. */
 enum { MAX_GROUP = 256 };
 
@@ -57,8 +55,9 @@ struct pass { uint64_t n_token, n_past; };
 /* A value that was printed. */
 struct cell { uint32_t token, place; float value; };
 
-struct reader {
+struct callback_reader {
     struct plumb_trace *t;
+    struct error *err;        /* of t */
     const char *text, *end;
     size_t n_block, cap_block, n_pass, cap_pass, n_cell, cap_cell, n_id, cap_id;
     struct block *blocks;
@@ -69,16 +68,11 @@ struct reader {
     const char *last;         /* what follows the last header, of a tap or not */
 };
 
-/* Appends a value to r->WHAT, r->n_WHAT of them. */
-#define APPEND(array, n, cap, ...)                                                              \
-    do {                                                                                        \
-        void *room_ = alloc_room(r->array, r->n, &r->cap, sizeof *r->array);                    \
-        if (!room_) FAIL(PLUMB_ERROR_MEMORY, "no memory for more than %zu records", r->n);      \
-        r->array = room_;                                                                       \
-        r->array[r->n++] = (__VA_ARGS__);                                                       \
-    } while (0)
+static plumb_status no_memory(struct callback_reader *r, size_t n) {
+    return error_set(r->err, PLUMB_ERROR_MEMORY, "no memory for more than %zu records", n);
+}
 
-static size_t line_of(const struct reader *r, const char *at) {
+static size_t line_of(const struct callback_reader *r, const char *at) {
     size_t line = 1;
     for (const char *p = r->text; p < at; p++) line += *p == '\n';
     return line;
@@ -212,7 +206,7 @@ static int32_t group_of(const struct block *b) {
 }
 
 /* Adds a block to those of its pass, or begins the next pass. */
-static plumb_status add_block(struct reader *r, const struct block *new) {
+static plumb_status add_block(struct callback_reader *r, const struct block *new) {
     struct block b = *new;
     const struct block *last = r->n_block > 0 ? &r->blocks[r->n_block - 1] : NULL;
     bool again = last && (group_of(&b) < group_of(last) || r->n_block - r->group == MAX_GROUP);
@@ -223,7 +217,10 @@ static plumb_status add_block(struct reader *r, const struct block *new) {
     }
     if (again) r->group = r->n_block;
     if (!last || again) {
-        APPEND(passes, n_pass, cap_pass, (struct pass){0, 0});
+        struct pass *passes = alloc_room(r->passes, r->n_pass, &r->cap_pass, sizeof *passes);
+        if (!passes) return no_memory(r, r->n_pass);
+        r->passes = passes;
+        passes[r->n_pass++] = (struct pass){0, 0};
     }
     b.pass = (uint32_t)r->n_pass - 1;
     /* What comes under Q's name behind RoPE is not Q in front of it. */
@@ -232,11 +229,14 @@ static plumb_status add_block(struct reader *r, const struct block *new) {
                      (b.id == TAP_KCUR && r->blocks[i].id == TAP_KCUR_ROPE);
     for (size_t i = r->group; i < r->n_block && !b.replaced; i++)
         if (r->blocks[i].id == b.id) r->blocks[i].replaced = true;
-    APPEND(blocks, n_block, cap_block, b);
+    struct block *blocks = alloc_room(r->blocks, r->n_block, &r->cap_block, sizeof *blocks);
+    if (!blocks) return no_memory(r, r->n_block);
+    r->blocks = blocks;
+    blocks[r->n_block++] = b;
     return PLUMB_OK;
 }
 
-static plumb_status take_header(struct reader *r, const struct header *h, const char *body) {
+static plumb_status take_header(struct callback_reader *r, const struct header *h, const char *body) {
     struct block b = {.body = body, .op = h->op, .ne = {h->ne[0], h->ne[1], h->ne[2]}};
     while (body < r->end && (is_space(*body) || *body == '\n')) body++;
     bool has_body = body == r->end || *body == '[';   /* quantized tensors are not printed */
@@ -252,7 +252,7 @@ static plumb_status take_header(struct reader *r, const struct header *h, const 
 
 /* "number of input tokens = 5" and the ids, a line each, perhaps with a time and a level in front.  Leaves *at behind
  * them. */
-static plumb_status take_ids(struct reader *r, const char *line, const char *line_end, const char **at) {
+static plumb_status take_ids(struct callback_reader *r, const char *line, const char *line_end, const char **at) {
     static const char TITLE[] = "number of input tokens = ";
     const char *count = find(line, line_end, TITLE);
     if (!count || r->n_id > 0) return PLUMB_OK;
@@ -273,7 +273,10 @@ static plumb_status take_ids(struct reader *r, const char *line, const char *lin
         struct span front = trim(s.at, digits);
         bool is_id = unit > 1 && id <= INT32_MAX && (front.n == 0 || front.at[front.n - 1] == 'I');
         if (!is_id) break;
-        APPEND(ids, n_id, cap_id, (int32_t)id);
+        int32_t *ids = alloc_room(r->ids, r->n_id, &r->cap_id, sizeof *ids);
+        if (!ids) return no_memory(r, r->n_id);
+        r->ids = ids;
+        ids[r->n_id++] = (int32_t)id;
         p = end + 1;
     }
     if (r->n_id != n) r->n_id = 0;   /* other lines came between: then they are not known */
@@ -281,7 +284,7 @@ static plumb_status take_ids(struct reader *r, const char *line, const char *lin
     return PLUMB_OK;
 }
 
-static plumb_status find_blocks(struct reader *r) {
+static plumb_status find_blocks(struct callback_reader *r) {
     for (const char *at = r->text; at < r->end;) {
         const char *line = at, *end = memchr(at, '\n', (size_t)(r->end - at));
         struct header h;
@@ -297,7 +300,7 @@ static plumb_status find_blocks(struct reader *r) {
 
 static uint64_t tokens_of(const struct block *b) { return b->heads ? b->ne[2] : b->ne[1]; }
 
-static plumb_status count_tokens(struct reader *r) {
+static plumb_status count_tokens(struct callback_reader *r) {
     /* The taps that have all tokens have the most.  {64, 9} may be one token's nine heads: asked only at last. */
     for (int sure = 1; sure >= 0; sure--) {
         for (size_t i = 0; i < r->n_block; i++) {
@@ -315,7 +318,9 @@ static plumb_status count_tokens(struct reader *r) {
         if (i == 0 || r->passes[i].n_token > 1) n_prompt = n;   /* the passes of one token at the end are steps */
     }
     if (n < r->n_id) n = r->n_id;
-    if (n > UINT32_MAX - 1) FAIL(PLUMB_ERROR_TENSOR, "%llu tokens are too many", (unsigned long long)n);
+    if (n > UINT32_MAX - 1) {
+        return error_set(r->err, PLUMB_ERROR_TENSOR, "%llu tokens are too many", (unsigned long long)n);
+    }
     if (n > 0 && r->n_id == n) return trace_set_tokens(r->t, r->ids, r->n_id, r->n_id);
     r->t->n_token = (uint32_t)n;
     r->t->n_prompt = (uint32_t)n_prompt;
@@ -332,18 +337,23 @@ struct body {
 };
 
 /* Puts a value that stands at i0, i1, i2; those of padding are dropped. */
-static plumb_status add_cell(struct reader *r, const struct block *b, const uint64_t i[3], double value) {
+static plumb_status add_cell(struct callback_reader *r, const struct block *b, const uint64_t i[3], double value) {
     bool weights = b->id == TAP_KQ_SOFT_MAX;
     uint64_t n = weights ? r->t->n_token : b->ne[0];
     if (i[0] >= n) return PLUMB_OK;
     uint64_t token = b->heads ? i[2] : i[1], head = weights ? i[2] : b->heads ? i[1] : 0, place = head * n + i[0];
-    if (place >= UINT32_MAX) FAIL(PLUMB_ERROR_TENSOR, "%llu places are too many", (unsigned long long)place);
-    APPEND(cells, n_cell, cap_cell, (struct cell){(uint32_t)token, (uint32_t)place, (float)value});
+    if (place >= UINT32_MAX) {
+        return error_set(r->err, PLUMB_ERROR_TENSOR, "%llu places are too many", (unsigned long long)place);
+    }
+    struct cell *cells = alloc_room(r->cells, r->n_cell, &r->cap_cell, sizeof *cells);
+    if (!cells) return no_memory(r, r->n_cell);
+    r->cells = cells;
+    cells[r->n_cell++] = (struct cell){(uint32_t)token, (uint32_t)place, (float)value};
     return PLUMB_OK;
 }
 
 /* Reads the brackets behind a header into r->cells. */
-static plumb_status read_body(struct reader *r, const struct block *b, struct body *body) {
+static plumb_status read_body(struct callback_reader *r, const struct block *b, struct body *body) {
     /* By depth: rows of {..} of matrices, of rows, of numbers. */
     const uint64_t extent[4] = {1, b->ne[2], b->ne[1], b->ne[0]};
     uint64_t index[4] = {0}, left_out[4] = {0};
@@ -383,9 +393,10 @@ static plumb_status read_body(struct reader *r, const struct block *b, struct bo
         }
         if (!right && b->body == r->last) return PLUMB_OK;
         if (!right)
-            FAIL(PLUMB_ERROR_TENSOR, "line %zu, %s of {%llu, %llu, %llu}: this is not how its values go on",
-                 line_of(r, at), tap.text, (unsigned long long)b->ne[0], (unsigned long long)b->ne[1],
-                 (unsigned long long)b->ne[2]);
+            return error_set(r->err, PLUMB_ERROR_TENSOR,
+                             "line %zu, %s of {%llu, %llu, %llu}: this is not how its values go on", line_of(r, at),
+                             tap.text, (unsigned long long)b->ne[0], (unsigned long long)b->ne[1],
+                             (unsigned long long)b->ne[2]);
     }
     while (p < r->end && (is_space(*p) || *p == '\n')) p++;
     float quantum;
@@ -401,8 +412,8 @@ static int compare_cells(const void *a, const void *b) {
 }
 
 /* One row of cells (n_cell) of one token. */
-static plumb_status add_row(struct reader *r, const struct block *b, uint32_t pos, uint32_t n_head, uint32_t n,
-                            const struct cell *cells, size_t n_cell, struct trace_row **row) {
+static plumb_status add_block_row(struct callback_reader *r, const struct block *b, uint32_t pos, uint32_t n_head,
+                                  uint32_t n, const struct cell *cells, size_t n_cell, struct trace_row **row) {
     float *values = alloc_array(n_cell, sizeof *values);
     uint32_t *places = alloc_array(n_cell, sizeof *places);
     plumb_status status = PLUMB_OK;
@@ -419,7 +430,7 @@ static plumb_status add_row(struct reader *r, const struct block *b, uint32_t po
     return status;
 }
 
-static plumb_status add_rows(struct reader *r, struct block *b) {
+static plumb_status add_rows(struct callback_reader *r, struct block *b) {
     const struct pass *pass = &r->passes[b->pass];
     /* Heads of a single token, which only the number of tokens tells. */
     if (is_qkv(b->id) && !b->heads && pass->n_token == 1 && b->ne[1] > 1) b->heads = true;
@@ -441,7 +452,7 @@ static plumb_status add_rows(struct reader *r, struct block *b) {
     for (size_t i = 0, end; i < r->n_cell; i = end) {
         for (end = i + 1; end < r->n_cell && r->cells[end].token == r->cells[i].token;) end++;
         uint32_t pos = (uint32_t)first + r->cells[i].token;
-        PLUMB_TRY(add_row(r, b, pos, (uint32_t)n_head, (uint32_t)n, r->cells + i, end - i, &row));
+        PLUMB_TRY(add_block_row(r, b, pos, (uint32_t)n_head, (uint32_t)n, r->cells + i, end - i, &row));
         row->quantum = body.quantum;
     }
     bool of_printed = !body.all && fabs(body.sum - body.printed) <= (double)body.quantum * (double)r->n_cell;
@@ -470,7 +481,7 @@ plumb_status dump_read_callback(struct plumb_trace *t, const char *bytes, size_t
                          "file to compare is written by -o FILE.json");
     }
     while (n > 0 && bytes[n - 1] != '\n') n--;   /* a line that was cut may end in half a number */
-    struct reader reader = {.t = t, .text = bytes, .end = bytes + n}, *r = &reader;
+    struct callback_reader reader = {.t = t, .err = &t->err, .text = bytes, .end = bytes + n}, *r = &reader;
     plumb_status status = find_blocks(r);
     if (status == PLUMB_OK && r->n_block == 0)
         status = error_set(&t->err, PLUMB_ERROR_METADATA, "this is no trace: not JSON, GGUF or .npz, and no "

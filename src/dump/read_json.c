@@ -29,7 +29,7 @@ struct record {
     float quantum;
 };
 
-struct reader {
+struct json_reader {
     struct plumb_trace *t;
     struct json j;
     struct record record;
@@ -43,7 +43,7 @@ struct reader {
     struct list entropy;       /* float */
 };
 
-static void push(struct reader *r, struct list *list, const void *item, size_t size) {
+static void push(struct json_reader *r, struct list *list, const void *item, size_t size) {
     void *data = alloc_room(list->data, list->n, &list->cap, size);
     if (!data) {
         if (r->j.status == PLUMB_OK) {
@@ -64,14 +64,14 @@ static float to_float(double v) {
 
 /* ---- lists ------------------------------------------------------------------------------------------------------ */
 
-static void push_value(struct reader *r, struct list *list, const char *what) {
+static void push_value(struct json_reader *r, struct list *list, const char *what) {
     float value = to_float(json_number(&r->j, what));
     push(r, list, &value, sizeof value);
 }
 
 /* A list of numbers or of such lists, one after the other; ends, where it is not NULL, gets the ends of those lists.
  * The JSON reader limits the depth. */
-static void read_flat(struct reader *r, struct list *ends) {
+static void read_flat(struct json_reader *r, struct list *ends) {
     json_enter(&r->j, '[', "a list of values");
     while (json_element(&r->j)) {
         if (json_peek(&r->j) == '[') {
@@ -83,7 +83,7 @@ static void read_flat(struct reader *r, struct list *ends) {
     }
 }
 
-static void read_values(struct reader *r) {
+static void read_values(struct json_reader *r) {
     r->values.n = r->ends.n = r->inner.n = 0;
     r->record.nested = false;
     json_enter(&r->j, '[', "the list of values");
@@ -102,7 +102,7 @@ static void read_values(struct reader *r) {
     }
 }
 
-static void read_places(struct reader *r) {
+static void read_places(struct json_reader *r) {
     r->places.n = 0;
     json_enter(&r->j, '[', "the list of places");
     while (json_element(&r->j)) {
@@ -111,7 +111,7 @@ static void read_places(struct reader *r) {
     }
 }
 
-static void read_top(struct reader *r) {
+static void read_top(struct json_reader *r) {
     r->top.n = 0;
     json_enter(&r->j, '[', "the list of the likeliest tokens");
     while (json_element(&r->j)) {
@@ -126,7 +126,7 @@ static void read_top(struct reader *r) {
 }
 
 /* Everything before the last dimension is heads. */
-static void read_shape(struct reader *r) {
+static void read_shape(struct json_reader *r) {
     struct record *rec = &r->record;
     rec->n_head = rec->n = 0;
     json_enter(&r->j, '[', "the shape of one token's values");
@@ -141,12 +141,12 @@ static void read_shape(struct reader *r) {
 
 /* ---- a record --------------------------------------------------------------------------------------------------- */
 
-static void read_stat(struct reader *r, double *stat) {
+static void read_stat(struct json_reader *r, double *stat) {
     *stat = json_number(&r->j, "a number");
     r->record.has_stats |= !isnan(*stat);
 }
 
-static void read_record(struct reader *r) {
+static void read_record(struct json_reader *r) {
     struct json *j = &r->j;
     struct record *rec = &r->record;
     json_peek(j);
@@ -221,13 +221,13 @@ static uint32_t record_tap(const struct record *rec, enum tap_id *id, int32_t *l
     return rec->layer >= 0 ? tap_parse(name, n, id, layer) : 0;
 }
 
-static void ignore_record(struct reader *r) {
+static void ignore_record(struct json_reader *r) {
     const struct record *rec = &r->record;
     trace_ignore(r->t, rec->name, rec->n_name < sizeof rec->name ? rec->n_name : sizeof rec->name);
 }
 
 /* Makes values and places of all that a sparse record has: values with or without places, and the likeliest tokens. */
-static plumb_status merge_sparse(struct reader *r) {
+static plumb_status merge_sparse(struct json_reader *r) {
     float *values = r->values.data;
     uint32_t *places = r->places.data;
     for (uint32_t i = 0; i < r->values.n; i++) {
@@ -250,8 +250,8 @@ static plumb_status merge_sparse(struct reader *r) {
 }
 
 /* One row: values from first to end, statistics if they are its own. */
-static plumb_status add_row(struct reader *r, enum tap_id id, int32_t layer, uint32_t pos, size_t first, size_t end,
-                            bool with_stats) {
+static plumb_status add_record_row(struct json_reader *r, enum tap_id id, int32_t layer, uint32_t pos, size_t first,
+                                   size_t end, bool with_stats) {
     const struct record *rec = &r->record;
     struct trace_row *row;
     if (end - first > UINT32_MAX) return error_set(&r->t->err, PLUMB_ERROR_ARGUMENT, "%zu values", end - first);
@@ -280,7 +280,7 @@ static plumb_status add_row(struct reader *r, enum tap_id id, int32_t layer, uin
     return PLUMB_OK;
 }
 
-static plumb_status add_record(struct reader *r) {
+static plumb_status add_record(struct json_reader *r) {
     struct plumb_trace *t = r->t;
     struct record *rec = &r->record;
     enum tap_id id;
@@ -323,10 +323,10 @@ static plumb_status add_record(struct reader *r) {
         if (n_row > r->most) r->most = n_row;
         bool alone = n_row == 1 && t->n_token == 1;
         for (size_t i = 0; i < n_row; first = ends[i++]) {
-            PLUMB_TRY(add_row(r, id, layer, (uint32_t)(pos + i), first, ends[i], alone));
+            PLUMB_TRY(add_record_row(r, id, layer, (uint32_t)(pos + i), first, ends[i], alone));
         }
         if (alone || !rec->has_stats) return PLUMB_OK;
-        return add_row(r, id, layer, TRACE_ALL_TOKENS, 0, 0, true);
+        return add_record_row(r, id, layer, TRACE_ALL_TOKENS, 0, 0, true);
     }
     if (r->places.n + r->top.n > 0) PLUMB_TRY(merge_sparse(r));
     uint32_t pos = is_single ? (uint32_t)rec->token : 0;
@@ -336,11 +336,11 @@ static plumb_status add_record(struct reader *r) {
             return error_set(&t->err, PLUMB_ERROR_ARGUMENT, "\"token\" is missing: there are %u tokens, and %zu values "
                              "that are no list for each of them", t->n_token, r->values.n);
         }
-        PLUMB_TRY(add_row(r, id, layer, pos, 0, r->values.n, !together));
+        PLUMB_TRY(add_record_row(r, id, layer, pos, 0, r->values.n, !together));
         if (!together || !rec->has_stats) return PLUMB_OK;
     }
     r->places.n = 0;
-    return add_row(r, id, layer, together ? TRACE_ALL_TOKENS : pos, 0, 0, true);
+    return add_record_row(r, id, layer, together ? TRACE_ALL_TOKENS : pos, 0, 0, true);
 }
 
 /* ---- the whole -------------------------------------------------------------------------------------------------- */
@@ -350,7 +350,7 @@ struct contents {
     int64_t n_prompt;                     /* -1: not given */
 };
 
-static void read_outline(struct reader *r, struct contents *c) {
+static void read_outline(struct json_reader *r, struct contents *c) {
     struct json *j = &r->j;
     json_enter(j, '{', "a trace");
     for (struct json_text key; json_member(j, &key);) {
@@ -380,7 +380,7 @@ static void read_outline(struct reader *r, struct contents *c) {
     }
 }
 
-static void read_tokens(struct reader *r, int64_t n_prompt) {
+static void read_tokens(struct json_reader *r, int64_t n_prompt) {
     struct list ids = { 0 };
     json_enter(&r->j, '[', "the list of token ids");
     while (json_element(&r->j)) {
@@ -393,7 +393,7 @@ static void read_tokens(struct reader *r, int64_t n_prompt) {
     free(ids.data);
 }
 
-static void read_pieces(struct reader *r) {
+static void read_pieces(struct json_reader *r) {
     json_peek(&r->j);
     size_t at = r->j.at;
     uint32_t n = 0;
@@ -406,7 +406,7 @@ static void read_pieces(struct reader *r) {
     if (n != r->t->n_token) json_fail(&r->j, at, "expected one text for each of %u tokens, not %u", r->t->n_token, n);
 }
 
-static void read_texts(struct reader *r) {
+static void read_texts(struct json_reader *r) {
     json_enter(&r->j, '[', "the list of texts");
     while (json_element(&r->j)) {
         int32_t id = 0;
@@ -419,7 +419,7 @@ static void read_texts(struct reader *r) {
     }
 }
 
-static void read_taps(struct reader *r) {
+static void read_taps(struct json_reader *r) {
     json_enter(&r->j, '[', "the list of taps");
     while (json_element(&r->j)) {
         read_record(r);
@@ -446,13 +446,13 @@ static void count_from_first(struct plumb_trace *t) {
 }
 
 plumb_status dump_read_json(struct plumb_trace *t, const char *bytes, size_t n) {
-    struct reader r = { .t = t };
+    struct json_reader r = { .t = t };
     struct contents c = { .n_prompt = -1 };
     json_begin(&r.j, bytes, n, &t->err);
     read_outline(&r, &c);
     plumb_status status = json_end(&r.j);
     /* The lists again, from where they begin; what follows them has been looked at. */
-    const struct { size_t at; void (*read)(struct reader *r); } sections[] = {
+    const struct { size_t at; void (*read)(struct json_reader *r); } sections[] = {
         { c.tokens, NULL }, { c.pieces, read_pieces }, { c.texts, read_texts }, { c.taps, read_taps },
     };
     for (size_t i = 0; i < sizeof sections / sizeof *sections && status == PLUMB_OK; i++) {

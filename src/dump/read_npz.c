@@ -19,8 +19,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define FAIL(...) return error_set(&r->t->err, __VA_ARGS__)
-
 enum { MAX_DIM = 4 };
 
 struct member {
@@ -43,8 +41,9 @@ struct array {
     uint64_t dim[MAX_DIM], stride[MAX_DIM];   /* of elements */
 };
 
-struct reader {
+struct npz_reader {
     struct plumb_trace *t;
+    struct error *err;        /* of t */
     const uint8_t *bytes;
     size_t n;
     uint64_t n_packed;        /* of all members met */
@@ -70,19 +69,20 @@ static uint32_t crc32_of(const uint8_t *p, size_t n) {
 }
 
 /* Where the directory is and how many members it lists. */
-static plumb_status find_directory(struct reader *r, uint64_t *at, uint64_t *n_member) {
+static plumb_status find_directory(struct npz_reader *r, uint64_t *at, uint64_t *n_member) {
     size_t end = r->n < 22 ? 0 : r->n - 22, first = end > 65535 ? end - 65535 : 0;   /* a comment may follow it */
     while (end > first && load_u32(r->bytes + end) != 0x06054b50) end--;
     if (r->n < 22 || load_u32(r->bytes + end) != 0x06054b50)
-        FAIL(PLUMB_ERROR_TRUNCATED, "%zu bytes without the end of a zip directory: no .npz, or cut off", r->n);
+        return error_set(r->err, PLUMB_ERROR_TRUNCATED,
+                         "%zu bytes without the end of a zip directory: no .npz, or cut off", r->n);
     const uint8_t *p = r->bytes + end;
     *n_member = load_u16(p + 10);
     *at = load_u32(p + 16);
     if ((*n_member == 0xffff || *at == 0xffffffff) && end >= 20 && load_u32(p - 20) == 0x07064b50) {
         uint64_t at64 = load_u64(p - 12);
         if (at64 > end || end - at64 < 56 || load_u32(r->bytes + at64) != 0x06064b50)
-            FAIL(PLUMB_ERROR_METADATA, "the zip64 directory is said to end at byte %llu and does not",
-                 (unsigned long long)at64);
+            return error_set(r->err, PLUMB_ERROR_METADATA,
+                             "the zip64 directory is said to end at byte %llu and does not", (unsigned long long)at64);
         *n_member = load_u64(r->bytes + at64 + 32);
         *at = load_u64(r->bytes + at64 + 48);
     }
@@ -108,14 +108,15 @@ static void take_zip64(const uint8_t *extra, size_t n, uint64_t *values[3]) {
 }
 
 /* Reads the entry at *at and moves on. */
-static plumb_status read_entry(struct reader *r, uint64_t *at, struct member *m) {
+static plumb_status read_entry(struct npz_reader *r, uint64_t *at, struct member *m) {
     if (*at > r->n || r->n - *at < 46 || load_u32(r->bytes + *at) != 0x02014b50)
-        FAIL(PLUMB_ERROR_TRUNCATED, "the zip directory has no entry at byte %llu of %zu", (unsigned long long)*at,
-             r->n);
+        return error_set(r->err, PLUMB_ERROR_TRUNCATED, "the zip directory has no entry at byte %llu of %zu",
+                         (unsigned long long)*at, r->n);
     const uint8_t *p = r->bytes + *at;
     size_t n_name = load_u16(p + 28), n_extra = load_u16(p + 30), n_comment = load_u16(p + 32);
     if (n_name + n_extra + n_comment > r->n - *at - 46)
-        FAIL(PLUMB_ERROR_TRUNCATED, "the zip directory's entry at byte %llu is cut off", (unsigned long long)*at);
+        return error_set(r->err, PLUMB_ERROR_TRUNCATED, "the zip directory's entry at byte %llu is cut off",
+                         (unsigned long long)*at);
     *at += 46 + n_name + n_extra + n_comment;
     uint64_t offset = load_u32(p + 42);
     *m = (struct member){.name = (const char *)p + 46, .n_name = n_name, .method = load_u16(p + 10),
@@ -124,43 +125,47 @@ static plumb_status read_entry(struct reader *r, uint64_t *at, struct member *m)
     struct shown name;
     show_bytes(&name, m->name, n_name);
     if (n_name >= 4 && memcmp(m->name + n_name - 4, ".npy", 4) == 0) m->n_name -= 4;
-    if ((load_u16(p + 8) & 1) != 0) FAIL(PLUMB_ERROR_UNSUPPORTED, "%s is encrypted", name.text);
+    if ((load_u16(p + 8) & 1) != 0) return error_set(r->err, PLUMB_ERROR_UNSUPPORTED, "%s is encrypted", name.text);
     if (m->method != 0 && m->method != 8)
-        FAIL(PLUMB_ERROR_UNSUPPORTED, "%s: zip method %u; numpy writes 0 (stored) and 8 (deflated)", name.text,
-             m->method);
+        return error_set(r->err, PLUMB_ERROR_UNSUPPORTED, "%s: zip method %u; numpy writes 0 (stored) and 8 (deflated)",
+                         name.text, m->method);
     if (offset > r->n || r->n - offset < 30 || load_u32(r->bytes + offset) != 0x04034b50)
-        FAIL(PLUMB_ERROR_TRUNCATED, "%s: nothing begins at byte %llu of %zu", name.text, (unsigned long long)offset,
-             r->n);
+        return error_set(r->err, PLUMB_ERROR_TRUNCATED, "%s: nothing begins at byte %llu of %zu", name.text,
+                         (unsigned long long)offset, r->n);
     const uint8_t *local = r->bytes + offset;
     uint64_t data = offset + 30 + load_u16(local + 26) + load_u16(local + 28);
     if (data > r->n || m->n_packed > r->n - data)
-        FAIL(PLUMB_ERROR_TRUNCATED, "%s: %llu bytes from %llu on are not within %zu", name.text,
-             (unsigned long long)m->n_packed, (unsigned long long)data, r->n);
+        return error_set(r->err, PLUMB_ERROR_TRUNCATED, "%s: %llu bytes from %llu on are not within %zu", name.text,
+                         (unsigned long long)m->n_packed, (unsigned long long)data, r->n);
     m->packed = r->bytes + data;
     /* Members that share their bytes make more of them than any honest file could. */
     r->n_packed += m->n_packed;
-    if (r->n_packed > r->n) FAIL(PLUMB_ERROR_METADATA, "%s shares its bytes with another array", name.text);
+    if (r->n_packed > r->n) {
+        return error_set(r->err, PLUMB_ERROR_METADATA, "%s shares its bytes with another array", name.text);
+    }
     if (m->method == 0 ? m->n != m->n_packed : m->n / INFLATE_MOST > m->n_packed)
-        FAIL(PLUMB_ERROR_METADATA, "%s: %llu bytes cannot unpack to %llu", name.text,
-             (unsigned long long)m->n_packed, (unsigned long long)m->n);
+        return error_set(r->err, PLUMB_ERROR_METADATA, "%s: %llu bytes cannot unpack to %llu", name.text,
+                         (unsigned long long)m->n_packed, (unsigned long long)m->n);
     return PLUMB_OK;
 }
 
 /* The member's bytes: a->data, n of them. */
-static plumb_status unpack(struct reader *r, const struct member *m, struct array *a) {
+static plumb_status unpack(struct npz_reader *r, const struct member *m, struct array *a) {
     a->data = m->packed;
     if (m->method == 8) {
         const char *why;
         a->owned = alloc_array(m->n, 1);
         if (!a->owned)
-            FAIL(PLUMB_ERROR_MEMORY, "no memory for %llu bytes of %s", (unsigned long long)m->n, a->name.text);
+            return error_set(r->err, PLUMB_ERROR_MEMORY, "no memory for %llu bytes of %s", (unsigned long long)m->n,
+                             a->name.text);
         if (!inflate_bytes(m->packed, (size_t)m->n_packed, a->owned, (size_t)m->n, &why))
-            FAIL(PLUMB_ERROR_METADATA, "%s does not unpack: %s", a->name.text, why);
+            return error_set(r->err, PLUMB_ERROR_METADATA, "%s does not unpack: %s", a->name.text, why);
         a->data = a->owned;
     }
     uint32_t crc = crc32_of(a->data, (size_t)m->n);
     if (crc != m->crc)
-        FAIL(PLUMB_ERROR_METADATA, "%s is damaged: its CRC-32 is %08x, not %08x", a->name.text, crc, m->crc);
+        return error_set(r->err, PLUMB_ERROR_METADATA, "%s is damaged: its CRC-32 is %08x, not %08x", a->name.text, crc,
+                         m->crc);
     return PLUMB_OK;
 }
 
@@ -200,33 +205,40 @@ static uint32_t type_size(const char type[3]) {
 }
 
 /* From the n bytes at a->data to its type, shape and strides; a->data becomes the elements. */
-static plumb_status read_header(struct reader *r, struct array *a, uint64_t n) {
+static plumb_status read_header(struct npz_reader *r, struct array *a, uint64_t n) {
     const char *name = a->name.text;
     const uint8_t *p = a->data;
-    if (n < 12 || memcmp(p, "\x93NUMPY", 6) != 0) FAIL(PLUMB_ERROR_METADATA, "%s is not an .npy array", name);
+    if (n < 12 || memcmp(p, "\x93NUMPY", 6) != 0) {
+        return error_set(r->err, PLUMB_ERROR_METADATA, "%s is not an .npy array", name);
+    }
     uint64_t length = p[6] == 1 ? load_u16(p + 8) : load_u32(p + 8), at = p[6] == 1 ? 10 : 12;
-    if (p[6] < 1 || p[6] > 3) FAIL(PLUMB_ERROR_UNSUPPORTED, "%s: .npy version %u; 1 to 3 are known", name, p[6]);
-    if (length > n - at) FAIL(PLUMB_ERROR_TRUNCATED, "%s: a header of %llu bytes in %llu", name,
-                              (unsigned long long)length, (unsigned long long)n);
+    if (p[6] < 1 || p[6] > 3) {
+        return error_set(r->err, PLUMB_ERROR_UNSUPPORTED, "%s: .npy version %u; 1 to 3 are known", name, p[6]);
+    }
+    if (length > n - at) {
+        return error_set(r->err, PLUMB_ERROR_TRUNCATED, "%s: a header of %llu bytes in %llu", name,
+                         (unsigned long long)length, (unsigned long long)n);
+    }
     const char *text = (const char *)p + at, *end = text + length;
     const char *type = find_key(text, end, "'descr'"), *order = find_key(text, end, "'fortran_order'"),
                *shape = find_key(text, end, "'shape'");
     if (!type || !order || !shape || end - type < 5)
-        FAIL(PLUMB_ERROR_METADATA, "%s: its .npy header lacks descr, fortran_order or shape", name);
+        return error_set(r->err, PLUMB_ERROR_METADATA, "%s: its .npy header lacks descr, fortran_order or shape", name);
     bool native = type[0] == '\'' && (type[1] == '<' || type[1] == '|') && type[4] == '\'';
     if (native) memcpy(a->type, type + 2, 2);
     a->size = native ? type_size(a->type) : 0;
     if (a->size == 0) {
         struct shown shown;
         const char *stop = memchr(type, ',', (size_t)(end - type));
-        FAIL(PLUMB_ERROR_UNSUPPORTED, "%s: elements of type %s are not read; save it with .astype('<f4')", name,
-             show_bytes(&shown, type, (size_t)((stop ? stop : end) - type)));
+        return error_set(r->err, PLUMB_ERROR_UNSUPPORTED,
+                         "%s: elements of type %s are not read; save it with .astype('<f4')", name,
+                         show_bytes(&shown, type, (size_t)((stop ? stop : end) - type)));
     }
     if (!read_shape(a, shape, end)) {
         struct shown shown;
         const char *stop = memchr(shape, '}', (size_t)(end - shape));
-        FAIL(PLUMB_ERROR_METADATA, "%s: its shape is not up to %d numbers: %s", name, MAX_DIM,
-             show_bytes(&shown, shape, (size_t)((stop ? stop : end) - shape)));
+        return error_set(r->err, PLUMB_ERROR_METADATA, "%s: its shape is not up to %d numbers: %s", name, MAX_DIM,
+                         show_bytes(&shown, shape, (size_t)((stop ? stop : end) - shape)));
     }
     bool fortran = order < end && *order == 'T';
     uint64_t total = 1, bytes;
@@ -237,8 +249,8 @@ static plumb_status read_header(struct reader *r, struct array *a, uint64_t n) {
         fits = fits && mul_u64(total, a->dim[axis], &total);
     }
     if (!fits || !mul_u64(total, a->size, &bytes) || bytes != n - at - length || total == 0 || total > UINT32_MAX - 1)
-        FAIL(PLUMB_ERROR_TENSOR, "%s: its shape and its %llu bytes of %s do not fit together", name,
-             (unsigned long long)(n - at - length), a->type);
+        return error_set(r->err, PLUMB_ERROR_TENSOR, "%s: its shape and its %llu bytes of %s do not fit together", name,
+                         (unsigned long long)(n - at - length), a->type);
     a->data += at + length;
     return PLUMB_OK;
 }
@@ -275,29 +287,32 @@ static const char *show_shape(struct shown *buf, const struct array *a) {
 static bool has_heads(enum tap_id id) { return (id >= TAP_QCUR && id <= TAP_KQV_OUT); }
 
 /* Reads a whole number. */
-static plumb_status whole_number(struct reader *r, const struct array *a, uint64_t i, int64_t most, int64_t *v) {
+static plumb_status whole_number(struct npz_reader *r, const struct array *a, uint64_t i, int64_t most, int64_t *v) {
     double d = element(a, i);
     if (!(d >= 0 && d <= (double)most && d == floor(d)))
-        FAIL(PLUMB_ERROR_ARGUMENT, "%s: %g is not a whole number from 0 to %lld", a->name.text, d, (long long)most);
+        return error_set(r->err, PLUMB_ERROR_ARGUMENT, "%s: %g is not a whole number from 0 to %lld", a->name.text, d,
+                         (long long)most);
     *v = (int64_t)d;
     return PLUMB_OK;
 }
 
-static plumb_status take_tokens(struct reader *r) {
+static plumb_status take_tokens(struct npz_reader *r) {
     const struct array *a = &r->tokens;
     if (!a->data) return PLUMB_OK;
     uint64_t n = a->n_dim == 0 ? 1 : a->dim[a->n_dim - 1];
     struct shown shape;
     if (a->n_dim > 2 || (a->n_dim == 2 && a->dim[0] != 1))
-        FAIL(PLUMB_ERROR_TENSOR, "%s is %s, not the ids of one text", a->name.text, show_shape(&shape, a));
+        return error_set(r->err, PLUMB_ERROR_TENSOR, "%s is %s, not the ids of one text", a->name.text,
+                         show_shape(&shape, a));
     int64_t n_prompt = (int64_t)n, id = 0;
     if (r->n_prompt.data) {
         if (r->n_prompt.n_dim > 1 || (r->n_prompt.n_dim == 1 && r->n_prompt.dim[0] != 1))
-            FAIL(PLUMB_ERROR_TENSOR, "n_prompt is %s, not one number", show_shape(&shape, &r->n_prompt));
+            return error_set(r->err, PLUMB_ERROR_TENSOR, "n_prompt is %s, not one number",
+                             show_shape(&shape, &r->n_prompt));
         PLUMB_TRY(whole_number(r, &r->n_prompt, 0, (int64_t)n, &n_prompt));
     }
     int32_t *ids = alloc_array(n, sizeof *ids);
-    if (!ids) FAIL(PLUMB_ERROR_MEMORY, "no memory for %llu tokens", (unsigned long long)n);
+    if (!ids) return error_set(r->err, PLUMB_ERROR_MEMORY, "no memory for %llu tokens", (unsigned long long)n);
     plumb_status status = PLUMB_OK;
     for (uint64_t i = 0; i < n && status == PLUMB_OK; i++) {
         status = whole_number(r, a, i, INT32_MAX, &id);
@@ -311,7 +326,7 @@ static plumb_status take_tokens(struct reader *r) {
 
 /* The most tokens of an array whose axes need no knowledge of it.  Where there are ids it may be one less or a few more
  * than those: an engine that drops BOS, or feeds a token twice. */
-static plumb_status count_tokens(struct reader *r) {
+static plumb_status count_tokens(struct npz_reader *r) {
     uint64_t most = 0;
     for (size_t i = 0; i < r->n_array; i++) {
         const struct array *a = &r->arrays[i];
@@ -325,7 +340,8 @@ static plumb_status count_tokens(struct reader *r) {
     }
     r->n_token = most;
     if (r->n_token == 0 && r->n_array > 0)
-        FAIL(PLUMB_ERROR_TENSOR, "no array tells how many tokens there are; add one of their ids, named tokens");
+        return error_set(r->err, PLUMB_ERROR_TENSOR,
+                         "no array tells how many tokens there are; add one of their ids, named tokens");
     r->t->n_token = r->t->n_prompt = (uint32_t)r->n_token;
     return PLUMB_OK;
 }
@@ -333,7 +349,7 @@ static plumb_status count_tokens(struct reader *r) {
 /* Which axis is what; -1: there is none. */
 struct axes { int token, head, n; };
 
-static plumb_status find_axes(struct reader *r, const struct array *a, struct axes *x) {
+static plumb_status find_axes(struct npz_reader *r, const struct array *a, struct axes *x) {
     struct shown shape;
     const char *name = a->name.text;
     show_shape(&shape, a);
@@ -347,32 +363,34 @@ static plumb_status find_axes(struct reader *r, const struct array *a, struct ax
         x->token = n_dim - 2;
         uint64_t n = a->dim[x->token];
         if (n == n_token || (n == 1 && n_dim == 2)) return PLUMB_OK;
-        FAIL(PLUMB_ERROR_TENSOR, "%s is %s, of %llu tokens; there are %llu", name, shape.text, (unsigned long long)n,
-             (unsigned long long)n_token);
+        return error_set(r->err, PLUMB_ERROR_TENSOR, "%s is %s, of %llu tokens; there are %llu", name, shape.text,
+                         (unsigned long long)n, (unsigned long long)n_token);
     }
     if (!heads || !(n_dim == 3 || batch))
-        FAIL(PLUMB_ERROR_TENSOR, "%s is %s; expected %s", name, shape.text,
-             weights ? "(n_token, n_head, n_key)" : heads ? "(n_token, n) or (n_token, n_head, n)" : "(n_token, n)");
+        return error_set(r->err, PLUMB_ERROR_TENSOR, "%s is %s; expected %s", name, shape.text,
+                         weights ? "(n_token, n_head, n_key)"
+                         : heads ? "(n_token, n) or (n_token, n_head, n)" : "(n_token, n)");
     int first = n_dim - 3, second = n_dim - 2;
     bool is_first = a->dim[first] == n_token, is_second = a->dim[second] == n_token;
     if (!is_first && !is_second)
-        FAIL(PLUMB_ERROR_TENSOR, "%s is %s; there are %llu tokens, and no axis of them", name, shape.text,
-             (unsigned long long)n_token);
+        return error_set(r->err, PLUMB_ERROR_TENSOR, "%s is %s; there are %llu tokens, and no axis of them", name,
+                         shape.text, (unsigned long long)n_token);
     if (is_first && is_second && n_token > 1 && !(weights && batch))
-        FAIL(PLUMB_ERROR_TENSOR, "%s is %s, with as many heads as tokens: which axis is which cannot be told; save %s",
-             name, shape.text, weights ? "it as (1, n_head, n_token, n_key)" : "it as (n_token, n_head * n)");
+        return error_set(r->err, PLUMB_ERROR_TENSOR,
+                         "%s is %s, with as many heads as tokens: which axis is which cannot be told; save %s", name,
+                         shape.text, weights ? "it as (1, n_head, n_token, n_key)" : "it as (n_token, n_head * n)");
     bool token_first = is_first && !(is_second && weights && batch);
     x->token = token_first ? first : second;
     x->head = token_first ? second : first;
     return PLUMB_OK;
 }
 
-static plumb_status add_rows(struct reader *r, const struct array *a) {
+static plumb_status add_rows(struct npz_reader *r, const struct array *a) {
     struct axes x;
     PLUMB_TRY(find_axes(r, a, &x));
     uint64_t n_row = x.token < 0 ? 1 : a->dim[x.token], n_head = x.head < 0 ? 1 : a->dim[x.head], n = a->dim[x.n];
     float *values = alloc_array(n_head * n, sizeof *values);
-    if (!values) FAIL(PLUMB_ERROR_MEMORY, "no memory for a row of %s", a->name.text);
+    if (!values) return error_set(r->err, PLUMB_ERROR_MEMORY, "no memory for a row of %s", a->name.text);
     plumb_status status = PLUMB_OK;
     for (uint64_t i = 0; i < n_row && status == PLUMB_OK; i++) {
         uint64_t at = x.token < 0 ? 0 : i * a->stride[x.token];
@@ -398,7 +416,7 @@ static bool is_named(const struct member *m, const char *name) {
 }
 
 /* Keeps the array of a member whose name says something; counts the others, and second names of one tap. */
-static plumb_status read_member(struct reader *r, const struct member *m) {
+static plumb_status read_member(struct npz_reader *r, const struct member *m) {
     struct array a = {.id = TAP_COUNT}, *to;
     show_bytes(&a.name, m->name, m->n_name);
     uint32_t name = tap_parse(m->name, m->n_name, &a.id, &a.layer);
@@ -410,7 +428,7 @@ static plumb_status read_member(struct reader *r, const struct member *m) {
         to = &r->n_prompt;
     } else if (name > 0 && !second) {
         struct array *arrays = alloc_room(r->arrays, r->n_array, &r->cap, sizeof *arrays);
-        if (!arrays) FAIL(PLUMB_ERROR_MEMORY, "no memory for more than %zu arrays", r->n_array);
+        if (!arrays) return error_set(r->err, PLUMB_ERROR_MEMORY, "no memory for more than %zu arrays", r->n_array);
         r->arrays = arrays;
         to = &r->arrays[r->n_array];
         *to = (struct array){.n_dim = 0};
@@ -419,14 +437,14 @@ static plumb_status read_member(struct reader *r, const struct member *m) {
         trace_ignore(r->t, m->name, m->n_name);
         return PLUMB_OK;
     }
-    if (to->data) FAIL(PLUMB_ERROR_METADATA, "there are two arrays of tokens or of n_prompt");
+    if (to->data) return error_set(r->err, PLUMB_ERROR_METADATA, "there are two arrays of tokens or of n_prompt");
     plumb_status status = unpack(r, m, &a);
     if (status == PLUMB_OK) status = read_header(r, &a, m->n);
     *to = a;   /* done frees it, whatever the status */
     return status;
 }
 
-static plumb_status read_all(struct reader *r) {
+static plumb_status read_all(struct npz_reader *r) {
     uint64_t at = 0, n_member = 0;
     PLUMB_TRY(find_directory(r, &at, &n_member));
     for (uint64_t i = 0; i < n_member; i++) {
@@ -441,7 +459,7 @@ static plumb_status read_all(struct reader *r) {
 }
 
 plumb_status dump_read_npz(struct plumb_trace *t, const void *bytes, size_t n) {
-    struct reader r = {.t = t, .bytes = bytes, .n = n};
+    struct npz_reader r = {.t = t, .err = &t->err, .bytes = bytes, .n = n};
     plumb_status status = read_all(&r);
     for (size_t i = 0; i < r.n_array; i++) free(r.arrays[i].owned);
     free(r.arrays);
