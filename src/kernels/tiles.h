@@ -32,13 +32,13 @@ ALWAYS_INLINE bool dot_group(v128_t dots[N_DOT], tile_codes *codes, const uint8_
 
 /* ---- blocks of 32 ------------------------------------------------------------------------------------------------ */
 
-/* Where a tile has its words, what its codes are too large by, whether each d has an m behind it, and whether it is
- * bytes that stand in order B. */
 struct block {
     tile_codes *codes;
-    uint32_t bytes, words;
-    int16_t bias;
-    bool has_min, order_b;
+    uint32_t bytes;      /* of a tile */
+    uint32_t words;      /* where the words of codes begin in it */
+    int16_t bias;        /* what the codes are too large by */
+    bool has_min;        /* each d has an m behind it */
+    bool order_b;        /* the codes are bytes in order B */
 };
 
 ALWAYS_INLINE void block_dot(const struct block *b, float y[TILE_ROWS], const uint8_t *rows,
@@ -88,26 +88,28 @@ ALWAYS_INLINE void block_dot(const struct block *b, float y[TILE_ROWS], const ui
     wasm_v128_store(y + 4, f1);
 }
 
-static const struct block q4_0 = { q4_codes, 144, 16, 8, false, false };
-static const struct block q4_1 = { q4_codes, 160, 32, 0, true, false };
-static const struct block q5_0 = { q5_codes, 176, 16, 16, false, false };
-static const struct block q5_1 = { q5_codes, 192, 32, 0, true, false };
-static const struct block q8_0 = { q8_codes, 272, 16, 128, false, true };
-static const struct block q8_0_signed = { q8_signed_codes, 272, 16, 0, false, true };
-static const struct block iq4_nl = { iq4_codes, 144, 16, 128, false, false };
+static const struct block q4_0 = { .codes = q4_codes, .bytes = 144, .words = 16, .bias = 8 };
+static const struct block q4_1 = { .codes = q4_codes, .bytes = 160, .words = 32, .has_min = true };
+static const struct block q5_0 = { .codes = q5_codes, .bytes = 176, .words = 16, .bias = 16 };
+static const struct block q5_1 = { .codes = q5_codes, .bytes = 192, .words = 32, .has_min = true };
+static const struct block q8_0 = { .codes = q8_codes, .bytes = 272, .words = 16, .bias = 128, .order_b = true };
+static const struct block q8_0_signed = { .codes = q8_signed_codes, .bytes = 272, .words = 16, .order_b = true };
+static const struct block iq4_nl = { .codes = iq4_codes, .bytes = 144, .words = 16, .bias = 128 };
 
 /* ---- superblocks of 256 ------------------------------------------------------------------------------------------ */
 
-/* Where a tile has its words, how many times 32 weights come until all is the same again some bytes further, how many
- * weights have a scale, how many bytes of words four of them take, what the codes are too large by, and how far the odd
- * ones of those 32 are shifted to the left. */
 struct superblock {
     tile_codes *codes;
     tile_scales *scales;
-    uint32_t bytes, words, period, step, group, four;
-    int16_t bias;
+    uint32_t bytes;        /* of a tile */
+    uint32_t words;        /* where the words of codes begin in it */
+    uint32_t period;       /* groups of 32 weights after which the layout repeats, */
+    uint32_t step;         /* so many bytes further on */
+    uint32_t group;        /* weights of a scale: 16 or 32 */
+    uint32_t four;         /* bytes of words from one four weights to the next */
+    int16_t bias;          /* what the codes are too large by */
     bool has_min;
-    uint8_t shift_of_odd;
+    uint8_t shift_of_odd;  /* bits that the codes of odd groups of 32 are shifted to the left */
 };
 
 ALWAYS_INLINE void superblock_dot(const struct superblock *b, float y[TILE_ROWS], const uint8_t *rows,
@@ -165,13 +167,33 @@ ALWAYS_INLINE void superblock_dot(const struct superblock *b, float y[TILE_ROWS]
     wasm_v128_store(y + 4, wasm_f32x4_sub(f1, less[1]));
 }
 
-static const struct superblock q4_K = { q4_K_codes, q4_K_scales, 1152, 128, 2, 256, 32, 32, 0, true, 0 };
-static const struct superblock q4_K_unshifted = { q4_K_unshifted_codes, q4_K_scales, 1152, 128, 2, 256, 32,
-                                                  32, 0, true, 4 };
-static const struct superblock q5_K = { q5_codes, q4_K_scales, 1408, 128, 1, 160, 32, 20, 0, true, 0 };
-static const struct superblock q6_K = { q6_K_codes, q6_K_scales, 1680, 16, 1, 192, 16, 24, 32, false, 0 };
-static const struct superblock q2_K = { q2_K_codes, q2_K_scales, 672, 128, 4, 256, 16, 32, 0, true, 0 };
-static const struct superblock q3_K = { q3_K_codes, q3_K_scales, 880, 16, 8, 0, 16, 32, 4, false, 0 };
-static const struct superblock iq4_xs = { iq4_codes, iq4_xs_scales, 1088, 64, 1, 128, 32, 32, 128, false, 0 };
+static const struct superblock q4_K = {
+    .codes = q4_K_codes, .scales = q4_K_scales, .bytes = 1152, .words = 128, .period = 2, .step = 256, .group = 32,
+    .four = 32, .has_min = true,
+};
+static const struct superblock q4_K_unshifted = {
+    .codes = q4_K_unshifted_codes, .scales = q4_K_scales, .bytes = 1152, .words = 128, .period = 2, .step = 256,
+    .group = 32, .four = 32, .has_min = true, .shift_of_odd = 4,
+};
+static const struct superblock q5_K = {
+    .codes = q5_codes, .scales = q4_K_scales, .bytes = 1408, .words = 128, .period = 1, .step = 160, .group = 32,
+    .four = 20, .has_min = true,
+};
+static const struct superblock q6_K = {
+    .codes = q6_K_codes, .scales = q6_K_scales, .bytes = 1680, .words = 16, .period = 1, .step = 192, .group = 16,
+    .four = 24, .bias = 32,
+};
+static const struct superblock q2_K = {
+    .codes = q2_K_codes, .scales = q2_K_scales, .bytes = 672, .words = 128, .period = 4, .step = 256, .group = 16,
+    .four = 32, .has_min = true,
+};
+static const struct superblock q3_K = {
+    .codes = q3_K_codes, .scales = q3_K_scales, .bytes = 880, .words = 16, .period = 8, .group = 16, .four = 32,
+    .bias = 4,
+};
+static const struct superblock iq4_xs = {
+    .codes = iq4_codes, .scales = iq4_xs_scales, .bytes = 1088, .words = 64, .period = 1, .step = 128, .group = 32,
+    .four = 32, .bias = 128,
+};
 
 #endif

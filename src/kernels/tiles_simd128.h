@@ -1,5 +1,5 @@
-/* What the SIMD128 kernels on packed weights (repack/repack.h) share: how the codes and scales of each type are taken out
- * of a tile, four rows at a time.
+/* What the SIMD128 kernels on packed weights (repack/repack.h) share: how the codes and scales of each type are taken
+ * out of a tile, four rows at a time.
  *
  * CODES(words, k, j) gives the codes of weights 32k + 4j .. 32k + 4j + 3 of 4 rows: a row in each lane of 32 bits, a
  * code in each byte, too large by the type's bias.  words is where those with codes begin, and k what changes nothing
