@@ -130,25 +130,25 @@ static void pools_share(void) {
 
 /* A host may say that it has more threads than POOL_MAX_THREADS; the others are not used, as the word that holds the
  * claims has no room for 256. */
-static void hires_at_most(void) {
+static void has_at_most(void) {
     struct pool *all = pool_create(0);
     uint32_t n_before = pool_size(all);
     pool_free(all);
     static const uint32_t numbers[] = {0, 65, 255, 256, 257, UINT32_MAX};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-        pool_hire(numbers[i]);
+        pool_set_ready(numbers[i]);
         struct pool *pool = pool_create(POOL_MAX_THREADS);
         struct counts c = {pool_size(pool), N, 10, {0}, 0};
-        CHECK(c.n_thread >= 1 && c.n_thread <= POOL_MAX_THREADS, "%u hired: %u threads", numbers[i], c.n_thread);
+        CHECK(c.n_thread >= 1 && c.n_thread <= POOL_MAX_THREADS, "%u ready: %u threads", numbers[i], c.n_thread);
         if (c.n_thread <= POOL_MAX_THREADS) {
             pool_run(pool, N, c.grain, count, &c);
             uint32_t wrong = 0;
             for (uint32_t k = 0; k < N; k++) wrong += c.times[k] != 1;
-            CHECK(wrong == 0 && c.bad == 0, "%u hired: %u indices wrong", numbers[i], wrong);
+            CHECK(wrong == 0 && c.bad == 0, "%u ready: %u indices wrong", numbers[i], wrong);
         }
         pool_free(pool);
     }
-    pool_hire(n_before);
+    pool_set_ready(n_before);
     all = pool_create(1000);
     CHECK(pool_size(all) <= POOL_MAX_THREADS, "%u threads", pool_size(all));
     pool_free(all);
@@ -213,7 +213,7 @@ void test_pool(void) {
     test_case("pool: later loops see what earlier ones wrote", later_loops_see_earlier);
     test_case("pool: threads that sleep are woken", sleepers_wake);
     test_case("pool: a small and a large pool take turns", pools_share);
-    test_case("pool: at most 64 threads, however many the host says it has", hires_at_most);
+    test_case("pool: at most 64 threads, however many the host says it has", has_at_most);
     test_case("pool: counts the loops that other threads take part in", counts_who_takes_part);
 #if defined(__linux__)
     test_case("pool: no more threads than the processors that the process may run on", keeps_to_affinity);

@@ -217,7 +217,7 @@ plumb_status plumb_session_feed_all(plumb_session *s, const int32_t *ids, size_t
     return PLUMB_OK;
 }
 
-void plumb_threads_ready(uint32_t n_thread) { pool_hire(n_thread); }
+void plumb_threads_ready(uint32_t n_thread) { pool_set_ready(n_thread); }
 void plumb_threads_serve(uint32_t thread) { pool_serve(thread); }
 void plumb_threads_broken(void) { pool_break(); }
 void plumb_threads_dismiss(void) { pool_dismiss(); }

@@ -1,4 +1,5 @@
-/* The words that the threads of a pool share, and the three ways to have threads. */
+/* What the threads of a pool share, and where threads come from: POSIX threads, the workers of a WebAssembly host, or
+ * none. */
 #include "threads/pool.h"
 
 #include "threads/processors.h"
@@ -16,33 +17,35 @@
 
 #if POOL_WASM || POOL_POSIX
 
-/* Looks at a word before its reader goes to sleep, about 40 microseconds (Zen 5: 0.28 ns each in V8; 26 ns with the
- * pause of x86).  To sleep and be woken takes 5 or more; threads that are awake begin and end a loop together in 0.25.
- * With 2 threads and nothing else on the machine, SmolLM2 Q4_0 decodes, by microseconds of looks (Node 24, medians):
+/* How often a thread that waits reads the word it waits for before it goes to sleep: for about 40 microseconds (Zen 5:
+ * one read takes 0.28 ns in V8, and 26 ns with the pause instruction of x86).  Going to sleep and being woken takes 5
+ * microseconds or more, while threads that are awake begin and end a loop together in 0.25.
+ * SmolLM2 Q4_0 decodes with 2 threads on an idle machine (Node 24, medians), by microseconds of spinning:
  *     0: 163 tokens/s    10: 216    40: 245    100: 254    200: 254 */
 #if POOL_WASM
 enum { SPINS = 150000 };
 #else
 enum { SPINS = 1500 };
 #endif
-/* Where others want the processor too, to look is to keep it from them, who may be who is waited for.  So after VAIN
- * waits in a row that ended in sleep, only each TRY-th one looks first: beside one busy program 94 tokens/s, not the 84
- * of threads that always look, or the 78 of those that look for 100 microseconds (0: 97). */
-enum { VAIN = 2, TRY = 16 };
+/* On a busy machine spinning keeps the processor from the very thread that is waited for.  After MAX_FAILED waits in a
+ * row that ended in sleep, only every RETRY-th wait spins first.  Beside one busy program that gives 94 tokens/s,
+ * against 84 for threads that always spin, 78 for those that spin 100 microseconds, and 97 for those that never do. */
+enum { MAX_FAILED = 2, RETRY = 16 };
 
-/* What threads share.  Each word that several of them write has a line of the cache to itself. */
-struct crew {
-    /* The loop: constant while there are chunks that are not done, so only who holds a chunk may read it. */
+/* What the threads share.  Each word that several of them write has a cache line of its own. */
+struct workers {
+    /* The loop.  It is constant while there are chunks that are not done, so only a thread that has claimed a chunk may
+     * read it. */
     pool_work *work;
     void *user;
     uint32_t n, grain;
-    /* n_thread << 56 | n_chunk << 28 | chunks claimed: what says that a chunk may be claimed, and by whom, is the very
-     * word that the claim changes.  So a thread that comes late claims of the loop that there is by then, or nothing,
-     * and nobody waits for threads that sleep. */
+    /* n_thread << 56 | n_chunk << 28 | chunks claimed.  One word says whether a chunk may be claimed and by whom, and
+     * the claim changes that word.  So a thread that comes late claims a chunk of the current loop or nothing, and
+     * nobody waits for threads that sleep. */
     _Alignas(64) _Atomic uint64_t claims;
     _Alignas(64) _Atomic uint32_t n_done;      /* chunks */
     _Atomic uint32_t caller_sleeps;
-    _Alignas(64) _Atomic uint32_t n_run;       /* loops so far: what idle threads wait to see change */
+    _Alignas(64) _Atomic uint32_t n_run;       /* loops so far: idle threads wait until this changes */
     _Atomic uint32_t n_sleeping;
     _Atomic uint32_t end;
     struct { _Alignas(64) _Atomic uint32_t n; } taken[POOL_MAX_THREADS];   /* loops that each thread took part in */
@@ -50,44 +53,44 @@ struct crew {
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     pthread_t threads[POOL_MAX_THREADS];
-    struct seat { struct crew *crew; uint32_t thread; } seats[POOL_MAX_THREADS];
+    struct slot { struct workers *workers; uint32_t thread; } slots[POOL_MAX_THREADS];
 #endif
 };
 
 struct pool {
-    struct crew *crew;
+    struct workers *workers;
     uint32_t n_thread;
-    uint32_t n_vain;   /* the caller's, as in await_change */
+    uint32_t n_failed;   /* the caller's, as in await_change */
 };
 
 enum { CLAIM_BITS = 28 };
 static const uint32_t CLAIM_MAX = (UINT32_C(1) << CLAIM_BITS) - 1;
-/* In n_done: a thread has trapped with a chunk in its hands. */
+/* A bit of n_done: a thread has trapped while it computed a chunk. */
 static const uint32_t BROKEN = UINT32_C(1) << 31;
 
 /* ---- waiting for a word to change -------------------------------------------------------------------------------- */
 
 #if POOL_WASM
-static void sleep_while(struct crew *c, _Atomic uint32_t *word, uint32_t value) {
+static void sleep_while(struct workers *c, _Atomic uint32_t *word, uint32_t value) {
     (void)c;
     __builtin_wasm_memory_atomic_wait32((int *)(void *)word, (int)value, -1);
 }
 
-static void wake(struct crew *c, _Atomic uint32_t *word, uint32_t n) {
+static void wake(struct workers *c, _Atomic uint32_t *word, uint32_t n) {
     (void)c;
     __builtin_wasm_memory_atomic_notify((int *)(void *)word, n);
 }
 
 static void pause_briefly(void) {}
 #else
-static void sleep_while(struct crew *c, _Atomic uint32_t *word, uint32_t value) {
+static void sleep_while(struct workers *c, _Atomic uint32_t *word, uint32_t value) {
     pthread_mutex_lock(&c->mutex);
     while (atomic_load(word) == value) pthread_cond_wait(&c->changed, &c->mutex);
     pthread_mutex_unlock(&c->mutex);
 }
 
-/* One condition for both words: everybody looks again. */
-static void wake(struct crew *c, _Atomic uint32_t *word, uint32_t n) {
+/* There is one condition for both words, so every sleeping thread reads its word again. */
+static void wake(struct workers *c, _Atomic uint32_t *word, uint32_t n) {
     (void)word, (void)n;
     pthread_mutex_lock(&c->mutex);
     pthread_cond_broadcast(&c->changed);
@@ -103,19 +106,20 @@ static void pause_briefly(void) {
 }
 #endif
 
-/* Returns when *word is not value.  n_asleep counts those that must be woken: it is raised before the last look at the
- * word, and who changes the word looks at the count afterwards, all sequentially consistent, so one of them sees.
- * *n_vain: waits of this thread that ended in sleep since one did not. */
-static void await_change(struct crew *c, _Atomic uint32_t *word, uint32_t value, _Atomic uint32_t *n_asleep,
-                         uint32_t *n_vain) {
-    for (uint32_t i = *n_vain < VAIN || *n_vain % TRY == 0 ? 0 : SPINS; i < SPINS; i++) {
+/* Returns when *word is not value.  n_asleep counts the threads that must be woken.  A thread raises it before it reads
+ * the word for the last time, and whoever changes the word reads the count afterwards.  All of these are sequentially
+ * consistent, so at least one of the two sees the other.
+ * *n_failed: waits of this thread that ended in sleep, since the last one that did not. */
+static void await_change(struct workers *c, _Atomic uint32_t *word, uint32_t value, _Atomic uint32_t *n_asleep,
+                         uint32_t *n_failed) {
+    for (uint32_t i = *n_failed < MAX_FAILED || *n_failed % RETRY == 0 ? 0 : SPINS; i < SPINS; i++) {
         if (atomic_load_explicit(word, memory_order_acquire) != value) {
-            *n_vain = 0;
+            *n_failed = 0;
             return;
         }
         pause_briefly();
     }
-    ++*n_vain;
+    ++*n_failed;
     atomic_fetch_add(n_asleep, 1);
     while (atomic_load(word) == value) sleep_while(c, word, value);
     atomic_fetch_sub(n_asleep, 1);
@@ -123,7 +127,7 @@ static void await_change(struct crew *c, _Atomic uint32_t *word, uint32_t value,
 
 /* ---- a loop ------------------------------------------------------------------------------------------------------ */
 
-static bool claim(struct crew *c, uint32_t thread, uint32_t *chunk, uint32_t *n_chunk) {
+static bool claim(struct workers *c, uint32_t thread, uint32_t *chunk, uint32_t *n_chunk) {
     uint64_t claims = atomic_load_explicit(&c->claims, memory_order_relaxed);
     do {
         *chunk = (uint32_t)claims & CLAIM_MAX;
@@ -134,8 +138,9 @@ static bool claim(struct crew *c, uint32_t thread, uint32_t *chunk, uint32_t *n_
     return true;
 }
 
-/* Works until no chunk is left.  Chunks are counted as done together: until then their loop is the one there is. */
-static void take_part(struct crew *c, uint32_t thread) {
+/* Works until no chunk is left, and then counts its chunks as done, all at once.  Until then the loop cannot end, so
+ * all of them are of the same loop. */
+static void take_part(struct workers *c, uint32_t thread) {
     uint32_t chunk, n_chunk, n_mine = 0;
     for (uint32_t of_loop; claim(c, thread, &chunk, &of_loop); n_mine++) {
         uint32_t begin = chunk * c->grain;
@@ -149,18 +154,18 @@ static void take_part(struct crew *c, uint32_t thread) {
     if (last && atomic_load(&c->caller_sleeps)) wake(c, &c->n_done, 1);
 }
 
-static void serve(struct crew *c, uint32_t thread) {
-    uint32_t n_vain = 0;
+static void serve(struct workers *c, uint32_t thread) {
+    uint32_t n_failed = 0;
     for (;;) {
-        uint32_t n_run = atomic_load(&c->n_run);   /* before looking for work: a loop that begins later changes it */
+        uint32_t n_run = atomic_load(&c->n_run);   /* read before looking for work: a later loop changes it */
         if (atomic_load(&c->end)) return;
         take_part(c, thread);
-        await_change(c, &c->n_run, n_run, &c->n_sleeping, &n_vain);
+        await_change(c, &c->n_run, n_run, &c->n_sleeping, &n_failed);
     }
 }
 
-/* serve returns in all threads. */
-static void dismiss(struct crew *c) {
+/* Makes serve return in all threads. */
+static void dismiss(struct workers *c) {
     atomic_store(&c->end, 1);
     atomic_fetch_add(&c->n_run, 1);
     wake(c, &c->n_run, UINT32_MAX);
@@ -172,7 +177,7 @@ void pool_run(struct pool *pool, uint32_t n, uint32_t grain, pool_work *work, vo
         if (n > 0) work(user, 0, n, 0);
         return;
     }
-    struct crew *c = pool->crew;
+    struct workers *c = pool->workers;
     if ((n - 1) / grain >= CLAIM_MAX) grain = (n - 1) / CLAIM_MAX + 1;
     c->work = work;
     c->user = user;
@@ -186,43 +191,43 @@ void pool_run(struct pool *pool, uint32_t n, uint32_t grain, pool_work *work, vo
     if (atomic_load(&c->n_sleeping)) wake(c, &c->n_run, UINT32_MAX);
     take_part(c, 0);
     for (uint32_t n_done; (n_done = atomic_load_explicit(&c->n_done, memory_order_acquire)) < n_chunk;) {
-        await_change(c, &c->n_done, n_done, &c->caller_sleeps, &pool->n_vain);
+        await_change(c, &c->n_done, n_done, &c->caller_sleeps, &pool->n_failed);
     }
     if (atomic_load_explicit(&c->n_done, memory_order_relaxed) & BROKEN) __builtin_trap();
 }
 
-/* ---- having threads ---------------------------------------------------------------------------------------------- */
+/* ---- starting threads -------------------------------------------------------------------------------------------- */
 
 #if POOL_WASM
-static struct crew host_crew;
-static uint32_t n_hired = 1;
+static struct workers host_workers;
+static uint32_t n_ready = 1;
 
-void pool_hire(uint32_t n_thread) {
-    n_hired = n_thread < 1 ? 1 : n_thread < POOL_MAX_THREADS ? n_thread : POOL_MAX_THREADS;
+void pool_set_ready(uint32_t n_thread) {
+    n_ready = n_thread < 1 ? 1 : n_thread < POOL_MAX_THREADS ? n_thread : POOL_MAX_THREADS;
 }
-/* One beyond the most never gets work. */
+/* A thread beyond the limit gets no work. */
 void pool_serve(uint32_t thread) {
-    if (thread < POOL_MAX_THREADS) serve(&host_crew, thread);
+    if (thread < POOL_MAX_THREADS) serve(&host_workers, thread);
 }
-void pool_dismiss(void) { dismiss(&host_crew); }
+void pool_dismiss(void) { dismiss(&host_workers); }
 
 void pool_break(void) {
-    atomic_fetch_or(&host_crew.n_done, BROKEN);
-    wake(&host_crew, &host_crew.n_done, 1);
+    atomic_fetch_or(&host_workers.n_done, BROKEN);
+    wake(&host_workers, &host_workers.n_done, 1);
 }
 
 struct pool *pool_create(uint32_t n_thread) {
-    if (n_thread == 0 || n_thread > n_hired) n_thread = n_hired;
+    if (n_thread == 0 || n_thread > n_ready) n_thread = n_ready;
     struct pool *pool = n_thread > 1 ? malloc(sizeof *pool) : NULL;
-    if (pool) *pool = (struct pool) { &host_crew, n_thread, 0 };
+    if (pool) *pool = (struct pool) { &host_workers, n_thread, 0 };
     return pool;
 }
 
 void pool_free(struct pool *pool) { free(pool); }
 #else
 static void *thread_main(void *user) {
-    struct seat *seat = user;
-    serve(seat->crew, seat->thread);
+    struct slot *slot = user;
+    serve(slot->workers, slot->thread);
     return NULL;
 }
 
@@ -231,7 +236,7 @@ struct pool *pool_create(uint32_t n_thread) {
     if (n_thread > POOL_MAX_THREADS) n_thread = POOL_MAX_THREADS;
     if (n_thread <= 1) return NULL;
     struct pool *pool = malloc(sizeof *pool);
-    struct crew *c = aligned_alloc(_Alignof(struct crew), sizeof *c);
+    struct workers *c = aligned_alloc(_Alignof(struct workers), sizeof *c);
     if (!pool || !c) goto none;
     memset(c, 0, sizeof *c);
     pthread_mutex_init(&c->mutex, NULL);
@@ -239,8 +244,8 @@ struct pool *pool_create(uint32_t n_thread) {
     *pool = (struct pool) { c, 1, 0 };
     for (; pool->n_thread < n_thread; pool->n_thread++) {
         uint32_t thread = pool->n_thread;
-        c->seats[thread] = (struct seat) { c, thread };
-        if (pthread_create(&c->threads[thread], NULL, thread_main, &c->seats[thread]) != 0) break;
+        c->slots[thread] = (struct slot) { c, thread };
+        if (pthread_create(&c->threads[thread], NULL, thread_main, &c->slots[thread]) != 0) break;
     }
     if (pool->n_thread > 1) return pool;
     pthread_cond_destroy(&c->changed);
@@ -253,7 +258,7 @@ none:
 
 void pool_free(struct pool *pool) {
     if (!pool) return;
-    struct crew *c = pool->crew;
+    struct workers *c = pool->workers;
     dismiss(c);
     for (uint32_t i = 1; i < pool->n_thread; i++) pthread_join(c->threads[i], NULL);
     pthread_cond_destroy(&c->changed);
@@ -262,7 +267,7 @@ void pool_free(struct pool *pool) {
     free(pool);
 }
 
-void pool_hire(uint32_t n_thread) { (void)n_thread; }
+void pool_set_ready(uint32_t n_thread) { (void)n_thread; }
 void pool_serve(uint32_t thread) { (void)thread; }
 void pool_dismiss(void) {}
 void pool_break(void) {}
@@ -272,7 +277,7 @@ uint32_t pool_size(const struct pool *pool) { return pool ? pool->n_thread : 1; 
 
 uint32_t pool_n_taken(const struct pool *pool) {
     uint32_t n = 0;
-    for (uint32_t i = 1; pool && i < pool->n_thread; i++) n += atomic_load(&pool->crew->taken[i].n);
+    for (uint32_t i = 1; pool && i < pool->n_thread; i++) n += atomic_load(&pool->workers->taken[i].n);
     return n;
 }
 
@@ -284,7 +289,7 @@ struct pool *pool_create(uint32_t n_thread) { (void)n_thread; return NULL; }
 void pool_free(struct pool *pool) { (void)pool; }
 uint32_t pool_size(const struct pool *pool) { (void)pool; return 1; }
 uint32_t pool_n_taken(const struct pool *pool) { (void)pool; return 0; }
-void pool_hire(uint32_t n_thread) { (void)n_thread; }
+void pool_set_ready(uint32_t n_thread) { (void)n_thread; }
 void pool_serve(uint32_t thread) { (void)thread; }
 void pool_dismiss(void) {}
 void pool_break(void) {}
