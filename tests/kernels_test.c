@@ -114,8 +114,8 @@ static bool run_product(const struct way *way, const struct product *p, plumb_pr
     }
     bool refused = p->any_scale && traits->block_size == 256;   /* the second tile, by check_product */
     if (ok && way->packed && traits->block_size > 1) {
-        CHECK(matrix.n_packed == (refused ? REPACK_ROWS : p->n_out / REPACK_ROWS * REPACK_ROWS), "%u of %u rows are packed",
-              matrix.n_packed, p->n_out);
+        CHECK(matrix.n_packed == (refused ? REPACK_ROWS : p->n_out / REPACK_ROWS * REPACK_ROWS),
+              "%u of %u rows are packed", matrix.n_packed, p->n_out);
     }
     for (uint32_t t = 0, n = way->alone ? 1 : p->n_token; ok && t < p->n_token; t += n) {
         float *to = y + (size_t)t * p->n_out;
@@ -313,7 +313,8 @@ static void check_quantize(enum kernels_isa isa, plumb_precision precision) {
         scalar.quantize_i16(&a, 0);
         best.quantize_i16(&b, 0);
         CHECK(memcmp(a.q, b.q, 64 * sizeof *a.q) == 0, "special %zu: codes differ", s);
-        CHECK(memcmp(a.bytes, b.bytes, 64 * n_byte) == 0 && (n_byte == 1 || memcmp(a.bytes_b, b.bytes_b, 128) == 0),
+        CHECK(memcmp(a.bytes, b.bytes, 64 * n_byte) == 0
+              && (n_byte == 1 || memcmp(a.bytes_even_odd, b.bytes_even_odd, 128) == 0),
               "special %zu: bytes of codes differ", s);
         CHECK(same_bits(a.d, b.d, 2) && same_bits(a.sum32, b.sum32, 2),
               "special %zu: scales or sums differ", s);
@@ -323,13 +324,14 @@ static void check_quantize(enum kernels_isa isa, plumb_precision precision) {
         bool finite = fabs((double)specials[s]) <= ACT_STEP_MAX * max_code;
         double d = (double)a.d[0], sum32 = (double)a.sum32[0];
         int16_t q[32];
-        for (size_t i = 0; i < 32; i++) q[i] = a.q[order_b(i)];
+        for (size_t i = 0; i < 32; i++) q[i] = a.q[even_odd(i)];
         for (size_t i = 0; i < 32; i++) {
             const int8_t *four = a.bytes + i / 4 * 8 + i % 4;
             int code = n_byte == 1 ? a.bytes[i] : 256 * four[0] + four[4];
-            const int8_t *four_b = a.bytes_b + i / 4 * 8 + order_b(i) % 4;
-            bool same = n_byte == 1 || (four_b[0] == four[0] && four_b[4] == four[4]);
-            CHECK(code == q[i] && same, "special %zu: %d and %d, in order B %s", s, code, q[i], same ? "too" : "not");
+            const int8_t *four_even_odd = a.bytes_even_odd + i / 4 * 8 + even_odd(i) % 4;
+            bool same = n_byte == 1 || (four_even_odd[0] == four[0] && four_even_odd[4] == four[4]);
+            CHECK(code == q[i] && same, "special %zu: %d and %d, in even-odd order %s", s, code, q[i],
+                  same ? "too" : "not");
         }
         activations_free(&a);
         activations_free(&b);

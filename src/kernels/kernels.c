@@ -61,7 +61,7 @@ plumb_status activations_create(struct activations *a, uint32_t n_max, uint32_t 
         { (void **)&a->sums16.q, n / 16 + 1, sizeof *a->sums16.q },
         { (void **)&a->sums16.d, n / 256 + 1, sizeof *a->sums16.d },
         { (void **)&a->bytes, n, 2 },
-        { (void **)&a->bytes_b, n_max, 2 },
+        { (void **)&a->bytes_even_odd, n_max, 2 },
     };
     size_t n_wanted = sizeof wanted / sizeof *wanted - (k->wants_bytes ? 0 : 2);
     plumb_status status = allocate(wanted, n_wanted, bytes);
@@ -71,7 +71,7 @@ plumb_status activations_create(struct activations *a, uint32_t n_max, uint32_t 
 
 void activations_free(struct activations *a) {
     void *const owned[] = { a->q, a->d, a->sum32, a->isum32, a->isum16, a->sums32.q, a->sums32.d, a->sums16.q,
-                            a->sums16.d, a->bytes, a->bytes_b };
+                            a->sums16.d, a->bytes, a->bytes_even_odd };
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
     memset(a, 0, sizeof *a);
 }
@@ -129,7 +129,7 @@ static void unpack_floats(const struct matrix *w, uint32_t row, struct panel *p)
     }
 }
 
-/* Codes of row r, in order B, to pairs of 8 rows. */
+/* Codes of row r, in even-odd order, to pairs of 8 rows. */
 static void store_pairs(int16_t *pairs, const int16_t *codes, size_t n, uint32_t r) {
     for (pairs += 2 * r; n > 0; n -= 4, codes += 4, pairs += 4 * TILE_ROWS) {
         pairs[0] = codes[0];
@@ -223,7 +223,7 @@ static void quantize_sums(const struct sums *sums, size_t superblock, const int3
     sums->d[superblock] = !finite ? NAN : amax >= ACT_AMAX_MIN ? amax / (float)SUM_CODE_MAX : 0.0f;
     int16_t *q = sums->q + superblock * n;
     for (size_t i = 0; i < n; i++) {
-        q[order_b(i)] = finite ? (int16_t)rintf(d[i * 8 / n] * (float)isum[i] * inverse) : 0;
+        q[even_odd(i)] = finite ? (int16_t)rintf(d[i * 8 / n] * (float)isum[i] * inverse) : 0;
     }
 }
 

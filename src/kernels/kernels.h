@@ -1,4 +1,5 @@
-/* The kernel table: every inner loop of the fast pass, one set per instruction set, chosen once per session.
+/* The kernel table: every inner loop of the fast pass, one set per instruction set, chosen once per session.  README.md
+ * of this room explains its words: tile, panel, code, group, even-odd order.
  *
  * Scalar fills the table, an ISA overwrites what it has.  Every variant gives the same bits, whether tokens come alone
  * or in batches and whatever the number of threads: integer dots are exact, and float sums have one order.
@@ -14,10 +15,10 @@
 #ifndef PLUMB_KERNELS_KERNELS_H
 #define PLUMB_KERNELS_KERNELS_H
 
-#include "threads/pool.h"
 #include "kernels/unpack.h"
-#include "repack/repack.h"
 #include "quant/quant.h"
+#include "repack/repack.h"
+#include "threads/pool.h"
 
 enum { TILE_ROWS = REPACK_ROWS, TILE_TOKENS = 4, ACT_BLOCK = 32 };
 /* A block of activations whose largest magnitude is below the first is rounded to zero, as max_code / amax must stay
@@ -25,8 +26,8 @@ enum { TILE_ROWS = REPACK_ROWS, TILE_TOKENS = 4, ACT_BLOCK = 32 };
 #define ACT_AMAX_MIN 1e-30f
 #define ACT_STEP_MAX 0x1p15f
 
-/* Sums of 32 or of 16 codes of activations, as codes with a step for each 256 activations, in order B: what minima of
- * superblocks are multiplied with. */
+/* Sums of 32 or of 16 codes of activations, which the minima of superblocks are multiplied with.  The sums are stored as
+ * codes in even-odd order, with one step for each 256 activations. */
 struct sums {
     int16_t *q;   /* (n_token, n / 32) or (n_token, n / 16), |q| <= SUM_CODE_MAX */
     float *d;     /* (n_token, n / 256) */
@@ -35,10 +36,11 @@ enum { SUM_CODE_MAX = 32767 };
 
 /* Activations of a batch, prepared for products.
  *   x[i] ~ d[i / 32] * (code of i), |code| <= max_code
- * Of a precision max_code is all that there is: what multiplies codes of 16 bits gives with those of 8 the very bits
- * that relaxed dots of 8 bits give.  It may change from product to product.
- * Codes stand in order B: of four neighbours 0 2 1 3, as bytes 0 and 2 of a 32-bit word of codes are taken apart
- * together, and then 1 and 3.  isum32[g], isum16[g] are sums of the codes of group g, sum32 those times d. */
+ * The two precisions differ only in max_code.  Given 8-bit codes, the 16-bit kernels return exactly the same bits as the
+ * relaxed 8-bit kernels.  max_code may change from product to product.
+ * Codes are stored in even-odd order: four neighbours as 0 2 1 3, because a mask takes bytes 0 and 2 out of a 32-bit
+ * word of weights at once, and a shift then takes bytes 1 and 3.  isum32[g] and isum16[g] are the sums of the codes of
+ * group g, and sum32 is isum32 times d. */
 struct activations {
     uint32_t n, n_token;
     const float *x;             /* (n_token, n) */
@@ -47,7 +49,7 @@ struct activations {
     int8_t *bytes;              /* NULL, or the codes once more, in natural order
                                      MAX_CODE_8    (n_token, n)
                                      MAX_CODE_16   (n_token, n / 4, 2, 4), code = 256 * [0] + [1], four together */
-    int8_t *bytes_b;            /* of one token of MAX_CODE_16 alone: the same, each four in order B */
+    int8_t *bytes_even_odd;            /* only of one token of MAX_CODE_16: the same, each four in even-odd order */
     float *d, *sum32;           /* (n_token, n / 32) */
     int32_t *isum32, *isum16;   /* (n_token, n / 32), (n_token, n / 16) */
     struct sums sums32, sums16; /* where n % 256 == 0 */
@@ -60,8 +62,8 @@ struct kernels;
 plumb_status activations_create(struct activations *a, uint32_t n_max, uint32_t n_token, const struct kernels *k,
                                 uint64_t *bytes);
 void activations_free(struct activations *a);
-/* Where element i of a row stands in order B, and back. */
-static inline size_t order_b(size_t i) { return (i & ~(size_t)3) | (i & 1) << 1 | (i >> 1 & 1); }
+/* Where element i of a row is in even-odd order; also the way back. */
+static inline size_t even_odd(size_t i) { return (i & ~(size_t)3) | (i & 1) << 1 | (i >> 1 & 1); }
 
 /* 8 unpacked rows of n weights: w[r][i] = scales[i / group][r] * code of i, less a minimum.  One per thread. */
 struct panel {
@@ -69,10 +71,10 @@ struct panel {
     enum min_kind min_kind;
     bool in_bytes;      /* pairs has (n / 4, 8, 4) bytes instead: four codes of each row together, too large by bias */
     int32_t bias;
-    int16_t *pairs;     /* (n / 2, 8, 2) codes in order B: two of each row together */
+    int16_t *pairs;     /* (n / 2, 8, 2) codes in even-odd order: two of each row together */
     float *scales;      /* (n / group, 8) */
     float *mins;        /* (n / group, 8) of GROUP_MIN; (n / 256, 8) of SUPERBLOCK_MIN, which multiply min_codes: */
-    int16_t *min_codes; /* (n / group / 2, 8, 2) in order B */
+    int16_t *min_codes; /* (n / group / 2, 8, 2) in even-odd order */
     float *f32;         /* (2, ceil(n / 4), 4, 4) of float types: 4 weights of each of 4 rows, 0 behind the last */
     /* Scratch for one row that is not packed. */
     uint8_t *bytes;

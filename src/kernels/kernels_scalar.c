@@ -35,12 +35,12 @@ static void quantize_i16__scalar(struct activations *a, uint32_t t) {
         int32_t sum[2] = { 0, 0 };
         for (size_t e = 0; e < 32; e++) {
             int16_t code = finite ? (int16_t)rintf(x[e] * inverse) : 0;
-            q[order_b(e)] = code;
+            q[even_odd(e)] = code;
             if (a->bytes && a->max_code == MAX_CODE_8) {
                 a->bytes[32 * i + e] = (int8_t)code;
             } else if (a->bytes) {
                 store_bytes16(a->bytes + 64 * i, e, code);
-                if (a->n_token == 1) store_bytes16(a->bytes_b + 64 * i, order_b(e), code);
+                if (a->n_token == 1) store_bytes16(a->bytes_even_odd + 64 * i, even_odd(e), code);
             }
             sum[e / 16] += code;
         }

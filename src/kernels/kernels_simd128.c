@@ -67,7 +67,7 @@ static void quantize_i16__simd128(struct activations *a, uint32_t t) {
             store_bytes8(a->bytes + 32 * g, out);
         } else if (a->bytes) {
             store_bytes16(a->bytes + 64 * g, out);
-            if (a->n_token == 1) store_bytes16(a->bytes_b + 64 * g, out_b);
+            if (a->n_token == 1) store_bytes16(a->bytes_even_odd + 64 * g, out_b);
         }
         int32_t low = sum_i16x16(out[0], out[1]), high = sum_i16x16(out[2], out[3]);
         a->d[g] = step;

@@ -2,7 +2,7 @@
  * tiles.h is, that wants of the file that includes it, besides:
  *
  *   panel_codes(panel)              where 32 codes for each four weights of the 8 rows go
- *   store_4(to, CODES, words, k, j, bias, order_b)        four codes of 8 rows to a panel
+ *   store_4(to, CODES, words, k, j, bias, even_odd)        four codes of 8 rows to a panel
  *   DOT(dots, w, x)                 dots += w times x, lane by lane of 32 bits
  *   first_sum(panel, isum)          what the sums of a group of a panel begin with
  *   GROUP_LOOP                      LOOP_UNROLLED or LOOP_KEPT: of a group's codes, for 4 tokens
@@ -21,7 +21,7 @@ ALWAYS_INLINE void block_unpack(const struct block *b, struct panel *p, const ui
     for (const uint8_t *w = rows, *end = rows + p->n / 32 * b->bytes; w < end; w += b->bytes) {
         LOOP_KEPT
         for (uint32_t j = 0; j < 8; j++, to += 32) {
-            store_4(to, b->codes, w + b->words, 0, j, b->bias, b->order_b);
+            store_4(to, b->codes, w + b->words, 0, j, b->bias, b->even_odd);
         }
         for (uint32_t half = 0; half < 2; half++, scales += 4) {
             if (b->has_min) {

@@ -2,7 +2,7 @@
  * tiles_simd128.h takes out of a tile; each type is a constant of that template, inlined.  Before it is included:
  *
  *   typedef ... code                a code of an activation, and in panels.h of a weight
- *   codes_of(activations, order_b)  (n_token, n) code; of bytes those of one token in order B, if asked for
+ *   codes_of(activations, even_odd)  (n_token, n) code; of bytes those of one token in even-odd order, if asked for
  *   in_order(dots, unread)          what is above before what follows; it may be stored to unread
  *   N_DOT, total(dots, half)        how many sums dots has, and what they are for rows 4 half .. 4 half + 3
  *   dot_4(dots, CODES, words, k, j, q)           dots += four codes times the activations at q
@@ -38,13 +38,13 @@ struct block {
     uint32_t words;      /* where the words of codes begin in it */
     int16_t bias;        /* what the codes are too large by */
     bool has_min;        /* each d has an m behind it */
-    bool order_b;        /* the codes are bytes in order B */
+    bool even_odd;        /* the codes are bytes in even-odd order */
 };
 
 ALWAYS_INLINE void block_dot(const struct block *b, float y[TILE_ROWS], const uint8_t *rows,
                              const struct activations *a) {
     size_t n_block = a->n / 32;
-    const code *q = codes_of(a, b->order_b);
+    const code *q = codes_of(a, b->even_odd);
     const float *d = a->d, *sum = a->sum32;
     const int32_t *isum = a->isum32;
     v128_t f0 = wasm_f32x4_splat(0.0f), f1 = f0, m0 = f0, m1 = f0;
@@ -92,8 +92,8 @@ static const struct block q4_0 = { .codes = q4_codes, .bytes = 144, .words = 16,
 static const struct block q4_1 = { .codes = q4_codes, .bytes = 160, .words = 32, .has_min = true };
 static const struct block q5_0 = { .codes = q5_codes, .bytes = 176, .words = 16, .bias = 16 };
 static const struct block q5_1 = { .codes = q5_codes, .bytes = 192, .words = 32, .has_min = true };
-static const struct block q8_0 = { .codes = q8_codes, .bytes = 272, .words = 16, .bias = 128, .order_b = true };
-static const struct block q8_0_signed = { .codes = q8_signed_codes, .bytes = 272, .words = 16, .order_b = true };
+static const struct block q8_0 = { .codes = q8_codes, .bytes = 272, .words = 16, .bias = 128, .even_odd = true };
+static const struct block q8_0_signed = { .codes = q8_signed_codes, .bytes = 272, .words = 16, .even_odd = true };
 static const struct block iq4_nl = { .codes = iq4_codes, .bytes = 144, .words = 16, .bias = 128 };
 
 /* ---- superblocks of 256 ------------------------------------------------------------------------------------------ */

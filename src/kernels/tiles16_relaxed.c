@@ -17,8 +17,8 @@
 
 /* Two bytes for each activation, but those of four together: their high bytes, then their low ones. */
 typedef int16_t code;
-ALWAYS_INLINE const code *codes_of(const struct activations *a, bool order_b) {
-    return (const code *)(const void *)(order_b ? a->bytes_b : a->bytes);
+ALWAYS_INLINE const code *codes_of(const struct activations *a, bool even_odd) {
+    return (const code *)(const void *)(even_odd ? a->bytes_even_odd : a->bytes);
 }
 
 /* high and low bytes of rows 0 .. 3, of rows 4 .. 7 */

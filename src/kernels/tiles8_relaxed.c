@@ -19,8 +19,8 @@
 /* ---- four weights of 8 rows -------------------------------------------------------------------------------------- */
 
 typedef int8_t code;
-ALWAYS_INLINE const code *codes_of(const struct activations *a, bool order_b) {
-    (void)order_b;   /* asked for by q8_0 alone, whose dots are those of two bytes */
+ALWAYS_INLINE const code *codes_of(const struct activations *a, bool even_odd) {
+    (void)even_odd;   /* asked for by q8_0 alone, whose dots are those of two bytes */
     return a->bytes;
 }
 ALWAYS_INLINE code *panel_codes(struct panel *p) { return (code *)p->pairs; }
@@ -44,11 +44,11 @@ ALWAYS_INLINE void in_order(v128_t dots[N_DOT], volatile v128_t unread[2]) {
 
 /* The bias stays in: first_sum subtracts it. */
 ALWAYS_INLINE void store_4(code *quads, tile_codes *codes, const uint8_t *words, uint32_t k,
-                           uint32_t j, int16_t bias, bool order_b) {
+                           uint32_t j, int16_t bias, bool even_odd) {
     (void)bias;
     for (uint32_t half = 0; half < 2; half++, quads += 16, words += 16) {
         v128_t c = codes(words, k, j);
-        if (order_b) c = wasm_i8x16_shuffle(c, c, 0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15);
+        if (even_odd) c = wasm_i8x16_shuffle(c, c, 0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15);
         wasm_v128_store(quads, c);
     }
 }

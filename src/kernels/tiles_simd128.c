@@ -1,6 +1,6 @@
 /* WASM SIMD128 on packed weights: the dot of 8 rows with one token, and the panel of 16-bit codes for many, by the
  * template of tiles.h.  A register holds the codes of 4 rows, four bytes of each: as 16-bit lanes, a mask takes the
- * even bytes and a shift the odd ones, and these are pairs in order B.
+ * even bytes and a shift the odd ones, and these are pairs in even-odd order.
  */
 #include "kernels/kernels.h"
 #include "kernels/simd128.h"
@@ -36,7 +36,7 @@ ALWAYS_INLINE void store_products_signed(float *dst, v128_t d, v128_t bytes) {
     }
 }
 
-/* Two pairs of codes, which are the bytes of the lanes, in order B. */
+/* Two pairs of codes, which are the bytes of the lanes, in even-odd order. */
 ALWAYS_INLINE void store_min_codes(int16_t *dst, v128_t bytes) {
     wasm_v128_store(dst, even_bytes(bytes));
     wasm_v128_store(dst + 2 * TILE_ROWS, odd_bytes(bytes));
@@ -121,8 +121,8 @@ void iq4_xs_scales(float *scales, int16_t *min_codes, float *mins, const uint8_t
 /* ---- four weights of 8 rows -------------------------------------------------------------------------------------- */
 
 typedef int16_t code;
-ALWAYS_INLINE const code *codes_of(const struct activations *a, bool order_b) {
-    (void)order_b;   /* all are */
+ALWAYS_INLINE const code *codes_of(const struct activations *a, bool even_odd) {
+    (void)even_odd;   /* all are */
     return a->q;
 }
 ALWAYS_INLINE code *panel_codes(struct panel *p) { return p->pairs; }
@@ -247,8 +247,8 @@ ALWAYS_INLINE bool dot_group(v128_t dots[N_DOT], tile_codes *codes, const uint8_
 
 /* Less bias, to the two pairs of the weights. */
 ALWAYS_INLINE void store_4(int16_t *pairs, tile_codes *codes, const uint8_t *words, uint32_t k,
-                           uint32_t j, int16_t bias, bool order_b) {
-    (void)order_b;
+                           uint32_t j, int16_t bias, bool even_odd) {
+    (void)even_odd;
     for (uint32_t half = 0; half < 2; half++, pairs += 8, words += 16) {
         v128_t c = codes(words, k, j);
         wasm_v128_store(pairs, wasm_i16x8_sub(even_bytes(c), wasm_i16x8_splat(bias)));

@@ -5,7 +5,8 @@
  * code in each byte, too large by the type's bias.  words is where those with codes begin, and k what changes nothing
  * but shifts and masks.
  * SCALES(scales, min_codes, mins, tile) gives what the groups of a tile of superblocks are scaled with, (n_group, 8)
- * f32, and of types with minima their codes, (n_group / 2, 8, 2) i16 in order B, and what multiplies them, (8) f32.
+ * f32, and of types with minima their codes, (n_group / 2, 8, 2) i16 in even-odd order, and what multiplies them,
+ * (8) f32.
  * k and j are constants where it matters: the formulas then come down to one shift and one mask.
  */
 #ifndef PLUMB_KERNELS_TILES_SIMD128_H
@@ -93,7 +94,7 @@ ALWAYS_INLINE v128_t q5_codes(const uint8_t *words, uint32_t k, uint32_t j) {
     return wasm_v128_or(three, wasm_v128_or(third_bit_at(word(words, 3), 3), third_bit_at(word(words, 4), 4)));
 }
 
-/* q8_0: word j has weights 4j .. 4j + 3 in order B. */
+/* q8_0: word j has weights 4j .. 4j + 3 in even-odd order. */
 ALWAYS_INLINE v128_t q8_signed_codes(const uint8_t *words, uint32_t k, uint32_t j) {
     (void)k;
     return word(words, j);

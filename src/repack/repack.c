@@ -8,12 +8,12 @@
 struct pack {
     uint8_t n_half;     /* d, and m or dmin right behind it; 0: a type that is not packed */
     uint8_t d;          /* byte of the first of them */
-    enum { NO_WORD, ORDER_B, FIVE_BITS, FIVE_BITS_K, SIX_BITS } changed;
+    enum { NO_WORD, EVEN_ODD, FIVE_BITS, FIVE_BITS_K, SIX_BITS } changed;
 };
 
 static const struct pack table[QUANT_TYPE_COUNT] = {
     [QUANT_Q4_0] = { 1, 0, NO_WORD },     [QUANT_Q4_1] = { 2, 0, NO_WORD },    [QUANT_Q5_0] = { 1, 0, FIVE_BITS },
-    [QUANT_Q5_1] = { 2, 0, FIVE_BITS },   [QUANT_Q8_0] = { 1, 0, ORDER_B },    [QUANT_Q4_K] = { 2, 0, NO_WORD },
+    [QUANT_Q5_1] = { 2, 0, FIVE_BITS },   [QUANT_Q8_0] = { 1, 0, EVEN_ODD },    [QUANT_Q4_K] = { 2, 0, NO_WORD },
     [QUANT_Q5_K] = { 2, 0, FIVE_BITS_K }, [QUANT_Q6_K] = { 1, 208, SIX_BITS }, [QUANT_Q2_K] = { 2, 80, NO_WORD },
     [QUANT_Q3_K] = { 1, 108, NO_WORD },   [QUANT_IQ4_NL] = { 1, 0, NO_WORD },  [QUANT_IQ4_XS] = { 1, 0, NO_WORD },
 };
@@ -152,7 +152,7 @@ static void change_words(const struct pack *pack, uint8_t *block, bool back) {
         else six_bits_packed(block);
         break;
     case NO_WORD:
-    case ORDER_B: break;   /* as they are moved */
+    case EVEN_ODD: break;   /* as they are moved */
     }
 }
 
@@ -227,14 +227,14 @@ typedef uint8_t their_bytes __attribute__((vector_size(16)));
 #endif
 
 /* 0 1 2 3 <-> 0 2 1 3, of the bytes of a word. */
-static void to_order_b(uint8_t *word) {
+static void to_even_odd(uint8_t *word) {
     uint8_t odd = word[1];
     word[1] = word[2];
     word[2] = odd;
 }
 
-/* n words of each of 8 rows that lie row_bytes apart; order_b: and their bytes to that order. */
-static inline void weave(uint8_t *to, const uint8_t *from, size_t row_bytes, size_t n, bool order_b) {
+/* n words of each of 8 rows that lie row_bytes apart; even_odd: and their bytes to that order. */
+static inline void weave(uint8_t *to, const uint8_t *from, size_t row_bytes, size_t n, bool even_odd) {
     for (; n >= 4; n -= 4, from += 16) {
         for (size_t r = 0; r < REPACK_ROWS; r += 4, to += 16) {
             four_words row[4], out[4];
@@ -246,7 +246,7 @@ static inline void weave(uint8_t *to, const uint8_t *from, size_t row_bytes, siz
             out[2] = WORDS(c, d, 0, 1, 4, 5);
             out[3] = WORDS(c, d, 2, 3, 6, 7);
             for (size_t i = 0; i < 4; i++) {
-                if (order_b) out[i] = BYTES(out[i], 0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15);
+                if (even_odd) out[i] = BYTES(out[i], 0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15);
                 memcpy(to + 4 * REPACK_ROWS * i, &out[i], 16);
             }
         }
@@ -255,7 +255,7 @@ static inline void weave(uint8_t *to, const uint8_t *from, size_t row_bytes, siz
     for (; n > 0; n--, from += 4) {
         for (size_t r = 0; r < REPACK_ROWS; r++, to += 4) {
             memcpy(to, from + r * row_bytes, 4);
-            if (order_b) to_order_b(to);
+            if (even_odd) to_even_odd(to);
         }
     }
 }
@@ -283,7 +283,7 @@ bool repack_rows(uint32_t type, uint8_t *rows, size_t n_block, uint8_t *scratch)
     for (const uint8_t *from = scratch, *end = scratch + row_bytes; from < end; from += block_bytes) {
         for (size_t r = 0; odd && r < REPACK_ROWS; r++, to += 2) memcpy(to, from + r * row_bytes + pack->d, 2);
         /* twice, so that its inner loop does not ask */
-        if (pack->changed == ORDER_B) weave(to, from + first, row_bytes, n_word, true);
+        if (pack->changed == EVEN_ODD) weave(to, from + first, row_bytes, n_word, true);
         else weave(to, from + first, row_bytes, n_word, false);
         to += 4 * REPACK_ROWS * n_word;
     }
@@ -304,7 +304,7 @@ void repack_undo_row(uint32_t type, const uint8_t *rows, size_t n_block, uint32_
         if (odd) memcpy(dst + pack->d, rows + 2 * r, 2);
         for (size_t j = 0; j < block_bytes / 4; j++, to += 4, word += 4 * REPACK_ROWS) {
             memcpy(to, word, 4);
-            if (pack->changed == ORDER_B) to_order_b(to);
+            if (pack->changed == EVEN_ODD) to_even_odd(to);
         }
         change_block(pack, superblock, dst, true);
     }

@@ -11,8 +11,8 @@
  *                      two of codes 20 .. 23 and 24 .. 27, above which 3 has bit 3 and 4 has bit 4 of codes 28 .. 31
  *   q6_K               they become three words for each 16 weights: word i = 0 .. 2 has codes 4i .. 4i + 3, times 4,
  *                      and in the low two bits of its bytes bits 2i and 2i + 1 of codes 12 .. 15
- *   q8_0               four codes stand as 0 2 1 3 (order B of kernels/kernels.h), as bytes that become 16 bits wide
- *                      without being taken apart
+ *   q8_0               four codes are stored as 0 2 1 3 (the even-odd order of kernels/README.md), so that bytes are
+ *                      widened to 16 bits by a mask and a shift
  * The f16 of superblocks (d, dmin) get an exponent with a bias of 25, not of 15, so that none is subnormal: their
  * magnitudes are 0, or 2^-24 to below 2^7.
  * Of F32, F16 and BF16 a tile is 16 bytes of row 0, of row 1, .. 7; rows must be multiples of 16 bytes.
