@@ -196,7 +196,8 @@ static void check_product(const struct product *p, plumb_precision precision) {
     }
     double half_step = 0.5 / (precision == PLUMB_PRECISION_FAST8 ? MAX_CODE_8 : MAX_CODE_16);
     /* Where scales are of any size the sums may be beyond that, but they are numbers. */
-    CHECK(p->any_scale ? isfinite(worst) : worst < half_step + 0x1p-16, "error %g of sum |w| |x|max, row length %u", worst, p->n);
+    CHECK(p->any_scale ? isfinite(worst) : worst < half_step + 0x1p-16, "error %g of sum |w| |x|max, row length %u",
+          worst, p->n);
     free(w);
     free(x);
     free(weights);

@@ -26,8 +26,8 @@ enum { TILE_ROWS = REPACK_ROWS, TILE_TOKENS = 4, ACT_BLOCK = 32 };
 #define ACT_AMAX_MIN 1e-30f
 #define ACT_STEP_MAX 0x1p15f
 
-/* Sums of 32 or of 16 codes of activations, which the minima of superblocks are multiplied with.  The sums are stored as
- * codes in even-odd order, with one step for each 256 activations. */
+/* Sums of 32 or of 16 codes of activations, which the minima of superblocks are multiplied with.  The sums are stored
+ * as codes in even-odd order, with one step for each 256 activations. */
 struct sums {
     int16_t *q;   /* (n_token, n / 32) or (n_token, n / 16), |q| <= SUM_CODE_MAX */
     float *d;     /* (n_token, n / 256) */
@@ -36,8 +36,8 @@ enum { SUM_CODE_MAX = 32767 };
 
 /* Activations of a batch, prepared for products.
  *   x[i] ~ d[i / 32] * (code of i), |code| <= max_code
- * The two precisions differ only in max_code.  Given 8-bit codes, the 16-bit kernels return exactly the same bits as the
- * relaxed 8-bit kernels.  max_code may change from product to product.
+ * The two precisions differ only in max_code.  Given 8-bit codes, the 16-bit kernels return exactly the same bits as
+ * the relaxed 8-bit kernels.  max_code may change from product to product.
  * Codes are stored in even-odd order: four neighbours as 0 2 1 3, because a mask takes bytes 0 and 2 out of a 32-bit
  * word of weights at once, and a shift then takes bytes 1 and 3.  isum32[g] and isum16[g] are the sums of the codes of
  * group g, and sum32 is isum32 times d. */
