@@ -71,9 +71,9 @@ static inline size_t even_odd(size_t i) { return (i & ~(size_t)3) | (i & 1) << 1
 struct panel {
     uint32_t n, group;
     enum min_kind min_kind;
-    bool in_bytes;      /* pairs holds (n / 4, 8, 4) bytes: groups of four codes of one row, too large by bias */
+    bool in_bytes;      /* pairs holds (n / 4, 8, 4) bytes: four codes of each row side by side, too large by bias */
     int32_t bias;
-    int16_t *pairs;     /* (n / 2, 8, 2) codes in even-odd order: pairs of codes of one row */
+    int16_t *pairs;     /* (n / 2, 8, 2) codes in even-odd order: two codes of each row side by side */
     float *scales;      /* (n / group, 8) */
     float *mins;        /* (n / group, 8) for GROUP_MIN; (n / 256, 8) for SUPERBLOCK_MIN: factors of min_codes */
     int16_t *min_codes; /* (n / group / 2, 8, 2) in even-odd order */
@@ -160,8 +160,8 @@ void kernels_fill_scalar(struct kernels *k);
 void kernels_fill_simd128(struct kernels *k);   /* only in builds with SIMD128 */
 void kernels_fill_relaxed8(struct kernels *k);  /* only in builds with relaxed SIMD: bytes[0] and unpack, to bytes */
 void kernels_fill_relaxed16(struct kernels *k); /* only in builds with relaxed SIMD: bytes[1] */
-void kernels_fill_tiles(struct kernels *k);     /* called by kernels_fill_simd128: all that quantized types need */
-void kernels_fill_floats(struct kernels *k);    /* called by kernels_fill_simd128: all that float types need */
+void kernels_fill_tiles(struct kernels *k);     /* called by kernels_fill_simd128: products of quantized types */
+void kernels_fill_floats(struct kernels *k);    /* called by kernels_fill_simd128: products of float types */
 
 /* The types with relaxed kernels on every engine.  Their codes have at most 7 bits, which all engines' relaxed dots
  * multiply alike.  X(quant_type, template of tiles.h, its constant there). */
