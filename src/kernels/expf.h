@@ -2,9 +2,9 @@
  *
  *   exp(x) = 2^n * exp(r),  n = round(x / ln 2),  r = x - n ln 2 in [-0.347, 0.347]
  *
- * ln 2 is split in two so that n * EXP_LN2_HI is exact; exp(r) is its Taylor polynomial of degree 7 (remainder below
- * 6e-9 relative).  The error against the true value is below 2 ulp (a test measures it).  x is first clamped to
- * [-87, 88]: n stays in the normal range of exponents, NaN stays NaN.
+ * ln 2 is split in two so that n * EXP_LN2_HI is exact.  exp(r) is its Taylor polynomial of degree 7, with a relative
+ * remainder below 6e-9.  The result is within 2 ulp of the true value (a test measures it).  x is first clamped to
+ * [-87, 88], which keeps 2^n a normal number.  NaN stays NaN.
  */
 #ifndef PLUMB_KERNELS_EXPF_H
 #define PLUMB_KERNELS_EXPF_H
