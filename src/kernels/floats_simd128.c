@@ -22,8 +22,8 @@ ALWAYS_INLINE struct eight widen_bf16(v128_t h) {
                             wasm_i16x8_shuffle(zero, h, 4, 12, 5, 13, 6, 14, 7, 15) };
 }
 
-/* Moves the sign, exponent and mantissa of f16 to their places in f32.  The result is the value times 2^-112 if the f16
- * is finite, as packed ones are.  A subnormal f16 becomes a subnormal f32. */
+/* Moves the sign, exponent and mantissa of each f16 to their places in an f32.  The result is the value times 2^-112 if
+ * the f16 is finite, as packed ones are.  A subnormal f16 becomes a subnormal f32. */
 ALWAYS_INLINE struct eight widen_f16_small(v128_t h) {
     v128_t upper = wasm_v128_and(wasm_i16x8_shr(h, 3), wasm_i16x8_splat((int16_t)0x8fff));
     v128_t lower = wasm_i16x8_shl(h, 13);
