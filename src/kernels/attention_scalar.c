@@ -1,4 +1,4 @@
-/* The portable kernels of attention: the definition of what every variant must give, bit for bit. */
+/* The portable kernels of attention.  They define the bits that every other variant must give. */
 #include "kernels/attention.h"
 
 #include "base/math.h"
@@ -9,7 +9,7 @@
 static float sum_lanes(const float lane[4]) { return (lane[0] + lane[1]) + (lane[2] + lane[3]); }
 
 static float quantize__scalar(const float *x, int16_t *codes, size_t n, float most, float norm) {
-    uint32_t amax_bits = 0;   /* magnitudes compare as integers, NaN above infinity above all numbers */
+    uint32_t amax_bits = 0;   /* bits of magnitudes compare as integers: NaN above infinity above all numbers */
     for (size_t i = 0; i < n; i++) {
         uint32_t bits = f32_to_bits(x[i]) & 0x7fffffffu;
         if (bits > amax_bits) amax_bits = bits;
@@ -27,7 +27,7 @@ static float quantize__scalar(const float *x, int16_t *codes, size_t n, float mo
     return amax / bound;
 }
 
-/* Code i of 8 or 16 bits. */
+/* Returns code i of an array of 8-bit or 16-bit codes. */
 static inline int32_t code(const void *codes, size_t i, bool is_wide) {
     return is_wide ? ((const int16_t *)codes)[i] : ((const int8_t *)codes)[i];
 }
@@ -56,7 +56,7 @@ static void scores_i16__scalar(float *s, size_t stride, const void *k, const flo
     scores__scalar(s, stride, k, k_scale, n_tile, q, q_scale, n_dim, n_query, true);
 }
 
-/* NaN for NaN; not for what is far below: that is not asked for. */
+/* 2^x for ATTN_BITS_MIN <= x <= 0.  NaN gives NaN. */
 static float exp2__scalar(float x) {
     float rounded = x + EXP2_ROUND, f = x - (rounded - EXP2_ROUND), e = EXP2_C4;
     e = e * f + EXP2_C3;
@@ -84,7 +84,7 @@ static float weigh__scalar(float *s, size_t n_seen, size_t n, const float *v_sca
             lane[i % 4] += s[i] * scale[i];
         }
         float total = sum_lanes(lane);
-        bool is_finite = total < INFINITY;   /* never negative: no scale is */
+        bool is_finite = total < INFINITY;   /* no scale is negative, so total is not -infinity */
         float inverse = is_finite && total >= ATTN_MIN ? ATTN_WEIGHTS / total : 0.0f;
         int32_t n_code = 0;
         for (int i = 0; i < ATTN_BLOCK; i++) {

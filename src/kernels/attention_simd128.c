@@ -1,5 +1,5 @@
-/* WASM SIMD128 kernels of attention.  Each equals its scalar namesake bit for bit.  Pointer-bump loops: V8 then folds
- * the offsets into its loads. */
+/* WASM SIMD128 kernels of attention.  Each gives the same bits as its scalar namesake.  Loops advance pointers instead
+ * of an index, because V8 then folds the offsets into its loads. */
 #include "kernels/attention.h"
 #include "kernels/simd128.h"
 
@@ -11,8 +11,8 @@
 
 #include <math.h>
 
-/* Integers of |x| < 2^22 in the low 16 bits of each lane, rounded as rintf does: no instruction of x86 saturates as
- * i32x4.trunc_sat_f32x4 does, which costs six. */
+/* Rounds |x| < 2^22 to i32 as rintf does.  i32x4.trunc_sat_f32x4 would cost six instructions on x86, which has none
+ * that saturates in the same way. */
 static inline v128_t round_x4(v128_t x) {
     const v128_t magic = kept_f32x4(0x1.8p23f);
     return wasm_i32x4_sub(wasm_f32x4_add(x, magic), magic);
@@ -22,7 +22,7 @@ static inline v128_t round_x8(v128_t low, v128_t high) {
     return wasm_i16x8_narrow_i32x4(round_x4(low), round_x4(high));
 }
 
-/* 8 codes of the floats at x. */
+/* Returns the codes of 8 floats. */
 static inline v128_t quantize_x8(const float *x, v128_t inverse) {
     return round_x8(wasm_f32x4_mul(wasm_v128_load(x), inverse), wasm_f32x4_mul(wasm_v128_load(x + 4), inverse));
 }
@@ -67,10 +67,10 @@ static float quantize__simd128(const float *x, int16_t *codes, size_t n, float m
 
 /* ---- products with K and V -----------------------------------------------------------------------------------------
  *
- * A tile of 8 lanes times 4 vectors: 8 sums, two vectors of codes and a pair of the other operand, splat as it is
- * loaded, which takes no vector unit. */
+ * A tile of 8 lanes is multiplied with 4 vectors.  Registers hold 8 sums, two vectors of codes, and a pair of codes of
+ * the other operand, which is splat as it is loaded: that occupies no vector unit. */
 
-/* 8 codes in 16 bits, i of them from the tile's beginning. */
+/* Loads codes i .. i + 7 of a tile as 16-bit lanes. */
 static inline v128_t load_codes(const uint8_t *tile, size_t i, bool is_wide) {
     return is_wide ? wasm_v128_load(tile + 2 * i) : wasm_i16x8_load8x8(tile + i);
 }
@@ -79,8 +79,8 @@ static inline v128_t load_codes(const uint8_t *tile, size_t i, bool is_wide) {
 
 struct sums { v128_t low[ATTN_QUERIES], high[ATTN_QUERIES]; };
 
-/* (8 lanes) . (n_query); *end is where the tile ends, x (n_query, stride) codes.  n_query and is_wide are constants
- * wherever this is inlined. */
+/* Multiplies the 8 lanes of a tile, which ends at end, with n_query vectors.  x: (n_query, stride) codes.  n_query and
+ * is_wide are constants wherever this is inlined. */
 ALWAYS_INLINE struct sums dot_tile(const uint8_t *tile, const uint8_t *end, const int16_t *x, size_t stride,
                                    size_t n_query, bool is_wide) {
     struct sums sums;
@@ -156,7 +156,7 @@ ALWAYS_INLINE void values_n(float *out, size_t stride, const void *v, size_t n_t
     }
 }
 
-/* One loop for each number of queries. */
+/* The 16-bit kernels have a loop for each number of queries. */
 static void scores_i16__simd128(float *s, size_t stride, const void *k, const float *k_scale, size_t n_tile,
                                 const int16_t *q, const float *q_scale, size_t n_dim, size_t n_query) {
     switch (n_query) {
@@ -177,7 +177,8 @@ static void values_i16__simd128(float *out, size_t stride, const void *v, size_t
     }
 }
 
-/* Of 8 bits one alone, 9 KB less: what it computes of queries that are not there nobody reads. */
+/* The 8-bit kernels have one loop, for 4 queries, which saves 9 KB of code.  Nobody reads its results for queries from
+ * n_query on. */
 static void scores_i8__simd128(float *s, size_t stride, const void *k, const float *k_scale, size_t n_tile,
                                const int16_t *q, const float *q_scale, size_t n_dim, size_t n_query) {
     (void)n_query;
@@ -202,7 +203,8 @@ static inline v128_t exp2__simd128(v128_t x) {
     return wasm_f32x4_mul(e, wasm_i32x4_shl(rounded, 23));
 }
 
-/* Two passes over the row: in one the latencies of sums and division would add up block by block. */
+/* Makes two passes over the row, because in a single pass the latencies of the sums and the division would add up block
+ * by block. */
 static float weigh__simd128(float *s, size_t n_seen, size_t n, const float *v_scale, int16_t *codes, float *d,
                             float *top) {
     float tail[ATTN_BLOCK];
@@ -221,7 +223,7 @@ static float weigh__simd128(float *s, size_t n_seen, size_t n, const float *v_sc
         float *p = s + b * ATTN_BLOCK;
         const float *scale = attention_scales(b, n_seen, v_scale, tail);
         v128_t lanes = wasm_f32x4_splat(0.0f);
-        LOOP_KEPT   /* 2 KB more are no faster */
+        LOOP_KEPT   /* unrolled, it takes 2 KB more and is no faster */
         for (const float *end = p + ATTN_BLOCK; p < end; p += 8, scale += 8) {
             LOOP_UNROLLED
             for (size_t i = 0; i < 8; i += 4) {
@@ -237,7 +239,7 @@ static float weigh__simd128(float *s, size_t n_seen, size_t n, const float *v_sc
     for (size_t b = 0; b < n / ATTN_BLOCK; b++, s += ATTN_BLOCK, codes += ATTN_BLOCK) {
         const float *scale = attention_scales(b, n_seen, v_scale, tail);
         float total = d[b];
-        bool is_finite = total < INFINITY;   /* never negative: no scale is */
+        bool is_finite = total < INFINITY;   /* no scale is negative, so total is not -infinity */
         v128_t inverse = wasm_f32x4_splat(is_finite && total >= ATTN_MIN ? ATTN_WEIGHTS / total : 0.0f);
         v128_t count = wasm_i32x4_splat(0);
         for (int i = 0; i < ATTN_BLOCK; i += 8) {

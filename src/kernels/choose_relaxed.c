@@ -1,8 +1,8 @@
-/* Chooses between SIMD128 and relaxed kernels for activations of 16 bits.  Both give the same bits, so the choice
- * changes the speed and nothing else.  It is measured, because a relaxed dot is one instruction on some machines and
- * three on others.  Engines have had wrong relaxed dots (the baseline compiler of V8 in 2023): every relaxed kernel
- * must give the bits of its SIMD128 counterpart, or none is used.  The precision is never decided here: the caller asks
- * for it. */
+/* Chooses between SIMD128 and relaxed kernels for 16-bit activations.  Both give the same bits, so the choice changes
+ * the speed and nothing else.  It is measured, because a relaxed dot is one instruction on some machines and three on
+ * others.  Engines have had wrong relaxed dots (V8's baseline compiler in 2023), so each measured relaxed kernel is
+ * compared with its SIMD128 counterpart, and no relaxed kernel is used if a single bit differs.  The precision is not
+ * decided here: the caller asks for it. */
 #include "kernels/kernels.h"
 
 #include "kernels/simd128.h"
@@ -11,17 +11,17 @@
 
 #if defined(HAVE_RELAXED)
 
-/* Each call times every way with one token and with 16, from one tick of the clock (which browsers coarsen, most to
- * 0.1 ms or less) to the first that is PART_SECONDS later. */
+/* Each call times every way with one token and with MANY_TOKENS.  A time runs from a tick of the clock to the first
+ * tick at least PART_SECONDS later.  Browsers coarsen the clock, most of them to 0.1 ms or less. */
 #define PART_SECONDS 0.5e-3
-/* A clock that does not tick in so many looks, some 5 ms, is too coarse: browsers that hide who they are for have one
- * of 16 or 100 ms. */
+/* A clock that does not tick while it is read MAX_LOOKS times, which takes some 5 ms, is too coarse: browsers that
+ * resist fingerprinting have one of 16 or 100 ms. */
 enum { MANY_TOKENS = 16, MAX_WEIGHTS = 1 << 18, MAX_LOOKS = 100000 };
-/* More than the measurement is off by. */
+/* Both factors are above the error of the measurement. */
 #define RELAXED_FASTER_BY 1.05
 #define NEWS_FASTER_BY 1.05   /* than any call before */
 
-/* The first KERNELS_WAYS of them are timed; RELAXED_8 is only compared. */
+/* The first KERNELS_WAYS of these are timed; RELAXED_8 is only compared. */
 enum { SIMD128_16, RELAXED_16, RELAXED_8, N_WAY };
 static const struct { enum kernels_isa isa; plumb_precision precision; } kinds[N_WAY] = {
     [SIMD128_16] = { KERNELS_SIMD128, PLUMB_PRECISION_EXACT16 },
@@ -29,7 +29,7 @@ static const struct { enum kernels_isa isa; plumb_precision precision; } kinds[N
     [RELAXED_8] = { KERNELS_RELAXED, PLUMB_PRECISION_FAST8 },
 };
 
-/* One of the ways to compute. */
+/* One way to compute a product: a kernel table with the scratch it needs. */
 struct way {
     struct kernels k;
     struct activations a;
@@ -59,7 +59,7 @@ static void multiply(struct way *way, float *y, uint32_t n_token) {
     matmul(&way->k, NULL, way->w, &y, 1, &way->a, &way->panel);
 }
 
-/* Products in a second; 0 where the clock is too coarse. */
+/* Returns how many products a way makes in a second, or 0 if the clock is too coarse. */
 static double measure(struct way *way, float *y, uint32_t n_token) {
     double start = clock_seconds(), end = start, n = 0;
     way->a.quantized = false;
@@ -73,7 +73,7 @@ static double measure(struct way *way, float *y, uint32_t n_token) {
     return n / (end - start);
 }
 
-/* Whether a relaxed way gives, with one token and with many, what SIMD128 gives in its precision. */
+/* Returns whether a relaxed way gives the same bits as SIMD128 at the same precision, with one token and with many. */
 static bool is_right(struct way *way, const float *x, float *y, float *other) {
     struct way simd128 = { 0 };
     bool ok = way_create(&simd128, KERNELS_SIMD128, way->k.precision, way->w, x), right = true;
@@ -87,13 +87,13 @@ static bool is_right(struct way *way, const float *x, float *y, float *other) {
     return right;
 }
 
-/* By the geometric mean of one token and many; never if they were not measured. */
+/* Compares the geometric means of the speeds with one token and with many.  False if they were not measured. */
 static bool relaxed_is_faster(const struct kernel_speeds *s) {
     const double *relaxed = s->of[RELAXED_16], *simd128 = s->of[SIMD128_16];
     return relaxed[0] * relaxed[1] > simd128[0] * simd128[1] * RELAXED_FASTER_BY * RELAXED_FASTER_BY;
 }
 
-/* All ways, to *s; the products of w and x go to y and other. */
+/* Times and compares all ways, with w and x, and updates *s.  y and other are scratch for products. */
 static void measure_ways(struct kernel_speeds *s, const struct matrix *w, const float *x, float *y, float *other) {
     struct way ways[N_WAY] = { 0 };
     bool ok = true, news = false, coarse = false;
@@ -108,7 +108,7 @@ static void measure_ways(struct kernel_speeds *s, const struct matrix *w, const 
         s->wrong |= kinds[i].isa == KERNELS_RELAXED && !is_right(&ways[i], x, y, other);
     }
     s->n_call += ok;
-    /* Not by two calls alone, for an engine may not have compiled better yet. */
+    /* Two calls are not enough, because the engine may not have compiled its better version yet. */
     s->settled = s->wrong || coarse || (s->n_call > 2 && ok && !news);
     for (int i = 0; i < N_WAY; i++) way_free(&ways[i]);
 }
@@ -127,7 +127,8 @@ void kernels_measure(struct kernel_speeds *s, uint32_t type, uint64_t n_in, uint
     float *x = alloc_array(n_x, sizeof *x), *y = alloc_array(n_y, sizeof *y), *other = alloc_array(n_y, sizeof *other);
     w.data = rows;
     if (rows && x && y && other) {
-        /* What is read as an f16 is normal, small, and of either sign; so codes have their highest bit or not. */
+        /* Any two bytes, read as an f16, are normal and small, with either sign.  Codes come with and without their
+         * highest bit. */
         for (size_t i = 0; i < n_byte; i++) rows[i] = (uint8_t)(0x20 | (i * 0x9e3779b1u >> 24 & 0x9f));
         for (size_t i = 0; i < n_x; i++) x[i] = (float)(i * 37 % 101) - 50.0f;
         measure_ways(s, &w, x, y, other);

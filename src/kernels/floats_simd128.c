@@ -1,9 +1,9 @@
-/* WASM SIMD128 products with F32, F16 and BF16 weights: lane l of a sum takes elements l, l + 4, ... of a row.
+/* WASM SIMD128 products with F32, F16 and BF16 weights.  Lane l of a sum takes elements l, l + 4, ... of a row.
  *
- * One token: 8 packed rows as they are, halves widened in registers.  One stream of memory and 8 sums that do not wait
- * for each other: rows that lie apart were read at 12 instead of 30 GB/s (Node 20, Zen 4).
- * More tokens: 8 rows are widened to a panel once, of which 4 rows x 2 tokens at a time fill 8 registers with sums, so
- * that a load serves two or four products: 22 GMAC/s instead of 14; with 4 x 3 the registers spill (15). */
+ * One token is multiplied with 8 packed rows directly, and halves are widened in registers.  That is one stream of
+ * memory and 8 independent sums: rows that were not packed were read at 12 instead of 30 GB/s (Node 20, Zen 4).
+ * For more tokens, 8 rows are first widened to a panel.  4 rows x 2 tokens at a time fill 8 registers with sums, so
+ * that each load serves two or four products: 22 GMAC/s instead of 14.  With 4 x 3, registers spill (15 GMAC/s). */
 #include "kernels/kernels.h"
 #include "kernels/simd128.h"
 
@@ -22,8 +22,8 @@ ALWAYS_INLINE struct eight widen_bf16(v128_t h) {
                             wasm_i16x8_shuffle(zero, h, 4, 12, 5, 13, 6, 14, 7, 15) };
 }
 
-/* A half's sign, exponent and mantissa, moved to their places in a single, are its value times 2^-112, if it is finite,
- * which packed ones are.  Subnormal halves are subnormal singles for that moment. */
+/* Moves the sign, exponent and mantissa of each f16 to their places in an f32.  The result is the value times 2^-112 if
+ * the f16 is finite, as packed ones are.  A subnormal f16 becomes a subnormal f32. */
 ALWAYS_INLINE struct eight widen_f16_small(v128_t h) {
     v128_t upper = wasm_v128_and(wasm_i16x8_shr(h, 3), wasm_i16x8_splat((int16_t)0x8fff));
     v128_t lower = wasm_i16x8_shl(h, 13);
@@ -39,7 +39,7 @@ ALWAYS_INLINE struct eight widen_f16(v128_t h) {
 
 /* ---- one token, packed rows ------------------------------------------------------------------------------------ */
 
-/* scale: what widened leaves to x. */
+/* scale: the factor that widened leaves out, which goes into x instead. */
 ALWAYS_INLINE void dot_halves(float y[TILE_ROWS], const uint8_t *rows, const float *x, size_t n, widen *widened,
                               float scale) {
     v128_t sum[TILE_ROWS];
@@ -55,7 +55,7 @@ ALWAYS_INLINE void dot_halves(float y[TILE_ROWS], const uint8_t *rows, const flo
     for (int r = 0; r < TILE_ROWS; r++) y[r] = sum_lanes(sum[r]);
 }
 
-/* The same without that factor, which needs no speed. */
+/* The same dots without a factor in x.  They are rare, so they need not be fast. */
 static void dot_f16_large(float y[TILE_ROWS], const uint8_t *rows, const float *x, size_t n) {
     for (size_t r = 0; r < TILE_ROWS; r++, rows += 16) {
         float lane[4] = { 0 };
@@ -68,8 +68,8 @@ static void dot_f16_large(float y[TILE_ROWS], const uint8_t *rows, const float *
 
 static void dot_F16__simd128(float y[TILE_ROWS], const uint8_t *rows, const struct activations *a) {
     const float *x = a->x;
-    /* The factor goes into x, which saves a sixth of the work, and rounds nothing in another way: unless an |x| of 2^16
-     * or more becomes infinite, and with it every sum. */
+    /* The factor goes into x.  That saves a sixth of the work and does not change any rounding.  But if an |x| is 2^16
+     * or more, it becomes infinite, and no sum is finite. */
     dot_halves(y, rows, x, a->n, widen_f16_small, F16_SMALL);
     if (y[0] - y[0] != 0.0f) dot_f16_large(y, rows, x, a->n);
 }
@@ -114,14 +114,14 @@ static void unpack_F32__simd128(struct panel *p, const uint8_t *rows) {
     }
 }
 
-/* The first n <= 4 floats at x, zeros behind, which add nothing. */
+/* Loads n <= 4 floats and pads them with zeros, which add nothing. */
 ALWAYS_INLINE v128_t load_head(const float *x, size_t n) {
     float lanes[4] = { 0 };
     memcpy(lanes, x, n * sizeof *x);
     return wasm_v128_load(lanes);
 }
 
-/* Four elements of 4 rows and up to two tokens. */
+/* Multiplies and adds four elements of 4 rows and n_token <= 2 tokens. */
 ALWAYS_INLINE void step(v128_t sum[2][4], const float *w, v128_t x0, v128_t x1, size_t n_token) {
     for (int r = 0; r < 4; r++) {
         v128_t w0 = wasm_v128_load(w + 4 * r);
@@ -130,8 +130,8 @@ ALWAYS_INLINE void step(v128_t sum[2][4], const float *w, v128_t x0, v128_t x1, 
     }
 }
 
-/* y[i * stride + r] = row r of 4 rows . token i of n_token <= 2, whose x stand one behind the other.  For two tokens
- * n % 4 == 0: Cranelift keeps the sums of a loop that may be followed by a rest in memory (9.5 GMAC/s, not 22). */
+/* y[i * stride + r] = row r of 4 rows times token i of n_token <= 2.  x: (n_token, n).  For two tokens, n % 4 must be
+ * 0: if a remainder might follow the loop, Cranelift keeps the loop's sums in memory (9.5 GMAC/s instead of 22). */
 ALWAYS_INLINE void multiply(float *y, size_t stride, const float *w, const float *x, size_t n, size_t n_token) {
     v128_t sum[2][4];
     for (int r = 0; r < 4; r++) sum[0][r] = sum[1][r] = wasm_f32x4_splat(0.0f);

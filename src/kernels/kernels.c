@@ -1,4 +1,4 @@
-/* The table's assembly and the one matrix product that all types share. */
+/* Builds the kernel table, allocates the scratch of kernels, and computes the matrix product of all types. */
 #include "kernels/kernels.h"
 
 #include "kernels/simd128.h"
@@ -105,7 +105,7 @@ void panel_free(struct panel *p) {
 
 /* ---- the matrix product ---------------------------------------------------------------------------------------- */
 
-/* What the threads share. */
+/* A matmul call, shared by all threads. */
 struct job {
     const struct kernels *k;
     const struct matrix *w;
@@ -115,7 +115,7 @@ struct job {
     struct panel *panels;
 };
 
-/* Rows row .. row + 7 of w to p, the portable way; past the last row it is repeated. */
+/* Unpacks rows row .. row + 7 of w to p in portable code.  Rows past the end repeat the last one. */
 static void unpack_floats(const struct matrix *w, uint32_t row, struct panel *p) {
     const struct quant_traits *traits = quant_traits(w->type);
     for (uint32_t r = 0; r < TILE_ROWS; r++) {
@@ -129,7 +129,7 @@ static void unpack_floats(const struct matrix *w, uint32_t row, struct panel *p)
     }
 }
 
-/* Codes of row r, in even-odd order, to pairs of 8 rows. */
+/* Stores the n codes of row r in even-odd order, as one of the 8 rows of pairs. */
 static void store_pairs(int16_t *pairs, const int16_t *codes, size_t n, uint32_t r) {
     for (pairs += 2 * r; n > 0; n -= 4, codes += 4, pairs += 4 * TILE_ROWS) {
         pairs[0] = codes[0];
@@ -139,6 +139,7 @@ static void store_pairs(int16_t *pairs, const int16_t *codes, size_t n, uint32_t
     }
 }
 
+/* As unpack_floats, for quantized types. */
 static void unpack_codes(const struct matrix *w, uint32_t row, struct panel *p) {
     const struct unpack_traits *unpack = unpack_scalar(w->type);
     size_t n_group = p->n / unpack->group;
@@ -156,7 +157,7 @@ static void unpack_codes(const struct matrix *w, uint32_t row, struct panel *p) 
     p->min_kind = unpack->min_kind;
 }
 
-/* Rows row .. row + 7 of w times every token. */
+/* Multiplies rows row .. row + 7 of w with every token. */
 static void tile_rows(const struct job *job, const struct matrix *w, uint32_t row, struct panel *p, float *y) {
     const struct kernels *k = job->k;
     const struct activations *a = job->a;
@@ -197,7 +198,7 @@ static void tile_rows(const struct job *job, const struct matrix *w, uint32_t ro
 
 static uint32_t n_tile(const struct matrix *w) { return (w->n_out + TILE_ROWS - 1) / TILE_ROWS; }
 
-/* Tiles begin .. end - 1, counted through all matrices. */
+/* Multiplies tiles begin .. end - 1, which are counted across all matrices. */
 static void multiply_tiles(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
     const struct job *job = user;
     struct panel *p = &job->panels[thread];
@@ -209,8 +210,8 @@ static void multiply_tiles(void *user, uint32_t begin, uint32_t end, uint32_t th
     }
 }
 
-/* Codes of the n sums of 256 activations: isum[i] * d[i * 8 / n].  For whatever type: the codes of a token serve
- * several matrices, and these are few. */
+/* Quantizes the n sums of a superblock of activations, isum[i] * d[i * 8 / n].  They are made for every type of weight,
+ * because several matrices share the activations of a token, and the sums are few. */
 static void quantize_sums(const struct sums *sums, size_t superblock, const int32_t *isum, const float *d, size_t n) {
     float amax = 0;
     bool finite = true;
@@ -227,7 +228,7 @@ static void quantize_sums(const struct sums *sums, size_t superblock, const int3
     }
 }
 
-/* The codes of tokens begin .. end - 1. */
+/* Quantizes tokens begin .. end - 1. */
 static void quantize_tokens(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
     const struct job *job = user;
     struct activations *a = job->a;

@@ -1,4 +1,4 @@
-/* The portable kernels: the definition of what every variant must give, bit for bit.  Sums run in four lanes. */
+/* The portable kernels.  They define the bits that every other variant must give.  Sums of floats run in four lanes. */
 #include "kernels/expf.h"
 
 #include "kernels/kernels.h"
@@ -9,7 +9,7 @@ static float sum_lanes(const float lane[4]) { return (lane[0] + lane[1]) + (lane
 
 /* ---- quantized dots ------------------------------------------------------------------------------------------ */
 
-/* A code to the two bytes of element e. */
+/* Stores a code as the two bytes of element e. */
 static void store_bytes16(int8_t *bytes, size_t e, int16_t code) {
     int8_t *four = bytes + e / 4 * 8 + e % 4, low = (int8_t)(uint8_t)code;
     four[0] = (int8_t)((code - low) / 256);
@@ -22,7 +22,7 @@ static void quantize_i16__scalar(struct activations *a, uint32_t t) {
     const float *x = a->x + (size_t)t * a->n;
     int16_t *q = a->q + (size_t)t * a->n;
     for (size_t i = t * n_group; i < (t + 1) * n_group; i++, x += 32, q += 32) {
-        /* Magnitudes compare as integers, NaN above infinity above all numbers: no case is lost. */
+        /* The bits of magnitudes compare as integers, with NaN above infinity above all numbers, so none is missed. */
         uint32_t amax_bits = 0;
         for (int e = 0; e < 32; e++) {
             uint32_t bits = f32_to_bits(x[e]) & 0x7fffffffu;
@@ -50,7 +50,7 @@ static void quantize_i16__scalar(struct activations *a, uint32_t t) {
     }
 }
 
-/* |dot of a group| <= 32 * 128 * 32767 < 2^27: exact in an int32. */
+/* Dots are exact, because |dot of a group| <= 32 * 128 * 32767 < 2^27 fits in an int32. */
 static void panel_dot__scalar(float y[TILE_ROWS], const struct panel *p, const struct activations *a, uint32_t t) {
     const int16_t *q = a->q + (size_t)t * a->n;
     const float *d = a->d + (size_t)t * (a->n / 32);
@@ -67,7 +67,7 @@ static void panel_dot__scalar(float y[TILE_ROWS], const struct panel *p, const s
     }
 }
 
-/* |dot of minima| <= 16 * 63 * 32767 < 2^25. */
+/* Dots are exact here too: |dot of minima| <= 16 * 63 * 32767 < 2^25. */
 static void subtract_mins__scalar(float *y, size_t stride, const struct panel *p, const struct activations *a,
                                   uint32_t t, uint32_t n) {
     bool in_codes = p->min_kind == SUPERBLOCK_MIN;
@@ -127,7 +127,7 @@ static float exp__scalar(float x) {
     e = e * r + EXP_C2;
     e = e * r + 1.0f;
     e = e * r + 1.0f;
-    uint32_t exponent = n == n ? (uint32_t)(int32_t)n : 0;   /* NaN: e is NaN already */
+    uint32_t exponent = n == n ? (uint32_t)(int32_t)n : 0;   /* if n is NaN, e is NaN already */
     return e * f32_from_bits((exponent + 127) << 23);
 }
 

@@ -1,5 +1,6 @@
-/* WASM SIMD128 kernels.  Each equals its scalar namesake bit for bit; tails of fewer than 4 elements are padded with
- * zeros into the same lanes.  Pointer-bump loops: V8 then folds the offsets into its loads. */
+/* WASM SIMD128 kernels for quantizing and for f32 vectors.  Each gives the same bits as its scalar namesake.  Sums pad
+ * a tail of fewer than 4 elements with zeros, so that every element keeps its lane.  Loops advance pointers instead of
+ * an index, because V8 then folds the offsets into its loads. */
 #include "kernels/expf.h"
 #include "kernels/kernels.h"
 #include "kernels/simd128.h"
@@ -25,7 +26,7 @@ static inline int32_t sum_i16x16(v128_t a, v128_t b) {
          + wasm_i32x4_extract_lane(s, 3);
 }
 
-/* 32 codes as bytes: one of each, two of each. */
+/* Store 32 codes as one byte each, or as two. */
 static inline void store_bytes8(int8_t *bytes, const v128_t codes[4]) {
     for (size_t i = 0; i < 4; i += 2) {
         wasm_v128_store(bytes + 8 * i, wasm_i8x16_narrow_i16x8(codes[i], codes[i + 1]));

@@ -1,4 +1,4 @@
-/* What vector kernels do with four floats, whatever they compute. */
+/* Helpers that all vector kernels share, for vectors of four floats. */
 #ifndef PLUMB_KERNELS_LANES_SIMD128_H
 #define PLUMB_KERNELS_LANES_SIMD128_H
 
@@ -8,12 +8,12 @@
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
-/* What is left to multiply where the bits of an f16 have been moved to those of an f32. */
+/* Moving the bits of an f16 to their places in an f32 gives its value times 2^-112.  This factor makes up for it. */
 #define F16_SMALL 0x1p112f
 
 ALWAYS_INLINE v128_t mul_add(v128_t acc, v128_t a, v128_t b) { return wasm_f32x4_add(acc, wasm_f32x4_mul(a, b)); }
 
-/* A constant for a loop. */
+/* A constant that stays in a register for a whole loop; see KEPT. */
 ALWAYS_INLINE v128_t kept_f32x4(float x) {
     v128_t v = wasm_f32x4_splat(x);
     KEPT(v);
@@ -25,7 +25,7 @@ ALWAYS_INLINE float sum_lanes(v128_t v) {
          + (wasm_f32x4_extract_lane(v, 2) + wasm_f32x4_extract_lane(v, 3));
 }
 
-/* The first n < 4 floats at x, zeros behind. */
+/* Loads n < 4 floats and pads them with zeros. */
 ALWAYS_INLINE v128_t load_tail(const float *x, size_t n) {
     float lanes[4] = { 0 };
     memcpy(lanes, x, n * sizeof *x);

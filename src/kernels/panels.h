@@ -1,11 +1,11 @@
-/* Panels for many tokens: how a tile is unpacked to one, and their products with 1 and with 4 tokens.  A template, as
- * tiles.h is, that wants of the file that includes it, besides:
+/* Panels for many tokens: tiles are unpacked to a panel, which is multiplied with 1 or with 4 tokens.  This is a
+ * template, as tiles.h is.  In addition to what tiles.h needs, the file that includes it defines:
  *
- *   panel_codes(panel)              where 32 codes for each four weights of the 8 rows go
- *   store_4(to, CODES, words, k, j, bias, even_odd)        four codes of 8 rows to a panel
- *   DOT(dots, w, x)                 dots += w times x, lane by lane of 32 bits
- *   first_sum(panel, isum)          what the sums of a group of a panel begin with
- *   GROUP_LOOP                      LOOP_UNROLLED or LOOP_KEPT: of a group's codes, for 4 tokens
+ *   panel_codes(panel)              returns the array of the panel's codes: 32 for each four weights of the 8 rows
+ *   store_4(to, CODES, words, k, j, bias, even_odd)        stores four codes of each of the 8 rows
+ *   DOT(dots, w, x)                 dots += w times x, in each 32-bit lane
+ *   first_sum(panel, isum)          returns the first value of the sums of a group
+ *   GROUP_LOOP                      LOOP_UNROLLED or LOOP_KEPT, for the loop over the codes of a group with 4 tokens
  */
 #ifndef PLUMB_KERNELS_PANELS_H
 #define PLUMB_KERNELS_PANELS_H
@@ -66,12 +66,12 @@ ALWAYS_INLINE void superblock_unpack(const struct superblock *b, struct panel *p
 
 /* ---- panels of 8 rows ---------------------------------------------------------------------------------------------
  *
- * Lane = row, as in tiles: the scales of 4 rows are one vector.  4 tokens make 8 sums.  The activations of a pair or a
- * four are splat as they are loaded, which takes no vector unit of x86, and what uses them follows at once.  Cranelift
- * and the V8 of Node 20, which run modules without relaxed SIMD, spill then, and get shuffles: wasmtime has 29 G
- * multiplications a second by these, 26 by loads, Chromium 30 and 34. */
+ * A lane is a row, as in tiles, so the scales of 4 rows are one vector.  4 tokens make 8 sums.  Two 16-bit activations,
+ * or four of 8 bits, are splat as they are loaded, which occupies no vector unit of x86, and they are used at once.
+ * Cranelift and the V8 of Node 20, which run modules without relaxed SIMD, would spill registers then, so these modules
+ * splat by shuffles.  wasmtime does 29 G multiplications a second by shuffles and 26 by loads, Chromium 30 and 34. */
 
-/* Codes in a register. */
+/* The number of codes in a register. */
 enum { LANES = 16 / sizeof(code) };
 #if defined(HAVE_RELAXED)
 #define SPLAT(q, i) wasm_v128_load32_splat((q) + (i) * LANES / 4)
@@ -80,7 +80,7 @@ enum { LANES = 16 / sizeof(code) };
 #define SPLAT(q, i) wasm_i32x4_shuffle(wasm_v128_load(q), wasm_v128_load(q), i, i, i, i)
 #define STEP_IN_ORDER(a, b) (void)0
 #endif
-/* The 32-bit lane i at q times its weights of 8 rows. */
+/* Multiplies the 32-bit lane i at q with its weights in 8 rows. */
 #define DOT_STEP(i)                                                                       \
     do {                                                                                  \
         v128_t s = SPLAT(q, i);                                                           \
@@ -110,7 +110,7 @@ ALWAYS_INLINE void panel_dot(float y[TILE_ROWS], const struct panel *p, const st
     wasm_v128_store(y + 4, f1);
 }
 
-/* The same for 4 tokens; group is that of p. */
+/* The same for 4 tokens.  group is that of p. */
 #define TILE_STEP(i)                                                                      \
     do {                                                                                  \
         v128_t w0 = wasm_v128_load(w + 2 * (i) * LANES), w1 = wasm_v128_load(w + (2 * (i) + 1) * LANES), s; \
@@ -131,7 +131,7 @@ ALWAYS_INLINE void panel_dot(float y[TILE_ROWS], const struct panel *p, const st
         STEP_IN_ORDER(a02, a12);                                                          \
         STEP_IN_ORDER(a03, a13);                                                          \
     } while (0)
-/* The end of a group for token i. */
+/* Ends a group for token i: scales its dots and adds them. */
 #define TILE_SCALE(i)                                                                     \
     do {                                                                                  \
         v128_t dq = wasm_v128_load32_splat(d + (i) * n_d);                                \

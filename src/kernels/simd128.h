@@ -1,13 +1,13 @@
-/* What the vector kernels are written in: WebAssembly's SIMD128, and natively the same 128-bit instructions of x86
- * (SSE4.1), under WebAssembly's names.  So the native program runs the very kernels that ship, sanitizers included.
+/* The intrinsics of the vector kernels: WebAssembly's SIMD128, or natively the equivalent 128-bit instructions of x86
+ * (SSE4.1) under WebAssembly's names.  So the native program runs the kernels that ship, with sanitizers too.
  *
- * HAVE_SIMD128 is defined where there is either, HAVE_RELAXED where there are WebAssembly's relaxed dots too, and in
- * native builds for tests (-DEMULATE_RELAXED), as each kind of engine has them.  The names mean what clang's
- * wasm_simd128.h says; what x86 does differently is written behind a name, and does not matter to the kernels here. */
+ * HAVE_SIMD128 is defined if the build has either.  HAVE_RELAXED is defined if it also has WebAssembly's relaxed dots,
+ * and in native test builds (-DEMULATE_RELAXED), which emulate the dots of each kind of engine.  The names mean what
+ * clang's wasm_simd128.h says.  Where x86 differs, a comment says how; the kernels do not depend on it. */
 #ifndef PLUMB_KERNELS_SIMD128_H
 #define PLUMB_KERNELS_SIMD128_H
 
-/* Before a loop. */
+/* Pragmas for the loop that follows, which keep it rolled or unroll it completely. */
 #if defined(__clang__)
 #define LOOP_KEPT _Pragma("clang loop unroll(disable)")
 #define LOOP_UNROLLED _Pragma("clang loop unroll(full)")
@@ -16,20 +16,21 @@
 #define LOOP_UNROLLED _Pragma("GCC unroll 16")
 #endif
 
-/* The compiler knows nothing of these pointers any more: offsets from them stay in the loads, where WebAssembly has
- * room for them, instead of becoming pointers of their own. */
+/* Hides the values of two pointers from the compiler.  Offsets from them then stay in the loads, where WebAssembly has
+ * a field for them, instead of becoming pointers of their own. */
 #define OPAQUE(p, q) __asm__ volatile("" : "+r"(p), "+r"(q))
-/* The same of a constant: it gets a register for a whole loop, where V8 would make it anew in each round, by three
- * instructions. */
+/* Hides the value of a constant.  It then keeps a register for a whole loop; otherwise V8 computes it again in each
+ * iteration, with three instructions. */
 #define KEPT(v) __asm__("" : VECTOR_CONSTRAINT(v))
-/* What is behind is computed after these vectors are: LLVM orders products by their sums otherwise, so that what
- * several share lives long and is spilled. */
+/* Computes these vectors before anything that follows.  Otherwise LLVM orders the products by the sum they belong to,
+ * so that operands shared by several sums live long and are spilled. */
 #define IN_ORDER(a, b) __asm__ volatile("" : VECTOR_CONSTRAINT(a), VECTOR_CONSTRAINT(b))
 
-/* The same for engines that order anew what nobody stores, the V8 of Node 20 and Cranelift: without it Q8_0 decodes a
- * fifth slower there, and prefill a third.  Both run modules without relaxed SIMD; those with it do without in inner
- * loops, as later V8s keep the order, and a store can make the loop of panel_dot_x4 half as fast there.  unread:
- * volatile v128_t[2] on the stack, which others share no line of the cache with. */
+/* As IN_ORDER, for engines that reorder values unless they are stored: the V8 of Node 20 and Cranelift.  Without the
+ * stores, Q8_0 decodes a fifth slower there, and prefill is a third slower.  Both engines run modules without relaxed
+ * SIMD.  Modules with it do not store in inner loops, because later versions of V8 keep the order, and a store can make
+ * the loop of panel_dot_x4 half as fast.  unread: a volatile v128_t[2] on the stack, so that no other thread shares its
+ * cache line. */
 #if defined(__wasm_relaxed_simd__)
 #define IN_ORDER_STORED(unread, a, b)                                                     \
     do {                                                                                  \
@@ -40,11 +41,12 @@
 #define IN_ORDER_STORED(unread, a, b) ((void)(unread), (unread)[0] = (a), (unread)[1] = (b))
 #endif
 
-/* The second operand of a relaxed dot where a byte is beyond 127, which engines are free in: with a sign (ARM,
- * AVX-VNNI-INT8), without (AVX-VNNI), or something else, as sums of 16 bits that saturate (older x86) or wrap (older
- * ARM). */
+/* How an engine treats bytes above 127 in the second operand of a relaxed dot, which the specification leaves open: as
+ * signed (ARM, AVX-VNNI-INT8), as unsigned (AVX-VNNI), or in another way, such as 16-bit sums that saturate (older x86)
+ * or wrap (older ARM). */
 enum relaxed_bytes { RELAXED_BYTES_OTHER, RELAXED_BYTES_SIGNED, RELAXED_BYTES_UNSIGNED };
-enum relaxed_bytes kernels_relaxed_bytes(void);   /* of this engine, asked by a dot; where HAVE_RELAXED */
+/* Finds out by a dot what this engine does.  Only if HAVE_RELAXED. */
+enum relaxed_bytes kernels_relaxed_bytes(void);
 
 #if defined(__wasm_simd128__)
 
@@ -103,9 +105,9 @@ static inline v128_t wasm_u32x4_load16x4(const void *p) { return _mm_cvtepu16_ep
 #define wasm_i32x4_shuffle(a, b, ...) ((v128_t)__builtin_shuffle((v4i)(a), (v4i)(b), (v4i){ __VA_ARGS__ }))
 #define wasm_i16x8_shuffle(a, b, ...) ((v128_t)__builtin_shuffle((v8i)(a), (v8i)(b), (v8i){ __VA_ARGS__ }))
 #endif
-/* Of a alone. */
+/* Shuffles the bytes of a and ignores b. */
 #define wasm_i8x16_shuffle(a, b, ...) ((void)(b), _mm_shuffle_epi8(a, _mm_setr_epi8(__VA_ARGS__)))
-/* Indices from 16 on give zero if their bit 7 is set, else index % 16. */
+/* An index of 16 or more selects byte index % 16, unless its bit 7 is set; then it gives 0. */
 static inline v128_t wasm_i8x16_swizzle(v128_t v, v128_t index) { return _mm_shuffle_epi8(v, index); }
 static inline v128_t wasm_i32x4_extend_low_i16x8(v128_t v) { return _mm_cvtepi16_epi32(v); }
 static inline v128_t wasm_i32x4_extend_high_i16x8(v128_t v) { return _mm_cvtepi16_epi32(_mm_srli_si128(v, 8)); }
@@ -136,9 +138,10 @@ static inline v128_t wasm_i32x4_dot_i16x8(v128_t a, v128_t b) { return _mm_madd_
 
 #if defined(EMULATE_RELAXED)
 #define HAVE_RELAXED 1
-/* Two products in 16 bits that saturate, or wrap; and four in 32, the second operand with a sign or without. */
+/* Engines that add two products in 16 bits, which saturate or wrap, and engines that add four in 32 bits, with the
+ * second operand signed or unsigned. */
 enum emulated_engine { EMULATED_SATURATES, EMULATED_WRAPS, EMULATED_SIGNED, EMULATED_UNSIGNED };
-extern enum emulated_engine emulated_engine;   /* tests set it; what runs a page never changes */
+extern enum emulated_engine emulated_engine;   /* only tests set it; a real engine never changes */
 static inline v128_t wasm_i32x4_relaxed_dot_i8x16_i7x16_add(v128_t a, v128_t b, v128_t sum) {
     __m128i one = _mm_set1_epi16(1);
     if (emulated_engine == EMULATED_SATURATES) return _mm_add_epi32(sum, _mm_madd_epi16(_mm_maddubs_epi16(b, a), one));
@@ -167,7 +170,7 @@ static inline v128_t wasm_f32x4_nearest(v128_t a) {
     return of_f32(_mm_round_ps(as_f32(a), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 static inline v128_t wasm_f32x4_convert_i32x4(v128_t a) { return of_f32(_mm_cvtepi32_ps(a)); }
-/* INT32_MIN for NaN and for what an i32 does not hold. */
+/* Returns INT32_MIN for NaN and for values that do not fit in an i32. */
 static inline v128_t wasm_i32x4_trunc_sat_f32x4(v128_t a) { return _mm_cvttps_epi32(as_f32(a)); }
 
 #endif

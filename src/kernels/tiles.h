@@ -1,22 +1,25 @@
-/* The kernels on packed weights (repack/repack.h), written once for blocks of 32 and once for superblocks, around what
- * tiles_simd128.h takes out of a tile; each type is a constant of that template, inlined.  Before it is included:
+/* The kernels on packed weights (repack/repack.h): one template for blocks of 32 and one for superblocks, which use the
+ * codes and scales that tiles_simd128.h extracts from a tile.  A type is a constant struct that is inlined into its
+ * template.  The file that includes this one first defines:
  *
- *   typedef ... code                a code of an activation, and in panels.h of a weight
- *   codes_of(activations, even_odd)  (n_token, n) code; of bytes those of one token in even-odd order, if asked for
- *   in_order(dots, unread)          what is above before what follows; it may be stored to unread
- *   N_DOT, total(dots, half)        how many sums dots has, and what they are for rows 4 half .. 4 half + 3
- *   dot_4(dots, CODES, words, k, j, q)           dots += four codes times the activations at q
- *   dot_group(dots, CODES, words, q, unread)     dots += all codes of a group times the activations at q; false, and
- *                                                nothing done, where dot_4 is as good; not of bytes
+ *   typedef ... code                 the code of an activation, and in panels.h of a weight
+ *   codes_of(activations, even_odd)  returns (n_token, n) code.  even_odd selects the bytes in even-odd order, of one
+ *                                    token; 16-bit codes are always in that order
+ *   in_order(dots, unread)           computes dots before anything that follows; it may store them to unread
+ *   N_DOT, total(dots, half)         the number of sums in dots, and the dots of rows 4 half .. 4 half + 3 they make
+ *   dot_4(dots, CODES, words, k, j, q)         dots += four codes times the activations at q
+ *   dot_group(dots, CODES, words, q, unread)   dots += all codes of a group times the activations at q.  Returns false
+ *                                              and does nothing if dot_4 is as good.  Defined here for bytes
+ *                                              (BYTES_ARE_MULTIPLIED)
  *
- * A dot counts the bias of the codes in as the first value of its sums: -bias * (sum of the activations' codes).
+ * The codes are too large by the type's bias, so a dot begins with -bias * (sum of the activations' codes).
  */
 #ifndef PLUMB_KERNELS_TILES_H
 #define PLUMB_KERNELS_TILES_H
 
 #include "kernels/tiles_simd128.h"
 
-/* N_DOT sums, the last two of which begin with v. */
+/* Initializes N_DOT sums: the last two to v, the others to 0. */
 ALWAYS_INLINE void begin_with(v128_t dots[N_DOT], v128_t v) {
     LOOP_UNROLLED
     for (uint32_t i = 0; i < N_DOT; i++) dots[i] = i + 2 < N_DOT ? wasm_i32x4_splat(0) : v;
@@ -34,11 +37,11 @@ ALWAYS_INLINE bool dot_group(v128_t dots[N_DOT], tile_codes *codes, const uint8_
 
 struct block {
     tile_codes *codes;
-    uint32_t bytes;      /* of a tile */
-    uint32_t words;      /* where the words of codes begin in it */
+    uint32_t bytes;      /* bytes of a tile */
+    uint32_t words;      /* offset of the words of codes in a tile */
     int16_t bias;        /* what the codes are too large by */
-    bool has_min;        /* each d has an m behind it */
-    bool even_odd;        /* the codes are bytes in even-odd order */
+    bool has_min;        /* each d is followed by an m */
+    bool even_odd;       /* the codes are bytes in even-odd order */
 };
 
 ALWAYS_INLINE void block_dot(const struct block *b, float y[TILE_ROWS], const uint8_t *rows,
@@ -59,7 +62,7 @@ ALWAYS_INLINE void block_dot(const struct block *b, float y[TILE_ROWS], const ui
         v128_t dots[N_DOT];
         begin_with(dots, bias);
         bool done = dot_group(dots, b->codes, w + b->words, q, unread);
-        /* The low and the high nibbles of the same word together, of the types that have them. */
+        /* j and j + 4 together: in types with nibbles, they are the low and the high ones of the same word. */
         LOOP_UNROLLED
         for (uint32_t j = 0; !done && j < 4; j++) {
             dot_4(dots, b->codes, w + b->words, 0, j, q + 4 * j);
@@ -72,7 +75,7 @@ ALWAYS_INLINE void block_dot(const struct block *b, float y[TILE_ROWS], const ui
             f0 = add_dots(f0, total(dots, 0), f16_small_low(h0), dq);
             f1 = add_dots(f1, total(dots, 1), f16_small_low(h1), dq);
             v128_t s = wasm_v128_load32_splat(sum++);
-            m0 = mul_add(m0, wasm_f32x4_mul(f16_small_high(h0), back), s);   /* m is less than nothing: -min */
+            m0 = mul_add(m0, wasm_f32x4_mul(f16_small_high(h0), back), s);   /* m = -min, so it is added */
             m1 = mul_add(m1, wasm_f32x4_mul(f16_small_high(h1), back), s);
         } else {
             v128_t h = wasm_v128_load(w);
@@ -101,15 +104,15 @@ static const struct block iq4_nl = { .codes = iq4_codes, .bytes = 144, .words = 
 struct superblock {
     tile_codes *codes;
     tile_scales *scales;
-    uint32_t bytes;        /* of a tile */
-    uint32_t words;        /* where the words of codes begin in it */
-    uint32_t period;       /* groups of 32 weights after which the layout repeats, */
-    uint32_t step;         /* so many bytes further on */
-    uint32_t group;        /* weights of a scale: 16 or 32 */
-    uint32_t four;         /* bytes of words from one four weights to the next */
+    uint32_t bytes;        /* bytes of a tile */
+    uint32_t words;        /* offset of the words of codes in a tile */
+    uint32_t period;       /* the layout of the words repeats after `period` times 32 weights */
+    uint32_t step;         /* bytes from one period to the next */
+    uint32_t group;        /* weights that share a scale: 16 or 32 */
+    uint32_t four;         /* stride of the words, in bytes per four weights */
     int16_t bias;          /* what the codes are too large by */
     bool has_min;
-    uint8_t shift_of_odd;  /* bits that the codes of odd groups of 32 are shifted to the left */
+    uint8_t shift_of_odd;  /* in odd groups of 32 weights, codes are shifted to the left by this many bits */
 };
 
 ALWAYS_INLINE void superblock_dot(const struct superblock *b, float y[TILE_ROWS], const uint8_t *rows,
@@ -143,7 +146,7 @@ ALWAYS_INLINE void superblock_dot(const struct superblock *b, float y[TILE_ROWS]
                     if (b->bias) bias = wasm_i32x4_mul(wasm_v128_load32_splat(isum++), too_large);
                     v128_t dots[N_DOT];
                     begin_with(dots, bias);
-                    /* Each offset from q once: where V8 sees one twice it keeps the address on the stack. */
+                    /* Each offset from q is used once: if V8 sees one twice, it keeps the address on the stack. */
                     uint32_t at = b->group == 32 ? 32 * k : 0;
                     uint32_t n = dot_group(dots, b->codes, words_j, q + at, unread) ? 0 : b->group / 4;
                     LOOP_UNROLLED
@@ -155,7 +158,7 @@ ALWAYS_INLINE void superblock_dot(const struct superblock *b, float y[TILE_ROWS]
                     f0 = add_dots(f0, wasm_i32x4_shr(total(dots, 0), shift), wasm_v128_load(scale), dq);
                     f1 = add_dots(f1, wasm_i32x4_shr(total(dots, 1), shift), wasm_v128_load(scale + 4), dq);
                     if (b->group < 32) q += b->group;
-                    /* Or what the next group is made of, and words that it shares, are kept and spilled. */
+                    /* Otherwise the operands of the next group, and words that it shares, stay live and are spilled. */
                     unread[0] = f0;
                     IN_ORDER(f0, f1);
                 }

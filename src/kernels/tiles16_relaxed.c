@@ -1,9 +1,10 @@
-/* Relaxed SIMD on packed weights, for activations of 16 bits: each as 256 * high + low, two bytes with a sign, which
- * are multiplied apart.  Where an engine has one instruction for i32x4.relaxed_dot_i8x16_i7x16_add_s (AVX-VNNI, ARM's
- * dot products), two of them do what SIMD128 takes four instructions for, and the weights stay bytes.
+/* Relaxed SIMD kernels on packed weights, for 16-bit activations.  Each activation is 256 * high + low, two signed
+ * bytes that are multiplied separately.  Where an engine has one instruction for i32x4.relaxed_dot_i8x16_i7x16_add_s
+ * (AVX-VNNI, ARM's dot products), two of them do what SIMD128 takes four instructions for, and the weights stay bytes.
  *
- * The integers are those of the dots of 16 bits, and the floats too: see tiles8_relaxed.c for what the second operand
- * may be.  Where it has no sign the high nibbles of q4_K stay where they are: codes 16 times as large, up to 240.
+ * All integer dots, and so all results, are the same as those of SIMD128; tiles8_relaxed.c says what the second operand
+ * may be.  Where an engine takes it as unsigned, the high nibbles of q4_K are masked in place: their codes are 16x as
+ * large, up to 240.
  */
 #include "kernels/kernels.h"
 #include "kernels/simd128.h"
@@ -15,13 +16,13 @@
 
 /* ---- four weights of 8 rows -------------------------------------------------------------------------------------- */
 
-/* Two bytes for each activation, but those of four together: their high bytes, then their low ones. */
+/* Each activation has two bytes: four high bytes are followed by the four low ones. */
 typedef int16_t code;
 ALWAYS_INLINE const code *codes_of(const struct activations *a, bool even_odd) {
     return (const code *)(const void *)(even_odd ? a->bytes_even_odd : a->bytes);
 }
 
-/* high and low bytes of rows 0 .. 3, of rows 4 .. 7 */
+/* Sums of high bytes for rows 0 .. 3 and 4 .. 7, then those of low bytes. */
 enum { N_DOT = 4 };
 
 #define DOT(acc, w, x) acc = wasm_i32x4_relaxed_dot_i8x16_i7x16_add(x, w, acc)
@@ -48,10 +49,11 @@ ALWAYS_INLINE void in_order(v128_t dots[N_DOT], volatile v128_t unread[2]) {
 
 /* ---- panels of 8 rows --------------------------------------------------------------------------------------------
  *
- * Codes of weights in bytes, (n / 4, 8, 4), as those of tiles8_relaxed.c.  2 tokens at a time make 8 sums: with two
- * vectors of weights and one of activations 11 registers, and 4 more for the floats. */
+ * The codes of the weights are bytes, (n / 4, 8, 4), and are unpacked by tiles8_relaxed.c.  2 tokens at a time make 8
+ * sums.  With two vectors of weights and one of activations that takes 11 registers, and the float sums take 4 more. */
 
-/* The four weights at w + 32 i of 8 rows times lane j, the high bytes, and lane j + 1 of x. */
+/* Multiplies four weights of each of 8 rows, in w0 and w1, with lane j of x, which has the high bytes, and with lane
+ * j + 1, which has the low ones. */
 #define PANEL_STEP(t, w0, w1, x, j)                                                       \
     do {                                                                                  \
         v128_t s = wasm_i32x4_shuffle(x, x, j, j, j, j);                                  \
@@ -68,7 +70,7 @@ ALWAYS_INLINE void in_order(v128_t dots[N_DOT], volatile v128_t unread[2]) {
         f1##t = add_dots(f1##t, both(high1##t, low1##t), s1, dq);                         \
     } while (0)
 
-/* n: 1 or 2 tokens.  group is that of p, a constant. */
+/* n: 1 or 2 tokens.  group is that of p, as a constant. */
 ALWAYS_INLINE void panel_dot(float *y, size_t stride, const struct panel *p, const struct activations *a, uint32_t t,
                              uint32_t n, uint32_t group) {
     size_t n_d = a->n / 32, n_sum = a->n / group;

@@ -1,12 +1,13 @@
-/* Relaxed SIMD on packed weights, for activations of 8 bits: i32x4.relaxed_dot_i8x16_i7x16_add_s multiplies four codes
- * of each of 4 rows at once, which lie in a register as the template of tiles.h takes them out of a tile.
+/* Relaxed SIMD kernels on packed weights, for 8-bit activations.  i32x4.relaxed_dot_i8x16_i7x16_add_s multiplies four
+ * codes of each of 4 rows at once, in the order in which tiles_simd128.h extracts them from a tile.
  *
- * Its second operand must be in 0 .. 127, or engines differ: so it gets the codes of the weights, before their bias is
- * subtracted.  Two products of 7 and 8 bits fit the 16 that engines may add them in: the integers are those of every
- * other kernel, and the floats too.
+ * Engines differ if the second operand of this dot is not in 0 .. 127.  It therefore gets the codes of the weights
+ * before the bias is subtracted.  Two products of 7 and 8 bits fit in the 16 bits in which engines may add them.  So
+ * all integer dots, and all results, are the same as those of the other kernels.
  *
- * The codes of q8_0 are larger.  Where an engine takes them with their sign they are multiplied as they are, where it
- * takes them without a sign, 128 are added; where it does neither, and for the iq4 types, there are dots of 16 bits.
+ * The codes of q8_0 have 8 bits, and their activations 16 (tiles16_relaxed.c).  Engines that take signed bytes get
+ * them as they are, and engines that take unsigned bytes get them plus 128.  Other engines use the SIMD128 kernels for
+ * q8_0; all engines use them for the iq4 types, q2_K and q3_K.
  */
 #include "kernels/kernels.h"
 #include "kernels/simd128.h"
@@ -20,7 +21,7 @@
 
 typedef int8_t code;
 ALWAYS_INLINE const code *codes_of(const struct activations *a, bool even_odd) {
-    (void)even_odd;   /* asked for by q8_0 alone, whose dots are those of two bytes */
+    (void)even_odd;   /* only q8_0 asks for it, and its dots are in tiles16_relaxed.c */
     return a->bytes;
 }
 ALWAYS_INLINE code *panel_codes(struct panel *p) { return (code *)p->pairs; }
@@ -42,7 +43,7 @@ ALWAYS_INLINE void in_order(v128_t dots[N_DOT], volatile v128_t unread[2]) {
     (void)unread;
 }
 
-/* The bias stays in: first_sum subtracts it. */
+/* Does not subtract the bias: first_sum does. */
 ALWAYS_INLINE void store_4(code *quads, tile_codes *codes, const uint8_t *words, uint32_t k,
                            uint32_t j, int16_t bias, bool even_odd) {
     (void)bias;
@@ -53,7 +54,7 @@ ALWAYS_INLINE void store_4(code *quads, tile_codes *codes, const uint8_t *words,
     }
 }
 
-/* The bias that store_4 left in. */
+/* Sums begin with -bias * (sum of the activations' codes), because store_4 has not subtracted the bias. */
 ALWAYS_INLINE v128_t first_sum(const struct panel *p, const int32_t *isum) {
     return wasm_i32x4_mul(wasm_v128_load32_splat(isum), wasm_i32x4_splat(-p->bias));
 }
@@ -79,7 +80,7 @@ RELAXED_TYPES(DOT_OF)
 UNPACK(QUANT_Q8_0, block, q8_0)
 UNPACK(QUANT_Q8_0, block, q8_0_signed)
 
-/* 4 x w, by vectors that the compiler does not know. */
+/* Returns 4 * x * w by a relaxed dot of vectors that the compiler does not know. */
 static __attribute__((noinline)) int32_t dot__relaxed8(int x, int w) {
     v128_t a = wasm_i8x16_splat((int8_t)x), b = wasm_i8x16_splat((int8_t)w), sum = wasm_i32x4_splat(0);
     KEPT(a);
@@ -92,7 +93,8 @@ static __attribute__((noinline)) int32_t dot__relaxed8(int x, int w) {
 enum emulated_engine emulated_engine;
 #endif
 
-/* The largest product with a sign and without one: sums of two of them in 16 bits would show. */
+/* Tries the products of the largest magnitude, signed and unsigned.  An engine that adds two of them in 16 bits
+ * overflows, which shows in the result. */
 enum relaxed_bytes kernels_relaxed_bytes(void) {
     int32_t least = dot__relaxed8(-128, 128), most = dot__relaxed8(127, 255);
     if (least == 4 * -128 * 128 && most == 4 * 127 * 255) return RELAXED_BYTES_UNSIGNED;

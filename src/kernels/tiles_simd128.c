@@ -1,6 +1,6 @@
-/* WASM SIMD128 on packed weights: the dot of 8 rows with one token, and the panel of 16-bit codes for many, by the
- * template of tiles.h.  A register holds the codes of 4 rows, four bytes of each: as 16-bit lanes, a mask takes the
- * even bytes and a shift the odd ones, and these are pairs in even-odd order.
+/* WASM SIMD128 kernels on packed weights: the dot of 8 rows with one token, and panels of 16-bit codes for many tokens,
+ * both from the templates of tiles.h and panels.h.  A register holds four codes of each of 4 rows, in bytes.  In its
+ * 16-bit lanes, a mask takes the even bytes and a shift the odd ones, so codes come as pairs in even-odd order.
  */
 #include "kernels/kernels.h"
 #include "kernels/simd128.h"
@@ -14,17 +14,17 @@ ALWAYS_INLINE v128_t odd_bytes(v128_t v) { return wasm_u16x8_shr(v, 8); }
 
 /* ---- scales of superblocks --------------------------------------------------------------------------------------- */
 
-/* The f16 of four superblocks as f32, exact: what the shift to the place of an f32's bits gave; the low 16 bits of each
- * lane; the high ones. */
+/* Convert the f16 of four superblocks to f32, exactly: from the bits that f16_small returns, or from the low or the
+ * high 16 bits of each lane. */
 ALWAYS_INLINE v128_t half_f32(v128_t small) { return wasm_f32x4_mul(small, wasm_f32x4_splat(SUPERBLOCK_F16_SMALL)); }
 ALWAYS_INLINE v128_t low_half_f32(v128_t h) { return half_f32(f16_small_low(h)); }
 ALWAYS_INLINE v128_t high_half_f32(v128_t h) { return half_f32(f16_small_high(h)); }
 
-/* dst[lane] = d * integer, one product. */
+/* dst[lane] = d * integer, rounded once. */
 ALWAYS_INLINE void store_product(float *dst, v128_t d, v128_t integer) {
     wasm_v128_store(dst, wasm_f32x4_mul(d, wasm_f32x4_convert_i32x4(integer)));
 }
-/* The same for 4 groups, whose integers are the bytes of the lanes: 0 .. 255, or with a sign. */
+/* The same for 4 groups, whose integers are the bytes of each lane, unsigned or signed. */
 ALWAYS_INLINE void store_products(float *dst, v128_t d, v128_t bytes) {
     for (uint32_t i = 0; i < 32; i += 8, dst += 8) {
         store_product(dst, d, wasm_v128_and(wasm_u32x4_shr(bytes, i), wasm_i32x4_splat(255)));
@@ -36,7 +36,7 @@ ALWAYS_INLINE void store_products_signed(float *dst, v128_t d, v128_t bytes) {
     }
 }
 
-/* Two pairs of codes, which are the bytes of the lanes, in even-odd order. */
+/* Stores the four codes in the bytes of each lane as two pairs in even-odd order. */
 ALWAYS_INLINE void store_min_codes(int16_t *dst, v128_t bytes) {
     wasm_v128_store(dst, even_bytes(bytes));
     wasm_v128_store(dst + 2 * TILE_ROWS, odd_bytes(bytes));
@@ -58,12 +58,12 @@ void q4_K_scales(float *scales, int16_t *min_codes, float *mins, const uint8_t *
     }
 }
 
-/* The d of rows 4 half .. 4 half + 3, of types whose blocks have an odd half. */
+/* Returns d of rows 4 half .. 4 half + 3, for types whose tiles begin with the f16 d of the 8 rows. */
 ALWAYS_INLINE v128_t odd_halves(const uint8_t *tile, uint32_t half) {
     return half_f32(f16_small(wasm_i32x4_load16x4(tile + 8 * half)));
 }
 
-/* q6_K: the bytes of words 48 .. 51. */
+/* q6_K: the scales are the bytes of words 48 .. 51. */
 void q6_K_scales(float *scales, int16_t *min_codes, float *mins, const uint8_t *tile) {
     (void)min_codes, (void)mins;
     for (uint32_t half = 0; half < 2; half++, scales += 4) {
@@ -75,7 +75,8 @@ void q6_K_scales(float *scales, int16_t *min_codes, float *mins, const uint8_t *
     }
 }
 
-/* q2_K: nibbles of the bytes of words 0 .. 3; word 20 is d | dmin. */
+/* q2_K: each byte of words 0 .. 3 holds a scale in its low nibble and a minimum in its high one.  Word 20 is
+ * d | dmin. */
 void q2_K_scales(float *scales, int16_t *min_codes, float *mins, const uint8_t *tile) {
     for (const uint8_t *end = tile + 32; tile < end; tile += 16, scales += 4, min_codes += 8, mins += 4) {
         v128_t dm = word(tile, 20), d = low_half_f32(dm);
@@ -122,7 +123,7 @@ void iq4_xs_scales(float *scales, int16_t *min_codes, float *mins, const uint8_t
 
 typedef int16_t code;
 ALWAYS_INLINE const code *codes_of(const struct activations *a, bool even_odd) {
-    (void)even_odd;   /* all are */
+    (void)even_odd;   /* 16-bit codes are always in that order */
     return a->q;
 }
 ALWAYS_INLINE code *panel_codes(struct panel *p) { return p->pairs; }
@@ -146,9 +147,9 @@ ALWAYS_INLINE void in_order(v128_t dots[N_DOT], volatile v128_t unread[2]) {
     IN_ORDER_STORED(unread, dots[0], dots[1]);
 }
 
-/* Nibbles are multiplied where two masks find them, in the word and in the word shifted by 4 bits: 5 instructions for
- * four, not 7.  What the second mask finds is 256 times too large, so it has sums of its own, which are divided by it,
- * exactly: 16 products of 15 * 256 and MAX_CODE_16 fit 32 bits. */
+/* Nibbles are masked in place by two masks, in the word and in the word shifted by 4 bits: 5 instructions for four
+ * nibbles instead of 7.  Those in odd bytes are 256x too large, so they have sums of their own, which are divided at
+ * the end.  That is exact, because 16 products of 15 * 256 and MAX_CODE_16 fit in 32 bits. */
 ALWAYS_INLINE void dot_nibbles(v128_t dots[N_DOT], const uint8_t *words, const code *q, volatile v128_t unread[2]) {
     v128_t high[2] = { wasm_i32x4_splat(0), wasm_i32x4_splat(0) };
     v128_t even = wasm_i16x8_splat(15), odd = wasm_i16x8_splat(15 << 8);
@@ -171,9 +172,9 @@ ALWAYS_INLINE void dot_nibbles(v128_t dots[N_DOT], const uint8_t *words, const c
     for (uint32_t half = 0; half < 2; half++) dots[half] = wasm_i32x4_add(dots[half], wasm_i32x4_shr(high[half], 8));
 }
 
-/* Codes are multiplied where a mask finds them in even bytes, four times too large, and as a shift finds them in odd
- * ones; the fourth word is put together of what lies below: 17 instructions for 16 codes of 4 rows, where nibbles and
- * high bits apart take 25. */
+/* Even bytes are masked in place, so their products are 4x too large and are divided at the end.  Odd bytes are shifted
+ * down.  The fourth word is assembled from the low two bits of the other three.  This takes 17 instructions for 16
+ * codes of 4 rows; nibbles with separate high bits take 25. */
 ALWAYS_INLINE void dot_six_bits(v128_t dots[N_DOT], const uint8_t *words, const code *q, volatile v128_t unread[2]) {
     v128_t zero = wasm_i32x4_splat(0), even4[2] = { zero, zero }, last[2] = { zero, zero };
     LOOP_UNROLLED
@@ -197,8 +198,9 @@ ALWAYS_INLINE void dot_six_bits(v128_t dots[N_DOT], const uint8_t *words, const 
     }
 }
 
-/* The same of five bits: even bytes are eight times too large.  The last three words are put together of two or three
- * parts, as soon as these are there: 33 instructions for 32 codes of 4 rows, where nibbles and high bits take 51. */
+/* The same for five bits, where even bytes are 8x too large.  The last three words are each assembled from two or three
+ * others as soon as these are loaded.  This takes 33 instructions for 32 codes of 4 rows; nibbles with separate high
+ * bits take 51. */
 ALWAYS_INLINE void dot_five_bits(v128_t dots[N_DOT], const uint8_t *words, const code *q, volatile v128_t unread[2]) {
     static const uint8_t order[] = { 0, 3, 1, 4, 2 };
     v128_t zero = wasm_i32x4_splat(0), even8[2] = { zero, zero }, c5_c6[2] = { zero, zero }, c7[2] = { zero, zero };
@@ -245,7 +247,7 @@ ALWAYS_INLINE bool dot_group(v128_t dots[N_DOT], tile_codes *codes, const uint8_
     return true;
 }
 
-/* Less bias, to the two pairs of the weights. */
+/* Subtracts the bias and stores the four codes of each row as two pairs. */
 ALWAYS_INLINE void store_4(int16_t *pairs, tile_codes *codes, const uint8_t *words, uint32_t k,
                            uint32_t j, int16_t bias, bool even_odd) {
     (void)even_odd;
@@ -256,13 +258,13 @@ ALWAYS_INLINE void store_4(int16_t *pairs, tile_codes *codes, const uint8_t *wor
     }
 }
 
-/* store_4 subtracted the bias. */
+/* Sums begin with 0, because store_4 has subtracted the bias. */
 ALWAYS_INLINE v128_t first_sum(const struct panel *p, const int32_t *isum) {
     (void)p, (void)isum;
     return wasm_i32x4_splat(0);
 }
 
-/* V8 unrolls a loop of this length itself, since 2026, and then spills. */
+/* Unrolled here, because since 2026 V8 unrolls a loop of this length itself, and then spills registers. */
 #define GROUP_LOOP LOOP_UNROLLED
 #include "kernels/panels.h"
 
@@ -290,11 +292,11 @@ DOT_AND_UNPACK(superblock, iq4_xs)
 
 /* ---- q4_K -------------------------------------------------------------------------------------------------------
  *
- * Nibbles are multiplied where they stand in 16 bits, but the highest: one instruction for each, not one and a half.
- * So the sums of even and of odd bytes are apart, and those that are 16 or 256 times too large are divided by it,
- * exactly: 16 products of 15 * 256 and MAX_CODE_16 fit 32 bits. */
+ * In each 16-bit lane, all nibbles but the highest are masked in place: one instruction for each instead of one and a
+ * half.  Even and odd bytes therefore have separate sums, and those that are 16x or 256x too large are divided at the
+ * end.  That is exact, because 16 products of 15 * 256 and MAX_CODE_16 fit in 32 bits. */
 
-/* dots (2): of 32 weights, in the low (k = 0) or the high nibbles (k = 1) of 8 words. */
+/* dots (2) = the dots of 32 weights, which are the low (k = 0) or the high nibbles (k = 1) of 8 words. */
 ALWAYS_INLINE void q4_K_group(v128_t dots[2], const uint8_t *words, uint32_t k, const int16_t *q,
                               volatile v128_t unread[2]) {
     v128_t even[2] = { wasm_i32x4_splat(0), wasm_i32x4_splat(0) }, odd[2] = { even[0], even[0] };
@@ -357,13 +359,13 @@ static void q4_K_dot__simd128(float y[TILE_ROWS], const uint8_t *rows, const str
 
 /* ---- q8_0 -------------------------------------------------------------------------------------------------------
  *
- * Its codes become 16 bits wide as they are loaded: a register has four of 2 rows, a splat of 64 bits four activations,
- * and each row two sums, added behind the block.  A quarter fewer instructions than by the template, and nearly as fast
- * as memory. */
+ * Codes are widened to 16 bits as they are loaded.  A register holds four codes of each of 2 rows, a 64-bit splat holds
+ * four activations, and each row has two sums, which are added at the end of a block.  This takes a quarter fewer
+ * instructions than the template and is nearly as fast as memory. */
 
 enum { Q8_BYTES = 272, Q8_WORDS = 16 };
 
-/* Rows 0 .. 3 of two registers that have two sums of 2 rows each. */
+/* Returns the sums of rows 0 .. 3.  Each argument holds two sums for each of 2 rows. */
 ALWAYS_INLINE v128_t add_pairs(v128_t rows01, v128_t rows23) {
     return wasm_i32x4_add(wasm_i32x4_shuffle(rows01, rows23, 0, 2, 4, 6),
                           wasm_i32x4_shuffle(rows01, rows23, 1, 3, 5, 7));
@@ -424,7 +426,8 @@ static void panel_dot_x4__simd128(float *y, size_t stride, const struct panel *p
     else panel_dot_x4(y, stride, p, a, t, 32);
 }
 
-/* n, which is known: so many tokens at once, for a sum alone would wait for each of its additions. */
+/* Subtracts the minima for n tokens at once, because a single sum would wait for each of its additions.  n is a
+ * constant. */
 ALWAYS_INLINE void subtract_mins(float *y, size_t stride, const struct panel *p, const struct activations *a,
                                  uint32_t t, uint32_t n) {
     v128_t less[TILE_TOKENS][2];

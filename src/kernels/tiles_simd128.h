@@ -1,13 +1,13 @@
-/* What the SIMD128 kernels on packed weights (repack/repack.h) share: how the codes and scales of each type are taken
- * out of a tile, four rows at a time.
+/* How all vector kernels on packed weights (repack/repack.h) extract the codes and scales of each type from a tile,
+ * four rows at a time.
  *
- * CODES(words, k, j) gives the codes of weights 32k + 4j .. 32k + 4j + 3 of 4 rows: a row in each lane of 32 bits, a
- * code in each byte, too large by the type's bias.  words is where those with codes begin, and k what changes nothing
- * but shifts and masks.
- * SCALES(scales, min_codes, mins, tile) gives what the groups of a tile of superblocks are scaled with, (n_group, 8)
- * f32, and of types with minima their codes, (n_group / 2, 8, 2) i16 in even-odd order, and what multiplies them,
- * (8) f32.
- * k and j are constants where it matters: the formulas then come down to one shift and one mask.
+ * CODES(words, k, j), a tile_codes, returns the codes of weights 32k + 4j .. 32k + 4j + 3 of 4 rows: each 32-bit lane
+ * is a row, and each byte a code, too large by the type's bias.  words is the first word with codes.  k selects shifts
+ * and masks only.
+ * SCALES(scales, min_codes, mins, tile), a tile_scales, stores the scales of the groups of a superblock's tile,
+ * (n_group, 8) f32.  For types with minima it also stores their codes, (n_group / 2, 8, 2) i16 in even-odd order, and
+ * the factors of these codes, (8) f32.
+ * k and j are constants wherever speed matters, so that the formulas reduce to one shift and one mask.
  */
 #ifndef PLUMB_KERNELS_TILES_SIMD128_H
 #define PLUMB_KERNELS_TILES_SIMD128_H
@@ -19,8 +19,8 @@
 typedef v128_t tile_codes(const uint8_t *words, uint32_t k, uint32_t j);
 typedef void tile_scales(float *scales, int16_t *min_codes, float *mins, const uint8_t *tile);
 
-/* A mask for 16 bytes.  Where bytes are multiplied it is KEPT; where they become 16 bits wide it is not, as the
- * compiler then makes one of two masks. */
+/* A mask for 16 bytes.  It is KEPT where bytes are multiplied.  Where they are widened to 16 bits it is not, because
+ * the compiler then merges it with the mask that widens. */
 ALWAYS_INLINE v128_t byte_mask(int8_t mask) {
     v128_t m = wasm_i8x16_splat(mask);
 #if defined(BYTES_ARE_MULTIPLIED)
@@ -28,17 +28,20 @@ ALWAYS_INLINE v128_t byte_mask(int8_t mask) {
 #endif
     return m;
 }
-/* The field of `mask` that `shift` bits lie below, in each byte; none reaches into the next. */
+/* Extracts a field of each byte, which has `shift` bits below it.  mask: its bits after the shift.  No field reaches
+ * into the next byte. */
 ALWAYS_INLINE v128_t bits(v128_t v, uint32_t shift, int8_t mask) {
     return wasm_v128_and(wasm_u16x8_shr(v, shift), byte_mask(mask));
 }
-/* Word j of 4 rows. */
+/* Loads word j of 4 rows. */
 ALWAYS_INLINE v128_t word(const uint8_t *words, size_t j) { return wasm_v128_load(words + 32 * j); }
 
-/* f16 as f32 times 2^-112: exact, and enough where 2^112 can go into another factor.  None is infinite or NaN
- * (repack_rows); subnormal ones stay so, which costs x86 time but is rare where each 32 weights have a scale.  Those of
- * superblocks, often subnormal in the file, have another bias in a tile: they become normal f32 times 2^-102.
- * Of four i32 with the value of i16, and of the low and the high halves of four lanes. */
+/* Convert f16 to f32 times 2^-112, exactly; the factor 2^112 goes into another operand.  No f16 of a tile is infinite
+ * or NaN (repack_rows).  Subnormal ones stay subnormal, which costs time on x86 but is rare in types with a scale for
+ * every 32 weights.  In superblocks they are often subnormal in the file, so they have a larger exponent bias in a
+ * tile: they become normal f32 times 2^-102.
+ * f16_small takes them as four sign-extended i32, f16_small_low and f16_small_high from the low and the high 16 bits of
+ * four lanes. */
 #define SUPERBLOCK_F16_SMALL (F16_SMALL / (1 << REPACK_MORE_BIAS))
 ALWAYS_INLINE v128_t f16_bits(v128_t h) {
     v128_t m = wasm_i32x4_splat((int32_t)0x8fffe000);
@@ -49,11 +52,11 @@ ALWAYS_INLINE v128_t f16_small(v128_t h) { return f16_bits(wasm_i32x4_shl(h, 13)
 ALWAYS_INLINE v128_t f16_small_high(v128_t h) { return f16_bits(wasm_i32x4_shr(h, 3)); }
 ALWAYS_INLINE v128_t f16_small_low(v128_t h) { return f16_small_high(wasm_i32x4_shl(h, 16)); }
 
-/* y + dots * (scale * d), per lane. */
+/* Returns y + dots * (scale * d), lane by lane. */
 ALWAYS_INLINE v128_t add_dots(v128_t y, v128_t dots, v128_t scale, v128_t d) {
     return wasm_f32x4_add(y, wasm_f32x4_mul(wasm_f32x4_convert_i32x4(dots), wasm_f32x4_mul(scale, d)));
 }
-/* total (2) += the minima of a superblock of 8 rows, as SCALES gives them, times n_sum codes of sums, of the step d. */
+/* total (2) += the minima of a superblock of 8 rows, as SCALES stores them, times n_sum codes of sums with step *d. */
 ALWAYS_INLINE void add_mins(v128_t total[2], const int16_t *min_codes, const float *mins, const int16_t *q,
                             const float *d, size_t n_sum) {
     v128_t dots[2] = { wasm_i32x4_splat(0), wasm_i32x4_splat(0) }, step = wasm_v128_load32_splat(d);
@@ -74,14 +77,15 @@ ALWAYS_INLINE void add_mins(v128_t total[2], const int16_t *min_codes, const flo
 
 /* ---- codes of blocks of 32: k = 0 -------------------------------------------------------------------------------- */
 
-/* q4_0, q4_1: word j has weights 4j .. 4j + 3 in its low nibbles, 16 more in its high ones. */
+/* q4_0, q4_1: word j has weights 4j .. 4j + 3 in its low nibbles, and weights 4j + 16 .. 4j + 19 in its high ones. */
 ALWAYS_INLINE v128_t q4_codes(const uint8_t *words, uint32_t k, uint32_t j) {
     (void)k;
     return bits(word(words, j % 4), j / 4 * 4, 15);
 }
 
-/* q5_0, q5_1, q5_K: the high five bits of 5 words, then what the low three of these are together: the low two of words
- * 3 and 4 come to bits 3 and 4 of codes 5 and 6, the third to bits 3 and 4 of code 7. */
+/* q5_0, q5_1, q5_K: for j < 5 the codes are the high five bits of word j.  For j = 5, 6, 7 they are assembled from the
+ * low three bits of the words.  Bits 0 .. 2 come from word j - 5.  Bits 3 and 4 are the low two bits of word 3 for
+ * j = 5, the low two bits of word 4 for j = 6, and bit 2 of word 3 and of word 4 for j = 7. */
 ALWAYS_INLINE v128_t two_bits_at_3(v128_t v) { return wasm_v128_and(wasm_i16x8_shl(v, 3), byte_mask(3 << 3)); }
 ALWAYS_INLINE v128_t third_bit_at(v128_t v, uint32_t j) {   /* j: 3, 4 */
     return wasm_v128_and(wasm_i16x8_shl(v, j - 2), byte_mask((int8_t)(1 << j)));
@@ -99,12 +103,12 @@ ALWAYS_INLINE v128_t q8_signed_codes(const uint8_t *words, uint32_t k, uint32_t 
     (void)k;
     return word(words, j);
 }
-/* The same plus 128, without a sign. */
+/* The same codes plus 128, as unsigned bytes. */
 ALWAYS_INLINE v128_t q8_codes(const uint8_t *words, uint32_t k, uint32_t j) {
     return wasm_v128_xor(q8_signed_codes(words, k, j), byte_mask(INT8_MIN));
 }
 
-/* What the codes of iq4_nl and iq4_xs stand for, plus 128. */
+/* iq4_nl, iq4_xs: the values that the codes stand for, plus 128. */
 ALWAYS_INLINE v128_t iq4_codes(const uint8_t *words, uint32_t k, uint32_t j) {
     v128_t values = wasm_v128_xor(wasm_v128_load(quant_iq4_values), wasm_i8x16_splat(INT8_MIN));
     return wasm_i8x16_swizzle(values, q4_codes(words, k, j));
@@ -112,17 +116,18 @@ ALWAYS_INLINE v128_t iq4_codes(const uint8_t *words, uint32_t k, uint32_t j) {
 
 /* ---- codes of superblocks ---------------------------------------------------------------------------------------- */
 
-/* k = 0, 1: low and high nibbles of 8 words. */
+/* k = 0, 1: the low or the high nibbles of 8 words. */
 ALWAYS_INLINE v128_t q4_K_codes(const uint8_t *words, uint32_t k, uint32_t j) {
     return bits(word(words, j), k * 4, 15);
 }
 
-/* The same with the high nibbles where they are, 16 times as large: bytes without a sign. */
+/* The same, except that the high nibbles are not shifted down: unsigned bytes, 16 times too large. */
 ALWAYS_INLINE v128_t q4_K_unshifted_codes(const uint8_t *words, uint32_t k, uint32_t j) {
     return wasm_v128_and(word(words, j), byte_mask(k ? (int8_t)0xf0 : 15));
 }
 
-/* j = 0 .. 3, of a group: the high six bits of 3 words, then what their low two bits are together. */
+/* j = 0 .. 3 in a group of 16: for j < 3 the codes are the high six bits of word j.  For j = 3 they are assembled from
+ * the low two bits of the three words. */
 ALWAYS_INLINE v128_t q6_K_codes(const uint8_t *words, uint32_t k, uint32_t j) {
     (void)k;
     if (j < 3) return bits(word(words, j), 2, 63);
@@ -131,18 +136,19 @@ ALWAYS_INLINE v128_t q6_K_codes(const uint8_t *words, uint32_t k, uint32_t j) {
     return wasm_v128_or(c, wasm_v128_and(wasm_i16x8_shl(word(words, 2), 4), byte_mask(3 << 4)));
 }
 
-/* k = 0 .. 3: two bits of 8 words. */
+/* k = 0 .. 3: bits 2k and 2k + 1 of each byte of 8 words. */
 ALWAYS_INLINE v128_t q2_K_codes(const uint8_t *words, uint32_t k, uint32_t j) {
     return bits(word(words, j), k * 2, 3);
 }
 
-/* k = 0 .. 7: as q2_K, of the words behind 8, of which bit k. */
+/* k = 0 .. 7: bits 0 and 1 as in q2_K, from the words that follow the first 8.  Bit 2 is bit k of each byte of the
+ * first 8 words. */
 ALWAYS_INLINE v128_t q3_K_codes(const uint8_t *words, uint32_t k, uint32_t j) {
     v128_t two = bits(word(words, 8 + k / 4 * 8 + j), k % 4 * 2, 3);
     return wasm_v128_or(two, wasm_i16x8_shl(bits(word(words, j), k, 1), 2));
 }
 
-/* ---- scales of superblocks: not inlined, as one call serves 2048 weights ----------------------------------------- */
+/* ---- scales of superblocks: not inlined, because one call serves 2048 weights ------------------------------------ */
 
 tile_scales q4_K_scales, q6_K_scales, q2_K_scales, q3_K_scales, iq4_xs_scales;
 

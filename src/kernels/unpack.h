@@ -2,13 +2,17 @@
  * kernels take every type.
  *
  *   w[i] = scale[i / group] * codes[i] - m[i / group]          i < n, n % block_size == 0
- *   m[g] = 0, min[g] of GROUP_MIN, min[g * group / 256] * min_codes[g] of SUPERBLOCK_MIN
+ *   m[g] = 0 for NO_MIN, min[g] for GROUP_MIN, min[g * group / 256] * min_codes[g] for SUPERBLOCK_MIN
  *
- * codes (n) i16, the type's bias already subtracted (Q4_0: -8..7): |code| <= 127, but for the -128 that a hostile Q8_0
- * may hold.  scale (n / group) f32, min as many or (n / 256) f32, min_codes (n / group) i16 of 0 .. 63; what a type has
- * not it does not touch, and may be NULL.  src may have any alignment; the outputs must not overlap it.  A scale d * sc
- * is one f32 product, a type that adds m gives min = -m: so the line above, in f32, has the bits of the reference
- * dequantizer.
+ *   codes      (n) i16, after the type's bias is subtracted (Q4_0: -8..7).  |code| <= 127, except that a hostile Q8_0
+ *              may hold -128
+ *   scale      (n / group) f32
+ *   min        (n / group) f32 for GROUP_MIN, (n / 256) f32 for SUPERBLOCK_MIN
+ *   min_codes  (n / group) i16, 0 .. 63
+ *
+ * An output that a type does not have is not written and may be NULL.  src may have any alignment and must not overlap
+ * the outputs.  A scale d * sc is one f32 product, and a type that adds m returns min = -m.  Evaluated in f32, the
+ * formula above therefore gives the bits of the reference dequantizer.
  */
 #ifndef PLUMB_KERNELS_UNPACK_H
 #define PLUMB_KERNELS_UNPACK_H
@@ -23,7 +27,7 @@ struct unpack_traits {
     void (*row)(const void *src, int16_t *codes, float *scale, float *min, int16_t *min_codes, size_t n);
 };
 
-/* By quant_type; NULL where there is none: float types, Q8_K, types that cannot be read. */
+/* Returns the unpacker of a quant_type.  NULL if it has none: float types, Q8_K and types that cannot be read. */
 const struct unpack_traits *unpack_scalar(uint32_t type);
 
 #endif

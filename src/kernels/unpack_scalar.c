@@ -1,4 +1,5 @@
-/* The portable row unpackers: per weight e of a block, the formulas of quant/blocks.h up to the last product. */
+/* The portable row unpackers.  For weight e of a block, they follow the formulas of quant/blocks.h up to the last
+ * product. */
 #include "kernels/unpack.h"
 
 #include "quant/blocks.h"
@@ -8,7 +9,7 @@ static float load_f16(const uint8_t *p) { return f32_from_f16(load_u16(p)); }
 
 /* ---- blocks of 32: one group each ----------------------------------------------------------------------------- */
 
-/* The 32 nibbles of 16 bytes less bias, low ones first. */
+/* Stores the 32 nibbles of 16 bytes, low ones first, after subtracting bias. */
 static void store_nibbles(int16_t *codes, const uint8_t *qs, int bias) {
     for (size_t e = 0; e < 16; e++) {
         codes[e] = (int16_t)((qs[e] & 15) - bias);
