@@ -14,11 +14,11 @@ enum tokens_kind {
     TOKENS_SAME,
     TOKENS_UNKNOWN,           /* one side does not say what it was fed */
     TOKENS_PREFIX,            /* one list is the beginning of the other */
-    TOKENS_BOS_MISSING, TOKENS_BOS_ADDED, TOKENS_BOS_DOUBLED, TOKENS_BOS_SINGLE,
+    TOKENS_BOS_MISSING, TOKENS_BOS_ADDED, TOKENS_BOS_DOUBLED, TOKENS_BOS_SINGLE,   /* SINGLE: BOS is doubled in b */
     TOKENS_REPEATED,          /* one side is fed a token twice */
     TOKENS_SPACE_ADDED, TOKENS_SPACE_MISSING,
     TOKENS_SPECIAL_SPELLED,   /* a has the text of a special token tokenized as plain text */
-    TOKENS_SPECIAL_PARSED,    /* b has */
+    TOKENS_SPECIAL_PARSED,    /* the same of b */
     TOKENS_TEMPLATE,          /* different chat templates */
     TOKENS_SPLIT,             /* the same text, split into different tokens */
     TOKENS_TEXT,              /* different texts */
