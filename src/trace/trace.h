@@ -120,10 +120,11 @@ plumb_status trace_new_row(struct plumb_trace *t, enum tap_id id, int32_t layer,
  * names the tap and the token. */
 plumb_status trace_sort(struct plumb_trace *t);
 /* Sets the shape of a row and copies n_value values (0: sets the shape only).  places NULL: they are the first values.
- * Places must ascend and, if the shape is known, be below n_head * n; otherwise PLUMB_ERROR_ARGUMENT.  If all n_head *
- * n values are given, they determine the row's statistics, unless its RMS is already known, and the entropy of
- * kq_soft_max. Engines with a padded cache give kq_soft_max more keys than others.  So once the tokens are known, its n
- * becomes the number of tokens, and the keys beyond are dropped. */
+ * Places must ascend and, if the shape is known, be below n_head * n; otherwise PLUMB_ERROR_ARGUMENT.
+ * If the values are complete, the row's statistics are computed from them, unless its RMS is already known, and so is
+ * the entropy of kq_soft_max.
+ * Engines with a padded cache give kq_soft_max more keys than others.  So once the tokens are known, its n becomes the
+ * number of tokens, and the keys beyond are dropped. */
 plumb_status trace_set_values(struct plumb_trace *t, struct trace_row *row, enum tap_id id, uint32_t n_head,
                               uint32_t n, const float *values, const uint32_t *places, uint32_t n_value);
 /* Returns the statistics of n values. */
