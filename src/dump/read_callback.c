@@ -304,7 +304,7 @@ static plumb_status find_blocks(struct callback_reader *r) {
     return PLUMB_OK;
 }
 
-/* ---- how many tokens --------------------------------------------------------------------------------------------- */
+/* ---- the number of tokens ---------------------------------------------------------------------------------------- */
 
 static uint64_t tokens_of(const struct block *b) { return b->heads ? b->ne[2] : b->ne[1]; }
 

@@ -350,7 +350,7 @@ static plumb_status add_record(struct json_reader *r) {
     return add_record_row(r, id, layer, together ? TRACE_ALL_TOKENS : pos, 0, 0, true);
 }
 
-/* ---- the whole -------------------------------------------------------------------------------------------------- */
+/* ---- the whole file --------------------------------------------------------------------------------------------- */
 
 struct contents {
     size_t tokens, pieces, texts, taps;   /* offsets where they begin; 0: not there */

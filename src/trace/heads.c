@@ -27,7 +27,7 @@ static bool has_heads(const struct trace_row *row, uint32_t head_dim) {
     return row->n_value > 0 && trace_place(row, row->n_value - 1) < UINT32_MAX - head_dim;
 }
 
-/* ---- which order ------------------------------------------------------------------------------------------------- */
+/* ---- finding the order ------------------------------------------------------------------------------------------- */
 
 /* Returns the smallest n of the rows of Q and K.  It is head_dim unless all the rows are transformers' own, which have
  * all heads side by side.  Returns 0 if it is not known or odd. */
@@ -90,7 +90,7 @@ uint32_t heads_permuted(const struct plumb_trace *theirs, const struct plumb_tra
     return n > 0 && gain > -log10(CLEARLY) * n ? head_dim : 0;
 }
 
-/* ---- to the other order ------------------------------------------------------------------------------------------ */
+/* ---- permuting Q and K ------------------------------------------------------------------------------------------- */
 
 /* Sets *to to a permuted copy of a row, with values and places of its own.  Returns false if out of memory. */
 static bool permute_row(struct trace_row *to, const struct trace_row *from, uint32_t head_dim) {

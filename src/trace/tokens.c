@@ -106,7 +106,7 @@ static plumb_status side_read(struct side *s, uint32_t part, bool *known, struct
     return PLUMB_OK;
 }
 
-/* ---- what each kind looks like ----------------------------------------------------------------------------------- */
+/* ---- recognizing each kind --------------------------------------------------------------------------------------- */
 
 static bool same_ids(const int32_t *x, const int32_t *y, uint32_t n) { return memcmp(x, y, n * sizeof *x) == 0; }
 

@@ -13,7 +13,7 @@ static plumb_status out_of_memory(struct plumb_trace *t, uint64_t n, const char 
     return error_set(&t->err, PLUMB_ERROR_MEMORY, "out of memory: %llu %s", (unsigned long long)n, what);
 }
 
-/* ---- the whole -------------------------------------------------------------------------------------------------- */
+/* ---- the whole trace -------------------------------------------------------------------------------------------- */
 
 plumb_trace *plumb_trace_create(void) {
     plumb_trace *t = calloc(1, sizeof *t);
