@@ -1,10 +1,10 @@
-/* Which format a file has, by its first bytes. */
+/* Recognizes the format of a file by its first bytes and calls its reader. */
 #include "dump/dump.h"
 
 static plumb_status read_any(struct plumb_trace *t, const char *bytes, size_t n) {
     if (n >= 4 && memcmp(bytes, "GGUF", 4) == 0) return dump_read_gguf(t, bytes, n);
     if (n >= 2 && memcmp(bytes, "PK", 2) == 0) return dump_read_npz(t, bytes, n);
-    if (n >= 3 && memcmp(bytes, "\xef\xbb\xbf", 3) == 0) {   /* the byte order mark that some editors put there */
+    if (n >= 3 && memcmp(bytes, "\xef\xbb\xbf", 3) == 0) {   /* a byte order mark, which some editors add */
         bytes += 3;
         n -= 3;
     }

@@ -1,4 +1,4 @@
-/* Traces as files: those that plumb writes, and those that authors of other engines have.
+/* Reads and writes traces as files: those of plumb, and those that authors of other engines have.
  *
  *   JSON        read and written; docs/trace.md is the schema
  *   GGUF        read and written; whole tensors only
@@ -6,29 +6,30 @@
  *   text        read; what llama.cpp's llama-eval-callback prints
  *   a table     written, for people
  *
- * Nothing in a file is trusted: what is damaged ends in a status and a sentence with the place.
+ * Nothing in a file is trusted.  A damaged file gives a status and a message that names the place.
  */
 #ifndef PLUMB_DUMP_DUMP_H
 #define PLUMB_DUMP_DUMP_H
 
 #include "trace/trace.h"
 
-/* Replaces the trace by what n bytes of a file hold, whichever of the formats that is.  After a failure the trace is
- * empty, but for its message. */
+/* Replaces the trace with the contents of a file of n bytes, whose format is recognized by its first bytes.  After a
+ * failure the trace is empty except for its message. */
 plumb_status dump_read(struct plumb_trace *t, const void *bytes, size_t n);
-/* As text, JSON or GGUF. */
+/* Writes a trace as text (a table), JSON or GGUF; PLUMB_ERROR_ARGUMENT for other formats. */
 plumb_status dump_write(struct plumb_trace *t, plumb_format format, plumb_write *write, void *user);
 
-/* Each reads all n bytes into an empty trace. */
+/* Each of these reads a whole file of n bytes into an empty trace, whose rows and texts are then not sorted yet. */
 plumb_status dump_read_json(struct plumb_trace *t, const char *bytes, size_t n);
 plumb_status dump_read_gguf(struct plumb_trace *t, const void *bytes, size_t n);
 plumb_status dump_read_npz(struct plumb_trace *t, const void *bytes, size_t n);
 plumb_status dump_read_callback(struct plumb_trace *t, const char *bytes, size_t n);
 
 void dump_write_json(const struct plumb_trace *t, plumb_write *write, void *user);
-/* One line for each tap, with its statistics over all tokens. */
+/* Writes one line for each tap, with its statistics over all tokens. */
 void dump_write_table(const struct plumb_trace *t, plumb_write *write, void *user);
-/* PLUMB_ERROR_ARGUMENT, before anything is written, if a row is not whole. */
+/* Fails with PLUMB_ERROR_ARGUMENT, before it writes anything, if a row does not have all its values or if the rows of a
+ * tap have different shapes. */
 plumb_status dump_write_gguf(struct plumb_trace *t, plumb_write *write, void *user);
 
 #endif

@@ -1,9 +1,13 @@
-/* A trace of whole tensors as a GGUF v3 file, which the gguf Python package and plumb's own reader open.
+/* Writes and reads a trace of whole tensors as a GGUF v3 file, which the gguf Python package opens too.
  *
  *   general.architecture "plumb-trace" | plumb.trace.program | .tokens | .n_prompt | .pieces | .bos
- *   one F32 tensor for each tap, named like it: (n, n_head, n_token) with the fastest dimension first, as GGUF counts,
- *   without n_head where that is 1.  Rows are those of the last tokens (of all, mostly); where they are not,
- *   plumb.trace.rows.<tap> lists their positions.
+ *   one F32 tensor for each tap: its name is the tap's, its shape (n, n_head, n_token), fastest dimension first as in
+ *   GGUF; n_head is left out if it is 1
+ *
+ * The rows of a tensor belong to the last tokens, which mostly are all tokens.  If they do not, plumb.trace.rows.<tap>
+ * lists their positions.
+ * A row that lacks some of its values is refused.  Statistics, texts and rows of all tokens together (TRACE_ALL_TOKENS)
+ * are not written.  The reader takes tensors of every type that plumb can dequantize, and refuses a GGUF of a model.
  */
 #include "dump/dump.h"
 #include "gguf/gguf.h"
@@ -13,13 +17,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { ALIGNMENT = 32 };   /* of a file that names none */
+enum { ALIGNMENT = 32 };   /* GGUF's default, since the file has no general.alignment */
 
 /* ---- writing ---------------------------------------------------------------------------------------------------- */
 
 struct out {
     struct report_writer w;
-    uint64_t n;   /* bytes so far */
+    uint64_t n;   /* bytes written so far */
 };
 
 static void put(struct out *o, const void *bytes, size_t n) {
@@ -58,7 +62,7 @@ static void pad(struct out *o) {
     put(o, zeros, (ALIGNMENT - o->n % ALIGNMENT) % ALIGNMENT);
 }
 
-/* Rows of single tokens. */
+/* Returns how many rows of a tap are of single tokens.  A row of all tokens together is the last one. */
 static uint32_t n_row_of(const struct trace_tap *tap) {
     return tap->n_row > 0 && tap->rows[tap->n_row - 1].pos == TRACE_ALL_TOKENS ? tap->n_row - 1 : tap->n_row;
 }
@@ -156,7 +160,7 @@ plumb_status dump_write_gguf(struct plumb_trace *t, plumb_write *write, void *us
         put_u64(&o, n_row_of(tap));
         put_u32(&o, QUANT_F32);
         put_u64(&o, offset);
-        uint64_t n_bytes = 4 * (uint64_t)row->n_value * n_row_of(tap);   /* less than 2^66 / 4 held in memory */
+        uint64_t n_bytes = 4 * (uint64_t)row->n_value * n_row_of(tap);   /* fits: these values are all in memory */
         offset += (n_bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     }
     pad(&o);
@@ -188,7 +192,8 @@ static plumb_status receive(struct plumb_trace *t, struct gguf *g, const uint8_t
     return gguf_finish(g, &t->err);
 }
 
-/* Array of int32, as the gguf package writes lists of integers; NULL where it is absent. */
+/* Reads an array of int32, the type that the gguf package writes lists of integers as.  The caller frees *ids, which is
+ * NULL if the key is absent. */
 static plumb_status get_ids(struct plumb_trace *t, const struct gguf *g, const char *name, int32_t **ids,
                             uint64_t *n) {
     const struct gguf_key *key;

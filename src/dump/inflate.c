@@ -2,13 +2,13 @@
 
 enum { MAX_BITS = 15, N_LITERAL = 288, N_DISTANCE = 32, N_LENGTH_CODE = 19, END_OF_BLOCK = 256 };
 
-/* ---- input: bits, the lowest of a byte first -------------------------------------------------------------------- */
+/* ---- input: bits, lowest bit of a byte first --------------------------------------------------------------------- */
 
 struct input {
     const uint8_t *next, *end;
-    uint32_t held;          /* bits that were read but not taken, the next one lowest */
+    uint32_t held;          /* bits that were read but not taken; the lowest is the next */
     unsigned n_held;
-    bool over;              /* more was asked for than there is; zeros were given */
+    bool over;              /* more bits were asked for than there are; take_bits returned 0 */
 };
 
 static uint32_t take_bits(struct input *in, unsigned n) {   /* n <= 16 */
@@ -26,22 +26,23 @@ static uint32_t take_bits(struct input *in, unsigned n) {   /* n <= 16 */
     return bits;
 }
 
-/* ---- canonical prefix codes: shorter ones first, among equals in the order of the symbols ------------------------ */
+/* ---- canonical prefix codes: ordered by length, those of one length by symbol ------------------------------------ */
 
 struct code {
-    uint16_t n_of[MAX_BITS + 1];    /* codes of each length */
-    uint16_t symbols[N_LITERAL];    /* in the order of their codes */
+    uint16_t n_of[MAX_BITS + 1];    /* number of codes of each length */
+    uint16_t symbols[N_LITERAL];    /* symbols in the order of their codes */
 };
 
-/* False for lengths that no prefix code has: too many short ones, or codes left over.  Only a single code may be
- * alone (3.2.7: one distance code is one bit), or none at all. */
+/* Builds the code from the length of each of n symbols, 0 for an unused one.  Returns false if the lengths are
+ * over-subscribed or incomplete.  Two incomplete codes are allowed: a single code of one bit (RFC 1951, 3.2.7: a single
+ * distance code is one bit), and none at all. */
 static bool make_code(struct code *code, const uint8_t *lengths, uint32_t n) {
     uint16_t at[MAX_BITS + 2] = {0};
     memset(code->n_of, 0, sizeof code->n_of);
     for (uint32_t i = 0; i < n; i++) code->n_of[lengths[i]]++;
     uint32_t n_used = n - code->n_of[0];
     code->n_of[0] = 0;
-    int32_t left = 1;   /* codes of this length that are not taken */
+    int32_t left = 1;   /* codes of this length that are not used */
     for (unsigned bits = 1; bits <= MAX_BITS; bits++) {
         left = 2 * left - code->n_of[bits];
         if (left < 0) return false;
@@ -52,9 +53,9 @@ static bool make_code(struct code *code, const uint8_t *lengths, uint32_t n) {
     return left == 0 || n_used == 0 || (n_used == 1 && code->n_of[1] == 1);
 }
 
-/* -1 for bits that are no code. */
+/* Returns the next symbol; -1 if the bits are no code or the input ends. */
 static int32_t take_symbol(struct input *in, const struct code *code) {
-    uint32_t bits = 0, first = 0, index = 0;   /* first: the first code of this length, index: its symbol's place */
+    uint32_t bits = 0, first = 0, index = 0;   /* first: first code of this length; index: where its symbol is */
     for (unsigned n = 1; n <= MAX_BITS; n++) {
         bits = bits << 1 | take_bits(in, 1);
         if (in->over) return -1;
@@ -77,7 +78,7 @@ static const char *stored_block(struct input *in, struct output *out) {
     uint32_t n = take_bits(in, 16), check = take_bits(in, 16);
     if (in->over) return ENDS;
     if (check != (n ^ 0xffffu)) return "the length of a stored block contradicts itself";
-    /* Of what is held nothing is left: 32 bits were taken from a byte's start. */
+    /* in->held is empty here: the 32 bits began at a byte boundary, and take_bits reads no more bytes than it needs. */
     if (n > (size_t)(in->end - in->next)) return ENDS;
     if (n > out->cap - out->n) return LONGER;
     if (n > 0) memcpy(out->data + out->n, in->next, n);
@@ -105,13 +106,13 @@ static const char *coded_block(struct input *in, struct output *out, const struc
         size_t length = length_base[symbol - 257] + take_bits(in, length_bits[symbol - 257]);
         int32_t d = take_symbol(in, distances);
         if (!in->over && (d < 0 || d > 29)) return "a code for no distance";
-        /* 1, 2, 3, 4, then two codes for each number of extra bits. */
+        /* Codes 0 to 3 are the distances 1 to 4.  From there on, two codes each have the same number of extra bits. */
         unsigned extra = d < 4 ? 0 : (unsigned)d / 2 - 1;
         size_t distance = 1 + (d < 4 ? (size_t)d : (size_t)(2 + d % 2) << extra) + take_bits(in, extra);
         if (in->over) return ENDS;
         if (distance > out->n) return "a distance from before the first byte";
         if (length > out->cap - out->n) return LONGER;
-        /* One by one: a distance below the length repeats what is just being written. */
+        /* Byte by byte, since a distance below the length repeats bytes that this loop writes. */
         for (size_t i = 0; i < length; i++, out->n++) out->data[out->n] = out->data[out->n - distance];
     }
 }

@@ -41,7 +41,7 @@ void json_fail(struct json *j, size_t at, const char *format, ...) {
 char json_peek(struct json *j) {
     while (j->at < j->n && memchr(" \t\r\n", j->bytes[j->at], 4)) j->at++;
     if (j->status != PLUMB_OK || j->at == j->n) return 0;
-    return j->bytes[j->at] != 0 ? j->bytes[j->at] : '?';   /* a zero byte is no end, and begins nothing */
+    return j->bytes[j->at] != 0 ? j->bytes[j->at] : '?';   /* a zero byte must not look like the end */
 }
 
 /* ---- objects and arrays ----------------------------------------------------------------------------------------- */
@@ -57,7 +57,7 @@ void json_enter(struct json *j, char bracket, const char *what) {
     }
 }
 
-/* Is there one more before the closing bracket? */
+/* Returns true if there is one more element before the closing bracket.  Otherwise leaves the object or array. */
 static bool next(struct json *j, char bracket) {
     uint64_t bit = (uint64_t)1 << j->depth;
     char c = json_peek(j);
@@ -95,7 +95,7 @@ static bool skip_word(struct json *j, const char *word) {
 
 void json_skip(struct json *j) {
     uint32_t outside = j->depth;
-    uint64_t objects = 0;   /* bit d: depth d is an object's */
+    uint64_t objects = 0;   /* bit d: depth d is an object */
     do {
         if (j->depth > outside) {
             struct json_text key;
@@ -116,7 +116,7 @@ void json_skip(struct json *j) {
 
 /* ---- strings ---------------------------------------------------------------------------------------------------- */
 
-/* Four hexadecimal digits at `at`, or -1. */
+/* Returns the value of four hexadecimal digits at `at`, or -1. */
 static int32_t read_hex4(const struct json *j, size_t at) {
     int32_t value = 0;
     for (size_t i = at; i < at + 4; i++) {
@@ -130,7 +130,8 @@ static int32_t read_hex4(const struct json *j, size_t at) {
     return value;
 }
 
-/* The escape at j->at, which is a backslash, as UTF-8.  Half a surrogate pair is U+FFFD. */
+/* Decodes the escape at j->at, a backslash, to UTF-8.  Returns how many bytes it wrote.  An unpaired surrogate becomes
+ * U+FFFD. */
 static size_t read_escape(struct json *j, char out[4]) {
     static const char names[] = "\"\\/bfnrt", meanings[] = "\"\\/\b\f\n\r\t";
     const char *name = j->at + 1 < j->n ? memchr(names, j->bytes[j->at + 1], sizeof names - 1) : NULL;
@@ -166,7 +167,7 @@ struct json_text json_string(struct json *j, const char *what) {
         return none;
     }
     size_t first = ++j->at, n = 0;
-    for (size_t end = first; n == 0; end++) {   /* an escape is never longer when decoded */
+    for (size_t end = first; n == 0; end++) {   /* n: upper bound, since no escape grows when decoded */
         if (end >= j->n) {
             json_fail(j, j->n, "expected '\"' at the end of the string that begins at byte %zu", first - 1);
             return none;

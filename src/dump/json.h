@@ -1,12 +1,14 @@
-/* A JSON reader (RFC 8259) that is asked for what comes next, and builds no tree.
+/* A JSON pull parser (RFC 8259).  The caller asks for what comes next; no tree is built.
  *
  *   json_begin; json_enter(j, '{'); while (json_member(j, &key)) ... json_number(j) or json_skip(j) ...; json_end
  *
- * The first failure is kept: from then on every call returns at once (0, "", false), so that only the end needs to ask
- * for the status.  Messages give the byte and what was expected there.  Beyond RFC 8259, since Python's json.dumps
- * and C's printf print them, NaN, Infinity, nan, inf and these with a minus are numbers; so are NaN, Infinity and
- * -Infinity as strings, and null is NaN.
- * Refused: more than 32 levels, trailing commas, comments, control bytes in strings, anything after the value.
+ * The first failure is kept.  From then on every call returns at once (0, "", false; json_integer returns min), so only
+ * the end needs to check the status.  Messages give the byte offset and what was expected there.
+ *
+ * Beyond RFC 8259, it accepts as numbers what Python's json.dumps and C's printf write: NaN, Infinity, nan, inf and
+ * these with a minus.  It also accepts the strings "NaN", "Infinity" and "-Infinity", and null as NaN.
+ * It refuses more than 32 levels, trailing commas, comments, control bytes in strings and anything after the value.  It
+ * does not check that strings are valid UTF-8.
  */
 #ifndef PLUMB_DUMP_JSON_H
 #define PLUMB_DUMP_JSON_H
@@ -25,36 +27,38 @@ struct json {
 };
 
 struct json_text {
-    const char *data;       /* n bytes of UTF-8 and a 0; valid until the next string or key is read */
+    const char *data;       /* n bytes and a final 0; valid until the next string or key is read */
     size_t n;
 };
 
-/* n bytes of a text.  err: where the message goes. */
+/* Begins to read n bytes, which must stay valid until json_end.  err gets the message of a failure. */
 void json_begin(struct json *j, const char *bytes, size_t n, struct error *err);
-/* Only white space may be left.  Frees what the reader holds; returns the status of everything. */
+/* Fails if anything but white space is left.  Frees what the reader owns.  Returns the status of the whole. */
 plumb_status json_end(struct json *j);
-/* Fails at byte `at`, with a printf-like sentence. */
+/* Fails at byte `at` with a printf-like message, unless it has already failed. */
 #if defined(__GNUC__)
 __attribute__((format(printf, 3, 4)))
 #endif
 void json_fail(struct json *j, size_t at, const char *format, ...);
 
-/* The first byte of the next value, '{', '[', '"', 't', 'f', 'n', '-', a digit..., or 0 at the end or after a failure.
- * j->at is the byte where it begins. */
+/* Skips white space and returns the next byte.  It is the first one of a value ('{', '[', '"', 't', 'f', 'n', '-', a
+ * digit...) or of punctuation; 0 at the end or after a failure.  j->at is its offset. */
 char json_peek(struct json *j);
-/* Goes into an object '{' or an array '['; what: for the message, "the list of tokens". */
+/* Enters an object '{' or an array '['.  what: names it in the message, "the list of tokens". */
 void json_enter(struct json *j, char bracket, const char *what);
-/* Next member, its key read; false at the end, which is left behind.  The value must be read or skipped. */
+/* Reads the key of the next member; the caller must then read or skip its value.  Returns false at the end of the
+ * object, which it leaves. */
 bool json_member(struct json *j, struct json_text *key);
-/* Next element; the same. */
+/* Moves to the next element of an array, which the caller must read or skip.  Returns false at the end, as
+ * json_member. */
 bool json_element(struct json *j);
-/* A value of any kind. */
+/* Skips a value of any kind. */
 void json_skip(struct json *j);
 
 struct json_text json_string(struct json *j, const char *what);
-/* Correctly rounded. */
+/* Reads a number, correctly rounded. */
 double json_number(struct json *j, const char *what);
-/* An integer from min to max. */
+/* Reads an integer from min to max; fails for other numbers. */
 int64_t json_integer(struct json *j, int64_t min, int64_t max, const char *what);
 
 static inline bool json_is(struct json_text text, const char *word) {

@@ -1,4 +1,4 @@
-/* Reads the text that llama.cpp's llama-eval-callback prints, and programs that print as it does.
+/* Reads the text that llama.cpp's llama-eval-callback prints, or a program that prints the same way.
  *
  *   common_debug_cb_eval:   Qcur-0 = (f32)   ROPE(Qcur-0{64, 9, 5, 1}, inp_pos{5, 1, 1, 1}}) = {64, 9, 5, 1}
  *       [
@@ -9,22 +9,23 @@
  *       ]
  *       sum = -58.235123
  *
- * (llama.cpp v0.5.0, common/debug.cpp; before, the lines began with "ggml_debug:" and the indents differed.)  Of each
- * dimension the first three and the last three elements are printed, "..." for those between: after it the index goes
- * on at as many from the end as there were in front.  In front of all that, on stderr, stand "number of input tokens
- * = 5" and the ids, a line each; they are taken if they are there.
+ * This is llama.cpp v0.5.0 (common/debug.cpp).  In older versions the lines began with "ggml_debug:" and the indents
+ * differed.  The program prints the first three and the last three elements of each dimension, and "..." for those
+ * between.  After "..." come as many elements as before it, the last ones of the dimension.  Before all this it writes
+ * to stderr "number of input tokens = 5" and the ids, one a line; the reader takes them if they are in the file.
  *
- * What is made of it:
- * - A name may come several times in a layer.  Q, K and V are taken after the bias and with their heads apart, where
- *   more values show; what ROPE makes of Q and K is Qcur_rope and Kcur_rope.
- * - Where the last layer goes on with the last token alone, its row is that token's.
- * - kq_soft_max is {keys padded to 256, tokens, heads}: the padding is dropped.
- * - A graph that runs again (a prompt of more than 512 tokens, or steps of another program) continues at the next
- *   position.  llama-eval-callback itself makes no warm-up run.
- * - sum is of the whole tensor and gives the mean of the token, or of all if there are several.  Older versions summed
- *   what they printed: such a sum says nothing new and is dropped.
- * - The last block is dropped where it breaks off: the program ends without waiting for the thread that prints, and
- *   its last lines may be missing or garbled.  In other blocks what is not as above is an error with its line.
+ * The reader turns this text into a trace as follows:
+ * - A name may come several times in a layer.  Q, K and V are taken after the bias and with their heads apart, since
+ *   more of their values are printed then.  The results of ROPE for Q and K are Qcur_rope and Kcur_rope.
+ * - If the last layer continues with the last token alone, its rows belong to that token.
+ * - kq_soft_max is {keys padded to 256, tokens, heads}; the padding is dropped.
+ * - A graph that runs again (for a prompt of more than 512 tokens, or for the steps of another program) continues at
+ *   the next position.  llama-eval-callback itself makes no warm-up run.
+ * - sum is over the whole tensor.  It gives the mean of the token, or of all tokens together if there are several.
+ *   Older versions summed only what they printed; such a sum says nothing new and is dropped.
+ * - If the last block breaks off, it is dropped: the program ends without waiting for the thread that prints, so its
+ *   last lines may be missing or garbled.  In other blocks, text that differs from the above is an error that gives
+ *   the line.
  */
 #include "dump/dump.h"
 
@@ -34,38 +35,41 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* More blocks than a layer has taps and ops under their names; a bound of the work, whatever the text says. */
+/* A layer has fewer blocks than this, counting every op under the name of a tap.  It bounds the work of add_block,
+ * whatever the text says. */
 enum { MAX_GROUP = 256 };
 
 struct span { const char *at; size_t n; };
 
+/* A tensor that was printed under the name of a tap. */
 struct block {
-    const char *body;         /* behind the header's line */
+    const char *body;         /* the text after the header's line */
     enum tap_id id;
     int32_t layer;
     uint32_t pass;
     struct span op;
-    uint64_t ne[3];           /* fastest first */
-    bool heads;               /* (head_dim, n_head, n_token), not (n, n_token) */
-    bool replaced;            /* by another one of the same tap */
+    uint64_t ne[3];           /* dimensions, fastest first */
+    bool heads;               /* ne is (head_dim, n_head, n_token), not (n, n_token) */
+    bool replaced;            /* another block of the same tap is taken instead */
 };
 
+/* One run of the graph: n_token tokens after n_past others. */
 struct pass { uint64_t n_token, n_past; };
 
-/* A value that was printed. */
+/* A printed value. */
 struct cell { uint32_t token, place; float value; };
 
 struct callback_reader {
     struct plumb_trace *t;
-    struct error *err;        /* of t */
+    struct error *err;        /* the trace's own */
     const char *text, *end;
     size_t n_block, cap_block, n_pass, cap_pass, n_cell, cap_cell, n_id, cap_id;
     struct block *blocks;
     struct pass *passes;
-    struct cell *cells;       /* of one block */
+    struct cell *cells;       /* values of one block */
     int32_t *ids;
-    size_t group;             /* first block of the layer that is being read */
-    const char *last;         /* what follows the last header, of a tap or not */
+    size_t group;             /* index of the first block of the layer that is being read */
+    const char *last;         /* the text after the last header, whether of a tap or not */
 };
 
 static plumb_status no_memory(struct callback_reader *r, size_t n) {
@@ -97,7 +101,8 @@ static const char *find(const char *at, const char *end, const char *text) {
     return NULL;
 }
 
-/* Reads "{576, 5, 1, 1}" at *at; false if it is none or of more elements than a trace can number. */
+/* Reads "{576, 5, 1, 1}" at *at and advances it.  Returns false if there is no such shape, or if it has a dimension of
+ * 0 or more elements than a trace can number. */
 static bool read_shape(const char **at, const char *end, uint64_t ne[4]) {
     const char *p = *at;
     uint64_t total = 1;
@@ -114,7 +119,7 @@ static bool read_shape(const char **at, const char *end, uint64_t ne[4]) {
     return p < end && *p == '}' && total < UINT32_MAX;
 }
 
-/* "nan" and "inf" as any printf spells them: with a sign, in capitals, "infinity", "nan(ind)". */
+/* Reads "nan" and "inf" in all spellings of printf: with a sign, in capitals, "infinity", "nan(ind)". */
 static bool read_word(struct span s, double *v) {
     char word[10];
     size_t n = 0;
@@ -130,7 +135,8 @@ static bool read_word(struct span s, double *v) {
     return n == s.n && (strcmp(word, "inf") == 0 || strcmp(word, "infinity") == 0);
 }
 
-/* One number, "nan" and "inf" too; *quantum is the step of its last digit. */
+/* Reads one number, "nan" and "inf" included, and advances *at.  *quantum is the step of its last digit; 0 if it has no
+ * decimal point or has an exponent. */
 static bool read_number(const char **at, const char *end, double *v, float *quantum) {
     struct span s = {*at, 0};
     while (s.at + s.n < end && !is_space(s.at[s.n]) && !strchr("\n,[]", s.at[s.n])) s.n++;
@@ -149,13 +155,13 @@ static bool read_number(const char **at, const char *end, double *v, float *quan
 
 struct header {
     struct span name, op;
-    uint64_t src0, ne[4];     /* src0: the first dimension of the first source */
+    uint64_t src0, ne[4];     /* src0: first dimension of the first source; 0: not known */
 };
 
-/* "PROGRAM: NAME = (TYPE) OP(SRC{..}, SRC{..}}) = {..}" */
+/* Parses "PROGRAM: NAME = (TYPE) OP(SRC{..}, SRC{..}}) = {..}".  Returns false for other lines. */
 static bool read_header(const char *at, const char *end, struct header *h) {
     while (end > at && is_space(end[-1])) end--;
-    if (end == at || end[-1] != '}') return false;   /* lines of numbers end here */
+    if (end == at || end[-1] != '}') return false;   /* rules out lines of numbers quickly */
     const char *equals = find(at, end, " = ("), *open = equals;
     if (!equals) return false;
     h->name = trim(at, equals);
@@ -176,7 +182,7 @@ static bool read_header(const char *at, const char *end, struct header *h) {
 
 static bool is_qkv(enum tap_id id) { return id >= TAP_QCUR && id <= TAP_KCUR_ROPE; }
 
-/* The names of llama.cpp, of now and before. */
+/* Finds the tap of a block from its name and op, in current and older versions of llama.cpp. */
 static bool tap_of(const struct header *h, enum tap_id *id, int32_t *layer) {
     struct span name = h->name;
     static const char RESHAPED[] = " (reshaped)", MERGED[] = "kqv_merged_cont-", SOFT_MAX[] = "kq_soft_max_ext-";
@@ -191,21 +197,23 @@ static bool tap_of(const struct header *h, enum tap_id *id, int32_t *layer) {
     if (merged) snprintf(text, sizeof text, "kqv_out-%.*s", (int)(name.n - strlen(MERGED)), name.at + strlen(MERGED));
     if (strncmp(text, SOFT_MAX, strlen(SOFT_MAX)) == 0)
         snprintf(text, sizeof text, "kq_soft_max-%.*s", (int)(name.n - strlen(SOFT_MAX)), name.at + strlen(SOFT_MAX));
-    /* "norm" is the last norm before its weights. */
+    /* llama.cpp's "norm" is the last norm before its weights; tap_parse would take it for result_norm. */
     if (strcmp(text, "norm") == 0 || !tap_parse(text, strlen(text), id, layer)) return false;
     if (reshaped && !is_qkv(*id)) return false;
-    /* kqv_out was behind the output matrix when kqv_merged_cont was in front of it. */
+    /* In older versions kqv_out was the result of the output matrix, and kqv_merged_cont its input. */
     if (*id == TAP_KQV_OUT && !merged && (span_is(h->op, "MUL_MAT") || span_is(h->op, "ADD"))) *id = TAP_ATTN_OUT;
     if (span_is(h->op, "ROPE") && *id == TAP_QCUR) *id = TAP_QCUR_ROPE;
     if (span_is(h->op, "ROPE") && *id == TAP_KCUR) *id = TAP_KCUR_ROPE;
     return true;
 }
 
+/* Returns a number that ascends within a pass and is the same for all blocks of a layer. */
 static int32_t group_of(const struct block *b) {
     return b->id == TAP_EMBD ? -1 : b->id >= TAP_RESULT_NORM ? INT32_MAX : b->layer;
 }
 
-/* Adds a block to those of its pass, or begins the next pass. */
+/* Adds a block to the current pass, or begins the next pass if an earlier layer, or the same op of the same tap, comes
+ * again. */
 static plumb_status add_block(struct callback_reader *r, const struct block *new) {
     struct block b = *new;
     const struct block *last = r->n_block > 0 ? &r->blocks[r->n_block - 1] : NULL;
@@ -223,7 +231,7 @@ static plumb_status add_block(struct callback_reader *r, const struct block *new
         passes[r->n_pass++] = (struct pass){0, 0};
     }
     b.pass = (uint32_t)r->n_pass - 1;
-    /* What comes under Q's name behind RoPE is not Q in front of it. */
+    /* A block named Qcur or Kcur that comes after that of ROPE is not the value before RoPE. */
     for (size_t i = r->group; i < r->n_block; i++)
         b.replaced = b.replaced || (b.id == TAP_QCUR && r->blocks[i].id == TAP_QCUR_ROPE) ||
                      (b.id == TAP_KCUR && r->blocks[i].id == TAP_KCUR_ROPE);
@@ -244,14 +252,14 @@ static plumb_status take_header(struct callback_reader *r, const struct header *
         trace_ignore(r->t, h->name.at, h->name.n);
         return PLUMB_OK;
     }
-    bool splits = h->ne[2] > 1 || h->ne[0] < h->src0;   /* into heads; others join them */
+    bool splits = h->ne[2] > 1 || h->ne[0] < h->src0;   /* into heads; other reshapes join them */
     if (is_qkv(b.id) && span_is(h->op, "RESHAPE") && !splits) return PLUMB_OK;
     b.heads = is_qkv(b.id) && (h->ne[2] > 1 || span_is(h->op, "ROPE") || span_is(h->op, "RESHAPE"));
     return add_block(r, &b);
 }
 
-/* "number of input tokens = 5" and the ids, a line each, perhaps with a time and a level in front.  Leaves *at behind
- * them. */
+/* Reads the ids after the line "number of input tokens = 5".  Each is on a line of its own, perhaps after a time and a
+ * log level.  Moves *at past them.  If other lines come between, the ids stay unknown. */
 static plumb_status take_ids(struct callback_reader *r, const char *line, const char *line_end, const char **at) {
     static const char TITLE[] = "number of input tokens = ";
     const char *count = find(line, line_end, TITLE);
@@ -279,7 +287,7 @@ static plumb_status take_ids(struct callback_reader *r, const char *line, const 
         ids[r->n_id++] = (int32_t)id;
         p = end + 1;
     }
-    if (r->n_id != n) r->n_id = 0;   /* other lines came between: then they are not known */
+    if (r->n_id != n) r->n_id = 0;   /* other lines came between, so the ids are not known */
     else *at = p;
     return PLUMB_OK;
 }
@@ -288,7 +296,7 @@ static plumb_status find_blocks(struct callback_reader *r) {
     for (const char *at = r->text; at < r->end;) {
         const char *line = at, *end = memchr(at, '\n', (size_t)(r->end - at));
         struct header h;
-        if (!end) return PLUMB_OK;   /* a cut line */
+        if (!end) return PLUMB_OK;   /* a line that was cut */
         at = end + 1;
         if (read_header(line, end, &h)) PLUMB_TRY(take_header(r, &h, r->last = at));
         else PLUMB_TRY(take_ids(r, line, end, &at));
@@ -296,12 +304,13 @@ static plumb_status find_blocks(struct callback_reader *r) {
     return PLUMB_OK;
 }
 
-/* ---- how many tokens --------------------------------------------------------------------------------------------- */
+/* ---- the number of tokens ---------------------------------------------------------------------------------------- */
 
 static uint64_t tokens_of(const struct block *b) { return b->heads ? b->ne[2] : b->ne[1]; }
 
 static plumb_status count_tokens(struct callback_reader *r) {
-    /* The taps that have all tokens have the most.  {64, 9} may be one token's nine heads: asked only at last. */
+    /* The taps with the most tokens have all of them.  {64, 9} of Q, K or V may be nine heads of one token, so these
+     * count only if nothing else is known. */
     for (int sure = 1; sure >= 0; sure--) {
         for (size_t i = 0; i < r->n_block; i++) {
             const struct block *b = &r->blocks[i];
@@ -315,7 +324,7 @@ static plumb_status count_tokens(struct callback_reader *r) {
     for (size_t i = 0; i < r->n_pass; i++) {
         r->passes[i].n_past = n;
         n += r->passes[i].n_token;
-        if (i == 0 || r->passes[i].n_token > 1) n_prompt = n;   /* the passes of one token at the end are steps */
+        if (i == 0 || r->passes[i].n_token > 1) n_prompt = n;   /* passes of one token at the end are decoding steps */
     }
     if (n < r->n_id) n = r->n_id;
     if (n > UINT32_MAX - 1) {
@@ -330,13 +339,13 @@ static plumb_status count_tokens(struct callback_reader *r) {
 /* ---- values ------------------------------------------------------------------------------------------------------ */
 
 struct body {
-    bool whole;           /* up to its last bracket */
-    bool all;             /* nothing was left out */
-    double sum, printed;  /* NAN without a sum; the sum of what was printed */
-    float quantum;
+    bool whole;           /* its last bracket is there */
+    bool all;             /* all values were printed */
+    double sum, printed;  /* the sum in the text, NAN if there is none; the sum of the printed values */
+    float quantum;        /* step of the printed values */
 };
 
-/* Puts a value that stands at i0, i1, i2; those of padding are dropped. */
+/* Adds the value at index i of the tensor, fastest dimension first.  Drops it if it is padding. */
 static plumb_status add_cell(struct callback_reader *r, const struct block *b, const uint64_t i[3], double value) {
     bool weights = b->id == TAP_KQ_SOFT_MAX;
     uint64_t n = weights ? r->t->n_token : b->ne[0];
@@ -352,9 +361,9 @@ static plumb_status add_cell(struct callback_reader *r, const struct block *b, c
     return PLUMB_OK;
 }
 
-/* Reads the brackets behind a header into r->cells. */
+/* Reads the brackets after a header into r->cells. */
 static plumb_status read_body(struct callback_reader *r, const struct block *b, struct body *body) {
-    /* By depth: rows of {..} of matrices, of rows, of numbers. */
+    /* Number of elements at each depth of brackets: the whole, matrices, rows, numbers. */
     const uint64_t extent[4] = {1, b->ne[2], b->ne[1], b->ne[0]};
     uint64_t index[4] = {0}, left_out[4] = {0};
     struct tap_text tap;
@@ -375,7 +384,8 @@ static plumb_status read_body(struct callback_reader *r, const struct block *b, 
             index[depth] = left_out[depth] = 0;
             p++;
         } else if (*p == ']') {
-            /* As many behind "..." as in front; or none: the first version is documented to print so. */
+            /* After "..." come as many elements as before it, or none, which is how the first version is documented to
+             * print. */
             right = depth > 0 && (index[depth] == extent[depth] || index[depth] + left_out[depth] == extent[depth]);
             if (right) index[--depth]++;
             body->whole = depth == 0;
@@ -411,7 +421,7 @@ static int compare_cells(const void *a, const void *b) {
     return x->place < y->place ? -1 : x->place > y->place;
 }
 
-/* One row of cells (n_cell) of one token. */
+/* Adds the row of one token from its (n_cell) cells. */
 static plumb_status add_block_row(struct callback_reader *r, const struct block *b, uint32_t pos, uint32_t n_head,
                                   uint32_t n, const struct cell *cells, size_t n_cell, struct trace_row **row) {
     float *values = alloc_array(n_cell, sizeof *values);
@@ -432,10 +442,10 @@ static plumb_status add_block_row(struct callback_reader *r, const struct block 
 
 static plumb_status add_rows(struct callback_reader *r, struct block *b) {
     const struct pass *pass = &r->passes[b->pass];
-    /* Heads of a single token, which only the number of tokens tells. */
+    /* {64, 9} in a pass of one token can only be its heads. */
     if (is_qkv(b->id) && !b->heads && pass->n_token == 1 && b->ne[1] > 1) b->heads = true;
     uint64_t n_token = tokens_of(b), n_all = r->t->n_token;
-    if (n_token != pass->n_token && n_token != 1) {   /* some tokens, and nothing says which */
+    if (n_token != pass->n_token && n_token != 1) {   /* only some of the tokens, and nothing says which */
         struct tap_text tap;
         tap_show(&tap, b->id, b->layer);
         trace_ignore(r->t, tap.text, strlen(tap.text));
@@ -457,7 +467,7 @@ static plumb_status add_rows(struct callback_reader *r, struct block *b) {
     }
     bool of_printed = !body.all && fabs(body.sum - body.printed) <= (double)body.quantum * (double)r->n_cell;
     if (!isfinite(body.sum) || of_printed) return PLUMB_OK;
-    /* Of all tokens, if they all ran in one pass. */
+    /* The sum is over the tokens of this pass.  A row of all tokens needs them all in one pass. */
     if (n_token > 1 && r->n_pass > 1) return PLUMB_OK;
     if (n_token > 1) PLUMB_TRY(trace_new_row(r->t, b->id, b->layer, TRACE_ALL_TOKENS, &row));
     row->n_head = (uint32_t)n_head;
@@ -466,7 +476,7 @@ static plumb_status add_rows(struct callback_reader *r, struct block *b) {
     return PLUMB_OK;
 }
 
-/* Is this the table that dump_write_table writes?  Its second line is the head. */
+/* Returns true for the table that dump_write_table writes, whose second line has the column heads. */
 static bool is_table(const char *bytes, size_t n) {
     const char *line = memchr(bytes, '\n', n), head[] = "\ntap   ";
     return line && n - (size_t)(line - bytes) > strlen(head) && memcmp(line, head, strlen(head)) == 0;
@@ -480,7 +490,7 @@ plumb_status dump_read_callback(struct plumb_trace *t, const char *bytes, size_t
         return error_set(&t->err, PLUMB_ERROR_METADATA, "this is the table that `plumb trace` prints for people; a "
                          "file to compare is written by -o FILE.json");
     }
-    while (n > 0 && bytes[n - 1] != '\n') n--;   /* a line that was cut may end in half a number */
+    while (n > 0 && bytes[n - 1] != '\n') n--;   /* a last line that was cut may end within a number */
     struct callback_reader reader = {.t = t, .err = &t->err, .text = bytes, .end = bytes + n}, *r = &reader;
     plumb_status status = find_blocks(r);
     if (status == PLUMB_OK && r->n_block == 0)

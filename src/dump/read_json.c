@@ -1,7 +1,9 @@
-/* A trace as JSON: what plumb writes, and what an engine's author prints in ten lines.  The schema is docs/trace.md.
+/* Reads a trace from JSON, which plumb writes, and which the author of an engine can print with ten lines of code.  The
+ * schema is docs/trace.md.
  *
- * Members come in any order, so the text is read twice: first the whole, for its syntax and for where the tokens,
- * their texts and the taps are, then these.  A record is gathered in buffers that all records share.
+ * Members may come in any order, so the text is read twice.  The first pass checks the syntax of the whole and finds
+ * where the tokens, their texts and the taps begin.  The second reads these lists.  All records share one set of
+ * buffers.
  */
 #include "dump/json.h"
 
@@ -11,21 +13,23 @@
 #include <math.h>
 #include <stdlib.h>
 
+/* A growing array of one type. */
 struct list {
     void *data;
     size_t n, cap;
 };
 
+/* The members of one record of "taps". */
 struct record {
-    size_t at;                 /* its first byte */
+    size_t at;                 /* offset of its first byte */
     char name[64];
-    size_t n_name;             /* may be more than fits: then it is no tap */
-    int64_t layer;             /* -1: none, or in the name */
+    size_t n_name;             /* may be more than fits in name; no tap has such a name */
+    int64_t layer;             /* -1: the tap has none, or the name has it */
     int64_t token, first;      /* -1: not given */
     uint64_t n_head, n;        /* 0, 0: not given */
     struct trace_stats stats;
-    bool has_stats, nested;
-    uint32_t n_top;            /* of "top", or of the values: see struct trace_row */
+    bool has_stats, nested;    /* has some statistics; "values" is a list of lists */
+    uint32_t n_top;            /* length of "top", or the member "n_top": see struct trace_row */
     float quantum;
 };
 
@@ -33,16 +37,17 @@ struct json_reader {
     struct plumb_trace *t;
     struct json j;
     struct record record;
-    size_t most;               /* lists of a record that does not say which tokens they are of */
-    bool tells;                /* a record says which token it is of */
+    size_t most;               /* the most lists that a record without "token" has */
+    bool tells;                /* a record has "token" or "first_token" */
     struct list values;        /* float */
-    struct list ends;          /* size_t: of each token's values, where they are nested */
-    struct list inner;         /* size_t: the same of the lists in the first list */
+    struct list ends;          /* size_t: where each token's values end, if they are nested */
+    struct list inner;         /* size_t: the same for the lists in the first list */
     struct list places;        /* uint32_t */
     struct list top;           /* struct trace_value */
     struct list entropy;       /* float */
 };
 
+/* Appends an item of size bytes.  A failure is kept in r->j. */
 static void push(struct json_reader *r, struct list *list, const void *item, size_t size) {
     void *data = alloc_room(list->data, list->n, &list->cap, size);
     if (!data) {
@@ -55,7 +60,7 @@ static void push(struct json_reader *r, struct list *list, const void *item, siz
     memcpy((char *)list->data + list->n++ * size, item, size);
 }
 
-/* Values of other engines may be doubles that no single holds. */
+/* Values of other engines may be doubles beyond the range of f32. */
 static float to_float(double v) {
     if (v > (double)FLT_MAX) return INFINITY;
     if (v < -(double)FLT_MAX) return -INFINITY;
@@ -69,8 +74,8 @@ static void push_value(struct json_reader *r, struct list *list, const char *wha
     push(r, list, &value, sizeof value);
 }
 
-/* A list of numbers or of such lists, one after the other; ends, where it is not NULL, gets the ends of those lists.
- * The JSON reader limits the depth. */
+/* Appends the numbers of a list and of all lists in it to r->values.  ends gets the end of each list in it, unless it
+ * is NULL.  The recursion is bounded, since the JSON reader limits the depth. */
 static void read_flat(struct json_reader *r, struct list *ends) {
     json_enter(&r->j, '[', "a list of values");
     while (json_element(&r->j)) {
@@ -125,7 +130,7 @@ static void read_top(struct json_reader *r) {
     }
 }
 
-/* Everything before the last dimension is heads. */
+/* The product of all dimensions before the last is n_head. */
 static void read_shape(struct json_reader *r) {
     struct record *rec = &r->record;
     rec->n_head = rec->n = 0;
@@ -205,7 +210,7 @@ static void read_record(struct json_reader *r) {
     }
 }
 
-/* The tap of a record, its layer in the name or apart: what tap_parse returns. */
+/* Finds the tap of a record, whose layer is in its name or in a member of its own.  Returns what tap_parse returns. */
 static uint32_t record_tap(const struct record *rec, enum tap_id *id, int32_t *layer) {
     if (rec->n_name > sizeof rec->name) return 0;
     uint32_t number = tap_parse(rec->name, rec->n_name, id, layer);
@@ -226,7 +231,8 @@ static void ignore_record(struct json_reader *r) {
     trace_ignore(r->t, rec->name, rec->n_name < sizeof rec->name ? rec->n_name : sizeof rec->name);
 }
 
-/* Makes values and places of all that a sparse record has: values with or without places, and the likeliest tokens. */
+/* Merges the values of a record, which may have places or be the first ones, with its likeliest tokens.  The result is
+ * r->values and r->places, in ascending order.  Fails if a place has two values. */
 static plumb_status merge_sparse(struct json_reader *r) {
     float *values = r->values.data;
     uint32_t *places = r->places.data;
@@ -249,7 +255,8 @@ static plumb_status merge_sparse(struct json_reader *r) {
     return r->j.status;
 }
 
-/* One row: values from first to end, statistics if they are its own. */
+/* Adds one row with the elements first to end - 1 of r->values.  with_stats: the record's statistics and entropies
+ * belong to this row. */
 static plumb_status add_record_row(struct json_reader *r, enum tap_id id, int32_t layer, uint32_t pos, size_t first,
                                    size_t end, bool with_stats) {
     const struct record *rec = &r->record;
@@ -261,7 +268,7 @@ static plumb_status add_record_row(struct json_reader *r, enum tap_id id, int32_
     if (with_stats) row->stats = rec->stats;
     uint64_t n_head = rec->n_head, n = rec->n;
     if (id == TAP_KQ_SOFT_MAX && n == 0 && end == first && r->entropy.n <= UINT32_MAX) {
-        n_head = r->entropy.n;   /* of each head; a token has as many keys as there are tokens */
+        n_head = r->entropy.n;   /* one entropy for each head; there are as many keys as tokens */
         n = r->t->n_token;
     }
     PLUMB_TRY(trace_set_values(r->t, row, id, (uint32_t)n_head, (uint32_t)n,
@@ -292,14 +299,14 @@ static plumb_status add_record(struct json_reader *r) {
         ignore_record(r);
         return PLUMB_OK;
     }
-    /* One list with one for each token in it has PyTorch's batch axis in front. */
+    /* A single list that holds a list for each token has PyTorch's batch axis in front. */
     if (rec->token < 0 && t->n_token > 1 && r->ends.n == 1 && r->inner.n == t->n_token
         && (rec->n == 0 || r->values.n > rec->n_head * rec->n)) {
         struct list ends = r->ends;
         r->ends = r->inner;
         r->inner = ends;
     }
-    /* A whole tensor in one list, its shape given for one token, is a list for each token. */
+    /* If the shape of one token is given and a flat list has the values of all tokens, split it by tokens. */
     uint64_t size = rec->n_head * rec->n;
     if (rec->token < 0 && !rec->nested && t->n_token > 1 && r->values.n > 0 && r->places.n == 0
         && size > 0 && r->values.n / t->n_token == size && r->values.n % t->n_token == 0) {
@@ -330,7 +337,7 @@ static plumb_status add_record(struct json_reader *r) {
     }
     if (r->places.n + r->top.n > 0) PLUMB_TRY(merge_sparse(r));
     uint32_t pos = is_single ? (uint32_t)rec->token : 0;
-    bool together = !is_single && t->n_token != 1;   /* the statistics are of all tokens */
+    bool together = !is_single && t->n_token != 1;   /* the statistics cover all tokens */
     if (r->values.n > 0) {
         if (!is_single && t->n_token > 1) {
             return error_set(&t->err, PLUMB_ERROR_ARGUMENT, "\"token\" is missing: there are %u tokens, and %zu values "
@@ -343,10 +350,10 @@ static plumb_status add_record(struct json_reader *r) {
     return add_record_row(r, id, layer, together ? TRACE_ALL_TOKENS : pos, 0, 0, true);
 }
 
-/* ---- the whole -------------------------------------------------------------------------------------------------- */
+/* ---- the whole file --------------------------------------------------------------------------------------------- */
 
 struct contents {
-    size_t tokens, pieces, texts, taps;   /* bytes where they begin; 0: not there */
+    size_t tokens, pieces, texts, taps;   /* offsets where they begin; 0: not there */
     int64_t n_prompt;                     /* -1: not given */
 };
 
@@ -434,8 +441,9 @@ static void read_taps(struct json_reader *r) {
     }
 }
 
-/* The most lists are one less than the tokens: an engine that drops BOS, or has not fed the last token yet.  They count
- * from the first one that it fed, as arrays of numpy do, though they have been taken for those of the last tokens. */
+/* Moves all rows to the token before.  This is for an engine that drops BOS or has not fed the last token yet, so the
+ * most lists of a record are one less than the tokens.  The lists then count from the first token that it fed, as in
+ * .npz, but they were taken for those of the last tokens. */
 static void count_from_first(struct plumb_trace *t) {
     for (size_t i = 0; i < t->n_tap; i++) {
         for (uint32_t j = 0; j < t->taps[i].n_row; j++) {
@@ -451,7 +459,7 @@ plumb_status dump_read_json(struct plumb_trace *t, const char *bytes, size_t n) 
     json_begin(&r.j, bytes, n, &t->err);
     read_outline(&r, &c);
     plumb_status status = json_end(&r.j);
-    /* The lists again, from where they begin; what follows them has been looked at. */
+    /* Reads the lists again, each from where it begins.  The syntax of what follows has been checked already. */
     const struct { size_t at; void (*read)(struct json_reader *r); } sections[] = {
         { c.tokens, NULL }, { c.pieces, read_pieces }, { c.texts, read_texts }, { c.taps, read_taps },
     };

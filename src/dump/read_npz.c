@@ -2,14 +2,16 @@
  *
  *   end of directory -> directory -> member (stored or deflated, CRC-32) -> .npy: header, elements -> rows
  *
- * An array is named as its tap is (tap_parse); `tokens` (or `input_ids`) are the ids, `n_prompt` is how many of them
- * were one prompt.  Shapes, a batch axis of 1 in front allowed:
+ * An array has the name of its tap (tap_parse).  `tokens` (or `input_ids`) are the ids, and `n_prompt` is how many of
+ * them were one prompt.  These are the shapes; a batch axis of 1 may come in front:
  *   (n_token, n)                      any tap but kq_soft_max, Q, K and V with their heads side by side
  *   (1, n) or (n)                     the last token only, as engines keep logits
  *   (n_token, n_head, n), (n_head, n_token, n)   Q, K, V, kqv_out, and kq_soft_max with n keys
- * Where tokens and heads are equally many, the order is not guessed; only (1, n, n, n_key) of kq_soft_max is what
- * transformers returns: heads first.
- * Refused with a sentence: other element types and byte orders than below, encrypted members, other compressions.
+ * If there are as many tokens as heads, the order of their axes is not guessed.  The exception is (1, n, n, n_key) of
+ * kq_soft_max, which transformers returns with the heads first.
+ *
+ * The reader refuses big-endian arrays and element types other than those in type_size, encrypted members, compressions
+ * other than DEFLATE, and members that share bytes of the file.
  */
 #include "dump/inflate.h"
 
@@ -21,11 +23,12 @@
 
 enum { MAX_DIM = 4 };
 
+/* A file in the zip file. */
 struct member {
-    const char *name;         /* in the directory, without .npy */
+    const char *name;         /* (n_name) in the directory, without .npy */
     size_t n_name;
     uint32_t method, crc;     /* 0 stored, 8 deflated */
-    uint64_t n_packed, n;     /* bytes in the file and unpacked */
+    uint64_t n_packed, n;     /* bytes in the zip file, and unpacked */
     const uint8_t *packed;
 };
 
@@ -33,24 +36,24 @@ struct array {
     struct shown name;
     enum tap_id id;
     int32_t layer;
-    uint8_t *owned;           /* what was unpacked, NULL of a stored member */
+    uint8_t *owned;           /* the unpacked bytes; NULL if the member is stored */
     const uint8_t *data;
-    char type[3];             /* "f4" */
-    uint32_t size;            /* of an element */
+    char type[3];             /* as in numpy's descr, "f4" */
+    uint32_t size;            /* bytes of an element */
     uint32_t n_dim;
-    uint64_t dim[MAX_DIM], stride[MAX_DIM];   /* of elements */
+    uint64_t dim[MAX_DIM], stride[MAX_DIM];   /* strides in elements */
 };
 
 struct npz_reader {
     struct plumb_trace *t;
-    struct error *err;        /* of t */
+    struct error *err;        /* the trace's own */
     const uint8_t *bytes;
     size_t n;
-    uint64_t n_packed;        /* of all members met */
+    uint64_t n_packed;        /* sum over the members read so far */
     uint64_t n_token;         /* 0: not known yet */
     struct array tokens, n_prompt;
     size_t n_array, cap;
-    struct array *arrays;     /* (n_array) of taps */
+    struct array *arrays;     /* (n_array) arrays of taps */
 };
 
 /* ---- the zip file (PKWARE's APPNOTE 6.3, 4.3 and 4.5.3) ---------------------------------------------------------- */
@@ -68,9 +71,9 @@ static uint32_t crc32_of(const uint8_t *p, size_t n) {
     return ~crc;
 }
 
-/* Where the directory is and how many members it lists. */
+/* Finds where the directory begins and how many members it lists. */
 static plumb_status find_directory(struct npz_reader *r, uint64_t *at, uint64_t *n_member) {
-    size_t end = r->n < 22 ? 0 : r->n - 22, first = end > 65535 ? end - 65535 : 0;   /* a comment may follow it */
+    size_t end = r->n < 22 ? 0 : r->n - 22, first = end > 65535 ? end - 65535 : 0;   /* a comment may follow */
     while (end > first && load_u32(r->bytes + end) != 0x06054b50) end--;
     if (r->n < 22 || load_u32(r->bytes + end) != 0x06054b50)
         return error_set(r->err, PLUMB_ERROR_TRUNCATED,
@@ -89,7 +92,8 @@ static plumb_status find_directory(struct npz_reader *r, uint64_t *at, uint64_t 
     return PLUMB_OK;
 }
 
-/* Sizes of 4 GiB and more stand in an extra field; those that do, in this order. */
+/* Replaces the values that are 0xffffffff by those of the zip64 extra field, which has only these, in the same
+ * order. */
 static void take_zip64(const uint8_t *extra, size_t n, uint64_t *values[3]) {
     while (n >= 4) {
         size_t id = load_u16(extra), length = load_u16(extra + 2);
@@ -107,7 +111,7 @@ static void take_zip64(const uint8_t *extra, size_t n, uint64_t *values[3]) {
     }
 }
 
-/* Reads the entry at *at and moves on. */
+/* Reads and checks the directory entry at *at, and moves *at to the next. */
 static plumb_status read_entry(struct npz_reader *r, uint64_t *at, struct member *m) {
     if (*at > r->n || r->n - *at < 46 || load_u32(r->bytes + *at) != 0x02014b50)
         return error_set(r->err, PLUMB_ERROR_TRUNCATED, "the zip directory has no entry at byte %llu of %zu",
@@ -138,7 +142,8 @@ static plumb_status read_entry(struct npz_reader *r, uint64_t *at, struct member
         return error_set(r->err, PLUMB_ERROR_TRUNCATED, "%s: %llu bytes from %llu on are not within %zu", name.text,
                          (unsigned long long)m->n_packed, (unsigned long long)data, r->n);
     m->packed = r->bytes + data;
-    /* Members that share their bytes make more of them than any honest file could. */
+    /* Sizes that add up to more than the file has come from members that share bytes.  Such a zip bomb would unpack to
+     * more than any honest file. */
     r->n_packed += m->n_packed;
     if (r->n_packed > r->n) {
         return error_set(r->err, PLUMB_ERROR_METADATA, "%s shares its bytes with another array", name.text);
@@ -149,7 +154,7 @@ static plumb_status read_entry(struct npz_reader *r, uint64_t *at, struct member
     return PLUMB_OK;
 }
 
-/* The member's bytes: a->data, n of them. */
+/* Sets a->data to the m->n bytes of a member, unpacked if necessary, and checks their CRC-32. */
 static plumb_status unpack(struct npz_reader *r, const struct member *m, struct array *a) {
     a->data = m->packed;
     if (m->method == 8) {
@@ -171,7 +176,7 @@ static plumb_status unpack(struct npz_reader *r, const struct member *m, struct 
 
 /* ---- one array (numpy.lib.format) -------------------------------------------------------------------------------- */
 
-/* What follows 'key': in the header; NULL if it is not there. */
+/* Returns what follows 'key': in the header; NULL if the key is not there. */
 static const char *find_key(const char *text, const char *end, const char *key) {
     size_t n = strlen(key);
     for (const char *p = text; (size_t)(end - p) > n; p++) {
@@ -197,6 +202,7 @@ static bool read_shape(struct array *a, const char *p, const char *end) {
     }
 }
 
+/* Returns the bytes of an element; 0 for a type that is not read. */
 static uint32_t type_size(const char type[3]) {
     static const char *const known[] = {"f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "b1"};
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
@@ -204,7 +210,7 @@ static uint32_t type_size(const char type[3]) {
     return 0;
 }
 
-/* From the n bytes at a->data to its type, shape and strides; a->data becomes the elements. */
+/* Reads the type, shape and strides of an array from the n bytes at a->data, and moves a->data to its elements. */
 static plumb_status read_header(struct npz_reader *r, struct array *a, uint64_t n) {
     const char *name = a->name.text;
     const uint8_t *p = a->data;
@@ -244,7 +250,7 @@ static plumb_status read_header(struct npz_reader *r, struct array *a, uint64_t 
     uint64_t total = 1, bytes;
     bool fits = true;
     for (uint32_t i = 0; i < a->n_dim; i++) {
-        uint32_t axis = fortran ? i : a->n_dim - 1 - i;   /* the fastest first */
+        uint32_t axis = fortran ? i : a->n_dim - 1 - i;   /* the fastest axis first */
         a->stride[axis] = total;
         fits = fits && mul_u64(total, a->dim[axis], &total);
     }
@@ -255,6 +261,7 @@ static plumb_status read_header(struct npz_reader *r, struct array *a, uint64_t 
     return PLUMB_OK;
 }
 
+/* Returns element i, counted in the order of the file. */
 static double element(const struct array *a, uint64_t i) {
     const uint8_t *p = a->data + i * a->size;
     switch (a->type[0] << 8 | a->type[1]) {
@@ -272,7 +279,7 @@ static double element(const struct array *a, uint64_t i) {
     }
 }
 
-/* "(1, 9, 576)" */
+/* Writes a shape such as "(1, 9, 576)".  Returns the text in buf. */
 static const char *show_shape(struct shown *buf, const struct array *a) {
     size_t n = 0;
     for (uint32_t i = 0; i < a->n_dim && n < sizeof buf->text - 24; i++)
@@ -286,7 +293,7 @@ static const char *show_shape(struct shown *buf, const struct array *a) {
 
 static bool has_heads(enum tap_id id) { return (id >= TAP_QCUR && id <= TAP_KQV_OUT); }
 
-/* Reads a whole number. */
+/* Reads element i as a whole number from 0 to most. */
 static plumb_status whole_number(struct npz_reader *r, const struct array *a, uint64_t i, int64_t most, int64_t *v) {
     double d = element(a, i);
     if (!(d >= 0 && d <= (double)most && d == floor(d)))
@@ -324,8 +331,9 @@ static plumb_status take_tokens(struct npz_reader *r) {
     return status;
 }
 
-/* The most tokens of an array whose axes need no knowledge of it.  Where there are ids it may be one less or a few more
- * than those: an engine that drops BOS, or feeds a token twice. */
+/* Sets r->n_token to the most tokens of an array whose token axis is clear from its shape alone.  If the ids are
+ * known, this may be one less than their number, or up to TRACE_MORE_TOKENS more: an engine may drop BOS or feed a
+ * token twice.  Otherwise the number of the ids is kept. */
 static plumb_status count_tokens(struct npz_reader *r) {
     uint64_t most = 0;
     for (size_t i = 0; i < r->n_array; i++) {
@@ -346,7 +354,7 @@ static plumb_status count_tokens(struct npz_reader *r) {
     return PLUMB_OK;
 }
 
-/* Which axis is what; -1: there is none. */
+/* The index of each axis; -1: there is none. */
 struct axes { int token, head, n; };
 
 static plumb_status find_axes(struct npz_reader *r, const struct array *a, struct axes *x) {
@@ -399,7 +407,7 @@ static plumb_status add_rows(struct npz_reader *r, const struct array *a) {
             values[j] = (float)element(a, at + head + j % n * a->stride[x.n]);
         }
         struct trace_row *row;
-        uint32_t pos = (uint32_t)(r->n_token - n_row + i);   /* one row of several tokens: the last one's */
+        uint32_t pos = (uint32_t)(r->n_token - n_row + i);   /* a single row is that of the last token */
         status = trace_new_row(r->t, a->id, a->layer, pos, &row);
         if (status == PLUMB_OK)
             status = trace_set_values(r->t, row, a->id, (uint32_t)n_head, (uint32_t)n, values, NULL,
@@ -415,7 +423,8 @@ static bool is_named(const struct member *m, const char *name) {
     return m->n_name == strlen(name) && memcmp(m->name, name, m->n_name) == 0;
 }
 
-/* Keeps the array of a member whose name says something; counts the others, and second names of one tap. */
+/* Keeps the array of a member that is a tap, the tokens or n_prompt.  Counts the others, and second names of a tap, as
+ * ignored. */
 static plumb_status read_member(struct npz_reader *r, const struct member *m) {
     struct array a = {.id = TAP_COUNT}, *to;
     show_bytes(&a.name, m->name, m->n_name);
@@ -440,7 +449,7 @@ static plumb_status read_member(struct npz_reader *r, const struct member *m) {
     if (to->data) return error_set(r->err, PLUMB_ERROR_METADATA, "there are two arrays of tokens or of n_prompt");
     plumb_status status = unpack(r, m, &a);
     if (status == PLUMB_OK) status = read_header(r, &a, m->n);
-    *to = a;   /* done frees it, whatever the status */
+    *to = a;   /* dump_read_npz frees it, whatever the status */
     return status;
 }
 

@@ -1,12 +1,12 @@
-/* A trace as JSON, one record a line; the schema is docs/trace.md. */
+/* Writes a trace as JSON, one record a line.  The schema is docs/trace.md. */
 #include "dump/dump.h"
 #include "trace/report.h"
 
 #include <math.h>
 #include <stdio.h>
 
-/* With enough digits to read back as it is: 9 for an f32, 17 for a double.  NaN and infinity are strings, which every
- * reader of JSON takes. */
+/* Writes a number with enough digits to restore it: 9 for an f32, 17 for a double.  NaN and infinity are written as
+ * strings, which every JSON reader accepts. */
 static void write_number(struct report_writer *w, double value, int n_digit) {
     if (isnan(value)) {
         report_bytes(w, "\"NaN\"", 5);
@@ -14,7 +14,7 @@ static void write_number(struct report_writer *w, double value, int n_digit) {
         if (value > 0) report_bytes(w, "\"Infinity\"", 10);
         else report_bytes(w, "\"-Infinity\"", 11);
     } else if (value == 0 && signbit(value)) {
-        report_bytes(w, "-0.0", 4);   /* "-0" is the integer 0 to Python */
+        report_bytes(w, "-0.0", 4);   /* Python reads "-0" as the integer 0 */
     } else {
         char text[40];
         int n = snprintf(text, sizeof text, "%.*g", n_digit, value);

@@ -1,4 +1,4 @@
-/* A trace as a table for people: one line for each tap, its statistics over all tokens. */
+/* Writes a trace as a table for people: one line for each tap, with its statistics over all tokens. */
 #include "base/math.h"
 #include "dump/dump.h"
 #include "trace/report.h"
@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdio.h>
 
-/* Of a tap's rows together; NAN where a row does not know.  entropy: mean over tokens and heads. */
+/* Statistics of all rows of a tap together; NAN if a row does not know them.  entropy: mean over tokens and heads. */
 struct total { double n, mean, rms, min, max, n_nan, n_inf, entropy; };
 
 static struct total total_of(const struct trace_tap *tap) {
@@ -15,7 +15,7 @@ static struct total total_of(const struct trace_tap *tap) {
     for (uint32_t i = 0; i < tap->n_row; i++) {
         const struct trace_row *row = &tap->rows[i];
         const struct trace_stats *s = &row->stats;
-        double n = (double)row->n_head * row->n - s->n_nan - s->n_inf;   /* mean and rms are of the finite ones */
+        double n = (double)row->n_head * row->n - s->n_nan - s->n_inf;   /* mean and rms are of the finite values */
         t.n_nan += s->n_nan;
         t.n_inf += s->n_inf;
         for (uint32_t h = 0; row->entropy && h < row->n_head; h++) t.entropy += (double)row->entropy[h];
@@ -64,7 +64,7 @@ void dump_write_table(const struct plumb_trace *t, plumb_write *write, void *use
         number(&w, total.rms);
         number(&w, total.min);
         number(&w, total.max);
-        /* The entropy has no column of its own: of all taps only this one has it. */
+        /* The entropy gets a line of its own instead of a column, since only kq_soft_max has it. */
         report_printf(&w, " %7.0f\n", total.n_nan + total.n_inf);
         if (tap->id == TAP_KQ_SOFT_MAX && !isnan(total.entropy)) {
             report_printf(&w, "%-15s %6u %9u %9.3g\n", "  entropy", tap->n_row, last->n_head, total.entropy);

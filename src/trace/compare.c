@@ -5,9 +5,9 @@
 
 /* ---- values, one by one ------------------------------------------------------------------------------------------ */
 
-/* Of one row. */
+/* Sums over one row. */
 struct row_sums {
-    double half_step;   /* what rounding to the sides' quanta can be off by */
+    double half_step;   /* largest |a - b| that rounding to the quanta of both sides can explain */
     double d2, b2;
     uint64_t n_value, n_bound;
     bool has_nan;
@@ -41,7 +41,8 @@ static void add_value(struct comparison *c, struct row_sums *sums, double a, dou
     add_max(c, d, a, b, pos, place);
 }
 
-/* One of a and b is the side's value, the other what it can be at most there: the cosine is not known. */
+/* Adds a value that only one side has.  One of a and b is the value, the other an upper bound of what the other side
+ * has there, so it cannot enter the cosine. */
 static void add_bound(struct comparison *c, struct row_sums *sums, double a, double b, uint32_t pos, uint32_t place) {
     double d = fabs(a - b) - sums->half_step;
     if (!isfinite(a) || !isfinite(b) || d < 0) return;
@@ -52,19 +53,19 @@ static void add_bound(struct comparison *c, struct row_sums *sums, double a, dou
     add_max(c, d, a, b, pos, place);
 }
 
-/* What the logits can be at most that a row does not have. */
+/* Returns an upper bound of the logits that a row does not have. */
 static double most_elsewhere(const struct comparison *c, const struct trace_row *row) {
     struct trace_value top[TRACE_TOP];
     uint32_t n = c->by_list ? trace_likeliest(row, top) : 0;
     return n > 0 ? (double)top[n - 1].value : INFINITY;
 }
 
-/* Both ascend, so one walk over both meets every place that they share. */
+/* Places ascend in both rows, so one pass over both meets every place that they share. */
 static void add_values(struct comparison *c, struct row_sums *sums, const struct trace_row *a,
                        const struct trace_row *b) {
     const uint64_t end = UINT64_MAX;
     uint64_t total_a = (uint64_t)a->n_head * a->n, total_b = (uint64_t)b->n_head * b->n;
-    bool padded = a->n > 0 && b->n > 0 && a->n_head == b->n_head && a->n != b->n;   /* attention: see compare_rows */
+    bool padded = a->n > 0 && b->n > 0 && a->n_head == b->n_head && a->n != b->n;   /* keys: see compare_rows */
     if (!padded && total_a > 0 && total_b > 0 && total_a != total_b) return;
     double most_a = most_elsewhere(c, a), most_b = most_elsewhere(c, b);
     for (uint32_t i = 0, j = 0; i < a->n_value || j < b->n_value;) {
@@ -88,15 +89,16 @@ static void add_values(struct comparison *c, struct row_sums *sums, const struct
     }
 }
 
-/* Below the smallest normal single nothing is to be had: some engines flush it to 0, and none rounds it well. */
+/* A difference below the smallest normal f32 counts as 0: some engines flush such values to 0, and none rounds them
+ * well. */
 static double ratio(double d, double scale) { return d < (double)FLT_MIN ? 0 : scale > 0 ? d / scale : INFINITY; }
 
 /* ---- statistics -------------------------------------------------------------------------------------------------- */
 
 static bool both_known(double a, double b) { return isfinite(a) && isfinite(b); }
 
-/* The largest of the relative differences; negative if there is none to be had.  Differences of mean and RMS never
- * exceed the RMS error of the values behind them. */
+/* Returns the largest of the relative differences; negative if no statistic is known on both sides.  Differences of
+ * mean and RMS never exceed the RMS error of the values behind them. */
 static double statistics_error(const struct trace_stats *a, const struct trace_stats *b) {
     double worst = -1, scale = isfinite(b->rms) ? b->rms : a->rms;
     if (both_known(a->rms, b->rms)) worst = fmax(worst, ratio(fabs(a->rms - b->rms), b->rms));
@@ -117,7 +119,8 @@ static bool counts_differ(const struct trace_stats *a, const struct trace_stats 
 void compare_rows(struct comparison *c, const struct trace_row *a, const struct trace_row *b) {
     struct row_sums sums = { .half_step = 0.5 * ((double)a->quantum + (double)b->quantum) };
     add_values(c, &sums, a, b);
-    /* Rounding adds quantum^2 / 12 to a square in the mean: b's norm is not known closer than that, nor is it 0. */
+    /* Rounding adds quantum^2 / 12 to the mean of the squares.  b's norm is uncertain by that much, so b must not count
+     * as 0. */
     sums.b2 += (double)(sums.n_value + sums.n_bound) * sums.half_step * sums.half_step / 3;
     uint64_t total_a = (uint64_t)a->n_head * a->n, total_b = (uint64_t)b->n_head * b->n;
     double worst = -1, n_held = (double)(sums.n_value + sums.n_bound);
@@ -136,7 +139,8 @@ void compare_rows(struct comparison *c, const struct trace_row *a, const struct 
     c->sum_error2 += worst * worst;
 }
 
-/* What the rows of a tap from pos first to last add up to; false unless all of them are there and known. */
+/* Computes the statistics of the rows of a tap from pos first to last, taken together.  Returns false if one of these
+ * rows is missing or no finite values are in them; a statistic that one row does not know is not finite. */
 static bool add_up(const struct trace_tap *tap, uint32_t first, uint32_t last, struct trace_row *sum) {
     double n_all = 0, mean = 0, square = 0, min = INFINITY, max = -INFINITY, n_nan = 0, n_inf = 0;
     uint64_t n_row = 0;
@@ -145,12 +149,12 @@ static bool add_up(const struct trace_tap *tap, uint32_t first, uint32_t last, s
         if (row->pos < first || row->pos > last || row->pos == TRACE_ALL_TOKENS) continue;
         double total = (double)row->n_head * row->n;
         const struct trace_stats *s = &row->stats;
-        double n = total - (s->n_nan > 0 ? s->n_nan : 0) - (s->n_inf > 0 ? s->n_inf : 0);   /* of the finite ones */
+        double n = total - (s->n_nan > 0 ? s->n_nan : 0) - (s->n_inf > 0 ? s->n_inf : 0);   /* finite values */
         n_row++;
         n_all += n;
         mean += n * s->mean;
         square += n * s->rms * s->rms;
-        min = fmin(min, isfinite(s->min) ? s->min : -INFINITY);   /* one unknown: all unknown */
+        min = fmin(min, isfinite(s->min) ? s->min : -INFINITY);   /* if one is not known, neither is the whole */
         max = fmax(max, isfinite(s->max) ? s->max : INFINITY);
         n_nan += s->n_nan;
         n_inf += s->n_inf;
@@ -161,7 +165,8 @@ static bool add_up(const struct trace_tap *tap, uint32_t first, uint32_t last, s
     return true;
 }
 
-/* Its last row if that is of all tokens together; *first and *last pos of its others, of `other`'s if it has none. */
+/* Returns the tap's row of all tokens together, which is its last; NULL if it has none.  Sets *first and *last to the
+ * first and last pos of its other rows, or of `other` if it has no others. */
 static const struct trace_row *all_tokens(const struct trace_tap *tap, const struct trace_tap *other, uint32_t *first,
                                           uint32_t *last) {
     if (tap->n_row == 0 || tap->rows[tap->n_row - 1].pos != TRACE_ALL_TOKENS) return NULL;
@@ -174,7 +179,7 @@ static const struct trace_row *all_tokens(const struct trace_tap *tap, const str
     return &tap->rows[tap->n_row - 1];
 }
 
-/* The row of all tokens together against the other side's sum, or against its own such row. */
+/* Compares the row of all tokens together with that of the other side, or with the sum of the other side's rows. */
 static void compare_sums(struct comparison *c, const struct trace_tap *a, const struct trace_tap *b) {
     uint32_t first, last;
     struct trace_row sum;

@@ -1,7 +1,8 @@
-/* How far one row, one tap, one trace is from another.
+/* Measures how far a row or a tap of one trace is from that of another.
  *
- * The relative RMS error of a tap is taken per token, |a - b| / |b| over the places that both have, and then as root
- * mean square over the tokens: a first token of huge activations, as trained models have them, must not hide the rest.
+ * The relative RMS error of a row is |a - b| / |b|, the norms being over the places that both have.  The error of a tap
+ * is the root mean square of its rows' errors.  A single norm over all tokens would be dominated by the first one,
+ * whose activations are huge in trained models.
  */
 #ifndef PLUMB_TRACE_COMPARE_H
 #define PLUMB_TRACE_COMPARE_H
@@ -9,44 +10,49 @@
 #include "trace/trace.h"
 
 struct comparison {
-    bool by_list;            /* in: see compare_rows */
-    uint64_t n_value;        /* compared, one by one */
-    uint64_t n_bound;        /* more, which one side alone has: held against what the other's can be at most */
+    bool by_list;            /* set by the caller: see compare_rows */
+    uint64_t n_value;        /* values that both sides have */
+    uint64_t n_bound;        /* values that only one side has, compared with an upper bound of the other's */
     uint32_t n_row;          /* rows compared, by values or by statistics */
-    double sum_error2;       /* of the rows' squared relative errors */
-    double sum_ab, sum_aa, sum_bb;
-    double max_d;            /* largest |a - b|, but for rounding */
+    double sum_error2;       /* sum of the rows' squared relative errors */
+    double sum_ab, sum_aa, sum_bb;   /* dot products of the n_value values, the finite ones */
+    double max_d;            /* largest |a - b|, less what rounding explains */
     uint32_t max_pos, max_place;
     double max_a, max_b;     /* the values there */
-    uint64_t n_nan;          /* places where the sides differ and one is NaN or infinite; each makes its row's error at
-                              * least 1, max_d infinite */
+    uint64_t n_nan;          /* places where the sides differ and one is NaN or infinite (max_d is then infinite), and
+                              * rows where only the counts of such values differ.  The row's error is then at least 1 */
 };
 
-/* A value that was rounded to a step (trace_row.quantum) stands for all within half a step of it: the distance of two
- * values is that of the nearest numbers that they can stand for.
+/* Compares two rows and adds the result to *c.  Compares the values at the places that both rows have.  Unless these
+ * are all the values of b, also compares the statistics that both know.  The larger of the two errors counts.
+ * Differences of mean and RMS are relative to b's RMS; they never exceed the RMS error.  Differences of min and max are
+ * relative to b's min and max, or to its RMS if that is larger.  NaN equals NaN.
  *
- * Adds a row: values where both have some at the same places and, unless these are all there are, the statistics that
- * both know; the larger error counts.  Differences of mean and RMS are taken relative to b's RMS (they never exceed the
- * RMS error), those of min and max relative to them, or to the RMS where that is larger.  NaN equals NaN.
+ * A value that was rounded to a step (trace_row.quantum) may stand for any number within half a step.  The difference
+ * of two values is that of the nearest numbers that they may stand for.
  *
- * Rows whose shapes differ in n alone are attention to fewer or more keys, by engines that pad and engines that do not:
- * keys that one side does not have are zeros there.  Other shapes that differ, and rows with nothing in common, add
- * nothing.
+ * If the shapes differ in n alone, the rows are taken for attention weights, n being the number of keys, of which an
+ * engine with a padded cache has more: keys that one side does not have are compared with 0.  If the shapes differ
+ * otherwise, or the rows have nothing in common, nothing is added.
  *
- * by_list: where a side has its likeliest logits (trace_likeliest), its others are no larger than the least of them;
- * what the other side alone has above that is as far off as that at least, and counts as if it were that far. */
+ * by_list: if a side's largest logits are known (trace_likeliest), the smallest of them is an upper bound of all logits
+ * that this side does not have.  If the other side has a value there that is above the bound, the two differ by at
+ * least its distance from the bound, and this distance counts. */
 void compare_rows(struct comparison *c, const struct trace_row *a, const struct trace_row *b);
-/* Compares all rows of a tap; *c is zero before, but for by_list. */
+/* Compares all rows of a tap.  *c must be zero except for by_list. */
 void compare_taps(struct comparison *c, const struct trace_tap *a, const struct trace_tap *b);
-/* The part of it that comes after the rows: one of all tokens together (TRACE_ALL_TOKENS) is held against the other's,
- * or against what the other's rows from its tap's first to its last pos add up to; it counts if its error is larger
- * than the rows'. */
+/* The last step of compare_taps, after the rows of single tokens.  Compares a row of all tokens together
+ * (TRACE_ALL_TOKENS) with that of the other side or, if this has none, with the statistics of its rows taken together,
+ * from the first to the last pos of the tap that has the row.  Its error counts if it is larger than that of the
+ * rows. */
 void compare_all_tokens(struct comparison *c, const struct trace_tap *a, const struct trace_tap *b);
-/* 0: equal.  INFINITY where a row of b is all zeros and a's is not.  NAN: nothing was compared. */
+/* Returns the relative error.  0: equal.  INFINITY: a row of b is all zeros and a's is not.  NAN: nothing was
+ * compared. */
 double compare_error(const struct comparison *c);
-/* log10 of an error, limited to 1e-7, below which it is the rounding of f32, and to 10, above which it says no more. */
+/* Returns log10 of an error.  The error is limited to at least 1e-7, since smaller ones are the rounding of f32, and to
+ * at most 10, since larger ones say no more. */
 double compare_log(double error);
-/* Of all values as two vectors; NAN without values or with a vector of zeros. */
+/* Returns the cosine of all compared values as two vectors; NAN if there are none, or if one vector is all zeros. */
 double compare_cosine(const struct comparison *c);
 
 #endif

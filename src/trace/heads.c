@@ -5,30 +5,32 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* The right order leaves less than this part of the errors, as the geometric mean over the taps: weights of 4 bits
- * leave a tenth, while numbers that fit in neither order give errors a few per cent apart. */
+/* Q and K are permuted if this leaves less than this fraction of the errors, as a geometric mean over the taps.  The
+ * right order leaves a tenth of them even with 4-bit weights.  If numbers fit in neither order, the two errors are only
+ * a few per cent apart. */
 #define CLEARLY 0.8
 
 bool heads_has_order(enum tap_id id) {
     return id == TAP_QCUR || id == TAP_KCUR || id == TAP_QCUR_ROPE || id == TAP_KCUR_ROPE;
 }
 
-/* Where the element at this place of transformers' row is in the GGUF's. */
+/* Returns the place in the GGUF's row of the element that is at this place in transformers' row. */
 static uint32_t place_in_gguf(uint32_t place, uint32_t head_dim) {
     uint32_t half = head_dim / 2, p = place % head_dim;
     return place - p + 2 * (p % half) + p / half;
 }
 
-/* Is it made of whole heads, as far as is known? */
+/* Returns false if the row is known not to consist of whole heads, or if nothing is known about it. */
 static bool has_heads(const struct trace_row *row, uint32_t head_dim) {
     uint64_t total = (uint64_t)row->n_head * row->n;
     if (total > 0) return total % head_dim == 0;
     return row->n_value > 0 && trace_place(row, row->n_value - 1) < UINT32_MAX - head_dim;
 }
 
-/* ---- which order ------------------------------------------------------------------------------------------------- */
+/* ---- finding the order ------------------------------------------------------------------------------------------- */
 
-/* The smallest row of one head: transformers' own rows have all heads side by side.  0: not known, or odd. */
+/* Returns the smallest n of the rows of Q and K.  It is head_dim unless all the rows are transformers' own, which have
+ * all heads side by side.  Returns 0 if it is not known or odd. */
 static uint32_t find_head_dim(const struct plumb_trace *t) {
     uint32_t head_dim = UINT32_MAX;
     for (size_t i = 0; i < t->n_tap; i++) {
@@ -40,7 +42,7 @@ static uint32_t find_head_dim(const struct plumb_trace *t) {
     return head_dim % 2 == 0 ? head_dim : 0;   /* UINT32_MAX is odd */
 }
 
-/* NAN if it is not there. */
+/* Returns the value at a place of a row; NAN if the row does not have it. */
 static double value_at(const struct trace_row *row, uint32_t place) {
     if (!row->places) return place < row->n_value ? (double)row->values[place] : (double)NAN;
     uint32_t low = 0, high = row->n_value;
@@ -52,8 +54,8 @@ static double value_at(const struct trace_row *row, uint32_t place) {
     return low < row->n_value && row->places[low] == place ? (double)row->values[low] : (double)NAN;
 }
 
-/* log10 of a tap's error in the order it has, less that in the other one: positive if the other fits better.  Only
- * values that the order moves are asked.  NAN: there are none to compare in one of the two. */
+/* Returns log10 of a tap's error as it is, minus log10 of its error when permuted: positive if the permuted tap fits
+ * better.  Only values that the permutation moves are compared.  NAN: one of the two has nothing to compare. */
 static double gain_of(const struct trace_tap *theirs, const struct trace_tap *ours, uint32_t head_dim) {
     double d2[2] = { 0 }, norm2[2] = { 0 };
     for (uint32_t i = 0; i < theirs->n_row; i++) {
@@ -88,9 +90,9 @@ uint32_t heads_permuted(const struct plumb_trace *theirs, const struct plumb_tra
     return n > 0 && gain > -log10(CLEARLY) * n ? head_dim : 0;
 }
 
-/* ---- to the other order ------------------------------------------------------------------------------------------ */
+/* ---- permuting Q and K ------------------------------------------------------------------------------------------- */
 
-/* *to gets values and places of its own; false if there is no memory for them. */
+/* Sets *to to a permuted copy of a row, with values and places of its own.  Returns false if out of memory. */
 static bool permute_row(struct trace_row *to, const struct trace_row *from, uint32_t head_dim) {
     uint32_t n = from->n_value;
     *to = *from;
@@ -102,7 +104,7 @@ static bool permute_row(struct trace_row *to, const struct trace_row *from, uint
     struct trace_value *all = alloc_array(n, sizeof *all);
     if (!to->values || !to->places || !all) {
         free(all);
-        return false;   /* what it got belongs to the row, which is counted and freed with the others */
+        return false;   /* heads_free frees what *to has got, since n_row counts this row too */
     }
     bool moves = has_heads(from, head_dim);
     for (uint32_t i = 0; i < n; i++) {
@@ -120,7 +122,7 @@ static bool permute_row(struct trace_row *to, const struct trace_row *from, uint
         to->n_head = (uint32_t)(total / head_dim);
         to->n = head_dim;
     }
-    if (n == total) {   /* their places are 0, 1, 2... */
+    if (n == total) {   /* the places are 0, 1, 2... */
         free(to->places);
         to->places = NULL;
     }

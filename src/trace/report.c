@@ -29,7 +29,7 @@ void report_bytes(struct report_writer *w, const char *bytes, size_t n) {
 }
 
 void report_printf(struct report_writer *w, const char *format, ...) {
-    for (bool again = true; again;) {   /* what does not fit behind the gathered bytes is tried on an empty buffer */
+    for (bool again = true; again;) {   /* text that does not fit is formatted again into an empty buffer */
         size_t room = sizeof w->buf - w->n;
         va_list args;
         va_start(args, format);
@@ -41,10 +41,10 @@ void report_printf(struct report_writer *w, const char *format, ...) {
     }
 }
 
-/* Bytes of the whole, valid character at s, 0 if there is none. */
+/* Returns the length in bytes of the character at s; 0 if no complete, valid character begins there. */
 static size_t character(const char *s, size_t n, uint32_t *cp) {
     char again[4];
-    size_t n_read = unicode_decode(s, n, cp);   /* lenient: overlong forms and surrogates pass */
+    size_t n_read = unicode_decode(s, n, cp);   /* accepts overlong forms and surrogates */
     bool valid = (*cp < 0xd800 || *cp > 0xdfff) && unicode_encode(*cp, again) == n_read
                  && memcmp(again, s, n_read) == 0;
     return valid ? n_read : 0;

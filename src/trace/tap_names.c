@@ -9,7 +9,8 @@ struct alias {
     enum tap_id id;
 };
 
-/* llama.cpp: embd was inp_embd, and the gated product ffn_gate_par, before graphs fused the two steps. */
+/* Other programs' names, but for those of modules in layers.  llama.cpp's older names are inp_embd, and ffn_gate_par
+ * for the gated product before graphs fused the two steps.  The last three are transformers' modules. */
 static const struct alias other_names[] = {
     { "inp_embd", TAP_EMBD },
     { "ffn_gate_par", TAP_FFN_SWIGLU },
@@ -19,7 +20,7 @@ static const struct alias other_names[] = {
     { "lm_head", TAP_RESULT_OUTPUT },
 };
 
-/* What follows "layers.N" in the module paths of transformers; a tap may have two names. */
+/* What follows "layers.N" in the module paths of transformers.  A tap may have two names. */
 static const struct alias modules[] = {
     { "", TAP_L_OUT },
     { ".input_layernorm", TAP_ATTN_NORM },
@@ -42,7 +43,7 @@ static bool starts_with(const char *bytes, size_t n, const char *start) {
     return strlen(start) <= n && memcmp(bytes, start, strlen(start)) == 0;
 }
 
-/* Numbers of names: 1 of taps' own, then those of other_names, then those of modules. */
+/* What tap_parse returns: 1 for plumb's own names, then a number for each of other_names, then for each of modules. */
 enum { OWN_NAME = 1, N_OTHER = sizeof other_names / sizeof *other_names, FIRST_MODULE = OWN_NAME + 1 + N_OTHER };
 
 bool tap_is_module(uint32_t number) { return number >= FIRST_MODULE; }
@@ -54,7 +55,7 @@ bool tap_find(const char *name, size_t n, enum tap_id *id) {
     return false;
 }
 
-/* The taps' own names and those of other_names. */
+/* Finds plumb's own names and other_names.  Returns what tap_parse returns. */
 static uint32_t find_name(const char *name, size_t n, enum tap_id *id) {
     if (tap_find(name, n, id)) return OWN_NAME;
     for (uint32_t i = 0; i < N_OTHER; i++) {
@@ -63,7 +64,7 @@ static uint32_t find_name(const char *name, size_t n, enum tap_id *id) {
     return 0;
 }
 
-/* Reads digits at name + *at, of a layer below TAP_MAX_LAYER. */
+/* Reads the digits of a layer at name + *at and advances *at.  Returns false unless it is below TAP_MAX_LAYER. */
 static bool read_layer(const char *name, size_t n, size_t *at, int32_t *layer) {
     size_t first = *at;
     for (*layer = 0; *at < n && name[*at] >= '0' && name[*at] <= '9' && *layer < TAP_MAX_LAYER; ++*at) {
@@ -74,7 +75,7 @@ static bool read_layer(const char *name, size_t n, size_t *at, int32_t *layer) {
 
 uint32_t tap_parse(const char *name, size_t n, enum tap_id *id, int32_t *layer) {
     static const char *const prefixes[] = { "base_model.", "model.", "language_model.", "module." };
-    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes;) {   /* "base_model.model.model." is three of them */
+    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes;) {   /* "base_model.model.model." has three prefixes */
         if (starts_with(name, n, prefixes[i])) {
             name += strlen(prefixes[i]);
             n -= strlen(prefixes[i]);
@@ -94,7 +95,7 @@ uint32_t tap_parse(const char *name, size_t n, enum tap_id *id, int32_t *layer) 
     *layer = -1;
     uint32_t number = find_name(name, n, id);
     if (number > 0) return tap_spec(*id)->in_layer ? 0 : number;
-    /* The layer follows a "-"; or a "_" or "." in the names of numpy.savez and others that cannot have one. */
+    /* The layer follows a "-", or a "_" or "." where names cannot contain a "-", as with numpy.savez. */
     size_t digits = n;
     while (digits > 0 && name[digits - 1] >= '0' && name[digits - 1] <= '9') digits--;
     if (digits < 2 || !strchr("-_.", name[digits - 1]) || name[digits - 1] == 0) return 0;
@@ -123,8 +124,9 @@ const char *tap_show_inputs(struct tap_inputs_text *buf, enum tap_id id) {
 
 /* ---- patterns --------------------------------------------------------------------------------------------------- */
 
-/* A star takes as little as it can and one byte more whenever the rest fails; going back to the last star is enough,
- * so the time is at most the product of the lengths. */
+/* Returns true if text matches the n bytes of a pattern.  A star first matches as little as possible, then one more
+ * byte each time the rest fails.  Only the last star has to be tried again, so the time is at most the product of the
+ * lengths. */
 static bool matches(const char *pattern, size_t n, const char *text) {
     size_t p = 0, star = SIZE_MAX;
     const char *after_star = NULL;
@@ -146,7 +148,7 @@ static bool matches(const char *pattern, size_t n, const char *text) {
     return p == n;
 }
 
-/* Is this pattern another program's name of the tap?  Without a layer it is that of every layer. */
+/* Returns true if the pattern is another program's name of the tap.  A name without a layer is that of every layer. */
 static bool is_alias(const char *pattern, size_t n, enum tap_id id, int32_t layer) {
     enum tap_id named;
     int32_t at;
@@ -159,14 +161,15 @@ static bool is_alias(const char *pattern, size_t n, enum tap_id id, int32_t laye
     return false;
 }
 
-/* n: bytes of one pattern. */
+/* Matches one pattern.  n: its bytes. */
 static bool matches_one(const char *pattern, size_t n, enum tap_id id, int32_t layer) {
     struct tap_text full;
     const char *name = memchr(pattern, '-', n) ? tap_show(&full, id, layer) : tap_spec(id)->name;
     return matches(pattern, n, name) || is_alias(pattern, n, id, layer);
 }
 
-/* The next pattern at *at and its length; *at goes behind it, or becomes NULL. */
+/* Returns the pattern at *at, without spaces around it, and its length in *n.  Moves *at to the next pattern; NULL if
+ * it was the last. */
 static const char *next_pattern(const char **at, size_t *n) {
     const char *pattern = *at + strspn(*at, " ");
     *n = strcspn(pattern, ",");

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Tokens of each side whose texts are looked at: what is wrong with a prompt shows in its beginning. */
+/* How many tokens of each side have their texts compared.  A mistake in a prompt shows near its beginning. */
 enum { LOOKED_AT = 4096 };
 
 /* ---- texts of tokens --------------------------------------------------------------------------------------------- */
@@ -14,7 +14,7 @@ static const char *own_piece(const struct plumb_trace *trace, uint32_t i) {
     return trace->pieces && trace->pieces[i] ? trace->pieces[i] : NULL;
 }
 
-/* The piece of an id that the trace has somewhere. */
+/* Returns the text of an id from anywhere in the trace; NULL if it has none. */
 static const char *find_piece(const struct plumb_trace *trace, int32_t id) {
     for (uint32_t i = 0; trace->pieces && trace->tokens && i < trace->n_token && i < LOOKED_AT; i++) {
         if (trace->tokens[i] == id && trace->pieces[i]) return trace->pieces[i];
@@ -22,11 +22,12 @@ static const char *find_piece(const struct plumb_trace *trace, int32_t id) {
     return trace_text(trace, id);
 }
 
-/* A piece as it is shown: control characters escaped, which those of traces are already.  Foreign pieces may be the
- * vocabulary's raw texts, in which other characters stand for a space and for the end of a line. */
+/* Writes a piece as people read it and returns its length.  Escapes bytes below 0x20, which pieces of traces have
+ * escaped already.  Pieces of other engines may be raw texts of the vocabulary, where other characters stand for a
+ * space and for the end of a line. */
 static size_t plain(const char *piece, size_t n_piece, char *buf, size_t cap) {
     static const struct { const char *raw, *text; } stand_ins[] = {
-        { "\xe2\x96\x81", " " }, { "\xc4\xa0", " " }, { "\xc4\x8a", "\\n" },   /* SPM's, byte-level BPE's */
+        { "\xe2\x96\x81", " " }, { "\xc4\xa0", " " }, { "\xc4\x8a", "\\n" },   /* one of SPM, two of byte-level BPE */
         { "\n", "\\n" }, { "\t", "\\t" }, { "\r", "\\r" },
     };
     size_t n = 0;
@@ -49,9 +50,9 @@ static size_t plain(const char *piece, size_t n_piece, char *buf, size_t cap) {
     return n;
 }
 
-/* Of the vocabulary; -1 if there is none or the id is not in it. */
+/* Like tokens_piece, from the vocabulary alone; -1 if there is none or the id is not in it. */
 static int64_t vocabulary_piece(const struct tokenizer *t, int32_t id, char *buf, size_t cap) {
-    char raw[256];   /* more of a token is not looked at */
+    char raw[256];   /* a longer text is cut */
     int64_t n = t ? tokenizer_piece(t, id, true, raw, sizeof raw) : -1;
     if (n < 0) return -1;
     return (int64_t)plain(raw, n < (int64_t)sizeof raw ? (size_t)n : sizeof raw, buf, cap);
@@ -66,14 +67,14 @@ int64_t tokens_piece(const struct plumb_trace *a, const struct plumb_trace *b, c
     return piece ? (int64_t)plain(piece, strlen(piece), buf, cap) : -1;
 }
 
-/* One list, without the BOS tokens that it begins with. */
+/* The tokens of one side, without the BOS tokens that they begin with. */
 struct side {
     const struct plumb_trace *trace, *other;
     const struct tokenizer *t;
-    uint32_t n_bos, n;       /* tokens left out, tokens left */
+    uint32_t n_bos, n;       /* BOS tokens left out, tokens left */
     const int32_t *ids;      /* (n) */
-    char *text;              /* of min(n, LOOKED_AT) tokens */
-    size_t n_text, part_at;  /* part_at: where the token begins at which the lists part */
+    char *text;              /* (n_text) text of the first min(n, LOOKED_AT) tokens, and a final 0 */
+    size_t n_text, part_at;  /* part_at: offset in text of the first token that differs */
 };
 
 static int64_t side_piece(const struct side *s, uint32_t i, char *buf, size_t cap) {
@@ -84,7 +85,7 @@ static int64_t side_piece(const struct side *s, uint32_t i, char *buf, size_t ca
     return tokens_piece(s->trace, s->other, NULL, s->ids[i], buf, cap);
 }
 
-/* *known is false if a text is not known. */
+/* Sets s->text.  part: index of the first token that differs.  *known is false if the text of a token is not known. */
 static plumb_status side_read(struct side *s, uint32_t part, bool *known, struct error *err) {
     uint64_t total = 0;
     *known = true;
@@ -105,18 +106,19 @@ static plumb_status side_read(struct side *s, uint32_t part, bool *known, struct
     return PLUMB_OK;
 }
 
-/* ---- what each kind looks like ----------------------------------------------------------------------------------- */
+/* ---- recognizing each kind --------------------------------------------------------------------------------------- */
 
 static bool same_ids(const int32_t *x, const int32_t *y, uint32_t n) { return memcmp(x, y, n * sizeof *x) == 0; }
 
-/* Is the token at `part` of one list all that it has more than the other? */
+/* Returns true if `with` is `without` with one token inserted at index part, as far as both go on. */
 static bool is_one_more(const struct plumb_trace *with, const struct plumb_trace *without, uint32_t part) {
     uint32_t n_with = with->n_token - part - 1, n_without = without->n_token - part;
     uint32_t n = n_with < n_without ? n_with : n_without;
     return n > 0 && same_ids(with->tokens + part + 1, without->tokens + part, n);
 }
 
-/* Is the token a special one, spelled out by the other list where they part? */
+/* Returns true if the first token that differs is a special token on one side, and the other side spells out its
+ * text. */
 static bool is_spelled(const struct side *special, const struct side *spelled, uint32_t part) {
     char piece[128];
     if (part >= special->n || part >= LOOKED_AT) return false;
@@ -135,14 +137,15 @@ static bool has_space_more(const struct side *with, const struct side *without) 
         && memcmp(with->text + 1, without->text, without->n_text) == 0;
 }
 
-/* What only this way of writing chats has. */
+/* Marks that only one family of chat templates uses. */
 static const struct { const char *mark, *family; } templates[] = {
     { "<|im_start|>", "ChatML" }, { "<|start_header_id|>", "Llama 3" }, { "[INST]", "Llama 2 or Mistral" },
     { "<start_of_turn>", "Gemma" }, { "<|user|>", "Zephyr or Phi-3" }, { "### Instruction", "Alpaca" },
     { "USER:", "Vicuna" },
 };
 
-/* Index of the family, and how many turns there are; the number of families if it is none. */
+/* Returns the index of the family, or the number of families if no mark is found.  Sets *n_turn to how often the mark
+ * is there. */
 static size_t find_template(const struct side *s, uint32_t *n_turn) {
     *n_turn = 0;
     size_t i = 0, n = sizeof templates / sizeof *templates;
@@ -197,7 +200,7 @@ static void name_text(struct tokens_difference *out, const struct side *a, const
     }
 }
 
-/* A token that is nothing but spaces: there twice it is two spaces, not a token that was fed again. */
+/* Returns true if a token is nothing but spaces.  Two of these in a row are plain text, not a token fed again. */
 static bool is_blank(const struct plumb_trace *a, const struct plumb_trace *b, const struct tokenizer *t, int32_t id) {
     char piece[8];
     int64_t n = tokens_piece(a, b, t, id, piece, sizeof piece);
@@ -207,7 +210,7 @@ static bool is_blank(const struct plumb_trace *a, const struct plumb_trace *b, c
     return n > 0;
 }
 
-/* One token more on one side.  True if it is BOS or a repetition. */
+/* Handles one extra token on one side.  Returns true if it is BOS or repeats the token before. */
 static bool name_one_more(struct tokens_difference *out, const struct plumb_trace *a, const struct plumb_trace *b,
                           const struct tokenizer *t, int32_t bos) {
     uint32_t part = out->first;
@@ -244,7 +247,8 @@ static uint32_t first_difference(const int32_t *x, uint32_t n_x, const int32_t *
     return i;
 }
 
-/* By the texts without the BOS tokens in front.  only_special: looks for special tokens that are spelled out. */
+/* Compares the texts without the BOS tokens in front.  only_special: only looks for special tokens that one side spells
+ * out. */
 static plumb_status name_by_texts(struct tokens_difference *out, const struct plumb_trace *a,
                                   const struct plumb_trace *b, const struct tokenizer *t, int32_t bos,
                                   bool only_special, struct error *err) {
@@ -285,7 +289,7 @@ plumb_status tokens_compare(struct tokens_difference *out, const struct plumb_tr
         else say(out, TOKENS_PREFIX, a->n_token < b->n_token ? "A is the beginning of B: its tokens are compared"
                  : "B is the beginning of A: its tokens are compared");
         const struct plumb_trace *longer = a->n_token > b->n_token ? a : b;
-        uint32_t n = out->first;   /* of the shorter one */
+        uint32_t n = out->first;   /* length of the shorter one */
         if (n > 0 && longer->n_token == n + 1 && longer->tokens[n] == longer->tokens[n - 1]) {
             say(out, TOKENS_PREFIX, longer == a ? "; A has its last token twice" : "; B has its last token twice");
         }

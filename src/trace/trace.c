@@ -13,7 +13,7 @@ static plumb_status out_of_memory(struct plumb_trace *t, uint64_t n, const char 
     return error_set(&t->err, PLUMB_ERROR_MEMORY, "out of memory: %llu %s", (unsigned long long)n, what);
 }
 
-/* ---- the whole -------------------------------------------------------------------------------------------------- */
+/* ---- the whole trace -------------------------------------------------------------------------------------------- */
 
 plumb_trace *plumb_trace_create(void) {
     plumb_trace *t = calloc(1, sizeof *t);
@@ -78,7 +78,7 @@ plumb_status trace_set_source(struct plumb_trace *t, const char *source, size_t 
     return PLUMB_OK;
 }
 
-/* Control characters as \n or \x1b, a final 0; NULL if there is no memory. */
+/* Returns a new string in which control characters are written as \n or \x1b; NULL if there is no memory. */
 static char *escaped(const char *bytes, size_t n) {
     char *text = alloc_array((uint64_t)n * 4 + 1, 1), *out = text;
     if (!text) return NULL;
@@ -111,7 +111,7 @@ plumb_status trace_set_piece(struct plumb_trace *t, uint32_t i, const char *byte
     return PLUMB_OK;
 }
 
-/* Index of the first text not before id. */
+/* Returns the index of the first text whose id is not below this one. */
 static size_t text_index(const struct plumb_trace *t, int32_t id) {
     size_t low = 0, high = t->n_text;
     while (low < high) {
@@ -154,7 +154,7 @@ void trace_ignore(struct plumb_trace *t, const char *name, size_t n) {
 
 /* ---- taps and rows ---------------------------------------------------------------------------------------------- */
 
-/* Index of the first tap not before (id, layer). */
+/* Returns the index of the first tap that is not before (id, layer). */
 static size_t tap_index(const struct plumb_trace *t, enum tap_id id, int32_t layer) {
     uint64_t order = tap_order(id, layer);
     size_t low = 0, high = t->n_tap;
@@ -171,7 +171,7 @@ const struct trace_tap *trace_find_tap(const struct plumb_trace *t, enum tap_id 
     return i < t->n_tap && t->taps[i].id == id && t->taps[i].layer == layer ? &t->taps[i] : NULL;
 }
 
-/* Index of the first row not before pos.  Rows mostly come in order: the end is looked at first. */
+/* Returns the index of the first row that is not before pos.  Checks the end first, since rows mostly come in order. */
 static uint32_t row_index(const struct trace_tap *tap, uint32_t pos) {
     if (tap->n_row == 0 || tap->rows[tap->n_row - 1].pos < pos) return tap->n_row;
     uint32_t low = 0, high = tap->n_row - 1;
@@ -260,7 +260,7 @@ static int by_id(const void *a, const void *b) {
     return (p->id > q->id) - (p->id < q->id);
 }
 
-/* Once, as files may have rows in any order: inserting each would take a time that grows with their square. */
+/* Files may have rows in any order.  Sorting once avoids the quadratic time of inserting each at its place. */
 plumb_status trace_sort(struct plumb_trace *t) {
     if (t->unsorted_texts) qsort(t->texts, t->n_text, sizeof *t->texts, by_id);
     t->unsorted_texts = false;
@@ -270,8 +270,8 @@ plumb_status trace_sort(struct plumb_trace *t) {
 
 /* ---- statistics ------------------------------------------------------------------------------------------------- */
 
-/* Eight sums side by side, as wide as two registers of any vector unit: one after the other they would wait for each
- * other.  The order of the additions is fixed by the source, so all hosts agree. */
+/* Eight independent accumulators.  In a single one, each addition would have to wait for the one before.  The source
+ * fixes the order of the additions, so all hosts get the same result. */
 enum { N_LANE = 8 };
 
 static struct trace_stats finish(uint64_t n, uint64_t n_nan, uint64_t n_inf, double sum, double square, double min,
@@ -287,7 +287,7 @@ static struct trace_stats finish(uint64_t n, uint64_t n_nan, uint64_t n_inf, dou
     return s;
 }
 
-/* The same where some values are NaN or infinite. */
+/* Like trace_stats_of, for values of which some are NaN or infinite. */
 static struct trace_stats stats_of_finite(const float *values, size_t n) {
     uint64_t n_nan = 0, n_inf = 0;
     double sum = 0, square = 0, min = INFINITY, max = -INFINITY;
@@ -337,7 +337,7 @@ struct trace_stats trace_stats_of(const float *values, size_t n) {
         min[0] = min[k] < min[0] ? min[k] : min[0];
         max[0] = max[k] > max[0] ? max[k] : max[0];
     }
-    /* Squares of finite singles cannot overflow a double: an infinite sum, or none, comes from the values. */
+    /* Squares of finite f32 cannot overflow a double, so the sum is not finite only if some of the values are not. */
     if (!isfinite(square[0])) return stats_of_finite(values, n);
     return finish(n, 0, 0, sum[0], square[0], (double)min[0], (double)max[0]);
 }
@@ -367,19 +367,19 @@ uint32_t trace_likeliest(const struct trace_row *row, struct trace_value top[TRA
     return is_whole || n < row->n_top ? n : row->n_top;
 }
 
-/* Statistics of the same n values and n_zero zeros. */
+/* s: statistics of n values.  Returns those of the same values and n_zero zeros. */
 static struct trace_stats with_zeros(struct trace_stats s, double n, double n_zero) {
     double n_finite = n - s.n_nan - s.n_inf;
-    if (isnan(n_finite)) n_finite = n;   /* the counts are not known: there are none, mostly */
+    if (isnan(n_finite)) n_finite = n;   /* the counts are not known; mostly they are 0 */
     if (n_finite <= 0) return (struct trace_stats) { 0, 0, 0, 0, s.n_nan, s.n_inf };
     s.mean *= n_finite / (n_finite + n_zero);
     s.rms *= math_sqrt(n_finite / (n_finite + n_zero));
-    s.min = s.min > 0 ? 0 : s.min;   /* NAN stays unknown */
+    s.min = s.min > 0 ? 0 : s.min;   /* NAN (not known) stays NAN */
     s.max = s.max < 0 ? 0 : s.max;
     return s;
 }
 
-/* -sum p ln p of (n) probabilities, in nats; 0 ln 0 is 0. */
+/* Returns -sum p ln p of (n) probabilities, in nats; 0 ln 0 is 0. */
 static float entropy_of(const float *p, size_t n) {
     double sum = 0;
     for (size_t i = 0; i < n; i++) {
@@ -400,9 +400,9 @@ static plumb_status set_entropy(struct plumb_trace *t, struct trace_row *row, co
 
 /* ---- values ----------------------------------------------------------------------------------------------------- */
 
-/* Gives a row of kq_soft_max as many keys as there are tokens: drops values of keys that a padded cache has beyond
- * them.  Keys that are missing are 0, but no value is made up for them: that could take far more memory than the file
- * has bytes. */
+/* Gives a row of kq_soft_max as many keys as there are tokens.  Drops the values of keys that a padded cache has beyond
+ * them.  The weights of missing keys are 0, but no values are stored for them: these could take far more memory than
+ * the file has bytes. */
 static plumb_status canonical_keys(struct plumb_trace *t, struct trace_row *row) {
     uint32_t n = row->n, n_key = t->n_token;
     if (n_key == 0 || n == 0 || n == n_key || row->pos == TRACE_ALL_TOKENS) return PLUMB_OK;
@@ -435,7 +435,7 @@ static plumb_status canonical_keys(struct plumb_trace *t, struct trace_row *row)
         row->stats = with_zeros(row->stats, (double)row->n_head * n, (double)row->n_head * (n_key - n));
     } else if (was_whole) {
         row->stats = trace_stats_of(row->values, n_kept);
-    } else {   /* what was dropped were zeros, in a right engine */
+    } else {   /* a correct engine has only zeros for the dropped keys */
         row->stats.mean *= (double)n / n_key;
         row->stats.rms *= math_sqrt((double)n / n_key);
         row->stats.min = NAN;
@@ -473,7 +473,7 @@ plumb_status trace_set_values(struct plumb_trace *t, struct trace_row *row, enum
     row->n_value = n_value;
     row->n_head = size > 0 ? n_head : 0;
     row->n = size > 0 ? n : 0;
-    if (size > 0 && n_value == size) {   /* so places, if given, are 0, 1, 2... */
+    if (size > 0 && n_value == size) {   /* places, if given, can only be 0, 1, 2... */
         free(row->places);
         row->places = NULL;
         if (isnan(row->stats.rms)) row->stats = trace_stats_of(values, n_value);
@@ -523,10 +523,10 @@ plumb_status plumb_trace_set_tokens(plumb_trace *t, const int32_t *ids, size_t n
 
 /* ---- recording -------------------------------------------------------------------------------------------------- */
 
-/* Of the tokens at these places, for whoever lacks the vocabulary. */
+/* Stores the texts of the likeliest tokens, for readers of the trace that do not have the vocabulary. */
 static plumb_status keep_texts(struct plumb_trace *t, const struct trace_value *top, uint32_t n_top) {
     for (uint32_t i = 0; t->vocab.t && i < n_top; i++) {
-        char piece[256];   /* more of a token is not looked at */
+        char piece[256];   /* a longer text is cut */
         int32_t id = (int32_t)top[i].place;
         size_t at = text_index(t, id);
         if (at < t->n_text && t->texts[at].id == id) continue;
@@ -537,7 +537,7 @@ static plumb_status keep_texts(struct plumb_trace *t, const struct trace_value *
     return PLUMB_OK;
 }
 
-/* The first n_first of a token's logits and the likeliest tokens', which tell more of them than any others. */
+/* Stores the first n_first logits of a token and its n_top largest ones, which say more about it than any others. */
 static plumb_status keep_likeliest(struct plumb_trace *t, struct trace_row *row, const float *logits,
                                    uint32_t n_first, struct trace_value *top, uint32_t n_top) {
     row->n_top = n_top;
@@ -558,7 +558,8 @@ static plumb_status keep_likeliest(struct plumb_trace *t, struct trace_row *row,
     return PLUMB_OK;
 }
 
-/* One token's (n_head, n_data) values; keys from n_data to n, of tokens that are still to come, are 0. */
+/* Adds the row of one token.  data: (n_head, n_data).  The keys from n_data to n belong to tokens that are still to
+ * come; their values are 0. */
 static plumb_status add_row(struct plumb_trace *t, enum tap_id id, int32_t layer, uint32_t pos, uint32_t n_head,
                             uint32_t n, uint32_t n_data, const float *data) {
     struct trace_row *row;
