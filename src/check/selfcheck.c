@@ -25,7 +25,7 @@ void check_set(struct check *c, enum verdict verdict, const char *format, ...) {
 void check_detail(struct check *c, const char *format, ...) {
     uint32_t i = c->n_detail++;
     if (i >= SELFCHECK_MAX_DETAIL || c->out_of_memory) return;
-    if ((i & (i - 1)) == 0) {   /* the capacity is a power of two: it is used up, double it */
+    if ((i & (i - 1)) == 0) {   /* full at 0 and at powers of two: double the capacity */
         void *more = realloc(c->details, (i == 0 ? 1 : 2 * (size_t)i) * sizeof *c->details);
         c->out_of_memory = !more;
         if (!more) return;
@@ -345,7 +345,7 @@ static void do_tensors(struct selfcheck *s, struct check *c) {
     if (status == PLUMB_ERROR_MEMORY) s->status = error_set(s->err, status, "%s", err.message);
     if (status == PLUMB_OK) check_set(c, VERDICT_OK, "%zu tensors: none is missing, unknown, transposed or of another "
                                       "shape", s->n_stats);
-    else if (c->n_detail == 0) check_set(c, VERDICT_FAIL, "%s", err.message);   /* a key */
+    else if (c->n_detail == 0) check_set(c, VERDICT_FAIL, "%s", err.message);   /* in a key, not in a tensor */
     else check_set(c, VERDICT_FAIL, "%u tensors are missing, unknown or of a wrong shape", c->n_detail);
 }
 

@@ -78,7 +78,7 @@ plumb_status tensor_stats_of(struct tensor_stats *s, const struct gguf_tensor *t
 void selfcheck_statistics(struct check *c, const struct tensor_stats *stats, size_t n);
 /* The RMS of every tensor is near that of the same tensor in the other layers. */
 void selfcheck_layers(struct check *c, const struct tensor_stats *stats, size_t n);
-/* Norm weights have a usual RMS and lie around 1, not around 0. */
+/* Norm weights have a usual RMS, and most norms do not lie around 0. */
 void selfcheck_norms(struct check *c, const struct tensor_stats *stats, size_t n);
 /* The embeddings are there, and the output matrix, tied to them or not, is not all zeros. */
 void selfcheck_head(struct check *c, const struct tensor_stats *stats, size_t n);

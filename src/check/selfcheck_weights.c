@@ -73,7 +73,7 @@ plumb_status tensor_stats_of(struct tensor_stats *s, const struct gguf_tensor *t
     return PLUMB_OK;
 }
 
-/* ---- the kind of a tensor, by its name---------------------------------------------------------------------------- */
+/* ---- the kind of a tensor, by its name --------------------------------------------------------------------------- */
 
 static bool is_norm(const struct tensor_stats *s) { return gguf_name_ends(s->tensor, "norm.weight"); }
 static bool is_bias(const struct tensor_stats *s) { return gguf_name_ends(s->tensor, ".bias"); }
