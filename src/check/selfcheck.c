@@ -1,4 +1,5 @@
-/* See selfcheck.h: the table of checks, the runs they look at, the report; then the checks of a pass. */
+/* See selfcheck.h.  This file has the checks of a pass, the runs that they look at, the table of all checks, and the
+ * report. */
 #include "check/selfcheck.h"
 
 #include "forward/forward.h"
@@ -24,7 +25,7 @@ void check_set(struct check *c, enum verdict verdict, const char *format, ...) {
 void check_detail(struct check *c, const char *format, ...) {
     uint32_t i = c->n_detail++;
     if (i >= SELFCHECK_MAX_DETAIL || c->out_of_memory) return;
-    if ((i & (i - 1)) == 0) {   /* full at every power of two */
+    if ((i & (i - 1)) == 0) {   /* full at 0 and at powers of two: double the capacity */
         void *more = realloc(c->details, (i == 0 ? 1 : 2 * (size_t)i) * sizeof *c->details);
         c->out_of_memory = !more;
         if (!more) return;
@@ -38,7 +39,7 @@ void check_detail(struct check *c, const char *format, ...) {
 
 /* ---- checks of a pass -------------------------------------------------------------------------------------------- */
 
-/* Head h of a row. */
+/* The row->n values of head h of a row. */
 static const float *head_of(const struct trace_row *row, uint32_t h) { return row->values + (size_t)h * row->n; }
 
 static double length_of(const float *x, uint32_t n) {
@@ -47,7 +48,7 @@ static double length_of(const float *x, uint32_t n) {
     return sqrt(sum);
 }
 
-/* sin and cos are rounded to f32, and so is every product: 2e-7 is what is seen. */
+/* sin, cos and every product are rounded to f32: the observed error is 2e-7. */
 #define ROPE_BOUND 1e-5
 
 void selfcheck_rope(struct check *c, const struct plumb_trace *t) {
@@ -83,10 +84,10 @@ void selfcheck_rope(struct check *c, const struct plumb_trace *t) {
     else check_set(c, VERDICT_FAIL, "%u of %zu heads are not as long after RoPE as before", c->n_detail, n_head);
 }
 
-/* A row of n f32 weights, each rounded to 6e-8 of itself. */
+/* Each of the n weights of a row is rounded to f32, with a relative error of 6e-8. */
 #define SOFTMAX_BOUND 1e-5
 
-/* Attention weights of one head; tells what is wrong with them.  Returns how far their sum is from 1. */
+/* Checks the attention weights of one head and reports what is wrong with them.  Returns |sum - 1|. */
 static double check_weights(struct check *c, int32_t layer, const struct trace_row *row, uint32_t h) {
     const float *w = head_of(row, h);
     double sum = 0;
@@ -121,9 +122,11 @@ void selfcheck_softmax(struct check *c, const struct plumb_trace *t) {
     else check_set(c, VERDICT_FAIL, "%u of %zu rows of attention weights are wrong", c->n_detail, n_row);
 }
 
-/* V is kept in 16-bit codes: half a code of the head's largest, and what f32 rounds of the one weight's. */
+/* The KV cache stores V as 16-bit codes.  The error is at most half a code, relative to the head's largest value, plus
+ * the f32 rounding of the single attention weight. */
 #define V_BOUND 1.6e-5
-/* Are head_a of a tap's first token and head_b of another's the same, within bound times its largest? */
+/* For the first token, are head_a of tap a and head_b of tap b the same, within bound times the largest value of
+ * head_b?  If not, reports the first difference. */
 static bool same_head(struct check *c, const struct trace_tap *a, uint32_t head_a, const struct trace_tap *b,
                       uint32_t head_b, double bound) {
     const float *x = head_of(&a->rows[0], head_a), *y = head_of(&b->rows[0], head_b);
@@ -183,12 +186,12 @@ void selfcheck_logits(struct check *c, const float *a, const float *b, uint32_t 
                    (unsigned long long)n_token * n_vocab);
 }
 
-/* Of the whole pass, and of each layer from the same input: activations are rounded to 16 bits, sums are f32.  SmolLM2
- * has 5e-4 and 3e-4 in its worst tap. */
+/* The largest relative error of the whole pass, and of each layer given the same input.  It is not 0 because the fast
+ * pass rounds activations to 16 bits and sums in f32.  SmolLM2 has 5e-4 and 3e-4 in its worst tap. */
 #define REFERENCE_BOUND 0.01
 #define LAYER_BOUND 0.003
 
-/* Where a tap is NaN or infinite first. */
+/* Finds the first value of a tap that is NaN or infinite; false if there is none. */
 static bool find_bad(const struct trace_tap *tap, uint32_t *pos, uint32_t *place) {
     for (uint32_t row = 0; row < tap->n_row; row++) {
         for (uint32_t i = 0; i < tap->rows[row].n_value; i++) {
@@ -250,22 +253,23 @@ struct selfcheck {
     const struct selfcheck_input *in;
     const plumb_report *report;
     struct error *err;
-    double done, share;          /* of the whole, before the check that runs, and of it */
+    double done, share;          /* parts of all the work, 0..1: done before the current check, and its own */
     size_t n_stats;
     struct tensor_stats *stats;  /* (n_stats) of all tensors */
-    uint32_t n_token;            /* fed by every run */
+    uint32_t n_token;            /* how many of ids every run is fed */
     int32_t ids[MAX_TOKEN];
-    float *logits, *other;       /* (n_token, n_vocab): of the first run, and of the one held against it */
-    struct plumb_trace *fast;    /* of the first run */
-    bool cannot_run;             /* there is no first run, *err says why */
+    float *logits, *other;       /* (n_token, n_vocab) of the first run, and of the run compared with it */
+    struct plumb_trace *fast;    /* trace of the first run */
+    bool cannot_run;             /* the first run was not possible; *err says why */
     plumb_status status;
 };
 
+/* part: how much of the current check is done, 0..1. */
 static void progress(struct selfcheck *s, double part) {
     if (s->report->on_progress) s->report->on_progress(s->report->user, s->done + s->share * part);
 }
 
-/* A text's tokens, as many as cost about 4 G multiplications, 2 at least. */
+/* Chooses the tokens of a text: as many as cost about 4 G multiplications, 2 to MAX_TOKEN. */
 static plumb_status choose_tokens(struct selfcheck *s) {
     static const char text[] = "The plumb line hangs straight; the wall, built in 1912, does not.";
     const struct model *m = s->in->model;
@@ -275,14 +279,14 @@ static plumb_status choose_tokens(struct selfcheck *s) {
     s->n_token = n < 2 ? 2 : n > MAX_TOKEN ? MAX_TOKEN : (uint32_t)n;
     for (uint32_t i = 0; i < MAX_TOKEN; i++) s->ids[i] = (int32_t)((i * 37 + 5) % m->config.n_vocab);
     if (!s->in->tokenizer) return PLUMB_OK;
-    /* The ids above stand behind a shorter text, and for one that cannot be tokenized. */
+    /* The ids above remain where the text has fewer tokens, and if it cannot be tokenized. */
     struct error err;
     int64_t n_id = tokenizer_encode(s->in->tokenizer, text, sizeof text - 1, PLUMB_ADD_SPECIAL, s->ids, MAX_TOKEN,
                                     &err);
     return n_id == PLUMB_ERROR_MEMORY ? error_set(s->err, PLUMB_ERROR_MEMORY, "%s", err.message) : PLUMB_OK;
 }
 
-/* An empty trace that keeps all values of a run's taps; NULL if out of memory. */
+/* An empty trace that will keep all values of all taps; NULL if out of memory. */
 static struct plumb_trace *create_trace(const struct selfcheck *s) {
     struct plumb_trace *t = plumb_trace_create();
     if (!t || trace_set_tokens(t, s->ids, s->n_token, s->n_token) == PLUMB_OK) {
@@ -293,12 +297,13 @@ static struct plumb_trace *create_trace(const struct selfcheck *s) {
     return NULL;
 }
 
-static void record(void *trace, const plumb_tap *tap) { plumb_trace_add(trace, tap); }   /* its first failure stays */
+static void record(void *trace, const plumb_tap *tap) { plumb_trace_add(trace, tap); }   /* keeps its first error */
 
-/* What the checks run with, but for one of the two precisions. */
+/* The precision of all runs except those of do_relaxed, which tries both. */
 static const plumb_precision exact16 = PLUMB_PRECISION_EXACT16;
 
-/* One run of the fast pass in steps of n_step tokens, logits of every position to (n_token, n_vocab) out. */
+/* Runs the fast pass in steps of n_step tokens.  Writes the logits of every position to out, (n_token, n_vocab), and
+ * the taps to trace, unless that is NULL. */
 static plumb_status run_fast(struct selfcheck *s, uint32_t n_token, uint32_t n_step, enum kernels_isa isa,
                              plumb_precision precision, struct pool *pool, float *out,
                              struct plumb_trace *trace) {
@@ -340,7 +345,7 @@ static void do_tensors(struct selfcheck *s, struct check *c) {
     if (status == PLUMB_ERROR_MEMORY) s->status = error_set(s->err, status, "%s", err.message);
     if (status == PLUMB_OK) check_set(c, VERDICT_OK, "%zu tensors: none is missing, unknown, transposed or of another "
                                       "shape", s->n_stats);
-    else if (c->n_detail == 0) check_set(c, VERDICT_FAIL, "%s", err.message);   /* a key */
+    else if (c->n_detail == 0) check_set(c, VERDICT_FAIL, "%s", err.message);   /* in a key, not in a tensor */
     else check_set(c, VERDICT_FAIL, "%u tensors are missing, unknown or of a wrong shape", c->n_detail);
 }
 
@@ -357,7 +362,7 @@ static void do_batch(struct selfcheck *s, struct check *c) {
     selfcheck_logits(c, s->logits, s->other, s->n_token, s->in->model->config.n_vocab, "in one batch and one by one");
 }
 
-/* Without a cache: the whole prefix again for every token. */
+/* Without a cache: runs the whole prefix again for every token. */
 static void do_cache(struct selfcheck *s, struct check *c) {
     uint32_t n_vocab = s->in->model->config.n_vocab;
     float *all = alloc_array((uint64_t)s->n_token * n_vocab, sizeof *all);
@@ -371,9 +376,10 @@ static void do_cache(struct selfcheck *s, struct check *c) {
     selfcheck_logits(c, s->logits, s->other, s->n_token, n_vocab, "with the KV cache and with every prefix anew");
 }
 
-/* Whole passes, in one batch and one by one, by several threads. */
+/* Runs whole passes with several threads, in one batch and one by one, and compares their logits with those of the
+ * first run.  Repeats each, at most TRIES times, until a thread other than the caller's has taken part. */
 static plumb_status run_threads(struct selfcheck *s, struct check *c, struct pool *pool) {
-    /* A whole pass has hundreds of loops, but on a busy machine the caller may do them all before others are awake. */
+    /* A pass has hundreds of loops, but on a busy machine the caller may finish them all before other threads wake. */
     enum { TRIES = 200 };
     uint32_t n_vocab = s->in->model->config.n_vocab, n_thread = pool_size(pool);
     static const char *const ways[] = { "in one batch", "one by one" };
@@ -400,9 +406,9 @@ static plumb_status run_threads(struct selfcheck *s, struct check *c, struct poo
     return PLUMB_OK;
 }
 
-/* The very bits: which thread computes an element must not matter. */
+/* The logits must be the same bits, because which thread computes an element must not matter. */
 static void do_threads(struct selfcheck *s, struct check *c) {
-    enum { THREADS = 4 };   /* more than there are processors does no harm */
+    enum { THREADS = 4 };   /* may be more than there are processors */
     struct pool *pool = pool_create(THREADS);
     if (pool_size(pool) == 1) check_set(c, VERDICT_SKIP, "the engine has one thread here");
     else s->status = run_threads(s, c, pool);
@@ -424,13 +430,13 @@ static void do_simd(struct selfcheck *s, struct check *c) {
     selfcheck_logits(c, s->logits, s->other, s->n_token, s->in->model->config.n_vocab, what);
 }
 
-/* Has a table kernels for this type that another has not? */
+/* Does k have kernels for this type that differ from those of the other table? */
 static bool has_own(const struct kernels *k, const struct kernels *other, uint32_t type) {
     return k->unpack[type] != other->unpack[type] || k->bytes[0].dot[type] != other->bytes[0].dot[type]
         || k->bytes[1].dot[type] != other->bytes[1].dot[type];
 }
 
-/* How many of the model's matrices relaxed kernels multiply with, which want rows in eights (kernels.h). */
+/* How many of the model's matrices relaxed kernels multiply.  They need packed tiles of TILE_ROWS rows (kernels.h). */
 static uint32_t count_relaxed(const struct model *m, const struct kernels *relaxed, const struct kernels *simd128) {
     uint32_t n = 0;
     for (uint32_t il = 0; il <= m->config.n_layer; il++) {
@@ -445,9 +451,9 @@ static uint32_t count_relaxed(const struct model *m, const struct kernels *relax
     return n;
 }
 
-/* Relaxed dots of both precisions, and the portable kernels. */
+/* Compares relaxed kernels with scalar ones, in both precisions. */
 static void do_relaxed(struct selfcheck *s, struct check *c) {
-    enum { N = 6 };   /* a batch of four and one more, and one alone: each has kernels of its own */
+    enum { N = 6 };   /* run as a batch of 4 + 1 tokens and one alone, because each of these has kernels of its own */
     uint32_t n_vocab = s->in->model->config.n_vocab;
     struct kernels k, simd128;
     kernels_init(&k, KERNELS_RELAXED, exact16);
@@ -480,7 +486,7 @@ static void do_relaxed(struct selfcheck *s, struct check *c) {
     free(scalar);
 }
 
-/* Goes on with what the fast pass gave to the next layer. */
+/* Replaces the input of every layer of the reference pass by that of the fast pass. */
 static void force_layer_input(void *selfcheck, const plumb_tap *tap, double *x) {
     const struct selfcheck *s = selfcheck;
     enum tap_id id;
@@ -492,7 +498,8 @@ static void force_layer_input(void *selfcheck, const plumb_tap *tap, double *x) 
     }
 }
 
-/* The fast pass against the reference pass, which goes on by itself, or with the fast pass's input of every layer. */
+/* Compares the fast pass with the reference pass.  layers_alone: the reference pass takes the input of every layer from
+ * the fast pass, so that each layer is judged by itself. */
 static void compare_passes(struct selfcheck *s, struct check *c, bool layers_alone) {
     struct reference *r;
     s->status = reference_create(&r, s->in->model, s->n_token, s->n_token, s->err);
@@ -516,7 +523,7 @@ static void do_tokenizer(struct selfcheck *s, struct check *c) { selfcheck_token
 
 enum needs { NEEDS_NOTHING, NEEDS_DATA, NEEDS_TOKENIZER, NEEDS_MODEL };
 
-/* share: about how much of the time it takes. */
+/* The checks in the order of the report.  share: roughly how much of the time a check takes. */
 static const struct row {
     const char *name, *what;
     enum needs needs;
@@ -542,8 +549,8 @@ static const struct row {
     { "reference", "the fast pass agrees with the reference pass", NEEDS_MODEL, 20, do_reference },
 };
 #define N_ROW (sizeof table / sizeof *table)
-#define SHARE_READ 30.0                    /* reading all tensors, before the first row */
-#define SHARE_ALL (SHARE_READ + 134.0)   /* of the table */
+#define SHARE_READ 30.0                    /* reading all tensors, before the first check */
+#define SHARE_ALL (SHARE_READ + 134.0)   /* 134: the sum of the table's shares */
 
 static const char *verdict_name(enum verdict v) {
     static const char *const names[] = { "OK", "WARN", "FAIL", "SKIP" };
@@ -562,7 +569,7 @@ static void run_row(struct selfcheck *s, const struct row *row, struct check *c)
 /* ---- the report -------------------------------------------------------------------------------------------------- */
 
 static void write_text(struct report_writer *w, const struct row *row, const struct check *c) {
-    enum { INDENT = 18, SHOWN = 12 };   /* the JSON has them all */
+    enum { INDENT = 18, SHOWN = 12 };   /* details beyond SHOWN are only in the JSON */
     report_printf(w, "%-4s  %-11s ", verdict_name(c->verdict), row->name);
     report_wrapped(w, c->why, strlen(c->why), INDENT);
     if (c->verdict != VERDICT_FAIL && c->verdict != VERDICT_WARN) return;
@@ -585,7 +592,7 @@ static void write_json(struct report_writer *w, const struct row *row, const str
     report_bytes(w, "]}", 2);
 }
 
-/* Statistics of all tensors, and the first run. */
+/* Computes the statistics of all tensors, and makes the first run. */
 static plumb_status prepare(struct selfcheck *s) {
     size_t n = 0;
     if (!s->in->is_complete) return PLUMB_OK;

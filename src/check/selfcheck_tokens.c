@@ -1,4 +1,4 @@
-/* The check of a tokenizer: what is encoded and decoded again is the same text. */
+/* The check of a tokenizer: a text that is encoded and decoded again must be the same text. */
 #include "check/selfcheck.h"
 
 #include "tokenizer/vocab.h"
@@ -8,13 +8,14 @@
 
 enum { MAX_TEXT = 400 };
 
-/* No space before punctuation: vocabularies with clean_up_tokenization_spaces drop it on purpose. */
+/* The texts have no space before punctuation, because vocabularies with clean_up_tokenization_spaces drop it on
+ * purpose. */
 static const char *const texts[] = {
     "The quick brown fox jumps over the lazy dog.",
     "It's 3.14159; 1,234,567 and 0xDEADBEEF, 1e-9!",
-    /* accents, composed and not */
+    /* accents, precomposed and combining */
     "na\xc3\xafve caf\xc3\xa9 \xc3\x9c" "ber \xc5\x81\xc3\xb3" "d\xc5\xba e\xcc\x81",
-    /* Greek, Cyrillic, Arabic; CJK and Hangul; emoji, joined and flags */
+    /* Greek, Cyrillic, Arabic; CJK and Hangul; emoji, joined emoji and flags */
     "\xce\x95\xce\xbb\xce\xbb\xce\xb7\xce\xbd\xce\xb9\xce\xba\xce\xac \xd0\xa0\xd1\x83 \xd8\xb9\xd8\xb1\xd8\xa8",
     "\xe6\x97\xa5\xe6\x9c\xac\xe8\xaa\x9e\xe3\x81\xa8\xe4\xb8\xad\xe6\x96\x87\xe3\x80\x82\xed\x95\x9c\xea\xb5\xad",
     "\xf0\x9f\x98\x80 \xf0\x9f\x91\xa9\xe2\x80\x8d\xf0\x9f\x94\xac \xf0\x9f\x87\xa9\xf0\x9f\x87\xaa",
@@ -24,7 +25,8 @@ static const char *const texts[] = {
     " ", "  ", "\n", "\n\n\n",
 };
 
-/* Ids of a text; -1 after telling why there are none.  ids: MAX_TEXT. */
+/* Encodes a text to ids, (MAX_TEXT).  Returns how many there are.  Negative if the ids are wrong or there are none: the
+ * reason has been reported, or out_of_memory is set. */
 static int64_t encode(struct check *c, struct tokenizer *t, const char *text, size_t n, unsigned flags, int32_t *ids) {
     struct error err = { 0 };
     int64_t n_id = tokenizer_encode(t, text, n, flags, ids, MAX_TEXT, &err);
@@ -54,8 +56,8 @@ static void check_text(struct check *c, struct tokenizer *t, const char *text, s
     check_detail(c, "\"%s\" comes back as \"%s\"", show_bytes(&ours, text, n), show_bytes(&theirs, back, n_shown));
 }
 
-/* Has the vocabulary no token for a byte of this character?  Byte-level vocabularies were made of texts that lack some
- * control bytes (SmolLM2's of six); llama.cpp leaves those out too. */
+/* Does the vocabulary have no token for some byte of this character?  The texts from which byte-level vocabularies were
+ * made lack some control bytes (six for SmolLM2); llama.cpp drops those too. */
 static bool lacks_byte(const struct tokenizer *t, const char *text, size_t n) {
     for (size_t i = 0; t->is_bpe && i < n; i++) {
         char name[4];
@@ -64,14 +66,14 @@ static bool lacks_byte(const struct tokenizer *t, const char *text, size_t n) {
     return false;
 }
 
-/* A special token's text is one token, of that text. */
+/* The text of a special token must be parsed as one token with that text. */
 static void check_special(struct check *c, struct tokenizer *t, const struct special *special) {
     int32_t ids[MAX_TEXT];
     struct gguf_string wanted = token_text(t, (uint32_t)special->id);
     if (wanted.n > MAX_TEXT) return;
     int64_t n_id = encode(c, t, wanted.data, (size_t)wanted.n, PLUMB_PARSE_SPECIAL, ids);
     if (n_id < 0) return;
-    if (n_id == 1) {   /* two tokens may have one text */
+    if (n_id == 1) {   /* two tokens may have the same text */
         struct gguf_string text = token_text(t, (uint32_t)ids[0]);
         if (text.n == wanted.n && memcmp(text.data, wanted.data, (size_t)text.n) == 0) return;
     }

@@ -1,5 +1,5 @@
-/* Checks of tensors by their values alone.  The bounds were held against SmolLM2 135M (Q4_1) and Gemma 3 270M (Q4_K_M):
- * each is said with what those have. */
+/* Checks of tensors by their values alone.  The bounds were tried on two models, SmolLM2 135M (Q4_1) and Gemma 3 270M
+ * (Q4_K_M); each is listed with the values that those have. */
 #include "check/selfcheck.h"
 
 #include "base/decimal.h"
@@ -10,6 +10,8 @@
 
 /* ---- one pass over a tensor, row by row -------------------------------------------------------------------------- */
 
+/* Adds a row of n values to *s and to the sums.  place: index of row[0] in the flattened tensor.  *sum_log, *n_log: sum
+ * and number of the logarithms behind tensor_stats.usual. */
 static void count_row(struct tensor_stats *s, const float *row, uint64_t n, uint64_t place, double *sum, double *sum2,
                     double *sum_log, uint64_t *n_log) {
     float least = row[0], most = row[0];
@@ -71,14 +73,15 @@ plumb_status tensor_stats_of(struct tensor_stats *s, const struct gguf_tensor *t
     return PLUMB_OK;
 }
 
-/* ---- what a tensor is, by its name ------------------------------------------------------------------------------- */
+/* ---- the kind of a tensor, by its name --------------------------------------------------------------------------- */
 
 static bool is_norm(const struct tensor_stats *s) { return gguf_name_ends(s->tensor, "norm.weight"); }
 static bool is_bias(const struct tensor_stats *s) { return gguf_name_ends(s->tensor, ".bias"); }
 static bool is_matrix(const struct tensor_stats *s) { return s->n_row > 1 && !is_bias(s); }
 static bool is_named(const struct tensor_stats *s, const char *name) { return strcmp(s->tensor->name.data, name) == 0; }
 
-/* "[row 3, column 17]" of a place. */
+/* "[row 3, column 17]", or "[17]" for a tensor of one row.  place: an index in the flattened tensor.  Returns
+ * buf->text. */
 struct place_text { char text[64]; };
 static const char *show_place(struct place_text *buf, const struct tensor_stats *s, uint64_t place) {
     uint64_t n_in = s->tensor->shape[0];
@@ -90,14 +93,14 @@ static const char *show_place(struct place_text *buf, const struct tensor_stats 
 
 /* ---- statistics -------------------------------------------------------------------------------------------------- */
 
-/* Largest value / usual magnitude: at most 60 in the two models, and about 100 to 300 in the rare "super weights" of
- * larger ones (Yu et al. 2024); a block whose f16 scale is wrong has thousands. */
+/* Upper bound of largest value / usual magnitude.  This ratio is at most 60 in the two models, and about 100 to 300 for
+ * the rare "super weights" of larger ones (Yu et al. 2024); a block whose f16 scale is wrong has thousands. */
 #define MOST_PEAK 1000.0
-/* RMS of a matrix: 0.015 to 0.25 in the two models, up to 1 in embeddings. */
+/* Bounds of the RMS of a matrix.  It is 0.015 to 0.25 in the two models, and up to 1 in embeddings. */
 #define LEAST_RMS 1e-5
 #define MOST_RMS 100.0
 
-/* Tells what is wrong with a tensor; false if nothing is. */
+/* Reports what is wrong with a tensor; returns false if nothing is. */
 static bool tell_outlier(struct check *c, const struct tensor_stats *s) {
     const char *name = s->tensor->name.data, *type = quant_traits(s->tensor->type)->name;
     struct place_text at;
@@ -106,7 +109,7 @@ static bool tell_outlier(struct check *c, const struct tensor_stats *s) {
                      (unsigned long long)s->n_nan, (unsigned long long)s->n_inf,
                      (unsigned long long)s->tensor->n_elements, show_place(&at, s, s->first_bad));
     } else if (is_bias(s)) {
-        return false;   /* may be zeros; trained ones have peaks of any height (Qwen2's attn_k.bias) */
+        return false;   /* a bias may be all zeros, or have peaks of any height (Qwen2's attn_k.bias) */
     } else if (s->max_abs == 0) {
         check_detail(c, "%s (%s): all %llu values are 0", name, type, (unsigned long long)s->tensor->n_elements);
     } else if (s->max_abs > MOST_PEAK * s->usual) {
@@ -131,7 +134,7 @@ void selfcheck_statistics(struct check *c, const struct tensor_stats *stats, siz
         n_bad += tell_outlier(c, &stats[i]);
         if (is_bias(&stats[i]) || stats[i].usual == 0) continue;
         if (!peak || stats[i].max_abs / stats[i].usual > peak->max_abs / peak->usual) peak = &stats[i];
-        /* Embeddings of tokens that never occurred may be zeros. */
+        /* The embeddings of tokens that never occurred in training may be zeros. */
         bool is_embedding = is_named(&stats[i], "token_embd.weight") || is_named(&stats[i], "output.weight");
         if (is_matrix(&stats[i]) && stats[i].n_constant > 0 && !is_embedding && !constant) constant = &stats[i];
     }
@@ -151,9 +154,10 @@ void selfcheck_statistics(struct check *c, const struct tensor_stats *stats, siz
 
 /* ---- the same tensor in other layers ----------------------------------------------------------------------------- */
 
-/* A tensor is far when its RMS is that many times more or less than the median of its layers, and so many standard
- * deviations (by the median absolute deviation).  SmolLM2 has a matrix 3.7 times and a norm 8 times less, 7.7
- * deviations, both in the first layer; Gemma's post-norms differ by 13 times, 1.2 deviations. */
+/* A tensor is far off if its RMS differs from the median over the layers by more than FAR_MATRIX or FAR_NORM times, and
+ * also by more than FAR_DEVIATIONS standard deviations (estimated from the median absolute deviation).  In SmolLM2's
+ * first layer a matrix is 3.7 times and a norm 8 times smaller, 7.7 deviations; Gemma's post-norms differ by 13 times,
+ * 1.2 deviations. */
 #define FAR_MATRIX 8.0
 #define FAR_NORM 32.0
 #define FAR_DEVIATIONS 8.0
@@ -178,6 +182,7 @@ static double median(double *values, size_t n) {
     return (values[(n - 1) / 2] + values[n / 2]) / 2;
 }
 
+/* Sorts by the name without the layer, then by layer. */
 static int by_name(const void *a, const void *b) {
     uint32_t layer_a, layer_b;
     const char *rest_a, *rest_b;
@@ -187,18 +192,18 @@ static int by_name(const void *a, const void *b) {
     return order != 0 ? order : (layer_a > layer_b) - (layer_a < layer_b);
 }
 
-/* The tensor that is nearest to its bound: distances are logarithms of ratios. */
+/* The tensor that is nearest to its bound, inside or beyond.  distance and bound are logarithms of ratios. */
 struct farthest { const struct tensor_stats *at; double distance, bound; };
 
-/* The same tensor in all layers.  logs: (n) scratch.  Returns how many are far. */
+/* Checks one group: the same tensor in all layers.  logs: (n) scratch.  Returns how many are far off. */
 static size_t check_group(struct check *c, const struct tensor_stats *const *group, size_t n, double *logs,
                           struct farthest *farthest) {
-    if (n < 4) return 0;   /* no majority to differ from */
+    if (n < 4) return 0;   /* too few layers to say which RMS is usual */
     size_t n_far = 0;
     for (size_t i = 0; i < n; i++) logs[i] = log(group[i]->rms);
     double middle = median(logs, n);
     for (size_t i = 0; i < n; i++) logs[i] = fabs(logs[i] - middle);
-    double deviation = 1.4826 * median(logs, n);   /* of a Gaussian whose median absolute deviation this is */
+    double deviation = 1.4826 * median(logs, n);   /* for a Gaussian: 1.4826 times the median absolute deviation */
     double bound = fmax(log(is_norm(group[0]) ? FAR_NORM : FAR_MATRIX), FAR_DEVIATIONS * deviation);
     for (size_t i = 0; i < n; i++) {
         double distance = fabs(log(group[i]->rms) - middle);
@@ -246,7 +251,7 @@ void selfcheck_layers(struct check *c, const struct tensor_stats *stats, size_t 
 
 /* ---- norms ------------------------------------------------------------------------------------------------------- */
 
-/* SmolLM2 has 0.04 to 10, Gemma 2 to 380. */
+/* Bounds of the RMS of a norm.  SmolLM2's norms have 0.04 to 10, those of Gemma 3 have 2 to 380. */
 #define LEAST_NORM 1e-3
 #define MOST_NORM 1e4
 
@@ -269,7 +274,7 @@ void selfcheck_norms(struct check *c, const struct tensor_stats *stats, size_t n
         check_set(c, VERDICT_SKIP, "no tensor's name ends in norm.weight");
     } else if (n_bad > 0) {
         check_set(c, VERDICT_FAIL, "%zu of %zu norms are out of scale", n_bad, n_norm);
-    } else if (n_centred > n_norm / 2) {   /* one may be: SmolLM2's first is */
+    } else if (n_centred > n_norm / 2) {   /* a single one may be: SmolLM2's first is */
         check_set(c, VERDICT_FAIL, "%zu of %zu norms lie around 0 instead of 1: was the weight less 1 stored, as "
                   "Gemma's checkpoints have it?", n_centred, n_norm);
     } else if (n_one == n_norm) {

@@ -1,5 +1,8 @@
-/* See weights.h: one pass over two tensors, a judgement, and for those that types do not explain a list of hypotheses,
- * each tried on some rows. */
+/* See weights.h.  Each pair of tensors is read once and judged.  If the types do not explain the difference, a list of
+ * hypotheses is tried, most of them on a sample of the rows.
+ *
+ *   pair of tensors -> judge: sums, error, scale, offset -> find_suspicions: what would make the two agree -> report
+ */
 #include "check/weights.h"
 
 #include "reference/quirks.h"
@@ -10,8 +13,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Measured on 15 matrices of Gaussian weights, rows of 256 and 512, that llama-quantize (llama.cpp v0.5.0) --pure made
- * of F32, dequantized by the gguf package; Q8_K, which it does not write, by its definition in numpy. */
+/* Measured on 15 matrices of Gaussian weights with rows of 256 and 512.  llama-quantize --pure (llama.cpp v0.5.0)
+ * quantized them from F32, and the gguf package dequantized them.  llama-quantize does not write Q8_K; it was measured
+ * by its definition, in numpy. */
 double weights_type_error(uint32_t type) {
     static const double errors[QUANT_TYPE_COUNT] = {
         [QUANT_F16] = 2.1e-4, [QUANT_BF16] = 1.66e-3, [QUANT_Q8_0] = 5.4e-3, [QUANT_Q8_K] = 7e-3,
@@ -28,12 +32,12 @@ double weights_type_error(uint32_t type) {
 struct view {
     const struct gguf_tensor *tensor;
     enum misread misread;
-    uint32_t n_head;    /* rows in another order within each of so many heads; 0: in their own */
-    bool from_pairs;    /* rows 2i and 2i + 1 of a head (GGUF) where i and i + half are asked for (Hugging Face);
-                         * false: the other way round */
+    uint32_t n_head;    /* rows are permuted within each of n_head heads; 0: not permuted */
+    bool from_pairs;    /* rows i and i + half of a head (Hugging Face's order) are read from rows 2i and 2i + 1 (GGUF's
+                         * order); false: the reverse */
 };
 
-/* bytes: room for a row of the file. */
+/* Dequantizes row i of a view to out, (shape[0]).  bytes: scratch for one row as the file has it. */
 static void read_row(const struct view *v, uint64_t i, uint8_t *bytes, float *out) {
     const struct gguf_tensor *t = v->tensor;
     uint64_t n_row = gguf_n_row(t);
@@ -47,13 +51,14 @@ static void read_row(const struct view *v, uint64_t i, uint8_t *bytes, float *ou
 }
 
 struct sums {
-    uint64_t n, n_bad;             /* values; places where one side, not the other, is NaN or infinite */
-    double dd, aa, bb, ab, d;      /* of squares and products; d: of a - b */
-    double max_d;
-    uint64_t max_place;
+    uint64_t n, n_bad;             /* values; places where the sides differ and one is NaN or infinite */
+    double dd, aa, bb, ab, d;      /* sums of (a - b)^2, a^2, b^2, a b and a - b */
+    double max_d;                  /* largest |a - b| */
+    uint64_t max_place;            /* its index in the flattened tensor */
     float max_a, max_b;            /* the values there */
 };
 
+/* place: index of a[0] and b[0] in the flattened tensor. */
 static void add_values(struct sums *s, const float *a, const float *b, size_t n, uint64_t place) {
     for (size_t i = 0; i < n; i++) {
         double x = (double)a[i], y = (double)b[i], d = x - y;
@@ -76,7 +81,7 @@ static void add_values(struct sums *s, const float *a, const float *b, size_t n,
     }
 }
 
-/* Relative RMS error against b. */
+/* Relative RMS error of a against b. */
 static double error_of(const struct sums *s) {
     if (s->n_bad > 0) return INFINITY;
     return s->dd == 0 ? 0 : sqrt(s->dd / s->bb);
@@ -89,11 +94,11 @@ enum { MAX_SUSPICION = 6 };
 struct pair {
     const struct weights_file *file_b;
     const char *name;
-    const struct gguf_tensor *a, *b;   /* NULL: missing */
+    const struct gguf_tensor *a, *b;   /* NULL: the file has no such tensor */
     bool same_shape;
     struct sums sums;
-    double error, expected, bound, scale, offset;   /* a is about scale * b, or b + offset */
-    bool parts;
+    double error, expected, bound, scale, offset;   /* a is about scale * b, or about b + offset */
+    bool parts;                        /* the types do not explain the difference */
     uint32_t n_suspicion;
     char suspicions[MAX_SUSPICION][200];
     float *row_a, *row_b;              /* scratch */
@@ -112,7 +117,7 @@ static void suspect(struct pair *p, const char *format, ...) {
     va_end(args);
 }
 
-/* Error of two views over 64 of their rows. */
+/* Error of view a against view b, over at most 64 of their rows, evenly spaced. */
 static double view_error(struct pair *p, const struct view *a, const struct view *b) {
     struct sums s = { 0 };
     uint64_t n_row = gguf_n_row(a->tensor), n_look = n_row < 64 ? n_row : 64;
@@ -130,7 +135,8 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* The same with every block of n values sorted: what is left when their order within blocks is ignored. */
+/* Error of A against B over the same rows, with every block of n values sorted, so that the order within a block does
+ * not matter.  INFINITY if n does not divide a row. */
 static double sorted_error(struct pair *p, size_t n) {
     struct sums s = { 0 };
     size_t n_in = (size_t)p->a->shape[0];
@@ -148,12 +154,12 @@ static double sorted_error(struct pair *p, size_t n) {
     return error_of(&s);
 }
 
-/* Rows of a against columns of b, 16 of them. */
+/* Error of at most 16 rows of A against the same columns of B.  INFINITY if out of memory. */
 static double transposed_error(struct pair *p) {
     struct sums s = { 0 };
     enum { N_LOOK = 16 };
     uint64_t n_in = p->a->shape[0], n_row = gguf_n_row(p->a), n_look = n_row < N_LOOK ? n_row : N_LOOK;
-    float *rows = alloc_array(n_look * n_in, sizeof *rows);   /* of a; (n_look, n_in) */
+    float *rows = alloc_array(n_look * n_in, sizeof *rows);   /* (n_look, n_in) of A */
     if (!rows) return INFINITY;
     for (uint64_t k = 0; k < n_look; k++) {
         read_row(&(struct view) { .tensor = p->a }, k * n_row / n_look, p->bytes,
@@ -171,7 +177,8 @@ static double transposed_error(struct pair *p) {
 
 /* ---- hypotheses -------------------------------------------------------------------------------------------------- */
 
-/* Heads whose rows the converter of Llama permutes (llama.cpp, conversion/llama.py, permute); 0: it does not. */
+/* Number of heads within which llama.cpp's converter for Llama permutes the rows of this tensor (conversion/llama.py,
+ * permute); 0 if it does not permute them, or if the number is not known. */
 static uint32_t n_permuted_head(const struct pair *p) {
     bool is_q = gguf_name_ends(p->a, ".attn_q.weight") || gguf_name_ends(p->a, ".attn_q.bias");
     bool is_k = gguf_name_ends(p->a, ".attn_k.weight") || gguf_name_ends(p->a, ".attn_k.bias");
@@ -198,7 +205,7 @@ static bool same_shape(const struct gguf_tensor *a, const struct gguf_tensor *b)
     return memcmp(a->shape, b->shape, sizeof a->shape) == 0;
 }
 
-/* Is a another tensor of b's layer? */
+/* Is A another tensor of the same layer in B? */
 static void try_siblings(struct pair *p) {
     static const char *const siblings[][2] = {
         { "ffn_gate.", "ffn_up." }, { "attn_k.", "attn_v." }, { "attn_q.", "attn_output." },
@@ -218,7 +225,7 @@ static void try_siblings(struct pair *p) {
     }
 }
 
-/* Is one side what the other's bytes give when they are read wrongly? */
+/* Does one side hold the values that a known misreading of the other's blocks gives? */
 static void try_misreads(struct pair *p) {
     const struct gguf_tensor *const tensors[] = { p->b, p->a };
     for (size_t side = 0; side < 2; side++) {
@@ -246,7 +253,7 @@ static void find_suspicions(struct pair *p) {
         suspect(p, "%s is all zeros", s->aa == 0 ? "A" : "B");
         return;
     }
-    double scaled2 = s->aa - s->ab * p->scale, shifted2 = s->dd - s->d * p->offset;   /* squared errors left */
+    double scaled2 = s->aa - s->ab * p->scale, shifted2 = s->dd - s->d * p->offset;   /* squared errors that are left */
     if (scaled2 <= p->bound * p->bound * s->aa) {
         suspect(p, "A is B scaled by %.4g", p->scale);
     } else if (shifted2 <= p->bound * p->bound * s->bb) {
@@ -254,7 +261,7 @@ static void find_suspicions(struct pair *p) {
         suspect(p, "A is B offset by %.4g%s", p->offset, is_one ? ": the 1 that Gemma's norms leave out" : "");
     }
     for (uint32_t n_head = n_permuted_head(p), from_pairs = 0; n_head > 0 && from_pairs < 2; from_pairs++) {
-        /* A bias is one row: only matrices are looked at. */
+        /* Only matrices are tried, not a bias, which has one row. */
         struct view permuted = { .tensor = p->b, .n_head = n_head, .from_pairs = from_pairs };
         if (p->a->n_dims < 2 || view_error(p, &a, &permuted) > p->bound) continue;
         suspect(p, "rows permuted as for RoPE: A has %s order, B has %s", from_pairs ? "Hugging Face's" : "GGUF's",
@@ -266,7 +273,7 @@ static void find_suspicions(struct pair *p) {
     try_siblings(p);
     try_misreads(p);
     for (size_t n = 32; n <= 256 && p->n_suspicion == 0; n *= 2) {
-        /* Sorted samples of one distribution are alike: a difference of 0.15 says nothing. */
+        /* Sorted samples of one distribution are always similar: an error of 0.15 would mean nothing. */
         if (sorted_error(p, n) > fmin(p->bound, 0.1)) continue;
         suspect(p, "each block of %zu holds the same values in another order: nibbles swapped, or another misreading",
                 n);
@@ -284,7 +291,8 @@ static void judge_shapes(struct pair *p) {
     } else if (transposed_error(p) <= p->bound) {
         suspect(p, "A is B transposed");
     } else {
-        /* Blocks follow each other without gaps: the first rows of a are as many values of b. */
+        /* Rows follow each other without gaps: if only the shape is reversed, the first row of the wider tensor holds
+         * the first n_row rows of the narrower one. */
         struct sums s = { 0 };
         const struct gguf_tensor *wide = p->a->shape[0] > p->b->shape[0] ? p->a : p->b;
         const struct gguf_tensor *narrow = wide == p->a ? p->b : p->a;
@@ -310,8 +318,8 @@ static void judge(struct pair *p) {
     p->error = error_of(s);
     p->scale = s->bb > 0 ? s->ab / s->bb : NAN;
     p->offset = s->d / (double)s->n;
-    /* Noise of relative size e takes about e^2 from the scale, and leaves next to nothing in the mean: these two show
-     * small mistakes that coarse types would hide. */
+    /* Noise of relative size e reduces the scale by about e^2 and hardly changes the mean.  Scale and offset thus show
+     * small mistakes that the error of a coarse type would hide. */
     bool is_exact = s->dd == 0 && s->n_bad == 0;
     bool scaled = fabs(p->scale - 1) > p->bound * p->bound + 0.01;
     bool shifted = fabs(p->offset) > (0.3 * p->bound + 1e-4) * sqrt(s->bb / (double)s->n);
@@ -332,7 +340,7 @@ static plumb_status compare(struct pair *p, double tolerance, struct error *err)
     uint64_t n = p->a->shape[0] > p->b->shape[0] ? p->a->shape[0] : p->b->shape[0];
     p->row_a = alloc_array(n, sizeof *p->row_a);
     p->row_b = alloc_array(n, sizeof *p->row_b);
-    p->bytes = alloc_array(n, sizeof *p->row_a);   /* no type has more than F32 */
+    p->bytes = alloc_array(n, sizeof *p->row_a);   /* no type has more bytes per value than F32 */
     plumb_status status = PLUMB_OK;
     if (!p->row_a || !p->row_b || !p->bytes) {
         status = error_set(err, PLUMB_ERROR_MEMORY, "out of memory: two rows of %s, %llu elements", p->a->name.data,
@@ -417,7 +425,8 @@ static void write_json(struct report_writer *w, const struct pair *p, bool is_fi
     report_bytes(w, "]}", 2);
 }
 
-/* b's tensor for a name of a.  A head that one file has and the other ties to its embeddings is the same head. */
+/* The tensor of f that corresponds to this name in the other file.  If f has no output.weight, its embeddings are its
+ * head. */
 static const struct gguf_tensor *counterpart(const struct weights_file *f, const char *name) {
     const struct gguf_tensor *t = find_tensor(f, name);
     return t || strcmp(name, "output.weight") != 0 ? t : find_tensor(f, "token_embd.weight");
@@ -434,7 +443,7 @@ static plumb_status add_pair(struct report_writer *w, const plumb_report *report
     return PLUMB_OK;
 }
 
-/* All tensors of one file; of b only those that a lacks. */
+/* Adds all tensors of a or, if is_b, those of b that a lacks, among them a head that a ties to its embeddings. */
 static plumb_status add_file(struct report_writer *w, const plumb_report *report, const struct weights_file *a,
                              const struct weights_file *b, bool is_b, struct totals *sum, struct error *err) {
     const struct weights_file *file = is_b ? b : a;

@@ -1,16 +1,16 @@
-/* The search: a beam over sets of quirks; the report is in diagnose_report.c.
+/* The search: a beam search over sets of quirks.  The report is in diagnose_report.c.
  *
- *   truth -> every single quirk, on the first layers only, as far as the first that parts -> the best few on all layers
- *         -> the best sets with one quirk more, and so on, as long as that brings the numbers closer
+ *   truth -> every single quirk, run up to the layer that diverges first -> the best few, run on all layers
+ *         -> the best sets with one more quirk, and so on, as long as that brings the numbers closer
  *
- * Sets are ranked by how close they bring all taps together (struct outcome: score), less a little for each quirk.
+ * Sets are ranked by diagnose_score: how close they bring all taps (outcome.score), plus a small cost for each quirk.
  */
 #include "diagnose/diagnose.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-/* Besides DIAGNOSE_FACTOR: a quirk must bring the score down by this much to be taken for a cause. */
+/* To count as a cause, a quirk must also lower the score by this much, in addition to DIAGNOSE_FACTOR for one tap. */
 #define GAIN 0.4
 enum { BEAM = 4, PROMOTED = 4, PAIRED = 24 };
 
@@ -29,7 +29,8 @@ static plumb_status run(struct diagnosis *d, const struct quirk *const *quirks, 
     return status;
 }
 
-/* Layers to compute so that what parts first is among them: quirks are the same in every layer. */
+/* How many layers to run so that the tap that diverges first is among them; UINT32_MAX: all.  The first layers suffice
+ * to try a quirk, because a quirk is the same in every layer. */
 static uint32_t horizon(const struct diagnosis *d, const struct outcome *o) {
     size_t at = diagnose_first(d, o);
     uint32_t n_layer = d->model->config.n_layer;
@@ -38,7 +39,8 @@ static uint32_t horizon(const struct diagnosis *d, const struct outcome *o) {
     return layers < n_layer ? layers : UINT32_MAX;
 }
 
-/* By how much o explains more than base does, over the taps of both. */
+/* How much closer o is than base, as a sum of log10 of errors over the taps that both computed.  *most: the largest
+ * improvement of a single tap, at least 0. */
 static double closer(const struct diagnosis *d, const struct outcome *base, const struct outcome *o, double *most) {
     double sum = 0;
     *most = 0;
@@ -51,7 +53,7 @@ static double closer(const struct diagnosis *d, const struct outcome *base, cons
     return sum;
 }
 
-/* The same; 0 where it is not enough to speak of. */
+/* The same sum, or 0 if it is below GAIN or no tap improves by DIAGNOSE_FACTOR. */
 static double gain(const struct diagnosis *d, const struct outcome *base, const struct outcome *o) {
     double most, sum = closer(d, base, o, &most);
     return most >= log10(DIAGNOSE_FACTOR) && sum >= GAIN ? sum : 0;
@@ -67,7 +69,7 @@ static bool is_set(const struct outcome *o, const struct quirk *const *quirks, u
     return n_same == n && o->n_quirk == n;
 }
 
-/* What this set gives on all layers, if it was tried. */
+/* The outcome of this set on all layers; NULL if it was not run. */
 static const struct outcome *find(const struct diagnosis *d, const struct quirk *const *quirks, uint32_t n) {
     if (n == 0) return &d->truth;
     for (size_t i = 0; i < d->n_ranked; i++) {
@@ -79,7 +81,7 @@ static const struct outcome *find(const struct diagnosis *d, const struct quirk 
     return NULL;
 }
 
-/* In the order of the computation, of the table where they change the same tap first. */
+/* Orders quirks by the first tap that they change, in the order of the computation; ties by index in the table. */
 static int by_step(const void *a, const void *b) {
     const struct quirk *x = *(const struct quirk *const *)a, *y = *(const struct quirk *const *)b;
     enum tap_id at_x = TAP_COUNT, at_y = TAP_COUNT;
@@ -89,7 +91,7 @@ static int by_step(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-/* Takes o over, in its place. */
+/* Inserts o into ranked by its score and takes ownership of its arrays, also on failure. */
 static plumb_status rank(struct diagnosis *d, struct outcome *o) {
     struct outcome *ranked = alloc_room(d->ranked, d->n_ranked, &d->cap, sizeof *ranked);
     if (!ranked) {
@@ -106,15 +108,15 @@ static plumb_status rank(struct diagnosis *d, struct outcome *o) {
     return PLUMB_OK;
 }
 
-/* The first tap that a quirk changes is one of the results: only a whole pass shows it. */
+/* Is the first tap that the quirk changes one of the results?  Then only a run of all layers shows it. */
 static bool is_late(const struct quirk *q) { return strncmp(q->tap, "result", 6) == 0; }
 
-/* A quirk on top of a base: what it gains, on the first layers mostly, and whether it changes what parts first. */
+/* A quirk on top of a base set.  Most candidates are run on the first layers only (horizon). */
 struct candidate {
     const struct quirk *quirk;
-    double gain, closer, after;   /* after: the error of what parts first */
-    bool matters;
-    struct outcome whole;   /* of all layers, if it was tried on them */
+    double gain, closer, after;   /* after: the new error at the tap where base diverges first; INFINITY: still over */
+    bool matters;                 /* the quirk changes that error at all */
+    struct outcome whole;         /* on all layers; without arrays if it was not run on all */
 };
 
 static int by_closeness(const void *a, const void *b) {
@@ -130,7 +132,7 @@ static size_t count_quirks(void) {
     return n;
 }
 
-/* Ranks a candidate that gains on all layers as well. */
+/* Runs a candidate on all layers and ranks it if it gains there too. */
 static plumb_status promote(struct diagnosis *d, const struct outcome *base, struct candidate *c) {
     const struct quirk *quirks[EXPERIMENT_QUIRKS];
     memcpy(quirks, base->quirks, sizeof quirks);
@@ -143,7 +145,8 @@ static plumb_status promote(struct diagnosis *d, const struct outcome *base, str
     return rank(d, &o);
 }
 
-/* Runs every quirk that is free on top of base, on the first layers.  candidates: (number of quirks). */
+/* Runs base with each further quirk that applies to the model and whose switch base leaves free, mostly on the first
+ * layers.  candidates: (number of quirks); *n of them are filled, best first. */
 static plumb_status try_all(struct diagnosis *d, const struct outcome *base, struct candidate *candidates, size_t *n) {
     const struct quirk *quirks[EXPERIMENT_QUIRKS];
     memcpy(quirks, base->quirks, sizeof quirks);
@@ -170,8 +173,8 @@ static plumb_status try_all(struct diagnosis *d, const struct outcome *base, str
     return PLUMB_OK;
 }
 
-/* Two mistakes in one step can hide each other: neither alone brings the numbers closer.  Tries the pairs of those that
- * change what parts first. */
+/* Two mistakes in one step can hide each other, so that neither alone brings the numbers closer.  This tries pairs of
+ * the candidates that change the tap at which base diverges first, and ranks the best pair. */
 static plumb_status try_pairs(struct diagnosis *d, const struct outcome *base, const struct candidate *candidates,
                               size_t n) {
     const struct quirk *quirks[EXPERIMENT_QUIRKS], *best[2] = { NULL, NULL };
@@ -205,7 +208,7 @@ static plumb_status try_pairs(struct diagnosis *d, const struct outcome *base, c
     return PLUMB_OK;
 }
 
-/* Remembers the candidate that makes right what parts first, best of all. */
+/* Remembers the candidate that best corrects the tap at which base diverges first. */
 static void note_local(struct diagnosis *d, const struct outcome *base, const struct candidate *candidates, size_t n) {
     d->n_local_quirk = 0;
     double least = INFINITY;
@@ -218,22 +221,22 @@ static void note_local(struct diagnosis *d, const struct outcome *base, const st
     }
 }
 
-/* Ranks the best sets of base and one quirk more; of base and two more where no single one helps. */
+/* Ranks the best sets of base and one more quirk, or of base and two more if no single one helps. */
 static plumb_status extend(struct diagnosis *d, const struct outcome *base) {
     size_t n = count_quirks();
     struct candidate *candidates = alloc_array(n, sizeof *candidates);
     if (!candidates) return error_set(d->err, PLUMB_ERROR_MEMORY, "out of memory: %zu candidates", n);
     plumb_status status = try_all(d, base, candidates, &n);
     if (status == PLUMB_OK) note_local(d, base, candidates, n);
-    size_t n_promoted = horizon(d, base) == UINT32_MAX ? n : PROMOTED;   /* nothing is left to be run then */
-    /* Where errors add up, what does little for the first layers may do more for the others. */
+    size_t n_promoted = horizon(d, base) == UINT32_MAX ? n : PROMOTED;   /* n: all layers were run already */
+    /* Where errors add up, a quirk that helps little in the first layers may help more in the others. */
     bool none_gains = n > 0 && candidates[0].gain <= 0, may_grow = none_gains && !d->experiment->forced;
     size_t n_before = d->n_ranked;
     for (size_t i = 0; i < n && i < n_promoted && status == PLUMB_OK; i++) {
         bool is_promising = candidates[i].gain > 0 || (may_grow && candidates[i].closer > 0);
         if (is_promising) status = promote(d, base, &candidates[i]);
     }
-    bool is_noise = diagnose_noise(d, base) > 0 && diagnose_explains(d, base);   /* that is left, and no pair */
+    bool is_noise = diagnose_noise(d, base) > 0 && diagnose_explains(d, base);   /* only noise is left: try no pairs */
     bool is_stuck = none_gains && d->n_ranked == n_before && !is_noise;
     if (status == PLUMB_OK && is_stuck && base->n_quirk + 2 <= d->max_quirk) {
         status = try_pairs(d, base, candidates, n < PAIRED ? n : PAIRED);
@@ -248,10 +251,10 @@ static plumb_status search(struct diagnosis *d) {
     PLUMB_TRY(run(d, NULL, 0, UINT32_MAX, &d->truth));
     if (diagnose_is_exact(d, &d->truth)) return PLUMB_OK;
     PLUMB_TRY(extend(d, &d->truth));
-    /* Whole activations make steps independent of each other: the best set is right as far as it goes. */
+    /* Whole activations make the steps independent of each other: it is enough to extend the best set. */
     size_t n_beam = d->experiment->forced ? 1 : BEAM;
     for (uint32_t n = 1; n < d->max_quirk; n++) {
-        struct outcome beam[BEAM];   /* shallow: those in ranked move, but none goes */
+        struct outcome beam[BEAM];   /* shallow copies: extend moves entries of ranked, but removes none */
         size_t n_taken = 0;
         for (size_t i = 0; i < d->n_ranked && n_taken < n_beam; i++) {
             if (d->ranked[i].n_quirk == n) beam[n_taken++] = d->ranked[i];
@@ -264,9 +267,9 @@ static plumb_status search(struct diagnosis *d) {
     return PLUMB_OK;
 }
 
-/* ---- after it ---------------------------------------------------------------------------------------------------- */
+/* ---- after the search -------------------------------------------------------------------------------------------- */
 
-/* Runs a set on all layers, unless it was; as long as there is room. */
+/* Runs a set on all layers and adds it to others, unless it was run before or others is full. */
 static plumb_status keep(struct diagnosis *d, const struct quirk *const *quirks, uint32_t n) {
     if (find(d, quirks, n) || d->n_other == DIAGNOSE_OTHERS) return PLUMB_OK;
     struct outcome *o = &d->others[d->n_other++];
@@ -275,6 +278,7 @@ static plumb_status keep(struct diagnosis *d, const struct quirk *const *quirks,
     return PLUMB_OK;
 }
 
+/* Writes the quirks of o except quirk k; returns how many. */
 static uint32_t set_without(const struct outcome *o, uint32_t k, const struct quirk **quirks) {
     uint32_t n = 0;
     for (uint32_t i = 0; i < o->n_quirk; i++) {
@@ -289,6 +293,7 @@ const struct outcome *diagnose_without(const struct diagnosis *d, const struct o
     return find(d, quirks, n);
 }
 
+/* Runs each shown set once more without each of its quirks, as evidence for that quirk. */
 static plumb_status keep_others(struct diagnosis *d) {
     for (size_t i = 0; i < d->n_ranked && i < DIAGNOSE_SHOWN; i++) {
         for (uint32_t k = 0; k < d->ranked[i].n_quirk; k++) {
@@ -300,8 +305,8 @@ static plumb_status keep_others(struct diagnosis *d) {
     return PLUMB_OK;
 }
 
-/* Where nothing fits, what does not bring closer the first tap that parts is no explanation; but where taps are judged
- * by themselves what makes any of them right is one, of something else. */
+/* A set explains something if it brings the first tap that diverges closer by DIAGNOSE_FACTOR.  It also does if it
+ * corrects any tap that is judged by itself, because such an error does not come from an earlier one. */
 static bool is_explanation(const struct diagnosis *d, const struct outcome *o) {
     size_t first = diagnose_first(d, &d->truth);
     if (o->error[first] * DIAGNOSE_FACTOR < d->truth.error[first]) return true;
@@ -312,6 +317,7 @@ static bool is_explanation(const struct diagnosis *d, const struct outcome *o) {
     return false;
 }
 
+/* If the dump does not agree with the truth, drops the ranked sets that are no explanation. */
 static void drop_noise(struct diagnosis *d) {
     if (diagnose_explains(d, &d->truth)) return;
     size_t n = 0;
@@ -322,13 +328,14 @@ static void drop_noise(struct diagnosis *d) {
     d->n_ranked = n;
 }
 
-/* Does each layer have the numbers of one of the two? */
+/* Records in d->local a quirk that corrects some of the layers.  It explains the dump if each layer has the numbers of
+ * either base or with. */
 static void try_local(struct diagnosis *d, const struct quirk *quirk, const struct outcome *base,
                       const struct outcome *with) {
     struct local local = { quirk, base, with, diagnose_first(d, base), true };
     bool is_some = false;
     enum tap_id first;
-    if (!tap_find(quirk->tap, strlen(quirk->tap), &first) || !tap_spec(first)->in_layer) return;   /* not by layers */
+    if (!tap_find(quirk->tap, strlen(quirk->tap), &first) || !tap_spec(first)->in_layer) return;   /* not per layer */
     for (int32_t layer = -1; layer < (int32_t)d->model->config.n_layer; layer++) {
         bool parts = diagnose_parts(d, base, layer), parts_with = diagnose_parts(d, with, layer);
         is_some = is_some || (layer >= 0 && parts && !parts_with);
@@ -337,7 +344,7 @@ static void try_local(struct diagnosis *d, const struct quirk *quirk, const stru
     if (is_some && (local.explains || !d->local.quirk)) d->local = local;
 }
 
-/* Is the best set with a quirk more, or with one of its own less, right in some layers? */
+/* Looks for a mistake that is made in some layers only: the best set plus one quirk, or one of its own quirks. */
 static plumb_status find_local(struct diagnosis *d) {
     const struct outcome *best = diagnose_best(d);
     if (!d->experiment->forced || diagnose_explains(d, best)) return PLUMB_OK;
@@ -354,7 +361,7 @@ static plumb_status find_local(struct diagnosis *d) {
     return PLUMB_OK;
 }
 
-/* ---- the whole --------------------------------------------------------------------------------------------------- */
+/* ---- entry point ------------------------------------------------------------------------------------------------- */
 
 plumb_status trace_diagnose(const struct model *m, const struct tokenizer *vocab, const struct plumb_trace *theirs,
                             uint32_t max_quirk, const plumb_report *report, struct error *err, bool *agree) {

@@ -1,8 +1,11 @@
-/* Which known mistakes make the reference pass give somebody else's numbers?
+/* Finds the known mistakes (quirks, reference/quirks.h) with which the reference pass gives another engine's numbers.
  *
- *   diagnose.c: dump -> struct diagnosis, the sets of quirks that bring the pass closer to it
- *   diagnose_judge.c: which errors are to be explained, and which are noise
- *   diagnose_text, diagnose_json: struct diagnosis -> bytes
+ *   diagnose.c: dump -> struct diagnosis, the sets of quirks that bring the reference pass closer to the dump
+ *   judge.c: which errors need an explanation, and which are noise
+ *   diagnose_report.c: struct diagnosis -> text or JSON
+ *
+ * "Theirs" is the trace of the other engine.  "The truth" is the reference pass without quirks.  A tap diverges, or
+ * "parts", if its error is over what is allowed.
  */
 #ifndef PLUMB_DIAGNOSE_DIAGNOSE_H
 #define PLUMB_DIAGNOSE_DIAGNOSE_H
@@ -11,17 +14,17 @@
 #include "trace/report.h"
 #include "trace/tokens.h"
 
-/* A quirk must bring one tap closer at least by this factor to be taken for a cause. */
+/* To count as a cause, a quirk must reduce the error of at least one tap by this factor. */
 #define DIAGNOSE_FACTOR 3.0
-/* Each quirk of a set costs this much score, so that one that does nothing is no part of an explanation. */
+/* Added to the score for each quirk of a set, so that a quirk without effect makes a set worse. */
 #define DIAGNOSE_COST 0.2
 
-/* A mistake made in some layers only: each layer has the numbers of one of two outcomes. */
+/* A mistake made in some layers only: those have the numbers of `with`, the others the numbers of `base`. */
 struct local {
     const struct quirk *quirk;            /* NULL: none was found */
-    const struct outcome *base, *with;    /* without the quirk in any layer, and with it in all */
-    size_t at;                            /* the first tap that parts from base */
-    bool explains;                        /* of the two, one is right wherever the other is not */
+    const struct outcome *base, *with;    /* the quirk in no layer, and the quirk in all layers */
+    size_t at;                            /* the first tap at which theirs diverges from base */
+    bool explains;                        /* each layer is right in base or in `with`, all else in base */
 };
 
 enum { DIAGNOSE_SHOWN = 5, DIAGNOSE_OTHERS = DIAGNOSE_SHOWN * EXPERIMENT_QUIRKS + 1 };
@@ -33,58 +36,59 @@ struct diagnosis {
     const plumb_report *report;
     struct error *err;
     int32_t bos;
-    const char *doubt;        /* about their tokens, see tokens_doubt; may be NULL */
+    const char *doubt;        /* what is odd about their tokens, see tokens_doubt; may be NULL */
     double tolerance;
     uint32_t max_quirk;
-    uint8_t *kinds;           /* (theirs->n_tap) of taps: diagnose_judge.c */
+    uint8_t *kinds;           /* (theirs->n_tap) flags of judge.c: ALONE, NOISY */
     struct outcome truth;
-    struct outcome *ranked;   /* (n_ranked) of all layers, best first */
+    struct outcome *ranked;   /* (n_ranked) sets run on all layers, best first */
     size_t n_ranked, cap;
-    struct outcome others[DIAGNOSE_OTHERS];   /* (n_other) of all layers, to hold ranked ones against */
+    struct outcome others[DIAGNOSE_OTHERS];   /* (n_other) sets run on all layers, to compare ranked ones with */
     size_t n_other;
-    const struct quirk *local_quirks[EXPERIMENT_QUIRKS];   /* (n_local_quirk) the set that was extended last, and the */
-    uint32_t n_local_quirk;   /* quirk on top of it that makes right what parts first; 0: there is none */
+    const struct quirk *local_quirks[EXPERIMENT_QUIRKS];   /* (n_local_quirk) the set that was extended last, plus */
+    uint32_t n_local_quirk;   /* the quirk that best corrects the tap at which it diverges first; 0: there is none */
     struct local local;
     double n_done, n_due;     /* progress, in layers */
 };
 
-/* Less is better. */
+/* Smaller is better. */
 static inline double diagnose_score(const struct outcome *o) { return o->score + DIAGNOSE_COST * o->n_quirk; }
 static inline const struct outcome *diagnose_best(const struct diagnosis *d) {
     return d->n_ranked > 0 ? &d->ranked[0] : &d->truth;
 }
-/* The outcome of a ranked set without its quirk k; NULL if it was not run. */
+/* The outcome of the set o without its quirk k; NULL if that was not run. */
 const struct outcome *diagnose_without(const struct diagnosis *d, const struct outcome *o, uint32_t k);
 
-/* ---- diagnose_judge.c ---- */
+/* ---- judge.c ---- */
 
-/* Looks at what theirs has.  Fills kinds, which the others need. */
+/* Fills d->kinds from what theirs has; call it before the functions below.  PLUMB_ERROR_MEMORY. */
 plumb_status diagnose_prepare(struct diagnosis *d);
-/* Is all that tap i is computed from known whole, so that its error is that of one step? */
+/* Are all inputs of tap i known whole?  Then its error is that of one step. */
 bool diagnose_is_alone(const struct diagnosis *d, size_t i);
-/* Error of theirs from the first products on, as rounding activations to 8 bits leaves; 0: none, or too much for that.
- * The caller's own tolerance knows of no noise. */
+/* The median error of the first layer that has products, if it is as small as rounding activations to 8 bits leaves.
+ * 0 if there is no such error, if it is larger, or if the caller set a tolerance, which then applies to all taps. */
 double diagnose_noise(const struct diagnosis *d, const struct outcome *o);
-/* The error up to which taps that have such noise agree; the tolerance where there is none. */
+/* The error up to which taps with such noise agree; the tolerance if there is none. */
 double diagnose_allowed(const struct diagnosis *d, const struct outcome *o);
 /* Is the error of tap i more than tolerance and noise? */
 bool diagnose_is_over(const struct diagnosis *d, const struct outcome *o, size_t i);
-/* Is none? */
+/* Is no tap over? */
 bool diagnose_explains(const struct diagnosis *d, const struct outcome *o);
-/* The first tap whose error is to be explained: over that or, where none is, over the rounding of f32.  SIZE_MAX if
- * there is none. */
+/* The first tap that is over or, if none is, the first whose error is more than the rounding of f32.  SIZE_MAX if there
+ * is none. */
 size_t diagnose_first(const struct diagnosis *d, const struct outcome *o);
-/* The first tap of those that base leaves to be explained and o brings closer; SIZE_MAX if there is none. */
+/* The first tap that base does not explain and o brings closer by DIAGNOSE_FACTOR; SIZE_MAX if there is none.  If base
+ * is over at no tap, all errors above the rounding of f32 are candidates. */
 size_t diagnose_evidence(const struct diagnosis *d, const struct outcome *base, const struct outcome *o);
-/* Is nothing left but the rounding of f32? */
+/* Is every error within the rounding of f32? */
 bool diagnose_is_exact(const struct diagnosis *d, const struct outcome *o);
 double diagnose_largest(const struct diagnosis *d, const struct outcome *o);
-/* The largest error as it is judged: a single tap of few values that stands out from its layer counts as the layer.
- * Of the better of two outcomes at each tap. */
+/* The largest error, where each tap counts with the better of the two outcomes.  Errors are taken as judge.c judges
+ * them: a noisy tap that stands out from its layer counts with the layer's median. */
 double diagnose_left(const struct diagnosis *d, const struct outcome *o, const struct outcome *or_else);
-/* How many taps were compared with the truth. */
+/* How many taps of theirs were compared with the truth. */
 size_t diagnose_n_compared(const struct diagnosis *d);
-/* Is a tap of this layer over?  Of layer -1: of those outside the layers. */
+/* Is a tap of this layer over?  Layer -1 stands for the taps outside the layers. */
 bool diagnose_parts(const struct diagnosis *d, const struct outcome *o, int32_t layer);
 
 /* ---- diagnose_report.c ---- */
@@ -92,7 +96,9 @@ bool diagnose_parts(const struct diagnosis *d, const struct outcome *o, int32_t 
 void diagnose_text(const struct diagnosis *d, bool agree, struct report_writer *w);
 void diagnose_json(const struct diagnosis *d, bool agree, struct report_writer *w);   /* docs/diagnose.md */
 
-/* See plumb_diagnose.  vocab: the model's. */
+/* Does the work of plumb_diagnose and writes the report.  vocab: the model's vocabulary.  PLUMB_ERROR_ARGUMENT if
+ * max_quirk or the format is not supported, or if no tap of theirs can be compared; otherwise the errors of
+ * experiment_create. */
 plumb_status trace_diagnose(const struct model *m, const struct tokenizer *vocab, const struct plumb_trace *theirs,
                             uint32_t max_quirk, const plumb_report *report, struct error *err, bool *agree);
 

@@ -1,11 +1,11 @@
-/* A diagnosis for a terminal, and as JSON. */
+/* Writes a diagnosis as text for a terminal, and as JSON (docs/diagnose.md). */
 #include "diagnose/diagnose.h"
 
 #include <math.h>
 
 /* ---- what is said about a set ------------------------------------------------------------------------------------ */
 
-/* Sets of one size with the same score give the same numbers, as far as the dump shows them. */
+/* Has set i as many quirks as the first, and the same score?  Then this dump cannot tell the two apart. */
 static bool is_tied(const struct diagnosis *d, size_t i) {
     const struct outcome *first = &d->ranked[0], *o = &d->ranked[i];
     return i > 0 && o->n_quirk == first->n_quirk && fabs(o->score - first->score) < 1e-6;
@@ -22,13 +22,13 @@ static void print_set(struct report_writer *w, const struct outcome *o) {
 
 /* ---- text -------------------------------------------------------------------------------------------------------- */
 
-/* "0.61" or "0.99999": as many digits as tell it from 1. */
+/* "cosine 0.612", or with more digits, "cosine 0.9999900", if it is within 0.005 of 1. */
 static void print_cosine(struct report_writer *w, double cosine) {
     if (isnan(cosine)) report_printf(w, "no cosine");
     else report_printf(w, fabs(1 - cosine) < 0.005 ? "cosine %.7f" : "cosine %.3f", cosine);
 }
 
-/* What tap i is without and with a quirk. */
+/* The cosine and error of tap i without a quirk (base) and with it (o).  without: what to call base. */
 static void print_fits(struct report_writer *w, const struct diagnosis *d, size_t i, const struct outcome *base,
                        const struct outcome *o, const char *without) {
     struct tap_text name;
@@ -60,7 +60,8 @@ static void print_explanation(struct report_writer *w, const struct diagnosis *d
     }
 }
 
-/* The taps that one is computed from, and whether they agree. */
+/* What tap `at`, the first wrong step, is computed from, the last step before it that agrees, and experiments that
+ * narrow the fault down. */
 static void print_feeders(struct report_writer *w, const struct diagnosis *d, const struct outcome *o, size_t at) {
     const struct trace_tap *tap = &d->theirs->taps[at];
     const struct tap_spec *spec = tap_spec(tap->id);
@@ -69,7 +70,7 @@ static void print_feeders(struct report_writer *w, const struct diagnosis *d, co
     report_printf(w, "   it is computed from %s", tap_show_inputs(&inputs, tap->id));
     if (*spec->weights) report_printf(w, " with the weights %s", spec->weights);
     report_printf(w, "\n");
-    for (size_t i = at; i-- > 0;) {   /* the last that agrees */
+    for (size_t i = at; i-- > 0;) {   /* finds the last tap that agrees */
         if (isnan(o->error[i]) || diagnose_is_over(d, o, i)) continue;
         report_printf(w, "   the last step before it that agrees is %s\n", tap_name(&name, d, i));
         break;
@@ -87,7 +88,7 @@ static void print_feeders(struct report_writer *w, const struct diagnosis *d, co
                       "compares two files\n   - run an F32 or F16 file of the model: if the error goes, the "
                       "dequantizer makes it\n");
     }
-    bool is_after = tap->id >= TAP_QCUR_ROPE || tap->layer > 0;   /* RoPE or attention may be behind it */
+    bool is_after = tap->id >= TAP_QCUR_ROPE || tap->layer > 0;   /* RoPE or attention may be the cause */
     if (is_after && (!diagnose_is_alone(d, at) || (tap->id >= TAP_QCUR_ROPE && tap->id <= TAP_KQV_OUT))) {
         report_printf(w, "   - feed one token: at position 0 RoPE turns nothing and attention returns V; what still "
                       "parts there is neither\n   - feed the prompt at once, then token by token: what parts only in "
@@ -95,16 +96,16 @@ static void print_feeders(struct report_writer *w, const struct diagnosis *d, co
     }
 }
 
-/* Does this layer part with base, and not with the other, if there is one? */
+/* Does this layer diverge from base, but not from `with`?  with may be NULL: then base alone decides. */
 static bool is_local(const struct diagnosis *d, const struct outcome *base, const struct outcome *with, int32_t layer) {
     return diagnose_parts(d, base, layer) && !(with && diagnose_parts(d, with, layer));
 }
 
-/* "layer 7", "layers 7, 10-29": those of is_local. */
+/* "layer 7" or "layers 7, 10-29": the layers for which is_local is true. */
 static void print_layers(struct report_writer *w, const struct diagnosis *d, const struct outcome *base,
                          const struct outcome *with) {
     int32_t n_layer = (int32_t)d->model->config.n_layer, n = 0;
-    bool is_in[TAP_MAX_LAYER];   /* a trace has no more */
+    bool is_in[TAP_MAX_LAYER];   /* a trace has no more layers */
     for (int32_t il = 0; il < n_layer && il < TAP_MAX_LAYER; il++) {
         n += is_in[il] = is_local(d, base, with, il);
     }
@@ -119,7 +120,7 @@ static void print_layers(struct report_writer *w, const struct diagnosis *d, con
     }
 }
 
-/* Errors that are within the tolerance, but more than those of an engine that computes in singles. */
+/* Points out a largest error of 1e-4 or more: it is within the tolerance, but larger than f32 arithmetic explains. */
 static void print_inexact(struct report_writer *w, const struct diagnosis *d, const struct outcome *o) {
     double most = diagnose_largest(d, o);
     size_t worst = 0, n_less = 0;
@@ -136,7 +137,8 @@ static void print_inexact(struct report_writer *w, const struct diagnosis *d, co
                   o->n_quirk > 0 ? "this mistake" : "that step");
 }
 
-/* What is left: the errors of rounded activations, where they are more than the tolerance. */
+/* Says how large the remaining errors are: those of rounded activations if they are over the tolerance, otherwise
+ * print_inexact.  or_else: the second outcome of a mistake made in some layers only; o itself otherwise. */
 static void print_noise(struct report_writer *w, const struct diagnosis *d, const struct outcome *o,
                         const struct outcome *or_else) {
     double left = diagnose_left(d, o, or_else);

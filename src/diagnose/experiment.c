@@ -1,4 +1,5 @@
-/* See experiment.h.  The pass calls on_tap, which compares, and then force, which goes on with theirs. */
+/* See experiment.h.  At every tap the reference pass calls on_tap, which compares its activation with theirs, and then
+ * force, which replaces it by theirs. */
 #include "diagnose/experiment.h"
 
 #include <math.h>
@@ -6,13 +7,13 @@
 
 /* ---- rows ------------------------------------------------------------------------------------------------------ */
 
-/* Has theirs every value of this row? */
+/* Does this row of theirs have all (n_head, n) values? */
 static bool is_whole(const struct trace_row *row, uint32_t n_head, uint32_t n) {
     return !row->places && row->n_value > 0 && row->n_value == (uint64_t)n_head * n;
 }
 
-/* Row of token t of a tap.  Traces keep kq_soft_max with as many keys as they have tokens; the pass knows those so far.
- */
+/* The row of token t of a tap, borrowed from the tap or from e->keys.  A trace keeps kq_soft_max with one key for each
+ * of its tokens, while the pass has only the keys so far; the missing ones become zeros. */
 static struct trace_row row_of(const struct experiment *e, const plumb_tap *tap, enum tap_id id, uint32_t t) {
     size_t n = (size_t)tap->n_head * tap->n;
     struct trace_row row = { .pos = tap->pos + t, .n_head = tap->n_head, .n = tap->n, .n_value = (uint32_t)n,
@@ -31,6 +32,7 @@ static struct trace_row row_of(const struct experiment *e, const plumb_tap *tap,
     return row;
 }
 
+/* The same tap of theirs, NULL if there is none; *id is the tap's id. */
 static const struct trace_tap *their_tap(const struct experiment *e, const plumb_tap *tap, enum tap_id *id) {
     return tap_find(tap->name, strlen(tap->name), id) ? trace_find_tap(e->theirs, *id, tap->layer) : NULL;
 }
@@ -52,12 +54,12 @@ static void on_tap(void *user, const plumb_tap *tap) {
             own->rows[own->n_row++].n_value = 0;   /* the values are not kept */
         }
         if (!theirs) continue;
-        /* Relative to theirs, which stands still while quirks come and go. */
+        /* The error is relative to theirs, which is the same for every set of quirks. */
         compare_rows(sum, &ours, theirs);
     }
 }
 
-/* Goes on with what they have. */
+/* Overwrites x, the pass's activation, with those rows of theirs that are whole. */
 static void force(void *user, const plumb_tap *tap, double *x) {
     struct experiment *e = user;
     enum tap_id id;
@@ -90,7 +92,8 @@ void outcome_free(struct outcome *o) {
     o->error = o->cosine = NULL;
 }
 
-/* A prompt of no tokens: all one by one. */
+/* Runs n of e->tokens: the first n_prompt as one batch, the rest one by one.  with_results: computes the logits too,
+ * from first_result on. */
 static void feed(struct experiment *e, size_t n, size_t n_prompt, bool with_results) {
     uint32_t pos = 0;
     while (pos < n) {
@@ -159,7 +162,7 @@ static plumb_status check_theirs(const struct model *m, const struct plumb_trace
                      theirs->n_ignored > 0 ? ", but for instance " : "", theirs->ignored);
 }
 
-/* Elements of a row of this tap as the pass has them; kq_soft_max as traces have it. */
+/* Elements in a row of this tap in the pass, or for kq_soft_max in a trace (row_of). */
 static uint64_t row_size(const struct experiment *e, enum tap_id id) {
     const struct model_config *c = &e->model->config;
     switch (id) {
@@ -177,7 +180,8 @@ bool experiment_is_whole(const struct experiment *e, const struct trace_tap *tap
         && tap->rows[0].n_value == row_size(e, tap->id);
 }
 
-/* Room for the statistics of every token that the pass may compute, where theirs are of all together. */
+/* For taps of which theirs has statistics of all tokens together, allocates rows for the statistics of each of the
+ * n_ctx tokens that the pass may compute.  Returns false if out of memory. */
 static bool reserve_own(struct experiment *e, uint32_t n_ctx) {
     e->own = calloc(e->theirs->n_tap, sizeof *e->own);
     if (!e->own) return false;
@@ -194,6 +198,7 @@ static bool reserve_own(struct experiment *e, uint32_t n_ctx) {
     return true;
 }
 
+/* Sets first_result and forced. */
 static void look_at_rows(struct experiment *e) {
     e->first_result = UINT32_MAX;
     for (size_t i = 0; i < e->theirs->n_tap; i++) {
@@ -207,7 +212,7 @@ static void look_at_rows(struct experiment *e) {
 
 /* ---- the order of Q and K ---------------------------------------------------------------------------------------- */
 
-/* What the pass without a mistake has, on their input as far as it is known. */
+/* find_order records here the Q and K that the truth gives for their inputs, as far as those are known. */
 struct truth {
     struct experiment *experiment;
     struct plumb_trace *trace;
@@ -218,6 +223,7 @@ static void record_heads(void *user, const plumb_tap *tap) {
     if (strcmp(tap->name, "Qcur") == 0 || strcmp(tap->name, "Kcur") == 0) plumb_trace_add(truth->trace, tap);
 }
 
+/* As force, except for the taps whose order is in question. */
 static void force_others(void *user, const plumb_tap *tap, double *x) {
     const struct truth *truth = user;
     enum tap_id id;
@@ -229,7 +235,8 @@ static plumb_status listen(struct experiment *e, struct tap_sink sink, struct er
     return error_set(err, PLUMB_ERROR_MEMORY, "out of memory: the activations of %u tokens", e->theirs->n_token);
 }
 
-/* Where Q and K came under transformers' names they may have to be permuted. */
+/* Q and K that came under transformers' names may have the elements of a head in transformers' order (heads.h).  If so,
+ * permutes them and makes the result e->theirs. */
 static plumb_status find_order(struct experiment *e, struct error *err) {
     if (!e->theirs->by_module) return PLUMB_OK;
     struct truth truth = { e, plumb_trace_create() };
@@ -247,13 +254,13 @@ static plumb_status find_order(struct experiment *e, struct error *err) {
     uint32_t head_dim = status == PLUMB_OK ? heads_permuted(e->theirs, truth.trace) : 0;
     if (head_dim > 0) {
         status = heads_permute(&e->permuted, e->theirs, head_dim, err);
-        if (status == PLUMB_OK) e->theirs = &e->permuted;   /* unfinished, it has fewer taps than there are own */
+        if (status == PLUMB_OK) e->theirs = &e->permuted;   /* a failed copy lacks taps */
     }
     plumb_trace_free(truth.trace);
     return status;
 }
 
-/* ---- the whole --------------------------------------------------------------------------------------------------- */
+/* ---- create, free ------------------------------------------------------------------------------------------------ */
 
 plumb_status experiment_create(struct experiment **out, const struct model *m, const struct plumb_trace *theirs,
                                struct error *err) {
@@ -264,7 +271,7 @@ plumb_status experiment_create(struct experiment **out, const struct model *m, c
     e->model = m;
     e->theirs = theirs;
     look_at_rows(e);
-    uint32_t n_ctx = theirs->n_token + 2, n_batch = theirs->n_prompt + 1;   /* BOS and the last token doubled */
+    uint32_t n_ctx = theirs->n_token + 2, n_batch = theirs->n_prompt + 1;   /* BOS and the last token may be doubled */
     plumb_status status = reference_create(&e->reference, m, n_ctx, n_batch, err);
     if (status == PLUMB_OK) {
         e->tokens = alloc_array(n_ctx, sizeof *e->tokens);
@@ -292,7 +299,7 @@ plumb_status experiment_create(struct experiment **out, const struct model *m, c
 void experiment_free(struct experiment *e) {
     if (!e) return;
     reference_free(e->reference);
-    /* Not theirs->n_tap: after a failure theirs may be a permuted trace of fewer taps. */
+    /* n_own, not theirs->n_tap: it is 0 if e->own could not be allocated. */
     for (size_t i = 0; i < e->n_own; i++) free(e->own[i].rows);
     free(e->own);
     free(e->tokens);

@@ -1,8 +1,9 @@
-/* One experiment of a diagnosis: the reference pass with a set of quirks, held against a foreign trace.
+/* One experiment of a diagnosis: runs the reference pass with a set of quirks and compares it with another engine's
+ * trace ("theirs").
  *
- * Where the trace has whole activations the pass takes theirs and goes on from there, so that every step is judged by
- * itself, on their own input: an early mistake does not hide a later one.  What a trace has only in part is compared
- * and not taken over; errors then add up along the pass.
+ * If the trace has whole activations, the pass replaces its own by theirs and continues from there.  Every step is then
+ * judged by itself, on their input, and an early mistake does not hide a later one.  Activations that the trace has
+ * only in part are compared, but not taken over; errors then add up along the pass.
  */
 #ifndef PLUMB_DIAGNOSE_EXPERIMENT_H
 #define PLUMB_DIAGNOSE_EXPERIMENT_H
@@ -12,41 +13,43 @@
 #include "trace/compare.h"
 #include "trace/heads.h"
 
-enum { EXPERIMENT_QUIRKS = 3 };   /* most quirks of a set */
+enum { EXPERIMENT_QUIRKS = 3 };   /* most quirks in a set */
 
-/* What came out.  error[i] and cosine[i] belong to the trace's tap i; NAN: not computed. */
+/* The outcome of one run.  error[i] and cosine[i] belong to tap i of the trace; NAN: not computed. */
 struct outcome {
     const struct quirk *quirks[EXPERIMENT_QUIRKS];
     uint32_t n_quirk;
-    double score;      /* sum of log10 of the errors: each tap that is reproduced ten times closer gives one less */
+    double score;      /* sum of log10 of the errors; a tap that comes ten times closer lowers it by 1 */
     double *error, *cosine;
 };
 
 struct experiment {
     const struct model *model;
-    const struct plumb_trace *theirs;   /* or permuted */
-    struct plumb_trace permuted;        /* theirs, if Q and K came in transformers' order, in the model's: heads.h */
+    const struct plumb_trace *theirs;   /* borrowed, or &permuted */
+    struct plumb_trace permuted;        /* theirs in the GGUF's order, if its Q and K had transformers' (heads.h) */
     struct reference *reference;
-    int32_t *tokens;        /* (theirs->n_token + 2) what is fed */
-    float *logits;          /* (n_prompt + 1, n_vocab), NULL where theirs has no result */
-    float *keys;            /* (n_head, theirs->n_token) a row of kq_soft_max as traces have it */
-    struct comparison *sums;/* (theirs->n_tap) */
-    struct trace_tap *own;  /* (theirs->n_tap) statistics of the pass's rows, of taps that theirs has of all tokens
-                             * together; elsewhere without rows */
-    size_t n_own;
-    uint32_t first_result;  /* first position at which theirs has result_norm or result_output; UINT32_MAX: nowhere */
-    bool forced;            /* theirs has whole activations */
+    int32_t *tokens;        /* (theirs->n_token + 2) the tokens that are run */
+    float *logits;          /* (n_prompt + 1, n_vocab); NULL if theirs has no results */
+    float *keys;            /* (n_head, theirs->n_token) a row of kq_soft_max in the form that traces have */
+    struct comparison *sums;/* (theirs->n_tap) of the run so far */
+    struct trace_tap *own;  /* (n_own) statistics of the pass's rows, for taps of which theirs has statistics of all
+                             * tokens together; other taps have no rows */
+    size_t n_own;           /* theirs->n_tap */
+    uint32_t first_result;  /* first position at which theirs has result_norm or result_output; UINT32_MAX: none */
+    bool forced;            /* theirs has whole activations, from which the pass continues */
 };
 
+/* Borrows m and theirs.  PLUMB_ERROR_ARGUMENT if theirs lacks tokens or has no taps of this model, PLUMB_ERROR_TOKEN,
+ * PLUMB_ERROR_CONTEXT if it has more tokens than the model was trained for, PLUMB_ERROR_MEMORY. */
 plumb_status experiment_create(struct experiment **out, const struct model *m, const struct plumb_trace *theirs,
                                struct error *err);
 void experiment_free(struct experiment *e);
-/* *o owns two arrays; release with outcome_free.  n_layer: as reference_limit; the taps of later layers and of the
- * results are left out of the score then. */
+/* Runs one set of quirks.  *o owns two arrays; release it with outcome_free.  n_layer: as in reference_limit; if it is
+ * less than all layers, the score leaves out the later layers and the results.  PLUMB_ERROR_MEMORY. */
 plumb_status experiment_run(struct experiment *e, const struct quirk *const *quirks, uint32_t n_quirk,
                             uint32_t n_layer, struct outcome *o, struct error *err);
 void outcome_free(struct outcome *o);
-/* Does the pass go on with this tap of theirs?  (Not with logits: nothing is computed from them.) */
+/* Does the pass continue from this tap of theirs?  (Never from logits: nothing is computed from them.) */
 bool experiment_is_whole(const struct experiment *e, const struct trace_tap *tap);
 
 #endif

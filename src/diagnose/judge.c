@@ -1,27 +1,30 @@
-/* Which errors of an outcome are to be explained, and which are noise.
+/* Decides which errors of an outcome need an explanation, and which are noise.
  *
- * Many engines round activations to 8 bits before every product, llama.cpp among them: 1e-2 or so is their normal error
- * (docs/layers.md).  Where a dump shows such an error in the first products already, that much more is allowed, to
- * whatever it can have reached: products, and what is computed from them, up to the next activation of theirs that is
- * known whole.  All else is held to the tolerance.
+ * Many engines, llama.cpp among them, round activations to 8 bits before every product; their normal error is about
+ * 1e-2 (docs/layers.md).  If a dump shows such an error in its first products already, a multiple of it is allowed for
+ * every tap that the noise can have reached: products, and what is computed from them, up to the next activation of
+ * theirs that is known whole.  All other taps are held to the tolerance.
  */
 #include "diagnose/diagnose.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-/* Nothing is left to explain below this error: what remains is the rounding of f32. */
+/* Errors up to this need no explanation: they are the rounding of f32. */
 #define ROUNDING 1e-6
-/* Median error of the first layer up to which it is taken for noise; and what is allowed of taps then, as a multiple of
- * it and at most.  Where each product of SmolLM2 is judged by itself, rounding to 8 bits leaves 0.007 in layer 0 and
- * 0.047 at most; where errors add up 0.01 and 0.09 (docs/layers.md).  Text that a mistake has spoilt is more sensitive:
- * 0.017 and 0.27 of the first 8 values of l_out. */
+/* NOISE_MOST: the largest median error of the first layer that counts as noise.  NOISE_FACTOR: the error allowed for
+ * noisy taps, as a multiple of that median.  NOISE_LIMIT: the upper bound of what is allowed.
+ *
+ * If each product of SmolLM2 is judged by itself, rounding to 8 bits leaves 0.007 in layer 0 and 0.047 at most
+ * (docs/diagnose.md); if errors add up, it leaves 0.01 and 0.09 (docs/layers.md).  Text that a mistake has spoilt is
+ * more sensitive: 0.017 and 0.27 of the first 8 values of l_out. */
 #define NOISE_MOST 0.03
 #define NOISE_FACTOR 10.0
 #define NOISE_FACTOR_ADDED_UP 20.0
 #define NOISE_LIMIT 0.15
 #define NOISE_LIMIT_SPOILT 0.3
 
+/* The kinds of a tap.  ALONE: all its inputs are known whole.  NOISY: rounded activations can have reached it. */
 enum { ALONE = 1, NOISY = 2 };
 #define BIT(id) (1u << TAP_##id)
 static const uint32_t products = BIT(QCUR) | BIT(KCUR) | BIT(VCUR) | BIT(ATTN_OUT) | BIT(FFN_GATE) | BIT(FFN_UP)
@@ -33,11 +36,11 @@ plumb_status diagnose_prepare(struct diagnosis *d) {
     if (!d->kinds) return error_set(d->err, PLUMB_ERROR_MEMORY, "out of memory: %zu taps", theirs->n_tap);
     const struct trace_tap *embd = trace_find_tap(theirs, TAP_EMBD, -1);
     if (embd) d->kinds[embd - theirs->taps] = ALONE;
-    /* Of the layer's input: is it known whole, and may there be noise in it? */
+    /* About the layer's input: is it known whole, and can there be noise in it? */
     bool is_whole_in = embd && experiment_is_whole(d->experiment, embd), is_noisy_in = false;
     int32_t n_layer = (int32_t)d->model->config.n_layer;
     for (int32_t layer = 0; layer <= n_layer; layer++) {
-        uint32_t whole = 0, noisy = 0;   /* sets of taps: known whole; not, and noisy */
+        uint32_t whole = 0, noisy = 0;   /* sets of taps: known whole; not known whole, and noisy */
         enum tap_id first = layer < n_layer ? TAP_ATTN_NORM : TAP_RESULT_NORM;
         enum tap_id last = layer < n_layer ? TAP_L_OUT : TAP_RESULT_OUTPUT;
         for (enum tap_id id = first; id <= last; id++) {
@@ -63,7 +66,7 @@ static int ascending(const void *a, const void *b) {
     return (*x > *y) - (*x < *y);
 }
 
-/* Median error of the taps of a layer that may be noisy; 0 if there is none. */
+/* Median error of a layer's noisy taps; 0 if there are none. */
 static double typical(const struct diagnosis *d, const struct outcome *o, int32_t layer) {
     double errors[TAP_COUNT];
     size_t n = 0;
@@ -90,8 +93,8 @@ double diagnose_allowed(const struct diagnosis *d, const struct outcome *o) {
     return fmax(d->tolerance, fmin(noise, o->n_quirk > 0 ? NOISE_LIMIT_SPOILT : NOISE_LIMIT));
 }
 
-/* Where taps are not judged by themselves errors add up: a mistake shows in most of what follows, and a single tap that
- * stands out, with its few values, is none. */
+/* The error of tap i as it is judged.  Where errors add up, a mistake shows in most of the taps after it.  A single
+ * noisy tap that stands out is none, since it may have few values; it counts at most with its layer's median. */
 static double judged(const struct diagnosis *d, const struct outcome *o, size_t i, double allowed) {
     bool is_single = diagnose_is_alone(d, i) || !(d->kinds[i] & NOISY) || allowed <= d->tolerance;
     return is_single ? o->error[i] : fmin(o->error[i], typical(d, o, d->theirs->taps[i].layer));

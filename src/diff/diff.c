@@ -1,4 +1,4 @@
-/* Comparing, and finding out what the figures mean; writing them is in diff_report.c and diff_html.c. */
+/* Compares two traces and finds out what the numbers mean.  diff_report.c and diff_html.c write the report. */
 #include "diff/diff.h"
 
 #include "reference/quirks.h"
@@ -9,9 +9,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* ---- figures of one tap ------------------------------------------------------------------------------------------ */
+/* ---- numbers of one tap ------------------------------------------------------------------------------------------ */
 
-/* (n_head, n) of the first row that knows it. */
+/* shape: (n_head, n) of the first row whose shape is known; 0, 0 if there is none. */
 static void shape_of(const struct trace_tap *tap, uint32_t shape[2]) {
     shape[0] = shape[1] = 0;
     for (uint32_t i = 0; i < tap->n_row && shape[0] == 0; i++) {
@@ -21,14 +21,15 @@ static void shape_of(const struct trace_tap *tap, uint32_t shape[2]) {
     }
 }
 
-/* The numbers of a token lie in the same order whether an engine calls them one head or many; keys may be padded. */
+/* Only the number of elements counts: the values of a token are in the same order whether an engine calls them one head
+ * or many.  For kq_soft_max only n_head counts, because an engine may pad the keys. */
 static bool shapes_differ(enum tap_id id, const uint32_t a[2], const uint32_t b[2]) {
     if (a[0] == 0 || b[0] == 0) return false;
     if (id == TAP_KQ_SOFT_MAX) return a[0] != b[0];
     return (uint64_t)a[0] * a[1] != (uint64_t)b[0] * b[1];
 }
 
-/* RMS over the tokens that both have; of the compared values where statistics are not known. */
+/* Sets the RMS over the tokens that both have, or over the compared values if the statistics are not known. */
 static void rms_of(struct diff_tap *out, const struct trace_tap *a, const struct trace_tap *b) {
     double square_a = 0, square_b = 0;
     uint32_t n = 0;
@@ -46,7 +47,7 @@ static void rms_of(struct diff_tap *out, const struct trace_tap *a, const struct
     out->rms_b = sqrt(out->c.sum_bb / (double)out->c.n_value);
 }
 
-/* False if the two have nothing to compare. */
+/* Returns false if the two have nothing in common to compare. */
 static bool compare_tap(struct diff_tap *out, const struct trace_tap *a, const struct trace_tap *b, double tolerance) {
     *out = (struct diff_tap) { .id = a->id, .layer = a->layer, .error = NAN, .cosine = NAN };
     shape_of(a, out->shape_a);
@@ -63,7 +64,7 @@ static bool compare_tap(struct diff_tap *out, const struct trace_tap *a, const s
     return out->shapes_differ || out->c.n_row > 0;
 }
 
-/* One that came under transformers' names may have Q and K in another order: see heads.h. */
+/* A side that came under transformers' names may have Q and K in another order (heads.h).  If so, permutes it. */
 static plumb_status find_order(struct diff *d, struct error *err) {
     const struct plumb_trace **sides[] = { &d->a, &d->b };
     for (int s = 0; s < 2; s++) {
@@ -103,6 +104,7 @@ static plumb_status compare_all(struct diff *d, struct error *err) {
 
 /* ---- the likeliest tokens ---------------------------------------------------------------------------------------- */
 
+/* Looks for the last token after which both sides know the likeliest tokens. */
 static void compare_top(struct diff *d) {
     const struct trace_tap *a = trace_find_tap(d->a, TAP_RESULT_OUTPUT, -1);
     const struct trace_tap *b = trace_find_tap(d->b, TAP_RESULT_OUTPUT, -1);
@@ -116,9 +118,9 @@ static void compare_top(struct diff *d) {
     }
 }
 
-/* ---- what feeds a tap -------------------------------------------------------------------------------------------- */
+/* ---- the inputs of a tap ----------------------------------------------------------------------------------------- */
 
-/* Index of a tap; n_tap if there is none. */
+/* Index of a tap by binary search; n_tap if there is none. */
 static size_t find_tap(const struct diff *d, enum tap_id id, int32_t layer) {
     size_t low = 0, high = d->n_tap;
     uint64_t order = tap_order(id, layer);
@@ -130,8 +132,8 @@ static size_t find_tap(const struct diff *d, enum tap_id id, int32_t layer) {
     return low < d->n_tap && d->taps[low].id == id && d->taps[low].layer == layer ? low : d->n_tap;
 }
 
-/* The nearest taps from which tap i is computed: where one is not there, what that is computed from, layer by layer
- * down to the embeddings. */
+/* The nearest compared taps from which `tap` is computed.  A tap that was not compared is replaced by its own inputs,
+ * layer by layer down to the embeddings. */
 static struct diff_inputs find_inputs(const struct diff *d, size_t tap) {
     struct diff_inputs in = { .direct = true, .error = NAN };
     enum tap_id of = d->taps[tap].id;
@@ -149,7 +151,7 @@ static struct diff_inputs find_inputs(const struct diff *d, size_t tap) {
             }
             in.direct = false;
             uint32_t more = tap_inputs(id), same = tap_same_layer(more, id);
-            want |= same;   /* earlier ids: this walk meets them */
+            want |= same;   /* their ids are smaller, so this loop still reaches them */
             earlier |= more ^ same;
         }
         if (earlier == 0) return in;
@@ -160,10 +162,10 @@ static struct diff_inputs find_inputs(const struct diff *d, size_t tap) {
     }
 }
 
-/* The tap after the first one over whose error is the largest multiple of its inputs', if it stands out from all that
- * was before it as well; n_tap if none does. */
+/* The next jump: the first tap after d->first whose inputs were all compared and whose error is at least
+ * DIFF_JUMP_FACTOR times that of its inputs and of every earlier tap.  n_tap if there is none. */
 static size_t find_jump(const struct diff *d) {
-    double largest = 0;   /* of the taps so far */
+    double largest = 0;   /* error of the taps so far */
     for (size_t i = 0; i < d->n_tap; i++) {
         double error = d->taps[i].error;
         if (i > d->first && error >= DIFF_JUMP_FACTOR * largest) {
@@ -175,8 +177,8 @@ static size_t find_jump(const struct diff *d) {
     return d->n_tap;
 }
 
-/* Factor per layer between the first and the last of the same tap: of l_out, or of the logits' nearest kin that is in
- * two layers or more. */
+/* Factor by which the error grows per layer, between the first and the last layer that have an error of the same tap:
+ * l_out or, if that is not in two layers, the latest tap of a layer that is.  NAN if there is none. */
 static double find_growth(const struct diff *d, size_t *from, size_t *to) {
     for (enum tap_id id = TAP_L_OUT; id >= TAP_ATTN_NORM; id--) {
         *from = *to = d->n_tap;
@@ -227,7 +229,7 @@ static void say_weights(struct diff *d, const struct diff_tap *tap) {
     else say(d, "%.*s.weight%s", (int)n, name, name + n);
 }
 
-/* What the error is of. */
+/* Which values the error was computed from. */
 static void say_values(struct diff *d, const struct diff_tap *tap) {
     const uint32_t *shape = tap->shape_a[0] > 0 ? tap->shape_a : tap->shape_b;
     uint64_t n = tap->c.n_value, each = n / tap->c.n_row;
@@ -258,7 +260,7 @@ static void say_first(struct diff *d) {
     }
 }
 
-/* A side's likeliest token, and where the other one has it. */
+/* A side's likeliest token, and its rank on the other side. */
 static void say_likeliest(struct diff *d, char side, const struct trace_value *token, char other,
                           const struct trace_value *top, uint32_t n) {
     char piece[96];
@@ -272,7 +274,7 @@ static void say_likeliest(struct diff *d, char side, const struct trace_value *t
     else say(d, "not among %c's %u", other, n);
 }
 
-/* Where the logits are what parts first. */
+/* The likeliest tokens of both sides, if the logits part first and the tokens are not the same. */
 static void say_top(struct diff *d) {
     if (d->taps[d->first].id != TAP_RESULT_OUTPUT || d->n_top_a == 0 || d->n_top_b == 0) return;
     if (d->top_a[0].place == d->top_b[0].place) return;
@@ -283,7 +285,7 @@ static void say_top(struct diff *d) {
     say(d, ".\n");
 }
 
-/* Where to look, given that the inputs are right. */
+/* Where to look for the fault, given that no earlier tap parts. */
 static void say_step(struct diff *d) {
     const struct diff_tap *tap = &d->taps[d->first];
     const struct tap_spec *spec = tap_spec(tap->id);
@@ -312,7 +314,7 @@ static void say_step(struct diff *d) {
     }
 }
 
-/* Products of the same input with other weights that part too: then it is not one tensor. */
+/* If the other products of the same input part too, the fault is not in a single tensor. */
 static void say_siblings(struct diff *d) {
     const struct diff_tap *first = &d->taps[d->first];
     if (first->id != TAP_QCUR && first->id != TAP_FFN_GATE) return;
@@ -325,8 +327,8 @@ static void say_siblings(struct diff *d) {
     say(d, ", of the same input, part too: not one tensor, but how their type is read, rounded or multiplied.\n");
 }
 
-/* How many of quirks.h begin at this tap; which of them it is takes the model to tell.  Weights of a type that is
- * misread may be any matrix's. */
+/* How many quirks (reference/quirks.h) begin at this tap; to tell which of them it is takes the model.  Misread types
+ * are not counted, because they can begin at any matrix. */
 static void say_quirks(struct diff *d) {
     const struct tap_spec *spec = tap_spec(d->taps[d->first].id);
     bool is_matrix = spec->weights[0] && !strstr(spec->name, "norm");
@@ -340,7 +342,7 @@ static void say_quirks(struct diff *d) {
     if (is_matrix) say(d, "the usual mistakes in reading each type of weights.\n");
 }
 
-/* before: the largest error of an earlier tap, which is not far below that of the first one over. */
+/* before: the earlier tap with the largest error, which is not far below that of the first tap that parts. */
 static void say_gradual(struct diff *d, size_t before) {
     struct tap_text name, last;
     say(d, "No single step does it: %s is off by %.2g already.\n", show(&name, d, before), d->taps[before].error);
@@ -366,7 +368,7 @@ static void say_order(struct diff *d) {
         "compared in that of the GGUF, side by side.\n", d->permuted_side);
 }
 
-/* An engine that drops BOS may well print it among its tokens. */
+/* Points out a side with rows of one token less than it lists: an engine that drops BOS may still list it. */
 static void say_fewer(struct diff *d) {
     const struct plumb_trace *const sides[] = { d->a, d->b };
     for (size_t s = 0; s < 2; s++) {
@@ -383,7 +385,7 @@ static void say_fewer(struct diff *d) {
     }
 }
 
-/* The layers that a trace has. */
+/* The range and the number of the layers that a trace has. */
 struct layers {
     int32_t first, last;
     uint32_t n;
@@ -391,7 +393,7 @@ struct layers {
 
 static struct layers layers_of(const struct plumb_trace *t) {
     struct layers l = { .first = -1, .last = -1 };
-    for (size_t i = 0; i < t->n_tap; i++) {   /* layer by layer */
+    for (size_t i = 0; i < t->n_tap; i++) {   /* taps are sorted by layer */
         int32_t layer = t->taps[i].layer;
         if (layer < 0 || layer == l.last) continue;
         if (l.n++ == 0) l.first = layer;
@@ -400,6 +402,7 @@ static struct layers layers_of(const struct plumb_trace *t) {
     return l;
 }
 
+/* Points out a side whose layers are all one more than the other's. */
 static void say_layers(struct diff *d) {
     const struct layers sides[2] = { layers_of(d->a), layers_of(d->b) };
     for (size_t s = 0; s < 2; s++) {
@@ -410,7 +413,7 @@ static void say_layers(struct diff *d) {
     }
 }
 
-/* A word of a shell's command. */
+/* A path as one word of a shell command, quoted if necessary. */
 static void say_path(struct diff *d, const char *path) {
     size_t n_safe = strspn(path, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-");
     if (path[0] && !path[n_safe]) {
@@ -422,7 +425,7 @@ static void say_path(struct diff *d, const char *path) {
     say(d, "'");
 }
 
-/* The one to look into is the one that is not plumb. */
+/* The next command diagnoses the side that is not plumb's own. */
 static void say_next(struct diff *d) {
     static const char own[] = "plumb ";
     bool own_a = d->a->source && strncmp(d->a->source, own, sizeof own - 1) == 0;
@@ -440,7 +443,7 @@ static void say_parted(struct diff *d) {
     say_order(d);
     say_fewer(d);
     d->inputs = find_inputs(d, d->first);
-    size_t before = 0;   /* the largest error so far: what rounding does to every step shows in each of them */
+    size_t before = 0;   /* the earlier tap with the largest error: rounding in every step shows in each of them */
     for (size_t i = 1; i < d->first; i++) {
         if (d->taps[i].error > d->taps[before].error) before = i;
     }
@@ -485,7 +488,7 @@ static void find_verdict(struct diff *d) {
     }
 }
 
-/* ---- the whole --------------------------------------------------------------------------------------------------- */
+/* ---- entry points ------------------------------------------------------------------------------------------------ */
 
 plumb_status diff_compare(struct diff *d, const struct plumb_trace *a, const struct plumb_trace *b,
                           const struct tokenizer *vocab, const plumb_report *report, struct error *err) {

@@ -1,7 +1,9 @@
-/* plumb_diff's work: two traces held against each other, tap by tap, and what the outcome means.
+/* The work of plumb_diff: compares two traces tap by tap, and says what the outcome means.  B is taken for the truth.
  *
- *   diff_compare: traces -> struct diff, which has every figure of the report
+ *   diff_compare: traces -> struct diff, which holds every number of the report
  *   diff_text, diff_json, diff_html: struct diff -> bytes
+ *
+ * The sides "part" at a tap if its error is over the tolerance or its shapes differ.
  */
 #ifndef PLUMB_DIFF_DIFF_H
 #define PLUMB_DIFF_DIFF_H
@@ -16,57 +18,58 @@ struct diff_tap {
     int32_t layer;
     struct comparison c;
     double error, cosine;
-    double rms_a, rms_b;        /* of the tokens that both have; NAN: not known */
-    bool shapes_differ;         /* then nothing was compared */
+    double rms_a, rms_b;        /* over the tokens that both have; NAN: not known */
+    bool shapes_differ;         /* then no values were compared */
     uint32_t shape_a[2], shape_b[2];   /* (n_head, n) per token; 0, 0: not known */
-    bool over;                  /* the tolerance, or shapes differ */
+    bool over;                  /* the error is over the tolerance, or shapes differ */
 };
 
 enum diff_kind {
     DIFF_AGREE,
-    DIFF_TOKENS,      /* other tokens: nothing was compared */
-    DIFF_NOTHING,     /* nothing that both sides know: that is no agreement, and no difference */
-    DIFF_SHAPES,      /* the first tap that parts has another shape */
-    DIFF_JUMP,        /* its error is at least DIFF_JUMP_FACTOR times that of every earlier tap */
-    DIFF_GRADUAL,     /* it is not: the error has grown */
+    DIFF_TOKENS,      /* the tokens differ: nothing was compared */
+    DIFF_NOTHING,     /* the sides have nothing in common to compare: neither agreement nor difference */
+    DIFF_SHAPES,      /* the shapes of the first tap that parts differ */
+    DIFF_JUMP,        /* the error of that tap is at least DIFF_JUMP_FACTOR times that of every earlier tap */
+    DIFF_GRADUAL,     /* it is less than that: the error has grown step by step */
 };
 #define DIFF_JUMP_FACTOR 8
 
-/* What a tap is computed from, as far as it was compared. */
+/* The compared taps from which a tap is computed. */
 struct diff_inputs {
     uint32_t n;
     size_t taps[TAP_COUNT];   /* (n) indices, latest first */
-    bool direct;              /* they are all that feeds it, not what feeds steps between them and it */
-    double error;             /* the largest; NAN: none is known */
+    bool direct;              /* they are its own inputs; false: some are inputs of missing taps in between */
+    double error;             /* the largest of their errors; NAN: none is known */
 };
 
 struct diff {
-    const struct plumb_trace *a, *b;   /* one of them may be permuted */
-    char permuted_side;                /* 'A' or 'B': its Q and K came in transformers' order (heads.h); 0: neither */
-    struct plumb_trace permuted;       /* that side in the GGUF's */
+    const struct plumb_trace *a, *b;   /* borrowed; one of them may be &permuted */
+    char permuted_side;                /* 'A' or 'B': the side with Q and K in transformers' order (heads.h); 0: none */
+    struct plumb_trace permuted;       /* that side in the GGUF's order */
     const struct tokenizer *vocab;     /* may be NULL */
     const char *name_a, *name_b;
     double tolerance;
     struct tokens_difference tokens;
     size_t n_tap;
-    struct diff_tap *taps;             /* (n_tap) those that both have, in the order of the computation */
-    int32_t n_layer;                   /* the last layer among them + 1 */
-    size_t n_only_a, n_only_b;         /* taps that one side has alone */
-    size_t n_apart;                    /* taps of both that have nothing in common to compare */
-    size_t n_over;
+    struct diff_tap *taps;             /* (n_tap) the taps that both have, in the order of the computation */
+    int32_t n_layer;                   /* number of the last layer among them, plus 1 */
+    size_t n_only_a, n_only_b;         /* taps that only one side has */
+    size_t n_apart;                    /* taps that both have, without any value or statistic in common */
+    size_t n_over;                     /* taps over the tolerance or with shapes that differ */
     enum diff_kind kind;
-    size_t first;                      /* index of the first tap over the tolerance; n_tap: none */
-    size_t worst;                      /* index of the largest error; n_tap: none */
-    struct diff_inputs inputs;         /* of the first one over */
-    double growth;                     /* of DIFF_GRADUAL: factor of the error from layer to layer; NAN: not known */
-    uint32_t top_pos;                  /* token whose likeliest successors both sides know */
-    uint32_t n_top_a, n_top_b;         /* 0: they do not */
-    struct trace_value top_a[TRACE_TOP], top_b[TRACE_TOP];   /* ids and logits */
+    size_t first;                      /* index of the first tap that parts; n_tap: none */
+    size_t worst;                      /* index of the tap with the largest error; n_tap: none */
+    struct diff_inputs inputs;         /* of the first tap that parts */
+    double growth;                     /* for DIFF_GRADUAL: factor of the error per layer; NAN: not known */
+    uint32_t top_pos;                  /* the last token after which both sides know the likeliest tokens */
+    uint32_t n_top_a, n_top_b;         /* either is 0: there is no such token */
+    struct trace_value top_a[TRACE_TOP], top_b[TRACE_TOP];   /* token ids and logits */
     size_t n_verdict;
     char verdict[2400];                /* paragraphs, each ended by '\n' */
 };
 
-/* names as in plumb_report.  Borrows everything.  diff_free also after a failure. */
+/* Compares a with b.  vocab may be NULL.  *d borrows everything it is given, including the names in report; release it
+ * with diff_free, also after a failure. */
 plumb_status diff_compare(struct diff *d, const struct plumb_trace *a, const struct plumb_trace *b,
                           const struct tokenizer *vocab, const plumb_report *report, struct error *err);
 void diff_free(struct diff *d);

@@ -1,7 +1,7 @@
-/* A diff as one page that needs nothing else: no scripts, no fonts, no pictures from outside.
+/* Writes a diff as one self-contained HTML page: it has no scripts and loads no fonts or pictures.
  *
- * Drawings are SVG whose coordinates are percentages, so that they take any width while their text keeps its size.
- * Colours are classes, so that the page follows the system's light or dark.  Every text that comes from a trace goes
+ * Drawings are SVG with percentages as coordinates, so that they fit any width while their text keeps its size.
+ * Colours are CSS classes, so that the page follows the system's light or dark mode.  Every text from a trace goes
  * through html_text.
  */
 #include "diff/diff.h"
@@ -15,7 +15,8 @@ static const char page_head[] =
     "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
     "<meta name=\"color-scheme\" content=\"light dark\">\n";
 
-/* k0..k5: below the tolerance, from equal to a tenth of it; h1..h4: above, by half decades. */
+/* Colours of errors (see colour).  k0: no error; k1..k5: below the tolerance, by decades, k5 the nearest to it; h1..h4:
+ * above it, by half decades. */
 static const char page_style[] =
     "<style>\n"
     ":root{--ground:#faf9f6;--raised:#fff;--said:#efece5;--ink:#1f1e1b;--quiet:#6a665e;--line:#dedad1;\n"
@@ -96,6 +97,7 @@ static const char page_style[] =
 
 /* ---- text -------------------------------------------------------------------------------------------------------- */
 
+/* Writes n bytes of text with HTML's special characters escaped. */
 static void html_text(struct report_writer *w, const char *text, size_t n) {
     size_t begin = 0;
     for (size_t i = 0; i <= n; i++) {
@@ -110,7 +112,7 @@ static void html_text(struct report_writer *w, const char *text, size_t n) {
 
 static void html_string(struct report_writer *w, const char *text) { html_text(w, text, strlen(text)); }
 
-/* A token's text, or its id where nobody knows it: then false. */
+/* Writes a token's text.  If the text is not known, writes the id and returns false. */
 static bool html_piece(const struct diff *d, struct report_writer *w, int32_t id) {
     char piece[96];
     int64_t n = tokens_piece(d->a, d->b, d->vocab, id, piece, sizeof piece);
@@ -119,15 +121,15 @@ static bool html_piece(const struct diff *d, struct report_writer *w, int32_t id
     return n >= 0;
 }
 
-/* ---- what stands at the top -------------------------------------------------------------------------------------- */
+/* ---- the top of the page ----------------------------------------------------------------------------------------- */
 
-/* The verdict's first sentence up to its colon; html_verdict has the rest. */
+/* Bytes of the headline: the verdict's first sentence up to its colon.  html_verdict writes the rest. */
 static size_t n_headline(const struct diff *d) {
     const char *colon = strstr(d->verdict, ": ");
     return colon ? (size_t)(colon - d->verdict) : strcspn(d->verdict, "\n");
 }
 
-/* Between backticks is code. */
+/* Text between backticks becomes <code>. */
 static void html_sentence(struct report_writer *w, const char *text, size_t n) {
     for (bool is_code = false; n > 0; is_code = !is_code) {
         const char *tick = memchr(text, '`', n);
@@ -221,7 +223,7 @@ static void html_tokens(const struct diff *d, struct report_writer *w) {
 
 /* ---- the map ----------------------------------------------------------------------------------------------------- */
 
-/* Class of the colour: decades below the tolerance, half decades above. */
+/* CSS class for the error of a tap: one per decade below the tolerance, one per half decade above. */
 static const char *colour(const struct diff *d, const struct diff_tap *tap) {
     static const char *const below[] = { "k5", "k4", "k3", "k2", "k1" }, *const above[] = { "h1", "h2", "h3", "h4" };
     if (tap->shapes_differ || isinf(tap->error)) return "h4";
@@ -243,7 +245,7 @@ static void html_legend(const struct diff *d, struct report_writer *w) {
     report_printf(w, "<span><i class=\"h4\"></i>above</span></p>\n");
 }
 
-/* Cell of a tap, x and width in percent, y in pixels. */
+/* The cell of tap i; x and width are in percent, y and height in pixels. */
 static void html_cell(const struct diff *d, struct report_writer *w, size_t i, double x, double width, size_t y,
                       unsigned height) {
     const struct diff_tap *tap = &d->taps[i];
@@ -259,7 +261,8 @@ static void html_cell(const struct diff *d, struct report_writer *w, size_t i, d
     report_printf(w, "</title></rect>\n");
 }
 
-/* Rows are layers, columns are taps, each only if something of it was compared. */
+/* Rows are layers, columns are taps; both are left out if nothing in them was compared.  Taps outside the layers are
+ * bars over the whole width. */
 static void html_map(const struct diff *d, struct report_writer *w) {
     enum { ROW = 17, NAMES = 78, BAR = 21 };   /* pixels */
     uint32_t n_column = 0, n_row = 0, n_bar = 0;
@@ -280,7 +283,7 @@ static void html_map(const struct diff *d, struct report_writer *w) {
     report_printf(w, "<div class=\"drawn%s\" style=\"max-width:%urem\"><svg height=\"%zu\">\n",
                   n_column > 0 ? " names" : "", 5 + 8 * (n_column + 1), height);
     y = names;
-    for (size_t i = 0; i < d->n_tap; i++) {   /* names of rows */
+    for (size_t i = 0; i < d->n_tap; i++) {   /* names of the rows */
         const struct diff_tap *tap = &d->taps[i];
         if (tap->layer >= 0 && i > 0 && d->taps[i - 1].layer == tap->layer) continue;
         unsigned step = tap->layer < 0 ? BAR : ROW;
@@ -293,7 +296,7 @@ static void html_map(const struct diff *d, struct report_writer *w) {
                   "tap\">\n", height);
     double width = 100.0 / (n_column > 0 ? n_column : 1), first_x = 0;
     size_t first_y = 0;
-    for (uint32_t k = 0; k < n_column; k++) {   /* names of columns, upright where they are narrow */
+    for (uint32_t k = 0; k < n_column; k++) {   /* names of the columns, rotated on narrow screens */
         const char *name = tap_spec(columns[k])->name;
         report_printf(w, "<svg x=\"%.3f%%\" y=\"%d\"><text class=\"down\" transform=\"rotate(-90)\" y=\"4\">%s</text>"
                       "<text class=\"across\" text-anchor=\"middle\">%s</text></svg>\n", (k + 0.5) * width, NAMES - 8,
@@ -323,7 +326,7 @@ static void html_map(const struct diff *d, struct report_writer *w) {
         }
         y += ROW;
     }
-    if (d->first < d->n_tap) {   /* over its neighbours */
+    if (d->first < d->n_tap) {   /* drawn last, on top of its neighbours */
         bool is_bar = d->taps[d->first].layer < 0;
         report_printf(w, "<rect class=\"first\" x=\"%.3f%%\" y=\"%zu\" width=\"%.3f%%\" height=\"%d\" rx=\"3\" "
                       "pointer-events=\"none\"/>\n", first_x, first_y + (is_bar ? 2 : 0), is_bar ? 100 : width,
@@ -347,7 +350,7 @@ enum { N_SERIES = sizeof series / sizeof *series };
 
 /* Decades on the y axis, layers on the x axis. */
 struct axes {
-    double low, high;       /* log10 */
+    double low, high;       /* log10 of the values at the bottom and at the top */
     int32_t first, last;    /* layers */
     bool has_points;
 };
@@ -363,6 +366,7 @@ static double axis_y(const struct axes *axes, double value) {
     return 100 - 100 * (decade - axes->low) / (axes->high - axes->low);
 }
 
+/* Widens the axes to hold all points of a curve, within 1e-9 to 1e9. */
 static void stretch(const struct diff *d, struct axes *axes, enum curve curve) {
     for (size_t i = 0; i < d->n_tap; i++) {
         double value = curve_value(&d->taps[i], curve);
@@ -479,7 +483,7 @@ static void html_candidates(const struct diff *d, struct report_writer *w, char 
         bool is_known = html_piece(d, w, (int32_t)top[i].place);
         report_printf(w, "</code><span>%.3f</span><small>", (double)top[i].value);
         if (is_known) report_printf(w, "%d</small></li>\n", (int)top[i].place);
-        else report_printf(w, "&nbsp;</small></li>\n");   /* as high as its neighbour */
+        else report_printf(w, "&nbsp;</small></li>\n");   /* keeps the row's height */
     }
     report_printf(w, "</ol></div>\n");
 }
@@ -519,7 +523,7 @@ static void html_row(const struct diff *d, struct report_writer *w, size_t i) {
 }
 
 static void html_table(const struct diff *d, struct report_writer *w) {
-    enum { OPEN = 60 };   /* longer ones wait to be asked for */
+    enum { OPEN = 60 };   /* longer tables are closed at first */
     report_printf(w, "<section><details%s><summary>All %zu taps</summary><div class=\"wide\"><table>\n<thead><tr>"
                   "<th>tap</th><th>error</th><th>cosine</th><th>max |d|</th><th class=\"more\">[token, place]</th>"
                   "<th class=\"more\">A</th><th class=\"more\">B</th><th class=\"more\">tokens</th>"

@@ -1,4 +1,4 @@
-/* A diff for a terminal, and as JSON. */
+/* Writes a diff as text for a terminal, and as JSON (docs/diff.md). */
 #include "diff/diff.h"
 
 #include <math.h>
@@ -6,7 +6,7 @@
 
 static void write_text(struct report_writer *w, const char *text) { report_text(w, text, strlen(text)); }
 
-/* Pads with spaces after a text of n characters, at least one. */
+/* Pads a text of n characters to width with spaces, at least one. */
 static void pad(struct report_writer *w, size_t n, size_t width) {
     do report_bytes(w, " ", 1);
     while (++n < width);
@@ -30,8 +30,8 @@ static void text_side(struct report_writer *w, char letter, const char *name, co
     report_bytes(w, "\n", 1);
 }
 
-/* A paragraph in lines of at most 80 characters, where its words allow it.  A space behind a quotation mark may be a
- * token's. */
+/* A paragraph in lines of at most 80 characters, if its words are short enough.  Lines are not broken at a space after
+ * a quotation mark, because it may belong to a token. */
 static void text_paragraph(struct report_writer *w, const char *text, size_t n) {
     enum { WIDTH = 80 };
     size_t column = 0;
@@ -48,7 +48,7 @@ static void text_paragraph(struct report_writer *w, const char *text, size_t n) 
     report_bytes(w, "\n", 1);
 }
 
-/* A token's text in quotes; returns how many characters, 0 if it is not known. */
+/* Writes a token's text in quotes.  Returns the number of characters, 0 if the text is not known. */
 static size_t text_piece(const struct diff *d, struct report_writer *w, int32_t id) {
     char piece[96];
     int64_t n = tokens_piece(d->a, d->b, d->vocab, id, piece, sizeof piece);
@@ -59,7 +59,7 @@ static size_t text_piece(const struct diff *d, struct report_writer *w, int32_t 
     return n_shown + 2;
 }
 
-/* Both lists around the place where they part.  True if all texts are known, as of text_top. */
+/* Writes both lists of tokens around the index where they part.  Like text_top, returns true if all texts are known. */
 static bool text_tokens(const struct diff *d, struct report_writer *w) {
     enum { BEFORE = 2, AFTER = 4 };
     bool is_known = true;
@@ -147,7 +147,7 @@ void diff_text(const struct diff *d, struct report_writer *w) {
     report_bytes(w, "\n", 1);
     for (const char *at = d->verdict; *at;) {
         size_t n = strcspn(at, "\n");
-        if (strncmp(at, "Next: ", 6) == 0) {   /* to be copied as it is */
+        if (strncmp(at, "Next: ", 6) == 0) {   /* a command to copy: not wrapped */
             report_text(w, at, n);
             report_bytes(w, "\n", 1);
         } else {
@@ -182,7 +182,7 @@ static void json_side(const struct diff *d, struct report_writer *w, const char 
                   t->n_ignored, t == &d->permuted ? "true" : "false");
 }
 
-/* {"id":3,"piece":"x"}, null where there is no such token. */
+/* {"id":3,"piece":"x"}, or null if there is no such token. */
 static void json_token(const struct diff *d, struct report_writer *w, const struct plumb_trace *t, uint32_t i) {
     char piece[96];
     if (i >= t->n_token) {
