@@ -156,8 +156,8 @@ char *token_piece(const plumb_model *model, int32_t id, size_t *n);
 
 /* Returns NULL after a message. */
 plumb_session *create_session(plumb_model *model, const struct options *o);
-/* Feeds the tokens batch by batch, so that Ctrl-C is noticed in between.  The session ends up as after a single
- * plumb_session_feed. */
+/* Feeds the tokens batch by batch, so that Ctrl-C is noticed in between.  As with a single plumb_session_feed, nothing
+ * is computed if they do not all fit. */
 int feed(plumb_session *session, const int32_t *ids, size_t n);
 
 /* ---- commands: each returns the exit code ------------------------------------------------------------------------ */

@@ -161,7 +161,7 @@ void *allocate(size_t n) {
 
 /* Reads a stream to its end.  n_known: the expected number of bytes, 0 if unknown.  Returns NULL on failure. */
 static char *read_stream(FILE *stream, size_t n_known, size_t *n, plumb_status *status) {
-    size_t cap = n_known < 4096 ? 4096 : n_known + 2;   /* one for the 0, one so that the last read meets the end */
+    size_t cap = n_known < 4096 ? 4096 : n_known + 2;   /* one for the 0, one to notice the end without growing */
     char *bytes = malloc(cap);
     *n = 0;
     *status = PLUMB_ERROR_MEMORY;

@@ -171,8 +171,8 @@ static int read_record(struct run *r) {
         r->base_log_p[i] = (double)(scale * (float)(level[0] | level[1] << 8) + least);
         sum += exp(r->base_log_p[i]);
     }
-    /* The upper bound allows for the tokens that were cut: each is saved with a probability of
-     * up to exp(-16), about 1.1e-7. */
+    /* The upper bound allows for the tokens that were cut: each is saved with a probability of up to exp(-16), about
+     * 1.1e-7. */
     if (!(sum > 0.9 && sum < 1.1 + 2e-7 * r->n_vocab)) {
         return bad_base(r, PLUMB_ERROR_METADATA, "position %" PRIu64 " holds no probabilities: their sum is not 1",
                         r->n_done, 0);
@@ -315,7 +315,7 @@ static int prepare(struct run *r, plumb_model *model) {
     free(text);
     struct ids none = tokenize(model, "", 0, PLUMB_ADD_SPECIAL);
     int32_t bos = plumb_token_bos(model);
-    r->bos = none.n > 0 && none.data[0] == bos ? bos : -1;   /* even the empty text gets BOS: the model asks for it */
+    r->bos = none.n > 0 && none.data[0] == bos ? bos : -1;   /* does an empty text get BOS? */
     free(none.data);
     if (!r->tokens.data) return exit_failed;
 

@@ -156,7 +156,7 @@ static int list_quirks(const struct options *o) {
     return out_close(EXIT_OK);
 }
 
-/* Checks that the tokens told by --tokens or -p are those of the file, if it has any. */
+/* Checks that the tokens given by --tokens or -p are those of the file, if it has any. */
 static int compare_tokens(const plumb_trace *trace, const struct ids *told, const struct options *o) {
     const int32_t *ids = plumb_trace_tokens(trace);
     size_t n = plumb_trace_n_token(trace), i = 0;
