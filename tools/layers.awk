@@ -1,6 +1,6 @@
-# `make layers`: a room includes only itself and the rooms before it in this list.  The command line and wasm/ see only the
-# public header.  Fails on a back edge, on an unknown room, and on "header.h" without its room.  quant stands before gguf,
-# whose tensor directory needs the block sizes of the types.
+# `make layers`: checks that a room includes only itself and the rooms before it in the list below.  Of the engine, the
+# command line and wasm/ may include only the public header.  It also fails on a room that is not in the list, and on
+# "header.h" without its room.  quant is before gguf, because the tensor directory needs the block sizes of the types.
 BEGIN {
     n = split("base threads quant gguf repack kernels model tokenizer forward reference sampler trace dump diagnose diff " \
               "check api cli", names, " ")

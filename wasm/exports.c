@@ -1,5 +1,6 @@
-/* The functions of plumb.h that take or fill structs, with numbers and pointers only: what JavaScript can call without
- * knowing a C layout.  wasm/exports.txt lists all exports; web/engine.js is the only caller. */
+/* Wrappers for the functions of plumb.h that take or fill structs.  Their arguments are numbers and pointers only, so
+ * that JavaScript can call them without knowing the layout of a struct.  wasm/exports.txt lists all exports;
+ * web/engine.js is the only caller. */
 #define _DEFAULT_SOURCE  /* sbrk */
 #include "plumb.h"
 
@@ -24,18 +25,18 @@ plumb_status plumb_wasm_trace_feed(plumb_trace *trace, plumb_session *session, c
 struct plumb_wasm_bytes;
 plumb_status plumb_wasm_trace_json(plumb_trace *trace, struct plumb_wasm_bytes *out);
 
-/* Counts come as doubles: as integers of 32 bits JavaScript would wrap them around, and 2^32 would be 0.  One that is
- * no uint32 becomes the largest, which is out of every range. */
+/* Counts are passed as doubles: JavaScript wraps 32-bit integers around, so that 2^32 would arrive as 0.  A value that
+ * is not a uint32 becomes UINT32_MAX, which is out of every range. */
 static uint32_t to_u32(double x) { return x >= 0 && x < UINT32_MAX && x == (uint32_t)x ? (uint32_t)x : UINT32_MAX; }
 
 /* JavaScript writes biases as pairs of 32-bit words, and zeroes 8 bytes for a plumb_text. */
 _Static_assert(sizeof(plumb_logit_bias) == 8 && offsetof(plumb_logit_bias, bias) == 4, "engine.js writes this layout");
 _Static_assert(sizeof(plumb_text) <= 8, "engine.js allocates 8 bytes");
 
-/* The instance has written nothing at this address or above it. */
+/* The end of the heap: this instance has written nothing at this address or above. */
 void *plumb_wasm_heap_end(void) { return sbrk(0); }
 
-/* numbers: as many as there are names in INFO of engine.js, in that order; all are below 2^53. */
+/* numbers: one value for each name in INFO of engine.js, in that order; all are below 2^53. */
 plumb_status plumb_wasm_model_info(const plumb_model *model, const char **architecture, double numbers[10]) {
     plumb_model_info info;
     plumb_status status = plumb_model_get_info(model, &info);
@@ -81,7 +82,7 @@ plumb_status plumb_wasm_sampler_create(plumb_sampler **out, uint32_t n_vocab, fl
 
 /* ---- traces ------------------------------------------------------------------------------------------------------ */
 
-/* What a plumb_write was given; JavaScript frees bytes.  NULL: there was no memory. */
+/* Everything that a plumb_write was given.  JavaScript frees bytes, which is NULL if memory ran out. */
 struct plumb_wasm_bytes {
     char *bytes;
     size_t n, cap;
@@ -89,7 +90,7 @@ struct plumb_wasm_bytes {
 
 static void gather(void *user, const char *bytes, size_t n) {
     struct plumb_wasm_bytes *b = user;
-    if (!b->bytes && b->cap > 0) return;   /* out of memory before */
+    if (!b->bytes && b->cap > 0) return;   /* memory ran out in an earlier call */
     if (n > b->cap - b->n) {
         size_t cap = b->cap + (n > b->cap ? n : b->cap);
         char *grown = cap > b->cap ? realloc(b->bytes, cap) : NULL;
@@ -112,8 +113,8 @@ static void record(void *user, const plumb_tap *tap) {
     if (r->status == PLUMB_OK) r->status = plumb_trace_add(r->trace, tap);
 }
 
-/* Feeds ids[at .. at + n_feed) of all n tokens and records them, all results included, in a trace begun anew.
- * A failure's message is on the session if *trace has none. */
+/* Begins a new trace for all n tokens, feeds ids[at .. at + n_feed) and records their taps, with the logits of every
+ * token.  The message of a failure is in the trace, or in the session if the trace has none. */
 plumb_status plumb_wasm_trace_feed(plumb_trace *trace, plumb_session *session, const int32_t *ids, size_t n,
                                    size_t at, size_t n_feed, size_t n_prompt, const char *taps, uint32_t layer_first,
                                    uint32_t layer_last, uint32_t n_value) {

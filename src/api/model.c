@@ -1,4 +1,5 @@
-/* plumb_model: gguf, model and tokenizer joined, and what the public header lets a host ask of them. */
+/* plumb_model: joins gguf, model and tokenizer.  Implements the public functions that load a model, query it, and
+ * tokenize with it. */
 #include "api/model.h"
 
 #include "base/decimal.h"
@@ -34,7 +35,7 @@ static plumb_status wrong_state(plumb_model *m, const char *what) {
 plumb_status plumb_model_begin(plumb_model *m, uint64_t size) {
     if (m->model) return wrong_state(m, "the model is loaded already");
     struct gguf *g = current(m);
-    if (g && !gguf_is_complete(g) && !(m->headers_only && gguf_has_header(g))) {   /* one file, cut in pieces */
+    if (g && !gguf_is_complete(g) && !(m->headers_only && gguf_has_header(g))) {   /* the part continues the file */
         m->bytes_before = gguf_position(g);
         uint64_t total = PLUMB_SIZE_UNKNOWN;
         if (size != PLUMB_SIZE_UNKNOWN && !add_u64(m->bytes_before, size, &total)) total = PLUMB_SIZE_UNKNOWN;
@@ -65,14 +66,17 @@ plumb_status plumb_model_headers_only(plumb_model *m) {
     return PLUMB_OK;
 }
 
-/* A model of fewer bytes than MEASURED_BYTES is fast by any kernel, and loaded before they are measured. */
+/* While a file arrives, the kernels are measured again after every BYTES_APART bytes.  They are not measured for a file
+ * with fewer than MEASURED_BYTES of tensors: it is fast with any kernels, and is loaded before they could be measured.
+ */
 enum { BYTES_APART = 6 << 20, MEASURED_BYTES = 1 << 20 };
 
-/* With ffn_gate of a layer in the middle: among the largest matrices, and of the type that most weights have. */
+/* Measures with the shape and type of ffn_gate of a layer in the middle: it is among the largest matrices and has the
+ * type that most weights have. */
 static void measure_kernels(plumb_model *m) {
     struct gguf *g = current(m);
     uint64_t n = 0, before = 0, bytes = 0;
-    if (m->speeds.settled || m->speeds.n_call == KERNELS_CALLS) return;   /* nothing to look for a tensor for */
+    if (m->speeds.settled || m->speeds.n_call == KERNELS_CALLS) return;   /* saves the search below */
     m->measured_at = gguf_position(g);
     for (uint64_t i = 0; i < gguf_n_tensor(g); i++) {
         n += gguf_name_ends(gguf_tensor_at(g, i), ".ffn_gate.weight");
@@ -100,7 +104,7 @@ uint64_t plumb_model_position(const plumb_model *m) {
     return current(m) ? gguf_position(current(m)) - m->bytes_before : 0;
 }
 
-/* That part i is file i of a split model of n_part files. */
+/* Checks that part i is file i of a split model of n_part files. */
 static plumb_status check_order(plumb_model *m, size_t i, uint32_t n_part) {
     uint32_t no = UINT32_MAX;
     if (n_part < 2) return PLUMB_OK;
@@ -110,11 +114,11 @@ static plumb_status check_order(plumb_model *m, size_t i, uint32_t n_part) {
                      "in their order", i + 1, no + 1);
 }
 
-/* How many files the first one says there are. */
+/* Reads the number of files from the first one; 1 if the model is not split. */
 static plumb_status read_n_part(plumb_model *m, uint32_t *n_part) {
     *n_part = 1;
     PLUMB_TRY(gguf_get_u32(m->parts[0], "split.count", n_part, &m->err));
-    if (*n_part == 0) *n_part = 1;   /* what a file that was never split may say */
+    if (*n_part == 0) *n_part = 1;   /* a file that was never split may say 0 */
     return PLUMB_OK;
 }
 
@@ -128,7 +132,7 @@ plumb_status plumb_model_load_vocab(plumb_model *m) {
     return tokenizer_create(&m->tokenizer, m->parts[0], &m->err);
 }
 
-/* All files of a split model must be there: split.count says how many. */
+/* Checks that there are as many files as split.count says, in their order. */
 static plumb_status check_split(plumb_model *m) {
     uint32_t n_part;
     PLUMB_TRY(read_n_part(m, &n_part));
@@ -140,11 +144,11 @@ static plumb_status check_split(plumb_model *m) {
     return PLUMB_OK;
 }
 
-/* What the end of a file and the end of its header have in common. */
+/* The part that plumb_model_end and plumb_model_rehearse have in common. */
 static plumb_status bind(plumb_model *m) {
     PLUMB_TRY(check_split(m));
     PLUMB_TRY(plumb_model_load_vocab(m));
-    for (int i = 0; i < KERNELS_CALLS; i++) measure_kernels(m);   /* those that a small file had no time for */
+    for (int i = 0; i < KERNELS_CALLS; i++) measure_kernels(m);   /* a small file ends before all calls were made */
     return model_create(&m->model, m->parts, m->n_part, tokenizer_n_vocab(m->tokenizer), &m->err);
 }
 
@@ -155,8 +159,8 @@ plumb_status plumb_model_end(plumb_model *m) {
     return bind(m);
 }
 
-/* More than caches hold, so that weights come from memory as they do in a model of any size; and what a look at a model
- * may take where one tensor is larger than that. */
+/* RING_BYTES is more than caches hold, so that the weights are read from memory, as those of a real model are.
+ * A larger tensor needs a larger ring, up to RING_MAX_BYTES. */
 enum { RING_BYTES = 64 << 20, RING_MAX_BYTES = 512 << 20 };
 
 plumb_status plumb_model_rehearse(plumb_model *m, uint32_t *n_bytes) {
@@ -170,7 +174,8 @@ plumb_status plumb_model_rehearse(plumb_model *m, uint32_t *n_bytes) {
     uint64_t all, n = model_largest_weight(m->model, &all);
     if (n < RING_BYTES) n = all < RING_BYTES ? all : RING_BYTES;
     m->ring = n <= RING_MAX_BYTES ? alloc_array(n, 1) : NULL;
-    /* Written, as pages that were never written are all one and the same, in the fastest cache. */
+    /* The zeros must be written: pages that were never written share one physical page, which stays in the fastest
+     * cache. */
     if (m->ring) memset(m->ring, 0, (size_t)n);
     model_rehearse(m->model, m->ring, n);
     if (m->ring) *n_bytes = (uint32_t)n;
@@ -222,7 +227,7 @@ uint64_t plumb_model_key_count(const plumb_model *m, uint64_t i) {
     return key ? key->n : 0;
 }
 
-/* Shortest of the usual precisions that reads back as the same number. */
+/* Formats with as few digits as read back as the same number: from 6 for F32 and from 15 for F64, at most 17. */
 static void format_float(char *text, size_t cap, double value, bool single) {
     for (int digits = single ? 6 : 15; digits <= 17; digits++) {
         snprintf(text, cap, "%.*g", digits, value);

@@ -1,4 +1,4 @@
-/* The inside of plumb_model, for the api room only. */
+/* The fields of plumb_model, for the api room only. */
 #ifndef PLUMB_API_MODEL_H
 #define PLUMB_API_MODEL_H
 
@@ -10,19 +10,19 @@
 
 struct plumb_model {
     struct error err;
-    struct gguf **parts;           /* (n_part) one for each file of a split model */
+    struct gguf **parts;           /* (n_part) one for each file of a split model; the last one is being read */
     size_t n_part;
-    struct repacker repacker;      /* of the part that is being read */
+    struct repacker repacker;      /* repacks the weights of the part that is being read */
     bool headers_only;             /* plumb_model_headers_only was called */
-    uint8_t *ring;                 /* made-up weights of plumb_model_rehearse */
-    uint64_t bytes_before;         /* of the current gguf's bytes, those that earlier begin calls delivered */
-    struct tokenizer *tokenizer;   /* after plumb_model_load_vocab */
-    struct model *model;           /* after plumb_model_end */
-    struct kernel_speeds speeds;   /* for all sessions; measured while the weights are on their way, */
-    uint64_t measured_at;          /* the last time at this byte of the current file */
+    uint8_t *ring;                 /* the zeros that plumb_model_rehearse uses as weights; NULL: none */
+    uint64_t bytes_before;         /* bytes of the current file that arrived before the last plumb_model_begin */
+    struct tokenizer *tokenizer;   /* NULL before plumb_model_load_vocab */
+    struct model *model;           /* NULL before plumb_model_end or plumb_model_rehearse */
+    struct kernel_speeds speeds;   /* shared by all sessions; measured while the weights arrive */
+    uint64_t measured_at;          /* byte of the current file at the last measurement; 0: none yet */
 };
 
-/* The model that a session runs. */
+/* The model that the session was created with. */
 const plumb_model *session_model(const plumb_session *session);
 
 #endif

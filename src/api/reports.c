@@ -1,5 +1,5 @@
-/* The public functions about traces and reports: each hands the parts of a plumb_model or of a session to the room that
- * does the work. */
+/* The public functions for traces and reports.  Each one checks the state of its models and passes their parts to the
+ * room that does the work. */
 #include "api/model.h"
 
 #include "check/selfcheck.h"
@@ -43,7 +43,7 @@ static plumb_status copy_params(struct plumb_trace *t, const plumb_trace_params 
 
 plumb_status plumb_trace_begin(plumb_trace *t, const plumb_session *session, const int32_t *ids, size_t n,
                                size_t n_prompt, const plumb_trace_params *params) {
-    trace_clear(t);   /* which sets the default parameters */
+    trace_clear(t);   /* also sets the default parameters */
     const plumb_model *model = session_model(session);
     if (params) {
         PLUMB_TRY(tap_check_patterns(params->taps, model->model->config.n_layer, params->layer_first,

@@ -1,4 +1,5 @@
-/* plumb_session: one sequence of tokens over a forward pass and its KV cache. */
+/* plumb_session: one sequence of tokens, the forward pass that computes it, and its KV cache.  Also implements
+ * plumb_threads_*. */
 #include "api/model.h"
 #include "forward/forward.h"
 #include "reference/reference.h"
@@ -9,17 +10,17 @@ struct plumb_session {
     struct error err;
     plumb_model *model;
     uint32_t n_ctx, n_batch, n_past;
-    struct pool *pool;            /* of the fast pass */
-    struct forward *forward;      /* exactly one of these two */
-    struct reference *reference;
-    int32_t *tokens;              /* (n_ctx), n_past of them in the cache */
-    float *logits;                /* (n_vocab) */
+    struct pool *pool;            /* threads of the fast pass; NULL: the caller's only */
+    struct forward *forward;      /* the fast pass; NULL: reference is used */
+    struct reference *reference;  /* the reference pass; NULL: forward is used */
+    int32_t *tokens;              /* (n_ctx); the first n_past are in the cache */
+    float *logits;                /* (n_vocab) after the last token, if has_logits */
     bool has_logits;
-    bool is_running;              /* inside a feed: callbacks must not change anything */
+    bool is_running;              /* a feed is running: its callbacks must not change the session */
 };
 
-/* The largest values of plumb_session_params.  No machine has the memory for more: a context of 2^24 tokens takes
- * 100 GB with a small model. */
+/* Upper bounds of plumb_session_params.  No machine has the memory for more: even with a small model a context of 2^24
+ * tokens takes 100 GB. */
 enum { MAX_CTX = 1 << 24, MAX_BATCH = 1 << 16 };
 
 static plumb_status create(plumb_session *s, const plumb_session_params *p, struct error *err) {
@@ -139,7 +140,7 @@ plumb_status plumb_session_rewind(plumb_session *s, uint32_t n_past) {
         return error_set(&s->err, PLUMB_ERROR_ARGUMENT, "rewind to token %u, but only %u are in the cache", n_past,
                          s->n_past);
     }
-    if (n_past < s->n_past) s->has_logits = false;   /* they belong to a token that is gone */
+    if (n_past < s->n_past) s->has_logits = false;   /* they belong to a token that was removed */
     s->n_past = n_past;
     return PLUMB_OK;
 }
@@ -173,7 +174,7 @@ plumb_status plumb_session_set_tap(plumb_session *s, void (*on_tap)(void *user, 
                      s->n_batch, s->n_ctx);
 }
 
-/* One batch; n <= n_batch.  logits: (n_logits, n_vocab) of its last tokens. */
+/* Runs one batch of n <= n_batch tokens.  logits: (n_logits, n_vocab), those of its last n_logits tokens. */
 static void run(plumb_session *s, const int32_t *ids, uint32_t n, uint32_t n_logits, float *logits) {
     if (s->forward) forward_run(s->forward, ids, n, s->n_past, n_logits, logits);
     else reference_run(s->reference, ids, n, s->n_past, n_logits, logits);

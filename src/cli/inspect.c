@@ -1,4 +1,4 @@
-/* plumb inspect: keys, tensors and the totals of each type, from the header alone. */
+/* plumb inspect prints keys, tensors and the totals of each type.  It reads the header only. */
 #include "cli/cli.h"
 
 #include <inttypes.h>
@@ -8,7 +8,7 @@
 
 enum { SHOWN_ELEMENTS = 8, SHOWN_BYTES = 200 };
 
-/* Element j of key i, to be freed. */
+/* Element j of key i as text of *n bytes, to be freed. */
 static char *key_value(const plumb_model *model, uint64_t i, uint64_t j, size_t *n) {
     *n = plumb_model_key_value(model, i, j, NULL, 0);
     char *text = allocate(*n + 1);
@@ -29,7 +29,7 @@ static uint64_t n_shown(const plumb_model *model, uint64_t i) {
 /* ---- totals ------------------------------------------------------------------------------------------------------ */
 
 struct total { const char *type; uint64_t n_tensor, n_element, n_bytes; };
-enum { MAX_TYPES = 64 };   /* more than GGUF has */
+enum { MAX_TYPES = 64 };   /* upper bound; GGUF has fewer */
 
 static uint64_t n_elements(const plumb_tensor *t) { return t->shape[0] * t->shape[1] * t->shape[2] * t->shape[3]; }
 
@@ -107,7 +107,7 @@ static void print_text(const plumb_model *model, const char *path) {
 /* ---- for programs ------------------------------------------------------------------------------------------------ */
 
 static void json_value(const char *type, const char *value, size_t n) {
-    /* JSON has no name for infinities and NaN: they become strings, as strings are. */
+    /* JSON has no numbers for infinities and NaN: they become strings. */
     bool is_number = !ends_with(type, "string") && strpbrk(value, "0123456789") != NULL;
     if (is_number || ends_with(type, "bool")) out_bytes(value, n);
     else out_json_string(value, n);
@@ -152,7 +152,7 @@ static void print_json(const plumb_model *model) {
     out("\n  }\n}\n");
 }
 
-/* Says that a file ends before its tensors do, if its size is known. */
+/* Prints a message if the size of the file is known and the file ends before its tensors do. */
 static void report_cut(const plumb_model *model, const char *path) {
     uint64_t size = file_size(path), end = 0;
     plumb_tensor t;

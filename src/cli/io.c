@@ -1,4 +1,4 @@
-/* What touches the system: files, streams, the clock, signals.  Reading models is in model.c. */
+/* Everything that depends on the system: files, streams, the clock, signals.  model.c reads models. */
 #define _POSIX_C_SOURCE 200809L
 #include "cli/cli.h"
 
@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
-#if !defined(__wasi__)   /* WASI has no signals; its runtime ends the process */
+#if !defined(__wasi__)   /* WASI has no signals: Ctrl-C ends its runtime */
 #include <signal.h>
 #endif
 
@@ -26,12 +26,13 @@ int complain(int code, const char *format, ...) {
     va_start(args, format);
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
-    for (char *c = line; *c; c++) *c = (unsigned char)*c < ' ' || *c == 127 ? '?' : *c;   /* one line always */
+    for (char *c = line; *c; c++) *c = (unsigned char)*c < ' ' || *c == 127 ? '?' : *c;   /* always one line */
     fprintf(stderr, "plumb: %s\n", line);
     return code;
 }
 
-/* wasmtime shows a program only the folders that it is given, and no environment, which tells it from other hosts. */
+/* Whether a file may be missing because the host does not show it.  wasmtime shows a program only the folders of --dir.
+ * It passes no environment, which distinguishes it from other hosts. */
 static bool is_hidden(const char *message) {
 #if defined(__wasi__)
     return !getenv("PWD") && (strcmp(message, strerror(ENOTCAPABLE)) == 0 || strcmp(message, strerror(EPERM)) == 0);
@@ -79,7 +80,7 @@ int out_close(int code) {
     return out_errno == EPIPE ? code : report("standard output", PLUMB_ERROR_IO, strerror(out_errno));
 }
 
-/* Length of the UTF-8 character at s, by the Unicode standard's table 3-7; 0 if there is none. */
+/* Length of the UTF-8 character at bytes, by table 3-7 of the Unicode standard; 0 if it is not well-formed. */
 static size_t utf8_length(const char *bytes, size_t n) {
     const unsigned char *s = (const unsigned char *)bytes;
     if (s[0] < 0x80) return 1;
@@ -111,7 +112,7 @@ void out_escaped(const char *s, size_t n) {
 
 void out_wrapped(const char *text, size_t column, size_t indent) {
     enum { WIDTH = 80 };
-    size_t gap = 0;   /* blanks before the next word: as many as the text has, none at the begin of a line */
+    size_t gap = 0;   /* spaces before the next word: as many as the text has, none at the start of a line */
     for (const char *at = text; *at;) {
         size_t n_space = strspn(at, " \n"), n = strcspn(at + n_space, " \n");
         bool is_paragraph = n_space > 1 && at[0] == '\n' && at[1] == '\n';
@@ -158,9 +159,9 @@ void *allocate(size_t n) {
     return p;
 }
 
-/* Of a stream; n_known: how many bytes are to be expected.  NULL and a status when it fails. */
+/* Reads a stream to its end.  n_known: the expected number of bytes, 0 if unknown.  Returns NULL on failure. */
 static char *read_stream(FILE *stream, size_t n_known, size_t *n, plumb_status *status) {
-    size_t cap = n_known < 4096 ? 4096 : n_known + 2;   /* one for the 0, one to see the end by */
+    size_t cap = n_known < 4096 ? 4096 : n_known + 2;   /* one for the 0, one to notice the end without growing */
     char *bytes = malloc(cap);
     *n = 0;
     *status = PLUMB_ERROR_MEMORY;
@@ -207,7 +208,7 @@ char *read_file(const char *path, size_t *n, int *code) {
     return NULL;
 }
 
-/* ---- files that are written -------------------------------------------------------------------------------------- */
+/* ---- output files ------------------------------------------------------------------------------------------------ */
 
 bool names_gguf(const char *path) {
     size_t n = strlen(path);
@@ -220,7 +221,7 @@ bool same_file(const char *a, const char *b) {
     return x.st_ino != 0 ? x.st_dev == y.st_dev && x.st_ino == y.st_ino : strcmp(a, b) == 0;
 }
 
-/* The file that is being written, removed however the process ends in order; at most one at a time. */
+/* The path of the FILE.part that is being written, or NULL.  exit() removes the file. */
 static char *unfinished;
 
 static void remove_unfinished(void) {
@@ -229,14 +230,14 @@ static void remove_unfinished(void) {
     unfinished = NULL;
 }
 
-/* FILE.part beside FILE, which is replaced at the end. */
+/* Creates FILE.part beside FILE; writer_close renames it to FILE. */
 static int open_part(struct writer *w) {
     static bool is_registered;
     size_t n = strlen(w->path) + sizeof ".part";
     char *part = allocate(n);
     snprintf(part, n, "%s.part", w->path);
     int code = EXIT_OK;
-    w->stream = fopen(part, "wbx");   /* x: none that is there already */
+    w->stream = fopen(part, "wbx");   /* x: fails if the file exists */
     if (!w->stream && errno == EEXIST) {
         code = report(part, PLUMB_ERROR_IO, "it is there already: another run writes it, or was ended; remove it");
     } else if (!w->stream) {
@@ -259,7 +260,8 @@ int writer_open(struct writer *w, const char *path) {
     if (strcmp(path, "-") == 0) return EXIT_OK;
     bool exists = lstat(path, &info) == 0;
     if (!exists) return open_part(w);
-    /* A device, a pipe or a link stays what it is; a file must be one that may be written. */
+    /* A device, a pipe or a link is written directly.  A regular file is replaced, but only if it may be written: "r+b"
+     * checks that. */
     w->stream = fopen(path, S_ISREG(info.st_mode) ? "r+b" : "wb");
     if (!w->stream) return report(path, PLUMB_ERROR_IO, strerror(errno));
     if (!S_ISREG(info.st_mode)) return EXIT_OK;
@@ -315,7 +317,7 @@ void progress_end(struct progress *p) {
     p->shown = false;
 }
 
-/* ---- time, the process ------------------------------------------------------------------------------------------- */
+/* ---- time and signals -------------------------------------------------------------------------------------------- */
 
 double now(void) {
     struct timespec t;
@@ -332,7 +334,7 @@ uint64_t random_seed(void) {
 }
 
 #if defined(__wasi__)
-/* The C library's current directory is / until it is told another one; a host that has one says so in PWD. */
+/* In wasi-libc the current directory is / until chdir.  A host that has a current directory passes it in PWD. */
 void start_process(void) {
     const char *directory = getenv("PWD");
     if (directory) (void)!chdir(directory);
@@ -365,13 +367,14 @@ void start_process(void) {
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
 #if defined(__wasi__)
-/* Where the C library's malloc takes memory from, in place of its own sbrk, which grows the memory by 64 KiB at a time:
- * growing costs V8 a garbage collection now and then, and made a trace of many small rows take twice its time.
- * So grows by an eighth, which is not touched before it is used.  increment: a multiple of 64 KiB, not negative. */
+/* Replaces the C library's sbrk, from which malloc takes its memory.  The library's grows the memory by 64 KiB at a
+ * time, and growing costs V8 a garbage collection now and then: a trace of many small rows took twice its time.  This
+ * one grows the memory by an eighth, or by more if needed; the surplus is not touched before it is used.
+ * increment: a multiple of 64 KiB, not negative. */
 void *sbrk(intptr_t increment);
 void *sbrk(intptr_t increment) {
     enum { PAGE = 65536 };
-    static size_t end;   /* pages handed out; 0: not called yet */
+    static size_t end;   /* page after the last one handed out; 0: not called yet */
     size_t n_page = __builtin_wasm_memory_size(0);
     if (end == 0) end = n_page;
     size_t at = end, n = (size_t)increment / PAGE, n_free = n_page - end;

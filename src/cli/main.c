@@ -1,4 +1,4 @@
-/* plumb: the command line.  `plumb --help` says what it does.  main, and the commands run, tokenize, score, bench. */
+/* The plumb command line: main, and the commands run, tokenize, score and bench.  `plumb --help` says what they do. */
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 
 /* ---- run --------------------------------------------------------------------------------------------------------- */
 
-/* Writes a token's text as far as it is whole characters. */
+/* Prints the text of a token.  *text holds back the bytes of an incomplete character. */
 static void print_piece(const plumb_model *model, plumb_text *text, int32_t id) {
     int64_t n = plumb_token_piece(model, id, false, NULL, 0);
     if (n <= 0) return;
@@ -23,7 +23,8 @@ static void print_piece(const plumb_model *model, plumb_text *text, int32_t id) 
 
 enum { DEFAULT_PREDICT = 256 };
 
-/* Samples, prints and feeds until the end of the turn, -n tokens or a full context.  *n_fed counts decoding steps. */
+/* Samples, prints and feeds tokens until the turn ends, -n tokens are printed or the context is full.  *n_fed counts
+ * the decoding steps. */
 static int generate(const struct options *o, const plumb_model *model, plumb_session *session, plumb_sampler *sampler,
                     uint32_t *n_fed) {
     plumb_text text = { 0 };
@@ -57,7 +58,7 @@ static int generate(const struct options *o, const plumb_model *model, plumb_ses
     char rest[12];
     out_bytes(rest, plumb_text_flush(&text, rest, sizeof rest));
     out("\n");
-    out_flush();   /* before the speeds go to standard error */
+    out_flush();   /* the text must precede the speeds on standard error */
     if (stopped && o->n_predict == 0) complain(0, "the answer stops after %" PRIu32 " tokens, the default of -n", most);
     return code;
 }
@@ -117,7 +118,7 @@ static int run_run(const struct options *o) {
 
 /* ---- tokenize ---------------------------------------------------------------------------------------------------- */
 
-/* Ids and pieces, one token in a line, or the ids alone. */
+/* Prints one token per line, with its id and its bytes, or all ids in one line. */
 static void print_tokens(const struct options *o, const plumb_model *model, struct ids ids) {
     if (o->json) out("[");
     for (size_t i = 0; i < ids.n; i++) {
@@ -170,7 +171,7 @@ struct score {
     uint32_t n_vocab;
 };
 
-/* FNV-1a 64 (Fowler, Noll, Vo) over the bits of the logits, little-endian. */
+/* FNV-1a hash (Fowler, Noll, Vo) of 64 bits over the logits as little-endian f32. */
 static uint64_t hash_logits(const float *logits, uint32_t n) {
     uint64_t hash = 0xcbf29ce484222325u;
     for (uint32_t i = 0; i < n; i++) {
@@ -257,7 +258,8 @@ static void print_speed(const struct options *o, const char *name, uint32_t n_to
         (speeds[(n - 1) / 2] + speeds[n / 2]) / 2, speeds[n - 1]);
 }
 
-/* Tokens per second of n tokens fed from an empty context, all at once or one by one; negative after a message. */
+/* Feeds n tokens to an empty context, all at once or one by one, and returns tokens per second.  Returns a negative
+ * number after a failure, which is printed, or an interrupt. */
 static double measure(plumb_session *session, const int32_t *ids, uint32_t n, bool one_by_one) {
     plumb_status status = plumb_session_rewind(session, 0);
     double start = now();
@@ -278,7 +280,7 @@ static int run_bench(const struct options *o) {
     uint32_t n_max = o->n_prompt > o->n_predict ? o->n_prompt : o->n_predict, n_vocab = plumb_model_n_vocab(model);
     int32_t *ids = allocate(n_max * sizeof *ids);
     double *prefill = allocate(o->n_repeat * sizeof *prefill), *decode = allocate(o->n_repeat * sizeof *decode);
-    for (uint32_t i = 0; i < n_max; i++) ids[i] = (int32_t)(i * 2654435761u % n_vocab);   /* any will do */
+    for (uint32_t i = 0; i < n_max; i++) ids[i] = (int32_t)(i * 2654435761u % n_vocab);   /* any ids will do */
 
     code = exit_failed;
     plumb_session *session = create_session(model, o);
@@ -286,7 +288,7 @@ static int run_bench(const struct options *o) {
     plumb_status status = plumb_model_get_info(model, &info);
     if (status != PLUMB_OK) report("bench", status, plumb_model_error(model));
     if (!session || status != PLUMB_OK) goto done;
-    for (uint32_t i = 0; i <= o->n_repeat; i++) {   /* the first is thrown away */
+    for (uint32_t i = 0; i <= o->n_repeat; i++) {   /* round 0 warms up and is not counted */
         double p = measure(session, ids, o->n_prompt, false), d = p < 0 ? p : measure(session, ids, o->n_predict, true);
         if (d < 0) {
             code = interrupted() ? EXIT_INTERRUPTED : exit_failed;

@@ -1,4 +1,4 @@
-/* What commands begin with: a model from its files, the tokens of a prompt, a session. */
+/* The first steps of the commands: read a model from its files, get the tokens of a prompt, create a session. */
 #define _POSIX_C_SOURCE 200809L
 #include "cli/cli.h"
 
@@ -38,7 +38,7 @@ uint64_t file_size(const char *path) {
     return stat(path, &info) == 0 && S_ISREG(info.st_mode) ? (uint64_t)info.st_size : PLUMB_SIZE_UNKNOWN;
 }
 
-/* Bytes of the model's files from index i on. */
+/* Bytes of the model's files from index i on; PLUMB_SIZE_UNKNOWN if one of them is not a regular file. */
 static uint64_t size_from(const char *const *files, size_t n_file, size_t i) {
     uint64_t total = 0;
     for (; i < n_file; i++) {
@@ -49,21 +49,22 @@ static uint64_t size_from(const char *const *files, size_t n_file, size_t i) {
     return total;
 }
 
-/* read() straight to where the bytes belong.  size: of this file and those after it, which may continue it. */
+/* Reads a file directly into the memory of the model.  size: bytes of this file and of those after it, which may be
+ * further pieces of it. */
 static int load_file(plumb_model *model, const char *path, int fd, uint64_t size, enum load what, struct loading *l) {
-    /* A known size refuses a header whose tensors lie beyond it, and that header is what is wanted. */
+    /* With a known size, a header whose tensors lie beyond it is refused, but LOAD_HEADER accepts such a header. */
     plumb_status status = plumb_model_begin(model, what == LOAD_HEADER ? PLUMB_SIZE_UNKNOWN : size);
     while (status == PLUMB_OK && !is_enough(model, what)) {
         void *data;
         size_t len;
         status = plumb_model_window(model, &data, &len);
         if (status != PLUMB_OK || len == 0) break;
-        if (len > 4 << 20) len = 4 << 20;   /* so that progress is shown and Ctrl-C noticed */
+        if (len > 4 << 20) len = 4 << 20;   /* short reads, so that progress is shown and Ctrl-C noticed */
         ssize_t n = read(fd, data, len);
         if (interrupted()) return EXIT_INTERRUPTED;
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) return report(path, PLUMB_ERROR_IO, strerror(errno));
-        if (n == 0) return EXIT_OK;   /* the next part, or plumb_model_end, sees whether that was too early */
+        if (n == 0) return EXIT_OK;   /* the next part or plumb_model_end finds out if the file is cut */
         status = plumb_model_commit(model, (size_t)n);
         l->done += (uint64_t)n;
         show_loading(l);
@@ -83,7 +84,7 @@ static int load_files(plumb_model *model, const char *const *files, size_t n_fil
     }
     if (what == LOAD_CHECKED) return EXIT_OK;
     if ((what == LOAD_HEADER || what == LOAD_BYTES) && plumb_model_has_header(model)) return EXIT_OK;
-    /* A header that ended too early has its message from load_vocab, which looks for it first. */
+    /* If the header is incomplete, plumb_model_load_vocab returns the error: it checks that first. */
     plumb_status status = what == LOAD_ALL ? plumb_model_end(model) : plumb_model_load_vocab(model);
     return status == PLUMB_OK ? EXIT_OK : report(files[n_file - 1], status, plumb_model_error(model));
 }
@@ -120,7 +121,7 @@ struct ids parse_ids(const struct options *o, uint32_t n_vocab) {
     struct ids ids = { allocate((strlen(o->ids) / 2 + 1) * sizeof *ids.data), 0 };
     for (const char *at = o->ids;;) {
         size_t n_digit = strspn(at, "0123456789");
-        unsigned long long id = strtoull(at, NULL, 10);   /* saturates */
+        unsigned long long id = strtoull(at, NULL, 10);   /* ULLONG_MAX if it is too large */
         if (n_digit == 0 || id >= n_vocab || (at[n_digit] != ',' && at[n_digit] != '\0')) {
             complain(0, "%s: %s: at byte %td: expected token ids from 0 to %" PRIu32 ", separated by commas",
                      command_name(o->command), o->command == COMMAND_SCORE ? "--ids" : "--tokens", at - o->ids,

@@ -1,5 +1,5 @@
-/* One table holds every option of every command; the parser and the help texts read it.  Strict: what is unknown,
- * malformed, out of range, missing or too much is refused in one line. */
+/* One table holds every option of every command; the parser and the help texts read it.  The parser is strict: anything
+ * unknown, malformed, out of range, missing or superfluous is refused with one line. */
 #define _POSIX_C_SOURCE 200809L
 #include "cli/cli.h"
 
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* COUNT: a U32 or "all"; RANGE: two U32, "0-3". */
+/* The type of an option's value.  COUNT: a U32 or "all"; RANGE: two U32, "0-3". */
 enum kind { FLAG, TEXT, U32, U64, F32, F64, COUNT, RANGE, PRECISION, KV_TYPE };
 
 #define ON(command) (1u << COMMAND_##command)
@@ -24,7 +24,7 @@ static const struct option {
     unsigned commands;
     enum kind kind;
     size_t target;         /* offset in struct options */
-    double min, max;       /* F32, U32 */
+    double min, max;       /* bounds of U32, COUNT, F32 and F64, inclusive */
     const char *value, *help;
 } table[] = {
     { "-p", ON(RUN), TEXT, AT(prompt), 0, 0, "TEXT", "the prompt, instead of words behind MODEL" },
@@ -202,7 +202,7 @@ static void print_command_help(enum command command) {
 
 /* ---- parsing ----------------------------------------------------------------------------------------------------- */
 
-/* Decimal digits only: strtoull alone would take "-1", " 1" and "0x1". */
+/* Accepts decimal digits only: strtoull by itself would skip the space of " 1" and take "-1" too. */
 static bool parse_u64(const char *word, uint64_t max, uint64_t *out_value) {
     if (*word == '\0' || word[strspn(word, "0123456789")] != '\0') return false;
     errno = 0;
@@ -212,7 +212,7 @@ static bool parse_u64(const char *word, uint64_t max, uint64_t *out_value) {
     return true;
 }
 
-/* A decimal number; strtod alone would take "nan", "inf", " 1" and "0x1". */
+/* Accepts decimal numbers only: strtod by itself would also take "nan", "inf", " 1" and "0x1". */
 static bool parse_f64(const char *word, double *out_value) {
     if (*word == '\0' || word[strspn(word, "+-.0123456789eE")] != '\0') return false;
     char *end;
@@ -220,7 +220,7 @@ static bool parse_f64(const char *word, double *out_value) {
     return *end == '\0' && end != word;
 }
 
-/* "0-3" or "2" to two numbers. */
+/* Parses "0-3", or "2" as "2-2", into two numbers. */
 static bool parse_range(const char *word, uint32_t *first_last) {
     const char *dash = strchr(word, '-');
     char first[12] = "";
@@ -234,7 +234,7 @@ static bool parse_range(const char *word, uint32_t *first_last) {
     return true;
 }
 
-/* Stores the value; false after a complaint. */
+/* Parses word as the value of option o and stores it.  Returns false after a message. */
 static bool store(struct options *options, const struct option *o, const char *word) {
     void *target = (char *)options + o->target;
     const char *command = commands[options->command].name;
@@ -258,7 +258,7 @@ static bool store(struct options *options, const struct option *o, const char *w
                  o->kind == COUNT ? " or \"all\"" : "");
         return false;
     case U64:
-        options->has_seed = true;   /* the only one of this kind */
+        options->has_seed = true;   /* --seed is the only U64 option */
         if (parse_u64(word, UINT64_MAX, (uint64_t *)target)) return true;
         complain(0, "%s: %s: \"%s\" is not an integer from 0 to 18446744073709551615", command, o->name, word);
         return false;
@@ -295,7 +295,7 @@ static bool store(struct options *options, const struct option *o, const char *w
     return false;
 }
 
-/* The option that the first n bytes of word name, for this command. */
+/* The option of this command whose name is the first n bytes of word; NULL if there is none. */
 static const struct option *find_option(enum command command, const char *word, size_t n) {
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         const struct option *o = &table[i];
@@ -304,7 +304,7 @@ static const struct option *find_option(enum command command, const char *word, 
     return NULL;
 }
 
-/* Takes the option at argv[i] and its value; returns the index of the next word, 0 after a complaint. */
+/* Stores the option at argv[i] and its value.  Returns the index of the next word, or 0 after a message. */
 static int take_option(int argc, char **argv, int i, struct options *options) {
     const char *word = argv[i], *command = commands[options->command].name;
     const char *equals = strncmp(word, "--", 2) == 0 ? strchr(word, '=') : NULL;
@@ -316,7 +316,8 @@ static int take_option(int argc, char **argv, int i, struct options *options) {
     return store(options, o, equals ? equals + 1 : argv[i]) ? i + 1 : 0;
 }
 
-/* What the command needs and did not get; NULL if all is there. */
+/* Says which option or file is missing, or which options contradict each other; NULL if none do.  Also moves the last
+ * word of tokenize and perplexity to o->text, and sets o->raw for the commands that need --chat to use the template. */
 static const char *find_missing(struct options *o) {
     bool last_is_text = o->command == COMMAND_TOKENIZE || o->command == COMMAND_PERPLEXITY;
     if (last_is_text && o->n_file > 0) o->text = o->files[--o->n_file];
@@ -345,7 +346,7 @@ static const char *find_missing(struct options *o) {
     return NULL;
 }
 
-/* The output that is an input too, and would be lost; NULL if there is none. */
+/* Returns an output file that is also an input and would be overwritten; NULL if there is none. */
 static const char *find_overwritten(const struct options *o) {
     const char *outputs[] = { o->output, o->html, o->save };
     const char *inputs[] = { o->text, o->model, o->against, o->base };
@@ -361,7 +362,7 @@ static const char *find_overwritten(const struct options *o) {
     return NULL;
 }
 
-/* Words with a space between them; never freed, as argv is not. */
+/* Joins words with spaces.  The result is never freed: like argv, it lives as long as the process. */
 static const char *join_words(const char *const *words, size_t n) {
     size_t size = 1;
     for (size_t i = 0; i < n; i++) size += strlen(words[i]) + 1;
@@ -370,7 +371,7 @@ static const char *join_words(const char *const *words, size_t n) {
     return text;
 }
 
-/* The words that are no options: files, or of `run` without -p also the prompt.  false after a complaint. */
+/* Stores the words that are not options: files, and for `run` without -p the prompt.  Returns false after a message. */
 static bool take_words(struct options *o, const char *const *words, size_t n) {
     size_t n_file = n;
     if (o->command == COMMAND_RUN && !o->prompt) {
@@ -423,7 +424,7 @@ bool parse_options(int argc, char **argv, struct options *options, int *exit_cod
     if (command == COMMAND_TRACE || command == COMMAND_DIAGNOSE) options->n_prompt = UINT32_MAX;
     if (1u << command & REPORTS) exit_failed = 3;
 
-    bool only_words = false;   /* after -- */
+    bool only_words = false;   /* set by --: no options follow */
     const char **words = allocate((size_t)argc * sizeof *words);
     size_t n_word = 0;
     for (int i = 2; i < argc;) {

@@ -1,13 +1,16 @@
-/* plumb perplexity: how well the model predicts a text, and how far its probabilities are from those of another run.
+/* plumb perplexity measures how well the model predicts a text, and how far its probabilities are from those of another
+ * run.
  *
  * The text's tokens are cut into chunks of n_ctx.  Each chunk begins with BOS if the model asks for it and is fed into
- * an empty cache; the positions from n_ctx / 2 to n_ctx - 2 are scored by the token that follows them.  That is how
- * llama-perplexity does it (llama.cpp, tools/perplexity), and so is the file of a saved run, all little-endian:
+ * an empty cache.  The positions from n_ctx / 2 to n_ctx - 2 are scored: each by the probability that it gives to the
+ * token after it.  llama-perplexity (llama.cpp, tools/perplexity) does the same.  A saved run has the format of its
+ * files, all little-endian:
  *
  *   "_logits_"  u32 n_ctx  u32 n_vocab  u32 n_chunk  i32 tokens[n_chunk * n_ctx]
  *   for each scored position: f32 scale  f32 least  u16 level[n_vocab], and one more if n_vocab is odd
  *
- * where log p = least + scale * level.  least is that of the likeliest token - 16 or higher: what is rarer is cut. */
+ * where log p = least + scale * level.  least is not below the log p of the likeliest token minus 16.  Rarer tokens are
+ * cut: they are saved with level 0. */
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -19,7 +22,7 @@
 
 enum { HEADER_BYTES = 20, DEFAULT_CTX = 512 };
 
-/* Mean of what was added and its standard error. */
+/* Accumulates values for their mean and its standard error. */
 struct mean { double sum, sum2; uint64_t n; };
 
 static void add(struct mean *m, double x) {
@@ -35,10 +38,10 @@ static double error_of(const struct mean *m) {
     return m->n > 1 && variance > 0 ? sqrt(variance / (double)(m->n - 1)) : 0;
 }
 
-/* The logits of one position as probabilities. */
+/* The softmax of one position's logits: log p of token i is logits[i] - log_sum. */
 struct distribution { uint32_t best; double log_sum; };
 
-/* The first of equal ones is the best.  log_sum is NAN where a logit is not finite. */
+/* best is the token with the largest logit, the first of equal ones.  log_sum is NAN if a logit is not finite. */
 static struct distribution distribution_of(const float *logits, uint32_t n) {
     struct distribution d = { 0, 0 };
     for (uint32_t i = 1; i < n; i++) {
@@ -53,26 +56,26 @@ static struct distribution distribution_of(const float *logits, uint32_t n) {
 struct run {
     const struct options *options;
     plumb_session *session;
-    struct ids tokens;           /* (n_chunk * n_ctx) and what is left of the text */
-    int32_t bos;                 /* what each chunk begins with; -1: its own token */
+    struct ids tokens;           /* all tokens of the text; the first n_chunk * n_ctx are computed */
+    int32_t bos;                 /* replaces the first token of each chunk; -1: none does */
     uint32_t n_vocab, n_ctx, n_chunk, n_batch;
-    uint32_t chunk;
+    uint32_t chunk;              /* index of the current chunk */
     uint64_t n_done, n_total;    /* scored positions */
     struct progress progress;
-    int code;                    /* of the first failure */
+    int code;                    /* exit code of the first failure */
 
-    /* The run that this one is held against: a file, or a session of the reference pass. */
+    /* The base is the run that this one is compared with: a file, or a session of the reference pass. */
     FILE *base_file;
     plumb_session *base_session;
-    float *base_logits;          /* (n_batch, n_vocab) of the batch, by the reference pass */
-    uint32_t base_pos;           /* of the first of them */
-    double *base_log_p;          /* (n_vocab) of the position */
-    double base_cut;             /* probabilities up to this logarithm are left out */
+    float *base_logits;          /* (n_batch, n_vocab) logits of the current batch by the reference pass */
+    uint32_t base_pos;           /* position of the first of them */
+    double *base_log_p;          /* (n_vocab) log-probabilities of the current position; NULL: no base */
+    double base_cut;             /* tokens whose base log-probability is not above this are left out of the sum */
     struct writer save;
-    uint8_t *record;             /* (record_bytes) of a file that is read or written */
+    uint8_t *record;             /* (record_bytes) one position of a saved run that is read or written */
 
     struct mean nll, nll_base, ratio, kl, difference2, same_top;
-    double *kl_values;           /* (n_total) */
+    double *kl_values;           /* (n_total) divergence of each position */
 };
 
 static uint32_t first_scored(uint32_t n_ctx) { return n_ctx / 2; }
@@ -110,7 +113,7 @@ static int bad_base(const struct run *r, plumb_status status, const char *format
 
 static bool read_base(struct run *r, void *data, size_t n) { return fread(data, 1, n, r->base_file) == n; }
 
-/* Header and tokens, which must be this text's. */
+/* Opens the saved run, reads its header and checks that its tokens are those of this text. */
 static int open_base(struct run *r, uint32_t *n_base_chunk) {
     const struct options *o = r->options;
     uint8_t header[HEADER_BYTES], token[4];
@@ -168,7 +171,8 @@ static int read_record(struct run *r) {
         r->base_log_p[i] = (double)(scale * (float)(level[0] | level[1] << 8) + least);
         sum += exp(r->base_log_p[i]);
     }
-    /* Each token that was cut is saved with a probability of up to exp(-16), about 1.1e-7. */
+    /* The upper bound allows for the tokens that were cut: each is saved with a probability of up to exp(-16), about
+     * 1.1e-7. */
     if (!(sum > 0.9 && sum < 1.1 + 2e-7 * r->n_vocab)) {
         return bad_base(r, PLUMB_ERROR_METADATA, "position %" PRIu64 " holds no probabilities: their sum is not 1",
                         r->n_done, 0);
@@ -216,7 +220,7 @@ static int not_finite(const struct run *r, uint32_t pos) {
                     r->chunk + 1, pos);
 }
 
-/* The base's log-probabilities of the position. */
+/* Fills base_log_p for position pos. */
 static int next_base(struct run *r, uint32_t pos) {
     if (r->base_file) return read_record(r);
     const float *logits = r->base_logits + (size_t)(pos - r->base_pos) * r->n_vocab;
@@ -225,7 +229,8 @@ static int next_base(struct run *r, uint32_t pos) {
     return isfinite(d.log_sum) ? EXIT_OK : not_finite(r, pos);
 }
 
-/* Kullback-Leibler divergence, the sum of p_base (log p_base - log p), and what else tells the two runs apart. */
+/* Adds what compares a position with the base: the Kullback-Leibler divergence, which is the sum of
+ * p_base (log p_base - log p), and the other statistics.  next: the token after the position; nll: its -log p. */
 static void compare(struct run *r, const float *logits, const struct distribution *d, int32_t next, double nll) {
     uint32_t best = 0;
     double sum = 0;
@@ -289,7 +294,7 @@ static int run_chunk(struct run *r) {
     return r->code;
 }
 
-/* The text's tokens, the base, the session; all that is known before the first chunk. */
+/* Gets everything ready for the first chunk: the tokens of the text, the base, the sessions, the file to save. */
 static int prepare(struct run *r, plumb_model *model) {
     const struct options *o = r->options;
     int code;
@@ -301,16 +306,16 @@ static int prepare(struct run *r, plumb_model *model) {
         return complain(exit_failed, "%s: it is a GGUF file, not a text", o->text);
     }
     progress_begin(&r->progress);
-    r->progress.start -= 1;   /* at once: nothing can be shown on the way */
+    r->progress.start -= 1;   /* shows the line at once: it cannot be shown during the call */
     if (n_text > 1000000) progress_show(&r->progress, NAN, "tokenizing %.1f MB", 1e-6 * (double)n_text);
-    end_at_interrupt(true);   /* there is nothing to be lost yet */
+    end_at_interrupt(true);   /* nothing is lost yet */
     r->tokens = tokenize(model, text, n_text, PLUMB_ADD_SPECIAL);
     end_at_interrupt(false);
     progress_end(&r->progress);
     free(text);
     struct ids none = tokenize(model, "", 0, PLUMB_ADD_SPECIAL);
     int32_t bos = plumb_token_bos(model);
-    r->bos = none.n > 0 && none.data[0] == bos ? bos : -1;   /* no text but BOS: the model asks for it */
+    r->bos = none.n > 0 && none.data[0] == bos ? bos : -1;   /* does an empty text get BOS? */
     free(none.data);
     if (!r->tokens.data) return exit_failed;
 
@@ -365,7 +370,7 @@ static int compare_doubles(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* The value that a share of all is not above; between two values in proportion, as llama-perplexity and numpy do. */
+/* The quantile of share, 0..1.  Interpolates linearly between two values, as llama-perplexity and numpy do. */
 static double quantile(const double *sorted, uint64_t n, double share) {
     double at = share * (double)(n - 1);
     uint64_t below = (uint64_t)at;
@@ -373,7 +378,7 @@ static double quantile(const double *sorted, uint64_t n, double share) {
     return sorted[below] + (at - (double)below) * (sorted[below + 1] - sorted[below]);
 }
 
-/* Two members of a JSON object.  A perplexity may be beyond all numbers. */
+/* Prints two members of a JSON object.  A perplexity may overflow to infinity, which becomes null. */
 static void print_pair(const char *name_a, double a, const char *name_b, double b) {
     out("\"%s\": ", name_a);
     out_json_number(a, 9);

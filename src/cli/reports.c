@@ -1,11 +1,11 @@
-/* plumb diff, selfcheck, weights, diagnose: what the engine has to say, and exit codes.  Each is thin: files in, the
- * engine's report out. */
+/* plumb diff, selfcheck, weights and diagnose.  Each command reads its files, lets the engine write the report and
+ * turns the verdict into an exit code. */
 #include "cli/cli.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Where a report goes, and how far it is. */
+/* Where a report is written, and its progress. */
 struct reporting {
     struct writer writer;
     struct progress progress;
@@ -14,7 +14,7 @@ struct reporting {
 
 static void write_report(void *user, const char *bytes, size_t n) {
     struct reporting *r = user;
-    progress_end(&r->progress);   /* its line may be where this one goes */
+    progress_end(&r->progress);   /* clears its line: the report may go to the same terminal */
     writer_write(&r->writer, bytes, n);
     if (r->progress.terminal) out_flush();
 }
@@ -28,7 +28,7 @@ static void show_report(void *user, double done) {
     progress_show(&r->progress, done, "%s %.0f %%", r->what, 100 * done);
 }
 
-/* path: of the file to write, "-" for standard output. */
+/* path: the file to write, or "-" for standard output. */
 static int begin_report(struct reporting *r, plumb_report *report, const struct options *o, const char *path) {
     *r = (struct reporting){ .what = command_name(o->command) };
     progress_begin(&r->progress);
@@ -44,7 +44,7 @@ static int end_report(struct reporting *r, plumb_status status, const char *wher
     return writer_close(&r->writer, status == PLUMB_OK ? EXIT_OK : report(where, status, message));
 }
 
-/* Reports end with this: what they found, if they could be made. */
+/* The exit code of a report: EXIT_PARTED if it was made and says that something differs, else code. */
 static int verdict(int code, bool agree) { return out_close(code == EXIT_OK && !agree ? EXIT_PARTED : code); }
 
 /* *out is NULL unless EXIT_OK is returned. */
@@ -156,7 +156,7 @@ static int list_quirks(const struct options *o) {
     return out_close(EXIT_OK);
 }
 
-/* What is told may not contradict the file. */
+/* Checks that the tokens given by --tokens or -p are those of the file, if it has any. */
 static int compare_tokens(const plumb_trace *trace, const struct ids *told, const struct options *o) {
     const int32_t *ids = plumb_trace_tokens(trace);
     size_t n = plumb_trace_n_token(trace), i = 0;
@@ -172,7 +172,8 @@ static int compare_tokens(const plumb_trace *trace, const struct ids *told, cons
                     told->n, n);
 }
 
-/* The tokens that the foreign engine was fed, for a file that does not say. */
+/* Gives the trace the tokens of --tokens or -p, which the other engine was fed, if its file does not have them.  With
+ * --n-prompt they are set again, to split them into prompt and single tokens. */
 static int tell_tokens(plumb_trace *trace, plumb_model *model, const struct options *o, const struct prompt *prompt) {
     if (!o->prompt && !o->ids) {
         return plumb_trace_tokens(trace) ? EXIT_OK

@@ -1,4 +1,5 @@
-/* plumb trace: what every step of a pass computes, and how long it takes.  plumb logits: the likeliest tokens. */
+/* plumb trace records what every step of a pass computes and how long it takes.  plumb logits prints the likeliest
+ * tokens. */
 #include "cli/cli.h"
 
 #include <inttypes.h>
@@ -6,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what both begin with ---------------------------------------------------------------------------------------- */
+/* ---- the first steps of both ------------------------------------------------------------------------------------- */
 
-/* Tokens, and a session with room for just them. */
+/* The tokens to feed, and a session whose context holds exactly them. */
 struct job {
     struct prompt prompt;
     plumb_model *model;
@@ -16,7 +17,7 @@ struct job {
     plumb_session *session;
 };
 
-/* To be ended in any case. */
+/* Returns an exit code.  Call end_job even on failure. */
 static int begin_job(struct job *job, const struct options *o) {
     *job = (struct job){ 0 };
     int code = read_prompt(&job->prompt, o);
@@ -41,28 +42,29 @@ static void end_job(struct job *job) {
 
 /* ---- feeding tokens to a trace ----------------------------------------------------------------------------------- */
 
-enum { MAX_OPERATIONS = 64 };   /* a pass has 18 */
+enum { MAX_OPERATIONS = 64 };   /* upper bound; a pass has 18 */
 
 struct recording {
-    plumb_trace *trace;          /* NULL: only time is taken */
-    double last;                 /* when the operation that comes next began */
+    plumb_trace *trace;          /* NULL: only times are measured */
+    double last;                 /* when the current operation began */
     size_t n_operation;
     struct operation { const char *name; double seconds; } operations[MAX_OPERATIONS];
     struct progress progress;
     size_t n_done, n_total;      /* tokens */
-    plumb_format format;         /* of the trace */
+    plumb_format format;         /* format of the trace to be written */
     bool is_warned;
     struct writer writer;
     uint64_t n_written;          /* bytes */
 };
 
-/* The fast pass shows weights and values of attention when it has done both, head by head: their time is one. */
+/* The operation whose time a tap ends.  The fast pass computes attention head by head and shows the weights and the
+ * values only when both are done, so these two taps are one operation. */
 static const char *operation_of(const plumb_tap *tap) {
     bool is_attention = strcmp(tap->name, "kq_soft_max") == 0 || strcmp(tap->name, "kqv_out") == 0;
     return is_attention ? "attention" : tap->name;
 }
 
-/* The time since the last tap was spent on what this tap shows; the recorder's own time is nobody's. */
+/* Counts the time since the last tap for the operation that this tap shows.  Recording itself is not counted. */
 static void on_tap(void *user, const plumb_tap *tap) {
     struct recording *r = user;
     double seconds = now() - r->last;
@@ -71,18 +73,19 @@ static void on_tap(void *user, const plumb_tap *tap) {
     while (i < r->n_operation && strcmp(r->operations[i].name, name) != 0) i++;
     if (i == r->n_operation && i < MAX_OPERATIONS) r->operations[r->n_operation++] = (struct operation){ name, 0 };
     if (i < MAX_OPERATIONS) r->operations[i].seconds += seconds;
-    if (r->trace) plumb_trace_add(r->trace, tap);   /* its first failure stays: plumb_trace_write returns it */
+    if (r->trace) plumb_trace_add(r->trace, tap);   /* the trace keeps a failure; plumb_trace_write returns it */
     r->last = now();
 }
 
-/* Bytes of a trace as it will be written: a value is 4 in GGUF; in JSON, nine digits, sign, point and comma, 13.3 were
- * measured of SmolLM2's, but the zeros in attention weights are short: 9.2 GB of 1250 tokens are told as 11.6. */
+/* Estimates the bytes of the trace file.  A value takes 4 bytes in GGUF.  In JSON it takes nine digits, sign, point and
+ * comma: 13.3 bytes on average, measured with SmolLM2.  The zeros in attention weights are shorter, so the estimate is
+ * too high with these: it is 11.6 GB for 1250 tokens that take 9.2 GB. */
 static double estimate(const struct recording *r, plumb_format format) {
     double n_value = (double)plumb_trace_n_value(r->trace) / (double)r->n_done * (double)r->n_total;
     return n_value * (format == PLUMB_FORMAT_GGUF ? 4 : 13.3);
 }
 
-/* Tells once, after the first batch, what many values come to. */
+/* Warns once, after the first batch, if the file will be large. */
 static void warn_of_size(struct recording *r) {
     const double gb = 1e-9, bytes = r->trace && !r->is_warned ? estimate(r, r->format) : 0;
     r->is_warned = true;
@@ -91,7 +94,7 @@ static void warn_of_size(struct recording *r) {
              r->format == PLUMB_FORMAT_GGUF ? "" : ", and a .gguf takes a third");
 }
 
-/* Feeds n tokens, batch by batch, with logits of each. */
+/* Feeds n tokens in batches of n_batch, and computes the logits of every token. */
 static int feed_some(struct recording *r, plumb_session *session, const int32_t *ids, size_t n, size_t n_batch) {
     for (size_t at = 0, step; at < n; at += step) {
         step = n - at < n_batch ? n - at : n_batch;
@@ -197,7 +200,7 @@ int run_trace(const struct options *o) {
 
 struct candidate { int32_t id; float logit; };
 
-/* Larger logits first, NaN last, of equal ones the lower id. */
+/* The larger logit comes first; NaN counts as -infinity.  Equal logits are ordered by id, the lower one first. */
 static int compare_candidates(const void *a, const void *b) {
     const struct candidate *x = a, *y = b;
     float p = isnan(x->logit) ? -INFINITY : x->logit, q = isnan(y->logit) ? -INFINITY : y->logit;
@@ -210,7 +213,7 @@ static void print_logits(const struct options *o, const plumb_model *model, cons
     for (uint32_t i = 0; i < n; i++) all[i] = (struct candidate){ (int32_t)i, logits[i] };
     qsort(all, n, sizeof *all, compare_candidates);
     double sum = 0, max = (double)all[0].logit;
-    for (uint32_t i = 0; i < n; i++) sum += exp((double)all[i].logit - max);   /* NaN, if there is any */
+    for (uint32_t i = 0; i < n; i++) sum += exp((double)all[i].logit - max);   /* NaN if one of them is */
     if (!o->json) out("    id         logit  probability  token\n");
     for (uint32_t i = 0; i < o->n_top && i < n; i++) {
         size_t n_piece;
