@@ -13,10 +13,13 @@ test('tree: make layers finds no back edge', () => {
 
 const rows = [
   ['src/gguf/a.c', '#include "base/base.h"\n#include <stdio.h>\n', null],
-  ['src/gguf/a.c', '\n#include "model/model.h"\n', 'src/gguf/a.c:2: room gguf includes model/model.h from below it'],
+  ['src/gguf/a.c', '\n#include "model/model.h"\n', 'src/gguf/a.c:2: room gguf includes model/model.h which comes after it'],
   ['src/gguf/a.c', '#include "gguf.h"\n', 'src/gguf/a.c:1: write "room/file.h", not "gguf.h"'],
   ['src/attic/a.c', '#include "base/base.h"\n', 'src/attic/a.c:1: room attic has no place in tools/layers.awk'],
-  ['wasm/a.c', '#include "plumb.h"\n#include "cli.h"\n', null],
+  ['src/cli/a.c', '#include "cli/cli.h"\n#include "plumb.h"\n', null],
+  ['src/cli/a.c', '#include "base/base.h"\n',
+    'src/cli/a.c:1: the command line sees only plumb.h of the engine, not base/base.h'],
+  ['wasm/a.c', '#include "plumb.h"\n#include "digest.h"\n', null],
   ['wasm/a.c', '#include "base/base.h"\n', 'wasm/a.c:1: wasm/ sees only plumb.h of the engine, not base/base.h'],
 ];
 for (const [file, text, refusal] of rows)
