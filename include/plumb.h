@@ -221,8 +221,8 @@ typedef enum plumb_precision {
 const char *plumb_precision_name(plumb_precision precision);
 
 typedef struct plumb_session_params {
-    uint32_t n_ctx;    /* tokens that the KV cache holds, at most 2^24; 0: the smaller of the model's training context and
-                        * 2048 */
+    uint32_t n_ctx;    /* tokens that the KV cache holds, at most 2^24; 0: the smaller of the model's training context
+                        * and 2048 */
     uint32_t n_batch;  /* tokens of a prompt that are computed at once, at most 65536; reduced to n_ctx; 0: 64 */
     plumb_pass pass;
     plumb_kv_type kv_type;
