@@ -65,8 +65,8 @@ plumb_status gguf_commit(struct gguf *g, size_t n, struct error *err);
 /* Replaces the known size of the whole file.  What the header announces is checked against this size as it is read, so
  * a file is refused if the size is that of its first piece only. */
 void gguf_set_file_size(struct gguf *g, uint64_t file_size);
-/* Is called each time that n more bytes of a tensor have arrived.  It may rewrite the bytes that have arrived in place.
- * If it fails, the reader fails with its status and with the message that it has put into err. */
+/* The reader calls it each time n more bytes of a tensor have arrived.  It may rewrite the bytes that have arrived in
+ * place.  If it fails, the reader fails with its status and with the message that it has put into err. */
 typedef plumb_status gguf_on_data(void *user, struct gguf_tensor *tensor, size_t n, struct error *err);
 void gguf_set_on_data(struct gguf *g, gguf_on_data *on_data, void *user);
 /* Makes the reader stop after the header: windows are empty from then on. */
