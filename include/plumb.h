@@ -164,7 +164,7 @@ int32_t plumb_token_eos(const plumb_model *model);
 bool plumb_token_is_eog(const plumb_model *model, int32_t id);
 
 typedef struct plumb_message {
-    const char *role;     /* "system", "user", "assistant" */
+    const char *role;     /* "system", "user" or "assistant" */
     const char *content;  /* UTF-8 */
 } plumb_message;
 
@@ -378,7 +378,7 @@ typedef struct plumb_report {
     bool all;              /* plumb_weights as text lists the tensors that agree too */
 } plumb_report;
 
-/* Compares a with b, which is taken for the truth.  model may be NULL; if it is given, the report has the texts of
+/* Compares a with b, which is taken for the truth.  model may be NULL; if it is given, the report can show the texts of
  * tokens.  *agree: no tap exceeds the tolerance, and the tokens are the same.  If the two sides have nothing in common
  * to compare, it writes the report and then returns PLUMB_ERROR_ARGUMENT.  Messages are in plumb_trace_error(a). */
 plumb_status plumb_diff(plumb_trace *a, plumb_trace *b, plumb_model *model, const plumb_report *report, bool *agree);
