@@ -69,8 +69,8 @@ enum { BLOCK_ITEMS = 256 };
 struct table {
     char **blocks;
     size_t n_block, block_capacity;
-    size_t size;                 /* of an item */
-    uint64_t n;
+    size_t size;                 /* bytes of an item */
+    uint64_t n;                  /* number of items */
 };
 
 struct gguf {
@@ -281,7 +281,7 @@ static plumb_status run_begin(struct gguf *g, enum state state, size_t before, u
     return PLUMB_OK;
 }
 
-/* Appends up to n bytes to the run; *taken is how many it still needed of them. */
+/* Appends as many of n bytes to the run as it still needs; *taken is their number. */
 static plumb_status run_append(struct gguf *g, const uint8_t *bytes, size_t n, size_t *taken) {
     uint64_t missing = g->run_size - g->n_run;
     if (n > missing) n = (size_t)missing;
