@@ -5,7 +5,7 @@
 void *alloc_array(uint64_t n, size_t size) {
     uint64_t bytes;
     if (!mul_u64(n, size, &bytes) || (size_t)bytes != bytes) return NULL;
-    return malloc(bytes == 0 ? 1 : (size_t)bytes);   /* malloc(0) may be NULL, which would read as a failure */
+    return malloc(bytes == 0 ? 1 : (size_t)bytes);   /* malloc(0) may be NULL, which would look like a failure */
 }
 
 void *alloc_room(void *array, size_t n, size_t *cap, size_t size) {

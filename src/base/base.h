@@ -1,7 +1,7 @@
 /* What every room shares: statuses with one message, checked sizes, little-endian loads, f16.
  *
- * Untrusted bytes never abort: a function that meets them returns a plumb_status and leaves one sentence, with place
- * and numbers, in the struct error that it was given.
+ * Untrusted bytes never abort: a function that reads them returns a plumb_status and, on failure, puts one sentence
+ * with place and numbers into the struct error that it was given.
  */
 #ifndef PLUMB_BASE_H
 #define PLUMB_BASE_H
@@ -10,24 +10,25 @@
 
 #include <string.h>
 
-/* The one message that an object keeps. */
+/* The last failure of an object, and its message. */
 struct error {
     plumb_status status;
     char message[480];
 };
 
-/* Formats the message (printf-like, cut to fit, control bytes replaced) and returns status. */
+/* Sets the status and the message, and returns status.  The message is formatted as by printf and cut to fit; control
+ * bytes become "?". */
 #if defined(__GNUC__)
 __attribute__((format(printf, 3, 4)))
 #endif
 plumb_status error_set(struct error *err, plumb_status status, const char *format, ...);
 
-/* Bytes of a name or string from a file, made safe for a message: at most 64 shown, control and non-ASCII bytes as
- * \xNN, with "..." when cut.  Returns buf. */
+/* Makes n bytes of a name or string from a file safe for a message: shows at most 64 of them, and "..." if there are
+ * more; control and non-ASCII bytes become \xNN.  Returns buf->text. */
 struct shown { char text[272]; };
 const char *show_bytes(struct shown *buf, const void *bytes, size_t n);
 
-/* Seconds since some moment, to measure how long something takes. */
+/* Seconds since an arbitrary moment, for measuring how long something takes. */
 double clock_seconds(void);
 
 #define PLUMB_TRY(expr)                          \
@@ -36,13 +37,15 @@ double clock_seconds(void);
         if (try_status_ != PLUMB_OK) return try_status_; \
     } while (0)
 
-/* Sizes from files: false when the result does not fit. */
+/* Products and sums of sizes from files.  Return false if the result does not fit. */
 static inline bool mul_u64(uint64_t a, uint64_t b, uint64_t *out) { return !__builtin_mul_overflow(a, b, out); }
 static inline bool add_u64(uint64_t a, uint64_t b, uint64_t *out) { return !__builtin_add_overflow(a, b, out); }
-/* malloc(n * size), NULL on overflow of size_t (32 bits in wasm) too; free() releases it. */
+/* malloc(n * size), to be released by free().  NULL if out of memory, or if n * size overflows size_t, which has 32
+ * bits in wasm. */
 void *alloc_array(uint64_t n, size_t size);
-/* An array of n elements of size bytes with room for one more: itself, or moved to twice *cap.  NULL, and the array as
- * it was, if there is no memory. */
+/* Makes room for one more element in an array of n elements of size bytes, allocated for *cap of them.  Returns the
+ * array, moved if it was full: *cap becomes 2 * *cap + 4.  If out of memory, returns NULL and leaves the array as it
+ * is. */
 void *alloc_room(void *array, size_t n, size_t *cap, size_t size);
 
 /* Little-endian loads from any alignment. */
@@ -57,7 +60,7 @@ static inline uint64_t load_u64(const void *p) {
 static inline float f32_from_bits(uint32_t bits) { float f; memcpy(&f, &bits, 4); return f; }
 static inline uint32_t f32_to_bits(float f) { uint32_t bits; memcpy(&bits, &f, 4); return bits; }
 
-/* IEEE half to single, exact, subnormals, infinities and NaN payloads included. */
+/* IEEE half to single.  Exact, for subnormals, infinities and NaN payloads too. */
 static inline float f32_from_f16(uint16_t h) {
     uint32_t sign = (uint32_t)(h & 0x8000u) << 16;
     uint32_t exponent = h >> 10 & 0x1fu, mantissa = h & 0x3ffu;

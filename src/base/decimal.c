@@ -1,5 +1,6 @@
-/* The digits become a big integer D, the number is D * 10^x.  Small ones are one exact operation on doubles; for the
- * others a long division, bit by bit, gives the first 64 bits and whether anything is left, which are rounded once. */
+/* The digits are read as a big integer d, so that the number is d * 10^exponent.  If both are small, one operation on
+ * exact doubles gives the result.  Otherwise a binary long division computes the first 64 bits of the number, and
+ * whether any bits after them are set; the result is then rounded once. */
 #include "base/decimal.h"
 
 #include "base/base.h"
@@ -7,15 +8,15 @@
 #include <assert.h>
 #include <math.h>
 
-/* Half way between two doubles, where rounding changes, lies a number of at most 768 digits: of what follows more than
- * these only matters whether it is all 0, and one more digit tells. */
+/* The numbers halfway between two doubles, where rounding changes direction, have at most 768 digits.  Of the digits
+ * after MAX_DIGIT it only matters whether all of them are 0, and one more digit stands for them. */
 enum { MAX_DIGIT = 800 };
 
-/* The largest number has MAX_DIGIT + 1 digits, 2661 bits, and is doubled once: 84 words.  5^1124, the largest divisor,
- * has 2610 bits. */
+/* The largest number has MAX_DIGIT + 1 digits or 2661 bits and is doubled once, which takes 84 words.  The largest
+ * divisor, 5^1124, has 2610 bits. */
 enum { MAX_WORD = 84 };
 
-/* word[0] + word[1] * 2^32 + ...; the last of n words is not 0, and 0 has none. */
+/* word[0] + word[1] * 2^32 + ...  The last of the n words is not 0; n is 0 for the number 0. */
 struct big { uint32_t n, word[MAX_WORD]; };
 
 static void multiply_add(struct big *b, uint32_t factor, uint32_t more) {
@@ -31,7 +32,7 @@ static void multiply_add(struct big *b, uint32_t factor, uint32_t more) {
 }
 
 static void multiply_by_power_of_5(struct big *b, int64_t exponent) {
-    for (; exponent >= 13; exponent -= 13) multiply_add(b, 1220703125, 0);   /* 5^13 is the last of 32 bits */
+    for (; exponent >= 13; exponent -= 13) multiply_add(b, 1220703125, 0);   /* 5^13 is the largest in 32 bits */
     for (; exponent > 0; exponent--) multiply_add(b, 5, 0);
 }
 
@@ -50,7 +51,7 @@ static bool is_less(const struct big *a, const struct big *b) {
     return false;
 }
 
-/* a -= b, which is not larger. */
+/* a -= b, with b <= a. */
 static void subtract(struct big *a, const struct big *b) {
     uint64_t borrow = 0;
     for (uint32_t i = 0; i < a->n; i++) {
@@ -61,8 +62,8 @@ static void subtract(struct big *a, const struct big *b) {
     while (a->n > 0 && a->word[a->n - 1] == 0) a->n--;
 }
 
-/* a / b = q * 2^(exponent - 63) with 2^63 <= q, cut to an integer; its last bit is set too if anything was cut.
- * Neither is 0; both are overwritten. */
+/* a / b = q * 2^(exponent - 63), with q >= 2^63.  Returns q cut to an integer, with its last bit set if the rest is not
+ * 0.  Neither a nor b is 0; both are overwritten. */
 static uint64_t divide(struct big *a, struct big *b, int64_t *exponent) {
     int shift = count_bits(a) - count_bits(b);
     shift_left(shift > 0 ? b : a, shift > 0 ? shift : -shift);
@@ -83,30 +84,32 @@ static uint64_t divide(struct big *a, struct big *b, int64_t *exponent) {
     return a->n > 0 ? q | 1 : q;
 }
 
-/* The double nearest to d * 10^exponent.  d: n_digit digits, overwritten. */
+/* The double nearest to d * 10^exponent.  d has n_digit digits and is overwritten. */
 static double nearest(struct big *d, size_t n_digit, int64_t exponent) {
     static const double powers[] = { 1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14,
                                      1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22 };
     if (d->n == 0) return 0;
-    /* Up to 15 digits and 10^22 are exact doubles, so one operation rounds once (Clinger 1990). */
+    /* Integers of up to 15 digits and powers up to 10^22 are exact doubles, so one operation rounds once (Clinger
+     * 1990). */
     if (n_digit <= 15 && exponent >= -22 && exponent <= 22) {
         uint64_t integer = d->word[0] | (d->n > 1 ? (uint64_t)d->word[1] << 32 : 0);
         return exponent < 0 ? (double)integer / powers[-exponent] : (double)integer * powers[exponent];
     }
     int64_t point = (int64_t)n_digit + exponent;   /* 10^(point - 1) <= the number < 10^point */
     if (point > 309) return INFINITY;
-    if (point < -323) return 0;                    /* the least double's half is 2.5e-324 */
+    if (point < -323) return 0;                    /* half of the smallest double is 2.5e-324 */
     struct big divisor = { .n = 1, .word = { 1 } };
     multiply_by_power_of_5(exponent < 0 ? &divisor : d, exponent < 0 ? -exponent : exponent);
     int64_t e;
     uint64_t q = divide(d, &divisor, &e);
     e += exponent;                                 /* 10^x = 5^x 2^x; 2^e <= the number < 2^(e + 1) */
     if (e > 1023) return INFINITY;
-    int drop = e < -1022 ? 11 + (int)(-1022 - e) : 11;   /* of 64 bits; subnormals have fewer than 53 */
+    int drop = e < -1022 ? 11 + (int)(-1022 - e) : 11;   /* of 64 bits, to leave 53; subnormals have fewer */
     if (drop > 64) return 0;
     uint64_t kept = drop < 64 ? q >> drop : 0, rest = q << (64 - drop), half = (uint64_t)1 << 63;
     kept += rest > half || (rest == half && kept & 1);
-    /* The first of 53 bits adds 1 to the exponent's field.  So does a carry, up to infinity. */
+    /* The first of the 53 bits adds 1 to the exponent field, and so does a carry out of them, which may give
+     * infinity. */
     uint64_t bits = kept + (e < -1022 ? 0 : (uint64_t)(e + 1022) << 52);
     double value;
     memcpy(&value, &bits, sizeof value);
@@ -151,7 +154,7 @@ size_t decimal_read(const char *text, size_t n, double *value) {
         if (is_digit(e, end)) {
             int64_t x = 0;
             for (; is_digit(e, end); e++) {
-                if (x < (int64_t)1 << 50) x = x * 10 + (*e - '0');   /* any more is as good */
+                if (x < (int64_t)1 << 50) x = x * 10 + (*e - '0');   /* larger ones give the same result */
             }
             exponent += down ? -x : x;
             at = e;

@@ -8,7 +8,7 @@ plumb_status error_set(struct error *err, plumb_status status, const char *forma
     va_start(args, format);
     if (vsnprintf(err->message, sizeof err->message, format, args) < 0) err->message[0] = 0;
     va_end(args);
-    /* A message is one line of text whatever a file has put into it. */
+    /* Keeps the message a single line of text, whatever a file has put into it. */
     for (char *c = err->message; *c != 0; c++)
         if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = '?';
     return err->status = status;

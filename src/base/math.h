@@ -1,23 +1,24 @@
 /* Elementary functions that give the same bits on every host.
  *
- * libm differs between glibc (which also picks FMA variants by CPU) and musl in the last bit; these use only IEEE
- * add, mul, div and sqrt in a fixed order, so native, Node, browser and wasmtime agree.  The engine is compiled with
- * -ffp-contract=off for the same reason.  Used by the fast pass and the sampler; the reference pass uses libm.
+ * The last bit of libm's results differs between musl and glibc, which also chooses FMA variants by CPU.  These
+ * functions use only IEEE add, mul, div and sqrt in a fixed order, so that native builds, Node, browsers and wasmtime
+ * agree.  The engine is compiled with -ffp-contract=off for the same reason.  The fast pass, the sampler and traces use
+ * them; the reference pass uses libm.
  */
 #ifndef PLUMB_MATH_H
 #define PLUMB_MATH_H
 
 #include <stddef.h>
 
-/* Within 2 ulp of the true value; x any finite double, overflow to +inf, underflow to 0. */
+/* e^x, within 2 ulp, for any double: it overflows to +inf, underflows to 0, and is NaN for NaN. */
 double math_exp(double x);
-/* The same of (n) values at once, to y, which may be x: several times as fast. */
+/* e^x of n values from x to y, which may be the same array.  Gives the same bits as math_exp, several times as fast. */
 void math_exp_all(const double *x, double *y, size_t n);
-/* Natural logarithm, x > 0, within 2 ulp; log(0) = -inf; x < 0 or NaN: NaN. */
+/* Natural logarithm, within 2 ulp, for x > 0.  log(0) is -inf; for x < 0 or NaN it is NaN. */
 double math_log(double x);
-/* x^y for x > 0, via exp(y log x); relative error below (|y log x| + 2) * 2^-52. */
+/* x^y for x > 0, computed as exp(y log x).  Its relative error is below (|y log x| + 2) * 2^-52. */
 double math_pow(double x, double y);
-/* Absolute error < 2^-50 for |x| <= 2^26 (angles of RoPE are below 2^21). */
+/* Sine and cosine of x, with an absolute error below 2^-50 for |x| <= 2^26.  (Angles of RoPE are below 2^21.) */
 void math_sincos(double x, double *sine, double *cosine);
 double math_sqrt(double x);
 

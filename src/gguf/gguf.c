@@ -1,15 +1,15 @@
-/* The push parser and the tensors' memory.  Layout of the header, all little-endian:
+/* The push parser and the memory of the tensors.  The header has this layout, all little-endian:
  *
  *   'GGUF' | version u32 | n_tensor u64 | n_key u64
  *   n_key times:     name string | type u32 | value;  an array is: element type u32 | n u64 | elements
  *   n_tensor times:  name string | n_dims u32 | shape u64 * n_dims | type u32 | offset u64
  *   a string:        length u64 | bytes
  *
- * The header is a chain of small fields of known length and runs of bytes (names, strings, numbers).  A field is
- * parsed when all of it is in the staging buffer; a run is copied out as it comes.  Every table and every run grows
- * as its bytes arrive, so memory follows what was received, not what was announced.  Tables do not move as they grow:
- * two copies would be there meanwhile, and WebAssembly's memory keeps the holes.  After the header the tensors are
- * filled in the order of their offsets.
+ * The header is a sequence of small fields of known length and of runs of bytes (names, strings, numbers).  A field is
+ * parsed when all of it is in the staging buffer; a run is copied out as its bytes arrive.  Every table and every run
+ * grows with its bytes, so memory follows what was received, not what was announced.  Tables do not move as they grow:
+ * there would be two copies for a while, and WebAssembly's memory keeps the holes that old copies leave.  After the
+ * header, the tensors are filled in the order of their offsets.
  */
 #include "gguf/gguf.h"
 
@@ -23,31 +23,33 @@
 enum {
     STAGING_SIZE = 64 * 1024,
     CHUNK_SIZE = 64 * 1024,
-    /* Of the specification.  A name with its final 0 fits in a chunk. */
+    /* Limits of the specification.  A name with its final 0 fits in a chunk. */
     MAX_KEY_NAME = 65535,
     MAX_TENSOR_NAME = 64,
     MAX_DIMS = 4,
-    /* Bytes of the shortest key (1 byte of name, u8) and tensor (1 byte of name, 1 dimension). */
+    /* Bytes of the shortest key (a name of 1 byte, a u8) and of the shortest tensor (a name of 1 byte, 1 dimension). */
     MIN_KEY_BYTES = 8 + 1 + 4 + 1,
     MIN_TENSOR_BYTES = 8 + 1 + 4 + 8 + 4 + 8,
     DEFAULT_ALIGNMENT = 32,
-    /* Ours: real files use 32 to 65536; more than a huge page is a broken or hostile file. */
+    /* The limits below are our own, except for MAX_LENGTH.
+     *
+     * Real files use 32 to 65536; a file that asks for more than a huge page is broken or hostile. */
     MAX_ALIGNMENT = 1 << 24,
-    /* Ours: the largest models have thousands of tensors and tens of keys.  A key can take more than four times as many
-     * bytes in memory as in the file. */
+    /* The largest models have thousands of tensors and tens of keys.  A key can take more than four times as many bytes
+     * in memory as in the file. */
     MAX_TENSORS = 1 << 24,
     MAX_KEYS = 1 << 12,
-    /* As ggml: bytes of a string, elements of an array. */
+    /* Bytes of a string and elements of an array; ggml's limit. */
     MAX_LENGTH = 1 << 30,
-    /* Ours: real headers have 30 MB at most.  One that does not end must not be read for ever. */
+    /* Real headers have at most 30 MB.  The limit ends the reading of a header that never ends. */
     MAX_HEADER = 1 << 28,
-    /* Ours: an empty string takes 8 bytes in a file and more than four times as many in memory. */
+    /* An empty string takes 8 bytes in a file and more than four times as many in memory. */
     MAX_EMPTY_STRINGS = 1 << 16,
 };
 
-/* What the parser waits for. */
+/* What the parser is waiting for. */
 enum state {
-    NEXT_ITEM,   /* for nothing: begin the next key or tensor, or end the header */
+    NEXT_ITEM,   /* nothing: it begins the next key or tensor, or ends the header */
     READ_MAGIC, READ_VERSION, READ_COUNTS,
     READ_KEY_NAME_LENGTH, READ_KEY_TYPE, READ_ARRAY_HEAD, READ_STRING_LENGTH,
     READ_TENSOR_NAME_LENGTH, READ_TENSOR_DIMS, READ_TENSOR_REST,
@@ -55,54 +57,55 @@ enum state {
     READ_DATA
 };
 
-/* Names and values.  Small runs share a chunk; one that fills a chunk has one of its own, which grows. */
+/* Memory for names and values.  Small runs share a chunk.  A larger run has a chunk of its own, which grows. */
 struct chunk {
-    struct chunk *next;          /* the one made after it */
+    struct chunk *next;          /* the chunk made after this one */
     uint64_t capacity, used;
     uint8_t bytes[];
 };
 
-/* Structs of one size, in blocks, so that none moves. */
+/* An array of structs of one size, in blocks, so that no struct moves when the array grows. */
 enum { BLOCK_ITEMS = 256 };
 struct table {
     char **blocks;
     size_t n_block, block_capacity;
-    size_t size;                 /* of an item */
-    uint64_t n;
+    size_t size;                 /* bytes of an item */
+    uint64_t n;                  /* number of items */
 };
 
 struct gguf {
-    struct error error;          /* the first failure, which stays */
+    struct error error;          /* the first failure; every later call returns it too */
     uint64_t file_size;
     enum state state;
     uint64_t position;           /* file offset of the next byte to be parsed or delivered */
-    uint64_t item_position;      /* of the field or run that is being parsed, for messages */
-    size_t n_staged, i_staged;   /* bytes in staging, of which the first i_staged are parsed */
-    size_t window;               /* length of the last window, until it is committed */
+    uint64_t item_position;      /* file offset of the field or run that is being parsed, for messages */
+    size_t n_staged, i_staged;   /* bytes in staging; the first i_staged of them are parsed */
+    size_t window;               /* length of the last window, 0 once it is committed */
 
     uint32_t version;
     uint64_t alignment, data_offset;
     uint64_t n_key, n_tensor;    /* as announced */
-    struct table keys, tensors;  /* with the one that is being read */
-    /* Sorted by name; each points to the first member of its key or tensor. */
+    struct table keys, tensors;  /* the last item is the one that is being read */
+    /* Pointers to the names of all keys and tensors, sorted by name.  A name is the first member of its struct. */
     const struct gguf_string **keys_by_name, **tensors_by_name;
 
-    struct chunk *chunks;        /* all of them, oldest first */
-    struct chunk **newest;       /* what points to the last of them */
-    struct chunk *open;          /* the one that small runs go to */
-    struct chunk *run_chunk;     /* the run that is being read: n bytes from run_start on, n_run of them are there */
+    struct chunk *chunks;        /* list of all chunks, oldest first */
+    struct chunk **newest;       /* the pointer to the last chunk of the list */
+    struct chunk *open;          /* the chunk that small runs go to */
+    /* The run that is being read: run_size bytes from byte run_start of run_chunk on, n_run of which have arrived. */
+    struct chunk *run_chunk;
     uint64_t run_start, run_size, n_run;
-    /* Strings of the key that is being read: from byte strings_at of chunk strings_in on, then in all chunks made after
-     * strings_after; NULL where there was none.  Their lengths stand before them. */
+    /* The strings of the key that is being read, each after its length.  They are in chunk strings_in from byte
+     * strings_at on (nowhere if it is NULL), and then in all chunks made after strings_after (all if it is NULL). */
     struct chunk *strings_in, *strings_after;
     uint64_t strings_at, n_string, n_empty_string;
 
-    struct gguf_tensor **by_offset;
-    uint64_t data_bytes;         /* of all tensors */
-    uint64_t i_tensor;           /* the tensor of by_offset that is being filled */
-    uint64_t data_capacity;      /* bytes allocated for it */
+    struct gguf_tensor **by_offset;   /* (n_tensor) sorted by offset */
+    uint64_t data_bytes;         /* bytes of all tensors together */
+    uint64_t i_tensor;           /* index in by_offset of the tensor that is being filled */
+    uint64_t data_capacity;      /* bytes allocated for that tensor */
     bool header_only;
-    gguf_on_data *on_data;       /* NULL: nobody is told of bytes */
+    gguf_on_data *on_data;       /* may be NULL */
     void *on_data_user;
 
     uint8_t staging[STAGING_SIZE];
@@ -165,7 +168,7 @@ void gguf_free(struct gguf *g) {
 
 struct place { char text[352]; };
 
-/* Which key or tensor is being read, as 'key 3 "general.name"'. */
+/* Names the key or tensor that is being read, as in 'key 3 "general.name"'. */
 static const char *place(const struct gguf *g, struct place *buf) {
     struct shown shown;
     const struct gguf_string *name = NULL;
@@ -183,7 +186,7 @@ static const char *place(const struct gguf *g, struct place *buf) {
     return buf->text;
 }
 
-/* Fails for good, at the field or run that is being parsed. */
+/* Sets the reader's failure, with the place of the field or run that is being parsed. */
 #if defined(__GNUC__)
 __attribute__((format(printf, 3, 4)))
 #endif
@@ -202,7 +205,7 @@ static plumb_status fail_memory(struct gguf *g, uint64_t n, size_t size) {
     return fail(g, PLUMB_ERROR_MEMORY, "no memory for %" PRIu64 " times %zu bytes", n, size);
 }
 
-/* Bytes of the file from the next one to be parsed on; none where it was announced with fewer than came. */
+/* Bytes of the file that are still to be parsed; 0 if more bytes have come than the file was said to have. */
 static uint64_t bytes_left(const struct gguf *g) {
     return g->file_size > g->position ? g->file_size - g->position : 0;
 }
@@ -214,13 +217,13 @@ static plumb_status fail_truncated(struct gguf *g, uint64_t n, const char *what,
 
 /* ---- memory that follows the bytes received ----------------------------------------------------------------- */
 
-/* Could n more bytes, skip bytes after the next one to be parsed, be in the file? */
+/* True if the file can have n bytes that begin skip bytes after the next one to be parsed. */
 static bool file_holds(const struct gguf *g, uint64_t skip, uint64_t n) {
     if (g->file_size == PLUMB_SIZE_UNKNOWN) return true;
     return skip <= bytes_left(g) && n <= bytes_left(g) - skip;
 }
 
-/* Could n more bytes, skip bytes after the next one to be parsed, be in a header that is read? */
+/* True if a header can have n bytes that begin skip bytes after the next one to be parsed. */
 static bool header_holds(const struct gguf *g, uint64_t skip, uint64_t n) {
     return skip <= MAX_HEADER && n <= MAX_HEADER - skip && g->position <= MAX_HEADER - skip - n;
 }
@@ -230,7 +233,7 @@ static plumb_status fail_header(struct gguf *g, uint64_t n, const char *what) {
                 MAX_HEADER);
 }
 
-/* Adds an item of zeros. */
+/* Adds an item, all of whose bytes are 0. */
 static plumb_status table_add(struct gguf *g, struct table *t) {
     if (t->n == (uint64_t)t->n_block * BLOCK_ITEMS) {
         char **blocks = alloc_room(t->blocks, t->n_block, &t->block_capacity, sizeof *blocks);
@@ -245,7 +248,7 @@ static plumb_status table_add(struct gguf *g, struct table *t) {
     return PLUMB_OK;
 }
 
-/* Adds a chunk, or changes the capacity of the newest. */
+/* Adds a chunk if chunk is NULL; otherwise changes the capacity of chunk, which must be the newest.  It may move. */
 static plumb_status chunk_resize(struct gguf *g, struct chunk *chunk, uint64_t capacity, struct chunk **out) {
     uint64_t bytes = sizeof(struct chunk) + capacity;
     struct chunk *c = (size_t)bytes == bytes ? realloc(chunk, (size_t)bytes) : NULL;
@@ -260,7 +263,7 @@ static plumb_status chunk_resize(struct gguf *g, struct chunk *chunk, uint64_t c
     return PLUMB_OK;
 }
 
-/* Starts a run of n bytes, which is kept with `before` bytes before it and a 0 after it. */
+/* Starts a run of n bytes.  It is stored with `before` bytes of the caller's in front of it and a 0 after it. */
 static plumb_status run_begin(struct gguf *g, enum state state, size_t before, uint64_t n) {
     uint64_t need = before + n + 1;
     if (need <= CHUNK_SIZE) {
@@ -269,7 +272,7 @@ static plumb_status run_begin(struct gguf *g, enum state state, size_t before, u
         g->run_chunk = g->open;
     } else {
         PLUMB_TRY(chunk_resize(g, NULL, CHUNK_SIZE, &g->run_chunk));
-        if (state == READ_STRING) g->open = NULL;   /* the next string goes to a chunk behind this one */
+        if (state == READ_STRING) g->open = NULL;   /* the next string goes to a chunk after this one */
     }
     g->run_start = g->run_chunk->used + before;
     g->run_size = n;
@@ -278,14 +281,14 @@ static plumb_status run_begin(struct gguf *g, enum state state, size_t before, u
     return PLUMB_OK;
 }
 
-/* Appends bytes to the run; *taken says how many it still needed. */
+/* Appends as many of n bytes to the run as it still needs; *taken is their number. */
 static plumb_status run_append(struct gguf *g, const uint8_t *bytes, size_t n, size_t *taken) {
     uint64_t missing = g->run_size - g->n_run;
     if (n > missing) n = (size_t)missing;
     uint64_t need = g->run_start + g->n_run + n + 1, capacity = g->run_chunk->capacity;
-    if (need > capacity) {   /* only a run with a chunk of its own */
+    if (need > capacity) {   /* happens only to a run with a chunk of its own */
         uint64_t most = g->run_start + g->run_size + 1;
-        capacity = capacity < most / 2 ? 2 * capacity : most;   /* 2 * CHUNK_SIZE >= CHUNK_SIZE + STAGING_SIZE */
+        capacity = capacity < most / 2 ? 2 * capacity : most;   /* enough, as n <= STAGING_SIZE <= CHUNK_SIZE */
         PLUMB_TRY(chunk_resize(g, g->run_chunk, capacity, &g->run_chunk));
     }
     uint8_t *end = g->run_chunk->bytes + g->run_start + g->n_run;
@@ -310,7 +313,7 @@ static int compare_names(const void *pa, const void *pb) {
     return compare_strings(*(const struct gguf_string *const *)pa, *(const struct gguf_string *const *)pb);
 }
 
-/* The first two items with this name. */
+/* Fails with the indices of the first two items that have this name. */
 static plumb_status fail_equal_names(struct gguf *g, const struct table *t, const struct gguf_string *name,
                                      const char *kind, plumb_status status) {
     uint64_t found[2] = {0}, n = 0;
@@ -320,8 +323,8 @@ static plumb_status fail_equal_names(struct gguf *g, const struct table *t, cons
                      found[0], show_bytes(&shown, name->data, (size_t)name->n));
 }
 
-/* Sorts pointers to the names of all items, each beginning with its name, and refuses equal names.  Sorting takes
- * n log n whatever the file does; a hash table could be filled with collisions. */
+/* Sorts pointers to the names of all items, which begin with their names, and refuses equal names.  Sorting takes
+ * n log n steps for any file, while a hostile file could fill a hash table with collisions. */
 static plumb_status sort_names(struct gguf *g, const struct table *t, const char *kind, plumb_status status,
                                const struct gguf_string ***out) {
     const struct gguf_string **names = alloc_array(t->n, sizeof *names);
@@ -357,7 +360,7 @@ static plumb_status check_name_length(struct gguf *g, plumb_status status, uint6
     return PLUMB_OK;
 }
 
-/* Takes the finished run as a name.  Names are handed out as C strings, so none may hold a 0. */
+/* Makes the finished run a name.  Callers get names as C strings, so a name must not contain a 0. */
 static plumb_status take_name(struct gguf *g, plumb_status status, struct gguf_string *name) {
     name->data = (const char *)g->run_chunk->bytes + g->run_start;
     name->n = g->run_size;
@@ -369,7 +372,8 @@ static plumb_status take_name(struct gguf *g, plumb_status status, struct gguf_s
 
 static struct gguf_key *key(struct gguf *g) { return key_at(g, g->keys.n - 1); }
 
-/* A length in bytes of 7 bits, the lowest first, of which all but the last have the high bit set. */
+/* Writes a length as bytes of 7 bits, the lowest first; all but the last have the high bit set.  Returns their
+ * number. */
 enum { MAX_LENGTH_BYTES = 5 };
 static size_t put_length(uint8_t *at, uint64_t n) {
     size_t i = 0;
@@ -378,7 +382,7 @@ static size_t put_length(uint8_t *at, uint64_t n) {
     return i;
 }
 
-/* Makes the table of the strings, now that all of them are there. */
+/* Makes the table of a key's strings, after all of them have arrived. */
 static plumb_status list_strings(struct gguf *g, struct gguf_key *k) {
     if (k->n == 0) return PLUMB_OK;
     struct gguf_string *strings = alloc_array(k->n, sizeof *strings);
@@ -404,7 +408,8 @@ static plumb_status list_strings(struct gguf *g, struct gguf_key *k) {
     return PLUMB_OK;
 }
 
-/* Numbers are complete (the run) or strings are: checks what the reader itself relies on. */
+/* Ends a key, whose numbers (the run) or strings are complete, and checks the values that the reader itself relies
+ * on. */
 static plumb_status end_key(struct gguf *g) {
     struct gguf_key *k = key(g);
     if (k->type == GGUF_STRING) {
@@ -429,7 +434,7 @@ static plumb_status end_key(struct gguf *g) {
     return PLUMB_OK;
 }
 
-/* Type and count of the key are known.  skip: bytes of the field that said so. */
+/* Begins the values of a key whose type and count are known.  skip: bytes of the field that they were read from. */
 static plumb_status begin_values(struct gguf *g, size_t skip) {
     struct gguf_key *k = key(g);
     uint64_t size = k->type == GGUF_STRING ? 8 : type_traits[k->type].size;
@@ -476,7 +481,7 @@ static plumb_status end_string(struct gguf *g) {
 
 static struct gguf_tensor *tensor(struct gguf *g) { return tensor_at(g, g->tensors.n - 1); }
 
-/* n_dims is known and p points to shape, type and offset. */
+/* Reads shape, type and offset of a tensor from p, after its n_dims is known. */
 static plumb_status read_tensor(struct gguf *g, const uint8_t *p) {
     struct gguf_tensor *t = tensor(g);
     t->n_elements = 1;
@@ -515,10 +520,10 @@ static plumb_status read_tensor(struct gguf *g, const uint8_t *p) {
 static int compare_offsets(const void *pa, const void *pb) {
     const struct gguf_tensor *a = *(struct gguf_tensor *const *)pa, *b = *(struct gguf_tensor *const *)pb;
     if (a->offset != b->offset) return a->offset < b->offset ? -1 : 1;
-    return compare_strings(&a->name, &b->name);   /* so that qsort has one result */
+    return compare_strings(&a->name, &b->name);   /* makes the result of qsort unique */
 }
 
-/* The header is complete: sorts the tensors into the order in which their bytes will come. */
+/* Ends the header: checks that tensors do not overlap, and sorts them into the order in which their bytes arrive. */
 static plumb_status end_header(struct gguf *g) {
     PLUMB_TRY(sort_names(g, &g->tensors, "tensor", PLUMB_ERROR_TENSOR, &g->tensors_by_name));
     g->data_offset = (g->position + g->alignment - 1) & ~(g->alignment - 1);
@@ -537,7 +542,7 @@ static plumb_status end_header(struct gguf *g) {
                              ", which ends at offset %" PRIu64, shown.text, t->offset,
                              show_bytes(&before, b->name.data, (size_t)b->name.n), end);
         }
-        g->data_bytes += t->n_bytes;   /* tensors do not overlap: no more than the last one's end */
+        g->data_bytes += t->n_bytes;   /* no more than the end of this tensor, as tensors do not overlap */
         uint64_t file_end;
         if (!add_u64(t->offset, t->n_bytes, &end) || !add_u64(end, g->data_offset, &file_end) ||
             file_end > INT64_MAX)
@@ -591,7 +596,7 @@ static plumb_status read_counts(struct gguf *g, uint64_t n_tensor, uint64_t n_ke
     return PLUMB_OK;
 }
 
-/* Bytes of the field that the state waits for; 0 for runs and data. */
+/* Bytes of the field that the parser is waiting for; 0 for runs and data. */
 static size_t field_size(struct gguf *g) {
     switch (g->state) {
     case READ_MAGIC: case READ_VERSION: case READ_KEY_TYPE: case READ_TENSOR_DIMS: return 4;
@@ -603,7 +608,7 @@ static size_t field_size(struct gguf *g) {
     }
 }
 
-/* Parses the field at p, of field_size bytes, and chooses the next state.  g->position still points to the field. */
+/* Parses the field at p, of field_size bytes, and sets the next state.  g->position is still the field's. */
 static plumb_status parse_field(struct gguf *g, const uint8_t *p) {
     switch (g->state) {
     case READ_MAGIC:
@@ -663,7 +668,7 @@ static plumb_status parse_field(struct gguf *g, const uint8_t *p) {
     }
 }
 
-/* All bytes of the run are there. */
+/* Ends a run, after all of its bytes have arrived. */
 static plumb_status end_run(struct gguf *g) {
     switch (g->state) {
     case READ_KEY_NAME:
@@ -683,7 +688,7 @@ static void consume(struct gguf *g, size_t n) {
     g->position += n;
 }
 
-/* Parses what is staged, as far as it goes. */
+/* Parses as many of the staged bytes as it can. */
 static plumb_status parse_header(struct gguf *g) {
     while (g->state != READ_DATA) {
         const uint8_t *p = g->staging + g->i_staged;
@@ -708,8 +713,8 @@ static plumb_status parse_header(struct gguf *g) {
 
 /* ---- tensor data -------------------------------------------------------------------------------------------- */
 
-/* Where the next bytes of the data section go and how many of them: a tensor, or staging for the gap before it.
- * *len is 0 after the last tensor. */
+/* Says where the next bytes of the data section go, and how many of them: to a tensor, or to staging for the bytes of
+ * the gap before it.  *len is 0 after the last tensor. */
 static plumb_status data_window(struct gguf *g, uint8_t **data, size_t *len) {
     *data = g->staging;
     *len = 0;
@@ -721,11 +726,11 @@ static plumb_status data_window(struct gguf *g, uint8_t **data, size_t *len) {
         *len = gap < STAGING_SIZE ? (size_t)gap : STAGING_SIZE;
         return PLUMB_OK;
     }
-    if ((size_t)g->data_bytes != g->data_bytes)   /* rather now than after 4 GB of download */
+    if ((size_t)g->data_bytes != g->data_bytes)   /* better now than after a download of 4 GB */
         return error_set(&g->error, PLUMB_ERROR_MEMORY, "%" PRIu64 " bytes of tensors, %zu can be addressed here: "
                          "choose a smaller model, or one of fewer bits per weight", g->data_bytes, (size_t)SIZE_MAX);
     if (t->n_received == g->data_capacity) {
-        /* All at once if the file is known to hold it. */
+        /* Allocates all of it at once if the file is known to be large enough. */
         bool known = g->file_size != PLUMB_SIZE_UNKNOWN && end <= g->file_size;
         uint64_t capacity = g->data_capacity == 0 ? STAGING_SIZE : g->data_capacity;
         capacity = known || capacity > t->n_bytes / 2 ? t->n_bytes : 2 * capacity;
@@ -750,7 +755,7 @@ void gguf_set_on_data(struct gguf *g, gguf_on_data *on_data, void *user) {
 
 void gguf_header_only(struct gguf *g) { g->header_only = true; }
 
-/* n bytes of the last data_window are there. */
+/* Takes note that n bytes of the last data_window have been written. */
 static plumb_status data_commit(struct gguf *g, size_t n) {
     if (g->i_tensor < g->n_tensor) {
         struct gguf_tensor *t = g->by_offset[g->i_tensor];
@@ -795,7 +800,7 @@ static plumb_status take_staged(struct gguf *g) {
         uint8_t *data;
         size_t n, left = g->n_staged - g->i_staged;
         PLUMB_TRY(data_window(g, &data, &n));
-        if (n == 0 || n > left) n = left;   /* 0: bytes after the last tensor, dropped */
+        if (n == 0 || n > left) n = left;   /* n is 0 for bytes after the last tensor, which are dropped */
         if (data != g->staging) memcpy(data, g->staging + g->i_staged, n);
         PLUMB_TRY(data_commit(g, n));
         g->i_staged += n;
@@ -812,7 +817,7 @@ plumb_status gguf_commit(struct gguf *g, size_t n, struct error *err) {
             return error_set(err, PLUMB_ERROR_ARGUMENT, "%zu bytes committed to a window of %zu", n, g->window);
         g->window = 0;
         if (g->state == READ_DATA) {
-            data_commit(g, n);   /* its error is g's */
+            data_commit(g, n);   /* puts its failure into g->error */
         } else {
             g->n_staged += n;
             take_staged(g);
@@ -846,7 +851,7 @@ plumb_status gguf_finish(const struct gguf *g, struct error *err) {
 void gguf_set_file_size(struct gguf *g, uint64_t file_size) { g->file_size = file_size; }
 bool gguf_has_header(const struct gguf *g) { return g->state == READ_DATA; }
 bool gguf_is_complete(const struct gguf *g) { return g->state == READ_DATA && g->i_tensor == g->n_tensor; }
-/* What is staged up to i_staged is parsed, and in position already. */
+/* g->position counts the parsed bytes, so only the staged bytes after i_staged are added. */
 uint64_t gguf_position(const struct gguf *g) { return g->position + g->n_staged - g->i_staged; }
 
 uint32_t gguf_version(const struct gguf *g) { return g->version; }

@@ -16,7 +16,7 @@ plumb_status gguf_get_u32(const struct gguf *g, const char *name, uint32_t *out,
     const struct gguf_key *k = gguf_find_key(g, name);
     if (k == NULL) return PLUMB_OK;
     if (k->is_array) return wrong_type(k, wanted, err);
-    uint64_t value;   /* negative numbers become huge */
+    uint64_t value;   /* negative numbers become larger than UINT32_MAX */
     switch (k->type) {
     case GGUF_UINT8: value = k->values[0]; break;
     case GGUF_INT8: value = (uint64_t)(int8_t)k->values[0]; break;

@@ -1,15 +1,15 @@
-/* The block layouts of ggml (ggml-common.h), as bytes: a row of a GGUF file is only byte-aligned, so no field is wider
- * than a byte and 16- and 32-bit fields are read with load_u16 and load_u32 (little-endian).
+/* The block layouts of ggml (ggml-common.h), as bytes.  A row of a GGUF file is only byte-aligned, so all fields are
+ * bytes, and 16- and 32-bit fields are read with load_u16 and load_u32 (little-endian).
  *
- * Diagrams: one line per byte, bit 7 on the left.  e is the index of a weight in its block, q[e] its code, sc[i] and
- * mn[i] the scale and the minimum of group i.  tests/quant_test.c pins every bit of them against gguf-py.
+ * The diagrams have one line per byte, with bit 7 on the left.  e is the index of a weight in its block and q[e] its
+ * code; sc[i] and mn[i] are the scale and the minimum of group i.  tests/quant_test.c compares every bit with gguf-py.
  */
 #ifndef PLUMB_QUANT_BLOCKS_H
 #define PLUMB_QUANT_BLOCKS_H
 
 #include "base/base.h"
 
-/* ---- blocks of 32: one scale each ------------------------------------------------------------------------------ */
+/* ---- blocks of 32 weights with one scale ----------------------------------------------------------------------- */
 
 /* w[e] = d * (q[e] - 8), q 0..15
  *    0..1   d, f16
@@ -50,7 +50,7 @@ _Static_assert(sizeof(struct block_q5_1) == 24, "q5_1");
 struct block_q8_0 { uint8_t d[2]; int8_t qs[32]; };
 _Static_assert(sizeof(struct block_q8_0) == 34, "q8_0");
 
-/* w[e] = d * iq4_values[q[e]]: the layout of q4_0, the codes through a table
+/* w[e] = d * iq4_values[q[e]]: the layout of q4_0, with a table of values for the codes
  *    0..1   d, f16
  *    2+j    [ q[j+16] : 4 ][ q[j] : 4 ]     j = 0..15
  */
@@ -89,7 +89,7 @@ _Static_assert(sizeof(struct block_q3_K) == 110, "q3_K");
 struct block_q4_K { uint8_t d[2], dmin[2], scales[12], qs[128]; };
 _Static_assert(sizeof(struct block_q4_K) == 144, "q4_K");
 
-/* As q4_K with q 0..31, the fifth bit in qh
+/* As q4_K with q 0..31, the fifth bit of q in qh
  *    0..15     as q4_K
  *   16+l       [ q[l+224] bit 4 ] ... [ q[l+32] bit 4 ][ q[l] bit 4 ]    l = 0..31
  *   48+32g+l   [ q[64g+l+32] bits 3..0 : 4 ][ q[64g+l] bits 3..0 : 4 ]   g = 0..3, l = 0..31
@@ -106,7 +106,8 @@ _Static_assert(sizeof(struct block_q5_K) == 176, "q5_K");
 struct block_q6_K { uint8_t ql[128], qh[64]; int8_t scales[16]; uint8_t d[2]; };
 _Static_assert(sizeof(struct block_q6_K) == 210, "q6_K");
 
-/* w[e] = d * q[e], q -128..127.  ggml's format for activations; sums (of 16 codes each) is redundant and not read.
+/* w[e] = d * q[e], q -128..127.  This is ggml's format for activations.  sums has the sum of every 16 codes; it is
+ * redundant and not read.
  *    0..3      d, f32
  *    4+e       [ q[e] : 8, two's complement ]     e = 0..255
  *  260..291    sums, 16 times i16
@@ -125,7 +126,7 @@ _Static_assert(sizeof(struct block_iq4_xs) == 136, "iq4_xs");
 
 /* ---- packed fields that more than one reader needs ------------------------------------------------------------ */
 
-/* What the 16 codes of iq4_nl and iq4_xs stand for (kvalues_iq4nl of ggml-common.h). */
+/* The values that the 16 codes of iq4_nl and iq4_xs stand for (kvalues_iq4nl of ggml-common.h). */
 extern const int8_t quant_iq4_values[16];
 
 /* sc[i] and mn[i] of q4_K and q5_K, i = 0..7. */

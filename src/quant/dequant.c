@@ -1,5 +1,5 @@
-/* The reference dequantizers, one per type, each the formula of its diagram in blocks.h written per weight e.
- * Slow and obvious on purpose: kernels are measured against these.
+/* The reference dequantizers, one per type.  Each applies the formula above its diagram in blocks.h to one weight e
+ * after the other.  They are slow and obvious on purpose: kernels are checked against them.
  */
 #include "quant/dequant.h"
 
@@ -92,7 +92,7 @@ void quant_dequantize_iq4_nl(const void *src, float *dst, size_t n) {
 
 /* ---- superblocks of 256 ------------------------------------------------------------------------------------------ */
 
-/* The product with the group's scale comes first, as in ggml: (d * sc) * q rounds differently from d * (sc * q). */
+/* d is multiplied with the group's scale first, as in ggml: (d * sc) * q rounds differently from d * (sc * q). */
 
 void quant_dequantize_q2_K(const void *src, float *dst, size_t n) {
     const struct block_q2_K *end = (const struct block_q2_K *)src + n / 256;

@@ -1,7 +1,8 @@
-/* The reference dequantizers: n weights (n % block_size == 0) of a row at src, at any alignment, to (n) f32 at dst.
+/* The reference dequantizers.  Each converts n weights (n % block_size == 0) of a row at src, which may have any
+ * alignment, to (n) f32 at dst.
  *
- * Bit for bit what ggml's dequantize_row_* and gguf-py give: products and sums of single floats in their order.
- * Infinite and NaN scales give what IEEE arithmetic makes of them.
+ * The results equal those of ggml's dequantize_row_* and of gguf-py bit for bit, because products and sums are computed
+ * in single precision and in their order.  Scales that are infinite or NaN follow the rules of IEEE arithmetic.
  */
 #ifndef PLUMB_QUANT_DEQUANT_H
 #define PLUMB_QUANT_DEQUANT_H

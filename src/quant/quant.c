@@ -1,4 +1,4 @@
-/* The traits table: every number that ggml.h names, with a dequantizer where this engine reads the type. */
+/* The traits table: every type number that has a name in ggml.h, with a dequantizer if this engine reads the type. */
 #include "quant/quant.h"
 
 #include "quant/blocks.h"
@@ -7,7 +7,7 @@
 #define BLOCK(name, size, layout) {#name, size, sizeof(struct block_##layout), quant_dequantize_##layout}
 #define KNOWN_BY_NAME(name) {#name, 0, 0, NULL}
 
-/* Numbers left out (4 5 31 32 33 36 37 38) named types that GGUF no longer allows. */
+/* The missing numbers (4 5 31 32 33 36 37 38) belong to types that GGUF no longer allows. */
 static const struct quant_traits table[QUANT_TYPE_COUNT] = {
     [QUANT_F32] = {"F32", 1, 4, quant_dequantize_f32},
     [QUANT_F16] = {"F16", 1, 2, quant_dequantize_f16},

@@ -4,10 +4,11 @@
 
 #include <stdlib.h>
 
-/* What packing must know of a block: where its f16 are, and which of its words have another form in a tile. */
+/* How the blocks of a type are packed: where their f16 are, and how their words change.  The layout of tiles is in
+ * repack.h. */
 struct pack {
-    uint8_t n_half;     /* d, and m or dmin right behind it; 0: a type that is not packed */
-    uint8_t d;          /* byte of the first of them */
+    uint8_t n_half;     /* number of f16: d, and m or dmin right after it; 0 for a type without blocks to pack */
+    uint8_t d;          /* offset of d in the block */
     enum { NO_WORD, EVEN_ODD, FIVE_BITS, FIVE_BITS_K, SIX_BITS } changed;
 };
 
@@ -36,7 +37,8 @@ static void store_u64(uint8_t *p, uint64_t v) {
 #define FOUR(byte) (0x01010101 * (uint32_t)(byte))
 #define EIGHT(byte) (0x0101010101010101 * (uint64_t)(byte))
 
-/* Codes of five bits: four times 8 bytes of them <-> five words, n times. */
+/* Codes of five bits: five_words_of packs n times 32 of them, one in each byte of c[0] .. c[3], into n times five
+ * words.  five_bits_of is the inverse. */
 static void five_words_of(uint8_t *words, const uint64_t *c, size_t n) {
     for (; n > 0; n--, c += 4, words += 20) {
         uint64_t c5 = c[2] >> 32, c6 = c[3] & UINT32_MAX, c7 = c[3] >> 32;
@@ -58,13 +60,14 @@ static void five_bits_of(uint64_t *c, const uint8_t *words, size_t n) {
     }
 }
 
-/* q5_0, q5_1: a word of high bits, bit 4j + b of byte b of word j, before 16 bytes of nibbles. */
+/* q5_0 and q5_1: a word with the high bits, bit e for code e, and then 16 bytes of nibbles.  back: from the tile's
+ * words to the file's. */
 static void five_bits_block(uint8_t *words, bool back) {
     uint64_t c[4], low[2];
     uint32_t high = 0;
     if (back) {
         five_bits_of(c, words, 1);
-        for (int i = 0; i < 8; i++) {   /* the product brings bit 8b to bit 28 + b */
+        for (int i = 0; i < 8; i++) {   /* the product moves bit 8b to bit 28 + b */
             high |= ((uint32_t)(c[i / 2] >> (i % 2 * 32 + 4) & FOUR(1)) * 0x10204080u >> 28) << 4 * i;
         }
         store_u32(words, high);
@@ -73,19 +76,19 @@ static void five_bits_block(uint8_t *words, bool back) {
     }
     high = load_u32(words);
     for (int i = 0; i < 2; i++) low[i] = load_u64(words + 4 + 8 * i);
-    for (int i = 0; i < 4; i++, high >>= 8) {   /* the products bring bit b to bit 8b */
+    for (int i = 0; i < 4; i++, high >>= 8) {   /* the products move bit b to bit 8b */
         uint64_t first = (high & 15) * 0x00204081 & FOUR(1), second = (high >> 4 & 15) * 0x00204081 & FOUR(1);
         c[i] = (low[i % 2] >> i / 2 * 4 & EIGHT(15)) | (first | second << 32) << 4;
     }
     five_words_of(words, c, 1);
 }
 
-/* q5_K: 32 bytes of high bits, bit k of byte i that of weight 32k + i, before 4 times 32 of nibbles. */
+/* q5_K: 32 bytes of high bits, with that of weight 32k + i in bit k of byte i, and then 4 times 32 bytes of nibbles. */
 static void five_bits_superblock(uint8_t *words, bool back) {
     uint64_t codes[32];
     uint8_t *low = words + 32;
     if (back) five_bits_of(codes, words, 8);
-    for (size_t i = 0; i < 4; i++) {   /* 8 bytes of each 32 */
+    for (size_t i = 0; i < 4; i++) {   /* bytes 8i .. 8i + 7 of each 32 */
         uint64_t high = back ? 0 : load_u64(words + 8 * i);
         for (size_t k = 0; k < 8; k += 2) {
             uint64_t *c = codes + 4 * k + i;
@@ -104,8 +107,8 @@ static void five_bits_superblock(uint8_t *words, bool back) {
     if (!back) five_words_of(words, codes, 8);
 }
 
-/* q6_K, 8 bytes at a time: 16 with low bits and 8 with high ones <-> 32 with codes, of which two and two make 12 bytes
- * of a tile. */
+/* q6_K, by u64 of 8 bytes: the file has N_LOW of them with low bits and then 8 with high bits.  They become N_EIGHT
+ * with one code in each byte, and every two of these become 12 bytes of a tile. */
 enum { N_EIGHT = 32, N_LOW = 16 };
 static void six_bits_packed(uint8_t *words) {
     uint64_t codes[N_EIGHT];
@@ -142,22 +145,22 @@ static void six_bits_of(uint8_t *words) {
     }
 }
 
-/* Gives the words of a block the form that they have in a tile, or back. */
+/* Changes the words of a block to the form that they have in a tile, or back. */
 static void change_words(const struct pack *pack, uint8_t *block, bool back) {
     switch (pack->changed) {
     case FIVE_BITS: five_bits_block(block + 2 * pack->n_half, back); break;
-    case FIVE_BITS_K: five_bits_superblock(block + 16, back); break;   /* behind d, dmin and 12 bytes of scales */
+    case FIVE_BITS_K: five_bits_superblock(block + 16, back); break;   /* after d, dmin and 12 bytes of scales */
     case SIX_BITS:
         if (back) six_bits_of(block);
         else six_bits_packed(block);
         break;
     case NO_WORD:
-    case EVEN_ODD: break;   /* as they are moved */
+    case EVEN_ODD: break;   /* bytes are reordered when the words are moved */
     }
 }
 
-/* The f16 of superblocks get a bias of 25, not 15: exponents 1 .. 10 are those of what was subnormal, and 31 is that
- * of numbers from 64 on. */
+/* Changes the bias of a superblock's f16 from 15 to 25.  Numbers that were subnormal then have exponents 1 .. 10, and
+ * numbers from 64 to below 128 have exponent 31.  half_of is the inverse. */
 static uint16_t half_packed(uint16_t h) {
     uint32_t sign = h & 0x8000, m = h & 0x7fff;
     if (m >= 0x400) return (uint16_t)(sign | (m + (REPACK_MORE_BIAS << 10)));
@@ -172,7 +175,7 @@ static uint16_t half_of(uint16_t packed) {
     return (uint16_t)(sign | (0x400 | (m & 0x3ff)) >> (REPACK_MORE_BIAS + 1 - exponent));
 }
 
-/* A block of the file to the bytes that a tile is made of, or back. */
+/* Changes a block of the file to the bytes that a tile is made of, or back. */
 static inline void change_block(const struct pack *pack, bool superblock, uint8_t *block, bool back) {
     change_words(pack, block, back);
     if (!superblock) return;
@@ -183,7 +186,7 @@ static inline void change_block(const struct pack *pack, bool superblock, uint8_
     }
 }
 
-/* Can tiles have all scales and minima of these blocks? */
+/* True if tiles can hold all scales and minima of these n blocks. */
 static bool halves_fit(const struct pack *pack, bool superblock, const uint8_t *blocks, size_t n, size_t block_bytes) {
     uint32_t limit = superblock ? (32 - REPACK_MORE_BIAS) << 10 : 0x7c00, too_large = 0;
     for (const uint8_t *half = blocks + pack->d; n > 0; n--, half += block_bytes) {
@@ -193,11 +196,11 @@ static bool halves_fit(const struct pack *pack, bool superblock, const uint8_t *
     return too_large == 0;
 }
 
-enum { CHUNK = 16 };   /* bytes of a row of floats that stay together */
+enum { CHUNK = 16 };   /* bytes of a row of floats in a tile */
 
 static bool pack_floats(uint32_t type, uint8_t *rows, size_t row_bytes, uint8_t *scratch) {
     if (row_bytes % CHUNK != 0) return false;
-    /* exponents of 31 carry into the sign */
+    /* Adding 1 to an exponent of 31, that of infinity and NaN, carries into the sign. */
     uint32_t special = 0;
     for (size_t i = 0; type == QUANT_F16 && i < REPACK_ROWS * row_bytes; i += 2) {
         special |= ((uint32_t)load_u16(rows + i) & 0x7fff) + 0x400;
@@ -226,14 +229,15 @@ typedef uint8_t their_bytes __attribute__((vector_size(16)));
 #define BYTES(v, ...) ((four_words)__builtin_shuffle((their_bytes)(v), (their_bytes){ __VA_ARGS__ }))
 #endif
 
-/* 0 1 2 3 <-> 0 2 1 3, of the bytes of a word. */
+/* Changes the order of a word's bytes from 0 1 2 3 to 0 2 1 3, or back. */
 static void to_even_odd(uint8_t *word) {
     uint8_t odd = word[1];
     word[1] = word[2];
     word[2] = odd;
 }
 
-/* n words of each of 8 rows that lie row_bytes apart; even_odd: and their bytes to that order. */
+/* Interleaves n words of each of 8 rows, which are row_bytes apart.  even_odd: also puts the bytes of each word into
+ * even-odd order. */
 static inline void weave(uint8_t *to, const uint8_t *from, size_t row_bytes, size_t n, bool even_odd) {
     for (; n >= 4; n -= 4, from += 16) {
         for (size_t r = 0; r < REPACK_ROWS; r += 4, to += 16) {
@@ -260,7 +264,7 @@ static inline void weave(uint8_t *to, const uint8_t *from, size_t row_bytes, siz
     }
 }
 
-/* Where the words of a block begin: its odd half stands before or behind them. */
+/* The offset of word 0 in a block.  A d outside the words is either before or after them. */
 static size_t first_word(const struct pack *pack, size_t block_bytes) {
     return block_bytes % 4 == 2 && pack->d == 0 ? 2 : 0;
 }
@@ -282,7 +286,7 @@ bool repack_rows(uint32_t type, uint8_t *rows, size_t n_block, uint8_t *scratch)
     bool odd = block_bytes % 4 == 2;
     for (const uint8_t *from = scratch, *end = scratch + row_bytes; from < end; from += block_bytes) {
         for (size_t r = 0; odd && r < REPACK_ROWS; r++, to += 2) memcpy(to, from + r * row_bytes + pack->d, 2);
-        /* twice, so that its inner loop does not ask */
+        /* Two calls with constants, so that the inner loops do not test even_odd. */
         if (pack->changed == EVEN_ODD) weave(to, from + first, row_bytes, n_word, true);
         else weave(to, from + first, row_bytes, n_word, false);
         to += 4 * REPACK_ROWS * n_word;
@@ -320,7 +324,7 @@ const uint8_t *repack_file_row(uint32_t type, const uint8_t *data, size_t row_by
 
 /* ---- the tensors of a file --------------------------------------------------------------------------------------- */
 
-/* Rows longer than this are left as they are, because eight of them would need a copy of this size each. */
+/* Longer rows are not packed, because packing takes a copy of eight rows. */
 enum { MAX_ROW_BYTES = 1 << 21 };
 
 void repacker_free(struct repacker *r) {
@@ -332,7 +336,7 @@ plumb_status repack_arrived(void *repacker, struct gguf_tensor *t, size_t n, str
     struct repacker *r = repacker;
     size_t row_bytes = gguf_row_bytes(t), bytes = REPACK_ROWS * row_bytes;
     if (t->n_dims != 2 || !repack_can(t->type) || row_bytes > MAX_ROW_BYTES) return PLUMB_OK;
-    if ((t->n_received - n) / bytes * REPACK_ROWS > t->n_packed) return PLUMB_OK;   /* it stopped */
+    if ((t->n_received - n) / bytes * REPACK_ROWS > t->n_packed) return PLUMB_OK;   /* it has stopped */
     if (t->n_received / bytes * REPACK_ROWS == t->n_packed) return PLUMB_OK;
     if (bytes > r->capacity) {
         repacker_free(r);

@@ -138,8 +138,8 @@ static bool claim(struct workers *c, uint32_t thread, uint32_t *chunk, uint32_t 
     return true;
 }
 
-/* Works until no chunk is left, and then counts its chunks as done, all at once.  Until then the loop cannot end, so
- * all of them are of the same loop. */
+/* Computes chunks until none is left, and then counts its chunks as done, all at once.  The loop cannot end before
+ * that, so all of these chunks belong to the same loop. */
 static void take_part(struct workers *c, uint32_t thread) {
     uint32_t chunk, n_chunk, n_mine = 0;
     for (uint32_t of_loop; claim(c, thread, &chunk, &of_loop); n_mine++) {

@@ -1,4 +1,4 @@
-/* Affinity by the system's own call, cgroup limits from their files. */
+/* Asks the system for the affinity, and reads the limits of cgroups from their files. */
 #define _GNU_SOURCE  /* sched_getaffinity, CPU_COUNT_S */
 #include "threads/processors.h"
 
@@ -17,8 +17,8 @@
 
 /* ---- cgroups ----------------------------------------------------------------------------------------------------- */
 
-/* A file of one or two numbers, of which the first may be "max" or -1 for no limit: false then, and if it cannot be
- * read. */
+/* Reads a file of one or two numbers; *second is unchanged if there is only one.  Returns false if the file cannot be
+ * read, or if its first number is "max" or -1, which means no limit. */
 static bool read_numbers(const char *path, double *first, double *second) {
     char text[128];
     FILE *file = fopen(path, "r");
@@ -42,7 +42,7 @@ static uint32_t whole(double quota, double period) {
 /* The limit of the group at folder alone. */
 static uint32_t limit_of(const char *folder) {
     char path[4224];
-    double quota, period = 100000;   /* of both versions, where none is set */
+    double quota, period = 100000;   /* microseconds, the default of both versions */
     snprintf(path, sizeof path, "%s/cpu.max", folder);
     if (read_numbers(path, &quota, &period)) return whole(quota, period);
     snprintf(path, sizeof path, "%s/cpu.cfs_quota_us", folder);
@@ -52,8 +52,8 @@ static uint32_t limit_of(const char *folder) {
     return read_numbers(path, &period, &ignored) ? whole(quota, period) : UINT32_MAX;
 }
 
-/* The limits of a group and of those around it, up to the mount.  A container may see its own group at the mount, and
- * its path by the names of the host: folders that are not there have no limit. */
+/* The smallest limit of a group and of the groups around it, up to the mount.  In a container the path may be the
+ * host's, while the container's own group is at the mount: folders that do not exist have no limit. */
 static uint32_t limit_up(const char *mount, const char *controller, const char *group) {
     char folder[4096];
     int n_mount = snprintf(folder, sizeof folder, "%s%s", mount, controller);
@@ -69,7 +69,7 @@ static uint32_t limit_up(const char *mount, const char *controller, const char *
     }
 }
 
-/* Is "cpu" among the names between commas? */
+/* True if "cpu" is one of the names, which are separated by commas. */
 static bool has_cpu(const char *names) {
     for (; names; names = strchr(names, ',')) {
         names += *names == ',';
