@@ -120,7 +120,7 @@ static void doubt_case(void) {
     };
     for (size_t i = 0; CHECK(bos >= 0, "no BOS") && i < sizeof rows / sizeof *rows; i++) {
         CHECK(trace_set_tokens(t, rows[i].ids, rows[i].n, rows[i].n_prompt) == PLUMB_OK, "%s", t->err.message);
-        const char *doubt = tokens_doubt(t, m->tokenizer);
+        const char *doubt = tokens_warning(t, m->tokenizer);
         CHECK(rows[i].says ? doubt && strstr(doubt, rows[i].says) : !doubt, "row %zu: %s", i, doubt ? doubt : "none");
     }
     plumb_trace_free(t);

@@ -8,14 +8,14 @@ static long n_until_failure;   /* how many allocations succeed before one fails 
 static bool fails_now(void) { return n_until_failure-- == 0; }
 static void *failing_malloc(size_t n) { return fails_now() ? NULL : malloc(n); }
 static void *failing_realloc(void *p, size_t n) { return fails_now() ? NULL : realloc(p, n); }
-static void *failing_alloc_room(void *array, size_t n, size_t *cap, size_t size) {
-    return n == *cap && fails_now() ? NULL : alloc_room(array, n, cap, size);
+static void *failing_alloc_grow(void *array, size_t n, size_t *cap, size_t size) {
+    return n == *cap && fails_now() ? NULL : alloc_grow(array, n, cap, size);
 }
 static void *failing_alloc_array(uint64_t n, size_t size) { return fails_now() ? NULL : alloc_array(n, size); }
 #define malloc failing_malloc
 #define realloc failing_realloc
 #define alloc_array failing_alloc_array
-#define alloc_room failing_alloc_room
+#define alloc_grow failing_alloc_grow
 
 /* The program holds the real reader too: its names are taken. */
 #define gguf_create failing_gguf_create

@@ -297,7 +297,7 @@ static void check_quantize(enum kernels_isa isa, plumb_precision precision) {
     struct kernels scalar, best;
     kernels_init(&scalar, KERNELS_SCALAR, precision);
     kernels_init(&best, isa, precision);
-    scalar.wants_bytes = best.wants_bytes = true;   /* as relaxed kernels want them */
+    scalar.needs_bytes = best.needs_bytes = true;   /* as relaxed kernels want them */
     uint32_t n_byte = precision == PLUMB_PRECISION_FAST8 ? 1 : 2;
     random_state = 77;
     for (size_t s = 0; s < sizeof specials / sizeof *specials; s++) {
@@ -484,7 +484,7 @@ static void check_settling(const struct kernel_speeds *start, uint32_t type, uin
             continue;
         }
         bool faster = false, twice = false;
-        for (int i = 0; i < 2 * KERNELS_WAYS; i++) {
+        for (int i = 0; i < 2 * KERNELS_CANDIDATES; i++) {
             double now = s.of[i / 2][i % 2], was = before.of[i / 2][i % 2];
             CHECK(now >= was, "type %u: %g products in a second became %g", type, was, now);
             faster |= now > was;

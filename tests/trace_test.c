@@ -215,7 +215,7 @@ static void known_likeliest_case(void) {
         plumb_trace *t = plumb_trace_create();
         struct trace_value top[TRACE_TOP];
         CHECK(plumb_trace_read(t, json, (size_t)len) == PLUMB_OK, "row %zu: %s", i, plumb_trace_error(t));
-        uint32_t n = t->n_tap > 0 ? trace_likeliest(&t->taps[0].rows[0], top) : 99;
+        uint32_t n = t->n_tap > 0 ? trace_known_top(&t->taps[0].rows[0], top) : 99;
         CHECK(n == rows[i].n && (n == 0 || (top[0].place == 1 && top[0].value == 3)), "row %zu: %u", i, n);
         plumb_trace_free(t);
     }
@@ -417,7 +417,7 @@ static void texts_case(void) {
         CHECK(again->n_text >= 10 && again->n_text == t->n_text, "%zu texts, read %zu", t->n_text, again->n_text);
         const struct trace_tap *tap = trace_find_tap(again, TAP_RESULT_OUTPUT, -1);
         struct trace_value top[TRACE_TOP];
-        uint32_t n = tap ? trace_likeliest(&tap->rows[tap->n_row - 1], top) : 0;
+        uint32_t n = tap ? trace_known_top(&tap->rows[tap->n_row - 1], top) : 0;
         CHECK(n == 10, "%u likeliest", n);
         for (uint32_t i = 0; i < n; i++) {
             char piece[64];

@@ -66,10 +66,10 @@ plumb_status plumb_model_headers_only(plumb_model *m) {
     return PLUMB_OK;
 }
 
-/* While a file arrives, the kernels are measured again after every BYTES_APART bytes.  They are not measured for a file
- * with fewer than MEASURED_BYTES of tensors: it is fast with any kernels, and is loaded before they could be measured.
+/* While a file arrives, the kernels are measured again after every MEASURE_EVERY_BYTES bytes.  They are not measured for a file
+ * with fewer than MEASURE_MIN_BYTES of tensors: it is fast with any kernels, and is loaded before they could be measured.
  */
-enum { BYTES_APART = 6 << 20, MEASURED_BYTES = 1 << 20 };
+enum { MEASURE_EVERY_BYTES = 6 << 20, MEASURE_MIN_BYTES = 1 << 20 };
 
 /* Measures with the shape and type of ffn_gate of a layer in the middle: it is among the largest matrices and has the
  * type that most weights have. */
@@ -82,7 +82,7 @@ static void measure_kernels(plumb_model *m) {
         n += gguf_name_ends(gguf_tensor_at(g, i), ".ffn_gate.weight");
         bytes += gguf_tensor_at(g, i)->n_bytes;
     }
-    for (uint64_t i = 0; bytes >= MEASURED_BYTES && i < gguf_n_tensor(g); i++) {
+    for (uint64_t i = 0; bytes >= MEASURE_MIN_BYTES && i < gguf_n_tensor(g); i++) {
         const struct gguf_tensor *t = gguf_tensor_at(g, i);
         if (!gguf_name_ends(t, ".ffn_gate.weight") || before++ != n / 2) continue;
         kernels_measure(&m->speeds, t->type, t->shape[0], gguf_n_row(t));
@@ -93,7 +93,7 @@ plumb_status plumb_model_commit(plumb_model *m, size_t n) {
     struct gguf *g = current(m);
     if (!g) return wrong_state(m, "plumb_model_begin was not called");
     PLUMB_TRY(gguf_commit(g, n, &m->err));
-    bool due = m->measured_at == 0 || gguf_position(g) >= m->measured_at + BYTES_APART;
+    bool due = m->measured_at == 0 || gguf_position(g) >= m->measured_at + MEASURE_EVERY_BYTES;
     if (gguf_has_header(g) && due) measure_kernels(m);
     return PLUMB_OK;
 }
@@ -145,7 +145,7 @@ static plumb_status check_split(plumb_model *m) {
 }
 
 /* The part that plumb_model_end and plumb_model_rehearse have in common. */
-static plumb_status bind(plumb_model *m) {
+static plumb_status finish_loading(plumb_model *m) {
     PLUMB_TRY(check_split(m));
     PLUMB_TRY(plumb_model_load_vocab(m));
     for (int i = 0; i < KERNELS_CALLS; i++) measure_kernels(m);   /* a small file ends before all calls were made */
@@ -156,7 +156,7 @@ plumb_status plumb_model_end(plumb_model *m) {
     if (m->model) return PLUMB_OK;
     if (!current(m)) return wrong_state(m, "plumb_model_begin was not called");
     for (size_t i = 0; i < m->n_part; i++) PLUMB_TRY(gguf_finish(m->parts[i], &m->err));
-    return bind(m);
+    return finish_loading(m);
 }
 
 /* RING_BYTES is more than caches hold, so that the weights are read from memory, as those of a real model are.
@@ -170,7 +170,7 @@ plumb_status plumb_model_rehearse(plumb_model *m, uint32_t *n_bytes) {
     for (size_t i = 0; i < m->n_part; i++) {
         if (!gguf_has_header(m->parts[i])) return gguf_finish(m->parts[i], &m->err);
     }
-    PLUMB_TRY(bind(m));
+    PLUMB_TRY(finish_loading(m));
     uint64_t all, n = model_largest_weight(m->model, &all);
     if (n < RING_BYTES) n = all < RING_BYTES ? all : RING_BYTES;
     m->ring = n <= RING_MAX_BYTES ? alloc_array(n, 1) : NULL;

@@ -8,7 +8,7 @@ void *alloc_array(uint64_t n, size_t size) {
     return malloc(bytes == 0 ? 1 : (size_t)bytes);   /* malloc(0) may be NULL, which would look like a failure */
 }
 
-void *alloc_room(void *array, size_t n, size_t *cap, size_t size) {
+void *alloc_grow(void *array, size_t n, size_t *cap, size_t size) {
     if (n < *cap) return array;
     uint64_t more = 2 * (uint64_t)*cap + 4, bytes;
     if (!mul_u64(more, size, &bytes) || (size_t)bytes != bytes) return NULL;

@@ -46,7 +46,7 @@ void *alloc_array(uint64_t n, size_t size);
 /* Makes room for one more element in an array of n elements of size bytes, allocated for *cap of them.  Returns the
  * array, moved if it was full: *cap becomes 2 * *cap + 4.  If out of memory, returns NULL and leaves the array as it
  * is. */
-void *alloc_room(void *array, size_t n, size_t *cap, size_t size);
+void *alloc_grow(void *array, size_t n, size_t *cap, size_t size);
 
 /* Little-endian loads from any alignment. */
 static inline uint16_t load_u16(const void *p) { const uint8_t *b = p; return (uint16_t)(b[0] | b[1] << 8); }

@@ -332,7 +332,7 @@ static void do_file(struct selfcheck *s, struct check *c) {
                    (unsigned long long)n_tensor, (double)n_bytes / 1e6, s->in->model->config.architecture);
 }
 
-static void tell_problem(void *user, plumb_status status, const char *message) {
+static void report_problem(void *user, plumb_status status, const char *message) {
     (void)status;
     check_detail(user, "%s", message);
 }
@@ -341,7 +341,7 @@ static void do_tensors(struct selfcheck *s, struct check *c) {
     struct error err = { 0 };
     const struct gguf_tensor *embd = gguf_find_in_parts(s->in->parts, s->in->n_part, "token_embd.weight");
     uint64_t n_vocab = s->in->tokenizer ? tokenizer_n_vocab(s->in->tokenizer) : embd ? embd->shape[1] : 0;
-    plumb_status status = model_check_tensors(s->in->parts, s->in->n_part, (uint32_t)n_vocab, tell_problem, c, &err);
+    plumb_status status = model_check_tensors(s->in->parts, s->in->n_part, (uint32_t)n_vocab, report_problem, c, &err);
     if (status == PLUMB_ERROR_MEMORY) s->status = error_set(s->err, status, "%s", err.message);
     if (status == PLUMB_OK) check_set(c, VERDICT_OK, "%zu tensors: none is missing, unknown, transposed or of another "
                                       "shape", s->n_stats);

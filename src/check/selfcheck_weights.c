@@ -101,7 +101,7 @@ static const char *show_place(struct place_text *buf, const struct tensor_stats 
 #define MOST_RMS 100.0
 
 /* Reports what is wrong with a tensor; returns false if nothing is. */
-static bool tell_outlier(struct check *c, const struct tensor_stats *s) {
+static bool report_outlier(struct check *c, const struct tensor_stats *s) {
     const char *name = s->tensor->name.data, *type = quant_traits(s->tensor->type)->name;
     struct place_text at;
     if (s->n_nan + s->n_inf > 0) {
@@ -131,7 +131,7 @@ void selfcheck_statistics(struct check *c, const struct tensor_stats *stats, siz
     size_t n_bad = 0;
     const struct tensor_stats *peak = NULL, *constant = NULL;
     for (size_t i = 0; i < n; i++) {
-        n_bad += tell_outlier(c, &stats[i]);
+        n_bad += report_outlier(c, &stats[i]);
         if (is_bias(&stats[i]) || stats[i].usual == 0) continue;
         if (!peak || stats[i].max_abs / stats[i].usual > peak->max_abs / peak->usual) peak = &stats[i];
         /* The embeddings of tokens that never occurred in training may be zeros. */

@@ -120,9 +120,9 @@ static void suspect(struct pair *p, const char *format, ...) {
 /* Error of view a against view b, over at most 64 of their rows, evenly spaced. */
 static double view_error(struct pair *p, const struct view *a, const struct view *b) {
     struct sums s = { 0 };
-    uint64_t n_row = gguf_n_row(a->tensor), n_look = n_row < 64 ? n_row : 64;
-    for (uint64_t k = 0; k < n_look; k++) {
-        uint64_t i = k * n_row / n_look;
+    uint64_t n_row = gguf_n_row(a->tensor), n_sample = n_row < 64 ? n_row : 64;
+    for (uint64_t k = 0; k < n_sample; k++) {
+        uint64_t i = k * n_row / n_sample;
         read_row(a, i, p->bytes, p->row_a);
         read_row(b, i, p->bytes, p->row_b);
         add_values(&s, p->row_a, p->row_b, (size_t)a->tensor->shape[0], 0);
@@ -140,11 +140,11 @@ static int by_value(const void *a, const void *b) {
 static double sorted_error(struct pair *p, size_t n) {
     struct sums s = { 0 };
     size_t n_in = (size_t)p->a->shape[0];
-    uint64_t n_row = gguf_n_row(p->a), n_look = n_row < 64 ? n_row : 64;
+    uint64_t n_row = gguf_n_row(p->a), n_sample = n_row < 64 ? n_row : 64;
     if (n_in % n != 0) return INFINITY;
-    for (uint64_t k = 0; k < n_look; k++) {
-        read_row(&(struct view) { .tensor = p->a }, k * n_row / n_look, p->bytes, p->row_a);
-        read_row(&(struct view) { .tensor = p->b }, k * n_row / n_look, p->bytes, p->row_b);
+    for (uint64_t k = 0; k < n_sample; k++) {
+        read_row(&(struct view) { .tensor = p->a }, k * n_row / n_sample, p->bytes, p->row_a);
+        read_row(&(struct view) { .tensor = p->b }, k * n_row / n_sample, p->bytes, p->row_b);
         for (size_t i = 0; i < n_in; i += n) {
             qsort(p->row_a + i, n, sizeof *p->row_a, by_value);
             qsort(p->row_b + i, n, sizeof *p->row_b, by_value);
@@ -158,17 +158,17 @@ static double sorted_error(struct pair *p, size_t n) {
 static double transposed_error(struct pair *p) {
     struct sums s = { 0 };
     enum { N_LOOK = 16 };
-    uint64_t n_in = p->a->shape[0], n_row = gguf_n_row(p->a), n_look = n_row < N_LOOK ? n_row : N_LOOK;
-    float *rows = alloc_array(n_look * n_in, sizeof *rows);   /* (n_look, n_in) of A */
+    uint64_t n_in = p->a->shape[0], n_row = gguf_n_row(p->a), n_sample = n_row < N_LOOK ? n_row : N_LOOK;
+    float *rows = alloc_array(n_sample * n_in, sizeof *rows);   /* (n_sample, n_in) of A */
     if (!rows) return INFINITY;
-    for (uint64_t k = 0; k < n_look; k++) {
-        read_row(&(struct view) { .tensor = p->a }, k * n_row / n_look, p->bytes,
+    for (uint64_t k = 0; k < n_sample; k++) {
+        read_row(&(struct view) { .tensor = p->a }, k * n_row / n_sample, p->bytes,
                  rows + (size_t)(k * n_in));
     }
     for (uint64_t j = 0; j < n_in; j++) {
         read_row(&(struct view) { .tensor = p->b }, j, p->bytes, p->row_b);
-        for (uint64_t k = 0; k < n_look; k++) {
-            add_values(&s, &rows[(size_t)(k * n_in + j)], &p->row_b[(size_t)(k * n_row / n_look)], 1, 0);
+        for (uint64_t k = 0; k < n_sample; k++) {
+            add_values(&s, &rows[(size_t)(k * n_in + j)], &p->row_b[(size_t)(k * n_row / n_sample)], 1, 0);
         }
     }
     free(rows);

@@ -16,7 +16,7 @@
 
 /* Exit codes of the process.  If the reader of its output closes the pipe early, that is not a failure: it has what it
  * wanted. */
-enum { EXIT_OK = 0, EXIT_PARTED = 1, EXIT_USAGE = 2, EXIT_INTERRUPTED = 130 };
+enum { EXIT_OK = 0, EXIT_DIFFERENT = 1, EXIT_USAGE = 2, EXIT_INTERRUPTED = 130 };
 /* The exit code of a failure: 1, but 3 in the commands that report, where 1 means that two things differ or a check
  * failed. */
 extern int exit_failed;
@@ -64,7 +64,7 @@ const char *command_name(enum command command);
 /* ---- messages, input, output ------------------------------------------------------------------------------------- */
 
 /* Prints "plumb: ..." in one line on standard error; returns code. */
-PRINTF_LIKE(2, 3) int complain(int code, const char *format, ...);
+PRINTF_LIKE(2, 3) int print_error(int code, const char *format, ...);
 /* Prints "plumb: WHERE: PLUMB_ERROR_...: MESSAGE" the same way; returns exit_failed. */
 int report(const char *where, plumb_status status, const char *message);
 
@@ -87,7 +87,7 @@ void out_json_number(double value, int digits);
 int out_close(int code);
 
 /* Whether the path ends in ".gguf". */
-bool names_gguf(const char *path);
+bool has_gguf_suffix(const char *path);
 /* Whether both paths lead to the same regular file. */
 bool same_file(const char *a, const char *b);
 /* Writes a file completely or not at all: the bytes go to FILE.part, which is renamed to FILE at the end.  If FILE is

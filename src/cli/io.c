@@ -20,7 +20,7 @@ int exit_failed = 1;
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
 
-int complain(int code, const char *format, ...) {
+int print_error(int code, const char *format, ...) {
     char line[1024];
     va_list args;
     va_start(args, format);
@@ -45,7 +45,7 @@ static bool is_hidden(const char *message) {
 int report(const char *where, plumb_status status, const char *message) {
     const char *advice = status == PLUMB_ERROR_CONTEXT ? "; --ctx makes it larger"
                        : is_hidden(message) ? " (start wasmtime with --dir=FOLDER)" : "";
-    return complain(exit_failed, "%s: %s: %s%s", where, plumb_status_name(status), message, advice);
+    return print_error(exit_failed, "%s: %s: %s%s", where, plumb_status_name(status), message, advice);
 }
 
 /* ---- standard output --------------------------------------------------------------------------------------------- */
@@ -155,7 +155,7 @@ void out_json_number(double value, int digits) {
 
 void *allocate(size_t n) {
     void *p = malloc(n ? n : 1);
-    if (!p) exit(complain(exit_failed, "out of memory: %zu bytes", n));
+    if (!p) exit(print_error(exit_failed, "out of memory: %zu bytes", n));
     return p;
 }
 
@@ -210,7 +210,7 @@ char *read_file(const char *path, size_t *n, int *code) {
 
 /* ---- output files ------------------------------------------------------------------------------------------------ */
 
-bool names_gguf(const char *path) {
+bool has_gguf_suffix(const char *path) {
     size_t n = strlen(path);
     return n >= 5 && strcmp(path + n - 5, ".gguf") == 0;
 }

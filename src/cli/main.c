@@ -34,7 +34,7 @@ static int generate(const struct options *o, const plumb_model *model, plumb_ses
     for (uint32_t i = 0; i < most && !out_failed(); i++) {
         int32_t id = plumb_sampler_sample(sampler, plumb_session_logits(session));
         if (id < 0) {
-            code = complain(exit_failed, "token %" PRIu32 ": no token is possible: all logits are NaN or -infinity",
+            code = print_error(exit_failed, "token %" PRIu32 ": no token is possible: all logits are NaN or -infinity",
                             plumb_session_n_past(session));
             break;
         }
@@ -44,7 +44,7 @@ static int generate(const struct options *o, const plumb_model *model, plumb_ses
         stopped = i + 1 == most && !plumb_token_is_eog(model, id);
         if (plumb_token_is_eog(model, id) || stopped) break;
         if (plumb_session_n_past(session) == plumb_session_n_ctx(session)) {
-            complain(0, "the context of %" PRIu32 " tokens is full; --ctx makes it larger",
+            print_error(0, "the context of %" PRIu32 " tokens is full; --ctx makes it larger",
                      plumb_session_n_ctx(session));
             break;
         }
@@ -59,7 +59,7 @@ static int generate(const struct options *o, const plumb_model *model, plumb_ses
     out_bytes(rest, plumb_text_flush(&text, rest, sizeof rest));
     out("\n");
     out_flush();   /* the text must precede the speeds on standard error */
-    if (stopped && o->n_predict == 0) complain(0, "the answer stops after %" PRIu32 " tokens, the default of -n", most);
+    if (stopped && o->n_predict == 0) print_error(0, "the answer stops after %" PRIu32 " tokens, the default of -n", most);
     return code;
 }
 

@@ -92,7 +92,7 @@ static int load_files(plumb_model *model, const char *const *files, size_t n_fil
 int load_model(plumb_model **model_out, const char *const *files, size_t n_file, enum load what) {
     *model_out = NULL;
     plumb_model *model = plumb_model_create();
-    if (!model) return complain(exit_failed, "out of memory");
+    if (!model) return print_error(exit_failed, "out of memory");
     struct loading loading = { .total = size_from(files, n_file, 0) };
     progress_begin(&loading.progress);
     int code = load_files(model, files, n_file, what, &loading);
@@ -123,7 +123,7 @@ struct ids parse_ids(const struct options *o, uint32_t n_vocab) {
         size_t n_digit = strspn(at, "0123456789");
         unsigned long long id = strtoull(at, NULL, 10);   /* ULLONG_MAX if it is too large */
         if (n_digit == 0 || id >= n_vocab || (at[n_digit] != ',' && at[n_digit] != '\0')) {
-            complain(0, "%s: %s: at byte %td: expected token ids from 0 to %" PRIu32 ", separated by commas",
+            print_error(0, "%s: %s: at byte %td: expected token ids from 0 to %" PRIu32 ", separated by commas",
                      command_name(o->command), o->command == COMMAND_SCORE ? "--ids" : "--tokens", at - o->ids,
                      n_vocab - 1);
             free(ids.data);
@@ -144,7 +144,7 @@ int read_prompt(struct prompt *prompt, const struct options *o) {
     if (prompt->len > 0 && text[prompt->len - 1] == '\n') text[--prompt->len] = '\0';
     if (!o->raw && strlen(text) < prompt->len) {
         free(text);
-        return complain(EXIT_USAGE, "%s: a chat message cannot hold a zero byte; see --help",
+        return print_error(EXIT_USAGE, "%s: a chat message cannot hold a zero byte; see --help",
                         command_name(o->command));
     }
     prompt->text = prompt->owned = text;
@@ -159,7 +159,7 @@ static struct ids chat_ids(plumb_model *model, const struct options *o, const st
     messages[n++] = (plumb_message){ "user", prompt->text };
     int64_t n_text = plumb_chat_format(model, messages, n, true, NULL, 0);
     if (n_text < 0) {
-        complain(0, "%s: %s: %s (%s the prompt is continued without a template)", o->files[0],
+        print_error(0, "%s: %s: %s (%s the prompt is continued without a template)", o->files[0],
                  plumb_status_name((plumb_status)n_text), plumb_model_error(model),
                  o->chat ? "without --chat" : "with --raw");
         return (struct ids){ NULL, 0 };
@@ -179,7 +179,7 @@ int input_ids(struct ids *ids, plumb_model *model, const struct options *o, cons
     unsigned flags = PLUMB_ADD_SPECIAL | (o->parse_special ? PLUMB_PARSE_SPECIAL : 0u);
     *ids = o->raw ? tokenize(model, prompt->text, prompt->len, flags) : chat_ids(model, o, prompt);
     if (!ids->data) return exit_failed;
-    return ids->n > 0 ? EXIT_OK : complain(exit_failed, "%s: the prompt has no tokens", command_name(o->command));
+    return ids->n > 0 ? EXIT_OK : print_error(exit_failed, "%s: the prompt has no tokens", command_name(o->command));
 }
 
 char *token_piece(const plumb_model *model, int32_t id, size_t *n) {

@@ -254,13 +254,13 @@ static bool store(struct options *options, const struct option *o, const char *w
             *(uint32_t *)target = (uint32_t)integer;
             return true;
         }
-        complain(0, "%s: %s: \"%s\" is not an integer from %.0f to %.0f%s", command, o->name, word, o->min, o->max,
+        print_error(0, "%s: %s: \"%s\" is not an integer from %.0f to %.0f%s", command, o->name, word, o->min, o->max,
                  o->kind == COUNT ? " or \"all\"" : "");
         return false;
     case U64:
         options->has_seed = true;   /* --seed is the only U64 option */
         if (parse_u64(word, UINT64_MAX, (uint64_t *)target)) return true;
-        complain(0, "%s: %s: \"%s\" is not an integer from 0 to 18446744073709551615", command, o->name, word);
+        print_error(0, "%s: %s: \"%s\" is not an integer from 0 to 18446744073709551615", command, o->name, word);
         return false;
     case F32:
     case F64:
@@ -269,11 +269,11 @@ static bool store(struct options *options, const struct option *o, const char *w
             else *(double *)target = real;
             return true;
         }
-        complain(0, "%s: %s: \"%s\" is not a number from %g to %g", command, o->name, word, o->min, o->max);
+        print_error(0, "%s: %s: \"%s\" is not a number from %g to %g", command, o->name, word, o->min, o->max);
         return false;
     case RANGE:
         if (parse_range(word, target)) return true;
-        complain(0, "%s: %s: \"%s\" is not a range such as 0-3 or 2", command, o->name, word);
+        print_error(0, "%s: %s: \"%s\" is not a range such as 0-3 or 2", command, o->name, word);
         return false;
     case PRECISION:
         for (int i = 0; plumb_precision_name((plumb_precision)i); i++) {
@@ -281,7 +281,7 @@ static bool store(struct options *options, const struct option *o, const char *w
             *(plumb_precision *)target = (plumb_precision)i;
             return true;
         }
-        complain(0, "%s: %s: \"%s\" is not exact16 or fast8", command, o->name, word);
+        print_error(0, "%s: %s: \"%s\" is not exact16 or fast8", command, o->name, word);
         return false;
     case KV_TYPE:
         for (int i = 0; plumb_kv_type_name((plumb_kv_type)i); i++) {
@@ -289,7 +289,7 @@ static bool store(struct options *options, const struct option *o, const char *w
             *(plumb_kv_type *)target = (plumb_kv_type)i;
             return true;
         }
-        complain(0, "%s: %s: \"%s\" is not i16, q8 or f32", command, o->name, word);
+        print_error(0, "%s: %s: \"%s\" is not i16, q8 or f32", command, o->name, word);
         return false;
     }
     return false;
@@ -310,15 +310,15 @@ static int take_option(int argc, char **argv, int i, struct options *options) {
     const char *equals = strncmp(word, "--", 2) == 0 ? strchr(word, '=') : NULL;
     size_t n = equals ? (size_t)(equals - word) : strlen(word);
     const struct option *o = find_option(options->command, word, n);
-    if (!o) return complain(0, "%s: unknown option %s; see plumb %s --help", command, word, command);
-    if (o->kind == FLAG && equals) return complain(0, "%s: %s takes no value", command, o->name);
-    if (o->kind != FLAG && !equals && ++i == argc) return complain(0, "%s: %s needs a value", command, o->name);
+    if (!o) return print_error(0, "%s: unknown option %s; see plumb %s --help", command, word, command);
+    if (o->kind == FLAG && equals) return print_error(0, "%s: %s takes no value", command, o->name);
+    if (o->kind != FLAG && !equals && ++i == argc) return print_error(0, "%s: %s needs a value", command, o->name);
     return store(options, o, equals ? equals + 1 : argv[i]) ? i + 1 : 0;
 }
 
 /* Says which option or file is missing, or which options contradict each other; NULL if none do.  Also moves the last
  * word of tokenize and perplexity to o->text, and sets o->raw for the commands that need --chat to use the template. */
-static const char *find_missing(struct options *o) {
+static const char *check_options(struct options *o) {
     bool last_is_text = o->command == COMMAND_TOKENIZE || o->command == COMMAND_PERPLEXITY;
     if (last_is_text && o->n_file > 0) o->text = o->files[--o->n_file];
     if (1u << o->command & TWO_FILES) return o->n_file == 2 ? NULL : "exactly two files, A and B, are needed";
@@ -338,7 +338,7 @@ static const char *find_missing(struct options *o) {
         if (o->ids && (o->chat || o->parse_special)) return "--tokens leaves nothing for --chat or --parse-special";
         o->raw = !o->chat;
     }
-    if (o->output && names_gguf(o->output) && o->trace.n_value != UINT32_MAX) return "-o of a .gguf needs --values all";
+    if (o->output && has_gguf_suffix(o->output) && o->trace.n_value != UINT32_MAX) return "-o of a .gguf needs --values all";
     if (o->profile && o->output && strcmp(o->output, "-") == 0) return "-o - and --profile print both";
     if (o->reference && o->precision) return "--precision is of the fast pass, --reference is another";
     if (o->reference && o->kv_type) return "--kv-type is of the fast pass, --reference is another";
@@ -375,11 +375,11 @@ static const char *join_words(const char *const *words, size_t n) {
 static bool take_words(struct options *o, const char *const *words, size_t n) {
     size_t n_file = n;
     if (o->command == COMMAND_RUN && !o->prompt) {
-        for (n_file = n > 0; n_file < n && names_gguf(words[n_file]);) n_file++;
+        for (n_file = n > 0; n_file < n && has_gguf_suffix(words[n_file]);) n_file++;
         if (n_file < n) o->prompt = join_words(words + n_file, n - n_file);
     }
     if (n_file > MAX_FILES) {
-        complain(0, "%s: more than %d files", commands[o->command].name, MAX_FILES);
+        print_error(0, "%s: more than %d files", commands[o->command].name, MAX_FILES);
         return false;
     }
     memcpy(o->files, words, n_file * sizeof *words);
@@ -393,7 +393,7 @@ bool parse_options(int argc, char **argv, struct options *options, int *exit_cod
                                  .sampling = plumb_sampling_default() };
     *exit_code = EXIT_USAGE;
     if (argc < 2) {
-        complain(0, "no command; see plumb --help");
+        print_error(0, "no command; see plumb --help");
         return false;
     }
     bool is_help = strcmp(argv[1], "help") == 0;
@@ -411,7 +411,7 @@ bool parse_options(int argc, char **argv, struct options *options, int *exit_cod
     const char *name = argv[is_help ? 2 : 1];
     while (command < COMMAND_COUNT && strcmp(name, commands[command].name) != 0) command++;
     if (command == COMMAND_COUNT) {
-        complain(0, "unknown command %s; see plumb --help", name);
+        print_error(0, "unknown command %s; see plumb --help", name);
         return false;
     }
     if (is_help) {
@@ -450,10 +450,10 @@ bool parse_options(int argc, char **argv, struct options *options, int *exit_cod
     bool fits = take_words(options, words, n_word);
     free(words);
     if (!fits) return false;
-    const char *missing = find_missing(options), *overwritten = missing ? NULL : find_overwritten(options);
-    if (missing) complain(0, "%s: %s; see plumb %s --help", commands[command].name, missing, commands[command].name);
+    const char *missing = check_options(options), *overwritten = missing ? NULL : find_overwritten(options);
+    if (missing) print_error(0, "%s: %s; see plumb %s --help", commands[command].name, missing, commands[command].name);
     if (overwritten) {
-        complain(0, "%s: %s is an input too, and would be overwritten", commands[command].name, overwritten);
+        print_error(0, "%s: %s is an input too, and would be overwritten", commands[command].name, overwritten);
     }
     return !missing && !overwritten;
 }

@@ -216,7 +216,7 @@ static void take_base_logits(void *user, uint32_t pos, const float *logits) {
 }
 
 static int not_finite(const struct run *r, uint32_t pos) {
-    return complain(exit_failed, "perplexity: chunk %" PRIu32 ", position %" PRIu32 ": the logits hold NaN or infinity",
+    return print_error(exit_failed, "perplexity: chunk %" PRIu32 ", position %" PRIu32 ": the logits hold NaN or infinity",
                     r->chunk + 1, pos);
 }
 
@@ -303,7 +303,7 @@ static int prepare(struct run *r, plumb_model *model) {
     if (!text) return code;
     if (n_text >= 4 && memcmp(text, "GGUF", 4) == 0) {
         free(text);
-        return complain(exit_failed, "%s: it is a GGUF file, not a text", o->text);
+        return print_error(exit_failed, "%s: it is a GGUF file, not a text", o->text);
     }
     progress_begin(&r->progress);
     r->progress.start -= 1;   /* shows the line at once: it cannot be shown during the call */
@@ -328,7 +328,7 @@ static int prepare(struct run *r, plumb_model *model) {
     if (r->n_ctx == 0) r->n_ctx = DEFAULT_CTX;
     uint64_t n_chunk = r->tokens.n / r->n_ctx;
     if (n_chunk == 0) {
-        return complain(exit_failed, "%s: %zu tokens, but a chunk has %" PRIu32 "; --ctx makes it smaller", o->text,
+        return print_error(exit_failed, "%s: %zu tokens, but a chunk has %" PRIu32 "; --ctx makes it smaller", o->text,
                         r->tokens.n, r->n_ctx);
     }
     if (n_chunk > n_most) n_chunk = n_most;

@@ -44,8 +44,8 @@ static int end_report(struct reporting *r, plumb_status status, const char *wher
     return writer_close(&r->writer, status == PLUMB_OK ? EXIT_OK : report(where, status, message));
 }
 
-/* The exit code of a report: EXIT_PARTED if it was made and says that something differs, else code. */
-static int verdict(int code, bool agree) { return out_close(code == EXIT_OK && !agree ? EXIT_PARTED : code); }
+/* The exit code of a report: EXIT_DIFFERENT if it was made and says that something differs, else code. */
+static int verdict(int code, bool agree) { return out_close(code == EXIT_OK && !agree ? EXIT_DIFFERENT : code); }
 
 /* *out is NULL unless EXIT_OK is returned. */
 static int read_trace(plumb_trace **out_trace, const char *path) {
@@ -164,17 +164,17 @@ static int compare_tokens(const plumb_trace *trace, const struct ids *told, cons
     if (!ids) return EXIT_OK;
     while (i < n && i < told->n && ids[i] == told->data[i]) i++;
     if (i < n && i < told->n) {
-        return complain(EXIT_USAGE, "diagnose: %s contradicts %s: at index %zu it has token %d, the file %d", option,
+        return print_error(EXIT_USAGE, "diagnose: %s contradicts %s: at index %zu it has token %d, the file %d", option,
                         o->against, i, (int)told->data[i], (int)ids[i]);
     }
     if (n == told->n) return EXIT_OK;
-    return complain(EXIT_USAGE, "diagnose: %s contradicts %s: it has %zu tokens, the file %zu", option, o->against,
+    return print_error(EXIT_USAGE, "diagnose: %s contradicts %s: it has %zu tokens, the file %zu", option, o->against,
                     told->n, n);
 }
 
 /* Gives the trace the tokens of --tokens or -p, which the other engine was fed, if its file does not have them.  With
  * --n-prompt they are set again, to split them into prompt and single tokens. */
-static int tell_tokens(plumb_trace *trace, plumb_model *model, const struct options *o, const struct prompt *prompt) {
+static int set_trace_tokens(plumb_trace *trace, plumb_model *model, const struct options *o, const struct prompt *prompt) {
     if (!o->prompt && !o->ids) {
         return plumb_trace_tokens(trace) ? EXIT_OK
              : report(o->against, PLUMB_ERROR_ARGUMENT, "it does not say which tokens were fed: give --tokens or -p");
@@ -202,7 +202,7 @@ int run_diagnose(const struct options *o) {
     bool agree = false;
     code = read_trace(&trace, o->against);
     if (code == EXIT_OK) code = load_model(&model, o->files, o->n_file, LOAD_ALL);
-    if (code == EXIT_OK) code = tell_tokens(trace, model, o, &prompt);
+    if (code == EXIT_OK) code = set_trace_tokens(trace, model, o, &prompt);
     struct reporting r;
     plumb_report report;
     if (code == EXIT_OK) code = begin_report(&r, &report, o, "-");

@@ -25,7 +25,7 @@ static int begin_job(struct job *job, const struct options *o) {
     if (code == EXIT_OK) code = input_ids(&job->ids, job->model, o, &job->prompt);
     if (code != EXIT_OK) return code;
     if (job->ids.n > INT32_MAX) {
-        return complain(exit_failed, "%s: %zu tokens are too many", command_name(o->command), job->ids.n);
+        return print_error(exit_failed, "%s: %zu tokens are too many", command_name(o->command), job->ids.n);
     }
     struct options sized = *o;
     sized.n_ctx = (uint32_t)job->ids.n;
@@ -90,7 +90,7 @@ static void warn_of_size(struct recording *r) {
     const double gb = 1e-9, bytes = r->trace && !r->is_warned ? estimate(r, r->format) : 0;
     r->is_warned = true;
     if (r->format == PLUMB_FORMAT_TEXT || bytes < 1e9) return;
-    complain(0, "trace: this will be up to %.1f GB; --taps and --layers leave out what is not needed%s", gb * bytes,
+    print_error(0, "trace: this will be up to %.1f GB; --taps and --layers leave out what is not needed%s", gb * bytes,
              r->format == PLUMB_FORMAT_GGUF ? "" : ", and a .gguf takes a third");
 }
 
@@ -113,7 +113,7 @@ static int record(struct recording *r, const struct options *o, plumb_session *s
     size_t n_prompt = o->n_prompt < ids->n ? o->n_prompt : ids->n;
     plumb_status status = PLUMB_OK;
     if (r->trace) status = plumb_trace_begin(r->trace, session, ids->data, ids->n, n_prompt, &o->trace);
-    if (status == PLUMB_ERROR_ARGUMENT) return complain(EXIT_USAGE, "trace: --%s", plumb_trace_error(r->trace));
+    if (status == PLUMB_ERROR_ARGUMENT) return print_error(EXIT_USAGE, "trace: --%s", plumb_trace_error(r->trace));
     if (status != PLUMB_OK) return report("trace", status, plumb_trace_error(r->trace));
     status = plumb_session_set_tap(session, on_tap, r);
     if (status != PLUMB_OK) return report("trace", status, plumb_session_error(session));
@@ -159,7 +159,7 @@ static void print_profile(const struct options *o, struct recording *r, const pl
 }
 
 static plumb_format format_of(const struct options *o) {
-    return o->output && names_gguf(o->output) ? PLUMB_FORMAT_GGUF
+    return o->output && has_gguf_suffix(o->output) ? PLUMB_FORMAT_GGUF
          : o->output || o->json ? PLUMB_FORMAT_JSON : PLUMB_FORMAT_TEXT;
 }
 
@@ -186,7 +186,7 @@ int run_trace(const struct options *o) {
     int code = begin_job(&job, o);
     if (code == EXIT_OK && (o->output || !o->profile)) {
         r.trace = plumb_trace_create();
-        if (!r.trace) code = complain(exit_failed, "out of memory");
+        if (!r.trace) code = print_error(exit_failed, "out of memory");
     }
     if (code == EXIT_OK) code = record(&r, o, job.session, &job.ids);
     if (code == EXIT_OK && r.trace) code = write_trace(&r, o);

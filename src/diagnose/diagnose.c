@@ -12,7 +12,7 @@
 
 /* To count as a cause, a quirk must also lower the score by this much, in addition to DIAGNOSE_FACTOR for one tap. */
 #define GAIN 0.4
-enum { BEAM = 4, PROMOTED = 4, PAIRED = 24 };
+enum { BEAM = 4, MAX_PROMOTED = 4, MAX_PAIRED = 24 };
 
 /* ---- experiments ------------------------------------------------------------------------------------------------- */
 
@@ -31,7 +31,7 @@ static plumb_status run(struct diagnosis *d, const struct quirk *const *quirks, 
 
 /* How many layers to run so that the tap that diverges first is among them; UINT32_MAX: all.  The first layers suffice
  * to try a quirk, because a quirk is the same in every layer. */
-static uint32_t horizon(const struct diagnosis *d, const struct outcome *o) {
+static uint32_t layers_to_run(const struct diagnosis *d, const struct outcome *o) {
     size_t at = diagnose_first(d, o);
     uint32_t n_layer = d->model->config.n_layer;
     if (at == SIZE_MAX || d->theirs->taps[at].id >= TAP_RESULT_NORM) return UINT32_MAX;
@@ -93,7 +93,7 @@ static int by_step(const void *a, const void *b) {
 
 /* Inserts o into ranked by its score and takes ownership of its arrays, also on failure. */
 static plumb_status rank(struct diagnosis *d, struct outcome *o) {
-    struct outcome *ranked = alloc_room(d->ranked, d->n_ranked, &d->cap, sizeof *ranked);
+    struct outcome *ranked = alloc_grow(d->ranked, d->n_ranked, &d->cap, sizeof *ranked);
     if (!ranked) {
         outcome_free(o);
         return error_set(d->err, PLUMB_ERROR_MEMORY, "out of memory: more than %zu explanations", d->n_ranked);
@@ -111,7 +111,7 @@ static plumb_status rank(struct diagnosis *d, struct outcome *o) {
 /* Is the first tap that the quirk changes one of the results?  Then only a run of all layers shows it. */
 static bool is_late(const struct quirk *q) { return strncmp(q->tap, "result", 6) == 0; }
 
-/* A quirk on top of a base set.  Most candidates are run on the first layers only (horizon). */
+/* A quirk on top of a base set.  Most candidates are run on the first layers only (layers_to_run). */
 struct candidate {
     const struct quirk *quirk;
     double gain, closer, after;   /* after: the new error at the tap where base diverges first; INFINITY: still over */
@@ -152,7 +152,7 @@ static plumb_status try_all(struct diagnosis *d, const struct outcome *base, str
     memcpy(quirks, base->quirks, sizeof quirks);
     struct quirks set = { 0 };
     for (uint32_t i = 0; i < base->n_quirk; i++) quirk_set(&set, quirks[i]);
-    uint32_t near = horizon(d, base);
+    uint32_t near = layers_to_run(d, base);
     size_t parted = diagnose_first(d, base);
     const struct quirk **q = &quirks[base->n_quirk];
     *n = 0;
@@ -180,7 +180,7 @@ static plumb_status try_pairs(struct diagnosis *d, const struct outcome *base, c
     const struct quirk *quirks[EXPERIMENT_QUIRKS], *best[2] = { NULL, NULL };
     memcpy(quirks, base->quirks, sizeof quirks);
     struct quirks set = { 0 };
-    uint32_t near = horizon(d, base);
+    uint32_t near = layers_to_run(d, base);
     double best_gain = 0;
     for (size_t i = 0; i < n; i++) {
         for (size_t j = 0; j < i && candidates[i].matters; j++) {
@@ -228,7 +228,7 @@ static plumb_status extend(struct diagnosis *d, const struct outcome *base) {
     if (!candidates) return error_set(d->err, PLUMB_ERROR_MEMORY, "out of memory: %zu candidates", n);
     plumb_status status = try_all(d, base, candidates, &n);
     if (status == PLUMB_OK) note_local(d, base, candidates, n);
-    size_t n_promoted = horizon(d, base) == UINT32_MAX ? n : PROMOTED;   /* n: all layers were run already */
+    size_t n_promoted = layers_to_run(d, base) == UINT32_MAX ? n : MAX_PROMOTED;   /* n: all layers were run already */
     /* Where errors add up, a quirk that helps little in the first layers may help more in the others. */
     bool none_gains = n > 0 && candidates[0].gain <= 0, may_grow = none_gains && !d->experiment->forced;
     size_t n_before = d->n_ranked;
@@ -239,7 +239,7 @@ static plumb_status extend(struct diagnosis *d, const struct outcome *base) {
     bool is_noise = diagnose_noise(d, base) > 0 && diagnose_explains(d, base);   /* only noise is left: try no pairs */
     bool is_stuck = none_gains && d->n_ranked == n_before && !is_noise;
     if (status == PLUMB_OK && is_stuck && base->n_quirk + 2 <= d->max_quirk) {
-        status = try_pairs(d, base, candidates, n < PAIRED ? n : PAIRED);
+        status = try_pairs(d, base, candidates, n < MAX_PAIRED ? n : MAX_PAIRED);
     }
     for (size_t i = 0; i < n; i++) outcome_free(&candidates[i].whole);
     free(candidates);
@@ -247,7 +247,7 @@ static plumb_status extend(struct diagnosis *d, const struct outcome *base) {
 }
 
 static plumb_status search(struct diagnosis *d) {
-    d->n_due = 2.0 * (double)count_quirks() + 4.0 * (double)PROMOTED * d->model->config.n_layer;
+    d->n_due = 2.0 * (double)count_quirks() + 4.0 * (double)MAX_PROMOTED * d->model->config.n_layer;
     PLUMB_TRY(run(d, NULL, 0, UINT32_MAX, &d->truth));
     if (diagnose_is_exact(d, &d->truth)) return PLUMB_OK;
     PLUMB_TRY(extend(d, &d->truth));
@@ -311,7 +311,7 @@ static bool is_explanation(const struct diagnosis *d, const struct outcome *o) {
     size_t first = diagnose_first(d, &d->truth);
     if (o->error[first] * DIAGNOSE_FACTOR < d->truth.error[first]) return true;
     for (size_t i = 0; i < d->theirs->n_tap; i++) {
-        bool is_right = diagnose_is_alone(d, i) && !diagnose_is_over(d, o, i) && diagnose_is_over(d, &d->truth, i);
+        bool is_right = diagnose_inputs_known(d, i) && !diagnose_is_over(d, o, i) && diagnose_is_over(d, &d->truth, i);
         if (is_right) return true;
     }
     return false;
@@ -377,7 +377,7 @@ plumb_status trace_diagnose(const struct model *m, const struct tokenizer *vocab
                            .tolerance = report->tolerance > 0 ? report->tolerance : 0.01,
                            .max_quirk = max_quirk > 0 ? max_quirk : EXPERIMENT_QUIRKS };
     plumb_status status = experiment_create(&d.experiment, m, theirs, err);
-    if (status == PLUMB_OK) d.doubt = tokens_doubt(theirs, vocab);
+    if (status == PLUMB_OK) d.doubt = tokens_warning(theirs, vocab);
     if (status == PLUMB_OK) status = diagnose_prepare(&d);
     if (status == PLUMB_OK) status = search(&d);
     if (status == PLUMB_OK) drop_noise(&d);

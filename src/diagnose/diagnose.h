@@ -36,10 +36,10 @@ struct diagnosis {
     const plumb_report *report;
     struct error *err;
     int32_t bos;
-    const char *doubt;        /* what is odd about their tokens, see tokens_doubt; may be NULL */
+    const char *doubt;        /* what is odd about their tokens, see tokens_warning; may be NULL */
     double tolerance;
     uint32_t max_quirk;
-    uint8_t *kinds;           /* (theirs->n_tap) flags of judge.c: ALONE, NOISY */
+    uint8_t *kinds;           /* (theirs->n_tap) flags of judge.c: INPUTS_KNOWN, NOISY */
     struct outcome truth;
     struct outcome *ranked;   /* (n_ranked) sets run on all layers, best first */
     size_t n_ranked, cap;
@@ -64,7 +64,7 @@ const struct outcome *diagnose_without(const struct diagnosis *d, const struct o
 /* Fills d->kinds from what theirs has; call it before the functions below.  PLUMB_ERROR_MEMORY. */
 plumb_status diagnose_prepare(struct diagnosis *d);
 /* Are all inputs of tap i known whole?  Then its error is that of one step. */
-bool diagnose_is_alone(const struct diagnosis *d, size_t i);
+bool diagnose_inputs_known(const struct diagnosis *d, size_t i);
 /* The median error of the first layer that has products, if it is as small as rounding activations to 8 bits leaves.
  * 0 if there is no such error, if it is larger, or if the caller set a tolerance, which then applies to all taps. */
 double diagnose_noise(const struct diagnosis *d, const struct outcome *o);

@@ -29,7 +29,7 @@ static void print_cosine(struct report_writer *w, double cosine) {
 }
 
 /* The cosine and error of tap i without a quirk (base) and with it (o).  without: what to call base. */
-static void print_fits(struct report_writer *w, const struct diagnosis *d, size_t i, const struct outcome *base,
+static void print_evidence(struct report_writer *w, const struct diagnosis *d, size_t i, const struct outcome *base,
                        const struct outcome *o, const char *without) {
     struct tap_text name;
     report_printf(w, "   their %s (%s): ", tap_name(&name, d, i), tap_spec(d->theirs->taps[i].id)->title);
@@ -56,13 +56,13 @@ static void print_explanation(struct report_writer *w, const struct diagnosis *d
         const struct outcome *base = diagnose_without(d, o, k);
         size_t i = base ? diagnose_evidence(d, base, o) : SIZE_MAX;
         if (o->n_quirk > 1) report_printf(w, "   %s: %s\n", o->quirks[k]->name, o->quirks[k]->text);
-        if (i != SIZE_MAX) print_fits(w, d, i, base, o, o->n_quirk == 1 ? "the truth" : "the others alone");
+        if (i != SIZE_MAX) print_evidence(w, d, i, base, o, o->n_quirk == 1 ? "the truth" : "the others alone");
     }
 }
 
 /* What tap `at`, the first wrong step, is computed from, the last step before it that agrees, and experiments that
  * narrow the fault down. */
-static void print_feeders(struct report_writer *w, const struct diagnosis *d, const struct outcome *o, size_t at) {
+static void print_first_wrong_step(struct report_writer *w, const struct diagnosis *d, const struct outcome *o, size_t at) {
     const struct trace_tap *tap = &d->theirs->taps[at];
     const struct tap_spec *spec = tap_spec(tap->id);
     struct tap_text name;
@@ -76,7 +76,7 @@ static void print_feeders(struct report_writer *w, const struct diagnosis *d, co
         break;
     }
     report_printf(w, "   to narrow it down:\n");
-    if (diagnose_is_alone(d, at)) {
+    if (diagnose_inputs_known(d, at)) {
         report_printf(w, "   - all that it takes is theirs, so the fault lies in this very step:\n     "
                       "plumb diff shows where in it the difference is largest\n");
     } else {
@@ -89,7 +89,7 @@ static void print_feeders(struct report_writer *w, const struct diagnosis *d, co
                       "dequantizer makes it\n");
     }
     bool is_after = tap->id >= TAP_QCUR_ROPE || tap->layer > 0;   /* RoPE or attention may be the cause */
-    if (is_after && (!diagnose_is_alone(d, at) || (tap->id >= TAP_QCUR_ROPE && tap->id <= TAP_KQV_OUT))) {
+    if (is_after && (!diagnose_inputs_known(d, at) || (tap->id >= TAP_QCUR_ROPE && tap->id <= TAP_KQV_OUT))) {
         report_printf(w, "   - feed one token: at position 0 RoPE turns nothing and attention returns V; what still "
                       "parts there is neither\n   - feed the prompt at once, then token by token: what parts only in "
                       "one way is the cache or the positions\n");
@@ -204,7 +204,7 @@ void diagnose_text(const struct diagnosis *d, bool agree, struct report_writer *
             if (q == local->quirk) report_printf(w, " alone");
         }
         report_printf(w, " gives their numbers\n");
-        print_fits(w, d, local->at, local->base, local->with, d->local.base->n_quirk > 0 ? "the others alone"
+        print_evidence(w, d, local->at, local->base, local->with, d->local.base->n_quirk > 0 ? "the others alone"
                                                                                              : "the truth");
         print_noise(w, d, local->base, local->with);
         return;
@@ -228,7 +228,7 @@ void diagnose_text(const struct diagnosis *d, bool agree, struct report_writer *
     }
     report_printf(w, "\n   the first wrong step%s is %s (%s)\n", d->n_ranked > 0 ? " then" : "",
                   tap_name(&name, d, at), tap_spec(t->taps[at].id)->title);
-    print_feeders(w, d, best, at);
+    print_first_wrong_step(w, d, best, at);
 }
 
 /* ---- JSON -------------------------------------------------------------------------------------------------------- */
@@ -310,7 +310,7 @@ void diagnose_json(const struct diagnosis *d, bool agree, struct report_writer *
     struct tap_text name;
     const struct outcome *best = d->local.explains ? d->local.base : diagnose_best(d);
     report_printf(w, "{\n  \"agree\": %s, \"forced\": %s, \"qk_permuted\": %s, \"tokens\": %u, \"n_prompt\": %u, "
-                  "\"taps\": %zu,\n  \"tokens_doubt\": %s%s%s, \"tolerance\": %.9g, \"noise\": %.9g, "
+                  "\"taps\": %zu,\n  \"tokens_warning\": %s%s%s, \"tolerance\": %.9g, \"noise\": %.9g, "
                   "\"allowed\": %.9g,\n  \"truth\": {\"largest_error\": ", agree ? "true" : "false",
                   d->experiment->forced ? "true" : "false", d->experiment->permuted.taps ? "true" : "false",
                   d->theirs->n_token, d->theirs->n_prompt, diagnose_n_compared(d), d->doubt ? "\"" : "",

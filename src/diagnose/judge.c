@@ -12,20 +12,20 @@
 
 /* Errors up to this need no explanation: they are the rounding of f32. */
 #define ROUNDING 1e-6
-/* NOISE_MOST: the largest median error of the first layer that counts as noise.  NOISE_FACTOR: the error allowed for
+/* NOISE_MAX: the largest median error of the first layer that counts as noise.  NOISE_FACTOR: the error allowed for
  * noisy taps, as a multiple of that median.  NOISE_LIMIT: the upper bound of what is allowed.
  *
  * If each product of SmolLM2 is judged by itself, rounding to 8 bits leaves 0.007 in layer 0 and 0.047 at most
  * (docs/diagnose.md); if errors add up, it leaves 0.01 and 0.09 (docs/layers.md).  Text that a mistake has spoilt is
  * more sensitive: 0.017 and 0.27 of the first 8 values of l_out. */
-#define NOISE_MOST 0.03
+#define NOISE_MAX 0.03
 #define NOISE_FACTOR 10.0
 #define NOISE_FACTOR_ADDED_UP 20.0
 #define NOISE_LIMIT 0.15
 #define NOISE_LIMIT_SPOILT 0.3
 
-/* The kinds of a tap.  ALONE: all its inputs are known whole.  NOISY: rounded activations can have reached it. */
-enum { ALONE = 1, NOISY = 2 };
+/* The kinds of a tap.  INPUTS_KNOWN: all its inputs are known whole.  NOISY: rounded activations can have reached it. */
+enum { INPUTS_KNOWN = 1, NOISY = 2 };
 #define BIT(id) (1u << TAP_##id)
 static const uint32_t products = BIT(QCUR) | BIT(KCUR) | BIT(VCUR) | BIT(ATTN_OUT) | BIT(FFN_GATE) | BIT(FFN_UP)
                                | BIT(FFN_OUT) | BIT(RESULT_OUTPUT);
@@ -35,7 +35,7 @@ plumb_status diagnose_prepare(struct diagnosis *d) {
     d->kinds = calloc(theirs->n_tap + 1, sizeof *d->kinds);
     if (!d->kinds) return error_set(d->err, PLUMB_ERROR_MEMORY, "out of memory: %zu taps", theirs->n_tap);
     const struct trace_tap *embd = trace_find_tap(theirs, TAP_EMBD, -1);
-    if (embd) d->kinds[embd - theirs->taps] = ALONE;
+    if (embd) d->kinds[embd - theirs->taps] = INPUTS_KNOWN;
     /* About the layer's input: is it known whole, and can there be noise in it? */
     bool is_whole_in = embd && experiment_is_whole(d->experiment, embd), is_noisy_in = false;
     int32_t n_layer = (int32_t)d->model->config.n_layer;
@@ -49,7 +49,7 @@ plumb_status diagnose_prepare(struct diagnosis *d) {
             bool is_alone = !(same & ~whole) && (!takes_input || is_whole_in);
             bool is_noisy = (products >> id & 1) || (same & noisy) || (takes_input && is_noisy_in);
             const struct trace_tap *tap = trace_find_tap(theirs, id, layer < n_layer ? layer : -1);
-            if (tap) d->kinds[tap - theirs->taps] = (uint8_t)((is_alone ? ALONE : 0) | (is_noisy ? NOISY : 0));
+            if (tap) d->kinds[tap - theirs->taps] = (uint8_t)((is_alone ? INPUTS_KNOWN : 0) | (is_noisy ? NOISY : 0));
             if (tap && experiment_is_whole(d->experiment, tap)) whole |= 1u << id;
             else if (is_noisy) noisy |= 1u << id;
         }
@@ -59,7 +59,7 @@ plumb_status diagnose_prepare(struct diagnosis *d) {
     return PLUMB_OK;
 }
 
-bool diagnose_is_alone(const struct diagnosis *d, size_t i) { return d->kinds[i] & ALONE; }
+bool diagnose_inputs_known(const struct diagnosis *d, size_t i) { return d->kinds[i] & INPUTS_KNOWN; }
 
 static int ascending(const void *a, const void *b) {
     const double *x = a, *y = b;
@@ -83,7 +83,7 @@ double diagnose_noise(const struct diagnosis *d, const struct outcome *o) {
     for (size_t i = 0; i < d->theirs->n_tap; i++) {
         if (!(d->kinds[i] & NOISY) || isnan(o->error[i])) continue;
         double noise = typical(d, o, d->theirs->taps[i].layer);
-        return noise > ROUNDING && noise <= NOISE_MOST ? noise : 0;
+        return noise > ROUNDING && noise <= NOISE_MAX ? noise : 0;
     }
     return 0;
 }
@@ -96,7 +96,7 @@ double diagnose_allowed(const struct diagnosis *d, const struct outcome *o) {
 /* The error of tap i as it is judged.  Where errors add up, a mistake shows in most of the taps after it.  A single
  * noisy tap that stands out is none, since it may have few values; it counts at most with its layer's median. */
 static double judged(const struct diagnosis *d, const struct outcome *o, size_t i, double allowed) {
-    bool is_single = diagnose_is_alone(d, i) || !(d->kinds[i] & NOISY) || allowed <= d->tolerance;
+    bool is_single = diagnose_inputs_known(d, i) || !(d->kinds[i] & NOISY) || allowed <= d->tolerance;
     return is_single ? o->error[i] : fmin(o->error[i], typical(d, o, d->theirs->taps[i].layer));
 }
 

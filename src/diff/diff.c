@@ -54,7 +54,7 @@ static bool compare_tap(struct diff_tap *out, const struct trace_tap *a, const s
     shape_of(b, out->shape_b);
     out->shapes_differ = shapes_differ(a->id, out->shape_a, out->shape_b);
     if (!out->shapes_differ) {
-        out->c.by_list = true;
+        out->c.use_top_bound = true;
         compare_taps(&out->c, a, b);
         out->error = compare_error(&out->c);
         out->cosine = compare_cosine(&out->c);
@@ -87,7 +87,7 @@ static plumb_status compare_all(struct diff *d, struct error *err) {
         const struct trace_tap *other = trace_find_tap(b, a->taps[i].id, a->taps[i].layer);
         if (!other) d->n_only_a++;
         else if (compare_tap(&d->taps[d->n_tap], &a->taps[i], other, d->tolerance)) d->n_tap++;
-        else d->n_apart++;
+        else d->n_incomparable++;
     }
     d->n_only_b = b->n_tap - (a->n_tap - d->n_only_a);
     d->first = d->worst = d->n_tap;
@@ -112,8 +112,8 @@ static void compare_top(struct diff *d) {
         const struct trace_row *row = trace_find_row(b, a->rows[i].pos);
         if (!row || row->pos == TRACE_ALL_TOKENS) continue;
         d->top_pos = row->pos;
-        d->n_top_a = trace_likeliest(&a->rows[i], d->top_a);
-        d->n_top_b = trace_likeliest(row, d->top_b);
+        d->n_top_a = trace_known_top(&a->rows[i], d->top_a);
+        d->n_top_b = trace_known_top(row, d->top_b);
         if (d->n_top_a > 0 && d->n_top_b > 0) return;
     }
 }

@@ -54,7 +54,7 @@ struct diff {
     struct diff_tap *taps;             /* (n_tap) the taps that both have, in the order of the computation */
     int32_t n_layer;                   /* number of the last layer among them, plus 1 */
     size_t n_only_a, n_only_b;         /* taps that only one side has */
-    size_t n_apart;                    /* taps that both have, without any value or statistic in common */
+    size_t n_incomparable;                    /* taps that both have, without any value or statistic in common */
     size_t n_over;                     /* taps over the tolerance or with shapes that differ */
     enum diff_kind kind;
     size_t first;                      /* index of the first tap that parts; n_tap: none */

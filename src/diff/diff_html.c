@@ -179,9 +179,9 @@ static void html_facts(const struct diff *d, struct report_writer *w) {
                       tap_show(&name, tap->id, tap->layer), tap->error);
     }
     report_printf(w, "<div><dt>tolerance</dt><dd>%g</dd></div></dl>\n", d->tolerance);
-    if (d->n_only_a + d->n_only_b + d->n_apart > 0) {
+    if (d->n_only_a + d->n_only_b + d->n_incomparable > 0) {
         report_printf(w, "<p class=\"quiet\">Only in A: %zu taps, only in B: %zu; in both, but with nothing in common "
-                      "to compare: %zu.</p>\n", d->n_only_a, d->n_only_b, d->n_apart);
+                      "to compare: %zu.</p>\n", d->n_only_a, d->n_only_b, d->n_incomparable);
     }
 }
 

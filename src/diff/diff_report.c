@@ -141,7 +141,7 @@ void diff_text(const struct diff *d, struct report_writer *w) {
     if (d->n_only_a + d->n_only_b > 0) {
         report_printf(w, "%zu taps are only in A, %zu only in B\n", d->n_only_a, d->n_only_b);
     }
-    if (d->n_apart > 0) report_printf(w, "%zu taps have nothing in common to compare\n", d->n_apart);
+    if (d->n_incomparable > 0) report_printf(w, "%zu taps have nothing in common to compare\n", d->n_incomparable);
     if (d->n_top_a > 0 && d->n_top_b > 0) is_known &= text_top(d, w);
     if (!is_known && !d->vocab) report_printf(w, "texts: --model MODEL\n");
     report_bytes(w, "\n", 1);
@@ -298,7 +298,7 @@ void diff_json(const struct diff *d, struct report_writer *w) {
     json_side(d, w, "b", d->name_b, d->b, d->n_only_b);
     json_tokens(d, w);
     json_verdict(d, w);
-    report_printf(w, ",\n\"n_over\":%zu,\"n_apart\":%zu,\"taps\":[", d->n_over, d->n_apart);
+    report_printf(w, ",\n\"n_over\":%zu,\"n_incomparable\":%zu,\"taps\":[", d->n_over, d->n_incomparable);
     for (size_t i = 0; i < d->n_tap; i++) {
         report_printf(w, i == 0 ? "\n" : ",\n");
         json_tap(w, &d->taps[i]);

@@ -8,7 +8,7 @@
 #include "base/base.h"
 
 /* Upper bound of the bytes of output for one byte of a stream: a match of 258 bytes takes at least two bits. */
-#define INFLATE_MOST 1032
+#define INFLATE_MAX_RATIO 1032
 
 /* Inflates src to dst.  Returns true if src begins with a complete stream of exactly n_dst bytes of output; ignores
  * what follows the stream.  Otherwise sets *why to a constant string that says what is wrong. */

@@ -37,7 +37,7 @@
 
 /* A layer has fewer blocks than this, counting every op under the name of a tap.  It bounds the work of add_block,
  * whatever the text says. */
-enum { MAX_GROUP = 256 };
+enum { MAX_LAYER_BLOCKS = 256 };
 
 struct span { const char *at; size_t n; };
 
@@ -217,7 +217,7 @@ static int32_t group_of(const struct block *b) {
 static plumb_status add_block(struct callback_reader *r, const struct block *new) {
     struct block b = *new;
     const struct block *last = r->n_block > 0 ? &r->blocks[r->n_block - 1] : NULL;
-    bool again = last && (group_of(&b) < group_of(last) || r->n_block - r->group == MAX_GROUP);
+    bool again = last && (group_of(&b) < group_of(last) || r->n_block - r->group == MAX_LAYER_BLOCKS);
     if (!last || group_of(&b) != group_of(last)) r->group = r->n_block;
     for (size_t i = r->group; i < r->n_block; i++) {
         const struct block *old = &r->blocks[i];
@@ -225,7 +225,7 @@ static plumb_status add_block(struct callback_reader *r, const struct block *new
     }
     if (again) r->group = r->n_block;
     if (!last || again) {
-        struct pass *passes = alloc_room(r->passes, r->n_pass, &r->cap_pass, sizeof *passes);
+        struct pass *passes = alloc_grow(r->passes, r->n_pass, &r->cap_pass, sizeof *passes);
         if (!passes) return no_memory(r, r->n_pass);
         r->passes = passes;
         passes[r->n_pass++] = (struct pass){0, 0};
@@ -237,7 +237,7 @@ static plumb_status add_block(struct callback_reader *r, const struct block *new
                      (b.id == TAP_KCUR && r->blocks[i].id == TAP_KCUR_ROPE);
     for (size_t i = r->group; i < r->n_block && !b.replaced; i++)
         if (r->blocks[i].id == b.id) r->blocks[i].replaced = true;
-    struct block *blocks = alloc_room(r->blocks, r->n_block, &r->cap_block, sizeof *blocks);
+    struct block *blocks = alloc_grow(r->blocks, r->n_block, &r->cap_block, sizeof *blocks);
     if (!blocks) return no_memory(r, r->n_block);
     r->blocks = blocks;
     blocks[r->n_block++] = b;
@@ -281,7 +281,7 @@ static plumb_status take_ids(struct callback_reader *r, const char *line, const 
         struct span front = trim(s.at, digits);
         bool is_id = unit > 1 && id <= INT32_MAX && (front.n == 0 || front.at[front.n - 1] == 'I');
         if (!is_id) break;
-        int32_t *ids = alloc_room(r->ids, r->n_id, &r->cap_id, sizeof *ids);
+        int32_t *ids = alloc_grow(r->ids, r->n_id, &r->cap_id, sizeof *ids);
         if (!ids) return no_memory(r, r->n_id);
         r->ids = ids;
         ids[r->n_id++] = (int32_t)id;
@@ -354,7 +354,7 @@ static plumb_status add_cell(struct callback_reader *r, const struct block *b, c
     if (place >= UINT32_MAX) {
         return error_set(r->err, PLUMB_ERROR_TENSOR, "%llu places are too many", (unsigned long long)place);
     }
-    struct cell *cells = alloc_room(r->cells, r->n_cell, &r->cap_cell, sizeof *cells);
+    struct cell *cells = alloc_grow(r->cells, r->n_cell, &r->cap_cell, sizeof *cells);
     if (!cells) return no_memory(r, r->n_cell);
     r->cells = cells;
     cells[r->n_cell++] = (struct cell){(uint32_t)token, (uint32_t)place, (float)value};

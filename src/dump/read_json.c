@@ -49,7 +49,7 @@ struct json_reader {
 
 /* Appends an item of size bytes.  A failure is kept in r->j. */
 static void push(struct json_reader *r, struct list *list, const void *item, size_t size) {
-    void *data = alloc_room(list->data, list->n, &list->cap, size);
+    void *data = alloc_grow(list->data, list->n, &list->cap, size);
     if (!data) {
         if (r->j.status == PLUMB_OK) {
             r->j.status = error_set(r->j.err, PLUMB_ERROR_MEMORY, "out of memory: %zu numbers", list->n);

@@ -148,7 +148,7 @@ static plumb_status read_entry(struct npz_reader *r, uint64_t *at, struct member
     if (r->n_packed > r->n) {
         return error_set(r->err, PLUMB_ERROR_METADATA, "%s shares its bytes with another array", name.text);
     }
-    if (m->method == 0 ? m->n != m->n_packed : m->n / INFLATE_MOST > m->n_packed)
+    if (m->method == 0 ? m->n != m->n_packed : m->n / INFLATE_MAX_RATIO > m->n_packed)
         return error_set(r->err, PLUMB_ERROR_METADATA, "%s: %llu bytes cannot unpack to %llu", name.text,
                          (unsigned long long)m->n_packed, (unsigned long long)m->n);
     return PLUMB_OK;
@@ -332,7 +332,7 @@ static plumb_status take_tokens(struct npz_reader *r) {
 }
 
 /* Sets r->n_token to the most tokens of an array whose token axis is clear from its shape alone.  If the ids are
- * known, this may be one less than their number, or up to TRACE_MORE_TOKENS more: an engine may drop BOS or feed a
+ * known, this may be one less than their number, or up to TRACE_MAX_EXTRA_ROWS more: an engine may drop BOS or feed a
  * token twice.  Otherwise the number of the ids is kept. */
 static plumb_status count_tokens(struct npz_reader *r) {
     uint64_t most = 0;
@@ -343,7 +343,7 @@ static plumb_status count_tokens(struct npz_reader *r) {
         if (n > most) most = n;
     }
     if (r->n_token > 0) {
-        if (most > 1 && most + 1 >= r->n_token && most <= r->n_token + TRACE_MORE_TOKENS) r->n_token = most;
+        if (most > 1 && most + 1 >= r->n_token && most <= r->n_token + TRACE_MAX_EXTRA_ROWS) r->n_token = most;
         return PLUMB_OK;
     }
     r->n_token = most;
@@ -436,7 +436,7 @@ static plumb_status read_member(struct npz_reader *r, const struct member *m) {
     } else if (is_named(m, "n_prompt")) {
         to = &r->n_prompt;
     } else if (name > 0 && !second) {
-        struct array *arrays = alloc_room(r->arrays, r->n_array, &r->cap, sizeof *arrays);
+        struct array *arrays = alloc_grow(r->arrays, r->n_array, &r->cap, sizeof *arrays);
         if (!arrays) return error_set(r->err, PLUMB_ERROR_MEMORY, "no memory for more than %zu arrays", r->n_array);
         r->arrays = arrays;
         to = &r->arrays[r->n_array];

@@ -79,14 +79,14 @@ struct attention_kernels {
 /* The first step of every variant of weigh.  Scores from n_seen on become -INFINITY.  tail becomes a copy of the scales
  * of the block that n_seen ends in, with zeros from n_seen on: v_scale may hold anything there, and 0 times NaN is not
  * 0. */
-static inline void attention_hide(float *s, size_t n_seen, size_t n, const float *v_scale, float tail[ATTN_BLOCK]) {
+static inline void attention_mask(float *s, size_t n_seen, size_t n, const float *v_scale, float tail[ATTN_BLOCK]) {
     size_t begin = (n_seen - 1) / ATTN_BLOCK * ATTN_BLOCK;
     for (size_t i = n_seen; i < n; i++) s[i] = -INFINITY;
     memset(tail, 0, ATTN_BLOCK * sizeof *tail);
     memcpy(tail, v_scale + begin, (n_seen - begin) * sizeof *tail);
 }
 
-/* Returns the scales of block b, with the tail that attention_hide made. */
+/* Returns the scales of block b, with the tail that attention_mask made. */
 static inline const float *attention_scales(size_t b, size_t n_seen, const float *v_scale,
                                             const float tail[ATTN_BLOCK]) {
     return (b + 1) * ATTN_BLOCK <= n_seen ? v_scale + b * ATTN_BLOCK : tail;

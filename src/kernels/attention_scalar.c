@@ -69,7 +69,7 @@ static float exp2__scalar(float x) {
 static float weigh__scalar(float *s, size_t n_seen, size_t n, const float *v_scale, int16_t *codes, float *d,
                            float *top) {
     float max = -INFINITY, sum[4] = { 0 }, tail[ATTN_BLOCK];
-    attention_hide(s, n_seen, n, v_scale, tail);
+    attention_mask(s, n_seen, n, v_scale, tail);
     for (size_t i = 0; i < n; i++) {
         if (s[i] > max) max = s[i];
     }

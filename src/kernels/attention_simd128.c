@@ -89,7 +89,7 @@ ALWAYS_INLINE struct sums dot_tile(const uint8_t *tile, const uint8_t *end, cons
         sums.low[t] = sums.high[t] = wasm_i32x4_splat(0);
         row[t] = x + t * stride;
     }
-    LOOP_KEPT
+    LOOP_ROLLED
     for (; tile < end; tile += is_wide ? 128 : 64) {
         LOOP_UNROLLED
         for (size_t t = 0; t < n_query; t++) OPAQUE(tile, row[t]);
@@ -208,7 +208,7 @@ static inline v128_t exp2__simd128(v128_t x) {
 static float weigh__simd128(float *s, size_t n_seen, size_t n, const float *v_scale, int16_t *codes, float *d,
                             float *top) {
     float tail[ATTN_BLOCK];
-    attention_hide(s, n_seen, n, v_scale, tail);
+    attention_mask(s, n_seen, n, v_scale, tail);
     v128_t m = wasm_f32x4_splat(-INFINITY), m1 = m, sum = wasm_f32x4_splat(0.0f);
     for (const float *p = s, *end = s + n; p < end; p += 8) {
         m = wasm_f32x4_pmax(m, wasm_v128_load(p));
@@ -223,7 +223,7 @@ static float weigh__simd128(float *s, size_t n_seen, size_t n, const float *v_sc
         float *p = s + b * ATTN_BLOCK;
         const float *scale = attention_scales(b, n_seen, v_scale, tail);
         v128_t lanes = wasm_f32x4_splat(0.0f);
-        LOOP_KEPT   /* unrolled, it takes 2 KB more and is no faster */
+        LOOP_ROLLED   /* unrolled, it takes 2 KB more and is no faster */
         for (const float *end = p + ATTN_BLOCK; p < end; p += 8, scale += 8) {
             LOOP_UNROLLED
             for (size_t i = 0; i < 8; i += 4) {

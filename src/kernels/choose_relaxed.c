@@ -11,17 +11,17 @@
 
 #if defined(HAVE_RELAXED)
 
-/* Each call times every way with one token and with MANY_TOKENS.  A time runs from a tick of the clock to the first
- * tick at least PART_SECONDS later.  Browsers coarsen the clock, most of them to 0.1 ms or less. */
-#define PART_SECONDS 0.5e-3
-/* A clock that does not tick while it is read MAX_LOOKS times, which takes some 5 ms, is too coarse: browsers that
+/* Each call times every candidate with one token and with MANY_TOKENS.  A time runs from a tick of the clock to the first
+ * tick at least MIN_SECONDS later.  Browsers coarsen the clock, most of them to 0.1 ms or less. */
+#define MIN_SECONDS 0.5e-3
+/* A clock that does not tick while it is read MAX_CLOCK_READS times, which takes some 5 ms, is too coarse: browsers that
  * resist fingerprinting have one of 16 or 100 ms. */
-enum { MANY_TOKENS = 16, MAX_WEIGHTS = 1 << 18, MAX_LOOKS = 100000 };
+enum { MANY_TOKENS = 16, MAX_WEIGHTS = 1 << 18, MAX_CLOCK_READS = 100000 };
 /* Both factors are above the error of the measurement. */
 #define RELAXED_FASTER_BY 1.05
-#define NEWS_FASTER_BY 1.05   /* than any call before */
+#define IMPROVED_BY 1.05   /* than any call before */
 
-/* The first KERNELS_WAYS of these are timed; RELAXED_8 is only compared. */
+/* The first KERNELS_CANDIDATES of these are timed; RELAXED_8 is only compared. */
 enum { SIMD128_16, RELAXED_16, RELAXED_8, N_WAY };
 static const struct { enum kernels_isa isa; plumb_precision precision; } kinds[N_WAY] = {
     [SIMD128_16] = { KERNELS_SIMD128, PLUMB_PRECISION_EXACT16 },
@@ -29,59 +29,59 @@ static const struct { enum kernels_isa isa; plumb_precision precision; } kinds[N
     [RELAXED_8] = { KERNELS_RELAXED, PLUMB_PRECISION_FAST8 },
 };
 
-/* One way to compute a product: a kernel table with the scratch it needs. */
-struct way {
+/* One candidate to compute a product: a kernel table with the scratch it needs. */
+struct candidate {
     struct kernels k;
     struct activations a;
     struct panel panel;
     const struct matrix *w;
 };
 
-static bool way_create(struct way *way, enum kernels_isa isa, plumb_precision precision, const struct matrix *w,
+static bool way_create(struct candidate *candidate, enum kernels_isa isa, plumb_precision precision, const struct matrix *w,
                        const float *x) {
     uint64_t bytes = 0;
-    kernels_init(&way->k, isa, precision);
-    way->w = w;
-    if (activations_create(&way->a, w->n_in, MANY_TOKENS, &way->k, &bytes) != PLUMB_OK) return false;
-    way->a.max_code = kernels_max_code(precision, w->type);
-    way->a.n = w->n_in;
-    way->a.x = x;
-    return panel_create(&way->panel, w->n_in, &bytes) == PLUMB_OK;
+    kernels_init(&candidate->k, isa, precision);
+    candidate->w = w;
+    if (activations_create(&candidate->a, w->n_in, MANY_TOKENS, &candidate->k, &bytes) != PLUMB_OK) return false;
+    candidate->a.max_code = kernels_max_code(precision, w->type);
+    candidate->a.n = w->n_in;
+    candidate->a.x = x;
+    return panel_create(&candidate->panel, w->n_in, &bytes) == PLUMB_OK;
 }
 
-static void way_free(struct way *way) {
-    activations_free(&way->a);
-    panel_free(&way->panel);
+static void way_free(struct candidate *candidate) {
+    activations_free(&candidate->a);
+    panel_free(&candidate->panel);
 }
 
-static void multiply(struct way *way, float *y, uint32_t n_token) {
-    way->a.n_token = n_token;
-    matmul(&way->k, NULL, way->w, &y, 1, &way->a, &way->panel);
+static void multiply(struct candidate *candidate, float *y, uint32_t n_token) {
+    candidate->a.n_token = n_token;
+    matmul(&candidate->k, NULL, candidate->w, &y, 1, &candidate->a, &candidate->panel);
 }
 
-/* Returns how many products a way makes in a second, or 0 if the clock is too coarse. */
-static double measure(struct way *way, float *y, uint32_t n_token) {
+/* Returns how many products a candidate makes in a second, or 0 if the clock is too coarse. */
+static double measure(struct candidate *candidate, float *y, uint32_t n_token) {
     double start = clock_seconds(), end = start, n = 0;
-    way->a.quantized = false;
-    for (uint32_t looks = 0; start == end; looks++, start = clock_seconds()) {
-        if (looks == MAX_LOOKS) return 0;
+    candidate->a.quantized = false;
+    for (uint32_t n_read = 0; start == end; n_read++, start = clock_seconds()) {
+        if (n_read == MAX_CLOCK_READS) return 0;
     }
-    while (end < start + PART_SECONDS) {
-        for (uint32_t i = 0; i < 4; i += n_token, n++) multiply(way, y, n_token);
+    while (end < start + MIN_SECONDS) {
+        for (uint32_t i = 0; i < 4; i += n_token, n++) multiply(candidate, y, n_token);
         end = clock_seconds();
     }
     return n / (end - start);
 }
 
-/* Returns whether a relaxed way gives the same bits as SIMD128 at the same precision, with one token and with many. */
-static bool is_right(struct way *way, const float *x, float *y, float *other) {
-    struct way simd128 = { 0 };
-    bool ok = way_create(&simd128, KERNELS_SIMD128, way->k.precision, way->w, x), right = true;
+/* Returns whether a relaxed candidate gives the same bits as SIMD128 at the same precision, with one token and with many. */
+static bool matches_simd128(struct candidate *candidate, const float *x, float *y, float *other) {
+    struct candidate simd128 = { 0 };
+    bool ok = way_create(&simd128, KERNELS_SIMD128, candidate->k.precision, candidate->w, x), right = true;
     for (uint32_t n_token = 1; ok && n_token <= MANY_TOKENS; n_token += MANY_TOKENS - 1) {
-        way->a.quantized = simd128.a.quantized = false;
-        multiply(way, y, n_token);
+        candidate->a.quantized = simd128.a.quantized = false;
+        multiply(candidate, y, n_token);
         multiply(&simd128, other, n_token);
-        right &= memcmp(y, other, (size_t)way->w->n_out * n_token * sizeof *y) == 0;
+        right &= memcmp(y, other, (size_t)candidate->w->n_out * n_token * sizeof *y) == 0;
     }
     way_free(&simd128);
     return right;
@@ -93,24 +93,24 @@ static bool relaxed_is_faster(const struct kernel_speeds *s) {
     return relaxed[0] * relaxed[1] > simd128[0] * simd128[1] * RELAXED_FASTER_BY * RELAXED_FASTER_BY;
 }
 
-/* Times and compares all ways, with w and x, and updates *s.  y and other are scratch for products. */
+/* Times and compares all candidates, with w and x, and updates *s.  y and other are scratch for products. */
 static void measure_ways(struct kernel_speeds *s, const struct matrix *w, const float *x, float *y, float *other) {
-    struct way ways[N_WAY] = { 0 };
-    bool ok = true, news = false, coarse = false;
-    for (int i = 0; i < N_WAY; i++) ok = ok && way_create(&ways[i], kinds[i].isa, kinds[i].precision, w, x);
+    struct candidate candidates[N_WAY] = { 0 };
+    bool ok = true, improved = false, coarse = false;
+    for (int i = 0; i < N_WAY; i++) ok = ok && way_create(&candidates[i], kinds[i].isa, kinds[i].precision, w, x);
     for (int i = 0; ok && i < N_WAY; i++) {
-        for (int many = 0; many < 2 && !coarse && i < KERNELS_WAYS; many++) {
-            double speed = measure(&ways[i], y, many ? MANY_TOKENS : 1);
+        for (int many = 0; many < 2 && !coarse && i < KERNELS_CANDIDATES; many++) {
+            double speed = measure(&candidates[i], y, many ? MANY_TOKENS : 1);
             coarse = speed == 0;
-            news |= speed > NEWS_FASTER_BY * s->of[i][many];
+            improved |= speed > IMPROVED_BY * s->of[i][many];
             if (speed > s->of[i][many]) s->of[i][many] = speed;
         }
-        s->wrong |= kinds[i].isa == KERNELS_RELAXED && !is_right(&ways[i], x, y, other);
+        s->wrong |= kinds[i].isa == KERNELS_RELAXED && !matches_simd128(&candidates[i], x, y, other);
     }
     s->n_call += ok;
     /* Two calls are not enough, because the engine may not have compiled its better version yet. */
-    s->settled = s->wrong || coarse || (s->n_call > 2 && ok && !news);
-    for (int i = 0; i < N_WAY; i++) way_free(&ways[i]);
+    s->settled = s->wrong || coarse || (s->n_call > 2 && ok && !improved);
+    for (int i = 0; i < N_WAY; i++) way_free(&candidates[i]);
 }
 
 void kernels_measure(struct kernel_speeds *s, uint32_t type, uint64_t n_in, uint64_t n_out) {

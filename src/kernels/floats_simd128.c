@@ -33,7 +33,7 @@ ALWAYS_INLINE struct eight widen_f16_small(v128_t h) {
 
 ALWAYS_INLINE struct eight widen_f16(v128_t h) {
     struct eight w = widen_f16_small(h);
-    v128_t scale = wasm_f32x4_splat(F16_SMALL);
+    v128_t scale = wasm_f32x4_splat(F16_FACTOR);
     return (struct eight) { wasm_f32x4_mul(w.low, scale), wasm_f32x4_mul(w.high, scale) };
 }
 
@@ -70,7 +70,7 @@ static void dot_F16__simd128(float y[TILE_ROWS], const uint8_t *rows, const stru
     const float *x = a->x;
     /* The factor goes into x.  That saves a sixth of the work and does not change any rounding.  But if an |x| is 2^16
      * or more, it becomes infinite, and no sum is finite. */
-    dot_halves(y, rows, x, a->n, widen_f16_small, F16_SMALL);
+    dot_halves(y, rows, x, a->n, widen_f16_small, F16_FACTOR);
     if (y[0] - y[0] != 0.0f) dot_f16_large(y, rows, x, a->n);
 }
 

@@ -63,7 +63,7 @@ plumb_status activations_create(struct activations *a, uint32_t n_max, uint32_t 
         { (void **)&a->bytes, n, 2 },
         { (void **)&a->bytes_even_odd, n_max, 2 },
     };
-    size_t n_wanted = sizeof wanted / sizeof *wanted - (k->wants_bytes ? 0 : 2);
+    size_t n_wanted = sizeof wanted / sizeof *wanted - (k->needs_bytes ? 0 : 2);
     plumb_status status = allocate(wanted, n_wanted, bytes);
     if (status != PLUMB_OK) activations_free(a);
     return status;

@@ -116,7 +116,7 @@ struct kernels {
     const char *name;           /* "scalar", "simd128" ("sse41" natively), "relaxed" */
     enum kernels_isa isa;
     plumb_precision precision;  /* EXACT16 or FAST8 */
-    bool wants_bytes;           /* activations need bytes, which the kernels of `bytes` below read */
+    bool needs_bytes;           /* activations need bytes, which the kernels of `bytes` below read */
     /* Indexed by quant_type.  If dot is NULL, one token is multiplied with a panel too.  If unpack is NULL, portable
      * code unpacks the panel. */
     kernel_dot *dot[QUANT_TYPE_COUNT];
@@ -135,7 +135,7 @@ struct kernels {
     kernel_panel_dot_x4 *float_dot_x4;
     /* Kernels that read activations.bytes: [0] if max_code is MAX_CODE_8, [1] if it is MAX_CODE_16.  Where dot is NULL,
      * the one above is called.  panel_dot and panel_dot_x4 are for panels with in_bytes, which only the unpackers of
-     * tables with wants_bytes make. */
+     * tables with needs_bytes make. */
     struct {
         kernel_dot *dot[QUANT_TYPE_COUNT];
         kernel_panel_dot *panel_dot;
@@ -180,9 +180,9 @@ int32_t kernels_max_code(plumb_precision precision, uint32_t type);
 bool kernels_have(uint32_t type);
 /* How many products with a matrix of one shape and type the SIMD128 and the relaxed kernels for 16 bits make in a
  * second. */
-enum { KERNELS_WAYS = 2, KERNELS_CALLS = 6 };
+enum { KERNELS_CANDIDATES = 2, KERNELS_CALLS = 6 };
 struct kernel_speeds {
-    double of[KERNELS_WAYS][2]; /* [SIMD128, relaxed][one token, many tokens]; 0 if not measured */
+    double of[KERNELS_CANDIDATES][2]; /* [SIMD128, relaxed][one token, many tokens]; 0 if not measured */
     bool wrong;                 /* a relaxed product differed from SIMD128's */
     bool settled;               /* wrong, or the clock is too coarse, or the third call or a later one found nothing
                                  * faster */

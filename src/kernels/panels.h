@@ -5,7 +5,7 @@
  *   store_4(to, CODES, words, k, j, bias, even_odd)        stores four codes of each of the 8 rows
  *   DOT(dots, w, x)                 dots += w times x, in each 32-bit lane
  *   first_sum(panel, isum)          returns the first value of the sums of a group
- *   GROUP_LOOP                      LOOP_UNROLLED or LOOP_KEPT, for the loop over the codes of a group with 4 tokens
+ *   GROUP_LOOP                      LOOP_UNROLLED or LOOP_ROLLED, for the loop over the codes of a group with 4 tokens
  */
 #ifndef PLUMB_KERNELS_PANELS_H
 #define PLUMB_KERNELS_PANELS_H
@@ -15,11 +15,11 @@
 /* ---- from tiles -------------------------------------------------------------------------------------------------- */
 
 ALWAYS_INLINE void block_unpack(const struct block *b, struct panel *p, const uint8_t *rows) {
-    const v128_t back = wasm_f32x4_splat(F16_SMALL);
+    const v128_t back = wasm_f32x4_splat(F16_FACTOR);
     code *to = panel_codes(p);
     float *scales = p->scales, *mins = p->mins;
     for (const uint8_t *w = rows, *end = rows + p->n / 32 * b->bytes; w < end; w += b->bytes) {
-        LOOP_KEPT
+        LOOP_ROLLED
         for (uint32_t j = 0; j < 8; j++, to += 32) {
             store_4(to, b->codes, w + b->words, 0, j, b->bias, b->even_odd);
         }
@@ -52,7 +52,7 @@ ALWAYS_INLINE void superblock_unpack(const struct superblock *b, struct panel *p
             for (uint32_t k = 0; k < b->period; k++) {
                 for (uint32_t j = 0; j < 8; j += b->group / 4) {
                     const uint8_t *words_j = words + b->four * j;
-                    LOOP_KEPT
+                    LOOP_ROLLED
                     for (uint32_t i = 0; i < b->group / 4; i++, to += 32) {
                         store_4(to, b->codes, words_j, k, i, b->bias, false);
                     }
@@ -149,7 +149,7 @@ ALWAYS_INLINE void panel_dot_x4(float *y, size_t stride, const struct panel *p, 
     const int32_t *isum = (group == 32 ? a->isum32 : a->isum16) + t * n_sum;
     v128_t zero = wasm_i32x4_splat(0), f00 = zero, f01 = zero, f02 = zero, f03 = zero;
     v128_t f10 = zero, f11 = zero, f12 = zero, f13 = zero;
-    volatile v128_t unread[2];
+    volatile v128_t sink[2];
     for (size_t i = 0; i < p->n; i += group, scales += 8, isum++) {
         v128_t a00 = first_sum(p, isum), a01 = first_sum(p, isum + n_sum);
         v128_t a02 = first_sum(p, isum + 2 * n_sum), a03 = first_sum(p, isum + 3 * n_sum);
@@ -165,10 +165,10 @@ ALWAYS_INLINE void panel_dot_x4(float *y, size_t stride, const struct panel *p, 
             q1 += LANES;
             q2 += LANES;
             q3 += LANES;
-            IN_ORDER_STORED(unread, a00, a10);
-            IN_ORDER_STORED(unread, a01, a11);
-            IN_ORDER_STORED(unread, a02, a12);
-            IN_ORDER_STORED(unread, a03, a13);
+            IN_ORDER_STORED(sink, a00, a10);
+            IN_ORDER_STORED(sink, a01, a11);
+            IN_ORDER_STORED(sink, a02, a12);
+            IN_ORDER_STORED(sink, a03, a13);
         }
         v128_t s0 = wasm_v128_load(scales), s1 = wasm_v128_load(scales + 4);
         TILE_SCALE(0);

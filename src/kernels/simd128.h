@@ -9,10 +9,10 @@
 
 /* Pragmas for the loop that follows, which keep it rolled or unroll it completely. */
 #if defined(__clang__)
-#define LOOP_KEPT _Pragma("clang loop unroll(disable)")
+#define LOOP_ROLLED _Pragma("clang loop unroll(disable)")
 #define LOOP_UNROLLED _Pragma("clang loop unroll(full)")
 #else
-#define LOOP_KEPT _Pragma("GCC unroll 1")
+#define LOOP_ROLLED _Pragma("GCC unroll 1")
 #define LOOP_UNROLLED _Pragma("GCC unroll 16")
 #endif
 
@@ -21,7 +21,7 @@
 #define OPAQUE(p, q) __asm__ volatile("" : "+r"(p), "+r"(q))
 /* Hides the value of a constant.  It then keeps a register for a whole loop; otherwise V8 computes it again in each
  * iteration, with three instructions. */
-#define KEPT(v) __asm__("" : VECTOR_CONSTRAINT(v))
+#define IN_REGISTER(v) __asm__("" : VECTOR_CONSTRAINT(v))
 /* Computes these vectors before anything that follows.  Otherwise LLVM orders the products by the sum they belong to,
  * so that operands shared by several sums live long and are spilled. */
 #define IN_ORDER(a, b) __asm__ volatile("" : VECTOR_CONSTRAINT(a), VECTOR_CONSTRAINT(b))
@@ -29,16 +29,16 @@
 /* As IN_ORDER, for engines that reorder values unless they are stored: the V8 of Node 20 and Cranelift.  Without the
  * stores, Q8_0 decodes a fifth slower there, and prefill is a third slower.  Both engines run modules without relaxed
  * SIMD.  Modules with it do not store in inner loops, because later versions of V8 keep the order, and a store can make
- * the loop of panel_dot_x4 half as fast.  unread: a volatile v128_t[2] on the stack, so that no other thread shares its
+ * the loop of panel_dot_x4 half as fast.  sink: a volatile v128_t[2] on the stack, so that no other thread shares its
  * cache line. */
 #if defined(__wasm_relaxed_simd__)
-#define IN_ORDER_STORED(unread, a, b)                                                     \
+#define IN_ORDER_STORED(sink, a, b)                                                     \
     do {                                                                                  \
-        (void)(unread);                                                                   \
+        (void)(sink);                                                                   \
         IN_ORDER(a, b);                                                                   \
     } while (0)
 #else
-#define IN_ORDER_STORED(unread, a, b) ((void)(unread), (unread)[0] = (a), (unread)[1] = (b))
+#define IN_ORDER_STORED(sink, a, b) ((void)(sink), (sink)[0] = (a), (sink)[1] = (b))
 #endif
 
 /* How an engine treats bytes above 127 in the second operand of a relaxed dot, which the specification leaves open: as

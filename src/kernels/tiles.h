@@ -5,10 +5,10 @@
  *   typedef ... code                 the code of an activation, and in panels.h of a weight
  *   codes_of(activations, even_odd)  returns (n_token, n) code.  even_odd selects the bytes in even-odd order, of one
  *                                    token; 16-bit codes are always in that order
- *   in_order(dots, unread)           computes dots before anything that follows; it may store them to unread
+ *   in_order(dots, sink)           computes dots before anything that follows; it may store them to sink
  *   N_DOT, total(dots, half)         the number of sums in dots, and the dots of rows 4 half .. 4 half + 3 they make
  *   dot_4(dots, CODES, words, k, j, q)         dots += four codes times the activations at q
- *   dot_group(dots, CODES, words, q, unread)   dots += all codes of a group times the activations at q.  Returns false
+ *   dot_group(dots, CODES, words, q, sink)   dots += all codes of a group times the activations at q.  Returns false
  *                                              and does nothing if dot_4 is as good.  Defined here for bytes
  *                                              (BYTES_ARE_MULTIPLIED)
  *
@@ -27,8 +27,8 @@ ALWAYS_INLINE void begin_with(v128_t dots[N_DOT], v128_t v) {
 
 #if defined(BYTES_ARE_MULTIPLIED)
 ALWAYS_INLINE bool dot_group(v128_t dots[N_DOT], tile_codes *codes, const uint8_t *words, const code *q,
-                             volatile v128_t unread[2]) {
-    (void)dots, (void)codes, (void)words, (void)q, (void)unread;
+                             volatile v128_t sink[2]) {
+    (void)dots, (void)codes, (void)words, (void)q, (void)sink;
     return false;
 }
 #endif
@@ -51,23 +51,23 @@ ALWAYS_INLINE void block_dot(const struct block *b, float y[TILE_ROWS], const ui
     const float *d = a->d, *sum = a->sum32;
     const int32_t *isum = a->isum32;
     v128_t f0 = wasm_f32x4_splat(0.0f), f1 = f0, m0 = f0, m1 = f0;
-    v128_t too_large = wasm_i32x4_splat(-b->bias), back = wasm_f32x4_splat(F16_SMALL);
-    volatile v128_t unread[2];
-    KEPT(too_large);
-    KEPT(back);
+    v128_t too_large = wasm_i32x4_splat(-b->bias), back = wasm_f32x4_splat(F16_FACTOR);
+    volatile v128_t sink[2];
+    IN_REGISTER(too_large);
+    IN_REGISTER(back);
     for (const uint8_t *w = rows, *end = rows + n_block * b->bytes; w < end; w += b->bytes, q += 32) {
         OPAQUE(w, q);
         v128_t bias = wasm_i32x4_splat(0);
         if (b->bias) bias = wasm_i32x4_mul(wasm_v128_load32_splat(isum++), too_large);
         v128_t dots[N_DOT];
         begin_with(dots, bias);
-        bool done = dot_group(dots, b->codes, w + b->words, q, unread);
+        bool done = dot_group(dots, b->codes, w + b->words, q, sink);
         /* j and j + 4 together: in types with nibbles, they are the low and the high ones of the same word. */
         LOOP_UNROLLED
         for (uint32_t j = 0; !done && j < 4; j++) {
             dot_4(dots, b->codes, w + b->words, 0, j, q + 4 * j);
             dot_4(dots, b->codes, w + b->words, 0, j + 4, q + 4 * j + 16);
-            in_order(dots, unread);
+            in_order(dots, sink);
         }
         v128_t dq = wasm_f32x4_mul(wasm_v128_load32_splat(d++), back);
         if (b->has_min) {
@@ -112,7 +112,7 @@ struct superblock {
     uint32_t four;         /* stride of the words, in bytes per four weights */
     int16_t bias;          /* what the codes are too large by */
     bool has_min;
-    uint8_t shift_of_odd;  /* in odd groups of 32 weights, codes are shifted to the left by this many bits */
+    uint8_t odd_shift;  /* in odd groups of 32 weights, codes are shifted to the left by this many bits */
 };
 
 ALWAYS_INLINE void superblock_dot(const struct superblock *b, float y[TILE_ROWS], const uint8_t *rows,
@@ -123,8 +123,8 @@ ALWAYS_INLINE void superblock_dot(const struct superblock *b, float y[TILE_ROWS]
     const int16_t *sum_q = sums->q;
     const int32_t *isum = b->group == 32 ? a->isum32 : a->isum16;
     v128_t f0 = wasm_f32x4_splat(0.0f), f1 = f0, less[2] = { f0, f0 }, too_large = wasm_i32x4_splat(-b->bias);
-    volatile v128_t unread[2];
-    KEPT(too_large);
+    volatile v128_t sink[2];
+    IN_REGISTER(too_large);
     for (const uint8_t *w = rows, *end = rows + a->n / 256 * b->bytes; w < end; w += b->bytes) {
         float scales[16 * TILE_ROWS], mins[TILE_ROWS];
         int16_t min_codes[16 * TILE_ROWS];
@@ -137,7 +137,7 @@ ALWAYS_INLINE void superblock_dot(const struct superblock *b, float y[TILE_ROWS]
             LOOP_UNROLLED
             for (uint32_t k = 0; k < b->period; k++) {
                 v128_t dq = wasm_v128_load32_splat(d++);
-                LOOP_KEPT
+                LOOP_ROLLED
                 for (uint32_t j = 0; j < 8; j += b->group / 4, scale += 8) {
                     const uint8_t *words_j = words + b->four * j;
                     OPAQUE(words_j, q);
@@ -148,18 +148,18 @@ ALWAYS_INLINE void superblock_dot(const struct superblock *b, float y[TILE_ROWS]
                     begin_with(dots, bias);
                     /* Each offset from q is used once: if V8 sees one twice, it keeps the address on the stack. */
                     uint32_t at = b->group == 32 ? 32 * k : 0;
-                    uint32_t n = dot_group(dots, b->codes, words_j, q + at, unread) ? 0 : b->group / 4;
+                    uint32_t n = dot_group(dots, b->codes, words_j, q + at, sink) ? 0 : b->group / 4;
                     LOOP_UNROLLED
                     for (uint32_t i = 0; i < n; i++) {
                         dot_4(dots, b->codes, words_j, k, i, q + at + 4 * i);
-                        if (i % 2) in_order(dots, unread);
+                        if (i % 2) in_order(dots, sink);
                     }
-                    uint32_t shift = k % 2 * b->shift_of_odd;
+                    uint32_t shift = k % 2 * b->odd_shift;
                     f0 = add_dots(f0, wasm_i32x4_shr(total(dots, 0), shift), wasm_v128_load(scale), dq);
                     f1 = add_dots(f1, wasm_i32x4_shr(total(dots, 1), shift), wasm_v128_load(scale + 4), dq);
                     if (b->group < 32) q += b->group;
                     /* Otherwise the operands of the next group, and words that it shares, stay live and are spilled. */
-                    unread[0] = f0;
+                    sink[0] = f0;
                     IN_ORDER(f0, f1);
                 }
             }
@@ -176,7 +176,7 @@ static const struct superblock q4_K = {
 };
 static const struct superblock q4_K_unshifted = {
     .codes = q4_K_unshifted_codes, .scales = q4_K_scales, .bytes = 1152, .words = 128, .period = 2, .step = 256,
-    .group = 32, .four = 32, .has_min = true, .shift_of_odd = 4,
+    .group = 32, .four = 32, .has_min = true, .odd_shift = 4,
 };
 static const struct superblock q5_K = {
     .codes = q5_codes, .scales = q4_K_scales, .bytes = 1408, .words = 128, .period = 1, .step = 160, .group = 32,

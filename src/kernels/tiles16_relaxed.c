@@ -39,10 +39,10 @@ ALWAYS_INLINE void dot_4(v128_t dots[N_DOT], tile_codes *codes, const uint8_t *w
 
 ALWAYS_INLINE v128_t both(v128_t high, v128_t low) { return wasm_i32x4_add(wasm_i32x4_shl(high, 8), low); }
 ALWAYS_INLINE v128_t total(const v128_t dots[N_DOT], uint32_t half) { return both(dots[half], dots[2 + half]); }
-ALWAYS_INLINE void in_order(v128_t dots[N_DOT], volatile v128_t unread[2]) {
+ALWAYS_INLINE void in_order(v128_t dots[N_DOT], volatile v128_t sink[2]) {
     IN_ORDER(dots[0], dots[1]);
     IN_ORDER(dots[2], dots[3]);
-    (void)unread;
+    (void)sink;
 }
 
 #include "kernels/tiles.h"

@@ -38,9 +38,9 @@ ALWAYS_INLINE void dot_4(v128_t dots[N_DOT], tile_codes *codes, const uint8_t *w
 }
 
 ALWAYS_INLINE v128_t total(const v128_t dots[N_DOT], uint32_t half) { return dots[half]; }
-ALWAYS_INLINE void in_order(v128_t dots[N_DOT], volatile v128_t unread[2]) {
+ALWAYS_INLINE void in_order(v128_t dots[N_DOT], volatile v128_t sink[2]) {
     IN_ORDER(dots[0], dots[1]);
-    (void)unread;
+    (void)sink;
 }
 
 /* Does not subtract the bias: first_sum does. */
@@ -59,7 +59,7 @@ ALWAYS_INLINE v128_t first_sum(const struct panel *p, const int32_t *isum) {
     return wasm_i32x4_mul(wasm_v128_load32_splat(isum), wasm_i32x4_splat(-p->bias));
 }
 
-#define GROUP_LOOP LOOP_KEPT
+#define GROUP_LOOP LOOP_ROLLED
 #include "kernels/panels.h"
 
 /* ---- the types --------------------------------------------------------------------------------------------------- */
@@ -83,8 +83,8 @@ UNPACK(QUANT_Q8_0, block, q8_0_signed)
 /* Returns 4 * x * w by a relaxed dot of vectors that the compiler does not know. */
 static __attribute__((noinline)) int32_t dot__relaxed8(int x, int w) {
     v128_t a = wasm_i8x16_splat((int8_t)x), b = wasm_i8x16_splat((int8_t)w), sum = wasm_i32x4_splat(0);
-    KEPT(a);
-    KEPT(b);
+    IN_REGISTER(a);
+    IN_REGISTER(b);
     DOT(sum, b, a);
     return wasm_i32x4_extract_lane(sum, 0);
 }
@@ -119,7 +119,7 @@ void kernels_fill_relaxed8(struct kernels *k) {
     RELAXED_TYPES(FILL_DOT)
     k->name = "relaxed";
     k->isa = KERNELS_RELAXED;
-    k->wants_bytes = true;
+    k->needs_bytes = true;
     k->bytes[0].panel_dot = bytes_dot__relaxed8;
     k->bytes[0].panel_dot_x4 = bytes_dot_x4__relaxed8;
 }

@@ -16,7 +16,7 @@ ALWAYS_INLINE v128_t odd_bytes(v128_t v) { return wasm_u16x8_shr(v, 8); }
 
 /* Convert the f16 of four superblocks to f32, exactly: from the bits that f16_small returns, or from the low or the
  * high 16 bits of each lane. */
-ALWAYS_INLINE v128_t half_f32(v128_t small) { return wasm_f32x4_mul(small, wasm_f32x4_splat(SUPERBLOCK_F16_SMALL)); }
+ALWAYS_INLINE v128_t half_f32(v128_t small) { return wasm_f32x4_mul(small, wasm_f32x4_splat(SUPERBLOCK_F16_FACTOR)); }
 ALWAYS_INLINE v128_t low_half_f32(v128_t h) { return half_f32(f16_small_low(h)); }
 ALWAYS_INLINE v128_t high_half_f32(v128_t h) { return half_f32(f16_small_high(h)); }
 
@@ -68,7 +68,7 @@ void q6_K_scales(float *scales, int16_t *min_codes, float *mins, const uint8_t *
     (void)min_codes, (void)mins;
     for (uint32_t half = 0; half < 2; half++, scales += 4) {
         v128_t d = odd_halves(tile, half);
-        LOOP_KEPT
+        LOOP_ROLLED
         for (uint32_t i = 0; i < 4; i++) {
             store_products_signed(scales + 32 * i, d, word(tile + 16 + 16 * half, 48 + i));
         }
@@ -81,7 +81,7 @@ void q2_K_scales(float *scales, int16_t *min_codes, float *mins, const uint8_t *
     for (const uint8_t *end = tile + 32; tile < end; tile += 16, scales += 4, min_codes += 8, mins += 4) {
         v128_t dm = word(tile, 20), d = low_half_f32(dm);
         wasm_v128_store(mins, high_half_f32(dm));
-        LOOP_KEPT
+        LOOP_ROLLED
         for (uint32_t i = 0; i < 4; i++) {
             store_products(scales + 32 * i, d, bits(word(tile, i), 0, 15));
             store_min_codes(min_codes + 4 * TILE_ROWS * i, bits(word(tile, i), 4, 15));
@@ -95,7 +95,7 @@ void q3_K_scales(float *scales, int16_t *min_codes, float *mins, const uint8_t *
     for (uint32_t half = 0; half < 2; half++, scales += 4) {
         v128_t d = odd_halves(tile, half);
         const uint8_t *words = tile + 16 + 16 * half;
-        LOOP_KEPT
+        LOOP_ROLLED
         for (uint32_t i = 0; i < 4; i++) {
             v128_t high = wasm_i16x8_shl(bits(word(words, 26), i * 2, 3), 4);
             v128_t sc = wasm_v128_or(bits(word(words, 24 + i % 2), i / 2 * 4, 15), high);
@@ -110,7 +110,7 @@ void iq4_xs_scales(float *scales, int16_t *min_codes, float *mins, const uint8_t
     const v128_t three = wasm_i32x4_splat(3), fifteen = wasm_i32x4_splat(15);
     for (const uint8_t *end = tile + 32; tile < end; tile += 16, scales += 4) {
         v128_t d = low_half_f32(word(tile, 0));
-        LOOP_KEPT
+        LOOP_ROLLED
         for (uint32_t i = 0; i < 8; i++) {
             v128_t low = wasm_v128_and(wasm_u32x4_shr(word(tile, 1), i * 4), fifteen);
             v128_t high = wasm_i32x4_shl(wasm_v128_and(wasm_u32x4_shr(word(tile, 0), 16 + i * 2), three), 4);
@@ -143,18 +143,18 @@ ALWAYS_INLINE void dot_4(v128_t dots[N_DOT], tile_codes *codes, const uint8_t *w
 }
 
 ALWAYS_INLINE v128_t total(const v128_t dots[N_DOT], uint32_t half) { return dots[half]; }
-ALWAYS_INLINE void in_order(v128_t dots[N_DOT], volatile v128_t unread[2]) {
-    IN_ORDER_STORED(unread, dots[0], dots[1]);
+ALWAYS_INLINE void in_order(v128_t dots[N_DOT], volatile v128_t sink[2]) {
+    IN_ORDER_STORED(sink, dots[0], dots[1]);
 }
 
 /* Nibbles are masked in place by two masks, in the word and in the word shifted by 4 bits: 5 instructions for four
  * nibbles instead of 7.  Those in odd bytes are 256x too large, so they have sums of their own, which are divided at
  * the end.  That is exact, because 16 products of 15 * 256 and MAX_CODE_16 fit in 32 bits. */
-ALWAYS_INLINE void dot_nibbles(v128_t dots[N_DOT], const uint8_t *words, const code *q, volatile v128_t unread[2]) {
+ALWAYS_INLINE void dot_nibbles(v128_t dots[N_DOT], const uint8_t *words, const code *q, volatile v128_t sink[2]) {
     v128_t high[2] = { wasm_i32x4_splat(0), wasm_i32x4_splat(0) };
     v128_t even = wasm_i16x8_splat(15), odd = wasm_i16x8_splat(15 << 8);
-    KEPT(even);
-    KEPT(odd);
+    IN_REGISTER(even);
+    IN_REGISTER(odd);
     LOOP_UNROLLED
     for (uint32_t j = 0; j < 4; j++) {
         v128_t x_even = wasm_v128_load32_splat(q + 4 * j), x_odd = wasm_v128_load32_splat(q + 4 * j + 2);
@@ -166,8 +166,8 @@ ALWAYS_INLINE void dot_nibbles(v128_t dots[N_DOT], const uint8_t *words, const c
             DOT(high[half], wasm_v128_and(c, odd), x_odd);
             DOT(high[half], wasm_v128_and(c16, odd), x_odd16);
         }
-        IN_ORDER_STORED(unread, dots[0], dots[1]);
-        IN_ORDER_STORED(unread, high[0], high[1]);
+        IN_ORDER_STORED(sink, dots[0], dots[1]);
+        IN_ORDER_STORED(sink, high[0], high[1]);
     }
     for (uint32_t half = 0; half < 2; half++) dots[half] = wasm_i32x4_add(dots[half], wasm_i32x4_shr(high[half], 8));
 }
@@ -175,7 +175,7 @@ ALWAYS_INLINE void dot_nibbles(v128_t dots[N_DOT], const uint8_t *words, const c
 /* Even bytes are masked in place, so their products are 4x too large and are divided at the end.  Odd bytes are shifted
  * down.  The fourth word is assembled from the low two bits of the other three.  This takes 17 instructions for 16
  * codes of 4 rows; nibbles with separate high bits take 25. */
-ALWAYS_INLINE void dot_six_bits(v128_t dots[N_DOT], const uint8_t *words, const code *q, volatile v128_t unread[2]) {
+ALWAYS_INLINE void dot_six_bits(v128_t dots[N_DOT], const uint8_t *words, const code *q, volatile v128_t sink[2]) {
     v128_t zero = wasm_i32x4_splat(0), even4[2] = { zero, zero }, last[2] = { zero, zero };
     LOOP_UNROLLED
     for (uint32_t j = 3; j-- > 0;) {
@@ -186,7 +186,7 @@ ALWAYS_INLINE void dot_six_bits(v128_t dots[N_DOT], const uint8_t *words, const 
             DOT(dots[half], wasm_u16x8_shr(c, 10), x_odd);
             last[half] = wasm_v128_or(wasm_i16x8_shl(last[half], 2), wasm_v128_and(c, wasm_i8x16_splat(3)));
         }
-        IN_ORDER_STORED(unread, dots[0], dots[1]);
+        IN_ORDER_STORED(sink, dots[0], dots[1]);
         IN_ORDER(even4[0], even4[1]);
         IN_ORDER(last[0], last[1]);
     }
@@ -201,7 +201,7 @@ ALWAYS_INLINE void dot_six_bits(v128_t dots[N_DOT], const uint8_t *words, const 
 /* The same for five bits, where even bytes are 8x too large.  The last three words are each assembled from two or three
  * others as soon as these are loaded.  This takes 33 instructions for 32 codes of 4 rows; nibbles with separate high
  * bits take 51. */
-ALWAYS_INLINE void dot_five_bits(v128_t dots[N_DOT], const uint8_t *words, const code *q, volatile v128_t unread[2]) {
+ALWAYS_INLINE void dot_five_bits(v128_t dots[N_DOT], const uint8_t *words, const code *q, volatile v128_t sink[2]) {
     static const uint8_t order[] = { 0, 3, 1, 4, 2 };
     v128_t zero = wasm_i32x4_splat(0), even8[2] = { zero, zero }, c5_c6[2] = { zero, zero }, c7[2] = { zero, zero };
     LOOP_UNROLLED
@@ -221,7 +221,7 @@ ALWAYS_INLINE void dot_five_bits(v128_t dots[N_DOT], const uint8_t *words, const
                 c7[half] = wasm_v128_or(c7[half], third_bit_at(c, j));
             }
         }
-        IN_ORDER_STORED(unread, dots[0], dots[1]);
+        IN_ORDER_STORED(sink, dots[0], dots[1]);
         IN_ORDER(even8[0], even8[1]);
         IN_ORDER(c5_c6[0], c5_c6[1]);
         if (j < 2) continue;
@@ -233,16 +233,16 @@ ALWAYS_INLINE void dot_five_bits(v128_t dots[N_DOT], const uint8_t *words, const
             DOT(dots[half], even_bytes(last[half]), x_even);
             DOT(dots[half], odd_bytes(last[half]), x_odd);
         }
-        IN_ORDER_STORED(unread, dots[0], dots[1]);
+        IN_ORDER_STORED(sink, dots[0], dots[1]);
     }
     for (uint32_t half = 0; half < 2; half++) dots[half] = wasm_i32x4_add(dots[half], wasm_i32x4_shr(even8[half], 3));
 }
 
 ALWAYS_INLINE bool dot_group(v128_t dots[N_DOT], tile_codes *codes, const uint8_t *words, const code *q,
-                             volatile v128_t unread[2]) {
-    if (codes == q4_codes) dot_nibbles(dots, words, q, unread);
-    else if (codes == q5_codes) dot_five_bits(dots, words, q, unread);
-    else if (codes == q6_K_codes) dot_six_bits(dots, words, q, unread);
+                             volatile v128_t sink[2]) {
+    if (codes == q4_codes) dot_nibbles(dots, words, q, sink);
+    else if (codes == q5_codes) dot_five_bits(dots, words, q, sink);
+    else if (codes == q6_K_codes) dot_six_bits(dots, words, q, sink);
     else return false;
     return true;
 }
@@ -298,11 +298,11 @@ DOT_AND_UNPACK(superblock, iq4_xs)
 
 /* dots (2) = the dots of 32 weights, which are the low (k = 0) or the high nibbles (k = 1) of 8 words. */
 ALWAYS_INLINE void q4_K_group(v128_t dots[2], const uint8_t *words, uint32_t k, const int16_t *q,
-                              volatile v128_t unread[2]) {
+                              volatile v128_t sink[2]) {
     v128_t even[2] = { wasm_i32x4_splat(0), wasm_i32x4_splat(0) }, odd[2] = { even[0], even[0] };
     v128_t even_nibble = wasm_i16x8_splat(k == 0 ? 15 : 15 << 4), odd_nibble = wasm_i16x8_splat(15 << 8);
-    KEPT(even_nibble);
-    KEPT(odd_nibble);
+    IN_REGISTER(even_nibble);
+    IN_REGISTER(odd_nibble);
     LOOP_UNROLLED
     for (uint32_t j = 0; j < 8; j++, q += 4) {
         v128_t x_even = wasm_v128_load32_splat(q), x_odd = wasm_v128_load32_splat(q + 2);
@@ -312,8 +312,8 @@ ALWAYS_INLINE void q4_K_group(v128_t dots[2], const uint8_t *words, uint32_t k, 
             DOT(odd[half], k == 0 ? wasm_v128_and(c, odd_nibble) : wasm_u16x8_shr(c, 12), x_odd);
         }
         if (j % 2 == 0) continue;
-        IN_ORDER_STORED(unread, even[0], even[1]);
-        IN_ORDER_STORED(unread, odd[0], odd[1]);
+        IN_ORDER_STORED(sink, even[0], even[1]);
+        IN_ORDER_STORED(sink, odd[0], odd[1]);
     }
     for (uint32_t half = 0; half < 2; half++) {
         dots[half] = k == 0 ? wasm_i32x4_add(even[half], wasm_i32x4_shr(odd[half], 8))
@@ -326,7 +326,7 @@ static void q4_K_dot__simd128(float y[TILE_ROWS], const uint8_t *rows, const str
     const float *d = a->d, *sum_d = a->sums32.d;
     const int16_t *sum_q = a->sums32.q;
     v128_t f0 = wasm_f32x4_splat(0.0f), f1 = f0, less[2] = { f0, f0 };
-    volatile v128_t unread[2];
+    volatile v128_t sink[2];
     for (const uint8_t *w = rows, *end = rows + a->n / 256 * q4_K.bytes; w < end;) {
         float scales[8 * TILE_ROWS], mins[TILE_ROWS];
         int16_t min_codes[8 * TILE_ROWS];
@@ -334,18 +334,18 @@ static void q4_K_dot__simd128(float y[TILE_ROWS], const uint8_t *rows, const str
         add_mins(less, min_codes, mins, sum_q, sum_d++, 8);
         sum_q += 8;
         w += q4_K.words;
-        LOOP_KEPT
+        LOOP_ROLLED
         for (const float *scale = scales; scale < scales + 8 * TILE_ROWS; w += q4_K.step) {
             OPAQUE(scale, d);
             LOOP_UNROLLED
             for (uint32_t k = 0; k < 2; k++) {
                 OPAQUE(w, q);
                 v128_t dots[2];
-                q4_K_group(dots, w, k, q + 32 * k, unread);
+                q4_K_group(dots, w, k, q + 32 * k, sink);
                 v128_t dq = wasm_v128_load32_splat(d + k);
                 f0 = add_dots(f0, dots[0], wasm_v128_load(scale + 8 * k), dq);
                 f1 = add_dots(f1, dots[1], wasm_v128_load(scale + 8 * k + 4), dq);
-                unread[0] = f0;
+                sink[0] = f0;
                 IN_ORDER(f0, f1);
             }
             q += 64;
@@ -375,9 +375,9 @@ static void q8_0_dot__simd128(float y[TILE_ROWS], const uint8_t *rows, const str
     size_t n_block = a->n / 32;
     const int16_t *q = a->q;
     const float *d = a->d;
-    v128_t f0 = wasm_f32x4_splat(0.0f), f1 = f0, back = wasm_f32x4_splat(F16_SMALL);
-    volatile v128_t unread[2];
-    KEPT(back);
+    v128_t f0 = wasm_f32x4_splat(0.0f), f1 = f0, back = wasm_f32x4_splat(F16_FACTOR);
+    volatile v128_t sink[2];
+    IN_REGISTER(back);
     for (const uint8_t *w = rows, *end = rows + n_block * Q8_BYTES; w < end; w += Q8_BYTES, q += 32) {
         OPAQUE(w, q);
         v128_t dots[4] = { wasm_i32x4_splat(0), wasm_i32x4_splat(0), wasm_i32x4_splat(0), wasm_i32x4_splat(0) };
@@ -387,8 +387,8 @@ static void q8_0_dot__simd128(float y[TILE_ROWS], const uint8_t *rows, const str
             const uint8_t *four = w + Q8_WORDS + 32 * j;
             LOOP_UNROLLED
             for (uint32_t i = 0; i < 4; i++) DOT(dots[i], wasm_i16x8_load8x8(four + 8 * i), x);
-            IN_ORDER_STORED(unread, dots[0], dots[1]);
-            IN_ORDER_STORED(unread, dots[2], dots[3]);
+            IN_ORDER_STORED(sink, dots[0], dots[1]);
+            IN_ORDER_STORED(sink, dots[2], dots[3]);
         }
         v128_t h = wasm_v128_load(w), dq = wasm_f32x4_mul(wasm_v128_load32_splat(d++), back);
         f0 = add_dots(f0, add_pairs(dots[0], dots[1]), f16_small(wasm_i32x4_extend_low_i16x8(h)), dq);
@@ -399,11 +399,11 @@ static void q8_0_dot__simd128(float y[TILE_ROWS], const uint8_t *rows, const str
 }
 
 static void q8_0_unpack__simd128(struct panel *p, const uint8_t *rows) {
-    const v128_t back = wasm_f32x4_splat(F16_SMALL);
+    const v128_t back = wasm_f32x4_splat(F16_FACTOR);
     int16_t *pairs = p->pairs;
     float *scales = p->scales;
     for (const uint8_t *w = rows, *end = rows + p->n / 32 * Q8_BYTES; w < end; w += Q8_BYTES, scales += 8) {
-        LOOP_KEPT
+        LOOP_ROLLED
         for (const uint8_t *four = w + Q8_WORDS, *last = w + Q8_BYTES; four < last; four += 16, pairs += 8) {
             v128_t rows01 = wasm_i16x8_load8x8(four), rows23 = wasm_i16x8_load8x8(four + 8);
             wasm_v128_store(pairs, wasm_i32x4_shuffle(rows01, rows23, 0, 2, 4, 6));

@@ -19,12 +19,12 @@
 typedef v128_t tile_codes(const uint8_t *words, uint32_t k, uint32_t j);
 typedef void tile_scales(float *scales, int16_t *min_codes, float *mins, const uint8_t *tile);
 
-/* A mask for 16 bytes.  It is KEPT where bytes are multiplied.  Where they are widened to 16 bits it is not, because
+/* A mask for 16 bytes.  It is IN_REGISTER where bytes are multiplied.  Where they are widened to 16 bits it is not, because
  * the compiler then merges it with the mask that widens. */
 ALWAYS_INLINE v128_t byte_mask(int8_t mask) {
     v128_t m = wasm_i8x16_splat(mask);
 #if defined(BYTES_ARE_MULTIPLIED)
-    KEPT(m);
+    IN_REGISTER(m);
 #endif
     return m;
 }
@@ -42,10 +42,10 @@ ALWAYS_INLINE v128_t word(const uint8_t *words, size_t j) { return wasm_v128_loa
  * tile: they become normal f32 times 2^-102.
  * f16_small takes them as four sign-extended i32, f16_small_low and f16_small_high from the low and the high 16 bits of
  * four lanes. */
-#define SUPERBLOCK_F16_SMALL (F16_SMALL / (1 << REPACK_MORE_BIAS))
+#define SUPERBLOCK_F16_FACTOR (F16_FACTOR / (1 << REPACK_EXTRA_BIAS))
 ALWAYS_INLINE v128_t f16_bits(v128_t h) {
     v128_t m = wasm_i32x4_splat((int32_t)0x8fffe000);
-    KEPT(m);
+    IN_REGISTER(m);
     return wasm_v128_and(h, m);
 }
 ALWAYS_INLINE v128_t f16_small(v128_t h) { return f16_bits(wasm_i32x4_shl(h, 13)); }

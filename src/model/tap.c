@@ -34,10 +34,7 @@ const struct tap_spec *tap_spec(enum tap_id id) {
 uint32_t tap_inputs(enum tap_id id) {
     const struct tap_spec *spec = tap_spec(id);
     uint32_t set = 0;
-    for (uint32_t i = 0; i < spec->n_input; i++) {
-        set |= 1u << spec->inputs[i];
-        if (spec->inputs[i] == TAP_L_OUT && spec->in_layer) set |= 1u << TAP_EMBD;
-    }
+    for (uint32_t i = 0; i < spec->n_input; i++) set |= 1u << spec->inputs[i];
     return set;
 }
 

@@ -36,7 +36,7 @@ struct tap_spec {
 
 const struct tap_spec *tap_spec(enum tap_id id);
 
-/* The taps of inputs as a set of ids, bit by bit, with the embedding beside an l_out of the layer before. */
+/* The taps of inputs as a set of ids, bit by bit. */
 uint32_t tap_inputs(enum tap_id id);
 /* Those of a set that belong to the same layer as the tap which is computed from them; the others belong to the layer
  * before. */

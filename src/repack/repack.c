@@ -9,14 +9,14 @@
 struct pack {
     uint8_t n_half;     /* number of f16: d, and m or dmin right after it; 0 for a type without blocks to pack */
     uint8_t d;          /* offset of d in the block */
-    enum { NO_WORD, EVEN_ODD, FIVE_BITS, FIVE_BITS_K, SIX_BITS } changed;
+    enum { UNCHANGED, EVEN_ODD, FIVE_BITS, FIVE_BITS_K, SIX_BITS } changed;
 };
 
 static const struct pack table[QUANT_TYPE_COUNT] = {
-    [QUANT_Q4_0] = { 1, 0, NO_WORD },     [QUANT_Q4_1] = { 2, 0, NO_WORD },    [QUANT_Q5_0] = { 1, 0, FIVE_BITS },
-    [QUANT_Q5_1] = { 2, 0, FIVE_BITS },   [QUANT_Q8_0] = { 1, 0, EVEN_ODD },    [QUANT_Q4_K] = { 2, 0, NO_WORD },
-    [QUANT_Q5_K] = { 2, 0, FIVE_BITS_K }, [QUANT_Q6_K] = { 1, 208, SIX_BITS }, [QUANT_Q2_K] = { 2, 80, NO_WORD },
-    [QUANT_Q3_K] = { 1, 108, NO_WORD },   [QUANT_IQ4_NL] = { 1, 0, NO_WORD },  [QUANT_IQ4_XS] = { 1, 0, NO_WORD },
+    [QUANT_Q4_0] = { 1, 0, UNCHANGED },     [QUANT_Q4_1] = { 2, 0, UNCHANGED },    [QUANT_Q5_0] = { 1, 0, FIVE_BITS },
+    [QUANT_Q5_1] = { 2, 0, FIVE_BITS },   [QUANT_Q8_0] = { 1, 0, EVEN_ODD },    [QUANT_Q4_K] = { 2, 0, UNCHANGED },
+    [QUANT_Q5_K] = { 2, 0, FIVE_BITS_K }, [QUANT_Q6_K] = { 1, 208, SIX_BITS }, [QUANT_Q2_K] = { 2, 80, UNCHANGED },
+    [QUANT_Q3_K] = { 1, 108, UNCHANGED },   [QUANT_IQ4_NL] = { 1, 0, UNCHANGED },  [QUANT_IQ4_XS] = { 1, 0, UNCHANGED },
 };
 
 static bool is_superblock(uint32_t type) { return quant_traits(type)->block_size == 256; }
@@ -37,9 +37,9 @@ static void store_u64(uint8_t *p, uint64_t v) {
 #define FOUR(byte) (0x01010101 * (uint32_t)(byte))
 #define EIGHT(byte) (0x0101010101010101 * (uint64_t)(byte))
 
-/* Codes of five bits: five_words_of packs n times 32 of them, one in each byte of c[0] .. c[3], into n times five
- * words.  five_bits_of is the inverse. */
-static void five_words_of(uint8_t *words, const uint64_t *c, size_t n) {
+/* Codes of five bits: pack_five_bits packs n times 32 of them, one in each byte of c[0] .. c[3], into n times five
+ * words.  unpack_five_bits is the inverse. */
+static void pack_five_bits(uint8_t *words, const uint64_t *c, size_t n) {
     for (; n > 0; n--, c += 4, words += 20) {
         uint64_t c5 = c[2] >> 32, c6 = c[3] & UINT32_MAX, c7 = c[3] >> 32;
         uint64_t low3 = (c5 >> 3 & FOUR(3)) | (c7 >> 1 & FOUR(4)), low4 = (c6 >> 3 & FOUR(3)) | (c7 >> 2 & FOUR(4));
@@ -48,7 +48,7 @@ static void five_words_of(uint8_t *words, const uint64_t *c, size_t n) {
         store_u32(words + 16, (uint32_t)(c[2] << 3 | low4));
     }
 }
-static void five_bits_of(uint64_t *c, const uint8_t *words, size_t n) {
+static void unpack_five_bits(uint64_t *c, const uint8_t *words, size_t n) {
     for (; n > 0; n--, c += 4, words += 20) {
         uint64_t w01 = load_u64(words), w23 = load_u64(words + 8), w4 = load_u32(words + 16), w3 = w23 >> 32;
         uint64_t c5 = (w01 & FOUR(7)) | (w3 & FOUR(3)) << 3, c6 = (w01 >> 32 & FOUR(7)) | (w4 & FOUR(3)) << 3;
@@ -62,11 +62,11 @@ static void five_bits_of(uint64_t *c, const uint8_t *words, size_t n) {
 
 /* q5_0 and q5_1: a word with the high bits, bit e for code e, and then 16 bytes of nibbles.  back: from the tile's
  * words to the file's. */
-static void five_bits_block(uint8_t *words, bool back) {
+static void convert_q5(uint8_t *words, bool back) {
     uint64_t c[4], low[2];
     uint32_t high = 0;
     if (back) {
-        five_bits_of(c, words, 1);
+        unpack_five_bits(c, words, 1);
         for (int i = 0; i < 8; i++) {   /* the product moves bit 8b to bit 28 + b */
             high |= ((uint32_t)(c[i / 2] >> (i % 2 * 32 + 4) & FOUR(1)) * 0x10204080u >> 28) << 4 * i;
         }
@@ -80,14 +80,14 @@ static void five_bits_block(uint8_t *words, bool back) {
         uint64_t first = (high & 15) * 0x00204081 & FOUR(1), second = (high >> 4 & 15) * 0x00204081 & FOUR(1);
         c[i] = (low[i % 2] >> i / 2 * 4 & EIGHT(15)) | (first | second << 32) << 4;
     }
-    five_words_of(words, c, 1);
+    pack_five_bits(words, c, 1);
 }
 
 /* q5_K: 32 bytes of high bits, with that of weight 32k + i in bit k of byte i, and then 4 times 32 bytes of nibbles. */
-static void five_bits_superblock(uint8_t *words, bool back) {
+static void convert_q5_K(uint8_t *words, bool back) {
     uint64_t codes[32];
     uint8_t *low = words + 32;
-    if (back) five_bits_of(codes, words, 8);
+    if (back) unpack_five_bits(codes, words, 8);
     for (size_t i = 0; i < 4; i++) {   /* bytes 8i .. 8i + 7 of each 32 */
         uint64_t high = back ? 0 : load_u64(words + 8 * i);
         for (size_t k = 0; k < 8; k += 2) {
@@ -104,13 +104,13 @@ static void five_bits_superblock(uint8_t *words, bool back) {
         }
         if (back) store_u64(words + 8 * i, high);
     }
-    if (!back) five_words_of(words, codes, 8);
+    if (!back) pack_five_bits(words, codes, 8);
 }
 
 /* q6_K, by u64 of 8 bytes: the file has N_LOW of them with low bits and then 8 with high bits.  They become N_EIGHT
  * with one code in each byte, and every two of these become 12 bytes of a tile. */
 enum { N_EIGHT = 32, N_LOW = 16 };
-static void six_bits_packed(uint8_t *words) {
+static void pack_six_bits(uint8_t *words) {
     uint64_t codes[N_EIGHT];
     for (size_t i = 0; i < 8; i++) {
         uint64_t *c = codes + i / 4 * 16 + i % 4;
@@ -127,7 +127,7 @@ static void six_bits_packed(uint8_t *words) {
         store_u32(words + 8, (uint32_t)(c[1] << 2 | (last >> 4 & EIGHT(3))));
     }
 }
-static void six_bits_of(uint8_t *words) {
+static void unpack_six_bits(uint8_t *words) {
     uint64_t codes[N_EIGHT];
     for (size_t i = 0; i < N_EIGHT; i += 2) {
         uint64_t two = load_u64(words + 6 * i), third = load_u32(words + 6 * i + 8);
@@ -148,31 +148,31 @@ static void six_bits_of(uint8_t *words) {
 /* Changes the words of a block to the form that they have in a tile, or back. */
 static void change_words(const struct pack *pack, uint8_t *block, bool back) {
     switch (pack->changed) {
-    case FIVE_BITS: five_bits_block(block + 2 * pack->n_half, back); break;
-    case FIVE_BITS_K: five_bits_superblock(block + 16, back); break;   /* after d, dmin and 12 bytes of scales */
+    case FIVE_BITS: convert_q5(block + 2 * pack->n_half, back); break;
+    case FIVE_BITS_K: convert_q5_K(block + 16, back); break;   /* after d, dmin and 12 bytes of scales */
     case SIX_BITS:
-        if (back) six_bits_of(block);
-        else six_bits_packed(block);
+        if (back) unpack_six_bits(block);
+        else pack_six_bits(block);
         break;
-    case NO_WORD:
+    case UNCHANGED:
     case EVEN_ODD: break;   /* bytes are reordered when the words are moved */
     }
 }
 
 /* Changes the bias of a superblock's f16 from 15 to 25.  Numbers that were subnormal then have exponents 1 .. 10, and
- * numbers from 64 to below 128 have exponent 31.  half_of is the inverse. */
-static uint16_t half_packed(uint16_t h) {
+ * numbers from 64 to below 128 have exponent 31.  unpack_half is the inverse. */
+static uint16_t pack_half(uint16_t h) {
     uint32_t sign = h & 0x8000, m = h & 0x7fff;
-    if (m >= 0x400) return (uint16_t)(sign | (m + (REPACK_MORE_BIAS << 10)));
+    if (m >= 0x400) return (uint16_t)(sign | (m + (REPACK_EXTRA_BIAS << 10)));
     if (m == 0) return h;
     uint32_t exponent = 32 - (uint32_t)__builtin_clz(m);
-    return (uint16_t)(sign | exponent << 10 | (m << (REPACK_MORE_BIAS + 1 - exponent) & 0x3ff));
+    return (uint16_t)(sign | exponent << 10 | (m << (REPACK_EXTRA_BIAS + 1 - exponent) & 0x3ff));
 }
-static uint16_t half_of(uint16_t packed) {
+static uint16_t unpack_half(uint16_t packed) {
     uint32_t sign = packed & 0x8000, m = packed & 0x7fff, exponent = m >> 10;
-    if (exponent > REPACK_MORE_BIAS) return (uint16_t)(sign | (m - (REPACK_MORE_BIAS << 10)));
+    if (exponent > REPACK_EXTRA_BIAS) return (uint16_t)(sign | (m - (REPACK_EXTRA_BIAS << 10)));
     if (exponent == 0) return packed;
-    return (uint16_t)(sign | (0x400 | (m & 0x3ff)) >> (REPACK_MORE_BIAS + 1 - exponent));
+    return (uint16_t)(sign | (0x400 | (m & 0x3ff)) >> (REPACK_EXTRA_BIAS + 1 - exponent));
 }
 
 /* Changes a block of the file to the bytes that a tile is made of, or back. */
@@ -180,7 +180,7 @@ static inline void change_block(const struct pack *pack, bool superblock, uint8_
     change_words(pack, block, back);
     if (!superblock) return;
     for (uint8_t *half = block + pack->d, *end = half + 2 * pack->n_half; half < end; half += 2) {
-        uint16_t h = back ? half_of(load_u16(half)) : half_packed(load_u16(half));
+        uint16_t h = back ? unpack_half(load_u16(half)) : pack_half(load_u16(half));
         half[0] = (uint8_t)h;
         half[1] = (uint8_t)(h >> 8);
     }
@@ -188,7 +188,7 @@ static inline void change_block(const struct pack *pack, bool superblock, uint8_
 
 /* True if tiles can hold all scales and minima of these n blocks. */
 static bool halves_fit(const struct pack *pack, bool superblock, const uint8_t *blocks, size_t n, size_t block_bytes) {
-    uint32_t limit = superblock ? (32 - REPACK_MORE_BIAS) << 10 : 0x7c00, too_large = 0;
+    uint32_t limit = superblock ? (32 - REPACK_EXTRA_BIAS) << 10 : 0x7c00, too_large = 0;
     for (const uint8_t *half = blocks + pack->d; n > 0; n--, half += block_bytes) {
         too_large |= (load_u16(half) & 0x7fffu) >= limit;
         if (pack->n_half == 2) too_large |= (load_u16(half + 2) & 0x7fffu) >= limit;
@@ -220,13 +220,13 @@ static void unpack_floats(const uint8_t *rows, size_t row_bytes, uint32_t r, uin
 /* ---- words of 8 rows side by side -------------------------------------------------------------------------------- */
 
 typedef uint32_t four_words __attribute__((vector_size(16)));
-typedef uint8_t their_bytes __attribute__((vector_size(16)));
+typedef uint8_t sixteen_bytes __attribute__((vector_size(16)));
 #if defined(__clang__)
 #define WORDS(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
-#define BYTES(v, ...) ((four_words)__builtin_shufflevector((their_bytes)(v), (their_bytes)(v), __VA_ARGS__))
+#define BYTES(v, ...) ((four_words)__builtin_shufflevector((sixteen_bytes)(v), (sixteen_bytes)(v), __VA_ARGS__))
 #else
 #define WORDS(a, b, ...) __builtin_shuffle(a, b, (four_words){ __VA_ARGS__ })
-#define BYTES(v, ...) ((four_words)__builtin_shuffle((their_bytes)(v), (their_bytes){ __VA_ARGS__ }))
+#define BYTES(v, ...) ((four_words)__builtin_shuffle((sixteen_bytes)(v), (sixteen_bytes){ __VA_ARGS__ }))
 #endif
 
 /* Changes the order of a word's bytes from 0 1 2 3 to 0 2 1 3, or back. */
@@ -238,7 +238,7 @@ static void to_even_odd(uint8_t *word) {
 
 /* Interleaves n words of each of 8 rows, which are row_bytes apart.  even_odd: also puts the bytes of each word into
  * even-odd order. */
-static inline void weave(uint8_t *to, const uint8_t *from, size_t row_bytes, size_t n, bool even_odd) {
+static inline void interleave_words(uint8_t *to, const uint8_t *from, size_t row_bytes, size_t n, bool even_odd) {
     for (; n >= 4; n -= 4, from += 16) {
         for (size_t r = 0; r < REPACK_ROWS; r += 4, to += 16) {
             four_words row[4], out[4];
@@ -287,8 +287,8 @@ bool repack_rows(uint32_t type, uint8_t *rows, size_t n_block, uint8_t *scratch)
     for (const uint8_t *from = scratch, *end = scratch + row_bytes; from < end; from += block_bytes) {
         for (size_t r = 0; odd && r < REPACK_ROWS; r++, to += 2) memcpy(to, from + r * row_bytes + pack->d, 2);
         /* Two calls with constants, so that the inner loops do not test even_odd. */
-        if (pack->changed == EVEN_ODD) weave(to, from + first, row_bytes, n_word, true);
-        else weave(to, from + first, row_bytes, n_word, false);
+        if (pack->changed == EVEN_ODD) interleave_words(to, from + first, row_bytes, n_word, true);
+        else interleave_words(to, from + first, row_bytes, n_word, false);
         to += 4 * REPACK_ROWS * n_word;
     }
     return true;

@@ -24,7 +24,7 @@
 
 #include "gguf/gguf.h"
 
-enum { REPACK_ROWS = 8, REPACK_MORE_BIAS = 10 };
+enum { REPACK_ROWS = 8, REPACK_EXTRA_BIAS = 10 };
 
 /* True if the layout exists for the type. */
 bool repack_can(uint32_t type);

@@ -257,7 +257,7 @@ static bool cut(struct finder *f, uint32_t special, uint32_t begin, uint32_t end
         c->owner = calloc(f->n, sizeof *c->owner);
         if (!c->owner) return false;
     }
-    struct cut *items = alloc_room(c->items, c->n, &c->cap, sizeof *items);
+    struct cut *items = alloc_grow(c->items, c->n, &c->cap, sizeof *items);
     if (!items) return false;
     c->items = items;
     int32_t id = f->t->specials[special].id;
@@ -297,7 +297,7 @@ static bool cut_long(struct finder *f, uint32_t special) {
 }
 
 static bool push(struct finder *f, uint32_t special, uint32_t end) {
-    uint64_t *heap = alloc_room(f->heap, f->n_heap, &f->cap, sizeof *heap), key = (uint64_t)special << 32 | end;
+    uint64_t *heap = alloc_grow(f->heap, f->n_heap, &f->cap, sizeof *heap), key = (uint64_t)special << 32 | end;
     if (!heap) return false;
     f->heap = heap;
     size_t i = f->n_heap++;

@@ -56,7 +56,7 @@ static void add_bound(struct comparison *c, struct row_sums *sums, double a, dou
 /* Returns an upper bound of the logits that a row does not have. */
 static double most_elsewhere(const struct comparison *c, const struct trace_row *row) {
     struct trace_value top[TRACE_TOP];
-    uint32_t n = c->by_list ? trace_likeliest(row, top) : 0;
+    uint32_t n = c->use_top_bound ? trace_known_top(row, top) : 0;
     return n > 0 ? (double)top[n - 1].value : INFINITY;
 }
 

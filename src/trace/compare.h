@@ -10,7 +10,7 @@
 #include "trace/trace.h"
 
 struct comparison {
-    bool by_list;            /* set by the caller: see compare_rows */
+    bool use_top_bound;            /* set by the caller: see compare_rows */
     uint64_t n_value;        /* values that both sides have */
     uint64_t n_bound;        /* values that only one side has, compared with an upper bound of the other's */
     uint32_t n_row;          /* rows compared, by values or by statistics */
@@ -35,11 +35,11 @@ struct comparison {
  * engine with a padded cache has more: keys that one side does not have are compared with 0.  If the shapes differ
  * otherwise, or the rows have nothing in common, nothing is added.
  *
- * by_list: if a side's largest logits are known (trace_likeliest), the smallest of them is an upper bound of all logits
+ * use_top_bound: if a side's largest logits are known (trace_known_top), the smallest of them is an upper bound of all logits
  * that this side does not have.  If the other side has a value there that is above the bound, the two differ by at
  * least its distance from the bound, and this distance counts. */
 void compare_rows(struct comparison *c, const struct trace_row *a, const struct trace_row *b);
-/* Compares all rows of a tap.  *c must be zero except for by_list. */
+/* Compares all rows of a tap.  *c must be zero except for use_top_bound. */
 void compare_taps(struct comparison *c, const struct trace_tap *a, const struct trace_tap *b);
 /* The last step of compare_taps, after the rows of single tokens.  Compares a row of all tokens together
  * (TRACE_ALL_TOKENS) with that of the other side or, if this has none, with the statistics of its rows taken together,

@@ -8,7 +8,7 @@
 /* Q and K are permuted if this leaves less than this fraction of the errors, as a geometric mean over the taps.  The
  * right order leaves a tenth of them even with 4-bit weights.  If numbers fit in neither order, the two errors are only
  * a few per cent apart. */
-#define CLEARLY 0.8
+#define MAX_ERROR_RATIO 0.8
 
 bool heads_has_order(enum tap_id id) {
     return id == TAP_QCUR || id == TAP_KCUR || id == TAP_QCUR_ROPE || id == TAP_KCUR_ROPE;
@@ -87,7 +87,7 @@ uint32_t heads_permuted(const struct plumb_trace *theirs, const struct plumb_tra
         gain += of_tap;
         n++;
     }
-    return n > 0 && gain > -log10(CLEARLY) * n ? head_dim : 0;
+    return n > 0 && gain > -log10(MAX_ERROR_RATIO) * n ? head_dim : 0;
 }
 
 /* ---- permuting Q and K ------------------------------------------------------------------------------------------- */

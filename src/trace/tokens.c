@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 /* How many tokens of each side have their texts compared.  A mistake in a prompt shows near its beginning. */
-enum { LOOKED_AT = 4096 };
+enum { MAX_COMPARED = 4096 };
 
 /* ---- texts of tokens --------------------------------------------------------------------------------------------- */
 
@@ -16,7 +16,7 @@ static const char *own_piece(const struct plumb_trace *trace, uint32_t i) {
 
 /* Returns the text of an id from anywhere in the trace; NULL if it has none. */
 static const char *find_piece(const struct plumb_trace *trace, int32_t id) {
-    for (uint32_t i = 0; trace->pieces && trace->tokens && i < trace->n_token && i < LOOKED_AT; i++) {
+    for (uint32_t i = 0; trace->pieces && trace->tokens && i < trace->n_token && i < MAX_COMPARED; i++) {
         if (trace->tokens[i] == id && trace->pieces[i]) return trace->pieces[i];
     }
     return trace_text(trace, id);
@@ -73,7 +73,7 @@ struct side {
     const struct tokenizer *t;
     uint32_t n_bos, n;       /* BOS tokens left out, tokens left */
     const int32_t *ids;      /* (n) */
-    char *text;              /* (n_text) text of the first min(n, LOOKED_AT) tokens, and a final 0 */
+    char *text;              /* (n_text) text of the first min(n, MAX_COMPARED) tokens, and a final 0 */
     size_t n_text, part_at;  /* part_at: offset in text of the first token that differs */
 };
 
@@ -89,7 +89,7 @@ static int64_t side_piece(const struct side *s, uint32_t i, char *buf, size_t ca
 static plumb_status side_read(struct side *s, uint32_t part, bool *known, struct error *err) {
     uint64_t total = 0;
     *known = true;
-    for (uint32_t i = 0; i < s->n && i < LOOKED_AT; i++) {
+    for (uint32_t i = 0; i < s->n && i < MAX_COMPARED; i++) {
         int64_t n = side_piece(s, i, NULL, 0);
         if (n < 0) *known = false;
         else total += (uint64_t)n;
@@ -97,11 +97,11 @@ static plumb_status side_read(struct side *s, uint32_t part, bool *known, struct
     if (!*known) return PLUMB_OK;
     s->text = alloc_array(total + 1, 1);
     if (!s->text) return error_set(err, PLUMB_ERROR_MEMORY, "out of memory: the text of %u tokens", s->n);
-    for (uint32_t i = 0; i < s->n && i < LOOKED_AT; i++) {
+    for (uint32_t i = 0; i < s->n && i < MAX_COMPARED; i++) {
         if (i == part) s->part_at = s->n_text;
         s->n_text += (size_t)side_piece(s, i, s->text + s->n_text, (size_t)(total - s->n_text));
     }
-    if (part >= s->n || part >= LOOKED_AT) s->part_at = s->n_text;
+    if (part >= s->n || part >= MAX_COMPARED) s->part_at = s->n_text;
     s->text[s->n_text] = 0;
     return PLUMB_OK;
 }
@@ -121,7 +121,7 @@ static bool is_one_more(const struct plumb_trace *with, const struct plumb_trace
  * text. */
 static bool is_spelled(const struct side *special, const struct side *spelled, uint32_t part) {
     char piece[128];
-    if (part >= special->n || part >= LOOKED_AT) return false;
+    if (part >= special->n || part >= MAX_COMPARED) return false;
     int64_t n = side_piece(special, part, piece, sizeof piece);
     if (n < 3 || n > (int64_t)sizeof piece) return false;
     bool is_control = special->t && tokenizer_piece(special->t, special->ids[part], false, NULL, 0) == 0;
@@ -301,7 +301,7 @@ plumb_status tokens_compare(struct tokens_difference *out, const struct plumb_tr
     return out->text[0] ? PLUMB_OK : name_by_texts(out, a, b, t, bos, false, err);
 }
 
-const char *tokens_doubt(const struct plumb_trace *theirs, const struct tokenizer *t) {
+const char *tokens_warning(const struct plumb_trace *theirs, const struct tokenizer *t) {
     const int32_t *ids = theirs->tokens;
     uint32_t n = theirs->n_prompt;
     int32_t bos = tokenizer_bos(t);

@@ -42,7 +42,7 @@ plumb_status tokens_compare(struct tokens_difference *out, const struct plumb_tr
                             const struct tokenizer *t, struct error *err);
 /* Returns what is odd about the tokens that an engine says it was fed, as a sentence about "they"; NULL if nothing
  * is. */
-const char *tokens_doubt(const struct plumb_trace *theirs, const struct tokenizer *t);
+const char *tokens_warning(const struct plumb_trace *theirs, const struct tokenizer *t);
 /* Writes the text of a token, special tokens included, from the vocabulary or else from a trace.  Bytes below 0x20 are
  * written as \n or \xNN.  Writes at most cap bytes and no final 0.  Returns the length of the whole text; -1 if it is
  * not known. */

@@ -128,7 +128,7 @@ const char *trace_text(const struct plumb_trace *t, int32_t id) {
 }
 
 static plumb_status insert_text(struct plumb_trace *t, size_t at, int32_t id, const char *bytes, size_t n) {
-    struct trace_text *texts = alloc_room(t->texts, t->n_text, &t->cap_text, sizeof *texts);
+    struct trace_text *texts = alloc_grow(t->texts, t->n_text, &t->cap_text, sizeof *texts);
     if (!texts) return out_of_memory(t, t->n_text, "texts of tokens");
     t->texts = texts;
     char *text = escaped(bytes, n);
@@ -191,7 +191,7 @@ const struct trace_row *trace_find_row(const struct trace_tap *tap, uint32_t pos
 static struct trace_tap *get_tap(struct plumb_trace *t, enum tap_id id, int32_t layer) {
     size_t i = tap_index(t, id, layer);
     if (i < t->n_tap && t->taps[i].id == id && t->taps[i].layer == layer) return &t->taps[i];
-    struct trace_tap *taps = alloc_room(t->taps, t->n_tap, &t->cap, sizeof *taps);
+    struct trace_tap *taps = alloc_grow(t->taps, t->n_tap, &t->cap, sizeof *taps);
     if (!taps) return NULL;
     t->taps = taps;
     memmove(t->taps + i + 1, t->taps + i, (t->n_tap++ - i) * sizeof *t->taps);
@@ -220,7 +220,7 @@ static plumb_status twice(struct plumb_trace *t, const struct trace_tap *tap, ui
 
 plumb_status trace_new_row(struct plumb_trace *t, enum tap_id id, int32_t layer, uint32_t pos,
                            struct trace_row **row) {
-    if (t->n_token > 0 && pos >= (uint64_t)t->n_token + TRACE_MORE_TOKENS && pos != TRACE_ALL_TOKENS) {
+    if (t->n_token > 0 && pos >= (uint64_t)t->n_token + TRACE_MAX_EXTRA_ROWS && pos != TRACE_ALL_TOKENS) {
         struct tap_text name;
         return error_set(&t->err, PLUMB_ERROR_ARGUMENT, "%s of token %u, but there are %u tokens (the first is 0)",
                          tap_show(&name, id, layer), pos, t->n_token);
@@ -230,7 +230,7 @@ plumb_status trace_new_row(struct plumb_trace *t, enum tap_id id, int32_t layer,
     uint32_t last = tap->n_row > 0 ? tap->rows[tap->n_row - 1].pos : 0;
     if (tap->n_row > 0 && last == pos) return twice(t, tap, pos);
     size_t cap = tap->cap;
-    struct trace_row *rows = tap->n_row < UINT32_MAX / 4 ? alloc_room(tap->rows, tap->n_row, &cap, sizeof *rows) : NULL;
+    struct trace_row *rows = tap->n_row < UINT32_MAX / 4 ? alloc_grow(tap->rows, tap->n_row, &cap, sizeof *rows) : NULL;
     if (!rows) return out_of_memory(t, tap->n_row, "rows of a tap");
     tap->rows = rows;
     tap->cap = (uint32_t)cap;
@@ -361,7 +361,7 @@ uint32_t trace_top(const struct trace_row *row, struct trace_value top[TRACE_TOP
     return n;
 }
 
-uint32_t trace_likeliest(const struct trace_row *row, struct trace_value top[TRACE_TOP]) {
+uint32_t trace_known_top(const struct trace_row *row, struct trace_value top[TRACE_TOP]) {
     bool is_whole = row->n_value > 0 && row->n_value == (uint64_t)row->n_head * row->n;
     uint32_t n = is_whole || row->n_top > 0 ? trace_top(row, top) : 0;
     return is_whole || n < row->n_top ? n : row->n_top;
@@ -495,7 +495,7 @@ plumb_status trace_set_tokens(struct plumb_trace *t, const int32_t *ids, size_t 
         const struct trace_tap *tap = &t->taps[i];
         for (uint32_t j = 0; j < tap->n_row; j++) {
             uint32_t pos = tap->rows[j].pos;
-            if (pos < (uint64_t)n + TRACE_MORE_TOKENS || pos == TRACE_ALL_TOKENS) continue;
+            if (pos < (uint64_t)n + TRACE_MAX_EXTRA_ROWS || pos == TRACE_ALL_TOKENS) continue;
             struct tap_text name;
             return error_set(&t->err, PLUMB_ERROR_ARGUMENT, "%s of token %u, but there are %zu tokens (the first is 0)",
                              tap_show(&name, tap->id, tap->layer), pos, n);

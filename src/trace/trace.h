@@ -23,7 +23,7 @@ struct trace_stats {
 
 /* A tap may have this many more rows than there are tokens: an engine that feeds both BOS and the last token twice
  * computes two rows more than it was asked to. */
-#define TRACE_MORE_TOKENS 2u
+#define TRACE_MAX_EXTRA_ROWS 2u
 #define TRACE_ALL_TOKENS UINT32_MAX   /* pos of a row whose statistics cover all tokens together */
 
 /* A value and its place in a row.  In a row of logits the place is the token id. */
@@ -87,7 +87,7 @@ struct plumb_trace {
 void trace_clear(struct plumb_trace *t);
 /* Copies n ids; n_prompt <= n as in struct plumb_trace.  Drops the pieces, and gives rows of kq_soft_max n keys.
  * PLUMB_ERROR_TOKEN for a negative id.  PLUMB_ERROR_ARGUMENT if n_prompt > n, or if the trace already has a row at
- * n + TRACE_MORE_TOKENS or beyond. */
+ * n + TRACE_MAX_EXTRA_ROWS or beyond. */
 plumb_status trace_set_tokens(struct plumb_trace *t, const int32_t *ids, size_t n, size_t n_prompt);
 plumb_status trace_set_source(struct plumb_trace *t, const char *source, size_t n);
 /* Sets the text of token i < n_token, so the tokens must be set first.  The n bytes need not be UTF-8: control
@@ -112,7 +112,7 @@ const struct trace_row *trace_find_row(const struct trace_tap *tap, uint32_t pos
 plumb_status trace_begin_tap(struct plumb_trace *t, enum tap_id id, int32_t layer, uint32_t name, bool *second);
 /* Adds a row without values; all its statistics are unknown.  *row is valid until the tap's next row is added.
  * PLUMB_ERROR_ARGUMENT if the tap's last row has this pos too, or if the tokens are known and pos is
- * n_token + TRACE_MORE_TOKENS or beyond; the message names the tap and the token.  Rows may come in any order, but
+ * n_token + TRACE_MAX_EXTRA_ROWS or beyond; the message names the tap and the token.  Rows may come in any order, but
  * unless they ascend, trace_sort must be called after the last one, before any look-up. */
 plumb_status trace_new_row(struct plumb_trace *t, enum tap_id id, int32_t layer, uint32_t pos,
                            struct trace_row **row);
@@ -135,6 +135,6 @@ enum { TRACE_TOP = 10 };
 uint32_t trace_top(const struct trace_row *row, struct trace_value top[TRACE_TOP]);
 /* Like trace_top, but returns only values that are known to be the largest of the whole row: all of them if the row has
  * all its values, otherwise the first n_top. */
-uint32_t trace_likeliest(const struct trace_row *row, struct trace_value top[TRACE_TOP]);
+uint32_t trace_known_top(const struct trace_row *row, struct trace_value top[TRACE_TOP]);
 
 #endif

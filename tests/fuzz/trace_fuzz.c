@@ -12,7 +12,7 @@ static void check_row(const struct plumb_trace *t, const struct trace_tap *tap, 
     uint64_t n = (uint64_t)row->n_head * row->n;
     require(row == tap->rows || row[-1].pos < row->pos, "rows do not ascend");
     require(row->pos == TRACE_ALL_TOKENS || t->n_token == 0
-            || row->pos < (uint64_t)t->n_token + TRACE_MORE_TOKENS, "a row behind the last token");
+            || row->pos < (uint64_t)t->n_token + TRACE_MAX_EXTRA_ROWS, "a row behind the last token");
     require(n == 0 || row->n_value <= n, "more values than places");
     double sum = 0;   /* reads them all, so that the sanitizer sees a list that is too short */
     for (uint32_t i = 0; i < row->n_value; i++) {
