@@ -29,7 +29,7 @@ struct kv_cache {
 
 static inline uint32_t kv_round_up(uint32_t n, uint32_t to) { return (uint32_t)(((uint64_t)n + to - 1) / to * to); }
 
-/* Makes a cache for up to n_ctx positions.  Returns false if there is no memory; kv_cache_free must follow then, too. */
+/* Makes a cache for up to n_ctx positions.  Returns false if there is no memory; kv_cache_free must follow then too. */
 bool kv_cache_init(struct kv_cache *cache, const struct model_config *c, uint32_t n_ctx, plumb_kv_type type);
 void kv_cache_free(struct kv_cache *cache);
 /* Returns how many bytes kv_cache_init allocates.  It is a double, so no model or context overflows it. */
