@@ -1,7 +1,7 @@
 /* See attention.h.  The positions are divided into parts of 1024.  Up to 4 queries of one K/V head form a unit, which
  * goes through the parts one by one: each part is taken from scores to sums at once, so that the scores stay in the L1
- * cache.  The weights of a part are relative to its largest score in bits, rounded up to an integer.  So parts are
- * added up with factors that are powers of 2, always in the same order, whichever thread computed them.
+ * cache.  The weights of a part are 2^(score - top), where top is its largest score rounded up to an integer.  So parts
+ * are added up with factors that are powers of 2, always in the same order, whichever thread computed them.
  * A prompt has many units, and one thread computes each.  A single token has few, so the threads share its parts
  * instead, and one thread takes a part for all queries of its K/V head, so that K and V are read from memory once. */
 #include "forward/attention.h"
@@ -21,8 +21,8 @@ struct unit {
     uint32_t n_seen[ATTN_QUERIES];           /* how many positions each query sees; the last one sees the most */
     int16_t *q;                              /* (4, n_dim) codes */
     float q_scale[ATTN_QUERIES];
-    float *tops, *sums;                      /* (parts, 4) rounded largest scores, and sums of 2^(score - top) */
-    float *values;                           /* (parts, 4, n_dim) sums of V times 2^(score - top) */
+    float *tops, *sums;                      /* (parts, 4) each: top, and the sum of 2^(score - top) */
+    float *values;                           /* (parts, 4, n_dim) the sum of V times 2^(score - top) */
 };
 
 /* Scratch memory of one thread. */

@@ -17,8 +17,8 @@
 
 struct attention;
 
-/* Creates attention with an empty cache for up to n_ctx positions.  c, both kernel tables and pool (may be NULL) are
- * borrowed.  Fails with PLUMB_ERROR_MEMORY if there is no memory for the cache (kv_cache_bytes) and some scratch. */
+/* Makes attention with a cache for up to n_ctx positions.  c, both kernel tables and pool (may be NULL) are borrowed.
+ * Fails with PLUMB_ERROR_MEMORY if there is no memory for the cache (kv_cache_bytes) and some scratch. */
 plumb_status attention_create(struct attention **out, const struct model_config *c, uint32_t n_ctx, plumb_kv_type type,
                               const struct attention_kernels *kernels, const struct kernels *f32, struct pool *pool);
 void attention_free(struct attention *a);

@@ -283,7 +283,7 @@ static void add_residual(const struct forward *f, float *x, const float *y, uint
     pool_share(f->pool, n_token, add_tokens, &(struct step) { f, NULL, y, x, f->model->config.n_embd, 0 });
 }
 
-/* x (n) *= by.  In most models by is 1, and nothing is to be done. */
+/* x (n) *= by.  Skips the loop if by is 1, as it is in most models. */
 static void multiply(float *x, float by, size_t n) {
     for (size_t i = 0; by != 1.0f && i < n; i++) x[i] *= by;
 }

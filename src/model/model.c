@@ -415,7 +415,7 @@ static void for_specs(void *base, const struct weight_spec *specs, size_t n, on_
     }
 }
 
-/* Calls call for every weight that is bound.  Tied weights are visited once, and output is then set to token_embd. */
+/* Visits every weight that is bound.  Tied weights are visited once, and output then becomes a copy of token_embd. */
 static void for_weights(struct model *m, on_weight *call, void *user) {
     bool tied = m->output.name == m->token_embd.name;
     if (tied) m->output.name = NULL;

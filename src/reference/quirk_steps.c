@@ -221,7 +221,7 @@ static const double *value(const struct reference *r, const struct attended *a, 
 }
 
 /* x_i = e^x_i / sum of all e^x_j, for n elements, stride apart.  Elements that are -infinity are not seen and become 0.
- * with_empty: the sum has one more score of 0, which is not in x. */
+ * with_empty: one more score, which is 0 and not in x, takes part in the sum. */
 static void softmax(const struct reference *r, double *x, uint32_t n, size_t stride, bool with_empty) {
     double max = with_empty ? 0 : -INFINITY, sum = 0;
     for (uint32_t i = 0; i < n; i++) max = fmax(max, x[i * stride]);

@@ -17,7 +17,7 @@ struct reference {
     double *x, *h, *q, *attn;        /* (n_batch, n_embd), (n_batch, n_embd), (n_batch, n_head * head_dim) twice */
     double *gate, *up;               /* (n_batch, n_ff) */
     double *weights;                 /* (n_batch, n_head, n_ctx) scores, then attention weights, of a layer */
-    double *frequencies;             /* (n_rot / 2) RoPE's angle per position for each pair */
+    double *frequencies;             /* (n_rot / 2) RoPE's frequencies: the angle of a pair per position */
     float *row;                      /* scratch for one dequantized row of any weight */
     uint8_t *row_bytes, *other_row;  /* scratch for one row each, with the bytes of the file */
     uint32_t n_prompt;               /* tokens of the run at position 0 */

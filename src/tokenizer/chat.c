@@ -18,8 +18,8 @@ struct family {
 };
 enum {
     TRIM = 1,                   /* user and assistant texts lose white space at both ends */
-    TRIM_ASSISTANT = 2,         /* assistant texts do */
-    TRIM_SYSTEM = 4,            /* system texts do, also inside a user's turn */
+    TRIM_ASSISTANT = 2,         /* assistant texts lose it */
+    TRIM_SYSTEM = 4,            /* system texts lose it, also inside a user's turn */
     SYSTEM_FIRST = 8,           /* the system text has no turn of its own, but begins the next user's turn */
     SYSTEM_LAST = 16,           /* it begins the last message, if that is a user's turn */
     SYSTEM_ALWAYS = 32,         /* there is a system turn even without a system text */

@@ -37,7 +37,7 @@ struct branch { uint32_t from, to; };
 /* A token of the batch, linked to the shorter tokens that it ends with. */
 struct suffix {
     uint32_t next;    /* the longest of them; 0: none */
-    uint32_t jump;    /* one further along the list, so that any of them is reached in log(level) steps (Myers 1983) */
+    uint32_t jump;    /* one further along the list; any of them is reached in about log(level) steps (Myers 1983) */
     uint32_t level;   /* how many tokens this token ends with, itself included */
 };
 

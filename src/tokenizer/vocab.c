@@ -372,7 +372,7 @@ static int longer_first(const void *a, const void *b) {
     return x->id < y->id ? -1 : 1;
 }
 
-/* The automaton over the special tokens may take as many bytes as they do in the file, or this many if that is less. */
+/* The automaton over the special tokens may take as many bytes as they do in the file, and at least this many. */
 enum { MATCHER_BYTES = 2 << 20 };
 
 static plumb_status collect_specials(struct tokenizer *t, struct error *err) {
