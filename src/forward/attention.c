@@ -1,8 +1,9 @@
-/* See attention.h.  Up to 4 queries of one K/V head go together, through parts of 1024 positions, one after the other
- * from scores to sums: what is between them stays in the first cache.  The weights of a part are relative to its own
- * largest score, rounded up to an integer of bits; so parts add up by powers of 2, in one order, whoever computed them.
- * A prompt has many such units, each of which one thread computes.  One token has few: there each thread takes parts,
- * and each part of K and V is read once for all queries of its head. */
+/* See attention.h.  The positions are divided into parts of 1024.  Up to 4 queries of one K/V head form a unit, which
+ * goes through the parts one by one: each part is taken from scores to sums at once, so that the scores stay in the L1
+ * cache.  The weights of a part are 2^(score - top), where top is its largest score rounded up to an integer.  So parts
+ * are added up with factors that are powers of 2, always in the same order, whichever thread computed them.
+ * A prompt has many units, and one thread computes each.  A single token has few, so the threads share its parts
+ * instead, and one thread takes a part for all queries of its K/V head, so that K and V are read from memory once. */
 #include "forward/attention.h"
 
 #include "base/math.h"
@@ -10,24 +11,26 @@
 
 #include <stdlib.h>
 
-/* Multiplications of a chunk that is worth another thread: 10 microseconds.  A weight costs as many as WEIGHT_COST. */
+/* Multiplications in a chunk that is worth another thread, about 10 microseconds.  Computing a weight costs as much as
+ * WEIGHT_COST multiplications. */
 enum { CHUNK_COST = 300000, WEIGHT_COST = 32 };
-/* Up to 4 queries of one K/V head on their way through the step. */
+/* Up to 4 queries of one K/V head, with their intermediate results. */
 struct unit {
-    uint32_t head_kv, first, n;              /* queries of the head: index t * n_group + (h % n_group) */
-    uint32_t n_seen[ATTN_QUERIES];           /* positions each sees, the last one the most */
+    uint32_t head_kv, first, n;              /* queries first .. first + n - 1; query t * n_group + h % n_group of
+                                              * head_kv is that of head h for token t */
+    uint32_t n_seen[ATTN_QUERIES];           /* how many positions each query sees; the last one sees the most */
     int16_t *q;                              /* (4, n_dim) codes */
     float q_scale[ATTN_QUERIES];
-    float *tops, *sums;                      /* (parts, 4) what 2^scores are relative to, and their sums */
-    float *values;                           /* (parts, 4, n_dim) V times 2^scores */
+    float *tops, *sums;                      /* (parts, 4) each: top, and the sum of 2^(score - top) */
+    float *values;                           /* (parts, 4, n_dim) the sum of V times 2^(score - top) */
 };
 
-/* Of a thread. */
+/* Scratch memory of one thread. */
 struct scratch {
-    int16_t *code;                           /* (n_dim) of one vector on its way into the cache */
-    float *scores;                           /* (4, KV_PART); then 2^(scores - top).  (n_position) for f32 */
-    int16_t *codes;                          /* (4, KV_PART) of weights times scales of V */
-    float *steps;                            /* (4, KV_PART / 32) that codes count */
+    int16_t *code;                           /* (n_dim) codes of the vector that is being stored */
+    float *scores;                           /* (4, KV_PART) scores, then 2^(score - top); (n_position) for f32 */
+    int16_t *codes;                          /* (4, KV_PART) codes of weights times scales of V */
+    float *steps;                            /* (4, KV_PART / 32) scales of these codes, one for each 32 positions */
 };
 
 struct attention {
@@ -36,13 +39,14 @@ struct attention {
     const struct kernels *f32;
     struct pool *pool;
     struct kv_cache cache;
-    uint32_t n_group;                        /* query heads of a K/V head */
-    float scale;
-    uint64_t bytes;                          /* of the scratch */
+    uint32_t n_group;                        /* query heads that share a K/V head */
+    float scale;                             /* scores are multiplied by it */
+    uint64_t bytes;                          /* allocated for scratch and units */
     struct scratch *scratch;                 /* one for each thread */
-    struct unit *units;                      /* one for each thread, or for each that one token has; none for f32 */
+    struct unit *units;                      /* as many as threads or as one token needs, whichever is more; none for
+                                              * f32 */
     uint32_t n_unit;
-    /* What a loop over the pool is about. */
+    /* The arguments of the loop that the pool is running. */
     uint32_t il, n_token, pos;
     const float *new_k, *new_v, *queries;
     float *attn, *weights;
@@ -63,8 +67,8 @@ static bool take_scratch(struct attention *a, struct scratch *s) {
            && (s->codes = take(a, ATTN_QUERIES * KV_PART, sizeof *s->codes))
            && (s->steps = take(a, ATTN_QUERIES * KV_PART / ATTN_BLOCK, sizeof *s->steps));
     if (!ok) return false;
-    memset(s->code, 0, a->cache.n_dim * sizeof *s->code);   /* behind head_dim nobody ever writes */
-    /* Kernels of 8 bits compute with 4 queries always. */
+    memset(s->code, 0, a->cache.n_dim * sizeof *s->code);   /* the elements past head_dim stay 0 */
+    /* The 8-bit SIMD kernels always compute with 4 queries, so those that are not there must be initialized. */
     memset(s->codes, 0, ATTN_QUERIES * KV_PART * sizeof *s->codes);
     memset(s->steps, 0, ATTN_QUERIES * KV_PART / ATTN_BLOCK * sizeof *s->steps);
     return true;
@@ -91,7 +95,7 @@ static bool take_all(struct attention *a) {
     if (n_unit > 0) memset(a->units, 0, n_unit * sizeof *a->units);
     for (; a->n_unit < n_unit; a->n_unit++) {
         if (!take_unit(a, &a->units[a->n_unit])) {
-            a->n_unit++;   /* what it has is to be freed */
+            a->n_unit++;   /* attention_free also frees what this unit has allocated */
             return false;
         }
     }
@@ -141,7 +145,7 @@ uint64_t attention_bytes(const struct attention *a) { return a->cache.bytes + a-
 
 /* ---- the new K and V --------------------------------------------------------------------------------------------- */
 
-/* Heads begin .. end - 1. */
+/* Stores the new K and V of K/V heads begin .. end - 1. */
 static void store_heads(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
     struct attention *a = user;
     const struct model_config *c = a->config;
@@ -156,16 +160,16 @@ static void store_heads(void *user, uint32_t begin, uint32_t end, uint32_t threa
 
 /* ---- the step, by units ------------------------------------------------------------------------------------------ */
 
-/* Units of cost multiplications each that make a chunk. */
+/* Returns how many indices of a loop make a chunk, if each costs so many multiplications. */
 static uint32_t grain(uint64_t cost) { return cost < CHUNK_COST ? (uint32_t)(CHUNK_COST / (cost + 1)) + 1 : 1; }
 
-/* Where query i of a unit is in (n_token, n_head). */
+/* Returns the row of query i of a unit in (n_token, n_head). */
 static size_t query_row(const struct attention *a, const struct unit *u, uint32_t i) {
     uint32_t t = (u->first + i) / a->n_group, g = (u->first + i) % a->n_group;
     return (size_t)t * a->config->n_head + u->head_kv * a->n_group + g;
 }
 
-/* The queries of a head from first on, 4 at most. */
+/* Makes a unit of at most 4 queries of a head, from first on, and quantizes them. */
 static void begin_unit(const struct attention *a, struct unit *u, uint32_t head_kv, uint32_t first) {
     uint32_t n = a->n_token * a->n_group - first;
     u->head_kv = head_kv;
@@ -182,12 +186,12 @@ static void begin_unit(const struct attention *a, struct unit *u, uint32_t head_
 
 static uint32_t parts_of(uint32_t n_seen) { return (n_seen - 1) / KV_PART + 1; }
 
-/* Where query i of a unit has its weights at all positions so far, which somebody wants to see. */
+/* Returns the row of a->weights, which must not be NULL, for query i of a unit: pos + n_token weights. */
 static float *weights_row(const struct attention *a, const struct unit *u, uint32_t i) {
     return a->weights + query_row(a, u, i) * (a->pos + a->n_token);
 }
 
-/* Part i of a unit that sees it. */
+/* Computes part i of a unit, which at least the last of its queries must see. */
 static void run_part(const struct attention *a, struct unit *u, uint32_t i, const struct scratch *s) {
     uint32_t begin = i * KV_PART, n_seen = u->n_seen[u->n - 1] - begin;
     if (n_seen > KV_PART) n_seen = KV_PART;
@@ -199,7 +203,7 @@ static void run_part(const struct attention *a, struct unit *u, uint32_t i, cons
     for (uint32_t t = 0; t < u->n; t++) {
         float *w = s->scores + (size_t)t * KV_PART, *d = s->steps + (size_t)t * (KV_PART / ATTN_BLOCK);
         int16_t *codes = s->codes + (size_t)t * KV_PART;
-        if (u->n_seen[t] <= begin) {   /* end_unit does not look at this part; its sums are computed all the same */
+        if (u->n_seen[t] <= begin) {   /* the kernel computes with these zeros, and end_unit skips the result */
             memset(codes, 0, n * sizeof *codes);
             memset(d, 0, n / ATTN_BLOCK * sizeof *d);
             continue;
@@ -214,13 +218,13 @@ static void run_part(const struct attention *a, struct unit *u, uint32_t i, cons
         u->n);
 }
 
-/* 2^x of an integer x <= 0; NaN for NaN. */
+/* Returns 2^x for an integer x <= 0, but 0 below 2^-126; NaN for NaN. */
 static float power_of_two(float x) {
     if (x < -126.0f) return 0.0f;
     return x <= 0.0f ? f32_from_bits((uint32_t)((int32_t)x + 127) << 23) : x;
 }
 
-/* All parts of a unit. */
+/* Adds up the parts of a unit and writes its rows of attn and weights. */
 static void end_unit(const struct attention *a, const struct unit *u) {
     uint32_t n_dim = a->config->head_dim, n_key = a->pos + a->n_token;
     for (uint32_t t = 0; t < u->n; t++) {
@@ -245,7 +249,7 @@ static void end_unit(const struct attention *a, const struct unit *u) {
 
 static uint32_t units_of_head(const struct attention *a) { return (a->n_token * a->n_group - 1) / ATTN_QUERIES + 1; }
 
-/* i: (n_head_kv, units), of a prompt. */
+/* The loop of a prompt; i is an index into (n_head_kv, units of a head). */
 static void run_units(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
     const struct attention *a = user;
     struct unit *u = &a->units[thread];
@@ -258,7 +262,7 @@ static void run_units(void *user, uint32_t begin, uint32_t end, uint32_t thread)
     }
 }
 
-/* i: (n_head_kv, parts), of one token. */
+/* The loop of one token; i is an index into (n_head_kv, parts). */
 static void run_parts(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
     const struct attention *a = user;
     uint32_t n_part = parts_of(a->pos + 1), n = units_of_head(a);
@@ -278,7 +282,7 @@ static void run_token(struct attention *a) {
 
 /* ---- f32 --------------------------------------------------------------------------------------------------------- */
 
-/* i: (n_token, n_head). */
+/* The loop for f32, of a prompt or one token; i is an index into (n_token, n_head). */
 static void run_f32(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
     const struct attention *a = user;
     const struct model_config *c = a->config;

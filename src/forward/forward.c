@@ -1,5 +1,5 @@
-/* The fast layer loop, on one page (forward_run); above it the steps it is made of.
- * Shapes: t is a token of the batch, (n_token, x) means row t starts at t * x. */
+/* The fast layer loop is forward_run, on one page; the steps it calls are above it.
+ * Shapes: t is a token of the batch; (n_token, x) means that row t starts at t * x. */
 #include "forward/forward.h"
 
 #include "base/math.h"
@@ -15,8 +15,8 @@ struct forward {
     struct pool *pool;
     uint32_t n_ctx, n_batch;
     uint64_t bytes;
-    struct attention *attention;   /* the KV cache */
-    /* cos and sin of RoPE: (n_ctx, n_rot / 2) each, of which the first n_rope positions are there. */
+    struct attention *attention;   /* has the KV cache */
+    /* cos and sin of RoPE's angles: (n_ctx, n_rot / 2) each, filled for the first n_rope positions. */
     float *rope_cos, *rope_sin;
     double *rope_angles;   /* (n_rot / 2) scratch */
     uint32_t n_rope;
@@ -28,7 +28,7 @@ struct forward {
     float *attn;     /* (n_token, n_head * head_dim) */
     float *gate, *up;/* (n_token, n_ff) */
     struct tap_sink sink;
-    float *tapped;   /* (n_token, n_head, n_ctx) all attention weights of a layer, NULL while there is no sink */
+    float *tapped;   /* (n_token, n_head, n_ctx) all attention weights of a layer; NULL until a sink is set */
     struct activations acts;
     struct panel *panels;   /* one per thread */
 };
@@ -156,7 +156,7 @@ static void tap(const struct forward *f, enum tap_id id, int32_t il, uint32_t po
 
 /* ---- steps --------------------------------------------------------------------------------------------------- */
 
-/* y (n_token, n_out) = W x + bias, and the tap after it (TAP_COUNT: none), which sees rows of n_head heads. */
+/* One product y (n_token, n_out) = W x + bias.  tap shows y in rows of n_head heads; TAP_COUNT: no tap does. */
 struct product {
     enum tap_id tap;
     const struct weight *w, *bias;   /* bias: NULL, or optional */
@@ -164,8 +164,8 @@ struct product {
     uint32_t n_head;
 };
 
-/* n products of the same x (n_token, n_in): as one loop for the threads, and one by one for taps, which would see the
- * time of all at the first. */
+/* Computes n products of the same x (n_token, n_in), in one loop over the threads.  If there are taps it computes them
+ * one by one, because the first tap would otherwise see the time of all of them. */
 static void multiply_all(struct forward *f, const float *x, uint32_t n_token, int32_t il, uint32_t pos,
                          const struct product *p, uint32_t n) {
     struct matrix matrices[MAX_PRODUCTS];
@@ -194,7 +194,7 @@ static void multiply_all(struct forward *f, const float *x, uint32_t n_token, in
     }
 }
 
-/* A step that is made token by token, of which each thread takes some: x and y are (n_token, n), the first at pos. */
+/* The arguments of a step that threads share by tokens.  x and y are (n_token, n); the first token is at pos. */
 struct step {
     const struct forward *f;
     const struct weight *w;
@@ -220,7 +220,8 @@ static void rms_norm(const struct forward *f, const struct weight *w, const floa
     pool_share(f->pool, n_token, rms_norm_tokens, &(struct step) { f, w, x, y, w->n_in, 0 });
 }
 
-/* The tables up to position end.  Not all at once: a load would wait 6 ms for 2048 positions. */
+/* Fills the tables for the positions before end.  Filling all of them in forward_create would take 6 ms for 2048
+ * positions. */
 static void fill_rope(struct forward *f, uint32_t end) {
     uint32_t half = f->model->config.n_rot / 2;
     for (; f->n_rope < end; f->n_rope++) {
@@ -252,7 +253,7 @@ static void rope_tokens(void *user, uint32_t begin, uint32_t end, uint32_t threa
     (void)thread;
 }
 
-/* Turns each head of x (n_token, n_head * head_dim) by its position.  Su et al. 2021, eq. 34. */
+/* Rotates each head of x (n_token, n_head * head_dim) by its position.  Su et al. 2021, eq. 34. */
 static void rope(const struct forward *f, float *x, uint32_t n_head, uint32_t n_token, uint32_t pos) {
     uint32_t n = n_head * f->model->config.head_dim;
     pool_share(f->pool, n_token, rope_tokens, &(struct step) { f, NULL, NULL, x, n, pos });
@@ -282,7 +283,7 @@ static void add_residual(const struct forward *f, float *x, const float *y, uint
     pool_share(f->pool, n_token, add_tokens, &(struct step) { f, NULL, y, x, f->model->config.n_embd, 0 });
 }
 
-/* x (n) *= by, which is 1 in most models. */
+/* x (n) *= by.  Skips the loop if by is 1, as it is in most models. */
 static void multiply(float *x, float by, size_t n) {
     for (size_t i = 0; by != 1.0f && i < n; i++) x[i] *= by;
 }

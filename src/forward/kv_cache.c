@@ -31,7 +31,7 @@ bool kv_cache_init(struct kv_cache *cache, const struct model_config *c, uint32_
         .n_position = kv_round_up(n_ctx, ATTN_BLOCK),
     };
     cache->part = type == PLUMB_KV_F32 ? cache->n_position : KV_PART;
-    uint64_t n_row, n;   /* the product of three 32-bit numbers and a head may exceed 64 bits */
+    uint64_t n_row, n;   /* the product of these four numbers may exceed 64 bits */
     if (!mul_u64((uint64_t)c->n_layer * c->n_head_kv, cache->n_position, &n_row) || !mul_u64(n_row, cache->n_dim, &n)) {
         return false;
     }

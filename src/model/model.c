@@ -1,5 +1,5 @@
-/* See model.h.  Two tables carry the knowledge: architectures[] (what differs between them) and the weight specs
- * (which tensor, of which shape, goes where). */
+/* See model.h.  Two tables hold what is known about models: architectures[] says what differs between architectures,
+ * and the weight specs say which tensor, of which shape, is bound to which field. */
 #include "model/model.h"
 
 #include "base/decimal.h"
@@ -14,7 +14,7 @@
 static const struct architecture {
     const char *name;                 /* general.architecture, and the prefix of its keys */
     enum rope_pairing rope_pairing;   /* as llama.cpp's llama_model_rope_type */
-    bool has_scales;                  /* of embeddings, residuals, scores and logits */
+    bool has_scales;                  /* it has keys that scale embeddings, residuals, scores and logits */
 } architectures[] = {
     { "llama", ROPE_NORM, false },    /* its converters permute Q and K to this pairing */
     { "qwen2", ROPE_NEOX, false },
@@ -35,7 +35,8 @@ static const char *key_of(struct key_reader *r, const char *suffix) {
     return r->key;
 }
 
-/* A count that shapes the model.  Keeps *out when the key is absent; that is an error while it is 0. */
+/* Reads a count that must be in 1..max.  Leaves *out unchanged if the key is absent; a missing key is an error if *out
+ * is 0. */
 static plumb_status read_count(struct key_reader *r, const char *suffix, uint32_t max, uint32_t *out) {
     PLUMB_TRY(gguf_get_u32(r->gguf, key_of(r, suffix), out, r->err));
     if (*out == 0 && !gguf_find_key(r->gguf, r->key)) {
@@ -67,7 +68,7 @@ static plumb_status read_rope(struct key_reader *r, struct model_config *c) {
         return error_set(r->err, PLUMB_ERROR_UNSUPPORTED, "key %s: \"%s\" is not supported (none and linear are)",
                          r->key, show_bytes(&shown, scaling.data, (size_t)scaling.n));
     }
-    float factor = 0.0f;   /* 0: no scaling, as llama.cpp reads it; scale_linear is the old name of the key */
+    float factor = 0.0f;   /* 0 means no scaling, as in llama.cpp; scale_linear is the old name of the key */
     PLUMB_TRY(gguf_get_f32(r->gguf, key_of(r, "rope.scale_linear"), &factor, r->err));
     PLUMB_TRY(gguf_get_f32(r->gguf, key_of(r, "rope.scaling.factor"), &factor, r->err));
     if (!(factor == 0.0f || (factor >= 0.1f && factor <= 1e6f))) {
@@ -77,7 +78,7 @@ static plumb_status read_rope(struct key_reader *r, struct model_config *c) {
     return PLUMB_OK;
 }
 
-/* A factor; keeps *out when the key is absent or, as in llama.cpp, 0. */
+/* Reads a factor.  Leaves *out unchanged if the key is absent or, as in llama.cpp, 0. */
 static plumb_status read_scale(struct key_reader *r, const char *suffix, float *out) {
     float scale = 0.0f;
     PLUMB_TRY(gguf_get_f32(r->gguf, key_of(r, suffix), &scale, r->err));
@@ -97,7 +98,7 @@ static plumb_status read_scales(struct key_reader *r, struct model_config *c) {
     if (c->logit_scale == 0.0f) {   /* logits are divided by it */
         return error_set(r->err, PLUMB_ERROR_METADATA, "key %s is missing or 0", r->key);
     }
-    /* In the architectures with scales, and only there, llama.cpp takes this key for "there is RoPE". */
+    /* Only in the architectures with scales, llama.cpp reads this key as "the model has RoPE". */
     bool has_rope = true;
     PLUMB_TRY(gguf_get_bool(r->gguf, key_of(r, "rope.scaling.finetuned"), &has_rope, r->err));
     if (!has_rope) return error_set(r->err, PLUMB_ERROR_UNSUPPORTED, "key %s: no RoPE is not supported", r->key);
@@ -121,7 +122,7 @@ plumb_status model_read_config(struct model_config *c, const struct gguf *g, str
     c->architecture = arch->name;
     c->rope_pairing = arch->rope_pairing;
 
-    /* Bounds far above any real model, so that products of two of these fit 64 bits with room. */
+    /* The bounds are far above any real model.  They keep products of two of these numbers far below 2^64. */
     struct key_reader r = { g, arch->name, err, "" };
     PLUMB_TRY(read_count(&r, "block_count", 1u << 16, &c->n_layer));
     PLUMB_TRY(read_count(&r, "embedding_length", 1u << 20, &c->n_embd));
@@ -160,19 +161,19 @@ plumb_status model_read_config(struct model_config *c, const struct gguf *g, str
 
 /* ---- names -> weights ------------------------------------------------------------------------------------------ */
 
-/* Sizes that a config gives. */
+/* Sizes of weights, which follow from the config. */
 enum dim { DIM_ONE, DIM_EMBD, DIM_Q, DIM_KV, DIM_FF, DIM_VOCAB, DIM_ROT_HALF };
 
 enum need {
     REQUIRED,
     OPTIONAL,
-    IGNORED,   /* may be there and is not used: old converters wrote it */
+    IGNORED,   /* accepted but not used: old converters wrote it */
 };
 
 struct weight_spec {
-    const char *name;      /* of the tensor; inside layers after "blk.N." */
-    size_t field;          /* offset of its struct weight */
-    enum dim n_in, n_out;  /* shape [n_in, n_out], or [n_in] where n_out is DIM_ONE */
+    const char *name;      /* the tensor's name; in layers the part after "blk.N." */
+    size_t field;          /* offset of its struct weight in struct model or struct layer */
+    enum dim n_in, n_out;  /* shape [n_in, n_out], or [n_in] if n_out is DIM_ONE */
     enum need need;
 };
 
@@ -216,7 +217,7 @@ static uint64_t dim_size(const struct model_config *c, enum dim dim) {
     return 0;
 }
 
-/* "[576, 192]" of the dimensions that are there. */
+/* Writes the first n_dims dimensions as "[576, 192]". */
 static void shape_text(char *buf, size_t cap, const uint64_t *shape, uint32_t n_dims) {
     int n = snprintf(buf, cap, "[");
     for (uint32_t i = 0; i < n_dims && n >= 0 && (size_t)n < cap; i++) {
@@ -225,11 +226,11 @@ static void shape_text(char *buf, size_t cap, const uint64_t *shape, uint32_t n_
     if (n >= 0 && (size_t)n < cap) snprintf(buf + n, cap - (size_t)n, "]");
 }
 
-/* Where problems go: the first one is the error, all of them are told. */
+/* Collects problems: the first one becomes *err, and on_problem gets all of them. */
 struct problems {
     struct error *err;
     uint64_t n;
-    model_on_problem *on_problem;   /* NULL: the first one is enough */
+    model_on_problem *on_problem;   /* NULL: only the first one is wanted */
     void *user;
 };
 
@@ -246,7 +247,7 @@ static void problem(struct problems *p, plumb_status status, const char *format,
     if (p->on_problem) p->on_problem(p->user, status, message);
 }
 
-/* Points w at tensor t of g and tells where it is not what spec says. */
+/* Binds w to tensor t of g and reports where t differs from its spec. */
 static void bind_weight(struct weight *w, const struct weight_spec *spec, struct gguf *g, const struct gguf_tensor *t,
                         const struct model_config *c, struct problems *p) {
     uint64_t expected[2] = { dim_size(c, spec->n_in), dim_size(c, spec->n_out) };
@@ -259,7 +260,7 @@ static void bind_weight(struct weight *w, const struct weight_spec *spec, struct
         problem(p, PLUMB_ERROR_TENSOR, "tensor %s: expected shape %s, file has %s %s%s", t->name.data, needs,
                 quant_traits(t->type)->name, has, is_transposed ? ": it is transposed" : "");
     }
-    /* Norms, biases and frequency factors enter sums as they are; every converter keeps them in F32. */
+    /* Norms, biases and frequency factors are used in place as F32; every converter writes them so. */
     if (n_dims == 1 && t->type != QUANT_F32) {
         problem(p, PLUMB_ERROR_UNSUPPORTED, "tensor %s: expected F32, file has %s", t->name.data,
                 quant_traits(t->type)->name);
@@ -276,7 +277,8 @@ static void bind_weight(struct weight *w, const struct weight_spec *spec, struct
     w->offset = t->offset;
 }
 
-/* The spec and the place (*w) of a tensor by its name; NULL for a name that no table has. */
+/* Finds the spec of a tensor by its name and sets *w to the weight it is bound to; NULL if no table has the name.  For
+ * an IGNORED tensor *w is meaningless. */
 static const struct weight_spec *find_place(struct model *m, const char *name, struct weight **w) {
     uint32_t il = 0;
     const char *rest = name;
@@ -341,7 +343,7 @@ static void bind_all(struct model *m, struct gguf *const *parts, size_t n_part, 
         check_required(&m->layers[il], layer_specs, N_LAYER_SPEC, prefix, p);
     }
     if (!m->output.name) m->output = m->token_embd;   /* tied */
-    if (p->n > 0) return;   /* a tensor may be smaller than its weight says */
+    if (p->n > 0) return;   /* rope_freqs may have fewer elements than its weight says */
     for (uint32_t i = 0; m->rope_freqs.data && i < m->rope_freqs.n_in; i++) {
         float factor = rope_factor(m, i);
         if (!(factor >= 0.01f && factor <= 1e6f)) {   /* angles are divided by it */
@@ -361,7 +363,7 @@ static plumb_status create(struct model **out, struct gguf *const *parts, size_t
     if (status != PLUMB_OK) goto done;
     m->config.n_vocab = n_vocab;
 
-    /* The layer array must be no larger than the file can fill. */
+    /* Every layer has tensors, so the number of tensors bounds the layer array before it is allocated. */
     uint64_t n_tensor = 0;
     for (size_t i = 0; i < n_part; i++) n_tensor += gguf_n_tensor(parts[i]);
     if (m->config.n_layer > n_tensor) {
@@ -413,7 +415,7 @@ static void for_specs(void *base, const struct weight_spec *specs, size_t n, on_
     }
 }
 
-/* Tied weights come once. */
+/* Visits every weight that is bound.  Tied weights are visited once, and output then becomes a copy of token_embd. */
 static void for_weights(struct model *m, on_weight *call, void *user) {
     bool tied = m->output.name == m->token_embd.name;
     if (tied) m->output.name = NULL;
@@ -439,7 +441,7 @@ static void add_size(void *user, struct weight *w) {
 
 uint64_t model_largest_weight(const struct model *m, uint64_t *all) {
     struct sizes sizes = { 0, 0 };
-    struct model copy = *m;   /* for_weights writes where weights are tied */
+    struct model copy = *m;   /* for_weights writes to m->output if weights are tied */
     for_weights(&copy, add_size, &sizes);
     *all = sizes.all;
     return sizes.largest;

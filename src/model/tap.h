@@ -1,18 +1,18 @@
-/* Taps: the steps of a pass whose results can be looked at, in the order of the computation, and what each is computed
- * from.  A tap is (id, layer); layer is -1 outside the layers.
+/* Taps: the steps of a pass whose results can be observed, in the order of the computation, and what each of them is
+ * computed from.  A tap is identified by (id, layer); layer is -1 outside the layers.
  */
 #ifndef PLUMB_MODEL_TAP_H
 #define PLUMB_MODEL_TAP_H
 
 #include "base/base.h"
 
-/* Where a pass hands its activations to; see plumb_tap. */
+/* Receives the activations of a pass; see plumb_tap. */
 struct tap_sink {
     void (*on_tap)(void *user, const plumb_tap *tap);   /* NULL: off */
     void *user;
 };
 
-/* In the order in which a pass computes them; those from TAP_ATTN_NORM to TAP_L_OUT once for each layer. */
+/* The taps in the order in which a pass computes them.  TAP_ATTN_NORM to TAP_L_OUT come once for each layer. */
 enum tap_id {
     TAP_EMBD,
     TAP_ATTN_NORM, TAP_QCUR, TAP_KCUR, TAP_VCUR, TAP_QCUR_ROPE, TAP_KCUR_ROPE, TAP_KQ_SOFT_MAX, TAP_KQV_OUT,
@@ -24,25 +24,25 @@ enum tap_id {
 enum { TAP_MAX_INPUTS = 2 };
 
 struct tap_spec {
-    const char *name;        /* llama.cpp's, without "-layer"; Qcur and Kcur after RoPE end in _rope */
-    const char *title;       /* for people: "query after RoPE" */
+    const char *name;        /* llama.cpp's name without "-layer"; Qcur and Kcur after RoPE end in _rope */
+    const char *title;       /* a description for people: "query after RoPE" */
     bool in_layer;
-    /* The taps it is computed from.  TAP_L_OUT is the l_out of the layer before, and in layer 0 the embedding; for
-     * result_norm it is that of the last layer. */
+    /* The taps it is computed from.  Here TAP_L_OUT means the l_out of the layer before, or the embedding in layer 0;
+     * for result_norm it means the l_out of the last layer. */
     uint8_t n_input;
     enum tap_id inputs[TAP_MAX_INPUTS];
-    const char *weights;     /* the tensors it is computed with, "attn_q"; "" where there are none */
+    const char *weights;     /* the tensor it is computed with, "attn_q"; "" if there is none */
 };
 
 const struct tap_spec *tap_spec(enum tap_id id);
 
-/* The taps of inputs as a set of ids, bit by bit. */
+/* Returns the inputs of a tap as a set: bit i is the tap with id i. */
 uint32_t tap_inputs(enum tap_id id);
-/* Those of a set that belong to the same layer as the tap which is computed from them; the others belong to the layer
+/* Returns the members of set = tap_inputs(id) that belong to the same layer as id.  The others belong to the layer
  * before. */
 uint32_t tap_same_layer(uint32_t set, enum tap_id id);
 
-/* Position in the order of the computation; layer is that of a tap inside layers. */
+/* Returns a number that sorts taps in the order of the computation.  layer is used only for taps inside layers. */
 static inline uint64_t tap_order(enum tap_id id, int32_t layer) {
     if (id == TAP_EMBD) return 0;
     if (id >= TAP_RESULT_NORM) return (uint64_t)UINT32_MAX * TAP_COUNT + id;

@@ -1,17 +1,17 @@
-/* Dequantizers that can make one known mistake each, written per element e from the diagrams of quant/blocks.h.  With
- * MISREAD_NONE they are the right ones.  Slow and obvious on purpose. */
+/* Dequantizers that can make known mistakes, one at a time.  They follow the diagrams of quant/blocks.h element by
+ * element; e is the index of an element.  With MISREAD_NONE they are right.  They are slow and obvious on purpose. */
 #include "reference/quirks.h"
 
 #include "quant/blocks.h"
 
 /* ---- fields ------------------------------------------------------------------------------------------------------ */
 
-/* A scale, or a value of F16. */
+/* Reads an f16: a scale, a minimum, or a weight of type F16. */
 static float half(const uint8_t *p, enum misread misread) {
     return misread == MISREAD_BF16 ? f32_from_bf16(load_u16(p)) : f32_from_f16(load_u16(p));
 }
 
-/* The low four bits of element e of a group of 2 n: byte j holds j (low nibble) and j + n. */
+/* Returns the low four bits of element e of a group of 2 n.  Byte j holds elements j (low nibble) and j + n. */
 static int nibble(const uint8_t *qs, size_t e, size_t n, enum misread misread) {
     size_t j = e % n, side = e / n;
     if (misread == MISREAD_LAYOUT) j = e / 2, side = e % 2;
@@ -19,31 +19,32 @@ static int nibble(const uint8_t *qs, size_t e, size_t n, enum misread misread) {
     return qs[j] >> (4 * side) & 15;
 }
 
-/* The fifth bit, in its place, of element e of q5_0 and q5_1: bit e of 32. */
+/* Returns the fifth bit of element e of q5_0 or q5_1, shifted into its place.  It is bit e of the 32 in qh. */
 static int q5_high(const uint8_t qh[4], size_t e, enum misread misread) {
     size_t bit = e;
     if (misread == MISREAD_HIGH_ORDER) bit = e < 16 ? 2 * e : 2 * (e - 16) + 1;
     return misread == MISREAD_HIGH ? 0 : (qh[bit / 8] >> (bit % 8) & 1) << 4;
 }
 
-/* Bits of element e of 256.  Two, of 64 bytes: in each half byte l of 32 holds l, l + 32, l + 64 and l + 96 of 128. */
+/* Returns two bits of element e of 256, from 64 bytes.  Each half of them holds 128 elements: byte l holds elements l,
+ * l + 32, l + 64 and l + 96. */
 static int two_bits(const uint8_t *bytes, size_t e, enum misread misread) {
     if (misread == MISREAD_ORDER) return bytes[e / 4] >> (e % 4 * 2) & 3;
     return bytes[e / 128 * 32 + e % 32] >> (e % 128 / 32 * 2) & 3;
 }
-/* One, of 32 bytes: byte l holds l, l + 32, ... l + 224. */
+/* Returns one bit of element e of 256, from 32 bytes.  Byte l holds elements l, l + 32, ... l + 224. */
 static int one_bit(const uint8_t *bytes, size_t e, enum misread misread) {
     if (misread == MISREAD_HIGH) return 0;
     if (misread == MISREAD_ORDER || misread == MISREAD_HIGH_ORDER) return bytes[e / 8] >> (e % 8) & 1;
     return (bytes[e % 32] >> (e / 32) & 1) ^ (misread == MISREAD_HIGH_SIGN);
 }
 
-/* What a code of iq4_nl and iq4_xs stands for. */
+/* Returns the value of a code of iq4_nl or iq4_xs. */
 static float iq4_value(int code, enum misread misread) {
     return (float)(misread == MISREAD_TABLE ? code - 8 : quant_iq4_values[code]);
 }
 
-/* A 6-bit scale as it is used; scale: less 32. */
+/* Returns the value that is used for a 6-bit scale.  scale is the right one, from which 32 has been subtracted. */
 static float signed_scale(int scale, enum misread misread) {
     if (misread == MISREAD_SIGN) scale += 32;
     if (misread == MISREAD_SCALE_BITS) scale = ((scale + 32) & 15) - 32;
@@ -127,7 +128,7 @@ static void read_q3_K(enum misread misread, const struct block_q3_K *b, float *d
     }
 }
 
-/* d * sc and dmin * mn of group i of q4_K and q5_K, their minimum to be subtracted. */
+/* Sets *scale to d * sc and *min to dmin * mn of group i of q4_K or q5_K.  *min is to be subtracted. */
 static void k_scale(enum misread misread, const uint8_t d[2], const uint8_t dmin[2], const uint8_t scales[12],
                     size_t i, float *scale, float *min) {
     unsigned sc = quant_q4_K_scale(scales, i), mn = quant_q4_K_min(scales, i);
@@ -202,7 +203,7 @@ void quirk_misread(enum quant_type type, enum misread misread, const void *src, 
         case QUANT_IQ4_XS: read_iq4_xs(misread, (const void *)p, dst + i); break;
         case QUANT_F16: dst[i] = half(p, misread); break;
         case QUANT_BF16: dst[i] = read_bf16(misread, p); break;
-        default: traits->dequantize(p, dst + i, traits->block_size);   /* a type whose mistakes are not in the table */
+        default: traits->dequantize(p, dst + i, traits->block_size);   /* the table has no mistakes for this type */
         }
     }
 }

@@ -1,5 +1,5 @@
-/* The steps of the reference pass as engines with known mistakes make them.  quirks.c says in words what each quirk
- * does.  Where no quirk of a step is set, the step is right. */
+/* The steps of the reference pass as engines with known mistakes compute them.  quirks.c says in words what each quirk
+ * does.  A step for which no quirk is set is right. */
 #include "reference/steps.h"
 
 #include <math.h>
@@ -47,7 +47,8 @@ void quirk_begin(struct reference *r, uint32_t n, uint32_t pos, uint32_t *slot, 
 
 /* ---- weights ----------------------------------------------------------------------------------------------------- */
 
-/* tensor.offset=shifted: row i of w as it is one alignment further on in the file. */
+/* tensor.offset=shifted: returns as many bytes as row i of w has, from one alignment further on in the file.  Bytes
+ * outside the tensors are 0. */
 static const uint8_t *shifted_row(const struct reference *r, const struct weight *w, size_t i) {
     uint64_t begin = w->offset + (uint64_t)i * w->row_bytes + gguf_alignment(w->file), end = begin + w->row_bytes;
     memset(r->row_bytes, 0, w->row_bytes);
@@ -181,7 +182,7 @@ static uint32_t kv_head(const struct reference *r, uint32_t h) {
     }
 }
 
-/* A token sees itself and those before it. */
+/* True if token t of the batch attends to a slot.  In a right pass it sees itself and the tokens before it. */
 static bool sees(const struct reference *r, const struct attended *a, uint32_t t, uint32_t slot) {
     uint32_t own = a->slot + t;
     switch (r->quirks->attn_mask) {
@@ -192,8 +193,8 @@ static bool sees(const struct reference *r, const struct attended *a, uint32_t t
     }
 }
 
-/* The (head_dim) of head g in a slot of a layer's K or V; zeros of a head that there is not, or a slot that is yet to
- * be written. */
+/* Returns head g (head_dim) in a slot of a layer's K or V.  Returns zeros for a head that the model does not have, and
+ * for a slot that an engine with kv.slot=stale has not written yet. */
 static const double *cached(const struct reference *r, const struct attended *a, const double *cache, uint32_t slot,
                             uint32_t g) {
     bool is_empty = r->quirks->kv_slot == SLOT_STALE && a->pos > 0 && slot >= a->slot;
@@ -201,11 +202,11 @@ static const double *cached(const struct reference *r, const struct attended *a,
     return cache + ((size_t)slot * r->config.n_head_kv + g) * r->config.head_dim;
 }
 
-/* The K that token t multiplies its query with. */
+/* Returns the K by which the query of token t is multiplied. */
 static const double *key(const struct reference *r, const struct attended *a, uint32_t t, uint32_t slot, uint32_t g) {
     const double *k = cached(r, a, a->k, slot, g);
     if (!r->quirks->rope_cache || !quirk_rotates(r, false)) return k;
-    memcpy(r->key, k, r->config.head_dim * sizeof *k);   /* rotated once; now on to the query's position */
+    memcpy(r->key, k, r->config.head_dim * sizeof *k);   /* rotated to rotated[slot], now on to the query's position */
     reference_rotate(r, r->key, quirk_position(r, a->pos, t, true) - r->rotated[slot]);
     return r->key;
 }
@@ -219,8 +220,8 @@ static const double *value(const struct reference *r, const struct attended *a, 
     return cached(r, a, a->v, slot, g);
 }
 
-/* x_i = e^x_i / sum of all e^x_j.  n elements at a distance of stride; of those that are -infinity nothing is seen.
- * with_empty: one more score, of 0, takes part and is not kept. */
+/* x_i = e^x_i / sum of all e^x_j, for n elements, stride apart.  Elements that are -infinity are not seen and become 0.
+ * with_empty: one more score, which is 0 and not in x, takes part in the sum. */
 static void softmax(const struct reference *r, double *x, uint32_t n, size_t stride, bool with_empty) {
     double max = with_empty ? 0 : -INFINITY, sum = 0;
     for (uint32_t i = 0; i < n; i++) max = fmax(max, x[i * stride]);
@@ -273,7 +274,7 @@ void quirk_attention_weights(const struct reference *r, const struct attended *a
     }
 }
 
-/* attn (n, n_head, head_dim): the sums of V by those weights. */
+/* attn (n, n_head, head_dim): the sums of V, weighted by weights. */
 void quirk_attention_values(const struct reference *r, const struct attended *a, uint32_t n_key) {
     const struct model_config *c = &r->config;
     for (uint32_t t = 0; t < a->n; t++) {
@@ -282,7 +283,7 @@ void quirk_attention_values(const struct reference *r, const struct attended *a,
             double *out = r->attn + ((size_t)t * c->n_head + h) * c->head_dim;
             memset(out, 0, c->head_dim * sizeof *out);
             for (uint32_t p = 0; p < a->n_slot && p < n_key; p++) {
-                if (weights[p] == 0) continue;   /* not seen: neither is a NaN there */
+                if (weights[p] == 0) continue;   /* the token does not see p: 0 * NaN would reach it */
                 const double *v = value(r, a, p, kv_head(r, h));
                 for (uint32_t i = 0; i < c->head_dim; i++) out[i] += weights[p] * v[i];
             }
@@ -308,7 +309,7 @@ double quirk_activation(const struct reference *r, double z) {
     switch (r->quirks->ffn_act) {
     case ACT_GELU: return 0.5 * z * (1 + tanh(0.79788456080286535588 * (z + 0.044715 * z * z * z)));   /* sqrt(2/pi) */
     case ACT_GELU_ERF: return 0.5 * z * (1 + erf(z * 0.70710678118654752440));   /* sqrt(1/2) */
-    case ACT_RELU: return z > 0 ? z : z * 0;   /* NaN stays */
+    case ACT_RELU: return z > 0 ? z : z * 0;   /* z * 0 keeps NaN */
     case ACT_NONE: return z;
     default: return z / (1 + exp(-z));
     }

@@ -1,10 +1,10 @@
 /* The table of quirks, and which of them make sense for a model.
  *
  * The sentences are exact: tests/reference/engine.py makes the same mistakes from them and from nothing else.  In them
- * h is one of n_head query heads, g one of n_head_kv key and value heads; a batch is the whole prompt (n_prompt tokens
- * from position 0 on), or one token after it ("a step").  To turn as of position p is to rotate by the angles of p.
- * Where a file has a residual_scale, outputs of attention and feed forward are multiplied by it when they are added.
- * Taps show what such an engine would show: the weights it used, the residual it added to.
+ * h is one of n_head query heads, and g is one of n_head_kv key and value heads.  A batch is the whole prompt (n_prompt
+ * tokens from position 0 on), or one token after it ("a step").  "Turned as of p" means rotated by the angles of
+ * position p.  If a file has a residual_scale, the outputs of attention and feed forward are multiplied by it when they
+ * are added.  Taps show what such an engine would show: the weights that it used, the residual that it added to.
  */
 #include "reference/quirks.h"
 
@@ -30,7 +30,7 @@ static const struct quirk quirks[] = {
     { "model.scales=ignored", AT(model_scales), 1, "embd", "none of embedding_scale, residual_scale, attention.scale "
       "and logit_scale is applied: the file is run as a llama, scores are divided by sqrt(head_dim)" },
 
-    /* ---- norms: all RMS norms unless it says otherwise ---- */
+    /* ---- norms: each quirk changes all RMS norms unless it says otherwise ---- */
     { "norm.weight=missing", AT(norm_weight), NORM_UNWEIGHTED, "attn_norm", "the normalized vector is not multiplied "
       "by the weight" },
     { "norm.weight=plus_one", AT(norm_weight), NORM_PLUS_ONE, "attn_norm", "it is multiplied by weight + 1" },
@@ -279,7 +279,7 @@ double quirk_score_divisor(uint8_t scale, const struct model_config *c) {
     }
 }
 
-/* ---- which make sense ------------------------------------------------------------------------------------------ */
+/* ---- which quirks make sense for a model ------------------------------------------------------------------------ */
 
 static bool has_bias(const struct model *m) {
     for (uint32_t il = 0; il < m->config.n_layer; il++) {
@@ -291,12 +291,12 @@ static bool has_bias(const struct model *m) {
 
 bool quirk_applies(const struct quirk *q, const struct model *m, int32_t bos) {
     const struct model_config *c = &m->config;
-    const struct layer *l = &m->layers[0];   /* all have the same shapes */
-    bool has_frequencies = c->n_rot > 2;     /* the first is 1 whatever the base is */
+    const struct layer *l = &m->layers[0];   /* all layers have the same shapes */
+    bool has_frequencies = c->n_rot > 2;     /* the first frequency is 1 whatever the base is */
     switch (q->field) {
     case AT(tokens_bos): return bos >= 0;
     case AT(embd_scale): return q->value == EMBD_SCALE_ADDED || c->embedding_scale != 1;
-    case AT(model_scales):   /* of embeddings alone is embd.scale=missing */
+    case AT(model_scales):   /* with a scale of embeddings alone it is the same as embd.scale=missing */
         return c->embedding_scale != 1 && (c->residual_scale != 1 || c->attention_scale != 0 || c->logit_scale != 1);
     case AT(norm_eps):
         if (q->value == EPS_1E_6) return c->rms_eps != 1e-6f;

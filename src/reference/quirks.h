@@ -1,14 +1,14 @@
-/* Quirks: each reproduces one known mistake of engines that run GGUF files.  The reference pass has a switch for every
- * one; a set of quirks is a struct quirks of which some switches are on, and all zeros is the truth.  Two values of one
- * switch exclude each other.
+/* Quirks: each reproduces one known mistake of engines that run GGUF files.  The reference pass has switches for them.
+ * A set of quirks is a struct quirks in which some switches are on; all zeros is the right pass.  A switch with several
+ * values selects one of several quirks, which exclude each other.
  */
 #ifndef PLUMB_REFERENCE_QUIRKS_H
 #define PLUMB_REFERENCE_QUIRKS_H
 
 #include "model/model.h"
 
-/* What a value means is said in the table of quirks.c, by the sentence with its name; those without an enum are on (1)
- * or off. */
+/* The switches.  The table of quirks.c has a sentence for each value that says what it means.  Switches without an enum
+ * are on (1) or off (0). */
 struct quirks {
     uint8_t tokens_bos, tokens_last;
     uint8_t embd_scale, model_scales;
@@ -45,23 +45,23 @@ enum quirk_ffn_act { ACT_GELU = 1, ACT_GELU_ERF, ACT_RELU, ACT_NONE };
 enum quirk_output_head { HEAD_TIED = 1, HEAD_ZERO };
 enum quirk_logit_scale { LOGIT_SCALE_MISSING = 1, LOGIT_SCALE_MULTIPLIED };
 
-/* Mistakes in reading a block; those that make no sense for a type have no entry in the table. */
+/* Mistakes in reading a block.  The table has an entry for each type for which a mistake makes sense. */
 enum misread {
     MISREAD_NONE,
     MISREAD_NIBBLES,     /* low and high nibble of every byte swapped */
     MISREAD_LAYOUT,      /* byte j of a group holds elements 2j and 2j + 1, instead of j and j + group size */
-    MISREAD_OFFSET,      /* codes taken as they are, without subtracting 4, 8, 16, 32 */
+    MISREAD_OFFSET,      /* codes taken as they are, without subtracting 4, 8, 16 or 32 */
     MISREAD_MIN,         /* the minimum with the wrong sign */
     MISREAD_SCALES,      /* scale and minimum of each sub-block swapped */
-    MISREAD_SCALE_BITS,  /* packed 6-bit scales and minima without the two upper bits that are kept apart */
+    MISREAD_SCALE_BITS,  /* packed 6-bit scales and minima without their upper two bits, which are stored apart */
     MISREAD_SCALE_ORDER, /* packed 6-bit scales read in sequence */
     MISREAD_D,           /* the block's two f16 swapped */
     MISREAD_HIGH,        /* high bits not added */
     MISREAD_HIGH_ORDER,  /* high bits taken in another order */
-    MISREAD_HIGH_SIGN,   /* high bits taken as their opposite */
+    MISREAD_HIGH_SIGN,   /* high bits inverted */
     MISREAD_ORDER,       /* Q2_K, Q3_K, Q6_K: elements read in sequence */
     MISREAD_TABLE,       /* IQ4_NL, IQ4_XS: codes taken as those of Q4_0 */
-    MISREAD_SIGN,        /* signed bytes, or scales from which 32 is to be subtracted, taken as unsigned */
+    MISREAD_SIGN,        /* signed bytes read as unsigned, or 32 not subtracted from scales */
     MISREAD_BF16,        /* f16 read as bf16, or BF16 as f16 */
 };
 
@@ -73,26 +73,26 @@ struct quirk {
     const char *text;       /* what the engine does wrong, exactly */
 };
 
-/* By index; NULL past the last. */
+/* The quirk at index i of the table; NULL past the last. */
 const struct quirk *quirk_at(size_t i);
-/* NULL if there is none of this name. */
+/* The quirk with this name; NULL if there is none. */
 const struct quirk *quirk_find(const char *name);
-/* Could it change anything in this model?  (Swapped nibbles of a type it has no tensor of could not, nor could a base
- * of 10000 where the file says so.)  bos: the tokenizer's, -1 if it has none. */
+/* True if the quirk could change anything in this model.  (Swapped nibbles of a type that no tensor has cannot, nor can
+ * a base of 10000 if the file has the same.)  bos: the tokenizer's BOS id, -1 if it has none. */
 bool quirk_applies(const struct quirk *q, const struct model *m, int32_t bos);
 static inline void quirk_set(struct quirks *set, const struct quirk *q) { ((uint8_t *)set)[q->field] = q->value; }
 static inline bool quirk_is_free(const struct quirks *set, const struct quirk *q) {
     return ((const uint8_t *)set)[q->field] == 0;
 }
-/* The base of the frequencies that the quirk puts in the place of the file's. */
+/* The base of the frequencies that the quirk uses instead of the file's. */
 float quirk_theta(enum quirk_rope_theta theta);
-/* What scores are divided by; scale 0: the truth. */
+/* What scores are divided by.  scale: a quirk_attn_scale; 0: the right divisor. */
 double quirk_score_divisor(uint8_t scale, const struct model_config *c);
-/* The tokens an engine with these quirks really computes, given what it was to compute: (n) ids, the first n_prompt of
- * them a prompt.  Writes at most n + 2, says where the prompt now ends, and returns how many. */
+/* Writes to out the tokens that an engine with these quirks really computes if it is asked to compute ids (n), of which
+ * the first *n_prompt are the prompt.  Returns their number, at most n + 2, and updates *n_prompt. */
 size_t quirk_tokens(const struct quirks *set, const int32_t *ids, size_t n, size_t *n_prompt, int32_t *out);
 
-/* One row of n elements as an engine with the mistake reads it.  n is a multiple of the type's block size. */
+/* Dequantizes one row of n elements as an engine with the mistake does.  n is a multiple of the type's block size. */
 void quirk_misread(enum quant_type type, enum misread misread, const void *src, float *dst, size_t n);
 
 #endif

@@ -8,11 +8,12 @@
  *                    x += W_down (silu(W_gate h) * (W_up h)),               h = rms_norm(x)
  *   logits = W_output rms_norm(x)
  *
- * Granite multiplies embeddings, what is added to x, scores (instead of dividing them by sqrt(head_dim)), and divides
- * logits; elsewhere these factors are 1.
+ * Granite also multiplies embeddings and what is added to x by factors, multiplies scores by a factor (instead of
+ * dividing them by sqrt(head_dim)), and divides logits by one.
  *
  * Every line is meant to be checked against its paper; do not make it faster.  Where a quirk changes a step, a line
- * with `if (r->quirks)` leaves the step to quirk_steps.c.  r->quirks is NULL in a right pass: skip those lines.
+ * with `if (r->quirks)` leaves the step to quirk_steps.c.  Without quirks r->quirks is NULL; a reader can skip those
+ * lines.
  */
 #include "reference/steps.h"
 
@@ -36,7 +37,7 @@ const float *reference_row(const struct reference *r, const struct weight *w, si
     return r->row;
 }
 
-/* sum of w_i x_i.  Four partial sums, only so that the additions need not wait for each other. */
+/* sum of w_i x_i, in four partial sums, only so that the additions do not wait for each other. */
 double reference_dot(const float *w, const double *x, uint32_t n) {
     double sum[4] = { 0 };
     for (uint32_t i = 0; i < n / 4 * 4; i += 4) {
@@ -56,7 +57,7 @@ static void linear(const struct reference *r, const struct weight *w, const doub
     }
 }
 
-/* y (n, n_out) = x (n, n_in) W^T + b, of attention */
+/* y (n, n_out) = x (n, n_in) W^T + b, the projections of attention */
 static void projection(const struct reference *r, const struct weight *w, const struct weight *b, const double *x,
                        uint32_t n, double *y) {
     if (!(r->quirks && quirk_projection(r, w, x, n, y))) linear(r, w, x, n, y);
@@ -124,7 +125,7 @@ static void rope(const struct reference *r, double *x, uint32_t n_head, uint32_t
 
 /* ---- attention --------------------------------------------------------------------------------------------------- */
 
-/* What scores are divided by: sqrt(head_dim), unless the model has a scale of its own. */
+/* Returns what scores are divided by: sqrt(head_dim), unless the model has a scale of its own. */
 double reference_score_divisor(const struct model_config *c) {
     return c->attention_scale != 0 ? 1 / (double)c->attention_scale : sqrt(c->head_dim);
 }
@@ -141,11 +142,11 @@ static void softmax(double *x, uint32_t n) {
         sum += x[i];
     }
     for (uint32_t i = 0; i < n; i++) {
-        if (x[i] != 0) x[i] /= sum;   /* 0 stays 0 where another score is NaN */
+        if (x[i] != 0) x[i] /= sum;   /* 0 stays 0 even if another score is NaN */
     }
 }
 
-/* weights (n, n_head, n_key): a token sees itself and those before it. */
+/* weights (n, n_head, n_key).  A token sees itself and the tokens before it. */
 static void attention_weights(const struct reference *r, const struct attended *a, uint32_t n_key) {
     const struct model_config *c = &r->config;
     double divisor = reference_score_divisor(c);
@@ -167,7 +168,7 @@ static void attention_weights(const struct reference *r, const struct attended *
     }
 }
 
-/* attn (n, n_head, head_dim): the sums of V by those weights. */
+/* attn (n, n_head, head_dim): the sums of V, weighted by weights. */
 static void attention_values(const struct reference *r, const struct attended *a, uint32_t n_key) {
     const struct model_config *c = &r->config;
     for (uint32_t t = 0; t < a->n; t++) {
@@ -177,7 +178,7 @@ static void attention_values(const struct reference *r, const struct attended *a
             double *out = r->attn + ((size_t)t * c->n_head + h) * c->head_dim;
             memset(out, 0, c->head_dim * sizeof *out);
             for (uint32_t p = 0; p < n_key; p++) {
-                if (weights[p] == 0) continue;   /* not seen: a NaN there is not, either */
+                if (weights[p] == 0) continue;   /* the token does not see p: 0 * NaN would reach it */
                 const double *v = a->v + ((size_t)p * c->n_head_kv + head_kv) * c->head_dim;
                 for (uint32_t i = 0; i < c->head_dim; i++) out[i] += weights[p] * v[i];
             }
@@ -208,7 +209,7 @@ void reference_run(struct reference *r, const int32_t *ids, uint32_t n, uint32_t
     const struct model_config *c = &r->config;
     size_t n_x = (size_t)n * c->n_embd, n_kv = (size_t)c->n_head_kv * c->head_dim;
     if (pos == 0) r->n_prompt = n;
-    uint32_t slot = pos;   /* of the cache */
+    uint32_t slot = pos;   /* the slot of the cache for the first token */
     double scale = (double)c->embedding_scale, divisor = (double)c->logit_scale;
     if (r->quirks) quirk_begin(r, n, pos, &slot, &scale, &divisor);
     for (uint32_t t = 0; t < n; t++) {
@@ -324,7 +325,7 @@ plumb_status reference_create(struct reference **out, const struct model *m, uin
         r->n_batch = n_batch;
         r->n_layer = UINT32_MAX;
         r->row = alloc_array(model_max_row(c), sizeof *r->row);
-        r->row_bytes = alloc_array(model_max_row(c), sizeof *r->row);   /* no type has more than F32 */
+        r->row_bytes = alloc_array(model_max_row(c), sizeof *r->row);   /* F32 has the longest rows */
         r->other_row = alloc_array(model_max_row(c), sizeof *r->row);
         r->zeros = calloc(c->head_dim, sizeof *r->zeros);
     }

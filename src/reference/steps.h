@@ -1,5 +1,5 @@
-/* The inside of the reference pass, for reference.c, which computes the truth, and quirk_steps.c, which computes what
- * engines with known mistakes do in its place.
+/* The internals of the reference pass.  reference.c computes the right steps, and quirk_steps.c computes them as
+ * engines with known mistakes do.
  */
 #ifndef PLUMB_REFERENCE_STEPS_H
 #define PLUMB_REFERENCE_STEPS_H
@@ -9,29 +9,29 @@
 struct reference {
     const struct model *m;
     struct model_config config;      /* the model's, or what the quirks make of it */
-    const struct quirks *quirks;     /* NULL: none, the pass is right */
-    struct quirks all_quirks;        /* where it points to */
+    const struct quirks *quirks;     /* &all_quirks; NULL: no quirks, the pass is right */
+    struct quirks all_quirks;
     uint32_t n_ctx, n_batch, n_layer;
     uint64_t bytes;
     double *k, *v;                   /* (n_layer, n_ctx, n_head_kv, head_dim) */
     double *x, *h, *q, *attn;        /* (n_batch, n_embd), (n_batch, n_embd), (n_batch, n_head * head_dim) twice */
     double *gate, *up;               /* (n_batch, n_ff) */
     double *weights;                 /* (n_batch, n_head, n_ctx) scores, then attention weights, of a layer */
-    double *frequencies;             /* (n_rot / 2) of RoPE */
-    float *row;                      /* one dequantized row of any weight */
-    uint8_t *row_bytes, *other_row;  /* one row each as it is in the file */
+    double *frequencies;             /* (n_rot / 2) RoPE's frequencies: the angle of a pair per position */
+    float *row;                      /* scratch for one dequantized row of any weight */
+    uint8_t *row_bytes, *other_row;  /* scratch for one row each, with the bytes of the file */
     uint32_t n_prompt;               /* tokens of the run at position 0 */
     struct tap_sink sink;
-    float *tapped;                   /* a tap's values in f32, NULL while there is no sink */
+    float *tapped;                   /* a tap's values in f32; NULL until a sink is set */
     void (*force)(void *user, const plumb_tap *tap, double *x);
     void *force_user;
-    /* For quirks alone. */
+    /* Used only by quirks. */
     double *rotated;                 /* (n_ctx) the position that the K of a slot was rotated to */
-    double *key, *zeros;             /* (head_dim) */
+    double *key, *zeros;             /* (head_dim) scratch for a K, and zeros */
 };
 
-/* One layer's cache and the batch that attends: its n tokens are at positions pos, pos + 1... and in slots slot,
- * slot + 1..., which is the same but for kv.slot=overwritten; slots 0 .. n_slot - 1 are filled. */
+/* One layer's cache and the batch that attends to it.  The n tokens of the batch are at positions pos, pos + 1... and
+ * in slots slot, slot + 1..., and slots 0 .. n_slot - 1 are filled.  slot is pos except with kv.slot=overwritten. */
 struct attended {
     double *k, *v;   /* (n_ctx, n_head_kv, head_dim) */
     uint32_t n, pos, slot, n_slot;
@@ -39,9 +39,9 @@ struct attended {
 
 enum residual { RESIDUAL_ATTN, RESIDUAL_FFN };
 
-/* ---- steps of the truth that quirks use, too --------------------------------------------------------------------- */
+/* ---- right steps that quirks use too ----------------------------------------------------------------------------- */
 
-/* Row i of a weight, (n_in), until the next call. */
+/* Row i of a weight, (n_in).  Valid until the next call. */
 const float *reference_row(const struct reference *r, const struct weight *w, size_t i);
 /* sum of w_i x_i of n elements */
 double reference_dot(const float *w, const double *x, uint32_t n);
@@ -51,28 +51,29 @@ double reference_score_divisor(const struct model_config *c);
 
 /* ---- the same steps with the mistakes of r->quirks, which is not NULL -------------------------------------------- */
 
-/* What an engine takes for the model's configuration. */
+/* Changes the model's configuration to what an engine takes it for. */
 void quirk_config(const struct quirks *q, struct model_config *c);
 const float *quirk_row(const struct reference *r, const struct weight *w, size_t i);
-/* Before the pass: where the batch goes in the cache, what embeddings are multiplied with and logits divided by. */
+/* Called before the layers.  Sets the slot of the batch in the cache, the factor of the embeddings, and the divisor of
+ * the logits. */
 void quirk_begin(struct reference *r, uint32_t n, uint32_t pos, uint32_t *slot, double *scale, double *divisor);
-/* False, and nothing done, where the right product is to be computed. */
+/* Computes a wrong product and returns true, or returns false if the right product is to be computed. */
 bool quirk_projection(const struct reference *r, const struct weight *w, const double *x, uint32_t n, double *y);
-/* One row of n elements. */
+/* Normalizes one row of n elements. */
 void quirk_rms_norm(const struct reference *r, const float *weight, const double *x, uint32_t n, double *h);
-/* After a norm, of n elements of all tokens. */
+/* Called after a norm inside a layer; n: elements of all tokens together. */
 void quirk_after_norm(struct reference *r, size_t n);
-/* Changes the right frequencies. */
+/* Fills r->frequencies. */
 void quirk_frequencies(struct reference *r);
-/* Is Q, or K, rotated at all? */
+/* True if Q (is_q) or K is rotated at all. */
 bool quirk_rotates(const struct reference *r, bool is_q);
-/* The position that Q or K of token t of the batch at pos is rotated to. */
+/* The position that the Q or K of token t of the batch at pos is rotated to; negative if angles are reversed. */
 double quirk_position(const struct reference *r, uint32_t pos, uint32_t t, bool is_q);
 void quirk_attention_weights(const struct reference *r, const struct attended *a, uint32_t n_key);
 void quirk_attention_values(const struct reference *r, const struct attended *a, uint32_t n_key);
 void quirk_add_residual(struct reference *r, size_t n, enum residual which);
 double quirk_activation(const struct reference *r, double z);
-/* The weight of the logits; NULL: zeros. */
+/* The output matrix; NULL: zeros. */
 const struct weight *quirk_head(const struct reference *r);
 
 #endif

@@ -1,4 +1,4 @@
-/* xoshiro256** and splitmix64, see sampler.h for the source. */
+/* xoshiro256** and splitmix64; sampler.h names the sources. */
 #include "sampler/sampler.h"
 
 static uint64_t rotate_left(uint64_t x, int k) { return x << k | x >> (64 - k); }

@@ -1,10 +1,10 @@
 /* The sampling chain: bias, penalties, top-k, typical, top-p, min-p, temperature, draw.
  *
- * The steps and their order are llama.cpp's default chain (llama-sampler.cpp), so that its users' settings mean the
- * same here.  What it leaves open is fixed: equal logits rank by lower id, sums are f64, NaN and -infinity are never
- * chosen, +infinity beats every finite logit.
+ * The steps and their order are those of llama.cpp's default chain (llama-sampler.cpp), so that settings mean the same
+ * here.  Where llama.cpp leaves something open, this file decides: of equal logits the one with the lower id ranks
+ * first, sums are f64, NaN and -infinity are never chosen, and +infinity beats every finite logit.
  *
- *   logits (n_vocab) -> values: a copy with bias and penalties, NaN as -infinity
+ *   logits (n_vocab) -> values: a copy with bias and penalties; NaN becomes -infinity
  *                    -> candidates: the top k of them, or all; every filter shortens this array in place
  *                    -> weights exp((logit - max) / temperature), one random number, one token
  */
@@ -16,18 +16,18 @@
 #include <stdlib.h>
 
 struct plumb_sampler {
-    plumb_sampling params;      /* params.bias is our copy */
+    plumb_sampling params;      /* params.bias points to the copy below */
     plumb_logit_bias *bias;     /* (n_bias) */
     uint32_t n_vocab;
     struct rng rng;
     float *values;              /* (n_vocab) */
     struct candidate *candidates;  /* (n_candidate_max) */
-    uint32_t n_candidate_max;   /* top_k, n_vocab when that is off */
-    /* The last n_recent <= penalty_last_n accepted tokens, a ring whose oldest is at next_recent once it is full, and
-     * how often each token is among them.  NULL when no penalty is on. */
+    uint32_t n_candidate_max;   /* top_k, or n_vocab if top_k is off */
+    /* The last n_recent <= penalty_last_n accepted tokens, in a ring buffer.  Once it is full, the oldest one is at
+     * next_recent.  recent and count are NULL if no penalty is on. */
     int32_t *recent;
     uint32_t n_recent, next_recent;
-    uint32_t *count;            /* (n_vocab) */
+    uint32_t *count;            /* (n_vocab) how often each token is in recent */
 };
 
 plumb_sampling plumb_sampling_default(void) {
@@ -37,7 +37,7 @@ plumb_sampling plumb_sampling_default(void) {
     };
 }
 
-/* NULL, or which parameter is wrong. */
+/* Returns a sentence about the first parameter that is wrong; NULL if there is none. */
 static const char *find_fault(uint32_t n_vocab, const plumb_sampling *p) {
     if (n_vocab == 0 || n_vocab > INT32_MAX) return "n_vocab must be 1..2147483647";
     if (!(isfinite(p->temperature) && p->temperature >= 0)) return "temperature must be 0 or more, and finite";
@@ -115,7 +115,7 @@ void plumb_sampler_accept(plumb_sampler *s, int32_t token) {
 
 /* ---- logits -> values -------------------------------------------------------------------------------------------- */
 
-/* values = logits with bias and penalties; NaN, of the model or from +inf - inf, becomes -infinity. */
+/* values = logits with bias and penalties.  NaN, from the model or from +inf - inf, becomes -infinity. */
 static void adjust(plumb_sampler *s, const float *logits) {
     const plumb_sampling *p = &s->params;
     float *values = s->values;
@@ -146,7 +146,7 @@ static int32_t find_max(const float *values, uint32_t n) {
 
 /* ---- order: a heap whose root is the worst candidate kept -------------------------------------------------------- */
 
-/* A strict total order (ids differ), so that what a selection returns does not depend on the order it started from. */
+/* A strict total order, because ids differ.  So the result of a selection does not depend on the initial order. */
 static bool ranks_before(const struct candidate *a, const struct candidate *b) {
     return a->key > b->key || (a->key == b->key && a->id < b->id);
 }
@@ -177,7 +177,7 @@ static void sort_heap(struct candidate *heap, size_t n) {
     }
 }
 
-/* The best k of n to the front, in order; the others follow in any order. */
+/* Moves the best k of n to the front, in order; the others follow in any order. */
 static void sort_best(struct candidate *c, size_t n, size_t k) {
     heapify(c, k);
     for (size_t i = k; i < n; i++) {
@@ -190,7 +190,8 @@ static void sort_best(struct candidate *c, size_t n, size_t k) {
 
 /* ---- filters: each returns how many candidates stay -------------------------------------------------------------- */
 
-/* The best n_candidate_max values above -infinity: sorted if that is fewer than the vocabulary, else by id. */
+/* Makes candidates of the best n_candidate_max values above -infinity.  They are sorted if n_candidate_max < n_vocab,
+ * and in the order of their ids otherwise. */
 static size_t gather(plumb_sampler *s) {
     struct candidate *c = s->candidates;
     const size_t k = s->n_candidate_max;
@@ -201,7 +202,7 @@ static size_t gather(plumb_sampler *s) {
             if (x == -INFINITY) continue;
             c[n++] = (struct candidate){ .logit = x, .key = x, .id = (int32_t)i };
             if (n == k && k < s->n_vocab) heapify(c, k);
-        } else if (x > c[0].key) {   /* an equal one has the higher id */
+        } else if (x > c[0].key) {   /* an equal value ranks lower, as its id is higher */
             c[0] = (struct candidate){ .logit = x, .key = x, .id = (int32_t)i };
             sift_down(c, k, 0);
         }
@@ -219,10 +220,10 @@ static float max_logit(const struct candidate *c, size_t n) {
     return max;
 }
 
-/* logit - max without the NaN of infinity - infinity. */
+/* logit - max, but 0 and not NaN if both are infinite. */
 static double below_max(float logit, float max) { return logit == max ? 0 : (double)logit - (double)max; }
 
-/* Softmax without the division.  The best weight is 1, so the sum never is 0. */
+/* Softmax without the division.  Returns the sum of the weights, which is at least 1, because the best weight is 1. */
 static double set_weights(struct candidate *c, size_t n, double temperature) {
     const float max = max_logit(c, n);
     double total = 0;
@@ -234,8 +235,9 @@ static double set_weights(struct candidate *c, size_t n, double temperature) {
     return total;
 }
 
-/* The shortest run of candidates, best key first, that has a share p of the total weight: reaches it (top-p) or
- * exceeds it (typical), as llama.cpp has them.  Sorts in growing chunks: a peaked distribution needs the first only. */
+/* Keeps the shortest run of candidates, best key first, whose weight reaches a share p of the total, or exceeds it if
+ * exceed is set.  Top-p uses the former and typical the latter, as in llama.cpp.  The candidates are sorted in growing
+ * chunks, because a peaked distribution needs only the first one. */
 static size_t keep_share(struct candidate *c, size_t n, double total, double p, bool exceed) {
     const double target = p * total;
     double sum = 0;
@@ -252,8 +254,8 @@ static size_t keep_share(struct candidate *c, size_t n, double total, double p, 
     return n;
 }
 
-/* Locally typical sampling (Meister et al. 2022, arXiv:2202.00666): those whose information -log p is nearest to the
- * entropy H come first. */
+/* Locally typical sampling (Meister et al. 2022, arXiv:2202.00666).  Candidates whose information -log p is nearest to
+ * the entropy H come first. */
 static size_t keep_typical(struct candidate *c, size_t n, double p) {
     const double total = set_weights(c, n, 1), log_total = math_log(total);
     const float max = max_logit(c, n);
@@ -269,7 +271,7 @@ static size_t keep_typical(struct candidate *c, size_t n, double p) {
     return n;
 }
 
-/* Those at least min_p times as likely as the likeliest. */
+/* Keeps the candidates that are at least min_p times as likely as the likeliest one. */
 static size_t keep_min_p(struct candidate *c, size_t n, double min_p) {
     const double least = (double)max_logit(c, n) + math_log(min_p);
     size_t kept = 0;
@@ -345,10 +347,11 @@ int32_t plumb_sampler_sample(plumb_sampler *s, const float *logits) {
     double total;
     const struct candidate *c = sampler_candidates(s, logits, &n, &total);
     if (n == 0) return -1;
-    /* One random number for each token, also where there is no choice: the sequence stays in step. */
+    /* Draw one random number for each token even if there is only one candidate, so that later draws do not depend on
+     * how many there were. */
     const double target = rng_uniform(&s->rng) * total;
     double sum = 0;
-    size_t last = 0;   /* the last with any weight: rounding cannot lead past it */
+    size_t last = 0;   /* the last candidate with a weight, in case rounding keeps sum from exceeding target */
     for (size_t i = 0; i < n; i++) {
         if (c[i].weight == 0) continue;
         last = i;

@@ -1,37 +1,37 @@
-/* Chats by known template families, for hosts without a Jinja engine.
+/* Formats chats by known template families, for hosts without a Jinja engine.
  *
- * A family is recognized in tokenizer.chat_template by texts that only it has (llama.cpp's tests where it has one), and
- * formatted by a row of a table.  The text is that of the template itself, without the BOS token in front: tokenizing
- * adds that.  A template of no family is an error, not a guess.
+ * tokenizer.chat_template is searched for texts that identify its family (the same texts as in llama.cpp, where it
+ * knows the family).  A row of a table then says how to format the chat.  The result is that of the template itself,
+ * without the BOS token in front, which tokenizing adds.  A template of no known family is an error, not a guess.
  */
 #include "tokenizer/tokenizer.h"
 
 struct family {
     const char *name;
-    const char *has[3];         /* recognized by all of these */
-    const char *has_not;
-    const char *system[2];      /* before and after the text */
+    const char *has[3];         /* texts that a template of the family contains, all of them */
+    const char *has_not;        /* a text that it does not contain, or NULL */
+    const char *system[2];      /* what is written before and after the text of a message */
     const char *user[2], *assistant[2];
-    const char *open;           /* the assistant's turn */
-    const char *again;          /* before every user's turn but the first */
+    const char *open;           /* opens the assistant's turn */
+    const char *again;          /* written before every user's turn but the first */
     unsigned flags;
 };
 enum {
-    TRIM = 1,                   /* texts of users and assistants lose white space at both ends */
-    TRIM_ASSISTANT = 2,         /* those of assistants do */
-    TRIM_SYSTEM = 4,            /* system texts do, also when they stand in front of a user's */
-    SYSTEM_FIRST = 8,           /* the system text is no turn: it stands at the start of the first user's */
-    SYSTEM_LAST = 16,           /* of the last one's, if that is the last turn */
+    TRIM = 1,                   /* user and assistant texts lose white space at both ends */
+    TRIM_ASSISTANT = 2,         /* assistant texts lose it */
+    TRIM_SYSTEM = 4,            /* system texts lose it, also inside a user's turn */
+    SYSTEM_FIRST = 8,           /* the system text has no turn of its own, but begins the next user's turn */
+    SYSTEM_LAST = 16,           /* it begins the last message, if that is a user's turn */
     SYSTEM_ALWAYS = 32,         /* there is a system turn even without a system text */
-    JOINED = 64,                /* of SYSTEM_FIRST and TRIM: what is trimmed is both texts as one */
-    OPEN_AFTER_USER = 128,      /* the assistant's turn is opened after a user's only */
+    JOINED = 64,                /* with SYSTEM_FIRST and TRIM: both texts are trimmed as one */
+    OPEN_AFTER_USER = 128,      /* the assistant's turn is opened only after a user's */
 };
 
 #define CHATML(role) {"<|im_start|>" role "\n", "<|im_end|>\n"}
 #define LLAMA3(role) {"<|start_header_id|>" role "<|end_header_id|>\n\n", "<|eot_id|>"}
 #define BARS(role, end) {"<|" role "|>\n", end "\n"}
 
-/* In order: the first that fits. */
+/* In order of precedence: the first family that fits is used. */
 static const struct family families[] = {
     {"phi4", {"<|im_start|>", "<|im_sep|>"}, NULL, {"<|im_start|>system<|im_sep|>", "<|im_end|>"},
      {"<|im_start|>user<|im_sep|>", "<|im_end|>"}, {"<|im_start|>assistant<|im_sep|>", "<|im_end|>"},
@@ -66,7 +66,7 @@ static const struct family families[] = {
      LLAMA3("assistant"), "<|start_header_id|>assistant<|end_header_id|>\n\n", "", TRIM | TRIM_SYSTEM},
 };
 
-/* Where in s, or NULL. */
+/* Returns where word begins in s, or NULL. */
 static const char *find(struct gguf_string s, const char *word) {
     size_t n = strlen(word), size = (size_t)s.n;
     for (size_t i = 0; n <= size && i <= size - n; i++) {
@@ -85,8 +85,9 @@ static const struct family *recognize(struct gguf_string text) {
     return NULL;
 }
 
-/* ChatML templates may state the system text for chats without one, e.g. '<|im_start|>system\nYou are...<|im_end|>'.
- * n = 0 if this one does not: what follows "system\n" is then the end of a literal. */
+/* Returns the default system text of a ChatML template, such as '<|im_start|>system\nYou are...<|im_end|>', or one with
+ * n = 0 if the template has none.  In that case "system\n" is at the end of a string literal, so that a quote follows
+ * before <|im_end|>. */
 static struct gguf_string default_system(struct gguf_string text) {
     static const char *const starts[] = {"<|im_start|>system\\n", "<|im_start|>system\n"};
     for (size_t k = 0; k < 2; k++) {
@@ -135,7 +136,7 @@ static void put_turn(struct out *out, const char *const around[2], const char *t
     put_word(out, around[1]);
 }
 
-/* A user's turn; system, if not NULL, is text in front of it. */
+/* Writes a user's turn.  system, if not NULL, is the system text that begins it. */
 static void put_user(struct out *out, const struct family *f, const char *system, const char *text, bool first) {
     if (!first) put_word(out, f->again);
     put_word(out, f->user[0]);
@@ -161,7 +162,7 @@ int64_t chat_format(const struct gguf_string *chat_template, const plumb_message
     enum role { SYSTEM, USER, ASSISTANT };
     static const char *const names[] = {"system", "user", "assistant"};
     struct out out = {buf, cap, 0};
-    const char *waiting = NULL;   /* a system text that goes with a user's */
+    const char *waiting = NULL;   /* a system text for a later user's turn */
     bool first_user = true;
     if (n == 0 || strcmp(messages[0].role, names[SYSTEM]) != 0) {
         struct gguf_string text = strcmp(f->name, "chatml") == 0 ? default_system(*chat_template)

@@ -4,12 +4,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* A buffer that counts what does not fit. */
+/* An output buffer that also counts the bytes that do not fit. */
 struct sink {
     char *buf;
     size_t cap;
     uint64_t n;
-    bool drop_space;   /* the next byte is left out if it is a space */
+    bool drop_space;   /* the next byte is dropped if it is a space */
 };
 
 static void put(struct sink *out, const char *s, size_t n) {
@@ -24,7 +24,8 @@ static void put(struct sink *out, const char *s, size_t n) {
     out->n += n;
 }
 
-/* Characters that stand for bytes; one that stands for none is shown as llama.cpp shows it. */
+/* Writes the bytes that the characters of text stand for.  A character that stands for no byte is shown as llama.cpp
+ * shows it. */
 static void put_bpe(struct sink *out, struct gguf_string text) {
     for (size_t i = 0; i < (size_t)text.n;) {
         uint32_t cp;
@@ -65,9 +66,9 @@ static void put_token(const struct tokenizer *t, struct sink *out, uint32_t id, 
         if (t->is_bpe) put_bpe(out, text);
         else put_spm(out, text);
     } else if (attributes & TOKEN_BYTE) {
-        char byte = (char)(hex_digit(text.data[3]) << 4 | hex_digit(text.data[4]));   /* <0xHH>: vocab.c looked */
+        char byte = (char)(hex_digit(text.data[3]) << 4 | hex_digit(text.data[4]));   /* <0xHH>, checked in vocab.c */
         put(out, &byte, 1);
-    }   /* unused and undefined tokens are nothing */
+    }   /* unused and undefined tokens have no text */
 }
 
 int64_t tokenizer_piece(const struct tokenizer *t, int32_t id, bool special, char *buf, size_t cap) {
@@ -77,8 +78,8 @@ int64_t tokenizer_piece(const struct tokenizer *t, int32_t id, bool special, cha
     return (int64_t)out.n;
 }
 
-/* Undoes the spaces of tokenized English in place, in llama.cpp's three passes, and returns the new length.  Each pass
- * reads at or ahead of where it writes; `before` is the character before in what it reads. */
+/* Removes the spaces of tokenized English in place, in the same three passes as llama.cpp, and returns the new length.
+ * A pass never writes ahead of where it reads; `before` is the character that it read last. */
 static size_t clean_spaces(char *s, size_t n) {
     char before = 0;
     size_t out = 0;
@@ -131,7 +132,7 @@ int64_t tokenizer_decode(const struct tokenizer *t, const int32_t *ids, size_t n
         put_tokens(t, &out, ids, n, special);
         return (int64_t)out.n;
     }
-    /* Cleaning needs all of the text, of which buf may hold only a part. */
+    /* Cleaning needs the whole text, and buf may be too small for it. */
     struct sink count = {NULL, 0, 0, false};
     put_tokens(t, &count, ids, n, special);
     out.buf = alloc_array(count.n, 1);

@@ -1,13 +1,14 @@
 /* Text -> ids.
  *
- *   text -> the tokens whose text is cut out first (specials.h), and the raw text between them
- *        -> SPM: spaces become U+2581, merges run over the whole raw text, by score
- *           BPE: words of the pre-tokenizer, bytes become printable characters, merges run in a word, by rank
+ *   text -> special tokens, which are cut out first (specials.h), and the raw text between them
+ *        -> SPM: spaces become U+2581; merges run over the whole raw text, ordered by score
+ *           BPE: the pre-tokenizer splits it into words; bytes become printable characters; merges run within a word,
+ *           ordered by rank
  *        -> ids
  *
- * Merges are O(n log n): a heap of adjacent pairs over a linked list of symbols, where a pair whose sides have changed
- * since is skipped when it comes up.  Symbols carry their hash, so that looking up what two of them make does not
- * depend on how long they are.
+ * Merging takes O(n log n): the symbols form a linked list, and a heap holds the adjacent pairs that can merge.  A pair
+ * whose sides have changed since it was added is skipped when it is taken.  Each symbol carries its hash, so looking up
+ * a pair takes the same time whatever its length.
  */
 #include "tokenizer/specials.h"
 
@@ -18,14 +19,14 @@
 
 struct symbol {
     uint32_t prev, next;   /* NONE at the ends */
-    uint32_t start, n;     /* bytes of the text; n = 0 once merged into its left neighbour */
+    uint32_t start, n;     /* n bytes of the text from start on; n = 0 once it is merged into its left neighbour */
     struct text_hash hash;
 };
 
 struct pair {
-    uint64_t key;          /* the smallest goes first: order << 32 | left, so the leftmost of equals */
+    uint64_t key;          /* order << 32 | left.  The smallest key merges first, so equals merge from left to right */
     uint32_t right;
-    uint32_t n;            /* bytes of both sides when it was found */
+    uint32_t n;            /* bytes of both sides when the pair was added */
 };
 
 struct list {              /* a growing array */
@@ -36,16 +37,16 @@ struct list {              /* a growing array */
 struct encoder {
     struct tokenizer *t;
     struct error *err;
-    plumb_status status;   /* the first failure; everything after it does nothing */
+    plumb_status status;   /* the first failure, after which nothing more is done */
     int32_t *ids;
     size_t cap;
-    int64_t n;             /* ids found */
+    int64_t n;             /* ids found, of which the first cap are in ids */
 
-    struct list chars;     /* struct pre_char: a raw text, BPE */
-    struct list text;      /* char: what symbols point into */
+    struct list chars;     /* struct pre_char: the characters of a raw text, for BPE */
+    struct list text;      /* char: the text that symbols point into */
     struct list symbols, heap;
-    uint32_t n_pair;
-    uint64_t n_step;       /* work done: lines of an index, moves in the heap and characters looked at */
+    uint32_t n_pair;       /* pairs on the heap */
+    uint64_t n_step;       /* work done: cache lines of an index, moves in the heap and characters looked at */
 };
 
 static bool fail(struct encoder *e, plumb_status status) {
@@ -53,7 +54,7 @@ static bool fail(struct encoder *e, plumb_status status) {
     return false;
 }
 
-/* Room for n items, doubling. */
+/* Makes room for n items of size bytes, and at least doubles the capacity if it grows. */
 static bool reserve(struct encoder *e, struct list *list, uint64_t n, size_t size) {
     if (n <= list->cap) return true;
     uint64_t cap = n < 64 ? 64 : n > list->cap * 2 ? n : list->cap * 2, bytes;
@@ -74,14 +75,14 @@ static void emit(struct encoder *e, int32_t id) {
 
 /* ---- merges ------------------------------------------------------------------------------------------------- */
 
-/* Floats in reverse order as integers, NaN last. */
+/* Maps scores to integers so that a higher score gives a smaller integer, and NaN the largest. */
 static uint32_t descending(float score) {
     if (score != score) return UINT32_MAX;
-    uint32_t bits = f32_to_bits(score + 0.0f);   /* + 0 makes one zero of the two */
+    uint32_t bits = f32_to_bits(score + 0.0f);   /* + 0 turns -0 into +0 */
     return bits & 0x80000000u ? bits : ~(bits | 0x80000000u);
 }
 
-/* Puts the pair of two neighbours on the heap if they can merge. */
+/* Adds the pair of two neighbours to the heap if they can merge. */
 static void add_pair(struct encoder *e, uint32_t left, uint32_t right) {
     if (left == NONE || right == NONE) return;
     const struct symbol *l = (struct symbol *)e->symbols.items + left, *r = (struct symbol *)e->symbols.items + right;
@@ -116,7 +117,7 @@ static struct pair take_pair(struct encoder *e) {
     return first;
 }
 
-/* Makes symbols of the characters of text[0..n), n > 0, and merges until no pair is left. */
+/* Makes a symbol of each character of text[0..n), n > 0, and merges until no pair is left. */
 static bool merge(struct encoder *e, uint32_t n) {
     const char *text = e->text.items;
     uint32_t n_symbol = 0;
@@ -150,7 +151,7 @@ static bool merge(struct encoder *e, uint32_t n) {
 
 /* ---- raw text ----------------------------------------------------------------------------------------------- */
 
-/* Symbols that are no token are spelled out in byte tokens. */
+/* Encodes raw text.  A symbol that is not a token becomes one byte token for each of its bytes. */
 static void encode_spm(struct encoder *e, const char *raw, uint32_t n, bool add_space) {
     uint32_t n_space = add_space, n_text = 0;
     for (uint32_t i = 0; i < n; i++) n_space += raw[i] == ' ';
@@ -187,8 +188,8 @@ static void encode_spm(struct encoder *e, const char *raw, uint32_t n, bool add_
     }
 }
 
-/* A word of the pre-tokenizer.  Symbols that are no token are looked up byte by byte, and bytes that are none are left
- * out: what llama.cpp does with a vocabulary that lacks some byte. */
+/* Encodes a word of the pre-tokenizer.  A symbol that is not a token is looked up byte by byte, and bytes that are not
+ * tokens are dropped, as llama.cpp does if the vocabulary lacks a byte. */
 static void encode_word(void *user, size_t begin, size_t end) {
     struct encoder *e = user;
     if (e->status != PLUMB_OK || !reserve(e, &e->text, (uint64_t)(end - begin) * 8, 1)) return;
@@ -235,7 +236,7 @@ static void encode_bpe(struct encoder *e, const char *raw, uint32_t n) {
     e->n_step += n + pretokenize(e->t->pre, chars, n_char, encode_word, e);
 }
 
-/* ---- the whole -------------------------------------------------------------------------------------------------- */
+/* ---- whole texts ------------------------------------------------------------------------------------------------ */
 
 static void encode(struct encoder *e, const char *text, uint32_t n, unsigned flags) {
     const struct tokenizer *t = e->t;
@@ -252,7 +253,7 @@ static void encode(struct encoder *e, const char *text, uint32_t n, unsigned fla
         bool parse = (flags & PLUMB_PARSE_SPECIAL) != 0;
         e->status = specials_find(e->t, text, n, parse, &cuts, &e->n_step, e->err);
     }
-    bool after_token = true;   /* SPM puts its space before text at the start and after every token */
+    bool after_token = true;   /* SPM puts a space before raw text at the start and after every special token */
     for (uint32_t begin = 0, end; begin < n && e->status == PLUMB_OK; begin = end) {
         const struct cut *cut = cuts.owner && cuts.owner[begin] != 0 ? &cuts.items[cuts.owner[begin] - 1] : NULL;
         if (cut) {

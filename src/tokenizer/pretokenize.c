@@ -1,7 +1,7 @@
 /* The rule tables, their scanner, and the names of tokenizer.ggml.pre.
  *
- * Each expression is quoted as llama.cpp (llama-vocab.cpp) has it, quirks included, because ids have to equal its ids:
- * where it says [a-z] for lower case, a letter such as E-acute counts as both cases.
+ * Each expression is quoted from llama.cpp (llama-vocab.cpp) with its quirks, because the ids must be the same.  For
+ * example, llama.cpp writes [a-z] for lower case, so a letter such as E-acute counts as both cases.
  */
 #include "tokenizer/pretokenize.h"
 
@@ -21,7 +21,7 @@ enum {
     MATH = 1 << 14,         /* [$+<=>^~|] */
     BACKTICK = 1 << 15,     /* ` */
     KANA_HAN = 1 << 16,     /* [一-龥぀-ゟ゠-ヿ] */
-    HANGUL_HAN = 1 << 17,   /* [一-龥ࠀ-一가-퟿], where llama.cpp has made every white space a vertical tab before */
+    HANGUL_HAN = 1 << 17,   /* [一-龥ࠀ-一가-퟿] without \s, which llama.cpp makes vertical tabs first */
     SENTENCE = 1 << 18,     /* [(\s|.,!?…。，、।۔،)] */
     NOT = 1 << 30,          /* the complement of the other bits */
 };
@@ -74,7 +74,7 @@ enum rule_kind {
     PREFIXED_RUN,      /* prefix  body{min,max} suffix* */
     CONTRACTION,       /* '[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD] */
     LOWER_CONTRACTION, /* 's|'t|'re|'ve|'m|'ll|'d */
-    CASED,             /* the pair of alternatives shown at cased_gpt4o */
+    CASED,             /* the first two alternatives of words_gpt4o, without their contractions */
     CASED_CONTRACTION, /* the same, each followed by (?:CONTRACTION)? */
     LINES,             /* \s*[\r\n]+ */
     SPACES_BEFORE,     /* \s+(?!\S): leaves the last space to the word that follows */
@@ -87,8 +87,8 @@ struct pre_rule {
     uint32_t suffix;
 };
 
-/* Length of an apostrophe and its letters at c[pos], 0 if there are none.  Folding ASCII is enough: no other letter
- * has one of these for its lower case (unicode_make.py --check). */
+/* Returns the length of the contraction at c[pos] with its apostrophe, 0 if there is none.  It is enough to fold ASCII:
+ * no other letter has one of these letters as its lower case (unicode_make.py --check). */
 static size_t contraction(const struct pre_char *c, size_t pos, size_t end, bool any_case) {
     if (end - pos < 2 || c[pos].cp != '\'') return 0;
     uint32_t fold = any_case ? 0x20 : 0;
@@ -99,8 +99,8 @@ static size_t contraction(const struct pre_char *c, size_t pos, size_t end, bool
     return (a == 'r' && b == 'e') || (a == 'v' && b == 'e') || (a == 'l' && b == 'l') ? 3 : 0;
 }
 
-/* End of the match at pos, or pos if there is none.  Greedy: no rule below needs to give characters back.
- * *seen: end of the characters that were looked at, where it is not that of the match. */
+/* Returns the end of the match at pos, or pos if there is none.  The match is greedy; no rule below needs to
+ * backtrack. */
 static size_t match_run(const struct pre_rule *r, const struct pre_char *c, size_t pos, size_t end) {
     size_t p = pos;
     if (end - pos > 1 && in(r->prefix, &c[pos]) && in(r->body, &c[pos + 1])) p++;
@@ -112,7 +112,8 @@ static size_t match_run(const struct pre_rule *r, const struct pre_char *c, size
     return p;
 }
 
-/* Letters: upper-case ones, then at least one lower-case one; or upper-case ones alone. */
+/* Matches upper-case letters and then at least one lower-case letter, or upper-case letters alone.  Sets *seen to the
+ * end of the characters that it looked at. */
 static size_t match_cased(const struct pre_rule *r, const struct pre_char *c, size_t pos, size_t end,
                           size_t *seen) {
     size_t begin = pos;
@@ -123,13 +124,15 @@ static size_t match_cased(const struct pre_rule *r, const struct pre_char *c, si
     while (p < end && (c[p].sets & L) && !(c[p].sets & UPPER)) p++;
     *seen = p;
     if (p == begin) return pos;
-    if (p == upper) {    /* no lower case after: the first alternative gives back until it ends in a caseless one */
+    if (p == upper) {    /* no lower case follows: the first alternative backtracks until it ends in a caseless one */
         while (p > begin && (c[p - 1].sets & UPPER)) p--;
         if (p == begin) p = upper;
     }
     return r->kind == CASED_CONTRACTION ? p + contraction(c, p, end, true) : p;
 }
 
+/* Returns the end of the match at pos, or pos if there is none.  If it looked at characters past the match, it sets
+ * *seen to their end. */
 static size_t match(const struct pre_rule *r, const struct pre_char *c, size_t pos, size_t end, size_t *seen) {
     switch (r->kind) {
     case RUN:
@@ -164,7 +167,7 @@ struct scan {
     void *user;
 };
 
-/* What no rule matches stays together, up to the next match. */
+/* Splits begin .. end - 1 by a stage and its words by the later stages.  Text between two matches is one word. */
 static void split(struct scan *s, const struct pre_rule *const *stage, size_t begin, size_t end) {
     if (*stage == NULL) {
         s->on_word(s->user, begin, end);
@@ -232,7 +235,7 @@ static const struct pre_rule words_seed_coder[] = {
 static const struct pre_rule words_minicpm5[] = {
     {CONTRACTION, 0, 0, 0, 0, 0}, LETTERS, {RUN, 0, N, 1, 0, 0}, OTHERS(BREAK), WHITE, STOP
 };
-/* cased_gpt4o, U = (?=[\p{L}])([^a-z]), W = (?=[\p{L}])([^A-Z]):
+/* With U = (?=[\p{L}])([^a-z]) and W = (?=[\p{L}])([^A-Z]):
  * [^\r\n\p{L}\p{N}]?(U)*(W)+(?:CONTRACTION)?|[^\r\n\p{L}\p{N}]?(U)+(W)*(?:CONTRACTION)?|\p{N}{1,3}
  * | ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+ */
 static const struct pre_rule words_gpt4o[] = {

@@ -1,8 +1,8 @@
-/* Pre-tokenizers of byte-level BPE: where a text is cut into words before merges.
+/* Pre-tokenizers of byte-level BPE: they split a text into words before merging.
  *
- * Each is the list of regular expressions that tokenizer.ggml.pre names.  There is no regex engine: an expression is a
- * table of alternatives ("rules"), tried in order at each position, and a list of expressions ("stages") refines the
- * cut, the words of one being the texts of the next.
+ * A pre-tokenizer is a list of regular expressions, named by tokenizer.ggml.pre.  There is no regex engine.  An
+ * expression is a table of alternatives ("rules"), which are tried in order at each position.  Each expression of the
+ * list ("stage") splits the words of the one before it further.
  */
 #ifndef PLUMB_PRETOKENIZE_H
 #define PLUMB_PRETOKENIZE_H
@@ -11,7 +11,7 @@
 
 struct pre_char {
     uint32_t cp;
-    uint32_t sets;   /* the sets of pretokenize.c that it belongs to */
+    uint32_t sets;   /* the sets of characters (pretokenize.c) that it belongs to, one bit each */
 };
 struct pre_char pre_char_make(uint32_t cp);
 
@@ -22,17 +22,17 @@ struct pretokenizer {
     unsigned flags;
 };
 enum {
-    PRE_IGNORE_MERGES = 1,  /* a word that is a token is that token, without merging */
-    PRE_ADD_BOS = 2,        /* the default of add_bos_token */
-    PRE_NO_BOS = 4,         /* no default BOS id */
-    PRE_CLEAN_SPACES = 8,   /* decoding drops the spaces that English puts before none of ? ! . , 's 'm 're 've */
+    PRE_IGNORE_MERGES = 1,  /* a word that is itself a token is not merged */
+    PRE_ADD_BOS = 2,        /* add_bos_token is true by default */
+    PRE_NO_BOS = 4,         /* there is no default BOS id */
+    PRE_CLEAN_SPACES = 8,   /* decoding drops the spaces before ? ! . , 's 'm 're 've and around a lone apostrophe */
 };
 
 /* NULL if the name is not known. */
 const struct pretokenizer *pretokenizer_find(const char *name, size_t n);
 
-/* Calls on_word(user, begin, end) for each word of chars[0..n), in order, without gaps.  Returns how many characters it
- * looked at, which grows with n alone. */
+/* Calls on_word(user, begin, end) for each word of chars[0..n), in order and without gaps.  Returns how many characters
+ * it looked at, which is at most proportional to n. */
 uint64_t pretokenize(const struct pretokenizer *pre, const struct pre_char *chars, size_t n,
                      void (*on_word)(void *user, size_t begin, size_t end), void *user);
 

@@ -1,18 +1,18 @@
 /* The automaton over special tokens, and the cuts.
  *
- *   specials, the longest first -> batches of as many as their automaton has memory for, mostly all of them
- *       -> each batch: the automaton runs over the raw bytes and gives for each byte the longest token that ends there
- *       -> a heap of these candidates, by (rank of the token, place)
+ *   specials, the longest first -> batches, each as large as its automaton may be; usually one batch has all of them
+ *       -> each batch: the automaton runs over the raw bytes and finds for each byte the longest token that ends there
+ *       -> a heap holds these candidates, ordered by (rank of the token, position in the text)
  *       -> the first one is cut out if all of its bytes are raw; otherwise it is replaced by the longest token that
  *          ends at the same byte and fits between that byte and the cut that is in the way
  *
- * A token too long for a batch of its own is looked for by memmem.
+ * A token that is too long even for a batch of its own is searched for with memmem.
  *
- * Why the steps are linear in the text but for the heap's logarithm: cuts are made in the order of their lengths, so
- * a cut that overlaps a candidate is at least as long as the candidate and holds its first or its last byte.  If it
- * holds the last one, nothing that ends there is left.  If it holds the first one, the candidate ends within its own
- * length behind the cut, so no more candidates are replaced because of one cut than the cut has bytes, and cuts do not
- * overlap.
+ * The number of steps is linear in the text, apart from the logarithm of the heap.  Longer tokens are cut first, so a
+ * cut that overlaps a candidate is at least as long as the candidate and contains its first or its last byte.  If it
+ * contains the last byte, no token can end there any more.  If it contains the first byte, the candidate ends after the
+ * cut, within its own length.  So because of one cut at most as many candidates are replaced as the cut has bytes, and
+ * cuts do not overlap.
  */
 #define _GNU_SOURCE  /* memmem: linear in time, and takes no memory */
 #include "tokenizer/specials.h"
@@ -23,34 +23,34 @@
 
 enum { FIRST_OF_BRANCH = 1, HAS_BRANCHES = 2 };
 
-/* A node is a prefix of a token.  The nodes of a token that it does not share with the one before it, in the order of
- * their bytes, stand one behind the other: the node behind a node is its child unless it is the first of a branch. */
+/* A node is a prefix of a token.  Tokens are added in sorted order, and the nodes that a token does not share with the
+ * token before it follow each other in memory.  So node i + 1 is a child of node i unless it starts a branch. */
 struct node {
-    uint32_t fail;    /* the longest proper suffix of this prefix that is a prefix of some token */
-    uint32_t found;   /* the longest token that this prefix ends with, as struct suffix; 0: none */
+    uint32_t fail;    /* the node of the longest proper suffix of this prefix that is a prefix of some token */
+    uint32_t found;   /* the longest token that this prefix ends with, an index into suffixes; 0: none */
     uint8_t byte, flags;
 };
 
-/* A child that does not stand behind its parent.  The children of the root are in a table. */
+/* An edge to a child that does not follow its parent in memory.  The children of the root are in a table. */
 struct branch { uint32_t from, to; };
 
-/* A token of the batch, and the tokens that it ends with. */
+/* A token of the batch, linked to the shorter tokens that it ends with. */
 struct suffix {
-    uint32_t next;    /* the longest one, 0: none */
-    uint32_t jump;    /* one further along, so that log(level) steps lead to any of them (Myers 1983) */
-    uint32_t level;   /* how many there are */
+    uint32_t next;    /* the longest of them; 0: none */
+    uint32_t jump;    /* one further along the list; any of them is reached in about log(level) steps (Myers 1983) */
+    uint32_t level;   /* how many tokens this token ends with, itself included */
 };
 
 struct matcher {
     uint32_t first, n;          /* specials[first .. first + n) of the tokenizer */
     uint32_t n_node, n_branch;
-    struct node *nodes;         /* (n_node), the first is the root */
-    struct branch *branches;    /* (n_branch) by from, then by their bytes */
-    struct suffix *suffixes;    /* (n + 1); suffix i is special first + i - 1, the first none */
-    uint32_t root[256];         /* children of the root, 0: none */
+    struct node *nodes;         /* (n_node); nodes[0] is the root */
+    struct branch *branches;    /* (n_branch), sorted by from, then by the byte of to */
+    struct suffix *suffixes;    /* (n + 1); suffixes[i] is specials[first + i - 1], and suffixes[0] is none */
+    uint32_t root[256];         /* the child of the root for each byte, 0: none */
 };
 
-/* Bytes that a token of n bytes takes at most while the automaton is made. */
+/* Returns how many bytes a token of n bytes takes at most while the automaton is made. */
 static uint64_t cost(uint64_t n) {
     return n * (sizeof(struct node) + sizeof(uint32_t)) + sizeof(struct branch) + sizeof(struct suffix) + 32;
 }
@@ -63,7 +63,7 @@ void matcher_free(struct matcher *m) {
     free(m);
 }
 
-/* The first branch of a node, or n_branch. */
+/* Returns the index of the first branch whose from is not below the given one, or n_branch. */
 static uint32_t first_branch(const struct matcher *m, uint32_t from) {
     uint32_t low = 0, high = m->n_branch;
     while (low < high) {
@@ -78,7 +78,7 @@ static bool is_followed(const struct matcher *m, uint32_t node) {
     return node + 1 < m->n_node && !(m->nodes[node + 1].flags & FIRST_OF_BRANCH);
 }
 
-/* 0: there is none. */
+/* Returns the child of a node for a byte; 0: there is none. */
 static uint32_t child(const struct matcher *m, uint32_t node, uint8_t byte) {
     if (node == 0) return m->root[byte];
     if (is_followed(m, node) && m->nodes[node + 1].byte == byte) return node + 1;
@@ -95,7 +95,7 @@ static uint32_t child(const struct matcher *m, uint32_t node, uint8_t byte) {
     return 0;
 }
 
-/* Where the automaton goes from a node by a byte. */
+/* Returns the node that the automaton goes to when it reads a byte. */
 static uint32_t follow(const struct matcher *m, uint32_t node, uint8_t byte, uint64_t *n_step) {
     uint32_t next;
     while ((next = child(m, node, byte)) == 0 && node != 0) {
@@ -129,7 +129,7 @@ static int by_from(const void *a, const void *b) {
     return x->to < y->to ? -1 : x->to > y->to;
 }
 
-/* The nodes of entries sorted by text.  path: (bytes of the longest + 1) nodes of the prefixes of one entry. */
+/* Adds the nodes of n entries, which are sorted by text.  path: scratch, (bytes of the longest entry + 1). */
 static void add_nodes(struct matcher *m, const struct entry *entries, uint32_t n, uint32_t *path) {
     m->n_node = 1;
     m->nodes[0] = (struct node){0, 0, 0, 0};
@@ -142,7 +142,7 @@ static void add_nodes(struct matcher *m, const struct entry *entries, uint32_t n
             m->nodes[node] = (struct node){0, 0, (uint8_t)e->text[depth], 0};
             path[depth + 1] = node;
         }
-        uint32_t first = path[shared + 1];   /* texts are different, so there is one */
+        uint32_t first = path[shared + 1];   /* entry i is not a prefix of entry i - 1, so it has one */
         m->nodes[path[e->n]].found = e->suffix;
         if (parent == 0) m->root[m->nodes[first].byte] = first;
         if (parent + 1 == first) continue;
@@ -154,7 +154,7 @@ static void add_nodes(struct matcher *m, const struct entry *entries, uint32_t n
     qsort(m->branches, m->n_branch, sizeof *m->branches, by_from);
 }
 
-/* A node whose parent's fail is known. */
+/* Sets fail and found of a node, given that of all shorter prefixes, and the suffix of the token that it ends. */
 static void add_fail(struct matcher *m, uint32_t parent, uint32_t node, uint64_t *n_step) {
     struct node *x = &m->nodes[node];
     x->fail = parent == 0 ? 0 : follow(m, m->nodes[parent].fail, x->byte, n_step);
@@ -169,7 +169,7 @@ static void add_fail(struct matcher *m, uint32_t parent, uint32_t node, uint64_t
     *own = (struct suffix){longest, skip ? s[jump].jump : longest, s[longest].level + 1};
 }
 
-/* From the shortest prefixes to the longest.  queue: (n_node). */
+/* Calls add_fail for all nodes, from the shortest prefixes to the longest.  queue: scratch, (n_node). */
 static void add_fails(struct matcher *m, uint32_t *queue, uint64_t *n_step) {
     uint32_t n = 0;
     for (int byte = 0; byte < 256; byte++) {
@@ -196,7 +196,7 @@ static bool is_wanted(const struct tokenizer *t, uint32_t special, bool parse) {
     return parse || !(t->attributes[t->specials[special].id] & (TOKEN_CONTROL | TOKEN_UNKNOWN));
 }
 
-/* The automaton over specials[first .. first + n); NULL if out of memory. */
+/* Makes the automaton over specials[first .. first + n); NULL if out of memory. */
 static struct matcher *matcher_create(const struct tokenizer *t, uint32_t first, uint32_t n, bool parse,
                                       uint64_t *n_step) {
     struct matcher *m = calloc(1, sizeof *m);
@@ -243,14 +243,14 @@ struct finder {
     uint32_t n;
     bool parse;
     struct cuts *cuts;
-    uint64_t *heap;      /* candidates: rank << 32 | end, the smallest first */
+    uint64_t *heap;      /* candidates: index in specials << 32 | end; the smallest comes first */
     size_t n_heap, cap;
     uint64_t n_step;
 };
 
 static bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
-/* Takes the special out of raw bytes begin .. end - 1, and the white space that goes with it. */
+/* Cuts a special out of the raw bytes begin .. end - 1, together with the white space that it takes along. */
 static bool cut(struct finder *f, uint32_t special, uint32_t begin, uint32_t end) {
     struct cuts *c = f->cuts;
     if (!c->owner) {
@@ -271,12 +271,12 @@ static bool cut(struct finder *f, uint32_t special, uint32_t begin, uint32_t end
     return true;
 }
 
-/* Every occurrence of one special, for one that is too long for the automaton. */
+/* Cuts out every occurrence of a special that is too long for the automaton. */
 static bool cut_long(struct finder *f, uint32_t special) {
     struct special s = f->t->specials[special];
     const char *wanted = token_text(f->t, (uint32_t)s.id).data;
     const struct cuts *c = f->cuts;
-    uint32_t end = 0;   /* of the raw bytes that begin is among, unless it is there already */
+    uint32_t end = 0;   /* the end of the raw bytes around begin, if begin < end */
     for (uint32_t begin = 0; begin < f->n;) {
         f->n_step++;
         if (c->owner && c->owner[begin] != 0) {
@@ -291,7 +291,7 @@ static bool cut_long(struct finder *f, uint32_t special) {
         uint32_t at = found ? (uint32_t)(found - f->text) : end;
         f->n_step += at - begin;
         if (found && !cut(f, special, at, at + s.n)) return false;
-        begin = found ? at + s.n : end;   /* inside the cut or at its end */
+        begin = found ? at + s.n : end;   /* the cut may extend further, over white space */
     }
     return true;
 }
@@ -320,7 +320,7 @@ static uint64_t pop(struct finder *f) {
     return first;
 }
 
-/* The candidates of a batch: for each raw byte the longest special that ends there. */
+/* Pushes the candidates of a batch: for each raw byte the longest special that ends there. */
 static bool find_candidates(struct finder *f, const struct matcher *m) {
     const struct cuts *c = f->cuts;
     uint32_t node = 0;
@@ -337,9 +337,9 @@ static bool find_candidates(struct finder *f, const struct matcher *m) {
     return true;
 }
 
-/* The longest of the suffixes, from i on, that has at most n bytes; 0: none. */
+/* Returns the longest token of at most n bytes among suffix i and the tokens that it ends with; 0: none. */
 static uint32_t fit(const struct finder *f, const struct matcher *m, uint32_t i, uint32_t n) {
-    const struct special *before = f->t->specials + m->first - 1;   /* of i = 0, which is never looked up */
+    const struct special *before = f->t->specials + m->first - 1;   /* before[i] is that of suffix i > 0 */
     while (i != 0 && before[i].n > n) {
         uint32_t jump = m->suffixes[i].jump;
         i = jump != 0 && before[jump].n > n ? jump : m->suffixes[i].next;
@@ -381,7 +381,7 @@ static bool find(struct finder *f) {
             bytes += cost(t->specials[end++].n);
         }
         bool all = first == 0 && end == t->n_special;
-        if (!all && t->specials[end - 1].n > f->n) continue;   /* all of them are longer than the text */
+        if (!all && t->specials[end - 1].n > f->n) continue;   /* the shortest is longer than the text */
         struct matcher *m = matcher_create(t, first, end - first, f->parse, &f->n_step);
         bool ok = m && cut_batch(f, m);
         if (all) *kept = m;

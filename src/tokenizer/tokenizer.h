@@ -1,6 +1,6 @@
-/* Text <-> token ids, from the GGUF's tokenizer.ggml.* keys alone.  Ids are llama.cpp's.
+/* Text <-> token ids, from the GGUF's tokenizer.ggml.* keys alone.  The ids are the same as llama.cpp's.
  *
- * Borrows the strings of the gguf, which must outlive it.  Everything in those keys is untrusted.
+ * A tokenizer borrows the strings of the gguf, which must outlive it.  Everything in those keys is untrusted.
  */
 #ifndef PLUMB_TOKENIZER_H
 #define PLUMB_TOKENIZER_H
@@ -12,13 +12,13 @@ struct tokenizer;
 /* A pointer to a tokenizer that something else owns: t becomes NULL when the tokenizer is freed.  Zero-initialize. */
 struct tokenizer_loan {
     struct tokenizer *t;
-    struct tokenizer_loan *next, **before;   /* in the tokenizer's list of them */
+    struct tokenizer_loan *next, **before;   /* links of the tokenizer's list of loans */
 };
-/* Borrows t in place of what was borrowed before; NULL: nothing. */
+/* Points the loan to t instead of the tokenizer it had before; t may be NULL. */
 void tokenizer_borrow(struct tokenizer_loan *loan, struct tokenizer *t);
 
-/* PLUMB_ERROR_UNSUPPORTED names an unknown tokenizer.ggml.model or .pre; PLUMB_ERROR_TOKENIZER / _METADATA with place
- * and numbers for a vocabulary that contradicts itself. */
+/* Fails with PLUMB_ERROR_UNSUPPORTED, which names it, for an unknown tokenizer.ggml.model or .pre, and with
+ * PLUMB_ERROR_TOKENIZER or PLUMB_ERROR_METADATA, with place and numbers, for a vocabulary that contradicts itself. */
 plumb_status tokenizer_create(struct tokenizer **out, const struct gguf *g, struct error *err);
 void tokenizer_free(struct tokenizer *t);
 
@@ -32,7 +32,7 @@ int64_t tokenizer_encode(struct tokenizer *t, const char *text, size_t len, unsi
                          struct error *err);
 int64_t tokenizer_piece(const struct tokenizer *t, int32_t id, bool special, char *buf, size_t cap);
 int64_t tokenizer_decode(const struct tokenizer *t, const int32_t *ids, size_t n, bool special, char *buf, size_t cap);
-/* chat_template: the text of tokenizer.chat_template, NULL if the file has none. */
+/* chat_template: the value of tokenizer.chat_template, NULL if the file has none. */
 int64_t chat_format(const struct gguf_string *chat_template, const plumb_message *messages, size_t n,
                     bool add_assistant, char *buf, size_t cap, struct error *err);
 

@@ -1,4 +1,4 @@
-/* Lookups in the generated ranges, and UTF-8 with llama.cpp's treatment of broken bytes. */
+/* Lookups in the generated ranges, and UTF-8, where broken bytes are decoded as llama.cpp does. */
 #include "tokenizer/unicode.h"
 
 enum unicode_class unicode_class_of(uint32_t cp) {

@@ -1,7 +1,7 @@
 /* tokenizer.ggml.* -> struct tokenizer.  Every array is checked against the vocabulary's size before it is used.
  *
- * Ids that llama.cpp replaces by defaults (a special token outside the vocabulary) are replaced here too; what it
- * aborts on (duplicate tokens, byte tokens that are none) is an error.
+ * Ids that llama.cpp replaces by defaults (a special token outside the vocabulary) are replaced here too.  Where
+ * llama.cpp aborts (duplicate tokens, byte tokens whose text is not that of a byte), loading fails with an error.
  */
 #include "tokenizer/specials.h"
 
@@ -13,7 +13,7 @@
 struct text_hash hash_text(const char *s, uint64_t n) {
     struct text_hash h = {0, 1};
     for (uint64_t i = 0; i < n; i++) {
-        h.value = h.value * HASH_BASE + (uint8_t)s[i] + 1;   /* + 1: leading zeros count */
+        h.value = h.value * HASH_BASE + (uint8_t)s[i] + 1;   /* + 1 so that leading zero bytes change the hash */
         h.power *= HASH_BASE;
     }
     return h;
@@ -24,7 +24,7 @@ uint32_t hash_fold(struct text_hash h) {
     return (uint32_t)(hash ^ hash >> 32);
 }
 
-/* For n strings whose numbers are below end. */
+/* Makes an empty index for n strings whose numbers are below end. */
 static plumb_status index_create(struct string_index *index, uint32_t n, uint32_t end, struct error *err) {
     uint32_t size = 16;
     while (size / 2 < n) size *= 2;   /* n <= 2^30 */
@@ -39,15 +39,16 @@ static plumb_status index_create(struct string_index *index, uint32_t n, uint32_
 }
 
 /* A file can be made so that all its strings collide.  Loading it, or tokenizing a text, would then take time quadratic
- * in their number.  So a string is stored at most MAX_PROBES slots behind the one that its hash leads to, a search
- * looks no further, and at most MAX_EQUAL strings with the same bits of a hash are compared.  A file that needs more is
- * refused.  In an index that is half full a random hash needs 256 slots with a probability of 10^-21. */
+ * in their number.  So a string is stored less than MAX_PROBES slots after the one that its hash leads to, a search
+ * looks no further, and at most MAX_EQUAL strings with the same stored bits of the hash are compared.  A file that
+ * needs more is refused.  In an index that is half full, a random hash needs 256 slots with a probability of 10^-21. */
 enum { MAX_PROBES = 256, MAX_EQUAL = 16 };
-/* As many as a line of the cache holds. */
+/* The number of slots in a cache line. */
 enum { SLOTS_PER_STEP = 16 };
 
-/* The entry of the next string with this hash, from slot *i on, and *i goes behind it; -1 if there is none, and *i is
- * the slot that ended the search: a free one, or the first that is too far away. */
+/* Returns the number of the next string, from slot *i on, whose stored hash bits are those of hash, and moves *i past
+ * it.  Returns -1 if there is none; *i is then the slot that ended the search: a free one, or the first that is too far
+ * away. */
 static int64_t index_next(const struct string_index *index, uint32_t hash, uint32_t *i) {
     for (;;) {
         uint32_t slot = index->slots[*i & index->mask];
@@ -57,8 +58,8 @@ static int64_t index_next(const struct string_index *index, uint32_t hash, uint3
     }
 }
 
-/* Adds string number `entry`, or returns the number of the equal one that is there already (-1: added, -2: too many
- * collisions). */
+/* Adds string number `entry` and returns -1.  If an equal string is there already, returns its number instead; -2 means
+ * that there are too many collisions. */
 static int64_t index_add(struct string_index *index, uint32_t entry, const char *s, uint64_t n,
                          struct gguf_string (*text)(const struct tokenizer *, uint32_t), const struct tokenizer *t) {
     uint32_t hash = hash_fold(hash_text(s, n)), i = hash;
@@ -255,8 +256,8 @@ static plumb_status load_merges(struct tokenizer *t, const struct gguf *g, struc
     for (uint32_t i = 0; i < t->n_merge; i++) n_used += t->merges[i].n >= MIN_MERGE;
     PLUMB_TRY(index_create(&t->merge_index, n_used, t->n_merge, err));
     for (uint32_t i = 0; i < t->n_merge; i++) {
-        /* Of equal merges the first counts.  One without a space, or with a part that is no token, never applies to
-         * the texts it could be looked up with: harmless, as in llama.cpp. */
+        /* If merges are equal, the first one counts.  A merge without a space is never found, which is harmless.  Both
+         * are as in llama.cpp. */
         struct gguf_string text = t->merges[i];
         if (text.n >= MIN_MERGE && index_add(&t->merge_index, i, text.data, text.n, merge_text, t) == -2) {
             struct shown shown;
@@ -274,14 +275,15 @@ static void find_byte_tokens(struct tokenizer *t) {
         snprintf(name, sizeof name, "<0x%02X>", (unsigned)b);
         t->byte_tokens[b] = token_find(t, name, 6);
         char byte = (char)b;
-        /* llama.cpp looks the byte up as a C string: the zero byte is the empty text, which no token has */
+        /* llama.cpp looks up the byte as a C string, so the zero byte becomes the empty text, which no token has */
         if (t->byte_tokens[b] < 0 && b != 0) t->byte_tokens[b] = token_find(t, &byte, 1);
     }
 }
 
 /* ---- special tokens ------------------------------------------------------------------------------------------- */
 
-/* An id outside the vocabulary leaves the default; a default outside it is none. */
+/* Reads the id of a special token.  An id outside the vocabulary leaves the default in *id; a default outside it
+ * becomes -1. */
 static plumb_status load_id(const struct tokenizer *t, const struct gguf *g, const char *name, int32_t *id,
                             struct error *err) {
     if (*id >= 0 && (uint32_t)*id >= t->n_vocab) *id = -1;
@@ -293,16 +295,16 @@ static plumb_status load_id(const struct tokenizer *t, const struct gguf *g, con
 
 static int32_t find_text(const struct tokenizer *t, const char *text) { return token_find(t, text, strlen(text)); }
 
-/* Tokens known by their text where no key names them.  Those found are control tokens whatever their type says.
- * llama.cpp takes the first of its hash table's order; here it is the first of the list.  That matters only for the
- * fill-in-the-middle tokens of a file that has several spellings of one. */
+/* Special tokens that are found by their text if no key gives their id.  Tokens found so become control tokens,
+ * whatever their type says.  llama.cpp takes the first one in the order of its hash table, and this code the first one
+ * of the list.  That matters only for the fill-in-the-middle tokens of a file that has several spellings of one. */
 struct role {
     const char *key, *old_key;
     bool ends_turn;
     const char *texts[8];
 };
 static const struct role roles[] = {
-    {"tokenizer.ggml.eot_token_id", NULL, true, {NULL}},   /* by text: all that llama.cpp looks for are in eog_texts */
+    {"tokenizer.ggml.eot_token_id", NULL, true, {NULL}},   /* eog_texts has all texts that llama.cpp looks for */
     {"tokenizer.ggml.eom_token_id", NULL, true, {NULL}},
     {"tokenizer.ggml.fim_pre_token_id", "tokenizer.ggml.prefix_token_id", false,
      {"<|fim_prefix|>", "<fim-prefix>", "<fim_prefix>", "<｜fim▁begin｜>", "<PRE>",
@@ -319,7 +321,7 @@ static const struct role roles[] = {
     {"tokenizer.ggml.fim_sep_token_id", NULL, true, {"<|file_sep|>"}},
 };
 
-/* Texts that end a turn in whatever vocabulary they occur. */
+/* Texts of tokens that end a turn in every vocabulary that has them. */
 static const char *const eog_texts[] = {
     "<|eot_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<|flush|>", "<|calls|>", "<end_of_turn>",
     "<|endoftext|>", "</s>", "<|eom_id|>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]", "<|end_of_text|>", "<end_of_utterance>",
@@ -348,14 +350,14 @@ static plumb_status load_roles(struct tokenizer *t, const struct gguf *g, struct
         int32_t id = find_text(t, eog_texts[k]);
         if (id >= 0) t->attributes[id] |= TOKEN_CONTROL | TOKEN_EOG;
     }
-    /* gpt-oss: these are always shown */
+    /* tokens of gpt-oss that are always shown */
     static const char *const shown[] = {"<|channel|>", "<|message|>", "<|start|>", "<|constrain|>"};
     for (size_t k = 0; k < sizeof shown / sizeof shown[0]; k++) {
         int32_t id = find_text(t, shown[k]);
         if (id >= 0) t->attributes[id] = (uint8_t)((t->attributes[id] & TOKEN_EOG) | TOKEN_USER_DEFINED);
     }
     if (t->eos >= 0) t->attributes[t->eos] |= TOKEN_EOG;
-    /* Vocabularies in which a text of the list means something else. */
+    /* In these vocabularies a text of the list means something else. */
     bool call = ends_turn(t, "<|call|>") || ends_turn(t, "<|calls|>");
     if (call && (ends_turn(t, "<|return|>") || ends_turn(t, "<|flush|>")) && ends_turn(t, "<|end|>")) {
         t->attributes[find_text(t, "<|end|>")] = TOKEN_USER_DEFINED;
@@ -370,7 +372,7 @@ static int longer_first(const void *a, const void *b) {
     return x->id < y->id ? -1 : 1;
 }
 
-/* An automaton over the special tokens takes as many bytes as they do in the file, or a little. */
+/* The automaton over the special tokens may take as many bytes as they do in the file, and at least this many. */
 enum { MATCHER_BYTES = 2 << 20 };
 
 static plumb_status collect_specials(struct tokenizer *t, struct error *err) {
@@ -384,7 +386,7 @@ static plumb_status collect_specials(struct tokenizer *t, struct error *err) {
     for (uint32_t i = 0; i < t->n_vocab; i++) {
         uint64_t length = token_text(t, i).n;
         if (!(t->attributes[i] & special) || length > TEXT_MAX_BYTES) continue;
-        t->matcher_most += length + 12;   /* its length and its type */
+        t->matcher_most += length + 12;   /* in the file a token also has a length (8 bytes) and a type (4) */
         t->specials[t->n_special++] = (struct special){(uint32_t)length, (int32_t)i};
     }
     if (t->matcher_most < MATCHER_BYTES) t->matcher_most = MATCHER_BYTES;
@@ -405,7 +407,8 @@ static bool contains(struct gguf_string s, const char *word, bool fold) {
     return false;
 }
 
-/* White space around special tokens.  No key says it; llama.cpp goes by the model's name, and so does this. */
+/* Sets which special tokens take white space along.  No key says so; like llama.cpp, this goes by the names of model,
+ * pre-tokenizer and architecture. */
 static plumb_status load_strips(struct tokenizer *t, const struct gguf *g, struct error *err) {
     struct gguf_string name = {"", 0}, pre = {"", 0}, architecture = {"", 0};
     PLUMB_TRY(gguf_get_string(g, "general.name", &name, err));

@@ -1,6 +1,6 @@
-/* The vocabulary in memory: what tokenizer.ggml.* says, checked, with an index from text to id.
+/* The vocabulary in memory: the checked contents of tokenizer.ggml.*, with an index from text to id.
  *
- * Token and merge texts are borrowed from the gguf; what is built beside them is a few bytes per token.
+ * Token and merge texts are borrowed from the gguf.  The tables built from them take a few bytes per token.
  */
 #ifndef PLUMB_VOCAB_H
 #define PLUMB_VOCAB_H
@@ -8,8 +8,9 @@
 #include "tokenizer/pretokenize.h"
 #include "tokenizer/tokenizer.h"
 
-/* Hash index over strings: open addressing, at most half full.  The low n_bits bits of a slot are the string's number
- * + 1, 0 when free; the others are those of its hash.  A file can be all short strings, so a slot has 4 bytes. */
+/* A hash index over strings, with open addressing, at most half full.  The low n_bits bits of a slot are the string's
+ * number + 1; the others are the same bits of its hash.  A free slot is 0.  A slot has only 4 bytes because a file may
+ * consist of short strings. */
 struct string_index {
     uint32_t *slots;
     uint32_t mask, n_bits;
@@ -17,11 +18,11 @@ struct string_index {
 
 enum token_attribute {
     TOKEN_NORMAL = 1, TOKEN_UNKNOWN = 2, TOKEN_CONTROL = 4, TOKEN_USER_DEFINED = 8, TOKEN_BYTE = 16,
-    TOKEN_LSTRIP = 32, TOKEN_RSTRIP = 64,   /* parsed with the white space before or after it */
+    TOKEN_LSTRIP = 32, TOKEN_RSTRIP = 64,   /* takes the white space before it, or after it, along */
     TOKEN_EOG = 128,                        /* ends a turn */
 };
 
-/* The longest text that is tokenized: 8 bytes for each of its bytes still count in 32 bits. */
+/* The longest text that can be tokenized.  8 bytes for each of its bytes still fit in 32 bits. */
 enum { TEXT_MAX_BYTES = 1 << 28 };
 
 /* A token whose text is cut out of the input before anything else (specials.h). */
@@ -31,8 +32,8 @@ struct special {
 };
 struct matcher;
 
-/* A polynomial hash of a text, modulo 2^64.  The hash of two texts put together follows from theirs in a few steps,
- * however long they are, so that a merge need not read the bytes that it joins. */
+/* A polynomial hash of a text, modulo 2^64.  hash_join gives the hash of two joined texts in constant time, so a merge
+ * does not have to read the bytes that it joins. */
 struct text_hash {
     uint64_t value;
     uint64_t power;   /* HASH_BASE to the number of bytes */
@@ -42,57 +43,58 @@ static inline struct text_hash hash_join(struct text_hash a, struct text_hash b)
     return (struct text_hash){a.value * b.power + b.value, a.power * b.power};
 }
 struct text_hash hash_text(const char *s, uint64_t n);
-/* What an index goes by: the slot where the search for a text begins is this, modulo the number of slots.  All bits of
- * the hash have a part in each bit of it. */
+/* Folds a hash into 32 bits, each of which depends on all bits of the hash.  The search for a text in an index begins
+ * at this slot, modulo the number of slots. */
 uint32_t hash_fold(struct text_hash hash);
 
 struct tokenizer {
-    bool is_bpe;                         /* tokenizer.ggml.model: gpt2, else llama */
+    bool is_bpe;                         /* tokenizer.ggml.model is gpt2, otherwise it is llama (SPM) */
     const struct pretokenizer *pre;      /* BPE only */
     uint32_t n_vocab;
     const struct gguf_string *texts;     /* (n_vocab), borrowed */
-    uint8_t *attributes;                 /* (n_vocab) token_attribute */
-    const uint8_t *scores;               /* (n_vocab) f32 or, if integer_scores, i32; NULL: all 0; borrowed */
+    uint8_t *attributes;                 /* (n_vocab) sets of enum token_attribute */
+    const uint8_t *scores;               /* (n_vocab) f32, or i32 if integer_scores; NULL: all 0; borrowed */
     bool integer_scores;
     struct string_index index;           /* of texts */
 
-    uint32_t n_merge;                    /* BPE only: "left right", in order of rank */
-    const struct gguf_string *merges;    /* borrowed */
+    uint32_t n_merge;                    /* BPE only */
+    const struct gguf_string *merges;    /* (n_merge) "left right", in order of rank; borrowed */
     struct string_index merge_index;
 
-    int32_t byte_tokens[256];            /* SPM only: <0x00>...; -1 where there is none */
-    struct special *specials;            /* the longest first, of equal lengths the lower id */
+    int32_t byte_tokens[256];            /* SPM only: the ids of <0x00>...; -1 if there is none */
+    struct special *specials;            /* (n_special), longer ones first, lower ids first if equally long */
     uint32_t n_special;
     uint64_t matcher_most;               /* bytes that an automaton over them may take */
-    struct matcher *matchers[2];         /* that find all of them in a text, without and with PLUMB_PARSE_SPECIAL;
+    struct matcher *matchers[2];         /* automata over all of them, without and with PLUMB_PARSE_SPECIAL;
                                           * NULL: not made yet, or it would take more than matcher_most */
-    uint64_t n_step;                     /* of the last tokenizer_encode: what tests count instead of time */
-    /* Tokens without text are [EMPTY_id], as in llama.cpp. */
-    struct named_empty { uint32_t id; char text[24]; } *empties;   /* (n_empty), by id */
+    uint64_t n_step;                     /* steps of the last tokenizer_encode, which tests measure instead of time */
+    /* Tokens without text are given the text [EMPTY_id], as in llama.cpp. */
+    struct named_empty { uint32_t id; char text[24]; } *empties;   /* (n_empty), sorted by id */
     uint32_t n_empty;
 
-    struct tokenizer_loan *loans;        /* the first of those who keep it */
+    struct tokenizer_loan *loans;        /* list of the loans that point here */
     int32_t bos, eos;                    /* -1: none */
     bool add_bos, add_eos, add_space_prefix, clean_spaces;
 };
 
 struct gguf_string token_text(const struct tokenizer *t, uint32_t id);
-/* -1 if there is no such token. */
+/* Returns the id of the token with this text; -1 if there is none. */
 int32_t token_find(const struct tokenizer *t, const char *text, uint64_t n);
-/* The same of a text whose hash is known.  Adds to *n_step how many lines of the cache it looked at in the
- * index, as merge_find does. */
+/* The same for a text whose hash is known.  Like merge_find, it adds the number of cache lines of the index that it
+ * read to *n_step. */
 int32_t token_find_hashed(const struct tokenizer *t, struct text_hash hash, const char *text, uint64_t n,
                           uint64_t *n_step);
 float token_score(const struct tokenizer *t, uint32_t id);
-/* Rank of the merge of the two texts text[0..n_left) and text[n_left..n_left + n_right), -1 if there is none. */
+/* Returns the rank of the merge of text[0..n_left) and text[n_left..n_left + n_right); -1 if there is none. */
 int64_t merge_find(const struct tokenizer *t, const char *text, struct text_hash left, size_t n_left,
                    struct text_hash right, size_t n_right, uint64_t *n_step);
 
-/* GPT-2's printable stand-in for a byte: itself if it prints in Latin-1, else U+0100... in order. */
+/* Returns the printable character that GPT-2's byte-level BPE writes for a byte: the byte itself if it is printable in
+ * Latin-1, otherwise U+0100... in order. */
 uint32_t byte_to_cp(uint8_t byte);
-/* -1 if cp stands for no byte. */
+/* The inverse of byte_to_cp; -1 if cp stands for no byte. */
 int cp_to_byte(uint32_t cp);
-/* What a hexadecimal digit of either case stands for, -1 if it is none. */
+/* Returns the value of a hexadecimal digit of either case; -1 if c is not one. */
 int hex_digit(char c);
 
 #endif
