@@ -246,6 +246,9 @@ test('without a network: the page, its conversation and its model are there, and
   });
   assert.ok(cached.some(url => url.endsWith('/chat/inspect.js')));
   assert.ok(!cached.some(url => url.includes('/models/') || url.endsWith('.gguf')), 'no models');
+  const posted = await page.evaluate(() =>
+    fetch(location.href, { method: 'POST' }).then(({ status }) => status, () => 'failed'));
+  assert.equal(posted, 'failed', 'what is no GET is the server\'s to answer');
   await page.close();
 });
 
