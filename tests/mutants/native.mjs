@@ -177,9 +177,11 @@ export class Native {
     if (SHOWN.test(path) && !(await link('build/native-sanitize', ['src', 'wasm'], made, `${HERE}/plumb`)).failed)
       for (const name of ['usage', 'files', 'reports', 'perplexity', 'trace']) {
         const file = `tests/cli/${name}.test.mjs`;
-        const { failed } = await run(process.execPath, ['--test-reporter=tap', file],
+        const once = () => run(process.execPath, ['--test-reporter=tap', file],
           { env: { ...env, PLUMB: JSON.stringify([`${HERE}/plumb`]) }, seconds: 300 });
-        if (failed) return { verdict: 'killed', by: `${file}: ${failed}` };
+        const { failed } = await once();
+        // Tests that send signals may fail for once on a busy machine: it must fail twice.
+        if (failed && (await once()).failed) return { verdict: 'killed', by: `${file}: ${failed}` };
       }
     if (!(await this.#linkMemory(made)).failed) {
       const { failed } = await run(`${HERE}/memory`, [], { env, seconds: 600 });
