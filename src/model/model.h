@@ -63,6 +63,7 @@ struct model {
     struct weight rope_freqs;   /* (n_rot / 2) F32 divisors of the frequencies, optional (Llama 3.1) */
     struct layer *layers;       /* (n_layer) */
     uint64_t types;             /* bit i: some weight is of type i (enum quant_type) */
+    size_t max_packed_row;      /* bytes of the longest packed row of any tensor of the files, used or not */
 };
 
 /* What the keys of a model's first file say; c: zeros. */

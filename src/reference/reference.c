@@ -32,7 +32,7 @@ struct reference {
     double *turned;                  /* (n_ctx) the position that the K of a slot was turned as of */
     double *key, *zeros;             /* (head_dim) */
     float *row;                      /* one dequantized row of any weight */
-    uint8_t *row_bytes, *other_row;  /* one row each as it is in the file */
+    uint8_t *row_bytes, *other_row;  /* one row as it is in the file: of a weight, of any tensor */
     uint32_t n_prompt;               /* tokens of the run at position 0 */
     struct tap_sink sink;
     float *tapped;                   /* a tap's values in f32, NULL while there is no sink */
@@ -512,7 +512,7 @@ plumb_status reference_create(struct reference **out, const struct model *m, uin
         r->n_layer = UINT32_MAX;
         r->row = alloc_array(model_max_row(c), sizeof *r->row);
         r->row_bytes = alloc_array(model_max_row(c), sizeof *r->row);   /* no type has more than F32 */
-        r->other_row = alloc_array(model_max_row(c), sizeof *r->row);
+        r->other_row = alloc_array(m->max_packed_row, 1);
         r->zeros = calloc(c->head_dim, sizeof *r->zeros);
     }
     if (!r || !r->row || !r->row_bytes || !r->other_row || !r->zeros
