@@ -339,6 +339,13 @@ static float other_type(enum tap_id id, int32_t layer) {
     return id < TAP_QCUR ? 0 : id == TAP_QCUR && layer == 0 ? 0.04f : id == TAP_KCUR && layer == 0 ? 0.05f : 0.0625f;
 }
 
+/* Norms are wrong from a layer on, of which its input is right. */
+static float norm_error(enum tap_id id, int32_t layer) { return layer < 1 || id == TAP_EMBD ? 0.0001f : 0.5f; }
+static float first_norm_error(enum tap_id id, int32_t layer) {
+    (void)layer;
+    return id == TAP_EMBD ? 0.0001f : 0.5f;
+}
+
 static float wrong_embedding(enum tap_id id, int32_t layer) {
     (void)layer;
     return id == TAP_EMBD ? 1 : NAN;
@@ -357,6 +364,18 @@ static void verdict_jump(void) {
                        "What it is computed from agrees: Qcur-1 (0.0001). So the fault lies in this very step.",
                        "`plumb diagnose` knows ", " mistakes that begin here. ",
                        "Next: plumb diagnose MODEL --against theirs.json"), "No single step");
+}
+
+/* What a layer begins with is computed from the layer before alone, and in layer 0 from the embeddings. */
+static void verdict_jump_at_norm(void) {
+    check_verdict(2, norm_error, false,
+                  SAYS("They part first at attn_norm-1 ",
+                       "What it is computed from agrees: l_out-0 (0.0001). So the fault lies in this very step, or "),
+                  "No single step");
+    check_verdict(2, first_norm_error, false,
+                  SAYS("They part first at attn_norm-0 ",
+                       "What it is computed from agrees: embd (0.0001). So the fault lies in this very step, or "),
+                  "No single step");
 }
 
 static void verdict_jump_outside(void) {
@@ -715,6 +734,7 @@ void test_diff(void) {
     test_case("diff: token lists by a model's vocabulary", tokens_by_model);
     test_case("diff: traces that agree", verdict_agree);
     test_case("diff: an error that jumps is told from its inputs", verdict_jump);
+    test_case("diff: the first step of a layer is computed from the layer before alone", verdict_jump_at_norm);
     test_case("diff: a jump between taps that are far apart", verdict_jump_outside);
     test_case("diff: an error that grows is told from a jump", verdict_gradual);
     test_case("diff: a jump after an error that grows", verdict_gradual_and_jump);

@@ -1,5 +1,6 @@
 /* The reference pass with quirks does what their sentences in src/reference/quirks.c say: against numbers and formulas
  * worked by hand.  Forced and limited passes. */
+#include "fixture.h"
 #include "record.h"
 #include "api/model.h"
 #include "test.h"
@@ -535,6 +536,73 @@ static void shifted(void) {
     free(file);
 }
 
+/* Writes n little-endian bytes of value at *at, and moves on. */
+static void put(uint8_t **at, uint64_t value, size_t n) {
+    for (size_t i = 0; i < n; i++) *(*at)++ = (uint8_t)(value >> 8 * i);
+}
+
+/* The file with one more tensor behind the others, 8 rows of 25 blocks, under a name that old converters wrote and that
+ * nothing reads. */
+static uint8_t *with_unused_tensor(const uint8_t *file, size_t n_file, const char *first_tensor, size_t *n_out) {
+    static const char name[] = "blk.0.attn_rot_embd.weight";
+    enum { N_BLOCK = 25, ROWS = 8, ALIGNMENT = 32 };
+    const size_t n_name = sizeof name - 1, n_data = ROWS * N_BLOCK * 18;
+    size_t directory = 24, end;
+    while (memcmp(file + directory + 8, first_tensor, strlen(first_tensor)) != 0) directory++;
+    end = directory;
+    for (uint64_t i = load_u64(file + 8); i > 0; i--) {   /* name, dimensions, type, offset */
+        end += 8 + (size_t)load_u64(file + end);
+        end += 4 + 8 * load_u32(file + end) + 12;
+    }
+    size_t data = (end + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT, n_old = n_file - data;
+    uint8_t *out = calloc(1, n_file + n_data + 1000), *at = out;
+    if (!out) return NULL;
+    memcpy(at, file, directory);
+    memcpy(at + 8, (uint8_t[]) { (uint8_t)(file[8] + 1) }, 1);   /* tensors: less than 255 */
+    at += directory;
+    put(&at, n_name, 8);
+    memcpy(at, name, n_name);
+    at += n_name;
+    put(&at, 2, 4);
+    put(&at, 32 * N_BLOCK, 8);
+    put(&at, ROWS, 8);
+    put(&at, QUANT_Q4_0, 4);
+    put(&at, (n_old + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT, 8);
+    memcpy(at, file + directory, end - directory);
+    at += end - directory;
+    at = out + (size_t)(at - out + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    memcpy(at, file + data, n_old);
+    at += (n_old + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    memset(at, 0x33, n_data);   /* scales that are finite */
+    *n_out = (size_t)(at - out) + n_data;
+    return out;
+}
+
+/* The bytes behind the last weight may be those of a tensor with longer rows than any weight has. */
+static void shifted_into_unused(void) {
+    size_t n_file, n = 0;
+    uint8_t *file = test_read_all("tests/vectors/synth/q4_0.gguf", &n_file), *longer = NULL;
+    plumb_model *plain = file ? record_load("q4_0") : NULL, *m = plumb_model_create();
+    if (plain && m) longer = with_unused_tensor(file, n_file, gguf_tensor_at(plain->parts[0], 0)->name.data, &n);
+    if (longer && CHECK(plumb_model_begin(m, n) == PLUMB_OK && fixture_give(m, longer, 0, n, n) == PLUMB_OK
+                        && plumb_model_load_vocab(m) == PLUMB_OK && plumb_model_end(m) == PLUMB_OK, "%s",
+                        plumb_model_error(m))) {
+        const struct gguf_tensor *unused = gguf_find_tensor(m->parts[0], "blk.0.attn_rot_embd.weight");
+        CHECK(unused && unused->n_packed == 8 && gguf_row_bytes(unused) > 4 * model_max_row(&m->model->config),
+              "the rows are packed, and longer than those of weights");
+        static const int32_t ids[N_TOKEN] = { 0, 1, 258, 259, 259, 7, 3 };
+        struct record *truth = record_quirk(m->model, NULL, ids);
+        struct record *run = record_quirk(m->model, "tensor.offset=shifted", ids);
+        CHECK(at(truth, "embd", -1, 1)[0] != at(run, "embd", -1, 1)[0], "nothing is shifted");
+        record_free(truth);
+        record_free(run);
+    }
+    free(longer);
+    free(file);
+    plumb_model_free(plain);
+    plumb_model_free(m);
+}
+
 /* ---- forcing and limiting ---------------------------------------------------------------------------------------- */
 
 struct replay {
@@ -642,6 +710,7 @@ void test_reference(void) {
     test_case("quirks: activations by tables", activations);
     test_case("quirks: square matrices transposed, and only those", square_weights);
     test_case("quirks: shifted tensors hold what the file has there", shifted);
+    test_case("quirks: they may hold bytes of a tensor that nothing reads", shifted_into_unused);
     test_case("reference: what is forced is what the pass goes on with", forcing);
     test_case("reference: forced attention weights are used, of masked keys too", forcing_weights);
     test_case("reference: a limited pass ends after its layers", limit);

@@ -214,7 +214,8 @@ static void rehearse_wrong_case(void) {
     size_t n = 0;
     uint8_t *file = test_read_all(TINY, &n);
     plumb_model *m = plumb_model_create();
-    CHECK(plumb_model_rehearse(m, &n_bytes) == PLUMB_ERROR_STATE, "without headers_only");
+    CHECK(plumb_model_rehearse(m, &n_bytes) == PLUMB_ERROR_STATE && strstr(plumb_model_error(m), "headers_only was"),
+          "without headers_only: %s", plumb_model_error(m));
     CHECK(plumb_model_kv_bytes(m, 64, PLUMB_KV_I16) == 0, "before the header");
     CHECK(plumb_model_headers_only(m) == PLUMB_OK && plumb_model_rehearse(m, &n_bytes) == PLUMB_ERROR_STATE,
           "before begin");

@@ -424,6 +424,7 @@ static void callback_hostile(void) {
         {"plumb 0.1.0, 2 tokens\ntap             tokens     shape\n", "this is the table that `plumb trace` prints"},
         {"hello\n", "this is no trace"},
         {NEXT, "this is no trace"},
+        {"number of input tokens = 3\n1\n2", "this is no trace"},
         {HEAD "[\n[\n[1, 2, 3, ..., 6, 7],\n" NEXT, "line 4, l_out-0 of {8, 2, 1}"},
         {HEAD "[\n[\n[1, 2, 3, ..., 6, 7, 8, 9],\n" NEXT, "line 4, "},
         {HEAD "[\n[\n[1, 2, 3, 4, 5, ..., 8],\n" NEXT, "line 4, "},

@@ -570,6 +570,9 @@ static void shapes_case(void) {
           "kq_soft_max-0@1(2x2):0.5,0.5,1~1.41421" },
         { "{'tokens':[7,8],'taps':[{'name':'kq_soft_max-0','token':0,'shape':[2,1],'values':[1,1],'entropy':[0,0]}]}",
           "kq_soft_max-0@0(2x2):0=1,2=1~0.707107^0" },
+        /* how many are NaN is not known: none */
+        { "{'tokens':[7,8],'taps':[{'name':'kq_soft_max-0','token':0,'shape':[2,1],'values':[1],'rms':1}]}",
+          "kq_soft_max-0@0(2x2):1~0.707107" },
         { "{'tokens':[7,8],'taps':[{'name':'kq_soft_max-0','token':1,'shape':[2,2],'rms':1,'entropy':[0.25,0.5]}]}",
           "kq_soft_max-0@1(2x2)~1^0.25" },
         { "{'tokens':[7,8],'taps':[{'name':'kq_soft_max-0','token':1,'entropy':[0.25,0.5]}]}",

@@ -286,9 +286,11 @@ static int run_chunk(struct run *r) {
     for (uint32_t at = first, n; at < r->n_ctx - 1 && r->code == EXIT_OK; at += n) {
         n = r->n_ctx - 1 - at < r->n_batch ? r->n_ctx - 1 - at : r->n_batch;
         r->base_pos = at;
-        if (r->base_session) plumb_session_feed_all(r->base_session, ids + at, n, take_base_logits, r);
-        plumb_status status = plumb_session_feed_all(r->session, ids + at, n, score, r);
-        if (status != PLUMB_OK) r->code = report("perplexity", status, plumb_session_error(r->session));
+        plumb_session *session = r->base_session;
+        plumb_status status = PLUMB_OK;
+        if (session) status = plumb_session_feed_all(session, ids + at, n, take_base_logits, r);
+        if (status == PLUMB_OK) status = plumb_session_feed_all(session = r->session, ids + at, n, score, r);
+        if (status != PLUMB_OK) r->code = report("perplexity", status, plumb_session_error(session));
         else if (interrupted()) r->code = EXIT_INTERRUPTED;
     }
     return r->code;

@@ -335,7 +335,13 @@ static float rope_factor(const struct model *m, uint32_t i) {
 }
 
 static void bind_all(struct model *m, struct gguf *const *parts, size_t n_part, struct problems *p) {
-    for (size_t i = 0; i < n_part; i++) bind_part(m, parts[i], p);
+    for (size_t i = 0; i < n_part; i++) {
+        bind_part(m, parts[i], p);
+        for (uint64_t k = 0; k < gguf_n_tensor(parts[i]); k++) {
+            const struct gguf_tensor *t = gguf_tensor_at(parts[i], k);
+            if (t->n_packed > 0 && gguf_row_bytes(t) > m->max_packed_row) m->max_packed_row = gguf_row_bytes(t);
+        }
+    }
     check_required(m, model_specs, N_MODEL_SPEC, "", p);
     for (uint32_t il = 0; il < m->config.n_layer; il++) {
         char prefix[32];

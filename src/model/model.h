@@ -64,6 +64,7 @@ struct model {
     struct weight rope_freqs;   /* (n_rot / 2) F32 divisors of the frequencies, optional (Llama 3.1) */
     struct layer *layers;       /* (n_layer) */
     uint64_t types;             /* bit i: some weight is of type i (enum quant_type) */
+    size_t max_packed_row;      /* bytes of the longest packed row of any tensor of the files, used or not */
 };
 
 /* Reads the keys of a model's first file.  *c must be all zeros; n_vocab stays 0, since no key says it. */

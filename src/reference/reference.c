@@ -326,7 +326,7 @@ plumb_status reference_create(struct reference **out, const struct model *m, uin
         r->n_layer = UINT32_MAX;
         r->row = alloc_array(model_max_row(c), sizeof *r->row);
         r->row_bytes = alloc_array(model_max_row(c), sizeof *r->row);   /* F32 has the longest rows */
-        r->other_row = alloc_array(model_max_row(c), sizeof *r->row);
+        r->other_row = alloc_array(m->max_packed_row, 1);
         r->zeros = calloc(c->head_dim, sizeof *r->zeros);
     }
     if (!r || !r->row || !r->row_bytes || !r->other_row || !r->zeros

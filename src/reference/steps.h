@@ -19,7 +19,7 @@ struct reference {
     double *weights;                 /* (n_batch, n_head, n_ctx) scores, then attention weights, of a layer */
     double *frequencies;             /* (n_rot / 2) RoPE's frequencies: the angle of a pair per position */
     float *row;                      /* scratch for one dequantized row of any weight */
-    uint8_t *row_bytes, *other_row;  /* scratch for one row each, with the bytes of the file */
+    uint8_t *row_bytes, *other_row;  /* scratch for a row with the bytes of the file: of a weight, of any tensor */
     uint32_t n_prompt;               /* tokens of the run at position 0 */
     struct tap_sink sink;
     float *tapped;                   /* a tap's values in f32; NULL until a sink is set */

@@ -94,6 +94,7 @@ test('an address: what is wrong with it, what is there, what it takes', async ()
   const text = await plan.textContent();
   assert.match(text, /^Smollm2 135M.*98\.4 MB.*llama.*135 million weights/);
   assert.match(text, /weights 96\.6 MB, context of 2,048 tokens 4\d\.\d MB/);   // 2 * 30 layers * 192 * 16 bits each
+  assert.match(text, /Memory1\d\d MB of /, 'from 100 MB on there are no decimals');
   assert.match(text, /Speedabout \d+ tokens\/s, and \d+ of a prompt/);
   await screenshot(page, 'plan');
   assert.equal(await page.textContent('#model-name'), 'synthetic llama F32', 'nothing is loaded yet');
@@ -245,6 +246,9 @@ test('without a network: the page, its conversation and its model are there, and
   });
   assert.ok(cached.some(url => url.endsWith('/chat/inspect.js')));
   assert.ok(!cached.some(url => url.includes('/models/') || url.endsWith('.gguf')), 'no models');
+  const posted = await page.evaluate(() =>
+    fetch(location.href, { method: 'POST' }).then(({ status }) => status, () => 'failed'));
+  assert.equal(posted, 'failed', 'what is no GET is the server\'s to answer');
   await page.close();
 });
 

@@ -56,7 +56,8 @@ describe('trace', () => {
     await fails(() => model.trace([1], { taps: 'Qcurr' }), 'PLUMB_ERROR_ARGUMENT', /no tap "Qcurr"; known are embd,/);
     await fails(() => model.trace([1], { layers: [0, 999] }), 'PLUMB_ERROR_ARGUMENT', /the model has \d+ layers/);
     await fails(() => model.trace([1], { layers: [2, 1] }), 'PLUMB_ERROR_ARGUMENT', /pair of layers/);
-    await fails(() => model.trace([]), 'PLUMB_ERROR_ARGUMENT', /no tokens|empty/);
+    await fails(() => model.trace([]), 'PLUMB_ERROR_ARGUMENT', /an array of \{role, content\} that is not empty/);
+    await fails(() => model.trace(new Int32Array(0)), 'PLUMB_ERROR_ARGUMENT', /trace: there are no tokens/);
     await fails(() => model.trace([100000]), 'PLUMB_ERROR_TOKEN', /100000/);
     await fails(() => model.trace(Array(600).fill(1)), 'PLUMB_ERROR_CONTEXT', /512/);
   });
