@@ -171,7 +171,7 @@ function normal(name) {
 
 /** What a worker serves (protocol.js).
  * @param {(name: string) => Promise<WebAssembly.Module>} compile  dist/NAME.wasm
- * @param {ReadSync} readSync @returns {import('./host.js').Methods} */
+ * @param {ReadSync} readSync @returns {import('./protocol.js').Methods} */
 export const createTool = (compile, readSync) => ({
   /** @param {{args: string[], files: Record<string, Source>}} what */
   async command({ args, files }, { emit }) {

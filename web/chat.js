@@ -5,12 +5,12 @@ import * as known from './options.js';
 import { checkNesting } from './template.js';
 import { CallFilter } from './toolcalls.js';
 
-/** @typedef {import('./template.js').Message} Message
+/** @typedef {import('./messages.js').Message} Message
  * @typedef {import('./host.js').Stats} Stats
- * @typedef {import('./plumb.js').GenerateOptions} GenerateOptions */
+ * @typedef {import('./messages.js').GenerateOptions} GenerateOptions */
 /** @typedef {object} OwnChatOptions
  * @property {string} [system]  the system message, the first of the chat
- * @property {import('./toolcalls.js').Tool[]} [tools]  functions that the model may call: the chat's template tells it
+ * @property {import('./messages.js').Tool[]} [tools]  functions that the model may call: the chat's template tells it
  *   of them, and calls in its answers become `tool_calls` of the message.  An error (PLUMB_ERROR_TEMPLATE) if the
  *   template knows no tools
  * @property {Message[]} [messages]  what was said so far; a system message only as the first, and without `system`
@@ -40,7 +40,7 @@ export class Chat {
   /** Of the last answer that ended. @type {Stats | undefined} */
   lastStats = undefined;
 
-  /** @param {import('./plumb.js').Model} model @param {ChatOptions} [options] */
+  /** @param {import('./messages.js').ChatModel} model @param {ChatOptions} [options] */
   constructor(model, options = {}) {
     known.checkOptions('chat', options, known.CHAT);
     const { system, tools, messages = [], contextEnd = 'error', ...defaults } = options;

@@ -4,10 +4,11 @@ import { Completions } from './completions.js';
 import { argumentError, PlumbError } from './errors.js';
 import * as known from './options.js';
 
+/** @typedef {import('./loader/load-options.js').LoadOptions} LoadOptions */
 /** @typedef {object} ClientOptions
  * @property {Record<string, import('./loader/source.js').Source>} [models]  what `model` of a call may name, and where
  *   it comes from.  Any other name is a URL (in Node: or a path)
- * @property {import('./plumb.js').LoadOptions} [load]  options of Plumb.load, for each of them */
+ * @property {LoadOptions} [load]  options of Plumb.load, for each of them */
 
 /** OpenAI's options that have no meaning where no server is asked. */
 const OF_SERVERS = [
@@ -16,7 +17,7 @@ const OF_SERVERS = [
   'provider',
 ];
 
-/** @typedef {import('./plumb.js').Model} Model */
+/** @typedef {import('./messages.js').ChatModel & {rewind: () => Promise<void>, close: () => Promise<void>}} Model */
 
 export class Client {
   #plumb;
@@ -32,8 +33,7 @@ export class Client {
   /** The last that asked for a model. @type {Promise<unknown>} */
   #last = Promise.resolve();
 
-  /** @param {{load: (source: import('./loader/source.js').Source, options?: import('./plumb.js').LoadOptions) =>
-   *   Promise<Model>}} plumb
+  /** @param {{load: (source: import('./loader/source.js').Source, options?: LoadOptions) => Promise<Model>}} plumb
    * @param {ClientOptions} [options] */
   constructor(plumb, options = {}) {
     const server = OF_SERVERS.find(name => name in Object(options));

@@ -9,9 +9,9 @@ import { CallFilter } from './toolcalls.js';
 /** As in package.json. */
 export const VERSION = '0.1.0';
 
-/** @typedef {import('./plumb.js').Model} Model
- * @typedef {import('./toolcalls.js').Tool} Tool
- * @typedef {import('./toolcalls.js').ToolCall} ToolCall
+/** @typedef {import('./messages.js').ChatModel} ChatModel
+ * @typedef {import('./messages.js').Tool} Tool
+ * @typedef {import('./messages.js').ToolCall} ToolCall
  * @typedef {import('./engine.js').GeneratedToken} GeneratedToken */
 /** @typedef {string | {type: 'text', text: string}[] | null} MessageContent  parts of text are joined by line ends;
  *   null: none, beside tool_calls
@@ -107,8 +107,8 @@ export class Stream {
 export class Completions {
   #open;
 
-  /** @param {(name?: string, signal?: AbortSignal) => Promise<{model: Model, entered: () => void}>} open  the model to
-   *   ask; entered: once it was asked for all, or that failed */
+  /** @param {(name?: string, signal?: AbortSignal) => Promise<{model: ChatModel, entered: () => void}>} open  the
+   *   model to ask; entered: once it was asked for all, or that failed */
   constructor(open) {
     this.#open = open;
   }
@@ -170,7 +170,7 @@ function checked(params) {
     usage: stream_options?.include_usage ?? !stream,
     messages: messages.map((message, i) => plain(message, `${where}: messages[${i}]`)),
     tools: tool_choice === 'none' || !tools?.length ? undefined : tools,
-    options: /** @type {import('./plumb.js').GenerateOptions} */ ({ ...Object.fromEntries(options), ...seed }),
+    options: /** @type {import('./messages.js').GenerateOptions} */ ({ ...Object.fromEntries(options), ...seed }),
   };
 }
 
@@ -191,7 +191,7 @@ function plain(message, where) {
 }
 
 /** Asks the model.  Ends without a finish_reason where the signal, or closing the model, ended the answer.
- * @param {Model} model @param {Request} request @param {AbortSignal} signal @param {() => void} ended
+ * @param {ChatModel} model @param {Request} request @param {AbortSignal} signal @param {() => void} ended
  * @returns {AsyncGenerator<ChatCompletionChunk, void, void>} */
 async function* chunksOf(model, request, signal, ended) {
   /** @type {AsyncGenerator<string, import('./host.js').Stats, void> | undefined} */

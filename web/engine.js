@@ -34,6 +34,10 @@ const bytesOf = new TextEncoder();
 
 /** @typedef {string | number | bigint | boolean} Scalar
  * @typedef {Scalar | Scalar[] | {type: string, count: number}} MetadataValue */
+/** @typedef {object} SessionArgs
+ * @property {number} [contextLength]
+ * @property {typeof import('./options.js').PRECISIONS[number]} [precision]
+ * @property {typeof import('./options.js').KV_TYPES[number]} [kvType] */
 /** @typedef {object} Sampling  see plumb_sampling in include/plumb.h; absent: plumb's defaults
  * @property {number} [temperature]  0 to 1e6; 0: greedy; default 0.8
  * @property {number} [topK]  default 40, 0: off

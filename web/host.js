@@ -9,18 +9,10 @@ import { preflight } from './preflight.js';
 import { StopFilter } from './stop.js';
 import { MOST_MEMORY, Threads, returnMemory, takeMemory } from './threads.js';
 
-/** @typedef {object} Call  what a method is handed beside its arguments
- * @property {AbortSignal} signal
- * @property {(event: string, data: any) => void} emit
- * @property {(part: number | 'module') => Promise<any>} pull  the next chunk of a pull part, or null; or the Variant
- * @typedef {Record<string, (args: any, call: Call) => any>} Methods */
-/** @typedef {object} Platform
- * @property {() => import('./protocol.js').WorkerLike} [startThread]  a worker that runs join of threads.js
- * @property {import('./loader/source.js').OpenFile} [openFile]
- * @property {import('./loader/store.js').Store} [store]  for copies of what is downloaded
- * @property {import('./loader/download.js').DownloadOptions['pause']} [pause]  before the next try
- * @property {import('./loader/download.js').DownloadOptions['silence']} [silence]  before a connection is given up
- * @property {boolean} [oneBuffer]  whether streams fill a buffer that they are given faster than they make new ones */
+/** @typedef {import('./protocol.js').Call} Call
+ * @typedef {import('./protocol.js').Methods} Methods
+ * @typedef {import('./loader/source.js').Platform} Platform
+ * @typedef {import('./engine.js').SessionArgs} SessionArgs */
 /** @typedef {object} Stats
  * @property {number} promptTokens
  * @property {number} reusedTokens  of those, still in the session from the turn before
@@ -33,11 +25,6 @@ import { MOST_MEMORY, Threads, returnMemory, takeMemory } from './threads.js';
  * @property {'stop' | 'length' | 'abort'} finishReason  the model or a stop string ended it; maxTokens or the context
  *   is full; the signal or the caller ended it
  * @property {number | bigint} seed */
-
-/** @typedef {object} SessionArgs
- * @property {number} [contextLength]
- * @property {typeof import('./options.js').PRECISIONS[number]} [precision]
- * @property {typeof import('./options.js').KV_TYPES[number]} [kvType] */
 
 /** Milliseconds of loading after which the event loop gets a turn. */
 const SLICE = 30;

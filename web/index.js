@@ -9,29 +9,29 @@ export { Model };
 /* The types that users name; the same in Node. */
 /** @typedef {import('./loader/source.js').Source} Source
  * @typedef {import('./loader/source.js').OneSource} OneSource
- * @typedef {import('./plumb.js').LoadOptions} LoadOptions
+ * @typedef {import('./loader/load-options.js').LoadOptions} LoadOptions
  * @typedef {import('./loader/store.js').Cached} Cached
- * @typedef {import('./loader/file.js').CacheMode} CacheMode
+ * @typedef {import('./loader/download.js').CacheMode} CacheMode
  * @typedef {import('./loader/progress.js').Progress} Progress
  * @typedef {import('./plumb.js').PreflightOptions} PreflightOptions
  * @typedef {import('./preflight.js').Preflight} Preflight
  * @typedef {import('./preflight.js').MemoryPlan} MemoryPlan
- * @typedef {import('./plumb.js').GenerateOptions} GenerateOptions
+ * @typedef {import('./messages.js').GenerateOptions} GenerateOptions
  * @typedef {import('./engine.js').GeneratedToken} GeneratedToken
  * @typedef {import('./engine.js').Candidate} Candidate
- * @typedef {import('./plumb.js').TemplateOptions} TemplateOptions
+ * @typedef {import('./messages.js').TemplateOptions} TemplateOptions
  * @typedef {import('./plumb.js').TraceOptions} TraceOptions
  * @typedef {import('./chat.js').Chat} Chat
  * @typedef {import('./chat.js').ChatOptions} ChatOptions
- * @typedef {import('./toolcalls.js').Tool} Tool
- * @typedef {import('./toolcalls.js').ToolCall} ToolCall
- * @typedef {import('./template.js').Message} Message
- * @typedef {import('./template.js').MessageContent} MessageContent
- * @typedef {import('./template.js').ContentPart} ContentPart
- * @typedef {import('./template.js').Role} Role
+ * @typedef {import('./messages.js').Tool} Tool
+ * @typedef {import('./messages.js').ToolCall} ToolCall
+ * @typedef {import('./messages.js').Message} Message
+ * @typedef {import('./messages.js').MessageContent} MessageContent
+ * @typedef {import('./messages.js').ContentPart} ContentPart
+ * @typedef {import('./messages.js').Role} Role
  * @typedef {import('./errors.js').ErrorCode} ErrorCode
  * @typedef {import('./plumb.js').Library} Plumb
- * @typedef {import('./plumb.js').Stats} Stats
+ * @typedef {import('./host.js').Stats} Stats
  * @typedef {import('./command.js').CommandOptions} CommandOptions
  * @typedef {import('./command.js').CommandResult} CommandResult
  * @typedef {import('./plumb.js').ModelInfo} ModelInfo

@@ -467,7 +467,7 @@ export function renderBounded(source, variables, most = LIMITS) {
   }
 }
 
-/** What a worker that renders does. @type {import('./host.js').Methods} */
+/** What a worker that renders does. @type {import('./protocol.js').Methods} */
 export const rendering = {
   render({ source, variables, most }, { emit }) {
     emit('begun', null);

@@ -14,50 +14,18 @@ import { chatTokens, checkNesting, Renderer } from './template.js';
 import { knowsTools, messagesFor } from './toolcalls.js';
 import { choose } from './variant.js';
 
-/** @typedef {import('./host.js').Platform & import('./loader/source.js').Sites & import('./variant.js').Machine & {
+/** @typedef {import('./loader/source.js').Platform & import('./loader/source.js').Sites
+ *   & import('./variant.js').Machine & {
  *   worker: boolean,
  *   startWorker: (workerUrl?: string | URL) => import('./protocol.js').WorkerLike,
  *   startTool: import('./command.js').StartTool,
  *   startRenderer?: (workerUrl?: string | URL) => import('./protocol.js').WorkerLike,
  *   persist?: () => void}} ClientPlatform
  *   worker: whether the engine runs in one unless told otherwise; persist: asks that copies may stay */
-/** @typedef {object} LoadOptions
- * @property {number | 'auto'} [threads]  1 to 64; default 'auto': one for each processor, 8 at most.  Where two of them
- *   share a core half as many may be as fast.  A browser gives more than one to pages that are cross-origin isolated,
- *   and to the engine in its worker
- * @property {typeof known.PRECISIONS[number]} [precision]  how activations are rounded before they are multiplied with
- *   weights.  'exact16', the default: to 16 bits.  'fast8': to 8 bits, as llama.cpp does; faster on some CPUs, and the
- *   text is another
- * @property {number} [contextLength]  tokens of prompt and answer together; default: what the model was trained for,
- *   at most 2048
- * @property {typeof known.KV_TYPES[number]} [kvType]  how the keys and values of the context are kept: 'i16', 16 bits,
- *   the default; 'q8', half of that memory and less precise; 'f32', twice, and slow
- * @property {AbortSignal} [signal]  ends the load at any time and frees what it took
- * @property {(progress: import('./loader/progress.js').Progress) => void} [onProgress]
- * @property {string | URL} [workerUrl]  of worker.js on the page's own origin, with thread.js, renderer.js and tool.js
- *   beside it, for a page that takes the package from another origin and whose policy forbids workers from blob: URLs
- * @property {boolean} [persist]  ask the browser not to evict what this site stores; some browsers ask the user
- * @property {boolean} [worker]  run the engine in a worker, the default.  false: in the caller's thread, which each
- *   call blocks while it computes
- * @property {import('./loader/file.js').CacheMode} [cache]  of URLs, in fetch's words.  'default': the whole copy on
- *   this machine without a question to the server, and what there is of one that is not whole; 'no-cache': the server
- *   is asked whether the copy is still right; 'reload': downloaded anew; 'no-store': no copy is read or kept.
- *   Where none can be kept the model loads all the same, and its warnings say why
- * @property {string | string[]} [sha256]  in hex digits, of the file or of each part; what has another is
- *   PLUMB_ERROR_CHECKSUM, and its copy is removed */
+/** @typedef {import('./loader/load-options.js').LoadOptions} LoadOptions */
 /** @typedef {Pick<LoadOptions, 'contextLength' | 'kvType' | 'precision' | 'threads' | 'signal' | 'worker'
  *   | 'workerUrl'> & {measure?: boolean}} PreflightOptions
  *   as of load; measure: compute for half a second to tell the speed (default true) */
-/** @typedef {object} OwnGenerateOptions
- * @property {number} [maxTokens]  default: until the context is full
- * @property {string | string[]} [stop]  the text ends before the first of these
- * @property {AbortSignal} [signal]  ends the text; no error, finishReason is 'abort'
- * @property {number} [logprobs]  how many of the likeliest tokens onToken is told beside each token, 0 to 20; default 0
- * @property {(token: import('./engine.js').GeneratedToken) => void} [onToken]  hears of each token with its
- *   log-probability before its text is given; of the one that ends the turn too
- * @property {boolean} [parseSpecial]  of a string prompt: text of special tokens becomes those tokens (default true)
- * @property {TemplateOptions} [template]  of a chat
- * @typedef {OwnGenerateOptions & import('./engine.js').Sampling} GenerateOptions */
 /** @typedef {object} TraceOptions
  * @property {string} [taps]  names to keep, such as "l_out-*,result_output" (* is any text, ? any character); default:
  *   all
@@ -68,9 +36,9 @@ import { choose } from './variant.js';
  * @property {AbortSignal} [signal]
  * @property {boolean} [parseSpecial]  of a string prompt, as in generate
  * @property {TemplateOptions} [template]  of a chat */
-/** @typedef {{addGenerationPrompt?: boolean, tools?: any[], [variable: string]: any}} TemplateOptions
- *   addGenerationPrompt: open the assistant's turn (default true); all others are variables of the template */
-/** @typedef {import('./template.js').Message} Message
+/** @typedef {import('./messages.js').Message} Message
+ * @typedef {import('./messages.js').TemplateOptions} TemplateOptions
+ * @typedef {import('./messages.js').GenerateOptions} GenerateOptions
  * @typedef {import('./host.js').Stats} Stats */
 
 /** @typedef {object} ModelInfo

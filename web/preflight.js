@@ -51,11 +51,11 @@ const START_BYTES = 1 << 24;
  * @property {number} most  bytes that its memory may have
  * @property {() => Promise<string | undefined>} ready  once its threads serve, or why they do not
  * @property {() => Promise<void>} turn  of the event loop
- * @property {import('./host.js').Platform} platform
- * @property {import('./host.js').Call} call */
+ * @property {import('./loader/source.js').Platform} platform
+ * @property {import('./protocol.js').Call} call */
 
 /** @typedef {{parts: import('./loader/source.js').Part[], measure: boolean}
- *   & import('./host.js').SessionArgs} PreflightArgs */
+ *   & import('./engine.js').SessionArgs} PreflightArgs */
 
 /** @param {Work} work @param {PreflightArgs} args
  * @returns {Promise<Preflight>} */
@@ -93,7 +93,7 @@ const damaged = error => new PlumbError('PLUMB_ERROR_IO', `the copy on this mach
  * @param {Preflight} plan
  * @param {{check: () => Promise<void>}} copy  its check throws if the bytes of a copy that the engine got, perhaps before
  *   their chunk had ended, are not those that were downloaded
- * @param {import('./host.js').Platform} platform @param {import('./host.js').Call} call */
+ * @param {import('./loader/source.js').Platform} platform @param {import('./protocol.js').Call} call */
 async function readHeaders(engine, parts, plan, copy, { openFile, oneBuffer, pause, silence }, call) {
   const sizes = parts.map(({ size }) => size), { signal } = call;
   // The header of a file that was cut into pieces may announce more than the first of them has.

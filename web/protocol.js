@@ -14,6 +14,11 @@
  * Typed arrays are transferred, not cloned. */
 import { PlumbError, reasonOf } from './errors.js';
 
+/** @typedef {object} Call  what a method is handed beside its arguments
+ * @property {AbortSignal} signal
+ * @property {(event: string, data: any) => void} emit
+ * @property {(part: number | 'module') => Promise<any>} pull  the next chunk of a pull part, or null; or the Variant
+ * @typedef {Record<string, (args: any, call: Call) => any>} Methods */
 /** @typedef {object} CallOptions
  * @property {AbortSignal} [signal]
  * @property {(event: string, data: any) => void} [onEvent]
@@ -69,7 +74,7 @@ async function guarded({ signal, onEvent, onPull }, run) {
 export class Local {
   #running = new Set();
 
-  /** @param {import('./host.js').Methods} methods */
+  /** @param {Methods} methods */
   constructor(methods) {
     this.methods = methods;
   }
@@ -171,7 +176,7 @@ export class Remote {
 
 /** The worker's end: answers requests with methods.
  * @param {{post: WorkerLike['post'], onMessage: WorkerLike['onMessage']}} port
- * @param {import('./host.js').Methods} methods */
+ * @param {Methods} methods */
 export function serve(port, methods) {
   /** @typedef {{resolve: (answer: any) => void, reject: (error: unknown) => void}} Pull */
   /** @type {Map<number, {abort: AbortController, pulls: Pull[]}>} */

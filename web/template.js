@@ -7,13 +7,6 @@
 import { argumentError, PlumbError, reasonOf } from './errors.js';
 import { Remote } from './protocol.js';
 
-/** @typedef {'system' | 'developer' | 'user' | 'assistant' | 'tool'} Role  developer: the same as system; tool: what a
- *   tool gave
- * @typedef {{type: string, text?: string, [more: string]: any}} ContentPart  {type: 'text', text}, or what the template
- *   of the model knows
- * @typedef {string | ContentPart[] | null} MessageContent  null: none, beside tool_calls
- * @typedef {{role: Role, content?: MessageContent, tool_calls?: import('./toolcalls.js').ToolCall[],
- *   tool_call_id?: string, [more: string]: any}} Message */
 /** @typedef {object} Vocabulary
  * @property {(text: string, options: {addSpecial?: boolean, parseSpecial?: boolean}) => Promise<Int32Array>} tokenize
  * @property {(ids: Int32Array) => Promise<[number, string][]>} controls  the control tokens among ids, with their texts

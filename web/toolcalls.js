@@ -5,14 +5,8 @@
  * given stays text. */
 import { randomHex } from './hex.js';
 
-/** @typedef {object} ToolCall  in OpenAI's shape
- * @property {string} id
- * @property {'function'} type
- * @property {{name: string, arguments: string}} function  arguments: an object, as JSON */
-/** @typedef {object} Tool  a function that the model may call, in OpenAI's shape
- * @property {'function'} type
- * @property {{name: string, description?: string, parameters?: object, [more: string]: any}} function  parameters: a
- *   JSON schema */
+/** @typedef {import('./messages.js').Tool} Tool
+ * @typedef {import('./messages.js').ToolCall} ToolCall */
 /** @typedef {object} Format
  * @property {string} mention  what a template of this format says somewhere
  * @property {string[]} opens  what a call begins with
@@ -144,7 +138,7 @@ export class CallFilter {
  * nine letters and digits, where it refuses others (Mistral); where it has roles of its own for calls and results
  * (Granite 3.0), or knows no calls at all, a message in its words.
  * @param {string | undefined} source  of the template
- * @param {import('./template.js').Message[]} messages @returns {any[]} */
+ * @param {import('./messages.js').Message[]} messages @returns {any[]} */
 export function messagesFor(source = '', messages) {
   const has = (/** @type {string} */ role) => source.includes(`'${role}'`) || source.includes(`"${role}"`);
   const wantsNine = /\blength\s*!=\s*9\b/.test(source);

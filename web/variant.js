@@ -6,7 +6,7 @@ import { reasonOf } from './errors.js';
  * @property {(name: string) => Promise<WebAssembly.Module>} compile  dist/NAME.wasm
  * @property {number} [processors]
  * @property {(worker: boolean) => string | undefined} [alone]  why there can be no threads
- * @property {import('./host.js').Platform['startThread']} [startThread] */
+ * @property {() => import('./protocol.js').WorkerLike} [startThread] */
 /** @typedef {object} Variant
  * @property {WebAssembly.Module} module
  * @property {string} name  of its file

@@ -217,7 +217,7 @@ for (const [worker, late] of [[false, false], [true, false], [false, true], [tru
 }
 
 /** Both ends of the protocol with nothing between them but structuredClone.
- * @param {import('../../web/host.js').Methods} methods */
+ * @param {import('../../web/protocol.js').Methods} methods */
 function connected(methods) {
   const ends = [() => {}, () => {}];
   const carry = (/** @type {number} */ to) => (message, transfer = []) => {

@@ -6,7 +6,9 @@ import { Refusal } from './explain.js';
 import { onDemand } from './demand.js';
 import { make, note } from './dom.js';
 
-/** @typedef {import('./inspect.js').Subject} Subject */
+/** @typedef {object} Subject
+ * @property {import('../plumb.js').Model} model
+ * @property {import('../loader/source.js').Source} source */
 
 /** First values of each row of our own trace; a dump of whole tensors is compared by these. */
 const VALUES = 32;

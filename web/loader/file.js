@@ -10,10 +10,10 @@ import { Damaged, Sums } from './sums.js';
  * an end they would fill the disk. */
 const MOST_BEYOND = 1 << 24;
 
-/** @typedef {'default' | 'no-cache' | 'reload' | 'no-store'} CacheMode */
 /** @typedef {object} UrlOptions
  * @property {AbortSignal} signal
- * @property {CacheMode} [mode]  default 'default', which makes no words about what cannot be helped
+ * @property {import('./download.js').CacheMode} [mode]  default 'default', which makes no words about what cannot be
+ *   helped
  * @property {string} [sha256]  that it should have
  * @property {import('./store.js').Store} [store]
  * @property {import('./download.js').DownloadOptions['pause']} [pause]
@@ -112,7 +112,7 @@ export class UrlFile {
   }
 
   /** Moves it into the engine; yields how many bytes each step moved, and from where.
-   * @param {import('../engine.js').Engine} engine @param {import('./source.js').Hash} [hash]
+   * @param {import('./source.js').Sink} engine @param {import('./source.js').Hash} [hash]
    * @returns {AsyncGenerator<{n: number, phase: 'read' | 'download'}>} */
   async *read(engine, hash) {
     if (this.#copy) this.#sums = new Sums(engine.digest, this.#copy.sums, this.#copy.sums && this.local);
@@ -141,7 +141,7 @@ export class UrlFile {
     }
   }
 
-  /** @param {import('../engine.js').Engine} engine @param {import('./source.js').Hash} [hash] */
+  /** @param {import('./source.js').Sink} engine @param {import('./source.js').Hash} [hash] */
   async *#readCopy(engine, hash) {
     const copy = /** @type {import('./store.js').Copy} */ (this.#copy), { reader, blob } = copy;
     const sums = /** @type {Sums} */ (this.#sums);

@@ -27,7 +27,7 @@ export const NO_FLAGS = [];
 /** Memory that chat templates may take: what jinja.js allows takes less. */
 const RENDERER_MB = 512;
 
-/** @type {import('../host.js').Platform & import('../variant.js').Machine
+/** @type {import('../loader/source.js').Platform & import('../variant.js').Machine
  *   & {startRenderer: () => import('../protocol.js').WorkerLike}} */
 export const platform = {
   compile(name) {
