@@ -79,14 +79,14 @@ run: ## Sets up what is missing, builds, fetches the default model and answers P
 	@tools/setup.sh run
 	@python3 models/fetch.py $(MODEL)
 	@$(MAKE) -s -j$$(nproc) wasm
-	@node web/node/cli.mjs run "$$(python3 models/fetch.py --path $(MODEL))" -p '$(subst ','\'',$(value PROMPT))'
-	@echo 'Go on: node web/node/cli.mjs chat MODEL, or in a browser: make serve' >&2
+	@node web/cli/main.mjs run "$$(python3 models/fetch.py --path $(MODEL))" -p '$(subst ','\'',$(value PROMPT))'
+	@echo 'Go on: node web/cli/main.mjs chat MODEL, or in a browser: make serve' >&2
 
 serve: ## Sets up what is missing, builds and serves the chat page on this machine; PORT=8080.
 	@tools/setup.sh run
 	@python3 models/fetch.py $(MODEL)
 	@$(MAKE) -s -j$$(nproc) wasm
-	@node web/serve.mjs
+	@node web/site/serve.mjs
 
 test: ## Sets up what is missing, builds and runs every test; HOSTS="native node chromium" runs those of these hosts.
 	@tools/setup.sh test $(HOSTS)
@@ -286,11 +286,11 @@ site: ## Builds build/site: the chat page and the default model, for any host of
 	@python3 models/fetch.py $(MODEL)
 	@$(MAKE) -s -j$$(nproc) wasm
 	@rm -rf build/site
-	@node web/shell.mjs build/site "$$(python3 models/fetch.py --path $(MODEL))"
+	@node web/site/page-files.mjs build/site "$$(python3 models/fetch.py --path $(MODEL))"
 	@echo "  build/site"
 
 wasi: $(wasi_dir)/plumb.wasm $(cli_wasm) ## Builds build/wasi/plumb.wasm, the command line for wasmtime.
-# The same for the package: Plumb.command, and web/node/cli.mjs.
+# The same for the package: Plumb.command, and web/cli/main.mjs.
 web/dist/plumb-cli.wasm: $(wasi_dir)/plumb.wasm
 	@mkdir -p $(@D)
 	@echo "  $@"
@@ -310,7 +310,7 @@ package: ## Builds build/plumb-VERSION.tgz, what `npm install` takes: modules, l
 	@$(MAKE) -s -j$$(nproc) packed
 
 # Declarations of what index.js exports and of all that those name.
-web_sources := $(wildcard web/*.js web/loader/*.js web/node/*.js)
+web_sources := $(filter-out web/chat/% web/site/%,$(wildcard web/*.js web/*/*.js web/*/*.mjs))
 web/dist/types/index.d.ts: $(web_sources) web/globals.d.ts web/tsconfig.json web/tsconfig.types.json $(vendored)
 	@echo "  $@"
 	$Qrm -rf $(@D)

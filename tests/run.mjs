@@ -74,7 +74,7 @@ const suites = {
       timeout: 600 },
     { name: 'JavaScript', command: nodeTests('tests/node', check ? slow : []), timeout: 1200, quick: true },
     needs(tarball, { name: 'package', command: nodeTests('tests/package'), timeout: 600 }),
-    { name: 'command line', command: nodeTests('tests/cli'), env: cli([process.execPath, 'web/node/cli.mjs']),
+    { name: 'command line', command: nodeTests('tests/cli'), env: cli([process.execPath, 'web/cli/main.mjs']),
       timeout: 1200 },
   ],
   chromium: [

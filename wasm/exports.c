@@ -1,5 +1,5 @@
 /* The functions of plumb.h that take or fill structs, with numbers and pointers only: what JavaScript can call without
- * knowing a C layout.  wasm/exports.txt lists all exports; web/engine.js is the only caller. */
+ * knowing a C layout.  wasm/exports.txt lists all exports; web/engine/engine.js is the only caller. */
 #define _DEFAULT_SOURCE  /* sbrk */
 #include "plumb.h"
 

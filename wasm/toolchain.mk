@@ -26,8 +26,8 @@ EMCC_LDFLAGS := -sSTANDALONE_WASM --no-entry -sMALLOC=emmalloc -sALLOW_MEMORY_GR
 # src/base/pool.c alone, which is the one file compiled with atomics; the others, and libc, compute in any thread, but
 # only the main one may allocate.  No _Thread_local: nobody calls __wasm_init_tls.
 # --no-check-features: wasm-ld otherwise wants every object in a shared memory to be compiled for atomics.
-# The memory is imported, as all instances share it: web/threads.js makes it, of INITIAL_MEMORY and MAX_MEMORY bytes,
-# and gives each worker a stack.
+# The memory is imported, as all instances share it: web/engine/threads.js makes it, of INITIAL_MEMORY and MAX_MEMORY
+# bytes, and gives each worker a stack.
 EMCC_MT_CFLAGS := -matomics -mbulk-memory
 EMCC_MT_LDFLAGS := -sIMPORTED_MEMORY -Wl,--shared-memory,--no-check-features,--export=__stack_pointer
 EMCC_RELAXED_CFLAGS := -mrelaxed-simd

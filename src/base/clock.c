@@ -3,7 +3,7 @@
 #include <time.h>
 
 #if defined(__EMSCRIPTEN__)
-/* Its libc finds no clock without its JavaScript: web/engine.js has one, in milliseconds. */
+/* Its libc finds no clock without its JavaScript: web/engine/engine.js has one, in milliseconds. */
 __attribute__((import_module("env"), import_name("plumb_now"))) double host_now(void);
 
 double clock_seconds(void) { return host_now() * 1e-3; }

@@ -20,8 +20,8 @@ test('the tarball has what runs, its types, licences and words, and is at most 1
   assert.ok(size <= 1.5e6, `${size} bytes`);
   const expected = [
     /^package\.json$/, /^README\.md$/, /^LICENSE$/, /^docs\/api\.md$/,
-    /^[a-z]+\.js$/, /^loader\/[a-z]+\.js$/, /^node\/[a-z-]+\.m?js$/,
-    /^dist\/plumb(-mt|-relaxed|-mt-relaxed|-cli)?\.wasm$/, /^dist\/types\/([a-z]+\/)*[a-z]+\.d\.ts$/,
+    /^(index|openai)\.js$/, /^(base|loader|engine|template|openai|command|api|browser|node|cli)\/[a-z-]+\.m?js$/,
+    /^dist\/plumb(-mt|-relaxed|-mt-relaxed|-cli)?\.wasm$/, /^dist\/types\/([a-z]+\/)*[a-z-]+\.d\.ts$/,
     /^dist\/vendor\/(jinja|noble-hashes)\/(LICENSE|[a-z0-9_]+\.js)$/,
   ];
   const files = filesOf(join(folder, 'node_modules', 'plumb'));
@@ -46,9 +46,10 @@ test('an incomplete package is not packed, and a sentence says which file is mis
   cpSync(join(folder, 'node_modules', 'plumb'), copy, { recursive: true });
   assert.deepEqual([prepack().status, prepack().stderr], [0, '']);
   for (const [file, by] of [
-    ['dist/plumb-mt.wasm', 'node/platform.js'], ['dist/vendor/jinja/index.js', 'jinja.js'],
-    ['dist/types/index.d.ts', 'package.json'], ['LICENSE', 'package.json'], ['thread.js', 'platform.js'],
-    ['node/thread.js', 'node/platform.js'], ['node/worker.js', 'node/index.js'],
+    ['dist/plumb-mt.wasm', 'node/platform.js'], ['dist/vendor/jinja/index.js', 'template/jinja.js'],
+    ['dist/types/index.d.ts', 'package.json'], ['LICENSE', 'package.json'],
+    ['browser/thread-worker.js', 'browser/platform.js'], ['node/thread-worker.js', 'node/platform.js'],
+    ['node/engine-worker.js', 'node/index.js'],
   ]) {
     rmSync(join(copy, file));
     const { status, stderr } = prepack();
@@ -94,9 +95,9 @@ test('nor does arethetypeswrong, by node10, node16 and bundler', () => {
     'cjs-resolves-to-esm'), [0, '']);
 });
 
-test('the codes that the types of an error know are those of include/plumb.h and of web/errors.js', () => {
+test('the codes that the types of an error know are those of include/plumb.h and of web/base/errors.js', () => {
   const names = (/** @type {string} */ text) => text.match(/\bPLUMB_ERROR(_[A-Z]+)*\b/g) ?? [];
-  const types = readFileSync(join(folder, 'node_modules/plumb/dist/types/errors.d.ts'), 'utf8');
+  const types = readFileSync(join(folder, 'node_modules/plumb/dist/types/base/errors.d.ts'), 'utf8');
   const known = names(/type ErrorCode =(.*?);/s.exec(types)?.[1] ?? '');
   const status = /typedef enum plumb_status \{(.*?)\}/s.exec(readFileSync(`${root}include/plumb.h`, 'utf8'))?.[1] ?? '';
   assert.deepEqual(known.sort(), ['PLUMB_ERROR', 'PLUMB_ERROR_CHECKSUM', ...names(status)].sort());

@@ -2,12 +2,12 @@
  * another engine's activations part from this model's own. */
 import { Plumb } from '../index.js';
 import { expand } from '../loader/source.js';
-import { Refusal } from './explain.js';
-import { onDemand } from './demand.js';
 import { make, note } from './dom.js';
+import { Refusal } from './explain.js';
+import { onDemand } from './run-button.js';
 
 /** @typedef {object} Subject
- * @property {import('../plumb.js').Model} model
+ * @property {import('../api/plumb.js').Model} model
  * @property {import('../loader/source.js').Source} source */
 
 /** First values of each row of our own trace; a dump of whole tensors is compared by these. */
@@ -51,7 +51,7 @@ export function showCheck(view, { model, source }) {
   });
 }
 
-/** @param {import('../plumb.js').Model} model @param {File} dump
+/** @param {import('../api/plumb.js').Model} model @param {File} dump
  * @param {AbortSignal} signal */
 async function compare(model, dump, signal) {
   // With itself it agrees, and the command says which tokens are in it.

@@ -1,16 +1,16 @@
 /* The inspector: what the model thought of its last answer.  Tokens with their probabilities, activations by layer and
  * attention from a trace of the conversation, and the command line's checks of the model's file. */
 import { showCheck } from './check.js';
-import { halt, onDemand } from './demand.js';
 import { count, element, make, note, problem } from './dom.js';
 import { explain } from './explain.js';
-import { heatmap, shown } from './heat.js';
+import { heatmap, shown } from './heatmap.js';
+import { halt, onDemand } from './run-button.js';
 import { showTokens } from './tokens.js';
 
-/** @typedef {import('../engine.js').GeneratedToken} Token
- * @typedef {import('../plumb.js').Message} Message */
+/** @typedef {import('../engine/engine.js').GeneratedToken} Token
+ * @typedef {import('../api/plumb.js').Message} Message */
 /** @typedef {object} Subject
- * @property {import('../plumb.js').Model} model
+ * @property {import('../api/plumb.js').Model} model
  * @property {import('../loader/source.js').Source} source
  * @property {Message[]} said  the conversation up to the last answer; empty: there is none
  * @property {Token[]} [tokens]  of that answer, if it was given since the page was opened */
@@ -92,7 +92,7 @@ function showLayers(view, subject) {
 /** @param {HTMLElement} view @param {Subject} asked */
 async function showAttention(view, asked) {
   view.append(note('Where each token looks: rows are tokens, columns the tokens before them.', 'about'));
-  /** @type {import('../plumb.js').ModelInfo} */
+  /** @type {import('../api/plumb.js').ModelInfo} */
   let info;
   try {
     info = await asked.model.info();

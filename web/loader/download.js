@@ -3,7 +3,7 @@
  *
  * The proof is a strong ETag or a Last-Modified that stays the same, together with the size.  Requests to other sites
  * have a Range header and nothing else that would need a preflight; what the answer says is compared here. */
-import { PlumbError, reasonOf } from '../errors.js';
+import { PlumbError, reasonOf } from '../base/errors.js';
 import { corsProblem, noConnection, webPage } from './blame.js';
 import { streamChunks } from './stream.js';
 

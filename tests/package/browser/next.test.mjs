@@ -68,7 +68,7 @@ test('a route handler answers in Node, twice with one model', async () => {
 
 test('what is collected for a server elsewhere includes the workers and modules, by Turbopack and by nft', async () => {
   const needed = [
-    ...['index', 'worker', 'thread', 'renderer', 'tool'].map(name => `node/${name}.js`),
+    ...['index', 'engine-worker', 'thread-worker', 'template-worker', 'command-worker'].map(name => `node/${name}.js`),
     ...['', '-mt', '-relaxed', '-mt-relaxed', '-cli'].map(name => `dist/plumb${name}.wasm`),
   ];
   const { files } = JSON.parse(readFileSync(join(folder, '.next/server/app/answer/route.js.nft.json'), 'utf8'));

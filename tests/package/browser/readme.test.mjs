@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { serve } from '../../../web/serve.mjs';
+import { serve } from '../../../web/site/serve.mjs';
 import { launchChrome } from '../../hosts/chrome.mjs';
 import { project, root } from '../helpers.mjs';
 import { examplesFor, expectedOf } from '../readme.mjs';
