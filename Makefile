@@ -390,8 +390,9 @@ fuzz: ## Fuzzes each of TARGETS (all of tests/fuzz) for MINUTES (1); what it fin
 	    grep -E 'DONE|units|peak_rss' build/fuzz-corpus/$$name.log; \
 	done
 
-layers: ## Checks that every room includes only base and the rooms above it.
+layers: ## Checks that every room of src/ and of web/ uses only the rooms before it.
 	@awk -f tools/layers.awk $(wildcard src/*/*.[ch] wasm/*.[ch])
+	@node tools/layers.mjs
 
 bare: ## Checks that one plain cc command builds the command line.
 	@mkdir -p build/bare
