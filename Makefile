@@ -305,7 +305,7 @@ $(wasi_dir)/tests.wasm: $(call objects,$(wasi_dir),$(engine) $(tests))
 # ---- the package ------------------------------------------------------------------------------------------------
 
 .PHONY: package packed docs
-package: ## Builds build/plumb-VERSION.tgz, what `npm install` takes: modules, libraries, types, command line.
+package: ## Builds build/plumb-llm-VERSION.tgz, what `npm install` takes: modules, libraries, types, command line.
 	@tools/setup.sh package
 	@$(MAKE) -s -j$$(nproc) packed
 
@@ -319,7 +319,7 @@ web/dist/types/index.d.ts: $(web_sources) web/globals.d.ts web/tsconfig.json web
 	$Qsed -i '1i /// <reference path="./globals.d.ts" />' $@ $(@D)/openai.d.ts
 web/LICENSE: LICENSE
 	$Qcp $< $@
-tarball := build/plumb-$(shell sed -n 's/^ *"version": "\(.*\)",/\1/p' web/package.json).tgz
+tarball := build/plumb-llm-$(shell sed -n 's/^ *"version": "\(.*\)",/\1/p' web/package.json).tgz
 packed: $(tarball)
 $(tarball): $(plumb_wasm) $(vendored) web/dist/plumb-cli.wasm web/dist/types/index.d.ts web/LICENSE $(web_sources) \
     web/package.json web/README.md web/docs/api.md tools/prepack.mjs

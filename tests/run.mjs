@@ -35,7 +35,7 @@ const truth = (command) =>
   ({ name: 'default model against llama.cpp', command: [...command, 'truth'], timeout: 1800 });
 
 /** `make package` needs a compiler that has relaxed SIMD. */
-const tarball = `build/plumb-${JSON.parse(readFileSync('web/package.json', 'utf8')).version}.tgz`;
+const tarball = `build/plumb-llm-${JSON.parse(readFileSync('web/package.json', 'utf8')).version}.tgz`;
 
 /** The C tests in a browser. @param {string} browser @param {string} name  of a module in build/emcc */
 const cTests = (browser, name) => needs(`build/emcc/${name}.wasm`, {

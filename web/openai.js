@@ -1,4 +1,4 @@
-/* plumb/openai: the client with the name that OpenAI's package gives it. */
+/* plumb-llm/openai: the client with the name that OpenAI's package gives it. */
 import { Plumb } from './index.js';
 import { Client } from './openai/client.js';
 

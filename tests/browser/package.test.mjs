@@ -86,7 +86,7 @@ test('greedy answers are llama.cpp\'s token for token: a text, a chat, a prompt 
   assert.deepEqual([stats.promptTokens, stats.tokens], [39, 24]);
 });
 
-test('plumb/openai streams llama.cpp\'s answer out of the worker, each chunk with its tokens', async () => {
+test('plumb-llm/openai streams llama.cpp\'s answer out of the worker, each chunk with its tokens', async () => {
   const chat = prompts[1], n = 12;
   const { chunks, text } = await page.evaluate(async ([url, chat, n]) => {
     const { OpenAI } = await import('/web/openai.js');

@@ -1,4 +1,4 @@
-/* plumb/openai in Node: the client with the name that OpenAI's package gives it. */
+/* plumb-llm/openai in Node: the client with the name that OpenAI's package gives it. */
 import { Client } from '../openai/client.js';
 import { Plumb } from './index.js';
 

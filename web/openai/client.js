@@ -1,5 +1,5 @@
-/* The client of plumb/openai: what code written for OpenAI's package talks to.  Models are loaded where they are first
- * named, and one is kept. */
+/* The client of plumb-llm/openai: what code written for OpenAI's package talks to.  Models are loaded where they are
+ * first named, and one is kept. */
 import { argumentError, PlumbError } from '../base/errors.js';
 import * as known from '../base/options.js';
 import { Completions } from './completions.js';

@@ -20,8 +20,8 @@ export const VERSION = '0.1.0';
  *   tool_calls?: ToolCall[], [more: string]: any}} CompletionMessage  developer: the same as system; tool: a result,
  *   with tool_call_id */
 /** @typedef {object} CompletionParameters  null counts as absent; defaults are those of model.generate
- * @property {string} [model]  with the client of plumb/openai one of its models, a URL or a path; otherwise any name,
- *   which the result repeats
+ * @property {string} [model]  with the client of plumb-llm/openai one of its models, a URL or a path; otherwise any
+ *   name, which the result repeats
  * @property {CompletionMessage[]} messages
  * @property {boolean | null} [stream]  the result is a Stream of chunks
  * @property {{include_usage?: boolean} | null} [stream_options]  include_usage: a last chunk without choices has usage
@@ -104,7 +104,7 @@ export class Stream {
   [Symbol.asyncIterator]() { return this.#chunks; }
 }
 
-/** `model.chat.completions`, and that of the client of plumb/openai. */
+/** `model.chat.completions`, and that of the client of plumb-llm/openai. */
 export class Completions {
   #open;
 

@@ -73,9 +73,9 @@ function noNode(folder) {
 
 test('plain modules: the files of the package served as they are, without an import map', async () => {
   const folder = project('app');
-  renameSync(join(folder, 'node_modules', 'plumb'), join(folder, 'plumb'));
+  renameSync(join(folder, 'node_modules', 'plumb-llm'), join(folder, 'plumb-llm'));
   const main = join(folder, 'src', 'index.js');
-  writeFileSync(main, readFileSync(main, 'utf8').replace("'plumb'", "'/plumb/index.js'"));
+  writeFileSync(main, readFileSync(main, 'utf8').replace("'plumb-llm'", "'/plumb-llm/index.js'"));
   await served(folder);
 });
 

@@ -12,7 +12,7 @@ let browser, folder;
 before(async () => {
   browser = await launchChrome();
   folder = project('csp');
-  renameSync(join(folder, 'node_modules', 'plumb'), join(folder, 'plumb'));
+  renameSync(join(folder, 'node_modules', 'plumb-llm'), join(folder, 'plumb-llm'));
   symlinkSync(`${root}models`, join(folder, 'models'));
   symlinkSync(`${root}tests/vectors/synth/f32.gguf`, join(folder, 'tiny.gguf'));
 });
@@ -52,7 +52,7 @@ test('all works by files of the page\'s own server and WebAssembly: no blob, no 
   assert.ok(requests.length > 10);
   assert.deepEqual(requests.filter(request => !request.startsWith(url)), []);
   assert.ok(workers.length >= 1);
-  const own = /\/plumb\/browser\/(engine|thread|template|command)-worker\.js$/;
+  const own = /\/plumb-llm\/browser\/(engine|thread|template|command)-worker\.js$/;
   assert.deepEqual(workers.filter(worker => !own.test(worker)), []);
 });
 

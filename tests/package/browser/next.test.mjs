@@ -74,9 +74,10 @@ test('what is collected for a server elsewhere includes the workers and modules,
   const { files } = JSON.parse(readFileSync(join(folder, '.next/server/app/answer/route.js.nft.json'), 'utf8'));
   // The program that Next.js uses with webpack, and others use too.
   const nft = createRequire(join(folder, NEXT))('next/dist/compiled/@vercel/nft');
-  const { fileList } = await nft.nodeFileTrace([join(folder, 'node_modules/plumb/node/index.js')], { base: folder });
+  const entry = join(folder, 'node_modules/plumb-llm/node/index.js');
+  const { fileList } = await nft.nodeFileTrace([entry], { base: folder });
   for (const list of [files, [...fileList]]) {
-    const collected = list.flatMap(file => /node_modules\/plumb\/((?:node|dist)\/.*)/.exec(file)?.[1] ?? []);
+    const collected = list.flatMap(file => /node_modules\/plumb-llm\/((?:node|dist)\/.*)/.exec(file)?.[1] ?? []);
     assert.deepEqual(needed.filter(file => !collected.includes(file)), []);
   }
 });

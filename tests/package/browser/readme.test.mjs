@@ -8,13 +8,15 @@ import { launchChrome } from '../../hosts/chrome.mjs';
 import { project, root } from '../helpers.mjs';
 import { examplesFor, expectedOf } from '../readme.mjs';
 
-const IMPORTS = { plumb: '/node_modules/plumb/index.js', 'plumb/openai': '/node_modules/plumb/openai.js' };
+const IMPORTS = {
+  'plumb-llm': '/node_modules/plumb-llm/index.js', 'plumb-llm/openai': '/node_modules/plumb-llm/openai.js',
+};
 let browser, folder, server;
 before(async () => {
   browser = await launchChrome();
   folder = project();
   symlinkSync(`${root}models`, join(folder, 'models'));
-  symlinkSync('node_modules/plumb', join(folder, 'plumb'));
+  symlinkSync('node_modules/plumb-llm', join(folder, 'plumb-llm'));
   server = await serve({ root: folder, linked: [root] });
 });
 after(async () => {
