@@ -1,6 +1,7 @@
 /* What users see: Plumb.load and the model it gives.  Checks arguments, has the module compiled while the worker
  * starts, turns prompts into tokens and events into an iterator; all else happens on the engine's side (host.js), in a
- * worker or not.  index.js and node/index.js say how each host compiles, reads files and starts workers. */
+ * worker or not.  browser/library.js and node/index.js say how each host compiles, reads files and starts
+ * workers. */
 import { PlumbError, argumentError } from '../base/errors.js';
 import * as known from '../base/options.js';
 import { Local, Remote } from '../base/protocol.js';

@@ -14,7 +14,7 @@ const AROUND = 256;
 /** @param {{model: () => Model | undefined, busy: () => boolean, said: () => Message[], system: () => Message[]}} page
  *   said: what the model would be given of the conversation; system: of all conversations
  * @param {(fits: boolean) => void} changed  whether the draft can be sent */
-export function createRoom({ model: current, busy, said, system }, changed) {
+export function createContextMeter({ model: current, busy, said, system }, changed) {
   const text = element('room', 'p'), note = element('draft-note', 'p'), draft = element('prompt', 'textarea');
   /** Tokens of the conversation, of the context, and of what the model was trained for. */
   let used = 0, context = 0, trained = 0;

@@ -10,7 +10,7 @@ const PAUSE = 100;
 /** @param {import('./conversation-store.js').Store} store
  * @param {{current: () => Conversation, choose: (conversation: Conversation | undefined) => void,
  *   leave: () => void}} page  choose: undefined: a new one; leave: one was chosen from the list */
-export function createChats(store, { current, choose, leave }) {
+export function createConversationList(store, { current, choose, leave }) {
   const list = element('chats', 'ul'), file = element('import-file', 'input'), search = element('search', 'input');
   if (!store.lasting) {
     element('chats-note', 'p').textContent = 'This browser keeps no data here: conversations last as long as the page.';

@@ -4,7 +4,7 @@ import { showCheck } from './check.js';
 import { count, element, make, note, problem } from './dom.js';
 import { explain } from './explain.js';
 import { heatmap, shown } from './heatmap.js';
-import { halt, onDemand } from './run-button.js';
+import { addRunButton, stopRuns } from './run-button.js';
 import { showTokens } from './tokens.js';
 
 /** @typedef {import('../engine/engine.js').GeneratedToken} Token
@@ -28,7 +28,7 @@ const current = new Set();
 
 /** @param {Subject | undefined} next  undefined: an answer is under way, or there is no model */
 export function inspect(next) {
-  halt();   // an answer would wait for it
+  stopRuns();   // an answer would wait for it
   if (!next) return;
   subject = next;
   current.clear();
@@ -72,7 +72,7 @@ async function idsOf({ model, said }, most) {
 function showLayers(view, subject) {
   view.append(note('How large the activations are behind every layer (l_out), and how widely each layer looks back '
     + '(the entropy of its attention, mean of all heads): by layer and token.', 'about'));
-  onDemand(view, 'Trace the conversation', async (place, signal) => {
+  addRunButton(view, 'Trace the conversation', async (place, signal) => {
     const { ids, left } = await idsOf(subject, MOST);
     const { layers } = await subject.model.info();
     const rms = grid(layers, ids.length), entropy = grid(layers, ids.length);
@@ -108,7 +108,7 @@ async function showAttention(view, asked) {
   const head = make('select', { id: 'head' }, make('option', { value: 'mean' }, 'mean'), ...numbers(heads));
   view.append(make('div', { className: 'row choose' }, make('label', { htmlFor: 'layer' }, 'Layer'), layer,
     make('label', { htmlFor: 'head' }, 'Head'), head));
-  const run = onDemand(view, 'Show the attention', async (place, signal) => {
+  const run = addRunButton(view, 'Show the attention', async (place, signal) => {
     const { value: at } = layer, { value: which } = head;   // as they are now
     const { ids, left } = await idsOf(asked, MOST_SQUARE);
     const n = ids.length, values = grid(n, n);

@@ -18,7 +18,7 @@ const FAR = 4;
 const SLICE = 8;
 
 /** @param {Actions} actions */
-export function createLog(actions) {
+export function createMessageList(actions) {
   const list = element('log', 'ol'), scroll = element('scroll', 'main');
   /** @type {Message[]} */
   let messages = [];

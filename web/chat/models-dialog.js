@@ -12,7 +12,7 @@ const SHORT = { threads: 'The model runs with one thread only', cache: 'The mode
 
 /** @param {{loader: ReturnType<typeof import('./loading.js').createLoader>, defaultModel: string,
  *   options: () => import('../api/plumb.js').LoadOptions}} page */
-export function createModels({ loader, defaultModel, options }) {
+export function createModelsDialog({ loader, defaultModel, options }) {
   const dialog = element('models', 'dialog'), plan = element('plan', 'div'), url = element('url', 'input');
   const file = element('file', 'input'), name = element('model-name', 'span');
   /** @type {AbortController | undefined} */

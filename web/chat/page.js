@@ -2,14 +2,14 @@
  *
  *   ?model=URL   another model than the default one, or the one chosen last */
 import { PlumbError } from '../index.js';
-import { createRoom } from './context-meter.js';
+import { createContextMeter } from './context-meter.js';
 import { continuation } from './continuation.js';
-import { createChats } from './conversation-list.js';
+import { createConversationList } from './conversation-list.js';
 import { newConversation, openStore } from './conversation-store.js';
 import { announce, count, dotted, element, recall, remember, toPrompt, toast } from './dom.js';
 import { explain } from './explain.js';
 import { createLoader } from './loading.js';
-import { createModels } from './models-dialog.js';
+import { createModelsDialog } from './models-dialog.js';
 import { isolate, keepPage } from './offline.js';
 import { createDialog, createPanel } from './panels.js';
 import { createSettings } from './settings.js';
@@ -45,7 +45,7 @@ const tokens = new WeakMap();
 for (const id of ['models', 'settings']) createDialog(id);
 const settings = createSettings(changed => {
   if (changed && modelState !== 'failed' && loader.source) void loader.load(loader.source);
-  else void room.measure();
+  else void meter.measure();
 }, trainedContext);
 const loader = createLoader(settings.loading, state => {
   modelState = state;
@@ -57,12 +57,12 @@ const loader = createLoader(settings.loading, state => {
 });
 /** Whether the draft is short enough. */
 let fits = true;
-const room = createRoom({ model: () => loader.model, busy: () => running !== undefined,
+const meter = createContextMeter({ model: () => loader.model, busy: () => running !== undefined,
   said: () => prompt(conversation.messages), system }, does => {
   fits = does;
   canSend();
 });
-const models = createModels({ loader, defaultModel: DEFAULT_MODEL, options: settings.loading });
+const models = createModelsDialog({ loader, defaultModel: DEFAULT_MODEL, options: settings.loading });
 const side = createPanel('side', 'menu');
 /** @type {Promise<typeof import('./inspect.js')> | undefined} */
 let inspector;
@@ -74,8 +74,8 @@ createPanel('inspect', 'open-inspect', open => {
 
 const loading = isolate().catch(() => {}).then(() => models.start());
 // Markdown's library takes 20 ms to start, and the page more: the model is on its way meanwhile.
-const { createLog } = await import('./message-list.js');
-const log = createLog({ edit, regenerate, goOn, busy: () => running !== undefined });
+const { createMessageList } = await import('./message-list.js');
+const list = createMessageList({ edit, regenerate, goOn, busy: () => running !== undefined });
 /** Takes away the line that says that another tab has changed the conversation. */
 let forgetOther = () => {};
 /** Whether it was said. */
@@ -102,7 +102,7 @@ const store = await openStore({
       () => choose(store.get(conversation.id)));
   },
 });
-const chats = createChats(store, { current: () => conversation, choose, leave: side.leave });
+const chats = createConversationList(store, { current: () => conversation, choose, leave: side.leave });
 choose(store.get(recall('chat')));
 void loading.then(keepPage);
 
@@ -119,7 +119,7 @@ async function ready() {
   models.loaded();
   if (idle()) toPrompt();
   if (waiting) void answer();
-  else void room.measure();
+  else void meter.measure();
 }
 
 /** For how many tokens the model was trained. */
@@ -152,20 +152,20 @@ function choose(chosen) {
   conversation = chosen ?? newConversation();
   waiting = conversation.messages.at(-1)?.role === 'user';   // asked before there was a model, and then left
   remember('chat', chosen?.id);
-  log.show(conversation.messages);
+  list.show(conversation.messages);
   chats.show();
   show();
   lookInside();
   if (waiting) void answer();
-  else void room.measure();
+  else void meter.measure();
 }
 
 /** Asks what is in the message box, if it fits into the context. */
 async function send() {
   const text = page.prompt.value, asked = conversation;
   if (running || waiting || !text.trim()) return;
-  if (!room.isShort(text)) {
-    if (await room.problemOf(text).catch(() => '')) return room.look();
+  if (!meter.isShort(text)) {
+    if (await meter.problemOf(text).catch(() => '')) return meter.look();
     if (running || waiting || asked !== conversation || page.prompt.value !== text) return;   // meanwhile
   }
   page.prompt.value = '';
@@ -176,7 +176,7 @@ async function send() {
 /** @param {string} text */
 function ask(text) {
   conversation.messages.push({ role: 'user', content: text });
-  log.add(conversation.messages[conversation.messages.length - 1], conversation.messages.length - 1);
+  list.add(conversation.messages[conversation.messages.length - 1], conversation.messages.length - 1);
   remember('chat', conversation.id);
   keep();
   chats.show();
@@ -187,7 +187,7 @@ function ask(text) {
 /** @param {number} index @param {string} text @returns {Promise<string>}  why it cannot be sent */
 async function edit(index, text) {
   const asked = conversation;
-  const problem = room.isShort(text) || running ? '' : await room.problemOf(text).catch(() => '');
+  const problem = meter.isShort(text) || running ? '' : await meter.problemOf(text).catch(() => '');
   if (problem || running || asked !== conversation) return problem;
   cut(index);
   ask(text);
@@ -216,7 +216,7 @@ function cut(index) {
   waiting = false;
   const chat = conversation, before = [...chat.messages];
   chat.messages.length = index;
-  log.cut(index);
+  list.cut(index);
   if (before.at(-1)?.problem && index === before.length - 1) return;   // nothing that anybody wants back
   forget = toast('The answers from here on were replaced', 'Undo', () => {
     stop();
@@ -253,7 +253,7 @@ async function answer(open) {
   message.figures = 'stopped';   // what a reload would find
   delete message.cut;
   const said = prompt(chat.messages.slice(0, index)), sampling = settings.sampling();
-  const turn = log.begin(message, index);
+  const turn = list.begin(message, index);
   save(chat);
   /** @type {import('./inspect.js').Token[]} */
   const seen = open && tokens.get(open) || [];
@@ -262,7 +262,7 @@ async function answer(open) {
   lookInside();
   announce('Answering');
   page.status.textContent = 'Reading';
-  room.clear();
+  meter.clear();
   let first = 0, counted = 0, looked = 0, saved = performance.now(), used;
   try {
     const how = { ...sampling, logprobs: ALTERNATIVES, signal: mine.signal,
@@ -315,7 +315,7 @@ async function answer(open) {
   show();
   chats.show();
   lookInside();
-  void (used === undefined ? room.measure() : room.set(used));
+  void (used === undefined ? meter.measure() : meter.set(used));
 }
 
 /** What the model says.

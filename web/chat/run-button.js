@@ -6,7 +6,7 @@ import { explain } from './explain.js';
 const runs = new Set();
 
 /** Ends it. */
-export function halt() {
+export function stopRuns() {
   for (const run of runs) run.abort();
 }
 
@@ -14,7 +14,7 @@ export function halt() {
  * @param {HTMLElement} view @param {string} label
  * @param {(place: HTMLElement, signal: AbortSignal) => Promise<void>} compute
  *   a run ends the one before */
-export function onDemand(view, label, compute) {
+export function addRunButton(view, label, compute) {
   const place = make('div', { className: 'result' });
   const button = make('button', { type: 'button', className: 'primary', onclick: run }, label);
   /** @type {AbortController | undefined} */
