@@ -80,14 +80,14 @@ run: ## Sets up what is missing, builds, fetches the default model and answers P
 	@tools/setup.sh run
 	@python3 models/fetch.py $(MODEL)
 	@$(MAKE) -s -j$$(nproc) wasm
-	@node web/node/cli.mjs run "$$(python3 models/fetch.py --path $(MODEL))" -p '$(subst ','\'',$(value PROMPT))'
-	@echo 'Go on: node web/node/cli.mjs chat MODEL, or in a browser: make serve' >&2
+	@node web/cli/main.mjs run "$$(python3 models/fetch.py --path $(MODEL))" -p '$(subst ','\'',$(value PROMPT))'
+	@echo 'Go on: node web/cli/main.mjs chat MODEL, or in a browser: make serve' >&2
 
 serve: ## Sets up what is missing, builds and serves the chat page on this machine; PORT=8080.
 	@tools/setup.sh run
 	@python3 models/fetch.py $(MODEL)
 	@$(MAKE) -s -j$$(nproc) wasm
-	@node web/serve.mjs
+	@node web/site/serve.mjs
 
 test: ## Sets up what is missing, builds and runs every test; HOSTS="native node chromium" runs those of these hosts.
 	@tools/setup.sh test $(HOSTS)
@@ -292,11 +292,11 @@ site: ## Builds build/site: the chat page and the default model, for any host of
 	@python3 models/fetch.py $(MODEL)
 	@$(MAKE) -s -j$$(nproc) wasm
 	@rm -rf build/site
-	@node web/shell.mjs build/site "$$(python3 models/fetch.py --path $(MODEL))"
+	@node web/site/page-files.mjs build/site "$$(python3 models/fetch.py --path $(MODEL))"
 	@echo "  build/site"
 
 wasi: $(wasi_dir)/plumb.wasm $(cli_wasm) ## Builds build/wasi/plumb.wasm, the command line for wasmtime.
-# A copy for the package, where Plumb.command and web/node/cli.mjs use it.
+# A copy for the package, where Plumb.command and web/cli/main.mjs use it.
 web/dist/plumb-cli.wasm: $(wasi_dir)/plumb.wasm
 	@mkdir -p $(@D)
 	@echo "  $@"
@@ -311,12 +311,12 @@ $(wasi_dir)/tests.wasm: $(call objects,$(wasi_dir),$(engine) $(tests))
 # ---- the package ------------------------------------------------------------------------------------------------
 
 .PHONY: package packed docs
-package: ## Builds build/plumb-VERSION.tgz, what `npm install` takes: modules, libraries, types, command line.
+package: ## Builds build/plumb-llm-VERSION.tgz, what `npm install` takes: modules, libraries, types, command line.
 	@tools/setup.sh package
 	@$(MAKE) -s -j$$(nproc) packed
 
 # The type declarations of everything that index.js exports, and of the types that these use.
-web_sources := $(wildcard web/*.js web/loader/*.js web/node/*.js)
+web_sources := $(filter-out web/chat/% web/site/%,$(wildcard web/*.js web/*/*.js web/*/*.mjs))
 web/dist/types/index.d.ts: $(web_sources) web/globals.d.ts web/tsconfig.json web/tsconfig.types.json $(vendored)
 	@echo "  $@"
 	$Qrm -rf $(@D)
@@ -325,7 +325,7 @@ web/dist/types/index.d.ts: $(web_sources) web/globals.d.ts web/tsconfig.json web
 	$Qsed -i '1i /// <reference path="./globals.d.ts" />' $@ $(@D)/openai.d.ts
 web/LICENSE: LICENSE
 	$Qcp $< $@
-tarball := build/plumb-$(shell sed -n 's/^ *"version": "\(.*\)",/\1/p' web/package.json).tgz
+tarball := build/plumb-llm-$(shell sed -n 's/^ *"version": "\(.*\)",/\1/p' web/package.json).tgz
 packed: $(tarball)
 $(tarball): $(plumb_wasm) $(vendored) web/dist/plumb-cli.wasm web/dist/types/index.d.ts web/LICENSE $(web_sources) \
     web/package.json web/README.md web/docs/api.md tools/prepack.mjs
@@ -396,8 +396,9 @@ fuzz: ## Fuzzes each of TARGETS (all of tests/fuzz) for MINUTES (1); what it fin
 	    grep -E 'DONE|units|peak_rss' build/fuzz-corpus/$$name.log; \
 	done
 
-layers: ## Checks that every room includes only base and the rooms above it.
+layers: ## Checks that every room of src/ and of web/ uses only the rooms before it.
 	@awk -f tools/layers.awk $(wildcard src/*/*.[ch] wasm/*.[ch])
+	@node tools/layers.mjs
 
 bare: ## Checks that one plain cc command builds the command line.
 	@mkdir -p build/bare

@@ -35,7 +35,7 @@ const truth = (command) =>
   ({ name: 'default model against llama.cpp', command: [...command, 'truth'], timeout: 1800 });
 
 /** `make package` needs a compiler that has relaxed SIMD. */
-const tarball = `build/plumb-${JSON.parse(readFileSync('web/package.json', 'utf8')).version}.tgz`;
+const tarball = `build/plumb-llm-${JSON.parse(readFileSync('web/package.json', 'utf8')).version}.tgz`;
 
 /** The C tests in a browser. @param {string} browser @param {string} name  of a module in build/emcc */
 const cTests = (browser, name) => needs(`build/emcc/${name}.wasm`, {
@@ -74,7 +74,7 @@ const suites = {
       timeout: 600 },
     { name: 'JavaScript', command: nodeTests('tests/node', check ? slow : []), timeout: 1200, quick: true },
     needs(tarball, { name: 'package', command: nodeTests('tests/package'), timeout: 600 }),
-    { name: 'command line', command: nodeTests('tests/cli'), env: cli([process.execPath, 'web/node/cli.mjs']),
+    { name: 'command line', command: nodeTests('tests/cli'), env: cli([process.execPath, 'web/cli/main.mjs']),
       timeout: 1200 },
   ],
   chromium: [

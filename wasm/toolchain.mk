@@ -26,8 +26,8 @@ EMCC_LDFLAGS := -sSTANDALONE_WASM --no-entry -sMALLOC=emmalloc -sALLOW_MEMORY_GR
 # notify only in src/threads/pool.c, the one file that is compiled with atomics.  All other code, libc included, may run
 # in any thread, but only the main thread may allocate.  _Thread_local is not allowed: nobody calls __wasm_init_tls.
 # --no-check-features: otherwise wasm-ld demands that every object for a shared memory is compiled with atomics.
-# The memory is imported, since all instances share it.  web/threads.js creates it with INITIAL_MEMORY and MAX_MEMORY
-# bytes, and gives each worker a stack.
+# The memory is imported, since all instances share it.  web/engine/threads.js creates it with INITIAL_MEMORY and
+# MAX_MEMORY bytes, and gives each worker a stack.
 EMCC_MT_CFLAGS := -matomics -mbulk-memory
 EMCC_MT_LDFLAGS := -sIMPORTED_MEMORY -Wl,--shared-memory,--no-check-features,--export=__stack_pointer
 EMCC_RELAXED_CFLAGS := -mrelaxed-simd

@@ -1,69 +1,44 @@
-/* plumb in a browser: the engine runs in a module worker. */
-import { baseUrl, platform, start } from './platform.js';
-import { createPlumb, Model } from './plumb.js';
-import { giveThreads } from './relay.js';
+/* The package in a browser: what users import.  In Node that is node/index.js, with the same names. */
+import { library } from './browser/library.js';
+// What that imports in its turn, asked for at once and not when it has arrived.
+import './browser/platform.js';
 
-export { PlumbError } from './errors.js';
-export { Model };
+export { PlumbError } from './base/errors.js';
+export { Model } from './api/plumb.js';
+
+/** Loads models. */
+export const Plumb = library;
 
 /* The types that users name; the same in Node. */
 /** @typedef {import('./loader/source.js').Source} Source
  * @typedef {import('./loader/source.js').OneSource} OneSource
- * @typedef {import('./plumb.js').LoadOptions} LoadOptions
- * @typedef {import('./loader/store.js').Cached} Cached
- * @typedef {import('./loader/file.js').CacheMode} CacheMode
+ * @typedef {import('./loader/load-options.js').LoadOptions} LoadOptions
+ * @typedef {import('./loader/copy-store.js').Cached} Cached
+ * @typedef {import('./loader/download.js').CacheMode} CacheMode
  * @typedef {import('./loader/progress.js').Progress} Progress
- * @typedef {import('./plumb.js').PreflightOptions} PreflightOptions
- * @typedef {import('./preflight.js').Preflight} Preflight
- * @typedef {import('./preflight.js').MemoryPlan} MemoryPlan
- * @typedef {import('./plumb.js').GenerateOptions} GenerateOptions
- * @typedef {import('./engine.js').GeneratedToken} GeneratedToken
- * @typedef {import('./engine.js').Candidate} Candidate
- * @typedef {import('./plumb.js').TemplateOptions} TemplateOptions
- * @typedef {import('./plumb.js').TraceOptions} TraceOptions
- * @typedef {import('./chat.js').Chat} Chat
- * @typedef {import('./chat.js').ChatOptions} ChatOptions
- * @typedef {import('./toolcalls.js').Tool} Tool
- * @typedef {import('./toolcalls.js').ToolCall} ToolCall
- * @typedef {import('./template.js').Message} Message
- * @typedef {import('./template.js').MessageContent} MessageContent
- * @typedef {import('./template.js').ContentPart} ContentPart
- * @typedef {import('./template.js').Role} Role
- * @typedef {import('./errors.js').ErrorCode} ErrorCode
- * @typedef {import('./plumb.js').Library} Plumb
- * @typedef {import('./plumb.js').Stats} Stats
- * @typedef {import('./command.js').CommandOptions} CommandOptions
- * @typedef {import('./command.js').CommandResult} CommandResult
- * @typedef {import('./plumb.js').ModelInfo} ModelInfo
- * @typedef {import('./engine.js').Scalar} Scalar
- * @typedef {import('./engine.js').MetadataValue} MetadataValue
- * @typedef {import('./engine.js').TapRecord} TapRecord
- * @typedef {import('./engine.js').TraceDocument} TraceDocument */
-
-/** Whether the browser was asked to keep what is stored; some ask the user. */
-let asked = false;
-
-/** Loads models. */
-export const Plumb = createPlumb({
-  ...platform,
-  worker: true,
-  postsBlobs: true,
-  startWorker(workerUrl) {
-    const create = () => new Worker(new URL('./worker.js', import.meta.url), { type: 'module' });
-    return giveThreads(start('worker.js', create, workerUrl), () => platform.startThread(workerUrl));
-  },
-  startTool(files, workerUrl) {
-    const create = () => new Worker(new URL('./tool.js', import.meta.url), { type: 'module' });
-    return { worker: start('tool.js', create, workerUrl), files };
-  },
-  locate(source) {
-    const url = new URL(source, baseUrl());
-    url.hash = '';
-    return { kind: 'url', name: url.href, url: url.href };
-  },
-  persist() {
-    if (asked) return;
-    asked = true;
-    navigator.storage?.persist?.().catch(() => {});
-  },
-});
+ * @typedef {import('./api/plumb.js').PreflightOptions} PreflightOptions
+ * @typedef {import('./engine/preflight.js').Preflight} Preflight
+ * @typedef {import('./engine/preflight.js').MemoryPlan} MemoryPlan
+ * @typedef {import('./template/messages.js').GenerateOptions} GenerateOptions
+ * @typedef {import('./engine/engine.js').GeneratedToken} GeneratedToken
+ * @typedef {import('./engine/engine.js').Candidate} Candidate
+ * @typedef {import('./template/messages.js').TemplateOptions} TemplateOptions
+ * @typedef {import('./api/plumb.js').TraceOptions} TraceOptions
+ * @typedef {import('./api/chat.js').Chat} Chat
+ * @typedef {import('./api/chat.js').ChatOptions} ChatOptions
+ * @typedef {import('./template/messages.js').Tool} Tool
+ * @typedef {import('./template/messages.js').ToolCall} ToolCall
+ * @typedef {import('./template/messages.js').Message} Message
+ * @typedef {import('./template/messages.js').MessageContent} MessageContent
+ * @typedef {import('./template/messages.js').ContentPart} ContentPart
+ * @typedef {import('./template/messages.js').Role} Role
+ * @typedef {import('./base/errors.js').ErrorCode} ErrorCode
+ * @typedef {import('./api/plumb.js').Library} Plumb
+ * @typedef {import('./engine/host.js').Stats} Stats
+ * @typedef {import('./command/command.js').CommandOptions} CommandOptions
+ * @typedef {import('./command/command.js').CommandResult} CommandResult
+ * @typedef {import('./api/plumb.js').ModelInfo} ModelInfo
+ * @typedef {import('./engine/engine.js').Scalar} Scalar
+ * @typedef {import('./engine/engine.js').MetadataValue} MetadataValue
+ * @typedef {import('./engine/engine.js').TapRecord} TapRecord
+ * @typedef {import('./engine/engine.js').TraceDocument} TraceDocument */

@@ -1,28 +1,28 @@
-/* plumb/openai: the client with the name that OpenAI's package gives it. */
-import { Client } from './client.js';
+/* plumb-llm/openai: the client with the name that OpenAI's package gives it. */
 import { Plumb } from './index.js';
+import { Client } from './openai/client.js';
 
 export { PlumbError } from './index.js';
 
-/** @typedef {import('./client.js').ClientOptions} ClientOptions
- * @typedef {import('./completions.js').Completions} Completions
- * @typedef {import('./completions.js').CompletionParameters} CompletionParameters
- * @typedef {import('./completions.js').CompletionMessage} CompletionMessage
- * @typedef {import('./completions.js').MessageContent} MessageContent
- * @typedef {import('./completions.js').ChatCompletion} ChatCompletion
- * @typedef {import('./completions.js').AnswerMessage} AnswerMessage
- * @typedef {import('./completions.js').FinishReason} FinishReason
- * @typedef {import('./completions.js').Usage} Usage
- * @typedef {import('./completions.js').Logprobs} Logprobs
- * @typedef {import('./completions.js').TokenLogprob} TokenLogprob
- * @typedef {import('./completions.js').TopLogprob} TopLogprob
- * @typedef {import('./completions.js').Stream} Stream
- * @typedef {import('./completions.js').ChatCompletionChunk} ChatCompletionChunk
- * @typedef {import('./completions.js').Delta} Delta */
+/** @typedef {import('./openai/client.js').ClientOptions} ClientOptions
+ * @typedef {import('./openai/completions.js').Completions} Completions
+ * @typedef {import('./openai/completions.js').CompletionParameters} CompletionParameters
+ * @typedef {import('./openai/completions.js').CompletionMessage} CompletionMessage
+ * @typedef {import('./openai/completions.js').MessageContent} MessageContent
+ * @typedef {import('./openai/completions.js').ChatCompletion} ChatCompletion
+ * @typedef {import('./openai/completions.js').AnswerMessage} AnswerMessage
+ * @typedef {import('./openai/completions.js').FinishReason} FinishReason
+ * @typedef {import('./openai/completions.js').Usage} Usage
+ * @typedef {import('./openai/completions.js').Logprobs} Logprobs
+ * @typedef {import('./openai/completions.js').TokenLogprob} TokenLogprob
+ * @typedef {import('./openai/completions.js').TopLogprob} TopLogprob
+ * @typedef {import('./openai/completions.js').Stream} Stream
+ * @typedef {import('./openai/completions.js').ChatCompletionChunk} ChatCompletionChunk
+ * @typedef {import('./openai/completions.js').Delta} Delta */
 
 /** What `new OpenAI()` of OpenAI's package gives, as far as it means something where no server is asked. */
 export class OpenAI extends Client {
-  /** Loads nothing yet. @param {import('./client.js').ClientOptions} [options] */
+  /** Loads nothing yet. @param {import('./openai/client.js').ClientOptions} [options] */
   constructor(options) { super(Plumb, options); }
 }
 export default OpenAI;

@@ -3,7 +3,8 @@
 #include <time.h>
 
 #if defined(__EMSCRIPTEN__)
-/* Emscripten's libc has no clock without Emscripten's JavaScript.  web/engine.js provides one, in milliseconds. */
+/* Emscripten's libc has no clock without Emscripten's JavaScript.  web/engine/engine.js provides one, in
+ * milliseconds. */
 __attribute__((import_module("env"), import_name("plumb_now"))) double host_now(void);
 
 double clock_seconds(void) { return host_now() * 1e-3; }

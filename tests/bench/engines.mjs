@@ -7,7 +7,7 @@ import { spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
 import { launchChrome } from '../hosts/chrome.mjs';
 import { wasmtime } from '../hosts/wasmtime.mjs';
-import { serve } from '../../web/serve.mjs';
+import { serve } from '../../web/site/serve.mjs';
 
 const program = (name, host, threads, ...command) =>
   ({ name, host, threads, create: () => new Program(command, threads) });

@@ -7,7 +7,7 @@ import { readFileSync, writeSync } from 'node:fs';
 import { execFile, spawnSync } from 'node:child_process';
 import { cpus } from 'node:os';
 import { promisify } from 'node:util';
-import { serve } from '../../web/serve.mjs';
+import { serve } from '../../web/site/serve.mjs';
 import { launchChrome } from '../hosts/chrome.mjs';
 import { wasmtime } from '../hosts/wasmtime.mjs';
 import { runProgram } from './wasi.js';

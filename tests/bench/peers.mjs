@@ -10,7 +10,7 @@ import { parseArgs } from 'node:util';
 import { gzipSync } from 'node:zlib';
 import { launchProfile } from '../hosts/chrome.mjs';
 import { Plumb } from '../../web/node/index.js';
-import { serve } from '../../web/serve.mjs';
+import { serve } from '../../web/site/serve.mjs';
 import { reason, within } from './engines.mjs';
 import { describe, slug } from './machine.mjs';
 import { median } from './median.mjs';

@@ -23,7 +23,7 @@
  */
 import { relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { serve } from '../../web/serve.mjs';
+import { serve } from '../../web/site/serve.mjs';
 import { launchChrome, launchProfile } from '../hosts/chrome.mjs';
 import { median } from './median.mjs';
 import { make } from './models.mjs';

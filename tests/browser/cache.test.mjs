@@ -5,7 +5,7 @@ import { createHash } from 'node:crypto';
 import { createServer } from 'node:http';
 import { readFileSync } from 'node:fs';
 import { after, before, beforeEach, afterEach, test } from 'node:test';
-import { serve } from '../../web/serve.mjs';
+import { serve } from '../../web/site/serve.mjs';
 import { launchChrome } from '../hosts/chrome.mjs';
 import { sendEndlessHeader } from '../node/gguf.mjs';
 import { realPath, root, server, tiny } from '../node/helpers.mjs';
@@ -198,8 +198,9 @@ test('two tabs: while one downloads the other keeps no copy, and says so; both r
 
 /** Runs in a worker, which may write: one copy is finished while another tab waits for its lock. */
 const FINISH = `async (origin, size) => {
-  const from = file => import(origin + 'web/loader/' + file);
-  const [{ Store }, { opfs }, { Sums }] = [await from('store.js'), await from('opfs.js'), await from('sums.js')];
+  const from = file => import(origin + 'web/' + file);
+  const { Store } = await from('loader/copy-store.js'), { opfs } = await from('browser/opfs.js');
+  const { Sums } = await from('loader/sums.js');
   const bytes = Uint8Array.from({ length: size }, (_, i) => i % 251), url = 'https://models.example/m';
   let n = 0;
   const digest = { begin() { n = 0; }, update(bytes) { for (const byte of bytes) n = Math.imul(n, 31) + byte; },

@@ -10,7 +10,7 @@ import { createServer } from 'node:http';
 import { tmpdir } from 'node:os';
 import { extname, join } from 'node:path';
 import { test } from 'node:test';
-import { serve } from '../../web/serve.mjs';
+import { serve } from '../../web/site/serve.mjs';
 import { ggufHeader } from '../node/gguf.mjs';
 import { realPath, root, server, tinyPath } from '../node/helpers.mjs';
 import { TINY, answer, open, screenshot, setUp, state } from './chat-page.mjs';
@@ -279,7 +279,7 @@ async function plainHost(t, folder) {
 function site(t) {
   const folder = mkdtempSync(join(tmpdir(), 'plumb-site-'));
   t.after(() => rmSync(folder, { recursive: true }));
-  execFileSync(process.execPath, [`${root}web/shell.mjs`, folder, tinyPath]);
+  execFileSync(process.execPath, [`${root}web/site/page-files.mjs`, folder, tinyPath]);
   symlinkSync(realPath, join(folder, 'models', 'SmolLM2-135M-Instruct.Q4_1.gguf'));
   return folder;
 }

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { mkdirSync } from 'node:fs';
 import { after } from 'node:test';
-import { serve } from '../../web/serve.mjs';
+import { serve } from '../../web/site/serve.mjs';
 import { launchChrome } from '../hosts/chrome.mjs';
 import { root } from '../node/helpers.mjs';
 

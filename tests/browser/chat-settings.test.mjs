@@ -140,7 +140,7 @@ for (const [chosen, system, colour] of [['dark', 'light', DARK], ['light', 'dark
         requestAnimationFrame(look);
       }, chosen);
       // The page's modules come late: what is seen until then is the markup and the style sheets alone.
-      await page.route('**/chat/chat.js', async route => {
+      await page.route('**/chat/page.js', async route => {
         await new Promise(resolve => setTimeout(resolve, 500));
         await route.continue();
       });

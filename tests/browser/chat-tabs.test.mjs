@@ -65,7 +65,7 @@ test('both tabs write at the same moment: two conversations, with a turn of each
 
 test('the writes of one tab that follow each other at once make one copy', async () => {
   const made = await b.evaluate(async () => {
-    const { openStore } = await import('/web/chat/store.js');
+    const { openStore } = await import('/web/chat/conversation-store.js');
     const quiet = { saving() {}, parted() {}, changed() {} };
     const [one, two] = [await openStore(quiet), await openStore(quiet)];
     const [{ id }] = one.list();

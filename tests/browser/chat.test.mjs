@@ -243,7 +243,7 @@ test('a page that loads: a layout for each step of the progress, no Intl, nothin
   for (const n of [layouts, styles]) assert.ok(n <= loading + OWN, `${n} for ${loading} changes`);
   assert.ok(parsed.length <= 1 && parsed.every(n => n < 50), `parsed: ${parsed}`);
   assert.deepEqual(await page.evaluate(() => globalThis.work.intl), []);
-  assert.ok(asked.includes('chat.js') && !asked.includes('inspect.js'), asked.join(' '));
+  assert.ok(asked.includes('page.js') && !asked.includes('inspect.js'), asked.join(' '));
   assert.deepEqual(page.problems, []);
   await page.close();
 });

@@ -6,7 +6,7 @@ import { mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { serve } from '../../web/serve.mjs';
+import { serve } from '../../web/site/serve.mjs';
 import { launchChrome } from '../hosts/chrome.mjs';
 import { realPath, root, tinyPath } from '../node/helpers.mjs';
 
@@ -34,7 +34,7 @@ before(async () => {
       });
     </script>`,
   }));
-  await page.route('**/web/tool.js', async route => {
+  await page.route('**/web/browser/command-worker.js', async route => {
     const response = await route.fetch();
     const watched = `const read = FileReaderSync.prototype.readAsArrayBuffer;
       FileReaderSync.prototype.readAsArrayBuffer = function (blob) {
@@ -53,7 +53,7 @@ after(async () => {
 
 /** What the command line says in Node. @param {string[]} args @param {string} [cwd] */
 const inNode = (args, cwd = root) =>
-  spawnSync(process.execPath, [`${root}web/node/cli.mjs`, ...args], { encoding: 'utf8', cwd }).stdout;
+  spawnSync(process.execPath, [`${root}web/cli/main.mjs`, ...args], { encoding: 'utf8', cwd }).stdout;
 
 test('selfcheck of a file is that of the command line', async () => {
   const { code, out, err, files } = await page.evaluate(async url =>

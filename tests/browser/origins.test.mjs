@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { existsSync, readFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { after, before, test } from 'node:test';
-import { serve } from '../../web/serve.mjs';
+import { serve } from '../../web/site/serve.mjs';
 import { launchChrome } from '../hosts/chrome.mjs';
 import { prompts, root, server } from '../node/helpers.mjs';
 
@@ -43,9 +43,9 @@ async function open(t, { headers = {}, packageHeaders = CORS, body = '' } = {}) 
       response.writeHead(200, { ...own, 'Content-Type': type });
       response.end(body);
     };
-    const [, file] = /^\/own-workers\/(\w+\.js)$/.exec(url) ?? [];
+    const [, file] = /^\/own-workers\/([\w-]+\.js)$/.exec(url) ?? [];
     if (url === '/') return answer('text/html', `<!doctype html>${body}`);
-    if (file) return answer('text/javascript', `import '${origin}/web/${file}';`);   // all that it says
+    if (file) return answer('text/javascript', `import '${origin}/web/browser/${file}';`);   // all that it says
     if (!existsSync(root + url)) return void response.writeHead(404, own).end();
     answer(url.endsWith('.js') ? 'text/javascript' : 'application/octet-stream', readFileSync(root + url));
   });
@@ -96,15 +96,16 @@ test('a page whose policy forbids blob: workers gives workerUrl', async t => {
   const refused = await use(page, origin);
   assert.equal(refused.code, 'PLUMB_ERROR_STATE');
   assert.match(refused.message,
-    /worker\.js does not load, or .* forbids workers from blob: URLs; add blob: .*workerUrl/);
-  assert.deepEqual(await use(page, origin, { workerUrl: '/own-workers/worker.js' }), works(THREADS));
-  const missing = await use(page, origin, { workerUrl: '/nowhere/worker.js' });
+    /engine-worker\.js does not load, or .* forbids workers from blob: URLs; add blob: .*workerUrl/);
+  assert.deepEqual(await use(page, origin, { workerUrl: '/own-workers/engine-worker.js' }), works(THREADS));
+  const missing = await use(page, origin, { workerUrl: '/nowhere/engine-worker.js' });
   assert.equal(missing.code, 'PLUMB_ERROR_STATE');
-  assert.match(missing.message, /nowhere\/worker\.js, by workerUrl, does not load/);
+  assert.match(missing.message, /nowhere\/engine-worker\.js, by workerUrl, does not load/);
 });
 
 for (const [how, headers, options] of /** @type {[string, Record<string, string>, object][]} */ ([
-  ['a blob: worker', ISOLATED, {}], ['the worker of workerUrl', STRICT, { workerUrl: '/own-workers/worker.js' }],
+  ['a blob: worker', ISOLATED, {}],
+  ['the worker of workerUrl', STRICT, { workerUrl: '/own-workers/engine-worker.js' }],
 ])) {
   test(`a chat is answered there, and its template renders in ${how}`, async t => {
     const { page, origin } = await open(t, { headers });

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
-import { serve } from '../../web/serve.mjs';
+import { serve } from '../../web/site/serve.mjs';
 import { launchChrome } from '../hosts/chrome.mjs';
 import { prompts, realPath, root, server as badServer, tiny } from '../node/helpers.mjs';
 
@@ -86,7 +86,7 @@ test('greedy answers are llama.cpp\'s token for token: a text, a chat, a prompt 
   assert.deepEqual([stats.promptTokens, stats.tokens], [39, 24]);
 });
 
-test('plumb/openai streams llama.cpp\'s answer out of the worker, each chunk with its tokens', async () => {
+test('plumb-llm/openai streams llama.cpp\'s answer out of the worker, each chunk with its tokens', async () => {
   const chat = prompts[1], n = 12;
   const { chunks, text } = await page.evaluate(async ([url, chat, n]) => {
     const { OpenAI } = await import('/web/openai.js');
@@ -186,7 +186,7 @@ test('the engine also runs in the page\'s own thread', async t => {
   }, TINY);
   assert.equal(logits.length, 260);
   assert.deepEqual(logits, expected);
-  assert.ok(!started.includes('/web/worker.js'), started.join());
+  assert.ok(!started.includes('/web/browser/engine-worker.js'), started.join());
 });
 
 test('what a load reads outlives the garbage collector, which runs all the time', { timeout: 100000 }, async t => {
@@ -232,9 +232,13 @@ test('threads: as many as are asked for, the same bits, and they end with the mo
 test('a thread that cannot start leaves one, and a word why', async t => {
   const copy = mkdtempSync(join(tmpdir(), 'plumb-'));
   t.after(() => rmSync(copy, { recursive: true }));
-  mkdirSync(join(copy, 'web'));
-  for (const name of readdirSync(`${root}web`)) {
-    if (name !== 'thread.js') symlinkSync(`${root}web/${name}`, join(copy, 'web', name));
+  mkdirSync(join(copy, 'web/browser'), { recursive: true });
+  for (const folder of ['web', 'web/browser']) {
+    for (const name of readdirSync(root + folder)) {
+      if (name !== 'browser' && name !== 'thread-worker.js') {
+        symlinkSync(`${root}${folder}/${name}`, join(copy, folder, name));
+      }
+    }
   }
   const incomplete = await serve({ root: copy, linked: [`${root}web`] }), whole = page, wholeServer = server;
   server = incomplete;

@@ -445,7 +445,7 @@ static plumb_status wasm_trace(void) {
     struct plumb_wasm_bytes json;
     status = plumb_wasm_trace_json(world.trace, &json);
     note_bytes(json.bytes, json.bytes ? json.n : 0);
-    if (status == PLUMB_OK && !json.bytes) status = PLUMB_ERROR_MEMORY;   /* as web/engine.js takes it */
+    if (status == PLUMB_OK && !json.bytes) status = PLUMB_ERROR_MEMORY;   /* as web/engine/engine.js takes it */
     if (status != PLUMB_OK) failed(status, "no memory for the JSON of a trace");
     free(json.bytes);
     return status;

@@ -1,7 +1,7 @@
 /** `node tests/hosts/in-browser.mjs chromium|firefox|webkit MODULE`: the C test program in a browser's worker; TAP on
  * stdout.  WebKit runs modules with threads only with its switch for shared memory. */
 import { writeSync } from 'node:fs';
-import { serve } from '../../web/serve.mjs';
+import { serve } from '../../web/site/serve.mjs';
 import { launch } from './browser.mjs';
 
 const [name, module] = process.argv.slice(2);
@@ -11,7 +11,7 @@ try {
   await browser.open(new URL('tests/hosts/page.html', server.url).href);
   await browser.evaluate(async module => {
     const [{ platform, wrap }, { giveThreads }] =
-      await Promise.all([import('/web/platform.js'), import('/web/relay.js')]);
+      await Promise.all([import('/web/browser/platform.js'), import('/web/base/relay.js')]);
     const worker = new Worker('worker.js', { type: 'module' });
     giveThreads(wrap(worker), platform.startThread);
     let text = '', end, wake = () => {};

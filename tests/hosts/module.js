@@ -1,6 +1,6 @@
 /** Runs the C test program of the Emscripten host (build/emcc/tests*.wasm), in Node and in a browser's worker alike. */
-import { importsOf } from '../../web/engine.js';
-import { Threads, takeMemory } from '../../web/threads.js';
+import { importsOf } from '../../web/engine/engine.js';
+import { Threads, takeMemory } from '../../web/engine/threads.js';
 
 /** Of a module with threads: more than the machine may have, so that they come and go. */
 const THREADS = 4;
@@ -10,7 +10,7 @@ const THREADS = 4;
  * @param {(text: string) => void} print  takes the TAP output as it comes
  * @param {(path: string, offset: number, n: number) => Uint8Array | null} read  up to n bytes of a file of the
  *     checkout, null if there is no such file
- * @param {() => import('../../web/protocol.js').WorkerLike} startThread
+ * @param {() => import('../../web/base/protocol.js').WorkerLike} startThread
  * @returns {Promise<number>} the exit status: 0 if every case passed
  */
 export async function runTests(module, print, read, startThread) {

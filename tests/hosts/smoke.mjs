@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { readFileSync, statSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { after, before, describe, test } from 'node:test';
-import { serve } from '../../web/serve.mjs';
+import { serve } from '../../web/site/serve.mjs';
 import { prompts, realPath, root } from '../node/helpers.mjs';
 
 const REAL = '/models/SmolLM2-135M-Instruct.Q4_1.gguf', TINY = '/tests/vectors/synth/f32.gguf';
@@ -94,8 +94,8 @@ export function smoke(name, launch, { shares, noCopy }) {
         assert.match(module, why ? /^plumb(-relaxed)?$/ : /^plumb-mt(-relaxed)?$/);
         assert.equal(warnings.length, why ? 1 : 0, warnings.join());
         if (why) assert.match(warnings[0], why);
-        const started = name => workers.filter(path => path === `/web/${name}`).length;
-        assert.deepEqual([started('worker.js'), started('thread.js')], [1, threads - 1], workers.join());
+        const started = name => workers.filter(path => path === `/web/browser/${name}`).length;
+        assert.deepEqual([started('engine-worker.js'), started('thread-worker.js')], [1, threads - 1], workers.join());
         if (where === plain) assert.deepEqual(await chosen(chat, 8), chat.f32.ids.slice(0, 8));
       }
     });

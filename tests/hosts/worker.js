@@ -1,5 +1,5 @@
 /** The worker of tests/hosts/in-browser.mjs: runs the C test program, posts its output and how it ended. */
-import { askForThread } from '../../web/relay.js';
+import { askForThread } from '../../web/base/relay.js';
 import { runTests } from './module.js';
 
 function read(path, offset, n) {

@@ -58,7 +58,7 @@ export class Web {
   }
 
   #run(file, seconds, more = {}) {
-    const env = { ...process.env, PLUMB: JSON.stringify([process.execPath, 'web/node/cli.mjs']), ...more };
+    const env = { ...process.env, PLUMB: JSON.stringify([process.execPath, 'web/cli/main.mjs']), ...more };
     return run(process.execPath, ['--test-reporter=tap', file], { env, seconds });
   }
 

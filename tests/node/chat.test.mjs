@@ -11,7 +11,7 @@ const user = content => ({ role: 'user', content });
 const assistant = content => ({ role: 'assistant', content });
 
 describe('the default model', () => {
-  /** @type {import('../../web/plumb.js').Model} */
+  /** @type {import('../../web/api/plumb.js').Model} */
   let model;
   before(async () => { model = await Plumb.load(realPath, { precision: 'exact16' }); });
   beforeEach(() => model.rewind());
@@ -159,7 +159,7 @@ describe('the default model', () => {
 });
 
 describe('a context of 160 tokens', () => {
-  /** @type {import('../../web/plumb.js').Model} */
+  /** @type {import('../../web/api/plumb.js').Model} */
   let model;
   before(async () => { model = await Plumb.load(realPath, { precision: 'exact16', contextLength: 160 }); });
   after(() => model.close());

@@ -7,10 +7,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { prompts, realPath, root, server, tiny, tinyPath } from './helpers.mjs';
-import { printable } from '../../web/node/cli-terminal.js';
+import { printable } from '../../web/cli/terminal.js';
 import { Plumb } from '../../web/node/index.js';
 
-const script = `${root}web/node/cli.mjs`;
+const script = `${root}web/cli/main.mjs`;
 const folder = mkdtempSync(join(tmpdir(), 'plumb-cli-'));
 after(() => rmSync(folder, { recursive: true }));
 /** @param {string[]} args @param {string} [input] @param {NodeJS.ProcessEnv} [env] */

@@ -6,8 +6,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { fails, realPath, root, tiny, tinyPath } from './helpers.mjs';
-import { BlobFiles } from '../../web/blobs.js';
-import { runCommand } from '../../web/command.js';
+import { BlobFiles } from '../../web/command/blob-files.js';
+import { runCommand } from '../../web/command/command.js';
 import { Plumb } from '../../web/node/index.js';
 
 const native = `${root}build/native/plumb`;

@@ -3,8 +3,8 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { after, before, beforeEach, describe, test } from 'node:test';
-import { Client } from '../../web/client.js';
-import { VERSION } from '../../web/completions.js';
+import { Client } from '../../web/openai/client.js';
+import { VERSION } from '../../web/openai/completions.js';
 import { Plumb } from '../../web/node/index.js';
 import { OpenAI } from '../../web/node/openai.js';
 import { fails, prompts, realPath, root, server, textOf, tinyPath } from './helpers.mjs';
@@ -24,7 +24,7 @@ test('the version is the package\'s', () => {
 });
 
 describe('the default model', () => {
-  /** @type {import('../../web/plumb.js').Model} */
+  /** @type {import('../../web/api/plumb.js').Model} */
   let model;
   before(async () => { model = await Plumb.load(realPath, { precision: 'exact16' }); });
   beforeEach(() => model.rewind());

@@ -321,15 +321,15 @@ test('what the file system refuses is an error with the path; a folder in the pl
   await fails(quick.listCached(), 'PLUMB_ERROR_IO', /listed: ENOTDIR/);
   await fails(quick.removeCached(url), 'PLUMB_ERROR_IO', /model\.gguf: the copy cannot be removed: ENOTDIR/);
   assert.equal(await quick.openCached(url), undefined);
-  const { status, stderr } = spawnSync(process.execPath, [`${root}web/node/cli.mjs`, 'cache'], { encoding: 'utf8' });
+  const { status, stderr } = spawnSync(process.execPath, [`${root}web/cli/main.mjs`, 'cache'], { encoding: 'utf8' });
   assert.equal(status, 1);
   assert.match(stderr.replace(path, 'PATH'), /^plumb: PATH: PLUMB_ERROR_IO: [^\n]*\n$/);
 });
 
-/** The package on a folder that fails. @param {Partial<import('../../web/loader/store.js').Folder>} change */
+/** The package on a folder that fails. @param {Partial<import('../../web/loader/copy-store.js').Folder>} change */
 async function onFolder(change) {
-  const { Store } = await import('../../web/loader/store.js');
-  const { folder } = await import('../../web/node/folder.js');
+  const { Store } = await import('../../web/loader/copy-store.js');
+  const { folder } = await import('../../web/node/cache-folder.js');
   const store = new Store(async () => {
     const real = await folder();
     return { ...real, ...change(real) };

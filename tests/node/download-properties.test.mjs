@@ -9,7 +9,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, beforeEach, test } from 'node:test';
 import fc from 'fast-check';
-import { PlumbError } from '../../web/errors.js';
+import { PlumbError } from '../../web/base/errors.js';
 import { Download, StartOver } from '../../web/loader/download.js';
 import { plumbOn, server, tiny, tinyPath } from './helpers.mjs';
 import { Plumb } from '../../web/node/index.js';

@@ -3,8 +3,8 @@ import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
-import { Engine, importsOf } from '../../web/engine.js';
-import { createHost } from '../../web/host.js';
+import { Engine, importsOf } from '../../web/engine/engine.js';
+import { createHost } from '../../web/engine/host.js';
 import { Plumb } from '../../web/node/index.js';
 import { platform } from '../../web/node/platform.js';
 import { fails, plumbOn, realPath, root, server, tiny } from './helpers.mjs';
@@ -72,7 +72,7 @@ function measured(clock) {
   const flags = old ? ['--experimental-wasm-relaxed-simd', '--no-liftoff'] : [];
   return JSON.parse(execFileSync(process.execPath, [...flags, '--input-type=module', '-e', `
     import { readFileSync } from 'node:fs';
-    import { Engine, importsOf } from '${root}web/engine.js';
+    import { Engine, importsOf } from '${root}web/engine/engine.js';
     const module = new WebAssembly.Module(readFileSync('${root}web/dist/plumb-relaxed.wasm'));
     const imports = importsOf(module);
     let looks = 0, now = 0;
@@ -157,7 +157,7 @@ test('the browser\'s worker names every module it needs, so that none waits for 
   const read = (/** @type {string} */ file) => readFileSync(new URL(file, `file://${root}web/`), 'utf8');
   const importsIn = (/** @type {string} */ file) => [...read(file).matchAll(/^import (?:.* from )?'(\.[^']+)';$/gm)]
     .map(([, name]) => new URL(name, `file:///${file}`).pathname.slice(1));
-  const named = importsIn('worker.js');
+  const named = importsIn('browser/engine-worker.js');
   assert.ok(named.length > 5, `${named}`);
   const needed = new Set(named.flatMap(importsIn));
   assert.deepEqual([...needed].filter(file => !named.includes(file)), []);

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { PlumbError } from '../../web/node/index.js';
 import { platform } from '../../web/node/platform.js';
-import { createPlumb } from '../../web/plumb.js';
+import { createPlumb } from '../../web/api/plumb.js';
 
 /** Copies of what these tests download are theirs alone. */
 if (!process.env.PLUMB_CACHE) {
@@ -35,7 +35,7 @@ export const realPath = `${root}models/SmolLM2-135M-Instruct.Q4_1.gguf`;
 export const { prompts } = JSON.parse(readFileSync(`${root}tests/vectors/llama/prompts.json`, 'utf8'));
 
 /** The package in this thread on another platform, where text is a URL.
- * @param {Partial<import('../../web/plumb.js').ClientPlatform>} other  what differs from Node's */
+ * @param {Partial<import('../../web/api/plumb.js').ClientPlatform>} other  what differs from Node's */
 export const plumbOn = other => createPlumb({
   ...platform,
   worker: false,

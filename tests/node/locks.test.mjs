@@ -130,7 +130,7 @@ test('what begins at the first byte leaves nothing of what dead writers left', a
 test('of many processes that find a stale lock one has it', async () => {
   // Each waits for the same moment of the machine's clock, tries, and keeps what it got until all have tried.
   const program = `
-    import { folder } from ${JSON.stringify(`${root}web/node/folder.js`)};
+    import { folder } from ${JSON.stringify(`${root}web/node/cache-folder.js`)};
     const { lock } = await folder();
     process.on('message', async at => {
       while (Date.now() < at);
@@ -236,8 +236,8 @@ test('what a process elsewhere left when it was killed is gone on with once its 
 
 /** The store of this process with a URL in it of which all but the end is written, and what writes the end. */
 async function nearlyWhole() {
-  const { Store } = await import('../../web/loader/store.js');
-  const { folder } = await import('../../web/node/folder.js');
+  const { Store } = await import('../../web/loader/copy-store.js');
+  const { folder } = await import('../../web/node/cache-folder.js');
   const { Sums } = await import('../../web/loader/sums.js');
   const store = new Store(folder), url = 'http://models.example/m', copy = await store.take(url);
   let hash = createHash('sha256');
@@ -283,7 +283,7 @@ test('who waits for the lock of a copy that becomes whole meanwhile has the whol
 test('a lock alone changes nothing of a copy that is whole', async () => {
   const { store, url, end } = await nearlyWhole();
   await end();
-  const { folder } = await import('../../web/node/folder.js');
+  const { folder } = await import('../../web/node/cache-folder.js');
   const lock = await (await folder()).lock(files()[0].replace(/\..*/, ''));
   assert.equal(lock.size(), tiny.length);
   assert.equal((await store.whole(url)).blob.size, tiny.length);

@@ -14,7 +14,7 @@ const GREEDY = { temperature: 0 };
 const answerIds = ({ f32 }) => f32.ids.slice(0, f32.first_end < 0 ? undefined : f32.first_end);
 
 describe('the default model', () => {
-  /** @type {import('../../web/plumb.js').Model} */
+  /** @type {import('../../web/api/plumb.js').Model} */
   let model;
   before(async () => { model = await Plumb.load(realPath, { precision: 'exact16' }); });
   after(() => model.close());
@@ -210,7 +210,7 @@ describe('the default model', () => {
 });
 
 describe('a tiny model', () => {
-  /** @type {import('../../web/plumb.js').Model} */
+  /** @type {import('../../web/api/plumb.js').Model} */
   let model;
   before(async () => { model = await Plumb.load(tinyPath, { contextLength: 40 }); });
   after(() => model.close());

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import fc from 'fast-check';
 import { Plumb, PlumbError } from '../../web/node/index.js';
-import { COMPLETION } from '../../web/options.js';
+import { COMPLETION } from '../../web/base/options.js';
 import { tinyPath } from './helpers.mjs';
 
 let model;

@@ -35,7 +35,7 @@ for (const call of whole.choices[0].message.tool_calls ?? []) {
 export { text, tools };
 `;
 
-test('code for OpenAI\'s package compiles with plumb/openai, and the results are of its types', t => {
+test('code for OpenAI\'s package compiles with plumb-llm/openai, and the results are of its types', t => {
   const folder = mkdtempSync(join(root, 'build', 'openai-types-'));
   t.after(() => rmSync(folder, { recursive: true }));
   for (const [name, from] of [['theirs', 'openai'], ['ours', '../../web/openai.js']]) {

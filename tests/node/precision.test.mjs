@@ -90,7 +90,7 @@ test('a relaxed module that does not load leaves the plain one, and a warning th
   const { module, warnings, logits } = JSON.parse(execFileSync(process.execPath, [...withRelaxed,
     '--input-type=module', '-e', `
     import { platform } from '${root}web/node/platform.js';
-    import { createPlumb } from '${root}web/plumb.js';
+    import { createPlumb } from '${root}web/api/plumb.js';
     console.warn = () => {};
     const plumb = createPlumb({
       ...platform, worker: false, postsBlobs: false, startRenderer: undefined,

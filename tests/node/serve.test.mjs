@@ -6,7 +6,7 @@ import { request } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { serve } from '../../web/serve.mjs';
+import { serve } from '../../web/site/serve.mjs';
 import { root } from './helpers.mjs';
 
 let folder, server;
@@ -157,9 +157,9 @@ test('a port that is taken is an error, not a silent other one', async () => {
   await assert.rejects(serve({ root: folder, port }), { code: 'EADDRINUSE' });
 });
 
-/** Runs `node web/serve.mjs`; resolves with the first line it prints. */
+/** Runs `node web/site/serve.mjs`; resolves with the first line it prints. */
 function command(t, env, ...args) {
-  const child = spawn(process.execPath, [`${root}web/serve.mjs`, ...args], { env: { ...process.env, ...env } });
+  const child = spawn(process.execPath, [`${root}web/site/serve.mjs`, ...args], { env: { ...process.env, ...env } });
   t.after(() => child.kill());
   return new Promise(resolve => {
     child.stdout.once('data', data => resolve(String(data)));
@@ -182,9 +182,9 @@ test('the command prints where the chat page is; a port that was asked for and i
   const [, url] = /^plumb chat: (http:\/\/127\.0\.0\.1:\d+\/) /.exec(await command(t, { PORT: '' })) ?? [];
   assert.match(await (await fetch(url)).text(), /<title>plumb chat<\/title>/);
   for (const [path, status] of /** @type {[string, number][]} */ ([
-    ['.git/config', 404], ['package.json', 404], ['web/package.json', 404], ['web/serve.mjs', 404],
-    ['web/node/cli.mjs', 404], ['node_modules/typescript/package.json', 404], ['tests/', 404], ['src/gguf/gguf.c', 404],
-    ['models/manifest.json', 404], ['web/chat/', 200], ['web/chat/chat.js', 200], ['web/index.js', 200],
+    ['.git/config', 404], ['package.json', 404], ['web/package.json', 404], ['web/site/serve.mjs', 404],
+    ['web/cli/main.mjs', 404], ['node_modules/typescript/package.json', 404], ['tests/', 404], ['src/gguf/gguf.c', 404],
+    ['models/manifest.json', 404], ['web/chat/', 200], ['web/chat/page.js', 200], ['web/index.js', 200],
     ['web/sw.js', 200], ['web/dist/plumb.wasm', 200], ['web/dist/vendor/jinja/index.js', 200],
     ['models/SmolLM2-135M-Instruct.Q4_1.gguf', 200],
   ])) assert.equal((await fetch(url + path, { method: 'HEAD' })).status, status, path);

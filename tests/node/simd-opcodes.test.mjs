@@ -70,7 +70,7 @@ for (const file of variants) {
     const imports = [...text.matchAll(/^  \(import "(\w+)" "(\w+)" \((\w+)/gm)].map(([, ...what]) => what.join(' '));
     assert.deepEqual(imports.sort(), ['env emscripten_notify_memory_growth func',
       ...threads ? ['env memory memory'] : [], ...clock ? ['env plumb_now func'] : []]);
-    // The numbers of web/threads.js.
+    // The numbers of web/engine/threads.js.
     if (threads) assert.match(text, /\(import "env" "memory" \(memory \(;0;\) 256 65535 shared\)\)/);
     assert.equal(/\.atomic\./.test(text), threads, 'atomics');
   });

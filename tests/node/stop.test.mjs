@@ -1,7 +1,7 @@
 /** Stop strings. Ground truth: the definition, by trying every length of the whole text. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { StopFilter } from '../../web/stop.js';
+import { StopFilter } from '../../web/engine/stop.js';
 import { random } from './helpers.mjs';
 
 /** The shortest beginning that ends in a stop string, without the longest stop string it ends in. */

@@ -5,10 +5,10 @@ import { execFileSync } from 'node:child_process';
 import { after, describe, test } from 'node:test';
 import { Worker } from 'node:worker_threads';
 import fc from 'fast-check';
-import { counted, LIMITS, renderBounded } from '../../web/jinja.js';
+import { counted, LIMITS, renderBounded } from '../../web/template/jinja.js';
 import { Plumb, PlumbError } from '../../web/node/index.js';
 import { NO_FLAGS, platform, wrap } from '../../web/node/platform.js';
-import { Renderer } from '../../web/template.js';
+import { Renderer } from '../../web/template/template.js';
 import { fails, plumbOn, root, tiny, tinyPath } from './helpers.mjs';
 
 const CHARACTERS = /works on more than 67108864 characters/, STEPS = /takes more than 300000 steps/;
@@ -241,7 +241,7 @@ test('the deadline ends a render whatever it counts, and the next one runs', asy
 });
 
 test('so does the memory that Node gives it', async () => {
-  const small = () => start('./renderer.js', { resourceLimits: { maxOldGenerationSizeMb: 24 } });
+  const small = () => start('./template-worker.js', { resourceLimits: { maxOldGenerationSizeMb: 24 } });
   const renderer = new Renderer(small, { deadline: 600000 });
   const source = `{% set ns = namespace(x=[]) %}${often('{% set ns.x = [ns.x, "a" ~ j] %}')}`;
   await fails(renderer.render(source, {}, FREE), 'PLUMB_ERROR_TEMPLATE',
@@ -301,7 +301,7 @@ for (const worker of [false, true]) {
       return { ...worker, terminate: () => { ended[n] = true; return worker.terminate(); } };
     } };
     const plumb = plumbOn({
-      ...renderers, startWorker: () => start('./worker.js'),
+      ...renderers, startWorker: () => start('./engine-worker.js'),
       locate: path => ({ kind: 'file', name: String(path), size: tiny.length, path: String(path) }),
     });
     const models = await Promise.all([0, 1].map(() => plumb.load(tinyPath, { worker })));

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { Plumb } from '../../web/node/index.js';
-import { chatTokens, Renderer } from '../../web/template.js';
+import { chatTokens, Renderer } from '../../web/template/template.js';
 import { fails, realPath } from './helpers.mjs';
 
 /** In this thread: template-bounds.test.mjs has the worker. */
@@ -14,7 +14,7 @@ const CONTROLS = { '<|endoftext|>': 0, '<|im_start|>': 1, '<|im_end|>': 2 };
 const NAMES = Object.fromEntries(Object.entries(CONTROLS).map(([text, id]) => [id, text]));
 
 describe('SmolLM2\'s vocabulary and template', () => {
-  /** @type {import('../../web/plumb.js').Model} */
+  /** @type {import('../../web/api/plumb.js').Model} */
   let model;
   before(async () => { model = await Plumb.load(realPath, { contextLength: 64 }); });
   after(() => model.close());

@@ -7,7 +7,7 @@ import { test } from 'node:test';
 import { Worker } from 'node:worker_threads';
 import { Plumb } from '../../web/node/index.js';
 import { platform } from '../../web/node/platform.js';
-import { hasRelaxedDot } from '../../web/variant.js';
+import { hasRelaxedDot } from '../../web/engine/variant.js';
 import { fails, plumbOn, prompts, realPath, root, textOf, tiny, tinyPath } from './helpers.mjs';
 
 /** Loads with each number of threads; the logits of a prompt and of the tokens after it must not depend on it. */
@@ -69,7 +69,7 @@ test('the relaxed dot is taken only where it is right', async () => {
   // As Node 20 has it: off without a flag; wrong with it, until the second compiler.
   if (Number(process.versions.node.split('.')[0]) >= 22) return assert.equal(hasRelaxedDot(), true);
   assert.equal(hasRelaxedDot(), false);
-  const probe = `import { hasRelaxedDot } from '${root}web/variant.js'; console.log(hasRelaxedDot());`;
+  const probe = `import { hasRelaxedDot } from '${root}web/engine/variant.js'; console.log(hasRelaxedDot());`;
   const flag = '--experimental-wasm-relaxed-simd';
   assert.equal(await alone(probe, [flag, '--liftoff-only']), 'false\n');
   assert.equal(await alone(probe, [flag, '--no-liftoff']), 'true\n');

@@ -5,8 +5,8 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { after, before, describe, test } from 'node:test';
 import { Plumb } from '../../web/node/index.js';
-import { renderBounded as render } from '../../web/jinja.js';
-import { CallFilter, messagesFor } from '../../web/toolcalls.js';
+import { renderBounded as render } from '../../web/template/jinja.js';
+import { CallFilter, messagesFor } from '../../web/template/toolcalls.js';
 import { fails, realPath, root, textOf } from './helpers.mjs';
 
 const vectors = `${root}tests/vectors/`;
@@ -182,7 +182,7 @@ describe('a model with a template that knows tools', () => {
     + '+ (c.function.arguments | tojson) }}{% endfor %}{{ "<|im_end|>\n" }}{% endfor %}'
     + '{% if add_generation_prompt %}{{ "<|im_start|>assistant\n" }}{% endif %}';
   const CALL = 'Well. <tool_call>{"name":"add","arguments": {"a" :1}}', END = 2;
-  /** @type {import('../../web/plumb.js').Model} */
+  /** @type {import('../../web/api/plumb.js').Model} */
   let model;
   let forced;
   before(async () => {
@@ -226,7 +226,7 @@ describe('a model with a template that knows tools', () => {
       tokenizeChat: { value: (...args) => model.tokenizeChat(...args) },
       info: { value: () => model.info() },
     });
-    const { Completions } = await import('../../web/completions.js');
+    const { Completions } = await import('../../web/openai/completions.js');
     const completions = new Completions(async () => ({ model: says, release() {} }));
     const params = { messages: [{ role: /** @type {const} */ ('user'), content: '1 and 2?' }], tools: TOOLS };
     const { choices: [{ message: { tool_calls, ...message }, finish_reason }] } = await completions.create(params);

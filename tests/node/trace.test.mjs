@@ -6,7 +6,7 @@ import { tokens, valuesOf } from '../cli/dump.mjs';
 import { fails, tinyPath } from './helpers.mjs';
 
 describe('trace', () => {
-  /** @type {import('../../web/plumb.js').Model} */
+  /** @type {import('../../web/api/plumb.js').Model} */
   let model;
   before(async () => { model = await Plumb.load(tinyPath); });
   after(() => model.close());

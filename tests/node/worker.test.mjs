@@ -6,9 +6,9 @@ import { test } from 'node:test';
 import { Worker } from 'node:worker_threads';
 import { Plumb, PlumbError } from '../../web/node/index.js';
 import { platform } from '../../web/node/platform.js';
-import { createHost } from '../../web/host.js';
-import { createPlumb } from '../../web/plumb.js';
-import { Remote, serve } from '../../web/protocol.js';
+import { createHost } from '../../web/engine/host.js';
+import { createPlumb } from '../../web/api/plumb.js';
+import { Remote, serve } from '../../web/base/protocol.js';
 import { fails, realPath, textOf, tiny, tinyPath } from './helpers.mjs';
 
 /** What hangs fails. */
@@ -138,7 +138,7 @@ const withWorker = (code, compile = () => new Promise(() => {}), started = () =>
   locate: source => ({ kind: 'url', name: String(source), url: String(source) }),
 });
 /** Node's own. */
-const ENGINE = new URL('../../web/node/worker.js', import.meta.url);
+const ENGINE = new URL('../../web/node/engine-worker.js', import.meta.url);
 
 test('a worker that throws while it starts, or exits, rejects the load', async () => {
   await fails(withWorker('throw new Error("no wasm here")').load(tiny), 'PLUMB_ERROR_STATE',
@@ -217,7 +217,7 @@ for (const [worker, late] of [[false, false], [true, false], [false, true], [tru
 }
 
 /** Both ends of the protocol with nothing between them but structuredClone.
- * @param {import('../../web/host.js').Methods} methods */
+ * @param {import('../../web/base/protocol.js').Methods} methods */
 function connected(methods) {
   const ends = [() => {}, () => {}];
   const carry = (/** @type {number} */ to) => (message, transfer = []) => {

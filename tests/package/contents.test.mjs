@@ -20,11 +20,11 @@ test('the tarball has what runs, its types, licences and words, and is at most 1
   assert.ok(size <= 1.5e6, `${size} bytes`);
   const expected = [
     /^package\.json$/, /^README\.md$/, /^LICENSE$/, /^docs\/api\.md$/,
-    /^[a-z]+\.js$/, /^loader\/[a-z]+\.js$/, /^node\/[a-z-]+\.m?js$/,
-    /^dist\/plumb(-mt|-relaxed|-mt-relaxed|-cli)?\.wasm$/, /^dist\/types\/([a-z]+\/)*[a-z]+\.d\.ts$/,
+    /^(index|openai)\.js$/, /^(base|loader|engine|template|openai|command|api|browser|node|cli)\/[a-z-]+\.m?js$/,
+    /^dist\/plumb(-mt|-relaxed|-mt-relaxed|-cli)?\.wasm$/, /^dist\/types\/([a-z]+\/)*[a-z-]+\.d\.ts$/,
     /^dist\/vendor\/(jinja|noble-hashes)\/(LICENSE|[a-z0-9_]+\.js)$/,
   ];
-  const files = filesOf(join(folder, 'node_modules', 'plumb'));
+  const files = filesOf(join(folder, 'node_modules', 'plumb-llm'));
   assert.deepEqual(files.filter(file => !expected.some(pattern => pattern.test(file))), []);
   for (const pattern of expected) assert.ok(files.some(file => pattern.test(file)), `no ${pattern}`);
   assert.equal(files.filter(file => file.endsWith('.wasm')).length, 5);
@@ -34,28 +34,29 @@ test('the tarball has what runs, its types, licences and words, and is at most 1
 
 test('it depends on nothing, so nothing else was installed', () => {
   const { private: kept, dependencies, peerDependencies } =
-    JSON.parse(readFileSync(join(folder, 'node_modules', 'plumb', 'package.json'), 'utf8'));
+    JSON.parse(readFileSync(join(folder, 'node_modules', 'plumb-llm', 'package.json'), 'utf8'));
   assert.deepEqual([kept, dependencies, peerDependencies], [undefined, undefined, undefined]);
-  assert.deepEqual(readdirSync(join(folder, 'node_modules')).filter(name => !name.startsWith('.')), ['plumb']);
+  assert.deepEqual(readdirSync(join(folder, 'node_modules')).filter(name => !name.startsWith('.')), ['plumb-llm']);
 });
 
 test('an incomplete package is not packed, and a sentence says which file is missing', t => {
   const copy = mkdtempSync(join(tmpdir(), 'plumb-incomplete-'));
   t.after(() => rmSync(copy, { recursive: true }));
   const prepack = () => spawnSync(process.execPath, [`${root}tools/prepack.mjs`, copy], { encoding: 'utf8' });
-  cpSync(join(folder, 'node_modules', 'plumb'), copy, { recursive: true });
+  cpSync(join(folder, 'node_modules', 'plumb-llm'), copy, { recursive: true });
   assert.deepEqual([prepack().status, prepack().stderr], [0, '']);
   for (const [file, by] of [
-    ['dist/plumb-mt.wasm', 'node/platform.js'], ['dist/vendor/jinja/index.js', 'jinja.js'],
-    ['dist/types/index.d.ts', 'package.json'], ['LICENSE', 'package.json'], ['thread.js', 'platform.js'],
-    ['node/thread.js', 'node/platform.js'], ['node/worker.js', 'node/index.js'],
+    ['dist/plumb-mt.wasm', 'node/platform.js'], ['dist/vendor/jinja/index.js', 'template/jinja.js'],
+    ['dist/types/index.d.ts', 'package.json'], ['LICENSE', 'package.json'],
+    ['browser/thread-worker.js', 'browser/platform.js'], ['node/thread-worker.js', 'node/platform.js'],
+    ['node/engine-worker.js', 'node/index.js'],
   ]) {
     rmSync(join(copy, file));
     const { status, stderr } = prepack();
     assert.equal(status, 1);
     assert.equal(stderr,
       `plumb: ${file} is not there, which ${by} names: \`make package\` builds all that is packed\n`);
-    cpSync(join(folder, 'node_modules', 'plumb', file), join(copy, file));
+    cpSync(join(folder, 'node_modules', 'plumb-llm', file), join(copy, file));
   }
 });
 
@@ -94,9 +95,9 @@ test('nor does arethetypeswrong, by node10, node16 and bundler', () => {
     'cjs-resolves-to-esm'), [0, '']);
 });
 
-test('the codes that the types of an error know are those of include/plumb.h and of web/errors.js', () => {
+test('the codes that the types of an error know are those of include/plumb.h and of web/base/errors.js', () => {
   const names = (/** @type {string} */ text) => text.match(/\bPLUMB_ERROR(_[A-Z]+)*\b/g) ?? [];
-  const types = readFileSync(join(folder, 'node_modules/plumb/dist/types/errors.d.ts'), 'utf8');
+  const types = readFileSync(join(folder, 'node_modules/plumb-llm/dist/types/base/errors.d.ts'), 'utf8');
   const known = names(/type ErrorCode =(.*?);/s.exec(types)?.[1] ?? '');
   const status = /typedef enum plumb_status \{(.*?)\}/s.exec(readFileSync(`${root}include/plumb.h`, 'utf8'))?.[1] ?? '';
   assert.deepEqual(known.sort(), ['PLUMB_ERROR', 'PLUMB_ERROR_CHECKSUM', ...names(status)].sort());
@@ -104,8 +105,8 @@ test('the codes that the types of an error know are those of include/plumb.h and
 
 test('what users find in Node is what the types of index.js declare', () => {
   const names = JSON.parse(execFileSync(process.execPath, ['--input-type=module', '-e',
-    'console.log(JSON.stringify(Object.keys(await import("plumb"))))'], { cwd: folder, encoding: 'utf8' }));
-  const declared = readFileSync(join(folder, 'node_modules', 'plumb', 'dist', 'types', 'index.d.ts'), 'utf8');
+    'console.log(JSON.stringify(Object.keys(await import("plumb-llm"))))'], { cwd: folder, encoding: 'utf8' }));
+  const declared = readFileSync(join(folder, 'node_modules', 'plumb-llm', 'dist', 'types', 'index.d.ts'), 'utf8');
   const values = [...declared.matchAll(/^export (?:\{ (\w+) \}|const (\w+))/gm)].map(([, one, other]) => one ?? other);
   assert.deepEqual(names, values.sort());
 });

@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 
 export const root = fileURLToPath(new URL('../../', import.meta.url));
 export const { version } = JSON.parse(readFileSync(`${root}web/package.json`, 'utf8'));
-export const tarball = `${root}build/plumb-${version}.tgz`;
+export const tarball = `${root}build/plumb-llm-${version}.tgz`;
 
 /** A folder with the package in node_modules and the files of a folder of tests/package; gone after the tests.
  * @param {string} [files] @returns {string} its path */

@@ -7,7 +7,7 @@ import { readFileSync } from 'node:fs';
 import { root } from './helpers.mjs';
 
 const text = readFileSync(`${root}web/README.md`, 'utf8');
-const PRELUDE = `import { Plumb, PlumbError } from 'plumb';
+const PRELUDE = `import { Plumb, PlumbError } from 'plumb-llm';
 const model = await Plumb.load('models/SmolLM2-135M-Instruct.Q4_1.gguf');
 `;
 
@@ -26,7 +26,7 @@ export const examplesFor = (place, language = 'js') =>
 const expected = [
   ['process.stdout.write(piece)', /^\S[^]*\{\s+promptTokens: 36,[^]*tokens: \d+,[^]*finishReason: '(?:length|stop)'/],
   ['model.chat({ system', /\w+[^]*(?:role: 'assistant'|\[Object, Object, Object\])[^]*tokens: \d+[^]* 0$/],
-  ["from 'plumb/openai'", /^\s*\w+(?:\n[^\n]*){2,}$/],
+  ["from 'plumb-llm/openai'", /^\s*\w+(?:\n[^\n]*){2,}$/],
   ['Plumb.listCached()', /\bready 98362432 98362432 0\n\[\]\n\[\s*(?:Object|\{[^]*size: 98362432)[^]*\]$/],
   ['Plumb.preflight(', /^true \[\] Smollm2 135M .* true\n1\d{8} \d{9,10} \{ ?decode: [\d.]+, prefill: [\d.]+ ?\}$/],
   ['lastStats.finishReason', /(?:^|\n)abort$/],

@@ -1,6 +1,6 @@
 /* What a project without the types of a browser or of Node writes; contents.test.mjs compiles it. */
-import { Plumb, PlumbError, type Message, type Model } from 'plumb';
-import OpenAI from 'plumb/openai';
+import { Plumb, PlumbError, type Message, type Model } from 'plumb-llm';
+import OpenAI from 'plumb-llm/openai';
 
 export async function answer(messages: Message[]): Promise<string> {
   const model: Model = await Plumb.load('model.gguf', { threads: 1 });

@@ -1,15 +1,15 @@
 /* What a TypeScript project writes; contents.test.mjs compiles it against the installed package.  The lines of
  * refused() must be errors. */
-import { Model, Plumb, PlumbError } from 'plumb';
+import { Model, Plumb, PlumbError } from 'plumb-llm';
 import type {
   ErrorCode, MessageContent, Plumb as Library, Role,
-} from 'plumb';
+} from 'plumb-llm';
 import type {
   Cached, Chat, ChatOptions, CommandResult, GeneratedToken, GenerateOptions, LoadOptions, Message, MetadataValue,
   ModelInfo, Preflight, Progress, Source, Stats, TapRecord, Tool, TraceDocument,
-} from 'plumb';
-import OpenAI from 'plumb/openai';
-import type { ChatCompletion, ChatCompletionChunk } from 'plumb/openai';
+} from 'plumb-llm';
+import OpenAI from 'plumb-llm/openai';
+import type { ChatCompletion, ChatCompletionChunk } from 'plumb-llm/openai';
 
 export async function answer(source: Source, question: string, signal?: AbortSignal): Promise<string> {
   const options: LoadOptions = { contextLength: 1024, threads: 'auto', precision: 'exact16', kvType: 'q8' };

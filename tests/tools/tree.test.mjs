@@ -1,4 +1,4 @@
-/** The shape of the tree: rooms include only what lies above them, and every room's tests are in the test program. */
+/** The shape of the tree: rooms use only what lies before them, and every room's tests are in the test program. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
@@ -32,6 +32,45 @@ for (const [file, text, refusal] of rows)
     const { status, stdout } = spawnSync('awk', ['-f', rules, file], { cwd: dir, encoding: 'utf8' });
     assert.equal(status, refusal ? 1 : 0);
     assert.equal(stdout.split('\n')[0], refusal ?? '');
+  });
+
+/** @type {[string, Record<string, string>, string | null][]} */
+const trees = [
+  ['a room imports itself, rooms before it, Node and what was built', {
+    'base/a.js': "import fs from 'node:fs';\nexport * from './b.js';\n", 'base/b.js': '',
+    'engine/a.js': "import '../base/a.js';\nimport '../dist/vendor/a.js';\n", 'index.js': "import './engine/a.js';\n",
+    'chat/a.js': "import '../index.js';\nnew URL('../dist/a.wasm', import.meta.url);\n",
+  }, null],
+  ['an import runs back', { 'base/a.js': "\nimport {\n  b,\n} from '../engine/b.js';\n", 'engine/b.js': '' },
+    'web/base/a.js:4: room base imports engine/b.js of the later room engine'],
+  ['an import at its time runs back', { 'base/a.js': "await import('../engine/b.js');\n", 'engine/b.js': '' },
+    'web/base/a.js:1: room base imports engine/b.js of the later room engine'],
+  ['a type runs back', { 'base/a.js': "/** @type {import('../engine/b.js').B} */\n", 'engine/b.js': '' },
+    'web/base/a.js:1: room base imports engine/b.js of the later room engine'],
+  ['a worker lies in a later room', {
+    'api/a.js': "new Worker(new URL('../browser/b.js', import.meta.url));\n", 'browser/b.js': '',
+  }, 'web/api/a.js:1: room api imports browser/b.js of the later room browser'],
+  ['a room imports the entries', { 'api/a.js': "export * from '../index.js';\n", 'index.js': '' },
+    'web/api/a.js:1: room api imports index.js of the later room entries'],
+  ['modules of one room go in a circle', {
+    'base/a.js': "import './b.js';\n", 'base/b.js': "\nimport './c.js';\n",
+    'base/c.js': "\n\n/** @type {import('./a.js').A} */\n",
+  }, 'web/base/c.js:3: a circle: base/a.js -> base/b.js -> base/c.js -> base/a.js'],
+  ['a room is not in the list', { 'attic/a.mjs': '' },
+    'web/attic/a.mjs:1: room attic has no place in tools/layers.mjs'],
+  ['a file is not there', { 'base/a.js': "import './b.js';\n" }, 'web/base/a.js:1: base/b.js is not there'],
+];
+for (const [what, files, refusal] of trees)
+  test(`tree: layers.mjs says ${refusal ?? 'nothing'}: ${what}`, (t) => {
+    const dir = mkdtempSync(join(tmpdir(), 'plumb-layers-'));
+    t.after(() => rmSync(dir, { recursive: true }));
+    for (const [file, text] of Object.entries(files)) {
+      mkdirSync(join(dir, 'web', file, '..'), { recursive: true });
+      writeFileSync(join(dir, 'web', file), text);
+    }
+    const { status, stdout } = spawnSync(process.execPath, [resolve('tools/layers.mjs')],
+      { cwd: dir, encoding: 'utf8' });
+    assert.deepEqual([status, stdout], refusal ? [1, `${refusal}\n`] : [0, '']);
   });
 
 test('tree: tests/main.c lists every room that has tests', () => {

@@ -2,11 +2,13 @@
  * another engine's activations part from this model's own. */
 import { Plumb } from '../index.js';
 import { expand } from '../loader/source.js';
-import { Refusal } from './explain.js';
-import { onDemand } from './demand.js';
 import { make, note } from './dom.js';
+import { Refusal } from './explain.js';
+import { addRunButton } from './run-button.js';
 
-/** @typedef {import('./inspect.js').Subject} Subject */
+/** @typedef {object} Subject
+ * @property {import('../api/plumb.js').Model} model
+ * @property {import('../loader/source.js').Source} source */
 
 /** First values of each row of our own trace; a dump of whole tensors is compared by these. */
 const VALUES = 32;
@@ -15,7 +17,7 @@ const VALUES = 32;
 export function showCheck(view, { model, source }) {
   view.append(make('h3', {}, 'This model'), note('Names, shapes and values of the tensors, the tokenizer, prefill '
     + 'against single steps, SIMD against portable kernels, the fast pass against the reference pass.', 'about'));
-  onDemand(view, 'Run the self-check', async (place, signal) => {
+  addRunButton(view, 'Run the self-check', async (place, signal) => {
     const files = await filesOf(source, signal);
     const { out, err } = await Plumb.command(['selfcheck', ...Object.keys(files), '--json'], { files, signal });
     if (!out.trim()) throw new Error(err);
@@ -32,7 +34,7 @@ export function showCheck(view, { model, source }) {
     'aria-label': 'Dump of another engine' });
   const zone = make('label', { className: 'zone' }, input, name);
   view.append(zone);
-  const run = onDemand(view, 'Compare', async (place, signal) => {
+  const run = addRunButton(view, 'Compare', async (place, signal) => {
     if (!dump) throw new Error('There is no file yet: choose one above.');
     place.append(await compare(model, dump, signal));
   });
@@ -49,7 +51,7 @@ export function showCheck(view, { model, source }) {
   });
 }
 
-/** @param {import('../plumb.js').Model} model @param {File} dump
+/** @param {import('../api/plumb.js').Model} model @param {File} dump
  * @param {AbortSignal} signal */
 async function compare(model, dump, signal) {
   // With itself it agrees, and the command says which tokens are in it.

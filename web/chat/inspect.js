@@ -1,16 +1,16 @@
 /* The inspector: what the model thought of its last answer.  Tokens with their probabilities, activations by layer and
  * attention from a trace of the conversation, and the command line's checks of the model's file. */
 import { showCheck } from './check.js';
-import { halt, onDemand } from './demand.js';
 import { count, element, make, note, problem } from './dom.js';
 import { explain } from './explain.js';
-import { heatmap, shown } from './heat.js';
+import { heatmap, shown } from './heatmap.js';
+import { addRunButton, stopRuns } from './run-button.js';
 import { showTokens } from './tokens.js';
 
-/** @typedef {import('../engine.js').GeneratedToken} Token
- * @typedef {import('../plumb.js').Message} Message */
+/** @typedef {import('../engine/engine.js').GeneratedToken} Token
+ * @typedef {import('../api/plumb.js').Message} Message */
 /** @typedef {object} Subject
- * @property {import('../plumb.js').Model} model
+ * @property {import('../api/plumb.js').Model} model
  * @property {import('../loader/source.js').Source} source
  * @property {Message[]} said  the conversation up to the last answer; empty: there is none
  * @property {Token[]} [tokens]  of that answer, if it was given since the page was opened */
@@ -28,7 +28,7 @@ const current = new Set();
 
 /** @param {Subject | undefined} next  undefined: an answer is under way, or there is no model */
 export function inspect(next) {
-  halt();   // an answer would wait for it
+  stopRuns();   // an answer would wait for it
   if (!next) return;
   subject = next;
   current.clear();
@@ -72,7 +72,7 @@ async function idsOf({ model, said }, most) {
 function showLayers(view, subject) {
   view.append(note('How large the activations are behind every layer (l_out), and how widely each layer looks back '
     + '(the entropy of its attention, mean of all heads): by layer and token.', 'about'));
-  onDemand(view, 'Trace the conversation', async (place, signal) => {
+  addRunButton(view, 'Trace the conversation', async (place, signal) => {
     const { ids, left } = await idsOf(subject, MOST);
     const { layers } = await subject.model.info();
     const rms = grid(layers, ids.length), entropy = grid(layers, ids.length);
@@ -92,7 +92,7 @@ function showLayers(view, subject) {
 /** @param {HTMLElement} view @param {Subject} asked */
 async function showAttention(view, asked) {
   view.append(note('Where each token looks: rows are tokens, columns the tokens before them.', 'about'));
-  /** @type {import('../plumb.js').ModelInfo} */
+  /** @type {import('../api/plumb.js').ModelInfo} */
   let info;
   try {
     info = await asked.model.info();
@@ -108,7 +108,7 @@ async function showAttention(view, asked) {
   const head = make('select', { id: 'head' }, make('option', { value: 'mean' }, 'mean'), ...numbers(heads));
   view.append(make('div', { className: 'row choose' }, make('label', { htmlFor: 'layer' }, 'Layer'), layer,
     make('label', { htmlFor: 'head' }, 'Head'), head));
-  const run = onDemand(view, 'Show the attention', async (place, signal) => {
+  const run = addRunButton(view, 'Show the attention', async (place, signal) => {
     const { value: at } = layer, { value: which } = head;   // as they are now
     const { ids, left } = await idsOf(asked, MOST_SQUARE);
     const n = ids.length, values = grid(n, n);

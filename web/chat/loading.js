@@ -3,10 +3,10 @@ import { Plumb } from '../index.js';
 import { dotted, duration, element, megabytes } from './dom.js';
 import { explain } from './explain.js';
 
-/** @typedef {import('../plumb.js').Model} Model
+/** @typedef {import('../api/plumb.js').Model} Model
  * @typedef {import('../loader/source.js').Source} Source */
 
-/** @param {() => import('../plumb.js').LoadOptions} options  as the settings are now
+/** @param {() => import('../api/plumb.js').LoadOptions} options  as the settings are now
  * @param {(state: 'loading' | 'failed' | 'ready') => void} changed */
 export function createLoader(options, changed) {
   const bar = element('bar', 'progress'), text = element('loading-text', 'p');

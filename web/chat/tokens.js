@@ -1,7 +1,7 @@
 /* The last answer token by token: the less likely one was, the more colour it has; what else could have come. */
 import { count, dotted, make, note } from './dom.js';
 
-/** @typedef {import('../engine.js').GeneratedToken} Token */
+/** @typedef {import('../engine/engine.js').GeneratedToken} Token */
 
 /** @param {HTMLElement} view @param {{tokens?: Token[]}} subject */
 export function showTokens(view, { tokens }) {

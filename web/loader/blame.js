@@ -1,6 +1,6 @@
 /* Why a file did not come, in words that help: a browser says "Failed to fetch" of every fetch that fails, whatever the
  * cause, and some servers answer every request with their start page. */
-import { reasonOf } from '../errors.js';
+import { reasonOf } from '../base/errors.js';
 
 /** Milliseconds in which a browser reports that it has blocked an answer. */
 const REPORT = 1000;

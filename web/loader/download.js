@@ -3,7 +3,7 @@
  *
  * The proof is a strong ETag or a Last-Modified that stays the same, together with the size.  Requests to other sites
  * have a Range header and nothing else that would need a preflight; what the answer says is compared here. */
-import { PlumbError, reasonOf } from '../errors.js';
+import { PlumbError, reasonOf } from '../base/errors.js';
 import { corsProblem, noConnection, webPage } from './blame.js';
 import { streamChunks } from './stream.js';
 
@@ -16,6 +16,7 @@ const TRIES_UNHEARD = 2;
 /** Milliseconds without a byte after which a connection is given up: one that is lost does not always say so. */
 const SILENCE = 30000;
 
+/** @typedef {'default' | 'no-cache' | 'reload' | 'no-store'} CacheMode */
 /** @typedef {object} Facts  what a server says of a file
  * @property {number} [size]  bytes
  * @property {boolean} certain  the size may be relied on, not only shown
@@ -28,7 +29,7 @@ const SILENCE = 30000;
  * @property {(attempt: number) => void} [onWait]
  * @property {boolean} checked  nothing has to prove that the bytes belong together: a checksum will tell, or it matters
  *   little
- * @property {import('./file.js').CacheMode} cache  of the browser's own
+ * @property {CacheMode} cache  of the browser's own
  * @property {number} [range]  where only a file's beginning is needed: bytes that the first request asks for, and each
  *   further one as many as have come.  Answers are read no further, and failures are forgiven after so many more bytes
  * @property {boolean} [oneBuffer]  as Platform has it */

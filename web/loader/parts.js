@@ -1,13 +1,13 @@
 /* The parts of a model while it is loaded, on the engine's side: from where each comes, what is checked and counted on
  * the way, and what is left behind when it fails. */
 // Not when it is needed: a bundler that makes one file of a worker, such as Vite before 8, refuses import() in it.
+import { PlumbError, reasonOf } from '../base/errors.js';
+import { hex } from '../base/hex.js';
 import { sha256 as hasher } from '../dist/vendor/noble-hashes/sha2.js';
-import { PlumbError, reasonOf } from '../errors.js';
-import { hex } from '../hex.js';
 import { StartOver } from './download.js';
-import { UrlFile } from './file.js';
 import { Meter, sum } from './progress.js';
 import { read } from './source.js';
+import { UrlFile } from './url-file.js';
 
 /** Errors of a file that is not what it should be: its copy may be damaged, and is worth nothing. */
 const DAMAGED = ['MAGIC', 'VERSION', 'TRUNCATED', 'METADATA', 'TENSOR', 'TOKENIZER'].map(name => `PLUMB_ERROR_${name}`);
@@ -18,7 +18,7 @@ const MOST_GUESSES = 5;
 
 /** @typedef {object} LoadArgs
  * @property {import('./source.js').Part[]} parts
- * @property {import('./file.js').CacheMode} [cache]
+ * @property {import('./download.js').CacheMode} [cache]
  * @property {(string | undefined)[]} [sha256]  of each part, in small hex digits */
 /** @typedef {{code: 'threads' | 'module' | 'cache', message: string}} Warning  what runs otherwise than asked */
 
@@ -30,7 +30,8 @@ export class Parts {
   #asking = new AbortController();
   #reached = 0;
 
-  /** @param {LoadArgs} args @param {import('../host.js').Call} call @param {import('../host.js').Platform} platform */
+  /** @param {LoadArgs} args @param {import('../base/protocol.js').Call} call
+   * @param {import('./source.js').Platform} platform */
   constructor({ parts, cache, sha256 = [] }, call, platform) {
     this.parts = parts;
     this.call = call;
@@ -76,7 +77,7 @@ export class Parts {
     opened.then(() => { for (let i = 0; i < MOST_GUESSES; i++) ask(); }, () => {});
   }
 
-  /** Moves them into the engine, step by step. @param {import('../engine.js').Engine} engine */
+  /** Moves them into the engine, step by step. @param {import('./source.js').Sink} engine */
   async *read(engine) {
     const { parts, files, call, meter, sha256, platform: { openFile, oneBuffer } } = this;
     for (const [i, part] of parts.entries()) {

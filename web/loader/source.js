@@ -1,11 +1,11 @@
 /* Where a model's bytes come from.  On the user's side describe() turns any source into parts; on the engine's side
  * read() moves each part's bytes into linear memory, chunk by chunk, straight from where they arrive:
  *
- *   url   the engine's side fetches it (file.js)   blob  the engine's side streams it (File, Blob)
+ *   url   the engine's side fetches it (url-file.js)   blob  the engine's side streams it (File, Blob)
  *   pull  the user's side hands over chunks        file  the engine's side reads it (Node; openFile of the host)
  *
  * No part is ever held as a whole. */
-import { PlumbError, argumentError, reasonOf } from '../errors.js';
+import { PlumbError, argumentError, reasonOf } from '../base/errors.js';
 import { streamChunks } from './stream.js';
 
 /** @typedef {Uint8Array | ArrayBuffer | Blob | ReadableStream<Uint8Array> | AsyncIterable<Uint8Array> | URL
@@ -18,8 +18,21 @@ import { streamChunks } from './stream.js';
  *   digests of a copy (sums.js), for a preflight */
 /** @typedef {{part: Part, next?: () => Promise<Uint8Array | null>, cancel?: () => unknown}} Described
  *   next, cancel: of a pull part, stay on the user's side */
-/** @typedef {(path: string) => import('./store.js').Handle} OpenFile */
+/** @typedef {(path: string) => import('./copy-store.js').Handle} OpenFile */
 /** @typedef {{update: (bytes: Uint8Array) => unknown}} Hash */
+/** @typedef {object} Sink  what the bytes are moved into: an Engine
+ * @property {(size?: number) => void} begin  a part, of that many bytes if it is known
+ * @property {(fill: (target: Uint8Array) => number) => number} fill  has the next bytes written to their place; how
+ *   many they were, or -1 when the part needs no more
+ * @property {(chunk: Uint8Array) => boolean} write  false when the part needs no more bytes
+ * @property {import('./sums.js').Digest} digest */
+/** @typedef {object} Platform  what a host lends to a load
+ * @property {() => import('../base/protocol.js').WorkerLike} [startThread]  a worker that runs join of threads.js
+ * @property {OpenFile} [openFile]
+ * @property {import('./copy-store.js').Store} [store]  for copies of what is downloaded
+ * @property {import('./download.js').DownloadOptions['pause']} [pause]  before the next try
+ * @property {import('./download.js').DownloadOptions['silence']} [silence]  before a connection is given up
+ * @property {boolean} [oneBuffer]  whether streams fill a buffer that they are given faster than they make new ones */
 
 /** Bytes of an array that are handed over at once: what a worker gets is a copy of this size, not of the file. */
 const PIECE = 1 << 20;
@@ -131,7 +144,7 @@ function iteratorReader(source) {
 }
 
 /** Moves one part that is on this machine into the engine and yields how many bytes each step moved.
- * @param {import('../engine.js').Engine} engine
+ * @param {Sink} engine
  * @param {Exclude<Part, {kind: 'url'}>} part
  * @param {object} from
  * @param {() => Promise<Uint8Array | null>} from.pull  the next chunk, of a pull part
@@ -151,7 +164,7 @@ export async function* read(engine, part, { pull, openFile, oneBuffer, hash }) {
   else yield* feed(engine, pulled(pull), hash);
 }
 
-/** @param {import('../engine.js').Engine} engine @param {Pick<import('./store.js').Handle, 'read'>} file
+/** @param {Sink} engine @param {Pick<import('./copy-store.js').Handle, 'read'>} file
  * @param {number} size  bytes of it @param {Hash} [hash] */
 export function* readHandle(engine, file, size, hash) {
   /** @type {Uint8Array | undefined} */
@@ -174,13 +187,13 @@ export function* readHandle(engine, file, size, hash) {
   }
 }
 
-/** @param {import('../engine.js').Engine} engine @param {Blob} blob @param {string} name
+/** @param {Sink} engine @param {Blob} blob @param {string} name
  * @param {boolean} [oneBuffer] @param {Hash} [hash] */
 export function readBlob(engine, blob, name, oneBuffer, hash) {
   return feed(engine, placed(streamChunks(blob.stream(), oneBuffer), name, blob.size), hash);
 }
 
-/** @param {import('../engine.js').Engine} engine @param {AsyncIterable<Uint8Array>} chunks @param {Hash} [hash] */
+/** @param {Sink} engine @param {AsyncIterable<Uint8Array>} chunks @param {Hash} [hash] */
 async function* feed(engine, chunks, hash) {
   let needed = true;
   for await (const chunk of chunks) {

@@ -5,7 +5,7 @@
  * i * CHUNK on: it holds where they end (a 64-bit float) and their digest.  The slot of a chunk that still grows is
  * written again after each write of bytes, so the bytes that a killed process left are proved up to the end of the last
  * slot.  The digests of a whole copy are in its metadata, as hex digits. */
-import { hex } from '../hex.js';
+import { hex } from '../base/hex.js';
 
 /** Bytes that have one digest. */
 export const CHUNK = 1 << 22;

@@ -4,19 +4,19 @@ import { createReadStream, statSync } from 'node:fs';
 import { basename } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { MessageChannel, Worker } from 'node:worker_threads';
-import { createPlumb } from '../plumb.js';
+import { createPlumb } from '../api/plumb.js';
 import { attempt, NO_FLAGS, platform, wrap } from './platform.js';
 
-export { PlumbError } from '../errors.js';
-export { Model } from '../plumb.js';
+export { PlumbError } from '../base/errors.js';
+export { Model } from '../api/plumb.js';
 
 /** Loads models. */
 export const Plumb = createPlumb({
   ...platform,
   worker: true,
   postsBlobs: false,
-  startWorker: () => wrap(new Worker(new URL('./worker.js', import.meta.url), { execArgv: NO_FLAGS })),
-  startTool(blobs) {
+  startWorker: () => wrap(new Worker(new URL('./engine-worker.js', import.meta.url), { execArgv: NO_FLAGS })),
+  startCommand(blobs) {
     const { port1, port2 } = new MessageChannel();
     const answered = new Int32Array(new SharedArrayBuffer(4));
     port1.on('message', async ({ name, from, to }) => {
@@ -26,7 +26,7 @@ export const Plumb = createPlumb({
       Atomics.notify(answered, 0);
     });
     const files = Object.fromEntries(Object.entries(blobs).map(([name, { size }]) => [name, { name, size }]));
-    const worker = new Worker(new URL('./tool.js', import.meta.url),
+    const worker = new Worker(new URL('./command-worker.js', import.meta.url),
       { execArgv: NO_FLAGS, workerData: { bytes: port2, answered }, transferList: [port2] });
     return { worker: wrap(worker), files };
   },

@@ -1,11 +1,11 @@
-/* plumb/openai in Node: the client with the name that OpenAI's package gives it. */
-import { Client } from '../client.js';
+/* plumb-llm/openai in Node: the client with the name that OpenAI's package gives it. */
+import { Client } from '../openai/client.js';
 import { Plumb } from './index.js';
 
 export { PlumbError } from './index.js';
 
 export class OpenAI extends Client {
-  /** @param {import('../client.js').ClientOptions} [options] */
+  /** @param {import('../openai/client.js').ClientOptions} [options] */
   constructor(options) { super(Plumb, options); }
 }
 export default OpenAI;

@@ -4,9 +4,9 @@ import { readFile } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { Worker } from 'node:worker_threads';
-import { PlumbError, reasonOf } from '../errors.js';
-import { Store } from '../loader/store.js';
-import { folder, openFile } from './folder.js';
+import { PlumbError, reasonOf } from '../base/errors.js';
+import { Store } from '../loader/copy-store.js';
+import { folder, openFile } from './cache-folder.js';
 
 /** By name. @type {Map<string, Promise<WebAssembly.Module>>} */
 const compiled = new Map();
@@ -18,7 +18,7 @@ const MODULES = {
   'plumb-mt': new URL('../dist/plumb-mt.wasm', import.meta.url),
   'plumb-relaxed': new URL('../dist/plumb-relaxed.wasm', import.meta.url),
   'plumb-mt-relaxed': new URL('../dist/plumb-mt-relaxed.wasm', import.meta.url),
-  'plumb-cli': new URL('../dist/plumb-cli.wasm', import.meta.url),   // of tool.js
+  'plumb-cli': new URL('../dist/plumb-cli.wasm', import.meta.url),   // of command-worker.js
 };
 
 /** Of workers: the flags of this process (--input-type and the like) may not fit their files. @type {string[]} */
@@ -27,8 +27,8 @@ export const NO_FLAGS = [];
 /** Memory that chat templates may take: what jinja.js allows takes less. */
 const RENDERER_MB = 512;
 
-/** @type {import('../host.js').Platform & import('../variant.js').Machine
- *   & {startRenderer: () => import('../protocol.js').WorkerLike}} */
+/** @type {import('../loader/source.js').Platform & import('../engine/variant.js').Machine
+ *   & {startRenderer: () => import('../base/protocol.js').WorkerLike}} */
 export const platform = {
   compile(name) {
     const path = fileURLToPath(MODULES[name]);
@@ -41,8 +41,8 @@ export const platform = {
     return module;
   },
   processors: availableParallelism(),
-  startThread: () => wrap(new Worker(new URL('./thread.js', import.meta.url), { execArgv: NO_FLAGS })),
-  startRenderer: () => wrap(new Worker(new URL('./renderer.js', import.meta.url),
+  startThread: () => wrap(new Worker(new URL('./thread-worker.js', import.meta.url), { execArgv: NO_FLAGS })),
+  startRenderer: () => wrap(new Worker(new URL('./template-worker.js', import.meta.url),
     { execArgv: NO_FLAGS, resourceLimits: { maxOldGenerationSizeMb: RENDERER_MB } })),
   openFile(path) {
     const file = attempt(path, () => openFile(path));
@@ -51,7 +51,7 @@ export const platform = {
   store: new Store(folder),
 };
 
-/** @param {Worker} worker @returns {import('../protocol.js').WorkerLike} */
+/** @param {Worker} worker @returns {import('../base/protocol.js').WorkerLike} */
 export const wrap = worker => ({
   post: (message, transfer = []) => worker.postMessage(message, transfer),
   onMessage: handler => worker.on('message', handler),

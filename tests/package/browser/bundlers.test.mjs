@@ -8,7 +8,7 @@ import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { createServer } from 'vite';
-import { serve } from '../../../web/serve.mjs';
+import { serve } from '../../../web/site/serve.mjs';
 import { launchChrome } from '../../hosts/chrome.mjs';
 import { prompts } from '../../node/helpers.mjs';
 import { project, root, version } from '../helpers.mjs';
@@ -73,9 +73,9 @@ function noNode(folder) {
 
 test('plain modules: the files of the package served as they are, without an import map', async () => {
   const folder = project('app');
-  renameSync(join(folder, 'node_modules', 'plumb'), join(folder, 'plumb'));
+  renameSync(join(folder, 'node_modules', 'plumb-llm'), join(folder, 'plumb-llm'));
   const main = join(folder, 'src', 'index.js');
-  writeFileSync(main, readFileSync(main, 'utf8').replace("'plumb'", "'/plumb/index.js'"));
+  writeFileSync(main, readFileSync(main, 'utf8').replace("'plumb-llm'", "'/plumb-llm/index.js'"));
   await served(folder);
 });
 
@@ -110,7 +110,7 @@ for (const bundler of ['esbuild', 'rollup']) {
     execFileSync('sh', ['-ec', commands], { cwd: folder, encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] });
     noNode(join(folder, 'dist'));
     writeFileSync(join(folder, 'dist', 'index.html'),
-      '<!doctype html><body></body><script type="module" src="index.js"></script>');
+      '<!doctype html><body></body><script type="module" src="js/index.js"></script>');
     await served(join(folder, 'dist'));
   });
 }

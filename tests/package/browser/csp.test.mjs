@@ -4,7 +4,7 @@ import { renameSync, symlinkSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { serve } from '../../../web/serve.mjs';
+import { serve } from '../../../web/site/serve.mjs';
 import { launchChrome } from '../../hosts/chrome.mjs';
 import { project, root } from '../helpers.mjs';
 
@@ -12,7 +12,7 @@ let browser, folder;
 before(async () => {
   browser = await launchChrome();
   folder = project('csp');
-  renameSync(join(folder, 'node_modules', 'plumb'), join(folder, 'plumb'));
+  renameSync(join(folder, 'node_modules', 'plumb-llm'), join(folder, 'plumb-llm'));
   symlinkSync(`${root}models`, join(folder, 'models'));
   symlinkSync(`${root}tests/vectors/synth/f32.gguf`, join(folder, 'tiny.gguf'));
 });
@@ -52,7 +52,8 @@ test('all works by files of the page\'s own server and WebAssembly: no blob, no 
   assert.ok(requests.length > 10);
   assert.deepEqual(requests.filter(request => !request.startsWith(url)), []);
   assert.ok(workers.length >= 1);
-  assert.deepEqual(workers.filter(worker => !/\/plumb\/(worker|thread|tool|renderer)\.js$/.test(worker)), []);
+  const own = /\/plumb-llm\/browser\/(engine|thread|template|command)-worker\.js$/;
+  assert.deepEqual(workers.filter(worker => !own.test(worker)), []);
 });
 
 test('without \'wasm-unsafe-eval\' the error says that it is missing', async t => {

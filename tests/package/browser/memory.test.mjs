@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync, statSync } from 'node:fs';
 import { after, before, test } from 'node:test';
-import { serve } from '../../../web/serve.mjs';
+import { serve } from '../../../web/site/serve.mjs';
 import { launchChrome } from '../../hosts/chrome.mjs';
 import { realPath, root } from '../../node/helpers.mjs';
 

@@ -68,15 +68,16 @@ test('a route handler answers in Node, twice with one model', async () => {
 
 test('what is collected for a server elsewhere includes the workers and modules, by Turbopack and by nft', async () => {
   const needed = [
-    ...['index', 'worker', 'thread', 'renderer', 'tool'].map(name => `node/${name}.js`),
+    ...['index', 'engine-worker', 'thread-worker', 'template-worker', 'command-worker'].map(name => `node/${name}.js`),
     ...['', '-mt', '-relaxed', '-mt-relaxed', '-cli'].map(name => `dist/plumb${name}.wasm`),
   ];
   const { files } = JSON.parse(readFileSync(join(folder, '.next/server/app/answer/route.js.nft.json'), 'utf8'));
   // The program that Next.js uses with webpack, and others use too.
   const nft = createRequire(join(folder, NEXT))('next/dist/compiled/@vercel/nft');
-  const { fileList } = await nft.nodeFileTrace([join(folder, 'node_modules/plumb/node/index.js')], { base: folder });
+  const entry = join(folder, 'node_modules/plumb-llm/node/index.js');
+  const { fileList } = await nft.nodeFileTrace([entry], { base: folder });
   for (const list of [files, [...fileList]]) {
-    const collected = list.flatMap(file => /node_modules\/plumb\/((?:node|dist)\/.*)/.exec(file)?.[1] ?? []);
+    const collected = list.flatMap(file => /node_modules\/plumb-llm\/((?:node|dist)\/.*)/.exec(file)?.[1] ?? []);
     assert.deepEqual(needed.filter(file => !collected.includes(file)), []);
   }
 });

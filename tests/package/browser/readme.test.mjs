@@ -3,18 +3,20 @@ import assert from 'node:assert/strict';
 import { symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { serve } from '../../../web/serve.mjs';
+import { serve } from '../../../web/site/serve.mjs';
 import { launchChrome } from '../../hosts/chrome.mjs';
 import { project, root } from '../helpers.mjs';
 import { examplesFor, expectedOf } from '../readme.mjs';
 
-const IMPORTS = { plumb: '/node_modules/plumb/index.js', 'plumb/openai': '/node_modules/plumb/openai.js' };
+const IMPORTS = {
+  'plumb-llm': '/node_modules/plumb-llm/index.js', 'plumb-llm/openai': '/node_modules/plumb-llm/openai.js',
+};
 let browser, folder, server;
 before(async () => {
   browser = await launchChrome();
   folder = project();
   symlinkSync(`${root}models`, join(folder, 'models'));
-  symlinkSync('node_modules/plumb', join(folder, 'plumb'));
+  symlinkSync('node_modules/plumb-llm', join(folder, 'plumb-llm'));
   server = await serve({ root: folder, linked: [root] });
 });
 after(async () => {

@@ -4,7 +4,7 @@ document.addEventListener('securitypolicyviolation', ({ violatedDirective, block
   violations.push(`${violatedDirective} ${blockedURI}`));
 const show = result => { document.body.textContent = JSON.stringify({ ...result, violations }); };
 try {
-  const { Plumb } = await import('/plumb/index.js');
+  const { Plumb } = await import('/plumb-llm/index.js');
   const url = '/models/SmolLM2-135M-Instruct.Q4_1.gguf';
   await (await Plumb.load(url)).close();
   const [{ complete: cached }] = await Plumb.listCached();

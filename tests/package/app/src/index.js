@@ -1,5 +1,5 @@
 // A developer's first page: loads a model, continues a prompt, shows what came.
-import { Plumb } from 'plumb';
+import { Plumb } from 'plumb-llm';
 
 const { prompt, n } = Object.fromEntries(new URLSearchParams(location.search));
 const show = text => { document.body.textContent = text; };

@@ -1,0 +1,216 @@
+/* A conversation: keeps the messages, asks for answers, and leaves out the oldest turns where they no longer fit.
+ * What a prompt shares with the one before is still in the session and is not computed again. */
+import { argumentError, PlumbError } from '../base/errors.js';
+import * as known from '../base/options.js';
+import { checkNesting } from '../template/template.js';
+import { CallFilter } from '../template/toolcalls.js';
+
+/** @typedef {import('../template/messages.js').Message} Message
+ * @typedef {import('../engine/host.js').Stats} Stats
+ * @typedef {import('../template/messages.js').GenerateOptions} GenerateOptions */
+/** @typedef {object} OwnChatOptions
+ * @property {string} [system]  the system message, the first of the chat
+ * @property {import('../template/messages.js').Tool[]} [tools]  functions that the model may call: the chat's
+ *   template tells it of them, and calls in its answers become `tool_calls` of the message.  An error
+ *   (PLUMB_ERROR_TEMPLATE) if the template knows no tools
+ * @property {Message[]} [messages]  what was said so far; a system message only as the first, and without `system`
+ * @property {typeof known.CONTEXT_ENDS[number]} [contextEnd]  what happens when the context is full.  'error', the
+ *   default: an answer ends with finishReason 'length', a prompt that is too long is PLUMB_ERROR_CONTEXT.  'trim': the
+ *   oldest turns behind the system message, each a user's message with all up to the next one, are left out of the
+ *   prompt until it and the answer fit: `maxTokens`, or a quarter of the context if that is less */
+/** @typedef {OwnChatOptions & Omit<GenerateOptions, 'signal' | 'parseSpecial'>} ChatOptions  the options of generate
+ *   are those of every answer of the chat that is not given others */
+/** A conversation with a model; `model.chat()` makes it.
+ *
+ * send, regenerate and edit give an answer in pieces of whole characters, as model.generate does, and keep it as a
+ * message.  An answer that was stopped (by leaving the loop or by `signal`) or cut (maxTokens, the context) stays as
+ * far as it was said.  If one fails, the chat is as it was before the call: PLUMB_ERROR_CONTEXT, the prompt is too
+ * long; PLUMB_ERROR_TEMPLATE, the model's chat template refuses it; PLUMB_ERROR_ARGUMENT.  There is one answer at a
+ * time: what would change the chat during one is PLUMB_ERROR_STATE.  Several chats of one model may be used in turn,
+ * but only what the prompt shares with the model's last one, whosever it was, is not computed again. */
+export class Chat {
+  #model;
+  #tools;
+  #contextEnd;
+  #defaults;
+  /** @type {Message[]} */
+  #messages;
+  #trimmed = 0;
+  #answering = false;
+  /** Of the last answer that ended. @type {Stats | undefined} */
+  lastStats = undefined;
+
+  /** @param {import('../template/messages.js').ChatModel} model @param {ChatOptions} [options] */
+  constructor(model, options = {}) {
+    known.checkOptions('chat', options, known.CHAT);
+    const { system, tools, messages = [], contextEnd = 'error', ...defaults } = options;
+    const given = messages.length > 0 ? checked('chat', messages) : [];
+    if (system !== undefined && isSystem(given[0])) {
+      throw argumentError('chat: system and a system message in messages are one too many');
+    }
+    this.#model = model;
+    this.#tools = tools;
+    this.#contextEnd = contextEnd;
+    this.#defaults = defaults;
+    this.#messages = system === undefined ? given : [{ role: 'system', content: system }, ...given];
+  }
+
+  /** All messages, also those that no longer fit; a copy. @returns {Message[]} */
+  get messages() { return structuredClone(this.#messages); }
+
+  /** How many of the oldest messages behind the system message are left out of the prompt, for `contextEnd: 'trim'`. */
+  get trimmed() { return this.#trimmed; }
+
+  /** Says something and gives the answer.  Results of tools are messages {role: 'tool', content, tool_call_id}.
+   * @param {string | Message | Message[]} content  a string: the user's message
+   * @param {GenerateOptions} [options]  of this answer
+   * @returns {AsyncGenerator<string, Stats, void>} */
+  async *send(content, options) {
+    const said = typeof content === 'string' ? { role: /** @type {const} */ ('user'), content } : content;
+    return yield* this.#answer('chat.send', () =>
+      [...this.#messages, ...checked('chat.send', [said].flat(), this.#messages.length)], options);
+  }
+
+  /** Answers once more what was last said; an answer that is there already is forgotten.  The same `seed` gives the
+   * same answer.
+   * @param {GenerateOptions} [options] @returns {AsyncGenerator<string, Stats, void>} */
+  async *regenerate(options) {
+    return yield* this.#answer('chat.regenerate', () => {
+      const last = this.#messages.findLastIndex(message => message.role !== 'assistant');
+      if (last < 0 || isSystem(this.#messages[last])) {
+        throw argumentError('chat.regenerate: there is nothing to answer yet');
+      }
+      return this.#messages.slice(0, last + 1);
+    }, options);
+  }
+
+  /** Replaces a message, forgets all behind it and answers anew.
+   * @param {number} index  in chat.messages, of a message of the user or a tool
+   * @param {string | Message} content  a string: the role stays
+   * @param {GenerateOptions} [options] @returns {AsyncGenerator<string, Stats, void>} */
+  async *edit(index, content, options) {
+    return yield* this.#answer('chat.edit', () => {
+      const old = this.#messages[index];
+      if (!old) throw argumentError(`chat.edit: there is no message ${index}: the chat has ${this.#messages.length}`);
+      const [message] = checked('chat.edit', [typeof content === 'string' ? { ...old, content } : content]);
+      if (message.role === 'assistant' || isSystem(message)) {
+        throw argumentError(`chat.edit: message ${index} would be of the ${message.role}, which has no answer`);
+      }
+      this.#trimmed = 0;
+      return [...this.#messages.slice(0, index), message];
+    }, options);
+  }
+
+  /** Forgets messages. @param {number} index  the first of them, in chat.messages; 0: all, the system message too */
+  rewind(index) {
+    this.#free('chat.rewind');
+    if (!Number.isInteger(index) || index < 0 || index > this.#messages.length) {
+      throw argumentError(`chat.rewind: there is no message ${index}: the chat has ${this.#messages.length}`);
+    }
+    this.#messages = this.#messages.slice(0, index);
+    this.#trimmed = 0;
+  }
+
+  /** @param {string} where */
+  #free(where) {
+    if (this.#answering) throw new PlumbError('PLUMB_ERROR_STATE', `${where}: the chat is in the middle of an answer`);
+  }
+
+  /** Answers messages and keeps them with the answer.
+   * @param {string} where @param {() => Message[]} ask  what is to be answered
+   * @param {GenerateOptions} [own]
+   * @returns {AsyncGenerator<string, Stats, void>} */
+  async *#answer(where, ask, own = {}) {
+    known.checkOptions(where, own, known.GENERATE);
+    this.#free(where);
+    const before = this.#messages, trimmed = this.#trimmed;
+    const given = Object.fromEntries(Object.entries(own).filter(([, value]) => value !== undefined));
+    const options = { ...this.#defaults, ...given };
+    const filter = new CallFilter(this.#model.metadata['tokenizer.chat_template'], this.#tools);
+    let content = '', failed = false;
+    const say = (/** @type {string} */ text) => (content += text, text);
+    const messages = ask();
+    this.#answering = true;
+    try {
+      this.#messages = messages;
+      const ids = await this.#prompt(options);
+      for await (const piece of this.#model.generate(ids, withoutTemplate(options))) {
+        const text = say(filter.push(piece));
+        if (text) yield text;
+      }
+      const text = say(filter.end());
+      if (text) yield text;
+    } catch (error) {
+      failed = true;
+      throw error;
+    } finally {   // also where the loop was left
+      this.#answering = false;
+      say(filter.end());
+      const calls = filter.calls.length > 0 && { tool_calls: filter.calls };
+      this.#messages = failed ? before : [...messages, { role: 'assistant', content, ...calls }];
+      if (failed) this.#trimmed = trimmed;
+      else this.lastStats = this.#model.lastStats;
+    }
+    return /** @type {Stats} */ (this.lastStats);
+  }
+
+  /** Tokens of the messages, without those that are left out.  What is still too long then, generate refuses.
+   * @param {GenerateOptions} options */
+  async #prompt({ template, maxTokens = Infinity, signal }) {
+    const messages = this.#messages, head = isSystem(messages[0]) ? 1 : 0;
+    const variables = { ...template, ...this.#tools && { tools: this.#tools } };
+    const { contextLength } = await this.#model.info();
+    const most = mostOfPrompt(contextLength, maxTokens);
+    const tokens = (/** @type {number} */ start) =>
+      this.#model.tokenizeChat([...messages.slice(0, head), ...messages.slice(start)], variables);
+    const start = head + this.#trimmed;
+    const ids = await tokens(start);
+    const turns = messages.flatMap(({ role }, i) => role === 'user' && i > start ? [i] : []);
+    if (this.#contextEnd === 'error' || ids.length <= most || turns.length === 0) return ids;
+    const first = await firstThatFits(turns, async turn => (await tokens(turn)).length <= most, signal);
+    if (first === undefined) return ids.subarray(0, 1);   // which generate is not going to compute
+    this.#trimmed = first - head;
+    return tokens(first);
+  }
+}
+
+/** How many tokens a prompt may have, so that there is room for the answer: maxTokens, or a quarter of the context if
+ * that is less. @param {number} contextLength @param {number} [maxTokens] */
+export const mostOfPrompt = (contextLength, maxTokens = Infinity) =>
+  contextLength - Math.min(maxTokens, Math.floor(contextLength / 4));
+
+/** The first turn from which on a chat fits, or else the last one: by bisection, as a long chat takes long to tokenize.
+ * @param {number[]} turns  where they begin: one at least
+ * @param {(turn: number) => Promise<boolean>} fits
+ * @param {AbortSignal} [signal] @returns {Promise<number | undefined>}  undefined if it was aborted */
+export async function firstThatFits(turns, fits, signal) {
+  let low = 0, high = turns.length - 1;
+  while (low < high) {
+    if (signal?.aborted) return undefined;
+    const middle = (low + high) >> 1;
+    if (await fits(turns[middle])) high = middle;
+    else low = middle + 1;
+  }
+  return turns[low];
+}
+
+/** @param {Message | undefined} message */
+const isSystem = message => message?.role === 'system' || message?.role === 'developer';
+
+/** @param {GenerateOptions} options  of an answer whose prompt is tokens already @returns {GenerateOptions} */
+const withoutTemplate = ({ template: _, ...options }) => options;
+
+/** Copies of messages that are some.
+ * @param {string} where @param {Message[]} messages @param {number} [before]  how many come before them in the chat
+ * @returns {Message[]} */
+function checked(where, messages, before = 0) {
+  if (messages.length === 0 || messages.some(message => typeof message !== 'object' || message === null)) {
+    throw argumentError(`${where}: expected a text, or messages {role, content}`);
+  }
+  known.checkMessages(where, messages);
+  if (messages.some((message, i) => before + i > 0 && isSystem(message))) {
+    throw argumentError(`${where}: a system message can only be the first of a chat`);
+  }
+  checkNesting(where, messages);
+  return structuredClone(messages);
+}

@@ -1,0 +1,213 @@
+/* Every option of every call is checked here, by name, type and range, before anything of it reaches the engine.  An
+ * unknown name is an error: a misspelt option must not be ignored. */
+import { argumentError } from './errors.js';
+
+/** @typedef {(value: any) => string | false | undefined} Check  false or undefined: fine; else "a ..." expected */
+
+/** The largest number of tokens that the engine counts to, and the largest token id. */
+const MOST_TOKENS = 2 ** 31 - 1;
+/** The largest n_ctx and penalty_last_n of include/plumb.h. */
+const MOST_CONTEXT = 2 ** 24;
+/** As POOL_MAX_THREADS in src/threads/pool.h. */
+export const MOST_THREADS = 64;
+
+/** @type {Check} */
+const count = value => (!Number.isSafeInteger(value) || value < 1) && 'an integer from 1 on';
+/** @param {any} value @param {number} low @param {number} high */
+const isWithin = (value, low, high) => Number.isInteger(value) && value >= low && value <= high;
+/** @type {Check} */
+const boolean = value => typeof value !== 'boolean' && 'true or false';
+/** @type {Check} */
+const callback = value => typeof value !== 'function' && 'a function';
+/** @type {Check} */
+const object = value => (typeof value !== 'object' || value === null) && 'an object';
+/** @type {Check} */
+const signal = value => !(value instanceof AbortSignal) && 'an AbortSignal';
+/** @type {Check} */
+const unsigned32 = value => !(Number.isInteger(value) && value >= 0 && value < 2 ** 32)
+  && 'an integer from 0 to 2^32 - 1';
+/** @type {Check} */
+const topK = value => !isWithin(value, 0, MOST_TOKENS) && `an integer from 0 to ${MOST_TOKENS}`;
+/** @type {Check} */
+const seed = value => !(Number.isSafeInteger(value) && value >= 0)
+  && !(typeof value === 'bigint' && value >= 0n && value < 1n << 64n)
+  && 'an integer from 0 on (a BigInt up to 2^64 - 1)';
+/** @type {Check} */
+const integer = value => !Number.isInteger(value) && typeof value !== 'bigint' && 'an integer';
+/** @type {Check} */
+const contextLength = value => !isWithin(value, 1, MOST_CONTEXT) && `an integer from 1 to ${MOST_CONTEXT}`;
+/** @type {Check} */
+const recent = value => !isWithin(value, 0, MOST_CONTEXT) && `an integer from 0 to ${MOST_CONTEXT}`;
+/** @type {Check} */
+const threads = value => value !== 'auto' && !isWithin(value, 1, MOST_THREADS)
+  && `an integer from 1 to ${MOST_THREADS}, or 'auto'`;
+/** @type {Check} */
+const position = value => !isWithin(value, 0, MOST_TOKENS) && `an integer from 0 to ${MOST_TOKENS}`;
+/** @type {Check} */
+const text = value => (typeof value !== 'string' || value === '') && 'a string that is not empty';
+/** @type {Check} */
+const values = value => unsigned32(value) && value !== Infinity && 'an integer from 0 to 2^32 - 1, or Infinity';
+/** @type {Check} */
+const layers = value => !(Array.isArray(value) && value.length === 2 && !unsigned32(value[0]) && !values(value[1])
+  && value[0] <= value[1])
+  && 'a pair of layers [first, last], integers from 0 to 2^32 - 1 (the last may be Infinity), the first not the larger';
+/** @type {Check} */
+const stop = value => ![value].flat().every(one => typeof one === 'string' && one.length > 0)
+  && 'a string or an array of strings, none empty';
+/** @type {Check} */
+const logprobs = value => !isWithin(value, 0, 20) && 'an integer from 0 to 20';
+/** @type {Check} */
+const logitBias = value => (object(value) || ![...biasEntries(value)].every(([token, bias]) =>
+  /^\d+$/.test(String(token)) && Number(token) <= MOST_TOKENS && typeof bias === 'number' && bias < Infinity))
+  && 'an object or Map from token ids to numbers (-Infinity forbids a token)';
+
+/** @type {Check} */
+const array = value => !Array.isArray(value) && 'an array';
+/** @type {Check} */
+const tools = value => !(Array.isArray(value) && value.every(tool => tool?.type === 'function'
+  && typeof tool.function?.name === 'string')) && "an array of {type: 'function', function: {name, ...}}";
+/** @type {Check} */
+const files = value => (object(value) || !Object.values(value).every(file => typeof file === 'string'
+  || file instanceof Blob || file instanceof Uint8Array))
+  && 'an object from names to Blobs, Uint8Arrays or strings';
+
+/** Of the options of a chat's template; all but these two are variables of the template. @type {Check} */
+const template = value => object(value)
+  || (value.addGenerationPrompt ?? true) !== Boolean(value.addGenerationPrompt ?? true)
+    && 'an object in which addGenerationPrompt is true or false'
+  || (value.tools ?? null) !== null && array(value.tools) && 'an object in which tools is an array';
+
+/** @type {(low: number, high: number) => Check} */
+const within = (low, high) => value => !(typeof value === 'number' && value >= low && value <= high)
+  && `a number from ${low} to ${high}`;
+/** @type {(...values: unknown[]) => Check} */
+const oneOf = (...values) => value => !values.includes(value) && values.map(shown).join(' or ');
+/** @type {Check} */
+const openaiBias = value => logitBias(value) || (![...biasEntries(value)].every(([, bias]) => !within(-100, 100)(bias))
+  && 'an object from token ids to numbers from -100 to 100');
+/** @type {Check} */
+const streamOptions = value => !(Object.entries(Object(value)).every(([name, one]) => name === 'include_usage'
+  && typeof one === 'boolean') && typeof value === 'object') && 'an object with include_usage, true or false';
+/** @type {Check} */
+const responseFormat = value => !(value?.type === 'text' && Object.keys(value).length === 1) && "{type: 'text'}";
+
+/** @param {any} value @returns {Iterable<[unknown, unknown]>} */
+const biasEntries = value => value instanceof Map ? value : Object.entries(Object(value));
+
+/** plumb_precision of include/plumb.h, in its order. */
+export const PRECISIONS = /** @type {const} */ (['exact16', 'fast8']);
+/** @type {Check} */
+const precision = value => !PRECISIONS.includes(value) && "'exact16' or 'fast8'";
+
+/** plumb_kv_type of include/plumb.h, in its order. */
+export const KV_TYPES = /** @type {const} */ (['i16', 'q8', 'f32']);
+/** @type {Check} */
+const kvType = value => !KV_TYPES.includes(value) && "'i16', 'q8' or 'f32'";
+
+/** What a chat does at the end of its context. */
+export const CONTEXT_ENDS = /** @type {const} */ (['error', 'trim']);
+/** @type {Check} */
+const contextEnd = value => !CONTEXT_ENDS.includes(value) && "'error' or 'trim'";
+
+/** @type {Check} */
+const address = value => typeof value !== 'string' && !(value instanceof URL) && 'a string or a URL';
+/** @type {Check} */
+const cache = value => !['default', 'no-cache', 'reload', 'no-store'].includes(value)
+  && "'default', 'no-cache', 'reload' or 'no-store'";
+/** @type {Check} */
+const sha256 = value => ![value].flat().every(one => typeof one === 'string' && /^[0-9a-f]{64}$/i.test(one))
+  && 'a string of 64 hex digits, or an array of them';
+
+export const LOAD = {
+  threads, precision, contextLength, kvType, signal, onProgress: callback, worker: boolean,
+  workerUrl: address, cache, persist: boolean, sha256,
+};
+export const PREFLIGHT = {
+  contextLength, kvType, precision, threads, signal, worker: boolean,
+  workerUrl: address, measure: boolean,
+};
+export const SAMPLING = {
+  temperature: within(0, 1e6), topK, topP: within(0, 1), minP: within(0, 1), typicalP: within(0, 1),
+  repeatPenalty: within(1e-6, 1e6), presencePenalty: within(-1e6, 1e6), frequencyPenalty: within(-1e6, 1e6),
+  penaltyLastN: recent, logitBias, seed,
+};
+export const GENERATE = {
+  ...SAMPLING, maxTokens: count, stop, signal, logprobs, onToken: callback, parseSpecial: boolean, template,
+};
+const { signal: _, parseSpecial: __, ...ANSWER } = GENERATE;
+export const CHAT = { system: text, tools, messages: array, contextEnd, ...ANSWER };
+/** Parameters of chat.completions.create, with OpenAI's ranges. */
+export const COMPLETION = {
+  model: text, messages: array, stream: boolean, stream_options: streamOptions, max_completion_tokens: count,
+  max_tokens: count, temperature: within(0, 2), top_p: within(0, 1), top_k: topK,
+  min_p: within(0, 1), typical_p: within(0, 1), repeat_penalty: within(1e-6, 1e6),
+  presence_penalty: within(-2, 2), frequency_penalty: within(-2, 2),
+  logit_bias: openaiBias, stop, seed: integer, logprobs: boolean, top_logprobs: logprobs, tools,
+  tool_choice: oneOf('auto', 'none'), response_format: responseFormat, n: oneOf(1),
+};
+export const CLIENT = { models: object, load: object };
+export const TOKENIZE = { addSpecial: boolean, parseSpecial: boolean };
+export const DETOKENIZE = { special: boolean };
+export const FEED = { signal };
+/** Of applyChatTemplate and tokenizeChat. */
+export const TEMPLATE = { template };
+/** The argument of model.rewind. */
+export const REWIND = { position };
+export const COMMAND = { files, signal, onError: callback, workerUrl: address };
+export const TRACE = { taps: text, layers, values, onTap: callback, signal, parseSpecial: boolean, template };
+
+/** Throws unless every option is known and well-typed; undefined counts as absent.
+ * @param {string} where  the function's name, for the message
+ * @param {unknown} options
+ * @param {Record<string, Check>} table */
+export function checkOptions(where, options, table) {
+  if (options === undefined) return;
+  if (object(options)) throw argumentError(`${where}: the options are ${shown(options)}, expected an object`);
+  for (const [name, value] of Object.entries(/** @type {object} */ (options))) {
+    if (!Object.hasOwn(table, name)) {
+      throw argumentError(`${where}: unknown option "${name}"; known are ${Object.keys(table).join(', ')}`);
+    }
+    const expected = value !== undefined && table[name](value);
+    if (expected) throw argumentError(`${where}: ${name} is ${shown(value)}, expected ${expected}`);
+  }
+}
+
+/** Who may say a message of a chat; developer is another word for system. */
+export const ROLES = /** @type {const} */ (['system', 'developer', 'user', 'assistant', 'tool']);
+
+/** Throws unless these are messages of a chat that a template can read.
+ * @param {string} where  the function's name, for the message @param {any} messages */
+export function checkMessages(where, messages) {
+  if (!Array.isArray(messages) || messages.length === 0) {
+    throw argumentError(`${where}: expected messages, an array of {role, content} that is not empty`);
+  }
+  for (const [i, message] of messages.entries()) {
+    const place = `${where}: messages[${i}]`;
+    if (object(message)) throw argumentError(`${place} is ${shown(message)}, expected {role, content}`);
+    checkRole(place, message.role);
+    const { content, tool_calls: calls } = message;
+    const isRead = typeof content === 'string' || Array.isArray(content) || (content ?? null) === null
+      && Array.isArray(calls);
+    if (!isRead) {
+      throw argumentError(`${place}.content is ${shown(content)}, expected a string, an array of parts, or null beside `
+        + 'tool_calls');
+    }
+  }
+}
+
+/** @param {string} where @param {any} role */
+export function checkRole(where, role) {
+  if (ROLES.includes(role)) return;
+  throw argumentError(`${where}.role is ${shown(role)}, expected ${ROLES.map(shown).join(', ')}`);
+}
+
+/** Pairs [token, bias] of a checked logitBias option.
+ * @param {any} value @returns {[number, number][]} */
+export const biasPairs = value => [...biasEntries(value ?? {})].map(([token, bias]) => [Number(token), Number(bias)]);
+
+/** @param {unknown} value */
+function shown(value) {
+  if (typeof value === 'string') return JSON.stringify(value);
+  if (typeof value === 'object' && value !== null) return Array.isArray(value) ? 'an array' : 'an object';
+  return typeof value === 'function' ? 'a function' : String(value);
+}

@@ -1,0 +1,228 @@
+/* Between the user's side and the engine's side (host.js), whether a worker lies between them or not.
+ *
+ *   user's side -> worker    { id, method, args }       a request; ids count up from 1.  With abort: true it is aborted
+ *                                                       before it begins
+ *                            { id, abort: true }        aborts it
+ *                            { id, answer }             answers a pull
+ *                            { id, failed }             answers a pull whose source failed
+ *   worker -> user's side    { id, event, data }        'progress', 'text', 'token', 'taps' of a running request;
+ *                                                       'pull' {part}: the next chunk of it, null: no more; or
+ *                                                       'module', a Variant
+ *                            { id, result }             ends a request
+ *                            { id, error }              ends it, {name, code, message, details} as encode() makes it
+ *
+ * Typed arrays are transferred, not cloned. */
+import { PlumbError, reasonOf } from './errors.js';
+
+/** @typedef {object} Call  what a method is handed beside its arguments
+ * @property {AbortSignal} signal
+ * @property {(event: string, data: any) => void} emit
+ * @property {(part: number | 'module') => Promise<any>} pull  the next chunk of a pull part, or null; or the Variant
+ * @typedef {Record<string, (args: any, call: Call) => any>} Methods */
+/** @typedef {object} CallOptions
+ * @property {AbortSignal} [signal]
+ * @property {(event: string, data: any) => void} [onEvent]
+ * @property {(part: number | 'module') => Promise<any>} [onPull] */
+/** @typedef {object} Transport
+ * @property {(method: string, args?: object, options?: CallOptions) => Promise<any>} call
+ * @property {() => unknown} terminate  ends everything at once; calls under way are rejected.  A promise resolves when
+ *   the worker has ended, where the host tells */
+/** @typedef {object} WorkerLike  a Worker of the browser or of Node
+ * @property {(message: any, transfer?: any[]) => void} post
+ * @property {(handler: (message: any) => void) => void} onMessage
+ * @property {(handler: (reason: string) => void) => void} onDeath
+ * @property {() => unknown} terminate
+ * @property {() => void} [ref]  from now on it keeps the process alive
+ * @property {() => void} [unref]  from now on it does not */
+
+const stopped = (/** @type {string} */ why) => new PlumbError('PLUMB_ERROR_STATE', why);
+
+/** Runs a call.  What the caller's onEvent throws is no failure of the engine: it aborts the call, which rejects with
+ * it.  Reasons of aborts stay on this side, for they may be any error.
+ * @template T
+ * @param {CallOptions} options
+ * @param {(options: CallOptions & Required<Pick<CallOptions, 'onEvent'>>, abort: AbortController) => Promise<T>} run
+ * @returns {Promise<T>} */
+async function guarded({ signal, onEvent, onPull }, run) {
+  const abort = new AbortController(), follow = () => abort.abort();
+  /** @type {{error: unknown} | undefined} */
+  let thrown;
+  const hear = (/** @type {string} */ event, /** @type {any} */ data) => {
+    if (thrown) return;
+    try {
+      onEvent?.(event, data);
+    } catch (error) {
+      thrown = { error };
+      abort.abort();
+    }
+  };
+  if (signal?.aborted) follow();
+  signal?.addEventListener('abort', follow);
+  try {
+    const result = await run({ onEvent: hear, onPull }, abort);
+    if (!thrown) return result;
+  } catch (error) {
+    const isAbort = error instanceof DOMException && error.name === 'AbortError';
+    if (!thrown) throw signal?.aborted && isAbort ? signal.reason : error;
+  } finally {
+    signal?.removeEventListener('abort', follow);
+  }
+  throw thrown.error;
+}
+
+/** The engine in the caller's own thread. @implements {Transport} */
+export class Local {
+  #running = new Set();
+
+  /** @param {Methods} methods */
+  constructor(methods) {
+    this.methods = methods;
+  }
+
+  /** @type {Transport['call']} */
+  call(method, args = {}, options = {}) {
+    return guarded(options, async ({ onEvent, onPull = async () => null }, abort) => {
+      this.#running.add(abort);
+      try {
+        return await this.methods[method](args, { signal: abort.signal, emit: onEvent, pull: onPull });
+      } finally {
+        this.#running.delete(abort);
+      }
+    });
+  }
+
+  terminate() {
+    for (const abort of this.#running) abort.abort(stopped('the model was closed'));
+    const { signal } = new AbortController();
+    return this.methods.close({}, { signal, emit: () => {}, pull: async () => null }).catch(() => {});
+  }
+}
+
+/** The engine in a worker, which keeps the process alive while a call runs. @implements {Transport} */
+export class Remote {
+  /** @type {Map<number, {resolve: (result: any) => void, reject: (error: unknown) => void} & CallOptions>} */
+  #pending = new Map();
+  #lastId = 0;
+  /** @type {PlumbError | undefined} */
+  #dead;
+  /** @type {unknown} */
+  #ended;
+
+  /** @param {WorkerLike} worker */
+  constructor(worker) {
+    this.worker = worker;
+    worker.unref?.();
+    worker.onMessage(message => this.#receive(message));
+    worker.onDeath(reason => this.#end(`the worker stopped: ${reason}`));
+  }
+
+  /** @type {Transport['call']} */
+  call(method, args = {}, options = {}) {
+    return guarded(options, (heard, { signal }) => {
+      if (this.#dead) return Promise.reject(this.#dead);
+      const id = ++this.#lastId;
+      const abort = () => this.worker.post({ id, abort: true });
+      return new Promise((resolve, reject) => {
+        // First, for it throws where something has no clone; its answer comes at a later turn.
+        this.worker.post({ id, method, args, ...signal.aborted && { abort: true } });
+        if (this.#pending.size === 0) this.worker.ref?.();
+        this.#pending.set(id, { resolve, reject, ...heard });
+        signal.addEventListener('abort', abort);
+      }).finally(() => signal.removeEventListener('abort', abort));
+    });
+  }
+
+  terminate() {
+    this.#end('the model was closed');
+    return this.#ended;
+  }
+
+  /** @param {string} why */
+  #end(why) {
+    if (this.#dead) return;
+    this.#dead = stopped(why);
+    this.#ended = this.worker.terminate();
+    for (const { reject } of this.#pending.values()) reject(this.#dead);
+    this.#pending.clear();
+  }
+
+  /** @param {any} message */
+  #receive(message) {
+    const { id } = message;
+    const call = this.#pending.get(id);
+    if (!call) return;
+    if (message.event === 'pull') this.#answer(id, call.onPull?.(message.data.part) ?? Promise.resolve(null));
+    else if (message.event) call.onEvent?.(message.event, message.data);
+    else {
+      this.#pending.delete(id);
+      if (this.#pending.size === 0) this.worker.unref?.();
+      if (message.error) call.reject(decode(message.error));
+      else call.resolve(message.result);
+    }
+  }
+
+  /** @param {number} id @param {Promise<any>} pulled */
+  async #answer(id, pulled) {
+    try {
+      let answer = await pulled;
+      const isChunk = answer instanceof Uint8Array;
+      if (isChunk) answer = new Uint8Array(answer);   // a copy, of a Buffer too: the user's own stays whole
+      if (!this.#dead) this.worker.post({ id, answer }, isChunk ? [answer.buffer] : []);
+    } catch (error) {
+      if (!this.#dead) this.worker.post({ id, failed: encode(error) });
+    }
+  }
+}
+
+/** The worker's end: answers requests with methods.
+ * @param {{post: WorkerLike['post'], onMessage: WorkerLike['onMessage']}} port
+ * @param {Methods} methods */
+export function serve(port, methods) {
+  /** @typedef {{resolve: (answer: any) => void, reject: (error: unknown) => void}} Pull */
+  /** @type {Map<number, {abort: AbortController, pulls: Pull[]}>} */
+  const running = new Map();
+  port.onMessage(async message => {
+    const { id } = message;
+    const request = running.get(id);
+    if (!message.method) {
+      if (message.abort) request?.abort.abort();
+      else if (message.failed) request?.pulls.shift()?.reject(decode(message.failed));
+      else request?.pulls.shift()?.resolve(message.answer);
+      return;
+    }
+    const abort = new AbortController();
+    /** @type {Pull[]} */
+    const pulls = [];
+    running.set(id, { abort, pulls });
+    if (message.abort) abort.abort();
+    abort.signal.addEventListener('abort', () => pulls.forEach(({ reject }) => reject(abort.signal.reason)));
+    const emit = (/** @type {string} */ event, /** @type {any} */ data) => port.post({ id, event, data });
+    const pull = (/** @type {number | 'module'} */ part) => new Promise((resolve, reject) => {
+      pulls.push({ resolve, reject });
+      emit('pull', { part });
+    });
+    try {
+      const result = await methods[message.method](message.args, { signal: abort.signal, emit, pull });
+      port.post({ id, result }, ArrayBuffer.isView(result) ? [result.buffer] : []);
+    } catch (error) {
+      port.post({ id, error: encode(error) });
+    } finally {
+      running.delete(id);
+    }
+  });
+}
+
+/** @param {unknown} error */
+function encode(error) {
+  if (error instanceof PlumbError) {
+    const { name, code, message, details } = error;
+    return { name, code, message, details };
+  }
+  return { name: error instanceof Error ? error.name : 'Error', message: reasonOf(error) };
+}
+
+/** @param {any} error */
+function decode({ name, code, message, details }) {
+  if (code) return new PlumbError(code, message, details);
+  return name === 'AbortError' ? new DOMException(message, name) : new PlumbError('PLUMB_ERROR', `${name}: ${message}`);
+}

@@ -1,0 +1,36 @@
+/* The browser's worker: host.js behind the protocol. */
+import { serve } from '../base/protocol.js';
+import { askForThread } from '../base/relay.js';
+import { createHost } from '../engine/host.js';
+import { platform } from './platform.js';
+// What those import in their turn, asked for at once and not when each has arrived.
+import '../base/errors.js';
+import '../base/hex.js';
+import '../base/options.js';
+import '../dist/vendor/noble-hashes/_md.js';
+import '../dist/vendor/noble-hashes/_u64.js';
+import '../dist/vendor/noble-hashes/sha2.js';
+import '../dist/vendor/noble-hashes/utils.js';
+import '../engine/engine.js';
+import '../engine/preflight.js';
+import '../engine/stop.js';
+import '../engine/threads.js';
+import '../loader/blame.js';
+import '../loader/busy.js';
+import '../loader/copy-store.js';
+import '../loader/download.js';
+import '../loader/parts.js';
+import '../loader/progress.js';
+import '../loader/source.js';
+import '../loader/stream.js';
+import '../loader/sums.js';
+import '../loader/url-file.js';
+import './opfs-writer.js';
+import './opfs.js';
+
+const scope = /** @type {any} */ (self);
+
+serve({
+  post: (message, transfer) => scope.postMessage(message, transfer),
+  onMessage: handler => scope.addEventListener('message', (/** @type {MessageEvent} */ event) => handler(event.data)),
+}, createHost({ ...platform, startThread: () => askForThread(scope) }));

@@ -1,0 +1,32 @@
+/* What `Plumb` is in a browser: the engine runs in a module worker. */
+import { createPlumb } from '../api/plumb.js';
+import { giveThreads } from '../base/relay.js';
+import { baseUrl, platform, start } from './platform.js';
+
+/** Whether the browser was asked to keep what is stored; some ask the user. */
+let asked = false;
+
+/** Loads models. */
+export const library = createPlumb({
+  ...platform,
+  worker: true,
+  postsBlobs: true,
+  startWorker(workerUrl) {
+    const create = () => new Worker(new URL('./engine-worker.js', import.meta.url), { type: 'module' });
+    return giveThreads(start('engine-worker.js', create, workerUrl), () => platform.startThread(workerUrl));
+  },
+  startCommand(files, workerUrl) {
+    const create = () => new Worker(new URL('./command-worker.js', import.meta.url), { type: 'module' });
+    return { worker: start('command-worker.js', create, workerUrl), files };
+  },
+  locate(source) {
+    const url = new URL(source, baseUrl());
+    url.hash = '';
+    return { kind: 'url', name: url.href, url: url.href };
+  },
+  persist() {
+    if (asked) return;
+    asked = true;
+    navigator.storage?.persist?.().catch(() => {});
+  },
+});

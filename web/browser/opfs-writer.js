@@ -1,0 +1,164 @@
+/* Writes a copy in the browser's private file system, in a worker of its own: there each write may take milliseconds,
+ * most of all in a private window, whose files lie in another process.
+ *
+ * Both sides have an end of a MessageChannel, which the worker gets as { write: port }.
+ *
+ *   loader -> worker   { open: NAME }                             takes the lock of the copy
+ *                      { block, n, at, slot, slotAt }             n bytes of a buffer to their place, then their slot
+ *                      { end: size }                              cuts the file off there and closes it
+ *   worker -> loader   { opened }, { free: block }, { ended },    one answer for each message; the buffer comes back
+ *                      { failed, name }                           once, instead: nothing further is written
+ *
+ * A block ends with its chunk or before.  While the worker writes one the next grows, up to a whole chunk: where writes
+ * are slow they become few and large.  At most BACKLOG blocks wait; then the download waits too. */
+import { reasonOf } from '../base/errors.js';
+import { Busy } from '../loader/busy.js';
+import { CHUNK } from '../loader/sums.js';
+
+/** Blocks of CHUNK bytes that may be on their way to the disk. */
+const BACKLOG = 16;
+
+/** The loader's side. */
+export class Writer {
+  #worker;
+  /** @type {MessagePort} */
+  #port;
+  /** @type {ArrayBuffer[]} */
+  #free = [];
+  /** The block that grows. @type {ArrayBuffer | undefined} */
+  #block;
+  #n = 0;
+  #at = 0;
+  /** @type {Uint8Array} */
+  #slot = new Uint8Array();
+  #slotAt = 0;
+  /** Messages without an answer. */
+  #waiting = 0;
+  /** @type {Error | undefined} */
+  #failure;
+  #wake = () => {};
+
+  /** @param {import('../base/protocol.js').WorkerLike} worker @param {string} name */
+  constructor(worker, name) {
+    const { port1, port2 } = new MessageChannel();
+    this.#worker = worker;
+    this.#port = port1;
+    port1.onmessage = ({ data: { free, failed, name: kind } }) => {
+      this.#waiting--;
+      if (failed !== undefined) this.#failure ??= kind === 'Busy' ? new Busy() : new Error(failed);
+      if (free) this.#free.push(free);
+      if (this.#waiting === 0 && this.#n > 0) this.#post();
+      this.#wake();
+    };
+    worker.onDeath(reason => {
+      this.#failure ??= new Error(`the worker that writes stopped: ${reason}`);
+      this.#wake();
+    });
+    worker.post({ write: port2 }, [port2]);
+    this.#send({ open: name });
+  }
+
+  /** @type {import('../loader/copy-store.js').Lock['write']} */
+  async write(bytes, at, slot, slotAt) {
+    if (this.#n > 0 && (this.#at + this.#n !== at || this.#slotAt !== slotAt || this.#n + bytes.length > CHUNK)) {
+      this.#post();
+    }
+    if (this.#n === 0) {
+      await this.#until(() => this.#waiting < BACKLOG);
+      this.#block = this.#free.pop() ?? new ArrayBuffer(CHUNK);
+      this.#at = at;
+    }
+    this.#throw();
+    new Uint8Array(/** @type {ArrayBuffer} */ (this.#block)).set(bytes, this.#n);
+    this.#n += bytes.length;
+    [this.#slot, this.#slotAt] = [slot, slotAt];
+    if (this.#waiting === 0 || (at + bytes.length) % CHUNK === 0 || bytes.length === 0) this.#post();
+  }
+
+  /** Waits until all bytes are in the file. */
+  async settle() {
+    if (this.#n > 0) this.#post();
+    await this.#until(() => this.#waiting === 0);
+    this.#throw();
+  }
+
+  /** After the last write. @param {number} size */
+  async end(size) {
+    try {
+      if (this.#n > 0) this.#post();
+      this.#send({ end: size });
+      await this.settle();
+    } finally {
+      this.#port.close();
+      this.#worker.terminate();
+    }
+  }
+
+  #post() {
+    const { buffer: slot } = this.#slot.slice();
+    this.#send({ block: this.#block, n: this.#n, at: this.#at, slot, slotAt: this.#slotAt },
+      [/** @type {ArrayBuffer} */ (this.#block)]);
+    this.#block = undefined;
+    this.#n = 0;
+  }
+
+  /** @param {any} message @param {any[]} [transfer] */
+  #send(message, transfer = []) {
+    this.#waiting++;
+    this.#port.postMessage(message, transfer);
+  }
+
+  /** @param {() => boolean} done */
+  async #until(done) {
+    while (!this.#failure && !done()) await new Promise(resolve => { this.#wake = () => resolve(undefined); });
+  }
+
+  #throw() {
+    if (this.#failure) throw this.#failure;
+  }
+}
+
+/** The worker's side. @param {MessagePort} port
+ * @param {(name: string) => Promise<{file: any, slots: any}>} open  the two files of a copy, locked */
+export function serveWriter(port, open) {
+  const post = (/** @type {any} */ message, /** @type {any[]} */ transfer = []) => port.postMessage(message, transfer);
+  /** @type {{file: any, slots: any} | undefined} */
+  let files;
+  let last = Promise.resolve();
+  const close = () => {
+    files?.slots.close();
+    files?.file.close();   // last: it is the lock
+    files = undefined;
+  };
+  const act = async (/** @type {any} */ { open: name, block, n, at, slot, slotAt, end }) => {
+    if (name !== undefined) {
+      files = await open(name);
+      return post({ opened: true });
+    }
+    if (!files) return;   // it has failed
+    const { file, slots } = files;
+    if (block) {
+      writeAll(file, new Uint8Array(block, 0, n), at);
+      writeAll(slots, new Uint8Array(slot), slotAt);
+      return post({ free: block }, [block]);
+    }
+    if (file.getSize() !== end) file.truncate(end);
+    close();
+    post({ ended: true });
+  };
+  const receive = async (/** @type {any} */ message) => {
+    try {
+      await act(message);
+    } catch (error) {
+      close();
+      post({ failed: reasonOf(error), name: error instanceof Busy ? 'Busy' : '' });
+    }
+  };
+  port.onmessage = ({ data }) => { last = last.then(() => receive(data)); };
+}
+
+/** @param {any} handle  a FileSystemSyncAccessHandle @param {Uint8Array} bytes @param {number} at */
+export function writeAll(handle, bytes, at) {
+  // In a private window of Chromium a full one throws nothing, but says that it wrote 4294967288 bytes.
+  if (handle.write(bytes, { at }) !== bytes.length) throw new Error('the storage has no more room');
+}

@@ -1,0 +1,217 @@
+/* Files of the browser's private file system (OPFS), in its folder "plumb".  Only workers write there: only they have
+ * handles that do it at once.  Such a handle locks its file for all tabs, and so the copy: NAME.gguf is written in its
+ * place, with its slots in NAME.sums.  The file has its full length from the start, for in a private window each growth
+ * costs as much as all that is there; what was written of it the slots say. */
+import { Busy } from '../loader/busy.js';
+import { slotBytes } from '../loader/sums.js';
+import { Writer, serveWriter, writeAll } from './opfs-writer.js';
+
+const FOLDER = 'plumb';
+/** At most this much is read at once, so that aborts and progress have their turn. */
+const READ = 8 << 20;
+
+/** @returns {Promise<import('../loader/copy-store.js').Folder>} */
+export async function opfs() {
+  if (!globalThis.isSecureContext) throw new Error('the page is no secure context, which https: or localhost make it');
+  const { storage } = navigator;
+  if (!storage?.getDirectory) throw new Error('this browser has no private file system for pages (OPFS)');
+  const folder = await openFolder();
+  const fileHandle = (/** @type {string} */ name) => ask(folder, () => folder.getFileHandle(name));
+  const file = (/** @type {string} */ name) => attempt(async () => {
+    const handle = await fileHandle(name);
+    return ask(handle, () => handle.getFile());
+  });
+  const remove = async (/** @type {string} */ name) => await attempt(async () => {
+    await ask(folder, () => folder.removeEntry(name));
+    return true;
+  }) ?? false;
+  const slotsOf = async (/** @type {string} */ name) =>
+    new Uint8Array(await (await file(`${name}.sums`))?.arrayBuffer() ?? new ArrayBuffer(0));
+  return {
+    writes: 'createSyncAccessHandle' in FileSystemFileHandle.prototype,
+    async names() {
+      const names = [];
+      for await (const name of /** @type {any} */ (folder).keys()) names.push(name);
+      return names;
+    },
+    file,
+    text: async name => (await file(name))?.text(),
+    async put(name, text) {
+      const bytes = new TextEncoder().encode(text), handle = await open(folder, name);
+      try {
+        writeAll(handle, bytes, 0);   // before the rest is cut off, so that the file is never empty
+        handle.truncate(bytes.length);
+        handle.flush();
+      } finally {
+        handle.close();
+      }
+    },
+    // A browser that does not know the mode lets one tab read at a time.
+    read: name => attempt(async () => readerOf(await accessTo(await fileHandle(name), 'read-only'))),
+    async partial(name) {
+      const size = (await file(`${name}.gguf`))?.size;
+      return size === undefined ? undefined : { size, slots: await slotsOf(name) };
+    },
+    async lock(name, startThread) {
+      const handle = await open(folder, `${name}.gguf`);
+      return new OpfsLock(folder, name, handle, await slotsOf(name), startThread, remove);
+    },
+    async remove(name) {
+      const removed = await remove(`${name}.gguf`);
+      await remove(`${name}.sums`);
+      return await remove(`${name}.json`) || removed;
+    },
+    async room() {
+      const { quota = 0, usage = 0 } = await storage.estimate();
+      return quota - usage;
+    },
+  };
+}
+
+/** @typedef {import('../loader/copy-store.js').Lock} Lock */
+
+/** @implements {Lock} */
+class OpfsLock {
+  /** Until the writer has the file. @type {any} */
+  #handle;
+  /** @type {Writer | undefined} */
+  #writer;
+  #begun = false;
+  /** Until there is a writer. @type {import('../base/protocol.js').WorkerLike | undefined} */
+  #worker;
+
+  /** @param {FileSystemDirectoryHandle} folder @param {string} name @param {any} handle @param {Uint8Array} slots
+   * @param {(() => import('../base/protocol.js').WorkerLike) | undefined} startThread
+   * @param {(name: string) => Promise<boolean>} remove  a file */
+  constructor(folder, name, handle, slots, startThread, remove) {
+    this.folder = folder;
+    this.name = name;
+    this.#handle = handle;
+    this.slots = slots;
+    this.startThread = startThread ?? here;
+    this.remove = remove;
+    this.read = readerOf(handle).read;
+  }
+
+  size() { return this.#handle.getSize(); }
+
+  /** @param {number} at */
+  async begin(at) {
+    const slots = await openSlots(this.folder, this.name);
+    slots.truncate(slotBytes(at));
+    slots.close();
+    this.#handle.truncate(at);
+    this.#begun = true;
+    this.#worker = this.startThread();   // it starts while the first bytes come
+  }
+
+  /** @param {number} size */
+  reserve(size) { this.#handle.truncate(size); }
+
+  /** @type {Lock['write']} */
+  write(bytes, at, slots, slotsAt) {
+    if (!this.#writer) {
+      this.#handle.close();
+      this.#writer = new Writer(/** @type {import('../base/protocol.js').WorkerLike} */ (this.#worker), this.name);
+      this.#worker = undefined;
+    }
+    return this.#writer.write(bytes, at, slots, slotsAt);
+  }
+
+  /** @type {Lock['publish']} */
+  async publish(size, say) {
+    if (this.#writer) await this.#writer.settle();
+    else this.#handle.truncate(size);
+    await say();
+    await this.close(size);
+    await this.remove(`${this.name}.sums`);
+  }
+
+  async discard() {
+    await this.close(0).catch(() => {});
+    for (const kind of ['gguf', 'sums', 'json']) await this.remove(`${this.name}.${kind}`);
+  }
+
+  /** @param {number} size */
+  async close(size) {
+    const writer = this.#writer, handle = this.#handle;
+    this.#writer = this.#handle = undefined;
+    this.#worker?.terminate();
+    if (writer) await writer.end(size);
+    else if (handle) {
+      if (this.#begun && handle.getSize() !== size) handle.truncate(size);
+      handle.close();
+    }
+  }
+}
+
+/** Handles that were asked for something.  Chromium never answers for one that is collected meanwhile. */
+const asked = new Set();
+
+/** @template T @param {object} handle  which action asks @param {() => Promise<T>} action @returns {Promise<T>} */
+async function ask(handle, action) {
+  const one = { handle };   // a handle may be asked for several things at once
+  asked.add(one);
+  try {
+    return await action();
+  } finally {
+    asked.delete(one);
+  }
+}
+
+async function openFolder() {
+  const root = await navigator.storage.getDirectory();
+  return ask(root, () => root.getDirectoryHandle(FOLDER, { create: true }));
+}
+
+/** @param {any} file  a FileSystemFileHandle @param {string} mode */
+const accessTo = (file, mode) => ask(file, () => file.createSyncAccessHandle({ mode }));
+
+/** A handle that locks its file for all others; throws Busy.
+ * @param {FileSystemDirectoryHandle} folder @param {string} name @param {string} [mode] */
+async function open(folder, name, mode = 'readwrite') {
+  return attempt(async () =>
+    accessTo(await ask(folder, () => folder.getFileHandle(name, { create: true })), mode));
+}
+
+/** The lock of the copy is enough: a browser may give back the handles of a worker that ended one after the other.
+ * @param {FileSystemDirectoryHandle} folder @param {string} name */
+const openSlots = (folder, name) => open(folder, `${name}.sums`, 'readwrite-unsafe');
+
+/** Serves a Writer, in a worker. @param {MessagePort} port */
+export const serveOpfs = port => serveWriter(port, async name => {
+  const folder = await openFolder(), file = await open(folder, `${name}.gguf`);
+  try {
+    return { file, slots: await openSlots(folder, name) };
+  } catch (error) {
+    file.close();
+    throw error;
+  }
+});
+
+/** Stands for a worker where none can be started: the writer's other side is in this thread. */
+const here = () => ({
+  post: (/** @type {{write: MessagePort}} */ { write }) => serveOpfs(write),
+  onMessage() {},
+  onDeath() {},
+  terminate() {},
+});
+
+/** @param {any} handle  a FileSystemSyncAccessHandle @returns {import('../loader/copy-store.js').Handle} */
+const readerOf = handle => ({
+  size: () => handle.getSize(),
+  read: (target, at) => handle.read(target.subarray(0, READ), { at }),
+  close: () => handle.close(),
+});
+
+/** Undefined where there is no such file. @template T @param {() => Promise<T>} action */
+async function attempt(action) {
+  try {
+    return await action();
+  } catch (error) {
+    const { name } = /** @type {Error} */ (error);
+    if (name === 'NotFoundError') return undefined;
+    if (name === 'NoModificationAllowedError' || name === 'InvalidStateError') throw new Busy();
+    throw error;
+  }
+}

@@ -1,0 +1,110 @@
+/* The room in the model's context: how much the conversation and the draft take of it, and whether a message fits. */
+import { count, dotted, element, whole } from './dom.js';
+
+/** @typedef {import('../api/plumb.js').Model} Model
+ * @typedef {import('../api/plumb.js').Message} Message */
+
+/** Milliseconds without a key after which the draft is measured. */
+const PAUSE = 200;
+/** UTF-8 has at most three bytes for a UTF-16 unit, and no token is shorter than a byte. */
+const MOST_TOKENS = 3;
+/** Tokens that a chat template writes around a message, at the very most. */
+const AROUND = 256;
+
+/** @param {{model: () => Model | undefined, busy: () => boolean, said: () => Message[], system: () => Message[]}} page
+ *   said: what the model would be given of the conversation; system: of all conversations
+ * @param {(fits: boolean) => void} changed  whether the draft can be sent */
+export function createContextMeter({ model: current, busy, said, system }, changed) {
+  const text = element('room', 'p'), note = element('draft-note', 'p'), draft = element('prompt', 'textarea');
+  /** Tokens of the conversation, of the context, and of what the model was trained for. */
+  let used = 0, context = 0, trained = 0;
+  /** What was measured last. @type {{text: string, tokens: number, problem: string} | undefined} */
+  let measured;
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  let timer;
+
+  /** @param {Model} model @param {Message[]} messages @param {boolean} [addGenerationPrompt] */
+  const tokensOf = async (model, messages, addGenerationPrompt = true) =>
+    messages.length === 0 ? 0 : (await model.tokenizeChat(messages, { addGenerationPrompt })).length;
+
+  function show() {
+    const tokens = measured && measured.text === draft.value ? measured.tokens : 0;
+    const problem = measured && measured.text === draft.value ? measured.problem : '';
+    text.textContent = context === 0 ? ''
+      : dotted([tokens > 0 && `draft ${whole(tokens)}`, `${whole(used)} of ${count(context, 'token')}`]);
+    const beyond = used + tokens > trained && context > trained && trained > 0;
+    note.classList.toggle('problem', problem !== '');
+    note.textContent = problem || (beyond ? `The model was trained for ${count(trained, 'token')}: `
+      + 'beyond them its answers get worse.' : '');
+    draft.setAttribute('aria-invalid', String(problem !== ''));
+    changed(problem === '');
+  }
+
+  /** Why a message cannot be sent, as a sentence; empty if it can.
+   * @param {string} message @returns {Promise<string>} */
+  async function problemOf(message) {
+    const model = current();
+    if (!model || message === '') return '';
+    if (measured?.text === message) return measured.problem;
+    ({ contextLength: context, trainedContext: trained } = await model.info());
+    const { length: tokens } = await model.tokenize(message, { addSpecial: false });
+    const all = await tokensOf(model, [...system(), { role: 'user', content: message }]);
+    const problem = all <= context ? '' : `This message is too long: it takes ${count(all, 'token')}, and the context `
+      + `holds ${whole(context)}. Shorten it, or set a longer context in the settings.`;
+    if (model === current()) measured = { text: message, tokens, problem };
+    return problem;
+  }
+
+  /** Measures the draft, unless the model is at something else. */
+  async function look() {
+    const message = draft.value;
+    try {
+      if (!busy() && message !== measured?.text) await problemOf(message);
+    } catch {
+      // No chat template, for instance: asking says so.
+    }
+    if (message === draft.value) show();
+  }
+
+  draft.addEventListener('input', () => {
+    clearTimeout(timer);
+    if (draft.value === '' || measured?.problem) show();   // what was said of another draft goes at once
+    timer = setTimeout(look, PAUSE);
+  });
+
+  return {
+    /** Measures what the conversation takes, and the draft. */
+    async measure() {
+      const model = current();
+      if (!model || busy()) return;
+      const messages = said();
+      measured = undefined;
+      try {
+        const info = await model.info(), tokens = await tokensOf(model, messages, false);
+        if (model !== current() || busy()) return;
+        used = tokens;
+        ({ contextLength: context, trainedContext: trained } = info);
+        await look();
+      } catch {
+        context = 0;
+        show();
+      }
+    },
+    /** Shows what is known without the model's help: the conversation takes so many tokens. @param {number} tokens */
+    async set(tokens) {
+      used = tokens;
+      show();
+      await look();
+    },
+    /** Shows nothing while an answer is under way. */
+    clear() {
+      text.textContent = '';
+      note.textContent = '';
+    },
+    look,
+    problemOf,
+    /** Whether a message fits for certain, without a look at its tokens. @param {string} message */
+    isShort: message => !current() || context > 0 && message.length * MOST_TOKENS + AROUND
+      + system().reduce((sum, { content }) => sum + MOST_TOKENS * (content?.length ?? 0), 0) <= context,
+  };
+}

@@ -1,0 +1,187 @@
+/* The messages of one conversation, and what can be done with each of them. */
+import { announce, copy, element, icon, iconButton, make, note, problem, toPrompt } from './dom.js';
+import { Markdown, paced } from './markdown.js';
+
+/** @typedef {import('./conversation-store.js').Message} Message */
+/** @typedef {object} Actions
+ * @property {(index: number, text: string) => Promise<string>} edit  a message of the reader anew, and all behind it;
+ *   gives the reason as a sentence if the message cannot be sent
+ * @property {(index: number) => void} regenerate  an answer anew
+ * @property {(index: number) => void} goOn  with an answer that was cut off
+ * @property {() => boolean} busy  whether an answer is under way */
+
+/** How near to its end the reader counts as reading along, in pixels. */
+const NEAR = 60;
+/** How far from its end messages are laid out only when the reader comes near, in heights of what is seen. */
+const FAR = 4;
+/** Milliseconds after which no further message is made in one go: a long conversation takes seconds. */
+const SLICE = 8;
+
+/** @param {Actions} actions */
+export function createMessageList(actions) {
+  const list = element('log', 'ol'), scroll = element('scroll', 'main');
+  /** @type {Message[]} */
+  let messages = [];
+  /** Of the messages that are shown; those before it are still to come. */
+  let first = 0;
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  let timer;
+  // The first rendering takes 20 ms, which an engine with all processors makes 100: it has none of them yet.
+  setTimeout(() => new Markdown(make('div')).show('*Warm* up\n\n- `now`\n'));
+
+  /** Keeps the end in view while change makes the text longer, unless the reader has scrolled away from it.
+   * @param {() => void} change */
+  function follow(change) {
+    const atEnd = scroll.scrollHeight - scroll.scrollTop - scroll.clientHeight < NEAR;
+    change();
+    if (atEnd) toEnd();
+  }
+  function toEnd() {
+    scroll.scrollTop = scroll.scrollHeight;
+  }
+
+  /** Shows the last of the messages before those that are shown, then, one task later, those before them: the reader
+   * sees the end at once, and stays where he is. */
+  function showEarlier() {
+    const fromEnd = scroll.scrollHeight - scroll.scrollTop, end = performance.now() + SLICE;
+    const far = scroll.scrollHeight > FAR * scroll.clientHeight, items = [];
+    while (first > 0 && (items.length === 0 || performance.now() < end)) {
+      const { item } = entry(messages[--first], first);
+      item.classList.toggle('far', far);
+      items.unshift(item);
+    }
+    list.prepend(...items);
+    scroll.scrollTop = scroll.scrollHeight - fromEnd;
+    timer = first > 0 ? setTimeout(showEarlier) : undefined;
+  }
+
+  /** @param {Message} message @param {number} index @param {HTMLElement} [shown]  its text, if that is there */
+  function entry(message, index, shown) {
+    const item = make('li', { className: message.role }), text = shown ?? make('div', { className: 'text' });
+    item.append(make('span', { className: 'hidden' }, message.role === 'user' ? 'You:' : 'Answer:'), text);
+    if (message.role === 'user') return { item, text, markdown: fillQuestion(item, text, message, index) };
+    const markdown = new Markdown(text);
+    if (!shown && message.content) markdown.show(message.content);
+    fillAnswer(item, text, message, index, messages[index - 1]?.role === 'user');
+    return { item, text, markdown };
+  }
+
+  /** @param {HTMLElement} item @param {HTMLElement} text @param {Message} message @param {number} index */
+  function fillQuestion(item, text, message, index) {
+    text.textContent = message.content;
+    const edit = iconButton('edit', 'Edit', () => {
+      if (actions.busy()) return;
+      const field = make('textarea', { value: message.content, rows: 1, 'aria-label': 'Edit your message' });
+      const stop = () => {
+        form.replaceWith(text);
+        tools.hidden = false;
+        edit.focus();
+      };
+      const why = make('p', { className: 'problem', role: 'alert' });
+      const form = make('form', { className: 'editor', onsubmit: async (/** @type {Event} */ event) => {
+        event.preventDefault();
+        if (field.value.trim()) why.textContent = await actions.edit(index, field.value);
+      } }, field, why, make('div', { className: 'row' },
+        make('button', { type: 'button', onclick: stop }, 'Cancel'),
+        make('button', { type: 'submit', className: 'primary' }, 'Send')));
+      field.addEventListener('keydown', event => {
+        if (event.key === 'Escape' && !event.isComposing) {
+          event.stopPropagation();
+          stop();
+        } else if (event.key === 'Enter' && !event.shiftKey && !event.isComposing) {
+          event.preventDefault();
+          form.requestSubmit();
+        }
+      });
+      text.replaceWith(form);
+      tools.hidden = true;
+      field.focus();
+    });
+    const tools = make('div', { className: 'tools' }, iconButton('copy', 'Copy', () => copy(message.content)), edit);
+    item.append(tools);
+    return undefined;
+  }
+
+  /** @param {HTMLElement} item @param {HTMLElement} text @param {Message} message @param {number} index
+   * @param {boolean} asked  whether there is a question before it, to be answered anew */
+  function fillAnswer(item, text, message, index, asked) {
+    text.classList.add('markdown');
+    if (message.problem) {
+      // A question that is too long is so the next time, too.
+      const tooLong = message.problem.code === 'PLUMB_ERROR_CONTEXT';
+      item.append(problem(message.problem, ...!asked ? [] : [tooLong
+        ? make('button', { type: 'button', onclick: () => startEdit(index - 1) }, icon('edit'), 'Edit the message')
+        : make('button', { type: 'button', onclick: () => actions.regenerate(index) }, icon('again'), 'Try again')]));
+    }
+    if (message.cut) item.append(ending(message.cut.by, index, asked));
+    const again = iconButton('again', 'Regenerate', () => {
+      if (!actions.busy()) actions.regenerate(index);
+    });
+    item.append(make('div', { className: 'tools' },
+      iconButton('copy', 'Copy', () => copy(message.content)), ...asked ? [again] : [], note(message.figures ?? '')));
+  }
+
+  /** Why an answer ends too early, and a button that goes on with it while it is the last one.
+   * @param {'limit' | 'context'} by @param {number} index @param {boolean} asked  whether there is a question to it */
+  function ending(by, index, asked) {
+    const earlier = messages.slice(0, Math.max(0, index - 1)).some(({ role }) => role === 'user');
+    const why = by === 'limit' ? 'The answer was cut off at the longest length that the settings allow.'
+      : `The answer was cut off because the context is full. ${earlier ? 'It can go on without the oldest messages.'
+        : 'Start a new chat, or set a longer context in the settings.'}`;
+    return make('div', { className: 'cut' }, make('p', {}, why), ...asked && (by === 'limit' || earlier)
+      ? [make('button', { type: 'button', onclick: () => !actions.busy() && actions.goOn(index) }, 'Continue')] : []);
+  }
+
+  /** Opens the editor of a message that is shown. @param {number} index */
+  function startEdit(index) {
+    /** @type {HTMLElement | null | undefined} */
+    (list.children[index - first]?.querySelector('.tools [aria-label=Edit]'))?.click();
+  }
+
+  return {
+    /** @param {Message[]} all  to which those that are added and begun belong */
+    show(all) {
+      clearTimeout(timer);
+      list.replaceChildren();
+      messages = all;
+      first = all.length;
+      showEarlier();
+    },
+    add(/** @type {Message} */ message, /** @type {number} */ index) {
+      list.append(entry(message, index).item);
+      toEnd();
+    },
+    /** Forgets messages from index on. @param {number} index */
+    cut(index) {
+      first = Math.min(first, index);
+      while (list.children.length > index - first) list.lastElementChild?.remove();
+    },
+    /** An answer that grows, in the place of the one that goes on: push its pieces, then end it.
+     * @param {Message} message  its content grows with it @param {number} index */
+    begin(message, index) {
+      const { item, text, markdown } = entry(message, index);
+      const before = list.children[index - first];
+      if (before) before.replaceWith(item);
+      else list.append(item);
+      item.setAttribute('aria-busy', 'true');
+      const growing = paced(all => follow(() => markdown?.show(all)), message.content);
+      toEnd();
+      return {
+        push: growing.push,
+        end() {
+          growing.flush();
+          if (!item.isConnected) return;   // another conversation is shown
+          follow(() => {
+            const focused = item.contains(document.activeElement);
+            // What is shown stays as it is: the reader may have marked some of it.
+            item.replaceWith(entry(message, index, text).item);
+            if (focused) toPrompt();
+          });
+          announce(message.problem ? `The answer failed: ${message.problem.title}`
+            : message.figures?.endsWith('stopped') ? 'Stopped'
+            : message.cut ? 'The answer was cut off' : 'The answer is complete');
+        },
+      };
+    },
+  };
+}

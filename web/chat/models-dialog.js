@@ -1,0 +1,252 @@
+/* The dialog of models: what runs, what to open, what a model would take before it is fetched, what is kept here. */
+import { Plumb, PlumbError } from '../index.js';
+import {
+  count, dotted, element, fileName, iconButton, make, note, problem, recall, remember, size, toast, whole,
+} from './dom.js';
+import { explain } from './explain.js';
+
+/** @typedef {import('./loading.js').Source} Source */
+
+/** Of a model's warnings; the dialog has them in full. @type {Record<string, string>} */
+const SHORT = { threads: 'The model runs with one thread only', cache: 'The model is not kept for the next visit' };
+
+/** @param {{loader: ReturnType<typeof import('./loading.js').createLoader>, defaultModel: string,
+ *   options: () => import('../api/plumb.js').LoadOptions}} page */
+export function createModelsDialog({ loader, defaultModel, options }) {
+  const dialog = element('models', 'dialog'), plan = element('plan', 'div'), url = element('url', 'input');
+  const file = element('file', 'input'), name = element('model-name', 'span');
+  /** @type {AbortController | undefined} */
+  let looking;
+
+  function open() {
+    plan.replaceChildren();
+    void showFacts();
+    void showKept();
+    if (!dialog.open) dialog.showModal();
+  }
+
+  /** Loads it, and remembers it for the next visit if that can find it again. @param {Source} source */
+  function load(source) {
+    looking?.abort();
+    if (dialog.open) dialog.close();
+    remember('model', typeof source === 'string' && source !== defaultModel ? source : undefined);
+    const address = new URL(location.href);
+    const asked = address.searchParams.get('model');
+    if (asked !== null && source !== addressOf(asked)) {
+      address.searchParams.delete('model');
+      history.replaceState(null, '', address);
+    }
+    name.textContent = nameOfSource(source);
+    void loader.load(source);
+  }
+
+  /** Loads what a page that has just been opened is to have.  What a link asks for from another server, and nothing of
+   * it is here, is shown first: whoever opens a link has not asked for a download of gigabytes. */
+  async function start() {
+    const asked = new URLSearchParams(location.search).get('model');
+    const source = addressOf(asked || recall('model') || defaultModel);
+    if (!source) {
+      return loader.fail(defaultModel, { title: 'That is no address of a file',
+        detail: String(asked || recall('model')),
+        advice: 'Check the link to this page; load the default model, or choose another.' });
+    }
+    name.textContent = nameOfSource(source);
+    if (!asked || new URL(source).origin === location.origin || await isHere(source)) return loader.load(source);
+    loader.fail(source, { title: 'This model is not here yet', detail: source,
+      advice: 'The link to this page asks for it: look at what it takes, then download it or choose another.' });
+    open();
+    await look(source);
+  }
+
+  /** Shows what a model would take; loads it at once if nothing has to be fetched and all is well.
+   * @param {Source} source @param {boolean} [atOnce] */
+  async function look(source, atOnce = false) {
+    looking?.abort();
+    const mine = looking = new AbortController();
+    plan.replaceChildren(note('Reading the header of the file…'));
+    try {
+      const { contextLength, kvType, precision, threads } = options();
+      const found = await Plumb.preflight(source, { contextLength, kvType, precision, threads, measure: !atOnce,
+        signal: mine.signal });
+      if (mine.signal.aborted) return;
+      if (atOnce && found.fits) return load(source);
+      if (!dialog.open) open();
+      plan.replaceChildren(planOf(found, source, () => load(source)));
+      // Who goes on typing an address does not mean this one with Enter.
+      if (document.activeElement !== url) plan.querySelector('button')?.focus();
+    } catch (error) {
+      if (mine.signal.aborted) return;
+      if (!dialog.open) open();
+      plan.replaceChildren(problem(explain(error)));
+    }
+  }
+
+  async function showFacts() {
+    const { model } = loader;
+    element('running', 'section').hidden = !model;
+    if (!model) return;
+    const info = await model.info().catch(() => undefined);
+    if (model !== loader.model) return;
+    element('running', 'section').hidden = !info;
+    if (!info) return;   // the engine stopped
+    const why = (/** @type {string} */ code) => model.warnings.find(warning => warning.code === code)?.message;
+    element('facts', 'dl').replaceChildren(...facts({
+      Model: `${nameOf(model.metadata)}, ${info.architecture}, ${count(info.layers, 'layer')}`,
+      Weights: `${(info.parameters / 1e6).toFixed(0)} million, ${size(info.weightBytes)}`,
+      Memory: `${size(info.memoryBytes)}, of which ${size(info.sessionBytes)} for the conversation`,
+      Context: `${count(info.contextLength, 'token')}; trained for ${whole(info.trainedContext)}`
+        + (info.contextLength > info.trainedContext ? ': beyond them its answers get worse' : ''),
+      Threads: why('threads') ?? String(info.threads),
+      Engine: `${info.module}, kernels ${info.kernels}, precision ${info.precision}`,
+      ...why('cache') && { Copy: why('cache') ?? '' },
+    }));
+  }
+
+  async function showKept() {
+    const kept = grouped(await Plumb.listCached().catch(() => []));
+    const list = element('kept', 'ul');
+    list.replaceChildren(...kept.map(one => {
+      const amount = one.complete ? size(one.bytes) : `${size(one.bytes)} of ${one.size ? size(one.size) : 'more'}, `
+        + 'the rest is still to come';
+      return make('li', {},
+        make('button', { type: 'button', className: 'title', title: one.url, onclick: () => load(one.url) },
+          fileName(one.url), make('span', { className: 'figures' }, amount)),
+        iconButton('delete', `Delete ${fileName(one.url)}`, async () => {
+          try {
+            await Plumb.removeCached(one.url);
+            plan.replaceChildren(note(`Deleted the copy of ${fileName(one.url)}`));
+          } catch (error) {
+            const { title, detail } = explain(error);   // in use by another tab, for instance
+            plan.replaceChildren(note(detail || title, 'problem'));
+          }
+          await showKept();
+          (list.querySelector('button') ?? url).focus();
+        }));
+    }));
+    if (kept.length === 0) list.append(make('li', { className: 'figures' }, 'Nothing yet.'));
+  }
+
+  /** @param {File[]} files */
+  function openFiles(files) {
+    const parts = files.sort((a, b) => a.name.localeCompare(b.name, 'en', { numeric: true }));
+    void look(parts.length === 1 ? parts[0] : parts, true);
+  }
+
+  element('model', 'button').addEventListener('click', open);
+  element('other', 'button').addEventListener('click', open);
+  element('address', 'form').addEventListener('submit', event => {
+    event.preventDefault();
+    const asked = addressOf(url.value);
+    if (asked) void look(asked);
+    else plan.replaceChildren(note('That is no address of a file.', 'problem'));
+  });
+  element('default', 'button').addEventListener('click', () => load(defaultModel));
+  element('open', 'button').addEventListener('click', () => file.click());
+  file.addEventListener('change', () => {
+    const files = [...file.files ?? []];
+    file.value = '';
+    if (files.length > 0) openFiles(files);
+  });
+  dialog.addEventListener('close', () => looking?.abort());
+
+  return {
+    start,
+    openFiles,
+    /** A model is there: the header has its name. */
+    loaded() {
+      const { model } = loader;
+      if (!model) return;
+      name.textContent = nameOf(model.metadata);
+      if (dialog.open) void showFacts();
+      else if (model.warnings.length > 0) {
+        const [{ code, message }] = model.warnings;
+        toast(SHORT[code] ?? message, 'Why?', open);
+      }
+    },
+  };
+}
+
+/** The first part stands for all of a split model. @param {string} url */
+const firstOf = url => url.replace(/-\d{5}(?=-of-\d{5}\.gguf(?:$|[?#]))/, '-00001');
+
+/** Whether there is a copy of it, or a part of one. @param {string} url */
+const isHere = async url => (await Plumb.listCached().catch(() => [])).some(one => firstOf(one.url) === firstOf(url));
+
+/** The copies, those of a split model as one. @param {import('../loader/copy-store.js').Cached[]} kept */
+function grouped(kept) {
+  /** @type {Map<string, import('../loader/copy-store.js').Cached[]>} */
+  const models = new Map();
+  for (const one of kept) models.set(firstOf(one.url), [...models.get(firstOf(one.url)) ?? [], one]);
+  return [...models].map(([url, parts]) => {
+    const all = parts.length === Number(/-of-(\d{5})\.gguf(?:$|[?#])/.exec(url)?.[1] ?? 1);
+    return {
+      url, complete: all && parts.every(({ complete }) => complete),
+      bytes: parts.reduce((sum, { bytes }) => sum + bytes, 0),
+      size: all ? parts.reduce((sum, { size = NaN }) => sum + size, 0) : NaN,
+    };
+  });
+}
+
+/** @param {unknown} text @returns {string | undefined} */
+function addressOf(text) {
+  const said = String(text).trim();
+  const full = /^[\w-]+(\.[\w-]+)+\//.test(said) ? `https://${said}` : said;
+  try {
+    const url = new URL(full, location.href);
+    decodeURIComponent(url.pathname);   // throws where its name cannot be said
+    if (url.hostname === 'huggingface.co') url.pathname = url.pathname.replace('/blob/', '/resolve/');   // its page
+    return /^https?:$/.test(url.protocol) ? url.href : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** @param {Source} source */
+function nameOfSource(source) {
+  const one = Array.isArray(source) ? source[0] : source;
+  if (one instanceof File) return one.name.replace(/\.gguf$/i, '');
+  return typeof one === 'string' ? fileName(one).replace(/\.gguf$/i, '') : 'Model';
+}
+
+/** @param {Record<string, unknown>} metadata */
+function nameOf(metadata) {
+  const base = metadata['general.basename'] ?? metadata['general.name'] ?? metadata['general.architecture'];
+  return [base, metadata['general.size_label']].filter(Boolean).join(' ');
+}
+
+/** @param {Record<string, string>} said */
+const facts = said => Object.entries(said).flatMap(([term, text]) => [make('dt', {}, term), make('dd', {}, text)]);
+
+/** @param {Awaited<ReturnType<typeof Plumb.preflight>>} found @param {Source} source @param {() => void} load */
+function planOf(found, source, load) {
+  const { supported, name, architecture = '', parameters = 0, memory, fits, speed, cached, storage, chat } = found;
+  const { fileBytes } = found;
+  const problems = found.problems.map(({ code, message }) =>
+    ({ ...explain(new PlumbError(/** @type {import('../base/errors.js').ErrorCode} */ (code), message)),
+      detail: message }));
+  if (memory && !fits) {
+    const least = memory.total < memory.limit ? 'more than ' : '';   // what the engine got before there was no more
+    problems.push({ ...explain(new PlumbError('PLUMB_ERROR_MEMORY', '')),
+      detail: `It takes ${least}${size(memory.total)}; a model may have ${size(memory.limit)} here.` });
+  }
+  if (storage && !storage.fits) {
+    problems.push({ title: 'There is no room to keep it', advice: 'Each visit would download it again.', detail: '' });
+  }
+  const missing = typeof source !== 'string' || cached?.complete ? 0 : (fileBytes ?? NaN) - (cached?.bytes ?? 0);
+  const download = missing > 0 ? `Download ${size(missing)}` : Number.isNaN(missing) && 'Download';
+  return make('div', { className: 'plan' },
+    make('h4', {}, dotted([name || nameOfSource(source), fileBytes !== undefined && size(fileBytes)])),
+    ...problems.map(why => problem(why)),
+    ...memory ? [make('dl', {}, ...facts({
+      Kind: dotted([architecture, `${(parameters / 1e6).toFixed(0)} million weights`,
+        found.types.map(({ type }) => type).join(' ')]),
+      Memory: `${size(memory.total)} of ${size(memory.limit)}: weights ${size(memory.weights)}, context of `
+        + `${count(found.contextLength ?? 0, 'token')} ${size(memory.kv)}, `
+        + `the rest ${size(memory.scratch + memory.module)}`,
+      Threads: `${found.threads}${found.threadsNote ? `: ${found.threadsNote}` : ''}`,
+      ...speed && { Speed: `about ${speed.decode.toFixed(0)} tokens/s, and ${speed.prefill.toFixed(0)} of a prompt` },
+      ...!chat && { Chat: 'It has no chat template: it cannot answer messages.' },
+    }))] : [],
+    ...supported ? [make('button', { type: 'button', className: fits ? 'primary' : '', onclick: load },
+      dotted([download, fits ? 'Start' : 'Try it all the same']))] : []);
+}

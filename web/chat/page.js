@@ -1,0 +1,438 @@
+/* The chat page: a user of the package like any other.  Joins the model, the conversation and the panels around it.
+ *
+ *   ?model=URL   another model than the default one, or the one chosen last */
+import { PlumbError } from '../index.js';
+import { createContextMeter } from './context-meter.js';
+import { continuation } from './continuation.js';
+import { createConversationList } from './conversation-list.js';
+import { newConversation, openStore } from './conversation-store.js';
+import { announce, count, dotted, element, recall, remember, toPrompt, toast } from './dom.js';
+import { explain } from './explain.js';
+import { createLoader } from './loading.js';
+import { createModelsDialog } from './models-dialog.js';
+import { isolate, keepPage } from './offline.js';
+import { createDialog, createPanel } from './panels.js';
+import { createSettings } from './settings.js';
+
+const DEFAULT_MODEL = new URL('../../models/SmolLM2-135M-Instruct.Q4_1.gguf', import.meta.url).href;
+/** Milliseconds between two savings of an answer that grows, and between two looks at its speed. */
+const SAVE = 200, GLANCE = 500;
+/** Likely tokens that the inspector shows beside the one that was taken. */
+const ALTERNATIVES = 5;
+const UNSAVED = 'Not saved: this browser has no room for it. Export what you want to keep.';
+/** Errors after which a model answers nothing any more: its engine broke down, or its worker is gone. */
+const DEAD = ['PLUMB_ERROR', 'PLUMB_ERROR_STATE'];
+
+const page = {
+  welcome: element('welcome', 'section'), log: element('log', 'ol'), prompt: element('prompt', 'textarea'),
+  send: element('send', 'button'), stop: element('stop', 'button'), status: element('status', 'p'),
+  fresh: element('fresh', 'button'),
+};
+
+/** Ends the answer that is under way. @type {AbortController | undefined} */
+let running;
+/** @type {'loading' | 'failed' | 'ready'} */
+let modelState = 'loading';
+/** Whether the last message waits for a model. */
+let waiting = false;
+let conversation = newConversation();
+/** Takes away the way back from the last replacement. */
+let forget = () => {};
+/** The tokens of answers, with their probabilities, for the inspector.
+ * @type {WeakMap<import('./conversation-store.js').Message, import('./inspect.js').Token[]>} */
+const tokens = new WeakMap();
+
+for (const id of ['models', 'settings']) createDialog(id);
+const settings = createSettings(changed => {
+  if (changed && modelState !== 'failed' && loader.source) void loader.load(loader.source);
+  else void meter.measure();
+}, trainedContext);
+const loader = createLoader(settings.loading, state => {
+  modelState = state;
+  if (state === 'loading') stop();
+  show();
+  lookInside();
+  if (state === 'failed' && idle()) element('retry', 'button').focus();
+  else if (state === 'ready') void ready();
+});
+/** Whether the draft is short enough. */
+let fits = true;
+const meter = createContextMeter({ model: () => loader.model, busy: () => running !== undefined,
+  said: () => prompt(conversation.messages), system }, does => {
+  fits = does;
+  canSend();
+});
+const models = createModelsDialog({ loader, defaultModel: DEFAULT_MODEL, options: settings.loading });
+const side = createPanel('side', 'menu');
+/** @type {Promise<typeof import('./inspect.js')> | undefined} */
+let inspector;
+createPanel('inspect', 'open-inspect', open => {
+  if (!open) return;
+  inspector ??= import('./inspect.js');
+  inspector.then(lookInside, () => toast('The inspector does not load: reload the page'));
+});
+
+const loading = isolate().catch(() => {}).then(() => models.start());
+// Markdown's library takes 20 ms to start, and the page more: the model is on its way meanwhile.
+const { createMessageList } = await import('./message-list.js');
+const list = createMessageList({ edit, regenerate, goOn, busy: () => running !== undefined });
+/** Takes away the line that says that another tab has changed the conversation. */
+let forgetOther = () => {};
+/** Whether it was said. */
+let saidOther = false;
+const store = await openStore({
+  saving(saved) {
+    element('chats-note', 'p').textContent = saved ? '' : UNSAVED;
+    if (!saved) toast(UNSAVED, 'Export all', () => element('export-json', 'button').click());
+  },
+  parted(copy) {
+    if (copy === conversation) {
+      forgetOther();
+      remember('chat', copy.id);
+    }
+    toast(`Another tab has continued this conversation. This tab goes on in a copy: “${copy.title}”`);
+    chats.show();
+  },
+  changed() {
+    chats.show();
+    const theirs = store.get(conversation.id);
+    if (running || saidOther || !theirs || theirs === conversation) return;
+    saidOther = true;
+    forgetOther = toast('Another tab has continued this conversation', 'Show it',
+      () => choose(store.get(conversation.id)));
+  },
+});
+const chats = createConversationList(store, { current: () => conversation, choose, leave: side.leave });
+choose(store.get(recall('chat')));
+void loading.then(keepPage);
+
+// ---- the model ----
+
+/** Whether the reader is at nothing else, so that the focus may move. */
+function idle() {
+  return !document.activeElement?.closest('body *') || document.activeElement.closest('#loading, #failure') !== null;
+}
+
+async function ready() {
+  const { model } = loader;
+  if (!model) return;
+  models.loaded();
+  if (idle()) toPrompt();
+  if (waiting) void answer();
+  else void meter.measure();
+}
+
+/** For how many tokens the model was trained. */
+function trainedContext() {
+  const { metadata = {} } = loader.model ?? {};
+  return Number(metadata[`${metadata['general.architecture']}.context_length`]) || undefined;
+}
+
+// ---- the conversation ----
+
+/** What the model is given: without answers that failed and, but for the last one, their questions.
+ * @param {import('./conversation-store.js').Message[]} messages @returns {import('../api/plumb.js').Message[]} */
+function prompt(messages) {
+  const kept = messages.filter(({ problem }, i) => !problem && !messages[i + 1]?.problem);
+  return [...system(), ...kept.map(({ role, content }) => ({ role, content }))];
+}
+
+/** What the model is told before all else. @returns {import('../api/plumb.js').Message[]} */
+function system() {
+  const content = settings.system();
+  return content ? [{ role: 'system', content }] : [];
+}
+
+/** @param {import('./conversation-store.js').Conversation} [chosen]  none: a new one */
+function choose(chosen) {
+  stop();
+  forget();
+  forgetOther();
+  saidOther = false;
+  conversation = chosen ?? newConversation();
+  waiting = conversation.messages.at(-1)?.role === 'user';   // asked before there was a model, and then left
+  remember('chat', chosen?.id);
+  list.show(conversation.messages);
+  chats.show();
+  show();
+  lookInside();
+  if (waiting) void answer();
+  else void meter.measure();
+}
+
+/** Asks what is in the message box, if it fits into the context. */
+async function send() {
+  const text = page.prompt.value, asked = conversation;
+  if (running || waiting || !text.trim()) return;
+  if (!meter.isShort(text)) {
+    if (await meter.problemOf(text).catch(() => '')) return meter.look();
+    if (running || waiting || asked !== conversation || page.prompt.value !== text) return;   // meanwhile
+  }
+  page.prompt.value = '';
+  forget();   // it would take this question back, too
+  ask(text);
+}
+
+/** @param {string} text */
+function ask(text) {
+  conversation.messages.push({ role: 'user', content: text });
+  list.add(conversation.messages[conversation.messages.length - 1], conversation.messages.length - 1);
+  remember('chat', conversation.id);
+  keep();
+  chats.show();
+  toPrompt();   // the button that was clicked is gone
+  void answer();
+}
+
+/** @param {number} index @param {string} text @returns {Promise<string>}  why it cannot be sent */
+async function edit(index, text) {
+  const asked = conversation;
+  const problem = meter.isShort(text) || running ? '' : await meter.problemOf(text).catch(() => '');
+  if (problem || running || asked !== conversation) return problem;
+  cut(index);
+  ask(text);
+  return '';
+}
+
+/** Goes on with the last answer, which was cut off. @param {number} index */
+function goOn(index) {
+  const { messages } = conversation;
+  if (running || waiting || index !== messages.length - 1) return;
+  if (!loader.model) return void toast('The model is not there yet');
+  toPrompt();   // the button that was clicked is gone
+  void answer(messages[index]);
+}
+
+/** @param {number} index */
+function regenerate(index) {
+  if (running) return;
+  cut(index);
+  toPrompt();
+  void answer();
+}
+
+/** @param {number} index  of the first message that is forgotten */
+function cut(index) {
+  waiting = false;
+  const chat = conversation, before = [...chat.messages];
+  chat.messages.length = index;
+  list.cut(index);
+  if (before.at(-1)?.problem && index === before.length - 1) return;   // nothing that anybody wants back
+  forget = toast('The answers from here on were replaced', 'Undo', () => {
+    stop();
+    chat.messages = before;
+    void store.put(chat);
+    choose(chat);
+  });
+}
+
+function keep() {
+  conversation.updated = Date.now();
+  void store.put(conversation);
+}
+
+/** Keeps what an answer has become, unless its conversation was deleted here meanwhile.
+ * @param {import('./conversation-store.js').Conversation} chat */
+function save(chat) {
+  if (!store.isRemoved(chat.id)) void store.put(chat);
+}
+
+/** Answers the last message.
+ * @param {import('./conversation-store.js').Message} [open]  goes on with this answer, the last message, instead */
+async function answer(open) {
+  const { model } = loader;
+  waiting = !model && !open;
+  show();
+  if (!model) return;
+  const mine = running = new AbortController();
+  const chat = conversation, before = open?.cut?.tokens ?? 0;
+  /** @type {import('./conversation-store.js').Message} */
+  const message = open ?? { role: 'assistant', content: '' };
+  if (!open) chat.messages.push(message);
+  const index = chat.messages.length - 1, known = { figures: message.figures, cut: message.cut };
+  message.figures = 'stopped';   // what a reload would find
+  delete message.cut;
+  const said = prompt(chat.messages.slice(0, index)), sampling = settings.sampling();
+  const turn = list.begin(message, index);
+  save(chat);
+  /** @type {import('./inspect.js').Token[]} */
+  const seen = open && tokens.get(open) || [];
+  tokens.set(message, seen);
+  show();
+  lookInside();
+  announce('Answering');
+  page.status.textContent = 'Reading';
+  meter.clear();
+  let first = 0, counted = 0, looked = 0, saved = performance.now(), used;
+  try {
+    const how = { ...sampling, logprobs: ALTERNATIVES, signal: mine.signal,
+      onToken: (/** @type {import('./inspect.js').Token} */ token) => seen.push(token) };
+    const { pieces, trimmed } = await speak(model, said, open, how);
+    for await (const piece of pieces) {
+      const now = performance.now();
+      if (first === 0) [first, counted] = [now, seen.length];
+      message.content += piece;
+      turn.push(piece);
+      if (running === mine && now - looked > GLANCE && now > first) {
+        page.status.textContent = `${((seen.length - counted) * 1000 / (now - first)).toFixed(1)} tokens/s`;
+        looked = now;
+      }
+      if (now - saved > SAVE) {
+        saved = now;
+        save(chat);
+      }
+    }
+    const stats = model.lastStats;
+    if (stats) {
+      const total = before + stats.tokens;
+      message.figures = summary({ ...stats, tokens: total }, trimmed());
+      if (stats.finishReason === 'length') {
+        message.cut = { by: stats.tokens === sampling.maxTokens ? 'limit' : 'context', tokens: total };
+      }
+      used = stats.promptTokens + stats.tokens;
+    }
+  } catch (error) {
+    // A model that was closed for another one ends its answer with an error: it was stopped all the same.
+    if (!mine.signal.aborted) {
+      const why = explain(error);
+      if (open) {   // what there is of it stays an answer
+        message.cut = known.cut;
+        if (known.figures === undefined) delete message.figures;
+        else message.figures = known.figures;
+        toast(`The answer does not go on. ${why.title}. ${why.advice}`);
+      } else {
+        message.problem = why;
+        delete message.figures;
+      }
+      if (error instanceof PlumbError && DEAD.includes(error.code)) void loader.load(loader.source);
+    }
+  }
+  turn.end();
+  chat.updated = Date.now();
+  save(chat);
+  if (running !== mine) return;
+  running = undefined;
+  show();
+  chats.show();
+  lookInside();
+  void (used === undefined ? meter.measure() : meter.set(used));
+}
+
+/** What the model says.
+ * @param {import('../api/plumb.js').Model} model @param {import('../api/plumb.js').Message[]} said  up to the question
+ * @param {import('./conversation-store.js').Message | undefined} open  the answer that goes on
+ * @param {import('../api/plumb.js').GenerateOptions} options
+ * @returns {Promise<{pieces: AsyncIterable<string>, trimmed: () => number}>}  trimmed: how many of the first messages
+ *   did not fit */
+async function speak(model, said, open, options) {
+  if (open) {
+    const { ids, trimmed } = await continuation(model, said, open.content, options.maxTokens);
+    return { pieces: model.generate(ids, options), trimmed: () => trimmed };
+  }
+  const question = said.pop();
+  const talk = model.chat({ messages: said, contextEnd: 'trim' });
+  return { pieces: talk.send(question ?? '', options), trimmed: () => talk.trimmed };
+}
+
+/** @param {import('../api/plumb.js').Stats} stats @param {number} trimmed */
+function summary({ tokens, decodeRate, promptTokens, reusedTokens, prefillRate, finishReason }, trimmed) {
+  const read = promptTokens - reusedTokens;
+  return dotted([count(tokens, 'token'), `${decodeRate.toFixed(1)} tokens/s`,
+    `${read} read at ${prefillRate.toFixed(0)}/s`,
+    trimmed > 0 && `without the first ${count(trimmed, 'message')}`, finishReason === 'abort' && 'stopped']);
+}
+
+function stop() {
+  running?.abort();
+  running = undefined;
+}
+
+/** Shows the inspector, if it was opened, what there is now. */
+function lookInside() {
+  void inspector?.then(({ inspect }) => inspect(subject()));
+}
+
+/** What the inspector looks at: the last answer and what was said before it. */
+function subject() {
+  const index = conversation.messages.findLastIndex(({ role, content }) => role === 'assistant' && content !== '');
+  const message = conversation.messages[index];
+  if (!loader.model || running) return undefined;
+  return { model: loader.model, source: loader.source,
+    said: message ? prompt(conversation.messages.slice(0, index + 1)) : [], tokens: message && tokens.get(message) };
+}
+
+// ---- the page's states ----
+
+function show() {
+  document.body.dataset.state = running ? 'answering' : modelState;
+  page.welcome.hidden = page.log.childElementCount > 0;
+  element('log-title', 'h2').hidden = !page.welcome.hidden;
+  page.stop.hidden = !running;
+  page.send.hidden = Boolean(running);
+  page.fresh.disabled = page.log.childElementCount === 0;
+  if (!running) page.status.textContent = waiting ? 'Waiting for the model' : '\u00a0';
+  canSend();
+}
+
+function canSend() {
+  page.send.disabled = waiting || !fits || !page.prompt.value.trim();
+}
+
+page.prompt.addEventListener('input', canSend);
+page.prompt.addEventListener('keydown', event => {
+  if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return;
+  event.preventDefault();
+  void send();
+});
+element('composer', 'form').addEventListener('submit', event => {
+  event.preventDefault();
+  void send();
+});
+page.stop.addEventListener('click', () => {
+  running?.abort();
+  toPrompt();
+});
+document.addEventListener('keydown', event => {
+  if (event.key !== 'Escape' || event.isComposing || event.defaultPrevented) return;
+  if (over > 0) hover(-over);
+  else if (!document.querySelector('dialog[open]')) running?.abort();
+});
+// Notes lie above the message box, however much is written in it.
+new ResizeObserver(([{ borderBoxSize: [{ blockSize }] }]) =>
+  document.body.style.setProperty('--composer', `${Math.ceil(blockSize)}px`)).observe(element('composer', 'form'));
+page.fresh.addEventListener('click', () => {
+  choose(undefined);
+  chats.showAll();
+  side.leave();
+  page.prompt.focus();
+});
+element('ideas', 'ul').addEventListener('click', event => {
+  if (event.target instanceof HTMLButtonElement) ask(event.target.textContent ?? '');
+});
+addEventListener('pagehide', () => {
+  if (running) store.leave(conversation);
+});
+
+// ---- files that are dropped ----
+
+let over = 0;
+/** @param {DragEvent} event */
+const hasFiles = event => event.dataTransfer?.types.includes('Files') ?? false;
+/** @param {number} change */
+const hover = change => {
+  over = Math.max(0, over + change);
+  element('drop', 'div').hidden = over === 0;
+};
+addEventListener('dragenter', event => hasFiles(event) && hover(1));
+addEventListener('dragleave', event => hasFiles(event) && hover(-1));
+element('drop', 'div').addEventListener('click', () => hover(-over));   // a dragleave that never came
+addEventListener('dragover', event => hasFiles(event) && event.preventDefault());
+addEventListener('drop', event => {
+  if (!hasFiles(event)) return;
+  hover(-over);
+  if (event.defaultPrevented) return;   // the inspector took it
+  event.preventDefault();
+  const files = [...event.dataTransfer?.files ?? []];
+  if (files.length > 0 && files.every(({ name }) => name.endsWith('.json'))) void chats.importFiles(files);
+  else if (files.length > 0) models.openFiles(files);
+});

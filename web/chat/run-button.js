@@ -1,0 +1,40 @@
+/* What the inspector computes only when it is asked to. */
+import { make, note, problem } from './dom.js';
+import { explain } from './explain.js';
+
+/** All that runs, of any view. @type {Set<AbortController>} */
+const runs = new Set();
+
+/** Ends it. */
+export function stopRuns() {
+  for (const run of runs) run.abort();
+}
+
+/** A button that computes, a place for what comes of it, and the sentence when nothing does.
+ * @param {HTMLElement} view @param {string} label
+ * @param {(place: HTMLElement, signal: AbortSignal) => Promise<void>} compute
+ *   a run ends the one before */
+export function addRunButton(view, label, compute) {
+  const place = make('div', { className: 'result' });
+  const button = make('button', { type: 'button', className: 'primary', onclick: run }, label);
+  /** @type {AbortController | undefined} */
+  let running;
+  async function run() {
+    running?.abort();
+    const mine = running = new AbortController();
+    runs.add(mine);
+    button.disabled = true;
+    place.replaceChildren(make('p', { className: 'figures', role: 'status' }, 'Computing…'));
+    try {
+      const fresh = make('div', { className: 'result' });
+      await compute(fresh, mine.signal);
+      if (running === mine) place.replaceChildren(...fresh.childNodes);
+    } catch (error) {
+      if (running === mine) place.replaceChildren(mine.signal.aborted ? note('Stopped') : problem(explain(error)));
+    }
+    runs.delete(mine);
+    if (running === mine) button.disabled = false;
+  }
+  view.append(button, place);
+  return run;
+}

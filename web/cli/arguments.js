@@ -1,0 +1,133 @@
+/* The options of the commands that are JavaScript, and their values.  Those of run and bench are the C program's
+ * (src/cli/options.c), and so are the sentences that refuse wrong ones; its --help describes them. */
+
+/** What ends the process after one line: "plumb: ..." and the exit code. */
+export class Refusal extends Error {
+  /** @param {string} message @param {number} [code]  2: wrong usage */
+  constructor(message, code = 2) {
+    super(message);
+    this.code = code;
+  }
+}
+
+/** The value of a word, or undefined if it is none; expected: what the sentence says it is not.
+ * @typedef {{parse: (word: string) => any, expected: string}} Kind */
+/** @param {number} min @param {number} max @returns {Kind} */
+const integer = (min, max) => ({
+  parse: word => /^\d+$/.test(word) && Number(word) >= min && Number(word) <= max ? Number(word) : undefined,
+  expected: `an integer from ${min} to ${max}`,
+});
+/** @param {number} min @param {number} max @param {string} [range]  as C prints it @returns {Kind} */
+const real = (min, max, range = `${min} to ${max}`) => ({
+  parse(word) {
+    const value = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(word) ? Number(word) : NaN;
+    return value >= min && value <= max ? value : undefined;
+  },
+  expected: `a number from ${range}`,
+});
+/** @type {Kind} */
+const seed = {
+  parse(word) {
+    const value = /^\d+$/.test(word) ? BigInt(word) : -1n;
+    if (value < 0n || value >= 1n << 64n) return undefined;
+    return value <= Number.MAX_SAFE_INTEGER ? Number(value) : value;
+  },
+  expected: 'an integer from 0 to 18446744073709551615',
+};
+/** @param {string[]} words @returns {Kind} */
+const oneOf = (...words) => ({
+  parse: word => words.includes(word) ? word : undefined,
+  expected: `${words.slice(0, -1).join(', ')} or ${words.at(-1)}`,
+});
+/** @type {Kind} */
+const text = { parse: word => word, expected: '' };
+/** Takes no value. @type {Kind} */
+const flag = { parse: () => true, expected: '' };
+
+const U32 = 2 ** 32 - 1;
+/** @typedef {{name: string, on: string, kind: Kind, key: string}} Option  on: the commands that have it; key: of the
+ *   values, and of the options of Plumb.load and generate */
+/** @param {string} name @param {string} on @param {Kind} kind @param {string} key @returns {Option} */
+const option = (name, on, kind, key) => ({ name, on, kind, key });
+
+/** What decides how tokens are drawn, and how many. */
+export const SAMPLING = [
+  option('-n', 'run chat', integer(1, U32), 'maxTokens'),
+  option('--temp', 'run chat', real(0, 1e6, '0 to 1e+06'), 'temperature'),
+  option('--top-k', 'run chat', integer(0, 2 ** 31 - 1), 'topK'),
+  option('--top-p', 'run chat', real(0, 1), 'topP'),
+  option('--min-p', 'run chat', real(0, 1), 'minP'),
+  option('--typical', 'run chat', real(0, 1), 'typicalP'),
+  option('--repeat-penalty', 'run chat', real(1e-3, 1e3), 'repeatPenalty'),
+  option('--presence-penalty', 'run chat', real(-1e3, 1e3), 'presencePenalty'),
+  option('--frequency-penalty', 'run chat', real(-1e3, 1e3), 'frequencyPenalty'),
+  option('--repeat-last-n', 'run chat', integer(0, 1 << 24), 'penaltyLastN'),
+  option('--seed', 'run chat', seed, 'seed'),
+];
+export const LOAD = [
+  option('--ctx', 'run bench chat preflight', integer(1, 1 << 24), 'contextLength'),
+  option('--threads', 'run bench chat preflight', integer(1, 64), 'threads'),
+  option('--precision', 'run bench chat preflight', oneOf('exact16', 'fast8'), 'precision'),
+  option('--kv-type', 'run bench chat preflight', oneOf('i16', 'q8', 'f32'), 'kvType'),
+];
+const OPTIONS = [
+  ...SAMPLING,
+  ...LOAD,
+  option('-p', 'run', text, 'prompt'),
+  option('--system', 'run chat', text, 'system'),
+  option('--raw', 'run', flag, 'raw'),
+  option('--parse-special', 'run', flag, 'parseSpecial'),
+  option('-p', 'bench', integer(1, 1 << 24), 'promptTokens'),
+  option('-n', 'bench', integer(1, 1 << 24), 'decodeTokens'),
+  option('-r', 'bench', integer(1, 1000), 'repetitions'),
+  option('--json', 'run bench chat cache preflight', flag, 'json'),
+];
+
+/** The values of some options, by the names that Plumb has for them.
+ * @param {Record<string, any>} values @param {Option[]} options */
+export const pick = (values, options) => Object.fromEntries(options.map(({ key }) => [key, values[key]]));
+
+/** The words behind the command's name; undefined: they ask for help.  Throws a Refusal.
+ * @param {string} command @param {string[]} words
+ * @returns {{files: string[], values: Record<string, any>} | undefined} */
+export function parse(command, words) {
+  /** @type {string[]} */
+  const files = [];
+  /** @type {Record<string, any>} */
+  const values = {};
+  const rest = [...words];
+  for (let word; (word = rest.shift()) !== undefined;) {
+    if (word === '--') {
+      files.push(...rest.splice(0));
+    } else if (word.length < 2 || word[0] !== '-') {
+      files.push(word);
+    } else {
+      if (word === '--help' || word === '-h') return undefined;
+      const equals = word.startsWith('--') ? word.indexOf('=') : -1;
+      const name = equals < 0 ? word : word.slice(0, equals), given = equals < 0 ? undefined : word.slice(equals + 1);
+      const known = OPTIONS.find(one => one.name === name && one.on.split(' ').includes(command));
+      if (!known) throw new Refusal(`${command}: unknown option ${word}; see plumb ${command} --help`);
+      if (known.kind === flag && given !== undefined) throw new Refusal(`${command}: ${name} takes no value`);
+      const value = known.kind === flag ? '' : given ?? rest.shift();
+      if (value === undefined) throw new Refusal(`${command}: ${name} needs a value`);
+      values[known.key] = valueOf(`${command}: ${name}`, known, value);
+    }
+  }
+  return command === 'run' ? prompted(files, values) : { files, values };
+}
+
+/** Without -p the words behind the files of the model are the prompt.
+ * @param {string[]} words @param {Record<string, any>} values */
+function prompted(words, values) {
+  if (values.prompt !== undefined) return { files: words, values };
+  const after = words.findIndex((word, i) => i > 0 && !word.endsWith('.gguf'));
+  if (after < 0) return { files: words, values };
+  return { files: words.slice(0, after), values: { ...values, prompt: words.slice(after).join(' ') } };
+}
+
+/** @param {string} where @param {Option} option @param {string} word */
+export function valueOf(where, { kind }, word) {
+  const value = kind.parse(word);
+  if (value === undefined) throw new Refusal(`${where}: "${word}" is not ${kind.expected}`);
+  return value;
+}

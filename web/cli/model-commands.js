@@ -1,0 +1,210 @@
+/* The commands cache, preflight and inspect of URLs: what there is to know of models before they run. */
+import { openAsBlob } from 'node:fs';
+import { PlumbError, reasonOf } from '../base/errors.js';
+import { folderPath } from '../node/cache-folder.js';
+import { Plumb } from '../node/index.js';
+import { LOAD, pick, Refusal } from './arguments.js';
+import { complain, jsonLine, report, shown, watchOutput } from './terminal.js';
+
+const mb = (/** @type {number} */ bytes) => (bytes / 1e6).toFixed(1);
+
+/** Lists the copies of URLs, or removes one.
+ * @param {string[]} words @param {Record<string, any>} values @returns {Promise<number>} the exit code */
+export async function cache([what, url, ...rest], { json }) {
+  if (what === 'remove' && url && rest.length === 0) {
+    if (!/^https?:/i.test(url)) throw new Refusal(`cache: ${url} is no URL, and only URLs have copies`);
+    if (await Plumb.removeCached(url)) return 0;
+    throw new Refusal(`cache: there is no copy of ${url}`, 1);
+  }
+  if (what !== undefined) throw new Refusal('cache: it is "plumb cache" or "plumb cache remove URL"');
+  watchOutput(() => {});
+  const copies = await Plumb.listCached();
+  if (copies.length === 0) complain(`cache: no copies are in ${folderPath()}`);
+  for (const copy of copies) {
+    process.stdout.write(json ? jsonLine(copy) : shown(process.stdout, `${mb(copy.bytes).padStart(9)} MB${
+      copy.complete ? '' : ` of ${copy.size === undefined ? '?' : mb(copy.size)} MB`}  ${copy.url}\n`));
+  }
+  return 0;
+}
+
+/** Says from the header whether a model can run here, in what memory and how fast.
+ * @param {string[]} files @param {Record<string, any>} values
+ * @returns {Promise<number>} the exit code: 1 too if it cannot */
+export async function preflight(files, values) {
+  if (files.length === 0) throw new Refusal('preflight: MODEL is needed; see plumb preflight --help');
+  watchOutput(() => {});
+  try {
+    const plan = await Plumb.preflight(files, pick(values, LOAD));
+    const { memory, fits, speed } = plan;
+    const can = plan.supported && fits;
+    if (values.json) {
+      process.stdout.write(jsonLine(plan));
+      return can ? 0 : 1;
+    }
+    const lines = [
+      `${plan.name ?? files[0]}: ${plan.architecture ?? 'architecture unknown'}`
+        + (plan.parameters ? `, ${mb(plan.parameters)} M parameters` : '')
+        + (plan.fileBytes ? `, ${mb(plan.fileBytes)} MB` : ''),
+      ...plan.problems.map(({ code, message }) => `not supported: ${code}: ${message}`),
+      ...memory ? [`memory ${mb(memory.total)} MB of at most ${mb(memory.limit)}: weights ${mb(memory.weights)}, ${
+        plan.contextLength} tokens of context ${mb(memory.kv)}, the rest ${mb(memory.scratch + memory.module)}${
+        fits ? '' : '; too much'}`] : [],
+      ...speed ? [`about ${speed.prefill.toFixed(0)} tokens/s of a prompt, ${speed.decode.toFixed(0)} of an answer, ${
+        plan.threads} thread${plan.threads === 1 ? '' : 's'}`] : [],
+      ...plan.threadsNote ? [plan.threadsNote] : [],
+      ...plan.chat === false ? ['no chat template: it can continue texts only'] : [],
+      `${plan.cached ? `${mb(plan.cached.bytes)} MB of it are on this machine, ` : ''}${
+        plan.bytesRead} bytes were read to know this`,
+    ];
+    for (const line of lines) process.stdout.write(shown(process.stdout, `${line}\n`));
+    return can ? 0 : 1;
+  } catch (error) {
+    return report(error, files.at(-1) ?? '', values.json);
+  }
+}
+
+/** Bytes that are asked of a server at once. */
+const BLOCK = 1 << 20;
+/** Stands for a size that a server does not tell. */
+const UNKNOWN = 2 ** 52;
+
+/** A file of a server as a Blob: only what is read of it is fetched. */
+class RemoteFile extends Blob {
+  #url;
+  #size;
+  /** Its first bytes, and behind them room for more. */
+  #bytes = new Uint8Array(BLOCK);
+  /** How many there are. */
+  #n = 0;
+  /** Of a server that gives files only whole. @type {ReadableStreamDefaultReader<Uint8Array> | undefined} */
+  #reader;
+  /** Why it cannot be read. @type {PlumbError | undefined} */
+  failure;
+
+  /** @param {string} url @param {Response} response  to a request for the first block */
+  constructor(url, response) {
+    super();
+    this.#url = url;
+    const range = /^bytes 0-\d+\/(\d+)$/.exec(response.headers.get('Content-Range') ?? '')?.[1];
+    if (response.status === 206 && range === undefined) throw ioError(url, 'it answered a range without Content-Range');
+    this.#size = Number(range ?? response.headers.get('Content-Length') ?? UNKNOWN);
+    if (response.status !== 206) this.#reader = response.body?.getReader();
+  }
+
+  /** @param {string} url @returns {Promise<RemoteFile>} */
+  static async open(url) {
+    const response = await ask(url, 0, BLOCK);
+    const file = new RemoteFile(url, response);
+    if (!file.#reader) await file.#take(response, BLOCK);
+    return file;
+  }
+
+  /** @override */
+  get size() { return this.#size; }
+
+  /** @override @param {number} from @param {number} to */
+  slice(from = 0, to = this.#size) {
+    return /** @type {Blob} */ (/** @type {unknown} */ ({ arrayBuffer: () => this.#read(from, to) }));
+  }
+
+  /** @param {number} from @param {number} to */
+  async #read(from, to) {
+    try {
+      while (this.#n < to && await this.#more());
+      return this.#bytes.slice(from, Math.min(to, this.#n)).buffer;
+    } catch (error) {
+      this.failure = error instanceof PlumbError ? error : ioError(this.#url, reasonOf(error));
+      throw error;
+    }
+  }
+
+  /** Adds what comes behind the bytes that are there; false: there is no more. */
+  async #more() {
+    const at = this.#n;
+    if (!this.#reader) {
+      if (at < this.#size) await this.#block(at);
+      return this.#n > at;
+    }
+    const { value } = await this.#reader.read();
+    if (value) this.#add(value);
+    return value !== undefined;
+  }
+
+  /** @param {Uint8Array} bytes */
+  #add(bytes) {
+    const end = this.#n + bytes.length;
+    if (end > this.#bytes.length) {
+      const larger = new Uint8Array(Math.max(end, 2 * this.#bytes.length));
+      larger.set(this.#bytes.subarray(0, this.#n));
+      this.#bytes = larger;
+    }
+    this.#bytes.set(bytes, this.#n);
+    this.#n = end;
+  }
+
+  /** Adds the body of a range, of which a server may send any number of bytes.
+   * @param {Response} response @param {number} most  bytes that were asked for */
+  async #take({ body }, most) {
+    const start = this.#n;
+    for await (const bytes of /** @type {AsyncIterable<Uint8Array>} */ (/** @type {unknown} */ (body ?? []))) {
+      if (this.#n + bytes.length > start + most) {
+        throw ioError(this.#url, `it sends more than the ${most} bytes from ${start} on that it was asked for`);
+      }
+      this.#add(bytes);
+    }
+  }
+
+  /** @param {number} at */
+  async #block(at) {
+    const response = await ask(this.#url, at, at + BLOCK);
+    const range = response.headers.get('Content-Range') ?? '';
+    if (response.status !== 206 || !range.startsWith(`bytes ${at}-`) || !range.endsWith(`/${this.#size}`)) {
+      throw ioError(this.#url, `it answered ${response.status} ${range} to a request for bytes from ${at} on`);
+    }
+    await this.#take(response, BLOCK);
+  }
+
+  async end() {
+    await this.#reader?.cancel().catch(() => {});
+  }
+}
+
+/** @param {string} url @param {string} what */
+const ioError = (url, what) => new PlumbError('PLUMB_ERROR_IO', `${url}: ${what}`, { url });
+
+/** @param {string} url @param {number} from @param {number} to */
+async function ask(url, from, to) {
+  const headers = { Range: `bytes=${from}-${to - 1}`, 'Accept-Encoding': 'identity' };
+  const response = await fetch(url, { headers }).catch(error => { throw ioError(url, reasonOf(error)); });
+  if (!response.ok) throw ioError(url, `the server answered ${response.status}`);
+  return response;
+}
+
+/** inspect, with URLs among its files: the C program reads as much of them as their headers take.
+ * @param {string[]} words  of the command @returns {Promise<number>} the exit code */
+export async function inspect(words) {
+  watchOutput(() => {});
+  /** @type {Record<string, Blob>} */
+  const files = {};
+  /** @type {RemoteFile[]} */
+  const remote = [];
+  try {
+    for (const word of words.filter(word => !word.startsWith('-'))) {
+      const copy = isUrl(word) ? await Plumb.openCached(word).catch(() => undefined)
+        : await openAsBlob(word).catch(() => undefined);   // the program says what is wrong with it
+      if (copy) files[word] = copy;
+      else if (isUrl(word)) remote.push(/** @type {RemoteFile} */ (files[word] = await RemoteFile.open(word)));
+    }
+    const { code, out, err } = await Plumb.command(['inspect', ...words], { files });
+    const failure = remote.find(file => file.failure)?.failure;
+    if (failure) throw failure;
+    process.stdout.write(out);
+    process.stderr.write(err);
+    return code;
+  } finally {
+    await Promise.all(remote.map(file => file.end()));
+  }
+}
+
+/** @param {string} word */
+export const isUrl = word => /^https?:\/\//i.test(word);

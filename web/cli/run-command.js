@@ -1,0 +1,156 @@
+/* The commands run and bench on the package's own engine: the fastest module, all threads, URLs.  Flags and output are
+ * those of src/cli/main.c. */
+import { Plumb } from '../node/index.js';
+import { LOAD, pick, Refusal, SAMPLING } from './arguments.js';
+import { complain, jsonLine, ProgressLine, readInput, report, shown, watchOutput } from './terminal.js';
+
+const INTERRUPTED = 130;
+/** Tokens of an answer, as in src/cli/main.c. */
+const DEFAULT_MOST = 256;
+
+/** Loads a model, showing how it goes.
+ * @param {string} command @param {string[]} files @param {Record<string, any>} values
+ * @param {AbortSignal} [signal] */
+export async function load(command, files, values, signal) {
+  if (files.length === 0) throw new Refusal(`${command}: MODEL is needed; see plumb ${command} --help`);
+  const progress = new ProgressLine();
+  const start = performance.now();
+  try {
+    const model = await Plumb.load(files, { ...pick(values, LOAD), onProgress: progress.show, signal });
+    return { model, seconds: (performance.now() - start) / 1000 };
+  } finally {
+    progress.end();
+  }
+}
+
+/** Aborts at the first Ctrl-C; the second ends the process. */
+export function interruptible() {
+  const stop = new AbortController();
+  process.on('SIGINT', () => {
+    if (stop.signal.aborted) process.exit(INTERRUPTED);
+    stop.abort();
+  });
+  return stop;
+}
+
+/** @param {string[]} files @param {Record<string, any>} values @returns {Promise<number>} the exit code */
+export async function run(files, values) {
+  const { prompt: given, raw, system, parseSpecial = false, json } = values;
+  const where = files.at(-1) ?? '';
+  const stop = interruptible();
+  const failedOutput = watchOutput(() => stop.abort());
+  try {
+    if (files.length > 0 && given === undefined) {
+      throw new Refusal('run: a prompt is needed, as words behind MODEL or with -p TEXT; see plumb run --help');
+    }
+    if (raw && system !== undefined) {
+      throw new Refusal('run: --system is part of the template that --raw omits; see plumb run --help');
+    }
+    const prompt = given === '-' ? (await readInput()).replace(/\n$/, '') : given;
+    if (!raw && prompt?.includes('\0')) throw new Refusal('run: a chat message cannot hold a zero byte; see --help');
+    const { model, seconds } = await load('run', files, values, stop.signal);
+    /** @type {import('../api/plumb.js').Message[]} */
+    const messages = [...system === undefined ? [] : [{ role: /** @type {const} */ ('system'), content: system }],
+      { role: 'user', content: prompt }];
+    const ids = raw ? await model.tokenize(prompt, { parseSpecial }) : undefined;
+    if (ids?.length === 0) throw new Refusal('run: the prompt has no tokens', 1);
+    let text = '';
+    const most = values.maxTokens ?? DEFAULT_MOST;
+    for await (const piece of model.generate(ids ?? messages, {
+      ...pick(values, SAMPLING), maxTokens: most, signal: stop.signal,
+    })) {
+      text += piece;
+      if (!json) process.stdout.write(shown(process.stdout, piece));
+    }
+    const stats = /** @type {import('../api/plumb.js').Stats} */ (model.lastStats);
+    const { module, threads, contextLength } = await model.info();
+    await model.close();
+    if (json) {
+      const { finishReason, seed, ...numbers } = stats;
+      process.stdout.write(jsonLine({
+        text, finishReason, stats: { loadSeconds: seconds, ...numbers }, module, threads, seed,
+      }));
+    } else {
+      process.stdout.write('\n');
+      if (stats.finishReason === 'length' && stats.tokens < most) {
+        complain(`the context of ${contextLength} tokens is full; --ctx makes it larger`);
+      } else if (stats.finishReason === 'length' && values.maxTokens === undefined) {
+        complain(`the answer stops after ${most} tokens, the default of -n`);
+      }
+      const seed = values.temperature === 0 ? '' : `, seed ${stats.seed}`;
+      const steps = Math.round(stats.decodeRate * stats.decodeSeconds);
+      process.stderr.write(`load ${seconds.toFixed(2)} s, prefill ${stats.promptTokens} tokens at ${
+        stats.prefillRate.toFixed(1)} tokens/s, decode ${steps} tokens at ${stats.decodeRate.toFixed(1)} tokens/s${
+        seed}\n`);
+    }
+    return failedOutput() ?? (stop.signal.aborted ? INTERRUPTED : 0);
+  } catch (error) {
+    if (stop.signal.aborted) return failedOutput() ?? INTERRUPTED;
+    return report(error, isContext(error) ? 'prompt' : where, json);
+  }
+}
+
+/** @param {unknown} error */
+const isContext = error => error instanceof Error && 'code' in error && error.code === 'PLUMB_ERROR_CONTEXT';
+
+/** @param {string[]} files @param {Record<string, any>} values @returns {Promise<number>} the exit code */
+export async function bench(files, values) {
+  const { promptTokens = 128, decodeTokens = 64, repetitions = 3, json } = values;
+  const stop = interruptible();
+  const failedOutput = watchOutput(() => stop.abort());
+  try {
+    const { model, seconds } = await load('bench', files, values, stop.signal);
+    const info = await model.info();
+    const ids = Int32Array.from({ length: Math.max(promptTokens, decodeTokens) },
+      (_, i) => (Math.imul(i, 2654435761) >>> 0) % info.vocabulary);   // any will do
+    /** Tokens per second of n tokens fed from an empty context, all at once or one by one.
+     * @param {number} n @param {number} step */
+    const measure = async (n, step) => {
+      await model.rewind();
+      const start = performance.now();
+      for (let at = 0; at < n; at += step) {
+        await model.feed(ids.subarray(at, Math.min(at + step, n)), { signal: stop.signal });
+      }
+      return n / (performance.now() - start) * 1000;
+    };
+    /** @type {{prefill: number[], decode: number[]}} */
+    const speeds = { prefill: [], decode: [] };
+    for (let i = 0; i <= repetitions; i++) {   // the first is thrown away
+      const prefill = await measure(promptTokens, promptTokens), decode = await measure(decodeTokens, 1);
+      if (i === 0) continue;
+      speeds.prefill.push(prefill);
+      speeds.decode.push(decode);
+    }
+    await model.close();
+    const { architecture, parameters, weightBytes, sessionBytes, kernels, precision, threads, contextLength } = info;
+    const { batch, module } = info;
+    if (json) {
+      const rounded = (/** @type {number} */ n) => Number(n.toFixed(3));
+      process.stdout.write(jsonLine({
+        architecture, parameters, weight_bytes: weightBytes, session_bytes: sessionBytes, kernels, precision, threads,
+        context: contextLength, batch, module, load_seconds: rounded(seconds), prefill_tokens: promptTokens,
+        decode_tokens: decodeTokens, prefill: speeds.prefill.map(rounded), decode: speeds.decode.map(rounded),
+      }));
+    } else {
+      const mb = (/** @type {number} */ n) => (n / 1e6).toFixed(1);
+      process.stdout.write(`${architecture}, ${mb(parameters)} M parameters, ${mb(weightBytes)} MB of weights, ${
+        mb(sessionBytes)} MB of session\nkernels ${kernels}, ${precision}, context ${contextLength}, batch ${batch}, ${
+        threads} thread${threads === 1 ? '' : 's'}, loaded in ${seconds.toFixed(2)} s\n`);
+      printSpeed('prefill', promptTokens, speeds.prefill);
+      printSpeed('decode', decodeTokens, speeds.decode);
+    }
+    return failedOutput() ?? 0;
+  } catch (error) {
+    if (stop.signal.aborted) return failedOutput() ?? INTERRUPTED;
+    return report(error, isContext(error) ? 'bench' : files.at(-1) ?? '', json);
+  }
+}
+
+/** @param {string} name @param {number} n  tokens @param {number[]} speeds */
+function printSpeed(name, n, speeds) {
+  const sorted = speeds.toSorted((a, b) => a - b), count = sorted.length;
+  const median = (sorted[(count - 1) >> 1] + sorted[count >> 1]) / 2;
+  const [low, middle, high] = [sorted[0], median, sorted[count - 1]].map(speed => speed.toFixed(2).padStart(8));
+  process.stdout.write(`${name.padEnd(8)} ${String(n).padStart(5)} tokens  min ${low}  median ${middle}  max ${
+    high} tokens/s\n`);
+}

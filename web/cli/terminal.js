@@ -1,0 +1,101 @@
+/* What the commands write: text for a terminal, progress, failures. */
+import { PlumbError, reasonOf } from '../base/errors.js';
+import { Refusal } from './arguments.js';
+
+/** The same text without what could drive a terminal: control characters but newline and tab become visible ones.
+ * What a model says is nobody's to trust, nor is what a file says of itself. @param {string} text */
+export const printable = text => text.replace(/[\0-\x08\x0b-\x1f\x7f-\x9f]/g, control => {
+  const code = control.charCodeAt(0);
+  if (code < 0x20) return String.fromCharCode(0x2400 + code);   // U+241B is a picture of escape
+  return code === 0x7f ? '\u2421' : `\\x${code.toString(16)}`;
+});
+
+/** As printable, if the stream is a terminal: files and pipes get what was said.
+ * @param {NodeJS.WriteStream} stream @param {string} text */
+export const shown = (stream, text) => stream.isTTY ? printable(text) : text;
+
+/** A line of JSON, without bytes that could drive a terminal; integers that JSON has no number for are strings.
+ * @param {object} value */
+export const jsonLine = value =>
+  `${JSON.stringify(value, (_, one) => typeof one === 'bigint' ? String(one) : one)
+    .replace(/[\x7f-\x9f]/g, control => `\\u00${control.charCodeAt(0).toString(16)}`)}\n`;
+
+/** Text in a style, where standard output is a terminal that may have colours (https://no-color.org).
+ * @param {string} style  of the escape sequence, "2" is dim @param {string} text */
+export const styled = (style, text) =>
+  process.stdout.isTTY && !process.env.NO_COLOR && process.env.TERM !== 'dumb' ? `\x1b[${style}m${text}\x1b[0m` : text;
+
+/** One line on standard error, whatever the text. @param {string} text */
+export const complain = text =>
+  void process.stderr.write(`plumb: ${text.replace(/[\0-\x1f\x7f-\x9f]/g, '?')}\n`);
+
+/** Says why something failed, as JSON on standard output too; the exit code of it.
+ * @param {unknown} error @param {string} where  the file, where the error does not name one @param {boolean} [json] */
+export function report(error, where, json = false) {
+  const say = (/** @type {string} */ code, /** @type {string} */ message) =>
+    void (json && process.stdout.write(jsonLine({ error: { code, message } })));
+  if (error instanceof Refusal) {
+    say('PLUMB_ERROR_ARGUMENT', error.message);
+    complain(error.message);
+    return error.code;
+  }
+  if (!(error instanceof PlumbError)) throw error;
+  const { code, message } = error;
+  say(code, message);
+  const place = error.details.path ?? error.details.url ?? where;
+  const what = message.startsWith(`${place}: `) ? message.slice(`${place}: `.length) : message;
+  // Here the option has another name than in JavaScript.
+  const hint = code === 'PLUMB_ERROR_CONTEXT' ? '; --ctx makes it larger' : '';
+  complain(`${place}: ${code}: ${hint ? what.replace(/;[^;]*contextLength$/, '') : what}${hint}`);
+  return 1;
+}
+
+const DOING = { read: 'reading', download: 'downloading', wait: 'waiting for the server', prepare: 'preparing' };
+const BAR = 20;
+const mb = (/** @type {number} */ bytes) => (bytes / 1e6).toFixed(0);
+
+/** Shows a load in a line of standard error that replaces itself, where that is a terminal and it takes over a second.
+ */
+export class ProgressLine {
+  #start = performance.now();
+  #isShown = false;
+
+  /** @param {import('../loader/progress.js').Progress} progress */
+  show = ({ phase, bytes, total, rate, secondsLeft }) => {
+    if (!process.stderr.isTTY || phase === 'ready' || performance.now() - this.#start < 1000) return;
+    this.#isShown = true;
+    const n = total ? Math.round(BAR * Math.min(1, bytes / total)) : 0;
+    const bar = total ? ` ${'█'.repeat(n)}${'░'.repeat(BAR - n)}` : '';
+    const left = secondsLeft === undefined ? '' : `, ${secondsLeft.toFixed(0)} s left`;
+    const line = `${DOING[/** @type {keyof typeof DOING} */ (phase)] ?? 'loading'}${bar} ${mb(bytes)}${
+      total === undefined ? '' : ` of ${mb(total)}`} MB, ${mb(rate)} MB/s${left}`;
+    process.stderr.write(`\r\x1b[K${line.slice(0, (process.stderr.columns || 80) - 1)}`);
+  };
+
+  end() {
+    if (this.#isShown) process.stderr.write('\r\x1b[K');
+    this.#isShown = false;
+  }
+}
+
+/** Standard output of a program whose reader may go away: that ends what runs, and is no failure.
+ * @param {() => void} end */
+export function watchOutput(end) {
+  let code = /** @type {number | undefined} */ (undefined);
+  process.stdout.on('error', error => {
+    const gone = /** @type {NodeJS.ErrnoException} */ (error).code === 'EPIPE';
+    if (!gone && code === undefined) complain(`standard output: PLUMB_ERROR_IO: ${reasonOf(error)}`);
+    code ??= gone ? 0 : 1;
+    end();
+  });
+  /** The exit code if writing failed. */
+  return () => code;
+}
+
+/** All of standard input, as text. */
+export async function readInput() {
+  /** @type {Buffer[]} */
+  const pieces = [];
+  for await (const piece of process.stdin) pieces.push(piece);
+  return Buffer.concat(pieces).toString();
+}

@@ -1,0 +1,189 @@
+/* The command line in a worker (command-worker.js), and its files: Blobs that are read piece by piece, and in
+ * memory what it writes.
+ *
+ * Names are paths; whatever they begin with, they lie below one root.  What the program writes is bounded, for a trace
+ * may have more values than a page has memory. */
+import { PlumbError } from '../base/errors.js';
+import { fail, run } from './wasi.js';
+
+/** Bytes of a Blob that are read at once where less is asked for: each read is a message to another process. */
+const BLOCK = 1 << 20;
+/** Bytes that the program may write, all together. */
+const LIMIT = 2 ** 30;
+
+/** @typedef {{size: number}} Source  a Blob, or what stands for it in this thread
+ * @typedef {(source: any, from: number, to: number) => Uint8Array} ReadSync  bytes [from, to) of a Source; throws an
+ *   error with a code, as all of Files do, if it cannot be read any more */
+
+/** What is written: a file, or one of the streams.
+ * @typedef {{ino: bigint, bytes: Uint8Array, size: number}} Written
+ * @typedef {{ino: bigint, source: Source, size: number}} Given */
+
+export class BlobFiles {
+  /** @type {Map<string, Given | Written>} */
+  #entries = new Map();
+  #left;
+  #last = 2n;
+  #readSync;
+  #out = this.#empty();
+  #err = this.#empty();
+
+  /** @param {Record<string, Source>} files
+   * @param {ReadSync} readSync
+   * @param {(bytes: Uint8Array) => void} [onError]  hears what is written to standard error
+   * @param {number} [limit] */
+  constructor(files, readSync, onError = () => {}, limit = LIMIT) {
+    this.#readSync = readSync;
+    this.#left = limit;
+    for (const [name, source] of Object.entries(files)) {
+      this.#entries.set(normal(name), { ino: ++this.#last, source, size: source.size });
+    }
+    const stat = () => ({ type: /** @type {const} */ ('unknown') });
+    /** @type {import('./wasi.js').Files['streams']} */
+    this.streams = [
+      { stat, read: () => 0, write: () => fail('EBADF') },
+      { stat, read: () => fail('EBADF'), write: bytes => this.#write(this.#out, bytes, this.#out.size) },
+      { stat, read: () => fail('EBADF'), write: bytes => {
+        onError(bytes);
+        return this.#write(this.#err, bytes, this.#err.size);
+      } },
+    ];
+  }
+
+  /** What there is at the end: text of the streams, and the files that the program wrote. */
+  result() {
+    const text = (/** @type {Written} */ { bytes, size }) => new TextDecoder().decode(bytes.subarray(0, size));
+    /** @type {Record<string, Uint8Array>} */
+    const files = {};
+    for (const [path, entry] of this.#entries) {
+      if ('bytes' in entry) files[path.slice(1)] = entry.bytes.slice(0, entry.size);
+    }
+    return { out: text(this.#out), err: text(this.#err), files };
+  }
+
+  /** @param {string} name @param {import('./wasi.js').How} how @returns {import('./wasi.js').Open} */
+  open(name, { write, create, exclusive, truncate, append, directory }) {
+    const path = normal(name);
+    if (this.#isFolder(path)) {
+      if (write || create) fail('EISDIR');
+      const stat = () => this.stat(path);
+      return { stat, read: () => fail('EISDIR'), write: () => fail('EBADF') };
+    }
+    let entry = this.#entries.get(path);
+    if (!entry && !create) fail('ENOENT');
+    if (entry && exclusive) fail('EEXIST');
+    if (directory) fail('ENOTDIR');
+    if (!entry || (write && truncate)) {
+      entry = this.#empty();
+      this.#entries.set(path, entry);
+    }
+    const file = entry;
+    return {
+      seeks: true,
+      stat: () => statOf(file),
+      read: 'source' in file ? this.#reader(file) : (target, position) => {
+        const bytes = file.bytes.subarray(Number(position), Math.min(Number(position) + target.length, file.size));
+        target.set(bytes);
+        return bytes.length;
+      },
+      write: (bytes, position) => !write ? fail('EBADF') : 'source' in file ? fail('EROFS')
+        : this.#write(file, bytes, append ? file.size : Number(position)),
+    };
+  }
+
+  /** @param {string} name @returns {import('./wasi.js').Stat} */
+  stat(name) {
+    const path = normal(name), entry = this.#entries.get(path);
+    if (entry) return statOf(entry);
+    return this.#isFolder(path) ? { type: 'directory', ino: 1n } : fail('ENOENT');
+  }
+
+  /** @param {string} name */
+  unlink(name) {
+    const entry = this.#entries.get(normal(name)) ?? fail('ENOENT');
+    if ('bytes' in entry) this.#left += entry.bytes.length;
+    this.#entries.delete(normal(name));
+  }
+
+  /** @param {string} from @param {string} to */
+  rename(from, to) {
+    const entry = this.#entries.get(normal(from)) ?? fail('ENOENT');
+    this.#entries.delete(normal(from));
+    this.#entries.set(normal(to), entry);
+  }
+
+  /** @returns {Written} */
+  #empty() { return { ino: ++this.#last, bytes: new Uint8Array(), size: 0 }; }
+
+  /** @param {string} path */
+  #isFolder(path) {
+    const inside = path === '/' ? path : `${path}/`;
+    return path === '/' || [...this.#entries.keys()].some(one => one.startsWith(inside));
+  }
+
+  /** Reads ahead where little is asked for. @param {Given} file @returns {import('./wasi.js').Open['read']} */
+  #reader({ source, size }) {
+    let start = 0;
+    /** @type {Uint8Array} */
+    let block = new Uint8Array();
+    return (target, position) => {
+      const from = Math.min(Number(position), size);
+      if (from < start || from >= start + block.length) {
+        start = from;
+        block = this.#readSync(source, from, Math.min(from + Math.max(target.length, BLOCK), size));
+      }
+      const bytes = block.subarray(from - start, from - start + target.length);
+      target.set(bytes);
+      return bytes.length;
+    };
+  }
+
+  /** @param {Written} file @param {Uint8Array} bytes @param {number} position */
+  #write(file, bytes, position) {
+    const end = position + bytes.length, capacity = file.bytes.length;
+    if (end > capacity) {
+      const grown = Math.max(end, Math.min(2 * capacity, capacity + this.#left));
+      if (grown - capacity > this.#left) fail('ENOSPC');
+      const larger = new Uint8Array(grown);
+      larger.set(file.bytes.subarray(0, file.size));
+      file.bytes = larger;
+      this.#left -= grown - capacity;
+    }
+    file.bytes.set(bytes, position);
+    file.size = Math.max(file.size, end);
+    return bytes.length;
+  }
+}
+
+/** @param {Given | Written} entry @returns {import('./wasi.js').Stat} */
+const statOf = ({ ino, size }) => ({ type: 'file', ino, size: BigInt(size) });
+
+/** "/a/b" of "a/./c/../b": one name for each file. @param {string} name */
+function normal(name) {
+  /** @type {string[]} */
+  const parts = [];
+  for (const part of name.split('/')) {
+    if (part === '..') parts.pop();
+    else if (part !== '' && part !== '.') parts.push(part);
+  }
+  return `/${parts.join('/')}`;
+}
+
+/** What a worker serves (protocol.js).
+ * @param {(name: string) => Promise<WebAssembly.Module>} compile  dist/NAME.wasm
+ * @param {ReadSync} readSync @returns {import('../base/protocol.js').Methods} */
+export const createCommand = (compile, readSync) => ({
+  /** @param {{args: string[], files: Record<string, Source>}} what */
+  async command({ args, files }, { emit }) {
+    const module = await compile('plumb-cli');
+    const text = new TextDecoder();
+    const host = new BlobFiles(files, readSync, bytes => emit('error', text.decode(bytes, { stream: true })));
+    try {
+      const code = run(module, args, '/', host);
+      return { code, ...host.result() };
+    } catch (error) {
+      if (!(error instanceof WebAssembly.RuntimeError || error instanceof RangeError)) throw error;
+      throw new PlumbError('PLUMB_ERROR', `plumb ${args[0]}: the program broke down (${error.message})`);
+    }
+  },
+});

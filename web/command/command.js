@@ -1,0 +1,58 @@
+/* Plumb.command: the command line (src/cli/main.c) as a function, each call in a worker of its own. */
+import { argumentError } from '../base/errors.js';
+import * as known from '../base/options.js';
+import { Remote } from '../base/protocol.js';
+
+/** @typedef {object} CommandOptions
+ * @property {Record<string, Blob | Uint8Array | string>} [files]  by the names that args have for them; a string is a
+ *   file's text.  The program sees no others.  A Blob, such as a File of a page or what fs.openAsBlob gives in Node, is
+ *   read piece by piece
+ * @property {AbortSignal} [signal]  ends the program at once
+ * @property {(text: string) => void} [onError]  hears of messages, those of standard error, as they come; what it
+ *   throws ends the program, and the call rejects with it
+ * @property {string | URL} [workerUrl]  as of Plumb.load
+ * @typedef {object} CommandResult
+ * @property {number} code  the exit code: `plumb --help` says what each means
+ * @property {string} out  standard output
+ * @property {string} err  standard error
+ * @property {Record<string, Uint8Array>} files  what the program wrote: of -o, --html, --save.  It has a gigabyte of
+ *   room for those and its output together */
+/** @typedef {(files: Record<string, Blob>, workerUrl?: string | URL) => {
+ *   worker: import('../base/protocol.js').WorkerLike, files: Record<string, import('./blob-files.js').Source>}} StartCommand
+ *   starts command-worker.js; what it is to be posted for the files */
+
+/** Plumb.command.
+ * @param {StartCommand} startCommand @param {string[]} args @param {CommandOptions} options
+ * @returns {Promise<CommandResult>} */
+export async function runCommand(startCommand, args, options) {
+  known.checkOptions('Plumb.command', options, known.COMMAND);
+  if (!Array.isArray(args) || !args.every(word => typeof word === 'string' && !word.includes('\0'))) {
+    throw argumentError('Plumb.command: expected the words of a command, an array of strings');
+  }
+  const { files = {}, signal, onError, workerUrl } = options;
+  signal?.throwIfAborted();
+  const blobs = Object.entries(files).map(([name, file]) =>
+    [name, file instanceof Blob ? file : new Blob([/** @type {BlobPart} */ (file)])]);
+  const { worker, files: posted } = startCommand(Object.fromEntries(blobs), workerUrl);
+  const transport = new Remote(worker);
+  // The program hears nothing while it runs: what stops it ends its worker.
+  let stop = (/** @type {unknown} */ _reason) => {};
+  const stopped = new Promise((_, reject) => { stop = reject; });
+  const abort = () => stop(signal?.reason);
+  signal?.addEventListener('abort', abort);
+  const hear = (/** @type {string} */ _, /** @type {string} */ text) => {
+    try {
+      onError?.(text);
+    } catch (error) {
+      stop(error);
+    }
+  };
+  const result = transport.call('command', { args, files: posted }, { onEvent: hear });
+  try {
+    return await Promise.race([stopped, result]);
+  } finally {
+    signal?.removeEventListener('abort', abort);
+    result.catch(() => {});   // it is ended
+    transport.terminate();
+  }
+}

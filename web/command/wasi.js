@@ -1,0 +1,219 @@
+/* WASI preview 1, as far as the command line (dist/plumb-cli.wasm) calls it: the memory's side.  Files are the host's:
+ * node/wasi-files.js has those of the system, blob-files.js those of a page.  All is synchronous, as the calls are.
+ * Node's own node:wasi is not used: that of Node 20 crashes when the memory grows during reads.
+ * The numbers: https://github.com/WebAssembly/WASI/blob/main/legacy/preview1/docs.md */
+
+/** What every host says of a file; times in nanoseconds.
+ * @typedef {{type: keyof typeof TYPE, size?: bigint, dev?: bigint, ino?: bigint, nlink?: bigint, atime?: bigint,
+ *   mtime?: bigint, ctime?: bigint}} Stat */
+/** An open file.  position: where, in bytes; null: where the host stands, as with pipes.  Both return how many bytes
+ * they moved.
+ * @typedef {object} Open
+ * @property {boolean} [seeks]  whether it has positions
+ * @property {() => Stat} stat
+ * @property {(target: Uint8Array, position: number | null) => number} read  0: at the end
+ * @property {(bytes: Uint8Array, position: number | null) => number} write
+ * @property {() => void} [close] */
+/** @typedef {{read: boolean, write: boolean, create: boolean, exclusive: boolean, truncate: boolean, append: boolean,
+ *   directory: boolean}} How */
+/** What fails throws an object with the system's name of the error in `code`, as Node does: ENOENT.  Paths are
+ * absolute, with "." and ".." in them.
+ * @typedef {object} Files
+ * @property {[Open, Open, Open]} streams  standard input, output, error
+ * @property {(path: string, how: How) => Open} open
+ * @property {(path: string, follow: boolean) => Stat} stat
+ * @property {(path: string) => void} unlink
+ * @property {(from: string, to: string) => void} rename */
+
+/* WASI's numbers of the errors that hosts know by name; all others are EIO. */
+const ERRNO = { EACCES: 2, EAGAIN: 6, EBADF: 8, EEXIST: 20, EINVAL: 28, EIO: 29, EISDIR: 31, EMFILE: 33,
+  ENAMETOOLONG: 37, ENOENT: 44, ENOMEM: 48, ENOSPC: 51, ENOTDIR: 54, EPERM: 63, EPIPE: 64, EROFS: 69, ESPIPE: 70 };
+const ENOTSUP = 58;
+const TYPE = { unknown: 0, terminal: 2, directory: 3, file: 4 };
+const RIGHT_READ = 2n, RIGHT_SEEK_TELL = 0x24n, RIGHT_WRITE = 0x40n, ALL_RIGHTS = 0x1fffffffn;
+const O_CREAT = 1, O_DIRECTORY = 2, O_EXCL = 4, O_TRUNC = 8, FD_APPEND = 1;
+/** The one folder that the program knows of from the start: the root. */
+const ROOT = 3;
+
+const utf8 = new TextDecoder('utf-8', { ignoreBOM: true });
+const bytesOf = new TextEncoder();
+
+class Exit {
+  /** @param {number} code */
+  constructor(code) {
+    this.code = code;
+  }
+}
+
+/** Runs the command line to its end.
+ * @param {WebAssembly.Module} module
+ * @param {string[]} args  behind the program's name
+ * @param {string} directory  where relative paths begin
+ * @param {Files} host
+ * @returns {number} the exit code */
+export function run(module, args, directory, host) {
+  /** @type {Map<number, {file: Open, position: number | null} | {path: string}>} */
+  const open = new Map(host.streams.map((file, i) => [i, { file, position: null }]));
+  open.set(ROOT, { path: '/' });
+
+  /* Views are taken anew for every call: a buffer is detached when the memory grows. */
+  const view = () => new DataView(memory.buffer);
+  const bytes = (/** @type {number} */ at, /** @type {number} */ n) => new Uint8Array(memory.buffer, at >>> 0, n >>> 0);
+  const opened = (/** @type {number} */ fd) => open.get(fd) ?? fail('EBADF');
+  const fileOf = (/** @type {number} */ fd) => {
+    const one = opened(fd);
+    return 'file' in one ? one : fail('EISDIR');
+  };
+  const folderOf = (/** @type {number} */ fd) => {
+    const one = opened(fd);
+    return 'path' in one ? one.path : fail('EBADF');
+  };
+  const path = (/** @type {number} */ fd, /** @type {number} */ at, /** @type {number} */ n) =>
+    `${folderOf(fd)}${utf8.decode(bytes(at, n))}`;
+
+  /** Strings in C's manner: how many and how long together, and their pointers and bytes. @param {string[]} words */
+  const strings = words => {
+    const list = words.map(word => bytesOf.encode(`${word}\0`));
+    return [(/** @type {number} */ count, /** @type {number} */ size) => {
+      view().setUint32(count, list.length, true);
+      view().setUint32(size, list.reduce((sum, { length }) => sum + length, 0), true);
+    }, (/** @type {number} */ pointers, /** @type {number} */ at) => {
+      for (const [i, word] of list.entries()) {
+        view().setUint32(pointers + 4 * i, at, true);
+        bytes(at, word.length).set(word);
+        at += word.length;
+      }
+    }];
+  };
+  const [args_sizes_get, args_get] = strings(['plumb', ...args]);
+  // The C library hands us paths without the first slash: it must make relative ones absolute before.
+  const [environ_sizes_get, environ_get] = strings([`PWD=${directory}`]);
+
+  /** Reads or writes the pieces one after the other, up to the first that comes short.
+   * @param {'read' | 'write'} way
+   * @returns {(fd: number, list: number, n: number, moved: number) => void} */
+  const transfer = way => (fd, list, n, moved) => {
+    const one = fileOf(fd);
+    let total = 0;
+    for (let i = 0; i < n; i++) {
+      const data = bytes(view().getUint32(list + 8 * i, true), view().getUint32(list + 8 * i + 4, true));
+      if (!data.length) continue;
+      const count = one.file[way](data, one.position);
+      if (one.position !== null) one.position += count;
+      total += count;
+      if (count < data.length) break;
+    }
+    view().setUint32(moved, total, true);
+  };
+  /** @param {Stat} stat @param {number} at */
+  const writeStat = ({ type, size = 0n, dev = 0n, ino = 0n, nlink = 1n, atime = 0n, mtime = 0n, ctime = 0n }, at) => {
+    const to = view();
+    to.setUint8(at + 16, TYPE[type]);
+    for (const [i, value] of [dev, ino, undefined, nlink, size, atime, mtime, ctime].entries()) {
+      if (value !== undefined) to.setBigUint64(at + 8 * i, value, true);
+    }
+  };
+
+  /** What they throw becomes the number that they return, 0 if they return.
+   * @type {Record<string, (...args: any[]) => void>} */
+  const calls = {
+    args_sizes_get,
+    args_get,
+    environ_sizes_get,
+    environ_get,
+    clock_time_get(clock, _precision, at) {
+      const time = clock === 0 ? BigInt(Date.now()) * 1000000n : BigInt(Math.round(performance.now() * 1e6));
+      view().setBigUint64(at, time, true);
+    },
+    random_get(at, n) {
+      for (let done = 0; done < n; done += 65536) crypto.getRandomValues(bytes(at + done, Math.min(n - done, 65536)));
+    },
+    proc_exit(code) {
+      throw new Exit(code);
+    },
+    fd_prestat_get(fd, at) {
+      const path = folderOf(fd);
+      view().setUint32(at, 0, true);
+      view().setUint32(at + 4, bytesOf.encode(path).length, true);
+    },
+    fd_prestat_dir_name(fd, at, n) {
+      bytes(at, n).set(bytesOf.encode(folderOf(fd)).subarray(0, n));
+    },
+    fd_fdstat_get(fd, at) {
+      const one = opened(fd), type = 'file' in one ? one.file.stat().type : 'directory';
+      view().setUint8(at, TYPE[type]);
+      view().setUint16(at + 2, 0, true);
+      // A descriptor that can seek is no terminal to the C library.
+      view().setBigUint64(at + 8, type === 'terminal' ? ALL_RIGHTS & ~RIGHT_SEEK_TELL : ALL_RIGHTS, true);
+      view().setBigUint64(at + 16, ALL_RIGHTS, true);
+    },
+    fd_fdstat_set_flags() {},
+    fd_close(fd) {
+      const one = opened(fd);
+      open.delete(fd);
+      if ('file' in one) one.file.close?.();
+    },
+    fd_read: transfer('read'),
+    fd_write: transfer('write'),
+    fd_seek(fd, offset, whence, at) {
+      const one = fileOf(fd);
+      if (one.position === null) fail('ESPIPE');
+      const from = whence === 0 ? 0 : whence === 1 ? one.position : Number(one.file.stat().size ?? 0n);
+      const position = from + Number(offset);
+      if (position < 0) fail('EINVAL');
+      view().setBigUint64(at, BigInt(one.position = position), true);
+    },
+    path_open(folder, _follow, at, n, create, rights, _inheriting, fdFlags, to) {
+      const file = host.open(path(folder, at, n), {
+        read: Boolean(rights & RIGHT_READ), write: Boolean(rights & RIGHT_WRITE), create: Boolean(create & O_CREAT),
+        exclusive: Boolean(create & O_EXCL), truncate: Boolean(create & O_TRUNC),
+        append: Boolean(fdFlags & FD_APPEND), directory: Boolean(create & O_DIRECTORY),
+      });
+      let fd = ROOT + 1;
+      while (open.has(fd)) fd++;
+      open.set(fd, { file, position: file.seeks ? 0 : null });
+      view().setUint32(to, fd, true);
+    },
+    path_filestat_get(folder, follow, at, n, to) {
+      writeStat(host.stat(path(folder, at, n), Boolean(follow)), to);
+    },
+    fd_filestat_get(fd, to) {
+      const one = opened(fd);
+      writeStat('file' in one ? one.file.stat() : host.stat(one.path, true), to);
+    },
+    path_unlink_file(folder, at, n) {
+      host.unlink(path(folder, at, n));
+    },
+    path_rename(folder, at, n, toFolder, to, nTo) {
+      host.rename(path(folder, at, n), path(toFolder, to, nTo));
+    },
+  };
+  const imports = WebAssembly.Module.imports(module).map(({ name }) => [name, guarded(calls[name])]);
+  const { exports } = new WebAssembly.Instance(module, { wasi_snapshot_preview1: Object.fromEntries(imports) });
+  const memory = /** @type {WebAssembly.Memory} */ (exports.memory);
+  try {
+    /** @type {() => void} */ (exports._start)();
+    return 0;
+  } catch (error) {
+    if (error instanceof Exit) return error.code;
+    throw error;
+  }
+}
+
+/** @param {keyof typeof ERRNO} code @returns {never} */
+export function fail(code) {
+  throw Object.assign(new Error(code), { code });
+}
+
+/** @param {((...args: any[]) => void) | undefined} call */
+const guarded = call => (/** @type {any[]} */ ...args) => {
+  if (!call) return ENOTSUP;
+  try {
+    call(...args);
+    return 0;
+  } catch (error) {
+    const { code } = /** @type {{code?: unknown}} */ (error);
+    if (typeof code !== 'string') throw error;   // the end, or a mistake of this file's
+    return ERRNO[/** @type {keyof typeof ERRNO} */ (code)] ?? ERRNO.EIO;
+  }
+};

@@ -1,0 +1,652 @@
+/* One model and one session in one instance of plumb.wasm or a variant of it: the only file that knows the module's
+ * exports and memory.  Synchronous, no I/O, no timers; the same in Node, in a page and in a worker (host.js drives it).
+ *
+ * Pointers are numbers, 64-bit integers BigInts.  `memory` is looked at anew at every access (u8, view): growing it
+ * detaches every earlier view, or leaves it short if the memory is shared.  Hosts refuse views of shared memory in many
+ * places (TextDecoder among them), so what leaves this file is a copy: slice() makes one that is not shared. */
+import { PlumbError } from '../base/errors.js';
+import { biasPairs, KV_TYPES, PRECISIONS } from '../base/options.js';
+
+/** INITIAL_MEMORY of wasm/toolchain.mk, in pages. */
+export const INITIAL = 256;
+export const PAGE = 1 << 16;
+/** Bytes of a thread's stack: it runs kernels only. */
+const STACK = 1 << 18;
+/** Bytes of a digest's state, and bytes from elsewhere that are copied here at once to be digested: they stay in the
+ * processor's cache. */
+const DIGEST = 80, DIGESTED = 1 << 16;
+const SIZE_UNKNOWN = -1n;
+const ADD_SPECIAL = 1, PARSE_SPECIAL = 2;
+/** Bytes that a rehearsal takes at once. */
+const PIECE = 1 << 20;
+/** "All" among layers and values. */
+const ALL = 2 ** 32 - 1;
+/** The numbers of plumb_wasm_model_info, in its order. */
+const INFO = /** @type {const} */ ([
+  'parameters', 'weightBytes', 'layers', 'embedding', 'heads', 'headsKV', 'headDim', 'feedForward', 'vocabulary',
+  'trainedContext',
+]);
+/** Elements of an array that metadata shows; longer ones (the vocabulary) are summed up as {type, count}. */
+const SHOWN_ELEMENTS = 64;
+
+const utf8 = new TextDecoder('utf-8', { ignoreBOM: true });
+const bytesOf = new TextEncoder();
+
+/** @typedef {string | number | bigint | boolean} Scalar
+ * @typedef {Scalar | Scalar[] | {type: string, count: number}} MetadataValue */
+/** @typedef {object} SessionArgs
+ * @property {number} [contextLength]
+ * @property {typeof import('../base/options.js').PRECISIONS[number]} [precision]
+ * @property {typeof import('../base/options.js').KV_TYPES[number]} [kvType] */
+/** @typedef {object} Sampling  see plumb_sampling in include/plumb.h; absent: plumb's defaults
+ * @property {number} [temperature]  0 to 1e6; 0: greedy; default 0.8
+ * @property {number} [topK]  default 40, 0: off
+ * @property {number} [topP]  0 to 1; default 0.95, 1: off
+ * @property {number} [minP]  0 to 1; default 0.05, 0: off
+ * @property {number} [typicalP]  0 to 1; default 1: off
+ * @property {number} [repeatPenalty]  1e-6 to 1e6; default 1: off
+ * @property {number} [presencePenalty]  -1e6 to 1e6; default 0: off
+ * @property {number} [frequencyPenalty]  -1e6 to 1e6; default 0: off
+ * @property {number} [penaltyLastN]  recent tokens the penalties look at; default 64
+ * @property {Record<number, number> | Map<number, number>} [logitBias]  added to a token's logit; -Infinity forbids it
+ * @property {number | bigint} [seed]  same seed, same text, on every host; default: a random one */
+
+/** @typedef {object} Candidate  a token that was possible
+ * @property {number} id
+ * @property {string} piece  its text, of control tokens too; bytes that are no character are U+FFFD there
+ * @property {number[]} bytes  the same as it is: a character may be spread over several tokens
+ * @property {number} logprob  natural logarithm of its probability: of the softmax of the logits as the model gives
+ *   them, before bias, penalties, filters and temperature; -Infinity for NaN
+ * @typedef {Candidate & {top: Candidate[]}} GeneratedToken  top: the likeliest ones, most likely first; of equal ones
+ *   the lower id first */
+
+/** @typedef {object} TapRecord  one step at one token; docs/trace.md of the repository explains it
+ * @property {string} name  "l_out-3"
+ * @property {number} token  index in the prompt
+ * @property {number[]} shape
+ * @property {number} mean
+ * @property {number} rms
+ * @property {number} min
+ * @property {number} max
+ * @property {number} nan  how many of the values are NaN
+ * @property {number} inf  how many are infinite
+ * @property {number[]} [entropy]  of kq_soft_max: of each head's attention, in nats
+ * @property {(number | string)[]} [values]  the first ones; "NaN", "Infinity" and "-Infinity" are strings
+ * @property {number[]} [places]  of the values, where they are not 0, 1, 2...: of result_output
+ * @property {number} [n_top]  of result_output: that many of the values are the largest of all
+ * @typedef {object} TraceDocument
+ * @property {string} program
+ * @property {number[]} tokens
+ * @property {string[]} pieces
+ * @property {[number, string][]} [texts]  of the likeliest tokens, by their ids
+ * @property {TapRecord[]} taps */
+
+export class Engine {
+  /** @type {any} */ #c;
+  #memory;
+  #u8 = new Uint8Array();
+  #view = new DataView(new ArrayBuffer(0));
+  #model = 0;
+  #session = 0;
+  /** 96 bytes for what C hands back through pointers, the 20 ids of describeToken among it. */
+  #out = 0;
+  /** A buffer that grows: {ptr, size}. */
+  #scratch = { ptr: 0, size: 0 };
+  /** The state of the digest. */
+  #digest = 0;
+  /** A pending half character, of the text being generated. */
+  #text = 0;
+  #rehearsed = false;
+  #exhausted = false;
+
+  /** @param {WebAssembly.Module} module @param {WebAssembly.Memory} [memory]  of a module with threads */
+  static async create(module, memory) {
+    return new Engine(await WebAssembly.instantiate(module, importsOf(module, memory)), memory);
+  }
+
+  /** @param {WebAssembly.Instance} instance @param {WebAssembly.Memory} [memory] */
+  constructor(instance, memory) {
+    const c = this.#c = /** @type {any} */ (instance.exports);
+    this.#memory = memory ?? /** @type {WebAssembly.Memory} */ (c.memory);
+    c._initialize?.();
+    this.#out = this.#malloc(96);
+    this.#text = this.#malloc(8);
+    this.#model = c.plumb_model_create();
+    if (!this.#model) throw new PlumbError('PLUMB_ERROR_MEMORY', 'no memory for a model');
+  }
+
+  /** @returns {number | undefined}  the bytes at the start of its memory that another instance must find zeroed;
+   *   undefined if the memory is of no use to another, as the instance is broken or took all that there is */
+  free() {
+    const c = this.#c;
+    if (!c) return undefined;
+    this.#c = null;
+    try {
+      c.plumb_threads_dismiss?.();   // a browser takes 2 s to end a worker that waits
+      c.plumb_session_free(this.#session);
+      c.plumb_model_free(this.#model);
+      if (this.#exhausted) return undefined;
+      return this.#rehearsed ? 0 : c.plumb_wasm_heap_end() >>> 0;   // a rehearsal does not write most of what it takes
+    } catch {
+      return undefined;   // after a trap nothing in the instance is certain; it is dropped as a whole
+    }
+  }
+
+  // ---- memory ----
+
+  /** Linear memory, in bytes: all that the engine holds.  Memory that an earlier engine left is larger than that. */
+  get bytes() {
+    const held = Math.ceil((this.#c.plumb_wasm_heap_end() >>> 0) / PAGE) * PAGE;
+    return Math.max(held, INITIAL * PAGE);
+  }
+
+  /** Makes memory as large as it can be here, without touching it. @returns {number}  bytes */
+  exhaust() {
+    this.#exhausted = true;
+    for (let pages = 1 << 15; pages > 0; pages >>= 1) {
+      try {
+        this.#memory.grow(pages);
+      } catch {
+        // less, then
+      }
+    }
+    return this.#memory.buffer.byteLength;
+  }
+
+  get u8() {
+    if (this.#u8.buffer !== this.#memory.buffer) this.#u8 = new Uint8Array(this.#memory.buffer);
+    return this.#u8;
+  }
+
+  get view() {
+    if (this.#view.buffer !== this.#memory.buffer) this.#view = new DataView(this.#memory.buffer);
+    return this.#view;
+  }
+
+  /** @param {number} n @returns {number} */
+  #malloc(n) {
+    const ptr = this.#c.malloc(n) >>> 0;
+    if (!ptr) throw new PlumbError('PLUMB_ERROR_MEMORY', `no memory for ${n} bytes`, { bytes: n });
+    return ptr;
+  }
+
+  /** A buffer of at least n bytes, valid until the next call of this. @param {number} n */
+  #buffer(n) {
+    if (n > this.#scratch.size) {
+      this.#c.free(this.#scratch.ptr);
+      this.#scratch = { ptr: 0, size: 0 };
+      this.#scratch = { ptr: this.#malloc(n), size: n };
+    }
+    return this.#scratch.ptr;
+  }
+
+  /** @param {number} i  word of #out */
+  #word(i) { return this.view.getUint32(this.#out + 4 * i, true); }
+
+  /** A C string. @param {number} ptr */
+  #string(ptr) {
+    if (!ptr) return '';
+    return utf8.decode(this.u8.slice(ptr >>> 0, this.u8.indexOf(0, ptr >>> 0)));
+  }
+
+  /** Copies a string to its own allocation, calls, frees. @template T
+   * @param {string} text @param {(ptr: number, n: number) => T} use @returns {T} */
+  #withText(text, use) {
+    const bytes = bytesOf.encode(text);
+    return this.#withBytes(bytes.length + 1, ptr => {
+      this.u8.set(bytes, ptr);
+      this.u8[ptr + bytes.length] = 0;
+      return use(ptr, bytes.length);
+    });
+  }
+
+  /** @template T @param {ArrayLike<number>} ids @param {(ptr: number, n: number) => T} use @returns {T} */
+  #withIds(ids, use) {
+    return this.#withBytes(4 * ids.length, ptr => {
+      new Int32Array(this.#memory.buffer, ptr, ids.length).set(ids);
+      return use(ptr, ids.length);
+    });
+  }
+
+  /** @template T @param {number} n @param {(ptr: number) => T} use @returns {T} */
+  #withBytes(n, use) {
+    const ptr = this.#malloc(n || 1);
+    try {
+      return use(ptr);
+    } finally {
+      this.#c.free(ptr);
+    }
+  }
+
+  /** Calls fill(ptr, capacity) until what it returns (a length, or a negative status) fits.
+   * @param {number} guess @param {(ptr: number, cap: number) => number} fill
+   * @param {number} [unit]  bytes per element */
+  #fill(guess, fill, unit = 1) {
+    for (let cap = guess; ;) {
+      const ptr = this.#buffer(cap * unit);
+      const n = fill(ptr, cap);
+      if (n < 0) throw this.#modelError(n);
+      if (n <= cap) return { ptr, n };
+      cap = n;
+    }
+  }
+
+  // ---- errors ----
+
+  /** @param {number} status @param {string} message @returns {PlumbError} */
+  #error(status, message) {
+    const name = this.#string(this.#c.plumb_status_name(status));
+    return new PlumbError(/** @type {import('../base/errors.js').ErrorCode} */ (name), message || name);
+  }
+
+  /** @param {number} status */
+  #modelError(status) { return this.#error(status, this.#string(this.#c.plumb_model_error(this.#model))); }
+
+  /** @param {number} status */
+  #checkModel(status) {
+    if (status !== 0) throw this.#modelError(status);
+  }
+
+  /** @param {number} status */
+  #checkSession(status) {
+    if (status !== 0) throw this.#error(status, this.#string(this.#c.plumb_session_error(this.#session)));
+  }
+
+  // ---- loading ----
+
+  /** @param {number} [size]  of the part that begins, in bytes; undefined: not known */
+  begin(size) {
+    this.#checkModel(this.#c.plumb_model_begin(this.#model, size === undefined ? SIZE_UNKNOWN : BigInt(size)));
+  }
+
+  /** Where the next bytes go, and how many. */
+  #window() {
+    const [data, len] = [this.#out, this.#out + 4];
+    this.#checkModel(this.#c.plumb_model_window(this.#model, data, len));
+    return { ptr: this.#word(0), space: this.#word(1) };
+  }
+
+  /** Lets fill write the next bytes straight to their place and says how many it wrote (0: no more).  Returns that,
+   * or -1 when the part needs no more bytes.
+   * @param {(target: Uint8Array) => number} fill */
+  fill(fill) {
+    const { ptr, space } = this.#window();
+    if (space === 0) return -1;
+    const n = fill(this.u8.subarray(ptr, ptr + space));
+    if (n > 0) this.#checkModel(this.#c.plumb_model_commit(this.#model, n));
+    return n;
+  }
+
+  /** Whether the part that has begun needs more. */
+  get needsBytes() { return this.#window().space > 0; }
+
+  /** Feeds a chunk; false when the part needs no more bytes. @param {Uint8Array} chunk */
+  write(chunk) {
+    for (let at = 0; at < chunk.length;) {
+      const n = this.fill(target => {
+        const piece = chunk.subarray(at, at + target.length);
+        target.set(piece);
+        return piece.length;
+      });
+      if (n < 0) return false;
+      at += n;
+    }
+    return true;
+  }
+
+  /** Whether keys and tensor directory of the first part are there. */
+  get hasHeader() { return Boolean(this.#c.plumb_model_has_header(this.#model)); }
+
+  /** Once they are; end() would do it too. */
+  loadVocabulary() { this.#checkModel(this.#c.plumb_model_load_vocab(this.#model)); }
+
+  /** Makes memory grow at once by what is to come.  Tensors would make it grow in some hundred steps, each of which V8
+   * counts as new memory of the whole size, and so collects garbage: a fetch in Node took 600 ms, not 370.
+   * Too much is no failure yet. @param {number} n  bytes */
+  reserve(n) {
+    const more = n - this.#window().space;   // that is there already
+    if (more > 0 && more < 2 ** 32) this.#c.free(this.#c.malloc(more));
+  }
+
+  /** After the last part. */
+  end() { this.#checkModel(this.#c.plumb_model_end(this.#model)); }
+
+  /** Only the headers of parts are wanted: fill and write say that no more bytes are needed behind them. */
+  headersOnly() { this.#checkModel(this.#c.plumb_model_headers_only(this.#model)); }
+
+  /** Instead of end, after headers only: all checks that need no weights.  Memory grows as a load would make it grow,
+   * and sessions compute with zeros.
+   * @returns {{fits: boolean, canRun: boolean}}  fits: there is memory for all weights; canRun: for the zeros, without
+   *   which sessions must not be fed */
+  rehearse() {
+    this.#rehearsed = true;
+    const weights = this.#weightBytes();
+    this.reserve(weights);
+    this.#checkModel(this.#c.plumb_model_rehearse(this.#model, this.#out));
+    const zeros = this.#word(0);
+    let fits = true;
+    // Kept until the instance goes: a session comes to lie behind all weights.  In pieces, as tensors are.
+    for (let held = zeros; fits && held < weights; held += PIECE) {
+      fits = this.#c.malloc(Math.min(PIECE, weights - held)) !== 0;
+    }
+    return { fits, canRun: zeros > 0 };
+  }
+
+  /** Of the tensor directories that are there. */
+  #weightBytes() { return this.types().reduce((sum, { bytes }) => sum + bytes, 0); }
+
+  /** Fails before gigabytes have come for nothing, once the header is there.
+   * @param {number} most  bytes that a module can have @param {number | undefined} total  of all files, if of several
+   * @param {number} [contextLength] @param {typeof KV_TYPES[number]} [type]  of the session that is to be opened */
+  checkRoom(most, total = 0, contextLength = 0, type = 'i16') {
+    const weights = Math.max(this.#weightBytes(), total), kv = this.kvBytes(contextLength, type);
+    if (weights + kv <= most) return;
+    throw new PlumbError('PLUMB_ERROR_MEMORY', `no memory for ${weights} bytes of weights and ${kv} of keys and `
+      + `values: a module has ${most} at most here; choose a shorter contextLength, kvType 'q8' or a smaller model`,
+    { weights, kv, limit: most });
+  }
+
+  /** Bytes of keys and values, once the header is there.
+   * @param {number} contextLength  tokens; 0: as many as openSession gives @param {typeof KV_TYPES[number]} type
+   * @returns {number} */
+  kvBytes(contextLength, type) {
+    return this.#c.plumb_model_kv_bytes(this.#model, contextLength, KV_TYPES.indexOf(type));
+  }
+
+  /** Of the tensor directories that are there: each type, how many tensors have it and their bytes.
+   * @returns {{type: string, tensors: number, bytes: number}[]} */
+  types() {
+    /** @type {Map<string, {type: string, tensors: number, bytes: number}>} */
+    const all = new Map();
+    for (let i = 0n; this.#c.plumb_wasm_model_tensor(this.#model, i, this.#out, this.#out + 8) === 0; i++) {
+      const type = this.#string(this.#word(0));
+      const sum = all.get(type) ?? { type, tensors: 0, bytes: 0 };
+      sum.tensors++;
+      sum.bytes += this.view.getFloat64(this.#out + 8, true);
+      all.set(type, sum);
+    }
+    return [...all.values()].sort((a, b) => b.bytes - a.bytes);
+  }
+
+  /** Digests bytes with XXH64, in place where they lie in this memory.  There is one: begin() forgets the bytes so far.
+   * @type {import('../loader/sums.js').Digest} */
+  digest = {
+    begin: () => {
+      this.#digest ||= this.#malloc(DIGEST);
+      this.#c.plumb_wasm_digest_begin(this.#digest);
+    },
+    update: bytes => {
+      const c = this.#c;
+      if (bytes.buffer === this.#memory.buffer) {
+        c.plumb_wasm_digest_update(this.#digest, bytes.byteOffset, bytes.length);
+        return;
+      }
+      const ptr = this.#buffer(DIGESTED);
+      for (let at = 0; at < bytes.length; at += DIGESTED) {
+        const piece = bytes.subarray(at, at + DIGESTED);
+        this.u8.set(piece, ptr);
+        c.plumb_wasm_digest_update(this.#digest, ptr, piece.length);
+      }
+    },
+    end: () => {
+      this.#c.plumb_wasm_digest_end(this.#digest, this.#out);
+      return this.u8.slice(this.#out, this.#out + 8);
+    },
+  };
+
+  /** The upper end of a new stack, for an instance in a worker. */
+  createStack() { return (this.#malloc(STACK) + STACK) & -16; }
+
+  /** Workers serve, so that a session opened now has n threads. @param {number} n */
+  setThreads(n) { this.#c.plumb_threads_ready(n); }
+
+  /** @param {number} [contextLength]  tokens; undefined: the engine's default
+   * @param {typeof PRECISIONS[number]} [precision]
+   * @param {typeof KV_TYPES[number]} [kvType] */
+  openSession(contextLength, precision = 'exact16', kvType = 'i16') {
+    this.#checkModel(this.#c.plumb_wasm_session_create(this.#out, this.#model, contextLength ?? 0, 0, 0, 0, 0,
+      PRECISIONS.indexOf(precision), KV_TYPES.indexOf(kvType)));
+    this.#session = this.#word(0);
+  }
+
+  // ---- what was loaded ----
+
+  /** After end or rehearse. */
+  modelInfo() {
+    const numbers = this.#out + 8;
+    this.#checkModel(this.#c.plumb_wasm_model_info(this.#model, this.#out, numbers));
+    const named = INFO.map((name, i) => [name, this.view.getFloat64(numbers + 8 * i, true)]);
+    return {
+      architecture: this.#string(this.#word(0)),
+      .../** @type {Record<typeof INFO[number], number>} */ (Object.fromEntries(named)),
+    };
+  }
+
+  /** Of the model and its session. */
+  info() {
+    const c = this.#c;
+    return {
+      ...this.modelInfo(),
+      contextLength: this.contextLength,
+      batch: this.batch,
+      threads: /** @type {number} */ (c.plumb_session_n_thread(this.#session)),
+      kernels: this.#string(c.plumb_session_kernels(this.#session)),
+      precision: PRECISIONS[c.plumb_session_precision(this.#session)],
+      sessionBytes: Number(c.plumb_session_bytes(this.#session)),
+      memoryBytes: this.bytes,
+    };
+  }
+
+  /** All keys of the file; arrays of more than 64 elements as {type, count}. */
+  metadata() {
+    const c = this.#c, model = this.#model;
+    /** @type {Record<string, MetadataValue>} */
+    const all = {};
+    for (let i = 0n; i < c.plumb_model_n_key(model); i++) {
+      const type = this.#string(c.plumb_model_key_type(model, i));
+      const count = Number(c.plumb_model_key_count(model, i));
+      const value = (/** @type {number} */ j) => {
+        const { ptr, n } = this.#fill(256, (buf, cap) => {
+          const length = c.plumb_model_key_value(model, i, BigInt(j), buf, cap) >>> 0;
+          return length < cap ? length : length + 1;   // a final 0 is written, but not counted
+        });
+        return scalar(type, utf8.decode(this.u8.slice(ptr, ptr + n)));
+      };
+      all[this.#string(c.plumb_model_key_name(model, i))] = !type.startsWith('array') ? value(0)
+        : count > SHOWN_ELEMENTS ? { type, count } : Array.from({ length: count }, (_, j) => value(j));
+    }
+    return all;
+  }
+
+  // ---- tokenizer ----
+
+  /** @param {string} text @param {boolean} addSpecial @param {boolean} parseSpecial */
+  tokenize(text, addSpecial, parseSpecial) {
+    const flags = (addSpecial ? ADD_SPECIAL : 0) | (parseSpecial ? PARSE_SPECIAL : 0);
+    return this.#withText(text, (chars, length) => {
+      const { ptr, n } = this.#fill(length + 8, (ids, cap) =>
+        Number(this.#c.plumb_tokenize(this.#model, chars, length, flags, ids, cap)), 4);
+      return new Int32Array(this.#memory.buffer, ptr, n).slice();
+    });
+  }
+
+  /** @param {ArrayLike<number>} ids @param {boolean} special */
+  detokenize(ids, special) {
+    for (let i = 0; i < ids.length; i++) this.#checkToken(ids[i]);
+    return this.#withIds(ids, (array, length) => {
+      const { ptr, n } = this.#fill(64 + 8 * length, (buf, cap) =>
+        Number(this.#c.plumb_detokenize(this.#model, array, length, special, buf, cap)));
+      return utf8.decode(this.u8.slice(ptr, ptr + n));
+    });
+  }
+
+  /** The text of one token; '' for a control token unless special. @param {number} id @param {boolean} special */
+  piece(id, special) {
+    this.#checkToken(id);
+    const { ptr, n } = this.#piece(id, special);
+    return utf8.decode(this.u8.slice(ptr, ptr + n));
+  }
+
+  /** The functions that only read the model leave no message on it. @param {number} id */
+  #checkToken(id) {
+    const n = this.#c.plumb_model_n_vocab(this.#model);
+    if (id >= 0 && id < n) return;
+    throw new PlumbError('PLUMB_ERROR_TOKEN', `token ${id} is outside the vocabulary of ${n}`,
+      { token: id, vocabulary: n });
+  }
+
+  /** @param {number} id @param {boolean} special */
+  #piece(id, special) {
+    return this.#fill(256, (buf, cap) => Number(this.#c.plumb_token_piece(this.#model, id, special, buf, cap)));
+  }
+
+  /** @returns {number}  -1: none */
+  get bos() { return this.#c.plumb_token_bos(this.#model); }
+  /** @returns {number}  -1: none */
+  get eos() { return this.#c.plumb_token_eos(this.#model); }
+  /** @param {number} id */
+  endsTurn(id) { return Boolean(this.#c.plumb_token_is_eog(this.#model, id)); }
+
+  /** Begins a new text for pushToken. */
+  beginText() { this.u8.fill(0, this.#text, this.#text + 8); }
+
+  /** The whole characters that id completes. @param {number} id @returns {string} */
+  pushToken(id) {
+    const { n } = this.#piece(id, false);
+    const cap = 3 * n + 12;
+    const piece = this.u8.slice(this.#scratch.ptr, this.#scratch.ptr + n);
+    const ptr = this.#buffer(n + cap);   // the piece, then the text it makes
+    this.u8.set(piece, ptr);
+    const length = this.#c.plumb_text_push(this.#text, ptr, n, ptr + n, cap);
+    return utf8.decode(this.u8.slice(ptr + n, ptr + n + length));
+  }
+
+  /** What is still held of a character that never became whole, as U+FFFD. @returns {string} */
+  flushText() {
+    const ptr = this.#buffer(12);
+    return utf8.decode(this.u8.slice(ptr, ptr + this.#c.plumb_text_flush(this.#text, ptr, 12)));
+  }
+
+  // ---- session ----
+
+  /** @returns {number} tokens that the session holds at most */
+  get contextLength() { return this.#session && this.#c.plumb_session_n_ctx(this.#session); }
+  /** @returns {number} tokens of a prompt computed in one call of feed */
+  get batch() { return this.#c.plumb_session_n_batch(this.#session); }
+  /** @returns {number} tokens in the session */
+  get position() { return this.#c.plumb_session_n_past(this.#session); }
+
+  /** Keeps the common prefix of the session and ids; returns its length. @param {Int32Array} ids @returns {number} */
+  reuse(ids) { return this.#withIds(ids, (ptr, n) => this.#c.plumb_session_reuse(this.#session, ptr, n)); }
+
+  /** @param {number} position  tokens to keep */
+  rewind(position) { this.#checkSession(this.#c.plumb_session_rewind(this.#session, position)); }
+
+  /** @param {ArrayLike<number>} ids */
+  feed(ids) { this.#withIds(ids, (ptr, n) => this.#checkSession(this.#c.plumb_session_feed(this.#session, ptr, n))); }
+
+  /** A copy of the logits after the last token fed. @returns {Float32Array<ArrayBuffer>} */
+  logits() {
+    const n = this.#c.plumb_model_n_vocab(this.#model);
+    const ptr = this.#c.plumb_session_logits(this.#session) >>> 0;
+    if (!ptr) throw new PlumbError('PLUMB_ERROR_STATE', 'there are no logits before the first token is fed');
+    return new Float32Array(/** @type {ArrayBuffer} */ (this.#memory.buffer), ptr, n).slice();
+  }
+
+  /** What can be said of a token that was sampled from the session's logits.
+   * @param {number} id @param {number} n  how many of the likeliest tokens to tell, at most 20
+   * @returns {GeneratedToken} */
+  describeToken(id, n) {
+    const c = this.#c, logits = c.plumb_session_logits(this.#session) >>> 0;
+    const logSum = c.plumb_logits_top(logits, c.plumb_model_n_vocab(this.#model), n, this.#out);
+    const ids = Array.from({ length: n }, (_, i) => this.view.getInt32(this.#out + 4 * i, true));
+    const describe = (/** @type {number} */ id) => {
+      const { ptr, n } = this.#piece(id, true);
+      const bytes = this.u8.slice(ptr, ptr + n), logit = this.view.getFloat32(logits + 4 * id, true);
+      const logprob = Number.isNaN(logit) ? -Infinity : logit - logSum;
+      return { id, piece: utf8.decode(bytes), bytes: [...bytes], logprob };
+    };
+    return { ...describe(id), top: ids.filter(id => id >= 0).map(describe) };
+  }
+
+  // ---- traces ----
+
+  /** Feeds tokens [at, end) of ids and tells what every step computed.
+   * @param {Int32Array} ids  the whole prompt @param {number} at @param {number} end
+   * @param {{taps?: string, layers?: [number, number], values?: number}} options  checked
+   * @returns {TraceDocument} */
+  trace(ids, at, end, { taps, layers = [0, ALL], values = 8 }) {
+    const c = this.#c, trace = c.plumb_trace_create();
+    if (!trace) throw new PlumbError('PLUMB_ERROR_MEMORY', 'no memory for a trace');
+    try {
+      const [first, last, n] = [layers[0], Math.min(layers[1], ALL), Math.min(values, ALL)];
+      const failed = this.#withIds(ids, ptr => this.#withText(taps ?? '*', glob => c.plumb_wasm_trace_feed(trace,
+        this.#session, ptr, ids.length, at, end - at, ids.length, glob, first, last, n)))
+        || c.plumb_wasm_trace_json(trace, this.#out);
+      const message = this.#string(c.plumb_trace_error(trace));
+      if (failed && message) throw this.#error(failed, message);
+      this.#checkSession(failed);
+      const [bytes, length] = [this.#word(0), this.#word(1)];
+      if (!bytes) throw new PlumbError('PLUMB_ERROR_MEMORY', 'no memory for the trace as JSON');
+      try {
+        return JSON.parse(utf8.decode(this.u8.slice(bytes, bytes + length)));
+      } finally {
+        c.free(bytes);
+      }
+    } finally {
+      c.plumb_trace_free(trace);
+    }
+  }
+
+  // ---- sampler ----
+
+  /** @param {Sampling} options  checked */
+  createSampler(options) {
+    const c = this.#c;
+    const bias = biasPairs(options.logitBias);
+    const sampler = this.#withBytes(8 * bias.length, ptr => {
+      bias.forEach(([token, value], i) => {
+        this.view.setInt32(ptr + 8 * i, token, true);
+        this.view.setFloat32(ptr + 8 * i + 4, value, true);
+      });
+      const status = c.plumb_wasm_sampler_create(this.#out, c.plumb_model_n_vocab(this.#model),
+        options.temperature ?? 0.8, options.topK ?? 40, options.topP ?? 0.95, options.minP ?? 0.05,
+        options.typicalP ?? 1, options.repeatPenalty ?? 1, options.presencePenalty ?? 0,
+        options.frequencyPenalty ?? 0, options.penaltyLastN ?? 64, bias.length, ptr, BigInt(options.seed ?? 0),
+        this.#out + 4);
+      if (status !== 0) throw this.#error(status, this.#string(this.#word(1)));
+      return this.#word(0);
+    });
+    return {
+      /** @param {number} token */
+      accept: token => c.plumb_sampler_accept(sampler, token),
+      /** The next token, from the session's logits. @returns {number} */
+      sample: () => c.plumb_sampler_sample(sampler, c.plumb_session_logits(this.#session)),
+      free: () => c.plumb_sampler_free(sampler),
+    };
+  }
+}
+
+/** What a module imports: the memory, if instances share it, a clock, if it measures what pays, and no more than it can
+ * do without.  Memory views are re-taken at each use, so its growth needs no word.
+ * @param {WebAssembly.Module} module @param {WebAssembly.Memory} [memory] */
+export function importsOf(module, memory) {
+  /** @type {Record<string, Record<string, any>>} */
+  const imports = {};
+  for (const { module: from, name, kind } of WebAssembly.Module.imports(module)) {
+    (imports[from] ??= {})[name] = kind === 'memory' ? memory
+      : name === 'emscripten_notify_memory_growth' ? () => {}
+      : name === 'plumb_now' ? () => performance.now()
+      : () => { throw new Error(`${from}.${name} was called`); };
+  }
+  return imports;
+}
+
+/** A key's value from its text.
+ * @param {string} type  "uint32", "array of string"... @param {string} text @returns {Scalar} */
+function scalar(type, text) {
+  if (type.endsWith('string')) return text;
+  if (type.endsWith('bool')) return text === 'true';
+  const value = Number(text);
+  return type.includes('int') && !Number.isSafeInteger(value) ? BigInt(text) : value;
+}

@@ -1,0 +1,344 @@
+/* The engine's side of the protocol: one function per method, around one Engine.  Runs in a worker (engine-worker.js)
+ * or in the caller's own thread (protocol.js, class Local).  Long work gives way to the event loop
+ * between pieces, so that an abort can arrive; calls that change the session run one after the other. */
+import { PlumbError } from '../base/errors.js';
+import { StartOver } from '../loader/download.js';
+import { Parts } from '../loader/parts.js';
+import { Engine } from './engine.js';
+import { preflight } from './preflight.js';
+import { StopFilter } from './stop.js';
+import { MOST_MEMORY, Threads, returnMemory, takeMemory } from './threads.js';
+
+/** @typedef {import('../base/protocol.js').Call} Call
+ * @typedef {import('../base/protocol.js').Methods} Methods
+ * @typedef {import('../loader/source.js').Platform} Platform
+ * @typedef {import('./engine.js').SessionArgs} SessionArgs */
+/** @typedef {object} Stats
+ * @property {number} promptTokens
+ * @property {number} reusedTokens  of those, still in the session from the turn before
+ * @property {number} tokens  generated
+ * @property {number} prefillSeconds
+ * @property {number} decodeSeconds
+ * @property {number} prefillRate  tokens per second over the prompt tokens that were computed: fewer than promptTokens
+ *   less reusedTokens where the prompt was stopped
+ * @property {number} decodeRate  single-token steps per second (the first token comes out of the prefill)
+ * @property {'stop' | 'length' | 'abort'} finishReason  the model or a stop string ended it; maxTokens or the context
+ *   is full; the signal or the caller ended it
+ * @property {number | bigint} seed */
+
+/** Milliseconds of loading after which the event loop gets a turn. */
+const SLICE = 30;
+/** Tokens of a trace at once: they take 40 ms each, and an abort waits for all of them. */
+const TRACED = 8;
+/** Of a preflight over files that change meanwhile. */
+const PASSES = 3;
+
+/** A turn of the event loop; setTimeout would wait 4 ms each time.
+ * @type {() => Promise<void>} */
+const turn = typeof setImmediate === 'function' ? () => new Promise(resolve => setImmediate(resolve)) : (() => {
+  const { port1, port2 } = new MessageChannel();
+  /** @type {(() => void)[]} */
+  const waiting = [];
+  port1.onmessage = () => waiting.shift()?.();
+  return () => new Promise(resolve => {
+    waiting.push(resolve);
+    port2.postMessage(0);
+  });
+})();
+
+/** @param {Platform} platform @returns {Methods} */
+export function createHost(platform) {
+  /** @type {Engine | undefined} */
+  let engine;
+  /** @type {Threads | undefined} */
+  let crew;
+  /** Of an engine with threads. @type {import('./threads.js').SharedMemory | undefined} */
+  let shared;
+  let chosen = '', most = 0;
+  /** @type {Promise<unknown>} */
+  let last = Promise.resolve();
+  const closing = new AbortController();
+
+  const ready = () => {
+    if (!engine) throw new PlumbError('PLUMB_ERROR_STATE', 'the model is closed');
+    return engine;
+  };
+  /** Frees the engine at once; its threads have ended when the promise resolves, as far as the host tells. */
+  const free = async () => {
+    const used = engine?.free(), ended = crew?.terminate(), memory = shared;
+    engine = crew = shared = undefined;
+    if ((await ended ?? true) && memory && used !== undefined) returnMemory(memory, used);
+  };
+  /** A trap leaves the instance in an unknown state: it is given up.  @param {unknown} error @returns {never} */
+  const fail = error => {
+    if (error instanceof WebAssembly.RuntimeError || error instanceof RangeError) {
+      free();
+      throw new PlumbError('PLUMB_ERROR', `the engine broke down (${error.message}); load the model again`);
+    }
+    throw error;
+  };
+  /** @template {Methods[string]} F @param {F} method @returns {F} */
+  const direct = method => /** @type {F} */ (async (args, call) => {
+    try {
+      return await method(args, call);
+    } catch (error) {
+      return fail(error);
+    }
+  });
+  /** As direct, after the calls that came before. @template {Methods[string]} F @param {F} method @returns {F} */
+  const inOrder = method => /** @type {F} */ ((args, call) => {
+    const result = last.then(() => direct(method)(args, call));
+    last = result.catch(() => {});
+    return result;
+  });
+  /** Feeds ids in batches; how many were fed: fewer than all when the signal ended it.
+   * @param {Engine} engine @param {Int32Array} ids @param {AbortSignal} signal
+   * @param {(at: number, end: number) => void} [step]  feeds a batch, ids [at, end)
+   * @param {number} [n]  tokens of a batch */
+  const feed = async (engine, ids, signal, step = (at, end) => engine.feed(ids.subarray(at, end)),
+    n = engine.batch) => {
+    for (let at = 0; at < ids.length; at += n) {
+      await turn();
+      if (signal.aborted || closing.signal.aborted) return at;
+      step(at, Math.min(at + n, ids.length));
+    }
+    return ids.length;
+  };
+  /** The same, but throws when the signal ended it. @type {(...args: Parameters<typeof feed>) => Promise<void>} */
+  const feedAll = async (engine, ids, signal, step, n) => {
+    if (await feed(engine, ids, signal, step, n) === ids.length) return;
+    throw signal.reason ?? new PlumbError('PLUMB_ERROR_STATE', 'the model is closed');
+  };
+
+  /** Where JavaScript has no memory for what is loaded, that is no break-down.
+   * @param {unknown} error @param {number} [total]  its bytes */
+  const withSizes = (error, total) => {
+    if (!(error instanceof RangeError) || /call stack/i.test(error.message)) return error;
+    const held = engine?.bytes ?? 0, of = total === undefined ? '' : ` of ${total} bytes`;
+    return new PlumbError('PLUMB_ERROR_MEMORY', `no memory for the model${of}; the engine holds ${held} bytes: `
+      + error.message, { held, ...total !== undefined && { total } });
+  };
+  /** An engine without a model; its threads start while that arrives.
+   * @param {import('./variant.js').Variant} variant @param {AbortSignal} signal
+   * @returns {Promise<Engine>} */
+  const begin = async ({ module, name, threads }, signal) => {
+    signal.throwIfAborted();
+    chosen = name;
+    shared = threads > 1 ? takeMemory() : undefined;
+    const memory = shared?.memory;
+    most = shared?.most ?? MOST_MEMORY;
+    const mine = engine = await Engine.create(module, memory);
+    if (memory && platform.startThread) {
+      const seats = Array.from({ length: threads - 1 }, (_, i) =>
+        ({ module, memory, stack: mine.createStack(), thread: i + 1 }));
+      crew = new Threads(platform.startThread, seats);
+    }
+    return mine;
+  };
+  /** Has the threads serve, before a session is opened; says why there is one only.
+   * @param {import('./variant.js').Variant} variant @returns {Promise<string | undefined>} */
+  const employ = async ({ threads, note }) => {
+    if (!crew) return note;
+    const failure = await crew.failure;
+    if (!failure) {
+      crew.serve();
+      ready().setThreads(threads);
+    }
+    return failure;
+  };
+  /** One engine with one model. @param {import('./variant.js').Variant} variant @param {Parts} parts
+   * @param {SessionArgs} args @param {Call} call */
+  const build = async (variant, parts, { contextLength, precision, kvType }, call) => {
+    const mine = await begin(variant, call.signal);
+    const { meter, warnings } = parts;
+    let slice = performance.now();
+    /** @type {ReturnType<Engine['metadata']> | undefined} */
+    let metadata, isSized = false;
+    const makeRoom = () => {
+      isSized = meter.total !== undefined;
+      mine.checkRoom(most, meter.sizes.length > 1 ? meter.total : 0, contextLength, kvType);
+      mine.reserve(meter.left ?? 0);
+    };
+    for await (const _ of parts.read(mine)) {
+      if (!metadata && mine.hasHeader) {   // what it says is read while the weights are on their way
+        mine.loadVocabulary();
+        metadata = mine.metadata();
+        makeRoom();
+      } else if (metadata && !isSized && meter.total !== undefined) {   // servers told the sizes of further parts later
+        makeRoom();
+      }
+      if (performance.now() - slice > SLICE) {
+        await turn();
+        slice = performance.now();
+      }
+      call.signal.throwIfAborted();
+    }
+    meter.say('prepare');
+    await turn();
+    call.signal.throwIfAborted();
+    mine.end();
+    const note = await employ(variant);
+    mine.openSession(contextLength, precision, kvType);
+    const { bos, eos } = mine;
+    const text = (/** @type {number} */ id) => id < 0 ? '' : mine.piece(id, true);
+    if (note) warnings.push({ code: 'threads', message: `1 thread: ${note}` });
+    if (variant.slower) warnings.push({ code: 'module', message: variant.slower });
+    meter.say('ready');
+    return { metadata: metadata ?? mine.metadata(), bos, bosText: text(bos), eosText: text(eos), warnings };
+  };
+
+  return {
+    /** @param {import('../loader/parts.js').LoadArgs & SessionArgs} args */
+    async load(args, call) {
+      const parts = new Parts(args, call, platform);
+      try {
+        const variant = await Promise.race([call.pull('module'), parts.aborted]);
+        for (;;) {
+          try {
+            return await build(variant, parts, args, call);
+          } catch (thrown) {
+            const error = await parts.blame(withSizes(thrown, parts.meter.total));
+            await free();
+            if (!await parts.again(error)) throw error;
+          }
+        }
+      } catch (error) {
+        await parts.abandon(error);
+        return fail(error);
+      }
+    },
+    /** @param {import('./preflight.js').PreflightArgs} args */
+    async preflight(args, call) {
+      try {
+        const variant = await call.pull('module');
+        for (let pass = 1; ; pass++) {
+          try {
+            const mine = await begin(variant, call.signal);
+            return await preflight({ engine: mine, most, ready: () => employ(variant), turn, platform, call }, args);
+          } catch (error) {
+            if (!(error instanceof StartOver)) throw error;
+            // What was pulled does not come again.
+            if (pass < PASSES && args.parts.every(({ kind }) => kind !== 'pull')) continue;
+            throw new PlumbError('PLUMB_ERROR_IO', `${error.message} while its header was read`);
+          } finally {
+            await free();
+          }
+        }
+      } catch (error) {
+        return fail(withSizes(error));
+      }
+    },
+    info: direct(() => ({ ...ready().info(), module: chosen })),
+    tokenize: direct(({ text, addSpecial, parseSpecial }) => ready().tokenize(text, addSpecial, parseSpecial)),
+    detokenize: direct(({ ids, special }) => ready().detokenize(ids, special)),
+    /** Which of ids are control tokens, with their texts: [id, text]. */
+    controls: direct(({ ids }) => [...new Set(/** @type {Int32Array} */ (ids))]
+      .filter(id => ready().piece(id, false) === '')
+      .map(id => [id, ready().piece(id, true)])
+      .filter(([, text]) => text !== '')),
+    feed: inOrder(async ({ ids }, { signal }) => {
+      const engine = ready();
+      await feedAll(engine, ids, signal);
+      return engine.logits();
+    }),
+    /** Batch by batch from an empty session; each record is told and collected. */
+    trace: inOrder(async ({ ids, options, tell }, { signal, emit }) => {
+      const engine = ready();
+      engine.rewind(0);
+      /** @type {import('./engine.js').TraceDocument | undefined} */
+      let whole;
+      await feedAll(engine, ids, signal, (at, end) => {
+        const trace = engine.trace(ids, at, end, options);
+        if (tell) emit('taps', trace.taps);
+        if (!whole) whole = trace;
+        else for (const tap of trace.taps) whole.taps.push(tap);
+      }, TRACED);
+      return whole;
+    }),
+    rewind: inOrder(({ position }) => ready().rewind(position)),
+    generate: inOrder(({ ids, options, tell }, { signal, emit }) => generate(ready(), ids, options, {
+      emit: text => text && emit('text', text),
+      onToken: tell ? token => emit('token', token) : undefined,
+      aborted: () => signal.aborted || closing.signal.aborted,
+      feed: rest => feed(ready(), rest, signal),
+    })),
+    async close() {
+      closing.abort();
+      await last;
+      await free();
+    },
+  };
+}
+
+/** @typedef {{maxTokens?: number, stop?: string | string[], logprobs?: number}
+ *   & import('./engine.js').Sampling} GenerateOptions */
+
+/** @param {Engine} engine @param {Int32Array} ids  the prompt
+ * @param {GenerateOptions} options
+ * @param {{emit: (text: string) => void, onToken?: (token: import('./engine.js').GeneratedToken) => void,
+ *   aborted: () => boolean, feed: (ids: Int32Array) => Promise<number>}} run
+ * @returns {Promise<Stats>} */
+async function generate(engine, ids, options, run) {
+  if (ids.length === 0) throw new PlumbError('PLUMB_ERROR_ARGUMENT', 'the prompt is empty');
+  if (ids.length > engine.contextLength) {
+    throw new PlumbError('PLUMB_ERROR_CONTEXT', `the prompt has ${ids.length} tokens, but the context holds `
+      + `${engine.contextLength}; shorten it or load the model with a larger contextLength`,
+    { promptTokens: ids.length, contextLength: engine.contextLength });
+  }
+  const seed = options.seed ?? crypto.getRandomValues(new Uint32Array(1))[0];
+  const sampler = engine.createSampler({ ...options, seed });
+  const stops = new StopFilter([options.stop ?? []].flat());
+  const maxTokens = options.maxTokens ?? Infinity;
+  const start = performance.now();
+  let reused = 0, computed = 0, tokens = 0, steps = 0, first = start;
+  /** @type {Stats['finishReason'] | undefined} */
+  let reason;
+  try {
+    if (run.aborted()) reason = 'abort';
+    else {
+      reused = engine.reuse(ids);
+      computed = await run.feed(ids.subarray(reused));
+      if (computed < ids.length - reused) reason = 'abort';
+    }
+    first = performance.now();
+    ids.forEach(sampler.accept);
+    engine.beginText();
+    while (!reason) {
+      const id = sampler.sample();
+      if (id < 0) {
+        throw options.logitBias
+          ? new PlumbError('PLUMB_ERROR_ARGUMENT', 'no token is possible: logitBias forbids them all; leave some')
+          : new PlumbError('PLUMB_ERROR_TENSOR', 'no token is possible: all logits are NaN or -infinity, so the '
+            + 'weights are damaged; plumb selfcheck says where');
+      }
+      run.onToken?.(engine.describeToken(id, options.logprobs ?? 0));
+      if (engine.endsTurn(id)) {
+        reason = 'stop';
+        break;
+      }
+      sampler.accept(id);
+      tokens++;
+      run.emit(stops.push(engine.pushToken(id)));
+      await turn();
+      if (stops.stopped) reason = 'stop';
+      else if (tokens >= maxTokens || engine.position >= engine.contextLength) reason = 'length';
+      else if (run.aborted()) reason = 'abort';
+      else {
+        engine.feed([id]);
+        steps++;
+      }
+    }
+    if (!stops.stopped) {
+      run.emit(stops.push(engine.flushText()));
+      run.emit(stops.flush());
+    }
+  } finally {
+    sampler.free();
+  }
+  const prefill = (first - start) / 1000, decode = (performance.now() - first) / 1000;
+  return {
+    promptTokens: ids.length, reusedTokens: reused, tokens, prefillSeconds: prefill, decodeSeconds: decode,
+    prefillRate: prefill > 0 ? computed / prefill : 0, decodeRate: decode > 0 ? steps / decode : 0,
+    finishReason: reason, seed,
+  };
+}

@@ -1,0 +1,54 @@
+/* Which of the four modules fits this host: plumb, plumb-mt, plumb-relaxed, plumb-mt-relaxed. */
+
+import { reasonOf } from '../base/errors.js';
+
+/** @typedef {object} Machine  what it depends on
+ * @property {(name: string) => Promise<WebAssembly.Module>} compile  dist/NAME.wasm
+ * @property {number} [processors]
+ * @property {(worker: boolean) => string | undefined} [alone]  why there can be no threads
+ * @property {() => import('../base/protocol.js').WorkerLike} [startThread] */
+/** @typedef {object} Variant
+ * @property {WebAssembly.Module} module
+ * @property {string} name  of its file
+ * @property {number} threads  1: a module without threads
+ * @property {string} [note]  why there are fewer threads than were asked for
+ * @property {string} [slower]  why it is not the fastest module */
+
+/** More threads than this help no model of a size for browsers, and leave no processor to anybody else. */
+const AUTO_THREADS = 8;
+
+/** @param {Machine} machine @param {number | 'auto'} asked  threads
+ * @param {boolean} worker  whether the engine runs in one of its own
+ * @returns {Promise<Variant>} */
+export async function choose({ compile, processors = 1, alone, startThread }, asked, worker) {
+  const wanted = asked === 'auto' ? Math.min(processors, AUTO_THREADS) : asked;
+  const lonely = alone?.(worker);
+  const threads = lonely || !startThread ? 1 : wanted;
+  const note = wanted > threads ? lonely : undefined;
+  const name = threads > 1 ? 'plumb-mt' : 'plumb';
+  if (!hasRelaxedDot()) return { module: await compile(name), name, threads, note };
+  const relaxed = `${name}-relaxed`;
+  try {
+    return { module: await compile(relaxed), name: relaxed, threads, note };
+  } catch (error) {
+    const module = await compile(name);
+    return { module, name, threads, note, slower: `${name} runs instead of ${relaxed}: ${reasonOf(error)}` };
+  }
+}
+
+/** Relaxed SIMD, with a dot product that is right: the baseline compiler of Node 20 has a wrong one.
+ * (func (export "f") (param i32 i32) (result i32)
+ *   (i32x4.extract_lane 0 (i32x4.relaxed_dot_i8x16_i7x16_add_s
+ *     (i8x16.splat (local.get 0)) (i8x16.splat (local.get 1)) (i32x4.splat (i32.const 0))))) */
+export function hasRelaxedDot() {
+  const bytes = Uint8Array.of(0, 97, 115, 109, 1, 0, 0, 0, 1, 7, 1, 96, 2, 127, 127, 1, 127, 3, 2, 1, 0,
+    7, 5, 1, 1, 102, 0, 0, 10, 22, 1, 20, 0, 32, 0, 253, 15, 32, 1, 253, 15, 65, 0, 253, 17, 253, 147, 2,
+    253, 27, 0, 11);
+  if (!WebAssembly.validate(bytes)) return false;
+  try {
+    const { f } = /** @type {any} */ (new WebAssembly.Instance(new WebAssembly.Module(bytes)).exports);
+    return f(-1, 1) === -4 && f(-128, 127) === 4 * -128 * 127;
+  } catch {
+    return false;   // a content security policy without 'wasm-unsafe-eval': compile() says so
+  }
+}

@@ -1,0 +1,244 @@
+/* Files of a folder, for copies of models: $PLUMB_CACHE, or plumb in $XDG_CACHE_HOME or ~/.cache.  Several processes may
+ * share the folder, even if they cannot see each other, as in two containers with one volume.  Beside the files that
+ * copy-store.js names there are
+ *
+ *   NAME.lock      the process that writes the copy, touched while it lives (lock.js)
+ *   NAME.ID.part   the bytes that this process has written, and NAME.ID.sums their slots.  A process that takes over the
+ *                  lock of a dead one renames both to an ID of its own and continues.  A whole file becomes NAME.gguf
+ *                  after its metadata says so: whoever is killed between the two leaves all that the next one needs
+ *
+ * A whole copy is never written to: it appears by a rename and goes by a removal, so its readers are not disturbed. */
+import { randomUUID } from 'node:crypto';
+import { closeSync, existsSync, fstatSync, ftruncateSync, mkdirSync, openAsBlob, openSync, readFileSync, readSync,
+  readdirSync, renameSync, rmSync, statSync, writeFileSync, writeSync } from 'node:fs';
+import { access, readFile, readdir, statfs } from 'node:fs/promises';
+import { homedir } from 'node:os';
+import { join } from 'node:path';
+import { Busy } from '../loader/busy.js';
+import { parseSlots, slotBytes } from '../loader/sums.js';
+import { isHeld, take } from './lock.js';
+
+/** At most this much is read at once, so that aborts and progress have their turn. */
+const READ = 8 << 20;
+
+/** Where copies lie. */
+export function folderPath() {
+  const { PLUMB_CACHE, XDG_CACHE_HOME } = process.env;
+  return PLUMB_CACHE || join(XDG_CACHE_HOME || join(homedir(), '.cache'), 'plumb');
+}
+
+/** @returns {Promise<import('../loader/copy-store.js').Folder>} */
+export async function folder() {
+  const root = folderPath();
+  const path = (/** @type {string} */ name) => join(root, name);
+  return {
+    writes: true,
+    names: async () => await attempt(() => readdir(root)) ?? [],
+    file: name => attempt(async () => {
+      await access(path(name));   // openAsBlob does not say whether there is none
+      return openAsBlob(path(name));
+    }),
+    text: name => attempt(() => readFile(path(name), 'utf8')),
+    async put(name, text) {
+      const own = path(`${name}.${randomUUID()}`);
+      try {
+        writeFileSync(own, text);
+        renameSync(own, path(name));
+      } catch (error) {
+        rmSync(own, { force: true });
+        throw error;
+      }
+    },
+    read: name => attempt(async () => openFile(path(name))),
+    async partial(name) {
+      const best = bestPart(root, name);
+      if (best) return { size: best.size, slots: best.slots };
+      return attempt(async () => ({ size: statSync(path(`${name}.gguf`)).size, slots: new Uint8Array() }));
+    },
+    async lock(name) {
+      mkdirSync(root, { recursive: true });
+      const held = await take(path(`${name}.lock`));
+      try {
+        return new FolderLock(root, name, held);
+      } catch (error) {
+        held.release();
+        throw error;
+      }
+    },
+    async remove(name) {
+      if (isHeld(path(`${name}.lock`))) throw new Busy();
+      const names = (await attempt(() => readdir(root)) ?? []).filter(one => one.startsWith(`${name}.`));
+      // Whatever has the name; a lock that is stale goes too.
+      for (const one of names) rmSync(path(one), { recursive: true, force: true });
+      return names.some(one => /\.(gguf|json)$/.test(one));
+    },
+    async room() {
+      mkdirSync(root, { recursive: true });
+      const { bavail, bsize } = await statfs(root);
+      return bavail * bsize;
+    },
+  };
+}
+
+/** What writers left of a copy: the file of which most is proved, and how much that is.
+ * @param {string} root @param {string} name */
+function bestPart(root, name) {
+  const all = readdirSync(root).filter(one => one.startsWith(`${name}.`) && one.endsWith('.part')).map(one => {
+    const path = join(root, one), size = statSync(path).size;
+    const slots = new Uint8Array(readOr(path.replace(/part$/, 'sums')));
+    return { path, size, slots, at: parseSlots(slots, size).at };
+  });
+  return all.sort((a, b) => b.at - a.at)[0];
+}
+
+/** @param {string} path */
+function readOr(path) {
+  try {
+    return readFileSync(path);
+  } catch {
+    return Buffer.alloc(0);
+  }
+}
+
+/** @typedef {import('../loader/copy-store.js').Lock} Lock */
+
+/** @implements {Lock} */
+class FolderLock {
+  #root;
+  #name;
+  #held;
+  #whole;
+  #part = '';
+  #sums = '';
+  /** @type {number | undefined} */
+  #file;
+  /** @type {number | undefined} */
+  #slotFile;
+
+  /** @param {string} root @param {string} name @param {import('./lock.js').Held} held */
+  constructor(root, name, held) {
+    this.#root = root;
+    this.#name = name;
+    this.#held = held;
+    this.#whole = join(root, `${name}.gguf`);
+    const best = bestPart(root, name);
+    this.slots = best?.slots ?? new Uint8Array();
+    this.#renew();
+    if (best) {
+      renameSync(best.path, this.#part);
+      if (existsSync(best.path.replace(/part$/, 'sums'))) renameSync(best.path.replace(/part$/, 'sums'), this.#sums);
+      this.#open('r+');
+    } else if (existsSync(this.#whole)) {   // whole, of an older version, or what nothing vouches for
+      this.#file = openSync(this.#whole, 'r');
+    }
+  }
+
+  size() { return this.#file === undefined ? 0 : fstatSync(this.#file).size; }
+
+  /** @type {import('../loader/copy-store.js').Handle['read']} */
+  read = (target, at) => readSync(/** @type {number} */ (this.#file), target, 0, Math.min(target.length, READ), at);
+
+  /** @param {number} at */
+  begin(at) {
+    this.#held.check(true);
+    if (at > 0) {
+      if (this.#slotFile === undefined) {
+        this.#shut();
+        renameSync(this.#whole, this.#part);
+        this.#open('r+');
+      }
+      ftruncateSync(/** @type {number} */ (this.#file), at);
+      ftruncateSync(/** @type {number} */ (this.#slotFile), slotBytes(at));
+      return;
+    }
+    this.#shut();
+    this.#removeParts();
+    rmSync(this.#whole, { force: true });
+    this.#renew();
+    this.#open('w+');
+  }
+
+  reserve() {}
+
+  /** @type {Lock['write']} */
+  write(bytes, at, slots, slotsAt) {
+    this.#held.check();
+    writeAll(/** @type {number} */ (this.#file), bytes, at);
+    writeAll(/** @type {number} */ (this.#slotFile), slots, slotsAt);
+  }
+
+  /** @type {Lock['publish']} */
+  async publish(_, say) {
+    this.#held.check(true);
+    await say();
+    renameSync(this.#part, this.#whole);
+    this.#shut();
+    this.#removeParts();
+  }
+
+  discard() {
+    this.#shut();
+    for (const path of [this.#part, this.#sums]) rmSync(path, { force: true });
+    try {
+      this.#held.check(true);   // or else the rest is another writer's
+      for (const kind of ['gguf', 'json']) rmSync(join(this.#root, `${this.#name}.${kind}`), { force: true });
+    } finally {
+      this.#held.release();
+    }
+  }
+
+  close() {
+    this.#shut();
+    this.#held.release();
+  }
+
+  /** Also those that dead writers left. */
+  #removeParts() {
+    for (const one of readdirSync(this.#root)) {
+      const isPart = one.startsWith(`${this.#name}.`) && /\.(part|sums)$/.test(one);
+      if (isPart) rmSync(join(this.#root, one), { force: true });
+    }
+  }
+
+  #renew() {
+    const own = join(this.#root, `${this.#name}.${randomUUID()}`);
+    this.#part = `${own}.part`;
+    this.#sums = `${own}.sums`;
+  }
+
+  /** @param {string} flags */
+  #open(flags) {
+    this.#file = openSync(this.#part, flags);
+    this.#slotFile = openSync(this.#sums, flags === 'w+' || !existsSync(this.#sums) ? 'w+' : 'r+');
+  }
+
+  #shut() {
+    for (const file of [this.#file, this.#slotFile]) if (file !== undefined) closeSync(file);
+    this.#file = this.#slotFile = undefined;
+  }
+}
+
+/** @param {number} file @param {Uint8Array} bytes @param {number} at */
+function writeAll(file, bytes, at) {
+  for (let n = 0; n < bytes.length;) n += writeSync(file, bytes, n, bytes.length - n, at + n);
+}
+
+/** @param {string} path @returns {import('../loader/copy-store.js').Handle} */
+export function openFile(path) {
+  const file = openSync(path, 'r');
+  return {
+    size: () => fstatSync(file).size,
+    read: (target, at) => readSync(file, target, 0, Math.min(target.length, READ), at),
+    close: () => closeSync(file),
+  };
+}
+
+/** Undefined where there is no such file. @template T @param {() => Promise<T>} action */
+async function attempt(action) {
+  try {
+    return await action();
+  } catch (error) {
+    if (/** @type {any} */ (error).code === 'ENOENT') return undefined;
+    throw error;
+  }
+}

@@ -1,0 +1,6 @@
+/* A thread of the engine in Node: threads.js started it. */
+import { parentPort } from 'node:worker_threads';
+import { createThread } from '../engine/threads.js';
+
+const port = /** @type {import('node:worker_threads').MessagePort} */ (parentPort);
+port.on('message', createThread(message => port.postMessage(message)));

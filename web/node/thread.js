@@ -1,6 +1,0 @@
-/* A thread of the engine in Node: threads.js started it. */
-import { parentPort } from 'node:worker_threads';
-import { createThread } from '../threads.js';
-
-const port = /** @type {import('node:worker_threads').MessagePort} */ (parentPort);
-port.on('message', createThread(message => port.postMessage(message)));

@@ -1,0 +1,306 @@
+/* OpenAI's chat completions over a model of this machine: the parameters, results and chunks of
+ * https://platform.openai.com/docs/api-reference/chat, as far as they mean something here.  What is not known is an
+ * error, never ignored. */
+import { argumentError, PlumbError } from '../base/errors.js';
+import { randomHex } from '../base/hex.js';
+import * as known from '../base/options.js';
+import { CallFilter } from '../template/toolcalls.js';
+
+/** As in package.json. */
+export const VERSION = '0.1.0';
+
+/** @typedef {import('../template/messages.js').ChatModel} ChatModel
+ * @typedef {import('../template/messages.js').GenerateOptions} GenerateOptions
+ * @typedef {import('../template/messages.js').Tool} Tool
+ * @typedef {import('../template/messages.js').ToolCall} ToolCall
+ * @typedef {import('../engine/engine.js').GeneratedToken} GeneratedToken */
+/** @typedef {string | {type: 'text', text: string}[] | null} MessageContent  parts of text are joined by line ends;
+ *   null: none, beside tool_calls
+ * @typedef {{role: 'system' | 'developer' | 'user' | 'assistant' | 'tool', content?: MessageContent,
+ *   tool_calls?: ToolCall[], [more: string]: any}} CompletionMessage  developer: the same as system; tool: a result,
+ *   with tool_call_id */
+/** @typedef {object} CompletionParameters  null counts as absent; defaults are those of model.generate
+ * @property {string} [model]  with the client of plumb-llm/openai one of its models, a URL or a path; otherwise any
+ *   name, which the result repeats
+ * @property {CompletionMessage[]} messages
+ * @property {boolean | null} [stream]  the result is a Stream of chunks
+ * @property {{include_usage?: boolean} | null} [stream_options]  include_usage: a last chunk without choices has usage
+ * @property {number | null} [max_completion_tokens]  default: until the context is full
+ * @property {number | null} [max_tokens]  the old name of max_completion_tokens
+ * @property {number | null} [temperature]  0 to 2; 0: greedy; default 0.8
+ * @property {number | null} [top_p]  0 to 1; default 0.95
+ * @property {number | null} [top_k]  default 40, 0: off
+ * @property {number | null} [min_p]  default 0.05, 0: off
+ * @property {number | null} [typical_p]  default 1: off
+ * @property {number | null} [repeat_penalty]  default 1: off
+ * @property {number | null} [presence_penalty]  -2 to 2; default 0: off
+ * @property {number | null} [frequency_penalty]  -2 to 2; default 0: off
+ * @property {Record<string, number> | null} [logit_bias]  of token ids, -100 to 100
+ * @property {string | string[] | null} [stop]  any number of texts, before the first of which the answer ends
+ * @property {number | null} [seed]  any integer, taken modulo 2^64: same seed, same answer; default: a random one
+ * @property {boolean | null} [logprobs]  tell the log-probability of every token
+ * @property {number | null} [top_logprobs]  0 to 20: and of so many of the likeliest; only with logprobs
+ * @property {Tool[] | null} [tools]  that the model is told of, by its chat template; PLUMB_ERROR_TEMPLATE if it knows
+ *   none
+ * @property {'auto' | 'none' | null} [tool_choice]  none: the model is not told of tools; default auto
+ * @property {{type: 'text'} | null} [response_format]
+ * @property {1 | null} [n] */
+/** @typedef {{token: string, bytes: number[], logprob: number}} TopLogprob
+ * @typedef {TopLogprob & {top_logprobs: TopLogprob[]}} TokenLogprob
+ * @typedef {{content: TokenLogprob[], refusal: null}} Logprobs  one for each of usage.completion_tokens
+ * @typedef {'stop' | 'length' | 'tool_calls'} FinishReason
+ * @typedef {{prompt_tokens: number, completion_tokens: number, total_tokens: number,
+ *   prompt_tokens_details: {cached_tokens: number}}} Usage  cached_tokens: those that were in the session already
+ * @typedef {{role: 'assistant', content: string | null, refusal: null, tool_calls?: ToolCall[]}} AnswerMessage */
+/** @typedef {object} ChatCompletion
+ * @property {string} id
+ * @property {'chat.completion'} object
+ * @property {number} created  seconds since 1970
+ * @property {string} model
+ * @property {string} system_fingerprint  version and module of the engine
+ * @property {{index: number, message: AnswerMessage, logprobs: Logprobs | null, finish_reason: FinishReason}[]} choices
+ * @property {Usage} usage */
+/** @typedef {{role?: 'assistant', content?: string, refusal?: null,
+ *   tool_calls?: (ToolCall & {index: number})[]}} Delta */
+/** @typedef {object} ChatCompletionChunk  the first has the role, the last the finish_reason; calls of tools come whole
+ * @property {string} id
+ * @property {'chat.completion.chunk'} object
+ * @property {number} created
+ * @property {string} model
+ * @property {string} system_fingerprint
+ * @property {{index: number, delta: Delta, logprobs: Logprobs | null, finish_reason: FinishReason | null}[]} choices
+ * @property {Usage | null} [usage]  with include_usage; null in all but the last */
+
+/** What plumb calls the parameters that it takes as they are. */
+const OPTIONS = {
+  temperature: 'temperature', top_p: 'topP', top_k: 'topK', min_p: 'minP', typical_p: 'typicalP',
+  repeat_penalty: 'repeatPenalty', presence_penalty: 'presencePenalty', frequency_penalty: 'frequencyPenalty',
+  logit_bias: 'logitBias', stop: 'stop', max_tokens: 'maxTokens', max_completion_tokens: 'maxTokens',
+};
+const utf8 = new TextEncoder();
+
+/** The chunks of an answer, to be read once.  Leaving the loop ends the answer, and so does controller.abort(), without
+ * an error.
+ * @implements {AsyncIterable<ChatCompletionChunk>} */
+export class Stream {
+  #chunks;
+
+  /** @param {ChatCompletionChunk} first @param {AsyncGenerator<ChatCompletionChunk, void, void>} rest
+   * @param {AbortController} controller */
+  constructor(first, rest, controller) {
+    /** Its abort() ends the answer. */
+    this.controller = controller;
+    controller.signal.addEventListener('abort', () => rest.return());
+    this.#chunks = (async function* () {
+      try {
+        yield first;
+        yield* rest;
+      } finally {
+        controller.abort();
+      }
+    })();
+  }
+
+  [Symbol.asyncIterator]() { return this.#chunks; }
+}
+
+/** `model.chat.completions`, and that of the client of plumb-llm/openai. */
+export class Completions {
+  #open;
+
+  /** @param {(name?: string, signal?: AbortSignal) => Promise<{model: ChatModel, entered: () => void}>} open  the
+   *   model to ask; entered: once it was asked for all, or that failed */
+  constructor(open) {
+    this.#open = open;
+  }
+
+  /** @overload
+   * @param {CompletionParameters & {stream: true}} params @param {{signal?: AbortSignal}} [options]
+   * @returns {Promise<Stream>} */
+  /** @overload
+   * @param {CompletionParameters & {stream?: false | null}} params @param {{signal?: AbortSignal}} [options]
+   * @returns {Promise<ChatCompletion>} */
+  /** @overload
+   * @param {CompletionParameters} params @param {{signal?: AbortSignal}} [options]
+   * @returns {Promise<ChatCompletion | Stream>} */
+  /** Answers a chat.
+   * @param {CompletionParameters} params
+   * @param {{signal?: AbortSignal}} [options]  signal: rejects with its reason, or ends the stream
+   * @returns {Promise<ChatCompletion | Stream>}  a Stream, with its first chunk there, if `stream` is true.  Rejects
+   *   with a PlumbError: PLUMB_ERROR_ARGUMENT for parameters, PLUMB_ERROR_CONTEXT, PLUMB_ERROR_TEMPLATE */
+  async create(params, options = {}) {
+    known.checkOptions('chat.completions.create', options, known.FEED);
+    const request = checked(params);
+    const { signal } = options;
+    signal?.throwIfAborted();
+    const { model, entered } = await this.#open(request.model, signal);
+    const controller = new AbortController();
+    const follow = () => controller.abort(signal?.reason);
+    if (signal?.aborted) follow();   // while the model was loaded
+    signal?.addEventListener('abort', follow);
+    const chunks = chunksOf(model, request, controller.signal, () => signal?.removeEventListener('abort', follow));
+    const first = await chunks.next().finally(entered);
+    if (!first.done && request.stream) return new Stream(first.value, chunks, controller);
+    const whole = first.done ? undefined : await joined(first.value, chunks, Boolean(request.logprobs));
+    if (whole) return whole;
+    throw signal?.reason ?? new PlumbError('PLUMB_ERROR_STATE', 'the model was closed');
+  }
+}
+
+/** @typedef {ReturnType<typeof checked>} Request */
+
+/** Checks what create was given, and puts it in plumb's words. @param {CompletionParameters} params */
+function checked(params) {
+  const where = 'chat.completions.create';
+  if (typeof params !== 'object' || params === null) throw argumentError(`${where}: expected {messages, ...}`);
+  const given = /** @type {{[K in keyof CompletionParameters]: NonNullable<CompletionParameters[K]>}} */ (
+    Object.fromEntries(Object.entries(params).filter(([, value]) => value !== null && value !== undefined)));
+  known.checkOptions(where, given, known.COMPLETION);
+  const { model, messages, stream = false, stream_options, logprobs = false, top_logprobs, tools, tool_choice } = given;
+  if (stream_options && !stream) throw argumentError(`${where}: stream_options is only for stream: true`);
+  if (top_logprobs !== undefined && !logprobs) throw argumentError(`${where}: top_logprobs is only for logprobs: true`);
+  if (given.max_tokens !== undefined && given.max_completion_tokens !== undefined) {
+    throw argumentError(`${where}: max_tokens and max_completion_tokens are one too many`);
+  }
+  if (!messages?.length) throw argumentError(`${where}: messages is ${messages ? 'empty' : 'missing'}`);
+  const options = Object.entries(OPTIONS).filter(([name]) => name in given)
+    .map(([name, ours]) => [ours, given[/** @type {keyof CompletionParameters} */ (name)]]);
+  const seed = given.seed === undefined ? {} : { seed: BigInt.asUintN(64, BigInt(given.seed)) };
+  return {
+    model, stream, logprobs: logprobs ? { logprobs: top_logprobs ?? 0 } : undefined,
+    usage: stream_options?.include_usage ?? !stream,
+    messages: messages.map((message, i) => plain(message, `${where}: messages[${i}]`)),
+    tools: tool_choice === 'none' || !tools?.length ? undefined : tools,
+    options: /** @type {GenerateOptions} */ ({ ...Object.fromEntries(options), ...seed }),
+  };
+}
+
+/** A message with its content as a string. @param {CompletionMessage} message @param {string} where */
+function plain(message, where) {
+  known.checkRole(where, message?.role);
+  const role = message.role === 'developer' ? 'system' : message.role;
+  const content = message.content ?? '';
+  if (typeof content === 'string') return { ...message, role, content };
+  if (!Array.isArray(content)) throw argumentError(`${where}.content is neither a string nor an array of parts`);
+  const texts = content.map((part, i) => {
+    if (part?.type !== 'text' || typeof part.text !== 'string') {
+      throw argumentError(`${where}.content[${i}] is of type "${part?.type}"; models here read text only`);
+    }
+    return part.text;
+  });
+  return { ...message, role, content: texts.join('\n') };
+}
+
+/** Asks the model.  Ends without a finish_reason where the signal, or closing the model, ended the answer.
+ * @param {ChatModel} model @param {Request} request @param {AbortSignal} signal @param {() => void} ended
+ * @returns {AsyncGenerator<ChatCompletionChunk, void, void>} */
+async function* chunksOf(model, request, signal, ended) {
+  /** @type {AsyncGenerator<string, import('../engine/host.js').Stats, void> | undefined} */
+  let pieces;
+  try {
+    const { tools, logprobs } = request;
+    const ids = await model.tokenizeChat(request.messages, tools && { tools });
+    const head = {
+      id: `chatcmpl-${randomHex(12)}`, object: /** @type {const} */ ('chat.completion.chunk'),
+      created: Math.floor(Date.now() / 1000), model: request.model ?? String(model.metadata['general.name'] ?? 'plumb'),
+      system_fingerprint: `plumb-${VERSION}-${(await model.info()).module}`,
+    };
+    const usage = request.stream && request.usage ? { usage: null } : {};
+    /** @param {Delta} delta @param {FinishReason | null} [finish_reason] @param {Logprobs | null} [logprobs]
+     * @returns {ChatCompletionChunk} */
+    const chunk = (delta, finish_reason = null, logprobs = null) =>
+      ({ ...head, choices: [{ index: 0, delta, logprobs, finish_reason }], ...usage });
+    const told = new TokenQueue();
+    pieces = model.generate(ids, {
+      ...request.options, signal, ...logprobs && { ...logprobs, onToken: token => told.push(token) },
+    });
+    const filter = new CallFilter(model.metadata['tokenizer.chat_template'], tools);
+    let step = await pieces.next();
+    yield chunk({ role: 'assistant', content: '', refusal: null });
+    for (; !step.done; step = await pieces.next()) {
+      const content = filter.push(step.value);
+      if (content) yield chunk({ content }, null, logprobs && told.within(content));
+    }
+    const stats = step.value, content = filter.end(), calls = filter.calls;
+    if (stats.finishReason === 'abort') return;
+    if (content) yield chunk({ content }, null, logprobs && told.within(content));
+    if (calls.length > 0) yield chunk({ tool_calls: calls.map((call, index) => ({ index, ...call })) });
+    yield chunk({}, calls.length > 0 ? 'tool_calls' : stats.finishReason, logprobs && told.upTo(stats.tokens));
+    if (request.usage) yield { ...head, choices: [], usage: usageOf(stats) };
+  } finally {
+    await pieces?.return(/** @type {any} */ (undefined));
+    ended();
+  }
+}
+
+/** One answer from its chunks; undefined if they have no finish_reason.
+ * @param {ChatCompletionChunk} first @param {AsyncIterable<ChatCompletionChunk>} rest @param {boolean} wantsLogprobs
+ * @returns {Promise<ChatCompletion | undefined>} */
+async function joined(first, rest, wantsLogprobs) {
+  const { id, created, model, system_fingerprint } = first;
+  /** @type {AnswerMessage} */
+  const message = { role: 'assistant', content: '', refusal: null };
+  /** @type {TokenLogprob[]} */
+  const tokens = [];
+  /** @type {FinishReason | null} */
+  let finish_reason = null;
+  /** @type {Usage | null | undefined} */
+  let usage;
+  for await (const { choices, usage: used } of rest) {
+    usage = used;
+    for (const { delta, logprobs: more, finish_reason: reason } of choices) {
+      message.content += delta.content ?? '';
+      if (delta.tool_calls) message.tool_calls = delta.tool_calls.map(({ index: _, ...call }) => call);
+      tokens.push(...more?.content ?? []);
+      finish_reason = reason;
+    }
+  }
+  if (!finish_reason || !usage) return undefined;
+  if (message.tool_calls && message.content === '') message.content = null;
+  const logprobs = wantsLogprobs ? { content: tokens, refusal: null } : null;
+  return {
+    id, object: 'chat.completion', created, model, system_fingerprint,
+    choices: [{ index: 0, message, logprobs, finish_reason }], usage,
+  };
+}
+
+/** Tokens on their way to the chunks that have their text. */
+class TokenQueue {
+  /** @type {GeneratedToken[]} */
+  #tokens = [];
+  #given = 0;
+  /** Bytes of text that was given, less those of the tokens that were. */
+  #ahead = 0;
+
+  /** @param {GeneratedToken} token */
+  push(token) { this.#tokens.push(token); }
+
+  /** The tokens whose text is complete with this content.  Half characters are less than what shows for them, so no
+   * token comes too early, least of all the one that ended the turn.
+   * @param {string} content @returns {Logprobs | null} */
+  within(content) {
+    this.#ahead += utf8.encode(content.replaceAll('\uFFFD', '?')).length;
+    let n = this.#given;
+    for (; n < this.#tokens.length && this.#tokens[n].bytes.length <= this.#ahead; n++) {
+      this.#ahead -= this.#tokens[n].bytes.length;
+    }
+    return this.upTo(n);
+  }
+
+  /** The first n tokens, without those given before. @param {number} n @returns {Logprobs | null} */
+  upTo(n) {
+    const content = this.#tokens.slice(this.#given, n).map(({ top, ...token }) =>
+      ({ ...named(token), top_logprobs: top.map(named) }));
+    this.#given = n;
+    return content.length > 0 ? { content, refusal: null } : null;
+  }
+}
+
+/** @param {{piece: string, bytes: number[], logprob: number}} token @returns {TopLogprob} */
+const named = ({ piece, bytes, logprob }) => ({ token: piece, bytes, logprob });
+
+/** @param {import('../engine/host.js').Stats} stats @returns {Usage} */
+const usageOf = ({ promptTokens, reusedTokens, tokens }) => ({
+  prompt_tokens: promptTokens, completion_tokens: tokens, total_tokens: promptTokens + tokens,
+  prompt_tokens_details: { cached_tokens: reusedTokens },
+});

@@ -1,0 +1,52 @@
+/* The files that the chat page is made of, for its service worker and for static hosts.
+ *
+ *   node web/site/page-files.mjs FOLDER [MODEL...]   copies the page to FOLDER, and models to FOLDER/models
+ */
+import { createHash } from 'node:crypto';
+import { copyFileSync, mkdirSync, readFileSync, readdirSync, realpathSync, writeFileSync } from 'node:fs';
+import { basename, dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const web = fileURLToPath(new URL('..', import.meta.url));
+/** Of the package's folder and those below it: the modules that a page imports, the page itself, what was built. */
+const WANTED = [
+  /^(index|openai)\.js$/, /^(base|loader|engine|template|openai|command|api|browser)\/[^/]+\.js$/, /^chat\/[^/]+$/,
+  /^dist\/[^/]+\.wasm$/, /^dist\/vendor\/.*(?<!\.d)\.m?js$/,
+];
+/** @param {string} path */
+const isWanted = path => WANTED.some(pattern => pattern.test(path));
+
+/** Whether the page needs a file of the package. @param {string} path */
+export const isPageFile = path => path === 'sw.js' || isWanted(path);
+
+/** Paths of the page's files, sorted. @returns {string[]} */
+export function pageFiles() {
+  const all = readdirSync(web, { recursive: true, withFileTypes: true });
+  return all.filter(entry => entry.isFile())
+    .map(({ parentPath, name }) => join(parentPath, name).slice(web.length).replaceAll('\\', '/'))
+    .filter(isWanted).sort();
+}
+
+/** The service worker with the files that it keeps: another file, another text. @returns {string} */
+export function serviceWorker() {
+  const files = Object.fromEntries(pageFiles().map(path =>
+    [path, `sha256-${createHash('sha256').update(readFileSync(join(web, path))).digest('base64')}`]));
+  const version = createHash('sha256').update(JSON.stringify(files)).digest('hex').slice(0, 16);
+  return `self.SHELL = ${JSON.stringify({ version, files })};\n${readFileSync(join(web, 'sw.js'), 'utf8')}`;
+}
+
+if (process.argv[1] && fileURLToPath(import.meta.url) === realpathSync(process.argv[1])) {
+  const [folder, ...models] = process.argv.slice(2);
+  /** @param {string} from @param {string} to */
+  const copy = (from, to) => {
+    mkdirSync(dirname(to), { recursive: true });
+    copyFileSync(from, to);
+  };
+  const licences = readdirSync(join(web, 'dist/vendor')).map(name => `dist/vendor/${name}/LICENSE`);
+  for (const path of [...pageFiles(), ...licences]) copy(join(web, path), join(folder, 'web', path));
+  copy(join(web, '../LICENSE'), join(folder, 'LICENSE'));
+  for (const model of models) copy(model, join(folder, 'models', basename(model)));
+  writeFileSync(join(folder, 'web/sw.js'), serviceWorker());
+  writeFileSync(join(folder, 'index.html'), '<!doctype html>\n<meta charset="utf-8">\n<title>plumb chat</title>\n'
+    + '<meta http-equiv="refresh" content="0; url=web/chat/">\n<a href="web/chat/">plumb chat</a>\n');
+}

@@ -1,0 +1,186 @@
+/* A static file server for this machine: Range, ETag, and the headers that make a page cross-origin isolated
+ * (SharedArrayBuffer, precise timers).  Serves files below one folder, none that begin with a dot and none to which a
+ * link leads out of that folder.  Answers only requests for a name of this machine, so that no page of another site can
+ * read files through a name of its own that it has resolved to 127.0.0.1.
+ *
+ *   node web/site/serve.mjs [--name NAME]...
+ *
+ * serves the chat page, that is its own files and the models in models/, on PORT (default: 8080, or the next one that
+ * is free).  NAME: another name that requests may be for, such as that of a proxy in front. */
+import { createReadStream } from 'node:fs';
+import { realpath, stat } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import { extname, join, sep } from 'node:path';
+import { pipeline } from 'node:stream/promises';
+import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
+import { isPageFile, serviceWorker } from './page-files.mjs';
+
+/** @type {Record<string, string>} */
+const TYPES = {
+  '.html': 'text/html; charset=utf-8', '.css': 'text/css; charset=utf-8', '.js': 'text/javascript; charset=utf-8',
+  '.mjs': 'text/javascript; charset=utf-8', '.json': 'application/json; charset=utf-8', '.wasm': 'application/wasm',
+  '.svg': 'image/svg+xml', '.txt': 'text/plain; charset=utf-8', '.md': 'text/plain; charset=utf-8',
+};
+const HEADERS = {
+  'Cross-Origin-Opener-Policy': 'same-origin',
+  'Cross-Origin-Embedder-Policy': 'require-corp',
+  'Cross-Origin-Resource-Policy': 'same-origin',
+  'X-Content-Type-Options': 'nosniff',
+  'Cache-Control': 'no-cache',
+};
+
+/** Its text has a list of the page's files in it, as they are now. */
+const SERVICE_WORKER = fileURLToPath(new URL('../sw.js', import.meta.url));
+
+/** @param {object} options
+ * @param {string} options.root  the folder whose files are served
+ * @param {number} [options.port]  0: any free one (default)
+ * @param {string} [options.host]  default 127.0.0.1
+ * @param {string} [options.home]  where / leads to
+ * @param {Record<string, string>} [options.headers]  of every answer; default: those that isolate a page
+ * @param {string[]} [options.names]  of hosts that requests may be for, beside those of this machine's loopback
+ * @param {(path: string) => boolean} [options.serves]  whether a path such as web/index.js is served; default: all are
+ * @param {string[]} [options.linked]  folders outside of root to which links may lead
+ * @returns {Promise<{url: string, close: () => Promise<void>}>} */
+export async function serve({
+  root, port = 0, host = '127.0.0.1', home, headers = HEADERS, names = [], serves = () => true, linked = [],
+}) {
+  const tops = await Promise.all([root, ...linked].map(async folder => (await realpath(folder)).replace(/\/?$/, sep)));
+  const site = { root, home, headers, names: [host, ...names].map(plainName), serves, tops };
+  const server = createServer((request, response) => {
+    answer(request, response, site).catch(() => response.destroy());
+  });
+  await new Promise((resolve, reject) => {
+    server.once('error', reject);
+    server.listen(port, host, () => resolve(undefined));
+  });
+  const { port: bound } = /** @type {import('node:net').AddressInfo} */ (server.address());
+  return {
+    url: `http://${host.includes(':') ? `[${host}]` : host}:${bound}/`,
+    close: () => new Promise(resolve => {
+      server.close(() => resolve());
+      server.closeAllConnections();
+    }),
+  };
+}
+
+/** @typedef {{root: string, home?: string, headers: Record<string, string>, names: string[], tops: string[],
+ *   serves: (path: string) => boolean}} Site  tops: folders that files really lie in */
+
+/** A host's name without a port, as names are compared. @param {string} host */
+const plainName = host => host.toLowerCase().replace(/:\d*$/, '').replace(/^\[(.*)\]$/, '$1').replace(/\.$/, '');
+
+/** Whether a request is for this machine by a name that nobody else can give it.
+ * @param {string | undefined} host  of the request @param {string[]} names  more of them */
+function isOurs(host, names) {
+  const name = plainName(host ?? '');
+  return /^(.+\.)?localhost$|^127(\.\d{1,3}){3}$|^::1$/.test(name) || names.includes(name);
+}
+
+/** @param {import('node:http').IncomingMessage} request @param {import('node:http').ServerResponse} response
+ * @param {Site} site */
+async function answer(request, response, site) {
+  /** @param {number} status @param {Record<string, string | number>} [headers] */
+  const short = (status, headers = {}) => {
+    response.writeHead(status, { ...site.headers, 'Content-Type': 'text/plain; charset=utf-8', ...headers });
+    response.end(`${status}\n`);
+  };
+  if (!isOurs(request.headers.host, site.names)) return short(421);
+  if (request.method !== 'GET' && request.method !== 'HEAD') return short(405, { Allow: 'GET, HEAD' });
+  const path = pathOf(request.url ?? '/');
+  if (path === undefined) return short(400);
+  const query = /\?[^#]*/.exec(request.url ?? '')?.[0] ?? '';
+  if (path === '/' && site.home) return short(302, { Location: site.home + query });
+  const found = await find(site, path);
+  if (!found) return short(404);
+  if (found.folder) return short(301, { Location: encodeURI(`${path}/`.replace(/^\/+/, '/')) + query });
+
+  const { file, size, mtimeMs } = found;
+  if (await realpath(file) === SERVICE_WORKER) {
+    const text = serviceWorker();
+    response.writeHead(200, {
+      ...site.headers, 'Content-Type': TYPES['.js'], 'Content-Length': Buffer.byteLength(text),
+    });
+    response.end(request.method === 'HEAD' ? '' : text);
+    return;
+  }
+  const etag = `"${size.toString(36)}-${Math.trunc(mtimeMs).toString(36)}"`;
+  const type = TYPES[extname(file)] ?? 'application/octet-stream';
+  const headers = { ...site.headers, ETag: etag, 'Accept-Ranges': 'bytes', 'Content-Type': type };
+  if (request.headers['if-none-match'] === etag) {
+    response.writeHead(304, headers);
+    response.end();
+    return;
+  }
+  const ifRange = request.headers['if-range'];
+  const range = ifRange && ifRange !== etag ? undefined : rangeOf(request.headers.range, size);
+  if (range === 'outside') return short(416, { 'Content-Range': `bytes */${size}` });
+  const [start, end] = range ?? [0, size - 1];
+  response.writeHead(range ? 206 : 200, {
+    ...headers, 'Content-Length': end - start + 1, ...range && { 'Content-Range': `bytes ${start}-${end}/${size}` },
+  });
+  if (request.method === 'HEAD' || end < start) response.end();
+  else await pipeline(createReadStream(file, { start, end, highWaterMark: 1 << 20 }), response);
+}
+
+/** The decoded path of a request; undefined if it is not a well-formed one. @param {string} url */
+function pathOf(url) {
+  try {
+    const path = decodeURIComponent(url.replace(/[?#].*$/s, ''));
+    return path.startsWith('/') && !path.includes('\0') && !path.includes('\\') ? path : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** The file of a path, if it is served, no part of it begins with a dot ("..", ".git"), and it lies in one of the
+ * folders that it may lie in, whatever links lead there.
+ * @param {Site} site @param {string} path
+ * @returns {Promise<{folder: true} | {folder: false, file: string, size: number, mtimeMs: number} | undefined>} */
+async function find({ root, tops, serves }, path) {
+  if (path.split('/').some(part => part.startsWith('.'))) return undefined;
+  try {
+    const name = (path.endsWith('/') ? `${path}index.html` : path).replace(/^\/+/, '');
+    const file = await realpath(join(root, name));
+    if (!tops.some(top => file.startsWith(top))) return undefined;
+    const entry = await stat(file);
+    if (!serves(entry.isDirectory() ? `${name}/index.html` : name)) return undefined;
+    if (entry.isDirectory()) return { folder: true };
+    return entry.isFile() ? { folder: false, file, size: entry.size, mtimeMs: entry.mtimeMs } : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** First and last byte of a single range; undefined: none, or one to be ignored; 'outside': beyond the file.
+ * @param {string | undefined} header @param {number} size @returns {[number, number] | 'outside' | undefined} */
+function rangeOf(header, size) {
+  const match = /^bytes=(\d*)-(\d*)$/.exec(header ?? '');
+  if (!match || (match[1] === '' && match[2] === '')) return undefined;
+  const [first, last] = [match[1], match[2]].map(text => text === '' ? undefined : Number(text));
+  if (first === undefined) return last && size ? [Math.max(0, size - last), size - 1] : 'outside';
+  if (last !== undefined && last < first) return undefined;
+  return first < size ? [first, Math.min(last ?? Infinity, size - 1)] : 'outside';
+}
+
+if (process.argv[1] && fileURLToPath(import.meta.url) === await realpath(process.argv[1])) {
+  const { values: { name: names } } = parseArgs({ options: { name: { type: 'string', multiple: true } } });
+  const root = fileURLToPath(new URL('../..', import.meta.url));
+  const serves = (/** @type {string} */ path) => /^models\/.*\.gguf$/.test(path)
+    || path.startsWith('web/') && isPageFile(path.slice('web/'.length));
+  const asked = Number(process.env.PORT || 8080);
+  for (let port = asked; ; port++) {
+    try {
+      const { url } = await serve({ root, port, home: '/web/chat/', names, serves });
+      console.log(`plumb chat: ${url}   (Ctrl-C ends it)`);
+      break;
+    } catch (error) {
+      const busy = error instanceof Error && 'code' in error && error.code === 'EADDRINUSE';
+      if (!busy || process.env.PORT || port > asked + 50) {
+        console.error(`plumb: port ${port}: ${error instanceof Error ? error.message : error}`);
+        process.exit(1);
+      }
+    }
+  }
+}

@@ -1,0 +1,173 @@
+/* Tool calls: how models write them, and how chat templates want to be told of those that were made.  Outside they are
+ * OpenAI's: {id, type: 'function', function: {name, arguments}}, arguments as JSON text.
+ *
+ * What a model writes is nobody's word: a call that is no JSON, has no object of arguments or names a tool that was not
+ * given stays text. */
+import { randomHex } from '../base/hex.js';
+
+/** @typedef {import('./messages.js').Tool} Tool
+ * @typedef {import('./messages.js').ToolCall} ToolCall */
+/** @typedef {object} Format
+ * @property {string} mention  what a template of this format says somewhere
+ * @property {string[]} opens  what a call begins with
+ * @property {boolean} anywhere  in an answer, or else only at its beginning
+ * @property {(text: string) => {calls: any[], rest: string}} parse  of text that begins with one of `opens`; throws
+ *   where it is not JSON
+ * @property {(calls: any[]) => string} write  for templates that know tools, but no messages with calls */
+
+/** JSON of one call or of a list of calls. @param {string} text */
+const parseJson = text => ({ calls: [JSON.parse(text)].flat(), rest: '' });
+
+/** A list of calls, and nothing else, behind a mark that is a control token: those do not show in an answer.
+ * @param {string} mark @returns {Format} */
+const listBehind = mark => ({
+  mention: mark,
+  opens: [mark, '['],
+  anywhere: false,
+  parse: text => parseJson(text.replace(mark, '')),
+  write: calls => `${mark}${JSON.stringify(calls)}`,
+});
+
+/** A call of Hermes; what looks like its end in a string of the JSON is none. */
+const TAGGED = /<tool_call>((?:"(?:[^"\\]|\\.)*"|[^"<]|<(?!\/?tool_call>))*)(?:<\/tool_call>|(?=<tool_call>)|$)/gs;
+
+/** The first one that a template mentions is its format. @type {Format[]} */
+const FORMATS = [
+  {   // Hermes, Qwen2.5 and later
+    mention: '<tool_call>',
+    opens: ['<tool_call>'],
+    anywhere: true,
+    parse(text) {
+      const rest = text.replaceAll(TAGGED, '').trimEnd();
+      if (rest.includes('<tool_call>')) throw new Error('a string does not end');
+      return { calls: Array.from(text.matchAll(TAGGED), ([, call]) => JSON.parse(call)), rest };
+    },
+    write: calls => calls.map(call => `<tool_call>\n${JSON.stringify(call)}\n</tool_call>`).join('\n'),
+  },
+  listBehind('<|tool_call|>'),   // Granite 3
+  listBehind('[TOOL_CALLS]'),    // Mistral
+  {   // Llama 3.1 and later: {"name": ..., "parameters": ...} and nothing else
+    mention: '',
+    opens: ['{', '['],
+    anywhere: false,
+    parse: parseJson,
+    write: calls => calls.map(({ name, arguments: parameters }) => JSON.stringify({ name, parameters })).join('\n'),
+  },
+];
+
+/** @param {string} source  of a chat template */
+const formatOf = source => /** @type {Format} */ (FORMATS.find(({ mention }) => source.includes(mention)));
+
+/** Whether a chat template does anything with tools. @param {string | undefined} source */
+export const knowsTools = source => /\btools\b/.test(source ?? '');
+
+/** Parts the text of an answer from the calls in it, piece by piece: what can still become a call is held back. */
+export class CallFilter {
+  #format;
+  #names;
+  #held = '';
+  /** 'text': there may be calls; 'call': one has begun; 'plain': there will be none. */
+  #state = /** @type {'text' | 'call' | 'plain'} */ ('plain');
+  /** Those that the answer made, after end(). @type {ToolCall[]} */
+  calls = [];
+
+  /** @param {unknown} source  of the chat template
+   * @param {Tool[]} [tools]  that the model was told of; none: all is text */
+  constructor(source, tools = []) {
+    this.#format = formatOf(String(source));
+    this.#names = new Set(tools.map(tool => tool.function.name));
+    if (tools.length > 0) this.#state = 'text';
+  }
+
+  /** The text that is now certain. @param {string} piece @returns {string} */
+  push(piece) {
+    this.#held += piece;
+    if (this.#state === 'call') return '';
+    return this.#release(this.#state === 'plain' ? this.#held.length : this.#certain());
+  }
+
+  /** At the end of the answer: reads the calls. @returns {string}  what was held back and is text */
+  end() {
+    const held = this.#release(this.#held.length);
+    if (this.#state !== 'call') return held;
+    this.#state = 'plain';
+    try {
+      const { calls, rest } = this.#format.parse(held.trim());
+      this.calls = calls.map(call => this.#call(call));
+      return calls.length > 0 ? rest : held;
+    } catch {
+      return held;
+    }
+  }
+
+  /** How much of what is held cannot belong to a call, nor to the white space before one. */
+  #certain() {
+    const { opens, anywhere } = this.#format, held = this.#held;
+    const first = anywhere ? 0 : held.length - held.trimStart().length;
+    for (let at = first; at < (anywhere ? held.length : first + 1); at++) {
+      const rest = held.slice(at);
+      const opened = opens.some(open => rest.startsWith(open));
+      if (opened) this.#state = 'call';
+      if (opened || opens.some(open => open.startsWith(rest))) return held.slice(0, at).trimEnd().length;
+    }
+    if (anywhere) return held.trimEnd().length;
+    this.#state = 'plain';
+    return held.length;
+  }
+
+  /** @param {number} n  characters */
+  #release(n) {
+    const text = this.#held.slice(0, n);
+    this.#held = this.#held.slice(n);
+    return text;
+  }
+
+  /** A call as the model wrote it. @param {any} call @returns {ToolCall} */
+  #call(call) {
+    const given = call.arguments ?? call.parameters ?? {};
+    if (!this.#names.has(call.name) || typeof given !== 'object' || Array.isArray(given)) throw new Error('no call');
+    return {
+      id: `call_${randomHex(12)}`,
+      type: 'function',
+      function: { name: call.name, arguments: JSON.stringify(given) },
+    };
+  }
+}
+
+/** Messages as a template wants them: arguments of calls as objects, which templates turn to JSON themselves; ids of
+ * nine letters and digits, where it refuses others (Mistral); where it has roles of its own for calls and results
+ * (Granite 3.0), or knows no calls at all, a message in its words.
+ * @param {string | undefined} source  of the template
+ * @param {import('./messages.js').Message[]} messages @returns {any[]} */
+export function messagesFor(source = '', messages) {
+  const has = (/** @type {string} */ role) => source.includes(`'${role}'`) || source.includes(`"${role}"`);
+  const wantsNine = /\blength\s*!=\s*9\b/.test(source);
+  const nine = (/** @type {unknown} */ id) => String(id).replace(/[^a-z0-9]/gi, '').slice(-9).padStart(9, '0');
+  return messages.map(message => {
+    if (message.role === 'tool' && has('tool_response')) return { ...message, role: 'tool_response' };
+    if (message.role === 'tool' && wantsNine) return { ...message, tool_call_id: nine(message.tool_call_id) };
+    if (!Array.isArray(message.tool_calls)) return message;
+    const { tool_calls: given, ...rest } = message;
+    const content = message.content ?? '';
+    if (given.length === 0) return { ...rest, content };
+    const calls = given.map(call => call?.function ? {   // what is no call of ours is the template's to judge
+      ...call, ...wantsNine && { id: nine(call.id) },
+      function: { ...call.function, arguments: parsedArguments(call.function.arguments) },
+    } : call);
+    const written = calls.map(call => ({ name: call?.function?.name, arguments: call?.function?.arguments }));
+    if (has('assistant_tool_call')) {
+      return { ...rest, role: 'assistant_tool_call', content: JSON.stringify(written) };
+    }
+    return source.includes('tool_calls') ? { ...rest, content, tool_calls: calls }
+      : { ...rest, content: content + formatOf(source).write(written) };
+  });
+}
+
+/** @param {unknown} text  JSON @returns {unknown}  its value, or itself where it is none */
+function parsedArguments(text) {
+  try {
+    return typeof text === 'string' ? JSON.parse(text) : text;
+  } catch {
+    return text;
+  }
+}
