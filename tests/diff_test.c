@@ -149,7 +149,7 @@ static void listed_rows(void) {
     uint32_t at_x[] = { 3, 4 }, at_y[] = { 4, 7 }, at_z[] = { 7, 9 };
     struct trace_row a = row_of(x, at_x, 2, 0), s = row_of(y, at_y, 2, 0), b = row_of(z, at_z, 2, 0);
     a.n_top = b.n_top = s.n_top = 2;
-    struct comparison c = { .use_top_bound = true }, d = { .use_top_bound = true }, e = { 0 }, f = { .use_top_bound = true };
+    struct comparison c = { .use_top_bound = true }, d = c, e = { 0 }, f = c;
     /* Place 4 is 6 in both.  A's 8 is 6 at most in B, B's 10 is 6 at most in A: sqrt((4 + 16) / (36 + 36 + 100)). */
     compare_rows(&c, &a, &s);
     CHECK(near(compare_error(&c), 0.340997238) && c.n_value == 1 && c.n_bound == 2 && near(compare_cosine(&c), 1),

@@ -1,4 +1,5 @@
-/* Packed weights: rows come back as they were, tiles lie as repack/repack.h draws them, a gguf packs while it arrives. */
+/* Packed weights: rows come back as they were, tiles lie as repack/repack.h draws them, and a file is packed while it
+ * arrives. */
 #include "repack/repack.h"
 #include "quant/quant.h"
 #include "fixture.h"

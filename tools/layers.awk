@@ -2,15 +2,15 @@
 # command line and wasm/ may include only the public header.  It also fails on a room that is not in the list, and on
 # "header.h" without its room.  quant is before gguf, because the tensor directory needs the block sizes of the types.
 BEGIN {
-    n = split("base threads quant gguf repack kernels model tokenizer forward reference sampler trace dump diagnose diff " \
-              "check api cli", names, " ")
-    for (i = 1; i <= n; i++) floor[names[i]] = i
+    n = split("base threads quant gguf repack kernels model tokenizer forward reference sampler trace dump " \
+              "diagnose diff check api cli", names, " ")
+    for (i = 1; i <= n; i++) rank[names[i]] = i
 }
 function refuse(why) { printf "%s:%d: %s\n", FILENAME, FNR, why; bad++ }
 FNR == 1 {
     split(FILENAME, path, "/")
     room = path[1] == "src" ? path[2] : ""
-    if (room != "" && !(room in floor)) refuse("room " room " has no place in tools/layers.awk")
+    if (room != "" && !(room in rank)) refuse("room " room " has no place in tools/layers.awk")
 }
 /^[ \t]*#[ \t]*include[ \t]*"/ {
     split($0, quoted, "\"")
@@ -18,8 +18,8 @@ FNR == 1 {
     if (target == "plumb.h") next
     if (room == "") {
         if (target ~ /\//) refuse("wasm/ sees only plumb.h of the engine, not " target)
-    } else if (split(target, at, "/") != 2 || !(at[1] in floor)) refuse("write \"room/file.h\", not \"" target "\"")
+    } else if (split(target, at, "/") != 2 || !(at[1] in rank)) refuse("write \"room/file.h\", not \"" target "\"")
     else if (room == "cli" && at[1] != "cli") refuse("the command line sees only plumb.h of the engine, not " target)
-    else if (floor[at[1]] > floor[room]) refuse("room " room " includes " target " which comes after it")
+    else if (rank[at[1]] > rank[room]) refuse("room " room " includes " target " which comes after it")
 }
 END { exit bad > 0 }

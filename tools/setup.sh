@@ -164,8 +164,8 @@ need_firefox() {
         if [ -n "$name" ] && have "$name" && ! is_snap_stub "$(command -v "$name")" firefox; then return; fi
     done
     if grep -qi '^ID=ubuntu' /etc/os-release 2>/dev/null; then
-        say "no Firefox: Ubuntu's package is only a stub for its snap.  Install Mozilla's Firefox, or set FIREFOX to its"
-        say "path, or leave this host out of HOSTS.  Its tests will fail."
+        say "no Firefox: Ubuntu's package is only a stub for its snap.  Install Mozilla's Firefox, or set FIREFOX to"
+        say "its path, or leave this host out of HOSTS.  Its tests will fail."
     else
         want "a browser that the tests drive" firefox-esr
     fi
@@ -267,7 +267,7 @@ case $target in
         ;;
     bench)
         [ "$(uname -sm)" = 'Linux x86_64' ] ||
-            die "the native llama.cpp that plumb is raced against is that of npm for Linux on x86-64; this is $(uname -sm)"
+            die "the native llama.cpp in the race is npm's for Linux on x86-64; this is $(uname -sm)"
         need_cc
         need_emcc
         need_wasi

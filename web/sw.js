@@ -4,8 +4,8 @@
  * the page says so, so that files of two versions never meet.  What is no file of the page, models above all, it does
  * not touch.  To what it answers it adds the headers that make a page cross-origin isolated.
  *
- * SHELL, {version, files: {path: integrity}}, is put in front of this text by site/page-files.mjs; paths are relative to
- * the folder of this file.  That is the root of the package: a browser asks a service worker for the scripts of workers
+ * SHELL, {version, files: {path: integrity}}, is put in front of this text by site/page-files.mjs; paths are relative
+ * to the folder of this file.  That is the root of the package: a browser asks a service worker for the scripts of workers
  * only if they lie in its folder or below, and the page's workers are in browser/. */
 const worker = /** @type {any} */ (self);
 const { version, files } = /** @type {{version: string, files: Record<string, string>}} */ (worker.SHELL);

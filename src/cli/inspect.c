@@ -160,8 +160,8 @@ static void report_cut(const plumb_model *model, const char *path) {
         if (t.offset + t.n_bytes > end) end = t.offset + t.n_bytes;
     }
     if (size < end) {
-        print_error(0, "%s: it has %" PRIu64 " bytes, but its tensors end at byte %" PRIu64 ": the rest is missing", path,
-                 size, end);
+        print_error(0, "%s: it has %" PRIu64 " bytes, but its tensors end at byte %" PRIu64 ": the rest is missing",
+                    path, size, end);
     }
 }
 

@@ -59,7 +59,9 @@ static int generate(const struct options *o, const plumb_model *model, plumb_ses
     out_bytes(rest, plumb_text_flush(&text, rest, sizeof rest));
     out("\n");
     out_flush();   /* the text must precede the speeds on standard error */
-    if (stopped && o->n_predict == 0) print_error(0, "the answer stops after %" PRIu32 " tokens, the default of -n", most);
+    if (stopped && o->n_predict == 0) {
+        print_error(0, "the answer stops after %" PRIu32 " tokens, the default of -n", most);
+    }
     return code;
 }
 

@@ -338,7 +338,9 @@ static const char *check_options(struct options *o) {
         if (o->ids && (o->chat || o->parse_special)) return "--tokens leaves nothing for --chat or --parse-special";
         o->raw = !o->chat;
     }
-    if (o->output && has_gguf_suffix(o->output) && o->trace.n_value != UINT32_MAX) return "-o of a .gguf needs --values all";
+    if (o->output && has_gguf_suffix(o->output) && o->trace.n_value != UINT32_MAX) {
+        return "-o of a .gguf needs --values all";
+    }
     if (o->profile && o->output && strcmp(o->output, "-") == 0) return "-o - and --profile print both";
     if (o->reference && o->precision) return "--precision is of the fast pass, --reference is another";
     if (o->reference && o->kv_type) return "--kv-type is of the fast pass, --reference is another";

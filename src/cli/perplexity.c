@@ -216,8 +216,8 @@ static void take_base_logits(void *user, uint32_t pos, const float *logits) {
 }
 
 static int not_finite(const struct run *r, uint32_t pos) {
-    return print_error(exit_failed, "perplexity: chunk %" PRIu32 ", position %" PRIu32 ": the logits hold NaN or infinity",
-                    r->chunk + 1, pos);
+    return print_error(exit_failed, "perplexity: chunk %" PRIu32 ", position %" PRIu32
+                       ": the logits hold NaN or infinity", r->chunk + 1, pos);
 }
 
 /* Fills base_log_p for position pos. */

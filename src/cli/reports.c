@@ -174,7 +174,8 @@ static int compare_tokens(const plumb_trace *trace, const struct ids *told, cons
 
 /* Gives the trace the tokens of --tokens or -p, which the other engine was fed, if its file does not have them.  With
  * --n-prompt they are set again, to split them into prompt and single tokens. */
-static int set_trace_tokens(plumb_trace *trace, plumb_model *model, const struct options *o, const struct prompt *prompt) {
+static int set_trace_tokens(plumb_trace *trace, plumb_model *model, const struct options *o,
+                            const struct prompt *prompt) {
     if (!o->prompt && !o->ids) {
         return plumb_trace_tokens(trace) ? EXIT_OK
              : report(o->against, PLUMB_ERROR_ARGUMENT, "it does not say which tokens were fed: give --tokens or -p");

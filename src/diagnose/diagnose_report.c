@@ -62,7 +62,8 @@ static void print_explanation(struct report_writer *w, const struct diagnosis *d
 
 /* What tap `at`, the first wrong step, is computed from, the last step before it that agrees, and experiments that
  * narrow the fault down. */
-static void print_first_wrong_step(struct report_writer *w, const struct diagnosis *d, const struct outcome *o, size_t at) {
+static void print_first_wrong_step(struct report_writer *w, const struct diagnosis *d, const struct outcome *o,
+                                   size_t at) {
     const struct trace_tap *tap = &d->theirs->taps[at];
     const struct tap_spec *spec = tap_spec(tap->id);
     struct tap_text name;

@@ -24,7 +24,8 @@
 #define NOISE_LIMIT 0.15
 #define NOISE_LIMIT_SPOILT 0.3
 
-/* The kinds of a tap.  INPUTS_KNOWN: all its inputs are known whole.  NOISY: rounded activations can have reached it. */
+/* The kinds of a tap.  INPUTS_KNOWN: all its inputs are known whole.  NOISY: rounded activations can have reached it.
+ */
 enum { INPUTS_KNOWN = 1, NOISY = 2 };
 #define BIT(id) (1u << TAP_##id)
 static const uint32_t products = BIT(QCUR) | BIT(KCUR) | BIT(VCUR) | BIT(ATTN_OUT) | BIT(FFN_GATE) | BIT(FFN_UP)

@@ -11,19 +11,19 @@
 
 #if defined(HAVE_RELAXED)
 
-/* Each call times every candidate with one token and with MANY_TOKENS.  A time runs from a tick of the clock to the first
- * tick at least MIN_SECONDS later.  Browsers coarsen the clock, most of them to 0.1 ms or less. */
+/* Each call times every candidate with one token and with MANY_TOKENS.  A time runs from a tick of the clock to the
+ * first tick at least MIN_SECONDS later.  Browsers coarsen the clock, most of them to 0.1 ms or less. */
 #define MIN_SECONDS 0.5e-3
-/* A clock that does not tick while it is read MAX_CLOCK_READS times, which takes some 5 ms, is too coarse: browsers that
- * resist fingerprinting have one of 16 or 100 ms. */
+/* A clock that does not tick while it is read MAX_CLOCK_READS times, which takes some 5 ms, is too coarse: browsers
+ * that resist fingerprinting have one of 16 or 100 ms. */
 enum { MANY_TOKENS = 16, MAX_WEIGHTS = 1 << 18, MAX_CLOCK_READS = 100000 };
 /* Both factors are above the error of the measurement. */
 #define RELAXED_FASTER_BY 1.05
 #define IMPROVED_BY 1.05   /* than any call before */
 
 /* The first KERNELS_CANDIDATES of these are timed; RELAXED_8 is only compared. */
-enum { SIMD128_16, RELAXED_16, RELAXED_8, N_WAY };
-static const struct { enum kernels_isa isa; plumb_precision precision; } kinds[N_WAY] = {
+enum { SIMD128_16, RELAXED_16, RELAXED_8, N_CANDIDATE };
+static const struct { enum kernels_isa isa; plumb_precision precision; } kinds[N_CANDIDATE] = {
     [SIMD128_16] = { KERNELS_SIMD128, PLUMB_PRECISION_EXACT16 },
     [RELAXED_16] = { KERNELS_RELAXED, PLUMB_PRECISION_EXACT16 },
     [RELAXED_8] = { KERNELS_RELAXED, PLUMB_PRECISION_FAST8 },
@@ -37,8 +37,8 @@ struct candidate {
     const struct matrix *w;
 };
 
-static bool way_create(struct candidate *candidate, enum kernels_isa isa, plumb_precision precision, const struct matrix *w,
-                       const float *x) {
+static bool candidate_create(struct candidate *candidate, enum kernels_isa isa, plumb_precision precision,
+                             const struct matrix *w, const float *x) {
     uint64_t bytes = 0;
     kernels_init(&candidate->k, isa, precision);
     candidate->w = w;
@@ -49,7 +49,7 @@ static bool way_create(struct candidate *candidate, enum kernels_isa isa, plumb_
     return panel_create(&candidate->panel, w->n_in, &bytes) == PLUMB_OK;
 }
 
-static void way_free(struct candidate *candidate) {
+static void candidate_free(struct candidate *candidate) {
     activations_free(&candidate->a);
     panel_free(&candidate->panel);
 }
@@ -73,17 +73,18 @@ static double measure(struct candidate *candidate, float *y, uint32_t n_token) {
     return n / (end - start);
 }
 
-/* Returns whether a relaxed candidate gives the same bits as SIMD128 at the same precision, with one token and with many. */
+/* Returns whether a relaxed candidate gives the same bits as SIMD128 at the same precision, with one token and with
+ * many. */
 static bool matches_simd128(struct candidate *candidate, const float *x, float *y, float *other) {
     struct candidate simd128 = { 0 };
-    bool ok = way_create(&simd128, KERNELS_SIMD128, candidate->k.precision, candidate->w, x), right = true;
+    bool ok = candidate_create(&simd128, KERNELS_SIMD128, candidate->k.precision, candidate->w, x), right = true;
     for (uint32_t n_token = 1; ok && n_token <= MANY_TOKENS; n_token += MANY_TOKENS - 1) {
         candidate->a.quantized = simd128.a.quantized = false;
         multiply(candidate, y, n_token);
         multiply(&simd128, other, n_token);
         right &= memcmp(y, other, (size_t)candidate->w->n_out * n_token * sizeof *y) == 0;
     }
-    way_free(&simd128);
+    candidate_free(&simd128);
     return right;
 }
 
@@ -95,10 +96,10 @@ static bool relaxed_is_faster(const struct kernel_speeds *s) {
 
 /* Times and compares all candidates, with w and x, and updates *s.  y and other are scratch for products. */
 static void measure_ways(struct kernel_speeds *s, const struct matrix *w, const float *x, float *y, float *other) {
-    struct candidate candidates[N_WAY] = { 0 };
+    struct candidate candidates[N_CANDIDATE] = { 0 };
     bool ok = true, improved = false, coarse = false;
-    for (int i = 0; i < N_WAY; i++) ok = ok && way_create(&candidates[i], kinds[i].isa, kinds[i].precision, w, x);
-    for (int i = 0; ok && i < N_WAY; i++) {
+    for (int i = 0; i < N_CANDIDATE; i++) ok = ok && candidate_create(&candidates[i], kinds[i].isa, kinds[i].precision, w, x);
+    for (int i = 0; ok && i < N_CANDIDATE; i++) {
         for (int many = 0; many < 2 && !coarse && i < KERNELS_CANDIDATES; many++) {
             double speed = measure(&candidates[i], y, many ? MANY_TOKENS : 1);
             coarse = speed == 0;
@@ -110,7 +111,7 @@ static void measure_ways(struct kernel_speeds *s, const struct matrix *w, const 
     s->n_call += ok;
     /* Two calls are not enough, because the engine may not have compiled its better version yet. */
     s->settled = s->wrong || coarse || (s->n_call > 2 && ok && !improved);
-    for (int i = 0; i < N_WAY; i++) way_free(&candidates[i]);
+    for (int i = 0; i < N_CANDIDATE; i++) candidate_free(&candidates[i]);
 }
 
 void kernels_measure(struct kernel_speeds *s, uint32_t type, uint64_t n_in, uint64_t n_out) {

@@ -19,8 +19,8 @@
 typedef v128_t tile_codes(const uint8_t *words, uint32_t k, uint32_t j);
 typedef void tile_scales(float *scales, int16_t *min_codes, float *mins, const uint8_t *tile);
 
-/* A mask for 16 bytes.  It is IN_REGISTER where bytes are multiplied.  Where they are widened to 16 bits it is not, because
- * the compiler then merges it with the mask that widens. */
+/* A mask for 16 bytes.  It is IN_REGISTER where bytes are multiplied.  Where they are widened to 16 bits it is not,
+ * because the compiler then merges it with the mask that widens. */
 ALWAYS_INLINE v128_t byte_mask(int8_t mask) {
     v128_t m = wasm_i8x16_splat(mask);
 #if defined(BYTES_ARE_MULTIPLIED)

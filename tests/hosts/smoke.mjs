@@ -1,5 +1,5 @@
-/** What a page does with plumb, in any browser that tests/hosts/browser.mjs drives.  Ground truth: llama.cpp's token ids
- * (tests/vectors/llama/prompts.json), and what the model's server saw. */
+/** What a page does with plumb, in any browser that tests/hosts/browser.mjs drives.  Ground truth: llama.cpp's token
+ * ids (tests/vectors/llama/prompts.json), and what the model's server saw. */
 import assert from 'node:assert/strict';
 import { readFileSync, statSync } from 'node:fs';
 import { createServer } from 'node:http';
@@ -89,7 +89,7 @@ export function smoke(name, launch, { shares, noCopy }) {
         assert.equal(isolated, where === site);
         if (isolated) assert.equal(has, shares ?? has);
         const why = !isolated ? /^threads: 1 thread: the page is not cross-origin isolated/
-          : !has ? /^threads: 1 thread: this browser has no SharedArrayBuffer, although the page is cross-origin/ : null;
+          : !has ? /^threads: 1 thread: this browser has no SharedArrayBuffer, although the page is cross-/ : null;
         assert.equal(threads, why ? 1 : 2);
         assert.match(module, why ? /^plumb(-relaxed)?$/ : /^plumb-mt(-relaxed)?$/);
         assert.equal(warnings.length, why ? 1 : 0, warnings.join());

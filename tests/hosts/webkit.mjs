@@ -12,8 +12,8 @@ export function webkitPath() {
   const found = readdirSync('/usr/lib').flatMap(triple => ['webkit2gtk-4.1', 'webkitgtk-6.0']
     .map(version => `/usr/lib/${triple}/${version}/MiniBrowser`)).find(path => existsSync(path));
   if (found) return found;
-  throw new Error('no MiniBrowser of WebKitGTK below /usr/lib: install webkit2gtk-driver and xvfb, or set WEBKIT to its '
-    + 'path');
+  throw new Error('no MiniBrowser of WebKitGTK below /usr/lib: install webkit2gtk-driver and xvfb, or set WEBKIT to '
+    + 'its path');
 }
 
 /** Starts a program; `ended` rejects when it cannot run and when it ends.

@@ -13,7 +13,8 @@ test('tree: make layers finds no back edge', () => {
 
 const rows = [
   ['src/gguf/a.c', '#include "base/base.h"\n#include <stdio.h>\n', null],
-  ['src/gguf/a.c', '\n#include "model/model.h"\n', 'src/gguf/a.c:2: room gguf includes model/model.h which comes after it'],
+  ['src/gguf/a.c', '\n#include "model/model.h"\n',
+    'src/gguf/a.c:2: room gguf includes model/model.h which comes after it'],
   ['src/gguf/a.c', '#include "gguf.h"\n', 'src/gguf/a.c:1: write "room/file.h", not "gguf.h"'],
   ['src/attic/a.c', '#include "base/base.h"\n', 'src/attic/a.c:1: room attic has no place in tools/layers.awk'],
   ['src/cli/a.c', '#include "cli/cli.h"\n#include "plumb.h"\n', null],

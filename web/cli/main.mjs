@@ -1,7 +1,7 @@
 #!/usr/bin/env node
-/* The command line in Node.  `run` and `bench` are the package's own engine (run-command.js), `chat` is chat-command.js,
- * `cache` and `preflight` are model-commands.js; all others are the C program (src/cli/main.c), the very module that
- * wasmtime runs, on wasi.js: there Ctrl-C ends the process as the system would. */
+/* The command line in Node.  `run` and `bench` use the package's own engine (run-command.js); `chat` is in
+ * chat-command.js, `cache` and `preflight` in model-commands.js.  All other commands are the C program (src/cli/main.c):
+ * the very module that wasmtime runs, on wasi.js.  There Ctrl-C ends the process as the system would. */
 import { existsSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { PlumbError } from '../base/errors.js';

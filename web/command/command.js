@@ -18,7 +18,8 @@ import { Remote } from '../base/protocol.js';
  * @property {Record<string, Uint8Array>} files  what the program wrote: of -o, --html, --save.  It has a gigabyte of
  *   room for those and its output together */
 /** @typedef {(files: Record<string, Blob>, workerUrl?: string | URL) => {
- *   worker: import('../base/protocol.js').WorkerLike, files: Record<string, import('./blob-files.js').Source>}} StartCommand
+ *   worker: import('../base/protocol.js').WorkerLike,
+ *   files: Record<string, import('./blob-files.js').Source>}} StartCommand
  *   starts command-worker.js; what it is to be posted for the files */
 
 /** Plumb.command.

@@ -91,8 +91,8 @@ const damaged = error => new PlumbError('PLUMB_ERROR_IO', `the copy on this mach
 
 /** @param {import('./engine.js').Engine} engine @param {import('../loader/source.js').Part[]} parts
  * @param {Preflight} plan
- * @param {{check: () => Promise<void>}} copy  its check throws if the bytes of a copy that the engine got, perhaps before
- *   their chunk had ended, are not those that were downloaded
+ * @param {{check: () => Promise<void>}} copy  its check throws if the bytes of a copy that the engine got, perhaps
+ *   before their chunk had ended, are not those that were downloaded
  * @param {import('../loader/source.js').Platform} platform @param {import('../base/protocol.js').Call} call */
 async function readHeaders(engine, parts, plan, copy, { openFile, oneBuffer, pause, silence }, call) {
   const sizes = parts.map(({ size }) => size), { signal } = call;

@@ -1,5 +1,5 @@
-/* Copies of models' files on this machine, in a folder of the host's (browser/opfs.js, node/cache-folder.js).  Of each URL,
- * with NAME its sha256:
+/* Copies of models' files on this machine, in a folder of the host's (browser/opfs.js, node/cache-folder.js).  Of each
+ * URL, with NAME its sha256:
  *
  *   NAME.gguf   the whole file; in a browser also the bytes so far, in Node those lie in a file of who writes it
  *   NAME.json   Meta; written before the first byte, and again when the last one is there

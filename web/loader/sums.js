@@ -44,7 +44,8 @@ export class Sums {
   }
 
   /** Reads on to the end of the chunk that has begun, which may hold why somebody refused its bytes.
-   * @param {(at: number, end: number) => Promise<Uint8Array | null>} next  some of those bytes; null or none: no more */
+   * @param {(at: number, end: number) => Promise<Uint8Array | null>} next  some of those bytes; null or none: no more
+   */
   async endChunk(next) {
     const end = Math.min(Math.ceil(this.at / CHUNK) * CHUNK, this.size);
     while (this.at < end) {

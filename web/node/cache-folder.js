@@ -1,10 +1,10 @@
-/* Files of a folder, for copies of models: $PLUMB_CACHE, or plumb in $XDG_CACHE_HOME or ~/.cache.  Several processes may
- * share the folder, even if they cannot see each other, as in two containers with one volume.  Beside the files that
+/* Files of a folder, for copies of models: $PLUMB_CACHE, or plumb in $XDG_CACHE_HOME or ~/.cache.  Several processes
+ * may share the folder, even if they cannot see each other, as in two containers with one volume.  Beside the files that
  * copy-store.js names there are
  *
  *   NAME.lock      the process that writes the copy, touched while it lives (lock.js)
- *   NAME.ID.part   the bytes that this process has written, and NAME.ID.sums their slots.  A process that takes over the
- *                  lock of a dead one renames both to an ID of its own and continues.  A whole file becomes NAME.gguf
+ *   NAME.ID.part   the bytes that this process has written, and NAME.ID.sums their slots.  A process that takes over
+ *                  the lock of a dead one renames both to an ID of its own and continues.  A whole file becomes NAME.gguf
  *                  after its metadata says so: whoever is killed between the two leaves all that the next one needs
  *
  * A whole copy is never written to: it appears by a rename and goes by a removal, so its readers are not disturbed. */

@@ -1,6 +1,6 @@
 /* Locks between processes that share a folder, by the method of the package proper-lockfile: the holder of a lock
- * touches its file every `beat` milliseconds, and a lock that was not touched for `stale` milliseconds may be taken.  So
- * the processes need not see each other, as those of two containers do not.  Two things are added: a dead holder whose
+ * touches its file every `beat` milliseconds, and a lock that was not touched for `stale` milliseconds may be taken.
+ * So the processes need not see each other, as those of two containers do not.  Two things are added: a dead holder whose
  * process id means something here is recognized at once, and the age of a lock is measured by the clock of the file
  * system, which may be another machine's. */
 import { randomUUID } from 'node:crypto';

@@ -1,6 +1,6 @@
 /** The installed package in pages as developers make them: without a bundler, with Vite (its dev server too) and
- * webpack, none of them configured, and with esbuild and Rollup by the commands of the README.  Ground truth: llama.cpp's
- * token ids (tests/vectors). */
+ * webpack, none of them configured, and with esbuild and Rollup by the commands of the README.  Ground truth:
+ * llama.cpp's token ids (tests/vectors). */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
