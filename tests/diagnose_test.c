@@ -7,6 +7,7 @@
 #include "trace/trace.h"
 
 #include <stdio.h>
+#include <math.h>
 #include <stdlib.h>
 
 /* ---- the engine -------------------------------------------------------------------------------------------------- */
@@ -110,6 +111,10 @@ static const struct row rows[] = {
       { "\"layers\": [0], \"parted\": [0]" }, { NULL } },
     { "diagnose: a mistake in one layer, under noise", { .noise = 0.02, .relu_from = 1, .relu_to = 1 }, WHOLE, 0, false,
       { "verdict: ffn.act=relu in layer 1 alone gives their numbers", ROUNDED }, { "\"layers\": [1]" }, { NULL } },
+    { "diagnose: a mistake in one layer, and an unknown one in another",
+      { .relu_from = 0, .relu_to = 0, .wrong = "kqv_out" }, WHOLE, 0, false,
+      { "no set of up to 3 known mistakes" }, { "\"layers\": [0], \"parted\": [0, 1], \"explains\": false" },
+      { "alone gives their numbers" } },
     { "diagnose: a mistake in all layers, and one in one", { .relu_from = 1, .relu_to = 1, .adds_nothing = true },
       WHOLE, 0, false,
       { "verdict: ffn.act=relu in layer 1 alone + residual.ffn=missing gives their numbers" },
@@ -158,6 +163,12 @@ static void check_row(const void *arg) {
         check_says(text.text, row->says, true);
         check_says(text.text, row->not, false);
         check_says(json.text, row->json, true);
+        double before = INFINITY;   /* the best comes first */
+        for (const char *at = json.text; (at = strstr(at, "\"score\": ")) != NULL; at++) {
+            double score = strtod(at + strlen("\"score\": "), NULL);
+            CHECK(score <= before + 1e-6, "a score of %g behind one of %g", score, before);
+            before = score;
+        }
     }
     told_free(&text);
     told_free(&json);
