@@ -123,6 +123,15 @@ test('the second load needs no server; the copy is the file, until it is removed
   assert.deepEqual(await list(), []);
 });
 
+test('a shorter file that takes the place of a copy leaves nothing of the longer one', async () => {
+  step = i => i === 0 ? { bytes: Buffer.concat([tiny, Buffer.alloc(100000)]) } : {};
+  await load();
+  assert.deepEqual((await list()).map(({ size }) => size), [tiny.length + 100000]);
+  await right(await load(model, { cache: 'reload' }));
+  const bytes = await page.evaluate(async url => [...await (await Plumb.openCached(url)).bytes()], model);
+  assert.equal(sum(Uint8Array.from(bytes)), sum(tiny));
+});
+
 test('that copies may stay is asked once, where the caller wants it', async () => {
   const times = await page.evaluate(async ([url, bytes]) => {
     let n = 0;

@@ -161,6 +161,25 @@ test('a text that grows in any steps looks in the end as if it had come at once'
   assert.match(whole, /☑ .*done/s);
 });
 
+test('code that grows behind other blocks is there once, and they stay', async () => {
+  const wrong = await page.evaluate(async () => {
+    const { Markdown } = await import('/web/chat/markdown.js');
+    const text = 'Before it.\n\n- one\n- two\n\n```js\nlet a = 1;\nlet b = 2;\n', fence = text.indexOf('let');
+    const show = (markdown, box, end) => {
+      markdown.show(text.slice(0, end));
+      return box.innerHTML;
+    };
+    const box = document.createElement('div'), markdown = new Markdown(box), wrong = [];
+    for (let end = 1; end <= text.length; end++) {
+      const fresh = document.createElement('div');
+      const found = show(markdown, box, end), expected = show(new Markdown(fresh), fresh, end);
+      if (end > fence && found !== expected) wrong.push([end, found, expected]);
+    }
+    return wrong;
+  });
+  assert.deepEqual(wrong, []);
+});
+
 test('headings begin with the third level and leave none out, however the text grows', async () => {
   const text = '### A\n\na\n\n##### B\n\nb\n\n### C\n\nc\n\n# D\n\nd\n\n## E\n\ne\n\n### F\n\nf\n\n###### G\n';
   const all = await page.evaluate(async text => {
