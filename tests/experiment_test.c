@@ -1,4 +1,5 @@
 /* Experiments of a diagnosis: what little a dump may have, and what cannot be held against the model. */
+#include "diagnose/quirk_table.h"
 #include "record.h"
 #include "api/model.h"
 #include "test.h"

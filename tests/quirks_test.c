@@ -1,5 +1,6 @@
 /* The table of quirks, and blocks misread: by hand, against gguf-py (tests/vectors/quirks/make.py); and that each quirk
  * changes the tap that it names and nothing before it. */
+#include "diagnose/quirk_table.h"
 #include "quant/blocks.h"
 #include "record.h"
 #include "api/model.h"

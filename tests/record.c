@@ -1,3 +1,4 @@
+#include "diagnose/quirk_table.h"
 #include "record.h"
 
 #include "fixture.h"

@@ -1,5 +1,6 @@
-/* The reference pass with quirks does what their sentences in src/reference/quirks.c say: against numbers and formulas
- * worked by hand.  Forced and limited passes. */
+/* The reference pass with quirks does what their sentences in src/diagnose/quirk_table.c say: against numbers and
+ * formulas worked by hand.  Forced and limited passes. */
+#include "diagnose/quirk_table.h"
 #include "fixture.h"
 #include "record.h"
 #include "api/model.h"

@@ -66,9 +66,9 @@ plumb_status plumb_model_headers_only(plumb_model *m) {
     return PLUMB_OK;
 }
 
-/* While a file arrives, the kernels are measured again after every MEASURE_EVERY_BYTES bytes.  They are not measured for
- * a file with fewer than MEASURE_MIN_BYTES of tensors: it is fast with any kernels, and it is loaded before they could be
- * measured. */
+/* While a file arrives, the kernels are measured again after every MEASURE_EVERY_BYTES bytes.  They are not measured
+ * for a file with fewer than MEASURE_MIN_BYTES of tensors: it is fast with any kernels, and it is loaded before they
+ * could be measured. */
 enum { MEASURE_EVERY_BYTES = 6 << 20, MEASURE_MIN_BYTES = 1 << 20 };
 
 /* Measures with the shape and type of ffn_gate of a layer in the middle: it is among the largest matrices and has the

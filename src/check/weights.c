@@ -5,7 +5,7 @@
  */
 #include "check/weights.h"
 
-#include "reference/quirks.h"
+#include "diagnose/quirk_table.h"
 #include "trace/report.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* Finds the known mistakes (quirks, reference/quirks.h) with which the reference pass gives another engine's numbers.
+/* Finds the known mistakes (quirks, quirk_table.h) with which the reference pass gives another engine's numbers.
  *
  *   diagnose.c: dump -> struct diagnosis, the sets of quirks that bring the reference pass closer to the dump
  *   judge.c: which errors need an explanation, and which are noise

@@ -8,7 +8,7 @@
 #ifndef PLUMB_DIAGNOSE_EXPERIMENT_H
 #define PLUMB_DIAGNOSE_EXPERIMENT_H
 
-#include "reference/quirks.h"
+#include "diagnose/quirk_table.h"
 #include "reference/reference.h"
 #include "trace/compare.h"
 #include "trace/heads.h"

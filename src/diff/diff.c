@@ -1,7 +1,7 @@
 /* Compares two traces and finds out what the numbers mean.  diff_report.c and diff_html.c write the report. */
 #include "diff/diff.h"
 
-#include "reference/quirks.h"
+#include "diagnose/quirk_table.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -327,8 +327,8 @@ static void say_siblings(struct diff *d) {
     say(d, ", of the same input, part too: not one tensor, but how their type is read, rounded or multiplied.\n");
 }
 
-/* How many quirks (reference/quirks.h) begin at this tap; to tell which of them it is takes the model.  Misread types
- * are not counted, because they can begin at any matrix. */
+/* How many quirks (diagnose/quirk_table.h) begin at this tap; to tell which of them it is takes the model.  Misread
+ * types are not counted, because they can begin at any matrix. */
 static void say_quirks(struct diff *d) {
     const struct tap_spec *spec = tap_spec(d->taps[d->first].id);
     bool is_matrix = spec->weights[0] && !strstr(spec->name, "norm");

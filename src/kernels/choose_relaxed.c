@@ -98,7 +98,9 @@ static bool relaxed_is_faster(const struct kernel_speeds *s) {
 static void measure_ways(struct kernel_speeds *s, const struct matrix *w, const float *x, float *y, float *other) {
     struct candidate candidates[N_CANDIDATE] = { 0 };
     bool ok = true, improved = false, coarse = false;
-    for (int i = 0; i < N_CANDIDATE; i++) ok = ok && candidate_create(&candidates[i], kinds[i].isa, kinds[i].precision, w, x);
+    for (int i = 0; i < N_CANDIDATE; i++) {
+        ok = ok && candidate_create(&candidates[i], kinds[i].isa, kinds[i].precision, w, x);
+    }
     for (int i = 0; ok && i < N_CANDIDATE; i++) {
         for (int many = 0; many < 2 && !coarse && i < KERNELS_CANDIDATES; many++) {
             double speed = measure(&candidates[i], y, many ? MANY_TOKENS : 1);

@@ -1,10 +1,26 @@
-/* The steps of the reference pass as engines with known mistakes compute them.  quirks.c says in words what each quirk
- * does.  A step for which no quirk is set is right. */
+/* The steps of the reference pass as engines with known mistakes compute them.  diagnose/quirk_table.c says in words
+ * what each quirk does.  A step for which no quirk is set is right. */
 #include "reference/steps.h"
 
 #include <math.h>
 
 /* ---- configuration ----------------------------------------------------------------------------------------------- */
+
+float quirk_theta(enum quirk_rope_theta theta) {
+    static const float thetas[] = { [THETA_10000] = 1e4f, [THETA_100000] = 1e5f, [THETA_500000] = 5e5f,
+                                    [THETA_1000000] = 1e6f };
+    return thetas[theta];
+}
+
+double quirk_score_divisor(uint8_t scale, const struct model_config *c) {
+    switch (scale) {
+    case SCALE_MISSING: return 1;
+    case SCALE_HEAD_DIM: return c->head_dim;
+    case SCALE_N_EMBD: return sqrt(c->n_embd);
+    case SCALE_IGNORED: return sqrt(c->head_dim);
+    default: return reference_score_divisor(c);
+    }
+}
 
 void quirk_config(const struct quirks *q, struct model_config *c) {
     static const float epsilons[] = { [EPS_0] = 0, [EPS_1E_6] = 1e-6f, [EPS_1E_5] = 1e-5f };

@@ -7,8 +7,8 @@
 
 #include "model/model.h"
 
-/* The switches.  The table of quirks.c has a sentence for each value that says what it means.  Switches without an enum
- * are on (1) or off (0). */
+/* The switches.  diagnose/quirk_table.c has a sentence for each value that says what it means.  Switches without an
+ * enum are on (1) or off (0). */
 struct quirks {
     uint8_t tokens_bos, tokens_last;
     uint8_t embd_scale, model_scales;
@@ -65,33 +65,10 @@ enum misread {
     MISREAD_BF16,        /* f16 read as bf16, or BF16 as f16 */
 };
 
-struct quirk {
-    const char *name;       /* "rope.pairing=halves" */
-    size_t field;           /* offset of its switch in struct quirks */
-    uint8_t value;
-    const char *tap;        /* the first tap that it can change */
-    const char *text;       /* what the engine does wrong, exactly */
-};
-
-/* The quirk at index i of the table; NULL past the last. */
-const struct quirk *quirk_at(size_t i);
-/* The quirk with this name; NULL if there is none. */
-const struct quirk *quirk_find(const char *name);
-/* True if the quirk could change anything in this model.  (Swapped nibbles of a type that no tensor has cannot, nor can
- * a base of 10000 if the file has the same.)  bos: the tokenizer's BOS id, -1 if it has none. */
-bool quirk_applies(const struct quirk *q, const struct model *m, int32_t bos);
-static inline void quirk_set(struct quirks *set, const struct quirk *q) { ((uint8_t *)set)[q->field] = q->value; }
-static inline bool quirk_is_free(const struct quirks *set, const struct quirk *q) {
-    return ((const uint8_t *)set)[q->field] == 0;
-}
 /* The base of the frequencies that the quirk uses instead of the file's. */
 float quirk_theta(enum quirk_rope_theta theta);
 /* What scores are divided by.  scale: a quirk_attn_scale; 0: the right divisor. */
 double quirk_score_divisor(uint8_t scale, const struct model_config *c);
-/* Writes to out the tokens that an engine with these quirks really computes if it is asked to compute ids (n), of which
- * the first *n_prompt are the prompt.  Returns their number, at most n + 2, and updates *n_prompt. */
-size_t quirk_tokens(const struct quirks *set, const int32_t *ids, size_t n, size_t *n_prompt, int32_t *out);
-
 /* Dequantizes one row of n elements as an engine with the mistake does.  n is a multiple of the type's block size. */
 void quirk_misread(enum quant_type type, enum misread misread, const void *src, float *dst, size_t n);
 

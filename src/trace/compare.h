@@ -36,8 +36,8 @@ struct comparison {
  * otherwise, or the rows have nothing in common, nothing is added.
  *
  * use_top_bound: if a side's largest logits are known (trace_known_top), the smallest of them is an upper bound of all
- * logits that this side does not have.  If the other side has a value there that is above the bound, the two differ by at
- * least its distance from the bound, and this distance counts. */
+ * logits that this side does not have.  If the other side has a value there that is above the bound, the two differ by
+ * at least its distance from the bound, and this distance counts. */
 void compare_rows(struct comparison *c, const struct trace_row *a, const struct trace_row *b);
 /* Compares all rows of a tap.  *c must be zero except for use_top_bound. */
 void compare_taps(struct comparison *c, const struct trace_tap *a, const struct trace_tap *b);

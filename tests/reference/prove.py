@@ -68,7 +68,7 @@ class Generator(Synth):
 
 def quirks_of_source():
     """From the table in C: { "name", AT(..), VALUE or MISREAD(..), "tap", "text" "text" }."""
-    source = open(os.path.join(ROOT, "src", "reference", "quirks.c")).read()
+    source = open(os.path.join(ROOT, "src", "diagnose", "quirk_table.c")).read()
     rows = re.findall(r'\{ "([\w.]+=[\w-]+)",[^"]*"(\w+)", ((?:"[^"]*"\s*)+)\}', source)
     return [Quirk(name, tap, "".join(re.findall('"([^"]*)"', text))) for name, tap, text in rows]
 
@@ -170,7 +170,7 @@ class Proof:
         ours = quirks_of_source()
         ran = subprocess.run([*self.plumb, "diagnose", "--list", "--json"], capture_output=True, text=True)
         theirs = [Quirk(q["name"], q["tap"], q["text"]) for q in json.loads(ran.stdout)]
-        assert theirs == ours, "the program lists other quirks than src/reference/quirks.c"
+        assert theirs == ours, "the program lists other quirks than src/diagnose/quirk_table.c"
         return ours
 
     def home(self, quirk):

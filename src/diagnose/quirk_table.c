@@ -6,9 +6,9 @@
  * position p.  If a file has a residual_scale, the outputs of attention and feed forward are multiplied by it when they
  * are added.  Taps show what such an engine would show: the weights that it used, the residual that it added to.
  */
-#include "reference/quirks.h"
+#include "diagnose/quirk_table.h"
 
-#include "reference/steps.h"
+#include "reference/reference.h"
 
 #include <math.h>
 
@@ -261,22 +261,6 @@ const struct quirk *quirk_find(const char *name) {
         if (strcmp(quirks[i].name, name) == 0) return &quirks[i];
     }
     return NULL;
-}
-
-float quirk_theta(enum quirk_rope_theta theta) {
-    static const float thetas[] = { [THETA_10000] = 1e4f, [THETA_100000] = 1e5f, [THETA_500000] = 5e5f,
-                                    [THETA_1000000] = 1e6f };
-    return thetas[theta];
-}
-
-double quirk_score_divisor(uint8_t scale, const struct model_config *c) {
-    switch (scale) {
-    case SCALE_MISSING: return 1;
-    case SCALE_HEAD_DIM: return c->head_dim;
-    case SCALE_N_EMBD: return sqrt(c->n_embd);
-    case SCALE_IGNORED: return sqrt(c->head_dim);
-    default: return reference_score_divisor(c);
-    }
 }
 
 /* ---- which quirks make sense for a model ------------------------------------------------------------------------ */
