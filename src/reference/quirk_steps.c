@@ -22,7 +22,7 @@ double quirk_score_divisor(uint8_t scale, const struct model_config *c) {
     }
 }
 
-void quirk_config(const struct quirks *q, struct model_config *c) {
+static void quirk_config(const struct quirks *q, struct model_config *c) {
     static const float epsilons[] = { [EPS_0] = 0, [EPS_1E_6] = 1e-6f, [EPS_1E_5] = 1e-5f };
     if (q->rope_theta) c->rope_freq_base = quirk_theta(q->rope_theta);
     if (q->norm_eps && q->norm_eps != EPS_OUTSIDE) c->rms_eps = epsilons[q->norm_eps];
@@ -54,13 +54,6 @@ static double logit_divisor(const struct reference *r) {
     }
 }
 
-void quirk_begin(struct reference *r, uint32_t n, uint32_t pos, uint32_t *slot, double *scale, double *divisor) {
-    *slot = r->quirks->kv_slot == SLOT_OVERWRITTEN && pos > 0 ? r->n_prompt : pos;
-    *scale = embedding_scale(r);
-    *divisor = logit_divisor(r);
-    for (uint32_t t = 0; t < n; t++) r->rotated[*slot + t] = quirk_position(r, pos, t, false);
-}
-
 /* ---- weights ----------------------------------------------------------------------------------------------------- */
 
 /* tensor.offset=shifted: returns as many bytes as row i of w has, from one alignment further on in the file.  Bytes
@@ -83,7 +76,7 @@ static const uint8_t *shifted_row(const struct reference *r, const struct weight
     return r->row_bytes;
 }
 
-const float *quirk_row(const struct reference *r, const struct weight *w, size_t i) {
+static const float *quirk_row(const struct reference *r, const struct weight *w, size_t i) {
     const uint8_t *src = r->quirks->tensor_offset ? shifted_row(r, w, i) : weight_row(w, i, r->row_bytes);
     enum misread misread = r->quirks->misread[w->type];
     if (misread) quirk_misread(w->type, misread, src, r->row, w->n_in);
@@ -105,13 +98,13 @@ static void linear_transposed(const struct reference *r, const struct weight *w,
     }
 }
 
-bool quirk_projection(const struct reference *r, const struct weight *w, const double *x, uint32_t n, double *y) {
+static bool quirk_projection(const struct reference *r, const struct weight *w, const double *x, uint32_t n, double *y) {
     if (!r->quirks->square_weights || w->n_in != w->n_out) return false;
     linear_transposed(r, w, x, n, y);
     return true;
 }
 
-const struct weight *quirk_head(const struct reference *r) {
+static const struct weight *quirk_head(const struct reference *r) {
     switch (r->quirks->output_head) {
     case HEAD_TIED: return &r->m->token_embd;
     case HEAD_ZERO: return model_is_tied(r->m) ? NULL : &r->m->output;
@@ -135,7 +128,7 @@ static double norm_weight(const struct reference *r, float weight) {
     }
 }
 
-void quirk_rms_norm(const struct reference *r, const float *weight, const double *x, uint32_t n, double *h) {
+static void quirk_rms_norm(const struct reference *r, const float *weight, const double *x, uint32_t n, double *h) {
     const struct quirks *q = r->quirks;
     double eps = (double)r->config.rms_eps, centre = q->norm_mean == NORM_CENTRED ? mean(x, n) : 0, sum = 0;
     for (uint32_t i = 0; i < n; i++) sum += (x[i] - centre) * (x[i] - centre);
@@ -144,13 +137,13 @@ void quirk_rms_norm(const struct reference *r, const float *weight, const double
     for (uint32_t i = 0; i < n; i++) h[i] = (x[i] - centre) / rms * norm_weight(r, weight[i]);
 }
 
-void quirk_after_norm(struct reference *r, size_t n) {
+static void quirk_after_norm(struct reference *r, size_t n) {
     if (r->quirks->residual == RESIDUAL_NORM) memcpy(r->x, r->h, n * sizeof *r->x);
 }
 
 /* ---- RoPE -------------------------------------------------------------------------------------------------------- */
 
-void quirk_frequencies(struct reference *r) {
+static void quirk_frequencies(struct reference *r) {
     const struct model_config *c = &r->config;
     const struct weight *w = &r->m->rope_freqs;
     const float *factors = w->data && !r->quirks->rope_scaling ? reference_row(r, w, 0) : NULL;
@@ -161,7 +154,7 @@ void quirk_frequencies(struct reference *r) {
     }
 }
 
-bool quirk_rotates(const struct reference *r, bool is_q) {
+static bool quirk_rotates(const struct reference *r, bool is_q) {
     switch (r->quirks->rope_applied) {
     case APPLIED_NONE: return false;
     case APPLIED_Q_ONLY: return is_q;
@@ -181,9 +174,16 @@ static double unsigned_position(const struct reference *r, uint32_t pos, uint32_
     }
 }
 
-double quirk_position(const struct reference *r, uint32_t pos, uint32_t t, bool is_q) {
+static double quirk_position(const struct reference *r, uint32_t pos, uint32_t t, bool is_q) {
     double position = unsigned_position(r, pos, t, is_q);
     return r->quirks->rope_direction ? -position : position;
+}
+
+static void quirk_begin(struct reference *r, uint32_t n, uint32_t pos, uint32_t *slot, double *scale, double *divisor) {
+    *slot = r->quirks->kv_slot == SLOT_OVERWRITTEN && pos > 0 ? r->n_prompt : pos;
+    *scale = embedding_scale(r);
+    *divisor = logit_divisor(r);
+    for (uint32_t t = 0; t < n; t++) r->rotated[*slot + t] = quirk_position(r, pos, t, false);
 }
 
 /* ---- attention --------------------------------------------------------------------------------------------------- */
@@ -256,7 +256,7 @@ static void softmax(const struct reference *r, double *x, uint32_t n, size_t str
 }
 
 /* weights (n, n_head, n_key) */
-void quirk_attention_weights(const struct reference *r, const struct attended *a, uint32_t n_key) {
+static void quirk_attention_weights(const struct reference *r, const struct attended *a, uint32_t n_key) {
     const struct model_config *c = &r->config;
     double divisor = quirk_score_divisor(r->quirks->attn_scale, c);
     for (uint32_t t = 0; t < a->n; t++) {
@@ -291,7 +291,7 @@ void quirk_attention_weights(const struct reference *r, const struct attended *a
 }
 
 /* attn (n, n_head, head_dim): the sums of V, weighted by weights. */
-void quirk_attention_values(const struct reference *r, const struct attended *a, uint32_t n_key) {
+static void quirk_attention_values(const struct reference *r, const struct attended *a, uint32_t n_key) {
     const struct model_config *c = &r->config;
     for (uint32_t t = 0; t < a->n; t++) {
         for (uint32_t h = 0; h < c->n_head; h++) {
@@ -315,13 +315,13 @@ void quirk_attention_values(const struct reference *r, const struct attended *a,
 
 /* ---- residual and feed forward ----------------------------------------------------------------------------------- */
 
-void quirk_add_residual(struct reference *r, size_t n, enum residual which) {
+static void quirk_add_residual(struct reference *r, size_t n, enum residual which) {
     enum quirk_residual missing = which == RESIDUAL_ATTN ? RESIDUAL_NO_ATTN : RESIDUAL_NO_FFN;
     double scale = r->quirks->residual_scale ? 1 : (double)r->config.residual_scale;
     for (size_t i = 0; i < n; i++) r->x[i] = (r->quirks->residual == missing ? 0 : r->x[i]) + r->h[i] * scale;
 }
 
-double quirk_activation(const struct reference *r, double z) {
+static double quirk_activation(const struct reference *r, double z) {
     switch (r->quirks->ffn_act) {
     case ACT_GELU: return 0.5 * z * (1 + tanh(0.79788456080286535588 * (z + 0.044715 * z * z * z)));   /* sqrt(2/pi) */
     case ACT_GELU_ERF: return 0.5 * z * (1 + erf(z * 0.70710678118654752440));   /* sqrt(1/2) */
@@ -329,4 +329,22 @@ double quirk_activation(const struct reference *r, double z) {
     case ACT_NONE: return z;
     default: return z / (1 + exp(-z));
     }
+}
+
+/* ---- settings ---------------------------------------------------------------------------------------------------- */
+
+void reference_set_quirks(struct reference *r, const struct quirks *q) {
+    static const struct wrong_steps steps = {
+        .row = quirk_row, .begin = quirk_begin, .projection = quirk_projection, .rms_norm = quirk_rms_norm,
+        .after_norm = quirk_after_norm, .rotates = quirk_rotates, .position = quirk_position,
+        .attention_weights = quirk_attention_weights, .attention_values = quirk_attention_values,
+        .add_residual = quirk_add_residual, .activation = quirk_activation, .head = quirk_head,
+    };
+    reference_set_right(r);
+    if (!q) return;
+    r->all_quirks = *q;
+    r->quirks = &r->all_quirks;
+    r->wrong = &steps;
+    quirk_config(q, &r->config);
+    quirk_frequencies(r);
 }

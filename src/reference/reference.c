@@ -12,9 +12,8 @@
  * dividing them by sqrt(head_dim)), and divides logits by one.
  *
  * Every line is meant to be checked against its paper; do not make it faster.  Where a quirk changes a step, a line
- * with `if (r->quirks)` leaves the step to quirk_steps.c.  Without quirks r->quirks is NULL; a reader can skip those
- * lines.
- */
+ * with `if (r->wrong)` leaves the step to quirk_steps.c.  r->wrong is NULL in a right pass: a reader can skip those
+ * lines. */
 #include "reference/steps.h"
 
 #include <math.h>
@@ -32,7 +31,7 @@ static void tap(const struct reference *r, enum tap_id id, int32_t il, uint32_t 
 /* ---- weights ----------------------------------------------------------------------------------------------------- */
 
 const float *reference_row(const struct reference *r, const struct weight *w, size_t i) {
-    if (r->quirks) return quirk_row(r, w, i);
+    if (r->wrong) return r->wrong->row(r, w, i);
     w->traits->dequantize(weight_row(w, i, r->row_bytes), r->row, w->n_in);
     return r->row;
 }
@@ -60,7 +59,7 @@ static void linear(const struct reference *r, const struct weight *w, const doub
 /* y (n, n_out) = x (n, n_in) W^T + b, the projections of attention */
 static void projection(const struct reference *r, const struct weight *w, const struct weight *b, const double *x,
                        uint32_t n, double *y) {
-    if (!(r->quirks && quirk_projection(r, w, x, n, y))) linear(r, w, x, n, y);
+    if (!(r->wrong && r->wrong->projection(r, w, x, n, y))) linear(r, w, x, n, y);
     if (!b->data || (r->quirks && r->quirks->attn_bias)) return;
     const float *bias = reference_row(r, b, 0);
     for (uint32_t t = 0; t < n; t++) {
@@ -74,8 +73,8 @@ static void projection(const struct reference *r, const struct weight *w, const 
 static void rms_norm(const struct reference *r, const struct weight *w, const double *x, uint32_t n, double *h) {
     const float *weight = reference_row(r, w, 0);
     for (uint32_t t = 0; t < n; t++, x += w->n_in, h += w->n_in) {
-        if (r->quirks) {
-            quirk_rms_norm(r, weight, x, w->n_in, h);
+        if (r->wrong) {
+            r->wrong->rms_norm(r, weight, x, w->n_in, h);
             continue;
         }
         double sum = 0;
@@ -97,7 +96,6 @@ static void fill_frequencies(struct reference *r) {
         r->frequencies[i] = pow((double)c->rope_freq_base, -2.0 * i / c->n_rot);
         if (factors && i < w->n_in) r->frequencies[i] /= (double)factors[i];
     }
-    if (r->quirks) quirk_frequencies(r);
 }
 
 /* Linear scaling multiplies positions by rope_freq_scale. */
@@ -115,10 +113,10 @@ void reference_rotate(const struct reference *r, double *x, double position) {
 
 /* x: (n, n_head, head_dim), the Q or K of a batch. */
 static void rope(const struct reference *r, double *x, uint32_t n_head, uint32_t n, uint32_t pos, bool is_q) {
-    if (r->quirks && !quirk_rotates(r, is_q)) return;
+    if (r->wrong && !r->wrong->rotates(r, is_q)) return;
     for (uint32_t t = 0; t < n; t++) {
         double position = pos + t;
-        if (r->quirks) position = quirk_position(r, pos, t, is_q);
+        if (r->wrong) position = r->wrong->position(r, pos, t, is_q);
         for (uint32_t h = 0; h < n_head; h++, x += r->config.head_dim) reference_rotate(r, x, position);
     }
 }
@@ -190,8 +188,8 @@ static void attention_values(const struct reference *r, const struct attended *a
 
 /* x += h * residual_scale */
 static void add_residual(struct reference *r, size_t n, enum residual which) {
-    if (r->quirks) {
-        quirk_add_residual(r, n, which);
+    if (r->wrong) {
+        r->wrong->add_residual(r, n, which);
         return;
     }
     for (size_t i = 0; i < n; i++) r->x[i] += r->h[i] * (double)r->config.residual_scale;
@@ -199,7 +197,7 @@ static void add_residual(struct reference *r, size_t n, enum residual which) {
 
 /* silu(z) = z / (1 + e^-z)                              Hendrycks & Gimpel 2016, "Gaussian Error Linear Units" */
 static double activation(const struct reference *r, double z) {
-    if (r->quirks) return quirk_activation(r, z);
+    if (r->wrong) return r->wrong->activation(r, z);
     return z / (1 + exp(-z));
 }
 
@@ -211,7 +209,7 @@ void reference_run(struct reference *r, const int32_t *ids, uint32_t n, uint32_t
     if (pos == 0) r->n_prompt = n;
     uint32_t slot = pos;   /* the slot of the cache for the first token */
     double scale = (double)c->embedding_scale, divisor = (double)c->logit_scale;
-    if (r->quirks) quirk_begin(r, n, pos, &slot, &scale, &divisor);
+    if (r->wrong) r->wrong->begin(r, n, pos, &slot, &scale, &divisor);
     for (uint32_t t = 0; t < n; t++) {
         const float *embedding = reference_row(r, &m->token_embd, (size_t)ids[t]);
         for (uint32_t i = 0; i < c->n_embd; i++) r->x[(size_t)t * c->n_embd + i] = (double)embedding[i] * scale;
@@ -226,7 +224,7 @@ void reference_run(struct reference *r, const int32_t *ids, uint32_t n, uint32_t
 
         rms_norm(r, &l->attn_norm, r->x, n, r->h);
         tap(r, TAP_ATTN_NORM, at, pos, n, 1, c->n_embd, r->h);
-        if (r->quirks) quirk_after_norm(r, n_x);
+        if (r->wrong) r->wrong->after_norm(r, n_x);
         projection(r, &l->attn_q, &l->attn_q_bias, r->h, n, r->q);
         tap(r, TAP_QCUR, at, pos, n, c->n_head, c->head_dim, r->q);
         projection(r, &l->attn_k, &l->attn_k_bias, r->h, n, k);
@@ -237,10 +235,10 @@ void reference_run(struct reference *r, const int32_t *ids, uint32_t n, uint32_t
         tap(r, TAP_QCUR_ROPE, at, pos, n, c->n_head, c->head_dim, r->q);
         rope(r, k, c->n_head_kv, n, pos, false);
         tap(r, TAP_KCUR_ROPE, at, pos, n, c->n_head_kv, c->head_dim, k);
-        if (r->quirks) quirk_attention_weights(r, &a, pos + n);
+        if (r->wrong) r->wrong->attention_weights(r, &a, pos + n);
         else attention_weights(r, &a, pos + n);
         tap(r, TAP_KQ_SOFT_MAX, at, pos, n, c->n_head, pos + n, r->weights);
-        if (r->quirks) quirk_attention_values(r, &a, pos + n);
+        if (r->wrong) r->wrong->attention_values(r, &a, pos + n);
         else attention_values(r, &a, pos + n);
         tap(r, TAP_KQV_OUT, at, pos, n, c->n_head, c->head_dim, r->attn);
         projection(r, &l->attn_output, &l->attn_output_bias, r->attn, n, r->h);
@@ -250,7 +248,7 @@ void reference_run(struct reference *r, const int32_t *ids, uint32_t n, uint32_t
 
         rms_norm(r, &l->ffn_norm, r->x, n, r->h);
         tap(r, TAP_FFN_NORM, at, pos, n, 1, c->n_embd, r->h);
-        if (r->quirks) quirk_after_norm(r, n_x);
+        if (r->wrong) r->wrong->after_norm(r, n_x);
         bool is_swapped = r->quirks && r->quirks->ffn_order;
         linear(r, is_swapped ? &l->ffn_up : &l->ffn_gate, r->h, n, r->gate);
         tap(r, TAP_FFN_GATE, at, pos, n, 1, c->n_ff, r->gate);
@@ -271,7 +269,7 @@ void reference_run(struct reference *r, const int32_t *ids, uint32_t n, uint32_t
     else rms_norm(r, &m->output_norm, last, n_logits, r->h);
     tap(r, TAP_RESULT_NORM, -1, pos + first, n_logits, 1, c->n_embd, r->h);
     const struct weight *head = &m->output;
-    if (r->quirks) head = quirk_head(r);   /* NULL: zeros */
+    if (r->wrong) head = r->wrong->head(r);   /* NULL: zeros */
     for (uint32_t o = 0; o < c->n_vocab; o++) {
         const float *row = head ? reference_row(r, head, o) : NULL;
         for (uint32_t t = 0; t < n_logits; t++) {
@@ -286,14 +284,10 @@ void reference_run(struct reference *r, const int32_t *ids, uint32_t n, uint32_t
 
 /* ---- settings ---------------------------------------------------------------------------------------------------- */
 
-void reference_set_quirks(struct reference *r, const struct quirks *q) {
+void reference_set_right(struct reference *r) {
     r->config = r->m->config;
     r->quirks = NULL;
-    if (q) {
-        r->all_quirks = *q;
-        r->quirks = &r->all_quirks;
-        quirk_config(q, &r->config);
-    }
+    r->wrong = NULL;
     fill_frequencies(r);
 }
 
@@ -341,7 +335,7 @@ plumb_status reference_create(struct reference **out, const struct model *m, uin
         return error_set(err, PLUMB_ERROR_MEMORY, "out of memory: the reference pass with a context of %u tokens; ask "
                          "for a smaller context", n_ctx);
     }
-    reference_set_quirks(r, NULL);
+    reference_set_right(r);
     *out = r;
     return PLUMB_OK;
 }

@@ -11,6 +11,7 @@ struct reference {
     struct model_config config;      /* the model's, or what the quirks make of it */
     const struct quirks *quirks;     /* &all_quirks; NULL: no quirks, the pass is right */
     struct quirks all_quirks;
+    const struct wrong_steps *wrong; /* NULL like quirks */
     uint32_t n_ctx, n_batch, n_layer;
     uint64_t bytes;
     double *k, *v;                   /* (n_layer, n_ctx, n_head_kv, head_dim) */
@@ -49,31 +50,33 @@ double reference_dot(const float *w, const double *x, uint32_t n);
 void reference_rotate(const struct reference *r, double *x, double position);
 double reference_score_divisor(const struct model_config *c);
 
-/* ---- the same steps with the mistakes of r->quirks, which is not NULL -------------------------------------------- */
+/* A right pass from now on. */
+void reference_set_right(struct reference *r);
 
-/* Changes the model's configuration to what an engine takes it for. */
-void quirk_config(const struct quirks *q, struct model_config *c);
-const float *quirk_row(const struct reference *r, const struct weight *w, size_t i);
-/* Called before the layers.  Sets the slot of the batch in the cache, the factor of the embeddings, and the divisor of
- * the logits. */
-void quirk_begin(struct reference *r, uint32_t n, uint32_t pos, uint32_t *slot, double *scale, double *divisor);
-/* Computes a wrong product and returns true, or returns false if the right product is to be computed. */
-bool quirk_projection(const struct reference *r, const struct weight *w, const double *x, uint32_t n, double *y);
-/* Normalizes one row of n elements. */
-void quirk_rms_norm(const struct reference *r, const float *weight, const double *x, uint32_t n, double *h);
-/* Called after a norm inside a layer; n: elements of all tokens together. */
-void quirk_after_norm(struct reference *r, size_t n);
-/* Fills r->frequencies. */
-void quirk_frequencies(struct reference *r);
-/* True if Q (is_q) or K is rotated at all. */
-bool quirk_rotates(const struct reference *r, bool is_q);
-/* The position that the Q or K of token t of the batch at pos is rotated to; negative if angles are reversed. */
-double quirk_position(const struct reference *r, uint32_t pos, uint32_t t, bool is_q);
-void quirk_attention_weights(const struct reference *r, const struct attended *a, uint32_t n_key);
-void quirk_attention_values(const struct reference *r, const struct attended *a, uint32_t n_key);
-void quirk_add_residual(struct reference *r, size_t n, enum residual which);
-double quirk_activation(const struct reference *r, double z);
-/* The output matrix; NULL: zeros. */
-const struct weight *quirk_head(const struct reference *r);
+/* ---- the same steps with the mistakes of r->quirks --------------------------------------------------------------- */
+
+/* A table of functions, so that a program which sets no quirks does not contain these steps. */
+struct wrong_steps {
+    const float *(*row)(const struct reference *r, const struct weight *w, size_t i);
+    /* Called before the layers.  Sets the slot of the batch in the cache, the factor of the embeddings, and the divisor
+     * of the logits. */
+    void (*begin)(struct reference *r, uint32_t n, uint32_t pos, uint32_t *slot, double *scale, double *divisor);
+    /* Computes a wrong product and returns true, or returns false if the right product is to be computed. */
+    bool (*projection)(const struct reference *r, const struct weight *w, const double *x, uint32_t n, double *y);
+    /* Normalizes one row of n elements. */
+    void (*rms_norm)(const struct reference *r, const float *weight, const double *x, uint32_t n, double *h);
+    /* Called after a norm inside a layer; n: elements of all tokens together. */
+    void (*after_norm)(struct reference *r, size_t n);
+    /* True if Q (is_q) or K is rotated at all. */
+    bool (*rotates)(const struct reference *r, bool is_q);
+    /* The position that the Q or K of token t of the batch at pos is rotated to; negative if angles are reversed. */
+    double (*position)(const struct reference *r, uint32_t pos, uint32_t t, bool is_q);
+    void (*attention_weights)(const struct reference *r, const struct attended *a, uint32_t n_key);
+    void (*attention_values)(const struct reference *r, const struct attended *a, uint32_t n_key);
+    void (*add_residual)(struct reference *r, size_t n, enum residual which);
+    double (*activation)(const struct reference *r, double z);
+    /* The output matrix; NULL: zeros. */
+    const struct weight *(*head)(const struct reference *r);
+};
 
 #endif

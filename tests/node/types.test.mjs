@@ -22,7 +22,7 @@ test('the declarations that users get know the API', t => {
   t.after(() => rmSync(folder, { recursive: true }));
   const { stdout, status } = tsc('--declaration', '--emitDeclarationOnly', '--outDir', folder);
   assert.deepEqual([stdout, status], ['', 0]);
-  const declared = readFileSync(join(folder, 'plumb.d.ts'), 'utf8');
+  const declared = readFileSync(join(folder, 'api/plumb.d.ts'), 'utf8');
   for (const name of ['load(', 'generate(', 'tokenize(', 'detokenize(', 'applyChatTemplate(', 'step(', 'close(']) {
     assert.ok(declared.includes(name), `${name} is missing`);
   }
