@@ -30,7 +30,7 @@ import { CallFilter } from '../template/toolcalls.js';
  * part that was generated is kept.  If an answer fails, the chat is as it was before the call: PLUMB_ERROR_CONTEXT, the
  * prompt is too long; PLUMB_ERROR_TEMPLATE, the model's chat template refuses it; PLUMB_ERROR_ARGUMENT.  A chat gives
  * one answer at a time; a call that would change the chat during an answer is PLUMB_ERROR_STATE.  Several chats may use
- * a model in turn, but a prompt reuses only what it shares with the model's last prompt, whichever chat that was for. */
+ * a model in turn, but a prompt reuses only what it shares with the model's last prompt, of whichever chat. */
 export class Chat {
   #model;
   #tools;
