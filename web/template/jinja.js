@@ -50,8 +50,8 @@ const sum = (/** @type {number[]} */ numbers) => numbers.reduce((total, n) => to
 /** Counts the characters of a value that is printed.  A value that occurs twice in it is counted twice.
  * @param {Value} value
  * @param {{each?: number, indent?: number, escaped?: number, sorted?: boolean}} [how]  each: characters between two
- *   elements; indent: characters of one level of indentation; escaped: the most characters that one character of a
- *   string becomes; sorted: whether the names of properties are sorted
+ *   elements; indent: characters of one level of indentation; escaped: the cost of one character of a string;
+ *   sorted: whether the names of properties are sorted
  * @param {number} [level] */
 function chargePrint(value, how = {}, level = 0) {
   const { each = 4, indent = 0, escaped = 1, sorted = false } = how, { value: inner } = value;
