@@ -6,7 +6,7 @@ import { count, dotted, element, whole } from './dom.js';
 
 /** Milliseconds after the last key until the draft is measured. */
 const PAUSE = 200;
-/** Upper bound on the tokens of a UTF-16 unit, which has at most three bytes of UTF-8: a token has at least one byte. */
+/** Upper bound on the tokens of a UTF-16 unit: it has at most three bytes of UTF-8, and a token has at least one. */
 const MOST_TOKENS = 3;
 /** A generous upper bound on the tokens that a chat template writes around a message. */
 const AROUND = 256;
