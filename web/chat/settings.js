@@ -6,7 +6,7 @@ import { count, element, make, recall, remember, toast, whole } from './dom.js';
  *   value: the default; choices: each value with its label; toggle: the value when the switch is on; optional: whether
  *   the field may be empty */
 
-/** The settings.  Their defaults are those of the package and of the command line.
+/** The settings.  Except for maxTokens, their defaults are those of the package and of the command line.
  * @type {Record<string, Setting>} */
 const SETTINGS = {
   system: { group: 'Answers', label: 'System prompt', hint: 'What the model is told before all else', value: '' },
