@@ -1,6 +1,6 @@
-/* The package in a browser: what users import.  In Node that is node/index.js, with the same names. */
+/* The package's entry in a browser, which users import.  In Node it is node/index.js, with the same names. */
 import { library } from './browser/library.js';
-// What that imports in its turn, asked for at once and not when it has arrived.
+// library.js imports this module.  Importing it here lets the browser fetch both at the same time.
 import './browser/platform.js';
 
 export { PlumbError } from './base/errors.js';
@@ -9,7 +9,7 @@ export { Model } from './api/plumb.js';
 /** Loads models. */
 export const Plumb = library;
 
-/* The types that users name; the same in Node. */
+/* Types for users.  Node's entry exports the same ones. */
 /** @typedef {import('./loader/source.js').Source} Source
  * @typedef {import('./loader/source.js').OneSource} OneSource
  * @typedef {import('./loader/load-options.js').LoadOptions} LoadOptions

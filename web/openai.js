@@ -1,4 +1,4 @@
-/* plumb-llm/openai: the client with the name that OpenAI's package gives it. */
+/* plumb-llm/openai: the client, under the name that it has in OpenAI's package. */
 import { Plumb } from './index.js';
 import { Client } from './openai/client.js';
 
@@ -20,9 +20,9 @@ export { PlumbError } from './index.js';
  * @typedef {import('./openai/completions.js').ChatCompletionChunk} ChatCompletionChunk
  * @typedef {import('./openai/completions.js').Delta} Delta */
 
-/** What `new OpenAI()` of OpenAI's package gives, as far as it means something where no server is asked. */
+/** A stand-in for the class OpenAI of OpenAI's package, without what only a server needs. */
 export class OpenAI extends Client {
-  /** Loads nothing yet. @param {import('./openai/client.js').ClientOptions} [options] */
+  /** Does not load anything yet. @param {import('./openai/client.js').ClientOptions} [options] */
   constructor(options) { super(Plumb, options); }
 }
 export default OpenAI;

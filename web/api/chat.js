@@ -1,5 +1,6 @@
-/* A conversation: keeps the messages, asks for answers, and leaves out the oldest turns where they no longer fit.
- * What a prompt shares with the one before is still in the session and is not computed again. */
+/* A conversation.  It keeps the messages, asks the model for answers, and leaves out the oldest turns if the prompt no
+ * longer fits.  The part of a prompt that it shares with the prompt before is still in the session and is not computed
+ * again. */
 import { argumentError, PlumbError } from '../base/errors.js';
 import * as known from '../base/options.js';
 import { checkNesting } from '../template/template.js';
@@ -9,25 +10,27 @@ import { CallFilter } from '../template/toolcalls.js';
  * @typedef {import('../engine/host.js').Stats} Stats
  * @typedef {import('../template/messages.js').GenerateOptions} GenerateOptions */
 /** @typedef {object} OwnChatOptions
- * @property {string} [system]  the system message, the first of the chat
- * @property {import('../template/messages.js').Tool[]} [tools]  functions that the model may call: the chat's
- *   template tells it of them, and calls in its answers become `tool_calls` of the message.  An error
- *   (PLUMB_ERROR_TEMPLATE) if the template knows no tools
- * @property {Message[]} [messages]  what was said so far; a system message only as the first, and without `system`
+ * @property {string} [system]  the system message, which is the chat's first message
+ * @property {import('../template/messages.js').Tool[]} [tools]  functions that the model may call.  The chat template
+ *   describes them to the model, and calls in its answers become `tool_calls` of the message.  If the template does not
+ *   support tools, that is PLUMB_ERROR_TEMPLATE
+ * @property {Message[]} [messages]  the conversation so far.  Only the first may be a system message, and only without
+ *   `system`
  * @property {typeof known.CONTEXT_ENDS[number]} [contextEnd]  what happens when the context is full.  'error', the
- *   default: an answer ends with finishReason 'length', a prompt that is too long is PLUMB_ERROR_CONTEXT.  'trim': the
- *   oldest turns behind the system message, each a user's message with all up to the next one, are left out of the
- *   prompt until it and the answer fit: `maxTokens`, or a quarter of the context if that is less */
-/** @typedef {OwnChatOptions & Omit<GenerateOptions, 'signal' | 'parseSpecial'>} ChatOptions  the options of generate
- *   are those of every answer of the chat that is not given others */
-/** A conversation with a model; `model.chat()` makes it.
+ *   default: an answer ends with finishReason 'length', and a prompt that is too long is PLUMB_ERROR_CONTEXT.  'trim':
+ *   the prompt leaves out the oldest turns after the system message until it and the answer fit.  A turn is a user's
+ *   message with all messages up to the next one; an answer needs `maxTokens`, or a quarter of the context if that is
+ *   less */
+/** @typedef {OwnChatOptions & Omit<GenerateOptions, 'signal' | 'parseSpecial'>} ChatOptions  generate's options are the
+ *   defaults for every answer of the chat */
+/** A conversation with a model; `model.chat()` creates it.
  *
- * send, regenerate and edit give an answer in pieces of whole characters, as model.generate does, and keep it as a
- * message.  An answer that was stopped (by leaving the loop or by `signal`) or cut (maxTokens, the context) stays as
- * far as it was said.  If one fails, the chat is as it was before the call: PLUMB_ERROR_CONTEXT, the prompt is too
- * long; PLUMB_ERROR_TEMPLATE, the model's chat template refuses it; PLUMB_ERROR_ARGUMENT.  There is one answer at a
- * time: what would change the chat during one is PLUMB_ERROR_STATE.  Several chats of one model may be used in turn,
- * but only what the prompt shares with the model's last one, whosever it was, is not computed again. */
+ * send, regenerate and edit yield an answer in pieces of whole characters, as model.generate does, and keep it as a
+ * message.  If an answer is stopped (by leaving the loop or by `signal`) or cut off (by maxTokens or the context), the
+ * part that was generated is kept.  If an answer fails, the chat is as it was before the call: PLUMB_ERROR_CONTEXT, the
+ * prompt is too long; PLUMB_ERROR_TEMPLATE, the model's chat template refuses it; PLUMB_ERROR_ARGUMENT.  A chat gives
+ * one answer at a time; a call that would change the chat during an answer is PLUMB_ERROR_STATE.  Several chats may use
+ * a model in turn, but a prompt reuses only what it shares with the model's last prompt, of whichever chat. */
 export class Chat {
   #model;
   #tools;
@@ -37,7 +40,7 @@ export class Chat {
   #messages;
   #trimmed = 0;
   #answering = false;
-  /** Of the last answer that ended. @type {Stats | undefined} */
+  /** Statistics of the last answer that ended. @type {Stats | undefined} */
   lastStats = undefined;
 
   /** @param {import('../template/messages.js').ChatModel} model @param {ChatOptions} [options] */
@@ -55,15 +58,16 @@ export class Chat {
     this.#messages = system === undefined ? given : [{ role: 'system', content: system }, ...given];
   }
 
-  /** All messages, also those that no longer fit; a copy. @returns {Message[]} */
+  /** A copy of all messages, including those that no longer fit. @returns {Message[]} */
   get messages() { return structuredClone(this.#messages); }
 
-  /** How many of the oldest messages behind the system message are left out of the prompt, for `contextEnd: 'trim'`. */
+  /** How many of the oldest messages after the system message the prompt leaves out, with `contextEnd: 'trim'`. */
   get trimmed() { return this.#trimmed; }
 
-  /** Says something and gives the answer.  Results of tools are messages {role: 'tool', content, tool_call_id}.
-   * @param {string | Message | Message[]} content  a string: the user's message
-   * @param {GenerateOptions} [options]  of this answer
+  /** Adds messages to the chat and yields the answer.  Results of tools are messages
+   * {role: 'tool', content, tool_call_id}.
+   * @param {string | Message | Message[]} content  a string is a message of the user
+   * @param {GenerateOptions} [options]  for this answer
    * @returns {AsyncGenerator<string, Stats, void>} */
   async *send(content, options) {
     const said = typeof content === 'string' ? { role: /** @type {const} */ ('user'), content } : content;
@@ -71,8 +75,8 @@ export class Chat {
       [...this.#messages, ...checked('chat.send', [said].flat(), this.#messages.length)], options);
   }
 
-  /** Answers once more what was last said; an answer that is there already is forgotten.  The same `seed` gives the
-   * same answer.
+  /** Answers the last question again and forgets the answer that it had, if any.  The same `seed` gives the same
+   * answer.
    * @param {GenerateOptions} [options] @returns {AsyncGenerator<string, Stats, void>} */
   async *regenerate(options) {
     return yield* this.#answer('chat.regenerate', () => {
@@ -84,9 +88,9 @@ export class Chat {
     }, options);
   }
 
-  /** Replaces a message, forgets all behind it and answers anew.
-   * @param {number} index  in chat.messages, of a message of the user or a tool
-   * @param {string | Message} content  a string: the role stays
+  /** Replaces a message, forgets all messages after it, and answers it.
+   * @param {number} index  index in chat.messages of a message of the user or of a tool
+   * @param {string | Message} content  a string keeps the message's role
    * @param {GenerateOptions} [options] @returns {AsyncGenerator<string, Stats, void>} */
   async *edit(index, content, options) {
     return yield* this.#answer('chat.edit', () => {
@@ -101,7 +105,8 @@ export class Chat {
     }, options);
   }
 
-  /** Forgets messages. @param {number} index  the first of them, in chat.messages; 0: all, the system message too */
+  /** Forgets messages.
+   * @param {number} index  index in chat.messages of the first to forget; 0: all, including the system message */
   rewind(index) {
     this.#free('chat.rewind');
     if (!Number.isInteger(index) || index < 0 || index > this.#messages.length) {
@@ -116,8 +121,8 @@ export class Chat {
     if (this.#answering) throw new PlumbError('PLUMB_ERROR_STATE', `${where}: the chat is in the middle of an answer`);
   }
 
-  /** Answers messages and keeps them with the answer.
-   * @param {string} where @param {() => Message[]} ask  what is to be answered
+  /** Answers messages, and keeps them together with the answer.
+   * @param {string} where @param {() => Message[]} ask  returns the messages to answer
    * @param {GenerateOptions} [own]
    * @returns {AsyncGenerator<string, Stats, void>} */
   async *#answer(where, ask, own = {}) {
@@ -143,7 +148,7 @@ export class Chat {
     } catch (error) {
       failed = true;
       throw error;
-    } finally {   // also where the loop was left
+    } finally {   // runs too if the caller leaves the loop
       this.#answering = false;
       say(filter.end());
       const calls = filter.calls.length > 0 && { tool_calls: filter.calls };
@@ -154,7 +159,7 @@ export class Chat {
     return /** @type {Stats} */ (this.lastStats);
   }
 
-  /** Tokens of the messages, without those that are left out.  What is still too long then, generate refuses.
+  /** Returns the tokens of the messages, without those that are left out.  If they are still too many, generate throws.
    * @param {GenerateOptions} options */
   async #prompt({ template, maxTokens = Infinity, signal }) {
     const messages = this.#messages, head = isSystem(messages[0]) ? 1 : 0;
@@ -168,19 +173,20 @@ export class Chat {
     const turns = messages.flatMap(({ role }, i) => role === 'user' && i > start ? [i] : []);
     if (this.#contextEnd === 'error' || ids.length <= most || turns.length === 0) return ids;
     const first = await firstThatFits(turns, async turn => (await tokens(turn)).length <= most, signal);
-    if (first === undefined) return ids.subarray(0, 1);   // which generate is not going to compute
+    if (first === undefined) return ids.subarray(0, 1);   // aborted: generate does not compute it
     this.#trimmed = first - head;
     return tokens(first);
   }
 }
 
-/** How many tokens a prompt may have, so that there is room for the answer: maxTokens, or a quarter of the context if
- * that is less. @param {number} contextLength @param {number} [maxTokens] */
+/** The upper bound on the tokens of a prompt that leaves room for the answer, which needs maxTokens, or a quarter of
+ * the context if that is less. @param {number} contextLength @param {number} [maxTokens] */
 export const mostOfPrompt = (contextLength, maxTokens = Infinity) =>
   contextLength - Math.min(maxTokens, Math.floor(contextLength / 4));
 
-/** The first turn from which on a chat fits, or else the last one: by bisection, as a long chat takes long to tokenize.
- * @param {number[]} turns  where they begin: one at least
+/** Finds the first turn from which the chat fits, or else the last turn.  It bisects, because tokenizing a long chat
+ * takes long.
+ * @param {number[]} turns  indexes of the messages at which turns begin; at least one
  * @param {(turn: number) => Promise<boolean>} fits
  * @param {AbortSignal} [signal] @returns {Promise<number | undefined>}  undefined if it was aborted */
 export async function firstThatFits(turns, fits, signal) {
@@ -197,10 +203,10 @@ export async function firstThatFits(turns, fits, signal) {
 /** @param {Message | undefined} message */
 const isSystem = message => message?.role === 'system' || message?.role === 'developer';
 
-/** @param {GenerateOptions} options  of an answer whose prompt is tokens already @returns {GenerateOptions} */
+/** @param {GenerateOptions} options  for an answer whose prompt is already tokens @returns {GenerateOptions} */
 const withoutTemplate = ({ template: _, ...options }) => options;
 
-/** Copies of messages that are some.
+/** Checks messages and copies them.
  * @param {string} where @param {Message[]} messages @param {number} [before]  how many come before them in the chat
  * @returns {Message[]} */
 function checked(where, messages, before = 0) {

@@ -1,7 +1,7 @@
-/* What users see: Plumb.load and the model it gives.  Checks arguments, has the module compiled while the worker
- * starts, turns prompts into tokens and events into an iterator; all else happens on the engine's side (host.js), in a
- * worker or not.  browser/library.js and node/index.js say how each host compiles, reads files and starts
- * workers. */
+/* The public interface: Plumb.load and the Model that it returns.  This file checks arguments, compiles the module
+ * while the worker starts, turns prompts into tokens, and turns events into an iterator.  The engine's side (host.js)
+ * does everything else, in a worker or in the caller's thread.  browser/library.js and node/index.js tell it how each
+ * host compiles modules, reads files and starts workers. */
 import { PlumbError, argumentError } from '../base/errors.js';
 import * as known from '../base/options.js';
 import { Local, Remote } from '../base/protocol.js';
@@ -22,21 +22,21 @@ import { Chat } from './chat.js';
  *   startCommand: import('../command/command.js').StartCommand,
  *   startRenderer?: (workerUrl?: string | URL) => import('../base/protocol.js').WorkerLike,
  *   persist?: () => void}} ClientPlatform
- *   worker: whether the engine runs in one unless told otherwise; persist: asks that copies may stay */
+ *   worker: whether the engine runs in a worker by default; persist: asks the browser not to evict copies */
 /** @typedef {import('../loader/load-options.js').LoadOptions} LoadOptions */
 /** @typedef {Pick<LoadOptions, 'contextLength' | 'kvType' | 'precision' | 'threads' | 'signal' | 'worker'
  *   | 'workerUrl'> & {measure?: boolean}} PreflightOptions
- *   as of load; measure: compute for half a second to tell the speed (default true) */
+ *   as in load; measure: compute for half a second to estimate the speed (default true) */
 /** @typedef {object} TraceOptions
- * @property {string} [taps]  names to keep, such as "l_out-*,result_output" (* is any text, ? any character); default:
- *   all
- * @property {[number, number]} [layers]  of the taps inside layers, first and last; default all
- * @property {number} [values]  first values of each row; default 8, Infinity: all.  Of result_output the ten largest
- *   too
- * @property {(tap: import('../engine/engine.js').TapRecord) => void} [onTap]  hears of every record as it is computed
+ * @property {string} [taps]  names of the taps to record, such as "l_out-*,result_output" (* matches any text, ? any
+ *   character); default: all
+ * @property {[number, number]} [layers]  the first and last layer whose taps are recorded; default: all layers
+ * @property {number} [values]  how many of the first values of each row to record; default 8, Infinity: all.
+ *   result_output also records its ten largest
+ * @property {(tap: import('../engine/engine.js').TapRecord) => void} [onTap]  receives each record as it is computed
  * @property {AbortSignal} [signal]
- * @property {boolean} [parseSpecial]  of a string prompt, as in generate
- * @property {TemplateOptions} [template]  of a chat */
+ * @property {boolean} [parseSpecial]  for a string prompt, as in generate
+ * @property {TemplateOptions} [template]  for a chat prompt, as in generate */
 /** @typedef {import('../template/messages.js').Message} Message
  * @typedef {import('../template/messages.js').TemplateOptions} TemplateOptions
  * @typedef {import('../template/messages.js').GenerateOptions} GenerateOptions
@@ -47,35 +47,36 @@ import { Chat } from './chat.js';
  * @property {number} parameters
  * @property {number} weightBytes
  * @property {number} layers
- * @property {number} embedding  elements of a token's vector
+ * @property {number} embedding  elements in a token's embedding vector
  * @property {number} heads
  * @property {number} headsKV
  * @property {number} headDim
  * @property {number} feedForward
- * @property {number} vocabulary  tokens
+ * @property {number} vocabulary  tokens in the vocabulary
  * @property {number} trainedContext  tokens
- * @property {number} contextLength  tokens that this session holds
+ * @property {number} contextLength  tokens that this session can hold
  * @property {number} batch  tokens of a prompt that are computed at once
- * @property {string} module  the file that runs, such as plumb-mt-relaxed
+ * @property {string} module  the module that runs, such as plumb-mt-relaxed
  * @property {number} threads
- * @property {string} kernels  the instructions they use
+ * @property {string} kernels  the instructions that the kernels use
  * @property {typeof known.PRECISIONS[number]} precision  how activations are rounded
- * @property {number} sessionBytes  of memoryBytes, those of the session
- * @property {number} memoryBytes  all that the engine holds */
+ * @property {number} sessionBytes  the part of memoryBytes that the session takes
+ * @property {number} memoryBytes  all memory that the engine holds */
 
-/** What was said on the console, so that it is said once. @type {Set<string>} */
+/** Warnings already printed on the console: each is printed once. @type {Set<string>} */
 const said = new Set();
-/** Milliseconds that an aborted load has to give up what it holds. */
+/** Milliseconds that a failed or aborted load has to release what it holds, before its engine is terminated. */
 const PATIENCE = 1000;
 
-/** What can be done before there is a model: `Plumb` is the one of this host. */
+/** What can be done without a model.  `Plumb` is this host's instance. */
 export class Library {
   #platform;
-  /** Of the latest load, for the worker that renders templates. @type {string | URL | undefined} */
+  /** The latest load's workerUrl, for the worker that renders templates. @type {string | URL | undefined} */
   #workerUrl;
-  /** Loads that end: the next one finds their copies given back. @type {Set<Promise<unknown>>} */
+  /** Failed loads that are still shutting down.  The next load waits for them, so that it finds their copies released.
+   * @type {Set<Promise<unknown>>} */
   #ending = new Set();
-  /** Of chat templates, for all models. */
+  /** Renders the chat templates of all models. */
   #renderer;
 
   /** @param {ClientPlatform} platform */
@@ -85,10 +86,10 @@ export class Library {
     this.#renderer = new Renderer(startRenderer && (() => startRenderer(this.#workerUrl)));
   }
 
-  /** Loads a model.  Bytes go straight from where they come to their place in the engine's memory.
-   * @param {import('../loader/source.js').Source} source  URL, File, Blob, ReadableStream, Uint8Array, ArrayBuffer,
-   *   in Node also a path; or an array of the parts of a split file.  A URL or path that ends in
-   *   -00001-of-0000N.gguf stands for all N files
+  /** Loads a model.  Its bytes go straight from their source to their place in the engine's memory.
+    * @param {import('../loader/source.js').Source} source  URL, File, Blob, ReadableStream, Uint8Array, ArrayBuffer,
+    *   in Node also a path; or an array with the parts of a split file.  A URL or path that ends in
+    *   -00001-of-0000N.gguf stands for all N files
    * @param {LoadOptions} [options]
    * @returns {Promise<Model>} */
   async load(source, options = {}) {
@@ -109,16 +110,15 @@ export class Library {
     return new Model(transport, loaded, this.#renderer);
   }
 
-  /** Says what a load would meet, from the header alone: whether plumb can run the model, the memory that it takes,
-   * and how fast it would be.  Of a URL some hundred kilobytes to some megabytes are read, most of them the
-   * vocabulary; of a whole copy on this machine no byte comes from the server, unless the copy is damaged, as a load
-   * would download it anew.  Rejects only where bytes cannot be had.
-   * @param {import('../loader/source.js').Source} source  as of load, but no stream: that can be read only once
+  /** Predicts a load from the header alone: whether plumb can run the model, how much memory it takes, and how fast it
+    * would be.  For a URL, this reads some hundred kilobytes to some megabytes, most of them the vocabulary.  If this
+    * machine has a whole copy, no bytes come from the server, unless the copy is damaged: then a load would download
+    * the model again.  A model that plumb cannot run is no error; the call rejects if the bytes cannot be read.
+    * @param {import('../loader/source.js').Source} source  as in load, but not a stream, which can be read only once
    * @param {PreflightOptions} [options]
    * @returns {Promise<import('../engine/preflight.js').Preflight & {cached?: {bytes: number, complete: boolean},
-   *   storage?: {quota: number, usage: number, fits: boolean}}>}  cached: what copies hold, if they are worth
-   *   something; storage: what the browser gives and has given to this site, in bytes, and whether a copy would find
-   *   room */
+    *   storage?: {quota: number, usage: number, fits: boolean}}>}  cached: what usable copies hold; storage: the
+    *   browser's quota for this site and how much of it is used, both in bytes, and whether a copy would fit */
   async preflight(source, options = {}) {
     known.checkOptions('Plumb.preflight', options, known.PREFLIGHT);
     const { contextLength, kvType, precision, measure = true } = options;
@@ -143,7 +143,7 @@ export class Library {
     let plan = await look(local).catch(error => {
       if (!copied || error?.code !== 'PLUMB_ERROR_IO') throw error;
     });
-    // A load drops such copies, and downloads anew.
+    // A load drops such copies and downloads the model again.
     const worthless = copied && (!plan || plan.problems.some(isDamage));
     if (!plan || worthless) plan = await look(describe(source, this.#platform));
     const found = copies.filter(copy => copy !== undefined);
@@ -158,9 +158,9 @@ export class Library {
     };
   }
 
-  /** Runs a command of the command line: ['selfcheck', 'model.gguf', '--json'].  `plumb --help` names the commands.
-   * Rejects with a PlumbError where the program itself breaks down, and with the signal's reason; what the program
-   * finds wrong is told by `code` and `err`.
+  /** Runs a command of the command line: ['selfcheck', 'model.gguf', '--json'].  `plumb --help` lists the commands.
+    * Rejects with a PlumbError if the program itself breaks down, and with the signal's reason if it is aborted.
+    * Problems that the program finds are reported in `code` and `err`.
    * @param {string[]} args  the words of the command
    * @param {import('../command/command.js').CommandOptions} [options]
    * @returns {Promise<import('../command/command.js').CommandResult>} */
@@ -168,40 +168,41 @@ export class Library {
     return runCommand(this.#platform.startCommand, args, options);
   }
 
-  /** The copies of URLs on this machine, whole or not, the latest used first.  PLUMB_ERROR_IO where the file system
-   * does not say.
+  /** Lists the copies of URLs on this machine, whole or not, the most recently used first.  PLUMB_ERROR_IO if the file
+   * system cannot list them.
    * @returns {Promise<import('../loader/copy-store.js').Cached[]>} */
   async listCached() {
     return await this.#platform.store?.list() ?? [];
   }
 
-  /** Removes copies.  One that is being written is PLUMB_ERROR_STATE, one that the file system keeps PLUMB_ERROR_IO.
-   * @param {string | URL | (string | URL)[]} url  the first of a split model stands for all
-   * @returns {Promise<boolean>}  whether there was one */
+  /** Removes copies.  PLUMB_ERROR_STATE if a copy is being written, PLUMB_ERROR_IO if the file system does not remove
+   * it.
+   * @param {string | URL | (string | URL)[]} url  the first URL of a split model stands for all of its parts
+   * @returns {Promise<boolean>}  whether there was a copy */
   async removeCached(url) {
     let any = false;
     for (const one of [url].flat().flatMap(expand)) any = await this.#platform.store?.remove(this.#address(one)) || any;
     return any;
   }
 
-  /** The whole copy of a URL, as a Blob: for a look at it, or to save it as a file.
+  /** Opens the whole copy of a URL as a Blob, to inspect it or to save it as a file.
    * @param {string | URL} url @returns {Promise<Blob | undefined>} */
   async openCached(url) {
     return (await this.#platform.store?.whole(this.#address(url)))?.blob;
   }
 
-  /** Starts an engine and has it do something with the parts of a model; ends it where that fails.
+  /** Starts an engine and calls one of its methods on the parts of a model.  Ends the engine if that fails.
    * @param {'load' | 'preflight'} method
    * @param {import('../loader/source.js').Described[]} parts
    * @param {Pick<LoadOptions, 'threads' | 'signal' | 'worker' | 'workerUrl'>} options
-   * @param {object} args  of the method, beside the parts
+    * @param {object} args  the method's arguments besides the parts
    * @param {LoadOptions['onProgress']} [onProgress]
    * @returns {Promise<{transport: import('../base/protocol.js').Transport, result: unknown}>} */
   async #open(method, parts, { threads = 'auto', signal, worker = this.#platform.worker, workerUrl }, args,
     onProgress) {
     signal?.throwIfAborted();
-    const variant = choose(this.#platform, threads, worker);   // compiled while the worker starts
-    variant.catch(() => {});   // who pulls it says what failed
+    const variant = choose(this.#platform, threads, worker);   // compiles while the worker starts
+    variant.catch(() => {});   // the pull of the module reports the error
     if (workerUrl !== undefined) this.#workerUrl = workerUrl;
     const transport = worker ? new Remote(this.#platform.startWorker(workerUrl))
       : new Local(createHost(this.#platform));
@@ -220,7 +221,7 @@ export class Library {
         onEvent: (_, progress) => onProgress?.(progress),
         onPull: async i => i === 'module' ? variant : await parts[i].next?.() ?? null,
       });
-      if (method === 'load') held = this.#renderer.hold();   // its worker starts beside the load
+      if (method === 'load') held = this.#renderer.hold();   // its worker starts while the model loads
       return { transport, result: await Promise.race([aborted, running]) };
     } catch (error) {
       if (held) this.#renderer.release();
@@ -231,18 +232,19 @@ export class Library {
       this.#ending.add(end);
       throw error;
     } finally {
-      for (const { cancel } of parts) (async () => cancel?.())().catch(() => {});   // also of what is behind the model
+      // Also after success: a stream may hold more than the model.
+      for (const { cancel } of parts) (async () => cancel?.())().catch(() => {});
       unfollow();
     }
   }
 
-  /** The copy of each part, if there is one. @param {import('../loader/source.js').Described[]} parts */
+  /** The copy of each part, or undefined. @param {import('../loader/source.js').Described[]} parts */
   async #cachedOf(parts) {
     const all = parts.some(({ part }) => part.kind === 'url') ? await this.#platform.store?.list() ?? [] : [];
     return parts.map(({ part }) => part.kind === 'url' ? all.find(({ url }) => url === part.url) : undefined);
   }
 
-  /** The URL that a copy goes by. @param {string | URL} source */
+  /** The URL under which a copy is stored. @param {string | URL} source */
   #address(source) {
     const part = this.#platform.locate(source);
     if (!('kind' in part) || part.kind !== 'url') throw argumentError(`${source}: only URLs have copies`);
@@ -253,7 +255,7 @@ export class Library {
 /** @param {ClientPlatform} platform */
 export const createPlumb = platform => new Library(platform);
 
-/** Once it ends, or after a time. @param {Promise<unknown>} promise @param {number} ms */
+/** Resolves when the promise settles, or after ms. @param {Promise<unknown>} promise @param {number} ms */
 function settled(promise, ms) {
   /** @type {any} */
   let timer;
@@ -261,7 +263,7 @@ function settled(promise, ms) {
   return Promise.race([promise.catch(() => {}), late]).finally(() => clearTimeout(timer));
 }
 
-/** One checksum for each part. @param {string | string[] | undefined} sha256 @param {number} parts */
+/** Returns one checksum for each part. @param {string | string[] | undefined} sha256 @param {number} parts */
 function sums(sha256, parts) {
   if (sha256 === undefined) return undefined;
   const all = [sha256].flat();
@@ -273,8 +275,8 @@ function sums(sha256, parts) {
 /** @typedef {{metadata: Record<string, import('../engine/engine.js').MetadataValue>, bos: number, bosText: string,
  *   eosText: string, warnings?: import('../loader/parts.js').Warning[]}} Loaded */
 
-/** A loaded model with one session: the tokens it has seen.  generate keeps as much of it as the new prompt begins
- * with; feed, step and rewind change it by hand. */
+/** A loaded model with one session, which holds the tokens computed so far.  generate keeps the tokens that the session
+ * and the new prompt have in common at their start; feed, step and rewind change the session directly. */
 export class Model {
   #transport;
   #closed = false;
@@ -287,18 +289,18 @@ export class Model {
     this.#transport = transport;
     this.#loaded = loaded;
     this.#renderer = renderer;
-    /** All keys of the file; arrays of more than 64 elements as {type, count}.
+    /** All keys of the file.  Arrays of more than 64 elements appear as {type, count}.
      * @type {Record<string, import('../engine/engine.js').MetadataValue>} */
     this.metadata = loaded.metadata;
-    /** Of the last generate that ended. @type {Stats | undefined} */
+    /** Statistics of the last generate that ended. @type {Stats | undefined} */
     this.lastStats = undefined;
-    /** Conversations: `model.chat(options)` gives one that keeps its messages, a Chat.  `model.chat.completions`
-     * takes OpenAI's parameters and gives its results.
+    /** Conversations.  `model.chat(options)` returns a Chat, which keeps its messages.  `model.chat.completions` takes
+     * OpenAI's parameters and returns OpenAI's results.
      * @type {((options?: import('./chat.js').ChatOptions) => Chat) & {completions: Completions}} */
     this.chat = Object.assign((/** @type {import('./chat.js').ChatOptions | undefined} */ options) =>
       new Chat(this, options), { completions: new Completions(async () => ({ model: this, entered() {} })) });
-    /** What runs otherwise than asked, and why: 'threads', there is one; 'module', the fastest module does not load,
-     * and a slower one with the same results runs; 'cache', no copy is kept.
+    /** What runs differently from what was asked for, and why.  'threads': there is only one thread.  'module': the
+     * fastest module does not load, and a slower one with the same results runs.  'cache': no copy is kept.
      * @type {{code: string, message: string}[]} */
     this.warnings = loaded.warnings ?? [];
   }
@@ -309,17 +311,17 @@ export class Model {
     return this.#transport.call(method, args, options);
   }
 
-  /** Architecture, sizes, context, the module that runs, its threads, kernels and precision, and the memory that it
-   * holds now.
+  /** Returns the model's architecture, sizes and context; the module that runs, its threads, kernels and precision; and
+   * the memory that it holds now.
    * @returns {Promise<ModelInfo>} */
   async info() {
     return this.#call('info');
   }
 
-  /** Token ids of a text.
+  /** Converts a text to token ids.
    * @param {string} text
-   * @param {{addSpecial?: boolean, parseSpecial?: boolean}} [options]  first and last tokens as the file asks (default
-   *   true); text of special tokens becomes those tokens (default false)
+   * @param {{addSpecial?: boolean, parseSpecial?: boolean}} [options]  addSpecial: add the first and last tokens that
+   *   the file asks for (default true); parseSpecial: turn the text of a special token into that token (default false)
    * @returns {Promise<Int32Array>} */
   async tokenize(text, options = {}) {
     known.checkOptions('tokenize', options, known.TOKENIZE);
@@ -328,15 +330,16 @@ export class Model {
     return this.#call('tokenize', { text, addSpecial, parseSpecial });
   }
 
-  /** The text of tokens.
-   * @param {ArrayLike<number>} ids @param {{special?: boolean}} [options]  show control tokens too (default false)
+  /** Converts token ids to text.
+   * @param {ArrayLike<number>} ids @param {{special?: boolean}} [options]  special: show control tokens too (default
+   *   false)
    * @returns {Promise<string>} */
   async detokenize(ids, options = {}) {
     known.checkOptions('detokenize', options, known.DETOKENIZE);
     return this.#call('detokenize', { ids: tokenIds('detokenize', ids), special: options.special ?? false });
   }
 
-  /** The chat as one text, by the file's own template.
+  /** Renders a chat as one text with the file's own template.
    * @param {Message[]} messages @param {TemplateOptions} [options] @returns {Promise<string>} */
   async applyChatTemplate(messages, options = {}) {
     known.checkOptions('applyChatTemplate', { template: options }, known.TEMPLATE);
@@ -344,7 +347,7 @@ export class Model {
     return this.#renderer.render(this.#source, { ...variables, ...said });
   }
 
-  /** The tokens of a chat, as generate would have them: how many they are says what a prompt takes of the context.
+  /** Converts a chat to the tokens that generate would use.  Their number is what the prompt takes of the context.
    * @param {Message[]} messages @param {TemplateOptions} [options] @returns {Promise<Int32Array>} */
   async tokenizeChat(messages, options = {}) {
     known.checkOptions('tokenizeChat', { template: options }, known.TEMPLATE);
@@ -352,9 +355,9 @@ export class Model {
     return this.#chatTokens(said, variables);
   }
 
-  /** Continues a text, a chat or tokens; gives the answer in pieces of whole characters.  Leaving the loop ends it.
-   * A string or tokens are continued as they are; messages go through the file's chat template, and special tokens
-   * spelt out in them stay text.
+  /** Continues a text, a chat or tokens, and yields the answer in pieces of whole characters.  Leaving the loop stops
+   * the generation.  A string or tokens are continued as they are.  Messages go through the file's chat template, and
+   * the text of a special token inside a message stays text.
    * @param {string | Message[] | Int32Array | number[]} prompt
    * @param {GenerateOptions} [options]
    * @returns {AsyncGenerator<string, Stats, void>} */
@@ -381,7 +384,7 @@ export class Model {
       ended = true;
       wake();
     });
-    result.catch(() => {});   // thrown below, or nobody is there to hear it
+    result.catch(() => {});   // the await below throws it, unless the loop was left
     try {
       while (pieces.length > 0 || !ended) {
         if (pieces.length > 0) yield /** @type {string} */ (pieces.shift());
@@ -390,20 +393,21 @@ export class Model {
       return await result;
     } finally {
       signal?.removeEventListener('abort', follow);
-      abort.abort();   // what still runs, where the loop was left
+      abort.abort();   // stops the generation if the loop was left
       this.lastStats = await result.catch(() => this.lastStats);
     }
   }
 
-  /** Computes one more token.  PLUMB_ERROR_TOKEN: it is none of the vocabulary; PLUMB_ERROR_CONTEXT: the context is
-   * full. @param {number} token
-   * @returns {Promise<Float32Array>} the logits of what comes after it, one for each token of the vocabulary */
+  /** Computes one more token.  PLUMB_ERROR_TOKEN: the token is not in the vocabulary; PLUMB_ERROR_CONTEXT: the context
+   * is full. @param {number} token
+   * @returns {Promise<Float32Array>} the logits for the next token, one for each token of the vocabulary */
   async step(token) {
     return this.feed([token]);
   }
 
-  /** Computes more tokens; errors as of step.  @param {ArrayLike<number>} ids @param {{signal?: AbortSignal}} [options]
-   * @returns {Promise<Float32Array>} the logits after the last one */
+  /** Computes more tokens.  The errors are those of step.
+   * @param {ArrayLike<number>} ids @param {{signal?: AbortSignal}} [options]
+   * @returns {Promise<Float32Array>} the logits after the last token */
   async feed(ids, options = {}) {
     known.checkOptions('feed', options, known.FEED);
     options.signal?.throwIfAborted();
@@ -412,10 +416,11 @@ export class Model {
     return this.#call('feed', { ids: tokens }, { signal: options.signal });
   }
 
-  /** Computes a prompt from its first token and tells what every step of it was.  The session then holds the prompt.
+  /** Computes a prompt from its first token and records every step of the computation.  Afterwards the session holds
+   * the prompt.
    * @param {string | Message[] | Int32Array | number[]} prompt  as in generate
    * @param {TraceOptions} [options]
-   * @returns {Promise<import('../engine/engine.js').TraceDocument>}  JSON.stringify gives what `plumb diff` reads */
+   * @returns {Promise<import('../engine/engine.js').TraceDocument>}  `plumb diff` reads its JSON.stringify */
   async trace(prompt, options = {}) {
     known.checkOptions('trace', options, known.TRACE);
     const { signal, onTap, parseSpecial, template, ...rest } = options;
@@ -428,13 +433,13 @@ export class Model {
     });
   }
 
-  /** Forgets all tokens from this position on. @param {number} [position]  default 0: all */
+  /** Forgets all tokens from this position on. @param {number} [position]  default 0: forgets all */
   async rewind(position = 0) {
     known.checkOptions('rewind', { position }, known.REWIND);
     await this.#call('rewind', { position });
   }
 
-  /** Frees the engine.  What runs is ended first; later calls fail. */
+  /** Frees the engine.  Calls that are running are ended first; later calls fail. */
   async close() {
     if (this.#closed) return;
     this.#closed = true;
@@ -466,7 +471,7 @@ export class Model {
     }, this.#renderer);
   }
 
-  /** What the template sees: what others said, and the rest.
+  /** Returns the variables of the template: `said` is what the caller gave, `variables` is the rest.
    * @param {string} where @param {Message[]} messages @param {TemplateOptions} options */
   #template(where, messages, { addGenerationPrompt = true, ...said }) {
     known.checkMessages(where, messages);
@@ -477,7 +482,7 @@ export class Model {
     const { bosText, eosText } = this.#loaded;
     return {
       said: { ...said, messages: messagesFor(this.#source, messages) },
-      // null, not undefined, for what is not given: templates ask "is not none".
+      // A variable that is not given is null, not undefined, because templates test "is not none".
       variables: {
         tools: null, documents: null, add_generation_prompt: addGenerationPrompt,
         bos_token: bosText, eos_token: eosText,

@@ -1,5 +1,5 @@
-/* The command line's checks, in the page: what can be checked of a model's file without a second opinion, and where
- * another engine's activations part from this model's own. */
+/* The command line's checks, in the page: what can be checked in a model's file without a reference, and where another
+ * engine's activations diverge from this model's. */
 import { Plumb } from '../index.js';
 import { expand } from '../loader/source.js';
 import { make, note } from './dom.js';
@@ -10,7 +10,7 @@ import { addRunButton } from './run-button.js';
  * @property {import('../api/plumb.js').Model} model
  * @property {import('../loader/source.js').Source} source */
 
-/** First values of each row of our own trace; a dump of whole tensors is compared by these. */
+/** How many of the first values of each row our own trace has.  A dump of whole tensors is compared by these. */
 const VALUES = 32;
 
 /** @param {HTMLElement} view @param {Subject} subject */
@@ -54,7 +54,7 @@ export function showCheck(view, { model, source }) {
 /** @param {import('../api/plumb.js').Model} model @param {File} dump
  * @param {AbortSignal} signal */
 async function compare(model, dump, signal) {
-  // With itself it agrees, and the command says which tokens are in it.
+  // The dump agrees with itself; the command's output lists its tokens.
   const itself = await Plumb.command(['diff', 'theirs', 'theirs', '--json'], { files: { theirs: dump }, signal });
   const refuse = (/** @type {string} */ why) => new Refusal('This file cannot be compared',
     'Choose a dump of another engine that says which tokens it is of.', why.trim());
@@ -69,8 +69,8 @@ async function compare(model, dump, signal) {
   return frame(new TextDecoder().decode(report));
 }
 
-/** The report, in which no script runs.  It inherits this page's policy, which knows no styles in a text: they are
- * given to it by hand. @param {string} html */
+/** Shows the report in a frame in which no scripts run.  The frame inherits this page's policy, which forbids styles in
+ * the document's text, so they are set through the DOM. @param {string} html */
 function frame(html) {
   const made = make('iframe', { title: 'Report', srcdoc: html.replace(/(<\/?)style>/g, '$1template>')
     .replaceAll(' style="', ' data-style="') });
@@ -80,7 +80,7 @@ function frame(html) {
     if (!inside || !contentWindow) return;
     inside.adoptedStyleSheets = [...inside.querySelectorAll('template')].map(({ content }) => {
       const sheet = new /** @type {any} */ (contentWindow).CSSStyleSheet();
-      // Its colours are those of this page, which may be chosen.
+      // The report follows this page's theme, which the reader may have chosen.
       const dark = document.documentElement.dataset.theme === 'dark';
       sheet.replaceSync(content.textContent?.replace(/@media ?\(prefers-color-scheme: ?dark\)/g,
         dark ? '@media all' : '@media not all'));
@@ -93,7 +93,7 @@ function frame(html) {
   return made;
 }
 
-/** The model's files in their order, under names of their own. @param {import('../loader/source.js').Source} source
+/** The model's files in order, under new names. @param {import('../loader/source.js').Source} source
  * @param {AbortSignal} signal @returns {Promise<Record<string, Blob>>} */
 async function filesOf(source, signal) {
   /** @type {(File | string | URL)[]} */
@@ -103,7 +103,7 @@ async function filesOf(source, signal) {
     part instanceof File ? part : await blobOf(new URL(String(part), location.href).href, signal)])));
 }
 
-/** The copy that is kept here, or the file anew. @param {string} url @param {AbortSignal} signal */
+/** The local copy, or else a new download. @param {string} url @param {AbortSignal} signal */
 async function blobOf(url, signal) {
   const kept = await Plumb.openCached(url);
   if (kept) return kept;

@@ -1,24 +1,24 @@
-/* The room in the model's context: how much the conversation and the draft take of it, and whether a message fits. */
+/* Measures how much of the model's context the conversation and the draft take, and whether a message fits. */
 import { count, dotted, element, whole } from './dom.js';
 
 /** @typedef {import('../api/plumb.js').Model} Model
  * @typedef {import('../api/plumb.js').Message} Message */
 
-/** Milliseconds without a key after which the draft is measured. */
+/** Milliseconds after the last key until the draft is measured. */
 const PAUSE = 200;
-/** UTF-8 has at most three bytes for a UTF-16 unit, and no token is shorter than a byte. */
+/** Upper bound on the tokens of a UTF-16 unit: it has at most three bytes of UTF-8, and a token has at least one. */
 const MOST_TOKENS = 3;
-/** Tokens that a chat template writes around a message, at the very most. */
+/** A generous upper bound on the tokens that a chat template writes around a message. */
 const AROUND = 256;
 
 /** @param {{model: () => Model | undefined, busy: () => boolean, said: () => Message[], system: () => Message[]}} page
- *   said: what the model would be given of the conversation; system: of all conversations
- * @param {(fits: boolean) => void} changed  whether the draft can be sent */
+ *   said: the messages of the conversation that the model would be given; system: the system message, if any
+ * @param {(fits: boolean) => void} changed  called with whether the draft can be sent */
 export function createContextMeter({ model: current, busy, said, system }, changed) {
   const text = element('room', 'p'), note = element('draft-note', 'p'), draft = element('prompt', 'textarea');
-  /** Tokens of the conversation, of the context, and of what the model was trained for. */
+  /** Numbers of tokens: of the conversation, of the context, and of the context that the model was trained for. */
   let used = 0, context = 0, trained = 0;
-  /** What was measured last. @type {{text: string, tokens: number, problem: string} | undefined} */
+  /** The last measurement. @type {{text: string, tokens: number, problem: string} | undefined} */
   let measured;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   let timer;
@@ -55,25 +55,25 @@ export function createContextMeter({ model: current, busy, said, system }, chang
     return problem;
   }
 
-  /** Measures the draft, unless the model is at something else. */
+  /** Measures the draft, unless an answer is running. */
   async function look() {
     const message = draft.value;
     try {
       if (!busy() && message !== measured?.text) await problemOf(message);
     } catch {
-      // No chat template, for instance: asking says so.
+      // For instance, there is no chat template: sending a message shows that.
     }
     if (message === draft.value) show();
   }
 
   draft.addEventListener('input', () => {
     clearTimeout(timer);
-    if (draft.value === '' || measured?.problem) show();   // what was said of another draft goes at once
+    if (draft.value === '' || measured?.problem) show();   // removes what was said about another draft at once
     timer = setTimeout(look, PAUSE);
   });
 
   return {
-    /** Measures what the conversation takes, and the draft. */
+    /** Measures the conversation and the draft. */
     async measure() {
       const model = current();
       if (!model || busy()) return;
@@ -90,20 +90,20 @@ export function createContextMeter({ model: current, busy, said, system }, chang
         show();
       }
     },
-    /** Shows what is known without the model's help: the conversation takes so many tokens. @param {number} tokens */
+    /** Shows the tokens of the conversation, which are known without asking the model. @param {number} tokens */
     async set(tokens) {
       used = tokens;
       show();
       await look();
     },
-    /** Shows nothing while an answer is under way. */
+    /** Shows nothing while an answer is running. */
     clear() {
       text.textContent = '';
       note.textContent = '';
     },
     look,
     problemOf,
-    /** Whether a message fits for certain, without a look at its tokens. @param {string} message */
+    /** Whether a message certainly fits, without counting its tokens. @param {string} message */
     isShort: message => !current() || context > 0 && message.length * MOST_TOKENS + AROUND
       + system().reduce((sum, { content }) => sum + MOST_TOKENS * (content?.length ?? 0), 0) <= context,
   };

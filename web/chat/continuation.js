@@ -1,13 +1,13 @@
-/* An answer that was cut off goes on: the tokens of the conversation with the open answer at its end. */
+/* Continues an answer that was cut off: makes the tokens of the conversation with the open answer at its end. */
 import { firstThatFits, mostOfPrompt } from '../api/chat.js';
 import { PlumbError } from '../index.js';
 
 /** @typedef {import('../api/plumb.js').Message} Message */
 
-/** The prompt from which the model goes on with an answer.  Where all of it does not fit, the oldest turns are left
- * out, as for a new answer.
- * @param {import('../api/plumb.js').Model} model @param {Message[]} said  up to the question, which is the last
- * @param {string} answer  as far as it was given @param {number} [maxTokens]
+/** The prompt from which the model continues an answer.  If it does not fit, the oldest turns are left out, as for a
+ * new answer.
+ * @param {import('../api/plumb.js').Model} model @param {Message[]} said  the messages up to and including the question
+ * @param {string} answer  the part that was given @param {number} [maxTokens]
  * @returns {Promise<{ids: Int32Array, trimmed: number}>}  trimmed: how many messages were left out */
 export async function continuation(model, said, answer, maxTokens) {
   const { contextLength } = await model.info();
@@ -17,7 +17,7 @@ export async function continuation(model, said, answer, maxTokens) {
   const turns = said.flatMap(({ role }, i) => role === 'user' ? [i] : []);
   const asked = async (/** @type {number} */ start) =>
     model.tokenizeChat([...said.slice(0, head), ...said.slice(start)]);
-  // Without a signal there is one, unless nobody has asked anything.
+  // Without a signal the result is undefined only if there are no turns.
   const first = await firstThatFits(turns, async turn => (await asked(turn)).length + open.length <= most) ?? head;
   const ids = Int32Array.of(...await asked(first), ...open);
   if (ids.length >= contextLength) {

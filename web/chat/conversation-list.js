@@ -1,29 +1,29 @@
-/* The list of conversations: choose, search, rename, delete with a way back, export, import. */
+/* The list of conversations: choose, search, rename, delete with undo, export, import. */
 import { find, fromJson, titleOf, toJson, toMarkdown, wordsOf } from './conversation-store.js';
 import { count, element, iconButton, make, save, toast, whole } from './dom.js';
 
 /** @typedef {import('./conversation-store.js').Conversation} Conversation */
 
-/** Milliseconds without a key after which the list is searched. */
+/** Milliseconds after the last key until the list is searched. */
 const PAUSE = 100;
 
 /** @param {import('./conversation-store.js').Store} store
  * @param {{current: () => Conversation, choose: (conversation: Conversation | undefined) => void,
- *   leave: () => void}} page  choose: undefined: a new one; leave: one was chosen from the list */
+ *   leave: () => void}} page  choose: undefined means a new one; leave: is called when one was chosen from the list */
 export function createConversationList(store, { current, choose, leave }) {
   const list = element('chats', 'ul'), file = element('import-file', 'input'), search = element('search', 'input');
   if (!store.lasting) {
     element('chats-note', 'p').textContent = 'This browser keeps no data here: conversations last as long as the page.';
   }
 
-  /** @param {Conversation} conversation @param {ReturnType<typeof find>} [passage]  that was searched for */
+  /** @param {Conversation} conversation @param {ReturnType<typeof find>} [passage]  the result of the search */
   function entry(conversation, passage) {
     const title = titleOf(conversation);
     const open = make('button', { type: 'button', className: 'title',
       title: new Date(conversation.updated).toDateString(),   // Intl would take 40 ms
       'aria-describedby': 'chats-keys', 'aria-keyshortcuts': 'F2 Delete',
       onclick: () => {
-        if (conversation.id !== current().id) choose(store.get(conversation.id));   // which ends an answer
+        if (conversation.id !== current().id) choose(store.get(conversation.id));   // choosing stops an answer
         leave();
       } }, title);
     if (passage?.match) {
@@ -34,7 +34,7 @@ export function createConversationList(store, { current, choose, leave }) {
     const item = make('li', { 'data-id': conversation.id }, open,
       iconButton('edit', `Rename ${title}`, () => rename(conversation, item)),
       iconButton('delete', `Delete ${title}`, () => remove(conversation)));
-    // One stop of the Tab key for each conversation; arrow keys lead to its buttons.
+    // Each conversation is one stop of the Tab key; arrow keys lead to its buttons.
     for (const button of item.querySelectorAll('button')) button.tabIndex = button === open ? 0 : -1;
     return item;
   }
@@ -68,7 +68,7 @@ export function createConversationList(store, { current, choose, leave }) {
       ended = true;
       const latest = store.get(conversation.id) ?? conversation;
       if (keep) void store.rename(latest, field.value.trim());
-      const fresh = entry(latest), typing = document.activeElement === field;   // else it was left for another
+      const fresh = entry(latest), typing = document.activeElement === field;   // otherwise the focus is elsewhere
       item.replaceWith(fresh);
       if (typing) fresh.querySelector('button')?.focus();
     };
@@ -83,9 +83,9 @@ export function createConversationList(store, { current, choose, leave }) {
     field.select();
   }
 
-  /** What the line with Undo gives back. @type {Conversation[]} */
+  /** The conversations that Undo restores. @type {Conversation[]} */
   let deleted = [];
-  /** Takes that line away. */
+  /** Removes the line with Undo. */
   let forget = () => {};
 
   /** @param {Conversation} conversation */
@@ -107,7 +107,7 @@ export function createConversationList(store, { current, choose, leave }) {
     (next?.querySelector('button') ?? element('fresh', 'button')).focus();
   }
 
-  /** Shows them as they are now; the focus stays where it was, and a name that is being typed is not disturbed. */
+  /** Updates the list.  The focus stays where it was, and a name that is being typed is not disturbed. */
   function show() {
     if (list.querySelector('input')) return;
     const focused = document.activeElement, item = /** @type {HTMLElement | null} */ (focused?.closest('#chats li'));
@@ -124,7 +124,7 @@ export function createConversationList(store, { current, choose, leave }) {
     /** @type {HTMLElement | undefined} */ (again?.children[n])?.focus();
   }
 
-  /** Shows all of them again. */
+  /** Ends the search and shows all conversations. */
   function showAll() {
     search.value = '';
     show();
@@ -139,7 +139,7 @@ export function createConversationList(store, { current, choose, leave }) {
   search.addEventListener('keydown', event => {
     if (event.isComposing) return;
     if (event.key === 'ArrowDown') list.querySelector('button')?.focus();
-    else if (event.key === 'Escape' && search.value) showAll();   // before it closes the panel
+    else if (event.key === 'Escape' && search.value) showAll();   // the next Escape closes the panel
     else return;
     event.preventDefault();
   });
@@ -156,7 +156,7 @@ export function createConversationList(store, { current, choose, leave }) {
         known += read.known.length;
         refused += read.refused;
       } catch {
-        // Not JSON: counted as none.
+        // The file is not JSON: it has no conversations.
       }
     }
     toast(added + known === 0 ? 'There is no conversation in that file' : [

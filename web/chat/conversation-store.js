@@ -1,29 +1,29 @@
-/* Conversations, kept in the browser's database.  What is read back is not trusted: another version of this page, an
- * extension or an imported file wrote it.  A record that is no conversation is passed over. */
+/* Conversations, stored in the browser's database.  Stored data is not trusted: another version of this page, an
+ * extension or an imported file may have written it.  A record that is not a conversation is skipped. */
 
 /** @typedef {object} Message
  * @property {'user' | 'assistant'} role
  * @property {string} content
- * @property {string} [figures]  of an answer: how many tokens, how fast, how it ended
- * @property {{title: string, advice: string, detail: string, code?: string}} [problem]  of an answer that failed;
+ * @property {string} [figures]  for an answer: how many tokens it has, how fast it was, and how it ended
+ * @property {{title: string, advice: string, detail: string, code?: string}} [problem]  why an answer failed;
  *   code: as in PlumbError
- * @property {{by: 'limit' | 'context', tokens: number}} [cut]  of an answer that was cut off: by the longest answer
- *   that is set, or by the end of the context; tokens: how many it has */
+ * @property {{by: 'limit' | 'context', tokens: number}} [cut]  for an answer that was cut off: by the setting for the
+ *   longest answer, or by the end of the context; tokens: how many tokens it has */
 /** @typedef {object} Conversation
  * @property {string} id
  * @property {string} title
  * @property {number} updated  milliseconds since 1970
- * @property {string} [origin]  of an imported one: its id in the file
+ * @property {string} [origin]  for an imported conversation: its id in the file
  * @property {Message[]} messages */
 
 import { recall, remember } from './dom.js';
 
 const DATABASE = 'plumb-chat', STORE = 'conversations';
-/** What the browser remembers of an answer that was left, by the id of its conversation. @param {string} id */
+/** The key in local storage for an answer that was growing when the page was left. @param {string} id */
 const left = id => `left.${id}`;
-/** Of an imported conversation: more would not be shown in any useful time. */
+/** Upper bound on the messages of an imported conversation: more could not be shown in reasonable time. */
 const MOST_MESSAGES = 10000;
-/** The last moment that a Date can tell, in milliseconds since 1970. */
+/** The last time that a Date can represent, in milliseconds since 1970. */
 const LAST_TIME = 8.64e15;
 
 /** @param {unknown} value @param {number} most @returns {value is string} */
@@ -57,7 +57,7 @@ function messageOf(value) {
   };
 }
 
-/** crypto.randomUUID is not there on pages without https. */
+/** A random id.  crypto.randomUUID does not exist on pages without https. */
 const newId = () => [...crypto.getRandomValues(new Uint32Array(4))].map(n => n.toString(36)).join('-');
 
 /** @returns {Conversation} */
@@ -71,10 +71,10 @@ export function titleOf({ title, messages }) {
   return title || (first.length > 60 ? `${first.slice(0, 59)}…` : first) || 'New chat';
 }
 
-/** Where the words of a search stand in a conversation.
- * @param {Conversation} conversation @param {RegExp[]} words  each has to be somewhere
+/** Finds the words of a search in a conversation.
+ * @param {Conversation} conversation @param {RegExp[]} words  all of them must occur
  * @returns {{before: string, match: string, after: string} | undefined}  a passage with the first of them that is not
- *   in the title; empty if all are there; undefined: a word is nowhere */
+ *   in the title; empty if the title has all of them; undefined if a word does not occur */
 export function find(conversation, words) {
   const title = titleOf(conversation);
   let passage;
@@ -91,40 +91,41 @@ export function find(conversation, words) {
   return passage ?? { before: '', match: '', after: '' };
 }
 
-/** @param {string} text  what is searched for */
+/** @param {string} text  the text of a search */
 export const wordsOf = text => text.split(/\s+/).filter(Boolean)
   .map(word => new RegExp(word.replace(/[\\^$.*+?()[\]{}|/]/g, '\\$&'), 'iu'));
 
 /** @typedef {Awaited<ReturnType<typeof openStore>>} Store */
 /** @typedef {object} Listener
- * @property {(saved: boolean) => void} saving  the browser refuses to keep a conversation, or keeps them again
- * @property {(conversation: Conversation) => void} parted  another tab has changed this conversation, so it is a copy
- *   now, with an id and a title of its own
+ * @property {(saved: boolean) => void} saving  called when the browser fails to store a conversation, or succeeds again
+ * @property {(conversation: Conversation) => void} parted  another tab has changed this conversation, so this tab's
+ *   version is now a copy, with its own id and title
  * @property {() => void} changed  another tab has added, changed or removed conversations */
 
-/** Milliseconds between a notice of another tab and the look at what it wrote: an answer that grows sends several
- * notices a second, an import one for each conversation. */
+/** Milliseconds from another tab's notice until this tab reads what was written: a growing answer sends several notices
+ * a second, and an import sends one for each conversation. */
 const LOOK = 50;
 
-/** The conversations of this browser, all in memory too.  Where there is no database they last as long as the page.
+/** Opens the conversations of this browser, which are all in memory too.  Without a database they last as long as the
+ * page.
  *
- * Several tabs may have the same conversation open.  Each record has a revision, which is new with every write.  A tab
- * that writes a conversation whose record has another revision than the one it knows does not overwrite the record: it
- * writes a copy.  After each write it sends the id to the other tabs, which read the record again.
+ * Several tabs may have the same conversation open.  Each record has a revision, and every write gives it a new one.
+ * If the record's revision is not the one that this tab knows, a write does not overwrite the record but adds a copy.
+ * After each write the tab sends the id to the other tabs, which read the record again.
  * @param {Listener} listener */
 export async function openStore(listener) {
   /** @type {Map<string, Conversation>} */
   const all = new Map();
-  /** The revision that this tab last read or wrote of each. @type {WeakMap<Conversation, unknown>} */
+  /** The revision of each conversation that this tab last read or wrote. @type {WeakMap<Conversation, unknown>} */
   const revisions = new WeakMap();
-  /** Ids of those that this tab has removed. @type {Set<string>} */
+  /** Ids of the conversations that this tab has removed. @type {Set<string>} */
   const removed = new Set();
   const database = await open().catch(() => undefined);
   for (const record of await database?.read().catch(() => []) ?? []) take(record);
   const channel = database && 'BroadcastChannel' in globalThis ? new BroadcastChannel(DATABASE) : undefined;
   let saving = true;
 
-  /** Holds a record of the database as a conversation, if it is one. @param {any} record */
+  /** Adds a record of the database, if it is a conversation. @param {any} record */
   function take(record) {
     const conversation = conversationOf(record);
     if (!conversation) return;
@@ -139,7 +140,7 @@ export async function openStore(listener) {
     if (saved !== saving) listener.saving(saving = saved);
   }
 
-  /** Writes a conversation over the record that this tab knows, or else as a copy.
+  /** Overwrites a conversation's record if this tab knows its revision, or else adds a copy.
    * @param {Conversation} conversation */
   async function write(conversation) {
     const revision = newId();
@@ -149,7 +150,7 @@ export async function openStore(listener) {
         const { id } = conversation;
         const asking = store.get(id);
         asking.onsuccess = () => {
-          if (conversation.id !== id) return look();   // the write before this one has made it a copy
+          if (conversation.id !== id) return look();   // the write before this one has made it a copy: look again
           const record = asking.result;
           parted = record !== undefined && record.revision !== revisions.get(conversation);
           if (parted) {
@@ -169,7 +170,7 @@ export async function openStore(listener) {
     if (parted) listener.parted(conversation);
   }
 
-  // Answers that were growing when the page was left: what was said since their last saving.
+  // Restores answers that were growing when the page was left, including the text since their last save.
   for (const conversation of all.values()) {
     const { id, messages } = conversation, { n, content } = recall(left(id)) ?? {}, last = messages.at(-1);
     if (n === undefined) continue;
@@ -180,14 +181,14 @@ export async function openStore(listener) {
     void finish(write(conversation));
   }
 
-  /** Ids that other tabs have written. @type {Set<string>} */
+  /** Ids of the conversations that other tabs have written. @type {Set<string>} */
   const written = new Set();
   channel?.addEventListener('message', ({ data: id }) => {
     if (written.size === 0) setTimeout(follow, LOOK);
     written.add(id);
   });
 
-  /** Reads again what other tabs have written. */
+  /** Reads what other tabs have written. */
   async function follow() {
     const ids = [...written];
     written.clear();
@@ -202,13 +203,13 @@ export async function openStore(listener) {
   }
 
   return {
-    /** Whether they outlast the page. */
+    /** Whether the conversations outlast the page. */
     lasting: database !== undefined,
-    /** Latest first. */
+    /** The conversations, the latest first. */
     list: () => [...all.values()].sort((a, b) => b.updated - a.updated),
     /** @param {string} id */
     get: id => all.get(id),
-    /** Whether this tab has removed it. @param {string} id */
+    /** Whether this tab has removed a conversation. @param {string} id */
     isRemoved: id => removed.has(id),
     /** @param {Conversation} conversation */
     put(conversation) {
@@ -216,13 +217,13 @@ export async function openStore(listener) {
       all.set(conversation.id, conversation);
       return finish(write(conversation));
     },
-    /** Keeps the last message of a conversation at once: a page that is left has no time for the database.
+    /** Stores the last message of a conversation at once, because a page that is left has no time for the database.
      * @param {Conversation} conversation */
     leave({ id, messages }) {
       remember(left(id), { n: messages.length, content: messages.at(-1)?.content });
     },
-    /** Gives it another title.  The revision stays, so that a tab that goes on with the conversation does not part
-     * from it. @param {Conversation} conversation @param {string} title */
+    /** Changes a conversation's title.  The revision stays the same, so a tab that continues the conversation does not
+     * make a copy. @param {Conversation} conversation @param {string} title */
     rename(conversation, title) {
       const { id } = conversation;
       conversation.title = title;
@@ -249,12 +250,13 @@ async function open() {
   return {
     /** @returns {Promise<any[]>} */
     read: () => done(database.transaction(STORE).objectStore(STORE).getAll()),
-    /** Undefined where there is none. @param {string[]} ids @returns {Promise<any[]>} */
+    /** The result is undefined where there is no record. @param {string[]} ids @returns {Promise<any[]>} */
     get(ids) {
       const store = database.transaction(STORE).objectStore(STORE);
       return Promise.all(ids.map(id => done(store.get(id))));
     },
-    /** Done when it is written: a full disk is told at the end. @param {(store: IDBObjectStore) => void} change
+    /** Resolves when the transaction is complete, as a full disk is reported only then.
+     * @param {(store: IDBObjectStore) => void} change
      * @returns {Promise<void>} */
     write: change => new Promise((resolve, reject) => {
       const transaction = database.transaction(STORE, 'readwrite');
@@ -278,10 +280,10 @@ function done(request) {
 /** @param {Conversation[]} conversations */
 export const toJson = conversations => JSON.stringify({ plumb_chat: 1, conversations }, null, 1);
 
-/** @param {string} text  of a file @param {Conversation[]} here  the conversations that there are already
- * @returns {{fresh: Conversation[], known: Conversation[], refused: number}}  fresh: with ids of their own, so that
- *   none is overwritten; known: those of `here` that already hold one of the file; refused: how many are no
- *   conversations */
+/** @param {string} text  of a file @param {Conversation[]} here  the conversations that already exist
+ * @returns {{fresh: Conversation[], known: Conversation[], refused: number}}  fresh: new conversations with new ids, so
+ *   that none is overwritten; known: conversations of `here` that already contain one of the file; refused: how many
+ *   entries are not conversations */
 export function fromJson(text, here) {
   /** @type {{fresh: Conversation[], known: Conversation[], refused: number}} */
   const read = { fresh: [], known: [], refused: 0 };
@@ -301,16 +303,16 @@ export function fromJson(text, here) {
     }
     if (origin !== undefined) conversation.origin = origin;
     const { messages } = conversation;
-    // Else the page would answer it at once: a last question waits for a model.
+    // Otherwise the page would answer a last question at once, because it takes it for one that waits for a model.
     if (messages.at(-1)?.role === 'user') messages.push({ role: 'assistant', content: '', figures: 'not answered' });
     read.fresh.push(conversation);
   }
   return read;
 }
 
-/** Whether an import would add nothing: one has all that the other says.  If they have an id in common it may have
- * gone on since, else both must be the same.
- * @param {Conversation} one @param {Conversation} other @param {(string | undefined)[]} ids  of the other */
+/** Whether importing `other` would add nothing, because `one` has all of its messages.  If they share an id, `one` may
+ * have continued; if not, both must be the same.
+ * @param {Conversation} one @param {Conversation} other @param {(string | undefined)[]} ids  the ids of other */
 function holds(one, other, ids) {
   const n = other.messages.length;
   const related = ids.some(id => id !== undefined && (id === one.id || id === one.origin));

@@ -1,12 +1,12 @@
-/* What the page's modules share: elements, words for numbers, and what the browser remembers for it. */
+/* What the page's modules share: elements, numbers as text, and storage in the browser. */
 
-/** An element of index.html, which is there.
+/** An element of index.html that is known to exist.
  * @template {keyof HTMLElementTagNameMap} T @param {string} id @param {T} _tag
  * @returns {HTMLElementTagNameMap[T]} */
 export const element = (id, _tag) => /** @type {any} */ (document.getElementById(id));
 
-/** A new element. @template {keyof HTMLElementTagNameMap} T @param {T} tag
- * @param {Record<string, any>} [set]  properties; 'aria-...', 'data-...' and role as attributes
+/** Makes an element. @template {keyof HTMLElementTagNameMap} T @param {T} tag
+ * @param {Record<string, any>} [set]  properties; 'aria-...', 'data-...' and role are set as attributes
  * @param {...(Node | string)} children @returns {HTMLElementTagNameMap[T]} */
 export function make(tag, set = {}, ...children) {
   const made = document.createElement(tag);
@@ -18,7 +18,7 @@ export function make(tag, set = {}, ...children) {
   return made;
 }
 
-/** A symbol of index.html. @param {string} name */
+/** A symbol that index.html defines. @param {string} name */
 export function icon(name) {
   const space = 'http://www.w3.org/2000/svg';
   const svg = document.createElementNS(space, 'svg'), use = document.createElementNS(space, 'use');
@@ -28,28 +28,28 @@ export function icon(name) {
   return svg;
 }
 
-/** A button with a symbol alone. @param {string} symbol @param {string} label @param {() => void} onclick */
+/** A button with only a symbol. @param {string} symbol @param {string} label @param {() => void} onclick */
 export const iconButton = (symbol, label, onclick) =>
   make('button', { type: 'button', className: 'icon', title: label, 'aria-label': label, onclick }, icon(symbol));
 
 /** @param {string} text @param {string} [className] */
 export const note = (text, className = 'figures') => make('p', { className }, text);
 
-/** What failed, why and what to do. @param {ReturnType<typeof import('./explain.js').explain>} why
+/** What failed, why, and what to do. @param {ReturnType<typeof import('./explain.js').explain>} why
  * @param {...Node} more */
 export const problem = ({ title, advice, detail }, ...more) => make('div', { className: 'problem' },
   make('p', {}, `${title}. ${advice}`), ...detail ? [note(detail)] : [], ...more);
 
-/** To where the reader writes on; not on a phone, whose keyboard would cover what is there to read. */
+/** Moves the focus to the message box; not on a phone, whose keyboard would cover the text. */
 export function toPrompt() {
   if (matchMedia('(pointer: fine)').matches) element('prompt', 'textarea').focus({ preventScroll: true });
 }
 
-/** Shows a sentence, below those that are still there.  One with something to do stays until that is done or until it
- * is dismissed: nobody has to be quick.  Others go after a while.
+/** Shows a sentence below those that are still shown.  With an action, it stays until the action is taken or it is
+ * dismissed, so nobody has to hurry.  Otherwise it disappears after a while.
  * @param {string} text @param {string} [label] @param {() => void} [action]
  * @param {() => void} [dismissed]
- * @returns {() => void} takes it away at once */
+ * @returns {() => void} removes it at once */
 export function toast(text, label, action, dismissed) {
   const box = element('toast', 'div');
   for (const line of box.children) if (line.firstElementChild?.textContent === text) line.remove();
@@ -71,7 +71,7 @@ export function toast(text, label, action, dismissed) {
   return () => line.remove();
 }
 
-/** Tells screen readers alone. @param {string} text */
+/** Tells only screen readers. @param {string} text */
 export function announce(text) {
   element('live', 'div').textContent = text;
 }
@@ -86,16 +86,16 @@ export async function copy(text) {
   }
 }
 
-/** Hands a file to the reader. @param {string} name @param {string} type @param {string} text */
+/** Downloads a text as a file. @param {string} name @param {string} type @param {string} text */
 export function save(name, type, text) {
   const href = URL.createObjectURL(new Blob([text], { type }));
   make('a', { href, download: name }).click();
   setTimeout(() => URL.revokeObjectURL(href), 10000);
 }
 
-// ---- words ----
+// ---- numbers and names as text ----
 
-/** "98.4 MB" @param {number} bytes */
+/** Such as "98.4 MB". @param {number} bytes */
 export function size(bytes) {
   if (bytes < 1e6) return `${Math.ceil(bytes / 1e3)} kB`;
   return bytes < 1e9 ? `${megabytes(bytes)} MB` : `${(bytes / 1e9).toFixed(2)} GB`;
@@ -110,7 +110,7 @@ export function duration(seconds) {
   return s < 90 ? `${s} s` : `${Math.round(s / 60)} min`;
 }
 
-/** "2,048"; the first use of Intl would take 40 ms, as a model gets ready. @param {number} n  whole */
+/** Such as "2,048".  The first use of Intl would take 40 ms while a model gets ready. @param {number} n  whole */
 export const whole = n => String(n).replace(/\B(?=(\d{3})+$)/g, ',');
 
 /** @param {number} n  whole @param {string} noun */
@@ -125,13 +125,13 @@ export function fileName(url) {
   try {
     return decodeURIComponent(name);
   } catch {
-    return name;   // a % that begins no byte, as in 100%.gguf
+    return name;   // a % is not part of an escape, as in 100%.gguf
   }
 }
 
-// ---- what the browser remembers; a browser that does not let it is no failure ----
+// ---- storage in the browser, which may fail without harm ----
 
-/** @param {string} key @returns {any}  undefined: nothing that makes sense */
+/** @param {string} key @returns {any}  undefined: there is no usable value */
 export function recall(key) {
   try {
     return JSON.parse(localStorage.getItem(`plumb.${key}`) ?? 'null') ?? undefined;
@@ -140,12 +140,12 @@ export function recall(key) {
   }
 }
 
-/** @param {string} key @param {any} value  undefined: forget it */
+/** @param {string} key @param {any} value  undefined: removes the value */
 export function remember(key, value) {
   try {
     if (value === undefined) localStorage.removeItem(`plumb.${key}`);
     else localStorage.setItem(`plumb.${key}`, JSON.stringify(value));
   } catch {
-    // Blocked, or full.
+    // Storage is blocked or full.
   }
 }

@@ -1,7 +1,7 @@
-/* Failures in the reader's words: what happened, and what to do. */
+/* Explains failures to the reader: what happened, and what to do. */
 import { PlumbError } from '../index.js';
 
-/** What cannot be done, in words of its own. */
+/** An error that brings its own title and advice. */
 export class Refusal extends Error {
   /** @param {string} title @param {string} advice @param {string} detail */
   constructor(title, advice, detail) {
@@ -11,7 +11,7 @@ export class Refusal extends Error {
 }
 
 /** @param {unknown} error
- * @returns {{title: string, advice: string, detail: string, code?: string}}  code: of a PlumbError */
+ * @returns {{title: string, advice: string, detail: string, code?: string}}  code: that of a PlumbError */
 export function explain(error) {
   const detail = error instanceof PlumbError ? `${error.message} (${error.code})`
     : error instanceof Error && error.name !== 'AbortError' ? error.message : '';

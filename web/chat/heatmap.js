@@ -1,13 +1,14 @@
-/* A picture of numbers in rows and columns, which tells each of them to a pointer and to arrow keys. */
+/* A picture of numbers in rows and columns.  The pointer and the arrow keys show each value. */
 import { make } from './dom.js';
 
 /** @typedef {object} Picture
  * @property {string} title
- * @property {number[][]} values  NaN: none
- * @property {boolean} [log]  shades by the logarithm
- * @property {boolean} [square]  cells are as high as wide
- * @property {[number, number]} [range]  of the shades; default: what the values have
- * @property {string} row  what a row is
+ * @property {number[][]} values  NaN: no value
+ * @property {boolean} [log]  whether the shades are logarithmic
+ * @property {boolean} [square]  whether cells are as high as wide
+ * @property {[number, number]} [range]  the values of the weakest and the strongest shade; default: the lowest and the
+ *   highest value
+ * @property {string} row  what a row is, such as "layer"
  * @property {string[]} rows
  * @property {string} column
  * @property {string[]} columns */
@@ -61,7 +62,8 @@ export const shown = value => Number.isFinite(value) ? String(Number(value.toPre
 /** @param {string} text */
 const visible = text => /^\d+$/.test(text) ? text : `“${text.replaceAll('\n', '↵')}”`;
 
-/** In the accent's colour, from the ground to full. @param {HTMLCanvasElement} canvas @param {number[][]} values
+/** Paints in the accent colour, from transparent to opaque.
+ * @param {HTMLCanvasElement} canvas @param {number[][]} values
  * @param {(value: number) => number} part  0 to 1 */
 function paint(canvas, values, part) {
   const context = canvas.getContext('2d');

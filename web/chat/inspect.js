@@ -1,5 +1,5 @@
-/* The inspector: what the model thought of its last answer.  Tokens with their probabilities, activations by layer and
- * attention from a trace of the conversation, and the command line's checks of the model's file. */
+/* The inspector shows how the model computed its last answer: tokens with their probabilities, activations by layer
+ * and attention from a trace of the conversation, and the command line's checks of the model's file. */
 import { showCheck } from './check.js';
 import { count, element, make, note, problem } from './dom.js';
 import { explain } from './explain.js';
@@ -13,9 +13,9 @@ import { showTokens } from './tokens.js';
  * @property {import('../api/plumb.js').Model} model
  * @property {import('../loader/source.js').Source} source
  * @property {Message[]} said  the conversation up to the last answer; empty: there is none
- * @property {Token[]} [tokens]  of that answer, if it was given since the page was opened */
+ * @property {Token[]} [tokens]  tokens of that answer, if it was given since the page was opened */
 
-/** Tokens of a trace by layer, and of one of attention, whose values grow with their square. */
+/** Upper bounds on the tokens of a trace: by layer, and of attention, where the values grow with their square. */
 const MOST = 256, MOST_SQUARE = 96;
 const NAMES = /** @type {const} */ (['tokens', 'layers', 'attention', 'check']);
 const tabs = NAMES.map(name => ({ name, tab: element(`tab-${name}`, 'button'), view: element(`view-${name}`, 'div') }));
@@ -23,12 +23,12 @@ const show = { tokens: showTokens, layers: showLayers, attention: showAttention,
 
 /** @type {Subject | undefined} */
 let subject;
-/** Views that show the subject. @type {Set<string>} */
+/** Names of the views that already show the subject. @type {Set<string>} */
 const current = new Set();
 
-/** @param {Subject | undefined} next  undefined: an answer is under way, or there is no model */
+/** @param {Subject | undefined} next  undefined: an answer is running, or there is no model */
 export function inspect(next) {
-  stopRuns();   // an answer would wait for it
+  stopRuns();   // an answer would wait for them
   if (!next) return;
   subject = next;
   current.clear();
@@ -62,7 +62,7 @@ for (const [i, { name, tab }] of tabs.entries()) {
   });
 }
 
-/** The conversation's tokens, the first of them. @param {Subject} subject @param {number} most */
+/** The first tokens of the conversation. @param {Subject} subject @param {number} most */
 async function idsOf({ model, said }, most) {
   const ids = await model.tokenizeChat(said, { addGenerationPrompt: false });
   return { ids: ids.subarray(0, most), left: Math.max(0, ids.length - most) };
@@ -100,7 +100,7 @@ async function showAttention(view, asked) {
     if (asked === subject) view.append(problem(explain(error)));
     return;
   }
-  if (asked !== subject) return;   // the view is another's by now
+  if (asked !== subject) return;   // the view shows another subject by now
   const { layers, heads } = info;
   const numbers = (/** @type {number} */ n) => Array.from({ length: n }, (_, i) =>
     make('option', { value: String(i) }, String(i)));
@@ -109,7 +109,7 @@ async function showAttention(view, asked) {
   view.append(make('div', { className: 'row choose' }, make('label', { htmlFor: 'layer' }, 'Layer'), layer,
     make('label', { htmlFor: 'head' }, 'Head'), head));
   const run = addRunButton(view, 'Show the attention', async (place, signal) => {
-    const { value: at } = layer, { value: which } = head;   // as they are now
+    const { value: at } = layer, { value: which } = head;   // the selection at this moment
     const { ids, left } = await idsOf(asked, MOST_SQUARE);
     const n = ids.length, values = grid(n, n);
     const { pieces, taps } = await asked.model.trace(ids, { taps: `kq_soft_max-${at}`, values: Infinity, signal });
@@ -134,13 +134,13 @@ async function showAttention(view, asked) {
 /** @param {number} rows @param {number} columns @returns {number[][]} */
 const grid = (rows, columns) => Array.from({ length: rows }, () => Array(columns).fill(NaN));
 
-/** Of those that are numbers. @param {number[]} values */
+/** The mean of the finite values. @param {number[]} values */
 function mean(values) {
   const numbers = values.filter(Number.isFinite);
   return numbers.reduce((sum, value) => sum + value, 0) / numbers.length;
 }
 
-/** The same in words, for whoever does not see a picture. @param {string[]} head @param {string[][]} rows */
+/** The same data as a table, for readers who cannot see the picture. @param {string[]} head @param {string[][]} rows */
 function table(head, rows) {
   return make('details', {}, make('summary', {}, 'As a table'), make('div', { className: 'wide' }, make('table', {},
     make('thead', {}, make('tr', {}, ...head.map(text => make('th', { scope: 'col' }, text)))),

@@ -1,4 +1,4 @@
-/* Loading a model, and the strip above the message box that shows how far it is or why it failed. */
+/* Loads models, and shows the progress or the reason of a failure in a strip above the message box. */
 import { Plumb } from '../index.js';
 import { dotted, duration, element, megabytes } from './dom.js';
 import { explain } from './explain.js';
@@ -6,7 +6,7 @@ import { explain } from './explain.js';
 /** @typedef {import('../api/plumb.js').Model} Model
  * @typedef {import('../loader/source.js').Source} Source */
 
-/** @param {() => import('../api/plumb.js').LoadOptions} options  as the settings are now
+/** @param {() => import('../api/plumb.js').LoadOptions} options  the current settings
  * @param {(state: 'loading' | 'failed' | 'ready') => void} changed */
 export function createLoader(options, changed) {
   const bar = element('bar', 'progress'), text = element('loading-text', 'p');
@@ -14,13 +14,13 @@ export function createLoader(options, changed) {
   let running;
   /** @type {Model | undefined} */
   let model;
-  /** Of the models before: two are never in memory at once. @type {Promise<unknown>} */
+  /** Resolves when earlier models are closed: two are never in memory at once. @type {Promise<unknown>} */
   let closing = Promise.resolve();
   const loader = {
     get model() { return model; },
-    /** What is loaded, or was to be. @type {Source} */
+    /** The model that is loaded, or that was to be loaded. @type {Source} */
     source: '',
-    /** Puts this model in the place of the one before. @param {Source} source */
+    /** Replaces the model with this one. @param {Source} source */
     async load(source) {
       running?.abort();
       const mine = running = new AbortController();
@@ -47,10 +47,10 @@ export function createLoader(options, changed) {
         loader.fail(source, explain(error));
       }
     },
-    /** Says why there is no model, and offers to load this one.
+    /** Shows why there is no model, and offers to load this one.
      * @param {Source} source @param {ReturnType<typeof explain>} why */
     fail(source, { title, advice, detail }) {
-      element('retry', 'button').textContent = loader.source === source ? 'Try again' : 'Load it';   // never tried yet
+      element('retry', 'button').textContent = loader.source === source ? 'Try again' : 'Load it';   // not tried yet
       loader.source = source;
       element('failure-title', 'h2').textContent = title;
       element('failure-advice', 'p').textContent = advice;
@@ -61,7 +61,7 @@ export function createLoader(options, changed) {
 
   /** @param {Model | undefined} old */
   function close(old) {
-    closing = Promise.all([closing, old?.close().catch(() => {})]);   // one that broke is gone, too
+    closing = Promise.all([closing, old?.close().catch(() => {})]);   // a model that broke down is gone, too
   }
 
   /** @param {import('../loader/progress.js').Progress} progress */

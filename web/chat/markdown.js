@@ -1,16 +1,17 @@
-/* Answers as Markdown, while they grow.  What a model says is not to be trusted: markup in it is shown as the text it
- * is, images are links, links lead only to http, https and mailto, and what comes out of the Markdown library goes
- * through DOMPurify with the few elements that Markdown has.
+/* Shows answers as Markdown while they grow.  The model's output is not trusted: HTML in it is shown as text, images
+ * become links, links lead only to http, https and mailto, and the output of the Markdown library goes through
+ * DOMPurify, which allows only the few elements that Markdown needs.
  *
- * A text that grows is cut into blocks.  All but the last two are final and never touched again, so that the end of a
- * long answer costs as little as its beginning. */
+ * A text that grows is cut into blocks.  All but the last two are final and never touched again, so the end of a long
+ * answer costs as little as its beginning. */
 import DOMPurify from '../dist/vendor/dompurify/purify.es.mjs';
 import { Marked } from '../dist/vendor/marked/marked.esm.js';
 import { copy, make } from './dom.js';
 
-/** A block longer than this is shown as it is: no answer means it, and it would cost too much. */
+/** A block longer than this is shown as plain text: it would cost too much, and no answer means to have one. */
 const LONGEST_BLOCK = 20000;
-/** Milliseconds between two renderings of a growing text, and how many times its own cost one waits at least. */
+/** Renderings of a growing text are at least INTERVAL milliseconds apart, and at least PATIENCE times as long as the
+ * last one took. */
 const INTERVAL = 80, PATIENCE = 5;
 
 /** @param {string} text */
@@ -23,7 +24,7 @@ const marked = new Marked({
     html: ({ text }) => escape(text),
     image: ({ href, text }) => `<a href="${escape(href)}">${escape(text || href)}</a>`,
     checkbox: ({ checked }) => checked ? '☑ ' : '☐ ',
-    heading({ tokens, depth }) {   // below the page's own
+    heading({ tokens, depth }) {   // below the page's own headings
       const tag = `h${Math.min(depth + 2, 6)}`;
       return `<${tag}>${this.parser.parseInline(tokens)}</${tag}>`;
     },
@@ -57,7 +58,7 @@ function block(token) {
     link.rel = 'noopener noreferrer nofollow';
   }
   for (const styled of clean.querySelectorAll('[class]:not(pre > code)')) styled.removeAttribute('class');
-  for (const pre of clean.querySelectorAll('pre')) {   // inside of lists and quotes
+    for (const pre of clean.querySelectorAll('pre')) {   // those inside lists and quotes
     const language = /^language-(\S+)$/.exec(pre.firstElementChild?.className ?? '')?.[1] ?? '';
     pre.replaceWith(codeBlock(pre.textContent?.replace(/\n$/, '') ?? '', language));
   }
@@ -69,10 +70,10 @@ function block(token) {
   return clean;
 }
 
-/** @param {string} [info]  behind the fence */
+/** @param {string} [info]  the text after the opening fence */
 const languageOf = info => /^[\w+#.-]{1,20}/.exec(info ?? '')?.[0] ?? '';
 
-/** @param {string} text @param {string} [info]  behind the fence */
+/** @param {string} text @param {string} [info]  the text after the opening fence */
 function codeBlock(text, info) {
   const language = languageOf(info);
   const code = make('code', {}, text);
@@ -85,13 +86,13 @@ function codeBlock(text, info) {
 
 export class Markdown {
   #element;
-  /** Characters that are final. */
+  /** Characters of the text that are in final blocks. */
   #done = 0;
   /** @type {Node[]} */
   #open = [];
-  /** Of the last open block. */
+  /** The text of the open blocks, which are not final. */
   #openRaw = '';
-  /** Levels of the headings above the open blocks, each below the one before it. @type {number[]} */
+  /** Levels of the headings above the open blocks, from the outermost to the innermost. @type {number[]} */
   #above = [];
 
   /** @param {HTMLElement} element  shows the text */
@@ -109,10 +110,10 @@ export class Markdown {
     try {
       tokens = rest.length > 4 * LONGEST_BLOCK ? [plain(rest)] : marked.lexer(rest);
     } catch {
-      tokens = [plain(rest)];   // nested deeper than the stack
+      tokens = [plain(rest)];   // nested too deep for the stack
     }
     const solid = tokens.flatMap((token, i) => token.type === 'space' ? [] : [i]);
-    const final = solid.at(-2) ?? 0;   // two: "2" below a list is a paragraph until its full stop comes
+    const final = solid.at(-2) ?? 0;   // two, because "2" after a list is a paragraph until "2." makes it an item
     const keep = this.#growCode(tokens.at(-1));
     for (const node of this.#open) if (node !== keep) /** @type {ChildNode} */ (node).remove();
     this.#open = [];
@@ -132,7 +133,7 @@ export class Markdown {
     }
   }
 
-  /** The element of the last block, if it is code that only grew: replaced, it would lose what the reader marked in it.
+  /** The element of the last block, if it is code that only grew.  Replacing it would lose the reader's selection.
    * @param {import('../dist/vendor/marked/marked.esm.js').Token | undefined} token @returns {Node | undefined} */
   #growCode(token) {
     const last = this.#open.at(-1);
@@ -146,8 +147,8 @@ export class Markdown {
   }
 }
 
-/** Gives a heading the level that follows from those above it: models often begin with the third, and a level that is
- * left out misleads readers who go by headings. @param {any} token @param {number[]} above */
+/** Sets a heading's level to one below the heading that it belongs to.  Models often begin with the third level, and
+ * skipped levels mislead readers who navigate by headings. @param {any} token @param {number[]} above */
 function nest(token, above) {
   while (above.length > 0 && above[above.length - 1] >= token.depth) above.pop();
   above.push(token.depth);
@@ -166,8 +167,8 @@ function rendered(token) {
   }
 }
 
-/** Shows a growing text, now and then.
- * @param {(text: string) => void} show @param {string} [text]  with which it begins */
+/** Shows a growing text at intervals.
+ * @param {(text: string) => void} show @param {string} [text]  the text at the start */
 export function paced(show, text = '') {
   let shown = 0, cost = 0;
   /** @type {ReturnType<typeof setTimeout> | undefined} */

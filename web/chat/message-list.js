@@ -1,20 +1,20 @@
-/* The messages of one conversation, and what can be done with each of them. */
+/* The messages of one conversation, and the actions on each of them. */
 import { announce, copy, element, icon, iconButton, make, note, problem, toPrompt } from './dom.js';
 import { Markdown, paced } from './markdown.js';
 
 /** @typedef {import('./conversation-store.js').Message} Message */
 /** @typedef {object} Actions
- * @property {(index: number, text: string) => Promise<string>} edit  a message of the reader anew, and all behind it;
- *   gives the reason as a sentence if the message cannot be sent
- * @property {(index: number) => void} regenerate  an answer anew
- * @property {(index: number) => void} goOn  with an answer that was cut off
- * @property {() => boolean} busy  whether an answer is under way */
+ * @property {(index: number, text: string) => Promise<string>} edit  replaces a message of the reader and all messages
+ *   after it; returns the reason as a sentence if the new message cannot be sent
+ * @property {(index: number) => void} regenerate  replaces an answer with a new one
+ * @property {(index: number) => void} goOn  continues an answer that was cut off
+ * @property {() => boolean} busy  whether an answer is running */
 
-/** How near to its end the reader counts as reading along, in pixels. */
+/** The view follows a growing text if it is within this many pixels of its end. */
 const NEAR = 60;
-/** How far from its end messages are laid out only when the reader comes near, in heights of what is seen. */
+/** In heights of the view: messages farther from the end are laid out only when the reader comes near them. */
 const FAR = 4;
-/** Milliseconds after which no further message is made in one go: a long conversation takes seconds. */
+/** Milliseconds after which a task makes no further messages: a long conversation takes seconds. */
 const SLICE = 8;
 
 /** @param {Actions} actions */
@@ -22,14 +22,14 @@ export function createMessageList(actions) {
   const list = element('log', 'ol'), scroll = element('scroll', 'main');
   /** @type {Message[]} */
   let messages = [];
-  /** Of the messages that are shown; those before it are still to come. */
+  /** Index of the first message that is shown; those before it are added later. */
   let first = 0;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   let timer;
-  // The first rendering takes 20 ms, which an engine with all processors makes 100: it has none of them yet.
+  // The first rendering takes 20 ms, or 100 ms while an engine uses all processors.  So it is done now, before that.
   setTimeout(() => new Markdown(make('div')).show('*Warm* up\n\n- `now`\n'));
 
-  /** Keeps the end in view while change makes the text longer, unless the reader has scrolled away from it.
+  /** Keeps the end in view while change makes the text longer, unless the reader has scrolled away from the end.
    * @param {() => void} change */
   function follow(change) {
     const atEnd = scroll.scrollHeight - scroll.scrollTop - scroll.clientHeight < NEAR;
@@ -40,8 +40,8 @@ export function createMessageList(actions) {
     scroll.scrollTop = scroll.scrollHeight;
   }
 
-  /** Shows the last of the messages before those that are shown, then, one task later, those before them: the reader
-   * sees the end at once, and stays where he is. */
+  /** Shows some of the messages before those that are shown, and then, one task later, the ones before them.  So the
+   * reader sees the end at once, and what is in view does not move. */
   function showEarlier() {
     const fromEnd = scroll.scrollHeight - scroll.scrollTop, end = performance.now() + SLICE;
     const far = scroll.scrollHeight > FAR * scroll.clientHeight, items = [];
@@ -55,7 +55,7 @@ export function createMessageList(actions) {
     timer = first > 0 ? setTimeout(showEarlier) : undefined;
   }
 
-  /** @param {Message} message @param {number} index @param {HTMLElement} [shown]  its text, if that is there */
+  /** @param {Message} message @param {number} index @param {HTMLElement} [shown]  its text, if it is already shown */
   function entry(message, index, shown) {
     const item = make('li', { className: message.role }), text = shown ?? make('div', { className: 'text' });
     item.append(make('span', { className: 'hidden' }, message.role === 'user' ? 'You:' : 'Answer:'), text);
@@ -103,11 +103,11 @@ export function createMessageList(actions) {
   }
 
   /** @param {HTMLElement} item @param {HTMLElement} text @param {Message} message @param {number} index
-   * @param {boolean} asked  whether there is a question before it, to be answered anew */
+   * @param {boolean} asked  whether there is a question before it, which can be answered again */
   function fillAnswer(item, text, message, index, asked) {
     text.classList.add('markdown');
     if (message.problem) {
-      // A question that is too long is so the next time, too.
+      // A message that is too long would fail again.
       const tooLong = message.problem.code === 'PLUMB_ERROR_CONTEXT';
       item.append(problem(message.problem, ...!asked ? [] : [tooLong
         ? make('button', { type: 'button', onclick: () => startEdit(index - 1) }, icon('edit'), 'Edit the message')
@@ -121,8 +121,8 @@ export function createMessageList(actions) {
       iconButton('copy', 'Copy', () => copy(message.content)), ...asked ? [again] : [], note(message.figures ?? '')));
   }
 
-  /** Why an answer ends too early, and a button that goes on with it while it is the last one.
-   * @param {'limit' | 'context'} by @param {number} index @param {boolean} asked  whether there is a question to it */
+  /** Says why an answer ends too early, with a button that continues it while it is the last one.
+   * @param {'limit' | 'context'} by @param {number} index @param {boolean} asked  whether a question is before it */
   function ending(by, index, asked) {
     const earlier = messages.slice(0, Math.max(0, index - 1)).some(({ role }) => role === 'user');
     const why = by === 'limit' ? 'The answer was cut off at the longest length that the settings allow.'
@@ -139,7 +139,7 @@ export function createMessageList(actions) {
   }
 
   return {
-    /** @param {Message[]} all  to which those that are added and begun belong */
+    /** @param {Message[]} all  add and begin refer to messages of this array */
     show(all) {
       clearTimeout(timer);
       list.replaceChildren();
@@ -151,13 +151,13 @@ export function createMessageList(actions) {
       list.append(entry(message, index).item);
       toEnd();
     },
-    /** Forgets messages from index on. @param {number} index */
+    /** Removes messages from index on. @param {number} index */
     cut(index) {
       first = Math.min(first, index);
       while (list.children.length > index - first) list.lastElementChild?.remove();
     },
-    /** An answer that grows, in the place of the one that goes on: push its pieces, then end it.
-     * @param {Message} message  its content grows with it @param {number} index */
+    /** Shows a growing answer, in the place of the one that it continues, if any.  Push its pieces, then end it.
+     * @param {Message} message  the caller appends the pieces to its content @param {number} index */
     begin(message, index) {
       const { item, text, markdown } = entry(message, index);
       const before = list.children[index - first];
@@ -170,10 +170,10 @@ export function createMessageList(actions) {
         push: growing.push,
         end() {
           growing.flush();
-          if (!item.isConnected) return;   // another conversation is shown
+          if (!item.isConnected) return;   // another conversation is shown now
           follow(() => {
             const focused = item.contains(document.activeElement);
-            // What is shown stays as it is: the reader may have marked some of it.
+            // The text's element stays the same, because the reader may have selected some of it.
             item.replaceWith(entry(message, index, text).item);
             if (focused) toPrompt();
           });

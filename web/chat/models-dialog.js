@@ -1,4 +1,4 @@
-/* The dialog of models: what runs, what to open, what a model would take before it is fetched, what is kept here. */
+/* The dialog of models: the one that runs, others to open, what a model would need, and the copies on this machine. */
 import { Plumb, PlumbError } from '../index.js';
 import {
   count, dotted, element, fileName, iconButton, make, note, problem, recall, remember, size, toast, whole,
@@ -7,7 +7,7 @@ import { explain } from './explain.js';
 
 /** @typedef {import('./loading.js').Source} Source */
 
-/** Of a model's warnings; the dialog has them in full. @type {Record<string, string>} */
+/** Short forms of a model's warnings; the dialog has their full text. @type {Record<string, string>} */
 const SHORT = { threads: 'The model runs with one thread only', cache: 'The model is not kept for the next visit' };
 
 /** @param {{loader: ReturnType<typeof import('./loading.js').createLoader>, defaultModel: string,
@@ -25,7 +25,7 @@ export function createModelsDialog({ loader, defaultModel, options }) {
     if (!dialog.open) dialog.showModal();
   }
 
-  /** Loads it, and remembers it for the next visit if that can find it again. @param {Source} source */
+  /** Loads a model, and remembers it if the next visit can find it again. @param {Source} source */
   function load(source) {
     looking?.abort();
     if (dialog.open) dialog.close();
@@ -40,8 +40,8 @@ export function createModelsDialog({ loader, defaultModel, options }) {
     void loader.load(source);
   }
 
-  /** Loads what a page that has just been opened is to have.  What a link asks for from another server, and nothing of
-   * it is here, is shown first: whoever opens a link has not asked for a download of gigabytes. */
+  /** Loads the first model of a page that was just opened.  If a link asks for a model of another server, and no part
+   * of it is on this machine, the model is shown first: opening a link is no consent to a download of gigabytes. */
   async function start() {
     const asked = new URLSearchParams(location.search).get('model');
     const source = addressOf(asked || recall('model') || defaultModel);
@@ -58,7 +58,7 @@ export function createModelsDialog({ loader, defaultModel, options }) {
     await look(source);
   }
 
-  /** Shows what a model would take; loads it at once if nothing has to be fetched and all is well.
+  /** Shows what a model would need.  With atOnce, loads it if it fits.
    * @param {Source} source @param {boolean} [atOnce] */
   async function look(source, atOnce = false) {
     looking?.abort();
@@ -72,7 +72,7 @@ export function createModelsDialog({ loader, defaultModel, options }) {
       if (atOnce && found.fits) return load(source);
       if (!dialog.open) open();
       plan.replaceChildren(planOf(found, source, () => load(source)));
-      // Who goes on typing an address does not mean this one with Enter.
+      // If the reader is still typing an address, Enter must not load this model.
       if (document.activeElement !== url) plan.querySelector('button')?.focus();
     } catch (error) {
       if (mine.signal.aborted) return;
@@ -116,7 +116,7 @@ export function createModelsDialog({ loader, defaultModel, options }) {
             await Plumb.removeCached(one.url);
             plan.replaceChildren(note(`Deleted the copy of ${fileName(one.url)}`));
           } catch (error) {
-            const { title, detail } = explain(error);   // in use by another tab, for instance
+            const { title, detail } = explain(error);   // such as: another tab uses it
             plan.replaceChildren(note(detail || title, 'problem'));
           }
           await showKept();
@@ -152,7 +152,7 @@ export function createModelsDialog({ loader, defaultModel, options }) {
   return {
     start,
     openFiles,
-    /** A model is there: the header has its name. */
+    /** Called when a model is loaded: shows its name in the header. */
     loaded() {
       const { model } = loader;
       if (!model) return;
@@ -166,13 +166,13 @@ export function createModelsDialog({ loader, defaultModel, options }) {
   };
 }
 
-/** The first part stands for all of a split model. @param {string} url */
+/** The URL of the first part, which stands for the whole split model. @param {string} url */
 const firstOf = url => url.replace(/-\d{5}(?=-of-\d{5}\.gguf(?:$|[?#]))/, '-00001');
 
-/** Whether there is a copy of it, or a part of one. @param {string} url */
+/** Whether there is a whole or partial copy of a model. @param {string} url */
 const isHere = async url => (await Plumb.listCached().catch(() => [])).some(one => firstOf(one.url) === firstOf(url));
 
-/** The copies, those of a split model as one. @param {import('../loader/copy-store.js').Cached[]} kept */
+/** The copies by model: those of a split model become one. @param {import('../loader/copy-store.js').Cached[]} kept */
 function grouped(kept) {
   /** @type {Map<string, import('../loader/copy-store.js').Cached[]>} */
   const models = new Map();
@@ -193,7 +193,7 @@ function addressOf(text) {
   const full = /^[\w-]+(\.[\w-]+)+\//.test(said) ? `https://${said}` : said;
   try {
     const url = new URL(full, location.href);
-    decodeURIComponent(url.pathname);   // throws where its name cannot be said
+    decodeURIComponent(url.pathname);   // throws if its name cannot be decoded
     if (url.hostname === 'huggingface.co') url.pathname = url.pathname.replace('/blob/', '/resolve/');   // its page
     return /^https?:$/.test(url.protocol) ? url.href : undefined;
   } catch {
@@ -225,7 +225,7 @@ function planOf(found, source, load) {
     ({ ...explain(new PlumbError(/** @type {import('../base/errors.js').ErrorCode} */ (code), message)),
       detail: message }));
   if (memory && !fits) {
-    const least = memory.total < memory.limit ? 'more than ' : '';   // what the engine got before there was no more
+    const least = memory.total < memory.limit ? 'more than ' : '';   // a lower bound if no session could be opened
     problems.push({ ...explain(new PlumbError('PLUMB_ERROR_MEMORY', '')),
       detail: `It takes ${least}${size(memory.total)}; a model may have ${size(memory.limit)} here.` });
   }

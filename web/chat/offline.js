@@ -1,13 +1,14 @@
-/* The service worker (../sw.js): the page without a network, and threads on hosts that send no headers for them. */
+/* The service worker (../sw.js): it keeps the page for use without a network, and enables threads on hosts that do not
+ * send the headers for them. */
 import { toast } from './dom.js';
 
 const RELOADED = 'plumb.reloaded';
 const container = /** @type {ServiceWorkerContainer | undefined} */ (navigator.serviceWorker);
-/** Milliseconds that it may take to start. */
+/** Milliseconds that the service worker may take to start. */
 const PATIENCE = 10000;
 
-/** Resolves when a model may be loaded.  A page that is not cross-origin isolated first starts the service worker and
- * reloads itself, once, as the worker adds the headers; where that is not to be had it goes on with one thread. */
+/** Resolves when a model may be loaded.  If the page is not cross-origin isolated, it starts the service worker, which
+ * adds the headers, and reloads itself once.  If that is not possible, the page goes on with one thread. */
 export async function isolate() {
   if (crossOriginIsolated) return sessionStorage.removeItem(RELOADED);
   if (!container || !isSecureContext || sessionStorage.getItem(RELOADED)) return;
@@ -20,18 +21,18 @@ export async function isolate() {
   await new Promise(() => {});
 }
 
-/** Resolves when a worker could not be installed. @param {ServiceWorker | null} worker @returns {Promise<undefined>} */
+/** Resolves if a worker cannot be installed. @param {ServiceWorker | null} worker @returns {Promise<undefined>} */
 const refused = worker => new Promise(resolve => worker?.addEventListener('statechange', () => {
   if (worker.state === 'redundant') resolve(undefined);
 }));
 
-/** Keeps the page for later visits, and says when there is a new version of it. */
+/** Keeps the page for later visits, and tells the reader when there is a new version of it. */
 export async function keepPage() {
   if (!container || !isSecureContext) return;
   let { controller } = container, asked = false;
   container.addEventListener('controllerchange', () => {
     if (asked) location.reload();
-    // Another tab has taken the new version, whose files do not belong with the modules that run here.
+    // Another tab has activated the new version, whose files do not match the modules that run here.
     else if (controller) toast('This page is of an old version by now', 'Reload', () => location.reload());
     ({ controller } = container);
   });
@@ -53,7 +54,7 @@ export async function keepPage() {
       });
     });
   } catch {
-    // Private mode, or a host that does not have it: the page works while there is a network.
+    // In private mode, or on a host without sw.js, the page works only with a network.
   }
 }
 

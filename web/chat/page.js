@@ -1,6 +1,6 @@
-/* The chat page: a user of the package like any other.  Joins the model, the conversation and the panels around it.
+/* The chat page, which uses the package like any other user.  It joins the model, the conversation and the panels.
  *
- *   ?model=URL   another model than the default one, or the one chosen last */
+ *   ?model=URL   loads this model instead of the last chosen one or the default one */
 import { PlumbError } from '../index.js';
 import { createContextMeter } from './context-meter.js';
 import { continuation } from './continuation.js';
@@ -15,12 +15,12 @@ import { createDialog, createPanel } from './panels.js';
 import { createSettings } from './settings.js';
 
 const DEFAULT_MODEL = new URL('../../models/SmolLM2-135M-Instruct.Q4_1.gguf', import.meta.url).href;
-/** Milliseconds between two savings of an answer that grows, and between two looks at its speed. */
+/** Milliseconds between two saves of a growing answer, and between two updates of its speed. */
 const SAVE = 200, GLANCE = 500;
-/** Likely tokens that the inspector shows beside the one that was taken. */
+/** How many of the likeliest tokens the inspector shows beside the chosen one. */
 const ALTERNATIVES = 5;
 const UNSAVED = 'Not saved: this browser has no room for it. Export what you want to keep.';
-/** Errors after which a model answers nothing any more: its engine broke down, or its worker is gone. */
+/** Errors after which a model cannot answer any more: its engine broke down, or its worker is gone. */
 const DEAD = ['PLUMB_ERROR', 'PLUMB_ERROR_STATE'];
 
 const page = {
@@ -29,16 +29,16 @@ const page = {
   fresh: element('fresh', 'button'),
 };
 
-/** Ends the answer that is under way. @type {AbortController | undefined} */
+/** Ends the running answer. @type {AbortController | undefined} */
 let running;
 /** @type {'loading' | 'failed' | 'ready'} */
 let modelState = 'loading';
 /** Whether the last message waits for a model. */
 let waiting = false;
 let conversation = newConversation();
-/** Takes away the way back from the last replacement. */
+/** Removes the offer to undo the last replacement. */
 let forget = () => {};
-/** The tokens of answers, with their probabilities, for the inspector.
+/** The tokens of answers with their probabilities, for the inspector.
  * @type {WeakMap<import('./conversation-store.js').Message, import('./inspect.js').Token[]>} */
 const tokens = new WeakMap();
 
@@ -73,12 +73,12 @@ createPanel('inspect', 'open-inspect', open => {
 });
 
 const loading = isolate().catch(() => {}).then(() => models.start());
-// Markdown's library takes 20 ms to start, and the page more: the model is on its way meanwhile.
+// The Markdown library takes 20 ms to start, and the page takes longer.  The model loads meanwhile.
 const { createMessageList } = await import('./message-list.js');
 const list = createMessageList({ edit, regenerate, goOn, busy: () => running !== undefined });
-/** Takes away the line that says that another tab has changed the conversation. */
+/** Removes the line that says that another tab has changed the conversation. */
 let forgetOther = () => {};
-/** Whether it was said. */
+/** Whether that line was shown for this conversation. */
 let saidOther = false;
 const store = await openStore({
   saving(saved) {
@@ -108,7 +108,7 @@ void loading.then(keepPage);
 
 // ---- the model ----
 
-/** Whether the reader is at nothing else, so that the focus may move. */
+/** Whether the reader uses no other control, so that the focus may move. */
 function idle() {
   return !document.activeElement?.closest('body *') || document.activeElement.closest('#loading, #failure') !== null;
 }
@@ -122,7 +122,7 @@ async function ready() {
   else void meter.measure();
 }
 
-/** For how many tokens the model was trained. */
+/** The number of tokens for which the model was trained. */
 function trainedContext() {
   const { metadata = {} } = loader.model ?? {};
   return Number(metadata[`${metadata['general.architecture']}.context_length`]) || undefined;
@@ -130,27 +130,27 @@ function trainedContext() {
 
 // ---- the conversation ----
 
-/** What the model is given: without answers that failed and, but for the last one, their questions.
+/** What the model is given: the messages without failed answers and the questions to those.
  * @param {import('./conversation-store.js').Message[]} messages @returns {import('../api/plumb.js').Message[]} */
 function prompt(messages) {
   const kept = messages.filter(({ problem }, i) => !problem && !messages[i + 1]?.problem);
   return [...system(), ...kept.map(({ role, content }) => ({ role, content }))];
 }
 
-/** What the model is told before all else. @returns {import('../api/plumb.js').Message[]} */
+/** The system message, if the settings have one. @returns {import('../api/plumb.js').Message[]} */
 function system() {
   const content = settings.system();
   return content ? [{ role: 'system', content }] : [];
 }
 
-/** @param {import('./conversation-store.js').Conversation} [chosen]  none: a new one */
+/** @param {import('./conversation-store.js').Conversation} [chosen]  undefined: a new one */
 function choose(chosen) {
   stop();
   forget();
   forgetOther();
   saidOther = false;
   conversation = chosen ?? newConversation();
-  waiting = conversation.messages.at(-1)?.role === 'user';   // asked before there was a model, and then left
+  waiting = conversation.messages.at(-1)?.role === 'user';   // it was left before there was a model to answer it
   remember('chat', chosen?.id);
   list.show(conversation.messages);
   chats.show();
@@ -160,16 +160,16 @@ function choose(chosen) {
   else void meter.measure();
 }
 
-/** Asks what is in the message box, if it fits into the context. */
+/** Sends the text in the message box, if it fits into the context. */
 async function send() {
   const text = page.prompt.value, asked = conversation;
   if (running || waiting || !text.trim()) return;
   if (!meter.isShort(text)) {
     if (await meter.problemOf(text).catch(() => '')) return meter.look();
-    if (running || waiting || asked !== conversation || page.prompt.value !== text) return;   // meanwhile
+    if (running || waiting || asked !== conversation || page.prompt.value !== text) return;   // changed meanwhile
   }
   page.prompt.value = '';
-  forget();   // it would take this question back, too
+  forget();   // undoing would remove this question, too
   ask(text);
 }
 
@@ -194,7 +194,7 @@ async function edit(index, text) {
   return '';
 }
 
-/** Goes on with the last answer, which was cut off. @param {number} index */
+/** Continues the last answer, which was cut off. @param {number} index */
 function goOn(index) {
   const { messages } = conversation;
   if (running || waiting || index !== messages.length - 1) return;
@@ -217,7 +217,7 @@ function cut(index) {
   const chat = conversation, before = [...chat.messages];
   chat.messages.length = index;
   list.cut(index);
-  if (before.at(-1)?.problem && index === before.length - 1) return;   // nothing that anybody wants back
+  if (before.at(-1)?.problem && index === before.length - 1) return;   // there is nothing worth restoring
   forget = toast('The answers from here on were replaced', 'Undo', () => {
     stop();
     chat.messages = before;
@@ -231,14 +231,14 @@ function keep() {
   void store.put(conversation);
 }
 
-/** Keeps what an answer has become, unless its conversation was deleted here meanwhile.
+/** Saves a growing or complete answer, unless its conversation was deleted in this tab meanwhile.
  * @param {import('./conversation-store.js').Conversation} chat */
 function save(chat) {
   if (!store.isRemoved(chat.id)) void store.put(chat);
 }
 
 /** Answers the last message.
- * @param {import('./conversation-store.js').Message} [open]  goes on with this answer, the last message, instead */
+ * @param {import('./conversation-store.js').Message} [open]  continues this answer, the last message, instead */
 async function answer(open) {
   const { model } = loader;
   waiting = !model && !open;
@@ -250,7 +250,7 @@ async function answer(open) {
   const message = open ?? { role: 'assistant', content: '' };
   if (!open) chat.messages.push(message);
   const index = chat.messages.length - 1, known = { figures: message.figures, cut: message.cut };
-  message.figures = 'stopped';   // what a reload would find
+  message.figures = 'stopped';   // shown if the page is reloaded during the answer
   delete message.cut;
   const said = prompt(chat.messages.slice(0, index)), sampling = settings.sampling();
   const turn = list.begin(message, index);
@@ -292,10 +292,10 @@ async function answer(open) {
       used = stats.promptTokens + stats.tokens;
     }
   } catch (error) {
-    // A model that was closed for another one ends its answer with an error: it was stopped all the same.
+    // Closing the model to load another one makes the answer fail, but counts as stopping it.
     if (!mine.signal.aborted) {
       const why = explain(error);
-      if (open) {   // what there is of it stays an answer
+      if (open) {   // the part that there was before is still an answer
         message.cut = known.cut;
         if (known.figures === undefined) delete message.figures;
         else message.figures = known.figures;
@@ -318,9 +318,9 @@ async function answer(open) {
   void (used === undefined ? meter.measure() : meter.set(used));
 }
 
-/** What the model says.
+/** Asks the model, and returns the answer in pieces.
  * @param {import('../api/plumb.js').Model} model @param {import('../api/plumb.js').Message[]} said  up to the question
- * @param {import('./conversation-store.js').Message | undefined} open  the answer that goes on
+ * @param {import('./conversation-store.js').Message | undefined} open  the answer to continue
  * @param {import('../api/plumb.js').GenerateOptions} options
  * @returns {Promise<{pieces: AsyncIterable<string>, trimmed: () => number}>}  trimmed: how many of the first messages
  *   did not fit */
@@ -347,12 +347,12 @@ function stop() {
   running = undefined;
 }
 
-/** Shows the inspector, if it was opened, what there is now. */
+/** Updates the inspector, if it was opened. */
 function lookInside() {
   void inspector?.then(({ inspect }) => inspect(subject()));
 }
 
-/** What the inspector looks at: the last answer and what was said before it. */
+/** The inspector's subject: the last answer and the messages before it. */
 function subject() {
   const index = conversation.messages.findLastIndex(({ role, content }) => role === 'assistant' && content !== '');
   const message = conversation.messages[index];
@@ -397,7 +397,7 @@ document.addEventListener('keydown', event => {
   if (over > 0) hover(-over);
   else if (!document.querySelector('dialog[open]')) running?.abort();
 });
-// Notes lie above the message box, however much is written in it.
+// Notes are placed above the message box, which grows with its text.
 new ResizeObserver(([{ borderBoxSize: [{ blockSize }] }]) =>
   document.body.style.setProperty('--composer', `${Math.ceil(blockSize)}px`)).observe(element('composer', 'form'));
 page.fresh.addEventListener('click', () => {
@@ -413,7 +413,7 @@ addEventListener('pagehide', () => {
   if (running) store.leave(conversation);
 });
 
-// ---- files that are dropped ----
+// ---- dropped files ----
 
 let over = 0;
 /** @param {DragEvent} event */
@@ -425,7 +425,7 @@ const hover = change => {
 };
 addEventListener('dragenter', event => hasFiles(event) && hover(1));
 addEventListener('dragleave', event => hasFiles(event) && hover(-1));
-element('drop', 'div').addEventListener('click', () => hover(-over));   // a dragleave that never came
+element('drop', 'div').addEventListener('click', () => hover(-over));   // in case a dragleave never came
 addEventListener('dragover', event => hasFiles(event) && event.preventDefault());
 addEventListener('drop', event => {
   if (!hasFiles(event)) return;

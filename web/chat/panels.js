@@ -1,10 +1,10 @@
-/* What opens and closes: the side panels, which lie over the page where it is narrow, and dialogs. */
+/* What opens and closes: the side panels, which cover the page if it is narrow, and the dialogs. */
 import { element } from './dom.js';
 
-/** As in panels.css: from here on a panel lies beside the conversation. */
+/** From this width on, a panel is beside the conversation.  panels.css has the same widths. */
 const BESIDE = { side: matchMedia('(min-width: 64rem)'), inspect: matchMedia('(min-width: 75rem)') };
 
-/** What a panel lies over is out of reach. */
+/** Makes inert what a panel covers. */
 function cover() {
   for (const part of document.querySelectorAll('#side, #page, #inspect')) {
     /** @type {HTMLElement} */ (part).inert = Object.entries(BESIDE).some(([id, beside]) =>
@@ -12,7 +12,7 @@ function cover() {
   }
 }
 
-/** @param {'side' | 'inspect'} id @param {string} button  that opens and closes it
+/** @param {'side' | 'inspect'} id @param {string} button  the button that opens and closes it
  * @param {(open: boolean) => void} [changed] */
 export function createPanel(id, button, changed) {
   const panel = element(id, 'aside'), opener = element(button, 'button');
@@ -39,7 +39,7 @@ export function createPanel(id, button, changed) {
     event.preventDefault();
     close();
   });
-  // Nothing has the focus, for instance after a note whose button was clicked: the panel that lies over all is meant.
+  // If nothing has the focus, for instance after a click on a note's button, Escape closes the panel over the page.
   document.addEventListener('keydown', event => {
     if (event.key !== 'Escape' || event.defaultPrevented || event.target !== document.body) return;
     if (panel.hidden || beside.matches || document.querySelector('dialog[open]')) return;
@@ -47,7 +47,7 @@ export function createPanel(id, button, changed) {
     close();
   });
   panel.querySelector('[data-close]')?.addEventListener('click', close);
-  // The shade around a panel that lies over the page: what is under it is inert, so that the body gets the click.
+  // A click on the shade around a panel goes to the body, because the page under the shade is inert.
   document.body.addEventListener('click', event => {
     if (event.target === document.body && !panel.hidden && !beside.matches) close();
   });
@@ -55,14 +55,14 @@ export function createPanel(id, button, changed) {
   set(id === 'side' && beside.matches);
   return {
     close,
-    /** After a choice: away with it where it lies over what was chosen. */
+    /** Closes the panel after a choice, if it covers what was chosen. */
     leave() {
       if (!beside.matches && !panel.hidden) close();
     },
   };
 }
 
-/** Close buttons, and a click beside a dialog. @param {string} id */
+/** Makes a dialog close on its close buttons and on a click beside it. @param {string} id */
 export function createDialog(id) {
   const dialog = element(id, 'dialog');
   for (const button of dialog.querySelectorAll('[data-close]')) button.addEventListener('click', () => dialog.close());

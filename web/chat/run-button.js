@@ -1,19 +1,19 @@
-/* What the inspector computes only when it is asked to. */
+/* Buttons for what the inspector computes only on request. */
 import { make, note, problem } from './dom.js';
 import { explain } from './explain.js';
 
-/** All that runs, of any view. @type {Set<AbortController>} */
+/** All computations that run, in any view. @type {Set<AbortController>} */
 const runs = new Set();
 
-/** Ends it. */
+/** Stops them. */
 export function stopRuns() {
   for (const run of runs) run.abort();
 }
 
-/** A button that computes, a place for what comes of it, and the sentence when nothing does.
+/** Adds a button that starts a computation, and a place for its result or for the reason of its failure.
  * @param {HTMLElement} view @param {string} label
  * @param {(place: HTMLElement, signal: AbortSignal) => Promise<void>} compute
- *   a run ends the one before */
+ *   a new run stops the one before */
 export function addRunButton(view, label, compute) {
   const place = make('div', { className: 'result' });
   const button = make('button', { type: 'button', className: 'primary', onclick: run }, label);

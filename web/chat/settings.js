@@ -1,12 +1,12 @@
-/* Settings: what they are, the dialog that changes them, and where they are kept. */
+/* The settings, the dialog that changes them, and how they are stored. */
 import { count, element, make, recall, remember, toast, whole } from './dom.js';
 
 /** @typedef {{label: string, group: string, hint?: string, value: number | string, min?: number, max?: number,
  *   step?: number, choices?: Record<string, string>, toggle?: string, optional?: boolean, whole?: boolean}} Setting
- *   value: the default; choices: each value with its label; toggle: the other value, which a switch turns on; optional:
- *   may be left empty */
+ *   value: the default; choices: each value with its label; toggle: the value when the switch is on; optional: whether
+ *   the field may be empty */
 
-/** The defaults are those of the package and of the command line.
+/** The settings.  Except for maxTokens, their defaults are those of the package and of the command line.
  * @type {Record<string, Setting>} */
 const SETTINGS = {
   system: { group: 'Answers', label: 'System prompt', hint: 'What the model is told before all else', value: '' },
@@ -47,15 +47,15 @@ function isValid({ value: usual, min = -Infinity, max = Infinity, choices, toggl
   return typeof value === 'number' && value >= min && value <= max && (!whole || Number.isInteger(value));
 }
 
-/** What a setting may be, as the end of a sentence. @param {Setting} setting */
+/** The values that a setting allows, as the end of a sentence. @param {Setting} setting */
 function expected({ min, max, whole: integer, optional }) {
   if (min === undefined || max === undefined) return 'must be shorter';
   const range = [min, max].map(n => Number.isInteger(n) ? whole(n) : String(n)).join(' to ');
   return `must be ${integer ? 'a whole number ' : ''}from ${range}${optional ? ', or empty' : ''}`;
 }
 
-/** @param {(changed: boolean) => void} onDone  the dialog is closed; whether the model has to be loaded again
- * @param {() => number | undefined} trained  for how many tokens the model was trained, if there is one */
+/** @param {(changed: boolean) => void} onDone  called when the dialog closes; changed: the model must be loaded again
+ * @param {() => number | undefined} trained  the number of tokens for which the model was trained, if there is one */
 export function createSettings(onDone, trained) {
   const dialog = element('settings', 'dialog'), form = element('settings-form', 'form');
   const kept = recall('settings');
@@ -69,7 +69,7 @@ export function createSettings(onDone, trained) {
   let loaded = '';
   const ofModel = () => JSON.stringify(loading());
 
-  /** When it is first opened: a page that loads has enough to do. */
+  /** Builds the form when it is first opened, because a page that loads has enough to do. */
   function build() {
     for (const group of new Set(Object.values(SETTINGS).map(setting => setting.group))) {
       const box = make('fieldset', {}, make('legend', {}, group));
@@ -105,7 +105,7 @@ export function createSettings(onDone, trained) {
       make('p', { className: 'about', id: `about-${name}` }));
   }
 
-  /** What a field says; undefined: it is no value of its setting. @param {string} name */
+  /** The value in a field; undefined if its setting does not allow it. @param {string} name */
   function said(name) {
     const input = fields[name], setting = SETTINGS[name], { value, toggle, optional } = setting;
     const text = input.value.trim();
@@ -115,7 +115,7 @@ export function createSettings(onDone, trained) {
     return !input.validity.badInput && isValid(setting, meant) ? meant : undefined;
   }
 
-  /** Says below a field what is wrong with it, or what follows from it. @param {string} name */
+  /** Shows below a field what is wrong with its value, or what follows from it. @param {string} name */
   function tell(name) {
     const meant = said(name), about = element(`about-${name}`, 'p');
     fields[name].setAttribute('aria-invalid', String(meant === undefined));
@@ -127,7 +127,7 @@ export function createSettings(onDone, trained) {
     if (wrong().length === 0) element('settings-note', 'p').textContent = '';
   }
 
-  /** Names of the settings whose fields say no value of theirs. */
+  /** Names of the settings whose fields have values that are not allowed. */
   const wrong = () => Object.keys(fields).filter(name => said(name) === undefined);
   /** @param {string[]} names */
   const labels = names => names.map(name => SETTINGS[name].label).join(', ');
@@ -170,11 +170,11 @@ export function createSettings(onDone, trained) {
   /** @param {string[]} groups */
   const given = groups => Object.fromEntries(Object.entries(values).filter(([name]) =>
     groups.includes(SETTINGS[name].group) && values[name] !== '' && name !== 'system'));
-  /** Options of Plumb.load. */
+  /** The options of Plumb.load. */
   function loading() { return given(['Model']); }
   return {
     loading,
-    /** Options of generate. */
+    /** The options of generate. */
     sampling: () => given(['Answers', 'Sampling', 'Penalties']),
     /** @returns {string} */
     system: () => values.system.trim(),

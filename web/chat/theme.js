@@ -1,15 +1,15 @@
-/* Sets the colours: data-theme of the document is light or dark, as the reader has chosen or as the system is.  This is
- * no module, so that it runs before anything is painted: a page that becomes dark a moment later would flash. */
+/* Sets the colours: data-theme of the document is light or dark, as the reader has chosen or as in the system.  This is
+ * not a module, so that it runs before anything is painted: a page that becomes dark a moment later would flash. */
 (() => {
   const system = matchMedia('(prefers-color-scheme: dark)');
   let chosen = recall();
 
-  /** @returns {unknown}  'light' or 'dark'; all else: as the system */
+  /** @returns {unknown}  'light' or 'dark'; any other value: as in the system */
   function recall() {
     try {
       return JSON.parse(localStorage.getItem('plumb.settings') ?? 'null')?.theme;
     } catch {
-      return undefined;   // blocked, or not ours
+      return undefined;   // storage is blocked, or the value is not ours
     }
   }
   function apply() {

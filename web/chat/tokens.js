@@ -1,4 +1,4 @@
-/* The last answer token by token: the less likely one was, the more colour it has; what else could have come. */
+/* The last answer token by token: less likely tokens have more colour, and each one shows its alternatives. */
 import { count, dotted, make, note } from './dom.js';
 
 /** @typedef {import('../engine/engine.js').GeneratedToken} Token */
@@ -52,7 +52,7 @@ function describe(about, token) {
     make('span', { className: 'figures' }, `  token ${token.id}`)), make('ol', {}, ...others));
 }
 
-/** Before penalties, temperature and the like. @param {number} logprob */
+/** The probability before penalties, temperature and the other sampling steps. @param {number} logprob */
 export function percent(logprob) {
   const p = 100 * Math.exp(logprob);
   return `${p < 0.01 ? '< 0.01' : p.toFixed(p < 10 ? 2 : 1)} %`;

@@ -1,7 +1,8 @@
-/* The options of the commands that are JavaScript, and their values.  Those of run and bench are the C program's
- * (src/cli/options.c), and so are the sentences that refuse wrong ones; its --help describes them. */
+/* The options of the commands that are written in JavaScript, and their values.  The options of run and bench, and
+ * the messages that refuse wrong values, are those of the C program (src/cli/options.c), whose --help describes
+ * them. */
 
-/** What ends the process after one line: "plumb: ..." and the exit code. */
+/** Ends the process with one line, "plumb: ...", and the exit code. */
 export class Refusal extends Error {
   /** @param {string} message @param {number} [code]  2: wrong usage */
   constructor(message, code = 2) {
@@ -10,7 +11,8 @@ export class Refusal extends Error {
   }
 }
 
-/** The value of a word, or undefined if it is none; expected: what the sentence says it is not.
+/** A kind of value.  parse returns the value of a word, or undefined if the word is not of this kind.  expected: what
+ * the error message says that the word is not.
  * @typedef {{parse: (word: string) => any, expected: string}} Kind */
 /** @param {number} min @param {number} max @returns {Kind} */
 const integer = (min, max) => ({
@@ -45,12 +47,12 @@ const text = { parse: word => word, expected: '' };
 const flag = { parse: () => true, expected: '' };
 
 const U32 = 2 ** 32 - 1;
-/** @typedef {{name: string, on: string, kind: Kind, key: string}} Option  on: the commands that have it; key: of the
- *   values, and of the options of Plumb.load and generate */
+/** @typedef {{name: string, on: string, kind: Kind, key: string}} Option  on: the commands that have the option; key:
+ *   its name in the parsed values and in the options of Plumb.load and generate */
 /** @param {string} name @param {string} on @param {Kind} kind @param {string} key @returns {Option} */
 const option = (name, on, kind, key) => ({ name, on, kind, key });
 
-/** What decides how tokens are drawn, and how many. */
+/** The options for how tokens are sampled, and how many. */
 export const SAMPLING = [
   option('-n', 'run chat', integer(1, U32), 'maxTokens'),
   option('--temp', 'run chat', real(0, 1e6, '0 to 1e+06'), 'temperature'),
@@ -83,11 +85,11 @@ const OPTIONS = [
   option('--json', 'run bench chat cache preflight', flag, 'json'),
 ];
 
-/** The values of some options, by the names that Plumb has for them.
+/** Picks the values of some options, under their names in Plumb's options.
  * @param {Record<string, any>} values @param {Option[]} options */
 export const pick = (values, options) => Object.fromEntries(options.map(({ key }) => [key, values[key]]));
 
-/** The words behind the command's name; undefined: they ask for help.  Throws a Refusal.
+/** Parses the words after the command's name; undefined: they ask for help.  Throws a Refusal.
  * @param {string} command @param {string[]} words
  * @returns {{files: string[], values: Record<string, any>} | undefined} */
 export function parse(command, words) {
@@ -116,7 +118,7 @@ export function parse(command, words) {
   return command === 'run' ? prompted(files, values) : { files, values };
 }
 
-/** Without -p the words behind the files of the model are the prompt.
+/** Without -p, the words after the model's files are the prompt.
  * @param {string[]} words @param {Record<string, any>} values */
 function prompted(words, values) {
   if (values.prompt !== undefined) return { files: words, values };

@@ -1,6 +1,6 @@
-/* plumb chat: a conversation in the terminal; without a terminal each line of standard input is answered.
+/* plumb chat: a conversation in the terminal.  Without a terminal, it answers each line of standard input.
  *
- * Input.reads lines, with a history that is kept; Talk holds the chat and its commands; chat() joins them. */
+ * Input reads messages and keeps a history of lines; Talk holds the chat and its commands; chat() joins them. */
 import { appendFileSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { basename, join } from 'node:path';
@@ -51,22 +51,22 @@ several lines. // begins one with a slash. Ctrl-C stops an answer.
 const NAMES = [...COMMANDS.matchAll(/^ {2}(\/\w+)/gm)].map(([, name]) => name).concat('/help');
 
 const HISTORY = 1000;
-/** Bytes of a chat that /load reads at most. */
+/** Upper bound on the bytes of a chat that /load reads. */
 const LARGEST = 16 << 20;
-/** Stands for the end of a line in a question that is edited, which is one line. */
+/** Replaces newlines in a question that is being edited, because the terminal edits a single line. */
 const LINE_END = '\u23ce';
 const PASTE_MARKS = ['\x1b[?2004h', '\x1b[?2004l'];
 
-/** The file of what was typed. */
+/** The path of the history file. */
 const historyPath = () =>
   join(process.env.XDG_STATE_HOME || join(homedir(), '.local', 'state'), 'plumb', 'chat-history');
 
-/** Messages that are typed or piped. */
+/** Reads messages that are typed or piped. */
 class Input {
-  /** Messages that are there; null: the end. @type {(string | null)[]} */
+  /** Messages that are not yet taken; null: the end. @type {(string | null)[]} */
   #ready = [];
   #wake = () => {};
-  /** Lines of a message that goes on. @type {string[]} */
+  /** Lines of a message that is not complete. @type {string[]} */
   #begun = [];
   #isQuoted = false;
   #isPasting = false;
@@ -74,10 +74,10 @@ class Input {
   #lastInterrupt = '';
   #rl;
 
-  /** @param {boolean} isTerminal @param {() => void} interrupt  Ctrl-C during an answer */
+  /** @param {boolean} isTerminal @param {() => void} interrupt  called on Ctrl-C during an answer */
   constructor(isTerminal, interrupt) {
     this.isTerminal = isTerminal;
-    // What is typed during an answer does not show until the next prompt.
+    // Text typed during an answer is not shown until the next prompt.
     const screen = new Writable({
       write: (chunk, _, done) => void (this.#isMuted ? done() : process.stdout.write(chunk, done)),
     });
@@ -106,7 +106,7 @@ class Input {
     this.#rl.on('SIGINT', () => this.#isMuted ? interrupt() : this.#interrupt());
   }
 
-  /** The next message; null at the end. @param {string} [begun]  text that is there already, to be changed
+  /** Returns the next message; null at the end. @param {string} [begun]  text put into the line for editing
    * @returns {Promise<string | null>} */
   async next(begun = '') {
     const isAhead = this.#ready.length > 0;
@@ -161,8 +161,8 @@ class Input {
     this.#give(message);
   }
 
-  /** Ctrl-C at a prompt: forgets what was typed, which gives an empty message; where that is nothing, says how to
-   * leave, and then leaves. */
+  /** Handles Ctrl-C at a prompt: it drops what was typed and gives an empty message.  If nothing was typed, it explains
+   * how to leave, and the next Ctrl-C leaves. */
   #interrupt() {
     const isEmpty = this.#rl.line === '' && this.#begun.length === 0;
     if (isEmpty && this.#lastInterrupt === 'empty') {
@@ -179,20 +179,20 @@ class Input {
   }
 }
 
-/** Newest first. @returns {string[]} */
+/** Returns the history, newest line first. @returns {string[]} */
 function readHistory() {
   try {
     return readFileSync(historyPath(), 'utf8').split('\n').filter(Boolean).slice(-HISTORY).reverse();
   } catch {
-    return [];   // the first time
+    return [];   // there is no history yet
   }
 }
 
-/** Names of commands, for Tab. @param {string} line @returns {[string[], string]} */
+/** Completes the names of commands on Tab. @param {string} line @returns {[string[], string]} */
 const complete = line => [line.startsWith('/') ? NAMES.filter(name => name.startsWith(line)) : [], line];
 
 let isKept = true;
-/** Adds a line to the history, for the user alone to read. @param {string} line */
+/** Adds a line to the history, which only the user may read. @param {string} line */
 function keep(line) {
   if (!isKept || line.trim() === '') return;
   try {
@@ -204,12 +204,12 @@ function keep(line) {
   }
 }
 
-/** The chat and what can be done with it. */
+/** A chat and its commands. */
 class Talk {
-  /** The file that it was saved to or loaded from, which may be overwritten. */
+  /** The file that the chat was saved to or loaded from.  Only this file may be overwritten. */
   #file = '';
   #trimmed = 0;
-  /** Chats that others took the place of, the last one at the end.
+  /** Chats that were replaced.  /back takes the one at the end, and puts the current chat at the front.
    * @type {{chat: import('../api/chat.js').Chat, file: string}[]} */
   #left = [];
   /** @type {AbortController | undefined} */
@@ -221,7 +221,7 @@ class Talk {
   constructor(model, values, name) {
     this.model = model;
     this.name = name;
-    /** How tokens are drawn. @type {Record<string, any>} */
+    /** The sampling options. @type {Record<string, any>} */
     this.sampling = pick(values, SAMPLING);
     this.chat = this.#newChat(values.system);
   }
@@ -229,27 +229,27 @@ class Talk {
   /** @param {string | undefined} system @param {import('../api/plumb.js').Message[]} [messages] */
   #newChat(system, messages) { return this.model.chat({ system, messages, contextEnd: 'trim' }); }
 
-  /** What there is to return to: nothing where nobody has asked anything. */
+  /** The chat as a list to push; empty if no question was asked in it. */
   get #current() { return this.#lastQuestion < 0 ? [] : [{ chat: this.chat, file: this.#file }]; }
 
-  /** @param {import('../api/chat.js').Chat} chat @param {string} file  that it is in */
+  /** Makes a chat the current one. @param {import('../api/chat.js').Chat} chat @param {string} file  its file, or '' */
   #enter(chat, file) {
     this.chat = chat;
     this.#file = file;
     this.#trimmed = chat.trimmed;
   }
 
-  /** Another chat in the place of this one, which is kept.
+  /** Makes another chat the current one, and keeps this one for /back.
    * @param {import('../api/chat.js').Chat} chat @param {string} [file] */
   #begin(chat, file = '') {
     this.#left.push(...this.#current);
     this.#enter(chat, file);
   }
 
-  /** Says what was begun, and what became of the chat before. @param {string} text */
+  /** Says that a chat began, and how to return to the one before. @param {string} text */
   #sayBegun(text) { this.#say(`${text}${this.#left.length > 0 ? '; /back returns to the one before' : ''}`); }
 
-  /** Shows where a chat stands that goes on. */
+  /** Shows the last messages of a chat that continues. */
   #sayLast() {
     const { messages } = this.chat;
     for (const { role, content } of messages.slice(-4)) this.#say(printable(`${role}: ${content}`));
@@ -270,7 +270,7 @@ class Talk {
     return this.#running !== undefined;
   }
 
-  /** Answers a message, or does what it says. @param {string} message */
+  /** Answers a message or runs the command in it. @param {string} message */
   async hear(message) {
     const command = /^\/(?!\/)(\S*)\s*([^\n]*)$/.exec(message.trimEnd());
     const { editing } = this;
@@ -386,7 +386,7 @@ class Talk {
   #save(file) {
     if (!file) return complain('/save: which FILE?');
     const chat = { model: this.name, messages: this.chat.messages };
-    // Never over something else.
+    // A file is overwritten only if this chat is in it.
     attempt('/save', () => writeFileSync(file, `${JSON.stringify(chat, null, 2)}\n`,
       { flag: file === this.#file ? 'w' : 'wx' }), () => {
       this.#file = file;
@@ -421,8 +421,8 @@ function parseJson(file, text) {
   }
 }
 
-/** Says what failed, or goes on. @template T @param {string} where @param {() => T} action @param {(result: T) => void}
- *   then */
+/** Runs action, and then `then` with its result.  Reports the error if action fails.
+ * @template T @param {string} where @param {() => T} action @param {(result: T) => void} then */
 function attempt(where, action, then) {
   let result;
   try {
@@ -451,7 +451,7 @@ export async function chat(files, values) {
     }
     const name = basename(where);
     const { threads, module, contextLength } = await model.info();
-    stop.signal.throwIfAborted();   // Ctrl-C when there was nothing more of the load to stop
+    stop.signal.throwIfAborted();   // Ctrl-C may have come too late to stop the load
     talk = new Talk(model, values, name);
     const code = isTerminal ? await converse(talk, `${printable(name)}, ${threads} thread${
       threads === 1 ? '' : 's'}, context ${contextLength}\n/help lists commands, Ctrl-D leaves`)
@@ -464,7 +464,7 @@ export async function chat(files, values) {
   }
 }
 
-/** At a terminal. @param {Talk} talk @param {string} greeting */
+/** Converses at a terminal. @param {Talk} talk @param {string} greeting */
 async function converse(talk, greeting) {
   const input = new Input(true, () => void talk.stop());
   process.stdout.write(`${styled('2', greeting)}\n\n`);
@@ -481,9 +481,9 @@ async function converse(talk, greeting) {
   return 0;
 }
 
-/** Without one: every line is a question.
- * @param {Talk} talk @param {AbortSignal} signal @param {{module: string, threads: number}} [json]  print JSON, with
- *   these */
+/** Answers every line of an input that is not a terminal.
+ * @param {Talk} talk @param {AbortSignal} signal @param {{module: string, threads: number}} [json]  print JSON that
+ *   includes these values */
 async function answerLines(talk, signal, json) {
   const input = new Input(false, () => {});
   signal.addEventListener('abort', () => {

@@ -1,7 +1,8 @@
 #!/usr/bin/env node
 /* The command line in Node.  `run` and `bench` use the package's own engine (run-command.js); `chat` is in
- * chat-command.js, `cache` and `preflight` in model-commands.js.  All other commands are the C program (src/cli/main.c):
- * the very module that wasmtime runs, on wasi.js.  There Ctrl-C ends the process as the system would. */
+ * chat-command.js, `cache` and `preflight` are in model-commands.js.  All other commands are the C program
+ * (src/cli/main.c): the same module that wasmtime runs, on wasi.js.  In the C program, Ctrl-C ends the process at
+ * once, as the system does by default. */
 import { existsSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { PlumbError } from '../base/errors.js';
@@ -10,10 +11,10 @@ import { files } from '../node/wasi-files.js';
 import { parse, Refusal } from './arguments.js';
 import { report, watchOutput } from './terminal.js';
 
-/** Flags of run and bench that only the C program has: with one of them it does it all. */
+/** Flags of run and bench that only the C program has.  With one of them, the C program runs the whole command. */
 const IN_C = ['--ids', '--batch', '--reference', '--scalar'];
 
-/** What --help says beside the C program's. @type {Record<string, string>} */
+/** What --help prints after the C program's help. @type {Record<string, string>} */
 const NOTES = {
   '': `
 In Node there are also
@@ -45,7 +46,7 @@ program does, with one thread.
 `,
 };
 
-/** All that there is to say of a command. @type {Record<string, string>} */
+/** The whole help of the commands that the C program does not have. @type {Record<string, string>} */
 const USAGE = {
   cache: `cache [remove URL] [--json]
 
@@ -57,7 +58,7 @@ Its options are --json and run's --ctx, --threads, --precision and --kv-type.
 Exit codes: 0 it can run, 1 it cannot, or failed.`,
 };
 
-/** The commands that are JavaScript.
+/** The commands that are written in JavaScript.
  * @type {Record<string, (...args: [string[], Record<string, any>]) => Promise<number>>} */
 const COMMANDS = {
   run: async (...args) => (await import('./run-command.js')).run(...args),
@@ -67,14 +68,14 @@ const COMMANDS = {
   preflight: async (...args) => (await import('./model-commands.js')).preflight(...args),
 };
 
-/** The C program. @param {string[]} args @returns {number} its exit code */
+/** Runs the C program. @param {string[]} args @returns {number} its exit code */
 function inC(args) {
   const file = fileURLToPath(new URL('../dist/plumb-cli.wasm', import.meta.url));
   if (existsSync(file)) return run(new WebAssembly.Module(readFileSync(file)), args, process.cwd(), files);
   throw new PlumbError('PLUMB_ERROR_IO', 'it is not there; in a checkout `make wasm` builds it', { path: file });
 }
 
-/** @param {string} name  of a command; '': of all @returns {Promise<number>} the exit code */
+/** @param {string} name  of a command; '' for the help of all @returns {Promise<number>} the exit code */
 async function help(name) {
   watchOutput(() => {});
   if (name === 'chat') process.stdout.write((await import('./chat-command.js')).HELP);
@@ -90,7 +91,7 @@ async function main([name, ...words]) {
   if (name === 'help' && words[0] in COMMANDS) return help(words[0]);
   const command = COMMANDS[name];
   const isInC = name !== 'chat' && words.some(word => IN_C.includes(word.replace(/=.*/s, '')));
-  // The C program reads files alone.
+  // The C program reads only files.
   const url = (name === 'inspect' ? words : words.slice(0, 1)).find(word => /^https?:\/\//i.test(word));
   if (name === 'inspect' && url) return (await import('./model-commands.js')).inspect(words);
   if (!command && url) {

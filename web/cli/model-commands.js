@@ -1,4 +1,4 @@
-/* The commands cache, preflight and inspect of URLs: what there is to know of models before they run. */
+/* The commands cache, preflight, and inspect with URLs: what can be known of models before they run. */
 import { openAsBlob } from 'node:fs';
 import { PlumbError, reasonOf } from '../base/errors.js';
 import { folderPath } from '../node/cache-folder.js';
@@ -27,9 +27,9 @@ export async function cache([what, url, ...rest], { json }) {
   return 0;
 }
 
-/** Says from the header whether a model can run here, in what memory and how fast.
+/** Prints, from the header alone, whether a model can run here, how much memory it takes and how fast it would be.
  * @param {string[]} files @param {Record<string, any>} values
- * @returns {Promise<number>} the exit code: 1 too if it cannot */
+ * @returns {Promise<number>} the exit code; 1 also if the model cannot run */
 export async function preflight(files, values) {
   if (files.length === 0) throw new Refusal('preflight: MODEL is needed; see plumb preflight --help');
   watchOutput(() => {});
@@ -63,25 +63,25 @@ export async function preflight(files, values) {
   }
 }
 
-/** Bytes that are asked of a server at once. */
+/** Bytes that one request asks for. */
 const BLOCK = 1 << 20;
-/** Stands for a size that a server does not tell. */
+/** Used as the size if a server does not tell it. */
 const UNKNOWN = 2 ** 52;
 
-/** A file of a server as a Blob: only what is read of it is fetched. */
+/** A server's file as a Blob that fetches only what is read of it. */
 class RemoteFile extends Blob {
   #url;
   #size;
-  /** Its first bytes, and behind them room for more. */
+  /** The file's first bytes, with room for more after them. */
   #bytes = new Uint8Array(BLOCK);
-  /** How many there are. */
+  /** How many bytes are there. */
   #n = 0;
-  /** Of a server that gives files only whole. @type {ReadableStreamDefaultReader<Uint8Array> | undefined} */
+  /** Reads from a server that sends files only whole. @type {ReadableStreamDefaultReader<Uint8Array> | undefined} */
   #reader;
-  /** Why it cannot be read. @type {PlumbError | undefined} */
+  /** Why the file cannot be read. @type {PlumbError | undefined} */
   failure;
 
-  /** @param {string} url @param {Response} response  to a request for the first block */
+  /** @param {string} url @param {Response} response  the answer to the request for the first block */
   constructor(url, response) {
     super();
     this.#url = url;
@@ -118,7 +118,7 @@ class RemoteFile extends Blob {
     }
   }
 
-  /** Adds what comes behind the bytes that are there; false: there is no more. */
+  /** Adds the bytes that follow those that are there; false: there are no more. */
   async #more() {
     const at = this.#n;
     if (!this.#reader) {
@@ -142,7 +142,7 @@ class RemoteFile extends Blob {
     this.#n = end;
   }
 
-  /** Adds the body of a range, of which a server may send any number of bytes.
+  /** Adds the body of a response to a range request.  A server may send fewer bytes than were asked for, but not more.
    * @param {Response} response @param {number} most  bytes that were asked for */
   async #take({ body }, most) {
     const start = this.#n;
@@ -180,7 +180,7 @@ async function ask(url, from, to) {
   return response;
 }
 
-/** inspect, with URLs among its files: the C program reads as much of them as their headers take.
+/** Runs inspect with URLs among its files.  The C program reads only their headers.
  * @param {string[]} words  of the command @returns {Promise<number>} the exit code */
 export async function inspect(words) {
   watchOutput(() => {});
@@ -191,7 +191,7 @@ export async function inspect(words) {
   try {
     for (const word of words.filter(word => !word.startsWith('-'))) {
       const copy = isUrl(word) ? await Plumb.openCached(word).catch(() => undefined)
-        : await openAsBlob(word).catch(() => undefined);   // the program says what is wrong with it
+        : await openAsBlob(word).catch(() => undefined);   // the C program reports why it cannot be opened
       if (copy) files[word] = copy;
       else if (isUrl(word)) remote.push(/** @type {RemoteFile} */ (files[word] = await RemoteFile.open(word)));
     }

@@ -1,14 +1,14 @@
-/* The commands run and bench on the package's own engine: the fastest module, all threads, URLs.  Flags and output are
- * those of src/cli/main.c. */
+/* The commands run and bench on the package's own engine: with the fastest module, all threads, and URLs.  The flags
+ * and the output are those of src/cli/main.c. */
 import { Plumb } from '../node/index.js';
 import { LOAD, pick, Refusal, SAMPLING } from './arguments.js';
 import { complain, jsonLine, ProgressLine, readInput, report, shown, watchOutput } from './terminal.js';
 
 const INTERRUPTED = 130;
-/** Tokens of an answer, as in src/cli/main.c. */
+/** The default of -n, as in src/cli/main.c. */
 const DEFAULT_MOST = 256;
 
-/** Loads a model, showing how it goes.
+/** Loads a model and shows the progress.
  * @param {string} command @param {string[]} files @param {Record<string, any>} values
  * @param {AbortSignal} [signal] */
 export async function load(command, files, values, signal) {
@@ -23,7 +23,7 @@ export async function load(command, files, values, signal) {
   }
 }
 
-/** Aborts at the first Ctrl-C; the second ends the process. */
+/** The first Ctrl-C aborts; the second ends the process. */
 export function interruptible() {
   const stop = new AbortController();
   process.on('SIGINT', () => {
@@ -102,8 +102,8 @@ export async function bench(files, values) {
     const { model, seconds } = await load('bench', files, values, stop.signal);
     const info = await model.info();
     const ids = Int32Array.from({ length: Math.max(promptTokens, decodeTokens) },
-      (_, i) => (Math.imul(i, 2654435761) >>> 0) % info.vocabulary);   // any will do
-    /** Tokens per second of n tokens fed from an empty context, all at once or one by one.
+      (_, i) => (Math.imul(i, 2654435761) >>> 0) % info.vocabulary);   // arbitrary tokens
+    /** Returns tokens per second for n tokens fed to an empty context, step tokens at a time.
      * @param {number} n @param {number} step */
     const measure = async (n, step) => {
       await model.rewind();
@@ -115,7 +115,7 @@ export async function bench(files, values) {
     };
     /** @type {{prefill: number[], decode: number[]}} */
     const speeds = { prefill: [], decode: [] };
-    for (let i = 0; i <= repetitions; i++) {   // the first is thrown away
+    for (let i = 0; i <= repetitions; i++) {   // the first one is a warm-up and is not reported
       const prefill = await measure(promptTokens, promptTokens), decode = await measure(decodeTokens, 1);
       if (i === 0) continue;
       speeds.prefill.push(prefill);

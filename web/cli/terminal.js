@@ -1,36 +1,36 @@
-/* What the commands write: text for a terminal, progress, failures. */
+/* What the commands write: text for a terminal, progress, and error messages. */
 import { PlumbError, reasonOf } from '../base/errors.js';
 import { Refusal } from './arguments.js';
 
-/** The same text without what could drive a terminal: control characters but newline and tab become visible ones.
- * What a model says is nobody's to trust, nor is what a file says of itself. @param {string} text */
+/** Replaces characters that could control a terminal with visible ones: all control characters except newline and tab.
+ * The output of a model is not trusted, and neither is the text in a file. @param {string} text */
 export const printable = text => text.replace(/[\0-\x08\x0b-\x1f\x7f-\x9f]/g, control => {
   const code = control.charCodeAt(0);
-  if (code < 0x20) return String.fromCharCode(0x2400 + code);   // U+241B is a picture of escape
+  if (code < 0x20) return String.fromCharCode(0x2400 + code);   // U+241B is the symbol for escape
   return code === 0x7f ? '\u2421' : `\\x${code.toString(16)}`;
 });
 
-/** As printable, if the stream is a terminal: files and pipes get what was said.
+/** Applies printable if the stream is a terminal.  Files and pipes get the text unchanged.
  * @param {NodeJS.WriteStream} stream @param {string} text */
 export const shown = (stream, text) => stream.isTTY ? printable(text) : text;
 
-/** A line of JSON, without bytes that could drive a terminal; integers that JSON has no number for are strings.
+/** Returns a line of JSON without characters that could control a terminal.  Bigints become strings.
  * @param {object} value */
 export const jsonLine = value =>
   `${JSON.stringify(value, (_, one) => typeof one === 'bigint' ? String(one) : one)
     .replace(/[\x7f-\x9f]/g, control => `\\u00${control.charCodeAt(0).toString(16)}`)}\n`;
 
-/** Text in a style, where standard output is a terminal that may have colours (https://no-color.org).
- * @param {string} style  of the escape sequence, "2" is dim @param {string} text */
+/** Styles a text if standard output is a terminal that supports colours (https://no-color.org).
+ * @param {string} style  the parameter of the escape sequence, such as "2" for dim @param {string} text */
 export const styled = (style, text) =>
   process.stdout.isTTY && !process.env.NO_COLOR && process.env.TERM !== 'dumb' ? `\x1b[${style}m${text}\x1b[0m` : text;
 
-/** One line on standard error, whatever the text. @param {string} text */
+/** Writes one line to standard error, whatever the text contains. @param {string} text */
 export const complain = text =>
   void process.stderr.write(`plumb: ${text.replace(/[\0-\x1f\x7f-\x9f]/g, '?')}\n`);
 
-/** Says why something failed, as JSON on standard output too; the exit code of it.
- * @param {unknown} error @param {string} where  the file, where the error does not name one @param {boolean} [json] */
+/** Reports an error, with json also on standard output, and returns its exit code.
+ * @param {unknown} error @param {string} where  the file, if the error does not name one @param {boolean} [json] */
 export function report(error, where, json = false) {
   const say = (/** @type {string} */ code, /** @type {string} */ message) =>
     void (json && process.stdout.write(jsonLine({ error: { code, message } })));
@@ -44,7 +44,7 @@ export function report(error, where, json = false) {
   say(code, message);
   const place = error.details.path ?? error.details.url ?? where;
   const what = message.startsWith(`${place}: `) ? message.slice(`${place}: `.length) : message;
-  // Here the option has another name than in JavaScript.
+  // The option's name here differs from its name in JavaScript.
   const hint = code === 'PLUMB_ERROR_CONTEXT' ? '; --ctx makes it larger' : '';
   complain(`${place}: ${code}: ${hint ? what.replace(/;[^;]*contextLength$/, '') : what}${hint}`);
   return 1;
@@ -54,7 +54,7 @@ const DOING = { read: 'reading', download: 'downloading', wait: 'waiting for the
 const BAR = 20;
 const mb = (/** @type {number} */ bytes) => (bytes / 1e6).toFixed(0);
 
-/** Shows a load in a line of standard error that replaces itself, where that is a terminal and it takes over a second.
+/** Shows the progress of a load on one line of standard error, if that is a terminal and the load takes over a second.
  */
 export class ProgressLine {
   #start = performance.now();
@@ -78,7 +78,7 @@ export class ProgressLine {
   }
 }
 
-/** Standard output of a program whose reader may go away: that ends what runs, and is no failure.
+/** Watches standard output, whose reader may go away.  That ends the command, but is not a failure.
  * @param {() => void} end */
 export function watchOutput(end) {
   let code = /** @type {number | undefined} */ (undefined);
@@ -88,7 +88,7 @@ export function watchOutput(end) {
     code ??= gone ? 0 : 1;
     end();
   });
-  /** The exit code if writing failed. */
+  /** Returns the exit code if writing failed. */
   return () => code;
 }
 

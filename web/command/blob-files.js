@@ -1,21 +1,21 @@
-/* The command line in a worker (command-worker.js), and its files: Blobs that are read piece by piece, and in
- * memory what it writes.
+/* The command line in a worker (command-worker.js), and its files.  The files that it reads are Blobs, read piece by
+ * piece; the files that it writes are in memory.
  *
- * Names are paths; whatever they begin with, they lie below one root.  What the program writes is bounded, for a trace
- * may have more values than a page has memory. */
+ * Names are paths.  All paths are below one root, whatever they begin with.  The bytes that the program writes are
+ * bounded, because a trace may have more values than a page has memory. */
 import { PlumbError } from '../base/errors.js';
 import { fail, run } from './wasi.js';
 
-/** Bytes of a Blob that are read at once where less is asked for: each read is a message to another process. */
+/** Bytes of a Blob that are read at once even if fewer are asked for: each read is a message to another process. */
 const BLOCK = 1 << 20;
-/** Bytes that the program may write, all together. */
+/** Upper bound on the bytes that the program may write, for all files together. */
 const LIMIT = 2 ** 30;
 
-/** @typedef {{size: number}} Source  a Blob, or what stands for it in this thread
- * @typedef {(source: any, from: number, to: number) => Uint8Array} ReadSync  bytes [from, to) of a Source; throws an
- *   error with a code, as all of Files do, if it cannot be read any more */
+/** @typedef {{size: number}} Source  a Blob, or its substitute in this thread
+ * @typedef {(source: any, from: number, to: number) => Uint8Array} ReadSync  returns bytes [from, to) of a Source; if
+ *   they cannot be read, it throws an error with a code, as all functions of Files do */
 
-/** What is written: a file, or one of the streams.
+/** Written: a file or a stream that the program writes.  Given: a file that it can only read.
  * @typedef {{ino: bigint, bytes: Uint8Array, size: number}} Written
  * @typedef {{ino: bigint, source: Source, size: number}} Given */
 
@@ -30,7 +30,7 @@ export class BlobFiles {
 
   /** @param {Record<string, Source>} files
    * @param {ReadSync} readSync
-   * @param {(bytes: Uint8Array) => void} [onError]  hears what is written to standard error
+   * @param {(bytes: Uint8Array) => void} [onError]  receives what is written to standard error
    * @param {number} [limit] */
   constructor(files, readSync, onError = () => {}, limit = LIMIT) {
     this.#readSync = readSync;
@@ -50,7 +50,7 @@ export class BlobFiles {
     ];
   }
 
-  /** What there is at the end: text of the streams, and the files that the program wrote. */
+  /** Returns what there is at the end: the text of the streams, and the files that the program wrote. */
   result() {
     const text = (/** @type {Written} */ { bytes, size }) => new TextDecoder().decode(bytes.subarray(0, size));
     /** @type {Record<string, Uint8Array>} */
@@ -121,7 +121,7 @@ export class BlobFiles {
     return path === '/' || [...this.#entries.keys()].some(one => one.startsWith(inside));
   }
 
-  /** Reads ahead where little is asked for. @param {Given} file @returns {import('./wasi.js').Open['read']} */
+  /** Reads ahead if few bytes are asked for. @param {Given} file @returns {import('./wasi.js').Open['read']} */
   #reader({ source, size }) {
     let start = 0;
     /** @type {Uint8Array} */
@@ -158,7 +158,7 @@ export class BlobFiles {
 /** @param {Given | Written} entry @returns {import('./wasi.js').Stat} */
 const statOf = ({ ino, size }) => ({ type: 'file', ino, size: BigInt(size) });
 
-/** "/a/b" of "a/./c/../b": one name for each file. @param {string} name */
+/** Normalizes a path, so that each file has one name: "/a/b" for "a/./c/../b". @param {string} name */
 function normal(name) {
   /** @type {string[]} */
   const parts = [];
@@ -169,8 +169,8 @@ function normal(name) {
   return `/${parts.join('/')}`;
 }
 
-/** What a worker serves (protocol.js).
- * @param {(name: string) => Promise<WebAssembly.Module>} compile  dist/NAME.wasm
+/** The methods that the worker serves (protocol.js).
+ * @param {(name: string) => Promise<WebAssembly.Module>} compile  compiles dist/NAME.wasm
  * @param {ReadSync} readSync @returns {import('../base/protocol.js').Methods} */
 export const createCommand = (compile, readSync) => ({
   /** @param {{args: string[], files: Record<string, Source>}} what */

@@ -1,28 +1,28 @@
-/* Plumb.command: the command line (src/cli/main.c) as a function, each call in a worker of its own. */
+/* Plumb.command: the command line (src/cli/main.c) as a function.  Each call runs in its own worker. */
 import { argumentError } from '../base/errors.js';
 import * as known from '../base/options.js';
 import { Remote } from '../base/protocol.js';
 
 /** @typedef {object} CommandOptions
- * @property {Record<string, Blob | Uint8Array | string>} [files]  by the names that args have for them; a string is a
- *   file's text.  The program sees no others.  A Blob, such as a File of a page or what fs.openAsBlob gives in Node, is
- *   read piece by piece
+ * @property {Record<string, Blob | Uint8Array | string>} [files]  the files that the program sees, by the names that
+ *   args use for them; a string is a file's text.  A Blob, such as a File of a page or the result of fs.openAsBlob in
+ *   Node, is read piece by piece
  * @property {AbortSignal} [signal]  ends the program at once
- * @property {(text: string) => void} [onError]  hears of messages, those of standard error, as they come; what it
- *   throws ends the program, and the call rejects with it
- * @property {string | URL} [workerUrl]  as of Plumb.load
+ * @property {(text: string) => void} [onError]  receives messages, which are the standard error, as they are written.
+ *   If it throws, the program ends and the call rejects with that error
+ * @property {string | URL} [workerUrl]  as in Plumb.load
  * @typedef {object} CommandResult
  * @property {number} code  the exit code: `plumb --help` says what each means
  * @property {string} out  standard output
  * @property {string} err  standard error
- * @property {Record<string, Uint8Array>} files  what the program wrote: of -o, --html, --save.  It has a gigabyte of
- *   room for those and its output together */
+ * @property {Record<string, Uint8Array>} files  the files that the program wrote with -o, --html or --save.  These and
+ *   its output together may take at most a gigabyte */
 /** @typedef {(files: Record<string, Blob>, workerUrl?: string | URL) => {
  *   worker: import('../base/protocol.js').WorkerLike,
  *   files: Record<string, import('./blob-files.js').Source>}} StartCommand
- *   starts command-worker.js; what it is to be posted for the files */
+ *   starts command-worker.js; files is what is posted to it in place of the Blobs */
 
-/** Plumb.command.
+/** Implements Plumb.command.
  * @param {StartCommand} startCommand @param {string[]} args @param {CommandOptions} options
  * @returns {Promise<CommandResult>} */
 export async function runCommand(startCommand, args, options) {
@@ -36,7 +36,7 @@ export async function runCommand(startCommand, args, options) {
     [name, file instanceof Blob ? file : new Blob([/** @type {BlobPart} */ (file)])]);
   const { worker, files: posted } = startCommand(Object.fromEntries(blobs), workerUrl);
   const transport = new Remote(worker);
-  // The program hears nothing while it runs: what stops it ends its worker.
+  // The program receives no messages while it runs, so stopping it means ending its worker.
   let stop = (/** @type {unknown} */ _reason) => {};
   const stopped = new Promise((_, reject) => { stop = reject; });
   const abort = () => stop(signal?.reason);
@@ -53,7 +53,7 @@ export async function runCommand(startCommand, args, options) {
     return await Promise.race([stopped, result]);
   } finally {
     signal?.removeEventListener('abort', abort);
-    result.catch(() => {});   // it is ended
+    result.catch(() => {});   // rejects if the program was stopped
     transport.terminate();
   }
 }

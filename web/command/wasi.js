@@ -1,23 +1,24 @@
-/* WASI preview 1, as far as the command line (dist/plumb-cli.wasm) calls it: the memory's side.  Files are the host's:
- * node/wasi-files.js has those of the system, blob-files.js those of a page.  All is synchronous, as the calls are.
- * Node's own node:wasi is not used: that of Node 20 crashes when the memory grows during reads.
- * The numbers: https://github.com/WebAssembly/WASI/blob/main/legacy/preview1/docs.md */
+/* WASI preview 1, as far as the command line (dist/plumb-cli.wasm) uses it: the side that reads and writes its memory.
+ * The host supplies the files: node/wasi-files.js has the system's files, blob-files.js has a page's.  Everything is
+ * synchronous, as WASI's calls are.  Node's own node:wasi is not used, because that of Node 20 crashes when the memory
+ * grows during a read.
+ * The numbers are from https://github.com/WebAssembly/WASI/blob/main/legacy/preview1/docs.md */
 
-/** What every host says of a file; times in nanoseconds.
+/** What every host tells about a file; times are in nanoseconds.
  * @typedef {{type: keyof typeof TYPE, size?: bigint, dev?: bigint, ino?: bigint, nlink?: bigint, atime?: bigint,
  *   mtime?: bigint, ctime?: bigint}} Stat */
-/** An open file.  position: where, in bytes; null: where the host stands, as with pipes.  Both return how many bytes
- * they moved.
+/** An open file.  position is an offset in bytes; null: the current position of the host's file, as for pipes.  read
+ * and write return how many bytes they moved.
  * @typedef {object} Open
- * @property {boolean} [seeks]  whether it has positions
+ * @property {boolean} [seeks]  whether the file has positions
  * @property {() => Stat} stat
- * @property {(target: Uint8Array, position: number | null) => number} read  0: at the end
+ * @property {(target: Uint8Array, position: number | null) => number} read  returns 0 at the end
  * @property {(bytes: Uint8Array, position: number | null) => number} write
  * @property {() => void} [close] */
 /** @typedef {{read: boolean, write: boolean, create: boolean, exclusive: boolean, truncate: boolean, append: boolean,
  *   directory: boolean}} How */
-/** What fails throws an object with the system's name of the error in `code`, as Node does: ENOENT.  Paths are
- * absolute, with "." and ".." in them.
+/** A host's files.  A function that fails throws an object whose `code` is the system's name of the error, as in Node:
+ * ENOENT.  Paths are absolute and may contain "." and "..".
  * @typedef {object} Files
  * @property {[Open, Open, Open]} streams  standard input, output, error
  * @property {(path: string, how: How) => Open} open
@@ -25,14 +26,14 @@
  * @property {(path: string) => void} unlink
  * @property {(from: string, to: string) => void} rename */
 
-/* WASI's numbers of the errors that hosts know by name; all others are EIO. */
+/* WASI's numbers for the errors that hosts report by name.  All others become EIO. */
 const ERRNO = { EACCES: 2, EAGAIN: 6, EBADF: 8, EEXIST: 20, EINVAL: 28, EIO: 29, EISDIR: 31, EMFILE: 33,
   ENAMETOOLONG: 37, ENOENT: 44, ENOMEM: 48, ENOSPC: 51, ENOTDIR: 54, EPERM: 63, EPIPE: 64, EROFS: 69, ESPIPE: 70 };
 const ENOTSUP = 58;
 const TYPE = { unknown: 0, terminal: 2, directory: 3, file: 4 };
 const RIGHT_READ = 2n, RIGHT_SEEK_TELL = 0x24n, RIGHT_WRITE = 0x40n, ALL_RIGHTS = 0x1fffffffn;
 const O_CREAT = 1, O_DIRECTORY = 2, O_EXCL = 4, O_TRUNC = 8, FD_APPEND = 1;
-/** The one folder that the program knows of from the start: the root. */
+/** The descriptor of the root, the only folder that is open from the start. */
 const ROOT = 3;
 
 const utf8 = new TextDecoder('utf-8', { ignoreBOM: true });
@@ -47,8 +48,8 @@ class Exit {
 
 /** Runs the command line to its end.
  * @param {WebAssembly.Module} module
- * @param {string[]} args  behind the program's name
- * @param {string} directory  where relative paths begin
+ * @param {string[]} args  the arguments after the program's name
+ * @param {string} directory  the working directory
  * @param {Files} host
  * @returns {number} the exit code */
 export function run(module, args, directory, host) {
@@ -56,7 +57,7 @@ export function run(module, args, directory, host) {
   const open = new Map(host.streams.map((file, i) => [i, { file, position: null }]));
   open.set(ROOT, { path: '/' });
 
-  /* Views are taken anew for every call: a buffer is detached when the memory grows. */
+  /* Views are created anew for every call, because a buffer is detached when the memory grows. */
   const view = () => new DataView(memory.buffer);
   const bytes = (/** @type {number} */ at, /** @type {number} */ n) => new Uint8Array(memory.buffer, at >>> 0, n >>> 0);
   const opened = (/** @type {number} */ fd) => open.get(fd) ?? fail('EBADF');
@@ -71,7 +72,8 @@ export function run(module, args, directory, host) {
   const path = (/** @type {number} */ fd, /** @type {number} */ at, /** @type {number} */ n) =>
     `${folderOf(fd)}${utf8.decode(bytes(at, n))}`;
 
-  /** Strings in C's manner: how many and how long together, and their pointers and bytes. @param {string[]} words */
+  /** Makes two calls that pass strings as in C: the first stores their number and total length, the second stores
+   * pointers to them and their bytes. @param {string[]} words */
   const strings = words => {
     const list = words.map(word => bytesOf.encode(`${word}\0`));
     return [(/** @type {number} */ count, /** @type {number} */ size) => {
@@ -86,10 +88,11 @@ export function run(module, args, directory, host) {
     }];
   };
   const [args_sizes_get, args_get] = strings(['plumb', ...args]);
-  // The C library hands us paths without the first slash: it must make relative ones absolute before.
+  // The C library passes paths without their first slash, so the program makes relative paths absolute itself, from
+  // PWD (src/cli/io.c).
   const [environ_sizes_get, environ_get] = strings([`PWD=${directory}`]);
 
-  /** Reads or writes the pieces one after the other, up to the first that comes short.
+  /** Reads or writes the buffers of a list one after the other, until one is not filled or written completely.
    * @param {'read' | 'write'} way
    * @returns {(fd: number, list: number, n: number, moved: number) => void} */
   const transfer = way => (fd, list, n, moved) => {
@@ -114,7 +117,7 @@ export function run(module, args, directory, host) {
     }
   };
 
-  /** What they throw becomes the number that they return, 0 if they return.
+  /** The calls of WASI.  Each returns 0, or the number of the error that it throws here.
    * @type {Record<string, (...args: any[]) => void>} */
   const calls = {
     args_sizes_get,
@@ -143,7 +146,7 @@ export function run(module, args, directory, host) {
       const one = opened(fd), type = 'file' in one ? one.file.stat().type : 'directory';
       view().setUint8(at, TYPE[type]);
       view().setUint16(at + 2, 0, true);
-      // A descriptor that can seek is no terminal to the C library.
+      // The C library takes a descriptor that can seek for a file, not for a terminal.
       view().setBigUint64(at + 8, type === 'terminal' ? ALL_RIGHTS & ~RIGHT_SEEK_TELL : ALL_RIGHTS, true);
       view().setBigUint64(at + 16, ALL_RIGHTS, true);
     },
@@ -213,7 +216,7 @@ const guarded = call => (/** @type {any[]} */ ...args) => {
     return 0;
   } catch (error) {
     const { code } = /** @type {{code?: unknown}} */ (error);
-    if (typeof code !== 'string') throw error;   // the end, or a mistake of this file's
+    if (typeof code !== 'string') throw error;   // Exit, or a bug in this file
     return ERRNO[/** @type {keyof typeof ERRNO} */ (code)] ?? ERRNO.EIO;
   }
 };

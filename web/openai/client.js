@@ -1,16 +1,16 @@
-/* The client of plumb-llm/openai: what code written for OpenAI's package talks to.  Models are loaded where they are
- * first named, and one is kept. */
+/* The client of plumb-llm/openai, for code written for OpenAI's package.  It loads a model when a call first names it,
+ * and keeps one model at a time. */
 import { argumentError, PlumbError } from '../base/errors.js';
 import * as known from '../base/options.js';
 import { Completions } from './completions.js';
 
 /** @typedef {import('../loader/load-options.js').LoadOptions} LoadOptions */
 /** @typedef {object} ClientOptions
- * @property {Record<string, import('../loader/source.js').Source>} [models]  what `model` of a call may name, and where
- *   it comes from.  Any other name is a URL (in Node: or a path)
- * @property {LoadOptions} [load]  options of Plumb.load, for each of them */
+ * @property {Record<string, import('../loader/source.js').Source>} [models]  the names that `model` of a call may use,
+ *   and the source of each.  Any other name is a URL, or in Node a path
+ * @property {LoadOptions} [load]  options of Plumb.load for every model */
 
-/** OpenAI's options that have no meaning where no server is asked. */
+/** OpenAI's options that have no meaning without a server. */
 const OF_SERVERS = [
   'apiKey', 'adminAPIKey', 'organization', 'project', 'webhookSecret', 'baseURL', 'timeout', 'fetchOptions', 'fetch',
   'maxRetries', 'defaultHeaders', 'defaultQuery', 'dangerouslyAllowBrowser', 'logLevel', 'logger', 'workloadIdentity',
@@ -26,12 +26,12 @@ export class Client {
   #load;
   /** The model that is loaded. @type {{name: string, model: Model} | undefined} */
   #current;
-  /** Answers that are not yet in the model's line. */
+  /** How many answers have a model but have not queued all of their requests there yet. */
   #entering = 0;
   #idle = () => {};
-  /** Of those that wait for a model. @type {Set<AbortController>} */
+  /** One controller for each call that waits for a model. @type {Set<AbortController>} */
   #waiting = new Set();
-  /** The last that asked for a model. @type {Promise<unknown>} */
+  /** The latest request for a model. @type {Promise<unknown>} */
   #last = Promise.resolve();
 
   /** @param {{load: (source: import('../loader/source.js').Source, options?: LoadOptions) => Promise<Model>}} plumb
@@ -48,19 +48,20 @@ export class Client {
     this.#plumb = plumb;
     this.#models = models;
     this.#load = load;
-    /** `chat.completions.create({model, messages, ...})`: the model is loaded at its first use and kept; another one
-     * takes its place once it has answered. */
+    /** `chat.completions.create({model, messages, ...})`.  A model is loaded when it is first used, and kept.  A call
+     * with another model replaces it after it has answered. */
     this.chat = { completions: new Completions((name, signal) => this.#open(name, signal)) };
   }
 
-  /** Frees the model that is loaded; loads and answers under way end.  The next call loads again. */
+  /** Frees the model that is loaded, and ends loads and answers that are running.  The next call loads again. */
   async close() {
     const closed = new PlumbError('PLUMB_ERROR_STATE', 'the client was closed');
     for (const abort of this.#waiting) abort.abort(closed);
     await Promise.all([this.#current?.model.close(), this.#inTurn(() => this.#unload())]);
   }
 
-  /** @param {string} [name] @param {AbortSignal} [signal]  ends the load, too: who waits for the same model begins anew
+  /** @param {string} [name] @param {AbortSignal} [signal]  also ends the load: calls that wait for the same model then
+   *   load it again
    * @returns {Promise<{model: Model, entered: () => void}>} */
   async #open(name, signal) {
     if (name === undefined) throw argumentError('chat.completions.create: model is missing');
@@ -86,7 +87,8 @@ export class Client {
   /** @param {string} name @param {AbortSignal} signal */
   async #enter(name, signal) {
     signal.throwIfAborted();
-    const lives = await this.#current?.model.info().catch(() => {});   // closed, its worker dead, its engine broken
+    // info fails if the model is closed, its worker is dead or its engine is broken.
+    const lives = await this.#current?.model.info().catch(() => {});
     if (!lives || this.#current?.name !== name) {
       await this.#unload();
       signal.throwIfAborted();
@@ -113,16 +115,16 @@ export class Client {
     }
   }
 
-  /** Once the model has answered: what is not read yet is on this side by then. */
+  /** Waits until the model has answered, and closes it.  Pieces that are not read yet have arrived by then. */
   async #unload() {
     if (this.#entering > 0) await new Promise(resolve => { this.#idle = () => resolve(undefined); });
     const model = this.#current?.model;
     this.#current = undefined;
-    await model?.rewind().catch(() => {});   // comes behind the answers
+    await model?.rewind().catch(() => {});   // runs after the answers
     await model?.close();
   }
 
-  /** Calls one after the other. @template T @param {() => Promise<T>} call @returns {Promise<T>} */
+  /** Runs calls one after the other. @template T @param {() => Promise<T>} call @returns {Promise<T>} */
   #inTurn(call) {
     const result = this.#last.then(call);
     this.#last = result.catch(() => {});

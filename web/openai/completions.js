@@ -1,12 +1,12 @@
-/* OpenAI's chat completions over a model of this machine: the parameters, results and chunks of
- * https://platform.openai.com/docs/api-reference/chat, as far as they mean something here.  What is not known is an
- * error, never ignored. */
+/* OpenAI's chat completions with a model on this machine: the parameters, results and chunks of
+ * https://platform.openai.com/docs/api-reference/chat that make sense here.  An unknown parameter is an error; it is
+ * never ignored. */
 import { argumentError, PlumbError } from '../base/errors.js';
 import { randomHex } from '../base/hex.js';
 import * as known from '../base/options.js';
 import { CallFilter } from '../template/toolcalls.js';
 
-/** As in package.json. */
+/** The same version as in package.json. */
 export const VERSION = '0.1.0';
 
 /** @typedef {import('../template/messages.js').ChatModel} ChatModel
@@ -14,18 +14,19 @@ export const VERSION = '0.1.0';
  * @typedef {import('../template/messages.js').Tool} Tool
  * @typedef {import('../template/messages.js').ToolCall} ToolCall
  * @typedef {import('../engine/engine.js').GeneratedToken} GeneratedToken */
-/** @typedef {string | {type: 'text', text: string}[] | null} MessageContent  parts of text are joined by line ends;
- *   null: none, beside tool_calls
+/** @typedef {string | {type: 'text', text: string}[] | null} MessageContent  parts are joined with newlines; null: no
+ *   content, beside tool_calls
  * @typedef {{role: 'system' | 'developer' | 'user' | 'assistant' | 'tool', content?: MessageContent,
- *   tool_calls?: ToolCall[], [more: string]: any}} CompletionMessage  developer: the same as system; tool: a result,
- *   with tool_call_id */
-/** @typedef {object} CompletionParameters  null counts as absent; defaults are those of model.generate
- * @property {string} [model]  with the client of plumb-llm/openai one of its models, a URL or a path; otherwise any
+ *   tool_calls?: ToolCall[], [more: string]: any}} CompletionMessage  developer: the same as system; tool: the result
+ *   of a tool, with tool_call_id */
+/** @typedef {object} CompletionParameters  null is the same as absent; the defaults are those of model.generate
+ * @property {string} [model]  with the client of plumb-llm/openai, one of its models, a URL or a path; otherwise any
  *   name, which the result repeats
  * @property {CompletionMessage[]} messages
- * @property {boolean | null} [stream]  the result is a Stream of chunks
- * @property {{include_usage?: boolean} | null} [stream_options]  include_usage: a last chunk without choices has usage
- * @property {number | null} [max_completion_tokens]  default: until the context is full
+ * @property {boolean | null} [stream]  return a Stream of chunks
+ * @property {{include_usage?: boolean} | null} [stream_options]  include_usage: add a last chunk with usage and without
+ *   choices
+ * @property {number | null} [max_completion_tokens]  default: generate until the context is full
  * @property {number | null} [max_tokens]  the old name of max_completion_tokens
  * @property {number | null} [temperature]  0 to 2; 0: greedy; default 0.8
  * @property {number | null} [top_p]  0 to 1; default 0.95
@@ -35,43 +36,44 @@ export const VERSION = '0.1.0';
  * @property {number | null} [repeat_penalty]  default 1: off
  * @property {number | null} [presence_penalty]  -2 to 2; default 0: off
  * @property {number | null} [frequency_penalty]  -2 to 2; default 0: off
- * @property {Record<string, number> | null} [logit_bias]  of token ids, -100 to 100
- * @property {string | string[] | null} [stop]  any number of texts, before the first of which the answer ends
- * @property {number | null} [seed]  any integer, taken modulo 2^64: same seed, same answer; default: a random one
- * @property {boolean | null} [logprobs]  tell the log-probability of every token
- * @property {number | null} [top_logprobs]  0 to 20: and of so many of the likeliest; only with logprobs
- * @property {Tool[] | null} [tools]  that the model is told of, by its chat template; PLUMB_ERROR_TEMPLATE if it knows
- *   none
- * @property {'auto' | 'none' | null} [tool_choice]  none: the model is not told of tools; default auto
+ * @property {Record<string, number> | null} [logit_bias]  -100 to 100 for each token id
+ * @property {string | string[] | null} [stop]  any number of texts; the answer ends before the first of them
+ * @property {number | null} [seed]  any integer, taken modulo 2^64; the same seed gives the same answer; default: a
+ *   random one
+ * @property {boolean | null} [logprobs]  return the log-probability of every token
+ * @property {number | null} [top_logprobs]  0 to 20: also return this many of the likeliest tokens; only with logprobs
+ * @property {Tool[] | null} [tools]  tools that the chat template describes to the model; PLUMB_ERROR_TEMPLATE if the
+ *   template does not support tools
+ * @property {'auto' | 'none' | null} [tool_choice]  none: the model is not told about the tools; default auto
  * @property {{type: 'text'} | null} [response_format]
  * @property {1 | null} [n] */
 /** @typedef {{token: string, bytes: number[], logprob: number}} TopLogprob
  * @typedef {TopLogprob & {top_logprobs: TopLogprob[]}} TokenLogprob
- * @typedef {{content: TokenLogprob[], refusal: null}} Logprobs  one for each of usage.completion_tokens
+ * @typedef {{content: TokenLogprob[], refusal: null}} Logprobs  content: one for each of usage.completion_tokens
  * @typedef {'stop' | 'length' | 'tool_calls'} FinishReason
  * @typedef {{prompt_tokens: number, completion_tokens: number, total_tokens: number,
- *   prompt_tokens_details: {cached_tokens: number}}} Usage  cached_tokens: those that were in the session already
+ *   prompt_tokens_details: {cached_tokens: number}}} Usage  cached_tokens: prompt tokens that were still in the session
  * @typedef {{role: 'assistant', content: string | null, refusal: null, tool_calls?: ToolCall[]}} AnswerMessage */
 /** @typedef {object} ChatCompletion
  * @property {string} id
  * @property {'chat.completion'} object
  * @property {number} created  seconds since 1970
  * @property {string} model
- * @property {string} system_fingerprint  version and module of the engine
+ * @property {string} system_fingerprint  the engine's version and module
  * @property {{index: number, message: AnswerMessage, logprobs: Logprobs | null, finish_reason: FinishReason}[]} choices
  * @property {Usage} usage */
 /** @typedef {{role?: 'assistant', content?: string, refusal?: null,
  *   tool_calls?: (ToolCall & {index: number})[]}} Delta */
-/** @typedef {object} ChatCompletionChunk  the first has the role, the last the finish_reason; calls of tools come whole
+/** @typedef {object} ChatCompletionChunk  the first has the role, the last the finish_reason; a tool call comes whole
  * @property {string} id
  * @property {'chat.completion.chunk'} object
  * @property {number} created
  * @property {string} model
  * @property {string} system_fingerprint
  * @property {{index: number, delta: Delta, logprobs: Logprobs | null, finish_reason: FinishReason | null}[]} choices
- * @property {Usage | null} [usage]  with include_usage; null in all but the last */
+ * @property {Usage | null} [usage]  with include_usage: null in all chunks but the last */
 
-/** What plumb calls the parameters that it takes as they are. */
+/** plumb's names of the parameters that are passed on unchanged. */
 const OPTIONS = {
   temperature: 'temperature', top_p: 'topP', top_k: 'topK', min_p: 'minP', typical_p: 'typicalP',
   repeat_penalty: 'repeatPenalty', presence_penalty: 'presencePenalty', frequency_penalty: 'frequencyPenalty',
@@ -79,8 +81,8 @@ const OPTIONS = {
 };
 const utf8 = new TextEncoder();
 
-/** The chunks of an answer, to be read once.  Leaving the loop ends the answer, and so does controller.abort(), without
- * an error.
+/** The chunks of an answer, which can be read once.  Leaving the loop ends the answer.  So does controller.abort(),
+ * without an error.
  * @implements {AsyncIterable<ChatCompletionChunk>} */
 export class Stream {
   #chunks;
@@ -104,12 +106,12 @@ export class Stream {
   [Symbol.asyncIterator]() { return this.#chunks; }
 }
 
-/** `model.chat.completions`, and that of the client of plumb-llm/openai. */
+/** `model.chat.completions`, and `chat.completions` of the client of plumb-llm/openai. */
 export class Completions {
   #open;
 
-  /** @param {(name?: string, signal?: AbortSignal) => Promise<{model: ChatModel, entered: () => void}>} open  the
-   *   model to ask; entered: once it was asked for all, or that failed */
+  /** @param {(name?: string, signal?: AbortSignal) => Promise<{model: ChatModel, entered: () => void}>} open  returns
+   *   the model to ask; entered is to be called when all requests of the answer are queued there, or when one failed */
   constructor(open) {
     this.#open = open;
   }
@@ -125,9 +127,9 @@ export class Completions {
    * @returns {Promise<ChatCompletion | Stream>} */
   /** Answers a chat.
    * @param {CompletionParameters} params
-   * @param {{signal?: AbortSignal}} [options]  signal: rejects with its reason, or ends the stream
-   * @returns {Promise<ChatCompletion | Stream>}  a Stream, with its first chunk there, if `stream` is true.  Rejects
-   *   with a PlumbError: PLUMB_ERROR_ARGUMENT for parameters, PLUMB_ERROR_CONTEXT, PLUMB_ERROR_TEMPLATE */
+   * @param {{signal?: AbortSignal}} [options]  signal: makes the call reject with its reason, or ends the stream
+   * @returns {Promise<ChatCompletion | Stream>}  a Stream whose first chunk is ready, if `stream` is true.  Rejects
+   *   with a PlumbError: PLUMB_ERROR_ARGUMENT for wrong parameters, PLUMB_ERROR_CONTEXT, PLUMB_ERROR_TEMPLATE */
   async create(params, options = {}) {
     known.checkOptions('chat.completions.create', options, known.FEED);
     const request = checked(params);
@@ -136,7 +138,7 @@ export class Completions {
     const { model, entered } = await this.#open(request.model, signal);
     const controller = new AbortController();
     const follow = () => controller.abort(signal?.reason);
-    if (signal?.aborted) follow();   // while the model was loaded
+    if (signal?.aborted) follow();   // aborted while the model was loading
     signal?.addEventListener('abort', follow);
     const chunks = chunksOf(model, request, controller.signal, () => signal?.removeEventListener('abort', follow));
     const first = await chunks.next().finally(entered);
@@ -149,7 +151,7 @@ export class Completions {
 
 /** @typedef {ReturnType<typeof checked>} Request */
 
-/** Checks what create was given, and puts it in plumb's words. @param {CompletionParameters} params */
+/** Checks the parameters of create and converts them to plumb's options. @param {CompletionParameters} params */
 function checked(params) {
   const where = 'chat.completions.create';
   if (typeof params !== 'object' || params === null) throw argumentError(`${where}: expected {messages, ...}`);
@@ -175,7 +177,7 @@ function checked(params) {
   };
 }
 
-/** A message with its content as a string. @param {CompletionMessage} message @param {string} where */
+/** Converts a message's content to a string. @param {CompletionMessage} message @param {string} where */
 function plain(message, where) {
   known.checkRole(where, message?.role);
   const role = message.role === 'developer' ? 'system' : message.role;
@@ -191,7 +193,7 @@ function plain(message, where) {
   return { ...message, role, content: texts.join('\n') };
 }
 
-/** Asks the model.  Ends without a finish_reason where the signal, or closing the model, ended the answer.
+/** Yields the chunks of an answer.  There is no finish_reason if the signal or closing the model ended the answer.
  * @param {ChatModel} model @param {Request} request @param {AbortSignal} signal @param {() => void} ended
  * @returns {AsyncGenerator<ChatCompletionChunk, void, void>} */
 async function* chunksOf(model, request, signal, ended) {
@@ -233,7 +235,7 @@ async function* chunksOf(model, request, signal, ended) {
   }
 }
 
-/** One answer from its chunks; undefined if they have no finish_reason.
+/** Joins the chunks of an answer to one result; undefined if they have no finish_reason.
  * @param {ChatCompletionChunk} first @param {AsyncIterable<ChatCompletionChunk>} rest @param {boolean} wantsLogprobs
  * @returns {Promise<ChatCompletion | undefined>} */
 async function joined(first, rest, wantsLogprobs) {
@@ -264,19 +266,20 @@ async function joined(first, rest, wantsLogprobs) {
   };
 }
 
-/** Tokens on their way to the chunks that have their text. */
+/** Tokens that wait for the chunk that holds their text. */
 class TokenQueue {
   /** @type {GeneratedToken[]} */
   #tokens = [];
   #given = 0;
-  /** Bytes of text that was given, less those of the tokens that were. */
+  /** Bytes of text that was yielded, less the bytes of the tokens that were returned. */
   #ahead = 0;
 
   /** @param {GeneratedToken} token */
   push(token) { this.#tokens.push(token); }
 
-  /** The tokens whose text is complete with this content.  Half characters are less than what shows for them, so no
-   * token comes too early, least of all the one that ended the turn.
+  /** Returns the tokens whose text is complete with this content.  U+FFFD, which replaces an incomplete character,
+   * counts as one byte, which is at most what it replaces.  So no token comes too early, in particular not the one that
+   * ended the turn.
    * @param {string} content @returns {Logprobs | null} */
   within(content) {
     this.#ahead += utf8.encode(content.replaceAll('\uFFFD', '?')).length;
@@ -287,7 +290,7 @@ class TokenQueue {
     return this.upTo(n);
   }
 
-  /** The first n tokens, without those given before. @param {number} n @returns {Logprobs | null} */
+  /** Returns the first n tokens, without those returned before. @param {number} n @returns {Logprobs | null} */
   upTo(n) {
     const content = this.#tokens.slice(this.#given, n).map(({ top, ...token }) =>
       ({ ...named(token), top_logprobs: top.map(named) }));

@@ -1,4 +1,4 @@
-/* The files that the chat page is made of, for its service worker and for static hosts.
+/* Lists the files of the chat page, for its service worker and for static hosts.
  *
  *   node web/site/page-files.mjs FOLDER [MODEL...]   copies the page to FOLDER, and models to FOLDER/models
  */
@@ -8,7 +8,7 @@ import { basename, dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 const web = fileURLToPath(new URL('..', import.meta.url));
-/** Of the package's folder and those below it: the modules that a page imports, the page itself, what was built. */
+/** Patterns for the files of the package that the page needs: modules that it imports, the page itself, built files. */
 const WANTED = [
   /^(index|openai)\.js$/, /^(base|loader|engine|template|openai|command|api|browser)\/[^/]+\.js$/, /^chat\/[^/]+$/,
   /^dist\/[^/]+\.wasm$/, /^dist\/vendor\/.*(?<!\.d)\.m?js$/,
@@ -27,7 +27,8 @@ export function pageFiles() {
     .filter(isWanted).sort();
 }
 
-/** The service worker with the files that it keeps: another file, another text. @returns {string} */
+/** The text of the service worker with the list of files that it keeps.  When a file changes, so does the text.
+ * @returns {string} */
 export function serviceWorker() {
   const files = Object.fromEntries(pageFiles().map(path =>
     [path, `sha256-${createHash('sha256').update(readFileSync(join(web, path))).digest('base64')}`]));

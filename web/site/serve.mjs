@@ -1,12 +1,12 @@
-/* A static file server for this machine: Range, ETag, and the headers that make a page cross-origin isolated
- * (SharedArrayBuffer, precise timers).  Serves files below one folder, none that begin with a dot and none to which a
- * link leads out of that folder.  Answers only requests for a name of this machine, so that no page of another site can
- * read files through a name of its own that it has resolved to 127.0.0.1.
+/* A static file server for this machine, with Range, ETag, and the headers that make a page cross-origin isolated
+ * (SharedArrayBuffer, precise timers).  It serves files below one folder, except files whose path has a part that
+ * begins with a dot and files to which a link leads out of that folder.  It answers only requests for a name of this
+ * machine.  So no page of another site can read files through its own name by resolving it to 127.0.0.1.
  *
  *   node web/site/serve.mjs [--name NAME]...
  *
- * serves the chat page, that is its own files and the models in models/, on PORT (default: 8080, or the next one that
- * is free).  NAME: another name that requests may be for, such as that of a proxy in front. */
+ * serves the chat page, which is its own files and the models in models/, on PORT (default: 8080, or the next free
+ * one).  NAME is another host name that requests may use, such as that of a proxy in front. */
 import { createReadStream } from 'node:fs';
 import { realpath, stat } from 'node:fs/promises';
 import { createServer } from 'node:http';
@@ -30,16 +30,16 @@ const HEADERS = {
   'Cache-Control': 'no-cache',
 };
 
-/** Its text has a list of the page's files in it, as they are now. */
+/** The service worker's source.  The text that is served also has a list of the page's current files. */
 const SERVICE_WORKER = fileURLToPath(new URL('../sw.js', import.meta.url));
 
 /** @param {object} options
  * @param {string} options.root  the folder whose files are served
  * @param {number} [options.port]  0: any free one (default)
  * @param {string} [options.host]  default 127.0.0.1
- * @param {string} [options.home]  where / leads to
- * @param {Record<string, string>} [options.headers]  of every answer; default: those that isolate a page
- * @param {string[]} [options.names]  of hosts that requests may be for, beside those of this machine's loopback
+ * @param {string} [options.home]  where / redirects to
+ * @param {Record<string, string>} [options.headers]  sent with every answer; default: those that isolate a page
+ * @param {string[]} [options.names]  host names that requests may use, besides this machine's loopback names
  * @param {(path: string) => boolean} [options.serves]  whether a path such as web/index.js is served; default: all are
  * @param {string[]} [options.linked]  folders outside of root to which links may lead
  * @returns {Promise<{url: string, close: () => Promise<void>}>} */
@@ -66,13 +66,13 @@ export async function serve({
 }
 
 /** @typedef {{root: string, home?: string, headers: Record<string, string>, names: string[], tops: string[],
- *   serves: (path: string) => boolean}} Site  tops: folders that files really lie in */
+ *   serves: (path: string) => boolean}} Site  tops: the real paths of the folders whose files are served */
 
-/** A host's name without a port, as names are compared. @param {string} host */
+/** Normalizes a host's name for comparison, and removes its port. @param {string} host */
 const plainName = host => host.toLowerCase().replace(/:\d*$/, '').replace(/^\[(.*)\]$/, '$1').replace(/\.$/, '');
 
-/** Whether a request is for this machine by a name that nobody else can give it.
- * @param {string | undefined} host  of the request @param {string[]} names  more of them */
+/** Whether a request uses a name of this machine that nobody else can register.
+ * @param {string | undefined} host  the request's Host header @param {string[]} names  further names of this machine */
 function isOurs(host, names) {
   const name = plainName(host ?? '');
   return /^(.+\.)?localhost$|^127(\.\d{1,3}){3}$|^::1$/.test(name) || names.includes(name);
@@ -124,7 +124,7 @@ async function answer(request, response, site) {
   else await pipeline(createReadStream(file, { start, end, highWaterMark: 1 << 20 }), response);
 }
 
-/** The decoded path of a request; undefined if it is not a well-formed one. @param {string} url */
+/** The decoded path of a request; undefined if it is malformed. @param {string} url */
 function pathOf(url) {
   try {
     const path = decodeURIComponent(url.replace(/[?#].*$/s, ''));
@@ -134,8 +134,8 @@ function pathOf(url) {
   }
 }
 
-/** The file of a path, if it is served, no part of it begins with a dot ("..", ".git"), and it lies in one of the
- * folders that it may lie in, whatever links lead there.
+/** Finds the file of a path.  The path must be served, no part of it may begin with a dot ("..", ".git"), and the file
+ * must be below one of the allowed folders, whatever links lead to it.
  * @param {Site} site @param {string} path
  * @returns {Promise<{folder: true} | {folder: false, file: string, size: number, mtimeMs: number} | undefined>} */
 async function find({ root, tops, serves }, path) {
@@ -153,7 +153,7 @@ async function find({ root, tops, serves }, path) {
   }
 }
 
-/** First and last byte of a single range; undefined: none, or one to be ignored; 'outside': beyond the file.
+/** The first and last byte of a single range; undefined: no range, or one to ignore; 'outside': beyond the file.
  * @param {string | undefined} header @param {number} size @returns {[number, number] | 'outside' | undefined} */
 function rangeOf(header, size) {
   const match = /^bytes=(\d*)-(\d*)$/.exec(header ?? '');

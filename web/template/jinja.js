@@ -1,11 +1,11 @@
-/* Chat templates, rendered within bounds.  A template is a program by whoever made the file, and @huggingface/jinja
- * runs it without any limit.  This module counts what it does: steps of the interpreter, and work, which is the number
- * of characters that are read or written.  An element of a list counts as ELEMENT characters, because it takes about
- * as many bytes.  Everything that a template makes is written once, so the same count bounds the memory that it takes.
- * What an operation costs is counted before the operation runs.
+/* Renders chat templates within bounds.  A template is a program by whoever made the file, and @huggingface/jinja runs
+ * it without any limit.  This module counts the interpreter's steps and its work.  Work is the number of characters
+ * that are read or written; an element of a list counts as ELEMENT characters, because it takes about as many bytes.
+ * Everything that a template creates is written once, so the same count bounds the memory that it takes.  The cost of
+ * an operation is counted before the operation runs.
  *
- * The counts depend only on the template and its variables, so every host refuses the same templates.  template.js adds
- * a deadline: it runs this module in a worker. */
+ * The counts depend only on the template and its variables, so every host refuses the same templates.  template.js
+ * runs this module in a worker and adds a deadline. */
 import { PlumbError } from '../base/errors.js';
 import { Environment, Interpreter, Template } from '../dist/vendor/jinja/index.js';
 
@@ -15,41 +15,43 @@ import { Environment, Interpreter, Template } from '../dist/vendor/jinja/index.j
  * @typedef {(args: Value[], scope: Scope) => Value} Callable
  * @typedef {{steps: number, work: number}} Limits */
 
-/** One turn of a chat takes about 50 steps, and work of ten times its length. @type {Limits} */
+/** One turn of a chat takes about 50 steps, and work of about ten times its length. @type {Limits} */
 export const LIMITS = { steps: 3e5, work: 1 << 26 };
-/** Characters of one string, which is more than a context holds; characters of a template; numbers of a range. */
+/** Upper bounds: characters of a string, which is more than a context holds; characters of a template; numbers of a
+ * range. */
 const MAX_TEXT = 1 << 24, MAX_SOURCE = 1 << 20, MAX_RANGE = 1e4;
-/** How deep expressions, statements and macro calls nest; how deep values nest that are printed. */
+/** Upper bounds: nesting of expressions, statements and macro calls; nesting of values that are printed. */
 const MAX_DEPTH = 250, MAX_NESTING = 100;
-/** Characters of an error's message. */
+/** Upper bound on the characters of an error message. */
 const MAX_MESSAGE = 500;
 
-/* What things cost, in characters.  LOOK: a value that is visited.  ELEMENT: one that is made.  TURN: of a loop.
- * METHODS: the methods of a value, which the library makes anew for each.  JUMP: break and continue, which are
- * exceptions.  CLOCK: a call of strftime_now, for which the library makes two date formats. */
+/* Costs, in characters.  LOOK: visiting a value.  ELEMENT: making one.  TURN: an iteration of a loop.  METHODS: the
+ * methods of a value, which the library makes anew for each value.  JUMP: break and continue, which are exceptions.
+ * CLOCK: a call of strftime_now, for which the library makes two date formats. */
 const LOOK = 8, ELEMENT = 64, TURN = 256, METHODS = 512, JUMP = 512, CLOCK = 1 << 16;
 
-/** Counts of the render that runs: rendering is synchronous, so there is only one. */
+/** Counts of the current render.  Rendering is synchronous, so there is only one. */
 let limits = LIMITS, steps = 0, work = 0, depth = 0;
 
-/** Counts work, and ends a render that takes too much. @param {number} n */
+/** Counts work, and throws if the render takes too much. @param {number} n */
 function charge(n) {
   work += n;
-  if (!(work <= limits.work)) throw new Error(`it works on more than ${limits.work} characters`);   // NaN, too
+  if (!(work <= limits.work)) throw new Error(`it works on more than ${limits.work} characters`);   // also if NaN
 }
 
 const isText = (/** @type {Value | undefined} */ value) => typeof value?.value === 'string';
 const isList = (/** @type {Value | undefined} */ value) => Array.isArray(value?.value);
 const lengthOf = (/** @type {Value | undefined} */ value) => isText(value) ? value?.value.length : 0;
-/** A number of characters; 0 for what is none, which the library refuses. */
+/** The value as a number of characters; 0 if it is not a positive number, which the library refuses. */
 const countOf = (/** @type {Value | undefined} */ value, /** @type {number} */ otherwise) =>
   value === undefined ? otherwise : typeof value.value === 'number' && value.value > 0 ? value.value : 0;
 const sum = (/** @type {number[]} */ numbers) => numbers.reduce((total, n) => total + n, 0);
 
 /** Counts the characters of a value that is printed.  A value that occurs twice in it is counted twice.
  * @param {Value} value
- * @param {{each?: number, indent?: number, escaped?: number, sorted?: boolean}} [how]  characters between elements and
- *   of one level of indentation; what a character of a string costs; whether names of properties are sorted
+ * @param {{each?: number, indent?: number, escaped?: number, sorted?: boolean}} [how]  each: characters between two
+ *   elements; indent: characters of one level of indentation; escaped: the cost of one character of a string;
+ *   sorted: whether the names of properties are sorted
  * @param {number} [level] */
 function chargePrint(value, how = {}, level = 0) {
   const { each = 4, indent = 0, escaped = 1, sorted = false } = how, { value: inner } = value;
@@ -72,7 +74,7 @@ function chargePrint(value, how = {}, level = 0) {
 }
 
 /** Counts a sort, in which each comparison may read the longest key.
- * @param {Iterable<string | Value>} keys @param {number} n @param {number} [more]  cost of finding a key */
+ * @param {Iterable<string | Value>} keys @param {number} n @param {number} [more]  the cost of finding a key */
 function chargeSort(keys, n, more = 0) {
   let longest = 0;
   for (const key of keys) {
@@ -89,7 +91,7 @@ function chargeSort(keys, n, more = 0) {
 const chargeSearch = (text, pattern) =>
   charge(text.length + Math.max(0, text.length - pattern.length) * pattern.length);
 
-/** Counts the search for all places of a text, and a cost for each.
+/** Counts a search for all occurrences of a pattern, and a cost for each occurrence.
  * @param {string} text @param {string} pattern @param {number} cost */
 function chargePlaces(text, pattern, cost) {
   chargeSearch(text, pattern);
@@ -98,7 +100,7 @@ function chargePlaces(text, pattern, cost) {
   for (let at = text.indexOf(pattern); at >= 0; at = text.indexOf(pattern, at + pattern.length)) charge(cost);
 }
 
-/** Nodes of the syntax tree below one of them. @type {WeakMap<object, number>} */
+/** The number of nodes in the syntax tree of a node. @type {WeakMap<object, number>} */
 const sizes = new WeakMap();
 
 /** @param {Node} node */
@@ -117,11 +119,11 @@ function nodesOf(node) {
   return n;
 }
 
-/** Strings that were put in one place: engines keep a sum of strings as its parts until it is read.
+/** Strings known to be contiguous.  Engines store a concatenation as its parts until it is read.
  * @type {WeakSet<Value>} */
 const flat = new WeakSet();
 
-/** Counts the reading of a single character. @param {Value} text */
+/** Counts the reading of one character, which makes the string contiguous. @param {Value} text */
 function chargeFlat(text) {
   if (flat.has(text)) return;
   charge(text.value.length);
@@ -130,7 +132,7 @@ function chargeFlat(text) {
 
 // --- What filters and methods cost ----------------------------------------------------------------------------------
 
-/** By name; what is not here costs its operand once.
+/** The costs of filters by name.  A filter that is not listed costs its operand once.
  * @type {Record<string, (operand: Value, args: Value[], named: Map<string, Value>, node: Node) => void>} */
 const FILTERS = {
   safe() {},
@@ -175,13 +177,14 @@ const FILTERS = {
 /** @type {typeof FILTERS[string]} */
 function chargeSelect(operand, _, __, node) {
   if (!isList(operand)) return;
-  const [name, , than] = (node.args ?? []).map((/** @type {Node} */ { value }) => value);   // literals, or it refuses
+  const [name, , than] = (node.args ?? []).map((/** @type {Node} */ { value }) => value);   // only literals are valid
   for (const { value } of operand.value) {
     charge(ELEMENT + String(than ?? '').length + (value instanceof Map ? lengthOf(value.get(name)) : 0));
   }
 }
 
-/** By name; what is not here costs the text once. @type {Record<string, (text: string, args: Value[]) => void>} */
+/** The costs of string methods by name.  A method that is not listed costs the text once.
+ * @type {Record<string, (text: string, args: Value[]) => void>} */
 const TEXT_METHODS = {
   title: text => charge(16 * text.length),
   split(text, [separator]) {
@@ -190,7 +193,7 @@ const TEXT_METHODS = {
     for (const _ of text.matchAll(/\S+/g)) charge(ELEMENT);
   },
   replace(text, [old, by]) {
-    if (!isText(old) || !isText(by)) return;   // it refuses
+    if (!isText(old) || !isText(by)) return;   // the library refuses it
     charge(ELEMENT * old.value.length);
     chargePlaces(text, old.value, ELEMENT + by.value.length);
   },
@@ -203,12 +206,13 @@ function chargeAffix(text, [affix]) {
   for (const one of isList(affix) ? affix.value : [affix]) charge(ELEMENT + Math.min(text.length, lengthOf(one)));
 }
 
-/** By name; what is not here costs ELEMENT. @type {Record<string, (map: Map<string, Value>, args: Value[]) => void>} */
+/** The costs of object methods by name.  A method that is not listed costs ELEMENT.
+ * @type {Record<string, (map: Map<string, Value>, args: Value[]) => void>} */
 const MAP_METHODS = {
   get: (_, [name]) => charge(LOOK + lengthOf(name)),
   dictsort(map, args) {
     charge(TURN * map.size);
-    // The key that is sorted by is one of the arguments or of the named ones, whose values are a Map.
+    // Whether it sorts by key or by value is an argument.  Keyword arguments are in a Map.
     const said = args.flatMap(({ value }) => value instanceof Map ? [...value.values()] : []).concat(args);
     chargeSort(said.some(({ value }) => value === 'value') ? map.values() : map.keys(), map.size);
   },
@@ -217,7 +221,8 @@ const MAP_METHODS = {
   values: map => charge(TURN * map.size),
 };
 
-/** Has the methods of a type count. @param {any} type  a class of the library
+/** Makes the methods of a type count their cost.
+ * @param {any} type  a class of the library
  * @param {(self: any, name: string, args: Value[]) => void} count */
 function countMethods(type, count) {
   const made = new WeakMap();
@@ -243,7 +248,7 @@ function countMethods(type, count) {
   });
 }
 
-/** Has a type's toString count. @param {any} type */
+/** Makes a type's toString count its cost. @param {any} type */
 function countPrinting(type) {
   const { toString } = type.prototype;
   type.prototype.toString = function () {
@@ -254,19 +259,19 @@ function countPrinting(type) {
 
 // --- The interpreter that counts ------------------------------------------------------------------------------------
 
-/** A node that has its value already. */
+/** A node whose value is already known. */
 const given = (/** @type {Value} */ value) => ({ type: 'Given', value });
 
 const Base = /** @type {any} */ (Interpreter), Scoped = /** @type {any} */ (Environment);
 
-/** The library evaluates operands and computes with them in one method.  Those that compute are overridden: they
- * evaluate the operands, count, and give them to the library's method. */
+/** The library's methods evaluate operands and compute with them.  The methods whose computation costs are overridden:
+ * they evaluate the operands, count, and pass the values to the library's method. */
 class Counting extends Base {
   /** @param {Node} node @param {Scope} scope @returns {Value} */
   evaluate(node, scope) {
     if (node?.type === 'Given') return node.value;
     if (node?.type === 'Body') {
-      depth = node.depth;   // also after an exception
+      depth = node.depth;   // restores it after an exception, too
       return super.evaluateBlock(node.body, scope);
     }
     if (++steps > limits.steps) throw new Error(`it takes more than ${limits.steps} steps`);
@@ -281,7 +286,7 @@ class Counting extends Base {
     return result;
   }
 
-  /** Without the exception that the library throws and catches for each variable that is not there.
+  /** Avoids the exception that the library throws and catches for each missing variable.
    * @param {Node} node @param {Scope} scope */
   evaluateIdentifier(node, scope) {
     for (let at = /** @type {Scope | undefined} */ (scope); at; at = at.parent) {
@@ -297,7 +302,7 @@ class Counting extends Base {
     if (name === 'and' || name === 'or') return super.evaluateBinaryExpression(node, scope);
     const left = this.evaluate(node.left, scope), right = this.evaluate(node.right, scope);
     for (const one of [left, right]) {
-      // A list becomes a text beside one.  Lists are added in time of their lengths.
+      // A list is printed by ~, and beside a text.  Adding two lists takes time linear in their lengths.
       if (isList(one) && (name === '~' || !isList(left) || !isList(right))) chargePrint(one);
       else charge(isList(one) ? LOOK * one.value.length : LOOK);
     }
@@ -310,7 +315,7 @@ class Counting extends Base {
   /** @param {Node[]} nodes @param {Scope} scope @returns {[Value[], Map<string, Value>]} */
   evaluateArguments(nodes, scope) {
     const [args, named] = super.evaluateArguments(nodes, scope);
-    charge(LOOK * args.length + ELEMENT * named.size);   // with those of *list and **object
+    charge(LOOK * args.length + ELEMENT * named.size);   // includes those of *list and **object
     return [args, named];
   }
 
@@ -368,7 +373,7 @@ class Counting extends Base {
     return super.evaluateFor({ ...node, iterable: known, body, defaultBlock }, scope);
   }
 
-  /** What a macro or a call block costs: the library searches the syntax tree for the names of its arguments.
+  /** Counts a macro or a call block: the library searches the syntax tree for the names of its arguments.
    * @param {Node} node @param {Scope} scope */
   evaluateMacro(node, scope) {
     charge(LOOK * nodesOf(node));
@@ -388,10 +393,11 @@ class Counting extends Base {
   }
 }
 
-/** The class, whose base has no type. @type {any} */
+/** The same class without a type, because its base has none. @type {any} */
 const Interpreting = Counting;
 
-/** Puts the counts into the library, once: its classes of values are not exported, so values are made to get them. */
+/** Installs the counts in the library, once.  The library does not export its classes of values, so this function gets
+ * them from values. */
 function install() {
   const plain = new Interpreter(new Environment()), scope = /** @type {any} */ (new Environment());
   const typeOf = (/** @type {string} */ type, /** @type {any} */ value) =>
@@ -430,15 +436,15 @@ install();
 
 // --- Parsing and rendering ------------------------------------------------------------------------------------------
 
-/** Templates that were parsed, the latest last: a model has one. @type {Map<string, Template>} */
+/** Templates already parsed, the most recently used last.  A model has one. @type {Map<string, Template>} */
 const parsed = new Map();
 const MAX_PARSED = 4;
 
 /** @param {string} source */
 function parse(source) {
   if (source.length > MAX_SOURCE) throw new Error(`it has ${source.length} characters; the most is ${MAX_SOURCE}`);
-  // An expression of the library's lexer tries each start of a run of white space with each of its ends, and with those
-  // of the runs behind it.
+  // A regular expression of the library's lexer tries each start of a run of white space with each of its ends, and
+  // with those of the runs after it.
   let white = 0, longest = 0;
   for (const [run] of source.matchAll(/\s+/g)) {
     white += run.length;
@@ -452,7 +458,7 @@ function parse(source) {
   return template;
 }
 
-/** Renders a template; PLUMB_ERROR_TEMPLATE where that fails or takes too much.
+/** Renders a template.  PLUMB_ERROR_TEMPLATE if it fails or takes too much.
  * @param {string} source  tokenizer.chat_template
  * @param {Record<string, any>} variables
  * @param {Limits} [most]  other limits than LIMITS, for tests
@@ -467,7 +473,7 @@ export function renderBounded(source, variables, most = LIMITS) {
   }
 }
 
-/** What a worker that renders does. @type {import('../base/protocol.js').Methods} */
+/** The methods of a worker that renders. @type {import('../base/protocol.js').Methods} */
 export const rendering = {
   render({ source, variables, most }, { emit }) {
     emit('begun', null);
@@ -475,13 +481,13 @@ export const rendering = {
   },
 };
 
-/** What the last render took. @returns {Limits} */
+/** The counts of the last render. @returns {Limits} */
 export const counted = () => ({ steps, work });
 
 /** @param {unknown} error */
 function sentence(error) {
   const { name, message } = error instanceof Error ? error : { name: '', message: String(error) };
-  // Engines say it differently: V8 and WebKit by a RangeError, Firefox by an InternalError.
+  // Engines report it differently: V8 and WebKit throw a RangeError, Firefox throws an InternalError.
   if (/call stack|recursion/.test(message)) return 'it nests too deep';
   if (name === 'RangeError' && /string/.test(message)) return `it makes a text of more than ${MAX_TEXT} characters`;
   return message.length <= MAX_MESSAGE ? message : `${message.slice(0, MAX_MESSAGE)}...`;

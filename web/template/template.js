@@ -1,29 +1,29 @@
-/* Chats to token ids, by the GGUF's own chat template.
+/* Converts chats to token ids, with the GGUF's own chat template.
  *
- * Text of special tokens inside a message ("<|im_end|>") must stay text: nobody may end his turn and speak as the
- * system by typing it.  So such texts get a mark before the template runs, and where a mark comes out, that stretch
- * between two special tokens is tokenized as plain text, without the mark.  Everything else is tokenized as one text,
- * as llama.cpp does. */
+ * The text of a special token inside a message ("<|im_end|>") must stay text: otherwise a user could type it to end
+ * their turn and speak as the system.  So marks are put into such texts before the template runs.  In its output, a
+ * stretch between two control tokens that holds a mark is tokenized as plain text, without the marks.  Everything else
+ * is tokenized as one text, as llama.cpp does. */
 import { argumentError, PlumbError, reasonOf } from '../base/errors.js';
 import { Remote } from '../base/protocol.js';
 
 /** @typedef {object} Vocabulary
  * @property {(text: string, options: {addSpecial?: boolean, parseSpecial?: boolean}) => Promise<Int32Array>} tokenize
  * @property {(ids: Int32Array) => Promise<[number, string][]>} controls  the control tokens among ids, with their texts
- * @property {number} bos  -1: none */
+ * @property {number} bos  -1: the vocabulary has none */
 
-/** A noncharacter: the standard keeps it free for uses like this one. */
+/** A noncharacter.  Unicode reserves it for internal uses like this one. */
 const MARK = '\uFDD0';
 
-/** Of messages, tools and variables of a template. */
+/** How deep messages, tools and variables of a template may nest. */
 const MAX_NESTING = 100;
 
-/** Milliseconds that a render has, from where it begins, and that a worker has to begin. */
+/** In milliseconds: DEADLINE bounds a render from its start, PATIENCE bounds how long a worker takes to start it. */
 const DEADLINE = 2000, PATIENCE = 10000;
 
-/** Renders chat templates in a worker of its own, one after the other, so that a template can be ended and takes no
- * time of the caller's thread or of the engine's.  Where no worker starts, the caller's thread renders: the bounds of
- * jinja.js hold there, too. */
+/** Renders chat templates one after the other in a separate worker.  So a template that runs too long can be
+ * terminated, and rendering does not block the caller's thread or the engine's.  If no worker starts, the template is
+ * rendered in the caller's thread, where the bounds of jinja.js still hold. */
 export class Renderer {
   #start;
   #deadline;
@@ -31,10 +31,10 @@ export class Renderer {
   #worker;
   /** @type {Promise<unknown>} */
   #last = Promise.resolve();
-  /** Models that may need it, and renders that are not done. */
+  /** How many models may need the worker, plus how many renders are not done. */
   #holders = 0;
 
-  /** @param {() => import('../base/protocol.js').WorkerLike} [start]  a worker that answers with `rendering` of
+  /** @param {() => import('../base/protocol.js').WorkerLike} [start]  starts a worker that serves `rendering` of
    *   jinja.js
    * @param {{deadline?: number}} [options] */
   constructor(start, { deadline = DEADLINE } = {}) {
@@ -42,14 +42,14 @@ export class Renderer {
     this.#deadline = deadline;
   }
 
-  /** Starts the worker before it is needed.  It is kept until release was called as often as this. */
+  /** Starts the worker before it is needed, and keeps it until release has been called as often as hold. */
   hold() {
     this.#holders++;
     this.#prepare();
     return true;
   }
 
-  /** Ends the worker if nothing needs it any more. */
+  /** Ends the worker when nothing needs it any more. */
   release() {
     this.#holders--;
     if (this.#holders > 0) return;
@@ -62,9 +62,9 @@ export class Renderer {
     try {
       const worker = this.#start();
       this.#worker = new Remote(worker);
-      worker.unref?.();   // at last: in Node a listener for messages undoes it
+      worker.unref?.();   // comes last: in Node, adding a message listener undoes it
     } catch {
-      this.#start = undefined;   // a browser may refuse at once
+      this.#start = undefined;   // a browser may refuse to start it
     }
   }
 
@@ -77,7 +77,7 @@ export class Renderer {
       throw new PlumbError('PLUMB_ERROR_TEMPLATE', 'the file has no tokenizer.chat_template: give a string prompt',
         { missing: 'tokenizer.chat_template' });
     }
-    this.#holders++;   // a model may be closed meanwhile
+    this.#holders++;   // the model may be closed during the render
     const result = this.#last.then(() => this.#render(source, variables, most)).finally(() => this.release());
     this.#last = result.catch(() => {});
     return result;
@@ -111,7 +111,7 @@ export class Renderer {
     } catch (error) {
       if (error instanceof PlumbError && error.code === 'PLUMB_ERROR_TEMPLATE') throw error;
       const isPosted = error instanceof PlumbError || error === stopped;
-      if (!isPosted) return renderHere(source, variables, most);   // a variable, such as a function, has no clone
+      if (!isPosted) return renderHere(source, variables, most);   // a variable, such as a function, cannot be cloned
       rendered.catch(() => {});
       worker.terminate();
       this.#worker = undefined;
@@ -134,10 +134,10 @@ async function renderHere(source, variables, most) {
   return renderBounded(source, variables, most);
 }
 
-/** Token ids of a chat.
+/** Converts a chat to token ids.
  * @param {string | undefined} source  tokenizer.chat_template
- * @param {Record<string, any>} said  messages, tools...: what others wrote
- * @param {Record<string, any>} variables  the rest of what the template sees
+ * @param {Record<string, any>} said  messages, tools and other variables from the caller, which are not trusted
+ * @param {Record<string, any>} variables  the other variables of the template
  * @param {Vocabulary} vocabulary @param {Renderer} renderer @returns {Promise<Int32Array>} */
 export async function chatTokens(source, said, variables, vocabulary, renderer) {
   const changes = await markedTexts(said, vocabulary);
@@ -145,12 +145,12 @@ export async function chatTokens(source, said, variables, vocabulary, renderer) 
   const text = await renderer.render(source, { ...variables, ...marked });
   let ids = await vocabulary.tokenize(text, { parseSpecial: true });
   if (changes.size > 0) ids = await plainWhereMarked(text, ids, vocabulary);
-  // The first token of every text, unless the template wrote it itself.  Nothing is added behind a chat: it goes on.
+  // A first token is added unless the template wrote it itself.  No last token is added, because the chat goes on.
   const [first] = await vocabulary.tokenize('', { addSpecial: true });
   return first === vocabulary.bos && ids[0] !== first ? joined([Int32Array.of(first), ids]) : ids;
 }
 
-/** The strings of what was said that hold texts of control tokens, and the same with marks around and in those texts.
+/** Finds the strings in said that hold the text of a control token.  Maps each to its copy with marks in those texts.
  * @param {any} said @param {Vocabulary} vocabulary @returns {Promise<Map<string, string>>} */
 async function markedTexts(said, vocabulary) {
   /** @type {Set<string>} */
@@ -186,7 +186,7 @@ function joined(parts) {
   return all;
 }
 
-/** The ids again, but every stretch between two control tokens that holds a mark as plain text without it.
+/** Tokenizes again, as plain text without marks, every stretch between two control tokens that holds a mark.
  * @param {string} text @param {Int32Array} ids  of text @param {Vocabulary} vocabulary */
 async function plainWhereMarked(text, ids, vocabulary) {
   const controls = new Map(await vocabulary.controls(ids));
@@ -211,7 +211,7 @@ async function plainWhereMarked(text, ids, vocabulary) {
   return joined(all);
 }
 
-/** Refuses what is nested so deep that no function could go through it, and what contains itself.
+/** Refuses values that are nested too deep for recursive functions, and values that contain themselves.
  * @param {string} where  the function's name, for the message
  * @param {unknown} value  messages, tools, variables of a template */
 export function checkNesting(where, value) {
@@ -222,8 +222,9 @@ export function checkNesting(where, value) {
   }
 }
 
-/** A copy of value in which every string, however deep, went through change, names of properties too: those of a tool's
- * arguments are anybody's.  But what is a word is what templates look for, and no special token.
+/** Copies value and applies change to every string in it, at any depth.  This includes the names of properties, because
+ * a tool's arguments may have any names.  A name that is a single word is kept: templates look it up, and it is not the
+ * text of a special token.
  * @param {any} value @param {(text: string) => string} change @returns {any} */
 function mapStrings(value, change) {
   if (typeof value === 'string') return change(value);

@@ -1,24 +1,24 @@
-/* Tool calls: how models write them, and how chat templates want to be told of those that were made.  Outside they are
- * OpenAI's: {id, type: 'function', function: {name, arguments}}, arguments as JSON text.
+/* Tool calls: how models write them, and how chat templates expect past calls.  The public form is OpenAI's:
+ * {id, type: 'function', function: {name, arguments}}, with the arguments as JSON text.
  *
- * What a model writes is nobody's word: a call that is no JSON, has no object of arguments or names a tool that was not
- * given stays text. */
+ * The model's output is not trusted.  A call stays text if it is not JSON, if its arguments are not an object, or if it
+ * names a tool that was not given. */
 import { randomHex } from '../base/hex.js';
 
 /** @typedef {import('./messages.js').Tool} Tool
  * @typedef {import('./messages.js').ToolCall} ToolCall */
 /** @typedef {object} Format
- * @property {string} mention  what a template of this format says somewhere
- * @property {string[]} opens  what a call begins with
- * @property {boolean} anywhere  in an answer, or else only at its beginning
- * @property {(text: string) => {calls: any[], rest: string}} parse  of text that begins with one of `opens`; throws
- *   where it is not JSON
- * @property {(calls: any[]) => string} write  for templates that know tools, but no messages with calls */
+ * @property {string} mention  text that identifies a template of this format
+ * @property {string[]} opens  texts with which a call begins
+ * @property {boolean} anywhere  whether a call may begin anywhere in an answer, or only at its start
+ * @property {(text: string) => {calls: any[], rest: string}} parse  parses text that begins with one of `opens`; throws
+ *   if it is not JSON
+ * @property {(calls: any[]) => string} write  for templates that support tools, but not messages with calls */
 
-/** JSON of one call or of a list of calls. @param {string} text */
+/** Parses the JSON of one call or of a list of calls. @param {string} text */
 const parseJson = text => ({ calls: [JSON.parse(text)].flat(), rest: '' });
 
-/** A list of calls, and nothing else, behind a mark that is a control token: those do not show in an answer.
+/** A format that is only a list of calls after a mark.  The mark is a control token, which does not show in an answer.
  * @param {string} mark @returns {Format} */
 const listBehind = mark => ({
   mention: mark,
@@ -28,10 +28,10 @@ const listBehind = mark => ({
   write: calls => `${mark}${JSON.stringify(calls)}`,
 });
 
-/** A call of Hermes; what looks like its end in a string of the JSON is none. */
+/** A call in Hermes' format.  A closing tag inside a string of the JSON does not end the call. */
 const TAGGED = /<tool_call>((?:"(?:[^"\\]|\\.)*"|[^"<]|<(?!\/?tool_call>))*)(?:<\/tool_call>|(?=<tool_call>)|$)/gs;
 
-/** The first one that a template mentions is its format. @type {Format[]} */
+/** A template's format is the first one whose `mention` it contains. @type {Format[]} */
 const FORMATS = [
   {   // Hermes, Qwen2.5 and later
     mention: '<tool_call>',
@@ -46,7 +46,7 @@ const FORMATS = [
   },
   listBehind('<|tool_call|>'),   // Granite 3
   listBehind('[TOOL_CALLS]'),    // Mistral
-  {   // Llama 3.1 and later: {"name": ..., "parameters": ...} and nothing else
+  {   // Llama 3.1 and later: only {"name": ..., "parameters": ...}
     mention: '',
     opens: ['{', '['],
     anywhere: false,
@@ -58,35 +58,35 @@ const FORMATS = [
 /** @param {string} source  of a chat template */
 const formatOf = source => /** @type {Format} */ (FORMATS.find(({ mention }) => source.includes(mention)));
 
-/** Whether a chat template does anything with tools. @param {string | undefined} source */
+/** Whether a chat template uses tools. @param {string | undefined} source */
 export const knowsTools = source => /\btools\b/.test(source ?? '');
 
-/** Parts the text of an answer from the calls in it, piece by piece: what can still become a call is held back. */
+/** Separates the text of an answer from the calls in it, piece by piece.  It holds back text that may become a call. */
 export class CallFilter {
   #format;
   #names;
   #held = '';
-  /** 'text': there may be calls; 'call': one has begun; 'plain': there will be none. */
+  /** 'text': there may be calls; 'call': a call has begun; 'plain': there cannot be any more calls. */
   #state = /** @type {'text' | 'call' | 'plain'} */ ('plain');
-  /** Those that the answer made, after end(). @type {ToolCall[]} */
+  /** The calls of the answer, after end(). @type {ToolCall[]} */
   calls = [];
 
-  /** @param {unknown} source  of the chat template
-   * @param {Tool[]} [tools]  that the model was told of; none: all is text */
+  /** @param {unknown} source  the chat template's source
+   * @param {Tool[]} [tools]  the tools that the model was given; with none, all is text */
   constructor(source, tools = []) {
     this.#format = formatOf(String(source));
     this.#names = new Set(tools.map(tool => tool.function.name));
     if (tools.length > 0) this.#state = 'text';
   }
 
-  /** The text that is now certain. @param {string} piece @returns {string} */
+  /** Adds a piece, and returns the text that is certain not to be a call. @param {string} piece @returns {string} */
   push(piece) {
     this.#held += piece;
     if (this.#state === 'call') return '';
     return this.#release(this.#state === 'plain' ? this.#held.length : this.#certain());
   }
 
-  /** At the end of the answer: reads the calls. @returns {string}  what was held back and is text */
+  /** Ends the answer and parses its calls. @returns {string}  the held text that is not a call */
   end() {
     const held = this.#release(this.#held.length);
     if (this.#state !== 'call') return held;
@@ -100,7 +100,7 @@ export class CallFilter {
     }
   }
 
-  /** How much of what is held cannot belong to a call, nor to the white space before one. */
+  /** The number of held characters that cannot belong to a call, nor to the white space before one. */
   #certain() {
     const { opens, anywhere } = this.#format, held = this.#held;
     const first = anywhere ? 0 : held.length - held.trimStart().length;
@@ -122,7 +122,7 @@ export class CallFilter {
     return text;
   }
 
-  /** A call as the model wrote it. @param {any} call @returns {ToolCall} */
+  /** Converts and checks a call as the model wrote it. @param {any} call @returns {ToolCall} */
   #call(call) {
     const given = call.arguments ?? call.parameters ?? {};
     if (!this.#names.has(call.name) || typeof given !== 'object' || Array.isArray(given)) throw new Error('no call');
@@ -134,9 +134,10 @@ export class CallFilter {
   }
 }
 
-/** Messages as a template wants them: arguments of calls as objects, which templates turn to JSON themselves; ids of
- * nine letters and digits, where it refuses others (Mistral); where it has roles of its own for calls and results
- * (Granite 3.0), or knows no calls at all, a message in its words.
+/** Converts messages to the form that a template expects.  The arguments of calls become objects, which templates turn
+ * into JSON themselves.  Ids become nine letters and digits if the template refuses others (Mistral).  If the template
+ * has its own roles for calls and results (Granite 3.0), or does not support calls at all, a call becomes a message in
+ * the model's own format.
  * @param {string | undefined} source  of the template
  * @param {import('./messages.js').Message[]} messages @returns {any[]} */
 export function messagesFor(source = '', messages) {
@@ -150,7 +151,7 @@ export function messagesFor(source = '', messages) {
     const { tool_calls: given, ...rest } = message;
     const content = message.content ?? '';
     if (given.length === 0) return { ...rest, content };
-    const calls = given.map(call => call?.function ? {   // what is no call of ours is the template's to judge
+    const calls = given.map(call => call?.function ? {   // the template may refuse any other call
       ...call, ...wantsNine && { id: nine(call.id) },
       function: { ...call.function, arguments: parsedArguments(call.function.arguments) },
     } : call);
@@ -163,7 +164,7 @@ export function messagesFor(source = '', messages) {
   });
 }
 
-/** @param {unknown} text  JSON @returns {unknown}  its value, or itself where it is none */
+/** @param {unknown} text  JSON @returns {unknown}  its value, or text itself if it is not JSON */
 function parsedArguments(text) {
   try {
     return typeof text === 'string' ? JSON.parse(text) : text;
