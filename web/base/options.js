@@ -72,7 +72,7 @@ const files = value => (object(value) || !Object.values(value).every(file => typ
   || file instanceof Blob || file instanceof Uint8Array))
   && 'an object from names to Blobs, Uint8Arrays or strings';
 
-/** Checks the options of a chat template.  All others than these two are variables of the template. @type {Check} */
+/** Checks the options of a chat template: addGenerationPrompt, tools, and any variables of it. @type {Check} */
 const template = value => object(value)
   || (value.addGenerationPrompt ?? true) !== Boolean(value.addGenerationPrompt ?? true)
     && 'an object in which addGenerationPrompt is true or false'

@@ -170,7 +170,7 @@ export class Remote {
     try {
       let answer = await pulled;
       const isChunk = answer instanceof Uint8Array;
-      if (isChunk) answer = new Uint8Array(answer);   // a copy, so that the user's buffer stays
+      if (isChunk) answer = new Uint8Array(answer);   // a copy, so that the user's array or Buffer stays whole
       if (!this.#dead) this.worker.post({ id, answer }, isChunk ? [answer.buffer] : []);
     } catch (error) {
       if (!this.#dead) this.worker.post({ id, failed: encode(error) });
