@@ -5,8 +5,8 @@
  *   NAME.json   Meta; written before the first byte, and again after the last one
  *   slots       the digests of an incomplete file (sums.js), in a file that the folder chooses
  *
- * The writer of a copy holds its lock.  All files are untrusted: if they do not fit together, there is no copy, but the
- * load never fails.  Bytes are not flushed to the disk; the digests detect what a power failure loses.
+ * The writer of a copy holds its lock.  All files are untrusted: if they do not fit together, they count as no copy,
+ * and never make a load fail.  Bytes are not flushed to the disk; the digests detect what a power failure loses.
  *
  * Copies of older versions have no digests.  A complete one gets them from the bytes that its next load reads, and an
  * incomplete one is continued as it is. */
@@ -18,8 +18,8 @@ import { parseSlots, parseSums } from './sums.js';
 
 /** @typedef {object} Handle  an open file
  * @property {() => number} size
- * @property {(target: Uint8Array, at: number) => number} read  reads as many bytes as it likes and returns
- *   how many; 0 at the end of the file
+ * @property {(target: Uint8Array, at: number) => number} read  reads some of the bytes from `at` on into
+ *   target and returns how many; 0 at the end of the file
  * @property {() => void} close */
 /** @typedef {object} Lock  a copy that nobody else may write until it is closed
  * @property {() => number} size  the size of the file that an earlier writer left
@@ -105,7 +105,7 @@ export class Store {
   /** @param {string} url @returns {Promise<boolean>}  whether there was one */
   async remove(url) {
     const folder = await this.#folder();
-    if (!folder) return false;   // so on http: pages too, where nameOf has no crypto.subtle
+    if (!folder) return false;   // also on http: pages, which have no crypto.subtle for nameOf
     const name = await nameOf(url);
     try {
       return await folder?.remove(name) ?? false;
@@ -260,7 +260,7 @@ export class Copy {
 
   /** Writes the next bytes.  Throws if there is no more room, which not every browser tells in advance.
    * @param {Uint8Array} chunk
-   * @param {import('./sums.js').Sums} sums  has the digests of all bytes before the chunk, and computes those of it */
+   * @param {import('./sums.js').Sums} sums  has the digests of all bytes before the chunk, and computes its digests */
   async write(chunk, sums) {
     const lock = /** @type {Lock} */ (this.#lock);
     try {

@@ -1,5 +1,5 @@
 /* A download whose connection may break at any byte.  It then requests the missing bytes.  If nothing proves that they
- * would be of the same file, the load must start over (StartOver).
+ * are of the same file, the load must start over (StartOver).
  *
  * The proof is a strong ETag or a Last-Modified that stays the same, together with the size.  Requests to other origins
  * have a Range header and no other header that would need a CORS preflight; their responses are compared here. */
@@ -11,8 +11,8 @@ import { streamChunks } from './stream.js';
  * Each further attempt waits twice as long as the one before, or as long as the server asks if that is more, but at
  * most LONGEST_WAIT. */
 const TRIES = 5, FIRST_WAIT = 500, LONGEST_WAIT = 30000;
-/** The attempts at a server that has never responded.  Most often its name is misspelt, or it refuses this site; a
- * browser does not distinguish the two. */
+/** The number of attempts at a server that has never responded.  Most often its name is misspelt, or it refuses this
+ * site; a browser does not distinguish the two. */
 const TRIES_UNHEARD = 2;
 /** Milliseconds without a byte after which a connection is given up, because a lost one is not always reported. */
 const SILENCE = 30000;
