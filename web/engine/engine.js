@@ -548,8 +548,8 @@ export class Engine {
   /** @returns {number} tokens in the session */
   get position() { return this.#c.plumb_session_n_past(this.#session); }
 
-  /** Keeps the common prefix of the session's tokens and ids, and returns its length. @param {Int32Array} ids
-   * @returns {number} */
+  /** Keeps the common prefix of the session's tokens and ids, without the last id, and returns its length.
+   * @param {Int32Array} ids @returns {number} */
   reuse(ids) { return this.#withIds(ids, (ptr, n) => this.#c.plumb_session_reuse(this.#session, ptr, n)); }
 
   /** @param {number} position  how many tokens to keep */
