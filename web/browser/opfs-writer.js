@@ -6,12 +6,13 @@
  *   loader -> worker   { open: NAME }                             takes the lock of the copy
  *                      { block, n, at, slot, slotAt }             writes n bytes of a buffer at `at`, then their slot
  *                      { end: size }                              truncates the file to this size and closes it
- *   worker -> loader   { opened }, { free: block }, { ended }     one answer for each message; `free` returns the
- *   buffer
- *                      { failed, name }                           instead of one of them: nothing more is written
+ *   worker -> loader   { opened }, { free: block }, { ended }     one answer for each message; { free } returns the
+ *                                                                 buffer
+ *                      { failed, name }                           the answer to the first message that fails; nothing
+ *                                                                 more is written
  *
  * A block never crosses the end of a chunk.  While the worker writes one block, the next one grows, up to a whole
- * chunk, so that slow writes become few and large.  If BACKLOG blocks are waiting, the download waits too. */
+ * chunk, so that slow writes become few and large.  If BACKLOG messages are unanswered, the download waits too. */
 import { reasonOf } from '../base/errors.js';
 import { Busy } from '../loader/busy.js';
 import { CHUNK } from '../loader/sums.js';
