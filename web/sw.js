@@ -1,12 +1,13 @@
-/* The chat page without a network, and with threads on hosts that send no headers.
+/* The service worker of the chat page.  With it the page works without a network, and has threads on hosts that send no
+ * headers.
  *
- * Keeps the files of the page in a cache of their version; a new version is fetched whole beside it and takes over when
- * the page says so, so that files of two versions never meet.  What is no file of the page, models above all, it does
- * not touch.  To what it answers it adds the headers that make a page cross-origin isolated.
+ * It keeps the files of the page in a cache of their version.  A new version is fetched as a whole into another cache
+ * and takes over when the page says so, so that files of two versions never mix.  It does not touch requests for
+ * anything else, such as models.  To its responses it adds the headers that make a page cross-origin isolated.
  *
- * SHELL, {version, files: {path: integrity}}, is put in front of this text by site/page-files.mjs; paths are relative
- * to the folder of this file.  That is the root of the package: a browser asks a service worker for the scripts of workers
- * only if they lie in its folder or below, and the page's workers are in browser/. */
+ * site/page-files.mjs puts SHELL, {version, files: {path: integrity}}, in front of this text; paths are relative to the
+ * folder of this file.  That folder is the root of the package: a browser asks a service worker for the scripts of
+ * workers only if they are in its folder or below, and the page's workers are in browser/. */
 const worker = /** @type {any} */ (self);
 const { version, files } = /** @type {{version: string, files: Record<string, string>}} */ (worker.SHELL);
 const PREFIX = 'plumb-page-';
@@ -46,7 +47,7 @@ worker.addEventListener('fetch', (/** @type {any} */ event) => {
 /** @param {string} url @param {Request} request */
 async function answer(url, request) {
   const kept = caches.open(CACHE).then(cache => cache.match(url, { ignoreVary: true }));
-  const found = await kept.catch(() => undefined) ?? await fetch(request);   // a cache that broke is as none
+  const found = await kept.catch(() => undefined) ?? await fetch(request);   // a broken cache counts as empty
   const headers = new Headers(found.headers);
   for (const [name, value] of Object.entries(HEADERS)) headers.set(name, value);
   return new Response(found.body, { status: found.status, statusText: found.statusText, headers });

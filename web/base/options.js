@@ -1,14 +1,15 @@
-/* Every option of every call is checked here, by name, type and range, before anything of it reaches the engine.  An
- * unknown name is an error: a misspelt option must not be ignored. */
+/* Checks the name, type and range of every option of every call before any of them reaches the engine.  An unknown name
+ * is an error, so that a misspelt option is not ignored. */
 import { argumentError } from './errors.js';
 
-/** @typedef {(value: any) => string | false | undefined} Check  false or undefined: fine; else "a ..." expected */
+/** @typedef {(value: any) => string | false | undefined} Check  returns false or undefined if the value is valid,
+ *   and otherwise what is expected: "a ..." */
 
-/** The largest number of tokens that the engine counts to, and the largest token id. */
+/** The largest number of tokens that the engine can count, and the largest token id. */
 const MOST_TOKENS = 2 ** 31 - 1;
-/** The largest n_ctx and penalty_last_n of include/plumb.h. */
+/** The largest n_ctx and penalty_last_n that include/plumb.h allows. */
 const MOST_CONTEXT = 2 ** 24;
-/** As POOL_MAX_THREADS in src/threads/pool.h. */
+/** The same as POOL_MAX_THREADS in src/threads/pool.h. */
 export const MOST_THREADS = 64;
 
 /** @type {Check} */
@@ -71,7 +72,7 @@ const files = value => (object(value) || !Object.values(value).every(file => typ
   || file instanceof Blob || file instanceof Uint8Array))
   && 'an object from names to Blobs, Uint8Arrays or strings';
 
-/** Of the options of a chat's template; all but these two are variables of the template. @type {Check} */
+/** Checks the options of a chat template: addGenerationPrompt, tools, and any variables of it. @type {Check} */
 const template = value => object(value)
   || (value.addGenerationPrompt ?? true) !== Boolean(value.addGenerationPrompt ?? true)
     && 'an object in which addGenerationPrompt is true or false'
@@ -94,17 +95,17 @@ const responseFormat = value => !(value?.type === 'text' && Object.keys(value).l
 /** @param {any} value @returns {Iterable<[unknown, unknown]>} */
 const biasEntries = value => value instanceof Map ? value : Object.entries(Object(value));
 
-/** plumb_precision of include/plumb.h, in its order. */
+/** The values of plumb_precision in include/plumb.h, in the same order. */
 export const PRECISIONS = /** @type {const} */ (['exact16', 'fast8']);
 /** @type {Check} */
 const precision = value => !PRECISIONS.includes(value) && "'exact16' or 'fast8'";
 
-/** plumb_kv_type of include/plumb.h, in its order. */
+/** The values of plumb_kv_type in include/plumb.h, in the same order. */
 export const KV_TYPES = /** @type {const} */ (['i16', 'q8', 'f32']);
 /** @type {Check} */
 const kvType = value => !KV_TYPES.includes(value) && "'i16', 'q8' or 'f32'";
 
-/** What a chat does at the end of its context. */
+/** What a chat can do when its context is full. */
 export const CONTEXT_ENDS = /** @type {const} */ (['error', 'trim']);
 /** @type {Check} */
 const contextEnd = value => !CONTEXT_ENDS.includes(value) && "'error' or 'trim'";
@@ -136,7 +137,7 @@ export const GENERATE = {
 };
 const { signal: _, parseSpecial: __, ...ANSWER } = GENERATE;
 export const CHAT = { system: text, tools, messages: array, contextEnd, ...ANSWER };
-/** Parameters of chat.completions.create, with OpenAI's ranges. */
+/** The parameters of chat.completions.create, with OpenAI's ranges. */
 export const COMPLETION = {
   model: text, messages: array, stream: boolean, stream_options: streamOptions, max_completion_tokens: count,
   max_tokens: count, temperature: within(0, 2), top_p: within(0, 1), top_k: topK,
@@ -149,14 +150,14 @@ export const CLIENT = { models: object, load: object };
 export const TOKENIZE = { addSpecial: boolean, parseSpecial: boolean };
 export const DETOKENIZE = { special: boolean };
 export const FEED = { signal };
-/** Of applyChatTemplate and tokenizeChat. */
+/** The options of applyChatTemplate and tokenizeChat. */
 export const TEMPLATE = { template };
 /** The argument of model.rewind. */
 export const REWIND = { position };
 export const COMMAND = { files, signal, onError: callback, workerUrl: address };
 export const TRACE = { taps: text, layers, values, onTap: callback, signal, parseSpecial: boolean, template };
 
-/** Throws unless every option is known and well-typed; undefined counts as absent.
+/** Throws unless every option is known and valid.  An option that is undefined counts as absent.
  * @param {string} where  the function's name, for the message
  * @param {unknown} options
  * @param {Record<string, Check>} table */
@@ -172,10 +173,10 @@ export function checkOptions(where, options, table) {
   }
 }
 
-/** Who may say a message of a chat; developer is another word for system. */
+/** The roles that a message of a chat may have.  'developer' is another name for 'system'. */
 export const ROLES = /** @type {const} */ (['system', 'developer', 'user', 'assistant', 'tool']);
 
-/** Throws unless these are messages of a chat that a template can read.
+/** Throws unless `messages` is an array of chat messages that a template can read.
  * @param {string} where  the function's name, for the message @param {any} messages */
 export function checkMessages(where, messages) {
   if (!Array.isArray(messages) || messages.length === 0) {
@@ -201,7 +202,7 @@ export function checkRole(where, role) {
   throw argumentError(`${where}.role is ${shown(role)}, expected ${ROLES.map(shown).join(', ')}`);
 }
 
-/** Pairs [token, bias] of a checked logitBias option.
+/** The [token, bias] pairs of a logitBias option that was checked before.
  * @param {any} value @returns {[number, number][]} */
 export const biasPairs = value => [...biasEntries(value ?? {})].map(([token, bias]) => [Number(token), Number(bias)]);
 

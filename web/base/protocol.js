@@ -1,23 +1,27 @@
-/* Between the user's side and the engine's side (host.js), whether a worker lies between them or not.
+/* The calls between the user's side and the engine's side (host.js).  The engine's side runs in a worker (Remote) or in
+ * the caller's thread (Local).  These are the messages to and from a worker:
  *
- *   user's side -> worker    { id, method, args }       a request; ids count up from 1.  With abort: true it is aborted
- *                                                       before it begins
- *                            { id, abort: true }        aborts it
- *                            { id, answer }             answers a pull
+ *   user's side -> worker    { id, method, args }       starts a request; ids count up from 1.  With abort: true the
+ *                                                       request is aborted before it begins
+ *                            { id, abort: true }        aborts the request
+ *                            { id, answer }             answers a pull: the next chunk of the part, null if there is
+ *                                                       no more, or a Variant
  *                            { id, failed }             answers a pull whose source failed
- *   worker -> user's side    { id, event, data }        'progress', 'text', 'token', 'taps' of a running request;
- *                                                       'pull' {part}: the next chunk of it, null: no more; or
- *                                                       'module', a Variant
- *                            { id, result }             ends a request
- *                            { id, error }              ends it, {name, code, message, details} as encode() makes it
+ *   worker -> user's side    { id, event, data }        'progress', 'text', 'token' or 'taps' of a running request;
+ *                                                       or 'pull', whose data is {part}: the number of a part, or
+ *                                                       'module', which asks for a Variant
+ *                            { id, result }             ends the request
+ *                            { id, error }              ends the request; the error is {name, code, message, details},
+ *                                                       as encode() makes it
  *
- * Typed arrays are transferred, not cloned. */
+ * The buffer of a result or a chunk that is a typed array is transferred, not cloned. */
 import { PlumbError, reasonOf } from './errors.js';
 
-/** @typedef {object} Call  what a method is handed beside its arguments
+/** @typedef {object} Call  what a method gets besides its arguments
  * @property {AbortSignal} signal
  * @property {(event: string, data: any) => void} emit
- * @property {(part: number | 'module') => Promise<any>} pull  the next chunk of a pull part, or null; or the Variant
+ * @property {(part: number | 'module') => Promise<any>} pull  gets the next chunk of a pull part, or null at its end;
+ *   for 'module', the Variant
  * @typedef {Record<string, (args: any, call: Call) => any>} Methods */
 /** @typedef {object} CallOptions
  * @property {AbortSignal} [signal]
@@ -25,20 +29,20 @@ import { PlumbError, reasonOf } from './errors.js';
  * @property {(part: number | 'module') => Promise<any>} [onPull] */
 /** @typedef {object} Transport
  * @property {(method: string, args?: object, options?: CallOptions) => Promise<any>} call
- * @property {() => unknown} terminate  ends everything at once; calls under way are rejected.  A promise resolves when
- *   the worker has ended, where the host tells */
-/** @typedef {object} WorkerLike  a Worker of the browser or of Node
+ * @property {() => unknown} terminate  ends everything at once and rejects pending calls.  If it returns a promise, it
+ *   resolves when the worker has ended */
+/** @typedef {object} WorkerLike  a browser's Worker or a Node Worker
  * @property {(message: any, transfer?: any[]) => void} post
  * @property {(handler: (message: any) => void) => void} onMessage
  * @property {(handler: (reason: string) => void) => void} onDeath
  * @property {() => unknown} terminate
- * @property {() => void} [ref]  from now on it keeps the process alive
- * @property {() => void} [unref]  from now on it does not */
+ * @property {() => void} [ref]  makes the worker keep the process alive
+ * @property {() => void} [unref]  lets the process exit while the worker runs */
 
 const stopped = (/** @type {string} */ why) => new PlumbError('PLUMB_ERROR_STATE', why);
 
-/** Runs a call.  What the caller's onEvent throws is no failure of the engine: it aborts the call, which rejects with
- * it.  Reasons of aborts stay on this side, for they may be any error.
+/** Runs a call.  If the caller's onEvent throws, that is not a failure of the engine: the call is aborted and rejects
+ * with what was thrown.  The reason of an abort is not sent to the engine's side, because it may be any value.
  * @template T
  * @param {CallOptions} options
  * @param {(options: CallOptions & Required<Pick<CallOptions, 'onEvent'>>, abort: AbortController) => Promise<T>} run
@@ -98,7 +102,7 @@ export class Local {
   }
 }
 
-/** The engine in a worker, which keeps the process alive while a call runs. @implements {Transport} */
+/** The engine in a worker.  The worker keeps the process alive only while a call runs. @implements {Transport} */
 export class Remote {
   /** @type {Map<number, {resolve: (result: any) => void, reject: (error: unknown) => void} & CallOptions>} */
   #pending = new Map();
@@ -123,7 +127,7 @@ export class Remote {
       const id = ++this.#lastId;
       const abort = () => this.worker.post({ id, abort: true });
       return new Promise((resolve, reject) => {
-        // First, for it throws where something has no clone; its answer comes at a later turn.
+        // This is first because it throws if an argument cannot be cloned.  The answer arrives in a later task.
         this.worker.post({ id, method, args, ...signal.aborted && { abort: true } });
         if (this.#pending.size === 0) this.worker.ref?.();
         this.#pending.set(id, { resolve, reject, ...heard });
@@ -166,7 +170,7 @@ export class Remote {
     try {
       let answer = await pulled;
       const isChunk = answer instanceof Uint8Array;
-      if (isChunk) answer = new Uint8Array(answer);   // a copy, of a Buffer too: the user's own stays whole
+      if (isChunk) answer = new Uint8Array(answer);   // a copy, so that the user's array or Buffer stays whole
       if (!this.#dead) this.worker.post({ id, answer }, isChunk ? [answer.buffer] : []);
     } catch (error) {
       if (!this.#dead) this.worker.post({ id, failed: encode(error) });
@@ -174,7 +178,7 @@ export class Remote {
   }
 }
 
-/** The worker's end: answers requests with methods.
+/** The worker's side: answers requests by calling methods.
  * @param {{post: WorkerLike['post'], onMessage: WorkerLike['onMessage']}} port
  * @param {Methods} methods */
 export function serve(port, methods) {

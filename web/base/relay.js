@@ -1,11 +1,12 @@
-/* Threads for a worker, started by its page: messages go through a port between the two.  A worker does not start them
- * itself.  In Chromium one that is terminated while workers of its own are ending may never end, and in Firefox
- * `new Worker` inside a worker may never return while another one that it started is still starting. */
+/* Lets a worker use threads that its page starts; their messages pass through a port between the page and the worker.
+ * The worker does not start threads itself.  In Chromium a worker that is terminated while its own workers are ending
+ * may never end.  In Firefox `new Worker` in a worker may never return while another worker that it started is still
+ * starting. */
 
 /** @typedef {import('./protocol.js').WorkerLike} WorkerLike */
 
-/** The worker's side.  The port carries {message} in both directions, {death} to here and {terminate} from here; with a
- * message to the thread also other ports.
+/** The worker's side: asks the page for a thread.  The port carries {message} in both directions, {death} to the worker
+ * and {terminate} to the page.  A message to the thread may come with further ports.
  * @param {any} scope  the worker's global object @returns {WorkerLike} */
 export function askForThread(scope) {
   const { port1, port2 } = new MessageChannel();
@@ -21,9 +22,9 @@ export function askForThread(scope) {
   };
 }
 
-/** The page's side: gives the worker the threads that it asks for.
+/** The page's side: starts the threads that the worker asks for.
  * @param {WorkerLike} worker @param {() => WorkerLike} startThread
- * @returns {WorkerLike} the worker, whose end is the end of its threads */
+ * @returns {WorkerLike} the worker; terminating it also terminates its threads */
 export function giveThreads(worker, startThread) {
   /** @type {WorkerLike[]} */
   const threads = [];

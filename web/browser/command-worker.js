@@ -1,4 +1,4 @@
-/* The browser's worker of Plumb.command: one command of the command line, then it is ended. */
+/* The browser's worker of Plumb.command: it runs one command of the command line, and is then terminated. */
 import { serve } from '../base/protocol.js';
 import { createCommand } from '../command/blob-files.js';
 import { fail } from '../command/wasi.js';
@@ -6,7 +6,7 @@ import { platform } from './platform.js';
 
 const scope = /** @type {any} */ (self);
 
-/** Present in workers only, as it blocks. */
+/** FileReaderSync exists only in workers, because it blocks. */
 const reader = new /** @type {any} */ (globalThis).FileReaderSync();
 
 serve({
@@ -16,6 +16,6 @@ serve({
   try {
     return new Uint8Array(reader.readAsArrayBuffer(blob.slice(from, to)));
   } catch {
-    fail('EIO');   // a file that was changed or removed since it was chosen
+    fail('EIO');   // the file was changed or removed after it was chosen
   }
 }));

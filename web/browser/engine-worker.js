@@ -1,9 +1,9 @@
-/* The browser's worker: host.js behind the protocol. */
+/* The browser's worker for the engine: it serves the methods of host.js by the protocol. */
 import { serve } from '../base/protocol.js';
 import { askForThread } from '../base/relay.js';
 import { createHost } from '../engine/host.js';
 import { platform } from './platform.js';
-// What those import in their turn, asked for at once and not when each has arrived.
+// These are the indirect imports, listed so that all are requested at once and not only when their importers arrive.
 import '../base/errors.js';
 import '../base/hex.js';
 import '../base/options.js';

@@ -1,9 +1,9 @@
-/* What `Plumb` is in a browser: the engine runs in a module worker. */
+/* `Plumb` in a browser.  The engine runs in a module worker, unless `worker: false` asks for the caller's thread. */
 import { createPlumb } from '../api/plumb.js';
 import { giveThreads } from '../base/relay.js';
 import { baseUrl, platform, start } from './platform.js';
 
-/** Whether the browser was asked to keep what is stored; some ask the user. */
+/** Whether the browser was already asked not to evict what is stored; some browsers ask the user. */
 let asked = false;
 
 /** Loads models. */

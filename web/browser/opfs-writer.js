@@ -1,38 +1,40 @@
-/* Writes a copy in the browser's private file system, in a worker of its own: there each write may take milliseconds,
- * most of all in a private window, whose files lie in another process.
+/* Writes a copy in the browser's private file system, in a worker of its own, because there each write may take
+ * milliseconds, most of all in a private window, whose files are in another process.
  *
- * Both sides have an end of a MessageChannel, which the worker gets as { write: port }.
+ * Each side has one port of a MessageChannel; the worker gets its port as { write: port }.
  *
  *   loader -> worker   { open: NAME }                             takes the lock of the copy
- *                      { block, n, at, slot, slotAt }             n bytes of a buffer to their place, then their slot
- *                      { end: size }                              cuts the file off there and closes it
- *   worker -> loader   { opened }, { free: block }, { ended },    one answer for each message; the buffer comes back
- *                      { failed, name }                           once, instead: nothing further is written
+ *                      { block, n, at, slot, slotAt }             writes n bytes of a buffer at `at`, then their slot
+ *                      { end: size }                              truncates the file to this size and closes it
+ *   worker -> loader   { opened }, { free: block }, { ended }     one answer for each message; { free } returns the
+ *                                                                 buffer
+ *                      { failed, name }                           the answer to the first message that fails; nothing
+ *                                                                 more is written
  *
- * A block ends with its chunk or before.  While the worker writes one the next grows, up to a whole chunk: where writes
- * are slow they become few and large.  At most BACKLOG blocks wait; then the download waits too. */
+ * A block never crosses the end of a chunk.  While the worker writes one block, the next one grows, up to a whole
+ * chunk, so that slow writes become few and large.  If BACKLOG messages are unanswered, the download waits too. */
 import { reasonOf } from '../base/errors.js';
 import { Busy } from '../loader/busy.js';
 import { CHUNK } from '../loader/sums.js';
 
-/** Blocks of CHUNK bytes that may be on their way to the disk. */
+/** How many messages, most of them with a block of CHUNK bytes, may be unanswered before the next block waits. */
 const BACKLOG = 16;
 
-/** The loader's side. */
+/** The loader's side: sends what is written to the worker. */
 export class Writer {
   #worker;
   /** @type {MessagePort} */
   #port;
   /** @type {ArrayBuffer[]} */
   #free = [];
-  /** The block that grows. @type {ArrayBuffer | undefined} */
+  /** The block that is being filled. @type {ArrayBuffer | undefined} */
   #block;
   #n = 0;
   #at = 0;
   /** @type {Uint8Array} */
   #slot = new Uint8Array();
   #slotAt = 0;
-  /** Messages without an answer. */
+  /** The number of messages without an answer. */
   #waiting = 0;
   /** @type {Error | undefined} */
   #failure;
@@ -82,7 +84,7 @@ export class Writer {
     this.#throw();
   }
 
-  /** After the last write. @param {number} size */
+  /** Must be called after the last write: truncates the file and closes it. @param {number} size */
   async end(size) {
     try {
       if (this.#n > 0) this.#post();
@@ -119,7 +121,7 @@ export class Writer {
 }
 
 /** The worker's side. @param {MessagePort} port
- * @param {(name: string) => Promise<{file: any, slots: any}>} open  the two files of a copy, locked */
+ * @param {(name: string) => Promise<{file: any, slots: any}>} open  opens and locks the two files of a copy */
 export function serveWriter(port, open) {
   const post = (/** @type {any} */ message, /** @type {any[]} */ transfer = []) => port.postMessage(message, transfer);
   /** @type {{file: any, slots: any} | undefined} */
@@ -127,7 +129,7 @@ export function serveWriter(port, open) {
   let last = Promise.resolve();
   const close = () => {
     files?.slots.close();
-    files?.file.close();   // last: it is the lock
+    files?.file.close();   // last, because it holds the lock
     files = undefined;
   };
   const act = async (/** @type {any} */ { open: name, block, n, at, slot, slotAt, end }) => {
@@ -135,7 +137,7 @@ export function serveWriter(port, open) {
       files = await open(name);
       return post({ opened: true });
     }
-    if (!files) return;   // it has failed
+    if (!files) return;   // an earlier message has failed
     const { file, slots } = files;
     if (block) {
       writeAll(file, new Uint8Array(block, 0, n), at);
@@ -159,6 +161,6 @@ export function serveWriter(port, open) {
 
 /** @param {any} handle  a FileSystemSyncAccessHandle @param {Uint8Array} bytes @param {number} at */
 export function writeAll(handle, bytes, at) {
-  // In a private window of Chromium a full one throws nothing, but says that it wrote 4294967288 bytes.
+  // In a private window of Chromium a write to a full storage does not throw, but returns 4294967288.
   if (handle.write(bytes, { at }) !== bytes.length) throw new Error('the storage has no more room');
 }

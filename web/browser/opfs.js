@@ -1,13 +1,13 @@
-/* Files of the browser's private file system (OPFS), in its folder "plumb".  Only workers write there: only they have
- * handles that do it at once.  Such a handle locks its file for all tabs, and so the copy: NAME.gguf is written in its
- * place, with its slots in NAME.sums.  The file has its full length from the start, for in a private window each growth
- * costs as much as all that is there; what was written of it the slots say. */
+/* The folder "plumb" of the browser's private file system (OPFS).  Only workers write to it, because only they have
+ * synchronous access handles.  Such a handle locks its file for all tabs, and so locks the copy.  NAME.gguf is written
+ * in place, with its slots in NAME.sums.  The file has its full length from the start, because in a private window each
+ * growth costs as much as all that is there.  The slots say how much of it was written. */
 import { Busy } from '../loader/busy.js';
 import { slotBytes } from '../loader/sums.js';
 import { Writer, serveWriter, writeAll } from './opfs-writer.js';
 
 const FOLDER = 'plumb';
-/** At most this much is read at once, so that aborts and progress have their turn. */
+/** The most bytes that are read at once, so that aborts and progress are not delayed. */
 const READ = 8 << 20;
 
 /** @returns {Promise<import('../loader/copy-store.js').Folder>} */
@@ -39,14 +39,14 @@ export async function opfs() {
     async put(name, text) {
       const bytes = new TextEncoder().encode(text), handle = await open(folder, name);
       try {
-        writeAll(handle, bytes, 0);   // before the rest is cut off, so that the file is never empty
+        writeAll(handle, bytes, 0);   // before it is truncated, so that it is never empty
         handle.truncate(bytes.length);
         handle.flush();
       } finally {
         handle.close();
       }
     },
-    // A browser that does not know the mode lets one tab read at a time.
+    // A browser that does not know this mode lets only one tab read at a time.
     read: name => attempt(async () => readerOf(await accessTo(await fileHandle(name), 'read-only'))),
     async partial(name) {
       const size = (await file(`${name}.gguf`))?.size;
@@ -72,17 +72,17 @@ export async function opfs() {
 
 /** @implements {Lock} */
 class OpfsLock {
-  /** Until the writer has the file. @type {any} */
+  /** The file, until the writer opens it. @type {any} */
   #handle;
   /** @type {Writer | undefined} */
   #writer;
   #begun = false;
-  /** Until there is a writer. @type {import('../base/protocol.js').WorkerLike | undefined} */
+  /** A worker for the writer, until there is a writer. @type {import('../base/protocol.js').WorkerLike | undefined} */
   #worker;
 
   /** @param {FileSystemDirectoryHandle} folder @param {string} name @param {any} handle @param {Uint8Array} slots
    * @param {(() => import('../base/protocol.js').WorkerLike) | undefined} startThread
-   * @param {(name: string) => Promise<boolean>} remove  a file */
+   * @param {(name: string) => Promise<boolean>} remove  removes a file */
   constructor(folder, name, handle, slots, startThread, remove) {
     this.folder = folder;
     this.name = name;
@@ -102,7 +102,7 @@ class OpfsLock {
     slots.close();
     this.#handle.truncate(at);
     this.#begun = true;
-    this.#worker = this.startThread();   // it starts while the first bytes come
+    this.#worker = this.startThread();   // it starts while the first bytes arrive
   }
 
   /** @param {number} size */
@@ -145,12 +145,13 @@ class OpfsLock {
   }
 }
 
-/** Handles that were asked for something.  Chromium never answers for one that is collected meanwhile. */
+/** The handles with pending calls.  In Chromium a call never settles if its handle is garbage-collected meanwhile. */
 const asked = new Set();
 
-/** @template T @param {object} handle  which action asks @param {() => Promise<T>} action @returns {Promise<T>} */
+/** Keeps a handle alive during an action. @template T @param {object} handle  the handle that action uses
+ * @param {() => Promise<T>} action @returns {Promise<T>} */
 async function ask(handle, action) {
-  const one = { handle };   // a handle may be asked for several things at once
+  const one = { handle };   // one entry for each call, because a handle may have several pending calls
   asked.add(one);
   try {
     return await action();
@@ -167,18 +168,19 @@ async function openFolder() {
 /** @param {any} file  a FileSystemFileHandle @param {string} mode */
 const accessTo = (file, mode) => ask(file, () => file.createSyncAccessHandle({ mode }));
 
-/** A handle that locks its file for all others; throws Busy.
+/** Opens or creates a file with a handle that locks it for all others; throws Busy.
  * @param {FileSystemDirectoryHandle} folder @param {string} name @param {string} [mode] */
 async function open(folder, name, mode = 'readwrite') {
   return attempt(async () =>
     accessTo(await ask(folder, () => folder.getFileHandle(name, { create: true })), mode));
 }
 
-/** The lock of the copy is enough: a browser may give back the handles of a worker that ended one after the other.
+/** Opens the slots without a lock, because that of the copy is enough: when a worker has ended, a browser may release
+ * its handles one after the other.
  * @param {FileSystemDirectoryHandle} folder @param {string} name */
 const openSlots = (folder, name) => open(folder, `${name}.sums`, 'readwrite-unsafe');
 
-/** Serves a Writer, in a worker. @param {MessagePort} port */
+/** The worker's side of a Writer. @param {MessagePort} port */
 export const serveOpfs = port => serveWriter(port, async name => {
   const folder = await openFolder(), file = await open(folder, `${name}.gguf`);
   try {
@@ -189,7 +191,7 @@ export const serveOpfs = port => serveWriter(port, async name => {
   }
 });
 
-/** Stands for a worker where none can be started: the writer's other side is in this thread. */
+/** Replaces a worker where none can be started: the worker's side of the Writer then runs in this thread. */
 const here = () => ({
   post: (/** @type {{write: MessagePort}} */ { write }) => serveOpfs(write),
   onMessage() {},
@@ -204,7 +206,8 @@ const readerOf = handle => ({
   close: () => handle.close(),
 });
 
-/** Undefined where there is no such file. @template T @param {() => Promise<T>} action */
+/** Returns undefined if the file does not exist; throws Busy if it is locked. @template T
+ * @param {() => Promise<T>} action */
 async function attempt(action) {
   try {
     return await action();

@@ -1,11 +1,12 @@
-/* What both sides take from a browser: modules, compiled while they arrive, and workers for the engine's threads. */
+/* What the user's side and the engine's side need from a browser: modules, which are compiled while they arrive, and
+ * workers. */
 import { PlumbError, reasonOf } from '../base/errors.js';
 import { corsProblem, noConnection, webPage } from '../loader/blame.js';
 import { Store } from '../loader/copy-store.js';
 import { opfs } from './opfs.js';
 
-/** Why the engine has one thread here; undefined where it may have more.
- * @param {boolean} worker  whether it runs in one of its own */
+/** Why the engine has only one thread here; undefined if it may have more.
+ * @param {boolean} worker  whether the engine runs in a worker of its own */
 function alone(worker) {
   if (!worker && !('WorkerGlobalScope' in globalThis)) {
     return 'the engine runs in the page\'s own thread, which must not wait for others; leave out worker: false';
@@ -14,13 +15,13 @@ function alone(worker) {
     return 'the page is not cross-origin isolated, so the browser gives it no shared memory; serve it with the headers '
       + '"Cross-Origin-Opener-Policy: same-origin" and "Cross-Origin-Embedder-Policy: require-corp"';
   }
-  // WebKitGTK up to 2.50 says that a page is isolated and still refuses to send shared memory to a worker.
+  // WebKitGTK up to 2.50 says that a page is isolated, but refuses to send shared memory to a worker.
   if (!('SharedArrayBuffer' in globalThis)) {
     return 'this browser has no SharedArrayBuffer, although the page is cross-origin isolated';
   }
 }
 
-/** Each spelt out: so bundlers find the files. @type {Record<string, URL>} */
+/** The URL of each module is spelt out, so that bundlers find the files. @type {Record<string, URL>} */
 const MODULES = {
   'plumb': new URL('../dist/plumb.wasm', import.meta.url),
   'plumb-mt': new URL('../dist/plumb-mt.wasm', import.meta.url),
@@ -29,7 +30,7 @@ const MODULES = {
   'plumb-cli': new URL('../dist/plumb-cli.wasm', import.meta.url),   // of command-worker.js
 };
 
-/** Whether even the smallest module is refused. */
+/** Whether this page is forbidden to compile even the smallest module. */
 function forbidden() {
   try {
     return !new WebAssembly.Module(Uint8Array.of(0, 97, 115, 109, 1, 0, 0, 0));
@@ -38,7 +39,7 @@ function forbidden() {
   }
 }
 
-/** Once for all models of a page: what Chromium compiles anew it keeps beside the old. By name.
+/** The compiled modules by name, for all models of a page: if Chromium compiles a module again, it keeps both results.
  * @type {Map<string, Promise<WebAssembly.Module>>} */
 const compiled = new Map();
 
@@ -60,7 +61,7 @@ async function compile(url) {
   const empty = 'the server sent an empty file, not a WebAssembly module';
   if (headers.get('Content-Length') === '0') throw failure(empty);
   try {
-    // Streaming asks for the right MIME type, which not every server sends.
+    // compileStreaming requires the right MIME type, which not every server sends.
     const type = headers.get('Content-Type');
     if (type?.startsWith('application/wasm')) return await WebAssembly.compileStreaming(response);
     const bytes = await response.arrayBuffer();
@@ -75,13 +76,13 @@ async function compile(url) {
   }
 }
 
-/** The worker that create would start.
+/** The URL and the type of the worker that create would start.
  * @param {() => Worker} create @returns {{url: URL, isModule: boolean}} */
 function planned(create) {
   const { Worker } = globalThis;
   let plan = { url: new URL('about:blank'), isModule: true };
   try {
-    // Bundlers rewrite the URL where Worker is called with it, so the call is made with this class in its place.
+    // Bundlers rewrite the URL in the call of Worker.  That call is run with this class in the place of Worker.
     globalThis.Worker = /** @type {any} */ (class {
       constructor(/** @type {string | URL} */ url, /** @type {WorkerOptions} */ options) {
         plan = { url: new URL(url, location.href), isModule: options?.type === 'module' };
@@ -94,10 +95,12 @@ function planned(create) {
   return plan;
 }
 
-/** blob: URLs of modules that import a worker of another origin, by its URL. @type {Map<string, string>} */
+/** blob: URLs of modules that import a worker of another origin, by the URL of that worker.
+ * @type {Map<string, string>} */
 const blobs = new Map();
 
-/** A worker of another origin.  No browser starts one, but a module of the page's own origin may import it.
+/** Starts a worker of another origin.  No browser does so directly, but a module of the page's own origin may import
+ * it.
  * @param {() => Worker} create */
 function startForeign(create) {
   const { url: { href }, isModule } = planned(create);
@@ -109,16 +112,16 @@ function startForeign(create) {
     + 'workerUrl, where engine-worker.js lies on the page\'s own origin');
 }
 
-/** Whether the package comes from another origin than the page.  Some bundlers put a file: URL here. */
+/** Whether the package comes from another origin than the page.  Some bundlers make import.meta.url a file: URL. */
 function isForeign() {
   const { protocol, origin } = new URL(import.meta.url);
   return /^https?:$/.test(protocol) && origin !== globalThis.location?.origin;
 }
 
 /** Starts a worker of the package.
- * @param {string} file  its name
- * @param {() => Worker} create  starts it, with the URL spelt out, for bundlers read it there
- * @param {string | URL} [workerUrl]  as LoadOptions has it @returns {import('../base/protocol.js').WorkerLike} */
+ * @param {string} file  the name of its file
+ * @param {() => Worker} create  starts it, with the URL spelt out, so that bundlers find it
+ * @param {string | URL} [workerUrl]  as in LoadOptions @returns {import('../base/protocol.js').WorkerLike} */
 export function start(file, create, workerUrl) {
   if (workerUrl !== undefined) {
     const own = new URL(workerUrl, baseUrl());
@@ -130,15 +133,15 @@ export function start(file, create, workerUrl) {
     return wrap(create());
   } catch (error) {
     if (!(error instanceof DOMException) || error.name !== 'SecurityError') throw error;
-    return startForeign(create);   // bundled, and the bundle comes from another origin
+    return startForeign(create);   // the package is in a bundle from another origin
   }
 }
 
-/** What URLs of the page's own code are relative to. */
+/** The URL to which the URLs in the page's code are relative. */
 export const baseUrl = () => globalThis.document?.baseURI ?? globalThis.location?.href;
 
 export const platform = {
-  /** @param {string} name  of MODULES */
+  /** @param {string} name  a key of MODULES */
   compile(name) {
     const module = compiled.get(name) ?? compile(MODULES[name]);
     compiled.set(name, module);
@@ -160,14 +163,14 @@ export const platform = {
 };
 
 /** @param {Worker} worker
- * @param {string} [silent]  what an error means that has no message
+ * @param {string} [silent]  the reason for an error without a message
  * @returns {import('../base/protocol.js').WorkerLike} */
 export const wrap = (worker, silent = 'it could not start: its files do not load, or the page\'s '
   + 'Content-Security-Policy forbids workers; its worker-src must allow \'self\'') => ({
   post: (message, transfer = []) => worker.postMessage(message, transfer),
   onMessage: handler => worker.addEventListener('message', event => handler(event.data)),
   onDeath: handler => {
-    // An error of its code has a message; one of its start has none, whatever the reason.
+    // An error in the worker's code has a message; a failure to start it has none, whatever the reason.
     worker.addEventListener('error', event => handler(event.message ?? silent));
     worker.addEventListener('messageerror', () => handler('a message could not be read'));
   },

@@ -1,4 +1,4 @@
-/* A thread of the engine in a browser: threads.js started it; or one that writes a copy: opfs-writer.js did. */
+/* The browser's worker for a thread of the engine (threads.js), or for writing a copy (opfs-writer.js). */
 import { createThread } from '../engine/threads.js';
 import { serveOpfs } from './opfs.js';
 

@@ -1,32 +1,34 @@
-/* One model and one session in one instance of plumb.wasm or a variant of it: the only file that knows the module's
- * exports and memory.  Synchronous, no I/O, no timers; the same in Node, in a page and in a worker (host.js drives it).
+/* One model and one session in one instance of plumb.wasm or of one of its variants.  Only this file knows the module's
+ * exports and memory.  It is synchronous, without I/O and timers, and the same in Node, in a page and in a worker
+ * (host.js calls it).
  *
- * Pointers are numbers, 64-bit integers BigInts.  `memory` is looked at anew at every access (u8, view): growing it
- * detaches every earlier view, or leaves it short if the memory is shared.  Hosts refuse views of shared memory in many
- * places (TextDecoder among them), so what leaves this file is a copy: slice() makes one that is not shared. */
+ * Pointers are numbers, 64-bit integers are BigInts.  Views of the memory are taken again at every access (u8, view),
+ * because growing the memory detaches every earlier view, or leaves it too short if the memory is shared.  Many
+ * functions of hosts refuse views of shared memory (TextDecoder among them), so this file returns copies: slice() makes
+ * one that is not shared. */
 import { PlumbError } from '../base/errors.js';
 import { biasPairs, KV_TYPES, PRECISIONS } from '../base/options.js';
 
 /** INITIAL_MEMORY of wasm/toolchain.mk, in pages. */
 export const INITIAL = 256;
 export const PAGE = 1 << 16;
-/** Bytes of a thread's stack: it runs kernels only. */
+/** Bytes of a thread's stack; a thread runs only kernels. */
 const STACK = 1 << 18;
-/** Bytes of a digest's state, and bytes from elsewhere that are copied here at once to be digested: they stay in the
- * processor's cache. */
+/** DIGEST is the number of bytes of a digest's state.  Bytes outside the module's memory are copied into it DIGESTED at
+ * a time to be digested, so that they stay in the processor's cache. */
 const DIGEST = 80, DIGESTED = 1 << 16;
 const SIZE_UNKNOWN = -1n;
 const ADD_SPECIAL = 1, PARSE_SPECIAL = 2;
-/** Bytes that a rehearsal takes at once. */
+/** Bytes that a rehearsal allocates at once. */
 const PIECE = 1 << 20;
-/** "All" among layers and values. */
+/** The number that means all layers or all values. */
 const ALL = 2 ** 32 - 1;
-/** The numbers of plumb_wasm_model_info, in its order. */
+/** The numbers that plumb_wasm_model_info writes, in its order. */
 const INFO = /** @type {const} */ ([
   'parameters', 'weightBytes', 'layers', 'embedding', 'heads', 'headsKV', 'headDim', 'feedForward', 'vocabulary',
   'trainedContext',
 ]);
-/** Elements of an array that metadata shows; longer ones (the vocabulary) are summed up as {type, count}. */
+/** The longest array that metadata shows; longer ones (such as the vocabulary) are described as {type, count}. */
 const SHOWN_ELEMENTS = 64;
 
 const utf8 = new TextDecoder('utf-8', { ignoreBOM: true });
@@ -38,7 +40,7 @@ const bytesOf = new TextEncoder();
  * @property {number} [contextLength]
  * @property {typeof import('../base/options.js').PRECISIONS[number]} [precision]
  * @property {typeof import('../base/options.js').KV_TYPES[number]} [kvType] */
-/** @typedef {object} Sampling  see plumb_sampling in include/plumb.h; absent: plumb's defaults
+/** @typedef {object} Sampling  as plumb_sampling in include/plumb.h; absent values have plumb's defaults
  * @property {number} [temperature]  0 to 1e6; 0: greedy; default 0.8
  * @property {number} [topK]  default 40, 0: off
  * @property {number} [topP]  0 to 1; default 0.95, 1: off
@@ -47,21 +49,21 @@ const bytesOf = new TextEncoder();
  * @property {number} [repeatPenalty]  1e-6 to 1e6; default 1: off
  * @property {number} [presencePenalty]  -1e6 to 1e6; default 0: off
  * @property {number} [frequencyPenalty]  -1e6 to 1e6; default 0: off
- * @property {number} [penaltyLastN]  recent tokens the penalties look at; default 64
+ * @property {number} [penaltyLastN]  how many recent tokens the penalties consider; default 64
  * @property {Record<number, number> | Map<number, number>} [logitBias]  added to a token's logit; -Infinity forbids it
- * @property {number | bigint} [seed]  same seed, same text, on every host; default: a random one */
+ * @property {number | bigint} [seed]  the same seed gives the same text on every host; default: a random one */
 
 /** @typedef {object} Candidate  a token that was possible
  * @property {number} id
- * @property {string} piece  its text, of control tokens too; bytes that are no character are U+FFFD there
- * @property {number[]} bytes  the same as it is: a character may be spread over several tokens
- * @property {number} logprob  natural logarithm of its probability: of the softmax of the logits as the model gives
- *   them, before bias, penalties, filters and temperature; -Infinity for NaN
- * @typedef {Candidate & {top: Candidate[]}} GeneratedToken  top: the likeliest ones, most likely first; of equal ones
- *   the lower id first */
+ * @property {string} piece  its text, also of a control token; bytes that are not part of a whole character are U+FFFD
+ * @property {number[]} bytes  its text as bytes; a character may be spread over several tokens
+ * @property {number} logprob  natural logarithm of its probability: of the softmax of the model's logits, before bias,
+ *   penalties, filters and temperature; -Infinity for NaN
+ * @typedef {Candidate & {top: Candidate[]}} GeneratedToken  top: the likeliest tokens, most likely first; of equally
+ *   likely ones the lower id comes first */
 
 /** @typedef {object} TapRecord  one step at one token; docs/trace.md of the repository explains it
- * @property {string} name  "l_out-3"
+ * @property {string} name  such as "l_out-3"
  * @property {number} token  index in the prompt
  * @property {number[]} shape
  * @property {number} mean
@@ -70,15 +72,16 @@ const bytesOf = new TextEncoder();
  * @property {number} max
  * @property {number} nan  how many of the values are NaN
  * @property {number} inf  how many are infinite
- * @property {number[]} [entropy]  of kq_soft_max: of each head's attention, in nats
- * @property {(number | string)[]} [values]  the first ones; "NaN", "Infinity" and "-Infinity" are strings
- * @property {number[]} [places]  of the values, where they are not 0, 1, 2...: of result_output
- * @property {number} [n_top]  of result_output: that many of the values are the largest of all
+ * @property {number[]} [entropy]  for kq_soft_max: the entropy of each head's attention, in nats
+ * @property {(number | string)[]} [values]  the first values; NaN and infinities are strings: "NaN", "Infinity" and
+ *   "-Infinity"
+ * @property {number[]} [places]  for result_output: the indices of the values, if they are not 0, 1, 2...
+ * @property {number} [n_top]  for result_output: how many of the values are the largest of all
  * @typedef {object} TraceDocument
  * @property {string} program
  * @property {number[]} tokens
  * @property {string[]} pieces
- * @property {[number, string][]} [texts]  of the likeliest tokens, by their ids
+ * @property {[number, string][]} [texts]  texts of the likeliest tokens, each with its id
  * @property {TapRecord[]} taps */
 
 export class Engine {
@@ -88,18 +91,19 @@ export class Engine {
   #view = new DataView(new ArrayBuffer(0));
   #model = 0;
   #session = 0;
-  /** 96 bytes for what C hands back through pointers, the 20 ids of describeToken among it. */
+  /** Pointer to 96 bytes for what C returns through pointers, such as the 20 ids of describeToken. */
   #out = 0;
-  /** A buffer that grows: {ptr, size}. */
+  /** A buffer that grows when needed. */
   #scratch = { ptr: 0, size: 0 };
-  /** The state of the digest. */
+  /** Pointer to the state of the digest; 0 until the first digest begins. */
   #digest = 0;
-  /** A pending half character, of the text being generated. */
+  /** Pointer to a plumb_text, which holds the incomplete character of the text being generated. */
   #text = 0;
   #rehearsed = false;
   #exhausted = false;
 
-  /** @param {WebAssembly.Module} module @param {WebAssembly.Memory} [memory]  of a module with threads */
+  /** @param {WebAssembly.Module} module @param {WebAssembly.Memory} [memory]  the shared memory of a module with
+   *   threads */
   static async create(module, memory) {
     return new Engine(await WebAssembly.instantiate(module, importsOf(module, memory)), memory);
   }
@@ -115,39 +119,40 @@ export class Engine {
     if (!this.#model) throw new PlumbError('PLUMB_ERROR_MEMORY', 'no memory for a model');
   }
 
-  /** @returns {number | undefined}  the bytes at the start of its memory that another instance must find zeroed;
-   *   undefined if the memory is of no use to another, as the instance is broken or took all that there is */
+  /** Frees the model, the session and the instance.
+   * @returns {number | undefined}  how many bytes at the start of the memory must be zeroed before another instance
+   *   uses it; undefined if no other can use it, because this one is broken or took all memory */
   free() {
     const c = this.#c;
     if (!c) return undefined;
     this.#c = null;
     try {
-      c.plumb_threads_dismiss?.();   // a browser takes 2 s to end a worker that waits
+      c.plumb_threads_dismiss?.();   // a browser takes 2 s to end a worker that waits in it
       c.plumb_session_free(this.#session);
       c.plumb_model_free(this.#model);
       if (this.#exhausted) return undefined;
-      return this.#rehearsed ? 0 : c.plumb_wasm_heap_end() >>> 0;   // a rehearsal does not write most of what it takes
+      return this.#rehearsed ? 0 : c.plumb_wasm_heap_end() >>> 0;   // a rehearsal leaves most of it unwritten
     } catch {
-      return undefined;   // after a trap nothing in the instance is certain; it is dropped as a whole
+      return undefined;   // after a trap the instance's state is unknown, so all of it is dropped
     }
   }
 
   // ---- memory ----
 
-  /** Linear memory, in bytes: all that the engine holds.  Memory that an earlier engine left is larger than that. */
+  /** Bytes of linear memory that the engine uses.  A memory reused from an earlier engine may be larger than that. */
   get bytes() {
     const held = Math.ceil((this.#c.plumb_wasm_heap_end() >>> 0) / PAGE) * PAGE;
     return Math.max(held, INITIAL * PAGE);
   }
 
-  /** Makes memory as large as it can be here, without touching it. @returns {number}  bytes */
+  /** Grows the memory as far as this host allows, without touching it. @returns {number}  its size in bytes */
   exhaust() {
     this.#exhausted = true;
     for (let pages = 1 << 15; pages > 0; pages >>= 1) {
       try {
         this.#memory.grow(pages);
       } catch {
-        // less, then
+        // The next attempt asks for half as much.
       }
     }
     return this.#memory.buffer.byteLength;
@@ -170,7 +175,7 @@ export class Engine {
     return ptr;
   }
 
-  /** A buffer of at least n bytes, valid until the next call of this. @param {number} n */
+  /** A buffer of at least n bytes, valid until the next call of #buffer. @param {number} n */
   #buffer(n) {
     if (n > this.#scratch.size) {
       this.#c.free(this.#scratch.ptr);
@@ -180,16 +185,16 @@ export class Engine {
     return this.#scratch.ptr;
   }
 
-  /** @param {number} i  word of #out */
+  /** The 32-bit word i of #out. @param {number} i */
   #word(i) { return this.view.getUint32(this.#out + 4 * i, true); }
 
-  /** A C string. @param {number} ptr */
+  /** The text of a C string; '' for NULL. @param {number} ptr */
   #string(ptr) {
     if (!ptr) return '';
     return utf8.decode(this.u8.slice(ptr >>> 0, this.u8.indexOf(0, ptr >>> 0)));
   }
 
-  /** Copies a string to its own allocation, calls, frees. @template T
+  /** Calls use with a copy of the text in memory, which it frees afterwards. @template T
    * @param {string} text @param {(ptr: number, n: number) => T} use @returns {T} */
   #withText(text, use) {
     const bytes = bytesOf.encode(text);
@@ -218,7 +223,8 @@ export class Engine {
     }
   }
 
-  /** Calls fill(ptr, capacity) until what it returns (a length, or a negative status) fits.
+  /** Calls fill(ptr, capacity) with larger and larger buffers until the length that it returns fits.  Throws if it
+   * returns a negative status.
    * @param {number} guess @param {(ptr: number, cap: number) => number} fill
    * @param {number} [unit]  bytes per element */
   #fill(guess, fill, unit = 1) {
@@ -254,20 +260,20 @@ export class Engine {
 
   // ---- loading ----
 
-  /** @param {number} [size]  of the part that begins, in bytes; undefined: not known */
+  /** Starts the next part. @param {number} [size]  bytes of this part and all later ones; undefined: unknown */
   begin(size) {
     this.#checkModel(this.#c.plumb_model_begin(this.#model, size === undefined ? SIZE_UNKNOWN : BigInt(size)));
   }
 
-  /** Where the next bytes go, and how many. */
+  /** Where the next bytes go, and how many fit there. */
   #window() {
     const [data, len] = [this.#out, this.#out + 4];
     this.#checkModel(this.#c.plumb_model_window(this.#model, data, len));
     return { ptr: this.#word(0), space: this.#word(1) };
   }
 
-  /** Lets fill write the next bytes straight to their place and says how many it wrote (0: no more).  Returns that,
-   * or -1 when the part needs no more bytes.
+  /** Lets fill write the next bytes straight to their place.  fill returns how many it wrote, 0 if there are no more.
+   * Returns that number, or -1 if the part needs no more bytes.
    * @param {(target: Uint8Array) => number} fill */
   fill(fill) {
     const { ptr, space } = this.#window();
@@ -277,10 +283,10 @@ export class Engine {
     return n;
   }
 
-  /** Whether the part that has begun needs more. */
+  /** Whether the present part needs more bytes. */
   get needsBytes() { return this.#window().space > 0; }
 
-  /** Feeds a chunk; false when the part needs no more bytes. @param {Uint8Array} chunk */
+  /** Feeds a chunk; returns false if the part needs no more bytes. @param {Uint8Array} chunk */
   write(chunk) {
     for (let at = 0; at < chunk.length;) {
       const n = this.fill(target => {
@@ -294,30 +300,30 @@ export class Engine {
     return true;
   }
 
-  /** Whether keys and tensor directory of the first part are there. */
+  /** Whether the keys and the tensor directory of the first part are complete. */
   get hasHeader() { return Boolean(this.#c.plumb_model_has_header(this.#model)); }
 
-  /** Once they are; end() would do it too. */
+  /** Builds the vocabulary, which needs hasHeader; end() does so if it was not called before. */
   loadVocabulary() { this.#checkModel(this.#c.plumb_model_load_vocab(this.#model)); }
 
-  /** Makes memory grow at once by what is to come.  Tensors would make it grow in some hundred steps, each of which V8
-   * counts as new memory of the whole size, and so collects garbage: a fetch in Node took 600 ms, not 370.
-   * Too much is no failure yet. @param {number} n  bytes */
+  /** Grows the memory at once for all bytes that are still to come.  Tensors would grow it in some hundred steps.  V8
+   * counts each of them as new memory of the whole size, and collects garbage: a fetch in Node took 600 ms instead of
+   * 370.  It is not an error yet if there is too little memory. @param {number} n  bytes */
   reserve(n) {
-    const more = n - this.#window().space;   // that is there already
+    const more = n - this.#window().space;   // the window is allocated already
     if (more > 0 && more < 2 ** 32) this.#c.free(this.#c.malloc(more));
   }
 
-  /** After the last part. */
+  /** Ends loading, after the last part. */
   end() { this.#checkModel(this.#c.plumb_model_end(this.#model)); }
 
-  /** Only the headers of parts are wanted: fill and write say that no more bytes are needed behind them. */
+  /** Makes the model read headers only: at the end of a header, fill and write report that no more bytes are needed. */
   headersOnly() { this.#checkModel(this.#c.plumb_model_headers_only(this.#model)); }
 
-  /** Instead of end, after headers only: all checks that need no weights.  Memory grows as a load would make it grow,
-   * and sessions compute with zeros.
-   * @returns {{fits: boolean, canRun: boolean}}  fits: there is memory for all weights; canRun: for the zeros, without
-   *   which sessions must not be fed */
+  /** Replaces end after headersOnly, and makes all checks that need no weights.  The memory grows as in a load, and
+   * sessions compute with weights of zero.
+   * @returns {{fits: boolean, canRun: boolean}}  fits: whether there is memory for all weights; canRun: whether there
+   *   is memory for the zeros; sessions must not be fed without them */
   rehearse() {
     this.#rehearsed = true;
     const weights = this.#weightBytes();
@@ -325,19 +331,22 @@ export class Engine {
     this.#checkModel(this.#c.plumb_model_rehearse(this.#model, this.#out));
     const zeros = this.#word(0);
     let fits = true;
-    // Kept until the instance goes: a session comes to lie behind all weights.  In pieces, as tensors are.
+    // This memory is never freed, so that a session is allocated behind all weights, and is taken in pieces, as tensors
+    // would be.
     for (let held = zeros; fits && held < weights; held += PIECE) {
       fits = this.#c.malloc(Math.min(PIECE, weights - held)) !== 0;
     }
     return { fits, canRun: zeros > 0 };
   }
 
-  /** Of the tensor directories that are there. */
+  /** Bytes of all tensors in the directories read so far. */
   #weightBytes() { return this.types().reduce((sum, { bytes }) => sum + bytes, 0); }
 
-  /** Fails before gigabytes have come for nothing, once the header is there.
-   * @param {number} most  bytes that a module can have @param {number | undefined} total  of all files, if of several
-   * @param {number} [contextLength] @param {typeof KV_TYPES[number]} [type]  of the session that is to be opened */
+  /** Throws if the model cannot fit, before gigabytes are downloaded in vain.  Needs the header.
+   * @param {number} most  bytes that the module's memory can have
+   * @param {number | undefined} total  bytes of all files, if there are several
+   * @param {number} [contextLength]  of the session that will be opened, as type is
+   * @param {typeof KV_TYPES[number]} [type] */
   checkRoom(most, total = 0, contextLength = 0, type = 'i16') {
     const weights = Math.max(this.#weightBytes(), total), kv = this.kvBytes(contextLength, type);
     if (weights + kv <= most) return;
@@ -346,14 +355,14 @@ export class Engine {
     { weights, kv, limit: most });
   }
 
-  /** Bytes of keys and values, once the header is there.
-   * @param {number} contextLength  tokens; 0: as many as openSession gives @param {typeof KV_TYPES[number]} type
+  /** Bytes of the keys and values of a session.  Needs the header.
+   * @param {number} contextLength  tokens; 0: the default of openSession @param {typeof KV_TYPES[number]} type
    * @returns {number} */
   kvBytes(contextLength, type) {
     return this.#c.plumb_model_kv_bytes(this.#model, contextLength, KV_TYPES.indexOf(type));
   }
 
-  /** Of the tensor directories that are there: each type, how many tensors have it and their bytes.
+  /** Each type in the tensor directories read so far, how many tensors have it, and their bytes; most bytes first.
    * @returns {{type: string, tensors: number, bytes: number}[]} */
   types() {
     /** @type {Map<string, {type: string, tensors: number, bytes: number}>} */
@@ -368,7 +377,8 @@ export class Engine {
     return [...all.values()].sort((a, b) => b.bytes - a.bytes);
   }
 
-  /** Digests bytes with XXH64, in place where they lie in this memory.  There is one: begin() forgets the bytes so far.
+  /** Digests bytes with XXH64, in place if they are in this memory.  There is only one digest: begin() forgets the
+   * bytes so far.
    * @type {import('../loader/sums.js').Digest} */
   digest = {
     begin: () => {
@@ -394,10 +404,11 @@ export class Engine {
     },
   };
 
-  /** The upper end of a new stack, for an instance in a worker. */
+  /** Allocates a stack for an instance in a worker, and returns its upper end. */
   createStack() { return (this.#malloc(STACK) + STACK) & -16; }
 
-  /** Workers serve, so that a session opened now has n threads. @param {number} n */
+  /** Tells the module that its workers serve, so that sessions opened from now on have n threads.
+   * @param {number} n  threads, including the caller's */
   setThreads(n) { this.#c.plumb_threads_ready(n); }
 
   /** @param {number} [contextLength]  tokens; undefined: the engine's default
@@ -411,7 +422,7 @@ export class Engine {
 
   // ---- what was loaded ----
 
-  /** After end or rehearse. */
+  /** Properties of the model.  Needs end or rehearse. */
   modelInfo() {
     const numbers = this.#out + 8;
     this.#checkModel(this.#c.plumb_wasm_model_info(this.#model, this.#out, numbers));
@@ -422,7 +433,7 @@ export class Engine {
     };
   }
 
-  /** Of the model and its session. */
+  /** Properties of the model and its session. */
   info() {
     const c = this.#c;
     return {
@@ -448,7 +459,7 @@ export class Engine {
       const value = (/** @type {number} */ j) => {
         const { ptr, n } = this.#fill(256, (buf, cap) => {
           const length = c.plumb_model_key_value(model, i, BigInt(j), buf, cap) >>> 0;
-          return length < cap ? length : length + 1;   // a final 0 is written, but not counted
+          return length < cap ? length : length + 1;   // it also writes a final 0, which it does not count
         });
         return scalar(type, utf8.decode(this.u8.slice(ptr, ptr + n)));
       };
@@ -480,14 +491,15 @@ export class Engine {
     });
   }
 
-  /** The text of one token; '' for a control token unless special. @param {number} id @param {boolean} special */
+  /** The text of one token; '' for a control token if special is false. @param {number} id @param {boolean} special */
   piece(id, special) {
     this.#checkToken(id);
     const { ptr, n } = this.#piece(id, special);
     return utf8.decode(this.u8.slice(ptr, ptr + n));
   }
 
-  /** The functions that only read the model leave no message on it. @param {number} id */
+  /** Throws if a token is outside the vocabulary.  C functions on a const model leave no message for that.
+   * @param {number} id */
   #checkToken(id) {
     const n = this.#c.plumb_model_n_vocab(this.#model);
     if (id >= 0 && id < n) return;
@@ -510,7 +522,7 @@ export class Engine {
   /** Begins a new text for pushToken. */
   beginText() { this.u8.fill(0, this.#text, this.#text + 8); }
 
-  /** The whole characters that id completes. @param {number} id @returns {string} */
+  /** Adds a token to the text and returns the characters that are now complete. @param {number} id @returns {string} */
   pushToken(id) {
     const { n } = this.#piece(id, false);
     const cap = 3 * n + 12;
@@ -521,7 +533,7 @@ export class Engine {
     return utf8.decode(this.u8.slice(ptr + n, ptr + n + length));
   }
 
-  /** What is still held of a character that never became whole, as U+FFFD. @returns {string} */
+  /** Ends the text: returns U+FFFD if its last character is incomplete, otherwise ''. @returns {string} */
   flushText() {
     const ptr = this.#buffer(12);
     return utf8.decode(this.u8.slice(ptr, ptr + this.#c.plumb_text_flush(this.#text, ptr, 12)));
@@ -529,23 +541,24 @@ export class Engine {
 
   // ---- session ----
 
-  /** @returns {number} tokens that the session holds at most */
+  /** @returns {number} the most tokens that the session can hold; 0 without a session */
   get contextLength() { return this.#session && this.#c.plumb_session_n_ctx(this.#session); }
-  /** @returns {number} tokens of a prompt computed in one call of feed */
+  /** @returns {number} how many tokens of a prompt the session computes at once */
   get batch() { return this.#c.plumb_session_n_batch(this.#session); }
   /** @returns {number} tokens in the session */
   get position() { return this.#c.plumb_session_n_past(this.#session); }
 
-  /** Keeps the common prefix of the session and ids; returns its length. @param {Int32Array} ids @returns {number} */
+  /** Keeps the common prefix of the session's tokens and ids, without the last id, and returns its length.
+   * @param {Int32Array} ids @returns {number} */
   reuse(ids) { return this.#withIds(ids, (ptr, n) => this.#c.plumb_session_reuse(this.#session, ptr, n)); }
 
-  /** @param {number} position  tokens to keep */
+  /** @param {number} position  how many tokens to keep */
   rewind(position) { this.#checkSession(this.#c.plumb_session_rewind(this.#session, position)); }
 
   /** @param {ArrayLike<number>} ids */
   feed(ids) { this.#withIds(ids, (ptr, n) => this.#checkSession(this.#c.plumb_session_feed(this.#session, ptr, n))); }
 
-  /** A copy of the logits after the last token fed. @returns {Float32Array<ArrayBuffer>} */
+  /** A copy of the logits after the last token that was fed. @returns {Float32Array<ArrayBuffer>} */
   logits() {
     const n = this.#c.plumb_model_n_vocab(this.#model);
     const ptr = this.#c.plumb_session_logits(this.#session) >>> 0;
@@ -553,8 +566,8 @@ export class Engine {
     return new Float32Array(/** @type {ArrayBuffer} */ (this.#memory.buffer), ptr, n).slice();
   }
 
-  /** What can be said of a token that was sampled from the session's logits.
-   * @param {number} id @param {number} n  how many of the likeliest tokens to tell, at most 20
+  /** Describes a token that was sampled from the session's logits, and the likeliest ones.
+   * @param {number} id @param {number} n  how many of the likeliest tokens to describe, at most 20
    * @returns {GeneratedToken} */
   describeToken(id, n) {
     const c = this.#c, logits = c.plumb_session_logits(this.#session) >>> 0;
@@ -571,9 +584,9 @@ export class Engine {
 
   // ---- traces ----
 
-  /** Feeds tokens [at, end) of ids and tells what every step computed.
+  /** Feeds tokens [at, end) of ids, and returns what every step computed.
    * @param {Int32Array} ids  the whole prompt @param {number} at @param {number} end
-   * @param {{taps?: string, layers?: [number, number], values?: number}} options  checked
+   * @param {{taps?: string, layers?: [number, number], values?: number}} options  checked by the caller
    * @returns {TraceDocument} */
   trace(ids, at, end, { taps, layers = [0, ALL], values = 8 }) {
     const c = this.#c, trace = c.plumb_trace_create();
@@ -600,7 +613,7 @@ export class Engine {
 
   // ---- sampler ----
 
-  /** @param {Sampling} options  checked */
+  /** @param {Sampling} options  checked by the caller */
   createSampler(options) {
     const c = this.#c;
     const bias = biasPairs(options.logitBias);
@@ -627,8 +640,8 @@ export class Engine {
   }
 }
 
-/** What a module imports: the memory, if instances share it, a clock, if it measures what pays, and no more than it can
- * do without.  Memory views are re-taken at each use, so its growth needs no word.
+/** The imports of a module: the memory if instances share it, and a clock if the module measures its kernels.  It does
+ * not need the others.  Views of the memory are taken again at each use, so a notice that it has grown is ignored.
  * @param {WebAssembly.Module} module @param {WebAssembly.Memory} [memory] */
 export function importsOf(module, memory) {
   /** @type {Record<string, Record<string, any>>} */
@@ -642,7 +655,7 @@ export function importsOf(module, memory) {
   return imports;
 }
 
-/** A key's value from its text.
+/** The value of a metadata key, from its text.
  * @param {string} type  "uint32", "array of string"... @param {string} text @returns {Scalar} */
 function scalar(type, text) {
   if (type.endsWith('string')) return text;

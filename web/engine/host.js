@@ -1,6 +1,6 @@
-/* The engine's side of the protocol: one function per method, around one Engine.  Runs in a worker (engine-worker.js)
- * or in the caller's own thread (protocol.js, class Local).  Long work gives way to the event loop
- * between pieces, so that an abort can arrive; calls that change the session run one after the other. */
+/* The engine's side of the protocol: one function for each method, around one Engine.  It runs in a worker
+ * (engine-worker.js) or in the caller's own thread (protocol.js, class Local).  Long work yields to the event loop
+ * between its pieces, so that an abort can arrive.  Calls that change the session run one after the other. */
 import { PlumbError } from '../base/errors.js';
 import { StartOver } from '../loader/download.js';
 import { Parts } from '../loader/parts.js';
@@ -15,25 +15,25 @@ import { MOST_MEMORY, Threads, returnMemory, takeMemory } from './threads.js';
  * @typedef {import('./engine.js').SessionArgs} SessionArgs */
 /** @typedef {object} Stats
  * @property {number} promptTokens
- * @property {number} reusedTokens  of those, still in the session from the turn before
- * @property {number} tokens  generated
+ * @property {number} reusedTokens  those of promptTokens that were still in the session
+ * @property {number} tokens  how many were generated
  * @property {number} prefillSeconds
  * @property {number} decodeSeconds
- * @property {number} prefillRate  tokens per second over the prompt tokens that were computed: fewer than promptTokens
- *   less reusedTokens where the prompt was stopped
+ * @property {number} prefillRate  tokens per second over the prompt tokens that were computed, which are fewer than
+ *   promptTokens - reusedTokens if the prompt was stopped
  * @property {number} decodeRate  single-token steps per second (the first token comes out of the prefill)
- * @property {'stop' | 'length' | 'abort'} finishReason  the model or a stop string ended it; maxTokens or the context
- *   is full; the signal or the caller ended it
+ * @property {'stop' | 'length' | 'abort'} finishReason  'stop': the model or a stop string ended the text; 'length':
+ *   maxTokens is reached or the context is full; 'abort': the signal or the caller ended it
  * @property {number | bigint} seed */
 
-/** Milliseconds of loading after which the event loop gets a turn. */
+/** Milliseconds of loading after which the host yields to the event loop. */
 const SLICE = 30;
-/** Tokens of a trace at once: they take 40 ms each, and an abort waits for all of them. */
+/** Tokens that a trace feeds at once: each takes 40 ms, and an abort waits for all of them. */
 const TRACED = 8;
-/** Of a preflight over files that change meanwhile. */
+/** How often a preflight reads the headers if the files change meanwhile. */
 const PASSES = 3;
 
-/** A turn of the event loop; setTimeout would wait 4 ms each time.
+/** Yields to the event loop once; setTimeout would wait 4 ms each time.
  * @type {() => Promise<void>} */
 const turn = typeof setImmediate === 'function' ? () => new Promise(resolve => setImmediate(resolve)) : (() => {
   const { port1, port2 } = new MessageChannel();
@@ -52,7 +52,7 @@ export function createHost(platform) {
   let engine;
   /** @type {Threads | undefined} */
   let crew;
-  /** Of an engine with threads. @type {import('./threads.js').SharedMemory | undefined} */
+  /** The memory of an engine with threads. @type {import('./threads.js').SharedMemory | undefined} */
   let shared;
   let chosen = '', most = 0;
   /** @type {Promise<unknown>} */
@@ -63,13 +63,14 @@ export function createHost(platform) {
     if (!engine) throw new PlumbError('PLUMB_ERROR_STATE', 'the model is closed');
     return engine;
   };
-  /** Frees the engine at once; its threads have ended when the promise resolves, as far as the host tells. */
+  /** Frees the engine at once.  When the promise resolves, its threads have ended, if the host can tell. */
   const free = async () => {
     const used = engine?.free(), ended = crew?.terminate(), memory = shared;
     engine = crew = shared = undefined;
     if ((await ended ?? true) && memory && used !== undefined) returnMemory(memory, used);
   };
-  /** A trap leaves the instance in an unknown state: it is given up.  @param {unknown} error @returns {never} */
+  /** Throws the error of a method.  A trap leaves the instance in an unknown state, so the engine is freed.
+   * @param {unknown} error @returns {never} */
   const fail = error => {
     if (error instanceof WebAssembly.RuntimeError || error instanceof RangeError) {
       free();
@@ -85,16 +86,17 @@ export function createHost(platform) {
       return fail(error);
     }
   });
-  /** As direct, after the calls that came before. @template {Methods[string]} F @param {F} method @returns {F} */
+  /** As direct, but the method runs only after all earlier calls of this kind have ended. @template {Methods[string]} F
+   * @param {F} method @returns {F} */
   const inOrder = method => /** @type {F} */ ((args, call) => {
     const result = last.then(() => direct(method)(args, call));
     last = result.catch(() => {});
     return result;
   });
-  /** Feeds ids in batches; how many were fed: fewer than all when the signal ended it.
+  /** Feeds ids in batches.  Returns how many were fed, which is fewer than all if the signal ended it.
    * @param {Engine} engine @param {Int32Array} ids @param {AbortSignal} signal
    * @param {(at: number, end: number) => void} [step]  feeds a batch, ids [at, end)
-   * @param {number} [n]  tokens of a batch */
+   * @param {number} [n]  tokens in a batch */
   const feed = async (engine, ids, signal, step = (at, end) => engine.feed(ids.subarray(at, end)),
     n = engine.batch) => {
     for (let at = 0; at < ids.length; at += n) {
@@ -104,21 +106,22 @@ export function createHost(platform) {
     }
     return ids.length;
   };
-  /** The same, but throws when the signal ended it. @type {(...args: Parameters<typeof feed>) => Promise<void>} */
+  /** As feed, but throws if the signal ended it. @type {(...args: Parameters<typeof feed>) => Promise<void>} */
   const feedAll = async (engine, ids, signal, step, n) => {
     if (await feed(engine, ids, signal, step, n) === ids.length) return;
     throw signal.reason ?? new PlumbError('PLUMB_ERROR_STATE', 'the model is closed');
   };
 
-  /** Where JavaScript has no memory for what is loaded, that is no break-down.
-   * @param {unknown} error @param {number} [total]  its bytes */
+  /** Turns a RangeError while loading into PLUMB_ERROR_MEMORY: JavaScript has too little memory, but the engine did not
+   * break down.
+   * @param {unknown} error @param {number} [total]  bytes of the model */
   const withSizes = (error, total) => {
     if (!(error instanceof RangeError) || /call stack/i.test(error.message)) return error;
     const held = engine?.bytes ?? 0, of = total === undefined ? '' : ` of ${total} bytes`;
     return new PlumbError('PLUMB_ERROR_MEMORY', `no memory for the model${of}; the engine holds ${held} bytes: `
       + error.message, { held, ...total !== undefined && { total } });
   };
-  /** An engine without a model; its threads start while that arrives.
+  /** Creates an engine without a model.  Its threads start while the model arrives.
    * @param {import('./variant.js').Variant} variant @param {AbortSignal} signal
    * @returns {Promise<Engine>} */
   const begin = async ({ module, name, threads }, signal) => {
@@ -135,7 +138,7 @@ export function createHost(platform) {
     }
     return mine;
   };
-  /** Has the threads serve, before a session is opened; says why there is one only.
+  /** Makes the threads serve; must be called before a session is opened.  Returns why there is only one thread.
    * @param {import('./variant.js').Variant} variant @returns {Promise<string | undefined>} */
   const employ = async ({ threads, note }) => {
     if (!crew) return note;
@@ -146,8 +149,8 @@ export function createHost(platform) {
     }
     return failure;
   };
-  /** One engine with one model. @param {import('./variant.js').Variant} variant @param {Parts} parts
-   * @param {SessionArgs} args @param {Call} call */
+  /** Creates an engine and loads the model into it. @param {import('./variant.js').Variant} variant
+   * @param {Parts} parts @param {SessionArgs} args @param {Call} call */
   const build = async (variant, parts, { contextLength, precision, kvType }, call) => {
     const mine = await begin(variant, call.signal);
     const { meter, warnings } = parts;
@@ -160,11 +163,11 @@ export function createHost(platform) {
       mine.reserve(meter.left ?? 0);
     };
     for await (const _ of parts.read(mine)) {
-      if (!metadata && mine.hasHeader) {   // what it says is read while the weights are on their way
+      if (!metadata && mine.hasHeader) {   // it is read while the weights are still arriving
         mine.loadVocabulary();
         metadata = mine.metadata();
         makeRoom();
-      } else if (metadata && !isSized && meter.total !== undefined) {   // servers told the sizes of further parts later
+      } else if (metadata && !isSized && meter.total !== undefined) {   // the last size of a part became known
         makeRoom();
       }
       if (performance.now() - slice > SLICE) {
@@ -217,7 +220,7 @@ export function createHost(platform) {
             return await preflight({ engine: mine, most, ready: () => employ(variant), turn, platform, call }, args);
           } catch (error) {
             if (!(error instanceof StartOver)) throw error;
-            // What was pulled does not come again.
+            // Bytes that were pulled cannot be read a second time.
             if (pass < PASSES && args.parts.every(({ kind }) => kind !== 'pull')) continue;
             throw new PlumbError('PLUMB_ERROR_IO', `${error.message} while its header was read`);
           } finally {
@@ -231,7 +234,7 @@ export function createHost(platform) {
     info: direct(() => ({ ...ready().info(), module: chosen })),
     tokenize: direct(({ text, addSpecial, parseSpecial }) => ready().tokenize(text, addSpecial, parseSpecial)),
     detokenize: direct(({ ids, special }) => ready().detokenize(ids, special)),
-    /** Which of ids are control tokens, with their texts: [id, text]. */
+    /** The control tokens among ids, each once, with their texts: [id, text]. */
     controls: direct(({ ids }) => [...new Set(/** @type {Int32Array} */ (ids))]
       .filter(id => ready().piece(id, false) === '')
       .map(id => [id, ready().piece(id, true)])
@@ -241,7 +244,8 @@ export function createHost(platform) {
       await feedAll(engine, ids, signal);
       return engine.logits();
     }),
-    /** Batch by batch from an empty session; each record is told and collected. */
+    /** Feeds ids in batches to an empty session and collects all records.  With `tell` it also emits those of each
+     * batch. */
     trace: inOrder(async ({ ids, options, tell }, { signal, emit }) => {
       const engine = ready();
       engine.rewind(0);

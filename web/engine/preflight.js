@@ -1,6 +1,6 @@
-/* What a load would meet, from the headers of a model's files alone: can it run, what memory does it take, how fast is
- * it here?  Nothing is estimated that can be asked of the engine: it opens the very session that a load would open, on
- * weights of zeros (plumb_model_rehearse), and its passes are timed. */
+/* Predicts a load from the headers of a model's files alone: whether the model can run, how much memory it takes, and
+ * how fast it is here.  As little as possible is estimated: the engine opens the same session that a load would open,
+ * on weights of zeros (plumb_model_rehearse), and its passes are timed. */
 import { PlumbError, reasonOf } from '../base/errors.js';
 import { Download } from '../loader/download.js';
 import { sum } from '../loader/progress.js';
@@ -8,49 +8,50 @@ import { read } from '../loader/source.js';
 import { Damaged, Sums } from '../loader/sums.js';
 
 /** @typedef {object} Preflight
- * @property {boolean} supported  plumb can run it; whether there is memory for it here, `fits` says
+ * @property {boolean} supported  whether plumb can run the model; `fits` says whether there is memory for it here
  * @property {{code: string, message: string}[]} problems  why it is not supported
- * @property {string} [name]  as the file says
+ * @property {string} [name]  general.name of the file, or else its general.basename
  * @property {string} [architecture]
  * @property {number} [parameters]
  * @property {number} [layers]
  * @property {number} [trainedContext]  tokens
  * @property {number} [contextLength]  tokens that a session would hold
- * @property {boolean} [chat]  whether it has a chat template
- * @property {{type: string, tensors: number, bytes: number}[]} types  of the tensors, most bytes first
- * @property {number} [fileBytes]  of all parts; undefined where a server does not say
- * @property {number} bytesRead  of all parts, to have their headers: less than twice as many, or 64 KiB each
+ * @property {boolean} [chat]  whether the file has a chat template
+ * @property {{type: string, tensors: number, bytes: number}[]} types  the types of the tensors, most bytes first
+ * @property {number} [fileBytes]  bytes of all parts; undefined if a server does not state the size of one
+ * @property {number} bytesRead  bytes read from all parts to get their headers: less than twice the headers' size, or
+ *   64 KiB each
  * @property {MemoryPlan} [memory]  undefined if it is not supported
  * @property {boolean} [fits]  whether a module can have that memory here; undefined if it is not supported
- * @property {number} threads  that would compute
- * @property {string} [threadsNote]  why not more
- * @property {{decode: number, prefill: number}} [speed]  expected tokens per second with these threads: of answers, and
- *   of prompts; undefined if it was not asked for, does not fit or is not supported */
+ * @property {number} threads  how many would compute
+ * @property {string} [threadsNote]  why there are not more
+ * @property {{decode: number, prefill: number}} [speed]  expected tokens per second with these threads: decode for
+ *   answers, prefill for prompts; undefined if it was not requested, or the model does not fit or is not supported */
 /** @typedef {object} MemoryPlan  in bytes
- * @property {number} weights  all tensors, as large as in the file
+ * @property {number} weights  all tensors, with the sizes they have in the file
  * @property {number} kv  keys and values of contextLength tokens
- * @property {number} scratch  what else a session holds; 0 where there was no memory to open one
- * @property {number} module  program, vocabulary, and what is set aside for more
- * @property {number} total  linear memory after a load, to some pages of 64 KiB: the sum of these
- * @property {number} limit  that a module can have here at most.  Where the model does not fit it was tried, and is
- *   what the system gave.  Where it fits nothing more is taken to try: with threads it is the addresses that were set
- *   aside, with one thread the 4 GiB that a module can address; the system may have less than either
- * @property {number} [device]  of this machine, as far as it tells: browsers never say more than 8 GiB */
+ * @property {number} scratch  the rest of a session; 0 if there was no memory to open one
+ * @property {number} module  the program, the vocabulary, and what is allocated ahead
+ * @property {number} total  linear memory after a load, exact to some pages of 64 KiB: the sum of the above
+ * @property {number} limit  the most that a module can have here.  If the model does not fit, this was tried out, and
+ *   is what the system gave.  If it fits, nothing more is allocated to find out: with threads it is the address space
+ *   that was reserved, with one thread the 4 GiB that a module can address; the system may have less than either
+ * @property {number} [device]  memory of this machine, if the host tells it; browsers never say more than 8 GiB */
 
-/** The first request's bytes; each further one asks for as many as have come. */
+/** Bytes of the first request; each further request asks for as many as have arrived. */
 const FIRST_BYTES = 1 << 16;
-/** Milliseconds for which passes are timed, and tokens of the prompts among them. */
+/** MEASURE is for how many milliseconds passes are timed, PROMPT the number of tokens in their prompts. */
 const MEASURE = 500, PROMPT = 64;
-/** Tokens, as plumb_session_params has it. */
+/** The default of n_ctx in plumb_session_params, in tokens. */
 const DEFAULT_CONTEXT = 2048;
-/** As INITIAL_MEMORY of wasm/toolchain.mk has it. */
+/** The same as INITIAL_MEMORY in wasm/toolchain.mk. */
 const START_BYTES = 1 << 24;
 
-/** @typedef {object} Work  what host.js lends
- * @property {import('./engine.js').Engine} engine  new
- * @property {number} most  bytes that its memory may have
- * @property {() => Promise<string | undefined>} ready  once its threads serve, or why they do not
- * @property {() => Promise<void>} turn  of the event loop
+/** @typedef {object} Work  what host.js provides
+ * @property {import('./engine.js').Engine} engine  a new one
+ * @property {number} most  bytes that its memory may grow to
+ * @property {() => Promise<string | undefined>} ready  makes its threads serve; resolves to the reason if they do not
+ * @property {() => Promise<void>} turn  yields to the event loop
  * @property {import('../loader/source.js').Platform} platform
  * @property {import('../base/protocol.js').Call} call */
 
@@ -63,7 +64,7 @@ export async function preflight({ engine, most, ready, turn, platform, call }, a
   /** @type {Preflight} */
   const plan = { supported: false, problems: [], types: [], bytesRead: 0, threads: 1 };
   let room = { fits: false, canRun: false };
-  /** Of the part that was read last. */
+  /** Checks the copy of the part that was read last. */
   const copy = { check: async () => {} };
   try {
     engine.headersOnly();
@@ -91,16 +92,16 @@ const damaged = error => new PlumbError('PLUMB_ERROR_IO', `the copy on this mach
 
 /** @param {import('./engine.js').Engine} engine @param {import('../loader/source.js').Part[]} parts
  * @param {Preflight} plan
- * @param {{check: () => Promise<void>}} copy  its check throws if the bytes of a copy that the engine got, perhaps
- *   before their chunk had ended, are not those that were downloaded
+ * @param {{check: () => Promise<void>}} copy  gets a check function, which throws if the engine got bytes of a copy
+ *   that are not the downloaded ones; the engine may get them before their chunk is complete
  * @param {import('../loader/source.js').Platform} platform @param {import('../base/protocol.js').Call} call */
 async function readHeaders(engine, parts, plan, copy, { openFile, oneBuffer, pause, silence }, call) {
   const sizes = parts.map(({ size }) => size), { signal } = call;
-  // The header of a file that was cut into pieces may announce more than the first of them has.
+  // If a file was cut into pieces, its header may announce more bytes than the first piece has.
   const begin = (/** @type {number | undefined} */ size) => engine.begin(parts.length === 1 ? size : undefined);
   for (const [i, part] of parts.entries()) {
     if (part.kind === 'url') {
-      // Ranges of a server that proves nothing are joined, unless something tells that the file has changed.
+      // Even if the server proves nothing, its ranges are joined, unless something shows that the file has changed.
       const download = new Download(part.url, {
         signal, pause, silence, oneBuffer, range: FIRST_BYTES, checked: true, cache: 'default',
       });
@@ -128,13 +129,14 @@ async function readHeaders(engine, parts, plan, copy, { openFile, oneBuffer, pau
         if (!engine.needsBytes) break;
       }
     }
-    // Of one file that was cut into pieces the others have no header.
+    // If one file was cut into pieces, only the first has a header.
     if (engine.hasHeader && !(Number(engine.metadata()['split.count']) > 1)) break;
   }
   plan.fileBytes = sum(sizes);
 }
 
-/** What the keys say, also of what cannot run. @param {import('./engine.js').Engine} engine @param {Preflight} plan */
+/** Fills in what the keys say, also for models that cannot run. @param {import('./engine.js').Engine} engine
+ * @param {Preflight} plan */
 function describe(engine, plan) {
   const metadata = engine.metadata();
   const text = (/** @type {string} */ key) => typeof metadata[key] === 'string' ? metadata[key] : undefined;
@@ -148,8 +150,8 @@ function describe(engine, plan) {
 }
 
 /** @param {import('./engine.js').Engine} engine @param {Preflight} plan
- * @param {number} most  as Work has it
- * @param {boolean} weightsFit  what the engine holds is what all weights need @param {PreflightArgs} args */
+ * @param {number} most  as in Work
+ * @param {boolean} weightsFit  whether the engine has allocated memory for all weights @param {PreflightArgs} args */
 function planMemory(engine, plan, most, weightsFit, { contextLength, precision, kvType }) {
   let opened = false;
   try {
@@ -173,13 +175,14 @@ function planMemory(engine, plan, most, weightsFit, { contextLength, precision, 
   };
 }
 
-/** @returns {number | undefined} */
+/** @returns {number | undefined}  in bytes */
 function deviceMemory() {
   const { deviceMemory } = /** @type {{deviceMemory?: number}} */ (globalThis.navigator ?? {});
   return deviceMemory === undefined ? undefined : deviceMemory * 2 ** 30;
 }
 
-/** Passes like those of a chat, the fastest of each kind: an engine runs code slowly at first, and others compute too.
+/** Times passes like those of a chat and takes the fastest of each kind, because a JavaScript engine runs code slowly
+ * at first, and other programs compute too.
  * @param {import('./engine.js').Engine} engine @param {() => Promise<void>} turn @param {AbortSignal} signal */
 async function measure(engine, turn, signal) {
   const n = Math.min(PROMPT, engine.batch, engine.contextLength - 1), prompt = new Int32Array(n);
@@ -192,7 +195,7 @@ async function measure(engine, turn, signal) {
   const end = performance.now() + MEASURE;
   do {
     engine.rewind(0);
-    // A large model has no time for a long prompt: a shorter one says nearly as much.
+    // A long prompt takes too long with a large model; a shorter one gives nearly the same rate.
     const fed = decode * n * 500 > MEASURE ? Math.min(n, 8) : n;
     prefill = Math.max(prefill, fed / timed(prompt.subarray(0, fed)));
     for (let i = 0; i < 4 && engine.position < engine.contextLength; i++) decode = Math.min(decode, timed([0]));

@@ -1,6 +1,6 @@
-/* Stop strings over a stream of pieces.  What could still become a stop string is held back; the one that is complete
- * first (the longest, if several end there) ends the text, and neither it nor what follows is ever given out.  The
- * result depends on the text only, not on how it is cut into pieces. */
+/* Finds stop strings in a stream of pieces.  Text that may still become a stop string is held back.  The stop string
+ * that is complete first ends the text (the longest one, if several end there); neither it nor what follows is
+ * returned.  The result depends only on the text, not on how it is cut into pieces. */
 
 export class StopFilter {
   #held = '';
@@ -8,7 +8,7 @@ export class StopFilter {
   /** @param {string[]} stops  none empty */
   constructor(stops) {
     this.stops = stops;
-    /** True once a stop string was found; no more may be pushed. */
+    /** True once a stop string was found; push must not be called again then. */
     this.stopped = false;
   }
 
@@ -26,12 +26,12 @@ export class StopFilter {
     return this.#cut(this.stopped ? start : this.#held.length - this.#pending());
   }
 
-  /** What is still held at the end of the stream. @returns {string} */
+  /** The text that is still held back at the end of the stream. @returns {string} */
   flush() {
     return this.#cut(this.stopped ? 0 : this.#held.length);
   }
 
-  /** Length of the longest tail that begins a stop string. */
+  /** The length of the longest suffix of the held text with which a stop string begins. */
   #pending() {
     const longest = Math.max(0, ...this.stops.map(stop => stop.length - 1));
     for (let n = Math.min(longest, this.#held.length); n > 0; n--) {
@@ -41,7 +41,7 @@ export class StopFilter {
     return 0;
   }
 
-  /** @param {number} n */
+  /** Returns the first n characters and holds the others. @param {number} n */
   #cut(n) {
     const text = this.#held.slice(0, n);
     this.#held = this.stopped ? '' : this.#held.slice(n);

@@ -1,24 +1,24 @@
-/* Which of the four modules fits this host: plumb, plumb-mt, plumb-relaxed, plumb-mt-relaxed. */
+/* Chooses one of the four modules for this host: plumb, plumb-mt, plumb-relaxed or plumb-mt-relaxed. */
 
 import { reasonOf } from '../base/errors.js';
 
-/** @typedef {object} Machine  what it depends on
- * @property {(name: string) => Promise<WebAssembly.Module>} compile  dist/NAME.wasm
+/** @typedef {object} Machine  what the choice depends on
+ * @property {(name: string) => Promise<WebAssembly.Module>} compile  compiles dist/NAME.wasm
  * @property {number} [processors]
- * @property {(worker: boolean) => string | undefined} [alone]  why there can be no threads
+ * @property {(worker: boolean) => string | undefined} [alone]  why there can be no threads; undefined if there can
  * @property {() => import('../base/protocol.js').WorkerLike} [startThread] */
 /** @typedef {object} Variant
  * @property {WebAssembly.Module} module
- * @property {string} name  of its file
- * @property {number} threads  1: a module without threads
+ * @property {string} name  the name of its file, without .wasm
+ * @property {number} threads  1: the module is one without threads
  * @property {string} [note]  why there are fewer threads than were asked for
- * @property {string} [slower]  why it is not the fastest module */
+ * @property {string} [slower]  why this is not the fastest module */
 
-/** More threads than this help no model of a size for browsers, and leave no processor to anybody else. */
+/** More threads than this do not make models of a size for browsers faster, and leave no processor to others. */
 const AUTO_THREADS = 8;
 
 /** @param {Machine} machine @param {number | 'auto'} asked  threads
- * @param {boolean} worker  whether the engine runs in one of its own
+ * @param {boolean} worker  whether the engine runs in a worker of its own
  * @returns {Promise<Variant>} */
 export async function choose({ compile, processors = 1, alone, startThread }, asked, worker) {
   const wanted = asked === 'auto' ? Math.min(processors, AUTO_THREADS) : asked;
@@ -36,7 +36,7 @@ export async function choose({ compile, processors = 1, alone, startThread }, as
   }
 }
 
-/** Relaxed SIMD, with a dot product that is right: the baseline compiler of Node 20 has a wrong one.
+/** Whether there is relaxed SIMD with a correct dot product; that of the baseline compiler in Node 20 is wrong.
  * (func (export "f") (param i32 i32) (result i32)
  *   (i32x4.extract_lane 0 (i32x4.relaxed_dot_i8x16_i7x16_add_s
  *     (i8x16.splat (local.get 0)) (i8x16.splat (local.get 1)) (i32x4.splat (i32.const 0))))) */
@@ -49,6 +49,6 @@ export function hasRelaxedDot() {
     const { f } = /** @type {any} */ (new WebAssembly.Instance(new WebAssembly.Module(bytes)).exports);
     return f(-1, 1) === -4 && f(-128, 127) === 4 * -128 * 127;
   } catch {
-    return false;   // a content security policy without 'wasm-unsafe-eval': compile() says so
+    return false;   // the Content-Security-Policy lacks 'wasm-unsafe-eval': compile() reports it
   }
 }

@@ -1,11 +1,11 @@
-/* Why a file did not come, in words that help: a browser says "Failed to fetch" of every fetch that fails, whatever the
- * cause, and some servers answer every request with their start page. */
+/* Explains why a file could not be fetched.  A browser only says "Failed to fetch", whatever the cause, and some
+ * servers answer every request with their start page. */
 import { reasonOf } from '../base/errors.js';
 
-/** Milliseconds in which a browser reports that it has blocked an answer. */
+/** Milliseconds to wait for the browser's report that it has blocked a response. */
 const REPORT = 1000;
 
-/** The origin of a URL if it is another than the page's. @param {string} url */
+/** The origin of a URL if it differs from the page's, otherwise undefined. @param {string} url */
 export function otherOrigin(url) {
   const here = globalThis.location?.origin;
   if (here === undefined || !/^https?:/.test(url)) return undefined;
@@ -13,10 +13,12 @@ export function otherOrigin(url) {
   return origin === here ? undefined : origin;
 }
 
-/** Says what keeps a page from reading an answer of another site, or undefined if the server does not answer.  A
- * request without CORS succeeds wherever a server answers, though nobody may read what it says.  A page that is
- * isolated by "require-corp" may not even have that answer, but the browser then reports that it has blocked it.
- * @param {string} url  a fetch of which failed @param {AbortSignal} [signal] @returns {Promise<string | undefined>} */
+/** Says why a page cannot read a response from another origin.  Returns undefined if the URL is of the page's origin or
+ * the server does not answer.  A no-cors request succeeds if the server answers at all, although its response cannot be
+ * read.  On a page that is isolated by "require-corp" even that response may be blocked, but then the browser reports
+ * it.
+ * @param {string} url  a URL whose fetch has failed @param {AbortSignal} [signal]
+ * @returns {Promise<string | undefined>} */
 export async function corsProblem(url, signal) {
   if (otherOrigin(url) === undefined) return undefined;
   const report = watchBlocked(url);
@@ -32,13 +34,13 @@ export async function corsProblem(url, signal) {
     + `"Access-Control-Allow-Origin: ${origin}" (or "*"), or leads to an address whose answer lacks it`;
 }
 
-/** Hears whether the browser reports that it has blocked a URL's answer for its missing
+/** Observes whether the browser reports that it has blocked a URL's response because that has no
  * "Cross-Origin-Resource-Policy". @param {string} url */
 function watchBlocked(url) {
   const Observer = /** @type {any} */ (globalThis).ReportingObserver;
   let blocked = false, wake = () => {};
   const observer = Observer && new Observer((/** @type {any[]} */ reports) => {
-    // The body of a report itself has no members.
+    // The body of the report itself has no members; the body of its JSON form has them.
     const blocks = reports.map(report => report.toJSON()).filter(({ type }) => type === 'coep');
     if (!blocks.some(({ body }) => body?.blockedURL === url)) return;
     blocked = true;
@@ -59,8 +61,9 @@ function watchBlocked(url) {
   };
 }
 
-/** Says why a fetch failed that nothing more is known of.  A page that is isolated, in a browser that does not report
- * what it blocks, cannot tell a missing connection from a missing header. @param {string} url @param {unknown} error */
+/** The message for a failed fetch of which nothing more is known.  On an isolated page, in a browser that does not
+ * report what it blocks, a missing connection looks the same as a missing header. @param {string} url
+ * @param {unknown} error */
 export const noConnection = (url, error) => `no connection: ${reasonOf(error)}${blind(url)}`;
 
 /** @param {string} url */
@@ -70,8 +73,9 @@ function blind(url) {
     : '';
 }
 
-/** Says that an answer is a web page, which a server that answers everything with its start page is fond of sending.
- * @param {Response} response @param {string} wanted  what was asked for: "a GGUF file" */
+/** The message for a response that is a web page, which servers send that answer everything with their start page.
+ * Undefined for any other response.
+ * @param {Response} response @param {string} wanted  what was requested: "a GGUF file" */
 export function webPage({ headers }, wanted) {
   const type = headers.get('Content-Type') ?? '';
   return type.includes('text/html') ? `the server sent a web page (${type}), not ${wanted}` : undefined;

@@ -1,4 +1,4 @@
-/** Someone else has the file. */
+/** Another tab or process is using the file. */
 export class Busy extends Error {
   constructor() { super('another tab or process is using it'); }
 }

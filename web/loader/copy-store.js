@@ -1,15 +1,15 @@
-/* Copies of models' files on this machine, in a folder of the host's (browser/opfs.js, node/cache-folder.js).  Of each
- * URL, with NAME its sha256:
+/* Copies of models' files on this machine, in a folder of the host (browser/opfs.js, node/cache-folder.js).  The folder
+ * has these files for each URL; NAME is the sha256 of the URL:
  *
- *   NAME.gguf   the whole file; in a browser also the bytes so far, in Node those lie in a file of who writes it
- *   NAME.json   Meta; written before the first byte, and again when the last one is there
- *   slots       of a file that is not whole: the digests of its bytes so far (sums.js), in a file of the folder's
+ *   NAME.gguf   the complete file; in a browser also an incomplete one, which in Node is in a file of its writer
+ *   NAME.json   Meta; written before the first byte, and again after the last one
+ *   slots       the digests of an incomplete file (sums.js), in a file that the folder chooses
  *
- * Whoever writes a copy holds its lock.  All of it is untrusted: what does not fit together is no copy, and never an
- * error of the load.  Bytes are not flushed to the disk: what a power failure loses is found by the digests.
+ * The writer of a copy holds its lock.  All files are untrusted: if they do not fit together, they count as no copy,
+ * and never make a load fail.  Bytes are not flushed to the disk; the digests detect what a power failure loses.
  *
- * Copies of older versions have no digests: a whole one gets them from the bytes that its next load reads, and one that
- * is not whole is gone on with as it is. */
+ * Copies of older versions have no digests.  A complete one gets them from the bytes that its next load reads, and an
+ * incomplete one is continued as it is. */
 import { PlumbError, reasonOf } from '../base/errors.js';
 import { hex } from '../base/hex.js';
 import { Busy } from './busy.js';
@@ -18,63 +18,67 @@ import { parseSlots, parseSums } from './sums.js';
 
 /** @typedef {object} Handle  an open file
  * @property {() => number} size
- * @property {(target: Uint8Array, at: number) => number} read  as much as it likes; 0 at the end of the file
+ * @property {(target: Uint8Array, at: number) => number} read  reads some of the bytes from `at` on into
+ *   target and returns how many; 0 at the end of the file
  * @property {() => void} close */
 /** @typedef {object} Lock  a copy that nobody else may write until it is closed
- * @property {() => number} size  of the file that a former writer left
- * @property {Uint8Array} slots  that it left
+ * @property {() => number} size  the size of the file that an earlier writer left
+ * @property {Uint8Array} slots  the slots that it left
  * @property {Handle['read']} read
- * @property {(at: number) => unknown} begin  bytes and slots before `at` stay, others go; at 0 nothing is left, but
- *   whoever reads the file goes on
- * @property {(size: number) => unknown} reserve  room for a file of this size; throws where there is none
- * @property {(bytes: Uint8Array, at: number, slots: Uint8Array, slotsAt: number) => Promise<void> | void} write  the
- *   bytes of one chunk and then slots; all of them, or throws, perhaps at a later call.  Takes a copy of both
- * @property {(size: number, say: () => Promise<void>) => Promise<void>} publish  what was written is all of NAME.gguf.
- *   Calls say, which writes that down, once all bytes are in a file and while the copy is locked; then the slots go
- * @property {() => Promise<unknown> | unknown} discard  removes the copy and closes
- * @property {(size: number) => Promise<void> | void} close  after the last write; what was written up to size stays
- * @typedef {object} Folder  what has to do with a file that is not there gives undefined
+ * @property {(at: number) => unknown} begin  keeps the bytes and slots before `at` and removes the others.  With 0
+ *   nothing is left, but readers of the old file are not disturbed
+ * @property {(size: number) => unknown} reserve  reserves room for a file of this size; throws if there is none
+ * @property {(bytes: Uint8Array, at: number, slots: Uint8Array, slotsAt: number) => Promise<void> | void} write  writes
+ *   bytes of one chunk, and then slots.  If not all can be written, it throws, perhaps at a later call.  The caller may
+ *   reuse the memory of bytes afterwards, but not that of slots
+ * @property {(size: number, say: () => Promise<void>) => Promise<void>} publish  makes what was written the complete
+ *   NAME.gguf.  Calls say, which writes the metadata, after all bytes are in a file and while the copy is locked; then
+ *   removes the slots
+ * @property {() => Promise<unknown> | unknown} discard  removes the copy and closes the lock
+ * @property {(size: number) => Promise<void> | void} close  releases the lock after the last write; the bytes before
+ *   size stay
+ * @typedef {object} Folder  its functions return undefined if the file that they need does not exist
  * @property {boolean} writes  whether lock and read are possible
- * @property {() => Promise<string[]>} names  of all files
+ * @property {() => Promise<string[]>} names  the names of all files
  * @property {(name: string) => Promise<Blob | undefined>} file
  * @property {(name: string) => Promise<string | undefined>} text
  * @property {(name: string, text: string) => Promise<void>} put  replaces the text of a file, or throws
  * @property {(name: string) => Promise<Handle | undefined>} read
- * @property {(name: string) => Promise<{size: number, slots: Uint8Array} | undefined>} partial  of a copy that is not
- *   whole
- * @property {(name: string, startThread?: () => import('../base/protocol.js').WorkerLike) => Promise<Lock>} lock  a
- *   copy, by its NAME; throws Busy
- * @property {(name: string) => Promise<boolean>} remove  a copy; whether it was there; throws Busy
+ * @property {(name: string) => Promise<{size: number, slots: Uint8Array} | undefined>} partial  describes an incomplete
+ *   copy
+ * @property {(name: string, startThread?: () => import('../base/protocol.js').WorkerLike) => Promise<Lock>} lock  locks
+ *   a copy, by its NAME; throws Busy
+ * @property {(name: string) => Promise<boolean>} remove  removes a copy; returns whether there was one; throws Busy
  * @property {() => Promise<number>} room  bytes that can still be written */
 /** @typedef {object} Meta
  * @property {string} url
  * @property {boolean} complete
  * @property {number} lastUsed  milliseconds since 1970
- * @property {number} [size]  of the whole file, in bytes; known if it is complete
- * @property {number} [announced]  what the server said of the size, if that cannot be relied on
+ * @property {number} [size]  of the complete file, in bytes; always present if `complete` is true
+ * @property {number} [announced]  the size that the server has stated, if it is not reliable
  * @property {string} [etag]
  * @property {string} [lastModified]
- * @property {string} [sha256]  that it was found to have
- * @property {string} [sums]  if it is complete, the digests; else empty, for they are in the slots.  Undefined of older
- *   versions */
-/** @typedef {Omit<Meta, 'sums' | 'announced'> & {bytes: number}} Cached  bytes: that are there */
+ * @property {string} [sha256]  the checksum that was computed, if any
+ * @property {string} [sums]  the digests if the copy is complete; otherwise empty, because they are in the slots.
+ *   Undefined in copies of older versions */
+/** @typedef {Omit<Meta, 'sums' | 'announced'> & {bytes: number}} Cached  bytes: how many of the file are stored */
 
-/** Copies can be read here, but not written. */
+/** Copies can only be read here, not written. */
 export class ReadOnly extends Error {
   constructor() { super('in the page\'s own thread they can only be read; leave out worker: false'); }
 }
 
-/** The file system's error, with the path that it is about. @param {string} what @param {unknown} error */
+/** A PlumbError for an error of the file system, with its path. @param {string} what @param {unknown} error */
 function failure(what, error) {
   const { path } = /** @type {{path?: string}} */ (error);
   return new PlumbError('PLUMB_ERROR_IO', `${what}: ${reasonOf(error)}`, path === undefined ? {} : { path });
 }
 
-/** Bytes as people read them. @param {number} n */
+/** A number of bytes as text for a person. @param {number} n */
 const megabytes = n => `${(n / 1e6).toFixed(n < 1e7 ? 1 : 0)} MB`;
 
 export class Store {
-  /** @param {() => Promise<Folder>} open  rejects where there is none, with the reason */
+  /** @param {() => Promise<Folder>} open  rejects with the reason if there is no folder */
   constructor(open) {
     this.open = open;
   }
@@ -101,7 +105,7 @@ export class Store {
   /** @param {string} url @returns {Promise<boolean>}  whether there was one */
   async remove(url) {
     const folder = await this.#folder();
-    if (!folder) return false;   // also on pages of plain http, which have no crypto.subtle
+    if (!folder) return false;   // also on http: pages, which have no crypto.subtle for nameOf
     const name = await nameOf(url);
     try {
       return await folder?.remove(name) ?? false;
@@ -111,7 +115,7 @@ export class Store {
     }
   }
 
-  /** The whole file and its digests, if it is there.
+  /** The complete file and its digests, if there is a complete copy.
    * @param {string} url @returns {Promise<{blob: Blob, sums?: string[]} | undefined>} */
   async whole(url) {
     const folder = await this.#folder();
@@ -122,9 +126,10 @@ export class Store {
     return blob && blob.size === meta?.size ? { blob, sums: sumsOf(meta) } : undefined;
   }
 
-  /** For a load: what there is of a file, and where more of it goes.
-   * @param {string} url @param {() => import('../base/protocol.js').WorkerLike} [startThread]  one that may write
-   * @returns {Promise<Copy>}  rejects where nothing can be kept, with the reason */
+  /** Opens the copy of a file for a load, or a new one.
+   * @param {string} url
+   * @param {() => import('../base/protocol.js').WorkerLike} [startThread]  starts a worker that may write the copy
+   * @returns {Promise<Copy>}  rejects with the reason if no copy can be kept */
   async take(url, startThread) {
     const folder = await this.open(), name = await nameOf(url);
     const copy = new Copy(this, folder, name, { url, complete: false, lastUsed: 0 }, startThread);
@@ -143,23 +148,23 @@ export class Store {
   async #folder() { return this.open().catch(() => undefined); }
 }
 
-/** What a load has of a file on this machine. */
+/** The copy of a file, as one load uses it. */
 export class Copy {
-  /** Bytes that are there. */
+  /** How many bytes are stored. */
   at = 0;
-  /** The digests of those bytes; undefined of a copy that has none. @type {string[] | undefined} */
+  /** The digests of those bytes; undefined if the copy has none. @type {string[] | undefined} */
   sums;
-  /** Of a complete copy. @type {Blob | undefined} */
+  /** The file, if the copy is complete. @type {Blob | undefined} */
   blob;
   /** @type {Handle | undefined} */
   #handle;
   /** @type {Lock | undefined} */
   #lock;
-  /** What its metadata was, as text. @type {string | undefined} */
+  /** The text of its metadata when it was last read or written. @type {string | undefined} */
   #text;
-  /** Bytes that the whole is going to have, if that was said. @type {number | undefined} */
+  /** The size of the complete file, if the server has stated it. @type {number | undefined} */
   #size;
-  /** Whether the slots of the bytes that were there are written. */
+  /** Whether the slots of the bytes that were stored before are written. */
   #recorded = true;
 
   /** @param {Store} store @param {Folder} folder @param {string} name @param {Meta} meta
@@ -172,7 +177,7 @@ export class Copy {
     this.startThread = startThread;
   }
 
-  /** Whether it is whole; then it is open. */
+  /** Opens the copy if it is complete, and returns whether it is. */
   async findWhole() {
     const { meta, text, blob } = await this.#look();
     if (!meta || !blob) return false;
@@ -185,14 +190,15 @@ export class Copy {
     return true;
   }
 
-  /** What there is of one that was not whole before its lock was waited for: who had it may have finished.
+  /** Finds the bytes of a copy that was incomplete before it was locked.  The process that held the lock may have
+   * completed it since.
    * @param {Lock} lock */
   async findPart(lock) {
     this.#lock = lock;
     const { meta, blob } = await this.#look(), partial = { size: lock.size(), slots: lock.slots };
     if (meta?.complete) {
       const { at, sums } = parseSlots(lock.slots, partial.size);
-      // A writer that was killed while it published had written down that the file is whole.
+      // A writer that was killed while it published had already marked the file as complete in the metadata.
       const isUnpublished = at === meta.size && sums.join('') === meta.sums;
       if (!blob && isUnpublished) await lock.publish(at, async () => {});
       if (blob || isUnpublished) {
@@ -210,7 +216,7 @@ export class Copy {
     }
   }
 
-  /** The metadata, its text, and the file if it is whole. */
+  /** The metadata, its text, and the file if it is complete. */
   async #look() {
     const text = await this.folder.text(`${this.name}.json`), meta = parse(text, this.meta.url);
     const file = meta?.complete ? await this.folder.file(`${this.name}.gguf`) : undefined;
@@ -219,10 +225,10 @@ export class Copy {
 
   get complete() { return this.meta.complete; }
 
-  /** What its bytes are read from; undefined where only the blob is to be had. */
+  /** What its bytes are read from; undefined if only the blob can be read. */
   get reader() { return this.#lock ?? this.#handle; }
 
-  /** Bytes from `at` on are going to be written.  Throws if they should not.
+  /** Must be called before bytes from `at` on are written.  Throws if they cannot be, such as for lack of room.
    * @param {number} at @param {import('./download.js').Facts} facts */
   async begin(at, { size, certain, etag, lastModified }) {
     if (this.complete) {
@@ -252,8 +258,9 @@ export class Copy {
     }
   }
 
-  /** Throws where there is no more room, which not every browser tells before.
-   * @param {Uint8Array} chunk  of which sums takes the digest @param {import('./sums.js').Sums} sums  of all before */
+  /** Writes the next bytes.  Throws if there is no more room, which not every browser tells in advance.
+   * @param {Uint8Array} chunk
+   * @param {import('./sums.js').Sums} sums  has the digests of all bytes before the chunk, and computes its digests */
   async write(chunk, sums) {
     const lock = /** @type {Lock} */ (this.#lock);
     try {
@@ -268,22 +275,22 @@ export class Copy {
     }
   }
 
-  /** @param {unknown} error  of a write */
+  /** The error to report for a failed write. @param {unknown} error */
   async #unwritten(error) {
     if (error instanceof Busy) return error;
     return new Error(await this.#shortage(`after ${megabytes(this.at)}: ${reasonOf(error)}`, this.#size));
   }
 
-  /** @param {string} reason @param {number} [need]  bytes */
+  /** The text of an error for a lack of room. @param {string} reason @param {number} [need]  in bytes */
   async #shortage(reason, need) {
     const kept = sum((await this.store.list()).map(({ url, bytes }) => url === this.meta.url ? 0 : bytes)) ?? 0;
     const needs = need === undefined ? '' : `it needs ${megabytes(need)}, `;
     return `${needs}${reason}; other cached models take ${megabytes(kept)}, and Plumb.removeCached removes them`;
   }
 
-  /** All bytes are there, and were used.
-   * @param {string} [sha256]  that they were found to have
-   * @param {string[]} [sums]  their digests, if they were read */
+  /** Must be called when all bytes are stored and were used.  Marks the copy as complete.
+   * @param {string} [sha256]  their checksum, if it was computed
+   * @param {string[]} [sums]  their digests, if they were computed */
   async finish(sha256 = this.meta.sha256, sums = this.sums) {
     const { complete } = this;
     this.meta = {
@@ -297,7 +304,7 @@ export class Copy {
         throw await this.#unwritten(error);
       }
     } else if (this.folder.writes && await this.#isSame()) {
-      await this.#say();   // nobody has replaced the copy meanwhile
+      await this.#say();   // nobody else has replaced the copy
     }
   }
 
@@ -308,7 +315,7 @@ export class Copy {
     await lock?.close(this.at);
   }
 
-  /** Removes it, unless someone else has replaced it meanwhile. */
+  /** Removes the copy, unless another process has replaced it. */
   async remove() {
     const lock = this.#lock;
     this.#lock = undefined;
@@ -325,12 +332,12 @@ export class Copy {
   }
 }
 
-/** The bytes that a copy which is not whole can be proved to have; of an older version, all that there are.
+/** How many bytes of an incomplete copy its slots prove; for a copy of an older version, all that it has.
  * @param {Meta} meta @param {{size: number, slots: Uint8Array}} partial
  * @returns {{at: number, sums?: string[]}} */
 const proved = ({ sums }, { size, slots }) => sums === undefined ? { at: size } : parseSlots(slots, size);
 
-/** The digests of a whole copy. @param {Meta} meta */
+/** The digests of a complete copy. @param {Meta} meta */
 const sumsOf = ({ sums, size = 0 }) => sums === undefined ? undefined : parseSums(sums, size);
 
 /** @param {string} url */
@@ -338,7 +345,8 @@ async function nameOf(url) {
   return hex(new Uint8Array(await crypto.subtle.digest('SHA-256', new TextEncoder().encode(url))));
 }
 
-/** Undefined for what is no Meta. @param {string | undefined} text @param {string} [url]  it must be of
+/** The Meta in a text, or undefined if it is invalid. @param {string | undefined} text
+ * @param {string} [url]  the URL that it must be of
  * @returns {Meta | undefined} */
 function parse(text, url) {
   /** @type {any} */

@@ -1,54 +1,56 @@
-/* A file of a server, whose connection may break at any byte: it is asked again for what is missing, and for all of it
- * (StartOver) where nothing proves that the rest would be of the same file.
+/* A download whose connection may break at any byte.  It then requests the missing bytes.  If nothing proves that they
+ * are of the same file, the load must start over (StartOver).
  *
- * The proof is a strong ETag or a Last-Modified that stays the same, together with the size.  Requests to other sites
- * have a Range header and nothing else that would need a preflight; what the answer says is compared here. */
+ * The proof is a strong ETag or a Last-Modified that stays the same, together with the size.  Requests to other origins
+ * have a Range header and no other header that would need a CORS preflight; their responses are compared here. */
 import { PlumbError, reasonOf } from '../base/errors.js';
 import { corsProblem, noConnection, webPage } from './blame.js';
 import { streamChunks } from './stream.js';
 
-/** Tries without a byte beyond those that are there, and the milliseconds before the first; each waits twice as long
- * as the one before, or as long as the server asks for, within limits. */
+/** TRIES is the number of attempts in a row that bring no new byte, FIRST_WAIT the milliseconds before the first one.
+ * Each further attempt waits twice as long as the one before, or as long as the server asks if that is more, but at
+ * most LONGEST_WAIT. */
 const TRIES = 5, FIRST_WAIT = 500, LONGEST_WAIT = 30000;
-/** Tries at a server that never answered: most often its name is misspelt, or it refuses this site, which a browser
- * does not tell apart. */
+/** The number of attempts at a server that has never responded.  Most often its name is misspelt, or it refuses this
+ * site; a browser does not distinguish the two. */
 const TRIES_UNHEARD = 2;
-/** Milliseconds without a byte after which a connection is given up: one that is lost does not always say so. */
+/** Milliseconds without a byte after which a connection is given up, because a lost one is not always reported. */
 const SILENCE = 30000;
 
 /** @typedef {'default' | 'no-cache' | 'reload' | 'no-store'} CacheMode */
-/** @typedef {object} Facts  what a server says of a file
- * @property {number} [size]  bytes
- * @property {boolean} certain  the size may be relied on, not only shown
+/** @typedef {object} Facts  what a server says about a file
+ * @property {number} [size]  in bytes
+ * @property {boolean} certain  whether the size is reliable; otherwise it is only good enough to be shown
  * @property {string} [etag]
  * @property {string} [lastModified] */
 /** @typedef {object} DownloadOptions
  * @property {AbortSignal} signal
- * @property {(ms: number, signal: AbortSignal) => Promise<void>} [pause]  before the next try
- * @property {(ms: number, signal: AbortSignal) => Promise<void>} [silence]  as pause; resolves if nothing came
+ * @property {(ms: number, signal: AbortSignal) => Promise<void>} [pause]  waits before the next attempt
+ * @property {(ms: number, signal: AbortSignal) => Promise<void>} [silence]  as pause; resolves if nothing has arrived
  * @property {(attempt: number) => void} [onWait]
- * @property {boolean} checked  nothing has to prove that the bytes belong together: a checksum will tell, or it matters
- *   little
- * @property {CacheMode} cache  of the browser's own
- * @property {number} [range]  where only a file's beginning is needed: bytes that the first request asks for, and each
- *   further one as many as have come.  Answers are read no further, and failures are forgiven after so many more bytes
- * @property {boolean} [oneBuffer]  as Platform has it */
+ * @property {boolean} checked  whether bytes need no proof that they are of one file, because a checksum will show it
+ *   or it matters little
+ * @property {CacheMode} cache  the mode of the browser's own cache
+ * @property {number} [range]  for reading only the beginning of a file: how many bytes the first request asks for.
+ *   Each further request asks for as many as have arrived.  Responses are not read any further, and failed attempts are
+ *   forgotten only after this many new bytes
+ * @property {boolean} [oneBuffer]  as in Platform */
 
-/** The bytes so far are of another file than those to come: the load begins anew. */
+/** The load must start over: the bytes so far may be of another file than the rest, or the copy cannot be used. */
 export class StartOver extends Error {}
 
 export class Download {
-  /** The next byte. */
+  /** The position of the next byte. */
   at = 0;
   /** @type {Facts} */
   facts = { certain: false };
   /** @type {Response | undefined} */
   #response;
-  /** Ends the present request. */
+  /** Aborts the present request. */
   #request = new AbortController();
-  /** Of the present answer, that are there already. */
+  /** How many bytes of the present response to skip, because they are there already. */
   #skip = 0;
-  /** Behind the last byte of the present answer, if it is a range. */
+  /** The position after the last byte of the present response, if it is a range. */
   #end = Infinity;
   #furthest = 0;
   #failures = 0;
@@ -65,10 +67,10 @@ export class Download {
     this.#silence = options.silence ?? pause;
   }
 
-  /** Asks for the file from byte `at` on, which is 0 afterwards if the file is not the one that is known.
-   * @param {number} at @param {Facts} [known]
-   * @param {boolean} [whole]  all of it is here, and the question is whether it has changed
-   * @returns {Promise<boolean>}  whether it is the one that is known */
+  /** Requests the file from byte `at` on.  If it is not the known file, `this.at` is 0 afterwards.
+   * @param {number} at @param {Facts} [known]  what the server said when the bytes before `at` were downloaded
+   * @param {boolean} [whole]  all bytes are here, and the question is only whether the file has changed
+   * @returns {Promise<boolean>}  whether it is the known file */
   async open(at, known, whole = false) {
     this.at = known && !whole && this.#resumable(known) ? at : 0;
     this.facts = { certain: false, ...known };
@@ -86,7 +88,7 @@ export class Download {
         else drop(response);
         return same;
       }
-      if (response.status === 200) {   // it is another file, but here it comes
+      if (response.status === 200) {   // another file, and this response has all of it
         this.at = 0;
         this.#take(response);
         return false;
@@ -96,7 +98,7 @@ export class Download {
     }
   }
 
-  /** The bytes from `at` on.  A chunk is valid until the next is asked for. */
+  /** Yields the bytes from `at` on.  A chunk is valid until the next one is requested. */
   async *chunks() {
     const { signal, oneBuffer, range } = this.options;
     const { url, facts } = this, least = range ?? 1;
@@ -126,7 +128,7 @@ export class Download {
           if (range && this.at === this.#end) break;
         }
         const known = facts.certain && facts.size !== undefined;
-        // A range whose answer does not say how long the file is may be any part of the rest.
+        // If no response says how long the file is, more bytes may follow a range.
         const open = this.#end < Infinity && (range || this.at < (facts.size ?? Infinity));
         const missing = this.#skip > 0 || (known ? this.at < Number(facts.size) : open);
         if (!missing && this.at === 0) {
@@ -139,7 +141,7 @@ export class Download {
         if (error instanceof PlumbError) throw error;
         reason = reasonOf(error);
       }
-      // A server may answer with less than it was asked for.
+      // A server may send a shorter range than requested.
       const came = this.at - start, enough = this.at === this.#end && came >= least;
       if (this.at === this.#end) reason = `the server sends ${came} at once`;
       if (!enough || this.#failures > 0) await this.#failed(this.#broken(reason));
@@ -157,7 +159,7 @@ export class Download {
 
   #follow = () => this.#request.abort(this.options.signal.reason);
 
-  /** Gives the connection up. */
+  /** Closes the connection. */
   close() {
     this.options.signal.removeEventListener('abort', this.#follow);
     if (this.#response) drop(this.#response);
@@ -168,13 +170,13 @@ export class Download {
     return !this.#encoded && (this.options.checked || strong(etag) !== undefined || lastModified !== undefined);
   }
 
-  /** @param {boolean} [whole]  as open has it @returns {Promise<Response>}  200, 206, 304 or 416 */
+  /** @param {boolean} [whole]  as in open @returns {Promise<Response>}  with status 200, 206, 304 or 416 */
   async #ask(whole = false) {
     const { url, at, options: { signal, cache, range } } = this;
     for (;;) {
       signal.throwIfAborted();
       const request = this.#request = new AbortController();
-      signal.addEventListener('abort', this.#follow);   // one of all requests
+      signal.addEventListener('abort', this.#follow);   // one listener for all requests
       /** @type {Response} */
       let response;
       try {
@@ -183,7 +185,7 @@ export class Download {
         signal.throwIfAborted();
         const cors = this.#heard ? undefined : await corsProblem(url, signal);
         const problem = new PlumbError('PLUMB_ERROR_IO', `${url}: ${cors ?? noConnection(url, error)}`, { url });
-        if (cors !== undefined && this.#failures > 0) throw problem;   // it was not a connection that broke just once
+        if (cors !== undefined && this.#failures > 0) throw problem;   // it was not just one broken connection
         await this.#failed(at > 0 && cors === undefined ? this.#broken(reasonOf(error)) : problem);
         continue;
       }
@@ -205,7 +207,7 @@ export class Download {
     }
   }
 
-  /** Waits for what the server sends, and ends the request if nothing comes.
+  /** Waits for what the server sends, and aborts the request if nothing arrives in time.
    * @type {<T>(coming: Promise<T>) => Promise<T>} */
   #watch = async coming => {
     const request = this.#request, came = new AbortController();
@@ -228,17 +230,18 @@ export class Download {
     /** @type {Record<string, string>} */
     const headers = range ? { Range: `bytes=${at}-${this.#asked() - 1}` } : at > 0 ? { Range: `bytes=${at}-` } : {};
     const elsewhere = globalThis.location && new URL(url, location.href).origin !== location.origin;
-    if (elsewhere) return headers;   // these would need a preflight
+    if (elsewhere) return headers;   // the headers below would need a CORS preflight
     if (at > 0 && (etag ?? lastModified)) headers['If-Range'] = /** @type {string} */ (etag ?? lastModified);
     if (whole && facts.etag) headers['If-None-Match'] = facts.etag;
     else if (whole && lastModified) headers['If-Modified-Since'] = lastModified;
     return headers;
   }
 
-  /** Waits for the next try, or throws. @param {PlumbError} error @param {number} [asked]  ms, by the server */
+  /** Waits before the next attempt, or throws the error if there were too many.
+   * @param {PlumbError} error @param {number} [asked]  milliseconds that the server asks for */
   async #failed(error, asked = 0) {
     const { signal, onWait } = this.options;
-    if (!/^https?:/.test(this.url)) throw error;   // data: and blob: do not get better
+    if (!/^https?:/.test(this.url)) throw error;   // another fetch of a data: or blob: URL does not help
     const tries = this.#heard ? TRIES : TRIES_UNHEARD;
     if (++this.#failures > tries) {
       error.message += ` (${tries} more tries did not help)`;
@@ -258,9 +261,9 @@ export class Download {
       { name: url, bytes: at, ...size !== undefined && { total: size } });
   }
 
-  /** Whether the bytes of an answer are those from `at` on.  A 206 must say so in its Content-Range; #ask refuses one
-   * that names another place.  A browser may hide that header in the answer of another site: then the length decides.
-   * A range of encoded bytes is a range of something else.
+  /** Whether it is known where the bytes of a response belong.  A 206 must say in its Content-Range that they are those
+   * from `at` on; #ask refuses one that names another position.  A browser may hide that header in a response of
+   * another origin; then the length decides.  A range of encoded bytes is useless, because it counts other bytes.
    * @param {Response} response */
   #placed(response) {
     const { headers, status, type } = response, { at, facts: { size }, options: { range } } = this;
@@ -268,7 +271,7 @@ export class Download {
     if (isEncoded(response)) return false;
     if (headers.has('Content-Range')) return true;
     const length = bytesOf(headers.get('Content-Length'));
-    // Of a preflight nothing is kept.
+    // This is a preflight, which keeps no bytes.
     if (range) return length === undefined ? at === 0 : at + length <= this.#asked();
     return type === 'cors' && length !== undefined && size !== undefined && at + length === size;
   }
@@ -279,13 +282,13 @@ export class Download {
       + 'without a "Content-Range" that says which bytes it sends', { url, bytes: at });
   }
 
-  /** Whether an answer is of the file that the facts are of.
-   * @param {Response} response @param {boolean} [whole]  as open has it */
+  /** Whether a response is of the file that the facts describe.
+   * @param {Response} response @param {boolean} [whole]  as in open */
   #same(response, whole = false) {
     const { at, facts } = this;
-    if (response.status === 416) {   // a browser may not show where it ends
+    if (response.status === 416) {   // a browser may hide the Content-Range
       const end = /^bytes \*\/(\d+)$/.exec(response.headers.get('Content-Range') ?? '')?.[1];
-      const size = this.options.range ? facts.size ?? at : facts.size;   // of a preflight nothing is kept
+      const size = this.options.range ? facts.size ?? at : facts.size;   // a preflight keeps no bytes
       return size === at && Number(end ?? at) === at;
     }
     const found = this.#factsOf(response);
@@ -300,10 +303,10 @@ export class Download {
     return at === 0 && !whole && facts.size === found.size || this.options.checked;
   }
 
-  /** @param {Response} response  whose bytes are to come */
+  /** @param {Response} response  the next bytes come from it */
   #take(response) {
     this.#response = response;
-    if (response.status === 416) {   // all is here
+    if (response.status === 416) {   // all bytes are here
       drop(response);
       this.#response = new Response();
       this.#note({ ...this.facts, size: this.at, certain: true });
@@ -316,29 +319,29 @@ export class Download {
     this.#note(this.#factsOf(response));
   }
 
-  /** Behind the last byte that is asked for. */
+  /** The position after the last byte that a request asks for. */
   #asked() { return this.at + Math.max(this.options.range ?? Infinity, this.at); }
 
-  /** @param {Response} response  to the bytes from `at` on @returns {Facts} */
+  /** @param {Response} response  to a request for the bytes from `at` on @returns {Facts} */
   #factsOf(response) {
     const { headers, status } = response;
     const length = isEncoded(response) ? null : headers.get('Content-Length');
     const whole = /\/(\d+)$/.exec(headers.get('Content-Range') ?? '')?.[1];
-    // Where a browser hides the range #placed has seen that the length is that of the rest.
+    // If the browser hides the range, #placed has verified that the length is that of the rest.
     const hidden = !headers.has('Content-Range') && !this.options.range;
     const toEnd = length !== null && hidden ? String(this.at + Number(length)) : null;
     const size = bytesOf(status === 206 ? whole ?? toEnd : length);
     return {
       size,
-      // Of another site's answer a browser shows the length, but not the encoding, which a range has none of.
+      // For a response of another origin a browser shows the length, but not the encoding.  A range has no encoding.
       certain: size !== undefined && (status === 206 || response.type !== 'cors'),
       etag: headers.get('ETag') ?? undefined,
       lastModified: headers.get('Last-Modified') ?? undefined,
     };
   }
 
-  /** Takes over what an answer says.  What the answer for the rest of a file leaves unsaid stays as it was known, and a
-   * size that was certain stays certain. @param {Facts} found */
+  /** Takes over the facts of a response.  If `at` is not 0, facts that the response does not state stay as they were,
+   * and a certain size is not replaced by an uncertain one. @param {Facts} found */
   #note(found) {
     const { certain, size } = this.facts;
     const said = Object.entries(found).filter(([, value]) => this.at === 0 || value !== undefined);
@@ -347,7 +350,7 @@ export class Download {
   }
 }
 
-/** @param {string} url @param {Response} response @param {Uint8Array} chunk  the first */
+/** @param {string} url @param {Response} response @param {Uint8Array} chunk  the first one */
 function checkKind(url, response, chunk) {
   const problem = chunk[0] === 0x47 ? undefined : webPage(response, 'a GGUF file');
   if (problem === undefined) return;
@@ -355,18 +358,18 @@ function checkKind(url, response, chunk) {
     { url, type: response.headers.get('Content-Type') ?? '' });
 }
 
-/** A number of bytes that a header tells; undefined for what is none. @param {string | null | undefined} text */
+/** The number of bytes in a header, or undefined if it has none. @param {string | null | undefined} text */
 const bytesOf = text => /^\d{1,15}$/.test(text ?? '') ? Number(text) : undefined;
 
 /** @param {Response} response */
 const drop = response => void response.body?.cancel().catch(() => {});
 
-/** @param {string} [etag] @returns {string | undefined}  only if equal ones mean equal bytes */
+/** @param {string} [etag] @returns {string | undefined}  the ETag if it is strong: equal ones then mean equal bytes */
 const strong = etag => etag?.startsWith('W/') ? undefined : etag;
 /** @param {string} etag */
 const weak = etag => etag.replace(/^W\//, '');
 
-/** With a Content-Encoding lengths count the encoded bytes, not the ones that arrive here.
+/** Whether a response has a Content-Encoding: lengths then count the encoded bytes, not those that arrive here.
  * @param {Response} response */
 const isEncoded = response => ![null, '', 'identity'].includes(response.headers.get('Content-Encoding'));
 

@@ -1,29 +1,30 @@
-/* The options of Plumb.load, as a type; options.js checks them. */
+/* The type of the options of Plumb.load; options.js checks them. */
 
 /** @typedef {object} LoadOptions
- * @property {number | 'auto'} [threads]  1 to 64; default 'auto': one for each processor, 8 at most.  Where two of them
- *   share a core half as many may be as fast.  A browser gives more than one to pages that are cross-origin isolated,
- *   and to the engine in its worker
+ * @property {number | 'auto'} [threads]  1 to 64; default 'auto': one for each processor, at most 8.  If two processors
+ *   share a core, half as many threads may be as fast.  A browser allows more than one only on pages that are
+ *   cross-origin isolated, and only if the engine runs in a worker
  * @property {typeof import('../base/options.js').PRECISIONS[number]} [precision]  how activations are rounded before
  *   they are multiplied with weights.  'exact16', the default: to 16 bits.  'fast8': to 8 bits, as llama.cpp does;
- *   faster on some CPUs, and the text is another
- * @property {number} [contextLength]  tokens of prompt and answer together; default: what the model was trained for,
- *   at most 2048
+ *   faster on some CPUs, but the text is different
+ * @property {number} [contextLength]  tokens of prompt and answer together; default: the model's training context, at
+ *   most 2048
  * @property {typeof import('../base/options.js').KV_TYPES[number]} [kvType]  how the keys and values of the context are
- *   kept: 'i16', 16 bits, the default; 'q8', half of that memory and less precise; 'f32', twice, and slow
- * @property {AbortSignal} [signal]  ends the load at any time and frees what it took
+ *   stored: 'i16', 16 bits, the default; 'q8', half of that memory, but less precise; 'f32', twice that memory, and
+ *   slow
+ * @property {AbortSignal} [signal]  ends the load at any time and frees its memory
  * @property {(progress: import('./progress.js').Progress) => void} [onProgress]
- * @property {string | URL} [workerUrl]  of engine-worker.js on the page's own origin, with thread-worker.js,
- *   template-worker.js and command-worker.js beside it, for a page that takes the package from another origin and whose
- *   policy forbids workers from blob: URLs
- * @property {boolean} [persist]  ask the browser not to evict what this site stores; some browsers ask the user
- * @property {boolean} [worker]  run the engine in a worker, the default.  false: in the caller's thread, which each
- *   call blocks while it computes
- * @property {import('./download.js').CacheMode} [cache]  of URLs, in fetch's words.  'default': the whole copy on
- *   this machine without a question to the server, and what there is of one that is not whole; 'no-cache': the server
- *   is asked whether the copy is still right; 'reload': downloaded anew; 'no-store': no copy is read or kept.
- *   Where none can be kept the model loads all the same, and its warnings say why
- * @property {string | string[]} [sha256]  in hex digits, of the file or of each part; what has another is
- *   PLUMB_ERROR_CHECKSUM, and its copy is removed */
+ * @property {string | URL} [workerUrl]  the URL of engine-worker.js on the page's own origin, with thread-worker.js,
+ *   template-worker.js and command-worker.js beside it, for a page that imports the package from another origin and
+ *   whose policy forbids workers from blob: URLs
+ * @property {boolean} [persist]  asks the browser not to evict what this site stores; some browsers ask the user
+ * @property {boolean} [worker]  runs the engine in a worker, which is the default.  false: the engine runs in the
+ *   caller's thread and blocks it while it computes
+ * @property {import('./download.js').CacheMode} [cache]  how copies of URLs are used, in the terms of fetch.
+ *   'default': a complete copy on this machine is used without asking the server, and an incomplete one is continued;
+ *   'no-cache': the server is asked whether the copy is still current; 'reload': the file is downloaded again;
+ *   'no-store': no copy is read or kept.  If no copy can be kept, the model loads anyway, and its warnings say why
+ * @property {string | string[]} [sha256]  in hex digits, of the file or of each part.  If a file has another checksum,
+ *   the load rejects with PLUMB_ERROR_CHECKSUM, and the copy is removed */
 
 export {};

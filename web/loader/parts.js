@@ -1,6 +1,6 @@
-/* The parts of a model while it is loaded, on the engine's side: from where each comes, what is checked and counted on
- * the way, and what is left behind when it fails. */
-// Not when it is needed: a bundler that makes one file of a worker, such as Vite before 8, refuses import() in it.
+/* The parts of a model while it loads, on the engine's side.  Parts opens each of them, verifies checksums, reports the
+ * progress, and decides after a failure whether the load is tried again and which copies are kept. */
+// sha2.js is not loaded on demand: a bundler that makes one file of a worker, such as Vite before 8, refuses import().
 import { PlumbError, reasonOf } from '../base/errors.js';
 import { hex } from '../base/hex.js';
 import { sha256 as hasher } from '../dist/vendor/noble-hashes/sha2.js';
@@ -9,24 +9,24 @@ import { Meter, sum } from './progress.js';
 import { read } from './source.js';
 import { UrlFile } from './url-file.js';
 
-/** Errors of a file that is not what it should be: its copy may be damaged, and is worth nothing. */
+/** Errors that mean that a file is broken.  Its copy may be damaged and is of no use. */
 const DAMAGED = ['MAGIC', 'VERSION', 'TRUNCATED', 'METADATA', 'TENSOR', 'TOKENIZER'].map(name => `PLUMB_ERROR_${name}`);
 
-/** How many parts are asked for their sizes at once.  With the part that is downloaded that makes 6 requests, as many
- * as a browser sends to one server. */
+/** How many parts are asked for their sizes at once.  Together with the part that is downloaded this makes 6 requests,
+ * as many as a browser sends to one server. */
 const MOST_GUESSES = 5;
 
 /** @typedef {object} LoadArgs
  * @property {import('./source.js').Part[]} parts
  * @property {import('./download.js').CacheMode} [cache]
- * @property {(string | undefined)[]} [sha256]  of each part, in small hex digits */
-/** @typedef {{code: 'threads' | 'module' | 'cache', message: string}} Warning  what runs otherwise than asked */
+ * @property {(string | undefined)[]} [sha256]  of each part, in lowercase hex digits */
+/** @typedef {{code: 'threads' | 'module' | 'cache', message: string}} Warning  what does not run as requested */
 
 export class Parts {
   /** @type {Warning[]} */
   warnings = [];
   #end = new AbortController();
-  /** Ends the questions for sizes of one pass. */
+  /** Ends the requests for sizes of one pass. */
   #asking = new AbortController();
   #reached = 0;
 
@@ -56,8 +56,8 @@ export class Parts {
     this.#start();
   }
 
-  /** Servers are asked while the engine is compiled; the later ones only for sizes, in order, once the first part has
-   * been found. */
+  /** Sends the first requests while the engine is still being compiled.  Opens the first part; after that it asks for
+   * the sizes of the later ones, in order. */
   #start() {
     const asking = this.#asking = new AbortController();
     this.#reached = 0;
@@ -71,13 +71,13 @@ export class Parts {
         const size = await file.guess().catch(() => undefined);
         if (asking.signal.aborted) return;
         this.meter.sizes[i + 1] ??= size;
-        if (size === undefined) next = others.length;   // the total is not known then, whatever the others say
+        if (size === undefined) next = others.length;   // then the total stays unknown, whatever the others say
       }
     };
     opened.then(() => { for (let i = 0; i < MOST_GUESSES; i++) ask(); }, () => {});
   }
 
-  /** Moves them into the engine, step by step. @param {import('./source.js').Sink} engine */
+  /** Moves all parts into the engine, step by step. @param {import('./source.js').Sink} engine */
   async *read(engine) {
     const { parts, files, call, meter, sha256, platform: { openFile, oneBuffer } } = this;
     for (const [i, part] of parts.entries()) {
@@ -118,7 +118,8 @@ export class Parts {
     }
   }
 
-  /** Bytes of a part and of all that follow, once they are certain: one file may go on in the next part.
+  /** Bytes of part `first` and of all later ones together, because one file may continue in the next part.  Undefined
+   * if one of the sizes is not certain.
    * @param {number} first */
   #certainFrom(first) {
     const { parts, files } = this;
@@ -128,7 +129,8 @@ export class Parts {
     }));
   }
 
-  /** Of a failure, before the engine is freed: the same, or StartOver where the copy that was read turns out damaged.
+  /** The error to report for a failure: StartOver if the copy that was read turns out to be damaged, otherwise `error`.
+   * Must be called before the engine is freed.
    * @param {unknown} error */
   async blame(error) {
     if (this.call.signal.aborted || !(error instanceof PlumbError)) return error;
@@ -140,7 +142,9 @@ export class Parts {
     }
   }
 
-  /** Whether after this failure a new engine may have what this one had not. @param {unknown} error */
+  /** Whether the load is worth another attempt with a new engine after this failure: a file has changed, or a copy may
+   * be damaged.  If so, it prepares for that attempt: it removes suspect copies and sends the first requests again.
+   * Parts that were pulled cannot be read a second time. @param {unknown} error */
   async again(error) {
     if (this.call.signal.aborted) return false;
     const copied = (/** @type {UrlFile | undefined} */ file) => file !== undefined && file.local > 0;
@@ -157,7 +161,8 @@ export class Parts {
     return true;
   }
 
-  /** After the last failure. @param {unknown} error */
+  /** Closes all files after the last failure, and removes copies of broken files and unfinished copies of unsupported
+   * ones. @param {unknown} error */
   async abandon(error) {
     this.#end.abort(error);
     this.#asking.abort();
@@ -167,7 +172,7 @@ export class Parts {
   }
 }
 
-/** @param {any} error  or problem of a preflight @returns {boolean} */
+/** @param {any} error  an error, or a problem of a preflight @returns {boolean} */
 export const isDamage = error => DAMAGED.includes(error?.code);
 /** @param {unknown} error */
 const isUnsupported = error => error instanceof PlumbError && error.code === 'PLUMB_ERROR_UNSUPPORTED';

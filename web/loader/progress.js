@@ -1,15 +1,17 @@
-/* Progress of a load: at most 10 reports a second, the rate over the last few seconds of one phase. */
+/* Reports the progress of a load: at most 10 times a second, with the rate over the last few seconds of one phase. */
 
 /** @typedef {object} Progress
- * @property {'read' | 'download' | 'wait' | 'prepare' | 'ready'} phase  bytes come from this machine (a copy, a file,
- *   the caller); bytes come from a server; the connection broke and is tried again soon; the model is put together; it
- *   can be used
- * @property {number} bytes  so far, over all parts.  Falls to 0 where a file has changed on its server meanwhile
- * @property {number} [total]  undefined while a size is not known
- * @property {number} rate  bytes per second over the last seconds of the present phase; of 'prepare' and 'ready', of
+ * @property {'read' | 'download' | 'wait' | 'prepare' | 'ready'} phase  'read': bytes come from this machine (a copy, a
+ *   file, the caller); 'download': bytes come from a server; 'wait': the connection broke and is tried again soon;
+ *   'prepare': the model is put together; 'ready': the model can be used
+ * @property {number} bytes  bytes so far, of all parts together.  Falls to 0 if the load starts over because a file has
+ *   changed on its server or a copy is damaged
+ * @property {number} [total]  bytes of all parts together; undefined while the size of a part is unknown
+ * @property {number} rate  bytes per second over the last seconds of the present phase; for 'prepare' and 'ready', of
  *   the phase before
- * @property {number} [secondsLeft]  by that rate; not while a copy is read whose rest is to be downloaded
- * @property {number} [attempt]  of 'wait': the try that comes next, from 1 on */
+ * @property {number} [secondsLeft]  the time left at that rate; undefined if it is unknown, such as while the first
+ *   bytes of a file are read from a copy and the rest is still to be downloaded
+ * @property {number} [attempt]  for 'wait': the number of the next attempt, from 1 */
 
 const INTERVAL = 100, WINDOW = 5000;
 
@@ -19,10 +21,11 @@ export class Meter {
   /** @type {Progress['phase'] | undefined} */
   #phase;
   #samples = [{ at: performance.now(), bytes: 0 }];
-  /** Whether bytes of a server come behind those that are read here. */
+  /** Whether bytes from a server follow those that are read on this machine. */
   partial = false;
 
-  /** @param {(progress: Progress) => void} report @param {(number | undefined)[]} sizes  of the parts, if known */
+  /** @param {(progress: Progress) => void} report @param {(number | undefined)[]} sizes  sizes of the parts, as far as
+   *   known */
   constructor(report, sizes) {
     this.report = report;
     this.sizes = sizes;
@@ -30,10 +33,10 @@ export class Meter {
 
   get total() { return sum(this.sizes); }
 
-  /** Bytes to come, once all sizes are known. */
+  /** Bytes still to come, or undefined while a size is unknown. */
   get left() { return this.total === undefined ? undefined : this.total - this.#bytes; }
 
-  /** @param {number} n  more bytes @param {'read' | 'download'} phase */
+  /** @param {number} n  new bytes @param {'read' | 'download'} phase */
   add(n, phase) {
     this.#enter(phase);
     this.#bytes += n;
@@ -54,7 +57,7 @@ export class Meter {
     this.report({ phase, bytes: this.#bytes, total, rate, secondsLeft, ...attempt !== undefined && { attempt } });
   }
 
-  /** All anew. */
+  /** Starts over with no bytes. */
   reset() {
     this.#bytes = 0;
     this.#phase = undefined;
@@ -64,13 +67,13 @@ export class Meter {
   /** @param {Progress['phase']} phase */
   #enter(phase) {
     if (phase === this.#phase) return;
-    const last = phase === 'prepare' || phase === 'ready';   // they bring no bytes
+    const last = phase === 'prepare' || phase === 'ready';   // no bytes arrive in these
     if (!last && this.#phase) this.#samples = [{ at: performance.now(), bytes: this.#bytes }];
     this.#phase = phase;
   }
 }
 
-/** Undefined if one of them is. @param {(number | undefined)[]} sizes */
+/** The sum of sizes, or undefined if one of them is undefined. @param {(number | undefined)[]} sizes */
 export function sum(sizes) {
   return sizes.reduce((all, size) => all === undefined || size === undefined ? undefined : all + size, 0);
 }

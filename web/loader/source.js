@@ -1,10 +1,12 @@
-/* Where a model's bytes come from.  On the user's side describe() turns any source into parts; on the engine's side
- * read() moves each part's bytes into linear memory, chunk by chunk, straight from where they arrive:
+/* Where a model's bytes come from.  On the user's side describe() turns any source into parts.  On the engine's side
+ * read() moves the bytes of each part into linear memory, chunk by chunk.  There are four kinds of parts:
  *
- *   url   the engine's side fetches it (url-file.js)   blob  the engine's side streams it (File, Blob)
- *   pull  the user's side hands over chunks        file  the engine's side reads it (Node; openFile of the host)
+ *   url   the engine's side fetches it (url-file.js)
+ *   blob  the engine's side streams it (File, Blob)
+ *   file  the engine's side reads it (in Node, with the host's openFile)
+ *   pull  the user's side hands over its chunks
  *
- * No part is ever held as a whole. */
+ * Neither side ever holds a part as a whole on the way. */
 import { PlumbError, argumentError, reasonOf } from '../base/errors.js';
 import { streamChunks } from './stream.js';
 
@@ -14,39 +16,41 @@ import { streamChunks } from './stream.js';
 /** @typedef {{kind: 'url', name: string, size?: number, url: string}
  *   | {kind: 'blob', name: string, size: number, blob: Blob, sums?: string[]}
  *   | {kind: 'file', name: string, size: number, path: string}
- *   | {kind: 'pull', name: string, size?: number, sums?: string[]}} Part  what can be posted to a worker; sums: the
- *   digests of a copy (sums.js), for a preflight */
+ *   | {kind: 'pull', name: string, size?: number, sums?: string[]}} Part  a part, which can be posted to a worker;
+ *   sums: the digests of a copy (sums.js), for a preflight */
 /** @typedef {{part: Part, next?: () => Promise<Uint8Array | null>, cancel?: () => unknown}} Described
- *   next, cancel: of a pull part, stay on the user's side */
+ *   next, cancel: for a pull part; they stay on the user's side */
 /** @typedef {(path: string) => import('./copy-store.js').Handle} OpenFile */
 /** @typedef {{update: (bytes: Uint8Array) => unknown}} Hash */
-/** @typedef {object} Sink  what the bytes are moved into: an Engine
- * @property {(size?: number) => void} begin  a part, of that many bytes if it is known
- * @property {(fill: (target: Uint8Array) => number) => number} fill  has the next bytes written to their place; how
- *   many they were, or -1 when the part needs no more
- * @property {(chunk: Uint8Array) => boolean} write  false when the part needs no more bytes
+/** @typedef {object} Sink  what receives the bytes: an Engine
+ * @property {(size?: number) => void} begin  starts a part; size: bytes of this part and all later ones, if known
+ * @property {(fill: (target: Uint8Array) => number) => number} fill  lets its argument write the next bytes to their
+ *   place; returns how many it wrote, or -1 if the part needs no more
+ * @property {(chunk: Uint8Array) => boolean} write  takes a chunk; returns false if the part needs no more bytes
  * @property {import('./sums.js').Digest} digest */
-/** @typedef {object} Platform  what a host lends to a load
- * @property {() => import('../base/protocol.js').WorkerLike} [startThread]  a worker that runs join of threads.js
+/** @typedef {object} Platform  what a host provides for a load
+ * @property {() => import('../base/protocol.js').WorkerLike} [startThread]  starts a worker that runs createThread of
+ *   threads.js
  * @property {OpenFile} [openFile]
- * @property {import('./copy-store.js').Store} [store]  for copies of what is downloaded
- * @property {import('./download.js').DownloadOptions['pause']} [pause]  before the next try
- * @property {import('./download.js').DownloadOptions['silence']} [silence]  before a connection is given up
- * @property {boolean} [oneBuffer]  whether streams fill a buffer that they are given faster than they make new ones */
+ * @property {import('./copy-store.js').Store} [store]  for copies of downloaded files
+ * @property {import('./download.js').DownloadOptions['pause']} [pause]  waits before the next attempt
+ * @property {import('./download.js').DownloadOptions['silence']} [silence]  waits before a connection is given up
+ * @property {boolean} [oneBuffer]  whether streams are faster if they fill a given buffer than if they make new ones */
 
-/** Bytes of an array that are handed over at once: what a worker gets is a copy of this size, not of the file. */
+/** Bytes of an array that are handed over at once, so that a worker gets a copy of this size and not of the file. */
 const PIECE = 1 << 20;
-/** Of the files of a split model, the first: NAME-00001-of-00003.gguf. */
+/** Matches the name of the first file of a split model: NAME-00001-of-00003.gguf. */
 const SPLIT = /-00001-of-(\d{5})\.gguf(?=$|[?#])/;
-/** The most files that one name may stand for. */
+/** The most files that one name may represent. */
 const MOST_PARTS = 999;
 
 /** @typedef {object} Sites
  * @property {(source: string | URL) => Part | {bytes: AsyncIterable<Uint8Array>}} locate  what a string or URL means on
- *   this host; bytes: it is a pipe
- * @property {boolean} postsBlobs  whether a Blob can be posted to a worker (in Node one of a file cannot) */
+ *   this host; bytes: those of a pipe
+ * @property {boolean} postsBlobs  whether a Blob can be posted to a worker (in Node a Blob of a file cannot) */
 
-/** The first file of a split model stands for all. @param {string | URL} source @returns {(string | URL)[]} */
+/** All files of a model: the name of the first file of a split model represents them all. @param {string | URL} source
+ * @returns {(string | URL)[]} */
 export function expand(source) {
   const count = Number(SPLIT.exec(String(source))?.[1] ?? 1);
   if (count <= 1) return [source];
@@ -111,9 +115,9 @@ function describeOne(source, name, sites) {
   return { part: { kind: 'pull', name }, next: checked, cancel };
 }
 
-/** Takes the reader of a stream when the first chunk is asked for: until then the stream is the caller's, so that a
- * call that is refused leaves it as it was.  cancel ends the stream and gives its lock back.
- * @param {any} stream @returns {{next: () => any, cancel: () => Promise<void>}}  next may give anything */
+/** Reads a stream.  It locks the stream only when the first chunk is requested, so that a call that is refused leaves
+ * the caller's stream as it was.  cancel ends the stream and releases its lock.
+ * @param {any} stream @returns {{next: () => any, cancel: () => Promise<void>}}  next may return anything */
 function streamReader(stream) {
   /** @type {ReadableStreamDefaultReader | undefined} */
   let reader;
@@ -128,7 +132,7 @@ function streamReader(stream) {
   };
 }
 
-/** The same of what can be iterated. @param {any} source @returns {{next: () => any, cancel: () => unknown}} */
+/** Reads an async iterable in the same way. @param {any} source @returns {{next: () => any, cancel: () => unknown}} */
 function iteratorReader(source) {
   /** @type {AsyncIterator<unknown> | undefined} */
   let iterator;
@@ -143,14 +147,14 @@ function iteratorReader(source) {
   };
 }
 
-/** Moves one part that is on this machine into the engine and yields how many bytes each step moved.
+/** Moves one part that is on this machine into the engine, and yields how many bytes each step moved.
  * @param {Sink} engine
  * @param {Exclude<Part, {kind: 'url'}>} part
  * @param {object} from
- * @param {() => Promise<Uint8Array | null>} from.pull  the next chunk, of a pull part
+ * @param {() => Promise<Uint8Array | null>} from.pull  gets the next chunk of a pull part
  * @param {OpenFile} [from.openFile]
- * @param {boolean} [from.oneBuffer]  as Platform has it
- * @param {Hash} [from.hash]  of all bytes of the part, also of those that the engine does not need */
+ * @param {boolean} [from.oneBuffer]  as in Platform
+ * @param {Hash} [from.hash]  gets all bytes of the part, including those that the engine does not need */
 export async function* read(engine, part, { pull, openFile, oneBuffer, hash }) {
   if (part.kind === 'file') {
     if (!openFile) throw argumentError('files can be read in Node only');
@@ -165,10 +169,10 @@ export async function* read(engine, part, { pull, openFile, oneBuffer, hash }) {
 }
 
 /** @param {Sink} engine @param {Pick<import('./copy-store.js').Handle, 'read'>} file
- * @param {number} size  bytes of it @param {Hash} [hash] */
+ * @param {number} size  how many of its bytes are read @param {Hash} [hash] */
 export function* readHandle(engine, file, size, hash) {
   /** @type {Uint8Array | undefined} */
-  let rest;   // what only the hash needs
+  let rest;   // a buffer for bytes that only the hash needs
   for (let at = 0, n; at < size; at += n) {
     const fill = (/** @type {Uint8Array} */ target) => {
       const n = file.read(target.subarray(0, size - at), at);
@@ -197,7 +201,7 @@ export function readBlob(engine, blob, name, oneBuffer, hash) {
 async function* feed(engine, chunks, hash) {
   let needed = true;
   for await (const chunk of chunks) {
-    hash?.update(chunk);   // before the engine, which may refuse it
+    hash?.update(chunk);   // first, because the engine may throw
     needed &&= engine.write(chunk);
     if (!needed && !hash) return;
     yield chunk.length;
@@ -209,7 +213,8 @@ async function* pulled(pull) {
   for (let chunk; (chunk = await pull());) yield chunk;
 }
 
-/** Says where a stream broke. @param {AsyncIterable<Uint8Array>} chunks @param {string} name @param {number} [size] */
+/** Passes chunks on.  If the stream breaks, the error says after how many bytes.
+ * @param {AsyncIterable<Uint8Array>} chunks @param {string} name @param {number} [size] */
 async function* placed(chunks, name, size) {
   let bytes = 0;
   try {

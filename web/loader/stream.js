@@ -1,22 +1,23 @@
-/* Chunks of a byte stream, one after the other. */
+/* Reads the chunks of a byte stream, one after the other. */
 
-/** The readers that are in use.  What waits for a Blob's next bytes with a BYOB reader keeps neither the reader nor the
- * stream alive in Chromium (156): once they are collected, no bytes come and no error.  (WebKit bug 302685 was that of
- * all readers.) */
+/** The readers that are in use.  In Chromium (156) a BYOB reader's pending read of a Blob keeps neither the reader nor
+ * the stream alive: once they are garbage-collected, neither bytes nor an error arrive.  (WebKit bug 302685 was the
+ * same for all readers.) */
 const inUse = new Set();
 
-/** Bytes of a stream that are read at once, at most: they fit in a processor's cache. */
+/** The most bytes that are read from a stream at once.  They fit into a processor's cache. */
 const BUFFER = 1 << 18;
 
-/** @param {ReadableStream<Uint8Array>} stream @param {boolean} [oneBuffer]  for all chunks, where the stream can fill
- *   what it is given: new memory for each costs as much time as the bytes.  A chunk is valid until the next is read
+/** @param {ReadableStream<Uint8Array>} stream @param {boolean} [oneBuffer]  uses one buffer for all chunks if the
+ *   stream supports it: new memory for each chunk takes as much time as its bytes.  A chunk is then valid until the
+ *   next one is read
  * @returns {{read: () => Promise<{done: boolean, value?: Uint8Array}>, cancel: () => Promise<void>}} */
 function chunkReader(stream, oneBuffer) {
   let reader = /** @type {ReadableStreamBYOBReader | undefined} */ (undefined);
   try {
     if (oneBuffer) reader = stream.getReader({ mode: 'byob' });
   } catch {
-    // Not in every browser.
+    // BYOB readers are not available in every browser.
   }
   if (!reader) return stream.getReader();
   const from = reader;
@@ -31,9 +32,9 @@ function chunkReader(stream, oneBuffer) {
   };
 }
 
-/** As for await over the stream, which Safari does not have.
+/** Does the same as `for await` over the stream, which Safari does not support.
  * @param {ReadableStream<Uint8Array>} stream @param {boolean} [oneBuffer]
- * @param {<T>(coming: Promise<T>) => Promise<T>} [watch]  what waits for each chunk: it may fail before one comes */
+ * @param {<T>(coming: Promise<T>) => Promise<T>} [watch]  waits for each chunk, and may reject before it arrives */
 export async function* streamChunks(stream, oneBuffer, watch = coming => coming) {
   const reader = chunkReader(stream, oneBuffer);
   let ended = false;

@@ -1,22 +1,22 @@
-/* Digests of a copy, one of each CHUNK bytes, so that a bit that flips on disk is found when the copy is loaded.  They
- * are computed while the file streams, in the engine's memory (wasm/digest.c).
+/* Digests of a copy, one for each CHUNK bytes, so that a bit that flips on disk is detected when the copy is loaded.
+ * They are computed in the engine's memory (wasm/digest.c) while the file streams.
  *
- * While a copy is written, its digests are kept beside it in slots of 16 bytes.  Slot i describes the bytes from
- * i * CHUNK on: it holds where they end (a 64-bit float) and their digest.  The slot of a chunk that still grows is
- * written again after each write of bytes, so the bytes that a killed process left are proved up to the end of the last
- * slot.  The digests of a whole copy are in its metadata, as hex digits. */
+ * While a copy is written, its digests are stored beside it in slots of 16 bytes.  Slot i describes the bytes from
+ * i * CHUNK on: it has the position where they end (a big-endian 64-bit float), and their digest.  The slot of an
+ * incomplete chunk is written again after each write of bytes.  So if a process is killed, the bytes that it left are
+ * proved up to the end of the last slot.  The digests of a complete copy are in its metadata, as hex digits. */
 import { hex } from '../base/hex.js';
 
-/** Bytes that have one digest. */
+/** Bytes that share one digest. */
 export const CHUNK = 1 << 22;
 const SLOT = 16;
 
-/** @typedef {object} Digest  of bytes, by an engine: one at a time
+/** @typedef {object} Digest  computes digests in an engine, one at a time
  * @property {() => void} begin
  * @property {(bytes: Uint8Array) => unknown} update
- * @property {() => Uint8Array} end  8 bytes; more may follow */
+ * @property {() => Uint8Array} end  the digest so far, 8 bytes; update may be called again afterwards */
 
-/** The bytes of a copy are not those that were downloaded. */
+/** The bytes of a copy are not the ones that were downloaded. */
 export class Damaged extends Error {
   /** @param {number} from @param {number} to */
   constructor(from, to) { super(`the bytes from ${from} to ${to} are not those that were downloaded`); }
@@ -25,12 +25,12 @@ export class Damaged extends Error {
 export class Sums {
   /** Bytes so far. */
   at = 0;
-  /** Of the chunks that are whole. @type {string[]} */
+  /** The digests of complete chunks. @type {string[]} */
   #whole = [];
 
   /** @param {Digest} digest
-   * @param {string[]} [expected]  of the bytes that come first; update throws Damaged for others
-   * @param {number} [size]  where those end */
+   * @param {string[]} [expected]  the digests that the first bytes must have; update throws Damaged if they differ
+   * @param {number} [size]  how many bytes those digests cover */
   constructor(digest, expected = [], size = 0) {
     this.digest = digest;
     this.expected = expected;
@@ -43,9 +43,10 @@ export class Sums {
     for (const piece of pieces(bytes, this.at)) this.#add(piece);
   }
 
-  /** Reads on to the end of the chunk that has begun, which may hold why somebody refused its bytes.
-   * @param {(at: number, end: number) => Promise<Uint8Array | null>} next  some of those bytes; null or none: no more
-   */
+  /** Reads on to the end of the present chunk and checks its digest.  Called when the engine has refused bytes of that
+   * chunk, because damage may be the reason.
+   * @param {(at: number, end: number) => Promise<Uint8Array | null>} next  gets some bytes from `at` on; null or an
+   *   empty array: there are no more */
   async endChunk(next) {
     const end = Math.min(Math.ceil(this.at / CHUNK) * CHUNK, this.size);
     while (this.at < end) {
@@ -55,7 +56,8 @@ export class Sums {
     }
   }
 
-  /** The same for bytes that are written: gives each piece with its place and its slot. @param {Uint8Array} bytes */
+  /** Does what update does, and yields the pieces to write, each with its position and its slot.
+   * @param {Uint8Array} bytes */
   *slots(bytes) {
     for (const piece of pieces(bytes, this.at)) {
       const at = this.at;
@@ -72,10 +74,10 @@ export class Sums {
     return slots;
   }
 
-  /** Of all bytes so far. */
+  /** The digests of all bytes so far. */
   all() { return this.at % CHUNK ? [...this.#whole, hex(this.digest.end())] : this.#whole; }
 
-  /** @param {Uint8Array} piece  that ends with its chunk or before */
+  /** @param {Uint8Array} piece  bytes of one chunk */
   #add(piece) {
     this.digest.update(piece);
     this.at += piece.length;
@@ -89,7 +91,7 @@ export class Sums {
   }
 }
 
-/** Bytes from `at` on, cut where chunks end. @param {Uint8Array} bytes @param {number} at */
+/** Cuts bytes, whose first is at `at`, where chunks end. @param {Uint8Array} bytes @param {number} at */
 function* pieces(bytes, at) {
   for (let i = 0, n; i < bytes.length; i += n) {
     n = Math.min(bytes.length - i, CHUNK - (at + i) % CHUNK);
@@ -97,11 +99,12 @@ function* pieces(bytes, at) {
   }
 }
 
-/** Bytes of all slots for a file of this size. @param {number} size */
+/** Bytes that the slots of a file of this size take. @param {number} size */
 export const slotBytes = size => Math.ceil(size / CHUNK) * SLOT;
 
-/** What slots prove: bytes, and their digests.  Untrusted: ends with the first that makes no sense.
- * @param {Uint8Array} slots @param {number} size  of the file that they are of */
+/** Parses slots, which are untrusted: it stops at the first one that makes no sense.  Returns how many bytes of the
+ * file they describe, and the digests of those.
+ * @param {Uint8Array} slots @param {number} size  of the file */
 export function parseSlots(slots, size) {
   const view = new DataView(slots.buffer, slots.byteOffset, slots.length);
   /** @type {string[]} */
@@ -116,7 +119,8 @@ export function parseSlots(slots, size) {
   return { at, sums };
 }
 
-/** The digests of a whole file; undefined for what are none. @param {string} text @param {number} size */
+/** The digests of a complete file from its metadata, or undefined if the text is invalid. @param {string} text
+ * @param {number} size */
 export function parseSums(text, size) {
   const n = Math.ceil(size / CHUNK);
   if (text.length !== 16 * n || !/^[0-9a-f]*$/.test(text)) return undefined;

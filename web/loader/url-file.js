@@ -1,20 +1,20 @@
-/* A model's file at a URL, as a load sees it: what there is of it on this machine is read, the rest is downloaded, and
- * kept in the same pass from the same chunks. */
+/* A model's file at a URL, as a load sees it.  The bytes that its copy on this machine has are read from there.  The
+ * rest is downloaded, and the same chunks are written to the copy in the same pass. */
 import { PlumbError, reasonOf } from '../base/errors.js';
 import { ReadOnly } from './copy-store.js';
 import { Download, StartOver } from './download.js';
 import { readBlob, readHandle } from './source.js';
 import { Damaged, Sums } from './sums.js';
 
-/** Bytes that are taken beyond those that the engine needs, where nothing says for certain how many there are: without
- * an end they would fill the disk. */
+/** The most bytes that are taken beyond those that the engine needs, if the size of the file is not certain.  A
+ * response without an end would otherwise fill the disk. */
 const MOST_BEYOND = 1 << 24;
 
 /** @typedef {object} UrlOptions
  * @property {AbortSignal} signal
- * @property {import('./download.js').CacheMode} [mode]  default 'default', which makes no words about what cannot be
- *   helped
- * @property {string} [sha256]  that it should have
+ * @property {import('./download.js').CacheMode} [mode]  absent: as 'default', but without a warning if copies can only
+ *   be read here
+ * @property {string} [sha256]  the checksum that the file should have
  * @property {import('./copy-store.js').Store} [store]
  * @property {import('./download.js').DownloadOptions['pause']} [pause]
  * @property {import('./download.js').DownloadOptions['silence']} [silence]
@@ -24,20 +24,20 @@ const MOST_BEYOND = 1 << 24;
  * @property {(message: string) => void} warn */
 
 export class UrlFile {
-  /** What the part's size is known to be, before or after it is opened. @type {number | undefined} */
+  /** The size in bytes, if it is known; it may be known before the file is opened. @type {number | undefined} */
   size;
-  /** Whether the size may be relied on. */
+  /** Whether the size is reliable. */
   certain = false;
-  /** Bytes that are read from the copy. */
+  /** How many bytes are read from the copy. */
   local = 0;
-  /** Whether others come from the server. */
+  /** Whether bytes come from the server. */
   downloads = true;
   /** @type {import('./copy-store.js').Copy | undefined} */
   #copy;
-  /** Of the bytes of the copy. @type {Sums | undefined} */
+  /** The digests of the copy's bytes. @type {Sums | undefined} */
   #sums;
   #keeps;
-  /** Outlives the passes of a load: it counts the tries. */
+  /** The same object in all passes of a load, because it counts the failed attempts. */
   #download;
   /** @type {Promise<void> | undefined} */
   #found;
@@ -69,7 +69,7 @@ export class UrlFile {
     })();
   }
 
-  /** Its size, before it is opened; undefined if the server does not simply say it. */
+  /** The size before the file is opened: that of the copy, or else what the server says to a HEAD request. */
   async guess() {
     await this.find();
     if (this.size !== undefined || !/^https?:/.test(this.url)) return this.size;
@@ -78,10 +78,11 @@ export class UrlFile {
     return ok && length !== null ? Number(length) : undefined;
   }
 
-  /** Asks the server if need be.  May be called before there is an engine: an answer takes time too. */
+  /** Finds the copy, and sends a request to the server if one is needed.  May be called before there is an engine,
+   * because the response takes time too. */
   open() {
     this.#opened ??= this.#open();
-    this.#opened.catch(() => {});   // read() says what failed
+    this.#opened.catch(() => {});   // Parts.read waits for it again and reports the failure
     return this.#opened;
   }
 
@@ -106,12 +107,12 @@ export class UrlFile {
       } catch (error) {
         await this.#drop(error);
         if (this.local === 0) return;
-        download.close();   // what it goes on with is gone
+        download.close();   // the copy that it continues is gone
       }
     }
   }
 
-  /** Moves it into the engine; yields how many bytes each step moved, and from where.
+  /** Moves the file into the engine; yields how many bytes each step moved, and where they come from.
    * @param {import('./source.js').Sink} engine @param {import('./source.js').Hash} [hash]
    * @returns {AsyncGenerator<{n: number, phase: 'read' | 'download'}>} */
   async *read(engine, hash) {
@@ -160,8 +161,8 @@ export class UrlFile {
     }
   }
 
-  /** After the engine has refused something, and before it is freed: it gets bytes before their chunk has ended and has
-   * been compared with its digest.  Throws StartOver if they are not those that were downloaded. */
+  /** Must be called when the engine has refused something, before it is freed: the engine gets bytes before their chunk
+   * is complete and its digest can be checked.  Throws StartOver if the copy is damaged or cannot be read. */
   async check() {
     const copy = this.#copy, { reader, blob } = copy ?? {};
     try {
@@ -175,7 +176,7 @@ export class UrlFile {
     }
   }
 
-  /** The copy goes. @param {unknown} error  of reading it */
+  /** Removes a copy that is damaged or cannot be read. @param {unknown} error  why reading it failed */
   async #unreadable(error) {
     await this.#copy?.remove().catch(() => {});
     if (error instanceof Damaged) this.#damaged(error.message);
@@ -188,10 +189,11 @@ export class UrlFile {
       + 'downloaded anew');
   }
 
-  /** The checksum that its copy was found to have, if that is all there is to read. */
+  /** The sha256 that its copy was once found to have; undefined if bytes come from the server. */
   get verified() { return this.downloads ? undefined : this.#copy?.meta.sha256; }
 
-  /** All of it was read. @param {string} [sha256]  that it was found to have */
+  /** Must be called after all bytes were read: completes the copy and closes it.
+   * @param {string} [sha256]  the checksum that was computed, if any */
   async finish(sha256) {
     const known = this.#copy?.complete;
     try {
@@ -199,12 +201,12 @@ export class UrlFile {
     } catch (error) {
       if (!known) await this.#drop(error);
     }
-    await this.#copy?.close().catch(() => {});   // all bytes were used
+    await this.#copy?.close().catch(() => {});   // a failure does not matter: all bytes were used
   }
 
-  /** Gives connection and copy up; it can be opened again then.
-   * @param {'keep' | 'unfinished' | 'all'} [remove]  which copy is worth nothing
-   * @param {string} [damage]  what is wrong with it, for the warning */
+  /** Closes the connection and the copy; the file can be opened again afterwards.
+   * @param {'keep' | 'unfinished' | 'all'} [remove]  which copy is removed: none, an incomplete one, or any
+   * @param {string} [damage]  what is wrong with the copy, for a warning */
   async close(remove = 'keep', damage) {
     await this.#opened?.catch(() => {});
     await this.#found;
@@ -214,12 +216,12 @@ export class UrlFile {
     this.local = 0;
     this.#sums = undefined;
     if (damage !== undefined) this.#damaged(damage);
-    // What fails here, as a writer that is dead, must not stand for why the file is given up.
+    // A failure here, such as that of a dead writer, must not replace the reason why the file is given up.
     if (remove === 'all' || remove === 'unfinished' && !copy?.complete) await copy?.remove().catch(() => {});
     else await copy?.close().catch(() => {});
   }
 
-  /** No copy after all. @param {unknown} error  why */
+  /** Removes the copy and continues without one. @param {unknown} error  the reason, for a warning */
   async #drop(error) {
     const copy = this.#copy;
     this.#copy = undefined;

@@ -1,13 +1,14 @@
-/* Files of a folder, for copies of models: $PLUMB_CACHE, or plumb in $XDG_CACHE_HOME or ~/.cache.  Several processes
- * may share the folder, even if they cannot see each other, as in two containers with one volume.  Beside the files that
- * copy-store.js names there are
+/* The folder with copies of models: $PLUMB_CACHE, or plumb in $XDG_CACHE_HOME or ~/.cache.  Several processes may share
+ * the folder, even if they cannot see each other, as in two containers with one volume.  Besides the files that
+ * copy-store.js describes, it has:
  *
- *   NAME.lock      the process that writes the copy, touched while it lives (lock.js)
- *   NAME.ID.part   the bytes that this process has written, and NAME.ID.sums their slots.  A process that takes over
- *                  the lock of a dead one renames both to an ID of its own and continues.  A whole file becomes NAME.gguf
- *                  after its metadata says so: whoever is killed between the two leaves all that the next one needs
+ *   NAME.lock      names the process that writes the copy, which touches it while it is alive (lock.js)
+ *   NAME.ID.part   the bytes that this process has written; NAME.ID.sums has their slots.  A process that takes over
+ *                  the lock of a dead one renames both to an ID of its own and continues.  A complete file becomes
+ *                  NAME.gguf after its metadata says so: a process that is killed between the two leaves all that the
+ *                  next one needs
  *
- * A whole copy is never written to: it appears by a rename and goes by a removal, so its readers are not disturbed. */
+ * A complete copy is never written to: a rename creates it and a removal ends it, so its readers are not disturbed. */
 import { randomUUID } from 'node:crypto';
 import { closeSync, existsSync, fstatSync, ftruncateSync, mkdirSync, openAsBlob, openSync, readFileSync, readSync,
   readdirSync, renameSync, rmSync, statSync, writeFileSync, writeSync } from 'node:fs';
@@ -18,10 +19,10 @@ import { Busy } from '../loader/busy.js';
 import { parseSlots, slotBytes } from '../loader/sums.js';
 import { isHeld, take } from './lock.js';
 
-/** At most this much is read at once, so that aborts and progress have their turn. */
+/** The most bytes that are read at once, so that aborts and progress are not delayed. */
 const READ = 8 << 20;
 
-/** Where copies lie. */
+/** The path of the folder with the copies. */
 export function folderPath() {
   const { PLUMB_CACHE, XDG_CACHE_HOME } = process.env;
   return PLUMB_CACHE || join(XDG_CACHE_HOME || join(homedir(), '.cache'), 'plumb');
@@ -35,7 +36,7 @@ export async function folder() {
     writes: true,
     names: async () => await attempt(() => readdir(root)) ?? [],
     file: name => attempt(async () => {
-      await access(path(name));   // openAsBlob does not say whether there is none
+      await access(path(name));   // openAsBlob does not say whether the file exists
       return openAsBlob(path(name));
     }),
     text: name => attempt(() => readFile(path(name), 'utf8')),
@@ -68,7 +69,7 @@ export async function folder() {
     async remove(name) {
       if (isHeld(path(`${name}.lock`))) throw new Busy();
       const names = (await attempt(() => readdir(root)) ?? []).filter(one => one.startsWith(`${name}.`));
-      // Whatever has the name; a lock that is stale goes too.
+      // This removes all files with this name, a stale lock too.
       for (const one of names) rmSync(path(one), { recursive: true, force: true });
       return names.some(one => /\.(gguf|json)$/.test(one));
     },
@@ -80,7 +81,7 @@ export async function folder() {
   };
 }
 
-/** What writers left of a copy: the file of which most is proved, and how much that is.
+/** Among the incomplete files that writers left, the one with the most proved bytes (`at`).
  * @param {string} root @param {string} name */
 function bestPart(root, name) {
   const all = readdirSync(root).filter(one => one.startsWith(`${name}.`) && one.endsWith('.part')).map(one => {
@@ -128,7 +129,7 @@ class FolderLock {
       renameSync(best.path, this.#part);
       if (existsSync(best.path.replace(/part$/, 'sums'))) renameSync(best.path.replace(/part$/, 'sums'), this.#sums);
       this.#open('r+');
-    } else if (existsSync(this.#whole)) {   // whole, of an older version, or what nothing vouches for
+    } else if (existsSync(this.#whole)) {   // complete, from an older version, or unproved
       this.#file = openSync(this.#whole, 'r');
     }
   }
@@ -180,7 +181,7 @@ class FolderLock {
     this.#shut();
     for (const path of [this.#part, this.#sums]) rmSync(path, { force: true });
     try {
-      this.#held.check(true);   // or else the rest is another writer's
+      this.#held.check(true);   // throws if the rest belongs to another writer
       for (const kind of ['gguf', 'json']) rmSync(join(this.#root, `${this.#name}.${kind}`), { force: true });
     } finally {
       this.#held.release();
@@ -192,7 +193,7 @@ class FolderLock {
     this.#held.release();
   }
 
-  /** Also those that dead writers left. */
+  /** Removes the parts and slots of all writers, also those that dead ones left. */
   #removeParts() {
     for (const one of readdirSync(this.#root)) {
       const isPart = one.startsWith(`${this.#name}.`) && /\.(part|sums)$/.test(one);
@@ -233,7 +234,7 @@ export function openFile(path) {
   };
 }
 
-/** Undefined where there is no such file. @template T @param {() => Promise<T>} action */
+/** Returns undefined if the file does not exist. @template T @param {() => Promise<T>} action */
 async function attempt(action) {
   try {
     return await action();

@@ -1,5 +1,5 @@
-/* Node's worker of Plumb.command.  A Blob's bytes are asked of the thread that has it, which is waited for: Node has no
- * FileReaderSync, and does not post Blobs of files. */
+/* Node's worker of Plumb.command.  It requests the bytes of a Blob from the thread that has it, and blocks until they
+ * arrive: Node has no FileReaderSync, and cannot post Blobs of files. */
 import { parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads';
 import { serve } from '../base/protocol.js';
 import { createCommand } from '../command/blob-files.js';

@@ -1,4 +1,4 @@
-/* Node's worker: host.js behind the protocol. */
+/* Node's worker for the engine: it serves the methods of host.js by the protocol. */
 import { parentPort } from 'node:worker_threads';
 import { serve } from '../base/protocol.js';
 import { createHost } from '../engine/host.js';

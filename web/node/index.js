@@ -1,5 +1,5 @@
-/* plumb in Node: the engine runs in a worker unless `worker: false` asks for the caller's thread; models are also read
- * from files. */
+/* plumb in Node.  The engine runs in a worker, unless `worker: false` asks for the caller's thread.  Models can also be
+ * read from files. */
 import { createReadStream, statSync } from 'node:fs';
 import { basename } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -38,14 +38,14 @@ export const Plumb = createPlumb({
     }
     const path = text.startsWith('file:') ? fileURLToPath(text) : text;
     const stats = attempt(path, () => statSync(path));
-    // A pipe can be read only once, from its first byte on, and does not know its size.
+    // A pipe can be read only once, from its first byte, and has no known size.
     if (stats.isFIFO() || stats.isSocket() || stats.isCharacterDevice()) return { bytes: pipe(path) };
     return { kind: 'file', name: basename(path), size: stats.size, path };
   },
 });
 
-/** The bytes of a pipe, opened when the first of them is asked for.  Standard input may be a socket, which cannot be
- * opened by its name. @param {string} path @returns {AsyncGenerator<Uint8Array, void, void>} */
+/** The bytes of a pipe, which is opened when the first of them is requested.  Standard input may be a socket, which
+ * cannot be opened by its name. @param {string} path @returns {AsyncGenerator<Uint8Array, void, void>} */
 async function* pipe(path) {
   const isInput = path === '/dev/stdin' || path === '/dev/fd/0' || path === '/proc/self/fd/0';
   yield* isInput ? process.stdin : createReadStream(path);

@@ -1,24 +1,25 @@
 /* Locks between processes that share a folder, by the method of the package proper-lockfile: the holder of a lock
  * touches its file every `beat` milliseconds, and a lock that was not touched for `stale` milliseconds may be taken.
- * So the processes need not see each other, as those of two containers do not.  Two things are added: a dead holder whose
- * process id means something here is recognized at once, and the age of a lock is measured by the clock of the file
- * system, which may be another machine's. */
+ * So the processes need not see each other, as those of two containers do not.  Two things are added.  If the holder's
+ * process id is valid in this process, a dead holder is recognized at once.  The age of a lock is measured by the clock
+ * of the file system, which may be that of another machine. */
 import { randomUUID } from 'node:crypto';
 import { closeSync, fstatSync, linkSync, openSync, readFileSync, readlinkSync, renameSync, rmSync, statSync,
   writeFileSync, writeSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { Busy } from '../loader/busy.js';
 
-/** Milliseconds; tests shorten them, and say `elsewhere` where processes are to be as on different machines. */
+/** Times in milliseconds, which tests shorten.  Tests set `elsewhere` to make processes appear to be on different
+ * machines. */
 export const times = { beat: 2000, stale: 10000, poll: 100, elsewhere: false };
 
 /** @typedef {object} Held
- * @property {(now?: boolean) => void} check  throws if someone else has taken the lock meanwhile, as from a process
- *   that was stopped; now: not only where a beat is due
+ * @property {(now?: boolean) => void} check  throws if someone else has taken the lock meanwhile, such as while this
+ *   process was stopped; now: looks at once, and not only if a beat is due
  * @property {() => void} release */
 
-/** Takes a lock.  Where only time can tell whether its holder lives, waits until it is touched or stale; throws Busy
- * where it is held. @param {string} path @returns {Promise<Held>} */
+/** Takes a lock; throws Busy if it is held.  If only time can tell whether its holder is alive, it waits until the lock
+ * is touched or becomes stale. @param {string} path @returns {Promise<Held>} */
 export async function take(path) {
   for (let since = performance.now(), seen = lookAt(path); ;) {
     const held = tryTake(path);
@@ -27,7 +28,7 @@ export async function take(path) {
     if (now) {
       if (now.sure || seen && (now.touched !== seen.touched || now.text !== seen.text)) throw new Busy();
       if (!seen) [since, seen] = [performance.now(), now];
-      // The clock of another machine may be wrong by any amount: what nobody touches in this time is stale.
+      // The clock of another machine may be wrong by any amount, so a lock that nobody touches in this time is stale.
       if (performance.now() - since > times.stale) {
         const stolen = tryTake(path, now.text);
         if (stolen) return stolen;
@@ -38,11 +39,11 @@ export async function take(path) {
   }
 }
 
-/** Whether someone holds it, for all that can be known at once. @param {string} path */
+/** Whether someone holds the lock, as far as this can be known at once. @param {string} path */
 export const isHeld = path => lookAt(path)?.held ?? false;
 
-/** The lock, if it is free or stale.  Its file comes to be with its text in it, by a link, which fails where there is
- * one; one that is stale is replaced by who has the lock of doing that.
+/** Takes the lock if it is free or stale.  A hard link creates its file with the text already in it, and fails if the
+ * file exists.  A stale lock is replaced by the process that holds a second lock, PATH.steal.
  * @param {string} path @param {string} [dead]  the text of a lock that is known to be stale
  * @returns {Held | undefined} */
 function tryTake(path, dead) {
@@ -55,7 +56,8 @@ function tryTake(path, dead) {
       const stealing = tryTake(`${path}.steal`);
       if (!stealing) return undefined;
       try {
-        // Where the lock has gone meanwhile another process may link its own at any time, which no rename may replace.
+        // If the lock has disappeared meanwhile, another process may link its own at any time, which a rename must not
+        // replace.
         while (!link(own, path, text)) {
           const found = lookAt(path);
           if (isHeldNow(found)) return undefined;
@@ -88,7 +90,7 @@ function hold(path, text) {
   const beat = () => {
     last = performance.now();
     lost ||= !isMine();
-    if (!lost) writeSync(file, text, 0);   // the same text: the file system notes the time
+    if (!lost) writeSync(file, text, 0);   // the same text, only to update the file's time
   };
   const timer = setInterval(() => {
     try {
@@ -111,14 +113,15 @@ function hold(path, text) {
   };
 }
 
-/** False where there is a lock. @param {string} own  file with its text @param {string} path @param {string} text */
+/** Creates the lock's file; returns false if it exists. @param {string} own  a file with the lock's text
+ * @param {string} path @param {string} text */
 function link(own, path, text) {
   try {
     try {
       linkSync(own, path);
     } catch (error) {
       if (/** @type {any} */ (error).code === 'EEXIST') return false;
-      writeFileSync(path, text, { flag: 'wx' });   // a file system without links
+      writeFileSync(path, text, { flag: 'wx' });   // the file system has no hard links
     }
     return true;
   } catch (error) {
@@ -127,8 +130,8 @@ function link(own, path, text) {
   }
 }
 
-/** What a lock's file says; undefined if there is none.  sure: whether its holder lives is known, not only guessed by
- * the time; text: undefined if this user may not read it. @param {string} path */
+/** What a lock's file says, or undefined if there is none.  sure: it is known whether its holder is alive, and not only
+ * guessed from the time; text: undefined if this user may not read the file. @param {string} path */
 function lookAt(path) {
   const touched = statSync(path, { throwIfNoEntry: false })?.mtimeMs;
   if (touched === undefined) return undefined;
@@ -136,7 +139,7 @@ function lookAt(path) {
   try {
     text = readFileSync(path, 'utf8');
   } catch (error) {
-    if (/** @type {any} */ (error).code === 'ENOENT') return undefined;   // it is gone meanwhile
+    if (/** @type {any} */ (error).code === 'ENOENT') return undefined;   // it was removed meanwhile
   }
   const [, pid, began, where] = /^([1-9]\d*) (\d*)(?: (\S+)|$)/.exec(text ?? '') ?? [];
   const sure = where !== undefined && where === machine();
@@ -145,8 +148,8 @@ function lookAt(path) {
   return { text, touched, sure, held: isLock && now(path) - touched < times.stale };
 }
 
-/** The time by the clock of the file system; by this machine's where nothing can be written.
- * @param {string} path  of a file beside which there may be others */
+/** The time by the clock of the file system, or by that of this machine if nothing can be written.
+ * @param {string} path  a file beside which a temporary one is created */
 function now(path) {
   const own = `${path}.${randomUUID()}`;
   try {
@@ -168,19 +171,19 @@ function lives(pid) {
   }
 }
 
-/** When a process began, in the system's ticks: one of the same number that began at another time is another one.
- * Empty where the system does not say it. @param {number} pid */
+/** When a process began, in ticks of the system, or '' if the system does not tell.  A process with the same id that
+ * began at another time is a different one. @param {number} pid */
 function beginning(pid) {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
-    return stat.slice(stat.lastIndexOf(')') + 2).split(' ')[19];   // field 22; the name before may hold anything
+    return stat.slice(stat.lastIndexOf(')') + 2).split(' ')[19];   // field 22; the name before may have any characters
   } catch {
     return '';
   }
 }
 
-/** Whoever has the same sees the same process ids: a run of the system and its namespace of them, or the host's name
- * where the system has neither. */
+/** Identifies the processes that see the same process ids as this one: by the boot id and the pid namespace on Linux,
+ * and by the host's name on other systems.  On a Linux that does not tell them, it is different at each call. */
 function machine() {
   if (times.elsewhere) return `elsewhere/${randomUUID()}`;
   try {

@@ -1,4 +1,4 @@
-/* plumb-llm/openai in Node: the client with the name that OpenAI's package gives it. */
+/* plumb-llm/openai in Node: the client, with the name that it has in OpenAI's package. */
 import { Client } from '../openai/client.js';
 import { Plumb } from './index.js';
 

@@ -1,5 +1,5 @@
-/* What both sides take from Node: modules, compiled once, workers, and files, read straight into the engine's
- * memory. */
+/* What the user's side and the engine's side need from Node: modules, which are compiled once, workers, and files,
+ * which are read straight into the engine's memory. */
 import { readFile } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
 import { fileURLToPath } from 'node:url';
@@ -8,10 +8,11 @@ import { PlumbError, reasonOf } from '../base/errors.js';
 import { Store } from '../loader/copy-store.js';
 import { folder, openFile } from './cache-folder.js';
 
-/** By name. @type {Map<string, Promise<WebAssembly.Module>>} */
+/** The compiled modules by name. @type {Map<string, Promise<WebAssembly.Module>>} */
 const compiled = new Map();
 
-/** Each spelt out, as the workers below are: so bundlers, and tools that list the files of a server, find them.
+/** The URLs here and those of the workers below are spelt out, so that bundlers, and tools that list the files that a
+ * server needs, find them.
  * @type {Record<string, URL>} */
 const MODULES = {
   'plumb': new URL('../dist/plumb.wasm', import.meta.url),
@@ -21,10 +22,11 @@ const MODULES = {
   'plumb-cli': new URL('../dist/plumb-cli.wasm', import.meta.url),   // of command-worker.js
 };
 
-/** Of workers: the flags of this process (--input-type and the like) may not fit their files. @type {string[]} */
+/** The execArgv of workers.  It is empty, because the flags of this process (such as --input-type) may not fit their
+ * files. @type {string[]} */
 export const NO_FLAGS = [];
 
-/** Memory that chat templates may take: what jinja.js allows takes less. */
+/** Megabytes of memory that chat templates may take; whatever jinja.js allows takes less. */
 const RENDERER_MB = 512;
 
 /** @type {import('../loader/source.js').Platform & import('../engine/variant.js').Machine
@@ -64,7 +66,8 @@ export const wrap = worker => ({
   unref: () => worker.unref(),
 });
 
-/** Names the file whose action fails. @template T @param {string} path @param {() => T} action @returns {T} */
+/** Runs an action on a file.  If it fails, the error names the file. @template T @param {string} path
+ * @param {() => T} action @returns {T} */
 export function attempt(path, action) {
   try {
     return action();

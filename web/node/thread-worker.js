@@ -1,4 +1,4 @@
-/* A thread of the engine in Node: threads.js started it. */
+/* Node's worker for a thread of the engine (threads.js). */
 import { parentPort } from 'node:worker_threads';
 import { createThread } from '../engine/threads.js';
 

@@ -1,4 +1,4 @@
-/* The system's files, for wasi.js: what Node may open, nothing is hidden. */
+/* The system's files, for wasi.js: everything that Node may open; nothing is hidden. */
 import * as fs from 'node:fs';
 
 /** @param {fs.BigIntStats} stats @returns {import('../command/wasi.js').Stat} */
@@ -9,7 +9,7 @@ function statOf(stats) {
   return { type, size, dev, ino, nlink, atime, mtime, ctime };
 }
 
-/** A pipe that is not ready, as a terminal's or another Node's may be set up, is waited for.
+/** Repeats a call while a pipe is not ready (EAGAIN): a terminal or another Node process may have made it non-blocking.
  * @template T @param {() => T} call @returns {T} */
 function waiting(call) {
   for (;;) {
