@@ -319,6 +319,7 @@ test('a conversation that has outgrown the context goes on without its first mes
 test('on a narrow screen a choice and a click beside it put the list away; an answer to nothing is not answered anew',
   async () => {
     const page = await open(where, `?model=${TINY}`, { viewport: { width: 400, height: 800 } });
+    await state(page, 'ready');   // before its modules are there the page hears of no file
     await put(page, [{ title: 'One', messages: [{ role: 'assistant', content: 'First words.' },
       { role: 'user', content: 'q' }, { role: 'assistant', content: 'a' }] },
       { title: 'Two', messages: [{ role: 'user', content: 'x' }, { role: 'assistant', content: 'y' }] }]);
