@@ -366,6 +366,7 @@ test('an answer does not wait for a trace of the inspector, which says that it w
   await put(page, [{ messages: [{ role: 'user', content: 'The keeper lit the lamp and looked at the sea. '.repeat(40) },
     { role: 'assistant', content: 'Well.' }] }]);
   await page.click('#open-inspect');
+  await page.waitForFunction(() => document.querySelector('#view-tokens').textContent !== '');   // its module is there
   await page.click('#tab-layers');
   await page.getByRole('button', { name: 'Trace the conversation' }).click();
   await ask(page, LONG);

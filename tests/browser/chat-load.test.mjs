@@ -52,6 +52,7 @@ test('a dropped file runs; so do the parts of a split one; the hint is there whi
     await state(page, 'ready');
   }
   await page.click('#open-inspect');   // which checks all parts of what runs
+  await page.waitForFunction(() => document.querySelector('#view-tokens').textContent !== '');   // its module is there
   await page.click('#tab-check');
   await page.getByRole('button', { name: 'Run the self-check' }).click();
   const checks = page.locator('.checks li');

@@ -130,7 +130,7 @@ test('a signal ends a long prompt between batches, and the model can go on', asy
 });
 
 test('a worker that dies rejects what waits for it', async () => {
-  const [worker] = page.workers();
+  const worker = page.workers().find(worker => worker.url().endsWith('/engine-worker.js'));
   const failing = page.evaluate(() => failureOf(async () => {
     for await (const _ of model.generate('Once upon a time', { temperature: 0 }));
   }));
