@@ -8,8 +8,6 @@
  */
 #include "diagnose/quirk_table.h"
 
-#include "reference/reference.h"
-
 #include <math.h>
 
 #define AT(switch) offsetof(struct quirks, switch)

@@ -51,21 +51,14 @@ void kv_cache_free(struct kv_cache *cache) {
 
 /* ---- places ------------------------------------------------------------------------------------------------------ */
 
-static uint8_t *part_k(const struct kv_cache *cache, uint32_t il, uint32_t head, uint32_t p) {
+uint8_t *kv_cache_k(const struct kv_cache *cache, uint32_t il, uint32_t head, uint32_t p) {
     return cache->codes + kv_cache_row(cache, il, head, p / cache->part * cache->part) * 2 * cache->n_dim
                               * cache->code_bytes;
 }
-static uint8_t *part_v(const struct kv_cache *cache, uint32_t il, uint32_t head, uint32_t p) {
+uint8_t *kv_cache_v(const struct kv_cache *cache, uint32_t il, uint32_t head, uint32_t p) {
     uint32_t n = cache->n_position - p / cache->part * cache->part;
     if (n > cache->part) n = cache->part;
-    return part_k(cache, il, head, p) + (size_t)n * cache->n_dim * cache->code_bytes;
-}
-
-const uint8_t *kv_cache_k(const struct kv_cache *cache, uint32_t il, uint32_t head, uint32_t p) {
-    return part_k(cache, il, head, p);
-}
-const uint8_t *kv_cache_v(const struct kv_cache *cache, uint32_t il, uint32_t head, uint32_t p) {
-    return part_v(cache, il, head, p);
+    return kv_cache_k(cache, il, head, p) + (size_t)n * cache->n_dim * cache->code_bytes;
 }
 
 /* ---- storing ----------------------------------------------------------------------------------------------------- */
@@ -81,7 +74,7 @@ static void store_k(struct kv_cache *cache, const struct attention_kernels *kern
                     uint32_t p, const float *x, int16_t *scratch) {
     float *scale = cache->k_scale + kv_cache_row(cache, il, head, p);
     size_t tile_bytes = (size_t)ATTN_TILE * cache->n_dim * cache->code_bytes;
-    uint8_t *tile = part_k(cache, il, head, p) + p % cache->part / ATTN_TILE * tile_bytes;
+    uint8_t *tile = kv_cache_k(cache, il, head, p) + p % cache->part / ATTN_TILE * tile_bytes;
     if (p % ATTN_TILE == 0) {
         memset(tile, 0, tile_bytes);
         memset(scale, 0, ATTN_TILE * sizeof *scale);
@@ -95,7 +88,7 @@ static void store_k(struct kv_cache *cache, const struct attention_kernels *kern
 static void store_v(struct kv_cache *cache, const struct attention_kernels *kernels, uint32_t il, uint32_t head,
                     uint32_t p, const float *x, int16_t *scratch) {
     size_t block_bytes = (size_t)ATTN_BLOCK * cache->n_dim * cache->code_bytes;
-    uint8_t *block = part_v(cache, il, head, p) + p % cache->part / ATTN_BLOCK * block_bytes;
+    uint8_t *block = kv_cache_v(cache, il, head, p) + p % cache->part / ATTN_BLOCK * block_bytes;
     if (p % ATTN_BLOCK == 0) memset(block, 0, block_bytes);
     cache->v_scale[kv_cache_row(cache, il, head, p)] =
         kernels->quantize(x, scratch, cache->head_dim, largest_code(cache), INFINITY);
@@ -109,8 +102,8 @@ void kv_cache_store(struct kv_cache *cache, const struct attention_kernels *kern
                     uint32_t p, const float *k, const float *v, int16_t *scratch) {
     if (cache->type == PLUMB_KV_F32) {
         size_t at = (size_t)p * cache->n_dim * sizeof *k, n = cache->head_dim * sizeof *k;
-        memcpy(part_k(cache, il, head, p) + at, k, n);
-        memcpy(part_v(cache, il, head, p) + at, v, n);
+        memcpy(kv_cache_k(cache, il, head, p) + at, k, n);
+        memcpy(kv_cache_v(cache, il, head, p) + at, v, n);
     } else {
         store_k(cache, kernels, il, head, p, k, scratch);
         store_v(cache, kernels, il, head, p, v, scratch);

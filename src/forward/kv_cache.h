@@ -40,8 +40,8 @@ static inline size_t kv_cache_row(const struct kv_cache *cache, uint32_t il, uin
     return ((size_t)il * cache->n_head_kv + head) * cache->n_position + p;
 }
 /* The start of K and of V in the part that holds position p. */
-const uint8_t *kv_cache_k(const struct kv_cache *cache, uint32_t il, uint32_t head, uint32_t p);
-const uint8_t *kv_cache_v(const struct kv_cache *cache, uint32_t il, uint32_t head, uint32_t p);
+uint8_t *kv_cache_k(const struct kv_cache *cache, uint32_t il, uint32_t head, uint32_t p);
+uint8_t *kv_cache_v(const struct kv_cache *cache, uint32_t il, uint32_t head, uint32_t p);
 /* Stores k and v, (head_dim) each, as position p of a head.  scratch: (n_dim) codes, zeros from head_dim on; not used
  * for f32.  Positions must be stored in ascending order: the first position of a K tile or of a V block clears all of
  * it, because kernels compute with whole tiles and drop the results of positions that are not there yet. */

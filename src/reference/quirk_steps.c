@@ -38,7 +38,7 @@ static void quirk_config(const struct quirks *q, struct model_config *c) {
 
 static double embedding_scale(const struct reference *r) {
     double scale = (double)r->config.embedding_scale;
-    switch (r->quirks->embd_scale) {
+    switch (r->quirks.embd_scale) {
     case EMBD_SCALE_ADDED: return scale * sqrt(r->config.n_embd);
     case EMBD_SCALE_MISSING: return 1;
     default: return scale;
@@ -47,7 +47,7 @@ static double embedding_scale(const struct reference *r) {
 
 static double logit_divisor(const struct reference *r) {
     double scale = (double)r->config.logit_scale;
-    switch (r->quirks->logit_scale) {
+    switch (r->quirks.logit_scale) {
     case LOGIT_SCALE_MISSING: return 1;
     case LOGIT_SCALE_MULTIPLIED: return 1 / scale;
     default: return scale;
@@ -77,8 +77,8 @@ static const uint8_t *shifted_row(const struct reference *r, const struct weight
 }
 
 static const float *quirk_row(const struct reference *r, const struct weight *w, size_t i) {
-    const uint8_t *src = r->quirks->tensor_offset ? shifted_row(r, w, i) : weight_row(w, i, r->row_bytes);
-    enum misread misread = r->quirks->misread[w->type];
+    const uint8_t *src = r->quirks.tensor_offset ? shifted_row(r, w, i) : weight_row(w, i, r->row_bytes);
+    enum misread misread = r->quirks.misread[w->type];
     if (misread) quirk_misread(w->type, misread, src, r->row, w->n_in);
     else w->traits->dequantize(src, r->row, w->n_in);
     return r->row;
@@ -99,13 +99,13 @@ static void linear_transposed(const struct reference *r, const struct weight *w,
 }
 
 static bool quirk_projection(const struct reference *r, const struct weight *w, const double *x, uint32_t n, double *y) {
-    if (!r->quirks->square_weights || w->n_in != w->n_out) return false;
+    if (!r->quirks.square_weights || w->n_in != w->n_out) return false;
     linear_transposed(r, w, x, n, y);
     return true;
 }
 
 static const struct weight *quirk_head(const struct reference *r) {
-    switch (r->quirks->output_head) {
+    switch (r->quirks.output_head) {
     case HEAD_TIED: return &r->m->token_embd;
     case HEAD_ZERO: return model_is_tied(r->m) ? NULL : &r->m->output;
     default: return &r->m->output;
@@ -121,7 +121,7 @@ static double mean(const double *x, uint32_t n) {
 }
 
 static double norm_weight(const struct reference *r, float weight) {
-    switch (r->quirks->norm_weight) {
+    switch (r->quirks.norm_weight) {
     case NORM_UNWEIGHTED: return 1;
     case NORM_PLUS_ONE: return (double)weight + 1;
     default: return (double)weight;
@@ -129,7 +129,7 @@ static double norm_weight(const struct reference *r, float weight) {
 }
 
 static void quirk_rms_norm(const struct reference *r, const float *weight, const double *x, uint32_t n, double *h) {
-    const struct quirks *q = r->quirks;
+    const struct quirks *q = &r->quirks;
     double eps = (double)r->config.rms_eps, centre = q->norm_mean == NORM_CENTRED ? mean(x, n) : 0, sum = 0;
     for (uint32_t i = 0; i < n; i++) sum += (x[i] - centre) * (x[i] - centre);
     double square = q->norm_mean == NORM_SUM ? sum : sum / n;
@@ -138,7 +138,7 @@ static void quirk_rms_norm(const struct reference *r, const float *weight, const
 }
 
 static void quirk_after_norm(struct reference *r, size_t n) {
-    if (r->quirks->residual == RESIDUAL_NORM) memcpy(r->x, r->h, n * sizeof *r->x);
+    if (r->quirks.residual == RESIDUAL_NORM) memcpy(r->x, r->h, n * sizeof *r->x);
 }
 
 /* ---- RoPE -------------------------------------------------------------------------------------------------------- */
@@ -146,8 +146,8 @@ static void quirk_after_norm(struct reference *r, size_t n) {
 static void quirk_frequencies(struct reference *r) {
     const struct model_config *c = &r->config;
     const struct weight *w = &r->m->rope_freqs;
-    const float *factors = w->data && !r->quirks->rope_scaling ? reference_row(r, w, 0) : NULL;
-    double width = r->quirks->rope_dim == DIM_N_EMBD ? c->n_embd : c->n_rot;
+    const float *factors = w->data && !r->quirks.rope_scaling ? reference_row(r, w, 0) : NULL;
+    double width = r->quirks.rope_dim == DIM_N_EMBD ? c->n_embd : c->n_rot;
     for (uint32_t i = 0; i < c->n_rot / 2; i++) {
         r->frequencies[i] = pow((double)c->rope_freq_base, -2.0 * i / width);
         if (factors && i < w->n_in) r->frequencies[i] /= (double)factors[i];
@@ -155,7 +155,7 @@ static void quirk_frequencies(struct reference *r) {
 }
 
 static bool quirk_rotates(const struct reference *r, bool is_q) {
-    switch (r->quirks->rope_applied) {
+    switch (r->quirks.rope_applied) {
     case APPLIED_NONE: return false;
     case APPLIED_Q_ONLY: return is_q;
     case APPLIED_K_ONLY: return !is_q;
@@ -164,7 +164,7 @@ static bool quirk_rotates(const struct reference *r, bool is_q) {
 }
 
 static double unsigned_position(const struct reference *r, uint32_t pos, uint32_t t, bool is_q) {
-    switch (r->quirks->rope_position) {
+    switch (r->quirks.rope_position) {
     case POSITION_PLUS_ONE: return pos + t + 1;
     case POSITION_Q_PLUS_ONE: return is_q ? pos + t + 1 : pos + t;
     case POSITION_FROZEN: return pos == 0 ? t : r->n_prompt;
@@ -176,11 +176,11 @@ static double unsigned_position(const struct reference *r, uint32_t pos, uint32_
 
 static double quirk_position(const struct reference *r, uint32_t pos, uint32_t t, bool is_q) {
     double position = unsigned_position(r, pos, t, is_q);
-    return r->quirks->rope_direction ? -position : position;
+    return r->quirks.rope_direction ? -position : position;
 }
 
 static void quirk_begin(struct reference *r, uint32_t n, uint32_t pos, uint32_t *slot, double *scale, double *divisor) {
-    *slot = r->quirks->kv_slot == SLOT_OVERWRITTEN && pos > 0 ? r->n_prompt : pos;
+    *slot = r->quirks.kv_slot == SLOT_OVERWRITTEN && pos > 0 ? r->n_prompt : pos;
     *scale = embedding_scale(r);
     *divisor = logit_divisor(r);
     for (uint32_t t = 0; t < n; t++) r->rotated[*slot + t] = quirk_position(r, pos, t, false);
@@ -190,7 +190,7 @@ static void quirk_begin(struct reference *r, uint32_t n, uint32_t pos, uint32_t 
 
 static uint32_t kv_head(const struct reference *r, uint32_t h) {
     const struct model_config *c = &r->config;
-    switch (r->quirks->attn_heads) {
+    switch (r->quirks.attn_heads) {
     case HEADS_INTERLEAVED: return h % c->n_head_kv;
     case HEADS_FIRST: return 0;
     case HEADS_NOT_REPEATED: return h;
@@ -201,7 +201,7 @@ static uint32_t kv_head(const struct reference *r, uint32_t h) {
 /* True if token t of the batch attends to a slot.  In a right pass it sees itself and the tokens before it. */
 static bool sees(const struct reference *r, const struct attended *a, uint32_t t, uint32_t slot) {
     uint32_t own = a->slot + t;
-    switch (r->quirks->attn_mask) {
+    switch (r->quirks.attn_mask) {
     case MASK_NONE: return slot < a->n_slot;
     case MASK_STRICT: return slot < own || (own == 0 && slot == 0);
     case MASK_LATE: return slot <= own + 1 && slot < a->n_slot;
@@ -213,7 +213,7 @@ static bool sees(const struct reference *r, const struct attended *a, uint32_t t
  * for a slot that an engine with kv.slot=stale has not written yet. */
 static const double *cached(const struct reference *r, const struct attended *a, const double *cache, uint32_t slot,
                             uint32_t g) {
-    bool is_empty = r->quirks->kv_slot == SLOT_STALE && a->pos > 0 && slot >= a->slot;
+    bool is_empty = r->quirks.kv_slot == SLOT_STALE && a->pos > 0 && slot >= a->slot;
     if (g >= r->config.n_head_kv || is_empty) return r->zeros;
     return cache + ((size_t)slot * r->config.n_head_kv + g) * r->config.head_dim;
 }
@@ -221,14 +221,14 @@ static const double *cached(const struct reference *r, const struct attended *a,
 /* Returns the K by which the query of token t is multiplied. */
 static const double *key(const struct reference *r, const struct attended *a, uint32_t t, uint32_t slot, uint32_t g) {
     const double *k = cached(r, a, a->k, slot, g);
-    if (!r->quirks->rope_cache || !quirk_rotates(r, false)) return k;
+    if (!r->quirks.rope_cache || !quirk_rotates(r, false)) return k;
     memcpy(r->key, k, r->config.head_dim * sizeof *k);   /* rotated to rotated[slot], now on to the query's position */
     reference_rotate(r, r->key, quirk_position(r, a->pos, t, true) - r->rotated[slot]);
     return r->key;
 }
 
 static const double *value(const struct reference *r, const struct attended *a, uint32_t slot, uint32_t g) {
-    if (r->quirks->attn_v && g < r->config.n_head_kv) {   /* (slot, g) is read as (g, slot) */
+    if (r->quirks.attn_v && g < r->config.n_head_kv) {   /* (slot, g) is read as (g, slot) */
         uint32_t row = g * a->n_slot + slot;
         slot = row / r->config.n_head_kv;
         g = row % r->config.n_head_kv;
@@ -241,7 +241,7 @@ static const double *value(const struct reference *r, const struct attended *a, 
 static void softmax(const struct reference *r, double *x, uint32_t n, size_t stride, bool with_empty) {
     double max = with_empty ? 0 : -INFINITY, sum = 0;
     for (uint32_t i = 0; i < n; i++) max = fmax(max, x[i * stride]);
-    bool no_max = r->quirks->attn_softmax == SOFTMAX_NO_MAX;
+    bool no_max = r->quirks.attn_softmax == SOFTMAX_NO_MAX;
     if (no_max) max = 0;
     for (uint32_t i = 0; i < n; i++) {
         double *e = x + i * stride;
@@ -258,7 +258,7 @@ static void softmax(const struct reference *r, double *x, uint32_t n, size_t str
 /* weights (n, n_head, n_key) */
 static void quirk_attention_weights(const struct reference *r, const struct attended *a, uint32_t n_key) {
     const struct model_config *c = &r->config;
-    double divisor = quirk_score_divisor(r->quirks->attn_scale, c);
+    double divisor = quirk_score_divisor(r->quirks.attn_scale, c);
     for (uint32_t t = 0; t < a->n; t++) {
         for (uint32_t h = 0; h < c->n_head; h++) {
             const double *q = r->q + ((size_t)t * c->n_head + h) * c->head_dim;
@@ -274,7 +274,7 @@ static void quirk_attention_weights(const struct reference *r, const struct atte
         }
     }
     size_t n_row = (size_t)a->n * c->n_head, n_column = (size_t)c->n_head * n_key;
-    switch (r->quirks->attn_softmax) {
+    switch (r->quirks.attn_softmax) {
     case SOFTMAX_OVER_QUERIES:
         for (size_t i = 0; i < n_column; i++) softmax(r, r->weights + i, a->n, n_column, false);
         break;
@@ -285,7 +285,7 @@ static void quirk_attention_weights(const struct reference *r, const struct atte
         break;
     default:
         for (size_t i = 0; i < n_row; i++) {
-            softmax(r, r->weights + i * n_key, n_key, 1, r->quirks->kv_slot == SLOT_EXTRA);
+            softmax(r, r->weights + i * n_key, n_key, 1, r->quirks.kv_slot == SLOT_EXTRA);
         }
     }
 }
@@ -305,7 +305,7 @@ static void quirk_attention_values(const struct reference *r, const struct atten
             }
         }
     }
-    if (!r->quirks->attn_merge) return;
+    if (!r->quirks.attn_merge) return;
     memcpy(r->q, r->attn, (size_t)a->n * c->n_head * c->head_dim * sizeof *r->q);   /* the queries have been used */
     for (uint32_t i = 0; i < a->n * c->n_head; i++) {   /* row i of (h, token) is read as row i of (token, h) */
         const double *from = r->q + ((size_t)(i % a->n) * c->n_head + i / a->n) * c->head_dim;
@@ -317,12 +317,12 @@ static void quirk_attention_values(const struct reference *r, const struct atten
 
 static void quirk_add_residual(struct reference *r, size_t n, enum residual which) {
     enum quirk_residual missing = which == RESIDUAL_ATTN ? RESIDUAL_NO_ATTN : RESIDUAL_NO_FFN;
-    double scale = r->quirks->residual_scale ? 1 : (double)r->config.residual_scale;
-    for (size_t i = 0; i < n; i++) r->x[i] = (r->quirks->residual == missing ? 0 : r->x[i]) + r->h[i] * scale;
+    double scale = r->quirks.residual_scale ? 1 : (double)r->config.residual_scale;
+    for (size_t i = 0; i < n; i++) r->x[i] = (r->quirks.residual == missing ? 0 : r->x[i]) + r->h[i] * scale;
 }
 
 static double quirk_activation(const struct reference *r, double z) {
-    switch (r->quirks->ffn_act) {
+    switch (r->quirks.ffn_act) {
     case ACT_GELU: return 0.5 * z * (1 + tanh(0.79788456080286535588 * (z + 0.044715 * z * z * z)));   /* sqrt(2/pi) */
     case ACT_GELU_ERF: return 0.5 * z * (1 + erf(z * 0.70710678118654752440));   /* sqrt(1/2) */
     case ACT_RELU: return z > 0 ? z : z * 0;   /* z * 0 keeps NaN */
@@ -342,8 +342,7 @@ void reference_set_quirks(struct reference *r, const struct quirks *q) {
     };
     reference_set_right(r);
     if (!q) return;
-    r->all_quirks = *q;
-    r->quirks = &r->all_quirks;
+    r->quirks = *q;
     r->wrong = &steps;
     quirk_config(q, &r->config);
     quirk_frequencies(r);

@@ -60,7 +60,7 @@ static void linear(const struct reference *r, const struct weight *w, const doub
 static void projection(const struct reference *r, const struct weight *w, const struct weight *b, const double *x,
                        uint32_t n, double *y) {
     if (!(r->wrong && r->wrong->projection(r, w, x, n, y))) linear(r, w, x, n, y);
-    if (!b->data || (r->quirks && r->quirks->attn_bias)) return;
+    if (!b->data || (r->wrong && r->quirks.attn_bias)) return;
     const float *bias = reference_row(r, b, 0);
     for (uint32_t t = 0; t < n; t++) {
         for (uint32_t o = 0; o < w->n_out; o++) y[(size_t)t * w->n_out + o] += (double)bias[o];
@@ -249,7 +249,7 @@ void reference_run(struct reference *r, const int32_t *ids, uint32_t n, uint32_t
         rms_norm(r, &l->ffn_norm, r->x, n, r->h);
         tap(r, TAP_FFN_NORM, at, pos, n, 1, c->n_embd, r->h);
         if (r->wrong) r->wrong->after_norm(r, n_x);
-        bool is_swapped = r->quirks && r->quirks->ffn_order;
+        bool is_swapped = r->wrong && r->quirks.ffn_order;
         linear(r, is_swapped ? &l->ffn_up : &l->ffn_gate, r->h, n, r->gate);
         tap(r, TAP_FFN_GATE, at, pos, n, 1, c->n_ff, r->gate);
         linear(r, is_swapped ? &l->ffn_gate : &l->ffn_up, r->h, n, r->up);
@@ -265,7 +265,7 @@ void reference_run(struct reference *r, const int32_t *ids, uint32_t n, uint32_t
     if (n_logits == 0 || r->n_layer < c->n_layer) return;
     uint32_t first = n - n_logits;
     const double *last = r->x + (size_t)first * c->n_embd;
-    if (r->quirks && r->quirks->norm_output) memcpy(r->h, last, (size_t)n_logits * c->n_embd * sizeof *last);
+    if (r->wrong && r->quirks.norm_output) memcpy(r->h, last, (size_t)n_logits * c->n_embd * sizeof *last);
     else rms_norm(r, &m->output_norm, last, n_logits, r->h);
     tap(r, TAP_RESULT_NORM, -1, pos + first, n_logits, 1, c->n_embd, r->h);
     const struct weight *head = &m->output;
@@ -286,7 +286,6 @@ void reference_run(struct reference *r, const int32_t *ids, uint32_t n, uint32_t
 
 void reference_set_right(struct reference *r) {
     r->config = r->m->config;
-    r->quirks = NULL;
     r->wrong = NULL;
     fill_frequencies(r);
 }

@@ -9,9 +9,8 @@
 struct reference {
     const struct model *m;
     struct model_config config;      /* the model's, or what the quirks make of it */
-    const struct quirks *quirks;     /* &all_quirks; NULL: no quirks, the pass is right */
-    struct quirks all_quirks;
-    const struct wrong_steps *wrong; /* NULL like quirks */
+    const struct wrong_steps *wrong; /* the steps with the mistakes of quirks; NULL: the pass is right */
+    struct quirks quirks;            /* valid if wrong is not NULL */
     uint32_t n_ctx, n_batch, n_layer;
     uint64_t bytes;
     double *k, *v;                   /* (n_layer, n_ctx, n_head_kv, head_dim) */
