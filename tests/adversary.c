@@ -1,48 +1,20 @@
 /* See adversary.h.
  *
- * Every vocabulary has the 256 bytes, and of the characters in `repeated` twice, four times... up to 1024 times, so
- * that long runs of them merge.  A BPE vocabulary has the merges for that, SentencePiece scores that fall with the
- * length. */
+ * Every vocabulary has the 256 bytes, and each string in `repeated` 2, 4, ... up to 1024 times, so that long runs of
+ * them merge.  A BPE vocabulary has the merges for that; in SentencePiece the scores decrease with the length. */
 #include "adversary.h"
+#include "bytes.h"
 
 #include "tokenizer/vocab.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-struct bytes {
-    char *data;
-    size_t n, cap;
-    bool failed;
-};
-
 struct vocabulary_writer {
     bool bpe;
     struct bytes texts, types, scores, merges;
     uint64_t n_text, n_merge;
 };
-
-static void put(struct bytes *b, const void *data, size_t n) {
-    while (!b->failed && b->cap - b->n < n) {
-        char *larger = realloc(b->data, b->cap * 2 + 4096);
-        b->failed = !larger;
-        if (!larger) return;
-        b->data = larger;
-        b->cap = b->cap * 2 + 4096;
-    }
-    if (b->failed) return;
-    memcpy(b->data + b->n, data, n);
-    b->n += n;
-}
-
-static void put_number(struct bytes *b, uint64_t v, size_t n) {
-    for (size_t i = 0; i < n; i++) put(b, &(uint8_t){(uint8_t)(v >> 8 * i)}, 1);
-}
-
-static void put_string(struct bytes *b, const char *s, size_t n) {
-    put_number(b, n, 8);
-    put(b, s, n);
-}
 
 enum { NORMAL = 1, CONTROL = 3, BYTE = 6 };
 
@@ -62,7 +34,7 @@ static void add_merge(struct vocabulary_writer *w, const char *left, size_t n_le
     w->n_merge++;
 }
 
-/* The characters that stand for bytes in a BPE vocabulary. */
+/* Writes bytes as a vocabulary spells them: BPE has a character for each byte. */
 static size_t spell(const struct vocabulary_writer *w, const char *s, size_t n, char *out) {
     size_t n_out = 0;
     for (size_t i = 0; i < n; i++) {
@@ -111,7 +83,7 @@ static char *of_a(size_t n) {
     return text;
 }
 
-/* One special token aaa...b, of `part` of the text's bytes. */
+/* One special token of n a's and a b. */
 static void add_a_b(struct vocabulary_writer *w, size_t n) {
     char *text = of_a(n);
     if (!text) return;
@@ -122,7 +94,7 @@ static void add_a_b(struct vocabulary_writer *w, size_t n) {
 static void add_short_a_b(struct vocabulary_writer *w, size_t n) { add_a_b(w, n / 32); }
 static void add_long_a_b(struct vocabulary_writer *w, size_t n) { add_a_b(w, n / 4); }
 
-/* 40,000 special tokens for a text of 2^20 bytes, which has nearly all of them. */
+/* 40,000 special tokens for a text of 2^20 bytes, which contains nearly all of them. */
 static size_t n_numbered(size_t n) { return (size_t)((double)n * 40000 / (1 << 20)); }
 static void add_numbered(struct vocabulary_writer *w, size_t n) {
     char text[32];
@@ -145,7 +117,7 @@ static size_t root_of(size_t n) {
     return root;
 }
 
-/* Special tokens a, aa, aaa... of which the longer half is left out in a text that is a little too short for each. */
+/* The longer half of the special tokens a, aa, aaa...; every run of a's in the text is a little too short for more. */
 static void add_nested(struct vocabulary_writer *w, size_t n) {
     size_t most = root_of(n);
     char *text = of_a(most);
@@ -157,7 +129,7 @@ static void fill_nested(char *text, size_t n) {
     for (size_t i = 0; i < n; i++) text[i] = i % (most + most / 2 - 1) == 0 ? 'b' : 'a';
 }
 
-/* Of a, aa, aaa... each is merged with one more a, the longest first. */
+/* Each of a, aa, aaa... merges with one more a, the longest first. */
 static void add_deep(struct vocabulary_writer *w, size_t n) {
     size_t most = root_of(n);
     char *text = of_a(most);
@@ -169,7 +141,7 @@ static void add_deep(struct vocabulary_writer *w, size_t n) {
     free(text);
 }
 
-/* ab, abab, abababab... of as many bytes as half of the text. */
+/* ab, abab, abababab... up to half of the text. */
 static void add_alternating(struct vocabulary_writer *w, size_t n) {
     char *text = malloc(n + 2);
     if (!text) return;
@@ -189,23 +161,23 @@ static void add_alternating(struct vocabulary_writer *w, size_t n) {
     free(text);
 }
 
-/* The numbers from 0 on as texts, without an end. */
+/* Distinct texts: the numbers from 0 on. */
 static size_t spell_number(char *text, size_t cap, size_t i) { return (size_t)snprintf(text, cap, "Z%zx", i); }
 
-static uint32_t slot_of(const struct bytes *text, uint32_t n_slot) {
-    return hash_fold(hash_text(text->data, text->n)) % n_slot;
+static uint32_t slot_of(const void *text, size_t n, uint32_t n_slot) {
+    return hash_fold(hash_text(text, n)) % n_slot;
 }
 
-/* The first of the strings written so far whose number is *at; *at goes to the next. */
+/* The string at byte *at of the strings written so far; *at advances to the next one. */
 static struct bytes string_at(const struct bytes *strings, size_t *at) {
     struct bytes s = {.data = strings->data + *at + 8, .n = (size_t)load_u64(strings->data + *at)};
     *at += 8 + s.n;
     return s;
 }
 
-/* n_run strings, which stand in an index one behind the other from the slot on that the text `from` leads to: each is
- * where its own search begins, for it is listed before the one in the slot below.  A search for `from` passes them all.
- * n_string strings are written already; those of merges are a number and " Z". */
+/* Adds n_run strings that fill consecutive slots of the hash index, beginning at the slot of the text `from`.  Each is
+ * in its own home slot, because it is added before the string of the slot below.  A search for `from` passes them all.
+ * n_string strings are written already; a merge is a number and " Z". */
 static void add_run(struct vocabulary_writer *w, const struct bytes *strings, uint64_t n_string, uint32_t n_run,
                     const char *from, bool merges) {
     uint32_t n_slot = 16;
@@ -215,7 +187,7 @@ static void add_run(struct vocabulary_writer *w, const struct bytes *strings, ui
     uint32_t first = hash_fold(hash_text(from, strlen(from))), n_left = n_run;
     for (size_t at = 0; at < strings->n;) {
         struct bytes s = string_at(strings, &at);
-        uint32_t slot = (slot_of(&s, n_slot) - first) % n_slot;
+        uint32_t slot = (slot_of(s.data, s.n, n_slot) - first) % n_slot;
         while (slots[slot].taken) slot = (slot + 1) % n_slot;
         slots[slot].taken = true;
         n_left -= slot < n_run;
@@ -224,7 +196,7 @@ static void add_run(struct vocabulary_writer *w, const struct bytes *strings, ui
     for (uint32_t i = 1; n_left > 0; i++) {
         size_t n = spell_number(text, sizeof text, i);
         if (merges) n += (size_t)sprintf(text + n, " Z");
-        uint32_t slot = (slot_of(&(struct bytes){.data = text, .n = n}, n_slot) - first) % n_slot;
+        uint32_t slot = (slot_of(text, n, n_slot) - first) % n_slot;
         if (slot >= n_run || slots[slot].taken) continue;
         slots[slot].taken = true;
         slots[slot].number = i;
@@ -243,20 +215,20 @@ static void add_runs(struct vocabulary_writer *w, size_t n) {
     if (w->bpe) add_run(w, &w->merges, w->n_merge, (uint32_t)(n / 8), "a a", true);
 }
 
-/* n tokens that have the same slot, also if they are so many that the index has 2048, and are otherwise different. */
+/* n different tokens with the same slot, even if there are so many that the index has 2048 slots. */
 static void add_same_slot(struct vocabulary_writer *w, size_t n) {
     enum { SLOTS = 2048 };
     char text[32];
     for (size_t i = 0, k = 0; k < n; i++) {
-        struct bytes s = {.data = text, .n = spell_number(text, sizeof text, i)};
-        if (slot_of(&s, SLOTS) != 0) continue;
-        add_token(w, text, s.n, NORMAL, 0);
+        size_t n_text = spell_number(text, sizeof text, i);
+        if (slot_of(text, n_text, SLOTS) != 0) continue;
+        add_token(w, text, n_text, NORMAL, 0);
         k++;
     }
 }
 
-/* Tokens with the same hash of 64 bits: the sequence of Thue and Morse and the one with its letters exchanged have the
- * same polynomial hash modulo 2^64, whatever the base, and so have all texts that are put together of the two. */
+/* Tokens with the same 64-bit hash: the Thue-Morse sequence and its complement have the same polynomial hash modulo
+ * 2^64, for any base, and so have all texts that are concatenations of the two. */
 static void add_same_hash(struct vocabulary_writer *w, size_t n) {
     enum { HALF = 1024, N_HALF = 5 };
     char *text = malloc(HALF * N_HALF);
@@ -271,7 +243,7 @@ static void add_same_hash(struct vocabulary_writer *w, size_t n) {
     free(text);
 }
 
-/* A word without a break, of letters that look random. */
+/* One word of pseudo-random letters. */
 static void fill_word(char *text, size_t n) {
     uint32_t x = 1;
     for (size_t i = 0; i < n; i++) {
@@ -316,18 +288,12 @@ const char *const adversary_kinds[] = {
 
 /* ---- the file --------------------------------------------------------------------------------------------------- */
 
-static void put_key(struct bytes *file, const char *name, enum gguf_type type) {
-    put_string(file, name, strlen(name));
-    put_number(file, type, 4);
-}
-
 static void put_array(struct bytes *file, const char *name, enum gguf_type type, uint64_t n,
                       const struct bytes *items) {
     put_key(file, name, GGUF_ARRAY);
     put_number(file, type, 4);
     put_number(file, n, 8);
     put(file, items->data, items->n);
-    file->failed = file->failed || items->failed;
 }
 
 static void write_file(struct bytes *file, const struct vocabulary_writer *w, const char *kind) {
@@ -348,7 +314,7 @@ static void write_file(struct bytes *file, const struct vocabulary_writer *w, co
 
 static bool load(struct attack *out, const struct bytes *file) {
     out->n_file = file->n;
-    out->g = file->failed ? NULL : gguf_create(file->n);
+    out->g = gguf_create(file->n);
     size_t at = 0, len;
     for (void *data; out->g && !gguf_has_header(out->g); at += len) {
         if (gguf_window(out->g, &data, &len, &out->err) != PLUMB_OK || at == file->n) return false;

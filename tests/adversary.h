@@ -8,22 +8,22 @@
 struct vocabulary_writer;
 struct adversary {
     const char *name;
-    const char *unit;           /* the text is this, again and again, unless there is fill */
-    size_t n_unit;              /* its bytes; 0: strlen(unit) */
-    void (*add)(struct vocabulary_writer *w, size_t n);   /* tokens for a text of n bytes; NULL: none */
-    void (*fill)(char *text, size_t n);                   /* writes the text; NULL: of units */
+    const char *unit;           /* the text repeats this, unless there is fill */
+    size_t n_unit;              /* bytes of unit; 0: strlen(unit) */
+    void (*add)(struct vocabulary_writer *w, size_t n);   /* adds tokens for a text of n bytes; NULL: none */
+    void (*fill)(char *text, size_t n);                   /* writes the text; NULL: repeats unit */
 };
 
-/* The last has a NULL name. */
+/* Ends with a NULL name. */
 extern const struct adversary adversaries[];
-/* Of these no tokenizer is made. */
+/* tokenizer_create refuses these vocabularies. */
 extern const struct adversary refused_adversaries[];
 
-/* tokenizer.ggml.pre of one pre-tokenizer of each kind there is, and NULL, which stands for SentencePiece; then "". */
+/* tokenizer.ggml.pre of one pre-tokenizer of each kind, and NULL for SentencePiece; ends with "". */
 extern const char *const adversary_kinds[];
 
-/* The vocabulary and the text (n bytes) of an adversary.  Both are to be freed; false if anything fails, and err says
- * what the vocabulary was refused for. */
+/* The vocabulary and the text (n bytes) of an adversary.  attack_free frees both.  false if anything fails; err says
+ * why the vocabulary was refused. */
 struct attack {
     struct gguf *g;
     struct tokenizer *t;

@@ -1,5 +1,5 @@
-/* Attention over the KV cache.  Truth: softmax(q k^T * scale) v in double precision, straight from the formula; and of
- * every variant (kernels, threads, batches, what was in the cache before) the bits of the portable kernels. */
+/* Attention over the KV cache.  Truth: softmax(q k^T * scale) v in double precision, straight from the formula.  Every
+ * variant (kernels, threads, batches, earlier content of the cache) must give the same bits as the portable kernels. */
 #include "fixture.h"
 #include "forward/attention.h"
 #include "test.h"
@@ -7,28 +7,30 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { N_LAYER = 2, IL = 1, N_LAST = 6 };   /* tokens computed: the last 6, of layer 1 */
+enum { N_LAYER = 2, IL = 1, N_LAST = 6 };   /* computes the last 6 tokens of layer 1 */
 
 struct shape {
     const char *name;
-    uint32_t n_head, n_head_kv, head_dim, n_position;
+    uint32_t n_head, n_head_kv, k_dim, n_position;
+    uint32_t v_dim, window;   /* 0: k_dim, and no window */
 };
 
-/* One shape's input, (n_position, heads, head_dim), and how it is to be computed. */
+/* The input of one shape, (n_position, heads, k_dim or v_dim), and how to compute it. */
 struct input {
-    struct model_config config;
+    struct layer_plan layers[N_LAYER];
+    struct plan plan;
     uint32_t n;
     float *q, *k, *v;
 };
 
 struct way {
     bool scalar_only;
-    uint32_t n_thread, n_store, n_batch;   /* tokens stored at once; computed at once */
-    bool dirty;                            /* other tokens were in the cache, NaN among them */
+    uint32_t n_thread, n_store, n_batch;   /* tokens stored, and computed, at once */
+    bool dirty;                            /* the cache held other tokens before, some of them NaN */
 };
 
 static uint32_t random_state;
-/* Of roughly a normal distribution, one in 64 ten times as large; below 35. */
+/* The values are roughly normally distributed; one in 64 is ten times as large.  All are below 35. */
 static float random_value(void) {
     float sum = 0;
     for (int i = 0; i < 4; i++) {
@@ -44,13 +46,20 @@ static float *random_rows(uint32_t n, uint32_t n_row) {
     return x;
 }
 
+static uint32_t v_dim_of(const struct shape *shape) { return shape->v_dim > 0 ? shape->v_dim : shape->k_dim; }
+
 static bool make_input(struct input *in, const struct shape *shape) {
-    *in = (struct input) { .config = { .n_layer = N_LAYER, .n_head = shape->n_head, .n_head_kv = shape->n_head_kv,
-                                       .head_dim = shape->head_dim }, .n = shape->n_position };
-    random_state = shape->n_position * 7 + shape->head_dim;
-    in->q = random_rows(in->n, shape->n_head * shape->head_dim);
-    in->k = random_rows(in->n, shape->n_head_kv * shape->head_dim);
-    in->v = random_rows(in->n, shape->n_head_kv * shape->head_dim);
+    uint32_t v_dim = v_dim_of(shape), n_max = shape->n_head_kv * (v_dim > shape->k_dim ? v_dim : shape->k_dim);
+    *in = (struct input) { .plan = { .n_layer = N_LAYER, .layers = in->layers }, .n = shape->n_position };
+    for (int il = 0; il < N_LAYER; il++) {
+        in->layers[il].attn = (struct attn_plan) { .n_head = shape->n_head, .n_head_kv = shape->n_head_kv,
+                                                   .k_dim = shape->k_dim, .v_dim = v_dim,
+                                                   .window = shape->window };
+    }
+    random_state = shape->n_position * 7 + shape->k_dim;
+    in->q = random_rows(in->n, shape->n_head * shape->k_dim);
+    in->k = random_rows(in->n, n_max);   /* so that K can be used as V and V as K */
+    in->v = random_rows(in->n, n_max);
     return CHECK(in->q && in->k && in->v, "memory");
 }
 
@@ -62,32 +71,33 @@ static void free_input(struct input *in) {
 
 static uint32_t n_last(const struct input *in) { return in->n < N_LAST ? in->n : N_LAST; }
 
-/* Outputs (n_last, n_head, head_dim) of the last tokens; weights (n_last, n_head, n) unless NULL, of one batch. */
+/* Outputs (n_last, n_head, v_dim) of the last tokens; weights (n_last, n_head, n) unless NULL, of one batch. */
 static bool compute(const struct input *in, plumb_kv_type type, struct way way, float *out, float *weights) {
-    const struct model_config *c = &in->config;
+    const struct attn_plan *c = &in->layers[IL].attn;
     struct attention_kernels kernels;
     struct kernels f32;
     attention_kernels_init(&kernels, way.scalar_only);
     kernels_init(&f32, way.scalar_only ? KERNELS_SCALAR : KERNELS_SIMD128, PLUMB_PRECISION_EXACT16);
     struct pool *pool = pool_create(way.n_thread);
     struct attention *a;
-    bool ok = CHECK(attention_create(&a, c, in->n, type, &kernels, &f32, pool) == PLUMB_OK, "memory");
-    size_t n_q = (size_t)c->n_head * c->head_dim, n_kv = (size_t)c->n_head_kv * c->head_dim;
+    bool ok = CHECK(attention_create(&a, &in->plan, in->n, type, &kernels, &f32, pool) == PLUMB_OK, "memory");
+    size_t n_q = (size_t)c->n_head * c->k_dim, n_out = (size_t)c->n_head * c->v_dim;
+    size_t n_k = (size_t)c->n_head_kv * c->k_dim, n_v = (size_t)c->n_head_kv * c->v_dim, n_max = n_k > n_v ? n_k : n_v;
     uint32_t first = in->n - n_last(in);
     for (uint32_t pos = 0; ok && way.dirty && pos < in->n; pos++) {
-        attention_store(a, IL, in->v + pos * n_kv, in->k + (in->n - 1 - pos) * n_kv, 1, pos);
-        float *nan = alloc_array(n_kv, sizeof *nan);
-        for (size_t i = 0; i < n_kv; i++) nan[i] = i % 2 ? NAN : INFINITY;
+        attention_store(a, IL, in->v + pos * n_v, in->k + (in->n - 1 - pos) * n_k, 1, pos);
+        float *nan = alloc_array(n_max, sizeof *nan);
+        for (size_t i = 0; i < n_max; i++) nan[i] = i % 2 ? NAN : INFINITY;
         if (pos % 3 == 0) attention_store(a, IL, nan, nan, 1, pos);
         free(nan);
     }
     for (uint32_t pos = 0, n; ok && pos < in->n; pos += n) {
         n = in->n - pos < way.n_store ? in->n - pos : way.n_store;
-        attention_store(a, IL, in->k + pos * n_kv, in->v + pos * n_kv, n, pos);
-        attention_store(a, 0, in->v + pos * n_kv, in->k + pos * n_kv, n, pos);   /* the other layer is another */
+        attention_store(a, IL, in->k + pos * n_k, in->v + pos * n_v, n, pos);
+        attention_store(a, 0, in->k, in->v, n, pos);   /* layer 0 has other values */
         for (uint32_t t = pos > first ? pos : first; t < pos + n; t += way.n_batch) {
             uint32_t n_run = pos + n - t < way.n_batch ? pos + n - t : way.n_batch;
-            attention_run(a, IL, in->q + t * n_q, n_run, t, out + (t - first) * n_q, weights);
+            attention_run(a, IL, in->q + t * n_q, n_run, t, out + (t - first) * n_out, weights);
         }
     }
     if (ok) attention_free(a);
@@ -95,37 +105,40 @@ static bool compute(const struct input *in, plumb_kv_type type, struct way way, 
     return ok;
 }
 
-/* The formula: weights (pos + 1) and output (head_dim) of query head h at pos. */
+/* The formula: weights (pos + 1) and output (v_dim) of query head h at pos. */
 static void truth(const struct input *in, uint32_t pos, uint32_t h, double *weights, double *out) {
-    const struct model_config *c = &in->config;
-    size_t n_kv = (size_t)c->n_head_kv * c->head_dim, at = (size_t)h / (c->n_head / c->n_head_kv) * c->head_dim;
-    const float *q = in->q + ((size_t)pos * c->n_head + h) * c->head_dim;
+    const struct attn_plan *c = &in->layers[IL].attn;
+    uint32_t head_kv = h / (c->n_head / c->n_head_kv);
+    const float *q = in->q + ((size_t)pos * c->n_head + h) * c->k_dim;
     double max = -INFINITY, sum = 0;
     for (uint32_t p = 0; p <= pos; p++) {
+        const float *k = in->k + ((size_t)p * c->n_head_kv + head_kv) * c->k_dim;
+        bool is_seen = c->window == 0 || pos - p < c->window;
         weights[p] = 0;
-        for (uint32_t i = 0; i < c->head_dim; i++) weights[p] += (double)q[i] * (double)in->k[p * n_kv + at + i];
-        weights[p] /= sqrt(c->head_dim);
+        for (uint32_t i = 0; i < c->k_dim; i++) weights[p] += (double)q[i] * (double)k[i];
+        weights[p] = is_seen ? weights[p] / sqrt(c->k_dim) : -INFINITY;
         max = fmax(max, weights[p]);
     }
     for (uint32_t p = 0; p <= pos; p++) sum += weights[p] = exp(weights[p] - max);
-    for (uint32_t i = 0; i < c->head_dim; i++) out[i] = 0;
+    for (uint32_t i = 0; i < c->v_dim; i++) out[i] = 0;
     for (uint32_t p = 0; p <= pos; p++) {
+        const float *v = in->v + ((size_t)p * c->n_head_kv + head_kv) * c->v_dim;
         weights[p] /= sum;
-        for (uint32_t i = 0; i < c->head_dim; i++) out[i] += weights[p] * (double)in->v[p * n_kv + at + i];
+        for (uint32_t i = 0; i < c->v_dim; i++) out[i] += weights[p] * (double)v[i];
     }
 }
 
-/* Relative RMS errors against the formula of outputs and weights. */
+/* Relative RMS errors of outputs and weights against the formula. */
 static void check_truth(const struct input *in, const float *out, const float *weights, double most, const char *type) {
-    const struct model_config *c = &in->config;
+    const struct attn_plan *c = &in->layers[IL].attn;
     uint32_t n = n_last(in), first = in->n - n;
-    double *w = alloc_array(in->n, sizeof *w), *y = alloc_array(c->head_dim, sizeof *y);
+    double *w = alloc_array(in->n, sizeof *w), *y = alloc_array(c->v_dim, sizeof *y);
     double out_d2 = 0, out_2 = 0, w_d2 = 0, w_2 = 0;
     for (uint32_t row = 0; w && y && row < n * c->n_head; row++) {
         uint32_t pos = first + row / c->n_head;
         truth(in, pos, row % c->n_head, w, y);
-        for (uint32_t i = 0; i < c->head_dim; i++) {
-            double d = (double)out[(size_t)row * c->head_dim + i] - y[i];
+        for (uint32_t i = 0; i < c->v_dim; i++) {
+            double d = (double)out[(size_t)row * c->v_dim + i] - y[i];
             out_d2 += d * d;
             out_2 += y[i] * y[i];
         }
@@ -133,7 +146,8 @@ static void check_truth(const struct input *in, const float *out, const float *w
             double is = (double)weights[(size_t)row * in->n + p], d = is - (p <= pos ? w[p] : 0);
             w_d2 += d * d;
             w_2 += p <= pos ? w[p] * w[p] : 0;
-            if (p > pos) CHECK(is == 0, "%s: token %u has weight %g at position %u", type, pos, is, p);
+            bool is_seen = p <= pos && (c->window == 0 || pos - p < c->window);
+            if (!is_seen) CHECK(is == 0, "%s: token %u has weight %g at position %u", type, pos, is, p);
         }
     }
     double out_error = sqrt(out_d2 / out_2), w_error = sqrt(w_d2 / w_2);
@@ -143,7 +157,7 @@ static void check_truth(const struct input *in, const float *out, const float *w
     free(y);
 }
 
-/* Outliers in K and q make scores of some tens, of which their codes' precision is a share. */
+/* Outliers in K and q give scores of several tens, and the error of their codes is relative to that. */
 static const struct { plumb_kv_type type; const char *name; double most; } types[] = {
     { PLUMB_KV_I16, "i16", 3e-4 }, { PLUMB_KV_Q8, "q8", 0.05 }, { PLUMB_KV_F32, "f32", 5e-6 },
 };
@@ -152,7 +166,7 @@ static void check_shape(const void *row) {
     const struct shape *shape = row;
     struct input in;
     if (!make_input(&in, shape)) return;
-    size_t n_out = (size_t)n_last(&in) * shape->n_head * shape->head_dim;
+    size_t n_out = (size_t)n_last(&in) * shape->n_head * v_dim_of(shape);
     float *out = alloc_array(n_out, sizeof *out), *other = alloc_array(n_out, sizeof *out);
     float *weights = alloc_array((uint64_t)n_last(&in) * shape->n_head * in.n, sizeof *weights);
     static const struct way ways[] = {
@@ -160,7 +174,7 @@ static void check_shape(const void *row) {
         { false, 3, 7, 5, true },      { false, 3, 1, 1, false }, { false, 1, 33, 3, true },
     };
     for (size_t i = 0; out && other && weights && i < sizeof types / sizeof *types; i++) {
-        /* All in one batch, as weights are asked for. */
+        /* All tokens are in one batch, because weights are requested. */
         struct way plain = { true, 1, in.n, N_LAST, false };
         if (!compute(&in, types[i].type, plain, out, weights)) break;
         check_truth(&in, out, weights, types[i].most, types[i].name);
@@ -176,16 +190,16 @@ static void check_shape(const void *row) {
     free_input(&in);
 }
 
-/* NaN in K or V of head 0 at a position makes NaN of the group's outputs from there on and changes nothing else. */
+/* NaN in K or V of head 0 at a position makes the group's outputs NaN from there on and changes nothing else. */
 static void hostile(void) {
     enum { N_OUT = N_LAST * 4 * 40 };
     static const float bad[] = { NAN, INFINITY, -INFINITY };
     float out[N_OUT], other[N_OUT];
     for (size_t i = 0; i < 36; i++) {
-        /* Alone, in the second of two parts, in the first of them. */
+        /* One part alone, the second of two parts, the first of two parts. */
         uint32_t n = i < 12 ? 70 : 1027, first = n - N_LAST, at = i < 24 ? n - 3 : 500;
         plumb_kv_type type = types[i / 6 % 2].type;
-        struct shape shape = { "", 4, 2, 40, n };
+        struct shape shape = { "", 4, 2, 40, n, 0, 0 };
         struct input in;
         struct way way = { i % 2, 1, n, i % 2 ? N_LAST : 1, false };
         if (!make_input(&in, &shape) || !compute(&in, type, way, out, NULL)) return;
@@ -200,9 +214,9 @@ static void hostile(void) {
     }
 }
 
-/* Numbers at the ends of f32's range, and nothing but zeros. */
+/* Numbers at the ends of f32's range, and only zeros. */
 static void extreme(void) {
-    struct shape shape = { "", 2, 1, 64, 40 };
+    struct shape shape = { "", 2, 1, 64, 40, 0, 0 };
     static const float factors[] = { 0, 1e-44f, 1e-33f, 1e-15f, 1e15f, 1e37f };
     enum { N_OUT = N_LAST * 2 * 64 };
     float out[N_OUT], other[N_OUT];
@@ -221,11 +235,11 @@ static void extreme(void) {
     }
 }
 
-/* All codes as large as they come: sums of products are just below 2^31. */
+/* All codes have their largest value, so sums of products are just below 2^31. */
 static void largest_codes(void) {
     static const uint32_t dims[] = { 1, 2, 4, 64, 256 };
     for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
-        struct shape shape = { "", 1, 1, dims[i], 64 };
+        struct shape shape = { "", 1, 1, dims[i], 64, 0, 0 };
         struct input in;
         float out[2][N_LAST * 256], weights[N_LAST * 64];
         if (!make_input(&in, &shape)) return;
@@ -242,7 +256,7 @@ static void largest_codes(void) {
     }
 }
 
-/* Whole sessions: what is cut off and fed again, in other batches, gives the same bits; memory is what was promised. */
+/* Whole sessions: rewinding and feeding again in other batches gives the same bits; memory is as predicted. */
 static void sessions(void) {
     enum { N = 37, CUT = 13 };
     int32_t ids[N];
@@ -275,28 +289,35 @@ static void sessions(void) {
           (unsigned long long)bytes[1], (unsigned long long)bytes[0], (unsigned long long)bytes[2]);
     plumb_session_params none = { .kv_type = (plumb_kv_type)3 };
     CHECK(m && plumb_session_create(&s, m, &none) == PLUMB_ERROR_ARGUMENT
-          && strcmp(plumb_model_error(m), "3 is no type of K and V") == 0, "%s", m ? plumb_model_error(m) : "");
+          && strcmp(plumb_model_error(m), "3 is not a type of K and V") == 0, "%s", m ? plumb_model_error(m) : "");
     plumb_model_free(m);
 }
 
 void test_attention(void) {
     static const struct shape shapes[] = {
-        { "1 position", 3, 1, 64, 1 },
-        { "7 positions, groups of 1", 2, 2, 64, 7 },
-        { "8 positions, groups of 8", 16, 2, 64, 8 },
-        { "9 positions, a head of 80", 6, 2, 80, 9 },
-        { "31 positions, a head of 96", 3, 1, 96, 31 },
-        { "32 positions, a head of 128", 5, 1, 128, 32 },
-        { "33 positions, a head of 256", 4, 2, 256, 33 },
-        { "65 positions, an odd head", 6, 3, 13, 65 },
-        { "100 positions, a head of 1", 2, 2, 1, 100 },
-        { "1026 positions: tokens of one unit end in two parts", 6, 2, 64, 1026 },
-        { "1030 positions, groups of 5: two units of a head in two parts", 10, 2, 16, 1030 },
-        { "4095 positions, groups of 3", 9, 3, 64, 4095 },
+        { "1 position", 3, 1, 64, 1, 0, 0 },
+        { "7 positions, groups of 1", 2, 2, 64, 7, 0, 0 },
+        { "8 positions, groups of 8", 16, 2, 64, 8, 0, 0 },
+        { "9 positions, a head of 80", 6, 2, 80, 9, 0, 0 },
+        { "31 positions, a head of 96", 3, 1, 96, 31, 0, 0 },
+        { "32 positions, a head of 128", 5, 1, 128, 32, 0, 0 },
+        { "33 positions, a head of 256", 4, 2, 256, 33, 0, 0 },
+        { "65 positions, an odd head", 6, 3, 13, 65, 0, 0 },
+        { "100 positions, a head of 1", 2, 2, 1, 100, 0, 0 },
+        { "1026 positions: tokens of one unit end in two parts", 6, 2, 64, 1026, 0, 0 },
+        { "1030 positions, groups of 5: two units of a head in two parts", 10, 2, 16, 1030, 0, 0 },
+        { "4095 positions, groups of 3", 9, 3, 64, 4095, 0, 0 },
+        { "40 positions, values longer than keys", 6, 3, 24, 40, 40, 0 },
+        { "70 positions, values shorter than keys", 4, 1, 64, 70, 20, 0 },
+        { "20 positions, a window of 20", 4, 2, 32, 20, 0, 20 },
+        { "100 positions, a window of 1", 4, 2, 32, 100, 0, 1 },
+        { "100 positions, a window of 33", 6, 2, 64, 100, 0, 33 },
+        { "1030 positions, a window of 5 in two parts", 10, 2, 16, 1030, 0, 5 },
+        { "2100 positions, a window of 1025 in two or three parts", 9, 3, 64, 2100, 48, 1025 },
     };
     TEST_ROWS("attention: the formula's values, the same bits in every way: ", check_shape, shapes);
-    test_case("attention: NaN and infinity reach who attends to them alone", hostile);
-    test_case("attention: zeros, subnormal and huge values", extreme);
-    test_case("attention: the largest codes", largest_codes);
-    test_case("attention: sessions with K and V of every type", sessions);
+    test_case("attention: NaN and infinity reach only the heads that attend to them", hostile);
+    test_case("attention: zeros, subnormal and huge values are handled", extreme);
+    test_case("attention: the largest codes do not overflow", largest_codes);
+    test_case("attention: sessions work with K and V of every type", sessions);
 }

@@ -65,7 +65,7 @@ static void sizes(void) {
     CHECK(alloc_array((uint64_t)SIZE_MAX / 8 + 2, 8) == NULL, "size wraps in size_t");
     uint8_t *bytes = alloc_array(3, 5);
     REQUIRE(bytes != NULL, "15 bytes");
-    memset(bytes, 1, 15);   /* the sanitizer looks on */
+    memset(bytes, 1, 15);   /* the sanitizer sees a write past the end */
     free(bytes);
 }
 
@@ -96,8 +96,8 @@ static void halves(void) {
 
 /* ---- elementary functions ----------------------------------------------------------------------------------- */
 
-/* Ground truth is libm, in long double where that is wider than double and real (x86); a double libm is within 1 ulp
- * of the truth itself, which then counts as ours. */
+/* The ground truth is libm, in long double where that is wider than double and in hardware (x86).  A double libm is
+ * itself off by up to 1 ulp, which then counts as our error. */
 #if LDBL_MANT_DIG == 64
 #define WIDE 1
 typedef long double wide;
@@ -117,7 +117,7 @@ typedef double wide;
 static double bits_f64(uint64_t bits) { double d; memcpy(&d, &bits, 8); return d; }
 static uint64_t f64_bits(double d) { uint64_t bits; memcpy(&bits, &d, 8); return bits; }
 
-/* |a - truth| in units of the last place of truth (of the least subnormal below the normal numbers). */
+/* |a - truth| in units of the last place of truth; below the normal numbers, in units of the least subnormal. */
 static double ulps(double a, wide truth) {
     int exponent;
     frexp((double)truth, &exponent);
@@ -167,7 +167,7 @@ static void exponential(void) {
 }
 
 static void exponentials(void) {
-    /* Of ordinary values, and with one among them that is not. */
+    /* Ordinary values, and the same with one special value among them. */
     static const double odd[] = {0, -0.0, 700, -700, 700.1, -701, -745, -746, 710, INFINITY, -INFINITY, NAN};
     double x[65], y[65];
     uint64_t state = 7;
@@ -226,7 +226,7 @@ static void sine_cosine(void) {
     double worst = 0, worst_x = 0;
     for (int i = 0; i < N_RANDOM; i++) {
         double range = i % 3 == 0 ? 7 : i % 3 == 1 ? 131072 : 0x1p26, x = random_f64(&state, -range, range), s, c;
-        if (i % 5 == 0) x = nearbyint(x) * 0x1.921fb54442d18p0;   /* near multiples of pi/2 reduction is hardest */
+        if (i % 5 == 0) x = nearbyint(x) * 0x1.921fb54442d18p0;   /* reduction is hardest near these */
         if (fabs(x) > 0x1p26) continue;
         math_sincos(x, &s, &c);
         double error = fabs((double)((wide)s - TRUE_SIN((wide)x)));
@@ -271,7 +271,7 @@ static void decimal_vectors(void) {
             at++;
         }
         REQUIRE(*at == ' ' && n < sizeof text, "line %zu is no text and bits", n_line + 1);
-        text[n] = '9';   /* which no longer counts */
+        text[n] = '9';   /* this digit must not change the result */
         char *end;
         uint64_t expected = strtoull(at + 1, &end, 16), bits = decimal_bits(text, n);
         CHECK(bits == expected, "line %zu, %.*s, is %016llx, expected %016llx", n_line + 1, n < 40 ? (int)n : 40, text,
@@ -330,15 +330,15 @@ void test_base(void) {
     test_case("base: every status has its name", status_names);
     test_case("base: messages are one line, cut to fit", messages);
     test_case("base: bytes from a file are shown safely", shown_bytes);
-    test_case("base: sizes that wrap are noticed", sizes);
+    test_case("base: sizes that overflow are detected", sizes);
     test_case("base: loads are little-endian", loads);
-    test_case("base: all 65536 halves equal the definition in IEEE 754", halves);
+    test_case("base: all 65536 f16 values equal the definition in IEEE 754", halves);
     test_case("base: exp is within 2 ulp of libm, the same bits on every host", exponential);
-    test_case("base: exp of many values is exp of each", exponentials);
+    test_case("base: exp of an array equals exp of each value", exponentials);
     test_case("base: log is within 2 ulp of libm, the same bits on every host", logarithm);
     test_case("base: pow is within (|y log x| + 2) 2^-52 of libm, the same bits on every host", power);
     test_case("base: sin and cos are within 2^-50 of libm, the same bits on every host", sine_cosine);
-    test_case("base: decimals are the doubles of Python, halfway cases and 2000 digits included", decimal_vectors);
-    test_case("base: random decimals are the doubles of strtod", decimal_random);
-    test_case("base: what is no decimal is not read as one", decimal_grammar);
+    test_case("base: decimals give Python's doubles, including halfway cases and 2000 digits", decimal_vectors);
+    test_case("base: random decimals give strtod's doubles", decimal_random);
+    test_case("base: text that is not a decimal is not read as one", decimal_grammar);
 }

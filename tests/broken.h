@@ -1,4 +1,4 @@
-/* Files broken on purpose, for tests of the reports that must notice: the bytes of a good file, changed in place. */
+/* Files broken on purpose, for tests of reports that must detect it: the bytes of a good file, changed in place. */
 #ifndef PLUMB_TESTS_BROKEN_H
 #define PLUMB_TESTS_BROKEN_H
 
@@ -7,19 +7,19 @@
 struct broken {
     uint8_t *bytes;
     size_t n;
-    plumb_model *good;   /* loaded from the bytes as they were */
+    plumb_model *good;   /* loaded from the original bytes */
 };
 
 /* false and a failed check if there is no such file. */
 bool broken_read(struct broken *b, const char *path);
 void broken_free(struct broken *b);
-/* The data of a tensor, and its directory entry behind the name: n_dims u32, shape u64 each, type u32, offset u64.
- * Fails the case and returns NULL if there is none of this name. */
+/* The data of a tensor, and its directory entry after the name: n_dims u32, shape u64 each, type u32, offset u64.
+ * Fails the case and returns NULL if there is no tensor with this name. */
 uint8_t *broken_data(struct broken *b, const char *name, size_t *n_bytes);
 uint8_t *broken_entry(struct broken *b, const char *name);
-/* Turns the name of a tensor (its directory entry) into another of the same length. */
+/* Changes the name of a tensor in the directory to another of the same length. */
 void broken_rename(struct broken *b, const char *name, const char *other);
-/* A model that was given all the bytes and has not been ended. */
+/* A model that has been given all bytes, before plumb_model_end. */
 plumb_model *broken_load(const struct broken *b);
 
 /* f32 values in a file. */

@@ -1,5 +1,5 @@
-/* What plumb_diagnose says of an engine whose mistakes and noise are made here by hand, on top of the reference pass
- * (which tests/reference_test.c holds against llama.cpp).  Each known mistake: tests/reference/prove.py. */
+/* plumb_diagnose on an engine whose mistakes and noise are made here by hand, on top of the reference pass.
+ * tests/reference/prove.py tests every known mistake. */
 #include "fixture.h"
 #include "record.h"
 #include "api/model.h"
@@ -12,12 +12,12 @@
 
 /* ---- the engine -------------------------------------------------------------------------------------------------- */
 
-enum { N_FF = 256 };   /* at least the model's, of N_PROMPT tokens */
+enum { N_FF = 256 };   /* at least the model's n_ff */
 
 struct engine {
     plumb_trace *trace;
-    double noise;                 /* products are off by at most this, relative */
-    int32_t relu_from, relu_to;   /* layers with ReLU instead of SiLU */
+    double noise;                 /* largest relative error of a product */
+    int32_t relu_from, relu_to;   /* these layers use ReLU instead of SiLU */
     bool adds_nothing;            /* the feed forward's input is not added to its output */
     const char *wrong;            /* in layer 1 this tap is multiplied by 1.5 */
     uint32_t random;
@@ -51,7 +51,7 @@ static void compute(void *user, const plumb_tap *tap, double *x) {
     free(shown);
 }
 
-/* Its dump of the first n_value values of each tap. */
+/* Returns the engine's dump of the first n_value values of each tap. */
 static plumb_trace *run(const plumb_model *m, struct engine *e, uint32_t n_value) {
     struct error err;
     struct reference *r = NULL;
@@ -68,7 +68,7 @@ static plumb_trace *run(const plumb_model *m, struct engine *e, uint32_t n_value
     return e->trace;
 }
 
-/* ---- what is said ------------------------------------------------------------------------------------------------ */
+/* ---- findings ---------------------------------------------------------------------------------------------------- */
 
 enum { N_SAID = 7 };
 
@@ -83,61 +83,64 @@ struct row {
 
 #define WHOLE UINT32_MAX
 #define NO_RELU .relu_from = 1, .relu_to = 0
-#define ROUNDED "as rounding activations to 8 bits leaves"
+#define ROUNDED "rounding activations to 8 bits leaves"
 static const struct row rows[] = {
     { "diagnose: no mistake", { NO_RELU }, WHOLE, 0, true, { "verdict: agrees with the truth" },
       { "\"agree\": true", "\"noise\": 0,", "\"allowed\": 0.01", "\"local\": null" }, { ROUNDED } },
     { "diagnose: the noise of rounded activations is no mistake", { .noise = 0.02, NO_RELU }, WHOLE, 0, true,
       { "verdict: agrees with the truth", ROUNDED }, { "\"agree\": true", "\"noise\": 0.01" }, { NULL } },
     { "diagnose: nor is it where errors add up", { .noise = 0.02, NO_RELU }, 8, 0, true,
-      { "in part: errors add up", "verdict: agrees with the truth", ROUNDED }, { "\"agree\": true" }, { NULL } },
+      { "some values only: errors add up", "verdict: agrees with the truth", ROUNDED }, { "\"agree\": true" },
+      { NULL } },
     { "diagnose: with a tolerance of one's own there is no noise", { .noise = 0.02, NO_RELU }, WHOLE, 0.001, false,
-      { "verdict: no set of up to 3 known mistakes, made in all layers,", "it parts in layers 0-1\n" },
+      { "verdict: no set of up to 3 known mistakes, made in all layers,", "it diverges in layers 0-1\n" },
       { "\"agree\": false", "\"noise\": 0,", "\"allowed\": 0.001", "\"ranking\": []" }, { ROUNDED } },
     { "diagnose: more than noise is a mistake", { .noise = 0.2, NO_RELU }, WHOLE, 0, false,
       { "verdict: no set of up to 3 known mistakes", "the first wrong step is Qcur-0", "with the weights attn_q" },
       { "\"noise\": 0," }, { ROUNDED, "feed one token" } },
     { "diagnose: a mistake under noise", { .noise = 0.02, .relu_to = 1 }, WHOLE, 0, false,
-      { "1. ffn.act=relu", "verdict: ffn.act=relu gives their numbers", ROUNDED },
+      { "1. ffn.act=relu", "verdict: ffn.act=relu reproduces their numbers", ROUNDED },
       { "[\"ffn.act=relu\"]", "\"explains\": true" }, { NULL } },
     { "diagnose: a mistake under noise, where errors add up", { .noise = 0.02, .relu_to = 1 }, 8, 0, false,
-      { "verdict: ffn.act=relu gives their numbers", ROUNDED }, { "[\"ffn.act=relu\"]" }, { NULL } },
+      { "verdict: ffn.act=relu reproduces their numbers", ROUNDED }, { "[\"ffn.act=relu\"]" }, { NULL } },
     { "diagnose: a mistake in one layer", { .relu_from = 1, .relu_to = 1 }, WHOLE, 0, false,
-      { "verdict: ffn.act=relu in layer 1 alone gives their numbers\n   their ffn_swiglu-1 " },
+      { "verdict: ffn.act=relu in layer 1 alone reproduces their numbers\n   their ffn_swiglu-1 " },
       { "\"local\": {\"quirks\": [\"ffn.act=relu\"], \"quirk\": \"ffn.act=relu\", \"layers\": [1], \"parted\": [1], "
         "\"explains\": true, \"tap\": \"ffn_swiglu-1\"" }, { ROUNDED } },
     { "diagnose: a mistake in the first layer", { .relu_from = 0, .relu_to = 0 }, WHOLE, 0, false,
-      { "verdict: ffn.act=relu in layer 0 alone gives their numbers\n   their ffn_swiglu-0 " },
+      { "verdict: ffn.act=relu in layer 0 alone reproduces their numbers\n   their ffn_swiglu-0 " },
       { "\"layers\": [0], \"parted\": [0]" }, { NULL } },
     { "diagnose: a mistake in one layer, under noise", { .noise = 0.02, .relu_from = 1, .relu_to = 1 }, WHOLE, 0, false,
-      { "verdict: ffn.act=relu in layer 1 alone gives their numbers", ROUNDED }, { "\"layers\": [1]" }, { NULL } },
+      { "verdict: ffn.act=relu in layer 1 alone reproduces their numbers", ROUNDED }, { "\"layers\": [1]" }, { NULL } },
     { "diagnose: a mistake in one layer, and an unknown one in another",
       { .relu_from = 0, .relu_to = 0, .wrong = "kqv_out" }, WHOLE, 0, false,
       { "no set of up to 3 known mistakes" }, { "\"layers\": [0], \"parted\": [0, 1], \"explains\": false" },
-      { "alone gives their numbers" } },
+      { "alone reproduces their numbers" } },
     { "diagnose: a mistake in all layers, and one in one", { .relu_from = 1, .relu_to = 1, .adds_nothing = true },
       WHOLE, 0, false,
-      { "verdict: ffn.act=relu in layer 1 alone + residual.ffn=missing gives their numbers" },
+      { "verdict: ffn.act=relu in layer 1 alone + residual.ffn=missing reproduces their numbers" },
       { "\"quirk\": \"ffn.act=relu\", \"layers\": [1]" }, { NULL } },
     { "diagnose: a set's mistakes in the order of the computation, each by what the others leave",
       { .relu_to = 1, .adds_nothing = true }, WHOLE, 0, false,
-      { "1. ffn.act=relu + residual.ffn=missing\n   explains all", "to the others alone",
-        "their ffn_swiglu-0 (activated gate times what is gated): ", "their l_out-0 (residual after the layer): ",
-        "verdict: ffn.act=relu + residual.ffn=missing gives their numbers" },
+      { "1. ffn.act=relu + residual.ffn=missing\n   explains all", "against the others alone",
+        "their ffn_swiglu-0 (activated gate times up projection): ", "their l_out-0 (residual after the layer): ",
+        "verdict: ffn.act=relu + residual.ffn=missing reproduces their numbers" },
       { "\"quirk\": \"ffn.act=relu\", \"text\": \"ReLU instead of SiLU\", \"tap\": \"ffn_swiglu-0\"",
         "\"quirk\": \"residual.ffn=missing\", \"text\": \"the feed forward's input is not added to its output\", "
-        "\"tap\": \"l_out-0\"" }, { "comes nearest" } },
+        "\"tap\": \"l_out-0\"" }, { "comes closest" } },
     { "diagnose: one step that is wrong in an unknown way", { NO_RELU, .wrong = "ffn_swiglu" }, WHOLE, 0, false,
-      { "it parts in layer 1\n", "the first wrong step is ffn_swiglu-1", "the fault lies in this very step" },
-      { "\"ranking\": [],", "\"local\": null" }, { "whole: with", "feed one token", "comes nearest", "F32 or F16" } },
+      { "it diverges in layer 1\n", "the first wrong step is ffn_swiglu-1", "the fault is in this step" },
+      { "\"ranking\": [],", "\"local\": null" },
+      { "dump all values of", "feed one token", "comes closest", "F32 or F16" } },
     { "diagnose: advice on attention", { NO_RELU, .wrong = "kqv_out" }, WHOLE, 0, false,
-      { "the first wrong step is kqv_out-1", "feed one token", "the fault lies in this very step" },
-      { "\"ranking\": []" }, { "whole: with" } },
+      { "the first wrong step is kqv_out-1", "feed one token", "the fault is in this step" },
+      { "\"ranking\": []" }, { "dump all values of" } },
     { "diagnose: advice on a dump in part, before any attention", { .noise = 0.2, NO_RELU }, 8, 0, false,
-      { "the first wrong step is Qcur-0", "dump more of the steps before it, whole" }, { NULL }, { "feed one token" } },
+      { "the first wrong step is Qcur-0", "dump all values of more of the steps before it" }, { NULL },
+      { "feed one token" } },
     { "diagnose: advice on a dump in part", { NO_RELU, .wrong = "attn_norm" }, 8, 0, false,
-      { "the first wrong step is attn_norm-1", "dump more of the steps before it, whole", "feed one token" },
-      { "\"local\": null" }, { "the fault lies in this very step" } },
+      { "the first wrong step is attn_norm-1", "dump all values of more of the steps before it", "feed one token" },
+      { "\"local\": null" }, { "the fault is in this step" } },
 };
 
 static void check_says(const char *text, const char *const *says, bool is_said) {
@@ -152,8 +155,9 @@ static void check_row(const void *arg) {
     if (!m) return;
     struct engine engine = row->engine;
     plumb_trace *theirs = run(m, &engine, row->n_value);
-    struct told text = { 0 }, json = { 0 };
-    plumb_report r = { .format = PLUMB_FORMAT_TEXT, .write = told_write, .user = &text, .tolerance = row->tolerance };
+    struct capture text = { 0 }, json = { 0 };
+    plumb_report r = { .format = PLUMB_FORMAT_TEXT, .write = capture_write, .user = &text,
+                       .tolerance = row->tolerance };
     bool agree = !row->agree;
     CHECK(plumb_diagnose(m, theirs, 0, &r, &agree) == PLUMB_OK && agree == row->agree, "%s", plumb_model_error(m));
     r.format = PLUMB_FORMAT_JSON;
@@ -163,15 +167,15 @@ static void check_row(const void *arg) {
         check_says(text.text, row->says, true);
         check_says(text.text, row->not, false);
         check_says(json.text, row->json, true);
-        double before = INFINITY;   /* the best comes first */
+        double before = INFINITY;   /* findings are sorted, the best first */
         for (const char *at = json.text; (at = strstr(at, "\"score\": ")) != NULL; at++) {
             double score = strtod(at + strlen("\"score\": "), NULL);
             CHECK(score <= before + 1e-6, "a score of %g behind one of %g", score, before);
             before = score;
         }
     }
-    told_free(&text);
-    told_free(&json);
+    capture_free(&text);
+    capture_free(&json);
     plumb_trace_free(theirs);
     plumb_model_free(m);
 }
@@ -180,19 +184,19 @@ static void another_model(void) {
     static const char json[] = "{\"tokens\":[1,70000],\"taps\":[{\"name\":\"embd\",\"token\":0,\"values\":[1]}]}";
     plumb_model *m = record_load("f32");
     plumb_trace *t = plumb_trace_create();
-    struct told told = { 0 };
-    plumb_report r = { .write = told_write, .user = &told };
+    struct capture told = { 0 };
+    plumb_report r = { .write = capture_write, .user = &told };
     bool agree = true;
     CHECK(plumb_trace_read(t, json, strlen(json)) == PLUMB_OK, "%s", plumb_trace_error(t));
     CHECK(m && plumb_diagnose(m, t, 0, &r, &agree) == PLUMB_ERROR_TOKEN && !agree, "a token of another model");
     CHECK(m && strstr(plumb_model_error(m), "token 70000 at index 1") && strstr(plumb_model_error(m), "same model?"),
           "%s", m ? plumb_model_error(m) : "");
-    told_free(&told);
+    capture_free(&told);
     plumb_trace_free(t);
     plumb_model_free(m);
 }
 
 void test_diagnose(void) {
     TEST_ROWS("", check_row, rows);
-    test_case("diagnose: a token that the model does not have", another_model);
+    test_case("diagnose: a token that the model does not have is an error", another_model);
 }

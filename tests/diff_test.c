@@ -1,5 +1,5 @@
-/* Comparisons worked by hand, the names of differences between token lists, and the three forms of plumb_diff's report.
- * Every expected number is computed in the comment beside it, none by plumb. */
+/* Comparisons worked by hand, the names of differences between token lists, and the three formats of plumb_diff's
+ * report.  Every expected number is computed in the comment beside it, not by plumb. */
 #include "fixture.h"
 #include "test.h"
 #include "trace/compare.h"
@@ -44,7 +44,7 @@ static void sparse_rows(void) {
     struct comparison c = { 0 }, d = { 0 }, e = { 0 };
     compare_rows(&c, &a, &b);   /* d = 0, 1, 2 against 1, 1, 1: sqrt(5 / 3) */
     CHECK(near(compare_error(&c), 1.290994449) && c.n_value == 3 && c.max_place == 9, "%.9g", compare_error(&c));
-    compare_rows(&d, &a, &s);   /* only place 5 is shared, 2 and 2 */
+    compare_rows(&d, &a, &s);   /* both have only place 5, with 2 and 2 */
     CHECK(compare_error(&d) == 0 && d.n_value == 1 && d.n_row == 1, "%g of %llu", compare_error(&d),
           (unsigned long long)d.n_value);
     struct trace_row other = row_of(y, NULL, 9, 9), none = row_of(NULL, NULL, 0, 10);
@@ -95,9 +95,9 @@ static void statistics_rows(void) {
     a.stats = (struct trace_stats) { 0.5, 2.0, -3, 4, 0, 0 };
     b.stats = (struct trace_stats) { 0.4, 2.2, -3, 5, 0, 0 };
     struct comparison c = { 0 }, d = { 0 }, e = { 0 };
-    compare_rows(&c, &a, &b);   /* mean 0.1 / 2.2, RMS 0.2 / 2.2, max 1 / 5: the largest is 0.2 */
+    compare_rows(&c, &a, &b);   /* mean 0.1 / 2.2, RMS 0.2 / 2.2, max 1 / 5: the largest error is 0.2 */
     CHECK(near(compare_error(&c), 0.2) && c.n_row == 1 && c.n_value == 0, "%.9g", compare_error(&c));
-    /* The first values agree, the others cannot. */
+    /* The first values agree, but the others cannot. */
     a.values = b.values = x;
     a.n_value = b.n_value = 2;
     compare_rows(&d, &a, &b);
@@ -136,7 +136,7 @@ static void sum_rows(void) {
     sum.stats.mean = 0.5;
     compare_taps(&d, &a, &b);
     CHECK(near(compare_error(&d), 0.5), "%.9g", compare_error(&d));
-    /* Its own rows agree; what they do not show, the sum does. */
+    /* The rows of the tokens agree; only the sum shows the difference. */
     struct trace_row mixed[] = { rows[0], rows[1], sum };
     struct trace_tap both = { .id = TAP_EMBD, .layer = -1, .n_row = 3, .rows = mixed };
     compare_taps(&e, &both, &b);
@@ -155,11 +155,11 @@ static void listed_rows(void) {
     CHECK(near(compare_error(&c), 0.340997238) && c.n_value == 1 && c.n_bound == 2 && near(compare_cosine(&c), 1),
           "%.9g of %llu and %llu", compare_error(&c), (unsigned long long)c.n_value, (unsigned long long)c.n_bound);
     CHECK(c.max_d == 4 && c.max_place == 7 && c.max_a == 6 && c.max_b == 10, "%g at %u", c.max_d, c.max_place);
-    /* None in common.  A's 8 is above 7, its 6 may be right; B's 10 and 7 are above 6: sqrt(18 / (49 + 100 + 49)). */
+    /* No id is in both.  A's 8 is above 7, its 6 may be right; B's 10 and 7 are above 6: sqrt(18 / (49 + 100 + 49)). */
     compare_rows(&d, &a, &b);
     CHECK(near(compare_error(&d), 0.301511345) && d.n_value == 0 && d.n_bound == 3 && isnan(compare_cosine(&d)),
           "%.9g of %llu", compare_error(&d), (unsigned long long)d.n_bound);
-    compare_rows(&e, &a, &b);   /* unless it is asked for, or known which the likeliest are */
+    compare_rows(&e, &a, &b);   /* no error unless it is requested or the likeliest ids are known */
     a.n_top = b.n_top = 0;
     compare_rows(&f, &a, &b);
     CHECK(e.n_row == 0 && f.n_row == 0, "%u, %u rows", e.n_row, f.n_row);
@@ -197,7 +197,7 @@ struct tokens_row {
 
 static const struct tokens_row token_rows[] = {
     { "diff: the same tokens", "<s>~Hello~ world", "<s>~Hello~ world", TOKENS_SAME, 3, "same" },
-    { "diff: one list begins the other", "<s>~Hello", "<s>~Hello~ world", TOKENS_PREFIX, 2, "A is the beginning of B" },
+    { "diff: one list begins the other", "<s>~Hello", "<s>~Hello~ world", TOKENS_PREFIX, 2, "A is a prefix of B" },
     { "diff: its last token again", "<s>~Hello~ world~ world", "<s>~Hello~ world", TOKENS_PREFIX, 3,
       "its tokens are compared; A has its last token twice" },
     { "diff: BOS missing", "Hello~ world", "<s>~Hello~ world", TOKENS_BOS_MISSING, 0, "BOS is missing in A" },
@@ -210,19 +210,20 @@ static const struct tokens_row token_rows[] = {
     { "diff: a space of its own", "<s>~ ~Hello~ world", "<s>~Hello~ world", TOKENS_SPACE_ADDED, 1, "space" },
     { "diff: one space more, the same token again", "<s>~ ~ ~Hello", "<s>~ ~Hello", TOKENS_SPACE_ADDED, 2, "space" },
     { "diff: the space missing, and BOS too", "Hello~ world", "<s>~ Hello~ world", TOKENS_SPACE_MISSING, 0,
-      "BOS is 0 times in A, 1 times in B" },
+      "BOS occurs 0 times in A and 1 times in B" },
     { "diff: raw pieces of byte-level BPE", "<s>~\xc4\xa0Hello", "<s>~Hello", TOKENS_SPACE_ADDED, 1, "space" },
     { "diff: special tokens spelled out", "<s>~<|im~_start~|>~user", "<s>~<|im_start|>~user", TOKENS_SPECIAL_SPELLED, 1,
       "not parsed in A" },
     { "diff: special tokens parsed where the truth spells them", "<s>~[INST]~Hi", "<s>~[~INST~]~Hi",
       TOKENS_SPECIAL_PARSED, 1, "not parsed in B" },
     { "diff: another template", "<s>~[INST]~ Hi ~[/INST]", "<s>~<start_of_turn>~user~Hi~<end_of_turn>", TOKENS_TEMPLATE,
-      1, "A is written as Llama 2 or Mistral, B as Gemma" },
+      1, "A uses Llama 2 or Mistral, B uses Gemma" },
     { "diff: no template", "<s>~Hi", "<s>~<start_of_turn>~user~Hi~<end_of_turn>", TOKENS_TEMPLATE, 1,
-      "B is written as Gemma, A has none" },
+      "B uses Gemma, A uses none" },
     { "diff: a turn more", "<s>~<start_of_turn>~sys~<start_of_turn>~Hi", "<s>~<start_of_turn>~Hi", TOKENS_TEMPLATE, 2,
       "2 times in A and 1 times in B" },
-    { "diff: cut into other tokens", "<s>~Hel~lo", "<s>~Hello", TOKENS_SPLIT, 1, "cut into other tokens" },
+    { "diff: cut into other tokens", "<s>~Hel~lo", "<s>~Hello", TOKENS_SPLIT, 1, "split into different tokens" },
+    { "diff: nothing but BOS", "<s>", "Hello", TOKENS_TEXT, 0, "the texts differ" },
     { "diff: another text", "<s>~Hello~ world", "<s>~Hello~ moon", TOKENS_TEXT, 2, "the texts differ" },
 };
 
@@ -242,7 +243,7 @@ static void token_lists(const void *arg) {
 
 /* ---- reports ----------------------------------------------------------------------------------------------------- */
 
-/* Lines joined, as if they had not been broken at their 80th column; paragraphs stay apart by two spaces. */
+/* Joins the lines that were wrapped at column 80; two spaces separate paragraphs. */
 static char *joined(char *text) {
     for (char *at = text; *at; at++) {
         if (*at == '\n') *at = ' ';
@@ -252,8 +253,8 @@ static char *joined(char *text) {
 
 /* To be freed. */
 static char *report(plumb_trace *a, plumb_trace *b, plumb_model *m, plumb_format format, bool *agree) {
-    struct told t = { 0 };
-    plumb_report r = { .format = format, .write = told_write, .user = &t, .name_a = "theirs.json",
+    struct capture t = { 0 };
+    plumb_report r = { .format = format, .write = capture_write, .user = &t, .name_a = "theirs.json",
                        .name_b = "<b>\"ours\"" };
     CHECK(plumb_diff(a, b, m, &r, agree) == PLUMB_OK && t.n > 0, "%s", plumb_trace_error(a));
     return t.text;
@@ -265,7 +266,7 @@ static plumb_trace *trace_of(const char *json) {
     return t;
 }
 
-/* Four values of one token, 1 + error each: the relative error of the tap against all ones is that. */
+/* Four values of one token, 1 + error each, so the relative error of the tap against all ones is `error`. */
 static void add_tap(plumb_trace *t, enum tap_id id, int32_t layer, float error) {
     float values[4] = { 1 + error, 1 + error, 1 + error, 1 + error };
     struct trace_row *row;
@@ -274,7 +275,7 @@ static void add_tap(plumb_trace *t, enum tap_id id, int32_t layer, float error) 
     }
 }
 
-/* Two traces of n_layer layers; those taps of a are there for which error_of is not NAN, b has the same. */
+/* Makes two traces of n_layer layers, both with the taps for which error_of is not NAN. */
 static void make_pair(plumb_trace *sides[2], int32_t n_layer, float (*error_of)(enum tap_id id, int32_t layer)) {
     const int32_t token = 5;
     for (size_t s = 0; s < 2; s++) {
@@ -290,7 +291,7 @@ static void make_pair(plumb_trace *sides[2], int32_t n_layer, float (*error_of)(
     }
 }
 
-/* The verdict on them says all of these, and not the last. */
+/* Checks that the verdict on them contains all of these texts, and not the last. */
 static void check_verdict(int32_t n_layer, float (*error_of)(enum tap_id id, int32_t layer), bool expected,
                           const char *const says[], size_t n, const char *says_not) {
     plumb_trace *sides[2];
@@ -316,7 +317,7 @@ static float rope_error(enum tap_id id, int32_t layer) {
     return id == TAP_QCUR_ROPE && layer == 1 ? 0.5f : 0.25f;
 }
 
-/* Of the same, only the layers' outputs are known. */
+/* The same, but the traces have only the layers' outputs. */
 static float rope_error_outside(enum tap_id id, int32_t layer) {
     return id == TAP_L_OUT ? rope_error(id, layer) : NAN;
 }
@@ -328,18 +329,18 @@ static float growing_error(enum tap_id id, int32_t layer) {
     return (float)(0.001 * pow(2, layer));
 }
 
-/* The same and in layer 5 a mistake. */
+/* The same, with a mistake in layer 5. */
 static float growing_error_and_jump(enum tap_id id, int32_t layer) {
     if (tap_order(id, layer) < tap_order(TAP_KQ_SOFT_MAX, 5)) return growing_error(id, layer);
     return 0.9f;
 }
 
-/* Weights of another type: all products of layer 0 are off by as much. */
+/* Weights of another type: all products of layer 0 have the same error. */
 static float other_type(enum tap_id id, int32_t layer) {
     return id < TAP_QCUR ? 0 : id == TAP_QCUR && layer == 0 ? 0.04f : id == TAP_KCUR && layer == 0 ? 0.05f : 0.0625f;
 }
 
-/* Norms are wrong from a layer on, of which its input is right. */
+/* Norms are wrong from a layer on whose input is right. */
 static float norm_error(enum tap_id id, int32_t layer) { return layer < 1 || id == TAP_EMBD ? 0.0001f : 0.5f; }
 static float first_norm_error(enum tap_id id, int32_t layer) {
     (void)layer;
@@ -352,75 +353,76 @@ static float wrong_embedding(enum tap_id id, int32_t layer) {
 }
 
 static void verdict_agree(void) {
-    check_verdict(2, no_error, true, SAYS("They agree: 35 taps, relative errors up to 0.001 (ffn_out-1), tolerance "
-                                          "0.01."), "part first");
+    check_verdict(2, no_error, true, SAYS("They agree: 43 taps, relative errors up to 0.001 (ffn_out-1), tolerance "
+                                          "0.01."), "first diverge");
 }
 
 static void verdict_jump(void) {
     check_verdict(3, rope_error, false,
                   SAYS(">>Qcur_rope-1 ", "> kq_soft_max-1 ", "  Kcur_rope-1 ",
-                       "They part first at Qcur_rope-1 (query after RoPE): relative error 0.5 (of all 4 values), "
+                       "They first diverge at Qcur_rope-1 (query after RoPE): relative error 0.5 (of all 4 values), "
                        "tolerance 0.01.",
-                       "What it is computed from agrees: Qcur-1 (0.0001). So the fault lies in this very step.",
+                       "Its inputs agree: Qcur_normed-1 (0.0001). So the fault is in this step.",
                        "`plumb diagnose` knows ", " mistakes that begin here. ",
                        "Next: plumb diagnose MODEL --against theirs.json"), "No single step");
 }
 
-/* What a layer begins with is computed from the layer before alone, and in layer 0 from the embeddings. */
+/* The first tap of a layer depends only on the layer before, and in layer 0 on the embeddings. */
 static void verdict_jump_at_norm(void) {
     check_verdict(2, norm_error, false,
-                  SAYS("They part first at attn_norm-1 ",
-                       "What it is computed from agrees: l_out-0 (0.0001). So the fault lies in this very step, or "),
+                  SAYS("They first diverge at attn_norm-1 ",
+                       "Its inputs agree: l_out-0 (0.0001). So the fault is in this step, or "),
                   "No single step");
     check_verdict(2, first_norm_error, false,
-                  SAYS("They part first at attn_norm-0 ",
-                       "What it is computed from agrees: embd (0.0001). So the fault lies in this very step, or "),
+                  SAYS("They first diverge at attn_norm-0 ",
+                       "Its inputs agree: embd (0.0001). So the fault is in this step, or "),
                   "No single step");
 }
 
 static void verdict_jump_outside(void) {
     check_verdict(3, rope_error_outside, false,
-                  SAYS("They part first at l_out-1 (residual after the layer): relative error 0.25",
+                  SAYS("They first diverge at l_out-1 (residual after the layer): relative error 0.25",
                        "The nearest earlier taps that both sides have agree: l_out-0 (0.0001)."), "begin here");
 }
 
 static void verdict_gradual(void) {
     check_verdict(6, growing_error, false,
-                  SAYS("They part first at attn_norm-4 ",
-                       "No single step does it: attn_norm-3 is off by 0.008 already.",
+                  SAYS("They first diverge at attn_norm-4 ",
+                       "No single step is the cause: attn_norm-3 already has an error of 0.008.",
                        "From l_out-0 to l_out-5 the error goes from 0.001 to 0.032: x2.00 per layer.",
-                       "Rounding and quantization add up"), "begin here");
+                       "activations rounded to 8 bits as in llama.cpp, add up"), "begin here");
 }
 
 static void verdict_gradual_and_jump(void) {
     check_verdict(6, growing_error_and_jump, false,
-                  SAYS("They part first at attn_norm-4 ",
-                       "But look at kq_soft_max-5: its error is 0.9, that of what it is computed from 0.032."),
-                  "Rounding and quantization");
+                  SAYS("They first diverge at attn_norm-4 ",
+                       "But look at kq_soft_max-5: its error is 0.9, and that of its inputs is 0.032."),
+                  "as in llama.cpp, add up");
 }
 
 static void verdict_siblings(void) {
     check_verdict(1, other_type, false,
-                  SAYS("They part first at Qcur-0 ", "in how blk.0.attn_q.weight is read",
-                       "Kcur-0 (0.05) and Vcur-0 (0.062), of the same input, part too: not one tensor",
+                  SAYS("They first diverge at Qcur-0 ", "in how blk.0.attn_q.weight is read",
+                       "Kcur-0 (0.05) and Vcur-0 (0.062), computed from the same input, diverge too: the fault "
+                       "is not in one tensor",
                        "that begin here, and the usual mistakes in reading each type of weights.", "`plumb weights`"),
                   "No single step");
 }
 
 static void verdict_first_step(void) {
     check_verdict(0, wrong_embedding, false,
-                  SAYS(">>embd ", "It is the first step: rows of token_embd.weight",
+                  SAYS(">>embd ", "This is the first step, which looks up rows of token_embd.weight",
                        "the usual mistakes in reading each type of weights."), "No single step");
 }
 
-/* Embeddings of one token less than is listed: the first is missing. */
+/* The embeddings have one token less than the token list: the first is missing. */
 static void fewer_rows(void) {
     plumb_trace *a = trace_of("{\"tokens\":[1,5,6],\"taps\":[{\"name\":\"embd\",\"values\":[[2,0],[0,3]]}]}");
     plumb_trace *b = trace_of("{\"tokens\":[1,5,6],\"taps\":[{\"name\":\"embd\",\"values\":[[1,1],[2,0],[0,3]]}]}");
     bool agree = true;
     char *text = report(a, b, NULL, PLUMB_FORMAT_TEXT, &agree);
-    CHECK(!agree && strstr(joined(text), " A has rows of the first 2 tokens and lists 3: was one of them, BOS for "
-                                         "instance, not fed? ") && !strstr(text, "B has rows"), "%s", text);
+    CHECK(!agree && strstr(joined(text), " A has rows for 2 tokens but lists 3: was one of them, such as BOS, not "
+                                         "fed? ") && !strstr(text, "B has rows"), "%s", text);
     free(text);
     plumb_trace_free(a);
     plumb_trace_free(b);
@@ -437,8 +439,8 @@ static void shapes(void) {
     bool agree = true;
     char *text = report(a, b, NULL, PLUMB_FORMAT_TEXT, &agree);
     CHECK(!agree, "shapes differ");
-    const char *const says[] = { ">>Kcur-0           A has 9 x 2 values of each token, B 3 x 2 ", "  Vcur-0 ",
-                                 "They part first at Kcur-0 (key before RoPE): A has 9 x 2 values of each token, B ",
+    const char *const says[] = { ">>Kcur-0           A has 9 x 2 values per token, B has 3 x 2 ", "  Vcur-0 ",
+                                 "They first diverge at Kcur-0 (key before RoPE): A has 9 x 2 values per token, B has ",
                                  "0 taps are only in A, 1 only in B" };
     joined(text);
     for (size_t i = 0; i < sizeof says / sizeof *says; i++) CHECK(strstr(text, says[i]), "%s: %s", says[i], text);
@@ -447,7 +449,7 @@ static void shapes(void) {
     plumb_trace_free(b);
 }
 
-/* Everything that a file can put into a report, in its most hostile form. */
+/* Every field that a file can put into a report, in its most hostile form. */
 static const char hostile_a[] =
     "{\"program\":\"<script>alert('x')</script>&\\u001b[2J\",\"tokens\":[1,2],\n"
     "\"pieces\":[\"<img src=x>\",\"\\\"&'\"],\n"
@@ -462,17 +464,17 @@ static void text_lines(void) {
     plumb_trace *a = trace_of(hostile_a), *b = trace_of(hostile_b);
     bool agree = true;
     char *text = report(a, b, NULL, PLUMB_FORMAT_TEXT, &agree);
-    /* |d| = 1 of sqrt(1 + 4 + 9); the cosine is 17 / sqrt(21 * 14).  Of the logits id 2 alone is in both; B's 6.5 of
-     * id 9 is 6.25 at most in A: 0.25 of sqrt(7.5 * 7.5 + 6.5 * 6.5). */
+    /* |d| = 1 of sqrt(1 + 4 + 9); the cosine is 17 / sqrt(21 * 14).  Only id 2 is in both lists of logits; B has 6.5
+     * for id 9, and A at most 6.25: 0.25 of sqrt(7.5 * 7.5 + 6.5 * 6.5). */
     static const char *const lines[] = {
         "A  theirs.json             <script>alert('x')</script>&\\x1b[2J, 2 tokens, 2 taps\n",
-        "   1 record is no tap, the first is <svg onload=x>\n",
+        "   1 record is not a tap, the first is <svg onload=x>\n",
         "B  <b>\"ours\"               2 tokens, 2 taps\n",
         "\n>>l_out-0               1        3     0.267         1  [0, 2]        0.9914601\n",
         "\n> result_output         1        2    0.0252      0.25  [1, 9]        1.0000000\n",
         "likeliest after token 1\n",
         " 1     7.5000       2 \"\"&'\"                7.5000       2 \"\"&'\"\n",
-        " 2     6.2500       1 \"<img src=x>\"        6.5000       9 \ntexts: --model MODEL\n\n",
+        " 2     6.2500       1 \"<img src=x>\"        6.5000       9 \n--model MODEL shows the texts of the tokens\n\n",
     };
     CHECK(!agree, "they part");
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) CHECK(strstr(text, lines[i]), "%s%s", lines[i], text);
@@ -496,6 +498,8 @@ static void json_fields(void) {
             n_seen += json_is(json_string(&j, "format"), "plumb diff");
         } else if (json_is(key, "tolerance")) {
             n_seen += json_number(&j, "tolerance") == 0.01;
+        } else if (json_is(key, "n_over")) {
+            n_seen += json_integer(&j, 0, 9, "n_over") == 2;
         } else if (json_is(key, "verdict")) {
             json_enter(&j, '{', "verdict");
             while (json_member(&j, &key)) {
@@ -520,7 +524,20 @@ static void json_fields(void) {
         }
     }
     CHECK(json_end(&j) == PLUMB_OK, "%s", err.message);
-    CHECK(n_seen == 7 && n_tap == 2, "%u fields, %u taps: %s", n_seen, n_tap, text);
+    CHECK(n_seen == 8 && n_tap == 2, "%u fields, %u taps: %s", n_seen, n_tap, text);
+    free(text);
+    plumb_trace_free(a);
+    plumb_trace_free(b);
+}
+
+/* Only A says how many values a token has. */
+static void one_shape(void) {
+    plumb_trace *a = trace_of("{\"tokens\":[1],\"taps\":[{\"name\":\"embd\",\"token\":0,\"shape\":[2],"
+                              "\"values\":[1,2]}]}"),
+                *b = trace_of("{\"tokens\":[1],\"taps\":[{\"name\":\"embd\",\"token\":0,\"values\":[1,3]}]}");
+    bool agree = true;
+    char *text = report(a, b, NULL, PLUMB_FORMAT_TEXT, &agree);
+    CHECK(!agree && strstr(joined(text), "of all 2 values"), "%s", text);
     free(text);
     plumb_trace_free(a);
     plumb_trace_free(b);
@@ -532,6 +549,31 @@ static size_t count(const char *text, const char *word) {
     return n;
 }
 
+/* What stands between backticks in a verdict is code in the page. */
+static void html_code(void) {
+    plumb_trace *a = trace_of("{\"tokens\":[1],\"taps\":[{\"name\":\"embd\",\"values\":[[2,0]]}]}");
+    plumb_trace *b = trace_of("{\"tokens\":[1],\"taps\":[{\"name\":\"embd\",\"values\":[[2,1]]}]}");
+    bool agree = true;
+    char *text = report(a, b, NULL, PLUMB_FORMAT_HTML, &agree);
+    CHECK(!agree && strstr(text, "<code>plumb diagnose</code> knows 7 mistakes that begin here, and"), "%s",
+          strstr(text, "<h1") ? strstr(text, "<h1") : text);
+    free(text);
+    plumb_trace_free(a);
+    plumb_trace_free(b);
+}
+
+/* If A's tokens are the first of B's, the activations of these are compared. */
+static void prefix_taps(void) {
+    plumb_trace *a = trace_of("{\"tokens\":[1,5],\"taps\":[{\"name\":\"embd\",\"values\":[[2,0],[0,3]]}]}");
+    plumb_trace *b = trace_of("{\"tokens\":[1,5,6],\"taps\":[{\"name\":\"embd\",\"values\":[[2,0],[0,3],[1,1]]}]}");
+    bool agree = false;
+    char *text = report(a, b, NULL, PLUMB_FORMAT_TEXT, &agree);
+    CHECK(agree && strstr(text, "They agree: 1 tap"), "%s", text);
+    free(text);
+    plumb_trace_free(a);
+    plumb_trace_free(b);
+}
+
 static void html_page(void) {
     plumb_trace *a = trace_of(hostile_a), *b = trace_of(hostile_b);
     bool agree = true;
@@ -541,8 +583,8 @@ static void html_page(void) {
     for (size_t i = 0; i < sizeof never / sizeof *never; i++) CHECK(!strstr(text, never[i]), "%s is in it", never[i]);
     static const char *const says[] = { "&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;&amp;\\x1b[2J",
                                         "&lt;b&gt;&quot;ours&quot;", "&lt;img src=x&gt;", "&quot;&amp;&#39;",
-                                        "<h1 class=\"part\">They part first at l_out-0 (residual after the layer)"
-                                        "</h1>\n<p>relative error 0.27 (of 3 values of each token), tolerance "
+                                        "<h1 class=\"differ\">They first diverge at l_out-0 (residual after the layer)"
+                                        "</h1>\n<p>relative error 0.27 (of 3 values per token), tolerance "
                                         "0.01.</p>",
                                         "<title>l_out-0: error 0.267, ", "largest error, at l_out-0</dt><dd>0.27</dd>",
                                         "<li class=\"off\"><code>9</code><span>6.500</span>", "default-src 'none'" };
@@ -562,7 +604,7 @@ static void html_page(void) {
     plumb_trace_free(b);
 }
 
-/* The traces have ids alone; the vocabulary is the model's. */
+/* The traces have only ids; the vocabulary is the model's. */
 static void tokens_by_model(void) {
     plumb_model *m = fixture_load("tests/vectors/synth/spm.gguf");
     if (!m) return;
@@ -587,14 +629,15 @@ static void tokens_by_model(void) {
     plumb_model_free(m);
 }
 
-/* Logits alone, ten of them or fewer: the lists tell that they part, and that they do not. */
+/* Traces with at most ten logits: the lists show whether they diverge. */
 static void lists_alone(void) {
     static const struct { const char *a, *b; bool agree; const char *says; } rows[] = {
-        { "[3,8],[4,6]", "[7,10],[9,7]", false, "They part first at result_output (logits): relative error 0.3 (at "
-          "least, by the lists of the likeliest), tolerance 0.01. The likeliest tokens after token 1 are others: A's "
-          "first, 3 (8), is not among B's 2; B's first, 7 \" Paris\" (10), is not among A's 2. No earlier tap " },
-        { "[3,8],[7,6]", "[7,10],[3,7]", false, "A's first, 3 (8), is number 2 of B's; B's first, 7 \" Paris\" (10), "
-          "is number 2 of A's." },
+        { "[3,8],[4,6]", "[7,10],[9,7]", false, "They first diverge at result_output (logits): relative error 0.3 (at "
+          "least, from the lists of the likeliest tokens), tolerance 0.01. The likeliest tokens after token 1 differ: "
+          "A's likeliest, 3 (8), is not among B's top 2; B's likeliest, 7 \" Paris\" (10), is not among A's top 2. The "
+          "sides have no earlier tap " },
+        { "[3,8],[7,6]", "[7,10],[3,7]", false, "A's likeliest, 3 (8), is number 2 of B's; B's likeliest, 7 "
+          "\" Paris\" (10), is number 2 of A's." },
         { "[3,8],[7,6]", "[3,8],[7,9]", false, "Next: plumb diagnose MODEL --against theirs.json" },
         { "[3,8],[4,6.01]", "[3,8],[7,6.02]", true, "They agree: 1 taps" },
     };
@@ -615,11 +658,25 @@ static void lists_alone(void) {
     }
 }
 
-/* Layers from 1 on are asked after; layers that both have, or that are some of them, are not. */
+/* A's last token has only statistics, so the likeliest tokens of the one before it are shown. */
+static void earlier_top(void) {
+    plumb_trace *a = trace_of("{\"tokens\":[1,2],\"taps\":[{\"name\":\"logits\",\"token\":0,\"top\":[[3,8],[4,6]]},"
+                              "{\"name\":\"logits\",\"token\":1,\"rms\":7}]}");
+    plumb_trace *b = trace_of("{\"tokens\":[1,2],\"taps\":[{\"name\":\"logits\",\"token\":0,\"top\":[[3,8],[4,5]]},"
+                              "{\"name\":\"logits\",\"token\":1,\"top\":[[9,8],[4,6]]}]}");
+    bool agree = true;
+    char *text = report(a, b, NULL, PLUMB_FORMAT_TEXT, &agree);
+    CHECK(strstr(text, "likeliest after token 0\n"), "%s", text);
+    free(text);
+    plumb_trace_free(a);
+    plumb_trace_free(b);
+}
+
+/* The report asks about layers counted from 1, but not if both traces have the same layers or one has a subset. */
 static void layers_from_one(void) {
     static const struct { const char *a, *b, *says; } rows[] = {
-        { "[1,2]", "[0,1]", "A has layers 1 to 2, B 0 to 1: are A's counted from 1?" },
-        { "[0,1]", "[1,2]", "B has layers 1 to 2, A 0 to 1: are B's counted from 1?" },
+        { "[1,2]", "[0,1]", "A has layers 1 to 2, B has layers 0 to 1: does A count them from 1?" },
+        { "[0,1]", "[1,2]", "B has layers 1 to 2, A has layers 0 to 1: does B count them from 1?" },
         { "[0,1]", "[0,1]", NULL }, { "[1]", "[0,1]", NULL }, { "[2]", "[1]", NULL },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -634,7 +691,7 @@ static void layers_from_one(void) {
         }
         bool agree = true;
         char *text = report(sides[0], sides[1], NULL, PLUMB_FORMAT_TEXT, &agree);
-        bool asks = strstr(text, "counted from 1?") != NULL;
+        bool asks = strstr(text, "count them from 1?") != NULL;
         CHECK(!agree && asks == (rows[i].says != NULL), "row %zu: %s", i, text);
         CHECK(!asks || strstr(text, rows[i].says), "row %zu: %s", i, text);
         free(text);
@@ -643,7 +700,7 @@ static void layers_from_one(void) {
     }
 }
 
-/* The side that is not plumb is looked into, its path as a word of the shell. */
+/* The suggested command examines the trace that is not plumb's, with its path quoted for the shell. */
 static void next_command(void) {
     static const struct { const char *program_a, *program_b, *name_a, *name_b, *says; } rows[] = {
         { "mine", "plumb 0.1.0, fast pass", "a.json", "b.json", "--against a.json\n" },
@@ -658,18 +715,18 @@ static void next_command(void) {
         add_tap(b, TAP_EMBD, -1, 0);
         trace_set_source(a, rows[i].program_a, strlen(rows[i].program_a));
         trace_set_source(b, rows[i].program_b, strlen(rows[i].program_b));
-        struct told t = { 0 };
-        plumb_report r = { .write = told_write, .user = &t, .name_a = rows[i].name_a, .name_b = rows[i].name_b };
+        struct capture t = { 0 };
+        plumb_report r = { .write = capture_write, .user = &t, .name_a = rows[i].name_a, .name_b = rows[i].name_b };
         bool agree = true;
         CHECK(plumb_diff(a, b, NULL, &r, &agree) == PLUMB_OK && !agree, "%s", plumb_trace_error(a));
         CHECK(t.text && strstr(t.text, rows[i].says), "row %zu: %s", i, t.text ? t.text : "");
-        told_free(&t);
+        capture_free(&t);
         plumb_trace_free(a);
         plumb_trace_free(b);
     }
 }
 
-/* Whatever is compared, no line of the table or of the prose is wider than a terminal. */
+/* No line of the table or of the prose is wider than 80 columns, whatever is compared. */
 static void columns(void) {
     plumb_trace *sides[2];
     make_pair(sides, 30, other_type);
@@ -690,15 +747,16 @@ static void nothing(void) {
     plumb_report r = { .format = PLUMB_FORMAT_GGUF };
     bool agree = true;
     static const char *const says[] = { "\nNothing to compare: ", "\"kind\":\"nothing\"",
-                                        "<h1 class=\"part\">Nothing to compare</h1>" };
-    for (plumb_format format = PLUMB_FORMAT_TEXT; format <= PLUMB_FORMAT_HTML; format++) {   /* a report all the same */
-        struct told t = { 0 };
-        const plumb_report all = { .format = format, .write = told_write, .user = &t };
+                                        "<h1 class=\"differ\">Nothing to compare</h1>" };
+    for (plumb_format format = PLUMB_FORMAT_TEXT; format <= PLUMB_FORMAT_HTML; format++) {
+        struct capture t = { 0 };
+        const plumb_report all = { .format = format, .write = capture_write, .user = &t };
         agree = true;
         CHECK(plumb_diff(a, b, NULL, &all, &agree) == PLUMB_ERROR_ARGUMENT && !agree, "%s", plumb_trace_error(a));
-        CHECK(strstr(plumb_trace_error(a), "nothing to compare: A has 1 taps, B 1"), "%s", plumb_trace_error(a));
+        CHECK(strstr(plumb_trace_error(a), "nothing to compare: A has 1 taps, B has 1, and"), "%s",
+              plumb_trace_error(a));
         CHECK(t.text && strstr(t.text, says[format]), "%s", t.text ? t.text : "");
-        told_free(&t);
+        capture_free(&t);
     }
     agree = true;
     CHECK(plumb_diff(a, b, NULL, &r, &agree) == PLUMB_ERROR_ARGUMENT && !agree, "%s", plumb_trace_error(a));
@@ -706,49 +764,53 @@ static void nothing(void) {
     plumb_trace_free(b);
 }
 
-/* A dump that says that no token was fed as a prompt, with the embedding of the first: one experiment ends. */
+/* A dump with n_prompt 0 and the embedding of the first token. */
 static void no_prompt(void) {
     plumb_model *m = fixture_load("tests/vectors/synth/f32.gguf");
     plumb_trace *t = trace_of("{\"tokens\":[72,101],\"n_prompt\":0,\"taps\":["
                               "{\"name\":\"embd\",\"token\":0,\"values\":[-0.4766223]}]}");
-    struct told told = { 0 };
-    plumb_report r = { .write = told_write, .user = &told };
+    struct capture told = { 0 };
+    plumb_report r = { .write = capture_write, .user = &told };
     bool agree = false;
     if (m) CHECK(plumb_diagnose(m, t, 1, &r, &agree) == PLUMB_OK && agree, "%s", plumb_model_error(m));
-    told_free(&told);
+    capture_free(&told);
     plumb_trace_free(t);
     plumb_model_free(m);
 }
 
 void test_diff(void) {
-    test_case("diff: whole rows, by hand", whole_rows);
-    test_case("diff: rows with values at chosen places, by hand", sparse_rows);
-    test_case("diff: NaN and infinity equal themselves and nothing else", nan_rows);
-    test_case("diff: rows of zeros", zero_rows);
-    test_case("diff: values that were rounded for printing, by hand", rounded_rows);
-    test_case("diff: rows of which only statistics are known, by hand", statistics_rows);
-    test_case("diff: attention to fewer and to more keys, by hand", padded_rows);
-    test_case("diff: a row of all tokens together, by hand", sum_rows);
-    test_case("diff: lists of the likeliest, by hand", listed_rows);
+    test_case("diff: errors of whole rows equal those worked by hand", whole_rows);
+    test_case("diff: errors of rows with values at chosen places equal those worked by hand", sparse_rows);
+    test_case("diff: NaN and infinity equal only themselves", nan_rows);
+    test_case("diff: rows of zeros are compared without dividing by zero", zero_rows);
+    test_case("diff: errors of values rounded for printing equal those worked by hand", rounded_rows);
+    test_case("diff: errors of rows with only statistics equal those worked by hand", statistics_rows);
+    test_case("diff: errors of attention to fewer and to more keys equal those worked by hand", padded_rows);
+    test_case("diff: errors of a row that sums all tokens equal those worked by hand", sum_rows);
+    test_case("diff: errors of lists of the likeliest tokens equal those worked by hand", listed_rows);
     TEST_ROWS("", token_lists, token_rows);
-    test_case("diff: token lists by a model's vocabulary", tokens_by_model);
-    test_case("diff: traces that agree", verdict_agree);
-    test_case("diff: an error that jumps is told from its inputs", verdict_jump);
-    test_case("diff: the first step of a layer is computed from the layer before alone", verdict_jump_at_norm);
-    test_case("diff: a jump between taps that are far apart", verdict_jump_outside);
-    test_case("diff: an error that grows is told from a jump", verdict_gradual);
-    test_case("diff: a jump after an error that grows", verdict_gradual_and_jump);
-    test_case("diff: products of the same input that part together", verdict_siblings);
-    test_case("diff: the first step of all", verdict_first_step);
-    test_case("diff: rows of fewer tokens than are listed", fewer_rows);
-    test_case("diff: shapes are named before numbers", shapes);
-    test_case("diff: lines of the text, hostile names", text_lines);
-    test_case("diff: fields of the JSON", json_fields);
-    test_case("diff: the page escapes all, loads nothing", html_page);
-    test_case("diff: logits alone are compared by their lists", lists_alone);
-    test_case("diff: layers that are counted from 1", layers_from_one);
-    test_case("diff: the command that comes next", next_command);
-    test_case("diff: lines of 80 columns", columns);
-    test_case("diff: nothing in common is a status, with a report", nothing);
-    test_case("diff: diagnose takes a prompt of no tokens", no_prompt);
+    test_case("diff: differences of token lists are named with a model's vocabulary", tokens_by_model);
+    test_case("diff: traces that agree get the verdict that they agree", verdict_agree);
+    test_case("diff: a jump of the error is located between a tap and its inputs", verdict_jump);
+    test_case("diff: the first tap of a layer is compared with the layer before only", verdict_jump_at_norm);
+    test_case("diff: a jump between taps that are far apart is found", verdict_jump_outside);
+    test_case("diff: a gradual error is distinguished from a jump", verdict_gradual);
+    test_case("diff: a jump after a gradual error is found", verdict_gradual_and_jump);
+    test_case("diff: products of the same input that diverge together are named together", verdict_siblings);
+    test_case("diff: a divergence at the first tap of all is found", verdict_first_step);
+    test_case("diff: rows of fewer tokens than are listed are reported", fewer_rows);
+    test_case("diff: different shapes are reported before different numbers", shapes);
+    test_case("diff: the text report has the expected lines and escapes hostile names", text_lines);
+    test_case("diff: the JSON report has the expected fields", json_fields);
+    test_case("diff: one side's shape says that all values were compared", one_shape);
+    test_case("diff: the HTML page has code where the verdict has backticks", html_code);
+    test_case("diff: the likeliest tokens are those of the last token after which both sides know them", earlier_top);
+    test_case("diff: the tokens that both sides have are compared", prefix_taps);
+    test_case("diff: the HTML page escapes everything and loads nothing", html_page);
+    test_case("diff: traces with only logits are compared by their lists", lists_alone);
+    test_case("diff: layers that are counted from 1 are detected", layers_from_one);
+    test_case("diff: the report suggests the next command", next_command);
+    test_case("diff: no line exceeds 80 columns", columns);
+    test_case("diff: traces with nothing in common give a status and a report", nothing);
+    test_case("diff: diagnose accepts a prompt of no tokens", no_prompt);
 }

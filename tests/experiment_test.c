@@ -1,4 +1,4 @@
-/* Experiments of a diagnosis: what little a dump may have, and what cannot be held against the model. */
+/* Experiments of a diagnosis: dumps with little content, and errors that are not the model's fault. */
 #include "diagnose/quirk_table.h"
 #include "record.h"
 #include "api/model.h"
@@ -9,18 +9,18 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* A dump of all that a run with this quirk computed, of which it tells the statistics of all tokens together. */
+/* A dump of a run with this quirk, which has only the statistics over all tokens. */
 static plumb_trace *pooled(const struct model *m, const char *quirk) {
     struct record *run = record_quirk(m, quirk, record_ids);
     plumb_trace *t = plumb_trace_create();
     CHECK(t && trace_set_tokens(t, record_ids, N_TOKEN, N_PROMPT) == PLUMB_OK, "memory");
-    for (size_t i = 0; i < run->n; i++) {   /* each tap from its first record on */
+    for (size_t i = 0; i < run->n; i++) {   /* each tap, beginning at its first record */
         const plumb_tap *tap = &run->taps[i];
         enum tap_id id;
         struct trace_row *row;
         double n = 0, sum = 0, square = 0, min = INFINITY, max = -INFINITY;
         CHECK(tap_find(tap->name, strlen(tap->name), &id), "%s", tap->name);
-        /* Logits and keys are not of all tokens here. */
+        /* Here logits and keys do not cover all tokens. */
         if (tap->pos > 0 || id >= TAP_RESULT_NORM || id == TAP_KQ_SOFT_MAX) continue;
         for (uint32_t pos = 0; pos < N_TOKEN; pos++) {
             const float *values = record_at(run, tap->name, tap->layer, pos);
@@ -38,7 +38,7 @@ static plumb_trace *pooled(const struct model *m, const char *quirk) {
     return t;
 }
 
-/* Largest error of the pass with this quirk; name NULL: without. */
+/* Largest error of the pass with this quirk; without any if name is NULL. */
 static double largest_error(struct experiment *e, const char *name) {
     struct error err;
     struct outcome o;
@@ -69,7 +69,7 @@ static void pooled_case(void) {
     plumb_model_free(m);
 }
 
-/* One row of embd; the reader of the file says n_token, and tokens if it knows them. */
+/* One row of a tap.  The file gives n_token, and tokens if it has them. */
 struct refused {
     const char *name;
     const char *tap;
@@ -79,11 +79,13 @@ struct refused {
 };
 static const int32_t zeros[5000] = { 0 }, beyond[2] = { 0, 100000 };
 static const struct refused refused[] = {
-    { "tokens that are not known", "embd", NULL, 2, "does not say which tokens" },
-    { "no tokens", "embd", NULL, 0, "does not say which tokens" },
+    { "tokens that are not known", "embd", NULL, 2, "does not list the tokens" },
+    { "no tokens", "embd", NULL, 0, "does not list the tokens" },
     { "a token beyond the vocabulary", "embd", beyond, 2, "token 100000 at index 1" },
-    { "more tokens than the model takes", "embd", zeros, 5000, "the dump has 5000 tokens, the model was made for" },
-    { "layers beyond the model's", "l_out-7", zeros, 2, "all 1 taps of the dump are of layers beyond the model's" },
+    { "more tokens than the model takes", "embd", zeros, 5000,
+      "the dump has 5000 tokens, but the model was trained for" },
+    { "layers beyond the model's", "l_out-7", zeros, 2,
+      "all 1 taps of the dump are in layers that the model does not have" },
 };
 
 static void refused_row(const void *row) {
@@ -99,6 +101,8 @@ static void refused_row(const void *row) {
     if (r->tokens) CHECK(trace_set_tokens(t, r->tokens, r->n_token, r->n_token) == PLUMB_OK, "%s", t->err.message);
     t->n_token = r->n_token;
     CHECK(trace_new_row(t, id, layer, 0, &added) == PLUMB_OK, "%s", t->err.message);
+    CHECK(trace_new_row(t, TAP_L_OUT, 9, 0, &added) == PLUMB_OK, "%s", t->err.message);
+    t->taps[t->n_tap - 1].n_row = 0;   /* a tap without rows does not count */
     struct experiment *e = NULL;
     CHECK(experiment_create(&e, m->model, t, &err) != PLUMB_OK && !e && strstr(err.message, r->why), "%s", err.message);
     experiment_free(e);
@@ -106,7 +110,7 @@ static void refused_row(const void *row) {
     plumb_model_free(m);
 }
 
-/* What the tokens that an engine lists say of it. */
+/* The token list of an engine shows whether its tokens are doubtful. */
 static void doubt_case(void) {
     plumb_model *m = record_load("spm");
     plumb_trace *t = plumb_trace_create();
@@ -116,8 +120,8 @@ static void doubt_case(void) {
         { { bos, 70, 71, 72 }, 4, 4, NULL },
         { { 70, 71, 72 }, 3, 3, "do not begin with BOS" },
         { { bos, bos, 70, 71 }, 4, 4, "begin with BOS twice" },
-        { { bos, 70, 71, 71 }, 4, 4, "the last one of the prompt is there twice" },
-        { { bos, 70, 71, 71 }, 4, 3, NULL },   /* decoded, not of the prompt */
+        { { bos, 70, 71, 71 }, 4, 4, "the last two of the prompt are the same token" },
+        { { bos, 70, 71, 71 }, 4, 3, NULL },   /* decoded tokens, not part of the prompt */
     };
     for (size_t i = 0; CHECK(bos >= 0, "no BOS") && i < sizeof rows / sizeof *rows; i++) {
         CHECK(trace_set_tokens(t, rows[i].ids, rows[i].n, rows[i].n_prompt) == PLUMB_OK, "%s", t->err.message);
@@ -130,7 +134,7 @@ static void doubt_case(void) {
 
 void test_experiment(void);
 void test_experiment(void) {
-    test_case("experiment: statistics of all tokens together tell a quirk from the truth", pooled_case);
+    test_case("experiment: statistics over all tokens distinguish a quirk from the truth", pooled_case);
     test_case("experiment: odd tokens are named", doubt_case);
     TEST_ROWS("experiment: refused: ", refused_row, refused);
 }

@@ -64,7 +64,7 @@ int32_t fixture_largest(const float *logits, uint32_t n) {
     return (int32_t)best;
 }
 
-/* ---- what is written --------------------------------------------------------------------------------------------- */
+/* ---- captured output --------------------------------------------------------------------------------------------- */
 
 const struct f16_places *fixture_f16_places(uint32_t type) {
     static const struct f16_places places[] = {
@@ -78,8 +78,8 @@ const struct f16_places *fixture_f16_places(uint32_t type) {
     return p;
 }
 
-void told_write(void *told, const char *bytes, size_t n) {
-    struct told *t = told;
+void capture_write(void *user, const char *bytes, size_t n) {
+    struct capture *t = user;
     char *text = realloc(t->text, t->n + n + 1);
     if (!CHECK(text, "out of memory")) return;
     memcpy(text + t->n, bytes, n);
@@ -88,12 +88,12 @@ void told_write(void *told, const char *bytes, size_t n) {
     text[t->n] = 0;
 }
 
-void told_free(struct told *t) {
+void capture_free(struct capture *t) {
     free(t->text);
     memset(t, 0, sizeof *t);
 }
 
-double told_number(const struct told *t, const char *name, const char *field) {
+double capture_number(const struct capture *t, const char *name, const char *field) {
     char text[120];
     snprintf(text, sizeof text, "\"name\": \"%s\"", name);
     const char *at = t->text ? strstr(t->text, text) : NULL;

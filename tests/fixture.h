@@ -1,5 +1,5 @@
-/* What tests of several rooms share: loading models and traces through the public API, what is written, and llama.cpp's
- * vectors. */
+/* Helpers that the tests of several rooms share: loading models and traces through the public API, capturing output,
+ * and llama.cpp's vectors. */
 #ifndef PLUMB_TESTS_FIXTURE_H
 #define PLUMB_TESTS_FIXTURE_H
 
@@ -7,14 +7,14 @@
 
 /* Gives bytes [at, end) of file to the model's current part, at most piece at a time. */
 plumb_status fixture_give(plumb_model *m, const uint8_t *file, size_t at, size_t end, size_t piece);
-/* A model loaded to its end; NULL and a failed check if it cannot be. */
+/* A completely loaded model; NULL and a failed check on errors. */
 plumb_model *fixture_load(const char *path);
 /* The trace in a file, of any format; NULL and a failed check if it cannot be read. */
 plumb_trace *fixture_read_trace(const char *path);
-/* Index of the largest logit, the first of equals. */
+/* Index of the largest logit; the first one among equals. */
 int32_t fixture_largest(const float *logits, uint32_t n);
 
-/* Where the f16 of a block lie: d, and m or dmin.  n is 0 for types that have none. */
+/* Offsets of the f16 scales of a block: d, and m or dmin.  n is 0 for types that have none. */
 struct f16_places {
     uint32_t type;
     uint8_t n, at[2];
@@ -22,14 +22,14 @@ struct f16_places {
 const struct f16_places *fixture_f16_places(uint32_t type);
 
 /* A plumb_write that collects a report or a file: text is n bytes and a 0.  Zero-initialize. */
-struct told {
+struct capture {
     char *text;
     size_t n;
 };
-void told_write(void *told, const char *bytes, size_t n);
-void told_free(struct told *t);
-/* The number behind "field": in the first JSON object whose "name" is name; NAN if there is none. */
-double told_number(const struct told *t, const char *name, const char *field);
+void capture_write(void *user, const char *bytes, size_t n);
+void capture_free(struct capture *t);
+/* The number after "field": in the first JSON object whose "name" is name; NAN if there is none. */
+double capture_number(const struct capture *t, const char *name, const char *field);
 
 /* A file that tests/vectors/llama/logits.c wrote; its layout is described there. */
 struct llama_vectors {
@@ -47,7 +47,7 @@ float llama_f32(const struct llama_vectors *v, uint32_t k, size_t i);
 /* The largest logit's id, and its distance to the second largest. */
 int32_t llama_top_id(const struct llama_vectors *v, uint32_t k);
 float llama_margin(const struct llama_vectors *v, uint32_t k);
-/* Relative RMS of logits (n_vocab) against the samples of record k. */
+/* Relative RMS error of logits (n_vocab) against the samples of record k. */
 double llama_distance(const struct llama_vectors *v, uint32_t k, const float *logits);
 
 #endif

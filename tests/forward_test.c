@@ -1,4 +1,4 @@
-/* Both passes on tiny synthetic models: every tensor type, RoPE pairing and scaling, biases, head shapes, tied or not.
+/* Both passes on tiny synthetic models: every tensor type, RoPE order and scaling, biases, head shapes, tied or not.
  * Truth: llama.cpp's logits on the same weights in F32 (tests/vectors/synth). */
 #include "fixture.h"
 #include "test.h"
@@ -10,7 +10,7 @@
 struct against_llama {
     struct llama_vectors v;
     double worst;        /* relative RMS of a position */
-    uint32_t n_position; /* that were compared */
+    uint32_t n_position; /* number of compared positions */
 };
 
 static void compare(void *user, uint32_t pos, const float *logits) {
@@ -30,7 +30,7 @@ static double distance(plumb_model *m, struct llama_vectors *v, const plumb_sess
     return ok ? a.worst : INFINITY;
 }
 
-/* A line of synth.txt: model, vectors, and what is special about it. */
+/* A line of synth.txt: model, vectors, and its special property. */
 static void synth_row(const void *row) {
     char model[100], vectors[100], path[120];
     REQUIRE(sscanf(row, "%99s %99s", model, vectors) == 2, "%s", (const char *)row);
@@ -43,7 +43,7 @@ static void synth_row(const void *row) {
         plumb_session_params fast = { .n_ctx = 32, .precision = PLUMB_PRECISION_EXACT16 };
         plumb_session_params reference = { .n_ctx = 32, .pass = PLUMB_PASS_REFERENCE };
         double d_reference = distance(m, &v, &reference), d_fast = distance(m, &v, &fast);
-        /* llama.cpp's f32 sums are 3e-7 to 8e-7 from f64 ones here.  16-bit activations cost up to 2^-16 each. */
+        /* llama.cpp's f32 sums differ from f64 sums by 3e-7 to 8e-7 here.  16-bit activations add up to 2^-16 each. */
         CHECK(d_reference <= 1e-5, "reference pass: relative RMS %g", d_reference);
         CHECK(d_fast <= 1e-3, "fast pass: relative RMS %g", d_fast);
         test_note("relative RMS: reference %.2g, fast %.2g", d_reference, d_fast);

@@ -1,4 +1,4 @@
-/* Feeding a gguf from memory and watching what it allocates; for the tests and the fuzz target. */
+/* Feeds a gguf from memory and measures what it allocates; for the tests and the fuzz target. */
 #ifndef PLUMB_GGUF_FEED_H
 #define PLUMB_GGUF_FEED_H
 
@@ -26,9 +26,9 @@ static inline uint64_t heap_bytes(void) {
 #endif
 }
 
-/* What the reader may hold after n bytes: a fixed part (staging, first chunk, first tables), the tables of a file made
- * of the smallest keys, strings or tensors (up to 16 bytes per byte, twice as they double), and tensors that a known
- * file size vouches for. */
+/* The memory that the reader may hold after n bytes: a fixed part (staging, first chunk, first tables), the tables of a
+ * file made of the smallest keys, strings or tensors (up to 16 bytes per byte, twice because they double), and tensors
+ * that a known file size covers. */
 static inline uint64_t feed_allowance(uint64_t n, uint64_t file_size) {
     return 512 * 1024 + 16 * n + (file_size == PLUMB_SIZE_UNKNOWN ? 0 : file_size);
 }
@@ -37,7 +37,7 @@ struct feed {
     size_t piece;         /* bytes committed at a time; 0: random sizes, of every magnitude */
     uint64_t random;      /* state, not 0 */
     uint64_t heap_start;  /* heap_bytes before gguf_create */
-    uint64_t excess;      /* bytes beyond the allowance, at worst */
+    uint64_t excess;      /* largest number of bytes beyond the allowance */
 };
 
 static inline size_t feed_piece(struct feed *f) {
@@ -48,7 +48,7 @@ static inline size_t feed_piece(struct feed *f) {
     return (size_t)(f->random >> 40 & (((uint64_t)2 << (f->random >> 20) % 17) - 1));   /* 0 to 2^17 - 1 */
 }
 
-/* Gives g bytes, until it fails or wants no more; *taken says how many it took. */
+/* Gives g bytes until it fails or is complete; *taken gets how many it took. */
 static inline plumb_status feed_bytes(struct gguf *g, struct feed *f, uint64_t file_size, const uint8_t *bytes,
                                       size_t n, size_t *taken, struct error *err) {
     *taken = 0;
@@ -57,7 +57,7 @@ static inline plumb_status feed_bytes(struct gguf *g, struct feed *f, uint64_t f
         size_t len;
         PLUMB_TRY(gguf_window(g, &window, &len, err));
         if (len == 0) break;
-        ((uint8_t *)window)[len - 1] = 0xee;   /* the whole window is writable, and what is not committed is not read */
+        ((uint8_t *)window)[len - 1] = 0xee;   /* the whole window is writable, and uncommitted bytes are not read */
         size_t take = feed_piece(f);
         if (take > len) take = len;
         if (take > n - *taken) take = n - *taken;
@@ -71,7 +71,7 @@ static inline plumb_status feed_bytes(struct gguf *g, struct feed *f, uint64_t f
     return PLUMB_OK;
 }
 
-/* The same and gguf_finish. */
+/* The same, followed by gguf_finish. */
 static inline plumb_status feed_file(struct gguf *g, struct feed *f, uint64_t file_size, const uint8_t *bytes, size_t n,
                                      struct error *err) {
     size_t taken;

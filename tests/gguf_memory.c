@@ -1,4 +1,4 @@
-/* The reader once more, with allocations that fail on demand.  Called by gguf_test.c. */
+/* A second copy of the reader whose allocations fail on demand.  Called by gguf_test.c. */
 #include "test.h"
 
 #include <stdlib.h>
@@ -17,7 +17,7 @@ static void *failing_alloc_array(uint64_t n, size_t size) { return fails_now() ?
 #define alloc_array failing_alloc_array
 #define alloc_grow failing_alloc_grow
 
-/* The program holds the real reader too: its names are taken. */
+/* The program also contains the real reader, so this copy needs other names. */
 #define gguf_create failing_gguf_create
 #define gguf_free failing_gguf_free
 #define gguf_window failing_gguf_window
@@ -46,7 +46,7 @@ static void *failing_alloc_array(uint64_t n, size_t size) { return fails_now() ?
 #include "gguf_feed.h"
 
 void gguf_memory(void);
-/* Lets each allocation fail in turn, until one run needs none that fails.  Leaks are the sanitizer's to see. */
+/* Lets each allocation fail in turn, until a run makes fewer allocations.  The sanitizer detects leaks. */
 void gguf_memory(void) {
     size_t n;
     uint8_t *file = test_read_all("tests/vectors/gguf/small.gguf", &n);
@@ -57,7 +57,7 @@ void gguf_memory(void) {
         for (; k < 1000 && failed; k++) {
             plumb_status status = PLUMB_ERROR_MEMORY;
             struct feed feed = {.piece = 5000};
-            struct error err = {PLUMB_ERROR_MEMORY, "no memory for the reader"};
+            struct error err = {PLUMB_ERROR_MEMORY, "out of memory: the reader"};
             uint64_t size = known ? n : PLUMB_SIZE_UNKNOWN;
             n_until_failure = k;
             struct gguf *g = gguf_create(size);
@@ -65,7 +65,7 @@ void gguf_memory(void) {
             failed = n_until_failure < 0;
             CHECK(status == (failed ? PLUMB_ERROR_MEMORY : PLUMB_OK), "allocation %ld: %s: %s", k,
                   plumb_status_name(status), err.message);
-            CHECK(strstr(err.message, "no memory for ") != NULL, "allocation %ld: %s", k, err.message);
+            CHECK(strstr(err.message, "out of memory: ") != NULL, "allocation %ld: %s", k, err.message);
             gguf_free(g);
         }
         CHECK(k > 10 && k < 1000, "%ld runs", k);

@@ -1,7 +1,8 @@
-/* gguf: files made by the gguf package, files made here byte by byte, and hostile ones, each read with and without a
- * known size, all at once, byte by byte and in random pieces. */
+/* gguf: files made by the gguf package, files made here byte by byte, and hostile files.  Each is read with and without
+ * a known size, all at once, byte by byte and in random pieces. */
 #include "test.h"
 
+#include "bytes.h"
 #include "gguf_feed.h"
 
 /* The corpus of the fuzz target is replayed here, so that every host sees it. */
@@ -14,30 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* ---- files from words --------------------------------------------------------------------------------------- */
-
-struct bytes { uint8_t *data; size_t n, capacity; };
-
-static void put(struct bytes *b, const void *data, size_t n) {
-    if (n > b->capacity - b->n) {
-        b->capacity = 2 * (b->n + n) + 64;
-        b->data = realloc(b->data, b->capacity);
-        if (b->data == NULL) abort();
-    }
-    if (n != 0) memcpy(b->data + b->n, data, n);
-    b->n += n;
-}
-
-static void put_number(struct bytes *b, uint64_t value, size_t size) {
-    uint8_t little[8];
-    for (size_t i = 0; i < size; i++) little[i] = (uint8_t)(value >> 8 * i);
-    put(b, little, size);
-}
-
-static void put_string(struct bytes *b, const char *text, size_t n) {
-    put_number(b, n, 8);
-    put(b, text, n);
-}
+/* ---- files from a text description --------------------------------------------------------------------------- */
 
 /* Appends what the words of text say, little-endian:
  *   u8:N u16:N u32:N u64:N   numbers, decimal or 0x, negative ones wrap        b:TEXT  the bytes, nothing else
@@ -84,12 +62,12 @@ struct hostile {
     const char *file;               /* words for build */
     plumb_status status;
     const char *message;            /* is part of the message */
-    /* Without a known size, where that differs; a file whose announcements exceed it is then noticed at its end. */
+    /* The same without a known size, if that differs: a file that announces too much is then detected at its end. */
     plumb_status streamed_status;
     const char *streamed_message;
 };
 
-/* A size that this host cannot address is out of memory there, before the file's end shows that it was a lie. */
+/* A size that this host cannot address is out of memory, before the end of the file shows that it was wrong. */
 #define BEYOND_32_BITS (SIZE_MAX == UINT32_MAX ? PLUMB_ERROR_MEMORY : PLUMB_ERROR_TRUNCATED)
 #define KEY_1 "head:0,1 s:a "
 #define TENSOR_1 "head:1,0 s:a "
@@ -103,27 +81,31 @@ static const struct hostile hostile_rows[] = {
     {"a file cut inside the magic", "b:GGU", PREFIX "3, inside header", SAME},
     {"a bad magic", "b:FUGG u32:3 u64:0 u64:0", PLUMB_ERROR_MAGIC, "header at byte 0: magic \"FUGG\"", SAME},
     {"a bad magic of control bytes", "u32:0x1b0a00ff u32:3", PLUMB_ERROR_MAGIC, "\"\\xff\\x00\\x0a\\x1b\"", SAME},
-    {"version 0", "b:GGUF u32:0 u64:0 u64:0", PLUMB_ERROR_VERSION, "header at byte 4: GGUF version 0,", SAME},
-    {"version 1", "b:GGUF u32:1 u32:0 u32:0", PLUMB_ERROR_VERSION, "GGUF version 1,", SAME},
-    {"version 4", "b:GGUF u32:4 u64:0 u64:0", PLUMB_ERROR_VERSION, "GGUF version 4,", SAME},
+    {"version 0", "b:GGUF u32:0 u64:0 u64:0", PLUMB_ERROR_VERSION,
+     "header at byte 4: GGUF version 0 is not supported, expected 2 or 3", SAME},
+    {"version 1", "b:GGUF u32:1 u32:0 u32:0", PLUMB_ERROR_VERSION, "GGUF version 1 is not", SAME},
+    {"version 4", "b:GGUF u32:4 u64:0 u64:0", PLUMB_ERROR_VERSION, "GGUF version 4 is not", SAME},
     {"a big-endian file", "b:GGUF u32:0x03000000 u64:0", PLUMB_ERROR_VERSION, "big-endian", SAME},
-    {"-1 tensors", "head:-1,0", PLUMB_ERROR_TENSOR, "header at byte 8: 18446744073709551615 tensors, at most", SAME},
-    {"-1 keys", "head:0,-1", PLUMB_ERROR_METADATA, "18446744073709551615 keys, at most", SAME},
+    {"-1 tensors", "head:-1,0", PLUMB_ERROR_TENSOR,
+     "header at byte 8: the file has 18446744073709551615 tensors, at most", SAME},
+    {"-1 keys", "head:0,-1", PLUMB_ERROR_METADATA, "has 18446744073709551615 keys, at most", SAME},
     {"tensors whose table wraps 64 bits", "head:0x0400000000000001,0", PLUMB_ERROR_TENSOR, "at most", SAME},
-    {"keys whose table wraps 32 bits", "head:0,0x10000001", PLUMB_ERROR_METADATA, "268435457 keys, at most", SAME},
+    {"keys whose table wraps 32 bits", "head:0,0x10000001", PLUMB_ERROR_METADATA, "has 268435457 keys, at most", SAME},
     {"more tensors than bytes", "head:1000,0 zero:100", PLUMB_ERROR_TRUNCATED,
-     "1000 tensors need 33016 bytes, the file has 116 more", PLUMB_ERROR_TENSOR, "tensor 0 at byte 24"},
+     "1000 tensors need 33016 bytes, but the file has only 116 more", PLUMB_ERROR_TENSOR, "tensor 0 at byte 24"},
     {"more keys than bytes", "head:0,1000 s:a uint8 u8:1", PLUMB_ERROR_TRUNCATED,
-     "1000 keys need 14016 bytes, the file has 30 more", PLUMB_ERROR_TRUNCATED, "ends at byte 38, inside key 1"},
+     "1000 keys need 14016 bytes, but the file has only 30 more", PLUMB_ERROR_TRUNCATED,
+     "ends at byte 38, inside key 1"},
 
     /* keys */
     {"a key name of -1 bytes", "head:0,1 u64:-1 zero:20", PLUMB_ERROR_METADATA,
-     "key 0 at byte 24: a name of 18446744073709551615 bytes, 1 to 65535", SAME},
-    {"an empty key name", "head:0,1 u64:0 uint8 zero:9", PLUMB_ERROR_METADATA, "a name of 0 bytes", SAME},
+     "key 0 at byte 24: the name has 18446744073709551615 bytes, expected 1 to 65535", SAME},
+    {"an empty key name", "head:0,1 u64:0 uint8 zero:9", PLUMB_ERROR_METADATA, "the name has 0 bytes", SAME},
     {"a key name that is too long", "head:0,1 u64:65536 run:65536 uint8 u8:0", PLUMB_ERROR_METADATA,
-     "a name of 65536 bytes", SAME},
+     "the name has 65536 bytes", SAME},
     {"a key name beyond the bytes", "head:0,1 u64:1000 run:30", PLUMB_ERROR_TRUNCATED,
-     "key 0 at byte 24: 1000 bytes of name need 1008 bytes, the file has 38 more", PREFIX "62, inside key 0"},
+     "key 0 at byte 24: 1000 bytes of a name need 1008 bytes, but the file has only 38 more",
+     PREFIX "62, inside key 0"},
     {"a key name with a zero byte", "head:0,1 u64:3 b:a u8:0 b:b uint8 u8:0", PLUMB_ERROR_METADATA,
      "key 0 \"a\\x00b\" at byte 32: the name contains a zero byte", SAME},
     {"an unknown value type", KEY_1 "u32:13 zero:8", PLUMB_ERROR_METADATA,
@@ -135,39 +117,43 @@ static const struct hostile hostile_rows[] = {
      "key 0 \"a\" at byte 37: string 0 has 18446744073709551615 bytes", SAME},
     {"a string beyond 1 GiB", KEY_1 "string u64:0x40000001", PLUMB_ERROR_METADATA, "string 0 has 1073741825", SAME},
     {"a string beyond the bytes", KEY_1 "string u64:1000 run:999", PLUMB_ERROR_TRUNCATED,
-     "1000 bytes of string need 1008 bytes, the file has 1007 more", PREFIX "1044, inside key 0 \"a\""},
+     "1000 bytes of a string need 1008 bytes, but the file has only 1007 more", PREFIX "1044, inside key 0 \"a\""},
     {"a string of 1 GiB in a small file", KEY_1 "string u64:0x40000000 run:200000", PLUMB_ERROR_TRUNCATED,
-     "1073741824 bytes of string", PLUMB_ERROR_METADATA, "go beyond byte 268435456, where a header must end"},
+     "1073741824 bytes of a string", PLUMB_ERROR_METADATA, "extend beyond byte 268435456, the limit for headers"},
     {"an array of -1 numbers", KEY_1 "array uint8 u64:-1", PLUMB_ERROR_METADATA,
-     "key 0 \"a\" at byte 37: an array of 18446744073709551615 elements", SAME},
+     "key 0 \"a\" at byte 37: the array has 18446744073709551615 elements", SAME},
     {"an array whose size wraps 64 bits", KEY_1 "array uint64 u64:0x2000000000000001 zero:8", PLUMB_ERROR_METADATA,
-     "an array of 2305843009213693953 elements", SAME},
+     "the array has 2305843009213693953 elements", SAME},
     {"an array whose size wraps 32 bits", KEY_1 "array uint64 u64:0x20000001 zero:8", PLUMB_ERROR_TRUNCATED,
-     "536870913 values need 4294967316 bytes, the file has 20 more", PLUMB_ERROR_METADATA, "beyond byte 268435456"},
+     "536870913 values need 4294967316 bytes, but the file has only 20 more", PLUMB_ERROR_METADATA,
+     "beyond byte 268435456"},
     {"an array of numbers beyond the bytes", KEY_1 "array uint16 u64:50 zero:99", PLUMB_ERROR_TRUNCATED,
-     "50 values need 112 bytes, the file has 111 more", PREFIX "148, inside key 0"},
+     "50 values need 112 bytes, but the file has only 111 more", PREFIX "148, inside key 0"},
     {"an array of 2^30 numbers in a small file", KEY_1 "array uint8 u64:0x40000000 run:200000", PLUMB_ERROR_TRUNCATED,
-     "1073741824 values", PLUMB_ERROR_METADATA, "1073741824 values go beyond byte 268435456"},
+     "1073741824 values", PLUMB_ERROR_METADATA, "1073741824 values extend beyond byte 268435456"},
     {"a string that ends with the last byte that a header may have", KEY_1 "string u64:0xfffffd3 run:9",
      PLUMB_ERROR_TRUNCATED, "268435411 bytes", PREFIX "54, inside"},
     {"a string that ends one byte behind it", KEY_1 "string u64:0xfffffd4 run:9", PLUMB_ERROR_TRUNCATED,
-     "268435412 bytes", PLUMB_ERROR_METADATA, "268435412 bytes of string go beyond byte 268435456"},
+     "268435412 bytes", PLUMB_ERROR_METADATA, "268435412 bytes of a string extend beyond byte 268435456"},
     {"more tensors than a header holds", "head:8200000,0", PLUMB_ERROR_TRUNCATED, "8200000 tensors",
-     PLUMB_ERROR_METADATA, "8200000 tensors go beyond byte 268435456"},
+     PLUMB_ERROR_METADATA, "8200000 tensors extend beyond byte 268435456"},
     {"65537 empty strings", KEY_1 "array string u64:65537 zero:524296", PLUMB_ERROR_METADATA,
-     "key 0 \"a\" at byte 524345: more than 65536 of its strings are empty", SAME},
-    {"an array of -1 strings", KEY_1 "array string u64:-1", PLUMB_ERROR_METADATA, "of 18446744073709551615", SAME},
+     "key 0 \"a\" at byte 524345: the array has more than 65536 empty strings", SAME},
+    {"an array of -1 strings", KEY_1 "array string u64:-1", PLUMB_ERROR_METADATA,
+     "has 18446744073709551615 elements", SAME},
     {"an array of strings beyond the bytes", KEY_1 "array string u64:4 s:x s:y s:z", PLUMB_ERROR_TRUNCATED,
-     "4 strings need 44 bytes, the file has 39 more", PREFIX "76, inside key 0"},
+     "4 strings need 44 bytes, but the file has only 39 more", PREFIX "76, inside key 0"},
     {"an array whose last string is beyond the bytes", KEY_1 "array string u64:2 s:x u64:5 b:four",
-     PLUMB_ERROR_TRUNCATED, "5 bytes of string need 13 bytes, the file has 12 more", PREFIX "70, inside key 0"},
+     PLUMB_ERROR_TRUNCATED, "5 bytes of a string need 13 bytes, but the file has only 12 more",
+     PREFIX "70, inside key 0"},
     {"an array whose second string is too long", KEY_1 "array string u64:2 s:x u64:-2 zero:20", PLUMB_ERROR_METADATA,
      "string 1 has 18446744073709551614 bytes", SAME},
     {"a nested array", KEY_1 "array array u64:1 uint8 u64:1 u8:0", PLUMB_ERROR_METADATA,
      "key 0 \"a\" at byte 37: arrays of arrays", SAME},
     {"a duplicate key", "head:0,3 s:a uint8 u8:1 s:b uint8 u8:1 s:a string s:c", PLUMB_ERROR_METADATA,
-     "key 2 has the name of key 0: \"a\"", SAME},
-    {"a bool of 2", KEY_1 "bool u8:2", PLUMB_ERROR_METADATA, "key 0 \"a\" at byte 37: bool 0 of 1 is 2", SAME},
+     "key 2 has the same name as key 0: \"a\"", SAME},
+    {"a bool of 2", KEY_1 "bool u8:2", PLUMB_ERROR_METADATA,
+     "key 0 \"a\" at byte 37: bool 0 of 1 is 2, expected 0 or 1", SAME},
     {"a bool of 255 in an array", KEY_1 "array bool u64:3 u8:0 u8:1 u8:255", PLUMB_ERROR_METADATA,
      "bool 2 of 3 is 255", SAME},
     {"an alignment of 0", ALIGNMENT "uint32 u32:0", PLUMB_ERROR_METADATA,
@@ -175,24 +161,25 @@ static const struct hostile hostile_rows[] = {
     {"an alignment of 13", ALIGNMENT "uint32 u32:13", PLUMB_ERROR_METADATA, "13 is not a power of two", SAME},
     {"an alignment of 0x80000000", ALIGNMENT "uint32 u32:0x80000000", PLUMB_ERROR_METADATA, "2147483648 is not", SAME},
     {"an alignment of 2^25", ALIGNMENT "uint32 u32:33554432", PLUMB_ERROR_METADATA, "33554432 is not", SAME},
-    {"an alignment as uint64", ALIGNMENT "uint64 u64:32", PLUMB_ERROR_METADATA, "is uint64, expected uint32", SAME},
-    {"an alignment as int32", ALIGNMENT "int32 u32:32", PLUMB_ERROR_METADATA, "is int32, expected uint32", SAME},
-    {"an alignment as string", ALIGNMENT "string s:32", PLUMB_ERROR_METADATA, "is string, expected uint32", SAME},
+    {"an alignment as uint64", ALIGNMENT "uint64 u64:32", PLUMB_ERROR_METADATA, "expected uint32, found uint64", SAME},
+    {"an alignment as int32", ALIGNMENT "int32 u32:32", PLUMB_ERROR_METADATA, "expected uint32, found int32", SAME},
+    {"an alignment as string", ALIGNMENT "string s:32", PLUMB_ERROR_METADATA, "expected uint32, found string", SAME},
     {"an alignment as array", ALIGNMENT "array uint32 u64:1 u32:32", PLUMB_ERROR_METADATA,
-     "is an array of uint32, expected uint32", SAME},
+     "expected uint32, found an array of uint32", SAME},
     {"an alignment as empty array", ALIGNMENT "array uint32 u64:0 zero:2", PLUMB_ERROR_METADATA, "an array", SAME},
 
     /* tensor directory */
     {"a tensor name of -1 bytes", "head:1,0 u64:-1 zero:30", PLUMB_ERROR_TENSOR,
-     "tensor 0 at byte 24: a name of 18446744073709551615 bytes, 1 to 64", SAME},
-    {"an empty tensor name", "head:1,0 u64:0 u32:1 u64:32 u32:0 zero:12", PLUMB_ERROR_TENSOR, "of 0 bytes", SAME},
-    {"a tensor name of 65 bytes", "head:1,0 u64:65 run:100", PLUMB_ERROR_TENSOR, "a name of 65 bytes", SAME},
+     "tensor 0 at byte 24: the name has 18446744073709551615 bytes, expected 1 to 64", SAME},
+    {"an empty tensor name", "head:1,0 u64:0 u32:1 u64:32 u32:0 zero:12", PLUMB_ERROR_TENSOR, "has 0 bytes", SAME},
+    {"a tensor name of 65 bytes", "head:1,0 u64:65 run:100", PLUMB_ERROR_TENSOR, "the name has 65 bytes", SAME},
     {"a tensor name beyond the bytes", "head:1,0 u64:60 run:50", PLUMB_ERROR_TRUNCATED,
-     "tensor 0 at byte 24: 60 bytes of name need 68 bytes, the file has 58 more", PREFIX "82, inside tensor 0"},
+     "tensor 0 at byte 24: 60 bytes of a name need 68 bytes, but the file has only 58 more",
+     PREFIX "82, inside tensor 0"},
     {"a tensor name with a zero byte", "head:1,0 u64:2 u16:0x61 u32:1 u64:32 u32:0 u64:0 align:32 run:128",
      PLUMB_ERROR_TENSOR, "\"a\\x00\" at byte 32: the name contains a zero byte", SAME},
     {"0 dimensions", TENSOR_1 "u32:0 u32:0 u64:0 zero:30", PLUMB_ERROR_TENSOR,
-     "tensor 0 \"a\" at byte 33: 0 dimensions, 1 to 4", SAME},
+     "tensor 0 \"a\" at byte 33: the tensor has 0 dimensions, expected 1 to 4", SAME},
     {"5 dimensions", TENSOR_1 "u32:5 u64:1 u64:1 u64:1 u64:1 u64:1 u32:0 u64:0", PLUMB_ERROR_TENSOR,
      "5 dimensions", SAME},
     {"-1 dimensions", TENSOR_1 "u32:-1 zero:30", PLUMB_ERROR_TENSOR, "4294967295 dimensions", SAME},
@@ -206,29 +193,30 @@ static const struct hostile hostile_rows[] = {
     {"elements of 2^63", TENSOR_1 "u32:4 u64:0x10000 u64:0x10000 u64:0x10000 u64:0x8000 u32:0 u64:0",
      PLUMB_ERROR_TENSOR, "shape [65536,65536,65536,32768]", SAME},
     {"bytes that wrap 64 bits to 0", TENSOR_1 "u32:2 u64:0x80000000 u64:0x80000000 u32:0 u64:0", PLUMB_ERROR_TENSOR,
-     "4611686018427387904 elements of F32 are 2^63 bytes", SAME},
+     "4611686018427387904 elements of type F32 take 2^63 bytes", SAME},
     {"bytes that wrap 32 bits to few", TENSOR_1 "u32:1 u64:0x40000001 u32:0 u64:0 align:32 zero:32",
-     PLUMB_ERROR_TRUNCATED, "tensor \"a\": its 4294967300 bytes end at byte 4294967364, the file at byte 96",
+     PLUMB_ERROR_TRUNCATED, "tensor \"a\": its 4294967300 bytes end at byte 4294967364, but the file ends at byte 96",
      BEYOND_32_BITS, "4294967300 bytes"},
     {"a removed tensor type", TENSOR_1 "u32:1 u64:32 u32:4 u64:0", PLUMB_ERROR_UNSUPPORTED,
      "tensor 0 \"a\" at byte 37: tensor type 4 is unknown or was removed", SAME},
     {"an unknown tensor type", TENSOR_1 "u32:1 u64:32 u32:999 u64:0", PLUMB_ERROR_UNSUPPORTED, "tensor type 999", SAME},
     {"a negative tensor type", TENSOR_1 "u32:1 u64:32 u32:-1 u64:0", PLUMB_ERROR_UNSUPPORTED, "type 4294967295", SAME},
     {"a tensor type known by name", TENSOR_1 "u32:1 u64:256 u32:16 u64:0", PLUMB_ERROR_UNSUPPORTED,
-     "tensor 0 \"a\" at byte 37: tensor type IQ2_XXS (16) cannot be read", SAME},
+     "tensor 0 \"a\" at byte 37: tensor type IQ2_XXS (16) is not supported", SAME},
     {"rows that are no multiple of the block", TENSOR_1 "u32:2 u64:16 u64:2 u32:2 u64:0", PLUMB_ERROR_TENSOR,
-     "rows of 16 elements are no multiple of the 32 in a block of Q4_0", SAME},
+     "a row has 16 elements, expected a multiple of 32, the block size of Q4_0", SAME},
     {"an offset of -1", TENSOR_1 "u32:1 u64:32 u32:0 u64:-1", PLUMB_ERROR_TENSOR,
-     "offset 18446744073709551615 is no multiple of the alignment 32", SAME},
+     "offset 18446744073709551615 is not a multiple of the alignment 32", SAME},
     {"an offset that is not aligned", "head:1,1 s:general.alignment uint32 u32:64 s:a u32:1 u64:8 u32:0 u64:32 align:64"
-     " run:64", PLUMB_ERROR_TENSOR, "tensor 0 \"a\" at byte 70: offset 32 is no multiple of the alignment 64", SAME},
+     " run:64", PLUMB_ERROR_TENSOR, "tensor 0 \"a\" at byte 70: offset 32 is not a multiple of the alignment 64", SAME},
     {"an offset that wraps 64 bits", TENSOR_1 "u32:1 u64:32 u32:0 u64:-32 align:32 run:128", PLUMB_ERROR_TENSOR,
-     "tensor \"a\": offset 18446744073709551584 and 128 bytes end beyond 2^63", SAME},
+     "tensor \"a\": 128 bytes at offset 18446744073709551584 end beyond byte 2^63", SAME},
     {"an offset beyond the file", TENSOR_1 "u32:1 u64:32 u32:0 u64:0x100000000 align:32 run:128",
-     PLUMB_ERROR_TRUNCATED, "its 128 bytes end at byte 4294967488, the file at byte 192",
-     PLUMB_ERROR_TRUNCATED, "ends at byte 192: tensor \"a\" has 0 of 128 bytes, 0 tensors follow"},
+     PLUMB_ERROR_TRUNCATED, "its 128 bytes end at byte 4294967488, but the file ends at byte 192",
+     PLUMB_ERROR_TRUNCATED, "ends at byte 192: tensor \"a\" has 0 of 128 bytes, and 0 more tensors are missing"},
     {"tensors whose sum wraps 64 bits", "head:2,0 s:a u32:1 u64:0x1ffffffffffffff0 u32:0 u64:0 s:b u32:1"
-     " u64:0x1ffffffffffffff0 u32:0 u64:0x7fffffffffffffc0 align:32 run:32", PLUMB_ERROR_TENSOR, "beyond 2^63", SAME},
+     " u64:0x1ffffffffffffff0 u32:0 u64:0x7fffffffffffffc0 align:32 run:32", PLUMB_ERROR_TENSOR,
+     "beyond byte 2^63", SAME},
     {"a tensor of an exabyte", TENSOR_1 "u32:2 u64:0x20000000 u64:0x20000000 u32:0 u64:0 align:32 run:9999",
      PLUMB_ERROR_TRUNCATED, "its 1152921504606846976 bytes", BEYOND_32_BITS, "1152921504606846976 bytes"},
     {"tensors that overlap", "head:2,0 s:a u32:1 u64:16 u32:0 u64:0 s:b u32:1 u64:8 u32:0 u64:32 align:32 run:64",
@@ -237,17 +225,19 @@ static const struct hostile hostile_rows[] = {
      PLUMB_ERROR_TENSOR, "tensor \"b\" at offset 0 overlaps tensor \"a\"", SAME},
     {"a duplicate tensor name", "head:3,0 s:a u32:1 u64:8 u32:0 u64:0 s:b u32:1 u64:8 u32:0 u64:32"
      " s:a u32:1 u64:8 u32:0 u64:64 align:32 run:96", PLUMB_ERROR_TENSOR,
-     "tensor 2 has the name of tensor 0: \"a\"", SAME},
+     "tensor 2 has the same name as tensor 0: \"a\"", SAME},
     {"a directory cut short", TENSOR_1 "u32:4 u64:1 u64:1 u64:1", PREFIX "61, inside tensor 0 \"a\"", SAME},
 
     /* data */
-    {"no data", TENSOR_1 "u32:1 u64:32 u32:0 u64:0", PLUMB_ERROR_TRUNCATED, "end at byte 192, the file at byte 57",
+    {"no data", TENSOR_1 "u32:1 u64:32 u32:0 u64:0", PLUMB_ERROR_TRUNCATED,
+     "end at byte 192, but the file ends at byte 57",
      PREFIX "57: tensor \"a\" has 0 of 128 bytes"},
     {"data that is a byte short", "head:2,0 s:b u32:1 u64:8 u32:0 u64:32 s:a u32:1 u64:8 u32:0 u64:0 align:32 run:63",
-     PLUMB_ERROR_TRUNCATED, "tensor \"b\": its 32 bytes end at byte 160, the file at byte 159",
-     PREFIX "159: tensor \"b\" has 31 of 32 bytes, 0 tensors follow"},
+     PLUMB_ERROR_TRUNCATED, "tensor \"b\": its 32 bytes end at byte 160, but the file ends at byte 159",
+     PREFIX "159: tensor \"b\" has 31 of 32 bytes, and 0 more tensors are missing"},
     {"a megabyte that is a byte short", TENSOR_1 "u32:1 u64:0x40000 u32:0 u64:0 align:32 run:1048575",
-     PLUMB_ERROR_TRUNCATED, "the file at byte 1048639", PREFIX "1048639: tensor \"a\" has 1048575 of 1048576 bytes"},
+     PLUMB_ERROR_TRUNCATED, "the file ends at byte 1048639",
+     PREFIX "1048639: tensor \"a\" has 1048575 of 1048576 bytes"},
 };
 
 static const struct feed ways[] = {{.piece = SIZE_MAX}, {.piece = 1}, {.piece = 3}, {.piece = 0, .random = 77}};
@@ -314,7 +304,7 @@ static void put_line(struct bytes *b, const char *format, ...) {
     put(b, line, (size_t)n);
 }
 
-/* The listing of tests/vectors/gguf/make.py. */
+/* Prints the same listing as tests/vectors/gguf/make.py. */
 static void list(struct bytes *b, struct gguf *g, bool data) {
     put_line(b, "gguf %u %u %u\n", gguf_version(g), (unsigned)gguf_alignment(g), (unsigned)gguf_data_offset(g));
     for (uint64_t i = 0; i < gguf_n_key(g); i++) {
@@ -377,7 +367,7 @@ static void small_file(uint8_t version) {
         CHECK(feed.excess == 0, "%" PRIu64 " bytes more than the file justifies", feed.excess);
         if (i == 0 && version == 3) check_listing(g, "tests/vectors/gguf/small.txt", true);
         struct bytes first = {0}, this = {0};
-        if (status == PLUMB_OK) {   /* the other ways: the same as the first */
+        if (status == PLUMB_OK) {   /* the other ways of reading give the same */
             struct feed whole = {.piece = SIZE_MAX};
             struct gguf *h = gguf_create(n);
             if (CHECK(h != NULL && feed_file(h, &whole, n, file, n, &err) == PLUMB_OK, "%s", err.message)) {
@@ -396,7 +386,7 @@ static void small_file(uint8_t version) {
 static void small_v3(void) { small_file(3); }
 static void small_v2(void) { small_file(2); }
 
-/* CVE-2024-32878 and its kind: whatever has been read when the bytes end is freed, and nothing else. */
+/* CVE-2024-32878 and similar bugs: at the end of the bytes, what has been read is freed, and nothing else. */
 static void every_prefix(void) {
     struct bytes b = {0};
     build(&b, "head:2,5 s:name string s:value s:list array string u64:3 s:x s: s:yz s:numbers array uint16 u64:3 run:6"
@@ -441,7 +431,7 @@ static void no_tensors(void) {
     gguf_free(g);
 }
 
-/* Listed b, c, a; in the file a, gap, b, c, and bytes after it. */
+/* The directory lists b, c, a; the file has a, a gap, b, c, and bytes after c. */
 static void any_order(void) {
     struct bytes b = {0};
     build(&b, "head:3,0 s:b u32:1 u64:100 u32:0 u64:4096 s:c u32:2 u64:32 u64:3 u32:2 u64:4512 s:a u32:1 u64:1 u32:0"
@@ -473,7 +463,7 @@ static void any_order(void) {
     free(b.data);
 }
 
-/* The window is the tensor's memory itself, and bytes that came with the header are moved there. */
+/* The window is the tensor's own memory, and bytes that arrived with the header are moved there. */
 static void windows(void) {
     struct bytes b = {0};
     struct error err = {PLUMB_OK, ""};
@@ -484,7 +474,7 @@ static void windows(void) {
     struct gguf *g = gguf_create(b.n);
     REQUIRE(g != NULL, "no memory");
     CHECK(gguf_commit(g, 1, &err) == PLUMB_ERROR_ARGUMENT, "a commit without a window");
-    CHECK(strstr(err.message, "1 bytes committed to a window of 0") != NULL, "%s", err.message);
+    CHECK(strstr(err.message, "1 bytes were committed, but the window has only 0") != NULL, "%s", err.message);
     REQUIRE(gguf_window(g, &window, &len, &err) == PLUMB_OK && len > 0, "%s", err.message);
     CHECK(gguf_commit(g, len + 1, &err) == PLUMB_ERROR_ARGUMENT, "a commit beyond the window");
     CHECK(gguf_position(g) == 0, "position %" PRIu64, gguf_position(g));
@@ -504,11 +494,11 @@ static void windows(void) {
     CHECK(memcmp(t->data, b.data + header, 4000) == 0, "the tensor's bytes");
     gguf_free(g);
 
-    /* A size that was too small for the file may be raised before the header says so. */
+    /* A size that was too small for the file may be raised until the header shows the error. */
     g = gguf_create(5);
     REQUIRE(g != NULL, "no memory");
     CHECK(feed_file(g, &feed, 5, b.data, b.n, &err) == PLUMB_ERROR_TRUNCATED
-          && strstr(err.message, "bytes, the file has 0 more") != NULL, "%s", err.message);
+          && strstr(err.message, "bytes, but the file has only 0 more") != NULL, "%s", err.message);
     gguf_free(g);
     g = gguf_create(50);
     REQUIRE(g != NULL, "no memory");
@@ -668,7 +658,7 @@ static void corpus(void) {
         char path[128];
         snprintf(path, sizeof path, "tests/fuzz/corpus/gguf/%s", name);
         uint8_t *file = test_read_all(path, &n);
-        if (file != NULL) CHECK(fuzz_gguf(file, n) == 0, "%s", path);   /* traps where it finds something */
+        if (file != NULL) CHECK(fuzz_gguf(file, n) == 0, "%s", path);   /* traps on a finding */
         free(file);
     }
     CHECK(n_file >= 8, "%d files", n_file);
@@ -685,17 +675,17 @@ void test_gguf(void) {
          "tests/vectors/gguf/gemma-3-270m.Q4_K_M.txt"},
     };
     test_case("gguf: every value and array type and the tensors of a v3 file equal the gguf package's", small_v3);
-    test_case("gguf: the same file as v2, however it is cut", small_v2);
+    test_case("gguf: the same file as v2 is read, however it is cut", small_v2);
     test_row(real[0].name, real_header, &real[0]);
     test_row(real[1].name, real_header, &real[1]);
     test_case("gguf: a file without tensors is complete at the end of its header", no_tensors);
-    test_case("gguf: tensors in any order, with gaps and bytes after the last", any_order);
+    test_case("gguf: tensors may be in any order, with gaps and bytes after the last", any_order);
     test_case("gguf: windows are the tensors' memory, and misuse is an argument error", windows);
-    test_case("gguf: a file cut anywhere is cut short, and frees what it had", every_prefix);
-    test_case("gguf: an allocation that fails is a status, wherever it is", gguf_memory);
-    test_case("gguf: 4096 keys and 200000 tensors take no quadratic time", many_names);
-    test_case("gguf: integers of every type that fit 32 bits", typed_integers);
-    test_case("gguf: floats, bools, strings and arrays of the type asked for", typed_others);
+    test_case("gguf: a file truncated anywhere is an error that leaks no memory", every_prefix);
+    test_case("gguf: any allocation that fails gives a status", gguf_memory);
+    test_case("gguf: 4096 keys and 200000 tensors do not take quadratic time", many_names);
+    test_case("gguf: integers of every type that fit 32 bits are read", typed_integers);
+    test_case("gguf: floats, bools, strings and arrays are read only as their type", typed_others);
     TEST_ROWS("gguf: refuses ", hostile_file, hostile_rows);
-    test_case("gguf: the fuzz corpus", corpus);
+    test_case("gguf: the fuzz corpus runs without a finding", corpus);
 }

@@ -1,7 +1,7 @@
 /* The harness behind tests/test.h: runs cases, counts checks, prints TAP, reads files.
  *
- * A native or WASI program prints to stdout and reads with stdio, paths relative to the working directory, which must
- * be the root of the checkout.  The Emscripten module has neither: its host gives it two functions (tests/hosts/). */
+ * A native or WASI program prints to stdout and reads with stdio.  Paths are relative to the working directory, which
+ * must be the root of the checkout.  The Emscripten module has neither: its host gives two functions (tests/hosts/). */
 #define _POSIX_C_SOURCE 200809L  /* fseeko: files beyond 2 GB */
 #include "harness.h"
 #include "test.h"
@@ -14,7 +14,7 @@ static struct {
     const char *const *filters;  /* runs only cases whose name contains one of them; NULL: all */
     bool matched[HARNESS_MAX_FILTERS];
     unsigned n_case, n_failed;
-    unsigned n_check, n_bad;  /* of the case that runs */
+    unsigned n_check, n_bad;  /* of the current case */
 } harness;
 
 #if defined(__EMSCRIPTEN__)
@@ -24,7 +24,7 @@ int64_t host_read(const char *path, size_t path_len, uint64_t offset, void *dst,
 #else
 static void host_print(const char *text, size_t n) {
     fwrite(text, 1, n, stdout);
-    fflush(stdout);  /* what was printed before a crash must be seen */
+    fflush(stdout);  /* output before a crash must be visible */
 }
 
 static int64_t host_read(const char *path, size_t path_len, uint64_t offset, void *dst, size_t n) {
@@ -99,7 +99,7 @@ void test_rows(const char *prefix, void (*run)(const void *row), const void *row
 }
 
 bool test_check(bool condition, const char *file, int line, const char *text, const char *format, ...) {
-    enum { SHOWN = 10 };  /* failures shown per case: one wrong kernel fails at every element */
+    enum { SHOWN = 10 };  /* failures shown per case: a wrong kernel fails at every element */
     harness.n_check++;
     if (condition) return true;
     harness.n_bad++;

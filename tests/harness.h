@@ -1,4 +1,4 @@
-/* What tests/main.c needs of the harness beyond tests/test.h. */
+/* The part of the harness that only tests/main.c needs, beyond tests/test.h. */
 #ifndef PLUMB_HARNESS_H
 #define PLUMB_HARNESS_H
 
@@ -6,7 +6,7 @@
 
 enum { HARNESS_MAX_FILTERS = 2048 };
 /* Runs the n rooms' test functions, printing TAP.  filters: runs only the cases whose name contains one of them, up to
- * the first NULL; NULL for all cases.  Returns 0 if a case ran, of each filter too, and none failed, else 1. */
+ * the first NULL; NULL for all cases.  Returns 0 if a case ran, every filter matched, and none failed; else 1. */
 int harness_run(const char *const *filters, void (*const rooms[])(void), size_t n);
 
 #endif

@@ -1,5 +1,5 @@
-/* The order of a head's elements in Q and K.  Ground truths: what transformers computes for synth/f32.gguf, whose Q and
- * K converters permute, and for qwen2.gguf, where they do not (tests/vectors/layers); examples worked by hand. */
+/* The order of a head's elements in Q and K.  Ground truths: transformers on synth/f32.gguf, whose Q and K are permuted
+ * by the converter, and on qwen2.gguf, whose are not (tests/vectors/layers); and examples worked by hand. */
 #include "fixture.h"
 #include "test.h"
 #include "trace/heads.h"
@@ -16,7 +16,7 @@ static plumb_trace *trace_of(const char *json) {
 
 static void record(void *user, const plumb_tap *tap) { plumb_trace_add(user, tap); }
 
-/* What plumb's reference pass computes for the tokens of another trace. */
+/* plumb's reference pass on the tokens of another trace. */
 static plumb_trace *record_truth(plumb_model *m, const plumb_trace *tokens, uint32_t n_value) {
     plumb_session *s = NULL;
     plumb_session_params p = { .n_ctx = 16, .pass = PLUMB_PASS_REFERENCE };
@@ -32,10 +32,10 @@ static plumb_trace *record_truth(plumb_model *m, const plumb_trace *tokens, uint
     return t;
 }
 
-/* The report says all of it; "Qcur and Kcur of A" if permuted is 'A', of neither if it is 0. */
+/* The report contains all of these, and "Qcur and Kcur of A" if permuted is 'A', or neither if it is 0. */
 static void check_diff(plumb_trace *a, plumb_trace *b, char permuted, bool expected, const char *says) {
-    struct told text = { 0 }, json = { 0 };
-    plumb_report r = { .format = PLUMB_FORMAT_TEXT, .write = told_write, .user = &text };
+    struct capture text = { 0 }, json = { 0 };
+    plumb_report r = { .format = PLUMB_FORMAT_TEXT, .write = capture_write, .user = &text };
     char sentence[32], field[32];
     bool agree = !expected;
     CHECK(plumb_diff(a, b, NULL, &r, &agree) == PLUMB_OK, "%s", plumb_trace_error(a));
@@ -51,13 +51,13 @@ static void check_diff(plumb_trace *a, plumb_trace *b, char permuted, bool expec
         CHECK(value && (strncmp(value, "\"qk_permuted\":true", 18) == 0) == (permuted == side), "%s: %s", field,
               json.text);
     }
-    told_free(&text);
-    told_free(&json);
+    capture_free(&text);
+    capture_free(&json);
 }
 
 static void check_diagnosis(plumb_model *m, plumb_trace *theirs, bool permuted, bool expected, const char *says) {
-    struct told text = { 0 }, json = { 0 };
-    plumb_report r = { .format = PLUMB_FORMAT_TEXT, .write = told_write, .user = &text };
+    struct capture text = { 0 }, json = { 0 };
+    plumb_report r = { .format = PLUMB_FORMAT_TEXT, .write = capture_write, .user = &text };
     bool agree = !expected;
     CHECK(plumb_diagnose(m, theirs, 1, &r, &agree) == PLUMB_OK, "%s", plumb_model_error(m));
     r.format = PLUMB_FORMAT_JSON;
@@ -66,8 +66,8 @@ static void check_diagnosis(plumb_model *m, plumb_trace *theirs, bool permuted, 
     CHECK(agree == expected && strstr(text.text, says), "no \"%s\": %s", says, text.text);
     CHECK((strstr(text.text, "their Qcur and Kcur have") != NULL) == permuted, "%s", text.text);
     CHECK((strstr(json.text, "\"qk_permuted\": true") != NULL) == permuted, "%s", json.text);
-    told_free(&text);
-    told_free(&json);
+    capture_free(&text);
+    capture_free(&json);
 }
 
 /* ---- transformers ------------------------------------------------------------------------------------------------ */
@@ -96,19 +96,19 @@ static void agreement(const void *arg) {
     }
     if (theirs) check_diff(theirs, theirs, 0, true, "They agree: 23 taps");
     if (m && theirs) check_diagnosis(m, theirs, file->permuted, true, "agrees with the truth");
-    /* Of heads of 8 elements the first five alone: 0, 2, 4, 6 and 1 of the GGUF's. */
+    /* Only the first five elements of heads of 8: 0, 2, 4, 6 and 1 in the GGUF. */
     for (size_t i = 0; theirs && i < theirs->n_tap; i++) {
         for (uint32_t j = 0; j < theirs->taps[i].n_row; j++) theirs->taps[i].rows[j].n_value = 5;
     }
     plumb_trace *ours = m && theirs ? record_truth(m, theirs, 5) : NULL;
     if (ours) check_diff(theirs, ours, file->permuted ? 'A' : 0, true, "They agree: 23 taps");
-    if (ours) check_diagnosis(m, theirs, file->permuted, true, "in part: errors add up");
+    if (ours) check_diagnosis(m, theirs, file->permuted, true, "some values only: errors add up");
     plumb_trace_free(ours);
     plumb_trace_free(theirs);
     plumb_model_free(m);
 }
 
-/* ---- mistakes are still found ------------------------------------------------------------------------------------ */
+/* ---- mistakes are found in either order -------------------------------------------------------------------------- */
 
 static struct trace_tap *find_tap(plumb_trace *t, enum tap_id id, int32_t layer) {
     for (size_t i = 0; i < t->n_tap; i++) {
@@ -123,13 +123,13 @@ static void swap(float *a, float *b) {
     *b = x;
 }
 
-/* Two elements of one head, exchanged. */
+/* Exchanges two elements of one head. */
 static void exchange(struct trace_row *row) { swap(&row->values[1], &row->values[2]); }
-/* One head of 8 elements, 5 % too large. */
+/* Makes one head of 8 elements 5 % too large. */
 static void enlarge(struct trace_row *row) {
     for (size_t i = 8; i < 16; i++) row->values[i] *= 1.05f;
 }
-/* The first two heads of 8 elements, exchanged. */
+/* Exchanges the first two heads of 8 elements. */
 static void exchange_heads(struct trace_row *row) {
     for (size_t i = 0; i < 8; i++) swap(&row->values[i], &row->values[8 + i]);
 }
@@ -138,7 +138,7 @@ static void mistakes(void) {
     static void (*const spoil[])(struct trace_row *row) = { exchange, enlarge, exchange_heads };
     plumb_model *m = fixture_load(files[0].model);
     for (size_t i = 0; m && i < sizeof spoil / sizeof *spoil; i++) {
-        for (int s = 0; s < 2; s++) {   /* transformers itself; an engine in PyTorch with the GGUF's weights */
+        for (int s = 0; s < 2; s++) {   /* transformers; a PyTorch engine with the GGUF's weights */
             plumb_trace *theirs = fixture_read_trace(files[0].npz);
             plumb_trace *ours = theirs ? record_truth(m, theirs, UINT32_MAX) : NULL;
             plumb_trace *spoilt = s == 0 ? theirs : ours ? record_truth(m, theirs, UINT32_MAX) : NULL;
@@ -147,11 +147,11 @@ static void mistakes(void) {
             check_diff(spoilt, ours, s == 0 ? 'A' : 0, true, "They agree");
             struct trace_tap *q = find_tap(spoilt, TAP_QCUR, 1), *k = find_tap(spoilt, TAP_KCUR, 1);
             for (uint32_t j = 0; j < q->n_row; j++) spoil[i](&q->rows[j]);
-            check_diff(spoilt, ours, s == 0 ? 'A' : 0, false, "They part first at Qcur-1 ");
-            check_diagnosis(m, spoilt, s == 0, false, "parts from the truth: Qcur-1 ");
+            check_diff(spoilt, ours, s == 0 ? 'A' : 0, false, "They first diverge at Qcur-1 ");
+            check_diagnosis(m, spoilt, s == 0, false, "diverges from the truth: Qcur-1 ");
             for (uint32_t j = 0; j < k->n_row; j++) spoil[i](&k->rows[j]);
-            check_diff(spoilt, ours, s == 0 ? 'A' : 0, false, "They part first at Qcur-1 ");
-            check_diagnosis(m, spoilt, s == 0, false, "parts from the truth: Qcur-1 ");
+            check_diff(spoilt, ours, s == 0 ? 'A' : 0, false, "They first diverge at Qcur-1 ");
+            check_diagnosis(m, spoilt, s == 0, false, "diverges from the truth: Qcur-1 ");
             if (spoilt != theirs) plumb_trace_free(spoilt);
             plumb_trace_free(ours);
             plumb_trace_free(theirs);
@@ -160,7 +160,7 @@ static void mistakes(void) {
     plumb_model_free(m);
 }
 
-/* Numbers that fit in no order are left in the one they have. */
+/* Numbers that match in neither order are not permuted. */
 static void unrelated(void) {
     plumb_model *m = fixture_load(files[0].model);
     plumb_trace *theirs = fixture_read_trace(files[0].npz), *ours = m && theirs ? record_truth(m, theirs, 8) : NULL;
@@ -174,7 +174,7 @@ static void unrelated(void) {
             }
         }
     }
-    if (ours) check_diff(theirs, ours, 0, false, "They part first at Qcur-0 ");
+    if (ours) check_diff(theirs, ours, 0, false, "They first diverge at Qcur-0 ");
     plumb_trace_free(ours);
     plumb_trace_free(theirs);
     plumb_model_free(m);
@@ -182,9 +182,9 @@ static void unrelated(void) {
 
 /* ---- by hand ----------------------------------------------------------------------------------------------------- */
 
-/* One head of 4, Q = (1, 2, 3, 4) in the GGUF, its pairs turned by angles of cosine 0.6 and sine 0.8, and the other way
- * round: (0.6 - 1.6, 0.8 + 1.2) = (-1, 2) and (2.4 - 2.4, 1.8 + 3.2) = (0, 5).  Transformers has (1, 3, 2, 4), the
- * first turned with the third: (-1, 0, 2, 5).  Turning neighbours there, (1, 3) and (2, 4), is the mistake:
+/* One head of 4, Q = (1, 2, 3, 4) in the GGUF.  RoPE rotates its pairs by angles of cosine 0.6 and sine 0.8, and the
+ * reverse: (0.6 - 1.6, 0.8 + 1.2) = (-1, 2) and (2.4 - 2.4, 1.8 + 3.2) = (0, 5).  Transformers has (1, 3, 2, 4) and
+ * rotates the first with the third: (-1, 0, 2, 5).  The mistake is to rotate neighbours there, (1, 3) and (2, 4):
  * (0.6 - 2.4, 0.8 + 1.8) and (1.6 - 2.4, 1.2 + 3.2). */
 #define TURNED(q, rope) "{\"tokens\":[1,2],\"taps\":[" q ",\"token\":1,\"shape\":[1,4],\"values\":" rope "}]}"
 static const char gguf_turned[] =
@@ -197,13 +197,13 @@ static void rope_by_hand(void) {
     plumb_trace *right = trace_of(TURNED(THEIR_Q "{\"name\":\"Qcur_rope-0\"", "[-1,0,2,5]"));
     plumb_trace *wrong = trace_of(TURNED(THEIR_Q "{\"name\":\"Qcur_rope-0\"", "[-1.8,2.6,-0.8,4.4]"));
     check_diff(right, ours, 'A', true, "They agree: 2 taps");
-    check_diff(wrong, ours, 'A', false, "They part first at Qcur_rope-0 ");
+    check_diff(wrong, ours, 'A', false, "They first diverge at Qcur_rope-0 ");
     plumb_trace_free(ours);
     plumb_trace_free(right);
     plumb_trace_free(wrong);
 }
 
-/* Heads of 8: elements 0 to 3 go to 0, 2, 4, 6, elements 4 to 7 to 1, 3, 5, 7. */
+/* Heads of 8: elements 0 to 3 move to 0, 2, 4, 6, elements 4 to 7 to 1, 3, 5, 7. */
 static void places_by_hand(void) {
     static const uint32_t expected[] = { 0, 1, 2, 3, 4, 15, 18 };
     static const float values[] = { 10, 14, 11, 15, 12, 25, 31 };
@@ -229,14 +229,13 @@ static void places_by_hand(void) {
     plumb_trace_free(t);
 }
 
-/* The first and the last element of a head stay where they are: a mistake at another place that would move out of sight
- * is not hidden by them. */
+/* The first and the last element of a head do not move.  They must not hide a mistake at a place that does. */
 static void nothing_moves(void) {
 #define TRACE(name, values) "{\"tokens\":[5],\"taps\":[{\"name\":\"" name "\",\"token\":0,\"shape\":[1,8],\"places\":" \
                             "[0,3,7],\"values\":" values "}]}"
     plumb_trace *ours = trace_of(TRACE("Qcur-0", "[1,2,3]"));
     plumb_trace *theirs = trace_of(TRACE("layers.0.self_attn.q_proj", "[1,5,3]"));
-    check_diff(theirs, ours, 0, false, "They part first at Qcur-0 ");
+    check_diff(theirs, ours, 0, false, "They first diverge at Qcur-0 ");
     plumb_trace_free(ours);
     plumb_trace_free(theirs);
 }
@@ -244,8 +243,8 @@ static void nothing_moves(void) {
 void test_heads(void) {
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) test_row(files[i].name, agreement, &files[i]);
     test_case("heads: mistakes in Q and K are found in either order", mistakes);
-    test_case("heads: what fits in neither order is left as it is", unrelated);
-    test_case("heads: a mistake of RoPE's pairing, by hand", rope_by_hand);
-    test_case("heads: values at chosen places, by hand", places_by_hand);
-    test_case("heads: values that stay where they are decide nothing", nothing_moves);
+    test_case("heads: values that match neither order are left unchanged", unrelated);
+    test_case("heads: a wrong RoPE order, worked by hand, is found", rope_by_hand);
+    test_case("heads: values at chosen places are permuted as worked by hand", places_by_hand);
+    test_case("heads: values that a permutation does not move decide nothing", nothing_moves);
 }

@@ -1,5 +1,5 @@
-/* The JSON reader, by RFC 8259: what a text means, or the byte where it is wrong.  UTF-8 is worked by hand from the
- * Unicode code charts, and equals what Python's json.loads gives. */
+/* The JSON reader against RFC 8259: the value of a text, or the byte where it is wrong.  UTF-8 is worked by hand from
+ * the Unicode code charts, and equals the result of Python's json.loads. */
 #include "test.h"
 #include "dump/json.h"
 
@@ -44,7 +44,7 @@ static const struct string_row strings[] = {
     {"no end", "\"ab", NULL, "JSON ends after 3 bytes: expected '\"' at the end of the string that begins at byte 0"},
     {"a line end in it", "\"a\nb\"", NULL, "JSON, byte 2: expected no control byte in a string"},
     {"the last control byte", "\"a\x1f\"", NULL, "JSON, byte 2: expected no control byte in a string"},
-    {"something after it", "\"a\" x", NULL, "JSON, byte 4: expected the end after the whole value, found 'x'"},
+    {"something after it", "\"a\" x", NULL, "JSON, byte 4: expected the end of the file after the value, found 'x'"},
     {"a number", "5", NULL, "JSON, byte 0: expected a text, found '5'"},
     {"nothing at all", "", NULL, "JSON ends after 0 bytes: expected a text"},
 };
@@ -94,7 +94,7 @@ static const struct number_row numbers[] = {
     {"a plus", "+1", 0, "JSON, byte 0: expected a number"},
     {"a minus alone", "-", 0, "JSON ends after 1 bytes: expected a number"},
     {"nothing", "  ", 0, "JSON ends after 2 bytes: expected a number"},
-    {"two numbers", "1 2", 0, "JSON, byte 2: expected the end after the whole value"},
+    {"two numbers", "1 2", 0, "JSON, byte 2: expected the end of the file after the value"},
 };
 
 static void reads_number(const void *p) {
@@ -153,7 +153,7 @@ static const struct skip_row skipped[] = {
     {"a name without quotes", "{a: 1}", "JSON, byte 1: expected a name in double quotes"},
     {"half a word", "[tru]", "JSON, byte 1: expected a value"},
     {"no end", "[[1], [2]", "JSON ends after 9 bytes: expected ',' or ']'"},
-    {"a comment", "[1] // one", "JSON, byte 4: expected the end after the whole value"},
+    {"a comment", "[1] // one", "JSON, byte 4: expected the end of the file after the value"},
 };
 
 static void skips(const void *p) {
@@ -182,7 +182,7 @@ static void levels_have_a_bound(void) {
     }
 }
 
-/* What comes after a failure is nothing, and the first message stays. */
+/* After a failure every read returns nothing, and the first message stays. */
 static void first_failure_stays(void) {
     static const char text[] = "{\"a\": x, \"b\": 2}";
     struct error err = {PLUMB_OK, ""};
@@ -210,8 +210,8 @@ static void first_failure_stays(void) {
 void test_json(void) {
     TEST_ROWS("json: a string: ", reads_string, strings);
     TEST_ROWS("json: a number: ", reads_number, numbers);
-    test_case("json: an integer has bounds, which belong to it", integers_have_bounds);
+    test_case("json: integers are checked against inclusive bounds", integers_have_bounds);
     TEST_ROWS("json: a value that is skipped: ", skips, skipped);
-    test_case("json: 32 levels and no more", levels_have_a_bound);
+    test_case("json: 32 levels are read, 33 are refused", levels_have_a_bound);
     test_case("json: the first failure stays", first_failure_stays);
 }

@@ -27,14 +27,14 @@ static void random_floats(float *x, size_t n, float scale) {
 
 static bool same_bits(const float *a, const float *b, size_t n) {
     for (size_t i = 0; i < n; i++) {
-        if (a[i] != a[i] && b[i] != b[i]) continue;   /* hosts may differ in a NaN's payload */
+        if (a[i] != a[i] && b[i] != b[i]) continue;   /* the payload of a NaN may depend on the host */
         if (f32_to_bits(a[i]) != f32_to_bits(b[i])) return false;
     }
     return true;
 }
 
-/* The f16 scales of blocks of any bytes become small, by clearing the upper exponent bits, or may be any that a tile
- * can have: subnormal, zero, huge. */
+/* Makes the f16 scales of random blocks small by clearing the upper exponent bits.  With any_scale they may be any that
+ * a tile can hold: subnormal, zero, huge. */
 static void limit_scales(uint8_t *blocks, uint32_t type, size_t n_byte, bool any_scale) {
     const struct quant_traits *traits = quant_traits(type);
     const struct f16_places *f16 = fixture_f16_places(type);
@@ -61,16 +61,16 @@ static void random_blocks(uint8_t *blocks, uint32_t type, size_t n_byte, bool an
     limit_scales(blocks, type, n_byte, any_scale);
 }
 
-/* ---- matmul: the product that all types share -------------------------------------------------------------------- */
+/* ---- matmul: every weight type ----------------------------------------------------------------------------------- */
 
 struct product {
     uint32_t type, n, n_out, n_token;
-    bool any_scale;   /* of any size: then all ways are only held against each other; a superblock of the
-                       * second 8 rows leaves them as in the file */
-    bool extreme;     /* all bits of all codes are set, and all x are as large, which makes the largest sums */
+    bool any_scale;   /* scales of any size: all ways are only compared with each other; a superblock in
+                       * the second 8 rows cannot be packed */
+    bool extreme;     /* all bits of all codes are set and all x are equally large: the largest sums */
 };
 
-/* Relaxed dots as each kind of engine has them, where they are emulated; else those of the one that runs this. */
+/* Relaxed dots of each kind of engine if they are emulated, else those of the engine that runs this test. */
 #if defined(EMULATE_RELAXED) && defined(HAVE_RELAXED)
 enum { N_ENGINE = 4 };
 static void be_engine(int i) {
@@ -84,7 +84,7 @@ enum { N_ENGINE = 1 };
 static void be_engine(int i) { (void)i; }
 #endif
 
-/* A kernel table and how it is asked: weights as in the file or packed, tokens together or one by one. */
+/* A kernel table and how it is called: weights unpacked or packed, tokens together or one by one. */
 struct way {
     const char *name;
     enum kernels_isa isa;
@@ -112,7 +112,7 @@ static bool run_product(const struct way *way, const struct product *p, plumb_pr
            && repack_rows(p->type, w + matrix.n_packed * matrix.row_bytes, p->n / traits->block_size, scratch)) {
         matrix.n_packed += REPACK_ROWS;
     }
-    bool refused = p->any_scale && traits->block_size == 256;   /* the second tile, by check_product */
+    bool refused = p->any_scale && traits->block_size == 256;   /* the second tile; see check_product */
     if (ok && way->packed && traits->block_size > 1) {
         CHECK(matrix.n_packed == (refused ? REPACK_ROWS : p->n_out / REPACK_ROWS * REPACK_ROWS),
               "%u of %u rows are packed", matrix.n_packed, p->n_out);
@@ -157,14 +157,14 @@ static void check_product(const struct product *p, plumb_precision precision) {
         memset(w, 0xff, row_bytes * p->n_out);
         limit_scales(w, p->type, row_bytes * p->n_out, false);
     }
-    if (p->any_scale && traits->block_size == 256) {   /* 128 is more than a tile can have */
+    if (p->any_scale && traits->block_size == 256) {   /* a tile cannot hold 128 */
         uint8_t *d = w + (REPACK_ROWS + 3) * row_bytes + fixture_f16_places(p->type)->at[0];
         d[0] = 0;
         d[1] = 22 << 2;
     }
     random_floats(x, (size_t)p->n * p->n_token, 3.0f);
     for (size_t i = 0; p->extreme && i < (size_t)p->n * p->n_token; i++) x[i] = i / p->n % 2 == 0 ? 3.0f : -3.0f;
-    for (size_t i = 0; i <= n_y; i++) y[i] = NAN;   /* outputs start as NaN, and one guard lies behind */
+    for (size_t i = 0; i <= n_y; i++) y[i] = NAN;   /* outputs start as NaN, followed by a guard */
     REQUIRE(run_product(&(struct way) { "scalar", KERNELS_SCALAR, false, false, 1 }, p, precision, w, x, y),
             "out of memory");
     CHECK(isnan(y[n_y]), "scalar wrote behind its output");
@@ -178,10 +178,10 @@ static void check_product(const struct product *p, plumb_precision precision) {
         }
     }
 
-    /* Truth: dequantized weights times activations, in f64.  Codes are wrong by half a step at most: by 2^-16 of the
-     * block's maximum (3), or 1/254 of it with 8 bits, so the sum by that times 3 * sum |w|.  2^-16 more is left for
-     * codes of sums and for f32 sums: formats with a min subtract two of them, each up to 15 times the result in
-     * Q2_K. */
+    /* Truth: dequantized weights times activations, in f64.  A code has an error of at most half a step: 2^-16 of the
+     * block's maximum (3), or 1/254 of it with 8 bits.  So the sum has an error of at most that times 3 * sum |w|.
+     * Another 2^-16 covers codes of sums and f32 sums: formats with a min subtract two sums, each up to 15 times the
+     * result in Q2_K. */
     double worst = 0;
     for (uint32_t o = 0; o < p->n_out; o++) {
         traits->dequantize(w + o * row_bytes, weights, p->n);
@@ -195,7 +195,7 @@ static void check_product(const struct product *p, plumb_precision precision) {
         }
     }
     double half_step = 0.5 / (precision == PLUMB_PRECISION_FAST8 ? MAX_CODE_8 : MAX_CODE_16);
-    /* Where scales are of any size the sums may be beyond that, but they are numbers. */
+    /* With scales of any size the error may exceed that, but no sum is NaN. */
     CHECK(p->any_scale ? isfinite(worst) : worst < half_step + 0x1p-16, "error %g of sum |w| |x|max, row length %u",
           worst, p->n);
     free(w);
@@ -210,7 +210,7 @@ static void matmul_row(const void *product) {
     check_product(product, PLUMB_PRECISION_FAST8);
 }
 
-/* ---- single kernels against scalar, odd lengths included --------------------------------------------------------- */
+/* ---- single kernels against scalar, including odd lengths -------------------------------------------------------- */
 
 enum { MAX_N = 300 };
 
@@ -291,13 +291,32 @@ static void check_swiglu(const struct kernels *scalar, const struct kernels *bes
 }
 static void swiglu_case(void) { check_lengths(check_swiglu); }
 
+static void check_geglu(const struct kernels *scalar, const struct kernels *best, size_t n) {
+    float gate[MAX_N], up[MAX_N], y[MAX_N + 1], y_best[MAX_N + 1];
+    random_floats(gate, n, n % 3 == 0 ? 80.0f : 5.0f);
+    random_floats(up, n, 2.0f);
+    y[n] = NAN;
+    memcpy(y, gate, n * sizeof *gate);
+    memcpy(y_best, y, sizeof y);
+    scalar->geglu(y, up, n);
+    best->geglu(y_best, up, n);
+    CHECK(same_bits(y, y_best, n + 1), "n = %zu", n);
+    for (size_t i = 0; i < n; i++) {
+        double z = (double)gate[i], gelu = 0.5 * z * (1 + tanh(0.79788456080286535588 * (z + 0.044715 * z * z * z)));
+        double truth = gelu * (double)up[i];   /* far below 0, gelu(z) is the difference of two numbers near 1 */
+        CHECK(fabs(truth - (double)y[i]) <= 2e-6 * fabs(truth) + 1e-7, "gelu(%g) * %g: %g, libm gives %g", z,
+              (double)up[i], (double)y[i], truth);
+    }
+}
+static void geglu_case(void) { check_lengths(check_geglu); }
+
 /* Values that break careless code: all zeros, denormals, one huge value, NaN, infinity. */
 static void check_quantize(enum kernels_isa isa, plumb_precision precision) {
     static const float specials[] = { 0.0f, 1e-40f, 1e-31f, 1e-30f, 1e9f, 3e38f, NAN, INFINITY, -INFINITY, -1.0f };
     struct kernels scalar, best;
     kernels_init(&scalar, KERNELS_SCALAR, precision);
     kernels_init(&best, isa, precision);
-    scalar.needs_bytes = best.needs_bytes = true;   /* as relaxed kernels want them */
+    scalar.needs_bytes = best.needs_bytes = true;   /* as relaxed kernels need them */
     uint32_t n_byte = precision == PLUMB_PRECISION_FAST8 ? 1 : 2;
     random_state = 77;
     for (size_t s = 0; s < sizeof specials / sizeof *specials; s++) {
@@ -342,7 +361,7 @@ static void check_quantize(enum kernels_isa isa, plumb_precision precision) {
         for (int i = 0; i < 32; i++) amax = fmax(amax, fabs((double)x[i]));
         for (int i = 0; i < 32; i++) {
             sum += d * q[i];
-            /* half a step, and what x / d loses in f32: truncation would cost a whole one */
+            /* half a step, plus the rounding of x / d in f32; truncation would cost a whole step */
             CHECK(fabs((double)x[i] - d * q[i]) <= amax * (0.508 / max_code) + 1e-30, "special %zu, x[%d] = %g", s,
                   i, (double)x[i]);
         }
@@ -357,8 +376,8 @@ static void quantize_case(void) {
     }
 }
 
-/* Every half there is through the product: the unit vectors as tokens give back the weights.  Finite ones fill rows
- * of 8; each other one has a row of zeros to itself, as it makes a NaN of every 0 that it is multiplied with. */
+/* Multiplies every 16-bit value: the unit vectors as tokens return the weights.  Finite values fill rows of 8.  Every
+ * other value has a row of zeros to itself, because it makes NaN of every 0 that it is multiplied with. */
 static void halves_case(const void *arg) {
     enum { N = 8, N_HALF = 1 << 16 };
     static const struct way ways[] = {
@@ -388,7 +407,7 @@ static void halves_case(const void *arg) {
         for (uint32_t row = 0; row < n_out; row++) {
             for (uint32_t e = 0; e < (row < n_finite / N ? N : 1u); e++) {
                 quant_traits(type)->dequantize(w + 2 * ((size_t)row * N + e), &value, 1);
-                value += 0.0f;   /* -0 is lost among sums that begin with 0 */
+                value += 0.0f;   /* sums that begin with 0 lose the sign of -0 */
                 n_wrong += !same_bits(&value, &y[(size_t)e * n_out + row], 1);
             }
         }
@@ -398,7 +417,7 @@ static void halves_case(const void *arg) {
     free(y);
 }
 
-/* Products with F16 are the same where x is small, large, infinite or no number. */
+/* Products with F16 are the same if x is small, large, infinite or NaN. */
 static void f16_extremes_case(void) {
     enum { N = 16, N_OUT = 8 };
     static const float specials[] = { 1e-45f, 1e-38f, 65535.0f, 65536.0f, 1e9f, 3e38f, INFINITY, NAN };
@@ -426,8 +445,8 @@ static bool have_relaxed(void) {
     return k.isa == KERNELS_RELAXED;
 }
 
-/* Where a table is missing, kernels_init gives the next one below it, and all cases would hold that one against itself.
- * In WebAssembly the relaxed table is there in some modules only; tests/node/kernel-opcodes.test.mjs knows which. */
+/* If a table is missing, kernels_init returns the next one below it, and every case would compare that with itself.  In
+ * WebAssembly only some modules have the relaxed table; tests/node/kernel-opcodes.test.mjs lists them. */
 static void tables_case(void) {
     for (enum kernels_isa isa = KERNELS_SCALAR; isa <= KERNELS_RELAXED; isa++) {
         struct kernels k;
@@ -443,8 +462,8 @@ static void tables_case(void) {
     }
 }
 
-/* The table that is chosen by made-up speeds of SIMD128 and of relaxed kernels.  The precision is always the one that
- * was asked for. */
+/* The table that is chosen for made-up speeds of SIMD128 and relaxed kernels.  The precision is always the requested
+ * one. */
 static void choose_case(void) {
     static const struct {
         struct kernel_speeds speeds;
@@ -469,12 +488,12 @@ static void choose_case(void) {
     }
 }
 
-/* Calls as a loading model makes them, and some more, on what was measured before them: each may measure, or change
- * nothing.  Speeds are those of this machine, so of what lies between only the bounds are known. */
+/* Calls the measurement as a loading model does, and a few times more.  Each call measures or changes nothing.  Speeds
+ * depend on this machine, so only bounds are checked. */
 static void check_settling(const struct kernel_speeds *start, uint32_t type, uint64_t n_in, uint64_t n_out,
                            bool choice) {
     struct kernel_speeds s, before;
-    memcpy(&s, start, sizeof s);   /* with its padding, as memcmp sees it */
+    memcpy(&s, start, sizeof s);   /* includes the padding, which memcmp compares */
     for (int call = 0; call < KERNELS_CALLS + 2; call++) {
         memcpy(&before, &s, sizeof s);
         kernels_measure(&s, type, n_in, n_out);
@@ -485,7 +504,7 @@ static void check_settling(const struct kernel_speeds *start, uint32_t type, uin
         }
         bool faster = false, twice = false;
         for (int i = 0; i < 2 * KERNELS_CANDIDATES; i++) {
-            double now = s.of[i / 2][i % 2], was = before.of[i / 2][i % 2];
+            double now = s.per_second[i / 2][i % 2], was = before.per_second[i / 2][i % 2];
             CHECK(now >= was, "type %u: %g products in a second became %g", type, was, now);
             faster |= now > was;
             twice |= now > 2 * was;
@@ -512,10 +531,10 @@ static void settled_case(void) {
     bool relaxed = have_relaxed();
     static const struct kernel_speeds starts[] = {
         { .n_call = 0 },
-        { .n_call = KERNELS_CALLS - 2 },   /* all is faster than nothing, once more */
+        { .n_call = KERNELS_CALLS - 2 },   /* everything is faster than nothing: one more call */
         { .n_call = KERNELS_CALLS },
-        { .of = { { 1e30, 1e30 }, { 1e30, 1e30 } } },   /* nothing ever is */
-        { .of = { { 1, 1 }, { 1e30, 1e30 } }, .wrong = true },
+        { .per_second = { { 1e30, 1e30 }, { 1e30, 1e30 } } },   /* nothing is ever faster than that */
+        { .per_second = { { 1, 1 }, { 1e30, 1e30 } }, .wrong = true },
     };
     for (int engine = 0; engine < N_ENGINE; engine++) {
         be_engine(engine);
@@ -523,7 +542,7 @@ static void settled_case(void) {
             check_settling(&starts[i], QUANT_Q4_0, 64, 8, relaxed);
             check_settling(&starts[i], QUANT_Q4_K, 256, 17, relaxed);
         }
-        /* Of these none is relaxed, and those rows are too few and too long. */
+        /* These types have no relaxed kernels, or too few or too long rows. */
         check_settling(&starts[0], QUANT_F32, 64, 8, false);
         check_settling(&starts[0], QUANT_Q2_K, 256, 8, false);
         check_settling(&starts[0], QUANT_Q4_0, 64, 7, false);
@@ -531,17 +550,17 @@ static void settled_case(void) {
     }
 }
 
-/* The same sums from all kernels while x grows, and NaN from all where its steps become too large. */
+/* All kernels give the same sums while x grows, and NaN once its steps become too large. */
 static void large_case(const void *type) {
     enum { N = 512, N_OUT = 8, N_TOKEN = 5 };
     static const float sizes[] = { 1e6f, 8e6f, 9e6f, 1e8f, 1e9f, 2e9f, 1e30f };
     struct product p = { *(const uint32_t *)type, N, N_OUT, N_TOKEN, false, false };
-    uint8_t w[N_OUT * N];   /* a byte for each weight is enough */
+    uint8_t w[N_OUT * N];   /* one byte per weight is enough */
     const struct quant_traits *traits = quant_traits(p.type);
     random_state = 11;
     random_blocks(w, p.type, (size_t)N_OUT * N / traits->block_size * traits->block_bytes, false);
     for (size_t s = 0; s < 2 * sizeof sizes / sizeof *sizes; s++) {
-        bool single = s % 2 == 1;   /* one x of the first token alone */
+        bool single = s % 2 == 1;   /* only one x, of the first token */
         float size = sizes[s / 2];
         for (plumb_precision precision = PLUMB_PRECISION_EXACT16; precision <= PLUMB_PRECISION_FAST8; precision++) {
             float x[N * N_TOKEN], y[3][N_OUT * N_TOKEN];
@@ -564,8 +583,8 @@ static void large_case(const void *type) {
     }
 }
 
-/* Q4_K whose minima are 1 in group r of row r, and all else 0, times x whose codes are x: the sum of a group, as one of
- * 16 bits with the step of all eight. */
+/* Q4_K with a minimum of 1 in group r of row r and everything else 0, times x whose codes equal x.  The result is the
+ * sum of a group as a 16-bit code with the common step of all eight. */
 static void minima_case(void) {
     enum { N = 256, N_OUT = 8 };
     struct product p = { .type = QUANT_Q4_K, .n = N, .n_out = N_OUT, .n_token = 1 };
@@ -578,7 +597,7 @@ static void minima_case(void) {
         w[r].scales[4 + r] = r < 4 ? 1 : 1 << 4;
         for (size_t i = 32 * r; i < 32 * r + 32; i++) {
             x[i] = i % 32 == 0 ? (float)MAX_CODE_16 : (float)(random_u32() % (2 * MAX_CODE_16)) - (float)MAX_CODE_16;
-            sums[r] += x[i];   /* of integers, exact */
+            sums[r] += x[i];   /* exact: all are integers */
         }
         most = fmaxf(most, fabsf(sums[r]));
     }
@@ -652,20 +671,22 @@ void test_kernels(void) {
     test_case("kernels: add_scaled and mul_scaled of every length, SIMD equals scalar", scaled_case);
     test_case("kernels: softmax equals libm's exp in f64, SIMD equals scalar", softmax_case);
     test_case("kernels: swiglu equals libm's exp in f64, SIMD equals scalar", swiglu_case);
+    test_case("kernels: geglu equals libm's tanh in f64, SIMD equals scalar", geglu_case);
     test_case("kernels: activations of 16 and 8 bits survive zeros, denormals, NaN and infinity", quantize_case);
     static const uint32_t halves[] = { QUANT_F16, QUANT_BF16 };
-    test_row("kernels: all 65536 halves are multiplied as what they are", halves_case, &halves[0]);
-    test_case("kernels: minima of Q4_K give sums, to half a step of 16 bits", minima_case);
+    test_row("kernels: all 65536 f16 weights give exact products", halves_case, &halves[0]);
+    test_case("kernels: minima of Q4_K multiply sums of x, exact to half a 16-bit step", minima_case);
     static const uint32_t large[] = { QUANT_Q4_0, QUANT_Q4_1, QUANT_Q2_K, QUANT_Q4_K };
-    test_row("kernels: Q4_0 times x of every size, all kernels", large_case, &large[0]);
-    test_row("kernels: Q4_1 times x of every size, all kernels", large_case, &large[1]);
-    test_row("kernels: Q2_K times x of every size, all kernels", large_case, &large[2]);
-    test_row("kernels: Q4_K times x of every size, all kernels", large_case, &large[3]);
-    test_case("kernels: the tables of this build are there", tables_case);
+    test_row("kernels: all kernels agree on Q4_0 times x of every size", large_case, &large[0]);
+    test_row("kernels: all kernels agree on Q4_1 times x of every size", large_case, &large[1]);
+    test_row("kernels: all kernels agree on Q2_K times x of every size", large_case, &large[2]);
+    test_row("kernels: all kernels agree on Q4_K times x of every size", large_case, &large[3]);
+    test_case("kernels: this build contains its kernel tables", tables_case);
     if (have_relaxed()) {
-        test_case("kernels: the fastest table is chosen, by most measurements, and none that was wrong", choose_case);
+        test_case("kernels: the table that is fastest in most measurements is chosen, never a wrong one",
+                  choose_case);
     }
     test_case("kernels: measuring ends", settled_case);
     test_case("kernels: F16 times x of every size, SIMD equals scalar", f16_extremes_case);
-    test_row("kernels: all 65536 bfloats are multiplied as what they are", halves_case, &halves[1]);
+    test_row("kernels: all 65536 bf16 weights give exact products", halves_case, &halves[1]);
 }

@@ -1,5 +1,5 @@
-/* Row unpackers against the dequantizers (which quant_test.c pins against gguf-py).
- * On the blocks of tests/vectors/quant and on random bytes, every field random, NaN and infinite scales included. */
+/* Row unpackers against the dequantizers, which quant_test.c tests against gguf-py.  The inputs are the blocks of
+ * tests/vectors/quant and random bytes, including NaN and infinite scales. */
 #include "kernels/unpack.h"
 #include "quant/quant.h"
 #include "test.h"
@@ -21,7 +21,7 @@ static const struct unpacked_type {
     {QUANT_Q6_K, 16, NO_MIN, -32, 31}, {QUANT_IQ4_NL, 32, NO_MIN, -127, 113}, {QUANT_IQ4_XS, 32, NO_MIN, -127, 113},
 };
 
-/* Bit for bit; a NaN equals any NaN, as IEEE leaves its sign and payload open (and wasm picks either). */
+/* Compares bits.  A NaN equals any NaN, because IEEE 754 and wasm leave its sign and payload open. */
 static bool same(float a, float b) {
     return f32_to_bits(a) == f32_to_bits(b) || (a != a && b != b);
 }
@@ -29,7 +29,7 @@ static bool same(float a, float b) {
 /* ---- rows to unpack ------------------------------------------------------------------------------------------- */
 
 struct input {
-    uint8_t *memory, *blocks;   /* blocks begin at an odd address and end where the allocation ends */
+    uint8_t *memory, *blocks;   /* blocks begin at an odd address and end with the allocation */
     size_t n_block;
 };
 
@@ -39,7 +39,7 @@ static struct input make_input(const struct quant_traits *t, size_t n_block) {
     return (struct input){memory, memory ? memory + 1 : NULL, n_block};
 }
 
-/* The blocks that gguf-py read. */
+/* The blocks that gguf-py dequantized. */
 static struct input vector_input(const struct quant_traits *t) {
     char path[80];
     snprintf(path, sizeof path, "tests/vectors/quant/%s.bin", t->name);
@@ -66,7 +66,7 @@ static struct input random_input(const struct quant_traits *t, size_t n_block) {
 
 /* ---- guarded outputs ------------------------------------------------------------------------------------------ */
 
-enum { GUARD = 16 };   /* elements before and behind each array */
+enum { GUARD = 16 };   /* elements before and after each array */
 
 struct output {
     int16_t *codes;        /* GUARD + n + GUARD, all filled with the canary */
@@ -110,7 +110,7 @@ static bool guards_hold(const struct output *o) {
     return true;
 }
 
-/* What a type has not is NULL: it must not touch it.  Nor more minima than it has. */
+/* Outputs that a type does not have are NULL; it must not write them, nor more minima than it has. */
 static void run(const struct unpack_traits *u, const uint8_t *src, struct output *o) {
     bool in_codes = u->min_kind == SUPERBLOCK_MIN;
     u->row(src, o->codes + GUARD, o->scale + GUARD, u->min_kind != NO_MIN ? o->min + GUARD : NULL,
@@ -121,10 +121,10 @@ static void run(const struct unpack_traits *u, const uint8_t *src, struct output
     CHECK(guards_hold(o), "wrote outside its outputs for %zu weights", o->n);
 }
 
-/* ---- scalar: the dequantizer's values ------------------------------------------------------------------------- */
+/* ---- scalar equals the dequantizer ---------------------------------------------------------------------------- */
 
-/* scale * code - m in f32 has the dequantizer's bits, without tolerance: the same product comes first, ggml's types
- * with a minimum subtract it too, and d * q + m equals d * q - (-m) in IEEE arithmetic. */
+/* scale * code - m in f32 has exactly the dequantizer's bits: both compute the same product first, ggml's types with a
+ * minimum subtract it too, and d * q + m equals d * q - (-m) in IEEE arithmetic. */
 static void equals_dequantizer(const struct unpacked_type *row, struct input in) {
     const struct quant_traits *t = quant_traits(row->type);
     const struct unpack_traits *u = unpack_scalar(row->type);

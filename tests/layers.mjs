@@ -1,12 +1,12 @@
 /**
- * Every tap of plumb's two passes against llama.cpp's, layer by layer, on SmolLM2, on seven synthetic models of
- * TinyLlama's shape and one of Granite's, by the commands that a user has: `plumb trace` and `plumb diff`.
+ * Compares every tap of plumb's two passes with llama.cpp's, layer by layer, on SmolLM2, on seven synthetic models of
+ * TinyLlama's shape and one of Granite's, with the commands of a user: `plumb trace` and `plumb diff`.
  *
  *   node tests/layers.mjs            prints a line for each model; exit code 1 if a limit is passed
- *   node tests/layers.mjs --write    native only: also writes docs/layers.md, with what quantization does
+ *   node tests/layers.mjs --write    native only: also writes docs/layers.md, with the effect of quantization
  *
  * PLUMB is the command line under test, as in tests/cli.  PYTHON has numpy and gguf, of the versions below, and makes
- * the synthetic models (2 GB in models/) that are not there yet.  --write needs LLAMA_QUANTIZE, llama.cpp's tool.
+ * the missing synthetic models (2 GB in models/).  --write needs LLAMA_QUANTIZE, llama.cpp's tool.
  */
 import { createHash } from 'node:crypto';
 import { execFileSync } from 'node:child_process';
@@ -17,7 +17,8 @@ import { command, plumb, smol } from './cli/plumb.mjs';
 const vectors = 'tests/vectors/layers', scratch = 'build/layers';
 const synthetics = [...['Q4_0', 'Q4_K', 'Q5_K', 'Q6_K', 'Q8_0', 'F16', 'F32'].map((type) => `tinyllama-2l.${type}`),
   'granite-2l.Q4_K'];
-const shapes = { tinyllama: '32 heads on 4', granite: '32 heads on 8, Granite\'s factors' };
+const shapes = { tinyllama: '32 query heads and 4 K/V heads',
+  granite: '32 query heads and 8 K/V heads, Granite\'s factors' };
 const limits = { reference: 1e-5, first: 1e-3, result: 1e-2 };
 const passes = { reference: ['--reference'], fast: [] };
 
@@ -30,7 +31,7 @@ mkdirSync(scratch, { recursive: true });
 const sums = Object.fromEntries(readFileSync(`${vectors}/sha256`, 'utf8').trim().split('\n')
   .map((line) => line.split(/\s+/).reverse()));
 
-/** A synthetic model, made if it is not there; its bytes must be those that llama.cpp was given. */
+/** A synthetic model, made if it is missing; its bytes must be those that llama.cpp was given. */
 async function synthetic(shape, type) {
   const name = `${shape}-2l.${type}.gguf`, path = `models/${name}`;
   if (!existsSync(path)) {
@@ -57,7 +58,7 @@ function quantized(path, name, type) {
 
 /* ---- commands ---- */
 
-/** Runs plumb; exit code 1 of a diff says that the sides part. @returns {Promise<string>} standard output */
+/** Runs plumb; exit code 1 of a diff means that the sides diverge. @returns {Promise<string>} standard output */
 async function run(args, codes = [0]) {
   const { code, out, err } = await plumb(args);
   if (!codes.includes(Number(code))) throw new Error(`plumb ${args.join(' ')}: exit code ${code}: ${err}`);
@@ -100,7 +101,7 @@ const errorOf = (taps, tap) => taps.find((t) => t.tap === tap)?.error ?? NaN;
 const inLayer = (taps, layer) => taps.filter((t) => t.layer === layer);
 const show = (error) => (error === 0 ? '0' : error.toExponential(1));
 
-/** @returns {string[]} what is not as it must be */
+/** @returns {string[]} the violated limits */
 function failures(name, { reference, fast }, nTap) {
   const found = [];
   const check = (what, error, limit) => {
@@ -172,31 +173,31 @@ async function document(models) {
   const lines = [
     '# By layer: plumb and llama.cpp', '',
     '<!-- Written by `node tests/layers.mjs --write`. -->', '',
-    'How far every tap is from what llama.cpp computes on the same weights in F32, as relative RMS error: per token',
+    'The tables show the relative RMS error of every tap against llama.cpp on the same weights in F32: per token',
     '|a - b| / |b|, then the root mean square over the tokens.  *reference* and *fast* are plumb\'s two passes on',
-    'the file itself, *llama.cpp* is its own pass on that file, where it rounds activations to 8 bits (to f16 for',
-    'F16).', '',
-    'The truth is `tests/vectors/layers` (llama.cpp v0.5.0, CPU, AVX2, one thread, KV cache in F32): of each row 12',
-    'values, mean, RMS and extremes, against which plumb\'s rows are held; the largest of these differences counts.',
-    'Mean and RMS have 6 digits there: 2e-6 or so is nothing but their rounding (see `embd`).  llama.cpp\'s own pass',
-    'was held against whole rows when the vectors were made.  Where a few components are huge, as in SmolLM2, 12',
-    'values mostly overstate an error: over whole rows of 7 tokens the fast pass was 2.3e-4 off at `result_norm` and',
-    '4.7e-4 at the worst tap, the reference pass 2.3e-6.', '',
+    'the file itself.  *llama.cpp* is llama.cpp\'s own pass on that file; it rounds activations to 8 bits (to f16',
+    'for F16).', '',
+    'The truth is `tests/vectors/layers` (llama.cpp v0.5.0, CPU, AVX2, one thread, KV cache in F32).  It has 12',
+    'values, the mean, the RMS and the extremes of each row.  plumb\'s rows are compared with these, and the largest',
+    'difference counts.  The mean and the RMS have 6 digits there, so their rounding alone gives about 2e-6 (see',
+    '`embd`).  llama.cpp\'s own pass was compared over whole rows when the vectors were made.  If a few components',
+    'are huge, as in SmolLM2, 12 values usually overstate an error: over whole rows of 7 tokens the error of the',
+    'fast pass was 2.3e-4 at `result_norm` and 4.7e-4 at the worst tap, and that of the reference pass 2.3e-6.', '',
     '    node tests/layers.mjs                              # checks, and makes the synthetic models (2 GB)',
     '    LLAMA_QUANTIZE=... node tests/layers.mjs --write   # writes this page',
     `    plumb trace ${smol} --values all -o mine.gguf \\`,
     `        --tokens ${tokens('smollm2').join(',')}`,
     '    plumb diff mine.gguf tests/vectors/layers/smollm2.json', '',
-    `plumb ${version}, native, ${cpus()[0].model}, ${new Date().toISOString().slice(0, 10)}.  Limits that the script`,
-    `holds: reference pass ${show(limits.reference)} at every tap; fast pass ${show(limits.first)} in layer 0,`,
+    `plumb ${version}, native, ${cpus()[0].model}, ${new Date().toISOString().slice(0, 10)}.  The script checks these`,
+    `limits: reference pass ${show(limits.reference)} at every tap; fast pass ${show(limits.first)} in layer 0,`,
     `${show(limits.result)} at \`result_norm\`.`, '',
     ...summary(models), '',
   ];
   for (const model of models) lines.push(`## ${model.name}`, '', model.about, '', ...table(model), '');
   lines.push('## Quantization alone', '',
-    'The fast pass on weights in F32 against the same weights after `llama-quantize`: what an engine may be off by',
-    'when it computes everything right but was given another file.  An error far above these figures is not',
-    'quantization.', '',
+    'These tables compare the fast pass on weights in F32 with the same weights after `llama-quantize`.  They show',
+    'the error of an engine that computes everything correctly but on a file of another type.  An error far above',
+    'these figures is not quantization.', '',
     '    llama-quantize F32.gguf Q4_K_M.gguf Q4_K_M',
     '    plumb trace F32.gguf --tokens ... --taps embd,l_out,result_output --values all -o f32.trace.gguf',
     '    plumb trace Q4_K_M.gguf --tokens ... --taps embd,l_out,result_output --values all -o q4.trace.gguf',
@@ -204,9 +205,9 @@ async function document(models) {
     '### TinyLlama\'s shape, random weights', '',
     ...await quantizations('tinyllama-2l', 'models/tinyllama-2l.F32.gguf', tokens('tinyllama-2l.F32')), '',
     '### SmolLM2', '',
-    'F32 is what its Q4_1 file stands for, so Q4_0 and Q4_K_M round a second time; its embedding is Q8_0 and comes',
-    'through unchanged but in F16.  Its rows of 576 fit no K-quant: llama-quantize takes Q5_0 and Q8_0 for them, and',
-    'Q4_K and Q6_K for the rows of 1536.', '',
+    'F32 has the values of its Q4_1 file, so Q4_0 and Q4_K_M round a second time.  Its embedding is Q8_0, which only',
+    'F16 changes.  Its rows of 576 fit no K-quant: llama-quantize uses Q5_0 and Q8_0 for them, and Q4_K and Q6_K for',
+    'the rows of 1536.', '',
     ...await quantizations('smollm2', smolF32, tokens('smollm2')), '');
   return lines.join('\n');
 }
@@ -218,7 +219,7 @@ for (const name of ['smollm2', ...synthetics]) {
   const [shape, type] = name.split(/-2l\./), path = type ? await synthetic(shape, type) : smol;
   const about = type
     ? `2 layers, 2048 wide, ${shapes[shape]}, random weights; ${(statSync(path).size / 1e6).toFixed(0)} MB.`
-    : '30 layers, 576 wide, 9 heads on 3, Q4_1; the real SmolLM2-135M-Instruct.';
+    : '30 layers, 576 wide, 9 query heads and 3 K/V heads, Q4_1; the real SmolLM2-135M-Instruct.';
   const model = { name, about, theirs: ownTaps(name), ...await measure(name, path) };
   models.push(model);
   const wrong = failures(name, model, model.theirs.length);

@@ -12,14 +12,14 @@ enum { N_LAYER = 30, N_TAP = 1 + 16 * N_LAYER + 2 };
 struct against_truth {
     plumb_trace *truth;
     double most_first, most;             /* relative RMS allowed in layer 0, embd included, and anywhere */
-    double worst_first, worst, result;   /* that of layer 0, of all taps, of result_norm */
+    double worst_first, worst, result;   /* largest error of layer 0, of all taps, of result_norm */
     struct tap_text worst_name;
     uint32_t n_tap;
 };
 
 static double square(double x) { return x * x; }
 
-/* The error of a row over the places that the truth has; of its statistics, what is further off. */
+/* The error of a row over the places that the truth has, or of its statistics if that is larger. */
 static double row_error(const struct trace_row *row, const float *x, uint32_t n) {
     double d2 = 0, l2 = 0, sum = 0, sum2 = 0, min = INFINITY, max = -INFINITY;
     for (uint32_t i = 0; i < row->n_value; i++) {
@@ -78,7 +78,7 @@ static void check_layers(plumb_pass pass, double most_first, double most) {
     plumb_session_params params = { .n_ctx = 16, .pass = pass, .precision = PLUMB_PRECISION_EXACT16 };
     if (m && CHECK(plumb_session_create(&s, m, &params) == PLUMB_OK, "%s", plumb_model_error(m))) {
         CHECK(plumb_session_set_tap(s, compare, &a) == PLUMB_OK, "%s", plumb_session_error(s));
-        /* All logits, as llama.cpp was asked for: then the results have all tokens there too. */
+        /* Requests all logits, as llama.cpp did, so the results have all tokens here too. */
         CHECK(plumb_session_feed_all(s, a.truth->tokens, a.truth->n_token, NULL, NULL) == PLUMB_OK, "%s",
               plumb_session_error(s));
         CHECK(a.n_tap == N_TAP, "%u taps", a.n_tap);

@@ -12,7 +12,7 @@
 ROOMS(DECLARE)
 #define ENTRY(room) test_##room,
 
-/* Take a release build and minutes: run only when they are asked for. */
+/* These need a release build and minutes, so they run only on request. */
 void test_truth(void);
 void test_layers(void);
 
@@ -25,7 +25,7 @@ static int run(const char *const *filters) {
 }
 
 #if defined(__EMSCRIPTEN__)
-/* The module's only export of our own: its host calls it and reads the TAP. */
+/* The module's only export besides Emscripten's; its host calls it and reads the TAP. */
 int test_main(void);
 int test_main(void) { return run(NULL); }
 #else

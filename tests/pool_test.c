@@ -14,20 +14,20 @@ enum { N = 1000 };
 
 struct counts {
     uint32_t n_thread, n, grain;
-    uint32_t times[N];           /* each index is touched by one thread only, or the test fails (and ThreadSanitizer) */
-    uint32_t bad;                /* chunks out of shape, counted at their first index */
+    uint32_t times[N];           /* only one thread writes each index, else the test and ThreadSanitizer fail */
+    uint32_t bad;                /* chunks of a wrong shape, counted at their first index */
 };
 
 static void count(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
     struct counts *c = user;
-    bool whole = begin == 0 && end == c->n && c->n_thread == 1;   /* one thread is one plain call */
+    bool whole = begin == 0 && end == c->n && c->n_thread == 1;   /* one thread gets one call */
     uint32_t size = c->n - begin < c->grain ? c->n - begin : c->grain;   /* only the last chunk may be smaller */
     if (!whole && (begin % c->grain != 0 || begin >= c->n || end - begin != size)) c->bad = begin + 1;
     if (thread >= c->n_thread) c->bad = begin + 1;
     for (uint32_t i = begin; i < end; i++) c->times[i]++;
 }
 
-/* What every case of more than one thread stands on.  In WebAssembly the host says how many there are. */
+/* Every case with more than one thread relies on this.  In WebAssembly the host gives the number of threads. */
 static void starts_threads(void) {
     for (uint32_t n_thread = 1; n_thread <= 4; n_thread++) {
         struct pool *pool = pool_create(n_thread);
@@ -61,7 +61,7 @@ static void every_index_once(void) {
 
 struct chain { const uint64_t *in; uint64_t *out; };
 
-/* Each value needs two that other threads may have written in the loop before. */
+/* Each value depends on two that other threads may have written in the previous loop. */
 static void step(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
     (void)thread;
     const struct chain *c = user;
@@ -128,8 +128,8 @@ static void pools_share(void) {
 
 /* ---- how many threads -------------------------------------------------------------------------------------------- */
 
-/* A host may say that it has more threads than POOL_MAX_THREADS; the others are not used, as the word that holds the
- * claims has no room for 256. */
+/* A host may report more threads than POOL_MAX_THREADS.  The rest are not used, because the word that holds the claims
+ * has no room for 256. */
 static void has_at_most(void) {
     struct pool *all = pool_create(0);
     uint32_t n_before = pool_size(all);
@@ -185,14 +185,14 @@ static void keeps_to_affinity(void) {
     CHECK(processors_usable() == n_before, "%u processors, %u before", processors_usable(), n_before);
 }
 
-/* Folders as /sys/fs/cgroup, and files as /proc/self/cgroup, in tests/vectors/cgroup. */
+/* tests/vectors/cgroup has folders like /sys/fs/cgroup, and files like /proc/self/cgroup. */
 static void keeps_to_cgroups(void) {
     static const struct { const char *name; uint32_t n; } rows[] = {
-        {"v2", 2},         /* no limit of its own, 2.5 of the group around it */
+        {"v2", 2},         /* no limit of its own, 2.5 in the parent group */
         {"v2-own", 2},     /* a container that sees its own group as the root */
-        {"v1", 3},         /* version 1, no limit around it */
+        {"v1", 3},         /* version 1, no limit in the parent group */
         {"v1-own", 6},     /* the path is the host's, the mount the container's */
-        {"hybrid", 2},     /* version 1 without a limit, version 2 beside it with one */
+        {"hybrid", 2},     /* version 1 without a limit, version 2 with one */
         {"fraction", 1},
         {"none", UINT32_MAX},
         {"no-such", UINT32_MAX},
@@ -208,15 +208,15 @@ static void keeps_to_cgroups(void) {
 #endif
 
 void test_pool(void) {
-    test_case("pool: as many threads as are asked for", starts_threads);
-    test_case("pool: every index once, by 1 to 4 threads", every_index_once);
+    test_case("pool: it starts as many threads as requested", starts_threads);
+    test_case("pool: 1 to 4 threads visit every index once", every_index_once);
     test_case("pool: later loops see what earlier ones wrote", later_loops_see_earlier);
-    test_case("pool: threads that sleep are woken", sleepers_wake);
-    test_case("pool: a small and a large pool take turns", pools_share);
-    test_case("pool: at most 64 threads, however many the host says it has", has_at_most);
-    test_case("pool: counts the loops that other threads take part in", counts_who_takes_part);
+    test_case("pool: sleeping threads are woken", sleepers_wake);
+    test_case("pool: a small and a large pool can be used alternately", pools_share);
+    test_case("pool: it uses at most 64 threads, however many the host reports", has_at_most);
+    test_case("pool: it counts the loops in which other threads take part", counts_who_takes_part);
 #if defined(__linux__)
-    test_case("pool: no more threads than the processors that the process may run on", keeps_to_affinity);
-    test_case("pool: no more threads than the limits of cgroups allow, versions 1 and 2", keeps_to_cgroups);
+    test_case("pool: it uses no more threads than processors in the affinity mask", keeps_to_affinity);
+    test_case("pool: it uses no more threads than cgroup limits allow, versions 1 and 2", keeps_to_cgroups);
 #endif
 }

@@ -12,12 +12,12 @@ static const uint32_t readable[] = {
     QUANT_Q2_K, QUANT_Q3_K, QUANT_Q4_K, QUANT_Q5_K, QUANT_Q6_K, QUANT_Q8_K, QUANT_IQ4_NL, QUANT_IQ4_XS,
 };
 
-/* Bit for bit; a NaN equals any NaN, as IEEE leaves its sign and payload open (and wasm picks either). */
+/* Compares bits.  A NaN equals any NaN, because IEEE 754 and wasm leave its sign and payload open. */
 static bool same(float a, float b) {
     return f32_to_bits(a) == f32_to_bits(b) || (a != a && b != b);
 }
 
-/* The vectors of one type, decoded as one row from an odd address into a guarded row. */
+/* Dequantizes the vectors of one type as one row, from an odd address into a guarded row. */
 static void equals_vectors(const void *row) {
     const struct quant_traits *t = quant_traits(*(const uint32_t *)row);
     REQUIRE(t && t->block_size && t->dequantize, "type %u is not readable", *(const uint32_t *)row);
@@ -52,7 +52,7 @@ done:
     free(got);
 }
 
-/* types.txt lists "number name block_size block_bytes" of every type that gguf-py knows. */
+/* types.txt lists "number name block_size block_bytes" for every type that gguf-py knows. */
 static void table_equals_package(void) {
     size_t size = 0;
     char *text = test_read_all("tests/vectors/quant/types.txt", &size);
@@ -89,7 +89,7 @@ static void removed_numbers(void) {
 
 void test_quant(void) {
     test_case("quant: numbers, names and block sizes equal gguf-py's", table_equals_package);
-    test_case("quant: numbers that ggml removed or never gave name no type", removed_numbers);
+    test_case("quant: numbers that ggml removed or never assigned are not types", removed_numbers);
     for (size_t i = 0; i < sizeof readable / sizeof readable[0]; i++) {
         char name[80];
         const struct quant_traits *t = quant_traits(readable[i]);

@@ -1,5 +1,5 @@
-/* The table of quirks, and blocks misread: by hand, against gguf-py (tests/vectors/quirks/make.py); and that each quirk
- * changes the tap that it names and nothing before it. */
+/* The table of quirks, and misread blocks: by hand and against gguf-py (tests/vectors/quirks/make.py).  Each quirk must
+ * change the tap that it names and nothing before it. */
 #include "diagnose/quirk_table.h"
 #include "quant/blocks.h"
 #include "record.h"
@@ -36,7 +36,7 @@ static void misread_vectors(void) {
     free(file);
 }
 
-/* Without a mistake, any bytes: the right dequantizer's bits (NaN as NaN). */
+/* Without a mistake any bytes give the right dequantizer's bits (any NaN for a NaN). */
 static void misread_none(void) {
     enum { N = 8 * 256 };
     static uint8_t bytes[4 * N];
@@ -56,7 +56,8 @@ static void misread_none(void) {
     }
 }
 
-/* w = 2 (q - 8), q of byte j: low nibble element j, high nibble element j + 16; byte 0 is 0x21, the others 0x88. */
+/* w = 2 (q - 8).  Byte j holds element j in its low nibble and j + 16 in its high one.  Byte 0 is 0x21, the others are
+ * 0x88. */
 static void misread_by_hand(void) {
     struct block_q4_0 b = { { 0x00, 0x40 }, { 0x21 } };
     float w[32];
@@ -74,9 +75,9 @@ static void misread_by_hand(void) {
     CHECK(w[0] == -7.0f / 128, "%g", (double)w[0]);
 }
 
-/* w = sc (q - 4), d = 1.  q: two bits of qs, the third of hmask.  Of qs byte 0 is 0xe4: q[0], q[32], q[64], q[96] are
- * 0, 1, 2, 3; of hmask byte 0 is 0x05: of q[0], q[32], ... q[224] the first and the third have their third bit.  Scales
- * of groups 0..3: 33, 34, 32, 32; byte 0 holds lower bits of 0 and 8, byte 8 + i upper bits of i, i + 4, ... */
+/* w = sc (q - 4), d = 1.  q has two bits in qs and the third in hmask.  Byte 0 of qs is 0xe4: q[0], q[32], q[64], q[96]
+ * are 0, 1, 2, 3.  Byte 0 of hmask is 0x05: of q[0], q[32], ... q[224] the first and the third have their third bit.
+ * Scales of groups 0..3: 33, 34, 32, 32; byte 0 holds lower bits of 0 and 8, byte 8 + i upper bits of i, i + 4, ... */
 static void misread_q3_K_by_hand(void) {
     struct block_q3_K b = { .hmask = { 0x05 }, .qs = { 0xe4 }, .scales = { 1, 2, [8] = 0xaa, 0xaa, 0xaa, 0xaa },
                             .d = { 0x00, 0x3c } };
@@ -159,7 +160,7 @@ static void tokens(void) {
         CHECK(n == rows[i].n && n_prompt == rows[i].n_prompt && memcmp(out, rows[i].out, sizeof out) == 0,
               "row %zu: %zu tokens, a prompt of %zu", i, n, n_prompt);
     }
-    struct quirks set = { .tokens_bos = BOS_MISSING };   /* an only token stays */
+    struct quirks set = { .tokens_bos = BOS_MISSING };   /* a single token is not removed */
     int32_t out[4];
     size_t n_prompt = 1;
     CHECK(quirk_tokens(&set, ids, 2, &n_prompt, out) == 2 && n_prompt == 1 && out[0] == 1, "%zu", n_prompt);
@@ -168,7 +169,7 @@ static void tokens(void) {
 static void applies(void) {
     static const struct {
         const char *model, *yes, *no;
-    } rows[] = {   /* "a b c": quirks that do, that do not */
+    } rows[] = {   /* "a b c": quirks that apply, quirks that do not */
         { "f32", "tokens.bos=missing rope.pairing=halves rope.theta=500000 norm.eps=1e-6 norm.eps=0 attn.v=unpermuted "
           "attn.heads=interleaved attn.heads=first attn.heads=not_repeated output.head=zero weights.square=transposed "
           "rope.dim=half rope.dim=n_embd attn.mask=none kv.slot=stale tensor.offset=shifted",
@@ -178,6 +179,9 @@ static void applies(void) {
         { "granite", "embd.scale=missing embd.scale=added attn.scale=ignored attn.scale=missing attn.scale=head_dim "
           "residual.scale=missing logits.scale=missing logits.scale=multiplied model.scales=ignored "
           "rope.pairing=halves output.head=zero", "rope.pairing=neighbours attn.bias=missing" },
+        { "gemma3", "embd.scale=missing ffn.act=relu ffn.act=none ffn.act=gelu_erf rope.theta=500000 "
+          "rope.theta=10000 norm.weight=plus_one",
+          "ffn.act=gelu attn.bias=missing residual.scale=missing logits.scale=missing" },
         { "qwen2", "rope.pairing=neighbours attn.bias=missing Q8_0.codes=unsigned", "rope.pairing=halves" },
         { "untied", "output.head=tied", "output.head=zero" },
         { "heads-1to1", "attn.heads=first attn.v=unpermuted", "attn.heads=interleaved attn.heads=not_repeated" },
@@ -208,20 +212,28 @@ static void applies(void) {
             }
         }
         if (m) CHECK(!quirk_applies(quirk_find("tokens.bos=missing"), m->model, -1), "without a BOS");
+        const struct quirk *half = quirk_find("rope.dim=half");
+        if (m) {
+            struct rope_plan *ropes = m->model->plan.ropes;
+            ropes[0].n_rot = m->model->plan.n_embd;
+            CHECK(quirk_applies(half, m->model, 256), "as many elements as the embedding has can be halved");
+            ropes[0].n_rot = ropes[1].n_rot = 2;
+            CHECK(!quirk_applies(half, m->model, 256), "a single pair has no half");
+        }
         plumb_model_free(m);
     }
 }
 
 /* ---- every quirk changes its tap and nothing before it ----------------------------------------------------------- */
 
-/* A prompt and steps from the token list that the quirks make of it. */
+/* Runs a prompt and steps with the token list that the quirks give. */
 static struct record *run_tokens(const struct model *m, const struct quirks *q, record_force *force) {
     int32_t ids[N_TOKEN + 2];
     size_t n_prompt = N_PROMPT, n = quirk_tokens(q, record_ids, N_TOKEN, &n_prompt, ids);
     return record_run(m, q, ids, n_prompt, n, force, NULL);
 }
 
-/* The name of the first tap that differs; NULL if none does. */
+/* The name of the first tap that differs, or NULL. */
 static const char *first_difference(const struct record *a, const struct record *b) {
     for (size_t i = 0; i < a->n && i < b->n; i++) {
         const plumb_tap *ta = &a->taps[i], *tb = &b->taps[i];
@@ -233,11 +245,11 @@ static const char *first_difference(const struct record *a, const struct record 
 }
 
 static void first_taps(void) {
-    static const char *const models[] = { "f32", "qwen2", "granite", "untied", "llama-bias", "heads-1to1",
-                                          "heads-4to1", "rope-linear", "rope-freqs", "rope-partial", "f16", "bf16",
-                                          "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q3_k", "q4_k", "q5_k",
-                                          "q6_k", "iq4_nl", "iq4_xs" };
-    enum { N_MODEL = sizeof models / sizeof *models, N_SHAPES = 10 };   /* the first differ in shape */
+    static const char *const models[] = { "f32", "qwen2", "qwen3", "gemma3", "granite", "untied", "llama-bias",
+                                          "heads-1to1", "heads-4to1", "rope-linear", "rope-freqs", "rope-partial",
+                                          "f16", "bf16", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q3_k",
+                                          "q4_k", "q5_k", "q6_k", "iq4_nl", "iq4_xs" };
+    enum { N_MODEL = sizeof models / sizeof *models, N_SHAPES = 12 };   /* the first N_SHAPES differ in shape */
     size_t n_quirk = 0, n_run = 0;
     uint32_t seen[256] = { 0 };
     for (size_t k = 0; k < N_MODEL; k++) {
@@ -249,7 +261,7 @@ static void first_taps(void) {
             const struct quirk *q = quirk_at(i);
             bool is_misread = q->field >= offsetof(struct quirks, misread);
             if (is_misread == (k < N_SHAPES) || !quirk_applies(q, m->model, 256)) continue;
-            if (is_misread && q->field - offsetof(struct quirks, misread) != m->model->token_embd.type) continue;
+            if (is_misread && q->field - offsetof(struct quirks, misread) != m->model->token_embd.w->type) continue;
             bool is_large = q->field == offsetof(struct quirks, attn_softmax) && q->value == SOFTMAX_NO_MAX;
             struct quirks set = { 0 };
             quirk_set(&set, q);
@@ -270,10 +282,10 @@ static void first_taps(void) {
 }
 
 void test_quirks(void) {
-    test_case("quirks: misread blocks equal gguf-py's reading of blocks with their bits moved", misread_vectors);
-    test_case("quirks: without a mistake blocks are read as by the right dequantizers, bit for bit", misread_none);
-    test_case("quirks: misread Q4_0 by hand", misread_by_hand);
-    test_case("quirks: misread Q3_K by hand", misread_q3_K_by_hand);
+    test_case("quirks: misread blocks equal gguf-py's result for blocks with their bits moved", misread_vectors);
+    test_case("quirks: without a mistake blocks equal the right dequantizers, bit for bit", misread_none);
+    test_case("quirks: misread Q4_0 equals the values worked by hand", misread_by_hand);
+    test_case("quirks: misread Q3_K equals the values worked by hand", misread_q3_K_by_hand);
     test_case("quirks: misread IQ4_NL by hand", misread_iq4_nl_by_hand);
     test_case("quirks: every switch and value of the table is there once", table);
     test_case("quirks: token lists by hand", tokens);

@@ -31,7 +31,7 @@ struct record *record_run(const struct model *m, const struct quirks *q, const i
     struct error err;
     struct reference *r = NULL;
     struct record *run = calloc(1, sizeof *run);
-    run->logits = calloc(m->config.n_vocab, sizeof *run->logits);
+    run->logits = calloc(m->plan.n_vocab, sizeof *run->logits);
     if (CHECK(reference_create(&r, m, N_TOKEN + 2, N_PROMPT + 2, &err) == PLUMB_OK, "%s", err.message)) {
         CHECK(reference_set_tap(r, (struct tap_sink) { record_tap, run }) == PLUMB_OK, "taps");
         reference_set_quirks(r, q);
@@ -59,7 +59,7 @@ const float *record_at(const struct record *run, const char *name, int32_t layer
         }
     }
     CHECK(false, "no %s-%d at %u", name, (int)layer, pos);
-    abort();   /* a test's own mistake */
+    abort();   /* a mistake in the test itself */
 }
 
 plumb_model *record_load(const char *name) {

@@ -1,11 +1,11 @@
-/* Runs of the reference pass on the synthetic models, of which every tap is kept: a prompt of N_PROMPT tokens and
- * N_STEP steps after it. */
+/* Runs of the reference pass on the synthetic models that keep every tap: a prompt of N_PROMPT tokens and N_STEP steps
+ * after it. */
 #ifndef PLUMB_TESTS_RECORD_H
 #define PLUMB_TESTS_RECORD_H
 
 #include "reference/reference.h"
 
-enum { N_PROMPT = 4, N_STEP = 3, N_TOKEN = N_PROMPT + N_STEP, RECORD_MAX_TAP = (1 + N_STEP + 2) * 40 };
+enum { N_PROMPT = 4, N_STEP = 3, N_TOKEN = N_PROMPT + N_STEP, RECORD_MAX_TAP = (1 + N_STEP + 2) * 90 };
 
 extern const int32_t record_ids[N_TOKEN];   /* all different */
 
@@ -23,14 +23,14 @@ plumb_model *record_load(const char *name);
 /* Feeds the first n_prompt ids at once and the others one by one; logits of every batch's last token only. */
 struct record *record_run(const struct model *m, const struct quirks *q, const int32_t *ids, size_t n_prompt, size_t n,
                           record_force *force, void *user);
-/* The same of N_TOKEN ids with one quirk; name NULL: the truth. */
+/* The same for N_TOKEN ids with one quirk; without any if name is NULL. */
 struct record *record_quirk(const struct model *m, const char *name, const int32_t *ids);
 void record_free(struct record *record);
 /* A sink: user is a struct record. */
 void record_tap(void *user, const plumb_tap *tap);
-/* The values (n_head, n) of a token; of kq_soft_max n is the number of tokens of its batch and before. */
+/* The values (n_head, n) of a token; for kq_soft_max n is the number of tokens up to the end of its batch. */
 const float *record_at(const struct record *record, const char *name, int32_t layer, uint32_t pos);
-/* Multiplies Qcur_rope by 100: attn.softmax=no_max shows in large scores only. */
+/* Multiplies Qcur_rope by 100, because attn.softmax=no_max has an effect only on large scores. */
 void record_enlarge(void *user, const plumb_tap *tap, double *x);
 
 #endif

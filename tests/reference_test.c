@@ -1,5 +1,5 @@
-/* The reference pass with quirks does what their sentences in src/diagnose/quirk_table.c say: against numbers and
- * formulas worked by hand.  Forced and limited passes. */
+/* The reference pass with quirks does what src/diagnose/quirk_table.c says, tested against numbers and formulas worked
+ * by hand.  Also forced and limited passes. */
 #include "diagnose/quirk_table.h"
 #include "broken.h"
 #include "record.h"
@@ -17,7 +17,7 @@ static const float *at(const struct record *run, const char *name, int32_t layer
 
 /* ---- RoPE -------------------------------------------------------------------------------------------------------- */
 
-/* Head 0 of a token before and after: its pairs have turned by position * frequency, the rest is as it was. */
+/* Head 0 of a token before and after RoPE: its pairs are rotated by position * frequency, the rest is unchanged. */
 static void check_turned(const char *what, const float *before, const float *after, bool neighbours,
                          const double frequencies[4], double position) {
     uint32_t n_pair = 0;
@@ -37,7 +37,7 @@ static void rope_frequencies(void) {
     static const struct {
         const char *quirk, *model;
         bool neighbours;
-        double frequencies[4];   /* by hand, of heads of 8: base^(-2i / 8) unless it says otherwise; 0: not turned */
+        double frequencies[4];   /* by hand, for heads of 8: base^(-2i / 8) unless noted; 0: not rotated */
     } rows[] = {
         { NULL, "f32", true, { 1, 0.1, 0.01, 0.001 } },
         { NULL, "qwen2", false, { 1, 0.1, 0.01, 0.001 } },
@@ -75,7 +75,7 @@ static void rope_positions(void) {
     static const double frequencies[4] = { 1, 0.1, 0.01, 0.001 };
     static const struct {
         const char *quirk;
-        double q[N_TOKEN], k[N_TOKEN];   /* the position of each token: a prompt of 4, three steps */
+        double q[N_TOKEN], k[N_TOKEN];   /* the position of each token: a prompt of 4 and three steps */
     } rows[] = {
         { "rope.position=plus_one", { 1, 2, 3, 4, 5, 6, 7 }, { 1, 2, 3, 4, 5, 6, 7 } },
         { "rope.position=q_plus_one", { 1, 2, 3, 4, 5, 6, 7 }, { 0, 1, 2, 3, 4, 5, 6 } },
@@ -100,7 +100,7 @@ static void rope_positions(void) {
     plumb_model_free(m);
 }
 
-/* Of a text of one word all K of layer 0 are the same; turned as of the query's position they all score the same. */
+/* In a text of one repeated word all K of layer 0 are equal.  Rotated by the query's position they score the same. */
 static void rope_cache(void) {
     plumb_model *m = record_load("f32");
     struct record *run = m ? record_quirk(m->model, "rope.cache=unrotated", same_ids) : NULL;
@@ -123,8 +123,8 @@ enum sees { CAUSAL, ALL, STRICT, LATE };
 
 struct attention_row {
     const char *quirk;
-    int heads[N_HEAD];   /* the K and V head of each query head; NOBODY: zeros */
-    double divisor;      /* of scores */
+    int heads[N_HEAD];   /* the KV head of each query head; NOBODY: zeros */
+    double divisor;      /* scores are divided by it */
     enum sees sees;
 };
 
@@ -187,7 +187,7 @@ static void attention_rows(void) {
         { "attn.mask=strict", { 0, 0, 1, 1 }, root, STRICT },
         { "attn.mask=late", { 0, 0, 1, 1 }, root, LATE },
     };
-    const struct attention_row granite[] = {   /* of the same shape; its attention.scale is 0.1 */
+    const struct attention_row granite[] = {   /* has the same shape; its attention.scale is 0.1 */
         { NULL, { 0, 0, 1, 1 }, 10, CAUSAL },
         { "attn.scale=missing", { 0, 0, 1, 1 }, 1, CAUSAL },
         { "attn.scale=head_dim", { 0, 0, 1, 1 }, 8, CAUSAL },
@@ -204,7 +204,7 @@ static void attention_rows(void) {
 
 static const struct attention_row right = { NULL, { 0, 0, 1, 1 }, 2.8284271247461903, CAUSAL };
 
-/* Over which of (token, head, key) the weights of layer 0 sum to 1, and what is NaN where e^s is infinite. */
+/* Checks over which axis of (token, head, key) the weights of layer 0 sum to 1, and what is NaN if e^s is infinite. */
 static void softmax_axes(void) {
     plumb_model *m = record_load("f32");
     if (!m) return;
@@ -240,7 +240,7 @@ static void softmax_axes(void) {
             bool any = false;
             for (uint32_t k = 0; k <= p; k++) any |= 100 * score(large, &right, p, h, k) > 88.7228;
             for (uint32_t k = 0; k <= p; k++) {
-                double s = 100 * score(large, &right, p, h, k);   /* the tap is from before it was forced */
+                double s = 100 * score(large, &right, p, h, k);   /* the tap has the value before it was forced */
                 float w = at(large, "kq_soft_max", 0, p)[h * N_PROMPT + k];
                 n_nan += s > 88.7228;
                 if (s > 88.7228 ? !isnan(w) : any && w != 0) n_wrong++;
@@ -252,7 +252,7 @@ static void softmax_axes(void) {
     plumb_model_free(m);
 }
 
-/* Weights e^s / sum with slots that should not be there, or hold something else. */
+/* Weights e^s / sum with slots that should not take part, or that hold something else. */
 static void kv_slots(void) {
     plumb_model *m = record_load("f32");
     if (!m) return;
@@ -298,7 +298,7 @@ static void kv_slots(void) {
     plumb_model_free(m);
 }
 
-/* Rows of memory read in another order, listed by hand. */
+/* Rows of memory that are read in another order, listed by hand. */
 static void permutations(void) {
     plumb_model *m = record_load("f32");
     if (!m) return;
@@ -317,7 +317,7 @@ static void permutations(void) {
             CHECK(fabs(sum - (double)at(v, "kqv_out", 0, 3)[h * HEAD_DIM + i]) < 2e-6, "head %u: %g", h, sum);
         }
     }
-    /* 4 heads, 4 tokens: what token t has for head h is what token h had for head t. */
+    /* 4 heads, 4 tokens: token t gets for head h the values of token h for head t. */
     struct record *merge = record_quirk(m->model, "attn.merge=unpermuted", record_ids);
     for (uint32_t t = 0; t < N_PROMPT; t++) {
         for (uint32_t h = 0; h < N_HEAD; h++) {
@@ -350,7 +350,8 @@ static void norms(void) {
         for (uint32_t i = 0; i < n; i++) square += (double)x[i] * (double)x[i] / n;
         for (uint32_t i = 0; i < n; i++) variance += ((double)x[i] - mean) * ((double)x[i] - mean) / n;
         for (uint32_t i = 0; i < n; i++) {
-            double w = (double)f32_from_bits(load_u32(m->model->layers[0].attn_norm.data + 4 * i)), v = (double)x[i];
+            const uint8_t *weights = m->model->layers[0].w[W_ATTN_NORM].w->data;
+            double w = (double)f32_from_bits(load_u32(weights + 4 * i)), v = (double)x[i];
             double eps = 1e-5, expected[] = {
                 v / sqrt(square + eps) * w, v / sqrt(square + eps), v / sqrt(square + eps) * (w + 1),
                 (v - mean) / sqrt(variance + eps) * w, v / sqrt(n * square + eps) * w, v / sqrt(square) * w,
@@ -367,7 +368,7 @@ static void norms(void) {
     plumb_model_free(m);
 }
 
-/* c = a + b to the last bit but one of f32, or c = a where b is NULL. */
+/* c = a + b up to the last bit but one of f32, or c = a if b is NULL. */
 static void check_sum(const char *what, const float *c, const float *a, const float *b, uint32_t n) {
     for (uint32_t i = 0; i < n; i++) {
         double sum = (double)a[i] + (b ? (double)b[i] : 0);
@@ -400,7 +401,7 @@ static void streams(void) {
             CHECK(fabs((double)at(scale, "embd", -1, p)[i] - x) <= 1e-7 * fabs(x), "embd: %g", x);
         }
     }
-    for (uint32_t i = 0; i < m->model->config.n_vocab; i++) CHECK(zero->logits[i] == 0, "logit %u", i);
+    for (uint32_t i = 0; i < m->model->plan.n_vocab; i++) CHECK(zero->logits[i] == 0, "logit %u", i);
     struct record *const runs[] = { truth, attn, ffn, norm, order, scale, zero };
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) record_free(runs[i]);
     plumb_model_free(m);
@@ -423,9 +424,9 @@ static void granite_scales(void) {
     };
     plumb_model *m = record_load("granite");
     float row[32];
-    uint8_t bytes[sizeof row];   /* no type has more than F32 */
+    uint8_t bytes[sizeof row];   /* no type is larger than F32 */
     for (size_t i = 0; m && i < sizeof rows / sizeof *rows; i++) {
-        const struct weight *head = &m->model->token_embd;
+        const struct weight *head = m->model->token_embd.w;
         const char *what = rows[i].quirk ? rows[i].quirk : "the truth";
         struct record *run = record_quirk(m->model, rows[i].quirk, record_ids);
         bool is_cut = rows[i].quirk && strcmp(rows[i].quirk, "residual.attn=missing") == 0;
@@ -457,7 +458,7 @@ static void granite_scales(void) {
     plumb_model_free(m);
 }
 
-/* gate is forced to be these z and up 1.  The table is Python's, with math.exp, math.tanh and math.erf. */
+/* gate is forced to these z and up to 1.  The table was computed in Python with math.exp, math.tanh and math.erf. */
 static void force_gate(void *user, const plumb_tap *tap, double *x) {
     const double *z = user;
     size_t n = (size_t)tap->n_token * tap->n_head * tap->n;
@@ -497,7 +498,7 @@ static void square_weights(void) {
     plumb_model *m = record_load("f32");
     if (!m) return;
     struct record *run = record_quirk(m->model, "weights.square=transposed", record_ids);
-    const struct weight *q = &m->model->layers[0].attn_q, *k = &m->model->layers[0].attn_k;
+    const struct weight *q = m->model->layers[0].w[W_ATTN_Q].w, *k = m->model->layers[0].w[W_ATTN_K].w;
     CHECK(q->n_in == 32 && q->n_out == 32 && k->n_out == 16, "%u x %u", q->n_out, q->n_in);
     for (uint32_t o = 0; o < 32; o++) {
         double y = 0, right_k = 0;
@@ -514,7 +515,7 @@ static void square_weights(void) {
     plumb_model_free(m);
 }
 
-/* Embeddings of the f32 file, of its last token too, 32 bytes further on in the file as it is. */
+/* Embeddings of the f32 file read 32 bytes too far, including the last token. */
 static void shifted(void) {
     size_t n_file;
     uint8_t *file = test_read_all("tests/vectors/synth/f32.gguf", &n_file);
@@ -522,7 +523,7 @@ static void shifted(void) {
     if (m) {
         static const int32_t ids[N_TOKEN] = { 0, 1, 258, 259, 259, 7, 3 };   /* 260 tokens */
         struct record *run = record_quirk(m->model, "tensor.offset=shifted", ids);
-        const struct weight *embd = &m->model->token_embd;
+        const struct weight *embd = m->model->token_embd.w;
         uint64_t begin = gguf_data_offset(embd->file) + embd->offset + 32;
         for (uint32_t p = 0; p < N_TOKEN; p++) {
             for (uint32_t i = 0; i < 32; i++) {
@@ -542,7 +543,7 @@ static void put(uint8_t **at, uint64_t value, size_t n) {
     for (size_t i = 0; i < n; i++) *(*at)++ = (uint8_t)(value >> 8 * i);
 }
 
-/* The file with one more tensor behind the others, 8 rows of 25 blocks, under a name that old converters wrote and that
+/* The file with one more tensor after the others, 8 rows of 25 blocks, under a name that old converters wrote and that
  * nothing reads. */
 static struct broken with_unused_tensor(struct broken *b) {
     static const char name[] = "blk.0.attn_rot_embd.weight";
@@ -561,7 +562,7 @@ static struct broken with_unused_tensor(struct broken *b) {
     uint8_t *at = out.bytes = calloc(1, b->n + n_data + 1000);
     if (!at) return out;
     memcpy(at, file, directory);
-    at[8]++;   /* n_tensor, which is below 255 */
+    at[8]++;   /* n_tensor; it is below 255 */
     at += directory;
     put(&at, n_name, 8);
     memcpy(at, name, n_name);
@@ -576,19 +577,19 @@ static struct broken with_unused_tensor(struct broken *b) {
     at = out.bytes + (size_t)(at - out.bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     memcpy(at, file + data, n_old);
     at += (n_old + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    memset(at, 0x33, n_data);   /* scales that are finite */
+    memset(at, 0x33, n_data);   /* finite scales */
     out.n = (size_t)(at - out.bytes) + n_data;
     return out;
 }
 
-/* The bytes behind the last weight may be those of a tensor with longer rows than any weight has. */
+/* The bytes after the last weight may belong to a tensor with longer rows than any weight has. */
 static void shifted_into_unused(void) {
     struct broken b = { 0 }, longer = { 0 };
     if (broken_read(&b, "tests/vectors/synth/q4_0.gguf")) longer = with_unused_tensor(&b);
     plumb_model *m = longer.bytes ? broken_load(&longer) : NULL;
     if (m && CHECK(plumb_model_end(m) == PLUMB_OK, "%s", plumb_model_error(m))) {
         const struct gguf_tensor *unused = gguf_find_tensor(m->parts[0], "blk.0.attn_rot_embd.weight");
-        CHECK(unused && unused->n_packed == 8 && gguf_row_bytes(unused) > 4 * model_max_row(&m->model->config),
+        CHECK(unused && unused->n_packed == 8 && gguf_row_bytes(unused) > 4 * plan_max_row(&m->model->plan),
               "the rows are packed, and longer than those of weights");
         static const int32_t ids[N_TOKEN] = { 0, 1, 258, 259, 259, 7, 3 };
         struct record *truth = record_quirk(m->model, NULL, ids);
@@ -620,12 +621,12 @@ static void force_replay(void *user, const plumb_tap *tap, double *x) {
     }
 }
 
-/* Another text, but for one activation, which is forced to be the first text's: what is computed from it alone
- * follows. */
+/* Runs another text with one activation forced to the first text's value: whatever depends only on it must equal the
+ * first text's. */
 static void forcing(void) {
     static const int32_t other_ids[N_TOKEN] = { 1, 2, 3, 4, 5, 6, 7 };
     static const struct {
-        const char *name, *then;   /* then: computed from it alone */
+        const char *name, *then;   /* then: depends only on name */
         int32_t layer, then_layer;
     } rows[] = {
         { "embd", "l_out", -1, 1 }, { "l_out", "l_out", 0, 1 }, { "attn_norm", "kqv_out", 1, 1 },

@@ -1,4 +1,4 @@
-/* Packed weights: rows come back as they were, tiles lie as repack/repack.h draws them, and a file is packed while it
+/* Packed weights: unpacking restores the rows, tiles have the layout in repack/repack.h, and a file is packed while it
  * arrives. */
 #include "repack/repack.h"
 #include "quant/quant.h"
@@ -17,7 +17,7 @@ static const uint32_t types[] = {
     QUANT_Q6_K, QUANT_IQ4_NL, QUANT_IQ4_XS, QUANT_F32, QUANT_F16, QUANT_BF16,
 };
 
-/* 8 rows of n_block blocks of random bytes, but for the exponents of f16: the one bit cleared keeps them below 2. */
+/* 8 rows of n_block blocks of random bytes.  One cleared bit in the f16 exponents keeps scales below 2. */
 static uint8_t *make_rows(uint32_t type, size_t n_block) {
     const struct quant_traits *t = quant_traits(type);
     const struct f16_places *f16 = fixture_f16_places(type);
@@ -56,7 +56,7 @@ static void round_trip(const void *arg) {
     free(row);
 }
 
-/* By hand: the place of every byte of blocks whose bytes say where they were. */
+/* By hand: the place of every byte of blocks whose bytes encode their position. */
 static void layout(void) {
     uint8_t rows[REPACK_ROWS * 2 * 34], scratch[sizeof rows];
     for (size_t i = 0; i < sizeof rows; i++) rows[i] = (uint8_t)(i % 0x78);   /* exponents below 0x7c */
@@ -115,8 +115,8 @@ static void layout(void) {
     }
 }
 
-/* Every f16 as each scale of a superblock: below 128 it has the other bias in a tile, and comes back; others are
- * refused. */
+/* Every f16 as each scale of a superblock: below 128 it is stored with another bias in a tile and is restored exactly;
+ * others are refused. */
 static void scales_of_superblocks(void) {
     enum { LARGEST = 210, ROW = 3 };
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
@@ -133,7 +133,7 @@ static void scales_of_superblocks(void) {
             CHECK(packed == (fabsf(value) < 128.0f), "%s, %#x: packed is %d", quant_traits(types[i])->name, half,
                   packed);
             if (!packed) continue;
-            bool odd = bytes % 4 == 2;   /* then it stands before the words */
+            bool odd = bytes % 4 == 2;   /* then it is stored before the words */
             uint32_t tile = load_u16(rows + (odd ? 2 * ROW : at / 4 * 4 * REPACK_ROWS + 4 * ROW + at % 4));
             uint32_t bits = (tile & 0x8000) << 16 | (tile & 0x7fff) << 13;
             CHECK(f32_from_bits(bits) * 0x1p102f == value && (value == 0 || tile & 0x7c00), "%s, %#x: %#x in a tile",
@@ -171,7 +171,7 @@ static void no_layout(void) {
     for (size_t i = 0; i < sizeof none / sizeof *none; i++) CHECK(!repack_can(none[i]), "type %u", none[i]);
 }
 
-/* The same file with and without packing, in pieces of odd sizes: every row of every tensor has the same bytes. */
+/* Loads a file with and without packing, in pieces of odd sizes: every row of every tensor has the same bytes. */
 static void while_it_arrives(void) {
     static const size_t pieces[] = { 1, 577, 65536, SIZE_MAX };
     size_t n_file;

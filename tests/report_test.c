@@ -1,4 +1,4 @@
-/* The reports' writer: long texts, untrusted bytes and every size of piece come out whole. */
+/* The writer of reports: long texts, untrusted bytes and pieces of every size are written completely. */
 #include "test.h"
 #include "trace/report.h"
 
@@ -65,7 +65,7 @@ static void pieces_case(void) {
     CHECK(is(&w, expected), "%zu bytes", c.n);
     c.n = 0;
     report_bytes(&w, "x", 1);
-    report_printf(&w, "%s", expected);   /* cut to a buffer and a 0 */
+    report_printf(&w, "%s", expected);   /* cut to a buffer with a final 0 */
     expected[sizeof w.buf - 1] = 0;
     report_flush(&w);
     CHECK(c.n == sizeof w.buf && memcmp(c.bytes + 1, expected, sizeof w.buf - 1) == 0, "%zu bytes", c.n);

@@ -1,8 +1,8 @@
 /**
  * Runs every test on every host and closes with one line, "N passed, N failed, N skipped".
  *
- * HOSTS="native node" leaves hosts out; a host that is missing otherwise is a failure, and so is a suite that lacks
- * what was to be built.  `node tests/run.mjs TEXT` runs the suites whose name contains TEXT, and
+ * HOSTS="native node" selects hosts.  A missing host that is selected is a failure, and so is a suite whose build is
+ * missing.  `node tests/run.mjs TEXT` runs the suites whose name contains TEXT, and
  * `node tests/run.mjs --check` those of `make check`.  `make test` and `make check` build what their suites need.
  */
 import { existsSync, readFileSync, readdirSync } from 'node:fs';
@@ -21,7 +21,7 @@ function nodeTests(folder, leftOut = []) {
   const files = list(folder, '.test.mjs').filter((name) => !leftOut.includes(name.replace('.test.mjs', '')))
     .map((name) => `${folder}/${name}`);
   if (!files.length) return [process.execPath, '-e', `throw new Error('${folder} holds no *.test.mjs')`];
-  // A file that hangs is stopped, and the others are run.
+  // A file that hangs is stopped, and the others still run.
   return [process.execPath, '--test', ...check ? ['--test-concurrency=2'] : [], '--test-timeout=600000',
     '--test-reporter=tap', ...files];
 }
@@ -42,8 +42,8 @@ const cTests = (browser, name) => needs(`build/emcc/${name}.wasm`, {
   name: `C tests${name === 'tests' ? '' : ', 4 threads'}`, timeout: 600,
   command: [process.execPath, 'tests/hosts/in-browser.mjs', browser, `build/emcc/${name}.wasm`] });
 
-/** The files of tests/node that are no unit tests: they answer with the default model, start many processes or threads,
- * render thousands of templates or compile types.  `make check` runs all the others. */
+/** The files of tests/node that are not unit tests: they run the default model, start many processes or threads, render
+ * thousands of templates or compile types.  `make check` runs all the others. */
 const slow = ['chat', 'cli', 'completions', 'faults', 'locks', 'logprobs', 'machine-code', 'memory', 'model', 'openai',
   'precision', 'release', 'template-bounds', 'threads', 'types'];
 const check = process.argv.includes('--check');
@@ -54,7 +54,7 @@ const suites = {
     truth(['build/native/tests']),
     { name: 'C tests, each allocation fails', command: ['build/native-sanitize/memory'], timeout: 600 },
     { name: 'C tests, ASan and UBSan', command: ['build/native-sanitize/tests'], timeout: 1200, quick: true },
-    // Those that compute with several threads.
+    // The rooms that compute with several threads.
     { name: 'C tests, TSan', command: ['build/native-thread/tests', 'pool:', 'kernels:', 'attention:', 'forward:',
       'tap:', 'session:', 'selfcheck: nothing is wrong'], timeout: 1200 },
     ...list('tests/fuzz', '_fuzz.c').map((file) => file.replace('_fuzz.c', '')).map((name) => ({
@@ -80,7 +80,7 @@ const suites = {
   chromium: [
     ...['tests', 'tests-mt-relaxed'].map((name) => cTests('chromium', name)),
     needs(tarball, { name: 'package', command: nodeTests('tests/package/browser'), timeout: 1200 }),
-    // Frame gaps are measured there: nothing may run beside it.
+    // Its waits are long enough for a machine that does nothing else.
     { name: 'JavaScript and chat page', command: nodeTests('tests/browser'), timeout: 1800, alone: true },
   ],
   firefox: [
@@ -102,14 +102,14 @@ const suites = {
 for (const host of hosts)
   if (!(host in suites)) throw new Error(`HOSTS: no host ${host}; there are ${Object.keys(suites).join(', ')}`);
 
-// Suites are process groups of their own: leaving by way of exit ends those that run.
+// Each suite is its own process group; process.exit ends the running ones.
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, () => process.exit(1));
 
 const start = performance.now();
 const text = process.argv.slice(2).find((word) => word !== '--check') ?? '';
 const wanted = hosts.flatMap((host) => suites[host].map((suite) => ({ ...suite, name: `${host}: ${suite.name}` })))
   .filter(({ name, quick }) => (quick || !check) && name.includes(text))
-  .sort((a, b) => b.timeout - a.timeout);  // the long ones begin
+  .sort((a, b) => b.timeout - a.timeout);  // the long ones start first
 const total = { passed: 0, failed: 0, skipped: 0 };
 
 async function runAll(queue) {

@@ -24,8 +24,8 @@ static plumb_sampler *create(uint32_t n_vocab, plumb_sampling params) {
     return s;
 }
 
-/* The probability of each token and, where values is not NULL, its logit after bias and penalties; 0 and NaN for the
- * tokens that are filtered out.  Returns how many stay. */
+/* Gives the probability of each token and, if values is not NULL, its logit after bias and penalties; 0 and NaN for
+ * tokens that are filtered out.  Returns how many remain. */
 static size_t spread(plumb_sampler *s, uint32_t n_vocab, const float *logits, double *p, float *values) {
     size_t n;
     double total;
@@ -55,7 +55,7 @@ static void expect_shares(plumb_sampling params, const double *shares) {
         n_expected += shares[i] > 0;
     }
     CHECK(n == n_expected, "%zu candidates, expected %zu", n, n_expected);
-    /* ln 2 as f32 is off by 2e-8, three times that in the exponent. */
+    /* ln 2 in f32 has an error of 2e-8, which the exponent multiplies by three. */
     for (int i = 0; i < 5; i++) {
         CHECK(fabs(p[i] - shares[i] / total) < 2e-7, "token %d: %.9f, expected %.9f", i, p[i], shares[i] / total);
     }
@@ -68,7 +68,7 @@ static void temperature(void) {
     EXPECT(p, 2, 8, 1, 4, 1);
     p.temperature = 0.5f;   /* logits doubled, weights squared */
     EXPECT(p, 4, 64, 1, 16, 1);
-    p.temperature = 1e-30f; /* the likeliest alone keeps any weight */
+    p.temperature = 1e-30f; /* only the likeliest keeps any weight */
     plumb_sampler *s = create(5, p);
     double share[5];
     spread(s, 5, example, share, NULL);
@@ -88,22 +88,22 @@ static void top_k(void) {
     p.top_k = INT32_MAX; EXPECT(p, 2, 8, 1, 4, 1);
 }
 
-/* Likeliest first the sums are 0.5 0.75 0.875 0.9375 1: the first to reach top_p is the last to stay. */
+/* The sums, likeliest first, are 0.5 0.75 0.875 0.9375 1: the first to reach top_p is the last that is kept. */
 static void top_p(void) {
     plumb_sampling p = plain();
-    p.top_p = 0;     EXPECT(p, 0, 8, 0, 0, 0);   /* one always stays */
+    p.top_p = 0;     EXPECT(p, 0, 8, 0, 0, 0);   /* one token is always kept */
     p.top_p = 0.49f; EXPECT(p, 0, 8, 0, 0, 0);
     p.top_p = 0.51f; EXPECT(p, 0, 8, 0, 4, 0);
     p.top_p = 0.8f;  EXPECT(p, 2, 8, 0, 4, 0);
     p.top_p = 0.9f;  EXPECT(p, 2, 8, 1, 4, 0);
     p.top_p = 0.95f; EXPECT(p, 2, 8, 1, 4, 1);
-    /* After top_k 2 the shares are 2/3 and 1/3: 0.6 is reached by the first. */
+    /* After top_k 2 the shares are 2/3 and 1/3, so the first reaches 0.6. */
     p.top_p = 0.6f;
     p.top_k = 2;     EXPECT(p, 0, 8, 0, 0, 0);
     p.top_p = 0.7f;  EXPECT(p, 0, 8, 0, 4, 0);
 }
 
-/* Against the likeliest the tokens stand at 1/4 1 1/8 1/2 1/8. */
+/* Relative to the likeliest the tokens have 1/4 1 1/8 1/2 1/8. */
 static void min_p(void) {
     plumb_sampling p = plain();
     p.min_p = 0.1f; EXPECT(p, 2, 8, 1, 4, 1);
@@ -131,7 +131,7 @@ static void typical(void) {
     plumb_sampler_free(s);
 }
 
-/* Filters see the probabilities at temperature 1: top_p 0.7 leaves tokens 1 and 3 whatever the temperature. */
+/* Filters use the probabilities at temperature 1: top_p 0.7 keeps tokens 1 and 3 at any temperature. */
 static void filters_before_temperature(void) {
     plumb_sampling p = plain();
     p.top_p = 0.7f;
@@ -180,7 +180,7 @@ static void repeat_penalty(void) {
     p.repeat_penalty = 2;
     plumb_sampler *s = create(4, p);
     EXPECT_VALUES(s, "nothing accepted", 2, -2, 1, 0.5f);
-    accept_all(s, (const int32_t[]){ 0, 1, 0 }, 3);   /* once, however often the token came */
+    accept_all(s, (const int32_t[]){ 0, 1, 0 }, 3);   /* once, however often the token occurred */
     EXPECT_VALUES(s, "2 / 2, -2 * 2", 1, -4, 1, 0.5f);
     plumb_sampler_free(s);
 }
@@ -274,7 +274,7 @@ static void odd_logits(void) {
         CHECK(seen == (i == 1 ? 2 : 10), "setting %d: two infinities share, seen %x", i, (unsigned)seen);
         plumb_sampler_free(s);
     }
-    /* Two infinities of a half each: typical 0.4 is exceeded by the first. */
+    /* Two infinities with a half each: the first exceeds typical_p 0.4. */
     all[5].typical_p = 0.4f;
     plumb_sampler *s = create(4, all[5]);
     double p[4];
@@ -287,7 +287,7 @@ static void odd_logits(void) {
     plumb_sampler_free(s);
 }
 
-/* Every order of selection against a plain count of who ranks before whom, on logits with many ties. */
+/* Compares every selection order with a simple count of ranks, on logits with many ties. */
 static void selection_is_exact(void) {
     enum { N = 613 };
     float logits[N];
@@ -312,7 +312,7 @@ static void selection_is_exact(void) {
     }
 }
 
-/* Two equal tokens, weights 1 and 1: a half is reached by the first, and exceeded by both only. */
+/* Two equal tokens, weights 1 and 1: the first reaches a half, and only both exceed it. */
 static void exact_halves(void) {
     static const float logits[2] = { 1, 1 };
     plumb_sampling p = plain();
@@ -330,7 +330,7 @@ static void exact_halves(void) {
     plumb_sampler_free(s);
 }
 
-/* Fewer possible tokens than top-k asks for. */
+/* There are fewer possible tokens than top_k. */
 static void top_k_of_few(void) {
     static const float logits[6] = { -INFINITY, 3, 1, 2, NAN, 4 };
     static const int32_t order[4] = { 5, 1, 3, 2 };
@@ -452,7 +452,7 @@ static void as_llama_cpp(void) {
         CHECK(n == n_expected, "case %u: %zu candidates, llama.cpp has %u", i, n, n_expected);
         for (uint32_t j = 0; j < n_expected; j++, at += 8) {
             double theirs = (double)f32_from_bits(load_u32(at + 4)), ours = p[load_u32(at)];
-            /* theirs are f32 exponentials of f32 quotients */
+            /* llama.cpp computes f32 exponentials of f32 quotients */
             CHECK(fabs(ours - theirs) <= 4e-6 * theirs, "case %u, token %u: %.9g, llama.cpp has %.9g", i, load_u32(at),
                   ours, theirs);
         }
@@ -464,7 +464,7 @@ static void as_llama_cpp(void) {
 
 /* ---- random numbers ---------------------------------------------------------------------------------------------- */
 
-/* The outputs that the authors' C gives, as published in the tests of the Rust crate rand_xoshiro. */
+/* The outputs of the authors' C code, as published in the tests of the Rust crate rand_xoshiro. */
 static void published_random_numbers(void) {
     static const uint64_t xoshiro[10] = {
         11520u, 0u, 1509978240u, 1215971899390074240u, 1216172134540287360u, 607988272756665600u,
@@ -548,22 +548,23 @@ void test_sampler(void) {
     test_case("sampler: top-k keeps the k likeliest, of equal ones the lower ids", top_k);
     test_case("sampler: top-p keeps the shortest run that reaches p", top_p);
     test_case("sampler: min-p keeps what is at least p times as likely as the likeliest", min_p);
-    test_case("sampler: typical keeps those nearest to the entropy", typical);
-    test_case("sampler: the filters see temperature 1", filters_before_temperature);
+    test_case("sampler: typical-p keeps the tokens nearest to the entropy", typical);
+    test_case("sampler: the filters apply at temperature 1", filters_before_temperature);
     test_case("sampler: greedy takes the likeliest, of equal ones the lower id", greedy);
     test_case("sampler: the repetition penalty divides positive and multiplies negative logits", repeat_penalty);
     test_case("sampler: presence and frequency penalties are subtracted", presence_and_frequency);
     test_case("sampler: penalties look at the last n tokens", penalty_window);
     test_case("sampler: logit bias is added first, -infinity forbids, +infinity forces", logit_bias);
-    test_case("sampler: NaN and infinite logits", odd_logits);
+    test_case("sampler: NaN and infinite logits are handled", odd_logits);
     test_case("sampler: selection is exact where logits are equal", selection_is_exact);
-    test_case("sampler: top-p is reached, typical exceeded", exact_halves);
-    test_case("sampler: top-k where fewer tokens are possible", top_k_of_few);
+    test_case("sampler: top-p stops when the sum reaches p, typical-p when it exceeds p", exact_halves);
+    test_case("sampler: top-k works with fewer possible tokens", top_k_of_few);
     test_case("sampler: log-probabilities are those of the example, equal logits by id, NaN and -infinity left out",
               log_probabilities);
     test_case("sampler: arguments out of range are refused by name", bad_arguments);
-    test_case("sampler: candidates and probabilities are llama.cpp's", as_llama_cpp);
-    test_case("sampler: random numbers are those published for xoshiro256** and splitmix64", published_random_numbers);
+    test_case("sampler: candidates and probabilities equal llama.cpp's", as_llama_cpp);
+    test_case("sampler: random numbers equal those published for xoshiro256** and splitmix64",
+              published_random_numbers);
     test_case("sampler: draws follow the probabilities (chi-square)", draws_follow_probabilities);
     test_case("sampler: 64 tokens of a seed equal those of the Python implementation", golden_draws);
 }

@@ -1,5 +1,5 @@
-/* Sessions on a tiny synthetic model (tests/vectors/synth): the same bits however the tokens are fed, and every misuse
- * a status. */
+/* Sessions on a tiny synthetic model (tests/vectors/synth): the bits do not depend on how the tokens are fed, and every
+ * misuse gives a status. */
 #include "fixture.h"
 #include "api/model.h"
 #include "test.h"
@@ -20,7 +20,7 @@ static plumb_session *new_session(plumb_model *m, uint32_t n_ctx, uint32_t n_bat
     return s;
 }
 
-/* Some ids of the tiny vocabulary, the same every time. */
+/* Some ids of the tiny vocabulary, always the same. */
 static void some_ids(plumb_model *m, int32_t *ids) {
     uint32_t n_vocab = plumb_model_n_vocab(m);
     for (uint32_t i = 0; i < N_IDS; i++) ids[i] = (int32_t)((i * 37 + 5) % n_vocab);
@@ -33,6 +33,35 @@ static uint64_t logits_hash(plumb_session *s, uint32_t n_vocab) {
     CHECK(bytes, "there are no logits: %s", plumb_session_error(s));
     for (size_t i = 0; bytes && i < n_vocab * sizeof(float); i++) hash = (hash ^ bytes[i]) * 1099511628211u;
     return hash;
+}
+
+/* Each matrix in turn gets a type that only the reference pass can compute with. */
+static void no_kernel_case(void) {
+    plumb_model *m = fixture_load(TINY);
+    if (!m) return;
+    uint32_t n_tried = 0;
+    for (size_t i = 0; i < m->model->n_weight; i++) {
+        struct weight *w = &m->model->weights[i];
+        if (w->n_out == 1) continue;   /* token_embd is the output matrix, too */
+        n_tried++;
+        uint32_t type = w->type;
+        char expected[120];
+        snprintf(expected, sizeof expected, "tensor %s: no kernel supports type ", w->name);
+        plumb_session *s = NULL;
+        plumb_session_params params = { .n_ctx = 16 };
+        w->type = QUANT_Q8_K;
+        for (int i_row = 0; i_row < 2; i_row++) {   /* as it is, and as a matrix of one row */
+            uint32_t n_out = w->n_out;
+            if (i_row == 1) w->n_out = 1;
+            CHECK(plumb_session_create(&s, m, &params) == PLUMB_ERROR_UNSUPPORTED && !s
+                  && strstr(plumb_model_error(m), expected), "%s: %s", w->name, plumb_model_error(m));
+            w->n_out = n_out;
+            plumb_session_free(s);
+        }
+        w->type = type;
+    }
+    CHECK(n_tried == 7 * 2 + 1, "%u matrices", n_tried);
+    plumb_model_free(m);
 }
 
 static void piecewise_case(void) {
@@ -117,11 +146,11 @@ static void split_case(void) {
     plumb_model_free(whole);
 
     static const struct { int order[4]; size_t n; plumb_status status; const char *message; } wrong[] = {
-        { { 1, 2 }, 2, PLUMB_ERROR_TRUNCATED, "split into 3 files, 2 were given" },
-        { { 1, 2, 3, 3 }, 4, PLUMB_ERROR_TRUNCATED, "split into 3 files, 4 were given" },
-        { { 1, 3, 2 }, 3, PLUMB_ERROR_METADATA, "file 2 of the split model says it is number 3" },
-        { { 1, 2, 2 }, 3, PLUMB_ERROR_METADATA, "file 3 of the split model says it is number 2" },
-        { { 2, 1, 3 }, 3, PLUMB_ERROR_METADATA, "file 1 of the split model says it is number 2" },
+        { { 1, 2 }, 2, PLUMB_ERROR_TRUNCATED, "split into 3 files, but 2 were given" },
+        { { 1, 2, 3, 3 }, 4, PLUMB_ERROR_TRUNCATED, "split into 3 files, but 4 were given" },
+        { { 1, 3, 2 }, 3, PLUMB_ERROR_METADATA, "file 2 of the split model is number 3 according" },
+        { { 1, 2, 2 }, 3, PLUMB_ERROR_METADATA, "file 3 of the split model is number 2 according" },
+        { { 2, 1, 3 }, 3, PLUMB_ERROR_METADATA, "file 1 of the split model is number 2 according" },
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         m = plumb_model_create();
@@ -134,7 +163,7 @@ static void split_case(void) {
 
 /* ---- rehearsal --------------------------------------------------------------------------------------------------- */
 
-/* The headers of these files alone. */
+/* Only the headers of these files. */
 static plumb_model *rehearse(const char *const *paths, size_t n_part, uint32_t *n_bytes) {
     plumb_model *m = plumb_model_create();
     bool ok = CHECK(plumb_model_headers_only(m) == PLUMB_OK, "%s", plumb_model_error(m));
@@ -156,7 +185,7 @@ static void count_tap(void *user, const plumb_tap *tap) {
     ++*(uint32_t *)user;
 }
 
-/* What a session of the whole file holds, and zeros that go through the whole pass. */
+/* The memory of a session of the whole file, and a whole pass over zeros. */
 static void rehearse_case(const void *row) {
     const char *path = *(const char *const *)row;
     uint32_t n_bytes;
@@ -179,13 +208,15 @@ static void rehearse_case(const void *row) {
         const float *logits = plumb_session_logits(b);
         uint32_t n_vocab = plumb_model_n_vocab(m);
         for (uint32_t i = 0; i < n_vocab; i++) CHECK(logits[i] == 0, "logit %u: %g", i, (double)logits[i]);
-        uint32_t n_step[2] = { 0, 0 };   /* as many steps as with weights, which is what its time stands for */
+        uint32_t n_step[2] = { 0, 0 };   /* as many steps as with weights, so that the time is comparable */
         plumb_session *const sessions[] = { a, b };
         for (int k = 0; k < 2; k++) {
             CHECK(plumb_session_set_tap(sessions[k], count_tap, &n_step[k]) == PLUMB_OK
                   && plumb_session_feed(sessions[k], ids, 1) == PLUMB_OK, "%s", plumb_session_error(sessions[k]));
         }
-        CHECK(n_step[0] == 1 + info_a.n_layer * 16 + 2 && n_step[1] == n_step[0], "%u steps, with weights %u",
+        bool is_gemma3 = strcmp(info_a.architecture, "gemma3") == 0;
+        uint32_t n_in_layer = is_gemma3 ? 20 : strcmp(info_a.architecture, "qwen3") == 0 ? 18 : 16;
+        CHECK(n_step[0] == 1 + info_a.n_layer * n_in_layer + 2 && n_step[1] == n_step[0], "%u steps, with weights %u",
               n_step[1], n_step[0]);
     }
     plumb_session_free(a);
@@ -206,9 +237,22 @@ static void rehearse_split_case(void) {
     }
     plumb_model_free(m);
     plumb_model_free(whole);
+
+    /* The last file has only the first bytes of its header. */
+    m = plumb_model_create();
+    CHECK(plumb_model_headers_only(m) == PLUMB_OK, "%s", plumb_model_error(m));
+    for (size_t i = 0; i < 3; i++) {
+        size_t n = 0;
+        uint8_t *file = test_read_all(paths[i], &n);
+        CHECK(file && plumb_model_begin(m, n) == PLUMB_OK
+              && fixture_give(m, file, 0, i < 2 ? n : 100, 1000) == PLUMB_OK, "%s", plumb_model_error(m));
+        free(file);
+    }
+    CHECK(plumb_model_rehearse(m, &n_bytes) == PLUMB_ERROR_TRUNCATED, "%s", plumb_model_error(m));
+    plumb_model_free(m);
 }
 
-/* What is no model, or one that cannot run, is told from the header; and each call has its place. */
+/* A file that is not a model, or a model that cannot run, is detected from the header.  Calls need the right order. */
 static void rehearse_wrong_case(void) {
     uint32_t n_bytes;
     size_t n = 0;
@@ -225,7 +269,7 @@ static void rehearse_wrong_case(void) {
           plumb_model_error(m));
     CHECK(plumb_model_kv_bytes(m, 64, PLUMB_KV_I16) == 0, "in the header");
     plumb_model *whole = fixture_load(TINY);
-    const uint32_t n_ctx = 512;   /* trained for, and so the default */
+    const uint32_t n_ctx = 512;   /* the training context, which is the default */
     CHECK(fixture_give(m, file, 1000, n, 1000) == PLUMB_OK
           && plumb_model_kv_bytes(m, 0, PLUMB_KV_I16) == plumb_model_kv_bytes(whole, n_ctx, PLUMB_KV_I16),
           "%g bytes of K and V behind the header", plumb_model_kv_bytes(m, 0, PLUMB_KV_I16));
@@ -247,24 +291,24 @@ static void rehearse_wrong_case(void) {
     free(file);
 }
 
-/* Made-up weights, or none, say nothing about a dump. */
+/* Without real weights a dump cannot be compared. */
 static void is_not_diagnosed(plumb_model *m) {
     bool agree = true;
     plumb_trace *t = plumb_trace_create();
     plumb_report report = { .format = PLUMB_FORMAT_TEXT };
     CHECK(plumb_diagnose(m, t, 1, &report, &agree) == PLUMB_ERROR_STATE && !agree
-          && strstr(plumb_model_error(m), "rehearsed"), "%s", plumb_model_error(m));
+          && strstr(plumb_model_error(m), "without its weights"), "%s", plumb_model_error(m));
     plumb_trace_free(t);
 }
 
-/* Where the largest tensor is too large for made-up weights there are none, and nothing can be fed. */
+/* If the largest tensor is too large for made-up weights, there are none, and nothing can be fed. */
 static void rehearse_large_case(void) {
     static const char *const path = TINY;
     uint32_t n_bytes;
     plumb_model *m = rehearse(&path, 1, &n_bytes);
     REQUIRE(m, "no model");
     is_not_diagnosed(m);
-    free(m->ring);   /* as plumb_model_rehearse leaves a model of more than 512 MiB in a tensor */
+    free(m->ring);   /* the state in which plumb_model_rehearse leaves a model with a tensor of more than 512 MiB */
     m->ring = NULL;
     model_rehearse(m->model, NULL, n_bytes);
     static const plumb_pass passes[] = { PLUMB_PASS_FAST, PLUMB_PASS_REFERENCE };
@@ -276,7 +320,7 @@ static void rehearse_large_case(void) {
         if (!CHECK(plumb_session_create(&s, m, &params) == PLUMB_OK, "%s", plumb_model_error(m))) continue;
         CHECK(plumb_session_bytes(s) > 0, "no bytes");
         CHECK(plumb_session_feed(s, ids, N_IDS) == PLUMB_ERROR_STATE
-              && strstr(plumb_session_error(s), "no weights"), "%s", plumb_session_error(s));
+              && strstr(plumb_session_error(s), "too large to be replaced"), "%s", plumb_session_error(s));
         CHECK(plumb_session_feed_all(s, ids, 1, NULL, NULL) == PLUMB_ERROR_STATE && plumb_session_n_past(s) == 0
               && !plumb_session_logits(s), "%s", plumb_session_error(s));
         plumb_session_free(s);
@@ -304,11 +348,11 @@ static void batch_case(void) {
     plumb_model_free(m);
 }
 
-/* feed_all from position 3 on, in batches of 6, 6, 6 and 3, beside single steps: the same bits at every position. */
+/* feed_all from position 3 on, in batches of 6, 6, 6 and 3, gives the same bits as single steps at every position. */
 struct beside_steps {
     plumb_session *steps;
     const int32_t *ids;
-    uint32_t n_vocab, next;   /* the position expected next */
+    uint32_t n_vocab, next;   /* the next expected position */
 };
 
 static void compare_step(void *user, uint32_t pos, const float *logits) {
@@ -336,11 +380,11 @@ static void feed_all_row(const void *pass) {
         CHECK(plumb_session_feed_all(all, ids + 3, N_IDS - 3, compare_step, &b) == PLUMB_OK && b.next == N_IDS,
               "%u positions: %s", b.next, plumb_session_error(all));
         CHECK(logits_hash(all, b.n_vocab) == logits_hash(steps, b.n_vocab), "other logits after the last");
-        /* and by feed, which wants the last position's logits only */
+        /* the same with feed, which requests only the last position's logits */
         plumb_session_rewind(all, 3);
         CHECK(plumb_session_feed(all, ids + 3, N_IDS - 3) == PLUMB_OK
               && logits_hash(all, b.n_vocab) == logits_hash(steps, b.n_vocab), "other logits by feed");
-        /* logits that a rewind took away come back with feed_all */
+        /* feed_all restores logits that a rewind discarded */
         plumb_session_rewind(all, N_IDS - 1);
         plumb_session_rewind(steps, N_IDS - 1);
         b.next = N_IDS - 1;
@@ -393,7 +437,9 @@ static void overflow_case(void) {
     int32_t wrong[] = { -1, (int32_t)plumb_model_n_vocab(m), INT32_MAX };
     plumb_session_rewind(s, 0);
     for (size_t i = 0; i < 3; i++) {
-        CHECK(plumb_session_feed(s, &wrong[i], 1) == PLUMB_ERROR_TOKEN, "token %d", (int)wrong[i]);
+        CHECK(plumb_session_feed(s, &wrong[i], 1) == PLUMB_ERROR_TOKEN
+              && strstr(plumb_session_error(s), "at index 0 is not in 0..259"), "token %d: %s", (int)wrong[i],
+              plumb_session_error(s));
     }
     plumb_session_free(s);
     plumb_model_free(m);
@@ -430,7 +476,7 @@ static void state_case(void) {
     plumb_model_free(m);
 }
 
-/* What a callback of a session asks of that session itself. */
+/* Calls that a callback makes on its own session. */
 struct inner {
     plumb_session *s;
     int32_t ids[N_IDS];
@@ -517,7 +563,7 @@ static void ranges_case(void) {
     plumb_model_free(m);
 }
 
-/* A cut file goes on where it ended: the position counts each byte once, after a header alone and after an error. */
+/* A truncated file continues where it ended: the position counts each byte once, also after a header and an error. */
 static void position_case(void) {
     size_t n = 0;
     uint8_t *file = test_read_all(TINY, &n);
@@ -540,7 +586,7 @@ static void position_case(void) {
         }
         plumb_model_free(m);
     }
-    file[5000] ^= 0xff;   /* somewhere among the keys, or in no one's way */
+    file[5000] ^= 0xff;   /* among the keys; it may do no harm */
     uint64_t bad = 0xffffffffffffffff;
     memcpy(file + 16, &bad, 8);   /* the number of keys */
     plumb_model *m = plumb_model_create();
@@ -559,7 +605,7 @@ static void position_case(void) {
 
 #if defined(__SANITIZE_ADDRESS__)
 static size_t n_malloc;
-/* AddressSanitizer calls it for every allocation of any kind. */
+/* AddressSanitizer calls this for every allocation of any kind. */
 void __sanitizer_malloc_hook(const volatile void *p, size_t n);
 void __sanitizer_malloc_hook(const volatile void *p, size_t n) {
     (void)p;
@@ -569,7 +615,7 @@ void __sanitizer_malloc_hook(const volatile void *p, size_t n) {
 
 static void allocation_case(void) {
     plumb_model *m = fixture_load(TINY);
-    plumb_session *s = NULL;   /* of one thread: others allocate while they start */
+    plumb_session *s = NULL;   /* one thread: further threads allocate while they start */
     plumb_session_create(&s, m, &(plumb_session_params) { .n_ctx = 64, .n_thread = 1 });
     plumb_sampling params = plumb_sampling_default();
     plumb_sampler *sampler = NULL;
@@ -595,7 +641,7 @@ static void allocation_case(void) {
 }
 #endif
 
-/* The hash of logits after a batch and a step; what the session says runs goes to *ran. */
+/* The hash of logits after a batch and a step.  *ran gets the session's description of its kernels. */
 static uint64_t precision_hash(plumb_model *m, plumb_precision precision, bool scalar, plumb_precision *ran) {
     plumb_session *s = NULL;
     plumb_session_params params = { .n_ctx = 64, .precision = precision, .force_scalar = scalar };
@@ -610,7 +656,7 @@ static uint64_t precision_hash(plumb_model *m, plumb_precision precision, bool s
     return hash;
 }
 
-/* Of a file whose activations are rounded, and of one of Q8_0, which keeps 16 bits. */
+/* A file whose activations are rounded to 8 bits, and one of Q8_0, which keeps 16 bits. */
 static void precision_row(const void *path) {
     plumb_model *m = fixture_load(path);
     if (!m) return;
@@ -629,7 +675,7 @@ static void precision_row(const void *path) {
     plumb_session *s = NULL;
     params.precision = (plumb_precision)2;
     CHECK(plumb_session_create(&s, m, &params) == PLUMB_ERROR_ARGUMENT && !s
-          && strstr(plumb_model_error(m), "2 is no precision"), "%s", plumb_model_error(m));
+          && strstr(plumb_model_error(m), "2 is not a precision"), "%s", plumb_model_error(m));
     CHECK(!plumb_precision_name((plumb_precision)2), "2 has a name");
     params = (plumb_session_params) { .pass = PLUMB_PASS_REFERENCE };
     if (CHECK(plumb_session_create(&s, m, &params) == PLUMB_OK, "%s", plumb_model_error(m))) {
@@ -640,33 +686,37 @@ static void precision_row(const void *path) {
 }
 
 void test_session(void) {
+    test_case("session: a matrix without a kernel for its type is refused by name", no_kernel_case);
     test_case("session: a model loaded in pieces of 1, 7, 4096 bytes and at once gives the same bits", piecewise_case);
     test_case("session: a file cut at arbitrary bytes loads as one", cut_case);
-    test_case("session: files of llama-gguf-split load as one model, in order and complete only", split_case);
+    test_case("session: files of llama-gguf-split load as one model, only if complete and in order", split_case);
     static const char *const rehearsed[] = { TINY, "tests/vectors/synth/f32.gguf", "tests/vectors/synth/q4_k.gguf",
         "tests/vectors/synth/q6_k.gguf", "tests/vectors/synth/iq4_xs.gguf", "tests/vectors/synth/granite.gguf",
-        "tests/vectors/synth/qwen2.gguf", "tests/vectors/synth/rope-freqs.gguf" };
+        "tests/vectors/synth/qwen2.gguf", "tests/vectors/synth/rope-freqs.gguf", "tests/vectors/synth/qwen3.gguf",
+        "tests/vectors/synth/gemma3.gguf" };
     for (size_t i = 0; i < sizeof rehearsed / sizeof *rehearsed; i++) {
-        test_row("session: a header alone says what a session holds, and can run", rehearse_case, &rehearsed[i]);
+        test_row("session: from a header alone, rehearsal predicts the memory of a session and runs it",
+                 rehearse_case, &rehearsed[i]);
     }
     test_case("session: the headers of a split model rehearse too", rehearse_split_case);
-    test_case("session: rehearsals in the wrong state, or of what cannot run", rehearse_wrong_case);
-    test_case("session: a rehearsed model without weights is not fed", rehearse_large_case);
+    test_case("session: rehearsals in the wrong state, or of a model that cannot run, are errors", rehearse_wrong_case);
+    test_case("session: a rehearsed model without weights cannot be fed", rehearse_large_case);
     test_case("session: a position counts every byte once", position_case);
     test_case("session: parameters out of range are refused with their range", ranges_case);
     static const plumb_pass both[] = { PLUMB_PASS_FAST, PLUMB_PASS_REFERENCE };
-    test_row("session: fast pass: its callbacks cannot feed or rewind it", reentry_row, &both[0]);
-    test_row("session: reference pass: its callbacks cannot feed or rewind it", reentry_row, &both[1]);
+    test_row("session: fast pass: callbacks cannot feed or rewind the session", reentry_row, &both[0]);
+    test_row("session: reference pass: callbacks cannot feed or rewind the session", reentry_row, &both[1]);
     test_case("session: one batch, batches of 5 and single steps give the same bits", batch_case);
     static const plumb_pass fast = PLUMB_PASS_FAST, reference = PLUMB_PASS_REFERENCE;
     test_row("session: fast pass: logits of every position equal those of single steps", feed_all_row, &fast);
     test_row("session: reference pass: logits of every position equal those of single steps", feed_all_row, &reference);
-    test_case("session: a rewound and refed prompt gives the same bits", rewind_case);
-    test_case("session: context overflow and foreign tokens are errors that change nothing", overflow_case);
+    test_case("session: a prompt fed again after a rewind gives the same bits", rewind_case);
+    test_case("session: context overflow and unknown tokens are errors that change nothing", overflow_case);
     test_case("session: calls in the wrong state are errors", state_case);
-    test_row("session: precision: 8 bits are the same by all kernels, and others than 16", precision_row,
+    test_row("session: precision: all kernels give the same 8-bit result, which differs from 16-bit", precision_row,
              "tests/vectors/synth/q4_0.gguf");
-    test_row("session: precision: superblocks of 4 bits", precision_row, "tests/vectors/synth/q4_k.gguf");
+    test_row("session: precision: all kernels agree on superblocks of 4 bits", precision_row,
+             "tests/vectors/synth/q4_k.gguf");
     test_row("session: precision: Q8_0 keeps 16 bits", precision_row, TINY);
 #if defined(__SANITIZE_ADDRESS__)
     test_case("session: decoding a token allocates nothing", allocation_case);

@@ -7,19 +7,19 @@ import { Parser } from 'tap-parser';
  * @typedef {object} Suite
  * @property {string} name
  * @property {string[]} command  program and arguments
- * @property {Record<string, string>} [env]  on top of our own
+ * @property {Record<string, string>} [env]  added to our own
  * @property {number} timeout  seconds after which it counts as hanging
  *
  * @typedef {object} Outcome
  * @property {number} passed  leaf tests, not the groups around them
- * @property {number} failed  and whatever made the suite fail as a whole counts as one
+ * @property {number} failed  a failure of the whole suite counts as one
  * @property {number} skipped
  * @property {{name: string, why: string}[]} failures
  * @property {string} last  the test that ended last
  * @property {number} seconds
  */
 
-/** The suite, or one that fails and says why if the file that it needs was not built.
+/** The suite, or one that fails with the reason if the file that it needs was not built.
  * @template {Suite} T @param {string} file @param {T} suite @returns {T} */
 export function needs(file, suite) {
   if (existsSync(file)) return suite;
@@ -52,7 +52,7 @@ export async function runSuite({ command: [program, ...args], env, timeout }) {
   return outcome;
 }
 
-/** Counts the leaves of a TAP tree and gathers what failures say: comments before (our C harness), YAML after. */
+/** Counts the leaves of a TAP tree and collects the texts of failures: comments before (our C harness), YAML after. */
 function collect(parser, outcome, fail) {
   let comments = [];
   let failedBelow = 0;
@@ -79,7 +79,7 @@ function collect(parser, outcome, fail) {
   });
 }
 
-/** What helps of the YAML block that node's runner prints. */
+/** The useful part of the YAML block that node's runner prints. */
 function yaml(diag) {
   if (!diag) return '';
   const { error, location, stack, expected, actual } = diag;
@@ -91,7 +91,7 @@ function yaml(diag) {
 function run(program, args, env, timeout, parser) {
   return new Promise((resolve) => {
     let timedOut = false, error, tail = '';
-    // A process group of its own, so that a hanging suite's browser or server dies with it.
+    // It has its own process group, so that a hanging suite's browser or server dies with it.
     const child = spawn(program, args, {
       detached: true, stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, ...env },
     });
@@ -112,7 +112,7 @@ function run(program, args, env, timeout, parser) {
     child.on('close', async (code, signal) => {
       clearTimeout(timer);
       process.removeListener('exit', kill);
-      kill();  // whatever the suite left running
+      kill();  // ends the processes that the suite left running
       if (error) parser.end();
       resolve({ error, code, signal, timedOut, tail: tail.trim(), tap: await parsed });
     });

@@ -1,13 +1,12 @@
-/* Taps of both passes against what llama.cpp's evaluation callback shows, step by step: the .taps files of
- * tests/vectors/synth, whose layout is in tests/vectors/llama/logits.c. */
+/* Taps of both passes against llama.cpp's evaluation callback, tap by tap: the .taps files of tests/vectors/synth,
+ * whose layout is in tests/vectors/llama/logits.c. */
 #include "fixture.h"
+#include "model/plan.h"
 #include "test.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-enum { N_TAP = 1 + 2 * 16 + 2 };   /* embd, 16 in each of 2 layers, result_norm, result_output */
 
 struct against_dump {
     const uint8_t *dump;
@@ -16,15 +15,18 @@ struct against_dump {
     uint32_t n_same, n_alone; /* taps with and without a record */
 };
 
-/* The record of that name; *ne its shape.  NULL if the dump has none. */
+/* The last record with that name, and its shape in *ne.  NULL if the dump has none. */
 static const uint8_t *find_record(const struct against_dump *a, const char *name, uint32_t ne[4]) {
+    const uint8_t *found = NULL;
     for (size_t at = 0; at + 40 <= a->n_dump;) {
+        const uint8_t *record = a->dump + at;
         uint64_t n = 1;
-        for (size_t i = 0; i < 4; i++) n *= ne[i] = load_u32(a->dump + at + 24 + 4 * i);
-        if (strncmp((const char *)a->dump + at, name, 24) == 0) return a->dump + at + 40;
+        for (size_t i = 0; i < 4; i++) n *= load_u32(record + 24 + 4 * i);
+        if (strncmp((const char *)record, name, 24) == 0) found = record;
         at += 40 + 4 * n;
     }
-    return NULL;
+    for (size_t i = 0; found && i < 4; i++) ne[i] = load_u32(found + 24 + 4 * i);
+    return found ? found + 40 : NULL;
 }
 
 static void compare(void *user, const plumb_tap *tap) {
@@ -38,7 +40,7 @@ static void compare(void *user, const plumb_tap *tap) {
         a->n_alone++;
         return;
     }
-    /* ggml's order is the same, fastest last here, but for the attention weights: (n_head, n_token, n_key). */
+    /* ggml has the same order, fastest last here, except for the attention weights: (n_head, n_token, n_key). */
     bool is_weights = strcmp(tap->name, "kq_soft_max") == 0;
     uint32_t n_row = tap->n_token * tap->n_head;
     if (!CHECK((uint64_t)ne[0] * ne[1] * ne[2] * ne[3] == (uint64_t)n_row * tap->n, "%s: %u x %u x %u", name,
@@ -59,7 +61,9 @@ static void compare(void *user, const plumb_tap *tap) {
     a->n_same++;
 }
 
-static void check_taps(const char *model, plumb_session_params params, double most, uint32_t n_alone) {
+/* n_in_layer: taps of a layer.  n_alone: all taps that llama.cpp does not name. */
+static void check_taps(const char *model, plumb_session_params params, double most, uint32_t n_in_layer,
+                       uint32_t n_alone) {
     char path[120];
     snprintf(path, sizeof path, "tests/vectors/synth/%s.taps", model);
     struct against_dump a = { .most = most };
@@ -73,19 +77,21 @@ static void check_taps(const char *model, plumb_session_params params, double mo
     plumb_session *s = NULL;
     params.n_ctx = 40;
     if (m && CHECK(plumb_session_create(&s, m, &params) == PLUMB_OK, "%s", plumb_model_error(m))) {
-        uint32_t last = v.n_token - 1;
+        plumb_model_info info;
+        plumb_model_get_info(m, &info);
+        uint32_t last = v.n_token - 1, n_tap = 1 + info.n_layer * n_in_layer + 2;   /* embd, result_norm and _output */
         plumb_session_feed(s, v.tokens, v.n_token);
         float untapped = plumb_session_logits(s)[fixture_largest(plumb_session_logits(s), v.n_vocab)];
         plumb_session_rewind(s, 0);
         CHECK(plumb_session_set_tap(s, compare, &a) == PLUMB_OK, "%s", plumb_session_error(s));
-        /* All logits, as llama.cpp was asked for: then the last layer's taps have all tokens there too. */
+        /* Requests all logits, as llama.cpp did, so the last layer's taps have all tokens here too. */
         plumb_session_feed_all(s, v.tokens, v.n_token, NULL, NULL);
-        CHECK(a.n_same + a.n_alone == N_TAP, "%u taps", a.n_same + a.n_alone);
+        CHECK(a.n_same + a.n_alone == n_tap, "%u taps", a.n_same + a.n_alone);
         CHECK(a.n_alone == n_alone, "%u taps that llama.cpp does not name", a.n_alone);
         CHECK(plumb_session_set_tap(s, NULL, NULL) == PLUMB_OK, "taps off");
         plumb_session_rewind(s, last);
         plumb_session_feed(s, v.tokens + last, 1);
-        CHECK(a.n_same + a.n_alone == N_TAP, "a tap after they were turned off");
+        CHECK(a.n_same + a.n_alone == n_tap, "a tap after they were turned off");
         CHECK(plumb_session_logits(s)[fixture_largest(plumb_session_logits(s), v.n_vocab)] == untapped,
               "taps changed the logits");
         test_note("worst relative RMS of %u taps %.2g", a.n_same, a.worst);
@@ -96,20 +102,76 @@ static void check_taps(const char *model, plumb_session_params params, double mo
     free(dump);
 }
 
+/* ---- each architecture ------------------------------------------------------------------------------------------- */
+
+/* The ids of tests/vectors/archs/make.sh. */
+static const int32_t arch_ids[] = { 7, 1, 33, 33, 60, 2, 19, 48 };
+enum { N_ARCH_ID = sizeof arch_ids / sizeof *arch_ids };
+
+/* Both passes of a model against llama.cpp's taps: in one batch, and with the last tokens one by one. */
+static void arch_row(const void *row) {
+    const char *name = row;
+    char path[120];
+    struct against_dump a = { .most = 1e-5 };
+    snprintf(path, sizeof path, "tests/vectors/archs/%s.taps", name);
+    uint8_t *dump = test_read_all(path, &a.n_dump);
+    a.dump = dump;
+    snprintf(path, sizeof path, "tests/vectors/archs/%s.gguf", name);
+    plumb_model *m = dump ? fixture_load(path) : NULL;
+    static const plumb_session_params passes[] = {
+        { .n_ctx = 16, .pass = PLUMB_PASS_REFERENCE },
+        { .n_ctx = 16, .kv_type = PLUMB_KV_F32 },
+        { .n_ctx = 16, .kv_type = PLUMB_KV_I16 },
+    };
+    static const double most[] = { 1e-5, 3e-4, 2e-3 };   /* activations and K and V have 16 bits */
+    for (size_t i = 0; m && i < sizeof passes / sizeof *passes; i++) {
+        plumb_session *s = NULL;
+        if (!CHECK(plumb_session_create(&s, m, &passes[i]) == PLUMB_OK, "%s", plumb_model_error(m))) break;
+        plumb_model_info info;
+        plumb_model_get_info(m, &info);
+        a.most = most[i];
+        a.worst = 0;
+        a.n_same = a.n_alone = 0;
+        CHECK(plumb_session_set_tap(s, compare, &a) == PLUMB_OK, "%s", plumb_session_error(s));
+        plumb_session_feed_all(s, arch_ids, N_ARCH_ID, NULL, NULL);
+        CHECK(a.n_same > info.n_layer * 9 && a.n_same > a.n_alone, "%u taps, %u that llama.cpp does not name", a.n_same,
+              a.n_alone);
+        test_note("pass %zu: worst relative RMS of %u taps %.2g, %u have no name in llama.cpp", i, a.n_same, a.worst,
+                  a.n_alone);
+        plumb_session_free(s);
+    }
+    plumb_model_free(m);
+    free(dump);
+}
+
+/* ---- whole dumps ------------------------------------------------------------------------------------------------- */
+
 static const plumb_session_params reference = { .pass = PLUMB_PASS_REFERENCE };
 static const plumb_session_params fast = { .precision = PLUMB_PRECISION_EXACT16 };
-static void llama_reference(void) { check_taps("f32", reference, 1e-5, 0); }
+static void llama_reference(void) { check_taps("f32", reference, 1e-5, 16, 0); }
 /* f32 weights, f32 activations, and K and V in f32 */
-static void llama_fast(void) { check_taps("f32", (plumb_session_params) { .kv_type = PLUMB_KV_F32 }, 1e-5, 0); }
-/* Of the default type of K and V, which is all that is not f32 here, a head of 8 dims has 14 bits. */
-static void llama_fast_i16(void) { check_taps("f32", fast, 3e-4, 0); }
+static void llama_fast(void) { check_taps("f32", (plumb_session_params) { .kv_type = PLUMB_KV_F32 }, 1e-5, 16, 0); }
+/* The default type of K and V is the only one that is not f32 here; for a head of 8 elements it has 14 bits. */
+static void llama_fast_i16(void) { check_taps("f32", fast, 3e-4, 16, 0); }
 /* llama.cpp gives attn_out no name in this architecture. */
-static void qwen2_reference(void) { check_taps("qwen2", reference, 1e-5, 2); }
-static void qwen2_fast(void) { check_taps("qwen2", fast, 1e-3, 2); }
-static void granite_reference(void) { check_taps("granite", reference, 1e-5, 0); }
-static void granite_fast(void) { check_taps("granite", fast, 1e-3, 0); }
+static void qwen2_reference(void) { check_taps("qwen2", reference, 1e-5, 16, 2); }
+static void qwen2_fast(void) { check_taps("qwen2", fast, 1e-3, 16, 2); }
+static void granite_reference(void) { check_taps("granite", reference, 1e-5, 16, 0); }
+static void granite_fast(void) { check_taps("granite", fast, 1e-3, 16, 0); }
+
+static void qwen3_reference(void) { check_taps("qwen3", reference, 1e-5, 18, 2); }
+static void qwen3_fast(void) { check_taps("qwen3", fast, 1e-3, 18, 2); }
+/* llama.cpp takes GELU from a table of 16-bit floats. */
+static void gemma3_reference(void) { check_taps("gemma3", reference, 1e-5, 20, 4); }
+static void gemma3_fast(void) { check_taps("gemma3", fast, 1e-3, 20, 4); }
 
 void test_tap(void) {
+    for (size_t i = 0; plan_architecture(i); i++) {
+        char name[120];
+        snprintf(name, sizeof name, "tap: every step of both passes equals llama.cpp's: architecture %s",
+                 plan_architecture(i));
+        test_row(name, arch_row, plan_architecture(i));
+    }
     test_case("tap: every step of the reference pass equals llama.cpp's, llama", llama_reference);
     test_case("tap: every step of the fast pass equals llama.cpp's, llama, K and V in f32", llama_fast);
     test_case("tap: every step of the fast pass equals llama.cpp's, llama", llama_fast_i16);
@@ -117,4 +179,8 @@ void test_tap(void) {
     test_case("tap: every step of the fast pass equals llama.cpp's, qwen2", qwen2_fast);
     test_case("tap: every step of the reference pass equals llama.cpp's, granite", granite_reference);
     test_case("tap: every step of the fast pass equals llama.cpp's, granite", granite_fast);
+    test_case("tap: every step of the reference pass equals llama.cpp's, qwen3", qwen3_reference);
+    test_case("tap: every step of the fast pass equals llama.cpp's, qwen3", qwen3_fast);
+    test_case("tap: every step of the reference pass equals llama.cpp's, gemma3", gemma3_reference);
+    test_case("tap: every step of the fast pass equals llama.cpp's, gemma3", gemma3_fast);
 }

@@ -3,7 +3,7 @@
 
 struct example { const char *name, *bytes, *text; };
 
-/* One push after another of the bytes between cuts (bit i of cuts: a cut after byte i), then the flush. */
+/* Pushes the bytes between cuts one after another (bit i of cuts: a cut after byte i), then flushes. */
 static size_t push_cut(const char *bytes, size_t n, uint32_t cuts, char *out) {
     plumb_text text = {{0}, 0};
     size_t length = 0, begin = 0;
@@ -50,7 +50,7 @@ static void holds_back(void) {
     CHECK(plumb_text_flush(&text, buf, sizeof buf) == 0, "once");
 }
 
-/* Whatever cap is, no byte behind it is written, and the length is that of all the text. */
+/* Whatever cap is, no byte beyond it is written, and the returned length is that of the whole text. */
 static void keeps_to_cap(void) {
     static const char bytes[] = "a\xc3\xa9\xff\xe2\x82\xac!";
     static const char text_of[] = "a\xc3\xa9" R "\xe2\x82\xac!";
@@ -90,5 +90,5 @@ void test_text(void) {
     };
     TEST_ROWS("", equals_example, examples);
     test_case("text: a piece that ends inside a character is held back", holds_back);
-    test_case("text: nothing is written behind cap", keeps_to_cap);
+    test_case("text: nothing is written beyond cap", keeps_to_cap);
 }

@@ -1,5 +1,6 @@
 /* Text <-> ids against llama.cpp (tests/vectors/tokenizer), and vocabularies that contradict themselves. */
 #include "adversary.h"
+#include "bytes.h"
 #include "test.h"
 #include "tokenizer/specials.h"
 
@@ -15,7 +16,7 @@ static const char *const LLAMA_SPM[] = {"llama-spm", "models/ggml-vocab-llama-sp
 static const char *const LLAMA_BPE[] = {"llama-bpe", "models/ggml-vocab-llama-bpe.gguf"};
 static const char *const QWEN2[] = {"qwen2", "models/ggml-vocab-qwen2.gguf"};
 
-/* The header of a GGUF, from bytes or (bytes NULL) a file; NULL, and a failed check, if it cannot be had. */
+/* Reads the header of a GGUF from bytes or, if bytes is NULL, from a file.  NULL and a failed check on errors. */
 static struct gguf *read_header(const char *path, const uint8_t *bytes, size_t n) {
     struct error err = {PLUMB_OK, ""};
     struct gguf *g = gguf_create(PLUMB_SIZE_UNKNOWN);
@@ -67,7 +68,7 @@ static uint64_t fnv(uint64_t h, const void *bytes, size_t n) {
     return h;
 }
 
-/* \xNN, and \*N; at the start for N times what follows.  The length is *n; to be freed. */
+/* Decodes \xNN, and a leading \*N; that repeats the rest N times.  The caller frees the result, of length *n. */
 static char *unescape(const char *line, size_t *n) {
     unsigned long times = 1;
     if (line[0] == '\\' && line[1] == '*') {
@@ -87,7 +88,7 @@ static char *unescape(const char *line, size_t *n) {
     return out;
 }
 
-/* Cuts the next line off *rest; "" at the end. */
+/* Splits the next line off *rest; "" at the end. */
 static char *next_line(char **rest) {
     char *line = *rest, *end = strchr(line, '\n');
     *rest = end != NULL ? end + 1 : line + strlen(line);
@@ -95,7 +96,7 @@ static char *next_line(char **rest) {
     return line;
 }
 
-/* Whether line stands for these ids: "#count hash" when long, as in oracle.c; otherwise the numbers. */
+/* Whether line denotes these ids: "#count hash" for long lists, as in oracle.c; otherwise the numbers. */
 static bool equal_ids(const char *line, const int32_t *ids, int64_t n) {
     if (line[0] == '#') {
         char expected[64];
@@ -222,7 +223,8 @@ static size_t find_bytes(const uint8_t *data, size_t n, const char *what, size_t
     return i;
 }
 
-/* The hash of oracle.c over a vocabulary: ends of turns and pieces of all tokens, ids and texts of all strings. */
+/* The hash that oracle.c computes over a vocabulary: end-of-turn flags and pieces of all tokens, ids and texts of all
+ * strings. */
 static void equals_hash(const char *name, struct gguf *g, const char *strings, const char *expected) {
     struct error err = {PLUMB_OK, ""};
     struct tokenizer *t = NULL;
@@ -268,7 +270,7 @@ done:
 
 /* small.gguf with each tokenizer.ggml.pre of pre.txt. */
 static void pre_equals_llama(void) {
-    static const char key[] = "tokenizer.ggml.pre\x08\0\0";   /* and a 0: type string */
+    static const char key[] = "tokenizer.ggml.pre\x08\0\0";   /* with the final 0: type string */
     size_t n_small = 0, n_file, n_name = 0;
     uint8_t *small = test_read_all("tests/vectors/tokenizer/small.gguf", &n_small), *patched = malloc(n_small + 64);
     char *names = test_read_all("tests/vectors/tokenizer/pre.txt", &n_file), *rest = names;
@@ -295,7 +297,7 @@ done:
     free(strings);
 }
 
-/* Tokens that are control tokens, end turns or strip white space by their texts, by keys or by the model's name. */
+/* Tokens are control tokens, end turns or strip white space by their texts, by keys or by the model's name. */
 static void roles_equal_llama(void) {
     size_t n, n_name = 0;
     char *names = test_read_all("tests/vectors/tokenizer/roles.txt", &n), *rest = names;
@@ -327,19 +329,19 @@ static void classes_equal_llama(void) {
 
 /* ---- vocabularies that contradict themselves ------------------------------------------------------------------ */
 
-/* A vocabulary as a file says it, what comes of loading it and, if it loads, of a text. */
+/* A vocabulary as keys of a file, the result of loading it and, if it loads, of tokenizing a text. */
 struct vocabulary {
     const char *name;
     const char *model, *pre;       /* NULL: no such key */
-    const char *tokens[8];         /* up to the first NULL */
+    const char *tokens[8];         /* ends at the first NULL */
     bool no_tokens;                /* no such key */
     int n_types, n_scores;         /* 0: no such key */
     int32_t types[8];
     float scores[8];
     const char *merges[8];         /* no such key if the first is NULL */
     uint32_t bos;                  /* 0: no such key */
-    const char *wrong;             /* this key is a lone uint64 instead */
-    plumb_status status;           /* of loading it */
+    const char *wrong;             /* this key is a scalar uint64 instead */
+    plumb_status status;           /* expected from loading */
     const char *message;           /* part of it */
     const char *text;              /* special tokens parsed, BOS added */
     int64_t n_ids;                 /* or a status */
@@ -347,38 +349,18 @@ struct vocabulary {
 };
 
 struct writer {
-    uint8_t data[4096];
-    size_t n;
+    struct bytes file;
     const char *wrong;
 };
 
-static void write_bytes(struct writer *w, const void *bytes, size_t n) {
-    if (n > sizeof w->data - w->n) n = 0;
-    memcpy(w->data + w->n, bytes, n);
-    w->n += n;
-}
+static void write_text(struct writer *w, const char *s) { put_string(&w->file, s, strlen(s)); }
 
-static void write_u32(struct writer *w, uint32_t v) {
-    for (int i = 0; i < 4; i++) write_bytes(w, &(uint8_t){(uint8_t)(v >> 8 * i)}, 1);
-}
-
-static void write_u64(struct writer *w, uint64_t v) {
-    write_u32(w, (uint32_t)v);
-    write_u32(w, (uint32_t)(v >> 32));
-}
-
-static void write_text(struct writer *w, const char *s) {
-    write_u64(w, strlen(s));
-    write_bytes(w, s, strlen(s));
-}
-
-/* Name and type; false if the key is written already, as one of the wrong type. */
+/* Writes name and type.  Returns false if the key is the one of the wrong type, which is then complete. */
 static bool write_key(struct writer *w, const char *name, enum gguf_type type) {
     bool wrong = w->wrong != NULL && strcmp(w->wrong, name) == 0;
-    w->data[16]++;   /* the number of keys */
-    write_text(w, name);
-    write_u32(w, wrong ? GGUF_UINT64 : type);
-    if (wrong) write_u64(w, UINT64_MAX);
+    w->file.data[16]++;   /* the number of keys */
+    put_key(&w->file, name, wrong ? GGUF_UINT64 : type);
+    if (wrong) put_number(&w->file, UINT64_MAX, 8);
     return !wrong;
 }
 
@@ -386,33 +368,49 @@ static void write_texts(struct writer *w, const char *name, const char *const *t
     uint64_t n = 0;
     while (n < 8 && texts[n] != NULL) n++;
     if (!write_key(w, name, GGUF_ARRAY)) return;
-    write_u32(w, GGUF_STRING);
-    write_u64(w, n);
+    put_number(&w->file, GGUF_STRING, 4);
+    put_number(&w->file, n, 8);
     for (uint64_t i = 0; i < n; i++) write_text(w, texts[i]);
 }
 
 static void write_words(struct writer *w, const char *name, enum gguf_type type, const void *words, int n) {
     if (n == 0 || !write_key(w, name, GGUF_ARRAY)) return;
-    write_u32(w, type);
-    write_u64(w, (uint64_t)n);
-    for (int i = 0; i < n; i++) write_u32(w, load_u32((const uint8_t *)words + 4 * i));
+    put_number(&w->file, type, 4);
+    put_number(&w->file, (uint64_t)n, 8);
+    for (int i = 0; i < n; i++) put_number(&w->file, load_u32((const uint8_t *)words + 4 * i), 4);
 }
 
 static void write_vocabulary(struct writer *w, const struct vocabulary *v) {
     *w = (struct writer){.wrong = v->wrong};
-    write_bytes(w, "GGUF", 4);
-    write_u32(w, 3);
-    write_u64(w, 0);
-    write_u64(w, 0);
-    if (write_key(w, "general.architecture", GGUF_STRING)) write_text(w, "llama");   /* llama.cpp wants one */
+    put(&w->file, "GGUF\3\0\0\0" "\0\0\0\0\0\0\0\0" "\0\0\0\0\0\0\0\0", 24);
+    if (write_key(w, "general.architecture", GGUF_STRING)) write_text(w, "llama");   /* llama.cpp requires this key */
     if (v->model != NULL && write_key(w, "tokenizer.ggml.model", GGUF_STRING)) write_text(w, v->model);
     if (v->pre != NULL && write_key(w, "tokenizer.ggml.pre", GGUF_STRING)) write_text(w, v->pre);
     if (!v->no_tokens) write_texts(w, "tokenizer.ggml.tokens", v->tokens);
     write_words(w, "tokenizer.ggml.scores", GGUF_FLOAT32, v->scores, v->n_scores);
     write_words(w, "tokenizer.ggml.token_type", GGUF_INT32, v->types, v->n_types);
     if (v->merges[0] != NULL) write_texts(w, "tokenizer.ggml.merges", v->merges);
-    if (v->bos > 0 && write_key(w, "tokenizer.ggml.bos_token_id", GGUF_UINT32)) write_u32(w, v->bos);
+    if (v->bos > 0 && write_key(w, "tokenizer.ggml.bos_token_id", GGUF_UINT32)) {
+        put_number(&w->file, v->bos, 4);
+    }
     if (v->wrong != NULL && strstr(v->wrong, "add_bos") != NULL) write_key(w, v->wrong, GGUF_BOOL);
+}
+
+/* A text of a byte-level vocabulary that has a character for no byte, as llama.cpp shows it. */
+static void unknown_bytes(void) {
+    static const struct vocabulary v = {"v", .model = "gpt2", .pre = "gpt-2", .tokens = {"a\xe6\x97\xa5", "b"},
+                                        .merges = {"a b"}};
+    struct error err = {PLUMB_OK, ""};
+    struct writer w;
+    write_vocabulary(&w, &v);
+    struct loaded l = {read_header(v.name, w.file.data, w.file.n), NULL};
+    free(w.file.data);
+    REQUIRE(l.g != NULL && tokenizer_create(&l.t, l.g, &err) == PLUMB_OK, "%s", err.message);
+    char piece[80];
+    static const char expected[] = "a[UNK_BYTE_0xe697a5a\xe6\x97\xa5]";
+    int64_t n = tokenizer_piece(l.t, 0, true, piece, sizeof piece);
+    CHECK(n == sizeof expected - 1 && memcmp(piece, expected, sizeof expected - 1) == 0, "%.*s", (int)n, piece);
+    unload(l);
 }
 
 static void answers(const void *row) {
@@ -420,7 +418,8 @@ static void answers(const void *row) {
     struct error err = {PLUMB_OK, ""};
     struct writer w;
     write_vocabulary(&w, v);
-    struct loaded l = {read_header(v->name, w.data, w.n), NULL};
+    struct loaded l = {read_header(v->name, w.file.data, w.file.n), NULL};
+    free(w.file.data);
     REQUIRE(l.g != NULL, "the file is well formed");
     plumb_status status = tokenizer_create(&l.t, l.g, &err);
     CHECK(status == v->status, "%s (%s), expected %s", plumb_status_name(status), err.message,
@@ -455,11 +454,15 @@ static const struct vocabulary vocabularies[] = {
     {"no tokens", SPM, .no_tokens = true, .status = PLUMB_ERROR_METADATA,
      .message = "tokenizer.ggml.tokens is missing"},
     {"zero tokens", SPM, .tokens = {NULL}, .status = PLUMB_ERROR_TOKENIZER, .message = "0 tokens"},
+    {"a vocabulary of ids without its size", .model = "none", .no_tokens = true, .status = PLUMB_ERROR_TOKENIZER,
+     .message = "key llama.vocab_size is 0, expected 1 to 1048576"},
+    {"a vocabulary of ids tokenizes nothing", .model = "test", AB, .text = "ab", .n_ids = PLUMB_ERROR_TOKENIZER,
+     .message = "the model has no vocabulary of texts"},
     {"no merges", BPE, AB, .status = PLUMB_ERROR_METADATA, .message = "tokenizer.ggml.merges is missing"},
     {"scores shorter than tokens", SPM, AB, .n_scores = 2, .status = PLUMB_ERROR_TOKENIZER,
-     .message = "2 scores for 3 tokens"},
+     .message = "found 2 scores, expected one for each of 3 tokens"},
     {"token_type shorter than tokens", SPM, AB, .n_types = 1, .status = PLUMB_ERROR_TOKENIZER,
-     .message = "1 types for 3 tokens"},
+     .message = "found 1 types, expected one for each of 3 tokens"},
     {"a byte token <0x-1>", SPM, .tokens = {"a", "<0x-1>"}, .n_types = 2, .types = {1, 6},
      .status = PLUMB_ERROR_TOKENIZER, .message = "token 1 \"<0x-1>\""},
     {"a byte token <0xG1>", SPM, .tokens = {"<0xG1>"}, .n_types = 1, .types = {6}, .status = PLUMB_ERROR_TOKENIZER,
@@ -486,12 +489,14 @@ static const struct vocabulary vocabularies[] = {
      .status = PLUMB_ERROR_METADATA, .message = "tokenizer.ggml.bos_token_id"},
     {"add_bos_token of the wrong type", SPM, AB, .wrong = "tokenizer.ggml.add_bos_token",
      .status = PLUMB_ERROR_METADATA, .message = "tokenizer.ggml.add_bos_token"},
-    /* From here on they load, and give llama.cpp's ids; it aborts where there is an error here. */
+    /* From here on they load and give llama.cpp's ids; llama.cpp aborts where an error is expected here. */
     {"a BOS id beyond the vocabulary is the default one", SPM, .tokens = {"\xe2\x96\x81", "a"}, .bos = 99, .text = "a",
      .n_ids = 3, .ids = {1, 0, 1}},
     {"a default BOS beyond the vocabulary is an error of the text that needs it", .model = "gpt2", .pre = "llama-bpe",
      AB, .bos = 99, .merges = {"a b"}, .message = "add_bos_token", .text = "a",
      .n_ids = PLUMB_ERROR_TOKENIZER},
+    {"a word that is token 0 needs no merges", .model = "gpt2", .pre = "llama-bpe", .tokens = {"ab", "a", "b"},
+     .bos = 1, .merges = {"x y"}, .text = "ab", .n_ids = 2, .ids = {1, 0}},
     {"no byte tokens is an error of the text that needs them", SPM, .tokens = {"\xe2\x96\x81", "a"}, .text = "z",
      .message = "<0x7A>", .n_ids = PLUMB_ERROR_TOKENIZER},
     {"bytes that are tokens by themselves replace byte tokens", SPM, .tokens = {"\xe2\x96\x81", "\xc3", "\xa9"},
@@ -586,7 +591,7 @@ static void equals_templates(void) {
             int64_t length = chat_format(&template, messages, n_message, line[0] == 'A', text, sizeof text, &err);
             CHECK(length >= 0 && (size_t)length <= sizeof text && equal_text(line + 2, text, (size_t)length, "", 0),
                   "%s: \"%.*s\", its template gives \"%s\"", name, length > 0 ? (int)length : 0, text, line + 2);
-            char part[8];   /* a small buffer gets the start, and the same length */
+            char part[8];   /* a small buffer gets the beginning, and the same length is returned */
             int64_t again = chat_format(&template, messages, n_message, line[0] == 'A', part, sizeof part, &err);
             CHECK(again == length && memcmp(part, text, sizeof part) == 0, "%s: %ld bytes, then %ld", name,
                   (long)length, (long)again);
@@ -616,7 +621,7 @@ static uint32_t draw(uint32_t *x, uint32_t n) {
     return (*x >> 8) % n;
 }
 
-/* llama.cpp's tokenizer_st_partition, step by step: owner[i] is the special, from 1, that takes byte i of text. */
+/* llama.cpp's tokenizer_st_partition, step by step: owner[i] is the special token, from 1, that takes byte i. */
 static void partition_slowly(const struct tokenizer *t, const char *text, uint32_t n, bool parse, uint32_t *owner) {
     memset(owner, 0, n * sizeof *owner);
     for (uint32_t k = 0; k < t->n_special; k++) {   /* sorted by length, of equal ones by id */
@@ -641,7 +646,7 @@ static void partition_slowly(const struct tokenizer *t, const char *text, uint32
     }
 }
 
-/* Vocabularies of up to 8 random special tokens of a, b and spaces, in random texts of those. */
+/* Vocabularies of up to 8 random special tokens made of a, b and spaces, and random texts of these. */
 static void cuts_as_llama_does(void) {
     static const char *const letters[] = {"aab", "aaaaaab", "ab ", "a \n"};
     static const int types[] = {3, 4, 3, 4, 3, 2, 4, 3};
@@ -663,7 +668,8 @@ static void cuts_as_llama_does(void) {
         struct error err = {PLUMB_OK, ""};
         struct writer w;
         write_vocabulary(&w, &v);
-        struct loaded l = {read_header("random", w.data, w.n), NULL};
+        struct loaded l = {read_header("random", w.file.data, w.file.n), NULL};
+        free(w.file.data);
         REQUIRE(l.g && tokenizer_create(&l.t, l.g, &err) == PLUMB_OK, "%s", err.message);
         for (uint32_t i = 0; i < 8; i++) {   /* in every fourth vocabulary nothing is stripped */
             uint8_t strip[] = {0, TOKEN_LSTRIP, TOKEN_RSTRIP, TOKEN_LSTRIP | TOKEN_RSTRIP};
@@ -672,13 +678,13 @@ static void cuts_as_llama_does(void) {
         uint32_t n = draw(&x, 200), owner[200], got[200];
         for (uint32_t k = 0; k < n; k++) text[k] = from[draw(&x, (uint32_t)strlen(from))];
         text[n] = 0;
-        /* All in one automaton, in several, and none in any. */
+        /* All tokens in one automaton, in several, and in none. */
         static const uint64_t most[] = {8 << 20, 400, 0};
         for (uint32_t k = 0; k < 6 && n > 0; k++) {
             struct cuts cuts = {0};
             uint64_t n_step = 0;
             bool parse = k % 2;
-            l.t->matcher_most = most[k / 2];
+            l.t->matcher_max_bytes = most[k / 2];
             for (int i = 0; i < 2; i++) {
                 matcher_free(l.t->matchers[i]);
                 l.t->matchers[i] = NULL;
@@ -719,7 +725,7 @@ static uint64_t steps_of(const struct adversary *a, const char *kind, size_t n) 
     return n_step;
 }
 
-/* Four times the text takes no more than four times the steps, with room for the logarithm of a heap. */
+/* Four times the text takes at most four times the steps, with some allowance for the logarithm of a heap. */
 static void cost_grows_with_the_text(void) {
     enum { SMALL = 1 << 13, LARGE = 1 << 15 };
     const double most_per_byte = 150;
@@ -738,7 +744,7 @@ static void cost_grows_with_the_text(void) {
     test_note("4 times the text takes at most %.2f times the steps, and at most %.0f for each byte", worst, most);
 }
 
-/* Steps for special tokens of a's in a text of n a's, if no automaton may be made. */
+/* Steps for special tokens of a's in a text of n a's if no automaton may be built. */
 static uint64_t steps_without_automaton(const struct adversary *a, size_t n) {
     struct attack attack;
     struct error err = {PLUMB_OK, ""};
@@ -746,7 +752,7 @@ static uint64_t steps_without_automaton(const struct adversary *a, size_t n) {
     uint64_t n_step = 0;
     if (!CHECK(attack_create(&attack, a, "gpt-2", n), "%s", attack.err.message)) return 0;
     memset(attack.text, 'a', n);
-    attack.t->matcher_most = 0;
+    attack.t->matcher_max_bytes = 0;
     CHECK(specials_find(attack.t, attack.text, (uint32_t)n, true, &cuts, &n_step, &err) == PLUMB_OK && cuts.n > 10,
           "%zu cuts", cuts.n);
     specials_free(&cuts);
@@ -762,7 +768,7 @@ static void long_specials_cost_grows(void) {
     CHECK(small >= 1 << 14 && large < 5 * small, "%.0f steps, for 4 times the text %.0f", (double)small, (double)large);
 }
 
-/* All tokens of the vocabulary are made on the way to the longest: otherwise "deep merges" would measure nothing. */
+/* Merging to the longest token passes through every token; otherwise "deep merges" would measure nothing. */
 static void deep_merges_are_deep(void) {
     enum { N = 1 << 14, LONGEST = 1 << 7 };
     const struct adversary *a = adversaries;
@@ -779,7 +785,7 @@ static void deep_merges_are_deep(void) {
     }
 }
 
-/* Some collisions are taken, too many are refused: beside the others 300 tokens cannot all be within 256 slots. */
+/* Some collisions are accepted, too many are refused: 300 colliding tokens cannot all be within 256 slots. */
 static void collisions_are_refused(void) {
     static const struct { size_t taken, refused; } rows[] = { {128, 300}, {16, 17} };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -797,21 +803,22 @@ static void collisions_are_refused(void) {
 void test_tokenizer(void) {
     test_row("tokenizer: SmolLM2 (BPE, smollm) equals llama.cpp", equals_llama, SMOLLM2);
     test_row("tokenizer: llama-bpe (BPE, llama-bpe) equals llama.cpp", equals_llama, LLAMA_BPE);
+    test_case("tokenizer: a character that stands for no byte is shown as llama.cpp shows it", unknown_bytes);
     test_row("tokenizer: qwen2 (BPE, qwen2) equals llama.cpp", equals_llama, QWEN2);
     test_row("tokenizer: llama-spm (SPM, space prefix) equals llama.cpp", equals_llama, LLAMA_SPM);
     test_row("tokenizer: Gemma 3 (SPM, user-defined tokens) equals llama.cpp", equals_llama, GEMMA3);
-    test_case("tokenizer: every pre-tokenizer equals llama.cpp on a vocabulary that shows the cuts", pre_equals_llama);
-    test_case("tokenizer: roles of tokens by text, key and model equal llama.cpp's", roles_equal_llama);
+    test_case("tokenizer: every pre-tokenizer equals llama.cpp on a vocabulary that shows splits", pre_equals_llama);
+    test_case("tokenizer: token attributes by text, key and model equal llama.cpp's", roles_equal_llama);
     test_case("tokenizer: classes of all code points equal llama.cpp's", classes_equal_llama);
     TEST_ROWS("tokenizer: ", answers, vocabularies);
-    test_case("tokenizer: special tokens are cut out in llama.cpp's order", cuts_as_llama_does);
-    test_case("tokenizer: the steps of 19 hostile texts grow as the text does, with every tokenizer",
+    test_case("tokenizer: special tokens are split off in llama.cpp's order", cuts_as_llama_does);
+    test_case("tokenizer: the steps for 19 hostile texts grow linearly, with every tokenizer",
               cost_grows_with_the_text);
-    test_case("tokenizer: the steps for special tokens too long for an automaton grow as the text does",
+    test_case("tokenizer: the steps for special tokens too long for an automaton grow linearly",
               long_specials_cost_grows);
-    test_case("tokenizer: hostile merges go as deep as they are meant to", deep_merges_are_deep);
-    test_case("tokenizer: a vocabulary whose strings collide is refused", collisions_are_refused);
-    test_case("tokenizer: what does not fit is counted, ids outside are errors", counts_what_does_not_fit);
+    test_case("tokenizer: hostile merges are as deep as intended", deep_merges_are_deep);
+    test_case("tokenizer: a vocabulary with too many hash collisions is refused", collisions_are_refused);
+    test_case("tokenizer: ids that do not fit are counted, and ids out of range are errors", counts_what_does_not_fit);
     test_case("tokenizer: chats of 22 templates equal jinja2's, others are refused", equals_templates);
     test_case("tokenizer: chats without a template, or with unknown roles, are errors", chat_refuses);
 }

@@ -1,5 +1,5 @@
-/* Traces of other programs: what numpy saves, what llama-eval-callback prints.  tests/vectors/README.md says how the
- * files came to be; npz.py there holds what they hold. */
+/* Traces of other programs: files of numpy and the output of llama-eval-callback.  tests/vectors/README.md says how
+ * the files were made; npz.py there defines their contents. */
 #include "fixture.h"
 #include "test.h"
 #include "dump/inflate.h"
@@ -55,7 +55,7 @@ static void numpy_types(void) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         for (uint32_t pos = 0; pos < 3; pos++)
             check_row(t, rows[i].name, pos, rows[i].n_head, 8 / rows[i].n_head, 10 * pos, rows[i].divisor);
-    /* One row of three tokens is the last one's. */
+    /* One row for three tokens belongs to the last token. */
     check_row(t, "l_out-1", 2, 1, 8, 0, 8);
     check_row(t, "result_output", 2, 1, 20, 0, 8);
     CHECK(!find_row(t, "l_out-1", 0) && !find_row(t, "result_output", 1), "rows of other tokens");
@@ -76,7 +76,7 @@ static void numpy_types(void) {
     plumb_trace_free(t);
 }
 
-/* Head 0 looks at all tokens so far alike, head 1 only at its own; (token, head, key), then as transformers has it. */
+/* Head 0 attends equally to all tokens so far, head 1 only to its own; (token, head, key), then transformers' order. */
 static void numpy_weights(void) {
     plumb_trace *t = fixture_read_trace(VECTORS "plain.npz");
     REQUIRE(t != NULL, "read");
@@ -118,42 +118,42 @@ static void numpy_corpus(void) {
         {"cut-off", PLUMB_ERROR_TRUNCATED, "201 bytes without the end of a zip directory"},
         {"directory-beyond-the-end", PLUMB_ERROR_TRUNCATED, "no entry at byte 2147483647 of 231"},
         {"more-entries-than-there-are", PLUMB_ERROR_TRUNCATED, "no entry at byte 209 of 231"},
-        {"end64-beyond-the-end", PLUMB_ERROR_METADATA, "end at byte 18446744073709551615"},
+        {"end64-beyond-the-end", PLUMB_ERROR_METADATA, "at byte 18446744073709551615"},
         {"name-beyond-the-end", PLUMB_ERROR_TRUNCATED, "entry at byte 155 is cut off"},
-        {"member-beyond-the-end", PLUMB_ERROR_TRUNCATED, "nothing begins at byte 2147483632 of 231"},
-        {"data-beyond-the-end", PLUMB_ERROR_TRUNCATED, "2130706432 bytes from 38 on are not within 231"},
+        {"member-beyond-the-end", PLUMB_ERROR_TRUNCATED, "no zip entry begins at byte 2147483632 of 231"},
+        {"data-beyond-the-end", PLUMB_ERROR_TRUNCATED, "2130706432 bytes from byte 38 on do not fit in 231"},
         {"encrypted", PLUMB_ERROR_UNSUPPORTED, "encrypted"},
         {"bzip2", PLUMB_ERROR_UNSUPPORTED, "zip method 12"},
         {"stored-in-fewer-bytes", PLUMB_ERROR_METADATA, "117 bytes cannot unpack to 256"},
         {"deflated-beyond-1032", PLUMB_ERROR_METADATA, "21 bytes cannot unpack to 1073741824"},
-        {"deflated-to-more", PLUMB_ERROR_METADATA, "longer than its size says"},
-        {"deflated-to-less", PLUMB_ERROR_METADATA, "shorter than its size says"},
+        {"deflated-to-more", PLUMB_ERROR_METADATA, "longer than its stated size"},
+        {"deflated-to-less", PLUMB_ERROR_METADATA, "shorter than its stated size"},
         {"deflated-cut-off", PLUMB_ERROR_METADATA, "ends too early"},
-        {"deflated-badly", PLUMB_ERROR_METADATA, "a block of a type that there is not"},
+        {"deflated-badly", PLUMB_ERROR_METADATA, "a block has an unknown type"},
         {"three-members-in-one-place", PLUMB_ERROR_METADATA, "shares its bytes"},
         {"damaged", PLUMB_ERROR_METADATA, "embd is damaged: its CRC-32 is"},
         {"no-array", PLUMB_ERROR_METADATA, "embd is not an .npy array"},
-        {"header-beyond-the-end", PLUMB_ERROR_TRUNCATED, "a header of 59 bytes in 60"},
+        {"header-beyond-the-end", PLUMB_ERROR_TRUNCATED, "a header of 59 bytes in an entry of 60"},
         {"header-of-nothing", PLUMB_ERROR_METADATA, "lacks descr, fortran_order or shape"},
         {"version-9", PLUMB_ERROR_UNSUPPORTED, ".npy version 9"},
-        {"big-endian", PLUMB_ERROR_UNSUPPORTED, "embd: elements of type '>f4' are not read"},
+        {"big-endian", PLUMB_ERROR_UNSUPPORTED, "embd: elements of type '>f4' are not supported"},
         {"complex", PLUMB_ERROR_UNSUPPORTED, "'<c8'"}, {"objects", PLUMB_ERROR_UNSUPPORTED, "'|O'"},
         {"records", PLUMB_ERROR_UNSUPPORTED, "[('a'"},
         {"text", PLUMB_ERROR_UNSUPPORTED, "tokens: elements of type '<U3'"},
         {"five-axes", PLUMB_ERROR_METADATA, "(1, 1, 1, 3, 4)"}, {"a-negative-axis", PLUMB_ERROR_METADATA, "(-3, 4)"},
-        {"axes-that-wrap-64-bits", PLUMB_ERROR_TENSOR, "its 48 bytes of f4 do not fit"},
-        {"axes-of-more-than-there-is", PLUMB_ERROR_TENSOR, "its 48 bytes of f4 do not fit"},
+        {"axes-that-wrap-64-bits", PLUMB_ERROR_TENSOR, "shape does not match its 48 bytes of f4"},
+        {"axes-of-more-than-there-is", PLUMB_ERROR_TENSOR, "shape does not match its 48 bytes of f4"},
         {"axes-without-an-end", PLUMB_ERROR_METADATA, "(3, 4"}, {"empty", PLUMB_ERROR_TENSOR, "its 0 bytes"},
-        {"no-count", PLUMB_ERROR_TENSOR, "add one of their ids, named tokens"},
-        {"other-count", PLUMB_ERROR_TENSOR, "embd is (7, 4), of 7 tokens; there are 3"},
-        {"no-token-axis", PLUMB_ERROR_TENSOR, "Qcur-0 is (4, 2, 4); there are 3 tokens, and no axis of them"},
+        {"no-count", PLUMB_ERROR_TENSOR, "add an array of their ids, named tokens"},
+        {"other-count", PLUMB_ERROR_TENSOR, "embd is (7, 4), of 7 tokens; expected 3"},
+        {"no-token-axis", PLUMB_ERROR_TENSOR, "Qcur-0 is (4, 2, 4); no axis has the length 3, the number of tokens"},
         {"heads-or-tokens", PLUMB_ERROR_TENSOR, "save it as (n_token, n_head * n)"},
         {"weights-or-tokens", PLUMB_ERROR_TENSOR, "save it as (1, n_head, n_token, n_key)"},
         {"flat-weights", PLUMB_ERROR_TENSOR, "expected (n_token, n_head, n_key)"},
         {"too-many-axes", PLUMB_ERROR_TENSOR, "embd is (2, 3, 4); expected (n_token, n)"},
         {"half-a-token", PLUMB_ERROR_ARGUMENT, "1.5 is not a whole number"},
         {"a-negative-token", PLUMB_ERROR_ARGUMENT, "-1 is not a whole number"},
-        {"two-texts", PLUMB_ERROR_TENSOR, "tokens is (2, 2), not the ids of one text"},
+        {"two-texts", PLUMB_ERROR_TENSOR, "tokens is (2, 2); expected the ids of one text"},
         {"prompt-beyond-the-end", PLUMB_ERROR_ARGUMENT, "n_prompt: 4"},
         {"tokens-twice", PLUMB_ERROR_METADATA, "two arrays of tokens"}};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
@@ -183,7 +183,7 @@ static void numpy_two_names(void) {
 
 /* ---- inflate ----------------------------------------------------------------------------------------------------- */
 
-/* Streams put together by hand from RFC 1951. */
+/* Streams assembled by hand from RFC 1951. */
 static void inflate_by_hand(void) {
     static const struct { const char *stream; size_t n; const char *text, *why; } rows[] = {
         /* stored: last 1, type 00; lengths; the bytes */
@@ -191,16 +191,16 @@ static void inflate_by_hand(void) {
         {"\0\1\0\376\377a\1\1\0\376\377b", 12, "ab", NULL},
         {"\1\3\0\374\376abc", 8, "abc", "the length of a stored block contradicts itself"},
         {"\1\3\0\374\377ab", 7, "abc", "the stream ends too early"},
-        {"\1\3\0\374\377abc", 8, "ab", "it is longer than its size says"},
-        {"\1\3\0\374\377abc", 8, "abcd", "it is shorter than its size says"},
+        {"\1\3\0\374\377abc", 8, "ab", "the data is longer than its stated size"},
+        {"\1\3\0\374\377abc", 8, "abcd", "the data is shorter than its stated size"},
         /* fixed: 'a' is 0x91 in 8 bits, highest first; length 4 is 0000010, distance 1 is 00000; the end is 0000000 */
         {"\113\4\0", 3, "a", NULL},
         {"\113\4\1\0", 4, "aaaaa", NULL},
         {"\113\4\1", 3, "aaaaa", "the stream ends too early"},
-        {"\3\1\0", 3, "aaaa", "a distance from before the first byte"},
-        {"\7", 1, "", "a block of a type that there is not"},
+        {"\3\1\0", 3, "aaaa", "a distance goes back before the first byte"},
+        {"\7", 1, "", "a block has an unknown type"},
         {"", 0, "", "the stream ends too early"},
-        {"\375\377\377", 3, "", "more codes than there are symbols"}};
+        {"\375\377\377", 3, "", "there are more codes than symbols"}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char out[16] = "";
         const char *why = NULL;
@@ -214,7 +214,7 @@ static void inflate_by_hand(void) {
 
 /* ---- llama-eval-callback ----------------------------------------------------------------------------------------- */
 
-/* Whole rows of the same run, which numpy saved, tell every value that was printed of it. */
+/* numpy saved whole rows of the same run, which give every value that was printed. */
 static void callback_values(void) {
     plumb_trace *text = fixture_read_trace(VECTORS "callback.txt"), *whole = fixture_read_trace(VECTORS "callback.npz");
     REQUIRE(text && whole, "read");
@@ -228,7 +228,7 @@ static void callback_values(void) {
         struct tap_text name;
         tap_show(&name, tap->id, tap->layer);
         REQUIRE(all && all->n_row == 8, "%s", name.text);
-        /* The first three and the last three tokens; behind the last layer's attention only the last. */
+        /* The first three and the last three tokens; after the last layer's attention only the last. */
         bool last_only = tap->id >= TAP_FFN_INP && tap->layer != 0;
         uint32_t n_row = last_only ? 1 : 6;
         CHECK(tap->n_row - n_row <= 1, "%s: %u rows", name.text, tap->n_row);
@@ -255,7 +255,7 @@ static void callback_values(void) {
             for (uint32_t k = 0; k < row->n_value; k++) {
                 double d = fabs((double)row->values[k] - (double)truth->values[place_of(row, k)]);
                 worst = worse(worst, d);
-                /* Half a step, and what two builds of llama.cpp differ by. */
+                /* Half a step, plus the difference between two builds of llama.cpp. */
                 CHECK(d <= 0.5e-4 + 1e-5, "%s, token %u, place %u: %g", name.text, row->pos, place_of(row, k), d);
             }
             n_value += row->n_value;
@@ -270,7 +270,8 @@ static void callback_values(void) {
     plumb_trace_free(whole);
 }
 
-/* As versions of 2024 print: other names, sums of what is printed, no ids.  Two heads of four, a cache padded to 32. */
+/* The output of versions of 2024: other names, sums of the printed values, no ids.  Two heads of four, and a cache
+ * padded to 32. */
 #define ROW4 "[      1.0000,       2.0000,       3.0000,       4.0000],\n"
 static const char old_text[] =
     "llama_new_context_with_model: graph nodes  = 1225\n"
@@ -358,7 +359,7 @@ static void callback_old(void) {
     check_printed(t, "l_out-0", 1, 8, 6, (const float[]){5, 5, 5, 5, 5, 5}, six);
     CHECK(!find_row(t, "l_out-0", 0) && !find_row(t, "result_norm", 1), "rows that are not there");
     CHECK(t->n_ignored == 1 && strcmp(t->ignored, "norm") == 0, "%u ignored: %s", t->n_ignored, t->ignored);
-    /* A sum of what was printed is no mean; 99 over 16 and 41 over 8 are. */
+    /* A sum of printed values gives no mean; 99 / 16 and 41 / 8 do. */
     const struct trace_row *all = find_row(t, "kqv_out-0", TRACE_ALL_TOKENS), *one = find_row(t, "l_out-0", 1);
     CHECK(!find_row(t, "attn_out-0", TRACE_ALL_TOKENS) && !find_row(t, "embd", TRACE_ALL_TOKENS), "a mean of some");
     CHECK(all && all->stats.mean == 99.0 / 16 && isnan(all->stats.rms) && all->n_value == 0, "a mean of all");
@@ -368,7 +369,7 @@ static void callback_old(void) {
     plumb_trace_free(t);
 }
 
-/* Numbers as printfs other than glibc's spell them, and longer ones than any value's. */
+/* Numbers as other C libraries print them, and numbers longer than any value. */
 static void callback_numbers(void) {
     static const uint32_t eight[] = {0, 1, 2, 3, 4, 5, 6, 7};
     static const char text[] =
@@ -379,6 +380,12 @@ static void callback_numbers(void) {
     CHECK(plumb_trace_error(t)[0] == 0, "%s", plumb_trace_error(t));
     check_printed(t, "embd", 0, 8, 8, (float[]){NAN, NAN, INFINITY, -INFINITY, 1.5f, -2.5f, 0.1f, INFINITY}, eight);
     plumb_trace_free(t);
+    static const char last[] = "inp_embd = (f32) GET_ROWS(b{4, 99, 1, 1}, c{1, 1, 1, 1}}) = {4, 1, 1, 1}\n"
+        "[\n[\n[0.25, 0.5, 1e-3, nan],\n],\n]\nsum = nan\n";
+    t = read_text(last, strlen(last));
+    const struct trace_row *row = find_row(t, "embd", 0);
+    CHECK(row && row->quantum == 0.01f, "the finest step, that of 0.25: %g", row ? (double)row->quantum : 0);
+    plumb_trace_free(t);
     static const char *const none[] = {"na", "nan(ind", "nano", "infi", "inf(1)", "infinity1", "-", "--inf", "0x10",
                                        "1.5f", "1.5.5", "1e", "e1", ".", "1\v"};
     for (size_t i = 0; i < sizeof none / sizeof none[0]; i++) {
@@ -387,7 +394,8 @@ static void callback_numbers(void) {
                  "inp_embd = (f32) GET_ROWS(b{1, 9, 1, 1}, c{1, 1, 1, 1}}) = {1, 1, 1, 1}\n[[[%s]]]\nsum = 1\n"
                  "a = (f32) GET_ROWS(b{1, 9, 1, 1}, c{1, 1, 1, 1}}) = {1, 1, 1, 1}\n", none[i]);
         t = read_text(broken, strlen(broken));
-        CHECK(strstr(plumb_trace_error(t), "how its values go on"), "%s: \"%s\"", none[i], plumb_trace_error(t));
+        CHECK(strstr(plumb_trace_error(t), "expected the next line of its values"),
+              "%s: \"%s\"", none[i], plumb_trace_error(t));
         plumb_trace_free(t);
     }
 }
@@ -415,6 +423,26 @@ static void callback_passes(void) {
     plumb_trace_free(t);
 }
 
+static void json_prompt(void) {
+    static const struct { const char *json; uint32_t n_prompt; } rows[] = {
+        {"{\"tokens\":[1,2],\"taps\":[]}", 2}, {"{\"tokens\":[1,2],\"n_prompt\":1,\"taps\":[]}", 1},
+        {"{\"tokens\":[1,2],\"n_prompt\":0,\"taps\":[]}", 0},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        plumb_trace *t = read_text(rows[i].json, strlen(rows[i].json));
+        CHECK(t->n_token == 2 && t->n_prompt == rows[i].n_prompt, "%s: a prompt of %u", rows[i].json, t->n_prompt);
+        plumb_trace_free(t);
+    }
+}
+
+static void few_tokens(void) {
+    static const char json[] = "{\"taps\":[{\"name\":\"embd\",\"token\":5,\"values\":[1]}]}";
+    plumb_trace *t = read_text(json, strlen(json));
+    CHECK(plumb_trace_set_tokens(t, (const int32_t[]){1, 2, 3}, 3, 3) == PLUMB_ERROR_ARGUMENT
+          && strstr(plumb_trace_error(t), "embd of token 5, but there are 3 tokens"), "%s", plumb_trace_error(t));
+    plumb_trace_free(t);
+}
+
 static void callback_hostile(void) {
 #define HEAD "cb: l_out-0 = (f32) ADD(a{8, 2, 1, 1}, b{8, 2, 1, 1}}) = {8, 2, 1, 1}\n"
 #define NEXT "cb: x = (f32) ADD(a{8, 2, 1, 1}, b{8, 2, 1, 1}}) = {8, 2, 1, 1}\n"
@@ -422,9 +450,9 @@ static void callback_hostile(void) {
         {"", "the file is empty"},
         {" \n\n", "the file is empty"},
         {"plumb 0.1.0, 2 tokens\ntap             tokens     shape\n", "this is the table that `plumb trace` prints"},
-        {"hello\n", "this is no trace"},
-        {NEXT, "this is no trace"},
-        {"number of input tokens = 3\n1\n2", "this is no trace"},
+        {"hello\n", "not a trace"},
+        {NEXT, "not a trace"},
+        {"number of input tokens = 3\n1\n2", "not a trace"},
         {HEAD "[\n[\n[1, 2, 3, ..., 6, 7],\n" NEXT, "line 4, l_out-0 of {8, 2, 1}"},
         {HEAD "[\n[\n[1, 2, 3, ..., 6, 7, 8, 9],\n" NEXT, "line 4, "},
         {HEAD "[\n[\n[1, 2, 3, 4, 5, ..., 8],\n" NEXT, "line 4, "},
@@ -435,14 +463,14 @@ static void callback_hostile(void) {
         {HEAD "[\n[\n[[1], 2],\n" NEXT, "line 4, "},
         {HEAD "[\n[\n1, 2\n" NEXT, "line 4, "},
         {HEAD "[\n]\n" NEXT, "line 3, "},
-        {"cb: l_out-0 = (f32) ADD(a{8, 2, 1, 1}, b{8, 2, 1, 1}}) = {65536, 65536, 1, 1}\n[\n", "this is no trace"},
+        {"cb: l_out-0 = (f32) ADD(a{8, 2, 1, 1}, b{8, 2, 1, 1}}) = {65536, 65536, 1, 1}\n[\n", "not a trace"},
         {HEAD, ""}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         plumb_trace *t = read_text(rows[i].text, strlen(rows[i].text));
         CHECK(strstr(plumb_trace_error(t), rows[i].message) != NULL, "row %zu: %s", i, plumb_trace_error(t));
         plumb_trace_free(t);
     }
-    /* Where the last block breaks off or is garbled it is dropped; what is before it stays. */
+    /* A last block that is incomplete or damaged is dropped; the blocks before it are kept. */
     static const char whole[] = HEAD "[\n[\n[1, 2, 3, ..., 6, 7, 8],\n[1, 2, 3, ..., 6, 7, 8],\n],\n]\n";
     static const char *const tails[] = {"[\n[\n[1, 2, 3, ..., 6, 7", "[\n[\n[1, 2, 2, 3, ..., 7\n7, 8],\n", "",
                                         "[\n]\n"};
@@ -461,7 +489,7 @@ static void callback_hostile(void) {
 
 /* A file of 4 MB with its rows from the last to the first: inserted one by one they would take minutes here. */
 static void rows_backwards(void) {
-    enum { N = 100000, MOST = 48 };   /* MOST: bytes of one */
+    enum { N = 100000, MOST = 48 };   /* MOST: largest size of a row in bytes */
     char *text = malloc((N + 2) * MOST);
     if (!text) abort();
     size_t at = (size_t)snprintf(text, MOST, "{\"taps\":[{\"name\":\"embd\",\"rms\":1}");
@@ -486,13 +514,14 @@ static void rows_twice(void) {
     static const char text[] = "{\"taps\":[{\"name\":\"embd\",\"token\":1},{\"name\":\"embd\",\"token\":0},"
                                "{\"name\":\"l_out-0\",\"token\":0},{\"name\":\"embd\",\"token\":1}]}";
     plumb_trace *t = read_text(text, sizeof text - 1);
-    CHECK(strcmp(plumb_trace_error(t), "embd is there twice for token 1") == 0, "%s", plumb_trace_error(t));
+    CHECK(strcmp(plumb_trace_error(t), "embd occurs twice for token 1") == 0, "%s", plumb_trace_error(t));
     plumb_trace_free(t);
 }
 
 /* ---- any bytes --------------------------------------------------------------------------------------------------- */
 
-/* Every prefix, and every byte flipped in one bit, is read or refused with a sentence; the sanitizers see the rest. */
+/* Every prefix, and every byte with one bit flipped, is read or refused with a message.  The sanitizers check the
+ * rest. */
 static uint32_t mutilate(const char *bytes, size_t n) {
     char *copy = malloc(n);
     uint32_t n_read = 0;
@@ -528,19 +557,21 @@ static void any_npz(void) {
 }
 
 void test_trace_read(void) {
-    test_case("trace_read: numpy's types, orders and shapes", numpy_types);
-    test_case("trace_read: numpy's attention weights, token first and head first", numpy_weights);
-    test_case("trace_read: numpy.savez_compressed", numpy_compressed);
-    test_case("trace_read: the corpus of broken .npz files", numpy_corpus);
+    test_case("trace_read: numpy's types, orders and shapes are read", numpy_types);
+    test_case("trace_read: numpy's attention weights are read token first and head first", numpy_weights);
+    test_case("trace_read: files of numpy.savez_compressed are read", numpy_compressed);
+    test_case("trace_read: every .npz file of the corpus gives the expected status", numpy_corpus);
     test_case("trace_read: a second name of one tap is ignored", numpy_two_names);
-    test_case("trace_read: DEFLATE by hand, after RFC 1951", inflate_by_hand);
-    test_case("trace_read: llama-eval-callback's text holds what llama.cpp computed", callback_values);
-    test_case("trace_read: the text of older versions, by hand", callback_old);
-    test_case("trace_read: numbers of other printfs, by hand", callback_numbers);
-    test_case("trace_read: a text of several passes, by hand", callback_passes);
-    test_case("trace_read: broken texts", callback_hostile);
-    test_case("trace_read: rows in any order are sorted, soon", rows_backwards);
-    test_case("trace_read: a row that comes twice, far apart", rows_twice);
-    test_case("trace_read: any bytes of a text", any_text);
-    test_case("trace_read: any bytes of an .npz", any_npz);
+    test_case("trace_read: DEFLATE streams made by hand from RFC 1951 are decoded", inflate_by_hand);
+    test_case("trace_read: the text of llama-eval-callback gives llama.cpp's values", callback_values);
+    test_case("trace_read: the text of older versions is read", callback_old);
+    test_case("trace_read: numbers of other printf implementations are read", callback_numbers);
+    test_case("trace_read: a list of tokens that is too short for the rows is refused", few_tokens);
+    test_case("trace_read: JSON without a length of the prompt means all tokens, and 0 means none", json_prompt);
+    test_case("trace_read: a text of several passes is read", callback_passes);
+    test_case("trace_read: broken texts are refused or read up to the damage", callback_hostile);
+    test_case("trace_read: rows in any order are sorted quickly", rows_backwards);
+    test_case("trace_read: a row that occurs twice, far apart, is refused", rows_twice);
+    test_case("trace_read: a damaged text is read or refused", any_text);
+    test_case("trace_read: a damaged .npz is read or refused", any_npz);
 }

@@ -16,7 +16,7 @@
 
 static void names_case(void) {
     static const struct {
-        const char *name, *tap;   /* tap NULL: no tap */
+        const char *name, *tap;   /* tap NULL: not a tap */
     } rows[] = {
         { "embd", "embd" }, { "l_out-3", "l_out-3" }, { "Qcur_rope-0", "Qcur_rope-0" }, { "l_out_29", "l_out-29" },
         { "kq_soft_max.7", "kq_soft_max-7" }, { "inp_embd", "embd" }, { "logits", "result_output" },
@@ -79,9 +79,9 @@ static void check_patterns_case(void) {
     } rows[] = {
         { NULL, 0, UINT32_MAX, NULL }, { "*", 29, UINT32_MAX, NULL }, { "embd,l_out-29", 0, 29, NULL },
         { "logits, q_proj,l_out_0", 0, UINT32_MAX, NULL }, { "embd", 3, 3, NULL },
-        { "embd,Qcurr", 0, UINT32_MAX, "taps: no tap \"Qcurr\"; known are embd, attn_norm, " },
-        { "", 0, UINT32_MAX, "taps: no tap \"\"" }, { "l_out,", 0, UINT32_MAX, "taps: no tap \"\"" },
-        { "l_out-30", 0, UINT32_MAX, "taps: no tap \"l_out-30\"" },
+        { "embd,Qcurr", 0, UINT32_MAX, "taps: unknown tap \"Qcurr\"; known taps are embd, attn_norm, " },
+        { "", 0, UINT32_MAX, "taps: unknown tap \"\"" }, { "l_out,", 0, UINT32_MAX, "taps: unknown tap \"\"" },
+        { "l_out-30", 0, UINT32_MAX, "taps: unknown tap \"l_out-30\"" },
         { "l_out-4", 0, 3, "taps: \"l_out-4\" is not in layers 0-3" },
         { NULL, 50, 60, "layers 50-60: the model has 30 layers" }, { NULL, 29, 30, "layers 29-30: the model has 30" },
     };
@@ -109,7 +109,7 @@ static void stats_case(void) {
     uint32_t n_array = 0;
     for (size_t at = 0; at < n_file; n_array++) {
         uint32_t n = load_u32(file + at);
-        float *values = alloc_array(n, sizeof *values);   /* as long as the array: ASan sees a read past it */
+        float *values = alloc_array(n, sizeof *values);   /* as long as the array: ASan detects a read past it */
         REQUIRE(values, "%u values", n);
         for (uint32_t i = 0; i < n; i++) values[i] = f32_from_bits(load_u32(file + at + 4 + 4 * i));
         struct trace_stats s = trace_stats_of(values, n);
@@ -119,7 +119,7 @@ static void stats_case(void) {
         for (size_t k = 0; k < 6; k++, at += 8) {
             double theirs = load_f64(file + at);
             bool same = isnan(theirs) ? isnan(ours[k]) : k >= 2 ? ours[k] == theirs
-                        : fabs(ours[k] - theirs) <= 1e-14 * rms;   /* sums in another order */
+                        : fabs(ours[k] - theirs) <= 1e-14 * rms;   /* the order of the sums differs */
             CHECK(same, "array %u of %u, number %zu: %.17g, numpy %.17g", n_array, n, k, ours[k], theirs);
         }
         free(values);
@@ -165,15 +165,15 @@ static void entropy_case(void) {
         }
     }
     CHECK(plumb_trace_add(t, &(plumb_tap) { "kq_soft_max", 0, 2, 1, 2, 3, second }) == PLUMB_ERROR_ARGUMENT
-          && strcmp(plumb_trace_error(t), "kq_soft_max-0 is there twice for token 2") == 0, "%s", plumb_trace_error(t));
+          && strcmp(plumb_trace_error(t), "kq_soft_max-0 occurs twice for token 2") == 0, "%s", plumb_trace_error(t));
     CHECK(plumb_trace_add(t, &(plumb_tap) { "l_out", 0, 2, 1, 1, 3, second }) == PLUMB_ERROR_ARGUMENT, "went on");
     plumb_trace_free(t);
 }
 
-/* Of the logits the first three and the ten largest: of equal ones the lower ids, no NaN, and none twice. */
+/* A trace keeps the first three logits and the ten largest: lower ids first among equals, no NaN, none twice. */
 static void likeliest_case(void) {
     static const float logits[2][15] = {
-        { 0, 9, -1, 3, NAN, 3, 8, 7, 6, 5, 4, 3, -2, 2, 3 },   /* 9 8 7 6 5 4, and of the four 3s all: 10 */
+        { 0, 9, -1, 3, NAN, 3, 8, 7, 6, 5, 4, 3, -2, 2, 3 },   /* 9 8 7 6 5 4 and all four 3s: 10 */
         { 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1 },
     };
     static const uint32_t places[2][12] = { { 0, 1, 2, 3, 5, 6, 7, 8, 9, 10, 11, 14 },
@@ -188,7 +188,7 @@ static void likeliest_case(void) {
         const struct trace_tap *tap = trace_find_tap(t, TAP_RESULT_OUTPUT, -1);
         for (uint32_t pos = 0; CHECK(tap && tap->n_row == 2, "rows") && pos < 2; pos++) {
             const struct trace_row *row = &tap->rows[pos];
-            uint32_t n = n_first > 0 ? n_value[pos] : 0;   /* statistics alone were asked for */
+            uint32_t n = n_first > 0 ? n_value[pos] : 0;   /* only statistics were requested */
             CHECK(row->n == 15 && row->n_value == n && row->n_top == (n > 0 ? 10 : 0), "%u of %u values, top %u",
                   row->n_value, row->n, row->n_top);
             for (uint32_t i = 0; i < n && i < row->n_value; i++) {
@@ -200,7 +200,7 @@ static void likeliest_case(void) {
     }
 }
 
-/* Whole rows, and such as say so, have the largest logits of all. */
+/* Whole rows, and rows marked so, contain the largest logits of all. */
 static void known_likeliest_case(void) {
     static const struct { const char *record; uint32_t n; } rows[] = {
         { "\"shape\":[3],\"values\":[1,3,2]", 3 }, { "\"shape\":[9],\"values\":[1,3,2]", 0 },
@@ -221,7 +221,7 @@ static void known_likeliest_case(void) {
     }
 }
 
-/* A trace of synth/f32.gguf, the first n_prompt tokens of `tokens` in batches of n_batch, then one by one. */
+/* Records a trace of synth/f32.gguf: the first n_prompt tokens of `tokens` in batches of n_batch, then one by one. */
 static plumb_trace *record_synth(const plumb_trace *tokens, uint32_t n_prompt, uint32_t n_batch,
                                  const plumb_trace_params *params) {
     plumb_model *m = fixture_load("tests/vectors/synth/f32.gguf");
@@ -241,11 +241,11 @@ static plumb_trace *record_synth(const plumb_trace *tokens, uint32_t n_prompt, u
     return t;
 }
 
-/* A trace outlives the model whose run it records, and may be told more then. */
+/* A trace outlives the model whose run it records, and can be extended afterwards. */
 static void freed_model_case(void) {
     plumb_trace *theirs = fixture_read_trace(VECTORS "f32-taps.json");
     if (!theirs) return;
-    plumb_trace *t = record_synth(theirs, 24, 5, NULL);   /* its model is freed */
+    plumb_trace *t = record_synth(theirs, 24, 5, NULL);   /* its model is already freed */
     float logits[260];
     for (uint32_t i = 0; i < 260; i++) logits[i] = (float)(i * 7 % 260);
     plumb_tap tap = { "result_output", -1, t->n_token, 1, 1, 260, logits };
@@ -283,18 +283,18 @@ static void gguf_position_case(void) {
         { 99, PLUMB_ERROR_ARGUMENT },
     };
     plumb_trace *t = plumb_trace_create();
-    struct told file = { 0 };
+    struct capture file = { 0 };
     CHECK(trace_set_tokens(t, tokens, 4, 4) == PLUMB_OK, "%s", plumb_trace_error(t));
     for (uint32_t pos = 0; pos <= 2; pos += 2) {
         struct trace_row *row;
         CHECK(trace_new_row(t, TAP_EMBD, -1, pos, &row) == PLUMB_OK
               && trace_set_values(t, row, TAP_EMBD, 1, 3, values, NULL, 3) == PLUMB_OK, "%s", plumb_trace_error(t));
     }
-    CHECK(plumb_trace_write(t, PLUMB_FORMAT_GGUF, told_write, &file) == PLUMB_OK, "%s", plumb_trace_error(t));
+    CHECK(plumb_trace_write(t, PLUMB_FORMAT_GGUF, capture_write, &file) == PLUMB_OK, "%s", plumb_trace_error(t));
     static const char key[] = "plumb.trace.rows.embd";
     size_t at = 0;
     while (at + sizeof key + 30 < file.n && memcmp(file.text + at, key, sizeof key - 1) != 0) at++;
-    at += sizeof key - 1 + 4 + 4 + 8 + 4;   /* array, of int32, 2 of them, behind the first */
+    at += sizeof key - 1 + 4 + 4 + 8 + 4;   /* array, of int32, 2 elements, after the first */
     for (size_t i = 0; i < sizeof rows / sizeof *rows && CHECK(at + 4 < file.n, "no positions"); i++) {
         for (int k = 0; k < 4; k++) file.text[at + (size_t)k] = (char)(rows[i].pos >> 8 * k);
         plumb_trace *read = plumb_trace_create();
@@ -305,11 +305,11 @@ static void gguf_position_case(void) {
         CHECK(told == (status == PLUMB_ERROR_METADATA), "%s", plumb_trace_error(read));
         plumb_trace_free(read);
     }
-    told_free(&file);
+    capture_free(&file);
     plumb_trace_free(t);
 }
 
-/* Of every tap of tokens 0, 7 and 23, against numpy's statistics of llama.cpp's activations. */
+/* Every tap of tokens 0, 7 and 23 against numpy's statistics of llama.cpp's activations. */
 static void llama_case(void) {
     plumb_trace *theirs = fixture_read_trace(VECTORS "f32-taps.json");
     if (!theirs) return;
@@ -348,7 +348,7 @@ static void llama_case(void) {
     plumb_trace_free(theirs);
 }
 
-/* However the tokens come, whatever is kept of a row is what the whole row begins with. */
+/* However the tokens are batched, the values kept of a row are the beginning of the whole row. */
 static void batches_case(void) {
     plumb_trace *tokens = fixture_read_trace(VECTORS "f32-taps.json");
     if (!tokens) return;
@@ -377,13 +377,13 @@ static void batches_case(void) {
 
 /* ---- files ------------------------------------------------------------------------------------------------------ */
 
-/* Read as one format and written as another, and that once more, a file is what Python wrote. */
+/* Reading one format, writing the other, and back again, gives the file that Python wrote. */
 static void formats_case(const void *user) {
     const plumb_format *through = user;
     size_t n_gguf, n_json;
     char *gguf = test_read_all(VECTORS "trace.gguf", &n_gguf), *json = test_read_all(VECTORS "trace.json", &n_json);
     plumb_trace *t = plumb_trace_create();
-    struct told out = { 0 }, again = { 0 };
+    struct capture out = { 0 }, again = { 0 };
     if (gguf && json && t) {
         bool from_json = *through == PLUMB_FORMAT_GGUF;
         CHECK(plumb_trace_read(t, from_json ? json : gguf, from_json ? n_json : n_gguf) == PLUMB_OK, "%s",
@@ -392,27 +392,28 @@ static void formats_case(const void *user) {
         CHECK(t->source && strcmp(t->source, "numpy") == 0, "program");
         CHECK(t->pieces && strcmp(t->pieces[1], "\xc3\xa9t\xc3\xa9 \"q\"") == 0
               && strcmp(t->pieces[2], "\\n") == 0, "pieces");
-        CHECK(plumb_trace_write(t, *through, told_write, &out) == PLUMB_OK, "%s", plumb_trace_error(t));
+        CHECK(plumb_trace_write(t, *through, capture_write, &out) == PLUMB_OK, "%s", plumb_trace_error(t));
         CHECK(plumb_trace_read(t, out.text, out.n) == PLUMB_OK, "%s", plumb_trace_error(t));
-        CHECK(plumb_trace_write(t, PLUMB_FORMAT_GGUF, told_write, &again) == PLUMB_OK, "%s", plumb_trace_error(t));
+        CHECK(plumb_trace_write(t, PLUMB_FORMAT_GGUF, capture_write, &again) == PLUMB_OK, "%s", plumb_trace_error(t));
         CHECK(again.n == n_gguf && memcmp(again.text, gguf, n_gguf) == 0, "%zu bytes, GGUFWriter's file has %zu",
               again.n, n_gguf);
     }
-    told_free(&out);
-    told_free(&again);
+    capture_free(&out);
+    capture_free(&again);
     plumb_trace_free(t);
     free(gguf);
     free(json);
 }
 
-/* A recorded trace has the vocabulary's texts of its likeliest tokens, and its file too. */
+/* A recorded trace has the texts of its likeliest tokens, and so does its file. */
 static void texts_case(void) {
     plumb_trace *tokens = fixture_read_trace(VECTORS "f32-taps.json"), *t = NULL, *again = plumb_trace_create();
     plumb_model *m = fixture_load("tests/vectors/synth/f32.gguf");
-    struct told out = { 0 };
+    struct capture out = { 0 };
     const plumb_trace_params params = { "result_output", 0, UINT32_MAX, 2 };
     if (tokens && m && again) t = record_synth(tokens, 24, 24, &params);
-    if (t && CHECK(plumb_trace_write(t, PLUMB_FORMAT_JSON, told_write, &out) == PLUMB_OK, "%s", plumb_trace_error(t))) {
+    if (t && CHECK(plumb_trace_write(t, PLUMB_FORMAT_JSON, capture_write, &out) == PLUMB_OK, "%s",
+                   plumb_trace_error(t))) {
         CHECK(plumb_trace_read(again, out.text, out.n) == PLUMB_OK, "%s", plumb_trace_error(again));
         CHECK(again->n_text >= 10 && again->n_text == t->n_text, "%zu texts, read %zu", t->n_text, again->n_text);
         const struct trace_tap *tap = trace_find_tap(again, TAP_RESULT_OUTPUT, -1);
@@ -423,7 +424,7 @@ static void texts_case(void) {
             char piece[64];
             int64_t len = plumb_token_piece(m, (int32_t)top[i].place, true, piece, sizeof piece);
             const char *text = trace_text(again, (int32_t)top[i].place);
-            bool plain = len > 0 && (uint8_t)piece[0] >= 0x20 && (uint8_t)piece[0] < 0x7f;   /* as it is written */
+            bool plain = len > 0 && (uint8_t)piece[0] >= 0x20 && (uint8_t)piece[0] < 0x7f;   /* not escaped */
             CHECK(text && (!plain || (strlen(text) == (size_t)len && memcmp(text, piece, (size_t)len) == 0)),
                   "%u: \"%s\", not \"%.*s\"", top[i].place, text ? text : "", (int)len, piece);
         }
@@ -432,23 +433,23 @@ static void texts_case(void) {
     CHECK(plumb_trace_read(again, json, sizeof json - 1) == PLUMB_OK, "%s", plumb_trace_error(again));
     CHECK(trace_text(again, 7) && strcmp(trace_text(again, 7), " Paris") == 0 && trace_text(again, 2)
           && strcmp(trace_text(again, 2), "a\\nb") == 0 && !trace_text(again, 3), "in any order");
-    told_free(&out);
+    capture_free(&out);
     plumb_trace_free(again);
     plumb_trace_free(t);
     plumb_trace_free(tokens);
     plumb_model_free(m);
 }
 
-/* What cannot be whole tensors is no GGUF, and there are two formats. */
+/* A trace without whole tensors cannot be a GGUF, and there are only two formats. */
 static void refusals_case(void) {
     static const char json[] = "{\"tokens\":[1,2],\"taps\":[{\"name\":\"embd\",\"token\":1,\"shape\":[3],"
                                "\"values\":[1,2]}]}";
     plumb_trace *t = plumb_trace_create();
-    struct told out = { 0 };
+    struct capture out = { 0 };
     CHECK(plumb_trace_read(t, json, sizeof json - 1) == PLUMB_OK, "%s", plumb_trace_error(t));
-    CHECK(plumb_trace_write(t, PLUMB_FORMAT_GGUF, told_write, &out) == PLUMB_ERROR_ARGUMENT && out.n == 0
+    CHECK(plumb_trace_write(t, PLUMB_FORMAT_GGUF, capture_write, &out) == PLUMB_ERROR_ARGUMENT && out.n == 0
           && strstr(plumb_trace_error(t), "embd of token 1: 2 of 3 values"), "%s", plumb_trace_error(t));
-    CHECK(plumb_trace_write(t, PLUMB_FORMAT_HTML, told_write, &out) == PLUMB_ERROR_ARGUMENT && out.n == 0, "html");
+    CHECK(plumb_trace_write(t, PLUMB_FORMAT_HTML, capture_write, &out) == PLUMB_ERROR_ARGUMENT && out.n == 0, "html");
     plumb_trace_free(t);
 }
 
@@ -475,7 +476,7 @@ static void numbers_case(void) {
     free(file);
 }
 
-/* One line of facts of a trace: for each row name, token, shape, places = values, statistics. */
+/* Prints a trace as one line: for each row name, token, shape, places = values, statistics. */
 static void describe(const plumb_trace *t, char *out, size_t cap) {
     size_t n = 0;
     out[0] = 0;
@@ -502,7 +503,7 @@ static void describe(const plumb_trace *t, char *out, size_t cap) {
 #undef PUT
 }
 
-/* Reads JSON in which ' stands for ". */
+/* Reads JSON written with ' instead of ". */
 static plumb_status read_json(plumb_trace *t, const char *json) {
     char text[400];
     size_t n = strlen(json);
@@ -524,12 +525,12 @@ static void shapes_case(void) {
         { "{'taps':[{'name':'embd','token':0,'values':[NaN,Infinity,-Infinity,'NaN','-Infinity',null,1e300,-1e300]}]}",
           "embd@0:nan,inf,-inf,nan,-inf,nan,inf,-inf" },
         { "{'taps':[{'name':'embd','token':0,'values':[nan,-nan,inf,-inf,-NaN]}]}", "embd@0:nan,nan,inf,-inf,nan" },
-        /* a list for each token: of all, of the last ones, from one on */
+        /* a list per token: of all tokens, of the last ones, beginning at one */
         { "{'tokens':[7,8],'taps':[{'name':'embd','values':[[1,2],[3,[4]]]}]}", "embd@0:1,2 embd@1:3,4" },
         { "{'taps':[{'name':'embd','values':[[1],[2]]}],'tokens':[7,8,9,9]}", "embd@2:1 embd@3:2" },
         { "{'tokens':[7,8,9],'taps':[{'name':'embd','values':[[1],[2],[3]]},{'name':'l_out-0','values':[[4],[5]]}]}",
           "embd@0:1 embd@1:2 embd@2:3 l_out-0@1:4 l_out-0@2:5" },
-        /* one less at the most: those of the first tokens, unless a record says which it is of */
+        /* one less than the tokens: the first ones, unless a record gives its token */
         { "{'tokens':[7,8,9],'taps':[{'name':'embd','values':[[1],[2]],'rms':3},{'name':'logits','values':[[4]]}]}",
           "embd@0:1 embd@1:2 embd@all~3 result_output@1:4" },
         { "{'tokens':[7,8,9],'taps':[{'name':'embd','values':[[1],[2]]},{'name':'logits','token':2,'values':[4]}]}",
@@ -541,12 +542,12 @@ static void shapes_case(void) {
           "embd@0(1x2):1,1~1 embd@1(1x2):2,2~2" },
         { "{'taps':[{'name':'embd','values':[]},{'name':'l_out-0','values':[[],[]]}]}",
           "embd@all l_out-0@0 l_out-0@1" },
-        /* PyTorch's batch axis in front */
+        /* PyTorch's leading batch axis */
         { "{'tokens':[7,8],'taps':[{'name':'embd','values':[[[1,2],[3,4]]]}]}", "embd@0:1,2 embd@1:3,4" },
         { "{'tokens':[7,8],'taps':[{'name':'embd','shape':[2],'values':[[[1,1],[2,2]]]}]}",
           "embd@0(1x2):1,1~1 embd@1(1x2):2,2~2" },
         { "{'tokens':[7,8],'taps':[{'name':'Qcur-0','shape':[2,1],'values':[[[1],[1]]]}]}", "Qcur-0@1(2x1):1,1~1" },
-        /* one token needs no number; statistics without one are of all */
+        /* a single token needs no index; statistics without an index cover all tokens */
         { "{'tokens':[7],'taps':[{'name':'embd','values':[1,2],'rms':3}]}", "embd@0:1,2~3" },
         { "{'taps':[{'name':'embd','values':[1,2]}]}", "embd@0:1,2" },
         { "{'tokens':[7,8],'taps':[{'name':'embd','rms':3}]}", "embd@all~3" },
@@ -556,13 +557,13 @@ static void shapes_case(void) {
         { "{'taps':[{'name':'logits','token':0,'top':[[9,3.5],[2,1.5]]}]}", "result_output@0:2=1.5,9=3.5" },
         { "{'taps':[{'name':'logits','token':0,'top':[[9,3.5],[0,1.5]],'values':[1.5,2]}]}",
           "result_output@0:0=1.5,1=2,9=3.5" },
-        /* rows in any order; taps of other names */
+        /* rows in any order; taps under other names */
         { "{'taps':[{'name':'l_out-1','token':1,'rms':1},{'name':'kq-0'},{'name':'l_out-0','token':2,'rms':2},"
           "{'name':'l_out-1','token':0,'rms':3},{'name':'l_out','rms':1},{'name':'embd','token':1,'rms':4}]}",
           "embd@1~4 l_out-0@2~2 l_out-1@0~3 l_out-1@1~1|2 kq-0" },
         { "{'taps':[{'name':'model.layers.0.mlp.down_proj','token':0,'rms':1},"
           "{'name':'model.layers.0.mlp','token':0,'rms':1}]}", "ffn_out-0@0~1|1 model.layers.0.mlp" },
-        /* attention weights: padded keys go, their zeros are taken out of the statistics; missing ones are put in */
+        /* attention weights: padded keys are removed, also from the statistics; missing keys are added */
         { "{'taps':[{'name':'embd','token':1,'values':[.5]}]}", NULL },
         { "{'tokens':[7,8],'taps':[{'name':'kq_soft_max-0','token':1,'shape':[2,4],'values':[0.5,0.5,0,0,1,0,0,0]}]}",
           "kq_soft_max-0@1(2x2):0.5,0.5,1,0~0.612372^0.693147" },
@@ -570,7 +571,7 @@ static void shapes_case(void) {
           "kq_soft_max-0@1(2x2):0.5,0.5,1~1.41421" },
         { "{'tokens':[7,8],'taps':[{'name':'kq_soft_max-0','token':0,'shape':[2,1],'values':[1,1],'entropy':[0,0]}]}",
           "kq_soft_max-0@0(2x2):0=1,2=1~0.707107^0" },
-        /* how many are NaN is not known: none */
+        /* an unknown number of NaN counts as none */
         { "{'tokens':[7,8],'taps':[{'name':'kq_soft_max-0','token':0,'shape':[2,1],'values':[1],'rms':1}]}",
           "kq_soft_max-0@0(2x2):1~0.707107" },
         { "{'tokens':[7,8],'taps':[{'name':'kq_soft_max-0','token':1,'shape':[2,2],'rms':1,'entropy':[0.25,0.5]}]}",
@@ -596,13 +597,13 @@ static void shapes_case(void) {
 
 static void mistakes_case(void) {
     static const struct {
-        const char *json, *message;   /* the message's beginning */
+        const char *json, *message;   /* beginning of the message */
     } rows[] = {
         { "{", "JSON ends after 1 bytes: expected a name in double quotes" },
         { "{'taps':[", "JSON ends after 9 bytes: expected a value" },
         { "{'taps':[1,]}", "JSON, byte 11: expected a value, found ']}'" },
         { "{'taps':[1 2]}", "JSON, byte 11: expected ',' or ']', found '2]}'" },
-        { "{'taps':[]} x", "JSON, byte 12: expected the end after the whole value, found 'x'" },
+        { "{'taps':[]} x", "JSON, byte 12: expected the end of the file after the value, found 'x'" },
         { "{'taps' []}", "JSON, byte 8: expected ':' after a name, found '[]}'" },
         { "{'taps':['a\nb']}", "JSON, byte 11: expected no control byte in a string; a line end is written \\n" },
         { "{'taps':['\\x41']}", "JSON, byte 10: expected an escape such as \\n or \\u0041" },
@@ -611,7 +612,7 @@ static void mistakes_case(void) {
         { "{'taps':[1e+]}", "JSON, byte 12: expected a digit of the exponent" },
         { "{'taps':[+1]}", "JSON, byte 9: expected a value, found '+1]}'" },
         { "{'taps':[nul]}", "JSON, byte 9: expected a value" },
-        { "{}", "there is no member \"taps\", the list of records" },
+        { "{}", "the member \"taps\", the list of records, is missing" },
         { "{'taps':{}}", "JSON, byte 8: expected the list of taps, which begins with '['" },
         { "{'taps':[],'taps':[]}", "JSON, byte 18: expected one list of each kind" },
         { "{'taps':[7]}", "JSON, byte 9: expected a record of a tap, which begins with '{'" },
@@ -620,17 +621,19 @@ static void mistakes_case(void) {
         { "{'plumb_trace':2,'taps':[]}", "JSON, byte 15: expected the version of the format, an integer from 1 to 1" },
         { "{'tokens':[1,-1],'taps':[]}", "JSON, byte 13: expected a token id, an integer from 0 to 2147483647" },
         { "{'tokens':[1.5],'taps':[]}", "JSON, byte 11: expected a token id" },
-        { "{'tokens':[1,2],'n_prompt':3,'taps':[]}", "2 tokens, 3 of them a prompt" },
+        { "{'tokens':[1,2],'n_prompt':3,'taps':[]}", "there are 2 tokens, but the prompt has 3" },
         { "{'tokens':[1,2],'pieces':['a'],'taps':[]}", "JSON, byte 25: expected one text for each of 2 tokens, not 1" },
         { "{'pieces':['a'],'taps':[]}", "JSON, byte 10: expected one text for each of 0 tokens" },
         { "{'texts':[[1]],'taps':[]}", "JSON, byte 13: expected a text after the token id" },
         { "{'texts':[[1,2]],'taps':[]}", "JSON, byte 13: expected the text of a token" },
         { "{'texts':[[1,'a','b']],'taps':[]}", "JSON, byte 17: expected ']' after a pair" },
-        { "{'taps':[{'name':'embd','token':-1}]}", "JSON, byte 32: expected which token it is, the first being 0" },
+        { "{'taps':[{'name':'embd','token':-1}]}", "JSON, byte 32: expected the index of a token" },
         { "{'taps':[{'name':'embd','shape':[65536,65536]}]}", "JSON, byte 39: expected a shape of less than 2^32" },
         { "{'taps':[{'name':'embd','shape':[0]}]}", "JSON, byte 33: expected a dimension, an integer from 1" },
-        { "{'taps':[{'name':'embd','values':[1,[2]]}]}", "JSON, byte 36: expected a number, as before it" },
-        { "{'taps':[{'name':'embd','values':[[1],2]}]}", "JSON, byte 38: expected a list, as before it" },
+        { "{'taps':[{'name':'embd','values':[1,[2]]}]}",
+      "JSON, byte 36: expected a number, like the elements before it" },
+        { "{'taps':[{'name':'embd','values':[[1],2]}]}",
+      "JSON, byte 38: expected a list, like the elements before it" },
         { "{'taps':[{'name':'embd','values':['1']}]}", "JSON, byte 34: expected a number, the next value" },
         { "{'taps':[{'name':'embd','values':[1],'places':[1,2]}]}", "JSON, byte 9: expected as many places as values" },
         { "{'taps':[{'name':'embd','top':[[1,2,3]]}]}", "JSON, byte 36: expected ']' after a pair" },
@@ -639,14 +642,14 @@ static void mistakes_case(void) {
         { "{'tokens':[1,2],'taps':[{'name':'embd','token':9}]}",
           "JSON, the record at byte 24: embd of token 9, but there are 2 tokens" },
         { "{'tokens':[1,2],'taps':[{'name':'embd','values':[1,2,3]}]}",
-          "JSON, the record at byte 24: \"token\" is missing: there are 2 tokens, and 3 values" },
+          "JSON, the record at byte 24: \"token\" is missing: there are 2 tokens, but the 3 values" },
         { "{'taps':[{'name':'embd','token':0,'shape':[2],'values':[1,2,3]}]}",
-          "JSON, the record at byte 9: embd of token 0: 3 values of a shape of 1 x 2" },
+          "JSON, the record at byte 9: embd of token 0: 3 values do not fit the shape 1 x 2" },
         { "{'taps':[{'name':'embd','token':0},{'name':'embd','token':0}]}",
-          "JSON, the record at byte 35: embd is there twice for token 0" },
-        { "{'taps':[{'name':'embd'},{'name':'embd'}]}", "JSON, the record at byte 25: embd is there twice for all" },
+          "JSON, the record at byte 35: embd occurs twice for token 0" },
+        { "{'taps':[{'name':'embd'},{'name':'embd'}]}", "JSON, the record at byte 25: embd occurs twice for all" },
         { "{'taps':[{'name':'kq_soft_max-0','token':0,'shape':[2,2],'entropy':[1]}]}",
-          "JSON, the record at byte 9: 1 entropies of 2 heads" },
+          "JSON, the record at byte 9: 1 entropies for 2 heads" },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         plumb_trace *t = plumb_trace_create();
@@ -660,7 +663,7 @@ static void mistakes_case(void) {
 
 /* ---- hostile files ---------------------------------------------------------------------------------------------- */
 
-/* Bytes on the heap, where ASan counts them. */
+/* Bytes on the heap, if ASan counts them. */
 static uint64_t held(void) {
 #if defined(FEED_ASAN)
     return heap_bytes();
@@ -669,7 +672,7 @@ static uint64_t held(void) {
 #endif
 }
 
-/* Every beginning of a file, and each with one byte changed: a status, and no more memory than a small multiple. */
+/* Every prefix of a file, and each with one byte changed, gives a status and takes only a small multiple of memory. */
 static void broken_case(const void *path) {
     size_t n;
     char *file = test_read_all(path, &n);
@@ -678,7 +681,7 @@ static void broken_case(const void *path) {
     uint64_t start = held(), most = 0;
     for (size_t i = 0; file && t && i < 2 * n; i++) {
         size_t len = i < n ? i : n;
-        char *copy = malloc(len > 0 ? len : 1);   /* as long as the text: ASan sees a read past it */
+        char *copy = malloc(len > 0 ? len : 1);   /* as long as the text: ASan detects a read past it */
         if (!copy) break;
         memcpy(copy, file, len);
         random = random * 1664525 + 1013904223;
@@ -723,27 +726,45 @@ static void hostile_case(void) {
     free(deep);
 }
 
+/* In the table for people, mean and RMS are those of the finite values. */
+static void table_case(void) {
+    static const float values[2][4] = { { 2, INFINITY, 4, NAN }, { 1, 1, 1, 1 } };
+    plumb_trace *t = plumb_trace_create();
+    plumb_trace_add(t, &(plumb_tap) { "embd", -1, 0, 2, 1, 4, values[0] });
+    struct capture out = { 0 };
+    CHECK(t && plumb_trace_write(t, PLUMB_FORMAT_TEXT, capture_write, &out) == PLUMB_OK, "%s", plumb_trace_error(t));
+    const char *line = out.text ? strstr(out.text, "embd ") : NULL;
+    char squeezed[200] = "";
+    for (size_t n = 0; line && *line && *line != '\n' && n + 1 < sizeof squeezed; line++) {
+        if (*line != ' ' || (n > 0 && squeezed[n - 1] != ' ')) squeezed[n++] = *line;
+    }
+    CHECK(strcmp(squeezed, "embd 2 4 1.67 2 1 4 2") == 0, "\"%s\"", squeezed);
+    capture_free(&out);
+    plumb_trace_free(t);
+}
+
 void test_trace(void) {
+    test_case("trace: the table's mean and RMS are those of the finite values", table_case);
     static const plumb_format json = PLUMB_FORMAT_JSON, gguf = PLUMB_FORMAT_GGUF;
     test_case("trace: a trace outlives its model", freed_model_case);
     test_case("trace: a negative position in a GGUF is an error", gguf_position_case);
     test_case("trace: taps are known by the names of llama.cpp and of transformers", names_case);
-    test_case("trace: patterns of names", patterns_case);
-    test_case("trace: patterns that match nothing, layers that are none", check_patterns_case);
+    test_case("trace: patterns match names", patterns_case);
+    test_case("trace: patterns that match nothing and layers that do not exist are errors", check_patterns_case);
     test_case("trace: statistics equal numpy's", stats_case);
-    test_case("trace: attention weights and their entropy, by hand", entropy_case);
-    test_case("trace: of the logits the likeliest too", likeliest_case);
-    test_case("trace: which rows have the likeliest logits of all", known_likeliest_case);
-    test_case("trace: the texts of the likeliest tokens", texts_case);
+    test_case("trace: attention weights and their entropy equal those worked by hand", entropy_case);
+    test_case("trace: logits are kept with the likeliest ids", likeliest_case);
+    test_case("trace: rows know whether they hold the likeliest logits", known_likeliest_case);
+    test_case("trace: the likeliest tokens have their texts", texts_case);
     test_case("trace: statistics and entropies of a run equal llama.cpp's", llama_case);
-    test_case("trace: batches, patterns, layers and numbers of values", batches_case);
+    test_case("trace: batches, patterns, layers and value counts only select from the whole rows", batches_case);
     test_case("trace: JSON numbers are read as Python reads them, bit for bit", numbers_case);
     test_row("trace: GGUF to JSON and back is the gguf package's file, byte for byte", formats_case, &json);
     test_row("trace: json.dumps to GGUF is the gguf package's file, byte for byte", formats_case, &gguf);
-    test_case("trace: what is not whole becomes no GGUF", refusals_case);
-    test_case("trace: all that docs/trace.md lets an author write", shapes_case);
-    test_case("trace: mistakes in JSON are named with their byte", mistakes_case);
-    test_row("trace: broken JSON is a status", broken_case, VECTORS "trace.json");
-    test_row("trace: broken GGUF is a status", broken_case, VECTORS "trace.gguf");
-    test_case("trace: hostile depth and shapes cost no memory", hostile_case);
+    test_case("trace: an incomplete trace cannot be written as GGUF", refusals_case);
+    test_case("trace: every form that docs/trace.md allows is read", shapes_case);
+    test_case("trace: mistakes in JSON are reported with their byte", mistakes_case);
+    test_row("trace: broken JSON gives a status", broken_case, VECTORS "trace.json");
+    test_row("trace: broken GGUF gives a status", broken_case, VECTORS "trace.gguf");
+    test_case("trace: hostile depth and shapes do not exhaust memory", hostile_case);
 }

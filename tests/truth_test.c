@@ -1,6 +1,6 @@
 /* Truth: the default model through the public API, against llama.cpp (tests/vectors/llama, layout in its logits.c).
- * llama.cpp computed on the same weights dequantized to F32, so that only arithmetic differs.  Release builds only:
- * the reference pass multiplies 120 G numbers here. */
+ * llama.cpp ran the same weights dequantized to F32, so only the arithmetic differs.  Release builds only: the
+ * reference pass does 1.2e11 multiplications here. */
 #include "fixture.h"
 #include "test.h"
 
@@ -67,7 +67,7 @@ static void fast_case(void) { check_against_llama(PLUMB_PASS_FAST, 1e-2); }
 enum { N_COMPARED = 512, N_CHUNK = 64 };
 
 struct against_reference {
-    float *reference;      /* (N_CHUNK, n_vocab) of the chunk's positions */
+    float *reference;      /* (N_CHUNK, n_vocab) at the chunk's positions */
     uint32_t n_vocab, first;
     double d2, l2, worst, divergence;
     uint32_t n_top1;
@@ -143,8 +143,8 @@ static void check_choice(void *user, uint32_t pos, const float *logits) {
     f->n_same += choice == llama_top_id(f->v, k);
 }
 
-/* The fast pass decodes 64 tokens one by one.  The reference pass is fed the same tokens at once: where its choice is
- * the next token at every position, its own greedy decoding is the same sequence. */
+/* The fast pass decodes 64 tokens one by one.  The reference pass is fed the same tokens at once: if it chooses the
+ * next token at every position, its own greedy decoding would give the same sequence. */
 static void greedy_row(const void *row) {
     struct llama_vectors v = { 0 };
     plumb_model *m = load_model();

@@ -1,5 +1,5 @@
-/* Two files' tensors: what quantization explains is no difference, and each usual mistake of a converter or a
- * dequantizer is named.  The errors expected of good files are those of gguf-py on files of llama-quantize. */
+/* Compares the tensors of two files: quantization error is not a difference, and each common mistake of a converter or
+ * a dequantizer is named.  The expected errors of good files are those of gguf-py on files of llama-quantize. */
 #include "broken.h"
 #include "fixture.h"
 #include "test.h"
@@ -11,9 +11,9 @@
 #define SYNTH "tests/vectors/synth/"
 #define WEIGHTS "tests/vectors/weights/"
 
-static bool compare(plumb_model *a, plumb_model *b, plumb_format format, struct told *told) {
+static bool compare(plumb_model *a, plumb_model *b, plumb_format format, struct capture *told) {
     bool agree = false;
-    plumb_report report = { .format = format, .write = told_write, .user = told };
+    plumb_report report = { .format = format, .write = capture_write, .user = told };
     CHECK(a && b && plumb_weights(a, b, &report, &agree) == PLUMB_OK, "%s", a ? plumb_model_error(a) : "no model");
     return agree && told->text;
 }
@@ -35,29 +35,29 @@ static const struct same {
 static void same_row(const void *row) {
     const struct same *s = row;
     struct broken a = { 0 }, b = { 0 };
-    struct told told = { 0 };
+    struct capture told = { 0 };
     if (broken_read(&a, s->a) && broken_read(&b, s->b)) {
         CHECK(compare(a.good, b.good, PLUMB_FORMAT_JSON, &told), "%s", told.text);
-        double error = told_number(&told, s->tensor, "error");
+        double error = capture_number(&told, s->tensor, "error");
         CHECK(fabs(error / s->error - 1) < 1e-3, "%s: %g, gguf-py has %g", s->tensor, error, s->error);
     }
-    told_free(&told);
+    capture_free(&told);
     broken_free(&a);
     broken_free(&b);
 }
 
-/* Any two of one model's files agree, whichever is called the truth. */
+/* Any two files of one model agree, whichever is taken as the truth. */
 static void all_pairs_case(void) {
     static const char *const files[] = { SYNTH "f32.gguf", SYNTH "f16.gguf", SYNTH "bf16.gguf", WEIGHTS "f32-q4_0.gguf",
                                          WEIGHTS "f32-q8_0.gguf" };
     for (size_t i = 0; i < 25; i++) {
         struct broken a = { 0 }, b = { 0 };
-        struct told told = { 0 };
+        struct capture told = { 0 };
         if (broken_read(&a, files[i / 5]) && broken_read(&b, files[i % 5])) {
             CHECK(compare(a.good, b.good, PLUMB_FORMAT_TEXT, &told), "%s against %s: %s", files[i / 5], files[i % 5],
                   told.text);
         }
-        told_free(&told);
+        capture_free(&told);
         broken_free(&a);
         broken_free(&b);
     }
@@ -118,7 +118,7 @@ static void gate_for_up(struct broken *b) {
     }
 }
 
-/* The halves of every 32 values exchanged: what swapped nibbles do to Q4_0, seen in F32. */
+/* Exchanges the halves of every 32 values: the effect of swapped nibbles in Q4_0, applied to F32. */
 static void halves_swapped(struct broken *b) {
     size_t n = 0;
     uint8_t *data = broken_data(b, "blk.0.ffn_down.weight", &n);
@@ -159,11 +159,11 @@ static void nan_value(struct broken *b) {
 }
 static void renamed(struct broken *b) { broken_rename(b, "blk.1.attn_q.weight", "blk.1.attn_x.weight"); }
 
-/* a is the broken file unless it is b's turn. */
+/* a is the broken file, or b if the row says so. */
 static const struct mistake {
     const char *name, *file, *against;
     void (*make)(struct broken *a);
-    const char *tensor, *line;   /* what the report says about which tensor */
+    const char *tensor, *line;   /* the tensor, and the report's line about it */
 } mistakes[] = {
     { "scaled by 2", SYNTH "f32.gguf", SYNTH "f32.gguf", scaled, "blk.1.ffn_up.weight", "A is B scaled by 2\n" },
     { "of the other sign", SYNTH "f32.gguf", SYNTH "f16.gguf", negated, "blk.1.ffn_up.weight",
@@ -172,7 +172,7 @@ static const struct mistake {
       "blk.1.ffn_up.weight", "scaled by 1.0" },
     { "offset", SYNTH "f32.gguf", WEIGHTS "f32-q4_0.gguf", offset, "blk.0.attn_v.weight", "A is B offset by 0.2" },
     { "norm less 1", SYNTH "f32.gguf", SYNTH "f32.gguf", norm_less_one, "blk.0.ffn_norm.weight",
-      "A is B offset by -1: the 1 that Gemma's norms leave out" },
+      "A is B offset by -1: the 1 that Gemma's norms omit" },
     { "all zeros", SYNTH "f32.gguf", SYNTH "f32.gguf", zeros, "output_norm.weight", "A is all zeros" },
     { "Q not permuted", SYNTH "f32.gguf", SYNTH "f32.gguf", q_unpermuted, "blk.0.attn_q.weight",
       "rows permuted as for RoPE: A has Hugging Face's order, B has GGUF's" },
@@ -191,11 +191,11 @@ static const struct mistake {
     { "halves of every 32 exchanged", SYNTH "f32.gguf", SYNTH "f32.gguf", halves_swapped, "blk.0.ffn_down.weight",
       "each block of 32 holds the same values in another order" },
     { "nibbles swapped", WEIGHTS "f32-q4_0.gguf", WEIGHTS "f32-q4_0.gguf", nibbles_swapped, "blk.0.ffn_down.weight",
-      "A is B's blocks misread (Q4_0.nibbles=swapped)" },
+      "A has B's blocks, misread (Q4_0.nibbles=swapped)" },
     { "Q4_0 read with swapped nibbles into F32", SYNTH "f32.gguf", WEIGHTS "f32-q4_0.gguf", halves_swapped,
-      "blk.0.ffn_down.weight", "A is B's blocks misread (Q4_0.nibbles=swapped)" },
+      "blk.0.ffn_down.weight", "A has B's blocks, misread (Q4_0.nibbles=swapped)" },
     { "high bits of Q3_K inverted", SYNTH "q3_k.gguf", SYNTH "q3_k.gguf", high_inverted, "blk.0.attn_q.weight",
-      "A is B's blocks misread (Q3_K.high=inverted)" },
+      "A has B's blocks, misread (Q3_K.high=inverted)" },
     { "something else", SYNTH "f32.gguf", SYNTH "f32.gguf", noise, "blk.0.attn_q.weight",
       "no known mistake explains it" },
     { "NaN", SYNTH "f32.gguf", SYNTH "f32.gguf", nan_value, "blk.1.attn_q.weight",
@@ -207,7 +207,7 @@ static const struct mistake {
 static void mistake_row(const void *row) {
     const struct mistake *m = row;
     struct broken a = { 0 }, b = { 0 };
-    struct told told = { 0 };
+    struct capture told = { 0 };
     plumb_model *wrong = NULL;
     if (broken_read(&a, m->file) && broken_read(&b, m->against)) {
         m->make(&a);
@@ -216,24 +216,24 @@ static void mistake_row(const void *row) {
         const char *line = told.text ? strstr(told.text, m->tensor) : NULL;
         const char *next = line ? strstr(line, "  blk.") : NULL, *found = line ? strstr(line, m->line) : NULL;
         CHECK(found && (!next || found < next), "%s: %s", m->tensor, told.text);
-        /* Nothing else is blamed. */
+        /* No other tensor is reported. */
         size_t n_blamed = 0, n_expected = m->make == gate_for_up || m->make == renamed ? 2 : 1;
         for (const char *at = told.text; at; at = strchr(at, '\n')) {
             at += *at == '\n';
-            n_blamed += strncmp(at, "PARTS", 5) == 0 || strncmp(at, "A     ", 6) == 0 || strncmp(at, "B     ", 6) == 0;
+            n_blamed += strncmp(at, "DIFF ", 5) == 0 || strncmp(at, "A     ", 6) == 0 || strncmp(at, "B     ", 6) == 0;
         }
         CHECK(n_blamed == n_expected, "%zu tensors blamed: %s", n_blamed, told.text);
     }
-    told_free(&told);
+    capture_free(&told);
     plumb_model_free(wrong);
     broken_free(&a);
     broken_free(&b);
 }
 
-/* A head that repeats the embeddings is the head of a file that ties them. */
+/* An output matrix that repeats the embeddings equals that of a file that ties them. */
 static void tied_case(void) {
     struct broken b = { 0 };
-    struct told told = { 0 };
+    struct capture told = { 0 };
     plumb_model *copied = NULL, *tied = NULL;
     if (broken_read(&b, SYNTH "untied.gguf")) {
         size_t n = 0, n_embd = 0;
@@ -243,13 +243,13 @@ static void tied_case(void) {
         broken_rename(&b, "output.weight", "outpux.weight");
         tied = broken_load(&b);
         CHECK(!compare(copied, tied, PLUMB_FORMAT_JSON, &told), "outpux.weight is in one file only");
-        CHECK(told_number(&told, "output.weight", "error") == 0, "%s", told.text);
+        CHECK(capture_number(&told, "output.weight", "error") == 0, "%s", told.text);
         CHECK(told.text && strstr(told.text, "\"n_parts\": 0, \"n_alone\": 1, \"agree\": false"), "%s", told.text);
-        told_free(&told);
+        capture_free(&told);
         CHECK(!compare(tied, copied, PLUMB_FORMAT_JSON, &told), "outpux.weight is in one file only");
-        CHECK(told_number(&told, "output.weight", "error") == 0, "%s", told.text);
+        CHECK(capture_number(&told, "output.weight", "error") == 0, "%s", told.text);
     }
-    told_free(&told);
+    capture_free(&told);
     plumb_model_free(copied);
     plumb_model_free(tied);
     broken_free(&b);
@@ -257,9 +257,9 @@ static void tied_case(void) {
 
 static void tolerance_case(void) {
     struct broken a = { 0 }, b = { 0 };
-    struct told told = { 0 };
+    struct capture told = { 0 };
     bool agree = true;
-    plumb_report report = { .write = told_write, .user = &told, .tolerance = 0.01 };
+    plumb_report report = { .write = capture_write, .user = &told, .tolerance = 0.01 };
     if (broken_read(&a, WEIGHTS "f32-q4_0.gguf") && broken_read(&b, SYNTH "f32.gguf")) {
         CHECK(plumb_weights(a.good, b.good, &report, &agree) == PLUMB_OK && !agree, "Q4_0 is within 0.01");
         report.tolerance = 0.1;
@@ -270,7 +270,7 @@ static void tolerance_case(void) {
         CHECK(empty && plumb_weights(empty, b.good, &report, &agree) == PLUMB_ERROR_STATE, "an empty model");
         plumb_model_free(empty);
     }
-    told_free(&told);
+    capture_free(&told);
     broken_free(&a);
     broken_free(&b);
 }
@@ -284,6 +284,6 @@ void test_weights(void) {
     }
     test_case("weights: files of one model in five types agree, all 25 pairs", all_pairs_case);
     TEST_ROWS("weights: named: ", mistake_row, mistakes);
-    test_case("weights: a head that repeats the embeddings equals a tied one", tied_case);
-    test_case("weights: a given tolerance holds instead; misuse is a status", tolerance_case);
+    test_case("weights: an output matrix that repeats the embeddings equals a tied one", tied_case);
+    test_case("weights: a given tolerance replaces the default; misuse gives a status", tolerance_case);
 }

@@ -54,15 +54,15 @@ static void take(uint64_t lanes[4], const unsigned char *p, size_t n) {
 }
 
 void plumb_wasm_digest_update(struct plumb_wasm_digest *digest, const unsigned char *data, size_t n) {
-    const size_t held = digest->total % 32;
+    const size_t n_rest = digest->total % 32;
     unsigned char *rest = (unsigned char *)digest->rest;
     digest->total += n;
-    if (held) {
-        const size_t more = n < 32 - held ? n : 32 - held;
-        memcpy(rest + held, data, more);
+    if (n_rest) {
+        const size_t more = n < 32 - n_rest ? n : 32 - n_rest;
+        memcpy(rest + n_rest, data, more);
         data += more;
         n -= more;
-        if (held + more < 32) return;
+        if (n_rest + more < 32) return;
         take(digest->lanes, rest, 32);
     }
     const size_t whole = n & ~(size_t)31;

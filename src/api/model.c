@@ -33,7 +33,7 @@ static plumb_status wrong_state(plumb_model *m, const char *what) {
 }
 
 plumb_status plumb_model_begin(plumb_model *m, uint64_t size) {
-    if (m->model) return wrong_state(m, "the model is loaded already");
+    if (m->model) return wrong_state(m, "the model is already loaded");
     struct gguf *g = current(m);
     if (g && !gguf_is_complete(g) && !(m->headers_only && gguf_has_header(g))) {   /* the part continues the file */
         m->bytes_before = gguf_position(g);
@@ -110,8 +110,8 @@ static plumb_status check_order(plumb_model *m, size_t i, uint32_t n_part) {
     if (n_part < 2) return PLUMB_OK;
     PLUMB_TRY(gguf_get_u32(m->parts[i], "split.no", &no, &m->err));
     if (no == i) return PLUMB_OK;
-    return error_set(&m->err, PLUMB_ERROR_METADATA, "file %zu of the split model says it is number %u: give the files "
-                     "in their order", i + 1, no + 1);
+    return error_set(&m->err, PLUMB_ERROR_METADATA, "file %zu of the split model is number %u according to split.no: "
+                     "give the files in order", i + 1, no + 1);
 }
 
 /* Reads the number of files from the first one; 1 if the model is not split. */
@@ -137,7 +137,7 @@ static plumb_status check_split(plumb_model *m) {
     uint32_t n_part;
     PLUMB_TRY(read_n_part(m, &n_part));
     if (m->n_part != n_part) {
-        return error_set(&m->err, PLUMB_ERROR_TRUNCATED, "the model is split into %u files, %zu were given", n_part,
+        return error_set(&m->err, PLUMB_ERROR_TRUNCATED, "the model is split into %u files, but %zu were given", n_part,
                          m->n_part);
     }
     for (size_t i = 0; i < m->n_part; i++) PLUMB_TRY(check_order(m, i, n_part));
@@ -183,11 +183,15 @@ plumb_status plumb_model_rehearse(plumb_model *m, uint32_t *n_bytes) {
 }
 
 double plumb_model_kv_bytes(const plumb_model *m, uint32_t n_ctx, plumb_kv_type type) {
-    struct model_config config = {0};
+    struct plan plan = {0};
     struct error ignored = {0};
-    if (m->model) config = m->model->config;
-    else if (!plumb_model_has_header(m) || model_read_config(&config, m->parts[0], &ignored) != PLUMB_OK) return 0;
-    return kv_cache_bytes(&config, model_n_ctx(&config, n_ctx), type);
+    if (m->model) return kv_cache_bytes(&m->model->plan, plan_n_ctx(&m->model->plan, n_ctx), type);
+    double bytes = 0;   /* the number of tensors is not known before all parts of a split model are read */
+    if (plumb_model_has_header(m) && plan_create(&plan, m->parts[0], UINT64_MAX, &ignored) == PLUMB_OK) {
+        bytes = kv_cache_bytes(&plan, plan_n_ctx(&plan, n_ctx), type);
+    }
+    plan_free(&plan);
+    return bytes;
 }
 
 /* ---- queries --------------------------------------------------------------------------------------------------- */
@@ -306,13 +310,14 @@ plumb_status plumb_model_tensor(const plumb_model *m, uint64_t i, plumb_tensor *
 
 plumb_status plumb_model_get_info(const plumb_model *m, plumb_model_info *out) {
     if (!m->model) return PLUMB_ERROR_STATE;
-    const struct model_config *c = &m->model->config;
-    *out = (plumb_model_info) { .architecture = c->architecture, .n_layer = c->n_layer, .n_embd = c->n_embd,
-                                .n_head = c->n_head, .n_head_kv = c->n_head_kv, .head_dim = c->head_dim,
-                                .n_ff = c->n_ff, .n_vocab = c->n_vocab, .n_ctx_train = c->n_ctx_train };
-    for (size_t p = 0; p < m->n_part; p++) {
-        for (uint64_t i = 0; i < gguf_n_tensor(m->parts[p]); i++) {
-            const struct gguf_tensor *t = gguf_tensor_at(m->parts[p], i);
+    const struct plan *p = &m->model->plan;
+    const struct attn_plan *a = &p->layers[0].attn;
+    *out = (plumb_model_info) { .architecture = p->architecture, .n_layer = p->n_layer, .n_embd = p->n_embd,
+                                .n_head = a->n_head, .n_head_kv = a->n_head_kv, .head_dim = a->k_dim,
+                                .n_ff = p->layers[0].ffn.n_ff, .n_vocab = p->n_vocab, .n_ctx_train = p->n_ctx_train };
+    for (size_t part = 0; part < m->n_part; part++) {
+        for (uint64_t i = 0; i < gguf_n_tensor(m->parts[part]); i++) {
+            const struct gguf_tensor *t = gguf_tensor_at(m->parts[part], i);
             out->n_param += t->n_elements;
             out->weight_bytes += t->n_bytes;
         }

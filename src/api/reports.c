@@ -46,7 +46,7 @@ plumb_status plumb_trace_begin(plumb_trace *t, const plumb_session *session, con
     trace_clear(t);   /* also sets the default parameters */
     const plumb_model *model = session_model(session);
     if (params) {
-        PLUMB_TRY(tap_check_patterns(params->taps, model->model->config.n_layer, params->layer_first,
+        PLUMB_TRY(tap_check_patterns(params->taps, model->model->plan.n_layer, params->layer_first,
                                      params->layer_last, &t->err));
         PLUMB_TRY(copy_params(t, params));
     }
@@ -59,7 +59,7 @@ plumb_status plumb_trace_begin(plumb_trace *t, const plumb_session *session, con
     PLUMB_TRY(trace_set_source(t, source, (size_t)n_source));
     PLUMB_TRY(trace_set_tokens(t, ids, n, n_prompt));
     t->bos = plumb_token_bos(model);
-    tokenizer_borrow(&t->vocab, model->tokenizer);
+    tokenizer_weak_ref_set(&t->vocab, model->tokenizer);
     return set_pieces(t, model);
 }
 
@@ -93,8 +93,8 @@ plumb_status plumb_diff(plumb_trace *a, plumb_trace *b, plumb_model *model, cons
         else diff_html(d, w);
         report_flush(w);
         if (d->kind == DIFF_NOTHING) {
-            status = error_set(&a->err, PLUMB_ERROR_ARGUMENT, "nothing to compare: A has %zu taps, B %zu, and none in "
-                               "common of which they know the same", a->n_tap, b->n_tap);
+            status = error_set(&a->err, PLUMB_ERROR_ARGUMENT, "nothing to compare: A has %zu taps, B has %zu, and none "
+                               "has values or statistics at the same places on both sides", a->n_tap, b->n_tap);
         }
     }
     diff_free(d);
@@ -107,9 +107,10 @@ done:
 plumb_status plumb_diagnose(plumb_model *model, plumb_trace *theirs, uint32_t max_quirk, const plumb_report *report,
                             bool *agree) {
     *agree = false;
-    if (!model->model) return error_set(&model->err, PLUMB_ERROR_STATE, "the model is not loaded to its end");
+    if (!model->model) return error_set(&model->err, PLUMB_ERROR_STATE, "the model is not completely loaded");
     if (model->headers_only) {
-        return error_set(&model->err, PLUMB_ERROR_STATE, "the model was rehearsed, and its weights are not there");
+        return error_set(&model->err, PLUMB_ERROR_STATE, "the model was loaded without its weights "
+                         "(plumb_model_rehearse)");
     }
     return trace_diagnose(model->model, model->tokenizer, theirs, max_quirk, report, &model->err, agree);
 }

@@ -34,23 +34,23 @@ static plumb_status create(plumb_session *s, const plumb_session_params *p, stru
     if (p->n_thread > POOL_MAX_THREADS) {
         return error_set(err, PLUMB_ERROR_ARGUMENT, "%u threads: 0 to %d are allowed", p->n_thread, POOL_MAX_THREADS);
     }
-    s->n_ctx = model_n_ctx(&m->config, p->n_ctx);
+    s->n_ctx = plan_n_ctx(&m->plan, p->n_ctx);
     s->n_batch = p->n_batch > 0 ? p->n_batch : 64;
     if (p->pass != PLUMB_PASS_FAST && p->pass != PLUMB_PASS_REFERENCE) {
-        return error_set(err, PLUMB_ERROR_ARGUMENT, "%d is no pass", (int)p->pass);
+        return error_set(err, PLUMB_ERROR_ARGUMENT, "%d is not a pass", (int)p->pass);
     }
     if (!plumb_kv_type_name(p->kv_type)) {
-        return error_set(err, PLUMB_ERROR_ARGUMENT, "%d is no type of K and V", (int)p->kv_type);
+        return error_set(err, PLUMB_ERROR_ARGUMENT, "%d is not a type of K and V", (int)p->kv_type);
     }
     if (!plumb_precision_name(p->precision)) {
-        return error_set(err, PLUMB_ERROR_ARGUMENT, "%d is no precision", (int)p->precision);
+        return error_set(err, PLUMB_ERROR_ARGUMENT, "%d is not a precision", (int)p->precision);
     }
     if (s->n_batch > s->n_ctx) s->n_batch = s->n_ctx;
     s->tokens = alloc_array(s->n_ctx, sizeof *s->tokens);
-    s->logits = alloc_array(m->config.n_vocab, sizeof *s->logits);
+    s->logits = alloc_array(m->plan.n_vocab, sizeof *s->logits);
     if (!s->tokens || !s->logits) {
         return error_set(err, PLUMB_ERROR_MEMORY, "out of memory: %u tokens and %u logits", s->n_ctx,
-                         m->config.n_vocab);
+                         m->plan.n_vocab);
     }
     if (p->pass == PLUMB_PASS_REFERENCE) return reference_create(&s->reference, m, s->n_ctx, s->n_batch, err);
     s->pool = pool_create(p->n_thread);
@@ -63,7 +63,7 @@ static plumb_status create(plumb_session *s, const plumb_session_params *p, stru
 plumb_status plumb_session_create(plumb_session **out, plumb_model *model, const plumb_session_params *params) {
     static const plumb_session_params defaults;
     *out = NULL;
-    if (!model->model) return error_set(&model->err, PLUMB_ERROR_STATE, "the model is not loaded to its end");
+    if (!model->model) return error_set(&model->err, PLUMB_ERROR_STATE, "the model is not completely loaded");
     plumb_session *s = calloc(1, sizeof *s);
     if (!s) return error_set(&model->err, PLUMB_ERROR_MEMORY, "out of memory: %zu bytes for a session", sizeof *s);
     s->model = model;
@@ -109,7 +109,7 @@ uint32_t plumb_session_n_ctx(const plumb_session *s) { return s->n_ctx; }
 uint32_t plumb_session_n_batch(const plumb_session *s) { return s->n_batch; }
 uint64_t plumb_session_bytes(const plumb_session *s) {
     uint64_t pass = s->forward ? forward_bytes(s->forward) : reference_bytes(s->reference);
-    return pass + s->n_ctx * sizeof *s->tokens + s->model->model->config.n_vocab * sizeof *s->logits;
+    return pass + s->n_ctx * sizeof *s->tokens + s->model->model->plan.n_vocab * sizeof *s->logits;
 }
 const char *plumb_session_kernels(const plumb_session *s) {
     return s->forward ? forward_kernels(s->forward)->name : "reference";
@@ -137,7 +137,7 @@ static plumb_status check_not_running(plumb_session *s) {
 plumb_status plumb_session_rewind(plumb_session *s, uint32_t n_past) {
     PLUMB_TRY(check_not_running(s));
     if (n_past > s->n_past) {
-        return error_set(&s->err, PLUMB_ERROR_ARGUMENT, "rewind to token %u, but only %u are in the cache", n_past,
+        return error_set(&s->err, PLUMB_ERROR_ARGUMENT, "cannot rewind to token %u: only %u are in the cache", n_past,
                          s->n_past);
     }
     if (n_past < s->n_past) s->has_logits = false;   /* they belong to a token that was removed */
@@ -146,11 +146,11 @@ plumb_status plumb_session_rewind(plumb_session *s, uint32_t n_past) {
 }
 
 static plumb_status check_feed(plumb_session *s, const int32_t *ids, size_t n) {
-    uint32_t n_vocab = s->model->model->config.n_vocab;
+    uint32_t n_vocab = s->model->model->plan.n_vocab;
     PLUMB_TRY(check_not_running(s));
     if (s->model->headers_only && !s->model->ring) {
-        return error_set(&s->err, PLUMB_ERROR_STATE, "the model was rehearsed, and there are no weights: its largest "
-                         "tensor is too large to be made up");
+        return error_set(&s->err, PLUMB_ERROR_STATE, "the model was loaded without its weights "
+                         "(plumb_model_rehearse), and its largest tensor is too large to be replaced by zeros");
     }
     if (n > s->n_ctx - s->n_past) {
         return error_set(&s->err, PLUMB_ERROR_CONTEXT, "%zu more tokens do not fit: %u of the context's %u are used", n,
@@ -170,7 +170,7 @@ plumb_status plumb_session_set_tap(plumb_session *s, void (*on_tap)(void *user, 
     struct tap_sink sink = { on_tap, user };
     plumb_status status = s->forward ? forward_set_tap(s->forward, sink) : reference_set_tap(s->reference, sink);
     if (status == PLUMB_OK) return PLUMB_OK;
-    return error_set(&s->err, status, "out of memory: attention weights of %u tokens by %u; ask for a smaller context",
+    return error_set(&s->err, status, "out of memory: attention weights of %u tokens by %u; use a smaller context",
                      s->n_batch, s->n_ctx);
 }
 
@@ -200,7 +200,7 @@ plumb_status plumb_session_feed_all(plumb_session *s, const int32_t *ids, size_t
                                     void (*on_logits)(void *user, uint32_t pos, const float *logits), void *user) {
     PLUMB_TRY(check_feed(s, ids, n));
     if (n == 0) return PLUMB_OK;
-    uint32_t n_vocab = s->model->model->config.n_vocab, n_max = n < s->n_batch ? (uint32_t)n : s->n_batch;
+    uint32_t n_vocab = s->model->model->plan.n_vocab, n_max = n < s->n_batch ? (uint32_t)n : s->n_batch;
     float *all = alloc_array((uint64_t)n_max * n_vocab, sizeof *all);
     if (!all) return error_set(&s->err, PLUMB_ERROR_MEMORY, "out of memory: logits of %u positions", n_max);
     s->is_running = true;

@@ -48,6 +48,13 @@ static double length_of(const float *x, uint32_t n) {
     return sqrt(sum);
 }
 
+/* Q or K as RoPE gets it: after its norm, if the model has one before RoPE. */
+static const struct trace_tap *before_rope(const struct check *c, const struct plumb_trace *t, enum tap_id id,
+                                           int32_t layer) {
+    const struct trace_tap *normed = trace_find_tap(t, id == TAP_QCUR ? TAP_QCUR_NORMED : TAP_KCUR_NORMED, layer);
+    return normed && !c->norms_after_rope ? normed : trace_find_tap(t, id, layer);
+}
+
 /* sin, cos and every product are rounded to f32: the observed error is 2e-7. */
 #define ROPE_BOUND 1e-5
 
@@ -58,11 +65,12 @@ void selfcheck_rope(struct check *c, const struct plumb_trace *t) {
         const struct trace_tap *before = &t->taps[i];
         if (before->id != TAP_QCUR && before->id != TAP_KCUR) continue;
         enum tap_id id = before->id == TAP_QCUR ? TAP_QCUR_ROPE : TAP_KCUR_ROPE;
+        before = before_rope(c, t, before->id, before->layer);
         const struct trace_tap *after = trace_find_tap(t, id, before->layer);
         struct tap_text name;
         tap_show(&name, before->id, before->layer);
         if (!after || after->n_row != before->n_row || after->rows[0].n_head != before->rows[0].n_head) {
-            check_detail(c, "%s has no %s of its shape", name.text, tap_spec(id)->name);
+            check_detail(c, "%s: the pass has no %s of the same shape", name.text, tap_spec(id)->name);
             worst = INFINITY;
             continue;
         }
@@ -73,15 +81,16 @@ void selfcheck_rope(struct check *c, const struct plumb_trace *t) {
                 if (a == 0 && b == 0) continue;
                 if (!(error <= worst)) worst = isnan(error) ? INFINITY : error;
                 if (error <= ROPE_BOUND) continue;
-                check_detail(c, "%s: token %u, head %u: length %.6g before RoPE, %.6g after", name.text,
+                check_detail(c, "%s: token %u, head %u: norm %.6g before RoPE, %.6g after", name.text,
                              before->rows[row].pos, h, a, b);
             }
         }
     }
-    if (n_head == 0 && c->n_detail == 0) check_set(c, VERDICT_SKIP, "the pass has no heads that RoPE turns");
-    else if (c->n_detail == 0) check_set(c, VERDICT_OK, "%zu heads are as long after RoPE as before, within %.1g "
-                                         "(bound %g)", n_head, worst, ROPE_BOUND);
-    else check_set(c, VERDICT_FAIL, "%u of %zu heads are not as long after RoPE as before", c->n_detail, n_head);
+    if (n_head == 0 && c->n_detail == 0) check_set(c, VERDICT_SKIP, "the pass has no heads that RoPE rotates");
+    else if (c->n_detail == 0) check_set(c, VERDICT_OK, "%zu heads have the same norm after RoPE as before, "
+                                         "within %.1g (bound %g)", n_head, worst, ROPE_BOUND);
+    else check_set(c, VERDICT_FAIL, "%u of %zu heads do not have the same norm after RoPE as before", c->n_detail,
+                   n_head);
 }
 
 /* Each of the n weights of a row is rounded to f32, with a relative error of 6e-8. */
@@ -94,8 +103,8 @@ static double check_weights(struct check *c, int32_t layer, const struct trace_r
     uint32_t p = 0;
     while (p < row->n && w[p] >= 0 && (p <= row->pos || w[p] == 0)) sum += (double)w[p++];
     if (p < row->n) {
-        check_detail(c, "kq_soft_max-%d: token %u, head %u: its weight of token %u is %g%s", (int)layer, row->pos, h, p,
-                     (double)w[p], p <= row->pos ? "" : ", a later one");
+        check_detail(c, "kq_soft_max-%d: token %u, head %u: the weight of token %u is %g%s", (int)layer, row->pos, h, p,
+                     (double)w[p], p <= row->pos ? "" : ", which is a later token");
         return 0;
     }
     if (fabs(sum - 1) > SOFTMAX_BOUND) {
@@ -117,8 +126,8 @@ void selfcheck_softmax(struct check *c, const struct plumb_trace *t) {
         }
     }
     if (n_row == 0) check_set(c, VERDICT_SKIP, "the pass has no attention weights");
-    else if (c->n_detail == 0) check_set(c, VERDICT_OK, "%zu rows >= 0, 0 after their token, sums 1 within %.1g "
-                                         "(bound %g)", n_row, worst, SOFTMAX_BOUND);
+    else if (c->n_detail == 0) check_set(c, VERDICT_OK, "%zu rows are >= 0, are 0 after their token, and sum to "
+                                         "1 within %.1g (bound %g)", n_row, worst, SOFTMAX_BOUND);
     else check_set(c, VERDICT_FAIL, "%u of %zu rows of attention weights are wrong", c->n_detail, n_row);
 }
 
@@ -150,12 +159,12 @@ void selfcheck_first(struct check *c, const struct plumb_trace *t) {
         uint32_t n_head[N];
         bool ok = true;
         for (size_t i = 0; i < N; i++) {
-            taps[i] = trace_find_tap(t, ids[i], il);
+            taps[i] = i == Q || i == K ? before_rope(c, t, ids[i], il) : trace_find_tap(t, ids[i], il);
             ok = ok && taps[i] && taps[i]->rows[0].pos == 0 && taps[i]->rows[0].n == taps[Q]->rows[0].n;
             n_head[i] = ok ? taps[i]->rows[0].n_head : 0;
         }
         if (!ok || n_head[Q_ROPE] != n_head[Q] || n_head[K_ROPE] != n_head[K] || n_head[KQV] % n_head[V] != 0) {
-            check_set(c, VERDICT_SKIP, "layer %d: its heads cannot be compared", (int)il);
+            check_set(c, VERDICT_SKIP, "layer %d: the heads cannot be compared", (int)il);
             return;
         }
         for (uint32_t h = 0; h < n_head[Q]; h++) ok = same_head(c, taps[Q], h, taps[Q_ROPE], h, 0) && ok;
@@ -167,7 +176,7 @@ void selfcheck_first(struct check *c, const struct plumb_trace *t) {
         n_bad += !ok;
     }
     if (n_layer == 0) check_set(c, VERDICT_SKIP, "the pass has no attention");
-    else if (n_bad == 0) check_set(c, VERDICT_OK, "in %u layers RoPE turns by nothing, exactly, and attention gives "
+    else if (n_bad == 0) check_set(c, VERDICT_OK, "in %u layers, RoPE changes nothing at all, and attention returns "
                                    "V within %g", n_layer, V_BOUND);
     else check_set(c, VERDICT_FAIL, "wrong in %u of %u layers", n_bad, n_layer);
 }
@@ -178,16 +187,16 @@ void selfcheck_logits(struct check *c, const float *a, const float *b, uint32_t 
     for (size_t i = 0; i < (size_t)n_token * n_vocab; i++) {
         if (f32_to_bits(a[i]) == f32_to_bits(b[i]) || a[i] == b[i]) continue;
         if (n_other++ > 0) continue;
-        check_detail(c, "the first other logit: after token %zu, id %zu: %.9g and %.9g", i / n_vocab, i % n_vocab,
-                     (double)a[i], (double)b[i]);
+        check_detail(c, "the first logit that differs: after token %zu, id %zu: %.9g and %.9g", i / n_vocab,
+                     i % n_vocab, (double)a[i], (double)b[i]);
     }
-    if (n_other == 0) check_set(c, VERDICT_OK, "%s: the logits of %u positions are the same bits", what, n_token);
+    if (n_other == 0) check_set(c, VERDICT_OK, "%s: the logits of %u positions are bit-identical", what, n_token);
     else check_set(c, VERDICT_FAIL, "%s: %llu of %llu logits differ", what, (unsigned long long)n_other,
                    (unsigned long long)n_token * n_vocab);
 }
 
-/* The largest relative error of the whole pass, and of each layer given the same input.  It is not 0 because the fast
- * pass rounds activations to 16 bits and sums in f32.  SmolLM2 has 5e-4 and 3e-4 in its worst tap. */
+/* Bounds of the largest relative error: of the whole pass, and of each layer given the same input.  The error is not 0
+ * because the fast pass rounds activations to 16 bits and sums in f32.  SmolLM2 has 5e-4 and 3e-4 in its worst tap. */
 #define REFERENCE_BOUND 0.01
 #define LAYER_BOUND 0.003
 
@@ -215,12 +224,12 @@ void selfcheck_reference(struct check *c, const struct plumb_trace *fast, const 
                          double bound) {
     double worst = 0, worst_of_layer = 0;
     uint32_t bad_pos = 0, bad_place = 0;
-    const struct trace_tap *at = NULL, *at_of_layer = NULL, *parts = NULL, *bad = NULL;
+    const struct trace_tap *at = NULL, *at_of_layer = NULL, *first = NULL, *bad = NULL;
     for (size_t i = 0; i < fast->n_tap; i++) {
         const struct trace_tap *tap = &fast->taps[i];
         double error = tap_error(tap, trace_find_tap(reference, tap->id, tap->layer));
         if (!bad && find_bad(tap, &bad_pos, &bad_place)) bad = tap;
-        if (!(error <= bound) && !parts) parts = tap;
+        if (!(error <= bound) && !first) first = tap;
         if (!at || !(error <= worst)) { worst = error; at = tap; }
         if (!at_of_layer || !(error <= worst_of_layer)) { worst_of_layer = error; at_of_layer = tap; }
         if (tap->layer >= 0 && i + 1 < fast->n_tap && tap[1].layer == tap->layer) continue;
@@ -236,9 +245,9 @@ void selfcheck_reference(struct check *c, const struct plumb_trace *fast, const 
     } else if (bad) {
         check_set(c, VERDICT_FAIL, "%s is the first tap with NaN or infinity, at [%u, %u]",
                   tap_show(&name, bad->id, bad->layer), bad_pos, bad_place);
-    } else if (parts) {
+    } else if (first) {
         check_set(c, VERDICT_FAIL, "%s is the first tap over the bound %g; the worst is %s with a relative error of "
-                  "%.2g", tap_show(&name, parts->id, parts->layer), bound, worst_name.text, worst);
+                  "%.2g", tap_show(&name, first->id, first->layer), bound, worst_name.text, worst);
     } else {
         check_set(c, VERDICT_OK, "%zu taps; worst relative error %.2g, %s (bound %g)", fast->n_tap, worst,
                   worst_name.text, bound);
@@ -253,7 +262,8 @@ struct selfcheck {
     const struct selfcheck_input *in;
     const plumb_report *report;
     struct error *err;
-    double done, share;          /* parts of all the work, 0..1: done before the current check, and its own */
+    double done, share;          /* parts of all the work, 0..1: done before the current check; its own.  Reading the
+                                  * tensors (prepare) counts as the check before the first */
     size_t n_stats;
     struct tensor_stats *stats;  /* (n_stats) of all tensors */
     uint32_t n_token;            /* how many of ids every run is fed */
@@ -277,7 +287,7 @@ static plumb_status choose_tokens(struct selfcheck *s) {
     for (size_t i = 0; i < s->n_stats; i++) n_param += s->stats[i].tensor->n_elements;
     uint64_t n = 4000000000u / n_param;
     s->n_token = n < 2 ? 2 : n > MAX_TOKEN ? MAX_TOKEN : (uint32_t)n;
-    for (uint32_t i = 0; i < MAX_TOKEN; i++) s->ids[i] = (int32_t)((i * 37 + 5) % m->config.n_vocab);
+    for (uint32_t i = 0; i < MAX_TOKEN; i++) s->ids[i] = (int32_t)((i * 37 + 5) % m->plan.n_vocab);
     if (!s->in->tokenizer) return PLUMB_OK;
     /* The ids above remain where the text has fewer tokens, and if it cannot be tokenized. */
     struct error err;
@@ -315,7 +325,7 @@ static plumb_status run_fast(struct selfcheck *s, uint32_t n_token, uint32_t n_s
     if (trace) status = forward_set_tap(f, (struct tap_sink) { record, trace });
     for (uint32_t pos = 0; status == PLUMB_OK && pos < n_token; pos += n_step) {
         uint32_t n = n_token - pos < n_step ? n_token - pos : n_step;
-        forward_run(f, s->ids + pos, n, pos, n, out + (size_t)pos * s->in->model->config.n_vocab);
+        forward_run(f, s->ids + pos, n, pos, n, out + (size_t)pos * s->in->model->plan.n_vocab);
     }
     forward_free(f);
     return status == PLUMB_OK && trace ? trace->err.status : status;
@@ -328,8 +338,8 @@ static void do_file(struct selfcheck *s, struct check *c) {
     for (size_t i = 0; i < s->in->n_part; i++) n_tensor += gguf_n_tensor(s->in->parts[i]);
     for (size_t i = 0; i < s->n_stats; i++) n_bytes += s->stats[i].tensor->n_bytes;
     if (s->in->load_error[0]) check_set(c, VERDICT_FAIL, "%s", s->in->load_error);
-    else check_set(c, VERDICT_OK, "%llu tensors of %.1f MB, all bytes arrived, the architecture is %s",
-                   (unsigned long long)n_tensor, (double)n_bytes / 1e6, s->in->model->config.architecture);
+    else check_set(c, VERDICT_OK, "%llu tensors of %.1f MB, all bytes were read, the architecture is %s",
+                   (unsigned long long)n_tensor, (double)n_bytes / 1e6, s->in->model->plan.architecture);
 }
 
 static void report_problem(void *user, plumb_status status, const char *message) {
@@ -343,7 +353,7 @@ static void do_tensors(struct selfcheck *s, struct check *c) {
     uint64_t n_vocab = s->in->tokenizer ? tokenizer_n_vocab(s->in->tokenizer) : embd ? embd->shape[1] : 0;
     plumb_status status = model_check_tensors(s->in->parts, s->in->n_part, (uint32_t)n_vocab, report_problem, c, &err);
     if (status == PLUMB_ERROR_MEMORY) s->status = error_set(s->err, status, "%s", err.message);
-    if (status == PLUMB_OK) check_set(c, VERDICT_OK, "%zu tensors: none is missing, unknown, transposed or of another "
+    if (status == PLUMB_OK) check_set(c, VERDICT_OK, "%zu tensors: none is missing, unknown, transposed or of a wrong "
                                       "shape", s->n_stats);
     else if (c->n_detail == 0) check_set(c, VERDICT_FAIL, "%s", err.message);   /* in a key, not in a tensor */
     else check_set(c, VERDICT_FAIL, "%u tensors are missing, unknown or of a wrong shape", c->n_detail);
@@ -353,18 +363,29 @@ static void do_statistics(struct selfcheck *s, struct check *c) { selfcheck_stat
 static void do_layers(struct selfcheck *s, struct check *c) { selfcheck_layers(c, s->stats, s->n_stats); }
 static void do_head(struct selfcheck *s, struct check *c) { selfcheck_head(c, s->stats, s->n_stats); }
 static void do_norms(struct selfcheck *s, struct check *c) { selfcheck_norms(c, s->stats, s->n_stats); }
-static void do_rope(struct selfcheck *s, struct check *c) { selfcheck_rope(c, s->fast); }
+static bool norms_after_rope(const struct selfcheck *s) {
+    return s->in->model->plan.layers[0].attn.qk_norm == QK_NORM_HEAD_ROPED;
+}
+
+static void do_rope(struct selfcheck *s, struct check *c) {
+    c->norms_after_rope = norms_after_rope(s);
+    selfcheck_rope(c, s->fast);
+}
+
 static void do_softmax(struct selfcheck *s, struct check *c) { selfcheck_softmax(c, s->fast); }
-static void do_first(struct selfcheck *s, struct check *c) { selfcheck_first(c, s->fast); }
+static void do_first(struct selfcheck *s, struct check *c) {
+    c->norms_after_rope = norms_after_rope(s);
+    selfcheck_first(c, s->fast);
+}
 
 static void do_batch(struct selfcheck *s, struct check *c) {
     s->status = run_fast(s, s->n_token, 1, KERNELS_SIMD128, exact16, NULL, s->other, NULL);
-    selfcheck_logits(c, s->logits, s->other, s->n_token, s->in->model->config.n_vocab, "in one batch and one by one");
+    selfcheck_logits(c, s->logits, s->other, s->n_token, s->in->model->plan.n_vocab, "in one batch and one by one");
 }
 
 /* Without a cache: runs the whole prefix again for every token. */
 static void do_cache(struct selfcheck *s, struct check *c) {
-    uint32_t n_vocab = s->in->model->config.n_vocab;
+    uint32_t n_vocab = s->in->model->plan.n_vocab;
     float *all = alloc_array((uint64_t)s->n_token * n_vocab, sizeof *all);
     if (!all) s->status = PLUMB_ERROR_MEMORY;
     for (uint32_t n = 1; s->status == PLUMB_OK && n <= s->n_token; n++) {
@@ -373,7 +394,7 @@ static void do_cache(struct selfcheck *s, struct check *c) {
         progress(s, (double)n / s->n_token);
     }
     free(all);
-    selfcheck_logits(c, s->logits, s->other, s->n_token, n_vocab, "with the KV cache and with every prefix anew");
+    selfcheck_logits(c, s->logits, s->other, s->n_token, n_vocab, "with the KV cache and with every prefix recomputed");
 }
 
 /* Runs whole passes with several threads, in one batch and one by one, and compares their logits with those of the
@@ -381,7 +402,7 @@ static void do_cache(struct selfcheck *s, struct check *c) {
 static plumb_status run_threads(struct selfcheck *s, struct check *c, struct pool *pool) {
     /* A pass has hundreds of loops, but on a busy machine the caller may finish them all before other threads wake. */
     enum { TRIES = 200 };
-    uint32_t n_vocab = s->in->model->config.n_vocab, n_thread = pool_size(pool);
+    uint32_t n_vocab = s->in->model->plan.n_vocab, n_thread = pool_size(pool);
     static const char *const ways[] = { "in one batch", "one by one" };
     uint32_t n_taken[2] = { 0 };
     for (size_t way = 0; way < 2; way++) {
@@ -397,11 +418,11 @@ static plumb_status run_threads(struct selfcheck *s, struct check *c, struct poo
         }
     }
     if (n_taken[0] == 0 || n_taken[1] == 0) {
-        check_set(c, VERDICT_SKIP, "no thread but the first took part in %d runs %s: the machine is busy, or the model "
-                  "too small", TRIES, ways[n_taken[0] > 0]);
+        check_set(c, VERDICT_SKIP, "only the first thread took part in %d runs %s: the machine is busy, or the model "
+                  "is too small", TRIES, ways[n_taken[0] > 0]);
     } else {
         check_set(c, VERDICT_OK, "with 1 and %u threads, in one batch and one by one: the logits of %u positions are "
-                  "the same bits; the other threads took part %u times", n_thread, s->n_token, n_taken[0] + n_taken[1]);
+                  "bit-identical; the other threads took part %u times", n_thread, s->n_token, n_taken[0] + n_taken[1]);
     }
     return PLUMB_OK;
 }
@@ -420,14 +441,14 @@ static void do_simd(struct selfcheck *s, struct check *c) {
     kernels_init(&best, KERNELS_SIMD128, exact16);
     kernels_init(&scalar, KERNELS_SCALAR, exact16);
     if (strcmp(best.name, scalar.name) == 0) {
-        check_set(c, VERDICT_SKIP, "this build has no kernels but the %s ones (the WebAssembly builds have SIMD128)",
+        check_set(c, VERDICT_SKIP, "this build has only %s kernels (the WebAssembly builds have SIMD128)",
                   scalar.name);
         return;
     }
     char what[80];
     snprintf(what, sizeof what, "with %s and with %s kernels", best.name, scalar.name);
     s->status = run_fast(s, s->n_token, s->n_token, KERNELS_SCALAR, exact16, NULL, s->other, NULL);
-    selfcheck_logits(c, s->logits, s->other, s->n_token, s->in->model->config.n_vocab, what);
+    selfcheck_logits(c, s->logits, s->other, s->n_token, s->in->model->plan.n_vocab, what);
 }
 
 /* Does k have kernels for this type that differ from those of the other table? */
@@ -439,14 +460,10 @@ static bool has_own(const struct kernels *k, const struct kernels *other, uint32
 /* How many of the model's matrices relaxed kernels multiply.  They need packed tiles of TILE_ROWS rows (kernels.h). */
 static uint32_t count_relaxed(const struct model *m, const struct kernels *relaxed, const struct kernels *simd128) {
     uint32_t n = 0;
-    for (uint32_t il = 0; il <= m->config.n_layer; il++) {
-        const struct layer *l = &m->layers[il < m->config.n_layer ? il : 0];
-        const struct weight *of_layer[] = { &l->attn_q, &l->attn_k, &l->attn_v, &l->attn_output, &l->ffn_gate,
-                                            &l->ffn_up, &l->ffn_down }, *const output = &m->output;
-        const struct weight *const *weights = il < m->config.n_layer ? of_layer : &output;
-        for (size_t i = 0; i < (il < m->config.n_layer ? sizeof of_layer / sizeof *of_layer : 1); i++) {
-            n += weights[i]->n_packed >= TILE_ROWS && has_own(relaxed, simd128, weights[i]->type);
-        }
+    for (size_t i = 0; i < m->n_weight; i++) {
+        const struct weight *w = &m->weights[i];
+        bool is_used = w != m->token_embd.w || model_is_tied(m);   /* rows of the embedding are not multiplied */
+        n += is_used && w->n_packed >= TILE_ROWS && has_own(relaxed, simd128, w->type);
     }
     return n;
 }
@@ -454,7 +471,7 @@ static uint32_t count_relaxed(const struct model *m, const struct kernels *relax
 /* Compares relaxed kernels with scalar ones, in both precisions. */
 static void do_relaxed(struct selfcheck *s, struct check *c) {
     enum { N = 6 };   /* run as a batch of 4 + 1 tokens and one alone, because each of these has kernels of its own */
-    uint32_t n_vocab = s->in->model->config.n_vocab;
+    uint32_t n_vocab = s->in->model->plan.n_vocab;
     struct kernels k, simd128;
     kernels_init(&k, KERNELS_RELAXED, exact16);
     kernels_init(&simd128, KERNELS_SIMD128, exact16);
@@ -480,7 +497,7 @@ static void do_relaxed(struct selfcheck *s, struct check *c) {
     }
     if (s->status == PLUMB_OK && c->verdict == VERDICT_OK) {
         check_set(c, VERDICT_OK, "exact16 and fast8 with relaxed kernels, for %u matrices, and with scalar ones: the "
-                  "logits of %d positions are the same bits", n_matrix, N);
+                  "logits of %d positions are bit-identical", n_matrix, N);
     }
     free(relaxed);
     free(scalar);
@@ -530,13 +547,13 @@ static const struct row {
     int share;
     void (*run)(struct selfcheck *s, struct check *c);
 } table[] = {
-    { "file", "the file is whole and its keys make a model", NEEDS_NOTHING, 1, do_file },
-    { "tensors", "the tensor directory is that of the architecture", NEEDS_DATA, 1, do_tensors },
+    { "file", "the file is complete and its keys describe a model", NEEDS_NOTHING, 1, do_file },
+    { "tensors", "the tensor directory matches the architecture", NEEDS_DATA, 1, do_tensors },
     { "statistics", "values of every tensor", NEEDS_DATA, 1, do_statistics },
-    { "layers", "tensors are like those of the other layers", NEEDS_DATA, 1, do_layers },
+    { "layers", "tensors are similar to those of the other layers", NEEDS_DATA, 1, do_layers },
     { "head", "tied or untied", NEEDS_DATA, 1, do_head },
     { "norms", "norm weights have their usual scale", NEEDS_DATA, 1, do_norms },
-    { "tokenizer", "texts come back from their tokens", NEEDS_TOKENIZER, 4, do_tokenizer },
+    { "tokenizer", "texts are restored from their tokens", NEEDS_TOKENIZER, 4, do_tokenizer },
     { "rope", "RoPE keeps norms", NEEDS_MODEL, 1, do_rope },
     { "softmax", "attention weights", NEEDS_MODEL, 1, do_softmax },
     { "position-0", "the first token alone", NEEDS_MODEL, 1, do_first },
@@ -558,10 +575,11 @@ static const char *verdict_name(enum verdict v) {
 }
 
 static void run_row(struct selfcheck *s, const struct row *row, struct check *c) {
-    if (row->needs != NEEDS_NOTHING && !s->in->is_complete) check_set(c, VERDICT_SKIP, "the file is not complete");
-    else if (row->needs == NEEDS_TOKENIZER && !s->in->tokenizer) check_set(c, VERDICT_SKIP, "there is no tokenizer");
-    else if (row->needs == NEEDS_MODEL && !s->in->model) check_set(c, VERDICT_SKIP, "there is no model to run");
-    else if (row->needs == NEEDS_MODEL && s->cannot_run) check_set(c, VERDICT_FAIL, "%s", s->err->message);
+    enum needs needs = row->needs;
+    if (needs != NEEDS_NOTHING && !s->in->is_complete) check_set(c, VERDICT_SKIP, "the file is not complete");
+    else if (needs == NEEDS_TOKENIZER && !s->in->tokenizer) check_set(c, VERDICT_SKIP, "the tokenizer is not loaded");
+    else if (needs == NEEDS_MODEL && !s->in->model) check_set(c, VERDICT_SKIP, "the model is not loaded");
+    else if (needs == NEEDS_MODEL && s->cannot_run) check_set(c, VERDICT_FAIL, "%s", s->err->message);
     else row->run(s, c);
     if (c->out_of_memory) s->status = PLUMB_ERROR_MEMORY;
 }
@@ -577,7 +595,7 @@ static void write_text(struct report_writer *w, const struct row *row, const str
         report_printf(w, "%*s", INDENT, "");
         report_wrapped(w, c->details[i], strlen(c->details[i]), INDENT);
     }
-    if (c->n_detail > SHOWN) report_printf(w, "%*sand %u more; --json has them\n", INDENT, "", c->n_detail - SHOWN);
+    if (c->n_detail > SHOWN) report_printf(w, "%*sand %u more; --json lists them\n", INDENT, "", c->n_detail - SHOWN);
 }
 
 static void write_json(struct report_writer *w, const struct row *row, const struct check *c) {
@@ -607,7 +625,7 @@ static plumb_status prepare(struct selfcheck *s) {
     }
     if (!s->in->model) return PLUMB_OK;
     PLUMB_TRY(choose_tokens(s));
-    uint64_t n_logit = (uint64_t)s->n_token * s->in->model->config.n_vocab;
+    uint64_t n_logit = (uint64_t)s->n_token * s->in->model->plan.n_vocab;
     s->logits = alloc_array(n_logit, sizeof *s->logits);
     s->other = alloc_array(n_logit, sizeof *s->other);
     if (!s->logits || !s->other) return PLUMB_ERROR_MEMORY;

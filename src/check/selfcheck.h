@@ -1,4 +1,4 @@
-/* Checks of a model file, and of the engine running it, that need no other engine as a reference.  Each check gives a
+/* Checks of a model file, and of the engine running it, that need no other engine to compare with.  Each check gives a
  * verdict and one line that says why.
  *
  *   selfcheck_run -> for each row of the table in selfcheck.c: its function fills a struct check -> one line of report
@@ -26,6 +26,7 @@ struct check {
     uint32_t n_detail;        /* lines of detail; those beyond SELFCHECK_MAX_DETAIL are only counted */
     char (*details)[240];     /* owned */
     bool out_of_memory;
+    bool norms_after_rope;   /* the pass computes the norms of Q and K after RoPE */
 };
 enum { SELFCHECK_MAX_DETAIL = 1000 };
 
@@ -52,7 +53,8 @@ void selfcheck_first(struct check *c, const struct plumb_trace *t);
  * one". */
 void selfcheck_logits(struct check *c, const float *a, const float *b, uint32_t n_token, uint32_t n_vocab,
                       const char *what);
-/* The relative RMS error of every tap of the fast pass against the reference pass is at most bound. */
+/* The relative RMS error of every tap of the fast pass against the reference pass is at most bound.  Its details name
+ * the worst tap of each layer and the taps outside the layers, also if the verdict is OK. */
 void selfcheck_reference(struct check *c, const struct plumb_trace *fast, const struct plumb_trace *reference,
                          double bound);
 

@@ -14,7 +14,7 @@
  * and number of the logarithms behind tensor_stats.usual. */
 static void count_row(struct tensor_stats *s, const float *row, uint64_t n, uint64_t place, double *sum, double *sum2,
                     double *sum_log, uint64_t *n_log) {
-    float least = row[0], most = row[0];
+    float min = row[0], max = row[0];
     for (uint64_t from = 0; from < n; from += 32) {
         uint64_t end = n - from < 32 ? n : from + 32;
         double block2 = 0;
@@ -34,8 +34,8 @@ static void count_row(struct tensor_stats *s, const float *row, uint64_t n, uint
             s->n_one += row[i] == 1.0f;
             *sum += x;
             block2 += x * x;
-            if (row[i] < least) least = row[i];
-            if (row[i] > most) most = row[i];
+            if (row[i] < min) min = row[i];
+            if (row[i] > max) max = row[i];
         }
         *sum2 += block2;
         if (block2 > 0) {
@@ -43,7 +43,7 @@ static void count_row(struct tensor_stats *s, const float *row, uint64_t n, uint
             ++*n_log;
         }
     }
-    if (n > 1 && least == most && s->n_constant++ == 0) s->first_constant = place / n;
+    if (n > 1 && min == max && s->n_constant++ == 0) s->first_constant = place / n;
 }
 
 plumb_status tensor_stats_of(struct tensor_stats *s, const struct gguf_tensor *t, struct error *err) {
@@ -95,10 +95,10 @@ static const char *show_place(struct place_text *buf, const struct tensor_stats 
 
 /* Upper bound of largest value / usual magnitude.  This ratio is at most 60 in the two models, and about 100 to 300 for
  * the rare "super weights" of larger ones (Yu et al. 2024); a block whose f16 scale is wrong has thousands. */
-#define MOST_PEAK 1000.0
+#define MAX_PEAK 1000.0
 /* Bounds of the RMS of a matrix.  It is 0.015 to 0.25 in the two models, and up to 1 in embeddings. */
-#define LEAST_RMS 1e-5
-#define MOST_RMS 100.0
+#define MIN_RMS 1e-5
+#define MAX_RMS 100.0
 
 /* Reports what is wrong with a tensor; returns false if nothing is. */
 static bool report_outlier(struct check *c, const struct tensor_stats *s) {
@@ -112,11 +112,12 @@ static bool report_outlier(struct check *c, const struct tensor_stats *s) {
         return false;   /* a bias may be all zeros, or have peaks of any height (Qwen2's attn_k.bias) */
     } else if (s->max_abs == 0) {
         check_detail(c, "%s (%s): all %llu values are 0", name, type, (unsigned long long)s->tensor->n_elements);
-    } else if (s->max_abs > MOST_PEAK * s->usual) {
+    } else if (s->max_abs > MAX_PEAK * s->usual) {
         check_detail(c, "%s (%s): a value of %.3g at %s, %.3g times the usual magnitude %.3g", name, type, s->max_abs,
                      show_place(&at, s, s->max_place), s->max_abs / s->usual, s->usual);
-    } else if (is_matrix(s) && !(s->rms >= LEAST_RMS && s->rms <= MOST_RMS)) {
-        check_detail(c, "%s (%s): an RMS of %.3g, usual are %g to %g", name, type, s->rms, LEAST_RMS, MOST_RMS);
+    } else if (is_matrix(s) && !(s->rms >= MIN_RMS && s->rms <= MAX_RMS)) {
+        check_detail(c, "%s (%s): the RMS is %.3g, but usual values are %g to %g", name, type, s->rms, MIN_RMS,
+                     MAX_RMS);
     } else if (is_matrix(s) && s->n_constant > s->n_row / 2) {
         check_detail(c, "%s (%s): in %llu of %llu rows all values are equal, the first is row %llu", name, type,
                      (unsigned long long)s->n_constant, (unsigned long long)s->n_row,
@@ -145,8 +146,8 @@ void selfcheck_statistics(struct check *c, const struct tensor_stats *stats, siz
                   constant->tensor->name.data, (unsigned long long)constant->n_constant,
                   (unsigned long long)constant->n_row, (unsigned long long)constant->first_constant);
     } else if (peak) {
-        check_set(c, VERDICT_OK, "no NaN, no zeros; the highest peak is %.3g times the usual, in %s (bound %g)",
-                  peak->max_abs / peak->usual, peak->tensor->name.data, MOST_PEAK);
+        check_set(c, VERDICT_OK, "no NaN, no zeros; the highest peak is %.3g times the usual magnitude, in %s (bound "
+                  "%g)", peak->max_abs / peak->usual, peak->tensor->name.data, MAX_PEAK);
     } else {
         check_set(c, VERDICT_SKIP, "the file has no tensors");
     }
@@ -212,8 +213,9 @@ static size_t check_group(struct check *c, const struct tensor_stats *const *gro
         }
         if (distance <= bound) continue;
         n_far++;
-        check_detail(c, "%s (%s): an RMS of %.3g, in the other layers it is about %.3g", group[i]->tensor->name.data,
-                     quant_traits(group[i]->tensor->type)->name, group[i]->rms, exp(middle));
+        check_detail(c, "%s (%s): the RMS is %.3g, but in the other layers it is about %.3g",
+                     group[i]->tensor->name.data, quant_traits(group[i]->tensor->type)->name, group[i]->rms,
+                     exp(middle));
     }
     return n_far;
 }
@@ -240,48 +242,50 @@ void selfcheck_layers(struct check *c, const struct tensor_stats *stats, size_t 
     free(order);
     free(logs);
     if (n_far > 0) {
-        check_set(c, VERDICT_FAIL, "%zu tensors are far from the same tensor in the other layers", n_far);
+        check_set(c, VERDICT_FAIL, "%zu tensors differ in scale from the same tensor in the other layers", n_far);
     } else if (!farthest.at) {
-        check_set(c, VERDICT_SKIP, "fewer than 4 layers: none is the usual one");
+        check_set(c, VERDICT_SKIP, "fewer than 4 layers are too few to compare");
     } else {
-        check_set(c, VERDICT_OK, "nearest to its bound is %s: its RMS is %.2g times off that of its median layer, "
-                  "bound %.2g times", farthest.at->tensor->name.data, exp(farthest.distance), exp(farthest.bound));
+        check_set(c, VERDICT_OK, "%s is nearest to its bound: its RMS differs from that of the median layer by a "
+                  "factor of %.2g (bound %.2g)", farthest.at->tensor->name.data, exp(farthest.distance),
+                  exp(farthest.bound));
     }
 }
 
 /* ---- norms ------------------------------------------------------------------------------------------------------- */
 
 /* Bounds of the RMS of a norm.  SmolLM2's norms have 0.04 to 10, those of Gemma 3 have 2 to 380. */
-#define LEAST_NORM 1e-3
-#define MOST_NORM 1e4
+#define MIN_NORM 1e-3
+#define MAX_NORM 1e4
 
 void selfcheck_norms(struct check *c, const struct tensor_stats *stats, size_t n) {
     size_t n_norm = 0, n_bad = 0, n_one = 0, n_centred = 0;
-    double least = INFINITY, most = 0;
+    double min = INFINITY, max = 0;
     for (size_t i = 0; i < n; i++) {
         const struct tensor_stats *s = &stats[i];
         if (!is_norm(s)) continue;
         n_norm++;
-        least = fmin(least, s->rms);
-        most = fmax(most, s->rms);
+        min = fmin(min, s->rms);
+        max = fmax(max, s->rms);
         n_one += s->n_one == s->tensor->n_elements;
         n_centred += s->n_negative > s->tensor->n_elements / 4;
-        if (s->rms >= LEAST_NORM && s->rms <= MOST_NORM) continue;
+        if (s->rms >= MIN_NORM && s->rms <= MAX_NORM) continue;
         n_bad++;
-        check_detail(c, "%s: an RMS of %.3g, usual are %g to %g", s->tensor->name.data, s->rms, LEAST_NORM, MOST_NORM);
+        check_detail(c, "%s: the RMS is %.3g, but usual values are %g to %g", s->tensor->name.data, s->rms, MIN_NORM,
+                     MAX_NORM);
     }
     if (n_norm == 0) {
         check_set(c, VERDICT_SKIP, "no tensor's name ends in norm.weight");
     } else if (n_bad > 0) {
-        check_set(c, VERDICT_FAIL, "%zu of %zu norms are out of scale", n_bad, n_norm);
+        check_set(c, VERDICT_FAIL, "%zu of %zu norms have an unusual scale", n_bad, n_norm);
     } else if (n_centred > n_norm / 2) {   /* a single one may be: SmolLM2's first is */
-        check_set(c, VERDICT_FAIL, "%zu of %zu norms lie around 0 instead of 1: was the weight less 1 stored, as "
-                  "Gemma's checkpoints have it?", n_centred, n_norm);
+        check_set(c, VERDICT_FAIL, "%zu of %zu norms are centred on 0 instead of 1: do they store the weight minus 1, "
+                  "as Gemma's checkpoints do?", n_centred, n_norm);
     } else if (n_one == n_norm) {
         check_set(c, VERDICT_WARN, "all %zu norms are exactly 1: were they not trained, or not converted?", n_norm);
     } else {
-        check_set(c, VERDICT_OK, "%zu norms, RMS %.3g to %.3g (bounds %g and %g), not around 0", n_norm, least, most,
-                  LEAST_NORM, MOST_NORM);
+        check_set(c, VERDICT_OK, "%zu norms, RMS %.3g to %.3g (bounds %g and %g), not centred on 0", n_norm, min, max,
+                  MIN_NORM, MAX_NORM);
     }
 }
 
@@ -298,7 +302,7 @@ void selfcheck_head(struct check *c, const struct tensor_stats *stats, size_t n)
     } else if ((head ? head : embd)->max_abs == 0) {
         check_set(c, VERDICT_FAIL, "%s is all zeros: all logits would be 0", (head ? head : embd)->tensor->name.data);
     } else if (!head) {
-        check_set(c, VERDICT_OK, "tied: token_embd.weight is the head too, there is no output.weight");
+        check_set(c, VERDICT_OK, "tied: there is no output.weight, so token_embd.weight is also the head");
     } else if (head->tensor->type == embd->tensor->type && head->tensor->n_bytes == embd->tensor->n_bytes
                && memcmp(head->tensor->data, embd->tensor->data, (size_t)head->tensor->n_bytes) == 0) {
         check_set(c, VERDICT_WARN, "output.weight repeats token_embd.weight: %.1f MB that a tied head would not need",

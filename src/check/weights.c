@@ -98,7 +98,7 @@ struct pair {
     bool same_shape;
     struct sums sums;
     double error, expected, bound, scale, offset;   /* a is about scale * b, or about b + offset */
-    bool parts;                        /* the types do not explain the difference */
+    bool differs;                      /* by more than the types explain; "parts" in the JSON */
     uint32_t n_suspicion;
     char suspicions[MAX_SUSPICION][200];
     float *row_a, *row_b;              /* scratch */
@@ -135,8 +135,8 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Error of A against B over the same rows, with every block of n values sorted, so that the order within a block does
- * not matter.  INFINITY if n does not divide a row. */
+/* Error of A against B over the rows that view_error takes, with every block of n values sorted, so that the order
+ * within a block does not matter.  INFINITY if n does not divide a row. */
 static double sorted_error(struct pair *p, size_t n) {
     struct sums s = { 0 };
     size_t n_in = (size_t)p->a->shape[0];
@@ -235,7 +235,7 @@ static void try_misreads(struct pair *p) {
             if (q->field != offsetof(struct quirks, misread) + t->type) continue;
             struct view wrong = { .tensor = t, .misread = (enum misread)q->value };
             if (view_error(p, &(struct view) { .tensor = other }, &wrong) > p->bound) continue;
-            suspect(p, "%s is %s's blocks misread (%s): %s", side == 0 ? "A" : "B", side == 0 ? "B" : "A", q->name,
+            suspect(p, "%s has %s's blocks, misread (%s): %s", side == 0 ? "A" : "B", side == 0 ? "B" : "A", q->name,
                     q->text);
         }
     }
@@ -258,7 +258,7 @@ static void find_suspicions(struct pair *p) {
         suspect(p, "A is B scaled by %.4g", p->scale);
     } else if (shifted2 <= p->bound * p->bound * s->bb) {
         bool is_one = gguf_name_ends(p->a, "norm.weight") && fabs(fabs(p->offset) - 1) < 0.01;
-        suspect(p, "A is B offset by %.4g%s", p->offset, is_one ? ": the 1 that Gemma's norms leave out" : "");
+        suspect(p, "A is B offset by %.4g%s", p->offset, is_one ? ": the 1 that Gemma's norms omit" : "");
     }
     for (uint32_t n_head = n_permuted_head(p), from_pairs = 0; n_head > 0 && from_pairs < 2; from_pairs++) {
         /* Only matrices are tried, not a bias, which has one row. */
@@ -283,7 +283,7 @@ static void find_suspicions(struct pair *p) {
 /* ---- judging a pair ---------------------------------------------------------------------------------------------- */
 
 static void judge_shapes(struct pair *p) {
-    p->parts = true;
+    p->differs = true;
     bool reversed = p->a->n_dims == 2 && p->b->n_dims == 2 && p->a->shape[0] == p->b->shape[1]
                     && p->a->shape[1] == p->b->shape[0];
     if (!reversed) {
@@ -323,8 +323,8 @@ static void judge(struct pair *p) {
     bool is_exact = s->dd == 0 && s->n_bad == 0;
     bool scaled = fabs(p->scale - 1) > p->bound * p->bound + 0.01;
     bool shifted = fabs(p->offset) > (0.3 * p->bound + 1e-4) * sqrt(s->bb / (double)s->n);
-    p->parts = !is_exact && (!(p->error <= p->bound) || scaled || shifted);
-    if (!p->parts) return;
+    p->differs = !is_exact && (!(p->error <= p->bound) || scaled || shifted);
+    if (!p->differs) return;
     find_suspicions(p);
     if (p->error <= p->bound && p->n_suspicion == 0) {
         suspect(p, scaled ? "the noise is that of the types, but A is B scaled by %.4g"
@@ -358,7 +358,8 @@ static plumb_status compare(struct pair *p, double tolerance, struct error *err)
 
 /* ---- the report -------------------------------------------------------------------------------------------------- */
 
-struct totals { uint32_t n, n_parts, n_alone, n_shown; };
+/* Pairs: all of them; those that differ; those with a tensor in one file only; those that the text has shown. */
+struct totals { uint32_t n, n_differ, n_alone, n_shown; };
 
 static const char *type_name(const struct gguf_tensor *t) { return t ? quant_traits(t->type)->name : "-"; }
 
@@ -368,7 +369,7 @@ static void write_text(struct report_writer *w, const struct pair *p, bool is_fi
         report_printf(w, "%-5s %-26s %-6s %-6s %-8s %-8s %-7s %-9s %s\n", "", "tensor", "A", "B", "error", "expected",
                       "scale", "cosine", "max |A - B|");
     }
-    report_printf(w, "%-5s ", !p->a ? "B" : !p->b ? "A" : p->parts ? "PARTS" : "ok");
+    report_printf(w, "%-5s ", !p->a ? "B" : !p->b ? "A" : p->differs ? "DIFF" : "ok");
     for (size_t n = report_text(w, p->name, strlen(p->name)); n < 26; n++) report_bytes(w, " ", 1);
     report_printf(w, " %-6s %s", type_name(p->a), type_name(p->b));
     if (!p->a || !p->b) {
@@ -387,7 +388,7 @@ static void write_text(struct report_writer *w, const struct pair *p, bool is_fi
         report_text(w, p->suspicions[i], strlen(p->suspicions[i]));
         report_bytes(w, "\n", 1);
     }
-    if (p->parts && p->n_suspicion == 0) report_printf(w, "      no known mistake explains it\n");
+    if (p->differs && p->n_suspicion == 0) report_printf(w, "      no known mistake explains it\n");
 }
 
 static void write_side(struct report_writer *w, const char *side, const struct gguf_tensor *t) {
@@ -402,7 +403,7 @@ static void write_side(struct report_writer *w, const char *side, const struct g
 static void write_json(struct report_writer *w, const struct pair *p, bool is_first) {
     report_printf(w, "%s\n    {\"name\": ", is_first ? "" : ",");
     report_json_string(w, p->name, strlen(p->name));
-    report_printf(w, ", \"verdict\": \"%s\"", !p->a ? "only in b" : !p->b ? "only in a" : p->parts ? "parts" : "ok");
+    report_printf(w, ", \"verdict\": \"%s\"", !p->a ? "only in b" : !p->b ? "only in a" : p->differs ? "parts" : "ok");
     write_side(w, "a", p->a);
     write_side(w, "b", p->b);
     if (p->a && p->b && p->same_shape) {
@@ -436,9 +437,9 @@ static plumb_status add_pair(struct report_writer *w, const plumb_report *report
                              struct error *err) {
     if (p->a && p->b) PLUMB_TRY(compare(p, report->tolerance, err));
     if (report->format == PLUMB_FORMAT_JSON) write_json(w, p, sum->n == 0);
-    else if (report->all || p->parts || !p->a || !p->b) write_text(w, p, sum->n_shown++ == 0);
+    else if (report->all || p->differs || !p->a || !p->b) write_text(w, p, sum->n_shown++ == 0);
     sum->n++;
-    sum->n_parts += p->parts;
+    sum->n_differ += p->differs;
     sum->n_alone += !p->a || !p->b;
     return PLUMB_OK;
 }
@@ -484,15 +485,15 @@ plumb_status weights_run(const struct weights_file *a, const struct weights_file
     if (is_json) report_printf(&w, ",\n  \"tensors\": [");
     plumb_status status = add_file(&w, report, a, b, false, &sum, err);
     if (status == PLUMB_OK) status = add_file(&w, report, a, b, true, &sum, err);
-    *agree = status == PLUMB_OK && sum.n_parts == 0 && sum.n_alone == 0;
+    *agree = status == PLUMB_OK && sum.n_differ == 0 && sum.n_alone == 0;
     if (is_json) {
         report_printf(&w, "\n  ],\n  \"n_tensor\": %u, \"n_parts\": %u, \"n_alone\": %u, \"agree\": %s\n}\n", sum.n,
-                      sum.n_parts, sum.n_alone, *agree ? "true" : "false");
+                      sum.n_differ, sum.n_alone, *agree ? "true" : "false");
     } else if (*agree) {
-        report_printf(&w, "%u tensors: no farther apart than their types explain\n", sum.n);
+        report_printf(&w, "%u tensors: no difference is larger than their types explain\n", sum.n);
     } else {
-        report_printf(&w, "%u tensors: %u are farther apart than their types explain, %u are in one file only, %u agree"
-                      "\n", sum.n, sum.n_parts, sum.n_alone, sum.n - sum.n_parts - sum.n_alone);
+        report_printf(&w, "%u tensors: %u differ more than their types explain, %u are in one file only, %u agree\n",
+                      sum.n, sum.n_differ, sum.n_alone, sum.n - sum.n_differ - sum.n_alone);
     }
     report_flush(&w);
     return status;

@@ -16,7 +16,7 @@ struct weights_file {
     size_t n_part;
 };
 
-/* Relative RMS error of quantizing a Gaussian to a type; 0 for F32. */
+/* Relative RMS error of quantizing a Gaussian to a type; 0 for F32 and for types that plumb does not know. */
 double weights_type_error(uint32_t type);
 
 /* Compares all tensors and writes the report.  *agree: every tensor is in both files with the same shape, its error is

@@ -43,7 +43,7 @@ static bool is_hidden(const char *message) {
 }
 
 int report(const char *where, plumb_status status, const char *message) {
-    const char *advice = status == PLUMB_ERROR_CONTEXT ? "; --ctx makes it larger"
+    const char *advice = status == PLUMB_ERROR_CONTEXT ? "; use --ctx to enlarge it"
                        : is_hidden(message) ? " (start wasmtime with --dir=FOLDER)" : "";
     return print_error(exit_failed, "%s: %s: %s%s", where, plumb_status_name(status), message, advice);
 }
@@ -52,7 +52,7 @@ int report(const char *where, plumb_status status, const char *message) {
 
 static int out_errno;
 
-static void note(bool ok) {
+static void check_output(bool ok) {
     if (!ok && out_errno == 0) out_errno = errno ? errno : EIO;
 }
 
@@ -60,16 +60,16 @@ void out(const char *format, ...) {
     if (out_errno) return;
     va_list args;
     va_start(args, format);
-    note(vprintf(format, args) >= 0);
+    check_output(vprintf(format, args) >= 0);
     va_end(args);
 }
 
 void out_bytes(const void *bytes, size_t n) {
-    if (!out_errno) note(fwrite(bytes, 1, n, stdout) == n);
+    if (!out_errno) check_output(fwrite(bytes, 1, n, stdout) == n);
 }
 
 void out_flush(void) {
-    if (!out_errno) note(fflush(stdout) == 0);
+    if (!out_errno) check_output(fflush(stdout) == 0);
 }
 
 bool out_failed(void) { return out_errno != 0; }
@@ -198,7 +198,7 @@ char *read_file(const char *path, size_t *n, int *code) {
     else if (status == PLUMB_ERROR_IO) *code = report(name, status, strerror(errno));
     else if (status == PLUMB_ERROR_MEMORY) {
         char message[80];
-        snprintf(message, sizeof message, "out of memory: %.0f MB are to be read",
+        snprintf(message, sizeof message, "out of memory: the file has %.0f MB",
                  1e-6 * (double)(size > *n ? size : *n));
         *code = report(name, status, message);
     }
@@ -222,12 +222,12 @@ bool same_file(const char *a, const char *b) {
 }
 
 /* The path of the FILE.part that is being written, or NULL.  exit() removes the file. */
-static char *unfinished;
+static char *part_path;
 
-static void remove_unfinished(void) {
-    if (unfinished) remove(unfinished);
-    free(unfinished);
-    unfinished = NULL;
+static void remove_part(void) {
+    if (part_path) remove(part_path);
+    free(part_path);
+    part_path = NULL;
 }
 
 /* Creates FILE.part beside FILE; writer_close renames it to FILE. */
@@ -239,7 +239,8 @@ static int open_part(struct writer *w) {
     int code = EXIT_OK;
     w->stream = fopen(part, "wbx");   /* x: fails if the file exists */
     if (!w->stream && errno == EEXIST) {
-        code = report(part, PLUMB_ERROR_IO, "it is there already: another run writes it, or was ended; remove it");
+        code = report(part, PLUMB_ERROR_IO, "the file exists: another run is writing it, or was interrupted; in that "
+                      "case remove it");
     } else if (!w->stream) {
         code = report(w->path, PLUMB_ERROR_IO, strerror(errno));
     }
@@ -247,9 +248,9 @@ static int open_part(struct writer *w) {
         free(part);
         return code;
     }
-    if (!is_registered) atexit(remove_unfinished);
+    if (!is_registered) atexit(remove_part);
     is_registered = true;
-    unfinished = part;
+    part_path = part;
     w->is_part = true;
     return EXIT_OK;
 }
@@ -279,14 +280,14 @@ void writer_write(void *user, const char *bytes, size_t n) {
 int writer_close(struct writer *w, int code) {
     if (!w->stream) return code;
     if (fclose(w->stream) != 0 && !w->error) w->error = errno ? errno : EIO;
-    if (code == EXIT_OK && !w->error && w->is_part && rename(unfinished, w->path) != 0) w->error = errno;
+    if (code == EXIT_OK && !w->error && w->is_part && rename(part_path, w->path) != 0) w->error = errno;
     if (code == EXIT_OK && w->error) code = report(w->path, PLUMB_ERROR_IO, strerror(w->error));
     if (!w->is_part) return code;
     if (code == EXIT_OK) {
-        free(unfinished);
-        unfinished = NULL;
+        free(part_path);
+        part_path = NULL;
     } else {
-        remove_unfinished();
+        remove_part();
     }
     return code;
 }

@@ -30,21 +30,21 @@ static int generate(const struct options *o, const plumb_model *model, plumb_ses
     plumb_text text = { 0 };
     int code = EXIT_OK;
     bool stopped = false;
-    const uint32_t most = o->n_predict > 0 ? o->n_predict : DEFAULT_PREDICT;
-    for (uint32_t i = 0; i < most && !out_failed(); i++) {
+    const uint32_t n_max = o->n_predict > 0 ? o->n_predict : DEFAULT_PREDICT;
+    for (uint32_t i = 0; i < n_max && !out_failed(); i++) {
         int32_t id = plumb_sampler_sample(sampler, plumb_session_logits(session));
         if (id < 0) {
-            code = print_error(exit_failed, "token %" PRIu32 ": no token is possible: all logits are NaN or -infinity",
+            code = print_error(exit_failed, "token %" PRIu32 ": cannot sample: all logits are NaN or -infinity",
                             plumb_session_n_past(session));
             break;
         }
         if (o->print_ids) out(i > 0 ? " %" PRId32 : "%" PRId32, id);
         else print_piece(model, &text, id);
         out_flush();
-        stopped = i + 1 == most && !plumb_token_is_eog(model, id);
+        stopped = i + 1 == n_max && !plumb_token_is_eog(model, id);
         if (plumb_token_is_eog(model, id) || stopped) break;
         if (plumb_session_n_past(session) == plumb_session_n_ctx(session)) {
-            print_error(0, "the context of %" PRIu32 " tokens is full; --ctx makes it larger",
+            print_error(0, "the context of %" PRIu32 " tokens is full; use --ctx to enlarge it",
                      plumb_session_n_ctx(session));
             break;
         }
@@ -60,7 +60,7 @@ static int generate(const struct options *o, const plumb_model *model, plumb_ses
     out("\n");
     out_flush();   /* the text must precede the speeds on standard error */
     if (stopped && o->n_predict == 0) {
-        print_error(0, "the answer stops after %" PRIu32 " tokens, the default of -n", most);
+        print_error(0, "stopped after %" PRIu32 " tokens, the default limit; use -n to raise it", n_max);
     }
     return code;
 }
@@ -310,7 +310,7 @@ static int run_bench(const struct options *o) {
             plumb_precision_name(plumb_session_precision(session)), plumb_session_n_thread(session),
             plumb_session_n_ctx(session), plumb_session_n_batch(session), load_seconds, o->n_prompt, o->n_predict);
     } else {
-        out("%s, %.1f M parameters, %.1f MB of weights, %.1f MB of session\n", info.architecture,
+        out("%s, %.1f M parameters, %.1f MB of weights, %.1f MB for the session\n", info.architecture,
             mb * (double)info.n_param, mb * (double)info.weight_bytes, mb * (double)plumb_session_bytes(session));
         uint32_t n_thread = plumb_session_n_thread(session);
         out("kernels %s, %s, context %" PRIu32 ", batch %" PRIu32 ", %" PRIu32 " thread%s, loaded in %.2f s\n",

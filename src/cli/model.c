@@ -144,7 +144,7 @@ int read_prompt(struct prompt *prompt, const struct options *o) {
     if (prompt->len > 0 && text[prompt->len - 1] == '\n') text[--prompt->len] = '\0';
     if (!o->raw && strlen(text) < prompt->len) {
         free(text);
-        return print_error(EXIT_USAGE, "%s: a chat message cannot hold a zero byte; see --help",
+        return print_error(EXIT_USAGE, "%s: a chat message cannot contain a zero byte; see --help",
                         command_name(o->command));
     }
     prompt->text = prompt->owned = text;
@@ -159,9 +159,9 @@ static struct ids chat_ids(plumb_model *model, const struct options *o, const st
     messages[n++] = (plumb_message){ "user", prompt->text };
     int64_t n_text = plumb_chat_format(model, messages, n, true, NULL, 0);
     if (n_text < 0) {
-        print_error(0, "%s: %s: %s (%s the prompt is continued without a template)", o->files[0],
+        print_error(0, "%s: %s: %s (%s to continue the prompt without a template)", o->files[0],
                  plumb_status_name((plumb_status)n_text), plumb_model_error(model),
-                 o->chat ? "without --chat" : "with --raw");
+                 o->chat ? "omit --chat" : "use --raw");
         return (struct ids){ NULL, 0 };
     }
     char *text = allocate((size_t)n_text);

@@ -27,23 +27,23 @@ static const struct option {
     double min, max;       /* bounds of U32, COUNT, F32 and F64, inclusive */
     const char *value, *help;
 } table[] = {
-    { "-p", ON(RUN), TEXT, AT(prompt), 0, 0, "TEXT", "the prompt, instead of words behind MODEL" },
-    { "-n", ON(RUN), U32, AT(n_predict), 1, UINT32_MAX, "N", "tokens to generate at most (256)" },
+    { "-p", ON(RUN), TEXT, AT(prompt), 0, 0, "TEXT", "the prompt, instead of the words after MODEL" },
+    { "-n", ON(RUN), U32, AT(n_predict), 1, UINT32_MAX, "N", "the largest number of tokens to generate (256)" },
     { "--system", ON(RUN), TEXT, AT(system), 0, 0, "TEXT", "a system message before the prompt" },
     { "--raw", ON(RUN), FLAG, AT(raw), 0, 0, NULL, "continue the prompt as it is, without the model's chat template" },
     { "--temp", ON(RUN), F32, AT(sampling.temperature), 0, 1e6, "X", "temperature, 0 is greedy (0.8)" },
     { "--top-k", ON(RUN), U32, AT(sampling.top_k), 0, INT32_MAX, "N", "keep the N likeliest tokens, 0 is off (40)" },
     { "--top-p", ON(RUN), F32, AT(sampling.top_p), 0, 1, "X",
-      "keep the likeliest that reach X together, 1 is off (0.95)" },
+      "keep the likeliest tokens whose probabilities add up to X, 1 is off (0.95)" },
     { "--min-p", ON(RUN), F32, AT(sampling.min_p), 0, 1, "X",
-      "keep those X times as likely as the likeliest, 0 is off (0.05)" },
+      "keep tokens at least X times as likely as the likeliest, 0 is off (0.05)" },
     { "--typical", ON(RUN), F32, AT(sampling.typical_p), 0, 1, "X", "locally typical sampling, 1 is off (1)" },
     { "--repeat-penalty", ON(RUN), F32, AT(sampling.repeat_penalty), 1e-3, 1e3, "X",
       "divide the logits of recent tokens, 1 is off (1)" },
     { "--presence-penalty", ON(RUN), F32, AT(sampling.presence_penalty), -1e3, 1e3, "X",
       "subtract from the logits of recent tokens (0)" },
     { "--frequency-penalty", ON(RUN), F32, AT(sampling.frequency_penalty), -1e3, 1e3, "X",
-      "the same for each time they occur (0)" },
+      "the same, once for each occurrence (0)" },
     { "--repeat-last-n", ON(RUN), U32, AT(sampling.penalty_last_n), 0, 1 << 24, "N",
       "how many tokens the penalties look at (64)" },
     { "--seed", ON(RUN), U64, AT(sampling.seed), 0, 0, "N",
@@ -51,120 +51,128 @@ static const struct option {
     { "-p", TAKE_TOKENS, TEXT, AT(prompt), 0, 0, "TEXT", "the text to feed; - reads it from standard input" },
     { "--tokens", TAKE_TOKENS, TEXT, AT(ids), 0, 0, "1,2,3", "the token ids to feed, instead of -p" },
     { "--chat", TAKE_TOKENS, FLAG, AT(chat), 0, 0, NULL,
-      "put TEXT into the model's chat template; it is fed as it is otherwise" },
+      "put TEXT into the model's chat template; without --chat it is fed as it is" },
     { "--parse-special", ON(RUN), FLAG, AT(parse_special), 0, 0, NULL,
       "with --raw: text such as <|im_end|> becomes the special token of that name" },
     { "--parse-special", ON(TOKENIZE) | TAKE_TOKENS, FLAG, AT(parse_special), 0, 0, NULL,
       "text such as <|im_end|> becomes the special token of that name" },
     { "--no-special", ON(TOKENIZE), FLAG, AT(no_special), 0, 0, NULL, "do not add the model's BOS and EOS" },
     { "--ids", ON(RUN), FLAG, AT(print_ids), 0, 0, NULL,
-      "print the token ids instead of the text, in one line, that of the end of the turn too" },
-    { "--ids", ON(TOKENIZE), FLAG, AT(print_ids), 0, 0, NULL, "print the token ids alone, in one line" },
-    { "--ids", ON(SCORE), TEXT, AT(ids), 0, 0, "1,2,3", "the token ids to feed (needed)" },
+      "print the token ids instead of the text, on one line, including the end-of-turn token" },
+    { "--ids", ON(TOKENIZE), FLAG, AT(print_ids), 0, 0, NULL, "print only the token ids, on one line" },
+    { "--ids", ON(SCORE), TEXT, AT(ids), 0, 0, "1,2,3", "the token ids to feed (required)" },
     { "-p", ON(BENCH), U32, AT(n_prompt), 1, 1 << 24, "N", "tokens of the prompt (128)" },
     { "-n", ON(BENCH), U32, AT(n_predict), 1, 1 << 24, "N", "tokens to decode one by one, from an empty context (64)" },
     { "-r", ON(BENCH), U32, AT(n_repeat), 1, 1000, "N", "repetitions, after one to warm up (3)" },
     { "--n-prompt", ON(TRACE) | ON(DIAGNOSE), U32, AT(n_prompt), 1, 1 << 24, "N",
       "feed the first N tokens as a prompt and the others one by one (all)" },
     { "--taps", ON(TRACE), TEXT, AT(trace.taps), 0, 0, "NAMES",
-      "taps to record, \"l_out-*,Qcur\": * is any text, ? any character, without -LAYER in all (all)" },
-    { "--layers", ON(TRACE), RANGE, AT(trace.layer_first), 0, 0, "A-B", "layers to record, \"0-3\" or \"2\" (all)" },
+      "taps to record, such as \"l_out-*,Qcur\": * matches any text, ? any character, a name without -LAYER all "
+      "layers (all)" },
+    { "--layers", ON(TRACE), RANGE, AT(trace.layer_first), 0, 0, "A-B",
+      "layers to record, such as \"0-3\" or \"2\" (all)" },
     { "--values", ON(TRACE), COUNT, AT(trace.n_value), 0, UINT32_MAX, "N",
-      "first values to record of each tap and token, or \"all\" (8); of the logits the ten largest too" },
+      "how many of the first values of each tap and token to record, or \"all\" (8); for the logits also the ten "
+      "largest" },
     { "-o", ON(TRACE), TEXT, AT(output), 0, 0, "FILE",
-      "write the trace to FILE: in GGUF if it ends in .gguf, which needs --values all, else JSON" },
+      "write the trace to FILE: as GGUF if its name ends in .gguf, which needs --values all, otherwise as JSON" },
     { "--profile", ON(TRACE), FLAG, AT(profile), 0, 0, NULL,
-      "print how long each operation takes, over all layers; the trace only with -o" },
-    { "--against", ON(DIAGNOSE), TEXT, AT(against), 0, 0, "THEIRS", "what the other engine computed (needed)" },
-    { "--max", ON(DIAGNOSE), U32, AT(n_quirk), 1, 3, "N", "how many mistakes may come together (3)" },
-    { "--list", ON(DIAGNOSE), FLAG, AT(list), 0, 0, NULL, "print the mistakes that it knows, and nothing else" },
-    { "--model", ON(DIFF), TEXT, AT(model), 0, 0, "MODEL", "a GGUF file, for the texts of tokens" },
+      "print how long each operation takes, summed over all layers; the trace is written only with -o" },
+    { "--against", ON(DIAGNOSE), TEXT, AT(against), 0, 0, "THEIRS",
+      "a dump of what the other engine computed (required)" },
+    { "--max", ON(DIAGNOSE), U32, AT(n_quirk), 1, 3, "N", "the largest number of mistakes in a set (3)" },
+    { "--list", ON(DIAGNOSE), FLAG, AT(list), 0, 0, NULL, "print the known mistakes and exit" },
+    { "--model", ON(DIFF), TEXT, AT(model), 0, 0, "MODEL", "a GGUF file; its vocabulary gives the texts of tokens" },
     { "--tolerance", ON(DIFF), F64, AT(tolerance), 1e-12, 1e12, "X",
-      "relative RMS error from which two taps part (0.01)" },
+      "the largest relative RMS error of taps that agree (0.01)" },
     { "--tolerance", ON(WEIGHTS), F64, AT(tolerance), 1e-12, 1e12, "X",
-      "relative RMS error from which two tensors part (by the precision of their types)" },
+      "the largest relative RMS error of tensors that agree (depends on the precision of their types)" },
     { "--tolerance", ON(DIAGNOSE), F64, AT(tolerance), 1e-12, 1e12, "X",
-      "relative RMS error from which a tap parts (by the precision that THEIRS shows)" },
+      "the largest relative RMS error of taps that agree (0.01, or more if THEIRS has rounded activations)" },
     { "--all", ON(WEIGHTS), FLAG, AT(all), 0, 0, NULL, "print the tensors that agree too" },
-    { "--html", ON(DIFF), TEXT, AT(html), 0, 0, "FILE", "write the report to FILE, as one self-contained page, too" },
-    { "--top", ON(LOGITS), U32, AT(n_top), 1, 1 << 24, "N", "how many of the likeliest tokens (10)" },
+    { "--html", ON(DIFF), TEXT, AT(html), 0, 0, "FILE", "also write the report to FILE, as one self-contained page" },
+    { "--top", ON(LOGITS), U32, AT(n_top), 1, 1 << 24, "N", "how many of the likeliest tokens to print (10)" },
     { "--ctx", ON(PERPLEXITY), U32, AT(n_ctx), 4, 1 << 24, "N",
-      "tokens of a chunk; the later half is scored (512, or those of the saved run)" },
+      "tokens in a chunk, of which the second half is scored (512, or as in the saved run)" },
     { "--chunks", ON(PERPLEXITY), U32, AT(n_chunk), 1, 1 << 24, "N", "chunks to compute (all)" },
     { "--kl", ON(PERPLEXITY), TEXT, AT(base), 0, 0, "BASE",
-      "compare with \"reference\", the slow pass that defines what is right, or a run that was saved" },
+      "compare with \"reference\", the slow pass that defines the correct result, or with the file of a saved run" },
     { "--save", ON(PERPLEXITY), TEXT, AT(save), 0, 0, "FILE",
-      "save the run, as llama-perplexity's --kl-divergence-base does" },
+      "save the run in the format of llama-perplexity's --kl-divergence-base" },
     { "--ctx", TAKE_CTX, U32, AT(n_ctx), 1, 1 << 24, "N",
-      "tokens the context holds (the model's own or 2048, the smaller)" },
+      "context size in tokens (the model's own or 2048, whichever is smaller)" },
     { "--batch", COMPUTE, U32, AT(n_batch), 1, 1 << 16, "N", "prompt tokens computed at once (64)" },
     { "--threads", COMPUTE, U32, AT(n_thread), 1, 64, "N", "threads that compute (one per available processor)" },
     { "--precision", COMPUTE, PRECISION, AT(precision), 0, 0, "NAME",
-      "of activations: exact16, or fast8, which changes the text: 0.8 to 1.1 times as fast on a Zen 4, and on a Zen 5 "
-      "1.1 to 1.7 times by its kernels alone (exact16)" },
+      "precision of activations: exact16, or fast8, which changes the text and is 0.8 to 1.1 times as fast on a Zen 4; "
+      "on a Zen 5 its kernels alone are 1.1 to 1.7 times as fast (exact16)" },
     { "--kv-type", COMPUTE, KV_TYPE, AT(kv_type), 0, 0, "NAME",
-      "how K and V are kept: i16, q8 (half the memory, less precise) or f32 (twice, slow) (i16)" },
-    { "--reference", COMPUTE, FLAG, AT(reference), 0, 0, NULL, "the slow pass that defines what is right" },
-    { "--scalar", COMPUTE, FLAG, AT(scalar), 0, 0, NULL, "portable kernels only" },
+      "how K and V are stored: i16, q8 (half the memory, less precise) or f32 (twice the memory, slow) (i16)" },
+    { "--reference", COMPUTE, FLAG, AT(reference), 0, 0, NULL,
+      "use the slow pass that defines the correct result" },
+    { "--scalar", COMPUTE, FLAG, AT(scalar), 0, 0, NULL, "use only the portable kernels" },
     { "--json", ON(INSPECT) | ON(TOKENIZE) | ON(SCORE) | ON(BENCH) | ON(TRACE) | ON(LOGITS) | ON(PERPLEXITY) | REPORTS,
       FLAG, AT(json), 0, 0, NULL, "print JSON" },
 };
 
-#define REPORT_CODES(agree, part) "Exit codes: 0 " agree ", 1 " part ", 2 wrong usage, 3 could not be done.\n"
+#define REPORT_CODES(agree, differ) "Exit codes: 0 " agree ", 1 " differ ", 2 wrong usage, 3 failure.\n"
 
 static const struct {
     const char *name, *usage, *summary, *text;
 } commands[COMMAND_COUNT] = {
     [COMMAND_RUN] = { "run", "MODEL TEXT...", "answers a prompt",
-        "The words behind MODEL are the prompt; - reads it from standard input.  Words that end in .gguf and come\n"
-        "first are further files of a split model, so a prompt that begins with such a word needs -p TEXT.  With -p\n"
-        "all words are files.\n\n"
-        "Streams the answer to standard output, then speeds to standard error.  The prompt is put into the model's\n"
-        "chat template, if plumb knows its family, unless --raw is given.  A prompt from standard input loses one\n"
-        "newline at its end.  Ends at the model's end-of-turn token, after -n tokens or when the context is full.\n"
-        "The last line tells the seed, unless the temperature is 0.\n" },
+        "The words after MODEL are the prompt; - reads it from standard input.  Leading words that end in .gguf are\n"
+        "further files of a split model, so a prompt that begins with such a word needs -p TEXT.  With -p, all words\n"
+        "are files.\n\n"
+        "Streams the answer to standard output, then prints speeds on standard error.  The prompt is put into the\n"
+        "model's chat template, whose family plumb must know, unless --raw is given.  One newline at the end of\n"
+        "standard input is not part of the prompt.  Stops at the model's end-of-turn token, after -n tokens or when\n"
+        "the context is full.  The last line shows the seed, unless the temperature is 0.\n" },
     [COMMAND_INSPECT] = { "inspect", "MODEL", "prints a file's keys and tensors",
-        "Reads the header only, also of a file whose tensors are cut off.  Arrays show their first elements, shapes\n"
-        "begin with the fastest dimension.\n" },
+        "Reads only the header, so it also works for a file whose tensors are cut off.  Only the first elements of\n"
+        "arrays are shown.  Shapes begin with the fastest dimension.\n" },
     [COMMAND_TOKENIZE] = { "tokenize", "MODEL TEXT", "prints the tokens of a text",
-        "One token in a line: its id and its bytes, escaped.  TEXT - reads standard input, every byte of it.\n" },
-    [COMMAND_SCORE] = { "score", "MODEL --ids 1,2,3", "tells what it thinks of given tokens",
-        "For each position: the token fed, the likeliest next token and its logit, the logarithm of the sum of the\n"
-        "exponentials of all logits, the log-probability of the token that follows, and the FNV-1a 64 hash of the\n"
-        "logits' bits, by which hosts can be compared bit for bit.\n" },
+        "Prints one token per line: its id and its bytes, escaped.  If TEXT is -, all bytes of standard input are the\n"
+        "text.\n" },
+    [COMMAND_SCORE] = { "score", "MODEL --ids 1,2,3", "scores the given tokens",
+        "Prints for each position: the token fed, the likeliest next token and its logit, the logarithm of the sum\n"
+        "of the exponentials of all logits, the log-probability of the token that follows, and the FNV-1a 64 hash of\n"
+        "the logits' bits, which allows hosts to be compared bit for bit.\n" },
     [COMMAND_BENCH] = { "bench", "MODEL", "measures prefill and decode",
-        "Tokens per second as minimum, median and maximum of the repetitions, and what was run.\n" },
+        "Prints what was run, and the minimum, median and maximum of the repetitions in tokens per second.\n" },
     [COMMAND_TRACE] = { "trace", "MODEL -p TEXT", "records every step of the pass",
-        "For each tap, under llama.cpp's names, and each token: shape, mean, RMS, extremes, NaN and Inf counts, first\n"
-        "values; of the attention weights the entropy of each head.  Prints a table, or with --json or -o the trace\n"
-        "that `plumb diff` and `plumb diagnose` read.  Logits are computed after every token.  -p gets the model's\n"
-        "BOS; it is not put into the chat template unless --chat is given.\n" },
+        "Records for each tap, under llama.cpp's names, and each token: shape, mean, RMS, extremes, NaN and Inf\n"
+        "counts, the first values, and for attention weights the entropy of each head.  Prints a table, or with\n"
+        "--json or -o writes the trace that `plumb diff` and `plumb diagnose` read.  Logits are computed after every\n"
+        "token.  The text of -p gets the model's BOS; it is not put into the chat template unless --chat is given.\n" },
     [COMMAND_LOGITS] = { "logits", "MODEL -p TEXT", "prints the likeliest next tokens",
-        "Token id, text, logit and probability after the last token.  -p gets the model's BOS; it is not put into the\n"
-        "chat template unless --chat is given.\n" },
-    [COMMAND_PERPLEXITY] = { "perplexity", "MODEL FILE", "measures how well it predicts a text",
-        "As llama-perplexity does: FILE is cut into chunks of --ctx tokens, each begins with BOS if the model asks\n"
-        "for it, and the tokens of its later half are scored.  --kl adds how far the probabilities are from those of\n"
-        "the reference pass or of a saved run, which may be llama-perplexity's own.  A saved run has 16 bits for each\n"
-        "probability: against one, divergences below 1e-5 are rounding.\n" },
-    [COMMAND_DIFF] = { "diff", "A B", "finds where two runs part",
-        "A and B are traces, of any engine: what `plumb trace` wrote, the text that llama-eval-callback prints, JSON\n"
-        "that anyone can print, arrays of numpy.savez.  B is taken for the truth.  One line for each tap, then the\n"
-        "first over the tolerance and a verdict; other tokens are found before numbers are compared.\n\n"
-        REPORT_CODES("they agree", "they part") },
-    [COMMAND_SELFCHECK] = { "selfcheck", "MODEL", "checks a file and the engine on it",
-        "What needs no reference: names, shapes and values of the tensors, prefill against step by step, scalar\n"
-        "against SIMD, the fast pass against the reference pass, a round trip of the tokenizer, and more.\n\n"
-        REPORT_CODES("all is well", "a check failed") },
+        "Prints their ids, texts, logits and probabilities after the last token.  The text of -p gets the model's\n"
+        "BOS; it is not put into the chat template unless --chat is given.\n" },
+    [COMMAND_PERPLEXITY] = { "perplexity", "MODEL FILE", "measures the perplexity of a text",
+        "Works like llama-perplexity: FILE is cut into chunks of --ctx tokens, each chunk begins with BOS if the\n"
+        "model asks for it, and the tokens of its second half are scored.  --kl also measures how far the\n"
+        "probabilities are from those of the reference pass or of a saved run, which llama-perplexity may have\n"
+        "written.  A saved run has 16 bits for each probability, so divergences from it below 1e-5 are rounding.\n" },
+    [COMMAND_DIFF] = { "diff", "A B", "finds where two runs diverge",
+        "A and B are traces of any engine: what `plumb trace` wrote, the text that llama-eval-callback prints, JSON\n"
+        "as in docs/trace.md, or arrays of numpy.savez.  B is assumed to be correct.  Compares the tokens first, then\n"
+        "prints one line for each tap, and a verdict, which names the first tap over the tolerance.\n\n"
+        REPORT_CODES("they agree", "they differ") },
+    [COMMAND_SELFCHECK] = { "selfcheck", "MODEL", "checks a file, and the engine with it",
+        "Runs all checks that need no second engine: names, shapes and values of the tensors, prefill against single\n"
+        "steps, scalar kernels against SIMD, the fast pass against the reference pass, a round trip of the\n"
+        "tokenizer, and more.\n\n"
+        REPORT_CODES("no check failed", "a check failed") },
     [COMMAND_WEIGHTS] = { "weights", "A.gguf B.gguf", "compares the tensors of two files",
-        "By name, dequantized, whatever their types.  B is taken for the truth.  Prints those that part or are in one\n"
-        "file only.\n\n"
-        REPORT_CODES("they agree", "they part") },
-    [COMMAND_DIAGNOSE] = { "diagnose", "MODEL --against THEIRS", "names the mistake of another engine",
-        "THEIRS is any file that `plumb diff` takes, with as much of a run as there is: it looks for the known\n"
-        "mistakes with which the reference pass gives those numbers.  --tokens or -p say what was fed if THEIRS does\n"
-        "not; -p gets the model's BOS and no chat template unless --chat is given.\n\n"
-        REPORT_CODES("the numbers are right", "they are not") },
+        "Compares them by name and as dequantized, whatever their types.  B is assumed to be correct.  Prints the\n"
+        "tensors that differ or are in one file only.\n\n"
+        REPORT_CODES("they agree", "they differ") },
+    [COMMAND_DIAGNOSE] = { "diagnose", "MODEL --against THEIRS", "finds the mistake of another engine",
+        "THEIRS is any file that `plumb diff` reads; it may have only a part of a run.  Looks for the known mistakes\n"
+        "with which the reference pass reproduces its numbers.  If THEIRS does not list the tokens that were fed,\n"
+        "--tokens or -p must.  The text of -p gets the model's BOS; it is not put into the chat template unless\n"
+        "--chat is given.\n\n"
+        REPORT_CODES("the numbers are correct", "they are wrong") },
 };
 
 /* ---- help -------------------------------------------------------------------------------------------------------- */
@@ -176,11 +184,10 @@ static void print_help(void) {
         out("  plumb %-10s %-23s %s\n", commands[i].name, commands[i].usage, commands[i].summary);
     }
     out("\n");
-    out_wrapped("MODEL is a GGUF file; a split model's files are given in their order.  `plumb COMMAND --help` lists "
+    out_wrapped("MODEL is a GGUF file; the files of a split model are given in order.  `plumb COMMAND --help` lists "
                 "the options.  --version prints the version.\n\n"
-                "Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted; "
-                "of the last four commands 1 says that two things part or a check failed, and 3 that it could not be "
-                "done.", 0, 0);
+                "Exit codes: 0 success, 1 failure, 2 wrong usage, 130 interrupted.  For the last four commands, 1 "
+                "means that the two sides differ or a check failed, and 3 means failure.", 0, 0);
 }
 
 const char *command_name(enum command command) { return commands[command].name; }
@@ -197,7 +204,7 @@ static void print_command_help(enum command command) {
         out("%-*s", TEXT_COLUMN, left);
         out_wrapped(table[i].help, n < TEXT_COLUMN ? TEXT_COLUMN : (size_t)n, TEXT_COLUMN);
     }
-    out("%-*sthis text\n", TEXT_COLUMN, "  --help");
+    out("%-*sprint this help\n", TEXT_COLUMN, "  --help");
 }
 
 /* ---- parsing ----------------------------------------------------------------------------------------------------- */
@@ -322,29 +329,34 @@ static const char *check_options(struct options *o) {
     bool last_is_text = o->command == COMMAND_TOKENIZE || o->command == COMMAND_PERPLEXITY;
     if (last_is_text && o->n_file > 0) o->text = o->files[--o->n_file];
     if (1u << o->command & TWO_FILES) return o->n_file == 2 ? NULL : "exactly two files, A and B, are needed";
-    if (o->list) return o->n_file > 0 || o->against || o->prompt || o->ids ? "--list stands alone" : NULL;
+    if (o->list && (o->n_file > 0 || o->against || o->prompt || o->ids)) {
+        return "--list cannot be combined with MODEL, --against, -p or --tokens";
+    }
+    if (o->list) return NULL;
     if (o->n_file == 0) {
         return o->command == COMMAND_TOKENIZE ? "MODEL and TEXT are needed"
              : o->command == COMMAND_PERPLEXITY ? "MODEL and FILE are needed" : "MODEL is needed";
     }
-    if (o->command == COMMAND_RUN && !o->prompt) return "a prompt is needed, as words behind MODEL or with -p TEXT";
-    if (o->command == COMMAND_RUN && o->raw && o->system) return "--system is part of the template that --raw omits";
+    if (o->command == COMMAND_RUN && !o->prompt) return "a prompt is needed, as words after MODEL or with -p TEXT";
+    if (o->command == COMMAND_RUN && o->raw && o->system) return "--system needs the chat template, which --raw omits";
     if (o->command == COMMAND_SCORE && !o->ids) return "--ids is needed";
     if (o->command == COMMAND_DIAGNOSE && !o->against) return "--against THEIRS is needed";
     if (1u << o->command & TAKE_TOKENS) {
         bool is_needed = o->command != COMMAND_DIAGNOSE || o->n_prompt != UINT32_MAX || o->chat || o->parse_special;
         if (is_needed && !o->prompt && !o->ids) return "-p TEXT or --tokens is needed";
-        if (o->prompt && o->ids) return "-p and --tokens exclude each other";
-        if (o->ids && (o->chat || o->parse_special)) return "--tokens leaves nothing for --chat or --parse-special";
+        if (o->prompt && o->ids) return "-p and --tokens cannot be combined";
+        if (o->ids && (o->chat || o->parse_special)) return "--chat and --parse-special need -p, not --tokens";
         o->raw = !o->chat;
     }
     if (o->output && has_gguf_suffix(o->output) && o->trace.n_value != UINT32_MAX) {
-        return "-o of a .gguf needs --values all";
+        return "-o FILE.gguf needs --values all";
     }
-    if (o->profile && o->output && strcmp(o->output, "-") == 0) return "-o - and --profile print both";
-    if (o->reference && o->precision) return "--precision is of the fast pass, --reference is another";
-    if (o->reference && o->kv_type) return "--kv-type is of the fast pass, --reference is another";
-    if (o->reference && o->scalar) return "--reference and --scalar exclude each other";
+    if (o->profile && o->output && strcmp(o->output, "-") == 0) {
+        return "-o - and --profile would both write to standard output";
+    }
+    if (o->reference && o->precision) return "--precision applies only to the fast pass, not to --reference";
+    if (o->reference && o->kv_type) return "--kv-type applies only to the fast pass, not to --reference";
+    if (o->reference && o->scalar) return "--reference and --scalar cannot be combined";
     return NULL;
 }
 
@@ -381,7 +393,7 @@ static bool take_words(struct options *o, const char *const *words, size_t n) {
         if (n_file < n) o->prompt = join_words(words + n_file, n - n_file);
     }
     if (n_file > MAX_FILES) {
-        print_error(0, "%s: more than %d files", commands[o->command].name, MAX_FILES);
+        print_error(0, "%s: at most %d files can be given", commands[o->command].name, MAX_FILES);
         return false;
     }
     memcpy(o->files, words, n_file * sizeof *words);
@@ -449,13 +461,13 @@ bool parse_options(int argc, char **argv, struct options *options, int *exit_cod
             words[n_word++] = argv[i++];
         }
     }
-    bool fits = take_words(options, words, n_word);
+    bool ok = take_words(options, words, n_word);
     free(words);
-    if (!fits) return false;
+    if (!ok) return false;
     const char *missing = check_options(options), *overwritten = missing ? NULL : find_overwritten(options);
     if (missing) print_error(0, "%s: %s; see plumb %s --help", commands[command].name, missing, commands[command].name);
     if (overwritten) {
-        print_error(0, "%s: %s is an input too, and would be overwritten", commands[command].name, overwritten);
+        print_error(0, "%s: %s is also an input and would be overwritten", commands[command].name, overwritten);
     }
     return !missing && !overwritten;
 }

@@ -124,31 +124,35 @@ static int open_base(struct run *r, uint32_t *n_base_chunk) {
     if (n < 8 || memcmp(header, "_logits_", 8) != 0) {
         return report(o->base, PLUMB_ERROR_MAGIC, "not a saved run: it does not begin with _logits_");
     }
-    if (n < sizeof header) return bad_base(r, PLUMB_ERROR_TRUNCATED, "a header of %" PRIu64 " bytes, not 20", n, 0);
+    if (n < sizeof header) {
+        return bad_base(r, PLUMB_ERROR_TRUNCATED, "expected a header of 20 bytes, found %" PRIu64, n, 0);
+    }
     uint32_t n_ctx = get_u32(header + 8), n_vocab = get_u32(header + 12);
     *n_base_chunk = get_u32(header + 16);
     if (n_ctx < 4 || n_ctx > 1 << 24) {
-        return bad_base(r, PLUMB_ERROR_METADATA, "chunks of %" PRIu64 " tokens, not 4 to 16777216", n_ctx, 0);
+        return bad_base(r, PLUMB_ERROR_METADATA, "expected chunks of 4 to 16777216 tokens, found %" PRIu64, n_ctx, 0);
     }
     if (r->n_ctx != 0 && n_ctx != r->n_ctx) {
-        return bad_base(r, PLUMB_ERROR_ARGUMENT, "chunks of %" PRIu64 " tokens, but --ctx is %" PRIu64, n_ctx,
+        return bad_base(r, PLUMB_ERROR_ARGUMENT, "it has chunks of %" PRIu64 " tokens, but --ctx is %" PRIu64, n_ctx,
                         r->n_ctx);
     }
     if (n_vocab != r->n_vocab) {
-        return bad_base(r, PLUMB_ERROR_METADATA, "a vocabulary of %" PRIu64 " tokens; the model's has %" PRIu64,
+        return bad_base(r, PLUMB_ERROR_METADATA, "its vocabulary has %" PRIu64 " tokens, but the model's has %" PRIu64,
                         n_vocab, r->n_vocab);
     }
     r->n_ctx = n_ctx;
     uint64_t n_token = (uint64_t)n_ctx * *n_base_chunk;
     if (n_token == 0 || n_token > r->tokens.n) {
-        return bad_base(r, PLUMB_ERROR_METADATA, "%" PRIu64 " tokens, but the text has %" PRIu64, n_token, r->tokens.n);
+        return bad_base(r, PLUMB_ERROR_METADATA, "it has %" PRIu64 " tokens, but the text has %" PRIu64, n_token,
+                        r->tokens.n);
     }
     for (size_t i = 0; i < n_token; i++) {
         if (!read_base(r, token, sizeof token)) {
-            return bad_base(r, PLUMB_ERROR_TRUNCATED, "it ends in its token %" PRIu64 " of %" PRIu64, i, n_token);
+            return bad_base(r, PLUMB_ERROR_TRUNCATED, "the file ends in token %" PRIu64 " of %" PRIu64, i, n_token);
         }
         if ((int32_t)get_u32(token) != r->tokens.data[i]) {
-            return bad_base(r, PLUMB_ERROR_METADATA, "token %" PRIu64 " is not that of this text and model", i, 0);
+            return bad_base(r, PLUMB_ERROR_METADATA, "token %" PRIu64 " differs from that of this text and model", i,
+                            0);
         }
     }
     r->record = allocate((size_t)record_bytes(n_vocab));
@@ -158,12 +162,12 @@ static int open_base(struct run *r, uint32_t *n_base_chunk) {
 
 static int read_record(struct run *r) {
     if (!read_base(r, r->record, (size_t)record_bytes(r->n_vocab))) {
-        return bad_base(r, PLUMB_ERROR_TRUNCATED, "it ends in position %" PRIu64 " of %" PRIu64 " that are needed",
-                        r->n_done, r->n_total);
+        return bad_base(r, PLUMB_ERROR_TRUNCATED, "the file ends in position %" PRIu64 " of %" PRIu64
+                        " that are needed", r->n_done, r->n_total);
     }
     float scale = get_f32(r->record), least = get_f32(r->record + 4);
     if (!isfinite(scale) || !isfinite(least) || scale < 0 || least > 0) {
-        return bad_base(r, PLUMB_ERROR_METADATA, "position %" PRIu64 " holds no probabilities", r->n_done, 0);
+        return bad_base(r, PLUMB_ERROR_METADATA, "position %" PRIu64 " has no valid probabilities", r->n_done, 0);
     }
     double sum = 0;
     for (uint32_t i = 0; i < r->n_vocab; i++) {
@@ -174,7 +178,7 @@ static int read_record(struct run *r) {
     /* The upper bound allows for the tokens that were cut: each is saved with a probability of up to exp(-16), about
      * 1.1e-7. */
     if (!(sum > 0.9 && sum < 1.1 + 2e-7 * r->n_vocab)) {
-        return bad_base(r, PLUMB_ERROR_METADATA, "position %" PRIu64 " holds no probabilities: their sum is not 1",
+        return bad_base(r, PLUMB_ERROR_METADATA, "position %" PRIu64 " has no valid probabilities: their sum is not 1",
                         r->n_done, 0);
     }
     return EXIT_OK;
@@ -217,7 +221,7 @@ static void take_base_logits(void *user, uint32_t pos, const float *logits) {
 
 static int not_finite(const struct run *r, uint32_t pos) {
     return print_error(exit_failed, "perplexity: chunk %" PRIu32 ", position %" PRIu32
-                       ": the logits hold NaN or infinity", r->chunk + 1, pos);
+                       ": the logits contain NaN or infinity", r->chunk + 1, pos);
 }
 
 /* Fills base_log_p for position pos. */
@@ -273,7 +277,7 @@ static void score(void *user, uint32_t pos, const float *logits) {
 /* ---- the run ----------------------------------------------------------------------------------------------------- */
 
 static int run_chunk(struct run *r) {
-    int32_t *ids = r->tokens.data + (size_t)r->chunk * r->n_ctx, own = ids[0];
+    int32_t *ids = r->tokens.data + (size_t)r->chunk * r->n_ctx, first_id = ids[0];
     uint32_t first = first_scored(r->n_ctx);
     if (r->bos >= 0) ids[0] = r->bos;
     plumb_session_rewind(r->session, 0);
@@ -282,7 +286,7 @@ static int run_chunk(struct run *r) {
         plumb_session_rewind(r->base_session, 0);
         r->code = feed(r->base_session, ids, first);
     }
-    ids[0] = own;
+    ids[0] = first_id;
     for (uint32_t at = first, n; at < r->n_ctx - 1 && r->code == EXIT_OK; at += n) {
         n = r->n_ctx - 1 - at < r->n_batch ? r->n_ctx - 1 - at : r->n_batch;
         r->base_pos = at;
@@ -305,7 +309,7 @@ static int prepare(struct run *r, plumb_model *model) {
     if (!text) return code;
     if (n_text >= 4 && memcmp(text, "GGUF", 4) == 0) {
         free(text);
-        return print_error(exit_failed, "%s: it is a GGUF file, not a text", o->text);
+        return print_error(exit_failed, "%s: expected a text, found a GGUF file", o->text);
     }
     progress_begin(&r->progress);
     r->progress.start -= 1;   /* shows the line at once: it cannot be shown during the call */
@@ -324,16 +328,16 @@ static int prepare(struct run *r, plumb_model *model) {
     r->n_ctx = o->n_ctx;
     r->n_vocab = plumb_model_n_vocab(model);
     bool against_reference = o->base && strcmp(o->base, "reference") == 0;
-    uint32_t n_most = UINT32_MAX;
-    if (o->base && !against_reference) code = open_base(r, &n_most);
+    uint32_t n_max_chunk = UINT32_MAX;
+    if (o->base && !against_reference) code = open_base(r, &n_max_chunk);
     if (code != EXIT_OK) return code;
     if (r->n_ctx == 0) r->n_ctx = DEFAULT_CTX;
     uint64_t n_chunk = r->tokens.n / r->n_ctx;
     if (n_chunk == 0) {
-        return print_error(exit_failed, "%s: %zu tokens, but a chunk has %" PRIu32 "; --ctx makes it smaller", o->text,
-                        r->tokens.n, r->n_ctx);
+        return print_error(exit_failed, "%s: the text has %zu tokens, but a chunk has %" PRIu32 "; use --ctx for "
+                        "smaller chunks", o->text, r->tokens.n, r->n_ctx);
     }
-    if (n_chunk > n_most) n_chunk = n_most;
+    if (n_chunk > n_max_chunk) n_chunk = n_max_chunk;
     r->n_chunk = n_chunk < o->n_chunk ? (uint32_t)n_chunk : o->n_chunk;
     r->n_total = r->n_chunk * scored_in_chunk(r->n_ctx);
 
@@ -404,12 +408,12 @@ static void print_run(struct run *r) {
         out("perplexity      %10.4f +/- %.4f   %" PRIu64 " tokens of %" PRIu32 " chunks of %" PRIu32 "\n", ppl,
             ppl_error, r->n_done, r->n_chunk, r->n_ctx);
         if (!o->base) return;
-        out("of the base     %10.4f +/- %.4f   ", ppl_base, base_error);
+        out("base perplexity %10.4f +/- %.4f   ", ppl_base, base_error);
         out_escaped(o->base, strlen(o->base));
         out("\nln of the ratio %10.3g +/- %.3g\n", mean_of(&r->ratio), error_of(&r->ratio));
         out("KL divergence   %10.3g +/- %.3g   median %.3g, 99 %% %.3g, largest %.3g\n", mean_of(&r->kl),
             error_of(&r->kl), median, percentile, max);
-        out("probability     %10.3g +/- %.3g %%  RMS difference, of the token that follows\n", 100 * rms,
+        out("probability     %10.3g +/- %.3g %%  RMS difference for the next token\n", 100 * rms,
             100 * rms_error);
         out("same top token  %10.4f +/- %.4f %%\n", 100 * mean_of(&r->same_top), 100 * error_of(&r->same_top));
         return;

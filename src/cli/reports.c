@@ -157,19 +157,19 @@ static int list_quirks(const struct options *o) {
 }
 
 /* Checks that the tokens given by --tokens or -p are those of the file, if it has any. */
-static int compare_tokens(const plumb_trace *trace, const struct ids *told, const struct options *o) {
+static int compare_tokens(const plumb_trace *trace, const struct ids *given, const struct options *o) {
     const int32_t *ids = plumb_trace_tokens(trace);
     size_t n = plumb_trace_n_token(trace), i = 0;
     const char *option = o->ids ? "--tokens" : "-p";
     if (!ids) return EXIT_OK;
-    while (i < n && i < told->n && ids[i] == told->data[i]) i++;
-    if (i < n && i < told->n) {
-        return print_error(EXIT_USAGE, "diagnose: %s contradicts %s: at index %zu it has token %d, the file %d", option,
-                        o->against, i, (int)told->data[i], (int)ids[i]);
+    while (i < n && i < given->n && ids[i] == given->data[i]) i++;
+    if (i < n && i < given->n) {
+        return print_error(EXIT_USAGE, "diagnose: %s contradicts %s: at index %zu it has token %d, but the file has %d",
+                        option, o->against, i, (int)given->data[i], (int)ids[i]);
     }
-    if (n == told->n) return EXIT_OK;
-    return print_error(EXIT_USAGE, "diagnose: %s contradicts %s: it has %zu tokens, the file %zu", option, o->against,
-                    told->n, n);
+    if (n == given->n) return EXIT_OK;
+    return print_error(EXIT_USAGE, "diagnose: %s contradicts %s: it has %zu tokens, but the file has %zu", option,
+                    o->against, given->n, n);
 }
 
 /* Gives the trace the tokens of --tokens or -p, which the other engine was fed, if its file does not have them.  With
@@ -178,7 +178,8 @@ static int set_trace_tokens(plumb_trace *trace, plumb_model *model, const struct
                             const struct prompt *prompt) {
     if (!o->prompt && !o->ids) {
         return plumb_trace_tokens(trace) ? EXIT_OK
-             : report(o->against, PLUMB_ERROR_ARGUMENT, "it does not say which tokens were fed: give --tokens or -p");
+             : report(o->against, PLUMB_ERROR_ARGUMENT, "it does not list the tokens that were fed; give --tokens or "
+                      "-p");
     }
     struct ids ids;
     int code = input_ids(&ids, model, o, prompt);

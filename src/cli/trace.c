@@ -10,34 +10,35 @@
 /* ---- the first steps of both ------------------------------------------------------------------------------------- */
 
 /* The tokens to feed, and a session whose context holds exactly them. */
-struct job {
+struct prompt_session {
     struct prompt prompt;
     plumb_model *model;
     struct ids ids;
     plumb_session *session;
 };
 
-/* Returns an exit code.  Call end_job even on failure. */
-static int begin_job(struct job *job, const struct options *o) {
-    *job = (struct job){ 0 };
-    int code = read_prompt(&job->prompt, o);
-    if (code == EXIT_OK) code = load_model(&job->model, o->files, o->n_file, LOAD_ALL);
-    if (code == EXIT_OK) code = input_ids(&job->ids, job->model, o, &job->prompt);
+/* Returns an exit code.  Call close_prompt even on failure. */
+static int open_prompt(struct prompt_session *p, const struct options *o) {
+    *p = (struct prompt_session){ 0 };
+    int code = read_prompt(&p->prompt, o);
+    if (code == EXIT_OK) code = load_model(&p->model, o->files, o->n_file, LOAD_ALL);
+    if (code == EXIT_OK) code = input_ids(&p->ids, p->model, o, &p->prompt);
     if (code != EXIT_OK) return code;
-    if (job->ids.n > INT32_MAX) {
-        return print_error(exit_failed, "%s: %zu tokens are too many", command_name(o->command), job->ids.n);
+    if (p->ids.n > INT32_MAX) {
+        return print_error(exit_failed, "%s: at most %d tokens are supported, found %zu", command_name(o->command),
+                           INT32_MAX, p->ids.n);
     }
     struct options sized = *o;
-    sized.n_ctx = (uint32_t)job->ids.n;
-    job->session = create_session(job->model, &sized);
-    return job->session ? EXIT_OK : exit_failed;
+    sized.n_ctx = (uint32_t)p->ids.n;
+    p->session = create_session(p->model, &sized);
+    return p->session ? EXIT_OK : exit_failed;
 }
 
-static void end_job(struct job *job) {
-    plumb_session_free(job->session);
-    plumb_model_free(job->model);
-    free(job->ids.data);
-    free(job->prompt.owned);
+static void close_prompt(struct prompt_session *p) {
+    plumb_session_free(p->session);
+    plumb_model_free(p->model);
+    free(p->ids.data);
+    free(p->prompt.owned);
 }
 
 /* ---- feeding tokens to a trace ----------------------------------------------------------------------------------- */
@@ -90,12 +91,12 @@ static void warn_of_size(struct recording *r) {
     const double gb = 1e-9, bytes = r->trace && !r->is_warned ? estimate(r, r->format) : 0;
     r->is_warned = true;
     if (r->format == PLUMB_FORMAT_TEXT || bytes < 1e9) return;
-    print_error(0, "trace: this will be up to %.1f GB; --taps and --layers leave out what is not needed%s", gb * bytes,
-             r->format == PLUMB_FORMAT_GGUF ? "" : ", and a .gguf takes a third");
+    print_error(0, "trace: the trace will have up to %.1f GB; use --taps and --layers to record less%s", gb * bytes,
+             r->format == PLUMB_FORMAT_GGUF ? "" : ", or a .gguf, which takes a third");
 }
 
 /* Feeds n tokens in batches of n_batch, and computes the logits of every token. */
-static int feed_some(struct recording *r, plumb_session *session, const int32_t *ids, size_t n, size_t n_batch) {
+static int feed_batches(struct recording *r, plumb_session *session, const int32_t *ids, size_t n, size_t n_batch) {
     for (size_t at = 0, step; at < n; at += step) {
         step = n - at < n_batch ? n - at : n_batch;
         r->last = now();
@@ -119,8 +120,8 @@ static int record(struct recording *r, const struct options *o, plumb_session *s
     if (status != PLUMB_OK) return report("trace", status, plumb_session_error(session));
     r->n_total = ids->n;
     progress_begin(&r->progress);
-    int code = feed_some(r, session, ids->data, n_prompt, plumb_session_n_batch(session));
-    if (code == EXIT_OK) code = feed_some(r, session, ids->data + n_prompt, ids->n - n_prompt, 1);
+    int code = feed_batches(r, session, ids->data, n_prompt, plumb_session_n_batch(session));
+    if (code == EXIT_OK) code = feed_batches(r, session, ids->data + n_prompt, ids->n - n_prompt, 1);
     progress_end(&r->progress);
     return code;
 }
@@ -163,7 +164,7 @@ static plumb_format format_of(const struct options *o) {
          : o->output || o->json ? PLUMB_FORMAT_JSON : PLUMB_FORMAT_TEXT;
 }
 
-static void write_some(void *user, const char *bytes, size_t n) {
+static void write_piece(void *user, const char *bytes, size_t n) {
     struct recording *r = user;
     writer_write(&r->writer, bytes, n);
     r->n_written += n;
@@ -174,25 +175,25 @@ static int write_trace(struct recording *r, const struct options *o) {
     int code = writer_open(&r->writer, o->output ? o->output : "-");
     if (code != EXIT_OK) return code;
     progress_begin(&r->progress);
-    plumb_status status = plumb_trace_write(r->trace, r->format, write_some, r);
+    plumb_status status = plumb_trace_write(r->trace, r->format, write_piece, r);
     progress_end(&r->progress);
     if (status != PLUMB_OK) code = report("trace", status, plumb_trace_error(r->trace));
     return writer_close(&r->writer, code);
 }
 
 int run_trace(const struct options *o) {
-    struct job job;
+    struct prompt_session p;
     struct recording r = { .format = format_of(o) };
-    int code = begin_job(&job, o);
+    int code = open_prompt(&p, o);
     if (code == EXIT_OK && (o->output || !o->profile)) {
         r.trace = plumb_trace_create();
         if (!r.trace) code = print_error(exit_failed, "out of memory");
     }
-    if (code == EXIT_OK) code = record(&r, o, job.session, &job.ids);
+    if (code == EXIT_OK) code = record(&r, o, p.session, &p.ids);
     if (code == EXIT_OK && r.trace) code = write_trace(&r, o);
-    if (code == EXIT_OK && o->profile) print_profile(o, &r, job.session);
+    if (code == EXIT_OK && o->profile) print_profile(o, &r, p.session);
     plumb_trace_free(r.trace);
-    end_job(&job);
+    close_prompt(&p);
     return out_close(code);
 }
 
@@ -239,10 +240,10 @@ static void print_logits(const struct options *o, const plumb_model *model, cons
 }
 
 int run_logits(const struct options *o) {
-    struct job job;
-    int code = begin_job(&job, o);
-    if (code == EXIT_OK) code = feed(job.session, job.ids.data, job.ids.n);
-    if (code == EXIT_OK) print_logits(o, job.model, plumb_session_logits(job.session));
-    end_job(&job);
+    struct prompt_session p;
+    int code = open_prompt(&p, o);
+    if (code == EXIT_OK) code = feed(p.session, p.ids.data, p.ids.n);
+    if (code == EXIT_OK) print_logits(o, p.model, plumb_session_logits(p.session));
+    close_prompt(&p);
     return out_close(code);
 }

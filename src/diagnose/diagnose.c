@@ -16,6 +16,7 @@ enum { BEAM = 4, MAX_PROMOTED = 4, MAX_PAIRED = 24 };
 
 /* ---- experiments ------------------------------------------------------------------------------------------------- */
 
+/* n_due is an estimate, so the reported part of the work stays at 1 if the search takes longer. */
 static void progress(struct diagnosis *d, double n_layer) {
     d->n_done += n_layer;
     if (!d->report->on_progress) return;
@@ -25,7 +26,7 @@ static void progress(struct diagnosis *d, double n_layer) {
 static plumb_status run(struct diagnosis *d, const struct quirk *const *quirks, uint32_t n, uint32_t n_layer,
                         struct outcome *o) {
     plumb_status status = experiment_run(d->experiment, quirks, n, n_layer, o, d->err);
-    progress(d, n_layer < d->model->config.n_layer ? n_layer : d->model->config.n_layer);
+    progress(d, n_layer < d->model->plan.n_layer ? n_layer : d->model->plan.n_layer);
     return status;
 }
 
@@ -33,30 +34,30 @@ static plumb_status run(struct diagnosis *d, const struct quirk *const *quirks, 
  * to try a quirk, because a quirk is the same in every layer. */
 static uint32_t layers_to_run(const struct diagnosis *d, const struct outcome *o) {
     size_t at = diagnose_first(d, o);
-    uint32_t n_layer = d->model->config.n_layer;
+    uint32_t n_layer = d->model->plan.n_layer;
     if (at == SIZE_MAX || d->theirs->taps[at].id >= TAP_RESULT_NORM) return UINT32_MAX;
     uint32_t layers = d->theirs->taps[at].layer < 0 ? 1 : (uint32_t)d->theirs->taps[at].layer + 1;
     return layers < n_layer ? layers : UINT32_MAX;
 }
 
-/* How much closer o is than base, as a sum of log10 of errors over the taps that both computed.  *most: the largest
+/* How much closer o is than base, as a sum of log10 of errors over the taps that both computed.  *largest: the largest
  * improvement of a single tap, at least 0. */
-static double closer(const struct diagnosis *d, const struct outcome *base, const struct outcome *o, double *most) {
+static double closer(const struct diagnosis *d, const struct outcome *base, const struct outcome *o, double *largest) {
     double sum = 0;
-    *most = 0;
+    *largest = 0;
     for (size_t i = 0; i < d->theirs->n_tap; i++) {
         if (isnan(o->error[i]) || isnan(base->error[i])) continue;
         double by = compare_log(base->error[i]) - compare_log(o->error[i]);
         sum += by;
-        *most = fmax(*most, by);
+        *largest = fmax(*largest, by);
     }
     return sum;
 }
 
-/* The same sum, or 0 if it is below GAIN or no tap improves by DIAGNOSE_FACTOR. */
+/* The sum that closer returns, or 0 if it is below GAIN or no tap improves by DIAGNOSE_FACTOR. */
 static double gain(const struct diagnosis *d, const struct outcome *base, const struct outcome *o) {
-    double most, sum = closer(d, base, o, &most);
-    return most >= log10(DIAGNOSE_FACTOR) && sum >= GAIN ? sum : 0;
+    double largest, sum = closer(d, base, o, &largest);
+    return largest >= log10(DIAGNOSE_FACTOR) && sum >= GAIN ? sum : 0;
 }
 
 /* ---- the search -------------------------------------------------------------------------------------------------- */
@@ -116,7 +117,7 @@ struct candidate {
     const struct quirk *quirk;
     double gain, closer, after;   /* after: the new error at the tap where base diverges first; INFINITY: still over */
     bool matters;                 /* the quirk changes that error at all */
-    struct outcome whole;         /* on all layers; without arrays if it was not run on all */
+    struct outcome on_all;        /* its run on all layers; without arrays if it was run on the first ones only */
 };
 
 static int by_closeness(const void *a, const void *b) {
@@ -138,22 +139,23 @@ static plumb_status promote(struct diagnosis *d, const struct outcome *base, str
     memcpy(quirks, base->quirks, sizeof quirks);
     quirks[base->n_quirk] = c->quirk;
     if (find(d, quirks, base->n_quirk + 1)) return PLUMB_OK;
-    if (!c->whole.error) PLUMB_TRY(run(d, quirks, base->n_quirk + 1, UINT32_MAX, &c->whole));
-    if (gain(d, base, &c->whole) <= 0) return PLUMB_OK;
-    struct outcome o = c->whole;
-    c->whole = (struct outcome){ 0 };
+    if (!c->on_all.error) PLUMB_TRY(run(d, quirks, base->n_quirk + 1, UINT32_MAX, &c->on_all));
+    if (gain(d, base, &c->on_all) <= 0) return PLUMB_OK;
+    struct outcome o = c->on_all;
+    c->on_all = (struct outcome){ 0 };
     return rank(d, &o);
 }
 
 /* Runs base with each further quirk that applies to the model and whose switch base leaves free, mostly on the first
- * layers.  candidates: (number of quirks); *n of them are filled, best first. */
+ * layers.  base must not be exact, so that there is a first tap to look at.  candidates: (number of quirks); *n of them
+ * are filled, best first. */
 static plumb_status try_all(struct diagnosis *d, const struct outcome *base, struct candidate *candidates, size_t *n) {
     const struct quirk *quirks[EXPERIMENT_QUIRKS];
     memcpy(quirks, base->quirks, sizeof quirks);
     struct quirks set = { 0 };
     for (uint32_t i = 0; i < base->n_quirk; i++) quirk_set(&set, quirks[i]);
     uint32_t near = layers_to_run(d, base);
-    size_t parted = diagnose_first(d, base);
+    size_t first = diagnose_first(d, base);
     const struct quirk **q = &quirks[base->n_quirk];
     *n = 0;
     for (size_t i = 0; (*q = quirk_at(i)) != NULL; i++) {
@@ -161,12 +163,12 @@ static plumb_status try_all(struct diagnosis *d, const struct outcome *base, str
         struct outcome o;
         uint32_t n_layer = is_late(*q) ? UINT32_MAX : near;
         PLUMB_TRY(run(d, quirks, base->n_quirk + 1, n_layer, &o));
-        double most, before = base->error[parted], after = o.error[parted];
+        double largest, before = base->error[first], after = o.error[first];
         struct candidate *c = &candidates[(*n)++];
-        *c = (struct candidate){ .quirk = *q, .gain = gain(d, base, &o), .closer = closer(d, base, &o, &most),
-                                 .after = diagnose_is_over(d, &o, parted) ? INFINITY : after,
+        *c = (struct candidate){ .quirk = *q, .gain = gain(d, base, &o), .closer = closer(d, base, &o, &largest),
+                                 .after = diagnose_is_over(d, &o, first) ? INFINITY : after,
                                  .matters = fabs(before - after) > 1e-6 * before };
-        if (n_layer == UINT32_MAX) c->whole = o;
+        if (n_layer == UINT32_MAX) c->on_all = o;
         else outcome_free(&o);
     }
     qsort(candidates, *n, sizeof *candidates, by_closeness);
@@ -174,7 +176,7 @@ static plumb_status try_all(struct diagnosis *d, const struct outcome *base, str
 }
 
 /* Two mistakes in one step can hide each other, so that neither alone brings the numbers closer.  This tries pairs of
- * the candidates that change the tap at which base diverges first, and ranks the best pair. */
+ * those of the n candidates that change the tap at which base diverges first, and ranks the best pair. */
 static plumb_status try_pairs(struct diagnosis *d, const struct outcome *base, const struct candidate *candidates,
                               size_t n) {
     const struct quirk *quirks[EXPERIMENT_QUIRKS], *best[2] = { NULL, NULL };
@@ -208,8 +210,10 @@ static plumb_status try_pairs(struct diagnosis *d, const struct outcome *base, c
     return PLUMB_OK;
 }
 
-/* Remembers the candidate that best corrects the tap at which base diverges first. */
-static void note_local(struct diagnosis *d, const struct outcome *base, const struct candidate *candidates, size_t n) {
+/* Remembers in local_quirks the candidate that best corrects the tap at which base diverges first.  Only if the pass
+ * continues from their activations can the layers be told apart. */
+static void remember_local(struct diagnosis *d, const struct outcome *base, const struct candidate *candidates,
+                           size_t n) {
     d->n_local_quirk = 0;
     double least = INFINITY;
     for (size_t i = 0; i < n && d->experiment->forced; i++) {
@@ -227,7 +231,7 @@ static plumb_status extend(struct diagnosis *d, const struct outcome *base) {
     struct candidate *candidates = alloc_array(n, sizeof *candidates);
     if (!candidates) return error_set(d->err, PLUMB_ERROR_MEMORY, "out of memory: %zu candidates", n);
     plumb_status status = try_all(d, base, candidates, &n);
-    if (status == PLUMB_OK) note_local(d, base, candidates, n);
+    if (status == PLUMB_OK) remember_local(d, base, candidates, n);
     size_t n_promoted = layers_to_run(d, base) == UINT32_MAX ? n : MAX_PROMOTED;   /* n: all layers were run already */
     /* Where errors add up, a quirk that helps little in the first layers may help more in the others. */
     bool none_gains = n > 0 && candidates[0].gain <= 0, may_grow = none_gains && !d->experiment->forced;
@@ -241,13 +245,13 @@ static plumb_status extend(struct diagnosis *d, const struct outcome *base) {
     if (status == PLUMB_OK && is_stuck && base->n_quirk + 2 <= d->max_quirk) {
         status = try_pairs(d, base, candidates, n < MAX_PAIRED ? n : MAX_PAIRED);
     }
-    for (size_t i = 0; i < n; i++) outcome_free(&candidates[i].whole);
+    for (size_t i = 0; i < n; i++) outcome_free(&candidates[i].on_all);
     free(candidates);
     return status;
 }
 
 static plumb_status search(struct diagnosis *d) {
-    d->n_due = 2.0 * (double)count_quirks() + 4.0 * (double)MAX_PROMOTED * d->model->config.n_layer;
+    d->n_due = 2.0 * (double)count_quirks() + 4.0 * (double)MAX_PROMOTED * d->model->plan.n_layer;
     PLUMB_TRY(run(d, NULL, 0, UINT32_MAX, &d->truth));
     if (diagnose_is_exact(d, &d->truth)) return PLUMB_OK;
     PLUMB_TRY(extend(d, &d->truth));
@@ -270,7 +274,7 @@ static plumb_status search(struct diagnosis *d) {
 /* ---- after the search -------------------------------------------------------------------------------------------- */
 
 /* Runs a set on all layers and adds it to others, unless it was run before or others is full. */
-static plumb_status keep(struct diagnosis *d, const struct quirk *const *quirks, uint32_t n) {
+static plumb_status add_other(struct diagnosis *d, const struct quirk *const *quirks, uint32_t n) {
     if (find(d, quirks, n) || d->n_other == DIAGNOSE_OTHERS) return PLUMB_OK;
     struct outcome *o = &d->others[d->n_other++];
     PLUMB_TRY(run(d, quirks, n, UINT32_MAX, o));
@@ -294,12 +298,12 @@ const struct outcome *diagnose_without(const struct diagnosis *d, const struct o
 }
 
 /* Runs each shown set once more without each of its quirks, as evidence for that quirk. */
-static plumb_status keep_others(struct diagnosis *d) {
+static plumb_status add_others(struct diagnosis *d) {
     for (size_t i = 0; i < d->n_ranked && i < DIAGNOSE_SHOWN; i++) {
         for (uint32_t k = 0; k < d->ranked[i].n_quirk; k++) {
             const struct quirk *quirks[EXPERIMENT_QUIRKS];
             uint32_t n = set_without(&d->ranked[i], k, quirks);
-            PLUMB_TRY(keep(d, quirks, n));
+            PLUMB_TRY(add_other(d, quirks, n));
         }
     }
     return PLUMB_OK;
@@ -336,10 +340,10 @@ static void try_local(struct diagnosis *d, const struct quirk *quirk, const stru
     bool is_some = false;
     enum tap_id first;
     if (!tap_find(quirk->tap, strlen(quirk->tap), &first) || !tap_spec(first)->in_layer) return;   /* not per layer */
-    for (int32_t layer = -1; layer < (int32_t)d->model->config.n_layer; layer++) {
-        bool parts = diagnose_parts(d, base, layer), parts_with = diagnose_parts(d, with, layer);
-        is_some = is_some || (layer >= 0 && parts && !parts_with);
-        local.explains = local.explains && (!parts || (!parts_with && layer >= 0));
+    for (int32_t layer = -1; layer < (int32_t)d->model->plan.n_layer; layer++) {
+        bool diverges = diagnose_diverges(d, base, layer), diverges_with = diagnose_diverges(d, with, layer);
+        is_some = is_some || (layer >= 0 && diverges && !diverges_with);
+        local.explains = local.explains && (!diverges || (!diverges_with && layer >= 0));
     }
     if (is_some && (local.explains || !d->local.quirk)) d->local = local;
 }
@@ -350,7 +354,7 @@ static plumb_status find_local(struct diagnosis *d) {
     if (!d->experiment->forced || diagnose_explains(d, best)) return PLUMB_OK;
     uint32_t n = d->n_local_quirk;
     if (n > 0 && is_set(best, d->local_quirks, n - 1)) {
-        PLUMB_TRY(keep(d, d->local_quirks, n));
+        PLUMB_TRY(add_other(d, d->local_quirks, n));
         const struct outcome *with = find(d, d->local_quirks, n);
         if (with) try_local(d, d->local_quirks[n - 1], best, with);
     }
@@ -367,7 +371,7 @@ plumb_status trace_diagnose(const struct model *m, const struct tokenizer *vocab
                             uint32_t max_quirk, const plumb_report *report, struct error *err, bool *agree) {
     *agree = false;
     if (max_quirk > EXPERIMENT_QUIRKS) {
-        return error_set(err, PLUMB_ERROR_ARGUMENT, "sets of up to %u mistakes: at most %d", max_quirk,
+        return error_set(err, PLUMB_ERROR_ARGUMENT, "sets of up to %u mistakes: at most %d are allowed", max_quirk,
                          EXPERIMENT_QUIRKS);
     }
     if (report->format != PLUMB_FORMAT_TEXT && report->format != PLUMB_FORMAT_JSON) {
@@ -381,7 +385,7 @@ plumb_status trace_diagnose(const struct model *m, const struct tokenizer *vocab
     if (status == PLUMB_OK) status = diagnose_prepare(&d);
     if (status == PLUMB_OK) status = search(&d);
     if (status == PLUMB_OK) drop_noise(&d);
-    if (status == PLUMB_OK) status = keep_others(&d);
+    if (status == PLUMB_OK) status = add_others(&d);
     if (status == PLUMB_OK) status = find_local(&d);
     if (status == PLUMB_OK && diagnose_n_compared(&d) == 0) {
         status = error_set(err, PLUMB_ERROR_ARGUMENT, "none of the dump's activations could be compared: no shape fits "

@@ -1,11 +1,12 @@
 /* Finds the known mistakes (quirks, quirk_table.h) with which the reference pass gives another engine's numbers.
  *
- *   diagnose.c: dump -> struct diagnosis, the sets of quirks that bring the reference pass closer to the dump
+ *   diagnose.c: theirs -> struct diagnosis, the sets of quirks that bring the reference pass closer to theirs
  *   judge.c: which errors need an explanation, and which are noise
  *   diagnose_report.c: struct diagnosis -> text or JSON
  *
- * "Theirs" is the trace of the other engine.  "The truth" is the reference pass without quirks.  A tap diverges, or
- * "parts", if its error is over what is allowed.
+ * "Theirs" is the trace of the other engine; messages call it the dump.  "The truth" is the reference pass without
+ * quirks.  A tap diverges, or is over, if its error is more than what is allowed.  A set of quirks is a hypothesis: the
+ * engine makes exactly these mistakes.
  */
 #ifndef PLUMB_DIAGNOSE_DIAGNOSE_H
 #define PLUMB_DIAGNOSE_DIAGNOSE_H
@@ -27,6 +28,8 @@ struct local {
     bool explains;                        /* each layer is right in base or in `with`, all else in base */
 };
 
+/* SHOWN: how many ranked sets the text shows, ties aside.  OTHERS: each of them without each of its quirks, and one set
+ * for a mistake made in some layers only. */
 enum { DIAGNOSE_SHOWN = 5, DIAGNOSE_OTHERS = DIAGNOSE_SHOWN * EXPERIMENT_QUIRKS + 1 };
 
 struct diagnosis {
@@ -45,10 +48,12 @@ struct diagnosis {
     size_t n_ranked, cap;
     struct outcome others[DIAGNOSE_OTHERS];   /* (n_other) sets run on all layers, to compare ranked ones with */
     size_t n_other;
-    const struct quirk *local_quirks[EXPERIMENT_QUIRKS];   /* (n_local_quirk) the set that was extended last, plus */
-    uint32_t n_local_quirk;   /* the quirk that best corrects the tap at which it diverges first; 0: there is none */
+    /* (n_local_quirk) a set to try in some layers only: the set that was extended last and, at the end, the quirk that
+     * best corrects the tap at which this set diverges first.  n_local_quirk is 0 if no quirk corrects that tap. */
+    const struct quirk *local_quirks[EXPERIMENT_QUIRKS];
+    uint32_t n_local_quirk;
     struct local local;
-    double n_done, n_due;     /* progress, in layers */
+    double n_done, n_due;     /* progress: layers run so far, and an estimate of how many the search will run */
 };
 
 /* Smaller is better. */
@@ -89,14 +94,15 @@ double diagnose_left(const struct diagnosis *d, const struct outcome *o, const s
 /* How many taps of theirs were compared with the truth. */
 size_t diagnose_n_compared(const struct diagnosis *d);
 /* Is a tap of this layer over?  Layer -1 stands for the taps outside the layers. */
-bool diagnose_parts(const struct diagnosis *d, const struct outcome *o, int32_t layer);
+bool diagnose_diverges(const struct diagnosis *d, const struct outcome *o, int32_t layer);
 
 /* ---- diagnose_report.c ---- */
 
 void diagnose_text(const struct diagnosis *d, bool agree, struct report_writer *w);
 void diagnose_json(const struct diagnosis *d, bool agree, struct report_writer *w);   /* docs/diagnose.md */
 
-/* Does the work of plumb_diagnose and writes the report.  vocab: the model's vocabulary.  PLUMB_ERROR_ARGUMENT if
+/* Does the work of plumb_diagnose and writes the report.  *agree: no tap diverges from the truth, and no set
+ * of quirks was ranked, that is, none comes clearly closer.  vocab: the model's vocabulary.  PLUMB_ERROR_ARGUMENT if
  * max_quirk or the format is not supported, or if no tap of theirs can be compared; otherwise the errors of
  * experiment_create. */
 plumb_status trace_diagnose(const struct model *m, const struct tokenizer *vocab, const struct plumb_trace *theirs,

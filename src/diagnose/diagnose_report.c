@@ -34,7 +34,7 @@ static void print_evidence(struct report_writer *w, const struct diagnosis *d, s
     struct tap_text name;
     report_printf(w, "   their %s (%s): ", tap_name(&name, d, i), tap_spec(d->theirs->taps[i].id)->title);
     print_cosine(w, base->cosine[i]);
-    report_printf(w, ", error %.2g to %s; ", base->error[i], without);
+    report_printf(w, ", error %.2g against %s; ", base->error[i], without);
     print_cosine(w, o->cosine[i]);
     report_printf(w, ", error %.2g with it\n", o->error[i]);
 }
@@ -50,7 +50,7 @@ static void print_explanation(struct report_writer *w, const struct diagnosis *d
                       diagnose_largest(d, o));
     } else {
         size_t over = diagnose_first(d, o);
-        report_printf(w, "\n   parts again at %s: relative error %.2g\n", tap_name(&name, d, over), o->error[over]);
+        report_printf(w, "\n   diverges again at %s: relative error %.2g\n", tap_name(&name, d, over), o->error[over]);
     }
     for (uint32_t k = 0; k < o->n_quirk; k++) {
         const struct outcome *base = diagnose_without(d, o, k);
@@ -68,7 +68,7 @@ static void print_first_wrong_step(struct report_writer *w, const struct diagnos
     const struct tap_spec *spec = tap_spec(tap->id);
     struct tap_text name;
     struct tap_inputs_text inputs;
-    report_printf(w, "   it is computed from %s", tap_show_inputs(&inputs, tap->id));
+    report_printf(w, "   it is computed from %s", tap_show_inputs(&inputs, tap->id, model_absent_taps(d->model)));
     if (*spec->weights) report_printf(w, " with the weights %s", spec->weights);
     report_printf(w, "\n");
     for (size_t i = at; i-- > 0;) {   /* finds the last tap that agrees */
@@ -78,34 +78,34 @@ static void print_first_wrong_step(struct report_writer *w, const struct diagnos
     }
     report_printf(w, "   to narrow it down:\n");
     if (diagnose_inputs_known(d, at)) {
-        report_printf(w, "   - all that it takes is theirs, so the fault lies in this very step:\n     "
+        report_printf(w, "   - its inputs are all theirs, so the fault is in this step:\n     "
                       "plumb diff shows where in it the difference is largest\n");
     } else {
-        report_printf(w, "   - dump more of the steps before it, whole: with whole activations every step is judged "
-                      "from its own input\n");
+        report_printf(w, "   - dump all values of more of the steps before it: every step is then judged from its own "
+                      "input\n");
     }
     if (*spec->weights) {
-        report_printf(w, "   - hold the weights against this file: write yours as a GGUF or dump a row; plumb weights "
-                      "compares two files\n   - run an F32 or F16 file of the model: if the error goes, the "
-                      "dequantizer makes it\n");
+        report_printf(w, "   - compare your weights with this file: write yours as a GGUF or dump a row; plumb weights "
+                      "compares two files\n   - run an F32 or F16 file of the model: if the error disappears, the "
+                      "dequantizer is wrong\n");
     }
     bool is_after = tap->id >= TAP_QCUR_ROPE || tap->layer > 0;   /* RoPE or attention may be the cause */
     if (is_after && (!diagnose_inputs_known(d, at) || (tap->id >= TAP_QCUR_ROPE && tap->id <= TAP_KQV_OUT))) {
-        report_printf(w, "   - feed one token: at position 0 RoPE turns nothing and attention returns V; what still "
-                      "parts there is neither\n   - feed the prompt at once, then token by token: what parts only in "
-                      "one way is the cache or the positions\n");
+        report_printf(w, "   - feed one token: at position 0 RoPE rotates nothing and attention returns V; if it still "
+                      "diverges, the cause is neither\n   - feed the prompt at once, then token by token: if only "
+                      "one of them diverges, the cause is the cache or the positions\n");
     }
 }
 
 /* Does this layer diverge from base, but not from `with`?  with may be NULL: then base alone decides. */
 static bool is_local(const struct diagnosis *d, const struct outcome *base, const struct outcome *with, int32_t layer) {
-    return diagnose_parts(d, base, layer) && !(with && diagnose_parts(d, with, layer));
+    return diagnose_diverges(d, base, layer) && !(with && diagnose_diverges(d, with, layer));
 }
 
 /* "layer 7" or "layers 7, 10-29": the layers for which is_local is true. */
 static void print_layers(struct report_writer *w, const struct diagnosis *d, const struct outcome *base,
                          const struct outcome *with) {
-    int32_t n_layer = (int32_t)d->model->config.n_layer, n = 0;
+    int32_t n_layer = (int32_t)d->model->plan.n_layer, n = 0;
     bool is_in[TAP_MAX_LAYER];   /* a trace has no more layers */
     for (int32_t il = 0; il < n_layer && il < TAP_MAX_LAYER; il++) {
         n += is_in[il] = is_local(d, base, with, il);
@@ -123,18 +123,18 @@ static void print_layers(struct report_writer *w, const struct diagnosis *d, con
 
 /* Points out a largest error of 1e-4 or more: it is within the tolerance, but larger than f32 arithmetic explains. */
 static void print_inexact(struct report_writer *w, const struct diagnosis *d, const struct outcome *o) {
-    double most = diagnose_largest(d, o);
+    double largest = diagnose_largest(d, o);
     size_t worst = 0, n_less = 0;
-    if (most < 1e-4) return;
+    if (largest < 1e-4) return;
     for (size_t i = 0; i < d->theirs->n_tap; i++) {
-        if (o->error[i] == most) worst = i;
-        n_less += o->error[i] * 100 < most;
+        if (o->error[i] == largest) worst = i;
+        n_less += o->error[i] * 100 < largest;
     }
     struct tap_text name;
-    report_printf(w, "   not exactly: %s is off by %.2g%s it is another value or form of %s\n",
-                  tap_name(&name, d, worst), most,
-                  2 * n_less < diagnose_n_compared(d) ? ": rounded activations leave that, or"
-                                                      : ", most others by 100 times less:",
+    report_printf(w, "   but not exactly: %s has an error of %.2g%s another value or form of %s\n",
+                  tap_name(&name, d, worst), largest,
+                  2 * n_less < diagnose_n_compared(d) ? ": the cause is rounded activations, or"
+                                                      : ", 100 times that of most others: the cause is",
                   o->n_quirk > 0 ? "this mistake" : "that step");
 }
 
@@ -147,10 +147,10 @@ static void print_noise(struct report_writer *w, const struct diagnosis *d, cons
         if (o == or_else) print_inexact(w, d, o);
         return;
     }
-    report_printf(w, "   but for errors up to %.2g, as rounding activations to 8 bits leaves:\n   they are off by "
-                  "%.2g from the first products on, so up to %.2g agrees\n   an engine that does not round has a "
-                  "mistake that is not known;\n   --tolerance X judges all by X\n", left, diagnose_noise(d, o),
-                  diagnose_allowed(d, o));
+    report_printf(w, "   except for errors up to %.2g, which rounding activations to 8 bits leaves:\n   their first "
+                  "products have errors of %.2g, so errors up to %.2g count as agreement\n   if that engine does not "
+                  "round activations, it has an unknown mistake;\n   --tolerance X allows no error above X\n", left,
+                  diagnose_noise(d, o), diagnose_allowed(d, o));
 }
 
 void diagnose_text(const struct diagnosis *d, bool agree, struct report_writer *w) {
@@ -161,12 +161,12 @@ void diagnose_text(const struct diagnosis *d, bool agree, struct report_writer *
     report_text(w, source, strlen(source));
     report_printf(w, ", %u tokens (prompt of %u), %zu taps compared, %s\n", t->n_token, t->n_prompt,
                   diagnose_n_compared(d),
-                  d->experiment->forced ? "whole: every step is judged from their own input"
-                                        : "in part: errors add up along the pass");
+                  d->experiment->forced ? "all values: every step is judged from their own input"
+                                        : "some values only: errors add up along the pass");
     if (d->doubt) report_printf(w, "their tokens: %s\n", d->doubt);
     if (d->experiment->permuted.taps) {
-        report_printf(w, "their Qcur and Kcur have the elements of a head in transformers' order, pairs half a head "
-                      "apart; they are taken in that of the GGUF, side by side\n");
+        report_printf(w, "their Qcur and Kcur have the elements of a head in transformers' order (pairs are half a "
+                      "head apart); they were permuted to the GGUF's order (pairs are adjacent)\n");
     }
     if (agree) {
         report_printf(w, "verdict: agrees with the truth; largest relative error %.2g, tolerance %.2g\n",
@@ -175,8 +175,8 @@ void diagnose_text(const struct diagnosis *d, bool agree, struct report_writer *
         return;
     }
     size_t at = diagnose_first(d, &d->truth);
-    report_printf(w, "the first tap that parts from the truth: %s (%s): relative error %.2g, ", tap_name(&name, d, at),
-                  tap_spec(t->taps[at].id)->title, d->truth.error[at]);
+    report_printf(w, "the first tap that diverges from the truth: %s (%s): relative error %.2g, ",
+                  tap_name(&name, d, at), tap_spec(t->taps[at].id)->title, d->truth.error[at]);
     print_cosine(w, d->truth.cosine[at]);
     report_printf(w, "\n");
     size_t n_shown = d->n_ranked < DIAGNOSE_SHOWN ? d->n_ranked : DIAGNOSE_SHOWN;
@@ -187,7 +187,7 @@ void diagnose_text(const struct diagnosis *d, bool agree, struct report_writer *
     report_printf(w, "\nverdict: ");
     if (d->n_ranked > 0 && diagnose_explains(d, best)) {
         print_set(w, best);
-        report_printf(w, " gives their numbers\n");
+        report_printf(w, " reproduces their numbers\n");
         print_noise(w, d, best, best);
         for (size_t i = 1; i < d->n_ranked && is_tied(d, i); i++) {
             report_printf(w, "   so does ");
@@ -204,30 +204,30 @@ void diagnose_text(const struct diagnosis *d, bool agree, struct report_writer *
             if (q == local->quirk) print_layers(w, d, local->base, local->with);
             if (q == local->quirk) report_printf(w, " alone");
         }
-        report_printf(w, " gives their numbers\n");
+        report_printf(w, " reproduces their numbers\n");
         print_evidence(w, d, local->at, local->base, local->with, d->local.base->n_quirk > 0 ? "the others alone"
                                                                                              : "the truth");
         print_noise(w, d, local->base, local->with);
         return;
     }
     at = diagnose_first(d, best);
-    report_printf(w, "no set of up to %u known mistakes%s gives their numbers", d->max_quirk,
+    report_printf(w, "no set of up to %u known mistakes%s reproduces their numbers", d->max_quirk,
                   d->experiment->forced ? ", made in all layers," : "");
     if (d->n_ranked > 0) {
         report_printf(w, "; ");
         print_set(w, best);
-        report_printf(w, " comes nearest");
+        report_printf(w, " comes closest");
     }
     if (d->experiment->forced) {
-        report_printf(w, "\n   it parts in ");
+        report_printf(w, "\n   it diverges in ");
         print_layers(w, d, best, NULL);
     }
     if (local->quirk) {
         report_printf(w, "; in ");
         print_layers(w, d, local->base, local->with);
-        report_printf(w, " alone %s gives their numbers", local->quirk->name);
+        report_printf(w, " alone %s reproduces their numbers", local->quirk->name);
     }
-    report_printf(w, "\n   the first wrong step%s is %s (%s)\n", d->n_ranked > 0 ? " then" : "",
+    report_printf(w, "\n   %sthe first wrong step is %s (%s)\n", d->n_ranked > 0 ? "with it, " : "",
                   tap_name(&name, d, at), tap_spec(t->taps[at].id)->title);
     print_first_wrong_step(w, d, best, at);
 }
@@ -278,7 +278,7 @@ static void json_explanation(struct report_writer *w, const struct diagnosis *d,
 static void json_layers(struct report_writer *w, const struct diagnosis *d, const struct outcome *base,
                         const struct outcome *with) {
     const char *between = "[";
-    for (int32_t il = 0; il < (int32_t)d->model->config.n_layer; il++) {
+    for (int32_t il = 0; il < (int32_t)d->model->plan.n_layer; il++) {
         if (!is_local(d, base, with, il)) continue;
         report_printf(w, "%s%d", between, (int)il);
         between = ", ";

@@ -121,7 +121,7 @@ plumb_status experiment_run(struct experiment *e, const struct quirk *const *qui
     for (size_t i = 0; i < theirs->n_tap; i++) e->own[i].n_row = 0;
     size_t n_prompt = theirs->n_prompt;
     size_t n = quirk_tokens(&set, theirs->tokens, theirs->n_token, &n_prompt, e->tokens);
-    feed(e, n, n_prompt, n_layer >= e->model->config.n_layer);
+    feed(e, n, n_prompt, n_layer >= e->model->plan.n_layer);
     for (size_t i = 0; i < theirs->n_tap; i++) {
         if (e->own[i].rows) compare_all_tokens(&e->sums[i], &e->own[i], &theirs->taps[i]);
         bool compared = e->sums[i].n_row > 0;
@@ -136,48 +136,53 @@ plumb_status experiment_run(struct experiment *e, const struct quirk *const *qui
 
 static plumb_status check_theirs(const struct model *m, const struct plumb_trace *theirs, struct error *err) {
     if (!theirs->tokens || theirs->n_token == 0) {
-        return error_set(err, PLUMB_ERROR_ARGUMENT, "the dump does not say which tokens were fed: they must be given");
+        return error_set(err, PLUMB_ERROR_ARGUMENT, "the dump does not list the tokens that were fed; they must be "
+                         "given");
     }
     for (uint32_t i = 0; i < theirs->n_token; i++) {
-        if (theirs->tokens[i] < 0 || (uint32_t)theirs->tokens[i] >= m->config.n_vocab) {
+        if (theirs->tokens[i] < 0 || (uint32_t)theirs->tokens[i] >= m->plan.n_vocab) {
             return error_set(err, PLUMB_ERROR_TOKEN, "token %d at index %u of the dump is not in 0..%u: is it the same "
                              "model?",
-                             (int)theirs->tokens[i], i, m->config.n_vocab - 1);
+                             (int)theirs->tokens[i], i, m->plan.n_vocab - 1);
         }
     }
-    if (theirs->n_token > m->config.n_ctx_train) {
-        return error_set(err, PLUMB_ERROR_CONTEXT, "the dump has %u tokens, the model was made for %u", theirs->n_token,
-                         m->config.n_ctx_train);
+    if (theirs->n_token > m->plan.n_ctx_train) {
+        return error_set(err, PLUMB_ERROR_CONTEXT, "the dump has %u tokens, but the model was trained for %u",
+                         theirs->n_token, m->plan.n_ctx_train);
     }
     size_t n_tap = 0;
     for (size_t i = 0; i < theirs->n_tap; i++) {
-        if (theirs->taps[i].layer < (int32_t)m->config.n_layer && theirs->taps[i].n_row > 0) return PLUMB_OK;
+        if (theirs->taps[i].layer < (int32_t)m->plan.n_layer && theirs->taps[i].n_row > 0) return PLUMB_OK;
         n_tap += theirs->taps[i].n_row > 0;
     }
     if (n_tap > 0) {
-        return error_set(err, PLUMB_ERROR_ARGUMENT, "all %zu taps of the dump are of layers beyond the model's %u "
-                         "(the first is 0)", n_tap, m->config.n_layer);
+        return error_set(err, PLUMB_ERROR_ARGUMENT, "all %zu taps of the dump are in layers that the model does not "
+                         "have: it has %u, numbered from 0", n_tap, m->plan.n_layer);
     }
-    return error_set(err, PLUMB_ERROR_ARGUMENT, "the dump has no activations under names that are known%s%s",
-                     theirs->n_ignored > 0 ? ", but for instance " : "", theirs->ignored);
+    return error_set(err, PLUMB_ERROR_ARGUMENT, "the dump has no activations with known names%s%s",
+                     theirs->n_ignored > 0 ? "; the first unknown name is " : "", theirs->ignored);
 }
 
 /* Elements in a row of this tap in the pass, or for kq_soft_max in a trace (row_of). */
-static uint64_t row_size(const struct experiment *e, enum tap_id id) {
-    const struct model_config *c = &e->model->config;
+static uint64_t row_size(const struct experiment *e, enum tap_id id, int32_t layer) {
+    const struct plan *p = &e->model->plan;
+    const struct layer_plan *l = &p->layers[layer >= 0 && layer < (int32_t)p->n_layer ? layer : 0];
+    const struct attn_plan *a = &l->attn;
     switch (id) {
-    case TAP_QCUR: case TAP_QCUR_ROPE: case TAP_KQV_OUT: return (uint64_t)c->n_head * c->head_dim;
-    case TAP_KCUR: case TAP_KCUR_ROPE: case TAP_VCUR: return (uint64_t)c->n_head_kv * c->head_dim;
-    case TAP_KQ_SOFT_MAX: return (uint64_t)c->n_head * e->theirs->n_token;
-    case TAP_FFN_GATE: case TAP_FFN_UP: case TAP_FFN_SWIGLU: return c->n_ff;
-    case TAP_RESULT_OUTPUT: return c->n_vocab;
-    default: return c->n_embd;
+    case TAP_QCUR: case TAP_QCUR_NORMED: case TAP_QCUR_ROPE: return (uint64_t)a->n_head * a->k_dim;
+    case TAP_KCUR: case TAP_KCUR_NORMED: case TAP_KCUR_ROPE: return (uint64_t)a->n_head_kv * a->k_dim;
+    case TAP_VCUR: return (uint64_t)a->n_head_kv * a->v_dim;
+    case TAP_KQV_OUT: return (uint64_t)a->n_head * a->v_dim;
+    case TAP_KQ_SOFT_MAX: return (uint64_t)a->n_head * e->theirs->n_token;
+    case TAP_FFN_GATE: case TAP_FFN_UP: case TAP_FFN_SWIGLU: return l->ffn.n_ff;
+    case TAP_RESULT_OUTPUT: return p->n_vocab;
+    default: return p->n_embd;
     }
 }
 
 bool experiment_is_whole(const struct experiment *e, const struct trace_tap *tap) {
     return tap->n_row > 0 && tap->id != TAP_RESULT_OUTPUT && !tap->rows[0].places
-        && tap->rows[0].n_value == row_size(e, tap->id);
+        && tap->rows[0].n_value == row_size(e, tap->id, tap->layer);
 }
 
 /* For taps of which theirs has statistics of all tokens together, allocates rows for the statistics of each of the
@@ -199,7 +204,7 @@ static bool reserve_own(struct experiment *e, uint32_t n_ctx) {
 }
 
 /* Sets first_result and forced. */
-static void look_at_rows(struct experiment *e) {
+static void inspect_rows(struct experiment *e) {
     e->first_result = UINT32_MAX;
     for (size_t i = 0; i < e->theirs->n_tap; i++) {
         const struct trace_tap *tap = &e->theirs->taps[i];
@@ -230,7 +235,7 @@ static void force_others(void *user, const plumb_tap *tap, double *x) {
     if (their_tap(truth->experiment, tap, &id) && !heads_has_order(id)) force(truth->experiment, tap, x);
 }
 
-static plumb_status listen(struct experiment *e, struct tap_sink sink, struct error *err) {
+static plumb_status set_tap(struct experiment *e, struct tap_sink sink, struct error *err) {
     if (reference_set_tap(e->reference, sink) == PLUMB_OK) return PLUMB_OK;
     return error_set(err, PLUMB_ERROR_MEMORY, "out of memory: the activations of %u tokens", e->theirs->n_token);
 }
@@ -242,7 +247,7 @@ static plumb_status find_order(struct experiment *e, struct error *err) {
     struct truth truth = { e, plumb_trace_create() };
     if (!truth.trace) return error_set(err, PLUMB_ERROR_MEMORY, "out of memory: a trace");
     truth.trace->params.n_value = UINT32_MAX;
-    plumb_status status = listen(e, (struct tap_sink){ record_heads, &truth }, err);
+    plumb_status status = set_tap(e, (struct tap_sink){ record_heads, &truth }, err);
     if (status == PLUMB_OK) {
         reference_set_force(e->reference, force_others, &truth);
         memcpy(e->tokens, e->theirs->tokens, e->theirs->n_token * sizeof *e->tokens);
@@ -270,15 +275,15 @@ plumb_status experiment_create(struct experiment **out, const struct model *m, c
     if (!e) return error_set(err, PLUMB_ERROR_MEMORY, "out of memory: %zu bytes for a diagnosis", sizeof *e);
     e->model = m;
     e->theirs = theirs;
-    look_at_rows(e);
+    inspect_rows(e);
     uint32_t n_ctx = theirs->n_token + 2, n_batch = theirs->n_prompt + 1;   /* BOS and the last token may be doubled */
     plumb_status status = reference_create(&e->reference, m, n_ctx, n_batch, err);
     if (status == PLUMB_OK) {
         e->tokens = alloc_array(n_ctx, sizeof *e->tokens);
-        e->keys = alloc_array((uint64_t)m->config.n_head * theirs->n_token, sizeof *e->keys);
+        e->keys = alloc_array((uint64_t)m->plan.max_head * theirs->n_token, sizeof *e->keys);
         e->sums = alloc_array(theirs->n_tap, sizeof *e->sums);
         if (e->first_result != UINT32_MAX) {
-            e->logits = alloc_array((uint64_t)n_batch * m->config.n_vocab, sizeof *e->logits);
+            e->logits = alloc_array((uint64_t)n_batch * m->plan.n_vocab, sizeof *e->logits);
         }
         bool has_own = reserve_own(e, n_ctx);
         if (!e->tokens || !e->keys || !e->sums || !has_own || (!e->logits && e->first_result != UINT32_MAX)) {
@@ -286,7 +291,7 @@ plumb_status experiment_create(struct experiment **out, const struct model *m, c
         }
     }
     if (status == PLUMB_OK) status = find_order(e, err);
-    if (status == PLUMB_OK) status = listen(e, (struct tap_sink){ on_tap, e }, err);
+    if (status == PLUMB_OK) status = set_tap(e, (struct tap_sink){ on_tap, e }, err);
     if (status != PLUMB_OK) {
         experiment_free(e);
         return status;

@@ -36,7 +36,7 @@ struct experiment {
                              * tokens together; other taps have no rows */
     size_t n_own;           /* theirs->n_tap */
     uint32_t first_result;  /* first position at which theirs has result_norm or result_output; UINT32_MAX: none */
-    bool forced;            /* theirs has whole activations, from which the pass continues */
+    bool forced;            /* some tap of theirs is whole (experiment_is_whole), so the pass continues from it */
 };
 
 /* Borrows m and theirs.  PLUMB_ERROR_ARGUMENT if theirs lacks tokens or has no taps of this model, PLUMB_ERROR_TOKEN,
@@ -49,7 +49,8 @@ void experiment_free(struct experiment *e);
 plumb_status experiment_run(struct experiment *e, const struct quirk *const *quirks, uint32_t n_quirk,
                             uint32_t n_layer, struct outcome *o, struct error *err);
 void outcome_free(struct outcome *o);
-/* Does the pass continue from this tap of theirs?  (Never from logits: nothing is computed from them.) */
+/* Does the pass continue from this tap of theirs?  (Never from logits: nothing is computed from them.)  The first row
+ * decides, assuming that the rows of a tap are alike.  The pass itself takes over only those rows that are whole. */
 bool experiment_is_whole(const struct experiment *e, const struct trace_tap *tap);
 
 #endif

@@ -39,13 +39,14 @@ plumb_status diagnose_prepare(struct diagnosis *d) {
     if (embd) d->kinds[embd - theirs->taps] = INPUTS_KNOWN;
     /* About the layer's input: is it known whole, and can there be noise in it? */
     bool is_whole_in = embd && experiment_is_whole(d->experiment, embd), is_noisy_in = false;
-    int32_t n_layer = (int32_t)d->model->config.n_layer;
+    int32_t n_layer = (int32_t)d->model->plan.n_layer;
+    uint32_t absent = model_absent_taps(d->model);
     for (int32_t layer = 0; layer <= n_layer; layer++) {
         uint32_t whole = 0, noisy = 0;   /* sets of taps: known whole; not known whole, and noisy */
         enum tap_id first = layer < n_layer ? TAP_ATTN_NORM : TAP_RESULT_NORM;
         enum tap_id last = layer < n_layer ? TAP_L_OUT : TAP_RESULT_OUTPUT;
         for (enum tap_id id = first; id <= last; id++) {
-            uint32_t feeds = tap_inputs(id), same = tap_same_layer(feeds, id);
+            uint32_t feeds = tap_inputs_without(id, absent), same = tap_same_layer(feeds, id);
             bool takes_input = feeds != same;
             bool is_alone = !(same & ~whole) && (!takes_input || is_whole_in);
             bool is_noisy = (products >> id & 1) || (same & noisy) || (takes_input && is_noisy_in);
@@ -67,7 +68,7 @@ static int ascending(const void *a, const void *b) {
     return (*x > *y) - (*x < *y);
 }
 
-/* Median error of a layer's noisy taps; 0 if there are none. */
+/* Median error of a layer's noisy taps; layer -1: of those outside the layers.  0 if there are none. */
 static double typical(const struct diagnosis *d, const struct outcome *o, int32_t layer) {
     double errors[TAP_COUNT];
     size_t n = 0;
@@ -97,6 +98,7 @@ double diagnose_allowed(const struct diagnosis *d, const struct outcome *o) {
 /* The error of tap i as it is judged.  Where errors add up, a mistake shows in most of the taps after it.  A single
  * noisy tap that stands out is none, since it may have few values; it counts at most with its layer's median. */
 static double judged(const struct diagnosis *d, const struct outcome *o, size_t i, double allowed) {
+    /* is_single: judged by its own error: it is that of one step, or no noise can be in it, or none is allowed. */
     bool is_single = diagnose_inputs_known(d, i) || !(d->kinds[i] & NOISY) || allowed <= d->tolerance;
     return is_single ? o->error[i] : fmin(o->error[i], typical(d, o, d->theirs->taps[i].layer));
 }
@@ -165,7 +167,7 @@ size_t diagnose_n_compared(const struct diagnosis *d) {
     return n;
 }
 
-bool diagnose_parts(const struct diagnosis *d, const struct outcome *o, int32_t layer) {
+bool diagnose_diverges(const struct diagnosis *d, const struct outcome *o, int32_t layer) {
     double allowed = diagnose_allowed(d, o);
     for (size_t i = 0; i < d->theirs->n_tap; i++) {
         if (d->theirs->taps[i].layer == layer && is_over(d, o, i, allowed)) return true;

@@ -132,8 +132,25 @@ static size_t find_tap(const struct diff *d, enum tap_id id, int32_t layer) {
     return low < d->n_tap && d->taps[low].id == id && d->taps[low].layer == layer ? low : d->n_tap;
 }
 
+/* False for a tap that only some models have if neither trace has it: then it is no step of this model. */
+static bool is_step(const struct diff *d, enum tap_id id) {
+    if (!tap_spec(id)->only_some) return true;
+    const struct plumb_trace *const sides[] = { d->a, d->b };
+    for (size_t s = 0; s < 2; s++) {
+        for (size_t i = 0; i < sides[s]->n_tap; i++) {
+            if (sides[s]->taps[i].id == id) return true;
+        }
+    }
+    return false;
+}
+
 /* The nearest compared taps from which `tap` is computed.  A tap that was not compared is replaced by its own inputs,
- * layer by layer down to the embeddings. */
+ * layer by layer down to the embeddings.
+ *
+ * want has the ids that are looked for in this layer, as a set; earlier has those for the layer before.  Within a layer
+ * the ids descend, because the inputs of a tap have smaller ids there; so each layer takes one round.  In layer 0, embd
+ * takes the place of the l_out before.  The layer before the results is the last one compared (n_layer): if the traces
+ * lack later layers, in.direct is true for result_norm all the same. */
 static struct diff_inputs find_inputs(const struct diff *d, size_t tap) {
     struct diff_inputs in = { .direct = true, .error = NAN };
     enum tap_id of = d->taps[tap].id;
@@ -149,7 +166,7 @@ static struct diff_inputs find_inputs(const struct diff *d, size_t tap) {
                 in.error = fmax(in.error, d->taps[i].error);
                 continue;
             }
-            in.direct = false;
+            if (is_step(d, id)) in.direct = false;
             uint32_t more = tap_inputs(id), same = tap_same_layer(more, id);
             want |= same;   /* their ids are smaller, so this loop still reaches them */
             earlier |= more ^ same;
@@ -177,8 +194,9 @@ static size_t find_jump(const struct diff *d) {
     return d->n_tap;
 }
 
-/* Factor by which the error grows per layer, between the first and the last layer that have an error of the same tap:
- * l_out or, if that is not in two layers, the latest tap of a layer that is.  NAN if there is none. */
+/* Factor by which the error of one tap grows per layer, between the first and the last layer in which it is above 0.
+ * The tap is l_out or, if its error is above 0 in fewer than two layers, the latest tap of a layer for which it is in
+ * two.  Sets *from and *to to the indices of the tap in these layers.  NAN if there is no such tap. */
 static double find_growth(const struct diff *d, size_t *from, size_t *to) {
     for (enum tap_id id = TAP_L_OUT; id >= TAP_ATTN_NORM; id--) {
         *from = *to = d->n_tap;
@@ -199,7 +217,7 @@ static double find_growth(const struct diff *d, size_t *from, size_t *to) {
 #if defined(__GNUC__)
 __attribute__((format(printf, 2, 3)))
 #endif
-static void say(struct diff *d, const char *format, ...) {
+static void add(struct diff *d, const char *format, ...) {
     size_t room = sizeof d->verdict - d->n_verdict;
     va_list args;
     va_start(args, format);
@@ -213,123 +231,124 @@ static const char *show(struct tap_text *buf, const struct diff *d, size_t i) {
 }
 
 /* "Qcur_rope-0 (0.61) and Kcur_rope-0 (1e-06)", in the order of the computation. */
-static void say_inputs(struct diff *d, const struct diff_inputs *in) {
+static void add_inputs(struct diff *d, const struct diff_inputs *in) {
     for (uint32_t k = in->n; k-- > 0;) {
         struct tap_text name;
         const char *after = k == 0 ? "" : k == 1 ? " and " : ", ";
-        say(d, "%s (%.2g)%s", show(&name, d, in->taps[k]), d->taps[in->taps[k]].error, after);
+        add(d, "%s (%.2g)%s", show(&name, d, in->taps[k]), d->taps[in->taps[k]].error, after);
     }
 }
 
-/* "blk.3.attn_q.weight". */
-static void say_weights(struct diff *d, const struct diff_tap *tap) {
+/* "blk.3.attn_q.weight", or outside the layers "output.weight (token_embd if tied)". */
+static void add_weights(struct diff *d, const struct diff_tap *tap) {
     const char *name = tap_spec(tap->id)->weights;
     size_t n = strcspn(name, " ");
-    if (tap->layer >= 0) say(d, "blk.%d.%s.weight", (int)tap->layer, name);
-    else say(d, "%.*s.weight%s", (int)n, name, name + n);
+    if (tap->layer >= 0) add(d, "blk.%d.%s.weight", (int)tap->layer, name);
+    else add(d, "%.*s.weight%s", (int)n, name, name + n);
 }
 
 /* Which values the error was computed from. */
-static void say_values(struct diff *d, const struct diff_tap *tap) {
+static void add_values(struct diff *d, const struct diff_tap *tap) {
     const uint32_t *shape = tap->shape_a[0] > 0 ? tap->shape_a : tap->shape_b;
     uint64_t n = tap->c.n_value, each = n / tap->c.n_row;
-    if (tap->c.n_bound > 0) say(d, "at least, by the lists of the likeliest");
-    else if (n == 0) say(d, "by statistics");
-    else if (n % tap->c.n_row > 0) say(d, "of %llu values", (unsigned long long)n);
-    else if (each == (uint64_t)shape[0] * shape[1]) say(d, "of all %llu values", (unsigned long long)each);
-    else say(d, "of %llu values of each token", (unsigned long long)each);
+    if (tap->c.n_bound > 0) add(d, "at least, from the lists of the likeliest tokens");
+    else if (n == 0) add(d, "from statistics");
+    else if (n % tap->c.n_row > 0) add(d, "of %llu values", (unsigned long long)n);
+    else if (each == (uint64_t)shape[0] * shape[1]) add(d, "of all %llu values", (unsigned long long)each);
+    else add(d, "of %llu values per token", (unsigned long long)each);
 }
 
-static void say_first(struct diff *d) {
+static void add_first(struct diff *d) {
     const struct diff_tap *tap = &d->taps[d->first];
     struct tap_text name;
-    say(d, "They part first at %s (%s): ", show(&name, d, d->first), tap_spec(tap->id)->title);
+    add(d, "They first diverge at %s (%s): ", show(&name, d, d->first), tap_spec(tap->id)->title);
     if (tap->shapes_differ) {
-        say(d, "A has %u x %u values of each token, B %u x %u.\n", tap->shape_a[0], tap->shape_a[1], tap->shape_b[0],
+        add(d, "A has %u x %u values per token, B has %u x %u.\n", tap->shape_a[0], tap->shape_a[1], tap->shape_b[0],
             tap->shape_b[1]);
     } else if (isinf(tap->error)) {
-        say(d, "B is all zeros where A is not.\n");
+        add(d, "B is all zeros where A is not.\n");
     } else {
-        say(d, "relative error %.2g (", tap->error);
-        say_values(d, tap);
-        say(d, "), tolerance %g.\n", d->tolerance);
+        add(d, "relative error %.2g (", tap->error);
+        add_values(d, tap);
+        add(d, "), tolerance %g.\n", d->tolerance);
     }
     if (tap->c.n_nan > 0) {
-        say(d, "At %llu places one side alone is NaN or infinite, or the other infinity.\n",
+        add(d, "At %llu places one side is NaN or infinite and the other differs.\n",
             (unsigned long long)tap->c.n_nan);
     }
 }
 
 /* A side's likeliest token, and its rank on the other side. */
-static void say_likeliest(struct diff *d, char side, const struct trace_value *token, char other,
+static void add_likeliest(struct diff *d, char side, const struct trace_value *token, char other,
                           const struct trace_value *top, uint32_t n) {
     char piece[96];
     int64_t n_piece = tokens_piece(d->a, d->b, d->vocab, (int32_t)token->place, piece, sizeof piece);
     uint32_t rank = 0;
     while (rank < n && top[rank].place != token->place) rank++;
-    say(d, "%c's first, %u ", side, token->place);
-    if (n_piece >= 0) say(d, "\"%.*s\" ", n_piece < (int64_t)sizeof piece ? (int)n_piece : (int)sizeof piece, piece);
-    say(d, "(%.4g), is ", (double)token->value);
-    if (rank < n) say(d, "number %u of %c's", rank + 1, other);
-    else say(d, "not among %c's %u", other, n);
+    add(d, "%c's likeliest, %u ", side, token->place);
+    if (n_piece >= 0) add(d, "\"%.*s\" ", n_piece < (int64_t)sizeof piece ? (int)n_piece : (int)sizeof piece, piece);
+    add(d, "(%.4g), is ", (double)token->value);
+    if (rank < n) add(d, "number %u of %c's", rank + 1, other);
+    else add(d, "not among %c's top %u", other, n);
 }
 
-/* The likeliest tokens of both sides, if the logits part first and the tokens are not the same. */
-static void say_top(struct diff *d) {
+/* The likeliest tokens of both sides, if the logits diverge first and the tokens are not the same. */
+static void add_top(struct diff *d) {
     if (d->taps[d->first].id != TAP_RESULT_OUTPUT || d->n_top_a == 0 || d->n_top_b == 0) return;
     if (d->top_a[0].place == d->top_b[0].place) return;
-    say(d, "The likeliest tokens after token %u are others: ", d->top_pos);
-    say_likeliest(d, 'A', &d->top_a[0], 'B', d->top_b, d->n_top_b);
-    say(d, "; ");
-    say_likeliest(d, 'B', &d->top_b[0], 'A', d->top_a, d->n_top_a);
-    say(d, ".\n");
+    add(d, "The likeliest tokens after token %u differ: ", d->top_pos);
+    add_likeliest(d, 'A', &d->top_a[0], 'B', d->top_b, d->n_top_b);
+    add(d, "; ");
+    add_likeliest(d, 'B', &d->top_b[0], 'A', d->top_a, d->n_top_a);
+    add(d, ".\n");
 }
 
-/* Where to look for the fault, given that no earlier tap parts. */
-static void say_step(struct diff *d) {
+/* Where to look for the fault, given that no earlier tap diverges. */
+static void add_step(struct diff *d) {
     const struct diff_tap *tap = &d->taps[d->first];
     const struct tap_spec *spec = tap_spec(tap->id);
     if (tap->id == TAP_EMBD) {
-        say(d, "It is the first step: rows of ");
-        say_weights(d, tap);
-        say(d, ", one for each token id. Look at how that tensor is read: its type, the layout of its blocks, its "
-            "offset in the file.%s\n", fabs(tap->cosine) < 0.2 ? " The cosine is near 0: these are no copies of one "
-            "row, but rows of other tokens or of another model." : "");
+        add(d, "This is the first step, which looks up rows of ");
+        add_weights(d, tap);
+        add(d, " by token id. Check how that tensor is read: its type, the layout of its blocks, its offset in the "
+            "file.%s\n", fabs(tap->cosine) < 0.2 ? " The cosine is near 0: these are not copies of the same rows, but "
+            "rows of other tokens or of another model." : "");
     } else if (d->inputs.n == 0) {
-        say(d, "No earlier tap is known on both sides: the fault may lie anywhere up to here.\n");
+        add(d, "The sides have no earlier tap in common: the fault may be anywhere up to here.\n");
     } else if (!d->inputs.direct) {
-        say(d, "The nearest earlier taps that both sides have agree: ");
-        say_inputs(d, &d->inputs);
-        say(d, ". The fault lies between these; trace the steps in between to see where.\n");
+        add(d, "The nearest earlier taps that both sides have agree: ");
+        add_inputs(d, &d->inputs);
+        add(d, ". The fault is after them; trace the steps in between to locate it.\n");
     } else {
-        say(d, "What it is computed from agrees: ");
-        say_inputs(d, &d->inputs);
-        say(d, ". So the fault lies in this very step");
+        add(d, "Its inputs agree: ");
+        add_inputs(d, &d->inputs);
+        add(d, ". So the fault is in this step");
         if (spec->weights[0]) {
-            say(d, ", or in how ");
-            say_weights(d, tap);
-            say(d, " is read");
+            add(d, ", or in how ");
+            add_weights(d, tap);
+            add(d, " is read");
         }
-        say(d, ".\n");
+        add(d, ".\n");
     }
 }
 
-/* If the other products of the same input part too, the fault is not in a single tensor. */
-static void say_siblings(struct diff *d) {
+/* If the other products of the same input diverge too, the fault is not in a single tensor. */
+static void add_siblings(struct diff *d) {
     const struct diff_tap *first = &d->taps[d->first];
     if (first->id != TAP_QCUR && first->id != TAP_FFN_GATE) return;
     size_t x = find_tap(d, first->id == TAP_QCUR ? TAP_KCUR : TAP_FFN_UP, first->layer);
     size_t y = find_tap(d, first->id == TAP_QCUR ? TAP_VCUR : TAP_FFN_UP, first->layer);
     if (x == d->n_tap || y == d->n_tap || !d->taps[x].over || !d->taps[y].over) return;
     struct tap_text name;
-    say(d, "%s (%.2g)", show(&name, d, x), d->taps[x].error);
-    if (x != y) say(d, " and %s (%.2g)", show(&name, d, y), d->taps[y].error);
-    say(d, ", of the same input, part too: not one tensor, but how their type is read, rounded or multiplied.\n");
+    add(d, "%s (%.2g)", show(&name, d, x), d->taps[x].error);
+    if (x != y) add(d, " and %s (%.2g)", show(&name, d, y), d->taps[y].error);
+    add(d, ", computed from the same input, diverge too: the fault is not in one tensor, but in how their type is "
+        "read, rounded or multiplied.\n");
 }
 
 /* How many quirks (diagnose/quirk_table.h) begin at this tap; to tell which of them it is takes the model.  Misread
  * types are not counted, because they can begin at any matrix. */
-static void say_quirks(struct diff *d) {
+static void add_quirks(struct diff *d) {
     const struct tap_spec *spec = tap_spec(d->taps[d->first].id);
     bool is_matrix = spec->weights[0] && !strstr(spec->name, "norm");
     uint32_t n = 0;
@@ -337,39 +356,40 @@ static void say_quirks(struct diff *d) {
         n += strcmp(quirk_at(i)->tap, spec->name) == 0 && quirk_at(i)->field < offsetof(struct quirks, misread);
     }
     if (n == 0 && !is_matrix) return;
-    say(d, "`plumb diagnose` knows ");
-    if (n > 0) say(d, "%u mistake%s here%s", n, n == 1 ? " that begins" : "s that begin", is_matrix ? ", and " : ".\n");
-    if (is_matrix) say(d, "the usual mistakes in reading each type of weights.\n");
+    add(d, "`plumb diagnose` knows ");
+    if (n > 0) add(d, "%u mistake%s here%s", n, n == 1 ? " that begins" : "s that begin", is_matrix ? ", and " : ".\n");
+    if (is_matrix) add(d, "the usual mistakes in reading each type of weights.\n");
 }
 
-/* before: the earlier tap with the largest error, which is not far below that of the first tap that parts. */
-static void say_gradual(struct diff *d, size_t before) {
+/* before: the earlier tap with the largest error, which is not far below that of the first tap that diverges. */
+static void add_gradual(struct diff *d, size_t before) {
     struct tap_text name, last;
-    say(d, "No single step does it: %s is off by %.2g already.\n", show(&name, d, before), d->taps[before].error);
+    add(d, "No single step is the cause: %s already has an error of %.2g.\n", show(&name, d, before),
+        d->taps[before].error);
     size_t from, to;
     d->growth = find_growth(d, &from, &to);
     if (!isnan(d->growth)) {
-        say(d, "From %s to %s the error goes from %.2g to %.2g: x%.2f per layer.\n", show(&name, d, from),
+        add(d, "From %s to %s the error goes from %.2g to %.2g: x%.2f per layer.\n", show(&name, d, from),
             show(&last, d, to), d->taps[from].error, d->taps[to].error, d->growth);
     }
     size_t jump = find_jump(d);
     if (jump < d->n_tap) {
-        say(d, "But look at %s: its error is %.2g, that of what it is computed from %.2g.\n", show(&name, d, jump),
+        add(d, "But look at %s: its error is %.2g, and that of its inputs is %.2g.\n", show(&name, d, jump),
             d->taps[jump].error, find_inputs(d, jump).error);
     } else {
-        say(d, "Rounding and quantization add up like that, of weights or, as in llama.cpp, of activations to 8 bits; "
-            "a mistake shows as a jump. A larger --tolerance lets it pass.\n");
+        add(d, "Errors of quantized weights, or of activations rounded to 8 bits as in llama.cpp, add up like this; a "
+            "mistake shows as a jump. A larger --tolerance accepts them.\n");
     }
 }
 
-static void say_order(struct diff *d) {
+static void add_order(struct diff *d) {
     if (d->permuted_side == 0) return;
-    say(d, "Qcur and Kcur of %c have the elements of a head in transformers' order, pairs half a head apart; they are "
-        "compared in that of the GGUF, side by side.\n", d->permuted_side);
+    add(d, "Qcur and Kcur of %c have the elements of a head in transformers' order (pairs are half a head apart); they "
+        "were permuted to the GGUF's order (pairs are adjacent).\n", d->permuted_side);
 }
 
 /* Points out a side with rows of one token less than it lists: an engine that drops BOS may still list it. */
-static void say_fewer(struct diff *d) {
+static void add_fewer(struct diff *d) {
     const struct plumb_trace *const sides[] = { d->a, d->b };
     for (size_t s = 0; s < 2; s++) {
         uint32_t n = 0;
@@ -380,7 +400,7 @@ static void say_fewer(struct diff *d) {
             }
         }
         if (n < 2 || n + 1 != sides[s]->n_token) continue;
-        say(d, "%c has rows of the first %u tokens and lists %u: was one of them, BOS for instance, not fed?\n",
+        add(d, "%c has rows for %u tokens but lists %u: was one of them, such as BOS, not fed?\n",
             "AB"[s], n, n + 1);
     }
 }
@@ -403,88 +423,89 @@ static struct layers layers_of(const struct plumb_trace *t) {
 }
 
 /* Points out a side whose layers are all one more than the other's. */
-static void say_layers(struct diff *d) {
+static void add_layers(struct diff *d) {
     const struct layers sides[2] = { layers_of(d->a), layers_of(d->b) };
     for (size_t s = 0; s < 2; s++) {
         const struct layers *l = &sides[s], *other = &sides[!s];
         if (l->first != 1 || other->first != 0 || l->last != other->last + 1 || l->n != other->n) continue;
-        say(d, "%c has layers 1 to %d, %c 0 to %d: are %c's counted from 1?\n", "AB"[s], (int)l->last, "BA"[s],
-            (int)other->last, "AB"[s]);
+        add(d, "%c has layers 1 to %d, %c has layers 0 to %d: does %c count them from 1?\n", "AB"[s], (int)l->last,
+            "BA"[s], (int)other->last, "AB"[s]);
     }
 }
 
 /* A path as one word of a shell command, quoted if necessary. */
-static void say_path(struct diff *d, const char *path) {
+static void add_path(struct diff *d, const char *path) {
     size_t n_safe = strspn(path, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-");
     if (path[0] && !path[n_safe]) {
-        say(d, "%s", path);
+        add(d, "%s", path);
         return;
     }
-    say(d, "'");
-    for (; *path; path++) say(d, *path == '\'' ? "'\\''" : "%c", *path);
-    say(d, "'");
+    add(d, "'");
+    for (; *path; path++) add(d, *path == '\'' ? "'\\''" : "%c", *path);
+    add(d, "'");
 }
 
 /* The next command diagnoses the side that is not plumb's own. */
-static void say_next(struct diff *d) {
+static void add_next(struct diff *d) {
     static const char own[] = "plumb ";
     bool own_a = d->a->source && strncmp(d->a->source, own, sizeof own - 1) == 0;
     bool own_b = d->b->source && strncmp(d->b->source, own, sizeof own - 1) == 0;
-    say(d, "Next: plumb diagnose MODEL --against ");
-    say_path(d, own_a && !own_b ? d->name_b : d->name_a);
-    say(d, "\n");
+    add(d, "Next: plumb diagnose MODEL --against ");
+    add_path(d, own_a && !own_b ? d->name_b : d->name_a);
+    add(d, "\n");
 }
 
-static void say_parted(struct diff *d) {
+static void add_divergence(struct diff *d) {
     const struct diff_tap *tap = &d->taps[d->first];
-    say_first(d);
-    say_top(d);
-    say_layers(d);
-    say_order(d);
-    say_fewer(d);
+    add_first(d);
+    add_top(d);
+    add_layers(d);
+    add_order(d);
+    add_fewer(d);
     d->inputs = find_inputs(d, d->first);
     size_t before = 0;   /* the earlier tap with the largest error: rounding in every step shows in each of them */
     for (size_t i = 1; i < d->first; i++) {
         if (d->taps[i].error > d->taps[before].error) before = i;
     }
+    /* before has no meaning if first is 0: there are no earlier taps. */
     d->kind = tap->shapes_differ ? DIFF_SHAPES
         : d->first > 0 && tap->error < DIFF_JUMP_FACTOR * d->taps[before].error ? DIFF_GRADUAL : DIFF_JUMP;
     if (d->kind == DIFF_GRADUAL) {
-        say_gradual(d, before);
+        add_gradual(d, before);
         return;
     }
-    say_step(d);
-    say_siblings(d);
-    if (d->kind == DIFF_JUMP && d->inputs.direct) say_quirks(d);
+    add_step(d);
+    add_siblings(d);
+    if (d->kind == DIFF_JUMP && d->inputs.direct) add_quirks(d);
     if (d->kind == DIFF_JUMP && tap->error < 0.2 && tap_spec(tap->id)->weights[0]) {
-        say(d, "An error of this size is also what another type of the same weights gives, Q4_0 instead of F16 for "
-            "instance: `plumb weights` compares two files.\n");
+        add(d, "Another type of the same weights, such as Q4_0 instead of F16, also gives an error of this size: "
+            "`plumb weights` compares two files.\n");
     }
-    say_next(d);
+    add_next(d);
 }
 
 static void find_verdict(struct diff *d) {
     struct tap_text name;
     if (!tokens_comparable(d->tokens.kind)) {
         d->kind = DIFF_TOKENS;
-        say(d, "The tokens differ: %s.\n", d->tokens.text);
-        say(d, "They part at index %u. Activations of different tokens cannot be compared: feed both sides the same "
-            "ids, as `plumb trace MODEL --tokens 1,2,3` does.\n", d->tokens.first);
+        add(d, "The tokens differ: %s.\n", d->tokens.text);
+        add(d, "They first differ at index %u. Activations of different tokens cannot be compared: feed both sides the "
+            "same ids, as `plumb trace MODEL --tokens 1,2,3` does.\n", d->tokens.first);
     } else if (d->n_tap == 0) {
         d->kind = DIFF_NOTHING;
-        say(d, "Nothing to compare: the sides have no tap in common of which they know the same.\n");
+        add(d, "Nothing to compare: no tap has values or statistics at the same places on both sides.\n");
         if (d->a->n_tap == 0 || d->b->n_tap == 0) {
-            say(d, "%s no taps under a name that is known; docs/trace.md lists them.\n",
+            add(d, "%s no taps with known names; docs/trace.md lists the names.\n",
                 d->b->n_tap > 0 ? "A has" : d->a->n_tap > 0 ? "B has" : "Both have");
         }
-        say_layers(d);
+        add_layers(d);
     } else if (d->first < d->n_tap) {
-        say_parted(d);
+        add_divergence(d);
     } else {
         d->kind = DIFF_AGREE;
-        say(d, "They agree: %zu taps, relative errors up to %.2g (%s), tolerance %g.\n", d->n_tap,
+        add(d, "They agree: %zu taps, relative errors up to %.2g (%s), tolerance %g.\n", d->n_tap,
             d->taps[d->worst].error, show(&name, d, d->worst), d->tolerance);
-        say_order(d);
+        add_order(d);
     }
 }
 

@@ -3,7 +3,7 @@
  *   diff_compare: traces -> struct diff, which holds every number of the report
  *   diff_text, diff_json, diff_html: struct diff -> bytes
  *
- * The sides "part" at a tap if its error is over the tolerance or its shapes differ.
+ * The sides diverge at a tap if its error is over the tolerance or its shapes differ.
  */
 #ifndef PLUMB_DIFF_DIFF_H
 #define PLUMB_DIFF_DIFF_H
@@ -17,7 +17,7 @@ struct diff_tap {
     enum tap_id id;
     int32_t layer;
     struct comparison c;
-    double error, cosine;
+    double error, cosine;       /* NAN if shapes differ; the cosine also if no values were compared */
     double rms_a, rms_b;        /* over the tokens that both have; NAN: not known */
     bool shapes_differ;         /* then no values were compared */
     uint32_t shape_a[2], shape_b[2];   /* (n_head, n) per token; 0, 0: not known */
@@ -28,13 +28,13 @@ enum diff_kind {
     DIFF_AGREE,
     DIFF_TOKENS,      /* the tokens differ: nothing was compared */
     DIFF_NOTHING,     /* the sides have nothing in common to compare: neither agreement nor difference */
-    DIFF_SHAPES,      /* the shapes of the first tap that parts differ */
+    DIFF_SHAPES,      /* the first tap that diverges has different shapes */
     DIFF_JUMP,        /* the error of that tap is at least DIFF_JUMP_FACTOR times that of every earlier tap */
     DIFF_GRADUAL,     /* it is less than that: the error has grown step by step */
 };
 #define DIFF_JUMP_FACTOR 8
 
-/* The compared taps from which a tap is computed. */
+/* The nearest compared taps from which a tap is computed. */
 struct diff_inputs {
     uint32_t n;
     size_t taps[TAP_COUNT];   /* (n) indices, latest first */
@@ -52,14 +52,15 @@ struct diff {
     struct tokens_difference tokens;
     size_t n_tap;
     struct diff_tap *taps;             /* (n_tap) the taps that both have, in the order of the computation */
-    int32_t n_layer;                   /* number of the last layer among them, plus 1 */
+    int32_t n_layer;                   /* number of the last layer among them, plus 1.  A diff does not know the model,
+                                        * so this layer is taken for its last */
     size_t n_only_a, n_only_b;         /* taps that only one side has */
-    size_t n_incomparable;                    /* taps that both have, without any value or statistic in common */
+    size_t n_incomparable;             /* taps that both have, without any value or statistic in common */
     size_t n_over;                     /* taps over the tolerance or with shapes that differ */
     enum diff_kind kind;
-    size_t first;                      /* index of the first tap that parts; n_tap: none */
+    size_t first;                      /* index of the first tap that diverges; n_tap: none */
     size_t worst;                      /* index of the tap with the largest error; n_tap: none */
-    struct diff_inputs inputs;         /* of the first tap that parts */
+    struct diff_inputs inputs;         /* of the first tap that diverges */
     double growth;                     /* for DIFF_GRADUAL: factor of the error per layer; NAN: not known */
     uint32_t top_pos;                  /* the last token after which both sides know the likeliest tokens */
     uint32_t n_top_a, n_top_b;         /* either is 0: there is no such token */

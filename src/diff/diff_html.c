@@ -34,7 +34,7 @@ static const char page_style[] =
     "h1,h2,p,dl,dd,ol{margin:0;padding:0}\n"
     "h1{font-size:clamp(1.5rem,5vw,2.25rem);line-height:1.15;letter-spacing:-.02em;font-weight:650;\n"
     "overflow-wrap:anywhere}\n"
-    "h1.part{color:var(--alarm)}h1.agree{color:var(--fine)}\n"
+    "h1.differ{color:var(--alarm)}h1.agree{color:var(--fine)}\n"
     "h2{font-size:1.0625rem;font-weight:650;letter-spacing:-.01em}\n"
     "header,section{display:grid;grid-template-columns:minmax(0,1fr);gap:.9rem}\n"
     "header p{max-width:60rem;text-wrap:pretty}h1+p::first-letter{text-transform:uppercase}\n"
@@ -185,17 +185,18 @@ static void html_facts(const struct diff *d, struct report_writer *w) {
     }
 }
 
+/* Writes the tokens of t from index `from` on.  off: index of the token to mark; UINT32_MAX: none. */
 static void html_chips(const struct diff *d, struct report_writer *w, const struct plumb_trace *t, uint32_t from,
                        uint32_t off) {
-    enum { MOST = 40 };
+    enum { MAX_CHIPS = 40 };
     report_printf(w, "<ol class=\"chips\">");
-    for (uint32_t i = from; i < t->n_token && i - from < MOST; i++) {
+    for (uint32_t i = from; i < t->n_token && i - from < MAX_CHIPS; i++) {
         report_printf(w, "<li%s title=\"id %d\"><small>%u</small><code>", i == off ? " class=\"off\"" : "",
                       (int)t->tokens[i], i);
         html_piece(d, w, t->tokens[i]);
         report_printf(w, "</code></li>");
     }
-    if (t->n_token - from > MOST) report_printf(w, "<li>+%u</li>", t->n_token - from - MOST);
+    if (t->n_token - from > MAX_CHIPS) report_printf(w, "<li>+%u</li>", t->n_token - from - MAX_CHIPS);
     report_printf(w, "</ol>\n");
 }
 
@@ -382,6 +383,8 @@ static void stretch(const struct diff *d, struct axes *axes, enum curve curve) {
     }
 }
 
+/* Draws the curve of one of the series, s, with a point for each layer.  B's RMS is a wide line without points, under
+ * A's. */
 static void html_line(const struct diff *d, struct report_writer *w, const struct axes *axes, enum curve curve,
                       size_t s) {
     report_printf(w, "<svg viewBox=\"0 0 100 100\" preserveAspectRatio=\"none\" height=\"100%%\">"
@@ -405,6 +408,8 @@ static void html_line(const struct diff *d, struct report_writer *w, const struc
     }
 }
 
+/* Opens a chart, for which the caller has opened a <figure>, and writes its axes.  html_line draws into the <svg> that
+ * this leaves open; html_keys closes all of them. */
 static void html_axes(struct report_writer *w, const struct axes *axes) {
     enum { HEIGHT = 220 };
     int step = axes->high - axes->low > 8 ? 2 : 1;
@@ -425,6 +430,8 @@ static void html_axes(struct report_writer *w, const struct axes *axes) {
     }
 }
 
+/* Closes what html_axes and its caller have opened, and writes the legend.  both: the chart has curves of A and of B;
+ * otherwise it has the line of the tolerance. */
 static void html_keys(const struct diff *d, struct report_writer *w, bool both) {
     report_printf(w, "</svg></div><p class=\"legend\" style=\"margin-top:1.1rem\">");
     for (size_t s = 0; s < N_SERIES; s++) {
@@ -516,7 +523,7 @@ static void html_row(const struct diff *d, struct report_writer *w, size_t i) {
                       "<td class=\"more\">%.6g</td>", tap->c.max_d, tap->c.max_pos, tap->c.max_place, tap->c.max_a,
                       tap->c.max_b);
     } else {
-        report_printf(w, "<td>&ndash;</td><td class=\"more\" colspan=\"3\">by statistics</td>");
+        report_printf(w, "<td>&ndash;</td><td class=\"more\" colspan=\"3\">from statistics</td>");
     }
     report_printf(w, "<td class=\"more\">%u</td><td class=\"more\">%llu</td></tr>\n", tap->c.n_row,
                   (unsigned long long)(tap->c.n_value + tap->c.n_bound));
@@ -541,7 +548,7 @@ void diff_html(const struct diff *d, struct report_writer *w) {
     report_printf(w, "</title>\n");
     report_bytes(w, page_style, sizeof page_style - 1);
     report_printf(w, "<main>\n<header><p class=\"quiet\">plumb diff</p><h1 class=\"%s\">",
-                  diff_agrees(d) ? "agree" : "part");
+                  diff_agrees(d) ? "agree" : "differ");
     html_text(w, d->verdict, n_headline(d));
     report_printf(w, "</h1>\n");
     html_verdict(d, w);

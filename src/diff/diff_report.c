@@ -24,8 +24,8 @@ static void text_side(struct report_writer *w, char letter, const char *name, co
     if (t->tokens) report_printf(w, "%u tokens, ", t->n_token);
     report_printf(w, "%zu taps\n", t->n_tap);
     if (t->n_ignored == 0) return;
-    report_printf(w, "   %u record%s no tap%s, the first is ", t->n_ignored, t->n_ignored == 1 ? " is" : "s are",
-                  t->n_ignored == 1 ? "" : "s");
+    report_printf(w, "   %u record%s, the first is ", t->n_ignored,
+                  t->n_ignored == 1 ? " is not a tap" : "s are not taps");
     write_text(w, t->ignored);
     report_bytes(w, "\n", 1);
 }
@@ -59,7 +59,8 @@ static size_t text_piece(const struct diff *d, struct report_writer *w, int32_t 
     return n_shown + 2;
 }
 
-/* Writes both lists of tokens around the index where they part.  Like text_top, returns true if all texts are known. */
+/* Writes both lists of tokens around the index where they differ.  Like text_top, returns true if the texts of all
+ * tokens that it wrote are known. */
 static bool text_tokens(const struct diff *d, struct report_writer *w) {
     enum { BEFORE = 2, AFTER = 4 };
     bool is_known = true;
@@ -82,7 +83,7 @@ static void text_tap(const struct diff *d, struct report_writer *w, size_t i) {
     struct tap_text name;
     report_printf(w, "%-2s%-16s", i == d->first ? ">>" : tap->over ? ">" : "", tap_show(&name, tap->id, tap->layer));
     if (tap->shapes_differ) {
-        report_printf(w, " A has %u x %u values of each token, B %u x %u\n", tap->shape_a[0], tap->shape_a[1],
+        report_printf(w, " A has %u x %u values per token, B has %u x %u\n", tap->shape_a[0], tap->shape_a[1],
                       tap->shape_b[0], tap->shape_b[1]);
         return;
     }
@@ -95,7 +96,7 @@ static void text_tap(const struct diff *d, struct report_writer *w, size_t i) {
         if (isnan(tap->cosine)) report_printf(w, "-\n");
         else report_printf(w, "%.7f\n", tap->cosine);
     } else {
-        report_printf(w, "%9s %9.3g %9s  by statistics\n", "-", tap->error, "-");
+        report_printf(w, "%9s %9.3g %9s  from statistics\n", "-", tap->error, "-");
     }
 }
 
@@ -143,7 +144,7 @@ void diff_text(const struct diff *d, struct report_writer *w) {
     }
     if (d->n_incomparable > 0) report_printf(w, "%zu taps have nothing in common to compare\n", d->n_incomparable);
     if (d->n_top_a > 0 && d->n_top_b > 0) is_known &= text_top(d, w);
-    if (!is_known && !d->vocab) report_printf(w, "texts: --model MODEL\n");
+    if (!is_known && !d->vocab) report_printf(w, "--model MODEL shows the texts of the tokens\n");
     report_bytes(w, "\n", 1);
     for (const char *at = d->verdict; *at;) {
         size_t n = strcspn(at, "\n");

@@ -13,8 +13,9 @@
 
 #include "trace/trace.h"
 
-/* Replaces the trace with the contents of a file of n bytes, whose format is recognized by its first bytes.  After a
- * failure the trace is empty except for its message. */
+/* Replaces the trace with the contents of a file of n bytes, whose format is recognized by its first bytes: "GGUF",
+ * "PK" (zip) or '{'.  Everything else is read as text of llama-eval-callback, whose reader says what is wrong with it.
+ * The bytes are borrowed during the call.  After a failure the trace is empty except for its message. */
 plumb_status dump_read(struct plumb_trace *t, const void *bytes, size_t n);
 /* Writes a trace as text (a table), JSON or GGUF; PLUMB_ERROR_ARGUMENT for other formats. */
 plumb_status dump_write(struct plumb_trace *t, plumb_format format, plumb_write *write, void *user);
@@ -26,7 +27,8 @@ plumb_status dump_read_npz(struct plumb_trace *t, const void *bytes, size_t n);
 plumb_status dump_read_callback(struct plumb_trace *t, const char *bytes, size_t n);
 
 void dump_write_json(const struct plumb_trace *t, plumb_write *write, void *user);
-/* Writes one line for each tap, with its statistics over all tokens. */
+/* Writes one line for each tap, with its statistics over all tokens.  Meant for recorded traces: it counts a row of all
+ * tokens together (TRACE_ALL_TOKENS), which only files have, as if it were the row of one more token. */
 void dump_write_table(const struct plumb_trace *t, plumb_write *write, void *user);
 /* Fails with PLUMB_ERROR_ARGUMENT, before it writes anything, if a row does not have all its values or if the rows of a
  * tap have different shapes. */

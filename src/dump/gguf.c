@@ -7,7 +7,8 @@
  * The rows of a tensor belong to the last tokens, which mostly are all tokens.  If they do not, plumb.trace.rows.<tap>
  * lists their positions.
  * A row that lacks some of its values is refused.  Statistics, texts and rows of all tokens together (TRACE_ALL_TOKENS)
- * are not written.  The reader takes tensors of every type that plumb can dequantize, and refuses a GGUF of a model.
+ * are not written.  The reader takes tensors of every type that plumb can dequantize, and refuses a GGUF of a model:
+ * one with another general.architecture.  A file without this key is taken for a trace.
  */
 #include "dump/dump.h"
 #include "gguf/gguf.h"
@@ -86,8 +87,9 @@ static plumb_status check_whole(struct plumb_trace *t, const struct trace_tap *t
                              "whole tensors", name.text, row->pos, row->n_value, (unsigned long long)size);
         }
         if (row->n_head != tap->rows[0].n_head || row->n != tap->rows[0].n) {
-            return error_set(&t->err, PLUMB_ERROR_ARGUMENT, "%s: %u x %u of token %u, %u x %u of token %u", name.text,
-                             tap->rows[0].n_head, tap->rows[0].n, tap->rows[0].pos, row->n_head, row->n, row->pos);
+            return error_set(&t->err, PLUMB_ERROR_ARGUMENT, "%s: %u x %u for token %u, but %u x %u for token %u",
+                             name.text, tap->rows[0].n_head, tap->rows[0].n, tap->rows[0].pos, row->n_head, row->n,
+                             row->pos);
         }
     }
     return PLUMB_OK;
@@ -177,6 +179,7 @@ plumb_status dump_write_gguf(struct plumb_trace *t, plumb_write *write, void *us
 
 /* ---- reading ---------------------------------------------------------------------------------------------------- */
 
+/* Gives all bytes of the file to the GGUF reader, which keeps copies. */
 static plumb_status receive(struct plumb_trace *t, struct gguf *g, const uint8_t *bytes, size_t n) {
     while (n > 0) {
         void *data;
@@ -232,7 +235,7 @@ static plumb_status read_keys(struct plumb_trace *t, const struct gguf *g) {
     const struct gguf_key *pieces;
     PLUMB_TRY(gguf_get_array(g, "plumb.trace.pieces", GGUF_STRING, &pieces, &t->err));
     if (pieces && pieces->n != t->n_token) {
-        return error_set(&t->err, PLUMB_ERROR_METADATA, "plumb.trace.pieces: %llu texts of %u tokens",
+        return error_set(&t->err, PLUMB_ERROR_METADATA, "plumb.trace.pieces: %llu texts for %u tokens",
                          (unsigned long long)pieces->n, t->n_token);
     }
     for (uint32_t i = 0; pieces && i < t->n_token; i++) {
@@ -253,10 +256,10 @@ static plumb_status read_rows(struct plumb_trace *t, const struct gguf_tensor *x
     uint64_t size;
     if (x->n_dims > 3 || !mul_u64(x->shape[0], n_head, &size) || size > UINT32_MAX || n_row >= UINT32_MAX) {
         return error_set(&t->err, PLUMB_ERROR_TENSOR, "%s: expected a shape of at most (n, n_head, n_token), less than "
-                         "2^32 values of a token", name.text);
+                         "2^32 values per token", name.text);
     }
     if (positions && n_position != n_row) {
-        return error_set(&t->err, PLUMB_ERROR_METADATA, "plumb.trace.rows.%s: %llu positions of %llu rows", name.text,
+        return error_set(&t->err, PLUMB_ERROR_METADATA, "plumb.trace.rows.%s: %llu positions for %llu rows", name.text,
                          (unsigned long long)n_position, (unsigned long long)n_row);
     }
     for (uint64_t i = 0; positions && i < n_row; i++) {

@@ -70,7 +70,7 @@ static int32_t take_symbol(struct input *in, const struct code *code) {
 
 struct output { uint8_t *data; size_t n, cap; };
 
-static const char *const ENDS = "the stream ends too early", *const LONGER = "it is longer than its size says";
+static const char *const ENDS = "the stream ends too early", *const LONGER = "the data is longer than its stated size";
 
 static const char *stored_block(struct input *in, struct output *out) {
     in->held >>= in->n_held % 8;
@@ -97,7 +97,7 @@ static const char *coded_block(struct input *in, struct output *out, const struc
         int32_t symbol = take_symbol(in, literals);
         if (symbol == END_OF_BLOCK) return NULL;
         if (in->over) return ENDS;
-        if (symbol < 0 || symbol > 285) return "a code for no byte and no length";
+        if (symbol < 0 || symbol > 285) return "a code stands for neither a byte nor a length";
         if (symbol < END_OF_BLOCK) {
             if (out->n == out->cap) return LONGER;
             out->data[out->n++] = (uint8_t)symbol;
@@ -105,12 +105,12 @@ static const char *coded_block(struct input *in, struct output *out, const struc
         }
         size_t length = length_base[symbol - 257] + take_bits(in, length_bits[symbol - 257]);
         int32_t d = take_symbol(in, distances);
-        if (!in->over && (d < 0 || d > 29)) return "a code for no distance";
+        if (!in->over && (d < 0 || d > 29)) return "a code does not stand for a distance";
         /* Codes 0 to 3 are the distances 1 to 4.  From there on, two codes each have the same number of extra bits. */
         unsigned extra = d < 4 ? 0 : (unsigned)d / 2 - 1;
         size_t distance = 1 + (d < 4 ? (size_t)d : (size_t)(2 + d % 2) << extra) + take_bits(in, extra);
         if (in->over) return ENDS;
-        if (distance > out->n) return "a distance from before the first byte";
+        if (distance > out->n) return "a distance goes back before the first byte";
         if (length > out->cap - out->n) return LONGER;
         /* Byte by byte, since a distance below the length repeats bytes that this loop writes. */
         for (size_t i = 0; i < length; i++, out->n++) out->data[out->n] = out->data[out->n - distance];
@@ -129,9 +129,9 @@ static const char *fixed_block(struct input *in, struct output *out) {
 
 static const char *dynamic_block(struct input *in, struct output *out) {
     static const uint8_t order[N_LENGTH_CODE] = {16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15};
-    static const char *const WRONG = "code lengths that no prefix code has";
+    static const char *const WRONG = "the code lengths do not form a prefix code";
     uint32_t n_literal = 257 + take_bits(in, 5), n_distance = 1 + take_bits(in, 5), n_length = 4 + take_bits(in, 4);
-    if (n_literal > 286 || n_distance > 30) return "more codes than there are symbols";
+    if (n_literal > 286 || n_distance > 30) return "there are more codes than symbols";
     uint8_t lengths[286 + 30] = {0};
     struct code code, distances;
     for (uint32_t i = 0; i < n_length; i++) lengths[order[i]] = (uint8_t)take_bits(in, 3);
@@ -149,7 +149,7 @@ static const char *dynamic_block(struct input *in, struct output *out) {
         if (symbol == 16) value = lengths[i - 1];
         while (repeat-- > 0) lengths[i++] = value;
     }
-    if (lengths[END_OF_BLOCK] == 0) return "a block without an end";
+    if (lengths[END_OF_BLOCK] == 0) return "a block has no code for its end";
     if (!make_code(&code, lengths, n_literal) || !make_code(&distances, lengths + n_literal, n_distance)) return WRONG;
     return coded_block(in, out, &code, &distances);
 }
@@ -161,9 +161,9 @@ bool inflate_bytes(const void *src, size_t n_src, void *dst, size_t n_dst, const
         last = take_bits(&in, 1) != 0;
         uint32_t type = take_bits(&in, 2);
         *why = in.over ? ENDS : type == 0 ? stored_block(&in, &out) : type == 1 ? fixed_block(&in, &out) :
-               type == 2 ? dynamic_block(&in, &out) : "a block of a type that there is not";
+               type == 2 ? dynamic_block(&in, &out) : "a block has an unknown type";
         if (*why) return false;
     }
-    if (out.n < n_dst) *why = "it is shorter than its size says";
+    if (out.n < n_dst) *why = "the data is shorter than its stated size";
     return out.n == n_dst;
 }

@@ -15,7 +15,7 @@ void json_begin(struct json *j, const char *bytes, size_t n, struct error *err) 
 }
 
 plumb_status json_end(struct json *j) {
-    if (json_peek(j) != 0) json_fail(j, j->at, "expected the end after the whole value");
+    if (json_peek(j) != 0) json_fail(j, j->at, "expected the end of the file after the value");
     free(j->text);
     j->text = NULL;
     return j->status;
@@ -99,6 +99,7 @@ void json_skip(struct json *j) {
     do {
         if (j->depth > outside) {
             struct json_text key;
+            /* At the end of an object or array, `continue` goes to the condition of the loop. */
             if (objects >> j->depth & 1 ? !json_member(j, &key) : !json_element(j)) continue;
         }
         char c = json_peek(j);
@@ -212,7 +213,7 @@ static void skip_digits(struct json *j) {
     while (is_digit(j)) j->at++;
 }
 
-/* digits . digits e digits */
+/* Reads digits, then perhaps "." and digits, then perhaps an exponent: the number of RFC 8259 without its sign. */
 static double unsigned_number(struct json *j, const char *what) {
     size_t first = j->at;
     if (!is_digit(j)) {

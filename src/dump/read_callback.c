@@ -11,8 +11,9 @@
  *
  * This is llama.cpp v0.5.0 (common/debug.cpp).  In older versions the lines began with "ggml_debug:" and the indents
  * differed.  The program prints the first three and the last three elements of each dimension, and "..." for those
- * between.  After "..." come as many elements as before it, the last ones of the dimension.  Before all this it writes
- * to stderr "number of input tokens = 5" and the ids, one a line; the reader takes them if they are in the file.
+ * between.  After "..." come as many elements as before it, the last ones of the dimension; the reader also accepts
+ * none there, as in the README of llama-eval-callback.  Before all this the program writes to stderr "number of input
+ * tokens = 5" and the ids, one a line; the reader takes them if they are in the file.
  *
  * The reader turns this text into a trace as follows:
  * - A name may come several times in a layer.  Q, K and V are taken after the bias and with their heads apart, since
@@ -69,11 +70,11 @@ struct callback_reader {
     struct cell *cells;       /* values of one block */
     int32_t *ids;
     size_t group;             /* index of the first block of the layer that is being read */
-    const char *last;         /* the text after the last header, whether of a tap or not */
+    const char *last;         /* the text after the last header, of a tap or not: only there text may break off */
 };
 
 static plumb_status no_memory(struct callback_reader *r, size_t n) {
-    return error_set(r->err, PLUMB_ERROR_MEMORY, "no memory for more than %zu records", n);
+    return error_set(r->err, PLUMB_ERROR_MEMORY, "out of memory: more than %zu records", n);
 }
 
 static size_t line_of(const struct callback_reader *r, const char *at) {
@@ -258,8 +259,8 @@ static plumb_status take_header(struct callback_reader *r, const struct header *
     return add_block(r, &b);
 }
 
-/* Reads the ids after the line "number of input tokens = 5".  Each is on a line of its own, perhaps after a time and a
- * log level.  Moves *at past them.  If other lines come between, the ids stay unknown. */
+/* Reads the ids after the line "number of input tokens = 5".  Each is on a line of its own, perhaps after a time and
+ * the log level, I for info.  Moves *at past them.  If other lines come between, the ids stay unknown. */
 static plumb_status take_ids(struct callback_reader *r, const char *line, const char *line_end, const char **at) {
     static const char TITLE[] = "number of input tokens = ";
     const char *count = find(line, line_end, TITLE);
@@ -319,6 +320,7 @@ static plumb_status count_tokens(struct callback_reader *r) {
             if ((!is_qkv(b->id) || b->heads || !sure) && tokens_of(b) > pass->n_token) pass->n_token = tokens_of(b);
         }
     }
+    /* If all blocks have one token, but more ids were fed, only taps of the last token were printed. */
     if (r->n_pass == 1 && r->passes[0].n_token == 1 && r->n_id > 0) r->passes[0].n_token = r->n_id;
     uint64_t n = 0, n_prompt = 0;
     for (size_t i = 0; i < r->n_pass; i++) {
@@ -342,7 +344,7 @@ struct body {
     bool whole;           /* its last bracket is there */
     bool all;             /* all values were printed */
     double sum, printed;  /* the sum in the text, NAN if there is none; the sum of the printed values */
-    float quantum;        /* step of the printed values */
+    float quantum;        /* the finest step of the printed values; 0 if none of them is rounded */
 };
 
 /* Adds the value at index i of the tensor, fastest dimension first.  Drops it if it is padding. */
@@ -365,13 +367,14 @@ static plumb_status add_cell(struct callback_reader *r, const struct block *b, c
 static plumb_status read_body(struct callback_reader *r, const struct block *b, struct body *body) {
     /* Number of elements at each depth of brackets: the whole, matrices, rows, numbers. */
     const uint64_t extent[4] = {1, b->ne[2], b->ne[1], b->ne[0]};
-    uint64_t index[4] = {0}, left_out[4] = {0};
+    uint64_t index[4] = {0}, n_tail[4] = {0};   /* n_tail: how many elements follow "..."; 0: there was no "..." */
     struct tap_text tap;
     tap_show(&tap, b->id, b->layer);
     *body = (struct body){.all = true, .sum = NAN};
     r->n_cell = 0;
     int depth = 0;
     const char *p = b->body;
+    float quantum = 0;
     while (!body->whole) {
         while (p < r->end && (is_space(*p) || *p == '\n' || *p == ',')) p++;
         if (p == r->end) return PLUMB_OK;
@@ -381,35 +384,34 @@ static plumb_status read_body(struct callback_reader *r, const struct block *b, 
         if (*p == '[') {
             right = depth < 3 && index[depth] < extent[depth];
             if (right) depth++;
-            index[depth] = left_out[depth] = 0;
+            index[depth] = n_tail[depth] = 0;
             p++;
         } else if (*p == ']') {
-            /* After "..." come as many elements as before it, or none, which is how the first version is documented to
-             * print. */
-            right = depth > 0 && (index[depth] == extent[depth] || index[depth] + left_out[depth] == extent[depth]);
+            /* All n_tail elements after "..." were there, or none of them (the form of the README). */
+            right = depth > 0 && (index[depth] == extent[depth] || index[depth] + n_tail[depth] == extent[depth]);
             if (right) index[--depth]++;
             body->whole = depth == 0;
             p++;
         } else if (r->end - p >= 3 && memcmp(p, "...", 3) == 0) {
-            right = depth > 0 && index[depth] > 0 && index[depth] <= extent[depth] / 2 && left_out[depth] == 0;
-            left_out[depth] = index[depth];
+            right = depth > 0 && index[depth] > 0 && index[depth] <= extent[depth] / 2 && n_tail[depth] == 0;
+            n_tail[depth] = index[depth];
             index[depth] = extent[depth] - index[depth];
             body->all = false;
             p += 3;
         } else {
-            right = depth == 3 && index[3] < extent[3] && read_number(&p, r->end, &v, &body->quantum);
+            right = depth == 3 && index[3] < extent[3] && read_number(&p, r->end, &v, &quantum);
             if (right) PLUMB_TRY(add_cell(r, b, (uint64_t[3]){index[3]++, index[2], index[1]}, v));
             if (right) body->printed += v;
+            if (right && quantum > 0 && (body->quantum == 0 || quantum < body->quantum)) body->quantum = quantum;
         }
         if (!right && b->body == r->last) return PLUMB_OK;
         if (!right)
             return error_set(r->err, PLUMB_ERROR_TENSOR,
-                             "line %zu, %s of {%llu, %llu, %llu}: this is not how its values go on", line_of(r, at),
+                             "line %zu, %s of {%llu, %llu, %llu}: expected the next line of its values", line_of(r, at),
                              tap.text, (unsigned long long)b->ne[0], (unsigned long long)b->ne[1],
                              (unsigned long long)b->ne[2]);
     }
     while (p < r->end && (is_space(*p) || *p == '\n')) p++;
-    float quantum;
     if (r->end - p < 6 || memcmp(p, "sum = ", 6) != 0 || (p += 6, !read_number(&p, r->end, &body->sum, &quantum)))
         body->sum = NAN;
     return PLUMB_OK;
@@ -428,7 +430,7 @@ static plumb_status add_block_row(struct callback_reader *r, const struct block 
     uint32_t *places = alloc_array(n_cell, sizeof *places);
     plumb_status status = PLUMB_OK;
     if (!values || !places)
-        status = error_set(&r->t->err, PLUMB_ERROR_MEMORY, "no memory for a row of %zu values", n_cell);
+        status = error_set(&r->t->err, PLUMB_ERROR_MEMORY, "out of memory: a row of %zu values", n_cell);
     for (size_t i = 0; i < n_cell && status == PLUMB_OK; i++) {
         values[i] = cells[i].value;
         places[i] = cells[i].place;
@@ -465,6 +467,7 @@ static plumb_status add_rows(struct callback_reader *r, struct block *b) {
         PLUMB_TRY(add_block_row(r, b, pos, (uint32_t)n_head, (uint32_t)n, r->cells + i, end - i, &row));
         row->quantum = body.quantum;
     }
+    /* Each printed value differs from the value in the sum by at most half a step. */
     bool of_printed = !body.all && fabs(body.sum - body.printed) <= (double)body.quantum * (double)r->n_cell;
     if (!isfinite(body.sum) || of_printed) return PLUMB_OK;
     /* The sum is over the tokens of this pass.  A row of all tokens needs them all in one pass. */
@@ -487,15 +490,15 @@ plumb_status dump_read_callback(struct plumb_trace *t, const char *bytes, size_t
     while (n_blank < n && memchr(" \t\r\n", bytes[n_blank], 4)) n_blank++;
     if (n_blank == n) return error_set(&t->err, PLUMB_ERROR_METADATA, "the file is empty");
     if (is_table(bytes, n)) {
-        return error_set(&t->err, PLUMB_ERROR_METADATA, "this is the table that `plumb trace` prints for people; a "
-                         "file to compare is written by -o FILE.json");
+        return error_set(&t->err, PLUMB_ERROR_METADATA, "this is the table that `plumb trace` prints for people; "
+                         "-o FILE.json writes a trace that can be read");
     }
     while (n > 0 && bytes[n - 1] != '\n') n--;   /* a last line that was cut may end within a number */
     struct callback_reader reader = {.t = t, .err = &t->err, .text = bytes, .end = bytes + n}, *r = &reader;
     plumb_status status = find_blocks(r);
     if (status == PLUMB_OK && r->n_block == 0)
-        status = error_set(&t->err, PLUMB_ERROR_METADATA, "this is no trace: not JSON, GGUF or .npz, and no "
-                           "line names a tap as llama-eval-callback does");
+        status = error_set(&t->err, PLUMB_ERROR_METADATA, "not a trace: the file is not JSON, GGUF or .npz, and "
+                           "no line names a tap as llama-eval-callback does");
     if (status == PLUMB_OK) status = count_tokens(r);
     if (status == PLUMB_OK) status = trace_set_source(t, "llama-eval-callback", strlen("llama-eval-callback"));
     for (size_t i = 0; i < r->n_block && status == PLUMB_OK; i++)

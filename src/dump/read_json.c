@@ -37,10 +37,11 @@ struct json_reader {
     struct plumb_trace *t;
     struct json j;
     struct record record;
-    size_t most;               /* the most lists that a record without "token" has */
-    bool tells;                /* a record has "token" or "first_token" */
-    struct list values;        /* float */
-    struct list ends;          /* size_t: where each token's values end, if they are nested */
+    size_t n_list_max;         /* the most lists that a record without "token" has */
+    bool has_token;            /* a record has "token" or "first_token" */
+    struct list values;        /* float: all numbers of "values", without the brackets */
+    struct list ends;          /* size_t: if "values" is a list of lists, the index in values where each list ends.
+                                * Mostly each is the list of one token */
     struct list inner;         /* size_t: the same for the lists in the first list */
     struct list places;        /* uint32_t */
     struct list top;           /* struct trace_value */
@@ -74,8 +75,8 @@ static void push_value(struct json_reader *r, struct list *list, const char *wha
     push(r, list, &value, sizeof value);
 }
 
-/* Appends the numbers of a list and of all lists in it to r->values.  ends gets the end of each list in it, unless it
- * is NULL.  The recursion is bounded, since the JSON reader limits the depth. */
+/* Appends the numbers of a list and of all lists in it, at any depth, to r->values.  Unless ends is NULL, it gets the
+ * end of each list directly in it.  The recursion is bounded, since the JSON reader limits the depth. */
 static void read_flat(struct json_reader *r, struct list *ends) {
     json_enter(&r->j, '[', "a list of values");
     while (json_element(&r->j)) {
@@ -95,7 +96,7 @@ static void read_values(struct json_reader *r) {
     while (json_element(&r->j)) {
         bool is_list = json_peek(&r->j) == '[';
         if (r->values.n + r->ends.n > 0 && is_list != r->record.nested) {
-            json_fail(&r->j, r->j.at, "expected %s, as before it in the list of values",
+            json_fail(&r->j, r->j.at, "expected %s, like the elements before it in the list of values",
                       is_list ? "a number" : "a list");
         } else if (is_list) {
             r->record.nested = true;
@@ -167,9 +168,9 @@ static void read_record(struct json_reader *r) {
         } else if (json_is(key, "layer")) {
             rec->layer = json_integer(j, -1, 999999, "a layer");
         } else if (json_is(key, "token")) {
-            rec->token = json_integer(j, 0, UINT32_MAX - 1, "which token it is, the first being 0");
+            rec->token = json_integer(j, 0, UINT32_MAX - 1, "the index of a token");
         } else if (json_is(key, "first_token")) {
-            rec->first = json_integer(j, 0, UINT32_MAX - 1, "which token is the first one");
+            rec->first = json_integer(j, 0, UINT32_MAX - 1, "the index of the first token");
         } else if (json_is(key, "shape")) {
             read_shape(r);
         } else if (json_is(key, "mean")) {
@@ -191,7 +192,7 @@ static void read_record(struct json_reader *r) {
         } else if (json_is(key, "quantum")) {
             rec->quantum = to_float(json_number(j, "the step that values were rounded to"));
         } else if (json_is(key, "n_top")) {
-            rec->n_top = (uint32_t)json_integer(j, 0, UINT32_MAX, "how many of the values are the largest of all");
+            rec->n_top = (uint32_t)json_integer(j, 0, UINT32_MAX, "the number of values that are the largest of all");
         } else if (json_is(key, "values")) {
             read_values(r);
         } else if (json_is(key, "places")) {
@@ -261,7 +262,9 @@ static plumb_status add_record_row(struct json_reader *r, enum tap_id id, int32_
                                    size_t end, bool with_stats) {
     const struct record *rec = &r->record;
     struct trace_row *row;
-    if (end - first > UINT32_MAX) return error_set(&r->t->err, PLUMB_ERROR_ARGUMENT, "%zu values", end - first);
+    if (end - first > UINT32_MAX) {
+        return error_set(&r->t->err, PLUMB_ERROR_ARGUMENT, "%zu values are too many", end - first);
+    }
     PLUMB_TRY(trace_new_row(r->t, id, layer, pos, &row));
     row->quantum = rec->quantum;
     if (id == TAP_RESULT_OUTPUT) row->n_top = rec->n_top;
@@ -279,7 +282,7 @@ static plumb_status add_record_row(struct json_reader *r, enum tap_id id, int32_
         return PLUMB_OK;
     }
     if (r->entropy.n != row->n_head) {
-        return error_set(&r->t->err, PLUMB_ERROR_ARGUMENT, "%zu entropies of %u heads", r->entropy.n, row->n_head);
+        return error_set(&r->t->err, PLUMB_ERROR_ARGUMENT, "%zu entropies for %u heads", r->entropy.n, row->n_head);
     }
     row->entropy = alloc_array(r->entropy.n, sizeof(float));
     if (!row->entropy) return error_set(&r->t->err, PLUMB_ERROR_MEMORY, "out of memory: %zu entropies", r->entropy.n);
@@ -287,6 +290,14 @@ static plumb_status add_record_row(struct json_reader *r, enum tap_id id, int32_
     return PLUMB_OK;
 }
 
+/* Adds the rows of a record.  These are the cases, in the order of the code:
+ *   lists, no "token"   one row for each list.  The statistics are a row of all tokens together, unless there is one
+ *                       token only
+ *   other values        one row with the numbers of all lists, merged with "places" and "top".  With a flat list,
+ *                       "first_token" is the same as "token".  Without either, the trace must have at most one token.
+ *                       If it has one, the row is that token's.  If the tokens are not known, the row is at 0, and the
+ *                       statistics are a row of all tokens together
+ *   no values           one row with the statistics only, of the token or of all tokens together */
 static plumb_status add_record(struct json_reader *r) {
     struct plumb_trace *t = r->t;
     struct record *rec = &r->record;
@@ -299,7 +310,8 @@ static plumb_status add_record(struct json_reader *r) {
         ignore_record(r);
         return PLUMB_OK;
     }
-    /* A single list that holds a list for each token has PyTorch's batch axis in front. */
+    /* A single list that holds a list for each token has PyTorch's batch axis in front.  It may instead be one token
+     * with as many heads as there are tokens; the shape, if it is given, tells the two apart. */
     if (rec->token < 0 && t->n_token > 1 && r->ends.n == 1 && r->inner.n == t->n_token
         && (rec->n == 0 || r->values.n > rec->n_head * rec->n)) {
         struct list ends = r->ends;
@@ -316,18 +328,19 @@ static plumb_status add_record(struct json_reader *r) {
     }
     if (!rec->nested && rec->token < 0) rec->token = rec->first;
     bool is_single = rec->token >= 0;
-    r->tells = r->tells || is_single || rec->first >= 0;
+    r->has_token = r->has_token || is_single || rec->first >= 0;
     if (rec->nested && !is_single) {
         if (r->places.n + r->top.n > 0) {
-            return error_set(&t->err, PLUMB_ERROR_ARGUMENT, "\"token\" is missing: places and top are of one token");
+            return error_set(&t->err, PLUMB_ERROR_ARGUMENT, "\"token\" is missing: places and top belong to one token");
         }
         size_t n_row = r->ends.n, first = 0;
         const size_t *ends = r->ends.data;
         uint64_t pos = rec->first >= 0 ? (uint64_t)rec->first : trace_first_token(t, n_row);
         if (n_row >= UINT32_MAX || pos + n_row > UINT32_MAX) {
-            return error_set(&t->err, PLUMB_ERROR_ARGUMENT, "%zu tokens from %llu on", n_row, (unsigned long long)pos);
+            return error_set(&t->err, PLUMB_ERROR_ARGUMENT, "%zu tokens from %llu on are too many", n_row,
+                             (unsigned long long)pos);
         }
-        if (n_row > r->most) r->most = n_row;
+        if (n_row > r->n_list_max) r->n_list_max = n_row;
         bool alone = n_row == 1 && t->n_token == 1;
         for (size_t i = 0; i < n_row; first = ends[i++]) {
             PLUMB_TRY(add_record_row(r, id, layer, (uint32_t)(pos + i), first, ends[i], alone));
@@ -340,8 +353,8 @@ static plumb_status add_record(struct json_reader *r) {
     bool together = !is_single && t->n_token != 1;   /* the statistics cover all tokens */
     if (r->values.n > 0) {
         if (!is_single && t->n_token > 1) {
-            return error_set(&t->err, PLUMB_ERROR_ARGUMENT, "\"token\" is missing: there are %u tokens, and %zu values "
-                             "that are no list for each of them", t->n_token, r->values.n);
+            return error_set(&t->err, PLUMB_ERROR_ARGUMENT, "\"token\" is missing: there are %u tokens, but the %zu "
+                             "values are not one list per token", t->n_token, r->values.n);
         }
         PLUMB_TRY(add_record_row(r, id, layer, pos, 0, r->values.n, !together));
         if (!together || !rec->has_stats) return PLUMB_OK;
@@ -383,7 +396,7 @@ static void read_outline(struct json_reader *r, struct contents *c) {
         }
     }
     if (c->taps == 0 && j->status == PLUMB_OK) {
-        j->status = error_set(j->err, PLUMB_ERROR_METADATA, "there is no member \"taps\", the list of records");
+        j->status = error_set(j->err, PLUMB_ERROR_METADATA, "the member \"taps\", the list of records, is missing");
     }
 }
 
@@ -443,7 +456,8 @@ static void read_taps(struct json_reader *r) {
 
 /* Moves all rows to the token before.  This is for an engine that drops BOS or has not fed the last token yet, so the
  * most lists of a record are one less than the tokens.  The lists then count from the first token that it fed, as in
- * .npz, but they were taken for those of the last tokens. */
+ * .npz, but they were taken for those of the last tokens.  No row is at token 0: every record has fewer lists than
+ * there are tokens, and none names its token. */
 static void count_from_first(struct plumb_trace *t) {
     for (size_t i = 0; i < t->n_tap; i++) {
         for (uint32_t j = 0; j < t->taps[i].n_row; j++) {
@@ -472,7 +486,7 @@ plumb_status dump_read_json(struct plumb_trace *t, const char *bytes, size_t n) 
         status = r.j.status;
         free(r.j.text);
     }
-    if (status == PLUMB_OK && !r.tells && r.most > 1 && r.most + 1 == t->n_token) count_from_first(t);
+    if (status == PLUMB_OK && !r.has_token && r.n_list_max > 1 && r.n_list_max + 1 == t->n_token) count_from_first(t);
     struct list *lists[] = { &r.values, &r.ends, &r.inner, &r.places, &r.top, &r.entropy };
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) free(lists[i]->data);
     return status;

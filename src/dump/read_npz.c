@@ -77,7 +77,7 @@ static plumb_status find_directory(struct npz_reader *r, uint64_t *at, uint64_t 
     while (end > first && load_u32(r->bytes + end) != 0x06054b50) end--;
     if (r->n < 22 || load_u32(r->bytes + end) != 0x06054b50)
         return error_set(r->err, PLUMB_ERROR_TRUNCATED,
-                         "%zu bytes without the end of a zip directory: no .npz, or cut off", r->n);
+                         "%zu bytes without the end of a zip directory: not an .npz file, or truncated", r->n);
     const uint8_t *p = r->bytes + end;
     *n_member = load_u16(p + 10);
     *at = load_u32(p + 16);
@@ -85,7 +85,8 @@ static plumb_status find_directory(struct npz_reader *r, uint64_t *at, uint64_t 
         uint64_t at64 = load_u64(p - 12);
         if (at64 > end || end - at64 < 56 || load_u32(r->bytes + at64) != 0x06064b50)
             return error_set(r->err, PLUMB_ERROR_METADATA,
-                             "the zip64 directory is said to end at byte %llu and does not", (unsigned long long)at64);
+                             "no end record of a zip64 directory at byte %llu, where its locator points",
+                             (unsigned long long)at64);
         *n_member = load_u64(r->bytes + at64 + 32);
         *at = load_u64(r->bytes + at64 + 48);
     }
@@ -131,15 +132,15 @@ static plumb_status read_entry(struct npz_reader *r, uint64_t *at, struct member
     if (n_name >= 4 && memcmp(m->name + n_name - 4, ".npy", 4) == 0) m->n_name -= 4;
     if ((load_u16(p + 8) & 1) != 0) return error_set(r->err, PLUMB_ERROR_UNSUPPORTED, "%s is encrypted", name.text);
     if (m->method != 0 && m->method != 8)
-        return error_set(r->err, PLUMB_ERROR_UNSUPPORTED, "%s: zip method %u; numpy writes 0 (stored) and 8 (deflated)",
+        return error_set(r->err, PLUMB_ERROR_UNSUPPORTED, "%s: zip method %u; expected 0 (stored) or 8 (deflated)",
                          name.text, m->method);
     if (offset > r->n || r->n - offset < 30 || load_u32(r->bytes + offset) != 0x04034b50)
-        return error_set(r->err, PLUMB_ERROR_TRUNCATED, "%s: nothing begins at byte %llu of %zu", name.text,
+        return error_set(r->err, PLUMB_ERROR_TRUNCATED, "%s: no zip entry begins at byte %llu of %zu", name.text,
                          (unsigned long long)offset, r->n);
     const uint8_t *local = r->bytes + offset;
     uint64_t data = offset + 30 + load_u16(local + 26) + load_u16(local + 28);
     if (data > r->n || m->n_packed > r->n - data)
-        return error_set(r->err, PLUMB_ERROR_TRUNCATED, "%s: %llu bytes from %llu on are not within %zu", name.text,
+        return error_set(r->err, PLUMB_ERROR_TRUNCATED, "%s: %llu bytes from byte %llu on do not fit in %zu", name.text,
                          (unsigned long long)m->n_packed, (unsigned long long)data, r->n);
     m->packed = r->bytes + data;
     /* Sizes that add up to more than the file has come from members that share bytes.  Such a zip bomb would unpack to
@@ -161,10 +162,10 @@ static plumb_status unpack(struct npz_reader *r, const struct member *m, struct 
         const char *why;
         a->owned = alloc_array(m->n, 1);
         if (!a->owned)
-            return error_set(r->err, PLUMB_ERROR_MEMORY, "no memory for %llu bytes of %s", (unsigned long long)m->n,
+            return error_set(r->err, PLUMB_ERROR_MEMORY, "out of memory: %llu bytes of %s", (unsigned long long)m->n,
                              a->name.text);
         if (!inflate_bytes(m->packed, (size_t)m->n_packed, a->owned, (size_t)m->n, &why))
-            return error_set(r->err, PLUMB_ERROR_METADATA, "%s does not unpack: %s", a->name.text, why);
+            return error_set(r->err, PLUMB_ERROR_METADATA, "%s cannot be unpacked: %s", a->name.text, why);
         a->data = a->owned;
     }
     uint32_t crc = crc32_of(a->data, (size_t)m->n);
@@ -219,17 +220,17 @@ static plumb_status read_header(struct npz_reader *r, struct array *a, uint64_t 
     }
     uint64_t length = p[6] == 1 ? load_u16(p + 8) : load_u32(p + 8), at = p[6] == 1 ? 10 : 12;
     if (p[6] < 1 || p[6] > 3) {
-        return error_set(r->err, PLUMB_ERROR_UNSUPPORTED, "%s: .npy version %u; 1 to 3 are known", name, p[6]);
+        return error_set(r->err, PLUMB_ERROR_UNSUPPORTED, "%s: .npy version %u; expected 1 to 3", name, p[6]);
     }
     if (length > n - at) {
-        return error_set(r->err, PLUMB_ERROR_TRUNCATED, "%s: a header of %llu bytes in %llu", name,
+        return error_set(r->err, PLUMB_ERROR_TRUNCATED, "%s: a header of %llu bytes in an entry of %llu", name,
                          (unsigned long long)length, (unsigned long long)n);
     }
     const char *text = (const char *)p + at, *end = text + length;
     const char *type = find_key(text, end, "'descr'"), *order = find_key(text, end, "'fortran_order'"),
                *shape = find_key(text, end, "'shape'");
     if (!type || !order || !shape || end - type < 5)
-        return error_set(r->err, PLUMB_ERROR_METADATA, "%s: its .npy header lacks descr, fortran_order or shape", name);
+        return error_set(r->err, PLUMB_ERROR_METADATA, "%s: the .npy header lacks descr, fortran_order or shape", name);
     bool native = type[0] == '\'' && (type[1] == '<' || type[1] == '|') && type[4] == '\'';
     if (native) memcpy(a->type, type + 2, 2);
     a->size = native ? type_size(a->type) : 0;
@@ -237,14 +238,14 @@ static plumb_status read_header(struct npz_reader *r, struct array *a, uint64_t 
         struct shown shown;
         const char *stop = memchr(type, ',', (size_t)(end - type));
         return error_set(r->err, PLUMB_ERROR_UNSUPPORTED,
-                         "%s: elements of type %s are not read; save it with .astype('<f4')", name,
+                         "%s: elements of type %s are not supported; save it with .astype('<f4')", name,
                          show_bytes(&shown, type, (size_t)((stop ? stop : end) - type)));
     }
     if (!read_shape(a, shape, end)) {
         struct shown shown;
         const char *stop = memchr(shape, '}', (size_t)(end - shape));
-        return error_set(r->err, PLUMB_ERROR_METADATA, "%s: its shape is not up to %d numbers: %s", name, MAX_DIM,
-                         show_bytes(&shown, shape, (size_t)((stop ? stop : end) - shape)));
+        return error_set(r->err, PLUMB_ERROR_METADATA, "%s: expected a shape of up to %d numbers, found %s", name,
+                         MAX_DIM, show_bytes(&shown, shape, (size_t)((stop ? stop : end) - shape)));
     }
     bool fortran = order < end && *order == 'T';
     uint64_t total = 1, bytes;
@@ -255,13 +256,13 @@ static plumb_status read_header(struct npz_reader *r, struct array *a, uint64_t 
         fits = fits && mul_u64(total, a->dim[axis], &total);
     }
     if (!fits || !mul_u64(total, a->size, &bytes) || bytes != n - at - length || total == 0 || total > UINT32_MAX - 1)
-        return error_set(r->err, PLUMB_ERROR_TENSOR, "%s: its shape and its %llu bytes of %s do not fit together", name,
+        return error_set(r->err, PLUMB_ERROR_TENSOR, "%s: its shape does not match its %llu bytes of %s", name,
                          (unsigned long long)(n - at - length), a->type);
     a->data += at + length;
     return PLUMB_OK;
 }
 
-/* Returns element i, counted in the order of the file. */
+/* Returns element i, counted in the order of the file, so i is a sum of indices times strides. */
 static double element(const struct array *a, uint64_t i) {
     const uint8_t *p = a->data + i * a->size;
     switch (a->type[0] << 8 | a->type[1]) {
@@ -293,12 +294,12 @@ static const char *show_shape(struct shown *buf, const struct array *a) {
 
 static bool has_heads(enum tap_id id) { return (id >= TAP_QCUR && id <= TAP_KQV_OUT); }
 
-/* Reads element i as a whole number from 0 to most. */
-static plumb_status whole_number(struct npz_reader *r, const struct array *a, uint64_t i, int64_t most, int64_t *v) {
+/* Reads element i as a whole number from 0 to max. */
+static plumb_status whole_number(struct npz_reader *r, const struct array *a, uint64_t i, int64_t max, int64_t *v) {
     double d = element(a, i);
-    if (!(d >= 0 && d <= (double)most && d == floor(d)))
+    if (!(d >= 0 && d <= (double)max && d == floor(d)))
         return error_set(r->err, PLUMB_ERROR_ARGUMENT, "%s: %g is not a whole number from 0 to %lld", a->name.text, d,
-                         (long long)most);
+                         (long long)max);
     *v = (int64_t)d;
     return PLUMB_OK;
 }
@@ -309,17 +310,17 @@ static plumb_status take_tokens(struct npz_reader *r) {
     uint64_t n = a->n_dim == 0 ? 1 : a->dim[a->n_dim - 1];
     struct shown shape;
     if (a->n_dim > 2 || (a->n_dim == 2 && a->dim[0] != 1))
-        return error_set(r->err, PLUMB_ERROR_TENSOR, "%s is %s, not the ids of one text", a->name.text,
+        return error_set(r->err, PLUMB_ERROR_TENSOR, "%s is %s; expected the ids of one text", a->name.text,
                          show_shape(&shape, a));
     int64_t n_prompt = (int64_t)n, id = 0;
     if (r->n_prompt.data) {
         if (r->n_prompt.n_dim > 1 || (r->n_prompt.n_dim == 1 && r->n_prompt.dim[0] != 1))
-            return error_set(r->err, PLUMB_ERROR_TENSOR, "n_prompt is %s, not one number",
+            return error_set(r->err, PLUMB_ERROR_TENSOR, "n_prompt is %s; expected one number",
                              show_shape(&shape, &r->n_prompt));
         PLUMB_TRY(whole_number(r, &r->n_prompt, 0, (int64_t)n, &n_prompt));
     }
     int32_t *ids = alloc_array(n, sizeof *ids);
-    if (!ids) return error_set(r->err, PLUMB_ERROR_MEMORY, "no memory for %llu tokens", (unsigned long long)n);
+    if (!ids) return error_set(r->err, PLUMB_ERROR_MEMORY, "out of memory: %llu tokens", (unsigned long long)n);
     plumb_status status = PLUMB_OK;
     for (uint64_t i = 0; i < n && status == PLUMB_OK; i++) {
         status = whole_number(r, a, i, INT32_MAX, &id);
@@ -335,21 +336,21 @@ static plumb_status take_tokens(struct npz_reader *r) {
  * known, this may be one less than their number, or up to TRACE_MAX_EXTRA_ROWS more: an engine may drop BOS or feed a
  * token twice.  Otherwise the number of the ids is kept. */
 static plumb_status count_tokens(struct npz_reader *r) {
-    uint64_t most = 0;
+    uint64_t n_max = 0;
     for (size_t i = 0; i < r->n_array; i++) {
         const struct array *a = &r->arrays[i];
         bool batch = a->n_dim == 3 && a->dim[0] == 1 && !has_heads(a->id);
         uint64_t n = a->n_dim == 2 && a->id != TAP_KQ_SOFT_MAX ? a->dim[0] : batch ? a->dim[1] : 0;
-        if (n > most) most = n;
+        if (n > n_max) n_max = n;
     }
     if (r->n_token > 0) {
-        if (most > 1 && most + 1 >= r->n_token && most <= r->n_token + TRACE_MAX_EXTRA_ROWS) r->n_token = most;
+        if (n_max > 1 && n_max + 1 >= r->n_token && n_max <= r->n_token + TRACE_MAX_EXTRA_ROWS) r->n_token = n_max;
         return PLUMB_OK;
     }
-    r->n_token = most;
+    r->n_token = n_max;
     if (r->n_token == 0 && r->n_array > 0)
         return error_set(r->err, PLUMB_ERROR_TENSOR,
-                         "no array tells how many tokens there are; add one of their ids, named tokens");
+                         "no array shows the number of tokens; add an array of their ids, named tokens");
     r->t->n_token = r->t->n_prompt = (uint32_t)r->n_token;
     return PLUMB_OK;
 }
@@ -371,7 +372,7 @@ static plumb_status find_axes(struct npz_reader *r, const struct array *a, struc
         x->token = n_dim - 2;
         uint64_t n = a->dim[x->token];
         if (n == n_token || (n == 1 && n_dim == 2)) return PLUMB_OK;
-        return error_set(r->err, PLUMB_ERROR_TENSOR, "%s is %s, of %llu tokens; there are %llu", name, shape.text,
+        return error_set(r->err, PLUMB_ERROR_TENSOR, "%s is %s, of %llu tokens; expected %llu", name, shape.text,
                          (unsigned long long)n, (unsigned long long)n_token);
     }
     if (!heads || !(n_dim == 3 || batch))
@@ -381,11 +382,11 @@ static plumb_status find_axes(struct npz_reader *r, const struct array *a, struc
     int first = n_dim - 3, second = n_dim - 2;
     bool is_first = a->dim[first] == n_token, is_second = a->dim[second] == n_token;
     if (!is_first && !is_second)
-        return error_set(r->err, PLUMB_ERROR_TENSOR, "%s is %s; there are %llu tokens, and no axis of them", name,
-                         shape.text, (unsigned long long)n_token);
+        return error_set(r->err, PLUMB_ERROR_TENSOR, "%s is %s; no axis has the length %llu, the number of tokens",
+                         name, shape.text, (unsigned long long)n_token);
     if (is_first && is_second && n_token > 1 && !(weights && batch))
         return error_set(r->err, PLUMB_ERROR_TENSOR,
-                         "%s is %s, with as many heads as tokens: which axis is which cannot be told; save %s", name,
+                         "%s is %s, with as many heads as tokens, so its axes are ambiguous; save %s", name,
                          shape.text, weights ? "it as (1, n_head, n_token, n_key)" : "it as (n_token, n_head * n)");
     bool token_first = is_first && !(is_second && weights && batch);
     x->token = token_first ? first : second;
@@ -398,7 +399,7 @@ static plumb_status add_rows(struct npz_reader *r, const struct array *a) {
     PLUMB_TRY(find_axes(r, a, &x));
     uint64_t n_row = x.token < 0 ? 1 : a->dim[x.token], n_head = x.head < 0 ? 1 : a->dim[x.head], n = a->dim[x.n];
     float *values = alloc_array(n_head * n, sizeof *values);
-    if (!values) return error_set(r->err, PLUMB_ERROR_MEMORY, "no memory for a row of %s", a->name.text);
+    if (!values) return error_set(r->err, PLUMB_ERROR_MEMORY, "out of memory: a row of %s", a->name.text);
     plumb_status status = PLUMB_OK;
     for (uint64_t i = 0; i < n_row && status == PLUMB_OK; i++) {
         uint64_t at = x.token < 0 ? 0 : i * a->stride[x.token];
@@ -407,7 +408,8 @@ static plumb_status add_rows(struct npz_reader *r, const struct array *a) {
             values[j] = (float)element(a, at + head + j % n * a->stride[x.n]);
         }
         struct trace_row *row;
-        uint32_t pos = (uint32_t)(r->n_token - n_row + i);   /* a single row is that of the last token */
+        /* find_axes allows n_token rows or one, which is that of the last token. */
+        uint32_t pos = (uint32_t)(r->n_token - n_row + i);
         status = trace_new_row(r->t, a->id, a->layer, pos, &row);
         if (status == PLUMB_OK)
             status = trace_set_values(r->t, row, a->id, (uint32_t)n_head, (uint32_t)n, values, NULL,
@@ -437,7 +439,7 @@ static plumb_status read_member(struct npz_reader *r, const struct member *m) {
         to = &r->n_prompt;
     } else if (name > 0 && !second) {
         struct array *arrays = alloc_grow(r->arrays, r->n_array, &r->cap, sizeof *arrays);
-        if (!arrays) return error_set(r->err, PLUMB_ERROR_MEMORY, "no memory for more than %zu arrays", r->n_array);
+        if (!arrays) return error_set(r->err, PLUMB_ERROR_MEMORY, "out of memory: more than %zu arrays", r->n_array);
         r->arrays = arrays;
         to = &r->arrays[r->n_array];
         *to = (struct array){.n_dim = 0};

@@ -1,9 +1,24 @@
-/* See attention.h.  The positions are divided into parts of 1024.  Up to 4 queries of one K/V head form a unit, which
- * goes through the parts one by one: each part is taken from scores to sums at once, so that the scores stay in the L1
- * cache.  The weights of a part are 2^(score - top), where top is its largest score rounded up to an integer.  So parts
- * are added up with factors that are powers of 2, always in the same order, whichever thread computed them.
- * A prompt has many units, and one thread computes each.  A single token has few, so the threads share its parts
- * instead, and one thread takes a part for all queries of its K/V head, so that K and V are read from memory once. */
+/* See attention.h.  The positions are divided into parts of KV_PART = 1024.  Up to 4 queries of one K/V head form a
+ * unit, because the kernels take up to 4 at once.  For each part of a unit, run_part computes the scores, the weights
+ * and their sums before the next part begins, so that the scores stay in the L1 cache.  With scores s_i, which are in
+ * bits (kernels/attention.h), part j of a query has
+ *
+ *   top_j = the largest s_i of the part, rounded up to an integer      w_i      = 2^(s_i - top_j)
+ *   sum_j = sum of w_i                                                 values_j = sum of w_i v_i
+ *
+ * and end_unit adds up the parts, where top is the largest top_j:
+ *
+ *   attn = sum over j of values_j 2^(top_j - top)  /  sum over j of sum_j 2^(top_j - top)
+ *
+ * As tops are integers, these factors are powers of 2: they take no exponential function, and products with them are
+ * exact unless they underflow.  Parts begin at fixed positions and are added in ascending order, so the bits do not
+ * depend on which thread computed which part.
+ *
+ * A batch of several tokens (a prompt) has many units, and each is computed by one thread (run_units).  A single token
+ * has few, so the threads share its parts instead (run_token).  One thread then takes a part for all units of its K/V
+ * head, so that K and V are read from memory once.
+ *
+ * With PLUMB_KV_F32 there are neither units nor parts: run_f32 computes one query over all positions. */
 #include "forward/attention.h"
 
 #include "base/math.h"
@@ -11,90 +26,127 @@
 
 #include <stdlib.h>
 
-/* Multiplications in a chunk that is worth another thread, about 10 microseconds.  Computing a weight costs as much as
- * WEIGHT_COST multiplications. */
+/* Costs are counted in multiplications.  A chunk of a loop with CHUNK_COST of them, about 10 microseconds, is worth
+ * another thread.  Computing a weight from a score counts as WEIGHT_COST of them, and so does storing an element of K
+ * and one of V. */
 enum { CHUNK_COST = 300000, WEIGHT_COST = 32 };
-/* Up to 4 queries of one K/V head, with their intermediate results. */
+
+/* Up to 4 queries of one K/V head, with their intermediate results.  The queries of a K/V head are numbered token by
+ * token: query t * n_group + g is that of token t of the batch and query head head_kv * n_group + g. */
 struct unit {
-    uint32_t head_kv, first, n;              /* queries first .. first + n - 1; query t * n_group + h % n_group of
-                                              * head_kv is that of head h for token t */
-    uint32_t n_seen[ATTN_QUERIES];           /* how many positions each query sees; the last one sees the most */
-    int16_t *q;                              /* (4, n_dim) codes */
+    uint32_t head_kv, first, n;              /* queries first .. first + n - 1 of head_kv, n <= 4 */
+    /* Each query sees positions from .. end - 1.  Both ascend: the last query sees the latest ones. */
+    uint32_t from[ATTN_QUERIES], end[ATTN_QUERIES];
+    int16_t *q;                              /* (4, k_row) codes */
     float q_scale[ATTN_QUERIES];
     float *tops, *sums;                      /* (parts, 4) each: top, and the sum of 2^(score - top) */
-    float *values;                           /* (parts, 4, n_dim) the sum of V times 2^(score - top) */
+    float *values;                           /* (parts, 4, v_row) the sum of V times 2^(score - top) */
 };
 
 /* Scratch memory of one thread. */
 struct scratch {
-    int16_t *code;                           /* (n_dim) codes of the vector that is being stored */
+    int16_t *code;                           /* (k_row or v_row) codes of the vector that is being stored */
     float *scores;                           /* (4, KV_PART) scores, then 2^(score - top); (n_position) for f32 */
+    float *v_scale;                          /* (KV_PART) scales of V, with 0 at positions before the window */
     int16_t *codes;                          /* (4, KV_PART) codes of weights times scales of V */
-    float *steps;                            /* (4, KV_PART / 32) scales of these codes, one for each 32 positions */
+    float *code_scales;                      /* (4, KV_PART / 32) scales of these codes, one for each 32 positions */
 };
 
 struct attention {
-    const struct model_config *config;
+    const struct plan *plan;
     const struct attention_kernels *kernels;
     const struct kernels *f32;
     struct pool *pool;
-    struct kv_cache cache;
-    uint32_t n_group;                        /* query heads that share a K/V head */
-    float scale;                             /* scores are multiplied by it */
+    struct kv_cache *caches;                 /* (n_layer) */
+    uint8_t *cache_memory;                   /* of all of them.  One block: what is too large fails at once */
     uint64_t bytes;                          /* allocated for scratch and units */
     struct scratch *scratch;                 /* one for each thread */
-    struct unit *units;                      /* as many as threads or as one token needs, whichever is more; none for
-                                              * f32 */
+    struct unit *units;                      /* run_units uses one for each thread, run_token all that one token has;
+                                              * there are as many as the larger of these numbers, and none for f32 */
     uint32_t n_unit;
-    /* The arguments of the loop that the pool is running. */
-    uint32_t il, n_token, pos;
+    /* The arguments of attention_store or attention_run while it runs, for the loops of the threads. */
+    const struct attn_plan *layer;
+    struct kv_cache *cache;                  /* the layer's */
+    uint32_t n_group;                        /* query heads that share a K/V head */
+    float scale;                             /* scores are multiplied by it */
+    uint32_t n_token, pos;
     const float *new_k, *new_v, *queries;
     float *attn, *weights;
 };
 
 /* ---- memory -------------------------------------------------------------------------------------------------- */
 
-static void *take(struct attention *a, uint64_t n, size_t size) {
+static void *allocate(struct attention *a, uint64_t n, size_t size) {
     void *p = alloc_array(n, size);
     if (p) a->bytes += n * size;
     return p;
 }
 
-static bool take_scratch(struct attention *a, struct scratch *s) {
-    if (a->cache.type == PLUMB_KV_F32) return (s->scores = take(a, a->cache.n_position, sizeof *s->scores)) != NULL;
-    bool ok = (s->code = take(a, a->cache.n_dim, sizeof *s->code))
-           && (s->scores = take(a, ATTN_QUERIES * KV_PART, sizeof *s->scores))
-           && (s->codes = take(a, ATTN_QUERIES * KV_PART, sizeof *s->codes))
-           && (s->steps = take(a, ATTN_QUERIES * KV_PART / ATTN_BLOCK, sizeof *s->steps));
+/* The longest rows of all layers, and the largest number of units that one token has. */
+struct maxima { uint32_t k_row, v_row, n_position, n_unit; };
+
+static struct maxima maxima_of(const struct attention *a) {
+    struct maxima m = { 0 };
+    for (uint32_t il = 0; il < a->plan->n_layer; il++) {
+        const struct kv_cache *c = &a->caches[il];
+        const struct attn_plan *layer = &a->plan->layers[il].attn;
+        uint32_t n_unit = layer->n_head_kv * ((layer->n_head / layer->n_head_kv - 1) / ATTN_QUERIES + 1);
+        if (c->k_row > m.k_row) m.k_row = c->k_row;
+        if (c->v_row > m.v_row) m.v_row = c->v_row;
+        if (c->n_position > m.n_position) m.n_position = c->n_position;
+        if (n_unit > m.n_unit) m.n_unit = n_unit;
+    }
+    return m;
+}
+
+static bool allocate_scratch(struct attention *a, struct scratch *s, const struct maxima *m, plumb_kv_type type) {
+    if (type == PLUMB_KV_F32) return (s->scores = allocate(a, m->n_position, sizeof *s->scores)) != NULL;
+    bool ok = (s->code = allocate(a, m->k_row > m->v_row ? m->k_row : m->v_row, sizeof *s->code))
+           && (s->scores = allocate(a, ATTN_QUERIES * KV_PART, sizeof *s->scores))
+           && (s->v_scale = allocate(a, KV_PART, sizeof *s->v_scale))
+           && (s->codes = allocate(a, ATTN_QUERIES * KV_PART, sizeof *s->codes))
+           && (s->code_scales = allocate(a, ATTN_QUERIES * KV_PART / ATTN_BLOCK, sizeof *s->code_scales));
     if (!ok) return false;
-    memset(s->code, 0, a->cache.n_dim * sizeof *s->code);   /* the elements past head_dim stay 0 */
     /* The 8-bit SIMD kernels always compute with 4 queries, so those that are not there must be initialized. */
     memset(s->codes, 0, ATTN_QUERIES * KV_PART * sizeof *s->codes);
-    memset(s->steps, 0, ATTN_QUERIES * KV_PART / ATTN_BLOCK * sizeof *s->steps);
+    memset(s->code_scales, 0, ATTN_QUERIES * KV_PART / ATTN_BLOCK * sizeof *s->code_scales);
     return true;
 }
 
-static bool take_unit(struct attention *a, struct unit *u) {
-    uint64_t n_q = (uint64_t)ATTN_QUERIES * a->cache.n_dim, n_part = (a->cache.n_position - 1) / KV_PART + 1;
-    bool ok = (u->q = take(a, n_q, sizeof *u->q)) && (u->tops = take(a, ATTN_QUERIES * n_part, sizeof *u->tops))
-           && (u->sums = take(a, ATTN_QUERIES * n_part, sizeof *u->sums))
-           && (u->values = take(a, n_q * n_part, sizeof *u->values));
+static bool allocate_unit(struct attention *a, struct unit *u, const struct maxima *m) {
+    uint64_t n_q = (uint64_t)ATTN_QUERIES * m->k_row, n_part = (m->n_position - 1) / KV_PART + 1;
+    bool ok = (u->q = allocate(a, n_q, sizeof *u->q)) && (u->tops = allocate(a, ATTN_QUERIES * n_part, sizeof *u->tops))
+           && (u->sums = allocate(a, ATTN_QUERIES * n_part, sizeof *u->sums))
+           && (u->values = allocate(a, ATTN_QUERIES * n_part * m->v_row, sizeof *u->values));
     if (ok) memset(u->q, 0, (size_t)n_q * sizeof *u->q);
     return ok;
 }
 
-static bool take_all(struct attention *a) {
-    uint32_t n_decode = a->config->n_head_kv * ((a->n_group - 1) / ATTN_QUERIES + 1), n_thread = pool_size(a->pool);
-    uint32_t n_unit = a->cache.type == PLUMB_KV_F32 ? 0 : n_decode > n_thread ? n_decode : n_thread;
-    if (!(a->scratch = take(a, n_thread, sizeof *a->scratch))) return false;
+static bool allocate_all(struct attention *a, uint32_t n_ctx, plumb_kv_type type) {
+    uint32_t n_thread = pool_size(a->pool), n_layer = a->plan->n_layer;
+    if (!(a->caches = allocate(a, n_layer, sizeof *a->caches))) return false;
+    memset(a->caches, 0, n_layer * sizeof *a->caches);
+    uint64_t n_bytes = 0, at = 0;
+    for (uint32_t il = 0; il < n_layer; il++) {
+        if (!kv_cache_init(&a->caches[il], &a->plan->layers[il].attn, n_ctx, type)) return false;
+        if (!add_u64(n_bytes, a->caches[il].bytes, &n_bytes)) return false;
+    }
+    if (!(a->cache_memory = allocate(a, n_bytes, 1))) return false;
+    for (uint32_t il = 0; il < n_layer; il++) {
+        kv_cache_place(&a->caches[il], a->cache_memory + at);
+        at += a->caches[il].bytes;
+    }
+    struct maxima m = maxima_of(a);
+    uint32_t n_unit = type == PLUMB_KV_F32 ? 0 : m.n_unit > n_thread ? m.n_unit : n_thread;
+    if (!(a->scratch = allocate(a, n_thread, sizeof *a->scratch))) return false;
     memset(a->scratch, 0, n_thread * sizeof *a->scratch);
     for (uint32_t i = 0; i < n_thread; i++) {
-        if (!take_scratch(a, &a->scratch[i])) return false;
+        if (!allocate_scratch(a, &a->scratch[i], &m, type)) return false;
     }
-    if (n_unit > 0 && !(a->units = take(a, n_unit, sizeof *a->units))) return false;
+    if (n_unit > 0 && !(a->units = allocate(a, n_unit, sizeof *a->units))) return false;
     if (n_unit > 0) memset(a->units, 0, n_unit * sizeof *a->units);
     for (; a->n_unit < n_unit; a->n_unit++) {
-        if (!take_unit(a, &a->units[a->n_unit])) {
+        if (!allocate_unit(a, &a->units[a->n_unit], &m)) {
             a->n_unit++;   /* attention_free also frees what this unit has allocated */
             return false;
         }
@@ -102,18 +154,16 @@ static bool take_all(struct attention *a) {
     return true;
 }
 
-plumb_status attention_create(struct attention **out, const struct model_config *c, uint32_t n_ctx, plumb_kv_type type,
+plumb_status attention_create(struct attention **out, const struct plan *plan, uint32_t n_ctx, plumb_kv_type type,
                               const struct attention_kernels *kernels, const struct kernels *f32, struct pool *pool) {
     *out = NULL;
     struct attention *a = calloc(1, sizeof *a);
     if (!a) return PLUMB_ERROR_MEMORY;
-    a->config = c;
+    a->plan = plan;
     a->kernels = kernels;
     a->f32 = f32;
     a->pool = pool;
-    a->n_group = c->n_head / c->n_head_kv;
-    a->scale = c->attention_scale != 0.0f ? c->attention_scale : 1.0f / (float)math_sqrt((double)c->head_dim);
-    if (!kv_cache_init(&a->cache, c, n_ctx, type) || !take_all(a)) {
+    if (!allocate_all(a, n_ctx, type)) {
         attention_free(a);
         return PLUMB_ERROR_MEMORY;
     }
@@ -132,27 +182,40 @@ void attention_free(struct attention *a) {
     for (uint32_t i = 0; a->scratch && i < pool_size(a->pool); i++) {
         free(a->scratch[i].code);
         free(a->scratch[i].scores);
+        free(a->scratch[i].v_scale);
         free(a->scratch[i].codes);
-        free(a->scratch[i].steps);
+        free(a->scratch[i].code_scales);
     }
+    free(a->cache_memory);
+    free(a->caches);
     free(a->scratch);
     free(a->units);
-    kv_cache_free(&a->cache);
     free(a);
 }
 
-uint64_t attention_bytes(const struct attention *a) { return a->cache.bytes + a->bytes; }
+uint64_t attention_bytes(const struct attention *a) { return a->bytes; }
+
+/* Sets the fields of the layer for attention_store and attention_run. */
+static void begin_layer(struct attention *a, uint32_t il, uint32_t n_token, uint32_t pos) {
+    const struct attn_plan *layer = a->layer = &a->plan->layers[il].attn;
+    a->cache = &a->caches[il];
+    a->n_group = layer->n_head / layer->n_head_kv;
+    a->scale = layer->scale != 0.0f ? layer->scale : 1.0f / (float)math_sqrt((double)layer->k_dim);
+    a->n_token = n_token;
+    a->pos = pos;
+}
 
 /* ---- the new K and V --------------------------------------------------------------------------------------------- */
 
-/* Stores the new K and V of K/V heads begin .. end - 1. */
+/* Stores the new K and V of K/V heads begin .. end - 1.  Threads do not share a head, so the positions of each head are
+ * stored in ascending order, as kv_cache_store needs it. */
 static void store_heads(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
     struct attention *a = user;
-    const struct model_config *c = a->config;
+    const struct attn_plan *l = a->layer;
     for (uint32_t h = begin; h < end; h++) {
         for (uint32_t t = 0; t < a->n_token; t++) {
-            size_t at = ((size_t)t * c->n_head_kv + h) * c->head_dim;
-            kv_cache_store(&a->cache, a->kernels, a->il, h, a->pos + t, a->new_k + at, a->new_v + at,
+            size_t row = (size_t)t * l->n_head_kv + h;
+            kv_cache_store(a->cache, a->kernels, h, a->pos + t, a->new_k + row * l->k_dim, a->new_v + row * l->v_dim,
                            a->scratch[thread].code);
         }
     }
@@ -160,174 +223,203 @@ static void store_heads(void *user, uint32_t begin, uint32_t end, uint32_t threa
 
 /* ---- the step, by units ------------------------------------------------------------------------------------------ */
 
-/* Returns how many indices of a loop make a chunk, if each costs so many multiplications. */
+/* Returns how many indices of a loop make a chunk of about CHUNK_COST, if one index costs that many multiplications. */
 static uint32_t grain(uint64_t cost) { return cost < CHUNK_COST ? (uint32_t)(CHUNK_COST / (cost + 1)) + 1 : 1; }
 
 /* Returns the row of query i of a unit in (n_token, n_head). */
 static size_t query_row(const struct attention *a, const struct unit *u, uint32_t i) {
     uint32_t t = (u->first + i) / a->n_group, g = (u->first + i) % a->n_group;
-    return (size_t)t * a->config->n_head + u->head_kv * a->n_group + g;
+    return (size_t)t * a->layer->n_head + u->head_kv * a->n_group + g;
 }
 
-/* Makes a unit of at most 4 queries of a head, from first on, and quantizes them. */
+/* The first position that the token at pos sees. */
+static uint32_t first_seen(const struct attention *a, uint32_t pos) {
+    return a->layer->window > 0 && pos >= a->layer->window ? pos - a->layer->window + 1 : 0;
+}
+
+/* Makes a unit of at most 4 queries of a K/V head, from query first on, and quantizes them.  q_scale also has the
+ * factor of scores, and log2(e), so that scores are in bits. */
 static void begin_unit(const struct attention *a, struct unit *u, uint32_t head_kv, uint32_t first) {
-    uint32_t n = a->n_token * a->n_group - first;
+    uint32_t n = a->n_token * a->n_group - first, k_dim = a->cache->k_dim, k_row = a->cache->k_row;
     u->head_kv = head_kv;
     u->first = first;
     u->n = n < ATTN_QUERIES ? n : ATTN_QUERIES;
     for (uint32_t i = 0; i < u->n; i++) {
-        const float *q = a->queries + query_row(a, u, i) * a->config->head_dim;
-        int16_t *codes = u->q + (size_t)i * a->cache.n_dim;
-        float step = a->kernels->quantize(q, codes, a->config->head_dim, 32767.0f, ATTN_NORM);
-        u->q_scale[i] = step * (a->scale * ATTN_LOG2E);
-        u->n_seen[i] = a->pos + (first + i) / a->n_group + 1;
+        const float *q = a->queries + query_row(a, u, i) * k_dim;
+        int16_t *codes = u->q + (size_t)i * k_row;
+        float code_scale = a->kernels->quantize(q, codes, k_dim, 32767.0f, ATTN_NORM);
+        memset(codes + k_dim, 0, (k_row - k_dim) * sizeof *codes);
+        u->q_scale[i] = code_scale * (a->scale * ATTN_LOG2E);
+        u->end[i] = a->pos + (first + i) / a->n_group + 1;
+        u->from[i] = first_seen(a, u->end[i] - 1);
     }
 }
 
-static uint32_t parts_of(uint32_t n_seen) { return (n_seen - 1) / KV_PART + 1; }
+/* The parts that queries with positions from .. end - 1 need are part_of(from) .. part_of(end - 1). */
+static uint32_t part_of(uint32_t p) { return p / KV_PART; }
 
 /* Returns the row of a->weights, which must not be NULL, for query i of a unit: pos + n_token weights. */
 static float *weights_row(const struct attention *a, const struct unit *u, uint32_t i) {
     return a->weights + query_row(a, u, i) * (a->pos + a->n_token);
 }
 
-/* Computes part i of a unit, which at least the last of its queries must see. */
+/* Computes part i of a unit: tops, sums, values, and weights relative to the part's top.  At least one query must see a
+ * position of the part.  Kernels compute with n positions from begin on: the blocks with what some query sees.  Query t
+ * sees positions [from, end) of them. */
 static void run_part(const struct attention *a, struct unit *u, uint32_t i, const struct scratch *s) {
-    uint32_t begin = i * KV_PART, n_seen = u->n_seen[u->n - 1] - begin;
-    if (n_seen > KV_PART) n_seen = KV_PART;
-    const struct kv_cache *cache = &a->cache;
-    uint32_t n = kv_round_up(n_seen, ATTN_BLOCK), n_dim = cache->n_dim;
-    size_t row = kv_cache_row(cache, a->il, u->head_kv, begin);
-    a->kernels->scores[cache->code_bytes - 1](s->scores, KV_PART, kv_cache_k(cache, a->il, u->head_kv, begin),
-        cache->k_scale + row, (n_seen - 1) / ATTN_TILE + 1, u->q, u->q_scale, n_dim, u->n);
+    const struct kv_cache *cache = a->cache;
+    uint32_t part = i * KV_PART, begin = u->from[0] / ATTN_BLOCK * ATTN_BLOCK, last = u->end[u->n - 1];
+    if (begin < part) begin = part;
+    if (last - part > KV_PART) last = part + KV_PART;
+    uint32_t n = kv_round_up(last - begin, ATTN_BLOCK);
+    size_t row = kv_cache_row(cache, u->head_kv, begin), skipped = (size_t)(begin - part) * cache->code_bytes;
+    a->kernels->scores[cache->code_bytes - 1](s->scores, KV_PART,
+        kv_cache_k(cache, u->head_kv, part) + skipped * cache->k_row, cache->k_scale + row,
+        (last - begin - 1) / ATTN_TILE + 1, u->q, u->q_scale, cache->k_row, u->n);
     for (uint32_t t = 0; t < u->n; t++) {
-        float *w = s->scores + (size_t)t * KV_PART, *d = s->steps + (size_t)t * (KV_PART / ATTN_BLOCK);
+        float *w = s->scores + (size_t)t * KV_PART, *d = s->code_scales + (size_t)t * (KV_PART / ATTN_BLOCK);
         int16_t *codes = s->codes + (size_t)t * KV_PART;
-        if (u->n_seen[t] <= begin) {   /* the kernel computes with these zeros, and end_unit skips the result */
+        const float *v_scale = cache->v_scale + row;
+        if (u->end[t] <= begin || u->from[t] >= last) {   /* the values kernel uses these zeros; end_unit skips them */
             memset(codes, 0, n * sizeof *codes);
             memset(d, 0, n / ATTN_BLOCK * sizeof *d);
             continue;
         }
-        uint32_t n_own = u->n_seen[t] - begin < n ? u->n_seen[t] - begin : n;
-        u->sums[i * ATTN_QUERIES + t] =
-            a->kernels->weigh(w, n_own, n, cache->v_scale + row, codes, d, &u->tops[i * ATTN_QUERIES + t]);
-        if (a->weights) memcpy(weights_row(a, u, t) + begin, w, n_own * sizeof *w);
+        uint32_t from = u->from[t] > begin ? u->from[t] - begin : 0;
+        uint32_t end = u->end[t] - begin < n ? u->end[t] - begin : n;
+        if (from > 0) {   /* the positions before the window; their V may be NaN, and 0 times NaN is not 0 */
+            memcpy(s->v_scale + from, v_scale + from, (end - from) * sizeof *v_scale);
+            memset(s->v_scale, 0, from * sizeof *v_scale);
+            for (uint32_t p = 0; p < from; p++) w[p] = -INFINITY;
+            v_scale = s->v_scale;
+        }
+        if (a->layer->softcap != 0.0f) a->f32->softcap(w + from, a->layer->softcap * ATTN_LOG2E, end - from);
+        u->sums[i * ATTN_QUERIES + t] = a->kernels->weigh(w, end, n, v_scale, codes, d, &u->tops[i * ATTN_QUERIES + t]);
+        if (a->weights) memcpy(weights_row(a, u, t) + begin + from, w + from, (end - from) * sizeof *w);
     }
-    a->kernels->values[cache->code_bytes - 1](u->values + (size_t)i * ATTN_QUERIES * n_dim, n_dim,
-        kv_cache_v(cache, a->il, u->head_kv, begin), n_dim / ATTN_TILE, n / ATTN_BLOCK, s->codes, s->steps, KV_PART,
-        u->n);
+    a->kernels->values[cache->code_bytes - 1](u->values + (size_t)i * ATTN_QUERIES * cache->v_row, cache->v_row,
+        kv_cache_v(cache, u->head_kv, part) + skipped * cache->v_row, cache->v_row / ATTN_TILE, n / ATTN_BLOCK,
+        s->codes, s->code_scales, KV_PART, u->n);
 }
 
-/* Returns 2^x for an integer x <= 0, but 0 below 2^-126; NaN for NaN. */
+/* Returns 2^x for an integer x <= 0, but 0 below 2^-126, where floats are subnormal: the weights of such a part are
+ * negligible.  Returns NaN for NaN, the difference of two equal infinite tops. */
 static float power_of_two(float x) {
     if (x < -126.0f) return 0.0f;
     return x <= 0.0f ? f32_from_bits((uint32_t)((int32_t)x + 127) << 23) : x;
 }
 
-/* Adds up the parts of a unit and writes its rows of attn and weights. */
+/* Adds up the parts of a unit and writes its rows of attn and weights.  Row j * ATTN_QUERIES + t of tops, sums and
+ * values is part j of query t. */
 static void end_unit(const struct attention *a, const struct unit *u) {
-    uint32_t n_dim = a->config->head_dim, n_key = a->pos + a->n_token;
+    uint32_t v_dim = a->cache->v_dim, n_key = a->pos + a->n_token;
     for (uint32_t t = 0; t < u->n; t++) {
-        float *attn = a->attn + query_row(a, u, t) * n_dim, top = -INFINITY, sum = 0.0f;
-        uint32_t n_part = parts_of(u->n_seen[t]);
-        memset(attn, 0, n_dim * sizeof *attn);
-        for (uint32_t i = t; i < n_part * ATTN_QUERIES; i += ATTN_QUERIES) top = u->tops[i] > top ? u->tops[i] : top;
-        for (uint32_t i = t; i < n_part * ATTN_QUERIES; i += ATTN_QUERIES) {
-            float by = power_of_two(u->tops[i] - top);
-            sum += u->sums[i] * by;
-            a->f32->add_scaled(attn, u->values + (size_t)i * a->cache.n_dim, by, n_dim);
+        float *attn = a->attn + query_row(a, u, t) * v_dim, top = -INFINITY, sum = 0.0f;
+        uint32_t first = part_of(u->from[t]) * ATTN_QUERIES + t, end = (part_of(u->end[t] - 1) + 1) * ATTN_QUERIES;
+        memset(attn, 0, v_dim * sizeof *attn);
+        for (uint32_t row = first; row < end; row += ATTN_QUERIES) top = u->tops[row] > top ? u->tops[row] : top;
+        for (uint32_t row = first; row < end; row += ATTN_QUERIES) {
+            float factor = power_of_two(u->tops[row] - top);
+            sum += u->sums[row] * factor;
+            a->f32->add_scaled(attn, u->values + (size_t)row * a->cache->v_row, factor, v_dim);
         }
         float inverse = 1.0f / sum;
-        for (uint32_t i = 0; i < n_dim; i++) attn[i] *= inverse;
+        for (uint32_t i = 0; i < v_dim; i++) attn[i] *= inverse;
         for (uint32_t p = 0; a->weights && p < n_key; p++) {
             float *w = weights_row(a, u, t) + p;
-            if (p >= u->n_seen[t]) *w = 0.0f;
-            else *w *= power_of_two(u->tops[p / KV_PART * ATTN_QUERIES + t] - top) * inverse;
+            if (p < u->from[t] || p >= u->end[t]) *w = 0.0f;
+            else *w *= power_of_two(u->tops[part_of(p) * ATTN_QUERIES + t] - top) * inverse;
         }
     }
 }
 
+/* Returns how many units a K/V head has in this batch. */
 static uint32_t units_of_head(const struct attention *a) { return (a->n_token * a->n_group - 1) / ATTN_QUERIES + 1; }
 
-/* The loop of a prompt; i is an index into (n_head_kv, units of a head). */
+/* The loop of a batch of several tokens; i is an index into (n_head_kv, units of a head).  A thread computes all of its
+ * units in the same struct, one after the other. */
 static void run_units(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
     const struct attention *a = user;
     struct unit *u = &a->units[thread];
     for (uint32_t i = begin; i < end; i++) {
         begin_unit(a, u, i / units_of_head(a), i % units_of_head(a) * ATTN_QUERIES);
-        for (uint32_t part = 0; part < parts_of(u->n_seen[u->n - 1]); part++) {
+        for (uint32_t part = part_of(u->from[0]); part <= part_of(u->end[u->n - 1] - 1); part++) {
             run_part(a, u, part, &a->scratch[thread]);
         }
         end_unit(a, u);
     }
 }
 
-/* The loop of one token; i is an index into (n_head_kv, parts). */
+/* The loop of one token; i is an index into (n_head_kv, parts that it sees).  Threads write different parts of the same
+ * units. */
 static void run_parts(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
     const struct attention *a = user;
-    uint32_t n_part = parts_of(a->pos + 1), n = units_of_head(a);
+    uint32_t first = part_of(first_seen(a, a->pos)), n_part = part_of(a->pos) - first + 1, n = units_of_head(a);
     for (uint32_t i = begin; i < end; i++) {
-        for (uint32_t j = 0; j < n; j++) run_part(a, &a->units[i / n_part * n + j], i % n_part, &a->scratch[thread]);
+        for (uint32_t j = 0; j < n; j++) {
+            run_part(a, &a->units[i / n_part * n + j], first + i % n_part, &a->scratch[thread]);
+        }
     }
 }
 
+/* Computes the only token of a batch.  The caller's thread begins and ends all units, which takes little time.  cost is
+ * that of a whole part, for all queries of a K/V head. */
 static void run_token(struct attention *a) {
-    uint32_t n_seen = a->pos + 1, n = units_of_head(a), n_unit = a->config->n_head_kv * n;
-    uint64_t n_first = n_seen < KV_PART ? n_seen : KV_PART;
-    uint64_t cost = n_first * a->n_group * (2 * (uint64_t)a->cache.n_dim + WEIGHT_COST);
+    uint32_t from = first_seen(a, a->pos), n = units_of_head(a), n_unit = a->layer->n_head_kv * n;
+    uint64_t n_seen = a->pos - from + 1, n_first = n_seen < KV_PART ? n_seen : KV_PART;
+    uint64_t cost = n_first * a->n_group * ((uint64_t)a->cache->k_row + a->cache->v_row + WEIGHT_COST);
+    uint32_t n_part = part_of(a->pos) - part_of(from) + 1;
     for (uint32_t i = 0; i < n_unit; i++) begin_unit(a, &a->units[i], i / n, i % n * ATTN_QUERIES);
-    pool_run(a->pool, a->config->n_head_kv * parts_of(n_seen), grain(cost), run_parts, a);
+    pool_run(a->pool, a->layer->n_head_kv * n_part, grain(cost), run_parts, a);
     for (uint32_t i = 0; i < n_unit; i++) end_unit(a, &a->units[i]);
 }
 
 /* ---- f32 --------------------------------------------------------------------------------------------------------- */
 
-/* The loop for f32, of a prompt or one token; i is an index into (n_token, n_head). */
+/* The loop for f32, of any batch; i is an index into (n_token, n_head). */
 static void run_f32(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
     const struct attention *a = user;
-    const struct model_config *c = a->config;
+    const struct attn_plan *l = a->layer;
     float *scores = a->scratch[thread].scores;
     for (uint32_t i = begin; i < end; i++) {
-        uint32_t head_kv = i % c->n_head / a->n_group, n_seen = a->pos + i / c->n_head + 1, n_key = a->pos + a->n_token;
-        const float *k = (const float *)(const void *)kv_cache_k(&a->cache, a->il, head_kv, 0);
-        const float *v = (const float *)(const void *)kv_cache_v(&a->cache, a->il, head_kv, 0);
-        const float *q = a->queries + (size_t)i * c->head_dim;
-        float *attn = a->attn + (size_t)i * c->head_dim;
+        uint32_t head_kv = i % l->n_head / a->n_group, pos = a->pos + i / l->n_head, n_key = a->pos + a->n_token;
+        uint32_t from = first_seen(a, pos), n_seen = pos + 1 - from;
+        const float *k = (const float *)(const void *)kv_cache_k(a->cache, head_kv, 0) + (size_t)from * a->cache->k_row;
+        const float *v = (const float *)(const void *)kv_cache_v(a->cache, head_kv, 0) + (size_t)from * a->cache->v_row;
+        const float *q = a->queries + (size_t)i * l->k_dim;
+        float *attn = a->attn + (size_t)i * l->v_dim;
         for (uint32_t p = 0; p < n_seen; p++) {
-            scores[p] = a->f32->dot_f32(q, k + (size_t)p * a->cache.n_dim, c->head_dim) * a->scale;
+            scores[p] = a->f32->dot_f32(q, k + (size_t)p * a->cache->k_row, l->k_dim) * a->scale;
         }
+        if (l->softcap != 0.0f) a->f32->softcap(scores, l->softcap, n_seen);
         a->f32->softmax(scores, n_seen);
-        memset(attn, 0, c->head_dim * sizeof *attn);
+        memset(attn, 0, l->v_dim * sizeof *attn);
         for (uint32_t p = 0; p < n_seen; p++) {
-            a->f32->add_scaled(attn, v + (size_t)p * a->cache.n_dim, scores[p], c->head_dim);
+            a->f32->add_scaled(attn, v + (size_t)p * a->cache->v_row, scores[p], l->v_dim);
         }
         if (!a->weights) continue;
         float *row = a->weights + (size_t)i * n_key;
-        memcpy(row, scores, n_seen * sizeof *row);
-        memset(row + n_seen, 0, (n_key - n_seen) * sizeof *row);
+        memset(row, 0, n_key * sizeof *row);
+        memcpy(row + from, scores, n_seen * sizeof *row);
     }
 }
 
 /* ---- both -------------------------------------------------------------------------------------------------------- */
 
 void attention_store(struct attention *a, uint32_t il, const float *k, const float *v, uint32_t n_token, uint32_t pos) {
-    a->il = il;
-    a->n_token = n_token;
-    a->pos = pos;
+    begin_layer(a, il, n_token, pos);
     a->new_k = k;
     a->new_v = v;
-    pool_run(a->pool, a->config->n_head_kv, grain((uint64_t)n_token * a->cache.n_dim * WEIGHT_COST), store_heads, a);
+    pool_run(a->pool, a->layer->n_head_kv, grain((uint64_t)n_token * a->cache->k_row * WEIGHT_COST), store_heads, a);
 }
 
 void attention_run(struct attention *a, uint32_t il, const float *q, uint32_t n_token, uint32_t pos, float *attn,
                    float *weights) {
-    a->il = il;
-    a->n_token = n_token;
-    a->pos = pos;
+    begin_layer(a, il, n_token, pos);
     a->queries = q;
     a->attn = attn;
     a->weights = weights;
-    if (a->cache.type == PLUMB_KV_F32) pool_run(a->pool, n_token * a->config->n_head, 1, run_f32, a);
+    if (a->cache->type == PLUMB_KV_F32) pool_run(a->pool, n_token * a->layer->n_head, 1, run_f32, a);
     else if (n_token == 1) run_token(a);
-    else pool_run(a->pool, a->config->n_head_kv * units_of_head(a), 1, run_units, a);
+    else pool_run(a->pool, a->layer->n_head_kv * units_of_head(a), 1, run_units, a);
 }

@@ -1,11 +1,12 @@
-/* Attention over a KV cache: the step that computes weighted sums of values from queries.
+/* Attention over a KV cache: the step that computes weighted sums of values from queries.  It owns the caches of all
+ * layers.
  *
- *   k, v (n_token, n_head_kv * head_dim) -> attention_store -> cache
- *   q (n_token, n_head * head_dim)       -> attention_run   -> attn (n_token, n_head * head_dim)
+ *   k (n_token, n_head_kv * k_dim), v (n_token, n_head_kv * v_dim) -> attention_store -> cache
+ *   q (n_token, n_head * k_dim)                                    -> attention_run   -> attn (n_token, n_head * v_dim)
  *
  * kv_cache.h says how K and V are stored.  The bits of a token's result depend neither on the batch it comes in, nor on
- * the number of threads, nor on the kernels.  With integer codes, a NaN or infinity in K or V turns the result of every
- * query that attends to it into NaN, and changes nothing else.
+ * the number of threads, nor on the kernels, nor on whether weights are requested.  With integer codes, a NaN or
+ * infinity in K or V turns the result of every query that attends to it into NaN, and changes nothing else.
  */
 #ifndef PLUMB_FORWARD_ATTENTION_H
 #define PLUMB_FORWARD_ATTENTION_H
@@ -17,19 +18,22 @@
 
 struct attention;
 
-/* Makes attention with a cache for up to n_ctx positions.  c, both kernel tables and pool (may be NULL) are borrowed.
+/* Makes attention with caches for up to n_ctx positions.  plan, both kernel tables and pool (may be NULL) are borrowed
+ * and must outlive it.  kernels has the loops over codes, f32 those for PLUMB_KV_F32 and the one that adds up parts.
  * Fails with PLUMB_ERROR_MEMORY if there is no memory for the cache (kv_cache_bytes) and some scratch. */
-plumb_status attention_create(struct attention **out, const struct model_config *c, uint32_t n_ctx, plumb_kv_type type,
+plumb_status attention_create(struct attention **out, const struct plan *plan, uint32_t n_ctx, plumb_kv_type type,
                               const struct attention_kernels *kernels, const struct kernels *f32, struct pool *pool);
 void attention_free(struct attention *a);
 /* Bytes of cache and scratch. */
 uint64_t attention_bytes(const struct attention *a);
 
-/* Stores K and V of layer il for positions pos .. pos + n_token - 1.  Whatever was stored from pos on is lost. */
+/* Stores K and V of layer il for positions pos .. pos + n_token - 1.  All positions before pos must be stored already.
+ * Whatever was stored from pos on is lost. */
 void attention_store(struct attention *a, uint32_t il, const float *k, const float *v, uint32_t n_token, uint32_t pos);
-/* attn = softmax(q k^T * scale) v for each head, over all positions up to the token's own, which must be stored.
- * Vaswani et al. 2017, eq. 1; groups of query heads share a K/V head (Ainslie et al. 2023).  scale is 1 /
- * sqrt(head_dim) unless the model has its own.  weights: NULL, or (n_token, n_head, pos + n_token) for the softmax,
+/* attn = softmax(q k^T * scale) v for each head, over the positions that a token sees: those up to its own, which must
+ * be stored, or the layer's window of them.  The first token is at pos.
+ * Vaswani et al. 2017, eq. 1; groups of query heads share a K/V head (Ainslie et al. 2023).  scale is 1 / sqrt(k_dim)
+ * unless the layer has its own.  weights: NULL, or (n_token, n_head, pos + n_token) for the softmax,
  * with 0 at the positions that a token does not see. */
 void attention_run(struct attention *a, uint32_t il, const float *q, uint32_t n_token, uint32_t pos, float *attn,
                    float *weights);

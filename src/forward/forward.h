@@ -1,6 +1,11 @@
 /* The fast forward pass: token ids -> logits, for one sequence with a KV cache.
  *
- * forward_create and forward_set_tap allocate all memory; forward_run allocates nothing.
+ * It multiplies with quantized weights, in f32 and integers; reference/reference.h is its slow counterpart.  The bits
+ * of a token's logits depend on the model, the tokens up to it, the precision of the kernels and kv_type.  They do not
+ * depend on the batches, the number of threads, the instruction set or taps.
+ *
+ * forward_create and forward_set_tap allocate all memory.  forward_run allocates nothing, cannot fail, and cannot be
+ * interrupted: a caller that wants to stop early runs small batches.
  */
 #ifndef PLUMB_FORWARD_FORWARD_H
 #define PLUMB_FORWARD_FORWARD_H
@@ -13,7 +18,9 @@
 struct forward;
 
 /* n_ctx: positions that the cache holds, stored as kv_type.  n_batch: the most tokens in one forward_run.
- * pool: the threads that compute; NULL: only the caller's.  m and pool are borrowed, *k is copied. */
+ * pool: the threads that compute; NULL: only the caller's.  m and pool are borrowed and must outlive *out (forward_free
+ * asks pool for its size); *k is copied.  Fails with PLUMB_ERROR_UNSUPPORTED if no kernel supports the type of a
+ * matrix, and with PLUMB_ERROR_MEMORY if there is no memory. */
 plumb_status forward_create(struct forward **out, const struct model *m, uint32_t n_ctx, uint32_t n_batch,
                             plumb_kv_type kv_type, const struct kernels *k, struct pool *pool, struct error *err);
 void forward_free(struct forward *f);
@@ -24,9 +31,11 @@ plumb_status forward_set_tap(struct forward *f, struct tap_sink sink);
 uint64_t forward_bytes(const struct forward *f);
 const struct kernels *forward_kernels(const struct forward *f);
 
-/* Computes n tokens (1..n_batch) at positions pos .. pos + n - 1 (< n_ctx).  They attend to the cached positions < pos
- * and to each other, and their K and V are stored.  logits: (n_logits, n_vocab) f32 for the last n_logits tokens.
- * The caller must check that every id is < n_vocab. */
+/* Computes n tokens (1..n_batch) at positions pos .. pos + n - 1 (< n_ctx).  Each attends to itself and to all
+ * positions before it.  All positions < pos must be in the cache, from earlier runs.  The K and V of the n tokens are
+ * stored.  If the cache held tokens from pos on, it loses them all, so a caller goes back by a run at a smaller pos.
+ * logits: (n_logits, n_vocab) f32 for the last n_logits <= n tokens; it is not used if n_logits is 0.
+ * The caller must check these limits, and that every id is >= 0 and < n_vocab. */
 void forward_run(struct forward *f, const int32_t *ids, uint32_t n, uint32_t pos, uint32_t n_logits, float *logits);
 
 #endif

@@ -1,7 +1,6 @@
 #include "forward/kv_cache.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
@@ -9,60 +8,61 @@ static uint32_t element_bytes(plumb_kv_type type) {
     return type == PLUMB_KV_F32 ? sizeof(float) : type == PLUMB_KV_I16 ? sizeof(int16_t) : sizeof(int8_t);
 }
 
-double kv_cache_bytes(const struct model_config *c, uint32_t n_ctx, plumb_kv_type type) {
-    double rows = 2.0 * c->n_layer * c->n_head_kv * (double)kv_round_up(n_ctx, ATTN_BLOCK);
-    return rows * ((double)kv_round_up(c->head_dim, ATTN_TILE) * element_bytes(type)
-                   + (type == PLUMB_KV_F32 ? 0 : sizeof(float)));
+double kv_cache_bytes(const struct plan *p, uint32_t n_ctx, plumb_kv_type type) {
+    double bytes = 0;
+    for (uint32_t il = 0; il < p->n_layer; il++) {
+        const struct attn_plan *a = &p->layers[il].attn;
+        double elements = (double)kv_round_up(a->k_dim, ATTN_TILE) + kv_round_up(a->v_dim, ATTN_TILE);
+        bytes += a->n_head_kv * (double)kv_round_up(n_ctx, ATTN_BLOCK)
+               * (elements * element_bytes(type) + (type == PLUMB_KV_F32 ? 0 : 2 * sizeof(float)));
+    }
+    return bytes;
 }
 
-static void *take(struct kv_cache *cache, uint64_t n, size_t size) {
-    void *p = alloc_array(n, size);
-    if (p) cache->bytes += n * size;
-    return p;
-}
-
-bool kv_cache_init(struct kv_cache *cache, const struct model_config *c, uint32_t n_ctx, plumb_kv_type type) {
+bool kv_cache_init(struct kv_cache *cache, const struct attn_plan *a, uint32_t n_ctx, plumb_kv_type type) {
     *cache = (struct kv_cache) {
         .type = type,
         .code_bytes = element_bytes(type),
-        .head_dim = c->head_dim,
-        .n_dim = kv_round_up(c->head_dim, ATTN_TILE),
-        .n_head_kv = c->n_head_kv,
+        .k_dim = a->k_dim,
+        .v_dim = a->v_dim,
+        .k_row = kv_round_up(a->k_dim, ATTN_TILE),
+        .v_row = kv_round_up(a->v_dim, ATTN_TILE),
+        .n_head_kv = a->n_head_kv,
         .n_position = kv_round_up(n_ctx, ATTN_BLOCK),
     };
-    cache->part = type == PLUMB_KV_F32 ? cache->n_position : KV_PART;
-    uint64_t n_row, n;   /* the product of these four numbers may exceed 64 bits */
-    if (!mul_u64((uint64_t)c->n_layer * c->n_head_kv, cache->n_position, &n_row) || !mul_u64(n_row, cache->n_dim, &n)) {
-        return false;
-    }
-    if (!(cache->codes = take(cache, n, 2 * (size_t)cache->code_bytes))) return false;
-    if (type == PLUMB_KV_F32) return true;
-    cache->k_scale = take(cache, n_row, sizeof *cache->k_scale);
-    cache->v_scale = cache->k_scale ? take(cache, n_row, sizeof *cache->v_scale) : NULL;
-    return cache->v_scale != NULL;
+    cache->part_length = type == PLUMB_KV_F32 ? cache->n_position : KV_PART;
+    uint64_t n_row = (uint64_t)a->n_head_kv * cache->n_position, n;
+    uint64_t n_scale = type == PLUMB_KV_F32 ? 0 : 2 * n_row * sizeof(float);
+    return mul_u64(n_row, ((uint64_t)cache->k_row + cache->v_row) * cache->code_bytes, &n)
+        && add_u64(n, n_scale, &cache->bytes);
 }
 
-void kv_cache_free(struct kv_cache *cache) {
-    free(cache->codes);
-    free(cache->k_scale);
-    free(cache->v_scale);
-    *cache = (struct kv_cache) { 0 };
+/* The codes, and then the scales of K and of V.  A part of 32 positions has whole multiples of 4 bytes. */
+void kv_cache_place(struct kv_cache *cache, uint8_t *memory) {
+    size_t n_row = (size_t)cache->n_head_kv * cache->n_position;
+    cache->codes = memory;
+    if (cache->type == PLUMB_KV_F32) return;
+    cache->k_scale = (float *)(void *)(memory + n_row * (cache->k_row + cache->v_row) * cache->code_bytes);
+    cache->v_scale = cache->k_scale + n_row;
 }
 
 /* ---- places ------------------------------------------------------------------------------------------------------ */
 
-uint8_t *kv_cache_k(const struct kv_cache *cache, uint32_t il, uint32_t head, uint32_t p) {
-    return cache->codes + kv_cache_row(cache, il, head, p / cache->part * cache->part) * 2 * cache->n_dim
-                              * cache->code_bytes;
+/* Every position of the parts before takes a row of K and one of V. */
+uint8_t *kv_cache_k(const struct kv_cache *cache, uint32_t head, uint32_t p) {
+    uint32_t begin = p / cache->part_length * cache->part_length;
+    return cache->codes + kv_cache_row(cache, head, begin) * (cache->k_row + cache->v_row) * cache->code_bytes;
 }
-uint8_t *kv_cache_v(const struct kv_cache *cache, uint32_t il, uint32_t head, uint32_t p) {
-    uint32_t n = cache->n_position - p / cache->part * cache->part;
-    if (n > cache->part) n = cache->part;
-    return kv_cache_k(cache, il, head, p) + (size_t)n * cache->n_dim * cache->code_bytes;
+/* V follows the K of all n positions of the part. */
+uint8_t *kv_cache_v(const struct kv_cache *cache, uint32_t head, uint32_t p) {
+    uint32_t n = cache->n_position - p / cache->part_length * cache->part_length;
+    if (n > cache->part_length) n = cache->part_length;
+    return kv_cache_k(cache, head, p) + (size_t)n * cache->k_row * cache->code_bytes;
 }
 
 /* ---- storing ----------------------------------------------------------------------------------------------------- */
 
+/* Writes a code, which fits the type of the cache, as element i of codes. */
 static inline void put(const struct kv_cache *cache, uint8_t *codes, size_t i, int16_t code) {
     if (cache->type == PLUMB_KV_I16) ((int16_t *)(void *)codes)[i] = code;
     else codes[i] = (uint8_t)code;
@@ -70,42 +70,49 @@ static inline void put(const struct kv_cache *cache, uint8_t *codes, size_t i, i
 
 static float largest_code(const struct kv_cache *cache) { return cache->type == PLUMB_KV_I16 ? 32767.0f : 127.0f; }
 
-static void store_k(struct kv_cache *cache, const struct attention_kernels *kernels, uint32_t il, uint32_t head,
-                    uint32_t p, const float *x, int16_t *scratch) {
-    float *scale = cache->k_scale + kv_cache_row(cache, il, head, p);
-    size_t tile_bytes = (size_t)ATTN_TILE * cache->n_dim * cache->code_bytes;
-    uint8_t *tile = kv_cache_k(cache, il, head, p) + p % cache->part / ATTN_TILE * tile_bytes;
+/* Element i of position p goes to (i / 2, p % 8, i % 2) of the tile of p.  The scales of the tile's other positions are
+ * cleared too, because the scores kernel reads 8 at a time.  The norm of a K is bounded so that dots fit 32 bits. */
+static void store_k(struct kv_cache *cache, const struct attention_kernels *kernels, uint32_t head, uint32_t p,
+                    const float *x, int16_t *scratch) {
+    float *scale = cache->k_scale + kv_cache_row(cache, head, p);
+    size_t tile_bytes = (size_t)ATTN_TILE * cache->k_row * cache->code_bytes;
+    uint8_t *tile = kv_cache_k(cache, head, p) + p % cache->part_length / ATTN_TILE * tile_bytes;
     if (p % ATTN_TILE == 0) {
         memset(tile, 0, tile_bytes);
         memset(scale, 0, ATTN_TILE * sizeof *scale);
     }
-    *scale = kernels->quantize(x, scratch, cache->head_dim, largest_code(cache), ATTN_NORM);
-    for (uint32_t i = 0; i < cache->n_dim; i++) {
+    memset(scratch + cache->k_dim, 0, (cache->k_row - cache->k_dim) * sizeof *scratch);
+    *scale = kernels->quantize(x, scratch, cache->k_dim, largest_code(cache), ATTN_NORM);
+    for (uint32_t i = 0; i < cache->k_row; i++) {
         put(cache, tile, (i / 2 * ATTN_TILE + p % ATTN_TILE) * 2 + i % 2, scratch[i]);
     }
 }
 
-static void store_v(struct kv_cache *cache, const struct attention_kernels *kernels, uint32_t il, uint32_t head,
-                    uint32_t p, const float *x, int16_t *scratch) {
-    size_t block_bytes = (size_t)ATTN_BLOCK * cache->n_dim * cache->code_bytes;
-    uint8_t *block = kv_cache_v(cache, il, head, p) + p % cache->part / ATTN_BLOCK * block_bytes;
+/* Element i of position p goes to (i / 8, p % 32 / 2, i % 8, p % 2) of the block of p.  Scales of later positions need
+ * not be cleared, because attention_mask reads none of them.  The norm of a V has no bound, because sums with V fit 32
+ * bits by the bound on the codes of the weights (kernels/attention.h). */
+static void store_v(struct kv_cache *cache, const struct attention_kernels *kernels, uint32_t head, uint32_t p,
+                    const float *x, int16_t *scratch) {
+    size_t block_bytes = (size_t)ATTN_BLOCK * cache->v_row * cache->code_bytes;
+    uint8_t *block = kv_cache_v(cache, head, p) + p % cache->part_length / ATTN_BLOCK * block_bytes;
     if (p % ATTN_BLOCK == 0) memset(block, 0, block_bytes);
-    cache->v_scale[kv_cache_row(cache, il, head, p)] =
-        kernels->quantize(x, scratch, cache->head_dim, largest_code(cache), INFINITY);
-    for (uint32_t i = 0; i < cache->n_dim; i++) {
+    memset(scratch + cache->v_dim, 0, (cache->v_row - cache->v_dim) * sizeof *scratch);
+    cache->v_scale[kv_cache_row(cache, head, p)] =
+        kernels->quantize(x, scratch, cache->v_dim, largest_code(cache), INFINITY);
+    for (uint32_t i = 0; i < cache->v_row; i++) {
         size_t tile = i / ATTN_TILE * (ATTN_TILE * ATTN_BLOCK);
         put(cache, block, tile + (p % ATTN_BLOCK / 2 * ATTN_TILE + i % ATTN_TILE) * 2 + p % 2, scratch[i]);
     }
 }
 
-void kv_cache_store(struct kv_cache *cache, const struct attention_kernels *kernels, uint32_t il, uint32_t head,
-                    uint32_t p, const float *k, const float *v, int16_t *scratch) {
+void kv_cache_store(struct kv_cache *cache, const struct attention_kernels *kernels, uint32_t head, uint32_t p,
+                    const float *k, const float *v, int16_t *scratch) {
     if (cache->type == PLUMB_KV_F32) {
-        size_t at = (size_t)p * cache->n_dim * sizeof *k, n = cache->head_dim * sizeof *k;
-        memcpy(kv_cache_k(cache, il, head, p) + at, k, n);
-        memcpy(kv_cache_v(cache, il, head, p) + at, v, n);
+        size_t k_bytes = cache->k_row * sizeof *k, v_bytes = cache->v_row * sizeof *v;
+        memcpy(kv_cache_k(cache, head, p) + p * k_bytes, k, cache->k_dim * sizeof *k);
+        memcpy(kv_cache_v(cache, head, p) + p * v_bytes, v, cache->v_dim * sizeof *v);
     } else {
-        store_k(cache, kernels, il, head, p, k, scratch);
-        store_v(cache, kernels, il, head, p, v, scratch);
+        store_k(cache, kernels, head, p, k, scratch);
+        store_v(cache, kernels, head, p, v, scratch);
     }
 }

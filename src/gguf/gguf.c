@@ -202,7 +202,7 @@ static plumb_status fail(struct gguf *g, plumb_status status, const char *format
 }
 
 static plumb_status fail_memory(struct gguf *g, uint64_t n, size_t size) {
-    return fail(g, PLUMB_ERROR_MEMORY, "no memory for %" PRIu64 " times %zu bytes", n, size);
+    return fail(g, PLUMB_ERROR_MEMORY, "out of memory: cannot allocate %" PRIu64 " times %zu bytes", n, size);
 }
 
 /* Bytes of the file that are still to be parsed; 0 if more bytes have come than the file was said to have. */
@@ -211,8 +211,8 @@ static uint64_t bytes_left(const struct gguf *g) {
 }
 
 static plumb_status fail_truncated(struct gguf *g, uint64_t n, const char *what, uint64_t bytes) {
-    return fail(g, PLUMB_ERROR_TRUNCATED, "%" PRIu64 " %s need %" PRIu64 " bytes, the file has %" PRIu64 " more", n,
-                what, bytes, bytes_left(g));
+    return fail(g, PLUMB_ERROR_TRUNCATED, "%" PRIu64 " %s need %" PRIu64 " bytes, but the file has only %" PRIu64
+                " more", n, what, bytes, bytes_left(g));
 }
 
 /* ---- memory that follows the bytes received ----------------------------------------------------------------- */
@@ -229,7 +229,7 @@ static bool header_holds(const struct gguf *g, uint64_t skip, uint64_t n) {
 }
 
 static plumb_status fail_header(struct gguf *g, uint64_t n, const char *what) {
-    return fail(g, PLUMB_ERROR_METADATA, "%" PRIu64 " %s go beyond byte %d, where a header must end", n, what,
+    return fail(g, PLUMB_ERROR_METADATA, "%" PRIu64 " %s extend beyond byte %d, the limit for headers", n, what,
                 MAX_HEADER);
 }
 
@@ -287,8 +287,8 @@ static plumb_status run_append(struct gguf *g, const uint8_t *bytes, size_t n, s
     if (n > missing) n = (size_t)missing;
     uint64_t need = g->run_start + g->n_run + n + 1, capacity = g->run_chunk->capacity;
     if (need > capacity) {   /* happens only to a run with a chunk of its own */
-        uint64_t most = g->run_start + g->run_size + 1;
-        capacity = capacity < most / 2 ? 2 * capacity : most;   /* enough, as n <= STAGING_SIZE <= CHUNK_SIZE */
+        uint64_t max = g->run_start + g->run_size + 1;
+        capacity = capacity < max / 2 ? 2 * capacity : max;   /* enough, as n <= STAGING_SIZE <= CHUNK_SIZE */
         PLUMB_TRY(chunk_resize(g, g->run_chunk, capacity, &g->run_chunk));
     }
     uint8_t *end = g->run_chunk->bytes + g->run_start + g->n_run;
@@ -319,8 +319,8 @@ static plumb_status fail_equal_names(struct gguf *g, const struct table *t, cons
     uint64_t found[2] = {0}, n = 0;
     for (uint64_t i = 0; n < 2 && i < t->n; i++) if (compare_strings(item(t, i), name) == 0) found[n++] = i;
     struct shown shown;
-    return error_set(&g->error, status, "%s %" PRIu64 " has the name of %s %" PRIu64 ": \"%s\"", kind, found[1], kind,
-                     found[0], show_bytes(&shown, name->data, (size_t)name->n));
+    return error_set(&g->error, status, "%s %" PRIu64 " has the same name as %s %" PRIu64 ": \"%s\"", kind, found[1],
+                     kind, found[0], show_bytes(&shown, name->data, (size_t)name->n));
 }
 
 /* Sorts pointers to the names of all items, which begin with their names, and refuses equal names.  Sorting takes
@@ -352,16 +352,16 @@ static const void *find_name(const struct gguf_string **names, uint64_t n, const
     return NULL;
 }
 
-static plumb_status check_name_length(struct gguf *g, plumb_status status, uint64_t n, uint64_t most) {
-    if (n == 0 || n > most)
-        return fail(g, status, "a name of %" PRIu64 " bytes, 1 to %" PRIu64 " are allowed", n, most);
-    if (!file_holds(g, 8, n)) return fail_truncated(g, n, "bytes of name", 8 + n);
-    if (!header_holds(g, 8, n)) return fail_header(g, n, "bytes of name");
+static plumb_status check_name_length(struct gguf *g, plumb_status status, uint64_t n, uint64_t max) {
+    if (n == 0 || n > max)
+        return fail(g, status, "the name has %" PRIu64 " bytes, expected 1 to %" PRIu64, n, max);
+    if (!file_holds(g, 8, n)) return fail_truncated(g, n, "bytes of a name", 8 + n);
+    if (!header_holds(g, 8, n)) return fail_header(g, n, "bytes of a name");
     return PLUMB_OK;
 }
 
 /* Makes the finished run a name.  Callers get names as C strings, so a name must not contain a 0. */
-static plumb_status take_name(struct gguf *g, plumb_status status, struct gguf_string *name) {
+static plumb_status set_name(struct gguf *g, plumb_status status, struct gguf_string *name) {
     name->data = (const char *)g->run_chunk->bytes + g->run_start;
     name->n = g->run_size;
     if (memchr(name->data, 0, (size_t)name->n) != NULL) return fail(g, status, "the name contains a zero byte");
@@ -419,11 +419,12 @@ static plumb_status end_key(struct gguf *g) {
     }
     for (uint64_t i = 0; k->type == GGUF_BOOL && i < k->n; i++)
         if (k->values[i] > 1)
-            return fail(g, PLUMB_ERROR_METADATA, "bool %" PRIu64 " of %" PRIu64 " is %u", i, k->n, k->values[i]);
+            return fail(g, PLUMB_ERROR_METADATA, "bool %" PRIu64 " of %" PRIu64 " is %u, expected 0 or 1", i, k->n,
+                        k->values[i]);
     static const char alignment[] = "general.alignment";
     if (k->name.n == sizeof alignment - 1 && memcmp(k->name.data, alignment, sizeof alignment) == 0) {
         if (k->is_array || k->type != GGUF_UINT32)
-            return fail(g, PLUMB_ERROR_METADATA, "is %s%s, expected uint32", k->is_array ? "an array of " : "",
+            return fail(g, PLUMB_ERROR_METADATA, "expected uint32, found %s%s", k->is_array ? "an array of " : "",
                         gguf_type_name(k->type));
         g->alignment = load_u32(k->values);
         if (g->alignment == 0 || (g->alignment & (g->alignment - 1)) != 0 || g->alignment > MAX_ALIGNMENT)
@@ -439,7 +440,7 @@ static plumb_status begin_values(struct gguf *g, size_t skip) {
     struct gguf_key *k = key(g);
     uint64_t size = k->type == GGUF_STRING ? 8 : type_traits[k->type].size;
     if (k->n > MAX_LENGTH)
-        return fail(g, PLUMB_ERROR_METADATA, "an array of %" PRIu64 " elements, at most %d are allowed", k->n,
+        return fail(g, PLUMB_ERROR_METADATA, "the array has %" PRIu64 " elements, at most %d are allowed", k->n,
                     MAX_LENGTH);
     if (!file_holds(g, skip, k->n * size))
         return fail_truncated(g, k->n, k->type == GGUF_STRING ? "strings" : "values", skip + k->n * size);
@@ -456,7 +457,7 @@ static plumb_status begin_values(struct gguf *g, size_t skip) {
 
 static plumb_status check_value_type(struct gguf *g, uint32_t type) {
     if (type >= GGUF_TYPE_COUNT)
-        return fail(g, PLUMB_ERROR_METADATA, "value type %" PRIu32 " is unknown, 0 to %d are", type,
+        return fail(g, PLUMB_ERROR_METADATA, "value type %" PRIu32 " is unknown, expected 0 to %d", type,
                     GGUF_TYPE_COUNT - 1);
     return PLUMB_OK;
 }
@@ -471,7 +472,7 @@ static plumb_status begin_string(struct gguf *g, uint64_t n) {
 
 static plumb_status end_string(struct gguf *g) {
     if (g->run_size == 0 && g->n_empty_string++ == MAX_EMPTY_STRINGS)
-        return fail(g, PLUMB_ERROR_METADATA, "more than %d of its strings are empty", MAX_EMPTY_STRINGS);
+        return fail(g, PLUMB_ERROR_METADATA, "the array has more than %d empty strings", MAX_EMPTY_STRINGS);
     if (++g->n_string == key(g)->n) return end_key(g);
     g->state = READ_STRING_LENGTH;
     return PLUMB_OK;
@@ -488,7 +489,7 @@ static plumb_status read_tensor(struct gguf *g, const uint8_t *p) {
     for (uint32_t i = 0; i < MAX_DIMS; i++) t->shape[i] = i < t->n_dims ? load_u64(p + 8 * i) : 1;
     for (uint32_t i = 0; i < MAX_DIMS; i++) {
         if (t->shape[i] == 0 || t->shape[i] > INT64_MAX)
-            return fail(g, PLUMB_ERROR_TENSOR, "dimension %" PRIu32 " is %" PRId64 ", 1 or more expected", i,
+            return fail(g, PLUMB_ERROR_TENSOR, "dimension %" PRIu32 " is %" PRId64 ", expected 1 or more", i,
                         (int64_t)t->shape[i]);
         if (!mul_u64(t->n_elements, t->shape[i], &t->n_elements) || t->n_elements > INT64_MAX)
             return fail(g, PLUMB_ERROR_TENSOR, "shape [%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64
@@ -501,18 +502,18 @@ static plumb_status read_tensor(struct gguf *g, const uint8_t *p) {
         return fail(g, PLUMB_ERROR_UNSUPPORTED, "tensor type %" PRIu32 " is unknown or was removed from the format",
                     t->type);
     if (traits->block_size == 0)
-        return fail(g, PLUMB_ERROR_UNSUPPORTED, "tensor type %s (%" PRIu32 ") cannot be read by this version",
+        return fail(g, PLUMB_ERROR_UNSUPPORTED, "tensor type %s (%" PRIu32 ") is not supported by this version",
                     traits->name, t->type);
     if (t->shape[0] % traits->block_size != 0)
-        return fail(g, PLUMB_ERROR_TENSOR, "rows of %" PRIu64 " elements are no multiple of the %" PRIu32 " in a block"
-                    " of %s", t->shape[0], traits->block_size, traits->name);
+        return fail(g, PLUMB_ERROR_TENSOR, "a row has %" PRIu64 " elements, expected a multiple of %" PRIu32
+                    ", the block size of %s", t->shape[0], traits->block_size, traits->name);
     if (!mul_u64(t->n_elements / traits->block_size, traits->block_bytes, &t->n_bytes) || t->n_bytes > INT64_MAX)
-        return fail(g, PLUMB_ERROR_TENSOR, "%" PRIu64 " elements of %s are 2^63 bytes or more", t->n_elements,
+        return fail(g, PLUMB_ERROR_TENSOR, "%" PRIu64 " elements of type %s take 2^63 bytes or more", t->n_elements,
                     traits->name);
     t->offset = load_u64(p + 4);
     if (t->offset % g->alignment != 0)
-        return fail(g, PLUMB_ERROR_TENSOR, "offset %" PRIu64 " is no multiple of the alignment %" PRIu64, t->offset,
-                    g->alignment);
+        return fail(g, PLUMB_ERROR_TENSOR, "offset %" PRIu64 " is not a multiple of the alignment %" PRIu64,
+                    t->offset, g->alignment);
     g->state = NEXT_ITEM;
     return PLUMB_OK;
 }
@@ -546,11 +547,12 @@ static plumb_status end_header(struct gguf *g) {
         uint64_t file_end;
         if (!add_u64(t->offset, t->n_bytes, &end) || !add_u64(end, g->data_offset, &file_end) ||
             file_end > INT64_MAX)
-            return error_set(&g->error, PLUMB_ERROR_TENSOR, "tensor \"%s\": offset %" PRIu64 " and %" PRIu64
-                             " bytes end beyond 2^63", shown.text, t->offset, t->n_bytes);
+            return error_set(&g->error, PLUMB_ERROR_TENSOR, "tensor \"%s\": %" PRIu64 " bytes at offset %" PRIu64
+                             " end beyond byte 2^63", shown.text, t->n_bytes, t->offset);
         if (g->file_size != PLUMB_SIZE_UNKNOWN && file_end > g->file_size)
             return error_set(&g->error, PLUMB_ERROR_TRUNCATED, "tensor \"%s\": its %" PRIu64 " bytes end at byte %"
-                             PRIu64 ", the file at byte %" PRIu64, shown.text, t->n_bytes, file_end, g->file_size);
+                             PRIu64 ", but the file ends at byte %" PRIu64, shown.text, t->n_bytes, file_end,
+                             g->file_size);
     }
     g->state = READ_DATA;
     return PLUMB_OK;
@@ -576,16 +578,17 @@ static plumb_status read_version(struct gguf *g, uint32_t version) {
     g->version = version;
     if (version == 2 || version == 3) return PLUMB_OK;
     if ((version & 0xffff) == 0 && version != 0)
-        return fail(g, PLUMB_ERROR_VERSION, "version 0x%08" PRIx32 " looks like a big-endian file, which is not read",
-                    version);
-    return fail(g, PLUMB_ERROR_VERSION, "GGUF version %" PRIu32 ", only 2 and 3 are read", version);
+        return fail(g, PLUMB_ERROR_VERSION, "version 0x%08" PRIx32 " looks like a big-endian file, which is not"
+                    " supported", version);
+    return fail(g, PLUMB_ERROR_VERSION, "GGUF version %" PRIu32 " is not supported, expected 2 or 3", version);
 }
 
 static plumb_status read_counts(struct gguf *g, uint64_t n_tensor, uint64_t n_key) {
     if (n_tensor > MAX_TENSORS)
-        return fail(g, PLUMB_ERROR_TENSOR, "%" PRIu64 " tensors, at most %d are allowed", n_tensor, MAX_TENSORS);
+        return fail(g, PLUMB_ERROR_TENSOR, "the file has %" PRIu64 " tensors, at most %d are allowed", n_tensor,
+                    MAX_TENSORS);
     if (n_key > MAX_KEYS)
-        return fail(g, PLUMB_ERROR_METADATA, "%" PRIu64 " keys, at most %d are allowed", n_key, MAX_KEYS);
+        return fail(g, PLUMB_ERROR_METADATA, "the file has %" PRIu64 " keys, at most %d are allowed", n_key, MAX_KEYS);
     uint64_t key_bytes = n_key * MIN_KEY_BYTES, tensor_bytes = n_tensor * MIN_TENSOR_BYTES;
     if (!file_holds(g, 16, key_bytes)) return fail_truncated(g, n_key, "keys", 16 + key_bytes);
     if (!file_holds(g, 16 + key_bytes, tensor_bytes)) return fail_truncated(g, n_tensor, "tensors", 16 + tensor_bytes);
@@ -638,7 +641,7 @@ static plumb_status parse_field(struct gguf *g, const uint8_t *p) {
         key(g)->n = 1;
         return begin_values(g, 4);
     case READ_ARRAY_HEAD:
-        if (load_u32(p) == GGUF_ARRAY) return fail(g, PLUMB_ERROR_METADATA, "arrays of arrays are not read");
+        if (load_u32(p) == GGUF_ARRAY) return fail(g, PLUMB_ERROR_METADATA, "arrays of arrays are not supported");
         PLUMB_TRY(check_value_type(g, load_u32(p)));
         key(g)->type = (enum gguf_type)load_u32(p);
         key(g)->n = load_u64(p + 4);
@@ -649,8 +652,8 @@ static plumb_status parse_field(struct gguf *g, const uint8_t *p) {
         if (n > MAX_LENGTH)
             return fail(g, PLUMB_ERROR_METADATA, "string %" PRIu64 " has %" PRIu64 " bytes, at most %d are allowed",
                         g->n_string, n, MAX_LENGTH);
-        if (!file_holds(g, 8, n)) return fail_truncated(g, n, "bytes of string", 8 + n);
-        if (!header_holds(g, 8, n)) return fail_header(g, n, "bytes of string");
+        if (!file_holds(g, 8, n)) return fail_truncated(g, n, "bytes of a string", 8 + n);
+        if (!header_holds(g, 8, n)) return fail_header(g, n, "bytes of a string");
         return begin_string(g, n);
     }
     case READ_TENSOR_NAME_LENGTH:
@@ -658,7 +661,8 @@ static plumb_status parse_field(struct gguf *g, const uint8_t *p) {
         return run_begin(g, READ_TENSOR_NAME, 0, load_u64(p));
     case READ_TENSOR_DIMS:
         if (load_u32(p) == 0 || load_u32(p) > MAX_DIMS)
-            return fail(g, PLUMB_ERROR_TENSOR, "%" PRIu32 " dimensions, 1 to %d are allowed", load_u32(p), MAX_DIMS);
+            return fail(g, PLUMB_ERROR_TENSOR, "the tensor has %" PRIu32 " dimensions, expected 1 to %d", load_u32(p),
+                        MAX_DIMS);
         tensor(g)->n_dims = load_u32(p);
         g->state = READ_TENSOR_REST;
         return PLUMB_OK;
@@ -673,10 +677,10 @@ static plumb_status end_run(struct gguf *g) {
     switch (g->state) {
     case READ_KEY_NAME:
         g->state = READ_KEY_TYPE;
-        return take_name(g, PLUMB_ERROR_METADATA, &key(g)->name);
+        return set_name(g, PLUMB_ERROR_METADATA, &key(g)->name);
     case READ_TENSOR_NAME:
         g->state = READ_TENSOR_DIMS;
-        return take_name(g, PLUMB_ERROR_TENSOR, &tensor(g)->name);
+        return set_name(g, PLUMB_ERROR_TENSOR, &tensor(g)->name);
     case READ_NUMBERS: return end_key(g);
     case READ_STRING: return end_string(g);
     default: return PLUMB_OK;
@@ -727,8 +731,9 @@ static plumb_status data_window(struct gguf *g, uint8_t **data, size_t *len) {
         return PLUMB_OK;
     }
     if ((size_t)g->data_bytes != g->data_bytes)   /* better now than after a download of 4 GB */
-        return error_set(&g->error, PLUMB_ERROR_MEMORY, "%" PRIu64 " bytes of tensors, %zu can be addressed here: "
-                         "choose a smaller model, or one of fewer bits per weight", g->data_bytes, (size_t)SIZE_MAX);
+        return error_set(&g->error, PLUMB_ERROR_MEMORY, "the tensors have %" PRIu64 " bytes, but only %zu can be "
+                         "addressed here: choose a smaller model, or one with fewer bits per weight",
+                         g->data_bytes, (size_t)SIZE_MAX);
     if (t->n_received == g->data_capacity) {
         /* Allocates all of it at once if the file is known to be large enough. */
         bool known = g->file_size != PLUMB_SIZE_UNKNOWN && end <= g->file_size;
@@ -737,7 +742,7 @@ static plumb_status data_window(struct gguf *g, uint8_t **data, size_t *len) {
         void *p = (size_t)capacity == capacity ? realloc(t->data, (size_t)capacity) : NULL;
         if (p == NULL) {
             struct shown shown;
-            return error_set(&g->error, PLUMB_ERROR_MEMORY, "tensor \"%s\": no memory for %" PRIu64 " bytes",
+            return error_set(&g->error, PLUMB_ERROR_MEMORY, "out of memory: tensor \"%s\" needs %" PRIu64 " bytes",
                              show_bytes(&shown, t->name.data, (size_t)t->name.n), capacity);
         }
         t->data = p;
@@ -793,7 +798,7 @@ plumb_status gguf_window(struct gguf *g, void **data, size_t *len, struct error 
 }
 
 /* Parses staged header bytes and hands what follows the header to the tensors. */
-static plumb_status take_staged(struct gguf *g) {
+static plumb_status consume_staged(struct gguf *g) {
     PLUMB_TRY(parse_header(g));
     if (g->state == READ_DATA && g->header_only) return PLUMB_OK;
     while (g->state == READ_DATA && g->i_staged < g->n_staged) {
@@ -814,13 +819,14 @@ static plumb_status take_staged(struct gguf *g) {
 plumb_status gguf_commit(struct gguf *g, size_t n, struct error *err) {
     if (g->error.status == PLUMB_OK) {
         if (n > g->window)
-            return error_set(err, PLUMB_ERROR_ARGUMENT, "%zu bytes committed to a window of %zu", n, g->window);
+            return error_set(err, PLUMB_ERROR_ARGUMENT, "%zu bytes were committed, but the window has only %zu", n,
+                             g->window);
         g->window = 0;
         if (g->state == READ_DATA) {
             data_commit(g, n);   /* puts its failure into g->error */
         } else {
             g->n_staged += n;
-            take_staged(g);
+            consume_staged(g);
         }
     }
     if (g->error.status != PLUMB_OK) *err = g->error;
@@ -841,7 +847,7 @@ plumb_status gguf_finish(const struct gguf *g, struct error *err) {
         const struct gguf_tensor *t = g->by_offset[g->i_tensor];
         struct shown shown;
         return error_set(err, PLUMB_ERROR_TRUNCATED, "the file ends at byte %" PRIu64 ": tensor \"%s\" has %" PRIu64
-                         " of %" PRIu64 " bytes, %" PRIu64 " tensors follow", g->position,
+                         " of %" PRIu64 " bytes, and %" PRIu64 " more tensors are missing", g->position,
                          show_bytes(&shown, t->name.data, (size_t)t->name.n), t->n_received, t->n_bytes,
                          g->n_tensor - g->i_tensor - 1);
     }

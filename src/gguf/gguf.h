@@ -107,6 +107,11 @@ plumb_status gguf_get_u32(const struct gguf *g, const char *name, uint32_t *out,
 plumb_status gguf_get_f32(const struct gguf *g, const char *name, float *out, struct error *err);
 plumb_status gguf_get_bool(const struct gguf *g, const char *name, bool *out, struct error *err);
 plumb_status gguf_get_string(const struct gguf *g, const char *name, struct gguf_string *out, struct error *err);
+/* Sets *out to NULL if the key is absent or is not an array.  PLUMB_ERROR_METADATA if it is an array of something else
+ * than bool or integers. */
+plumb_status gguf_get_flags(const struct gguf *g, const char *name, const struct gguf_key **out, struct error *err);
+/* True if element i, which must be below flags->n, is true or not 0. */
+bool gguf_flag(const struct gguf_key *flags, uint64_t i);
 /* Sets *out to NULL if the key is absent.  PLUMB_ERROR_METADATA if it is not an array of this element type. */
 plumb_status gguf_get_array(const struct gguf *g, const char *name, enum gguf_type type, const struct gguf_key **out,
                             struct error *err);

@@ -3,7 +3,8 @@
  *
  * Scores (queries times K) and outputs (weights times V) are both products of a stored matrix with up to 4 vectors.
  * The vectors have 16-bit codes, and the 32-bit sums are exact.  A lane of a vector register is a position of K or a
- * dim of V, so nothing is summed across lanes.  Two elements of each lane are side by side, for i32x4.dot_i16x8_s:
+ * dim of V, so nothing is summed across lanes.  Two elements of each lane are side by side, because i32x4.dot_i16x8_s
+ * adds two products in each lane:
  *
  *   K   tiles of 8 positions               (n_position / 8, n_dim / 2, 8 positions, 2 dims)
  *   V   blocks of 32 positions, each in tiles of 8 dims
@@ -15,8 +16,9 @@
  * position has one scale for its K and one for its V.  Sums stay below 2^31 because
  *   |k . q| <= |k| |q|               the Euclidean norms of both are below 2^15.5 (Cauchy-Schwarz)
  *   |sum of w v| <= sum of w max|v|  the weights of 32 positions add up to at most 2^15, and |v| < 2^15
- * The norm leaves 13 to 15 bits and a sign for the largest code of a head.  8-bit codes of K and V take half the
- * memory, and their sums are smaller. */
+ * The largest 16-bit code of a K or a query is at least ATTN_NORM / sqrt(head_dim), which is 4074 for 128 dims: 12 bits
+ * and a sign if all dims are equally large, and up to 15 bits otherwise.  8-bit codes of K and V take half the memory,
+ * and their sums are smaller.  Queries and weights always have 16-bit codes. */
 #ifndef PLUMB_KERNELS_ATTENTION_H
 #define PLUMB_KERNELS_ATTENTION_H
 
@@ -32,10 +34,11 @@ enum { ATTN_TILE = 8, ATTN_QUERIES = 4, ATTN_BLOCK = 32 };
 #define ATTN_NORM 46100.0f
 /* The sum of the codes of a block's weights before they are rounded.  Rounding adds 16 at most. */
 #define ATTN_WEIGHTS 32751.0f
-/* Scores are in bits: a weight is 2^score.  A score this far below the largest counts as weight 0: even 4e9 positions
- * of weight 2^-80 would not matter. */
+/* Scores are in bits: a weight is 2^score.  The caller multiplies q_scale by ATTN_LOG2E = log2(e), so that 2^score is
+ * the exp of the usual softmax.  A score this far below the largest counts as weight 0: even 4e9 positions of weight
+ * 2^-80 would not matter. */
 #define ATTN_BITS_MIN (-80.0f)
-#define ATTN_LOG2E 1.44269504f   /* bits of a nat */
+#define ATTN_LOG2E 1.44269504f
 /* Vectors whose largest magnitude is below this, and blocks whose sum is, are rounded to zero, because the reciprocals
  * must stay finite. */
 #define ATTN_MIN 1e-30f
@@ -46,14 +49,15 @@ enum { ATTN_TILE = 8, ATTN_QUERIES = 4, ATTN_BLOCK = 32 };
 #define EXP2_C2 0.240240991f
 #define EXP2_C3 0.0559064262f
 #define EXP2_C4 0.00958285294f
-/* The low bits of x + EXP2_ROUND are x rounded to an integer, plus 127. */
+/* The low 8 bits of x + EXP2_ROUND are x rounded to an integer, plus 127: shifted left by 23, they are the f32 that is
+ * 2 to that integer. */
 #define EXP2_ROUND (0x1.8p23f + 127.0f)
 
 struct attention_kernels {
-    /* codes[i] = round(x[i] / scale) with |codes[i]| <= most <= 32767.  The Euclidean norm of the codes before rounding
-     * is at most norm, which may be INFINITY.  Returns scale.  The scale is 0 if all |x| are below ATTN_MIN, and NaN if
-     * x holds NaN or infinity; the codes are zeros in both cases. */
-    float (*quantize)(const float *x, int16_t *codes, size_t n, float most, float norm);
+    /* codes[i] = round(x[i] / scale) with |codes[i]| <= max_code <= 32767.  The Euclidean norm of the codes before
+     * rounding is at most norm, which may be INFINITY.  Returns scale.  The scale is 0 if all |x| are below ATTN_MIN,
+     * and NaN if x holds NaN or infinity; the codes are zeros in both cases. */
+    float (*quantize)(const float *x, int16_t *codes, size_t n, float max_code, float norm);
     /* s[t * stride + p] = (k_p . q_t) (k_scale[p] * q_scale[t]) for n_tile tiles of K and n_query <= 4 queries.
      * k: codes of 8 or 16 bits (index of the table: bytes of a code - 1).  q: (4, n_dim) codes, n_dim % 8 == 0.  For
      * scores and values alike, every array with a row for each query has room for 4, and the contents of the rows from
@@ -62,13 +66,17 @@ struct attention_kernels {
                       const float *q_scale, size_t n_dim, size_t n_query);
     /* Turns the n scores of a query, n % 32 == 0, into weights, in place: s <- 2^(s - top).  Only the first n_seen > 0
      * scores are valid; the weights of the others are 0.  *top is the largest score, rounded up to an integer.
-     *   codes[i] = s[i] v_scale[i] / d[i / 32], rounded
-     * d is chosen so that rounding does not change the sum of a block, because equal weights are all rounded in the
-     * same direction.  Returns the sum of s.  It is NaN if a score is NaN or +infinity, or all are -infinity.  If the
-     * v_scale of a valid score is NaN, d of its block is NaN and the codes of the block are zeros. */
+     *   codes[i] = s[i] v_scale[i] ATTN_WEIGHTS / total, rounded       total = sum of s[i] v_scale[i] in a block of 32
+     *   d[i / 32] = total / (sum of codes in the block)
+     * So s[i] v_scale[i] ~ codes[i] d[i / 32].  d makes up for the rounding, so that the sum of a block stays
+     * the same: the errors of equal weights, which are all rounded in the same direction, would add up otherwise.  If
+     * total is below ATTN_MIN, d is 0 and all codes of the block are zeros.
+     * Returns the sum of s.  It is NaN if a score is NaN or +infinity, or all are -infinity.  If the v_scale of a valid
+     * score is NaN, d of its block is NaN and the codes of the block are zeros. */
     float (*weigh)(float *s, size_t n_seen, size_t n, const float *v_scale, int16_t *codes, float *d, float *top);
-    /* out[t * stride + i] = sum of w_t v over n_block > 0 blocks of n_tile tiles, for n_query <= 4 queries.
-     * w: (4, n_w) codes, d: (4, n_w / 32). */
+    /* out[t * stride + i] = sum over n_block > 0 blocks b, in order, of f32(dot of the codes w_t and v_i in b) *
+     * d_t[b], for n_tile tiles of 8 dims i and n_query <= 4 queries t.  w: (4, n_w) codes, d: (4, n_w / 32), both from
+     * weigh. */
     void (*values[2])(float *out, size_t stride, const void *v, size_t n_tile, size_t n_block, const int16_t *w,
                       const float *d, size_t n_w, size_t n_query);
     /* Rotates the n pairs a[i * step], b[i * step] by n angles.  step is 1 (the array b does not overlap a) or 2

@@ -8,7 +8,7 @@
 
 static float sum_lanes(const float lane[4]) { return (lane[0] + lane[1]) + (lane[2] + lane[3]); }
 
-static float quantize__scalar(const float *x, int16_t *codes, size_t n, float most, float norm) {
+static float quantize__scalar(const float *x, int16_t *codes, size_t n, float max_code, float norm) {
     uint32_t amax_bits = 0;   /* bits of magnitudes compare as integers: NaN above infinity above all numbers */
     for (size_t i = 0; i < n; i++) {
         uint32_t bits = f32_to_bits(x[i]) & 0x7fffffffu;
@@ -20,8 +20,8 @@ static float quantize__scalar(const float *x, int16_t *codes, size_t n, float mo
     if (amax < ATTN_MIN) return 0.0f;
     float lane[4] = { 0 }, inverse = 1.0f / amax;
     for (size_t i = 0; i < n; i++) lane[i % 4] += (x[i] * inverse) * (x[i] * inverse);
-    float bound = norm / (float)math_sqrt((double)sum_lanes(lane));
-    if (bound > most) bound = most;
+    float bound = norm / (float)math_sqrt((double)sum_lanes(lane));   /* the code of amax before it is rounded */
+    if (bound > max_code) bound = max_code;
     inverse = bound / amax;
     for (size_t i = 0; i < n; i++) codes[i] = (int16_t)rintf(x[i] * inverse);
     return amax / bound;

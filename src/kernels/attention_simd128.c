@@ -11,10 +11,10 @@
 
 #include <math.h>
 
-/* Rounds |x| < 2^22 to i32 as rintf does.  i32x4.trunc_sat_f32x4 would cost six instructions on x86, which has none
- * that saturates in the same way. */
+/* Rounds |x| < 2^22 to i32 as rintf does: the bits of 1.5 * 2^23 + x are those of 1.5 * 2^23 plus x as an integer.
+ * i32x4.trunc_sat_f32x4 would cost six instructions on x86, which has none that saturates in the same way. */
 static inline v128_t round_x4(v128_t x) {
-    const v128_t magic = kept_f32x4(0x1.8p23f);
+    const v128_t magic = register_f32x4(0x1.8p23f);
     return wasm_i32x4_sub(wasm_f32x4_add(x, magic), magic);
 }
 
@@ -27,7 +27,7 @@ static inline v128_t quantize_x8(const float *x, v128_t inverse) {
     return round_x8(wasm_f32x4_mul(wasm_v128_load(x), inverse), wasm_f32x4_mul(wasm_v128_load(x + 4), inverse));
 }
 
-static float quantize__simd128(const float *x, int16_t *codes, size_t n, float most, float norm) {
+static float quantize__simd128(const float *x, int16_t *codes, size_t n, float max_code, float norm) {
     const v128_t magnitude_mask = wasm_i32x4_splat(0x7fffffff);
     size_t tail = n % 8, rest = n % 4;
     const float *end = x + (n - rest);
@@ -52,7 +52,7 @@ static float quantize__simd128(const float *x, int16_t *codes, size_t n, float m
         sum = wasm_f32x4_add(sum, wasm_f32x4_mul(y, y));
     }
     float bound = norm / (float)math_sqrt((double)sum_lanes(sum));
-    if (bound > most) bound = most;
+    if (bound > max_code) bound = max_code;
     inverse = wasm_f32x4_splat(bound / amax);
     for (end = x + (n - tail); x < end; x += 8, codes += 8) wasm_v128_store(codes, quantize_x8(x, inverse));
     if (tail != 0) {
@@ -77,6 +77,7 @@ static inline v128_t load_codes(const uint8_t *tile, size_t i, bool is_wide) {
 
 #define DOT(acc, w, x) acc = wasm_i32x4_add(acc, wasm_i32x4_dot_i16x8(w, x))
 
+/* For each vector, the sums of lanes 0 .. 3 and 4 .. 7 of a tile.  (struct sums of kernels.h is something else.) */
 struct sums { v128_t low[ATTN_QUERIES], high[ATTN_QUERIES]; };
 
 /* Multiplies the 8 lanes of a tile, which ends at end, with n_query vectors.  x: (n_query, stride) codes.  n_query and
@@ -129,6 +130,8 @@ ALWAYS_INLINE void scores_n(float *s, size_t stride, const void *k, const float 
     }
 }
 
+/* Blocks are the outer loop, because they follow each other in memory.  out therefore holds the sums so far; the first
+ * block does not read it. */
 ALWAYS_INLINE void values_n(float *out, size_t stride, const void *v, size_t n_tile, size_t n_block,
                             const int16_t *w, const float *d, size_t n_w, size_t n_query, bool is_wide) {
     size_t tile_bytes = ATTN_BLOCK * ATTN_TILE * (is_wide ? 2 : 1);
@@ -194,12 +197,12 @@ static void values_i8__simd128(float *out, size_t stride, const void *v, size_t 
 /* ---- weights ----------------------------------------------------------------------------------------------------- */
 
 static inline v128_t exp2__simd128(v128_t x) {
-    const v128_t magic = kept_f32x4(EXP2_ROUND);
+    const v128_t magic = register_f32x4(EXP2_ROUND);
     v128_t rounded = wasm_f32x4_add(x, magic), f = wasm_f32x4_sub(x, wasm_f32x4_sub(rounded, magic));
-    v128_t e = mul_add(kept_f32x4(EXP2_C3), kept_f32x4(EXP2_C4), f);
-    e = mul_add(kept_f32x4(EXP2_C2), e, f);
-    e = mul_add(kept_f32x4(EXP2_C1), e, f);
-    e = mul_add(kept_f32x4(1.0f), e, f);
+    v128_t e = mul_add(register_f32x4(EXP2_C3), register_f32x4(EXP2_C4), f);
+    e = mul_add(register_f32x4(EXP2_C2), e, f);
+    e = mul_add(register_f32x4(EXP2_C1), e, f);
+    e = mul_add(register_f32x4(1.0f), e, f);
     return wasm_f32x4_mul(e, wasm_i32x4_shl(rounded, 23));
 }
 
@@ -228,7 +231,7 @@ static float weigh__simd128(float *s, size_t n_seen, size_t n, const float *v_sc
             LOOP_UNROLLED
             for (size_t i = 0; i < 8; i += 4) {
                 v128_t x = wasm_f32x4_sub(wasm_v128_load(p + i), m);
-                v128_t e = wasm_v128_andnot(exp2__simd128(x), wasm_f32x4_lt(x, kept_f32x4(ATTN_BITS_MIN)));
+                v128_t e = wasm_v128_andnot(exp2__simd128(x), wasm_f32x4_lt(x, register_f32x4(ATTN_BITS_MIN)));
                 wasm_v128_store(p + i, e);
                 sum = wasm_f32x4_add(sum, e);
                 lanes = wasm_f32x4_add(lanes, wasm_f32x4_mul(e, wasm_v128_load(scale + i)));

@@ -11,8 +11,9 @@
 
 #if defined(HAVE_RELAXED)
 
-/* Each call times every candidate with one token and with MANY_TOKENS.  A time runs from a tick of the clock to the
- * first tick at least MIN_SECONDS later.  Browsers coarsen the clock, most of them to 0.1 ms or less. */
+/* Each call times the first KERNELS_CANDIDATES candidates with one token and with MANY_TOKENS.  A time runs from a tick
+ * of the clock to the first tick at least MIN_SECONDS later.  Browsers coarsen the clock, most of them to 0.1 ms or
+ * less. */
 #define MIN_SECONDS 0.5e-3
 /* A clock that does not tick while it is read MAX_CLOCK_READS times, which takes some 5 ms, is too coarse: browsers
  * that resist fingerprinting have one of 16 or 100 ms. */
@@ -59,7 +60,8 @@ static void multiply(struct candidate *candidate, float *y, uint32_t n_token) {
     matmul(&candidate->k, NULL, candidate->w, &y, 1, &candidate->a, &candidate->panel);
 }
 
-/* Returns how many products a candidate makes in a second, or 0 if the clock is too coarse. */
+/* Returns how many products a candidate makes in a second, or 0 if the clock is too coarse.  The clock is read after
+ * four products with one token or after one with many.  Only the first product quantizes x. */
 static double measure(struct candidate *candidate, float *y, uint32_t n_token) {
     double start = clock_seconds(), end = start, n = 0;
     candidate->a.quantized = false;
@@ -74,7 +76,7 @@ static double measure(struct candidate *candidate, float *y, uint32_t n_token) {
 }
 
 /* Returns whether a relaxed candidate gives the same bits as SIMD128 at the same precision, with one token and with
- * many. */
+ * MANY_TOKENS.  True if there is no memory to find out. */
 static bool matches_simd128(struct candidate *candidate, const float *x, float *y, float *other) {
     struct candidate simd128 = { 0 };
     bool ok = candidate_create(&simd128, KERNELS_SIMD128, candidate->k.precision, candidate->w, x), right = true;
@@ -90,12 +92,13 @@ static bool matches_simd128(struct candidate *candidate, const float *x, float *
 
 /* Compares the geometric means of the speeds with one token and with many.  False if they were not measured. */
 static bool relaxed_is_faster(const struct kernel_speeds *s) {
-    const double *relaxed = s->of[RELAXED_16], *simd128 = s->of[SIMD128_16];
+    const double *relaxed = s->per_second[RELAXED_16], *simd128 = s->per_second[SIMD128_16];
     return relaxed[0] * relaxed[1] > simd128[0] * simd128[1] * RELAXED_FASTER_BY * RELAXED_FASTER_BY;
 }
 
-/* Times and compares all candidates, with w and x, and updates *s.  y and other are scratch for products. */
-static void measure_ways(struct kernel_speeds *s, const struct matrix *w, const float *x, float *y, float *other) {
+/* Times and compares the candidates, with w and x, and updates *s.  y and other are scratch for products. */
+static void measure_candidates(struct kernel_speeds *s, const struct matrix *w, const float *x, float *y,
+                               float *other) {
     struct candidate candidates[N_CANDIDATE] = { 0 };
     bool ok = true, improved = false, coarse = false;
     for (int i = 0; i < N_CANDIDATE; i++) {
@@ -105,8 +108,8 @@ static void measure_ways(struct kernel_speeds *s, const struct matrix *w, const 
         for (int many = 0; many < 2 && !coarse && i < KERNELS_CANDIDATES; many++) {
             double speed = measure(&candidates[i], y, many ? MANY_TOKENS : 1);
             coarse = speed == 0;
-            improved |= speed > IMPROVED_BY * s->of[i][many];
-            if (speed > s->of[i][many]) s->of[i][many] = speed;
+            improved |= speed > IMPROVED_BY * s->per_second[i][many];
+            if (speed > s->per_second[i][many]) s->per_second[i][many] = speed;
         }
         s->wrong |= kinds[i].isa == KERNELS_RELAXED && !matches_simd128(&candidates[i], x, y, other);
     }
@@ -134,7 +137,7 @@ void kernels_measure(struct kernel_speeds *s, uint32_t type, uint64_t n_in, uint
          * highest bit. */
         for (size_t i = 0; i < n_byte; i++) rows[i] = (uint8_t)(0x20 | (i * 0x9e3779b1u >> 24 & 0x9f));
         for (size_t i = 0; i < n_x; i++) x[i] = (float)(i * 37 % 101) - 50.0f;
-        measure_ways(s, &w, x, y, other);
+        measure_candidates(s, &w, x, y, other);
     }
     free(rows);
     free(x);

@@ -13,6 +13,7 @@
 
 /* ---- 16 bytes of a row ----------------------------------------------------------------------------------------- */
 
+/* Converts 8 halves (f16 or bf16) to f32: low gets the first four. */
 struct eight { v128_t low, high; };
 typedef struct eight widen(v128_t halves);
 
@@ -39,8 +40,9 @@ ALWAYS_INLINE struct eight widen_f16(v128_t h) {
 
 /* ---- one token, packed rows ------------------------------------------------------------------------------------ */
 
-/* scale: the factor that widened leaves out, which goes into x instead. */
-ALWAYS_INLINE void dot_halves(float y[TILE_ROWS], const uint8_t *rows, const float *x, size_t n, widen *widened,
+/* scale: the factor that to_f32 leaves out, which goes into x instead.  A packed tile has 8 halves of each row, and its
+ * low four are added before its high four, so each lane takes elements in ascending order. */
+ALWAYS_INLINE void dot_halves(float y[TILE_ROWS], const uint8_t *rows, const float *x, size_t n, widen *to_f32,
                               float scale) {
     v128_t sum[TILE_ROWS];
     for (int r = 0; r < TILE_ROWS; r++) sum[r] = wasm_f32x4_splat(0.0f);
@@ -48,7 +50,7 @@ ALWAYS_INLINE void dot_halves(float y[TILE_ROWS], const uint8_t *rows, const flo
         v128_t x0 = wasm_f32x4_mul(wasm_v128_load(x), wasm_f32x4_splat(scale));
         v128_t x1 = wasm_f32x4_mul(wasm_v128_load(x + 4), wasm_f32x4_splat(scale));
         for (int r = 0; r < TILE_ROWS; r++) {
-            struct eight w = widened(wasm_v128_load(rows + 16 * r));
+            struct eight w = to_f32(wasm_v128_load(rows + 16 * r));
             sum[r] = mul_add(mul_add(sum[r], w.low, x0), w.high, x1);
         }
     }
@@ -69,7 +71,7 @@ static void dot_f16_large(float y[TILE_ROWS], const uint8_t *rows, const float *
 static void dot_F16__simd128(float y[TILE_ROWS], const uint8_t *rows, const struct activations *a) {
     const float *x = a->x;
     /* The factor goes into x.  That saves a sixth of the work and does not change any rounding.  But if an |x| is 2^16
-     * or more, it becomes infinite, and no sum is finite. */
+     * or more, it becomes infinite, and no sum is finite, so one of them is enough to see it. */
     dot_halves(y, rows, x, a->n, widen_f16_small, F16_FACTOR);
     if (y[0] - y[0] != 0.0f) dot_f16_large(y, rows, x, a->n);
 }
@@ -91,12 +93,13 @@ static void dot_F32__simd128(float y[TILE_ROWS], const uint8_t *rows, const stru
 
 /* ---- panels ---------------------------------------------------------------------------------------------------- */
 
-ALWAYS_INLINE void unpack_halves(struct panel *p, const uint8_t *rows, widen *widened) {
+/* low: rows 0 .. 3 of the panel.  high: rows 4 .. 7. */
+ALWAYS_INLINE void unpack_halves(struct panel *p, const uint8_t *rows, widen *to_f32) {
     float *low = p->f32, *high = low + float_at(p->n, 4, 0);
     for (size_t i = 0; i < p->n; i += 8, low += 32, high += 32, rows += 16 * TILE_ROWS) {
         for (int r = 0; r < TILE_ROWS; r++) {
             float *to = (r < 4 ? low : high) + r % 4 * 4;
-            struct eight w = widened(wasm_v128_load(rows + 16 * r));
+            struct eight w = to_f32(wasm_v128_load(rows + 16 * r));
             wasm_v128_store(to, w.low);
             wasm_v128_store(to + 16, w.high);
         }
@@ -157,8 +160,8 @@ static void float_dot_x4__simd128(float *y, size_t stride, const struct panel *p
         return;
     }
     for (size_t i = 0; i < 2 * TILE_ROWS; i += 4) {   /* 4 rows x 2 tokens each */
-        size_t r = i % TILE_ROWS, two = i / TILE_ROWS * 2;
-        multiply(y + two * stride + r, stride, p->f32 + float_at(p->n, r, 0), a->x + (t + two) * a->n, p->n, 2);
+        size_t r = i % TILE_ROWS, first = i / TILE_ROWS * 2;   /* the first of 2 tokens */
+        multiply(y + first * stride + r, stride, p->f32 + float_at(p->n, r, 0), a->x + (t + first) * a->n, p->n, 2);
     }
 }
 

@@ -34,13 +34,14 @@ bool kernels_have(uint32_t type) { return is_float(type) || unpack_scalar(type);
 
 /* ---- scratch --------------------------------------------------------------------------------------------------- */
 
-struct wanted { void **p; uint64_t n; size_t size; };
+/* An array of n elements of size bytes, and where the pointer to it is stored. */
+struct buffer { void **p; uint64_t n; size_t size; };
 
-static plumb_status allocate(const struct wanted *wanted, size_t n, uint64_t *bytes) {
+static plumb_status allocate(const struct buffer *buffers, size_t n, uint64_t *bytes) {
     for (size_t i = 0; i < n; i++) {
-        *wanted[i].p = alloc_array(wanted[i].n, wanted[i].size);
-        if (!*wanted[i].p) return PLUMB_ERROR_MEMORY;
-        *bytes += wanted[i].n * wanted[i].size;
+        *buffers[i].p = alloc_array(buffers[i].n, buffers[i].size);
+        if (!*buffers[i].p) return PLUMB_ERROR_MEMORY;
+        *bytes += buffers[i].n * buffers[i].size;
     }
     return PLUMB_OK;
 }
@@ -50,7 +51,7 @@ plumb_status activations_create(struct activations *a, uint32_t n_max, uint32_t 
     memset(a, 0, sizeof *a);
     a->max_code = k->precision == PLUMB_PRECISION_FAST8 ? MAX_CODE_8 : MAX_CODE_16;
     uint64_t n = (uint64_t)n_max * n_token;
-    const struct wanted wanted[] = {
+    const struct buffer buffers[] = {
         { (void **)&a->q, n, sizeof *a->q },
         { (void **)&a->d, n / 32 + 1, sizeof *a->d },
         { (void **)&a->sum32, n / 32 + 1, sizeof *a->sum32 },
@@ -60,11 +61,11 @@ plumb_status activations_create(struct activations *a, uint32_t n_max, uint32_t 
         { (void **)&a->sums32.d, n / 256 + 1, sizeof *a->sums32.d },
         { (void **)&a->sums16.q, n / 16 + 1, sizeof *a->sums16.q },
         { (void **)&a->sums16.d, n / 256 + 1, sizeof *a->sums16.d },
-        { (void **)&a->bytes, n, 2 },
+        { (void **)&a->bytes, n, 2 },   /* the last two are for needs_bytes; 8-bit codes fill half of bytes */
         { (void **)&a->bytes_even_odd, n_max, 2 },
     };
-    size_t n_wanted = sizeof wanted / sizeof *wanted - (k->needs_bytes ? 0 : 2);
-    plumb_status status = allocate(wanted, n_wanted, bytes);
+    size_t n_buffer = sizeof buffers / sizeof *buffers - (k->needs_bytes ? 0 : 2);
+    plumb_status status = allocate(buffers, n_buffer, bytes);
     if (status != PLUMB_OK) activations_free(a);
     return status;
 }
@@ -79,19 +80,19 @@ void activations_free(struct activations *a) {
 plumb_status panel_create(struct panel *p, uint32_t n_max, uint64_t *bytes) {
     memset(p, 0, sizeof *p);
     uint64_t n = n_max, n_group = n / 16 + 1;
-    const struct wanted wanted[] = {
+    const struct buffer buffers[] = {
         { (void **)&p->pairs, n * TILE_ROWS, sizeof *p->pairs },
         { (void **)&p->scales, n_group * TILE_ROWS, sizeof *p->scales },
         { (void **)&p->mins, n_group * TILE_ROWS, sizeof *p->mins },
         { (void **)&p->min_codes, n_group * TILE_ROWS, sizeof *p->min_codes },
         { (void **)&p->f32, (n + 3) / 4 * 4 * TILE_ROWS, sizeof *p->f32 },
-        { (void **)&p->bytes, n * sizeof(float), 1 },   /* no type has more than F32 */
+        { (void **)&p->bytes, n * sizeof(float), 1 },   /* no type needs more for n elements than F32 */
         { (void **)&p->codes, n, sizeof *p->codes },
         { (void **)&p->min_code, n_group, sizeof *p->min_code },
         { (void **)&p->scale, n_group, sizeof *p->scale },
         { (void **)&p->min, n_group, sizeof *p->min },
     };
-    plumb_status status = allocate(wanted, sizeof wanted / sizeof *wanted, bytes);
+    plumb_status status = allocate(buffers, sizeof buffers / sizeof *buffers, bytes);
     if (status != PLUMB_OK) panel_free(p);
     return status;
 }
@@ -106,7 +107,7 @@ void panel_free(struct panel *p) {
 /* ---- the matrix product ---------------------------------------------------------------------------------------- */
 
 /* A matmul call, shared by all threads. */
-struct job {
+struct matmul_call {
     const struct kernels *k;
     const struct matrix *w;
     float *const *y;
@@ -157,16 +158,17 @@ static void unpack_codes(const struct matrix *w, uint32_t row, struct panel *p) 
     p->min_kind = unpack->min_kind;
 }
 
-/* Multiplies rows row .. row + 7 of w with every token. */
-static void tile_rows(const struct job *job, const struct matrix *w, uint32_t row, struct panel *p, float *y) {
-    const struct kernels *k = job->k;
-    const struct activations *a = job->a;
+/* Multiplies rows row .. row + 7 of w with every token.  The panel always has 8 rows, but only those that w has go to
+ * y: dot_x4 writes 8 rows to y directly, so it is for whole tiles, and the results of dot are copied in part. */
+static void tile_rows(const struct matmul_call *call, const struct matrix *w, uint32_t row, struct panel *p, float *y) {
+    const struct kernels *k = call->k;
+    const struct activations *a = call->a;
     const uint8_t *rows = w->data + (size_t)row * w->row_bytes;
     bool packed = w->n_packed >= row + TILE_ROWS;
     bool floats = is_float(w->type);
     uint32_t t = 0, n_row = w->n_out - row < TILE_ROWS ? w->n_out - row : TILE_ROWS;
-    int two = a->max_code == MAX_CODE_8 ? 0 : 1;
-    kernel_dot *one_token = k->bytes[two].dot[w->type] ? k->bytes[two].dot[w->type] : k->dot[w->type];
+    int wide = a->max_code == MAX_CODE_8 ? 0 : 1;   /* codes in a->bytes have two bytes */
+    kernel_dot *one_token = k->bytes[wide].dot[w->type] ? k->bytes[wide].dot[w->type] : k->dot[w->type];
     if (a->n_token == 1 && packed && one_token) {
         one_token(y + row, rows, a);
         return;
@@ -179,8 +181,8 @@ static void tile_rows(const struct job *job, const struct matrix *w, uint32_t ro
     kernel_panel_dot *dot = floats ? k->float_dot : k->panel_dot;
     kernel_panel_dot_x4 *dot_x4 = floats ? k->float_dot_x4 : k->panel_dot_x4;
     if (p->in_bytes) {
-        dot = k->bytes[two].panel_dot;
-        dot_x4 = k->bytes[two].panel_dot_x4;
+        dot = k->bytes[wide].panel_dot;
+        dot_x4 = k->bytes[wide].panel_dot_x4;
     }
     bool has_mins = !floats && p->min_kind != NO_MIN;
     for (; dot_x4 && n_row == TILE_ROWS && a->n_token - t >= TILE_TOKENS; t += TILE_TOKENS) {
@@ -198,20 +200,22 @@ static void tile_rows(const struct job *job, const struct matrix *w, uint32_t ro
 
 static uint32_t n_tile(const struct matrix *w) { return (w->n_out + TILE_ROWS - 1) / TILE_ROWS; }
 
-/* Multiplies tiles begin .. end - 1, which are counted across all matrices. */
+/* Multiplies tiles begin .. end - 1, which are counted across all matrices.  first is the number of the first tile of
+ * matrix i.  It never exceeds begin while begin < end, so begin - first does not wrap. */
 static void multiply_tiles(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
-    const struct job *job = user;
-    struct panel *p = &job->panels[thread];
-    for (uint32_t i = 0, first = 0; i < job->n; first += n_tile(&job->w[i]), i++) {
-        const struct matrix *w = &job->w[i];
+    const struct matmul_call *call = user;
+    struct panel *p = &call->panels[thread];
+    for (uint32_t i = 0, first = 0; i < call->n; first += n_tile(&call->w[i]), i++) {
+        const struct matrix *w = &call->w[i];
         for (; begin < end && begin - first < n_tile(w); begin++) {
-            tile_rows(job, w, (begin - first) * TILE_ROWS, p, job->y[i]);
+            tile_rows(call, w, (begin - first) * TILE_ROWS, p, call->y[i]);
         }
     }
 }
 
-/* Quantizes the n sums of a superblock of activations, isum[i] * d[i * 8 / n].  They are made for every type of weight,
- * because several matrices share the activations of a token, and the sums are few. */
+/* Quantizes the n sums (8 or 16) of a superblock of activations, isum[i] * d[i * 8 / n]: d has a step for each of 8
+ * blocks, so 2 of 16 sums share one.  They are made for every type of weight, because several matrices share the
+ * activations of a token, and the sums are few. */
 static void quantize_sums(const struct sums *sums, size_t superblock, const int32_t *isum, const float *d, size_t n) {
     float amax = 0;
     bool finite = true;
@@ -230,11 +234,11 @@ static void quantize_sums(const struct sums *sums, size_t superblock, const int3
 
 /* Quantizes tokens begin .. end - 1. */
 static void quantize_tokens(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
-    const struct job *job = user;
-    struct activations *a = job->a;
+    const struct matmul_call *call = user;
+    struct activations *a = call->a;
     size_t n_superblock = a->n % 256 == 0 ? a->n / 256 : 0;
     for (uint32_t t = begin; t < end; t++) {
-        job->k->quantize_i16(a, t);
+        call->k->quantize_i16(a, t);
         for (size_t i = t * n_superblock; i < (t + 1) * n_superblock; i++) {
             quantize_sums(&a->sums32, i, a->isum32 + 8 * i, a->d + 8 * i, 8);
             quantize_sums(&a->sums16, i, a->isum16 + 16 * i, a->d + 8 * i, 16);
@@ -245,13 +249,13 @@ static void quantize_tokens(void *user, uint32_t begin, uint32_t end, uint32_t t
 
 void matmul(const struct kernels *k, struct pool *pool, const struct matrix *w, float *const *y, uint32_t n,
             struct activations *a, struct panel *panels) {
-    struct job job = { k, w, y, n, a, panels };
+    struct matmul_call call = { k, w, y, n, a, panels };
     uint32_t n_tiles = 0;
     for (uint32_t i = 0; i < n; i++) {
         n_tiles += n_tile(&w[i]);
         if (is_float(w[i].type) || a->quantized) continue;
-        pool_share(pool, a->n_token, quantize_tokens, &job);
+        pool_share(pool, a->n_token, quantize_tokens, &call);
         a->quantized = true;
     }
-    pool_share(pool, n_tiles, multiply_tiles, &job);
+    pool_share(pool, n_tiles, multiply_tiles, &call);
 }

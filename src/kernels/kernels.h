@@ -10,8 +10,9 @@
  *
  * A kernel multiplies 8 rows of weights, packed as in repack/repack.h.  A lane of a vector is a row, so nothing is
  * summed across lanes, and the scales of 4 rows are one vector.  One token is multiplied with the packed bytes
- * directly.  For more tokens, the rows are first unpacked to a panel of codes, which is multiplied with several tokens
- * at a time.
+ * directly.  For more tokens, the rows are first unpacked to a panel, which is multiplied with several tokens at a
+ * time.  Rows that are not packed go through a panel too, even for one token, for example the last n_out % 8 rows.
+ * Products with float types use lanes in the other way: a vector holds four neighbours of one row.
  */
 #ifndef PLUMB_KERNELS_KERNELS_H
 #define PLUMB_KERNELS_KERNELS_H
@@ -22,8 +23,9 @@
 #include "threads/pool.h"
 
 enum { TILE_ROWS = REPACK_ROWS, TILE_TOKENS = 4, ACT_BLOCK = 32 };
-/* A block of activations whose largest magnitude is below ACT_AMAX_MIN is rounded to zero, because max_code / amax must
- * stay finite.  A block whose step is above ACT_STEP_MAX counts as infinite: kernels multiply steps by 2^112. */
+/* A block of ACT_BLOCK activations whose largest magnitude (amax) is below ACT_AMAX_MIN is rounded to zero, because
+ * max_code / amax must stay finite.  A block whose step, amax / max_code, is above ACT_STEP_MAX counts as infinite:
+ * kernels multiply steps by F16_FACTOR = 2^112, and the product must stay finite. */
 #define ACT_AMAX_MIN 1e-30f
 #define ACT_STEP_MAX 0x1p15f
 
@@ -38,7 +40,10 @@ enum { SUM_CODE_MAX = 32767 };
 /* The activations of a batch, prepared for products.
  *   x[i] ~ d[i / 32] * (code of i), |code| <= max_code
  * The two precisions differ only in max_code.  Given 8-bit codes, the 16-bit kernels return exactly the same bits as
- * the relaxed 8-bit kernels.  max_code may change from product to product.
+ * the relaxed 8-bit kernels.
+ * activations_create allocates the arrays and sets max_code.  Before a product the caller sets n, n_token and x, which
+ * is borrowed; it may also set max_code.  Whenever it has changed one of these or the floats at x, it sets quantized to
+ * false, and the next matmul that needs codes makes them.
  * q is in even-odd order: four neighbours are stored as 0 2 1 3, because a mask takes bytes 0 and 2 out of a 32-bit
  * word of weights at once, and a shift then takes bytes 1 and 3.  isum32[g] and isum16[g] are the sums of the codes of
  * group g, and sum32 is isum32 times d. */
@@ -46,39 +51,45 @@ struct activations {
     uint32_t n, n_token;
     const float *x;             /* (n_token, n) */
     int32_t max_code;           /* MAX_CODE_16 or MAX_CODE_8 */
-    int16_t *q;                 /* (n_token, n) */
-    int8_t *bytes;              /* NULL, or a second copy of the codes, in natural order
+    int16_t *q;                 /* (n_token, n), for both precisions */
+    int8_t *bytes;              /* NULL, or a second copy of the codes, in natural order, for relaxed kernels
                                      MAX_CODE_8    (n_token, n)
                                      MAX_CODE_16   (n_token, n / 4, 2, 4): the high bytes of four codes, then their
                                                    low ones; code = 256 * high + low */
-    int8_t *bytes_even_odd;     /* bytes in even-odd order; only filled for one token and MAX_CODE_16 */
+    int8_t *bytes_even_odd;     /* bytes in even-odd order; only filled for one token and MAX_CODE_16.  The dots of
+                                 * q8_0 read it, because packed q8_0 is in that order; its panels of bytes are not */
     float *d, *sum32;           /* (n_token, n / 32) */
     int32_t *isum32, *isum16;   /* (n_token, n / 32), (n_token, n / 16) */
     struct sums sums32, sums16; /* where n % 256 == 0 */
     bool quantized;             /* the codes have been made from this x, which needs n % 32 == 0 */
 };
+/* MAX_CODE_16 is below 32767, because the high byte of a code must fit in an i8 when the low byte is signed too. */
 enum { MAX_CODE_16 = 127 * 256 + 127, MAX_CODE_8 = 127 };
 struct kernels;
 /* Allocates room for n_token rows of n_max elements, with what the kernels k need, and sets max_code to that of k's
- * precision.  Adds the bytes allocated to *bytes. */
+ * precision.  Adds the bytes allocated to *bytes.  After PLUMB_ERROR_MEMORY nothing stays allocated, though *bytes may
+ * have grown. */
 plumb_status activations_create(struct activations *a, uint32_t n_max, uint32_t n_token, const struct kernels *k,
                                 uint64_t *bytes);
 void activations_free(struct activations *a);
 /* Returns the index of element i of a row in even-odd order.  The function is its own inverse. */
 static inline size_t even_odd(size_t i) { return (i & ~(size_t)3) | (i & 1) << 1 | (i >> 1 & 1); }
 
-/* 8 unpacked rows of n weights: w[r][i] = scales[i / group][r] * code[r][i], less a minimum.  Each thread has one. */
+/* 8 unpacked rows of n weights: w[r][i] = scales[i / group][r] * code[r][i], less a minimum.  Each thread has one and
+ * unpacks into it again for every 8 rows.  Float types are unpacked to f32, other types to the arrays above it. */
 struct panel {
     uint32_t n, group;
     enum min_kind min_kind;
-    bool in_bytes;      /* pairs holds (n / 4, 8, 4) bytes: four codes of each row side by side, too large by bias */
-    int32_t bias;
+    bool in_bytes;      /* pairs holds (n / 4, 8, 4) bytes: four codes of each row side by side in natural order, too
+                         * large by bias */
+    int32_t bias;       /* only set if in_bytes; other panels hold codes from which the bias is subtracted */
     int16_t *pairs;     /* (n / 2, 8, 2) codes in even-odd order: two codes of each row side by side */
     float *scales;      /* (n / group, 8) */
     float *mins;        /* (n / group, 8) for GROUP_MIN; (n / 256, 8) for SUPERBLOCK_MIN: factors of min_codes */
     int16_t *min_codes; /* (n / group / 2, 8, 2) in even-odd order */
-    float *f32;         /* (2, ceil(n / 4), 4, 4) for float types: 4 weights of each of 4 rows, padded with 0 */
-    /* Scratch to unpack one row at a time. */
+    float *f32;         /* (2, ceil(n / 4), 4 rows, 4 weights): rows 0 .. 3, then rows 4 .. 7; rows are padded with 0 */
+    /* Scratch of the portable code, which unpacks one row at a time, as the outputs of unpack_traits.row.  bytes holds
+     * the row as in the file. */
     uint8_t *bytes;
     int16_t *codes, *min_code;
     float *scale, *min;
@@ -92,7 +103,8 @@ static inline size_t float_at(size_t n, size_t r, size_t i) {
     return (r / 4 * ((n + 3) / 4) + i / 4) * 16 + r % 4 * 4 + i % 4;
 }
 
-/* A matrix of weights, (n_out, n_in).  Its first n_packed rows are packed. */
+/* A matrix of weights, (n_out, n_in).  Its first n_packed rows are packed; n_packed is a multiple of 8.  data is
+ * borrowed. */
 struct matrix {
     uint32_t type, n_in, n_out, n_packed;
     const uint8_t *data;
@@ -109,7 +121,7 @@ typedef void kernel_panel_dot(float y[TILE_ROWS], const struct panel *p, const s
 typedef void kernel_panel_dot_x4(float *y, size_t stride, const struct panel *p, const struct activations *a,
                                  uint32_t t);
 
-/* Instruction sets.  Each inherits the entries of the one before that it does not overwrite. */
+/* Instruction sets.  The table of each has the entries of the one before, except those that it overwrites. */
 enum kernels_isa { KERNELS_SCALAR, KERNELS_SIMD128, KERNELS_RELAXED };
 
 struct kernels {
@@ -121,8 +133,8 @@ struct kernels {
      * code unpacks the panel. */
     kernel_dot *dot[QUANT_TYPE_COUNT];
     kernel_unpack *unpack[QUANT_TYPE_COUNT];
-    /* (n) f32 -> codes, d, isum32, isum16 and sum32 of token t; n % 32 == 0.  A block that holds NaN or infinity gets
-     * d = NaN. */
+    /* (n) f32 -> codes, d, isum32, isum16 and sum32 of token t; n % 32 == 0.  A block that holds NaN or infinity, or
+     * whose step is above ACT_STEP_MAX, gets d = NaN.  matmul makes sums32 and sums16 from the results. */
     void (*quantize_i16)(struct activations *a, uint32_t t);
     kernel_panel_dot *panel_dot;
     kernel_panel_dot_x4 *panel_dot_x4;   /* if NULL, panel_dot is called instead */
@@ -135,7 +147,7 @@ struct kernels {
     kernel_panel_dot_x4 *float_dot_x4;
     /* Kernels that read activations.bytes: [0] if max_code is MAX_CODE_8, [1] if it is MAX_CODE_16.  Where dot is NULL,
      * the one above is called.  panel_dot and panel_dot_x4 are for panels with in_bytes, which only the unpackers of
-     * tables with needs_bytes make. */
+     * tables with needs_bytes make.  The type of the weights decides whether a panel is in_bytes, not max_code. */
     struct {
         kernel_dot *dot[QUANT_TYPE_COUNT];
         kernel_panel_dot *panel_dot;
@@ -151,10 +163,17 @@ struct kernels {
     void (*softmax)(float *x, size_t n);
     /* gate[i] <- gate[i] / (1 + exp(-gate[i])) * up[i] */
     void (*swiglu)(float *gate, const float *up, size_t n);
+    /* gate[i] <- gelu(gate[i]) * up[i] with the tanh form of GELU, which equals
+     *   z / 2 (1 + tanh(sqrt(2 / pi) (z + 0.044715 z^3))) = z / (1 + exp(-z (GELU_1 + GELU_3 z^2))) */
+    void (*geglu)(float *gate, const float *up, size_t n);
+    /* x[i] <- gelu(x[i]), the same */
+    void (*gelu)(float *x, size_t n);
+    /* x[i] <- cap tanh(x[i] / cap) */
+    void (*softcap)(float *x, float cap, size_t n);
 };
 
 /* Makes the table for activations of that precision, EXACT16 or FAST8, with the best kernels of this build up to
- * isa. */
+ * isa.  FAST8 without relaxed kernels is not faster than EXACT16, but gives the bits of FAST8. */
 void kernels_init(struct kernels *k, enum kernels_isa isa, plumb_precision precision);
 void kernels_fill_scalar(struct kernels *k);
 void kernels_fill_simd128(struct kernels *k);   /* only in builds with SIMD128 */
@@ -164,7 +183,8 @@ void kernels_fill_tiles(struct kernels *k);     /* called by kernels_fill_simd12
 void kernels_fill_floats(struct kernels *k);    /* called by kernels_fill_simd128: products of float types */
 
 /* The types with relaxed kernels on every engine.  Their codes have at most 7 bits, which all engines' relaxed dots
- * multiply alike.  X(quant_type, template of tiles.h, its constant there). */
+ * multiply alike.  q8_0 is not among them: it has relaxed kernels on some engines only (tiles8_relaxed.c).
+ * X(quant_type, template of tiles.h, its constant there). */
 #define RELAXED_TYPES(X)                                                                  \
     X(QUANT_Q4_0, block, q4_0)                                                            \
     X(QUANT_Q4_1, block, q4_1)                                                            \
@@ -174,15 +194,17 @@ void kernels_fill_floats(struct kernels *k);    /* called by kernels_fill_simd12
     X(QUANT_Q5_K, superblock, q5_K)                                                       \
     X(QUANT_Q6_K, superblock, q6_K)
 /* Returns the largest code that activations may have in a product with weights of that type.  FAST8 rounds them to 8
- * bits only for RELAXED_TYPES: Q8_0, whose codes need all 8 bits, would be no faster with rounded activations. */
+ * bits only for RELAXED_TYPES: Q8_0, whose codes need all 8 bits, would be no faster with rounded activations.
+ * Matrices that share activations use the smallest of their values, so Q8_0 beside Q4_0 does get 8-bit codes. */
 int32_t kernels_max_code(plumb_precision precision, uint32_t type);
-/* Returns whether matmul can multiply with weights of that type. */
+/* Returns whether matmul can multiply with weights of that type: it has a portable unpacker, or holds floats.  matmul
+ * does not check it. */
 bool kernels_have(uint32_t type);
 /* How many products with a matrix of one shape and type the SIMD128 and the relaxed kernels for 16 bits make in a
  * second. */
 enum { KERNELS_CANDIDATES = 2, KERNELS_CALLS = 6 };
 struct kernel_speeds {
-    double of[KERNELS_CANDIDATES][2]; /* [SIMD128, relaxed][one token, many tokens]; 0 if not measured */
+    double per_second[KERNELS_CANDIDATES][2]; /* [SIMD128, relaxed][one token, many tokens]; 0 if not measured */
     bool wrong;                 /* a relaxed product differed from SIMD128's */
     bool settled;               /* wrong, or the clock is too coarse, or the third call or a later one found nothing
                                  * faster */
@@ -193,15 +215,17 @@ struct kernel_speeds {
  * there is no choice or no memory, *s does not change.  Relaxed products are compared with SIMD128's, bit for bit.
  * Call it KERNELS_CALLS times, and not in a row: an engine runs code slowly at first, while it compiles a better
  * version.  Calls after *s has settled do nothing.  The weights are made up, because a tensor's shape is known long
- * before its bytes arrive. */
+ * before its bytes arrive.  type, n_in and n_out are those of a tensor of a gguf: the type is known, n_in > 0, and
+ * whole blocks fill a row. */
 void kernels_measure(struct kernel_speeds *s, uint32_t type, uint64_t n_in, uint64_t n_out);
 /* Makes the fastest table of that precision, without relaxed kernels if one of them was wrong.  The speeds only choose
  * between tables that give the same bits, so the result always has the precision that was asked for. */
 void kernels_choose(struct kernels *k, plumb_precision precision, const struct kernel_speeds *s);
 
-/* y[i] = X w[i]^T for all tokens and n <= MAX_PRODUCTS matrices that share their input X, which is a.  Quantizes a if a
- * type needs it and it is not quantized yet.  y[i]: (n_token, n_out) f32.  panels: one per thread of the pool.
- * Allocates nothing. */
+/* y[i] = X w[i]^T for all tokens and n <= MAX_PRODUCTS matrices that share their input X, which is a; every w[i].n_in
+ * is a->n.  Quantizes a if a type needs it and it is not quantized yet.  y[i]: (n_token, n_out) f32.  panels: one per
+ * thread of the pool.  Threads share the tiles of all matrices, and each result is computed by one thread.  Allocates
+ * nothing, checks nothing, cannot fail and cannot be cancelled. */
 enum { MAX_PRODUCTS = 3 };
 void matmul(const struct kernels *k, struct pool *pool, const struct matrix *w, float *const *y, uint32_t n,
             struct activations *a, struct panel *panels);

@@ -9,7 +9,8 @@ static float sum_lanes(const float lane[4]) { return (lane[0] + lane[1]) + (lane
 
 /* ---- quantized dots ------------------------------------------------------------------------------------------ */
 
-/* Stores a code as the two bytes of element e. */
+/* Stores a code as the two bytes of element e: code = 256 * high + low, and both are signed, so high is rounded to the
+ * nearest and not down. */
 static void store_bytes16(int8_t *bytes, size_t e, int16_t code) {
     int8_t *four = bytes + e / 4 * 8 + e % 4, low = (int8_t)(uint8_t)code;
     four[0] = (int8_t)((code - low) / 256);
@@ -22,7 +23,8 @@ static void quantize_i16__scalar(struct activations *a, uint32_t t) {
     const float *x = a->x + (size_t)t * a->n;
     int16_t *q = a->q + (size_t)t * a->n;
     for (size_t i = t * n_group; i < (t + 1) * n_group; i++, x += 32, q += 32) {
-        /* The bits of magnitudes compare as integers, with NaN above infinity above all numbers, so none is missed. */
+        /* The bits of magnitudes compare as integers, with NaN above infinity above all numbers, so amax becomes NaN if
+         * any x is.  A comparison of floats would skip NaN. */
         uint32_t amax_bits = 0;
         for (int e = 0; e < 32; e++) {
             uint32_t bits = f32_to_bits(x[e]) & 0x7fffffffu;
@@ -50,7 +52,8 @@ static void quantize_i16__scalar(struct activations *a, uint32_t t) {
     }
 }
 
-/* Dots are exact, because |dot of a group| <= 32 * 128 * 32767 < 2^27 fits in an int32. */
+/* Dots are exact, because |dot of a group| <= 32 * 128 * 32767 < 2^27 fits in an int32: 32 weights with codes from
+ * -128, and activations with any code of 16 bits. */
 static void panel_dot__scalar(float y[TILE_ROWS], const struct panel *p, const struct activations *a, uint32_t t) {
     const int16_t *q = a->q + (size_t)t * a->n;
     const float *d = a->d + (size_t)t * (a->n / 32);
@@ -67,7 +70,8 @@ static void panel_dot__scalar(float y[TILE_ROWS], const struct panel *p, const s
     }
 }
 
-/* Dots are exact here too: |dot of minima| <= 16 * 63 * 32767 < 2^25. */
+/* Dots are exact here too: |dot of minima| <= 16 * 63 * 32767 < 2^25.  The loop is over n tokens of 8 rows each.
+ * in_codes: the minima are codes with a factor for every 256 weights; otherwise they are floats, one for every 32. */
 static void subtract_mins__scalar(float *y, size_t stride, const struct panel *p, const struct activations *a,
                                   uint32_t t, uint32_t n) {
     bool in_codes = p->min_kind == SUPERBLOCK_MIN;
@@ -148,6 +152,26 @@ static void swiglu__scalar(float *gate, const float *up, size_t n) {
     for (size_t i = 0; i < n; i++) gate[i] = gate[i] / (1.0f + exp__scalar(-gate[i])) * up[i];
 }
 
+static void geglu__scalar(float *gate, const float *up, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        float z = gate[i], x = z * (z * z * GELU_3 + GELU_1);
+        gate[i] = z / (1.0f + exp__scalar(-x)) * up[i];
+    }
+}
+
+static void gelu__scalar(float *x, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        float z = x[i];
+        x[i] = z / (1.0f + exp__scalar(-(z * (z * z * GELU_3 + GELU_1))));
+    }
+}
+
+/* tanh(z) = 1 - 2 / (e^2z + 1) */
+static void softcap__scalar(float *x, float cap, size_t n) {
+    float factor = 2.0f / cap;
+    for (size_t i = 0; i < n; i++) x[i] = cap * (1.0f - 2.0f / (exp__scalar(x[i] * factor) + 1.0f));
+}
+
 void kernels_fill_scalar(struct kernels *k) {
     k->name = "scalar";
     k->isa = KERNELS_SCALAR;
@@ -160,4 +184,7 @@ void kernels_fill_scalar(struct kernels *k) {
     k->mul_scaled = mul_scaled__scalar;
     k->softmax = softmax__scalar;
     k->swiglu = swiglu__scalar;
+    k->geglu = geglu__scalar;
+    k->gelu = gelu__scalar;
+    k->softcap = softcap__scalar;
 }

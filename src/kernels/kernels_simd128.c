@@ -26,7 +26,7 @@ static inline int32_t sum_i16x16(v128_t a, v128_t b) {
          + wasm_i32x4_extract_lane(s, 3);
 }
 
-/* Store 32 codes as one byte each, or as two. */
+/* Store 32 codes as one byte each, or as two: four high bytes, then their four low ones. */
 static inline void store_bytes8(int8_t *bytes, const v128_t codes[4]) {
     for (size_t i = 0; i < 4; i += 2) {
         wasm_v128_store(bytes + 8 * i, wasm_i8x16_narrow_i16x8(codes[i], codes[i + 1]));
@@ -55,22 +55,22 @@ static void quantize_i16__simd128(struct activations *a, uint32_t t) {
         bool finite = amax <= ACT_STEP_MAX * max_code;
         float inverse = finite && amax >= ACT_AMAX_MIN ? max_code / amax : 0.0f;
         float step = !finite ? NAN : amax >= ACT_AMAX_MIN ? amax / max_code : 0.0f;
-        v128_t scale = wasm_f32x4_splat(inverse), out[4], out_b[4];
+        v128_t scale = wasm_f32x4_splat(inverse), codes[4], codes_even_odd[4];
         for (int i = 0; i < 4; i++) {
             v128_t lo = wasm_f32x4_nearest(wasm_f32x4_mul(wasm_v128_load(x + 8 * i), scale));
             v128_t hi = wasm_f32x4_nearest(wasm_f32x4_mul(wasm_v128_load(x + 8 * i + 4), scale));
-            out[i] = wasm_i16x8_narrow_i32x4(wasm_i32x4_trunc_sat_f32x4(lo), wasm_i32x4_trunc_sat_f32x4(hi));
-            if (!finite) out[i] = wasm_i16x8_splat(0);   /* infinity * 0 is not 0 */
-            out_b[i] = wasm_i16x8_shuffle(out[i], out[i], 0, 2, 1, 3, 4, 6, 5, 7);
-            wasm_v128_store(q + 8 * i, out_b[i]);
+            codes[i] = wasm_i16x8_narrow_i32x4(wasm_i32x4_trunc_sat_f32x4(lo), wasm_i32x4_trunc_sat_f32x4(hi));
+            if (!finite) codes[i] = wasm_i16x8_splat(0);   /* infinity * 0 is not 0 */
+            codes_even_odd[i] = wasm_i16x8_shuffle(codes[i], codes[i], 0, 2, 1, 3, 4, 6, 5, 7);
+            wasm_v128_store(q + 8 * i, codes_even_odd[i]);
         }
         if (a->bytes && a->max_code == MAX_CODE_8) {
-            store_bytes8(a->bytes + 32 * g, out);
+            store_bytes8(a->bytes + 32 * g, codes);
         } else if (a->bytes) {
-            store_bytes16(a->bytes + 64 * g, out);
-            if (a->n_token == 1) store_bytes16(a->bytes_even_odd + 64 * g, out_b);
+            store_bytes16(a->bytes + 64 * g, codes);
+            if (a->n_token == 1) store_bytes16(a->bytes_even_odd + 64 * g, codes_even_odd);
         }
-        int32_t low = sum_i16x16(out[0], out[1]), high = sum_i16x16(out[2], out[3]);
+        int32_t low = sum_i16x16(codes[0], codes[1]), high = sum_i16x16(codes[2], codes[3]);
         a->d[g] = step;
         a->isum16[2 * g] = low;
         a->isum16[2 * g + 1] = high;
@@ -107,18 +107,18 @@ static void mul_scaled__simd128(float *y, const float *x, float s, const float *
 }
 
 static inline v128_t exp__simd128(v128_t x) {
-    x = wasm_f32x4_pmin(wasm_f32x4_pmax(x, kept_f32x4(EXP_MIN)), kept_f32x4(EXP_MAX));
-    v128_t n = wasm_f32x4_nearest(wasm_f32x4_mul(x, kept_f32x4(EXP_LOG2E)));
-    v128_t r = wasm_f32x4_sub(x, wasm_f32x4_mul(n, kept_f32x4(EXP_LN2_HI)));
-    r = wasm_f32x4_sub(r, wasm_f32x4_mul(n, kept_f32x4(EXP_LN2_LO)));
-    v128_t e = kept_f32x4(EXP_C7);
-    e = mul_add(kept_f32x4(EXP_C6), e, r);
-    e = mul_add(kept_f32x4(EXP_C5), e, r);
-    e = mul_add(kept_f32x4(EXP_C4), e, r);
-    e = mul_add(kept_f32x4(EXP_C3), e, r);
-    e = mul_add(kept_f32x4(EXP_C2), e, r);
-    e = mul_add(kept_f32x4(1.0f), e, r);
-    e = mul_add(kept_f32x4(1.0f), e, r);
+    x = wasm_f32x4_pmin(wasm_f32x4_pmax(x, register_f32x4(EXP_MIN)), register_f32x4(EXP_MAX));
+    v128_t n = wasm_f32x4_nearest(wasm_f32x4_mul(x, register_f32x4(EXP_LOG2E)));
+    v128_t r = wasm_f32x4_sub(x, wasm_f32x4_mul(n, register_f32x4(EXP_LN2_HI)));
+    r = wasm_f32x4_sub(r, wasm_f32x4_mul(n, register_f32x4(EXP_LN2_LO)));
+    v128_t e = register_f32x4(EXP_C7);
+    e = mul_add(register_f32x4(EXP_C6), e, r);
+    e = mul_add(register_f32x4(EXP_C5), e, r);
+    e = mul_add(register_f32x4(EXP_C4), e, r);
+    e = mul_add(register_f32x4(EXP_C3), e, r);
+    e = mul_add(register_f32x4(EXP_C2), e, r);
+    e = mul_add(register_f32x4(1.0f), e, r);
+    e = mul_add(register_f32x4(1.0f), e, r);
     v128_t exponent = wasm_i32x4_add(wasm_i32x4_trunc_sat_f32x4(n), wasm_i32x4_splat(127));
     return wasm_f32x4_mul(e, wasm_i32x4_shl(exponent, 23));
 }
@@ -167,6 +167,42 @@ static void swiglu__simd128(float *gate, const float *up, size_t n) {
     if (tail != 0) store_tail(gate, swiglu_lanes(load_tail(gate, tail), load_tail(up, tail)), tail);
 }
 
+static inline v128_t geglu_lanes(v128_t gate, v128_t up) {
+    v128_t one = wasm_f32x4_splat(1.0f), square = wasm_f32x4_mul(gate, gate);
+    v128_t x = wasm_f32x4_add(wasm_f32x4_mul(square, wasm_f32x4_splat(GELU_3)), wasm_f32x4_splat(GELU_1));
+    v128_t e = exp__simd128(wasm_f32x4_neg(wasm_f32x4_mul(gate, x)));
+    return wasm_f32x4_mul(wasm_f32x4_div(gate, wasm_f32x4_add(one, e)), up);
+}
+
+static void geglu__simd128(float *gate, const float *up, size_t n) {
+    for (const float *end = up + n / 4 * 4; up < end; gate += 4, up += 4) {
+        wasm_v128_store(gate, geglu_lanes(wasm_v128_load(gate), wasm_v128_load(up)));
+    }
+    size_t tail = n % 4;
+    if (tail != 0) store_tail(gate, geglu_lanes(load_tail(gate, tail), load_tail(up, tail)), tail);
+}
+
+static inline v128_t gelu_lanes(v128_t z) { return geglu_lanes(z, wasm_f32x4_splat(1.0f)); }
+
+static void gelu__simd128(float *x, size_t n) {
+    for (const float *end = x + n / 4 * 4; x < end; x += 4) wasm_v128_store(x, gelu_lanes(wasm_v128_load(x)));
+    size_t tail = n % 4;
+    if (tail != 0) store_tail(x, gelu_lanes(load_tail(x, tail)), tail);
+}
+
+static inline v128_t softcap_lanes(v128_t x, float cap) {
+    v128_t one = wasm_f32x4_splat(1.0f), two = wasm_f32x4_splat(2.0f);
+    v128_t e = exp__simd128(wasm_f32x4_mul(x, wasm_f32x4_splat(2.0f / cap)));
+    v128_t tanh = wasm_f32x4_sub(one, wasm_f32x4_div(two, wasm_f32x4_add(e, one)));
+    return wasm_f32x4_mul(wasm_f32x4_splat(cap), tanh);
+}
+
+static void softcap__simd128(float *x, float cap, size_t n) {
+    for (const float *end = x + n / 4 * 4; x < end; x += 4) wasm_v128_store(x, softcap_lanes(wasm_v128_load(x), cap));
+    size_t tail = n % 4;
+    if (tail != 0) store_tail(x, softcap_lanes(load_tail(x, tail), cap), tail);
+}
+
 void kernels_fill_simd128(struct kernels *k) {
     k->name = SIMD128_NAME;
     k->isa = KERNELS_SIMD128;
@@ -178,6 +214,9 @@ void kernels_fill_simd128(struct kernels *k) {
     k->mul_scaled = mul_scaled__simd128;
     k->softmax = softmax__simd128;
     k->swiglu = swiglu__simd128;
+    k->geglu = geglu__simd128;
+    k->gelu = gelu__simd128;
+    k->softcap = softcap__simd128;
 }
 
 #else

@@ -11,10 +11,11 @@
 /* Moving the bits of an f16 to their places in an f32 gives its value times 2^-112.  This factor makes up for it. */
 #define F16_FACTOR 0x1p112f
 
+/* Two roundings, as everywhere: a fused operation would give other bits than the portable kernels. */
 ALWAYS_INLINE v128_t mul_add(v128_t acc, v128_t a, v128_t b) { return wasm_f32x4_add(acc, wasm_f32x4_mul(a, b)); }
 
 /* A constant that stays in a register for a whole loop; see IN_REGISTER. */
-ALWAYS_INLINE v128_t kept_f32x4(float x) {
+ALWAYS_INLINE v128_t register_f32x4(float x) {
     v128_t v = wasm_f32x4_splat(x);
     IN_REGISTER(v);
     return v;

@@ -2,9 +2,10 @@
  * template, as tiles.h is.  In addition to what tiles.h needs, the file that includes it defines:
  *
  *   panel_codes(panel)              returns the array of the panel's codes: 32 for each four weights of the 8 rows
- *   store_4(to, CODES, words, k, j, bias, even_odd)        stores four codes of each of the 8 rows
+ *   store_4(to, CODES, words, k, j, bias, even_odd)        stores four codes of each of the 8 rows, less bias or not
  *   DOT(dots, w, x)                 dots += w times x, in each 32-bit lane
- *   first_sum(panel, isum)          returns the first value of the sums of a group
+ *   first_sum(panel, isum)          returns the value with which the sum of a group begins: 0 if store_4 has subtracted
+ *                                   the bias, else -bias * *isum
  *   GROUP_LOOP                      LOOP_UNROLLED or LOOP_ROLLED, for the loop over the codes of a group with 4 tokens
  */
 #ifndef PLUMB_KERNELS_PANELS_H
@@ -15,7 +16,7 @@
 /* ---- from tiles -------------------------------------------------------------------------------------------------- */
 
 ALWAYS_INLINE void block_unpack(const struct block *b, struct panel *p, const uint8_t *rows) {
-    const v128_t back = wasm_f32x4_splat(F16_FACTOR);
+    const v128_t f16_factor = wasm_f32x4_splat(F16_FACTOR);
     code *to = panel_codes(p);
     float *scales = p->scales, *mins = p->mins;
     for (const uint8_t *w = rows, *end = rows + p->n / 32 * b->bytes; w < end; w += b->bytes) {
@@ -26,12 +27,12 @@ ALWAYS_INLINE void block_unpack(const struct block *b, struct panel *p, const ui
         for (uint32_t half = 0; half < 2; half++, scales += 4) {
             if (b->has_min) {
                 v128_t h = wasm_v128_load(w + 16 * half);
-                wasm_v128_store(scales, wasm_f32x4_mul(f16_small_low(h), back));
-                wasm_v128_store(mins, wasm_f32x4_neg(wasm_f32x4_mul(f16_small_high(h), back)));
+                wasm_v128_store(scales, wasm_f32x4_mul(f16_small_low(h), f16_factor));
+                wasm_v128_store(mins, wasm_f32x4_neg(wasm_f32x4_mul(f16_small_high(h), f16_factor)));
                 mins += 4;
             } else {
                 v128_t h = wasm_i32x4_load16x4(w + 8 * half);
-                wasm_v128_store(scales, wasm_f32x4_mul(f16_small(h), back));
+                wasm_v128_store(scales, wasm_f32x4_mul(f16_small(h), f16_factor));
             }
         }
     }
@@ -68,10 +69,14 @@ ALWAYS_INLINE void superblock_unpack(const struct superblock *b, struct panel *p
  *
  * A lane is a row, as in tiles, so the scales of 4 rows are one vector.  4 tokens make 8 sums.  Two 16-bit activations,
  * or four of 8 bits, are splat as they are loaded, which occupies no vector unit of x86, and they are used at once.
- * Cranelift and the V8 of Node 20, which run modules without relaxed SIMD, would spill registers then, so these modules
- * splat by shuffles.  wasmtime does 29 G multiplications a second by shuffles and 26 by loads, Chromium 30 and 34. */
+ * With such loads Cranelift and the V8 of Node 20, which run modules without relaxed SIMD, spill registers, so these
+ * modules splat by shuffles.  wasmtime, which is built on Cranelift, does 29 G multiplications a second by shuffles and
+ * 26 by loads; Chromium does 30 by shuffles and 34 by loads.
+ *
+ * In the names below, aHT are integer sums and fHT float sums, of rows 4H .. 4H + 3 and of token t + T; with one token
+ * there is no T. */
 
-/* The number of codes in a register. */
+/* The number of codes in a register.  A 32-bit lane has LANES / 4 codes of a token or of a row. */
 enum { LANES = 16 / sizeof(code) };
 #if defined(HAVE_RELAXED)
 #define SPLAT(q, i) wasm_v128_load32_splat((q) + (i) * LANES / 4)
@@ -110,7 +115,7 @@ ALWAYS_INLINE void panel_dot(float y[TILE_ROWS], const struct panel *p, const st
     wasm_v128_store(y + 4, f1);
 }
 
-/* The same for 4 tokens.  group is that of p. */
+/* The same as DOT_STEP for 4 tokens. */
 #define TILE_STEP(i)                                                                      \
     do {                                                                                  \
         v128_t w0 = wasm_v128_load(w + 2 * (i) * LANES), w1 = wasm_v128_load(w + (2 * (i) + 1) * LANES), s; \
@@ -140,6 +145,7 @@ ALWAYS_INLINE void panel_dot(float y[TILE_ROWS], const struct panel *p, const st
         IN_ORDER(f0##i, f1##i);                                                           \
     } while (0)
 
+/* As panel_dot, for 4 tokens.  group is that of p; it is a parameter so that it can be a constant. */
 ALWAYS_INLINE void panel_dot_x4(float *y, size_t stride, const struct panel *p, const struct activations *a,
                                 uint32_t t, uint32_t group) {
     size_t n_d = a->n / 32, n_sum = a->n / group;
@@ -175,7 +181,7 @@ ALWAYS_INLINE void panel_dot_x4(float *y, size_t stride, const struct panel *p, 
         TILE_SCALE(1);
         TILE_SCALE(2);
         TILE_SCALE(3);
-        if ((i + group) % ACT_BLOCK == 0) d++;
+        if ((i + group) % ACT_BLOCK == 0) d++;   /* two groups of 16 share a step */
     }
     const v128_t low[TILE_TOKENS] = { f00, f01, f02, f03 }, high[TILE_TOKENS] = { f10, f11, f12, f13 };
     for (size_t i = 0; i < TILE_TOKENS; i++, y += stride) {

@@ -4,22 +4,26 @@
  *
  *   typedef ... code                 the code of an activation, and in panels.h of a weight
  *   codes_of(activations, even_odd)  returns (n_token, n) code.  even_odd selects the bytes in even-odd order, of one
- *                                    token; 16-bit codes are always in that order
- *   in_order(dots, sink)           computes dots before anything that follows; it may store them to sink
- *   N_DOT, total(dots, half)         the number of sums in dots, and the dots of rows 4 half .. 4 half + 3 they make
- *   dot_4(dots, CODES, words, k, j, q)         dots += four codes times the activations at q
+ *                                    token; activations.q is always in that order
+ *   N_DOT                            the number of vectors of integer sums that a group of 8 rows needs, called dots
+ *   total(dots, half)                returns the finished dots of rows 4 half .. 4 half + 3
+ *   in_order(dots, sink)             computes dots before anything that follows; it may store them to sink
+ *   dot_4(dots, CODES, words, k, j, q)       dots += four codes times the activations at q
  *   dot_group(dots, CODES, words, q, sink)   dots += all codes of a group times the activations at q.  Returns false
- *                                              and does nothing if dot_4 is as good.  Defined here for bytes
- *                                              (BYTES_ARE_MULTIPLIED)
+ *                                            and does nothing if dot_4 is as good.  Defined here for bytes
+ *                                            (BYTES_ARE_MULTIPLIED).  It has no k: it is for types with period 1
  *
- * The codes are too large by the type's bias, so a dot begins with -bias * (sum of the activations' codes).
+ * tiles8_relaxed.c multiplies bytes by bytes, tiles16_relaxed.c bytes by the two bytes of each activation, and
+ * tiles_simd128.c 16-bit codes.  The codes of weights are too large by the type's bias, so a dot begins with
+ * -bias * (sum of the activations' codes).
  */
 #ifndef PLUMB_KERNELS_TILES_H
 #define PLUMB_KERNELS_TILES_H
 
 #include "kernels/tiles_simd128.h"
 
-/* Initializes N_DOT sums: the last two to v, the others to 0. */
+/* Initializes N_DOT sums: the last two, of rows 0 .. 3 and 4 .. 7, to v, and the others to 0.  If there are four, the
+ * first two are those of high bytes, which total multiplies by 256. */
 ALWAYS_INLINE void begin_with(v128_t dots[N_DOT], v128_t v) {
     LOOP_UNROLLED
     for (uint32_t i = 0; i < N_DOT; i++) dots[i] = i + 2 < N_DOT ? wasm_i32x4_splat(0) : v;
@@ -44,6 +48,9 @@ struct block {
     bool even_odd;       /* the codes are bytes in even-odd order */
 };
 
+/* y = 8 packed rows times one token.  f0 and f1 are the sums of rows 0 .. 3 and 4 .. 7, and m0 and m1 those of m * sum.
+ * dq is the step of the activations, with the factor that f16_small leaves out of the scales. */
+
 ALWAYS_INLINE void block_dot(const struct block *b, float y[TILE_ROWS], const uint8_t *rows,
                              const struct activations *a) {
     size_t n_block = a->n / 32;
@@ -51,16 +58,16 @@ ALWAYS_INLINE void block_dot(const struct block *b, float y[TILE_ROWS], const ui
     const float *d = a->d, *sum = a->sum32;
     const int32_t *isum = a->isum32;
     v128_t f0 = wasm_f32x4_splat(0.0f), f1 = f0, m0 = f0, m1 = f0;
-    v128_t too_large = wasm_i32x4_splat(-b->bias), back = wasm_f32x4_splat(F16_FACTOR);
+    v128_t minus_bias = wasm_i32x4_splat(-b->bias), f16_factor = wasm_f32x4_splat(F16_FACTOR);
     volatile v128_t sink[2];
-    IN_REGISTER(too_large);
-    IN_REGISTER(back);
+    IN_REGISTER(minus_bias);
+    IN_REGISTER(f16_factor);
     for (const uint8_t *w = rows, *end = rows + n_block * b->bytes; w < end; w += b->bytes, q += 32) {
         OPAQUE(w, q);
-        v128_t bias = wasm_i32x4_splat(0);
-        if (b->bias) bias = wasm_i32x4_mul(wasm_v128_load32_splat(isum++), too_large);
+        v128_t first = wasm_i32x4_splat(0);
+        if (b->bias) first = wasm_i32x4_mul(wasm_v128_load32_splat(isum++), minus_bias);
         v128_t dots[N_DOT];
-        begin_with(dots, bias);
+        begin_with(dots, first);
         bool done = dot_group(dots, b->codes, w + b->words, q, sink);
         /* j and j + 4 together: in types with nibbles, they are the low and the high ones of the same word. */
         LOOP_UNROLLED
@@ -69,14 +76,14 @@ ALWAYS_INLINE void block_dot(const struct block *b, float y[TILE_ROWS], const ui
             dot_4(dots, b->codes, w + b->words, 0, j + 4, q + 4 * j + 16);
             in_order(dots, sink);
         }
-        v128_t dq = wasm_f32x4_mul(wasm_v128_load32_splat(d++), back);
+        v128_t dq = wasm_f32x4_mul(wasm_v128_load32_splat(d++), f16_factor);
         if (b->has_min) {
             v128_t h0 = wasm_v128_load(w), h1 = wasm_v128_load(w + 16);
             f0 = add_dots(f0, total(dots, 0), f16_small_low(h0), dq);
             f1 = add_dots(f1, total(dots, 1), f16_small_low(h1), dq);
             v128_t s = wasm_v128_load32_splat(sum++);
-            m0 = mul_add(m0, wasm_f32x4_mul(f16_small_high(h0), back), s);   /* m = -min, so it is added */
-            m1 = mul_add(m1, wasm_f32x4_mul(f16_small_high(h1), back), s);
+            m0 = mul_add(m0, wasm_f32x4_mul(f16_small_high(h0), f16_factor), s);   /* m = -min, so it is added */
+            m1 = mul_add(m1, wasm_f32x4_mul(f16_small_high(h1), f16_factor), s);
         } else {
             v128_t h = wasm_v128_load(w);
             f0 = add_dots(f0, total(dots, 0), f16_small(wasm_i32x4_extend_low_i16x8(h)), dq);
@@ -107,13 +114,16 @@ struct superblock {
     uint32_t bytes;        /* bytes of a tile */
     uint32_t words;        /* offset of the words of codes in a tile */
     uint32_t period;       /* the layout of the words repeats after `period` times 32 weights */
-    uint32_t step;         /* bytes from one period to the next */
+    uint32_t step;         /* bytes of a tile from one period to the next; 0 if a superblock is one period */
     uint32_t group;        /* weights that share a scale: 16 or 32 */
-    uint32_t four;         /* stride of the words, in bytes per four weights */
+    uint32_t four;         /* bytes of a tile for each four weights, to find the second group of 16 in 32 weights */
     int16_t bias;          /* what the codes are too large by */
     bool has_min;
     uint8_t odd_shift;  /* in odd groups of 32 weights, codes are shifted to the left by this many bits */
 };
+
+/* y = 8 packed rows times one token.  k counts 32 weights in a period, j four weights in these 32 (where a group
+ * begins), and i four weights in a group. */
 
 ALWAYS_INLINE void superblock_dot(const struct superblock *b, float y[TILE_ROWS], const uint8_t *rows,
                                   const struct activations *a) {
@@ -122,14 +132,14 @@ ALWAYS_INLINE void superblock_dot(const struct superblock *b, float y[TILE_ROWS]
     const float *d = a->d, *sum_d = sums->d;
     const int16_t *sum_q = sums->q;
     const int32_t *isum = b->group == 32 ? a->isum32 : a->isum16;
-    v128_t f0 = wasm_f32x4_splat(0.0f), f1 = f0, less[2] = { f0, f0 }, too_large = wasm_i32x4_splat(-b->bias);
+    v128_t f0 = wasm_f32x4_splat(0.0f), f1 = f0, min_sums[2] = { f0, f0 }, minus_bias = wasm_i32x4_splat(-b->bias);
     volatile v128_t sink[2];
-    IN_REGISTER(too_large);
+    IN_REGISTER(minus_bias);
     for (const uint8_t *w = rows, *end = rows + a->n / 256 * b->bytes; w < end; w += b->bytes) {
         float scales[16 * TILE_ROWS], mins[TILE_ROWS];
         int16_t min_codes[16 * TILE_ROWS];
         b->scales(scales, min_codes, mins, w);
-        if (b->has_min) add_mins(less, min_codes, mins, sum_q, sum_d++, 256 / b->group);
+        if (b->has_min) add_mins(min_sums, min_codes, mins, sum_q, sum_d++, 256 / b->group);
         sum_q += 256 / b->group;
         const float *scale = scales;
         const uint8_t *words = w + b->words;
@@ -142,11 +152,12 @@ ALWAYS_INLINE void superblock_dot(const struct superblock *b, float y[TILE_ROWS]
                     const uint8_t *words_j = words + b->four * j;
                     OPAQUE(words_j, q);
                     OPAQUE(scale, d);
-                    v128_t bias = wasm_i32x4_splat(0);
-                    if (b->bias) bias = wasm_i32x4_mul(wasm_v128_load32_splat(isum++), too_large);
+                    v128_t first = wasm_i32x4_splat(0);
+                    if (b->bias) first = wasm_i32x4_mul(wasm_v128_load32_splat(isum++), minus_bias);
                     v128_t dots[N_DOT];
-                    begin_with(dots, bias);
-                    /* Each offset from q is used once: if V8 sees one twice, it keeps the address on the stack. */
+                    begin_with(dots, first);
+                    /* q moves after each group of 16, but only after a whole period of groups of 32.  Each offset from
+                     * q is used once: if V8 sees one twice, it keeps the address on the stack. */
                     uint32_t at = b->group == 32 ? 32 * k : 0;
                     uint32_t n = dot_group(dots, b->codes, words_j, q + at, sink) ? 0 : b->group / 4;
                     LOOP_UNROLLED
@@ -166,8 +177,8 @@ ALWAYS_INLINE void superblock_dot(const struct superblock *b, float y[TILE_ROWS]
             if (b->group == 32) q += 32 * b->period;
         }
     }
-    wasm_v128_store(y, wasm_f32x4_sub(f0, less[0]));
-    wasm_v128_store(y + 4, wasm_f32x4_sub(f1, less[1]));
+    wasm_v128_store(y, wasm_f32x4_sub(f0, min_sums[0]));
+    wasm_v128_store(y + 4, wasm_f32x4_sub(f1, min_sums[1]));
 }
 
 static const struct superblock q4_K = {

@@ -50,7 +50,11 @@ ALWAYS_INLINE void in_order(v128_t dots[N_DOT], volatile v128_t sink[2]) {
 /* ---- panels of 8 rows --------------------------------------------------------------------------------------------
  *
  * The codes of the weights are bytes, (n / 4, 8, 4), and are unpacked by tiles8_relaxed.c.  2 tokens at a time make 8
- * sums.  With two vectors of weights and one of activations that takes 11 registers, and the float sums take 4 more. */
+ * sums.  With two vectors of weights and one of activations that takes 11 registers, and the float sums take 4 more.
+ *
+ * In the names below, highHT and lowHT are the sums of high and of low bytes and fHT the float sums, of rows
+ * 4H .. 4H + 3 and of token t + T.  The bias goes into the sums of low bytes only, because those of high bytes are
+ * multiplied by 256. */
 
 /* Multiplies four weights of each of 8 rows, in w0 and w1, with lane j of x, which has the high bytes, and with lane
  * j + 1, which has the low ones. */
@@ -79,11 +83,11 @@ ALWAYS_INLINE void panel_dot(float *y, size_t stride, const struct panel *p, con
     const float *d = a->d + t * n_d, *scales = p->scales, *end = p->scales + p->n / group * 8;
     const int32_t *isum = (group == 32 ? a->isum32 : a->isum16) + t * n_sum;
     v128_t zero = wasm_i32x4_splat(0), f00 = zero, f10 = zero, f01 = zero, f11 = zero;
-    v128_t bias = wasm_i32x4_splat(-p->bias);
+    v128_t minus_bias = wasm_i32x4_splat(-p->bias);
     for (; scales < end; scales += 8, isum++) {
         v128_t high00 = zero, high10 = zero, high01 = zero, high11 = zero;
-        v128_t low00 = wasm_i32x4_mul(wasm_v128_load32_splat(isum), bias), low10 = low00, low01 = zero;
-        if (n == 2) low01 = wasm_i32x4_mul(wasm_v128_load32_splat(isum + n_sum), bias);
+        v128_t low00 = wasm_i32x4_mul(wasm_v128_load32_splat(isum), minus_bias), low10 = low00, low01 = zero;
+        if (n == 2) low01 = wasm_i32x4_mul(wasm_v128_load32_splat(isum + n_sum), minus_bias);
         v128_t low11 = low01;
         LOOP_UNROLLED
         for (uint32_t i = 0; i < group; i += 8) {
@@ -111,7 +115,7 @@ ALWAYS_INLINE void panel_dot(float *y, size_t stride, const struct panel *p, con
         v128_t s0 = wasm_v128_load(scales), s1 = wasm_v128_load(scales + 4);
         PANEL_SCALE(0);
         if (n == 2) PANEL_SCALE(1);
-        if (group == 32 || (scales - p->scales) % 16 != 0) d++;
+        if (group == 32 || (scales - p->scales) % 16 != 0) d++;   /* two groups of 16 share a step */
     }
     wasm_v128_store(y, f00);
     wasm_v128_store(y + 4, f10);

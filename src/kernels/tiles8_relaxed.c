@@ -8,6 +8,8 @@
  * The codes of q8_0 have 8 bits, and their activations 16 (tiles16_relaxed.c).  Engines that take signed bytes get
  * them as they are, and engines that take unsigned bytes get them plus 128.  Other engines use the SIMD128 kernels for
  * q8_0; all engines use them for the iq4 types, q2_K and q3_K.
+ *
+ * This file also makes the panels of bytes that tiles16_relaxed.c multiplies.
  */
 #include "kernels/kernels.h"
 #include "kernels/simd128.h"
@@ -80,7 +82,8 @@ RELAXED_TYPES(DOT_OF)
 UNPACK(QUANT_Q8_0, block, q8_0)
 UNPACK(QUANT_Q8_0, block, q8_0_signed)
 
-/* Returns 4 * x * w by a relaxed dot of vectors that the compiler does not know. */
+/* Returns a lane of the relaxed dot of vectors whose bytes are all x or all w, which the compiler does not know.  It is
+ * 4 * x * w if the engine takes w as unsigned and does not overflow. */
 static __attribute__((noinline)) int32_t dot__relaxed8(int x, int w) {
     v128_t a = wasm_i8x16_splat((int8_t)x), b = wasm_i8x16_splat((int8_t)w), sum = wasm_i32x4_splat(0);
     IN_REGISTER(a);
@@ -96,9 +99,9 @@ enum emulated_engine emulated_engine;
 /* Tries the products of the largest magnitude, signed and unsigned.  An engine that adds two of them in 16 bits
  * overflows, which shows in the result. */
 enum relaxed_bytes kernels_relaxed_bytes(void) {
-    int32_t least = dot__relaxed8(-128, 128), most = dot__relaxed8(127, 255);
-    if (least == 4 * -128 * 128 && most == 4 * 127 * 255) return RELAXED_BYTES_UNSIGNED;
-    return least == 4 * -128 * -128 && most == 4 * 127 * -1 ? RELAXED_BYTES_SIGNED : RELAXED_BYTES_OTHER;
+    int32_t lowest = dot__relaxed8(-128, 128), highest = dot__relaxed8(127, 255);
+    if (lowest == 4 * -128 * 128 && highest == 4 * 127 * 255) return RELAXED_BYTES_UNSIGNED;
+    return lowest == 4 * -128 * -128 && highest == 4 * 127 * -1 ? RELAXED_BYTES_SIGNED : RELAXED_BYTES_OTHER;
 }
 
 static void bytes_dot__relaxed8(float y[TILE_ROWS], const struct panel *p, const struct activations *a, uint32_t t) {

@@ -1,6 +1,7 @@
 /* WASM SIMD128 kernels on packed weights: the dot of 8 rows with one token, and panels of 16-bit codes for many tokens,
  * both from the templates of tiles.h and panels.h.  A register holds four codes of each of 4 rows, in bytes.  In its
  * 16-bit lanes, a mask takes the even bytes and a shift the odd ones, so codes come as pairs in even-odd order.
+ * q4_K and q8_0 have dots of their own at the end.
  */
 #include "kernels/kernels.h"
 #include "kernels/simd128.h"
@@ -58,7 +59,8 @@ void q4_K_scales(float *scales, int16_t *min_codes, float *mins, const uint8_t *
     }
 }
 
-/* Returns d of rows 4 half .. 4 half + 3, for types whose tiles begin with the f16 d of the 8 rows. */
+/* Returns d of rows 4 half .. 4 half + 3, for types whose tiles begin with the f16 d of the 8 rows: those whose blocks
+ * have an odd number of 16-bit units. */
 ALWAYS_INLINE v128_t odd_halves(const uint8_t *tile, uint32_t half) {
     return half_f32(f16_small(wasm_i32x4_load16x4(tile + 8 * half)));
 }
@@ -135,11 +137,11 @@ enum { N_DOT = 2 };
 ALWAYS_INLINE void dot_4(v128_t dots[N_DOT], tile_codes *codes, const uint8_t *words, uint32_t k,
                          uint32_t j, const code *q) {
     v128_t c0 = codes(words, k, j), c1 = codes(words + 16, k, j);
-    v128_t even = wasm_v128_load32_splat(q), odd = wasm_v128_load32_splat(q + 2);
-    DOT(dots[0], even_bytes(c0), even);
-    DOT(dots[1], even_bytes(c1), even);
-    DOT(dots[0], odd_bytes(c0), odd);
-    DOT(dots[1], odd_bytes(c1), odd);
+    v128_t x_even = wasm_v128_load32_splat(q), x_odd = wasm_v128_load32_splat(q + 2);
+    DOT(dots[0], even_bytes(c0), x_even);
+    DOT(dots[1], even_bytes(c1), x_even);
+    DOT(dots[0], odd_bytes(c0), x_odd);
+    DOT(dots[1], odd_bytes(c1), x_odd);
 }
 
 ALWAYS_INLINE v128_t total(const v128_t dots[N_DOT], uint32_t half) { return dots[half]; }
@@ -148,33 +150,34 @@ ALWAYS_INLINE void in_order(v128_t dots[N_DOT], volatile v128_t sink[2]) {
 }
 
 /* Nibbles are masked in place by two masks, in the word and in the word shifted by 4 bits: 5 instructions for four
- * nibbles instead of 7.  Those in odd bytes are 256x too large, so they have sums of their own, which are divided at
- * the end.  That is exact, because 16 products of 15 * 256 and MAX_CODE_16 fit in 32 bits. */
+ * nibbles instead of 7.  Those in odd bytes are 256x too large, so they have sums of their own, odd256, which are
+ * divided at the end.  That is exact, because all their products are multiples of 256, and 16 products of 15 * 256 and
+ * MAX_CODE_16 fit in 32 bits. */
 ALWAYS_INLINE void dot_nibbles(v128_t dots[N_DOT], const uint8_t *words, const code *q, volatile v128_t sink[2]) {
-    v128_t high[2] = { wasm_i32x4_splat(0), wasm_i32x4_splat(0) };
-    v128_t even = wasm_i16x8_splat(15), odd = wasm_i16x8_splat(15 << 8);
-    IN_REGISTER(even);
-    IN_REGISTER(odd);
+    v128_t odd256[2] = { wasm_i32x4_splat(0), wasm_i32x4_splat(0) };
+    v128_t even_nibble = wasm_i16x8_splat(15), odd_nibble = wasm_i16x8_splat(15 << 8);
+    IN_REGISTER(even_nibble);
+    IN_REGISTER(odd_nibble);
     LOOP_UNROLLED
     for (uint32_t j = 0; j < 4; j++) {
         v128_t x_even = wasm_v128_load32_splat(q + 4 * j), x_odd = wasm_v128_load32_splat(q + 4 * j + 2);
         v128_t x_even16 = wasm_v128_load32_splat(q + 4 * j + 16), x_odd16 = wasm_v128_load32_splat(q + 4 * j + 18);
         for (uint32_t half = 0; half < 2; half++) {
             v128_t c = word(words + 16 * half, j), c16 = wasm_u16x8_shr(c, 4);
-            DOT(dots[half], wasm_v128_and(c, even), x_even);
-            DOT(dots[half], wasm_v128_and(c16, even), x_even16);
-            DOT(high[half], wasm_v128_and(c, odd), x_odd);
-            DOT(high[half], wasm_v128_and(c16, odd), x_odd16);
+            DOT(dots[half], wasm_v128_and(c, even_nibble), x_even);
+            DOT(dots[half], wasm_v128_and(c16, even_nibble), x_even16);
+            DOT(odd256[half], wasm_v128_and(c, odd_nibble), x_odd);
+            DOT(odd256[half], wasm_v128_and(c16, odd_nibble), x_odd16);
         }
         IN_ORDER_STORED(sink, dots[0], dots[1]);
-        IN_ORDER_STORED(sink, high[0], high[1]);
+        IN_ORDER_STORED(sink, odd256[0], odd256[1]);
     }
-    for (uint32_t half = 0; half < 2; half++) dots[half] = wasm_i32x4_add(dots[half], wasm_i32x4_shr(high[half], 8));
+    for (uint32_t half = 0; half < 2; half++) dots[half] = wasm_i32x4_add(dots[half], wasm_i32x4_shr(odd256[half], 8));
 }
 
-/* Even bytes are masked in place, so their products are 4x too large and are divided at the end.  Odd bytes are shifted
- * down.  The fourth word is assembled from the low two bits of the other three.  This takes 17 instructions for 16
- * codes of 4 rows; nibbles with separate high bits take 25. */
+/* q6_K.  Even bytes are masked in place, so their products are 4x too large and are divided at the end.  Odd bytes are
+ * shifted down.  The codes of a fourth word are assembled from the low two bits of the other three.  This takes 17
+ * instructions for 16 codes of 4 rows; nibbles with separate high bits take 25. */
 ALWAYS_INLINE void dot_six_bits(v128_t dots[N_DOT], const uint8_t *words, const code *q, volatile v128_t sink[2]) {
     v128_t zero = wasm_i32x4_splat(0), even4[2] = { zero, zero }, last[2] = { zero, zero };
     LOOP_UNROLLED
@@ -198,9 +201,10 @@ ALWAYS_INLINE void dot_six_bits(v128_t dots[N_DOT], const uint8_t *words, const 
     }
 }
 
-/* The same for five bits, where even bytes are 8x too large.  The last three words are each assembled from two or three
- * others as soon as these are loaded.  This takes 33 instructions for 32 codes of 4 rows; nibbles with separate high
- * bits take 51. */
+/* The same for five bits, where even bytes are 8x too large.  The codes of words 5, 6 and 7 are each assembled from two
+ * or three of the five words as soon as these are loaded: 5 from 0 and 3, 6 from 1 and 4, and 7 from 2, 3 and 4.  In
+ * the order below, 5 is complete before 6 begins, so both use c5_c6.  This takes 33 instructions for 32 codes of 4
+ * rows; nibbles with separate high bits take 51. */
 ALWAYS_INLINE void dot_five_bits(v128_t dots[N_DOT], const uint8_t *words, const code *q, volatile v128_t sink[2]) {
     static const uint8_t order[] = { 0, 3, 1, 4, 2 };
     v128_t zero = wasm_i32x4_splat(0), even8[2] = { zero, zero }, c5_c6[2] = { zero, zero }, c7[2] = { zero, zero };
@@ -226,7 +230,7 @@ ALWAYS_INLINE void dot_five_bits(v128_t dots[N_DOT], const uint8_t *words, const
         IN_ORDER(c5_c6[0], c5_c6[1]);
         if (j < 2) continue;
         const v128_t *last = j == 2 ? c7 : c5_c6;
-        uint32_t at = j == 2 ? 28 : 4 * j + 8;   /* words 5, 6 and 7 */
+        uint32_t at = j == 2 ? 28 : 4 * j + 8;   /* where the activations of word 5, 6 or 7 begin */
         x_even = wasm_v128_load32_splat(q + at);
         x_odd = wasm_v128_load32_splat(q + at + 2);
         for (uint32_t half = 0; half < 2; half++) {
@@ -296,7 +300,8 @@ DOT_AND_UNPACK(superblock, iq4_xs)
  * half.  Even and odd bytes therefore have separate sums, and those that are 16x or 256x too large are divided at the
  * end.  That is exact, because 16 products of 15 * 256 and MAX_CODE_16 fit in 32 bits. */
 
-/* dots (2) = the dots of 32 weights, which are the low (k = 0) or the high nibbles (k = 1) of 8 words. */
+/* even and odd are the sums of even and odd bytes.  dots (2) = the dots of 32 weights, which are the low (k = 0) or the
+ * high nibbles (k = 1) of 8 words. */
 ALWAYS_INLINE void q4_K_group(v128_t dots[2], const uint8_t *words, uint32_t k, const int16_t *q,
                               volatile v128_t sink[2]) {
     v128_t even[2] = { wasm_i32x4_splat(0), wasm_i32x4_splat(0) }, odd[2] = { even[0], even[0] };
@@ -325,13 +330,13 @@ static void q4_K_dot__simd128(float y[TILE_ROWS], const uint8_t *rows, const str
     const int16_t *q = a->q;
     const float *d = a->d, *sum_d = a->sums32.d;
     const int16_t *sum_q = a->sums32.q;
-    v128_t f0 = wasm_f32x4_splat(0.0f), f1 = f0, less[2] = { f0, f0 };
+    v128_t f0 = wasm_f32x4_splat(0.0f), f1 = f0, min_sums[2] = { f0, f0 };
     volatile v128_t sink[2];
     for (const uint8_t *w = rows, *end = rows + a->n / 256 * q4_K.bytes; w < end;) {
         float scales[8 * TILE_ROWS], mins[TILE_ROWS];
         int16_t min_codes[8 * TILE_ROWS];
         q4_K_scales(scales, min_codes, mins, w);
-        add_mins(less, min_codes, mins, sum_q, sum_d++, 8);
+        add_mins(min_sums, min_codes, mins, sum_q, sum_d++, 8);
         sum_q += 8;
         w += q4_K.words;
         LOOP_ROLLED
@@ -353,8 +358,8 @@ static void q4_K_dot__simd128(float y[TILE_ROWS], const uint8_t *rows, const str
             scale += 16;
         }
     }
-    wasm_v128_store(y, wasm_f32x4_sub(f0, less[0]));
-    wasm_v128_store(y + 4, wasm_f32x4_sub(f1, less[1]));
+    wasm_v128_store(y, wasm_f32x4_sub(f0, min_sums[0]));
+    wasm_v128_store(y + 4, wasm_f32x4_sub(f1, min_sums[1]));
 }
 
 /* ---- q8_0 -------------------------------------------------------------------------------------------------------
@@ -363,7 +368,7 @@ static void q4_K_dot__simd128(float y[TILE_ROWS], const uint8_t *rows, const str
  * four activations, and each row has two sums, which are added at the end of a block.  This takes a quarter fewer
  * instructions than the template and is nearly as fast as memory. */
 
-enum { Q8_BYTES = 272, Q8_WORDS = 16 };
+enum { Q8_BYTES = 272, Q8_WORDS = 16 };   /* bytes of a tile, and the offset of its words after the f16 d of 8 rows */
 
 /* Returns the sums of rows 0 .. 3.  Each argument holds two sums for each of 2 rows. */
 ALWAYS_INLINE v128_t add_pairs(v128_t rows01, v128_t rows23) {
@@ -375,9 +380,9 @@ static void q8_0_dot__simd128(float y[TILE_ROWS], const uint8_t *rows, const str
     size_t n_block = a->n / 32;
     const int16_t *q = a->q;
     const float *d = a->d;
-    v128_t f0 = wasm_f32x4_splat(0.0f), f1 = f0, back = wasm_f32x4_splat(F16_FACTOR);
+    v128_t f0 = wasm_f32x4_splat(0.0f), f1 = f0, f16_factor = wasm_f32x4_splat(F16_FACTOR);
     volatile v128_t sink[2];
-    IN_REGISTER(back);
+    IN_REGISTER(f16_factor);
     for (const uint8_t *w = rows, *end = rows + n_block * Q8_BYTES; w < end; w += Q8_BYTES, q += 32) {
         OPAQUE(w, q);
         v128_t dots[4] = { wasm_i32x4_splat(0), wasm_i32x4_splat(0), wasm_i32x4_splat(0), wasm_i32x4_splat(0) };
@@ -390,7 +395,7 @@ static void q8_0_dot__simd128(float y[TILE_ROWS], const uint8_t *rows, const str
             IN_ORDER_STORED(sink, dots[0], dots[1]);
             IN_ORDER_STORED(sink, dots[2], dots[3]);
         }
-        v128_t h = wasm_v128_load(w), dq = wasm_f32x4_mul(wasm_v128_load32_splat(d++), back);
+        v128_t h = wasm_v128_load(w), dq = wasm_f32x4_mul(wasm_v128_load32_splat(d++), f16_factor);
         f0 = add_dots(f0, add_pairs(dots[0], dots[1]), f16_small(wasm_i32x4_extend_low_i16x8(h)), dq);
         f1 = add_dots(f1, add_pairs(dots[2], dots[3]), f16_small(wasm_i32x4_extend_high_i16x8(h)), dq);
     }
@@ -399,7 +404,7 @@ static void q8_0_dot__simd128(float y[TILE_ROWS], const uint8_t *rows, const str
 }
 
 static void q8_0_unpack__simd128(struct panel *p, const uint8_t *rows) {
-    const v128_t back = wasm_f32x4_splat(F16_FACTOR);
+    const v128_t f16_factor = wasm_f32x4_splat(F16_FACTOR);
     int16_t *pairs = p->pairs;
     float *scales = p->scales;
     for (const uint8_t *w = rows, *end = rows + p->n / 32 * Q8_BYTES; w < end; w += Q8_BYTES, scales += 8) {
@@ -408,10 +413,10 @@ static void q8_0_unpack__simd128(struct panel *p, const uint8_t *rows) {
             v128_t rows01 = wasm_i16x8_load8x8(four), rows23 = wasm_i16x8_load8x8(four + 8);
             wasm_v128_store(pairs, wasm_i32x4_shuffle(rows01, rows23, 0, 2, 4, 6));
             wasm_v128_store(pairs + 16, wasm_i32x4_shuffle(rows01, rows23, 1, 3, 5, 7));
-            if ((four - w) % 32 == 0) pairs += 16;
+            if ((four - w) % 32 == 0) pairs += 16;   /* rows 4 .. 7 are done: skips the second pairs of the 8 rows */
         }
-        wasm_v128_store(scales, wasm_f32x4_mul(f16_small(wasm_i32x4_load16x4(w)), back));
-        wasm_v128_store(scales + 4, wasm_f32x4_mul(f16_small(wasm_i32x4_load16x4(w + 8)), back));
+        wasm_v128_store(scales, wasm_f32x4_mul(f16_small(wasm_i32x4_load16x4(w)), f16_factor));
+        wasm_v128_store(scales + 4, wasm_f32x4_mul(f16_small(wasm_i32x4_load16x4(w + 8)), f16_factor));
     }
     p->group = 32;
     p->min_kind = NO_MIN;
@@ -426,14 +431,14 @@ static void panel_dot_x4__simd128(float *y, size_t stride, const struct panel *p
     else panel_dot_x4(y, stride, p, a, t, 32);
 }
 
-/* Subtracts the minima for n tokens at once, because a single sum would wait for each of its additions.  n is a
- * constant. */
+/* Subtracts the minima for n tokens at once, because each addition to a sum waits for the one before, but those of
+ * other tokens need not wait.  n is a constant. */
 ALWAYS_INLINE void subtract_mins(float *y, size_t stride, const struct panel *p, const struct activations *a,
                                  uint32_t t, uint32_t n) {
-    v128_t less[TILE_TOKENS][2];
+    v128_t min_sums[TILE_TOKENS][2];
     const float *m = p->mins;
     LOOP_UNROLLED
-    for (uint32_t i = 0; i < n; i++) less[i][0] = less[i][1] = wasm_f32x4_splat(0.0f);
+    for (uint32_t i = 0; i < n; i++) min_sums[i][0] = min_sums[i][1] = wasm_f32x4_splat(0.0f);
     if (p->min_kind == GROUP_MIN) {
         size_t n_sum = p->n / 32;
         const float *sum = a->sum32 + t * n_sum;
@@ -442,8 +447,8 @@ ALWAYS_INLINE void subtract_mins(float *y, size_t stride, const struct panel *p,
             LOOP_UNROLLED
             for (uint32_t i = 0; i < n; i++) {
                 v128_t s = wasm_v128_load32_splat(sum + i * n_sum);
-                less[i][0] = mul_add(less[i][0], m0, s);
-                less[i][1] = mul_add(less[i][1], m1, s);
+                min_sums[i][0] = mul_add(min_sums[i][0], m0, s);
+                min_sums[i][1] = mul_add(min_sums[i][1], m1, s);
             }
         }
     } else {
@@ -454,7 +459,7 @@ ALWAYS_INLINE void subtract_mins(float *y, size_t stride, const struct panel *p,
         for (const float *end = m + n_superblock * TILE_ROWS; m < end; m += TILE_ROWS, d++) {
             LOOP_UNROLLED
             for (uint32_t i = 0; i < n; i++) {
-                add_mins(less[i], codes, m, q + i * n_superblock * n_code, d + i * n_superblock, n_code);
+                add_mins(min_sums[i], codes, m, q + i * n_superblock * n_code, d + i * n_superblock, n_code);
             }
             q += n_code;
             codes += n_code * TILE_ROWS;
@@ -462,8 +467,8 @@ ALWAYS_INLINE void subtract_mins(float *y, size_t stride, const struct panel *p,
     }
     LOOP_UNROLLED
     for (uint32_t i = 0; i < n; i++, y += stride) {
-        wasm_v128_store(y, wasm_f32x4_sub(wasm_v128_load(y), less[i][0]));
-        wasm_v128_store(y + 4, wasm_f32x4_sub(wasm_v128_load(y + 4), less[i][1]));
+        wasm_v128_store(y, wasm_f32x4_sub(wasm_v128_load(y), min_sums[i][0]));
+        wasm_v128_store(y + 4, wasm_f32x4_sub(wasm_v128_load(y + 4), min_sums[i][1]));
     }
 }
 static void subtract_mins__simd128(float *y, size_t stride, const struct panel *p, const struct activations *a,

@@ -2,8 +2,10 @@
  * four rows at a time.
  *
  * CODES(words, k, j), a tile_codes, returns the codes of weights 32k + 4j .. 32k + 4j + 3 of 4 rows: each 32-bit lane
- * is a row, and each byte a code, too large by the type's bias.  words is the first word with codes.  k selects shifts
- * and masks only.
+ * is a row, and each byte a code, too large by the type's bias.  words points to the first word of the four rows: of a
+ * tile's rows 0 .. 3, or 16 bytes further of its rows 4 .. 7.  For superblocks it is the first word of a period (see
+ * struct superblock in tiles.h) and 0 <= k < period, or for groups of 16 the first word of the group there, and j < 4.
+ * k selects shifts and masks, and for q3_K also words.
  * SCALES(scales, min_codes, mins, tile), a tile_scales, stores the scales of the groups of a superblock's tile,
  * (n_group, 8) f32.  For types with minima it also stores their codes, (n_group / 2, 8, 2) i16 in even-odd order, and
  * the factors of these codes, (8) f32.
@@ -28,8 +30,8 @@ ALWAYS_INLINE v128_t byte_mask(int8_t mask) {
 #endif
     return m;
 }
-/* Extracts a field of each byte, which has `shift` bits below it.  mask: its bits after the shift.  No field reaches
- * into the next byte. */
+/* Extracts a field of each byte, which has `shift` bits below it.  mask: its bits after the shift.  Every field ends
+ * within its byte, so the mask removes the bits that a shift of 16-bit lanes moves from the upper byte to the lower. */
 ALWAYS_INLINE v128_t bits(v128_t v, uint32_t shift, int8_t mask) {
     return wasm_v128_and(wasm_u16x8_shr(v, shift), byte_mask(mask));
 }
@@ -39,7 +41,7 @@ ALWAYS_INLINE v128_t word(const uint8_t *words, size_t j) { return wasm_v128_loa
 /* Convert f16 to f32 times 2^-112, exactly; the factor 2^112 goes into another operand.  No f16 of a tile is infinite
  * or NaN (repack_rows).  Subnormal ones stay subnormal, which costs time on x86 but is rare in types with a scale for
  * every 32 weights.  In superblocks they are often subnormal in the file, so they have a larger exponent bias in a
- * tile: they become normal f32 times 2^-102.
+ * tile: they become normal f32 times 2^-102, and SUPERBLOCK_F16_FACTOR makes up for it.
  * f16_small takes them as four sign-extended i32, f16_small_low and f16_small_high from the low and the high 16 bits of
  * four lanes. */
 #define SUPERBLOCK_F16_FACTOR (F16_FACTOR / (1 << REPACK_EXTRA_BIAS))
@@ -56,7 +58,8 @@ ALWAYS_INLINE v128_t f16_small_low(v128_t h) { return f16_small_high(wasm_i32x4_
 ALWAYS_INLINE v128_t add_dots(v128_t y, v128_t dots, v128_t scale, v128_t d) {
     return wasm_f32x4_add(y, wasm_f32x4_mul(wasm_f32x4_convert_i32x4(dots), wasm_f32x4_mul(scale, d)));
 }
-/* total (2) += the minima of a superblock of 8 rows, as SCALES stores them, times n_sum codes of sums with step *d. */
+/* total += the minima of a superblock of 8 rows, as SCALES stores them, times the n_sum (8 or 16) codes q of one
+ * token's sums, whose step is *d.  total[0] is for rows 0 .. 3, total[1] for rows 4 .. 7. */
 ALWAYS_INLINE void add_mins(v128_t total[2], const int16_t *min_codes, const float *mins, const int16_t *q,
                             const float *d, size_t n_sum) {
     v128_t dots[2] = { wasm_i32x4_splat(0), wasm_i32x4_splat(0) }, step = wasm_v128_load32_splat(d);
@@ -98,7 +101,8 @@ ALWAYS_INLINE v128_t q5_codes(const uint8_t *words, uint32_t k, uint32_t j) {
     return wasm_v128_or(three, wasm_v128_or(third_bit_at(word(words, 3), 3), third_bit_at(word(words, 4), 4)));
 }
 
-/* q8_0: word j has weights 4j .. 4j + 3 in even-odd order. */
+/* q8_0: word j has weights 4j .. 4j + 3 in even-odd order.  The only codes that CODES does not return in natural order:
+ * struct block says so by even_odd. */
 ALWAYS_INLINE v128_t q8_signed_codes(const uint8_t *words, uint32_t k, uint32_t j) {
     (void)k;
     return word(words, j);

@@ -1,5 +1,6 @@
-/* Row unpackers: quantized weights -> integer codes with one scale (and minimum) per group, the form in which the dot
- * kernels take every type.
+/* Row unpackers: quantized weights -> integer codes with one scale (and minimum) per group.  kernels.c fills panels
+ * with them where a row is not packed, or where the kernel table has no unpacker of its own.  They read rows as in the
+ * file, and their outputs are in natural order; kernels.c stores them in even-odd order.
  *
  *   w[i] = scale[i / group] * codes[i] - m[i / group]          i < n, n % block_size == 0
  *   m[g] = 0 for NO_MIN, min[g] for GROUP_MIN, min[g * group / 256] * min_codes[g] for SUPERBLOCK_MIN

@@ -1,5 +1,5 @@
-/* The portable row unpackers.  For weight e of a block, they follow the formulas of quant/blocks.h up to the last
- * product. */
+/* The portable row unpackers.  For weight e of a block, they follow the formulas of quant/blocks.h, but leave out the
+ * last product, scale * code, and the minimum, which is subtracted after it. */
 #include "kernels/unpack.h"
 
 #include "quant/blocks.h"

@@ -1,5 +1,4 @@
-/* See model.h.  Two tables hold what is known about models: architectures[] says what differs between architectures,
- * and the weight specs say which tensor, of which shape, is bound to which field. */
+/* See model.h.  The weight specs say which tensor, of which shape, is bound to which field. */
 #include "model/model.h"
 
 #include "base/decimal.h"
@@ -9,210 +8,55 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* ---- the table of architectures ------------------------------------------------------------------------------ */
-
-static const struct architecture {
-    const char *name;                 /* general.architecture, and the prefix of its keys */
-    enum rope_pairing rope_pairing;   /* as llama.cpp's llama_model_rope_type */
-    bool has_scales;                  /* it has keys that scale embeddings, residuals, scores and logits */
-} architectures[] = {
-    { "llama", ROPE_NORM, false },    /* its converters permute Q and K to this pairing */
-    { "qwen2", ROPE_NEOX, false },
-    { "granite", ROPE_NORM, true },   /* converted as llama */
-};
-
-/* ---- keys -> config ------------------------------------------------------------------------------------------ */
-
-struct key_reader {
-    const struct gguf *gguf;
-    const char *architecture;
-    struct error *err;
-    char key[128];   /* the key last asked for, "llama.block_count" */
-};
-
-static const char *key_of(struct key_reader *r, const char *suffix) {
-    snprintf(r->key, sizeof r->key, "%s.%s", r->architecture, suffix);
-    return r->key;
-}
-
-/* Reads a count that must be in 1..max.  Leaves *out unchanged if the key is absent; a missing key is an error if *out
- * is 0. */
-static plumb_status read_count(struct key_reader *r, const char *suffix, uint32_t max, uint32_t *out) {
-    PLUMB_TRY(gguf_get_u32(r->gguf, key_of(r, suffix), out, r->err));
-    if (*out == 0 && !gguf_find_key(r->gguf, r->key)) {
-        return error_set(r->err, PLUMB_ERROR_METADATA, "key %s is missing", r->key);
-    }
-    if (*out == 0 || *out > max) {
-        return error_set(r->err, PLUMB_ERROR_METADATA, "key %s: %u is not in 1..%u", r->key, *out, max);
-    }
-    return PLUMB_OK;
-}
-
-static plumb_status read_rope(struct key_reader *r, struct model_config *c) {
-    c->n_rot = c->head_dim;
-    PLUMB_TRY(read_count(r, "rope.dimension_count", c->head_dim, &c->n_rot));
-    if (c->n_rot % 2 != 0) {
-        return error_set(r->err, PLUMB_ERROR_METADATA, "key %s: %u is odd", r->key, c->n_rot);
-    }
-    c->rope_freq_base = 10000.0f;
-    PLUMB_TRY(gguf_get_f32(r->gguf, key_of(r, "rope.freq_base"), &c->rope_freq_base, r->err));
-    if (!(c->rope_freq_base >= 1.0f && c->rope_freq_base <= 1e12f)) {
-        return error_set(r->err, PLUMB_ERROR_METADATA, "key %s: %g is not in 1..1e12", r->key,
-                         (double)c->rope_freq_base);
-    }
-    struct gguf_string scaling = { "linear", 6 };
-    PLUMB_TRY(gguf_get_string(r->gguf, key_of(r, "rope.scaling.type"), &scaling, r->err));
-    bool none = scaling.n == 4 && memcmp(scaling.data, "none", 4) == 0;
-    if (!none && !(scaling.n == 6 && memcmp(scaling.data, "linear", 6) == 0)) {
-        struct shown shown;
-        return error_set(r->err, PLUMB_ERROR_UNSUPPORTED, "key %s: \"%s\" is not supported (none and linear are)",
-                         r->key, show_bytes(&shown, scaling.data, (size_t)scaling.n));
-    }
-    float factor = 0.0f;   /* 0 means no scaling, as in llama.cpp; scale_linear is the old name of the key */
-    PLUMB_TRY(gguf_get_f32(r->gguf, key_of(r, "rope.scale_linear"), &factor, r->err));
-    PLUMB_TRY(gguf_get_f32(r->gguf, key_of(r, "rope.scaling.factor"), &factor, r->err));
-    if (!(factor == 0.0f || (factor >= 0.1f && factor <= 1e6f))) {
-        return error_set(r->err, PLUMB_ERROR_METADATA, "key %s: %g is not in 0.1..1e6", r->key, (double)factor);
-    }
-    c->rope_freq_scale = none || factor == 0.0f ? 1.0f : 1.0f / factor;
-    return PLUMB_OK;
-}
-
-/* Reads a factor.  Leaves *out unchanged if the key is absent or, as in llama.cpp, 0. */
-static plumb_status read_scale(struct key_reader *r, const char *suffix, float *out) {
-    float scale = 0.0f;
-    PLUMB_TRY(gguf_get_f32(r->gguf, key_of(r, suffix), &scale, r->err));
-    if (!(scale == 0.0f || (scale >= 1e-6f && scale <= 1e6f))) {
-        return error_set(r->err, PLUMB_ERROR_METADATA, "key %s: %g is not in 1e-6..1e6", r->key, (double)scale);
-    }
-    if (scale != 0.0f) *out = scale;
-    return PLUMB_OK;
-}
-
-static plumb_status read_scales(struct key_reader *r, struct model_config *c) {
-    PLUMB_TRY(read_scale(r, "embedding_scale", &c->embedding_scale));
-    PLUMB_TRY(read_scale(r, "residual_scale", &c->residual_scale));
-    PLUMB_TRY(read_scale(r, "attention.scale", &c->attention_scale));
-    c->logit_scale = 0.0f;
-    PLUMB_TRY(read_scale(r, "logit_scale", &c->logit_scale));
-    if (c->logit_scale == 0.0f) {   /* logits are divided by it */
-        return error_set(r->err, PLUMB_ERROR_METADATA, "key %s is missing or 0", r->key);
-    }
-    /* Only in the architectures with scales, llama.cpp reads this key as "the model has RoPE". */
-    bool has_rope = true;
-    PLUMB_TRY(gguf_get_bool(r->gguf, key_of(r, "rope.scaling.finetuned"), &has_rope, r->err));
-    if (!has_rope) return error_set(r->err, PLUMB_ERROR_UNSUPPORTED, "key %s: no RoPE is not supported", r->key);
-    return PLUMB_OK;
-}
-
-plumb_status model_read_config(struct model_config *c, const struct gguf *g, struct error *err) {
-    struct gguf_string name = { NULL, 0 };
-    struct shown shown;
-    PLUMB_TRY(gguf_get_string(g, "general.architecture", &name, err));
-    if (!name.data) return error_set(err, PLUMB_ERROR_METADATA, "key general.architecture is missing");
-    const struct architecture *arch = NULL;
-    for (size_t i = 0; i < sizeof architectures / sizeof *architectures; i++) {
-        const char *known = architectures[i].name;
-        if (name.n == strlen(known) && memcmp(name.data, known, (size_t)name.n) == 0) arch = &architectures[i];
-    }
-    if (!arch) {
-        return error_set(err, PLUMB_ERROR_UNSUPPORTED, "general.architecture: \"%s\" is not supported (llama, qwen2 "
-                         "and granite are)", show_bytes(&shown, name.data, (size_t)name.n));
-    }
-    c->architecture = arch->name;
-    c->rope_pairing = arch->rope_pairing;
-
-    /* The bounds are far above any real model.  They keep products of two of these numbers far below 2^64. */
-    struct key_reader r = { g, arch->name, err, "" };
-    PLUMB_TRY(read_count(&r, "block_count", 1u << 16, &c->n_layer));
-    PLUMB_TRY(read_count(&r, "embedding_length", 1u << 20, &c->n_embd));
-    PLUMB_TRY(read_count(&r, "feed_forward_length", 1u << 22, &c->n_ff));
-    PLUMB_TRY(read_count(&r, "context_length", UINT32_MAX, &c->n_ctx_train));
-    PLUMB_TRY(read_count(&r, "attention.head_count", 1u << 16, &c->n_head));
-    c->n_head_kv = c->n_head;
-    PLUMB_TRY(read_count(&r, "attention.head_count_kv", c->n_head, &c->n_head_kv));
-    if (c->n_head % c->n_head_kv != 0) {
-        return error_set(err, PLUMB_ERROR_METADATA, "key %s: %u does not divide the %u query heads", r.key,
-                         c->n_head_kv, c->n_head);
-    }
-    c->head_dim = c->n_embd / c->n_head;
-    PLUMB_TRY(read_count(&r, "attention.key_length", 1u << 16, &c->head_dim));
-    uint32_t value_length = c->head_dim;
-    PLUMB_TRY(read_count(&r, "attention.value_length", 1u << 16, &value_length));
-    if (value_length != c->head_dim) {
-        return error_set(err, PLUMB_ERROR_UNSUPPORTED, "key %s: %u differs from the key length %u", r.key,
-                         value_length, c->head_dim);
-    }
-    c->rms_eps = -1.0f;
-    PLUMB_TRY(gguf_get_f32(g, key_of(&r, "attention.layer_norm_rms_epsilon"), &c->rms_eps, err));
-    if (!(c->rms_eps >= 0.0f && c->rms_eps <= 1.0f)) {
-        return error_set(err, PLUMB_ERROR_METADATA, "key %s is missing or not in 0..1", r.key);
-    }
-    uint32_t n_expert = 0;
-    PLUMB_TRY(gguf_get_u32(g, key_of(&r, "expert_count"), &n_expert, err));
-    if (n_expert != 0) {
-        return error_set(err, PLUMB_ERROR_UNSUPPORTED, "key %s: %u: mixtures of experts are not supported", r.key,
-                         n_expert);
-    }
-    c->embedding_scale = c->residual_scale = c->logit_scale = 1.0f;
-    if (arch->has_scales) PLUMB_TRY(read_scales(&r, c));
-    return read_rope(&r, c);
-}
-
 /* ---- names -> weights ------------------------------------------------------------------------------------------ */
 
-/* Sizes of weights, which follow from the config. */
-enum dim { DIM_ONE, DIM_EMBD, DIM_Q, DIM_KV, DIM_FF, DIM_VOCAB, DIM_ROT_HALF };
-
-enum need {
-    REQUIRED,
-    OPTIONAL,
-    IGNORED,   /* accepted but not used: old converters wrote it */
+/* Sizes of weights, which follow from the plan. */
+enum dim {
+    DIM_ONE, DIM_EMBD, DIM_QKV, DIM_Q, DIM_K, DIM_V, DIM_ATTN, DIM_Q_NORM, DIM_K_NORM, DIM_FF, DIM_VOCAB, DIM_ROT_HALF,
 };
 
 struct weight_spec {
-    const char *name;      /* the tensor's name; in layers the part after "blk.N." */
-    size_t field;          /* offset of its struct weight in struct model or struct layer */
+    const char *name;      /* the tensor's name without ".weight"; in layers the part after "blk.N." */
     enum dim n_in, n_out;  /* shape [n_in, n_out], or [n_in] if n_out is DIM_ONE */
-    enum need need;
 };
 
-static const struct weight_spec model_specs[] = {
-    { "token_embd.weight", offsetof(struct model, token_embd), DIM_EMBD, DIM_VOCAB, REQUIRED },
-    { "output_norm.weight", offsetof(struct model, output_norm), DIM_EMBD, DIM_ONE, REQUIRED },
-    { "output.weight", offsetof(struct model, output), DIM_EMBD, DIM_VOCAB, OPTIONAL },
-    { "rope_freqs.weight", offsetof(struct model, rope_freqs), DIM_ROT_HALF, DIM_ONE, OPTIONAL },
+static const struct weight_spec specs[W_COUNT] = {
+    [W_ATTN_NORM] = { "attn_norm", DIM_EMBD, DIM_ONE },
+    [W_ATTN_QKV] = { "attn_qkv", DIM_EMBD, DIM_QKV },
+    [W_ATTN_Q] = { "attn_q", DIM_EMBD, DIM_Q },
+    [W_ATTN_K] = { "attn_k", DIM_EMBD, DIM_K },
+    [W_ATTN_V] = { "attn_v", DIM_EMBD, DIM_V },
+    [W_ATTN_Q_NORM] = { "attn_q_norm", DIM_Q_NORM, DIM_ONE },
+    [W_ATTN_K_NORM] = { "attn_k_norm", DIM_K_NORM, DIM_ONE },
+    [W_ATTN_OUTPUT] = { "attn_output", DIM_ATTN, DIM_EMBD },
+    [W_ATTN_POST_NORM] = { "post_attention_norm", DIM_EMBD, DIM_ONE },
+    [W_FFN_NORM] = { "ffn_norm", DIM_EMBD, DIM_ONE },
+    [W_FFN_GATE] = { "ffn_gate", DIM_EMBD, DIM_FF },
+    [W_FFN_UP] = { "ffn_up", DIM_EMBD, DIM_FF },
+    [W_FFN_DOWN] = { "ffn_down", DIM_FF, DIM_EMBD },
+    [W_FFN_POST_NORM] = { "post_ffw_norm", DIM_EMBD, DIM_ONE },
+    [W_TOKEN_EMBD] = { "token_embd", DIM_EMBD, DIM_VOCAB },
+    [W_OUTPUT_NORM] = { "output_norm", DIM_EMBD, DIM_ONE },
+    [W_OUTPUT] = { "output", DIM_EMBD, DIM_VOCAB },
+    [W_ROPE_FREQS] = { "rope_freqs", DIM_ROT_HALF, DIM_ONE },
 };
 
-static const struct weight_spec layer_specs[] = {
-    { "attn_norm.weight", offsetof(struct layer, attn_norm), DIM_EMBD, DIM_ONE, REQUIRED },
-    { "attn_q.weight", offsetof(struct layer, attn_q), DIM_EMBD, DIM_Q, REQUIRED },
-    { "attn_q.bias", offsetof(struct layer, attn_q_bias), DIM_Q, DIM_ONE, OPTIONAL },
-    { "attn_k.weight", offsetof(struct layer, attn_k), DIM_EMBD, DIM_KV, REQUIRED },
-    { "attn_k.bias", offsetof(struct layer, attn_k_bias), DIM_KV, DIM_ONE, OPTIONAL },
-    { "attn_v.weight", offsetof(struct layer, attn_v), DIM_EMBD, DIM_KV, REQUIRED },
-    { "attn_v.bias", offsetof(struct layer, attn_v_bias), DIM_KV, DIM_ONE, OPTIONAL },
-    { "attn_output.weight", offsetof(struct layer, attn_output), DIM_Q, DIM_EMBD, REQUIRED },
-    { "attn_output.bias", offsetof(struct layer, attn_output_bias), DIM_EMBD, DIM_ONE, OPTIONAL },
-    { "ffn_norm.weight", offsetof(struct layer, ffn_norm), DIM_EMBD, DIM_ONE, REQUIRED },
-    { "ffn_gate.weight", offsetof(struct layer, ffn_gate), DIM_EMBD, DIM_FF, REQUIRED },
-    { "ffn_up.weight", offsetof(struct layer, ffn_up), DIM_EMBD, DIM_FF, REQUIRED },
-    { "ffn_down.weight", offsetof(struct layer, ffn_down), DIM_FF, DIM_EMBD, REQUIRED },
-    { "attn_rot_embd.weight", 0, DIM_ROT_HALF, DIM_ONE, IGNORED },
-};
-
-#define N_MODEL_SPEC (sizeof model_specs / sizeof *model_specs)
-#define N_LAYER_SPEC (sizeof layer_specs / sizeof *layer_specs)
-
-static uint64_t dim_size(const struct model_config *c, enum dim dim) {
+/* Sizes that differ by layer are those of layer il; outside the layers it is not used. */
+static uint64_t dim_size(const struct plan *p, uint32_t il, enum dim dim) {
+    const struct attn_plan *a = &p->layers[il].attn;
     switch (dim) {
     case DIM_ONE: return 1;
-    case DIM_EMBD: return c->n_embd;
-    case DIM_Q: return (uint64_t)c->n_head * c->head_dim;
-    case DIM_KV: return (uint64_t)c->n_head_kv * c->head_dim;
-    case DIM_FF: return c->n_ff;
-    case DIM_VOCAB: return c->n_vocab;
-    case DIM_ROT_HALF: return c->n_rot / 2;
+    case DIM_EMBD: return p->n_embd;
+    case DIM_Q: return (uint64_t)a->n_head * a->k_dim;
+    case DIM_K: return (uint64_t)a->n_head_kv * a->k_dim;
+    case DIM_V: return (uint64_t)a->n_head_kv * a->v_dim;
+    case DIM_ATTN: return (uint64_t)a->n_head * a->v_dim;
+    case DIM_QKV: return dim_size(p, il, DIM_Q) + dim_size(p, il, DIM_K) + dim_size(p, il, DIM_V);
+    case DIM_Q_NORM: return a->qk_norm == QK_NORM_ROW ? dim_size(p, il, DIM_Q) : a->k_dim;
+    case DIM_K_NORM: return a->qk_norm == QK_NORM_ROW ? dim_size(p, il, DIM_K) : a->k_dim;
+    case DIM_FF: return p->layers[il].ffn.n_ff;
+    case DIM_VOCAB: return p->n_vocab;
+    case DIM_ROT_HALF: return p->ropes[ROPE_GLOBAL].n_rot / 2;
     }
     return 0;
 }
@@ -247,57 +91,86 @@ static void problem(struct problems *p, plumb_status status, const char *format,
     if (p->on_problem) p->on_problem(p->user, status, message);
 }
 
-/* Binds w to tensor t of g and reports where t differs from its spec. */
-static void bind_weight(struct weight *w, const struct weight_spec *spec, struct gguf *g, const struct gguf_tensor *t,
-                        const struct model_config *c, struct problems *p) {
-    uint64_t expected[2] = { dim_size(c, spec->n_in), dim_size(c, spec->n_out) };
-    uint32_t n_dims = spec->n_out == DIM_ONE ? 1 : 2;
+/* A place for a tensor: what its shape must be, and the pointer to its weight; NULL: it is not used. */
+struct slot {
+    const struct weight **weight;
+    uint64_t shape[2];
+    uint32_t n_dims;
+};
+
+/* Adds tensor t of g to the model's weights and reports where t differs from what its slot needs. */
+static void bind_weight(struct model *m, const struct slot *slot, struct gguf *g, const struct gguf_tensor *t,
+                        struct problems *p) {
+    const uint64_t *expected = slot->shape;
     if (t->shape[0] != expected[0] || t->shape[1] != expected[1] || t->shape[2] != 1 || t->shape[3] != 1) {
         char has[100], needs[100];
         shape_text(has, sizeof has, t->shape, t->n_dims);
-        shape_text(needs, sizeof needs, expected, n_dims);
-        bool is_transposed = n_dims == 2 && t->shape[0] == expected[1] && t->shape[1] == expected[0];
+        shape_text(needs, sizeof needs, expected, slot->n_dims);
+        bool is_transposed = slot->n_dims == 2 && t->shape[0] == expected[1] && t->shape[1] == expected[0];
         problem(p, PLUMB_ERROR_TENSOR, "tensor %s: expected shape %s, file has %s %s%s", t->name.data, needs,
                 quant_traits(t->type)->name, has, is_transposed ? ": it is transposed" : "");
     }
     /* Norms, biases and frequency factors are used in place as F32; every converter writes them so. */
-    if (n_dims == 1 && t->type != QUANT_F32) {
+    if (slot->n_dims == 1 && t->type != QUANT_F32) {
         problem(p, PLUMB_ERROR_UNSUPPORTED, "tensor %s: expected F32, file has %s", t->name.data,
                 quant_traits(t->type)->name);
     }
-    w->name = t->name.data;
-    w->traits = quant_traits(t->type);
-    w->type = t->type;
-    w->data = t->data;
-    w->n_in = (uint32_t)expected[0];
-    w->n_out = (uint32_t)expected[1];
-    w->row_bytes = gguf_row_bytes(t);
-    w->n_packed = (uint32_t)t->n_packed;
-    w->file = g;
-    w->offset = t->offset;
+    struct weight *w = &m->weights[m->n_weight++];
+    *w = (struct weight) {
+        .name = t->name.data, .traits = quant_traits(t->type), .type = t->type, .data = t->data,
+        .n_in = (uint32_t)expected[0], .n_out = (uint32_t)expected[1], .row_bytes = gguf_row_bytes(t),
+        .n_packed = (uint32_t)t->n_packed, .file = g, .offset = t->offset,
+    };
+    m->types |= UINT64_C(1) << t->type;
+    *slot->weight = w;
 }
 
-/* Finds the spec of a tensor by its name and sets *w to the weight it is bound to; NULL if no table has the name.  For
- * an IGNORED tensor *w is meaningless. */
-static const struct weight_spec *find_place(struct model *m, const char *name, struct weight **w) {
+static struct affine *affine_of(struct model *m, uint32_t il, uint32_t id) {
+    struct affine *const outside[] = { &m->token_embd, &m->output_norm, &m->output, &m->rope_freqs };
+    return id < W_LAYER_COUNT ? &m->layers[il].w[id] : outside[id - W_LAYER_COUNT];
+}
+
+/* Finds the place of a tensor by its name: "blk.3.attn_q.bias" is that of the bias of W_ATTN_Q in layer 3.  The place
+ * of a tensor that is accepted but not used has no weight.  Returns false if the architecture does not have the
+ * tensor. */
+static bool find_slot(struct model *m, const char *name, struct slot *slot) {
+    const struct plan *p = &m->plan;
     uint32_t il = 0;
     const char *rest = name;
     bool in_layer = strncmp(rest, "blk.", 4) == 0 && rest[4] >= '0' && rest[4] <= '9';
     if (in_layer) {
         const char *end = rest + 4;
         il = decimal_read_u32(&end);
-        if (*end != '.' || il >= m->config.n_layer || (rest[4] == '0' && end != rest + 5)) return NULL;
+        if (*end != '.' || il >= p->n_layer || (rest[4] == '0' && end != rest + 5)) return false;
         rest = end + 1;
     }
-    const struct weight_spec *specs = in_layer ? layer_specs : model_specs;
-    char *base = in_layer ? (char *)&m->layers[il] : (char *)m;
-    for (size_t i = 0; i < (in_layer ? N_LAYER_SPEC : N_MODEL_SPEC); i++) {
-        if (strcmp(rest, specs[i].name) == 0) {
-            *w = (struct weight *)(void *)(base + specs[i].field);
-            return &specs[i];
+    *slot = (struct slot) { NULL, { 1, 1 }, 1 };
+    if (in_layer && strcmp(rest, "attn_rot_embd.weight") == 0) return true;   /* old converters wrote it */
+    if (!in_layer && p->has_classifier && strcmp(rest, "cls.output.weight") == 0) return true;   /* of rerankers */
+    for (uint32_t i = in_layer ? 0 : W_LAYER_COUNT; i < (in_layer ? (uint32_t)W_LAYER_COUNT : (uint32_t)W_COUNT); i++) {
+        const char *spec_name = i == W_FFN_NORM ? p->ffn_norm_name : specs[i].name;
+        size_t n = strlen(spec_name);
+        if (strncmp(rest, spec_name, n) != 0 || rest[n] != '.') continue;
+        if (!((p->required | p->optional) >> i & 1)) continue;   /* another weight may have this name */
+        const char *kind = rest + n + 1;
+        struct affine *of = affine_of(m, il, i);
+        uint64_t n_in = dim_size(p, il, specs[i].n_in), n_out = dim_size(p, il, specs[i].n_out);
+        if (strcmp(kind, "weight") == 0) {
+            *slot = (struct slot) { &of->w, { n_in, n_out }, specs[i].n_out == DIM_ONE ? 1 : 2 };
+            return true;
         }
+        if (strcmp(kind, "bias") == 0) {
+            *slot = (struct slot) { &of->b, { specs[i].n_out == DIM_ONE ? n_in : n_out, 1 }, 1 };
+            return p->biased >> i & 1;
+        }
+        /* llama.cpp loads both for every matrix of a layer.  It uses no input_scale, and a scale only in some
+         * architectures. */
+        bool is_scale = strcmp(kind, "scale") == 0 && p->scaled >> i & 1;
+        slot->weight = is_scale ? &of->s : NULL;
+        return in_layer && specs[i].n_out != DIM_ONE
+            && (strcmp(kind, "scale") == 0 || strcmp(kind, "input_scale") == 0);
     }
-    return NULL;
+    return false;
 }
 
 _Static_assert(QUANT_TYPE_COUNT <= 64, "struct model has a bit for each type");
@@ -305,33 +178,89 @@ _Static_assert(QUANT_TYPE_COUNT <= 64, "struct model has a bit for each type");
 static void bind_part(struct model *m, struct gguf *g, struct problems *p) {
     for (uint64_t i = 0; i < gguf_n_tensor(g); i++) {
         const struct gguf_tensor *t = gguf_tensor_at(g, i);
-        struct weight *w;
-        const struct weight_spec *spec = find_place(m, t->name.data, &w);
-        if (!spec) {
+        struct slot slot;
+        if (!find_slot(m, t->name.data, &slot)) {
             struct shown shown;
-            problem(p, PLUMB_ERROR_UNSUPPORTED, "tensor \"%s\" has no place in a %s model of %u blocks",
-                    show_bytes(&shown, t->name.data, (size_t)t->name.n), m->config.architecture, m->config.n_layer);
-        } else if (spec->need != IGNORED && w->name) {
+            problem(p, PLUMB_ERROR_UNSUPPORTED, "tensor \"%s\" is not used by a %s model of %u blocks",
+                    show_bytes(&shown, t->name.data, (size_t)t->name.n), m->plan.architecture, m->plan.n_layer);
+        } else if (slot.weight && *slot.weight) {
             problem(p, PLUMB_ERROR_TENSOR, "tensor %s is in more than one part of the split file", t->name.data);
-        } else if (spec->need != IGNORED) {
-            bind_weight(w, spec, g, t, &m->config, p);
-            m->types |= UINT64_C(1) << t->type;
+        } else if (slot.weight) {
+            bind_weight(m, &slot, g, t, p);
         }
     }
 }
 
-static void check_required(const void *base, const struct weight_spec *specs, size_t n, const char *prefix,
-                           struct problems *p) {
-    for (size_t i = 0; i < n; i++) {
-        const struct weight *w = (const void *)((const char *)base + specs[i].field);
-        if (specs[i].need == REQUIRED && !w->name) {
-            problem(p, PLUMB_ERROR_TENSOR, "tensor %s%s is missing", prefix, specs[i].name);
+/* A slice of rows of a fused weight, or NULL if there is no such weight. */
+static const struct weight *slice(struct model *m, const struct weight *fused, uint64_t first, uint64_t n_row,
+                                  struct problems *p) {
+    if (!fused) return NULL;
+    bool is_vector = fused->n_out == 1;
+    struct weight *w = &m->weights[m->n_weight++];
+    *w = *fused;
+    if (is_vector) {   /* a bias: its elements are the rows */
+        w->n_in = (uint32_t)n_row;
+        w->row_bytes = (size_t)n_row * sizeof(float);
+    } else {
+        w->n_out = (uint32_t)n_row;
+        w->n_packed = fused->n_packed > first ? fused->n_packed - (uint32_t)first : 0;
+        if (w->n_packed > n_row) w->n_packed = (uint32_t)n_row;
+        if (fused->n_packed > 0 && first % REPACK_ROWS != 0) {
+            problem(p, PLUMB_ERROR_UNSUPPORTED, "tensor %s: a part of it begins at row %llu, expected a multiple of %d",
+                    fused->name, (unsigned long long)first, REPACK_ROWS);
+        }
+    }
+    uint64_t at = is_vector ? first * sizeof(float) : first * fused->row_bytes;
+    if (w->data) w->data += at;
+    w->offset += at;
+    return w;
+}
+
+/* Binds the parts of attn_qkv, whose rows are those of Q, K and V. */
+static void split_qkv(struct model *m, uint32_t il, struct problems *p) {
+    struct affine *w = m->layers[il].w, *fused = &w[W_ATTN_QKV];
+    static const enum dim dims[3] = { DIM_Q, DIM_K, DIM_V };
+    uint64_t first = 0;
+    for (uint32_t i = 0; i < 3; i++) {
+        uint64_t n_row = dim_size(&m->plan, il, dims[i]);
+        if (fused->w) w[W_ATTN_Q + i].w = slice(m, fused->w, first, n_row, p);
+        if (fused->w && fused->b) w[W_ATTN_Q + i].b = slice(m, fused->b, first, n_row, p);
+        if (fused->w && fused->s) w[W_ATTN_Q + i].s = fused->s;
+        first += n_row;
+    }
+}
+
+static void check_required(struct model *m, struct problems *p) {
+    for (uint32_t i = W_LAYER_COUNT; i < W_COUNT; i++) {
+        if (affine_of(m, 0, i)->w || !(m->plan.required >> i & 1)) continue;
+        problem(p, PLUMB_ERROR_TENSOR, "tensor %s.weight is missing", specs[i].name);
+    }
+    for (uint32_t il = 0; il < m->plan.n_layer; il++) {
+        for (uint32_t i = 0; i < W_LAYER_COUNT; i++) {
+            if (m->layers[il].w[i].w || !(m->plan.required >> i & 1)) continue;
+            problem(p, PLUMB_ERROR_TENSOR, "tensor blk.%u.%s.weight is missing", il,
+                    i == W_FFN_NORM ? m->plan.ffn_norm_name : specs[i].name);
         }
     }
 }
 
 static float rope_factor(const struct model *m, uint32_t i) {
-    return f32_from_bits(load_u32(m->rope_freqs.data + 4 * (size_t)i));
+    return f32_from_bits(load_u32(m->rope_freqs.w->data + 4 * (size_t)i));
+}
+
+/* Slices of the fused weights of a layer, with their biases. */
+enum { SLICES = 6 };
+
+/* How many tensors have a place in the model.  Tensors with unknown names take no memory here. */
+static uint64_t count_weights(struct model *m, struct gguf *const *parts, size_t n_part) {
+    uint64_t n = 0;
+    for (size_t i = 0; i < n_part; i++) {
+        for (uint64_t k = 0; k < gguf_n_tensor(parts[i]); k++) {
+            struct slot slot;
+            n += find_slot(m, gguf_tensor_at(parts[i], k)->name.data, &slot);
+        }
+    }
+    return n;
 }
 
 static void bind_all(struct model *m, struct gguf *const *parts, size_t n_part, struct problems *p) {
@@ -342,19 +271,17 @@ static void bind_all(struct model *m, struct gguf *const *parts, size_t n_part, 
             if (t->n_packed > 0 && gguf_row_bytes(t) > m->max_packed_row) m->max_packed_row = gguf_row_bytes(t);
         }
     }
-    check_required(m, model_specs, N_MODEL_SPEC, "", p);
-    for (uint32_t il = 0; il < m->config.n_layer; il++) {
-        char prefix[32];
-        snprintf(prefix, sizeof prefix, "blk.%u.", il);
-        check_required(&m->layers[il], layer_specs, N_LAYER_SPEC, prefix, p);
-    }
-    if (!m->output.name) m->output = m->token_embd;   /* tied */
+    for (uint32_t il = 0; il < m->plan.n_layer && p->n == 0; il++) split_qkv(m, il, p);
+    check_required(m, p);
+    if (!m->output.w) m->output.w = m->token_embd.w;   /* tied */
     if (p->n > 0) return;   /* rope_freqs may have fewer elements than its weight says */
-    for (uint32_t i = 0; m->rope_freqs.data && i < m->rope_freqs.n_in; i++) {
+    if (!m->rope_freqs.w || !m->rope_freqs.w->data) return;   /* no data if only the header was read */
+    for (uint32_t i = 0; i < m->rope_freqs.w->n_in; i++) {
         float factor = rope_factor(m, i);
-        if (!(factor >= 0.01f && factor <= 1e6f)) {   /* angles are divided by it */
-            problem(p, PLUMB_ERROR_TENSOR, "tensor rope_freqs.weight: element %u is %g, not in 0.01..1e6", i,
-                    (double)factor);
+        float size = factor < 0 ? -factor : factor;
+        if (!(size >= 1e-4f && size <= 1e6f)) {   /* angles are divided by it */
+            problem(p, PLUMB_ERROR_TENSOR, "tensor rope_freqs.weight: element %u is %g, expected a magnitude of 0.0001 "
+                    "to 1e6", i, (double)factor);
         }
     }
 }
@@ -364,22 +291,17 @@ static plumb_status create(struct model **out, struct gguf *const *parts, size_t
     struct error *err = problems->err;
     *out = NULL;
     struct model *m = calloc(1, sizeof *m);
-    if (!m) return error_set(err, PLUMB_ERROR_MEMORY, "out of memory: %zu bytes for the model", sizeof *m);
-    plumb_status status = model_read_config(&m->config, parts[0], err);
-    if (status != PLUMB_OK) goto done;
-    m->config.n_vocab = n_vocab;
-
-    /* Every layer has tensors, so the number of tensors bounds the layer array before it is allocated. */
+    if (!m) return error_set(err, PLUMB_ERROR_MEMORY, "out of memory: the model needs %zu bytes", sizeof *m);
     uint64_t n_tensor = 0;
     for (size_t i = 0; i < n_part; i++) n_tensor += gguf_n_tensor(parts[i]);
-    if (m->config.n_layer > n_tensor) {
-        status = error_set(err, PLUMB_ERROR_METADATA, "key %s.block_count: %u blocks, but the file has only %llu "
-                           "tensors", m->config.architecture, m->config.n_layer, (unsigned long long)n_tensor);
-        goto done;
-    }
-    m->layers = calloc(m->config.n_layer, sizeof *m->layers);
-    if (!m->layers) {
-        status = error_set(err, PLUMB_ERROR_MEMORY, "out of memory: %u layers", m->config.n_layer);
+    plumb_status status = plan_create(&m->plan, parts[0], n_tensor, err);
+    if (status != PLUMB_OK) goto done;
+    m->plan.n_vocab = n_vocab;
+    m->layers = calloc(m->plan.n_layer, sizeof *m->layers);
+    uint64_t n_weight = m->layers ? count_weights(m, parts, n_part) + SLICES * (uint64_t)m->plan.n_layer : 0;
+    m->weights = m->layers ? alloc_array(n_weight, sizeof *m->weights) : NULL;
+    if (!m->weights) {
+        status = error_set(err, PLUMB_ERROR_MEMORY, "out of memory: the tables of %u layers", m->plan.n_layer);
         goto done;
     }
     bind_all(m, parts, n_part, problems);
@@ -412,80 +334,61 @@ plumb_status model_check_tensors(struct gguf *const *parts, size_t n_part, uint3
 
 enum { RING_ALIGNMENT = 64 };
 
-typedef void on_weight(void *user, struct weight *w);
-
-static void for_specs(void *base, const struct weight_spec *specs, size_t n, on_weight *call, void *user) {
-    for (size_t i = 0; i < n; i++) {
-        struct weight *w = (void *)((char *)base + specs[i].field);
-        if (specs[i].need != IGNORED && w->name) call(user, w);
-    }
-}
-
-/* Visits every weight that is bound.  Tied weights are visited once, and output then becomes a copy of token_embd. */
-static void for_weights(struct model *m, on_weight *call, void *user) {
-    bool tied = m->output.name == m->token_embd.name;
-    if (tied) m->output.name = NULL;
-    for_specs(m, model_specs, N_MODEL_SPEC, call, user);
-    if (tied) m->output = m->token_embd;
-    for (uint32_t il = 0; il < m->config.n_layer; il++) {
-        for_specs(&m->layers[il], layer_specs, N_LAYER_SPEC, call, user);
-    }
-}
-
 static uint64_t ring_bytes(const struct weight *w) {
     return ((uint64_t)w->row_bytes * w->n_out + RING_ALIGNMENT - 1) & ~(uint64_t)(RING_ALIGNMENT - 1);
 }
 
-struct sizes { uint64_t all, largest; };
-
-static void add_size(void *user, struct weight *w) {
-    struct sizes *s = user;
-    uint64_t n = ring_bytes(w);
-    s->all += n;
-    if (n > s->largest) s->largest = n;
-}
-
 uint64_t model_largest_weight(const struct model *m, uint64_t *all) {
-    struct sizes sizes = { 0, 0 };
-    struct model copy = *m;   /* for_weights writes to m->output if weights are tied */
-    for_weights(&copy, add_size, &sizes);
-    *all = sizes.all;
-    return sizes.largest;
-}
-
-struct ring { uint8_t *data; uint64_t n, at; };
-
-static void lay(void *user, struct weight *w) {
-    struct ring *r = user;
-    uint64_t n = ring_bytes(w);
-    if (n > r->n - r->at) r->at = 0;
-    w->data = r->data ? r->data + r->at : NULL;
-    w->n_packed = w->n_out > 1 && repack_can_rows(w->type, w->row_bytes) ? w->n_out / REPACK_ROWS * REPACK_ROWS : 0;
-    r->at += n;
+    uint64_t largest = 0;
+    *all = 0;
+    for (size_t i = 0; i < m->n_weight; i++) {
+        uint64_t n = ring_bytes(&m->weights[i]);
+        *all += n;
+        if (n > largest) largest = n;
+    }
+    return largest;
 }
 
 void model_rehearse(struct model *m, uint8_t *ring, uint64_t n) {
-    for_weights(m, lay, &(struct ring) { ring, n, 0 });
-    m->rope_freqs.data = NULL;
+    uint64_t at = 0;
+    for (size_t i = 0; i < m->n_weight; i++) {
+        struct weight *w = &m->weights[i];
+        uint64_t n_bytes = ring_bytes(w);
+        if (n_bytes > n - at) at = 0;
+        w->data = ring ? ring + at : NULL;
+        w->n_packed = w->n_out > 1 && repack_can_rows(w->type, w->row_bytes) ? w->n_out / REPACK_ROWS * REPACK_ROWS : 0;
+        at += n_bytes;
+    }
+    m->rope_freqs.w = NULL;
+}
+
+uint32_t model_absent_taps(const struct model *m) {
+    static const struct { enum weight_id weight; enum tap_id tap; } rows[] = {
+        { W_ATTN_NORM, TAP_ATTN_NORM }, { W_ATTN_Q_NORM, TAP_QCUR_NORMED }, { W_ATTN_K_NORM, TAP_KCUR_NORMED },
+        { W_ATTN_POST_NORM, TAP_ATTN_POST_NORM }, { W_FFN_NORM, TAP_FFN_NORM }, { W_FFN_GATE, TAP_FFN_GATE },
+        { W_FFN_POST_NORM, TAP_FFN_POST_NORM },
+    };
+    uint32_t absent = 0;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        bool is_bare = m->plan.bare_norms >> rows[i].weight & 1;
+        if (!m->layers[0].w[rows[i].weight].w && !is_bare) absent |= 1u << rows[i].tap;
+    }
+    return absent;
 }
 
 void model_free(struct model *m) {
     if (!m) return;
+    plan_free(&m->plan);
     free(m->layers);
+    free(m->weights);
     free(m);
 }
 
-uint64_t model_max_row(const struct model_config *c) {
-    uint64_t n = dim_size(c, DIM_Q);
-    if (c->n_embd > n) n = c->n_embd;
-    return c->n_ff > n ? c->n_ff : n;
-}
-
-void model_rope_angles(const struct model *m, uint32_t pos, double *angles) {
-    const struct model_config *c = &m->config;
-    for (uint32_t i = 0; i < c->n_rot / 2; i++) {
-        double frequency = math_pow((double)c->rope_freq_base, -2.0 * i / c->n_rot);
-        if (m->rope_freqs.data) frequency /= (double)rope_factor(m, i);
-        angles[i] = (double)pos * (double)c->rope_freq_scale * frequency;
+void model_rope_angles(const struct model *m, uint32_t rope, uint32_t pos, double *angles) {
+    const struct rope_plan *r = &m->plan.ropes[rope];
+    for (uint32_t i = 0; i < r->n_rot / 2; i++) {
+        double frequency = math_pow((double)r->freq_base, -2.0 * i / r->n_rot);
+        if (rope == ROPE_GLOBAL && m->rope_freqs.w) frequency /= (double)rope_factor(m, i);
+        angles[i] = (double)pos * (double)r->freq_scale * frequency;
     }
 }

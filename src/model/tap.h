@@ -15,8 +15,9 @@ struct tap_sink {
 /* The taps in the order in which a pass computes them.  TAP_ATTN_NORM to TAP_L_OUT come once for each layer. */
 enum tap_id {
     TAP_EMBD,
-    TAP_ATTN_NORM, TAP_QCUR, TAP_KCUR, TAP_VCUR, TAP_QCUR_ROPE, TAP_KCUR_ROPE, TAP_KQ_SOFT_MAX, TAP_KQV_OUT,
-    TAP_ATTN_OUT, TAP_FFN_INP, TAP_FFN_NORM, TAP_FFN_GATE, TAP_FFN_UP, TAP_FFN_SWIGLU, TAP_FFN_OUT, TAP_L_OUT,
+    TAP_ATTN_NORM, TAP_QCUR, TAP_KCUR, TAP_VCUR, TAP_QCUR_NORMED, TAP_KCUR_NORMED, TAP_QCUR_ROPE, TAP_KCUR_ROPE,
+    TAP_KQ_SOFT_MAX, TAP_KQV_OUT, TAP_ATTN_OUT, TAP_ATTN_POST_NORM, TAP_FFN_INP, TAP_FFN_NORM, TAP_FFN_GATE, TAP_FFN_UP,
+    TAP_FFN_SWIGLU, TAP_FFN_OUT, TAP_FFN_POST_NORM, TAP_L_OUT,
     TAP_RESULT_NORM, TAP_RESULT_OUTPUT,
     TAP_COUNT
 };
@@ -27,6 +28,7 @@ struct tap_spec {
     const char *name;        /* llama.cpp's name without "-layer"; Qcur and Kcur after RoPE end in _rope */
     const char *title;       /* a description for people: "query after RoPE" */
     bool in_layer;
+    bool only_some;          /* only some models have it; in others its inputs take its place */
     /* The taps it is computed from.  Here TAP_L_OUT means the l_out of the layer before, or the embedding in layer 0;
      * for result_norm it means the l_out of the last layer. */
     uint8_t n_input;
@@ -38,6 +40,8 @@ const struct tap_spec *tap_spec(enum tap_id id);
 
 /* Returns the inputs of a tap as a set: bit i is the tap with id i. */
 uint32_t tap_inputs(enum tap_id id);
+/* The inputs of a tap in a model that lacks the taps in `absent`: each of those is replaced by its own inputs. */
+uint32_t tap_inputs_without(enum tap_id id, uint32_t absent);
 /* Returns the members of set = tap_inputs(id) that belong to the same layer as id.  The others belong to the layer
  * before. */
 uint32_t tap_same_layer(uint32_t set, enum tap_id id);

@@ -12,41 +12,46 @@ float quirk_theta(enum quirk_rope_theta theta) {
     return thetas[theta];
 }
 
-double quirk_score_divisor(uint8_t scale, const struct model_config *c) {
+double quirk_score_divisor(uint8_t scale, const struct plan *p, uint32_t il) {
+    const struct attn_plan *a = &p->layers[il].attn;
     switch (scale) {
     case SCALE_MISSING: return 1;
-    case SCALE_HEAD_DIM: return c->head_dim;
-    case SCALE_N_EMBD: return sqrt(c->n_embd);
-    case SCALE_IGNORED: return sqrt(c->head_dim);
-    default: return reference_score_divisor(c);
+    case SCALE_HEAD_DIM: return a->k_dim;
+    case SCALE_N_EMBD: return sqrt(p->n_embd);
+    case SCALE_IGNORED: return sqrt(a->k_dim);
+    default: return reference_score_divisor(a);
     }
 }
 
-static void quirk_config(const struct quirks *q, struct model_config *c) {
+static void quirk_plan(const struct quirks *q, struct plan *p) {
     static const float epsilons[] = { [EPS_0] = 0, [EPS_1E_6] = 1e-6f, [EPS_1E_5] = 1e-5f };
-    if (q->rope_theta) c->rope_freq_base = quirk_theta(q->rope_theta);
-    if (q->norm_eps && q->norm_eps != EPS_OUTSIDE) c->rms_eps = epsilons[q->norm_eps];
-    if (q->rope_pairing) c->rope_pairing = q->rope_pairing == PAIRING_HALVES ? ROPE_NEOX : ROPE_NORM;
-    if (q->rope_dim == DIM_HALF) c->n_rot = c->n_rot / 4 * 2;
-    if (q->rope_dim == DIM_FULL) c->n_rot = c->head_dim / 2 * 2;
-    if (q->rope_scaling) c->rope_freq_scale = 1;
-    if (q->model_scales) {
-        c->embedding_scale = c->residual_scale = c->logit_scale = 1;
-        c->attention_scale = 0;
+    uint32_t k_dim = p->layers[0].attn.k_dim;
+    if (q->norm_eps && q->norm_eps != EPS_OUTSIDE) p->norm_eps = epsilons[q->norm_eps];
+    for (int i = 0; i < PLAN_ROPES; i++) {
+        struct rope_plan *rope = &p->ropes[i];
+        if (rope->n_rot == 0) continue;   /* no layer uses it */
+        if (q->rope_theta) rope->freq_base = quirk_theta(q->rope_theta);
+        if (q->rope_pairing) rope->pairing = q->rope_pairing == PAIRING_HALVES ? ROPE_NEOX : ROPE_NORM;
+        if (q->rope_dim == DIM_HALF) rope->n_rot = rope->n_rot / 4 * 2;
+        if (q->rope_dim == DIM_FULL) rope->n_rot = k_dim / 2 * 2;
+        if (q->rope_scaling) rope->freq_scale = 1;
     }
+    if (!q->model_scales) return;
+    p->embedding_scale = p->residual_scale = p->logit_scale = 1;
+    for (uint32_t il = 0; il < p->n_layer; il++) p->layers[il].attn.scale = 0;
 }
 
 static double embedding_scale(const struct reference *r) {
-    double scale = (double)r->config.embedding_scale;
+    double scale = (double)r->plan.embedding_scale;
     switch (r->quirks.embd_scale) {
-    case EMBD_SCALE_ADDED: return scale * sqrt(r->config.n_embd);
+    case EMBD_SCALE_ADDED: return scale * sqrt(r->plan.n_embd);
     case EMBD_SCALE_MISSING: return 1;
     default: return scale;
     }
 }
 
 static double logit_divisor(const struct reference *r) {
-    double scale = (double)r->config.logit_scale;
+    double scale = (double)r->plan.logit_scale;
     switch (r->quirks.logit_scale) {
     case LOGIT_SCALE_MISSING: return 1;
     case LOGIT_SCALE_MULTIPLIED: return 1 / scale;
@@ -98,7 +103,8 @@ static void linear_transposed(const struct reference *r, const struct weight *w,
     }
 }
 
-static bool quirk_projection(const struct reference *r, const struct weight *w, const double *x, uint32_t n, double *y) {
+static bool quirk_projection(const struct reference *r, const struct weight *w, const double *x, uint32_t n,
+                             double *y) {
     if (!r->quirks.square_weights || w->n_in != w->n_out) return false;
     linear_transposed(r, w, x, n, y);
     return true;
@@ -106,9 +112,9 @@ static bool quirk_projection(const struct reference *r, const struct weight *w, 
 
 static const struct weight *quirk_head(const struct reference *r) {
     switch (r->quirks.output_head) {
-    case HEAD_TIED: return &r->m->token_embd;
-    case HEAD_ZERO: return model_is_tied(r->m) ? NULL : &r->m->output;
-    default: return &r->m->output;
+    case HEAD_TIED: return r->m->token_embd.w;
+    case HEAD_ZERO: return model_is_tied(r->m) ? NULL : r->m->output.w;
+    default: return r->m->output.w;
     }
 }
 
@@ -130,27 +136,30 @@ static double norm_weight(const struct reference *r, float weight) {
 
 static void quirk_rms_norm(const struct reference *r, const float *weight, const double *x, uint32_t n, double *h) {
     const struct quirks *q = &r->quirks;
-    double eps = (double)r->config.rms_eps, centre = q->norm_mean == NORM_CENTRED ? mean(x, n) : 0, sum = 0;
+    double eps = (double)r->plan.norm_eps, centre = q->norm_mean == NORM_CENTRED ? mean(x, n) : 0, sum = 0;
     for (uint32_t i = 0; i < n; i++) sum += (x[i] - centre) * (x[i] - centre);
     double square = q->norm_mean == NORM_SUM ? sum : sum / n;
     double rms = q->norm_eps == EPS_OUTSIDE ? sqrt(square) + eps : sqrt(square + eps);
     for (uint32_t i = 0; i < n; i++) h[i] = (x[i] - centre) / rms * norm_weight(r, weight[i]);
 }
 
-static void quirk_after_norm(struct reference *r, size_t n) {
-    if (r->quirks.residual == RESIDUAL_NORM) memcpy(r->x, r->h, n * sizeof *r->x);
+static void quirk_after_norm(struct reference *r, const double *h, size_t n) {
+    if (r->quirks.residual == RESIDUAL_NORM && h != r->x) memcpy(r->x, h, n * sizeof *r->x);
 }
 
 /* ---- RoPE -------------------------------------------------------------------------------------------------------- */
 
 static void quirk_frequencies(struct reference *r) {
-    const struct model_config *c = &r->config;
-    const struct weight *w = &r->m->rope_freqs;
-    const float *factors = w->data && !r->quirks.rope_scaling ? reference_row(r, w, 0) : NULL;
-    double width = r->quirks.rope_dim == DIM_N_EMBD ? c->n_embd : c->n_rot;
-    for (uint32_t i = 0; i < c->n_rot / 2; i++) {
-        r->frequencies[i] = pow((double)c->rope_freq_base, -2.0 * i / width);
-        if (factors && i < w->n_in) r->frequencies[i] /= (double)factors[i];
+    const struct weight *w = r->m->rope_freqs.w;
+    for (uint32_t k = 0; k < PLAN_ROPES; k++) {
+        const struct rope_plan *rope = &r->plan.ropes[k];
+        bool has_factors = w && k == ROPE_GLOBAL && !r->quirks.rope_scaling;
+        const float *factors = has_factors ? reference_row(r, w, 0) : NULL;
+        double width = r->quirks.rope_dim == DIM_N_EMBD ? r->plan.n_embd : rope->n_rot;
+        for (uint32_t i = 0; i < rope->n_rot / 2; i++) {
+            r->frequencies[k][i] = pow((double)rope->freq_base, -2.0 * i / width);
+            if (factors && i < w->n_in) r->frequencies[k][i] /= (double)factors[i];
+        }
     }
 }
 
@@ -188,19 +197,20 @@ static void quirk_begin(struct reference *r, uint32_t n, uint32_t pos, uint32_t 
 
 /* ---- attention --------------------------------------------------------------------------------------------------- */
 
-static uint32_t kv_head(const struct reference *r, uint32_t h) {
-    const struct model_config *c = &r->config;
+static uint32_t kv_head(const struct reference *r, const struct attn_plan *p, uint32_t h) {
     switch (r->quirks.attn_heads) {
-    case HEADS_INTERLEAVED: return h % c->n_head_kv;
+    case HEADS_INTERLEAVED: return h % p->n_head_kv;
     case HEADS_FIRST: return 0;
     case HEADS_NOT_REPEATED: return h;
-    default: return h / (c->n_head / c->n_head_kv);
+    default: return h / (p->n_head / p->n_head_kv);
     }
 }
 
-/* True if token t of the batch attends to a slot.  In a right pass it sees itself and the tokens before it. */
+/* True if token t of the batch attends to a slot.  In a right pass it sees itself and the tokens before it, or the
+ * window of them. */
 static bool sees(const struct reference *r, const struct attended *a, uint32_t t, uint32_t slot) {
-    uint32_t own = a->slot + t;
+    uint32_t own = a->slot + t, window = a->plan->window;
+    if (window > 0 && own >= window && slot <= own - window) return false;
     switch (r->quirks.attn_mask) {
     case MASK_NONE: return slot < a->n_slot;
     case MASK_STRICT: return slot < own || (own == 0 && slot == 0);
@@ -209,31 +219,31 @@ static bool sees(const struct reference *r, const struct attended *a, uint32_t t
     }
 }
 
-/* Returns head g (head_dim) in a slot of a layer's K or V.  Returns zeros for a head that the model does not have, and
- * for a slot that an engine with kv.slot=stale has not written yet. */
-static const double *cached(const struct reference *r, const struct attended *a, const double *cache, uint32_t slot,
-                            uint32_t g) {
+/* Returns head g (dim) in a slot of a layer's K or V.  Returns zeros for a head that the model does not have, and for a
+ * slot that an engine with kv.slot=stale has not written yet. */
+static const double *cached(const struct reference *r, const struct attended *a, const double *cache, uint32_t dim,
+                            uint32_t slot, uint32_t g) {
     bool is_empty = r->quirks.kv_slot == SLOT_STALE && a->pos > 0 && slot >= a->slot;
-    if (g >= r->config.n_head_kv || is_empty) return r->zeros;
-    return cache + ((size_t)slot * r->config.n_head_kv + g) * r->config.head_dim;
+    if (g >= a->plan->n_head_kv || is_empty) return r->zeros;
+    return cache + ((size_t)slot * a->plan->n_head_kv + g) * dim;
 }
 
 /* Returns the K by which the query of token t is multiplied. */
 static const double *key(const struct reference *r, const struct attended *a, uint32_t t, uint32_t slot, uint32_t g) {
-    const double *k = cached(r, a, a->k, slot, g);
+    const double *k = cached(r, a, a->k, a->plan->k_dim, slot, g);
     if (!r->quirks.rope_cache || !quirk_rotates(r, false)) return k;
-    memcpy(r->key, k, r->config.head_dim * sizeof *k);   /* rotated to rotated[slot], now on to the query's position */
-    reference_rotate(r, r->key, quirk_position(r, a->pos, t, true) - r->rotated[slot]);
+    memcpy(r->key, k, a->plan->k_dim * sizeof *k);   /* rotated to rotated[slot], now on to the query's position */
+    reference_rotate(r, a->plan->rope, r->key, quirk_position(r, a->pos, t, true) - r->rotated[slot]);
     return r->key;
 }
 
 static const double *value(const struct reference *r, const struct attended *a, uint32_t slot, uint32_t g) {
-    if (r->quirks.attn_v && g < r->config.n_head_kv) {   /* (slot, g) is read as (g, slot) */
+    if (r->quirks.attn_v && g < a->plan->n_head_kv) {   /* (slot, g) is read as (g, slot) */
         uint32_t row = g * a->n_slot + slot;
-        slot = row / r->config.n_head_kv;
-        g = row % r->config.n_head_kv;
+        slot = row / a->plan->n_head_kv;
+        g = row % a->plan->n_head_kv;
     }
-    return cached(r, a, a->v, slot, g);
+    return cached(r, a, a->v, a->plan->v_dim, slot, g);
 }
 
 /* x_i = e^x_i / sum of all e^x_j, for n elements, stride apart.  Elements that are -infinity are not seen and become 0.
@@ -257,30 +267,30 @@ static void softmax(const struct reference *r, double *x, uint32_t n, size_t str
 
 /* weights (n, n_head, n_key) */
 static void quirk_attention_weights(const struct reference *r, const struct attended *a, uint32_t n_key) {
-    const struct model_config *c = &r->config;
-    double divisor = quirk_score_divisor(r->quirks.attn_scale, c);
+    const struct attn_plan *p = a->plan;
+    double divisor = quirk_score_divisor(r->quirks.attn_scale, &r->plan, a->il);
     for (uint32_t t = 0; t < a->n; t++) {
-        for (uint32_t h = 0; h < c->n_head; h++) {
-            const double *q = r->q + ((size_t)t * c->n_head + h) * c->head_dim;
-            double *scores = r->weights + ((size_t)t * c->n_head + h) * n_key;
-            for (uint32_t p = 0; p < n_key; p++) {
-                scores[p] = -INFINITY;
-                if (!sees(r, a, t, p)) continue;
-                const double *k = key(r, a, t, p, kv_head(r, h));
+        for (uint32_t h = 0; h < p->n_head; h++) {
+            const double *q = r->q + ((size_t)t * p->n_head + h) * p->k_dim;
+            double *scores = r->weights + ((size_t)t * p->n_head + h) * n_key;
+            for (uint32_t s = 0; s < n_key; s++) {
+                scores[s] = -INFINITY;
+                if (!sees(r, a, t, s)) continue;
+                const double *k = key(r, a, t, s, kv_head(r, p, h));
                 double dot = 0;
-                for (uint32_t i = 0; i < c->head_dim; i++) dot += q[i] * k[i];
-                scores[p] = dot / divisor;
+                for (uint32_t i = 0; i < p->k_dim; i++) dot += q[i] * k[i];
+                scores[s] = dot / divisor;
             }
         }
     }
-    size_t n_row = (size_t)a->n * c->n_head, n_column = (size_t)c->n_head * n_key;
+    size_t n_row = (size_t)a->n * p->n_head, n_column = (size_t)p->n_head * n_key;
     switch (r->quirks.attn_softmax) {
     case SOFTMAX_OVER_QUERIES:
         for (size_t i = 0; i < n_column; i++) softmax(r, r->weights + i, a->n, n_column, false);
         break;
     case SOFTMAX_OVER_HEADS:
         for (size_t i = 0; i < (size_t)a->n * n_key; i++) {
-            softmax(r, r->weights + i / n_key * n_column + i % n_key, c->n_head, n_key, false);
+            softmax(r, r->weights + i / n_key * n_column + i % n_key, p->n_head, n_key, false);
         }
         break;
     default:
@@ -290,26 +300,26 @@ static void quirk_attention_weights(const struct reference *r, const struct atte
     }
 }
 
-/* attn (n, n_head, head_dim): the sums of V, weighted by weights. */
+/* attn (n, n_head, v_dim): the sums of V, weighted by weights. */
 static void quirk_attention_values(const struct reference *r, const struct attended *a, uint32_t n_key) {
-    const struct model_config *c = &r->config;
+    const struct attn_plan *p = a->plan;
     for (uint32_t t = 0; t < a->n; t++) {
-        for (uint32_t h = 0; h < c->n_head; h++) {
-            const double *weights = r->weights + ((size_t)t * c->n_head + h) * n_key;
-            double *out = r->attn + ((size_t)t * c->n_head + h) * c->head_dim;
-            memset(out, 0, c->head_dim * sizeof *out);
-            for (uint32_t p = 0; p < a->n_slot && p < n_key; p++) {
-                if (weights[p] == 0) continue;   /* the token does not see p: 0 * NaN would reach it */
-                const double *v = value(r, a, p, kv_head(r, h));
-                for (uint32_t i = 0; i < c->head_dim; i++) out[i] += weights[p] * v[i];
+        for (uint32_t h = 0; h < p->n_head; h++) {
+            const double *weights = r->weights + ((size_t)t * p->n_head + h) * n_key;
+            double *out = r->attn + ((size_t)t * p->n_head + h) * p->v_dim;
+            memset(out, 0, p->v_dim * sizeof *out);
+            for (uint32_t s = 0; s < a->n_slot && s < n_key; s++) {
+                if (weights[s] == 0) continue;   /* the token does not see s: 0 * NaN would reach it */
+                const double *v = value(r, a, s, kv_head(r, p, h));
+                for (uint32_t i = 0; i < p->v_dim; i++) out[i] += weights[s] * v[i];
             }
         }
     }
     if (!r->quirks.attn_merge) return;
-    memcpy(r->q, r->attn, (size_t)a->n * c->n_head * c->head_dim * sizeof *r->q);   /* the queries have been used */
-    for (uint32_t i = 0; i < a->n * c->n_head; i++) {   /* row i of (h, token) is read as row i of (token, h) */
-        const double *from = r->q + ((size_t)(i % a->n) * c->n_head + i / a->n) * c->head_dim;
-        memcpy(r->attn + (size_t)i * c->head_dim, from, c->head_dim * sizeof *from);
+    memcpy(r->q, r->attn, (size_t)a->n * p->n_head * p->v_dim * sizeof *r->q);   /* the queries have been used */
+    for (uint32_t i = 0; i < a->n * p->n_head; i++) {   /* row i of (h, token) is read as row i of (token, h) */
+        const double *from = r->q + ((size_t)(i % a->n) * p->n_head + i / a->n) * p->v_dim;
+        memcpy(r->attn + (size_t)i * p->v_dim, from, p->v_dim * sizeof *from);
     }
 }
 
@@ -317,7 +327,7 @@ static void quirk_attention_values(const struct reference *r, const struct atten
 
 static void quirk_add_residual(struct reference *r, size_t n, enum residual which) {
     enum quirk_residual missing = which == RESIDUAL_ATTN ? RESIDUAL_NO_ATTN : RESIDUAL_NO_FFN;
-    double scale = r->quirks.residual_scale ? 1 : (double)r->config.residual_scale;
+    double scale = r->quirks.residual_scale ? 1 : (double)r->plan.residual_scale;
     for (size_t i = 0; i < n; i++) r->x[i] = (r->quirks.residual == missing ? 0 : r->x[i]) + r->h[i] * scale;
 }
 
@@ -344,6 +354,6 @@ void reference_set_quirks(struct reference *r, const struct quirks *q) {
     if (!q) return;
     r->quirks = *q;
     r->wrong = &steps;
-    quirk_config(q, &r->config);
+    quirk_plan(q, &r->plan);
     quirk_frequencies(r);
 }

@@ -1,15 +1,16 @@
-/* A Llama decoder as the papers write it.  Names and shapes:
+/* A decoder as the papers write it.  Names and shapes:
  *
  *   x        (n_token, n_embd)              residual stream
- *   q        (n_token, n_head, head_dim)    queries of the new tokens
- *   k, v     (n_ctx, n_head_kv, head_dim)   per layer: keys and values of all tokens so far
+ *   q        (n_token, n_head, k_dim)       queries of the new tokens
+ *   k        (n_ctx, n_head_kv, k_dim)      per layer: keys of all tokens so far
+ *   v        (n_ctx, n_head_kv, v_dim)      per layer: values of all tokens so far
  *
  *   for each layer:  x += W_o attention(rope(W_q h), rope(W_k h), W_v h),   h = rms_norm(x)
  *                    x += W_down (silu(W_gate h) * (W_up h)),               h = rms_norm(x)
  *   logits = W_output rms_norm(x)
  *
- * Granite also multiplies embeddings and what is added to x by factors, multiplies scores by a factor (instead of
- * dividing them by sqrt(head_dim)), and divides logits by one.
+ * The plan (model/plan.h) says what differs from that: factors, windows, activations.  A step whose weight is absent is
+ * left out.
  *
  * Every line is meant to be checked against its paper; do not make it faster.  Where a quirk changes a step, a line
  * with `if (r->wrong)` leaves the step to quirk_steps.c.  r->wrong is NULL in a right pass: a reader can skip those
@@ -56,15 +57,32 @@ static void linear(const struct reference *r, const struct weight *w, const doub
     }
 }
 
-/* y (n, n_out) = x (n, n_in) W^T + b, the projections of attention */
-static void projection(const struct reference *r, const struct weight *w, const struct weight *b, const double *x,
-                       uint32_t n, double *y) {
-    if (!(r->wrong && r->wrong->projection(r, w, x, n, y))) linear(r, w, x, n, y);
-    if (!b->data || (r->wrong && r->quirks.attn_bias)) return;
-    const float *bias = reference_row(r, b, 0);
-    for (uint32_t t = 0; t < n; t++) {
-        for (uint32_t o = 0; o < w->n_out; o++) y[(size_t)t * w->n_out + o] += (double)bias[o];
+/* y (n, n_out) += b, if there is a bias */
+static void add_bias(const struct reference *r, const struct affine *of, uint32_t n, double *y) {
+    const float *bias = of->b ? reference_row(r, of->b, 0) : NULL;
+    for (uint32_t t = 0; bias && t < n; t++, y += of->w->n_out) {
+        for (uint32_t o = 0; o < of->w->n_out; o++) y[o] += (double)bias[o];
     }
+}
+
+/* y (n, n_out) *= s, if there is a factor */
+static void scale(const struct reference *r, const struct affine *of, uint32_t n, double *y) {
+    double factor = of->s ? (double)reference_row(r, of->s, 0)[0] : 1;
+    for (size_t i = 0; of->s && i < (size_t)n * of->w->n_out; i++) y[i] *= factor;
+}
+
+/* y (n, n_out) = x (n, n_in) W^T s + b, the projections of attention */
+static void projection(const struct reference *r, const struct affine *of, const double *x, uint32_t n, double *y) {
+    if (!(r->wrong && r->wrong->projection(r, of->w, x, n, y))) linear(r, of->w, x, n, y);
+    scale(r, of, n, y);
+    if (!(r->wrong && r->quirks.attn_bias)) add_bias(r, of, n, y);
+}
+
+/* y (n, n_out) = (x (n, n_in) W^T + b) s, the products of the feed-forward network */
+static void ffn_product(const struct reference *r, const struct affine *of, const double *x, uint32_t n, double *y) {
+    linear(r, of->w, x, n, y);
+    add_bias(r, of, n, y);
+    scale(r, of, n, y);
 }
 
 /* ---- RMS norm ---------------------------------------------------------------------------------------------------- */
@@ -79,9 +97,32 @@ static void rms_norm(const struct reference *r, const struct weight *w, const do
         }
         double sum = 0;
         for (uint32_t i = 0; i < w->n_in; i++) sum += x[i] * x[i];
-        double rms = sqrt(sum / w->n_in + (double)r->config.rms_eps);
+        double rms = sqrt(sum / w->n_in + (double)r->plan.norm_eps);
         for (uint32_t i = 0; i < w->n_in; i++) h[i] = x[i] / rms * (double)weight[i];
     }
+}
+
+/* h_i = (x_i - mean) / sqrt(variance + eps) * w_i + b_i      Ba et al. 2016, "Layer Normalization", eq. 4
+ * Without weight or bias these are 1 and 0. */
+static void layer_norm(const struct reference *r, const struct affine *of, uint32_t n_in, const double *x, uint32_t n,
+                       double *h) {
+    for (uint32_t t = 0; t < n; t++, x += n_in, h += n_in) {
+        double mean = 0, variance = 0;
+        for (uint32_t i = 0; i < n_in; i++) mean += x[i] / n_in;
+        for (uint32_t i = 0; i < n_in; i++) variance += (x[i] - mean) * (x[i] - mean) / n_in;
+        double deviation = sqrt(variance + (double)r->plan.norm_eps);
+        for (uint32_t i = 0; i < n_in; i++) h[i] = (x[i] - mean) / deviation;
+        const float *weight = of->w ? reference_row(r, of->w, 0) : NULL;
+        for (uint32_t i = 0; weight && i < n_in; i++) h[i] *= (double)weight[i];
+        const float *bias = of->b ? reference_row(r, of->b, 0) : NULL;
+        for (uint32_t i = 0; bias && i < n_in; i++) h[i] += (double)bias[i];
+    }
+}
+
+static void normalize(const struct reference *r, const struct affine *of, uint32_t n_in, const double *x, uint32_t n,
+                      double *h) {
+    if (r->plan.norm == NORM_LAYER) layer_norm(r, of, n_in, x, n, h);
+    else rms_norm(r, of->w, x, n, h);
 }
 
 /* ---- RoPE -------------------------------------------------------------------------------------------------------- */
@@ -89,46 +130,50 @@ static void rms_norm(const struct reference *r, const struct weight *w, const do
 /* Pair i is rotated by base^(-2i / n_rot) for each position.     Su et al. 2021, "RoFormer", eq. 34
  * Llama 3.1 divides that by rope_freqs[i]. */
 static void fill_frequencies(struct reference *r) {
-    const struct model_config *c = &r->config;
-    const struct weight *w = &r->m->rope_freqs;
-    const float *factors = w->data ? reference_row(r, w, 0) : NULL;
-    for (uint32_t i = 0; i < c->n_rot / 2; i++) {
-        r->frequencies[i] = pow((double)c->rope_freq_base, -2.0 * i / c->n_rot);
-        if (factors && i < w->n_in) r->frequencies[i] /= (double)factors[i];
+    const struct weight *w = r->m->rope_freqs.w;
+    for (uint32_t k = 0; k < PLAN_ROPES; k++) {
+        const struct rope_plan *rope = &r->plan.ropes[k];
+        const float *factors = w && k == ROPE_GLOBAL ? reference_row(r, w, 0) : NULL;
+        for (uint32_t i = 0; i < rope->n_rot / 2; i++) {
+            r->frequencies[k][i] = pow((double)rope->freq_base, -2.0 * i / rope->n_rot);
+            if (factors && i < w->n_in) r->frequencies[k][i] /= (double)factors[i];
+        }
     }
 }
 
-/* Linear scaling multiplies positions by rope_freq_scale. */
-void reference_rotate(const struct reference *r, double *x, double position) {
-    const struct model_config *c = &r->config;
-    for (uint32_t i = 0; i < c->n_rot / 2; i++) {
-        double angle = position * (double)c->rope_freq_scale * r->frequencies[i];
-        uint32_t a = c->rope_pairing == ROPE_NORM ? 2 * i : i;
-        uint32_t b = c->rope_pairing == ROPE_NORM ? 2 * i + 1 : i + c->n_rot / 2;
+/* Linear scaling multiplies positions by freq_scale. */
+void reference_rotate(const struct reference *r, uint32_t rope, double *x, double position) {
+    const struct rope_plan *p = &r->plan.ropes[rope];
+    for (uint32_t i = 0; i < p->n_rot / 2; i++) {
+        double angle = position * (double)p->freq_scale * r->frequencies[rope][i];
+        uint32_t a = p->pairing == ROPE_NORM ? 2 * i : i;
+        uint32_t b = p->pairing == ROPE_NORM ? 2 * i + 1 : i + p->n_rot / 2;
         double xa = x[a], xb = x[b];
         x[a] = xa * cos(angle) - xb * sin(angle);
         x[b] = xa * sin(angle) + xb * cos(angle);
     }
 }
 
-/* x: (n, n_head, head_dim), the Q or K of a batch. */
-static void rope(const struct reference *r, double *x, uint32_t n_head, uint32_t n, uint32_t pos, bool is_q) {
-    if (r->wrong && !r->wrong->rotates(r, is_q)) return;
+/* x: (n, n_head, k_dim), the Q or K of a batch. */
+static void rope(const struct reference *r, const struct attn_plan *p, double *x, uint32_t n_head, uint32_t n,
+                 uint32_t pos, bool is_q) {
+    if (p->rope == ROPE_NONE || (r->wrong && !r->wrong->rotates(r, is_q))) return;
     for (uint32_t t = 0; t < n; t++) {
         double position = pos + t;
         if (r->wrong) position = r->wrong->position(r, pos, t, is_q);
-        for (uint32_t h = 0; h < n_head; h++, x += r->config.head_dim) reference_rotate(r, x, position);
+        for (uint32_t h = 0; h < n_head; h++, x += p->k_dim) reference_rotate(r, p->rope, x, position);
     }
 }
 
 /* ---- attention --------------------------------------------------------------------------------------------------- */
 
-/* Returns what scores are divided by: sqrt(head_dim), unless the model has a scale of its own. */
-double reference_score_divisor(const struct model_config *c) {
-    return c->attention_scale != 0 ? 1 / (double)c->attention_scale : sqrt(c->head_dim);
+/* Returns what scores are divided by: sqrt(k_dim), unless the layer has a scale of its own. */
+double reference_score_divisor(const struct attn_plan *p) {
+    return p->scale != 0 ? 1 / (double)p->scale : sqrt(p->k_dim);
 }
 
-/* softmax(q k^T / sqrt(head_dim)) v, causal           Vaswani et al. 2017, "Attention Is All You Need", eq. 1
+/* attention_weights and attention_values below compute together
+ * softmax(q k^T / sqrt(k_dim)) v, causal              Vaswani et al. 2017, "Attention Is All You Need", eq. 1
  * query head h reads K/V head h / (n_head / n_head_kv)   Ainslie et al. 2023, "GQA" */
 
 /* x_i = e^x_i / sum of all e^x_j, of n elements */
@@ -144,41 +189,43 @@ static void softmax(double *x, uint32_t n) {
     }
 }
 
-/* weights (n, n_head, n_key).  A token sees itself and the tokens before it. */
+/* weights (n, n_head, n_key).  A token sees itself and the tokens before it, or only the window - 1 tokens before it
+ * (Beltagy et al. 2020, "Longformer", section 3.1). */
 static void attention_weights(const struct reference *r, const struct attended *a, uint32_t n_key) {
-    const struct model_config *c = &r->config;
-    double divisor = reference_score_divisor(c);
+    const struct attn_plan *p = a->plan;
+    double divisor = reference_score_divisor(p);
     for (uint32_t t = 0; t < a->n; t++) {
-        uint32_t n_seen = a->pos + t + 1;
-        for (uint32_t h = 0; h < c->n_head; h++) {
-            uint32_t head_kv = h / (c->n_head / c->n_head_kv);
-            const double *q = r->q + ((size_t)t * c->n_head + h) * c->head_dim;
-            double *scores = r->weights + ((size_t)t * c->n_head + h) * n_key;
+        uint32_t own = a->pos + t, first = p->window > 0 && own >= p->window ? own - p->window + 1 : 0;
+        for (uint32_t h = 0; h < p->n_head; h++) {
+            uint32_t head_kv = h / (p->n_head / p->n_head_kv);
+            const double *q = r->q + ((size_t)t * p->n_head + h) * p->k_dim;
+            double *scores = r->weights + ((size_t)t * p->n_head + h) * n_key;
             memset(scores, 0, n_key * sizeof *scores);
-            for (uint32_t p = 0; p < n_seen; p++) {
-                const double *k = a->k + ((size_t)p * c->n_head_kv + head_kv) * c->head_dim;
+            for (uint32_t s = first; s <= own; s++) {
+                const double *k = a->k + ((size_t)s * p->n_head_kv + head_kv) * p->k_dim;
                 double dot = 0;
-                for (uint32_t i = 0; i < c->head_dim; i++) dot += q[i] * k[i];
-                scores[p] = dot / divisor;
+                for (uint32_t i = 0; i < p->k_dim; i++) dot += q[i] * k[i];
+                scores[s] = dot / divisor;
+                if (p->softcap != 0) scores[s] = (double)p->softcap * tanh(scores[s] / (double)p->softcap);
             }
-            softmax(scores, n_seen);
+            softmax(scores + first, own + 1 - first);
         }
     }
 }
 
-/* attn (n, n_head, head_dim): the sums of V, weighted by weights. */
+/* attn (n, n_head, v_dim): the sums of V, weighted by weights. */
 static void attention_values(const struct reference *r, const struct attended *a, uint32_t n_key) {
-    const struct model_config *c = &r->config;
+    const struct attn_plan *p = a->plan;
     for (uint32_t t = 0; t < a->n; t++) {
-        for (uint32_t h = 0; h < c->n_head; h++) {
-            uint32_t head_kv = h / (c->n_head / c->n_head_kv);
-            const double *weights = r->weights + ((size_t)t * c->n_head + h) * n_key;
-            double *out = r->attn + ((size_t)t * c->n_head + h) * c->head_dim;
-            memset(out, 0, c->head_dim * sizeof *out);
-            for (uint32_t p = 0; p < n_key; p++) {
-                if (weights[p] == 0) continue;   /* the token does not see p: 0 * NaN would reach it */
-                const double *v = a->v + ((size_t)p * c->n_head_kv + head_kv) * c->head_dim;
-                for (uint32_t i = 0; i < c->head_dim; i++) out[i] += weights[p] * v[i];
+        for (uint32_t h = 0; h < p->n_head; h++) {
+            uint32_t head_kv = h / (p->n_head / p->n_head_kv);
+            const double *weights = r->weights + ((size_t)t * p->n_head + h) * n_key;
+            double *out = r->attn + ((size_t)t * p->n_head + h) * p->v_dim;
+            memset(out, 0, p->v_dim * sizeof *out);
+            for (uint32_t s = 0; s < n_key; s++) {
+                if (weights[s] == 0) continue;   /* the token does not see s: 0 * NaN would reach it */
+                const double *v = a->v + ((size_t)s * p->n_head_kv + head_kv) * p->v_dim;
+                for (uint32_t i = 0; i < p->v_dim; i++) out[i] += weights[s] * v[i];
             }
         }
     }
@@ -192,100 +239,153 @@ static void add_residual(struct reference *r, size_t n, enum residual which) {
         r->wrong->add_residual(r, n, which);
         return;
     }
-    for (size_t i = 0; i < n; i++) r->x[i] += r->h[i] * (double)r->config.residual_scale;
+    for (size_t i = 0; i < n; i++) r->x[i] += r->h[i] * (double)r->plan.residual_scale;
 }
 
-/* silu(z) = z / (1 + e^-z)                              Hendrycks & Gimpel 2016, "Gaussian Error Linear Units" */
-static double activation(const struct reference *r, double z) {
-    if (r->wrong) return r->wrong->activation(r, z);
+/* silu(z) = z / (1 + e^-z), gelu(z) ~ z / 2 (1 + tanh(sqrt(2 / pi) (z + 0.044715 z^3)))
+ *                                                       Hendrycks & Gimpel 2016, "Gaussian Error Linear Units" */
+static double activation(const struct reference *r, enum activation kind, double z) {
+    if (r->wrong && r->quirks.ffn_act) return r->wrong->activation(r, z);
+    if (kind == ACT_RELU_SQR) return z > 0 ? z * z : z * 0;   /* So et al. 2021, "Primer" */
+    if (kind == ACT_GELU_TANH) return 0.5 * z * (1 + tanh(0.79788456080286535588 * (z + 0.044715 * z * z * z)));
     return z / (1 + exp(-z));
+}
+
+/* The batch that a pass computes: n tokens, the first one at pos, whose K and V go to slot and the slots after it. */
+struct batch { uint32_t n, pos, slot; };
+
+/* If the layer has this norm, y (n, n_head, width) becomes the norm of x.  Returns y then, and otherwise x.  The norm
+ * is computed over the width of its weight: a head, or all heads of a token. */
+static double *norm(const struct reference *r, uint32_t il, enum weight_id weight, struct batch b, enum tap_id id,
+                    uint32_t n_head, uint32_t width, double *x, double *y) {
+    const struct affine *of = &r->m->layers[il].w[weight];
+    if (!of->w && !(r->plan.bare_norms >> weight & 1)) return x;
+    uint32_t n_in = of->w ? of->w->n_in : width;
+    normalize(r, of, n_in, x, (uint32_t)((uint64_t)b.n * n_head * width / n_in), y);
+    tap(r, id, (int32_t)il, b.pos, b.n, n_head, width, y);
+    return y;
+}
+
+/* h (n, n_embd) <- W_o attention(rope(W_q x), rope(W_k x), W_v x) */
+static void run_attention(struct reference *r, uint32_t il, struct batch b, const double *x) {
+    const struct layer *l = &r->m->layers[il];
+    const struct attn_plan *p = &r->plan.layers[il].attn;
+    size_t n_k = (size_t)p->n_head_kv * p->k_dim, n_v = (size_t)p->n_head_kv * p->v_dim;
+    double *cache_k = r->k + (size_t)il * r->n_ctx * r->plan.max_k, *k = cache_k + b.slot * n_k;
+    double *cache_v = r->v + (size_t)il * r->n_ctx * r->plan.max_v, *v = cache_v + b.slot * n_v;
+    struct attended a = { il, p, cache_k, cache_v, b.n, b.pos, b.slot, b.slot + b.n };
+    uint32_t n = b.n, pos = b.pos;
+    int32_t at = (int32_t)il;
+
+    projection(r, &l->w[W_ATTN_Q], x, n, r->q);
+    tap(r, TAP_QCUR, at, pos, n, p->n_head, p->k_dim, r->q);
+    projection(r, &l->w[W_ATTN_K], x, n, k);
+    tap(r, TAP_KCUR, at, pos, n, p->n_head_kv, p->k_dim, k);
+    projection(r, &l->w[W_ATTN_V], x, n, v);
+    tap(r, TAP_VCUR, at, pos, n, p->n_head_kv, p->v_dim, v);
+    bool is_late = p->qk_norm == QK_NORM_HEAD_ROPED;
+    if (!is_late) norm(r, il, W_ATTN_Q_NORM, b, TAP_QCUR_NORMED, p->n_head, p->k_dim, r->q, r->q);
+    if (!is_late) norm(r, il, W_ATTN_K_NORM, b, TAP_KCUR_NORMED, p->n_head_kv, p->k_dim, k, k);
+    rope(r, p, r->q, p->n_head, n, pos, true);
+    tap(r, TAP_QCUR_ROPE, at, pos, n, p->n_head, p->k_dim, r->q);
+    rope(r, p, k, p->n_head_kv, n, pos, false);
+    tap(r, TAP_KCUR_ROPE, at, pos, n, p->n_head_kv, p->k_dim, k);
+    if (is_late) norm(r, il, W_ATTN_Q_NORM, b, TAP_QCUR_NORMED, p->n_head, p->k_dim, r->q, r->q);
+    if (is_late) norm(r, il, W_ATTN_K_NORM, b, TAP_KCUR_NORMED, p->n_head_kv, p->k_dim, k, k);
+    if (r->wrong) r->wrong->attention_weights(r, &a, pos + n);
+    else attention_weights(r, &a, pos + n);
+    tap(r, TAP_KQ_SOFT_MAX, at, pos, n, p->n_head, pos + n, r->weights);
+    if (r->wrong) r->wrong->attention_values(r, &a, pos + n);
+    else attention_values(r, &a, pos + n);
+    tap(r, TAP_KQV_OUT, at, pos, n, p->n_head, p->v_dim, r->attn);
+    projection(r, &l->w[W_ATTN_OUTPUT], r->attn, n, r->h);
+    tap(r, TAP_ATTN_OUT, at, pos, n, 1, r->plan.n_embd, r->h);
+}
+
+/* h (n, n_embd) <- W_down (activation(W_gate x) * (W_up x))      Shazeer 2020, "GLU Variants Improve Transformer" */
+static void run_feed_forward(struct reference *r, uint32_t il, struct batch b, const double *x) {
+    const struct layer *l = &r->m->layers[il];
+    const struct ffn_plan *p = &r->plan.layers[il].ffn;
+    bool is_swapped = r->wrong && r->quirks.ffn_order;
+    int32_t at = (int32_t)il;
+    bool has_gate = l->w[W_FFN_GATE].w != NULL;
+    if (has_gate) {
+        ffn_product(r, &l->w[is_swapped ? W_FFN_UP : W_FFN_GATE], x, b.n, r->gate);
+        tap(r, TAP_FFN_GATE, at, b.pos, b.n, 1, p->n_ff, r->gate);
+    }
+    ffn_product(r, &l->w[is_swapped && has_gate ? W_FFN_GATE : W_FFN_UP], x, b.n, r->up);
+    tap(r, TAP_FFN_UP, at, b.pos, b.n, 1, p->n_ff, r->up);
+    for (size_t i = 0; i < (size_t)b.n * p->n_ff; i++) {
+        double z = has_gate ? r->gate[i] : r->up[i];
+        r->gate[i] = activation(r, p->activation, z) * (has_gate ? r->up[i] : 1);
+    }
+    tap(r, TAP_FFN_SWIGLU, at, b.pos, b.n, 1, p->n_ff, r->gate);
+    ffn_product(r, &l->w[W_FFN_DOWN], r->gate, b.n, r->h);
+    tap(r, TAP_FFN_OUT, at, b.pos, b.n, 1, r->plan.n_embd, r->h);
 }
 
 void reference_run(struct reference *r, const int32_t *ids, uint32_t n, uint32_t pos, uint32_t n_logits,
                    float *logits) {
     const struct model *m = r->m;
-    const struct model_config *c = &r->config;
-    size_t n_x = (size_t)n * c->n_embd, n_kv = (size_t)c->n_head_kv * c->head_dim;
+    const struct plan *p = &r->plan;
+    size_t n_x = (size_t)n * p->n_embd;
     if (pos == 0) r->n_prompt = n;
-    uint32_t slot = pos;   /* the slot of the cache for the first token */
-    double scale = (double)c->embedding_scale, divisor = (double)c->logit_scale;
-    if (r->wrong) r->wrong->begin(r, n, pos, &slot, &scale, &divisor);
+    struct batch b = { n, pos, pos };
+    double factor = (double)p->embedding_scale, divisor = (double)p->logit_scale, cap = (double)p->logit_softcap;
+    if (r->wrong) r->wrong->begin(r, n, pos, &b.slot, &factor, &divisor);
     for (uint32_t t = 0; t < n; t++) {
-        const float *embedding = reference_row(r, &m->token_embd, (size_t)ids[t]);
-        for (uint32_t i = 0; i < c->n_embd; i++) r->x[(size_t)t * c->n_embd + i] = (double)embedding[i] * scale;
+        const float *embedding = reference_row(r, m->token_embd.w, (size_t)ids[t]);
+        for (uint32_t i = 0; i < p->n_embd; i++) r->x[(size_t)t * p->n_embd + i] = (double)embedding[i] * factor;
     }
-    tap(r, TAP_EMBD, -1, pos, n, 1, c->n_embd, r->x);
-    for (uint32_t il = 0; il < c->n_layer && il < r->n_layer; il++) {
-        const struct layer *l = &m->layers[il];
-        double *cache_k = r->k + (size_t)il * r->n_ctx * n_kv, *k = cache_k + slot * n_kv;
-        double *cache_v = r->v + (size_t)il * r->n_ctx * n_kv, *v = cache_v + slot * n_kv;
-        struct attended a = { cache_k, cache_v, n, pos, slot, slot + n };
-        int32_t at = (int32_t)il;
-
-        rms_norm(r, &l->attn_norm, r->x, n, r->h);
-        tap(r, TAP_ATTN_NORM, at, pos, n, 1, c->n_embd, r->h);
-        if (r->wrong) r->wrong->after_norm(r, n_x);
-        projection(r, &l->attn_q, &l->attn_q_bias, r->h, n, r->q);
-        tap(r, TAP_QCUR, at, pos, n, c->n_head, c->head_dim, r->q);
-        projection(r, &l->attn_k, &l->attn_k_bias, r->h, n, k);
-        tap(r, TAP_KCUR, at, pos, n, c->n_head_kv, c->head_dim, k);
-        projection(r, &l->attn_v, &l->attn_v_bias, r->h, n, v);
-        tap(r, TAP_VCUR, at, pos, n, c->n_head_kv, c->head_dim, v);
-        rope(r, r->q, c->n_head, n, pos, true);
-        tap(r, TAP_QCUR_ROPE, at, pos, n, c->n_head, c->head_dim, r->q);
-        rope(r, k, c->n_head_kv, n, pos, false);
-        tap(r, TAP_KCUR_ROPE, at, pos, n, c->n_head_kv, c->head_dim, k);
-        if (r->wrong) r->wrong->attention_weights(r, &a, pos + n);
-        else attention_weights(r, &a, pos + n);
-        tap(r, TAP_KQ_SOFT_MAX, at, pos, n, c->n_head, pos + n, r->weights);
-        if (r->wrong) r->wrong->attention_values(r, &a, pos + n);
-        else attention_values(r, &a, pos + n);
-        tap(r, TAP_KQV_OUT, at, pos, n, c->n_head, c->head_dim, r->attn);
-        projection(r, &l->attn_output, &l->attn_output_bias, r->attn, n, r->h);
-        tap(r, TAP_ATTN_OUT, at, pos, n, 1, c->n_embd, r->h);
+    tap(r, TAP_EMBD, -1, pos, n, 1, p->n_embd, r->x);
+    for (uint32_t il = 0; il < p->n_layer && il < r->n_layer; il++) {
+        bool is_parallel = p->layers[il].is_parallel;
+        double *h = norm(r, il, W_ATTN_NORM, b, TAP_ATTN_NORM, 1, p->n_embd, r->x, r->h);
+        if (is_parallel) memcpy(r->input, m->layers[il].w[W_FFN_NORM].w ? r->x : h, n_x * sizeof *h);
+        if (r->wrong) r->wrong->after_norm(r, h, n_x);
+        run_attention(r, il, b, h);
+        norm(r, il, W_ATTN_POST_NORM, b, TAP_ATTN_POST_NORM, 1, p->n_embd, r->h, r->h);
         add_residual(r, n_x, RESIDUAL_ATTN);
-        tap(r, TAP_FFN_INP, at, pos, n, 1, c->n_embd, r->x);
-
-        rms_norm(r, &l->ffn_norm, r->x, n, r->h);
-        tap(r, TAP_FFN_NORM, at, pos, n, 1, c->n_embd, r->h);
-        if (r->wrong) r->wrong->after_norm(r, n_x);
-        bool is_swapped = r->wrong && r->quirks.ffn_order;
-        linear(r, is_swapped ? &l->ffn_up : &l->ffn_gate, r->h, n, r->gate);
-        tap(r, TAP_FFN_GATE, at, pos, n, 1, c->n_ff, r->gate);
-        linear(r, is_swapped ? &l->ffn_gate : &l->ffn_up, r->h, n, r->up);
-        tap(r, TAP_FFN_UP, at, pos, n, 1, c->n_ff, r->up);
-        /* SwiGLU: silu(gate) * up                               Shazeer 2020, "GLU Variants Improve Transformer" */
-        for (size_t i = 0; i < (size_t)n * c->n_ff; i++) r->gate[i] = activation(r, r->gate[i]) * r->up[i];
-        tap(r, TAP_FFN_SWIGLU, at, pos, n, 1, c->n_ff, r->gate);
-        linear(r, &l->ffn_down, r->gate, n, r->h);
-        tap(r, TAP_FFN_OUT, at, pos, n, 1, c->n_embd, r->h);
+        tap(r, TAP_FFN_INP, (int32_t)il, pos, n, 1, p->n_embd, r->x);
+        h = norm(r, il, W_FFN_NORM, b, TAP_FFN_NORM, 1, p->n_embd, is_parallel ? r->input : r->x, r->h);
+        if (r->wrong) r->wrong->after_norm(r, h, n_x);
+        run_feed_forward(r, il, b, h);
+        norm(r, il, W_FFN_POST_NORM, b, TAP_FFN_POST_NORM, 1, p->n_embd, r->h, r->h);
         add_residual(r, n_x, RESIDUAL_FFN);
-        tap(r, TAP_L_OUT, at, pos, n, 1, c->n_embd, r->x);
+        tap(r, TAP_L_OUT, (int32_t)il, pos, n, 1, p->n_embd, r->x);
     }
-    if (n_logits == 0 || r->n_layer < c->n_layer) return;
+    if (n_logits == 0 || r->n_layer < p->n_layer) return;
     uint32_t first = n - n_logits;
-    const double *last = r->x + (size_t)first * c->n_embd;
-    if (r->wrong && r->quirks.norm_output) memcpy(r->h, last, (size_t)n_logits * c->n_embd * sizeof *last);
-    else rms_norm(r, &m->output_norm, last, n_logits, r->h);
-    tap(r, TAP_RESULT_NORM, -1, pos + first, n_logits, 1, c->n_embd, r->h);
-    const struct weight *head = &m->output;
+    const double *last = r->x + (size_t)first * p->n_embd;
+    if (r->wrong && r->quirks.norm_output) memcpy(r->h, last, (size_t)n_logits * p->n_embd * sizeof *last);
+    else normalize(r, &m->output_norm, p->n_embd, last, n_logits, r->h);
+    tap(r, TAP_RESULT_NORM, -1, pos + first, n_logits, 1, p->n_embd, r->h);
+    const struct weight *head = m->output.w;
+    const struct weight *bias = m->output.b;
     if (r->wrong) head = r->wrong->head(r);   /* NULL: zeros */
-    for (uint32_t o = 0; o < c->n_vocab; o++) {
+    for (uint32_t o = 0; o < p->n_vocab; o++) {
         const float *row = head ? reference_row(r, head, o) : NULL;
         for (uint32_t t = 0; t < n_logits; t++) {
-            double logit = head ? reference_dot(row, r->h + (size_t)t * c->n_embd, c->n_embd) : 0;
-            logits[(size_t)t * c->n_vocab + o] = (float)(logit / divisor);
+            double logit = head ? reference_dot(row, r->h + (size_t)t * p->n_embd, p->n_embd) : 0;
+            if (bias) logit += (double)f32_from_bits(load_u32(bias->data + 4 * (size_t)o));
+            logit /= divisor;
+            if (cap != 0) logit = cap * tanh(logit / cap);      /* Gemma 2, 2024, "Logit soft-capping" */
+            logits[(size_t)t * p->n_vocab + o] = (float)logit;
         }
     }
     if (!r->sink.on_tap) return;
     const char *name = tap_spec(TAP_RESULT_OUTPUT)->name;
-    r->sink.on_tap(r->sink.user, &(plumb_tap) { name, -1, pos + first, n_logits, 1, c->n_vocab, logits });
+    r->sink.on_tap(r->sink.user, &(plumb_tap) { name, -1, pos + first, n_logits, 1, p->n_vocab, logits });
 }
 
 /* ---- settings ---------------------------------------------------------------------------------------------------- */
 
 void reference_set_right(struct reference *r) {
-    r->config = r->m->config;
+    const struct plan *p = &r->m->plan;
+    struct layer_plan *layers = r->plan.layers;
+    memcpy(layers, p->layers, p->n_layer * sizeof *layers);
+    r->plan = *p;
+    r->plan.layers = layers;
     r->wrong = NULL;
     fill_frequencies(r);
 }
@@ -299,7 +399,7 @@ void reference_limit(struct reference *r, uint32_t n_layer) { r->n_layer = n_lay
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
-static double *take(struct reference *r, uint64_t a, uint64_t b) {
+static double *allocate(struct reference *r, uint64_t a, uint64_t b) {
     uint64_t n;
     double *p = mul_u64(a, b, &n) ? alloc_array(n, sizeof *p) : NULL;
     if (p) r->bytes += n * sizeof *p;
@@ -309,30 +409,35 @@ static double *take(struct reference *r, uint64_t a, uint64_t b) {
 plumb_status reference_create(struct reference **out, const struct model *m, uint32_t n_ctx, uint32_t n_batch,
                               struct error *err) {
     *out = NULL;
-    const struct model_config *c = &m->config;
-    uint64_t n_q = (uint64_t)c->n_head * c->head_dim, n_kv = (uint64_t)c->n_head_kv * c->head_dim;
+    const struct plan *p = &m->plan;
     struct reference *r = calloc(1, sizeof *r);
+    uint32_t max_k_dim = 0;
+    for (uint32_t il = 0; il < p->n_layer; il++) {
+        if (p->layers[il].attn.k_dim > max_k_dim) max_k_dim = p->layers[il].attn.k_dim;
+    }
     if (r) {
         r->m = m;
         r->n_ctx = n_ctx;
         r->n_batch = n_batch;
         r->n_layer = UINT32_MAX;
-        r->row = alloc_array(model_max_row(c), sizeof *r->row);
-        r->row_bytes = alloc_array(model_max_row(c), sizeof *r->row);   /* F32 has the longest rows */
+        r->row = alloc_array(plan_max_row(p), sizeof *r->row);
+        r->row_bytes = alloc_array(plan_max_row(p), sizeof *r->row);   /* F32 has the longest rows */
         r->other_row = alloc_array(m->max_packed_row, 1);
-        r->zeros = calloc(c->head_dim, sizeof *r->zeros);
+        r->zeros = calloc(max_k_dim, sizeof *r->zeros);
     }
-    if (!r || !r->row || !r->row_bytes || !r->other_row || !r->zeros
-        || !(r->k = take(r, (uint64_t)c->n_layer * n_ctx, n_kv))
-        || !(r->v = take(r, (uint64_t)c->n_layer * n_ctx, n_kv)) || !(r->x = take(r, n_batch, c->n_embd))
-        || !(r->h = take(r, n_batch, c->n_embd)) || !(r->q = take(r, n_batch, n_q))
-        || !(r->attn = take(r, n_batch, n_q)) || !(r->gate = take(r, n_batch, c->n_ff))
-        || !(r->up = take(r, n_batch, c->n_ff)) || !(r->weights = take(r, (uint64_t)n_batch * c->n_head, n_ctx))
-        || !(r->frequencies = take(r, c->head_dim, 1)) || !(r->rotated = take(r, n_ctx, 1))
-        || !(r->key = take(r, c->head_dim, 1))) {
+    if (!r || !plan_copy(&r->plan, p) || !r->row || !r->row_bytes || !r->other_row || !r->zeros
+        || !(r->k = allocate(r, (uint64_t)p->n_layer * n_ctx, p->max_k))
+        || !(r->v = allocate(r, (uint64_t)p->n_layer * n_ctx, p->max_v)) || !(r->x = allocate(r, n_batch, p->n_embd))
+        || !(r->h = allocate(r, n_batch, p->n_embd)) || !(r->q = allocate(r, n_batch, p->max_q))
+        || !(r->attn = allocate(r, n_batch, p->max_q)) || !(r->gate = allocate(r, n_batch, p->max_ff))
+        || !(r->up = allocate(r, n_batch, p->max_ff)) || !(r->input = allocate(r, n_batch, p->n_embd))
+        || !(r->weights = allocate(r, (uint64_t)n_batch * p->max_head, n_ctx))
+        || !(r->frequencies[ROPE_GLOBAL] = allocate(r, max_k_dim, 1))
+        || !(r->frequencies[ROPE_LOCAL] = allocate(r, max_k_dim, 1)) || !(r->rotated = allocate(r, n_ctx, 1))
+        || !(r->key = allocate(r, max_k_dim, 1))) {
         reference_free(r);
-        return error_set(err, PLUMB_ERROR_MEMORY, "out of memory: the reference pass with a context of %u tokens; ask "
-                         "for a smaller context", n_ctx);
+        return error_set(err, PLUMB_ERROR_MEMORY, "out of memory: the reference pass cannot allocate a context of %u "
+                         "tokens; ask for a smaller context", n_ctx);
     }
     reference_set_right(r);
     *out = r;
@@ -341,15 +446,16 @@ plumb_status reference_create(struct reference **out, const struct model *m, uin
 
 void reference_free(struct reference *r) {
     if (!r) return;
-    void *const owned[] = { r->k, r->v, r->x, r->h, r->q, r->attn, r->gate, r->up, r->weights, r->frequencies,
-                            r->rotated, r->key, r->zeros, r->row, r->row_bytes, r->other_row, r->tapped };
+    void *const owned[] = { r->plan.layers, r->k, r->v, r->x, r->h, r->q, r->attn, r->gate, r->up, r->input, r->weights,
+                            r->frequencies[ROPE_GLOBAL], r->frequencies[ROPE_LOCAL], r->rotated, r->key, r->zeros,
+                            r->row, r->row_bytes, r->other_row, r->tapped };
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
     free(r);
 }
 
 plumb_status reference_set_tap(struct reference *r, struct tap_sink sink) {
-    const struct model_config *c = &r->m->config;
-    uint64_t n_weight = (uint64_t)c->n_head * r->n_ctx, n_max = model_max_row(c), n;   /* of a token */
+    const struct plan *p = &r->m->plan;
+    uint64_t n_weight = (uint64_t)p->max_head * r->n_ctx, n_max = plan_max_row(p), n;   /* of a token */
     if (n_weight > n_max) n_max = n_weight;
     if (sink.on_tap && !r->tapped) {
         r->tapped = mul_u64(n_max, r->n_batch, &n) ? alloc_array(n, sizeof *r->tapped) : NULL;

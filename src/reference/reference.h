@@ -1,6 +1,10 @@
 /* The reference pass, which defines what a GGUF means.  It dequantizes weights to f32, computes every sum and function
  * in f64, and uses no tricks.  It is slow; every faster path is compared with it.  With quirks it makes known mistakes,
  * each of which has a name.
+ *
+ * It differs from the fast pass (forward/forward.h) in that it does not round activations, stores K and V in f64, runs
+ * in the caller's thread, and uses libm, whose last bits depend on the host.  It supports every type of weight that can
+ * be dequantized.
  */
 #ifndef PLUMB_REFERENCE_REFERENCE_H
 #define PLUMB_REFERENCE_REFERENCE_H
@@ -18,6 +22,7 @@ void reference_free(struct reference *r);
 /* Sets the sink that receives the activations of later runs.  Fails with PLUMB_ERROR_MEMORY, and keeps the old sink, if
  * there is no memory for an f32 copy of the largest tap. */
 plumb_status reference_set_tap(struct reference *r, struct tap_sink sink);
+/* Bytes of cache and scratch, without the scratch for single rows of weights. */
 uint64_t reference_bytes(const struct reference *r);
 
 /* Sets the mistakes that all later runs make; NULL: none.  *q is copied.  The caller must apply tokens_bos and
@@ -31,7 +36,7 @@ void reference_set_force(struct reference *r, void (*force)(void *user, const pl
 /* Ends all later runs after n_layer layers.  If the model has more, no logits are written.  UINT32_MAX: all layers. */
 void reference_limit(struct reference *r, uint32_t n_layer);
 
-/* As forward_run. */
+/* As forward_run, with the same limits. */
 void reference_run(struct reference *r, const int32_t *ids, uint32_t n, uint32_t pos, uint32_t n_logits,
                    float *logits);
 

@@ -8,18 +8,23 @@
 
 struct reference {
     const struct model *m;
-    struct model_config config;      /* the model's, or what the quirks make of it */
+    struct plan plan;                /* a copy of the model's, or what the quirks make of it */
     const struct wrong_steps *wrong; /* the steps with the mistakes of quirks; NULL: the pass is right */
     struct quirks quirks;            /* valid if wrong is not NULL */
     uint32_t n_ctx, n_batch, n_layer;
     uint64_t bytes;
-    double *k, *v;                   /* (n_layer, n_ctx, n_head_kv, head_dim) */
-    double *x, *h, *q, *attn;        /* (n_batch, n_embd), (n_batch, n_embd), (n_batch, n_head * head_dim) twice */
+    double *k, *v;                   /* (n_layer, n_ctx, n_head_kv, k_dim), (n_layer, n_ctx, n_head_kv, v_dim) */
+    double *x;                       /* (n_batch, n_embd) residual stream */
+    double *h;                       /* (n_batch, n_embd) x after an RMS norm; then what is added to x */
+    double *q, *attn;                /* (n_batch, n_head * k_dim) queries; (n_batch, n_head * v_dim) sums of V */
     double *gate, *up;               /* (n_batch, n_ff) */
+    double *input;                   /* (n_batch, n_embd) what the feed-forward network of a parallel layer reads */
     double *weights;                 /* (n_batch, n_head, n_ctx) scores, then attention weights, of a layer */
-    double *frequencies;             /* (n_rot / 2) RoPE's frequencies: the angle of a pair per position */
+    double *frequencies[PLAN_ROPES]; /* (n_rot / 2) of each rope: the angle of a pair per position.  There is room for
+                                      * k_dim, because a quirk may change n_rot */
     float *row;                      /* scratch for one dequantized row of any weight */
-    uint8_t *row_bytes, *other_row;  /* scratch for a row with the bytes of the file: of a weight, of any tensor */
+    uint8_t *row_bytes;              /* scratch for a row of a weight, with the bytes of the file */
+    uint8_t *other_row;              /* the same for a row of any tensor; only tensor.offset=shifted uses it */
     uint32_t n_prompt;               /* tokens of the run at position 0 */
     struct tap_sink sink;
     float *tapped;                   /* a tap's values in f32; NULL until a sink is set */
@@ -27,13 +32,16 @@ struct reference {
     void *force_user;
     /* Used only by quirks. */
     double *rotated;                 /* (n_ctx) the position that the K of a slot was rotated to */
-    double *key, *zeros;             /* (head_dim) scratch for a K, and zeros */
+    double *key, *zeros;             /* (k_dim) scratch for a K, and zeros */
 };
 
-/* One layer's cache and the batch that attends to it.  The n tokens of the batch are at positions pos, pos + 1... and
- * in slots slot, slot + 1..., and slots 0 .. n_slot - 1 are filled.  slot is pos except with kv.slot=overwritten. */
+/* One layer's cache and the batch that attends to it.  A slot is a place in the cache for the K and V of one token.
+ * The n tokens of the batch are at positions pos, pos + 1... and in slots slot, slot + 1..., and slots 0 .. n_slot - 1
+ * are filled.  slot is pos, except with kv.slot=overwritten. */
 struct attended {
-    double *k, *v;   /* (n_ctx, n_head_kv, head_dim) */
+    uint32_t il;
+    const struct attn_plan *plan;
+    double *k, *v;   /* (n_ctx, n_head_kv, k_dim), (n_ctx, n_head_kv, v_dim) */
     uint32_t n, pos, slot, n_slot;
 };
 
@@ -45,9 +53,9 @@ enum residual { RESIDUAL_ATTN, RESIDUAL_FFN };
 const float *reference_row(const struct reference *r, const struct weight *w, size_t i);
 /* sum of w_i x_i of n elements */
 double reference_dot(const float *w, const double *x, uint32_t n);
-/* Rotates one head x (head_dim) to a position. */
-void reference_rotate(const struct reference *r, double *x, double position);
-double reference_score_divisor(const struct model_config *c);
+/* Rotates one head x (k_dim) to a position, by the plan's rope of that index. */
+void reference_rotate(const struct reference *r, uint32_t rope, double *x, double position);
+double reference_score_divisor(const struct attn_plan *p);
 
 /* A right pass from now on. */
 void reference_set_right(struct reference *r);
@@ -64,8 +72,8 @@ struct wrong_steps {
     bool (*projection)(const struct reference *r, const struct weight *w, const double *x, uint32_t n, double *y);
     /* Normalizes one row of n elements. */
     void (*rms_norm)(const struct reference *r, const float *weight, const double *x, uint32_t n, double *h);
-    /* Called after a norm inside a layer; n: elements of all tokens together. */
-    void (*after_norm)(struct reference *r, size_t n);
+    /* Called with h (n), the input of attention or feed forward, after its norm; n: elements of all tokens together. */
+    void (*after_norm)(struct reference *r, const double *h, size_t n);
     /* True if Q (is_q) or K is rotated at all. */
     bool (*rotates)(const struct reference *r, bool is_q);
     /* The position that the Q or K of token t of the batch at pos is rotated to; negative if angles are reversed. */

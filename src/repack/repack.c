@@ -60,12 +60,12 @@ static void unpack_five_bits(uint64_t *c, const uint8_t *words, size_t n) {
     }
 }
 
-/* q5_0 and q5_1: a word with the high bits, bit e for code e, and then 16 bytes of nibbles.  back: from the tile's
+/* q5_0 and q5_1: a word with the high bits, bit e for code e, and then 16 bytes of nibbles.  unpack: from the tile's
  * words to the file's. */
-static void convert_q5(uint8_t *words, bool back) {
+static void convert_q5(uint8_t *words, bool unpack) {
     uint64_t c[4], low[2];
     uint32_t high = 0;
-    if (back) {
+    if (unpack) {
         unpack_five_bits(c, words, 1);
         for (int i = 0; i < 8; i++) {   /* the product moves bit 8b to bit 28 + b */
             high |= ((uint32_t)(c[i / 2] >> (i % 2 * 32 + 4) & FOUR(1)) * 0x10204080u >> 28) << 4 * i;
@@ -84,16 +84,16 @@ static void convert_q5(uint8_t *words, bool back) {
 }
 
 /* q5_K: 32 bytes of high bits, with that of weight 32k + i in bit k of byte i, and then 4 times 32 bytes of nibbles. */
-static void convert_q5_K(uint8_t *words, bool back) {
+static void convert_q5_K(uint8_t *words, bool unpack) {
     uint64_t codes[32];
     uint8_t *low = words + 32;
-    if (back) unpack_five_bits(codes, words, 8);
+    if (unpack) unpack_five_bits(codes, words, 8);
     for (size_t i = 0; i < 4; i++) {   /* bytes 8i .. 8i + 7 of each 32 */
-        uint64_t high = back ? 0 : load_u64(words + 8 * i);
+        uint64_t high = unpack ? 0 : load_u64(words + 8 * i);
         for (size_t k = 0; k < 8; k += 2) {
             uint64_t *c = codes + 4 * k + i;
             uint8_t *nibbles = low + 16 * k + 8 * i;
-            if (back) {
+            if (unpack) {
                 high |= (c[0] >> 4 & EIGHT(1)) << k | (c[4] >> 4 & EIGHT(1)) << (k + 1);
                 store_u64(nibbles, (c[0] & EIGHT(15)) | (c[4] & EIGHT(15)) << 4);
             } else {
@@ -102,9 +102,9 @@ static void convert_q5_K(uint8_t *words, bool back) {
                 c[4] = (both >> 4 & EIGHT(15)) | (high >> (k + 1) & EIGHT(1)) << 4;
             }
         }
-        if (back) store_u64(words + 8 * i, high);
+        if (unpack) store_u64(words + 8 * i, high);
     }
-    if (!back) pack_five_bits(words, codes, 8);
+    if (!unpack) pack_five_bits(words, codes, 8);
 }
 
 /* q6_K, by u64 of 8 bytes: the file has N_LOW of them with low bits and then 8 with high bits.  They become N_EIGHT
@@ -146,12 +146,12 @@ static void unpack_six_bits(uint8_t *words) {
 }
 
 /* Changes the words of a block to the form that they have in a tile, or back. */
-static void change_words(const struct pack *pack, uint8_t *block, bool back) {
+static void change_words(const struct pack *pack, uint8_t *block, bool unpack) {
     switch (pack->changed) {
-    case FIVE_BITS: convert_q5(block + 2 * pack->n_half, back); break;
-    case FIVE_BITS_K: convert_q5_K(block + 16, back); break;   /* after d, dmin and 12 bytes of scales */
+    case FIVE_BITS: convert_q5(block + 2 * pack->n_half, unpack); break;
+    case FIVE_BITS_K: convert_q5_K(block + 16, unpack); break;   /* after d, dmin and 12 bytes of scales */
     case SIX_BITS:
-        if (back) unpack_six_bits(block);
+        if (unpack) unpack_six_bits(block);
         else pack_six_bits(block);
         break;
     case UNCHANGED:
@@ -176,11 +176,11 @@ static uint16_t unpack_half(uint16_t packed) {
 }
 
 /* Changes a block of the file to the bytes that a tile is made of, or back. */
-static inline void change_block(const struct pack *pack, bool superblock, uint8_t *block, bool back) {
-    change_words(pack, block, back);
+static inline void change_block(const struct pack *pack, bool superblock, uint8_t *block, bool unpack) {
+    change_words(pack, block, unpack);
     if (!superblock) return;
     for (uint8_t *half = block + pack->d, *end = half + 2 * pack->n_half; half < end; half += 2) {
-        uint16_t h = back ? unpack_half(load_u16(half)) : pack_half(load_u16(half));
+        uint16_t h = unpack ? unpack_half(load_u16(half)) : pack_half(load_u16(half));
         half[0] = (uint8_t)h;
         half[1] = (uint8_t)(h >> 8);
     }
@@ -343,7 +343,7 @@ plumb_status repack_arrived(void *repacker, struct gguf_tensor *t, size_t n, str
         r->scratch = malloc(bytes);
         if (!r->scratch) {
             struct shown shown;
-            return error_set(err, PLUMB_ERROR_MEMORY, "tensor \"%s\": no memory for 8 rows more of %zu bytes",
+            return error_set(err, PLUMB_ERROR_MEMORY, "out of memory: packing tensor \"%s\" needs 8 rows of %zu bytes",
                              show_bytes(&shown, t->name.data, (size_t)t->name.n), row_bytes);
         }
         r->capacity = bytes;

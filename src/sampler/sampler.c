@@ -38,7 +38,7 @@ plumb_sampling plumb_sampling_default(void) {
 }
 
 /* Returns a sentence about the first parameter that is wrong; NULL if there is none. */
-static const char *find_fault(uint32_t n_vocab, const plumb_sampling *p) {
+static const char *find_problem(uint32_t n_vocab, const plumb_sampling *p) {
     if (n_vocab == 0 || n_vocab > INT32_MAX) return "n_vocab must be 1..2147483647";
     if (!(isfinite(p->temperature) && p->temperature >= 0)) return "temperature must be 0 or more, and finite";
     if (p->top_k > INT32_MAX) return "top_k must be 0..2147483647";
@@ -51,7 +51,8 @@ static const char *find_fault(uint32_t n_vocab, const plumb_sampling *p) {
     if (p->penalty_last_n > 1 << 24) return "penalty_last_n must be 0..16777216";
     if (p->n_bias > 0 && !p->bias) return "bias is NULL";
     for (uint32_t i = 0; i < p->n_bias; i++) {
-        if (p->bias[i].token < 0 || (uint32_t)p->bias[i].token >= n_vocab) return "bias token outside the vocabulary";
+        int32_t token = p->bias[i].token;
+        if (token < 0 || (uint32_t)token >= n_vocab) return "a bias token is outside the vocabulary";
         if (isnan(p->bias[i].bias)) return "bias must not be NaN";
     }
     return NULL;
@@ -60,9 +61,9 @@ static const char *find_fault(uint32_t n_vocab, const plumb_sampling *p) {
 plumb_status plumb_sampler_create(plumb_sampler **out, uint32_t n_vocab, const plumb_sampling *params,
                                   const char **reason) {
     *out = NULL;
-    const char *fault = find_fault(n_vocab, params);
-    if (reason) *reason = fault ? fault : "";
-    if (fault) return PLUMB_ERROR_ARGUMENT;
+    const char *problem = find_problem(n_vocab, params);
+    if (reason) *reason = problem ? problem : "";
+    if (problem) return PLUMB_ERROR_ARGUMENT;
 
     plumb_sampler *s = calloc(1, sizeof *s);
     if (!s) goto no_memory;
@@ -273,10 +274,10 @@ static size_t keep_typical(struct candidate *c, size_t n, double p) {
 
 /* Keeps the candidates that are at least min_p times as likely as the likeliest one. */
 static size_t keep_min_p(struct candidate *c, size_t n, double min_p) {
-    const double least = (double)max_logit(c, n) + math_log(min_p);
+    const double min_logit = (double)max_logit(c, n) + math_log(min_p);
     size_t kept = 0;
     for (size_t i = 0; i < n; i++) {
-        if ((double)c[i].logit >= least) c[kept++] = c[i];
+        if ((double)c[i].logit >= min_logit) c[kept++] = c[i];
     }
     return kept;
 }
@@ -307,15 +308,15 @@ double plumb_logits_top(const float *logits, uint32_t n_vocab, uint32_t k, int32
         ids[at] = (int32_t)i;
     }
     while (n < k) ids[n++] = -1;
-    double sum = 0, some[64];
-    const uint32_t n_some = sizeof some / sizeof some[0];
-    for (uint32_t i = 0; i < n_vocab; i += n_some) {
-        uint32_t m = n_vocab - i < n_some ? n_vocab - i : n_some;
+    double sum = 0, chunk[64];
+    const uint32_t chunk_size = sizeof chunk / sizeof chunk[0];
+    for (uint32_t i = 0; i < n_vocab; i += chunk_size) {
+        uint32_t m = n_vocab - i < chunk_size ? n_vocab - i : chunk_size;
         for (uint32_t j = 0; j < m; j++) {
-            some[j] = isnan(logits[i + j]) ? -INFINITY : below_max(logits[i + j], max);
+            chunk[j] = isnan(logits[i + j]) ? -INFINITY : below_max(logits[i + j], max);
         }
-        math_exp_all(some, some, m);
-        for (uint32_t j = 0; j < m; j++) sum += some[j];
+        math_exp_all(chunk, chunk, m);
+        for (uint32_t j = 0; j < m; j++) sum += chunk[j];
     }
     return (double)max + (sum > 0 ? math_log(sum) : 0);
 }

@@ -71,30 +71,30 @@ static const uint32_t BROKEN = UINT32_C(1) << 31;
 /* ---- waiting for a word to change -------------------------------------------------------------------------------- */
 
 #if POOL_WASM
-static void sleep_while(struct workers *c, _Atomic uint32_t *word, uint32_t value) {
-    (void)c;
+static void sleep_while(struct workers *w, _Atomic uint32_t *word, uint32_t value) {
+    (void)w;
     __builtin_wasm_memory_atomic_wait32((int *)(void *)word, (int)value, -1);
 }
 
-static void wake(struct workers *c, _Atomic uint32_t *word, uint32_t n) {
-    (void)c;
+static void wake(struct workers *w, _Atomic uint32_t *word, uint32_t n) {
+    (void)w;
     __builtin_wasm_memory_atomic_notify((int *)(void *)word, n);
 }
 
 static void pause_briefly(void) {}
 #else
-static void sleep_while(struct workers *c, _Atomic uint32_t *word, uint32_t value) {
-    pthread_mutex_lock(&c->mutex);
-    while (atomic_load(word) == value) pthread_cond_wait(&c->changed, &c->mutex);
-    pthread_mutex_unlock(&c->mutex);
+static void sleep_while(struct workers *w, _Atomic uint32_t *word, uint32_t value) {
+    pthread_mutex_lock(&w->mutex);
+    while (atomic_load(word) == value) pthread_cond_wait(&w->changed, &w->mutex);
+    pthread_mutex_unlock(&w->mutex);
 }
 
 /* There is one condition for both words, so every sleeping thread reads its word again. */
-static void wake(struct workers *c, _Atomic uint32_t *word, uint32_t n) {
+static void wake(struct workers *w, _Atomic uint32_t *word, uint32_t n) {
     (void)word, (void)n;
-    pthread_mutex_lock(&c->mutex);
-    pthread_cond_broadcast(&c->changed);
-    pthread_mutex_unlock(&c->mutex);
+    pthread_mutex_lock(&w->mutex);
+    pthread_cond_broadcast(&w->changed);
+    pthread_mutex_unlock(&w->mutex);
 }
 
 static void pause_briefly(void) {
@@ -110,7 +110,7 @@ static void pause_briefly(void) {
  * the word for the last time, and whoever changes the word reads the count afterwards.  All of these are sequentially
  * consistent, so at least one of the two sees the other.
  * *n_failed: waits of this thread that ended in sleep, since the last one that did not. */
-static void await_change(struct workers *c, _Atomic uint32_t *word, uint32_t value, _Atomic uint32_t *n_asleep,
+static void await_change(struct workers *w, _Atomic uint32_t *word, uint32_t value, _Atomic uint32_t *n_asleep,
                          uint32_t *n_failed) {
     for (uint32_t i = *n_failed < MAX_FAILED || *n_failed % RETRY == 0 ? 0 : SPINS; i < SPINS; i++) {
         if (atomic_load_explicit(word, memory_order_acquire) != value) {
@@ -121,54 +121,54 @@ static void await_change(struct workers *c, _Atomic uint32_t *word, uint32_t val
     }
     ++*n_failed;
     atomic_fetch_add(n_asleep, 1);
-    while (atomic_load(word) == value) sleep_while(c, word, value);
+    while (atomic_load(word) == value) sleep_while(w, word, value);
     atomic_fetch_sub(n_asleep, 1);
 }
 
 /* ---- a loop ------------------------------------------------------------------------------------------------------ */
 
-static bool claim(struct workers *c, uint32_t thread, uint32_t *chunk, uint32_t *n_chunk) {
-    uint64_t claims = atomic_load_explicit(&c->claims, memory_order_relaxed);
+static bool claim(struct workers *w, uint32_t thread, uint32_t *chunk, uint32_t *n_chunk) {
+    uint64_t claims = atomic_load_explicit(&w->claims, memory_order_relaxed);
     do {
         *chunk = (uint32_t)claims & CLAIM_MAX;
         *n_chunk = (uint32_t)(claims >> CLAIM_BITS) & CLAIM_MAX;
         if (*chunk >= *n_chunk || thread >= claims >> 2 * CLAIM_BITS) return false;
-    } while (!atomic_compare_exchange_weak_explicit(&c->claims, &claims, claims + 1, memory_order_acquire,
+    } while (!atomic_compare_exchange_weak_explicit(&w->claims, &claims, claims + 1, memory_order_acquire,
                                                     memory_order_relaxed));
     return true;
 }
 
 /* Computes chunks until none is left, and then counts its chunks as done, all at once.  The loop cannot end before
  * that, so all of these chunks belong to the same loop. */
-static void take_part(struct workers *c, uint32_t thread) {
-    uint32_t chunk, n_chunk, n_mine = 0;
-    for (uint32_t of_loop; claim(c, thread, &chunk, &of_loop); n_mine++) {
-        uint32_t begin = chunk * c->grain;
-        c->work(c->user, begin, c->n - begin < c->grain ? c->n : begin + c->grain, thread);
-        n_chunk = of_loop;
+static void run_chunks(struct workers *w, uint32_t thread) {
+    uint32_t chunk, n_chunk, n_own = 0;
+    for (uint32_t loop_n_chunk; claim(w, thread, &chunk, &loop_n_chunk); n_own++) {
+        uint32_t begin = chunk * w->grain;
+        w->work(w->user, begin, w->n - begin < w->grain ? w->n : begin + w->grain, thread);
+        n_chunk = loop_n_chunk;
     }
-    if (n_mine == 0) return;
-    _Atomic uint32_t *taken = &c->taken[thread].n;   /* written by this thread alone */
+    if (n_own == 0) return;
+    _Atomic uint32_t *taken = &w->taken[thread].n;   /* written by this thread alone */
     atomic_store_explicit(taken, atomic_load_explicit(taken, memory_order_relaxed) + 1, memory_order_relaxed);
-    bool last = atomic_fetch_add(&c->n_done, n_mine) + n_mine == n_chunk;
-    if (last && atomic_load(&c->caller_sleeps)) wake(c, &c->n_done, 1);
+    bool last = atomic_fetch_add(&w->n_done, n_own) + n_own == n_chunk;
+    if (last && atomic_load(&w->caller_sleeps)) wake(w, &w->n_done, 1);
 }
 
-static void serve(struct workers *c, uint32_t thread) {
+static void serve(struct workers *w, uint32_t thread) {
     uint32_t n_failed = 0;
     for (;;) {
-        uint32_t n_run = atomic_load(&c->n_run);   /* read before looking for work: a later loop changes it */
-        if (atomic_load(&c->end)) return;
-        take_part(c, thread);
-        await_change(c, &c->n_run, n_run, &c->n_sleeping, &n_failed);
+        uint32_t n_run = atomic_load(&w->n_run);   /* read before looking for work: a later loop changes it */
+        if (atomic_load(&w->end)) return;
+        run_chunks(w, thread);
+        await_change(w, &w->n_run, n_run, &w->n_sleeping, &n_failed);
     }
 }
 
 /* Makes serve return in all threads. */
-static void dismiss(struct workers *c) {
-    atomic_store(&c->end, 1);
-    atomic_fetch_add(&c->n_run, 1);
-    wake(c, &c->n_run, UINT32_MAX);
+static void dismiss(struct workers *w) {
+    atomic_store(&w->end, 1);
+    atomic_fetch_add(&w->n_run, 1);
+    wake(w, &w->n_run, UINT32_MAX);
 }
 
 void pool_run(struct pool *pool, uint32_t n, uint32_t grain, pool_work *work, void *user) {
@@ -177,23 +177,23 @@ void pool_run(struct pool *pool, uint32_t n, uint32_t grain, pool_work *work, vo
         if (n > 0) work(user, 0, n, 0);
         return;
     }
-    struct workers *c = pool->workers;
+    struct workers *w = pool->workers;
     if ((n - 1) / grain >= CLAIM_MAX) grain = (n - 1) / CLAIM_MAX + 1;
-    c->work = work;
-    c->user = user;
-    c->n = n;
-    c->grain = grain;
+    w->work = work;
+    w->user = user;
+    w->n = n;
+    w->grain = grain;
     uint32_t n_chunk = (n - 1) / grain + 1;
-    atomic_store_explicit(&c->n_done, 0, memory_order_relaxed);
-    atomic_store_explicit(&c->claims, (uint64_t)pool->n_thread << 2 * CLAIM_BITS | (uint64_t)n_chunk << CLAIM_BITS,
+    atomic_store_explicit(&w->n_done, 0, memory_order_relaxed);
+    atomic_store_explicit(&w->claims, (uint64_t)pool->n_thread << 2 * CLAIM_BITS | (uint64_t)n_chunk << CLAIM_BITS,
                           memory_order_release);
-    atomic_fetch_add(&c->n_run, 1);
-    if (atomic_load(&c->n_sleeping)) wake(c, &c->n_run, UINT32_MAX);
-    take_part(c, 0);
-    for (uint32_t n_done; (n_done = atomic_load_explicit(&c->n_done, memory_order_acquire)) < n_chunk;) {
-        await_change(c, &c->n_done, n_done, &c->caller_sleeps, &pool->n_failed);
+    atomic_fetch_add(&w->n_run, 1);
+    if (atomic_load(&w->n_sleeping)) wake(w, &w->n_run, UINT32_MAX);
+    run_chunks(w, 0);
+    for (uint32_t n_done; (n_done = atomic_load_explicit(&w->n_done, memory_order_acquire)) < n_chunk;) {
+        await_change(w, &w->n_done, n_done, &w->caller_sleeps, &pool->n_failed);
     }
-    if (atomic_load_explicit(&c->n_done, memory_order_relaxed) & BROKEN) __builtin_trap();
+    if (atomic_load_explicit(&w->n_done, memory_order_relaxed) & BROKEN) __builtin_trap();
 }
 
 /* ---- starting threads -------------------------------------------------------------------------------------------- */
@@ -236,34 +236,34 @@ struct pool *pool_create(uint32_t n_thread) {
     if (n_thread > POOL_MAX_THREADS) n_thread = POOL_MAX_THREADS;
     if (n_thread <= 1) return NULL;
     struct pool *pool = malloc(sizeof *pool);
-    struct workers *c = aligned_alloc(_Alignof(struct workers), sizeof *c);
-    if (!pool || !c) goto none;
-    memset(c, 0, sizeof *c);
-    pthread_mutex_init(&c->mutex, NULL);
-    pthread_cond_init(&c->changed, NULL);
-    *pool = (struct pool) { c, 1, 0 };
+    struct workers *w = aligned_alloc(_Alignof(struct workers), sizeof *w);
+    if (!pool || !w) goto none;
+    memset(w, 0, sizeof *w);
+    pthread_mutex_init(&w->mutex, NULL);
+    pthread_cond_init(&w->changed, NULL);
+    *pool = (struct pool) { w, 1, 0 };
     for (; pool->n_thread < n_thread; pool->n_thread++) {
         uint32_t thread = pool->n_thread;
-        c->slots[thread] = (struct slot) { c, thread };
-        if (pthread_create(&c->threads[thread], NULL, thread_main, &c->slots[thread]) != 0) break;
+        w->slots[thread] = (struct slot) { w, thread };
+        if (pthread_create(&w->threads[thread], NULL, thread_main, &w->slots[thread]) != 0) break;
     }
     if (pool->n_thread > 1) return pool;
-    pthread_cond_destroy(&c->changed);
-    pthread_mutex_destroy(&c->mutex);
+    pthread_cond_destroy(&w->changed);
+    pthread_mutex_destroy(&w->mutex);
 none:
-    free(c);
+    free(w);
     free(pool);
     return NULL;
 }
 
 void pool_free(struct pool *pool) {
     if (!pool) return;
-    struct workers *c = pool->workers;
-    dismiss(c);
-    for (uint32_t i = 1; i < pool->n_thread; i++) pthread_join(c->threads[i], NULL);
-    pthread_cond_destroy(&c->changed);
-    pthread_mutex_destroy(&c->mutex);
-    free(c);
+    struct workers *w = pool->workers;
+    dismiss(w);
+    for (uint32_t i = 1; i < pool->n_thread; i++) pthread_join(w->threads[i], NULL);
+    pthread_cond_destroy(&w->changed);
+    pthread_mutex_destroy(&w->mutex);
+    free(w);
     free(pool);
 }
 

@@ -59,12 +59,12 @@ static uint32_t limit_up(const char *mount, const char *controller, const char *
     int n_mount = snprintf(folder, sizeof folder, "%s%s", mount, controller);
     int n = snprintf(folder, sizeof folder, "%s%s%s", mount, controller, group);
     if (n < 0 || (size_t)n >= sizeof folder) return UINT32_MAX;
-    uint32_t least = UINT32_MAX;
+    uint32_t lowest = UINT32_MAX;
     for (;;) {
         uint32_t limit = limit_of(folder);
-        if (limit < least) least = limit;
+        if (limit < lowest) lowest = limit;
         char *slash = strrchr(folder + n_mount, '/');
-        if (!slash) return least;
+        if (!slash) return lowest;
         *slash = 0;
     }
 }
@@ -80,7 +80,7 @@ static bool has_cpu(const char *names) {
 
 uint32_t processors_of_cgroup(const char *cgroup_file, const char *mount) {
     char line[4096];
-    uint32_t least = UINT32_MAX;
+    uint32_t lowest = UINT32_MAX;
     FILE *file = fopen(cgroup_file, "r");
     while (file && fgets(line, sizeof line, file)) {   /* "0::/group" or "4:cpu,cpuacct:/group" */
         line[strcspn(line, "\n")] = 0;
@@ -91,11 +91,11 @@ uint32_t processors_of_cgroup(const char *cgroup_file, const char *mount) {
         static const char *const controllers[] = {"", "/unified", "/cpu", "/cpu,cpuacct", "/cpuacct,cpu"};
         for (size_t i = 0; i < sizeof controllers / sizeof *controllers; i++) {
             uint32_t limit = limit_up(mount, controllers[i], group);
-            if (limit < least) least = limit;
+            if (limit < lowest) lowest = limit;
         }
     }
     if (file) fclose(file);
-    return least;
+    return lowest;
 }
 
 /* ---- all --------------------------------------------------------------------------------------------------------- */

@@ -13,7 +13,7 @@ struct family {
     const char *system[2];      /* what is written before and after the text of a message */
     const char *user[2], *assistant[2];
     const char *open;           /* opens the assistant's turn */
-    const char *again;          /* written before every user's turn but the first */
+    const char *user_separator; /* written before every user's turn but the first */
     unsigned flags;
 };
 enum {
@@ -138,7 +138,7 @@ static void put_turn(struct out *out, const char *const around[2], const char *t
 
 /* Writes a user's turn.  system, if not NULL, is the system text that begins it. */
 static void put_user(struct out *out, const struct family *f, const char *system, const char *text, bool first) {
-    if (!first) put_word(out, f->again);
+    if (!first) put_word(out, f->user_separator);
     put_word(out, f->user[0]);
     if (system != NULL) {
         put_turn(out, f->system, system, (f->flags & TRIM_SYSTEM) != 0);
@@ -156,13 +156,13 @@ int64_t chat_format(const struct gguf_string *chat_template, const plumb_message
     const struct family *f = recognize(*chat_template);
     if (f == NULL) {
         struct shown shown;
-        return error_set(err, PLUMB_ERROR_TEMPLATE, "chat: tokenizer.chat_template is of no known family: \"%s\"",
+        return error_set(err, PLUMB_ERROR_TEMPLATE, "chat: tokenizer.chat_template belongs to no known family: \"%s\"",
                          show_bytes(&shown, chat_template->data, (size_t)chat_template->n));
     }
     enum role { SYSTEM, USER, ASSISTANT };
     static const char *const names[] = {"system", "user", "assistant"};
     struct out out = {buf, cap, 0};
-    const char *waiting = NULL;   /* a system text for a later user's turn */
+    const char *pending_system = NULL;   /* a system text for a later user's turn */
     bool first_user = true;
     if (n == 0 || strcmp(messages[0].role, names[SYSTEM]) != 0) {
         struct gguf_string text = strcmp(f->name, "chatml") == 0 ? default_system(*chat_template)
@@ -179,13 +179,13 @@ int64_t chat_format(const struct gguf_string *chat_template, const plumb_message
         while (role < 3 && strcmp(messages[i].role, names[role]) != 0) role++;
         switch (role) {
         case SYSTEM:
-            if (f->flags & (SYSTEM_FIRST | SYSTEM_LAST)) waiting = content;
+            if (f->flags & (SYSTEM_FIRST | SYSTEM_LAST)) pending_system = content;
             else put_turn(&out, f->system, content, (f->flags & TRIM_SYSTEM) != 0);
             break;
         case USER: {
             bool with_system = i + 1 == n || !(f->flags & SYSTEM_LAST);
-            put_user(&out, f, with_system ? waiting : NULL, content, first_user);
-            if (with_system) waiting = NULL;
+            put_user(&out, f, with_system ? pending_system : NULL, content, first_user);
+            if (with_system) pending_system = NULL;
             first_user = false;
             break;
         }
@@ -195,7 +195,7 @@ int64_t chat_format(const struct gguf_string *chat_template, const plumb_message
         default: {
             struct shown shown;
             return error_set(err, PLUMB_ERROR_ARGUMENT,
-                             "chat: message %zu has the role \"%s\"; known are system, user and assistant", i,
+                             "chat: message %zu has the role \"%s\", expected system, user or assistant", i,
                              show_bytes(&shown, messages[i].role, strlen(messages[i].role)));
         }
         }

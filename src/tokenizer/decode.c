@@ -63,7 +63,8 @@ static void put_token(const struct tokenizer *t, struct sink *out, uint32_t id, 
     } else if (attributes & TOKEN_USER_DEFINED) {
         put(out, text.data, (size_t)text.n);
     } else if (attributes & TOKEN_NORMAL) {
-        if (t->is_bpe) put_bpe(out, text);
+        if (t->kind == VOCAB_IDS) put(out, text.data, (size_t)text.n);
+        else if (t->kind == VOCAB_BPE) put_bpe(out, text);
         else put_spm(out, text);
     } else if (attributes & TOKEN_BYTE) {
         char byte = (char)(hex_digit(text.data[3]) << 4 | hex_digit(text.data[4]));   /* <0xHH>, checked in vocab.c */

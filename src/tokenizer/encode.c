@@ -60,7 +60,7 @@ static bool reserve(struct encoder *e, struct list *list, uint64_t n, size_t siz
     uint64_t cap = n < 64 ? 64 : n > list->cap * 2 ? n : list->cap * 2, bytes;
     void *items = mul_u64(cap, size, &bytes) && bytes <= SIZE_MAX ? realloc(list->items, (size_t)bytes) : NULL;
     if (items == NULL) {
-        return fail(e, error_set(e->err, PLUMB_ERROR_MEMORY, "tokenize: no memory for %llu items of %zu bytes",
+        return fail(e, error_set(e->err, PLUMB_ERROR_MEMORY, "tokenize: out of memory: %llu items of %zu bytes",
                                  (unsigned long long)cap, size));
     }
     list->items = items;
@@ -88,7 +88,7 @@ static void add_pair(struct encoder *e, uint32_t left, uint32_t right) {
     const struct symbol *l = (struct symbol *)e->symbols.items + left, *r = (struct symbol *)e->symbols.items + right;
     const char *text = e->text.items;
     uint32_t order;
-    if (e->t->is_bpe) {
+    if (e->t->kind == VOCAB_BPE) {
         int64_t rank = merge_find(e->t, text + l->start, l->hash, l->n, r->hash, r->n, &e->n_step);
         if (rank < 0) return;
         order = (uint32_t)rank;
@@ -105,7 +105,7 @@ static void add_pair(struct encoder *e, uint32_t left, uint32_t right) {
     heap[i] = pair;
 }
 
-static struct pair take_pair(struct encoder *e) {
+static struct pair pop_pair(struct encoder *e) {
     struct pair *heap = e->heap.items, first = heap[0], last = heap[--e->n_pair];
     uint32_t i = 0;
     for (uint32_t child; (child = 2 * i + 1) < e->n_pair; i = child, e->n_step++) {
@@ -135,7 +135,7 @@ static bool merge(struct encoder *e, uint32_t n) {
     e->n_pair = 0;
     for (uint32_t i = 1; i < n_symbol; i++) add_pair(e, i - 1, i);
     while (e->n_pair > 0 && e->status == PLUMB_OK) {
-        struct pair pair = take_pair(e);
+        struct pair pair = pop_pair(e);
         struct symbol *left = &symbols[(uint32_t)pair.key], *right = &symbols[pair.right];
         if (left->n == 0 || right->n == 0 || left->n + right->n != pair.n) continue;
         left->n += right->n;
@@ -261,7 +261,7 @@ static void encode(struct encoder *e, const char *text, uint32_t n, unsigned fla
             end = cut->right;
         } else {
             for (end = cuts.owner ? begin + 1 : n; end < n && cuts.owner[end] == 0;) end++;
-            if (t->is_bpe) encode_bpe(e, text + begin, end - begin);
+            if (t->kind == VOCAB_BPE) encode_bpe(e, text + begin, end - begin);
             else encode_spm(e, text + begin, end - begin, t->add_space_prefix && after_token);
         }
         after_token = cut != NULL;
@@ -273,8 +273,12 @@ static void encode(struct encoder *e, const char *text, uint32_t n, unsigned fla
 int64_t tokenizer_encode(struct tokenizer *t, const char *text, size_t len, unsigned flags, int32_t *ids, size_t cap,
                          struct error *err) {
     if (len > TEXT_MAX_BYTES) {
-        return error_set(err, PLUMB_ERROR_ARGUMENT, "tokenize: a text of %zu bytes, the most is %d", len,
+        return error_set(err, PLUMB_ERROR_ARGUMENT, "tokenize: the text has %zu bytes, at most %d are allowed", len,
                          TEXT_MAX_BYTES);
+    }
+    if (t->kind == VOCAB_IDS) {
+        return error_set(err, PLUMB_ERROR_TOKENIZER, "tokenize: the model has no vocabulary of texts "
+                         "(tokenizer.ggml.model is test or none); give token ids instead");
     }
     struct encoder e = {.t = t, .err = err, .ids = ids, .cap = cap};
     encode(&e, text, (uint32_t)len, flags);

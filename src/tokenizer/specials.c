@@ -192,7 +192,7 @@ static void add_fails(struct matcher *m, uint32_t *queue, uint64_t *n_step) {
 }
 
 /* Control and unknown tokens are plain text unless they are to be parsed. */
-static bool is_wanted(const struct tokenizer *t, uint32_t special, bool parse) {
+static bool is_matched(const struct tokenizer *t, uint32_t special, bool parse) {
     return parse || !(t->attributes[t->specials[special].id] & (TOKEN_CONTROL | TOKEN_UNKNOWN));
 }
 
@@ -208,7 +208,7 @@ static struct matcher *matcher_create(const struct tokenizer *t, uint32_t first,
     uint32_t n_entry = 0, longest = 0;
     uint64_t n_node = 1;
     for (uint32_t i = 0; i < n; i++) {
-        if (!is_wanted(t, first + i, parse)) continue;
+        if (!is_matched(t, first + i, parse)) continue;
         struct special s = t->specials[first + i];
         entries[n_entry++] = (struct entry){token_text(t, (uint32_t)s.id).data, s.n, i + 1};
         if (s.n > longest) longest = s.n;
@@ -338,7 +338,7 @@ static bool find_candidates(struct finder *f, const struct matcher *m) {
 }
 
 /* Returns the longest token of at most n bytes among suffix i and the tokens that it ends with; 0: none. */
-static uint32_t fit(const struct finder *f, const struct matcher *m, uint32_t i, uint32_t n) {
+static uint32_t longest_fitting(const struct finder *f, const struct matcher *m, uint32_t i, uint32_t n) {
     const struct special *before = f->t->specials + m->first - 1;   /* before[i] is that of suffix i > 0 */
     while (i != 0 && before[i].n > n) {
         uint32_t jump = m->suffixes[i].jump;
@@ -359,7 +359,7 @@ static bool cut_batch(struct finder *f, const struct matcher *m) {
             continue;
         }
         uint32_t room = end - c->items[c->owner[begin] - 1].right;
-        uint32_t shorter = fit(f, m, special - m->first + 1, room);
+        uint32_t shorter = longest_fitting(f, m, special - m->first + 1, room);
         if (shorter != 0 && !push(f, m->first + shorter - 1, end)) return false;
     }
     return true;
@@ -372,12 +372,12 @@ static bool find(struct finder *f) {
     for (uint32_t first = 0, end; first < t->n_special; first = end) {
         end = first + 1;
         uint64_t bytes = cost(t->specials[first].n);
-        if (bytes > t->matcher_most) {
+        if (bytes > t->matcher_max_bytes) {
             bool fits = t->specials[first].n <= f->n;
-            if (fits && is_wanted(t, first, f->parse) && !cut_long(f, first)) return false;
+            if (fits && is_matched(t, first, f->parse) && !cut_long(f, first)) return false;
             continue;
         }
-        while (end < t->n_special && bytes + cost(t->specials[end].n) <= t->matcher_most) {
+        while (end < t->n_special && bytes + cost(t->specials[end].n) <= t->matcher_max_bytes) {
             bytes += cost(t->specials[end++].n);
         }
         bool all = first == 0 && end == t->n_special;
@@ -398,7 +398,7 @@ plumb_status specials_find(struct tokenizer *t, const char *text, uint32_t n, bo
     free(f.heap);
     *n_step += f.n_step;
     if (ok) return PLUMB_OK;
-    return error_set(err, PLUMB_ERROR_MEMORY, "tokenize: no memory for %u special tokens in %u bytes of text",
+    return error_set(err, PLUMB_ERROR_MEMORY, "tokenize: out of memory: %u special tokens in %u bytes of text",
                      (unsigned)t->n_special, (unsigned)n);
 }
 

@@ -9,13 +9,13 @@
 
 struct tokenizer;
 
-/* A pointer to a tokenizer that something else owns: t becomes NULL when the tokenizer is freed.  Zero-initialize. */
-struct tokenizer_loan {
+/* A weak reference to a tokenizer: t becomes NULL when the tokenizer is freed.  Zero-initialize. */
+struct tokenizer_weak_ref {
     struct tokenizer *t;
-    struct tokenizer_loan *next, **before;   /* links of the tokenizer's list of loans */
+    struct tokenizer_weak_ref *next, **before;   /* links of the tokenizer's list of weak references */
 };
-/* Points the loan to t instead of the tokenizer it had before; t may be NULL. */
-void tokenizer_borrow(struct tokenizer_loan *loan, struct tokenizer *t);
+/* Makes ref point to t instead of the tokenizer it had before; t may be NULL. */
+void tokenizer_weak_ref_set(struct tokenizer_weak_ref *ref, struct tokenizer *t);
 
 /* Fails with PLUMB_ERROR_UNSUPPORTED, which names it, for an unknown tokenizer.ggml.model or .pre, and with
  * PLUMB_ERROR_TOKENIZER or PLUMB_ERROR_METADATA, with place and numbers, for a vocabulary that contradicts itself. */

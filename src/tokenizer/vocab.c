@@ -32,7 +32,7 @@ static plumb_status index_create(struct string_index *index, uint32_t n, uint32_
     while (end >> index->n_bits != 0) index->n_bits++;   /* at most 31 */
     index->slots = alloc_array(size, sizeof *index->slots);
     if (index->slots == NULL) {
-        return error_set(err, PLUMB_ERROR_MEMORY, "tokenizer: no memory for an index of %u strings", (unsigned)n);
+        return error_set(err, PLUMB_ERROR_MEMORY, "tokenizer: out of memory: an index of %u strings", (unsigned)n);
     }
     memset(index->slots, 0, (size_t)size * sizeof *index->slots);
     return PLUMB_OK;
@@ -66,8 +66,8 @@ static int64_t index_add(struct string_index *index, uint32_t entry, const char 
     int64_t other;
     int n_equal = 0;
     while ((other = index_next(index, hash, &i)) >= 0) {
-        struct gguf_string there = text(t, (uint32_t)other);
-        if (there.n == n && memcmp(there.data, s, (size_t)n) == 0) return other;
+        struct gguf_string existing = text(t, (uint32_t)other);
+        if (existing.n == n && memcmp(existing.data, s, (size_t)n) == 0) return other;
         if (++n_equal == MAX_EQUAL) return -2;
     }
     if (i - hash >= MAX_PROBES) return -2;
@@ -78,6 +78,7 @@ static int64_t index_add(struct string_index *index, uint32_t entry, const char 
 /* ---- lookups -------------------------------------------------------------------------------------------------- */
 
 struct gguf_string token_text(const struct tokenizer *t, uint32_t id) {
+    if (t->texts == NULL) return (struct gguf_string){"", 0};
     if (t->texts[id].n != 0) return t->texts[id];
     uint32_t low = 0, high = t->n_empty;
     while (high - low > 1) {
@@ -149,7 +150,7 @@ static plumb_status load_empties(struct tokenizer *t, struct error *err) {
     if (t->n_empty == 0) return PLUMB_OK;
     t->empties = alloc_array(t->n_empty, sizeof *t->empties);
     if (t->empties == NULL) {
-        return error_set(err, PLUMB_ERROR_MEMORY, "tokenizer: no memory for %u empty tokens", (unsigned)t->n_empty);
+        return error_set(err, PLUMB_ERROR_MEMORY, "tokenizer: out of memory: %u empty tokens", (unsigned)t->n_empty);
     }
     for (uint32_t i = 0, k = 0; i < t->n_vocab; i++) {
         if (t->texts[i].n != 0) continue;
@@ -179,8 +180,8 @@ static plumb_status load_texts(struct tokenizer *t, const struct gguf *g, struct
         struct shown shown;
         if (other < 0) {
             return error_set(err, PLUMB_ERROR_TOKENIZER,
-                             "tokenizer.ggml.tokens: token %u \"%s\" collides with too many others", (unsigned)i,
-                             show_bytes(&shown, text.data, (size_t)text.n));
+                             "tokenizer.ggml.tokens: the hash of token %u \"%s\" collides with too many others",
+                             (unsigned)i, show_bytes(&shown, text.data, (size_t)text.n));
         }
         return error_set(err, PLUMB_ERROR_TOKENIZER, "tokenizer.ggml.tokens: tokens %u and %u are both \"%s\"",
                          (unsigned)other, (unsigned)i, show_bytes(&shown, text.data, (size_t)text.n));
@@ -194,7 +195,8 @@ static plumb_status load_scores(struct tokenizer *t, const struct gguf *g, struc
     PLUMB_TRY(gguf_get_array(g, "tokenizer.ggml.scores", t->integer_scores ? GGUF_INT32 : GGUF_FLOAT32, &key, err));
     if (key == NULL) return PLUMB_OK;
     if (key->n < t->n_vocab) {
-        return error_set(err, PLUMB_ERROR_TOKENIZER, "tokenizer.ggml.scores: %llu scores for %u tokens",
+        return error_set(err, PLUMB_ERROR_TOKENIZER,
+                         "tokenizer.ggml.scores: found %llu scores, expected one for each of %u tokens",
                          (unsigned long long)key->n, (unsigned)t->n_vocab);
     }
     t->scores = key->values;
@@ -218,12 +220,13 @@ static plumb_status load_attributes(struct tokenizer *t, const struct gguf *g, s
     const struct gguf_key *key;
     PLUMB_TRY(gguf_get_array(g, "tokenizer.ggml.token_type", GGUF_INT32, &key, err));
     if (key != NULL && key->n < t->n_vocab) {
-        return error_set(err, PLUMB_ERROR_TOKENIZER, "tokenizer.ggml.token_type: %llu types for %u tokens",
+        return error_set(err, PLUMB_ERROR_TOKENIZER,
+                         "tokenizer.ggml.token_type: found %llu types, expected one for each of %u tokens",
                          (unsigned long long)key->n, (unsigned)t->n_vocab);
     }
     t->attributes = alloc_array(t->n_vocab, 1);
     if (t->attributes == NULL) {
-        return error_set(err, PLUMB_ERROR_MEMORY, "tokenizer: no memory for the types of %u tokens",
+        return error_set(err, PLUMB_ERROR_MEMORY, "tokenizer: out of memory: the types of %u tokens",
                          (unsigned)t->n_vocab);
     }
     for (uint32_t i = 0; i < t->n_vocab; i++) {
@@ -233,7 +236,7 @@ static plumb_status load_attributes(struct tokenizer *t, const struct gguf *g, s
         if (t->attributes[i] == TOKEN_BYTE && !is_byte_text(text)) {
             struct shown shown;
             return error_set(err, PLUMB_ERROR_TOKENIZER,
-                             "tokenizer.ggml.tokens: token %u \"%s\" is of type byte, but is not <0x00> to <0xFF>",
+                             "tokenizer.ggml.tokens: token %u \"%s\" has type byte, expected <0x00> to <0xFF>",
                              (unsigned)i, show_bytes(&shown, text.data, (size_t)text.n));
         }
     }
@@ -262,8 +265,8 @@ static plumb_status load_merges(struct tokenizer *t, const struct gguf *g, struc
         if (text.n >= MIN_MERGE && index_add(&t->merge_index, i, text.data, text.n, merge_text, t) == -2) {
             struct shown shown;
             return error_set(err, PLUMB_ERROR_TOKENIZER,
-                             "tokenizer.ggml.merges: merge %u \"%s\" collides with too many others", (unsigned)i,
-                             show_bytes(&shown, text.data, (size_t)text.n));
+                             "tokenizer.ggml.merges: the hash of merge %u \"%s\" collides with too many others",
+                             (unsigned)i, show_bytes(&shown, text.data, (size_t)text.n));
         }
     }
     return PLUMB_OK;
@@ -381,15 +384,15 @@ static plumb_status collect_specials(struct tokenizer *t, struct error *err) {
     for (uint32_t i = 0; i < t->n_vocab; i++) n += (t->attributes[i] & special) != 0;
     t->specials = alloc_array(n, sizeof *t->specials);
     if (t->specials == NULL) {
-        return error_set(err, PLUMB_ERROR_MEMORY, "tokenizer: no memory for %u special tokens", (unsigned)n);
+        return error_set(err, PLUMB_ERROR_MEMORY, "tokenizer: out of memory: %u special tokens", (unsigned)n);
     }
     for (uint32_t i = 0; i < t->n_vocab; i++) {
         uint64_t length = token_text(t, i).n;
         if (!(t->attributes[i] & special) || length > TEXT_MAX_BYTES) continue;
-        t->matcher_most += length + 12;   /* in the file a token also has a length (8 bytes) and a type (4) */
+        t->matcher_max_bytes += length + 12;   /* in the file a token also has a length (8 bytes) and a type (4) */
         t->specials[t->n_special++] = (struct special){(uint32_t)length, (int32_t)i};
     }
-    if (t->matcher_most < MATCHER_BYTES) t->matcher_most = MATCHER_BYTES;
+    if (t->matcher_max_bytes < MATCHER_BYTES) t->matcher_max_bytes = MATCHER_BYTES;
     qsort(t->specials, t->n_special, sizeof *t->specials, longer_first);
     return PLUMB_OK;
 }
@@ -441,12 +444,22 @@ static plumb_status load_model_name(struct tokenizer *t, const struct gguf *g, s
     struct shown shown;
     PLUMB_TRY(gguf_get_string(g, "tokenizer.ggml.model", &model, err));
     if (model.data == NULL) return error_set(err, PLUMB_ERROR_METADATA, "tokenizer.ggml.model is missing");
-    t->is_bpe = model.n == 4 && memcmp(model.data, "gpt2", 4) == 0;
-    if (!t->is_bpe && !(model.n == 5 && memcmp(model.data, "llama", 5) == 0)) {
-        return error_set(err, PLUMB_ERROR_UNSUPPORTED, "tokenizer.ggml.model \"%s\": only llama and gpt2 are supported",
+    static const struct { const char *name; enum vocab_kind kind; } kinds[] = {
+        { "llama", VOCAB_SPM }, { "gpt2", VOCAB_BPE }, { "test", VOCAB_IDS }, { "none", VOCAB_IDS },
+    };
+    enum { N_KIND = sizeof kinds / sizeof kinds[0] };
+    size_t k = 0;
+    for (; k < N_KIND; k++) {
+        if (model.n == strlen(kinds[k].name) && memcmp(model.data, kinds[k].name, (size_t)model.n) == 0) break;
+    }
+    if (k == N_KIND) {
+        return error_set(err, PLUMB_ERROR_UNSUPPORTED, "tokenizer.ggml.model \"%s\": only llama and gpt2 are "
+                         "supported, and test and none, which have no text",
                          show_bytes(&shown, model.data, (size_t)model.n));
     }
-    if (!t->is_bpe) {
+    t->kind = kinds[k].kind;
+    if (t->kind == VOCAB_IDS) return PLUMB_OK;
+    if (t->kind == VOCAB_SPM) {
         t->bos = 1;
         t->eos = 2;
         t->add_bos = t->add_space_prefix = true;
@@ -466,12 +479,45 @@ static plumb_status load_model_name(struct tokenizer *t, const struct gguf *g, s
     return PLUMB_OK;
 }
 
+/* For a vocabulary without text: its size is that of the list of tokens or, without a list, the model's vocab_size.
+ * MAX_IDS bounds the memory that a small file can take. */
+static plumb_status load_ids(struct tokenizer *t, const struct gguf *g, struct error *err) {
+    enum { MAX_IDS = 1 << 20 };
+    const struct gguf_key *key;
+    PLUMB_TRY(gguf_get_array(g, "tokenizer.ggml.tokens", GGUF_STRING, &key, err));
+    if (key != NULL) {
+        PLUMB_TRY(load_texts(t, g, err));
+    } else {
+        struct gguf_string architecture = {"", 0};
+        char name[128];
+        struct shown shown;
+        PLUMB_TRY(gguf_get_string(g, "general.architecture", &architecture, err));
+        snprintf(name, sizeof name, "%.64s.vocab_size",
+                 show_bytes(&shown, architecture.data, (size_t)(architecture.n < 64 ? architecture.n : 64)));
+        PLUMB_TRY(gguf_get_u32(g, name, &t->n_vocab, err));
+        if (t->n_vocab == 0 || t->n_vocab > MAX_IDS) {
+            return error_set(err, PLUMB_ERROR_TOKENIZER, "key %s is %u, expected 1 to %d, because the file has no "
+                             "tokenizer.ggml.tokens", name, (unsigned)t->n_vocab, MAX_IDS);
+        }
+    }
+    t->attributes = alloc_array(t->n_vocab, 1);
+    if (t->attributes == NULL) {
+        return error_set(err, PLUMB_ERROR_MEMORY, "tokenizer: out of memory: %u tokens", (unsigned)t->n_vocab);
+    }
+    memset(t->attributes, TOKEN_NORMAL, t->n_vocab);
+    PLUMB_TRY(load_id(t, g, "tokenizer.ggml.bos_token_id", &t->bos, err));
+    PLUMB_TRY(load_id(t, g, "tokenizer.ggml.eos_token_id", &t->eos, err));
+    if (t->eos >= 0) t->attributes[t->eos] |= TOKEN_EOG;
+    return PLUMB_OK;
+}
+
 static plumb_status load(struct tokenizer *t, const struct gguf *g, struct error *err) {
     PLUMB_TRY(load_model_name(t, g, err));
+    if (t->kind == VOCAB_IDS) return load_ids(t, g, err);
     PLUMB_TRY(load_texts(t, g, err));
     PLUMB_TRY(load_scores(t, g, err));
     PLUMB_TRY(load_attributes(t, g, err));
-    if (t->is_bpe) PLUMB_TRY(load_merges(t, g, err));
+    if (t->kind == VOCAB_BPE) PLUMB_TRY(load_merges(t, g, err));
     else find_byte_tokens(t);
     PLUMB_TRY(load_roles(t, g, err));
     PLUMB_TRY(gguf_get_bool(g, "tokenizer.ggml.add_bos_token", &t->add_bos, err));
@@ -484,7 +530,7 @@ static plumb_status load(struct tokenizer *t, const struct gguf *g, struct error
 plumb_status tokenizer_create(struct tokenizer **out, const struct gguf *g, struct error *err) {
     *out = NULL;
     struct tokenizer *t = alloc_array(1, sizeof *t);
-    if (t == NULL) return error_set(err, PLUMB_ERROR_MEMORY, "tokenizer: no memory for %zu bytes", sizeof *t);
+    if (t == NULL) return error_set(err, PLUMB_ERROR_MEMORY, "tokenizer: out of memory: %zu bytes", sizeof *t);
     *t = (struct tokenizer){.bos = -1, .eos = -1};
     plumb_status status = load(t, g, err);
     if (status != PLUMB_OK) {
@@ -495,22 +541,22 @@ plumb_status tokenizer_create(struct tokenizer **out, const struct gguf *g, stru
     return PLUMB_OK;
 }
 
-void tokenizer_borrow(struct tokenizer_loan *loan, struct tokenizer *t) {
-    if (loan->t != NULL) {
-        *loan->before = loan->next;
-        if (loan->next != NULL) loan->next->before = loan->before;
+void tokenizer_weak_ref_set(struct tokenizer_weak_ref *ref, struct tokenizer *t) {
+    if (ref->t != NULL) {
+        *ref->before = ref->next;
+        if (ref->next != NULL) ref->next->before = ref->before;
     }
-    *loan = (struct tokenizer_loan){.t = t};
+    *ref = (struct tokenizer_weak_ref){.t = t};
     if (t == NULL) return;
-    loan->next = t->loans;
-    loan->before = &t->loans;
-    if (loan->next != NULL) loan->next->before = &loan->next;
-    t->loans = loan;
+    ref->next = t->weak_refs;
+    ref->before = &t->weak_refs;
+    if (ref->next != NULL) ref->next->before = &ref->next;
+    t->weak_refs = ref;
 }
 
 void tokenizer_free(struct tokenizer *t) {
     if (t == NULL) return;
-    while (t->loans != NULL) tokenizer_borrow(t->loans, NULL);
+    while (t->weak_refs != NULL) tokenizer_weak_ref_set(t->weak_refs, NULL);
     free(t->attributes);
     free(t->index.slots);
     free(t->merge_index.slots);

@@ -47,8 +47,14 @@ struct text_hash hash_text(const char *s, uint64_t n);
  * at this slot, modulo the number of slots. */
 uint32_t hash_fold(struct text_hash hash);
 
+enum vocab_kind {
+    VOCAB_SPM,   /* tokenizer.ggml.model is llama */
+    VOCAB_BPE,   /* gpt2 */
+    VOCAB_IDS,   /* test and none: no text can be tokenized; texts may be NULL */
+};
+
 struct tokenizer {
-    bool is_bpe;                         /* tokenizer.ggml.model is gpt2, otherwise it is llama (SPM) */
+    enum vocab_kind kind;
     const struct pretokenizer *pre;      /* BPE only */
     uint32_t n_vocab;
     const struct gguf_string *texts;     /* (n_vocab), borrowed */
@@ -64,15 +70,15 @@ struct tokenizer {
     int32_t byte_tokens[256];            /* SPM only: the ids of <0x00>...; -1 if there is none */
     struct special *specials;            /* (n_special), longer ones first, lower ids first if equally long */
     uint32_t n_special;
-    uint64_t matcher_most;               /* bytes that an automaton over them may take */
+    uint64_t matcher_max_bytes;          /* bytes that an automaton over them may take */
     struct matcher *matchers[2];         /* automata over all of them, without and with PLUMB_PARSE_SPECIAL;
-                                          * NULL: not made yet, or it would take more than matcher_most */
+                                          * NULL: not made yet, or it would take more than matcher_max_bytes */
     uint64_t n_step;                     /* steps of the last tokenizer_encode, which tests measure instead of time */
     /* Tokens without text are given the text [EMPTY_id], as in llama.cpp. */
     struct named_empty { uint32_t id; char text[24]; } *empties;   /* (n_empty), sorted by id */
     uint32_t n_empty;
 
-    struct tokenizer_loan *loans;        /* list of the loans that point here */
+    struct tokenizer_weak_ref *weak_refs;   /* list of the weak references that point here */
     int32_t bos, eos;                    /* -1: none */
     bool add_bos, add_eos, add_space_prefix, clean_spaces;
 };

@@ -14,6 +14,8 @@ struct row_sums {
 };
 
 static void add_max(struct comparison *c, double d, double a, double b, uint32_t pos, uint32_t place) {
+    /* The first value is kept even if d is 0, so that max_a and max_b are set.  (A pair of equal NaN or infinity is
+     * counted but does not get here: after such a first pair they stay 0 until a d is above 0.) */
     if (d <= c->max_d && c->n_value + c->n_bound > 1) return;
     c->max_d = d;
     c->max_pos = pos;
@@ -54,7 +56,7 @@ static void add_bound(struct comparison *c, struct row_sums *sums, double a, dou
 }
 
 /* Returns an upper bound of the logits that a row does not have. */
-static double most_elsewhere(const struct comparison *c, const struct trace_row *row) {
+static double max_elsewhere(const struct comparison *c, const struct trace_row *row) {
     struct trace_value top[TRACE_TOP];
     uint32_t n = c->use_top_bound ? trace_known_top(row, top) : 0;
     return n > 0 ? (double)top[n - 1].value : INFINITY;
@@ -63,11 +65,13 @@ static double most_elsewhere(const struct comparison *c, const struct trace_row 
 /* Places ascend in both rows, so one pass over both meets every place that they share. */
 static void add_values(struct comparison *c, struct row_sums *sums, const struct trace_row *a,
                        const struct trace_row *b) {
-    const uint64_t end = UINT64_MAX;
+    const uint64_t end = UINT64_MAX;   /* after every place: this row has no more values */
     uint64_t total_a = (uint64_t)a->n_head * a->n, total_b = (uint64_t)b->n_head * b->n;
-    bool padded = a->n > 0 && b->n > 0 && a->n_head == b->n_head && a->n != b->n;   /* keys: see compare_rows */
+    /* See compare_rows.  With different n, equal indices are different keys, so places are compared as (head, key) in
+     * one number. */
+    bool padded = a->n > 0 && b->n > 0 && a->n_head == b->n_head && a->n != b->n;
     if (!padded && total_a > 0 && total_b > 0 && total_a != total_b) return;
-    double most_a = most_elsewhere(c, a), most_b = most_elsewhere(c, b);
+    double max_a = max_elsewhere(c, a), max_b = max_elsewhere(c, b);
     for (uint32_t i = 0, j = 0; i < a->n_value || j < b->n_value;) {
         uint64_t at_a = i < a->n_value ? trace_place(a, i) : end, at_b = j < b->n_value ? trace_place(b, j) : end;
         if (padded && at_a != end) at_a = at_a / a->n << 32 | at_a % a->n;
@@ -78,10 +82,10 @@ static void add_values(struct comparison *c, struct row_sums *sums, const struct
             add_value(c, sums, (double)a->values[i], 0, b->pos, trace_place(a, i));
         } else if (padded && at_b < at_a && (uint32_t)at_b >= a->n) {
             add_value(c, sums, 0, (double)b->values[j], b->pos, trace_place(b, j));
-        } else if (at_a < at_b && (double)a->values[i] > most_b) {
-            add_bound(c, sums, (double)a->values[i], most_b, b->pos, trace_place(a, i));
-        } else if (at_b < at_a && (double)b->values[j] > most_a) {
-            add_bound(c, sums, most_a, (double)b->values[j], b->pos, trace_place(b, j));
+        } else if (at_a < at_b && (double)a->values[i] > max_b) {
+            add_bound(c, sums, (double)a->values[i], max_b, b->pos, trace_place(a, i));
+        } else if (at_b < at_a && (double)b->values[j] > max_a) {
+            add_bound(c, sums, max_a, (double)b->values[j], b->pos, trace_place(b, j));
         }
         bool next_a = at_a <= at_b, next_b = at_b <= at_a;
         i += next_a;
@@ -119,12 +123,12 @@ static bool counts_differ(const struct trace_stats *a, const struct trace_stats 
 void compare_rows(struct comparison *c, const struct trace_row *a, const struct trace_row *b) {
     struct row_sums sums = { .half_step = 0.5 * ((double)a->quantum + (double)b->quantum) };
     add_values(c, &sums, a, b);
-    /* Rounding adds quantum^2 / 12 to the mean of the squares.  b's norm is uncertain by that much, so b must not count
-     * as 0. */
+    /* Rounding to a step q adds q^2 / 12 to the mean of the squares; half_step is q / 2.  b's norm is uncertain by that
+     * much, so b must not count as 0. */
     sums.b2 += (double)(sums.n_value + sums.n_bound) * sums.half_step * sums.half_step / 3;
     uint64_t total_a = (uint64_t)a->n_head * a->n, total_b = (uint64_t)b->n_head * b->n;
-    double worst = -1, n_held = (double)(sums.n_value + sums.n_bound);
-    if (n_held > 0) worst = ratio(sqrt(sums.d2 / n_held), sqrt(sums.b2 / n_held));
+    double worst = -1, n_compared = (double)(sums.n_value + sums.n_bound);
+    if (n_compared > 0) worst = ratio(sqrt(sums.d2 / n_compared), sqrt(sums.b2 / n_compared));
     bool all_values = sums.n_value > 0 && sums.n_value == total_b, same_shape = total_a == total_b;
     if (!all_values && (same_shape || total_a == 0 || total_b == 0)) {
         worst = fmax(worst, statistics_error(&a->stats, &b->stats));
@@ -195,6 +199,7 @@ void compare_all_tokens(struct comparison *c, const struct trace_tap *a, const s
     struct comparison all = { 0 };
     compare_sums(&all, a, b);
     if (c->n_row == 0) c->n_row = all.n_row;
+    /* compare_error divides by n_row.  The product makes the tap's error at least that of the row of all tokens. */
     c->sum_error2 = fmax(c->sum_error2, all.sum_error2 * c->n_row);
     if (c->n_nan == 0) c->n_nan = all.n_nan;
 }

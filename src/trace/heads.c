@@ -11,7 +11,8 @@
 #define MAX_ERROR_RATIO 0.8
 
 bool heads_has_order(enum tap_id id) {
-    return id == TAP_QCUR || id == TAP_KCUR || id == TAP_QCUR_ROPE || id == TAP_KCUR_ROPE;
+    return id == TAP_QCUR || id == TAP_KCUR || id == TAP_QCUR_NORMED || id == TAP_KCUR_NORMED || id == TAP_QCUR_ROPE
+        || id == TAP_KCUR_ROPE;
 }
 
 /* Returns the place in the GGUF's row of the element that is at this place in transformers' row. */
@@ -30,7 +31,8 @@ static bool has_heads(const struct trace_row *row, uint32_t head_dim) {
 /* ---- finding the order ------------------------------------------------------------------------------------------- */
 
 /* Returns the smallest n of the rows of Q and K.  It is head_dim unless all the rows are transformers' own, which have
- * all heads side by side.  Returns 0 if it is not known or odd. */
+ * all heads side by side as one.  The caller therefore takes the smaller of the two sides.  Returns 0 if it is not
+ * known or odd. */
 static uint32_t find_head_dim(const struct plumb_trace *t) {
     uint32_t head_dim = UINT32_MAX;
     for (size_t i = 0; i < t->n_tap; i++) {

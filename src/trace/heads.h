@@ -26,7 +26,8 @@ bool heads_has_order(enum tap_id id);
  * transformers' order to a GGUF's.  Returns 0 if they do not, or if head_dim is not known. */
 uint32_t heads_permuted(const struct plumb_trace *theirs, const struct plumb_trace *ours);
 /* Sets *out to t with Q and K permuted to the GGUF's order.  *out owns its list of taps and the rows of Q and K; it
- * borrows everything else from t.  Release it with heads_free, also after a failure. */
+ * borrows everything else from t, so t must outlive it.  Release it with heads_free, never with trace_clear, also after
+ * a failure. */
 plumb_status heads_permute(struct plumb_trace *out, const struct plumb_trace *t, uint32_t head_dim, struct error *err);
 void heads_free(struct plumb_trace *permuted);
 

@@ -1,4 +1,5 @@
-/* Formats the text and JSON of all reports, buffers it and hands it to a plumb_write.
+/* Formats the text and JSON of all reports, buffers it and hands it to a plumb_write, which returns nothing: an error
+ * of writing is known only to the caller who supplied it.
  *
  * Names and texts come from files.  They are written with report_text and report_json_string, which let no control byte
  * through to a terminal and write valid UTF-8 whatever they are given.

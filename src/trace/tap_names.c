@@ -9,10 +9,14 @@ struct alias {
     enum tap_id id;
 };
 
-/* Other programs' names, but for those of modules in layers.  llama.cpp's older names are inp_embd, and ffn_gate_par
- * for the gated product before graphs fused the two steps.  The last three are transformers' modules. */
+/* Other programs' names, except those of modules in layers.  llama.cpp's names for some architectures are inp_scaled,
+ * sa_out and ffn_geglu; its older names are inp_embd, and ffn_gate_par for the product of activated gate and up
+ * projection, before its graphs fused activation and product.  The last three are transformers' modules. */
 static const struct alias other_names[] = {
     { "inp_embd", TAP_EMBD },
+    { "inp_scaled", TAP_EMBD },
+    { "sa_out", TAP_FFN_INP },
+    { "ffn_geglu", TAP_FFN_SWIGLU },
     { "ffn_gate_par", TAP_FFN_SWIGLU },
     { "logits", TAP_RESULT_OUTPUT },
     { "embed_tokens", TAP_EMBD },
@@ -27,7 +31,11 @@ static const struct alias modules[] = {
     { ".self_attn.q_proj", TAP_QCUR },
     { ".self_attn.k_proj", TAP_KCUR },
     { ".self_attn.v_proj", TAP_VCUR },
+    { ".self_attn.q_norm", TAP_QCUR_NORMED },
+    { ".self_attn.k_norm", TAP_KCUR_NORMED },
     { ".self_attn.o_proj", TAP_ATTN_OUT },
+    { ".pre_feedforward_layernorm", TAP_FFN_NORM },
+    { ".post_feedforward_layernorm", TAP_FFN_POST_NORM },
     { ".post_attention_layernorm", TAP_FFN_NORM },
     { ".mlp.gate_proj", TAP_FFN_GATE },
     { ".mlp.up_proj", TAP_FFN_UP },
@@ -110,14 +118,15 @@ const char *tap_show(struct tap_text *buf, enum tap_id id, int32_t layer) {
     return buf->text;
 }
 
-const char *tap_show_inputs(struct tap_inputs_text *buf, enum tap_id id) {
-    const struct tap_spec *spec = tap_spec(id);
+const char *tap_show_inputs(struct tap_inputs_text *buf, enum tap_id id, uint32_t absent) {
+    uint32_t set = tap_inputs_without(id, absent);
     snprintf(buf->text, sizeof buf->text, "%s", "the token ids");
-    for (uint32_t i = 0, n = 0; i < spec->n_input; i++) {
-        const char *of = spec->inputs[i] != TAP_L_OUT ? "" : spec->in_layer
+    for (uint32_t i = 0, n = 0; i < TAP_COUNT; i++) {
+        const char *of = i != TAP_L_OUT ? "" : tap_spec(id)->in_layer
                        ? " of the layer before (embd in layer 0)" : " of the last layer";
-        n += (uint32_t)snprintf(buf->text + n, sizeof buf->text - n, "%s%s%s", i > 0 ? ", " : "",
-                                tap_spec(spec->inputs[i])->name, of);
+        if (!(set >> i & 1)) continue;
+        n += (uint32_t)snprintf(buf->text + n, sizeof buf->text - n, "%s%s%s", n > 0 ? ", " : "",
+                                tap_spec((enum tap_id)i)->name, of);
     }
     return buf->text;
 }
@@ -203,8 +212,8 @@ plumb_status tap_check_patterns(const char *patterns, uint32_t n_layer, uint32_t
                                 struct error *err) {
     if (last == UINT32_MAX && first < n_layer) last = n_layer - 1;
     if (last >= n_layer || first > last) {
-        return error_set(err, PLUMB_ERROR_ARGUMENT, "layers %u-%u: the model has %u layers, from 0 on", first, last,
-                         n_layer);
+        return error_set(err, PLUMB_ERROR_ARGUMENT, "layers %u-%u: the model has %u layers, numbered from 0", first,
+                         last, n_layer);
     }
     for (size_t n; patterns;) {
         const char *pattern = next_pattern(&patterns, &n);
@@ -219,7 +228,7 @@ plumb_status tap_check_patterns(const char *patterns, uint32_t n_layer, uint32_t
             int more = snprintf(known + at, sizeof known - at, i > 0 ? ", %s" : "%s", tap_spec((enum tap_id)i)->name);
             at += (size_t)more;
         }
-        return error_set(err, PLUMB_ERROR_ARGUMENT, "taps: no tap \"%s\"; known are %s", shown.text, known);
+        return error_set(err, PLUMB_ERROR_ARGUMENT, "taps: unknown tap \"%s\"; known taps are %s", shown.text, known);
     }
     return PLUMB_OK;
 }

@@ -6,7 +6,7 @@
 
 /* Finds the tap with this plumb name, without a layer.  n: bytes of the name.  Returns false if there is none. */
 bool tap_find(const char *name, size_t n, enum tap_id *id);
-/* A number of a layer must be below this; llama.cpp has at most 512 layers. */
+/* The number of a layer must be below this; llama.cpp has at most 512 layers. */
 #define TAP_MAX_LAYER 1000
 /* Reads "l_out-3", "result_norm" or another program's name of a tap, such as a PyTorch module path of transformers
  * ("model.layers.3.self_attn.q_proj").  n: bytes of the name.  Returns 0 if no tap has this name, 1 if it is plumb's
@@ -19,7 +19,7 @@ struct tap_text { char text[40]; };
 const char *tap_show(struct tap_text *buf, enum tap_id id, int32_t layer);
 /* Writes which taps this tap is computed from, for people: "kq_soft_max, Vcur".  Returns the text in buf. */
 struct tap_inputs_text { char text[96]; };
-const char *tap_show_inputs(struct tap_inputs_text *buf, enum tap_id id);
+const char *tap_show_inputs(struct tap_inputs_text *buf, enum tap_id id, uint32_t absent);
 /* Returns true if the tap's name, such as "l_out-3", matches one of the patterns.  Patterns are separated by commas; in
  * them * stands for any text and ? for any byte.  A pattern without "-" matches the tap in every layer, and so does the
  * last word of a module's path ("q_proj").  A pattern may also be any name that tap_parse knows.  NULL matches all. */

@@ -22,9 +22,9 @@ static const char *find_piece(const struct plumb_trace *trace, int32_t id) {
     return trace_text(trace, id);
 }
 
-/* Writes a piece as people read it and returns its length.  Escapes bytes below 0x20, which pieces of traces have
- * escaped already.  Pieces of other engines may be raw texts of the vocabulary, where other characters stand for a
- * space and for the end of a line. */
+/* Writes a piece as people read it and returns its length, like tokens_piece.  Escapes bytes below 0x20; in pieces of
+ * traces they are escaped already (trace_set_piece).  Pieces of other engines may be raw texts of the vocabulary, where
+ * other characters stand for a space and for the end of a line. */
 static size_t plain(const char *piece, size_t n_piece, char *buf, size_t cap) {
     static const struct { const char *raw, *text; } stand_ins[] = {
         { "\xe2\x96\x81", " " }, { "\xc4\xa0", " " }, { "\xc4\x8a", "\\n" },   /* one of SPM, two of byte-level BPE */
@@ -74,7 +74,7 @@ struct side {
     uint32_t n_bos, n;       /* BOS tokens left out, tokens left */
     const int32_t *ids;      /* (n) */
     char *text;              /* (n_text) text of the first min(n, MAX_COMPARED) tokens, and a final 0 */
-    size_t n_text, part_at;  /* part_at: offset in text of the first token that differs */
+    size_t n_text, diff_at;  /* diff_at: offset in text of the first token that differs */
 };
 
 static int64_t side_piece(const struct side *s, uint32_t i, char *buf, size_t cap) {
@@ -85,8 +85,8 @@ static int64_t side_piece(const struct side *s, uint32_t i, char *buf, size_t ca
     return tokens_piece(s->trace, s->other, NULL, s->ids[i], buf, cap);
 }
 
-/* Sets s->text.  part: index of the first token that differs.  *known is false if the text of a token is not known. */
-static plumb_status side_read(struct side *s, uint32_t part, bool *known, struct error *err) {
+/* Sets s->text.  diff: index of the first token that differs.  *known is false if the text of a token is not known. */
+static plumb_status side_read(struct side *s, uint32_t diff, bool *known, struct error *err) {
     uint64_t total = 0;
     *known = true;
     for (uint32_t i = 0; i < s->n && i < MAX_COMPARED; i++) {
@@ -98,10 +98,10 @@ static plumb_status side_read(struct side *s, uint32_t part, bool *known, struct
     s->text = alloc_array(total + 1, 1);
     if (!s->text) return error_set(err, PLUMB_ERROR_MEMORY, "out of memory: the text of %u tokens", s->n);
     for (uint32_t i = 0; i < s->n && i < MAX_COMPARED; i++) {
-        if (i == part) s->part_at = s->n_text;
+        if (i == diff) s->diff_at = s->n_text;
         s->n_text += (size_t)side_piece(s, i, s->text + s->n_text, (size_t)(total - s->n_text));
     }
-    if (part >= s->n || part >= MAX_COMPARED) s->part_at = s->n_text;
+    if (diff >= s->n || diff >= MAX_COMPARED) s->diff_at = s->n_text;
     s->text[s->n_text] = 0;
     return PLUMB_OK;
 }
@@ -110,24 +110,25 @@ static plumb_status side_read(struct side *s, uint32_t part, bool *known, struct
 
 static bool same_ids(const int32_t *x, const int32_t *y, uint32_t n) { return memcmp(x, y, n * sizeof *x) == 0; }
 
-/* Returns true if `with` is `without` with one token inserted at index part, as far as both go on. */
-static bool is_one_more(const struct plumb_trace *with, const struct plumb_trace *without, uint32_t part) {
-    uint32_t n_with = with->n_token - part - 1, n_without = without->n_token - part;
+/* Returns true if `with` is `without` with one token inserted at index diff.  What follows must be the same up to the
+ * end of the shorter list, and at least one token. */
+static bool is_one_more(const struct plumb_trace *with, const struct plumb_trace *without, uint32_t diff) {
+    uint32_t n_with = with->n_token - diff - 1, n_without = without->n_token - diff;
     uint32_t n = n_with < n_without ? n_with : n_without;
-    return n > 0 && same_ids(with->tokens + part + 1, without->tokens + part, n);
+    return n > 0 && same_ids(with->tokens + diff + 1, without->tokens + diff, n);
 }
 
 /* Returns true if the first token that differs is a special token on one side, and the other side spells out its
  * text. */
-static bool is_spelled(const struct side *special, const struct side *spelled, uint32_t part) {
+static bool is_spelled(const struct side *special, const struct side *spelled, uint32_t diff) {
     char piece[128];
-    if (part >= special->n || part >= MAX_COMPARED) return false;
-    int64_t n = side_piece(special, part, piece, sizeof piece);
+    if (diff >= special->n || diff >= MAX_COMPARED) return false;
+    int64_t n = side_piece(special, diff, piece, sizeof piece);
     if (n < 3 || n > (int64_t)sizeof piece) return false;
-    bool is_control = special->t && tokenizer_piece(special->t, special->ids[part], false, NULL, 0) == 0;
+    bool is_control = special->t && tokenizer_piece(special->t, special->ids[diff], false, NULL, 0) == 0;
     bool is_bracketed = (piece[0] == '<' && piece[n - 1] == '>') || (piece[0] == '[' && piece[n - 1] == ']');
     if (!is_control && !is_bracketed) return false;
-    const char *at = spelled->text + spelled->part_at;
+    const char *at = spelled->text + spelled->diff_at;
     if (*at == ' ' && piece[0] != ' ') at++;   /* the space that SPM puts before text */
     return strncmp(at, piece, (size_t)n) == 0;
 }
@@ -154,7 +155,8 @@ static size_t find_template(const struct side *s, uint32_t *n_turn) {
     return i;
 }
 
-static void say(struct tokens_difference *out, enum tokens_kind kind, const char *sentence) {
+/* Sets the kind and appends to the text. */
+static void add(struct tokens_difference *out, enum tokens_kind kind, const char *sentence) {
     out->kind = kind;
     size_t n = strlen(out->text);
     snprintf(out->text + n, sizeof out->text - n, "%s", sentence);
@@ -166,37 +168,38 @@ static bool name_template(struct tokens_difference *out, const struct side *a, c
            in_b = find_template(b, &turns_b);
     char sentence[200] = "";
     if (in_a != none && in_b != none && strcmp(templates[in_a].family, templates[in_b].family) != 0) {
-        snprintf(sentence, sizeof sentence, "another chat template: A is written as %s, B as %s",
+        snprintf(sentence, sizeof sentence, "the chat templates differ: A uses %s, B uses %s",
                  templates[in_a].family, templates[in_b].family);
     } else if (in_a != none && in_b != none && turns_a != turns_b) {
-        snprintf(sentence, sizeof sentence, "another chat template: both are written as %s, but \"%s\" is %u times in "
+        snprintf(sentence, sizeof sentence, "the chat templates differ: both use %s, but \"%s\" occurs %u times in "
                  "A and %u times in B", templates[in_a].family, templates[in_a].mark, turns_a, turns_b);
     } else if ((in_a == none) != (in_b == none)) {
-        snprintf(sentence, sizeof sentence, "another chat template: %s is written as %s, %s has none that is known",
+        snprintf(sentence, sizeof sentence, "the chat templates differ: %s uses %s, %s uses none that is known",
                  in_a == none ? "B" : "A", templates[in_a == none ? in_b : in_a].family, in_a == none ? "A" : "B");
     }
-    if (sentence[0]) say(out, TOKENS_TEMPLATE, sentence);
+    if (sentence[0]) add(out, TOKENS_TEMPLATE, sentence);
     return sentence[0] != 0;
 }
 
-static bool name_special(struct tokens_difference *out, const struct side *a, const struct side *b, uint32_t part) {
-    if (is_spelled(b, a, part)) {
-        say(out, TOKENS_SPECIAL_SPELLED, "special tokens are not parsed in A: several tokens spell the text of one");
-    } else if (is_spelled(a, b, part)) {
-        say(out, TOKENS_SPECIAL_PARSED, "special tokens are not parsed in B: several tokens spell the text of one");
+static bool name_special(struct tokens_difference *out, const struct side *a, const struct side *b, uint32_t diff) {
+    if (is_spelled(b, a, diff)) {
+        add(out, TOKENS_SPECIAL_SPELLED, "special tokens are not parsed in A: several tokens spell the text of one");
+    } else if (is_spelled(a, b, diff)) {
+        add(out, TOKENS_SPECIAL_PARSED, "special tokens are not parsed in B: several tokens spell the text of one");
     }
     return out->text[0] != 0;
 }
 
 static void name_text(struct tokens_difference *out, const struct side *a, const struct side *b) {
     if (has_space_more(a, b)) {
-        say(out, TOKENS_SPACE_ADDED, "A has a space in front of the text that B has not (add_space_prefix)");
+        add(out, TOKENS_SPACE_ADDED, "A has a space before the text that B lacks (add_space_prefix)");
     } else if (has_space_more(b, a)) {
-        say(out, TOKENS_SPACE_MISSING, "A lacks the space that B has in front of the text (add_space_prefix)");
+        add(out, TOKENS_SPACE_MISSING, "A lacks the space that B has before the text (add_space_prefix)");
     } else if (a->n_text == b->n_text && memcmp(a->text, b->text, a->n_text) == 0) {
-        say(out, TOKENS_SPLIT, "the same text is cut into other tokens: merges, scores or the pre-tokenizer");
+        add(out, TOKENS_SPLIT, "the same text is split into different tokens: check merges, scores and the "
+            "pre-tokenizer");
     } else if (!name_template(out, a, b)) {
-        say(out, TOKENS_TEXT, "the texts differ");
+        add(out, TOKENS_TEXT, "the texts differ");
     }
 }
 
@@ -213,21 +216,21 @@ static bool is_blank(const struct plumb_trace *a, const struct plumb_trace *b, c
 /* Handles one extra token on one side.  Returns true if it is BOS or repeats the token before. */
 static bool name_one_more(struct tokens_difference *out, const struct plumb_trace *a, const struct plumb_trace *b,
                           const struct tokenizer *t, int32_t bos) {
-    uint32_t part = out->first;
-    bool in_a = is_one_more(a, b, part), in_b = !in_a && is_one_more(b, a, part);
+    uint32_t diff = out->first;
+    bool in_a = is_one_more(a, b, diff), in_b = !in_a && is_one_more(b, a, diff);
     if (!in_a && !in_b) return false;
     const int32_t *ids = in_a ? a->tokens : b->tokens;
-    if (part == 0 && ids[0] == bos) {
-        if (in_a) say(out, TOKENS_BOS_ADDED, "A begins with BOS, B has none");
-        else say(out, TOKENS_BOS_MISSING, "BOS is missing in A");
-    } else if (part == 1 && ids[1] == bos && ids[0] == bos) {
-        if (in_a) say(out, TOKENS_BOS_DOUBLED, "BOS is doubled in A");
-        else say(out, TOKENS_BOS_SINGLE, "BOS is doubled in B");
-    } else if (part == 0 && bos < 0) {
-        if (in_a) say(out, TOKENS_BOS_ADDED, "A has one token more in front: if it is BOS, B lacks it");
-        else say(out, TOKENS_BOS_MISSING, "the first token is missing in A: BOS, most likely");
-    } else if (part > 0 && ids[part] == ids[part - 1] && !is_blank(a, b, t, ids[part])) {
-        say(out, TOKENS_REPEATED, in_a ? "A is fed one token twice" : "B is fed one token twice");
+    if (diff == 0 && ids[0] == bos) {
+        if (in_a) add(out, TOKENS_BOS_ADDED, "A begins with BOS, B does not");
+        else add(out, TOKENS_BOS_MISSING, "BOS is missing in A");
+    } else if (diff == 1 && ids[1] == bos && ids[0] == bos) {
+        if (in_a) add(out, TOKENS_BOS_DOUBLED, "BOS is doubled in A");
+        else add(out, TOKENS_BOS_SINGLE, "BOS is doubled in B");
+    } else if (diff == 0 && bos < 0) {
+        if (in_a) add(out, TOKENS_BOS_ADDED, "A has one more token at the start: if it is BOS, B lacks it");
+        else add(out, TOKENS_BOS_MISSING, "the first token is missing in A: it is most likely BOS");
+    } else if (diff > 0 && ids[diff] == ids[diff - 1] && !is_blank(a, b, t, ids[diff])) {
+        add(out, TOKENS_REPEATED, in_a ? "A is fed one token twice" : "B is fed one token twice");
     }
     return out->text[0] != 0;
 }
@@ -253,20 +256,21 @@ static plumb_status name_by_texts(struct tokens_difference *out, const struct pl
                                   const struct plumb_trace *b, const struct tokenizer *t, int32_t bos,
                                   bool only_special, struct error *err) {
     struct side sides[2] = { side_of(a, b, t, bos), side_of(b, a, t, bos) };
-    uint32_t part = first_difference(sides[0].ids, sides[0].n, sides[1].ids, sides[1].n);
+    uint32_t diff = first_difference(sides[0].ids, sides[0].n, sides[1].ids, sides[1].n);
     bool known[2] = { false, false };
-    plumb_status status = side_read(&sides[0], part, &known[0], err);
-    if (status == PLUMB_OK) status = side_read(&sides[1], part, &known[1], err);
+    plumb_status status = side_read(&sides[0], diff, &known[0], err);
+    if (status == PLUMB_OK) status = side_read(&sides[1], diff, &known[1], err);
     if (status == PLUMB_OK) {
-        bool is_named = known[0] && known[1] && name_special(out, &sides[0], &sides[1], part);
+        bool is_named = known[0] && known[1] && name_special(out, &sides[0], &sides[1], diff);
         if (!is_named && !only_special) {
             if (known[0] && known[1]) name_text(out, &sides[0], &sides[1]);
-            else say(out, TOKENS_DIFFER, "other tokens, whose texts are not known");
+            else add(out, TOKENS_DIFFER, "the ids differ, and their texts are not known");
         }
         if (sides[0].n_bos != sides[1].n_bos) {
             char also[80];
-            snprintf(also, sizeof also, "; also, BOS is %u times in A, %u times in B", sides[0].n_bos, sides[1].n_bos);
-            say(out, out->kind, also);
+            snprintf(also, sizeof also, "; also, BOS occurs %u times in A and %u times in B", sides[0].n_bos,
+                     sides[1].n_bos);
+            add(out, out->kind, also);
         }
     }
     free(sides[0].text);
@@ -278,26 +282,26 @@ plumb_status tokens_compare(struct tokens_difference *out, const struct plumb_tr
                             const struct tokenizer *t, struct error *err) {
     *out = (struct tokens_difference) { .kind = TOKENS_SAME };
     if (!a->tokens || !b->tokens) {
-        say(out, TOKENS_UNKNOWN, a->tokens ? "B does not say its tokens: they are taken to be the same"
-            : b->tokens ? "A does not say its tokens: they are taken to be the same"
-            : "neither side says its tokens: they are taken to be the same");
+        add(out, TOKENS_UNKNOWN, a->tokens ? "B does not list its tokens: they are assumed to be the same"
+            : b->tokens ? "A does not list its tokens: they are assumed to be the same"
+            : "neither side lists its tokens: they are assumed to be the same");
         return PLUMB_OK;
     }
     out->first = first_difference(a->tokens, a->n_token, b->tokens, b->n_token);
     if (out->first == a->n_token || out->first == b->n_token) {
-        if (a->n_token == b->n_token) say(out, TOKENS_SAME, "the same tokens");
-        else say(out, TOKENS_PREFIX, a->n_token < b->n_token ? "A is the beginning of B: its tokens are compared"
-                 : "B is the beginning of A: its tokens are compared");
+        if (a->n_token == b->n_token) add(out, TOKENS_SAME, "the same tokens");
+        else add(out, TOKENS_PREFIX, a->n_token < b->n_token ? "A is a prefix of B: only its tokens are compared"
+                 : "B is a prefix of A: only its tokens are compared");
         const struct plumb_trace *longer = a->n_token > b->n_token ? a : b;
         uint32_t n = out->first;   /* length of the shorter one */
         if (n > 0 && longer->n_token == n + 1 && longer->tokens[n] == longer->tokens[n - 1]) {
-            say(out, TOKENS_PREFIX, longer == a ? "; A has its last token twice" : "; B has its last token twice");
+            add(out, TOKENS_PREFIX, longer == a ? "; A has its last token twice" : "; B has its last token twice");
         }
         return PLUMB_OK;
     }
     int32_t bos = t ? tokenizer_bos(t) : b->bos >= 0 ? b->bos : a->bos;
     if (name_one_more(out, a, b, t, bos)) return PLUMB_OK;
-    PLUMB_TRY(name_by_texts(out, a, b, t, -1, true, err));   /* BOS itself may be spelled out */
+    PLUMB_TRY(name_by_texts(out, a, b, t, -1, true, err));   /* -1: leaves BOS in, since it may be spelled out itself */
     return out->text[0] ? PLUMB_OK : name_by_texts(out, a, b, t, bos, false, err);
 }
 
@@ -305,9 +309,11 @@ const char *tokens_warning(const struct plumb_trace *theirs, const struct tokeni
     const int32_t *ids = theirs->tokens;
     uint32_t n = theirs->n_prompt;
     int32_t bos = tokenizer_bos(t);
-    if (n > 0 && bos >= 0 && t->add_bos && ids[0] != bos) return "they do not begin with BOS, as this model's texts do";
+    if (n > 0 && bos >= 0 && t->add_bos && ids[0] != bos) {
+        return "they do not begin with BOS, although this model's texts do";
+    }
     if (n > 1 && bos >= 0 && ids[0] == bos && ids[1] == bos) return "they begin with BOS twice";
-    if (n > 2 && ids[n - 1] == ids[n - 2]) return "the last one of the prompt is there twice: was it fed again?";
+    if (n > 2 && ids[n - 1] == ids[n - 2]) return "the last two of the prompt are the same token: was it fed twice?";
     return NULL;
 }
 

@@ -9,11 +9,13 @@
 #include "tokenizer/tokenizer.h"
 #include "trace/trace.h"
 
-/* What is different in a, compared with b: TOKENS_BOS_MISSING means that a lacks it. */
+/* What is different in a, compared with b: TOKENS_BOS_MISSING means that a lacks it.  Messages call them A and B. */
 enum tokens_kind {
+    /* Activations can be compared (tokens_comparable relies on this order). */
     TOKENS_SAME,
-    TOKENS_UNKNOWN,           /* one side does not say what it was fed */
+    TOKENS_UNKNOWN,           /* one side, or both, does not say what it was fed */
     TOKENS_PREFIX,            /* one list is the beginning of the other */
+    /* Activations cannot be compared. */
     TOKENS_BOS_MISSING, TOKENS_BOS_ADDED, TOKENS_BOS_DOUBLED, TOKENS_BOS_SINGLE,   /* SINGLE: BOS is doubled in b */
     TOKENS_REPEATED,          /* one side is fed a token twice */
     TOKENS_SPACE_ADDED, TOKENS_SPACE_MISSING,

@@ -64,7 +64,7 @@ void trace_clear(struct plumb_trace *t) {
     free(t->tokens);
     free((char *)t->params.taps);
     free(t->source);
-    tokenizer_borrow(&t->vocab, NULL);
+    tokenizer_weak_ref_set(&t->vocab, NULL);
     *t = (struct plumb_trace) { .bos = -1, .params = default_params };
 }
 
@@ -213,9 +213,9 @@ static plumb_status twice(struct plumb_trace *t, const struct trace_tap *tap, ui
     struct tap_text name;
     tap_show(&name, tap->id, tap->layer);
     if (pos == TRACE_ALL_TOKENS) {
-        return error_set(&t->err, PLUMB_ERROR_ARGUMENT, "%s is there twice for all tokens together", name.text);
+        return error_set(&t->err, PLUMB_ERROR_ARGUMENT, "%s occurs twice for all tokens together", name.text);
     }
-    return error_set(&t->err, PLUMB_ERROR_ARGUMENT, "%s is there twice for token %u", name.text, pos);
+    return error_set(&t->err, PLUMB_ERROR_ARGUMENT, "%s occurs twice for token %u", name.text, pos);
 }
 
 plumb_status trace_new_row(struct plumb_trace *t, enum tap_id id, int32_t layer, uint32_t pos,
@@ -407,7 +407,8 @@ static plumb_status canonical_keys(struct plumb_trace *t, struct trace_row *row)
     uint32_t n = row->n, n_key = t->n_token;
     if (n_key == 0 || n == 0 || n == n_key || row->pos == TRACE_ALL_TOKENS) return PLUMB_OK;
     if ((uint64_t)row->n_head * n_key > UINT32_MAX) {
-        return error_set(&t->err, PLUMB_ERROR_ARGUMENT, "kq_soft_max of %u heads by %u tokens", row->n_head, n_key);
+        return error_set(&t->err, PLUMB_ERROR_ARGUMENT, "kq_soft_max of %u heads and %u tokens is too large",
+                         row->n_head, n_key);
     }
     bool was_whole = row->n_value == row->n_head * n;
     if (row->n_value > 0 && !row->places) {
@@ -435,7 +436,9 @@ static plumb_status canonical_keys(struct plumb_trace *t, struct trace_row *row)
         row->stats = with_zeros(row->stats, (double)row->n_head * n, (double)row->n_head * (n_key - n));
     } else if (was_whole) {
         row->stats = trace_stats_of(row->values, n_kept);
-    } else {   /* a correct engine has only zeros for the dropped keys */
+    } else {
+        /* The values of the dropped keys are not all known, but a correct engine has only zeros there.  So the sums
+         * stay the same and are divided by fewer keys.  The minimum may be one of those zeros, so it is not known. */
         row->stats.mean *= (double)n / n_key;
         row->stats.rms *= math_sqrt((double)n / n_key);
         row->stats.min = NAN;
@@ -448,13 +451,13 @@ plumb_status trace_set_values(struct plumb_trace *t, struct trace_row *row, enum
     const char *name = tap_spec(id)->name;
     uint64_t size = (uint64_t)n_head * n, limit = size > 0 ? size : UINT32_MAX;
     if (size > UINT32_MAX || n_value > limit) {
-        return error_set(&t->err, PLUMB_ERROR_ARGUMENT, "%s of token %u: %u values of a shape of %u x %u", name,
+        return error_set(&t->err, PLUMB_ERROR_ARGUMENT, "%s of token %u: %u values do not fit the shape %u x %u", name,
                          row->pos, n_value, n_head, n);
     }
     for (uint32_t i = 0; places && i < n_value; i++) {
         if (places[i] >= limit || (i > 0 && places[i] <= places[i - 1])) {
             return error_set(&t->err, PLUMB_ERROR_ARGUMENT, "%s of token %u: the place of value %u is %u; places "
-                             "ascend and are below %llu", name, row->pos, i, places[i], (unsigned long long)limit);
+                             "must ascend and be below %llu", name, row->pos, i, places[i], (unsigned long long)limit);
         }
     }
     float *copy = NULL;
@@ -484,11 +487,12 @@ plumb_status trace_set_values(struct plumb_trace *t, struct trace_row *row, enum
 
 plumb_status trace_set_tokens(struct plumb_trace *t, const int32_t *ids, size_t n, size_t n_prompt) {
     if (n >= UINT32_MAX || n_prompt > n) {
-        return error_set(&t->err, PLUMB_ERROR_ARGUMENT, "%zu tokens, %zu of them a prompt", n, n_prompt);
+        return error_set(&t->err, PLUMB_ERROR_ARGUMENT, "there are %zu tokens, but the prompt has %zu", n, n_prompt);
     }
     for (size_t i = 0; i < n; i++) {
         if (ids[i] < 0) {
-            return error_set(&t->err, PLUMB_ERROR_TOKEN, "token %d at index %zu: ids are not negative", (int)ids[i], i);
+            return error_set(&t->err, PLUMB_ERROR_TOKEN, "token %d at index %zu: ids cannot be negative", (int)ids[i],
+                             i);
         }
     }
     for (size_t i = 0; n > 0 && i < t->n_tap; i++) {
@@ -524,7 +528,7 @@ plumb_status plumb_trace_set_tokens(plumb_trace *t, const int32_t *ids, size_t n
 /* ---- recording -------------------------------------------------------------------------------------------------- */
 
 /* Stores the texts of the likeliest tokens, for readers of the trace that do not have the vocabulary. */
-static plumb_status keep_texts(struct plumb_trace *t, const struct trace_value *top, uint32_t n_top) {
+static plumb_status store_texts(struct plumb_trace *t, const struct trace_value *top, uint32_t n_top) {
     for (uint32_t i = 0; t->vocab.t && i < n_top; i++) {
         char piece[256];   /* a longer text is cut */
         int32_t id = (int32_t)top[i].place;
@@ -537,8 +541,9 @@ static plumb_status keep_texts(struct plumb_trace *t, const struct trace_value *
     return PLUMB_OK;
 }
 
-/* Stores the first n_first logits of a token and its n_top largest ones, which say more about it than any others. */
-static plumb_status keep_likeliest(struct plumb_trace *t, struct trace_row *row, const float *logits,
+/* Stores the first n_first logits of a token and its n_top largest ones, which say more about it than any others.
+ * Sorts top by place. */
+static plumb_status store_likeliest(struct plumb_trace *t, struct trace_row *row, const float *logits,
                                    uint32_t n_first, struct trace_value *top, uint32_t n_top) {
     row->n_top = n_top;
     qsort(top, n_top, sizeof *top, trace_by_place);
@@ -574,11 +579,12 @@ static plumb_status add_row(struct plumb_trace *t, enum tap_id id, int32_t layer
     uint32_t n_keep = n_all < t->params.n_value ? (uint32_t)n_all : t->params.n_value;
     if (n_keep == 0) return PLUMB_OK;
     if (id == TAP_RESULT_OUTPUT) {
+        /* trace_top only reads the values, so the cast that drops const is safe. */
         const struct trace_row all = { .n_value = row->n, .values = (float *)(uintptr_t)data };
         struct trace_value top[TRACE_TOP];
         uint32_t n_top = trace_top(&all, top);
-        PLUMB_TRY(keep_texts(t, top, n_top));
-        if (n_keep < n_all) return keep_likeliest(t, row, data, n_keep, top, n_top);
+        PLUMB_TRY(store_texts(t, top, n_top));
+        if (n_keep < n_all) return store_likeliest(t, row, data, n_keep, top, n_top);
     }
     row->values = alloc_array(n_keep, sizeof *row->values);
     if (!row->values) return out_of_memory(t, n_keep, "values");
@@ -595,7 +601,7 @@ plumb_status plumb_trace_add(plumb_trace *t, const plumb_tap *tap) {
     if (t->err.status != PLUMB_OK) return t->err.status;
     enum tap_id id;
     if (!tap_find(tap->name, strlen(tap->name), &id)) {
-        return error_set(&t->err, PLUMB_ERROR_ARGUMENT, "\"%s\" is no tap", tap->name);
+        return error_set(&t->err, PLUMB_ERROR_ARGUMENT, "\"%s\" is not a tap", tap->name);
     }
     const plumb_trace_params *p = &t->params;
     if (tap->layer >= 0 && ((uint32_t)tap->layer < p->layer_first || (uint32_t)tap->layer > p->layer_last)) {
@@ -605,7 +611,8 @@ plumb_status plumb_trace_add(plumb_trace *t, const plumb_tap *tap) {
     uint32_t n = tap->n;
     if (id == TAP_KQ_SOFT_MAX && t->n_token > n) n = t->n_token;
     if ((uint64_t)tap->n_head * n > UINT32_MAX) {
-        return error_set(&t->err, PLUMB_ERROR_ARGUMENT, "%s: a shape of %u x %u", tap->name, tap->n_head, n);
+        return error_set(&t->err, PLUMB_ERROR_ARGUMENT, "%s: the shape %u x %u is too large", tap->name, tap->n_head,
+                         n);
     }
     for (uint32_t i = 0; i < tap->n_token; i++) {
         PLUMB_TRY(add_row(t, id, tap->layer, tap->pos + i, tap->n_head, n, tap->n,

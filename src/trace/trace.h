@@ -6,7 +6,8 @@
  * A row stores values with their places, which are indices into the flattened (n_head, n).  So one structure holds
  * whole activations, the first eight values, the six that llama-eval-callback prints or the ten likeliest logits, and
  * any two rows can be compared at the places that both have.
- * Traces come from files, so nothing in them is trusted.
+ * Traces come from files, so nothing in them is trusted.  A trace owns everything that its pointers lead to, except
+ * vocab; trace_clear frees it.  The functions below copy what they are given.
  */
 #ifndef PLUMB_TRACE_TRACE_H
 #define PLUMB_TRACE_TRACE_H
@@ -67,13 +68,14 @@ struct plumb_trace {
     struct error err;
     char *source;           /* the program that computed it; NULL if the trace does not say */
     int32_t *tokens;        /* (n_token) ids in the order they were fed; NULL: not known */
-    uint32_t n_token;
+    uint32_t n_token;       /* 0: not known.  Some files show this number by their shapes, but not the ids */
     uint32_t n_prompt;      /* the first n_prompt tokens were computed as one prompt, the others one by one */
     char **pieces;          /* (n_token) texts of the tokens, escaped; NULL, or an element NULL: not known */
     struct trace_text *texts;        /* (n_text) texts of the likeliest tokens, ascending by id */
     size_t n_text, cap_text;
     bool unsorted_texts;             /* texts do not ascend yet: see trace_add_text */
-    struct tokenizer_loan vocab;     /* source of texts while a session is recorded; NULL once its model is freed */
+    struct tokenizer_weak_ref vocab; /* source of texts, from plumb_trace_begin on; vocab.t is NULL in a trace from a
+                                      * file, and once the model is freed */
     int32_t bos;            /* id of BOS; -1: not known */
     plumb_trace_params params;   /* what plumb_trace_add keeps; params.taps is owned */
     bool by_module;         /* a file named Qcur or Kcur by their modules in transformers: see heads.h */

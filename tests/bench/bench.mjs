@@ -1,10 +1,10 @@
 /**
  * `node tests/bench/bench.mjs [options]`, which is what `make bench` runs: plumb on its hosts beside wllama in the same
- * Chromium and llama.cpp natively, with the same files and tokens.  Writes bench/results/DATE-MACHINE.json with every
+ * Chromium and native llama.cpp, with the same files and tokens.  Writes bench/results/DATE-MACHINE.json with every
  * single run, and from it docs/speed.md and docs/speed.svg (report.mjs).
  *
- * Runs rotate: A, B, C, A, B, C ..., so that what else the machine does hits all alike.  Engines stay loaded for a
- * model where memory allows; else each round loads, measures and closes one after the other.
+ * Runs rotate: A, B, C, A, B, C ..., so that other load on the machine affects all equally.  Engines stay loaded for a
+ * model if memory allows; otherwise each round loads, measures and closes one engine after another.
  */
 import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
@@ -64,16 +64,16 @@ const engines = ENGINES.filter(({ id }) =>
 const nCtx = Math.max(...prompts, ...contexts.map(n => n + steps), 64) + 512;
 
 const WARM_SECONDS = 2;
-/** Untimed, before a decode: others ran for a minute, and the system has taken back pages of this engine's memory. */
+/** Untimed steps before a decode: while others ran, the system may have taken back pages of this engine's memory. */
 const WAKE_STEPS = 8;
-/** What is not loaded or warm then hangs. */
+/** An engine that has not loaded or warmed up by then is considered to hang. */
 const START_SECONDS = 300;
-/** Bytes that an engine takes for each of the file, to tell whether all of them fit. */
+/** Bytes of memory that an engine takes per byte of the file, to decide whether all engines fit. */
 const FOOTPRINT = { plumb: 1.2, plumb16: 1.2, plumb8: 1.2, 'wllama-2': 2.5, 'wllama-3': 4.5, 'llama.cpp': 2 };
 
-// ---- results, saved as they come ----
+// ---- results, saved after every run ----
 
-/** The file of that name, or of that name and a number, that is not there yet. */
+/** A file name that does not exist yet: this name, or this name with a number. */
 function unused(name) {
   for (let i = 1; ; i++) {
     const file = `${name}${i > 1 ? `-${i}` : ''}.json`;
@@ -94,7 +94,7 @@ const save = () => writeFileSync(out, `${JSON.stringify(results, null, 1)}\n`);
 const clock = (seconds) => `${Math.floor(seconds / 60)}:${String(Math.round(seconds % 60)).padStart(2, '0')}`;
 /** Shares of the whole work, in tokens times bytes of a model. */
 const work = { done: 0, all: 0 };
-function say(text) {
+function log(text) {
   const gone = (Date.now() - started) / 1000;
   const left = work.done > 0 && work.done < work.all && clock(gone / work.done * (work.all - work.done));
   console.log(`[${clock(gone)}${left ? `, about ${left} left` : ''}] ${text}`);
@@ -118,7 +118,7 @@ class Entry {
 
   fail(error) {
     this.dead = reason(error);
-    say(`${this.engine.id}: ${this.dead}`);
+    log(`${this.engine.id}: ${this.dead}`);
   }
 
   async start() {
@@ -146,17 +146,17 @@ class Entry {
     await open?.close().catch(error => this.fail(error));
   }
 
-  /** One run of a cell, unless there is a reason against it, which is kept. */
+  /** One run of a cell, or the stored reason why it cannot run. */
   async run(cell) {
     const run = this.runs.get(cell);
     if (this.dead) run.error ??= this.dead;
     if (!this.open || run.error || run.skipped || run.seconds.length >= repeats) return;
     if (run.seconds.reduce((sum, s) => sum + s, 0) > enough) return;
-    // What comes before a decode is computed once, as long as the engine stays open.
+    // The context before a decode is computed once while the engine stays open.
     const before = cell.kind === 'decode' ? Math.max(0, cell.n - this.context) : 0;
     const expected = (before + cell.tokens) / this.rate;
     if (expected > limit) {
-      run.skipped = `not run: it would take about ${Math.round(expected)} s, more than ${limit} s`;
+      run.skipped = `not run: it would take about ${Math.round(expected)} s, and the limit is ${limit} s`;
       return;
     }
     try {
@@ -174,13 +174,13 @@ class Entry {
   }
 }
 
-function tell(entries, cell) {
-  const told = entries.map(entry => {
+function logSpeeds(entries, cell) {
+  const speeds = entries.map(entry => {
     const run = entry.runs.get(cell);
     return `${entry.engine.id} ${run.seconds.length ? (cell.tokens / median(run.seconds)).toFixed(1)
       : run.error ? 'failed' : 'not run'}`;
   });
-  say(`${entries[0].model.name}, ${title(cell)}, tokens/s: ${told.join(', ')}`);
+  log(`${entries[0].model.name}, ${title(cell)}, tokens/s: ${speeds.join(', ')}`);
 }
 
 function memoryAvailable() {
@@ -201,12 +201,12 @@ async function race(model) {
     for (const cell of cells) {
       for (let i = 0; i < repeats; i++) for (const entry of entries) await entry.run(cell);
       share(cell.work);
-      tell(entries, cell);
+      logSpeeds(entries, cell);
       save();
     }
     for (const entry of entries) await entry.stop();
   } else {
-    say(`${model.name}: one engine at a time, all together would take ${(needed / 1e9).toFixed(0)} GB`);
+    log(`${model.name}: one engine at a time, all together would take ${(needed / 1e9).toFixed(0)} GB`);
     for (let i = 0; i < repeats; i++) {
       for (const entry of entries) {
         await entry.start();
@@ -216,7 +216,7 @@ async function race(model) {
         save();
       }
     }
-    for (const cell of cells) tell(entries, cell);
+    for (const cell of cells) logSpeeds(entries, cell);
   }
   for (const { engine, about } of entries) {
     if (about) results.engines.push({ model: model.name, engine: engine.id, ...about });
@@ -232,20 +232,20 @@ try {
   }
   if (!given['no-speed']) {
     for (const model of models) {
-      say(`${model.title}, ${(bytes(model) / 1e6).toFixed(0)} MB, ${engines.length} engines`);
+      log(`${model.title}, ${(bytes(model) / 1e6).toFixed(0)} MB, ${engines.length} engines`);
       await race(model);
       save();
     }
   }
   if (!given['no-load']) {
     for (const model of models) {
-      results.loads.push(...await loadsOf(model, say));
+      results.loads.push(...await loadsOf(model, log));
       save();
     }
   }
   if (options.accuracy) {
     for (const model of models.filter(({ random }) => !random)) {
-      results.accuracy.push(await accuracyOf(model, say, { chunks: given.quick ? 1 : 4 }));
+      results.accuracy.push(await accuracyOf(model, log, { chunks: given.quick ? 1 : 4 }));
       save();
     }
   }
@@ -254,6 +254,6 @@ try {
   save();
   await closeChromium();
 }
-say(`all runs are in ${out}`);
-if (given['no-speed']) say(`node tests/bench/report.mjs SPEED.json ${out} puts them beside those of another run`);
+log(`all runs are in ${out}`);
+if (given['no-speed']) log(`node tests/bench/report.mjs SPEED.json ${out} puts them beside those of another run`);
 else if (!given['no-report']) report([results]);

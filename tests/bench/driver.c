@@ -20,7 +20,7 @@ static struct {
     uint32_t n_id, n_past;
 } self;
 
-/* A message goes into JSON: quotes and backslashes are made apostrophes, control characters spaces. */
+/* Makes a message safe for JSON: quotes and backslashes become apostrophes, control characters become spaces. */
 static int answer_error(const char *message) {
     printf("{\"error\": \"");
     for (const char *p = message; *p; p++) putchar(*p == '"' || *p == '\\' ? '\'' : (unsigned char)*p < ' ' ? ' ' : *p);
@@ -60,7 +60,7 @@ static const char *prefill(uint32_t n, double *seconds) {
     return error;
 }
 
-/* What the context holds of CTX already is kept: the next repetition costs its steps alone. */
+/* The part of CTX that the context already holds is kept, so a repetition costs only its steps. */
 static const char *decode(uint32_t n_ctx, uint32_t n_step, double *seconds) {
     const char *error = NULL;
     if (self.n_past > n_ctx) rewind_to(n_ctx);

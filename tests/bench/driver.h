@@ -1,13 +1,13 @@
-/* What make bench runs natively and under wasmtime: one loop that takes orders on standard input and answers on
- * standard output, around an engine.  plumb.c and llama.c are the engines, so both are timed by the same lines.
+/* The program that make bench runs natively and under wasmtime: a loop around an engine that reads commands from
+ * standard input and answers on standard output.  plumb.c and llama.c are the engines, so the same code times both.
  *
- *   order                                      answer, one line of JSON
+ *   command                                    answer, one line of JSON
  *   (at the start)                             {"load_seconds": s, "about": "what runs"}
- *   ids N id id ... id                         {"n": N}         the tokens that the others feed
+ *   ids N id id ... id                         {"n": N}         the tokens that the other commands feed
  *   prefill N                                  {"seconds": s}   the first N at once into an empty context
  *   decode CTX STEPS                           {"seconds": s}   STEPS one by one after CTX, which are fed untimed
  *
- * What fails is answered by {"error": "..."}; the end of the input ends the program. */
+ * A failure is answered by {"error": "..."}.  The end of the input ends the program. */
 #ifndef BENCH_DRIVER_H
 #define BENCH_DRIVER_H
 
@@ -15,9 +15,9 @@
 #include <stdint.h>
 
 struct engine {
-    /* Both return NULL, or a sentence on what failed. */
+    /* Both return NULL, or an error message. */
     const char *(*open)(const char *path, uint32_t n_ctx, uint32_t n_thread);
-    const char *(*feed)(const int32_t *ids, uint32_t n);   /* after what is there; logits of the last one */
+    const char *(*feed)(const int32_t *ids, uint32_t n);   /* after the tokens fed before; logits of the last one */
     void (*rewind)(uint32_t n_past);
     const char *(*about)(void);
 };

@@ -1,4 +1,4 @@
-/* plumb's package as an engine of the bench, in a page or in Node: what driver.h is in C.  Times are seconds around the
+/* plumb's package as an engine of the bench, in a page or in Node, like driver.h in C.  Times are the seconds of the
  * calls that a user would make. */
 import { stepping } from './steps.js';
 
@@ -20,7 +20,7 @@ export async function openPlumb(Plumb, kind, source, contextLength, threads) {
     ...stepping({
       rewind: position => model.rewind(position),
       feed: tokens => model.feed(tokens),
-      /** One token by one, greedily; the prompt is in the session but for its last token. */
+      /** Decodes greedily, token by token; the session holds the prompt except for its last token. */
       async generate(prompt, steps) {
         const text = model.generate(prompt, { maxTokens: steps + 1, temperature: 0 });
         let first = 0;

@@ -1,8 +1,8 @@
-/* wllama, both of its generations, as engines of the bench in a page; the interface of engine-plumb.js.
+/* Both generations of wllama as engines of the bench in a page, with the interface of engine-plumb.js.
  *
- * 2.x has decode(tokens): timed around the call, as plumb is.  3.x takes text only and runs llama.cpp's server inside:
- * its own clock around llama.cpp's work is taken, which leaves out what its JavaScript costs.  Everything that is not
- * named here is left at its default. */
+ * 2.x has decode(tokens), which is timed from outside like plumb.  3.x only takes text and runs llama.cpp's server
+ * inside: the bench uses its own clock around llama.cpp's work, which excludes the cost of its JavaScript.  Everything
+ * not named here has its default. */
 
 import { stepping } from './steps.js';
 

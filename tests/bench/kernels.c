@@ -1,19 +1,19 @@
-/* `make bench-kernels`: how fast each product is, beside what this machine can do at most in this engine.
+/* `make bench-kernels`: the speed of each product, beside the ceilings of this machine and engine.
  *
- *   ceilings   8 independent sums over vectors that lie in the first cache: integer dots of 16 bits, f32 products and
- *              sums, relaxed 8-bit dots where the build has them; and reading memory
- *   decode     one token times a matrix that fits the second cache, and one that no cache holds
+ *   ceilings   8 independent sums over vectors in the L1 cache: 16-bit integer dots, f32 products and sums, relaxed
+ *              8-bit dots if the build has them; and reading memory
+ *   decode     one token times a matrix that fits the L2 cache, and times one larger than any cache
  *   prefill    64 tokens times the matrix in the cache
  *
- * by each table of kernels that a session may choose, of which the relaxed ones are in a build with relaxed SIMD only:
+ * by each table of kernels that a session may choose; only builds with relaxed SIMD have the relaxed ones:
  *
  *   simd128 exact16    activations of 16 bits, dots of 16 bits
- *   relaxed exact16    the same as two bytes, two relaxed dots: its ceiling is half theirs
+ *   relaxed exact16    activations of 16 bits as two bytes, two relaxed dots: half the ceiling of relaxed dots
  *   relaxed fast8      activations of 8 bits, one relaxed dot
  *
- * GMAC/s: 10^9 multiply-adds per second.  GB/s: of packed weights read.  From memory the ceiling is the lower one of
- * arithmetic and memory.  Best of 30 runs of 2 ms at least.  Arguments: types to measure, by name; none: all; or
- * "memory": the GB/s that two seconds of reading give and nothing else, for several programs at once. */
+ * GMAC/s: 10^9 multiply-adds per second.  GB/s: packed weights read per second.  From memory the ceiling is the lower
+ * one of arithmetic and memory.  Best of 30 runs of at least 2 ms.  Arguments: names of the types to measure, all if
+ * there are none; or "memory": only the GB/s of two seconds of reading, to be run by several programs at once. */
 #include "kernels/kernels.h"
 
 #include <stdio.h>
@@ -29,12 +29,12 @@ static double now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Calls of work per second, at best: short runs, of which some find the machine quiet.  Not inlined: V8 optimizes
- * functions that are called again and again, not loops inside of one call. */
+/* The largest number of calls of work per second in short runs, some of which find the machine quiet.  Not inlined: V8
+ * optimizes functions that are called often, not loops inside one call. */
 __attribute__((noinline)) static double rate(void (*work)(void *), void *user) {
     double best = 0, seconds = 0, start = now();
     size_t n = 1;
-    for (; seconds < 0.002; n *= 2, start = now()) {   /* the clock of some hosts takes long itself */
+    for (; seconds < 0.002; n *= 2, start = now()) {   /* on some hosts reading the clock is slow */
         for (size_t i = 0; i < n; i++) work(user);
         seconds = now() - start;
     }
@@ -53,11 +53,11 @@ static volatile float sink;
 
 enum { N_VECTOR = 1024, N_LARGE = 128 << 20 };
 static v128_t vectors[N_VECTOR];
-/* Its size is unknown to the compiler: a loop of known length gets an index beside its pointer, and V8 takes twice as
- * long. */
+/* The compiler must not know its size: a loop of known length gets an index beside its pointer, and V8's code for that
+ * takes twice as long. */
 struct bytes { const uint8_t *data; size_t n; };
 
-/* 8 sums, each vector loaded once and used twice: what a perfect kernel does and nothing else. */
+/* 8 sums, each vector loaded once and used twice: only the work of a perfect kernel. */
 #define CEILING(name, add, multiply)                                                      \
     __attribute__((noinline)) static void name(void *user) {                              \
         const struct bytes *bytes = user;                                                 \
@@ -108,7 +108,7 @@ __attribute__((noinline)) static void read_bytes(void *user) {
     sink = wasm_f32x4_extract_lane(wasm_v128_xor(wasm_v128_xor(sum[0], sum[1]), wasm_v128_xor(sum[2], sum[3])), 0);
 }
 
-/* GMAC/s, of dots8 0 where the build has none; GB/s of memory. */
+/* GMAC/s, 0 for dots8 if the build has none; GB/s of memory. */
 struct ceilings { double dots16, dots8, f32, memory; };
 
 static bool measure_ceilings(struct ceilings *c) {
@@ -130,7 +130,7 @@ static bool measure_ceilings(struct ceilings *c) {
     return true;
 }
 
-/* On the average: what others take is not to be missed by luck. */
+/* The mean, not the best: the share of other programs must count. */
 static bool print_memory(void) {
     uint8_t *large = malloc(N_LARGE);
     if (!large) return false;
@@ -171,7 +171,7 @@ static bool make_matrix(struct matrix *w, uint32_t type, uint32_t n_out, uint8_t
         random ^= random << 13;
         random ^= random >> 17;
         random ^= random << 5;
-        data[i] = (uint8_t)(random >> 24 & 0x1f) | 0x20;   /* what is read as a float is positive, normal, below 2 */
+        data[i] = (uint8_t)(random >> 24 & 0x1f) | 0x20;   /* read as a float it is positive, normal and below 2 */
     }
     w->data = data;
     for (; repack_can(type) && w->n_packed < n_out; w->n_packed += REPACK_ROWS) {
@@ -193,7 +193,7 @@ static const struct { enum kernels_isa isa; plumb_precision precision; const cha
     { KERNELS_RELAXED, PLUMB_PRECISION_FAST8, "relaxed fast8" },
 };
 
-/* One line for each of the tables that differ for this type; false when out of memory. */
+/* Prints one line for each table that differs for this type; false when out of memory. */
 static bool measure_type(uint32_t type, struct product products[N_TABLE], const struct ceilings *c) {
     const double tops[N_TABLE] = { unpack_scalar(type) ? c->dots16 : c->f32, c->dots8 / 2, c->dots8 };
     bool fast8 = kernels_max_code(PLUMB_PRECISION_FAST8, type) == MAX_CODE_8;

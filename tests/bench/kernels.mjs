@@ -1,7 +1,7 @@
 /**
  * `node tests/bench/kernels.mjs FOR_V8.wasm FOR_WASMTIME.wasm [TYPE...]`: tests/bench/kernels.c in this Node, in
- * Chromium (whose V8 is another) and under wasmtime, one after the other; before that, what memory gives to one reader
- * and to two at once: so much two threads share.
+ * Chromium (with another V8) and under wasmtime, one after the other.  First it measures the memory bandwidth of one
+ * reader and of two at once, which is what two threads share.
  */
 import { readFileSync, writeSync } from 'node:fs';
 import { execFile, spawnSync } from 'node:child_process';

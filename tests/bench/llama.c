@@ -1,9 +1,9 @@
-/* llama.cpp as an engine of driver.h, through the libllama that npm has, which is built for every x86-64 from SSE4.2 to
- * AVX-512 and picks the best.  Its defaults are left as they are: weights repacked, f16 KV cache, flash attention auto.
+/* llama.cpp as an engine of driver.h, through a libllama from npm, which is built for every x86-64 from SSE4.2 to
+ * AVX-512 and picks the best.  Its defaults are unchanged: repacked weights, f16 KV cache, flash attention auto.
  *
  *   llama serve MODEL N_CTX N_THREAD     driver.h
  *   llama quantize IN OUT TYPE           llama.cpp's own quantizer; TYPE as llama-quantize names it
- *   llama kl MODEL BASE N_THREAD         how far its probabilities are from those of a run that plumb perplexity --save
+ *   llama kl MODEL BASE N_THREAD         the divergence of its probabilities from a run that plumb perplexity --save
  *                                        wrote, by the formulas of src/cli/perplexity.c: one line of JSON */
 #include "driver.h"
 
@@ -24,7 +24,7 @@ static struct llama_model *model;
 static struct llama_context *context;
 static char last_error[512] = "failed without a message";
 
-/* Warnings and errors are kept for the answer, the rest is dropped. */
+/* Keeps warnings and errors for the answer and drops the rest. */
 static void on_log(enum ggml_log_level level, const char *text, void *user) {
     (void)user;
     if (level == GGML_LOG_LEVEL_ERROR) snprintf(last_error, sizeof last_error, "%s", text);
@@ -47,7 +47,7 @@ static const char *engine_feed(const int32_t *ids, uint32_t n) {
     uint32_t n_batch = llama_n_batch(context);
     for (uint32_t at = 0, some; at < n; at += some) {
         some = n - at < n_batch ? n - at : n_batch;
-        /* Not written to; llama.cpp's batch has no const. */
+        /* llama.cpp does not write to it, although its batch is not const. */
         if (llama_decode(context, llama_batch_get_one((llama_token *)(uintptr_t)(ids + at), (int32_t)some)) != 0) {
             return last_error;
         }
@@ -89,7 +89,7 @@ static int quantize(const char *in, const char *out, const char *type) {
         if (strcmp(type, types[i].name) != 0) continue;
         struct llama_model_quantize_params params = llama_model_quantize_default_params();
         params.ftype = types[i].type;
-        params.allow_requantize = true;   /* to F32 from what the default model has */
+        params.allow_requantize = true;   /* from the default model's type to F32 */
         if (llama_model_quantize(in, out, &params) == 0) return 0;
         fprintf(stderr, "llama: %s\n", last_error);
         return 1;
@@ -105,7 +105,7 @@ static int fail(const char *what) {
     return 1;
 }
 
-/* The base's log-probabilities of one position, and the divergence of ours from them. */
+/* The base's log-probabilities at one position, and the divergence of ours from them. */
 static bool compare(FILE *base, const float *logits, uint32_t n_vocab, uint16_t *levels, double *kl, bool *same_top) {
     float head[2];   /* scale, least: log p = least + scale * level */
     uint32_t best = 0, base_best = 0;
@@ -171,7 +171,7 @@ static int kl(const char *path, const char *base_path, uint32_t n_thread) {
 int main(int argc, char **argv) {
     static const struct engine engine = { open_with, engine_feed, engine_rewind, engine_about };
     llama_log_set(on_log, NULL);
-    /* The CPU backends lie beside libllama, where the loader does not look by itself. */
+    /* The CPU backends are in libllama's folder, where the loader does not search by itself. */
     ggml_backend_load_all_from_path(LLAMA_DIR);
     if (argc >= 2 && strcmp(argv[1], "serve") == 0) return drive(&engine, argc - 1, argv + 1);
     if (argc == 5 && strcmp(argv[1], "quantize") == 0) return quantize(argv[2], argv[3], argv[4]);

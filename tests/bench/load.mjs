@@ -1,6 +1,6 @@
 /**
- * What a load costs in Chromium: seconds from the address to the first token beside those that a bare fetch of the same
- * bytes takes, and the memory at its peak.  Each run has a page of its own; the kinds rotate.
+ * The cost of a load in Chromium: seconds from the URL to the first token, compared with a bare fetch of the same
+ * bytes, and peak memory.  Each run has its own page; the kinds rotate.
  */
 import { readFileSync } from 'node:fs';
 import { chromium, closeChromium, openPage, reason } from './engines.mjs';
@@ -9,14 +9,14 @@ import { promptOf } from './prompt.mjs';
 
 const KINDS = [['plumb', 1], ['plumb', 2], ['wllama-2', 1], ['wllama-3', 1]];
 const PROMPT = 32, CONTEXT = 2048;
-/** The peers, which take long, are far from the target. */
+/** The peers take long and are far from the target, so they run less often. */
 const REPEATS = 5, REPEATS_OF_PEERS = 2;
 const POLL = 100;
 let nth = 0;
-/** An address that no cache knows. */
+/** A URL that is in no cache. */
 const fresh = (file) => `/${file}?bench=${Date.now()}-${nth++}`;
 
-/** Bytes that all processes of the browser hold, pages that they share counted once; NaN off Linux. */
+/** Bytes that all processes of the browser hold, counting shared pages once; NaN except on Linux. */
 async function held(session) {
   const { processInfo } = await session.send('SystemInfo.getProcessInfo');
   let bytes = 0;
@@ -30,7 +30,7 @@ async function held(session) {
   return bytes;
 }
 
-/** The most of it while work is done, above what it was before. */
+/** Peak memory during the work, above the value before. */
 async function peakOf(session, work) {
   const before = await held(session);
   let peak = before, done = false;
@@ -54,9 +54,9 @@ async function inPage(use) {
   }
 }
 
-/** @param {{name: string, file: string}} model @param {(text: string) => void} say */
-export async function loadsOf(model, say) {
-  await closeChromium();   // what a race left there is not counted
+/** @param {{name: string, file: string}} model @param {(text: string) => void} log */
+export async function loadsOf(model, log) {
+  await closeChromium();   // memory of earlier measurements must not count
   const prompt = await promptOf(model.file, [PROMPT], PROMPT);
   const bare = { model: model.name, kind: 'fetch', threads: 1, seconds: [] };
   const loads = KINDS.map(([kind, threads]) =>
@@ -84,13 +84,13 @@ export async function loadsOf(model, say) {
   }
   const { browser } = await chromium();
   const session = await browser.newBrowserCDPSession();
-  for (const load of loads) {   // watching costs time, so these runs are not timed
+  for (const load of loads) {   // sampling memory costs time, so these runs are not timed
     await attempt(load, async call => {
       const { result, bytes } = await peakOf(session, () => first(call, load));
       Object.assign(load, { processBytes: bytes, info: result.info, page: await call('memory') });
     });
   }
-  say(`${model.name}, load to the first token, s: fetch alone ${median(bare.seconds).toFixed(2)}, `
+  log(`${model.name}, load to the first token, s: fetch alone ${median(bare.seconds).toFixed(2)}, `
     + loads.map(({ kind, threads, seconds, error }) =>
       `${kind}/${threads} ${error ? `failed (${error})` : median(seconds).toFixed(2)}`).join(', '));
   return [bare, ...loads];

@@ -1,18 +1,19 @@
 /**
- * `node tests/bench/machine-code.mjs MODULE.wasm [FUNCTION [CPU]]`: what this Node's V8 makes of the inner loops of
- * kernels, on x86-64.  A line for the hot loop of every kernel, the one with the most products; of the function given a
- * line for each loop and its instructions, and with a CPU (znver3, icelake-server, ...) the cycles that a turn takes by
- * llvm-mca's model of it, if all data are in the first cache and nothing else runs.
+ * `node tests/bench/machine-code.mjs MODULE.wasm [FUNCTION [CPU]]`: the machine code that this Node's V8 generates for
+ * the inner loops of kernels, on x86-64.  Prints a line for the hot loop of every kernel, the one with the most
+ * products. For a given function it prints a line for each loop and its instructions, and with a CPU (znver3,
+ * icelake-server, ...) the cycles per iteration by llvm-mca's model, if all data are in the L1 cache and nothing else
+ * runs.
  *
- *   loops          of the function, with as many products
- *   instructions   of one turn, without those of loops within it and without padding
- *   dots           those that multiply and add integers: one for each dot in the source
+ *   loops          loops of the function with as many products
+ *   instructions   instructions of one iteration, without those of inner loops and without padding
+ *   dots           instructions that multiply and add integers: one for each dot in the source
  *   f32            multiplications of floats
  *   loads          instructions that read memory, whatever else they do
- *   stack          reads and writes of the stack: values that found no register
- *   addresses      sums for addresses (lea), and zero-extensions of them
+ *   stack          reads and writes of the stack: spilled values
+ *   addresses      address computations (lea) and zero-extensions of addresses
  *
- * MODULE has to have its functions' names in it: build/bench/kernels-relaxed.wasm, build/emcc/named/plumb-relaxed.wasm.
+ * MODULE must contain function names: build/bench/kernels-relaxed.wasm, build/emcc/named/plumb-relaxed.wasm.
  */
 import { spawnSync } from 'node:child_process';
 import { cpus } from 'node:os';
@@ -36,9 +37,9 @@ function compile(file) {
 }
 
 /**
- * A loop is what lies between a jump backwards and its target; V8 keeps its blocks together.  What is behind the last
- * return is seldom run (calls when the stack overflows, traps), and its jumps back into the function are no loops.
- * @param {Instruction[]} code @returns {Instruction[][]}  of each loop its own instructions, inner loops first
+ * A loop is the code between a backward jump and its target; V8 keeps its blocks together.  The code after the last
+ * return seldom runs (stack overflow, traps), and its jumps back into the function are not loops.
+ * @param {Instruction[]} code @returns {Instruction[][]}  the own instructions of each loop, inner loops first
  */
 function loopsOf(code) {
   const end = code.findLastIndex(({ name }) => name.startsWith('ret'));
@@ -56,7 +57,7 @@ function loopsOf(code) {
   });
 }
 
-/** What is counted, by name.  A relaxed dot is one vpdpbusd, or else vpmaddubsw, vpmaddwd and vpaddd. */
+/** The counted instructions, by name.  A relaxed dot is one vpdpbusd, or else vpmaddubsw, vpmaddwd and vpaddd. */
 const COUNTS = /** @type {Record<string, (instruction: Instruction) => boolean>} */ ({
   instructions: () => true,
   dots: ({ name }) => /^v?pmaddwd$|^vpdp/.test(name),
@@ -69,7 +70,7 @@ const COUNTS = /** @type {Record<string, (instruction: Instruction) => boolean>}
 /** @type {Record<string, string>} */
 const WIDTHS = { vmovdqu: 'xmmword', vmovups: 'xmmword', vbroadcastss: 'dword' };
 
-/** Cycles for a turn, if it runs again and again.  V8 writes Intel's syntax with the suffixes of AT&T's.
+/** Cycles per iteration of a loop that runs many times.  V8 writes Intel's syntax with the suffixes of AT&T's.
  * @param {Instruction[]} loop @param {string} cpu  as llvm-mca -mcpu names it */
 function cyclesOf(loop, cpu) {
   const code = loop.filter(({ name }) => !name.startsWith('j')).map(({ name, operands }) => {

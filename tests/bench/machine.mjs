@@ -1,4 +1,4 @@
-/** What the numbers were measured on and with. */
+/** The machine and the versions that were measured. */
 import { execFileSync } from 'node:child_process';
 import { existsSync, readFileSync, readdirSync, statSync } from 'node:fs';
 import { arch, cpus, platform, release, totalmem } from 'node:os';
@@ -43,7 +43,7 @@ function versions() {
   };
 }
 
-/** Bytes of what a user downloads. */
+/** Sizes in bytes of the files that a user downloads. */
 function modules() {
   const sizes = {};
   for (const name of readdirSync('web/dist')) {

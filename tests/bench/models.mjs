@@ -1,8 +1,8 @@
 /**
- * `node tests/bench/models.mjs [NAME...]` makes the files that the bench measures, in models/bench/, those that are
- * there already excepted: the default model in other types by llama.cpp's own quantizer, and files of TinyLlama-1.1B's
- * shape with random weights.  Rows of SmolLM2 have 576 weights, no multiple of 256: there llama.cpp puts other types in
- * the place of K-quants (Q5_0 for Q4_K, Q8_0 for Q6_K), which is why the bench tells what a file holds.
+ * `node tests/bench/models.mjs [NAME...]` makes the missing files that the bench measures, in models/bench/: the
+ * default model in other types by llama.cpp's own quantizer, and files of TinyLlama-1.1B's shape with random weights.
+ * Rows of SmolLM2 have 576 weights, which is not a multiple of 256: there llama.cpp replaces K-quants by other types
+ * (Q4_K by Q5_0, Q6_K by Q8_0), so the bench reports the types in each file.
  */
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, renameSync } from 'node:fs';
@@ -18,7 +18,7 @@ const quantize = (from, out, type) => execFileSync('build/bench/llama', ['quanti
 
 const smollm2 = (type) => ({
   name: type, title: `SmolLM2-135M ${type}`, file: `${FOLDER}/SmolLM2-135M.${type}.gguf`,
-  // From F32, so that nothing is rounded twice but by the default model's own Q4_1.
+  // From F32, so that only the default model's own Q4_1 rounds before the new type does.
   make: (out) => quantize(type === 'F32' ? DEFAULT : make('F32').file, out, type),
 });
 const tinyllama = (type) => ({
@@ -30,7 +30,7 @@ export const MODELS = [
   ...['Q4_0', 'Q4_K', 'Q5_K', 'Q6_K', 'F32'].map(tinyllama),
 ];
 
-/** The model of that name, its file made if it is not there. */
+/** The model with that name; makes its file if it is missing. */
 export function make(name) {
   const model = MODELS.find(model => model.name === name);
   if (!model) throw new Error(`no model ${name}; there are ${MODELS.map(({ name }) => name).join(', ')}`);
@@ -43,7 +43,7 @@ export function make(name) {
   return model;
 }
 
-/** Bytes by tensor type, most first: what the file really holds. */
+/** Bytes by tensor type, largest first, as in the file. */
 export function typesOf(file) {
   const { totals } = JSON.parse(execFileSync('build/native/plumb', ['inspect', '--json', file],
     { encoding: 'utf8', maxBuffer: 1 << 28 }));

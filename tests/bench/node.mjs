@@ -1,4 +1,4 @@
-/** `node tests/bench/node.mjs KIND MODEL N_CTX N_THREAD`: plumb's package in Node behind the orders of driver.h. */
+/** `node tests/bench/node.mjs KIND MODEL N_CTX N_THREAD`: plumb's package in Node, behind the commands of driver.h. */
 import { createInterface } from 'node:readline';
 import { Plumb } from '../../web/node/index.js';
 import { openPlumb } from './engine-plumb.js';

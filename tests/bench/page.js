@@ -1,4 +1,4 @@
-/* What chromium.mjs calls in the page: one engine. */
+/* The functions that chromium.mjs calls in the page of one engine. */
 import { Plumb } from '../../web/index.js';
 import { openPlumb } from './engine-plumb.js';
 import { openWllama } from './engine-wllama.js';
@@ -21,7 +21,7 @@ window.bench = {
   prefill: n => engine.prefill(n),
   decode: (context, steps) => engine.decode(context, steps),
   memory: bytesOfPage,
-  /** Seconds from the address to the first logits, and of those the prefill. */
+  /** Seconds from the URL to the first logits, and the seconds of the prefill in them. */
   async firstToken(kind, url, contextLength, threads, { ids, texts }, n) {
     const start = performance.now();
     const { info } = await this.open(kind, url, contextLength, threads);
@@ -29,7 +29,7 @@ window.bench = {
     const prefillSeconds = await engine.prefill(n);
     return { seconds: (performance.now() - start) / 1000, prefillSeconds, info };
   },
-  /** Seconds that the bytes themselves take, as they come and go. */
+  /** Seconds that a bare download of the bytes takes. */
   async fetchOnly(url) {
     const start = performance.now();
     const reader = (await fetch(url)).body.getReader();

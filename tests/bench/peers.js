@@ -1,16 +1,16 @@
-/* What peers.mjs calls in its page: packages that run language models, each as its own documentation has it and with
- * its defaults, behind one interface:
+/* The functions that peers.mjs calls in its page: packages that run language models, each used as its documentation
+ * shows and with its defaults, behind one interface:
  *
- *   load(url, threads)   the model, with the package's own choice of threads where none are given; those it runs with
- *   answer(question, maxTokens, options, onText)   temperature, top_p and seed in OpenAI's words, or any other; onText
- *     hears each token
- *   byHand      which functions give tokens and logits to one's own code */
+ *   load(url, threads)   loads the model, with the package's default threads if none are given; returns their number
+ *   answer(question, maxTokens, options, onText)   temperature, top_p and seed by OpenAI's names, or any other option;
+ *     onText gets each token
+ *   byHand      the functions that give tokens and logits to the user's own code */
 
 const modules = new URL('node_modules/', import.meta.url);
 const at = path => new URL(path, modules).href;
 const CONTEXT = 2048;
 const asked = question => [{ role: 'user', content: question }];
-/** Those that are there. */
+/** The installed packages. */
 const functions = (owner, ...names) => names.filter(name => typeof owner?.[name] === 'function');
 
 const packages = {
@@ -77,7 +77,7 @@ const packages = {
   },
 };
 
-/** What both generations of wllama have alike. */
+/** The common part of both generations of wllama. */
 const loaderOf = wllama => ({
   async load(url, given) {
     await wllama.loadModelFromUrl(url, { n_ctx: CONTEXT, ...given && { n_threads: given } });

@@ -1,8 +1,8 @@
 /**
- * What a developer gets from plumb's package and from its peers, in one Chromium, on the same model: what the packages
- * weigh, what a visitor waits for, and what becomes of the troubles that people write issues about.
+ * Compares plumb's package with its peers for a developer, in one Chromium, on the same model: the size of the
+ * packages, the time a visitor waits, and how they handle the problems that people report in issues.
  *
- * Every measurement has a browser profile of its own.  `make bench-peers` installs what it needs.
+ * Every measurement has its own browser profile.  `make bench-peers` installs what it needs.
  */
 import { readFileSync, statSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
@@ -21,10 +21,10 @@ import { origin, table, writeTables } from './report.mjs';
 process.chdir(fileURLToPath(new URL('../..', import.meta.url)));
 
 const GGUF = '/models/SmolLM2-135M-Instruct.Q4_1.gguf';
-/** What tests/bench/to_onnx.py makes of it. */
+/** The folder that tests/bench/to_onnx.py makes from the model. */
 const ONNX = '/build/bench/onnx/SmolLM2-135M-Instruct';
-/** In the order of the table; model: what is asked for, weights: its largest file; rows: the only ones measured;
- * without: those that are not. */
+/** In the order of the table.  model: the requested URL, weights: its largest file; rows: the only rows measured;
+ * without: rows that are not measured. */
 const PACKAGES = {
   plumb: { model: GGUF, weights: GGUF },
   'wllama-3': { model: GGUF, weights: GGUF },
@@ -35,19 +35,19 @@ const PACKAGES = {
   },
   'web-llm': { rows: ['weight'] },   // without the module of its model and WebGPU it does nothing more
 };
-/** The one of llama.cpp's answers that is to a chat; END: of a turn. */
+/** llama.cpp's answer to a chat; END: the token that ends a turn. */
 const CHAT = JSON.parse(readFileSync('tests/vectors/llama/prompts.json', 'utf8')).prompts
   .find(({ name }) => name === 'chat'), END = 2;
-/** Its text, once a row has asked. @type {Promise<string> | undefined} */
+/** Its text, computed on first use. @type {Promise<string> | undefined} */
 let llamas;
 const ISOLATED = { 'Cross-Origin-Opener-Policy': 'same-origin', 'Cross-Origin-Embedder-Policy': 'require-corp' };
 const STRICT = { ...ISOLATED, 'Content-Security-Policy':
   "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self'; connect-src 'self'; img-src data:" };
 const QUESTION = 'Why is the sky blue?', STORY = 'Tell a long story about a lighthouse keeper.';
 const REPEATS = 3, DECODED = 64;
-/** Seconds that any one thing may take. */
-const PATIENCE = 180;
-/** Characters of what an error says that fit in a table; the record has all. */
+/** Time limit of one measurement in seconds. */
+const TIMEOUT = 180;
+/** Characters of an error message that fit in a table; the record has all. */
 const SHOWN = 150;
 
 const HELP = `usage: node tests/bench/peers.mjs [--only ROW,ROW] [--packages NAME,NAME] [--docs docs/peers.md]
@@ -64,7 +64,7 @@ if (values.help) {
 }
 const inner = await serve({ root: '.' });
 
-/** A page with a package, in a profile of its own, behind a proxy of its own.
+/** Opens a page with a package, with its own profile and its own proxy.
  * @template T @param {string} name @param {(visit: Awaited<ReturnType<typeof begin>>) => Promise<T>} use */
 async function visit(name, use, headers = ISOLATED) {
   const one = await begin(name, headers);
@@ -81,7 +81,7 @@ async function begin(name, headers) {
   const page = await context.newPage();
   page.setDefaultTimeout(0);
   page.on('console', message => said.push(message.text()));
-  const call = (method, ...args) => within(PATIENCE,
+  const call = (method, ...args) => within(TIMEOUT,
     page.evaluate(([of, given]) => window.peers[of](...given), [method, args]));
   const go = async () => {
     const start = performance.timeOrigin + performance.now();
@@ -96,7 +96,7 @@ async function begin(name, headers) {
     await go();
     return call('load', model, threads);
   };
-  /** Bytes sent of a file, by default the model's largest one, from an answer on. */
+  /** Bytes sent of a file since a given answer; by default of the model's largest file. */
   const bytesSent = (from = 0, file = weights) => proxy.sent.slice(from)
     .reduce((sum, { path, bytes }) => sum + (path === file ? bytes : 0), 0);
   return { model, weights, proxy, context, page, said, call, go, ready, bytesSent };
@@ -106,13 +106,13 @@ async function begin(name, headers) {
 const fileSize = ({ weights }) => statSync(`.${weights}`).size;
 const MB = bytes => `${(bytes / 1e6).toFixed(1)} MB`;
 const seconds = all => `${median(all.map(({ wait }) => wait)).toFixed(1)} s`;
-/** What went wrong, or what came of it. */
+/** The error message, or the result. */
 const attempt = work => work().then(value => ({ value }), error => ({ error: reason(error) }));
 const quoted = text => `"${text.length > SHOWN ? `${text.slice(0, SHOWN)}…` : text}"`;
 const failed = ({ error }) => `fails: ${quoted(error)}`;
 
-/** One row each: what it is called, what is measured of a package, {cell: text of the table, ...the record}, and where
- * that is done REPEATS times, by all packages in turns, the text for all the records. */
+/** The rows of the table: a name, the measurement of one package as {cell: text of the table, ...the record}, and for
+ * measurements that all packages repeat REPEATS times in rotation, a function from all records to the text. */
 const ROWS = {
   weight: ['What a page fetches before the model', name => visit(name, async ({ proxy, go, call, model }) => {
     await go();
@@ -125,18 +125,18 @@ const ROWS = {
     return { cell: `${MB(total)}, ${MB(zipped)} by gzip, ${once.length} file${once.length > 1 ? 's' : ''}`, files: once,
       zipped };
   })],
-  first: ['First visit: to the first token of an answer (the file lies on this machine)', name => visit(name, waited),
+  first: ['First visit: time to the first token of an answer (the file is on this machine)', name => visit(name, waited),
     all => seconds(all)],
-  again: ['Reload: to the first token of an answer', name => visit(name, async one => {
+  again: ['Reload: time to the first token of an answer', name => visit(name, async one => {
     await waited(one);
     const from = one.proxy.sent.length, { wait } = await waited(one);
     return { wait, sent: one.bytesSent(from) };
   }), all => `${seconds(all)}, ${MB(all[0].sent)} of the model sent`],
-  decode: [`Tokens per second, ${DECODED} greedy ones in an answer`,
+  decode: [`Tokens per second, ${DECODED} in a greedy answer`,
     async name => [await decoded(name, 1), await decoded(name, 2)],
     all => ['1 thread', '2 threads'].map((threads, i) =>
       `${median(all.map(rates => rates[i])).toFixed(0)} with ${threads}`).join(', ')],
-  greedy: ['A greedy answer beside llama.cpp’s with weights in F32', async name => {
+  greedy: ['A greedy answer compared with llama.cpp’s with weights in F32', async name => {
     const { messages: [{ content }], f32: { ids } } = CHAT, told = await (llamas ??= llamaText(ids));
     const { text } = await visit(name, async ({ ready, call }) => {
       await ready();
@@ -145,7 +145,7 @@ const ROWS = {
     const said = text.replace('<|im_end|>', '').trim();
     let same = 0;
     while (same < told.length && said[same] === told[same]) same++;
-    return { cell: said === told ? 'the same' : `parts after ${same} of ${told.length} characters`, said, told };
+    return { cell: said === told ? 'the same' : `diverges after ${same} of ${told.length} characters`, said, told };
   }],
   cut: ['The connection breaks at 60 %, once', name => visit(name, async one => {
     await one.go();
@@ -154,8 +154,8 @@ const ROWS = {
     if (!first.error) return { cell: `loads; ${sent.toFixed(2)} times the file was sent`, sent };
     const from = one.proxy.sent.length;
     const second = await attempt(() => one.call('load', one.model)), more = one.bytesSent(from) / fileSize(one);
-    const then = second.error ? failed(second) : `${more.toFixed(2)} times the file`;
-    return { cell: `${failed(first)}; loaded again: ${then}`, first, second, sent, more };
+    const then = second.error ? failed(second) : `sent ${more.toFixed(2)} times the file`;
+    return { cell: `${failed(first)}; the next load ${then}`, first, second, sent, more };
   })],
   reload: ['The page is reloaded at 60 % of the download', name => visit(name, async one => {
     await one.go();
@@ -164,14 +164,14 @@ const ROWS = {
     const most = async () => {
       while (one.bytesSent() < 0.59 * fileSize(one)) await one.page.waitForTimeout(100);
     };
-    await within(PATIENCE, most());
+    await within(TIMEOUT, most());
     await one.page.waitForTimeout(1000);
     const from = one.proxy.sent.length;
     await one.go();
     const second = await attempt(() => one.call('load', one.model)), more = one.bytesSent(from) / fileSize(one);
-    return { cell: second.error ? failed(second) : `then ${more.toFixed(2)} times the file`, second, more };
+    return { cell: second.error ? failed(second) : `the reload sent ${more.toFixed(2)} times the file`, second, more };
   })],
-  large: ['A model of 4.4 GB, more than a module of 32 bits can have', name => visit(name, async one => {
+  large: ['A model of 4.4 GB, more than a 32-bit module can address', name => visit(name, async one => {
     await one.go();
     const { file } = make('1.1B-F32');
     const start = performance.now();
@@ -185,7 +185,7 @@ const ROWS = {
       await one.call('open', name);
       await one.call('load', one.model);
     });
-    const then = second.error ? `cannot load another one then: ${quoted(second.error)}` : 'loads another one then';
+    const then = second.error ? `then cannot load another one: ${quoted(second.error)}` : 'then loads another one';
     return { cell: `${first.error ? failed(first) : 'answers'} after ${after.toFixed(1)} s and ${MB(sent)}; the page `
       + then, first, second, after, sent };
   })],
@@ -195,7 +195,7 @@ const ROWS = {
     if (error) return { cell: failed({ error }) };
     const told = said.filter(text => /thread|isolat|SharedArrayBuffer/i.test(text));
     return { cell: `${value.threads} thread; ${value.note ? quoted(value.note)
-      : told.length ? `in the console: ${quoted(told[0])}` : 'not told why'}`, ...value, told };
+      : told.length ? `in the console: ${quoted(told[0])}` : 'no reason is given'}`, ...value, told };
   }, {})],
   csp: ["A strict Content-Security-Policy (scripts and workers of 'self', wasm-unsafe-eval)", name =>
     visit(name, async ({ ready, call }) => {
@@ -207,7 +207,7 @@ const ROWS = {
       return { cell: !error && violations.length === 0 ? 'answers'
         : `${error ? failed({ error }) : 'answers'}; refused: ${violations.join(', ')}`, error, violations };
     }, STRICT)],
-  topP: ['`top_p` of nearly 0 at temperature 2: three answers', name => visit(name, async ({ ready, call }) => {
+  topP: ['Three answers with `top_p` of nearly 0 and temperature 2', name => visit(name, async ({ ready, call }) => {
     await ready();
     const texts = [];
     for (const seed of [1, 2, 3]) {
@@ -220,7 +220,7 @@ const ROWS = {
     const { error } = await attempt(() => call('answer', QUESTION, 4, { top_pp: 0.5 }));
     return { cell: error ? `refused: ${quoted(error)}` : 'ignored', error };
   })],
-  byHand: ['Tokens and logits by one’s own code', name => visit(name, async ({ ready, call }) => {
+  byHand: ['Access to tokens and logits from one’s own code', name => visit(name, async ({ ready, call }) => {
     await ready();
     const names = await call('byHand');
     return { cell: names.length ? names.map(one => `\`${one}\``).join(', ') : 'no', names };

@@ -4,7 +4,7 @@ const ALL = [['plumb', 'chromium', 'plumb'], ['plumb16', 'chromium', 'plumb, exa
   ['wllama-2', 'chromium', 'wllama'], ['wllama-3', 'chromium', 'wllama'], ['llama.cpp', 'native', 'native llama.cpp']];
 const MODELS = ['Q4_0', 'Q8_0', 'Q4_K_M'];
 const WIDTH = 860, LEFT = 132, PANEL = 340, GAP = 40, BAR = 13, ROW = 20, TOP = 64, GROUP = 34;
-const LABEL = 74;   // room for numbers behind the longest bar
+const LABEL = 74;   // room for numbers after the longest bar
 
 const round = (x) => x >= 100 ? x.toFixed(0) : x.toFixed(1);
 const text = (x, y, content, style = '', anchor = 'start') =>

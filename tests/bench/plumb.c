@@ -18,7 +18,7 @@ static const char *load(FILE *file) {
         status = plumb_model_window(model, &data, &n);
         if (status != PLUMB_OK || n == 0) break;
         n = fread(data, 1, n, file);
-        if (n == 0) break;   /* the end, or an error: plumb_model_end misses what did not come */
+        if (n == 0) break;   /* the end, or an error: plumb_model_end reports missing bytes */
         status = plumb_model_commit(model, n);
     }
     if (status == PLUMB_OK) status = plumb_model_end(model);

@@ -1,6 +1,6 @@
 /**
- * The tokens that every engine is fed: the GPL-3, cut where its first n tokens, as text, give the very same n tokens
- * again, for every n that is asked for.  wllama 3 takes its prompts as text, so it gets the same tokens too.
+ * The tokens that every engine is fed: the GPL-3, cut so that the text of its first n tokens gives the same n tokens
+ * again, for every requested n.  wllama 3 takes prompts as text, so it gets the same tokens too.
  */
 import { readFileSync } from 'node:fs';
 import { Plumb } from '../../web/node/index.js';
@@ -20,7 +20,7 @@ export async function promptOf(model, lengths, most) {
       const texts = {};
       for (const n of lengths) {
         const whole = await plumb.detokenize(ids.slice(0, n));
-        // Some vocabularies put a space in front, which behind a BOS stays in the text.
+        // Some vocabularies prepend a space, which stays in the text after a BOS.
         for (const some of [whole, whole.slice(1)]) {
           const again = await tokenize(some);
           if (again.length === n && again.every((id, i) => id === ids[i])) texts[n] = some;

@@ -1,10 +1,10 @@
-/** Stands between a page and a server on this machine: counts what passes, and breaks off where it is told to. */
+/** A proxy between a page and a server on this machine: it counts bytes, and breaks connections on request. */
 import { createServer, request as ask } from 'node:http';
 
 /**
  * @typedef {{url: string, close: () => Promise<void>, sent: {path: string, bytes: number}[],
  *   breakAt: (path: string, bytes: number, how: 'close' | 'stall') => void}} Proxy
- *   sent: every answer.  breakAt: one answer for path ends after so many bytes of the file
+ *   sent: every answer.  breakAt: ends one answer for path after this many bytes of the file
  * @param {string} inner  the server's URL @param {Record<string, string>} headers  of its answers, instead of its own
  * @returns {Promise<Proxy>} */
 export async function openProxy(inner, headers) {

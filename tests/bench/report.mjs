@@ -1,6 +1,6 @@
 /**
  * `node tests/bench/report.mjs RESULTS.json...` writes the tables of docs/speed.md, between its two markers, and
- * docs/speed.svg.  Of several files later ones replace what earlier ones have of the same measure.
+ * docs/speed.svg.  If several files have the same measurement, the last one is used.
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
@@ -13,13 +13,13 @@ const three = (x) => x >= 100 ? x.toFixed(0) : x >= 10 ? x.toFixed(1) : x.toFixe
 const MB = (bytes) => `${(bytes / 1e6).toFixed(1)} MB`;
 const key = ({ model, engine, kind, n, threads }) => [model, engine, kind, n, threads].join(' ');
 const merge = (all, name) => [...new Map(all.flatMap(results => results[name].map(row => [key(row), row]))).values()];
-/** @param {string} [rest]  how columns behind the first are aligned */
+/** @param {string} [rest]  alignment of the columns after the first */
 export const table = (head, rows, rest = '---:') => [head, head.map((_, i) => i ? rest : '---'), ...rows]
   .map(row => `| ${row.join(' | ')} |`).join('\n');
 
 const speedOf = (run) => run?.seconds.length ? run.tokens / median(run.seconds) : undefined;
 
-/** What the tables ask of the results. */
+/** The queries of the tables on the results. */
 class Speeds {
   constructor(all) {
     this.all = all;
@@ -33,10 +33,10 @@ class Speeds {
     return this.runs.find(run => run.model === model && run.engine === engine && run.kind === kind && run.n === n);
   }
 
-  /** Median tokens per second; undefined where there is none. */
+  /** Median tokens per second; undefined if there is none. */
   speed(model, engine, kind, n) { return speedOf(this.find(model, engine, kind, n)); }
 
-  /** How much of its speed behind a short context an engine keeps behind a long one, where one bench ran both. */
+  /** The share of its short-context speed that an engine keeps with a long context, if one bench measured both. */
   kept(model, engine, short, long) {
     return this.all.map(({ runs }) => {
       const at = (context) => speedOf(runs.find(({ model: name, engine: id, kind, n }) =>
@@ -45,13 +45,13 @@ class Speeds {
     }).findLast(Number.isFinite) ?? NaN;
   }
 
-  /** What was measured, of one model or of any. */
+  /** The measurements of one model or of all. */
   lengths(kind, model) {
     const runs = this.runs.filter(run => run.kind === kind && (!model || run.model === model));
     return [...new Set(runs.map(({ n }) => n))].sort((a, b) => a - b);
   }
 
-  /** The length that the targets are about, or the nearest that was measured of the model. */
+  /** The length that the targets are about, or the nearest one measured with the model. */
   nearest(kind, n, model) {
     return this.lengths(kind, model)
       .reduce((best, some) => Math.abs(some - n) < Math.abs(best - n) ? some : best, Infinity);
@@ -83,7 +83,7 @@ function speedTable(speeds, { name, title, bytes, types }) {
     const at = notes.indexOf(note) + 1 || notes.push(note);
     return `${run.error ? 'failed' : '-'} [${at}]`;
   };
-  /** Of plumb: which of its modules and kernels. */
+  /** The modules and kernels that plumb used. */
   const what = (engine) => speeds.opened.find(row => row.model === name && row.engine === engine)?.about;
   const rows = engines.map(engine => [
     `${nameOf(engine, speeds.last.versions)}${engine.startsWith('plumb') && what(engine) ? ` (${what(engine)})` : ''}`,
@@ -97,7 +97,7 @@ function speedTable(speeds, { name, title, bytes, types }) {
   ].join('\n');
 }
 
-/** The quotients that the targets are about, of plumb or another of OURS; '' where that was not measured. */
+/** The ratios that the targets are about, for plumb or another of OURS; '' if not measured. */
 function ratioTable(speeds, ours) {
   const models = speeds.models.filter(({ name }) => speeds.lengths('prefill', name).length > 0);
   const prompt = (model) => speeds.nearest('prefill', 512, model);
@@ -125,13 +125,13 @@ function ratioTable(speeds, ours) {
       of(m, `${ours}/chromium/1`, 'prefill') / of(m, 'llama.cpp/native/1', 'prefill')],
     ['prefill, 2 threads / 1', () => 1.8, m =>
       of(m, `${ours}/chromium/2`, 'prefill') / of(m, `${ours}/chromium/1`, 'prefill')],
-    ['the same of native llama.cpp', undefined, m =>
+    ['the same for native llama.cpp', undefined, m =>
       of(m, 'llama.cpp/native/2', 'prefill') / of(m, 'llama.cpp/native/1', 'prefill')],
     ['decode, 2 threads / 1', () => 1.5, m =>
       of(m, `${ours}/chromium/2`, 'decode') / of(m, `${ours}/chromium/1`, 'decode')],
-    ['the same of native llama.cpp', undefined, m =>
+    ['the same for native llama.cpp', undefined, m =>
       of(m, 'llama.cpp/native/2', 'decode') / of(m, 'llama.cpp/native/1', 'decode')],
-    ['decode at the longest context / at the usual', () => 0.6, m => longest(m) === context(m) ? NaN
+    ['decode at the longest context / at the usual context', () => 0.6, m => longest(m) === context(m) ? NaN
       : speeds.kept(m, `${ours}/chromium/1`, context(m), longest(m))],
     ['in Node: decode / best wasm peer, 1 thread', floating => floating ? 2 : 4, m =>
       of(m, `${ours}/node/1`, 'decode') / peer(m, 'decode', 1)],
@@ -142,7 +142,7 @@ function ratioTable(speeds, ours) {
     ['prefill, wasmtime / Node, both exact16', () => 0.8, m =>
       of(m, 'plumb/wasmtime/1', 'prefill') / of(m, 'plumb16/node/1', 'prefill')],
   ];
-  const lengths = ['prefill of, decode at, longest context', ...models.map(({ name }) =>
+  const lengths = ['prompt length, context of decode, longest context', ...models.map(({ name }) =>
     [prompt(name), context(name), longest(name)].filter(Number.isFinite).join(', '))];
   const rows = columns.map(([name, target, value]) => [name, ...models.map(({ name: model }) => {
     const ratio = value(model), wanted = target?.(/^F(16|32)$/.test(model));
@@ -150,13 +150,13 @@ function ratioTable(speeds, ours) {
     const bold = ratio < wanted ? '**' : '';
     return `${bold}${ratio.toFixed(2)}${bold}${wanted ? ` (${wanted})` : ''}`;
   })]);
-  const who = ours === 'plumb' ? 'plumb as it comes' : OURS[ours];
+  const who = ours === 'plumb' ? 'plumb with default settings' : OURS[ours];
   return models.every(({ name }) => !of(name, `${ours}/chromium/1`, 'decode')) ? ''
     : table([`${who}, in Chromium, and the target`, ...models.map(({ title }) => title)], [lengths, ...rows]);
 }
 
-/** Linear memory and JavaScript heaps.  The browser counts a memory among the heaps where threads share it; where they
- * do not only plumb tells its size. */
+/** Linear memory and JavaScript heaps.  The browser counts linear memory as heap if threads share it; otherwise only
+ * plumb reports its size. */
 function heldBy({ info, page: { bytes } }, fileBytes) {
   if (bytes > fileBytes) return bytes;
   return info && info.memoryBytes + bytes;
@@ -184,8 +184,9 @@ function loadTable(loads, models, versions) {
         load.processBytes ? `${MB(load.processBytes)}, ${(load.processBytes / bytes).toFixed(2)}x` : '']);
     }
   }
-  return rows.length ? table(['in Chromium', 'first token, s', 'of it prefill, s', '(first - prefill) / fetch (1.15)',
-    'wasm memory + JS heap (target)', 'peak of all processes above the empty page, and of the file'], rows) : '';
+  return rows.length ? table(['in Chromium', 'first token, s', 'of this prefill, s', '(first - prefill) / fetch (1.15)',
+    'wasm memory + JS heap (target)',
+    'peak of all processes less that of the empty page, also as a multiple of the file size'], rows) : '';
 }
 
 function accuracyTable(accuracy, models) {
@@ -207,10 +208,10 @@ function sections(all) {
   return [
     ...all.map(origin),
     ...speeds.runs.length ? [
-      '## Ratios', 'In bold what misses its target, which stands in brackets.  First with the default precision, '
-      + 'exact16, then with those that were asked for.',
+      '## Ratios', 'A ratio in bold misses its target, which follows it in parentheses.  The first table is for '
+      + 'the default precision, exact16; the others are for a precision that was requested.',
       ...Object.keys(OURS).map(ours => ratioTable(speeds, ours)).filter(Boolean),
-      '## Tokens per second', 'Median, and the slowest and the fastest run in brackets.',
+      '## Tokens per second', 'Each cell shows the median, and in parentheses the slowest and the fastest run.',
       ...speeds.models.filter(({ name }) => speeds.runs.some(({ model }) => model === name))
         .map(model => speedTable(speeds, model)),
     ] : [],
@@ -220,13 +221,13 @@ function sections(all) {
   ].join('\n\n');
 }
 
-/** What was measured on and with, for the page of a run. */
+/** The machine and versions of a run, for its page. */
 export const origin = ({ date, machine, commit, command, versions }) =>
   `Measured ${date} on ${machine.cpu}, ${machine.cores} cores, ${machine.system} (${machine.flags.join(' ')}), at `
   + `commit ${commit}, by \`${command}\`.  Versions: `
   + `${Object.entries(versions).map(([name, version]) => `${name} ${version}`).join(', ')}.`;
 
-/** Replaces what a page has between its two markers. @param {string} file @param {string} by  the script that does */
+/** Replaces the text between the two markers of a page. @param {string} file @param {string} by  the calling script */
 export function writeTables(file, by, tables) {
   const text = readFileSync(file, 'utf8');
   const markers = [`<!-- tables: ${by} writes what is between here -->`, '<!-- and here -->'];

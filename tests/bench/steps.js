@@ -1,6 +1,6 @@
-/** What is timed of an engine that takes tokens: setPrompt, prefill and decode over its rewind(position) and
- * feed(tokens).  Seconds around the calls that a user would make; of an engine that can, these are generate(prompt,
- * steps), which tells the seconds from the first token on. */
+/** The timed operations of an engine that takes tokens: setPrompt, prefill and decode, built on its rewind(position)
+ * and feed(tokens).  Times are the seconds of calls that a user would make.  If the engine has generate(prompt, steps),
+ * that reports the seconds from the first token on. */
 export function stepping({ rewind, feed, generate }) {
   let ids = [];
   let past = 0;

@@ -40,14 +40,14 @@ def four_bits(values):
 
 
 def eight_bits(values):
-    """As four_bits, around 128: what Q8_0 holds stays what it is."""
+    """Like four_bits, centred on 128: values of Q8_0 stay exact."""
     peak = np.abs(values).max(-1)
     scale = np.where(peak > 0, peak / 127, 1)
     return np.rint(values / scale[..., None]) + 128, scale, np.full(scale.shape, 128)
 
 
 def packed(codes, bits):
-    """Along the last axis two codes of 4 bits to a byte, the first one in the low half."""
+    """Packs two 4-bit codes per byte along the last axis, the first one in the low half."""
     codes = codes.astype(np.uint8)
     return codes if bits == 8 else codes[..., 0::2] | codes[..., 1::2] << 4
 
@@ -84,8 +84,8 @@ class Graph:
                          block_size=BLOCK, accuracy_level=4)
 
     def linear_of_integers(self, name, x, weight):
-        """As quantize_dynamic of onnxruntime makes it: a scale for each row, activations and weights of 8 bits without
-        sign, as sums of others saturate on some x86."""
+        """Like quantize_dynamic of onnxruntime: a scale per row, activations and weights of unsigned 8 bits, because
+        sums of signed ones saturate on some x86."""
         scale = np.abs(weight).max(1) / 127
         codes = self.constant(f"{name}.weight_q8", (np.rint(weight / scale[:, None]) + 128).astype(np.uint8).T)
         zero = self.constant(f"{name}.weight_zero", np.array(128, np.uint8))
@@ -95,7 +95,7 @@ class Graph:
         return self.node("Mul", [self.node("Cast", [sums], f"{name}.cast", to=TensorProto.FLOAT), scales], name)
 
     def bytes_of(self, x):
-        """x in 8 bits, its scale and its zero point; one node for all that take the same x."""
+        """x in 8 bits, its scale and its zero point; one node for all users of the same x."""
         names = [f"{x}.q8", f"{x}.q8_scale", f"{x}.q8_zero"]
         if names[0] not in self.known:
             self.known.add(names[0])
@@ -104,7 +104,7 @@ class Graph:
 
 
 def rotated_in_halves(weight, heads):
-    """GGUF keeps the rows of Q and K so that neighbours rotate together; here the halves of a head do."""
+    """In GGUF's order of the rows of Q and K neighbours rotate together; here the halves of a head do."""
     return weight.reshape(heads, -1, 2, weight.shape[1]).swapaxes(1, 2).reshape(weight.shape)
 
 
@@ -130,7 +130,7 @@ def model_of(config, weight, dtype):
 
     skip, kv = None, []
     def normed(name, x, skip, gguf_name):
-        """What comes out normed, and the sum x + skip that was."""
+        """Returns the normalized output, and the sum x + skip."""
         gain = graph.constant(f"{name}.weight", weight(gguf_name))
         if skip is None:
             graph.node("SimplifiedLayerNormalization", [x, gain], name, axis=-1, epsilon=epsilon, stash_type=1)

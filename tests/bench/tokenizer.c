@@ -1,4 +1,4 @@
-/* How long the texts of tests/adversary.h take, with every kind of tokenizer: `make bench-tokenizer`. */
+/* `make bench-tokenizer`: the time that the texts of tests/adversary.h take with every kind of tokenizer. */
 #include "../adversary.h"
 
 #include <stdio.h>
@@ -16,7 +16,7 @@ int main(int argc, char **argv) {
             struct attack attack;
             struct error err = {PLUMB_OK, ""};
             if (!attack_create(&attack, a, *kind, n)) return 1;
-            clock_t start = clock();   /* of this program alone, whatever else the machine does */
+            clock_t start = clock();   /* CPU time of this program, independent of other load */
             int64_t n_id = tokenizer_encode(attack.t, attack.text, n, PLUMB_PARSE_SPECIAL, NULL, 0, &err);
             double seconds = (double)(clock() - start) / CLOCKS_PER_SEC;
             attack_free(&attack);

@@ -1,34 +1,39 @@
 /**
- * A visit to the chat page as `make serve` serves it, in Chromium: what a person waits for.
+ * Measures what a person waits for on a visit to the chat page, served as by `make serve`, in Chromium.
  *
  *   node tests/bench/visit.mjs [VISITS]    default 5
  *
- * Each visit has a browser profile of its own: first with nothing kept, then a reload.  A question is asked before the
- * model is there, so that the first token comes as soon as it can.  Milliseconds, medians and the worst:
+ * Each visit has its own browser profile: first an empty one, then a reload.  The question is asked before the model
+ * has loaded, so that the first token comes as soon as possible.  Milliseconds, medians and the worst:
  *   arrived -> token   from the model's last byte to the first text of the answer
  *   reload -> token    from the reload to the first text of an answer
- *   longest task       that the page's own thread had, from the visit to the end of the second answer; 0: below 50 ms
- *   200 messages, task the same while a reload brings back a conversation of 200 messages
+ *   longest task       of the page's own thread, from the visit to the end of the second answer; 0: below 50 ms
+ *   200 messages, task the same while a reload restores a conversation of 200 messages
  *
  * Then the package alone loads a large model of random weights (LARGE=FILE takes another file, below this folder), in a
  * window with a profile on the disk and in a private one, whose files are in memory.  Medians in milliseconds, and the
  * first two loads as multiples of the bare fetch:
- *   fetch       the bytes are read in a worker, and nothing is done with them
+ *   fetch       a worker reads the bytes and discards them
  *   no copy     a load with cache: 'no-store'
  *   first load  one that keeps a copy; it should take at most 1.3 times as long as the fetch
  *   reload      one from that copy
+ * The server sends the model at LINE megabytes per second, by default 312, which is a line of 2.5 Gbit/s.  Then it
+ * sends as fast as it can; server, browser and engine compete for the processors in that case.
  *
- * At last the speeds that preflight expects of the default model, and those that an answer then has, in tokens per
- * second: medians.
+ * Finally the speeds that preflight predicts for the default model, and those of an answer, in tokens per second:
+ * medians.
  */
-import { relative } from 'node:path';
+import { readFileSync } from 'node:fs';
+import { createServer, request } from 'node:http';
+import { relative, resolve } from 'node:path';
+import { pipeline } from 'node:stream/promises';
 import { fileURLToPath } from 'node:url';
 import { serve } from '../../web/site/serve.mjs';
 import { launchChrome, launchProfile } from '../hosts/chrome.mjs';
 import { median } from './median.mjs';
 import { make } from './models.mjs';
 
-/** Milliseconds until a new window of the browser has loaded what is its own. */
+/** Milliseconds until a new browser window has finished its own start-up work. */
 const SETTLE = 3000;
 /** 200 messages of Markdown, as a file to import. */
 const MARKDOWN = '## Tides\n\nThe **moon** pulls at the *sea*.\n\n- high water\n- low water, `twice` a day\n\n'
@@ -36,10 +41,12 @@ const MARKDOWN = '## Tides\n\nThe **moon** pulls at the *sea*.\n\n- high water\n
 const LONG_CHAT = Buffer.from(JSON.stringify({ plumb_chat: 1, conversations: [{ title: 'Tides',
   messages: Array.from({ length: 200 }, (_, i) => i % 2 === 0 ? { role: 'user', content: `Question ${i}?` }
     : { role: 'assistant', content: MARKDOWN }) }] }));
+/** Bytes per second of a fast line, bytes that are sent at once, and how many are buffered on the way. */
+const LINE = 1e6 * Number(process.env.LINE ?? 312), PIECE = 1 << 18, BUFFERED = 1 << 22;
 const visits = Number(process.argv[2] ?? 5);
 const root = fileURLToPath(new URL('../..', import.meta.url));
 
-/** Asks as soon as there is somewhere to write, and gives the time of the answer's first text. */
+/** Asks as soon as the message box exists, and returns the time of the answer's first text. */
 async function ask(page) {
   await page.fill('#prompt', 'Why is the sky blue?');
   await page.press('#prompt', 'Enter');
@@ -47,7 +54,7 @@ async function ask(page) {
   return token.jsonValue();
 }
 
-/** Notes when an answer shows its first text, and how long tasks take. */
+/** Records when an answer shows its first text, and how long tasks take. */
 function watch() {
   globalThis.longest = 0;
   new PerformanceObserver(list => {
@@ -72,7 +79,7 @@ async function visit(server, browser) {
   const first = await ask(page) - arrived;
   await page.waitForFunction(() => document.body.dataset.state === 'ready', undefined, { timeout: 120000 });
   const cold = await page.evaluate(() => globalThis.longest);
-  await page.click('#fresh');
+  await page.click('#new-chat');
   const click = Date.now();
   await page.reload({ waitUntil: 'domcontentloaded' });
   const reload = await ask(page) - click;
@@ -127,15 +134,52 @@ async function loads(url) {
   return times;
 }
 
-/** @param {import('playwright-core').BrowserContext} context @param {string} title */
-async function keep(context, title) {
-  const file = process.env.LARGE ?? make('1.1B-Q4_K').file;
+/** Serves what the server serves, and the large model from memory at a limited rate, as another machine would: without
+ * much work for this one.
+ * @param {{url: string}} server @param {Buffer} bytes  of the model @param {number} rate  bytes per second
+ * @returns {Promise<{url: string, close: () => void}>} */
+async function serveModel(server, bytes, rate) {
+  async function* pieces() {
+    let due = performance.now();
+    for (let at = 0; at < bytes.length; at += PIECE) {
+      const piece = bytes.subarray(at, at + PIECE), now = performance.now();
+      // If the receiver was late, the line was idle meanwhile, except for what fits into the buffers on the way.
+      due = Math.max(due, now - 1000 * BUFFERED / rate) + 1000 * piece.length / rate;
+      if (due > now + 1) await new Promise(resolve => setTimeout(resolve, due - now));
+      yield piece;
+    }
+  }
+  const line = createServer((incoming, response) => {
+    if (incoming.method === 'GET' && incoming.url?.endsWith('.gguf')) {
+      response.writeHead(200, { 'Content-Length': bytes.length, ETag: '"1"' });
+      pipeline(pieces, response).catch(() => response.destroy());
+      return;
+    }
+    const { method, headers } = incoming;
+    request(new URL(incoming.url ?? '/', server.url), { method, headers }, answer => {
+      response.writeHead(answer.statusCode ?? 500, answer.headers);
+      answer.pipe(response);
+    }).end();
+  });
+  await new Promise(resolve => line.listen(0, '127.0.0.1', () => resolve(undefined)));
+  const { port } = /** @type {import('node:net').AddressInfo} */ (line.address());
+  return {
+    url: `http://127.0.0.1:${port}/`,
+    close() {
+      line.close();
+      line.closeAllConnections();
+    },
+  };
+}
+
+/** @param {{url: string}} server @param {import('playwright-core').BrowserContext} context @param {string} title */
+async function keep(server, context, title) {
   const page = await context.newPage();
   await page.goto(`${server.url}web/README.md`);   // a page of this site that loads no model
-  const all = [];
-  for (let i = 0; i < visits; i++) all.push(await page.evaluate(loads, new URL(relative(root, file), server.url).href));
+  const all = [], url = new URL(relative(root, large), server.url).href;
+  for (let i = 0; i < visits; i++) all.push(await page.evaluate(loads, url));
   await context.close();
-  console.log(`\n${title}: ${file}`);
+  console.log(`\n${title}: ${relative(root, large)}`);
   const fetched = median(all.map(one => one.fetch));
   for (const name of Object.keys(all[0])) {
     const middle = median(all.map(one => one[name]));
@@ -143,7 +187,7 @@ async function keep(context, title) {
   }
 }
 
-/** What preflight expects of a model, and what an answer has, in a page. @param {string} url */
+/** The speeds that preflight predicts for a model, and those of an answer, in a page. @param {string} url */
 async function speeds(url) {
   const { Plumb } = await import('/web/index.js');
   const { speed } = await Plumb.preflight(url);
@@ -170,6 +214,7 @@ async function expectations(browser) {
   }
 }
 
+const large = resolve(process.env.LARGE ?? make('1.1B-Q4_K').file);
 const server = await serve({ root, home: '/web/chat/' });
 const browser = await launchChrome();
 try {
@@ -180,8 +225,14 @@ try {
     const [middle, worst] = [median(values), Math.max(...values)].map(value => value.toFixed(0));
     console.log(`${name.padEnd(19)} ${middle.padStart(6)} ms   worst ${worst} ms`);
   }
-  await keep(await launchProfile(), 'a profile on the disk');
-  await keep(await browser.newContext(), 'a private window');
+  const bytes = readFileSync(large);
+  for (const rate of [LINE, Infinity]) {
+    const line = await serveModel(server, bytes, rate);
+    const title = rate === LINE ? `${LINE / 1e6} MB/s` : 'without a limit';
+    await keep(line, await launchProfile(), `${title}, a profile on the disk`);
+    await keep(line, await browser.newContext(), `${title}, a private window`);
+    line.close();
+  }
   await expectations(browser);
 } finally {
   await browser.close();

@@ -1,6 +1,6 @@
 /**
- * A WASI program that takes its arguments, prints and asks for the time, wherever JavaScript runs: the few calls that
- * tests/bench/kernels.c needs.  (node:wasi of Node 20 crashes when memory grows.)
+ * Runs a WASI program in any JavaScript host with the few calls that tests/bench/kernels.c needs: arguments, output and
+ * the time.  (node:wasi of Node 20 crashes when memory grows.)
  *
  * @param {WebAssembly.Module} module
  * @param {string[]} args   the program's name first
@@ -54,7 +54,7 @@ export function runProgram(module, args, print) {
   }
 }
 
-/* As a worker it runs what it is sent, and posts { text } and at last { status }. */
+/* As a worker it runs the module it receives, and posts { text } and finally { status }. */
 if (typeof WorkerGlobalScope !== 'undefined') {
   self.onmessage = async ({ data: { url, args } }) => {
     try {

@@ -1,5 +1,5 @@
 /** Downloads that break, and copies in the browser's private file system (OPFS), in headless Chromium. Ground truth:
- * the file itself, and what its server saw. */
+ * the file itself, and the requests that its server saw. */
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { createServer } from 'node:http';
@@ -16,7 +16,7 @@ const HEADERS = {
 };
 const sum = bytes => createHash('sha256').update(bytes).digest('hex');
 let pages, browser, context, page, http, model, seen, step;
-/** The model's site: another than the page's.  step(i) says after how many bytes of the file answer i stalls or
+/** The model's site, which is not the page's.  step(i) says after how many bytes of the file answer i stalls or
  * breaks. */
 before(async () => {
   pages = await serve({ root });
@@ -50,8 +50,8 @@ after(async () => {
   await pages?.close();
 });
 
-/** A page of the package's origin, isolated and with no code of its own.  It is no answer of page.route: Chromium
- * keeps those from sites of this machine. */
+/** An isolated page of the package's origin without code of its own.  It does not come from page.route, because
+ * Chromium blocks such pages from sites on this machine. */
 async function open() {
   const page = await context.newPage();
   await page.goto(`${pages.url}README.md`);
@@ -90,7 +90,7 @@ const right = async ({ logits }) => {
 };
 const names = ({ phases }) => phases.map(({ phase }) => phase);
 
-test('a connection that breaks goes on there, by a request that needs no preflight', async () => {
+test('a broken download resumes where it broke, with a request that needs no CORS preflight', async () => {
   step = i => i === 0 ? { cut: 60000 } : {};
   const loaded = await load(model, { sha256: sum(tiny) });
   await right(loaded);
@@ -101,7 +101,7 @@ test('a connection that breaks goes on there, by a request that needs no preflig
   assert.deepEqual(loaded.warnings, []);
 });
 
-test('the second load needs no server; the copy is the file, until it is removed', async () => {
+test('the second load needs no server; the copy equals the file until it is removed', async () => {
   await load();
   http.close();
   http.closeAllConnections();
@@ -123,7 +123,7 @@ test('the second load needs no server; the copy is the file, until it is removed
   assert.deepEqual(await list(), []);
 });
 
-test('a shorter file that takes the place of a copy leaves nothing of the longer one', async () => {
+test('a shorter file that replaces a copy leaves no bytes of the longer one', async () => {
   step = i => i === 0 ? { bytes: Buffer.concat([tiny, Buffer.alloc(100000)]) } : {};
   await load();
   assert.deepEqual((await list()).map(({ size }) => size), [tiny.length + 100000]);
@@ -132,7 +132,7 @@ test('a shorter file that takes the place of a copy leaves nothing of the longer
   assert.equal(sum(Uint8Array.from(bytes)), sum(tiny));
 });
 
-test('that copies may stay is asked once, where the caller wants it', async () => {
+test('persistent storage is requested once, and only if the caller asks for it', async () => {
   const times = await page.evaluate(async ([url, bytes]) => {
     let n = 0;
     StorageManager.prototype.persist = async () => {
@@ -149,7 +149,7 @@ test('that copies may stay is asked once, where the caller wants it', async () =
   assert.deepEqual(times, [0, 0, 0, 1, 1]);
 });
 
-test('a page that is reloaded in the middle of a download goes on there', async () => {
+test('a page that is reloaded during a download resumes it', async () => {
   step = i => i === 0 ? { stall: 60000 } : {};
   await page.evaluate(url => void load(url), model);
   while ((await list())[0]?.bytes !== 60000) await page.waitForTimeout(50);
@@ -164,7 +164,7 @@ test('a page that is reloaded in the middle of a download goes on there', async 
   assert.equal((await list())[0].complete, true);
 });
 
-test('an aborted load leaves what it has, and the next one, at once, goes on there', async () => {
+test('an aborted load keeps what it has downloaded, and a load right after it resumes there', async () => {
   step = i => i === 0 ? { stall: 60000 } : {};
   const { reason, loaded } = await page.evaluate(async url => {
     const stop = new AbortController();
@@ -178,7 +178,7 @@ test('an aborted load leaves what it has, and the next one, at once, goes on the
   assert.deepEqual(seen.map(({ range }) => range), [undefined, 'bytes=60000-']);
 });
 
-test('two tabs: while one downloads the other keeps no copy, and says so; both read a whole one', async () => {
+test('two tabs: while one downloads, the other keeps no copy and warns; later both read the whole copy', async () => {
   step = i => i === 0 ? { stall: 60000 } : {};
   await page.evaluate(url => {
     globalThis.stop = new AbortController();
@@ -196,7 +196,7 @@ test('two tabs: while one downloads the other keeps no copy, and says so; both r
   await page.close();
   page = second;
   const third = await open();
-  await right(await load());   // what the closed tab left is resumed
+  await right(await load());   // resumes the download of the closed tab
   const asked = seen.length;
   for (const each of await Promise.all([load(model, {}, second), load(model, {}, third)])) {
     await right(each);
@@ -205,7 +205,7 @@ test('two tabs: while one downloads the other keeps no copy, and says so; both r
   assert.equal(seen.length, asked);
 });
 
-/** Runs in a worker, which may write: one copy is finished while another tab waits for its lock. */
+/** Runs in a worker, because only workers can write: finishes a copy while another tab waits for its lock. */
 const FINISH = `async (origin, size) => {
   const from = file => import(origin + 'web/' + file);
   const { Store } = await from('loader/copy-store.js'), { opfs } = await from('browser/opfs.js');
@@ -250,7 +250,7 @@ const FINISH = `async (origin, size) => {
   return { wasLocked, wasWhole, complete, at, left };
 }`;
 
-test('a copy is locked until it is said to be whole, and then it is whole for who waited for the lock', async () => {
+test('a copy stays locked until it is marked complete; a tab that waited then sees it complete', async () => {
   const found = await page.evaluate(([code, size]) => new Promise((resolve, reject) => {
     const program = `(${code})('${location.origin}/', ${size}).then(postMessage, error => postMessage(String(error)));`;
     const address = URL.createObjectURL(new Blob([program], { type: 'text/javascript' }));
@@ -261,7 +261,7 @@ test('a copy is locked until it is said to be whole, and then it is whole for wh
   assert.deepEqual(found, { wasLocked: true, wasWhole: true, complete: true, at: 300000, left: ['gguf', 'json'] });
 });
 
-test('too little room: the numbers, and the load goes on without a copy', async () => {
+test('with too little storage the warning gives the numbers, and the load continues without a copy', async () => {
   const { origin } = new URL(pages.url);
   const devtools = await context.newCDPSession(page);
   await devtools.send('Storage.overrideQuotaForOrigin', { origin, quotaSize: 50000 });
@@ -275,17 +275,17 @@ test('too little room: the numbers, and the load goes on without a copy', async 
   assert.deepEqual([kept.warnings, (await list()).length], [[], 1]);
 });
 
-test('in the page\'s own thread copies are read, and none is written', async () => {
+test('the page\'s own thread reads copies but writes none', async () => {
   const silent = await load(model, { worker: false });
   await right(silent);
   assert.deepEqual(silent.warnings.filter(({ code }) => code === 'cache'), []);
   const asked = await load(model, { worker: false, cache: 'default' });
   assert.match(asked.warnings.find(({ code }) => code === 'cache').message,
-    /no copy is kept: in the page's own thread they can only be read/);
+    /no copy is kept: the page's own thread can read copies, but not write them/);
   assert.deepEqual(await list(), []);
 });
 
-test('a copy that was tampered with is no error', async () => {
+test('a copy that was tampered with causes no error', async () => {
   for (const damage of ['json', 'bytes', 'size']) {
     await load();
     await page.evaluate(async damage => {
@@ -307,7 +307,7 @@ test('a copy that was tampered with is no error', async () => {
   }
 });
 
-test('one flipped bit of a copy is found, and the file downloaded anew', async () => {
+test('one flipped bit in a copy is detected, and the file is downloaded again', async () => {
   await load();
   for (const options of [{}, { worker: false }]) {
     await page.evaluate(async at => {
@@ -330,7 +330,7 @@ test('one flipped bit of a copy is found, and the file downloaded anew', async (
   assert.equal(seen.length, 3);
 });
 
-test('a wrong sha256 names both and removes the copy', async () => {
+test('a sha256 mismatch names both hashes and removes the copy', async () => {
   await load();
   const wrong = '0'.repeat(64);
   const { code, message } = await page.evaluate(([url, sha256]) =>
@@ -340,7 +340,7 @@ test('a wrong sha256 names both and removes the copy', async () => {
   assert.deepEqual(await list(), []);
 });
 
-test('a header without an end is refused after 256 MiB, and its copy is dropped', { timeout: 300_000 }, async t => {
+test('an endless header is refused after 256 MiB, and its copy is removed', { timeout: 300_000 }, async t => {
   let sent = 0;
   const url = await server(t, async (_, response) => {
     response.writeHead(200, HEADERS);
@@ -354,7 +354,7 @@ test('a header without an end is refused after 256 MiB, and its copy is dropped'
     return { error: await failureOf(() => Plumb.load(url, { onProgress })), kept };
   }, `${url}endless.gguf`);
   assert.equal(error.code, 'PLUMB_ERROR_METADATA', error.message);
-  assert.match(error.message, /go beyond byte 268435456, where a header must end/);
+  assert.match(error.message, /extend beyond byte 268435456, the limit for headers/);
   assert.ok(sent < 2 ** 29, `${sent} bytes`);   // the browser reads ahead
   assert.ok(kept > 2 ** 26, `of the copy ${kept} bytes were there`);
   assert.deepEqual(await list(), []);
@@ -367,7 +367,7 @@ test('a header without an end is refused after 256 MiB, and its copy is dropped'
   }), []);
 });
 
-test('a page that is no secure context keeps no copy, and says why', async () => {
+test('a page that is not a secure context keeps no copy and says why', async () => {
   const insecure = await context.newPage();
   await insecure.route('http://plumb.test/**', route => {
     const { pathname } = new URL(route.request().url());
@@ -379,11 +379,11 @@ test('a page that is no secure context keeps no copy, and says why', async () =>
   assert.equal(await insecure.evaluate(() => isSecureContext), false);
   const loaded = await load('/tests/vectors/synth/f32.gguf', { threads: 1 }, insecure);
   await right(loaded);
-  assert.match(loaded.warnings[0].message, /no copy is kept: the page is no secure context/);
+  assert.match(loaded.warnings[0].message, /no copy is kept: the page is not a secure context/);
   assert.deepEqual(await list(insecure), []);
 });
 
-test('the default model: its copy is the file, and is read from this machine', async t => {
+test('the copy of the default model equals the file, and the next load reads it', async t => {
   const url = `${pages.url}models/SmolLM2-135M-Instruct.Q4_1.gguf`;
   const options = { sha256: sum(readFileSync(realPath)) };
   const [first, verified, again] = [await load(url, options), await load(url, options), await load(url)];

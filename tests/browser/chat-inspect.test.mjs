@@ -1,5 +1,5 @@
-/** The inspector of the chat page.  Ground truth: the package's own logits and trace, asked for beside the page, and
- * what the command line says of the same file. */
+/** The inspector of the chat page.  Ground truth: the package's own logits and trace, computed outside the page, and
+ * the output of the command line for the same file. */
 import assert from 'node:assert/strict';
 import { openAsBlob } from 'node:fs';
 import { after, before, test } from 'node:test';
@@ -29,15 +29,15 @@ function logSoftmax(logits) {
   return Array.from(logits, x => x - max - Math.log(sum));
 }
 
-test('before there is an answer of this visit the inspector says what to do', async () => {
+test('before the first answer of a visit the inspector says what to do', async () => {
   const other = await open(where, '?model=/tests/vectors/synth/f32.gguf');
   await state(other, 'ready');
   await other.click('#open-inspect');
-  await other.getByText('Ask something first').first().waitFor();
+  await other.getByText('Ask a question first').first().waitFor();
   await other.close();
 });
 
-test('each token of the answer has the probability that the logits give it, and the likeliest beside it', async () => {
+test('each token of the answer shows its probability by the logits, and its likeliest alternatives', async () => {
   await page.click('#open-inspect');
   const tokens = page.locator('.token');
   await tokens.first().waitFor();
@@ -67,7 +67,7 @@ test('each token of the answer has the probability that the logits give it, and 
   await screenshot(page, 'inspect-tokens');
 });
 
-test('what the pointer is over is told: a token\'s alternatives', async () => {
+test('hovering over a token shows its alternatives', async () => {
   const tokens = page.locator('.token');
   for (const i of [3, 1]) {
     await tokens.nth(i).hover();
@@ -76,27 +76,30 @@ test('what the pointer is over is told: a token\'s alternatives', async () => {
     await page.locator('.chosen li[aria-current] .figures').getByText(percent, { exact: true }).waitFor();
     assert.equal(await page.textContent('.chosen > p > code'), await tokens.nth(i).textContent());
     assert.equal(await page.locator('.chosen li').count(), 5);
+    assert.deepEqual(await page.locator('.chosen li').first().evaluate(item =>
+      [...item.children].map(({ localName, className }) => className || localName)), ['code', 'bar', 'figures']);
   }
 });
 
-test('arrow keys go from token to token', async () => {
+test('arrow keys move from token to token', async () => {
   await page.locator('.token').first().focus();
   await page.keyboard.press('ArrowRight');
   assert.equal(await page.evaluate(() => [...document.querySelectorAll('.token')].indexOf(document.activeElement)), 1);
 });
 
-/** What the trace of the conversation is, by the package in Node. */
+/** The trace of the conversation, computed by the package in Node. */
 async function trace(options) {
   const messages = [{ role: 'user', content: QUESTION }, { role: 'assistant', content: text.trim() }];
   return model.trace(messages, { ...options, template: { addGenerationPrompt: false } });
 }
 
-test('layers: RMS and entropy of a trace, told to arrow keys and in a table', async () => {
+test('layers: arrow keys and a table give the RMS and the entropy of a trace', async () => {
   await page.click('#tab-layers');
   await page.getByRole('button', { name: 'Trace the conversation' }).click();
   const canvas = page.locator('#view-layers canvas').first();
   await canvas.waitFor();
   const { taps, pieces } = await trace({ taps: 'l_out-*,kq_soft_max-*', values: 0 });
+  assert.doesNotMatch(await page.textContent('#view-layers'), /Shows the first/, 'all tokens are shown');
   await canvas.focus();
   await page.keyboard.press('ArrowDown');
   await page.keyboard.press('ArrowRight');
@@ -114,7 +117,7 @@ test('layers: RMS and entropy of a trace, told to arrow keys and in a table', as
   const mean = values => values.reduce((a, b) => a + b) / values.length;
   const entropy = mean(taps.filter(({ name }) => name === 'kq_soft_max-7').map(({ entropy }) => mean(entropy)));
   assert.ok(Math.abs(Number(rows[7][2]) - entropy) < 0.02 * entropy, `${rows[7]}, ${entropy}`);
-  // Colours that change repaint what is there.
+  // A change of colours repaints the existing canvas.
   const paint = () => canvas.evaluate(canvas => [...canvas.getContext('2d').getImageData(0, 5, 1, 1).data].slice(0, 3));
   const dark = await paint();
   await page.click('#open-settings');
@@ -128,7 +131,7 @@ test('layers: RMS and entropy of a trace, told to arrow keys and in a table', as
   await screenshot(page, 'inspect-layers');
 });
 
-test('attention: the weights of a layer and head', async () => {
+test('attention: the weights of a layer and a head are shown', async () => {
   await page.click('#tab-attention');
   await page.selectOption('#layer', '3');
   await page.selectOption('#head', '2');
@@ -143,7 +146,7 @@ test('attention: the weights of a layer and head', async () => {
   await screenshot(page, 'inspect-attention');
 });
 
-test('the self-check says of the model what the command line says of the file', async () => {
+test('the self-check reports the same as the command line does for the file', async () => {
   await page.click('#tab-check');
   await page.getByRole('button', { name: 'Run the self-check' }).click();
   await page.locator('.checks li').first().waitFor({ timeout: 60000 });
@@ -156,13 +159,13 @@ test('the self-check says of the model what the command line says of the file', 
   assert.ok(shown.every(([verdict]) => /^(OK|SKIP)$/.test(verdict)), JSON.stringify(shown));
 });
 
-test('a dump of another engine is compared with this model\'s trace; the report runs nothing', async () => {
+test('a dump of another engine is compared with this model\'s trace; the report runs no scripts', async () => {
   const ours = await model.trace([504, 3575, 282, 4649, 314], { values: 8 });
   const tap = ours.taps.find(({ name, token }) => name === 'Vcur-4' && token === 2);
   tap.values = tap.values.map(value => value + 1);
   delete tap.rms;
   ours.program = '<script>parent.ran = true</script>';
-  // Dropped on its zone, as a file manager does; all of the page takes models.
+  // Dropped on the inspector's zone, as a file manager does; the rest of the page accepts models.
   const transfer = await page.evaluateHandle(dump => {
     const transfer = new DataTransfer();
     transfer.items.add(new File([dump], 'theirs.json'));
@@ -177,7 +180,7 @@ test('a dump of another engine is compared with this model\'s trace; the report 
   assert.match(await frame.getByRole('heading', { level: 1 }).textContent(), /Vcur-4/);
   assert.equal(await page.evaluate(() => globalThis.ran), undefined);
   assert.equal(await page.locator('iframe').getAttribute('sandbox'), 'allow-same-origin');
-  // Styled as the file itself would be.
+  // It has the style of the file itself.
   const ground = await frame.locator('html').evaluate(html => getComputedStyle(html).getPropertyValue('--ground'));
   assert.equal(ground.trim(), '#161514', 'the colours that were chosen for the page');
   const width = await frame.locator('main').evaluate(main => getComputedStyle(main).display);
@@ -187,14 +190,14 @@ test('a dump of another engine is compared with this model\'s trace; the report 
   await screenshot(page, 'inspect-diff');
 });
 
-test('what is no dump says so', async () => {
+test('a file that is not a dump is refused with a message', async () => {
   await page.setInputFiles('.zone input', { name: 'x.npz', mimeType: '', buffer: Buffer.from('nothing') });
   await page.locator('#view-check .problem').waitFor();
   assert.match(await page.textContent('#view-check .problem'),
-    /^This file cannot be compared\. Choose a dump.*x\.npz: PLUMB_ERROR_METADATA: this is no trace/);
+    /^This file cannot be compared\. Choose a dump.*x\.npz: PLUMB_ERROR_METADATA: not a trace/);
 });
 
-test('Escape closes the inspector and gives the focus back', async () => {
+test('Escape closes the inspector and returns the focus', async () => {
   await page.locator('#tab-check').focus();
   await page.keyboard.press('Escape');
   assert.ok(!await page.isVisible('#inspect'));

@@ -1,11 +1,11 @@
-/** Conversations of the chat page: changed, kept, found again, taken away and given back. */
+/** Conversations of the chat page: changing, storing, restoring, deleting and undoing. */
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { after, afterEach, before, test } from 'node:test';
 import { fileName } from '../../web/chat/dom.js';
 import { LONG, TINY, answer, answers, ask, open, put, setUp, state, stored as storedOf } from './chat-page.mjs';
 
-test('the name of a file is that of its address, also where a % begins no byte', () => {
+test('a file is named after its URL, even if a % in it does not begin an escape', () => {
   for (const [url, name] of [['https://h/a/My%20model.gguf?x=1#y', 'My model.gguf'],
     ['https://h/100%.gguf', '100%.gguf'], ['https://h/', 'https://h/']]) assert.equal(fileName(url), name);
 });
@@ -28,7 +28,7 @@ before(async () => {
 after(() => page.close());
 afterEach(() => assert.deepEqual(page.problems, []));
 
-test('Regenerate answers the same question anew', async () => {
+test('Regenerate answers the same question again', async () => {
   const first = await answer(page, 'Name a colour.');
   const old = await page.locator('#log > .assistant').elementHandle();
   await page.locator('#log > .assistant').getByRole('button', { name: 'Regenerate' }).click();
@@ -36,7 +36,7 @@ test('Regenerate answers the same question anew', async () => {
   assert.deepEqual(await messages(), [['user', 'Name a colour.'], ['assistant', first]]);   // the seed is the same
 });
 
-test('a message is edited in its place, and the conversation goes on from there', async () => {
+test('a message is edited in place, and the conversation continues from there', async () => {
   await answer(page, 'And an animal.');
   const tools = page.locator('#log > .user').first();
   await tools.hover();
@@ -63,7 +63,7 @@ test('a message is edited in its place, and the conversation goes on from there'
   assert.ok(text.length > 0);
 });
 
-test('a reload finds the conversation and the settings again, and its model goes on with it', async () => {
+test('a reload restores the conversation and the settings, and the model continues the conversation', async () => {
   const before = await messages();
   await page.reload();
   await state(page, 'ready');
@@ -75,11 +75,11 @@ test('a reload finds the conversation and the settings again, and its model goes
   assert.ok(Number(tokens) <= 12, tokens);
 });
 
-test('a reload in the middle of an answer loses none of what was said', async () => {
+test('a reload during an answer loses none of its text', async () => {
   await page.click('#open-settings');
   await page.fill('#set-maxTokens', '1000');
   await page.keyboard.press('Escape');
-  await page.click('#fresh');
+  await page.click('#new-chat');
   await ask(page, LONG);
   await page.waitForFunction(() => document.querySelector('#log > .assistant .text').textContent.length > 150);
   const said = (await answers(page))[0].trim();
@@ -91,21 +91,24 @@ test('a reload in the middle of an answer loses none of what was said', async ()
   await state(page, 'ready');
 });
 
-test('a question that was asked before there was a model is answered at the next visit', async () => {
-  await page.click('#fresh');
+test('a question that was asked before a model was loaded is answered at the next visit', async () => {
+  await page.click('#new-chat');
   await page.reload();
   await state(page, 'loading');
   await page.fill('#prompt', 'Name a bird.');
   await page.keyboard.press('Enter');
   await page.getByText('Waiting for the model').waitFor();
+  // A question is written to the database when it is asked; this takes some milliseconds.
+  while (!(await stored()).some(({ messages }) => messages[0]?.content === 'Name a bird.'));
   await page.reload();
-  await page.waitForFunction(() => document.querySelector('#log > .assistant .text')?.textContent.length > 0);
+  await page.waitForFunction(() => document.querySelector('#log > .assistant .text')?.textContent.length > 0, null,
+    { timeout: 60000 });
   await page.keyboard.press('Escape');
   await state(page, 'ready');
   assert.deepEqual((await messages())[0], ['user', 'Name a bird.']);
 });
 
-test('a conversation is renamed, deleted, and brought back', async () => {
+test('a conversation can be renamed, deleted and restored', async () => {
   const item = () => page.locator('#chats li').first();
   await item().hover();
   await item().getByRole('button', { name: /^Rename/ }).click();
@@ -124,8 +127,8 @@ test('a conversation is renamed, deleted, and brought back', async () => {
   assert.ok((await titles()).includes('Lighthouse'));
 });
 
-test('a conversation that is deleted in the middle of its answer does not come back', async () => {
-  await page.click('#fresh');
+test('a conversation that is deleted during its answer does not reappear', async () => {
+  await page.click('#new-chat');
   await ask(page, `${LONG} To be deleted.`);
   const item = page.locator('#chats li').first();
   await item.hover();
@@ -136,7 +139,7 @@ test('a conversation that is deleted in the middle of its answer does not come b
   assert.ok(!(await stored()).some(({ messages }) => /To be deleted/.test(messages[0]?.content)));
 });
 
-test('a model that goes in the middle of an answer: stopped if the reader did it, else a failure and loaded again',
+test('an answer whose model is reloaded by the reader is marked as stopped; if the engine fails, it is an error',
   async () => {
     const own = await open(where);
     const wait = () => own.waitForFunction(() =>
@@ -154,7 +157,7 @@ test('a model that goes in the middle of an answer: stopped if the reader did it
     await wait();
     for (const worker of own.workers()) {
       await worker.evaluate(() => void setTimeout(() => { throw new Error('the engine broke'); }))
-        .catch(() => {});   // it went with the first one
+        .catch(() => {});   // it has already ended with the first one
     }
     await own.locator('#log .problem').waitFor();
     await state(own, 'ready');
@@ -164,13 +167,13 @@ test('a model that goes in the middle of an answer: stopped if the reader did it
     await own.close();
   });
 
-test('conversations are chosen from the list', async () => {
+test('conversations can be selected from the list', async () => {
   await page.getByRole('button', { name: 'Name a river.', exact: true }).click();
   assert.equal((await messages())[0][1], 'Name a river.');
   assert.equal(await page.locator('#chats [aria-current]').textContent(), 'Name a river.');
 });
 
-test('what another tab has changed, and did not tell, is not overwritten: both are kept', async () => {
+test('a change that another tab did not announce is not overwritten: both versions are kept', async () => {
   const texts = async () => (await stored()).map(({ messages }) => messages?.at(0)?.content);
   const n = (await texts()).length;
   const theirs = await page.evaluate(() => new Promise(resolve => {
@@ -185,7 +188,7 @@ test('what another tab has changed, and did not tell, is not overwritten: both a
     };
   }));
   await answer(page, 'And then?');
-  await page.getByText('This tab goes on in a copy: “Name a river. (copy)”').waitFor();
+  await page.getByText('This tab continues in a copy: “Name a river. (copy)”').waitFor();
   const now = await texts();
   assert.equal(now.length, n + 1);
   assert.ok(now.includes('What they said.') && now.includes(theirs));
@@ -194,11 +197,12 @@ test('what another tab has changed, and did not tell, is not overwritten: both a
   const before = await messages();
   await page.reload();
   await page.waitForSelector('#log > li');
-  assert.deepEqual(await messages(), before);   // its own is still the one that is shown
+  assert.deepEqual(await messages(), before);   // the tab still shows its own version
 });
 
-test('a conversation that the browser refuses to keep says so, until it is kept again', async () => {
+test('a conversation that cannot be stored shows a warning until it is stored again', async () => {
   await state(page, 'ready');
+  assert.equal(await page.textContent('#chats-note'), '');
   await page.evaluate(() => {
     const { put } = IDBObjectStore.prototype;
     IDBObjectStore.prototype.put = function (...args) {
@@ -209,12 +213,29 @@ test('a conversation that the browser refuses to keep says so, until it is kept 
   });
   await answer(page, 'Once more.');
   assert.match(await page.textContent('#chats-note'), /^Not saved/);
-  await page.evaluate(() => globalThis.giveBack());
+  const warning = page.locator('#toast').filter({ hasText: 'Not saved' });
+  await warning.getByRole('button', { name: 'Export all' }).first().waitFor();
+  await page.evaluate(() => {
+    globalThis.giveBack();
+    document.querySelector('#toast').replaceChildren();
+  });
   await answer(page, 'And once more.');
   await page.waitForFunction(() => document.querySelector('#chats-note').textContent === '');
+  assert.equal(await warning.count(), 0);
 });
 
-test('what is exported as JSON comes back by an import; Markdown is for people', async () => {
+test('a browser without a database shows that conversations are lost, and chats', async () => {
+  const other = await open(where, `?model=${TINY}`, {}, page => page.addInitScript(() => {
+    Object.defineProperty(globalThis, 'indexedDB', { value: { open() { throw new Error('no database'); } } });
+  }));
+  await state(other, 'ready');
+  assert.match(await other.textContent('#chats-note'), /^This browser stores no data here/);
+  await answer(other, 'Name a colour.');
+  assert.deepEqual(other.problems, []);
+  await other.close();
+});
+
+test('an export as JSON can be imported again; an export as Markdown is readable', async () => {
   const [all] = await Promise.all([page.waitForEvent('download'), page.click('#export-json')]);
   const json = readFileSync(await all.path(), 'utf8');
   const [one] = await Promise.all([page.waitForEvent('download'), page.click('#export-markdown')]);
@@ -231,7 +252,7 @@ test('what is exported as JSON comes back by an import; Markdown is for people',
   await other.close();
 });
 
-test('an imported conversation that ends in a question is not answered before the reader asks for it', async () => {
+test('an imported conversation that ends in a question is answered only when the reader asks for it', async () => {
   await put(page, [{ messages: [{ role: 'user', content: 'Name a mountain.' }] }]);
   assert.deepEqual(await messages(), [['user', 'Name a mountain.'], ['assistant', '']]);
   assert.equal(await page.textContent('#log .figures'), 'not answered');
@@ -240,13 +261,13 @@ test('an imported conversation that ends in a question is not answered before th
   await state(page, 'ready');
 });
 
-test('files and records that are no conversations are passed over', async () => {
+test('files and records that are not conversations are skipped', async () => {
   const n = (await titles()).length;
   for (const text of ['', '{', '[]', '{"conversations": 7}', 'null', '{"conversations": [1, null, {"messages": "x"}]}',
     '{"conversations": [{"messages": [{"role": "root", "content": "x"}]}, {"messages": [{"role": "user"}]}]}']) {
     const buffer = Buffer.from(text);
     await page.setInputFiles('#import-file', { name: 'x.json', mimeType: 'application/json', buffer });
-    await page.getByText('There is no conversation in that file').waitFor();
+    await page.getByText('That file contains no conversations').waitFor();
     await page.evaluate(() => document.querySelector('#toast').replaceChildren());
   }
   assert.equal((await titles()).length, n);
@@ -269,7 +290,7 @@ test('files and records that are no conversations are passed over', async () => 
   await page.evaluate(() => localStorage.setItem('plumb.chat', '{{'));
   await page.reload();
   await state(page, 'ready');
-  assert.equal((await titles()).length, n + 5);   // a title, time or problem that is none is left out
+  assert.equal((await titles()).length, n + 5);   // an invalid title, time or problem is left out
   await page.click('#open-settings');
   assert.deepEqual(await page.locator('#set-temperature, #set-topK, #set-threads, #set-system')
     .evaluateAll(fields => fields.map(({ id, value }) => [id, value])),
@@ -277,34 +298,35 @@ test('files and records that are no conversations are passed over', async () => 
   await page.keyboard.press('Escape');
 });
 
-test('a system prompt is told to the model, but is no message', async () => {
+test('the system prompt reaches the model but is not shown as a message', async () => {
   const before = await messages();
   await page.click('#open-settings');
   await page.fill('#set-system', 'You are a pirate. Always say arr.');
   await page.getByRole('button', { name: 'Done' }).click();
-  await page.waitForFunction(() => /^[1-9]\d* of 2,048 tokens$/.test(document.querySelector('#room').textContent));
+  await page.waitForFunction(() =>
+    /^[1-9]\d* of 2,048 tokens$/.test(document.querySelector('#context-used').textContent));
   assert.deepEqual(await messages(), before);
   await page.click('#open-settings');
   await page.getByRole('button', { name: 'Reset to defaults' }).click();
   assert.equal(await page.inputValue('#set-system'), '');
   await page.keyboard.press('Escape');
-  await page.waitForFunction(() => /^0 of 2,048 tokens$/.test(document.querySelector('#room').textContent));
+  await page.waitForFunction(() => /^0 of 2,048 tokens$/.test(document.querySelector('#context-used').textContent));
 });
 
-test('a setting of the model loads it again', async () => {
+test('changing a setting of the model reloads it', async () => {
   await page.click('#open-settings');
-  await page.locator('#set-contextLength').pressSequentially('5e');   // as yet no number, and not an empty field
+  await page.locator('#set-contextLength').pressSequentially('5e');   // not a number yet, and not an empty field
   assert.equal(await page.getAttribute('#set-contextLength', 'aria-invalid'), 'true');
   await page.fill('#set-contextLength', '512');
   await page.fill('#set-threads', '1');
   await page.getByRole('button', { name: 'Done' }).click();
-  await page.waitForFunction(() => /of 512 tokens$/.test(document.querySelector('#room').textContent));
+  await page.waitForFunction(() => /of 512 tokens$/.test(document.querySelector('#context-used').textContent));
   await page.click('#model');
   await page.getByText('512 tokens; trained for 8,192').waitFor();
   await page.keyboard.press('Escape');
 });
 
-test('a conversation that has outgrown the context goes on without its first messages', async () => {
+test('a conversation that exceeds the context continues without its first messages', async () => {
   const words = 'The keeper lit the lamp and looked at the sea. '.repeat(20);
   await put(page, [{ messages: [{ role: 'user', content: words }, { role: 'assistant', content: words },
     { role: 'user', content: words }, { role: 'assistant', content: 'Well.' }] }]);
@@ -316,10 +338,10 @@ test('a conversation that has outgrown the context goes on without its first mes
   assert.equal((await stored()).some(({ messages }) => messages?.length === 6), true);
 });
 
-test('on a narrow screen a choice and a click beside it put the list away; an answer to nothing is not answered anew',
+test('on a narrow screen a selection or a click outside closes the list; Regenerate needs a question',
   async () => {
     const page = await open(where, `?model=${TINY}`, { viewport: { width: 400, height: 800 } });
-    await state(page, 'ready');   // before its modules are there the page hears of no file
+    await state(page, 'ready');   // the page handles files only once its modules have loaded
     await put(page, [{ title: 'One', messages: [{ role: 'assistant', content: 'First words.' },
       { role: 'user', content: 'q' }, { role: 'assistant', content: 'a' }] },
       { title: 'Two', messages: [{ role: 'user', content: 'x' }, { role: 'assistant', content: 'y' }] }]);
@@ -360,13 +382,13 @@ async function press(page, title, name) {
   await item(page, title).getByRole('button', { name }).click();
 }
 
-test('an answer does not wait for a trace of the inspector, which says that it was stopped', async () => {
+test('an answer does not wait for a trace of the inspector; the inspector says that it was stopped', async () => {
   const page = await open(where, '', { viewport: { width: 1440, height: 900 } });
   await state(page, 'ready');
   await put(page, [{ messages: [{ role: 'user', content: 'The keeper lit the lamp and looked at the sea. '.repeat(40) },
     { role: 'assistant', content: 'Well.' }] }]);
   await page.click('#open-inspect');
-  await page.waitForFunction(() => document.querySelector('#view-tokens').textContent !== '');   // its module is there
+  await page.waitForFunction(() => document.querySelector('#view-tokens').textContent !== '');   // its module ran
   await page.click('#tab-layers');
   await page.getByRole('button', { name: 'Trace the conversation' }).click();
   await ask(page, LONG);
@@ -378,7 +400,7 @@ test('an answer does not wait for a trace of the inspector, which says that it w
   await page.close();
 });
 
-test('an answer goes on while its conversation is chosen once more, and while Escape ends what a keyboard composes',
+test('selecting the open conversation again, or Escape that ends an IME composition, does not stop an answer',
   async () => {
     const page = await open(where);
     const compose = selector => page.locator(selector).dispatchEvent('keydown',
@@ -400,7 +422,7 @@ test('an answer goes on while its conversation is chosen once more, and while Es
     await page.close();
   });
 
-test('on a touch screen Stop and Regenerate leave the keyboard where it is', async () => {
+test('on a touch screen Stop and Regenerate do not open the keyboard', async () => {
   const page = await open(where, '', { hasTouch: true, isMobile: true, viewport: { width: 400, height: 800 } });
   await state(page, 'ready');
   await ask(page, LONG);
@@ -414,7 +436,7 @@ test('on a touch screen Stop and Regenerate leave the keyboard where it is', asy
   await page.close();
 });
 
-test('a draft outlives an idea that is clicked and a message that is edited', async () => {
+test('a draft survives a click on an example question and the edit of a message', async () => {
   const page = await open(where, `?model=${TINY}`);
   await state(page, 'ready');
   await page.fill('#prompt', 'A draft');
@@ -431,7 +453,7 @@ test('a draft outlives an idea that is clicked and a message that is edited', as
   await page.close();
 });
 
-test('a setting of the model does not load one that a link asks for and the reader has not', async () => {
+test('changing a setting does not load a model that only the link requested, not the reader', async () => {
   const url = 'http://127.0.0.1:1/m.gguf';
   const page = await open({ ...where, also: url }, `?model=${encodeURIComponent(url)}`);
   await page.locator('#plan .problem').waitFor();
@@ -440,14 +462,14 @@ test('a setting of the model does not load one that a link asks for and the read
   await page.fill('#set-contextLength', '512');
   await page.keyboard.press('Escape');
   await page.waitForSelector('#settings', { state: 'hidden' });
-  await page.evaluate(() => new Promise(resolve => setTimeout(resolve)));   // behind the dialog's event
+  await page.evaluate(() => new Promise(resolve => setTimeout(resolve)));   // after the dialog's event
   assert.equal(await page.getAttribute('body', 'data-state'), 'failed');
   await page.close();
 });
 
-test('the way back from a replaced answer goes with the next question and with another conversation', async () => {
+test('a replaced answer cannot be restored after the next question or in another conversation', async () => {
   const page = await open(where, `?model=${TINY}`);
-  const line = page.getByText('The answers from here on were replaced');
+  const line = page.getByText('The answers from this point on were replaced');
   await state(page, 'ready');
   await two(page);
   const regenerate = () => page.getByRole('button', { name: 'Regenerate' }).first().click();
@@ -463,7 +485,7 @@ test('the way back from a replaced answer goes with the next question and with a
   await page.close();
 });
 
-test('the focus stays where the reader put it, or goes to the message box', async () => {
+test('the focus stays where the reader put it, or moves to the message box', async () => {
   const page = await open(where, `?model=${TINY}`);
   await state(page, 'ready');
   await two(page);
@@ -480,7 +502,7 @@ test('the focus stays where the reader put it, or goes to the message box', asyn
   await page.close();
 });
 
-test('what a panel lies over is out of reach, however the window became that narrow', async () => {
+test('what a panel covers cannot be focused, however the window became that narrow', async () => {
   const page = await open(where, `?model=${TINY}`, { viewport: { width: 1440, height: 900 } });
   await page.click('#open-inspect');
   const inert = () => page.evaluate(() => [...document.querySelectorAll('[inert]')].map(({ id }) => id).join());
@@ -493,7 +515,7 @@ test('what a panel lies over is out of reach, however the window became that nar
   await page.close();
 });
 
-test('a drag that ends elsewhere leaves nothing over the page for good', async () => {
+test('the drop overlay goes away after a drag that ends elsewhere', async () => {
   const page = await open(where, `?model=${TINY}`);
   await state(page, 'ready');
   for (const end of [() => page.mouse.click(300, 300), () => page.keyboard.press('Escape')]) {

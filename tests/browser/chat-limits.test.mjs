@@ -1,5 +1,5 @@
-/** What is too long for the context, what was cut off, and what the reader is told of it.  Ground truth: llama.cpp's
- * greedy tokens (tests/vectors), and the package's own count of tokens, asked for beside the page. */
+/** Messages too long for the context, answers that were cut off, and what the page says about them.  Ground truth:
+ * llama.cpp's greedy tokens (tests/vectors), and the package's own count of tokens, computed outside the page. */
 import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
 import { Plumb } from '../../web/node/index.js';
@@ -8,7 +8,7 @@ import { LONG, TINY, answer, open, put, setUp, state, stored, whole } from './ch
 
 const where = await setUp();
 let page, model;
-const room = () => page.textContent('#room');
+const room = () => page.textContent('#context-used');
 const last = () => page.locator('#log > li:last-child');
 /** Settings of the first visit. @param {Record<string, unknown>} values */
 const withSettings = values => page => page.addInitScript(values => {
@@ -25,20 +25,20 @@ afterEach(async () => {
   await page.close();
 });
 
-test('a draft shows its tokens beside those of the conversation, once the reader pauses', async () => {
+test('a draft shows its token count beside that of the conversation once the reader pauses', async () => {
   page = await open(where);
   await state(page, 'ready');
   const text = 'How many roads must a man walk down?';
   const { length: n } = await model.tokenize(text, { addSpecial: false });
   await page.fill('#prompt', text);
-  await page.waitForFunction(said => document.querySelector('#room').textContent === said,
+  await page.waitForFunction(said => document.querySelector('#context-used').textContent === said,
     `draft ${n}  ·  0 of 2,048 tokens`);
   assert.equal(await page.textContent('#draft-note'), '');
   await page.fill('#prompt', '');
-  await page.waitForFunction(() => document.querySelector('#room').textContent === '0 of 2,048 tokens');
+  await page.waitForFunction(() => document.querySelector('#context-used').textContent === '0 of 2,048 tokens');
 });
 
-test('a draft of 50,000 characters says how many tokens it takes, and cannot be sent; a shorter one can', async () => {
+test('a draft of 50,000 characters shows its token count and cannot be sent; a shorter one can', async () => {
   page = await open(where, '', {}, withSettings({ maxTokens: 8, seed: 1 }));
   await state(page, 'ready');
   const text = 'The keeper lit the lamp and looked at the sea. '.repeat(1064).slice(0, 50000);
@@ -73,14 +73,14 @@ test('a draft that was too long can be sent once the context is longer', async (
   await page.click('#open-settings');
   await page.fill('#set-contextLength', '1024');
   await page.getByRole('button', { name: 'Done' }).click();
-  await page.waitForFunction(() => /of 1,024 tokens$/.test(document.querySelector('#room').textContent)
+  await page.waitForFunction(() => /of 1,024 tokens$/.test(document.querySelector('#context-used').textContent)
     && !document.querySelector('#send').disabled);
   await page.click('#send');
   await whole(page, 2);
   assert.equal(await page.locator('#log .problem').count(), 0);
 });
 
-test('a message that is edited until it is too long is not sent, and what follows it stays', async () => {
+test('an edited message that becomes too long is not sent, and the messages after it stay', async () => {
   page = await open(where);
   await state(page, 'ready');
   await put(page, [{ messages: [{ role: 'user', content: 'Short?' }, { role: 'assistant', content: 'Yes.' }] }]);
@@ -94,7 +94,7 @@ test('a message that is edited until it is too long is not sent, and what follow
   assert.deepEqual(await page.locator('#log .text').allTextContents(), ['Short?', 'Yes.\n']);
 });
 
-test('a message that was too long without a model there can be edited; it is not tried again and again', async () => {
+test('a message that turns out too long once the model is loaded can be edited and is not retried', async () => {
   page = await open(where);
   await page.fill('#prompt', 'red green blue '.repeat(2000));
   await page.keyboard.press('Enter');
@@ -108,7 +108,7 @@ test('a message that was too long without a model there can be edited; it is not
   assert.equal(await page.locator('#log .problem').count(), 0);
 });
 
-test('an answer that reaches the longest answer says so, and goes on as if it had not been cut', async () => {
+test('an answer that reaches the length limit says so, and continues as if it had not been cut', async () => {
   const { messages, f32 } = prompts[1];
   const [system, question] = messages.length === 2 ? messages : [undefined, ...messages];
   page = await open(where, '', {}, withSettings({ maxTokens: 8, temperature: 0,
@@ -116,10 +116,10 @@ test('an answer that reaches the longest answer says so, and goes on as if it ha
   await state(page, 'ready');
   await answer(page, question.content);
   for (let i = 2; i <= 3; i++) {
-    assert.match(await last().textContent(), /The answer was cut off at the longest length that the settings allow\./);
+    assert.match(await last().textContent(), /The answer was cut off at the length limit in the settings\./);
     assert.match(await last().locator('.figures').textContent(), new RegExp(`^${8 * (i - 1)} tokens`));
     assert.equal(await page.textContent('#live'), 'The answer was cut off');
-    if (i === 3) {   // what is stored goes on, too
+    if (i === 3) {   // a stored answer can be continued too
       await page.reload();
       await state(page, 'ready');
     }
@@ -136,7 +136,7 @@ test('an answer that reaches the longest answer says so, and goes on as if it ha
     false, 'only the last answer goes on');
 });
 
-test('an answer that goes on and is stopped, or fails, keeps what there is of it', async () => {
+test('a continued answer that is stopped or fails keeps its text', async () => {
   page = await open(where, '', {}, withSettings({ maxTokens: 12, temperature: 0 }));
   await state(page, 'ready');
   const first = await answer(page, LONG);
@@ -160,11 +160,11 @@ test('an answer that goes on and is stopped, or fails, keeps what there is of it
   }
   await page.waitForTimeout(200);
   await page.getByRole('button', { name: 'Continue' }).click();
-  await page.getByText('The answer does not go on. The engine stopped.').waitFor();
+  await page.getByText('The answer could not be continued. The engine stopped.').waitFor();
   const cut = (await stored(page)).find(({ title }) => title === 'Cut');
   assert.deepEqual(cut.messages[1], { role: 'assistant', content: 'Once upon a time',
     cut: { by: 'limit', tokens: 4 } });
-  await state(page, 'ready');   // it was loaded again
+  await state(page, 'ready');   // it has been reloaded
   await page.getByRole('button', { name: 'Continue' }).click();
   await grown(60);
   await page.click('#stop');
@@ -172,7 +172,7 @@ test('an answer that goes on and is stopped, or fails, keeps what there is of it
   assert.match(await page.textContent('#log > .assistant .text'), /^Once upon a time/);
 });
 
-test('an answer that fills the context says so; it goes on where earlier turns can be left out', async () => {
+test('an answer that fills the context says so; it continues if earlier turns can be left out', async () => {
   page = await open(where, '', {}, withSettings({ contextLength: 96, maxTokens: 1000, temperature: 0 }));
   await state(page, 'ready');
   await answer(page, LONG);
@@ -182,14 +182,14 @@ test('an answer that fills the context says so; it goes on where earlier turns c
   await put(page, [{ title: 'Longer', messages: [...before.slice(0, 2).map(({ role, content }) => ({ role, content })),
     { role: 'user', content: 'Count to thirty.' },
     { role: 'assistant', content: 'One, two, three', cut: { by: 'context', tokens: 5 } }] }]);
-  assert.match(await last().textContent(), /context is full\. It can go on without the oldest messages\./);
+  assert.match(await last().textContent(), /context is full\. It can continue without the oldest messages\./);
   await page.getByRole('button', { name: 'Continue' }).click();
   await last().locator('.figures', { hasText: 'read at' }).waitFor();
   assert.match(await last().locator('.figures').textContent(), /without the first 2 messages/);
   assert.match(await last().locator('.text').textContent(), /^One, two, three.+/);
 });
 
-test('beyond what the model was trained for there is a warning, in the settings and in the conversation', async () => {
+test('a context longer than the training context shows a warning in the settings and in the conversation', async () => {
   page = await open(where, `?model=${TINY}`);   // trained for 512 tokens
   await state(page, 'ready');
   await page.click('#open-settings');
@@ -197,19 +197,19 @@ test('beyond what the model was trained for there is a warning, in the settings 
   assert.equal(await page.textContent('#about-contextLength'), '');
   await page.fill('#set-contextLength', '1024');
   assert.equal(await page.textContent('#about-contextLength'),
-    'The model was trained for 512 tokens: beyond them its answers get worse.');
+    'The model was trained for 512 tokens. Its answers get worse beyond that.');
   assert.equal(await page.getAttribute('#set-contextLength', 'aria-invalid'), 'false', 'it is a warning');
   await page.getByRole('button', { name: 'Done' }).click();
   await page.click('#model');
-  await page.getByText('1,024 tokens; trained for 512: beyond them its answers get worse').waitFor();
+  await page.getByText('1,024 tokens; trained for 512; its answers get worse beyond that').waitFor();
   await page.close();
 
   page = await open(where, '', {}, withSettings({ contextLength: 8300, maxTokens: 4 }));   // trained for 8,192
   await state(page, 'ready');
   await page.fill('#prompt', 'One.');
-  await page.waitForFunction(() => /^draft \d/.test(document.querySelector('#room').textContent));
+  await page.waitForFunction(() => /^draft \d/.test(document.querySelector('#context-used').textContent));
   assert.equal(await page.textContent('#draft-note'), '');
   await page.fill('#prompt', 'a '.repeat(8250));
-  await page.getByText('The model was trained for 8,192 tokens: beyond them its answers get worse.').waitFor();
+  await page.getByText('The model was trained for 8,192 tokens. Its answers get worse beyond that.').waitFor();
   assert.ok(await page.isEnabled('#send'));
 });

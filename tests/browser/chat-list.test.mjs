@@ -1,5 +1,5 @@
-/** The list of conversations: searched, by keyboard, imported again, taken away and given back.  Nothing of it may lose
- * a conversation: the test reads the browser's database by itself. */
+/** The list of conversations: search, keyboard, repeated imports, deletion and undo.  No action may lose a
+ * conversation, so the test reads the browser's database itself. */
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { afterEach, beforeEach, test } from 'node:test';
@@ -36,7 +36,7 @@ afterEach(async () => {
   await page.close();
 });
 
-test('a search finds words in titles and messages, in any case, and shows where', async () => {
+test('a search finds words in titles and messages, ignores case, and shows the matches', async () => {
   const before = await everything();
   for (const [query, ...expected] of [['moon', 'Moon', 'Tides'], ['MOON sun', 'Tides'], ['rise', 'Bread', 'Tides'],
     ['  rise   sea ', 'Tides'], ['über', 'Bread'], ['(a+b)* [x]', 'Tides'], ['$5', 'Tides'], ['a-b'], ['\\d'],
@@ -50,7 +50,7 @@ test('a search finds words in titles and messages, in any case, and shows where'
   assert.match(await page.textContent('#chats .title .figures'), /wait for an hour; ÜBER night/);
   assert.equal(await page.textContent('#found'), '1 of 3');
   await page.fill('#search', 'nowhere');
-  await page.getByText('No conversation has these words').waitFor();
+  await page.getByText('No conversation contains these words').waitFor();
   await page.focus('#search');
   await page.keyboard.press('Escape');
   await found('Bread', 'Moon', 'Tides');
@@ -58,7 +58,7 @@ test('a search finds words in titles and messages, in any case, and shows where'
   assert.deepEqual(await everything(), before);
 });
 
-test('what a search hides is not lost: not by an export, a deletion, a new chat, a reload', async () => {
+test('conversations that a search hides survive an export, a deletion, a new chat and a reload', async () => {
   const before = await everything();
   await page.fill('#search', 'hour');
   await found('Bread');
@@ -72,7 +72,7 @@ test('what a search hides is not lost: not by an export, a deletion, a new chat,
   await page.getByRole('button', { name: 'Undo' }).click();
   await found('Bread');
   assert.deepEqual(await everything(), before);
-  await page.click('#fresh');
+  await page.click('#new-chat');
   await found('Bread', 'Moon', 'Tides');
   await page.fill('#search', 'hour');
   await page.reload();
@@ -82,7 +82,7 @@ test('what a search hides is not lost: not by an export, a deletion, a new chat,
   assert.deepEqual(await everything(), before);
 });
 
-test('each conversation is one stop of the Tab key; arrow keys, F2 and Delete do the rest', async () => {
+test('each conversation is one Tab stop; arrow keys, F2 and Delete reach its actions', async () => {
   await page.focus('#search');
   const order = [];
   for (let i = 0; i < 4; i++) {
@@ -117,20 +117,20 @@ test('each conversation is one stop of the Tab key; arrow keys, F2 and Delete do
   assert.equal(await focused(), third, 'the next one has the focus');
 });
 
-test('the same file imported twice adds nothing; what has changed since, or is another, is added', async () => {
+test('importing a file twice adds nothing; changed and new conversations are added', async () => {
   const before = await everything();
   await page.setInputFiles('#import-file', json(CHATS));
-  await page.getByText('3 were here already').waitFor();
+  await page.getByText('3 already exist').waitFor();
   assert.deepEqual(await everything(), before);
 
   const [all] = await Promise.all([page.waitForEvent('download'), page.click('#export-json')]);
   const file = await all.path();
   await page.setInputFiles('#import-file', [file, file]);
-  await page.getByText('6 were here already').waitFor();
+  await page.getByText('6 already exist').waitFor();
   assert.deepEqual(await everything(), before);
   const exported = JSON.parse(readFileSync(file, 'utf8')).conversations;
 
-  // Another browser: the first import adds all, the second nothing, also after one of them has gone on.
+  // Another browser: the first import adds all, the second nothing, even after one conversation has continued.
   const other = await open(where, `?model=${TINY}`, { viewport: { width: 1300, height: 800 } });
   await state(other, 'ready');
   await other.setInputFiles('#import-file', file);
@@ -139,21 +139,21 @@ test('the same file imported twice adds nothing; what has changed since, or is a
   await other.keyboard.press('Enter');
   await other.locator('#log .problem').waitFor();
   await other.setInputFiles('#import-file', file);
-  await other.getByText('3 were here already').waitFor();
+  await other.getByText('3 already exist').waitFor();
   assert.equal((await stored(other)).length, 3);
   assert.ok((await stored(other)).some(({ messages }) => messages[2]?.content === 'And then?'), 'it has not gone back');
-  // What that browser exports comes back here as the one conversation that is new here, and only once.
+  // An export of that browser adds here only the one conversation that is new, and only once.
   const [back] = await Promise.all([other.waitForEvent('download'), other.click('#export-json')]);
   const again = { name: 'again.json', mimeType: 'application/json', buffer: readFileSync(await back.path()) };
   await other.context().close();
   await page.setInputFiles('#import-file', again);
-  await page.getByText('Imported 1; 2 were here already').waitFor();
+  await page.getByText('Imported 1; 2 already exist').waitFor();
   await page.setInputFiles('#import-file', again);
-  await page.getByText('3 were here already').last().waitFor();
+  await page.getByText('3 already exist').last().waitFor();
   assert.equal((await stored(page)).length, 4);
   for (const one of before) assert.ok((await everything()).includes(one));
 
-  // An id that is here with other words in it overwrites nothing.
+  // A known id with other contents overwrites nothing.
   const n = (await everything()).length;
   const { id } = exported[0];
   await page.setInputFiles('#import-file', json([{ id, title: 'Other',
@@ -163,7 +163,7 @@ test('the same file imported twice adds nothing; what has changed since, or is a
   for (const one of before) assert.ok((await everything()).includes(one));
 });
 
-test('two conversations of a file of which one is the beginning of the other are both imported', async () => {
+test('two conversations in a file are both imported even if one is a prefix of the other', async () => {
   const messages = [{ role: 'user', content: 'Begin' }, { role: 'assistant', content: 'Begun' },
     { role: 'user', content: 'Go on' }, { role: 'assistant', content: 'Gone' }];
   const file = json([{ id: 'a', title: 'Short', messages: messages.slice(0, 2) },
@@ -172,11 +172,11 @@ test('two conversations of a file of which one is the beginning of the other are
   await page.getByText('Imported 2').waitFor();
   await found('Bread', 'Moon', 'Tides', 'Short', 'Long');
   await page.setInputFiles('#import-file', file);
-  await page.getByText('2 were here already').waitFor();
+  await page.getByText('2 already exist').waitFor();
   await found('Bread', 'Moon', 'Tides', 'Short', 'Long');
 });
 
-test('Undo stays for as long as the reader needs, and gives back all that was deleted', async () => {
+test('Undo stays for as long as the reader needs, and restores everything that was deleted', async () => {
   const before = await everything();
   await page.clock.install();
   const line = page.locator('#toast p', { hasText: 'Deleted' }), undo = page.getByRole('button', { name: 'Undo' });

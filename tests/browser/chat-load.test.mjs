@@ -1,5 +1,5 @@
-/** Models of the chat page: chosen, dropped, too large, cut off on their way; the page without a network, and on hosts
- * that send no headers. */
+/** Models of the chat page: selected, dropped, too large, interrupted; the page offline, and on hosts that send no
+ * headers. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -32,7 +32,7 @@ async function drop(page, files) {
   }
 }
 
-test('a dropped file runs; so do the parts of a split one; the hint is there while they hover', async () => {
+test('a dropped file is loaded, and so are the files of a split model; a hint is shown during the drag', async () => {
   const page = await open(where, `?model=${TINY}`);
   await state(page, 'ready');
   const hovering = await page.evaluateHandle(() => {
@@ -51,7 +51,7 @@ test('a dropped file runs; so do the parts of a split one; the hint is there whi
     await page.waitForFunction(() => /^synthetic/.test(document.querySelector('#model-name').textContent));
     await state(page, 'ready');
   }
-  await page.click('#open-inspect');   // which checks all parts of what runs
+  await page.click('#open-inspect');   // which checks all files of the running model
   await page.waitForFunction(() => document.querySelector('#view-tokens').textContent !== '');   // its module is there
   await page.click('#tab-check');
   await page.getByRole('button', { name: 'Run the self-check' }).click();
@@ -63,11 +63,11 @@ test('a dropped file runs; so do the parts of a split one; the hint is there whi
   await page.close();
 });
 
-test('a file that is no model says so, and the page goes on with another', async () => {
+test('a file that is not a model shows an error, and another model can still be loaded', async () => {
   const page = await open(where, `?model=${TINY}`);
   await state(page, 'ready');
   await page.setInputFiles('#file', { name: 'holiday.gguf', mimeType: '', buffer: Buffer.from('Not a model at all.') });
-  await page.getByText('This is not a readable model').first().waitFor();
+  await page.getByText('This is not a valid model file').first().waitFor();
   await screenshot(page, 'not-a-model');
   if (!await page.isVisible('#models')) await page.click('#model');
   await page.evaluate(() => { document.querySelector('#model-name').textContent = ''; });
@@ -78,16 +78,16 @@ test('a file that is no model says so, and the page goes on with another', async
   await page.close();
 });
 
-test('an address: what is wrong with it, what is there, what it takes', async () => {
+test('a URL is checked first: errors, the model found there, and the memory it needs', async () => {
   const page = await open(where, `?model=${TINY}`);
   await state(page, 'ready');
   await page.click('#model');
   await page.fill('#url', 'http://[');
   await page.keyboard.press('Enter');
-  await page.getByText('That is no address of a file.').waitFor();
+  await page.getByText('That is not the address of a file.').waitFor();
   await page.fill('#url', '/models/none.gguf');
   await page.keyboard.press('Enter');
-  await page.getByText('The model is not there').first().waitFor();
+  await page.getByText('The model was not found').first().waitFor();
   await page.fill('#url', '/models/SmolLM2-135M-Instruct.Q4_1.gguf');
   await page.keyboard.press('Enter');
   const plan = page.locator('.plan');
@@ -96,23 +96,23 @@ test('an address: what is wrong with it, what is there, what it takes', async ()
   assert.match(text, /^Smollm2 135M.*98\.4 MB.*llama.*135 million weights/);
   assert.match(text, /weights 96\.6 MB, context of 2,048 tokens 4\d\.\d MB/);   // 2 * 30 layers * 192 * 16 bits each
   assert.match(text, /Memory1\d\d MB of /, 'from 100 MB on there are no decimals');
-  assert.match(text, /Speedabout \d+ tokens\/s, and \d+ of a prompt/);
+  assert.match(text, /Speedabout \d+ tokens\/s, prompt \d+ tokens\/s/);
   await screenshot(page, 'plan');
   assert.equal(await page.textContent('#model-name'), 'synthetic llama F32', 'nothing is loaded yet');
   await plan.getByRole('button', { name: 'Download 98.4 MB' }).click();
   await page.waitForFunction(() => document.querySelector('#model-name').textContent === 'smollm2 135M');
   assert.equal(new URL(page.url()).search, '');
-  await page.reload();   // which remembers it
+  await page.reload();   // the choice is stored
   await state(page, 'ready');
   assert.equal(await page.textContent('#model-name'), 'smollm2 135M');
   assert.deepEqual(page.problems, []);
   await page.close();
 });
 
-test('a link whose model is no address says so, and the page goes on', async () => {
+test('a link whose model is not a URL shows an error, and the page remains usable', async () => {
   const page = await open(where, '?model=http://[');
   await state(page, 'failed');
-  assert.match(await page.textContent('#failure'), /That is no address of a file.*http:\/\/\[/s);
+  assert.match(await page.textContent('#failure'), /That is not the address of a file.*http:\/\/\[/s);
   await page.click('#other');
   await page.setInputFiles('#file', tinyPath);
   await state(page, 'ready');
@@ -120,11 +120,11 @@ test('a link whose model is no address says so, and the page goes on', async () 
   await page.close();
 });
 
-test('a model too large for the memory: the sizes, and the page goes on with the default one', async t => {
+test('a model too large for the memory shows the sizes, and the default model can still be loaded', async t => {
   const { header, size } = ggufHeader({ layers: 32, embedding: 4096, feedForward: 12160, heads: 32 });
   const file = join(tmpdir(), `plumb-huge-${process.pid}.gguf`);
   writeFileSync(file, header);
-  truncateSync(file, size);   // no block of which is on the disk
+  truncateSync(file, size);   // sparse: it has no blocks on the disk
   t.after(() => rmSync(file));
   const page = await open(where, `?model=${TINY}`);
   await state(page, 'ready');
@@ -132,13 +132,14 @@ test('a model too large for the memory: the sizes, and the page goes on with the
   await page.setInputFiles('#file', file);
   await page.getByText('There is not enough memory').first().waitFor();
   assert.match(await page.textContent('.plan'), /weights 3\.90 GB, context of 2,048 tokens 1\.09 GB/);
-  assert.match(await page.textContent('.plan'), /It takes (more than )?\d\.\d\d GB; a model may have 4\.\d\d GB here/);
+  assert.match(await page.textContent('.plan'), /It needs (more than )?\d\.\d\d GB; the limit here is 4\.\d\d GB\./);
   await screenshot(page, 'too-large');
   assert.equal(await page.textContent('#model-name'), 'synthetic llama F32', 'the one before still runs');
-  await page.getByRole('button', { name: 'Try it all the same' }).click();
+  await page.getByRole('button', { name: 'Try anyway' }).click();
   await state(page, 'failed');
   assert.equal(await page.textContent('#failure-title'), 'There is not enough memory');
-  assert.match(await page.textContent('#failure-detail'), /\d{10} bytes of weights and 109\d{7} of keys and values/);
+  assert.match(await page.textContent('#failure-detail'),
+    /\d{10} bytes of weights and 109\d{7} bytes of keys and values/);
   await page.click('#other');
   await page.getByRole('button', { name: 'Default model' }).click();
   await page.waitForFunction(() => document.querySelector('#model-name').textContent === 'smollm2 135M');
@@ -148,7 +149,7 @@ test('a model too large for the memory: the sizes, and the page goes on with the
   await page.close();
 });
 
-test('the next visit loads the model again and goes on where its download was cut', async t => {
+test('the next visit loads the model again and resumes its interrupted download', async t => {
   const bytes = readFileSync(tinyPath);
   let cut = false;
   const asked = [];
@@ -160,17 +161,17 @@ test('the next visit loads the model again and goes on where its download was cu
       'Cross-Origin-Resource-Policy': 'cross-origin', 'Content-Length': bytes.length - from,
       ...request.headers.range && { 'Content-Range': `bytes ${from}-${bytes.length - 1}/${bytes.length}` } });
     if (!cut) return response.end(bytes.subarray(from));
-    response.write(bytes.subarray(from, 50000));   // and then nothing comes
+    response.write(bytes.subarray(from, 50000));   // then the connection stalls
   });
   const page = await open({ ...where, also: url }, `?model=${encodeURIComponent(`${url}m.gguf`)}`);
-  await page.locator('.plan').waitFor();   // of another server: it is shown first
-  assert.match(await page.textContent('#failure'), /not here yet/);
+  await page.locator('.plan').waitFor();   // for another server the plan is shown first
+  assert.match(await page.textContent('#failure'), /not downloaded yet/);
   assert.equal(await page.textContent('#retry'), 'Load it');
   cut = true;
   await page.locator('.plan').getByRole('button').click();
   await page.waitForFunction(() => /^0\.1 of 0\.1 MB/.test(document.querySelector('#loading-text').textContent)
     && Number(document.querySelector('#bar').getAttribute('value')) > 0.5);
-  const other = await page.context().newPage();   // which finds the copy in use
+  const other = await page.context().newPage();   // it finds the copy in use
   await other.setViewportSize({ width: 360, height: 640 });
   await other.goto(`${where.url}web/chat/?model=${TINY}`);
   await state(other, 'ready');
@@ -188,19 +189,19 @@ test('the next visit loads the model again and goes on where its download was cu
   await page.locator('#kept li', { hasText: 'm.gguf' }).waitFor();
   await page.getByRole('button', { name: 'Delete m.gguf' }).click();
   await page.locator('#kept li', { hasText: 'm.gguf' }).waitFor({ state: 'detached' });
-  await page.getByRole('button', { name: 'Delete f32.gguf' }).waitFor();   // of the other tab
+  await page.getByRole('button', { name: 'Delete f32.gguf' }).waitFor();   // the copy that the other tab used
   assert.equal(await page.textContent('#plan'), 'Deleted the copy of m.gguf');
   assert.deepEqual(page.problems, []);
   await page.close();
 });
 
-test('a download of unknown size is called one; the plan of an address leaves whoever types where he is', async t => {
+test('a download of unknown size is labelled so; showing the plan of a URL does not move the focus', async t => {
   let answer = () => {};
   const looked = new Promise(resolve => { answer = resolve; });
   const url = await server(t, async (request, response) => {
     await looked;
     response.writeHead(200, { 'Access-Control-Allow-Origin': '*', 'Cross-Origin-Resource-Policy': 'cross-origin' });
-    response.write(readFileSync(tinyPath));   // in chunks, of which nobody says how many
+    response.write(readFileSync(tinyPath));   // chunked, without a Content-Length
     response.end();
   });
   const page = await open({ ...where, also: url }, `?model=${TINY}`);
@@ -221,7 +222,7 @@ test('a download of unknown size is called one; the plan of an address leaves wh
   await page.close();
 });
 
-test('without a network: the page, its conversation and its model are there, and it answers', async () => {
+test('offline, the page loads with its conversation and its model, and it answers', async () => {
   const own = await serve({ root });
   const page = await open({ url: own.url, browser: where.browser });
   await state(page, 'ready');
@@ -276,7 +277,7 @@ async function plainHost(t, folder) {
   return `http://127.0.0.1:${http.address().port}/`;
 }
 
-/** What `make site` makes, with a link to the model. @param {import('node:test').TestContext} t */
+/** A site made by `make site`, with a link to the model. @param {import('node:test').TestContext} t */
 function site(t) {
   const folder = mkdtempSync(join(tmpdir(), 'plumb-site-'));
   t.after(() => rmSync(folder, { recursive: true }));
@@ -299,7 +300,7 @@ test('on a host without headers the service worker isolates the page, which relo
   await page.close();
 });
 
-test('where there is no service worker either one thread runs, and the page says why', async t => {
+test('without a service worker the engine runs on one thread, and the page says why', async t => {
   const url = await plainHost(t, site(t));
   const page = await open({ url, browser: where.browser }, '', { serviceWorkers: 'block' }, page =>
     page.addInitScript(() => Object.defineProperty(Navigator.prototype, 'serviceWorker', { value: undefined })));
@@ -314,7 +315,7 @@ test('where there is no service worker either one thread runs, and the page says
   await page.close();
 });
 
-test('a new version of the page is offered, and then all of it is new', async t => {
+test('a new version of the page is offered; accepting it replaces every file', async t => {
   const folder = site(t), url = await plainHost(t, folder);
   const page = await open({ url, browser: where.browser }, '?model=/models/f32.gguf');
   await state(page, 'ready');
@@ -322,7 +323,7 @@ test('a new version of the page is offered, and then all of it is new', async t 
   const start = join(folder, 'web/chat/index.html');
   const changed = readFileSync(start, 'utf8').replace('What would you like', 'What would YOU like');
   writeFileSync(start, changed);
-  await page.reload();   // the worker is that of the old version
+  await page.reload();   // the service worker is still that of the old version
   await state(page, 'ready');
   assert.match(await page.textContent('#welcome-title'), /would you/);
   const worker = readFileSync(join(folder, 'web/sw.js'), 'utf8');
@@ -330,7 +331,7 @@ test('a new version of the page is offered, and then all of it is new', async t 
   writeFileSync(join(folder, 'web/sw.js'), worker.replace(/("chat\/index.html":")[^"]*/, `$1sha256-${sum}`)
     .replace(/("version":")[^"]*/, '$1next'));
   await page.reload();
-  await page.getByText('There is a new version of this page').waitFor();
+  await page.getByText('A new version of this page is available').waitFor();
   await Promise.all([page.waitForEvent('load'), page.getByRole('button', { name: 'Reload' }).click()]);
   await state(page, 'ready');
   assert.match(await page.textContent('#welcome-title'), /would YOU/);

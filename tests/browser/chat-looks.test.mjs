@@ -1,5 +1,5 @@
-/** How the chat page looks and whether everybody can use it: narrow and wide, light and dark, in every state. Ground
- * truth: axe-core, and WCAG 2's contrast. */
+/** The appearance and accessibility of the chat page: narrow and wide, light and dark, in every state. Ground truth:
+ * axe-core, and WCAG 2's contrast. */
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { describe, test } from 'node:test';
@@ -9,7 +9,7 @@ import { LONG, TINY, answer, ask, open, put, screenshot, setUp, state } from './
 const where = await setUp();
 const axe = readFileSync(`${root}node_modules/axe-core/axe.min.js`, 'utf8');
 
-/** What axe finds, and what sticks out of the page.
+/** Checks that axe finds no violation and that nothing overflows the page.
  * @param {import('playwright-core').Page} page @param {string} name  of the state */
 async function examine(page, name) {
   await screenshot(page, name);
@@ -54,8 +54,8 @@ for (const colorScheme of ['light', 'dark']) {
       const use = { colorScheme, viewport: { width, height }, hasTouch: width < 500, reducedMotion: 'reduce' };
       const early = page => page.addInitScript({ content: axe });
 
-      test('from a load to the inspector: axe finds nothing, nothing sticks out', async t => {
-        // A server that falls silent, once the plan is there: the load goes on for as long as axe looks.
+      test('from the load to the inspector axe finds no violations and nothing overflows the page', async t => {
+        // The server stalls once the plan is shown, so the load lasts as long as axe needs.
         let silent = false;
         const slow = await server(t, (_, response) => {
           response.writeHead(200, { 'Access-Control-Allow-Origin': '*', 'Cross-Origin-Resource-Policy': 'cross-origin',
@@ -81,7 +81,7 @@ for (const colorScheme of ['light', 'dark']) {
         await page.fill('#set-topP', '0.9');
         await page.locator('#set-theme').scrollIntoViewIfNeeded();
         await examine(page, named('settings-end'));
-        await page.fill('#set-maxTokens', '600');   // which takes longer than a look at it
+        await page.fill('#set-maxTokens', '600');   // which takes longer than axe does
         await page.keyboard.press('Escape');
         await ask(page, LONG);
         await page.waitForFunction(() => document.querySelector('#log > .assistant .text').textContent.length > 60);
@@ -103,7 +103,7 @@ for (const colorScheme of ['light', 'dark']) {
         await examine(page, named('models'));
         await page.keyboard.press('Escape');
         await page.click('#open-inspect');
-        // The most colour that a token can have, which an answer seldom brings.
+        // The strongest colour of a token, which is rare in an answer.
         await page.locator('.token').nth(3).evaluate(token => token.style.setProperty('--doubt', '1'));
         await examine(page, named('tokens'));
         await page.click('#tab-layers');
@@ -116,7 +116,7 @@ for (const colorScheme of ['light', 'dark']) {
         await page.close();
       });
 
-      test('conversations, Markdown and failures too', async () => {
+      test('the same holds for conversations, Markdown and errors', async () => {
         const page = await open(where, `?model=${TINY}`, use, early);
         await state(page, 'ready');
         await put(page, [{ messages: [{ role: 'user', content: 'Show me' },
@@ -146,7 +146,7 @@ for (const colorScheme of ['light', 'dark']) {
   }
 }
 
-test('text is legible by WCAG on every ground, and dark is dark', async () => {
+test('text has the contrast that WCAG requires on every background, and the dark scheme is dark', async () => {
   const luminance = color => {
     const linear = c => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
     const [r, g, blue] = color.match(/[\d.]+/g).map(n => linear(n / 255));
@@ -162,7 +162,7 @@ test('text is legible by WCAG on every ground, and dark is dark', async () => {
       };
       const all = names => Object.fromEntries(names.map(name => [name, shown(name)]));
       return { inks: all(['ink', 'quiet', 'alarm', 'fine', 'accent']),
-        grounds: all(['ground', 'raised', 'sunken', 'said']) };
+        grounds: all(['ground', 'raised', 'sunken', 'fill']) };
     });
     assert.equal(luminance(colors.grounds.ground) < 0.1, colorScheme === 'dark');
     for (const [ink, a] of Object.entries(colors.inks)) {
@@ -175,7 +175,7 @@ test('text is legible by WCAG on every ground, and dark is dark', async () => {
   }
 });
 
-test('what has been said stays in its place while an answer grows', async () => {
+test('earlier text does not move while an answer grows', async () => {
   const page = await open(where, '', { viewport: { width: 1000, height: 800 } });
   await state(page, 'ready');
   await page.evaluate(() => {
@@ -193,7 +193,7 @@ test('what has been said stays in its place while an answer grows', async () => 
   await frames();
   const shift = await page.evaluate(() => globalThis.shift);
   assert.ok(shift < 0.02, `a layout shift of ${shift}`);
-  // The browser does tell of shifts: of what is pushed down.
+  // The browser reports layout shifts: here an element is pushed down.
   await page.evaluate(() => {
     const box = document.createElement('li');
     box.style.height = '200px';
@@ -205,7 +205,7 @@ test('what has been said stays in its place while an answer grows', async () => 
   await page.close();
 });
 
-test('all of it by keyboard: the order of focus, a side panel and dialogs that give it back', async () => {
+test('everything works by keyboard: the focus order is right, and panels and dialogs return the focus', async () => {
   const page = await open(where, `?model=${TINY}`, { viewport: { width: 800, height: 700 } });
   await state(page, 'ready');
   const focused = () => page.evaluate(() => document.activeElement.id || document.activeElement.ariaLabel

@@ -1,5 +1,5 @@
-/** What a model says in the chat page: Markdown, and nothing else.  Hostile answers come in as conversations that are
- * imported, and piece by piece through the function that shows a growing answer. */
+/** The chat page renders a model's output as Markdown, and as nothing else.  Hostile answers enter as imported
+ * conversations, and piece by piece through the function that shows a growing answer. */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { TINY, open, put, screenshot, setUp, state } from './chat-page.mjs';
@@ -42,7 +42,7 @@ const HOSTILE = [
 const ALLOWED = ['A', 'BLOCKQUOTE', 'BR', 'BUTTON', 'CODE', 'DEL', 'DIV', 'EM', 'H3', 'H4', 'H5', 'H6', 'HR', 'LI',
   'OL', 'P', 'PRE', 'SPAN', 'STRONG', 'TABLE', 'TBODY', 'TD', 'TH', 'THEAD', 'TR', 'UL'];
 
-/** Elements and attributes that nothing may have brought in. @param {string} selector */
+/** Elements and attributes that no text may have added. @param {string} selector */
 const strange = selector => page.evaluate(([selector, allowed]) => {
   const found = [];
   for (const one of document.querySelectorAll(`${selector} *`)) {
@@ -58,7 +58,7 @@ const strange = selector => page.evaluate(([selector, allowed]) => {
   return found;
 }, [selector, ALLOWED]);
 
-test('a hostile conversation that is imported runs nothing, loads nothing and changes nothing', async () => {
+test('an imported hostile conversation runs no script, loads nothing and changes nothing', async () => {
   await put(page, [{ title: '<img src=x onerror=hacked()>', messages: HOSTILE.flatMap((content, i) =>
     [{ role: 'user', content: `${i}: ${content}` }, { role: 'assistant', content }]) }]);
   assert.equal(await page.locator('#log > li').count(), 2 * HOSTILE.length);
@@ -77,12 +77,12 @@ test('a hostile conversation that is imported runs nothing, loads nothing and ch
   assert.equal(await page.evaluate(() => document.getElementById('prompt').tagName), 'TEXTAREA');
 });
 
-test('images are links, so that reading an answer tells nobody', async () => {
+test('images are shown as links, so reading an answer contacts no server', async () => {
   const image = page.locator('#log a[href="https://evil.example/beacon.png"]');
   assert.equal(await image.textContent(), 'beacon');
 });
 
-test('the same growing by one character at a time, and cut at every place', async () => {
+test('hostile text is also harmless while it grows by one character and when it is cut at any place', async () => {
   await page.evaluate(() => document.body.insertAdjacentHTML('beforeend', '<div id="growing"></div>'));
   for (const text of [...HOSTILE, HOSTILE.join('\n\n')]) {
     const step = text.length > 500 ? 7 : 1;
@@ -139,7 +139,7 @@ Last paragraph
 ---
 end`;
 
-test('a text that grows in any steps looks in the end as if it had come at once', async () => {
+test('a text that grows in any steps ends with the same rendering as the whole text at once', async () => {
   const all = await page.evaluate(async text => {
     const { Markdown } = await import('/web/chat/markdown.js');
     const grown = steps => {
@@ -161,7 +161,7 @@ test('a text that grows in any steps looks in the end as if it had come at once'
   assert.match(whole, /☑ .*done/s);
 });
 
-test('code that grows behind other blocks is there once, and they stay', async () => {
+test('code that grows after other blocks is shown once, and the other blocks stay', async () => {
   const wrong = await page.evaluate(async () => {
     const { Markdown } = await import('/web/chat/markdown.js');
     const text = 'Before it.\n\n- one\n- two\n\n```js\nlet a = 1;\nlet b = 2;\n', fence = text.indexOf('let');
@@ -180,7 +180,7 @@ test('code that grows behind other blocks is there once, and they stay', async (
   assert.deepEqual(wrong, []);
 });
 
-test('headings begin with the third level and leave none out, however the text grows', async () => {
+test('headings begin at level three and skip no level, however the text grows', async () => {
   const text = '### A\n\na\n\n##### B\n\nb\n\n### C\n\nc\n\n# D\n\nd\n\n## E\n\ne\n\n### F\n\nf\n\n###### G\n';
   const all = await page.evaluate(async text => {
     const { Markdown } = await import('/web/chat/markdown.js');
@@ -194,7 +194,7 @@ test('headings begin with the third level and leave none out, however the text g
   for (const headings of all) assert.equal(headings, 'H3A H4B H3C H3D H4E H5F H6G');
 });
 
-test('blocks before the last two are not touched again while a text grows', async () => {
+test('blocks before the last two are not updated while a text grows', async () => {
   const { touched, changes, blocks } = await page.evaluate(async () => {
     const { Markdown } = await import('/web/chat/markdown.js');
     const box = document.createElement('div');
@@ -219,7 +219,7 @@ test('blocks before the last two are not touched again while a text grows', asyn
   assert.ok(changes >= 50, `${changes} changes were seen`);
 });
 
-test('a rendering of a growing text parses no more than its last three blocks', async () => {
+test('rendering a growing text parses at most its last three blocks', async () => {
   const most = await page.evaluate(async () => {
     const { Markdown } = await import('/web/chat/markdown.js');
     const { Lexer } = await import('/web/dist/vendor/marked/marked.esm.js');
@@ -239,7 +239,7 @@ test('a rendering of a growing text parses no more than its last three blocks', 
   assert.ok(most >= block && most <= 3 * block, `${most} characters, of blocks of ${block}`);
 });
 
-test('what is nested too deep or too long is shown as it is', async () => {
+test('Markdown that is nested too deeply or too long is shown as plain text', async () => {
   const whole = await page.evaluate(async () => {
     const { Markdown } = await import('/web/chat/markdown.js');
     const texts = ['>'.repeat(15000), '['.repeat(15000), '- '.repeat(5000), 'a'.repeat(100000), '*a '.repeat(6000)];
@@ -247,7 +247,7 @@ test('what is nested too deep or too long is shown as it is', async () => {
       const box = document.createElement('div');
       new Markdown(box).show(text);
       const shown = box.textContent.replace(/\s/g, '');
-      const same = shown === (text.startsWith('-') ? '' : text.replace(/\s/g, ''));   // a bullet is no text
+      const same = shown === (text.startsWith('-') ? '' : text.replace(/\s/g, ''));   // a bullet is not text
       return same && box.childNodes.length > 0 || [shown.slice(0, 40), shown.length];
     });
   });
@@ -255,7 +255,7 @@ test('what is nested too deep or too long is shown as it is', async () => {
   assert.deepEqual(page.problems, []);
 });
 
-test('code has its language and a button that copies it; messages are copied as Markdown', async () => {
+test('a code block shows its language and a copy button; messages are copied as Markdown', async () => {
   await put(page, [{ messages: [{ role: 'user', content: 'show me' }, { role: 'assistant', content: TEXT }] }]);
   const block = page.locator('#log .code').last();
   assert.equal(await block.locator('span').first().textContent(), 'python');

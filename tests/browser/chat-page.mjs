@@ -23,9 +23,9 @@ export async function setUp() {
   return { url: server.url, browser };
 }
 
-/** Opens the page, which stays off the network but for `url` and `also`, asks for no file that is not there, and throws
- * nothing: `problems` says otherwise.
- * Its seed is always the same, unless a test sets another: an answer that shows a flaw shows it again.
+/** Opens the page.  `problems` lists every request to another host than `url` and `also`, every missing file and every
+ * error that the page throws.
+ * The seed is always the same unless a test sets another, so failures can be reproduced.
  * @param {{url: string, browser: import('playwright-core').Browser, also?: string}} where @param {string} [query]
  * @param {import('playwright-core').BrowserContextOptions} [options]
  * @param {(page: import('playwright-core').Page) => unknown} [early]  before the page is there
@@ -42,7 +42,7 @@ export async function open({ url, browser, also = url }, query = '', options = {
     const own = [url, also].some(start => request.url().startsWith(start)) || /^(data|blob):/.test(request.url());
     if (!own) page.problems.push(request.url());
   });
-  page.on('response', response => {   // a model that is not there is a thing to test; the page's own files are there
+  page.on('response', response => {   // tests use missing models, but the page's own files must exist
     if (response.status() < 400 || response.url().endsWith('.gguf')) return;
     page.problems.push(`${response.status()} ${response.url()}`);
   });
@@ -69,8 +69,8 @@ export async function ask(page, question) {
   await state(page, 'answering');
 }
 
-/** Waits until there are so many messages and the last of them is whole: a short answer may be over before anybody sees
- * that it was under way. @param {import('playwright-core').Page} page @param {number} messages */
+/** Waits until there are this many messages and the last one is complete: a short answer may be over before its start
+ * can be observed. @param {import('playwright-core').Page} page @param {number} messages */
 export const whole = (page, messages) => page.waitForFunction(n => document.body.dataset.state === 'ready'
   && document.querySelectorAll('#log > li').length === n, messages, { timeout: 60000 });
 
@@ -96,7 +96,7 @@ export async function put(page, conversations) {
     conversations.at(-1)?.messages.at(0)?.content.slice(0, 20) ?? '');
 }
 
-/** What the browser's database holds, read without the page's help. @param {import('playwright-core').Page} page
+/** The contents of the browser's database, read without the page's code. @param {import('playwright-core').Page} page
  * @returns {Promise<any[]>} */
 export const stored = page => page.evaluate(() => new Promise((resolve, reject) => {
   const opening = indexedDB.open('plumb-chat', 1);

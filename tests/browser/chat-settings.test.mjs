@@ -1,4 +1,4 @@
-/** The settings of the chat page: what is wrong is named and kept, colours, precision. */
+/** The settings of the chat page: invalid input is named and kept; colours; precision. */
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { afterEach, test } from 'node:test';
@@ -14,7 +14,7 @@ afterEach(async () => {
 const kept = () => page.evaluate(() => JSON.parse(localStorage.getItem('plumb.settings')));
 const done = () => page.getByRole('button', { name: 'Done' }).click();
 
-test('Done with invalid settings names every one of them, keeps what was typed, and goes to the first', async () => {
+test('Done with invalid settings names each of them, keeps the input, and focuses the first', async () => {
   page = await open(where, `?model=${TINY}`);
   await state(page, 'ready');
   await page.click('#open-settings');
@@ -32,7 +32,7 @@ test('Done with invalid settings names every one of them, keeps what was typed, 
   await done();
   assert.ok(await page.isVisible('#settings'));
   assert.equal(await page.textContent('#settings-note'),
-    'Another value is needed: Longest answer, Top k, Top p, Context length, Threads');
+    'Correct these values: Longest answer, Top k, Top p, Context length, Threads');
   assert.equal(await page.evaluate(() => document.activeElement.id), 'set-maxTokens');
   for (const [name, [text]] of Object.entries(wrong)) assert.equal(await page.inputValue(`#set-${name}`), text);
   const { temperature, topP, threads } = await kept();
@@ -44,19 +44,19 @@ test('Done with invalid settings names every one of them, keeps what was typed, 
   assert.deepEqual([(await kept()).topP, (await kept()).threads], [0.5, 20]);
 });
 
-test('a dialog that is closed by Escape with an invalid setting says which one has not changed', async () => {
+test('closing the dialog by Escape with an invalid setting says which setting was not changed', async () => {
   page = await open(where, `?model=${TINY}`);
   await state(page, 'ready');
   await page.click('#open-settings');
   await page.fill('#set-topP', '3');
   await page.keyboard.press('Escape');
-  await page.getByText('Not changed, as no such value is possible: Top p').waitFor();
+  await page.getByText('Not changed, because the value is not valid: Top p').waitFor();
   await page.click('#open-settings');
   assert.equal(await page.inputValue('#set-topP'), '0.95');
   assert.equal(await page.textContent('#about-topP'), '');
 });
 
-test('precision is exact until the switch is on, which says what it costs and gains', async () => {
+test('precision is exact unless the switch is on; the switch says what it costs and gains', async () => {
   page = await open(where, `?model=${TINY}`);
   await state(page, 'ready');
   const runs = async precision => {
@@ -69,12 +69,12 @@ test('precision is exact until the switch is on, which says what it costs and ga
   const toggle = page.getByRole('switch', { name: 'Fast 8-bit arithmetic' });
   assert.equal(await toggle.isChecked(), false);
   const about = await page.textContent('#hint-precision');
-  assert.match(about, /You gain speed on some new processors: .*; on others you gain nothing: .* It costs accuracy/);
+  assert.match(about, /This is faster on some new processors: .*\. It is no faster on others: .* It costs accuracy/);
   await toggle.focus();
   await page.keyboard.press('Space');
   await done();
   await runs('fast8');
-  await page.reload();   // which finds it again
+  await page.reload();   // the setting is restored
   await state(page, 'ready');
   await runs('fast8');
   await page.click('#open-settings');
@@ -83,7 +83,7 @@ test('precision is exact until the switch is on, which says what it costs and ga
   await runs('exact16');
 });
 
-test('a precision that an older version of the page kept becomes the exact one', async () => {
+test('a precision stored by an older version of the page becomes the exact one', async () => {
   page = await open(where, `?model=${TINY}`, {}, page => page.addInitScript(() =>
     localStorage.setItem('plumb.settings', '{"precision":"auto"}')));
   await state(page, 'ready');
@@ -91,12 +91,12 @@ test('a precision that an older version of the page kept becomes the exact one',
   assert.equal(await page.isChecked('#set-precision'), false);
 });
 
-/** The colour below all, and of what the browser draws by itself. */
+/** The background colour of the page, and the colour scheme of the browser's own controls. */
 const shown = page => page.evaluate(() => [getComputedStyle(document.body).backgroundColor,
   getComputedStyle(document.documentElement).colorScheme, getComputedStyle(document.querySelector('#prompt')).color]);
 const LIGHT = 'rgb(250, 249, 246)', DARK = 'rgb(22, 21, 20)';
 
-test('the colours are those of the system, or those that are chosen; the choice is kept and reaches other tabs',
+test('the colour scheme is the system\'s or the chosen one; the choice is stored and reaches other tabs',
   async () => {
     page = await open(where, `?model=${TINY}`, { colorScheme: 'light' });
     await state(page, 'ready');
@@ -128,7 +128,7 @@ test('the colours are those of the system, or those that are chosen; the choice 
   });
 
 for (const [chosen, system, colour] of [['dark', 'light', DARK], ['light', 'dark', LIGHT]]) {
-  test(`a page that opens ${chosen} on a ${system} system is so from its first frame on`, async () => {
+  test(`a page set to ${chosen} on a ${system} system has its colours from the first frame on`, async () => {
     page = await open(where, `?model=${TINY}`, { colorScheme: system }, async page => {
       await page.addInitScript(theme => {
         localStorage.setItem('plumb.settings', JSON.stringify({ theme }));
@@ -139,7 +139,7 @@ for (const [chosen, system, colour] of [['dark', 'light', DARK], ['light', 'dark
         };
         requestAnimationFrame(look);
       }, chosen);
-      // The page's modules come late: what is seen until then is the markup and the style sheets alone.
+      // The page's modules are delayed, so the first frames use only the markup and the style sheets.
       await page.route('**/chat/page.js', async route => {
         await new Promise(resolve => setTimeout(resolve, 500));
         await route.continue();
@@ -151,7 +151,7 @@ for (const [chosen, system, colour] of [['dark', 'light', DARK], ['light', 'dark
   });
 }
 
-test('chosen colours are legible: axe finds nothing about contrast in any dialog', async () => {
+test('with a chosen colour scheme axe finds no contrast violation in any dialog', async () => {
   const axe = readFileSync(`${root}node_modules/axe-core/axe.min.js`, 'utf8');
   for (const theme of ['light', 'dark']) {
     page = await open(where, `?model=${TINY}`, { colorScheme: theme === 'dark' ? 'light' : 'dark' }, async page => {

@@ -1,12 +1,12 @@
-/** Two tabs of the chat page with the same conversations.  Ground truth: what the browser's database holds, which the
- * test reads by itself. */
+/** Two tabs of the chat page with the same conversations.  Ground truth: the browser's database, which the test reads
+ * itself. */
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, test } from 'node:test';
 import { LONG, TINY, ask, open, put, setUp, state, stored } from './chat-page.mjs';
 
 const where = await setUp();
 const titles = page => page.locator('#chats .title').allTextContents();
-/** What was asked in each conversation, in the order of the questions. */
+/** The questions in each conversation, in order. */
 const questions = async page => (await stored(page)).map(({ messages }) =>
   messages.filter(({ role }) => role === 'user').map(({ content }) => content).join(' | ')).sort();
 const listed = (page, n) => page.waitForFunction(n => document.querySelectorAll('#chats li').length === n, n);
@@ -37,13 +37,13 @@ async function say(page, text) {
   await page.locator('#log > li:last-child .problem').waitFor();
 }
 
-test('a conversation that goes on in two tabs becomes itself and one copy, and both tabs list both', async () => {
+test('a conversation continued in two tabs becomes the original and one copy, and both tabs list both', async () => {
   await say(a, 'Said in A.');
   await b.getByText('Another tab has continued this conversation').waitFor();
   await say(b, 'Said in B.');
   await say(b, 'More in B.');
   await say(a, 'More in A.');
-  await b.getByText('This tab goes on in a copy: “Shared (copy)”').waitFor();
+  await b.getByText('This tab continues in a copy: “Shared (copy)”').waitFor();
   assert.deepEqual(await questions(a), ['First? | Said in A. | More in A.', 'First? | Said in B. | More in B.']);
   for (const page of [a, b]) {
     await listed(page, 2);
@@ -55,7 +55,7 @@ test('a conversation that goes on in two tabs becomes itself and one copy, and b
   assert.match(await b.textContent('#log'), /More in A\./);
 });
 
-test('both tabs write at the same moment: two conversations, with a turn of each', async () => {
+test('if both tabs write at the same time, there are two conversations, each with one tab\'s turn', async () => {
   for (const [page, text] of [[a, 'Said in A.'], [b, 'Said in B.']]) await page.fill('#prompt', text);
   await Promise.all([a.click('#send'), b.click('#send')]);
   for (const page of [a, b]) await page.locator('#log > li:last-child .problem').waitFor();
@@ -63,10 +63,10 @@ test('both tabs write at the same moment: two conversations, with a turn of each
   assert.deepEqual(await questions(a), ['First? | Said in A.', 'First? | Said in B.']);
 });
 
-test('the writes of one tab that follow each other at once make one copy', async () => {
+test('consecutive writes of one tab make only one copy', async () => {
   const made = await b.evaluate(async () => {
     const { openStore } = await import('/web/chat/conversation-store.js');
-    const quiet = { saving() {}, parted() {}, changed() {} };
+    const quiet = { saving() {}, diverged() {}, changed() {} };
     const [one, two] = [await openStore(quiet), await openStore(quiet)];
     const [{ id }] = one.list();
     one.get(id).messages.push({ role: 'user', content: 'one' });
@@ -81,7 +81,7 @@ test('the writes of one tab that follow each other at once make one copy', async
   assert.deepEqual(await questions(a), ['First? | one', 'First? | two']);
 });
 
-test('a tab that only reads is told, and shows what the other one wrote when it is asked to', async () => {
+test('a tab that only reads is notified, and shows the other tab\'s text on request', async () => {
   await say(a, 'Said in A.');
   await b.getByRole('button', { name: 'Show it' }).click();
   assert.match(await b.textContent('#log'), /Said in A\./);
@@ -90,7 +90,7 @@ test('a tab that only reads is told, and shows what the other one wrote when it 
 });
 
 test('new conversations, names, imports and deletions appear in the list of the other tab', async () => {
-  await a.click('#fresh');
+  await a.click('#new-chat');
   await say(a, 'Another one.');
   await listed(b, 2);
   await a.locator('#chats li', { hasText: 'Shared' }).hover();
@@ -110,7 +110,7 @@ test('new conversations, names, imports and deletions appear in the list of the 
   assert.equal((await stored(b)).length, 32);
 });
 
-test('a name that the other tab gives does not part a conversation that is being continued', async () => {
+test('renaming a conversation in one tab does not fork it while the other tab continues it', async () => {
   await b.locator('#chats li', { hasText: 'Shared' }).hover();
   await b.getByRole('button', { name: 'Rename Shared' }).click();
   await b.keyboard.type('Renamed');
@@ -120,7 +120,7 @@ test('a name that the other tab gives does not part a conversation that is being
   assert.deepEqual((await stored(a)).map(({ title }) => title), ['Renamed']);
 });
 
-test('a conversation that one tab deletes while the other writes in it is not lost', async () => {
+test('a conversation that one tab deletes while the other writes to it is not lost', async () => {
   await b.locator('#chats li', { hasText: 'Shared' }).hover();
   await b.getByRole('button', { name: 'Delete Shared' }).click();
   await listed(a, 0);
@@ -129,7 +129,7 @@ test('a conversation that one tab deletes while the other writes in it is not lo
   assert.deepEqual(await questions(a), ['First? | Said in A.']);
 });
 
-test('an answer that streams in one tab while the other one deletes its conversation is kept to its end', async () => {
+test('an answer that streams in one tab while another tab deletes its conversation is kept completely', async () => {
   const real = await open(where);
   await state(real, 'ready');
   const other = await real.context().newPage();
@@ -147,7 +147,7 @@ test('an answer that streams in one tab while the other one deletes its conversa
   const said = await real.textContent('#log > .assistant .text');
   await listed(other, 1);
   const [{ messages }] = await stored(real);
-  const letters = text => text.replace(/[^\p{L}\p{N}]/gu, '');   // without what is Markdown
+  const letters = text => text.replace(/[^\p{L}\p{N}]/gu, '');   // without Markdown syntax
   assert.equal(letters(messages[1].content), letters(said));
   assert.ok(messages[1].content.length > length);
   await real.context().close();

@@ -9,7 +9,7 @@ import {
 const where = await setUp();
 let page;
 
-/** Opens the page and notes all that the reader gets to see, as it changes. */
+/** Opens the page and records every change that the reader sees. */
 async function open(query = '', options = {}) {
   page = await openPage(where, query, options, page => page.addInitScript(() => {
     globalThis.seen = { bar: [], loading: new Set(), answer: [], status: new Set() };
@@ -27,8 +27,8 @@ async function open(query = '', options = {}) {
     requestAnimationFrame(frame);
   }));
 }
-/** Counts the work of the page's thread from now on, in what long tasks are made of.  How long they take is measured by
- * `make bench-visit`.
+/** Counts the work of the page's thread from now on, by the operations that make up long tasks.  `make bench-visit`
+ * measures their duration.
  * @returns {Promise<() => Promise<{layouts: number, styles: number, parsed: number[], log: number[], other: number,
  *   status: number, loading: number, ms: number}>>}  what has been done since: how often the page was laid out and
  *   styles were computed; the characters of each text that the Markdown library was given; the items that were added
@@ -56,7 +56,7 @@ async function countWork() {
 /** Has a page note its work; before it is there. */
 const noteWork = page => page.addInitScript(() => {
   globalThis.work = { parsed: [], log: [], other: [], status: [], loading: [], intl: [] };
-  // The first use of it takes 40 ms.
+  // Its first use takes 40 ms.
   for (const name of ['NumberFormat', 'DateTimeFormat', 'RelativeTimeFormat', 'Collator', 'PluralRules', 'Segmenter']) {
     Intl[name] = new Proxy(Intl[name], { construct(...args) {
       globalThis.work.intl.push(name);
@@ -64,7 +64,7 @@ const noteWork = page => page.addInitScript(() => {
     } });
   }
   document.addEventListener('readystatechange', async () => {
-    if (document.readyState !== 'interactive') return;   // all elements are there, and no module has run
+    if (document.readyState !== 'interactive') return;   // all elements exist, and no module has run
     const log = document.querySelector('#log'), all = { subtree: true, childList: true, characterData: true,
       attributes: true };
     new MutationObserver(records => {
@@ -95,7 +95,7 @@ describe('a visit', () => {
   afterEach(() => assert.deepEqual(page.problems, []));
   after(() => page.close());
 
-  test('the page is cross-origin isolated, and loading shows how far it is', async () => {
+  test('the page is cross-origin isolated, and loading shows its progress', async () => {
     await state('ready');
     assert.equal(await page.evaluate(() => crossOriginIsolated), true);
     const { bar, loading } = await page.evaluate(() => ({ bar: seen.bar.map(Number), loading: [...seen.loading] }));
@@ -135,11 +135,15 @@ describe('a visit', () => {
     assert.equal(await page.evaluate(() => document.activeElement?.id), 'prompt');
   });
 
-  test('Stop ends an answer, which stays; so does Escape', async () => {
+  test('Stop and Escape end an answer and keep its text', async () => {
     for (const stop of [() => page.click('#stop'), () => page.keyboard.press('Escape')]) {
-      await page.click('#fresh');
+      await page.click('#new-chat');
       await ask(LONG);
       await page.waitForFunction(() => document.querySelector('#log .assistant .text').textContent.length > 40);
+      const question = page.locator('#log > .user');
+      await question.hover();
+      await question.getByRole('button', { name: 'Edit' }).click();
+      assert.equal(await page.locator('#log .editor').count(), 0, 'no question can be edited during an answer');
       await stop();
       await state('ready', 3000);
       assert.equal(await text('#live'), 'Stopped');
@@ -151,9 +155,9 @@ describe('a visit', () => {
     }
   });
 
-  test('New chat starts over, also in the middle of an answer', async () => {
+  test('New chat starts over, also during an answer', async () => {
     await ask(LONG);
-    await page.click('#fresh');
+    await page.click('#new-chat');
     await state('ready');
     assert.equal(await page.locator('#log > li').count(), 0);
     assert.ok(await page.isVisible('#welcome'));
@@ -164,7 +168,7 @@ describe('a visit', () => {
     assert.equal(await page.locator('#log > li').count(), 2);
   });
 
-  test('the settings of sampling reach the sampler', async () => {
+  test('the sampling settings reach the sampler', async () => {
     await page.click('#open-settings');
     await page.fill('#set-maxTokens', '12');
     const said = [];
@@ -178,7 +182,7 @@ describe('a visit', () => {
         await page.fill(`#set-${name}`, String(value));
       }
       await page.getByRole('button', { name: 'Done' }).click();
-      await page.click('#fresh');
+      await page.click('#new-chat');
       await answer(page, 'Say “ha” twelve times: ha ha ha');
       said.push((await answers())[0]);
     }
@@ -229,13 +233,13 @@ describe('a visit', () => {
 /** Layouts that a test causes itself, by looking at the page and by its clicks. */
 const OWN = 20;
 
-test('a page that loads: a layout for each step of the progress, no Intl, nothing of what is not shown', async t => {
+test('a load does one layout per progress step, uses no Intl, and does no work for hidden parts', async t => {
   const asked = [];
   page = await openPage(where, '', { reducedMotion: 'reduce' }, async page => {
     page.on('request', request => asked.push(new URL(request.url()).pathname.split('/').at(-1)));
     await noteWork(page);
   });
-  const work = await countWork();   // what came before was the parser's
+  const work = await countWork();   // the parser did the work before this point
   await state('ready');
   const { layouts, styles, parsed, loading } = await work();
   t.diagnostic(`${layouts} layouts, ${styles} times styles, ${loading} changes of the progress`);
@@ -248,7 +252,7 @@ test('a page that loads: a layout for each step of the progress, no Intl, nothin
   await page.close();
 });
 
-test('an answer that grows: a layout for each rendering, 80 ms apart, which parses only what may still change',
+test('a growing answer does one layout per rendering, every 80 ms, and parses only what may still change',
   async t => {
     page = await openPage(where, '', { reducedMotion: 'reduce' }, noteWork);
     await state('ready');
@@ -273,7 +277,7 @@ test('an answer that grows: a layout for each rendering, 80 ms apart, which pars
     const most = await page.evaluate(async text => {
       const { Marked } = await import('/web/dist/vendor/marked/marked.esm.js');
       const sizes = new Marked({ gfm: true, breaks: true }).lexer(text).map(({ raw }) => raw.length);
-      // The last two blocks, what is between them, and what came since the last rendering.
+      // The last two blocks, the text between them, and the text since the last rendering.
       return Math.max(...sizes.map((_, i) => sizes.slice(i, i + 5).reduce((a, b) => a + b)));
     }, content);
     assert.ok(most < content.length, `the answer has no more blocks than these: ${content}`);
@@ -305,7 +309,7 @@ describe('a long conversation', () => {
     [item.classList[0], Number(/(?:Question|Answer) (\d+)/.exec(item.querySelector('.text').textContent)?.[1])]));
   const all = messages.map(({ role }, i) => [role, i]);
   const allThere = () => page.waitForFunction(() => document.querySelectorAll('#log > li').length === 200);
-  /** Pixels from the end of what is seen to the end of all. */
+  /** Pixels from the end of the visible part to the end of the log. */
   const below = () => page.evaluate(() => {
     const { scrollHeight, scrollTop, clientHeight } = document.querySelector('#scroll');
     return scrollHeight - scrollTop - clientHeight;
@@ -318,9 +322,9 @@ describe('a long conversation', () => {
   afterEach(() => assert.deepEqual(page.problems, []));
   after(() => page.close());
 
-  test('200 messages come back: each is parsed once, and the page has a turn after 8 ms; the last is in view',
+  test('200 messages are restored: each is parsed once, the page yields every 8 ms, and the last is in view',
     async t => {
-      // A clock that goes on by 3 ms whenever it is looked at: after the third message 9 ms are over.
+      // A clock that advances 3 ms with every reading: after the third message 9 ms have passed.
       await page.evaluate(() => { sessionStorage.slow = 'yes'; });
       await page.addInitScript(() => {
         if (!sessionStorage.slow) return;
@@ -349,7 +353,7 @@ describe('a long conversation', () => {
       await allThere();
     });
 
-  test('scrolling up to messages that were not laid out moves what is read by as much as was scrolled', async () => {
+  test('scrolling up to messages without a layout moves the text by exactly the scrolled distance', async () => {
     const moves = await page.evaluate(async () => {
       const scroll = document.querySelector('#scroll'), moves = [];
       const frames = () => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)));
@@ -366,7 +370,7 @@ describe('a long conversation', () => {
     for (const by of moves) assert.ok(Math.abs(by - 300) < 2, `${by} of 300 px: ${moves}`);
   });
 
-  test('the end is there first; a reader in the middle of it stays there; another conversation is not mixed in',
+  test('the end is restored first; the scroll position is kept; another conversation is not mixed in',
     async () => {
       await put(page, [{ title: 'Other', messages: [{ role: 'assistant', content: 'Hm' }] }]);
       const choose = name => page.getByRole('button', { name, exact: true }).click();
@@ -395,7 +399,7 @@ describe('a long conversation', () => {
       assert.equal((await page.locator('#log .text').allTextContents()).map(text => text.trim()).join(), 'Hm');
     });
 
-  test('what is edited while the earlier messages come is the one that was meant', async () => {
+  test('an edit while earlier messages are still being restored changes the right message', async () => {
     const left = await page.evaluate(async () => {
       const list = document.querySelector('#log');
       [...document.querySelectorAll('#chats .title')].find(one => one.textContent === 'Tides').click();
@@ -414,7 +418,7 @@ describe('a long conversation', () => {
   });
 });
 
-test('a question that is asked while the model loads is answered once it is there', async () => {
+test('a question that is asked while the model loads is answered once it has loaded', async () => {
   await open();
   assert.equal(await page.getAttribute('body', 'data-state'), 'loading');
   await page.fill('#prompt', 'What is gravity? Answer in two sentences.');
@@ -435,10 +439,10 @@ describe('loads that fail', () => {
     return [await text('#failure-title'), await text('#failure-advice'), await text('#failure-detail')];
   };
 
-  test('a model that is not there: what happened, what to do, the place; Try again tries again', async () => {
+  test('a missing model: the error says what happened, what to do and where; Try again loads again', async () => {
     await open('?model=/models/none.gguf');
     const [title, advice, detail] = await failure();
-    assert.equal(title, 'The model is not there');
+    assert.equal(title, 'The model was not found');
     assert.equal(advice, 'Check its address, or open a GGUF file from your computer.');
     assert.match(detail, /\/models\/none\.gguf: the server answered 404 Not Found \(PLUMB_ERROR_IO\)$/);
     await page.route('**/none.gguf', route => route.fulfill({ path: tinyPath }));
@@ -446,10 +450,10 @@ describe('loads that fail', () => {
     await state('ready');
   });
 
-  test('a web page instead of a model', async () => {
+  test('a web page instead of a model is an error', async () => {
     await open('?model=/web/chat/');
     const [title, , detail] = await failure();
-    assert.equal(title, 'This is not a readable model');
+    assert.equal(title, 'This is not a valid model file');
     assert.match(detail, /the server sent a web page \(text\/html/);
   });
 

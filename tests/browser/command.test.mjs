@@ -1,5 +1,5 @@
 /** Plumb.command in a page of headless Chromium, under the content security policy of the chat page.  Ground truth: the
- * same program in wasmtime's or Node's hands, which tests/cli holds against the native one. */
+ * same program in Node, which tests/cli compares with the native one. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
@@ -12,7 +12,7 @@ import { realPath, root, tinyPath } from '../node/helpers.mjs';
 
 const REAL = '/models/SmolLM2-135M-Instruct.Q4_1.gguf', TINY = '/tests/vectors/synth/f32.gguf';
 let server, browser, page;
-/** What the worker reads at once, in bytes. @type {number[]} */
+/** The sizes of the worker's reads, in bytes. @type {number[]} */
 const reads = [];
 before(async () => {
   server = await serve({ root });
@@ -51,18 +51,18 @@ after(async () => {
   await server?.close();
 });
 
-/** What the command line says in Node. @param {string[]} args @param {string} [cwd] */
+/** The output of the command line in Node. @param {string[]} args @param {string} [cwd] */
 const inNode = (args, cwd = root) =>
   spawnSync(process.execPath, [`${root}web/cli/main.mjs`, ...args], { encoding: 'utf8', cwd }).stdout;
 
-test('selfcheck of a file is that of the command line', async () => {
+test('selfcheck of a file gives the same as the command line', async () => {
   const { code, out, err, files } = await page.evaluate(async url =>
     Plumb.command(['selfcheck', 'tiny.gguf', '--json'], { files: { 'tiny.gguf': await blob(url) } }), TINY);
   assert.deepEqual([code, err, files], [0, '', {}]);
   assert.deepEqual(JSON.parse(out).checks, JSON.parse(inNode(['selfcheck', tinyPath, '--json'])).checks);
 });
 
-test('two traces, their differences, and a report as a page', async t => {
+test('two traces are compared, and the report is an HTML page', async t => {
   const { traces, code, out, html } = await page.evaluate(async url => {
     const model = await blob(url), traces = [];
     for (const tokens of ['72,101,13', '72,101,14']) {
@@ -84,7 +84,7 @@ test('two traces, their differences, and a report as a page', async t => {
   assert.match(html, /^<!doctype html>/i);
 });
 
-test('hostile files and wrong words are told, not thrown', async () => {
+test('hostile files and wrong usage are reported by exit code and messages, not thrown', async () => {
   const results = await page.evaluate(async () => {
     const noise = crypto.getRandomValues(new Uint8Array(5000));
     const cases = [['inspect', 'noise'], ['diff', 'noise', 'noise'], ['walk'], ['inspect', 'none']];
@@ -101,7 +101,7 @@ test('hostile files and wrong words are told, not thrown', async () => {
   }
 });
 
-test('a model of 98 MB is read in pieces, as a File of an input', async () => {
+test('a model of 98 MB is read in pieces from the File of an input element', async () => {
   reads.length = 0;
   await page.setInputFiles('input', realPath);
   const { code, out } = await page.evaluate(async () => {
@@ -128,12 +128,12 @@ test('a signal ends it and its worker', async () => {
   assert.deepEqual(page.workers().map(worker => worker.url()), []);
 });
 
-test('a program that breaks down, or does not load, is a PlumbError', async () => {
+test('a program that traps or does not load is a PlumbError', async () => {
   // (module (memory (export "memory") 1) (func (export "_start") unreachable))
   const trap = Buffer.from([0, 97, 115, 109, 1, 0, 0, 0, 1, 4, 1, 96, 0, 0, 3, 2, 1, 0, 5, 3, 1, 0, 1, 7, 19, 2, 6, 109,
     101, 109, 111, 114, 121, 2, 0, 6, 95, 115, 116, 97, 114, 116, 0, 0, 10, 5, 1, 3, 0, 0, 11]);
   for (const [answer, code, message] of [
-    [{ contentType: 'application/wasm', body: trap }, 'PLUMB_ERROR', /^plumb inspect: the program broke down \(unrea/],
+    [{ contentType: 'application/wasm', body: trap }, 'PLUMB_ERROR', /^plumb inspect: the program crashed \(unrea/],
     [{ status: 404 }, 'PLUMB_ERROR_IO', /plumb-cli\.wasm: the engine does not load: the server answered 404/],
   ]) {
     await page.route('**/plumb-cli.wasm', route => route.fulfill(answer));

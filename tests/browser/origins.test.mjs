@@ -1,5 +1,5 @@
-/** The package from another origin than the page's, and pages that are not as most are. Ground truth: llama.cpp's token
- * ids (tests/vectors). */
+/** The package from another origin than the page's, and unusual pages. Ground truth: llama.cpp's token ids
+ * (tests/vectors). */
 import assert from 'node:assert/strict';
 import { existsSync, readFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
@@ -24,8 +24,8 @@ let browser;
 before(async () => { browser = await launchChrome(); });
 after(() => browser?.close());
 
-/** A page of a site, and the address of the package on another one: localhost is not 127.0.0.1.  A page that playwright
- * makes up has no address, and Chromium lets it ask for nothing on this machine.
+/** A page of one site, and the URL of the package on another: localhost is not 127.0.0.1.  Chromium does not let a page
+ * that playwright fulfils request anything from this machine.
  * @param {import('node:test').TestContext} t
  * @param {{headers?: Record<string, string>, packageHeaders?: Record<string, string>, body?: string}} [options] */
 async function open(t, { headers = {}, packageHeaders = CORS, body = '' } = {}) {
@@ -45,7 +45,7 @@ async function open(t, { headers = {}, packageHeaders = CORS, body = '' } = {}) 
     };
     const [, file] = /^\/own-workers\/([\w-]+\.js)$/.exec(url) ?? [];
     if (url === '/') return answer('text/html', `<!doctype html>${body}`);
-    if (file) return answer('text/javascript', `import '${origin}/web/browser/${file}';`);   // all that it says
+    if (file) return answer('text/javascript', `import '${origin}/web/browser/${file}';`);   // its whole content
     if (!existsSync(root + url)) return void response.writeHead(404, own).end();
     answer(url.endsWith('.js') ? 'text/javascript' : 'application/octet-stream', readFileSync(root + url));
   });
@@ -84,14 +84,14 @@ test('a page imports the package from another origin', async t => {
   assert.deepEqual(await use(page, origin), works(1));
 });
 
-test('an isolated page imports it from another origin, with threads, with CORP and without', async t => {
+test('an isolated page imports it from another origin and has threads, with CORP and without', async t => {
   for (const corp of [{}, { 'Cross-Origin-Resource-Policy': 'cross-origin' }]) {
     const { page, origin } = await open(t, { headers: ISOLATED, packageHeaders: { ...CORS, ...corp } });
     assert.deepEqual(await use(page, origin), works(THREADS));
   }
 });
 
-test('a page whose policy forbids blob: workers gives workerUrl', async t => {
+test('a page whose policy forbids blob: workers can use workerUrl', async t => {
   const { page, origin } = await open(t, { headers: STRICT });
   const refused = await use(page, origin);
   assert.equal(refused.code, 'PLUMB_ERROR_STATE');
@@ -100,17 +100,17 @@ test('a page whose policy forbids blob: workers gives workerUrl', async t => {
   assert.deepEqual(await use(page, origin, { workerUrl: '/own-workers/engine-worker.js' }), works(THREADS));
   const missing = await use(page, origin, { workerUrl: '/nowhere/engine-worker.js' });
   assert.equal(missing.code, 'PLUMB_ERROR_STATE');
-  assert.match(missing.message, /nowhere\/engine-worker\.js, by workerUrl, does not load/);
+  assert.match(missing.message, /nowhere\/engine-worker\.js \(from workerUrl\) does not load/);
 });
 
 for (const [how, headers, options] of /** @type {[string, Record<string, string>, object][]} */ ([
   ['a blob: worker', ISOLATED, {}],
   ['the worker of workerUrl', STRICT, { workerUrl: '/own-workers/engine-worker.js' }],
 ])) {
-  test(`a chat is answered there, and its template renders in ${how}`, async t => {
+  test(`a chat is answered on such a page, and its template renders in ${how}`, async t => {
     const { page, origin } = await open(t, { headers });
     const answer = await page.evaluate(async ({ origin, options, model: url, messages, n }) => {
-      // The page's own thread would render where no worker starts, so what workers render is listened to.
+      // If no worker started, the page's own thread would render, so the test observes what workers render.
       const rendered = [];
       globalThis.Worker = class extends Worker {
         postMessage(message, ...more) {
@@ -144,7 +144,7 @@ test('the URL of a model is relative to <base href>', async t => {
   assert.deepEqual(found, [new URL(TINY, site).href]);
 });
 
-test('on a page of plain http there are no copies, and removing or opening one says so', async t => {
+test('a page served by plain http has no copies, and removing or opening one says so', async t => {
   const { page, site } = await open(t);
   await page.route('http://plain.test/**', async route => {
     const path = new URL(route.request().url()).pathname;
@@ -164,7 +164,7 @@ test('on a page of plain http there are no copies, and removing or opening one s
     { isSecureContext: false, subtle: 'undefined', list: [], removed: false, opened: 'undefined' }, site);
 });
 
-test('the browser is asked to keep what is stored with persist: true alone', async t => {
+test('persistent storage is requested only with persist: true', async t => {
   const { page } = await open(t);
   const asked = await page.evaluate(async url => {
     const { Plumb } = await import('/web/index.js');

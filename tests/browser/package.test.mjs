@@ -22,7 +22,7 @@ after(async () => {
 });
 
 const ISOLATED = { 'Cross-Origin-Opener-Policy': 'same-origin', 'Cross-Origin-Embedder-Policy': 'require-corp' };
-/** A page of the package's origin with nothing in it, in which `run` runs. */
+/** Runs `run` in an empty page of the package's origin. */
 async function blank(headers = ISOLATED) {
   page = await browser.newPage();
   await page.route('**/blank.html', route => route.fulfill({
@@ -54,8 +54,8 @@ async function blank(headers = ISOLATED) {
   return page;
 }
 
-/** Soon, for Chromium waits 2 s before it ends a worker by force. */
-async function workersEnd() {
+/** Workers must end within 1.5 s, that is by themselves: Chromium waits 2 s before it ends a worker by force. */
+async function assertWorkersEnd() {
   for (let i = 0; i < 30 && page.workers().length > 0; i++) await page.waitForTimeout(50);
   assert.deepEqual(page.workers().map(worker => worker.url()), []);
 }
@@ -113,7 +113,7 @@ test('linear memory holds the file, the session and at most 32 MB more', async (
   assert.ok(memoryBytes <= statSync(realPath).size + sessionBytes + 32 * 2 ** 20, `${memoryBytes} bytes`);
 });
 
-test('a signal ends a long prompt between batches, and the model can go on', async () => {
+test('a signal ends a long prompt between batches, and the model remains usable', async () => {
   const { reason, tokens, computed, text } = await page.evaluate(async ids => {
     await model.rewind();
     const stop = new AbortController();
@@ -129,7 +129,7 @@ test('a signal ends a long prompt between batches, and the model can go on', asy
   assert.ok(text.length > 0);
 });
 
-test('a worker that dies rejects what waits for it', async () => {
+test('a worker that dies rejects every pending call', async () => {
   const worker = page.workers().find(worker => worker.url().endsWith('/engine-worker.js'));
   const failing = page.evaluate(() => failureOf(async () => {
     for await (const _ of model.generate('Once upon a time', { temperature: 0 }));
@@ -189,7 +189,7 @@ test('the engine also runs in the page\'s own thread', async t => {
   assert.ok(!started.includes('/web/browser/engine-worker.js'), started.join());
 });
 
-test('what a load reads outlives the garbage collector, which runs all the time', { timeout: 100000 }, async t => {
+test('the bytes of a load survive constant garbage collection', { timeout: 100000 }, async t => {
   const collect = worker => worker.evaluate(() => void setInterval(() => gc(), 1)).catch(() => {});   // it has ended
   page.on('worker', collect);
   t.after(() => page.off('worker', collect));
@@ -212,7 +212,7 @@ test('what a load reads outlives the garbage collector, which runs all the time'
   assert.equal(new Set(loads).size, 2, 'the same weights give the same logits');
 });
 
-test('threads: as many as are asked for, the same bits, and they end with the model', async () => {
+test('the requested number of threads runs, gives the same bits, and ends with the model', async () => {
   const seen = await page.evaluate(async ([url, ids]) => {
     const seen = [];
     for (const threads of [1, 2, 3]) {
@@ -226,10 +226,10 @@ test('threads: as many as are asked for, the same bits, and they end with the mo
   assert.deepEqual(seen.map(({ n, module }) => [n, module]), [[1, 'plumb'], [2, 'plumb-mt'], [3, 'plumb-mt']]);
   assert.equal(seen[0].logits.length, 49152);
   for (const { n, logits } of seen) assert.deepEqual(logits, seen[0].logits, `${n} threads`);
-  await workersEnd();
+  await assertWorkersEnd();
 });
 
-test('a thread that cannot start leaves one, and a word why', async t => {
+test('if a thread cannot start, the model runs on one thread and warns why', async t => {
   const copy = mkdtempSync(join(tmpdir(), 'plumb-'));
   t.after(() => rmSync(copy, { recursive: true }));
   mkdirSync(join(copy, 'web/browser'), { recursive: true });
@@ -260,7 +260,7 @@ test('a thread that cannot start leaves one, and a word why', async t => {
     'plumb: 1 thread: a worker stopped: it could not start: its files do not load')), said.join('\n'));
 });
 
-test('what does not load says why: 404, a web page, a cut connection, too little of a file', async t => {
+test('a failed load says why: 404, a web page, a broken connection, a truncated file', async t => {
   const bad = await badServer(t, (request, response) => {
     response.setHeader('Access-Control-Allow-Origin', '*').setHeader('Cross-Origin-Resource-Policy', 'cross-origin');
     response.setHeader('Content-Length', tiny.length);
@@ -275,7 +275,7 @@ test('what does not load says why: 404, a web page, a cut connection, too little
   assert.match(html.message, /the server sent a web page \(text\/html/);
   const cut = await failure(`${bad}cut.gguf`);
   assert.equal(cut.code, 'PLUMB_ERROR_IO');
-  assert.match(cut.message, /cut\.gguf: the bytes stop after 60000 of 88544: /);
+  assert.match(cut.message, /cut\.gguf: the download stopped after 60000 of 88544 bytes: /);
   const short = await page.evaluate(async url => {
     const bytes = await (await fetch(url)).arrayBuffer();
     return failureOf(() => Plumb.load(new File([bytes.slice(0, 80000)], 'short.gguf')));
@@ -286,7 +286,7 @@ test('what does not load says why: 404, a web page, a cut connection, too little
   assert.equal(text.code, 'PLUMB_ERROR_MAGIC');
 });
 
-test('another site that compresses: its Content-Length, whose encoding a browser hides, is no limit', async t => {
+test('the Content-Length of a compressed answer from another site does not limit the download', async t => {
   const other = await badServer(t, (_, response) => {
     const packed = gzipSync(tiny);
     response.writeHead(200, { 'Access-Control-Allow-Origin': '*', 'Cross-Origin-Resource-Policy': 'cross-origin',
@@ -299,7 +299,7 @@ test('another site that compresses: its Content-Length, whose encoding a browser
   assert.ok(same);
 });
 
-test('a signal ends a load and its worker, also while no bytes come', async t => {
+test('a signal ends a load and its worker, also while no bytes arrive', async t => {
   const stalled = await badServer(t, (_, response) => {
     response.setHeader('Access-Control-Allow-Origin', '*').setHeader('Cross-Origin-Resource-Policy', 'cross-origin');
     response.write(tiny.subarray(0, 1000));
@@ -317,10 +317,10 @@ test('a signal ends a load and its worker, also while no bytes come', async t =>
     }, [url, ms]);
     assert.deepEqual([name, late], ['AbortError', false], `${url}: it ends before the next task`);
   }
-  await workersEnd();
+  await assertWorkersEnd();
 });
 
-test('a page that is not cross-origin isolated has one thread, and a word which headers are missing', async () => {
+test('a page that is not cross-origin isolated has one thread, and a warning names the missing headers', async () => {
   const isolated = page, expected = await page.evaluate(url => logitsOf(url), TINY);
   await blank({});
   const said = [];
@@ -357,7 +357,7 @@ test('threads work under a content security policy of plain files and WebAssembl
   assert.equal(threads, 2);
 });
 
-test('a content security policy that forbids workers: the error names worker-src', async () => {
+test('if a content security policy forbids workers, the error names worker-src', async () => {
   await blank({ 'Content-Security-Policy':
     "script-src 'self' 'unsafe-inline' 'unsafe-eval' 'wasm-unsafe-eval'; worker-src 'none'" });
   const failures = await page.evaluate(async url => [
@@ -371,7 +371,7 @@ test('a content security policy that forbids workers: the error names worker-src
   await page.close();
 });
 
-test('preflight of a URL in a page: what a load then takes; of a copy no byte is asked for', async () => {
+test('preflight of a URL in a page predicts the load; if there is a copy, it requests no byte', async () => {
   await blank();
   const asked = [];
   page.on('request', request => asked.push(request.url()));

@@ -1,5 +1,5 @@
-/* What llama.cpp's evaluation callback shows of tests/vectors/synth/f32.gguf, whole tensors: f32.taps, laid out as
- * tests/vectors/llama/logits.c says.  tests/node has it from here too. */
+/* Reads f32.taps: the whole tensors that llama.cpp's evaluation callback gets for tests/vectors/synth/f32.gguf, in the
+ * layout of tests/vectors/llama/logits.c.  tests/node uses it too. */
 import { readFileSync } from 'node:fs';
 
 export const model = 'tests/vectors/synth/f32.gguf';
@@ -16,7 +16,7 @@ for (let data = beside('taps'), at = 0; at < data.length;) {
   at += 40 + 4 * n;
 }
 
-/** One token's values; of attention weights (key, token, head) those of its heads. */
+/** The values of one token; for attention weights (key, token, head), those of all its heads. */
 export function valuesOf(name, token) {
   const { shape, values } = dump.get(name);
   const n = values.length / n_token;

@@ -1,5 +1,5 @@
-/* Files that are no models: exit code 1, one line with the file, the status and the place, nothing on standard output.
- * And inspect, against what the gguf package reads (tests/vectors/cli/make.py). */
+/* Files that are not models: exit code 1, one line with the file, the status and the place, nothing on standard output.
+ * Also inspect, compared with what the gguf package reads (tests/vectors/cli/make.py). */
 import assert from 'node:assert/strict';
 import { execFile, execFileSync } from 'node:child_process';
 import {
@@ -28,7 +28,7 @@ const gguf = (version, n_tensor, n_key) => {
 };
 const size = statSync(smol).size;
 
-/* name, bytes, status, what the line must say; whether tensors have to be read for it */
+/* name, bytes, status, text of the line; whether tensors must be read to detect it */
 const bad = [
   ['not a GGUF', Buffer.from('PK\x03\x04 something else entirely'), 'PLUMB_ERROR_MAGIC', 'byte'],
   ['version 4', gguf(4, 0, 0), 'PLUMB_ERROR_VERSION', '4'],
@@ -40,7 +40,7 @@ const cut = ['cut in the tensors', bytes(smol, 0, size - 1000), 'PLUMB_ERROR_TRU
 const commands = path => [['inspect', path], ['tokenize', path, 'x'], ['run', path, '-p', 'x'], ['bench', path],
   ['score', path, '--ids', '1']];
 
-test('a bad file exits 1 with file, status and place', async t => {
+test('a malformed file exits 1 and names the file, the status and the place', async t => {
   for (const [name, data, status, says] of [...bad, cut]) {
     const path = temporary(`${name.replaceAll(' ', '-')}.gguf`, data);
     for (const args of commands(path).slice(name === cut[0] ? 1 : 0)) {
@@ -54,7 +54,7 @@ test('a bad file exits 1 with file, status and place', async t => {
   }
 });
 
-test('inspect reads the header of a file whose tensors are cut off, and says what is missing', async () => {
+test('inspect reads the header of a file whose tensors are truncated, and says what is missing', async () => {
   const path = temporary('cut.gguf', cut[1]);
   for (const how of [[], ['--json']]) {
     const whole = await output(['inspect', smol, ...how]), { code, out, err } = await plumb(['inspect', path, ...how]);
@@ -64,7 +64,7 @@ test('inspect reads the header of a file whose tensors are cut off, and says wha
   }
 });
 
-test('what cannot be opened or read exits 1', async () => {
+test('a file that cannot be opened or read exits 1', async () => {
   for (const path of ['models/none.gguf', 'models']) {
     for (const args of commands(path)) {
       const { code, out, err } = await plumb(args);
@@ -74,7 +74,7 @@ test('what cannot be opened or read exits 1', async () => {
   }
 });
 
-/* wasmtime is given the checkout alone. */
+/* wasmtime can access only the checkout. */
 (isNative || isNode ? test : () => {})('absolute paths and those above the current directory are found', async () => {
   const vocab = 'models/ggml-vocab-llama-spm.gguf', expected = await output(['inspect', vocab, '--json']);
   for (const path of [resolve(vocab), `../${basename(resolve('.'))}/${vocab}`, `./build/../${vocab}`]) {
@@ -82,7 +82,7 @@ test('what cannot be opened or read exits 1', async () => {
   }
 });
 
-/* Under wasmtime alone. */
+/* Only under wasmtime. */
 (isNative || isNode ? () => {} : test)('a folder that wasmtime does not show is told as that', async () => {
   const blind = await plumb(['inspect', smol], '', command.filter(word => word !== '--dir=.'));
   for (const { code, err } of [blind, await plumb(['inspect', '../x.gguf'])]) {
@@ -91,13 +91,13 @@ test('what cannot be opened or read exits 1', async () => {
   }
 });
 
-test('a name with control bytes stays in one line', async () => {
+test('a file name with control bytes is escaped into one line', async () => {
   const { code, err } = await plumb(['inspect', 'a\nb\x1b[31m']);
   assert.equal(code, 1);
   assert.match(err, /^plumb: a\?b\?\[31m: PLUMB_ERROR_IO: [^\n]+\n$/);
 });
 
-test('a model cut at any byte is read from its parts', async () => {
+test('a model cut at any byte is read from its pieces', async () => {
   const cut = 1234567;
   const parts = [temporary('part0', bytes(smol, 0, 700)), temporary('part1', bytes(smol, 700, cut)),
     temporary('part2', bytes(smol, cut, size))];
@@ -110,7 +110,7 @@ test('a model cut at any byte is read from its parts', async () => {
 
 /* ---- inspect ---- */
 
-/** Floats: the file's f32, in whatever notation. */
+/** Compares floats as f32, in any notation. */
 function plain(keys) {
   const rounded = v => Array.isArray(v) ? v.map(Math.fround) : Math.fround(v);
   return Object.fromEntries(Object.entries(keys).map(([name, key]) =>
@@ -118,7 +118,7 @@ function plain(keys) {
 }
 
 for (const [file, expected] of Object.entries(facts.inspect)) {
-  test(`inspect --json of ${file} says what the gguf package reads`, async () => {
+  test(`inspect --json of ${file} gives what the gguf package reads`, async () => {
     const found = JSON.parse(await output(['inspect', `models/${file}`, '--json']));
     assert.deepEqual(plain(found.keys), plain(expected.keys));
     assert.deepEqual(found.totals, expected.totals);
@@ -146,7 +146,7 @@ test('inspect prints a line for every key, tensor and type', async () => {
   assert.match(lines.find(line => line.startsWith('  all ')), / 272 tensors +134515008 elements +96576768 bytes/);
 });
 
-test('hostile bytes in keys come out escaped, in text and in JSON', async () => {
+test('hostile bytes in keys are escaped, in text and in JSON', async () => {
   const string = data => {
     const n = Buffer.alloc(8);
     n.writeBigUInt64LE(BigInt(data.length));
@@ -163,7 +163,7 @@ test('hostile bytes in keys come out escaped, in text and in JSON', async () => 
   assert.equal(keys['a.b'].value, '"\\\n\x00\x1b[2J\x7f \ufffdä\ufffd\ufffd\ufffd');
 });
 
-/** What a shell makes of a script in which $0 is the command line and $1 a word. */
+/** Runs a shell script in which $0 is the command line and $1 a word. */
 const shell = (script, word) => new Promise(resolve => execFile('sh', ['-c', script, command[0], word],
   (error, stdout, stderr) => resolve({ error, stdout, stderr })));
 
@@ -176,13 +176,13 @@ nativeTest('inspect reads no further than the header', async () => {
   assert.equal(JSON.parse(stdout).tensors.length, 272);
 });
 
-test('a reader that goes away is no error', async () => {
+test('a closed output pipe is not an error', async () => {
   const child = start(['inspect', smol, '--json']);
   child.stdout.destroy();
   const err = [];
   child.stderr.on('data', piece => err.push(piece));
   const [code, signal] = await new Promise(resolve => child.on('close', (...end) => resolve(end)));
-  /* wasmtime tells the program EIO, not EPIPE. */
+  /* wasmtime gives the program EIO, not EPIPE. */
   assert.deepEqual([code, signal, Buffer.concat(err).toString()],
     isNative || isNode ? [0, null, ''] : [1, null, 'plumb: standard output: PLUMB_ERROR_IO: I/O error\n']);
 });
@@ -198,7 +198,7 @@ nativeTest('a disk that is full is an error', async () => {
 const small = 'tests/vectors/synth/f32.gguf';
 const copy = name => temporary(name, readFileSync(small));
 
-test('an output that is an input too is refused, exit code 2, whatever its path is called', async () => {
+test('an output file that is also an input is refused with exit code 2, by whatever path', async () => {
   const model = copy('kept.gguf'), [a, b] = ['a.json', 'b.json'].map(name => temporary(name, ''));
   for (const path of [a, b]) await output(['trace', small, '--tokens', '1,2', '-o', path]);
   const text = temporary('text.txt', 'Once upon a time there was a text.\n'.repeat(20));
@@ -215,17 +215,17 @@ test('an output that is an input too is refused, exit code 2, whatever its path 
   ]) {
     const before = readFileSync(path), { code, out, err } = await plumb(args);
     assert.deepEqual([code, out], [2, '']);
-    assert.equal(err, `plumb: ${args[0]}: ${args.at(-1)} is an input too, and would be overwritten\n`);
+    assert.equal(err, `plumb: ${args[0]}: ${args.at(-1)} is also an input and would be overwritten\n`);
     assert.ok(readFileSync(path).equals(before), args.join(' '));
   }
 });
 
-test('a file is replaced when its successor is whole, and not before', async () => {
+test('an output file is replaced only once its successor is complete', async () => {
   const path = temporary('old.json', 'old'), args = ['trace', small, '--tokens', '1,2', '-o', path];
   writeFileSync(`${path}.part`, 'of somebody else');
   const { code, out, err } = await plumb(args);
   assert.deepEqual([code, out], [1, '']);
-  assert.match(err, /old\.json\.part: PLUMB_ERROR_IO: it is there already/);
+  assert.match(err, /old\.json\.part: PLUMB_ERROR_IO: the file exists: another run/);
   assert.deepEqual([path, `${path}.part`].map(path => readFileSync(path, 'utf8')), ['old', 'of somebody else']);
   const fresh = temporary('fresh.json', 'old');
   assert.equal(await output([...args.slice(0, -1), fresh]), '');
@@ -234,7 +234,7 @@ test('a file is replaced when its successor is whole, and not before', async () 
 });
 
 nativeTest('what is no regular file is written itself and stays', async () => {
-  /* A link, so that nothing but the link can be lost. */
+  /* A link, so that only the link can be lost. */
   const full = `${temporary('device', '')}.full`, fifo = `${temporary('device', '')}.fifo`;
   symlinkSync('/dev/full', full);
   const { code, err } = await plumb(['trace', small, '--tokens', '1', '-o', full]);

@@ -18,7 +18,7 @@ function greedy(name) {
 
 /* ---- tokenize ---- */
 
-test('tokenize prints the ids that llama.cpp has', async () => {
+test('tokenize prints llama.cpp\'s ids', async () => {
   for (const { text_file, parse_special, ids: expected } of prompts) {
     const text = readFileSync(`tests/vectors/llama/${text_file}`);
     const args = ['tokenize', smol, '-', '--ids', ...parse_special ? ['--parse-special'] : []];
@@ -34,7 +34,7 @@ test('tokenize prints ids and escaped pieces', async () => {
     String.raw`"a\n\"\\\t\x00\xf0\x9f\x8e\x89"`);
 });
 
-test('tokenize as JSON', async () => {
+test('tokenize --json prints JSON', async () => {
   const text = 'a\n"\\\t\u{1f389}', listed = ids(await output(['tokenize', smol, '-', '--ids'], text));
   const tokens = JSON.parse(await output(['tokenize', smol, '-', '--json'], text));
   assert.deepEqual(tokens.map(({ id }) => id), listed);
@@ -44,7 +44,7 @@ test('tokenize as JSON', async () => {
   assert.deepEqual(JSON.parse(await output(['tokenize', smol, '', '--json'])), []);
 });
 
-test('tokenize: special tokens are parsed when asked, BOS is added when the file asks', async () => {
+test('tokenize: special tokens are parsed on request, and BOS is added if the file says so', async () => {
   assert.deepEqual(ids(await output(['tokenize', smol, '<|im_end|>', '--parse-special', '--ids'])), [end]);
   assert.ok(!ids(await output(['tokenize', smol, '<|im_end|>', '--ids'])).includes(end));
   const spm = 'models/ggml-vocab-llama-spm.gguf';   // llama-tokenize: 1 22172, without BOS 22172
@@ -52,7 +52,7 @@ test('tokenize: special tokens are parsed when asked, BOS is added when the file
   assert.deepEqual(ids(await output(['tokenize', spm, 'hello', '--ids', '--no-special'])), [22172]);
 });
 
-test('tokenize of nothing prints nothing', async () => {
+test('tokenize of an empty text prints nothing', async () => {
   assert.equal(await output(['tokenize', smol, '']), '');
   assert.equal(await output(['tokenize', smol, '', '--ids']), '\n');
 });
@@ -62,7 +62,7 @@ test('tokenize of nothing prints nothing', async () => {
 const stats = new RegExp('^load [\\d.]+ s, prefill (\\d+) tokens at [\\d.]+ tokens/s, '
   + 'decode (\\d+) tokens at [\\d.]+ tokens/s(?:, seed \\d+)?\n$');
 
-test('run: greedy continuation of a text is that of llama.cpp', async () => {
+test('run: the greedy continuation of a text equals llama.cpp\'s', async () => {
   const expected = greedy('capital');
   const { code, out, err } = await plumb(['run', smol, '-p', capital, '--raw', '--temp', '0', '-n', '64', '--ids']);
   assert.equal(code, 0, err);
@@ -71,15 +71,15 @@ test('run: greedy continuation of a text is that of llama.cpp', async () => {
   assert.deepEqual(err.match(stats).slice(1), [`${capitalIds.length}`, `${expected.length - 1}`]);
 });
 
-test('run: greedy answer in a chat is that of llama.cpp', async () => {
+test('run: the greedy answer in a chat equals llama.cpp\'s', async () => {
   const args = ['run', smol, '-p', 'What is gravity? Answer in two sentences.', '--temp', '0', '-n', '64'];
   assert.deepEqual(ids(await output([...args, '--ids', '-n', '8'])), greedy('chat').slice(0, 8));
-  /* The text of llama.cpp's ids up to the end of the turn, which has none. */
+  /* The text of llama.cpp's ids up to the end-of-turn token, which has no text. */
   assert.equal(await output(args), 'Gravity is a fundamental concept in physics that describes the force of gravity, '
     + 'which is a result of the curvature of spacetime caused by the presence of mass.\n');
 });
 
-test('run: the prompt from standard input, with a newline at its end or without', async () => {
+test('run: standard input gives the prompt, with or without a final newline', async () => {
   const args = ['run', smol, '--raw', '--temp', '0', '-n', '4', '--ids'];
   const expected = await output([...args, '-p', capital]);
   assert.equal(await output([...args, '-p', '-'], `${capital}\n`), expected);
@@ -87,14 +87,14 @@ test('run: the prompt from standard input, with a newline at its end or without'
   assert.notEqual(await output([...args, '-p', '-'], `${capital}\n\n`), expected);
 });
 
-test('run: --reference and --scalar choose as the fast pass does', async () => {
+test('run: --reference and --scalar give the same tokens as the fast pass', async () => {
   for (const pass of [['--reference'], ['--scalar'], ['--batch', '1'], ['--batch=3']]) {
     const out = await output(['run', smol, '-p', capital, '--raw', '--temp=0', '-n', '6', '--ids', ...pass]);
     assert.deepEqual(ids(out), greedy('capital').slice(0, 6), pass.join(' '));
   }
 });
 
-test('run: a seed draws the token that a second sampler draws from llama.cpp\'s logits', async () => {
+test('run: a seed draws the same token as an independent sampler on llama.cpp\'s logits', async () => {
   const flags = { temperature: '--temp', top_k: '--top-k', top_p: '--top-p', min_p: '--min-p' };
   assert.ok(new Set(draws.map(draw => draw.id)).size >= 5);
   for (const { options, seed, id } of draws) {
@@ -104,7 +104,7 @@ test('run: a seed draws the token that a second sampler draws from llama.cpp\'s 
   }
 });
 
-test('run: words behind the model are the prompt, as -p is; - alone is standard input', async () => {
+test('run: words after the model are the prompt, like -p; a single - means standard input', async () => {
   const args = ['--raw', '--temp', '0', '-n', '4', '--ids'];
   const expected = await output(['run', smol, '-p', capital, ...args]);
   assert.equal(await output(['run', smol, ...capital.split(' '), ...args]), expected);
@@ -113,12 +113,12 @@ test('run: words behind the model are the prompt, as -p is; - alone is standard 
   assert.equal(await output(['run', smol, '-', ...args], capital), expected);
   const dash = await output(['run', smol, '-p', 'one - two', ...args]);
   assert.equal(await output(['run', smol, 'one', '-', 'two', ...args]), dash);
-  const long = Array(200).fill('word');   // more than a command takes files
+  const long = Array(200).fill('word');   // more than the largest number of files of a command
   const whole = await output(['run', smol, '-p', long.join(' '), ...args]);
   assert.equal(await output(['run', smol, ...long, ...args]), whole);
 });
 
-test('run: words that end in .gguf and come first are further files of the model', async () => {
+test('run: leading words that end in .gguf are further files of the model', async () => {
   const bytes = readFileSync(smol), half = 50000000;
   const parts = [temporary('one.gguf', bytes.subarray(0, half)), temporary('two.gguf', bytes.subarray(half))];
   const args = ['--raw', '--temp', '0', '-n', '2', '--ids'];
@@ -126,19 +126,19 @@ test('run: words that end in .gguf and come first are further files of the model
     await output(['run', smol, '-p', 'The file x.gguf', ...args]));
 });
 
-test('run: an answer that the default limit ends says so, and one that -n ends does not', async () => {
+test('run: an answer cut by the default limit says so; an answer cut by -n does not', async () => {
   const args = ['run', 'tests/vectors/synth/f32.gguf', '-p', 'Once', '--raw', '--temp', '0', '--ids'];
   const { code, out, err } = await plumb(args);
   assert.deepEqual([code, ids(out).length], [0, 256], err);
-  assert.match(err, /^plumb: the answer stops after 256 tokens, the default of -n\nload [^\n]+\n$/);
+  assert.match(err, /^plumb: stopped after 256 tokens, the default limit; use -n to raise it\nload [^\n]+\n$/);
   const asked = await plumb([...args, '-n', '256']);
   assert.equal(asked.out, out);
   assert.match(asked.err, /^load [^\n]+\n$/);
   const short = await plumb([...args, '--ctx', '20']);
-  assert.match(short.err, /^plumb: the context of 20 tokens is full; --ctx makes it larger\nload [^\n]+\n$/);
+  assert.match(short.err, /^plumb: the context of 20 tokens is full; use --ctx to enlarge it\nload [^\n]+\n$/);
 });
 
-test('run: without --seed each run has a seed of its own, which it tells and which gives the same text', async () => {
+test('run: without --seed each run prints its own seed, and that seed reproduces the text', async () => {
   const args = ['run', smol, '-p', 'Write about the sea.', '--raw', '-n', '12', '--temp', '1.5'];
   const runs = await Promise.all([0, 1].map(() => plumb(args)));
   const seeds = runs.map(({ err }) => /, seed (\d+)\n$/.exec(err)?.[1] ?? assert.fail(err));
@@ -148,7 +148,7 @@ test('run: without --seed each run has a seed of its own, which it tells and whi
   assert.match((await plumb([...args, '--seed', '7'])).err, /, seed 7\n$/);
 });
 
-test('run: the same seed gives the same text, another one another', async () => {
+test('run: the same seed gives the same text, another seed gives another text', async () => {
   const args = ['run', smol, '-p', 'Write about the sea.', '--raw', '-n', '6', '--temp', '1.5'];
   const zero = await output([...args, '--seed', '0']);
   assert.equal(await output([...args, '--seed', '0']), zero);
@@ -166,7 +166,7 @@ test('run: every sampling option reaches the sampler', async () => {
     assert.equal(await output([...args, ...set]), expected, set.join(' '));
   }
   assert.notEqual(await output([...args, '--typical', '0.1']), wild);
-  /* Greedy goes on counting; a penalty beyond every difference of logits forbids the tokens that were there. */
+  /* Greedily the model continues counting; a penalty larger than any difference of logits forbids repeated tokens. */
   const count = '1 2 1 2', counted = ids(await output(['tokenize', smol, count, '--ids']));
   const next = async (...set) => ids(await output([...args, '-p', count, '--temp', '0', '-n', '1', ...set]))[0];
   assert.ok(counted.includes(await next()));
@@ -176,15 +176,16 @@ test('run: every sampling option reaches the sampler', async () => {
   }
 });
 
-test('run: a prompt longer than the context is an error, a full context an end', async () => {
+test('run: a prompt longer than the context is an error; a full context ends the answer', async () => {
   const args = ['run', smol, '-p', capital, '--raw', '--temp', '0', '-n', '64', '--ids'];
   const long = await plumb([...args, '--ctx', '4']);
   assert.deepEqual([long.code, long.out], [1, '']);
-  assert.match(long.err, /^plumb: prompt: PLUMB_ERROR_CONTEXT: [^\n]*\b5\b[^\n]*\b4\b[^\n]*; --ctx makes it larger\n$/);
+  assert.match(long.err,
+    /^plumb: prompt: PLUMB_ERROR_CONTEXT: [^\n]*\b5\b[^\n]*\b4\b[^\n]*; use --ctx to enlarge it\n$/);
   const full = await plumb([...args, '--ctx', '8']);
   assert.equal(full.code, 0);
-  assert.deepEqual(ids(full.out), greedy('capital').slice(0, 4));   // three fit, the fourth is what they lead to
-  assert.match(full.err, /^plumb: the context of 8 tokens is full; --ctx makes it larger\nload /);
+  assert.deepEqual(ids(full.out), greedy('capital').slice(0, 4));   // three fit, and the fourth is their prediction
+  assert.match(full.err, /^plumb: the context of 8 tokens is full; use --ctx to enlarge it\nload /);
 });
 
 test('run: an empty prompt and a zero byte in a chat are refused', async () => {
@@ -195,7 +196,7 @@ test('run: an empty prompt and a zero byte in a chat are refused', async () => {
   assert.deepEqual([zero.code, zero.out], [2, '']);
 });
 
-test('run: a model without weights or template says so', async () => {
+test('run: a model without weights or without a template is an error that says so', async () => {
   const { code, out, err } = await plumb(['run', 'models/ggml-vocab-qwen2.gguf', '-p', 'x']);
   assert.deepEqual([code, out], [1, '']);
   assert.match(err, /^plumb: models\/ggml-vocab-qwen2\.gguf: PLUMB_ERROR_[A-Z]+: [^\n]+\n$/);
@@ -225,7 +226,7 @@ if (isNode) {
   });
 }
 
-test('run: a reader that goes away ends it', async () => {
+test('run: a closed output pipe ends it', async () => {
   const child = start(['run', smol, '-p', 'Count to a thousand.', '-n', '1000', '--temp', '0']);
   child.stdout.once('data', () => child.stdout.destroy());
   const [code, signal] = await new Promise(resolve => child.on('close', (...end) => resolve(end)));
@@ -234,7 +235,7 @@ test('run: a reader that goes away ends it', async () => {
 
 /* ---- score ---- */
 
-/** tests/vectors/llama/*.bin, laid out as logits.c says. */
+/** tests/vectors/llama/*.bin, in the layout of logits.c. */
 function vectors(name) {
   const data = readFileSync(`tests/vectors/llama/${name}.bin`);
   const [, n_token, n_record, , n_sample, n_top] = [0, 1, 2, 3, 4, 5].map(i => data.readUInt32LE(8 + 4 * i));
@@ -250,7 +251,7 @@ function vectors(name) {
   return { tokens, records };
 }
 
-/** Largest differences from llama.cpp of positions that score printed. */
+/** Largest differences from llama.cpp at the positions that score printed. */
 function compare(scores, { tokens, records }) {
   let logit = 0, logsumexp = 0, next = 0, n_next = 0, other = 0;
   scores.forEach((score, i) => {
@@ -267,7 +268,7 @@ function compare(scores, { tokens, records }) {
   return { logit, logsumexp, next, n_next, other };
 }
 
-test('score: the reference pass is llama.cpp, in the first ten positions', async () => {
+test('score: the reference pass equals llama.cpp at the first ten positions', async () => {
   const truth = vectors('mixed.f32');
   const first = truth.tokens.slice(0, 10).join();
   const scores = JSON.parse(await output(['score', smol, '--reference', '--json', '--ids', first]));
@@ -278,7 +279,7 @@ test('score: the reference pass is llama.cpp, in the first ten positions', async
   assert.equal(scores[9].next_logprob, null);
 });
 
-test('score: the fast pass is near llama.cpp, in 64 positions', async () => {
+test('score: the fast pass is close to llama.cpp at 64 positions', async () => {
   const truth = vectors('mixed.f32');
   const scores = JSON.parse(await output(['score', smol, '--json', '--ids', truth.tokens.join()]));
   assert.equal(scores.length, 64);
@@ -287,7 +288,7 @@ test('score: the fast pass is near llama.cpp, in 64 positions', async () => {
   assert.ok(far.other === 0 && far.logit < 0.01 && far.logsumexp < 0.01 && far.next < 0.01, JSON.stringify(far));
 });
 
-test('score: hashes tell logits apart, and are the same for every batch', async () => {
+test('score: hashes distinguish logits, and do not depend on the batch size', async () => {
   const args = ['score', smol, '--ids', '504,3575,282,504'];
   const score = async (...more) => JSON.parse(await output([...args, '--json', ...more]));
   const whole = await score();
@@ -300,7 +301,7 @@ test('score: hashes tell logits apart, and are the same for every batch', async 
     whole.map(({ id, top, hash }, i) => [`${i}`, `${id}`, `${top}`, hash]));
 });
 
-test('score: more ids than the context holds', async () => {
+test('score: more ids than the context holds are an error', async () => {
   const { code, out, err } = await plumb(['score', smol, '--json', '--ids', '1,2,3', '--ctx', '2']);
   assert.deepEqual([code, out], [1, '']);
   assert.match(err, /^plumb: score: PLUMB_ERROR_CONTEXT: [^\n]+\n$/);
@@ -308,11 +309,11 @@ test('score: more ids than the context holds', async () => {
 
 /* ---- bench ---- */
 
-test('bench prints what ran and how fast', async () => {
+test('bench prints what it ran and how fast it was', async () => {
   const args = ['bench', smol, '-p', '4', '-n', '2', '-r', '3'];
   const text = await output(args);
   const [what, how] = text.split('\n');
-  assert.match(what, /^llama, 134\.5 M parameters, 96\.6 MB of weights, [\d.]+ MB of session$/);
+  assert.match(what, /^llama, 134\.5 M parameters, 96\.6 MB of weights, [\d.]+ MB for the session$/);
   assert.match(how, /^kernels \w+, exact16, context 2048, batch 64, \d+ threads?, loaded in [\d.]+ s$/);
   for (const name of ['prefill', 'decode']) {
     const line = text.split('\n').find(line => line.startsWith(name));

@@ -8,9 +8,9 @@ process.chdir(fileURLToPath(new URL('../..', import.meta.url)));   // wasmtime s
 
 export const command = JSON.parse(process.env.PLUMB ?? '["build/native/plumb"]');
 export const isNative = command.length === 1, isNode = command.at(-1).endsWith('.mjs');
-/** test() of what WASI or wasmtime has no notion of: signals, /dev/stdin, files as standard output. */
+/** test() for features that WASI or wasmtime lacks: signals, /dev/stdin, files as standard output. */
 export const nativeTest = isNative ? test : () => {};
-/** The native command line to hold another host's against; undefined natively or where HOSTS leaves it out. */
+/** The native command line to compare another host's with; undefined natively or if HOSTS leaves it out. */
 export const native = !isNative && (process.env.HOSTS ?? 'native').includes('native') ? ['build/native/plumb']
   : undefined;
 export const smol = 'models/SmolLM2-135M-Instruct.Q4_1.gguf';
@@ -38,7 +38,7 @@ export function plumb(args, input = '', words = command) {
   });
 }
 
-/** Runs it, and throws unless it succeeds. Its standard output. */
+/** Runs it and throws unless it succeeds. @returns its standard output */
 export async function output(args, input, words) {
   const { code, out, err } = await plumb(args, input, words);
   if (code !== 0) throw new Error(`plumb ${args.join(' ')}: exit code ${code}: ${err}`);
@@ -49,7 +49,7 @@ export async function output(args, input, words) {
 export const ids = text => text.trim().split(' ').map(Number);
 
 let directory;
-/** A file in the checkout's build directory, gone after the tests. @returns its path */
+/** Makes a file in the checkout's build directory, removed after the tests. @returns its path */
 export function temporary(name, bytes) {
   if (!directory) {
     mkdirSync('build', { recursive: true });

@@ -1,6 +1,5 @@
-/* diff, selfcheck, weights, diagnose: exit codes 0 for agreement, 1 for a finding, 3 for what could not be done.
- * Ground truth: llama.cpp's activations (dump.mjs), and mistakes made with them by hand.  What the engine finds in
- * many more is in the C tests. */
+/* diff, selfcheck, weights, diagnose: exit codes 0 for agreement, 1 for a finding, 3 for a failure.  Ground truth:
+ * llama.cpp's activations (dump.mjs), and hand-made mistakes in them.  The C tests cover many more mistakes. */
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
@@ -8,7 +7,7 @@ import { dump, model, tokens, valuesOf } from './dump.mjs';
 import { output, plumb, temporary } from './plumb.mjs';
 
 const synth = name => `tests/vectors/synth/${name}.gguf`;
-/** A foreign trace, as docs/trace.md asks for, of these taps; change(values, name) makes the mistake. */
+/** A trace of another engine with these taps, as docs/trace.md requires; change(values, name) makes the mistake. */
 function foreign(name, { taps = [...dump.keys()], change = values => values, ...more } = {}) {
   const records = taps.flatMap(tap => tokens.map((_, token) =>
     ({ name: tap, token, values: change(valuesOf(tap, token), tap, token) })));
@@ -28,7 +27,7 @@ test('diff: the reference pass and llama.cpp agree, exit code 0', async () => {
   assert.deepEqual([json.agree, json.tolerance, json.a.name, json.b.name], [true, 1e-5, ours, truth]);
 });
 
-test('diff: where they part it names the first tap, exit code 1', async () => {
+test('diff: if they diverge it names the first tap that differs, exit code 1', async () => {
   const theirs = foreign('halved', {
     change: (values, name) => name === 'ffn_out-1' || name === 'l_out-1' ? values.map(x => x / 2) : values,
   });
@@ -39,7 +38,7 @@ test('diff: where they part it names the first tap, exit code 1', async () => {
   assert.equal((await plumb(['diff', theirs, ours, '--tolerance', '0.6'])).code, 0);
 });
 
-test('diff --html writes one page, and the report all the same', async () => {
+test('diff --html writes one page and still prints the report', async () => {
   const page = temporary('page.html', '');
   const { code, out } = await plumb(['diff', ours, truth, '--html', page]);
   assert.deepEqual([code, out], [0, await output(['diff', ours, truth])]);
@@ -49,7 +48,7 @@ test('diff --html writes one page, and the report all the same', async () => {
   assert.doesNotMatch(html, /(src|href)=["']?https?:/);
 });
 
-test('diff: two traces by the default options show the likeliest tokens with their texts', async () => {
+test('diff: two traces made with default options show the likeliest tokens with their texts', async () => {
   const [one, two] = ['one.json', 'two.json'].map(name => temporary(name, '')), page = temporary('top.html', '');
   await output(['trace', model, '--tokens', tokens.join(), '--reference', '-o', one]);
   await output(['trace', model, '--tokens', tokens.join(), '-o', two]);
@@ -60,16 +59,16 @@ test('diff: two traces by the default options show the likeliest tokens with the
     likeliest.map(({ id }) => [id, 'string']));
   const text = await output(['diff', one, two, '--html', page]);
   assert.match(text, new RegExp(`^ 1 +\\S+ +${top.a[0].id} ".* +${top.b[0].id} "`, 'm'));
-  assert.doesNotMatch(text, /texts: --model/);
+  assert.doesNotMatch(text, /--model MODEL shows/);
   assert.match(readFileSync(page, 'utf8'), new RegExp(`Likeliest next tokens.*<small>${top.b[0].id}</small>`, 's'));
 });
 
-test('diff: ten logits of one token are enough to part', async () => {
+test('diff: ten logits of one token are enough to find a divergence', async () => {
   const record = { name: 'result_output', token: tokens.length - 1 };
   const two = temporary('lists.json', JSON.stringify({ tokens, taps: [{ ...record, top: [[1, 90], [2, 80]] }] }));
   const { code, out, err } = await plumb(['diff', two, ours]);
   assert.deepEqual([code, err], [1, '']);
-  assert.match(out, /A's\s+first,\s+1\s/);
+  assert.match(out, /A's\s+likeliest,\s+1\s/);
   assert.match(out, new RegExp(`^Next: plumb diagnose MODEL --against ${two}$`, 'm'));
   for (const line of out.split('\n').slice(2)) assert.ok(line.length <= 80 || line.startsWith('Next:'), line);
 });
@@ -79,10 +78,10 @@ test('diff: nothing in common exits 3, with the report', async () => {
   const { code, out, err } = await plumb(['diff', other, ours]);
   assert.equal(code, 3);
   assert.match(err, /^plumb: diff: PLUMB_ERROR_ARGUMENT: nothing to compare: A has 0 taps[^\n]*\n$/);
-  assert.match(out, /^ +1 record is no tap, the first is my_embd$/m);
+  assert.match(out, /^ +1 record is not a tap, the first is my_embd$/m);
 });
 
-test('diff: other tokens are found, and --model tells their texts', async () => {
+test('diff: different tokens are found, and --model adds their texts', async () => {
   const other = temporary('other.json', '');
   await output(['trace', model, '--tokens', [256, ...tokens].join(), '-o', other]);
   const { code, out } = await plumb(['diff', other, truth, '--model', model, '--json']);
@@ -102,7 +101,7 @@ test('selfcheck: a good file is OK, exit code 0', async () => {
   for (const line of text.split('\n')) assert.ok(line.length <= 80, line);
 });
 
-test('selfcheck: a tensor under a wrong name fails, exit code 1', async () => {
+test('selfcheck: a tensor with the wrong name fails, exit code 1', async () => {
   const bytes = readFileSync(model), at = bytes.indexOf('blk.1.ffn_up.weight');
   bytes.write('blk.1.ffn_no.weight', at);
   const { code, out, err } = await plumb(['selfcheck', temporary('renamed.gguf', bytes), '--json']);
@@ -114,10 +113,10 @@ test('selfcheck: a file that cannot be loaded fails its first check, exit code 1
   const { tensors } = JSON.parse(await output(['inspect', model, '--json'])), bytes = readFileSync(model);
   const { name, offset } = tensors.find(({ name }) => name === 'blk.1.ffn_up.weight');
   const unaligned = Buffer.from(bytes), entry = unaligned.indexOf(name) + name.length;
-  unaligned[entry + 4 + 2 * 8 + 4]++;   // its offset, behind the number of dimensions, two of them and the type
+  unaligned[entry + 4 + 2 * 8 + 4]++;   // its offset, after n_dims, two dimensions and the type
   const cases = [
     ['cut in a tensor', bytes.subarray(0, offset + 1), `tensor "${name}": its \\d+ bytes end at .*${offset + 1}`],
-    ['cut in the header', bytes.subarray(0, 999), 'key \\d+ .* the file has \\d+ more'],
+    ['cut in the header', bytes.subarray(0, 999), 'key \\d+ .* the file has only \\d+ more'],
     ['unaligned', unaligned, `"${name}".*alignment`],
     ['empty', '', 'the file ends at byte 0'],
     ['a text', 'Once upon a time', 'magic "Once" is not "GGUF"'],
@@ -134,7 +133,7 @@ test('selfcheck: a file that cannot be loaded fails its first check, exit code 1
   }
 });
 
-test('weights: rounding to f16 is what the types explain, a damaged tensor is not', async () => {
+test('weights: the types explain rounding to f16, but not a damaged tensor', async () => {
   assert.equal((await plumb(['weights', synth('f16'), model])).code, 0);
   const { tensors } = JSON.parse(await output(['inspect', model, '--json'])), bytes = readFileSync(model);
   const { offset } = tensors.find(({ name }) => name === 'blk.1.attn_k.weight');
@@ -148,12 +147,12 @@ test('weights: rounding to f16 is what the types explain, a damaged tensor is no
     ['blk.1.attn_k.weight']);
   const lines = ({ out }) => out.trimEnd().split('\n'), text = lines(await plumb(['weights', damaged, model]));
   assert.deepEqual(text.slice(2).filter(line => /^\S/.test(line)).map(line => line.split(/ +/, 2).join(' ')),
-    ['PARTS blk.1.attn_k.weight', `${tensors.length} tensors:`]);
+    ['DIFF blk.1.attn_k.weight', `${tensors.length} tensors:`]);
   assert.match(text.at(-1),
-    new RegExp(`: 1 are farther apart .*, 0 are in one file only, ${tensors.length - 1} agree$`));
+    new RegExp(`: 1 differ more than .*, 0 are in one file only, ${tensors.length - 1} agree$`));
   for (const line of text) assert.ok(line.length <= 100 && !/ $/.test(line), line);
   const all = lines(await plumb(['weights', damaged, model, '--all']));
-  assert.equal(all.filter(line => /^(ok|PARTS) /.test(line)).length, tensors.length);
+  assert.equal(all.filter(line => /^(ok|DIFF) /.test(line)).length, tensors.length);
 });
 
 /* ---- diagnose ---- */
@@ -163,7 +162,7 @@ test('diagnose: llama.cpp is right, exit code 0', async () => {
   assert.equal(JSON.parse(await output(['diagnose', model, '--against', truth, '--json'])).agree, true);
 });
 
-test('diagnose: mistakes made by hand are named, exit code 1', async () => {
+test('diagnose: hand-made mistakes are named, exit code 1', async () => {
   const n_embd = 32, last = 'l_out-1';
   const made = [
     ['embd.scale=added', foreign('scaled', { taps: ['embd'], change: x => x.map(x => x * Math.sqrt(n_embd)) })],
@@ -182,7 +181,7 @@ test('diagnose: mistakes made by hand are named, exit code 1', async () => {
   }
 });
 
-test('diagnose: tokens that the file does not tell come with the command', async () => {
+test('diagnose: if the file has no tokens, the command line gives them', async () => {
   const silent = foreign('silent', { tokens: undefined });
   const { code, out, err } = await plumb(['diagnose', model, '--against', silent]);
   assert.deepEqual([code, out], [3, '']);
@@ -192,19 +191,19 @@ test('diagnose: tokens that the file does not tell come with the command', async
   assert.equal((await plumb([...told, '--n-prompt', '3'])).code, 0);
 });
 
-test('diagnose: tokens that contradict those of the file are wrong usage, exit code 2', async () => {
+test('diagnose: tokens that contradict the file are wrong usage, exit code 2', async () => {
   const diagnose = ids => plumb(['diagnose', model, '--against', truth, '--tokens', ids.join()]);
   assert.equal((await diagnose(tokens)).code, 0);
   const other = tokens.with(2, tokens[2] + 1);
   const { code, out, err } = await diagnose(other);
   assert.deepEqual([code, out, err], [2, '', `plumb: diagnose: --tokens contradicts ${truth}: at index 2 it has token `
-    + `${other[2]}, the file ${tokens[2]}\n`]);
+    + `${other[2]}, but the file has ${tokens[2]}\n`]);
   assert.match((await diagnose(tokens.slice(1))).err, /at index 0 it has token /);
   assert.match((await diagnose([...tokens, 1])).err,
-    new RegExp(`: it has ${tokens.length + 1} tokens, the file ${tokens.length}\n$`));
+    new RegExp(`: it has ${tokens.length + 1} tokens, but the file has ${tokens.length}\n$`));
 });
 
-test('diagnose --tolerance says from where errors count', async () => {
+test('diagnose --tolerance sets the size from which an error counts', async () => {
   const theirs = foreign('off', { change: (x, name) => x.map(x => name === 'embd' ? 1.001 * x : x) });
   const agree = async (...more) => {
     const { code, out } = await plumb(['diagnose', model, '--against', theirs, '--json', ...more]);
@@ -214,14 +213,14 @@ test('diagnose --tolerance says from where errors count', async () => {
   assert.deepEqual([await agree(), await agree('--tolerance', '1e-4'), await agree('--tolerance=0.01')], [0, 1, 0]);
 });
 
-test('diagnose: a mistake in one layer is named, and the layer', async () => {
+test('diagnose: a mistake in one layer is named with its layer', async () => {
   const theirs = foreign('one-layer', {
     taps: [...dump.keys()].filter(name => !name.startsWith('result')),
     change: (values, name, token) => name === 'l_out-1' ? valuesOf('ffn_out-1', token) : values,
   });
   const { code, out } = await plumb(['diagnose', model, '--against', theirs]);
   assert.equal(code, 1);
-  assert.match(out, /^verdict: residual\.ffn=missing in layer 1 alone gives their numbers$/m);
+  assert.match(out, /^verdict: residual\.ffn=missing in layer 1 alone reproduces their numbers$/m);
   const { local } = JSON.parse((await plumb(['diagnose', model, '--against', theirs, '--json'])).out);
   assert.deepEqual([local.quirk, local.layers, local.parted, local.tap, local.explains],
     ['residual.ffn=missing', [1], [1], 'l_out-1', true]);
@@ -236,21 +235,21 @@ test('diagnose --list prints every mistake that it knows', async () => {
     list.map(({ name, tap }) => [name, tap]));
 });
 
-/* ---- what cannot be done ---- */
+/* ---- failures ---- */
 
-test('diff says what is wrong with a file that is no trace', async () => {
+test('diff says what is wrong with a file that is not a trace', async () => {
   const table = temporary('table.txt', await output(['trace', model, '--tokens', tokens.join()]));
   for (const [path, says] of [
     [temporary('nothing.json', ''), 'the file is empty'],
-    [table, 'this is the table that `plumb trace` prints for people; a file to compare is written by -o FILE.json'],
-    [temporary('other.json', '{"values": [1, 2]}'), 'there is no member "taps", the list of records'],
+    [table, 'this is the table that `plumb trace` prints for people; -o FILE.json writes a trace that can be read'],
+    [temporary('other.json', '{"values": [1, 2]}'), 'the member "taps", the list of records, is missing'],
   ]) {
     const { code, out, err } = await plumb(['diff', path, truth]);
     assert.deepEqual([code, out, err], [3, '', `plumb: ${path}: PLUMB_ERROR_METADATA: ${says}\n`]);
   }
 });
 
-test('reports: what cannot be read or is no such file exits 3', async t => {
+test('reports: a file that is missing, unreadable or malformed exits 3', async t => {
   const garbage = temporary('garbage.txt', 'Once upon a time');
   const cut = temporary('cut.gguf', readFileSync(model).subarray(0, 999));
   const cases = [

@@ -1,5 +1,5 @@
-/* trace and logits.  Ground truth: what llama.cpp's evaluation callback shows of a synthetic model (dump.mjs),
- * and its logits of the default one. */
+/* trace and logits.  Ground truth: the tensors of llama.cpp's evaluation callback on a synthetic model (dump.mjs), and
+ * its logits for the default model. */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { existsSync, readFileSync } from 'node:fs';
@@ -15,7 +15,7 @@ const sum = (values, of) => values.reduce((total, value) => total + of(value), 0
 const near = (found, expected, most, what) =>
   assert.ok(Math.abs(found - expected) <= most, `${what}: ${found}, llama.cpp ${expected}`);
 
-test('trace: shapes, values, statistics and entropies of all taps are those of llama.cpp\'s tensors', async () => {
+test('trace: shapes, values, statistics and entropies of all taps equal those of llama.cpp\'s tensors', async () => {
   const found = await trace('--values', 'all', '--reference');
   assert.deepEqual(found.tokens, tokens);
   assert.equal(found.taps.length, dump.size * n_token);
@@ -38,7 +38,7 @@ test('trace: shapes, values, statistics and entropies of all taps are those of l
   }
 });
 
-test('trace: taps, layers and values are picked', async () => {
+test('trace: options select taps, layers and values', async () => {
   const names = async (...more) => [...new Set((await trace('--values', '3', ...more)).taps.map(({ name }) => name))];
   assert.deepEqual(await names('--taps', 'l_out'), ['l_out-0', 'l_out-1']);
   assert.deepEqual(await names('--taps', '?cur-1,embd'), ['embd', 'Qcur-1', 'Kcur-1', 'Vcur-1']);
@@ -51,14 +51,14 @@ test('trace: taps, layers and values are picked', async () => {
   }
 });
 
-test('trace: taps under other programs\' names, and what matches none is wrong usage', async () => {
+test('trace: taps are known by other programs\' names; a pattern that matches none is wrong usage', async () => {
   const names = async taps => [...new Set((await trace('--taps', taps)).taps.map(({ name }) => name))];
   assert.deepEqual(await names('logits,l_out_1, q_proj'), ['Qcur-0', 'Qcur-1', 'l_out-1', 'result_output']);
   for (const [more, says] of [
-    [['--taps', 'Qcurr'], '--taps: no tap "Qcurr"; known are embd, attn_norm, Qcur, '],
-    [['--taps', 'embd,l_out-2'], '--taps: no tap "l_out-2"; known are '],
+    [['--taps', 'Qcurr'], '--taps: unknown tap "Qcurr"; known taps are embd, attn_norm, Qcur, '],
+    [['--taps', 'embd,l_out-2'], '--taps: unknown tap "l_out-2"; known taps are '],
     [['--taps', 'l_out-1', '--layers', '0'], '--taps: "l_out-1" is not in layers 0-0'],
-    [['--layers', '1-60'], '--layers 1-60: the model has 2 layers, from 0 on'],
+    [['--layers', '1-60'], '--layers 1-60: the model has 2 layers, numbered from 0'],
   ]) {
     const path = temporary('none.json', '');
     const { code, out, err } = await plumb([...args, '-o', path, ...more]);
@@ -67,8 +67,8 @@ test('trace: taps under other programs\' names, and what matches none is wrong u
   }
 });
 
-test('trace: a prompt at once, in batches or token by token is the same to the last bit', async () => {
-  /* Means add up the zeros of keys to come in another order. */
+test('trace: a prompt at once, in batches or token by token gives the same bits', async () => {
+  /* Means depend on the batch: they add the zeros of later keys in another order. */
   const steady = taps => JSON.stringify(taps, (key, value) =>
     key === 'mean' || key === 'rms' || key === 'entropy' ? undefined : value);
   const { taps } = await trace('--values', 'all');
@@ -79,7 +79,7 @@ test('trace: a prompt at once, in batches or token by token is the same to the l
   }
 });
 
-test('trace prints a table for people', async () => {
+test('trace prints a readable table', async () => {
   const lines = (await output([...args, '--layers', '0'])).trimEnd().split('\n');
   assert.match(lines[0], /^plumb \S+, fast pass, \w+, exact16, 24 tokens$/);
   assert.deepEqual(lines[1].trim().split(/ +/),
@@ -102,7 +102,7 @@ test('trace prints a table for people', async () => {
   assert.match(some, / 24 tokens, 3 of them as a prompt$/);
 });
 
-test('trace -o writes the file, JSON or GGUF', async () => {
+test('trace -o writes a file, JSON or GGUF', async () => {
   const path = temporary('trace.json', ''), gguf = temporary('trace.gguf', '');
   assert.equal(await output([...args, '-o', path]), '');
   assert.equal(readFileSync(path, 'utf8'), await output([...args, '--json']));
@@ -124,8 +124,8 @@ nativeTest('trace: a file that will be large is told in time', async () => {
   const end = new Promise(resolve => child.on('close', resolve));
   const [line] = await once(child.stderr, 'data');
   child.kill('SIGINT');
-  const [, gb] = `${line}`.match(/^plumb: trace: this will be up to (\d+\.\d) GB; --taps and --layers /);
-  /* Of a token, in each of 30 layers: 9 taps of 576 values, 3 of K and V, 3 of the feed-forward net, 9 heads. */
+  const [, gb] = `${line}`.match(/^plumb: trace: the trace will have up to (\d+\.\d) GB; use --taps and --layers /);
+  /* For a token, in each of 30 layers: 9 taps of 576 values, 3 of K and V, 3 of the feed-forward net, 9 heads. */
   const n = ids(await output(['tokenize', smol, text, '--ids'])).length;
   const values = n * (30 * (9 * 576 + 3 * 192 + 3 * 1536 + 9 * n) + 2 * 576 + 49152);
   near(Number(gb), values * 13.3e-9, 0.06, 'GB');
@@ -133,7 +133,7 @@ nativeTest('trace: a file that will be large is told in time', async () => {
   assert.ok(!existsSync(path));
 });
 
-test('trace --profile: every operation has its share', async () => {
+test('trace --profile shows the share of every operation', async () => {
   const operationOf = name => name.replace(/-\d+$/, '').replace(/^(kq_soft_max|kqv_out)$/, 'attention');
   const operations = [...new Set([...dump.keys()].map(operationOf))].sort();
   const { tokens: n, seconds, operations: found } = JSON.parse(await output([...args, '--profile', '--json']));
@@ -147,7 +147,7 @@ test('trace --profile: every operation has its share', async () => {
   assert.equal(readFileSync(path, 'utf8'), await output([...args, '--json']));
 });
 
-test('trace: -p is fed as it is, --chat as a chat', async () => {
+test('trace: -p is fed unchanged, --chat with the chat template', async () => {
   const { prompts } = JSON.parse(readFileSync('tests/vectors/llama/prompts.json', 'utf8'));
   const fed = async (...more) =>
     JSON.parse(await output(['trace', smol, '--taps', 'embd', '--values', '0', '--json', ...more])).tokens;
@@ -159,7 +159,7 @@ test('trace: -p is fed as it is, --chat as a chat', async () => {
     ids(await output(['tokenize', smol, 'hi', '--ids'])));
 });
 
-test('trace and logits: what cannot be fed is refused', async () => {
+test('trace and logits refuse prompts that cannot be fed', async () => {
   for (const name of ['trace', 'logits']) {
     const empty = await plumb([name, smol, '-p', '']);
     assert.deepEqual([empty.code, empty.out, empty.err], [1, '', `plumb: ${name}: the prompt has no tokens\n`]);
@@ -171,7 +171,7 @@ test('trace and logits: what cannot be fed is refused', async () => {
   }
 });
 
-/* The fast pass computes the same bits everywhere; --scalar, since a trace names the kernels it was made with. */
+/* The fast pass computes the same bits on every host.  --scalar is needed because a trace names its kernels. */
 (native ? test : () => {})('trace: the bytes are those of the native build', async () => {
   for (const what of [[...args, '--values', 'all'], ['trace', smol, '-p', 'The capital of France is']]) {
     const words = [...what, '--scalar', '--json'];

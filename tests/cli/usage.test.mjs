@@ -1,4 +1,4 @@
-/* Help, version, and what is refused as wrong usage: exit code 2, one line on standard error, nothing else. */
+/* Help, version, and wrong usage: exit code 2, one line on standard error, nothing else. */
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
@@ -45,23 +45,23 @@ for (const [name, names] of Object.entries(options)) {
   });
 }
 
-test('--help is heard behind wrong options too', async () => {
+test('--help also works after wrong options', async () => {
   assert.equal((await plumb(['run', smol, '--help', '--nonsense'])).code, 0);
 });
 
-test('--version is that of plumb.h', async () => {
+test('--version prints the version of plumb.h', async () => {
   const [, version] = readFileSync('include/plumb.h', 'utf8').match(/#define PLUMB_VERSION "(.*)"/);
   assert.deepEqual(await plumb(['--version']), { code: 0, signal: null, out: `plumb ${version}\n`, err: '' });
 });
 
-/* arguments, and what the line must say */
+/* arguments, and the text of the line */
 const wrong = [
   [[], 'no command'],
   [['walk'], 'unknown command walk'],
   [['--nonsense'], 'unknown command --nonsense'],
   [['help', 'walk'], 'unknown command walk'],
   [['run'], 'MODEL is needed'],
-  [['run', smol], 'a prompt is needed, as words behind MODEL or with -p TEXT'],
+  [['run', smol], 'a prompt is needed, as words after MODEL or with -p TEXT'],
   [['run', '-p', 'x'], 'MODEL is needed'],
   [['run', smol, '-p'], '-p needs a value'],
   [['run', smol, '-p', 'x', '--nonsense'], 'unknown option --nonsense'],
@@ -70,9 +70,9 @@ const wrong = [
   ...isNode ? [] : [[['run', smol, '-p', 'x', '--json'], 'unknown option --json']],
   [['run', smol, '-p', 'x', '--raw=1'], '--raw takes no value'],
   [['run', smol, '-p', 'x', '--raw', '--system', 'y'], '--raw'],
-  [['run', smol, '-p', 'x', '--reference', '--scalar'], 'exclude each other'],
+  [['run', smol, '-p', 'x', '--reference', '--scalar'], 'cannot be combined'],
   [['run', smol, '-p', 'x', '--precision', 'fast'], '--precision: "fast" is not exact16 or fast8'],
-  [['run', smol, '-p', 'x', '--precision', 'fast8', '--reference'], '--precision is of the fast pass'],
+  [['run', smol, '-p', 'x', '--precision', 'fast8', '--reference'], '--precision applies only to the fast pass'],
   [['run', smol, '-p', 'x', '--temp'], '--temp needs a value'],
   ...['', ' 1', '1 ', 'abc', '1x', '0x1', 'nan', 'inf', '-1', '1e9', '--raw', '1,5', '1..2', 'e', '.']
     .map(word => [['run', smol, '-p', 'x', '--temp', word], `--temp: "${word}" is not a number from 0 to 1e+06`]),
@@ -96,10 +96,10 @@ const wrong = [
   [['bench', smol, '-r', '0'], '-r: "0" is not an integer from 1 to 1000'],
   [['bench', smol, '-r', '1001'], '-r: "1001"'],
   [['trace', smol], '-p TEXT or --tokens is needed'],
-  [['trace', smol, '-p', 'x', '--tokens', '1'], '-p and --tokens exclude each other'],
-  [['trace', smol, '--tokens', '1', '--chat'], '--tokens leaves nothing for --chat'],
-  [['trace', smol, '-p', 'x', '-o', 'x.gguf'], '-o of a .gguf needs --values all'],
-  [['trace', smol, '-p', 'x', '-o', '-', '--profile'], '-o - and --profile print both'],
+  [['trace', smol, '-p', 'x', '--tokens', '1'], '-p and --tokens cannot be combined'],
+  [['trace', smol, '--tokens', '1', '--chat'], '--chat and --parse-special need -p, not --tokens'],
+  [['trace', smol, '-p', 'x', '-o', 'x.gguf'], '-o FILE.gguf needs --values all'],
+  [['trace', smol, '-p', 'x', '-o', '-', '--profile'], '-o - and --profile would both write to standard output'],
   ...['', 'a', '3-', '-3', '3-2', '1-2-3', '1..2', '4294967296', ' 1', '11111111111111-2']
     .map(word => [['trace', smol, '-p', 'x', '--layers', word], `--layers: "${word}" is not a range such as 0-3 or 2`]),
   ...['', 'some', '-1', 'all '].map(word => [['trace', smol, '-p', 'x', '--values', word],
@@ -116,8 +116,8 @@ const wrong = [
   [['diagnose', '--against', 'x'], 'MODEL is needed'],
   [['diagnose', smol, '--against', 'x', '--chat'], '-p TEXT or --tokens is needed'],
   [['diagnose', smol, '--against', 'x', '--max', '4'], '--max: "4" is not an integer from 1 to 3'],
-  [['diagnose', smol, '--list'], '--list stands alone'],
-  [['inspect', ...Array(65).fill(smol)], 'more than 64 files'],
+  [['diagnose', smol, '--list'], '--list cannot be combined'],
+  [['inspect', ...Array(65).fill(smol)], 'at most 64 files'],
 ];
 test('wrong usage exits 2 with one line', async t => {
   for (const [args, says] of wrong) {

@@ -1,11 +1,12 @@
-/* Out of memory everywhere, after SQLite's method: the n-th allocation fails, for every n, and then all from the n-th
- * on.  The linker puts the functions below in the place of malloc and its kin (-Wl,--wrap), so the engine under test is
- * the one that ships.
+/* Out-of-memory tests by SQLite's method: for every n the n-th allocation fails, and then all from the n-th on.  The
+ * linker replaces malloc and its family by the functions below (-Wl,--wrap), so the engine under test is the one that
+ * ships.
  *
- * A scenario is a piece of work with the engine.  For each n it ends in PLUMB_ERROR_MEMORY with a sentence (a few
- * scenarios may do without the memory, and are then as if nothing had happened), leaves as many blocks as there were
- * before, and the same work with the same objects then gives the same result as ever.
+ * A scenario is a piece of work with the engine.  For each n it must return PLUMB_ERROR_MEMORY with a message (a few
+ * scenarios can do without the memory and then must succeed), leave as many blocks as before, and give the usual result
+ * if it is repeated with the same objects.
  */
+#include "../bytes.h"
 #include "../fixture.h"
 #include "../harness.h"
 #include "../test.h"
@@ -33,9 +34,9 @@ static struct {
     long fails_at;      /* -1: none fails */
     bool fails_on;      /* all later ones fail too */
     long n_failed;
-    long n_block;       /* that are in use */
-    size_t n_byte;      /* in them */
-    size_t n_peak;      /* the most there were; a block that moves counts twice */
+    long n_block;       /* blocks in use */
+    size_t n_byte;      /* bytes in them */
+    size_t n_peak;      /* largest n_byte; a block that moves counts twice */
 } heap = {.fails_at = -1};
 
 static bool fails_now(void) {
@@ -82,7 +83,7 @@ static void heap_arm(long at, bool on) {
     heap.fails_on = on;
 }
 
-/* ---- what the scenarios work with ------------------------------------------------------------------------------- */
+/* ---- shared state of the scenarios ------------------------------------------------------------------------------ */
 
 #define SYNTH "tests/vectors/synth/"
 #define TINY "tests/fuzz/tiny.gguf"
@@ -90,18 +91,16 @@ static void heap_arm(long at, bool on) {
 enum { N_FED = 6, N_BATCH = 4 };
 static const int32_t fed[N_FED] = {1, 4, 2, 8, 5, 7};
 
-struct bytes { uint8_t *data; size_t n; };
-
-/* Made once, without failures, and used by all: what a failure leaves behind would be seen by the next. */
+/* Created once, without failures, and used by all, so the next scenario sees any damage that a failure leaves. */
 static struct {
     struct bytes tiny, spm, parts[3], json, text, npz, dump;
     plumb_model *model, *spm_model, *other;
     plumb_session *fast, *reference;
-    plumb_trace *trace, *read, *theirs;   /* theirs: what the reference pass computes, */
+    plumb_trace *trace, *read, *theirs;   /* theirs: made by the reference pass, */
     plumb_trace *wrong, *permuted;        /* with other values, and with Q and K as transformers have them */
 } world;
 
-/* What a scenario found: all bits of its results, and the words of a report. */
+/* The result of a scenario: all bits of its results, and the text of a report. */
 static struct {
     uint64_t hash;
     char message[512];
@@ -139,7 +138,7 @@ static plumb_status failed(plumb_status status, const char *message) {
     return status;
 }
 
-/* The failure of an object goes to the result. */
+/* Copies the failure of an object to the result. */
 #define ON_MODEL(m, expr)                                                       \
     do {                                                                        \
         status = (expr);                                                        \
@@ -151,7 +150,7 @@ static plumb_status failed(plumb_status status, const char *message) {
 
 /* ---- loading ---------------------------------------------------------------------------------------------------- */
 
-/* Calls again what failed because there was no memory, now that there is some: it must succeed. */
+/* Repeats a call that failed for lack of memory, now that there is memory: it must succeed. */
 static void again(plumb_model *m, plumb_status (*call)(plumb_model *)) {
     long at = heap.fails_at, n_done = heap.n_done;
     heap.fails_at = -1;
@@ -193,7 +192,7 @@ static plumb_status load_bpe(void) { return load_parts(&world.tiny, 1, true, 100
 static plumb_status load_spm(void) { return load_parts(&world.spm, 1, false, SIZE_MAX); }
 static plumb_status load_split(void) { return load_parts(world.parts, 3, true, SIZE_MAX); }
 
-/* The speed of a model of which there is only the header.  Without memory for made-up weights there is no speed. */
+/* The speed of a model from its header alone.  Without memory for made-up weights there is no speed. */
 static plumb_status rehearse(void) {
     plumb_status status = PLUMB_ERROR_MEMORY;
     plumb_model *m = plumb_model_create();
@@ -278,7 +277,7 @@ static plumb_status tokenize(plumb_model *m, const char *text, unsigned flags) {
     if (n < 0) return failed((plumb_status)n, plumb_model_error(m));
     note_bytes(ids, (size_t)n * sizeof *ids);
     n = plumb_detokenize(m, ids, (size_t)n, true, back, sizeof back);
-    if (n < 0) return failed((plumb_status)n, "no memory for the text");   /* it keeps no sentence */
+    if (n < 0) return failed((plumb_status)n, "no memory for the text");   /* this function keeps no message */
     note_bytes(back, (size_t)n);
     return PLUMB_OK;
 }
@@ -289,7 +288,7 @@ static plumb_status tokenize_all(void) {
     return tokenize(world.spm_model, "Hello </s> wide\n\xc3\xa9 world", flags);
 }
 
-/* As hosts do: the family's text, then its tokens. */
+/* As hosts do: format the chat, then tokenize the text. */
 static plumb_status chat(void) {
     static const plumb_message messages[] = {{"system", "ab"}, {"user", "abcd"}};
     char text[400];
@@ -409,7 +408,7 @@ static plumb_status selfcheck(void) {
     how.write = keep_report;
     bool ok;
     plumb_status status = on_tiny(plumb_selfcheck(world.model, &how, &ok));
-    /* How often other threads took part is up to the machine: that row says something else each time. */
+    /* How often other threads take part depends on the machine, so that row changes from run to run. */
     const char *line = result.report;
     for (size_t n; *line; line += n) {
         n = strcspn(line, "\n");
@@ -445,7 +444,7 @@ static plumb_status wasm_trace(void) {
     struct plumb_wasm_bytes json;
     status = plumb_wasm_trace_json(world.trace, &json);
     note_bytes(json.bytes, json.bytes ? json.n : 0);
-    if (status == PLUMB_OK && !json.bytes) status = PLUMB_ERROR_MEMORY;   /* as web/engine/engine.js takes it */
+    if (status == PLUMB_OK && !json.bytes) status = PLUMB_ERROR_MEMORY;   /* as web/engine/engine.js does */
     if (status != PLUMB_OK) failed(status, "no memory for the JSON of a trace");
     free(json.bytes);
     return status;
@@ -456,8 +455,8 @@ static plumb_status wasm_trace(void) {
 struct scenario {
     const char *name;
     plumb_status (*run)(void);
-    long at_least;         /* allocations, so that a scenario that stopped working is seen */
-    const char *says;      /* may be without memory: the result is then the same, or the report says this */
+    long at_least;         /* minimum number of allocations, which detects a scenario that does nothing */
+    const char *says;      /* can do without the memory: the result is then the same, or the report says this */
 };
 
 static plumb_status run(const struct scenario *s, long at, bool on, uint64_t *hash) {
@@ -475,7 +474,7 @@ static bool names_memory(const char *text) { return strstr(text, "memory") != NU
 static void each_n(const void *row) {
     const struct scenario *s = row;
     uint64_t expected, hash;
-    plumb_status status = run(s, -1, false, &expected);   /* a first run may leave behind what the next ones reuse */
+    plumb_status status = run(s, -1, false, &expected);   /* a first run may keep blocks that later runs reuse */
     REQUIRE(status == PLUMB_OK, "%s: %s", plumb_status_name(status), result.message);
     long n_block = heap.n_block, n_run = 0, n_without = 0;
     status = run(s, -1, false, &hash);
@@ -496,8 +495,8 @@ static void each_n(const void *row) {
                        plumb_status_name(status), result.message)) return;
             if (!CHECK(without || names_memory(result.message), "allocation %ld%s: \"%s\" does not name memory", at,
                        more, result.message)) return;
-            /* Objects that live on may hold less than before, but as much again after the same work.  Of a long
-             * scenario it is done every so often. */
+            /* Remaining objects may hold less than before, but as much again after the same work.  Long scenarios do
+             * this check only at some n. */
             if (at % (1 + n / 300) != 0) continue;
             status = run(s, -1, false, &hash);
             if (!CHECK(heap.n_block == n_block, "allocation %ld%s: %ld blocks leak", at, more,
@@ -509,7 +508,7 @@ static void each_n(const void *row) {
     test_note("%s: %ld allocations, %ld failures, %ld of them done without", s->name, n, n_run, n_without);
 }
 
-/* A block that could not be made smaller stays as it is, fewer threads compute, a speed is not measured. */
+/* These continue without memory: a block is not shrunk, fewer threads compute, a speed is not measured. */
 #define SAME "the result is the same"
 
 static const struct scenario scenarios[] = {
@@ -531,39 +530,29 @@ static const struct scenario scenarios[] = {
     {"what a WebAssembly host calls", wasm_trace, 100, SAME},
 };
 
-/* ---- how much a file can make us take --------------------------------------------------------------------------- */
+/* ---- how much memory a file can make the reader take ------------------------------------------------------------ */
 
-static void put(struct bytes *b, const void *bytes, size_t n) {
-    if (n > 0) memcpy(b->data + b->n, bytes, n);
-    b->n += n;
-}
-static void put_number(struct bytes *b, uint64_t x, size_t n) { put(b, &x, n); }   /* of a little-endian host */
-static void put_string(struct bytes *b, const char *s, size_t n) {
-    put_number(b, n, 8);
-    put(b, s, n);
-}
-static void put_key(struct bytes *b, const char *name, uint32_t type) {
+static void add_key(struct bytes *b, const char *name, uint32_t type) {
     uint64_t n_key = load_u64(b->data + 16) + 1;
     memcpy(b->data + 16, &n_key, 8);
-    put_string(b, name, strlen(name));
-    put_number(b, type, 4);
+    put_key(b, name, type);
 }
 
-/* Vocabularies of tokens, then merges, whose texts are numbers in n_text bytes; token_type says type of all unless it
- * is 0. */
+/* A vocabulary of tokens, then merges, whose texts are numbers of n_text bytes.  All tokens have this token_type; 0: no
+ * such key. */
 struct hostile {
     const char *name;
     const char *model;
     uint32_t n_token, n_text, type, n_merge, n_merge_text;
-    const char *message;   /* NULL: it is taken */
+    const char *message;   /* NULL: it is accepted */
     uint32_t n_key, n_tensor;   /* keys and tensors beside these; the bytes of tensors are not in the file */
-    bool is_small;              /* it may take SMALL_BYTES beside 4 times the file */
+    bool is_small;              /* it may take SMALL_BYTES in addition to 4 times the file */
 };
 /* The reader's buffers, a table of 4096 keys, and two automata over special tokens of 2 MiB. */
 enum { SMALL_BYTES = 5 << 20 };
 
 static void put_strings(struct bytes *b, const char *key, uint32_t n, uint32_t n_text) {
-    put_key(b, key, 9);
+    add_key(b, key, 9);
     put_number(b, 8, 4);
     put_number(b, n, 8);
     for (uint32_t i = 0; i < n; i++) {
@@ -578,14 +567,14 @@ static void write_hostile(struct bytes *b, const struct hostile *h) {
     put(b, "GGUF\3\0\0\0", 8);
     put_number(b, h->n_tensor, 8);
     put_number(b, 0, 8);
-    put_key(b, "tokenizer.ggml.model", 8);
+    add_key(b, "tokenizer.ggml.model", 8);
     put_string(b, h->model, strlen(h->model));
-    put_key(b, "tokenizer.ggml.pre", 8);
+    add_key(b, "tokenizer.ggml.pre", 8);
     put_string(b, "smollm", 6);
     put_strings(b, "tokenizer.ggml.tokens", h->n_token, h->n_text);
     put_strings(b, "tokenizer.ggml.merges", h->n_merge, h->n_merge_text);
     if (h->type != 0) {
-        put_key(b, "tokenizer.ggml.token_type", 9);
+        add_key(b, "tokenizer.ggml.token_type", 9);
         put_number(b, 5, 4);
         put_number(b, h->n_token, 8);
         for (uint32_t i = 0; i < h->n_token; i++) put_number(b, h->type, 4);
@@ -593,7 +582,7 @@ static void write_hostile(struct bytes *b, const struct hostile *h) {
     char name[16];
     for (uint32_t i = 0; i < h->n_key; i++) {
         snprintf(name, sizeof name, "%x", i);
-        put_key(b, name, 0);
+        add_key(b, name, 0);
         put_number(b, 1, 1);
     }
     for (uint32_t i = 0; i < h->n_tensor; i++) {   /* each of 32 bytes */
@@ -605,7 +594,7 @@ static void write_hostile(struct bytes *b, const struct hostile *h) {
     }
 }
 
-/* n_file: the bytes of the whole file, if they are known. */
+/* n_file: the size of the whole file, if it is known. */
 static plumb_status take(const struct bytes *file, uint64_t n_file, char *message, size_t cap) {
     static const char text[] = "!\"# and all the others, again and again: !!!\"\"\"###";
     int32_t ids[8];
@@ -625,10 +614,7 @@ static plumb_status take(const struct bytes *file, uint64_t n_file, char *messag
 
 static void is_bounded(const void *row) {
     const struct hostile *h = row;
-    struct bytes file = {__real_malloc((size_t)h->n_token * (12 + h->n_text)
-                                       + (size_t)h->n_merge * (8 + h->n_merge_text) + (size_t)h->n_key * 24
-                                       + (size_t)h->n_tensor * 48 + 1000), 0};
-    REQUIRE(file.data, "no memory");
+    struct bytes file = {0};
     write_hostile(&file, h);
     for (int known = 0; known < 2; known++) {
         char message[480];
@@ -643,10 +629,10 @@ static void is_bounded(const void *row) {
               known ? "known" : "unknown");
         test_note("%.2f times %.1f MB%s", ratio, 1e-6 * (double)file.n, known ? "" : ", the size unknown");
     }
-    __real_free(file.data);
+    free(file.data);
 }
 
-/* One more than a power of two, where a hash table has just doubled. */
+/* One more than a power of two, just after a hash table has doubled. */
 enum { MANY = (1 << 20) + 1 };
 
 static const struct hostile hostile[] = {
@@ -654,9 +640,9 @@ static const struct hostile hostile[] = {
     {"tokens of 3 bytes, all control", "gpt2", MANY, 3, 3, 0, 0, NULL, 0, 0, false},
     {"tokens of 3 bytes, all user-defined, SPM", "llama", MANY, 3, 4, 0, 0, "has no token <0xE2>", 0, 0, false},
     {"tokens of 40 bytes, all control", "gpt2", MANY / 4, 40, 3, 0, 0, NULL, 0, 0, false},
-    {"empty tokens", "gpt2", MANY, 0, 0, 0, 0, "strings are empty", 0, 0, false},
+    {"empty tokens", "gpt2", MANY, 0, 0, 0, 0, "than 65536 empty strings", 0, 0, false},
     {"as many empty tokens as may be, and merges of 1 byte", "gpt2", 1 << 16, 0, 3, MANY, 1, NULL, 0, 0, false},
-    {"empty merges", "gpt2", 1000, 3, 0, MANY, 0, "strings are empty", 0, 0, false},
+    {"empty merges", "gpt2", 1000, 3, 0, MANY, 0, "than 65536 empty strings", 0, 0, false},
     {"merges of 3 bytes", "gpt2", 1000, 3, 0, MANY, 3, NULL, 0, 0, false},
     {"a million tensors", "gpt2", 1000, 3, 0, 1000, 3, NULL, 0, 1000000, false},
     {"60,000 keys of few bytes", "gpt2", 1000, 3, 0, 1000, 3, "keys, at most 4096 are allowed", 60000, 0, false},
@@ -664,15 +650,17 @@ static const struct hostile hostile[] = {
     {"as many control tokens as an automaton holds", "gpt2", 20000, 3, 3, 0, 0, NULL, 0, 0, true},
 };
 
-/* A header that goes on is read to no more than 256 MiB, and none of it where it says that it is longer. */
+/* An endless header is read only to 256 MiB, and not at all if it announces that it is longer. */
 static void header_ends(void) {
     static const char head[] = "GGUF\3\0\0\0" "\0\0\0\0\0\0\0\0" "\0\20\0\0\0\0\0\0";
     enum { LIMIT = 1 << 28, STRING = 1 << 20 };
+    static char text[STRING];
+    memset(text, 'a', STRING);
     for (int endless = 0; endless < 2; endless++) {
         uint64_t n_read = sizeof head - 1;
         plumb_model *m = plumb_model_create();
         plumb_status status = plumb_model_begin(m, PLUMB_SIZE_UNKNOWN);
-        struct bytes piece = {__real_malloc(STRING + 100), 0};
+        struct bytes piece = {0};
         if (status == PLUMB_OK) status = fixture_give(m, (const uint8_t *)head, 0, sizeof head - 1, SIZE_MAX);
         for (uint32_t i = 0; status == PLUMB_OK && n_read < 2 * (uint64_t)LIMIT; i++) {
             char name[16];
@@ -681,19 +669,18 @@ static void header_ends(void) {
             put_string(&piece, name, strlen(name));
             put_number(&piece, 8, 4);
             put_number(&piece, endless ? STRING : LIMIT, 8);
-            memset(piece.data + piece.n, 'a', STRING);
-            piece.n += STRING;
+            put(&piece, text, STRING);
             status = fixture_give(m, piece.data, 0, piece.n, SIZE_MAX);
             n_read += piece.n;
         }
         const char *message = plumb_model_error(m);
-        CHECK(status == PLUMB_ERROR_METADATA && strstr(message, "where a header must end"), "%s: %s",
+        CHECK(status == PLUMB_ERROR_METADATA && strstr(message, "the limit for headers"), "%s: %s",
               plumb_status_name(status), message);
         CHECK(n_read <= (endless ? LIMIT + 2 * (uint64_t)STRING : 2 * (uint64_t)STRING), "%.1f MB were read",
               1e-6 * (double)n_read);
         test_note("after %.1f MB: %s", 1e-6 * (double)n_read, message);
         plumb_model_free(m);
-        __real_free(piece.data);
+        free(piece.data);
     }
 }
 
@@ -704,21 +691,21 @@ static bool read_permuted(plumb_trace *t) {
     static const char *const names[][2] = {
         {"\"Qcur-0\"", "\"model.layers.0.self_attn.q_proj\""}, {"\"Kcur-0\"", "\"model.layers.0.self_attn.k_proj\""},
     };
-    struct told json = {0};
+    struct capture json = {0};
     const char *at = (const char *)world.json.data, *end = at + world.json.n;
     while (at < end) {
         size_t n_from = 1, i = 0;
         while (i < 2 && strncmp(at, names[i][0], strlen(names[i][0])) != 0) i++;
         if (i < 2) n_from = strlen(names[i][0]);
-        told_write(&json, i < 2 ? names[i][1] : at, i < 2 ? strlen(names[i][1]) : 1);
+        capture_write(&json, i < 2 ? names[i][1] : at, i < 2 ? strlen(names[i][1]) : 1);
         at += n_from;
     }
     bool ok = plumb_trace_read(t, json.text, json.n) == PLUMB_OK && t->by_module;
-    told_free(&json);
+    capture_free(&json);
     return CHECK(ok, "%s", plumb_trace_error(t));
 }
 
-/* One row instead of all, as of an engine that tells statistics over all tokens. */
+/* One row instead of all, as from an engine that only gives statistics over all tokens. */
 static void keep_all_tokens(struct trace_tap *tap) {
     for (; tap->n_row > 1; tap->n_row--) {
         struct trace_row *row = &tap->rows[tap->n_row - 1];
@@ -744,7 +731,7 @@ static void permute(struct plumb_trace *t) {
     }
 }
 
-/* As of an engine that scales the scores of attention wrongly. */
+/* As from an engine that scales attention scores wrongly. */
 static void spoil(struct plumb_trace *t) {
     for (size_t i = 0; i < t->n_tap; i++) {
         for (uint32_t row = 0; t->taps[i].id >= TAP_KQV_OUT && row < t->taps[i].n_row; row++) {
@@ -804,10 +791,10 @@ static void nothing_is_left(void) {
 }
 
 static void each_scenario(void) {
-    test_case("memory: objects to work with", is_made);
+    test_case("memory: the shared objects are created", is_made);
     TEST_ROWS("memory: each allocation fails in turn: ", each_n, scenarios);
     TEST_ROWS("memory: at most 4 times the file: ", is_bounded, hostile);
-    test_case("memory: a header without an end is refused", header_ends);
+    test_case("memory: an endless header is refused", header_ends);
     test_case("memory: nothing is left at the end", nothing_is_left);
 }
 

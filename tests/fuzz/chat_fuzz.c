@@ -1,10 +1,10 @@
-/* Any chat template and any messages, and what comes out as a stream of characters.
+/* Any chat template and any messages, and the resulting text as a stream of characters.
  *
  *   cut | add assistant | template | messages, each after a zero byte: role, content
  *
- * The first byte of a message picks its role.  They are formatted, or refused with a sentence.  What is formatted does
- * not depend on the buffer, never leaves it, and holds the contents of users and assistants in their order.  As a
- * stream it is the same characters however it is cut.
+ * The first byte of a message selects its role.  The messages are formatted or refused with an error message.  The text
+ * does not depend on the buffer size, stays inside the buffer, and contains the messages of users and assistants in
+ * order.  As a stream it gives the same characters however it is cut.
  */
 #include "tokenizer/tokenizer.h"
 #include "fuzz.h"
@@ -13,7 +13,7 @@ enum { MAX_MESSAGES = 16 };
 
 static bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
-/* Where the text, without white space at its ends, stands in s; NULL if nowhere. */
+/* Finds the text, without white space at its ends, in s; NULL if it is not there. */
 static const char *find_content(const char *s, const char *end, const char *text) {
     while (is_space(*text)) text++;
     size_t n = strlen(text);
@@ -24,7 +24,7 @@ static const char *find_content(const char *s, const char *end, const char *text
     return NULL;
 }
 
-/* The text pushed in pieces of a length that follows from cut, behind the others; returns its bytes. */
+/* Pushes the text in pieces whose length depends on cut, and appends the output; returns its bytes. */
 static size_t stream(const char *text, size_t n, uint32_t cut, char *out) {
     plumb_text state = {{0}, 0};
     size_t n_out = 0, cap = 3 * n + 12;
@@ -84,7 +84,7 @@ static void check(const struct gguf_string *chat_template, const plumb_message *
     free(some);
 }
 
-/* The next bytes up to a zero or the end, in a block of exactly their size with a 0 behind. */
+/* The next bytes up to a zero or the end, in a block of exactly their size plus a final 0. */
 static char *take(const uint8_t **data, size_t *size) {
     const uint8_t *end = *size > 0 ? memchr(*data, 0, *size) : NULL;
     size_t n = end ? (size_t)(end - *data) : *size;
@@ -112,7 +112,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct gguf_string chat_template = {texts[0], strlen(texts[0])};
     for (; size > 0 && n < MAX_MESSAGES; n++) {
         char *text = texts[n + 1] = take(&data, &size);
-        unsigned role = (uint8_t)text[0] % 16;   /* mostly those that are known */
+        unsigned role = (uint8_t)text[0] % 16;   /* mostly known roles */
         messages[n] = (plumb_message){roles[role < 13 ? role % 3 : role == 13 ? 3 : 4], text[0] ? text + 1 : text};
     }
     check(&chat_template, messages, n, add_assistant, cut);

@@ -1,4 +1,4 @@
-/* What every fuzz target has. */
+/* The interface of every fuzz target. */
 #ifndef PLUMB_FUZZ_FUZZ_H
 #define PLUMB_FUZZ_FUZZ_H
 
@@ -8,10 +8,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Called by libFuzzer, or by replay.c, with one input after the other.  Returns 0. */
+/* libFuzzer or replay.c calls this with one input after another.  Returns 0. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Ends the program where a condition that must hold for every input does not. */
+/* Ends the program if a condition that must hold for every input does not hold. */
 static inline void require(bool condition, const char *what) {
     if (condition) return;
     fprintf(stderr, "%s: %s\n", __BASE_FILE__, what);

@@ -1,6 +1,6 @@
 /* Fuzz target of the GGUF reader.  The first byte seeds the sizes of pieces, the rest is the file.
- * A file is read four times: size known or not, all at once or in pieces.  Traps when memory goes beyond what the bytes
- * justify, when pieces change the outcome or when what was read does not hold together. */
+ * A file is read four times: size known or not, all at once or in pieces.  Traps if memory exceeds what the bytes
+ * justify, if pieces change the outcome or if the result is inconsistent. */
 #include "../gguf_feed.h"
 
 #include "quant/quant.h"
@@ -55,7 +55,7 @@ static uint32_t walk(struct gguf *g) {
     return sum;
 }
 
-/* packs: as models are read. */
+/* packs: with packed weights, as models are read. */
 static plumb_status read_once(const uint8_t *file, size_t n, uint64_t file_size, struct feed feed, bool packs,
                               struct error *err) {
     feed.heap_start = heap_bytes();

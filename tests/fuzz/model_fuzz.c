@@ -1,18 +1,18 @@
-/* A whole model: any bytes as a GGUF file, loaded as a host loads it, and a few tokens computed by it.
+/* A whole model: any bytes as a GGUF file, loaded as a host does, and a few tokens computed with it.
  *
- *   what to do with it | how, and which tokens | the file
+ *   which checks | how, and which tokens | the file
  *
- * The file is refused with a sentence, or it runs: tokens are inside the vocabulary, the SIMD kernels give the bits of
- * the portable ones, a prompt in one batch gives the bits of single steps, and what it takes in memory follows from
- * the size of the file.
+ * The file is refused with an error message, or it runs: tokens are inside the vocabulary, the SIMD kernels give the
+ * bits of the portable ones, a prompt in one batch gives the bits of single steps, and memory is bounded by the size of
+ * the file.
  */
 #include "../gguf_feed.h"
 #include "fuzz.h"
 
 #include <math.h>
 
-/* Where the fuzzer looks for new inputs, the slow checks are made of few of them, as the bits of their bytes say, so
- * that more inputs have a turn.  What replays a corpus (replay.c) has this function and makes all of them. */
+/* While the fuzzer searches, only some inputs, selected by their bytes, get the slow checks, so that more inputs can be
+ * tried.  replay.c defines this function, and then every check runs. */
 __attribute__((weak)) bool fuzz_replays(void);
 
 static bool has_turn(const uint8_t *data, size_t size, uint32_t of) {
@@ -43,7 +43,7 @@ static plumb_status load(plumb_model *m, const uint8_t *file, size_t n, bool kno
     return plumb_model_end(m);
 }
 
-/* The logits after the tokens, or NULL; n_vocab of them, to be freed. */
+/* The n_vocab logits after the tokens, or NULL.  The caller frees them. */
 static float *run(plumb_model *m, plumb_session_params params, const int32_t *ids, uint32_t step, size_t n_file) {
     plumb_session *s;
     params.n_ctx = N_CTX;
@@ -66,7 +66,7 @@ static float *run(plumb_model *m, plumb_session_params params, const int32_t *id
     return logits;
 }
 
-/* All NaN are one: which of two comes out of a sum is the compiler's choice. */
+/* All NaN count as equal: which of two a sum returns depends on the compiler. */
 static bool same_bits(const float *a, const float *b, uint32_t n) {
     for (uint32_t i = 0; i < n; i++) {
         if (f32_to_bits(a[i]) != f32_to_bits(b[i]) && !(isnan(a[i]) && isnan(b[i]))) return false;
@@ -129,7 +129,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         check_text(m, n_vocab);
         if (what != 1 || n_ring > 0) check_passes(m, how, ids, size, has_turn(data, size, 8));
     }
-    /* Of any file: what it says, and what is wrong with it. */
+    /* For any file: its metadata, and its error. */
     if (what == 2 && has_turn(data, size, 32)) check_status(plumb_selfcheck(m, &report, &ok), plumb_model_error(m));
     if (what == 3) check_status(plumb_weights(m, m, &report, &ok), plumb_model_error(m));
     char value[40];

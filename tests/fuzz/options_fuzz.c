@@ -1,5 +1,5 @@
-/* Any words as a command line: lines of the input.  They are help, or options in their documented ranges, or one line
- * that says what is wrong and exit code 2. */
+/* Any words as a command line; each line of the input is a word.  The result is help, options in their documented
+ * ranges, or exit code 2 with one line that says what is wrong. */
 #define _POSIX_C_SOURCE 200809L
 #include "cli/cli.h"
 
@@ -19,7 +19,7 @@ static bool is_word(char *const *words, int n, const char *text) {
     return false;
 }
 
-/* The table's ranges, and what stands where an option was not given. */
+/* The table's ranges, and the defaults of options that were not given. */
 static void check_counts(const struct options *o) {
     enum { LARGE = 1 << 24 };
     bool bench = o->command == COMMAND_BENCH, parts = o->command == COMMAND_TRACE || o->command == COMMAND_DIAGNOSE;
@@ -39,7 +39,7 @@ static void check_counts(const struct options *o) {
     }
 }
 
-/* What the commands rely on. */
+/* The guarantees that the commands rely on. */
 static void check_options(const struct options *o, char *const *words, int n) {
     require((unsigned)o->command < COMMAND_COUNT && o->n_file <= MAX_FILES, "no command, or too many files");
     for (size_t i = 0; i < o->n_file; i++) require(o->files[i] && is_word(words, n, o->files[i]), "a file of no word");
@@ -71,7 +71,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     for (size_t at = 0; at < size && n < MAX_WORDS; n++) {
         const uint8_t *end = memchr(data + at, '\n', size - at);
         size_t length = end ? (size_t)(end - (data + at)) : size - at;
-        words[n] = malloc(length + 1);   /* exactly, so that reading beyond it is seen */
+        words[n] = malloc(length + 1);   /* the exact size, so that a read past it is detected */
         require(words[n] != NULL, "no memory");
         memcpy(words[n], data + at, length);
         words[n][length] = 0;
@@ -92,7 +92,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     } else {
         require(code == EXIT_USAGE && said.n_out == 0 && n_line == 1, "not one line of what is wrong, and exit code 2");
     }
-    /* The words behind the model, joined, are the command's own. */
+    /* The words after the model are joined in memory that the command owns. */
     bool joined = !is_word(words, n, options.prompt);
     require(!joined || options.command == COMMAND_RUN, "a prompt of no word");
     if (joined) free((void *)options.prompt);

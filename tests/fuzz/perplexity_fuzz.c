@@ -2,8 +2,8 @@
  *
  *   flags | the file.      flags: 1 JSON, 2 --ctx 8, 4 one chunk
  *
- * The command ends in a comparison, or in one line that says what is wrong with the file and exit code 1.  Divergences
- * are numbers, and none is below 0 by more than the file's rounding.
+ * The command prints a comparison, or exits 1 with one line that says what is wrong with the file.  Divergences are
+ * numbers, and none is below 0 by more than the file's rounding.
  */
 #define _POSIX_C_SOURCE 200809L
 #include "cli/cli.h"
@@ -26,7 +26,7 @@ static void clean_up(void) {
     unlink(base_path);
 }
 
-/* A temporary file of these bytes; the file is made at the first call. */
+/* A temporary file with these bytes; the first call creates it. */
 static void write_file(int *fd, char *path, const void *bytes, size_t n) {
     if (*fd == 0) *fd = mkstemp(path);
     require(*fd > 0 && ftruncate(*fd, 0) == 0 && pwrite(*fd, bytes, n, 0) == (ssize_t)n, "no temporary file");

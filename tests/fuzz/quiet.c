@@ -8,7 +8,7 @@
 
 void __sanitizer_set_report_fd(void *fd);
 
-static FILE *files[2];   /* what stands in for standard output and error */
+static FILE *files[2];   /* replace standard output and error */
 static int real[2];
 
 void quiet_begin(void) {

@@ -1,8 +1,8 @@
-/* Stands in for libFuzzer's main: runs a fuzz target over the files named, one TAP line each, so that the corpus is
- * replayed by the test command with the compiler at hand.  What the target must not do, the sanitizers see. */
+/* Replaces libFuzzer's main: runs a fuzz target over the named files, one TAP line each, so that the tests can replay
+ * the corpus with any compiler.  The sanitizers detect errors of the target. */
 #include "fuzz.h"
 
-/* The bytes of a file in a block of exactly its size, so that reading one too many is caught; NULL if unreadable. */
+/* The bytes of a file in a block of exactly its size, so that a read past it is detected; NULL if unreadable. */
 static uint8_t *read_file(const char *path, size_t *size) {
     FILE *file = fopen(path, "rb");
     if (!file) return NULL;
@@ -27,7 +27,7 @@ int main(int argc, char **argv) {
     printf("TAP version 13\n1..%d\n", argc - 1);
     for (int i = 1; i < argc; i++) {
         printf("# replays %s\n", argv[i]);
-        fflush(stdout);  /* to be seen if the next call does not return */
+        fflush(stdout);  /* must be visible if the next call does not return */
         size_t size = 0;
         uint8_t *data = read_file(argv[i], &size);
         if (data) LLVMFuzzerTestOneInput(data, size);

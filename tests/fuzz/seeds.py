@@ -116,7 +116,7 @@ LARGE = [Q6_K, Q2_K, Q3_K, Q4_K, IQ4_NL, Q5_K, IQ4_XS, Q5_1, Q8_0]
 
 
 def changed(change, **options):
-    """A small model that change has made wrong, or odd."""
+    """A small model that change has made invalid or unusual."""
     model = Model(**{"tokens": LETTERS[:6], "types": [Q4_0], **options})
     change(model)
     return model.write()
@@ -181,7 +181,7 @@ TEMPLATES = {
     "llama3.1": "<|start_header_id|> <|end_header_id|> Cutting Knowledge Date: December 2023\\n",
     "unknown": "{{ messages }}",
 }
-# A message begins with a byte that picks its role: of 16, 13 is "tool" and above "", others by their rest mod 3.
+# A message begins with a byte that selects its role: modulo 16, 13 is "tool", more is "", and less counts modulo 3.
 SYSTEM, USER, ASSISTANT, TOOL, NOBODY = "0", "1", "2", "=", ">"
 
 
@@ -216,7 +216,7 @@ def saved(n_ctx, n_vocab=len(LETTERS), n_chunk=None, scale=16 / 65535, least=-16
     data = b"_logits_" + struct.pack("<III", n_ctx, n_vocab, n_chunk)
     data += b"".join(struct.pack("<i", i) for i in ids[:n_ctx * n_chunk])
     for _ in range(n_chunk * (n_ctx - 1 - n_ctx // 2)):
-        top = rng.randrange(n_vocab)   # as much as is left for the others is little
+        top = rng.randrange(n_vocab)   # little is left for the others
         levels = [65535 if i == top else rng.randrange(40000) for i in range(n_vocab + n_vocab % 2)]
         data += struct.pack("<ff", scale, least) + b"".join(struct.pack("<H", level or x) for x in levels)
     return data

@@ -1,40 +1,26 @@
-/* Small vocabularies made of the input, and the rest of the input as text.
+/* The input gives a small vocabulary and a text.
  *
  *   flags | n | n bytes: tokens, one a line, the first byte of a line its type | text
- *   flags: 1 add special, 2 parse special, 4 SPM, else BPE, 8 all tokens normal, 16.. which pre-tokenizer
+ *   flags: 1 add special, 2 parse special, 4 SPM, else BPE, 8 all tokens normal, 16.. number of the pre-tokenizer
  *
- * A BPE vocabulary starts with the 256 bytes; a line "x y" is a merge and the token xy.  Whatever the vocabulary:
- * nothing breaks, ids are inside it, and counting without a buffer agrees.  BPE without special tokens: decoding gives
- * the text back, up to what is not UTF-8.
+ * A BPE vocabulary starts with the 256 bytes; a line "x y" is a merge and the token xy.  With any vocabulary nothing
+ * crashes, ids are in range, and counting without a buffer gives the same number.  BPE without special tokens: decoding
+ * restores the text, except for invalid UTF-8.
  */
+#include "../bytes.h"
 #include "tokenizer/vocab.h"
 #include "fuzz.h"
 
-struct bytes { char data[1 << 16]; size_t n; };
-
-static void add(struct bytes *b, const void *data, size_t n) {
-    require(n <= sizeof b->data - b->n, "the buffer is too small");
-    memcpy(b->data + b->n, data, n);
-    b->n += n;
-}
-static void add_number(struct bytes *b, uint64_t v, size_t n) {
-    for (size_t i = 0; i < n; i++) add(b, &(char){(char)(v >> 8 * i)}, 1);
-}
-static void add_string(struct bytes *b, const char *s, size_t n) {
-    add_number(b, n, 8);
-    add(b, s, n);
-}
 static void add_key(struct bytes *file, const char *name, enum gguf_type type) {
     file->data[16]++;
-    add_string(file, name, strlen(name));
-    add_number(file, type, 4);
+    put_key(file, name, type);
 }
 static void add_array(struct bytes *file, const char *name, enum gguf_type type, uint64_t n,
                       const struct bytes *items) {
     add_key(file, name, GGUF_ARRAY);
-    add_number(file, type, 4);
-    add_number(file, n, 8);
-    add(file, items->data, items->n);
+    put_number(file, type, 4);
+    put_number(file, n, 8);
+    put(file, items->data, items->n);
 }
 
 static void write_file(struct bytes *file, unsigned flags, const char *lines, size_t n) {
@@ -43,16 +29,14 @@ static void write_file(struct bytes *file, unsigned flags, const char *lines, si
     static struct bytes tokens, types, scores, merges;
     uint64_t n_token = 0, n_merge = 0;
     tokens.n = types.n = scores.n = merges.n = 0;
-    memset(file->data, 0, 24);
     file->n = 0;
-    add(file, "GGUF\3\0\0\0", 8);
-    file->n = 24;
+    put(file, "GGUF\3\0\0\0" "\0\0\0\0\0\0\0\0" "\0\0\0\0\0\0\0\0", 24);
     bool bpe = !(flags & 4);
     for (; bpe && n_token < 256; n_token++) {
         char utf8[4];
-        add_string(&tokens, utf8, unicode_encode(byte_to_cp((uint8_t)n_token), utf8));
-        add_number(&types, 1, 4);
-        add_number(&scores, 0, 4);
+        put_string(&tokens, utf8, unicode_encode(byte_to_cp((uint8_t)n_token), utf8));
+        put_number(&types, 1, 4);
+        put_number(&scores, 0, 4);
     }
     for (size_t i = 0; i < n; n_token++) {
         const char *line = lines + i + 1, *end = memchr(lines + i, '\n', n - i);
@@ -61,23 +45,23 @@ static void write_file(struct bytes *file, unsigned flags, const char *lines, si
         const char *space = memchr(line, ' ', length);
         if (bpe && space != NULL) {
             size_t left = (size_t)(space - line);
-            add_string(&merges, line, length);
+            put_string(&merges, line, length);
             n_merge++;
-            add_number(&tokens, length - 1, 8);
-            add(&tokens, line, left);
-            add(&tokens, space + 1, length - left - 1);
+            put_number(&tokens, length - 1, 8);
+            put(&tokens, line, left);
+            put(&tokens, space + 1, length - left - 1);
         } else {
-            add_string(&tokens, line, length);
+            put_string(&tokens, line, length);
         }
-        add_number(&types, type, 4);
-        add_number(&scores, (uint64_t)(uint8_t)lines[i] * 0x01010101u, 4);
+        put_number(&types, type, 4);
+        put_number(&scores, (uint64_t)(uint8_t)lines[i] * 0x01010101u, 4);
         i += length + 2;
     }
     add_key(file, "tokenizer.ggml.model", GGUF_STRING);
-    add_string(file, bpe ? "gpt2" : "llama", bpe ? 4 : 5);
+    put_string(file, bpe ? "gpt2" : "llama", bpe ? 4 : 5);
     const char *pre = pres[(flags >> 4) % 7];
     add_key(file, "tokenizer.ggml.pre", GGUF_STRING);
-    add_string(file, pre, strlen(pre));
+    put_string(file, pre, strlen(pre));
     add_array(file, "tokenizer.ggml.tokens", GGUF_STRING, n_token, &tokens);
     add_array(file, "tokenizer.ggml.token_type", GGUF_INT32, n_token, &types);
     add_array(file, "tokenizer.ggml.scores", GGUF_FLOAT32, n_token, &scores);
@@ -99,7 +83,7 @@ static void check(struct tokenizer *t, unsigned flags, const char *text, size_t 
         cap_text += (size_t)length;
         char *out = malloc(cap_text);
         require(tokenizer_decode(t, ids, (size_t)n_ids, true, out, cap_text) == length, "lengths differ");
-        if (t->is_bpe && flags & 8 && !(flags & PLUMB_ADD_SPECIAL) && t->n_special == 0) {
+        if (t->kind == VOCAB_BPE && flags & 8 && !(flags & PLUMB_ADD_SPECIAL) && t->n_special == 0) {
             size_t at = 0;
             for (size_t i = 0; i < n;) {
                 char utf8[4];

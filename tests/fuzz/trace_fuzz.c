@@ -1,7 +1,7 @@
 /* Any bytes as a trace: JSON, GGUF, .npz, or the text of llama-eval-callback.
  *
- * They are read or refused with a sentence.  What was read is what struct plumb_trace says: rows and places ascend,
- * places and tokens are inside.  Written as JSON it is read again.
+ * They are read or refused with an error message.  A trace that was read satisfies struct plumb_trace: rows and places
+ * ascend, places and tokens are in range.  Written as JSON it can be read again.
  */
 #include "trace/trace.h"
 #include "fuzz.h"
@@ -14,7 +14,7 @@ static void check_row(const struct plumb_trace *t, const struct trace_tap *tap, 
     require(row->pos == TRACE_ALL_TOKENS || t->n_token == 0
             || row->pos < (uint64_t)t->n_token + TRACE_MAX_EXTRA_ROWS, "a row behind the last token");
     require(n == 0 || row->n_value <= n, "more values than places");
-    double sum = 0;   /* reads them all, so that the sanitizer sees a list that is too short */
+    double sum = 0;   /* reads all of them, so that the sanitizer detects a list that is too short */
     for (uint32_t i = 0; i < row->n_value; i++) {
         sum += (double)row->values[i];
         if (!row->places) continue;

@@ -1,4 +1,4 @@
-/** The browsers that the tests drive, behind one face, so that a test that needs no more runs in each of them. */
+/** One interface for the browsers of the tests, so that a test that needs no more runs in each of them. */
 import { launchChrome } from './chrome.mjs';
 import { launchFirefox } from './firefox.mjs';
 import { launchWebKit } from './webkit.mjs';

@@ -3,8 +3,8 @@ import { accessSync, constants } from 'node:fs';
 import { delimiter, join } from 'node:path';
 import { chromium } from 'playwright-core';
 
-/** The path of the first program that is there. @param {string[]} names  paths, or names to look for on PATH
- * @param {string} advice  what to do where none is there */
+/** The path of the first program that exists. @param {string[]} names  paths, or names to look for on PATH
+ * @param {string} advice  what to do if there is none */
 export function programOf(names, advice) {
   const folders = ['', ...(process.env.PATH ?? '').split(delimiter)];
   for (const name of names)
@@ -28,10 +28,10 @@ const options = flags => ({
     '--disable-component-update', '--disable-sync', ...flags],
 });
 
-/** Contexts of it keep nothing on the disk. @param {string[]} [flags]
+/** A browser whose contexts keep nothing on the disk. @param {string[]} [flags]
  * @returns {Promise<import('playwright-core').Browser>} */
 export const launchChrome = (flags = []) => chromium.launch(options(flags));
 
-/** A browser with a profile of its own, which is on the disk until it is closed, as a person's is.
+/** A browser with its own profile, which is on the disk until it is closed, like a user's.
  * @returns {Promise<import('playwright-core').BrowserContext>} */
 export const launchProfile = () => chromium.launchPersistentContext('', options([]));

@@ -25,7 +25,7 @@ try {
       wake();
     };
     worker.postMessage(module);
-    /** What was printed since the last call, as soon as there is some, and how the program ended. */
+    /** Waits for new output, and returns the output since the last call and how the program ended. */
     globalThis.printed = async () => {
       while (!text && !end) await new Promise(resolve => { wake = resolve; });
       const taken = { text, ...end };

@@ -2,7 +2,7 @@
 import { importsOf } from '../../web/engine/engine.js';
 import { Threads, takeMemory } from '../../web/engine/threads.js';
 
-/** Of a module with threads: more than the machine may have, so that they come and go. */
+/** Threads of a module with threads: more than the machine may have, so that they are suspended at times. */
 const THREADS = 4;
 
 /**
@@ -17,7 +17,7 @@ export async function runTests(module, print, read, startThread) {
   const utf8 = new TextDecoder();
   const shared = WebAssembly.Module.imports(module).some(({ kind }) => kind === 'memory');
   const memory = shared ? takeMemory().memory : undefined;
-  // Taken anew for every call: memory grows, and addresses above 2 GB arrive as negative numbers.
+  // Views are re-created for every call, because memory grows.  Addresses above 2 GB arrive as negative numbers.
   const bytes = (at, n) => new Uint8Array((memory ?? c.memory).buffer, at >>> 0, n >>> 0);
   const imports = importsOf(module, memory);
   Object.assign(imports.env, {
@@ -33,9 +33,9 @@ export async function runTests(module, print, read, startThread) {
   c._initialize();
   if (!memory) return c.test_main();
   const stack = 1 << 18;
-  const seats = Array.from({ length: THREADS - 1 }, (_, i) =>
+  const setups = Array.from({ length: THREADS - 1 }, (_, i) =>
     ({ module, memory, stack: (c.malloc(stack) + stack) & -16, thread: i + 1 }));
-  const threads = new Threads(startThread, seats);
+  const threads = new Threads(startThread, setups);
   const failure = await threads.failure;
   if (failure) throw new Error(failure);
   threads.serve();

@@ -1,5 +1,5 @@
-/** What a page does with plumb, in any browser that tests/hosts/browser.mjs drives.  Ground truth: llama.cpp's token
- * ids (tests/vectors/llama/prompts.json), and what the model's server saw. */
+/** The basic uses of plumb in a page, in any browser of tests/hosts/browser.mjs.  Ground truth: llama.cpp's token ids
+ * (tests/vectors/llama/prompts.json), and the requests that the model's server saw. */
 import assert from 'node:assert/strict';
 import { readFileSync, statSync } from 'node:fs';
 import { createServer } from 'node:http';
@@ -10,7 +10,7 @@ import { prompts, realPath, root } from '../node/helpers.mjs';
 const REAL = '/models/SmolLM2-135M-Instruct.Q4_1.gguf', TINY = '/tests/vectors/synth/f32.gguf';
 const [, chat] = prompts;
 
-/** A server of one file for pages of any origin.  It notes each request, and while `stalls` it falls silent halfway.
+/** A server of one file for pages of any origin.  It records each request, and while `stalls` is set it stalls halfway.
  * @param {string} path */
 async function modelServer(path) {
   const file = readFileSync(path), state = { seen: /** @type {string[]} */ ([]), stalls: false };
@@ -64,7 +64,7 @@ export function smoke(name, launch, { shares, noCopy }) {
           }
         };
         globalThis.Plumb = (await import('/web/index.js')).Plumb;
-        /** What the model chooses, n times, each choice after the one before. */
+        /** Decodes n tokens greedily. */
         globalThis.choices = async (model, ids, n) => {
           await model.rewind();
           const chosen = [];
@@ -76,7 +76,7 @@ export function smoke(name, launch, { shares, noCopy }) {
       });
     }
 
-    test('the engine runs in a worker, with threads where the page is isolated and memory can be shared', async t => {
+    test('the engine runs in a worker, with threads if the page is isolated and memory can be shared', async t => {
       for (const where of [site, plain]) {
         await open(where);
         const { isolated, has, threads, module, warnings, workers } = await browser.evaluate(async url => {
@@ -112,7 +112,7 @@ export function smoke(name, launch, { shares, noCopy }) {
       });
     }
 
-    test('a signal ends an answer, and the next one is whole', async () => {
+    test('a signal ends an answer, and the next answer is complete', async () => {
       await open();
       const { said, stats, text, expected } = await browser.evaluate(async ({ url, messages, ids }) => {
         const model = await Plumb.load(url, { threads: 2, cache: 'no-store' });
@@ -127,11 +127,11 @@ export function smoke(name, launch, { shares, noCopy }) {
         return { said, stats, text, expected: await model.detokenize(ids) };
       }, { url: REAL, messages: chat.messages, ids: chat.f32.ids.slice(0, 8) });
       assert.ok(said.length >= 3, `${said.length} pieces`);
-      assert.equal(stats.finishReason, 'abort');   // it would go on for 2000 tokens
+      assert.equal(stats.finishReason, 'abort');   // it would continue for 2000 tokens
       assert.equal(text, expected);
     });
 
-    test('a signal ends a load while no bytes come, and the next load is whole', async () => {
+    test('a signal ends a load while no bytes arrive, and the next load succeeds', async () => {
       await open();
       models.stalls = true;
       const reason = await browser.evaluate(async url => {
@@ -146,7 +146,7 @@ export function smoke(name, launch, { shares, noCopy }) {
         models.url), 'llama');
     });
 
-    test(noCopy ? 'no copy is kept, and a warning says why' : 'the second load asks the server nothing', async () => {
+    test(noCopy ? 'no copy is kept, and a warning says why' : 'the second load sends no request', async () => {
       await open();
       await browser.evaluate(url => Plumb.removeCached(url).catch(() => {}), models.url);
       models.seen.length = 0;

@@ -36,7 +36,7 @@ async function startDisplay() {
   return { name: `:${await Promise.race([number, ended])}`, child };
 }
 
-/** A port that nobody listens on: WebKitWebDriver takes no port 0. @returns {Promise<number>} */
+/** A port that nobody listens on: WebKitWebDriver does not accept port 0. @returns {Promise<number>} */
 const freePort = () => new Promise((resolve, reject) => {
   const server = createServer().once('error', reject).listen(0, '127.0.0.1', () => {
     const { port } = server.address();

@@ -20,6 +20,6 @@ self.onmessage = async ({ data: url }) => {
     const module = await WebAssembly.compileStreaming(fetch(url));
     postMessage({ status: await runTests(module, (text) => postMessage({ text }), read, () => askForThread(self)) });
   } catch (error) {
-    postMessage({ error: `${error}\n${error.stack}` });   // nobody hears of a promise that a worker rejects
+    postMessage({ error: `${error}\n${error.stack}` });   // a rejected promise in a worker is not reported to the page
   }
 };

@@ -44,7 +44,7 @@ static void begin(void) {
 static void end(const char *name) {
     bool any = false;
     for (size_t i = 0; i < n_ran && !any; i++) any = ran[i];
-    if (!any) return;   /* left out by a filter, or runs nothing of the engine */
+    if (!any) return;   /* skipped by a filter, or runs no code of the engine */
     fprintf(out, "%s\t%.1f", name, milliseconds() - begun);
     for (size_t i = 0; i < n_ran; i++)
         if (ran[i]) fprintf(out, "\t%zx", i);

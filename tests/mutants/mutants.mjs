@@ -6,13 +6,14 @@
  *   node tests/mutants/mutants.mjs --prepare   only builds, and finds out which test runs which line
  *   node tests/mutants/mutants.mjs --fresh     forgets what an earlier run found
  *
- * The same seed makes the same faults in the same sources.  Files are drawn by their lines of code, then the kind of
- * fault, then the place.  Left out are tables that a script generated, and assertions.  A fault that does not compile
- * is drawn again; so is one that compilers with optimization make the same code of, in every build that ships.  What
- * survives and is in allowed.json, with a word why, is told apart.  A run that was broken off goes on where it was.
+ * The same seed makes the same faults in the same sources.  A file is drawn with a weight of its lines of code, then
+ * the kind of fault, then the place.  Generated tables and assertions are left out.  A fault that does not compile is
+ * drawn again, and so is one for which optimizing compilers generate the same code in every build that ships.
+ * Survivors in allowed.json, which gives reasons, are not tried again and are reported separately.  An interrupted
+ * run continues where it stopped.
  *
- * The faults are made in a copy of the checkout, build/mutants.  A time-out of several times what the tests take counts
- * as found, for a loop without end is seen by whoever runs the tests, and is marked as that.
+ * The faults are made in a copy of the checkout, build/mutants.  A time-out at several times the duration of the tests
+ * counts as found and is marked as such, because anyone who runs the tests notices an endless loop.
  */
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -29,10 +30,10 @@ const wanted = Number(process.env.N || 200), seed = process.env.SEED || '1', onl
 const flag = name => process.argv.includes(`--${name}`);
 const LIMIT = 0.1;
 
-// By way of exit, which ends what runs.
+// process.exit ends the running processes.
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, () => process.exit(1));
 
-/** Where no fault is made: generated. */
+/** Generated files, in which no fault is made. */
 const left = /unicode_tables|\.min\.js/;
 const files = execFileSync('git', ['ls-files', 'src', 'web'], { encoding: 'utf8' }).trim().split('\n')
   .filter(path => /\.(c|h|js|mjs)$/.test(path) && !left.test(path) && path.startsWith(only))
@@ -50,7 +51,7 @@ const below = (state => n => {
   return Math.floor(((t ^ t >>> 14) >>> 0) / 2 ** 32 * n);
 })(createHash('sha256').update(seed).digest().readInt32LE());
 
-/** A fault that was not drawn before. */
+/** Draws a fault that was not drawn before. */
 const drawn = new Set();
 function draw() {
   for (let tries = 0; tries < 10000; tries++) {
@@ -68,7 +69,7 @@ function draw() {
 const room = path => /^(src\/\w+|web\/\w+(?=\/)|web)/.exec(path)[0];
 const squeeze = text => text.replace(/\s+/g, ' ').trim();
 
-/** What a reader needs: where, and the lines before and after. */
+/** The place of a fault, and the lines before and after the change. */
 function describe({ path, source, at, length, text, operator }) {
   const from = source.lastIndexOf('\n', at - 1) + 1, to = source.indexOf('\n', at + length);
   return { path, line: source.slice(0, at).split('\n').length, operator, before: squeeze(source.slice(from, to)),
@@ -90,7 +91,7 @@ mkdirSync(`${copy}/build`, { recursive: true });
 for (const part of parts) rmSync(`${copy}/${part}`, { recursive: true, force: true });
 execFileSync('cp', ['-a', ...parts, copy]);
 if (!existsSync(`${copy}/node_modules`)) symlinkSync(`${root}/node_modules`, `${copy}/node_modules`);
-// The server follows no link out of its folder.
+// The server does not follow links out of its folder.
 if (!existsSync(`${copy}/models`)) execFileSync('cp', ['-al', 'models', copy]);
 for (const name of ['native', 'native-sanitize', 'emcc', 'emcc-mt', 'emcc-relaxed', 'wasi', 'setup'])
   if (existsSync(`build/${name}`)) execFileSync('cp', ['-au', `build/${name}`, `${copy}/build`]);
@@ -99,7 +100,7 @@ process.chdir(copy);
 const record = 'build/verdicts.jsonl';
 const known = new Map((existsSync(record) && !flag('fresh') ? readFileSync(record, 'utf8').trim().split('\n') : [])
   .filter(Boolean).map(row => JSON.parse(row)).map(row => [row.id, row]));
-// What a test program is made of, for what was found out before.
+// A digest of the sources of the test programs, which validates earlier results.
 const state = execFileSync('sh', ['-c', 'cat $(find src tests web/*.js web/*/*.js -type f | grep -v mutants/ | sort) ' +
   '| sha256sum'], { encoding: 'utf8', maxBuffer: 1 << 28 });
 
@@ -110,28 +111,44 @@ if (flag('prepare')) {
   process.exit();
 }
 const start = performance.now(), results = [];
-while (results.length < wanted) {
-  const mutant = draw(), mutated = apply(mutant.source, mutant), told = describe(mutant);
-  const id = createHash('sha256').update(state + told.path + mutant.at + mutated).digest('hex').slice(0, 16);
-  const begun = performance.now();
-  let verdict = known.get(id);
-  if (!verdict) {
-    const isC = told.path.startsWith('src/');
-    if (isC && !native) await (native = new Native()).baseline();
-    if (!isC && !web) await (web = new Web(state)).baseline();
-    verdict = { id, ...told, ...await (isC ? native : web).judge({ ...told, at: mutant.at }, mutated),
-      seconds: Math.round((performance.now() - begun) / 100) / 10 };
-    appendFileSync(record, `${JSON.stringify(verdict)}\n`);
+
+/** Judges faults of one language, one after the other. */
+async function judge(faults, judgeOf) {
+  for (const mutant of faults) {
+    const mutated = apply(mutant.source, mutant), told = describe(mutant);
+    const id = createHash('sha256').update(state + told.path + mutant.at + mutated).digest('hex').slice(0, 16);
+    const why = allowed.find(one =>
+      one.path === told.path && one.before === told.before && one.after === told.after)?.why;
+    // What is known to survive takes the longest; it counts as a survivor without being tried again.
+    let verdict = known.get(id) ?? (why && { ...told, verdict: 'survived', seconds: 0 });
+    if (!verdict) {
+      const begun = performance.now(), found = await (await judgeOf()).judge({ ...told, at: mutant.at }, mutated);
+      verdict = { id, ...told, ...found, seconds: Math.round((performance.now() - begun) / 100) / 10 };
+      appendFileSync(record, `${JSON.stringify(verdict)}\n`);
+    }
+    if (verdict.verdict !== 'invalid' && verdict.verdict !== 'equivalent') results.push({ ...verdict, why });
+    console.log(`${`${results.length}`.padStart(4)} ${verdict.verdict.padEnd(10)} ${told.path}:${told.line} ` +
+      `${told.operator} (${verdict.seconds} s${verdict.by ? `, ${verdict.by}` : ''})`);
+    if (verdict.verdict === 'survived') console.log(`       ${told.before}\n       ${told.after}`);
   }
-  const why = allowed.find(one =>
-    one.path === told.path && one.before === told.before && one.after === told.after)?.why;
-  if (verdict.verdict !== 'invalid' && verdict.verdict !== 'equivalent') results.push({ ...verdict, why });
-  console.log(`${`${results.length}`.padStart(4)} ${verdict.verdict.padEnd(10)} ${told.path}:${told.line} ` +
-    `${told.operator} (${verdict.seconds} s${verdict.by ? `, ${verdict.by}` : ''})`);
-  if (verdict.verdict === 'survived') console.log(`       ${told.before}\n       ${told.after}`);
 }
 
-// The closing table.
+// C and JavaScript are judged at the same time; what was not valid is drawn again.
+while (results.length < wanted) {
+  const faults = Array.from({ length: wanted - results.length }, draw), isC = ({ path }) => path.startsWith('src/');
+  await Promise.all([
+    judge(faults.filter(isC), async () => {
+      if (!native) await (native = new Native()).baseline();
+      return native;
+    }),
+    judge(faults.filter(fault => !isC(fault)), async () => {
+      if (!web) await (web = new Web(state)).baseline();
+      return web;
+    }),
+  ]);
+}
+
+// The final table.
 const rows = new Map();
 for (const { path, verdict, by, why } of results) {
   for (const name of [room(path), 'all']) {

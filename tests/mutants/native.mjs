@@ -1,4 +1,4 @@
-/** The mutants of src/: compiled into the sanitized C tests, cases that run the mutated line first. */
+/** The mutants of src/: compiled into the sanitized C tests; the cases that run the mutated line run first. */
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
@@ -9,14 +9,14 @@ const cc = process.env.CC ?? 'gcc';
 const C = ['-std=c11', '-w', '-ffp-contract=off', ...process.arch === 'x64' ? ['-msse4.1'] : []];
 const SANITIZE = ['-O1', '-g', '-fno-omit-frame-pointer', '-fsanitize=address,undefined', '-fno-sanitize-recover=all',
   '-DEMULATE_RELAXED'];
-/** UBSan makes the compilation of the widest kernels ten times as slow. */
+/** With UBSan the widest kernels take ten times as long to compile. */
 const sanitize = path =>
   path.startsWith('src/kernels/') ? SANITIZE.map(flag => flag.replace(',undefined', '')) : SANITIZE;
-/** No fault of ours may take the machine's memory. */
+/** A memory limit, so that a mutant cannot exhaust the machine. */
 const env = { ...process.env, ASAN_OPTIONS: 'hard_rss_limit_mb=3000' };
-/** What the tests of the command line see more of than the C tests do. */
+/** Sources that the tests of the command line cover better than the C tests. */
 const SHOWN = /^src\/(trace|dump|diff|diagnose|check|api|model|gguf|sampler|cli)\//;
-/** Where a mutant and what is made of it lie. */
+/** The folder of a mutant and its objects. */
 const HERE = 'build/mutants-native';
 
 /** The objects of a part of a program: of the engine ('src'), of its command line ('src/cli') or of the tests. */
@@ -31,7 +31,7 @@ const compile = (flags, mutant, source, object, before = true) => run(cc, [...fl
   ...before ? [`-I${HERE}/src`] : [], '-Iinclude', '-Isrc', '-c', mutant ? `${HERE}/${source}` : source, '-o', object],
 { seconds: 600 });
 
-/** Links a program of these parts, with other objects for some. */
+/** Links a program of these parts, with some objects replaced. */
 function link(base, parts, made, program) {
   const flags = base.includes('sanitize') ? ['-fsanitize=address,undefined'] : [];
   const all = parts.flatMap(part => objects(base, part)).map(object => made.get(object) ?? object);
@@ -60,7 +60,7 @@ export class Native {
     this.#cover();
   }
 
-  /** Runs every case once in a program that notes the blocks of code that it runs. */
+  /** Runs every case once in a program that records the blocks of code that it runs. */
   #cover() {
     const sources = ['src', 'tests'].flatMap(part => objects('build/native-sanitize', part))
       .map(object => object.replace('build/native-sanitize/obj/', '').replace(/o$/, 'c'));
@@ -145,7 +145,7 @@ export class Native {
     writeFileSync(`${HERE}/${path}`, mutated);
     const [fast, slow] = this.#covering(path, line, 600);
 
-    // Most mutants do not need the sanitizers, which take most of the time.
+    // Most mutants are found without the sanitizers, which take most of the time.
     if (fast.length && !path.startsWith('src/kernels/')) {
       const made = await this.#compile(path, () => ['-O1', '-g'], 'build/native');
       if (!made || (await link('build/native', ['src', 'tests'], made, `${HERE}/tests`)).failed)
@@ -169,7 +169,7 @@ export class Native {
     const made = await this.#compile(path, sanitize, 'build/native-sanitize');
     if (!made || (await link('build/native-sanitize', ['src', 'tests'], made, `${HERE}/tests`)).failed)
       return { verdict: 'invalid' };
-    // Without code of its own it may be seen anywhere; the C tests do not have the command line in them.
+    // A line without code of its own may affect any test; the C tests do not contain the command line.
     const all = fast.length + slow.length === 0 && !path.startsWith('src/cli/');
     for (const names of all ? [[]] : [fast, slow].filter(part => part.length)) {
       const { failed } = await run(`${HERE}/tests`, names, { env, seconds: 60 + 5 * this.#seconds });
@@ -181,7 +181,7 @@ export class Native {
         const once = () => run(process.execPath, ['--test-reporter=tap', file],
           { env: { ...env, PLUMB: JSON.stringify([`${HERE}/plumb`]) }, seconds: 300 });
         const { failed } = await once();
-        // Tests that send signals may fail for once on a busy machine: it must fail twice.
+        // Tests that send signals may fail once on a busy machine, so it must fail twice.
         if (failed && (await once()).failed) return { verdict: 'killed', by: `${file}: ${failed}` };
       }
     if (!(await this.#linkMemory(made)).failed) {
@@ -219,8 +219,10 @@ export class Native {
       }
       const relaxed = changed.find(name => name.includes('relaxed'));
       if (relaxed) {
-        const { failed } = await run(process.execPath, ['tests/hosts/chromium.mjs', relaxed], { seconds: 400 });
-        if (failed) return { verdict: 'killed', by: `chromium: ${failed}` };
+        const once = () => run(process.execPath, ['tests/hosts/in-browser.mjs', 'chromium', relaxed], { seconds: 400 });
+        // A browser may fail to start on a busy machine, so it must fail twice.
+        const { failed } = await once();
+        if (failed && (await once()).failed) return { verdict: 'killed', by: `chromium: ${failed}` };
       }
       return { verdict: 'survived', by: 'only wasm modules have it' };
     } finally {

@@ -1,4 +1,4 @@
-/** The mutants of web/: put into a copy of the checkout, test files that run the mutated place first. */
+/** The mutants of web/: written into a copy of the checkout; test files that run the mutated place run first. */
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { parses } from './operators.mjs';
@@ -52,7 +52,7 @@ export class Web {
         return [path, spans];
       })) });
       console.log(`mutants: ${test} ${seconds.toFixed(1)} s, runs ${Object.keys(ran).length} modules`);
-      // A run that is broken off goes on behind it.
+      // An interrupted run continues after it.
       writeFileSync(file, JSON.stringify({ state: this.#state, tests: this.#tests }));
     }
   }
@@ -77,7 +77,7 @@ export class Web {
       // The compiler of the types is a test, too.
       const types = await run('node_modules/.bin/tsc', ['-p', 'web/tsconfig.json', '--noEmit'], { seconds: 300 });
       if (types.failed) return { verdict: 'killed', by: 'tsc' };
-      // Whoever has the module by another thread or process, of which V8 does not tell.
+      // Tests that run the module in another thread or process, which V8's coverage does not include.
       const name = path.split('/').at(-1).replace(/\.m?js$/, '');
       if (!first.length)
         for (const { file, seconds } of tests.filter(({ file, ran }) => ran[path] || file.includes(name))) {
@@ -87,7 +87,7 @@ export class Web {
       if (!first.length)
         for (const file of this.#inBrowser(path, name)) {
           const { failed } = await this.#run(file, 900);
-          // A page on a busy machine may fail for once: it must fail twice.
+          // A page may fail once on a busy machine, so it must fail twice.
           if (failed && (await this.#run(file, 900)).failed) return { verdict: 'killed', by: `${file}: ${failed}` };
         }
       return { verdict: 'survived', by: first.length ? `${first.length} test files run it` : 'only a page runs it' };
@@ -96,7 +96,7 @@ export class Web {
     }
   }
 
-  /** The browser's test files, those first whose name has to do with the module. */
+  /** The browser's test files; those whose name is related to the module come first. */
   #inBrowser(path, name) {
     const page = path.startsWith('web/chat/');
     const rank = file => {

@@ -1,5 +1,5 @@
-/** Conversations.  Ground truth: llama.cpp's greedy answer in tests/vectors/llama, and for what a turn leaves in the
- * session, that the same messages asked anew, in an empty session, get the same answer. */
+/** Conversations.  Ground truth: llama.cpp's greedy answer in tests/vectors/llama; and for the state that a turn leaves
+ * in the session, the answer to the same messages in an empty session. */
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, test } from 'node:test';
 import { Plumb } from '../../web/node/index.js';
@@ -16,13 +16,13 @@ describe('the default model', () => {
   before(async () => { model = await Plumb.load(realPath, { precision: 'exact16' }); });
   beforeEach(() => model.rewind());
   after(() => model.close());
-  /** The answer from the start, by the model without a chat. */
+  /** The answer to all messages in an empty session, without a chat. */
   const anew = async (messages, options = GREEDY) => {
     await model.rewind();
     return textOf(model.generate(messages, options));
   };
 
-  test('a chat answers as llama.cpp does, and keeps what was said', async () => {
+  test('a chat answers as llama.cpp does, and keeps the messages', async () => {
     const [question, ...none] = asked.messages;
     assert.deepEqual([question.role, none], ['user', []]);
     const chat = model.chat(GREEDY);
@@ -35,7 +35,7 @@ describe('the default model', () => {
     assert.equal(chat.messages.length, 2);
   });
 
-  test('a second turn computes nothing of the first again', async () => {
+  test('a second turn recomputes nothing of the first', async () => {
     const chat = model.chat(GREEDY);
     await textOf(chat.send('Name a colour.'));
     const first = /** @type {any} */ (chat.lastStats);
@@ -47,7 +47,7 @@ describe('the default model', () => {
     assert.equal(await anew(chat.messages.slice(0, 3)), text);
   });
 
-  test('regenerate and edit compute what lies behind the change', async () => {
+  test('regenerate and edit compute only what follows the change', async () => {
     const chat = model.chat({ ...GREEDY, system: 'Be brief.' });
     await textOf(chat.send('Name a colour.'));
     const text = await textOf(chat.send('Name an animal.'));
@@ -71,7 +71,7 @@ describe('the default model', () => {
     await fails(chat.regenerate().next(), 'PLUMB_ERROR_ARGUMENT', /nothing to answer/);
   });
 
-  test('an answer that is left or stopped stays as far as it was said', async () => {
+  test('an answer that is abandoned or stopped keeps the text so far', async () => {
     const chat = model.chat({ temperature: 0 });
     let said = '';
     for await (const piece of chat.send('Tell me a story.')) {
@@ -92,7 +92,7 @@ describe('the default model', () => {
     assert.deepEqual(chat.messages.slice(4), [user('And?'), assistant('')]);
   });
 
-  test('a failed answer leaves the chat as it was', async () => {
+  test('a failed answer leaves the chat unchanged', async () => {
     const chat = model.chat({ messages: [user('Hi'), assistant('Hello!')] });
     const asWas = chat.messages;
     await fails(textOf(chat.send('x '.repeat(2100))), 'PLUMB_ERROR_CONTEXT', /holds 2048/);
@@ -103,11 +103,11 @@ describe('the default model', () => {
     assert.equal(chat.messages.length, 4);
   });
 
-  test('one answer at a time', async () => {
+  test('a chat gives one answer at a time', async () => {
     const chat = model.chat(GREEDY);
     const answer = chat.send('Hi');
     await answer.next();
-    const busy = /the chat is in the middle of an answer/;
+    const busy = /the chat is still generating an answer/;
     for (const action of [() => chat.send('Hey').next(), () => chat.regenerate().next(), () => chat.edit(0, 'x').next(),
       async () => chat.rewind(0)]) await fails(action, 'PLUMB_ERROR_STATE', busy);
     await answer.return(/** @type {any} */ (undefined));
@@ -115,13 +115,14 @@ describe('the default model', () => {
     assert.deepEqual(chat.messages, []);
   });
 
-  test('tools need a template that knows them', async () => {
+  test('tools need a template that supports them', async () => {
     const tools = [{ type: /** @type {const} */ ('function'), function: { name: 'now' } }];
-    await fails(model.chat({ tools }).send('Hi').next(), 'PLUMB_ERROR_TEMPLATE', /knows no tools/);
-    await fails(model.generate([user('Hi')], { template: { tools } }).next(), 'PLUMB_ERROR_TEMPLATE', /knows no tools/);
+    await fails(model.chat({ tools }).send('Hi').next(), 'PLUMB_ERROR_TEMPLATE', /does not support tools/);
+    await fails(model.generate([user('Hi')], { template: { tools } }).next(), 'PLUMB_ERROR_TEMPLATE',
+      /does not support tools/);
   });
 
-  test('arguments that are none', async () => {
+  test('invalid arguments are refused', async () => {
     const chat = model.chat({ messages: [user('Hi'), assistant('Hello!')] });
     const calls = [{ id: 'c', type: 'function', function: { name: 'now', arguments: '{}' } }];
     for (const content of ['', null, undefined]) {
@@ -130,16 +131,18 @@ describe('the default model', () => {
     }
     assert.equal(model.chat({ messages: [user([{ type: 'text', text: 'Hi' }])] }).messages.length, 1);
     for (const [action, message] of [
-      [async () => model.chat({ sytem: 'x' }), /chat: unknown option "sytem"; known are system, tools, messages, /],
+      [async () => model.chat({ sytem: 'x' }),
+        /chat: unknown option "sytem"; the known options are system, tools, messages, /],
       [async () => model.chat({ signal: AbortSignal.abort() }), /unknown option "signal"/],
       [async () => model.chat({ contextEnd: 'shift' }), /contextEnd is "shift", expected 'error' or 'trim'/],
       [async () => model.chat({ tools: [{ name: 'f' }] }), /tools is an array, expected an array of \{type: /],
       [async () => model.chat({ messages: [{ content: 'x' }] }), /chat: messages\[0\].role is undefined, expected/],
-      [async () => model.chat({ system: 'x', messages: [{ role: 'system', content: 'y' }] }), /one too many/],
+      [async () => model.chat({ system: 'x', messages: [{ role: 'system', content: 'y' }] }),
+        /give either system or a system message in messages, not both/],
       ...['system', 'developer'].flatMap(role => [
         [async () => model.chat({ messages: [user('Hi'), { role, content: 'x' }] }), /chat: a system message can only/],
         [async () => model.chat({ system: 'x', messages: [user('Hi'), { role, content: 'x' }] }), /can only be the/],
-        [() => chat.send({ role, content: 'x' }).next(), /chat.send: a system message can only be the first of a chat/],
+        [() => chat.send({ role, content: 'x' }).next(), /chat.send: a system message can only be the first message/],
         [() => model.chat().send([user('x'), { role, content: 'x' }]).next(), /chat.send: a system message can only/],
       ]),
       ...[5, true, {}, null, undefined].flatMap(content => [
@@ -147,12 +150,12 @@ describe('the default model', () => {
         [() => chat.send(user(content)).next(), /chat.send: messages\[0\].content is .*, expected a string/],
         [() => chat.edit(0, user(content)).next(), /chat.edit: messages\[0\].content is .*, expected a string/],
       ]),
-      [() => chat.send([]).next(), /expected a text, or messages/],
-      [() => chat.send().next(), /expected a text, or messages/],
+      [() => chat.send([]).next(), /expected a string, or messages/],
+      [() => chat.send().next(), /expected a string, or messages/],
       [() => chat.send('x', { maxtokens: 1 }).next(), /chat.send: unknown option "maxtokens"/],
-      [() => chat.edit(2, 'x').next(), /no message 2: the chat has 2/],
-      [() => chat.edit(1, 'x').next(), /message 1 would be of the assistant/],
-      [async () => chat.rewind(3), /no message 3: the chat has 2/],
+      [() => chat.edit(2, 'x').next(), /no message 2: the chat has 2 messages/],
+      [() => chat.edit(1, 'x').next(), /message 1 would have the role assistant/],
+      [async () => chat.rewind(3), /no message 3: the chat has 2 messages/],
       [async () => chat.rewind(-1), /no message -1/],
     ]) await fails(action, 'PLUMB_ERROR_ARGUMENT', message);
   });
@@ -178,7 +181,7 @@ describe('a context of 160 tokens', () => {
       assert.equal(kept[1].role, 'user');
       assert.equal(chat.lastStats?.promptTokens, await tokensOf(kept));
       assert.ok(Number(chat.lastStats?.promptTokens) <= 160 - 20);
-      if (chat.trimmed > most) {   // with the turn that went last it would not have fitted
+      if (chat.trimmed > most) {   // with the last removed turn it would not have fitted
         assert.ok(await tokensOf([all[0], ...all.slice(1 + chat.trimmed - 2)]) > 160 - 20);
         await model.rewind();
         assert.equal(await textOf(model.generate(kept, GREEDY)), text);
@@ -195,7 +198,7 @@ describe('a context of 160 tokens', () => {
     assert.deepEqual([chat.trimmed, chat.messages.length], [0, 3]);
   });
 
-  test('of a long chat the first turn that fits is found in few steps, and an abort ends the search', async () => {
+  test('in a long chat the first turn that fits is found in few steps, and an abort ends the search', async () => {
     const turns = 60, messages = questions.slice(0, 1).concat(Array(turns - 1).fill('And more of it?'))
       .flatMap(text => [user(text), assistant('Certainly.')]);
     let searched = 0;
@@ -220,7 +223,7 @@ describe('a context of 160 tokens', () => {
     }
   });
 
-  test('a turn goes with all messages up to the next of the user; the room is a quarter of the context', async () => {
+  test('a turn is removed up to the next user message; a quarter of the context stays free', async () => {
     const turn = [user('Name a colour.'), assistant('I look.'), { role: 'tool', content: 'red' }, assistant('Red.')];
     const chat = model.chat({ messages: [...turn, ...turn, ...turn], contextEnd: 'trim', temperature: 0 });
     await textOf(chat.send('Another?', { stop: ['.', ','], maxTokens: 100 }));

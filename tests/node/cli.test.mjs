@@ -1,5 +1,5 @@
-/** What the command line has in Node alone: run and bench on the package's engine, and chat.  tests/cli holds the rest
- * against the native program.  Ground truth: llama.cpp's greedy answers. */
+/** The parts of the command line that only Node has: run and bench on the package's engine, and chat.  tests/cli
+ * compares the rest with the native program.  Ground truth: llama.cpp's greedy answers. */
 import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
 import { createReadStream, existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
@@ -28,7 +28,7 @@ async function answerOf({ f32 }, n) {
 const chatPrompt = prompts[1], question = chatPrompt.messages[0].content;
 const EXACT = ['--temp', '0', '--precision', 'exact16'];
 
-test('what --help says fits 80 columns', () => {
+test('the text of --help fits 80 columns', () => {
   for (const name of ['', 'run', 'bench', 'chat', 'cache', 'preflight']) {
     const lines = plumb(['help', ...name ? [name] : []]).out.split('\n');
     assert.ok(lines.length > 3);
@@ -38,7 +38,7 @@ test('what --help says fits 80 columns', () => {
 
 /* ---- run, bench ---- */
 
-test('run reads a model from a pipe, a socket and a file that are its standard input', () => {
+test('run reads a model from standard input, if that is a pipe, a socket or a file', () => {
   const words = ['run', '/dev/stdin', '-p', 'Hello', '--raw', '-n', '4', '--temp', '0'];
   const file = plumb(words.map(word => word === '/dev/stdin' ? tinyPath : word));
   assert.equal(file.code, 0, file.err);
@@ -52,7 +52,7 @@ test('run reads a model from a pipe, a socket and a file that are its standard i
   }
 });
 
-test('run streams llama.cpp\'s answer as it is made, then says how fast it was', async () => {
+test('run streams llama.cpp\'s answer as it is generated, then prints the speed', async () => {
   const answer = await answerOf(chatPrompt, 24);
   const child = spawn(process.execPath, [script, 'run', realPath, '-p', question, ...EXACT, '-n', '24']);
   let out = '', err = '', pieces = 0;
@@ -69,7 +69,7 @@ test('run streams llama.cpp\'s answer as it is made, then says how fast it was',
     /^load \d+\.\d\d s, prefill 39 tokens at [\d.]+ tokens\/s, decode 23 tokens at [\d.]+ tokens\/s\n$/);
 });
 
-test('run of a URL, in JSON', async t => {
+test('run loads a URL and prints JSON', async t => {
   const url = await server(t, (request, response) => {
     response.writeHead(200, { 'Content-Length': statSync(realPath).size });
     createReadStream(realPath).pipe(response);
@@ -91,11 +91,11 @@ test('run of a URL, in JSON', async t => {
   assert.equal(cache().stdout, `     98.4 MB  ${args[1]}\n`.replace('98.4', (copy.bytes / 1e6).toFixed(1)));
   assert.equal(cache('remove', args[1]).status, 0);
   assert.deepEqual([cache().stdout, cache('remove', args[1]).status], ['', 1]);
-  assert.equal(cache().stderr, `plumb: cache: no copies are in ${process.env.PLUMB_CACHE}\n`);
+  assert.equal(cache().stderr, `plumb: cache: there are no copies in ${process.env.PLUMB_CACHE}\n`);
   assert.match(plumb(['cache', '--help']).out, /\$PLUMB_CACHE/);
 });
 
-test('inspect of a URL fetches no more than the header takes, and says what the file itself says', async t => {
+test('inspect of a URL fetches only the header, and prints the same as for the file', async t => {
   let sent = 0, ranges = true;
   const size = statSync(realPath).size;
   const url = await server(t, (request, response) => {
@@ -129,7 +129,7 @@ test('inspect of a URL fetches no more than the header takes, and says what the 
   assert.deepEqual([code, out, err], [1, '', `plumb: ${url}none.gguf: PLUMB_ERROR_IO: the server answered 404\n`]);
 });
 
-test('inspect of a URL reads a header of 100 MB in time, and of a range no more than was asked for', async t => {
+test('inspect of a URL reads a header of 100 MB in time, and no more of a range than it requested', async t => {
   const u32 = n => Buffer.from(new Uint32Array([n]).buffer), u64 = n => Buffer.from(new BigUint64Array([n]).buffer);
   const string = text => Buffer.concat([u64(BigInt(text.length)), Buffer.from(text)]), n = 100e6;
   const header = Buffer.concat([Buffer.from('GGUF'), u32(3), u64(0n), u64(2n), string('general.architecture'), u32(8),
@@ -157,8 +157,8 @@ test('inspect of a URL reads a header of 100 MB in time, and of a range no more 
   });
   assert.deepEqual(await inspect('whole'), { code: 0, err: '' });
   for (const [name, at] of [['first', 0], ['second', 1 << 20]]) {
-    const err = `plumb: ${url}${name}: PLUMB_ERROR_IO: it sends more than the 1048576 bytes from ${at} on that it was `
-      + 'asked for\n';
+    const err = `plumb: ${url}${name}: PLUMB_ERROR_IO: the server sends more than the 1048576 bytes requested `
+      + `from byte ${at}\n`;
     assert.deepEqual(await inspect(name), { code: 1, err });
     assert.ok(sent < 5e7, `${sent} bytes sent`);
   }
@@ -185,17 +185,17 @@ test('run: Ctrl-C ends the answer, exit code 130', async () => {
   assert.match(err, /^load .* tokens\/s, seed \d+\n$/);
 });
 
-test('failures are one line and a code', () => {
+test('a failure prints one line and sets the exit code', () => {
   for (const [args, code, message] of [
     [['run', tinyPath, '-p', 'Hi'], 1, /f32\.gguf: PLUMB_ERROR_TEMPLATE: the file has no tokenizer.chat_template/],
     [['run', tinyPath, '-p', 'Hi!', '--ctx', '2', '--raw'], 1,
       new RegExp('^plumb: prompt: PLUMB_ERROR_CONTEXT: the prompt has 3 tokens, but the context holds 2; '
-        + '--ctx makes it larger\n$')],
+        + 'use --ctx to enlarge it\n$')],
     [['run', 'http://127.0.0.1:1/x.gguf', '-p', 'Hi'], 1, /http:\/\/127\.0\.0\.1:1\/x\.gguf: PLUMB_ERROR_IO: /],
     [['inspect', 'http://127.0.0.1:1/x.gguf'], 1, /^plumb: http:\/\/127\.0\.0\.1:1\/x\.gguf: PLUMB_ERROR_IO: /],
     [['tokenize', 'http://127.0.0.1:1/x.gguf', 'x'], 2,
-      /x\.gguf: download it first; run, bench, chat, preflight and inspect take URLs/],
-    [['cache', 'remove', 'foo'], 2, /^plumb: cache: foo is no URL, and only URLs have copies\n$/],
+      /x\.gguf: download it first; only run, bench, chat, preflight and inspect take URLs/],
+    [['cache', 'remove', 'foo'], 2, /^plumb: cache: foo is not a URL; only URLs have copies\n$/],
     [['chat'], 2, /^plumb: chat: MODEL is needed; see plumb chat --help\n$/],
     [['chat', tinyPath], 1, /f32\.gguf: PLUMB_ERROR_TEMPLATE: the file has no chat template/],
     [['chat', 'none\x1b.gguf'], 1, /^plumb: none\?\.gguf: PLUMB_ERROR_IO: ENOENT/],
@@ -210,7 +210,7 @@ test('failures are one line and a code', () => {
   }
 });
 
-test('preflight says whether a model can run, and its exit code too', () => {
+test('preflight says whether a model can run, and so does its exit code', () => {
   const { code, out, err } = plumb(['preflight', realPath]);
   assert.equal(code, 0, err);
   assert.match(out, /: llama, 134\.5 M parameters, [\d.]+ MB\nmemory .* weights 96\.6, 2048 tokens of context /);
@@ -227,14 +227,14 @@ test('preflight says whether a model can run, and its exit code too', () => {
 
 /* ---- chat ---- */
 
-test('what could drive a terminal is shown, not sent', () => {
+test('terminal control sequences are escaped', () => {
   assert.equal(printable('a\x1b[2J\x07\r\x7f\x9b1mä\n\t\u{1f389}\0'), 'a␛[2J␇␍␡\\x9b1mä\n\t\u{1f389}␀');
   for (let code = 0; code < 256; code++) {
     assert.doesNotMatch(printable(String.fromCharCode(code)), /[\0-\x08\x0b-\x1f\x7f-\x9f]/);
   }
 });
 
-test('chat without a terminal answers each line, knowing those before; """ joins lines', () => {
+test('chat without a terminal answers each line and remembers the earlier ones; """ joins lines', () => {
   const input = `${question}\n\n"""What is\nmy name?"""\n/exit\n`;
   const { out: answers } = plumb(['chat', realPath, ...EXACT, '-n', '24', '--json'], input);
   const lines = answers.trimEnd().split('\n').map(JSON.parse);
@@ -246,12 +246,12 @@ test('chat without a terminal answers each line, knowing those before; """ joins
   assert.equal(out, lines.map(({ text }) => `${text}\n`).join(''));
 });
 
-test('chat without a terminal: the first answer is llama.cpp\'s; no line, no answer', async () => {
+test('chat without a terminal: the first answer is llama.cpp\'s; without input there is no answer', async () => {
   assert.equal(plumb(['chat', realPath, ...EXACT, '-n', '24'], question).out, `${await answerOf(chatPrompt, 24)}\n`);
   assert.deepEqual(plumb(['chat', realPath], ''), { code: 0, out: '', err: '' });
 });
 
-test('chat without a terminal: a line that fails is said, and the next one is answered', async () => {
+test('chat without a terminal: a line that fails is reported, and the next one is answered', async () => {
   const input = `${'far too long '.repeat(200)}\n${question}\n`;
   const args = ['chat', realPath, ...EXACT, '-n', '24', '--ctx', '128'];
   const answer = await answerOf(chatPrompt, 24);
@@ -264,7 +264,7 @@ test('chat without a terminal: a line that fails is said, and the next one is an
 });
 
 test('with --json a failure is JSON too', () => {
-  const env = { ...process.env, PLUMB_CACHE: tinyPath };   // which is no folder
+  const env = { ...process.env, PLUMB_CACHE: tinyPath };   // which is not a folder
   for (const args of [
     ['run', 'none.gguf', '-p', 'x'], ['chat', 'none.gguf'], ['preflight', 'none.gguf'], ['bench', 'none.gguf'],
     ['cache'],
@@ -285,9 +285,9 @@ test('with --json a failure is JSON too', () => {
   }
 });
 
-test('chat without a terminal: Ctrl-C while it waits for a line leaves', async () => {
+test('chat without a terminal: Ctrl-C exits while it waits for a line', async () => {
   const child = spawn(process.execPath, [script, 'chat', realPath, ...EXACT, '-n', '4']);
-  child.stdin.write('Hello\n');   // and no end
+  child.stdin.write('Hello\n');   // and standard input stays open
   let out = '';
   child.stdout.setEncoding('utf8').on('data', data => {
     out += data;
@@ -312,23 +312,23 @@ function play(steps, args, env = {}) {
 }
 const CHAT = ['chat', realPath, ...EXACT];
 
-test('chat in a terminal: Ctrl-C stops an answer, the next question has its own, Ctrl-D leaves', () => {
+test('chat in a terminal: Ctrl-C stops an answer, the next question is answered, Ctrl-D exits', () => {
   const { code, screen } = play([['> ', 'Write a long story about the sea.\r'], ['The sea', '\x03'],
-    [', stopped', `${question}\r`], [' tokens/s', '\x03'], ['Ctrl-C once more leaves', '\x04']], CHAT);
+    [', stopped', `${question}\r`], [' tokens/s', '\x03'], ['press Ctrl-C again to exit', '\x04']], CHAT);
   assert.equal(code, 0);
   assert.match(screen, /\x1b\[2m\d+ tokens, [\d.]+ tokens\/s, stopped/);
-  assert.match(screen, /gravity.*Ctrl-C once more/is);
+  assert.match(screen, /gravity.*Ctrl-C again/is);
 });
 
-test('chat in a terminal: Ctrl-C twice at an empty prompt leaves; with NO_COLOR there are no colours', () => {
-  const { code, screen } = play([['> ', 'abandoned\x03'], ['> ', '\x03'], ['once more', '\x03']], CHAT,
+test('chat in a terminal: Ctrl-C twice at an empty prompt exits; NO_COLOR turns colours off', () => {
+  const { code, screen } = play([['> ', 'abandoned\x03'], ['> ', '\x03'], ['Ctrl-C again', '\x03']], CHAT,
     { NO_COLOR: '1' });
   assert.equal(code, 0);
   assert.doesNotMatch(screen, /\x1b\[[\d;]*m/);
   assert.doesNotMatch(screen, /tokens\/s/);
 });
 
-test('chat in a terminal: the history is kept between sessions, for its owner alone', () => {
+test('chat in a terminal: the history is kept between sessions, readable by its owner only', () => {
   const state = mkdtempSync(join(folder, 'state-'));
   play([['> ', '/set temperature 0.25\r'], ['temperature 0.25', '\x04']], CHAT, { XDG_STATE_HOME: state });
   assert.equal(statSync(join(state, 'plumb/chat-history')).mode & 0o777, 0o600);
@@ -336,20 +336,21 @@ test('chat in a terminal: the history is kept between sessions, for its owner al
     { XDG_STATE_HOME: state });
 });
 
-test('chat in a terminal: commands', () => {
+test('chat in a terminal: the commands work', () => {
   const file = join(folder, 'chat.json'), other = join(folder, 'other.json');
   writeFileSync(other, 'precious');
   const hostile = join(folder, 'hostile.json');
   writeFileSync(hostile, JSON.stringify([{ role: 'user', content: 'x\x1b]0;owned\x07\r/save y\ny' }]));
   const steps = [
-    ['> ', '/system Answer briefly.\r'], ['a new chat', 'Say \\\r'], ['… ', 'hello.\r'], ['tokens/s', '/again\r'],
-    ['tokens/s', '/edit\r'], ['Say ⏎hello.', '\x15Say bye.\r'], ['tokens/s', `/save ${file}\r`],
-    ['3 messages are in', `/save ${file}\r`], ['3 messages are in', `/save ${other}\r`], ['EEXIST', '/new\r'],
-    ['a new chat', `/load ${file}\r`], ['3 messages; say', '/stats\r'], ['3 messages', `/load ${other}\r`],
-    [`/load: ${other} is no chat: it is no JSON`, '/set -n 9\r'], ['maxTokens 9', '/set top-k 1e9\r'],
+    ['> ', '/system Answer briefly.\r'], ['started a new chat', 'Say \\\r'], ['… ', 'hello.\r'],
+    ['tokens/s', '/again\r'], ['tokens/s', '/edit\r'], ['Say ⏎hello.', '\x15Say bye.\r'],
+    ['tokens/s', `/save ${file}\r`],
+    ['saved 3 messages to', `/save ${file}\r`], ['saved 3 messages to', `/save ${other}\r`], ['EEXIST', '/new\r'],
+    ['started a new chat', `/load ${file}\r`], ['3 messages; type', '/stats\r'], ['3 messages', `/load ${other}\r`],
+    [`/load: ${other} is not a chat: it is not JSON`, '/set -n 9\r'], ['maxTokens 9', '/set top-k 1e9\r'],
     ['is not an integer', '/nonsense\r'],
-    ['is no command; /help lists', '/hel\t'], ['/help', '\r'],
-    ['/exit    ', `/load ${hostile}\r`], ['1 messages', '/edit\r'], ['␛]0;owned␇␍/save y⏎y', '\x03'],
+    ['is not a command; /help lists', '/hel\t'], ['/help', '\r'],
+    ['/exit    ', `/load ${hostile}\r`], ['1 message;', '/edit\r'], ['␛]0;owned␇␍/save y⏎y', '\x03'],
     ['> ', '\x1b[200~one\ntwo\x1b[201~\r'], ['tokens/s', '/exit\r'],
   ];
   const { code, screen } = play(steps, [...CHAT, '-n', '8']);
@@ -365,23 +366,24 @@ test('chat in a terminal: commands', () => {
   assert.deepEqual(help.filter(line => line.length > 80), []);
 });
 
-test('chat in a terminal: /new, /system and /load lose nothing, /back returns; a file belongs to its chat', () => {
+test('chat in a terminal: /new, /system and /load lose nothing, and /back returns; a file belongs to its chat', () => {
   const file = join(folder, 'one.json');
   const { code } = play([
     ['> ', '/back\r'], ['there is no other chat', 'One.\r'], ['tokens/s', `/save ${file}\r`],
-    ['2 messages are in', '/new\r'], ['a new chat; /back returns to the one before', 'Two.\r'],
+    ['saved 2 messages to', '/new\r'], ['started a new chat; /back returns to the previous one', 'Two.\r'],
     ['tokens/s', `/save ${file}\r`], ['EEXIST', '/system Three.\r'],
-    ['system: Three.; a new chat; /back returns to the one before', '/back\r'],
-    ['user: Two.', ''], ['2 messages; say something; /back returns to the one before', 'More.\r'],
-    ['tokens/s', `/load ${file}\r`], ['user: One.', ''], ['2 messages; say something; /back returns', '/back\r'],
-    ['user: Two.', ''], ['user: More.', ''], ['4 messages; say something', '/back\r'],
-    ['user: One.', `/save ${file}\r`], ['2 messages are in', '/exit\r'],
+    ['system: Three.; started a new chat; /back returns to the previous one', '/back\r'],
+    ['user: Two.', ''], ['2 messages; type a message to continue; /back returns to the previous one', 'More.\r'],
+    ['tokens/s', `/load ${file}\r`], ['user: One.', ''],
+    ['2 messages; type a message to continue; /back returns', '/back\r'], ['user: Two.', ''],
+    ['user: More.', ''], ['4 messages; type a message', '/back\r'],
+    ['user: One.', `/save ${file}\r`], ['saved 2 messages to', '/exit\r'],
   ], [...CHAT, '-n', '3']);
   assert.equal(code, 0);
   assert.equal(JSON.parse(readFileSync(file, 'utf8')).messages[0].content, 'One.');
 });
 
-test('in a terminal a load of more than a second shows how far it is, in a line that is gone afterwards', async t => {
+test('in a terminal a load of more than a second shows its progress in a line that is erased afterwards', async t => {
   const PIECES = 16;
   const url = await server(t, async (_, response) => {
     response.writeHead(200, { 'Content-Length': tiny.length });
@@ -411,7 +413,7 @@ test('in a terminal a load of more than a second shows how far it is, in a line 
     printable(plumb(['run', tinyPath, ...args.slice(2)]).out));
 });
 
-test('a model that says escape sequences drives no terminal', () => {
+test('escape sequences in the output of a model do not reach the terminal', () => {
   const wild = ['-n', '400', '--temp', '1000', '--top-k', '0', '--top-p', '1', '--min-p', '0', '--seed', '1'];
   const args = ['run', tinyPath, '-p', 'x', '--raw', ...wild];
   const said = plumb(args).out;

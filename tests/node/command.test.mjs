@@ -1,4 +1,4 @@
-/** Plumb.command: the command line in a worker, on files that it is handed.  Ground truth: the native build. */
+/** Plumb.command: the command line in a worker, on files that it receives.  Ground truth: the native build. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { openAsBlob, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
@@ -11,14 +11,14 @@ import { runCommand } from '../../web/command/command.js';
 import { Plumb } from '../../web/node/index.js';
 
 const native = `${root}build/native/plumb`;
-/** Where native tests are wanted, a build that is not there is a failure. */
+/** A missing native build is a failure unless HOSTS leaves native tests out. */
 const skip = !(process.env.HOSTS ?? 'native').includes('native') && 'HOSTS leaves the native build out';
 const model = { 'model.gguf': tiny };
-/** Without what hosts differ in: threads, and the names of kernels. @param {string} json */
+/** Removes what depends on the host: threads, and the names of kernels. @param {string} json */
 const checks = json => JSON.parse(json).checks.filter(({ name }) => name !== 'threads')
   .map(({ name, verdict, why }) => [name, verdict, why.replace(/\b(sse41|simd128)\b/, 'SIMD')]);
 
-test('selfcheck of a Blob, bytes and a file on disk is the native one', { skip }, async () => {
+test('selfcheck of a Blob, of bytes and of a file on disk gives the same as the native program', { skip }, async () => {
   const expected = checks(spawnSync(native, ['selfcheck', tinyPath, '--json'], { encoding: 'utf8' }).stdout);
   for (const file of [tiny, new Blob([tiny]), await openAsBlob(tinyPath)]) {
     const { code, out, err, files } = await Plumb.command(['selfcheck', 'a/b.gguf', '--json'], {
@@ -29,7 +29,7 @@ test('selfcheck of a Blob, bytes and a file on disk is the native one', { skip }
   }
 });
 
-test('files that a command writes come back, and go into the next', async () => {
+test('files that a command writes are returned, and the next command can read them', async () => {
   /** @param {string} tokens */
   const trace = async tokens => {
     const args = ['trace', './model.gguf', '--tokens', tokens, '-o', 'traces/one.json'];
@@ -49,7 +49,7 @@ test('files that a command writes come back, and go into the next', async () => 
   assert.equal(same.code, 0, same.out);
 });
 
-test('what is wrong is told by code and messages, which come as they are written', async () => {
+test('errors are reported by exit code and messages, and messages arrive as they are written', async () => {
   let heard = '';
   const onError = text => { heard += text; };
   const noise = Uint8Array.from({ length: 5000 }, (_, i) => i * 131 ^ i >> 3);
@@ -61,7 +61,7 @@ test('what is wrong is told by code and messages, which come as they are written
     [['diff', 'noise', 'text', '--html', 'out.html'], 3, /^plumb: noise: .*\n$/],
     [['inspect', '/etc/passwd'], 1, /^plumb: \/etc\/passwd: PLUMB_ERROR_IO: No such file.*\n$/],
     [['trace', 'noise', '-p', '-'], 1, /^plumb: noise: .*\n$/],
-    [['diff', 'noise', 'text', '--html', 'text'], 2, /^plumb: diff: text is an input too/],
+    [['diff', 'noise', 'text', '--html', 'text'], 2, /^plumb: diff: text is also an input/],
   ]) {
     heard = '';
     const result = await Plumb.command(args, { files: { noise, text: '{}' }, onError });
@@ -88,7 +88,7 @@ test('a model of 98 MB is read in pieces', async () => {
   assert.ok(sum >= size && sum < 1.1 * size, `${sum} bytes of ${size}`);
 });
 
-/** A worker of a program that says something and goes on for ever; `ended` counts how often it was ended. */
+/** A worker whose program prints a line and never ends; `ended` counts how often it was terminated. */
 function endless() {
   let hear = (/** @type {any} */ _message) => {};
   const worker = {
@@ -114,7 +114,7 @@ test('a signal ends it at once, with its reason', async () => {
   assert.equal(worker.ended, 1);
 });
 
-test('what onError throws ends it at once, and the call rejects with it', async () => {
+test('an error thrown by onError ends the command at once, and the call rejects with it', async () => {
   const thrown = new TypeError('no ear');
   const onError = () => { throw thrown; };
   await assert.rejects(Plumb.command(['walk'], { onError }), error => error === thrown);
@@ -123,7 +123,7 @@ test('what onError throws ends it at once, and the call rejects with it', async 
   assert.equal(worker.ended, 1);
 });
 
-test('a file that changes under it is an error of reading', async () => {
+test('a file that changes while it is read is a read error', async () => {
   const path = join(tmpdir(), `plumb-changed-${process.pid}.gguf`);
   writeFileSync(path, tiny);
   const files = { 'model.gguf': await openAsBlob(path) };
@@ -142,7 +142,7 @@ test('wrong arguments are refused', async () => {
   await fails(() => Plumb.command(['x'], { file: {} }), 'PLUMB_ERROR_ARGUMENT', /unknown option "file"/);
 });
 
-test('what a program writes is bounded, and room that is given back is there again', () => {
+test('the output of a program is bounded, and space that it frees can be used again', () => {
   const how = { read: false, write: true, create: true, exclusive: false, truncate: true, append: false,
     directory: false };
   const files = new BlobFiles({}, () => new Uint8Array(), () => {}, 1000);

@@ -1,5 +1,5 @@
-/** OpenAI's shape.  Ground truth: llama.cpp's greedy tokens in tests/vectors/llama, log-probabilities by the softmax of
- * model.feed's logits, written here in 64 bits, and the types of OpenAI's own package (openai.test.mjs). */
+/** The OpenAI-compatible interface.  Ground truth: llama.cpp's greedy tokens in tests/vectors/llama; log-probabilities
+ * by a 64-bit softmax of model.feed's logits, computed here; and the types of OpenAI's package (openai.test.mjs). */
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { after, before, beforeEach, describe, test } from 'node:test';
@@ -19,7 +19,7 @@ const all = async chunks => {
 };
 const contentOf = chunks => chunks.map(({ choices }) => choices[0]?.delta.content ?? '').join('');
 
-test('the version is the package\'s', () => {
+test('the version equals the package\'s', () => {
   assert.equal(VERSION, JSON.parse(readFileSync(`${root}web/package.json`, 'utf8')).version);
 });
 
@@ -53,7 +53,7 @@ describe('the default model', () => {
     assert.notEqual(again.id, id);
   });
 
-  test('a stream has the role, the text in pieces, the reason, and the usage where it is asked for', async () => {
+  test('a stream has the role, the text in pieces, the finish reason, and on request the usage', async () => {
     const text = await llamaSays(20);
     const stream = await create({ max_tokens: 20, stream: true, stream_options: { include_usage: true } });
     const chunks = await all(stream);
@@ -70,13 +70,13 @@ describe('the default model', () => {
     assert.deepEqual([usage.choices, usage.usage.completion_tokens], [[], 20]);
     assert.equal(new Set(chunks.map(({ id, created, object }) => `${id} ${created} ${object}`)).size, 1);
     assert.equal(usage.object, 'chat.completion.chunk');
-    assert.equal((await all(stream)).length, 0);   // it is read
+    assert.equal((await all(stream)).length, 0);   // it has already been read
 
     const bare = await all(await create({ max_tokens: 3, stream: true }));
     assert.ok(bare.every(chunk => !('usage' in chunk) && chunk.choices.length === 1));
   });
 
-  test('log-probabilities are the softmax\'s, one for each token, with the text of its chunk', async () => {
+  test('log-probabilities equal those of the softmax, one for each token, with the text of its chunk', async () => {
     const n = 12;
     const { choices: [{ logprobs }] } = await create({ max_tokens: n, logprobs: true, top_logprobs: 3 });
     assert.deepEqual(logprobs?.content.map(({ token }) => token),
@@ -106,7 +106,7 @@ describe('the default model', () => {
     assert.deepEqual(told.map(({ logprob }) => logprob), logprobs?.content.map(({ logprob }) => logprob));
   });
 
-  test('the token that ends the turn has no log-probability, a stop string\'s have', async () => {
+  test('the token that ends the turn has no log-probability; the tokens of a stop string have one', async () => {
     const end = { [asked.f32.ids[4]]: -100, 2: 100 };   // <|im_end|>, as soon as it may
     const ended = await create({ logprobs: true, logit_bias: end });
     assert.deepEqual([ended.choices[0].finish_reason, ended.choices[0].logprobs, ended.usage.completion_tokens],
@@ -123,33 +123,33 @@ describe('the default model', () => {
   });
 
   test('parameters reach the sampler', async () => {
-    const say = async params => (await create({ max_tokens: 12, ...params })).choices[0].message.content;
+    const generate = async params => (await create({ max_tokens: 12, ...params })).choices[0].message.content;
     const wild = { temperature: 2, top_p: 1, top_k: 0, min_p: 0 };
-    const one = await say({ ...wild, seed: 1 });
-    assert.equal(await say({ ...wild, seed: 1 }), one);
-    assert.notEqual(await say({ ...wild, seed: 2 }), one);
-    assert.equal(await say({ ...wild, seed: (1n << 64n) + 1n }), one);
+    const one = await generate({ ...wild, seed: 1 });
+    assert.equal(await generate({ ...wild, seed: 1 }), one);
+    assert.notEqual(await generate({ ...wild, seed: 2 }), one);
+    assert.equal(await generate({ ...wild, seed: (1n << 64n) + 1n }), one);
     const own = { temperature: 2, topP: 1, topK: 0, minP: 0, maxTokens: 12, seed: 2n ** 64n - 1n };
     const negative = await textOf(model.generate(messages, own));
     assert.notEqual(negative, one);
-    assert.equal(await say({ ...wild, seed: -1 }), negative);
-    assert.equal(await say({ ...wild, seed: 1, top_k: 1 }), await llamaSays(12));
-    assert.equal(await say({ ...wild, seed: 1, top_p: 0 }), await llamaSays(12));
-    assert.equal(await say({ ...wild, seed: 1, min_p: 1 }), await llamaSays(12));
+    assert.equal(await generate({ ...wild, seed: -1 }), negative);
+    assert.equal(await generate({ ...wild, seed: 1, top_k: 1 }), await llamaSays(12));
+    assert.equal(await generate({ ...wild, seed: 1, top_p: 0 }), await llamaSays(12));
+    assert.equal(await generate({ ...wild, seed: 1, min_p: 1 }), await llamaSays(12));
     const [first] = asked.f32.ids;
-    assert.notEqual(await say({ max_tokens: 1, logit_bias: { [first]: -100 } }), await llamaSays(1));
+    assert.notEqual(await generate({ max_tokens: 1, logit_bias: { [first]: -100 } }), await llamaSays(1));
     await model.rewind();
-    const logits = await model.feed([...asked.ids, 504]);   // behind the first token it is a close call
+    const logits = await model.feed([...asked.ids, 504]);   // after the first token two logits are close
     const forced = { logit_bias: { 504: 60, 7042: 59 + logits[504] - logits[7042] }, max_tokens: 2 };
-    assert.equal(await say(forced), await model.detokenize([504, 504]));
+    assert.equal(await generate(forced), await model.detokenize([504, 504]));
     for (const penalty of ['presence_penalty', 'frequency_penalty', 'repeat_penalty']) {
-      assert.equal(await say({ ...forced, [penalty]: 2 }), await model.detokenize([504, 7042]), penalty);
+      assert.equal(await generate({ ...forced, [penalty]: 2 }), await model.detokenize([504, 7042]), penalty);
     }
     assert.equal(await textOf(model.generate(messages, { temperature: 1, typicalP: 0.2, seed: 3, maxTokens: 12 })),
-      await say({ temperature: 1, typical_p: 0.2, seed: 3 }));
+      await generate({ temperature: 1, typical_p: 0.2, seed: 3 }));
   });
 
-  test('messages may be parts, results of a completion and a developer\'s', async () => {
+  test('messages may have parts, be results of a completion, or have the developer role', async () => {
     const parts = [{ type: 'text', text: 'One' }, { type: 'text', text: 'two' }];
     const tokens = async said => (await create({ messages: said, max_tokens: 1 })).usage.prompt_tokens;
     const plain = [{ role: 'system', content: 'S' }, { role: 'user', content: 'One\ntwo' }];
@@ -163,7 +163,7 @@ describe('the default model', () => {
     assert.ok(await tokens([...messages, message, ...messages]) > 39 + 3);
   });
 
-  test('a stream that is left, a signal and the controller stop the engine', async () => {
+  test('abandoning the stream, a signal and the controller stop the engine', async () => {
     const stream = await create({ stream: true });
     for await (const { choices: [{ delta }] } of stream) if (delta.content) break;
     assert.ok(stream.controller.signal.aborted);
@@ -189,22 +189,22 @@ describe('the default model', () => {
     await assert.rejects(create({}, { signal: stop.signal }), reason);
   });
 
-  test('what is wrong is said by create, also of a stream', async () => {
+  test('create rejects invalid requests, also for a stream', async () => {
     for (const stream of [false, true]) {
       const long = [{ role: 'user', content: 'x '.repeat(2100) }];
       await fails(create({ messages: long, stream }), 'PLUMB_ERROR_CONTEXT', /holds 2048/);
       const tools = [{ type: 'function', function: { name: 'now' } }];
-      await fails(create({ tools, stream }), 'PLUMB_ERROR_TEMPLATE', /knows no tools/);
+      await fails(create({ tools, stream }), 'PLUMB_ERROR_TEMPLATE', /does not support tools/);
       await create({ tools, tool_choice: 'none', max_tokens: 1, stream }).then(one => one.controller?.abort());
       await create({ tools: [], max_tokens: 1, stream }).then(one => one.controller?.abort());
     }
   });
 
-  test('parameters that are none', async () => {
+  test('invalid parameters are refused', async () => {
     const image = { type: 'image_url', image_url: { url: 'data:,' } };
     for (const [params, message] of [
       [{ n: 2 }, /n is 2, expected 1/],
-      [{ max_token: 2 }, /unknown option "max_token"; known are model, messages, stream, /],
+      [{ max_token: 2 }, /unknown option "max_token"; the known options are model, messages, stream, /],
       [{ user: 'me' }, /unknown option "user"/],
       [{ temperature: 2.1 }, /temperature is 2.1, expected a number from 0 to 2/],
       [{ top_p: -0.1 }, /top_p is -0.1, expected a number from 0 to 1/],
@@ -214,12 +214,12 @@ describe('the default model', () => {
       [{ logit_bias: { x: 1 } }, /logit_bias is an object, expected/],
       [{ seed: 1.5 }, /seed is 1.5, expected an integer/],
       [{ seed: '1' }, /seed is "1", expected an integer/],
-      [{ top_logprobs: 3 }, /top_logprobs is only for logprobs: true/],
+      [{ top_logprobs: 3 }, /top_logprobs is only allowed with logprobs: true/],
       [{ logprobs: true, top_logprobs: 21 }, /top_logprobs is 21/],
       [{ logprobs: 1 }, /logprobs is 1, expected true or false/],
       [{ max_tokens: 0 }, /max_tokens is 0/],
-      [{ max_tokens: 1, max_completion_tokens: 1 }, /one too many/],
-      [{ stream_options: { include_usage: true } }, /only for stream: true/],
+      [{ max_tokens: 1, max_completion_tokens: 1 }, /give either max_tokens or max_completion_tokens, not both/],
+      [{ stream_options: { include_usage: true } }, /only allowed with stream: true/],
       [{ stream: true, stream_options: { usage: true } }, /stream_options is an object, expected/],
       [{ stop: [''] }, /stop is an array/],
       [{ tool_choice: 'required' }, /tool_choice is "required", expected "auto" or "none"/],
@@ -228,16 +228,18 @@ describe('the default model', () => {
       [{ messages: 'Hi' }, /messages is "Hi", expected an array/],
       [{ messages: null }, /messages is missing/],
       [{ messages: [] }, /chat.completions.create: messages is empty/],
-      [{ messages: [{ role: 'function', content: '' }] }, /messages\[0\].role is "function", expected "system", /],
+      [{ messages: [{ role: 'function', content: '' }] },
+        /messages\[0\].role is "function", expected one of "system", /],
       [{ messages: [null] }, /messages\[0\].role is undefined/],
       [{ messages: [{ role: 'user', content: 5 }] }, /messages\[0\].content is neither/],
       [{ messages: [{ role: 'user', content: [{ type: 'text', text: 'x' }, image] }] },
-        /messages\[0\].content\[1\] is of type "image_url"; models here read text only/],
+        /messages\[0\].content\[1\] has type "image_url", expected "text"/],
     ]) await fails(create(params), 'PLUMB_ERROR_ARGUMENT', message);
     for (const params of [undefined, null, 'Hi']) {
       await fails(model.chat.completions.create(params), 'PLUMB_ERROR_ARGUMENT', /expected \{messages, \.\.\.\}/);
     }
-    await fails(create({}, { timeout: 5 }), 'PLUMB_ERROR_ARGUMENT', /unknown option "timeout"; known are signal/);
+    await fails(create({}, { timeout: 5 }), 'PLUMB_ERROR_ARGUMENT',
+      /unknown option "timeout"; the known options are signal/);
   });
 });
 
@@ -272,7 +274,7 @@ describe('the client', () => {
     assert.equal(loads(), 4);
   });
 
-  test('a stream that nobody reads holds no model; what it said can still be read', { timeout: 60000 }, async () => {
+  test('a stream that nobody reads does not block its model, and can be read later', { timeout: 60000 }, async () => {
     const client = new OpenAI({ models: { smol: realPath }, load: { ...load, contextLength: 64 } });
     const ask = params => client.chat.completions.create({ ...GREEDY, model: 'smol', stream: true, ...params });
     const unread = await ask();
@@ -287,7 +289,7 @@ describe('the client', () => {
   for (const worker of [false, true]) {
     const where = worker ? 'in a worker' : 'in this thread';
 
-    test(`close ends answers and loads under way ${where}`, { timeout: 60000 }, async t => {
+    test(`close ends running answers and loads ${where}`, { timeout: 60000 }, async t => {
       let loading = () => {};
       const onProgress = () => loading();
       const client = new OpenAI({ models, load: { ...load, worker, onProgress } });
@@ -324,8 +326,8 @@ describe('the client', () => {
     });
   }
 
-  test('a signal is heard while the model loads, by its own call only', { timeout: 60000 }, async t => {
-    const url = await server(t, (_, response) => void response.write('GGUF'));   // and no more
+  test('a signal during the load of a model ends only its own call', { timeout: 60000 }, async t => {
+    const url = await server(t, (_, response) => void response.write('GGUF'));   // then it stalls
     const client = new OpenAI({ models, load: { ...load, cache: 'no-store' } });
     t.after(() => client.close());
     const stop = new AbortController(), reason = new Error('enough');
@@ -339,11 +341,12 @@ describe('the client', () => {
     assert.equal((await answer).usage.completion_tokens, 2);
   });
 
-  test('options of a server, others, and no model are errors', async () => {
+  test('server options, unknown options and a missing model are errors', async () => {
     for (const [options, message] of [
-      [{ apiKey: 'x', models }, /new OpenAI: leave out apiKey: .* no server is asked; known are models, load/],
-      [{ dangerouslyAllowBrowser: true }, /leave out dangerouslyAllowBrowser/],
-      [{ model: 'x' }, /unknown option "model"; known are models, load/],
+      [{ apiKey: 'x', models },
+        /new OpenAI: remove the option apiKey: .* no server is involved; the known options are models, load/],
+      [{ dangerouslyAllowBrowser: true }, /remove the option dangerouslyAllowBrowser/],
+      [{ model: 'x' }, /unknown option "model"; the known options are models, load/],
       [null, /options are null/],
     ]) await fails(async () => new OpenAI(options), 'PLUMB_ERROR_ARGUMENT', message);
     const client = new OpenAI();
@@ -351,7 +354,7 @@ describe('the client', () => {
     await fails(client.chat.completions.create({ model: 'x', messages, n: 2 }), 'PLUMB_ERROR_ARGUMENT', /n is 2/);
     for (const model of ['constructor', `${root}none.gguf`]) {   // a path, not what every object has
       await fails(client.chat.completions.create({ model, messages }), 'PLUMB_ERROR_IO',
-        /no such file.*none of those of new OpenAI\(\{ models \}\) \(there are none\), so .* a URL or a path/);
+        /no such file.*is not in the models of new OpenAI\(\{ models \}\) \(there are none\), so .* a URL or a path/);
     }
     const named = new OpenAI({ models: { smol: `${root}none.gguf`, other: realPath } });
     await fails(named.chat.completions.create({ model: 'gpt', messages }), 'PLUMB_ERROR_IO', /\("smol", "other"\)/);

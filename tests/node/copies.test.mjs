@@ -1,5 +1,5 @@
-/** The copies that downloads leave in a folder.  Ground truth: the file itself (its sha256 by Node's own hash), what
- * the server saw of every request, and that the same logits come out as from the file. */
+/** The copies that downloads leave in a folder.  Ground truth: the file itself (its sha256 by Node's own hash), every
+ * request that the server saw, and the logits of the file. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { mkdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
@@ -11,7 +11,7 @@ import { copies, copyPath, expected, files, flaky, HEADER, load, metaPath, noWai
 import { ggufHeader } from './gguf.mjs';
 import { fails, plumbOn, random, root, server, tiny, tinyPath } from './helpers.mjs';
 
-test('the second load needs no server; the copy is the file; list, open, remove', async t => {
+test('the second load needs no server; the copy equals the file; it can be listed, opened and removed', async t => {
   const { url, seen } = await flaky(t, () => ({ lastModified: 'Mon, 01 Jan 2024 00:00:00 GMT' }));
   await load(url);
   assert.equal(sha256(readFileSync(copyPath())), sha256(tiny));
@@ -32,7 +32,7 @@ test('the second load needs no server; the copy is the file; list, open, remove'
   assert.deepEqual(files(), []);
 });
 
-test('the modes: no-cache asks, reload downloads, no-store leaves no trace', async t => {
+test('no-cache asks the server, reload downloads again, no-store keeps no copy', async t => {
   let bytes = tiny, etag = '"one"';
   const { url, seen } = await flaky(t, () => ({ bytes, etag }));
   await load(url, { cache: 'no-store' });
@@ -41,7 +41,7 @@ test('the modes: no-cache asks, reload downloads, no-store leaves no trace', asy
   assert.equal((await load(url, { cache: 'no-cache' })).logits, expected);
   assert.deepEqual(seen.map(({ ifNoneMatch }) => ifNoneMatch), [undefined, undefined, '"one"']);
   [bytes, etag] = [other, '"two"'];
-  assert.equal((await load(url)).logits, expected);   // nobody asked
+  assert.equal((await load(url)).logits, expected);   // without a request
   assert.equal((await load(url, { cache: 'no-cache' })).logits, otherwise);
   assert.equal((await load(url)).logits, otherwise);
   [bytes, etag] = [tiny, '"two"'];
@@ -50,7 +50,7 @@ test('the modes: no-cache asks, reload downloads, no-store leaves no trace', asy
   assert.equal(seen.length, 5);
 });
 
-/** Makes the metadata that of an older version, which had no digests. @param {object} change */
+/** Replaces the metadata by that of an older version, which had no digests. @param {object} change */
 function age(change) {
   const { sums, ...meta } = JSON.parse(readFileSync(metaPath(), 'utf8'));
   assert.match(sums, /^[0-9a-f]+$/);
@@ -58,7 +58,7 @@ function age(change) {
 }
 
 for (const cut of [0, 1, 5000, 60000, tiny.length - 1, tiny.length]) {
-  test(`a copy of ${cut} bytes that a killed process of an older version left is resumed`, async t => {
+  test(`a copy of ${cut} bytes left by a killed process of an older version is resumed`, async t => {
     const { url, seen } = await flaky(t, () => ({}));
     await load(url);
     truncateSync(copyPath(), cut);
@@ -75,7 +75,7 @@ for (const cut of [0, 1, 5000, 60000, tiny.length - 1, tiny.length]) {
   });
 }
 
-test('a copy of which the server has another file meanwhile begins anew', async t => {
+test('a copy whose file has changed on the server is downloaded again', async t => {
   let state = {};
   const { url, seen } = await flaky(t, () => state);
   await load(url);
@@ -87,7 +87,7 @@ test('a copy of which the server has another file meanwhile begins anew', async 
   assert.equal(seen.length, 2);
 });
 
-test('what is written beside a copy is not trusted', async t => {
+test('the metadata stored with a copy is not trusted', async t => {
   const { url } = await flaky(t, () => ({}));
   await load(url);
   const good = JSON.parse(readFileSync(metaPath(), 'utf8'));
@@ -116,7 +116,7 @@ function flip(path, at) {
   writeFileSync(path, bytes);
 }
 
-test('a damaged copy is loaded from the server instead, and replaced, and a warning says so', async t => {
+test('a damaged copy is replaced by a new download, with a warning', async t => {
   const { url, seen } = await flaky(t, () => ({}));
   await load(url);
   for (const [at, n] of [[0, 4], [100, 3000], [0, tiny.length]]) {
@@ -132,7 +132,23 @@ test('a damaged copy is loaded from the server instead, and replaced, and a warn
   assert.equal(seen.length, 4);
 });
 
-test('one flipped bit of a kept copy is found, wherever it is', async t => {
+test('a load ignores a damaged copy that cannot be removed, and ends', async t => {
+  const { url, seen } = await flaky(t, () => ({}));
+  const stuck = await onFolder(() => ({ async remove() { throw new Error('the file system is read-only'); } }));
+  await load(url);
+  for (const at of [HEADER + 9, 3]) {   // the digest detects one, the engine refuses the other
+    flip(copyPath(), at);
+    seen.length = 0;
+    const { logits, warnings } = await load(url, {}, stuck);
+    assert.equal(logits, expected);
+    assert.equal(warnings.length, 2);
+    assert.match(warnings[0].message, /the copy on this machine is damaged/);
+    assert.match(warnings[1].message, /no copy is kept: .*cannot be removed: the file system is read-only$/);
+    assert.equal(seen.length, 1);
+  }
+});
+
+test('one flipped bit of a copy is detected, wherever it is', async t => {
   const padded = Buffer.concat([tiny, Buffer.alloc(9 << 20, 7)]);   // three chunks; the engine needs the first
   const { url, seen } = await flaky(t, () => ({ bytes: padded }));
   await load(url);
@@ -145,7 +161,7 @@ test('one flipped bit of a kept copy is found, wherever it is', async t => {
       assert.equal(logits, expected, `byte ${at}`);
       assert.deepEqual(warnings, [{ code: 'cache', message: `${url}: the copy on this machine is damaged: the bytes `
         + `from ${from} to ${to} are not those that were downloaded; it is removed, and the file is downloaded `
-        + 'anew' }]);
+        + 'again' }]);
       assert.equal(seen.length, 1);
       assert.equal(sha256(readFileSync(copyPath())), sha256(padded));
       assert.deepEqual((await load(url, options)).warnings, []);
@@ -153,7 +169,7 @@ test('one flipped bit of a kept copy is found, wherever it is', async t => {
   }
 });
 
-test('one flipped bit of a header is found, whatever the engine makes of it', async t => {
+test('one flipped bit of a header is detected, whether or not the engine accepts the header', async t => {
   const { header, size } = ggufHeader({ layers: 1, embedding: 32, feedForward: 32, heads: 2, vocabulary: 12000 });
   assert.ok(header.length > 3 * 65536);
   const bytes = Buffer.concat([header, Buffer.alloc(size - header.length)]);
@@ -161,7 +177,7 @@ test('one flipped bit of a header is found, whatever the engine makes of it', as
   const { logits: right } = await load(url), next = random(3);
   const codes = new Map();
   for (let i = 0; i < 30; i++) {
-    // The first places are a tokenizer and an architecture that plumb does not know.
+    // The first places give a tokenizer and an architecture that plumb does not know.
     const at = i === 0 ? bytes.indexOf('tokenizer.ggml.model') + 32
       : i === 1 ? bytes.indexOf('general.architecture') + 32 : i < 15 ? next(900) : next(header.length);
     const damaged = Buffer.from(bytes);
@@ -179,9 +195,9 @@ test('one flipped bit of a header is found, whatever the engine makes of it', as
   assert.ok(codes.get('PLUMB_ERROR_UNSUPPORTED') >= 2);
 });
 
-test('one flipped bit of a copy that is not whole is found before the download goes on', async t => {
+test('one flipped bit of an incomplete copy is detected before the download is resumed', async t => {
   const { url, seen } = await flaky(t, i => i % 7 < 6 ? { cut: 60000 } : {});
-  await fails(load(url), 'PLUMB_ERROR_IO', /the bytes stop after 60000/);
+  await fails(load(url), 'PLUMB_ERROR_IO', /the download stopped after 60000 of 88544 bytes/);
   const part = join(copies, files().find(name => name.endsWith('.part')));
   assert.deepEqual((await quick.listCached()).map(({ bytes, complete }) => [bytes, complete]), [[60000, false]]);
   flip(part, 59999);
@@ -192,7 +208,7 @@ test('one flipped bit of a copy that is not whole is found before the download g
   assert.equal(sha256(readFileSync(copyPath())), sha256(tiny));
 });
 
-test('a copy of an older version gets its digests from the load that reads it', async t => {
+test('a copy made by an older version gets digests from the load that reads it', async t => {
   const { url, seen } = await flaky(t, () => ({}));
   await load(url);
   const { sums } = JSON.parse(readFileSync(metaPath(), 'utf8'));
@@ -206,7 +222,7 @@ test('a copy of an older version gets its digests from the load that reads it', 
 
 /** The digests of two files by hash-wasm 4.13.0, xxhash64 of each 4 MiB. */
 const XXH64 = { tiny: 'b79edb716c98e97e', padded: 'ecb12c41dc143e2013ae54de77b7e371' };
-test('digests are XXH64, by another implementation of it', async t => {
+test('digests equal those of another implementation of XXH64', async t => {
   for (const [bytes, sums] of [[tiny, XXH64.tiny], [Buffer.concat([tiny, Buffer.alloc(5 << 20, 7)]), XXH64.padded]]) {
     const { url } = await flaky(t, () => ({ bytes }));
     await load(url);
@@ -216,7 +232,7 @@ test('digests are XXH64, by another implementation of it', async t => {
   }
 });
 
-test('a file that is no model leaves no copy', async t => {
+test('a file that is not a model leaves no copy', async t => {
   const { url } = await flaky(t, () => ({ bytes: tiny.map(byte => byte ^ 255) }));
   await fails(load(url), 'PLUMB_ERROR_MAGIC', /model\.gguf: /);
   const short = await flaky(t, () => ({ bytes: tiny.subarray(0, 80000), length: false }));
@@ -224,7 +240,7 @@ test('a file that is no model leaves no copy', async t => {
   assert.deepEqual(files(), []);
 });
 
-test('sha256: remembered, so that the next load does not count again; a wrong one removes the copy', async t => {
+test('a verified sha256 is stored, so the next load does not compute it; a mismatch removes the copy', async t => {
   const { url, seen } = await flaky(t, () => ({}));
   const right = sha256(tiny), wrong = sha256(other);
   await load(url, { sha256: right.toUpperCase() });
@@ -239,7 +255,7 @@ test('sha256: remembered, so that the next load does not count again; a wrong on
   assert.deepEqual(files(), []);
   await load(url);
   assert.equal((await quick.listCached())[0].sha256, undefined);
-  await load(url, { sha256: right });   // of the copy
+  await load(url, { sha256: right });   // verifies the copy
   assert.equal((await quick.listCached())[0].sha256, right);
   assert.equal(seen.length, 3);
   for (const source of [tinyPath, tiny, new Blob([tiny])]) {
@@ -254,7 +270,7 @@ test('sha256: remembered, so that the next load does not count again; a wrong on
   await fails(() => quick.load(url, { sha256: [right, right] }), 'PLUMB_ERROR_ARGUMENT', /2 checksums, .* 1 parts/);
 });
 
-test('an aborted load leaves what it has, and the next one goes on there', async t => {
+test('an aborted load keeps what it has downloaded, and the next one resumes there', async t => {
   for (const worker of [false, true]) {
     const stop = new AbortController(), reason = new Error('enough');
     const ranges = [];
@@ -276,7 +292,7 @@ test('an aborted load leaves what it has, and the next one goes on there', async
   }
 });
 
-test('an abort while the next try is waited for ends the load at once', async t => {
+test('an abort during the wait before a retry ends the load at once', async t => {
   const { url } = await flaky(t, i => i === 0 ? { cut: 60000 } : { cut: 0 });
   for (const worker of [false, true]) {
     const stop = new AbortController(), reason = new Error('enough');
@@ -287,7 +303,7 @@ test('an abort while the next try is waited for ends the load at once', async t 
   }
 });
 
-test('of two loads at once one keeps a copy, the other says that it does not', async t => {
+test('of two simultaneous loads one keeps a copy, and the other warns that it does not', async t => {
   const { url } = await flaky(t, () => ({}));
   const both = await Promise.all([load(url), load(url)]);
   assert.deepEqual(both.map(({ logits }) => logits), [expected, expected]);
@@ -298,7 +314,7 @@ test('of two loads at once one keeps a copy, the other says that it does not', a
   assert.equal(sha256(readFileSync(copyPath())), sha256(tiny));
 });
 
-test('a folder that cannot be written leaves a warning', async t => {
+test('a folder that cannot be written causes a warning', async t => {
   const { url } = await flaky(t, () => ({}));
   process.env.PLUMB_CACHE = tinyPath;   // a file
   const { logits, warnings } = await load(url);
@@ -307,7 +323,7 @@ test('a folder that cannot be written leaves a warning', async t => {
   assert.match(warnings[0].message, /no copy is kept: .*(EEXIST|ENOTDIR)/);
 });
 
-test('what the file system refuses is an error with the path; a folder in the place of a file is no copy', async t => {
+test('a file system error names the path; a folder in place of a file is not a copy', async t => {
   const { url } = await flaky(t, () => ({}));
   await load(url);
   const meta = metaPath();
@@ -326,7 +342,7 @@ test('what the file system refuses is an error with the path; a folder in the pl
   assert.match(stderr.replace(path, 'PATH'), /^plumb: PATH: PLUMB_ERROR_IO: [^\n]*\n$/);
 });
 
-/** The package on a folder that fails. @param {Partial<import('../../web/loader/copy-store.js').Folder>} change */
+/** The package with a folder that fails. @param {Partial<import('../../web/loader/copy-store.js').Folder>} change */
 async function onFolder(change) {
   const { Store } = await import('../../web/loader/copy-store.js');
   const { folder } = await import('../../web/node/cache-folder.js');
@@ -337,13 +353,13 @@ async function onFolder(change) {
   return plumbOn({ ...noWaits, store });
 }
 
-test('too little room: the numbers; room that ends in the middle: the copy goes, the load goes on', async t => {
+test('too little space: the warning gives the numbers; if space runs out, the load goes on without a copy', async t => {
   const { url } = await flaky(t, () => ({}));
   const small = await onFolder(() => ({ room: async () => 50000 }));
   const { logits, warnings } = await load(url, {}, small);
   assert.equal(logits, expected);
   assert.match(warnings[0].message,
-    /needs 0\.1 MB, there is room for 0\.1 MB; other cached models take 0\.0 MB, and Plumb\.removeCached/);
+    /needs 0\.1 MB, but there is room for 0\.1 MB; other cached models take 0\.0 MB, and Plumb\.removeCached/);
   assert.deepEqual(files(), []);
   for (const full of [1, 20000, 60000]) {
     const ending = await onFolder(real => ({
@@ -358,18 +374,40 @@ test('too little room: the numbers; room that ends in the middle: the copy goes,
     const { logits, warnings } = await load(url, {}, ending);
     assert.equal(logits, expected);
     assert.match(warnings[0].message,
-      /no copy is kept: it needs 0\.1 MB, after 0\.\d MB: the quota is used up; other cached/);
+      /no copy is kept: it needs 0\.1 MB, but writing failed after 0\.\d MB: the quota is used up; other cached/);
     assert.deepEqual(files(), []);
   }
 });
 
-test('a copy that fails while it is closed stands for no other failure, and hinders no new start', async t => {
+test('the warning for a failed write says what happened, and how to make room only if there was no room', async t => {
+  const { url } = await flaky(t, () => ({}));
+  for (const [method, what] of [['reserve', 'reserving the space failed'], ['write', 'writing failed after 0.0 MB'],
+    ['publish', 'writing failed after 0.1 MB']]) {
+    for (const [code, isRoom] of [['EIO', false], ['EROFS', false], ['ENOSPC', true], ['EDQUOT', true]]) {
+      const failing = await onFolder(real => ({
+        async lock(name) {
+          return Object.assign(await real.lock(name), { [method]() {
+            throw Object.assign(new Error(`${code}: it failed`), { code });
+          } });
+        },
+      }));
+      const { logits, warnings } = await load(url, {}, failing);
+      assert.equal(logits, expected);
+      const reason = `${what}: ${code}: it failed`, advice = `it needs 0.1 MB, but ${reason}; other cached models take `
+        + '0.0 MB, and Plumb.removeCached removes them';
+      assert.deepEqual(warnings, [{ code: 'cache', message: `${url}: no copy is kept: ${isRoom ? advice : reason}` }]);
+      assert.deepEqual(files(), []);
+    }
+  }
+});
+
+test('an error while a copy is closed hides no other error and does not prevent a new download', async t => {
   const failing = await onFolder(real => ({
     async lock(name) {
       const lock = await real.lock(name), { close } = lock;
       return Object.assign(lock, { async close(size) {
         await close.call(lock, size);
-        throw new Error('the worker that writes stopped');
+        throw new Error('the worker that writes the copy stopped');
       } });
     },
   }));
@@ -378,8 +416,9 @@ test('a copy that fails while it is closed stands for no other failure, and hind
   const onProgress = ({ bytes }) => bytes === 60000 && stop.abort(reason);
   await assert.rejects(load(silent.url, { signal: stop.signal, onProgress }, failing), reason);
   const broken = await flaky(t, i => i === 0 ? { cut: 60000 } : { cut: 0 });
-  await fails(load(broken.url, {}, failing), 'PLUMB_ERROR_IO', /the bytes stop after 60000 of 88544: .*5 more tries/);
-  // Nothing says that the rest is of the same file.
+  await fails(load(broken.url, {}, failing), 'PLUMB_ERROR_IO',
+    /the download stopped after 60000 of 88544 bytes: .*5 retries/);
+  // No validator says that the rest belongs to the same file.
   const changing = await flaky(t, i => ({ etag: '', ...i === 0 && { cut: 60000 } }));
   assert.equal((await load(changing.url, {}, failing)).logits, expected);
   assert.deepEqual(files().filter(name => name.endsWith('.lock')), []);

@@ -1,8 +1,8 @@
 /** Properties of downloads and of kept copies, by fast-check.  Ground truth: the bytes of the files themselves.
  *
- * A server may do anything but lie: it may cut answers, ignore ranges, hide headers, change the file, send less or more
- * than it was asked for, or errors; but equal strong ETags and equal dates are of equal bytes, and a range lies where
- * its Content-Range says.  Then every download gives one whole file of the server's, or an error. */
+ * A server may do anything except lie: it may truncate answers, ignore ranges, hide headers, change the file, send less
+ * or more than requested, or send errors.  But equal strong ETags and equal dates mean equal bytes, and Content-Range
+ * is right.  Then every download gives one whole file of the server, or an error. */
 import assert from 'node:assert/strict';
 import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -24,7 +24,7 @@ const DATES = ['Mon, 01 Jan 2024 00:00:00 GMT', 'Tue, 02 Jan 2024 00:00:00 GMT',
 const answers = fc.array(fc.record({
   file: fc.constantFrom(0, 0, 0, 1, 2),
   status: fc.constantFrom(200, 206, 206, 206, 206, 416, 304, 404, 500, 503, 204, 'none'),
-  /** What a 206 holds: the rest; what was asked for from another place, and says so; all bytes; a part of the rest. */
+  /** The content of a 206: the rest; a range from another place, labelled so; all bytes; a part of the rest. */
   holds: fc.constantFrom('rest', 'rest', 'rest', 'elsewhere', 'all', 'part'),
   range: fc.constantFrom('whole', 'whole', 'star', 'none', 'nonsense'),
   length: fc.boolean(), etag: fc.constantFrom('strong', 'strong', 'weak', 'none'), date: fc.boolean(),
@@ -48,7 +48,7 @@ function answer({ file, status, holds, range, length, etag, date, encoded, cors,
       : `bytes ${from}-${to - 1}/${range === 'star' ? '*' : bytes.length}`);
   }
   if (status === 416 && !cors) headers.set('Content-Range', `bytes */${bytes.length}`);
-  // What is decoded of an encoded range is not what was asked for.
+  // A decoded range of an encoded file is not the requested range.
   const content = encoded && status === 206 ? bytes : bytes.slice(from, to);
   const sent = new Uint8Array([...content, ...new Uint8Array(length ? 0 : extra * Number(status === 206))]);
   let i = 0;
@@ -65,17 +65,17 @@ function answer({ file, status, holds, range, length, etag, date, encoded, cors,
   return response;
 }
 
-/** Downloads by the answers, and gives what came. @param {any[]} steps @param {{at: number, facts: any}} [copy] */
+/** Downloads from a server with these answers. @param {any[]} steps @param {{at: number, facts: any}} [copy] */
 async function download(steps, copy) {
   let i = 0;
   const real = globalThis.fetch;
   globalThis.fetch = /** @type {any} */ (async (/** @type {any} */ _, /** @type {any} */ { headers }) => {
     const at = Number(/\d+/.exec(headers.Range ?? '0')?.[0]), last = steps[steps.length - 1];
-    // Behind its list of answers a server is gone, or behaves.
+    // After its list of answers the server is gone, or behaves.
     const end = last.cors ? { ...last, status: 404 }
       : { ...last, status: at > 0 ? 206 : 200, holds: 'rest', range: 'whole', encoded: false, cut: null, extra: 0 };
     const step = i < steps.length ? steps[i++] : end;
-    // A part that was not asked for ends a download: most servers send all then.
+    // An unrequested part ends a download: most servers then send everything.
     const all = step.status === 206 && headers.Range === undefined && step.piece % 8 > 0;
     return answer(all ? { ...step, status: 200 } : step, at);
   });
@@ -101,10 +101,10 @@ async function download(steps, copy) {
   }
 }
 
-/** Downloads that gave a file. */
+/** The number of downloads that gave a file. */
 let whole = 0;
 beforeEach(() => { whole = 0; });
-/** Errors alone would fulfil any property. */
+/** A minimum is checked, because errors alone would satisfy any property. */
 const notOnlyErrors = () => assert.ok(whole > RUNS / 10, `only ${whole} of ${RUNS} downloads gave a file`);
 
 /** One of the files, or an error of the package. @param {any[]} steps @param {{at: number, facts: any}} [copy] */
@@ -112,16 +112,16 @@ async function isRight(steps, copy) {
   const found = await download(steps, copy).catch(error => error);
   if (found instanceof Error) return assert.ok(found instanceof PlumbError, `${found.stack}`);
   whole++;
-  // Where no header says how long a file is, what a server sends behind it cannot be told from it.
+  // If no header gives the size of the file, extra bytes after it cannot be detected.
   assert.ok(FILES.some(file => Buffer.compare(file, found) === 0), `${found.length} bytes of no file: ${found}`);
 }
 
-test('any answers of a server give one of its files, or an error', async () => {
+test('any sequence of answers from a server gives one of its files or an error', async () => {
   await fc.assert(fc.asyncProperty(answers, steps => isRight(steps)), { numRuns: RUNS });
   notOnlyErrors();
 });
 
-test('the same for what goes on with a copy', async () => {
+test('the same holds for a download that resumes a copy', async () => {
   await fc.assert(fc.asyncProperty(answers, fc.integer({ min: 1, max: 60 }), fc.boolean(), fc.boolean(), fc.boolean(),
     (steps, at, etag, date, certain) => isRight(steps, { at, facts: {
       size: 60, certain, etag: etag ? '"0"' : undefined, lastModified: date ? DATES[0] : undefined,
@@ -129,12 +129,12 @@ test('the same for what goes on with a copy', async () => {
   notOnlyErrors();
 });
 
-// ---- what lies beside a copy ----
+// ---- files stored with a copy ----
 
 const copies = mkdtempSync(join(tmpdir(), 'plumb-properties-'));
 after(() => rmSync(copies, { recursive: true, force: true }));
 
-test('no bytes in the metadata, the slots or the place of the file give another model, or a crash', async t => {
+test('no bytes in the metadata, the slots or the file of a copy give a wrong model or a crash', async t => {
   process.env.PLUMB_CACHE = copies;
   const url = `${await server(t, (request, response) => {
     const from = Number(/\d+/.exec(request.headers.range ?? '0')?.[0]);
@@ -162,7 +162,7 @@ test('no bytes in the metadata, the slots or the place of the file give another 
   const meta = fc.oneof(
     fc.uint8Array({ maxLength: 300 }),
     fc.json().map(text => Buffer.from(text)),
-    // One or two keys of good metadata with any value; without digests anything in the file would have to be believed.
+    // One or two keys of good metadata get any value; without digests the content of the file would be trusted.
     fc.record({ key: fc.constantFrom('url', 'complete', 'lastUsed', 'size', 'announced', 'etag', 'sha256', 'sums'),
       value: fc.oneof(fc.jsonValue(), fc.nat(), fc.constant(false), fc.constant(''), fc.constant('0'.repeat(16))) })
       .map(({ key, value }) => Buffer.from(JSON.stringify({ ...good, [key]: value }))),

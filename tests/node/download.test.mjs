@@ -1,6 +1,5 @@
-/** Downloads whose connection breaks, from servers that do not always do as they should.  Ground truth: the file itself
- * (its sha256 by Node's own hash), what the server saw of every request, and that the same logits come out as from the
- * file. */
+/** Downloads whose connection breaks, from servers that misbehave.  Ground truth: the file itself (its sha256 by Node's
+ * own hash), every request that the server saw, and the logits of the file. */
 import assert from 'node:assert/strict';
 import { readFileSync, statSync } from 'node:fs';
 import { test } from 'node:test';
@@ -12,7 +11,7 @@ import { fails, root, server, tiny } from './helpers.mjs';
 
 const CUTS = [-1, 0, 1, 3, 5000, HEADER, 60000, tiny.length - 1];
 for (const cut of CUTS) {
-  test(`a connection that breaks ${cut < 0 ? 'before the answer' : `after ${cut} bytes`} goes on there`, async t => {
+  test(`a connection that breaks ${cut < 0 ? 'before the answer' : `after ${cut} bytes`} is resumed there`, async t => {
     const { url, seen } = await flaky(t, i => i === 0 ? { cut } : {});
     const phases = [];
     const { logits, warnings } = await load(url, {
@@ -28,17 +27,17 @@ for (const cut of CUTS) {
   });
 }
 
-test('many breaks: each that brings bytes starts the waits anew', async t => {
+test('many breaks: each attempt that receives bytes resets the waits', async t => {
   const { url, seen } = await flaky(t, i => i < 12 ? { cut: 7000 * (i + 1) } : {});
   assert.equal((await load(url)).logits, expected);
   assert.equal(seen.length, 13);
   assert.deepEqual(network.waits, Array(12).fill(500));
 });
 
-test('five tries without a byte end the load, with place and numbers', async t => {
+test('five attempts without a byte end the load; the error gives the place and the numbers', async t => {
   const { url, seen } = await flaky(t, i => i === 0 ? { cut: 60000 } : { cut: 0 });
   await assert.rejects(load(url), {
-    code: 'PLUMB_ERROR_IO', message: /model\.gguf: the bytes stop after 60000 of 88544: .*5 more tries/,
+    code: 'PLUMB_ERROR_IO', message: /model\.gguf: the download stopped after 60000 of 88544 bytes: .*5 retries/,
     details: { name: url, bytes: 60000, total: 88544, tries: 5 },
   });
   assert.equal(seen.length, 6);
@@ -46,14 +45,14 @@ test('five tries without a byte end the load, with place and numbers', async t =
   await fails(load('http://127.0.0.1:1/model.gguf'), 'PLUMB_ERROR_IO', /no connection: .*(ECONNREFUSED|bad port)/);
 });
 
-test('ranges shorter than asked for are put together without a wait', async t => {
+test('ranges shorter than requested are joined without a wait', async t => {
   const { url, seen } = await flaky(t, i => i === 0 ? { cut: 10000 } : { limit: 30000 });
   assert.equal((await load(url)).logits, expected);
   assert.deepEqual(seen.map(({ range }) => range), [undefined, 'bytes=10000-', 'bytes=40000-', 'bytes=70000-']);
   assert.deepEqual(network.waits, [500]);
 });
 
-test('Last-Modified is as good; a weak ETag alone is not, and starts again', async t => {
+test('Last-Modified is enough to resume; with only a weak ETag the download starts again', async t => {
   const lastModified = 'Mon, 01 Jan 2024 00:00:00 GMT';
   for (const [first, ranges] of [
     [{ etag: '', lastModified }, [undefined, 'bytes=60000-']],
@@ -67,16 +66,16 @@ test('Last-Modified is as good; a weak ETag alone is not, and starts again', asy
   }
   const { url, seen } = await flaky(t, i => ({ etag: '', ...i === 0 && { cut: 60000 } }));
   assert.equal((await load(url, { sha256: sha256(tiny) })).logits, expected);
-  assert.deepEqual(seen.map(({ range }) => range), [undefined, 'bytes=60000-']);   // the sum will tell
+  assert.deepEqual(seen.map(({ range }) => range), [undefined, 'bytes=60000-']);   // the checksum detects a difference
 });
 
-test('a server without validators that always breaks ends the load', async t => {
+test('a server without validators that always breaks the connection ends the load', async t => {
   const { url, seen } = await flaky(t, () => ({ etag: '', cut: 60000 }));
-  await fails(load(url), 'PLUMB_ERROR_IO', /the bytes stop after 60000 of 88544: .*5 more tries/);
+  await fails(load(url), 'PLUMB_ERROR_IO', /the download stopped after 60000 of 88544 bytes: .*5 retries/);
   assert.equal(seen.length, 6);
 });
 
-test('a file that changes between two tries is loaded from its start', async t => {
+test('a file that changes between two attempts is downloaded from its start', async t => {
   for (const changed of [
     { etag: '"two"', bytes: other },                      // by If-Range: the answer is 200
     { etag: '"two"', bytes: other, ranges: 'always' },    // the server does not know If-Range: 206
@@ -89,12 +88,12 @@ test('a file that changes between two tries is loaded from its start', async t =
     assert.equal(logits, otherwise);
     assert.deepEqual(warnings, []);
     const asked = seen.length;
-    assert.equal((await load(url)).logits, otherwise);   // the copy is the new file's
+    assert.equal((await load(url)).logits, otherwise);   // the copy is the new file
     assert.ok(asked >= 3 && seen.length === asked, `${seen.length} requests`);
   }
 });
 
-test('a server that knows no ranges sends all again: what is there is skipped', async t => {
+test('if a server without ranges sends everything again, the bytes already received are skipped', async t => {
   const { url, seen } = await flaky(t, i => ({ ranges: false, ...i < 3 && { cut: 20000 * (i + 1) } }));
   assert.equal((await load(url)).logits, expected);
   assert.equal(seen.length, 4);
@@ -102,7 +101,7 @@ test('a server that knows no ranges sends all again: what is there is skipped', 
   assert.equal(seen.length, 4);
 });
 
-test('a range of another place is an error that says so', async t => {
+test('a range from another place is an error that says so', async t => {
   const { url } = await flaky(t, i => i === 0 ? { cut: 60000 }
     : { ranges: false, headers: { 'Content-Range': 'bytes 5-88543/88544' } });
   const wrong = await server(t, (request, response) => {
@@ -114,14 +113,14 @@ test('a range of another place is an error that says so', async t => {
     }
   });
   await fails(load(`${wrong}m`), 'PLUMB_ERROR_IO',
-    /asked for the bytes from 60000 on, .*"Content-Range: bytes 5-88543/);
+    /requested the bytes from 60000 on, .*"Content-Range: bytes 5-88543/);
   assert.equal((await load(url)).logits, expected);   // of a 200 the header means nothing
 });
 
 for (const [what, headers] of [['neither Content-Range nor Content-Length', {}],
   ['no Content-Range, but the length of the rest', { 'Content-Length': 28544 }],
   ['a Content-Range, but encoded', { 'Content-Range': 'bytes 60000-88543/88544', 'Content-Encoding': 'gzip' }]]) {
-  test(`a 206 with ${what} is refused, and the file is begun again`, async t => {
+  test(`a 206 with ${what} is refused, and the download starts again`, async t => {
     const asked = [];
     const url = await server(t, ({ headers: { range } }, response) => {
       asked.push(range);
@@ -137,7 +136,7 @@ for (const [what, headers] of [['neither Content-Range nor Content-Length', {}],
     });
     const { logits, warnings } = await load(`${url}m`);
     assert.deepEqual([logits, warnings], [expected, []]);
-    // Once by the same load, and once by the one that goes on with the copy.
+    // One request by the same load, and one by the load that resumes the copy.
     assert.deepEqual(asked, [undefined, 'bytes=60000-', 'bytes=60000-', undefined]);
     assert.equal(sha256(readFileSync(copyPath())), sha256(tiny));
     const [{ complete, size }] = await quick.listCached();
@@ -145,17 +144,17 @@ for (const [what, headers] of [['neither Content-Range nor Content-Length', {}],
   });
 }
 
-test('a server that only ever sends such ranges ends the load with the reason, or never gets one', async t => {
+test('a server that only sends such ranges ends the load with an error', async t => {
   const url = await server(t, ({ headers: { range } }, response) => {
     response.setHeader('ETag', '"one"');
     if (range) return void response.writeHead(206).end(tiny);
     response.writeHead(200, { 'Content-Length': tiny.length });
     response.write(tiny.subarray(0, 60000), () => surelyRead().then(() => response.destroy()));
   });
-  await fails(load(`${url}m`), 'PLUMB_ERROR_IO', /the bytes stop after 60000 of 88544: .*5 more tries/);
+  await fails(load(`${url}m`), 'PLUMB_ERROR_IO', /the download stopped after 60000 of 88544 bytes: .*5 retries/);
 });
 
-test('what was certain of the size stays certain when the rest says less', async t => {
+test('a size that is known exactly stays known when later answers omit it', async t => {
   const url = await server(t, ({ headers: { range } }, response) => {
     response.setHeader('ETag', '"one"');
     if (!range) {
@@ -166,7 +165,7 @@ test('what was certain of the size stays certain when the rest says less', async
   await fails(load(`${url}m`), 'PLUMB_ERROR_IO', /the server sends more than the 88544 bytes/);
 });
 
-test('an empty answer says so, with the URL', async t => {
+test('an empty answer is an error that names the URL', async t => {
   for (const length of [true, false]) {
     const url = await server(t, (_, response) => {
       if (length) response.setHeader('Content-Length', 0);
@@ -192,7 +191,7 @@ test('more bytes than announced are refused', async t => {
   await fails(load(`${url}m`), 'PLUMB_ERROR_IO', /the server sends more than the 88544 bytes/);
 });
 
-test('so are more bytes of a range than its Content-Range says, which would stand where others belong', async t => {
+test('more bytes of a range than its Content-Range announces are refused: they would overwrite others', async t => {
   const url = await server(t, ({ headers: { range } }, response) => {
     const from = Number(/\d+/.exec(range ?? '0')[0]), to = Math.min(from + 10000, tiny.length);
     response.setHeader('ETag', '"one"');
@@ -208,7 +207,7 @@ test('so are more bytes of a range than its Content-Range says, which would stan
   await fails(load(`${url}m`), 'PLUMB_ERROR_IO', /the server sends more than the \d+ bytes that it announced/);
 });
 
-test('a download that never ends leaves no copy, and has no checksum; one that ends soon has both', async t => {
+test('an endless download leaves no copy and no checksum; one that ends soon has both', async t => {
   const zeros = Buffer.alloc(1 << 20);
   let sent = 0;
   const url = await server(t, async (_, response) => {
@@ -222,7 +221,7 @@ test('a download that never ends leaves no copy, and has no checksum; one that e
   const { logits, warnings } = await load(`${url}m`);
   assert.equal(logits, expected);
   assert.deepEqual(warnings.map(({ code }) => code), ['cache']);
-  assert.match(warnings[0].message, /no copy is kept: the server sends more than the model has/);
+  assert.match(warnings[0].message, /no copy is kept: the server sends more bytes than the model has/);
   assert.deepEqual(files(), []);
   await fails(load(`${url}m`, { sha256: sha256(tiny) }), 'PLUMB_ERROR_IO', /\/m: the server sends more than 16777216 /);
   assert.deepEqual(files(), []);
@@ -233,7 +232,7 @@ test('a download that never ends leaves no copy, and has no checksum; one that e
   assert.equal(sha256(readFileSync(copyPath())), sha256(padded));
 });
 
-test('a connection that falls silent, before the answer or within it, is given up and asked for the rest', async t => {
+test('a connection that stalls, before or within the answer, is closed, and the rest is requested again', async t => {
   const seen = [], gone = [];
   let silent = () => {};
   const url = await server(t, ({ headers: { range } }, response) => {
@@ -243,7 +242,7 @@ test('a connection that falls silent, before the answer or within it, is given u
     const from = Number(/\d+/.exec(range ?? '0')[0]);
     response.setHeader('ETag', '"one"').setHeader('Content-Length', tiny.length - from);
     if (from > 0) response.writeHead(206, { 'Content-Range': `bytes ${from}-88543/88544` }).end(tiny.subarray(from));
-    else response.write(tiny.subarray(0, 60000), () => surelyRead().then(() => silent()));   // and nothing more
+    else response.write(tiny.subarray(0, 60000), () => surelyRead().then(() => silent()));   // then it stalls
   });
   const patience = [];
   network.silence = (ms, signal) => new Promise((resolve, reject) => {
@@ -257,26 +256,26 @@ test('a connection that falls silent, before the answer or within it, is given u
   assert.deepEqual(seen, [undefined, undefined, 'bytes=60000-']);
   assert.deepEqual(network.waits, [500, 500]);
   assert.ok(phases.includes('wait') && patience.every(ms => ms === 30000));
-  await Promise.all(gone);   // both connections are given up
+  await Promise.all(gone);   // both connections are closed
   network.silence = async () => {};
-  await fails(load(`${url}n`, { cache: 'no-store' }), 'PLUMB_ERROR_IO', /nothing came for 30 seconds \(\d more tries/);
+  await fails(load(`${url}n`, { cache: 'no-store' }), 'PLUMB_ERROR_IO', /no data arrived for 30 seconds \(\d retries/);
 });
 
-test('a server that never answers is tried less often', async () => {
+test('a server that never answers gets fewer attempts', async () => {
   await assert.rejects(load('http://127.0.0.1:1/m'), {
-    code: 'PLUMB_ERROR_IO', message: /no connection: .* \(2 more tries did not help\)/,
+    code: 'PLUMB_ERROR_IO', message: /no connection: .* \(2 retries failed\)/,
     details: { url: 'http://127.0.0.1:1/m', tries: 2 },
   });
   assert.deepEqual(network.waits, [500, 1000]);
 });
 
-test('what a server cannot do now it may do soon: 503, 429, 408; Retry-After is heeded', async t => {
+test('temporary errors are retried: 503, 429, 408; Retry-After is honoured', async t => {
   const { url } = await flaky(t, i => i === 0 ? { status: 503, headers: { 'Retry-After': '7' } }
     : i === 1 ? { status: 429, headers: { 'Retry-After': '3600' } } : i === 2 ? { status: 408 } : {});
   assert.equal((await load(url)).logits, expected);
   assert.deepEqual(network.waits, [7000, 30000, 2000]);
   const never = await flaky(t, () => ({ status: 500 }));
-  await fails(load(never.url), 'PLUMB_ERROR_IO', /the server answered 500 Internal Server Error \(5 more tries/);
+  await fails(load(never.url), 'PLUMB_ERROR_IO', /the server answered 500 Internal Server Error \(5 retries/);
   for (const status of [404, 403, 410, 416, 206]) {
     const { url, seen } = await flaky(t, () => ({ status }));
     await assert.rejects(load(url), { code: 'PLUMB_ERROR_IO', details: { url, status } });
@@ -284,7 +283,7 @@ test('what a server cannot do now it may do soon: 503, 429, 408; Retry-After is 
   }
 });
 
-test('a split model by its first name, from a path and from a server, each part with its copy', async t => {
+test('a split model is found by its first file name, on disk and on a server, and each file has its copy', async t => {
   const folder = `${root}tests/vectors/synth/`, first = 'split-00001-of-00003.gguf';
   const names = [1, 2, 3].map(i => `split-0000${i}-of-00003.gguf`);
   const whole = (await load(names.map(name => folder + name), {}, Plumb)).logits;
@@ -311,11 +310,11 @@ test('a split model by its first name, from a path and from a server, each part 
   assert.deepEqual(await quick.listCached(), []);
 });
 
-/** Names of the parts of a model of n. @param {number} n */
+/** File names of a model split into n files. @param {number} n */
 const partsOf = n => Array.from({ length: n }, (_, i) =>
   `m-${String(i + 1).padStart(5, '0')}-of-${String(n).padStart(5, '0')}.gguf`);
 
-test('a first part that fails ends a split model of many: nothing is asked of the others', async t => {
+test('if the first file of a split model fails, the others are not requested', async t => {
   const asked = [];
   const url = await server(t, (request, response) => {
     asked.push(`${request.method} ${request.url}`);
@@ -325,7 +324,7 @@ test('a first part that fails ends a split model of many: nothing is asked of th
   assert.deepEqual(asked, [`GET /${partsOf(999)[0]}`]);
 });
 
-test('the parts of a split model are asked for their sizes in order, 6 requests at once at most', async t => {
+test('the sizes of a split model\'s files are requested in order, at most 6 at once', async t => {
   const asked = [], waiting = [];
   let most = 0, open = 0;
   const url = await server(t, (request, response) => {
@@ -334,8 +333,8 @@ test('the parts of a split model are asked for their sizes in order, 6 requests 
     response.on('close', () => open--);
     response.writeHead(200, { ETag: '"one"', 'Content-Length': request.method === 'HEAD' ? 5000 : 1 << 20 });
     if (request.method === 'HEAD') waiting.push(() => response.end());
-    else response.write(tiny.subarray(0, 1000));   // and nothing more
-    // All that are sent at once have come when two turns of the machine's clock bring no further one.
+    else response.write(tiny.subarray(0, 1000));   // then it stalls
+    // All simultaneous requests have arrived if no further one arrives in two waits.
     const n = asked.length;
     setTimeout(() => { if (asked.length === n) for (const end of waiting.splice(0)) end(); }, 50);
   });
@@ -351,7 +350,7 @@ test('the parts of a split model are asked for their sizes in order, 6 requests 
   assert.deepEqual(asked.filter(line => line.startsWith('GET')), [`GET /${partsOf(40)[0]}`]);
 });
 
-test('a name that says more than 999 parts is refused before anything is asked', async t => {
+test('a name with more than 999 files is refused before any request', async t => {
   let asked = 0;
   const url = await server(t, (_, response) => {
     asked++;

@@ -1,5 +1,5 @@
-/** What the tests of downloads and of their copies share: a server that breaks off, loads whose waits take no time, and
- * a folder of copies for each test. */
+/** Shared by the tests of downloads and of copies: a server that breaks connections, loads whose waits take no time,
+ * and a folder of copies for each test. */
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
@@ -11,27 +11,27 @@ import { Plumb } from '../../web/node/index.js';
 import { plumbOn, server, tiny, tinyPath } from './helpers.mjs';
 
 export const IDS = [72, 101, 13, 255];
-/** Of f32.gguf: behind all keys and the tensor directory. */
+/** An offset in f32.gguf after all keys and the tensor directory. */
 export const HEADER = 20000;
 export const sha256 = (/** @type {Uint8Array} */ bytes) => createHash('sha256').update(bytes).digest('hex');
 /** A model like the tiny one, of the same size, with other weights. */
 export const other = tiny.slice();
 other.fill(0, tiny.length - 2000, tiny.length - 1000);
 
-/** Waits until what was sent is surely read, for a stream that breaks drops what it holds.  Reader and server share one
- * event loop, so its turns count, and not the clock of a machine that has other work. */
+/** Waits until the reader has certainly read what was sent, because a stream that breaks drops its buffer.  Reader and
+ * server share one event loop, so this counts its turns instead of time, which depends on other load. */
 export async function surelyRead() {
   for (let turn = 0; turn < 40; turn++) await sleep(2);
 }
 
-/** What the platform's waits do in a test. */
+/** Replacements for the platform's waits in a test. */
 export const network = {
   /** Milliseconds of the waits between tries, in order. */
   waits: /** @type {number[]} */ ([]),
-  /** What becomes of a wait for bytes: resolved once there was silence. */
+  /** A wait for bytes: it resolves when the connection counts as stalled. */
   silence: /** @type {(ms: number, signal: AbortSignal) => Promise<void>} */ (() => new Promise(() => {})),
 };
-/** Waits are noted, and not waited for. */
+/** Waits are recorded and end at once. */
 export const noWaits = {
   async pause(ms, signal) {
     network.waits.push(ms);
@@ -40,7 +40,7 @@ export const noWaits = {
   },
   silence: (ms, signal) => network.silence(ms, signal),
 };
-/** The package as it is, but for those. */
+/** The package with only these replaced. */
 export const quick = plumbOn(noWaits);
 
 /** The folder of the copies of this test. */
@@ -69,7 +69,7 @@ export const expected = (await load(tinyPath, {}, Plumb)).logits;
 export const otherwise = (await load(other, {}, Plumb)).logits;
 assert.notEqual(expected, otherwise);
 
-/** A server of `bytes` that knows ranges and validators; step says what becomes of request i.
+/** A server of `bytes` that supports ranges and validators; step(i) says how it answers request i.
  * @param {import('node:test').TestContext} t
  * @param {(i: number, request: import('node:http').IncomingMessage) => object} step  {cut: bytes of the file after
  *   which the connection breaks, bytes, etag, lastModified, ranges: false, status, headers, length: false} */

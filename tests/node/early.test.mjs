@@ -1,4 +1,4 @@
-/** What need not wait for the last byte does not. */
+/** Work that does not need the last byte starts before it arrives. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
@@ -9,24 +9,24 @@ import { Plumb } from '../../web/node/index.js';
 import { platform } from '../../web/node/platform.js';
 import { fails, plumbOn, realPath, root, server, tiny } from './helpers.mjs';
 
-/** Of f32.gguf: all keys, the tensor directory and some weights. */
+/** A prefix of f32.gguf: all keys, the tensor directory and some weights. */
 const HEAD = 60000;
 const call = { signal: new AbortController().signal, emit: () => {}, pull: async () => null };
 const partOf = (/** @type {string} */ url) => ({ parts: [{ kind: 'url', name: url, url }] });
 
-test('a vocabulary that cannot be read is refused before the weights are there', async t => {
+test('an unsupported vocabulary is refused before the weights arrive', async t => {
   const strange = Buffer.from(tiny);
   strange[strange.indexOf('gpt2') + 3] = '9'.charCodeAt(0);
-  const url = await server(t, (_, response) => void response.write(strange.subarray(0, HEAD)));   // and nothing more
+  const url = await server(t, (_, response) => void response.write(strange.subarray(0, HEAD)));   // then it stalls
   for (const worker of [false, true]) {
     await fails(Plumb.load(url, { worker }), 'PLUMB_ERROR_UNSUPPORTED', /"gpt9": only llama and gpt2/);
   }
 });
 
-test('files of a split model in another order are refused as that, though one alone has a vocabulary', async () => {
+test('files of a split model in the wrong order are refused with that reason', async () => {
   for (const order of [[2, 1, 3], [2]]) {
     const files = order.map(i => `${root}tests/vectors/synth/split-0000${i}-of-00003.gguf`);
-    await fails(Plumb.load(files), 'PLUMB_ERROR_METADATA', /file 1 of the split model says it is number 2: give/);
+    await fails(Plumb.load(files), 'PLUMB_ERROR_METADATA', /file 1 of the split model is number 2 .*: give/);
   }
 });
 
@@ -46,7 +46,7 @@ test('a server is asked before the engine is compiled', { timeout: 20000 }, asyn
   await (await plumb.load(url)).close();
 });
 
-test('an engine that does not compile gives the connection up', { timeout: 20000 }, async t => {
+test('an engine that does not compile closes the connection', { timeout: 20000 }, async t => {
   let closed = () => {}, asked = () => {};
   const gone = new Promise(resolve => { closed = () => resolve(undefined); });
   const request = new Promise(resolve => { asked = () => resolve(undefined); });
@@ -63,7 +63,7 @@ test('an engine that does not compile gives the connection up', { timeout: 20000
   await gone;
 });
 
-/** Loads a model where there are relaxed dots, and counts looks at a clock.
+/** Loads a model with relaxed dots and counts how often the clock is read.
  * @param {string} clock  the time in ms, of `looks`
  * @returns {{left: number, ids: number, early: number, loaded: number, later: number, precision: string,
  *   logits: string}} */
@@ -96,9 +96,9 @@ function measured(clock) {
   { encoding: 'utf8', maxBuffer: 1 << 24 }));
 }
 
-test('no clock decides the precision: whatever it shows, the precision and the logits are the same', () => {
-  // A timing looks at such a clock three times, and each kind of kernels is timed twice.  These clocks make the first,
-  // the second or the third kind, if so many are timed, seem 1000 times as fast as the others.
+test('the precision and the logits do not depend on the clock', () => {
+  // A timing reads the clock three times, and each kind of kernels is timed twice.  These clocks make the first, the
+  // second or the third kind seem 1000 times as fast as the others.
   const clocks = ['performance.now()', 'looks', ...[0, 1, 2].map(fast =>
     `now += Math.floor((looks - 1) / 6) % 3 === ${fast} ? 1 : 1000`)];
   const all = clocks.map(clock => measured(clock));
@@ -116,13 +116,13 @@ test('kernels are measured from the header on, and not again for a session', () 
   assert.equal(later, 0);
 });
 
-test('by a coarse clock no kernels are measured', () => {
+test('with a coarse clock no kernels are measured', () => {
   const { ids, early, loaded, later } = measured('Math.floor(looks / 160000) * 16');
   assert.ok(ids === 1 && early > 1e5 && early < 1e5 + 10, `${early} looks at the clock`);
   assert.deepEqual([loaded, later], [early, 0]);
 });
 
-test('memory grows at once for what is to come, by no more', async () => {
+test('memory for the rest of the file is reserved at once, and no more', async () => {
   const module = new WebAssembly.Module(readFileSync(`${root}web/dist/plumb.wasm`));
   const imports = importsOf(module);
   let steps = 0;
@@ -139,13 +139,13 @@ test('memory grows at once for what is to come, by no more', async () => {
     engine.write(bytes.subarray(at));
     engine.end();
     const grown = steps;
-    engine.openSession(16);   // takes what is left of the reserve where tensors fit into blocks that were free
+    engine.openSession(16);   // uses the rest of the reserve if tensors fitted into free blocks
     return { steps: grown, bytes: engine.bytes };
   };
   const [once, often] = [growth(true), growth(false)];
   assert.ok(once.steps <= 1 && often.steps > 100, `${once.steps} steps, and ${often.steps}`);
   assert.equal(once.bytes, often.bytes);
-  for (const size of [2 ** 32 - 1, 2 ** 33, -1]) {   // not to be had, but that is no failure yet
+  for (const size of [2 ** 32 - 1, 2 ** 33, -1]) {   // cannot be allocated, but that is not an error yet
     const engine = new Engine(new WebAssembly.Instance(module, imports));
     engine.begin();
     engine.reserve(size);
@@ -153,7 +153,7 @@ test('memory grows at once for what is to come, by no more', async () => {
   }
 });
 
-test('the browser\'s worker names every module it needs, so that none waits for another', () => {
+test('the browser\'s worker imports every module it needs directly, so they load in parallel', () => {
   const read = (/** @type {string} */ file) => readFileSync(new URL(file, `file://${root}web/`), 'utf8');
   const importsIn = (/** @type {string} */ file) => [...read(file).matchAll(/^import (?:.* from )?'(\.[^']+)';$/gm)]
     .map(([, name]) => new URL(name, `file:///${file}`).pathname.slice(1));

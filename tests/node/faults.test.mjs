@@ -1,7 +1,7 @@
-/** Memory that does not grow: at every step of a load and of a session the module is refused more, and each time it
- * ends in PLUMB_ERROR_MEMORY with a sentence, never in a trap.  Ground truth: the specification of WebAssembly.
- * memory.grow returns -1 beyond the maximum of a module, and the test writes other maxima into the module.
- * And a header that does not end. */
+/** Memory that cannot grow: memory.grow fails at every step of a load and of a session, and each time the result is
+ * PLUMB_ERROR_MEMORY with a message, never a trap.  Ground truth: the specification of WebAssembly.  memory.grow
+ * returns -1 beyond the maximum of a module, and the test writes other maxima into the module.  Also an endless
+ * header. */
 import assert from 'node:assert/strict';
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -49,7 +49,7 @@ function withLimits(wasm, minimum, maximum) {
 
 const wasm = new Uint8Array(readFileSync(`${root}web/dist/plumb.wasm`));
 
-/** Fewest pages that the module can be instantiated with: its data and its stack. */
+/** The smallest number of pages with which the module can be instantiated: its data and its stack. */
 function fewestPages() {
   for (let pages = 1; ; pages++) {
     try {
@@ -62,7 +62,7 @@ function fewestPages() {
   }
 }
 
-/** What a host does with a model; `reached` is told each step.
+/** Uses a model as a host does; `reached` is called at each step.
  * @param {Engine} engine @param {(step: string) => void} reached */
 function work(engine, reached) {
   reached('load');
@@ -107,7 +107,7 @@ function attempt(fewest, maximum, filler) {
     assert.ok(error instanceof PlumbError, `${where}: ${/** @type {any} */ (error)?.stack}`);
     assert.equal(error.code, 'PLUMB_ERROR_MEMORY', `${step}: ${error.message}`);
     assert.match(error.message, /memory/, step);
-    if (step !== 'start' && step !== 'load' && step !== 'session') {   // it goes on: a session that is there computes
+    if (step !== 'start' && step !== 'load' && step !== 'session') {   // the session still computes
       engine?.rewind(0);
       if (step !== 'text') engine?.feed(IDS.slice(0, 1));
     }
@@ -117,7 +117,7 @@ function attempt(fewest, maximum, filler) {
   }
 }
 
-test('memory.grow refused at each step of a load and of a session: PLUMB_ERROR_MEMORY, never a trap', t => {
+test('memory.grow that fails at any step of a load or a session gives PLUMB_ERROR_MEMORY, never a trap', t => {
   const fewest = fewestPages();
   /** @type {Map<string, Set<string>>} */
   const messages = new Map();
@@ -138,7 +138,7 @@ test('memory.grow refused at each step of a load and of a session: PLUMB_ERROR_M
     assert.ok(messages.has(step), `memory never ran out at: ${step}`);
 });
 
-test('a header without an end is refused after 256 MiB, and its copy is dropped', { timeout: 300_000 }, async t => {
+test('an endless header is refused after 256 MiB, and its copy is removed', { timeout: 300_000 }, async t => {
   const folder = mkdtempSync(`${tmpdir()}/plumb-faults-`), before = process.env.PLUMB_CACHE;
   process.env.PLUMB_CACHE = folder;
   t.after(() => {
@@ -157,7 +157,7 @@ test('a header without an end is refused after 256 MiB, and its copy is dropped'
   });
   await assert.rejects(Plumb.load(`${url}endless.gguf`), (/** @type {any} */ error) => {
     assert.equal(error.code, 'PLUMB_ERROR_METADATA', error.message);
-    assert.match(error.message, /go beyond byte 268435456, where a header must end/);
+    assert.match(error.message, /extend beyond byte 268435456, the limit for headers/);
     return true;
   });
   t.diagnostic(`${(sent / 2 ** 20).toFixed(1)} MiB were sent`);
@@ -166,7 +166,7 @@ test('a header without an end is refused after 256 MiB, and its copy is dropped'
   assert.deepEqual(copies(), []);
 });
 
-/** One more than a power of two, where a hash table has just doubled. */
+/** One more than a power of two, just after a hash table has doubled. */
 const MANY = 2 ** 20 + 1;
 
 for (const [name, counts] of /** @type {const} */ ([

@@ -1,4 +1,4 @@
-/** Headers of models of any size: all that a GGUF file has before its weights.  And one that has no end. */
+/** Headers of models of any size, without the weights that follow in a GGUF file; also an endless header. */
 import { once } from 'node:events';
 
 const STRING = 8, ARRAY = 9, UINT32 = 4, FLOAT32 = 6, INT32 = 5;
@@ -10,7 +10,7 @@ const u64 = n => { const b = Buffer.alloc(8); b.writeBigUInt64LE(BigInt(n)); ret
 const f32 = x => { const b = Buffer.alloc(4); b.writeFloatLE(x); return b; };
 const string = text => Buffer.concat([u64(Buffer.byteLength(text)), Buffer.from(text)]);
 
-/** A header of the llama architecture, whose vocabulary has `vocabulary` made-up tokens, and the size of its file.
+/** A header of the llama architecture with `vocabulary` made-up tokens, and the size of its file.
  * @param {object} shape
  * @param {number} shape.layers @param {number} shape.embedding @param {number} shape.feedForward
  * @param {number} shape.heads
@@ -58,7 +58,7 @@ export function ggufHeader({ layers, embedding, feedForward, heads, vocabulary =
   return { header: new Uint8Array(header), size: header.length + offset };
 }
 
-/** Strings of 3 bytes, as an array of a header: numbers, in merges with a space in the middle.
+/** Strings of 3 bytes as an array of a header: numbers; merges have a space in the middle.
  * @param {number} count @param {boolean} merges */
 function shortStrings(count, merges) {
   const bytes = Buffer.alloc(12 + count * 11), digit = (/** @type {number} */ i) => 33 + i % 128;
@@ -71,7 +71,7 @@ function shortStrings(count, merges) {
   return bytes;
 }
 
-/** A header that takes far more memory than bytes: of a vocabulary of BPE, and of tensors of 32 bytes each.
+/** A header that takes much more memory than it has bytes: a BPE vocabulary, and tensors of 32 bytes each.
  * @param {{ tokens: number, type?: number, merges?: number, tensors?: number }} counts  type: of all tokens */
 export function greedyHeader({ tokens, type = 1, merges = 1, tensors = 0 }) {
   const types = Buffer.alloc(12 + 4 * tokens);
@@ -89,7 +89,7 @@ export function greedyHeader({ tokens, type = 1, merges = 1, tensors = 0 }) {
   return Buffer.concat([Buffer.from('GGUF'), u32(3), u64(tensors), u64(keys.length), ...keys, ...directory]);
 }
 
-/** Keys of 1 MiB each, for as long as anyone reads. */
+/** Keys of 1 MiB each, without end. */
 function* endless() {
   const head = new DataView(new ArrayBuffer(24));
   head.setUint32(0, 0x46554747, true);
@@ -106,7 +106,7 @@ function* endless() {
   }
 }
 
-/** Sends a header without an end, for as long as anyone reads; after each key the bytes that were sent so far.
+/** Sends an endless header while anyone reads; yields the number of bytes sent after each key.
  * @param {import('node:http').ServerResponse} response */
 export async function* sendEndlessHeader(response) {
   const gone = new AbortController();

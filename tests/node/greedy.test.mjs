@@ -1,6 +1,5 @@
-/** Every host is held to one list of greedy ids, tests/vectors/llama/prompts.json: the JavaScript tests of Node,
- * Chromium, Firefox and WebKit read it, and the C tests, native and under wasmtime, read the files that it was made
- * from. */
+/** Every host must give the same greedy ids.  The JavaScript tests of Node, Chromium, Firefox and WebKit read them from
+ * tests/vectors/llama/prompts.json; the C tests, native and under wasmtime, read the files that it was made from. */
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import test from 'node:test';

@@ -9,7 +9,7 @@ import { PlumbError } from '../../web/node/index.js';
 import { platform } from '../../web/node/platform.js';
 import { createPlumb } from '../../web/api/plumb.js';
 
-/** Copies of what these tests download are theirs alone. */
+/** These tests have their own folder of copies. */
 if (!process.env.PLUMB_CACHE) {
   const copies = process.env.PLUMB_CACHE = mkdtempSync(join(tmpdir(), 'plumb-copies-'));
   process.on('exit', () => rmSync(copies, { recursive: true, force: true }));
@@ -19,7 +19,7 @@ export const root = fileURLToPath(new URL('../../', import.meta.url));
 /** 88 kB, random weights, 260 tokens, context 512; tests/vectors/README.md says how it was made. */
 export const tinyPath = `${root}tests/vectors/synth/f32.gguf`;
 export const tiny = new Uint8Array(readFileSync(tinyPath));
-/** A header that promises one tensor of `bytes` bytes, more than there will ever be. @param {number} bytes */
+/** A header that announces one tensor of `bytes` bytes, which never arrive. @param {number} bytes */
 export function promise(bytes) {
   const file = Buffer.from(tiny), name = 'token_embd.weight';
   const u64 = (/** @type {number} */ n) => Buffer.from(new BigUint64Array([BigInt(n)]).buffer);
@@ -31,10 +31,10 @@ export function promise(bytes) {
   ]);
 }
 export const realPath = `${root}models/SmolLM2-135M-Instruct.Q4_1.gguf`;
-/** What llama.cpp says to three prompts, see tests/vectors/README.md. */
+/** llama.cpp's answers to three prompts; see tests/vectors/README.md. */
 export const { prompts } = JSON.parse(readFileSync(`${root}tests/vectors/llama/prompts.json`, 'utf8'));
 
-/** The package in this thread on another platform, where text is a URL.
+/** The package in this thread on another platform, on which a string source is a URL.
  * @param {Partial<import('../../web/api/plumb.js').ClientPlatform>} other  what differs from Node's */
 export const plumbOn = other => createPlumb({
   ...platform,
@@ -45,7 +45,7 @@ export const plumbOn = other => createPlumb({
   ...other,
 });
 
-/** Waits for the failure and checks its code and its sentence.
+/** Waits for the failure and checks its code and message.
  * @param {Promise<unknown> | (() => Promise<unknown>)} action @param {string} code @param {RegExp} message */
 export async function fails(action, code, message) {
   await assert.rejects(action, error => {
@@ -80,7 +80,7 @@ export async function textOf(pieces) {
 /** @param {Float32Array} logits */
 export const argmax = logits => logits.reduce((best, value, i) => value > logits[best] ? i : best, 0);
 
-/** Steps of a small generator: the same numbers in every run. @param {number} seed */
+/** A small generator that gives the same numbers in every run. @param {number} seed */
 export function random(seed) {
   return (/** @type {number} */ n) => {
     seed = (Math.imul(seed, 1664525) + 1013904223) >>> 0;

@@ -1,8 +1,8 @@
 /**
- * The dots of each kernel, counted in the modules with names (build/emcc/named; simd-opcodes.test.mjs says that what
- * ships is the same without).  One dot of 16 bits makes 8 products, a relaxed one of 8 bits 16: so 8 rows of a block of
- * 32 weights are 32 of the one or 16 of the other, or 32 again where activations are two bytes, and the loops of
- * superblocks, as far as the compiler unrolls them, multiples of 8.
+ * The dots of each kernel, counted in the modules with names (build/emcc/named; simd-opcodes.test.mjs checks that the
+ * shipped modules are the same without names).  A 16-bit dot makes 8 products, a relaxed 8-bit dot 16.  So 8 rows of a
+ * block of 32 weights take 32 16-bit dots, 16 relaxed dots, or 32 relaxed dots if activations are two bytes.  The loops
+ * of superblocks have multiples of 8, depending on unrolling.
  */
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
@@ -13,11 +13,11 @@ const features = { simd: true, bulk_memory: true, sign_extension: true, mutable_
   threads: true, relaxed_simd: true };
 const DOT = 'i32x4.dot_i16x8_s', RELAXED_DOT = 'i32x4.relaxed_dot_i8x16_i7x16_add_s';
 const BLOCKS = ['q4_0', 'q4_1', 'q5_0', 'q5_1'], SUPERBLOCKS = ['q4_K', 'q5_K', 'q6_K'];
-/** Those that relaxed dots of 8 bits are not for. */
+/** The types without relaxed 8-bit dots. */
 const MORE_BLOCKS = ['iq4_nl', 'q8_0'], MORE_SUPERBLOCKS = ['iq4_xs', 'q2_K', 'q3_K'];
 const { readWasm } = await wabt();
 
-/** Of each function with a name its opcodes on vectors, in order. @returns {Map<string, string[]>} */
+/** The vector opcodes of each named function, in order. @returns {Map<string, string[]>} */
 function functionsOf(name) {
   const module = readWasm(readFileSync(`build/emcc/named/${name}.wasm`), { ...features, readDebugNames: true });
   module.applyNames();
@@ -44,7 +44,7 @@ function checkSuperblocks(count, types, isa) {
 for (const module of ['plumb', 'plumb-mt', 'plumb-relaxed', 'plumb-mt-relaxed']) {
   const functions = functionsOf(module), relaxed = module.endsWith('-relaxed');
 
-  test(`${module}: dots of 16 bits, kernel by kernel`, () => {
+  test(`${module}: every kernel has the expected number of 16-bit dots`, () => {
     // Groups of 32 and of 16: 32 dots for each 8 codes of 4 tokens.
     assert.deepEqual(countOf(functions, /^(q\d_\d|iq4_nl|panel)_dot(_x4)?__simd128$/, DOT), {
       ...expected([...BLOCKS, ...MORE_BLOCKS], 'simd128', 32), panel_dot__simd128: 8, panel_dot_x4__simd128: 192 });
@@ -72,7 +72,7 @@ for (const module of ['plumb', 'plumb-mt', 'plumb-relaxed', 'plumb-mt-relaxed'])
   test(`${module}: every kernel named after an instruction set uses it`, () => {
     const kernels = [...functions].filter(([name]) => /__(simd128|relaxed8|relaxed16)$/.test(name));
     assert.ok(kernels.length >= (relaxed ? 60 : 40), `${kernels.length} kernels`);
-    // The least is two splats, a sum, a product and a lane of it.
+    // The minimum is two splats, a sum, a product and an extracted lane.
     for (const [name, opcodes] of kernels) assert.ok(opcodes.length >= 4, `${name}: ${opcodes.length} on vectors`);
   });
 }

@@ -1,5 +1,5 @@
-/** Sources of a model. Ground truth: the file itself; however its bytes come, the same logits come out as from the
- * file, and tests/node/model.test.mjs compares those with llama.cpp's. */
+/** Sources of a model. Ground truth: the file itself.  Every source must give the same logits as the file, which
+ * tests/node/model.test.mjs compares with llama.cpp's. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { createReadStream, mkdtempSync, openAsBlob, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -48,7 +48,7 @@ for (const worker of [false, true]) {
     await same(pathToFileURL(tinyPath).href, options);
   });
 
-  test(`${where}: Uint8Array, a view in the middle of a buffer, ArrayBuffer; all stay usable`, async () => {
+  test(`${where}: Uint8Array, a view into a buffer, ArrayBuffer; all stay usable`, async () => {
     const around = new Uint8Array(tiny.length + 20);
     around.set(tiny, 7);
     await same(tiny, options);
@@ -71,14 +71,14 @@ for (const worker of [false, true]) {
     await same(createReadStream(tinyPath), options);
   });
 
-  test(`${where}: parts of one file, of different kinds, cut in the header and in a tensor`, async () => {
+  test(`${where}: pieces of one file, of different kinds, cut in the header and in a tensor`, async () => {
     const [a, b, c, d] = cut(3, 5000, 50001, tiny.length);
     await same([a, new Blob([b]), stream(c, 777), d.slice().buffer], options);
     await same([a, b, c, d], options);
   });
 }
 
-test('a stream that goes on behind the model is cancelled once it is loaded', async () => {
+test('a stream with bytes after the model is cancelled once the model is loaded', async () => {
   let sent = 0, cancelled = 0;
   await same(new ReadableStream({
     pull(controller) { controller.enqueue(sent++ === 0 ? tiny.slice() : new Uint8Array(1000)); },
@@ -87,7 +87,7 @@ test('a stream that goes on behind the model is cancelled once it is loaded', as
   assert.equal(cancelled, 1);
 });
 
-test('a call that is refused leaves the stream of the caller as it was', async () => {
+test('a refused call does not touch the caller\'s stream', async () => {
   const aborted = AbortSignal.abort(new Error('before'));
   for (const refused of [
     one => Plumb.load(one, { sha256: ['0'.repeat(64), '1'.repeat(64)] }),
@@ -112,7 +112,7 @@ test('a call that is refused leaves the stream of the caller as it was', async (
   }
 });
 
-test('a stream that was read is given back unlocked, after a load and after one that failed', async () => {
+test('a stream is unlocked after a load and after a failed load', async () => {
   const good = stream(tiny, 5000), bad = stream(tiny.subarray(8), 5000);
   await same(good);
   await fails(Plumb.load(bad), 'PLUMB_ERROR_MAGIC', /./);
@@ -120,12 +120,12 @@ test('a stream that was read is given back unlocked, after a load and after one 
   assert.deepEqual([good.locked, bad.locked], [false, false]);
   const reader = stream(tiny, 5000);
   reader.getReader();
-  await fails(() => Plumb.load(reader), 'PLUMB_ERROR_ARGUMENT', /the stream is locked: something else reads it/);
+  await fails(() => Plumb.load(reader), 'PLUMB_ERROR_ARGUMENT', /the stream is locked: something else is reading it/);
 });
 
-test('a stream of single bytes', () => same(stream(tiny, 1)));
+test('a stream of single bytes loads', () => same(stream(tiny, 1)));
 
-test('a server that tells the length, one that does not, and one that compresses', async t => {
+test('servers that send the length, that do not, and that compress', async t => {
   const url = await server(t, (request, response) => {
     if (request.url === '/length') response.setHeader('Content-Length', tiny.length);
     if (request.url === '/gzip') {
@@ -136,7 +136,7 @@ test('a server that tells the length, one that does not, and one that compresses
   for (const path of ['length', 'chunked', 'gzip']) await same(new URL(path, url));
 });
 
-test('progress: bytes rise to the total, with a rate; ready comes last', async t => {
+test('progress: bytes increase to the total, with a rate; ready comes last', async t => {
   const url = await server(t, (_, response) => {
     response.setHeader('Content-Length', tiny.length);
     response.write(tiny.subarray(0, 40000));
@@ -155,7 +155,7 @@ test('progress: bytes rise to the total, with a rate; ready comes last', async t
   assert.equal(last.secondsLeft, 0);
 });
 
-test('a page instead of a model, and one that is not there', async t => {
+test('a web page instead of a model and a 404 are errors', async t => {
   const url = await server(t, (request, response) => {
     if (request.url === '/page') response.setHeader('Content-Type', 'text/html').end('<!doctype html><p>Welcome');
     else response.writeHead(Number(request.url?.slice(1))).end('no');
@@ -165,7 +165,7 @@ test('a page instead of a model, and one that is not there', async t => {
   await fails(Plumb.load(`${url}404`), 'PLUMB_ERROR_IO', /\/404: the server answered 404 Not Found$/);
 });
 
-test('a file that ends early, that is no GGUF, that is not there', async t => {
+test('a truncated file, a file that is not GGUF and a missing file are errors', async t => {
   const folder = mkdtempSync(join(tmpdir(), 'plumb-load-'));
   t.after(() => rmSync(folder, { recursive: true }));
   const short = join(folder, 'short.gguf'), text = join(folder, 'text.gguf');
@@ -178,16 +178,16 @@ test('a file that ends early, that is no GGUF, that is not there', async t => {
   await fails(Plumb.load(stream(tiny.subarray(0, 80000), 1000)), 'PLUMB_ERROR_TRUNCATED', /\d/);
 });
 
-test('an iterator whose next() gives no promise, throws or gives nothing', async () => {
+test('an iterator whose next() returns no promise, throws or returns nothing is an error', async () => {
   let at = 0;
   const iterated = next => ({ [Symbol.asyncIterator]: () => ({ next }) });
   await same(iterated(() => ({ done: at >= tiny.length, value: tiny.subarray(at, at += 5000) })));
-  const broken = /the stream: the bytes stop after 0: /;
+  const broken = /the stream: reading stopped after 0 bytes: /;
   await fails(Plumb.load(iterated(() => { throw new Error('torn'); })), 'PLUMB_ERROR_IO', broken);
   await fails(Plumb.load(iterated(() => undefined)), 'PLUMB_ERROR_IO', broken);
 });
 
-test('a stream that fails, and one of something else than bytes', async () => {
+test('a stream that fails and a stream of something other than bytes are errors', async () => {
   let n = 0;
   const failing = new ReadableStream({
     pull(controller) {
@@ -195,26 +195,26 @@ test('a stream that fails, and one of something else than bytes', async () => {
       else controller.error(new Error('tape torn'));
     },
   });
-  await fails(Plumb.load(failing), 'PLUMB_ERROR_IO', /the stream: the bytes stop after 300: tape torn/);
+  await fails(Plumb.load(failing), 'PLUMB_ERROR_IO', /the stream: reading stopped after 300 bytes: tape torn/);
   await fails(Plumb.load(new ReadableStream({ start: controller => controller.enqueue('text') })),
-    'PLUMB_ERROR_ARGUMENT', /no Uint8Array/);
+    'PLUMB_ERROR_ARGUMENT', /not a Uint8Array/);
 });
 
 for (const worker of [false, true]) {
-  test(`abort ${worker ? 'in a worker' : 'in this thread'}: before, while bytes come, while they do not`, async t => {
+  test(`abort ${worker ? 'in a worker' : 'in this thread'}: before, while bytes arrive, while they do not`, async t => {
     const stalled = new AbortController();
     let closed = () => {};
     const gone = new Promise(resolve => { closed = () => resolve(undefined); });
     const url = await server(t, (_, response) => {
       response.on('close', closed);
-      response.write(tiny.subarray(0, 1000));   // and nothing more
+      response.write(tiny.subarray(0, 1000));   // then it stalls
       setTimeout(() => stalled.abort(reason), 200);
     });
     const reason = new Error('enough');
     await assert.rejects(Plumb.load(tinyPath, { worker, signal: AbortSignal.abort(reason) }), reason);
 
     await assert.rejects(Plumb.load(url, { worker, signal: stalled.signal }), reason);
-    await gone;   // the connection is given up
+    await gone;   // the connection is closed
 
     let cancelled = false;
     const endless = new AbortController();
@@ -231,25 +231,25 @@ for (const worker of [false, true]) {
   });
 }
 
-test('more than memory holds: an error with the sizes, and the next load works', async t => {
+test('a model larger than memory is an error with the sizes, and the next load works', async t => {
   const url = await server(t, ({ url }, response) => {
     response.writeHead(200, { 'Content-Length': 4.5e9 }).write(promise(url === '/more' ? 4.4e9 : 4.2945e9));
-  });   // and nothing more
+  });   // then it stalls
   await fails(Plumb.load(`${url}more`, { cache: 'no-store' }), 'PLUMB_ERROR_MEMORY',
-    /4400000000 bytes of tensors, 4294967295 can be addressed here: choose a smaller model/);
+    /tensors have 4400000000 bytes, but only 4294967295 can be addressed here: choose a smaller model/);
   for (const worker of [false, true]) {
     for (const threads of [1, 2]) {
       await fails(Plumb.load(url, { worker, threads, cache: 'no-store' }), 'PLUMB_ERROR_MEMORY',
-        /tensor "token_embd\.weight": no memory for 42944\d{5} bytes/);
+        /out of memory: tensor "token_embd\.weight" needs 42944\d{5} bytes/);
       await same(tinyPath, { worker, threads });
     }
   }
 });
 
-test('what no module could hold beside its context is refused once the header is there', async t => {
+test('a model that no module can hold with its context is refused as soon as the header is read', async t => {
   const shape = { layers: 32, embedding: 4096, feedForward: 12160, heads: 32 }, { header, size } = ggufHeader(shape);
   const url = await server(t, (_, response) => {
-    response.writeHead(200, { 'Content-Length': size }).write(header);   // and nothing more
+    response.writeHead(200, { 'Content-Length': size }).write(header);   // then it stalls
   });
   const kv = 2 * shape.layers * shape.heads * 2048 * (2 * 128 + 4);   // codes of 16 bits, and a scale for each head
   await assert.rejects(Plumb.load(url, { cache: 'no-store' }), error => {
@@ -263,20 +263,20 @@ test('what no module could hold beside its context is refused once the header is
   const parts = await server(t, (request, response) => {
     const first = request.url === '/first';
     response.setHeader('Content-Length', first ? tiny.length + 1e9 : 4e9);
-    if (request.method === 'HEAD') return void setTimeout(() => response.end(), 200);   // its size: after the header
+    if (request.method === 'HEAD') return void setTimeout(() => response.end(), 200);   // after the header
     response.write(first ? tiny : 'x');
     const more = setInterval(() => response.write('x'), 50);
     response.on('close', () => clearInterval(more));
   });
   await fails(Plumb.load(['first', 'second'].map(name => new URL(name, parts)), { cache: 'no-store' }),
-    'PLUMB_ERROR_MEMORY', /no memory for 50000\d{5} bytes of weights and \d+ of keys and values/);
+    'PLUMB_ERROR_MEMORY', /no memory for 50000\d{5} bytes of weights and \d+ bytes of keys and values/);
   const smaller = new AbortController();
   await assert.rejects(Plumb.load(url, { cache: 'no-store', contextLength: 256, signal: smaller.signal,
     onProgress: ({ bytes }) => bytes >= header.length && setTimeout(() => smaller.abort(), 200) }), /aborted/);
 });
 
-test('no memory for the engine itself: an error with the sizes, and the next load works', async () => {
-  // In a process of its own: where an engine was closed, its memory is there for the next one.
+test('without memory for the engine itself there is an error with the sizes, and the next load works', async () => {
+  // In a separate process: here the memory of a closed engine would be available to the next one.
   const said = execFileSync(process.execPath, ['--input-type=module', '-e', `
     import { Plumb } from '${root}web/node/index.js';
     const { Memory } = WebAssembly;
@@ -298,13 +298,13 @@ test('no memory for the engine itself: an error with the sizes, and the next loa
   ]);
 });
 
-test('sources and options that are none', async () => {
+test('invalid sources and options are refused', async () => {
   const none = [[undefined, /undefined/], [null, /null/], [5, /number/], [{}, /object/], [[], /empty/]];
   for (const [source, message] of none) {
     await fails(() => Plumb.load(source), 'PLUMB_ERROR_ARGUMENT', message);
   }
   for (const [options, message] of [
-    [{ contextlength: 5 }, /unknown option "contextlength"; known are threads, precision, contextLength/],
+    [{ contextlength: 5 }, /unknown option "contextlength"; the known options are threads, precision, contextLength/],
     ...[0, -1, 1.5, NaN, Infinity, 2 ** 24 + 1, 2 ** 32, 2 ** 32 + 64].map(contextLength =>
       [{ contextLength }, new RegExp(`contextLength is ${contextLength}, expected an integer from 1 to 16777216`)]),
     [{ contextLength: '5' }, /contextLength is "5"/],
@@ -318,7 +318,7 @@ test('sources and options that are none', async () => {
     [null, /the options are null/],
   ]) {
     await fails(() => Plumb.load(tinyPath, options), 'PLUMB_ERROR_ARGUMENT', message);
-    if (options?.onProgress) continue;   // a preflight has none
+    if (options?.onProgress) continue;   // preflight has no onProgress
     await fails(() => Plumb.preflight(tinyPath, options), 'PLUMB_ERROR_ARGUMENT',
       options?.contextlength ? /unknown option/ : message);
   }

@@ -1,5 +1,5 @@
-/** Several processes and one folder of copies: locks, processes that are killed or stopped.  Ground truth: the file
- * itself (its sha256 by Node's own hash) and what the server saw of every request. */
+/** Several processes and one folder of copies: locks, and processes that are killed or suspended.  Ground truth: the
+ * file itself (its sha256 by Node's own hash) and every request that the server saw. */
 import assert from 'node:assert/strict';
 import { fork, spawn, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -10,11 +10,11 @@ import { test } from 'node:test';
 import { copies, copyPath, expected, files, flaky, IDS, load, other, otherwise, quick, sha256 } from './downloads.mjs';
 import { fails, random, root, server, tiny } from './helpers.mjs';
 
-/** When a process began, in ticks, of proc_pid_stat(5); its name has no odd characters. */
+/** The start time of a process in ticks, from proc_pid_stat(5); its name has no spaces or parentheses. */
 const hasProc = existsSync('/proc/self/stat');
 const began = pid => hasProc ? readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ').at(-1).split(' ')[19] : '';
 const { isHeld, take, times } = await import('../../web/node/lock.js');
-/** What a lock of this process says of the machine. */
+/** The name of this machine as a lock of this process gives it. */
 async function machine() {
   const path = join(copies, 'probe.lock'), held = await take(path);
   const text = readFileSync(path, 'utf8');
@@ -22,7 +22,7 @@ async function machine() {
   return text.split(' ')[2];
 }
 
-test('a lock that a dead process left is none; one of a living process holds while it says that it lives', async t => {
+test('the lock of a dead process is ignored; the lock of a live process holds while it is refreshed', async t => {
   const { url } = await flaky(t, () => ({}));
   await load(url);
   const lock = copyPath().replace(/gguf$/, 'lock'), here = await machine();
@@ -45,7 +45,7 @@ test('a lock that a dead process left is none; one of a living process holds whi
   assert.deepEqual(files().filter(name => !/\.(gguf|json)$/.test(name)), [], 'nothing is left');
 });
 
-test('a lock of who cannot be seen is waited for: it is stale once nobody has touched it for a while', async t => {
+test('the lock of an invisible process is waited for, and is stale if nobody refreshes it for a while', async t => {
   const { url } = await flaky(t, () => ({}));
   await load(url);
   const lock = copyPath().replace(/gguf$/, 'lock'), usual = { ...times };
@@ -61,7 +61,7 @@ test('a lock of who cannot be seen is waited for: it is stale once nobody has to
   assert.match(warnings[0].message, /no copy is kept: another tab or process is using it/);
 });
 
-test('a lock that this user may not read holds, and so does one in a folder that he may not write to', () => {
+test('a lock holds even if this user cannot read it or cannot write to its folder', () => {
   const path = join(copies, 'x.lock'), isRoot = process.geteuid?.() === 0;
   for (const [file, folder] of [[0o200, 0o777], [0o644, 0o555]]) {
     writeFileSync(path, '7 5 elsewhere');
@@ -83,7 +83,7 @@ test('a lock that this user may not read holds, and so does one in a folder that
   }
 });
 
-/** Has some of the first links to a path fail, as if another process had its lock there at that moment.
+/** Makes the first n links to a path fail, as if another process had its lock there at that moment.
  * @param {import('node:test').TestContext} t @param {string} path @param {number} n */
 function failLinks(t, path, n) {
   const { linkSync, renameSync } = fs, renamed = [];
@@ -103,23 +103,23 @@ function failLinks(t, path, n) {
   return renamed;
 }
 
-test('a lock that has gone while it was looked at is linked: a rename might replace another lock', async t => {
+test('if the old lock disappears during the check, the new one is linked: a rename might replace another', async t => {
   const path = join(copies, 'x.lock'), renamed = failLinks(t, path, 1);
   (await take(path)).release();
   assert.deepEqual([renamed, files()], [[], []]);
 });
 
-test('a lock that comes and goes is waited for, and the event loop has its turns meanwhile', async t => {
+test('waiting for a lock that comes and goes does not block the event loop', async t => {
   const path = join(copies, 'x.lock');
   failLinks(t, path, 3);
-  writeFileSync(`${path}.steal`, `${process.ppid} ${began(process.ppid)} ${await machine()}`);   // of a living process
+  writeFileSync(`${path}.steal`, `${process.ppid} ${began(process.ppid)} ${await machine()}`);   // of a live process
   let turned = false;
   setTimeout(() => { turned = true; }, 0);
   (await take(path)).release();
   assert.ok(turned);
 });
 
-test('what begins at the first byte leaves nothing of what dead writers left', async () => {
+test('a download that starts at the first byte removes the files of dead writers', async () => {
   const name = createHash('sha256').update('http://models.example/m').digest('hex');
   for (const left of ['a.part', 'a.sums', 'b.part', 'b.sums']) writeFileSync(join(copies, `${name}.${left}`), '');
   const { end } = await nearlyWhole();
@@ -127,8 +127,8 @@ test('what begins at the first byte leaves nothing of what dead writers left', a
   await end();
 });
 
-test('of many processes that find a stale lock one has it', async () => {
-  // Each waits for the same moment of the machine's clock, tries, and keeps what it got until all have tried.
+test('of many processes that find a stale lock exactly one takes it', async () => {
+  // All wait for the same time, try to take the lock, and keep it until all have tried.
   const program = `
     import { folder } from ${JSON.stringify(`${root}web/node/cache-folder.js`)};
     const { lock } = await folder();
@@ -156,8 +156,8 @@ test('of many processes that find a stale lock one has it', async () => {
   assert.deepEqual(files(), ['program.mjs', 'x.lock']);
 });
 
-/** Programs that see neither each other's process ids nor ours, as in two containers; without the right to that, they
- * are told that they are elsewhere. */
+/** Programs that see neither each other's process ids nor ours, as in two containers.  If the test may not do that, an
+ * option makes them behave so. */
 const apart = spawnSync('unshare', ['--pid', '--fork', '--mount-proc', 'true']).status === 0
   ? ['unshare', '--pid', '--fork', '--mount-proc', '--kill-child'] : [];
 const LOADER = `
@@ -181,7 +181,7 @@ function elsewhere(url) {
   return { child, end };
 }
 
-/** A server that sends a file slowly, and knows ranges. @param {import('node:test').TestContext} t
+/** A server that sends a file slowly and supports ranges. @param {import('node:test').TestContext} t
  * @param {() => {bytes: Uint8Array, etag: string, piece: number, ms: number}} state */
 async function slow(t, state) {
   const ranges = [];
@@ -203,17 +203,17 @@ async function slow(t, state) {
   });
   return { url: `${url}m`, ranges };
 }
-const comes = async action => {
+const until = async action => {
   while (!action()) await new Promise(resolve => setTimeout(resolve, 10));
 };
-/** A file that is renamed or removed meanwhile has none. */
+/** A file that is renamed or removed meanwhile counts as 0 bytes. */
 const partSize = () => Math.max(0, ...files().filter(name => name.endsWith('.part')).map(name =>
   statSync(join(copies, name), { throwIfNoEntry: false })?.size ?? 0));
 
-test('two processes that cannot see each other: one writes the copy, the other says that it keeps none', async t => {
+test('of two processes that cannot see each other one writes the copy; the other warns that it keeps none', async t => {
   const { url } = await slow(t, () => ({ bytes: tiny, etag: '"one"', piece: 2000, ms: 60 }));
   const first = elsewhere(url);
-  await comes(() => partSize() > 0);
+  await until(() => partSize() > 0);
   const second = await elsewhere(url).end;
   assert.equal(second.logits, expected);
   assert.match(second.warnings[0].message, /no copy is kept: another tab or process is using it/);
@@ -222,10 +222,10 @@ test('two processes that cannot see each other: one writes the copy, the other s
   assert.deepEqual(files().map(name => name.replace(/.*\./, '')), ['gguf', 'json']);
 });
 
-test('what a process elsewhere left when it was killed is gone on with once its lock is stale', async t => {
+test('the copy of a killed process in another container is resumed once its lock is stale', async t => {
   const { url, ranges } = await slow(t, () => ({ bytes: tiny, etag: '"one"', piece: 2000, ms: 20 }));
   const first = elsewhere(url);
-  await comes(() => partSize() >= 30000);
+  await until(() => partSize() >= 30000);
   first.child.kill('SIGKILL');
   const left = partSize();
   const second = await elsewhere(url).end;
@@ -234,7 +234,7 @@ test('what a process elsewhere left when it was killed is gone on with once its 
   assert.equal(sha256(readFileSync(copyPath())), sha256(tiny));
 });
 
-/** The store of this process with a URL in it of which all but the end is written, and what writes the end. */
+/** A store of this process with a copy that is complete except for its end, and a function that writes the end. */
 async function nearlyWhole() {
   const { Store } = await import('../../web/loader/copy-store.js');
   const { folder } = await import('../../web/node/cache-folder.js');
@@ -256,7 +256,7 @@ async function nearlyWhole() {
   } };
 }
 
-test('who waits for the lock of a copy that becomes whole meanwhile has the whole copy', async t => {
+test('a process that waits for the lock of a copy gets the complete copy once it is finished', async t => {
   const usual = { ...times };
   t.after(() => Object.assign(times, usual));
   Object.assign(times, { elsewhere: true, beat: 60000, stale: 60000, poll: 20 });
@@ -280,7 +280,7 @@ test('who waits for the lock of a copy that becomes whole meanwhile has the whol
   assert.deepEqual(files().map(name => name.replace(/.*\./, '')), ['gguf', 'json']);
 });
 
-test('a lock alone changes nothing of a copy that is whole', async () => {
+test('taking the lock of a complete copy does not change the copy', async () => {
   const { store, url, end } = await nearlyWhole();
   await end();
   const { folder } = await import('../../web/node/cache-folder.js');
@@ -293,7 +293,7 @@ test('a lock alone changes nothing of a copy that is whole', async () => {
 
 // Three renames: the metadata at the start, the metadata of the whole file, the file itself.
 for (const [rename, when] of [[2, 'before'], [2, 'after'], [3, 'after']]) {
-  test(`a process that is killed ${when} rename ${rename} of a download has lost nothing of it`, async t => {
+  test(`a process that is killed ${when} rename ${rename} of a download loses none of it`, async t => {
     const { url, seen } = await flaky(t, () => ({}));
     const program = `
       import fs from 'node:fs';
@@ -319,7 +319,7 @@ for (const [rename, when] of [[2, 'before'], [2, 'after'], [3, 'after']]) {
   });
 }
 
-test('25 processes that are killed in mid-download lose nothing', async t => {
+test('25 processes that are killed during a download lose nothing', async t => {
   const next = random(5);
   const padded = Buffer.concat([tiny, Buffer.alloc(1 << 20)]);
   const { url, ranges } = await slow(t, () => ({ bytes: padded, etag: '"one"', piece: 700, ms: 4 }));
@@ -328,7 +328,7 @@ test('25 processes that are killed in mid-download lose nothing', async t => {
     const child = spawn(process.execPath, ['--input-type=module', '-e', LOADER, url], { stdio: 'inherit' });
     const end = new Promise(resolve => child.on('close', resolve));
     const enough = left + next(4000);
-    await Promise.race([comes(() => partSize() > enough), end]);
+    await Promise.race([until(() => partSize() > enough), end]);
     child.kill('SIGKILL');
     await end;
     assert.ok(partSize() >= left, `${partSize()} bytes after ${left}`);
@@ -340,7 +340,7 @@ test('25 processes that are killed in mid-download lose nothing', async t => {
   assert.equal(sha256(readFileSync(copyPath())), sha256(padded));
 });
 
-test('a process that was stopped and goes on after its lock was taken writes no more', async t => {
+test('a suspended process that resumes after its lock was taken writes no more', async t => {
   let state = { bytes: tiny, etag: '"one"', piece: 2000, ms: 60 };
   const { url } = await slow(t, () => state);
   const child = spawn(process.execPath, ['--input-type=module', '-e', LOADER, url],
@@ -348,7 +348,7 @@ test('a process that was stopped and goes on after its lock was taken writes no 
   let text = '';
   child.stdout.on('data', data => { text += data; });
   const end = new Promise(resolve => child.on('close', resolve));
-  await comes(() => partSize() >= 10000);
+  await until(() => partSize() >= 10000);
   child.kill('SIGSTOP');
   state = { bytes: other, etag: '"two"', piece: 50000, ms: 0 };
   assert.deepEqual(await elsewhere(url).end, { logits: otherwise, warnings: [] });
@@ -356,7 +356,7 @@ test('a process that was stopped and goes on after its lock was taken writes no 
   await end;
   const { logits, warnings } = JSON.parse(text);
   assert.equal(logits, expected);
-  assert.match(warnings[0].message, /no copy is kept: .*another process has taken its lock/);
+  assert.match(warnings[0].message, /no copy is kept: .*another process has taken over the lock/);
   assert.equal(sha256(readFileSync(copyPath())), sha256(other));
   assert.deepEqual(await load(url), { logits: otherwise, warnings: [] });
 });

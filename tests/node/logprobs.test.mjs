@@ -1,5 +1,5 @@
-/** What generate tells of its tokens. Ground truth: a softmax in JavaScript over the logits that feed gives for the
- * same tokens, and llama.cpp's greedy ids. */
+/** The tokens and probabilities that generate reports. Ground truth: a softmax in JavaScript over the logits of feed
+ * for the same tokens, and llama.cpp's greedy ids. */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { Plumb } from '../../web/node/index.js';
@@ -9,7 +9,7 @@ let model;
 before(async () => { model = await Plumb.load(realPath, { precision: 'exact16' }); });
 after(() => model.close());
 
-/** Ids by descending logit, of equal ones the lower id first, and their log-probabilities. */
+/** Ids by descending logit, lower ids first among equals, and their log-probabilities. */
 function ranked(logits) {
   const max = logits.reduce((a, b) => Math.max(a, b));
   const logSum = max + Math.log(logits.reduce((sum, x) => sum + Math.exp(x - max), 0));
@@ -23,7 +23,7 @@ async function tokensOf(prompt, options) {
   return { tokens, text };
 }
 
-test('log-probabilities and alternatives are a softmax of the logits, and greedy ids are llama.cpp\'s', async () => {
+test('log-probabilities and alternatives equal the softmax of the logits; greedy ids are llama.cpp\'s', async () => {
   const { ids, f32 } = prompts[1];
   const { tokens, text } = await tokensOf(ids, { temperature: 0, maxTokens: 12, logprobs: 20 });
   assert.deepEqual(tokens.map(({ id }) => id), f32.ids.slice(0, 12));
@@ -40,7 +40,7 @@ test('log-probabilities and alternatives are a softmax of the logits, and greedy
   }
 });
 
-test('sampled tokens have the probability that the model gave them, whatever the sampler did', async () => {
+test('sampled tokens have the probability that the model gave them, independent of the sampler', async () => {
   const { ids } = prompts[0];
   const options = { temperature: 1.5, repeatPenalty: 1.3, seed: 7, maxTokens: 10, logprobs: 3 };
   const { tokens } = await tokensOf(ids, options);
@@ -55,7 +55,7 @@ test('sampled tokens have the probability that the model gave them, whatever the
   }
 });
 
-test('the token that ends a turn is told, with its text, which is not part of the answer', async () => {
+test('the token that ends a turn is reported with its text, which is not part of the answer', async () => {
   const { messages, f32 } = prompts.find(({ messages, f32 }) => messages && f32.first_end >= 0);
   const { tokens, text } = await tokensOf(messages, { temperature: 0 });
   assert.deepEqual(tokens.map(({ id }) => id), f32.ids.slice(0, f32.first_end + 1));
@@ -64,7 +64,7 @@ test('the token that ends a turn is told, with its text, which is not part of th
   assert.deepEqual([model.lastStats.finishReason, model.lastStats.tokens], ['stop', tokens.length - 1]);
 });
 
-test('a worker tells each token before its text', async () => {
+test('a worker reports each token before its text', async () => {
   const other = await Plumb.load(realPath, { worker: true });
   let told = '', text = '';
   for await (const piece of other.generate('Once upon a time', { temperature: 0, maxTokens: 20,
@@ -76,7 +76,7 @@ test('a worker tells each token before its text', async () => {
   await other.close();
 });
 
-test('logprobs out of range and onToken that is no function are refused', async () => {
+test('logprobs out of range and an onToken that is not a function are refused', async () => {
   for (const logprobs of [-1, 21, 1.5, '3']) {
     await fails(textOf(model.generate('x', { logprobs })), 'PLUMB_ERROR_ARGUMENT', /logprobs is .*from 0 to 20/);
   }

@@ -1,4 +1,4 @@
-/** tests/bench/machine-code.mjs, which docs/speed.md quotes: it finds the loops, and what it counts is there. */
+/** tests/bench/machine-code.mjs, which docs/speed.md quotes, finds the loops and counts their instructions. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { test } from 'node:test';
@@ -8,7 +8,7 @@ const hasDisassembler = spawnSync(process.execPath, ['--print-wasm-code', '--no-
   '-e', `new WebAssembly.Module(new Uint8Array([0, 97, 115, 109, 1, 0, 0, 0, 1, 4, 1, 96, 0, 0, 3, 2, 1, 0, 10, 4, 1, 2,
     0, 11]))`], { encoding: 'utf8' }).stdout.includes('retl');
 
-test('the loops of kernels in machine code: as many dots as 8 rows of 32 weights need',
+test('the machine code of kernel loops has as many dots as 8 rows of 32 weights need',
   { skip: !hasDisassembler && 'needs x86-64, and a V8 with its disassembler' }, () => {
     const { stdout, stderr, status } = spawnSync(process.execPath, ['tests/bench/machine-code.mjs',
       'build/emcc/named/plumb.wasm'], { cwd: root, encoding: 'utf8' });
@@ -16,7 +16,7 @@ test('the loops of kernels in machine code: as many dots as 8 rows of 32 weights
     const [, ...titles] = stdout.split('\n').find(line => line.includes('loops')).split(/ +/);
     const of = name => Object.fromEntries(stdout.split('\n').find(line => line.startsWith(name)).split(/ +/).slice(1)
       .map((count, i) => [titles[i], Number(count)]));
-    // A block is 256 products of weights, 8 a dot; a turn of the loop takes some blocks.
+    // A block is 256 products, 8 per dot; an iteration of the loop handles some blocks.
     for (const name of ['q4_0_dot__simd128', 'q8_0_dot__simd128']) {
       const { loops, instructions, dots } = of(name);
       assert.ok(loops === 1 && dots > 0 && dots % 32 === 0, `${name}: ${loops} loops of ${dots} dots`);

@@ -1,6 +1,6 @@
-/** No second copy of the file: linear memory holds file, session and at most 32 MB more, and the whole process never
- * grows by more than the file and 96 MB: V8 collects buffers once 64 MB of them are garbage, whatever the file's size.
- * So the file here is several times as large as that, and a third of a second copy would be seen. */
+/** There is no second copy of the file: linear memory holds the file, the session and at most 32 MB more, and the
+ * process never grows by more than the file and 96 MB.  V8 collects buffers once 64 MB of them are garbage, independent
+ * of the file's size.  The file here is several times as large, so that even a third of a second copy is detected. */
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { createReadStream, mkdtempSync, rmSync, statSync, truncateSync, writeFileSync } from 'node:fs';
@@ -17,7 +17,7 @@ const { header, size } = ggufHeader({ layers: 8, embedding: 2048, feedForward: 5
 writeFileSync(path, header);
 truncateSync(path, size);
 
-/** Loads in a fresh process; returns what it held. @param {string} source @param {boolean} worker */
+/** Loads in a fresh process and returns its memory. @param {string} source @param {boolean} worker */
 async function load(source, worker) {
   const child = spawn(process.execPath, ['--input-type=module', '-e', `
     import { openAsBlob } from 'node:fs';
@@ -48,7 +48,7 @@ for (const [kind, worker] of [['file', false], ['file', true], ['fetch', false],
     const mb = (/** @type {number} */ n) => `${(n / 2 ** 20).toFixed(1)} MB`;
     const [linear, process] = [mb(memoryBytes), mb(peak)];
     t.diagnostic(`file ${mb(file)}, session ${mb(sessionBytes)}, linear memory ${linear}, process ${process}`);
-    const least = 0.95 * file + sessionBytes;   // all weights are there
+    const least = 0.95 * file + sessionBytes;   // all weights are in memory
     assert.ok(memoryBytes > least && memoryBytes <= file + sessionBytes + 32 * 2 ** 20, `linear memory ${linear}`);
     assert.ok(peak > 0.95 * file && peak <= file + 96 * 2 ** 20, `the process grew by ${process}`);
   });

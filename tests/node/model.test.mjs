@@ -1,5 +1,5 @@
 /** A model in use. Ground truth: llama.cpp's token ids and logits in tests/vectors, jinja2's rendering of the chat
- * (chat.txt), and for options what their definition says about those. */
+ * (chat.txt), and the definitions of the options. */
 import assert from 'node:assert/strict';
 import { readFileSync, statSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
@@ -27,7 +27,7 @@ describe('the default model', () => {
       `${memoryBytes} bytes, of which ${file} file, ${sessionBytes} session`);
   });
 
-  test('info and metadata say what the file says', async () => {
+  test('info and metadata equal the keys of the file', async () => {
     const info = await model.info();
     const varying = { weightBytes: 0, sessionBytes: 0, memoryBytes: 0, module: '', kernels: '', precision: '' };
     assert.deepEqual({ ...info, ...varying }, {
@@ -44,7 +44,7 @@ describe('the default model', () => {
     assert.deepEqual(model.metadata['tokenizer.ggml.tokens'], { type: 'array of string', count: 49152 });
   });
 
-  test('tokens of the reference prompts are llama.cpp\'s, and their text comes back', async () => {
+  test('tokens of the reference prompts are llama.cpp\'s, and detokenize to the same text', async () => {
     for (const { ids, text_file, parse_special: parseSpecial } of [capital, chat, long]) {
       const text = readFileSync(`${vectors}llama/${text_file}`, 'utf8');
       const tokens = await model.tokenize(text, { parseSpecial });
@@ -56,7 +56,7 @@ describe('the default model', () => {
     assert.equal(await model.detokenize([1, 9690, 2]), 'system');
   });
 
-  test('the chat template gives what jinja2 gives', async () => {
+  test('the chat template renders as in jinja2', async () => {
     const text = readFileSync(`${vectors}llama/chat.txt`, 'utf8');
     assert.equal(await model.applyChatTemplate(chat.messages), text);
     const brief = [{ role: 'system', content: 'Be brief.' }, { role: 'user', content: 'Hi' }];
@@ -77,7 +77,7 @@ describe('the default model', () => {
     });
   }
 
-  test('a text goes on as llama.cpp\'s greedy answer', async () => {
+  test('a text is continued as by llama.cpp, greedily', async () => {
     const ids = answerIds(capital);
     const text = await textOf(model.generate('The capital of France is', { ...GREEDY, maxTokens: 64 }));
     assert.equal(text, await model.detokenize(ids));
@@ -85,7 +85,7 @@ describe('the default model', () => {
     assert.deepEqual([tokens, promptTokens, finishReason], [ids.length, 5, 'stop']);
   });
 
-  test('a chat is answered as llama.cpp answers it, in pieces, with its figures', async () => {
+  test('a chat is answered as by llama.cpp, in pieces, with statistics', async () => {
     await model.rewind();
     const ids = answerIds(chat).slice(0, 30);
     const answer = model.generate(chat.messages, { ...GREEDY, maxTokens: 30 });
@@ -102,12 +102,12 @@ describe('the default model', () => {
     assert.equal(stats.decodeRate, (ids.length - 1) / stats.decodeSeconds);
   });
 
-  test('600 tokens of prompt are followed as llama.cpp follows them', async () => {
+  test('a prompt of 600 tokens is continued as by llama.cpp', async () => {
     const text = await textOf(model.generate(long.ids, { ...GREEDY, maxTokens: 16 }));
     assert.equal(text, await model.detokenize(long.f32.ids.slice(0, 16)));
   });
 
-  test('a second turn computes only what is new, and says the same as from the start', async () => {
+  test('a second turn computes only what is new, and gives the same text as a fresh session', async () => {
     const first = await textOf(model.generate(chat.messages, { ...GREEDY, maxTokens: 12 }));
     const messages = [...chat.messages, { role: 'assistant', content: first }, { role: 'user', content: 'And mass?' }];
     const again = await textOf(model.generate(messages, { ...GREEDY, maxTokens: 12 }));
@@ -118,21 +118,21 @@ describe('the default model', () => {
     assert.equal(model.lastStats?.reusedTokens, 0);
   });
 
-  test('whole characters only: a parrot of several tokens comes in one piece', async () => {
+  test('whole characters only: an emoji of several tokens comes in one piece', async () => {
     const ids = [...await model.tokenize('🦜語é')];
     assert.equal(new Set(ids).size, ids.length);
-    // Biases and a penalty for what was said make the model say just these tokens, in this order.
+    // Biases and a presence penalty force the model to generate exactly these tokens, in this order.
     const logitBias = new Map(ids.map((id, i) => [id, 1e6 - 1e4 * i]));
     const pieces = [];
     const forced = { ...GREEDY, logitBias, presencePenalty: 1e6 };
     for await (const piece of model.generate('A parrot: ', { ...forced, maxTokens: ids.length })) pieces.push(piece);
     assert.equal(pieces.join(''), '🦜語é');
     assert.ok(ids.length > 5 && pieces.length === 3, `${pieces.length} pieces of ${ids.length} tokens`);
-    // Cut in the middle, the half character shows as one that is broken.
+    // A character that is cut in the middle becomes U+FFFD.
     assert.equal(await textOf(model.generate('A parrot: ', { ...forced, maxTokens: 2 })), '\uFFFD');
   });
 
-  test('stop strings end the text before them', async () => {
+  test('a stop string ends the text before the string', async () => {
     const full = await textOf(model.generate(chat.messages, { ...GREEDY, maxTokens: 30 }));
     const stop = full.slice(20, 27);
     assert.equal(await textOf(model.generate(chat.messages, { ...GREEDY, maxTokens: 30, stop: ['@@@', stop] })),
@@ -140,7 +140,7 @@ describe('the default model', () => {
     assert.equal(model.lastStats?.finishReason, 'stop');
   });
 
-  test('same seed, same text; another seed, another; the seed that was drawn is told', async () => {
+  test('the same seed gives the same text, another seed another; a random seed is reported', async () => {
     const say = async seed => textOf(model.generate('Once upon a time', { temperature: 1.5, topK: 0, topP: 1, minP: 0,
       maxTokens: 16, seed }));
     const one = await say(42);
@@ -157,10 +157,10 @@ describe('the default model', () => {
     assert.notEqual(await say(1, { [first]: -Infinity }), await model.detokenize([first]));
     assert.equal(await say(3, new Map([[504, 1000]])), await model.detokenize([504, 504, 504]));
     const none = new Map(Array.from({ length: 49152 }, (_, id) => [id, -Infinity]));
-    await fails(() => say(1, none), 'PLUMB_ERROR_ARGUMENT', /no token is possible/);
+    await fails(() => say(1, none), 'PLUMB_ERROR_ARGUMENT', /no token can be sampled: logitBias forbids all of them/);
   });
 
-  test('leaving the loop, and a signal, end a text; the model can go on', async () => {
+  test('leaving the loop and a signal end a text; the model remains usable', async () => {
     let pieces = 0;
     for await (const _ of model.generate('Once upon a time', GREEDY)) if (++pieces === 3) break;
     assert.equal(model.lastStats?.finishReason, 'abort');
@@ -179,7 +179,7 @@ describe('the default model', () => {
     assert.equal(after, await model.detokenize([capital.f32.ids[0]]));
   });
 
-  test('leaving the loop when all was said already tells the figures of that text', async () => {
+  test('leaving the loop after the last piece still reports the statistics of the text', async () => {
     const text = model.generate('Once upon a time', { ...GREEDY, maxTokens: 5 });
     await text.next();
     await model.rewind();   // comes after the text
@@ -202,7 +202,7 @@ describe('the default model', () => {
     await assert.rejects(model.feed(long.ids, { signal: AbortSignal.abort(new Error('no')) }), /no/);
   });
 
-  test('what is too long says both lengths', async () => {
+  test('the error for a prompt that is too long gives both lengths', async () => {
     const ids = Array.from({ length: 2049 }, (_, i) => i % 100 + 300);
     await fails(model.generate(ids).next(), 'PLUMB_ERROR_CONTEXT',
       /the prompt has 2049 tokens, but the context holds 2048; shorten it or load .* with a larger contextLength/);
@@ -229,7 +229,7 @@ describe('a tiny model', () => {
     }
   });
 
-  test('rewind forgets: the same step again gives the same logits', async () => {
+  test('after rewind the same step gives the same logits', async () => {
     await model.rewind();
     const straight = await model.feed(ids);
     await model.rewind(10);
@@ -238,7 +238,7 @@ describe('a tiny model', () => {
     for (const position of [-1, 1.5, NaN]) await fails(model.rewind(position), 'PLUMB_ERROR_ARGUMENT', /position is/);
   });
 
-  test('the context fills up: the text ends for its length, a step is an error', async () => {
+  test('in a full context the text ends with reason length, and a step is an error', async () => {
     await model.rewind();
     const text = model.generate(ids, { temperature: 0, logitBias: { 256: -Infinity } });
     await textOf(text);
@@ -246,14 +246,14 @@ describe('a tiny model', () => {
     await fails(model.step(1), 'PLUMB_ERROR_CONTEXT', /40/);
   });
 
-  test('no template: a chat is an error, a string is not', async () => {
+  test('without a template a chat is an error, a string is not', async () => {
     const messages = [{ role: 'user', content: 'Hi' }];
     await fails(model.generate(messages).next(), 'PLUMB_ERROR_TEMPLATE', /no tokenizer.chat_template/);
     await fails(model.applyChatTemplate(messages), 'PLUMB_ERROR_TEMPLATE', /no tokenizer.chat_template/);
     await textOf(model.generate('Hi', { maxTokens: 2 }));
   });
 
-  test('arguments that are none', async () => {
+  test('invalid arguments are refused', async () => {
     const generate = (prompt, options) => model.generate(prompt, options).next();
     for (const [action, message, code = 'PLUMB_ERROR_ARGUMENT'] of [
       [() => generate('Hi', { maxtokens: 3 }), /unknown option "maxtokens"/],
@@ -266,7 +266,7 @@ describe('a tiny model', () => {
       [() => generate('Hi', { stop: [1] }), /stop is an array/],
       [() => generate('Hi', { seed: -1 }), /seed is -1/],
       [() => generate('Hi', { logitBias: { x: 1 } }), /logitBias/],
-      [() => generate('Hi', { logitBias: { 260: 1 } }), /bias token outside the vocabulary/],
+      [() => generate('Hi', { logitBias: { 260: 1 } }), /bias token is outside the vocabulary/],
       [() => generate(''), /the prompt is empty/],
       [() => generate([]), /expected messages|messages\[0\].* expected/],
       [() => generate([{ content: 'Hi' }]), /expected messages|messages\[0\].* expected/],
@@ -276,6 +276,8 @@ describe('a tiny model', () => {
       [() => model.feed([260]), /260/, 'PLUMB_ERROR_TOKEN'],
       [() => model.feed([]), /no tokens/],
       [() => model.feed([-1]), /token 0 is -1/],
+      [() => model.feed([2 ** 31]), /token 0 is 2147483648, expected an integer from 0 to 2\^31 - 1/],
+      [() => model.feed([2 ** 31 - 1]), /token 2147483647 at index 0 is not in 0\.\.259/, 'PLUMB_ERROR_TOKEN'],
       [() => model.tokenize(5), /number/],
       [() => model.tokenize('', { special: true }), /unknown option "special"/],
       [() => model.detokenize([300]), /300/, 'PLUMB_ERROR_TOKEN'],
@@ -291,7 +293,7 @@ describe('a tiny model', () => {
     assert.deepEqual(logits, alone);
   });
 
-  test('many calls at once are nothing that Node warns of', async t => {
+  test('many calls at once cause no warning of Node', async t => {
     const said = [];
     const listen = warning => said.push(warning.message);
     process.on('warning', listen);
@@ -303,7 +305,7 @@ describe('a tiny model', () => {
 });
 
 for (const worker of [false, true]) {
-  test(`closing ${worker ? 'a worker' : 'in this thread'} ends what runs; later calls say so`, async () => {
+  test(`closing ${worker ? 'a worker' : 'in this thread'} ends running calls; later calls say so`, async () => {
     const model = await Plumb.load(tinyPath, { worker });
     const text = model.generate('Hello', { logitBias: { 256: -Infinity } });
     await text.next();
@@ -316,19 +318,19 @@ for (const worker of [false, true]) {
   });
 }
 
-test('the README\'s way to find the likeliest token takes logits of any vocabulary', () => {
+test('the README\'s code for the likeliest token works for any vocabulary size', () => {
   const line = /const best = (.*);/.exec(readFileSync(`${root}web/README.md`, 'utf8'))?.[1];
   const logits = new Float32Array(2 ** 18).fill(-1);
   logits[200000] = 3;
   assert.equal(new Function('logits', `return ${line};`)(logits), 200000);
 });
 
-test('every option that is out of its range is refused with the range, by each call that takes it', async t => {
+test('every option out of its range is refused with the range, by each call that takes it', async t => {
   const model = await Plumb.load(tinyPath);
   t.after(() => model.close());
   const chat = model.chat(), user = { role: 'user', content: 'x' };
   const ROLES = '"system", "developer", "user", "assistant", "tool"';
-  /** What no number option takes, and what is out of the range of one. */
+  /** Values that no number option accepts, and values out of its range. */
   const none = [NaN, Infinity, -Infinity, '1', null, {}];
   const ranges = {
     temperature: [[-1, -1e-9, 1e7], 'a number from 0 to 1000000'],
@@ -340,10 +342,11 @@ test('every option that is out of its range is refused with the range, by each c
     presencePenalty: [[-1e7, 1e7], 'a number from -1000000 to 1000000'],
     frequencyPenalty: [[-1e7, 1e7], 'a number from -1000000 to 1000000'],
     penaltyLastN: [[-1, 0.5, 2 ** 24 + 1], 'an integer from 0 to 16777216'],
-    seed: [[-1, 0.5, 2 ** 53, -1n, 1n << 64n], 'an integer from 0 on \\(a BigInt up to 2\\^64 - 1\\)'],
-    maxTokens: [[0, -1, 1.5], 'an integer from 1 on'],
+    seed: [[-1, 0.5, 2 ** 53, -1n, 1n << 64n], 'an integer from 0 to 2\\^53 - 1, or a BigInt from 0 to 2\\^64 - 1'],
+    maxTokens: [[0, -1, 1.5], 'a positive integer'],
     logprobs: [[-1, 0.5, 21], 'an integer from 0 to 20'],
-    logitBias: [[5, 'x', { 5: NaN }, { 5: Infinity }, { '-1': 0 }, { 2147483648: 0 }], 'an object or Map from token'],
+    logitBias: [[5, 'x', { 5: NaN }, { 5: Infinity }, { '-1': 0 }, { 2147483648: 0 }],
+      'an object or Map that maps token'],
   };
   for (const [name, [wrong, range]] of Object.entries(ranges)) {
     for (const value of [...wrong, ...none.filter(one => name !== 'logitBias' || typeof one !== 'object' || !one)]) {
@@ -366,7 +369,7 @@ test('every option that is out of its range is refused with the range, by each c
   }
   for (const role of ['banana', '', 'User', 5, undefined, null]) {
     const messages = [user, { role, content: 'x' }];
-    const message = new RegExp(`messages\\[1\\].role is .*, expected ${ROLES}`);
+    const message = new RegExp(`messages\\[1\\].role is .*, expected one of ${ROLES}`);
     await fails(model.generate(messages).next(), 'PLUMB_ERROR_ARGUMENT', message);
     await fails(model.trace(messages), 'PLUMB_ERROR_ARGUMENT', message);
     await fails(model.applyChatTemplate(messages), 'PLUMB_ERROR_ARGUMENT', message);

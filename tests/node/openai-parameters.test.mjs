@@ -1,4 +1,4 @@
-/** Whatever JSON chat.completions.create is given, it answers or refuses with a PlumbError that names the parameter. */
+/** For any JSON chat.completions.create answers, or refuses with a PlumbError that names the parameter. */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import fc from 'fast-check';
@@ -30,7 +30,7 @@ const valid = fc.array(fc.record({ role: fc.constantFrom('user', 'assistant'), c
   maxLength: 3 });
 const tool = fc.oneof(fc.record({ type: fc.oneof(fc.constant('function'), some),
   function: fc.oneof(fc.record({ name: fc.oneof(text, some), parameters: json }), json) }), some);
-/** Each parameter: what fits it often, and anything. */
+/** Generators for each parameter: often valid values, else anything. */
 const parameter = Object.fromEntries(Object.keys(COMPLETION).map(name => [name, fc.oneof(some, number,
   name === 'tools' ? fc.array(tool, { maxLength: 2 }) : name === 'logit_bias' ? fc.dictionary(text, number)
     : name === 'stop' ? fc.array(text, { maxLength: 3 }) : fc.boolean())]));
@@ -42,7 +42,7 @@ const parameters = fc.record({ ...parameter, messages }, { requiredKeys: [] })
 
 let answers = 0;
 
-/** An answer or a refusal that says which parameter or what about the prompt. @param {any} given */
+/** The result must be an answer, or an error that names the parameter or the prompt's problem. @param {any} given */
 async function check(given) {
   const abort = new AbortController();
   try {
@@ -64,8 +64,9 @@ async function check(given) {
   }
 }
 
-test('any JSON as the parameters', () => fc.assert(fc.asyncProperty(fc.jsonValue(), check), RUNS));
-test('any JSON as the value of any parameter', async () => {
+test('any JSON as the parameters is answered or refused', () =>
+  fc.assert(fc.asyncProperty(fc.jsonValue(), check), RUNS));
+test('any JSON as the value of any parameter is answered or refused', async () => {
   answers = 0;
   await fc.assert(fc.asyncProperty(parameters, check), RUNS);
   assert.ok(answers > RUNS.numRuns / 10, `only ${answers} of ${RUNS.numRuns} were answered`);

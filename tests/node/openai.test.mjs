@@ -1,5 +1,5 @@
-/** Ground truth: OpenAI's own package.  Its types have the last word on ours, and its client, which checks and joins
- * chunks, reads what we stream. */
+/** Ground truth: OpenAI's own package.  Our results must have its types, and its client, which checks and joins chunks,
+ * must read our streams. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -9,7 +9,7 @@ import Theirs from 'openai';
 import Ours from '../../web/node/openai.js';
 import { prompts, realPath, root } from './helpers.mjs';
 
-/** What users write, but for the import. */
+/** Code as users write it, except for the import. */
 const SAMPLE = `
 const client = new OpenAI();
 const tools: Theirs.ChatCompletionTool[] = [{ type: 'function', function: { name: 'now', parameters: {} } }];
@@ -35,7 +35,7 @@ for (const call of whole.choices[0].message.tool_calls ?? []) {
 export { text, tools };
 `;
 
-test('code for OpenAI\'s package compiles with plumb-llm/openai, and the results are of its types', t => {
+test('code for OpenAI\'s package compiles with plumb-llm/openai, and the results have its types', t => {
   const folder = mkdtempSync(join(root, 'build', 'openai-types-'));
   t.after(() => rmSync(folder, { recursive: true }));
   for (const [name, from] of [['theirs', 'openai'], ['ours', '../../web/openai.js']]) {
@@ -51,14 +51,14 @@ test('code for OpenAI\'s package compiles with plumb-llm/openai, and the results
   assert.equal(status, 0);
 });
 
-test('OpenAI\'s client joins our chunks to what we say is the whole', async t => {
+test('OpenAI\'s client joins our chunks to our complete answer', async t => {
   const ours = new Ours({ models: { smol: realPath }, load: { precision: 'exact16' } });
   t.after(() => ours.close());
   const params = { model: 'smol', messages: prompts[1].messages, temperature: 0, max_tokens: 20, logprobs: true };
   const whole = await ours.chat.completions.create({ ...params, top_logprobs: 2 });
   const theirs = new Theirs({
     apiKey: 'none',
-    /** The server that there is not: answers with our chunks. @type {typeof fetch} */
+    /** Replaces the server: it answers with our chunks. @type {typeof fetch} */
     fetch: async (_, request) => {
       const stream = await ours.chat.completions.create(JSON.parse(String(request?.body)));
       const lines = [];

@@ -6,8 +6,8 @@ import { test } from 'node:test';
 import { argmax, prompts, realPath, root } from './helpers.mjs';
 
 const { ids } = prompts[0];
-/** What a Node with these flags says: of each precision what ran, and the logits of a batch and of one more token.
- * @param {string[]} flags @param {string} [first] what it runs before
+/** Runs Node with these flags: for each precision the kernels that ran, and the logits of a batch and of a next token.
+ * @param {string[]} flags @param {string} [first] code that it runs before
  * @returns {Record<string, {module: string, ran: string, logits: number[][]}>} */
 const run = (flags, first = '') => JSON.parse(execFileSync(process.execPath, [...flags, '--input-type=module', '-e', `
   ${first}
@@ -23,11 +23,12 @@ const run = (flags, first = '') => JSON.parse(execFileSync(process.execPath, [..
   console.log(JSON.stringify(all));`], { maxBuffer: 1 << 28, encoding: 'utf8' }));
 
 const old = Number(process.versions.node.split('.')[0]) < 22;
-/** Off and wrong in Node 20 unless asked for thus; there is no flag any more to turn it off in later ones. */
+/** Node 20 needs these flags: it has relaxed SIMD off by default, and its first compiler is wrong.  Later versions have
+ * no flag to turn it off. */
 const withRelaxed = old ? ['--experimental-wasm-relaxed-simd', '--no-liftoff'] : [];
 const plain = run([], 'WebAssembly.validate = () => false;');
 
-test('each precision has the same bits with and without relaxed SIMD; 8 bits are coarser', () => {
+test('each precision gives the same bits with and without relaxed SIMD; 8 bits are less accurate', () => {
   const relaxed = run(withRelaxed);
   assert.match(relaxed.exact16.ran, /^(simd128|relaxed) exact16$/);   // whichever is faster here
   assert.equal(relaxed.fast8.ran, 'relaxed fast8');
@@ -45,8 +46,8 @@ test('each precision has the same bits with and without relaxed SIMD; 8 bits are
   }
 });
 
-test('where relaxed dots turn out to be wrong they never run, even when 8 bits are asked for', () => {
-  // An engine whose dots select lanes: that instruction takes three vectors too.
+test('if relaxed dots give wrong results, they never run, even for 8 bits', () => {
+  // Replaces every dot by a lane select, an instruction that takes three vectors too.
   const wrong = run(withRelaxed, `
     const { compile } = WebAssembly;
     WebAssembly.compile = (bytes) => {
@@ -65,7 +66,7 @@ test('where relaxed dots turn out to be wrong they never run, even when 8 bits a
   }
 });
 
-test('loads beside two busy loops have the same precision and give the same tokens', async t => {
+test('loads on a busy machine have the same precision and give the same tokens', async t => {
   const loops = [1, 2].map(() => spawn(process.execPath, ['-e', 'for (;;);'], { stdio: 'ignore' }));
   t.after(() => loops.forEach(loop => loop.kill('SIGKILL')));
   const LOADS = 12;
@@ -86,7 +87,7 @@ test('loads beside two busy loops have the same precision and give the same toke
   for (const one of seen) assert.deepEqual(one, { precision: 'exact16', tokens: prompts[0].f32.ids.slice(0, 8) });
 });
 
-test('a relaxed module that does not load leaves the plain one, and a warning that says which and why', () => {
+test('if the relaxed module does not load, the plain one runs, and a warning says which and why', () => {
   const { module, warnings, logits } = JSON.parse(execFileSync(process.execPath, [...withRelaxed,
     '--input-type=module', '-e', `
     import { platform } from '${root}web/node/platform.js';

@@ -1,4 +1,4 @@
-/** What preflight says of a model from its header. Ground truth: what a load of the whole file says afterwards. */
+/** preflight predicts a load from the header of a model. Ground truth: a load of the whole file. */
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { readFileSync, statSync, writeFileSync } from 'node:fs';
@@ -20,7 +20,7 @@ beforeEach(() => {
   pause = () => new Promise(resolve => setImmediate(resolve));
   silence = () => new Promise(() => {});
 });
-/** The package as it is, but that waits are noted, and not waited for. */
+/** The package, except that waits are recorded and end at once. */
 const quick = plumbOn({
   pause(ms, signal) {
     waits.push(ms);
@@ -30,7 +30,7 @@ const quick = plumbOn({
 });
 const look = (/** @type {string} */ url) => quick.preflight(url, { measure: false });
 
-/** A server of files that answers ranges, and what it was asked for. */
+/** A server of files that supports ranges, and the ranges that were requested. */
 async function ranges(t, files, { ranged = true, size = true } = {}) {
   const asked = [];
   const url = await server(t, (request, response) => {
@@ -50,7 +50,7 @@ async function ranges(t, files, { ranged = true, size = true } = {}) {
   return { url, asked };
 }
 
-/** Preflight and load agree. */
+/** Checks that preflight and load agree. */
 async function agrees(source, options = {}) {
   const plan = await Plumb.preflight(source, options);
   const { measure, ...others } = options;
@@ -65,15 +65,15 @@ async function agrees(source, options = {}) {
   assert.equal(weights, info.weightBytes);
   assert.equal(kv + scratch, info.sessionBytes);
   assert.equal(weights + kv + scratch + module, total);
-  // The vocabulary of a load lies behind the first tensor, and kernels are measured meanwhile: holes of some KB, which
-  // make a page of difference.
+  // A load allocates its vocabulary after the first tensor and measures kernels meanwhile.  That leaves holes of a few
+  // KB, so memory may differ by a page.
   assert.ok(Math.abs(total - info.memoryBytes) <= 65536, `${total} bytes planned, ${info.memoryBytes} taken`);
   assert.ok(limit > total);
   assert.equal(plan.types.reduce((sum, { bytes }) => sum + bytes, 0), info.weightBytes);
   return plan;
 }
 
-test('the default model: its memory, two of its 98 megabytes read, a speed', async t => {
+test('preflight of the default model gives its memory and speed, and reads about two of its 98 megabytes', async t => {
   const file = readFileSync(realPath);
   const { url, asked } = await ranges(t, { model: file });
   const plan = await agrees(realPath);
@@ -91,14 +91,14 @@ test('the default model: its memory, two of its 98 megabytes read, a speed', asy
   assert.deepEqual(asked.slice(0, 3), ['bytes=0-65535', 'bytes=65536-131071', 'bytes=131072-262143']);
 });
 
-test('other contexts, types of K and V, threads, and workers', async () => {
+test('preflight agrees with the load for other contexts, types of K and V, threads, and workers', async () => {
   const source = `${root}tests/vectors/synth/qwen2.gguf`;
   for (const options of [{ contextLength: 100 }, { kvType: 'f32' }, { kvType: 'q8', threads: 1 }, { worker: true }]) {
     await agrees(source, { measure: false, ...options });
   }
 });
 
-test('how many threads would compute, and why not more', async () => {
+test('preflight gives the number of threads, and why there are not more', async () => {
   const look = async (other, threads) => {
     const { threads: n, threadsNote } = await plumbOn(other).preflight(tiny, { measure: false, threads });
     const model = await plumbOn(other).load(tiny, { threads });
@@ -111,14 +111,14 @@ test('how many threads would compute, and why not more', async () => {
   assert.deepEqual(await look({ processors: 1 }), [1, undefined]);
   assert.deepEqual(await look({ startThread: undefined }, 2), [1, undefined]);
   const alone = () => 'no memory is shared here';
-  assert.deepEqual(await look({ alone }, 2), [1, alone()]);
-  assert.deepEqual(await look({ alone }, 1), [1, undefined], 'nobody asked for more');
+  assert.deepEqual(await look({ singleThreadReason: alone }, 2), [1, alone()]);
+  assert.deepEqual(await look({ singleThreadReason: alone }, 1), [1, undefined], 'nobody asked for more');
   const startThread = () => ({ post() {}, onMessage() {}, onDeath: say => say('it is broken'), terminate() {} });
   assert.deepEqual(await look({ startThread }, 2), [1, 'a worker stopped: it is broken']);
 });
 
-test('the speed that is expected is that of an answer, by a clock that counts what is computed', async t => {
-  // Each pass takes 3 ms, and 1 ms for each of its tokens; the first ones twice that, as an engine's code is slow at
+test('the predicted speed equals that of an answer, measured by a clock that counts the work', async t => {
+  // Each pass takes 3 ms plus 1 ms per token.  The first passes take twice as long, because an engine's code is slow at
   // first.
   let now = 0, passes = 0;
   const { feed } = Engine.prototype;
@@ -137,17 +137,17 @@ test('the speed that is expected is that of an answer, by a clock that counts wh
   assert.deepEqual([decodeRate, prefillRate].map(Math.fround), [1000 / 4, 64000 / 67].map(Math.fround));
 });
 
-test('a split model: the headers of all its files', async t => {
+test('the headers of all files of a split model are read', async t => {
   const files = Object.fromEntries(NAMES.map((name, i) => [`${i}`, readFileSync(name)]));
   const { url } = await ranges(t, files);
   const plan = await agrees([0, 1, 2].map(i => `${url}${i}`), { measure: false });
   assert.equal(plan.fileBytes, Object.values(files).reduce((sum, { length }) => sum + length, 0));
   const wrong = await Plumb.preflight([`${url}0`, `${url}2`, `${url}1`], { measure: false });
   assert.equal(wrong.supported, false);
-  assert.match(wrong.problems[0].message, /file 2 of the split model says it is number 3/);
+  assert.match(wrong.problems[0].message, /file 2 of the split model is number 3 according/);
 });
 
-test('servers without ranges, or that do not say a size', async t => {
+test('preflight works with servers without ranges or without a size', async t => {
   for (const options of [{ ranged: false }, { size: false }, { ranged: false, size: false }]) {
     const { url } = await ranges(t, { tiny }, options);
     const plan = await Plumb.preflight(`${url}tiny`, { measure: false });
@@ -156,7 +156,7 @@ test('servers without ranges, or that do not say a size', async t => {
   }
 });
 
-test('one file cut into pieces, in its header and behind it', async () => {
+test('preflight works with a file cut into pieces, in its header and after it', async () => {
   for (const cuts of [[5000], [100, 5000, 60000], [60000]]) {
     const parts = [0, ...cuts].map((cut, i) => tiny.subarray(cut, cuts[i]));
     const plan = await agrees(parts, { measure: false });
@@ -164,14 +164,14 @@ test('one file cut into pieces, in its header and behind it', async () => {
   }
 });
 
-test('bytes and a Blob', async () => {
+test('preflight works with bytes and a Blob', async () => {
   for (const source of [tiny, new Blob([tiny])]) {
     const plan = await Plumb.preflight(source, { measure: false });
     assert.deepEqual([plan.supported, plan.fileBytes], [true, tiny.length]);
   }
 });
 
-test('what cannot run is said in the words of a load, with what is known of it', async () => {
+test('a model that cannot run has the same message as a load, with the known facts', async () => {
   const of = async change => {
     const bytes = Buffer.from(tiny);
     change(bytes);
@@ -190,8 +190,8 @@ test('what cannot run is said in the words of a load, with what is known of it',
   assert.match(vocabulary.problems[0].message, /tokenizer/);
 });
 
-test('a model that fits no module says what it needs, and a context that does not fit what K and V need', async t => {
-  // Files of 7 and 3 GB of which only the headers are ever asked for.
+test('a model too large for any module says what it needs; a context too large, what K and V need', async t => {
+  // Files of 7 and 3 GB; only their headers are requested.
   const files = {
     large: ggufHeader({ layers: 32, embedding: 4096, feedForward: 11008, heads: 32, vocabulary: 32000, type: 'Q8_0' }),
     wide: ggufHeader({ layers: 1, embedding: 4096, feedForward: 60000, heads: 32, type: 'F32' }),
@@ -208,7 +208,7 @@ test('a model that fits no module says what it needs, and a context that does no
   assert.ok(plan.memory.weights > 6.7e9 && plan.memory.total > plan.memory.limit);
   assert.equal(plan.memory.kv, 512 * 32 * 32 * 2 * (128 * 2 + 4));
   const wide = await Plumb.preflight(`${url}wide`, { contextLength: 64 });
-  // Of a tensor of 983 MB no zeros are made, so nothing runs.
+  // A tensor of 983 MB is too large for made-up weights, so nothing runs.
   assert.deepEqual([wide.problems, wide.fits, wide.speed], [[], true, undefined]);
   assert.ok(wide.memory.weights > 3.2e9 && wide.memory.total > wide.memory.weights);
   const context = await Plumb.preflight(tiny, { contextLength: 2 ** 24, kvType: 'f32' });
@@ -216,13 +216,13 @@ test('a model that fits no module says what it needs, and a context that does no
   assert.ok(context.memory.kv >= 2 ** 32 && context.memory.total > context.memory.kv);
 });
 
-test('the limit is what a module can have here, not what it could have elsewhere', async t => {
+test('the limit is what a module can allocate on this device', async t => {
   const { Memory } = WebAssembly, { grow } = Memory.prototype;
   t.after(() => {
     WebAssembly.Memory = Memory;
     Memory.prototype.grow = grow;
   });
-  // A device that has few addresses for shared memory, and fewer pages than addresses for any.
+  // A device with little address space for shared memory, and less physical memory than address space.
   let most = 65535;
   WebAssembly.Memory = class extends Memory {
     constructor(/** @type {WebAssembly.MemoryDescriptor} */ options) {
@@ -245,7 +245,7 @@ test('the limit is what a module can have here, not what it could have elsewhere
   assert.equal(await look({ threads: 1, ...unfit }), 10001);
 });
 
-test('a server that fails, and one that gives other bytes, are errors', async t => {
+test('a server that fails and a server that sends wrong bytes are errors', async t => {
   for (const status of [404, 403, 410]) {
     const url = await server(t, (_, response) => void response.writeHead(status).end());
     await assert.rejects(look(url), {
@@ -255,16 +255,16 @@ test('a server that fails, and one that gives other bytes, are errors', async t 
   const other = await server(t, (_, response) =>
     response.writeHead(206, { 'Content-Range': 'bytes 7-99/1000' }).end(Buffer.alloc(93)));
   await fails(look(other), 'PLUMB_ERROR_IO',
-    /asked for the bytes from 0 on, the server answered with "Content-Range: bytes 7-99\/1000"/);
+    /requested the bytes from 0 on, but the server answered with "Content-Range: bytes 7-99\/1000"/);
   assert.deepEqual(waits, []);
   const never = await server(t, (_, response) => void response.writeHead(500).end());
-  await fails(look(never), 'PLUMB_ERROR_IO', /the server answered 500 Internal Server Error \(5 more tries/);
-  await fails(look('http://127.0.0.1:1/'), 'PLUMB_ERROR_IO', /no connection: .* \(2 more tries/);
+  await fails(look(never), 'PLUMB_ERROR_IO', /the server answered 500 Internal Server Error \(5 retries/);
+  await fails(look('http://127.0.0.1:1/'), 'PLUMB_ERROR_IO', /no connection: .* \(2 retries/);
   assert.deepEqual(waits, [500, 1000, 2000, 4000, 8000, 500, 1000]);
 });
 
-/** A server of the default model, or of what step makes of request i: {bytes, cut: of an answer, after which the
- * connection breaks, most: bytes of an answer, etag, total, range: false (no Content-Range), status, headers}.
+/** A server of the default model.  step(i) can change answer i: {bytes, cut: bytes after which the connection breaks,
+ * most: largest number of bytes of an answer, etag, total, range: false (no Content-Range), status, headers}.
  * @param {import('node:test').TestContext} t @param {(i: number) => object} step */
 async function steps(t, step) {
   const asked = [];
@@ -279,13 +279,13 @@ async function steps(t, step) {
     if (shown) response.setHeader('Content-Range', `bytes ${first}-${first + part.length - 1}/${total}`);
     response.writeHead(206, { 'Content-Length': part.length });
     if (cut >= part.length) return void response.end(part);
-    // A stream that breaks drops what it holds.
+    // A stream that breaks drops its buffer.
     response.write(part.subarray(0, cut), () => setTimeout(() => response.destroy(), 100));
   });
   return { url, asked };
 }
 
-test('a connection that breaks, or is refused for a while, goes on as that of a load', async t => {
+test('a connection that breaks or is refused for a while is retried as in a load', async t => {
   const { bytesRead, ...plan } = await Plumb.preflight(realPath, { measure: false });
   const { url, asked } = await steps(t, i => i === 0 ? { status: 503, headers: { 'Retry-After': '7' } }
     : i === 1 || i === 3 ? { cut: 1000 } : {});
@@ -297,7 +297,7 @@ test('a connection that breaks, or is refused for a while, goes on as that of a 
   assert.ok(remote < 4e6, `${remote} bytes`);
 });
 
-test('a connection that falls silent is given up and asked again', async t => {
+test('a connection that stalls is closed, and the request is repeated', async t => {
   let silent = () => {}, asked = 0;
   const gone = [];
   const url = await server(t, ({ headers: { range } }, response) => {
@@ -306,7 +306,7 @@ test('a connection that falls silent is given up and asked again', async t => {
     if (asked === 1) return silent();
     response.writeHead(206, { 'Content-Range': `bytes ${first}-${tiny.length - 1}/${tiny.length}` });
     if (asked > 2) response.end(tiny.subarray(first));
-    else response.write(tiny.subarray(0, 1000), () => setTimeout(() => silent(), 100));   // and nothing more
+    else response.write(tiny.subarray(0, 1000), () => setTimeout(() => silent(), 100));   // then it stalls
   });
   silence = (ms, signal) => new Promise((resolve, reject) => {
     assert.equal(ms, 30000);
@@ -315,12 +315,12 @@ test('a connection that falls silent is given up and asked again', async t => {
   });
   assert.deepEqual((await look(url)).problems, []);
   assert.deepEqual([asked, waits], [3, [500, 1000]]);
-  await Promise.all(gone);   // both connections are given up
+  await Promise.all(gone);   // both connections are closed
   silence = async () => {};
-  await fails(look(url), 'PLUMB_ERROR_IO', /nothing came for 30 seconds \(\d more tries/);
+  await fails(look(url), 'PLUMB_ERROR_IO', /no data arrived for 30 seconds \(\d retries/);
 });
 
-test('a signal ends the wait for the next try', async t => {
+test('a signal ends the wait before a retry', async t => {
   const { url, asked } = await steps(t, () => ({ status: 503 }));
   const stop = new AbortController(), reason = new Error('enough');
   const ended = new Promise(resolve => {
@@ -337,7 +337,7 @@ test('a signal ends the wait for the next try', async t => {
   assert.equal(asked.length, 1);
 });
 
-test('of a file that changes between two ranges the header is read anew, but not for ever', async t => {
+test('if the file changes between two ranges, its header is read again, but not endlessly', async t => {
   const other = Buffer.from(real), name = other.indexOf('general.name') + 'general.name'.length + 12;
   other.write('Xyz', name);
   const longer = Buffer.concat([other, Buffer.alloc(5)]);
@@ -350,12 +350,12 @@ test('of a file that changes between two ranges the header is read anew, but not
       'bytes=65536-131071']);
   }
   const { url, asked } = await steps(t, i => ({ etag: `"${i}"` }));
-  await fails(look(url), 'PLUMB_ERROR_IO', /: the file has changed while its header was read$/);
+  await fails(look(url), 'PLUMB_ERROR_IO', /: the file has changed \(while its header was being read\)$/);
   assert.equal(asked.length, 6);
   assert.deepEqual(waits, []);
 });
 
-test('an answer that never ends is read to the end of what was asked for', async t => {
+test('an endless answer is read only to the end of the requested range', async t => {
   const zeros = Buffer.alloc(1 << 20);
   const url = await server(t, (request, response) => {
     const [, first] = /^bytes=(\d+)-/.exec(request.headers.range).map(Number);
@@ -375,36 +375,37 @@ test('an answer that never ends is read to the end of what was asked for', async
   }
 });
 
-test('ranges may be shorter than asked for, but not so short that there is no end to them', async t => {
+test('ranges may be shorter than requested, but not so short that reading never ends', async t => {
   for (const [most, total] of [[2 ** 16, real.length], [2 ** 17, '*'], [2 ** 18, '9'.repeat(30)]]) {
     const { url } = await steps(t, () => ({ most, total }));
     const plan = await look(url);
     assert.deepEqual([plan.problems, plan.fileBytes], [[], total === real.length ? total : undefined]);
   }
   assert.deepEqual(waits, []);
-  for (const [short, why] of [[{ most: 1 }, 'the server sends 1 at once'], [{ most: 1, total: '*' }, '.* 1 at once'],
+  for (const [short, why] of [[{ most: 1 }, 'the server sends only 1 bytes per request'],
+    [{ most: 1, total: '*' }, '.* only 1 bytes per request'],
     [{ most: 1, shown: false }, 'the connection was closed'], [{ cut: 1 }, '.*']]) {
     const { url, asked } = await steps(t, () => short);
     waits = [];
     await fails(look(url), 'PLUMB_ERROR_IO',
-      new RegExp(`/: the bytes stop after 6( of \\d+)?: ${why} \\(5 more tries did not help\\)$`));
+      new RegExp(`/: the download stopped after 6( of \\d+)? bytes: ${why} \\(5 retries failed\\)$`));
     assert.equal(asked.length, 6);
     assert.deepEqual(waits, [500, 1000, 2000, 4000, 8000]);
   }
 });
 
-test('without Content-Range, as a browser shows other sites\' answers, ranges are what was asked for', async t => {
+test('without Content-Range, which browsers hide for other sites, an answer is the requested range', async t => {
   const whole = await steps(t, () => ({ shown: false }));
   const plan = await look(whole.url);
   assert.deepEqual([plan.problems, plan.fileBytes, waits], [[], undefined, []]);
-  // Only a request behind the end tells that there is one.
+  // Only a request beyond the end shows where the file ends.
   const { url, asked } = await steps(t, () => ({ shown: false, bytes: real.subarray(0, 131072) }));
   const { problems } = await look(url);
   assert.deepEqual(problems.map(({ code }) => code), ['PLUMB_ERROR_TRUNCATED']);
   assert.deepEqual([asked, waits], [['bytes=0-65535', 'bytes=65536-131071', 'bytes=131072-262143'], []]);
 });
 
-test('of a copy no byte comes from the server; of one that a load would drop the header does', async t => {
+test('a copy needs no byte from the server; for a copy that a load would remove, the header is fetched', async t => {
   const { url, asked } = await ranges(t, { 'model.gguf': tiny });
   const model = `${url}model.gguf`;
   await (await quick.load(model)).close();
@@ -413,19 +414,19 @@ test('of a copy no byte comes from the server; of one that a load would drop the
   const { bytesRead, cached, ...plan } = await look(model);
   assert.deepEqual([cached, plan.supported], [{ bytes: tiny.length, complete: true }, true]);
   assert.equal(asked.length, 0);
-  const tokenizer = Buffer.from(tiny).indexOf('tokenizer.ggml.model') + 20 + 12;   // what its digest alone tells
+  const tokenizer = Buffer.from(tiny).indexOf('tokenizer.ggml.model') + 20 + 12;   // only the digest covers this
   for (const [at, n, value] of [[0, 4], [100, 3000], [8, 16], [tokenizer, 1, tiny[tokenizer] ^ 1]]) {
     const bytes = tiny.slice().fill(value ?? 255, at, at + n);
     writeFileSync(path, bytes);
     asked.length = 0;
-    const { bytesRead, ...found } = await look(model);   // and not what is cached
+    const { bytesRead, ...found } = await look(model);   // ignores bytesRead, which depends on the copy
     assert.deepEqual(found, plan);
     assert.deepEqual(asked, ['bytes=0-65535']);
     assert.deepEqual(readFileSync(path), Buffer.from(bytes));
   }
   const { problems } = await quick.preflight(tiny.slice().fill(tiny[tokenizer] ^ 1, tokenizer, tokenizer + 1));
   assert.deepEqual(problems.map(({ code }) => code), ['PLUMB_ERROR_UNSUPPORTED']);
-  // One that cannot be read is no better.
+  // The same holds for a copy that cannot be read.
   const broken = plumbOn({ store: new Store(async () => {
     const real = await folder();
     const stream = () => new ReadableStream({ pull() { throw new Error('the disk is broken'); } });
@@ -437,7 +438,7 @@ test('of a copy no byte comes from the server; of one that a load would drop the
   await quick.removeCached(model);
 });
 
-test('an empty file, and a web page, are problems in the words of a load', async t => {
+test('an empty file and a web page have the same messages as in a load', async t => {
   const url = await server(t, ({ url, headers: { range } }, response) => {
     if (url === '/page') response.setHeader('Content-Type', 'text/html').end('<!doctype html><p>Welcome');
     else if (url === '/416' && range) response.writeHead(416, { 'Content-Range': 'bytes */0' }).end();

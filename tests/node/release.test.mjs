@@ -1,5 +1,5 @@
-/** Closing a model gives its memory back, in each Node that is supported: V8 does not count shared memory when it
- * decides whether to collect garbage, so nothing here may wait for it. */
+/** Closing a model frees its memory in each supported version of Node.  V8 does not count shared memory when it decides
+ * whether to collect garbage, so freeing must not depend on garbage collection. */
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { test } from 'node:test';
@@ -13,9 +13,9 @@ const NODES = [process.execPath, ...['22', '24'].map(line => `${root}node_module
 for (const node of NODES) {
   for (const worker of [undefined, false]) {
     const where = worker === undefined ? 'with default options' : `with worker: ${worker}`;
-    // The other Nodes are binaries for this kind of machine.
+    // The other versions of Node are binaries for this platform.
     const skip = node !== process.execPath && `${process.platform} ${process.arch}` !== 'linux x64' && 'not linux x64';
-    test(`${CYCLES} models loaded and closed ${where}: ${node.replace(root, '')}`, { skip }, async t => {
+    test(`${CYCLES} models closed ${where} free their memory: ${node.replace(root, '')}`, { skip }, async t => {
       const { stdout } = await promisify(execFile)(node, ['--input-type=module', '-e', `
         import { readFileSync } from 'node:fs';
         import { Plumb } from '${root}web/node/index.js';

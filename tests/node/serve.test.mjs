@@ -34,7 +34,7 @@ after(async () => {
   rmSync(folder, { recursive: true });
 });
 
-/** As fetch, but sends the path as it is given. */
+/** Like fetch, but sends the path unchanged. */
 function raw(path, headers = {}, method = 'GET') {
   return new Promise((resolve, reject) => {
     const { hostname, port } = new URL(server.url);
@@ -48,7 +48,7 @@ function raw(path, headers = {}, method = 'GET') {
   });
 }
 
-test('a file comes whole, with the headers of cross-origin isolation', async () => {
+test('a file is sent whole, with the headers for cross-origin isolation', async () => {
   const { status, headers, text } = await raw('/ten.bin');
   assert.deepEqual([status, text, headers['content-length']], [200, '0123456789', '10']);
   assert.equal(headers['cross-origin-opener-policy'], 'same-origin');
@@ -76,7 +76,7 @@ for (const [range, status, content, text] of [
   });
 }
 
-test('an ETag validates: 304 when it matches, and a range only of the same file', async () => {
+test('a matching ETag gives 304, and If-Range gives a range only of the same file', async () => {
   const { etag } = (await raw('/ten.bin')).headers;
   assert.equal((await raw('/ten.bin', { 'If-None-Match': etag })).status, 304);
   assert.equal((await raw('/ten.bin', { 'If-None-Match': '"other"' })).status, 200);
@@ -84,28 +84,28 @@ test('an ETag validates: 304 when it matches, and a range only of the same file'
   assert.equal((await raw('/ten.bin', { Range: 'bytes=1-2', 'If-Range': '"other"' })).text, '0123456789');
 });
 
-test('a redirect keeps the query: a link to the chat says the model in it', async () => {
+test('a redirect keeps the query, which names the model in a link to the chat', async () => {
   for (const [asked, to] of [['/?model=a%20b&x', '/deep/?model=a%20b&x'], ['/deep?model=/m', '/deep/?model=/m'],
     ['/', '/deep/'], ['/deep', '/deep/']]) {
     assert.equal((await raw(asked)).headers.location, to);
   }
 });
 
-test('HEAD has the headers and no body; other methods are refused; empty files are files', async () => {
+test('HEAD has the headers and no body; other methods are refused; empty files are served', async () => {
   const head = await raw('/ten.bin', {}, 'HEAD');
   assert.deepEqual([head.status, head.headers['content-length'], head.text], [200, '10', '']);
   assert.equal((await raw('/ten.bin', {}, 'PUT')).status, 405);
   assert.deepEqual([(await raw('/empty.bin')).status, (await raw('/empty.bin')).text], [200, '']);
 });
 
-test('types are what browsers insist on', async () => {
+test('content types are those that browsers require', async () => {
   for (const [name, type] of [['a.js', 'text/javascript'], ['a.mjs', 'text/javascript'], ['a.css', 'text/css'],
     ['a.wasm', 'application/wasm'], ['a.json', 'application/json'], ['deep/', 'text/html']]) {
     assert.ok((await raw(`/${name}`)).headers['content-type'].startsWith(type), name);
   }
 });
 
-test('folders lead to their index, / to the home page', async () => {
+test('folders redirect to their index, / to the home page', async () => {
   assert.deepEqual([(await raw('/deep')).status, (await raw('/deep')).headers.location], [301, '/deep/']);
   assert.equal((await raw('/deep/?x#y')).text, '<p>deep');
   assert.deepEqual([(await raw('/')).status, (await raw('/')).headers.location], [302, '/deep/']);
@@ -115,14 +115,14 @@ test('folders lead to their index, / to the home page', async () => {
 for (const path of ['/../secret.txt', '/%2e%2e/secret.txt', '/deep/../../secret.txt', '/..%2fsecret.txt', '/.hidden',
   '/link.txt', '/up/secret.txt', '/up/', '/up', '/models/a.gguf',
   '/deep/..%5c..%5csecret.txt', '//../secret.txt', '/%00', '/%', '/ten.bin/', '/none', '/ten.bin%00.js']) {
-  test(`${path} gives nothing away`, async () => {
+  test(`${path} reveals nothing`, async () => {
     const { status, text } = await raw(path);
     assert.ok(status === 404 || status === 400, `status ${status}`);
     assert.doesNotMatch(text, /secret/);
   });
 }
 
-test('a link that stays in the folder is followed, and one to a folder that was named', async t => {
+test('a symbolic link is followed inside the folder and into a folder named on the command line', async t => {
   assert.equal((await raw('/inside.bin')).text, '0123456789');
   const other = await serve({ root: join(folder, 'site'), linked: [join(folder, 'elsewhere')] });
   t.after(other.close);
@@ -131,7 +131,7 @@ test('a link that stays in the folder is followed, and one to a folder that was 
   assert.equal((await fetch(`${other.url}link.txt`)).status, 404);
 });
 
-test('a request for a name of another site is refused, also where that resolves to this machine', async t => {
+test('a request with another site\'s host name is refused, even if that name resolves to this machine', async t => {
   const { port } = new URL(server.url);
   for (const host of [`127.0.0.1:${port}`, 'localhost', `LOCALHOST:${port}`, 'a.localhost', '[::1]:80', '127.9.9.9']) {
     assert.equal((await raw('/ten.bin', { Host: host })).status, 200, host);
@@ -152,7 +152,7 @@ test('a request for a name of another site is refused, also where that resolves 
   }
 });
 
-test('a port that is taken is an error, not a silent other one', async () => {
+test('a port in use is an error; no other port is chosen silently', async () => {
   const port = Number(new URL(server.url).port);
   await assert.rejects(serve({ root: folder, port }), { code: 'EADDRINUSE' });
 });
@@ -167,7 +167,7 @@ function command(t, env, ...args) {
   });
 }
 
-test('the command takes names of hosts', async t => {
+test('the command accepts host names', async t => {
   const [, url] = /(http:\S+)/.exec(await command(t, { PORT: '' }, '--name', 'page.example')) ?? [];
   const { port } = new URL(url);
   for (const [host, status] of /** @type {[string, number][]} */ ([['page.example', 302], ['evil.example', 421]])) {
@@ -178,7 +178,7 @@ test('the command takes names of hosts', async t => {
   }
 });
 
-test('the command prints where the chat page is; a port that was asked for and is taken is said', async t => {
+test('the command prints the URL of the chat page, and reports that a requested port is in use', async t => {
   const [, url] = /^plumb chat: (http:\/\/127\.0\.0\.1:\d+\/) /.exec(await command(t, { PORT: '' })) ?? [];
   assert.match(await (await fetch(url)).text(), /<title>plumb chat<\/title>/);
   for (const [path, status] of /** @type {[string, number][]} */ ([

@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { StopFilter } from '../../web/engine/stop.js';
 import { random } from './helpers.mjs';
 
-/** The shortest beginning that ends in a stop string, without the longest stop string it ends in. */
+/** The shortest prefix that ends in a stop string, without the longest stop string that it ends in. */
 function byDefinition(text, stops) {
   for (let end = 1; end <= text.length; end++) {
     const ending = stops.filter(stop => text.slice(0, end).endsWith(stop));
@@ -24,7 +24,7 @@ function filtered(pieces, stops) {
   return { text: text + filter.flush(), stopped: filter.stopped };
 }
 
-test('a stop string is cut with all that follows, also when it comes in pieces', () => {
+test('a stop string is cut with everything after it, also if it arrives in pieces', () => {
   assert.deepEqual(filtered(['Hello E', 'N', 'D and more'], ['END']), { text: 'Hello ', stopped: true });
   assert.deepEqual(filtered(['Hello EN'], ['END']), { text: 'Hello EN', stopped: false });
   assert.deepEqual(filtered(['aaab'], ['aab']), { text: 'a', stopped: true });
@@ -39,7 +39,7 @@ test('text that cannot become a stop string is not held back', () => {
   assert.equal(filter.push('three'), '\nthree');
 });
 
-test('4,000 random texts in random pieces give what the definition gives', () => {
+test('4,000 random texts in random pieces give the result of the definition', () => {
   const pick = random(1);
   const word = longest => Array.from({ length: 1 + pick(longest) }, () => 'ab'[pick(2)]).join('');
   for (let i = 0; i < 4000; i++) {

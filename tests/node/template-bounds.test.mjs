@@ -1,5 +1,5 @@
-/** Chat templates that would not end or would fill the memory.  Bounds are counts, so no test here looks at a clock but
- * those of the deadline itself, in which nothing but the deadline can end the render. */
+/** Chat templates that would not end or would fill the memory.  The bounds are counts, so only the tests of the
+ * deadline depend on a clock, and in those only the deadline can end the render. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { after, describe, test } from 'node:test';
@@ -11,9 +11,9 @@ import { NO_FLAGS, platform, wrap } from '../../web/node/platform.js';
 import { Renderer } from '../../web/template/template.js';
 import { fails, plumbOn, root, tiny, tinyPath } from './helpers.mjs';
 
-const CHARACTERS = /works on more than 67108864 characters/, STEPS = /takes more than 300000 steps/;
-const RANGE = /a range above 10000 numbers/, TEXT = /makes a text of more than 16777216 characters/;
-const DEEP = /nests more than 250 deep/;
+const CHARACTERS = /processes more than 67108864 characters/, STEPS = /takes more than 300000 steps/;
+const RANGE = /a range of more than 10000 numbers/, TEXT = /produces a text of more than 16777216 characters/;
+const DEEP = /nested more than 250 levels deep/;
 const doubled = (value, times, more) => `{% set ns = namespace(x=${value}) %}{% for i in range(${times}) %}`
   + `{% set ns.x = ${more ?? 'ns.x + ns.x'} %}{% endfor %}`;
 const lists = doubled('[1]', 60, '[ns.x, ns.x]');
@@ -32,7 +32,7 @@ const BOMBS = [
   ['... with sorted names', `${doubled('{"a": 1}', 60, '{"a": ns.x, "b": ns.x}')}{{ ns.x | tojson(sort_keys=true) }}`,
     CHARACTERS],
   ['a namespace in itself', '{% set ns = namespace() %}{% set ns.a = ns %}{% set ns.b = ns %}{{ ns }}',
-    /nested more than 100 deep/],
+    /nested more than 100 levels deep/],
   ['upper of a large text, often', doubled('"ab"', 22) + many('{% set y = ns.x | upper %}'), CHARACTERS],
   ['... as a method', `${doubled('"ab"', 22)}{% set f = ns.x.upper %}${many('{% set y = f() %}')}`, CHARACTERS],
   ['... as a test', doubled('"ab"', 22) + many('{% if ns.x is upper %}{% endif %}'), CHARACTERS],
@@ -41,13 +41,13 @@ const BOMBS = [
   ['a list that doubles', `${doubled('[1]', 40)}{{ ns.x | length }}`, CHARACTERS],
   ['white space', `${' '.repeat(200000)}x`, CHARACTERS],
   ['white space behind a tag', `${'{%'.padEnd(2000)}`.repeat(100), CHARACTERS],
-  ['a template without end', 'x'.repeat(1 << 21), /it has 2097152 characters; the most is 1048576/],
+  ['a template without end', 'x'.repeat(1 << 21), /it has 2097152 characters; the limit is 1048576/],
   ['loops in loops', often('{{ j }}'), CHARACTERS],
   ['nothing but steps', `{% for i in range(99) %}${'{{ 1 }}'.repeat(9000)}{% endfor %}`, STEPS],
   ['a range', '{% for i in range(1000000000) %}x{% endfor %}', RANGE],
   ['a range from a number on', '{% for i in range(5, 1000000000) %}x{% endfor %}', RANGE],
   ['ranges', '{{ range(10 ** 300, 10 ** 301) }}', RANGE],
-  ['a range of no numbers', '{{ range("a") }}', /a range of something else than numbers/],
+  ['a range of no numbers', '{{ range("a") }}', /a range whose bounds are not numbers/],
   ['many ranges', many('{% set y = range(9999) %}'), CHARACTERS],
   ['split of a large text', `${doubled('"ab"', 22)}{{ ns.x.split("a") | length }}`, CHARACTERS],
   ['split by white space', `${doubled('"a "', 22)}{{ ns.x.split() | length }}`, CHARACTERS],
@@ -72,9 +72,9 @@ const BOMBS = [
     + '{% set y = f(*ns.x) %}{% endfor %}', CHARACTERS],
   ['a macro that calls itself', '{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}', DEEP],
   ['a long sum', `{{ 1${'+1'.repeat(100000)} }}`, DEEP],
-  ['parentheses', `{{ ${'('.repeat(100000)}1${')'.repeat(100000)} }}`, /nests too deep/],
-  ['lists in lists', `{{ ${'['.repeat(50000)}${']'.repeat(50000)} }}`, /nests too deep/],
-  ['tags in tags', `${'{% if 1 %}'.repeat(40000)}${'{% endif %}'.repeat(40000)}`, /nests too deep/],
+  ['parentheses', `{{ ${'('.repeat(100000)}1${')'.repeat(100000)} }}`, /nested too deeply/],
+  ['lists in lists', `{{ ${'['.repeat(50000)}${']'.repeat(50000)} }}`, /nested too deeply/],
+  ['tags in tags', `${'{% if 1 %}'.repeat(40000)}${'{% endif %}'.repeat(40000)}`, /nested too deeply/],
   ['a long exception', '{{ raise_exception("ab" ~ "cd" ~ range(9999) | join("x" )) }}', /^.{500,600}$/s],
 ];
 
@@ -166,7 +166,7 @@ function metered(action) {
       undo.push(() => { object[name] = original; });
       object[name] = function (...args) {
         const result = original.apply(this, args);
-        // A slice of a text is made in no time, like a sum of texts.
+        // A slice of a text takes constant time, like a concatenation.
         const isPart = name === 'slice' && typeof result === 'string';
         touched += isPart ? 1 : size(result) + (result === this ? 0 : size(this));
         return result;
@@ -180,10 +180,10 @@ function metered(action) {
   }
 }
 
-/** Templates that gave a text; errors alone would fulfil any property. */
+/** The number of templates that gave a text; errors alone would satisfy any property. */
 let texts = 0;
 
-/** One result or one error of a template, and that its counts hold. */
+/** Checks that a template gives a result or an error, and that its counts hold. */
 function check(source) {
   let error;
   try {
@@ -194,7 +194,7 @@ function check(source) {
   }
   assert.ok(error === undefined || error instanceof PlumbError && error.code === 'PLUMB_ERROR_TEMPLATE', String(error));
   assert.ok(error === undefined || error.message.length <= 600, `a message of ${error?.message.length}`);
-  // Once more, now that it is parsed: what it does is what it counts, whether it ends or is ended.
+  // Again, now that it is parsed: the work equals the count, whether the render completes or is stopped.
   const { touched } = metered(() => {
     try {
       renderBounded(source, VARIABLES, SMALL);
@@ -204,19 +204,19 @@ function check(source) {
   });
   const { steps, work } = counted();
   assert.ok(steps <= SMALL.steps + 1, `${steps} steps`);
-  const most = 4 * Math.min(work, SMALL.work) + 100 * steps + 50 * source.length + 1000;   // it may not parse
+  const most = 4 * Math.min(work, SMALL.work) + 100 * steps + 50 * source.length + 1000;   // it may fail to parse
   assert.ok(touched() <= most, `it touches ${touched()} characters, but counts ${steps} steps and ${work} characters`);
 }
 
 const RUNS = { numRuns: Number(process.env.RUNS ?? 3000), seed: Number(process.env.SEED ?? 1) };
 
-test('any template ends in a text or in PLUMB_ERROR_TEMPLATE, and does no more than it counts', () => {
+test('any template gives a text or PLUMB_ERROR_TEMPLATE, and does no more work than it counts', () => {
   texts = 0;
   fc.assert(fc.property(template, check), RUNS);
   assert.ok(texts > RUNS.numRuns / 10, `only ${texts} of ${RUNS.numRuns} templates gave a text`);
 });
 
-test('so does any template from which a part was cut or was doubled', () => {
+test('the same holds for a template with a part removed or duplicated', () => {
   texts = 0;
   fc.assert(fc.property(template, fc.nat(), fc.nat(), fc.boolean(), (source, from, length, cut) => {
     const at = from % (source.length + 1), end = at + length % 20;
@@ -233,14 +233,14 @@ const start = (file, options) =>
 
 const FREE = { steps: Infinity, work: Infinity };
 
-test('the deadline ends a render whatever it counts, and the next one runs', async () => {
+test('the deadline ends a render whatever its counts are, and the next one runs', async () => {
   const renderer = new Renderer(platform.startRenderer, { deadline: 200 });
   const endless = renderer.render(often('{{ j }}'), {}, FREE), next = renderer.render('{{ a }}', { a: 1 });
   await fails(endless, 'PLUMB_ERROR_TEMPLATE', /^tokenizer.chat_template: it takes more than 200 ms$/);
   assert.equal(await next, '1');
 });
 
-test('so does the memory that Node gives it', async () => {
+test('the memory limit of the worker ends a render too', async () => {
   const small = () => start('./template-worker.js', { resourceLimits: { maxOldGenerationSizeMb: 24 } });
   const renderer = new Renderer(small, { deadline: 600000 });
   const source = `{% set ns = namespace(x=[]) %}${often('{% set ns.x = [ns.x, "a" ~ j] %}')}`;
@@ -249,7 +249,7 @@ test('so does the memory that Node gives it', async () => {
   assert.equal(await renderer.render('{{ a }}', { a: 1 }), '1');
 });
 
-test('where no worker starts the caller\'s thread renders, within the same counts', async () => {
+test('if no worker starts, the caller\'s thread renders within the same bounds', async () => {
   for (const startRenderer of [
     undefined, () => { throw new DOMException('forbidden', 'SecurityError'); }, () => start('./no-such-file.js'),
   ]) {
@@ -259,14 +259,14 @@ test('where no worker starts the caller\'s thread renders, within the same count
   }
 });
 
-test('a variable that cannot be posted to a worker, such as a function, is still a variable', async () => {
+test('a variable that cannot be posted to a worker, such as a function, is still defined', async () => {
   const renderer = new Renderer(platform.startRenderer);
   assert.equal(await renderer.render('{{ twice(4) }}', { twice: n => 2 * n }), '8');
   assert.equal(await renderer.render('{{ a }}', { a: 1 }), '1');
 });
 
 for (const when of ['has been posted', 'has begun']) {
-  test(`closing a model when a render ${when} ends neither it nor the deadline of the next`, async () => {
+  test(`closing a model when a render ${when} ends neither that render nor the deadline of the next`, async () => {
     let started = 0, begin = () => {};
     const begun = new Promise(resolve => { begin = () => resolve(undefined); });
     const renderer = new Renderer(() => {
@@ -321,8 +321,8 @@ for (const worker of [false, true]) {
   });
 }
 
-for (const [what, variables] of [['', '{}'], [' and a variable has no clone', '{ twice: n => 2 * n }']]) {
-  test(`a process ends though its worker for templates is there${what}`, () => {
+for (const [what, variables] of [['', '{}'], [', also if a variable cannot be cloned', '{ twice: n => 2 * n }']]) {
+  test(`the worker for templates does not keep a process alive${what}`, () => {
     const text = execFileSync(process.execPath, ['--input-type=module', '-e', `
       import { Plumb } from '${root}web/node/index.js';
       const model = await Plumb.load(${JSON.stringify(tinyPath)}, { worker: false });
@@ -334,7 +334,7 @@ for (const [what, variables] of [['', '{}'], [' and a variable has no clone', '{
   });
 }
 
-test('the chat page says what happened: no template, one that was stopped, one that refuses', async () => {
+test('the chat page says whether a template is missing, was stopped or refuses the messages', async () => {
   const { explain } = await import('../../web/chat/explain.js');
   const renderer = new Renderer(platform.startRenderer, { deadline: 200 });
   const title = (source, most) => renderer.render(source, {}, most).then(() => 'none', error => explain(error).title);

@@ -1,12 +1,12 @@
-/** Chats to tokens. Ground truth: token ids put together by hand from their definition, the template's special tokens
- * around plain text; jinja2's rendering of SmolLM2's template is compared in model.test.mjs. */
+/** Chats to tokens. Ground truth: token ids assembled by hand from their definition, the template's special tokens
+ * around plain text.  model.test.mjs compares SmolLM2's template with jinja2. */
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { Plumb } from '../../web/node/index.js';
 import { chatTokens, Renderer } from '../../web/template/template.js';
 import { fails, realPath } from './helpers.mjs';
 
-/** In this thread: template-bounds.test.mjs has the worker. */
+/** Renders in this thread; template-bounds.test.mjs tests the worker. */
 const renderer = new Renderer();
 const render = (source, variables) => renderer.render(source, variables);
 
@@ -74,7 +74,7 @@ test('the first token of a text comes first, once', async () => {
   assert.deepEqual(await ids('{{ bos_token + messages[0].content + eos_token }}'), [100, 63, 101]);
 });
 
-test('what is said in tools stays text too; the variables of the model do not', async () => {
+test('special tokens in tools stay text too; those in the model\'s variables do not', async () => {
   const template = '{{ bos_token }}{{ tools[0].name }}{{ eos_token }}';
   const said = { messages: [], tools: [{ name: '</s>' }] };
   const ids = await chatTokens(template, said, { bos_token: '<s>', eos_token: '</s>' }, toy,
@@ -82,7 +82,7 @@ test('what is said in tools stays text too; the variables of the model do not', 
   assert.deepEqual([...ids], [100, ...codes('</s>'), 101]);
 });
 
-test('so do names of properties: those of a tool\'s arguments are the model\'s', async () => {
+test('special tokens in the property names of a call\'s arguments stay text too', async () => {
   const template = '{{ messages[0].tool_calls[0].function.arguments | tojson }}';
   const said = { messages: [{ role: 'assistant', tool_calls: [{ function: { arguments: { 'a</s>': ['<s>'] } } }] }] };
   const ids = await chatTokens(template, said, { bos_token: '<s>', eos_token: '</s>' }, toy,
@@ -90,7 +90,7 @@ test('so do names of properties: those of a tool\'s arguments are the model\'s',
   assert.deepEqual([...ids], [100, ...codes('{"a</s>": ["<s>"]}')]);
 });
 
-test('templates that are missing, broken, or complain', async () => {
+test('templates that are missing, broken or raise an exception are errors', async () => {
   const messages = [];
   await fails(render(undefined, { messages }), 'PLUMB_ERROR_TEMPLATE', /the file has no tokenizer.chat_template/);
   await fails(render('{% if %}', { messages }), 'PLUMB_ERROR_TEMPLATE', /^tokenizer.chat_template: /);
@@ -118,7 +118,7 @@ test('texts of control tokens that overlap stay text, and so do 200,000 of them'
   }
 });
 
-test('what is nested without end is an argument error', async () => {
+test('cyclic and too deeply nested values are argument errors', async () => {
   const model = await Plumb.load(realPath, { contextLength: 64 });
   let deep = /** @type {any} */ ('x');
   for (let i = 0; i < 1e5; i++) deep = [deep];
@@ -130,7 +130,7 @@ test('what is nested without end is an argument error', async () => {
       () => model.applyChatTemplate([message]),
       () => model.tokenizeChat([{ role: 'user', content: 'x' }], { extra: content }),
       async () => model.chat({ messages: [message] }),
-    ]) await fails(action, 'PLUMB_ERROR_ARGUMENT', /nested more than 100 deep/);
+    ]) await fails(action, 'PLUMB_ERROR_ARGUMENT', /nested more than 100 levels deep/);
   }
   await model.close();
 });

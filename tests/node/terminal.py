@@ -22,7 +22,7 @@ while time.monotonic() < end:
     if select.select([terminal], [], [], 0.1)[0]:
         try:
             data = os.read(terminal, 65536)
-        except OSError:   # its end is closed
+        except OSError:   # the other end is closed
             break
         if not data:
             break

@@ -48,7 +48,7 @@ for (const relaxed of [false, true]) {
     // Node 20 needs to be asked for relaxed SIMD, and its baseline compiler gets the dots wrong.
     const old = Number(process.versions.node.split('.')[0]) < 22;
     const asked = old && relaxed ? ['--experimental-wasm-relaxed-simd', '--no-liftoff'] : [];
-    // Later ones have it, and take the other modules where no module is valid that uses it.
+    // Later versions have it, and use the other modules if validation of a module with it fails.
     const without = relaxed ? '' : 'WebAssembly.validate = () => false;';
     const seen = JSON.parse(await alone(`
       ${without}
@@ -65,8 +65,8 @@ for (const relaxed of [false, true]) {
   });
 }
 
-test('the relaxed dot is taken only where it is right', async () => {
-  // As Node 20 has it: off without a flag; wrong with it, until the second compiler.
+test('the relaxed dot is used only where it is correct', async () => {
+  // As in Node 20: off without a flag; with the flag the first compiler is wrong.
   if (Number(process.versions.node.split('.')[0]) >= 22) return assert.equal(hasRelaxedDot(), true);
   assert.equal(hasRelaxedDot(), false);
   const probe = `import { hasRelaxedDot } from '${root}web/engine/variant.js'; console.log(hasRelaxedDot());`;
@@ -108,7 +108,7 @@ test('closing ends the workers', { skip: process.platform !== 'linux' && 'needs 
   }
 });
 
-test('many models one after the other: threads, memory and address space come back', {
+test('many models one after the other return their threads, memory and address space', {
   skip: process.platform !== 'linux' && 'needs /proc' }, async t => {
   for (const worker of [false, true]) {
     const held = JSON.parse(await alone(`
@@ -124,11 +124,12 @@ test('many models one after the other: threads, memory and address space come ba
         held.push({ rss: of('VmRSS') / 1024, size: of('VmSize') / 1024, tasks: of('Threads') });
       }
       console.log(JSON.stringify(held));`));
-    const most = (name, from, to) => Math.max(...held.slice(from, to).map(one => one[name]));
+    // The least of ten: a thread that is just ending still has its 521 MB of address space.
+    const least = (name, from, to) => Math.min(...held.slice(from, to).map(one => one[name]));
     for (const name of ['rss', 'size', 'tasks']) {
-      const [early, late] = [most(name, 10, 20), most(name, 50, 60)];
+      const [early, late] = [least(name, 10, 20), least(name, 50, 60)];
       t.diagnostic(`worker ${worker}: ${name} ${early.toFixed(0)} after 20, ${late.toFixed(0)} after 60`);
-      // A model's memory is 16 MB, its addresses are 4 GB: 40 that stay would be many times this.
+      // A model has 16 MB of memory and 4 GB of address space: 40 leaked models would exceed this many times.
       assert.ok(late <= 1.2 * early + (name === 'tasks' ? 1 : 0), `${name}: ${early} after 20, ${late} after 60`);
     }
   }
@@ -142,15 +143,15 @@ function threadOf(code) {
     onMessage: handler => worker.on('message', handler),
     onDeath: handler => {
       worker.on('error', error => handler(error.message));
-      worker.on('exit', status => handler(`it exited with ${status}`));
+      worker.on('exit', status => handler(`it exited with code ${status}`));
     },
     terminate: () => worker.terminate(),
   };
 }
 
-test('without shared memory there is one thread, and a word why, once; none where one was asked for', async t => {
+test('without shared memory there is one thread and one warning; no warning if one thread was requested', async t => {
   const said = t.mock.method(console, 'warn', () => {});
-  const lonely = plumbOn({ alone: () => 'no headers' });
+  const lonely = plumbOn({ singleThreadReason: () => 'no headers' });
   for (const threads of [1, 'auto', 4, undefined]) {
     const model = await lonely.load(tiny, { threads });
     const { threads: n, module } = await model.info();
@@ -161,7 +162,7 @@ test('without shared memory there is one thread, and a word why, once; none wher
   if (platform.processors > 1) assert.deepEqual(said.mock.calls[0].arguments, ['plumb: 1 thread: no headers']);
 });
 
-test('threads that do not start leave one, with a word why', async t => {
+test('if threads do not start, the model runs on one thread and warns why', async t => {
   const said = t.mock.method(console, 'warn', () => {});
   const one = await Plumb.load(tinyPath, { threads: 1 });
   const expected = await one.step(7);
@@ -169,10 +170,10 @@ test('threads that do not start leave one, with a word why', async t => {
   let n = 0;
   const broken = [
     [() => threadOf('throw new Error("no threads here")'), 'a worker stopped: no threads here'],
-    [() => threadOf('process.exit(3)'), 'a worker stopped: it exited with 3'],
+    [() => threadOf('process.exit(3)'), 'a worker stopped: it exited with code 3'],
     [() => threadOf('require("node:worker_threads").parentPort.postMessage({ failed: "out of luck" })'),
       'out of luck'],
-    [() => n++ === 1 ? threadOf('process.exit(4)') : platform.startThread(), 'a worker stopped: it exited with 4'],
+    [() => n++ === 1 ? threadOf('process.exit(4)') : platform.startThread(), 'a worker stopped: it exited with code 4'],
   ];
   for (const [startThread, why] of broken) {
     const model = await plumbOn({ startThread }).load(tiny, { threads: 3 });
@@ -183,7 +184,7 @@ test('threads that do not start leave one, with a word why', async t => {
   }
 });
 
-test('threads that say nothing are not waited for longer than 20 s', async t => {
+test('threads that do not answer are waited for at most 20 s', async t => {
   const said = t.mock.method(console, 'warn', () => {});
   t.mock.timers.enable({ apis: ['setTimeout'] });
   const silent = plumbOn({ startThread: () => threadOf('setInterval(() => {}, 1000)') });
@@ -196,24 +197,24 @@ test('threads that say nothing are not waited for longer than 20 s', async t => 
   }
   const model = await loading;
   assert.equal((await model.info()).threads, 1);
-  assert.deepEqual(said.mock.calls.at(-1).arguments, ['plumb: 1 thread: a worker did not start in 20 s']);
+  assert.deepEqual(said.mock.calls.at(-1).arguments, ['plumb: 1 thread: a worker did not start within 20 s']);
   await model.close();
 });
 
-test('a thread that traps ends all calls with a word why, none hangs, and the model loads again', async () => {
-  // In a process that is killed if it hangs.  The thread's stack ends at address 16: what needs more of it traps.
+test('a thread that traps ends all calls with an error, none hangs, and the model can be loaded again', async () => {
+  // In a process that is killed if it hangs.  The thread's stack ends at address 16: code that needs more traps.
   const { words, last, threads, same } = JSON.parse(await alone(`
     import { plumbOn, textOf, tiny } from '${root}tests/node/helpers.mjs';
     import { platform } from '${root}web/node/platform.js';
     const startThread = () => {
       const thread = platform.startThread();
-      const post = ({ seat, ...rest }) => thread.post(seat ? { seat: { ...seat, stack: 16 } } : rest);
+      const post = ({ setup, ...rest }) => thread.post(setup ? { setup: { ...setup, stack: 16 } } : rest);
       return { ...thread, post };
     };
     const trapping = plumbOn({ startThread }), ids = Int32Array.from({ length: 99 }, (_, i) => i);
     const model = await trapping.load(tiny, { threads: 2 });
     let words = [];
-    while (words.length === 0) {   // until the thread gets some of the work
+    while (words.length === 0) {   // until the thread gets part of the work
       await model.rewind(0);
       const calls = [model.feed(ids), model.feed(ids), textOf(model.generate('a', { maxTokens: 9 })), model.rewind(0)];
       const outcomes = await Promise.allSettled(calls);
@@ -224,12 +225,12 @@ test('a thread that traps ends all calls with a word why, none hangs, and the mo
     const [one, two] = [await Plumb.load(tiny, { threads: 1 }), await Plumb.load(tiny, { threads: 2 })];
     const same = String(await one.feed(ids)) === String(await two.feed(ids));
     console.log(JSON.stringify({ words, last, threads: (await two.info()).threads, same }));`));
-  assert.match(words[0], /^PLUMB_ERROR: the engine broke down \(.+\); load the model again$/);
+  assert.match(words[0], /^PLUMB_ERROR: the engine crashed \(.+\); load the model again$/);
   for (const word of words.slice(1)) assert.equal(word, 'PLUMB_ERROR_STATE: the model is closed');
   assert.deepEqual([last, threads, same], ['PLUMB_ERROR_STATE', 2, true]);
 });
 
-test('a thread that dies between two calls leaves its work to the others', async () => {
+test('if a thread dies between two calls, the others do its work', async () => {
   const started = [];
   const mortal = plumbOn({ startThread: () => started[started.push(platform.startThread()) - 1] });
   const model = await mortal.load(tiny, { threads: 3 });
@@ -242,7 +243,7 @@ test('a thread that dies between two calls leaves its work to the others', async
   await one.close();
 });
 
-test('answers in text, with threads', async () => {
+test('text generation works with threads', async () => {
   const model = await Plumb.load(realPath, { threads: 2 });
   const { messages, f32 } = prompts[1];
   const text = await textOf(model.generate(messages, { temperature: 0, maxTokens: 24 }));

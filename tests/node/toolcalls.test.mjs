@@ -1,6 +1,6 @@
-/** Tool calls, in and out.  Ground truth: what jinja2 makes of conversations by the templates of Qwen2.5, Llama 3.1 and
- * 3.2, Mistral Nemo and Large (tests/vectors/tools), and what the model cards of these and of Granite 3 say that a call
- * is, written by hand. */
+/** Rendering and parsing of tool calls.  Ground truth: jinja2's rendering of conversations with the templates of
+ * Qwen2.5, Llama 3.1 and 3.2, Mistral Nemo and Large (tests/vectors/tools); and calls written by hand as in the model
+ * cards of these and of Granite 3. */
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { after, before, describe, test } from 'node:test';
@@ -23,7 +23,7 @@ const { chats, prompts } = JSON.parse(readFileSync(`${vectors}tools/tools.json`,
 const tool = name => ({ type: /** @type {const} */ ('function'), function: { name, parameters: { type: 'object' } } });
 const TOOLS = [tool('add'), tool('now')];
 const call = (name, args) => ({ type: 'function', function: { name, arguments: JSON.stringify(args) } });
-/** What a filter makes of a text that comes in pieces of n characters. */
+/** The output of a filter for a text that arrives in pieces of n characters. */
 function read(source, text, n, tools = TOOLS) {
   const filter = new CallFilter(source, tools);
   let shown = '';
@@ -68,7 +68,7 @@ for (const [what, source, text, shown, calls, rest = shown] of [
   });
 }
 
-test('what is no call of a tool that was given stays text', () => {
+test('text that is not a call of a given tool stays text', () => {
   const deep = `${'['.repeat(1e5)}${']'.repeat(1e5)}`;
   for (const body of [
     '', '{', '[]x', 'null', '3', '"now"', '{"name": "rm", "arguments": {}}', '{"name": "now", "arguments": "{}"}',
@@ -90,17 +90,17 @@ test('what is no call of a tool that was given stays text', () => {
     assert.equal(read(GRANITE, none, 1).text, none);
     if (!none.startsWith('<')) assert.equal(read(LLAMA, none, 1).text, none);
   }
-  const both = `<tool_call>${NOW}</tool_call><tool_call>{</tool_call>`;   // all of it, not half
+  const both = `<tool_call>${NOW}</tool_call><tool_call>{</tool_call>`;   // the whole text, not half of it
   assert.deepEqual(read(HERMES, both, 5), { shown: '', text: both, calls: [] });
 });
 
-test('without tools all is text, at once', () => {
+test('without tools everything is text and nothing is held back', () => {
   for (const source of [HERMES, GRANITE, LLAMA, undefined]) {
     assert.equal(read(source, `<tool_call>${NOW}  `, 3, []).shown, `<tool_call>${NOW}  `);
   }
 });
 
-/* As those models' templates treat messages with calls; the rest of them is left out, and is not their text. */
+/* The parts of those models' templates that handle messages with calls; the rest is left out or reworded. */
 const GRANITE30 = `{%- for message in messages %}
     {%- if message['role'] == 'user' %}{{- 'user: ' + message['content'] + ';' }}
     {%- elif message['role'] == 'assistant' %}{{- 'assistant: ' + message['content'] + ';' }}
@@ -123,7 +123,7 @@ for (const [name, template, expected] of [
   ['Granite 3.3', GRANITE33, 'user: Hi;assistant: <|tool_call|>[{"name":"now","arguments":{"zone":"UTC"}}];'
     + 'tool: 12:00;assistant: Noon.;'],
 ]) {
-  test(`${name}'s template is told of calls in its words`, () => {
+  test(`${name}'s template gets calls in its own format`, () => {
     const before = structuredClone(said);
     assert.equal(render(template, { messages: messagesFor(template, said) }), expected);
     assert.deepEqual(said, before);
@@ -141,7 +141,7 @@ for (const { template, chat, text } of prompts) {
   });
 }
 
-test('what a template writes of a call is read as that call', () => {
+test('a call rendered by a template is parsed as the same call', () => {
   let n = 0;
   for (const { template, chat, text } of prompts) {
     const { tools, messages } = chats[chat];
@@ -150,7 +150,7 @@ test('what a template writes of a call is read as that call', () => {
     const [, opened] = text.match(/(?:<\|im_start\|>assistant\n|assistant<\|end_header_id\|>\n\n|\[\/INST\])(.*)/s);
     const [turn] = opened.split(/<\|im_end\|>|<\|eot_id\|>|<\/s>/);
     const plain = ({ function: { name, arguments: given } }) => [name, JSON.parse(given)];
-    for (const said of [turn, turn.replace('[TOOL_CALLS]', '')]) {   // that mark may not show
+    for (const said of [turn, turn.replace('[TOOL_CALLS]', '')]) {   // detokenizing may hide that mark
       assert.deepEqual(read(TEMPLATES[template], said, 3, tools).calls.map(plain), made.map(plain), said);
       n++;
     }
@@ -158,7 +158,7 @@ test('what a template writes of a call is read as that call', () => {
   assert.ok(n > 50, `${n} turns`);
 });
 
-test('Mistral: ids of calls are nine letters and digits, the same for a call and its result', async () => {
+test('Mistral: call ids have nine letters and digits, and a call and its result share one', async () => {
   const { tools, messages } = chats['a call and its result'];
   const [question, said, result] = messages, [made] = said.tool_calls;
   for (const [id, nine] of [['call_0123456789abcdef', '789abcdef'], ['call_1', '0000call1'], [made.id, made.id]]) {
@@ -169,14 +169,14 @@ test('Mistral: ids of calls are nine letters and digits, the same for a call and
   }
 });
 
-test('calls of messages that are none of ours go to the template as they are', () => {
+test('malformed calls in messages reach the template unchanged', () => {
   for (const tool_calls of ['x', [null], [{ function: { name: 'f', arguments: '{' } }], [{}]]) {
     const [message] = messagesFor(HERMES, [{ role: 'assistant', content: 'x', tool_calls }]);
     assert.deepEqual(message, { role: 'assistant', content: 'x', tool_calls });
   }
 });
 
-describe('a model with a template that knows tools', () => {
+describe('a model with a template that supports tools', () => {
   const TEMPLATE = '{% if tools %}{{ "<tool_call>" + (tools | tojson) + "\n" }}{% endif %}{% for m in messages %}'
     + '{{ "<|im_start|>" + m.role + "\n" + m.content }}{% for c in m.tool_calls or [] %}{{ "<tool_call>" '
     + '+ (c.function.arguments | tojson) }}{% endfor %}{{ "<|im_end|>\n" }}{% endfor %}'
@@ -186,7 +186,7 @@ describe('a model with a template that knows tools', () => {
   let model;
   let forced;
   before(async () => {
-    const file = readFileSync(realPath);   // its template replaced by one of the same length
+    const file = readFileSync(realPath);   // its template is replaced by one of the same length
     const at = file.indexOf('{% for message', file.indexOf('tokenizer.chat_template'));
     const length = Number(file.readBigUInt64LE(at - 8));
     assert.ok(TEMPLATE.length < length, `${TEMPLATE.length} of ${length} bytes`);
@@ -200,7 +200,7 @@ describe('a model with a template that knows tools', () => {
   });
   after(() => model.close());
 
-  test('a chat shows the text and keeps the calls; results go on from there', async () => {
+  test('a chat shows the text and keeps the calls; tool results continue it', async () => {
     const chat = model.chat({ tools: TOOLS });
     const pieces = [];
     for await (const piece of chat.send('1 and 2?', forced)) pieces.push(piece);
@@ -217,10 +217,10 @@ describe('a model with a template that knows tools', () => {
     assert.equal(chat.lastStats?.promptTokens, (await model.tokenizeChat(messages, { tools: TOOLS })).length);
   });
 
-  test('a completion, whole and streamed, has them as OpenAI has', async () => {
+  test('a completion, whole or streamed, has the calls in OpenAI\'s format', async () => {
     const { logitBias, penaltyLastN: _, ...rest } = forced;
     assert.deepEqual(Object.keys(rest), ['temperature', 'presencePenalty']);
-    // OpenAI's ranges are too small to force a text, so the model is one that says it.
+    // OpenAI's bias range is too small to force a text, so this model generates it.
     const says = Object.create(model, {
       generate: { value: (ids, options) => model.generate(ids, { ...options, ...forced }) },
       tokenizeChat: { value: (...args) => model.tokenizeChat(...args) },

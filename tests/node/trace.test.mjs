@@ -11,7 +11,7 @@ describe('trace', () => {
   before(async () => { model = await Plumb.load(tinyPath); });
   after(() => model.close());
 
-  test('every step is told, within 2e-4 of llama.cpp\'s mean and RMS', async () => {
+  test('every tap is reported, within 2e-4 of llama.cpp\'s mean and RMS', async () => {
     const trace = await model.trace(tokens, { values: Infinity });
     assert.deepEqual(trace.tokens, tokens);
     assert.equal(trace.taps.length, 35 * tokens.length);
@@ -28,7 +28,7 @@ describe('trace', () => {
     }
   });
 
-  test('patterns, layers and the number of values choose; onTap hears what the document holds', async () => {
+  test('patterns, layers and the number of values select; onTap gets the records of the document', async () => {
     const heard = [];
     const ids = Array.from({ length: 100 }, (_, i) => i);   // more than one batch
     const trace = await model.trace(ids, { taps: 'l_out,result_output', layers: [1, Infinity], values: 3,
@@ -36,7 +36,7 @@ describe('trace', () => {
     assert.deepEqual(new Set(trace.taps.map(tap => tap.name)), new Set(['l_out-1', 'result_output']));
     assert.deepEqual(trace.taps.filter(tap => tap.name === 'l_out-1').map(tap => tap.token), ids);
     for (const { name, values, places, max } of trace.taps) {
-      const isLogits = name === 'result_output';   // their ten largest as well
+      const isLogits = name === 'result_output';   // the ten largest too
       assert.ok(isLogits ? values.length >= 10 && values.length <= 13 : values.length === 3, `${name}: ${values}`);
       assert.deepEqual(places?.slice(0, 3), isLogits ? [0, 1, 2] : undefined);
       if (isLogits) assert.equal(Math.max(...values), max);
@@ -44,26 +44,27 @@ describe('trace', () => {
     assert.deepEqual(heard, trace.taps);
   });
 
-  test('the session goes on after the prompt, and taps are off again', async () => {
+  test('the session continues after the prompt, and taps are off again', async () => {
     const ids = [5, 6, 7];
     const untraced = await model.rewind().then(() => model.feed(ids)).then(() => model.step(8));
     await model.trace(ids);
     assert.deepEqual(await model.step(8), untraced);
   });
 
-  test('wrong options, tokens and lengths are told', async () => {
+  test('invalid options, tokens and lengths are refused', async () => {
     await fails(() => model.trace([1], { tap: '*' }), 'PLUMB_ERROR_ARGUMENT', /unknown option "tap"/);
-    await fails(() => model.trace([1], { taps: 'Qcurr' }), 'PLUMB_ERROR_ARGUMENT', /no tap "Qcurr"; known are embd,/);
+    await fails(() => model.trace([1], { taps: 'Qcurr' }), 'PLUMB_ERROR_ARGUMENT',
+      /unknown tap "Qcurr"; known taps are embd,/);
     await fails(() => model.trace([1], { layers: [0, 999] }), 'PLUMB_ERROR_ARGUMENT', /the model has \d+ layers/);
     await fails(() => model.trace([1], { layers: [2, 1] }), 'PLUMB_ERROR_ARGUMENT', /pair of layers/);
-    await fails(() => model.trace([]), 'PLUMB_ERROR_ARGUMENT', /an array of \{role, content\} that is not empty/);
+    await fails(() => model.trace([]), 'PLUMB_ERROR_ARGUMENT', /a non-empty array of \{role, content\}/);
     await fails(() => model.trace(new Int32Array(0)), 'PLUMB_ERROR_ARGUMENT', /trace: there are no tokens/);
     await fails(() => model.trace([100000]), 'PLUMB_ERROR_TOKEN', /100000/);
     await fails(() => model.trace(Array(600).fill(1)), 'PLUMB_ERROR_CONTEXT', /512/);
   });
 
   test('an abort ends it', async t => {
-    const model = await Plumb.load(tinyPath, { worker: false });   // a worker may begin the next tokens meanwhile
+    const model = await Plumb.load(tinyPath, { worker: false });   // a worker might already compute the next tokens
     t.after(() => model.close());
     const abort = new AbortController();
     let last = 0;

@@ -1,5 +1,5 @@
-/** The engine behind a worker: errors reach the call that caused them, and a worker that dies ends what waits for it.
- * Ground truth: what the same model answers without a worker. */
+/** The engine in a worker: errors reach the call that caused them, and a worker that dies ends pending calls.  Ground
+ * truth: the results of the same model without a worker. */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { test } from 'node:test';
@@ -11,11 +11,11 @@ import { createPlumb } from '../../web/api/plumb.js';
 import { Remote, serve } from '../../web/base/protocol.js';
 import { fails, realPath, textOf, tiny, tinyPath } from './helpers.mjs';
 
-/** What hangs fails. */
+/** Makes a hang fail. */
 const LIMIT = { timeout: 20000 };
 const OPTIONS = { temperature: 0, maxTokens: 12, logitBias: { 256: -Infinity } };
 
-test('a worker says what the same model says in this thread', async () => {
+test('a worker gives the same output as the model in this thread', async () => {
   const [here, there] = await Promise.all([false, true].map(worker => Plumb.load(tinyPath, { worker })));
   assert.equal(await textOf(there.generate('Hello', OPTIONS)), await textOf(here.generate('Hello', OPTIONS)));
   assert.deepEqual(await there.step(5), await here.step(5));
@@ -58,7 +58,7 @@ test('each of many calls at once gets its own answer or error', async () => {
 for (const worker of [false, true]) {
   const where = worker ? 'in a worker' : 'in this thread';
 
-  test(`the speed of a prompt that is stopped is that of the tokens that were computed ${where}`, LIMIT, async t => {
+  test(`the speed of a stopped prompt counts only the computed tokens ${where}`, LIMIT, async t => {
     const model = await Plumb.load(tinyPath, { worker });
     t.after(() => model.close());
     const ids = new Int32Array(500).fill(65), { batch } = await model.info();
@@ -74,13 +74,13 @@ for (const worker of [false, true]) {
       return { n: Math.round(prefillRate * prefillSeconds), finishReason };
     };
     assert.deepEqual(await computed(0), { n: 0, finishReason: 'abort' });
-    if (worker) return;   // what a worker has computed by then is not certain
+    if (worker) return;   // how much a worker has computed by then is not deterministic
     const { n, finishReason } = await computed(4);
     assert.equal(finishReason, 'abort');
     assert.ok(n >= batch && n < ids.length && n % batch === 0, `${n} of ${ids.length} tokens in batches of ${batch}`);
   });
 
-  test(`what a callback throws ends its call, not the model ${where}`, LIMIT, async t => {
+  test(`an error thrown by a callback ends its call, not the model ${where}`, LIMIT, async t => {
     const model = await Plumb.load(tinyPath, { worker });
     t.after(() => model.close());
     const expected = await textOf(model.generate('Hello', OPTIONS));
@@ -105,7 +105,7 @@ for (const worker of [false, true]) {
     }
   });
 
-  test(`what onProgress throws ends the load ${where}`, LIMIT, async () => {
+  test(`an error thrown by onProgress ends the load ${where}`, LIMIT, async () => {
     for (const last of ['read', 'prepare', 'ready']) {
       const error = new RangeError(last);
       const onProgress = (/** @type {{phase: string}} */ { phase }) => { if (phase === last) throw error; };
@@ -116,7 +116,7 @@ for (const worker of [false, true]) {
 
 /** A package whose worker runs this file or code.
  * @param {URL | string} code
- * @param {(name: string) => Promise<WebAssembly.Module>} [compile]  default: never done, nor is it waited for
+ * @param {(name: string) => Promise<WebAssembly.Module>} [compile]  default: never resolves, and nothing waits for it
  * @param {(worker: Worker) => void} [started] */
 const withWorker = (code, compile = () => new Promise(() => {}), started = () => {}) => createPlumb({
   compile,
@@ -130,7 +130,7 @@ const withWorker = (code, compile = () => new Promise(() => {}), started = () =>
       onMessage: handler => worker.on('message', handler),
       onDeath: handler => {
         worker.on('error', error => handler(error.message));
-        worker.on('exit', status => handler(`it exited with ${status}`));
+        worker.on('exit', status => handler(`it exited with code ${status}`));
       },
       terminate: () => worker.terminate(),
     };
@@ -144,10 +144,10 @@ test('a worker that throws while it starts, or exits, rejects the load', async (
   await fails(withWorker('throw new Error("no wasm here")').load(tiny), 'PLUMB_ERROR_STATE',
     /the worker stopped: no wasm here/);
   await fails(withWorker('process.exit(3)').load(tiny), 'PLUMB_ERROR_STATE',
-    /the worker stopped: it exited with 3/);
+    /the worker stopped: it exited with code 3/);
 });
 
-test('a worker that dies later rejects every pending call, and every later one', async () => {
+test('a worker that dies later rejects every pending and every later call', async () => {
   const model = await withWorker(`
     const { parentPort } = require('node:worker_threads');
     parentPort.on('message', ({ id, method }) => {
@@ -161,11 +161,11 @@ test('a worker that dies later rejects every pending call, and every later one',
   await model.close();
 });
 
-/* While the engine's side does not listen yet, and while it waits for the module. */
+/* Two cases: the engine does not listen yet, and the engine waits for the module. */
 for (const [worker, late] of [[false, false], [true, false], [false, true], [true, true]]) {
   const where = `${worker ? 'in a worker' : 'in this thread'}${late ? ', late' : ''}`;
 
-  test(`what fails to compile is the load's error ${where}`, LIMIT, async t => {
+  test(`a compile error rejects the load ${where}`, LIMIT, async t => {
     const details = { url: 'https://a.site/plumb.wasm', status: 404 };
     const error = new PlumbError('PLUMB_ERROR_IO', `${details.url}: the engine does not load: 404`, details);
     let waits = () => {}, ended = Promise.resolve();
@@ -176,7 +176,7 @@ for (const [worker, late] of [[false, false], [true, false], [false, true], [tru
       throw error;
     };
     const plumb = withWorker(ENGINE, compile, started => {
-      t.after(() => started.terminate());   // or what fails would hang
+      t.after(() => started.terminate());   // otherwise a failure would hang
       started.once('message', waits);
       ended = once(started, 'exit');
     });
@@ -216,7 +216,7 @@ for (const [worker, late] of [[false, false], [true, false], [false, true], [tru
   });
 }
 
-/** Both ends of the protocol with nothing between them but structuredClone.
+/** Both ends of the protocol, connected only by structuredClone.
  * @param {import('../../web/base/protocol.js').Methods} methods */
 function connected(methods) {
   const ends = [() => {}, () => {}];
@@ -259,7 +259,7 @@ test('the protocol: pulls are answered in order, results are transferred, aborts
   await assert.rejects(remote.call('pull', {}, { onPull: gone }), { code: 'PLUMB_ERROR_IO', details: { bytes: 7 } });
 });
 
-test('the engine\'s side gives up an aborted load while it waits for the module, and loads again', LIMIT, async () => {
+test('the engine abandons an aborted load that waits for the module, and loads again', LIMIT, async () => {
   const remote = connected(createHost({}));
   const module = await platform.compile('plumb');
   const args = { parts: [{ kind: 'pull', name: 'tiny', size: tiny.length }], contextLength: 64 };
@@ -284,7 +284,7 @@ test('the engine\'s side gives up an aborted load while it waits for the module,
   await remote.call('close');
 });
 
-test('a module that comes after the abort is not used', async () => {
+test('a module that arrives after the abort is not used', async () => {
   const stop = new AbortController(), reason = new Error('enough');
   const module = await platform.compile('plumb');
   /** @type {(number | 'module')[]} */
@@ -299,7 +299,7 @@ test('a module that comes after the abort is not used', async () => {
   assert.deepEqual(pulls, ['module']);
 });
 
-test('a trap in the engine is an error that says so, and the model is given up', async () => {
+test('a trap in the engine is an error that says so, and the model is closed', async () => {
   // (module (memory (export "memory") 1) (func (export "malloc") (param i32) (result i32) (i32.const 8))
   //         (func (export "plumb_model_create") (result i32) unreachable))
   const module = new WebAssembly.Module(Uint8Array.from([
@@ -314,6 +314,6 @@ test('a trap in the engine is an error that says so, and the model is given up',
   const remote = connected(createHost({}));
   const onPull = async () => ({ module, name: 'broken', threads: 1 });
   await fails(remote.call('load', { parts: [] }, { onPull }), 'PLUMB_ERROR',
-    /the engine broke down \(unreachable\); load the model again/);
+    /the engine crashed \(unreachable\); load the model again/);
   await fails(remote.call('tokenize', { text: 'x' }), 'PLUMB_ERROR_STATE', /the model is closed/);
 });

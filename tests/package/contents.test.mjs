@@ -1,4 +1,4 @@
-/** What is in the tarball and what it declares. */
+/** The contents and the declarations of the tarball. */
 import assert from 'node:assert/strict';
 import { execFileSync, spawnSync } from 'node:child_process';
 import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
@@ -14,7 +14,7 @@ const filesOf = path => readdirSync(path, { recursive: true, withFileTypes: true
   .filter(entry => entry.isFile())
   .map(entry => join(entry.parentPath ?? entry.path, entry.name).slice(path.length + 1));
 
-test('the tarball has what runs, its types, licences and words, and is at most 1.5 MB', t => {
+test('the tarball has the code, types, licences and documentation, and is at most 1.5 MB', t => {
   const { size } = statSync(tarball);
   t.diagnostic(`${size} bytes`);
   assert.ok(size <= 1.5e6, `${size} bytes`);
@@ -32,14 +32,14 @@ test('the tarball has what runs, its types, licences and words, and is at most 1
   for (const library of libraries) assert.ok(files.includes(`${library}/LICENSE`), `no licence of ${library}`);
 });
 
-test('it depends on nothing, so nothing else was installed', () => {
+test('it has no dependencies, so nothing else is installed', () => {
   const { private: kept, dependencies, peerDependencies } =
     JSON.parse(readFileSync(join(folder, 'node_modules', 'plumb-llm', 'package.json'), 'utf8'));
   assert.deepEqual([kept, dependencies, peerDependencies], [undefined, undefined, undefined]);
   assert.deepEqual(readdirSync(join(folder, 'node_modules')).filter(name => !name.startsWith('.')), ['plumb-llm']);
 });
 
-test('an incomplete package is not packed, and a sentence says which file is missing', t => {
+test('an incomplete package is not packed, and the error names the missing file', t => {
   const copy = mkdtempSync(join(tmpdir(), 'plumb-incomplete-'));
   t.after(() => rmSync(copy, { recursive: true }));
   const prepack = () => spawnSync(process.execPath, [`${root}tools/prepack.mjs`, copy], { encoding: 'utf8' });
@@ -66,7 +66,7 @@ for (const [moduleResolution, module, lib, sample] of /** @type {[string, string
   ['node10', 'esnext', DOM, 'sample.ts'], ['bundler', 'esnext', ['es2022'], 'sample-es2022.ts'],
 ])) {
   const where = `moduleResolution ${moduleResolution} and lib ${lib[0]}${lib === DOM ? '' : ' alone'}`;
-  test(`the types hold in strict TypeScript, by ${where}, and wrong uses do not`, () => {
+  test(`correct uses compile in strict TypeScript, by ${where}, and wrong uses do not`, () => {
     cpSync(`${root}tests/package/${sample}`, join(folder, sample));
     writeFileSync(join(folder, 'tsconfig.json'), JSON.stringify({
       compilerOptions: {
@@ -86,16 +86,16 @@ const tool = (/** @type {string[]} */ ...args) => {
     { encoding: 'utf8' });
   return [status, status === 0 ? '' : stdout + stderr];
 };
-test('publint finds nothing', () => {
+test('publint finds no problem', () => {
   assert.deepEqual(tool('publint/src/cli.js', 'run', tarball, '--strict'), [0, '']);
 });
-test('nor does arethetypeswrong, by node10, node16 and bundler', () => {
-  // The package has ES modules only: the one rule that is left out asks for CommonJS beside them.
+test('arethetypeswrong finds no problem, by node10, node16 and bundler', () => {
+  // The package has only ES modules; the one ignored rule requires CommonJS too.
   assert.deepEqual(tool('@arethetypeswrong/cli/dist/index.js', tarball, '--no-definitely-typed', '--ignore-rules',
     'cjs-resolves-to-esm'), [0, '']);
 });
 
-test('the codes that the types of an error know are those of include/plumb.h and of web/base/errors.js', () => {
+test('the error codes in the types are those of include/plumb.h and web/base/errors.js', () => {
   const names = (/** @type {string} */ text) => text.match(/\bPLUMB_ERROR(_[A-Z]+)*\b/g) ?? [];
   const types = readFileSync(join(folder, 'node_modules/plumb-llm/dist/types/base/errors.d.ts'), 'utf8');
   const known = names(/type ErrorCode =(.*?);/s.exec(types)?.[1] ?? '');
@@ -103,7 +103,7 @@ test('the codes that the types of an error know are those of include/plumb.h and
   assert.deepEqual(known.sort(), ['PLUMB_ERROR', 'PLUMB_ERROR_CHECKSUM', ...names(status)].sort());
 });
 
-test('what users find in Node is what the types of index.js declare', () => {
+test('the exports in Node are those that the types of index.js declare', () => {
   const names = JSON.parse(execFileSync(process.execPath, ['--input-type=module', '-e',
     'console.log(JSON.stringify(Object.keys(await import("plumb-llm"))))'], { cwd: folder, encoding: 'utf8' }));
   const declared = readFileSync(join(folder, 'node_modules', 'plumb-llm', 'dist', 'types', 'index.d.ts'), 'utf8');

@@ -1,4 +1,4 @@
-/** A fresh project that has installed the package's tarball, as a user's would. */
+/** A fresh project that has installed the package's tarball, like a user's project. */
 import { execFileSync } from 'node:child_process';
 import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -9,13 +9,13 @@ export const root = fileURLToPath(new URL('../../', import.meta.url));
 export const { version } = JSON.parse(readFileSync(`${root}web/package.json`, 'utf8'));
 export const tarball = `${root}build/plumb-llm-${version}.tgz`;
 
-/** A folder with the package in node_modules and the files of a folder of tests/package; gone after the tests.
+/** A folder with the package in node_modules and the files of a folder of tests/package; removed after the tests.
  * @param {string} [files] @returns {string} its path */
 export function project(files) {
   const folder = mkdtempSync(join(tmpdir(), 'plumb-project-'));
   process.once('exit', () => rmSync(folder, { recursive: true, force: true }));
   writeFileSync(join(folder, 'package.json'), '{ "name": "project", "private": true, "type": "module" }\n');
-  // Offline: it has no dependencies, so there is nothing to ask a registry for.
+  // Offline: the package has no dependencies, so no registry is needed.
   execFileSync('npm', ['install', '--offline', '--no-audit', '--no-fund', '--loglevel=error', tarball],
     { cwd: folder });
   if (files) cpSync(`${root}tests/package/${files}`, folder, { recursive: true });

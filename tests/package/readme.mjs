@@ -2,7 +2,7 @@
  *
  *   <!-- run: node -->  <!-- run: browser -->  <!-- run: both -->  <!-- run: next -->, a file of a Next.js project
  *
- * Examples of pages (html) run in a browser.  One that names `model` without loading it goes on from the first.  */
+ * Examples of pages (html) run in a browser.  One that uses `model` without loading it continues the first example.  */
 import { readFileSync } from 'node:fs';
 import { root } from './helpers.mjs';
 
@@ -18,11 +18,11 @@ export const examples = [...text.matchAll(/(?:<!-- run: (\w+) -->\n)?^```(\w+)\n
     code: /\bmodel\.(?!gguf)/.test(code) && !/ model = /.test(code) && language === 'js' ? PRELUDE + code : code,
   }));
 
-/** Those that run at a place. @param {string} place @param {string} [language] */
+/** The examples that run in a place. @param {string} place @param {string} [language] */
 export const examplesFor = (place, language = 'js') =>
   examples.filter(one => one.language === language && (one.mark === place || one.mark === 'both'));
 
-/** What an example prints, by a word of its code.  In a page objects are shown in short. */
+/** The expected output of an example, by a word in its code.  A page prints objects in short form. */
 const expected = [
   ['process.stdout.write(piece)', /^\S[^]*\{\s+promptTokens: 36,[^]*tokens: \d+,[^]*finishReason: '(?:length|stop)'/],
   ['model.chat({ system', /\w+[^]*(?:role: 'assistant'|\[Object, Object, Object\])[^]*tokens: \d+[^]* 0$/],

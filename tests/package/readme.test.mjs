@@ -13,11 +13,11 @@ before(() => {
   symlinkSync(`${root}models`, join(folder, 'models'));
 });
 
-test('every example in JavaScript, and every page, says where it runs', () => {
+test('every JavaScript example and every page says where it runs', () => {
   const places = { js: ['node', 'browser', 'both', 'next'], html: ['browser'] };
   const unmarked = examples.filter(({ language, mark }) => places[language] && !places[language].includes(mark));
   assert.deepEqual(unmarked.map(({ line }) => line), []);
-  // As many as there are, lest the pattern that finds them does not.
+  // Counts them independently, in case the pattern misses some.
   const { length } = readFileSync(`${root}web/README.md`, 'utf8').match(/^```(?:js|html)$/gm) ?? [];
   assert.ok(length >= 8, `${length} examples`);
   assert.equal(examples.filter(({ language }) => /^(js|html)$/.test(language)).length, length);

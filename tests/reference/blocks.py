@@ -1,4 +1,4 @@
-"""Quantized blocks read by hand, and misread as engines are known to misread them.
+"""Quantized blocks read without a library, and misread in the ways known from engines.
 
 A reader takes (n_block, bytes) u8 and the part of a mistake's name after the type, "nibbles=swapped" or None, and gives
 (n_block, elements) f64.  Without a mistake it must equal gguf.quants.dequantize: `engine.py --selftest` compares.
@@ -104,7 +104,7 @@ def q8_0(blocks, mistake):  # f16 d; 32 signed bytes
 
 
 def iq4_values(codes, mistake):
-    """What codes of four bits stand for: kvalues_iq4nl of ggml-common.h."""
+    """The values of 4-bit codes: kvalues_iq4nl of ggml-common.h."""
     if mistake == "codes=linear":
         return codes - 8
     table = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes what an engine with mistakes computes, as much of it as an engine's author might print.
+"""Writes a dump of an engine with mistakes, with the parts that an engine's author might print.
 
     dump.py MODEL.gguf --tokens 1,2,3,4,5,6 --n-prompt 4 --mistake rope.pairing=halves --mode l_out8 -o THEIRS.json
 
@@ -28,7 +28,7 @@ def f32(rows):
 
 
 def number(value):
-    return float(f"{value:.9g}")   # nine digits tell every f32
+    return float(f"{value:.9g}")   # nine digits identify every f32
 
 
 def l_out8(run):
@@ -45,7 +45,7 @@ def top10(run):
 
 
 def write(path, mode, run, tokens, n_prompt):
-    """run: what was computed, tokens: what was to be computed."""
+    """run: the computed run, tokens: the tokens that were requested."""
     if mode == "whole":
         taps = {name: f32(rows) for name, rows in run.taps.items()}
         np.savez(path, tokens=np.array(tokens), n_prompt=np.array(n_prompt), **taps)

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""The second engine: a forward pass in numpy, f64, with a KV cache, that can make every mistake plumb knows of.
+"""The second engine: a forward pass in numpy, f64, with a KV cache, that can make every mistake that plumb knows.
 
     engine.py --selftest        holds it against llama.cpp's vectors in tests/vectors/synth; prints TAP
 
-It shares nothing with plumb's C code but the sentences of the table in src/diagnose/quirk_table.c, so that a mistake which
-`plumb diagnose` names in a dump made here was understood twice.  Weights are what the gguf package dequantizes them to,
-unless a mistake says otherwise (blocks.py).  Sources: LLaMA (arXiv 2302.13971), RMSNorm (1910.07467), SwiGLU
-(2002.05202), RoPE (2104.09864), position interpolation (2306.15595), GQA (2305.13245), the GGUF specification, and for
-Granite's four multipliers its configuration in transformers.
+It shares nothing with plumb's C code but the sentences of the table in src/diagnose/quirk_table.c, so that a mistake
+which `plumb diagnose` names in a dump made here was understood twice.  Weights are what the gguf package dequantizes
+them to, unless a mistake says otherwise (blocks.py).  Sources: LLaMA (arXiv 2302.13971), RMSNorm (1910.07467), SwiGLU
+(2002.05202), RoPE (2104.09864), position interpolation (2306.15595), GQA (2305.13245), the GGUF specification, for
+Granite's four multipliers its configuration in transformers, and for Qwen 3 (2505.09388) and Gemma 3 (2503.19786) their
+reports and configurations.
 
 Shapes: n tokens of a batch, S slots of the cache that are in use, H query heads, G key and value heads.
 """
@@ -67,7 +68,7 @@ class File:
 
 
 def rounded(x):
-    """Activations in blocks of 32 of 8 bits and a scale, as llama.cpp's Q8_0 has them but for a scale in f64."""
+    """Activations in blocks of 32 8-bit codes and a scale, as in llama.cpp's Q8_0 except that the scale is f64."""
     blocks = x.reshape(*x.shape[:-1], -1, 32)
     scale = np.abs(blocks).max(axis=-1, keepdims=True) / 127
     return (np.round(blocks / np.where(scale == 0, 1, scale)) * scale).reshape(x.shape)
@@ -97,7 +98,11 @@ class Engine:
         self.eps = float(key("attention.layer_norm_rms_epsilon"))
         self.n_rot = key("rope.dimension_count", self.head_dim)
         self.base = float(key("rope.freq_base", 10000.0))
+        self.base_swa, self.window = float(key("rope.freq_base_swa", 10000.0)), key("attention.sliding_window", 0)
+        self.period, self.softcap = key("attention.sliding_window_pattern", 6), key("final_logit_softcapping", 0)
         self.embedding_scale, self.residual_scale = float(key("embedding_scale", 1)), float(key("residual_scale", 1))
+        if self.file.arch == "gemma3":
+            self.embedding_scale = math.sqrt(self.n_embd)
         self.attention_scale, self.logit_scale = key("attention.scale"), float(key("logit_scale", 1))
         if self.wrong("model.scales", "ignored"):
             self.embedding_scale, self.residual_scale, self.attention_scale, self.logit_scale = 1.0, 1.0, None, 1.0
@@ -128,7 +133,7 @@ class Engine:
     # ---- steps ----
 
     def fed(self, tokens, n_prompt):
-        """The tokens this engine feeds when it was asked to compute these."""
+        """The tokens that this engine feeds if these are requested."""
         tokens = list(tokens)
         if self.wrong("tokens.last", "twice"):
             tokens.insert(n_prompt, tokens[n_prompt - 1])
@@ -149,12 +154,16 @@ class Engine:
             return x / root
         return x / root * (weight + 1 if self.wrong("norm.weight", "plus_one") else weight)
 
-    def rope(self, x, position):
-        """x: (n, heads, head_dim), position: (n).  Pair i of the first n_rot elements turns by position * angle[i]."""
+    def local(self, il):
+        """Has the layer a sliding window, and the frequencies that belong to it?"""
+        return bool(self.window) and (il + 1) % self.period != 0
+
+    def rope(self, il, x, position):
+        """x: (n, heads, head_dim), position: (n).  Rotates pair i of the first n_rot by position * angle[i]."""
         n_rot = {"half": self.n_rot // 4 * 2, "full": self.head_dim}.get(self.switch.get("rope.dim"), self.n_rot)
-        base = float(self.switch.get("rope.theta", self.base))
+        base = float(self.switch.get("rope.theta", self.base_swa if self.local(il) else self.base))
         angle = base ** (-np.arange(0, n_rot, 2) / (self.n_embd if self.wrong("rope.dim", "n_embd") else n_rot))
-        if not self.wrong("rope.scaling", "ignored"):
+        if not self.wrong("rope.scaling", "ignored") and not self.local(il):
             angle = angle / self.factor
             factors = self.weight("rope_freqs.weight")
             if factors is not None:
@@ -163,7 +172,8 @@ class Engine:
         if self.wrong("rope.direction", "reversed"):
             angle = -angle
         angle = position[:, None, None] * angle
-        truth = "halves" if self.file.arch == "qwen2" else "neighbours"   # as GPT-NeoX, or as the paper
+        # As in the paper, or as in GPT-NeoX.
+        truth = "neighbours" if self.file.arch in ("llama", "granite") else "halves"
         if self.switch.get("rope.pairing", truth) == "neighbours":
             first, second = np.arange(0, n_rot, 2), np.arange(1, n_rot, 2)
         else:
@@ -174,7 +184,7 @@ class Engine:
         return x
 
     def positions(self, start, n, n_prompt):
-        """(n) positions that Q, and that K of a batch is turned as of."""
+        """(n) positions by which Q, and K, of a batch are rotated."""
         position = start + np.arange(n)
         wrong = self.switch.get("rope.position")
         if wrong == "frozen" and start >= n_prompt:
@@ -185,15 +195,16 @@ class Engine:
             position[:] = start
         return position + (wrong in ("plus_one", "q_plus_one")), position + (wrong == "plus_one")
 
-    def seen(self, slot, n_slot):
+    def seen(self, il, slot, n_slot):
         """(n, S) whether a token sees a slot.  slot: (n) their own."""
         slots, own = np.arange(n_slot), slot[:, None]
+        near = own - slots < self.window if self.local(il) else np.full((len(slot), n_slot), True)
         wrong = self.switch.get("attn.mask")
         if wrong == "none":
-            return np.full((len(slot), n_slot), True)
+            return near
         if wrong == "strict":
-            return (slots < own) | (own == 0) & (slots == 0)
-        return slots <= own + (wrong == "late")
+            return near & ((slots < own) | (own == 0) & (slots == 0))
+        return near & (slots <= own + (wrong == "late"))
 
     def softmax(self, scores, seen):
         """scores: (H, n, S), seen: (n, S)."""
@@ -206,12 +217,12 @@ class Engine:
             largest = scores.max(axis=axis, keepdims=True)
             e = np.exp(scores - np.where(np.isneginf(largest), 0, largest))
         total = e.sum(axis=axis, keepdims=True)
-        return np.where(seen, e / total, 0)   # also where a total is NaN, or of no token at all
+        return np.where(seen, e / total, 0)   # also if a total is NaN, or covers no token
 
-    def attention(self, q, k, v, slot, position):
+    def attention(self, il, q, k, v, slot, position):
         """q: (n, H, head_dim); k, v: (S, G, head_dim).  Weights (n, H, S) and outputs (n, H, head_dim)."""
         n_slot = len(k)
-        seen = self.seen(slot, n_slot)
+        seen = self.seen(il, slot, n_slot)
         if self.wrong("attn.v", "unpermuted"):   # rows in memory as (token, g), read as (g, token)
             v = v.reshape(self.n_head_kv, n_slot, -1).swapaxes(0, 1)
         if self.wrong("kv.slot", "extra"):
@@ -229,7 +240,7 @@ class Engine:
             k, v, group = np.hstack([k, zeros]), np.hstack([v, zeros]), head
         k, v = k[:, group], v[:, group]                                 # (S, H, head_dim)
         if self.wrong("rope.cache", "unrotated") and self.switch.get("rope.applied") not in ("none", "q_only"):
-            scores = np.stack([np.einsum("hd,shd->hs", one, self.rope(k, np.full(len(k), at)))
+            scores = np.stack([np.einsum("hd,shd->hs", one, self.rope(il, k, np.full(len(k), at)))
                                for one, at in zip(q, position)], axis=1)
         else:
             scores = np.einsum("nhd,shd->hns", q, k)
@@ -243,14 +254,14 @@ class Engine:
         return weights[..., :n_slot].swapaxes(0, 1), out   # without that of kv.slot=extra
 
     def activation(self, gate):
-        wrong = self.switch.get("ffn.act")
-        if wrong == "gelu":
+        act = self.switch.get("ffn.act", "gelu" if self.file.arch == "gemma3" else "silu")
+        if act == "gelu":
             return 0.5 * gate * (1 + np.tanh(math.sqrt(2 / math.pi) * (gate + 0.044715 * gate ** 3)))
-        if wrong == "gelu_erf":
+        if act == "gelu_erf":
             return 0.5 * gate * (1 + np.vectorize(math.erf)(gate / math.sqrt(2)))
-        if wrong == "relu":
+        if act == "relu":
             return np.maximum(gate, 0)
-        return gate if wrong == "none" else gate / (1 + np.exp(-gate))
+        return gate if act == "none" else gate / (1 + np.exp(-gate))
 
     # ---- the pass ----
 
@@ -262,15 +273,22 @@ class Engine:
             tap(f"{name}-{il}", value)
             return value
 
+        def optional_norm(name, weight, value):
+            if self.weight(f"{block}.{weight}.weight") is None:
+                return value
+            return show(name, self.norm(f"{block}.{weight}.weight", value))
+
         normed = show("attn_norm", self.norm(f"{block}.attn_norm.weight", x))
         q = show("Qcur", self.project(block, "attn_q", normed).reshape(n, self.n_head, -1))
         k = show("Kcur", self.project(block, "attn_k", normed).reshape(n, self.n_head_kv, -1))
         v = show("Vcur", self.project(block, "attn_v", normed).reshape(n, self.n_head_kv, -1))
+        q = optional_norm("Qcur_normed", "attn_q_norm", q)
+        k = optional_norm("Kcur_normed", "attn_k_norm", k)
         applied = self.switch.get("rope.applied")
         q_position, k_position = self.positions(start, n, n_prompt)
-        q_turned = show("Qcur_rope", q if applied in ("none", "k_only") else self.rope(q, q_position))
-        k_turned = show("Kcur_rope", k if applied in ("none", "q_only") else self.rope(k, k_position))
-        k = k if self.wrong("rope.cache", "unrotated") else k_turned
+        q_rotated = show("Qcur_rope", q if applied in ("none", "k_only") else self.rope(il, q, q_position))
+        k_rotated = show("Kcur_rope", k if applied in ("none", "q_only") else self.rope(il, k, k_position))
+        k = k if self.wrong("rope.cache", "unrotated") else k_rotated
 
         step = start >= n_prompt
         slot = start + np.arange(n)
@@ -281,14 +299,14 @@ class Engine:
         if step and self.wrong("kv.slot", "stale"):
             read = [np.concatenate([old[:slot[0]], np.zeros_like(new)]) for old, new in zip(cache, (k, v))]
         cache[:] = written
-        weights, out = self.attention(q_turned, *read, slot, q_position)
+        weights, out = self.attention(il, q_rotated, *read, slot, q_position)
         show("kq_soft_max", weights)
         if self.wrong("attn.merge", "unpermuted"):   # in memory as (h, token), read as (token, h)
             out = np.ascontiguousarray(out.swapaxes(0, 1))
         out = show("kqv_out", out.reshape(n, -1))
         out = show("attn_out", self.project(block, "attn_output", out))
         from_norm = self.wrong("residual.from", "norm")
-        out = out * self.residual_scale
+        out = optional_norm("attn_post_norm", "post_attention_norm", out) * self.residual_scale
         x = show("ffn_inp", out + (0 if self.wrong("residual.attn", "missing") else normed if from_norm else x))
 
         normed = show("ffn_norm", self.norm(f"{block}.ffn_norm.weight", x))
@@ -296,7 +314,8 @@ class Engine:
         gate = show("ffn_gate", self.project(block, names[0], normed))
         up = show("ffn_up", self.project(block, names[1], normed))
         out = show("ffn_swiglu", self.activation(gate) * up)
-        out = show("ffn_out", self.project(block, "ffn_down", out)) * self.residual_scale
+        out = show("ffn_out", self.project(block, "ffn_down", out))
+        out = optional_norm("ffn_post_norm", "post_ffw_norm", out) * self.residual_scale
         return show("l_out", out + (0 if self.wrong("residual.ffn", "missing") else normed if from_norm else x))
 
     def batch(self, tokens, start, n_prompt, caches, tap):
@@ -317,7 +336,8 @@ class Engine:
         elif self.wrong("output.head", "tied"):
             head = self.weight("token_embd.weight")
         divisors = {"missing": 1, "multiplied": 1 / self.logit_scale}
-        tap("result_output", self.product(x, head) / divisors.get(self.switch.get("logits.scale"), self.logit_scale))
+        logits = self.product(x, head) / divisors.get(self.switch.get("logits.scale"), self.logit_scale)
+        tap("result_output", self.softcap * np.tanh(logits / self.softcap) if self.softcap else logits)
 
     def run(self, tokens, n_prompt):
         """Computes the first n_prompt tokens as one batch, the others one by one."""

@@ -94,7 +94,7 @@ class Model:
 
     def quirky(self, mistake):
         first = mistake.split(".")[0]
-        if first in blocks.READERS and first not in self.types:   # most by far, and nothing is misread
+        if first in blocks.READERS and first not in self.types:   # by far the most common case: nothing is misread
             return self.truth
         if mistake not in self.runs:
             self.runs[mistake] = self.run([mistake])
@@ -104,7 +104,7 @@ class Model:
         return Engine(self.file, mistakes, rounds).run(self.tokens, N_PROMPT)
 
     def shown(self, mode, run):
-        """What a dump shows of a run: name -> values."""
+        """The values of a run that a dump contains: name -> values."""
         if mode == "whole":
             return {name: dump.f32(rows) for name, rows in run.taps.items()}
         rows = {"l_out8": dump.l_out8, "top10": dump.top10}[mode](run)
@@ -134,7 +134,7 @@ Finding = collections.namedtuple("Finding", "rank first ties said seconds explai
 
 
 def diagnose(plumb, model, path, injected):
-    """What `plumb diagnose` says of a dump."""
+    """The result of `plumb diagnose` for a dump."""
     start = time.monotonic()
     ran = subprocess.run([*plumb, "diagnose", model, "--against", path, "--json"], capture_output=True, text=True,
                          timeout=300)
@@ -189,12 +189,12 @@ class Proof:
         return finding
 
     def twins(self, model, mode, name):
-        """What no reader of the dump can tell from this quirk: other quirks, or "the truth"."""
+        """What the dump cannot distinguish from this quirk: other quirks, or "the truth"."""
         shown = model.shown(mode, model.quirky(name))
         runs = {q.name: model.quirky(q.name) for q in self.quirks}
         runs = {"the truth": model.truth, **{q: run for q, run in runs.items() if run is not model.truth}}
         same = [other for other, run in runs.items() if other != name and not differ(shown, model.shown(mode, run))]
-        # A quirk that does nothing here says no more than the truth does.
+        # A quirk without effect here cannot be distinguished from the truth.
         return [other for other in same if other == "the truth" or differ(runs[other].taps, model.truth.taps)]
 
     def singles(self, wanted):
@@ -275,8 +275,8 @@ def rates(singles, pairs, rounding, right):
 
 WHY = {
     "rope.position=plus_one": "RoPE is relative: scores depend on the distance of two positions alone",
-    "rope.cache=unrotated": "a query and a key turned by one angle have the scalar product they had before",
-    "rope.applied=none": "as `rope.cache=unrotated`: scores are those of vectors that are not turned",
+    "rope.cache=unrotated": "a query and a key rotated by the same angle keep their scalar product",
+    "rope.applied=none": "as `rope.cache=unrotated`: scores are those of vectors that are not rotated",
     "norm.output=missing": "comes after the last layer",
     "output.head=tied": "comes after the last layer",
     "output.head=zero": "comes after the last layer",

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What transformers computes for a GGUF file: the output of every module, as an .npz under PyTorch's module names.
+"""Runs transformers on a GGUF file and saves the output of every module, as an .npz under PyTorch's module names.
 
     transformers_dump.py MODEL.gguf OUT.npz TOKEN...
 
@@ -45,7 +45,7 @@ def read_model(path):
         attn_implementation="eager")
 
     def unpermuted(w, heads):
-        """Rows of a head of Q or K as transformers has them: row s * half + i is the file's row 2 i + s."""
+        """Rows of a head of Q or K in transformers' order: row s * half + i is the file's row 2 i + s."""
         return w.reshape(heads, -1, 2, *w.shape[1:]).swapaxes(1, 2).reshape(w.shape)
 
     state = {}

@@ -12,7 +12,7 @@ const SIZE = 3_000_000;
 const model = randomBytes(SIZE);
 const sha256 = (data) => createHash('sha256').update(data).digest('hex');
 
-/** A server of one file.  handle(request, response, start) may answer by itself and then returns true. */
+/** A server of one file.  handle(request, response, start) may answer the request itself and then returns true. */
 async function startServer(data, { etag = '"v1"', ranges = true, cut = [], answer = () => false } = {}) {
   const requests = [];
   let sent = 0;
@@ -64,7 +64,7 @@ async function fetchModel(dir, args, env) {
   return { code, said };
 }
 
-test('fetch: a connection that drops twice is resumed, no byte is sent twice', async (t) => {
+test('fetch: a connection that drops twice is resumed, and no byte is sent twice', async (t) => {
   const { dir, file } = place(t);
   const server = await startServer(model, { cut: [1_000_000, 500_000] });
   t.after(server.close);
@@ -77,7 +77,7 @@ test('fetch: a connection that drops twice is resumed, no byte is sent twice', a
   assert.deepEqual(readdirSync(join(dir, '.download')), ['lock'], 'nothing is left behind');
 });
 
-test('fetch: a run that was killed is resumed by the next', async (t) => {
+test('fetch: a killed run is resumed by the next', async (t) => {
   const { dir, file } = place(t);
   const part = join(dir, '.download', 'model.gguf.part');
   const server = await startServer(model, {
@@ -110,13 +110,13 @@ test('fetch: a server without ranges is asked for the whole file again', async (
   assert.deepEqual(readFileSync(file), model);
 });
 
-test('fetch: a file that changed since the connection broke comes whole', async (t) => {
+test('fetch: a file that changed after the connection broke is downloaded again', async (t) => {
   const { dir, file } = place(t);
   const old = await startServer(randomBytes(SIZE), { etag: '"v0"', cut: [1_000_000, 0, 0, 0, 0, 0, 0] });
   const { code: broken, said: why } = await fetchModel(dir, ['--pause=0.01', '--url', old.url, 'fake']);
   old.close();
   assert.equal(broken, 1);
-  assert.match(why, /model\.gguf: the connection ended early; what has come is kept/);
+  assert.match(why, /model\.gguf: the connection ended early; the downloaded bytes are kept/);
   assert.equal(old.requests.length, 1 + 6, 'it gives up after six tries without a new byte');
   const server = await startServer(model);
   t.after(server.close);
@@ -126,7 +126,7 @@ test('fetch: a file that changed since the connection broke comes whole', async 
   assert.deepEqual(readFileSync(file), model);
 });
 
-test('fetch: other bytes than the manifest names are refused and removed', async (t) => {
+test('fetch: a file whose hash is not the manifest\'s is refused and removed', async (t) => {
   const { dir, file } = place(t);
   const server = await startServer(randomBytes(SIZE));
   t.after(server.close);
@@ -137,7 +137,7 @@ test('fetch: other bytes than the manifest names are refused and removed', async
   assert.deepEqual(readdirSync(join(dir, '.download')), ['lock']);
 });
 
-test('fetch: a refusal is one sentence, at once', async (t) => {
+test('fetch: an HTTP error ends it at once with one sentence', async (t) => {
   const { dir } = place(t);
   const server = await startServer(model, { answer: (_, response) => response.writeHead(404).end() });
   t.after(server.close);
@@ -148,7 +148,7 @@ test('fetch: a refusal is one sentence, at once', async (t) => {
   assert.doesNotMatch(said, /Traceback/);
   const unknown = await fetchModel(dir, ['nope']);
   assert.equal(unknown.code, 1);
-  assert.match(unknown.said, /no model nope; there are fake/);
+  assert.match(unknown.said, /no model nope; the models are fake/);
 });
 
 for (const format of ['html', 'json'])

@@ -1,4 +1,4 @@
-/** The runner's verdict on suites that misbehave: each must come out as exactly the counts given here. */
+/** The runner's verdict on suites that misbehave: each must give exactly these counts. */
 import assert from 'node:assert/strict';
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -43,19 +43,19 @@ test('suite: a hang is killed with the processes it started', async () => {
   assert.ok(outcome.seconds < 10);
   const pid = Number(outcome.failures[0].name);
   await new Promise((resolve) => setTimeout(resolve, 100));
-  // Gone, or a zombie that nobody has waited for yet: that one has no command line.
+  // It has ended, or it is a zombie, which has no command line.
   const left = existsSync(`/proc/${pid}`) ? readFileSync(`/proc/${pid}/cmdline`, 'utf8') : '';
   assert.equal(left, '');
 });
 
-test('suite: a file that hangs is named with the test before, and the others run', async () => {
+test('suite: a file that hangs is named with its last test, and the other files run', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'plumb-'));
   writeFileSync(join(folder, 'a.test.mjs'), `import test from 'node:test';
     test('first', () => {});
     test('second', () => new Promise(() => setInterval(() => {}, 1000)));`);
   writeFileSync(join(folder, 'b.test.mjs'), "import test from 'node:test'; test('third', () => {});");
   const files = ['a', 'b'].map((name) => join(folder, `${name}.test.mjs`));
-  // Without what the runner of these tests sets, Node takes the inner one for a part of itself.
+  // Clears the variables of this test runner; otherwise Node treats the inner runner as a part of it.
   const command = ['env', '-u', 'NODE_TEST_CONTEXT', process.execPath, '--test', '--test-timeout=3000',
     '--test-reporter=tap', ...files];
   const outcome = await runSuite({ name: 'x', command, timeout: 20 });
@@ -65,13 +65,13 @@ test('suite: a file that hangs is named with the test before, and the others run
   assert.match(outcome.failures[0].why, /the last test that ended: first\n.*timed out/);
 });
 
-test('suite: a program that is not there fails', async () => {
+test('suite: a missing program fails', async () => {
   const outcome = await runSuite({ name: 'x', command: ['no-such-program'], timeout: 5 });
   assert.deepEqual(counts(outcome), [0, 1, 0]);
   assert.match(outcome.failures[0].why, /cannot be run: .*ENOENT/);
 });
 
-test('suite: one whose file was not built fails, and says which file', async () => {
+test('suite: a suite whose file was not built fails and names the file', async () => {
   const suite = { name: 'x', command: [process.execPath, '-e', print('ok 1 - a', '1..1')], timeout: 20 };
   assert.equal(needs('tests/suite.mjs', suite), suite);
   const outcome = await runSuite(needs('build/no-such-file.tgz', suite));

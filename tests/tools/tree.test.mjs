@@ -1,4 +1,4 @@
-/** The shape of the tree: rooms use only what lies before them, and every room's tests are in the test program. */
+/** The shape of the tree: rooms include only earlier rooms, and every room's tests are in the test program. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
@@ -24,7 +24,7 @@ const rows = [
   ['wasm/a.c', '#include "base/base.h"\n', 'wasm/a.c:1: wasm/ sees only plumb.h of the engine, not base/base.h'],
 ];
 for (const [file, text, refusal] of rows)
-  test(`tree: layers.awk says ${refusal ?? 'nothing'}: ${JSON.stringify(text)} in ${file}`, (t) => {
+  test(`tree: layers.awk reports ${refusal ?? 'nothing'}: ${JSON.stringify(text)} in ${file}`, (t) => {
     const dir = mkdtempSync(join(tmpdir(), 'plumb-layers-'));
     t.after(() => rmSync(dir, { recursive: true }));
     mkdirSync(join(dir, file, '..'), { recursive: true });
@@ -62,7 +62,7 @@ const trees = [
   ['a file is not there', { 'base/a.js': "import './b.js';\n" }, 'web/base/a.js:1: base/b.js is not there'],
 ];
 for (const [what, files, refusal] of trees)
-  test(`tree: layers.mjs says ${refusal ?? 'nothing'}: ${what}`, (t) => {
+  test(`tree: layers.mjs reports ${refusal ?? 'nothing'}: ${what}`, (t) => {
     const dir = mkdtempSync(join(tmpdir(), 'plumb-layers-'));
     t.after(() => rmSync(dir, { recursive: true }));
     for (const [file, text] of Object.entries(files)) {

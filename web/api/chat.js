@@ -49,7 +49,7 @@ export class Chat {
     const { system, tools, messages = [], contextEnd = 'error', ...defaults } = options;
     const given = messages.length > 0 ? checked('chat', messages) : [];
     if (system !== undefined && isSystem(given[0])) {
-      throw argumentError('chat: system and a system message in messages are one too many');
+      throw argumentError('chat: give either system or a system message in messages, not both');
     }
     this.#model = model;
     this.#tools = tools;
@@ -70,9 +70,9 @@ export class Chat {
    * @param {GenerateOptions} [options]  for this answer
    * @returns {AsyncGenerator<string, Stats, void>} */
   async *send(content, options) {
-    const said = typeof content === 'string' ? { role: /** @type {const} */ ('user'), content } : content;
+    const added = typeof content === 'string' ? { role: /** @type {const} */ ('user'), content } : content;
     return yield* this.#answer('chat.send', () =>
-      [...this.#messages, ...checked('chat.send', [said].flat(), this.#messages.length)], options);
+      [...this.#messages, ...checked('chat.send', [added].flat(), this.#messages.length)], options);
   }
 
   /** Answers the last question again and forgets the answer that it had, if any.  The same `seed` gives the same
@@ -95,10 +95,10 @@ export class Chat {
   async *edit(index, content, options) {
     return yield* this.#answer('chat.edit', () => {
       const old = this.#messages[index];
-      if (!old) throw argumentError(`chat.edit: there is no message ${index}: the chat has ${this.#messages.length}`);
+      if (!old) throw noMessage('chat.edit', index, this.#messages);
       const [message] = checked('chat.edit', [typeof content === 'string' ? { ...old, content } : content]);
       if (message.role === 'assistant' || isSystem(message)) {
-        throw argumentError(`chat.edit: message ${index} would be of the ${message.role}, which has no answer`);
+        throw argumentError(`chat.edit: message ${index} would have the role ${message.role}, which has no answer`);
       }
       this.#trimmed = 0;
       return [...this.#messages.slice(0, index), message];
@@ -110,7 +110,7 @@ export class Chat {
   rewind(index) {
     this.#free('chat.rewind');
     if (!Number.isInteger(index) || index < 0 || index > this.#messages.length) {
-      throw argumentError(`chat.rewind: there is no message ${index}: the chat has ${this.#messages.length}`);
+      throw noMessage('chat.rewind', index, this.#messages);
     }
     this.#messages = this.#messages.slice(0, index);
     this.#trimmed = 0;
@@ -118,7 +118,7 @@ export class Chat {
 
   /** @param {string} where */
   #free(where) {
-    if (this.#answering) throw new PlumbError('PLUMB_ERROR_STATE', `${where}: the chat is in the middle of an answer`);
+    if (this.#answering) throw new PlumbError('PLUMB_ERROR_STATE', `${where}: the chat is still generating an answer`);
   }
 
   /** Answers messages, and keeps them together with the answer.
@@ -133,24 +133,24 @@ export class Chat {
     const options = { ...this.#defaults, ...given };
     const filter = new CallFilter(this.#model.metadata['tokenizer.chat_template'], this.#tools);
     let content = '', failed = false;
-    const say = (/** @type {string} */ text) => (content += text, text);
+    const append = (/** @type {string} */ text) => (content += text, text);
     const messages = ask();
     this.#answering = true;
     try {
       this.#messages = messages;
       const ids = await this.#prompt(options);
       for await (const piece of this.#model.generate(ids, withoutTemplate(options))) {
-        const text = say(filter.push(piece));
+        const text = append(filter.push(piece));
         if (text) yield text;
       }
-      const text = say(filter.end());
+      const text = append(filter.end());
       if (text) yield text;
     } catch (error) {
       failed = true;
       throw error;
     } finally {   // runs too if the caller leaves the loop
       this.#answering = false;
-      say(filter.end());
+      append(filter.end());
       const calls = filter.calls.length > 0 && { tool_calls: filter.calls };
       this.#messages = failed ? before : [...messages, { role: 'assistant', content, ...calls }];
       if (failed) this.#trimmed = trimmed;
@@ -165,14 +165,14 @@ export class Chat {
     const messages = this.#messages, head = isSystem(messages[0]) ? 1 : 0;
     const variables = { ...template, ...this.#tools && { tools: this.#tools } };
     const { contextLength } = await this.#model.info();
-    const most = mostOfPrompt(contextLength, maxTokens);
+    const limit = mostOfPrompt(contextLength, maxTokens);
     const tokens = (/** @type {number} */ start) =>
       this.#model.tokenizeChat([...messages.slice(0, head), ...messages.slice(start)], variables);
     const start = head + this.#trimmed;
     const ids = await tokens(start);
     const turns = messages.flatMap(({ role }, i) => role === 'user' && i > start ? [i] : []);
-    if (this.#contextEnd === 'error' || ids.length <= most || turns.length === 0) return ids;
-    const first = await firstThatFits(turns, async turn => (await tokens(turn)).length <= most, signal);
+    if (this.#contextEnd === 'error' || ids.length <= limit || turns.length === 0) return ids;
+    const first = await firstThatFits(turns, async turn => (await tokens(turn)).length <= limit, signal);
     if (first === undefined) return ids.subarray(0, 1);   // aborted: generate does not compute it
     this.#trimmed = first - head;
     return tokens(first);
@@ -203,6 +203,10 @@ export async function firstThatFits(turns, fits, signal) {
 /** @param {Message | undefined} message */
 const isSystem = message => message?.role === 'system' || message?.role === 'developer';
 
+/** @param {string} where @param {number} index @param {Message[]} messages */
+const noMessage = (where, index, messages) =>
+  argumentError(`${where}: there is no message ${index}: the chat has ${messages.length} messages`);
+
 /** @param {GenerateOptions} options  for an answer whose prompt is already tokens @returns {GenerateOptions} */
 const withoutTemplate = ({ template: _, ...options }) => options;
 
@@ -211,11 +215,11 @@ const withoutTemplate = ({ template: _, ...options }) => options;
  * @returns {Message[]} */
 function checked(where, messages, before = 0) {
   if (messages.length === 0 || messages.some(message => typeof message !== 'object' || message === null)) {
-    throw argumentError(`${where}: expected a text, or messages {role, content}`);
+    throw argumentError(`${where}: expected a string, or messages {role, content}`);
   }
   known.checkMessages(where, messages);
   if (messages.some((message, i) => before + i > 0 && isSystem(message))) {
-    throw argumentError(`${where}: a system message can only be the first of a chat`);
+    throw argumentError(`${where}: a system message can only be the first message of a chat`);
   }
   checkNesting(where, messages);
   return structuredClone(messages);

@@ -12,7 +12,7 @@ import { isDamage } from '../loader/parts.js';
 import { describe, expand } from '../loader/source.js';
 import { Completions } from '../openai/completions.js';
 import { chatTokens, checkNesting, Renderer } from '../template/template.js';
-import { knowsTools, messagesFor } from '../template/toolcalls.js';
+import { messagesFor, supportsTools } from '../template/toolcalls.js';
 import { Chat } from './chat.js';
 
 /** @typedef {import('../loader/source.js').Platform & import('../loader/source.js').Sites
@@ -64,9 +64,9 @@ import { Chat } from './chat.js';
  * @property {number} memoryBytes  all memory that the engine holds */
 
 /** Warnings already printed on the console: each is printed once. @type {Set<string>} */
-const said = new Set();
+const printed = new Set();
 /** Milliseconds that a failed or aborted load has to release what it holds, before its engine is terminated. */
-const PATIENCE = 1000;
+const SHUTDOWN_TIMEOUT = 1000;
 
 /** What can be done without a model.  `Plumb` is this host's instance. */
 export class Library {
@@ -102,8 +102,8 @@ export class Library {
     }, onProgress);
     const loaded = /** @type {Loaded} */ (result);
     for (const { code, message } of loaded.warnings ?? []) {
-      if (code !== 'threads' && code !== 'module' || said.has(message)) continue;
-      said.add(message);
+      if (code !== 'threads' && code !== 'module' || printed.has(message)) continue;
+      printed.add(message);
       console.warn(`plumb: ${message}`);
     }
     if (options.persist) this.#platform.persist?.();
@@ -113,7 +113,7 @@ export class Library {
   /** Predicts a load from the header alone: whether plumb can run the model, how much memory it takes, and how fast it
     * would be.  For a URL, this reads some hundred kilobytes to some megabytes, most of them the vocabulary.  If this
     * machine has a whole copy, no bytes come from the server, unless the copy is damaged: then a load would download
-    * the model again.  A model that plumb cannot run is no error; the call rejects if the bytes cannot be read.
+    * the model again.  A model that plumb cannot run is not an error; the call rejects if the bytes cannot be read.
     * @param {import('../loader/source.js').Source} source  as in load, but not a stream, which can be read only once
    * @param {PreflightOptions} [options]
    * @returns {Promise<import('../engine/preflight.js').Preflight & {cached?: {bytes: number, complete: boolean},
@@ -207,13 +207,13 @@ export class Library {
     const transport = worker ? new Remote(this.#platform.startWorker(workerUrl))
       : new Local(createHost(this.#platform));
     /** @type {() => void} */
-    let unfollow = () => {};
+    let removeListener = () => {};
     const aborted = new Promise((_, reject) => {
       const abort = () => reject(signal?.reason);
       signal?.addEventListener('abort', abort);
-      unfollow = () => signal?.removeEventListener('abort', abort);
+      removeListener = () => signal?.removeEventListener('abort', abort);
     });
-    let running = Promise.resolve(), held = false;
+    let running = Promise.resolve(), holdsRenderer = false;
     try {
       if (this.#ending.size > 0) await Promise.race([aborted, Promise.all(this.#ending)]);
       running = transport.call(method, { ...args, parts: parts.map(({ part }) => part) }, {
@@ -221,11 +221,11 @@ export class Library {
         onEvent: (_, progress) => onProgress?.(progress),
         onPull: async i => i === 'module' ? variant : await parts[i].next?.() ?? null,
       });
-      if (method === 'load') held = this.#renderer.hold();   // its worker starts while the model loads
+      if (method === 'load') holdsRenderer = this.#renderer.hold();   // its worker starts while the model loads
       return { transport, result: await Promise.race([aborted, running]) };
     } catch (error) {
-      if (held) this.#renderer.release();
-      const end = settled(running, PATIENCE).then(async () => {
+      if (holdsRenderer) this.#renderer.release();
+      const end = settled(running, SHUTDOWN_TIMEOUT).then(async () => {
         await transport.terminate();
         this.#ending.delete(end);
       });
@@ -234,7 +234,7 @@ export class Library {
     } finally {
       // Also after success: a stream may hold more than the model.
       for (const { cancel } of parts) (async () => cancel?.())().catch(() => {});
-      unfollow();
+      removeListener();
     }
   }
 
@@ -268,7 +268,7 @@ function sums(sha256, parts) {
   if (sha256 === undefined) return undefined;
   const all = [sha256].flat();
   if (all.length === parts) return all.map(one => one.toLowerCase());
-  throw argumentError(`Plumb.load: sha256 has ${all.length} checksums, the model ${parts} parts`,
+  throw argumentError(`Plumb.load: sha256 has ${all.length} checksums, but the model has ${parts} parts`,
     { checksums: all.length, parts });
 }
 
@@ -343,16 +343,16 @@ export class Model {
    * @param {Message[]} messages @param {TemplateOptions} [options] @returns {Promise<string>} */
   async applyChatTemplate(messages, options = {}) {
     known.checkOptions('applyChatTemplate', { template: options }, known.TEMPLATE);
-    const { said, variables } = this.#template('applyChatTemplate', messages, options);
-    return this.#renderer.render(this.#source, { ...variables, ...said });
+    const { input, variables } = this.#template('applyChatTemplate', messages, options);
+    return this.#renderer.render(this.#source, { ...variables, ...input });
   }
 
   /** Converts a chat to the tokens that generate would use.  Their number is what the prompt takes of the context.
    * @param {Message[]} messages @param {TemplateOptions} [options] @returns {Promise<Int32Array>} */
   async tokenizeChat(messages, options = {}) {
     known.checkOptions('tokenizeChat', { template: options }, known.TEMPLATE);
-    const { said, variables } = this.#template('tokenizeChat', messages, options);
-    return this.#chatTokens(said, variables);
+    const { input, variables } = this.#template('tokenizeChat', messages, options);
+    return this.#chatTokens(input, variables);
   }
 
   /** Continues a text, a chat or tokens, and yields the answer in pieces of whole characters.  Leaving the loop stops
@@ -373,7 +373,7 @@ export class Model {
     const pieces = [];
     let wake = () => {};
     let ended = false;
-    const result = this.#call('generate', { ids, options: rest, tell: onToken !== undefined }, {
+    const result = this.#call('generate', { ids, options: rest, emitTokens: onToken !== undefined }, {
       signal: abort.signal,
       onEvent: (event, data) => {
         if (event === 'token') return onToken?.(data);
@@ -427,7 +427,7 @@ export class Model {
     signal?.throwIfAborted();
     const ids = await this.#promptIds(prompt, parseSpecial ?? true, template ?? {});
     if (ids.length === 0) throw argumentError('trace: there are no tokens');
-    return this.#call('trace', { ids, options: rest, tell: onTap !== undefined }, {
+    return this.#call('trace', { ids, options: rest, emitTaps: onTap !== undefined }, {
       signal,
       onEvent: (_, taps) => taps.forEach((/** @type {import('../engine/engine.js').TapRecord} */ tap) => onTap?.(tap)),
     });
@@ -458,30 +458,30 @@ export class Model {
     if (prompt instanceof Int32Array || (Array.isArray(prompt) && typeof prompt[0] === 'number')) {
       return tokenIds('generate', /** @type {ArrayLike<number>} */ (prompt));
     }
-    const { said, variables } = this.#template('generate', /** @type {Message[]} */ (prompt), template);
-    return this.#chatTokens(said, variables);
+    const { input, variables } = this.#template('generate', /** @type {Message[]} */ (prompt), template);
+    return this.#chatTokens(input, variables);
   }
 
-  /** @param {Record<string, any>} said @param {Record<string, any>} variables */
-  #chatTokens(said, variables) {
-    return chatTokens(this.#source, said, variables, {
+  /** @param {Record<string, any>} input @param {Record<string, any>} variables */
+  #chatTokens(input, variables) {
+    return chatTokens(this.#source, input, variables, {
       tokenize: (text, special) => this.tokenize(text, { addSpecial: false, ...special }),
       controls: ids => this.#call('controls', { ids }),
       bos: this.#loaded.bos,
     }, this.#renderer);
   }
 
-  /** Returns the variables of the template: `said` is what the caller gave, `variables` is the rest.
+  /** Returns the variables of the template: `input` is what the caller gave, `variables` is the rest.
    * @param {string} where @param {Message[]} messages @param {TemplateOptions} options */
-  #template(where, messages, { addGenerationPrompt = true, ...said }) {
+  #template(where, messages, { addGenerationPrompt = true, ...input }) {
     known.checkMessages(where, messages);
-    checkNesting(where, [messages, said]);
-    if (said.tools?.length && !knowsTools(this.#source)) {
-      throw new PlumbError('PLUMB_ERROR_TEMPLATE', `${where}: the model's chat template knows no tools`);
+    checkNesting(where, [messages, input]);
+    if (input.tools?.length && !supportsTools(this.#source)) {
+      throw new PlumbError('PLUMB_ERROR_TEMPLATE', `${where}: the model's chat template does not support tools`);
     }
     const { bosText, eosText } = this.#loaded;
     return {
-      said: { ...said, messages: messagesFor(this.#source, messages) },
+      input: { ...input, messages: messagesFor(this.#source, messages) },
       // A variable that is not given is null, not undefined, because templates test "is not none".
       variables: {
         tools: null, documents: null, add_generation_prompt: addGenerationPrompt,
@@ -495,6 +495,8 @@ export class Model {
 function tokenIds(where, ids) {
   const numbers = Array.from(ids ?? []);
   const wrong = numbers.findIndex(id => !Number.isInteger(id) || id < 0 || id >= 2 ** 31);
-  if (wrong >= 0) throw argumentError(`${where}: token ${wrong} is ${numbers[wrong]}, which is no token id`);
+  if (wrong >= 0) {
+    throw argumentError(`${where}: token ${wrong} is ${numbers[wrong]}, expected an integer from 0 to 2^31 - 1`);
+  }
   return Int32Array.from(numbers);
 }

@@ -3,17 +3,17 @@
 import { argumentError } from './errors.js';
 
 /** @typedef {(value: any) => string | false | undefined} Check  returns false or undefined if the value is valid,
- *   and otherwise what is expected: "a ..." */
+ *   and otherwise what is expected: "a ...".  So `!unsigned32(value)` means that the value is valid */
 
-/** The largest number of tokens that the engine can count, and the largest token id. */
-const MOST_TOKENS = 2 ** 31 - 1;
+/** The largest number of tokens that the engine can count, and the largest token id: the largest int32. */
+const MAX_TOKENS = 2 ** 31 - 1;
 /** The largest n_ctx and penalty_last_n that include/plumb.h allows. */
-const MOST_CONTEXT = 2 ** 24;
+const MAX_CONTEXT = 2 ** 24;
 /** The same as POOL_MAX_THREADS in src/threads/pool.h. */
-export const MOST_THREADS = 64;
+export const MAX_THREADS = 64;
 
 /** @type {Check} */
-const count = value => (!Number.isSafeInteger(value) || value < 1) && 'an integer from 1 on';
+const count = value => (!Number.isSafeInteger(value) || value < 1) && 'a positive integer';
 /** @param {any} value @param {number} low @param {number} high */
 const isWithin = (value, low, high) => Number.isInteger(value) && value >= low && value <= high;
 /** @type {Check} */
@@ -28,39 +28,39 @@ const signal = value => !(value instanceof AbortSignal) && 'an AbortSignal';
 const unsigned32 = value => !(Number.isInteger(value) && value >= 0 && value < 2 ** 32)
   && 'an integer from 0 to 2^32 - 1';
 /** @type {Check} */
-const topK = value => !isWithin(value, 0, MOST_TOKENS) && `an integer from 0 to ${MOST_TOKENS}`;
+const topK = value => !isWithin(value, 0, MAX_TOKENS) && `an integer from 0 to ${MAX_TOKENS}`;
 /** @type {Check} */
 const seed = value => !(Number.isSafeInteger(value) && value >= 0)
   && !(typeof value === 'bigint' && value >= 0n && value < 1n << 64n)
-  && 'an integer from 0 on (a BigInt up to 2^64 - 1)';
+  && 'an integer from 0 to 2^53 - 1, or a BigInt from 0 to 2^64 - 1';
 /** @type {Check} */
 const integer = value => !Number.isInteger(value) && typeof value !== 'bigint' && 'an integer';
 /** @type {Check} */
-const contextLength = value => !isWithin(value, 1, MOST_CONTEXT) && `an integer from 1 to ${MOST_CONTEXT}`;
+const contextLength = value => !isWithin(value, 1, MAX_CONTEXT) && `an integer from 1 to ${MAX_CONTEXT}`;
 /** @type {Check} */
-const recent = value => !isWithin(value, 0, MOST_CONTEXT) && `an integer from 0 to ${MOST_CONTEXT}`;
+const penaltyLastN = value => !isWithin(value, 0, MAX_CONTEXT) && `an integer from 0 to ${MAX_CONTEXT}`;
 /** @type {Check} */
-const threads = value => value !== 'auto' && !isWithin(value, 1, MOST_THREADS)
-  && `an integer from 1 to ${MOST_THREADS}, or 'auto'`;
+const threads = value => value !== 'auto' && !isWithin(value, 1, MAX_THREADS)
+  && `an integer from 1 to ${MAX_THREADS}, or 'auto'`;
 /** @type {Check} */
-const position = value => !isWithin(value, 0, MOST_TOKENS) && `an integer from 0 to ${MOST_TOKENS}`;
+const position = value => !isWithin(value, 0, MAX_TOKENS) && `an integer from 0 to ${MAX_TOKENS}`;
 /** @type {Check} */
-const text = value => (typeof value !== 'string' || value === '') && 'a string that is not empty';
-/** @type {Check} */
+const text = value => (typeof value !== 'string' || value === '') && 'a non-empty string';
+/** How many values of each row a trace records. @type {Check} */
 const values = value => unsigned32(value) && value !== Infinity && 'an integer from 0 to 2^32 - 1, or Infinity';
 /** @type {Check} */
 const layers = value => !(Array.isArray(value) && value.length === 2 && !unsigned32(value[0]) && !values(value[1])
   && value[0] <= value[1])
-  && 'a pair of layers [first, last], integers from 0 to 2^32 - 1 (the last may be Infinity), the first not the larger';
+  && 'a pair of layers [first, last] with first <= last, integers from 0 to 2^32 - 1 (last may be Infinity)';
 /** @type {Check} */
 const stop = value => ![value].flat().every(one => typeof one === 'string' && one.length > 0)
-  && 'a string or an array of strings, none empty';
+  && 'a non-empty string or an array of non-empty strings';
 /** @type {Check} */
 const logprobs = value => !isWithin(value, 0, 20) && 'an integer from 0 to 20';
 /** @type {Check} */
 const logitBias = value => (object(value) || ![...biasEntries(value)].every(([token, bias]) =>
-  /^\d+$/.test(String(token)) && Number(token) <= MOST_TOKENS && typeof bias === 'number' && bias < Infinity))
-  && 'an object or Map from token ids to numbers (-Infinity forbids a token)';
+  /^\d+$/.test(String(token)) && Number(token) <= MAX_TOKENS && typeof bias === 'number' && bias < Infinity))
+  && 'an object or Map that maps token ids to numbers (-Infinity forbids a token)';
 
 /** @type {Check} */
 const array = value => !Array.isArray(value) && 'an array';
@@ -70,9 +70,10 @@ const tools = value => !(Array.isArray(value) && value.every(tool => tool?.type 
 /** @type {Check} */
 const files = value => (object(value) || !Object.values(value).every(file => typeof file === 'string'
   || file instanceof Blob || file instanceof Uint8Array))
-  && 'an object from names to Blobs, Uint8Arrays or strings';
+  && 'an object that maps names to Blobs, Uint8Arrays or strings';
 
-/** Checks the options of a chat template: addGenerationPrompt, tools, and any variables of it. @type {Check} */
+/** Checks the options of a chat template: addGenerationPrompt, tools, and any variables of it.  null counts as absent.
+ * @type {Check} */
 const template = value => object(value)
   || (value.addGenerationPrompt ?? true) !== Boolean(value.addGenerationPrompt ?? true)
     && 'an object in which addGenerationPrompt is true or false'
@@ -85,10 +86,11 @@ const within = (low, high) => value => !(typeof value === 'number' && value >= l
 const oneOf = (...values) => value => !values.includes(value) && values.map(shown).join(' or ');
 /** @type {Check} */
 const openaiBias = value => logitBias(value) || (![...biasEntries(value)].every(([, bias]) => !within(-100, 100)(bias))
-  && 'an object from token ids to numbers from -100 to 100');
+  && 'an object that maps token ids to numbers from -100 to 100');
 /** @type {Check} */
 const streamOptions = value => !(Object.entries(Object(value)).every(([name, one]) => name === 'include_usage'
-  && typeof one === 'boolean') && typeof value === 'object') && 'an object with include_usage, true or false';
+  && typeof one === 'boolean') && typeof value === 'object')
+  && 'an object whose only property is include_usage, true or false';
 /** @type {Check} */
 const responseFormat = value => !(value?.type === 'text' && Object.keys(value).length === 1) && "{type: 'text'}";
 
@@ -130,11 +132,13 @@ export const PREFLIGHT = {
 export const SAMPLING = {
   temperature: within(0, 1e6), topK, topP: within(0, 1), minP: within(0, 1), typicalP: within(0, 1),
   repeatPenalty: within(1e-6, 1e6), presencePenalty: within(-1e6, 1e6), frequencyPenalty: within(-1e6, 1e6),
-  penaltyLastN: recent, logitBias, seed,
+  penaltyLastN, logitBias, seed,
 };
 export const GENERATE = {
   ...SAMPLING, maxTokens: count, stop, signal, logprobs, onToken: callback, parseSpecial: boolean, template,
 };
+/* The options of generate that a chat takes as defaults for its answers.  A signal belongs to one answer, and
+ * parseSpecial to a prompt that is a string. */
 const { signal: _, parseSpecial: __, ...ANSWER } = GENERATE;
 export const CHAT = { system: text, tools, messages: array, contextEnd, ...ANSWER };
 /** The parameters of chat.completions.create, with OpenAI's ranges. */
@@ -166,7 +170,7 @@ export function checkOptions(where, options, table) {
   if (object(options)) throw argumentError(`${where}: the options are ${shown(options)}, expected an object`);
   for (const [name, value] of Object.entries(/** @type {object} */ (options))) {
     if (!Object.hasOwn(table, name)) {
-      throw argumentError(`${where}: unknown option "${name}"; known are ${Object.keys(table).join(', ')}`);
+      throw argumentError(`${where}: unknown option "${name}"; the known options are ${Object.keys(table).join(', ')}`);
     }
     const expected = value !== undefined && table[name](value);
     if (expected) throw argumentError(`${where}: ${name} is ${shown(value)}, expected ${expected}`);
@@ -180,18 +184,18 @@ export const ROLES = /** @type {const} */ (['system', 'developer', 'user', 'assi
  * @param {string} where  the function's name, for the message @param {any} messages */
 export function checkMessages(where, messages) {
   if (!Array.isArray(messages) || messages.length === 0) {
-    throw argumentError(`${where}: expected messages, an array of {role, content} that is not empty`);
+    throw argumentError(`${where}: expected messages, a non-empty array of {role, content}`);
   }
   for (const [i, message] of messages.entries()) {
     const place = `${where}: messages[${i}]`;
     if (object(message)) throw argumentError(`${place} is ${shown(message)}, expected {role, content}`);
     checkRole(place, message.role);
     const { content, tool_calls: calls } = message;
-    const isRead = typeof content === 'string' || Array.isArray(content) || (content ?? null) === null
+    const isReadable = typeof content === 'string' || Array.isArray(content) || (content ?? null) === null
       && Array.isArray(calls);
-    if (!isRead) {
-      throw argumentError(`${place}.content is ${shown(content)}, expected a string, an array of parts, or null beside `
-        + 'tool_calls');
+    if (!isReadable) {
+      throw argumentError(`${place}.content is ${shown(content)}, expected a string, an array of parts, or null `
+        + 'in a message with tool_calls');
     }
   }
 }
@@ -199,14 +203,14 @@ export function checkMessages(where, messages) {
 /** @param {string} where @param {any} role */
 export function checkRole(where, role) {
   if (ROLES.includes(role)) return;
-  throw argumentError(`${where}.role is ${shown(role)}, expected ${ROLES.map(shown).join(', ')}`);
+  throw argumentError(`${where}.role is ${shown(role)}, expected one of ${ROLES.map(shown).join(', ')}`);
 }
 
 /** The [token, bias] pairs of a logitBias option that was checked before.
  * @param {any} value @returns {[number, number][]} */
 export const biasPairs = value => [...biasEntries(value ?? {})].map(([token, bias]) => [Number(token), Number(bias)]);
 
-/** @param {unknown} value */
+/** A value as messages show it. @param {unknown} value */
 function shown(value) {
   if (typeof value === 'string') return JSON.stringify(value);
   if (typeof value === 'object' && value !== null) return Array.isArray(value) ? 'an array' : 'an object';

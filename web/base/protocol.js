@@ -1,8 +1,15 @@
-/* The calls between the user's side and the engine's side (host.js).  The engine's side runs in a worker (Remote) or in
- * the caller's thread (Local).  These are the messages to and from a worker:
+/* The calls between the user's side (api/plumb.js) and the engine's side (engine/host.js).  The engine's side runs in a
+ * worker (Remote) or in the caller's thread (Local).  The workers of template/ and command/ use the same protocol.
+ *
+ * A request can pull: it asks the user's side for something that only that side can get.  This is the next chunk of a
+ * part, which is one of the sources that make up a model (loader/source.js), or the compiled module (a Variant of
+ * engine/variant.js).  A method must await each pull before it makes the next one, because an answer does not say which
+ * pull it belongs to.
+ *
+ * These are the messages to and from a worker.  Those without an id belong to relay.js.
  *
  *   user's side -> worker    { id, method, args }       starts a request; ids count up from 1.  With abort: true the
- *                                                       request is aborted before it begins
+ *                                                       method begins with a signal that is already aborted
  *                            { id, abort: true }        aborts the request
  *                            { id, answer }             answers a pull: the next chunk of the part, null if there is
  *                                                       no more, or a Variant
@@ -14,7 +21,8 @@
  *                            { id, error }              ends the request; the error is {name, code, message, details},
  *                                                       as encode() makes it
  *
- * The buffer of a result or a chunk that is a typed array is transferred, not cloned. */
+ * The buffer of a result or a chunk that is a typed array is transferred, not cloned.  So a method must return an array
+ * whose buffer nothing else uses: never a view of the engine's memory. */
 import { PlumbError, reasonOf } from './errors.js';
 
 /** @typedef {object} Call  what a method gets besides its arguments
@@ -39,19 +47,20 @@ import { PlumbError, reasonOf } from './errors.js';
  * @property {() => void} [ref]  makes the worker keep the process alive
  * @property {() => void} [unref]  lets the process exit while the worker runs */
 
-const stopped = (/** @type {string} */ why) => new PlumbError('PLUMB_ERROR_STATE', why);
+const stateError = (/** @type {string} */ message) => new PlumbError('PLUMB_ERROR_STATE', message);
 
 /** Runs a call.  If the caller's onEvent throws, that is not a failure of the engine: the call is aborted and rejects
- * with what was thrown.  The reason of an abort is not sent to the engine's side, because it may be any value.
+ * with what was thrown.  The reason of an abort is not sent to the engine's side, because it may be any value; so an
+ * AbortError from there is replaced by the reason of the caller's signal.
  * @template T
  * @param {CallOptions} options
  * @param {(options: CallOptions & Required<Pick<CallOptions, 'onEvent'>>, abort: AbortController) => Promise<T>} run
  * @returns {Promise<T>} */
 async function guarded({ signal, onEvent, onPull }, run) {
-  const abort = new AbortController(), follow = () => abort.abort();
+  const abort = new AbortController(), onAbort = () => abort.abort();
   /** @type {{error: unknown} | undefined} */
   let thrown;
-  const hear = (/** @type {string} */ event, /** @type {any} */ data) => {
+  const forward = (/** @type {string} */ event, /** @type {any} */ data) => {
     if (thrown) return;
     try {
       onEvent?.(event, data);
@@ -60,16 +69,16 @@ async function guarded({ signal, onEvent, onPull }, run) {
       abort.abort();
     }
   };
-  if (signal?.aborted) follow();
-  signal?.addEventListener('abort', follow);
+  if (signal?.aborted) onAbort();
+  signal?.addEventListener('abort', onAbort);
   try {
-    const result = await run({ onEvent: hear, onPull }, abort);
+    const result = await run({ onEvent: forward, onPull }, abort);
     if (!thrown) return result;
   } catch (error) {
     const isAbort = error instanceof DOMException && error.name === 'AbortError';
     if (!thrown) throw signal?.aborted && isAbort ? signal.reason : error;
   } finally {
-    signal?.removeEventListener('abort', follow);
+    signal?.removeEventListener('abort', onAbort);
   }
   throw thrown.error;
 }
@@ -96,7 +105,7 @@ export class Local {
   }
 
   terminate() {
-    for (const abort of this.#running) abort.abort(stopped('the model was closed'));
+    for (const abort of this.#running) abort.abort(stateError('the model was closed'));
     const { signal } = new AbortController();
     return this.methods.close({}, { signal, emit: () => {}, pull: async () => null }).catch(() => {});
   }
@@ -107,9 +116,10 @@ export class Remote {
   /** @type {Map<number, {resolve: (result: any) => void, reject: (error: unknown) => void} & CallOptions>} */
   #pending = new Map();
   #lastId = 0;
-  /** @type {PlumbError | undefined} */
+  /** Once the worker has stopped or was terminated: what every later call rejects with.
+   * @type {PlumbError | undefined} */
   #dead;
-  /** @type {unknown} */
+  /** What terminating the worker returned: in Node a promise, in a browser nothing. @type {unknown} */
   #ended;
 
   /** @param {WorkerLike} worker */
@@ -122,7 +132,7 @@ export class Remote {
 
   /** @type {Transport['call']} */
   call(method, args = {}, options = {}) {
-    return guarded(options, (heard, { signal }) => {
+    return guarded(options, (callbacks, { signal }) => {
       if (this.#dead) return Promise.reject(this.#dead);
       const id = ++this.#lastId;
       const abort = () => this.worker.post({ id, abort: true });
@@ -130,7 +140,7 @@ export class Remote {
         // This is first because it throws if an argument cannot be cloned.  The answer arrives in a later task.
         this.worker.post({ id, method, args, ...signal.aborted && { abort: true } });
         if (this.#pending.size === 0) this.worker.ref?.();
-        this.#pending.set(id, { resolve, reject, ...heard });
+        this.#pending.set(id, { resolve, reject, ...callbacks });
         signal.addEventListener('abort', abort);
       }).finally(() => signal.removeEventListener('abort', abort));
     });
@@ -141,10 +151,10 @@ export class Remote {
     return this.#ended;
   }
 
-  /** @param {string} why */
-  #end(why) {
+  /** @param {string} reason */
+  #end(reason) {
     if (this.#dead) return;
-    this.#dead = stopped(why);
+    this.#dead = stateError(reason);
     this.#ended = this.worker.terminate();
     for (const { reject } of this.#pending.values()) reject(this.#dead);
     this.#pending.clear();
@@ -182,7 +192,7 @@ export class Remote {
  * @param {{post: WorkerLike['post'], onMessage: WorkerLike['onMessage']}} port
  * @param {Methods} methods */
 export function serve(port, methods) {
-  /** @typedef {{resolve: (answer: any) => void, reject: (error: unknown) => void}} Pull */
+  /** @typedef {{resolve: (answer: any) => void, reject: (error: unknown) => void}} Pull  waits for its answer */
   /** @type {Map<number, {abort: AbortController, pulls: Pull[]}>} */
   const running = new Map();
   port.onMessage(async message => {
@@ -216,7 +226,8 @@ export function serve(port, methods) {
   });
 }
 
-/** @param {unknown} error */
+/** An error as a message can carry it.  The class and the cause of an error do not survive being cloned.
+ * @param {unknown} error */
 function encode(error) {
   if (error instanceof PlumbError) {
     const { name, code, message, details } = error;
@@ -225,7 +236,8 @@ function encode(error) {
   return { name: error instanceof Error ? error.name : 'Error', message: reasonOf(error) };
 }
 
-/** @param {any} error */
+/** The error that encode() was given.  Any error that is neither a PlumbError nor an abort is unexpected, and becomes
+ * PLUMB_ERROR. @param {any} error */
 function decode({ name, code, message, details }) {
   if (code) return new PlumbError(code, message, details);
   return name === 'AbortError' ? new DOMException(message, name) : new PlumbError('PLUMB_ERROR', `${name}: ${message}`);

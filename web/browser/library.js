@@ -4,7 +4,7 @@ import { giveThreads } from '../base/relay.js';
 import { baseUrl, platform, start } from './platform.js';
 
 /** Whether the browser was already asked not to evict what is stored; some browsers ask the user. */
-let asked = false;
+let persistRequested = false;
 
 /** Loads models. */
 export const library = createPlumb({
@@ -25,8 +25,8 @@ export const library = createPlumb({
     return { kind: 'url', name: url.href, url: url.href };
   },
   persist() {
-    if (asked) return;
-    asked = true;
+    if (persistRequested) return;
+    persistRequested = true;
     navigator.storage?.persist?.().catch(() => {});
   },
 });

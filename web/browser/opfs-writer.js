@@ -4,15 +4,18 @@
  * Each side has one port of a MessageChannel; the worker gets its port as { write: port }.
  *
  *   loader -> worker   { open: NAME }                             takes the lock of the copy
- *                      { block, n, at, slot, slotAt }             writes n bytes of a buffer at `at`, then their slot
+ *                      { block, n, at, slot, slotAt }             writes n bytes of a buffer at `at`, then their slot,
+ *                                                                 or without bytes the slots of all bytes so far
  *                      { end: size }                              truncates the file to this size and closes it
  *   worker -> loader   { opened }, { free: block }, { ended }     one answer for each message; { free } returns the
  *                                                                 buffer
- *                      { failed, name }                           the answer to the first message that fails; nothing
- *                                                                 more is written
+ *                      { failed, name }                           the answer to the first message that fails: what
+ *                                                                 happened, and the name of the error, "Busy" for a
+ *                                                                 Busy.  Nothing more is written or answered
  *
- * A block never crosses the end of a chunk.  While the worker writes one block, the next one grows, up to a whole
- * chunk, so that slow writes become few and large.  If BACKLOG messages are unanswered, the download waits too. */
+ * A block never crosses the end of a chunk (CHUNK of sums.js), so one slot describes its end.  While the worker writes
+ * one block, the next one grows, up to a whole chunk, so that slow writes become few and large.  If BACKLOG messages
+ * are unanswered, the download waits too. */
 import { reasonOf } from '../base/errors.js';
 import { Busy } from '../loader/busy.js';
 import { CHUNK } from '../loader/sums.js';
@@ -25,19 +28,21 @@ export class Writer {
   #worker;
   /** @type {MessagePort} */
   #port;
-  /** @type {ArrayBuffer[]} */
+  /** Buffers that the worker has returned. @type {ArrayBuffer[]} */
   #free = [];
   /** The block that is being filled. @type {ArrayBuffer | undefined} */
   #block;
+  /** Its bytes so far, and the position of the first one in the file. */
   #n = 0;
   #at = 0;
-  /** @type {Uint8Array} */
+  /** The slot of the last write to the block, which includes the earlier ones. @type {Uint8Array} */
   #slot = new Uint8Array();
   #slotAt = 0;
   /** The number of messages without an answer. */
   #waiting = 0;
-  /** @type {Error | undefined} */
+  /** The first failure; every later call throws it. @type {Error | undefined} */
   #failure;
+  /** Lets #until look again. */
   #wake = () => {};
 
   /** @param {import('../base/protocol.js').WorkerLike} worker @param {string} name */
@@ -47,20 +52,23 @@ export class Writer {
     this.#port = port1;
     port1.onmessage = ({ data: { free, failed, name: kind } }) => {
       this.#waiting--;
-      if (failed !== undefined) this.#failure ??= kind === 'Busy' ? new Busy() : new Error(failed);
+      if (failed !== undefined) {
+        this.#failure ??= kind === 'Busy' ? new Busy() : Object.assign(new Error(failed), { name: kind });
+      }
       if (free) this.#free.push(free);
       if (this.#waiting === 0 && this.#n > 0) this.#post();
       this.#wake();
     };
     worker.onDeath(reason => {
-      this.#failure ??= new Error(`the worker that writes stopped: ${reason}`);
+      this.#failure ??= new Error(`the worker that writes the copy stopped: ${reason}`);
       this.#wake();
     });
     worker.post({ write: port2 }, [port2]);
     this.#send({ open: name });
   }
 
-  /** @type {import('../loader/copy-store.js').Lock['write']} */
+  /** Copies the bytes into the block.  Sends it at once if the worker has nothing to do, if the chunk is complete, or
+   * if only slots are to be written. @type {import('../loader/copy-store.js').Lock['write']} */
   async write(bytes, at, slot, slotAt) {
     if (this.#n > 0 && (this.#at + this.#n !== at || this.#slotAt !== slotAt || this.#n + bytes.length > CHUNK)) {
       this.#post();
@@ -96,6 +104,7 @@ export class Writer {
     }
   }
 
+  /** Sends the block; its buffer moves to the worker. */
   #post() {
     const { buffer: slot } = this.#slot.slice();
     this.#send({ block: this.#block, n: this.#n, at: this.#at, slot, slotAt: this.#slotAt },
@@ -110,7 +119,7 @@ export class Writer {
     this.#port.postMessage(message, transfer);
   }
 
-  /** @param {() => boolean} done */
+  /** Waits until done() or a failure. @param {() => boolean} done */
   async #until(done) {
     while (!this.#failure && !done()) await new Promise(resolve => { this.#wake = () => resolve(undefined); });
   }
@@ -126,7 +135,7 @@ export function serveWriter(port, open) {
   const post = (/** @type {any} */ message, /** @type {any[]} */ transfer = []) => port.postMessage(message, transfer);
   /** @type {{file: any, slots: any} | undefined} */
   let files;
-  let last = Promise.resolve();
+  let last = Promise.resolve();   // messages are handled one after the other
   const close = () => {
     files?.slots.close();
     files?.file.close();   // last, because it holds the lock
@@ -153,14 +162,15 @@ export function serveWriter(port, open) {
       await act(message);
     } catch (error) {
       close();
-      post({ failed: reasonOf(error), name: error instanceof Busy ? 'Busy' : '' });
+      post({ failed: reasonOf(error), name: error instanceof Busy ? 'Busy' : /** @type {Error} */ (error).name });
     }
   };
   port.onmessage = ({ data }) => { last = last.then(() => receive(data)); };
 }
 
-/** @param {any} handle  a FileSystemSyncAccessHandle @param {Uint8Array} bytes @param {number} at */
+/** Writes all bytes, or throws.
+ * @param {any} handle  a FileSystemSyncAccessHandle @param {Uint8Array} bytes @param {number} at */
 export function writeAll(handle, bytes, at) {
   // In a private window of Chromium a write to a full storage does not throw, but returns 4294967288.
-  if (handle.write(bytes, { at }) !== bytes.length) throw new Error('the storage has no more room');
+  if (handle.write(bytes, { at }) !== bytes.length) throw new DOMException('the storage is full', 'QuotaExceededError');
 }

@@ -7,22 +7,24 @@ import { slotBytes } from '../loader/sums.js';
 import { Writer, serveWriter, writeAll } from './opfs-writer.js';
 
 const FOLDER = 'plumb';
-/** The most bytes that are read at once, so that aborts and progress are not delayed. */
+/** The maximum bytes that are read at once, so that aborts and progress are not delayed. */
 const READ = 8 << 20;
 
 /** @returns {Promise<import('../loader/copy-store.js').Folder>} */
 export async function opfs() {
-  if (!globalThis.isSecureContext) throw new Error('the page is no secure context, which https: or localhost make it');
+  if (!globalThis.isSecureContext) {
+    throw new Error('the page is not a secure context; serve it over https: or from localhost');
+  }
   const { storage } = navigator;
   if (!storage?.getDirectory) throw new Error('this browser has no private file system for pages (OPFS)');
   const folder = await openFolder();
-  const fileHandle = (/** @type {string} */ name) => ask(folder, () => folder.getFileHandle(name));
+  const fileHandle = (/** @type {string} */ name) => keepAlive(folder, () => folder.getFileHandle(name));
   const file = (/** @type {string} */ name) => attempt(async () => {
     const handle = await fileHandle(name);
-    return ask(handle, () => handle.getFile());
+    return keepAlive(handle, () => handle.getFile());
   });
   const remove = async (/** @type {string} */ name) => await attempt(async () => {
-    await ask(folder, () => folder.removeEntry(name));
+    await keepAlive(folder, () => folder.removeEntry(name));
     return true;
   }) ?? false;
   const slotsOf = async (/** @type {string} */ name) =>
@@ -46,7 +48,7 @@ export async function opfs() {
         handle.close();
       }
     },
-    // A browser that does not know this mode lets only one tab read at a time.
+    // A browser that does not know this mode lets only one tab read at a time; the others then read a Blob.
     read: name => attempt(async () => readerOf(await accessTo(await fileHandle(name), 'read-only'))),
     async partial(name) {
       const size = (await file(`${name}.gguf`))?.size;
@@ -72,10 +74,11 @@ export async function opfs() {
 
 /** @implements {Lock} */
 class OpfsLock {
-  /** The file, until the writer opens it. @type {any} */
+  /** The handle of NAME.gguf, which holds the lock until the writer opens the file. @type {any} */
   #handle;
   /** @type {Writer | undefined} */
   #writer;
+  /** Whether begin was called; without it the file is left as it was found. */
   #begun = false;
   /** A worker for the writer, until there is a writer. @type {import('../base/protocol.js').WorkerLike | undefined} */
   #worker;
@@ -88,9 +91,9 @@ class OpfsLock {
     this.name = name;
     this.#handle = handle;
     this.slots = slots;
-    this.startThread = startThread ?? here;
+    this.startThread = startThread ?? startHere;
     this.remove = remove;
-    this.read = readerOf(handle).read;
+    this.read = readerOf(handle).read;   // only until the first write, after which nothing is read again
   }
 
   size() { return this.#handle.getSize(); }
@@ -111,6 +114,7 @@ class OpfsLock {
   /** @type {Lock['write']} */
   write(bytes, at, slots, slotsAt) {
     if (!this.#writer) {
+      // The worker opens the file itself.  If another tab locks it in between, the writer fails with Busy.
       this.#handle.close();
       this.#writer = new Writer(/** @type {import('../base/protocol.js').WorkerLike} */ (this.#worker), this.name);
       this.#worker = undefined;
@@ -119,10 +123,10 @@ class OpfsLock {
   }
 
   /** @type {Lock['publish']} */
-  async publish(size, say) {
+  async publish(size, writeMeta) {
     if (this.#writer) await this.#writer.settle();
     else this.#handle.truncate(size);
-    await say();
+    await writeMeta();
     await this.close(size);
     await this.remove(`${this.name}.sums`);
   }
@@ -146,37 +150,37 @@ class OpfsLock {
 }
 
 /** The handles with pending calls.  In Chromium a call never settles if its handle is garbage-collected meanwhile. */
-const asked = new Set();
+const inUse = new Set();
 
 /** Keeps a handle alive during an action. @template T @param {object} handle  the handle that action uses
  * @param {() => Promise<T>} action @returns {Promise<T>} */
-async function ask(handle, action) {
+async function keepAlive(handle, action) {
   const one = { handle };   // one entry for each call, because a handle may have several pending calls
-  asked.add(one);
+  inUse.add(one);
   try {
     return await action();
   } finally {
-    asked.delete(one);
+    inUse.delete(one);
   }
 }
 
 async function openFolder() {
   const root = await navigator.storage.getDirectory();
-  return ask(root, () => root.getDirectoryHandle(FOLDER, { create: true }));
+  return keepAlive(root, () => root.getDirectoryHandle(FOLDER, { create: true }));
 }
 
 /** @param {any} file  a FileSystemFileHandle @param {string} mode */
-const accessTo = (file, mode) => ask(file, () => file.createSyncAccessHandle({ mode }));
+const accessTo = (file, mode) => keepAlive(file, () => file.createSyncAccessHandle({ mode }));
 
 /** Opens or creates a file with a handle that locks it for all others; throws Busy.
  * @param {FileSystemDirectoryHandle} folder @param {string} name @param {string} [mode] */
 async function open(folder, name, mode = 'readwrite') {
   return attempt(async () =>
-    accessTo(await ask(folder, () => folder.getFileHandle(name, { create: true })), mode));
+    accessTo(await keepAlive(folder, () => folder.getFileHandle(name, { create: true })), mode));
 }
 
-/** Opens the slots without a lock, because that of the copy is enough: when a worker has ended, a browser may release
- * its handles one after the other.
+/** Opens the slots without a lock, because that of NAME.gguf is enough.  With a lock of their own they could still be
+ * locked when the file no longer is: when a worker has ended, a browser may release its handles one after the other.
  * @param {FileSystemDirectoryHandle} folder @param {string} name */
 const openSlots = (folder, name) => open(folder, `${name}.sums`, 'readwrite-unsafe');
 
@@ -191,8 +195,8 @@ export const serveOpfs = port => serveWriter(port, async name => {
   }
 });
 
-/** Replaces a worker where none can be started: the worker's side of the Writer then runs in this thread. */
-const here = () => ({
+/** Replaces startThread where no worker can be started: the worker's side of the Writer then runs in this thread. */
+const startHere = () => ({
   post: (/** @type {{write: MessagePort}} */ { write }) => serveOpfs(write),
   onMessage() {},
   onDeath() {},

@@ -1,15 +1,15 @@
 /* What the user's side and the engine's side need from a browser: modules, which are compiled while they arrive, and
  * workers. */
 import { PlumbError, reasonOf } from '../base/errors.js';
-import { corsProblem, noConnection, webPage } from '../loader/blame.js';
+import { corsProblem, noConnection, webPage } from '../loader/fetch-errors.js';
 import { Store } from '../loader/copy-store.js';
 import { opfs } from './opfs.js';
 
 /** Why the engine has only one thread here; undefined if it may have more.
  * @param {boolean} worker  whether the engine runs in a worker of its own */
-function alone(worker) {
+function singleThreadReason(worker) {
   if (!worker && !('WorkerGlobalScope' in globalThis)) {
-    return 'the engine runs in the page\'s own thread, which must not wait for others; leave out worker: false';
+    return 'the engine runs in the page\'s own thread, which must not block; leave out worker: false';
   }
   if (!globalThis.crossOriginIsolated) {
     return 'the page is not cross-origin isolated, so the browser gives it no shared memory; serve it with the headers '
@@ -108,8 +108,8 @@ function startForeign(create) {
   const blob = blobs.get(href) ?? URL.createObjectURL(new Blob([code], { type: 'text/javascript' }));
   blobs.set(href, blob);
   return wrap(new Worker(blob, { type: isModule ? 'module' : 'classic' }), `it could not start: ${href} does not load, `
-    + 'or the page\'s Content-Security-Policy forbids workers from blob: URLs; add blob: to its worker-src, or give '
-    + 'workerUrl, where engine-worker.js lies on the page\'s own origin');
+    + 'or the page\'s Content-Security-Policy forbids workers from blob: URLs; add blob: to its worker-src, or set '
+    + 'workerUrl to the URL of engine-worker.js on the page\'s own origin');
 }
 
 /** Whether the package comes from another origin than the page.  Some bundlers make import.meta.url a file: URL. */
@@ -124,9 +124,9 @@ function isForeign() {
  * @param {string | URL} [workerUrl]  as in LoadOptions @returns {import('../base/protocol.js').WorkerLike} */
 export function start(file, create, workerUrl) {
   if (workerUrl !== undefined) {
-    const own = new URL(workerUrl, baseUrl());
-    const url = file === 'engine-worker.js' ? own : new URL(file, own);
-    return wrap(new Worker(url, { type: 'module' }), `it could not start: ${url}, by workerUrl, does not load`);
+    const engineUrl = new URL(workerUrl, baseUrl());
+    const url = file === 'engine-worker.js' ? engineUrl : new URL(file, engineUrl);
+    return wrap(new Worker(url, { type: 'module' }), `it could not start: ${url} (from workerUrl) does not load`);
   }
   if (isForeign()) return startForeign(create);
   try {
@@ -149,7 +149,7 @@ export const platform = {
     return module;
   },
   processors: globalThis.navigator?.hardwareConcurrency ?? 1,
-  alone,
+  singleThreadReason,
   oneBuffer: true,
   store: new Store(opfs),
   /** @param {string | URL} [workerUrl] */

@@ -2,8 +2,8 @@
  * engine's activations diverge from this model's. */
 import { Plumb } from '../index.js';
 import { expand } from '../loader/source.js';
-import { make, note } from './dom.js';
-import { Refusal } from './explain.js';
+import { make, paragraph } from './dom.js';
+import { ExplainedError } from './explain.js';
 import { addRunButton } from './run-button.js';
 
 /** @typedef {object} Subject
@@ -15,19 +15,21 @@ const VALUES = 32;
 
 /** @param {HTMLElement} view @param {Subject} subject */
 export function showCheck(view, { model, source }) {
-  view.append(make('h3', {}, 'This model'), note('Names, shapes and values of the tensors, the tokenizer, prefill '
-    + 'against single steps, SIMD against portable kernels, the fast pass against the reference pass.', 'about'));
+  view.append(make('h3', {}, 'This model'), paragraph('Checks the tensors (names, shapes, values) and the '
+    + 'tokenizer. Compares prefill with single steps, SIMD kernels with portable ones, and the fast pass with the '
+    + 'reference pass.', 'about'));
   addRunButton(view, 'Run the self-check', async (place, signal) => {
     const files = await filesOf(source, signal);
     const { out, err } = await Plumb.command(['selfcheck', ...Object.keys(files), '--json'], { files, signal });
     if (!out.trim()) throw new Error(err);
     const { checks } = JSON.parse(out);
     place.append(make('ul', { className: 'checks' }, ...checks.map((/** @type {any} */ { what, verdict, why }) =>
-      make('li', { 'data-verdict': verdict }, make('strong', {}, verdict), make('span', {}, what), note(why)))));
+      make('li', { 'data-verdict': verdict }, make('strong', {}, verdict), make('span', {}, what), paragraph(why)))));
   });
 
-  view.append(make('h3', {}, 'Against another engine'), note('Its activations as .npz, JSON or the text of '
-    + 'llama-eval-callback; this model computes the same tokens, and a report says where they part.', 'about'));
+  view.append(make('h3', {}, 'Compare with another engine'), paragraph('Choose its activations as .npz, JSON or the '
+    + 'text of llama-eval-callback. This model computes the same tokens, and a report shows where the two diverge.',
+  'about'));
   let dump = /** @type {File | undefined} */ (undefined);
   const name = make('span', {}, 'Choose or drop a file');
   const input = make('input', { type: 'file', className: 'hidden', accept: '.npz,.json,.txt,.log,.gguf',
@@ -35,7 +37,7 @@ export function showCheck(view, { model, source }) {
   const zone = make('label', { className: 'zone' }, input, name);
   view.append(zone);
   const run = addRunButton(view, 'Compare', async (place, signal) => {
-    if (!dump) throw new Error('There is no file yet: choose one above.');
+    if (!dump) throw new Error('No file is selected. Choose one above.');
     place.append(await compare(model, dump, signal));
   });
   const take = (/** @type {File | undefined} */ file) => {
@@ -56,11 +58,11 @@ export function showCheck(view, { model, source }) {
 async function compare(model, dump, signal) {
   // The dump agrees with itself; the command's output lists its tokens.
   const itself = await Plumb.command(['diff', 'theirs', 'theirs', '--json'], { files: { theirs: dump }, signal });
-  const refuse = (/** @type {string} */ why) => new Refusal('This file cannot be compared',
-    'Choose a dump of another engine that says which tokens it is of.', why.trim());
+  const refuse = (/** @type {string} */ why) => new ExplainedError('This file cannot be compared',
+    'Choose a dump of another engine that contains the token ids.', why.trim());
   if (!itself.out.trim()) throw refuse(itself.err.replace(/^plumb: theirs:/, `${dump.name}:`));
   const { tokens } = JSON.parse(itself.out).a;
-  if (!tokens?.length) throw refuse(`${dump.name} does not say which tokens it is of`);
+  if (!tokens?.length) throw refuse(`${dump.name} contains no token ids`);
   const ours = JSON.stringify(await model.trace(tokens, { values: VALUES, signal }));
   const { err, files } = await Plumb.command(['diff', 'theirs', 'ours', '--html', 'report.html'],
     { files: { theirs: dump, ours }, signal });

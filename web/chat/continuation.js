@@ -6,20 +6,22 @@ import { PlumbError } from '../index.js';
 
 /** The prompt from which the model continues an answer.  If it does not fit, the oldest turns are left out, as for a
  * new answer.
- * @param {import('../api/plumb.js').Model} model @param {Message[]} said  the messages up to and including the question
+ * @param {import('../api/plumb.js').Model} model
+ * @param {Message[]} messages  the messages up to and including the question
  * @param {string} answer  the part that was given @param {number} [maxTokens]
  * @returns {Promise<{ids: Int32Array, trimmed: number}>}  trimmed: how many messages were left out */
-export async function continuation(model, said, answer, maxTokens) {
+export async function continuation(model, messages, answer, maxTokens) {
   const { contextLength } = await model.info();
-  const most = mostOfPrompt(contextLength, maxTokens);
-  const open = await model.tokenize(answer, { addSpecial: false });
-  const head = said[0]?.role === 'system' ? 1 : 0;
-  const turns = said.flatMap(({ role }, i) => role === 'user' ? [i] : []);
-  const asked = async (/** @type {number} */ start) =>
-    model.tokenizeChat([...said.slice(0, head), ...said.slice(start)]);
+  const limit = mostOfPrompt(contextLength, maxTokens);
+  const answerIds = await model.tokenize(answer, { addSpecial: false });
+  const head = messages[0]?.role === 'system' ? 1 : 0;
+  const turns = messages.flatMap(({ role }, i) => role === 'user' ? [i] : []);
+  const tokensFrom = async (/** @type {number} */ start) =>
+    model.tokenizeChat([...messages.slice(0, head), ...messages.slice(start)]);
   // Without a signal the result is undefined only if there are no turns.
-  const first = await firstThatFits(turns, async turn => (await asked(turn)).length + open.length <= most) ?? head;
-  const ids = Int32Array.of(...await asked(first), ...open);
+  const first = await firstThatFits(turns, async turn =>
+    (await tokensFrom(turn)).length + answerIds.length <= limit) ?? head;
+  const ids = Int32Array.of(...await tokensFrom(first), ...answerIds);
   if (ids.length >= contextLength) {
     throw new PlumbError('PLUMB_ERROR_CONTEXT', `the question and its answer take ${ids.length} tokens, but the `
       + `context holds ${contextLength}`);

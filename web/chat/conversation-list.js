@@ -1,19 +1,21 @@
 /* The list of conversations: choose, search, rename, delete with undo, export, import. */
 import { find, fromJson, titleOf, toJson, toMarkdown, wordsOf } from './conversation-store.js';
-import { count, element, iconButton, make, save, toast, whole } from './dom.js';
+import { count, downloadText, element, iconButton, integer, make, toast } from './dom.js';
 
 /** @typedef {import('./conversation-store.js').Conversation} Conversation */
 
 /** Milliseconds after the last key until the list is searched. */
-const PAUSE = 100;
+const DEBOUNCE = 100;
 
 /** @param {import('./conversation-store.js').Store} store
  * @param {{current: () => Conversation, choose: (conversation: Conversation | undefined) => void,
- *   leave: () => void}} page  choose: undefined means a new one; leave: is called when one was chosen from the list */
-export function createConversationList(store, { current, choose, leave }) {
+ *   onChosen: () => void}} page  choose: undefined means a new one; onChosen: is called when one was chosen from the
+ *   list */
+export function createConversationList(store, { current, choose, onChosen }) {
   const list = element('chats', 'ul'), file = element('import-file', 'input'), search = element('search', 'input');
-  if (!store.lasting) {
-    element('chats-note', 'p').textContent = 'This browser keeps no data here: conversations last as long as the page.';
+  if (!store.isPersistent) {
+    element('chats-note', 'p').textContent = 'This browser stores no data here: conversations are lost when you close '
+      + 'the page.';
   }
 
   /** @param {Conversation} conversation @param {ReturnType<typeof find>} [passage]  the result of the search */
@@ -24,7 +26,7 @@ export function createConversationList(store, { current, choose, leave }) {
       'aria-describedby': 'chats-keys', 'aria-keyshortcuts': 'F2 Delete',
       onclick: () => {
         if (conversation.id !== current().id) choose(store.get(conversation.id));   // choosing stops an answer
-        leave();
+        onChosen();
       } }, title);
     if (passage?.match) {
       open.append(make('span', { className: 'figures' }, passage.before, make('mark', {}, passage.match),
@@ -86,7 +88,7 @@ export function createConversationList(store, { current, choose, leave }) {
   /** The conversations that Undo restores. @type {Conversation[]} */
   let deleted = [];
   /** Removes the line with Undo. */
-  let forget = () => {};
+  let dismissUndo = () => {};
 
   /** @param {Conversation} conversation */
   function remove(conversation) {
@@ -95,8 +97,8 @@ export function createConversationList(store, { current, choose, leave }) {
     void store.remove(conversation.id);
     if (conversation.id === current().id) choose(undefined);
     else show();
-    forget();
-    forget = toast(deleted.length === 1 ? `Deleted “${titleOf(conversation)}”`
+    dismissUndo();
+    dismissUndo = toast(deleted.length === 1 ? `Deleted “${titleOf(conversation)}”`
       : `Deleted ${count(deleted.length, 'conversation')}`, 'Undo', () => {
       const back = deleted;
       deleted = [];
@@ -104,7 +106,7 @@ export function createConversationList(store, { current, choose, leave }) {
       choose(back.at(-1));
     }, () => { deleted = []; });
     const next = list.children[Math.min(item, list.children.length - 1)];
-    (next?.querySelector('button') ?? element('fresh', 'button')).focus();
+    (next?.querySelector('button') ?? element('new-chat', 'button')).focus();
   }
 
   /** Updates the list.  The focus stays where it was, and a name that is being typed is not disturbed. */
@@ -119,7 +121,8 @@ export function createConversationList(store, { current, choose, leave }) {
     });
     list.replaceChildren(...items);
     element('found', 'p').textContent = words.length === 0 ? ''
-      : items.length === 0 ? 'No conversation has these words' : `${whole(items.length)} of ${whole(all.length)}`;
+      : items.length === 0 ? 'No conversation contains these words'
+      : `${integer(items.length)} of ${integer(all.length)}`;
     const again = items.find(one => one.dataset.id === item?.dataset.id);
     /** @type {HTMLElement | undefined} */ (again?.children[n])?.focus();
   }
@@ -134,7 +137,7 @@ export function createConversationList(store, { current, choose, leave }) {
   let timer;
   search.addEventListener('input', () => {
     clearTimeout(timer);
-    timer = setTimeout(show, PAUSE);
+    timer = setTimeout(show, DEBOUNCE);
   });
   search.addEventListener('keydown', event => {
     if (event.isComposing) return;
@@ -159,18 +162,18 @@ export function createConversationList(store, { current, choose, leave }) {
         // The file is not JSON: it has no conversations.
       }
     }
-    toast(added + known === 0 ? 'There is no conversation in that file' : [
-      added > 0 || known === 0 ? `Imported ${whole(added)}` : '',
-      known > 0 ? `${whole(known)} ${known === 1 ? 'was' : 'were'} here already` : '',
-      refused > 0 ? `${whole(refused)} could not be read` : ''].filter(Boolean).join('; '));
+    toast(added + known === 0 ? 'That file contains no conversations' : [
+      added > 0 || known === 0 ? `Imported ${integer(added)}` : '',
+      known > 0 ? `${integer(known)} already ${known === 1 ? 'exists' : 'exist'}` : '',
+      refused > 0 ? `${integer(refused)} could not be read` : ''].filter(Boolean).join('; '));
     search.value = '';
     if (last) choose(last);
   }
 
   element('export-json', 'button').addEventListener('click', () =>
-    save('plumb-chats.json', 'application/json', toJson(store.list())));
+    downloadText('plumb-chats.json', 'application/json', toJson(store.list())));
   element('export-markdown', 'button').addEventListener('click', () =>
-    save(`${titleOf(current()).replace(/[^\p{L}\p{N} -]/gu, '').trim() || 'chat'}.md`, 'text/markdown',
+    downloadText(`${titleOf(current()).replace(/[^\p{L}\p{N} -]/gu, '').trim() || 'chat'}.md`, 'text/markdown',
       toMarkdown(current())));
   element('import', 'button').addEventListener('click', () => file.click());
   file.addEventListener('change', async () => {

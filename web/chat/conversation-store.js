@@ -20,14 +20,14 @@ import { recall, remember } from './dom.js';
 
 const DATABASE = 'plumb-chat', STORE = 'conversations';
 /** The key in local storage for an answer that was growing when the page was left. @param {string} id */
-const left = id => `left.${id}`;
+const unsavedKey = id => `left.${id}`;
 /** Upper bound on the messages of an imported conversation: more could not be shown in reasonable time. */
-const MOST_MESSAGES = 10000;
+const MAX_MESSAGES = 10000;
 /** The last time that a Date can represent, in milliseconds since 1970. */
-const LAST_TIME = 8.64e15;
+const MAX_TIME = 8.64e15;
 
-/** @param {unknown} value @param {number} most @returns {value is string} */
-const isText = (value, most) => typeof value === 'string' && value.length <= most;
+/** @param {unknown} value @param {number} maxLength @returns {value is string} */
+const isText = (value, maxLength) => typeof value === 'string' && value.length <= maxLength;
 
 /** @param {any} value @returns {Conversation | undefined} */
 function conversationOf(value) {
@@ -37,7 +37,7 @@ function conversationOf(value) {
   return {
     id: value.id,
     title: isText(value.title, 1000) ? value.title.slice(0, 200) : '',
-    updated: Number.isFinite(value.updated) && value.updated >= 0 && value.updated <= LAST_TIME ? value.updated : 0,
+    updated: Number.isFinite(value.updated) && value.updated >= 0 && value.updated <= MAX_TIME ? value.updated : 0,
     ...isText(value.origin, 100) && { origin: value.origin },
     messages,
   };
@@ -98,13 +98,13 @@ export const wordsOf = text => text.split(/\s+/).filter(Boolean)
 /** @typedef {Awaited<ReturnType<typeof openStore>>} Store */
 /** @typedef {object} Listener
  * @property {(saved: boolean) => void} saving  called when the browser fails to store a conversation, or succeeds again
- * @property {(conversation: Conversation) => void} parted  another tab has changed this conversation, so this tab's
+ * @property {(conversation: Conversation) => void} diverged  another tab has changed this conversation, so this tab's
  *   version is now a copy, with its own id and title
  * @property {() => void} changed  another tab has added, changed or removed conversations */
 
 /** Milliseconds from another tab's notice until this tab reads what was written: a growing answer sends several notices
  * a second, and an import sends one for each conversation. */
-const LOOK = 50;
+const READ_DELAY = 50;
 
 /** Opens the conversations of this browser, which are all in memory too.  Without a database they last as long as the
  * page.
@@ -121,12 +121,12 @@ export async function openStore(listener) {
   /** Ids of the conversations that this tab has removed. @type {Set<string>} */
   const removed = new Set();
   const database = await open().catch(() => undefined);
-  for (const record of await database?.read().catch(() => []) ?? []) take(record);
+  for (const record of await database?.read().catch(() => []) ?? []) addRecord(record);
   const channel = database && 'BroadcastChannel' in globalThis ? new BroadcastChannel(DATABASE) : undefined;
   let saving = true;
 
   /** Adds a record of the database, if it is a conversation. @param {any} record */
-  function take(record) {
+  function addRecord(record) {
     const conversation = conversationOf(record);
     if (!conversation) return;
     removed.delete(conversation.id);
@@ -144,37 +144,37 @@ export async function openStore(listener) {
    * @param {Conversation} conversation */
   async function write(conversation) {
     const revision = newId();
-    let parted = false;
+    let diverged = false;
     await database?.write(store => {
-      const look = () => {
+      const putRecord = () => {
         const { id } = conversation;
-        const asking = store.get(id);
-        asking.onsuccess = () => {
-          if (conversation.id !== id) return look();   // the write before this one has made it a copy: look again
-          const record = asking.result;
-          parted = record !== undefined && record.revision !== revisions.get(conversation);
-          if (parted) {
+        const request = store.get(id);
+        request.onsuccess = () => {
+          if (conversation.id !== id) return putRecord();   // the write before this one has made it a copy
+          const record = request.result;
+          diverged = record !== undefined && record.revision !== revisions.get(conversation);
+          if (diverged) {
             conversation.title = `${titleOf(conversation)} (copy)`;
             conversation.id = newId();
             all.delete(id);
-            take(record);
+            addRecord(record);
             all.set(conversation.id, conversation);
           }
           store.put({ ...conversation, revision });
         };
       };
-      look();
+      putRecord();
     });
     revisions.set(conversation, revision);
     channel?.postMessage(conversation.id);
-    if (parted) listener.parted(conversation);
+    if (diverged) listener.diverged(conversation);
   }
 
   // Restores answers that were growing when the page was left, including the text since their last save.
   for (const conversation of all.values()) {
-    const { id, messages } = conversation, { n, content } = recall(left(id)) ?? {}, last = messages.at(-1);
+    const { id, messages } = conversation, { n, content } = recall(unsavedKey(id)) ?? {}, last = messages.at(-1);
     if (n === undefined) continue;
-    remember(left(id), undefined);
+    remember(unsavedKey(id), undefined);
     if (n !== messages.length || last?.role !== 'assistant' || typeof content !== 'string') continue;
     if (!content.startsWith(last.content) || content === last.content) continue;
     last.content = content;
@@ -184,12 +184,12 @@ export async function openStore(listener) {
   /** Ids of the conversations that other tabs have written. @type {Set<string>} */
   const written = new Set();
   channel?.addEventListener('message', ({ data: id }) => {
-    if (written.size === 0) setTimeout(follow, LOOK);
+    if (written.size === 0) setTimeout(readWritten, READ_DELAY);
     written.add(id);
   });
 
   /** Reads what other tabs have written. */
-  async function follow() {
+  async function readWritten() {
     const ids = [...written];
     written.clear();
     const records = await database?.get(ids).catch(() => undefined);
@@ -197,14 +197,14 @@ export async function openStore(listener) {
       const known = all.get(ids[i]);
       if (record === undefined) all.delete(ids[i]);
       else if (known && revisions.get(known) === record.revision) known.title = conversationOf(record)?.title ?? '';
-      else take(record);
+      else addRecord(record);
     });
     if (records) listener.changed();
   }
 
   return {
     /** Whether the conversations outlast the page. */
-    lasting: database !== undefined,
+    isPersistent: database !== undefined,
     /** The conversations, the latest first. */
     list: () => [...all.values()].sort((a, b) => b.updated - a.updated),
     /** @param {string} id */
@@ -219,8 +219,8 @@ export async function openStore(listener) {
     },
     /** Stores the last message of a conversation at once, because a page that is left has no time for the database.
      * @param {Conversation} conversation */
-    leave({ id, messages }) {
-      remember(left(id), { n: messages.length, content: messages.at(-1)?.content });
+    saveNow({ id, messages }) {
+      remember(unsavedKey(id), { n: messages.length, content: messages.at(-1)?.content });
     },
     /** Changes a conversation's title.  The revision stays the same, so a tab that continues the conversation does not
      * make a copy. @param {Conversation} conversation @param {string} title */
@@ -228,15 +228,15 @@ export async function openStore(listener) {
       const { id } = conversation;
       conversation.title = title;
       return finish(database?.write(store => {
-        const asking = store.get(id);
-        asking.onsuccess = () => asking.result && store.put({ ...asking.result, title });
+        const request = store.get(id);
+        request.onsuccess = () => request.result && store.put({ ...request.result, title });
       }).then(() => channel?.postMessage(id)));
     },
     /** @param {string} id */
     remove(id) {
       removed.add(id);
       all.delete(id);
-      remember(left(id), undefined);
+      remember(unsavedKey(id), undefined);
       return finish(database?.write(store => void store.delete(id)).then(() => channel?.postMessage(id)));
     },
   };
@@ -292,11 +292,11 @@ export function fromJson(text, here) {
   for (const value of found) {
     const { id } = value ?? {}, origin = isText(id, 100) ? id : undefined;
     const conversation = conversationOf({ ...value, id: newId() });
-    if (!conversation || conversation.messages.length > MOST_MESSAGES) {
+    if (!conversation || conversation.messages.length > MAX_MESSAGES) {
       read.refused++;
       continue;
     }
-    const known = here.find(one => holds(one, conversation, [origin, conversation.origin]));
+    const known = here.find(one => contains(one, conversation, [origin, conversation.origin]));
     if (known) {
       read.known.push(known);
       continue;
@@ -313,7 +313,7 @@ export function fromJson(text, here) {
 /** Whether importing `other` would add nothing, because `one` has all of its messages.  If they share an id, `one` may
  * have continued; if not, both must be the same.
  * @param {Conversation} one @param {Conversation} other @param {(string | undefined)[]} ids  the ids of other */
-function holds(one, other, ids) {
+function contains(one, other, ids) {
   const n = other.messages.length;
   const related = ids.some(id => id !== undefined && (id === one.id || id === one.origin));
   if (!related && (one.title !== other.title || one.messages.length !== n)) return false;

@@ -33,15 +33,15 @@ export const iconButton = (symbol, label, onclick) =>
   make('button', { type: 'button', className: 'icon', title: label, 'aria-label': label, onclick }, icon(symbol));
 
 /** @param {string} text @param {string} [className] */
-export const note = (text, className = 'figures') => make('p', { className }, text);
+export const paragraph = (text, className = 'figures') => make('p', { className }, text);
 
 /** What failed, why, and what to do. @param {ReturnType<typeof import('./explain.js').explain>} why
  * @param {...Node} more */
 export const problem = ({ title, advice, detail }, ...more) => make('div', { className: 'problem' },
-  make('p', {}, `${title}. ${advice}`), ...detail ? [note(detail)] : [], ...more);
+  make('p', {}, `${title}. ${advice}`), ...detail ? [paragraph(detail)] : [], ...more);
 
 /** Moves the focus to the message box; not on a phone, whose keyboard would cover the text. */
-export function toPrompt() {
+export function focusPrompt() {
   if (matchMedia('(pointer: fine)').matches) element('prompt', 'textarea').focus({ preventScroll: true });
 }
 
@@ -58,7 +58,7 @@ export function toast(text, label, action, dismissed) {
   const end = then => {
     line.remove();
     then?.();
-    if (document.activeElement === document.body) toPrompt();
+    if (document.activeElement === document.body) focusPrompt();
   };
   if (label) {
     line.append(make('button', { type: 'button', onclick: () => end(action) }, label),
@@ -82,12 +82,12 @@ export async function copy(text) {
     await navigator.clipboard.writeText(text);
     toast('Copied');
   } catch {
-    toast('The browser does not let this page copy');
+    toast('The browser does not allow copying');
   }
 }
 
 /** Downloads a text as a file. @param {string} name @param {string} type @param {string} text */
-export function save(name, type, text) {
+export function downloadText(name, type, text) {
   const href = URL.createObjectURL(new Blob([text], { type }));
   make('a', { href, download: name }).click();
   setTimeout(() => URL.revokeObjectURL(href), 10000);
@@ -111,10 +111,10 @@ export function duration(seconds) {
 }
 
 /** Such as "2,048".  The first use of Intl would take 40 ms while a model gets ready. @param {number} n  whole */
-export const whole = n => String(n).replace(/\B(?=(\d{3})+$)/g, ',');
+export const integer = n => String(n).replace(/\B(?=(\d{3})+$)/g, ',');
 
 /** @param {number} n  whole @param {string} noun */
-export const count = (n, noun) => `${whole(n)} ${noun}${n === 1 ? '' : 's'}`;
+export const count = (n, noun) => `${integer(n)} ${noun}${n === 1 ? '' : 's'}`;
 
 /** @param {(string | false | undefined)[]} parts */
 export const dotted = parts => parts.filter(Boolean).join('  ·  ');

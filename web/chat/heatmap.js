@@ -23,34 +23,35 @@ export function heatmap({ title, values, log, square, range, row, rows, column, 
   const canvas = make('canvas', { width, height, tabIndex: 0, role: 'img' });
   canvas.style.aspectRatio = square ? '1' : `${width} / ${Math.max(height, width / 2.5)}`;
   canvas.setAttribute('aria-label', `${title}: ${height} × ${width}, from ${shown(unscale(low, log))} to `
-    + `${shown(unscale(high, log))}. Arrow keys tell each value.`);
+    + `${shown(unscale(high, log))}. Arrow keys show each value.`);
   const repaint = () => paint(canvas, values, value => (scale(value) - low) / (high - low || 1));
   repaint();
-  addEventListener('plumb-theme', function again() {
+  addEventListener('plumb-theme', function onTheme() {
     if (canvas.isConnected) repaint();
-    else removeEventListener('plumb-theme', again);
+    else removeEventListener('plumb-theme', onTheme);
   });
 
-  const told = make('output', { className: 'figures' }, '\u00a0');
+  const output = make('output', { className: 'figures' }, '\u00a0');
   let at = [0, 0];
   /** @param {number} y @param {number} x */
-  const tell = (y, x) => {
+  const showValue = (y, x) => {
     at = [Math.max(0, Math.min(height - 1, y)), Math.max(0, Math.min(width - 1, x))];
     const value = values[at[0]][at[1]];
-    told.textContent = `${row} ${visible(rows[at[0]])}, ${column} ${visible(columns[at[1]])}: `
+    output.textContent = `${row} ${visible(rows[at[0]])}, ${column} ${visible(columns[at[1]])}: `
       + `${Number.isNaN(value) ? 'none' : shown(value)}`;
   };
-  canvas.addEventListener('pointermove', event => tell(Math.floor(event.offsetY / canvas.clientHeight * height),
+  canvas.addEventListener('pointermove', event => showValue(Math.floor(event.offsetY / canvas.clientHeight * height),
     Math.floor(event.offsetX / canvas.clientWidth * width)));
-  canvas.addEventListener('focus', () => tell(at[0], at[1]));
+  canvas.addEventListener('focus', () => showValue(at[0], at[1]));
   canvas.addEventListener('keydown', event => {
     const step = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0] }[event.key];
     if (!step) return;
     event.preventDefault();
-    tell(at[0] + step[0], at[1] + step[1]);
+    showValue(at[0] + step[0], at[1] + step[1]);
   });
   const span = `  ${shown(unscale(low, log))} to ${shown(unscale(high, log))}`;
-  return make('figure', {}, make('figcaption', {}, title, make('span', { className: 'figures' }, span)), canvas, told);
+  return make('figure', {}, make('figcaption', {}, title, make('span', { className: 'figures' }, span)), canvas,
+    output);
 }
 
 /** @param {number} value @param {boolean} [log] */
@@ -64,8 +65,8 @@ const visible = text => /^\d+$/.test(text) ? text : `“${text.replaceAll('\n', 
 
 /** Paints in the accent colour, from transparent to opaque.
  * @param {HTMLCanvasElement} canvas @param {number[][]} values
- * @param {(value: number) => number} part  0 to 1 */
-function paint(canvas, values, part) {
+ * @param {(value: number) => number} shadeOf  0 to 1 */
+function paint(canvas, values, shadeOf) {
   const context = canvas.getContext('2d');
   if (!context) return;
   const { width, height } = canvas;
@@ -73,7 +74,7 @@ function paint(canvas, values, part) {
   const image = context.createImageData(width, height);
   for (let y = 0; y < height; y++) {
     for (let x = 0; x < width; x++) {
-      const shade = part(values[y][x]);
+      const shade = shadeOf(values[y][x]);
       if (Number.isNaN(shade)) continue;
       image.data.set([...colour, 255 * Math.sqrt(Math.max(0, Math.min(1, shade)))], 4 * (y * width + x));
     }

@@ -1,7 +1,7 @@
 /* The inspector shows how the model computed its last answer: tokens with their probabilities, activations by layer
  * and attention from a trace of the conversation, and the command line's checks of the model's file. */
 import { showCheck } from './check.js';
-import { count, element, make, note, problem } from './dom.js';
+import { element, make, paragraph, problem } from './dom.js';
 import { explain } from './explain.js';
 import { heatmap, shown } from './heatmap.js';
 import { addRunButton, stopRuns } from './run-button.js';
@@ -12,11 +12,11 @@ import { showTokens } from './tokens.js';
 /** @typedef {object} Subject
  * @property {import('../api/plumb.js').Model} model
  * @property {import('../loader/source.js').Source} source
- * @property {Message[]} said  the conversation up to the last answer; empty: there is none
+ * @property {Message[]} messages  the conversation up to the last answer; empty: there is none
  * @property {Token[]} [tokens]  tokens of that answer, if it was given since the page was opened */
 
 /** Upper bounds on the tokens of a trace: by layer, and of attention, where the values grow with their square. */
-const MOST = 256, MOST_SQUARE = 96;
+const MAX_TOKENS = 256, MAX_ATTENTION_TOKENS = 96;
 const NAMES = /** @type {const} */ (['tokens', 'layers', 'attention', 'check']);
 const tabs = NAMES.map(name => ({ name, tab: element(`tab-${name}`, 'button'), view: element(`view-${name}`, 'div') }));
 const show = { tokens: showTokens, layers: showLayers, attention: showAttention, check: showCheck };
@@ -46,8 +46,8 @@ function fill(chosen = tabs.find(({ tab }) => tab.ariaSelected === 'true')?.name
   if (!subject || current.has(name)) return;
   current.add(name);
   view.replaceChildren();
-  if (name !== 'check' && subject.said.length === 0) {
-    view.append(note('Ask something first: this looks at the last answer.'));
+  if (name !== 'check' && subject.messages.length === 0) {
+    view.append(paragraph('Ask a question first. The inspector shows the last answer.'));
   } else show[name](view, subject);
 }
 
@@ -62,18 +62,18 @@ for (const [i, { name, tab }] of tabs.entries()) {
   });
 }
 
-/** The first tokens of the conversation. @param {Subject} subject @param {number} most */
-async function idsOf({ model, said }, most) {
-  const ids = await model.tokenizeChat(said, { addGenerationPrompt: false });
-  return { ids: ids.subarray(0, most), left: Math.max(0, ids.length - most) };
+/** The first tokens of the conversation. @param {Subject} subject @param {number} limit */
+async function idsOf({ model, messages }, limit) {
+  const ids = await model.tokenizeChat(messages, { addGenerationPrompt: false });
+  return { ids: ids.subarray(0, limit), omitted: Math.max(0, ids.length - limit) };
 }
 
 /** @param {HTMLElement} view @param {Subject} subject */
 function showLayers(view, subject) {
-  view.append(note('How large the activations are behind every layer (l_out), and how widely each layer looks back '
-    + '(the entropy of its attention, mean of all heads): by layer and token.', 'about'));
+  view.append(paragraph('Shows for each layer and token how large the activations after the layer are (l_out), and how '
+    + 'widely its attention spreads (entropy, mean over all heads).', 'about'));
   addRunButton(view, 'Trace the conversation', async (place, signal) => {
-    const { ids, left } = await idsOf(subject, MOST);
+    const { ids, omitted } = await idsOf(subject, MAX_TOKENS);
     const { layers } = await subject.model.info();
     const rms = grid(layers, ids.length), entropy = grid(layers, ids.length);
     const { pieces } = await subject.model.trace(ids, { taps: 'l_out-*,kq_soft_max-*', values: 0, signal, onTap(tap) {
@@ -81,7 +81,7 @@ function showLayers(view, subject) {
       if (tap.name.startsWith('l_out')) rms[layer][tap.token] = tap.rms;
       else if (tap.entropy) entropy[layer][tap.token] = mean(tap.entropy);
     } });
-    if (left > 0) place.append(note(`The first ${ids.length} tokens; ${count(left, 'more token')} left out.`));
+    if (omitted > 0) place.append(paragraph(`Shows the first ${ids.length} tokens, not the other ${omitted}.`));
     const axes = { row: 'layer', rows: rms.map((_, i) => String(i)), column: 'token', columns: pieces };
     place.append(heatmap({ ...axes, title: 'RMS of l_out', values: rms, log: true }),
       heatmap({ ...axes, title: 'Entropy of attention, in nats', values: entropy }),
@@ -89,18 +89,18 @@ function showLayers(view, subject) {
   });
 }
 
-/** @param {HTMLElement} view @param {Subject} asked */
-async function showAttention(view, asked) {
-  view.append(note('Where each token looks: rows are tokens, columns the tokens before them.', 'about'));
+/** @param {HTMLElement} view @param {Subject} requested */
+async function showAttention(view, requested) {
+  view.append(paragraph('Shows how much each token attends to the tokens before it: rows attend to columns.', 'about'));
   /** @type {import('../api/plumb.js').ModelInfo} */
   let info;
   try {
-    info = await asked.model.info();
+    info = await requested.model.info();
   } catch (error) {
-    if (asked === subject) view.append(problem(explain(error)));
+    if (requested === subject) view.append(problem(explain(error)));
     return;
   }
-  if (asked !== subject) return;   // the view shows another subject by now
+  if (requested !== subject) return;   // the view shows another subject by now
   const { layers, heads } = info;
   const numbers = (/** @type {number} */ n) => Array.from({ length: n }, (_, i) =>
     make('option', { value: String(i) }, String(i)));
@@ -110,22 +110,22 @@ async function showAttention(view, asked) {
     make('label', { htmlFor: 'head' }, 'Head'), head));
   const run = addRunButton(view, 'Show the attention', async (place, signal) => {
     const { value: at } = layer, { value: which } = head;   // the selection at this moment
-    const { ids, left } = await idsOf(asked, MOST_SQUARE);
+    const { ids, omitted } = await idsOf(requested, MAX_ATTENTION_TOKENS);
     const n = ids.length, values = grid(n, n);
-    const { pieces, taps } = await asked.model.trace(ids, { taps: `kq_soft_max-${at}`, values: Infinity, signal });
+    const { pieces, taps } = await requested.model.trace(ids, { taps: `kq_soft_max-${at}`, values: Infinity, signal });
     for (const { token, values: all = [] } of taps) {
       for (let key = 0; key <= token; key++) {
         values[token][key] = which !== 'mean' ? Number(all[Number(which) * n + key])
           : mean(Array.from({ length: heads }, (_, h) => Number(all[h * n + key])));
       }
     }
-    if (left > 0) place.append(note(`The first ${n} tokens; ${count(left, 'more token')} left out.`));
+    if (omitted > 0) place.append(paragraph(`Shows the first ${n} tokens, not the other ${omitted}.`));
     const whose = which === 'mean' ? 'mean of all heads' : `head ${which}`;
     place.append(heatmap({ title: `Attention of layer ${at}, ${whose}`,
       values, square: true, range: [0, 1], row: 'from', rows: pieces, column: 'to', columns: pieces }),
-    table(['Token', 'Looks most at', 'Weight'], values.map((row, i) => {
-      const most = row.reduce((best, value, j) => value > row[best] ? j : best, 0);
-      return [JSON.stringify(pieces[i]), JSON.stringify(pieces[most]), shown(row[most])];
+    table(['Token', 'Attends most to', 'Weight'], values.map((row, i) => {
+      const strongest = row.reduce((best, value, j) => value > row[best] ? j : best, 0);
+      return [JSON.stringify(pieces[i]), JSON.stringify(pieces[strongest]), shown(row[strongest])];
     })));
   });
   for (const select of [layer, head]) select.addEventListener('change', () => void run());

@@ -23,7 +23,7 @@ export function createLoader(options, changed) {
     /** Replaces the model with this one. @param {Source} source */
     async load(source) {
       running?.abort();
-      const mine = running = new AbortController();
+      const controller = running = new AbortController();
       close(model);
       model = undefined;
       loader.source = source;
@@ -31,18 +31,18 @@ export function createLoader(options, changed) {
       text.textContent = 'Connecting';
       show('loading');
       await closing;
-      if (running !== mine) return;
+      if (running !== controller) return;
       try {
         const onProgress = (/** @type {import('../loader/progress.js').Progress} */ progress) => {
-          if (running === mine) showProgress(progress);
+          if (running === controller) showProgress(progress);
         };
-        const loaded = await Plumb.load(source, { ...options(), persist: true, signal: mine.signal, onProgress });
-        if (running !== mine) return close(loaded);
+        const loaded = await Plumb.load(source, { ...options(), persist: true, signal: controller.signal, onProgress });
+        if (running !== controller) return close(loaded);
         model = loaded;
         running = undefined;
         show('ready');
       } catch (error) {
-        if (running !== mine) return;
+        if (running !== controller) return;
         running = undefined;
         loader.fail(source, explain(error));
       }
@@ -74,7 +74,7 @@ export function createLoader(options, changed) {
     if (total) bar.value = bytes / total;
     const amount = total ? `${megabytes(bytes)} of ${megabytes(total)} MB` : `${megabytes(bytes)} MB`;
     text.textContent = phase === 'wait'
-      ? dotted([amount, `the connection broke; trying again${attempt > 1 ? ` (${attempt})` : ''}`])
+      ? dotted([amount, `connection lost; trying again${attempt > 1 ? ` (${attempt})` : ''}`])
       : dotted([amount, phase === 'read' && 'from this device', `${megabytes(rate)} MB/s`,
         secondsLeft !== undefined && `${duration(secondsLeft)} left`]);
   }

@@ -10,9 +10,9 @@ import { copy, make } from './dom.js';
 
 /** A block longer than this is shown as plain text: it would cost too much, and no answer means to have one. */
 const LONGEST_BLOCK = 20000;
-/** Renderings of a growing text are at least INTERVAL milliseconds apart, and at least PATIENCE times as long as the
+/** Renderings of a growing text are at least INTERVAL milliseconds apart, and at least COST_FACTOR times as long as the
  * last one took. */
-const INTERVAL = 80, PATIENCE = 5;
+const INTERVAL = 80, COST_FACTOR = 5;
 
 /** @param {string} text */
 const escape = text => text.replace(/[&<>"']/g, c => `&#${c.charCodeAt(0)};`);
@@ -119,7 +119,7 @@ export class Markdown {
     this.#open = [];
     const above = [...this.#above];
     for (const [i, token] of tokens.entries()) {
-      if (token.type === 'heading') nest(token, above);
+      if (token.type === 'heading') setLevel(token, above);
       if (i < final) {
         this.#done += token.raw.length;
         this.#openRaw = this.#openRaw.slice(token.raw.length);
@@ -149,7 +149,7 @@ export class Markdown {
 
 /** Sets a heading's level to one below the heading that it belongs to.  Models often begin with the third level, and
  * skipped levels mislead readers who navigate by headings. @param {any} token @param {number[]} above */
-function nest(token, above) {
+function setLevel(token, above) {
   while (above.length > 0 && above[above.length - 1] >= token.depth) above.pop();
   above.push(token.depth);
   token.depth = above.length;
@@ -169,7 +169,7 @@ function rendered(token) {
 
 /** Shows a growing text at intervals.
  * @param {(text: string) => void} show @param {string} [text]  the text at the start */
-export function paced(show, text = '') {
+export function throttled(show, text = '') {
   let shown = 0, cost = 0;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   let timer;
@@ -184,7 +184,7 @@ export function paced(show, text = '') {
     /** @param {string} more */
     push(more) {
       text += more;
-      timer ??= setTimeout(flush, Math.max(0, shown + Math.max(INTERVAL, PATIENCE * cost) - performance.now()));
+      timer ??= setTimeout(flush, Math.max(0, shown + Math.max(INTERVAL, COST_FACTOR * cost) - performance.now()));
     },
     flush,
   };

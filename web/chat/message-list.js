@@ -1,13 +1,13 @@
 /* The messages of one conversation, and the actions on each of them. */
-import { announce, copy, element, icon, iconButton, make, note, problem, toPrompt } from './dom.js';
-import { Markdown, paced } from './markdown.js';
+import { announce, copy, element, focusPrompt, icon, iconButton, make, paragraph, problem } from './dom.js';
+import { Markdown, throttled } from './markdown.js';
 
 /** @typedef {import('./conversation-store.js').Message} Message */
 /** @typedef {object} Actions
  * @property {(index: number, text: string) => Promise<string>} edit  replaces a message of the reader and all messages
  *   after it; returns the reason as a sentence if the new message cannot be sent
  * @property {(index: number) => void} regenerate  replaces an answer with a new one
- * @property {(index: number) => void} goOn  continues an answer that was cut off
+ * @property {(index: number) => void} continueAnswer  continues an answer that was cut off
  * @property {() => boolean} busy  whether an answer is running */
 
 /** The view follows a growing text if it is within this many pixels of its end. */
@@ -103,33 +103,36 @@ export function createMessageList(actions) {
   }
 
   /** @param {HTMLElement} item @param {HTMLElement} text @param {Message} message @param {number} index
-   * @param {boolean} asked  whether there is a question before it, which can be answered again */
-  function fillAnswer(item, text, message, index, asked) {
+   * @param {boolean} hasQuestion  whether there is a question before it, which can be answered again */
+  function fillAnswer(item, text, message, index, hasQuestion) {
     text.classList.add('markdown');
     if (message.problem) {
       // A message that is too long would fail again.
       const tooLong = message.problem.code === 'PLUMB_ERROR_CONTEXT';
-      item.append(problem(message.problem, ...!asked ? [] : [tooLong
+      item.append(problem(message.problem, ...!hasQuestion ? [] : [tooLong
         ? make('button', { type: 'button', onclick: () => startEdit(index - 1) }, icon('edit'), 'Edit the message')
         : make('button', { type: 'button', onclick: () => actions.regenerate(index) }, icon('again'), 'Try again')]));
     }
-    if (message.cut) item.append(ending(message.cut.by, index, asked));
+    if (message.cut) item.append(cutOffNotice(message.cut.by, index, hasQuestion));
     const again = iconButton('again', 'Regenerate', () => {
       if (!actions.busy()) actions.regenerate(index);
     });
     item.append(make('div', { className: 'tools' },
-      iconButton('copy', 'Copy', () => copy(message.content)), ...asked ? [again] : [], note(message.figures ?? '')));
+      iconButton('copy', 'Copy', () => copy(message.content)), ...hasQuestion ? [again] : [],
+      paragraph(message.figures ?? '')));
   }
 
   /** Says why an answer ends too early, with a button that continues it while it is the last one.
-   * @param {'limit' | 'context'} by @param {number} index @param {boolean} asked  whether a question is before it */
-  function ending(by, index, asked) {
+   * @param {'limit' | 'context'} by @param {number} index
+   * @param {boolean} hasQuestion  whether a question is before it */
+  function cutOffNotice(by, index, hasQuestion) {
     const earlier = messages.slice(0, Math.max(0, index - 1)).some(({ role }) => role === 'user');
-    const why = by === 'limit' ? 'The answer was cut off at the longest length that the settings allow.'
-      : `The answer was cut off because the context is full. ${earlier ? 'It can go on without the oldest messages.'
+    const why = by === 'limit' ? 'The answer was cut off at the length limit in the settings.'
+      : `The answer was cut off because the context is full. ${earlier ? 'It can continue without the oldest messages.'
         : 'Start a new chat, or set a longer context in the settings.'}`;
-    return make('div', { className: 'cut' }, make('p', {}, why), ...asked && (by === 'limit' || earlier)
-      ? [make('button', { type: 'button', onclick: () => !actions.busy() && actions.goOn(index) }, 'Continue')] : []);
+    return make('div', { className: 'cut' }, make('p', {}, why), ...hasQuestion && (by === 'limit' || earlier)
+      ? [make('button', { type: 'button', onclick: () => !actions.busy() && actions.continueAnswer(index) },
+        'Continue')] : []);
   }
 
   /** Opens the editor of a message that is shown. @param {number} index */
@@ -164,7 +167,7 @@ export function createMessageList(actions) {
       if (before) before.replaceWith(item);
       else list.append(item);
       item.setAttribute('aria-busy', 'true');
-      const growing = paced(all => follow(() => markdown?.show(all)), message.content);
+      const growing = throttled(all => follow(() => markdown?.show(all)), message.content);
       toEnd();
       return {
         push: growing.push,
@@ -175,7 +178,7 @@ export function createMessageList(actions) {
             const focused = item.contains(document.activeElement);
             // The text's element stays the same, because the reader may have selected some of it.
             item.replaceWith(entry(message, index, text).item);
-            if (focused) toPrompt();
+            if (focused) focusPrompt();
           });
           announce(message.problem ? `The answer failed: ${message.problem.title}`
             : message.figures?.endsWith('stopped') ? 'Stopped'

@@ -1,14 +1,14 @@
 /* The dialog of models: the one that runs, others to open, what a model would need, and the copies on this machine. */
 import { Plumb, PlumbError } from '../index.js';
 import {
-  count, dotted, element, fileName, iconButton, make, note, problem, recall, remember, size, toast, whole,
+  count, dotted, element, fileName, iconButton, integer, make, paragraph, problem, recall, remember, size, toast,
 } from './dom.js';
 import { explain } from './explain.js';
 
 /** @typedef {import('./loading.js').Source} Source */
 
 /** Short forms of a model's warnings; the dialog has their full text. @type {Record<string, string>} */
-const SHORT = { threads: 'The model runs with one thread only', cache: 'The model is not kept for the next visit' };
+const SHORT = { threads: 'The model runs with one thread only', cache: 'The model is not stored for the next visit' };
 
 /** @param {{loader: ReturnType<typeof import('./loading.js').createLoader>, defaultModel: string,
  *   options: () => import('../api/plumb.js').LoadOptions}} page */
@@ -16,23 +16,23 @@ export function createModelsDialog({ loader, defaultModel, options }) {
   const dialog = element('models', 'dialog'), plan = element('plan', 'div'), url = element('url', 'input');
   const file = element('file', 'input'), name = element('model-name', 'span');
   /** @type {AbortController | undefined} */
-  let looking;
+  let lookup;
 
   function open() {
     plan.replaceChildren();
     void showFacts();
-    void showKept();
+    void showStored();
     if (!dialog.open) dialog.showModal();
   }
 
   /** Loads a model, and remembers it if the next visit can find it again. @param {Source} source */
   function load(source) {
-    looking?.abort();
+    lookup?.abort();
     if (dialog.open) dialog.close();
     remember('model', typeof source === 'string' && source !== defaultModel ? source : undefined);
     const address = new URL(location.href);
-    const asked = address.searchParams.get('model');
-    if (asked !== null && source !== addressOf(asked)) {
+    const requested = address.searchParams.get('model');
+    if (requested !== null && source !== addressOf(requested)) {
       address.searchParams.delete('model');
       history.replaceState(null, '', address);
     }
@@ -41,41 +41,41 @@ export function createModelsDialog({ loader, defaultModel, options }) {
   }
 
   /** Loads the first model of a page that was just opened.  If a link asks for a model of another server, and no part
-   * of it is on this machine, the model is shown first: opening a link is no consent to a download of gigabytes. */
+   * of it is on this machine, the model is shown first: opening a link is not consent to a download of gigabytes. */
   async function start() {
-    const asked = new URLSearchParams(location.search).get('model');
-    const source = addressOf(asked || recall('model') || defaultModel);
+    const requested = new URLSearchParams(location.search).get('model');
+    const source = addressOf(requested || recall('model') || defaultModel);
     if (!source) {
-      return loader.fail(defaultModel, { title: 'That is no address of a file',
-        detail: String(asked || recall('model')),
-        advice: 'Check the link to this page; load the default model, or choose another.' });
+      return loader.fail(defaultModel, { title: 'That is not the address of a file',
+        detail: String(requested || recall('model')),
+        advice: 'Check the link to this page. You can load the default model or choose another.' });
     }
     name.textContent = nameOfSource(source);
-    if (!asked || new URL(source).origin === location.origin || await isHere(source)) return loader.load(source);
-    loader.fail(source, { title: 'This model is not here yet', detail: source,
-      advice: 'The link to this page asks for it: look at what it takes, then download it or choose another.' });
+    if (!requested || new URL(source).origin === location.origin || await isStored(source)) return loader.load(source);
+    loader.fail(source, { title: 'This model is not downloaded yet', detail: source,
+      advice: 'The link to this page asks for it. See what it needs, then download it or choose another.' });
     open();
-    await look(source);
+    await showPlan(source);
   }
 
   /** Shows what a model would need.  With atOnce, loads it if it fits.
    * @param {Source} source @param {boolean} [atOnce] */
-  async function look(source, atOnce = false) {
-    looking?.abort();
-    const mine = looking = new AbortController();
-    plan.replaceChildren(note('Reading the header of the file…'));
+  async function showPlan(source, atOnce = false) {
+    lookup?.abort();
+    const controller = lookup = new AbortController();
+    plan.replaceChildren(paragraph('Reading the header of the file…'));
     try {
       const { contextLength, kvType, precision, threads } = options();
       const found = await Plumb.preflight(source, { contextLength, kvType, precision, threads, measure: !atOnce,
-        signal: mine.signal });
-      if (mine.signal.aborted) return;
+        signal: controller.signal });
+      if (controller.signal.aborted) return;
       if (atOnce && found.fits) return load(source);
       if (!dialog.open) open();
       plan.replaceChildren(planOf(found, source, () => load(source)));
       // If the reader is still typing an address, Enter must not load this model.
       if (document.activeElement !== url) plan.querySelector('button')?.focus();
     } catch (error) {
-      if (mine.signal.aborted) return;
+      if (controller.signal.aborted) return;
       if (!dialog.open) open();
       plan.replaceChildren(problem(explain(error)));
     }
@@ -93,33 +93,33 @@ export function createModelsDialog({ loader, defaultModel, options }) {
     element('facts', 'dl').replaceChildren(...facts({
       Model: `${nameOf(model.metadata)}, ${info.architecture}, ${count(info.layers, 'layer')}`,
       Weights: `${(info.parameters / 1e6).toFixed(0)} million, ${size(info.weightBytes)}`,
-      Memory: `${size(info.memoryBytes)}, of which ${size(info.sessionBytes)} for the conversation`,
-      Context: `${count(info.contextLength, 'token')}; trained for ${whole(info.trainedContext)}`
-        + (info.contextLength > info.trainedContext ? ': beyond them its answers get worse' : ''),
+      Memory: `${size(info.memoryBytes)}, including ${size(info.sessionBytes)} for the conversation`,
+      Context: `${count(info.contextLength, 'token')}; trained for ${integer(info.trainedContext)}`
+        + (info.contextLength > info.trainedContext ? '; its answers get worse beyond that' : ''),
       Threads: why('threads') ?? String(info.threads),
       Engine: `${info.module}, kernels ${info.kernels}, precision ${info.precision}`,
       ...why('cache') && { Copy: why('cache') ?? '' },
     }));
   }
 
-  async function showKept() {
+  async function showStored() {
     const kept = grouped(await Plumb.listCached().catch(() => []));
     const list = element('kept', 'ul');
     list.replaceChildren(...kept.map(one => {
-      const amount = one.complete ? size(one.bytes) : `${size(one.bytes)} of ${one.size ? size(one.size) : 'more'}, `
-        + 'the rest is still to come';
+      const amount = one.complete ? size(one.bytes)
+        : `${size(one.bytes)} of ${one.size ? size(one.size) : 'an unknown size'}, incomplete`;
       return make('li', {},
         make('button', { type: 'button', className: 'title', title: one.url, onclick: () => load(one.url) },
           fileName(one.url), make('span', { className: 'figures' }, amount)),
         iconButton('delete', `Delete ${fileName(one.url)}`, async () => {
           try {
             await Plumb.removeCached(one.url);
-            plan.replaceChildren(note(`Deleted the copy of ${fileName(one.url)}`));
+            plan.replaceChildren(paragraph(`Deleted the copy of ${fileName(one.url)}`));
           } catch (error) {
             const { title, detail } = explain(error);   // such as: another tab uses it
-            plan.replaceChildren(note(detail || title, 'problem'));
+            plan.replaceChildren(paragraph(detail || title, 'problem'));
           }
-          await showKept();
+          await showStored();
           (list.querySelector('button') ?? url).focus();
         }));
     }));
@@ -129,16 +129,16 @@ export function createModelsDialog({ loader, defaultModel, options }) {
   /** @param {File[]} files */
   function openFiles(files) {
     const parts = files.sort((a, b) => a.name.localeCompare(b.name, 'en', { numeric: true }));
-    void look(parts.length === 1 ? parts[0] : parts, true);
+    void showPlan(parts.length === 1 ? parts[0] : parts, true);
   }
 
   element('model', 'button').addEventListener('click', open);
   element('other', 'button').addEventListener('click', open);
   element('address', 'form').addEventListener('submit', event => {
     event.preventDefault();
-    const asked = addressOf(url.value);
-    if (asked) void look(asked);
-    else plan.replaceChildren(note('That is no address of a file.', 'problem'));
+    const address = addressOf(url.value);
+    if (address) void showPlan(address);
+    else plan.replaceChildren(paragraph('That is not the address of a file.', 'problem'));
   });
   element('default', 'button').addEventListener('click', () => load(defaultModel));
   element('open', 'button').addEventListener('click', () => file.click());
@@ -147,7 +147,7 @@ export function createModelsDialog({ loader, defaultModel, options }) {
     file.value = '';
     if (files.length > 0) openFiles(files);
   });
-  dialog.addEventListener('close', () => looking?.abort());
+  dialog.addEventListener('close', () => lookup?.abort());
 
   return {
     start,
@@ -170,7 +170,7 @@ export function createModelsDialog({ loader, defaultModel, options }) {
 const firstOf = url => url.replace(/-\d{5}(?=-of-\d{5}\.gguf(?:$|[?#]))/, '-00001');
 
 /** Whether there is a whole or partial copy of a model. @param {string} url */
-const isHere = async url => (await Plumb.listCached().catch(() => [])).some(one => firstOf(one.url) === firstOf(url));
+const isStored = async url => (await Plumb.listCached().catch(() => [])).some(one => firstOf(one.url) === firstOf(url));
 
 /** The copies by model: those of a split model become one. @param {import('../loader/copy-store.js').Cached[]} kept */
 function grouped(kept) {
@@ -189,8 +189,8 @@ function grouped(kept) {
 
 /** @param {unknown} text @returns {string | undefined} */
 function addressOf(text) {
-  const said = String(text).trim();
-  const full = /^[\w-]+(\.[\w-]+)+\//.test(said) ? `https://${said}` : said;
+  const trimmed = String(text).trim();
+  const full = /^[\w-]+(\.[\w-]+)+\//.test(trimmed) ? `https://${trimmed}` : trimmed;
   try {
     const url = new URL(full, location.href);
     decodeURIComponent(url.pathname);   // throws if its name cannot be decoded
@@ -214,8 +214,9 @@ function nameOf(metadata) {
   return [base, metadata['general.size_label']].filter(Boolean).join(' ');
 }
 
-/** @param {Record<string, string>} said */
-const facts = said => Object.entries(said).flatMap(([term, text]) => [make('dt', {}, term), make('dd', {}, text)]);
+/** @param {Record<string, string>} entries */
+const facts = entries =>
+  Object.entries(entries).flatMap(([term, text]) => [make('dt', {}, term), make('dd', {}, text)]);
 
 /** @param {Awaited<ReturnType<typeof Plumb.preflight>>} found @param {Source} source @param {() => void} load */
 function planOf(found, source, load) {
@@ -227,10 +228,11 @@ function planOf(found, source, load) {
   if (memory && !fits) {
     const least = memory.total < memory.limit ? 'more than ' : '';   // a lower bound if no session could be opened
     problems.push({ ...explain(new PlumbError('PLUMB_ERROR_MEMORY', '')),
-      detail: `It takes ${least}${size(memory.total)}; a model may have ${size(memory.limit)} here.` });
+      detail: `It needs ${least}${size(memory.total)}; the limit here is ${size(memory.limit)}.` });
   }
   if (storage && !storage.fits) {
-    problems.push({ title: 'There is no room to keep it', advice: 'Each visit would download it again.', detail: '' });
+    problems.push({ title: 'There is no storage left for it', advice: 'Each visit would download it again.',
+      detail: '' });
   }
   const missing = typeof source !== 'string' || cached?.complete ? 0 : (fileBytes ?? NaN) - (cached?.bytes ?? 0);
   const download = missing > 0 ? `Download ${size(missing)}` : Number.isNaN(missing) && 'Download';
@@ -244,9 +246,9 @@ function planOf(found, source, load) {
         + `${count(found.contextLength ?? 0, 'token')} ${size(memory.kv)}, `
         + `the rest ${size(memory.scratch + memory.module)}`,
       Threads: `${found.threads}${found.threadsNote ? `: ${found.threadsNote}` : ''}`,
-      ...speed && { Speed: `about ${speed.decode.toFixed(0)} tokens/s, and ${speed.prefill.toFixed(0)} of a prompt` },
-      ...!chat && { Chat: 'It has no chat template: it cannot answer messages.' },
+      ...speed && { Speed: `about ${speed.decode.toFixed(0)} tokens/s, prompt ${speed.prefill.toFixed(0)} tokens/s` },
+      ...!chat && { Chat: 'The model has no chat template and cannot answer messages.' },
     }))] : [],
     ...supported ? [make('button', { type: 'button', className: fits ? 'primary' : '', onclick: load },
-      dotted([download, fits ? 'Start' : 'Try it all the same']))] : []);
+      dotted([download, fits ? 'Start' : 'Try anyway']))] : []);
 }

@@ -6,7 +6,7 @@ import { createContextMeter } from './context-meter.js';
 import { continuation } from './continuation.js';
 import { createConversationList } from './conversation-list.js';
 import { newConversation, openStore } from './conversation-store.js';
-import { announce, count, dotted, element, recall, remember, toPrompt, toast } from './dom.js';
+import { announce, count, dotted, element, focusPrompt, recall, remember, toast } from './dom.js';
 import { explain } from './explain.js';
 import { createLoader } from './loading.js';
 import { createModelsDialog } from './models-dialog.js';
@@ -16,17 +16,17 @@ import { createSettings } from './settings.js';
 
 const DEFAULT_MODEL = new URL('../../models/SmolLM2-135M-Instruct.Q4_1.gguf', import.meta.url).href;
 /** Milliseconds between two saves of a growing answer, and between two updates of its speed. */
-const SAVE = 200, GLANCE = 500;
+const SAVE_INTERVAL = 200, SPEED_INTERVAL = 500;
 /** How many of the likeliest tokens the inspector shows beside the chosen one. */
 const ALTERNATIVES = 5;
-const UNSAVED = 'Not saved: this browser has no room for it. Export what you want to keep.';
+const UNSAVED = 'Not saved: the browser cannot store it. Export what you want to keep.';
 /** Errors after which a model cannot answer any more: its engine broke down, or its worker is gone. */
-const DEAD = ['PLUMB_ERROR', 'PLUMB_ERROR_STATE'];
+const FATAL = ['PLUMB_ERROR', 'PLUMB_ERROR_STATE'];
 
 const page = {
   welcome: element('welcome', 'section'), log: element('log', 'ol'), prompt: element('prompt', 'textarea'),
   send: element('send', 'button'), stop: element('stop', 'button'), status: element('status', 'p'),
-  fresh: element('fresh', 'button'),
+  newChat: element('new-chat', 'button'),
 };
 
 /** Ends the running answer. @type {AbortController | undefined} */
@@ -37,7 +37,7 @@ let modelState = 'loading';
 let waiting = false;
 let conversation = newConversation();
 /** Removes the offer to undo the last replacement. */
-let forget = () => {};
+let dismissUndo = () => {};
 /** The tokens of answers with their probabilities, for the inspector.
  * @type {WeakMap<import('./conversation-store.js').Message, import('./inspect.js').Token[]>} */
 const tokens = new WeakMap();
@@ -51,15 +51,15 @@ const loader = createLoader(settings.loading, state => {
   modelState = state;
   if (state === 'loading') stop();
   show();
-  lookInside();
+  updateInspector();
   if (state === 'failed' && idle()) element('retry', 'button').focus();
   else if (state === 'ready') void ready();
 });
 /** Whether the draft is short enough. */
 let fits = true;
 const meter = createContextMeter({ model: () => loader.model, busy: () => running !== undefined,
-  said: () => prompt(conversation.messages), system }, does => {
-  fits = does;
+  conversation: () => prompt(conversation.messages), system }, draftFits => {
+  fits = draftFits;
   canSend();
 });
 const models = createModelsDialog({ loader, defaultModel: DEFAULT_MODEL, options: settings.loading });
@@ -69,40 +69,40 @@ let inspector;
 createPanel('inspect', 'open-inspect', open => {
   if (!open) return;
   inspector ??= import('./inspect.js');
-  inspector.then(lookInside, () => toast('The inspector does not load: reload the page'));
+  inspector.then(updateInspector, () => toast('The inspector could not be loaded. Reload the page.'));
 });
 
 const loading = isolate().catch(() => {}).then(() => models.start());
 // The Markdown library takes 20 ms to start, and the page takes longer.  The model loads meanwhile.
 const { createMessageList } = await import('./message-list.js');
-const list = createMessageList({ edit, regenerate, goOn, busy: () => running !== undefined });
+const list = createMessageList({ edit, regenerate, continueAnswer, busy: () => running !== undefined });
 /** Removes the line that says that another tab has changed the conversation. */
-let forgetOther = () => {};
+let dismissOtherTab = () => {};
 /** Whether that line was shown for this conversation. */
-let saidOther = false;
+let otherTabShown = false;
 const store = await openStore({
   saving(saved) {
     element('chats-note', 'p').textContent = saved ? '' : UNSAVED;
     if (!saved) toast(UNSAVED, 'Export all', () => element('export-json', 'button').click());
   },
-  parted(copy) {
+  diverged(copy) {
     if (copy === conversation) {
-      forgetOther();
+      dismissOtherTab();
       remember('chat', copy.id);
     }
-    toast(`Another tab has continued this conversation. This tab goes on in a copy: “${copy.title}”`);
+    toast(`Another tab has continued this conversation. This tab continues in a copy: “${copy.title}”`);
     chats.show();
   },
   changed() {
     chats.show();
     const theirs = store.get(conversation.id);
-    if (running || saidOther || !theirs || theirs === conversation) return;
-    saidOther = true;
-    forgetOther = toast('Another tab has continued this conversation', 'Show it',
+    if (running || otherTabShown || !theirs || theirs === conversation) return;
+    otherTabShown = true;
+    dismissOtherTab = toast('Another tab has continued this conversation', 'Show it',
       () => choose(store.get(conversation.id)));
   },
 });
-const chats = createConversationList(store, { current: () => conversation, choose, leave: side.leave });
+const chats = createConversationList(store, { current: () => conversation, choose, onChosen: side.closeIfCovering });
 choose(store.get(recall('chat')));
 void loading.then(keepPage);
 
@@ -117,7 +117,7 @@ async function ready() {
   const { model } = loader;
   if (!model) return;
   models.loaded();
-  if (idle()) toPrompt();
+  if (idle()) focusPrompt();
   if (waiting) void answer();
   else void meter.measure();
 }
@@ -146,30 +146,30 @@ function system() {
 /** @param {import('./conversation-store.js').Conversation} [chosen]  undefined: a new one */
 function choose(chosen) {
   stop();
-  forget();
-  forgetOther();
-  saidOther = false;
+  dismissUndo();
+  dismissOtherTab();
+  otherTabShown = false;
   conversation = chosen ?? newConversation();
   waiting = conversation.messages.at(-1)?.role === 'user';   // it was left before there was a model to answer it
   remember('chat', chosen?.id);
   list.show(conversation.messages);
   chats.show();
   show();
-  lookInside();
+  updateInspector();
   if (waiting) void answer();
   else void meter.measure();
 }
 
 /** Sends the text in the message box, if it fits into the context. */
 async function send() {
-  const text = page.prompt.value, asked = conversation;
+  const text = page.prompt.value, chat = conversation;
   if (running || waiting || !text.trim()) return;
   if (!meter.isShort(text)) {
-    if (await meter.problemOf(text).catch(() => '')) return meter.look();
-    if (running || waiting || asked !== conversation || page.prompt.value !== text) return;   // changed meanwhile
+    if (await meter.problemOf(text).catch(() => '')) return meter.measureDraft();
+    if (running || waiting || chat !== conversation || page.prompt.value !== text) return;   // changed meanwhile
   }
   page.prompt.value = '';
-  forget();   // undoing would remove this question, too
+  dismissUndo();   // undoing would remove this question, too
   ask(text);
 }
 
@@ -178,28 +178,28 @@ function ask(text) {
   conversation.messages.push({ role: 'user', content: text });
   list.add(conversation.messages[conversation.messages.length - 1], conversation.messages.length - 1);
   remember('chat', conversation.id);
-  keep();
+  saveConversation();
   chats.show();
-  toPrompt();   // the button that was clicked is gone
+  focusPrompt();   // the button that was clicked is gone
   void answer();
 }
 
 /** @param {number} index @param {string} text @returns {Promise<string>}  why it cannot be sent */
 async function edit(index, text) {
-  const asked = conversation;
+  const chat = conversation;
   const problem = meter.isShort(text) || running ? '' : await meter.problemOf(text).catch(() => '');
-  if (problem || running || asked !== conversation) return problem;
+  if (problem || running || chat !== conversation) return problem;
   cut(index);
   ask(text);
   return '';
 }
 
 /** Continues the last answer, which was cut off. @param {number} index */
-function goOn(index) {
+function continueAnswer(index) {
   const { messages } = conversation;
   if (running || waiting || index !== messages.length - 1) return;
-  if (!loader.model) return void toast('The model is not there yet');
-  toPrompt();   // the button that was clicked is gone
+  if (!loader.model) return void toast('The model is not loaded yet');
+  focusPrompt();   // the button that was clicked is gone
   void answer(messages[index]);
 }
 
@@ -207,7 +207,7 @@ function goOn(index) {
 function regenerate(index) {
   if (running) return;
   cut(index);
-  toPrompt();
+  focusPrompt();
   void answer();
 }
 
@@ -218,7 +218,7 @@ function cut(index) {
   chat.messages.length = index;
   list.cut(index);
   if (before.at(-1)?.problem && index === before.length - 1) return;   // there is nothing worth restoring
-  forget = toast('The answers from here on were replaced', 'Undo', () => {
+  dismissUndo = toast('The answers from this point on were replaced', 'Undo', () => {
     stop();
     chat.messages = before;
     void store.put(chat);
@@ -226,7 +226,7 @@ function cut(index) {
   });
 }
 
-function keep() {
+function saveConversation() {
   conversation.updated = Date.now();
   void store.put(conversation);
 }
@@ -244,7 +244,7 @@ async function answer(open) {
   waiting = !model && !open;
   show();
   if (!model) return;
-  const mine = running = new AbortController();
+  const controller = running = new AbortController();
   const chat = conversation, before = open?.cut?.tokens ?? 0;
   /** @type {import('./conversation-store.js').Message} */
   const message = open ?? { role: 'assistant', content: '' };
@@ -252,33 +252,33 @@ async function answer(open) {
   const index = chat.messages.length - 1, known = { figures: message.figures, cut: message.cut };
   message.figures = 'stopped';   // shown if the page is reloaded during the answer
   delete message.cut;
-  const said = prompt(chat.messages.slice(0, index)), sampling = settings.sampling();
-  const turn = list.begin(message, index);
+  const messages = prompt(chat.messages.slice(0, index)), sampling = settings.sampling();
+  const view = list.begin(message, index);
   save(chat);
   /** @type {import('./inspect.js').Token[]} */
   const seen = open && tokens.get(open) || [];
   tokens.set(message, seen);
   show();
-  lookInside();
+  updateInspector();
   announce('Answering');
   page.status.textContent = 'Reading';
   meter.clear();
-  let first = 0, counted = 0, looked = 0, saved = performance.now(), used;
+  let first = 0, counted = 0, shownAt = 0, savedAt = performance.now(), used;
   try {
-    const how = { ...sampling, logprobs: ALTERNATIVES, signal: mine.signal,
+    const options = { ...sampling, logprobs: ALTERNATIVES, signal: controller.signal,
       onToken: (/** @type {import('./inspect.js').Token} */ token) => seen.push(token) };
-    const { pieces, trimmed } = await speak(model, said, open, how);
+    const { pieces, trimmed } = await generate(model, messages, open, options);
     for await (const piece of pieces) {
       const now = performance.now();
       if (first === 0) [first, counted] = [now, seen.length];
       message.content += piece;
-      turn.push(piece);
-      if (running === mine && now - looked > GLANCE && now > first) {
+      view.push(piece);
+      if (running === controller && now - shownAt > SPEED_INTERVAL && now > first) {
         page.status.textContent = `${((seen.length - counted) * 1000 / (now - first)).toFixed(1)} tokens/s`;
-        looked = now;
+        shownAt = now;
       }
-      if (now - saved > SAVE) {
-        saved = now;
+      if (now - savedAt > SAVE_INTERVAL) {
+        savedAt = now;
         save(chat);
       }
     }
@@ -293,45 +293,46 @@ async function answer(open) {
     }
   } catch (error) {
     // Closing the model to load another one makes the answer fail, but counts as stopping it.
-    if (!mine.signal.aborted) {
+    if (!controller.signal.aborted) {
       const why = explain(error);
       if (open) {   // the part that there was before is still an answer
         message.cut = known.cut;
         if (known.figures === undefined) delete message.figures;
         else message.figures = known.figures;
-        toast(`The answer does not go on. ${why.title}. ${why.advice}`);
+        toast(`The answer could not be continued. ${why.title}. ${why.advice}`);
       } else {
         message.problem = why;
         delete message.figures;
       }
-      if (error instanceof PlumbError && DEAD.includes(error.code)) void loader.load(loader.source);
+      if (error instanceof PlumbError && FATAL.includes(error.code)) void loader.load(loader.source);
     }
   }
-  turn.end();
+  view.end();
   chat.updated = Date.now();
   save(chat);
-  if (running !== mine) return;
+  if (running !== controller) return;
   running = undefined;
   show();
   chats.show();
-  lookInside();
+  updateInspector();
   void (used === undefined ? meter.measure() : meter.set(used));
 }
 
 /** Asks the model, and returns the answer in pieces.
- * @param {import('../api/plumb.js').Model} model @param {import('../api/plumb.js').Message[]} said  up to the question
+ * @param {import('../api/plumb.js').Model} model
+ * @param {import('../api/plumb.js').Message[]} messages  up to the question
  * @param {import('./conversation-store.js').Message | undefined} open  the answer to continue
  * @param {import('../api/plumb.js').GenerateOptions} options
  * @returns {Promise<{pieces: AsyncIterable<string>, trimmed: () => number}>}  trimmed: how many of the first messages
  *   did not fit */
-async function speak(model, said, open, options) {
+async function generate(model, messages, open, options) {
   if (open) {
-    const { ids, trimmed } = await continuation(model, said, open.content, options.maxTokens);
+    const { ids, trimmed } = await continuation(model, messages, open.content, options.maxTokens);
     return { pieces: model.generate(ids, options), trimmed: () => trimmed };
   }
-  const question = said.pop();
-  const talk = model.chat({ messages: said, contextEnd: 'trim' });
-  return { pieces: talk.send(question ?? '', options), trimmed: () => talk.trimmed };
+  const question = messages.pop();
+  const chat = model.chat({ messages, contextEnd: 'trim' });
+  return { pieces: chat.send(question ?? '', options), trimmed: () => chat.trimmed };
 }
 
 /** @param {import('../api/plumb.js').Stats} stats @param {number} trimmed */
@@ -348,7 +349,7 @@ function stop() {
 }
 
 /** Updates the inspector, if it was opened. */
-function lookInside() {
+function updateInspector() {
   void inspector?.then(({ inspect }) => inspect(subject()));
 }
 
@@ -358,7 +359,8 @@ function subject() {
   const message = conversation.messages[index];
   if (!loader.model || running) return undefined;
   return { model: loader.model, source: loader.source,
-    said: message ? prompt(conversation.messages.slice(0, index + 1)) : [], tokens: message && tokens.get(message) };
+    messages: message ? prompt(conversation.messages.slice(0, index + 1)) : [],
+    tokens: message && tokens.get(message) };
 }
 
 // ---- the page's states ----
@@ -369,7 +371,7 @@ function show() {
   element('log-title', 'h2').hidden = !page.welcome.hidden;
   page.stop.hidden = !running;
   page.send.hidden = Boolean(running);
-  page.fresh.disabled = page.log.childElementCount === 0;
+  page.newChat.disabled = page.log.childElementCount === 0;
   if (!running) page.status.textContent = waiting ? 'Waiting for the model' : '\u00a0';
   canSend();
 }
@@ -390,7 +392,7 @@ element('composer', 'form').addEventListener('submit', event => {
 });
 page.stop.addEventListener('click', () => {
   running?.abort();
-  toPrompt();
+  focusPrompt();
 });
 document.addEventListener('keydown', event => {
   if (event.key !== 'Escape' || event.isComposing || event.defaultPrevented) return;
@@ -400,17 +402,17 @@ document.addEventListener('keydown', event => {
 // Notes are placed above the message box, which grows with its text.
 new ResizeObserver(([{ borderBoxSize: [{ blockSize }] }]) =>
   document.body.style.setProperty('--composer', `${Math.ceil(blockSize)}px`)).observe(element('composer', 'form'));
-page.fresh.addEventListener('click', () => {
+page.newChat.addEventListener('click', () => {
   choose(undefined);
   chats.showAll();
-  side.leave();
+  side.closeIfCovering();
   page.prompt.focus();
 });
 element('ideas', 'ul').addEventListener('click', event => {
   if (event.target instanceof HTMLButtonElement) ask(event.target.textContent ?? '');
 });
 addEventListener('pagehide', () => {
-  if (running) store.leave(conversation);
+  if (running) store.saveNow(conversation);
 });
 
 // ---- dropped files ----

@@ -56,7 +56,7 @@ export function createPanel(id, button, changed) {
   return {
     close,
     /** Closes the panel after a choice, if it covers what was chosen. */
-    leave() {
+    closeIfCovering() {
       if (!beside.matches && !panel.hidden) close();
     },
   };

@@ -1,5 +1,5 @@
 /* Buttons for what the inspector computes only on request. */
-import { make, note, problem } from './dom.js';
+import { make, paragraph, problem } from './dom.js';
 import { explain } from './explain.js';
 
 /** All computations that run, in any view. @type {Set<AbortController>} */
@@ -21,19 +21,20 @@ export function addRunButton(view, label, compute) {
   let running;
   async function run() {
     running?.abort();
-    const mine = running = new AbortController();
-    runs.add(mine);
+    const controller = running = new AbortController();
+    runs.add(controller);
     button.disabled = true;
     place.replaceChildren(make('p', { className: 'figures', role: 'status' }, 'Computing…'));
     try {
       const fresh = make('div', { className: 'result' });
-      await compute(fresh, mine.signal);
-      if (running === mine) place.replaceChildren(...fresh.childNodes);
+      await compute(fresh, controller.signal);
+      if (running === controller) place.replaceChildren(...fresh.childNodes);
     } catch (error) {
-      if (running === mine) place.replaceChildren(mine.signal.aborted ? note('Stopped') : problem(explain(error)));
+      const why = controller.signal.aborted ? paragraph('Stopped') : problem(explain(error));
+      if (running === controller) place.replaceChildren(why);
     }
-    runs.delete(mine);
-    if (running === mine) button.disabled = false;
+    runs.delete(controller);
+    if (running === controller) button.disabled = false;
   }
   view.append(button, place);
   return run;

@@ -1,5 +1,5 @@
 /* The settings, the dialog that changes them, and how they are stored. */
-import { count, element, make, recall, remember, toast, whole } from './dom.js';
+import { count, element, integer, make, recall, remember, toast } from './dom.js';
 
 /** @typedef {{label: string, group: string, hint?: string, value: number | string, min?: number, max?: number,
  *   step?: number, choices?: Record<string, string>, toggle?: string, optional?: boolean, whole?: boolean}} Setting
@@ -9,7 +9,7 @@ import { count, element, make, recall, remember, toast, whole } from './dom.js';
 /** The settings.  Except for maxTokens, their defaults are those of the package and of the command line.
  * @type {Record<string, Setting>} */
 const SETTINGS = {
-  system: { group: 'Answers', label: 'System prompt', hint: 'What the model is told before all else', value: '' },
+  system: { group: 'Answers', label: 'System prompt', hint: 'Instructions before every conversation', value: '' },
   maxTokens: { group: 'Answers', label: 'Longest answer', hint: 'tokens', value: 1024, min: 1, max: 1e6, whole: true },
   temperature: { group: 'Sampling', label: 'Temperature', hint: '0: always the likeliest', value: 0.8, min: 0, max: 5,
     step: 0.05 },
@@ -22,36 +22,36 @@ const SETTINGS = {
   repeatPenalty: { group: 'Penalties', label: 'Repetition', hint: '1: off', value: 1, min: 0.1, max: 10, step: 0.05 },
   presencePenalty: { group: 'Penalties', label: 'Presence', hint: '0: off', value: 0, min: -10, max: 10, step: 0.1 },
   frequencyPenalty: { group: 'Penalties', label: 'Frequency', hint: '0: off', value: 0, min: -10, max: 10, step: 0.1 },
-  contextLength: { group: 'Model', label: 'Context length', hint: 'tokens; empty: the model’s own, 2048 at most',
+  contextLength: { group: 'Model', label: 'Context length', hint: 'tokens; empty: the model’s own, at most 2048',
     value: '', min: 16, max: 1e6, whole: true, optional: true },
   threads: { group: 'Model', label: 'Threads', hint: 'empty: one for each processor', value: '', min: 1, max: 64,
     whole: true, optional: true },
-  kvType: { group: 'Model', label: 'Keys and values', hint: 'memory of the context', value: 'i16',
+  kvType: { group: 'Model', label: 'KV cache', hint: 'format of the stored keys and values', value: 'i16',
     choices: { i16: '16 bits', q8: '8 bits: half the memory', f32: '32 bits: twice the memory, slow' } },
   precision: { group: 'Model', label: 'Fast 8-bit arithmetic', value: 'exact16', toggle: 'fast8',
-    hint: 'Numbers are rounded to 8 bits instead of 16. You gain speed on some new processors: on a Zen 5 the '
-      + 'multiplications alone are 1.1 to 1.7 times as fast; on others you gain nothing: on a Zen 4 prompts and '
-      + 'answers are 0.8 to 1.1 times as fast. It costs accuracy: in 2 or 3 of 100 places another word becomes the '
-      + 'likeliest one.' },
+    hint: 'Rounds activations to 8 bits instead of 16. This is faster on some new processors: on a Zen 5 the '
+      + 'multiplications alone are 1.1 to 1.7 times as fast. It is no faster on others: on a Zen 4 prompts and '
+      + 'answers are 0.8 to 1.1 times as fast. It costs accuracy: at 2 or 3 of 100 positions another token becomes '
+      + 'the likeliest.' },
   theme: { group: 'Appearance', label: 'Colours', hint: '', value: 'system',
-    choices: { system: 'As the system', light: 'Light', dark: 'Dark' } },
+    choices: { system: 'Same as the system', light: 'Light', dark: 'Dark' } },
 };
-const NOTES = { Model: 'These load the model again when you are done.' };
+const NOTES = { Model: 'Changes here load the model again when you are done.' };
 
 /** @param {Setting} setting @param {unknown} value @returns {boolean} */
-function isValid({ value: usual, min = -Infinity, max = Infinity, choices, toggle, optional, whole }, value) {
+function isValid({ value: defaultValue, min = -Infinity, max = Infinity, choices, toggle, optional, whole }, value) {
   if (optional && value === '') return true;
   if (choices) return Object.hasOwn(choices, String(value));
-  if (toggle) return value === usual || value === toggle;
-  if (typeof usual === 'string' && !optional) return typeof value === 'string' && value.length < 1e5;
+  if (toggle) return value === defaultValue || value === toggle;
+  if (typeof defaultValue === 'string' && !optional) return typeof value === 'string' && value.length < 1e5;
   return typeof value === 'number' && value >= min && value <= max && (!whole || Number.isInteger(value));
 }
 
 /** The values that a setting allows, as the end of a sentence. @param {Setting} setting */
-function expected({ min, max, whole: integer, optional }) {
+function expected({ min, max, whole: isWhole, optional }) {
   if (min === undefined || max === undefined) return 'must be shorter';
-  const range = [min, max].map(n => Number.isInteger(n) ? whole(n) : String(n)).join(' to ');
-  return `must be ${integer ? 'a whole number ' : ''}from ${range}${optional ? ', or empty' : ''}`;
+  const range = [min, max].map(n => Number.isInteger(n) ? integer(n) : String(n)).join(' to ');
+  return `must be ${isWhole ? 'a whole number ' : ''}from ${range}${optional ? ', or empty' : ''}`;
 }
 
 /** @param {(changed: boolean) => void} onDone  called when the dialog closes; changed: the model must be loaded again
@@ -67,7 +67,7 @@ export function createSettings(onDone, trained) {
   /** @type {Record<string, HTMLInputElement | HTMLSelectElement | HTMLTextAreaElement>} */
   const fields = {};
   let loaded = '';
-  const ofModel = () => JSON.stringify(loading());
+  const modelOptions = () => JSON.stringify(loading());
 
   /** Builds the form when it is first opened, because a page that loads has enough to do. */
   function build() {
@@ -92,12 +92,12 @@ export function createSettings(onDone, trained) {
       : make('input', { ...about, type: 'number', ...min !== undefined && { min: String(min) },
         ...max !== undefined && { max: String(max) }, step: setting.whole ? '1' : String(step ?? 'any') });
     input.addEventListener('input', () => {
-      const meant = said(name);
-      tell(name);
-      if (meant === undefined) return;
-      values[name] = meant;
+      const entered = valueIn(name);
+      showAdvice(name);
+      if (entered === undefined) return;
+      values[name] = entered;
       remember('settings', values);
-      if (name === 'theme') dispatchEvent(new CustomEvent('plumb-theme', { detail: meant }));
+      if (name === 'theme') dispatchEvent(new CustomEvent('plumb-theme', { detail: entered }));
     });
     return make('div', { className: toggle ? 'field switch' : 'field' },
       make('label', { htmlFor: about.id }, label), input,
@@ -106,29 +106,29 @@ export function createSettings(onDone, trained) {
   }
 
   /** The value in a field; undefined if its setting does not allow it. @param {string} name */
-  function said(name) {
+  function valueIn(name) {
     const input = fields[name], setting = SETTINGS[name], { value, toggle, optional } = setting;
     const text = input.value.trim();
-    const meant = toggle ? /** @type {HTMLInputElement} */ (input).checked ? toggle : value
+    const entered = toggle ? /** @type {HTMLInputElement} */ (input).checked ? toggle : value
       : typeof value === 'string' && !optional || text === '' && optional ? input.value
       : text === '' ? NaN : Number(text);
-    return !input.validity.badInput && isValid(setting, meant) ? meant : undefined;
+    return !input.validity.badInput && isValid(setting, entered) ? entered : undefined;
   }
 
   /** Shows below a field what is wrong with its value, or what follows from it. @param {string} name */
-  function tell(name) {
-    const meant = said(name), about = element(`about-${name}`, 'p');
-    fields[name].setAttribute('aria-invalid', String(meant === undefined));
-    about.classList.toggle('problem', meant === undefined);
-    const most = trained();
-    about.textContent = meant === undefined ? `${SETTINGS[name].label} ${expected(SETTINGS[name])}.`
-      : name === 'contextLength' && most && Number(meant) > most
-      ? `The model was trained for ${count(most, 'token')}: beyond them its answers get worse.` : '';
-    if (wrong().length === 0) element('settings-note', 'p').textContent = '';
+  function showAdvice(name) {
+    const entered = valueIn(name), about = element(`about-${name}`, 'p');
+    fields[name].setAttribute('aria-invalid', String(entered === undefined));
+    about.classList.toggle('problem', entered === undefined);
+    const limit = trained();
+    about.textContent = entered === undefined ? `${SETTINGS[name].label} ${expected(SETTINGS[name])}.`
+      : name === 'contextLength' && limit && Number(entered) > limit
+      ? `The model was trained for ${count(limit, 'token')}. Its answers get worse beyond that.` : '';
+    if (invalidNames().length === 0) element('settings-note', 'p').textContent = '';
   }
 
   /** Names of the settings whose fields have values that are not allowed. */
-  const wrong = () => Object.keys(fields).filter(name => said(name) === undefined);
+  const invalidNames = () => Object.keys(fields).filter(name => valueIn(name) === undefined);
   /** @param {string[]} names */
   const labels = names => names.map(name => SETTINGS[name].label).join(', ');
 
@@ -137,21 +137,21 @@ export function createSettings(onDone, trained) {
       const { toggle } = SETTINGS[name];
       if (toggle) /** @type {HTMLInputElement} */ (input).checked = values[name] === toggle;
       else input.value = String(values[name]);
-      tell(name);
+      showAdvice(name);
     }
     element('settings-note', 'p').textContent = '';
   }
 
   element('open-settings', 'button').addEventListener('click', () => {
-    loaded = ofModel();
+    loaded = modelOptions();
     if (form.childElementCount === 0) build();
     fill();
     dialog.showModal();
   });
   element('settings-done', 'button').addEventListener('click', () => {
-    const names = wrong();
+    const names = invalidNames();
     if (names.length === 0) return dialog.close();
-    element('settings-note', 'p').textContent = `Another value is needed: ${labels(names)}`;
+    element('settings-note', 'p').textContent = `Correct these values: ${labels(names)}`;
     fields[names[0]].focus();
   });
   element('defaults', 'button').addEventListener('click', () => {
@@ -159,23 +159,23 @@ export function createSettings(onDone, trained) {
     remember('settings', undefined);
     dispatchEvent(new CustomEvent('plumb-theme', { detail: values.theme }));
     fill();
-    element('settings-note', 'p').textContent = 'All settings are the defaults.';
+    element('settings-note', 'p').textContent = 'All settings have their defaults.';
   });
   dialog.addEventListener('close', () => {
-    const names = wrong();
-    if (names.length > 0) toast(`Not changed, as no such value is possible: ${labels(names)}`);
-    onDone(ofModel() !== loaded);
+    const names = invalidNames();
+    if (names.length > 0) toast(`Not changed, because the value is not valid: ${labels(names)}`);
+    onDone(modelOptions() !== loaded);
   });
 
   /** @param {string[]} groups */
-  const given = groups => Object.fromEntries(Object.entries(values).filter(([name]) =>
+  const valuesOf = groups => Object.fromEntries(Object.entries(values).filter(([name]) =>
     groups.includes(SETTINGS[name].group) && values[name] !== '' && name !== 'system'));
   /** The options of Plumb.load. */
-  function loading() { return given(['Model']); }
+  function loading() { return valuesOf(['Model']); }
   return {
     loading,
     /** The options of generate. */
-    sampling: () => given(['Answers', 'Sampling', 'Penalties']),
+    sampling: () => valuesOf(['Answers', 'Sampling', 'Penalties']),
     /** @returns {string} */
     system: () => values.system.trim(),
   };

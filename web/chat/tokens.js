@@ -1,12 +1,13 @@
 /* The last answer token by token: less likely tokens have more colour, and each one shows its alternatives. */
-import { count, dotted, make, note } from './dom.js';
+import { count, dotted, make, paragraph } from './dom.js';
 
 /** @typedef {import('../engine/engine.js').GeneratedToken} Token */
 
 /** @param {HTMLElement} view @param {{tokens?: Token[]}} subject */
 export function showTokens(view, { tokens }) {
   if (!tokens || tokens.length === 0) {
-    view.append(note('Probabilities are noted while an answer is given. Regenerate the last one to see its tokens.'));
+    view.append(paragraph('Probabilities are recorded while an answer is generated. Regenerate the last answer to see '
+      + 'its tokens.'));
     return;
   }
   const about = make('div', { className: 'chosen', role: 'status' });
@@ -19,7 +20,7 @@ export function showTokens(view, { tokens }) {
     return button;
   });
   const text = make('div', { className: 'tokens', role: 'group',
-    'aria-label': 'Tokens; arrow keys go from one to the next' });
+    'aria-label': 'Tokens; arrow keys move between them' });
   buttons.forEach((button, i) => {
     text.append(button);
     if (tokens[i].piece.includes('\n')) text.append(make('br'));
@@ -35,8 +36,8 @@ export function showTokens(view, { tokens }) {
     next.focus();
   });
   const mean = tokens.reduce((sum, { logprob }) => sum + logprob, 0) / tokens.length;
-  view.append(note(dotted([count(tokens.length, 'token'), `perplexity ${Math.exp(-mean).toFixed(2)}`,
-    'colour: unlikely'])), text, about);
+  view.append(paragraph(dotted([count(tokens.length, 'token'), `perplexity ${Math.exp(-mean).toFixed(2)}`,
+    'more colour: less likely'])), text, about);
   describe(about, tokens[0]);
 }
 

@@ -3,7 +3,7 @@
  * them. */
 
 /** Ends the process with one line, "plumb: ...", and the exit code. */
-export class Refusal extends Error {
+export class CommandError extends Error {
   /** @param {string} message @param {number} [code]  2: wrong usage */
   constructor(message, code = 2) {
     super(message);
@@ -89,7 +89,7 @@ const OPTIONS = [
  * @param {Record<string, any>} values @param {Option[]} options */
 export const pick = (values, options) => Object.fromEntries(options.map(({ key }) => [key, values[key]]));
 
-/** Parses the words after the command's name; undefined: they ask for help.  Throws a Refusal.
+/** Parses the words after the command's name; undefined: they ask for help.  Throws a CommandError.
  * @param {string} command @param {string[]} words
  * @returns {{files: string[], values: Record<string, any>} | undefined} */
 export function parse(command, words) {
@@ -108,19 +108,19 @@ export function parse(command, words) {
       const equals = word.startsWith('--') ? word.indexOf('=') : -1;
       const name = equals < 0 ? word : word.slice(0, equals), given = equals < 0 ? undefined : word.slice(equals + 1);
       const known = OPTIONS.find(one => one.name === name && one.on.split(' ').includes(command));
-      if (!known) throw new Refusal(`${command}: unknown option ${word}; see plumb ${command} --help`);
-      if (known.kind === flag && given !== undefined) throw new Refusal(`${command}: ${name} takes no value`);
+      if (!known) throw new CommandError(`${command}: unknown option ${word}; see plumb ${command} --help`);
+      if (known.kind === flag && given !== undefined) throw new CommandError(`${command}: ${name} takes no value`);
       const value = known.kind === flag ? '' : given ?? rest.shift();
-      if (value === undefined) throw new Refusal(`${command}: ${name} needs a value`);
+      if (value === undefined) throw new CommandError(`${command}: ${name} needs a value`);
       values[known.key] = valueOf(`${command}: ${name}`, known, value);
     }
   }
-  return command === 'run' ? prompted(files, values) : { files, values };
+  return command === 'run' ? splitPrompt(files, values) : { files, values };
 }
 
 /** Without -p, the words after the model's files are the prompt.
  * @param {string[]} words @param {Record<string, any>} values */
-function prompted(words, values) {
+function splitPrompt(words, values) {
   if (values.prompt !== undefined) return { files: words, values };
   const after = words.findIndex((word, i) => i > 0 && !word.endsWith('.gguf'));
   if (after < 0) return { files: words, values };
@@ -130,6 +130,6 @@ function prompted(words, values) {
 /** @param {string} where @param {Option} option @param {string} word */
 export function valueOf(where, { kind }, word) {
   const value = kind.parse(word);
-  if (value === undefined) throw new Refusal(`${where}: "${word}" is not ${kind.expected}`);
+  if (value === undefined) throw new CommandError(`${where}: "${word}" is not ${kind.expected}`);
   return value;
 }

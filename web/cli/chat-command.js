@@ -1,58 +1,61 @@
 /* plumb chat: a conversation in the terminal.  Without a terminal, it answers each line of standard input.
  *
- * Input reads messages and keeps a history of lines; Talk holds the chat and its commands; chat() joins them. */
+ * Input reads messages and keeps a history of lines; ChatSession holds the chat and its commands; chat() joins them. */
 import { appendFileSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { basename, join } from 'node:path';
 import { createInterface } from 'node:readline/promises';
 import { Writable } from 'node:stream';
 import { PlumbError, reasonOf } from '../base/errors.js';
-import { pick, Refusal, SAMPLING, valueOf } from './arguments.js';
+import { CommandError, pick, SAMPLING, valueOf } from './arguments.js';
 import { interruptible, load } from './run-command.js';
-import { complain, jsonLine, printable, report, shown, styled, watchOutput } from './terminal.js';
+import { jsonLine, printable, printError, report, shown, styled, watchOutput } from './terminal.js';
 
 export const HELP = `usage: plumb chat MODEL [options]
 
-Talks with a model; MODEL is a GGUF file or a URL. A line is a message; a
-backslash at its end, or """ before and after, makes it several lines. Ctrl-C
-stops an answer, Ctrl-D leaves. /help lists what else can be said, Tab completes
-it. What you type is kept in plumb/chat-history in $XDG_STATE_HOME or
-~/.local/state. When the context is full the oldest turns are left out.
+Starts a chat with a model. MODEL is a GGUF file or a URL. Each line is one
+message. For a message of several lines, end each line but the last with a
+backslash, or put """ before and after the message. Ctrl-C stops an answer, and
+Ctrl-D exits. /help lists the commands, and Tab completes their names. The lines
+that you type are saved in plumb/chat-history in $XDG_STATE_HOME or
+~/.local/state. When the context is full, the oldest turns are left out.
 
-Where standard input is no terminal each of its lines is a message, and commands
-are not obeyed.
+If standard input is not a terminal, each of its lines is a message, even if it
+starts with a slash.
 
-  --system TEXT         a system message before the chat
-  --json                one line of JSON for each answer: text, finishReason,
-                        stats, module, threads, seed
-  -n N                  tokens of an answer at most (until the context is full)
+  --system TEXT         start the chat with this system message
+  --json                print one line of JSON for each answer: text,
+                        finishReason, stats, module, threads, seed
+  -n N                  generate at most N tokens for each answer (until the
+                        context is full)
   --seed N              the same seed gives the same answers (a random one)
   --help                this text
   --temp, --top-k, --top-p, --min-p, --typical, --repeat-penalty,
   --presence-penalty, --frequency-penalty, --repeat-last-n, --ctx, --threads,
-  --precision, --kv-type   as of plumb run, see plumb run --help
+  --precision, --kv-type   as in plumb run; see plumb run --help
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
 `;
 
-const COMMANDS = `  /again            answers the last question anew
-  /edit             brings the last question back, to be changed
-  /new              begins a new chat, with the same system message
-  /system [TEXT]    shows the system message, or begins a new chat with another
-  /set [NAME X]     shows how tokens are drawn, or changes it: /set temp 0.5
-  /stats            speeds, memory, how full the context is
+const COMMANDS = `  /again            answers the last question again
+  /edit             lets you change the last question
+  /new              starts a new chat with the same system message
+  /system [TEXT]    shows the system message, or starts a new chat with TEXT
+  /set [NAME X]     shows the sampling options, or sets one: /set temp 0.5
+  /stats            shows speeds, memory, and how full the context is
   /save FILE        writes the chat as JSON
-  /load FILE        goes on with a chat that was saved
+  /load FILE        continues a saved chat
   /back             returns to the chat before /new, /system or /load
-  /exit             leaves, as Ctrl-D does
-A backslash at the end of a line, or """ before and after, makes a message of
-several lines. // begins one with a slash. Ctrl-C stops an answer.
+  /exit             exits, as Ctrl-D does
+For a message of several lines, end each line but the last with a backslash, or
+put """ before and after the message. To send a message that starts with a
+slash, type // instead. Ctrl-C stops an answer.
 `;
 const NAMES = [...COMMANDS.matchAll(/^ {2}(\/\w+)/gm)].map(([, name]) => name).concat('/help');
 
-const HISTORY = 1000;
+const HISTORY_LINES = 1000;
 /** Upper bound on the bytes of a chat that /load reads. */
-const LARGEST = 16 << 20;
+const MAX_CHAT_BYTES = 16 << 20;
 /** Replaces newlines in a question that is being edited, because the terminal edits a single line. */
 const LINE_END = '\u23ce';
 const PASTE_MARKS = ['\x1b[?2004h', '\x1b[?2004l'];
@@ -67,7 +70,7 @@ class Input {
   #ready = [];
   #wake = () => {};
   /** Lines of a message that is not complete. @type {string[]} */
-  #begun = [];
+  #lines = [];
   #isQuoted = false;
   #isPasting = false;
   #isMuted = true;
@@ -85,14 +88,14 @@ class Input {
     process.stdout.on('resize', () => screen.emit('resize'));
     this.#rl = createInterface({
       input: process.stdin, terminal: isTerminal, ...isTerminal && {
-        output: screen, history: readHistory(), historySize: HISTORY, removeHistoryDuplicates: true,
+        output: screen, history: readHistory(), historySize: HISTORY_LINES, removeHistoryDuplicates: true,
         completer: complete,
       },
     });
-    this.#rl.on('line', line => this.#take(line));
+    this.#rl.on('line', line => this.#addLine(line));
     this.#rl.on('close', () => {
-      if (this.#begun.length > 0 && !isTerminal) this.#finish();
-      this.#give(null);
+      if (this.#lines.length > 0 && !isTerminal) this.#finish();
+      this.#push(null);
       if (!this.#isMuted) process.stdout.write('\n');
       else interrupt();
     });
@@ -106,15 +109,15 @@ class Input {
     this.#rl.on('SIGINT', () => this.#isMuted ? interrupt() : this.#interrupt());
   }
 
-  /** Returns the next message; null at the end. @param {string} [begun]  text put into the line for editing
+  /** Returns the next message; null at the end. @param {string} [text]  text put into the line for editing
    * @returns {Promise<string | null>} */
-  async next(begun = '') {
+  async next(text = '') {
     const isAhead = this.#ready.length > 0;
     if (!isAhead && this.isTerminal) {
       this.#isMuted = false;
       this.#rl.setPrompt(this.#prompt);
       this.#rl.prompt(true);
-      if (begun) this.#rl.write(begun);
+      if (text) this.#rl.write(text);
     }
     while (this.#ready.length === 0) await new Promise(resolve => { this.#wake = () => resolve(undefined); });
     const message = /** @type {string | null} */ (this.#ready.shift());
@@ -127,28 +130,28 @@ class Input {
 
   close() { this.#rl.close(); }
 
-  get #prompt() { return styled('1;36', this.#begun.length > 0 ? '\u2026 ' : '> '); }
+  get #prompt() { return styled('1;36', this.#lines.length > 0 ? '\u2026 ' : '> '); }
 
   /** @param {string | null} message */
-  #give(message) {
+  #push(message) {
     this.#ready.push(message);
     this.#wake();
   }
 
   /** @param {string} line */
-  #take(line) {
+  #addLine(line) {
     this.#lastInterrupt = '';
-    if (this.isTerminal) keep(line);
-    const isFirst = this.#begun.length === 0;
+    if (this.isTerminal) addToHistory(line);
+    const isFirst = this.#lines.length === 0;
     if (isFirst && !this.#isPasting && line.startsWith('"""')) {
       this.#isQuoted = true;
       line = line.slice(3);
     }
-    const goesOn = this.#isPasting || (this.#isQuoted ? !line.endsWith('"""') : line.endsWith('\\'));
-    if (this.#isQuoted && !goesOn) line = line.slice(0, -3);
-    else if (!this.#isQuoted && !this.#isPasting && goesOn) line = line.slice(0, -1);
-    this.#begun.push(line);
-    if (!goesOn) return this.#finish();
+    const continues = this.#isPasting || (this.#isQuoted ? !line.endsWith('"""') : line.endsWith('\\'));
+    if (this.#isQuoted && !continues) line = line.slice(0, -3);
+    else if (!this.#isQuoted && !this.#isPasting && continues) line = line.slice(0, -1);
+    this.#lines.push(line);
+    if (!continues) return this.#finish();
     if (this.isTerminal && !this.#isPasting) {
       this.#rl.setPrompt(this.#prompt);
       this.#rl.prompt();
@@ -156,62 +159,65 @@ class Input {
   }
 
   #finish() {
-    const message = this.#begun.splice(0).join('\n').replace(/^\n|\n$/g, this.#isQuoted ? '' : '$&');
+    const message = this.#lines.splice(0).join('\n').replace(/^\n|\n$/g, this.#isQuoted ? '' : '$&');
     this.#isQuoted = false;
-    this.#give(message);
+    this.#push(message);
   }
 
   /** Handles Ctrl-C at a prompt: it drops what was typed and gives an empty message.  If nothing was typed, it explains
    * how to leave, and the next Ctrl-C leaves. */
   #interrupt() {
-    const isEmpty = this.#rl.line === '' && this.#begun.length === 0;
+    const isEmpty = this.#rl.line === '' && this.#lines.length === 0;
     if (isEmpty && this.#lastInterrupt === 'empty') {
       this.#rl.close();
       return;
     }
     this.#lastInterrupt = isEmpty ? 'empty' : 'line';
-    this.#begun = [];
+    this.#lines = [];
     this.#isQuoted = this.#isPasting = false;
-    process.stdout.write(`\n${isEmpty ? styled('2', 'Ctrl-C once more leaves, as Ctrl-D and /exit do\n') : ''}`);
+    process.stdout.write(`\n${isEmpty ? styled('2', 'press Ctrl-C again to exit, or use Ctrl-D or /exit\n') : ''}`);
     this.#isMuted = true;
     for (const name of ['e', 'u']) this.#rl.write(null, { ctrl: true, name });
-    this.#give('');
+    this.#push('');
   }
 }
 
 /** Returns the history, newest line first. @returns {string[]} */
 function readHistory() {
   try {
-    return readFileSync(historyPath(), 'utf8').split('\n').filter(Boolean).slice(-HISTORY).reverse();
+    return readFileSync(historyPath(), 'utf8').split('\n').filter(Boolean).slice(-HISTORY_LINES).reverse();
   } catch {
     return [];   // there is no history yet
   }
 }
 
+/** @param {unknown[]} messages */
+const countOf = messages => messages.length === 1 ? '1 message' : `${messages.length} messages`;
+
 /** Completes the names of commands on Tab. @param {string} line @returns {[string[], string]} */
 const complete = line => [line.startsWith('/') ? NAMES.filter(name => name.startsWith(line)) : [], line];
 
-let isKept = true;
+let isHistoryWritable = true;
 /** Adds a line to the history, which only the user may read. @param {string} line */
-function keep(line) {
-  if (!isKept || line.trim() === '') return;
+function addToHistory(line) {
+  if (!isHistoryWritable || line.trim() === '') return;
   try {
     mkdirSync(join(historyPath(), '..'), { recursive: true, mode: 0o700 });
     appendFileSync(historyPath(), `${line}\n`, { mode: 0o600 });
   } catch (error) {
-    isKept = false;
-    complain(`the history is not kept: ${reasonOf(error)}`);
+    isHistoryWritable = false;
+    printError(`the history cannot be saved: ${reasonOf(error)}`);
   }
 }
 
 /** A chat and its commands. */
-class Talk {
+class ChatSession {
   /** The file that the chat was saved to or loaded from.  Only this file may be overwritten. */
   #file = '';
   #trimmed = 0;
   /** Chats that were replaced.  /back takes the one at the end, and puts the current chat at the front.
    * @type {{chat: import('../api/chat.js').Chat, file: string}[]} */
-  #left = [];
+  #replaced = [];
   /** @type {AbortController | undefined} */
   #running;
   /** The question that the next message replaces. @type {{index: number, text: string} | undefined} */
@@ -241,19 +247,21 @@ class Talk {
 
   /** Makes another chat the current one, and keeps this one for /back.
    * @param {import('../api/chat.js').Chat} chat @param {string} [file] */
-  #begin(chat, file = '') {
-    this.#left.push(...this.#current);
+  #replace(chat, file = '') {
+    this.#replaced.push(...this.#current);
     this.#enter(chat, file);
   }
 
   /** Says that a chat began, and how to return to the one before. @param {string} text */
-  #sayBegun(text) { this.#say(`${text}${this.#left.length > 0 ? '; /back returns to the one before' : ''}`); }
+  #reportNewChat(text) {
+    this.#print(`${text}${this.#replaced.length > 0 ? '; /back returns to the previous one' : ''}`);
+  }
 
   /** Shows the last messages of a chat that continues. */
-  #sayLast() {
+  #printLastMessages() {
     const { messages } = this.chat;
-    for (const { role, content } of messages.slice(-4)) this.#say(printable(`${role}: ${content}`));
-    this.#sayBegun(`${messages.length} messages; say something`);
+    for (const { role, content } of messages.slice(-4)) this.#print(printable(`${role}: ${content}`));
+    this.#reportNewChat(`${countOf(messages)}; type a message to continue`);
   }
 
   /** @returns {string | undefined} */
@@ -271,14 +279,14 @@ class Talk {
   }
 
   /** Answers a message or runs the command in it. @param {string} message */
-  async hear(message) {
+  async handle(message) {
     const command = /^\/(?!\/)(\S*)\s*([^\n]*)$/.exec(message.trimEnd());
     const { editing } = this;
     this.editing = undefined;
     if (command) {
       const [, name, rest] = command;
       if (!Object.hasOwn(this.#commands, name)) {
-        return complain(`/${name} is no command; /help lists them, // begins a message with a slash`);
+        return printError(`/${name} is not a command; /help lists the commands, and // starts a message with a slash`);
       }
       await this.#commands[name](rest);
     } else if (message.trim() && editing) {
@@ -306,7 +314,7 @@ class Talk {
     }
     const stats = /** @type {import('../api/plumb.js').Stats} */ (this.chat.lastStats);
     if (process.stdin.isTTY && process.stdout.isTTY) {
-      const end = { stop: '', length: ', cut at the limit', abort: ', stopped' }[stats.finishReason];
+      const end = { stop: '', length: ', cut off at the limit', abort: ', stopped' }[stats.finishReason];
       const left = this.chat.trimmed === this.#trimmed ? ''
         : `; the oldest ${this.chat.trimmed} messages no longer fit and are left out`;
       this.#trimmed = this.chat.trimmed;
@@ -320,25 +328,25 @@ class Talk {
   #commands = {
     help: () => process.stdout.write(COMMANDS),
     new: () => {
-      this.#begin(this.#newChat(this.#system));
-      this.#sayBegun('a new chat');
+      this.#replace(this.#newChat(this.#system));
+      this.#reportNewChat('started a new chat');
     },
     system: text => {
-      if (!text) return this.#say(`system: ${printable(this.#system ?? 'none')}`);
-      this.#begin(this.#newChat(text));
-      this.#sayBegun(`system: ${printable(text)}; a new chat`);
+      if (!text) return this.#print(`system: ${printable(this.#system ?? 'none')}`);
+      this.#replace(this.#newChat(text));
+      this.#reportNewChat(`system: ${printable(text)}; started a new chat`);
     },
     back: () => {
-      const last = this.#left.pop();
-      if (!last) return complain('there is no other chat');
-      this.#left.unshift(...this.#current);
+      const last = this.#replaced.pop();
+      if (!last) return printError('there is no other chat');
+      this.#replaced.unshift(...this.#current);
       this.#enter(last.chat, last.file);
-      this.#sayLast();
+      this.#printLastMessages();
     },
     again: () => this.#show(options => this.chat.regenerate(options)),
     edit: () => {
       const index = this.#lastQuestion;
-      if (index < 0) return complain('there is no question yet');
+      if (index < 0) return printError('there is no question yet');
       this.editing = { index, text: printable(String(this.chat.messages[index].content))
         .replaceAll('\n', LINE_END).replaceAll('\t', ' ') };
     },
@@ -349,7 +357,7 @@ class Talk {
   };
 
   /** @param {string} text */
-  #say(text) { process.stdout.write(`${styled('2', text)}\n`); }
+  #print(text) { process.stdout.write(`${styled('2', text)}\n`); }
 
   /** @param {string} rest */
   #set(rest) {
@@ -359,55 +367,57 @@ class Talk {
     if (!name) {
       const set = Object.entries(this.sampling).filter(([, value]) => value !== undefined)
         .map(([key, value]) => `${key} ${value}`).join(', ');
-      this.#say(`${set || 'all as by default'}; there are ${names}`);
+      this.#print(`${set || 'all options have their defaults'}; the options are ${names}`);
     } else if (!option) {
-      complain(`/set: there is no ${name}, but ${names}`);
+      printError(`/set: unknown option ${name}; the options are ${names}`);
     } else {
       this.sampling[option.key] = value === undefined ? undefined : valueOf(`/set ${name}`, option, value);
-      this.#say(`${option.key} ${value ?? 'as by default'}`);
+      this.#print(`${option.key} ${value ?? 'has its default value'}`);
     }
   }
 
   async #stats() {
     const { module, threads, kernels, precision, contextLength, memoryBytes } = await this.model.info();
     const { lastStats: last, messages } = this.chat;
-    this.#say(`${messages.length} messages${this.chat.trimmed ? `, the oldest ${this.chat.trimmed} left out` : ''}${
+    this.#print(`${messages.length} messages${this.chat.trimmed ? `, the oldest ${this.chat.trimmed} left out` : ''}${
       last ? `, ${last.promptTokens + last.tokens} of ${contextLength} tokens` : `, context ${contextLength}`}`);
     if (last) {
-      this.#say(`prefill ${last.prefillRate.toFixed(1)} tokens/s (${last.promptTokens} tokens, ${
+      this.#print(`prefill ${last.prefillRate.toFixed(1)} tokens/s (${last.promptTokens} tokens, ${
         last.reusedTokens} reused), decode ${last.decodeRate.toFixed(1)} tokens/s (${last.tokens} tokens), seed ${
         last.seed}`);
     }
-    this.#say(`${module}, ${threads} thread${threads === 1 ? '' : 's'}, kernels ${kernels}, ${precision}, ${
+    this.#print(`${module}, ${threads} thread${threads === 1 ? '' : 's'}, kernels ${kernels}, ${precision}, ${
       (memoryBytes / 1e6).toFixed(0)} MB`);
   }
 
   /** @param {string} file */
   #save(file) {
-    if (!file) return complain('/save: which FILE?');
+    if (!file) return printError('/save: FILE is needed');
     const chat = { model: this.name, messages: this.chat.messages };
     // A file is overwritten only if this chat is in it.
     attempt('/save', () => writeFileSync(file, `${JSON.stringify(chat, null, 2)}\n`,
       { flag: file === this.#file ? 'w' : 'wx' }), () => {
       this.#file = file;
-      this.#say(`${chat.messages.length} messages are in ${printable(file)}`);
+      this.#print(`saved ${countOf(chat.messages)} to ${printable(file)}`);
     });
   }
 
   /** @param {string} file */
   #load(file) {
-    if (!file) return complain('/load: which FILE?');
+    if (!file) return printError('/load: FILE is needed');
     attempt('/load', () => {
-      if (statSync(file).size > LARGEST) throw new Error(`${file} is no chat: it has more than ${LARGEST} bytes`);
+      if (statSync(file).size > MAX_CHAT_BYTES) {
+        throw new Error(`${file} is not a chat: it has more than ${MAX_CHAT_BYTES} bytes`);
+      }
       const saved = parseJson(file, readFileSync(file, 'utf8'));
       const messages = saved?.messages ?? saved;
       const isChat = Array.isArray(messages) && messages.every(message => typeof message?.content === 'string'
         && ['system', 'user', 'assistant', 'tool'].includes(message.role));
-      if (!isChat) throw new Error(`${file} is no chat: it has no messages {role, content}`);
+      if (!isChat) throw new Error(`${file} is not a chat: expected messages {role, content}`);
       return messages;
     }, messages => {
-      this.#begin(this.#newChat(undefined, messages), file);
-      this.#sayLast();
+      this.#replace(this.#newChat(undefined, messages), file);
+      this.#printLastMessages();
     });
   }
 }
@@ -417,7 +427,7 @@ function parseJson(file, text) {
   try {
     return JSON.parse(text);
   } catch (error) {
-    throw new Error(`${file} is no chat: it is no JSON`, { cause: error });
+    throw new Error(`${file} is not a chat: it is not JSON`, { cause: error });
   }
 }
 
@@ -428,7 +438,7 @@ function attempt(where, action, then) {
   try {
     result = action();
   } catch (error) {
-    return complain(`${where}: ${reasonOf(error)}`);
+    return printError(`${where}: ${reasonOf(error)}`);
   }
   then(result);
 }
@@ -438,11 +448,11 @@ export async function chat(files, values) {
   const isTerminal = Boolean(process.stdin.isTTY && process.stdout.isTTY) && !values.json;
   const where = files.at(-1) ?? '';
   const stop = interruptible();
-  /** @type {Talk | undefined} */
-  let talk;
+  /** @type {ChatSession | undefined} */
+  let session;
   const failedOutput = watchOutput(() => {
     stop.abort();
-    talk?.stop();
+    session?.stop();
   });
   try {
     const { model } = await load('chat', files, values, stop.signal);
@@ -452,10 +462,10 @@ export async function chat(files, values) {
     const name = basename(where);
     const { threads, module, contextLength } = await model.info();
     stop.signal.throwIfAborted();   // Ctrl-C may have come too late to stop the load
-    talk = new Talk(model, values, name);
-    const code = isTerminal ? await converse(talk, `${printable(name)}, ${threads} thread${
-      threads === 1 ? '' : 's'}, context ${contextLength}\n/help lists commands, Ctrl-D leaves`)
-      : await answerLines(talk, stop.signal, values.json ? { module, threads } : undefined);
+    session = new ChatSession(model, values, name);
+    const code = isTerminal ? await converse(session, `${printable(name)}, ${threads} thread${
+      threads === 1 ? '' : 's'}, context ${contextLength}\n/help lists the commands, Ctrl-D exits`)
+      : await answerLines(session, stop.signal, values.json ? { module, threads } : undefined);
     await model.close();
     return failedOutput() ?? code;
   } catch (error) {
@@ -464,17 +474,17 @@ export async function chat(files, values) {
   }
 }
 
-/** Converses at a terminal. @param {Talk} talk @param {string} greeting */
-async function converse(talk, greeting) {
-  const input = new Input(true, () => void talk.stop());
+/** Converses at a terminal. @param {ChatSession} session @param {string} greeting */
+async function converse(session, greeting) {
+  const input = new Input(true, () => void session.stop());
   process.stdout.write(`${styled('2', greeting)}\n\n`);
-  for (let message; (message = await input.next(talk.editing?.text)) !== null;) {
+  for (let message; (message = await input.next(session.editing?.text)) !== null;) {
     if (/^\/exit\s*$/.test(message)) break;
     try {
-      await talk.hear(message);
+      await session.handle(message);
     } catch (error) {
-      if (!(error instanceof PlumbError || error instanceof Refusal)) throw error;
-      complain(error.message);
+      if (!(error instanceof PlumbError || error instanceof CommandError)) throw error;
+      printError(error.message);
     }
   }
   input.close();
@@ -482,12 +492,12 @@ async function converse(talk, greeting) {
 }
 
 /** Answers every line of an input that is not a terminal.
- * @param {Talk} talk @param {AbortSignal} signal @param {{module: string, threads: number}} [json]  print JSON that
- *   includes these values */
-async function answerLines(talk, signal, json) {
+ * @param {ChatSession} session @param {AbortSignal} signal
+ * @param {{module: string, threads: number}} [json]  print JSON that includes these values */
+async function answerLines(session, signal, json) {
   const input = new Input(false, () => {});
   signal.addEventListener('abort', () => {
-    talk.stop();
+    session.stop();
     input.close();
   });
   let code = 0;
@@ -495,7 +505,7 @@ async function answerLines(talk, signal, json) {
     if (!message.trim()) continue;
     let text = '';
     try {
-      const stats = await talk.answer(message, json && (piece => { text += piece; }));
+      const stats = await session.answer(message, json && (piece => { text += piece; }));
       if (json) {
         const { finishReason, seed, ...rest } = stats;
         process.stdout.write(jsonLine({ text, finishReason, stats: rest, ...json, seed }));
@@ -503,7 +513,7 @@ async function answerLines(talk, signal, json) {
         process.stdout.write('\n');
       }
     } catch (error) {
-      code = report(error, talk.name, Boolean(json));
+      code = report(error, session.name, Boolean(json));
     }
   }
   input.close();

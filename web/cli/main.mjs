@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url';
 import { PlumbError } from '../base/errors.js';
 import { run } from '../command/wasi.js';
 import { files } from '../node/wasi-files.js';
-import { parse, Refusal } from './arguments.js';
+import { CommandError, parse } from './arguments.js';
 import { report, watchOutput } from './terminal.js';
 
 /** Flags of run and bench that only the C program has.  With one of them, the C program runs the whole command. */
@@ -17,32 +17,33 @@ const IN_C = ['--ids', '--batch', '--reference', '--scalar'];
 /** What --help prints after the C program's help. @type {Record<string, string>} */
 const NOTES = {
   '': `
-In Node there are also
+In Node there are these commands too:
 
-  plumb chat MODEL         talks with a model in the terminal
-  plumb preflight MODEL    tells from the header whether it can run, in what
-                           memory and how fast
-  plumb cache              lists the copies of URLs, with their sizes
-  plumb cache remove URL   removes one
+  plumb chat MODEL         starts a chat with a model in the terminal
+  plumb preflight MODEL    prints, from the header alone, whether the model can
+                           run, how much memory it needs and how fast it is
+  plumb cache              lists the local copies of URLs, with their sizes
+  plumb cache remove URL   removes one copy
 
-and MODEL of run, bench, chat, preflight and inspect may be a URL. With --json a
-failure of these is JSON too, on standard output:
-{"error": {"code", "message"}}.
+MODEL of run, bench, chat, preflight and inspect can be a URL. With --json the
+commands run, chat, cache and preflight also print an error as JSON, on standard
+output: {"error": {"code", "message"}}. So does bench, unless an option selects
+what only the native program has, such as --batch.
 `,
   run: `
-In Node also
+In Node there is also
   --json                print one JSON object: text, finishReason, stats,
                         module, threads, seed
-MODEL may be a URL. The package's fastest module computes, with threads; with
-${IN_C.join(', ')} the C program does, with one thread.
+MODEL can be a URL. The command runs the package's fastest module with threads.
+With ${IN_C.join(', ')} it runs the C program on one thread.
 `,
   inspect: `
-In Node MODEL may be a URL: no more of it is fetched than the header takes.
+In Node MODEL can be a URL. Only the header of its file is fetched.
 `,
   bench: `
-In Node MODEL may be a URL, and JSON has the module's name too. The package's
-fastest module computes, with threads; with --batch, --reference, --scalar the C
-program does, with one thread.
+In Node MODEL can be a URL, and the JSON also contains the module's name. The
+command runs the package's fastest module with threads. With --batch,
+--reference, --scalar it runs the C program on one thread.
 `,
 };
 
@@ -50,12 +51,15 @@ program does, with one thread.
 const USAGE = {
   cache: `cache [remove URL] [--json]
 
-Lists the copies of URLs, or removes one. They lie in $PLUMB_CACHE, or else in
-plumb in $XDG_CACHE_HOME or ~/.cache.`,
+Lists the local copies of URLs, or removes one. They are stored in $PLUMB_CACHE,
+or else in the folder plumb of $XDG_CACHE_HOME or ~/.cache.`,
   preflight: `preflight MODEL [options]
 
-Its options are --json and run's --ctx, --threads, --precision and --kv-type.
-Exit codes: 0 it can run, 1 it cannot, or failed.`,
+Prints, from the header alone, whether a model can run here, how much memory it
+needs and how fast it is. The options are --json, and --ctx, --threads,
+--precision and --kv-type as in plumb run.
+
+Exit codes: 0 the model can run, 1 it cannot run or an error occurred.`,
 };
 
 /** The commands that are written in JavaScript.
@@ -72,7 +76,7 @@ const COMMANDS = {
 function inC(args) {
   const file = fileURLToPath(new URL('../dist/plumb-cli.wasm', import.meta.url));
   if (existsSync(file)) return run(new WebAssembly.Module(readFileSync(file)), args, process.cwd(), files);
-  throw new PlumbError('PLUMB_ERROR_IO', 'it is not there; in a checkout `make wasm` builds it', { path: file });
+  throw new PlumbError('PLUMB_ERROR_IO', 'no such file; in a checkout `make wasm` builds it', { path: file });
 }
 
 /** @param {string} name  of a command; '' for the help of all @returns {Promise<number>} the exit code */
@@ -95,7 +99,8 @@ async function main([name, ...words]) {
   const url = (name === 'inspect' ? words : words.slice(0, 1)).find(word => /^https?:\/\//i.test(word));
   if (name === 'inspect' && url) return (await import('./model-commands.js')).inspect(words);
   if (!command && url) {
-    throw new Refusal(`${name}: ${url}: download it first; run, bench, chat, preflight and inspect take URLs`);
+    throw new CommandError(`${name}: ${url}: download it first; only run, bench, chat, preflight and inspect `
+      + 'take URLs');
   }
   if (!command || isInC) return inC(name === undefined ? [] : [name, ...words]);
   const parsed = parse(name, words);

@@ -3,8 +3,8 @@ import { openAsBlob } from 'node:fs';
 import { PlumbError, reasonOf } from '../base/errors.js';
 import { folderPath } from '../node/cache-folder.js';
 import { Plumb } from '../node/index.js';
-import { LOAD, pick, Refusal } from './arguments.js';
-import { complain, jsonLine, report, shown, watchOutput } from './terminal.js';
+import { CommandError, LOAD, pick } from './arguments.js';
+import { jsonLine, printError, report, shown, watchOutput } from './terminal.js';
 
 const mb = (/** @type {number} */ bytes) => (bytes / 1e6).toFixed(1);
 
@@ -12,14 +12,14 @@ const mb = (/** @type {number} */ bytes) => (bytes / 1e6).toFixed(1);
  * @param {string[]} words @param {Record<string, any>} values @returns {Promise<number>} the exit code */
 export async function cache([what, url, ...rest], { json }) {
   if (what === 'remove' && url && rest.length === 0) {
-    if (!/^https?:/i.test(url)) throw new Refusal(`cache: ${url} is no URL, and only URLs have copies`);
+    if (!/^https?:/i.test(url)) throw new CommandError(`cache: ${url} is not a URL; only URLs have copies`);
     if (await Plumb.removeCached(url)) return 0;
-    throw new Refusal(`cache: there is no copy of ${url}`, 1);
+    throw new CommandError(`cache: there is no copy of ${url}`, 1);
   }
-  if (what !== undefined) throw new Refusal('cache: it is "plumb cache" or "plumb cache remove URL"');
+  if (what !== undefined) throw new CommandError('cache: expected "plumb cache" or "plumb cache remove URL"');
   watchOutput(() => {});
   const copies = await Plumb.listCached();
-  if (copies.length === 0) complain(`cache: no copies are in ${folderPath()}`);
+  if (copies.length === 0) printError(`cache: there are no copies in ${folderPath()}`);
   for (const copy of copies) {
     process.stdout.write(json ? jsonLine(copy) : shown(process.stdout, `${mb(copy.bytes).padStart(9)} MB${
       copy.complete ? '' : ` of ${copy.size === undefined ? '?' : mb(copy.size)} MB`}  ${copy.url}\n`));
@@ -31,7 +31,7 @@ export async function cache([what, url, ...rest], { json }) {
  * @param {string[]} files @param {Record<string, any>} values
  * @returns {Promise<number>} the exit code; 1 also if the model cannot run */
 export async function preflight(files, values) {
-  if (files.length === 0) throw new Refusal('preflight: MODEL is needed; see plumb preflight --help');
+  if (files.length === 0) throw new CommandError('preflight: MODEL is needed; see plumb preflight --help');
   watchOutput(() => {});
   try {
     const plan = await Plumb.preflight(files, pick(values, LOAD));
@@ -48,13 +48,13 @@ export async function preflight(files, values) {
       ...plan.problems.map(({ code, message }) => `not supported: ${code}: ${message}`),
       ...memory ? [`memory ${mb(memory.total)} MB of at most ${mb(memory.limit)}: weights ${mb(memory.weights)}, ${
         plan.contextLength} tokens of context ${mb(memory.kv)}, the rest ${mb(memory.scratch + memory.module)}${
-        fits ? '' : '; too much'}`] : [],
-      ...speed ? [`about ${speed.prefill.toFixed(0)} tokens/s of a prompt, ${speed.decode.toFixed(0)} of an answer, ${
+        fits ? '' : '; not enough memory'}`] : [],
+      ...speed ? [`prefill about ${speed.prefill.toFixed(0)} tokens/s, decode ${speed.decode.toFixed(0)} tokens/s, ${
         plan.threads} thread${plan.threads === 1 ? '' : 's'}`] : [],
       ...plan.threadsNote ? [plan.threadsNote] : [],
-      ...plan.chat === false ? ['no chat template: it can continue texts only'] : [],
+      ...plan.chat === false ? ['no chat template: the model can only continue a text'] : [],
       `${plan.cached ? `${mb(plan.cached.bytes)} MB of it are on this machine, ` : ''}${
-        plan.bytesRead} bytes were read to know this`,
+        plan.bytesRead} bytes were read for this report`,
     ];
     for (const line of lines) process.stdout.write(shown(process.stdout, `${line}\n`));
     return can ? 0 : 1;
@@ -75,7 +75,7 @@ class RemoteFile extends Blob {
   /** The file's first bytes, with room for more after them. */
   #bytes = new Uint8Array(BLOCK);
   /** How many bytes are there. */
-  #n = 0;
+  #length = 0;
   /** Reads from a server that sends files only whole. @type {ReadableStreamDefaultReader<Uint8Array> | undefined} */
   #reader;
   /** Why the file cannot be read. @type {PlumbError | undefined} */
@@ -86,16 +86,18 @@ class RemoteFile extends Blob {
     super();
     this.#url = url;
     const range = /^bytes 0-\d+\/(\d+)$/.exec(response.headers.get('Content-Range') ?? '')?.[1];
-    if (response.status === 206 && range === undefined) throw ioError(url, 'it answered a range without Content-Range');
+    if (response.status === 206 && range === undefined) {
+      throw ioError(url, 'the server answered 206 without Content-Range');
+    }
     this.#size = Number(range ?? response.headers.get('Content-Length') ?? UNKNOWN);
     if (response.status !== 206) this.#reader = response.body?.getReader();
   }
 
   /** @param {string} url @returns {Promise<RemoteFile>} */
   static async open(url) {
-    const response = await ask(url, 0, BLOCK);
+    const response = await requestRange(url, 0, BLOCK);
     const file = new RemoteFile(url, response);
-    if (!file.#reader) await file.#take(response, BLOCK);
+    if (!file.#reader) await file.#addBody(response, BLOCK);
     return file;
   }
 
@@ -110,8 +112,8 @@ class RemoteFile extends Blob {
   /** @param {number} from @param {number} to */
   async #read(from, to) {
     try {
-      while (this.#n < to && await this.#more());
-      return this.#bytes.slice(from, Math.min(to, this.#n)).buffer;
+      while (this.#length < to && await this.#readMore());
+      return this.#bytes.slice(from, Math.min(to, this.#length)).buffer;
     } catch (error) {
       this.failure = error instanceof PlumbError ? error : ioError(this.#url, reasonOf(error));
       throw error;
@@ -119,49 +121,49 @@ class RemoteFile extends Blob {
   }
 
   /** Adds the bytes that follow those that are there; false: there are no more. */
-  async #more() {
-    const at = this.#n;
+  async #readMore() {
+    const at = this.#length;
     if (!this.#reader) {
-      if (at < this.#size) await this.#block(at);
-      return this.#n > at;
+      if (at < this.#size) await this.#requestBlock(at);
+      return this.#length > at;
     }
     const { value } = await this.#reader.read();
-    if (value) this.#add(value);
+    if (value) this.#append(value);
     return value !== undefined;
   }
 
   /** @param {Uint8Array} bytes */
-  #add(bytes) {
-    const end = this.#n + bytes.length;
+  #append(bytes) {
+    const end = this.#length + bytes.length;
     if (end > this.#bytes.length) {
       const larger = new Uint8Array(Math.max(end, 2 * this.#bytes.length));
-      larger.set(this.#bytes.subarray(0, this.#n));
+      larger.set(this.#bytes.subarray(0, this.#length));
       this.#bytes = larger;
     }
-    this.#bytes.set(bytes, this.#n);
-    this.#n = end;
+    this.#bytes.set(bytes, this.#length);
+    this.#length = end;
   }
 
   /** Adds the body of a response to a range request.  A server may send fewer bytes than were asked for, but not more.
-   * @param {Response} response @param {number} most  bytes that were asked for */
-  async #take({ body }, most) {
-    const start = this.#n;
+   * @param {Response} response @param {number} limit  bytes that were requested */
+  async #addBody({ body }, limit) {
+    const start = this.#length;
     for await (const bytes of /** @type {AsyncIterable<Uint8Array>} */ (/** @type {unknown} */ (body ?? []))) {
-      if (this.#n + bytes.length > start + most) {
-        throw ioError(this.#url, `it sends more than the ${most} bytes from ${start} on that it was asked for`);
+      if (this.#length + bytes.length > start + limit) {
+        throw ioError(this.#url, `the server sends more than the ${limit} bytes requested from byte ${start}`);
       }
-      this.#add(bytes);
+      this.#append(bytes);
     }
   }
 
   /** @param {number} at */
-  async #block(at) {
-    const response = await ask(this.#url, at, at + BLOCK);
+  async #requestBlock(at) {
+    const response = await requestRange(this.#url, at, at + BLOCK);
     const range = response.headers.get('Content-Range') ?? '';
     if (response.status !== 206 || !range.startsWith(`bytes ${at}-`) || !range.endsWith(`/${this.#size}`)) {
-      throw ioError(this.#url, `it answered ${response.status} ${range} to a request for bytes from ${at} on`);
+      throw ioError(this.#url, `the server answered ${response.status} ${range} to a request for bytes from ${at}`);
     }
-    await this.#take(response, BLOCK);
+    await this.#addBody(response, BLOCK);
   }
 
   async end() {
@@ -173,7 +175,7 @@ class RemoteFile extends Blob {
 const ioError = (url, what) => new PlumbError('PLUMB_ERROR_IO', `${url}: ${what}`, { url });
 
 /** @param {string} url @param {number} from @param {number} to */
-async function ask(url, from, to) {
+async function requestRange(url, from, to) {
   const headers = { Range: `bytes=${from}-${to - 1}`, 'Accept-Encoding': 'identity' };
   const response = await fetch(url, { headers }).catch(error => { throw ioError(url, reasonOf(error)); });
   if (!response.ok) throw ioError(url, `the server answered ${response.status}`);

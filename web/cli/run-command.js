@@ -1,18 +1,18 @@
 /* The commands run and bench on the package's own engine: with the fastest module, all threads, and URLs.  The flags
  * and the output are those of src/cli/main.c. */
 import { Plumb } from '../node/index.js';
-import { LOAD, pick, Refusal, SAMPLING } from './arguments.js';
-import { complain, jsonLine, ProgressLine, readInput, report, shown, watchOutput } from './terminal.js';
+import { CommandError, LOAD, pick, SAMPLING } from './arguments.js';
+import { jsonLine, printError, ProgressLine, readInput, report, shown, watchOutput } from './terminal.js';
 
 const INTERRUPTED = 130;
 /** The default of -n, as in src/cli/main.c. */
-const DEFAULT_MOST = 256;
+const DEFAULT_MAX_TOKENS = 256;
 
 /** Loads a model and shows the progress.
  * @param {string} command @param {string[]} files @param {Record<string, any>} values
  * @param {AbortSignal} [signal] */
 export async function load(command, files, values, signal) {
-  if (files.length === 0) throw new Refusal(`${command}: MODEL is needed; see plumb ${command} --help`);
+  if (files.length === 0) throw new CommandError(`${command}: MODEL is needed; see plumb ${command} --help`);
   const progress = new ProgressLine();
   const start = performance.now();
   try {
@@ -41,23 +41,25 @@ export async function run(files, values) {
   const failedOutput = watchOutput(() => stop.abort());
   try {
     if (files.length > 0 && given === undefined) {
-      throw new Refusal('run: a prompt is needed, as words behind MODEL or with -p TEXT; see plumb run --help');
+      throw new CommandError('run: a prompt is needed, as words after MODEL or with -p TEXT; see plumb run --help');
     }
     if (raw && system !== undefined) {
-      throw new Refusal('run: --system is part of the template that --raw omits; see plumb run --help');
+      throw new CommandError('run: --system needs the chat template, which --raw omits; see plumb run --help');
     }
     const prompt = given === '-' ? (await readInput()).replace(/\n$/, '') : given;
-    if (!raw && prompt?.includes('\0')) throw new Refusal('run: a chat message cannot hold a zero byte; see --help');
+    if (!raw && prompt?.includes('\0')) {
+      throw new CommandError('run: a chat message cannot contain a zero byte; see --help');
+    }
     const { model, seconds } = await load('run', files, values, stop.signal);
     /** @type {import('../api/plumb.js').Message[]} */
     const messages = [...system === undefined ? [] : [{ role: /** @type {const} */ ('system'), content: system }],
       { role: 'user', content: prompt }];
     const ids = raw ? await model.tokenize(prompt, { parseSpecial }) : undefined;
-    if (ids?.length === 0) throw new Refusal('run: the prompt has no tokens', 1);
+    if (ids?.length === 0) throw new CommandError('run: the prompt has no tokens', 1);
     let text = '';
-    const most = values.maxTokens ?? DEFAULT_MOST;
+    const maxTokens = values.maxTokens ?? DEFAULT_MAX_TOKENS;
     for await (const piece of model.generate(ids ?? messages, {
-      ...pick(values, SAMPLING), maxTokens: most, signal: stop.signal,
+      ...pick(values, SAMPLING), maxTokens, signal: stop.signal,
     })) {
       text += piece;
       if (!json) process.stdout.write(shown(process.stdout, piece));
@@ -72,10 +74,10 @@ export async function run(files, values) {
       }));
     } else {
       process.stdout.write('\n');
-      if (stats.finishReason === 'length' && stats.tokens < most) {
-        complain(`the context of ${contextLength} tokens is full; --ctx makes it larger`);
+      if (stats.finishReason === 'length' && stats.tokens < maxTokens) {
+        printError(`the context of ${contextLength} tokens is full; use --ctx to enlarge it`);
       } else if (stats.finishReason === 'length' && values.maxTokens === undefined) {
-        complain(`the answer stops after ${most} tokens, the default of -n`);
+        printError(`stopped after ${maxTokens} tokens, the default limit; use -n to raise it`);
       }
       const seed = values.temperature === 0 ? '' : `, seed ${stats.seed}`;
       const steps = Math.round(stats.decodeRate * stats.decodeSeconds);
@@ -134,7 +136,8 @@ export async function bench(files, values) {
     } else {
       const mb = (/** @type {number} */ n) => (n / 1e6).toFixed(1);
       process.stdout.write(`${architecture}, ${mb(parameters)} M parameters, ${mb(weightBytes)} MB of weights, ${
-        mb(sessionBytes)} MB of session\nkernels ${kernels}, ${precision}, context ${contextLength}, batch ${batch}, ${
+        mb(sessionBytes)} MB for the session\n`
+        + `kernels ${kernels}, ${precision}, context ${contextLength}, batch ${batch}, ${
         threads} thread${threads === 1 ? '' : 's'}, loaded in ${seconds.toFixed(2)} s\n`);
       printSpeed('prefill', promptTokens, speeds.prefill);
       printSpeed('decode', decodeTokens, speeds.decode);

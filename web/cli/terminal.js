@@ -1,6 +1,6 @@
 /* What the commands write: text for a terminal, progress, and error messages. */
 import { PlumbError, reasonOf } from '../base/errors.js';
-import { Refusal } from './arguments.js';
+import { CommandError } from './arguments.js';
 
 /** Replaces characters that could control a terminal with visible ones: all control characters except newline and tab.
  * The output of a model is not trusted, and neither is the text in a file. @param {string} text */
@@ -26,31 +26,31 @@ export const styled = (style, text) =>
   process.stdout.isTTY && !process.env.NO_COLOR && process.env.TERM !== 'dumb' ? `\x1b[${style}m${text}\x1b[0m` : text;
 
 /** Writes one line to standard error, whatever the text contains. @param {string} text */
-export const complain = text =>
+export const printError = text =>
   void process.stderr.write(`plumb: ${text.replace(/[\0-\x1f\x7f-\x9f]/g, '?')}\n`);
 
 /** Reports an error, with json also on standard output, and returns its exit code.
  * @param {unknown} error @param {string} where  the file, if the error does not name one @param {boolean} [json] */
 export function report(error, where, json = false) {
-  const say = (/** @type {string} */ code, /** @type {string} */ message) =>
+  const printJson = (/** @type {string} */ code, /** @type {string} */ message) =>
     void (json && process.stdout.write(jsonLine({ error: { code, message } })));
-  if (error instanceof Refusal) {
-    say('PLUMB_ERROR_ARGUMENT', error.message);
-    complain(error.message);
+  if (error instanceof CommandError) {
+    printJson('PLUMB_ERROR_ARGUMENT', error.message);
+    printError(error.message);
     return error.code;
   }
   if (!(error instanceof PlumbError)) throw error;
   const { code, message } = error;
-  say(code, message);
+  printJson(code, message);
   const place = error.details.path ?? error.details.url ?? where;
   const what = message.startsWith(`${place}: `) ? message.slice(`${place}: `.length) : message;
   // The option's name here differs from its name in JavaScript.
-  const hint = code === 'PLUMB_ERROR_CONTEXT' ? '; --ctx makes it larger' : '';
-  complain(`${place}: ${code}: ${hint ? what.replace(/;[^;]*contextLength$/, '') : what}${hint}`);
+  const hint = code === 'PLUMB_ERROR_CONTEXT' ? '; use --ctx to enlarge it' : '';
+  printError(`${place}: ${code}: ${hint ? what.replace(/;[^;]*contextLength$/, '') : what}${hint}`);
   return 1;
 }
 
-const DOING = { read: 'reading', download: 'downloading', wait: 'waiting for the server', prepare: 'preparing' };
+const PHASES = { read: 'reading', download: 'downloading', wait: 'waiting for the server', prepare: 'preparing' };
 const BAR = 20;
 const mb = (/** @type {number} */ bytes) => (bytes / 1e6).toFixed(0);
 
@@ -67,7 +67,7 @@ export class ProgressLine {
     const n = total ? Math.round(BAR * Math.min(1, bytes / total)) : 0;
     const bar = total ? ` ${'█'.repeat(n)}${'░'.repeat(BAR - n)}` : '';
     const left = secondsLeft === undefined ? '' : `, ${secondsLeft.toFixed(0)} s left`;
-    const line = `${DOING[/** @type {keyof typeof DOING} */ (phase)] ?? 'loading'}${bar} ${mb(bytes)}${
+    const line = `${PHASES[/** @type {keyof typeof PHASES} */ (phase)] ?? 'loading'}${bar} ${mb(bytes)}${
       total === undefined ? '' : ` of ${mb(total)}`} MB, ${mb(rate)} MB/s${left}`;
     process.stderr.write(`\r\x1b[K${line.slice(0, (process.stderr.columns || 80) - 1)}`);
   };
@@ -84,7 +84,7 @@ export function watchOutput(end) {
   let code = /** @type {number | undefined} */ (undefined);
   process.stdout.on('error', error => {
     const gone = /** @type {NodeJS.ErrnoException} */ (error).code === 'EPIPE';
-    if (!gone && code === undefined) complain(`standard output: PLUMB_ERROR_IO: ${reasonOf(error)}`);
+    if (!gone && code === undefined) printError(`standard output: PLUMB_ERROR_IO: ${reasonOf(error)}`);
     code ??= gone ? 0 : 1;
     end();
   });

@@ -61,7 +61,7 @@ export class BlobFiles {
     return { out: text(this.#out), err: text(this.#err), files };
   }
 
-  /** @param {string} name @param {import('./wasi.js').How} how @returns {import('./wasi.js').Open} */
+  /** @param {string} name @param {import('./wasi.js').OpenFlags} flags @returns {import('./wasi.js').Open} */
   open(name, { write, create, exclusive, truncate, append, directory }) {
     const path = normal(name);
     if (this.#isFolder(path)) {
@@ -183,7 +183,7 @@ export const createCommand = (compile, readSync) => ({
       return { code, ...host.result() };
     } catch (error) {
       if (!(error instanceof WebAssembly.RuntimeError || error instanceof RangeError)) throw error;
-      throw new PlumbError('PLUMB_ERROR', `plumb ${args[0]}: the program broke down (${error.message})`);
+      throw new PlumbError('PLUMB_ERROR', `plumb ${args[0]}: the program crashed (${error.message})`);
     }
   },
 });

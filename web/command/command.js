@@ -28,7 +28,7 @@ import { Remote } from '../base/protocol.js';
 export async function runCommand(startCommand, args, options) {
   known.checkOptions('Plumb.command', options, known.COMMAND);
   if (!Array.isArray(args) || !args.every(word => typeof word === 'string' && !word.includes('\0'))) {
-    throw argumentError('Plumb.command: expected the words of a command, an array of strings');
+    throw argumentError('Plumb.command: expected the words of a command as an array of strings');
   }
   const { files = {}, signal, onError, workerUrl } = options;
   signal?.throwIfAborted();
@@ -41,14 +41,14 @@ export async function runCommand(startCommand, args, options) {
   const stopped = new Promise((_, reject) => { stop = reject; });
   const abort = () => stop(signal?.reason);
   signal?.addEventListener('abort', abort);
-  const hear = (/** @type {string} */ _, /** @type {string} */ text) => {
+  const forward = (/** @type {string} */ _, /** @type {string} */ text) => {
     try {
       onError?.(text);
     } catch (error) {
       stop(error);
     }
   };
-  const result = transport.call('command', { args, files: posted }, { onEvent: hear });
+  const result = transport.call('command', { args, files: posted }, { onEvent: forward });
   try {
     return await Promise.race([stopped, result]);
   } finally {

@@ -16,12 +16,12 @@
  * @property {(bytes: Uint8Array, position: number | null) => number} write
  * @property {() => void} [close] */
 /** @typedef {{read: boolean, write: boolean, create: boolean, exclusive: boolean, truncate: boolean, append: boolean,
- *   directory: boolean}} How */
+ *   directory: boolean}} OpenFlags */
 /** A host's files.  A function that fails throws an object whose `code` is the system's name of the error, as in Node:
  * ENOENT.  Paths are absolute and may contain "." and "..".
  * @typedef {object} Files
  * @property {[Open, Open, Open]} streams  standard input, output, error
- * @property {(path: string, how: How) => Open} open
+ * @property {(path: string, flags: OpenFlags) => Open} open
  * @property {(path: string, follow: boolean) => Stat} stat
  * @property {(path: string) => void} unlink
  * @property {(from: string, to: string) => void} rename */
@@ -93,15 +93,15 @@ export function run(module, args, directory, host) {
   const [environ_sizes_get, environ_get] = strings([`PWD=${directory}`]);
 
   /** Reads or writes the buffers of a list one after the other, until one is not filled or written completely.
-   * @param {'read' | 'write'} way
+   * @param {'read' | 'write'} method
    * @returns {(fd: number, list: number, n: number, moved: number) => void} */
-  const transfer = way => (fd, list, n, moved) => {
+  const transfer = method => (fd, list, n, moved) => {
     const one = fileOf(fd);
     let total = 0;
     for (let i = 0; i < n; i++) {
       const data = bytes(view().getUint32(list + 8 * i, true), view().getUint32(list + 8 * i + 4, true));
       if (!data.length) continue;
-      const count = one.file[way](data, one.position);
+      const count = one.file[method](data, one.position);
       if (one.position !== null) one.position += count;
       total += count;
       if (count < data.length) break;

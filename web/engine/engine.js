@@ -2,7 +2,8 @@
  * exports and memory.  It is synchronous, without I/O and timers, and the same in Node, in a page and in a worker
  * (host.js calls it).
  *
- * Pointers are numbers, 64-bit integers are BigInts.  Views of the memory are taken again at every access (u8, view),
+ * Pointers are numbers, 64-bit integers are BigInts.  A pointer that a function of the module returns arrives as a
+ * signed integer; >>> 0 makes it an address.  Views of the memory are taken again at every access (u8, view),
  * because growing the memory detaches every earlier view, or leaves it too short if the memory is shared.  Many
  * functions of hosts refuse views of shared memory (TextDecoder among them), so this file returns copies: slice() makes
  * one that is not shared. */
@@ -12,13 +13,13 @@ import { biasPairs, KV_TYPES, PRECISIONS } from '../base/options.js';
 /** INITIAL_MEMORY of wasm/toolchain.mk, in pages. */
 export const INITIAL = 256;
 export const PAGE = 1 << 16;
-/** Bytes of a thread's stack; a thread runs only kernels. */
+/** Bytes of a thread's stack.  It can be smaller than that of the engine, because a thread runs only kernels. */
 const STACK = 1 << 18;
 /** DIGEST is the number of bytes of a digest's state.  Bytes outside the module's memory are copied into it DIGESTED at
  * a time to be digested, so that they stay in the processor's cache. */
 const DIGEST = 80, DIGESTED = 1 << 16;
-const SIZE_UNKNOWN = -1n;
-const ADD_SPECIAL = 1, PARSE_SPECIAL = 2;
+/** PLUMB_SIZE_UNKNOWN and the plumb_token_flags of include/plumb.h. */
+const SIZE_UNKNOWN = -1n, ADD_SPECIAL = 1, PARSE_SPECIAL = 2;
 /** Bytes that a rehearsal allocates at once. */
 const PIECE = 1 << 20;
 /** The number that means all layers or all values. */
@@ -85,13 +86,16 @@ const bytesOf = new TextEncoder();
  * @property {TapRecord[]} taps */
 
 export class Engine {
-  /** @type {any} */ #c;
+  /** The exports of the module, which are the C functions; null after free. @type {any} */
+  #c;
   #memory;
+  /** The views of the memory that were taken last; the getters u8 and view replace them. */
   #u8 = new Uint8Array();
   #view = new DataView(new ArrayBuffer(0));
+  /** Pointers to the plumb_model and the plumb_session; 0: no session is open. */
   #model = 0;
   #session = 0;
-  /** Pointer to 96 bytes for what C returns through pointers, such as the 20 ids of describeToken. */
+  /** Pointer to 96 bytes for what C returns through pointers.  modelInfo needs the most: 88. */
   #out = 0;
   /** A buffer that grows when needed. */
   #scratch = { ptr: 0, size: 0 };
@@ -99,6 +103,7 @@ export class Engine {
   #digest = 0;
   /** Pointer to a plumb_text, which holds the incomplete character of the text being generated. */
   #text = 0;
+  /** Whether rehearse and exhaust were called. */
   #rehearsed = false;
   #exhausted = false;
 
@@ -119,7 +124,7 @@ export class Engine {
     if (!this.#model) throw new PlumbError('PLUMB_ERROR_MEMORY', 'no memory for a model');
   }
 
-  /** Frees the model, the session and the instance.
+  /** Frees the model and the session, and drops the instance with whatever else was allocated in its memory.
    * @returns {number | undefined}  how many bytes at the start of the memory must be zeroed before another instance
    *   uses it; undefined if no other can use it, because this one is broken or took all memory */
   free() {
@@ -127,11 +132,13 @@ export class Engine {
     if (!c) return undefined;
     this.#c = null;
     try {
-      c.plumb_threads_dismiss?.();   // a browser takes 2 s to end a worker that waits in it
+      c.plumb_threads_dismiss?.();   // a browser takes 2 s to end a worker that still waits in the module
       c.plumb_session_free(this.#session);
       c.plumb_model_free(this.#model);
       if (this.#exhausted) return undefined;
-      return this.#rehearsed ? 0 : c.plumb_wasm_heap_end() >>> 0;   // a rehearsal leaves most of it unwritten
+      // A rehearsal leaves most of its heap unwritten, and zeroing it would make the system provide all of that memory.
+      // It is not needed: only static data must be zero (threads.js); memory from malloc may have any content.
+      return this.#rehearsed ? 0 : c.plumb_wasm_heap_end() >>> 0;
     } catch {
       return undefined;   // after a trap the instance's state is unknown, so all of it is dropped
     }
@@ -141,8 +148,8 @@ export class Engine {
 
   /** Bytes of linear memory that the engine uses.  A memory reused from an earlier engine may be larger than that. */
   get bytes() {
-    const held = Math.ceil((this.#c.plumb_wasm_heap_end() >>> 0) / PAGE) * PAGE;
-    return Math.max(held, INITIAL * PAGE);
+    const used = Math.ceil((this.#c.plumb_wasm_heap_end() >>> 0) / PAGE) * PAGE;
+    return Math.max(used, INITIAL * PAGE);
   }
 
   /** Grows the memory as far as this host allows, without touching it. @returns {number}  its size in bytes */
@@ -223,14 +230,15 @@ export class Engine {
     }
   }
 
-  /** Calls fill(ptr, capacity) with larger and larger buffers until the length that it returns fits.  Throws if it
-   * returns a negative status.
-   * @param {number} guess @param {(ptr: number, cap: number) => number} fill
+  /** Calls write(ptr, capacity) with larger and larger buffers until the length that it returns fits.  Throws if it
+   * returns a negative status.  The buffer is that of #buffer.
+   * @param {number} guess  the capacity of the first buffer, in elements
+   * @param {(ptr: number, cap: number) => number} write
    * @param {number} [unit]  bytes per element */
-  #fill(guess, fill, unit = 1) {
+  #fillBuffer(guess, write, unit = 1) {
     for (let cap = guess; ;) {
       const ptr = this.#buffer(cap * unit);
-      const n = fill(ptr, cap);
+      const n = write(ptr, cap);
       if (n < 0) throw this.#modelError(n);
       if (n <= cap) return { ptr, n };
       cap = n;
@@ -333,8 +341,8 @@ export class Engine {
     let fits = true;
     // This memory is never freed, so that a session is allocated behind all weights, and is taken in pieces, as tensors
     // would be.
-    for (let held = zeros; fits && held < weights; held += PIECE) {
-      fits = this.#c.malloc(Math.min(PIECE, weights - held)) !== 0;
+    for (let allocated = zeros; fits && allocated < weights; allocated += PIECE) {
+      fits = this.#c.malloc(Math.min(PIECE, weights - allocated)) !== 0;
     }
     return { fits, canRun: zeros > 0 };
   }
@@ -342,17 +350,18 @@ export class Engine {
   /** Bytes of all tensors in the directories read so far. */
   #weightBytes() { return this.types().reduce((sum, { bytes }) => sum + bytes, 0); }
 
-  /** Throws if the model cannot fit, before gigabytes are downloaded in vain.  Needs the header.
-   * @param {number} most  bytes that the module's memory can have
+  /** Throws if the model cannot fit, before gigabytes are downloaded for nothing.  Needs the header.  It counts only
+   * weights, keys and values, so a model that passes may still turn out not to fit.
+   * @param {number} limit  bytes that the module's memory can have
    * @param {number | undefined} total  bytes of all files, if there are several
-   * @param {number} [contextLength]  of the session that will be opened, as type is
+   * @param {number} [contextLength]  contextLength and type: those of the session that will be opened
    * @param {typeof KV_TYPES[number]} [type] */
-  checkRoom(most, total = 0, contextLength = 0, type = 'i16') {
+  checkRoom(limit, total = 0, contextLength = 0, type = 'i16') {
     const weights = Math.max(this.#weightBytes(), total), kv = this.kvBytes(contextLength, type);
-    if (weights + kv <= most) return;
-    throw new PlumbError('PLUMB_ERROR_MEMORY', `no memory for ${weights} bytes of weights and ${kv} of keys and `
-      + `values: a module has ${most} at most here; choose a shorter contextLength, kvType 'q8' or a smaller model`,
-    { weights, kv, limit: most });
+    if (weights + kv <= limit) return;
+    throw new PlumbError('PLUMB_ERROR_MEMORY', `no memory for ${weights} bytes of weights and ${kv} bytes of `
+      + `keys and values: a module can use at most ${limit} bytes here; choose a shorter contextLength, kvType 'q8' `
+      + 'or a smaller model', { weights, kv, limit });
   }
 
   /** Bytes of the keys and values of a session.  Needs the header.
@@ -415,6 +424,7 @@ export class Engine {
    * @param {typeof PRECISIONS[number]} [precision]
    * @param {typeof KV_TYPES[number]} [kvType] */
   openSession(contextLength, precision = 'exact16', kvType = 'i16') {
+    // The zeros: the default batch, the fast pass, its fastest kernels, and all threads of setThreads.
     this.#checkModel(this.#c.plumb_wasm_session_create(this.#out, this.#model, contextLength ?? 0, 0, 0, 0, 0,
       PRECISIONS.indexOf(precision), KV_TYPES.indexOf(kvType)));
     this.#session = this.#word(0);
@@ -457,7 +467,7 @@ export class Engine {
       const type = this.#string(c.plumb_model_key_type(model, i));
       const count = Number(c.plumb_model_key_count(model, i));
       const value = (/** @type {number} */ j) => {
-        const { ptr, n } = this.#fill(256, (buf, cap) => {
+        const { ptr, n } = this.#fillBuffer(256, (buf, cap) => {
           const length = c.plumb_model_key_value(model, i, BigInt(j), buf, cap) >>> 0;
           return length < cap ? length : length + 1;   // it also writes a final 0, which it does not count
         });
@@ -475,7 +485,7 @@ export class Engine {
   tokenize(text, addSpecial, parseSpecial) {
     const flags = (addSpecial ? ADD_SPECIAL : 0) | (parseSpecial ? PARSE_SPECIAL : 0);
     return this.#withText(text, (chars, length) => {
-      const { ptr, n } = this.#fill(length + 8, (ids, cap) =>
+      const { ptr, n } = this.#fillBuffer(length + 8, (ids, cap) =>
         Number(this.#c.plumb_tokenize(this.#model, chars, length, flags, ids, cap)), 4);
       return new Int32Array(this.#memory.buffer, ptr, n).slice();
     });
@@ -485,7 +495,7 @@ export class Engine {
   detokenize(ids, special) {
     for (let i = 0; i < ids.length; i++) this.#checkToken(ids[i]);
     return this.#withIds(ids, (array, length) => {
-      const { ptr, n } = this.#fill(64 + 8 * length, (buf, cap) =>
+      const { ptr, n } = this.#fillBuffer(64 + 8 * length, (buf, cap) =>
         Number(this.#c.plumb_detokenize(this.#model, array, length, special, buf, cap)));
       return utf8.decode(this.u8.slice(ptr, ptr + n));
     });
@@ -503,13 +513,13 @@ export class Engine {
   #checkToken(id) {
     const n = this.#c.plumb_model_n_vocab(this.#model);
     if (id >= 0 && id < n) return;
-    throw new PlumbError('PLUMB_ERROR_TOKEN', `token ${id} is outside the vocabulary of ${n}`,
+    throw new PlumbError('PLUMB_ERROR_TOKEN', `token ${id} is outside the vocabulary of ${n} tokens`,
       { token: id, vocabulary: n });
   }
 
-  /** @param {number} id @param {boolean} special */
+  /** The bytes of piece, in the buffer of #buffer. @param {number} id @param {boolean} special */
   #piece(id, special) {
-    return this.#fill(256, (buf, cap) => Number(this.#c.plumb_token_piece(this.#model, id, special, buf, cap)));
+    return this.#fillBuffer(256, (buf, cap) => Number(this.#c.plumb_token_piece(this.#model, id, special, buf, cap)));
   }
 
   /** @returns {number}  -1: none */
@@ -525,7 +535,7 @@ export class Engine {
   /** Adds a token to the text and returns the characters that are now complete. @param {number} id @returns {string} */
   pushToken(id) {
     const { n } = this.#piece(id, false);
-    const cap = 3 * n + 12;
+    const cap = 3 * n + 12;   // the most that plumb_text_push writes
     const piece = this.u8.slice(this.#scratch.ptr, this.#scratch.ptr + n);
     const ptr = this.#buffer(n + cap);   // the piece, then the text it makes
     this.u8.set(piece, ptr);
@@ -541,7 +551,7 @@ export class Engine {
 
   // ---- session ----
 
-  /** @returns {number} the most tokens that the session can hold; 0 without a session */
+  /** @returns {number} the maximum number of tokens that the session can hold; 0 without a session */
   get contextLength() { return this.#session && this.#c.plumb_session_n_ctx(this.#session); }
   /** @returns {number} how many tokens of a prompt the session computes at once */
   get batch() { return this.#c.plumb_session_n_batch(this.#session); }
@@ -640,8 +650,9 @@ export class Engine {
   }
 }
 
-/** The imports of a module: the memory if instances share it, and a clock if the module measures its kernels.  It does
- * not need the others.  Views of the memory are taken again at each use, so a notice that it has grown is ignored.
+/** The imports of a module: the memory if instances share it, and a clock if the module measures its kernels.  A
+ * compiler may add other imports, which the module never calls.  Views of the memory are taken again at each use, so a
+ * notice that it has grown is ignored.
  * @param {WebAssembly.Module} module @param {WebAssembly.Memory} [memory] */
 export function importsOf(module, memory) {
   /** @type {Record<string, Record<string, any>>} */

@@ -1,13 +1,16 @@
 /* The engine's side of the protocol: one function for each method, around one Engine.  It runs in a worker
  * (engine-worker.js) or in the caller's own thread (protocol.js, class Local).  Long work yields to the event loop
- * between its pieces, so that an abort can arrive.  Calls that change the session run one after the other. */
+ * between its pieces, so that an abort can arrive.  Calls that change the session run one after the other.
+ *
+ * api/plumb.js creates a host for each load and each preflight.  That is the first call, and it ends before any other
+ * call except close is made.  Only close may follow a preflight or a load that failed; a second close does nothing. */
 import { PlumbError } from '../base/errors.js';
 import { StartOver } from '../loader/download.js';
 import { Parts } from '../loader/parts.js';
 import { Engine } from './engine.js';
 import { preflight } from './preflight.js';
 import { StopFilter } from './stop.js';
-import { MOST_MEMORY, Threads, returnMemory, takeMemory } from './threads.js';
+import { MAX_MEMORY, Threads, returnMemory, takeMemory } from './threads.js';
 
 /** @typedef {import('../base/protocol.js').Call} Call
  * @typedef {import('../base/protocol.js').Methods} Methods
@@ -28,53 +31,59 @@ import { MOST_MEMORY, Threads, returnMemory, takeMemory } from './threads.js';
 
 /** Milliseconds of loading after which the host yields to the event loop. */
 const SLICE = 30;
-/** Tokens that a trace feeds at once: each takes 40 ms, and an abort waits for all of them. */
+/** Tokens that a trace feeds at once.  Each takes about 40 ms, and an abort waits for all of them. */
 const TRACED = 8;
-/** How often a preflight reads the headers if the files change meanwhile. */
+/** How often a preflight reads the headers at most: it starts again if a file changes meanwhile. */
 const PASSES = 3;
 
 /** Yields to the event loop once; setTimeout would wait 4 ms each time.
  * @type {() => Promise<void>} */
-const turn = typeof setImmediate === 'function' ? () => new Promise(resolve => setImmediate(resolve)) : (() => {
-  const { port1, port2 } = new MessageChannel();
-  /** @type {(() => void)[]} */
-  const waiting = [];
-  port1.onmessage = () => waiting.shift()?.();
-  return () => new Promise(resolve => {
-    waiting.push(resolve);
-    port2.postMessage(0);
-  });
-})();
+const yieldToEventLoop = typeof setImmediate === 'function' ? () => new Promise(resolve => setImmediate(resolve))
+  : (() => {
+    const { port1, port2 } = new MessageChannel();
+    /** @type {(() => void)[]} */
+    const waiting = [];
+    port1.onmessage = () => waiting.shift()?.();
+    return () => new Promise(resolve => {
+      waiting.push(resolve);
+      port2.postMessage(0);
+    });
+  })();
 
 /** @param {Platform} platform @returns {Methods} */
 export function createHost(platform) {
   /** @type {Engine | undefined} */
   let engine;
   /** @type {Threads | undefined} */
-  let crew;
+  let workers;
   /** The memory of an engine with threads. @type {import('./threads.js').SharedMemory | undefined} */
   let shared;
-  let chosen = '', most = 0;
-  /** @type {Promise<unknown>} */
+  /** The variant that runs, and how many bytes the engine's memory can have. */
+  let moduleName = '', memoryLimit = 0;
+  /** The end of the queue of inOrder: resolves when the call that was made last has ended, and never rejects.
+   * @type {Promise<unknown>} */
   let last = Promise.resolve();
+  /** Is aborted by close, and ends the calls in the queue.  Their own signals belong to their callers. */
   const closing = new AbortController();
 
   const ready = () => {
     if (!engine) throw new PlumbError('PLUMB_ERROR_STATE', 'the model is closed');
     return engine;
   };
-  /** Frees the engine at once.  When the promise resolves, its threads have ended, if the host can tell. */
+  /** Frees the engine at once.  When the promise resolves, its threads have ended, if the host reports it. */
   const free = async () => {
-    const used = engine?.free(), ended = crew?.terminate(), memory = shared;
-    engine = crew = shared = undefined;
+    const used = engine?.free(), ended = workers?.terminate(), memory = shared;
+    engine = workers = shared = undefined;
     if ((await ended ?? true) && memory && used !== undefined) returnMemory(memory, used);
   };
-  /** Throws the error of a method.  A trap leaves the instance in an unknown state, so the engine is freed.
+  /** Throws the error of a method.  A trap (RuntimeError) or an overflow of JavaScript's stack inside the module
+   * (RangeError) leaves the instance in an unknown state, so the engine is freed.  Any other RangeError is treated in
+   * the same way, except those of a load or a preflight, which asMemoryError has replaced before.
    * @param {unknown} error @returns {never} */
   const fail = error => {
     if (error instanceof WebAssembly.RuntimeError || error instanceof RangeError) {
       free();
-      throw new PlumbError('PLUMB_ERROR', `the engine broke down (${error.message}); load the model again`);
+      throw new PlumbError('PLUMB_ERROR', `the engine crashed (${error.message}); load the model again`);
     }
     throw error;
   };
@@ -100,7 +109,7 @@ export function createHost(platform) {
   const feed = async (engine, ids, signal, step = (at, end) => engine.feed(ids.subarray(at, end)),
     n = engine.batch) => {
     for (let at = 0; at < ids.length; at += n) {
-      await turn();
+      await yieldToEventLoop();
       if (signal.aborted || closing.signal.aborted) return at;
       step(at, Math.min(at + n, ids.length));
     }
@@ -113,38 +122,39 @@ export function createHost(platform) {
   };
 
   /** Turns a RangeError while loading into PLUMB_ERROR_MEMORY: JavaScript has too little memory, but the engine did not
-   * break down.
+   * break down.  Returns any other error as it is, also the RangeError of a stack overflow.
    * @param {unknown} error @param {number} [total]  bytes of the model */
-  const withSizes = (error, total) => {
+  const asMemoryError = (error, total) => {
     if (!(error instanceof RangeError) || /call stack/i.test(error.message)) return error;
     const held = engine?.bytes ?? 0, of = total === undefined ? '' : ` of ${total} bytes`;
     return new PlumbError('PLUMB_ERROR_MEMORY', `no memory for the model${of}; the engine holds ${held} bytes: `
       + error.message, { held, ...total !== undefined && { total } });
   };
-  /** Creates an engine without a model.  Its threads start while the model arrives.
+  /** Creates an engine without a model, and sets the variables above.  Its threads start while the model arrives.
    * @param {import('./variant.js').Variant} variant @param {AbortSignal} signal
    * @returns {Promise<Engine>} */
-  const begin = async ({ module, name, threads }, signal) => {
+  const createEngine = async ({ module, name, threads }, signal) => {
     signal.throwIfAborted();
-    chosen = name;
+    moduleName = name;
     shared = threads > 1 ? takeMemory() : undefined;
     const memory = shared?.memory;
-    most = shared?.most ?? MOST_MEMORY;
-    const mine = engine = await Engine.create(module, memory);
+    memoryLimit = shared?.limit ?? MAX_MEMORY;
+    const created = engine = await Engine.create(module, memory);
     if (memory && platform.startThread) {
-      const seats = Array.from({ length: threads - 1 }, (_, i) =>
-        ({ module, memory, stack: mine.createStack(), thread: i + 1 }));
-      crew = new Threads(platform.startThread, seats);
+      const setups = Array.from({ length: threads - 1 }, (_, i) =>
+        ({ module, memory, stack: created.createStack(), thread: i + 1 }));
+      workers = new Threads(platform.startThread, setups);
     }
-    return mine;
+    return created;
   };
-  /** Makes the threads serve; must be called before a session is opened.  Returns why there is only one thread.
+  /** Lets the threads serve; must be called before a session is opened, because a session keeps the number of threads
+   * that it finds.  Returns why there is only one thread, or undefined if there are as many as requested.
    * @param {import('./variant.js').Variant} variant @returns {Promise<string | undefined>} */
-  const employ = async ({ threads, note }) => {
-    if (!crew) return note;
-    const failure = await crew.failure;
+  const enableThreads = async ({ threads, note }) => {
+    if (!workers) return note;
+    const failure = await workers.failure;
     if (!failure) {
-      crew.serve();
+      workers.serve();
       ready().setThreads(threads);
     }
     return failure;
@@ -152,42 +162,44 @@ export function createHost(platform) {
   /** Creates an engine and loads the model into it. @param {import('./variant.js').Variant} variant
    * @param {Parts} parts @param {SessionArgs} args @param {Call} call */
   const build = async (variant, parts, { contextLength, precision, kvType }, call) => {
-    const mine = await begin(variant, call.signal);
+    const engine = await createEngine(variant, call.signal);
     const { meter, warnings } = parts;
     let slice = performance.now();
     /** @type {ReturnType<Engine['metadata']> | undefined} */
-    let metadata, isSized = false;
+    let metadata, isSized = false;   // isSized: makeRoom knew the sizes of all parts
     const makeRoom = () => {
       isSized = meter.total !== undefined;
-      mine.checkRoom(most, meter.sizes.length > 1 ? meter.total : 0, contextLength, kvType);
-      mine.reserve(meter.left ?? 0);
+      // The directory that was read is that of the first file only, so for several files their sizes count too.
+      engine.checkRoom(memoryLimit, meter.sizes.length > 1 ? meter.total : 0, contextLength, kvType);
+      engine.reserve(meter.left ?? 0);
     };
-    for await (const _ of parts.read(mine)) {
-      if (!metadata && mine.hasHeader) {   // it is read while the weights are still arriving
-        mine.loadVocabulary();
-        metadata = mine.metadata();
+    for await (const _ of parts.read(engine)) {
+      if (!metadata && engine.hasHeader) {   // it is read while the weights are still arriving
+        engine.loadVocabulary();
+        metadata = engine.metadata();
         makeRoom();
       } else if (metadata && !isSized && meter.total !== undefined) {   // the last size of a part became known
         makeRoom();
       }
       if (performance.now() - slice > SLICE) {
-        await turn();
+        await yieldToEventLoop();
         slice = performance.now();
       }
       call.signal.throwIfAborted();
     }
-    meter.say('prepare');
-    await turn();
+    meter.emit('prepare');
+    await yieldToEventLoop();
     call.signal.throwIfAborted();
-    mine.end();
-    const note = await employ(variant);
-    mine.openSession(contextLength, precision, kvType);
-    const { bos, eos } = mine;
-    const text = (/** @type {number} */ id) => id < 0 ? '' : mine.piece(id, true);
+    engine.end();
+    const note = await enableThreads(variant);
+    engine.openSession(contextLength, precision, kvType);
+    const { bos, eos } = engine;
+    const text = (/** @type {number} */ id) => id < 0 ? '' : engine.piece(id, true);
     if (note) warnings.push({ code: 'threads', message: `1 thread: ${note}` });
     if (variant.slower) warnings.push({ code: 'module', message: variant.slower });
-    meter.say('ready');
-    return { metadata: metadata ?? mine.metadata(), bos, bosText: text(bos), eosText: text(eos), warnings };
+    meter.emit('ready');
+    // The loop does not run for a chunk that has the whole file and bytes after it, so metadata may not have been read.
+    return { metadata: metadata ?? engine.metadata(), bos, bosText: text(bos), eosText: text(eos), warnings };
   };
 
   return {
@@ -200,9 +212,9 @@ export function createHost(platform) {
           try {
             return await build(variant, parts, args, call);
           } catch (thrown) {
-            const error = await parts.blame(withSizes(thrown, parts.meter.total));
+            const error = await parts.findCause(asMemoryError(thrown, parts.meter.total));
             await free();
-            if (!await parts.again(error)) throw error;
+            if (!await parts.prepareRetry(error)) throw error;
           }
         }
       } catch (error) {
@@ -216,25 +228,28 @@ export function createHost(platform) {
         const variant = await call.pull('module');
         for (let pass = 1; ; pass++) {
           try {
-            const mine = await begin(variant, call.signal);
-            return await preflight({ engine: mine, most, ready: () => employ(variant), turn, platform, call }, args);
+            const engine = await createEngine(variant, call.signal);
+            return await preflight({
+              engine, memoryLimit, enableThreads: () => enableThreads(variant), yieldToEventLoop, platform, call,
+            }, args);
           } catch (error) {
             if (!(error instanceof StartOver)) throw error;
-            // Bytes that were pulled cannot be read a second time.
+            // A file has changed between two requests.  Bytes that were pulled cannot be read a second time.
             if (pass < PASSES && args.parts.every(({ kind }) => kind !== 'pull')) continue;
-            throw new PlumbError('PLUMB_ERROR_IO', `${error.message} while its header was read`);
+            throw new PlumbError('PLUMB_ERROR_IO', `${error.message} (while its header was being read)`);
           } finally {
             await free();
           }
         }
       } catch (error) {
-        return fail(withSizes(error));
+        return fail(asMemoryError(error));
       }
     },
-    info: direct(() => ({ ...ready().info(), module: chosen })),
+    info: direct(() => ({ ...ready().info(), module: moduleName })),
     tokenize: direct(({ text, addSpecial, parseSpecial }) => ready().tokenize(text, addSpecial, parseSpecial)),
     detokenize: direct(({ ids, special }) => ready().detokenize(ids, special)),
-    /** The control tokens among ids, each once, with their texts: [id, text]. */
+    /** The control tokens among ids, each once, with their texts: [id, text].  A control token is one whose piece is
+     * empty unless control tokens are shown. */
     controls: direct(({ ids }) => [...new Set(/** @type {Int32Array} */ (ids))]
       .filter(id => ready().piece(id, false) === '')
       .map(id => [id, ready().piece(id, true)])
@@ -244,25 +259,25 @@ export function createHost(platform) {
       await feedAll(engine, ids, signal);
       return engine.logits();
     }),
-    /** Feeds ids in batches to an empty session and collects all records.  With `tell` it also emits those of each
-     * batch. */
-    trace: inOrder(async ({ ids, options, tell }, { signal, emit }) => {
+    /** Feeds ids in batches to an empty session and collects all records.  With `emitTaps` it also emits those of
+     * each batch. */
+    trace: inOrder(async ({ ids, options, emitTaps }, { signal, emit }) => {
       const engine = ready();
       engine.rewind(0);
       /** @type {import('./engine.js').TraceDocument | undefined} */
       let whole;
       await feedAll(engine, ids, signal, (at, end) => {
         const trace = engine.trace(ids, at, end, options);
-        if (tell) emit('taps', trace.taps);
+        if (emitTaps) emit('taps', trace.taps);
         if (!whole) whole = trace;
         else for (const tap of trace.taps) whole.taps.push(tap);
       }, TRACED);
       return whole;
     }),
     rewind: inOrder(({ position }) => ready().rewind(position)),
-    generate: inOrder(({ ids, options, tell }, { signal, emit }) => generate(ready(), ids, options, {
+    generate: inOrder(({ ids, options, emitTokens }, { signal, emit }) => generate(ready(), ids, options, {
       emit: text => text && emit('text', text),
-      onToken: tell ? token => emit('token', token) : undefined,
+      onToken: emitTokens ? token => emit('token', token) : undefined,
       aborted: () => signal.aborted || closing.signal.aborted,
       feed: rest => feed(ready(), rest, signal),
     })),
@@ -277,7 +292,10 @@ export function createHost(platform) {
 /** @typedef {{maxTokens?: number, stop?: string | string[], logprobs?: number}
  *   & import('./engine.js').Sampling} GenerateOptions */
 
-/** @param {Engine} engine @param {Int32Array} ids  the prompt
+/** Feeds the prompt, then samples tokens and feeds them back, one at a time.  A token is fed only when another one is
+ * to follow.  So if the model ends the turn, the session holds the prompt and all generated tokens, and otherwise all
+ * but the last one.  The token that ends the turn is neither fed nor counted.
+ * @param {Engine} engine @param {Int32Array} ids  the prompt
  * @param {GenerateOptions} options
  * @param {{emit: (text: string) => void, onToken?: (token: import('./engine.js').GeneratedToken) => void,
  *   aborted: () => boolean, feed: (ids: Int32Array) => Promise<number>}} run
@@ -294,7 +312,7 @@ async function generate(engine, ids, options, run) {
   const stops = new StopFilter([options.stop ?? []].flat());
   const maxTokens = options.maxTokens ?? Infinity;
   const start = performance.now();
-  let reused = 0, computed = 0, tokens = 0, steps = 0, first = start;
+  let reused = 0, computed = 0, tokens = 0, steps = 0, prefillEnd = start;
   /** @type {Stats['finishReason'] | undefined} */
   let reason;
   try {
@@ -304,16 +322,17 @@ async function generate(engine, ids, options, run) {
       computed = await run.feed(ids.subarray(reused));
       if (computed < ids.length - reused) reason = 'abort';
     }
-    first = performance.now();
+    prefillEnd = performance.now();
     ids.forEach(sampler.accept);
     engine.beginText();
     while (!reason) {
       const id = sampler.sample();
       if (id < 0) {
         throw options.logitBias
-          ? new PlumbError('PLUMB_ERROR_ARGUMENT', 'no token is possible: logitBias forbids them all; leave some')
-          : new PlumbError('PLUMB_ERROR_TENSOR', 'no token is possible: all logits are NaN or -infinity, so the '
-            + 'weights are damaged; plumb selfcheck says where');
+          ? new PlumbError('PLUMB_ERROR_ARGUMENT', 'no token can be sampled: logitBias forbids all of them; allow at '
+            + 'least one')
+          : new PlumbError('PLUMB_ERROR_TENSOR', 'no token can be sampled: all logits are NaN or -infinity, '
+            + 'so the weights are damaged; run plumb selfcheck to find where');
       }
       run.onToken?.(engine.describeToken(id, options.logprobs ?? 0));
       if (engine.endsTurn(id)) {
@@ -323,7 +342,7 @@ async function generate(engine, ids, options, run) {
       sampler.accept(id);
       tokens++;
       run.emit(stops.push(engine.pushToken(id)));
-      await turn();
+      await yieldToEventLoop();
       if (stops.stopped) reason = 'stop';
       else if (tokens >= maxTokens || engine.position >= engine.contextLength) reason = 'length';
       else if (run.aborted()) reason = 'abort';
@@ -339,7 +358,7 @@ async function generate(engine, ids, options, run) {
   } finally {
     sampler.free();
   }
-  const prefill = (first - start) / 1000, decode = (performance.now() - first) / 1000;
+  const prefill = (prefillEnd - start) / 1000, decode = (performance.now() - prefillEnd) / 1000;
   return {
     promptTokens: ids.length, reusedTokens: reused, tokens, prefillSeconds: prefill, decodeSeconds: decode,
     prefillRate: prefill > 0 ? computed / prefill : 0, decodeRate: decode > 0 ? steps / decode : 0,

@@ -44,14 +44,15 @@ const FIRST_BYTES = 1 << 16;
 const MEASURE = 500, PROMPT = 64;
 /** The default of n_ctx in plumb_session_params, in tokens. */
 const DEFAULT_CONTEXT = 2048;
-/** The same as INITIAL_MEMORY in wasm/toolchain.mk. */
+/** The same as INITIAL_MEMORY in wasm/toolchain.mk.  If a model does not fit, this stands for `module` of its plan. */
 const START_BYTES = 1 << 24;
 
 /** @typedef {object} Work  what host.js provides
  * @property {import('./engine.js').Engine} engine  a new one
- * @property {number} most  bytes that its memory may grow to
- * @property {() => Promise<string | undefined>} ready  makes its threads serve; resolves to the reason if they do not
- * @property {() => Promise<void>} turn  yields to the event loop
+ * @property {number} memoryLimit  bytes that its memory may grow to
+ * @property {() => Promise<string | undefined>} enableThreads  lets its threads serve; resolves to the reason if they
+ *   do not
+ * @property {() => Promise<void>} yieldToEventLoop
  * @property {import('../loader/source.js').Platform} platform
  * @property {import('../base/protocol.js').Call} call */
 
@@ -60,40 +61,45 @@ const START_BYTES = 1 << 24;
 
 /** @param {Work} work @param {PreflightArgs} args
  * @returns {Promise<Preflight>} */
-export async function preflight({ engine, most, ready, turn, platform, call }, args) {
+export async function preflight(work, args) {
+  const { engine, memoryLimit, enableThreads, yieldToEventLoop, platform, call } = work;
   /** @type {Preflight} */
   const plan = { supported: false, problems: [], types: [], bytesRead: 0, threads: 1 };
   let room = { fits: false, canRun: false };
-  /** Checks the copy of the part that was read last. */
+  /** readHeaders sets check, which checks the part that was read last on this machine, if that is a copy. */
   const copy = { check: async () => {} };
   try {
     engine.headersOnly();
     await readHeaders(engine, args.parts, plan, copy, platform, call);
     describe(engine, plan);
-    await turn();
+    await yieldToEventLoop();
     room = engine.rehearse();
     plan.supported = true;
   } catch (error) {
     if (error instanceof Damaged) throw damaged(error);
     if (!(error instanceof PlumbError) || error.code === 'PLUMB_ERROR_IO') throw error;
+    // The engine refuses the bytes.  Before the model is blamed, the copy that they came from is checked.
     await copy.check().catch(error => { throw damaged(error); });
     plan.problems.push({ code: error.code, message: error.message });
     return plan;
   }
-  plan.threadsNote = await ready();
+  plan.threadsNote = await enableThreads();
   call.signal.throwIfAborted();
-  planMemory(engine, plan, most, room.fits, args);
-  if (args.measure && plan.fits && room.canRun) plan.speed = await measure(engine, turn, call.signal);
+  planMemory(engine, plan, memoryLimit, room.fits, args);
+  if (args.measure && plan.fits && room.canRun) plan.speed = await measure(engine, yieldToEventLoop, call.signal);
   return plan;
 }
 
 /** @param {unknown} error */
 const damaged = error => new PlumbError('PLUMB_ERROR_IO', `the copy on this machine is damaged: ${reasonOf(error)}`);
 
-/** @param {import('./engine.js').Engine} engine @param {import('../loader/source.js').Part[]} parts
- * @param {Preflight} plan
- * @param {{check: () => Promise<void>}} copy  gets a check function, which throws if the engine got bytes of a copy
- *   that are not the downloaded ones; the engine may get them before their chunk is complete
+/** Feeds each part to the engine up to the end of its header.  Sets bytesRead and fileBytes of the plan.
+ *
+ * A part that comes from a copy brings the digests of its chunks (sums.js).  A chunk is verified when all of it was
+ * read, but the engine gets its bytes before that.  So if the engine refuses bytes, copy.check reads the rest of the
+ * chunk, and throws Damaged if the copy is to blame.
+ * @param {import('./engine.js').Engine} engine @param {import('../loader/source.js').Part[]} parts
+ * @param {Preflight} plan @param {{check: () => Promise<void>}} copy
  * @param {import('../loader/source.js').Platform} platform @param {import('../base/protocol.js').Call} call */
 async function readHeaders(engine, parts, plan, copy, { openFile, oneBuffer, pause, silence }, call) {
   const sizes = parts.map(({ size }) => size), { signal } = call;
@@ -118,8 +124,8 @@ async function readHeaders(engine, parts, plan, copy, { openFile, oneBuffer, pau
       }
       sizes[i] = download.facts.size;
     } else {
-      const pull = () => call.pull(i), own = part.kind === 'file' ? undefined : part.sums;
-      const sums = own && new Sums(engine.digest, own, part.size);
+      const pull = () => call.pull(i), expected = part.kind === 'file' ? undefined : part.sums;
+      const sums = expected && new Sums(engine.digest, expected, part.size);
       copy.check = async () => sums?.endChunk(async (at, end) =>
         part.kind === 'blob' ? new Uint8Array(await part.blob.slice(at, end).arrayBuffer()) : pull());
       begin(part.size);
@@ -149,10 +155,12 @@ function describe(engine, plan) {
   });
 }
 
-/** @param {import('./engine.js').Engine} engine @param {Preflight} plan
- * @param {number} most  as in Work
+/** Opens the session that a load would open, and fills in what it takes.  If it fits, the total is measured; otherwise
+ * it is estimated.
+ * @param {import('./engine.js').Engine} engine @param {Preflight} plan
+ * @param {number} memoryLimit  as in Work
  * @param {boolean} weightsFit  whether the engine has allocated memory for all weights @param {PreflightArgs} args */
-function planMemory(engine, plan, most, weightsFit, { contextLength, precision, kvType }) {
+function planMemory(engine, plan, memoryLimit, weightsFit, { contextLength, precision, kvType }) {
   let opened = false;
   try {
     engine.openSession(contextLength, precision, kvType);
@@ -171,7 +179,7 @@ function planMemory(engine, plan, most, weightsFit, { contextLength, precision, 
   const total = plan.fits ? engine.bytes : START_BYTES + weights + sessionBytes;
   plan.memory = {
     weights, kv, scratch, module: total - weights - sessionBytes, total,
-    limit: plan.fits ? most : engine.exhaust(), device: deviceMemory(),
+    limit: plan.fits ? memoryLimit : engine.exhaust(), device: deviceMemory(),
   };
 }
 
@@ -183,8 +191,9 @@ function deviceMemory() {
 
 /** Times passes like those of a chat and takes the fastest of each kind, because a JavaScript engine runs code slowly
  * at first, and other programs compute too.
- * @param {import('./engine.js').Engine} engine @param {() => Promise<void>} turn @param {AbortSignal} signal */
-async function measure(engine, turn, signal) {
+ * @param {import('./engine.js').Engine} engine @param {() => Promise<void>} yieldToEventLoop
+ * @param {AbortSignal} signal */
+async function measure(engine, yieldToEventLoop, signal) {
   const n = Math.min(PROMPT, engine.batch, engine.contextLength - 1), prompt = new Int32Array(n);
   const timed = (/** @type {ArrayLike<number>} */ ids) => {
     const start = performance.now();
@@ -195,11 +204,13 @@ async function measure(engine, turn, signal) {
   const end = performance.now() + MEASURE;
   do {
     engine.rewind(0);
-    // A long prompt takes too long with a large model; a shorter one gives nearly the same rate.
+    // A long prompt takes too long with a large model; a shorter one gives nearly the same rate.  decode * n * 500 are
+    // the milliseconds of n tokens of a prompt, if each takes half as long as a single token.  The first prompt is
+    // short, because decode is not known yet.
     const fed = decode * n * 500 > MEASURE ? Math.min(n, 8) : n;
     prefill = Math.max(prefill, fed / timed(prompt.subarray(0, fed)));
     for (let i = 0; i < 4 && engine.position < engine.contextLength; i++) decode = Math.min(decode, timed([0]));
-    await turn();
+    await yieldToEventLoop();
     signal.throwIfAborted();
   } while (performance.now() < end);
   return { decode: 1 / decode, prefill };

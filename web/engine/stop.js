@@ -1,6 +1,8 @@
 /* Finds stop strings in a stream of pieces.  Text that may still become a stop string is held back.  The stop string
  * that is complete first ends the text (the longest one, if several end there); neither it nor what follows is
- * returned.  The result depends only on the text, not on how it is cut into pieces. */
+ * returned.  The result depends only on the text, not on how it is cut into pieces.  Lengths and positions count UTF-16
+ * code units, as String does.  Pieces hold whole characters, so a pair of surrogates is cut only if a stop string
+ * begins or ends with half of one. */
 
 export class StopFilter {
   #held = '';
@@ -15,6 +17,7 @@ export class StopFilter {
   /** The text that is now certain. @param {string} piece @returns {string} */
   push(piece) {
     this.#held += piece;
+    // The bounds of the stop string that ends first.  If several end at one place, it is the one that begins first.
     let start = -1, end = Infinity;
     for (const stop of this.stops) {
       const at = this.#held.indexOf(stop);

@@ -1,30 +1,32 @@
-/* Chooses one of the four modules for this host: plumb, plumb-mt, plumb-relaxed or plumb-mt-relaxed. */
+/* Chooses one of the four modules for this host: plumb, plumb-mt, plumb-relaxed or plumb-mt-relaxed.  mt: with threads
+ * and a shared memory; relaxed: with kernels that use relaxed SIMD, which are faster and give the same results. */
 
 import { reasonOf } from '../base/errors.js';
 
 /** @typedef {object} Machine  what the choice depends on
  * @property {(name: string) => Promise<WebAssembly.Module>} compile  compiles dist/NAME.wasm
  * @property {number} [processors]
- * @property {(worker: boolean) => string | undefined} [alone]  why there can be no threads; undefined if there can
+ * @property {(worker: boolean) => string | undefined} [singleThreadReason]  why there can be only one thread;
+ *   undefined if there can be more
  * @property {() => import('../base/protocol.js').WorkerLike} [startThread] */
 /** @typedef {object} Variant
  * @property {WebAssembly.Module} module
  * @property {string} name  the name of its file, without .wasm
  * @property {number} threads  1: the module is one without threads
- * @property {string} [note]  why there are fewer threads than were asked for
+ * @property {string} [note]  why there is one thread although more were requested
  * @property {string} [slower]  why this is not the fastest module */
 
 /** More threads than this do not make models of a size for browsers faster, and leave no processor to others. */
 const AUTO_THREADS = 8;
 
-/** @param {Machine} machine @param {number | 'auto'} asked  threads
+/** @param {Machine} machine @param {number | 'auto'} requested  threads
  * @param {boolean} worker  whether the engine runs in a worker of its own
  * @returns {Promise<Variant>} */
-export async function choose({ compile, processors = 1, alone, startThread }, asked, worker) {
-  const wanted = asked === 'auto' ? Math.min(processors, AUTO_THREADS) : asked;
-  const lonely = alone?.(worker);
-  const threads = lonely || !startThread ? 1 : wanted;
-  const note = wanted > threads ? lonely : undefined;
+export async function choose({ compile, processors = 1, singleThreadReason, startThread }, requested, worker) {
+  const wanted = requested === 'auto' ? Math.min(processors, AUTO_THREADS) : requested;
+  const reason = singleThreadReason?.(worker);
+  const threads = reason || !startThread ? 1 : wanted;
+  const note = wanted > threads ? reason : undefined;
   const name = threads > 1 ? 'plumb-mt' : 'plumb';
   if (!hasRelaxedDot()) return { module: await compile(name), name, threads, note };
   const relaxed = `${name}-relaxed`;
@@ -37,6 +39,7 @@ export async function choose({ compile, processors = 1, alone, startThread }, as
 }
 
 /** Whether there is relaxed SIMD with a correct dot product; that of the baseline compiler in Node 20 is wrong.
+ * Compiles the function below, which returns the sum of four equal products of signed bytes: f(a, b) is 4 * a * b.
  * (func (export "f") (param i32 i32) (result i32)
  *   (i32x4.extract_lane 0 (i32x4.relaxed_dot_i8x16_i7x16_add_s
  *     (i8x16.splat (local.get 0)) (i8x16.splat (local.get 1)) (i32x4.splat (i32.const 0))))) */

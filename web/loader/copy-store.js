@@ -31,8 +31,8 @@ import { parseSlots, parseSums } from './sums.js';
  * @property {(bytes: Uint8Array, at: number, slots: Uint8Array, slotsAt: number) => Promise<void> | void} write  writes
  *   bytes of one chunk, and then slots.  If not all can be written, it throws, perhaps at a later call.  The caller may
  *   reuse the memory of bytes afterwards, but not that of slots
- * @property {(size: number, say: () => Promise<void>) => Promise<void>} publish  makes what was written the complete
- *   NAME.gguf.  Calls say, which writes the metadata, after all bytes are in a file and while the copy is locked; then
+ * @property {(size: number, writeMeta: () => Promise<void>) => Promise<void>} publish  makes what was written the
+ *   complete NAME.gguf.  Calls writeMeta after all bytes are in a file and while the copy is locked; then
  *   removes the slots
  * @property {() => Promise<unknown> | unknown} discard  removes the copy and closes the lock
  * @property {(size: number) => Promise<void> | void} close  releases the lock after the last write; the bytes before
@@ -65,7 +65,7 @@ import { parseSlots, parseSums } from './sums.js';
 
 /** Copies can only be read here, not written. */
 export class ReadOnly extends Error {
-  constructor() { super('in the page\'s own thread they can only be read; leave out worker: false'); }
+  constructor() { super('the page\'s own thread can read copies, but not write them; leave out worker: false'); }
 }
 
 /** A PlumbError for an error of the file system, with its path. @param {string} what @param {unknown} error */
@@ -97,6 +97,7 @@ export class Store {
       if (file?.size === meta.size && file) return [{ ...shown, bytes: file.size }];
       const partial = await folder.partial(name).catch(() => undefined);
       if (!partial) return [];
+      // Complete metadata without its file: only who holds the lock can tell what the bytes are worth (findPart).
       return [{ ...shown, bytes: meta.complete ? 0 : proved(meta, partial).at, complete: false }];
     }));
     return all.flat().sort((a, b) => b.lastUsed - a.lastUsed);
@@ -105,7 +106,8 @@ export class Store {
   /** @param {string} url @returns {Promise<boolean>}  whether there was one */
   async remove(url) {
     const folder = await this.#folder();
-    if (!folder) return false;   // also on http: pages, which have no crypto.subtle for nameOf
+    // Before nameOf, which fails on http: pages: they have neither a folder nor crypto.subtle.
+    if (!folder) return false;
     const name = await nameOf(url);
     try {
       return await folder?.remove(name) ?? false;
@@ -162,9 +164,10 @@ export class Copy {
   #lock;
   /** The text of its metadata when it was last read or written. @type {string | undefined} */
   #text;
-  /** The size of the complete file, if the server has stated it. @type {number | undefined} */
+  /** The size of the complete file, if the server has stated it, reliable or not. @type {number | undefined} */
   #size;
-  /** Whether the slots of the bytes that were stored before are written. */
+  /** Whether slots describe the bytes that were stored before.  A copy of an older version has none; the first write
+   * adds them. */
   #recorded = true;
 
   /** @param {Store} store @param {Folder} folder @param {string} name @param {Meta} meta
@@ -191,7 +194,7 @@ export class Copy {
   }
 
   /** Finds the bytes of a copy that was incomplete before it was locked.  The process that held the lock may have
-   * completed it since.
+   * completed it since; then the lock is released again.  Bytes that fit no valid metadata count as none.
    * @param {Lock} lock */
   async findPart(lock) {
     this.#lock = lock;
@@ -204,7 +207,7 @@ export class Copy {
       if (blob || isUnpublished) {
         await this.close();
         if (await this.findWhole()) return;
-        throw new Busy();
+        throw new Busy();   // another process has replaced or removed it since the lock was released
       }
     } else if (meta) {
       const { at, sums } = proved(meta, partial);
@@ -216,7 +219,7 @@ export class Copy {
     }
   }
 
-  /** The metadata, its text, and the file if it is complete. */
+  /** The metadata, its text, and the file if it is complete and has the size that the metadata states. */
   async #look() {
     const text = await this.folder.text(`${this.name}.json`), meta = parse(text, this.meta.url);
     const file = meta?.complete ? await this.folder.file(`${this.name}.gguf`) : undefined;
@@ -229,9 +232,9 @@ export class Copy {
   get reader() { return this.#lock ?? this.#handle; }
 
   /** Must be called before bytes from `at` on are written.  Throws if they cannot be, such as for lack of room.
-   * @param {number} at @param {import('./download.js').Facts} facts */
+   * @param {number} at  0, or as many bytes as are stored @param {import('./download.js').Facts} facts */
   async begin(at, { size, certain, etag, lastModified }) {
-    if (this.complete) {
+    if (this.complete) {   // it was opened for reading, without a lock
       if (!this.folder.writes) throw new ReadOnly();
       this.#handle?.close();
       this.#handle = undefined;
@@ -247,14 +250,14 @@ export class Copy {
     this.#recorded = at === 0 || this.sums !== undefined;
     if (at === 0) this.sums = [];
     this.#size = size;
-    await lock.begin(at);
+    await lock.begin(at);   // first, because it removes the old bytes, which take room
     const need = (size ?? 0) - at, room = await this.folder.room();
     if (need > room) throw new Error(await this.#shortage(`there is room for ${megabytes(Math.max(0, room))}`, need));
-    await this.#say();
+    await this.#writeMeta();
     try {
       if (size !== undefined && size > at) await lock.reserve(size);
     } catch (error) {
-      throw new Error(await this.#shortage(reasonOf(error), need));
+      throw await this.#writeError(error, 'reserving the space failed', need);
     }
   }
 
@@ -271,20 +274,23 @@ export class Copy {
         this.at += piece.length;
       }
     } catch (error) {
-      throw await this.#unwritten(error);
+      throw await this.#writeError(error);
     }
   }
 
-  /** The error to report for a failed write. @param {unknown} error */
-  async #unwritten(error) {
+  /** The error to report for a failed write.  Only for a lack of room does it say how to make room.
+   * @param {unknown} error @param {string} [what]  what failed @param {number} [need]  bytes that room is needed for */
+  async #writeError(error, what = `writing failed after ${megabytes(this.at)}`, need = this.#size) {
     if (error instanceof Busy) return error;
-    return new Error(await this.#shortage(`after ${megabytes(this.at)}: ${reasonOf(error)}`, this.#size));
+    const reason = `${what}: ${reasonOf(error)}`;
+    return new Error(isLackOfRoom(error) ? await this.#shortage(reason, need) : reason);
   }
 
   /** The text of an error for a lack of room. @param {string} reason @param {number} [need]  in bytes */
   async #shortage(reason, need) {
-    const kept = sum((await this.store.list()).map(({ url, bytes }) => url === this.meta.url ? 0 : bytes)) ?? 0;
-    const needs = need === undefined ? '' : `it needs ${megabytes(need)}, `;
+    const copies = await this.store.list().catch(() => []);   // its failure must not replace the reason
+    const kept = sum(copies.map(({ url, bytes }) => url === this.meta.url ? 0 : bytes)) ?? 0;
+    const needs = need === undefined ? '' : `it needs ${megabytes(need)}, but `;
     return `${needs}${reason}; other cached models take ${megabytes(kept)}, and Plumb.removeCached removes them`;
   }
 
@@ -299,15 +305,16 @@ export class Copy {
     };
     if (!complete) {
       try {
-        await this.#lock?.publish(this.at, () => this.#say());
+        await this.#lock?.publish(this.at, () => this.#writeMeta());
       } catch (error) {
-        throw await this.#unwritten(error);
+        throw await this.#writeError(error);
       }
     } else if (this.folder.writes && await this.#isSame()) {
-      await this.#say();   // nobody else has replaced the copy
+      await this.#writeMeta();   // nobody else has replaced the copy
     }
   }
 
+  /** Closes its file and releases its lock; the bytes so far stay. */
   async close() {
     const lock = this.#lock;
     this.#handle?.close();
@@ -315,7 +322,8 @@ export class Copy {
     await lock?.close(this.at);
   }
 
-  /** Removes the copy, unless another process has replaced it. */
+  /** Closes the copy and removes it, unless another process has replaced it.  A complete copy has no lock while it is
+   * only read. */
   async remove() {
     const lock = this.#lock;
     this.#lock = undefined;
@@ -324,13 +332,18 @@ export class Copy {
     if (this.complete && await this.#isSame()) await this.store.remove(this.meta.url);
   }
 
+  /** Whether the metadata on the disk is still what this load last read or wrote. */
   async #isSame() { return await this.folder.text(`${this.name}.json`) === this.#text; }
 
-  async #say() {
+  async #writeMeta() {
     this.#text = JSON.stringify(this.meta);
     await this.folder.put(`${this.name}.json`, this.#text);
   }
 }
+
+/** Whether a file system has refused to store bytes because there is no room for them: Node says so with a code, a
+ * browser with the name of the error. @param {any} error */
+const isLackOfRoom = error => ['ENOSPC', 'EDQUOT'].includes(error?.code) || error?.name === 'QuotaExceededError';
 
 /** How many bytes of an incomplete copy its slots prove; for a copy of an older version, all that it has.
  * @param {Meta} meta @param {{size: number, slots: Uint8Array}} partial
@@ -340,7 +353,7 @@ const proved = ({ sums }, { size, slots }) => sums === undefined ? { at: size } 
 /** The digests of a complete copy. @param {Meta} meta */
 const sumsOf = ({ sums, size = 0 }) => sums === undefined ? undefined : parseSums(sums, size);
 
-/** @param {string} url */
+/** The NAME of the files of a URL's copy. @param {string} url */
 async function nameOf(url) {
   return hex(new Uint8Array(await crypto.subtle.digest('SHA-256', new TextEncoder().encode(url))));
 }

@@ -4,7 +4,7 @@
  * The proof is a strong ETag or a Last-Modified that stays the same, together with the size.  Requests to other origins
  * have a Range header and no other header that would need a CORS preflight; their responses are compared here. */
 import { PlumbError, reasonOf } from '../base/errors.js';
-import { corsProblem, noConnection, webPage } from './blame.js';
+import { corsProblem, noConnection, webPage } from './fetch-errors.js';
 import { streamChunks } from './stream.js';
 
 /** TRIES is the number of attempts in a row that bring no new byte, FIRST_WAIT the milliseconds before the first one.
@@ -13,7 +13,7 @@ import { streamChunks } from './stream.js';
 const TRIES = 5, FIRST_WAIT = 500, LONGEST_WAIT = 30000;
 /** The number of attempts at a server that has never responded.  Most often its name is misspelt, or it refuses this
  * site; a browser does not distinguish the two. */
-const TRIES_UNHEARD = 2;
+const TRIES_NO_RESPONSE = 2;
 /** Milliseconds without a byte after which a connection is given up, because a lost one is not always reported. */
 const SILENCE = 30000;
 
@@ -29,11 +29,11 @@ const SILENCE = 30000;
  * @property {(ms: number, signal: AbortSignal) => Promise<void>} [silence]  as pause; resolves if nothing has arrived
  * @property {(attempt: number) => void} [onWait]
  * @property {boolean} checked  whether bytes need no proof that they are of one file, because a checksum will show it
- *   or it matters little
+ *   or, in a preflight, it matters little
  * @property {CacheMode} cache  the mode of the browser's own cache
- * @property {number} [range]  for reading only the beginning of a file: how many bytes the first request asks for.
- *   Each further request asks for as many as have arrived.  Responses are not read any further, and failed attempts are
- *   forgotten only after this many new bytes
+ * @property {number} [range]  only in a preflight, which reads the beginning of a file and keeps no copy: how many
+ *   bytes the first request asks for.  Each further request asks for as many as have arrived.  Responses are not read
+ *   any further, and failed attempts are forgotten only after this many new bytes
  * @property {boolean} [oneBuffer]  as in Platform */
 
 /** The load must start over: the bytes so far may be of another file than the rest, or the copy cannot be used. */
@@ -52,9 +52,13 @@ export class Download {
   #skip = 0;
   /** The position after the last byte of the present response, if it is a range. */
   #end = Infinity;
+  /** The furthest position of all passes at which failed attempts were forgotten. */
   #furthest = 0;
+  /** The failed attempts since then. */
   #failures = 0;
-  #heard = false;
+  /** Whether the server has ever responded. */
+  #hasAnswered = false;
+  /** Whether the present response is encoded.  No range of the file can then be requested. */
   #encoded = false;
   #pause;
   #silence;
@@ -67,7 +71,9 @@ export class Download {
     this.#silence = options.silence ?? pause;
   }
 
-  /** Requests the file from byte `at` on.  If it is not the known file, `this.at` is 0 afterwards.
+  /** Requests the file from byte `at` on.  Afterwards `this.at` is where the bytes of the response begin: 0 if it is
+   * not the known file, if a range of it cannot be requested, and with `whole`.  If `whole` is true and the file has
+   * not changed, no bytes follow.
    * @param {number} at @param {Facts} [known]  what the server said when the bytes before `at` were downloaded
    * @param {boolean} [whole]  all bytes are here, and the question is only whether the file has changed
    * @returns {Promise<boolean>}  whether it is the known file */
@@ -75,10 +81,10 @@ export class Download {
     this.at = known && !whole && this.#resumable(known) ? at : 0;
     this.facts = { certain: false, ...known };
     for (;;) {
-      const response = await this.#ask(whole);
-      if (!this.#placed(response)) {
+      const response = await this.#fetch(whole);
+      if (!this.#isPositionKnown(response)) {
         drop(response);
-        if (this.at === 0) throw this.#unplaced();
+        if (this.at === 0) throw this.#unknownPosition();
         this.at = 0;
         continue;
       }
@@ -93,12 +99,13 @@ export class Download {
         this.#take(response);
         return false;
       }
-      drop(response);
+      drop(response);   // it has only a range of another file, or none
       this.at = 0;
     }
   }
 
-  /** Yields the bytes from `at` on.  A chunk is valid until the next one is requested. */
+  /** Yields the bytes from `at` on.  A chunk is valid until the next one is requested.  Each turn of the outer loop
+   * reads one response until it ends or breaks, and then requests what is missing. */
   async *chunks() {
     const { signal, oneBuffer, range } = this.options;
     const { url, facts } = this, least = range ?? 1;
@@ -112,11 +119,12 @@ export class Download {
           first = false;
           const skipped = Math.min(this.#skip, chunk.length);
           this.#skip -= skipped;
+          // A preflight ignores what follows its range; in a load it is an error, below.
           chunk = chunk.subarray(skipped, range && skipped + this.#end - this.at);
-          const most = Math.min(facts.certain && facts.size !== undefined ? facts.size : Infinity, this.#end);
-          if (this.at + chunk.length > most) {
-            throw new PlumbError('PLUMB_ERROR_IO', `${url}: the server sends more than the ${most} bytes that it `
-              + 'announced', { url, total: most });
+          const limit = Math.min(facts.certain && facts.size !== undefined ? facts.size : Infinity, this.#end);
+          if (this.at + chunk.length > limit) {
+            throw new PlumbError('PLUMB_ERROR_IO', `${url}: the server sends more than the ${limit} bytes that it `
+              + 'announced', { url, total: limit });
           }
           if (chunk.length === 0) continue;
           this.at += chunk.length;
@@ -127,10 +135,10 @@ export class Download {
           yield chunk;
           if (range && this.at === this.#end) break;
         }
-        const known = facts.certain && facts.size !== undefined;
+        const isSizeKnown = facts.certain && facts.size !== undefined;
         // If no response says how long the file is, more bytes may follow a range.
-        const open = this.#end < Infinity && (range || this.at < (facts.size ?? Infinity));
-        const missing = this.#skip > 0 || (known ? this.at < Number(facts.size) : open);
+        const mayFollow = this.#end < Infinity && (range || this.at < (facts.size ?? Infinity));
+        const missing = this.#skip > 0 || (isSizeKnown ? this.at < Number(facts.size) : mayFollow);
         if (!missing && this.at === 0) {
           throw new PlumbError('PLUMB_ERROR_TRUNCATED', `${url}: the server sent an empty file, not a GGUF file`,
             { url, bytes: 0 });
@@ -141,22 +149,24 @@ export class Download {
         if (error instanceof PlumbError) throw error;
         reason = reasonOf(error);
       }
-      // A server may send a shorter range than requested.
-      const came = this.at - start, enough = this.at === this.#end && came >= least;
-      if (this.at === this.#end) reason = `the server sends ${came} at once`;
+      // A server may send a shorter range than requested.  If that brought enough bytes, the next request follows at
+      // once and no failure is counted, unless earlier failures are not forgotten yet.
+      const received = this.at - start, enough = this.at === this.#end && received >= least;
+      if (this.at === this.#end) reason = `the server sends only ${received} bytes per request`;
       if (!enough || this.#failures > 0) await this.#failed(this.#broken(reason));
-      if (this.at > 0 && !this.#resumable(facts)) throw new StartOver(`${url}: nothing says that the file is the same`);
-      const again = await this.#ask();
-      const problem = !this.#placed(again) ? this.#unplaced().message
-        : !this.#same(again) ? `${url}: the file has changed` : undefined;
+      if (this.at > 0 && !this.#resumable(facts)) throw this.#notResumable();
+      const next = await this.#fetch();
+      const problem = !this.#isPositionKnown(next) ? this.#unknownPosition().message
+        : !this.#same(next) ? `${url}: the file has changed` : undefined;
       if (problem !== undefined) {
-        drop(again);
+        drop(next);
         throw new StartOver(problem);
       }
-      this.#take(again);
+      this.#take(next);
     }
   }
 
+  /** Aborts the present request when the load is aborted. */
   #follow = () => this.#request.abort(this.options.signal.reason);
 
   /** Closes the connection. */
@@ -165,13 +175,20 @@ export class Download {
     if (this.#response) drop(this.#response);
   }
 
-  /** @param {Facts} facts */
+  /** Whether a range of the file may be requested: its bytes are not encoded, and they can be proved to be of the same
+   * file or need no proof. @param {Facts} facts */
   #resumable({ etag, lastModified }) {
     return !this.#encoded && (this.options.checked || strong(etag) !== undefined || lastModified !== undefined);
   }
 
-  /** @param {boolean} [whole]  as in open @returns {Promise<Response>}  with status 200, 206, 304 or 416 */
-  async #ask(whole = false) {
+  #notResumable() {
+    return new StartOver(`${this.url}: the download cannot be resumed: nothing shows that the file is unchanged`);
+  }
+
+  /** Requests the bytes from `at` on until there is a response that can be used; throws if a further attempt is of no
+   * use, or if there were too many.
+   * @param {boolean} [whole]  as in open @returns {Promise<Response>}  with status 200, 206, 304 or 416 */
+  async #fetch(whole = false) {
     const { url, at, options: { signal, cache, range } } = this;
     for (;;) {
       signal.throwIfAborted();
@@ -183,19 +200,19 @@ export class Download {
         response = await this.#watch(fetch(url, { signal: request.signal, cache, headers: this.#headers(whole) }));
       } catch (error) {
         signal.throwIfAborted();
-        const cors = this.#heard ? undefined : await corsProblem(url, signal);
+        const cors = this.#hasAnswered ? undefined : await corsProblem(url, signal);
         const problem = new PlumbError('PLUMB_ERROR_IO', `${url}: ${cors ?? noConnection(url, error)}`, { url });
         if (cors !== undefined && this.#failures > 0) throw problem;   // it was not just one broken connection
         await this.#failed(at > 0 && cors === undefined ? this.#broken(reasonOf(error)) : problem);
         continue;
       }
-      this.#heard = true;
+      this.#hasAnswered = true;
       const { status } = response, part = response.headers.get('Content-Range');
       const [, start] = /^bytes (\d+)-\d+\/(?:\d+|\*)$/.exec(part ?? '') ?? [];
       if (status === 206 && part !== null && Number(start) !== at) {
         drop(response);
-        throw new PlumbError('PLUMB_ERROR_IO', `${url}: asked for the bytes from ${at} on, the server answered with `
-          + `"Content-Range: ${part}"`, { url, bytes: at });
+        throw new PlumbError('PLUMB_ERROR_IO', `${url}: requested the bytes from ${at} on, but the server answered `
+          + `with "Content-Range: ${part}"`, { url, bytes: at });
       }
       const partial = (at > 0 || range) && (status === 206 || status === 416);
       if (status === 200 || partial || status === 304 && whole) return response;
@@ -208,27 +225,27 @@ export class Download {
   }
 
   /** Waits for what the server sends, and aborts the request if nothing arrives in time.
-   * @type {<T>(coming: Promise<T>) => Promise<T>} */
-  #watch = async coming => {
-    const request = this.#request, came = new AbortController();
-    const silent = this.#silence(SILENCE, came.signal).then(() => {
-      const error = new Error(`nothing came for ${SILENCE / 1000} seconds`);
+   * @type {<T>(pending: Promise<T>) => Promise<T>} */
+  #watch = async pending => {
+    const request = this.#request, arrived = new AbortController();
+    const silent = this.#silence(SILENCE, arrived.signal).then(() => {
+      const error = new Error(`no data arrived for ${SILENCE / 1000} seconds`);
       request.abort(error);
       throw error;
     });
     try {
-      return await Promise.race([coming, silent]);
+      return await Promise.race([pending, silent]);
     } finally {
-      came.abort('it came');
+      arrived.abort('data arrived');   // ends the wait; what it rejects with is ignored, because the race is over
     }
   };
 
-  /** @param {boolean} whole */
+  /** @param {boolean} whole  as in open */
   #headers(whole) {
     const { url, at, facts, options: { range } } = this;
     const etag = strong(facts.etag), { lastModified } = facts;
     /** @type {Record<string, string>} */
-    const headers = range ? { Range: `bytes=${at}-${this.#asked() - 1}` } : at > 0 ? { Range: `bytes=${at}-` } : {};
+    const headers = range ? { Range: `bytes=${at}-${this.#rangeEnd() - 1}` } : at > 0 ? { Range: `bytes=${at}-` } : {};
     const elsewhere = globalThis.location && new URL(url, location.href).origin !== location.origin;
     if (elsewhere) return headers;   // the headers below would need a CORS preflight
     if (at > 0 && (etag ?? lastModified)) headers['If-Range'] = /** @type {string} */ (etag ?? lastModified);
@@ -238,18 +255,18 @@ export class Download {
   }
 
   /** Waits before the next attempt, or throws the error if there were too many.
-   * @param {PlumbError} error @param {number} [asked]  milliseconds that the server asks for */
-  async #failed(error, asked = 0) {
+   * @param {PlumbError} error @param {number} [minWait]  milliseconds that the server asks for */
+  async #failed(error, minWait = 0) {
     const { signal, onWait } = this.options;
     if (!/^https?:/.test(this.url)) throw error;   // another fetch of a data: or blob: URL does not help
-    const tries = this.#heard ? TRIES : TRIES_UNHEARD;
+    const tries = this.#hasAnswered ? TRIES : TRIES_NO_RESPONSE;
     if (++this.#failures > tries) {
-      error.message += ` (${tries} more tries did not help)`;
+      error.message += ` (${tries} retries failed)`;
       error.details.tries = tries;
       throw error;
     }
     onWait?.(this.#failures);
-    await this.#pause(Math.min(Math.max(FIRST_WAIT * 2 ** (this.#failures - 1), asked), LONGEST_WAIT), signal);
+    await this.#pause(Math.min(Math.max(FIRST_WAIT * 2 ** (this.#failures - 1), minWait), LONGEST_WAIT), signal);
     signal.throwIfAborted();
   }
 
@@ -257,38 +274,40 @@ export class Download {
   #broken(reason) {
     const { url, at, facts: { size } } = this;
     const total = size === undefined ? '' : ` of ${size}`;
-    return new PlumbError('PLUMB_ERROR_IO', `${url}: the bytes stop after ${at}${total}: ${reason}`,
+    return new PlumbError('PLUMB_ERROR_IO', `${url}: the download stopped after ${at}${total} bytes: ${reason}`,
       { name: url, bytes: at, ...size !== undefined && { total: size } });
   }
 
   /** Whether it is known where the bytes of a response belong.  A 206 must say in its Content-Range that they are those
-   * from `at` on; #ask refuses one that names another position.  A browser may hide that header in a response of
+   * from `at` on; #fetch refuses one that names another position.  A browser may hide that header in a response of
    * another origin; then the length decides.  A range of encoded bytes is useless, because it counts other bytes.
    * @param {Response} response */
-  #placed(response) {
+  #isPositionKnown(response) {
     const { headers, status, type } = response, { at, facts: { size }, options: { range } } = this;
     if (status !== 206) return true;
     if (isEncoded(response)) return false;
     if (headers.has('Content-Range')) return true;
     const length = bytesOf(headers.get('Content-Length'));
-    // This is a preflight, which keeps no bytes.
-    if (range) return length === undefined ? at === 0 : at + length <= this.#asked();
+    // A preflight keeps no bytes, so it accepts any length up to that of the range, and none at the first byte.
+    if (range) return length === undefined ? at === 0 : at + length <= this.#rangeEnd();
     return type === 'cors' && length !== undefined && size !== undefined && at + length === size;
   }
 
-  #unplaced() {
+  #unknownPosition() {
     const { url, at } = this;
-    return new PlumbError('PLUMB_ERROR_IO', `${url}: asked for the bytes from ${at} on, the server answered 206 `
+    return new PlumbError('PLUMB_ERROR_IO', `${url}: requested the bytes from ${at} on, but the server answered 206 `
       + 'without a "Content-Range" that says which bytes it sends', { url, bytes: at });
   }
 
-  /** Whether a response is of the file that the facts describe.
+  /** Whether a response is of the file that the facts describe.  The first of these that both state decides: sizes that
+   * are certain, if they differ; strong ETags; ETags of which one is weak, if they differ; Last-Modified.  Equal sizes
+   * and equal weak ETags prove nothing.
    * @param {Response} response @param {boolean} [whole]  as in open */
   #same(response, whole = false) {
     const { at, facts } = this;
     if (response.status === 416) {   // a browser may hide the Content-Range
       const end = /^bytes \*\/(\d+)$/.exec(response.headers.get('Content-Range') ?? '')?.[1];
-      const size = this.options.range ? facts.size ?? at : facts.size;   // a preflight keeps no bytes
+      const size = this.options.range ? facts.size ?? at : facts.size;   // a preflight needs no proof
       return size === at && Number(end ?? at) === at;
     }
     const found = this.#factsOf(response);
@@ -300,37 +319,38 @@ export class Download {
     if (facts.lastModified !== undefined && found.lastModified !== undefined) {
       return facts.lastModified === found.lastModified;
     }
+    // Nothing proves anything.  Without bytes so far nothing must fit, except the size, which the engine was told.
     return at === 0 && !whole && facts.size === found.size || this.options.checked;
   }
 
-  /** @param {Response} response  the next bytes come from it */
+  /** Makes a response the present one. @param {Response} response  the next bytes come from it */
   #take(response) {
     this.#response = response;
     if (response.status === 416) {   // all bytes are here
       drop(response);
       this.#response = new Response();
-      this.#note({ ...this.facts, size: this.at, certain: true });
+      this.#updateFacts({ ...this.facts, size: this.at, certain: true });
       return;
     }
     this.#skip = response.status === 200 ? this.at : 0;
     const end = /^bytes \d+-(\d+)\//.exec(response.headers.get('Content-Range') ?? '')?.[1] ?? Infinity;
-    this.#end = response.status === 206 ? Math.min(Number(end) + 1, this.#asked()) : Infinity;
+    this.#end = response.status === 206 ? Math.min(Number(end) + 1, this.#rangeEnd()) : Infinity;
     this.#encoded = isEncoded(response);
-    this.#note(this.#factsOf(response));
+    this.#updateFacts(this.#factsOf(response));
   }
 
-  /** The position after the last byte that a request asks for. */
-  #asked() { return this.at + Math.max(this.options.range ?? Infinity, this.at); }
+  /** The position after the last byte that a request asks for: Infinity, except in a preflight. */
+  #rangeEnd() { return this.at + Math.max(this.options.range ?? Infinity, this.at); }
 
   /** @param {Response} response  to a request for the bytes from `at` on @returns {Facts} */
   #factsOf(response) {
     const { headers, status } = response;
     const length = isEncoded(response) ? null : headers.get('Content-Length');
-    const whole = /\/(\d+)$/.exec(headers.get('Content-Range') ?? '')?.[1];
-    // If the browser hides the range, #placed has verified that the length is that of the rest.
+    const total = /\/(\d+)$/.exec(headers.get('Content-Range') ?? '')?.[1];
+    // If the browser hides the range, #isPositionKnown has verified that the length is that of the rest.
     const hidden = !headers.has('Content-Range') && !this.options.range;
     const toEnd = length !== null && hidden ? String(this.at + Number(length)) : null;
-    const size = bytesOf(status === 206 ? whole ?? toEnd : length);
+    const size = bytesOf(status === 206 ? total ?? toEnd : length);
     return {
       size,
       // For a response of another origin a browser shows the length, but not the encoding.  A range has no encoding.
@@ -342,15 +362,17 @@ export class Download {
 
   /** Takes over the facts of a response.  If `at` is not 0, facts that the response does not state stay as they were,
    * and a certain size is not replaced by an uncertain one. @param {Facts} found */
-  #note(found) {
+  #updateFacts(found) {
     const { certain, size } = this.facts;
-    const said = Object.entries(found).filter(([, value]) => this.at === 0 || value !== undefined);
-    Object.assign(this.facts, Object.fromEntries(said));
+    const stated = Object.entries(found).filter(([, value]) => this.at === 0 || value !== undefined);
+    Object.assign(this.facts, Object.fromEntries(stated));
     if (this.at > 0 && certain && !found.certain) Object.assign(this.facts, { certain, size });
   }
 }
 
-/** @param {string} url @param {Response} response @param {Uint8Array} chunk  the first one */
+/** Throws if a response is a web page, because the engine would only say that it is not a GGUF file.  0x47 is 'G', the
+ * first byte of such a file.
+ * @param {string} url @param {Response} response @param {Uint8Array} chunk  the first one */
 function checkKind(url, response, chunk) {
   const problem = chunk[0] === 0x47 ? undefined : webPage(response, 'a GGUF file');
   if (problem === undefined) return;
@@ -361,26 +383,27 @@ function checkKind(url, response, chunk) {
 /** The number of bytes in a header, or undefined if it has none. @param {string | null | undefined} text */
 const bytesOf = text => /^\d{1,15}$/.test(text ?? '') ? Number(text) : undefined;
 
-/** @param {Response} response */
+/** Ends a response, and so its connection. @param {Response} response */
 const drop = response => void response.body?.cancel().catch(() => {});
 
 /** @param {string} [etag] @returns {string | undefined}  the ETag if it is strong: equal ones then mean equal bytes */
 const strong = etag => etag?.startsWith('W/') ? undefined : etag;
-/** @param {string} etag */
+/** What remains of an ETag for the weak comparison of RFC 9110. @param {string} etag */
 const weak = etag => etag.replace(/^W\//, '');
 
 /** Whether a response has a Content-Encoding: lengths then count the encoded bytes, not those that arrive here.
  * @param {Response} response */
 const isEncoded = response => ![null, '', 'identity'].includes(response.headers.get('Content-Encoding'));
 
-/** @param {Response} response @returns {number}  milliseconds */
+/** How long the server asks to wait: Retry-After is a number of seconds or a date.
+ * @param {Response} response @returns {number}  milliseconds */
 function retryAfter({ headers }) {
   const text = headers.get('Retry-After') ?? '';
   const ms = /^\d+$/.test(text) ? 1000 * Number(text) : Date.parse(text) - Date.now();
   return ms > 0 ? ms : 0;
 }
 
-/** @type {NonNullable<DownloadOptions['pause']>} */
+/** Waits; rejects when the signal is aborted meanwhile. @type {NonNullable<DownloadOptions['pause']>} */
 const pause = (ms, signal) => new Promise((resolve, reject) => {
   const done = () => {
     clearTimeout(timer);

@@ -14,7 +14,7 @@ const DAMAGED = ['MAGIC', 'VERSION', 'TRUNCATED', 'METADATA', 'TENSOR', 'TOKENIZ
 
 /** How many parts are asked for their sizes at once.  Together with the part that is downloaded this makes 6 requests,
  * as many as a browser sends to one server. */
-const MOST_GUESSES = 5;
+const MAX_SIZE_REQUESTS = 5;
 
 /** @typedef {object} LoadArgs
  * @property {import('./source.js').Part[]} parts
@@ -25,9 +25,12 @@ const MOST_GUESSES = 5;
 export class Parts {
   /** @type {Warning[]} */
   warnings = [];
+  /** Aborts all requests: when the call is aborted or the load has failed for good. */
   #end = new AbortController();
-  /** Ends the requests for sizes of one pass. */
-  #asking = new AbortController();
+  /** Ends the loops of one pass that ask for sizes: they send no more requests and ignore the answers to earlier ones.
+   * A pass is one attempt to read all parts into a new engine. */
+  #sizeRequests = new AbortController();
+  /** The index of the part that is being read. */
   #reached = 0;
 
   /** @param {LoadArgs} args @param {import('../base/protocol.js').Call} call
@@ -38,6 +41,7 @@ export class Parts {
     this.platform = platform;
     this.sha256 = sha256;
     this.meter = new Meter(progress => call.emit('progress', progress), parts.map(({ size }) => size));
+    /** Rejects when the call is aborted, and never resolves: for a race against a promise that has no signal. */
     this.aborted = new Promise((_, reject) => {
       const abort = () => {
         this.#end.abort(call.signal.reason);
@@ -50,7 +54,7 @@ export class Parts {
     const { store, pause, silence, oneBuffer, startThread } = platform;
     this.files = parts.map((part, i) => part.kind !== 'url' ? undefined : new UrlFile(part.url, {
       signal: this.#end.signal, mode: cache, sha256: sha256[i], store, pause, silence, oneBuffer, startThread,
-      onWait: attempt => this.meter.say('wait', attempt),
+      onWait: attempt => this.meter.emit('wait', attempt),
       warn: message => void this.warnings.push({ code: 'cache', message }),
     }));
     this.#start();
@@ -59,22 +63,22 @@ export class Parts {
   /** Sends the first requests while the engine is still being compiled.  Opens the first part; after that it asks for
    * the sizes of the later ones, in order. */
   #start() {
-    const asking = this.#asking = new AbortController();
+    const requests = this.#sizeRequests = new AbortController();
     this.#reached = 0;
     const [first, ...others] = this.files;
     const opened = first?.open() ?? Promise.resolve();
     let next = 0;
-    const ask = async () => {
-      while (next < others.length && !asking.signal.aborted && !this.#end.signal.aborted) {
+    const requestSizes = async () => {
+      while (next < others.length && !requests.signal.aborted && !this.#end.signal.aborted) {
         const i = next++, file = others[i];
         if (!file) continue;
         const size = await file.guess().catch(() => undefined);
-        if (asking.signal.aborted) return;
+        if (requests.signal.aborted) return;
         this.meter.sizes[i + 1] ??= size;
-        if (size === undefined) next = others.length;   // then the total stays unknown, whatever the others say
+        if (size === undefined) next = others.length;   // then the total stays unknown, whatever the other sizes are
       }
     };
-    opened.then(() => { for (let i = 0; i < MOST_GUESSES; i++) ask(); }, () => {});
+    opened.then(() => { for (let i = 0; i < MAX_SIZE_REQUESTS; i++) requestSizes(); }, () => {});
   }
 
   /** Moves all parts into the engine, step by step. @param {import('./source.js').Sink} engine */
@@ -130,29 +134,34 @@ export class Parts {
   }
 
   /** The error to report for a failure: StartOver if the copy that was read turns out to be damaged, otherwise `error`.
-   * Must be called before the engine is freed.
+   * Must be called before the engine is freed, because the digest of the copy is computed in its memory.
    * @param {unknown} error */
-  async blame(error) {
+  async findCause(error) {
     if (this.call.signal.aborted || !(error instanceof PlumbError)) return error;
     try {
       await this.files[this.#reached]?.check();
       return error;
-    } catch (worse) {
-      return worse;
+    } catch (cause) {
+      return cause;
     }
   }
 
   /** Whether the load is worth another attempt with a new engine after this failure: a file has changed, or a copy may
    * be damaged.  If so, it prepares for that attempt: it removes suspect copies and sends the first requests again.
-   * Parts that were pulled cannot be read a second time. @param {unknown} error */
-  async again(error) {
+   * If the engine finds the model broken, all copies that were read are suspect, because those of older versions have
+   * no digests.  Parts that were pulled cannot be read a second time.
+   *
+   * Attempts are not counted.  They end because a suspect copy is gone afterwards, if its removal succeeds, and because
+   * a Download counts its failures over all attempts as long as it does not get further. @param {unknown} error */
+  async prepareRetry(error) {
     if (this.call.signal.aborted) return false;
     const copied = (/** @type {UrlFile | undefined} */ file) => file !== undefined && file.local > 0;
     const damaged = isDamage(error) && this.files.some(copied);
     if (!damaged && !(error instanceof StartOver)) return false;
     if (this.parts.slice(0, this.#reached + 1).some(({ kind }) => kind === 'pull')) return false;
-    this.#asking.abort();
+    this.#sizeRequests.abort();
     for (const file of this.files) {
+      // The warning names the URL itself.
       if (damaged && copied(file)) await file?.close('all', reasonOf(error).replace(`${file.url}: `, ''));
       else await file?.close('keep');
     }
@@ -162,10 +171,11 @@ export class Parts {
   }
 
   /** Closes all files after the last failure, and removes copies of broken files and unfinished copies of unsupported
-   * ones. @param {unknown} error */
+   * ones.  Throws PLUMB_ERROR_IO for a StartOver: then a part was pulled, which only the caller can provide again.
+   * @param {unknown} error */
   async abandon(error) {
     this.#end.abort(error);
-    this.#asking.abort();
+    this.#sizeRequests.abort();
     const remove = isDamage(error) ? 'all' : isUnsupported(error) ? 'unfinished' : 'keep';
     for (const file of this.files) await file?.close(remove);
     if (error instanceof StartOver) throw new PlumbError('PLUMB_ERROR_IO', `${error.message}; load it again`);

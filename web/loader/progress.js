@@ -13,15 +13,20 @@
  *   bytes of a file are read from a copy and the rest is still to be downloaded
  * @property {number} [attempt]  for 'wait': the number of the next attempt, from 1 */
 
+/** In milliseconds: the least time between two reports of bytes, and how far back the rate looks. */
 const INTERVAL = 100, WINDOW = 5000;
 
 export class Meter {
   #bytes = 0;
+  /** When the last report was made. */
   #reported = -Infinity;
   /** @type {Progress['phase'] | undefined} */
   #phase;
+  /** The start of the phase and the reports since then, without those older than WINDOW.  The rate is that since the
+   * first of them. */
   #samples = [{ at: performance.now(), bytes: 0 }];
-  /** Whether bytes from a server follow those that are read on this machine. */
+  /** Whether bytes from a server follow those that are read on this machine.  The rate of the disk then says nothing
+   * about the time left. */
   partial = false;
 
   /** @param {(progress: Progress) => void} report @param {(number | undefined)[]} sizes  sizes of the parts, as far as
@@ -36,15 +41,16 @@ export class Meter {
   /** Bytes still to come, or undefined while a size is unknown. */
   get left() { return this.total === undefined ? undefined : this.total - this.#bytes; }
 
-  /** @param {number} n  new bytes @param {'read' | 'download'} phase */
+  /** Counts new bytes, and reports them if the last report is old enough.
+   * @param {number} n @param {'read' | 'download'} phase */
   add(n, phase) {
     this.#enter(phase);
     this.#bytes += n;
-    if (performance.now() - this.#reported >= INTERVAL) this.say(phase);
+    if (performance.now() - this.#reported >= INTERVAL) this.emit(phase);
   }
 
-  /** @param {Progress['phase']} phase @param {number} [attempt] */
-  say(phase, attempt) {
+  /** Makes a report at once. @param {Progress['phase']} phase @param {number} [attempt] */
+  emit(phase, attempt) {
     this.#enter(phase);
     const at = this.#reported = performance.now();
     while (this.#samples.length > 1 && at - this.#samples[0].at > WINDOW) this.#samples.shift();
@@ -67,8 +73,8 @@ export class Meter {
   /** @param {Progress['phase']} phase */
   #enter(phase) {
     if (phase === this.#phase) return;
-    const last = phase === 'prepare' || phase === 'ready';   // no bytes arrive in these
-    if (!last && this.#phase) this.#samples = [{ at: performance.now(), bytes: this.#bytes }];
+    const isIdle = phase === 'prepare' || phase === 'ready';   // no bytes arrive in these
+    if (!isIdle && this.#phase) this.#samples = [{ at: performance.now(), bytes: this.#bytes }];
     this.#phase = phase;
   }
 }

@@ -1,5 +1,6 @@
 /* Where a model's bytes come from.  On the user's side describe() turns any source into parts.  On the engine's side
- * read() moves the bytes of each part into linear memory, chunk by chunk.  There are four kinds of parts:
+ * read() moves the bytes of each part into linear memory, chunk by chunk.  The user's side is the thread that calls
+ * Plumb.load; the engine's side is usually a worker (protocol.js).  There are four kinds of parts:
  *
  *   url   the engine's side fetches it (url-file.js)
  *   blob  the engine's side streams it (File, Blob)
@@ -17,15 +18,16 @@ import { streamChunks } from './stream.js';
  *   | {kind: 'blob', name: string, size: number, blob: Blob, sums?: string[]}
  *   | {kind: 'file', name: string, size: number, path: string}
  *   | {kind: 'pull', name: string, size?: number, sums?: string[]}} Part  a part, which can be posted to a worker;
- *   sums: the digests of a copy (sums.js), for a preflight */
+ *   sums: the digests of a copy (sums.js), if a preflight reads the complete copy in place of its URL */
 /** @typedef {{part: Part, next?: () => Promise<Uint8Array | null>, cancel?: () => unknown}} Described
  *   next, cancel: for a pull part; they stay on the user's side */
 /** @typedef {(path: string) => import('./copy-store.js').Handle} OpenFile */
 /** @typedef {{update: (bytes: Uint8Array) => unknown}} Hash */
 /** @typedef {object} Sink  what receives the bytes: an Engine
  * @property {(size?: number) => void} begin  starts a part; size: bytes of this part and all later ones, if known
- * @property {(fill: (target: Uint8Array) => number) => number} fill  lets its argument write the next bytes to their
- *   place; returns how many it wrote, or -1 if the part needs no more
+ * @property {(fill: (target: Uint8Array) => number) => number} fill  calls its argument at once, which writes the next
+ *   bytes to their place in linear memory, and returns how many it wrote.  Returns -1 without a call if the part needs
+ *   no more; there may be more bytes in the file, such as padding
  * @property {(chunk: Uint8Array) => boolean} write  takes a chunk; returns false if the part needs no more bytes
  * @property {import('./sums.js').Digest} digest */
 /** @typedef {object} Platform  what a host provides for a load
@@ -42,9 +44,9 @@ const PIECE = 1 << 20;
 /** Matches the name of the first file of a split model: NAME-00001-of-00003.gguf. */
 const SPLIT = /-00001-of-(\d{5})\.gguf(?=$|[?#])/;
 /** The most files that one name may represent. */
-const MOST_PARTS = 999;
+const MAX_PARTS = 999;
 
-/** @typedef {object} Sites
+/** @typedef {object} Sites  which sources a host knows
  * @property {(source: string | URL) => Part | {bytes: AsyncIterable<Uint8Array>}} locate  what a string or URL means on
  *   this host; bytes: those of a pipe
  * @property {boolean} postsBlobs  whether a Blob can be posted to a worker (in Node a Blob of a file cannot) */
@@ -54,15 +56,16 @@ const MOST_PARTS = 999;
 export function expand(source) {
   const count = Number(SPLIT.exec(String(source))?.[1] ?? 1);
   if (count <= 1) return [source];
-  if (count > MOST_PARTS) {
-    throw argumentError(`${source}: the name says that the model has ${count} parts; at most ${MOST_PARTS} are loaded`,
-      { parts: count, limit: MOST_PARTS });
+  if (count > MAX_PARTS) {
+    throw argumentError(`${source}: the name says that the model has ${count} parts; at most ${MAX_PARTS} are loaded`,
+      { parts: count, limit: MAX_PARTS });
   }
   return Array.from({ length: count }, (_, i) =>
     String(source).replace(SPLIT, `-${String(i + 1).padStart(5, '0')}-of-$1.gguf`));
 }
 
-/** @param {Source} source @param {Sites} sites @returns {Described[]} */
+/** Turns a source into parts, and checks what can be checked before a byte is read.
+ * @param {Source} source @param {Sites} sites @returns {Described[]} */
 export function describe(source, sites) {
   const all = Array.isArray(source) ? source
     : typeof source === 'string' || source instanceof URL ? expand(source) : [source];
@@ -70,7 +73,8 @@ export function describe(source, sites) {
   return all.map((one, i) => describeOne(one, all.length > 1 ? `part ${i + 1} of ${all.length}` : '', sites));
 }
 
-/** @param {OneSource} source @param {string} name @param {Sites} sites @returns {Described} */
+/** @param {OneSource} source @param {string} name  for error messages if the source has no name of its own; may be ''
+ * @param {Sites} sites @returns {Described} */
 function describeOne(source, name, sites) {
   if (typeof source === 'string' || source instanceof URL) {
     const found = sites.locate(source);
@@ -96,7 +100,7 @@ function describeOne(source, name, sites) {
   }
   const title = name || 'the stream';
   if (isStream && /** @type {any} */ (source).locked) {
-    throw argumentError(`Plumb.load: ${title} is locked: something else reads it`);
+    throw argumentError(`Plumb.load: ${title} is locked: something else is reading it`);
   }
   const { next, cancel } = isStream ? streamReader(source) : iteratorReader(source);
   let bytes = 0;
@@ -108,7 +112,9 @@ function describeOne(source, name, sites) {
       throw broken(title, bytes, undefined, error);
     }
     if (done) return null;
-    if (!(value instanceof Uint8Array)) throw argumentError(`Plumb.load: ${title} gave a chunk that is no Uint8Array`);
+    if (!(value instanceof Uint8Array)) {
+      throw argumentError(`Plumb.load: ${title} yielded a chunk that is not a Uint8Array`);
+    }
     bytes += value.length;
     return value;
   };
@@ -157,7 +163,7 @@ function iteratorReader(source) {
  * @param {Hash} [from.hash]  gets all bytes of the part, including those that the engine does not need */
 export async function* read(engine, part, { pull, openFile, oneBuffer, hash }) {
   if (part.kind === 'file') {
-    if (!openFile) throw argumentError('files can be read in Node only');
+    if (!openFile) throw argumentError('files can only be read in Node');
     const file = openFile(part.path);
     try {
       yield* readHandle(engine, file, file.size(), hash);
@@ -168,7 +174,8 @@ export async function* read(engine, part, { pull, openFile, oneBuffer, hash }) {
   else yield* feed(engine, pulled(pull), hash);
 }
 
-/** @param {Sink} engine @param {Pick<import('./copy-store.js').Handle, 'read'>} file
+/** Reads a file straight into the engine's memory, where the bytes are also hashed, so that nothing is copied.
+ * @param {Sink} engine @param {Pick<import('./copy-store.js').Handle, 'read'>} file
  * @param {number} size  how many of its bytes are read @param {Hash} [hash] */
 export function* readHandle(engine, file, size, hash) {
   /** @type {Uint8Array | undefined} */
@@ -197,7 +204,8 @@ export function readBlob(engine, blob, name, oneBuffer, hash) {
   return feed(engine, placed(streamChunks(blob.stream(), oneBuffer), name, blob.size), hash);
 }
 
-/** @param {Sink} engine @param {AsyncIterable<Uint8Array>} chunks @param {Hash} [hash] */
+/** Copies chunks into the engine, until it needs no more and there is nothing to hash.
+ * @param {Sink} engine @param {AsyncIterable<Uint8Array>} chunks @param {Hash} [hash] */
 async function* feed(engine, chunks, hash) {
   let needed = true;
   for await (const chunk of chunks) {
@@ -228,9 +236,10 @@ async function* placed(chunks, name, size) {
   }
 }
 
-/** @param {string} name @param {number} bytes @param {number | undefined} size @param {unknown} error */
+/** The error for a source that broke off. @param {string} name @param {number} bytes  read so far
+ * @param {number | undefined} size  in bytes @param {unknown} error */
 function broken(name, bytes, size, error) {
   const total = size === undefined ? '' : ` of ${size}`;
-  return new PlumbError('PLUMB_ERROR_IO', `${name}: the bytes stop after ${bytes}${total}: ${reasonOf(error)}`,
+  return new PlumbError('PLUMB_ERROR_IO', `${name}: reading stopped after ${bytes}${total} bytes: ${reasonOf(error)}`,
     { name, bytes, ...size !== undefined && { total: size } });
 }

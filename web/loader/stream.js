@@ -1,11 +1,11 @@
 /* Reads the chunks of a byte stream, one after the other. */
 
-/** The readers that are in use.  In Chromium (156) a BYOB reader's pending read of a Blob keeps neither the reader nor
- * the stream alive: once they are garbage-collected, neither bytes nor an error arrive.  (WebKit bug 302685 was the
- * same for all readers.) */
+/** The readers that are in use.  A BYOB reader ("bring your own buffer") fills a buffer that the caller gives it.  In
+ * Chromium (156) its pending read of a Blob keeps neither the reader nor the stream alive: once they are
+ * garbage-collected, neither bytes nor an error arrive.  (WebKit bug 302685 was the same for all readers.) */
 const inUse = new Set();
 
-/** The most bytes that are read from a stream at once.  They fit into a processor's cache. */
+/** The maximum bytes that are read from a stream at once.  They fit into a processor's cache. */
 const BUFFER = 1 << 18;
 
 /** @param {ReadableStream<Uint8Array>} stream @param {boolean} [oneBuffer]  uses one buffer for all chunks if the
@@ -25,7 +25,7 @@ function chunkReader(stream, oneBuffer) {
   return {
     async read() {
       const { done, value } = await from.read(new Uint8Array(buffer));
-      if (value) buffer = value.buffer;
+      if (value) buffer = value.buffer;   // the read has detached the old ArrayBuffer; this one has the same memory
       return { done, value };
     },
     cancel: () => from.cancel(),
@@ -34,8 +34,8 @@ function chunkReader(stream, oneBuffer) {
 
 /** Does the same as `for await` over the stream, which Safari does not support.
  * @param {ReadableStream<Uint8Array>} stream @param {boolean} [oneBuffer]
- * @param {<T>(coming: Promise<T>) => Promise<T>} [watch]  waits for each chunk, and may reject before it arrives */
-export async function* streamChunks(stream, oneBuffer, watch = coming => coming) {
+ * @param {<T>(pending: Promise<T>) => Promise<T>} [watch]  waits for each chunk, and may reject before it arrives */
+export async function* streamChunks(stream, oneBuffer, watch = pending => pending) {
   const reader = chunkReader(stream, oneBuffer);
   let ended = false;
   inUse.add(reader);

@@ -3,8 +3,9 @@
  *
  * While a copy is written, its digests are stored beside it in slots of 16 bytes.  Slot i describes the bytes from
  * i * CHUNK on: it has the position where they end (a big-endian 64-bit float), and their digest.  The slot of an
- * incomplete chunk is written again after each write of bytes.  So if a process is killed, the bytes that it left are
- * proved up to the end of the last slot.  The digests of a complete copy are in its metadata, as hex digits. */
+ * incomplete chunk is written again after each write of bytes, and never before them.  So if a process is killed, the
+ * bytes that it left are proved up to the end of the last slot.  The digests of a complete copy are in its metadata, as
+ * hex digits: 16 for each chunk.  In this room "sums" are digests as hex digits; "sha256" is the checksum of a file. */
 import { hex } from '../base/hex.js';
 
 /** Bytes that share one digest. */
@@ -22,6 +23,7 @@ export class Damaged extends Error {
   constructor(from, to) { super(`the bytes from ${from} to ${to} are not those that were downloaded`); }
 }
 
+/** Computes the digests of a file whose bytes arrive in order, and compares those that are known before. */
 export class Sums {
   /** Bytes so far. */
   at = 0;
@@ -29,8 +31,9 @@ export class Sums {
   #whole = [];
 
   /** @param {Digest} digest
-   * @param {string[]} [expected]  the digests that the first bytes must have; update throws Damaged if they differ
-   * @param {number} [size]  how many bytes those digests cover */
+   * @param {string[]} [expected]  the digests that the first `size` bytes must have; update throws Damaged if they
+   *   differ.  Later bytes are new, and have any digest
+   * @param {number} [size]  where the last of those digests ends, perhaps within a chunk */
   constructor(digest, expected = [], size = 0) {
     this.digest = digest;
     this.expected = expected;
@@ -43,15 +46,15 @@ export class Sums {
     for (const piece of pieces(bytes, this.at)) this.#add(piece);
   }
 
-  /** Reads on to the end of the present chunk and checks its digest.  Called when the engine has refused bytes of that
-   * chunk, because damage may be the reason.
+  /** Reads on to the end of the present chunk, or to where the digests end if that is before, and checks the digest.
+   * Called when the engine has refused bytes of that chunk, because damage may be the reason.
    * @param {(at: number, end: number) => Promise<Uint8Array | null>} next  gets some bytes from `at` on; null or an
    *   empty array: there are no more */
   async endChunk(next) {
     const end = Math.min(Math.ceil(this.at / CHUNK) * CHUNK, this.size);
     while (this.at < end) {
       const bytes = await next(this.at, end);
-      if (!bytes?.length) throw new Damaged(end - 1 - (end - 1) % CHUNK, end);
+      if (!bytes?.length) throw new Damaged(end - 1 - (end - 1) % CHUNK, end);   // from the start of the chunk
       this.update(bytes.subarray(0, end - this.at));
     }
   }
@@ -62,7 +65,7 @@ export class Sums {
     for (const piece of pieces(bytes, this.at)) {
       const at = this.at;
       this.#add(piece);
-      const i = Math.floor(at / CHUNK);
+      const i = Math.floor(at / CHUNK);   // if the piece completes the chunk, #add has stored its digest
       yield { piece, at, slot: slotOf(this.at, this.#whole[i] ?? hex(this.digest.end())), slotAt: i * SLOT };
     }
   }
@@ -81,7 +84,7 @@ export class Sums {
   #add(piece) {
     this.digest.update(piece);
     this.at += piece.length;
-    const i = Math.ceil(this.at / CHUNK) - 1;
+    const i = Math.ceil(this.at / CHUNK) - 1;   // the chunk of the piece
     if (this.at === this.size || this.at < this.size && this.at % CHUNK === 0) {
       if (hex(this.digest.end()) !== this.expected[i]) throw new Damaged(i * CHUNK, this.at);
     }
@@ -110,6 +113,7 @@ export function parseSlots(slots, size) {
   /** @type {string[]} */
   const sums = [];
   let at = 0;
+  // A slot that does not end its chunk is the last one.
   for (let i = 0; at === i * CHUNK && (i + 1) * SLOT <= slots.length; i++) {
     const end = view.getFloat64(i * SLOT);
     if (!(Number.isSafeInteger(end) && end > at && end <= Math.min(size, at + CHUNK))) break;
@@ -127,7 +131,7 @@ export function parseSums(text, size) {
   return Array.from({ length: n }, (_, i) => text.slice(16 * i, 16 * i + 16));
 }
 
-/** @param {number} end @param {string} sum */
+/** The 16 bytes of a slot. @param {number} end  where its bytes end in the file @param {string} sum */
 function slotOf(end, sum) {
   const slot = new Uint8Array(SLOT), view = new DataView(slot.buffer);
   view.setFloat64(0, end);

@@ -1,5 +1,6 @@
 /* A model's file at a URL, as a load sees it.  The bytes that its copy on this machine has are read from there.  The
- * rest is downloaded, and the same chunks are written to the copy in the same pass. */
+ * rest is downloaded, and the same chunks are written to the copy in the same pass.  A copy that fails does not make
+ * the load fail: either the load goes on without it and warns, or it starts over (StartOver). */
 import { PlumbError, reasonOf } from '../base/errors.js';
 import { ReadOnly } from './copy-store.js';
 import { Download, StartOver } from './download.js';
@@ -8,7 +9,7 @@ import { Damaged, Sums } from './sums.js';
 
 /** The most bytes that are taken beyond those that the engine needs, if the size of the file is not certain.  A
  * response without an end would otherwise fill the disk. */
-const MOST_BEYOND = 1 << 24;
+const MAX_BEYOND = 1 << 24;
 
 /** @typedef {object} UrlOptions
  * @property {AbortSignal} signal
@@ -26,22 +27,23 @@ const MOST_BEYOND = 1 << 24;
 export class UrlFile {
   /** The size in bytes, if it is known; it may be known before the file is opened. @type {number | undefined} */
   size;
-  /** Whether the size is reliable. */
+  /** Whether the size is reliable, as in Facts. */
   certain = false;
-  /** How many bytes are read from the copy. */
+  /** How many bytes this pass reads from the copy, at the start of the file; the rest comes from the server. */
   local = 0;
-  /** Whether bytes come from the server. */
+  /** Whether a response of the server follows the bytes of the copy; known after open. */
   downloads = true;
   /** @type {import('./copy-store.js').Copy | undefined} */
   #copy;
-  /** The digests of the copy's bytes. @type {Sums | undefined} */
+  /** The digests of the copy's bytes in this pass. @type {Sums | undefined} */
   #sums;
+  /** Whether a copy is looked for and kept.  It becomes false for all later passes if there can be none. */
   #keeps;
   /** The same object in all passes of a load, because it counts the failed attempts. */
   #download;
-  /** @type {Promise<void> | undefined} */
+  /** Resolves when the copy was looked for. @type {Promise<void> | undefined} */
   #found;
-  /** @type {Promise<void> | undefined} */
+  /** Settles when open is done, so that a second call waits for the first. @type {Promise<void> | undefined} */
   #opened;
 
   /** @param {string} url @param {UrlOptions} options */
@@ -51,6 +53,7 @@ export class UrlFile {
     this.#keeps = Boolean(options.store) && options.mode !== 'no-store' && /^https?:/.test(url);
     this.#download = new Download(url, {
       ...options, checked: options.sha256 !== undefined,
+      // The browser's own cache would keep the file a second time.
       cache: options.mode === 'no-store' || this.#keeps ? 'no-store' : 'default',
     });
   }
@@ -86,6 +89,16 @@ export class UrlFile {
     return this.#opened;
   }
 
+  /** Decides where the bytes come from:
+   *
+   *   - from a complete copy alone, without a request in the mode 'default', otherwise if the server says that the file
+   *     is unchanged;
+   *   - from an incomplete copy and then from the server, if the file is unchanged;
+   *   - from the server alone otherwise: if there is no copy, if it is of another file or has another sha256 than the
+   *     load expects, and in the mode 'reload'.
+   *
+   * Then the copy is prepared for the bytes that follow.  If that fails, the copy is dropped, and if bytes were to come
+   * from it, all is decided again without it. */
   async #open() {
     const { mode = 'default', sha256, signal } = this.options;
     await this.find();
@@ -93,9 +106,11 @@ export class UrlFile {
     for (;;) {
       const copy = this.#copy, download = this.#download;
       const wrong = sha256 !== undefined && copy?.meta.sha256 !== undefined && copy.meta.sha256 !== sha256;
+      // Set if the copy may be used; then it is what the server said when the copy was written.
       const known = copy && copy.at > 0 && mode !== 'reload' && !wrong ? copy.meta : undefined;
       const whole = known !== undefined && copy?.complete === true;
       const { etag, lastModified, size, announced } = known ?? {};
+      // Whether no byte is needed from the server.  If it is asked, download.at is the position to continue from.
       const here = whole && mode === 'default' || await download.open(copy?.at ?? 0,
         known && { etag, lastModified, size: size ?? announced, certain: size !== undefined }, whole) && whole;
       this.downloads = !here;
@@ -116,6 +131,7 @@ export class UrlFile {
    * @param {import('./source.js').Sink} engine @param {import('./source.js').Hash} [hash]
    * @returns {AsyncGenerator<{n: number, phase: 'read' | 'download'}>} */
   async *read(engine, hash) {
+    // The digests of the copy cover exactly the bytes that are read from it, because #open uses all of them or none.
     if (this.#copy) this.#sums = new Sums(engine.digest, this.#copy.sums, this.#copy.sums && this.local);
     if (this.local > 0) {
       for await (const n of this.#readCopy(engine, hash)) yield { n, phase: 'read' };
@@ -132,11 +148,11 @@ export class UrlFile {
       needed &&= engine.write(chunk);
       if (!needed && !hash && !this.#copy) return;
       if (!needed && !this.#download.facts.certain) beyond += chunk.length;
-      if (beyond > MOST_BEYOND) {
-        await this.#drop(new Error('the server sends more than the model has'));
+      if (beyond > MAX_BEYOND) {
+        await this.#drop(new Error('the server sends more bytes than the model has'));
         if (!hash) return;
-        throw new PlumbError('PLUMB_ERROR_IO', `${this.url}: the server sends more than ${MOST_BEYOND} bytes behind `
-          + 'the model, and no end of which there could be a checksum', { url: this.url });
+        throw new PlumbError('PLUMB_ERROR_IO', `${this.url}: the server sends more than ${MAX_BEYOND} bytes after `
+          + 'the end of the model, so the checksum of the file cannot be computed', { url: this.url });
       }
       yield { n: chunk.length, phase: 'download' };
     }
@@ -156,7 +172,10 @@ export class UrlFile {
       yield* reader ? readHandle(engine, reader, this.local, all)
         : readBlob(engine, /** @type {Blob} */ (blob), this.url, this.options.oneBuffer, all);
     } catch (error) {
-      if (error instanceof PlumbError && error.code !== 'PLUMB_ERROR_IO' || error instanceof RangeError) throw error;
+      // These come from the engine, which refuses the bytes, gets no memory for them or crashes.  All others count as
+      // failures of the copy.
+      if (error instanceof PlumbError && error.code !== 'PLUMB_ERROR_IO' || error instanceof RangeError
+        || error instanceof WebAssembly.RuntimeError) throw error;
       throw await this.#unreadable(error);
     }
   }
@@ -176,17 +195,18 @@ export class UrlFile {
     }
   }
 
-  /** Removes a copy that is damaged or cannot be read. @param {unknown} error  why reading it failed */
+  /** Removes a copy that is damaged or cannot be read, and returns the error to throw.
+   * @param {unknown} error  why reading it failed */
   async #unreadable(error) {
-    await this.#copy?.remove().catch(() => {});
     if (error instanceof Damaged) this.#damaged(error.message);
+    await this.#remove(this.#copy);
     return new StartOver(`${this.url}: the copy cannot be read: ${reasonOf(error)}`);
   }
 
   /** @param {string} reason */
   #damaged(reason) {
     this.options.warn(`${this.url}: the copy on this machine is damaged: ${reason}; it is removed, and the file is `
-      + 'downloaded anew');
+      + 'downloaded again');
   }
 
   /** The sha256 that its copy was once found to have; undefined if bytes come from the server. */
@@ -195,11 +215,11 @@ export class UrlFile {
   /** Must be called after all bytes were read: completes the copy and closes it.
    * @param {string} [sha256]  the checksum that was computed, if any */
   async finish(sha256) {
-    const known = this.#copy?.complete;
+    const wasComplete = this.#copy?.complete;
     try {
       await this.#copy?.finish(sha256, this.#sums?.all());
     } catch (error) {
-      if (!known) await this.#drop(error);
+      if (!wasComplete) await this.#drop(error);   // otherwise only its metadata is out of date
     }
     await this.#copy?.close().catch(() => {});   // a failure does not matter: all bytes were used
   }
@@ -217,8 +237,14 @@ export class UrlFile {
     this.#sums = undefined;
     if (damage !== undefined) this.#damaged(damage);
     // A failure here, such as that of a dead writer, must not replace the reason why the file is given up.
-    if (remove === 'all' || remove === 'unfinished' && !copy?.complete) await copy?.remove().catch(() => {});
+    if (remove === 'all' || remove === 'unfinished' && !copy?.complete) await this.#remove(copy);
     else await copy?.close().catch(() => {});
+  }
+
+  /** Removes a copy.  If that fails, this load uses no copy any more: it would find the same one again, and never end.
+   * @param {import('./copy-store.js').Copy} [copy] */
+  async #remove(copy) {
+    await copy?.remove().catch(error => this.#noCopy(error));
   }
 
   /** Removes the copy and continues without one. @param {unknown} error  the reason, for a warning */
@@ -229,7 +255,7 @@ export class UrlFile {
     await copy?.remove().catch(() => {});
   }
 
-  /** @param {unknown} error */
+  /** Gives up copies for this load. @param {unknown} error  the reason, for a warning */
   #noCopy(error) {
     this.#keeps = false;
     if (error instanceof ReadOnly && this.options.mode === undefined) return;

@@ -8,7 +8,8 @@
  *                  NAME.gguf after its metadata says so: a process that is killed between the two leaves all that the
  *                  next one needs
  *
- * A complete copy is never written to: a rename creates it and a removal ends it, so its readers are not disturbed. */
+ * A complete copy is never written to: a rename creates it and a removal ends it, so its readers are not disturbed.
+ * plumb of an older version wrote an incomplete file as NAME.gguf, without slots. */
 import { randomUUID } from 'node:crypto';
 import { closeSync, existsSync, fstatSync, ftruncateSync, mkdirSync, openAsBlob, openSync, readFileSync, readSync,
   readdirSync, renameSync, rmSync, statSync, writeFileSync, writeSync } from 'node:fs';
@@ -19,7 +20,7 @@ import { Busy } from '../loader/busy.js';
 import { parseSlots, slotBytes } from '../loader/sums.js';
 import { isHeld, take } from './lock.js';
 
-/** The most bytes that are read at once, so that aborts and progress are not delayed. */
+/** The maximum bytes that are read at once, so that aborts and progress are not delayed. */
 const READ = 8 << 20;
 
 /** The path of the folder with the copies. */
@@ -58,11 +59,11 @@ export async function folder() {
     },
     async lock(name) {
       mkdirSync(root, { recursive: true });
-      const held = await take(path(`${name}.lock`));
+      const lock = await take(path(`${name}.lock`));
       try {
-        return new FolderLock(root, name, held);
+        return new FolderLock(root, name, lock);
       } catch (error) {
-        held.release();
+        lock.release();
         throw error;
       }
     },
@@ -86,14 +87,14 @@ export async function folder() {
 function bestPart(root, name) {
   const all = readdirSync(root).filter(one => one.startsWith(`${name}.`) && one.endsWith('.part')).map(one => {
     const path = join(root, one), size = statSync(path).size;
-    const slots = new Uint8Array(readOr(path.replace(/part$/, 'sums')));
+    const slots = new Uint8Array(readOrEmpty(path.replace(/part$/, 'sums')));
     return { path, size, slots, at: parseSlots(slots, size).at };
   });
   return all.sort((a, b) => b.at - a.at)[0];
 }
 
-/** @param {string} path */
-function readOr(path) {
+/** The bytes of a file, none if it cannot be read. @param {string} path */
+function readOrEmpty(path) {
   try {
     return readFileSync(path);
   } catch {
@@ -107,20 +108,23 @@ function readOr(path) {
 class FolderLock {
   #root;
   #name;
-  #held;
+  /** The lock's file. */
+  #lock;
+  /** The path of NAME.gguf. */
   #whole;
+  /** The paths of this writer's own part and its slots. */
   #part = '';
   #sums = '';
-  /** @type {number | undefined} */
+  /** The descriptor of #part, or of #whole for reading if there was no part. @type {number | undefined} */
   #file;
-  /** @type {number | undefined} */
+  /** The descriptor of #sums; undefined as long as #part is not open. @type {number | undefined} */
   #slotFile;
 
-  /** @param {string} root @param {string} name @param {import('./lock.js').Held} held */
-  constructor(root, name, held) {
+  /** @param {string} root @param {string} name @param {import('./lock.js').Held} lock */
+  constructor(root, name, lock) {
     this.#root = root;
     this.#name = name;
-    this.#held = held;
+    this.#lock = lock;
     this.#whole = join(root, `${name}.gguf`);
     const best = bestPart(root, name);
     this.slots = best?.slots ?? new Uint8Array();
@@ -129,7 +133,8 @@ class FolderLock {
       renameSync(best.path, this.#part);
       if (existsSync(best.path.replace(/part$/, 'sums'))) renameSync(best.path.replace(/part$/, 'sums'), this.#sums);
       this.#open('r+');
-    } else if (existsSync(this.#whole)) {   // complete, from an older version, or unproved
+    } else if (existsSync(this.#whole)) {
+      // It is complete and may be replaced, or incomplete and of an older version, or does not fit its metadata.
       this.#file = openSync(this.#whole, 'r');
     }
   }
@@ -141,9 +146,9 @@ class FolderLock {
 
   /** @param {number} at */
   begin(at) {
-    this.#held.check(true);
+    this.#lock.check(true);
     if (at > 0) {
-      if (this.#slotFile === undefined) {
+      if (this.#slotFile === undefined) {   // an incomplete file of an older version
         this.#shut();
         renameSync(this.#whole, this.#part);
         this.#open('r+');
@@ -159,19 +164,20 @@ class FolderLock {
     this.#open('w+');
   }
 
+  /** Reserves nothing; a write fails when there is no more room. */
   reserve() {}
 
   /** @type {Lock['write']} */
   write(bytes, at, slots, slotsAt) {
-    this.#held.check();
+    this.#lock.check();
     writeAll(/** @type {number} */ (this.#file), bytes, at);
     writeAll(/** @type {number} */ (this.#slotFile), slots, slotsAt);
   }
 
   /** @type {Lock['publish']} */
-  async publish(_, say) {
-    this.#held.check(true);
-    await say();
+  async publish(_, writeMeta) {
+    this.#lock.check(true);
+    await writeMeta();
     renameSync(this.#part, this.#whole);
     this.#shut();
     this.#removeParts();
@@ -181,16 +187,16 @@ class FolderLock {
     this.#shut();
     for (const path of [this.#part, this.#sums]) rmSync(path, { force: true });
     try {
-      this.#held.check(true);   // throws if the rest belongs to another writer
+      this.#lock.check(true);   // throws if the rest belongs to another writer
       for (const kind of ['gguf', 'json']) rmSync(join(this.#root, `${this.#name}.${kind}`), { force: true });
     } finally {
-      this.#held.release();
+      this.#lock.release();
     }
   }
 
   close() {
     this.#shut();
-    this.#held.release();
+    this.#lock.release();
   }
 
   /** Removes the parts and slots of all writers, also those that dead ones left. */
@@ -201,13 +207,16 @@ class FolderLock {
     }
   }
 
+  /** Chooses paths with a new ID.  A process that was stopped and has lost the lock still knows the old ones, so it can
+   * neither publish nor remove the files of the process that took over. */
   #renew() {
     const own = join(this.#root, `${this.#name}.${randomUUID()}`);
     this.#part = `${own}.part`;
     this.#sums = `${own}.sums`;
   }
 
-  /** @param {string} flags */
+  /** Opens the part and its slots. @param {string} flags  'w+': both are new; 'r+': the part exists, the slots perhaps
+   * not */
   #open(flags) {
     this.#file = openSync(this.#part, flags);
     this.#slotFile = openSync(this.#sums, flags === 'w+' || !existsSync(this.#sums) ? 'w+' : 'r+');
@@ -219,7 +228,8 @@ class FolderLock {
   }
 }
 
-/** @param {number} file @param {Uint8Array} bytes @param {number} at */
+/** Writes all bytes, in several steps if the system writes fewer at once.
+ * @param {number} file  its descriptor @param {Uint8Array} bytes @param {number} at */
 function writeAll(file, bytes, at) {
   for (let n = 0; n < bytes.length;) n += writeSync(file, bytes, n, bytes.length - n, at + n);
 }

@@ -59,7 +59,7 @@ export const wrap = worker => ({
   onMessage: handler => worker.on('message', handler),
   onDeath: handler => {
     worker.on('error', error => handler(reasonOf(error)));
-    worker.on('exit', code => handler(`it exited with ${code}`));
+    worker.on('exit', code => handler(`it exited with code ${code}`));
   },
   terminate: () => worker.terminate(),
   ref: () => worker.ref(),

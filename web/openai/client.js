@@ -11,7 +11,7 @@ import { Completions } from './completions.js';
  * @property {LoadOptions} [load]  options of Plumb.load for every model */
 
 /** OpenAI's options that have no meaning without a server. */
-const OF_SERVERS = [
+const SERVER_OPTIONS = [
   'apiKey', 'adminAPIKey', 'organization', 'project', 'webhookSecret', 'baseURL', 'timeout', 'fetchOptions', 'fetch',
   'maxRetries', 'defaultHeaders', 'defaultQuery', 'dangerouslyAllowBrowser', 'logLevel', 'logger', 'workloadIdentity',
   'provider',
@@ -37,10 +37,10 @@ export class Client {
   /** @param {{load: (source: import('../loader/source.js').Source, options?: LoadOptions) => Promise<Model>}} plumb
    * @param {ClientOptions} [options] */
   constructor(plumb, options = {}) {
-    const server = OF_SERVERS.find(name => name in Object(options));
+    const server = SERVER_OPTIONS.find(name => name in Object(options));
     if (server) {
-      throw argumentError(`new OpenAI: leave out ${server}: models run on this machine, no server is asked; known are `
-        + Object.keys(known.CLIENT).join(', '));
+      throw argumentError(`new OpenAI: remove the option ${server}: models run on this machine, and no server is `
+        + `involved; the known options are ${Object.keys(known.CLIENT).join(', ')}`);
     }
     known.checkOptions('new OpenAI', options, known.CLIENT);
     const { models = {}, load = {} } = options;
@@ -88,8 +88,8 @@ export class Client {
   async #enter(name, signal) {
     signal.throwIfAborted();
     // info fails if the model is closed, its worker is dead or its engine is broken.
-    const lives = await this.#current?.model.info().catch(() => {});
-    if (!lives || this.#current?.name !== name) {
+    const isAlive = await this.#current?.model.info().catch(() => {});
+    if (!isAlive || this.#current?.name !== name) {
       await this.#unload();
       signal.throwIfAborted();
       this.#load.signal?.throwIfAborted();
@@ -110,8 +110,8 @@ export class Client {
     } catch (error) {
       if (named || !(error instanceof PlumbError) || error.code !== 'PLUMB_ERROR_IO') throw error;
       const names = Object.keys(models).map(one => JSON.stringify(one)).join(', ') || 'there are none';
-      throw new PlumbError(error.code, `${error.message}; model ${JSON.stringify(name)} is none of those of `
-        + `new OpenAI({ models }) (${names}), so it was taken for a URL or a path`, error.details);
+      throw new PlumbError(error.code, `${error.message}; model ${JSON.stringify(name)} is not in the models of `
+        + `new OpenAI({ models }) (${names}), so it was treated as a URL or a path`, error.details);
     }
   }
 

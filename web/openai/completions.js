@@ -159,14 +159,16 @@ function checked(params) {
     Object.fromEntries(Object.entries(params).filter(([, value]) => value !== null && value !== undefined)));
   known.checkOptions(where, given, known.COMPLETION);
   const { model, messages, stream = false, stream_options, logprobs = false, top_logprobs, tools, tool_choice } = given;
-  if (stream_options && !stream) throw argumentError(`${where}: stream_options is only for stream: true`);
-  if (top_logprobs !== undefined && !logprobs) throw argumentError(`${where}: top_logprobs is only for logprobs: true`);
+  if (stream_options && !stream) throw argumentError(`${where}: stream_options is only allowed with stream: true`);
+  if (top_logprobs !== undefined && !logprobs) {
+    throw argumentError(`${where}: top_logprobs is only allowed with logprobs: true`);
+  }
   if (given.max_tokens !== undefined && given.max_completion_tokens !== undefined) {
-    throw argumentError(`${where}: max_tokens and max_completion_tokens are one too many`);
+    throw argumentError(`${where}: give either max_tokens or max_completion_tokens, not both`);
   }
   if (!messages?.length) throw argumentError(`${where}: messages is ${messages ? 'empty' : 'missing'}`);
   const options = Object.entries(OPTIONS).filter(([name]) => name in given)
-    .map(([name, ours]) => [ours, given[/** @type {keyof CompletionParameters} */ (name)]]);
+    .map(([name, ownName]) => [ownName, given[/** @type {keyof CompletionParameters} */ (name)]]);
   const seed = given.seed === undefined ? {} : { seed: BigInt.asUintN(64, BigInt(given.seed)) };
   return {
     model, stream, logprobs: logprobs ? { logprobs: top_logprobs ?? 0 } : undefined,
@@ -186,7 +188,7 @@ function plain(message, where) {
   if (!Array.isArray(content)) throw argumentError(`${where}.content is neither a string nor an array of parts`);
   const texts = content.map((part, i) => {
     if (part?.type !== 'text' || typeof part.text !== 'string') {
-      throw argumentError(`${where}.content[${i}] is of type "${part?.type}"; models here read text only`);
+      throw argumentError(`${where}.content[${i}] has type "${part?.type}", expected "text"; models read text only`);
     }
     return part.text;
   });
@@ -212,22 +214,22 @@ async function* chunksOf(model, request, signal, ended) {
      * @returns {ChatCompletionChunk} */
     const chunk = (delta, finish_reason = null, logprobs = null) =>
       ({ ...head, choices: [{ index: 0, delta, logprobs, finish_reason }], ...usage });
-    const told = new TokenQueue();
+    const queue = new TokenQueue();
     pieces = model.generate(ids, {
-      ...request.options, signal, ...logprobs && { ...logprobs, onToken: token => told.push(token) },
+      ...request.options, signal, ...logprobs && { ...logprobs, onToken: token => queue.push(token) },
     });
     const filter = new CallFilter(model.metadata['tokenizer.chat_template'], tools);
     let step = await pieces.next();
     yield chunk({ role: 'assistant', content: '', refusal: null });
     for (; !step.done; step = await pieces.next()) {
       const content = filter.push(step.value);
-      if (content) yield chunk({ content }, null, logprobs && told.within(content));
+      if (content) yield chunk({ content }, null, logprobs && queue.within(content));
     }
     const stats = step.value, content = filter.end(), calls = filter.calls;
     if (stats.finishReason === 'abort') return;
-    if (content) yield chunk({ content }, null, logprobs && told.within(content));
+    if (content) yield chunk({ content }, null, logprobs && queue.within(content));
     if (calls.length > 0) yield chunk({ tool_calls: calls.map((call, index) => ({ index, ...call })) });
-    yield chunk({}, calls.length > 0 ? 'tool_calls' : stats.finishReason, logprobs && told.upTo(stats.tokens));
+    yield chunk({}, calls.length > 0 ? 'tool_calls' : stats.finishReason, logprobs && queue.upTo(stats.tokens));
     if (request.usage) yield { ...head, choices: [], usage: usageOf(stats) };
   } finally {
     await pieces?.return(/** @type {any} */ (undefined));
@@ -270,7 +272,7 @@ async function joined(first, rest, wantsLogprobs) {
 class TokenQueue {
   /** @type {GeneratedToken[]} */
   #tokens = [];
-  #given = 0;
+  #returned = 0;
   /** Bytes of text that was yielded, less the bytes of the tokens that were returned. */
   #ahead = 0;
 
@@ -283,7 +285,7 @@ class TokenQueue {
    * @param {string} content @returns {Logprobs | null} */
   within(content) {
     this.#ahead += utf8.encode(content.replaceAll('\uFFFD', '?')).length;
-    let n = this.#given;
+    let n = this.#returned;
     for (; n < this.#tokens.length && this.#tokens[n].bytes.length <= this.#ahead; n++) {
       this.#ahead -= this.#tokens[n].bytes.length;
     }
@@ -292,9 +294,9 @@ class TokenQueue {
 
   /** Returns the first n tokens, without those returned before. @param {number} n @returns {Logprobs | null} */
   upTo(n) {
-    const content = this.#tokens.slice(this.#given, n).map(({ top, ...token }) =>
+    const content = this.#tokens.slice(this.#returned, n).map(({ top, ...token }) =>
       ({ ...named(token), top_logprobs: top.map(named) }));
-    this.#given = n;
+    this.#returned = n;
     return content.length > 0 ? { content, refusal: null } : null;
   }
 }

@@ -46,8 +46,9 @@ const SERVICE_WORKER = fileURLToPath(new URL('../sw.js', import.meta.url));
 export async function serve({
   root, port = 0, host = '127.0.0.1', home, headers = HEADERS, names = [], serves = () => true, linked = [],
 }) {
-  const tops = await Promise.all([root, ...linked].map(async folder => (await realpath(folder)).replace(/\/?$/, sep)));
-  const site = { root, home, headers, names: [host, ...names].map(plainName), serves, tops };
+  const allowedFolders = await Promise.all([root, ...linked].map(async folder =>
+    (await realpath(folder)).replace(/\/?$/, sep)));
+  const site = { root, home, headers, names: [host, ...names].map(plainName), serves, allowedFolders };
   const server = createServer((request, response) => {
     answer(request, response, site).catch(() => response.destroy());
   });
@@ -65,15 +66,15 @@ export async function serve({
   };
 }
 
-/** @typedef {{root: string, home?: string, headers: Record<string, string>, names: string[], tops: string[],
- *   serves: (path: string) => boolean}} Site  tops: the real paths of the folders whose files are served */
+/** @typedef {{root: string, home?: string, headers: Record<string, string>, names: string[], allowedFolders: string[],
+ *   serves: (path: string) => boolean}} Site  allowedFolders: the real paths of the folders whose files are served */
 
 /** Normalizes a host's name for comparison, and removes its port. @param {string} host */
 const plainName = host => host.toLowerCase().replace(/:\d*$/, '').replace(/^\[(.*)\]$/, '$1').replace(/\.$/, '');
 
 /** Whether a request uses a name of this machine that nobody else can register.
  * @param {string | undefined} host  the request's Host header @param {string[]} names  further names of this machine */
-function isOurs(host, names) {
+function isLocalName(host, names) {
   const name = plainName(host ?? '');
   return /^(.+\.)?localhost$|^127(\.\d{1,3}){3}$|^::1$/.test(name) || names.includes(name);
 }
@@ -82,19 +83,19 @@ function isOurs(host, names) {
  * @param {Site} site */
 async function answer(request, response, site) {
   /** @param {number} status @param {Record<string, string | number>} [headers] */
-  const short = (status, headers = {}) => {
+  const respond = (status, headers = {}) => {
     response.writeHead(status, { ...site.headers, 'Content-Type': 'text/plain; charset=utf-8', ...headers });
     response.end(`${status}\n`);
   };
-  if (!isOurs(request.headers.host, site.names)) return short(421);
-  if (request.method !== 'GET' && request.method !== 'HEAD') return short(405, { Allow: 'GET, HEAD' });
+  if (!isLocalName(request.headers.host, site.names)) return respond(421);
+  if (request.method !== 'GET' && request.method !== 'HEAD') return respond(405, { Allow: 'GET, HEAD' });
   const path = pathOf(request.url ?? '/');
-  if (path === undefined) return short(400);
+  if (path === undefined) return respond(400);
   const query = /\?[^#]*/.exec(request.url ?? '')?.[0] ?? '';
-  if (path === '/' && site.home) return short(302, { Location: site.home + query });
+  if (path === '/' && site.home) return respond(302, { Location: site.home + query });
   const found = await find(site, path);
-  if (!found) return short(404);
-  if (found.folder) return short(301, { Location: encodeURI(`${path}/`.replace(/^\/+/, '/')) + query });
+  if (!found) return respond(404);
+  if (found.folder) return respond(301, { Location: encodeURI(`${path}/`.replace(/^\/+/, '/')) + query });
 
   const { file, size, mtimeMs } = found;
   if (await realpath(file) === SERVICE_WORKER) {
@@ -115,7 +116,7 @@ async function answer(request, response, site) {
   }
   const ifRange = request.headers['if-range'];
   const range = ifRange && ifRange !== etag ? undefined : rangeOf(request.headers.range, size);
-  if (range === 'outside') return short(416, { 'Content-Range': `bytes */${size}` });
+  if (range === 'outside') return respond(416, { 'Content-Range': `bytes */${size}` });
   const [start, end] = range ?? [0, size - 1];
   response.writeHead(range ? 206 : 200, {
     ...headers, 'Content-Length': end - start + 1, ...range && { 'Content-Range': `bytes ${start}-${end}/${size}` },
@@ -138,12 +139,12 @@ function pathOf(url) {
  * must be below one of the allowed folders, whatever links lead to it.
  * @param {Site} site @param {string} path
  * @returns {Promise<{folder: true} | {folder: false, file: string, size: number, mtimeMs: number} | undefined>} */
-async function find({ root, tops, serves }, path) {
+async function find({ root, allowedFolders, serves }, path) {
   if (path.split('/').some(part => part.startsWith('.'))) return undefined;
   try {
     const name = (path.endsWith('/') ? `${path}index.html` : path).replace(/^\/+/, '');
     const file = await realpath(join(root, name));
-    if (!tops.some(top => file.startsWith(top))) return undefined;
+    if (!allowedFolders.some(top => file.startsWith(top))) return undefined;
     const entry = await stat(file);
     if (!serves(entry.isDirectory() ? `${name}/index.html` : name)) return undefined;
     if (entry.isDirectory()) return { folder: true };
@@ -169,15 +170,15 @@ if (process.argv[1] && fileURLToPath(import.meta.url) === await realpath(process
   const root = fileURLToPath(new URL('../..', import.meta.url));
   const serves = (/** @type {string} */ path) => /^models\/.*\.gguf$/.test(path)
     || path.startsWith('web/') && isPageFile(path.slice('web/'.length));
-  const asked = Number(process.env.PORT || 8080);
-  for (let port = asked; ; port++) {
+  const firstPort = Number(process.env.PORT || 8080);
+  for (let port = firstPort; ; port++) {
     try {
       const { url } = await serve({ root, port, home: '/web/chat/', names, serves });
-      console.log(`plumb chat: ${url}   (Ctrl-C ends it)`);
+      console.log(`plumb chat: ${url}   (Ctrl-C stops it)`);
       break;
     } catch (error) {
       const busy = error instanceof Error && 'code' in error && error.code === 'EADDRINUSE';
-      if (!busy || process.env.PORT || port > asked + 50) {
+      if (!busy || process.env.PORT || port > firstPort + 50) {
         console.error(`plumb: port ${port}: ${error instanceof Error ? error.message : error}`);
         process.exit(1);
       }

@@ -25,10 +25,10 @@ const MAX_DEPTH = 250, MAX_NESTING = 100;
 /** Upper bound on the characters of an error message. */
 const MAX_MESSAGE = 500;
 
-/* Costs, in characters.  LOOK: visiting a value.  ELEMENT: making one.  TURN: an iteration of a loop.  METHODS: the
- * methods of a value, which the library makes anew for each value.  JUMP: break and continue, which are exceptions.
+/* Costs, in characters.  LOOK: visiting a value.  ELEMENT: making one.  ITERATION: an iteration of a loop.  METHODS:
+ * the methods of a value, which the library makes anew for each value.  JUMP: break and continue, which are exceptions.
  * CLOCK: a call of strftime_now, for which the library makes two date formats. */
-const LOOK = 8, ELEMENT = 64, TURN = 256, METHODS = 512, JUMP = 512, CLOCK = 1 << 16;
+const LOOK = 8, ELEMENT = 64, ITERATION = 256, METHODS = 512, JUMP = 512, CLOCK = 1 << 16;
 
 /** Counts of the current render.  Rendering is synchronous, so there is only one. */
 let limits = LIMITS, steps = 0, work = 0, depth = 0;
@@ -36,7 +36,7 @@ let limits = LIMITS, steps = 0, work = 0, depth = 0;
 /** Counts work, and throws if the render takes too much. @param {number} n */
 function charge(n) {
   work += n;
-  if (!(work <= limits.work)) throw new Error(`it works on more than ${limits.work} characters`);   // also if NaN
+  if (!(work <= limits.work)) throw new Error(`it processes more than ${limits.work} characters`);   // also if NaN
 }
 
 const isText = (/** @type {Value | undefined} */ value) => typeof value?.value === 'string';
@@ -55,7 +55,7 @@ const sum = (/** @type {number[]} */ numbers) => numbers.reduce((total, n) => to
  * @param {number} [level] */
 function chargePrint(value, how = {}, level = 0) {
   const { each = 4, indent = 0, escaped = 1, sorted = false } = how, { value: inner } = value;
-  if (level > MAX_NESTING) throw new Error(`it prints values that are nested more than ${MAX_NESTING} deep`);
+  if (level > MAX_NESTING) throw new Error(`it prints values that are nested more than ${MAX_NESTING} levels deep`);
   charge(LOOK);
   const one = LOOK + each + indent * (level + 1);
   if (typeof inner === 'string') charge(escaped * inner.length);
@@ -211,14 +211,14 @@ function chargeAffix(text, [affix]) {
 const MAP_METHODS = {
   get: (_, [name]) => charge(LOOK + lengthOf(name)),
   dictsort(map, args) {
-    charge(TURN * map.size);
+    charge(ITERATION * map.size);
     // Whether it sorts by key or by value is an argument.  Keyword arguments are in a Map.
-    const said = args.flatMap(({ value }) => value instanceof Map ? [...value.values()] : []).concat(args);
-    chargeSort(said.some(({ value }) => value === 'value') ? map.values() : map.keys(), map.size);
+    const values = args.flatMap(({ value }) => value instanceof Map ? [...value.values()] : []).concat(args);
+    chargeSort(values.some(({ value }) => value === 'value') ? map.values() : map.keys(), map.size);
   },
-  items: map => charge(TURN * map.size),
-  keys: map => charge(TURN * map.size),
-  values: map => charge(TURN * map.size),
+  items: map => charge(ITERATION * map.size),
+  keys: map => charge(ITERATION * map.size),
+  values: map => charge(ITERATION * map.size),
 };
 
 /** Makes the methods of a type count their cost.
@@ -276,11 +276,11 @@ class Counting extends Base {
     }
     if (++steps > limits.steps) throw new Error(`it takes more than ${limits.steps} steps`);
     const before = depth;
-    if (++depth > MAX_DEPTH) throw new Error(`it nests more than ${MAX_DEPTH} deep`);
+    if (++depth > MAX_DEPTH) throw new Error(`it is nested more than ${MAX_DEPTH} levels deep`);
     if (node?.type === 'Break' || node?.type === 'Continue') charge(JUMP + ELEMENT * depth);
     const result = super.evaluate(node, scope);
     if (typeof result?.value === 'string' && result.value.length > MAX_TEXT) {
-      throw new Error(`it makes a text of more than ${MAX_TEXT} characters`);
+      throw new Error(`it produces a text of more than ${MAX_TEXT} characters`);
     }
     depth = before;
     return result;
@@ -329,7 +329,7 @@ class Counting extends Base {
     if (isText(operand) && !Object.hasOwn(FILTERS, name)) charge(operand.value.length);
     if (isList(operand)) charge(LOOK * operand.value.length);
     if (operand.value instanceof Map) charge(LOOK * operand.value.size);
-    if (name === 'items' && operand.value instanceof Map) charge(TURN * operand.value.size);
+    if (name === 'items' && operand.value instanceof Map) charge(ITERATION * operand.value.size);
     if (!isCall || literal) return super.applyFilter(operand, node, scope);
     const keywords = Array.from(named, ([key, value]) =>
       ({ type: 'KeywordArgumentExpression', key: { value: key }, value: given(value) }));
@@ -367,7 +367,7 @@ class Counting extends Base {
     const { iterable, loopvar } = node, selects = iterable.type === 'SelectExpression';
     const value = this.evaluate(selects ? iterable.lhs : iterable, new Scoped(scope));
     const n = isList(value) ? value.value.length : value.value instanceof Map ? 2 * value.value.size : 0;
-    charge(n * (TURN + ELEMENT * (loopvar.type === 'TupleLiteral' ? loopvar.value.length : 1)));
+    charge(n * (ITERATION + ELEMENT * (loopvar.type === 'TupleLiteral' ? loopvar.value.length : 1)));
     const known = selects ? { ...iterable, lhs: given(value) } : given(value);
     const body = [{ type: 'Body', body: node.body, depth }], defaultBlock = [{ ...body[0], body: node.defaultBlock }];
     return super.evaluateFor({ ...node, iterable: known, body, defaultBlock }, scope);
@@ -418,8 +418,8 @@ function install() {
   const globals = {
     range(start, stop, step) {
       const n = Math.abs((stop === undefined ? start : stop - start) / (step ?? 1));
-      if (n > MAX_RANGE) throw new Error(`a range above ${MAX_RANGE} numbers`);
-      if (!(n >= 0)) throw new Error('a range of something else than numbers');
+      if (n > MAX_RANGE) throw new Error(`it makes a range of more than ${MAX_RANGE} numbers`);
+      if (!(n >= 0)) throw new Error('it makes a range whose bounds are not numbers');
       charge(ELEMENT * n);
     },
     strftime_now: format => charge(CLOCK + LOOK * String(format).length),
@@ -442,7 +442,7 @@ const MAX_PARSED = 4;
 
 /** @param {string} source */
 function parse(source) {
-  if (source.length > MAX_SOURCE) throw new Error(`it has ${source.length} characters; the most is ${MAX_SOURCE}`);
+  if (source.length > MAX_SOURCE) throw new Error(`it has ${source.length} characters; the limit is ${MAX_SOURCE}`);
   // A regular expression of the library's lexer tries each start of a run of white space with each of its ends, and
   // with those of the runs after it.
   let white = 0, longest = 0;
@@ -461,10 +461,10 @@ function parse(source) {
 /** Renders a template.  PLUMB_ERROR_TEMPLATE if it fails or takes too much.
  * @param {string} source  tokenizer.chat_template
  * @param {Record<string, any>} variables
- * @param {Limits} [most]  other limits than LIMITS, for tests
+ * @param {Limits} [bounds]  other limits than LIMITS, for tests
  * @returns {string} */
-export function renderBounded(source, variables, most = LIMITS) {
-  limits = most;
+export function renderBounded(source, variables, bounds = LIMITS) {
+  limits = bounds;
   steps = work = depth = 0;
   try {
     return parse(source).render(variables);
@@ -475,9 +475,9 @@ export function renderBounded(source, variables, most = LIMITS) {
 
 /** The methods of a worker that renders. @type {import('../base/protocol.js').Methods} */
 export const rendering = {
-  render({ source, variables, most }, { emit }) {
+  render({ source, variables, limits: bounds }, { emit }) {
     emit('begun', null);
-    return renderBounded(source, variables, most);
+    return renderBounded(source, variables, bounds);
   },
 };
 
@@ -488,7 +488,7 @@ export const counted = () => ({ steps, work });
 function sentence(error) {
   const { name, message } = error instanceof Error ? error : { name: '', message: String(error) };
   // Engines report it differently: V8 and WebKit throw a RangeError, Firefox throws an InternalError.
-  if (/call stack|recursion/.test(message)) return 'it nests too deep';
-  if (name === 'RangeError' && /string/.test(message)) return `it makes a text of more than ${MAX_TEXT} characters`;
+  if (/call stack|recursion/.test(message)) return 'it is nested too deeply';
+  if (name === 'RangeError' && /string/.test(message)) return `it produces a text of more than ${MAX_TEXT} characters`;
   return message.length <= MAX_MESSAGE ? message : `${message.slice(0, MAX_MESSAGE)}...`;
 }

@@ -18,8 +18,9 @@ const MARK = '\uFDD0';
 /** How deep messages, tools and variables of a template may nest. */
 const MAX_NESTING = 100;
 
-/** In milliseconds: DEADLINE bounds a render from its start, PATIENCE bounds how long a worker takes to start it. */
-const DEADLINE = 2000, PATIENCE = 10000;
+/** In milliseconds: DEADLINE bounds a render from its start, START_TIMEOUT bounds how long a worker takes to start
+ * it. */
+const DEADLINE = 2000, START_TIMEOUT = 10000;
 
 /** Renders chat templates one after the other in a separate worker.  So a template that runs too long can be
  * terminated, and rendering does not block the caller's thread or the engine's.  If no worker starts, the template is
@@ -70,56 +71,56 @@ export class Renderer {
 
   /** @param {string | undefined} source  tokenizer.chat_template
    * @param {Record<string, any>} variables  messages, add_generation_prompt, tools...
-   * @param {import('./jinja.js').Limits} [most]  for tests
+   * @param {import('./jinja.js').Limits} [limits]  for tests
    * @returns {Promise<string>} */
-  async render(source, variables, most) {
+  async render(source, variables, limits) {
     if (typeof source !== 'string') {
-      throw new PlumbError('PLUMB_ERROR_TEMPLATE', 'the file has no tokenizer.chat_template: give a string prompt',
-        { missing: 'tokenizer.chat_template' });
+      throw new PlumbError('PLUMB_ERROR_TEMPLATE', 'the file has no tokenizer.chat_template; use a string prompt '
+        + 'instead', { missing: 'tokenizer.chat_template' });
     }
     this.#holders++;   // the model may be closed during the render
-    const result = this.#last.then(() => this.#render(source, variables, most)).finally(() => this.release());
+    const result = this.#last.then(() => this.#render(source, variables, limits)).finally(() => this.release());
     this.#last = result.catch(() => {});
     return result;
   }
 
-  /** @param {string} source @param {Record<string, any>} variables @param {import('./jinja.js').Limits} [most] */
-  async #render(source, variables, most) {
+  /** @param {string} source @param {Record<string, any>} variables @param {import('./jinja.js').Limits} [limits] */
+  async #render(source, variables, limits) {
     this.#prepare();
     const worker = this.#worker;
-    if (!worker) return renderHere(source, variables, most);
-    let begun = false;
+    if (!worker) return renderHere(source, variables, limits);
+    let hasStarted = false;
     /** @type {any} */
     let timer;
     /** @type {() => void} */
-    let late = () => {};
-    const tooLate = new Promise((_, reject) => { late = () => reject(stopped); });
-    const stopped = new Error('late');
-    const start = (/** @type {number} */ ms) => {
+    let onTimeout = () => {};
+    const timeout = new Promise((_, reject) => { onTimeout = () => reject(timeoutError); });
+    const timeoutError = new Error('timeout');
+    const startTimer = (/** @type {number} */ ms) => {
       clearTimeout(timer);
-      timer = setTimeout(late, ms);
+      timer = setTimeout(onTimeout, ms);
     };
-    start(PATIENCE);
-    const rendered = worker.call('render', { source, variables, most }, {
+    startTimer(START_TIMEOUT);
+    const rendered = worker.call('render', { source, variables, limits }, {
       onEvent: () => {
-        begun = true;
-        start(this.#deadline);
+        hasStarted = true;
+        startTimer(this.#deadline);
       },
     });
     try {
-      return await Promise.race([rendered, tooLate]);
+      return await Promise.race([rendered, timeout]);
     } catch (error) {
       if (error instanceof PlumbError && error.code === 'PLUMB_ERROR_TEMPLATE') throw error;
-      const isPosted = error instanceof PlumbError || error === stopped;
-      if (!isPosted) return renderHere(source, variables, most);   // a variable, such as a function, cannot be cloned
+      const isPosted = error instanceof PlumbError || error === timeoutError;
+      if (!isPosted) return renderHere(source, variables, limits);   // a variable, such as a function, cannot be cloned
       rendered.catch(() => {});
       worker.terminate();
       this.#worker = undefined;
-      if (!begun) {
+      if (!hasStarted) {
         this.#start = undefined;
-        return renderHere(source, variables, most);
+        return renderHere(source, variables, limits);
       }
-      const why = error === stopped ? `it takes more than ${this.#deadline} ms`
+      const why = error === timeoutError ? `it takes more than ${this.#deadline} ms`
         : `it takes too much memory: ${reasonOf(error)}`;
       throw new PlumbError('PLUMB_ERROR_TEMPLATE', `tokenizer.chat_template: ${why}`);
     } finally {
@@ -128,20 +129,20 @@ export class Renderer {
   }
 }
 
-/** @param {string} source @param {Record<string, any>} variables @param {import('./jinja.js').Limits} [most] */
-async function renderHere(source, variables, most) {
+/** @param {string} source @param {Record<string, any>} variables @param {import('./jinja.js').Limits} [limits] */
+async function renderHere(source, variables, limits) {
   const { renderBounded } = await import('./jinja.js');
-  return renderBounded(source, variables, most);
+  return renderBounded(source, variables, limits);
 }
 
 /** Converts a chat to token ids.
  * @param {string | undefined} source  tokenizer.chat_template
- * @param {Record<string, any>} said  messages, tools and other variables from the caller, which are not trusted
+ * @param {Record<string, any>} input  messages, tools and other variables from the caller, which are not trusted
  * @param {Record<string, any>} variables  the other variables of the template
  * @param {Vocabulary} vocabulary @param {Renderer} renderer @returns {Promise<Int32Array>} */
-export async function chatTokens(source, said, variables, vocabulary, renderer) {
-  const changes = await markedTexts(said, vocabulary);
-  const marked = changes.size === 0 ? said : mapStrings(said, value => changes.get(value) ?? value);
+export async function chatTokens(source, input, variables, vocabulary, renderer) {
+  const changes = await markedTexts(input, vocabulary);
+  const marked = changes.size === 0 ? input : mapStrings(input, value => changes.get(value) ?? value);
   const text = await renderer.render(source, { ...variables, ...marked });
   let ids = await vocabulary.tokenize(text, { parseSpecial: true });
   if (changes.size > 0) ids = await plainWhereMarked(text, ids, vocabulary);
@@ -150,12 +151,12 @@ export async function chatTokens(source, said, variables, vocabulary, renderer) 
   return first === vocabulary.bos && ids[0] !== first ? joined([Int32Array.of(first), ids]) : ids;
 }
 
-/** Finds the strings in said that hold the text of a control token.  Maps each to its copy with marks in those texts.
- * @param {any} said @param {Vocabulary} vocabulary @returns {Promise<Map<string, string>>} */
-async function markedTexts(said, vocabulary) {
+/** Finds the strings in input that hold the text of a control token.  Maps each to its copy with marks in those texts.
+ * @param {any} input @param {Vocabulary} vocabulary @returns {Promise<Map<string, string>>} */
+async function markedTexts(input, vocabulary) {
   /** @type {Set<string>} */
   const strings = new Set();
-  mapStrings(said, value => (strings.add(value), value));
+  mapStrings(input, value => (strings.add(value), value));
   /** @type {Map<string, string>} */
   const changes = new Map();
   for (const value of strings) {
@@ -217,7 +218,9 @@ async function plainWhereMarked(text, ids, vocabulary) {
 export function checkNesting(where, value) {
   let level = [value];
   for (let depth = 0; level.length > 0; depth++) {
-    if (depth > MAX_NESTING) throw argumentError(`${where}: what is given is nested more than ${MAX_NESTING} deep`);
+    if (depth > MAX_NESTING) {
+      throw argumentError(`${where}: an argument is nested more than ${MAX_NESTING} levels deep`);
+    }
     level = level.flatMap(one => typeof one === 'object' && one !== null ? Object.values(one) : []);
   }
 }

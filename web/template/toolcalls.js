@@ -58,8 +58,8 @@ const FORMATS = [
 /** @param {string} source  of a chat template */
 const formatOf = source => /** @type {Format} */ (FORMATS.find(({ mention }) => source.includes(mention)));
 
-/** Whether a chat template uses tools. @param {string | undefined} source */
-export const knowsTools = source => /\btools\b/.test(source ?? '');
+/** Whether a chat template supports tools. @param {string | undefined} source */
+export const supportsTools = source => /\btools\b/.test(source ?? '');
 
 /** Separates the text of an answer from the calls in it, piece by piece.  It holds back text that may become a call. */
 export class CallFilter {
@@ -125,7 +125,7 @@ export class CallFilter {
   /** Converts and checks a call as the model wrote it. @param {any} call @returns {ToolCall} */
   #call(call) {
     const given = call.arguments ?? call.parameters ?? {};
-    if (!this.#names.has(call.name) || typeof given !== 'object' || Array.isArray(given)) throw new Error('no call');
+    if (!this.#names.has(call.name) || typeof given !== 'object' || Array.isArray(given)) throw new Error('not a call');
     return {
       id: `call_${randomHex(12)}`,
       type: 'function',

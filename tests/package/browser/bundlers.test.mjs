@@ -1,6 +1,6 @@
-/** The installed package in pages as developers make them: without a bundler, with Vite (its dev server too) and
- * webpack, none of them configured, and with esbuild and Rollup by the commands of the README.  Ground truth:
- * llama.cpp's token ids (tests/vectors). */
+/** The installed package in pages as developers make them: without a bundler, with Vite (also its dev server) and
+ * webpack without configuration, and with esbuild and Rollup by the README's commands.  Ground truth: llama.cpp's token
+ * ids (tests/vectors). */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
@@ -25,7 +25,7 @@ after(() => browser?.close());
 const run = (folder, program, ...args) =>
   execFileSync(process.execPath, [join(root, 'node_modules', program), ...args], { cwd: folder, encoding: 'utf8' });
 
-/** Opens the app; its answer must be llama.cpp's, and all that it asks for must come, from its own server.
+/** Opens the app; its answer must be llama.cpp's, and every request must succeed and go to its own server.
  * @param {string} url @param {number} threads */
 async function check(url, threads) {
   const page = await browser.newPage();
@@ -64,14 +64,14 @@ async function served(folder) {
   }
 }
 
-/** No module of Node's may be named in what a browser is sent. */
+/** Scripts sent to a browser must not import a module of Node. */
 function noNode(folder) {
   for (const name of readdirSync(folder, { recursive: true }).filter(name => name.endsWith('.js'))) {
     assert.doesNotMatch(readFileSync(join(folder, name), 'utf8'), /["'`]node:|require\(/, name);
   }
 }
 
-test('plain modules: the files of the package served as they are, without an import map', async () => {
+test('plain modules: the files of the package work unchanged, without an import map', async () => {
   const folder = project('app');
   renameSync(join(folder, 'node_modules', 'plumb-llm'), join(folder, 'plumb-llm'));
   const main = join(folder, 'src', 'index.js');
@@ -102,7 +102,7 @@ for (const bundler of ['esbuild', 'rollup']) {
     const folder = project('app');
     const [, commands] = new RegExp(`<!-- bundle: ${bundler} -->\n\`\`\`sh\n(.*?)\`\`\``, 's')
       .exec(readFileSync(`${root}web/README.md`, 'utf8')) ?? assert.fail(`README has no commands for ${bundler}`);
-    // npx and Rollup look for what they need in the project.
+    // npx and Rollup look for their dependencies in the project.
     for (const name of ['.bin', 'esbuild', 'rollup', '@rollup']) {
       rmSync(join(folder, 'node_modules', name), { recursive: true, force: true });
       symlinkSync(`${root}tests/package/bundlers/node_modules/${name}`, join(folder, 'node_modules', name));
@@ -131,7 +131,7 @@ test('the dev server of Vite', async t => {
 test('webpack', async () => {
   const folder = project('app');
   const said = run(folder, 'webpack-cli/bin/cli.js', '--mode', 'production', '--stats', 'errors-warnings',
-    '--no-performance');   // a hint that files of 250 KiB are large
+    '--no-performance');   // turns off a hint about files larger than 250 KiB
   assert.equal(said, 'webpack compiled successfully\n');
   noNode(join(folder, 'dist'));
   writeFileSync(join(folder, 'dist', 'index.html'), '<!doctype html><body></body><script src="main.js"></script>');

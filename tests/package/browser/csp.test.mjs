@@ -18,7 +18,7 @@ before(async () => {
 });
 after(() => browser?.close());
 
-/** What the page shows, what the console complains of, and all that was asked for. @param {string} policy */
+/** The text of the page, the errors of the console, and all requests. @param {string} policy */
 async function visit(t, policy) {
   const { url, close } = await serve({ root: folder, linked: [root], headers: {
     'Cross-Origin-Opener-Policy': 'same-origin', 'Cross-Origin-Embedder-Policy': 'require-corp',
@@ -39,7 +39,7 @@ async function visit(t, policy) {
 
 const STRICT = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self'; connect-src 'self'";
 
-test('all works by files of the page\'s own server and WebAssembly: no blob, no eval, no other host', async t => {
+test('files of the page\'s own server and WebAssembly are enough: no blob, no eval, no other host', async t => {
   const { url, shown, complaints, requests, workers } = await visit(t, STRICT);
   assert.equal(shown.message, undefined);
   assert.equal(shown.threads, Math.min(8, availableParallelism()));
@@ -47,7 +47,7 @@ test('all works by files of the page\'s own server and WebAssembly: no blob, no 
   assert.ok(shown.taps > 0);
   assert.deepEqual([shown.cached, shown.downloaded, shown.code, shown.supported], [true, false, 0, true]);
   assert.deepEqual(shown.violations, []);
-  // The icon that Chromium itself asks for is an image.
+  // Chromium itself requests the icon, which is an image.
   assert.deepEqual(complaints.filter(text => !text.includes('favicon.ico')), []);
   assert.ok(requests.length > 10);
   assert.deepEqual(requests.filter(request => !request.startsWith(url)), []);
@@ -56,7 +56,7 @@ test('all works by files of the page\'s own server and WebAssembly: no blob, no 
   assert.deepEqual(workers.filter(worker => !own.test(worker)), []);
 });
 
-test('without \'wasm-unsafe-eval\' the error says that it is missing', async t => {
+test('without \'wasm-unsafe-eval\' the error names it', async t => {
   const { shown } = await visit(t, STRICT.replace(" 'wasm-unsafe-eval'", ''));
   assert.deepEqual([shown.name, shown.code], ['PlumbError', 'PLUMB_ERROR_UNSUPPORTED']);
   assert.match(shown.message, /^the page's Content-Security-Policy forbids WebAssembly: add 'wasm-unsafe-eval' to /);

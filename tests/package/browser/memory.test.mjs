@@ -1,4 +1,4 @@
-/** Models that come and go leave nothing behind: after ten that warm a page up, fifteen more make its heap grow by less
+/** Closed models leave no memory behind: after ten models that warm up a page, fifteen more let its heap grow by less
  * than 5 %, and its process by less than 5 % of one of them (it ends some ms after them, at 32 to 36 MB). */
 import assert from 'node:assert/strict';
 import { readFileSync, statSync } from 'node:fs';
@@ -17,7 +17,7 @@ after(async () => {
   await server?.close();
 });
 
-test('25 models loaded, used and closed in a page', async t => {
+test('25 models loaded, used and closed in a page leave no memory behind', async t => {
   const page = await browser.newPage();
   await page.route('**/blank.html', route => route.fulfill({
     contentType: 'text/html', body: '<!doctype html>',
@@ -27,7 +27,7 @@ test('25 models loaded, used and closed in a page', async t => {
   const devtools = await page.context().newCDPSession(page), system = await browser.newBrowserCDPSession();
   await devtools.send('Performance.enable');
   const bytesOf = pid => Number(/^RssAnon:\s*(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))[1]) * 1024;
-  /** Of the page, in bytes, when what is not used was collected. */
+  /** Bytes of the page's heap after garbage collection. */
   const heap = async () => {
     await devtools.send('HeapProfiler.collectGarbage');
     const { metrics } = await devtools.send('Performance.getMetrics');

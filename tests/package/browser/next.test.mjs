@@ -15,7 +15,7 @@ import { project, root } from '../helpers.mjs';
 import { examples } from '../readme.mjs';
 
 const { messages, f32: { ids, first_end: end } } = prompts.find(({ name }) => name === 'chat');
-// On CI it would warn that builds are not cached.
+// Prevents a warning on CI that builds are not cached.
 const NEXT = 'node_modules/next/dist/bin/next', env = { ...process.env, CI: '', NEXT_TELEMETRY_DISABLED: '1' };
 
 let folder, server, url, expected;
@@ -25,7 +25,7 @@ before(async () => {
   await model.close();
 
   folder = project();
-  // A copy: Turbopack reads no file out of the project's folder, by a link either.
+  // A copy, because Turbopack reads no file outside the project's folder, not even through a link.
   const modules = `${root}tests/package/bundlers/node_modules`;
   for (const name of readdirSync(modules).filter(name => !/^\.|vite|rollup|esbuild/.test(name))) {
     cpSync(join(modules, name), join(folder, 'node_modules', name), { recursive: true });
@@ -66,13 +66,13 @@ test('a route handler answers in Node, twice with one model', async () => {
   }
 });
 
-test('what is collected for a server elsewhere includes the workers and modules, by Turbopack and by nft', async () => {
+test('the output that Turbopack and nft trace for deployment includes the workers and modules', async () => {
   const needed = [
     ...['index', 'engine-worker', 'thread-worker', 'template-worker', 'command-worker'].map(name => `node/${name}.js`),
     ...['', '-mt', '-relaxed', '-mt-relaxed', '-cli'].map(name => `dist/plumb${name}.wasm`),
   ];
   const { files } = JSON.parse(readFileSync(join(folder, '.next/server/app/answer/route.js.nft.json'), 'utf8'));
-  // The program that Next.js uses with webpack, and others use too.
+  // nft is the tracer that Next.js uses with webpack; other tools use it too.
   const nft = createRequire(join(folder, NEXT))('next/dist/compiled/@vercel/nft');
   const entry = join(folder, 'node_modules/plumb-llm/node/index.js');
   const { fileList } = await nft.nodeFileTrace([entry], { base: folder });
@@ -82,7 +82,7 @@ test('what is collected for a server elsewhere includes the workers and modules,
   }
 });
 
-test('a client component answers in the page, with threads, and asks no other server', async t => {
+test('a client component answers in the page, with threads, and contacts no other server', async t => {
   const browser = await launchChrome();
   t.after(() => browser.close());
   const page = await browser.newPage();
@@ -107,7 +107,7 @@ test('a client component answers in the page, with threads, and asks no other se
   assert.match(modules[0], /\/plumb-mt(-relaxed)?\.[\w-]+\.wasm$/);
 });
 
-test('nothing of Node\'s gets into the page\'s scripts', () => {
+test('the page\'s scripts import no module of Node', () => {
   const scripts = readdirSync(join(folder, '.next/static'), { recursive: true }).filter(name => name.endsWith('.js'));
   assert.ok(scripts.length > 0);
   for (const name of scripts) {

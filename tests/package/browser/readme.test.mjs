@@ -24,7 +24,7 @@ after(async () => {
   await server?.close();
 });
 
-/** Opens a page of the project, which has no icon.  An address that is not there is an error. @param {string} html */
+/** Opens a page of the project, which has no icon.  A missing URL is an error. @param {string} html */
 async function open(html) {
   writeFileSync(join(folder, 'index.html'), html);
   const page = await browser.newPage();
@@ -60,7 +60,7 @@ for (const { line, code } of examplesFor('browser')) {
 for (const { line, code } of examplesFor('browser', 'html')) {
   test(`line ${line}, a page of its own`, async () => {
     const { page, errors } = await open(code);
-    // The text of the element, not of the body: that one has the script in it.
+    // The text of the element, not of the body, which contains the script.
     await page.waitForFunction(() => (document.querySelector('#answer')?.textContent ?? '').length > 100, null,
       { timeout: 60000 });
     assert.deepEqual(errors, []);

@@ -1,4 +1,4 @@
-// Uses all of the package in a page whose policy allows little.
+// Uses every part of the package in a page with a strict policy.
 const violations = [];
 document.addEventListener('securitypolicyviolation', ({ violatedDirective, blockedURI }) =>
   violations.push(`${violatedDirective} ${blockedURI}`));

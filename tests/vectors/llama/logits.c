@@ -22,7 +22,7 @@
  *     f32 sample[n_sample]                                        logits of ids 0, stride, 2 stride...
  *     u32 top_id[n_top];  f32 top[n_top]                          largest first; of equals the smaller id
  * A dump is a row of: char name[24] ("Qcur-0", "Qcur_rope-0" behind RoPE, "result_norm"); u32 ne[4], fastest dimension
- * first; f32 values.  All of them F32 and contiguous.
+ * first; f32 values.  All of them F32 and contiguous.  Of two records with one name the later one is the step.
  * A file of greedy choices holds the prompt and all but the last choice as tokens; top_id[0] of record k is choice k.
  */
 #include <ggml-backend.h>
@@ -62,21 +62,33 @@ static void put(FILE *f, const void *words, int32_t n) {
 /* Steps that a dump shows: those that plumb taps.  Q, K and V get their name several times; heads are apart and biases
  * added when they are reshaped, and RoPE comes after. */
 static bool dump_tensor(struct ggml_tensor *t, bool ask, void *user) {
-    static const char *const wanted[] = {"embd", "attn_norm", "Qcur", "Kcur", "Vcur", "kq_soft_max", "kqv_out",
-                                         "attn_out", "ffn_inp", "ffn_norm", "ffn_gate", "ffn_up", "ffn_swiglu",
-                                         "ffn_out", "l_out", "result_norm", "result_output"};
+    static const char *const wanted[] = {"embd", "attn_norm", "Qcur", "Kcur", "Vcur", "Qcur_normed", "Kcur_normed",
+                                         "kq_soft_max", "kqv_out", "attn_out", "attn_post_norm", "ffn_inp", "ffn_norm",
+                                         "ffn_gate", "ffn_up", "ffn_swiglu", "ffn_out", "ffn_post_norm", "l_out",
+                                         "result_norm", "result_output"};
+    /* Names that some architectures have for the same steps. */
+    static const char *const others[][2] = {{"inp_scaled", "embd"}, {"sa_out", "ffn_inp"}, {"ffn_geglu", "ffn_swiglu"},
+                                            {"ffn_gate_b", "ffn_gate"}, {"ffn_up_b", "ffn_up"},
+                                            {"ffn_gelu", "ffn_swiglu"}, {"ffn_sqr(relu)", "ffn_swiglu"}, {"Qcur_norm", "Qcur_normed"},
+                                            {"Kcur_norm", "Kcur_normed"}};
     FILE *f = user;
-    char name[24] = "";
+    char name[24] = "", own[64];
     size_t n = strcspn(t->name, "-");
+    snprintf(own, sizeof own, "%.*s", (int)n, t->name);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        if (strcmp(own, others[i][0]) == 0) strcpy(own, others[i][1]);
+    }
     bool cur = n == 4 && strncmp(t->name + 1, "cur", 3) == 0, rope = t->op == GGML_OP_ROPE;
     bool is_wanted = !strchr(t->name, ' ') && (!cur || rope || t->op == GGML_OP_RESHAPE), found = false;
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
-        if (strlen(wanted[i]) == n && strncmp(t->name, wanted[i], n) == 0) found = true;
+        if (strcmp(own, wanted[i]) == 0) found = true;
     }
+    /* gptneox also calls the sum with the residual ffn_out. */
+    if (strcmp(own, "ffn_out") == 0 && t->op == GGML_OP_ADD && !strstr(t->src[1]->name, "bias")) found = false;
     if (!is_wanted || !found) return !ask;   /* asked: do we want to see it; told: go on */
     if (ask) return true;
     if (t->type != GGML_TYPE_F32 || !ggml_is_contiguous(t)) die("not contiguous F32", t->name);
-    snprintf(name, sizeof name, "%.*s%s%s", (int)n, t->name, rope ? "_rope" : "", t->name + n);
+    snprintf(name, sizeof name, "%s%s%s", own, rope ? "_rope" : "", t->name + n);
     float *data = malloc(ggml_nbytes(t));
     ggml_backend_tensor_get(t, data, 0, ggml_nbytes(t));
     fwrite(name, 1, sizeof name, f);

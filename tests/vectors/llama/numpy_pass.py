@@ -8,7 +8,8 @@ Runs the tokens of VECTORS.bin (layout: logits.c) and prints how far its records
 text file, and writes every logit in the same layout.
 Weights are what the gguf package dequantizes them to.  Sources: LLaMA (arXiv 2302.13971), RMSNorm (1910.07467),
 SwiGLU (2002.05202), RoPE (2104.09864), linear position interpolation (2306.15595), GQA (2305.13245), Granite's factors
-(its configuration in transformers: embedding_multiplier, residual_multiplier, attention_multiplier, logits_scaling);
+(its configuration in transformers: embedding_multiplier, residual_multiplier, attention_multiplier, logits_scaling),
+Gemma 3 (2503.19786) and Qwen 3 (2505.09388) with their configurations, GELU (1606.08415), sliding windows (2004.05150);
 names and keys from the GGUF specification.
 """
 import argparse
@@ -68,20 +69,29 @@ def rms_norm(x, weight, eps):
     return x / np.sqrt((x * x).mean(axis=-1, keepdims=True) + eps) * weight
 
 
-def rope(x, model):
+def window_of(model, il):
+    """How many tokens a token of the layer sees, itself included; None: all before it."""
+    window = model.key("attention.sliding_window", 0)
+    pattern = model.key("attention.sliding_window_pattern", 6)
+    is_local = pattern[il] if isinstance(pattern, list) else (il + 1) % pattern != 0
+    return window if window and is_local else None
+
+
+def rope(x, model, is_local):
     """x: (n_token, n_head, head_dim).  Pair k of the first n_rot components turns by position / base^(2k/n_rot)."""
     n_token, _, head_dim = x.shape
     n_rot = model.key("rope.dimension_count", head_dim)
-    angle = float(model.key("rope.freq_base", 10000.0)) ** (-np.arange(0, n_rot, 2) / n_rot)
+    base = model.key("rope.freq_base_swa" if is_local else "rope.freq_base", 10000.0)
+    angle = float(base) ** (-np.arange(0, n_rot, 2) / n_rot)
     factors = model.weight("rope_freqs.weight")
     if factors is not None:
         angle = angle / factors
-    if model.key("rope.scaling.type") == "linear":
+    if model.key("rope.scaling.type") == "linear" and not is_local:
         angle = angle / float(model.key("rope.scaling.factor"))
     angle = np.arange(n_token)[:, None, None] * angle
-    if model.arch != "qwen2":  # neighbours are a pair, as the paper has it
+    if model.arch in ("llama", "granite"):  # neighbours are a pair, as the paper has it
         first, second = np.arange(0, n_rot, 2), np.arange(1, n_rot, 2)
-    else:                      # qwen2: component k and k + n_rot/2 are a pair, as GPT-NeoX has it
+    else:                      # component k and k + n_rot/2 are a pair, as GPT-NeoX has it
         first, second = np.arange(n_rot // 2), np.arange(n_rot // 2, n_rot)
     a, b = x[..., first], x[..., second]
     x = x.copy()
@@ -90,14 +100,22 @@ def rope(x, model):
     return x
 
 
-def attention(model, block, x, n_head, n_head_kv):
+def attention(model, il, x, n_head, n_head_kv, eps):
+    block, window = f"blk.{il}", window_of(model, il)
+
     def project(name, n):
         y = x @ model.weight(f"{block}.attn_{name}.weight").T
         bias = model.weight(f"{block}.attn_{name}.bias")
-        return (y if bias is None else y + bias).reshape(len(x), n, -1)
+        y = (y if bias is None else y + bias).reshape(len(x), n, -1)
+        norm = model.weight(f"{block}.attn_{name}_norm.weight")
+        return y if norm is None else rms_norm(y, norm, eps)
 
-    q, k, v = rope(project("q", n_head), model), rope(project("k", n_head_kv), model), project("v", n_head_kv)
+    q = rope(project("q", n_head), model, window is not None)
+    k = rope(project("k", n_head_kv), model, window is not None)
+    v = project("v", n_head_kv)
     future = np.triu(np.full((len(x), len(x)), -np.inf), 1)
+    if window:
+        future += np.tril(np.full((len(x), len(x)), -np.inf), -window)
     heads = []
     for head in range(n_head):
         group = head // (n_head // n_head_kv)  # n_head / n_head_kv query heads in a row share one key and value head
@@ -110,7 +128,11 @@ def attention(model, block, x, n_head, n_head_kv):
 def feed_forward(model, block, x):
     gate = x @ model.weight(f"{block}.ffn_gate.weight").T
     up = x @ model.weight(f"{block}.ffn_up.weight").T
-    return (gate / (1 + np.exp(-gate)) * up) @ model.weight(f"{block}.ffn_down.weight").T
+    if model.arch == "gemma3":
+        gate = gate / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (gate + 0.044715 * gate ** 3)))
+    else:
+        gate = gate / (1 + np.exp(-gate))
+    return (gate * up) @ model.weight(f"{block}.ffn_down.weight").T
 
 
 def forward(model, tokens):
@@ -119,16 +141,23 @@ def forward(model, tokens):
     n_head_kv = model.key("attention.head_count_kv", n_head)
     eps = float(model.key("attention.layer_norm_rms_epsilon"))
     embd = model.weight("token_embd.weight")
-    x = embd[tokens] * model.key("embedding_scale", 1)
+    x = embd[tokens] * (np.sqrt(embd.shape[1]) if model.arch == "gemma3" else model.key("embedding_scale", 1))
     share = model.key("residual_scale", 1)
     for il in range(model.key("block_count")):
         block = f"blk.{il}"
-        normed = rms_norm(x, model.weight(f"{block}.attn_norm.weight"), eps)
-        x = x + share * attention(model, block, normed, n_head, n_head_kv)
-        x = x + share * feed_forward(model, block, rms_norm(x, model.weight(f"{block}.ffn_norm.weight"), eps))
+
+        def norm(name, y):
+            weight = model.weight(f"{block}.{name}.weight")
+            return y if weight is None else rms_norm(y, weight, eps)
+
+        added = attention(model, il, norm("attn_norm", x), n_head, n_head_kv, eps)
+        x = x + share * norm("post_attention_norm", added)
+        x = x + share * norm("post_ffw_norm", feed_forward(model, block, norm("ffn_norm", x)))
     head = model.weight("output.weight")
     logits = rms_norm(x, model.weight("output_norm.weight"), eps) @ (embd if head is None else head).T
-    return logits / model.key("logit_scale", 1)
+    logits = logits / model.key("logit_scale", 1)
+    cap = model.key("final_logit_softcapping", 0)
+    return cap * np.tanh(logits / cap) if cap else logits
 
 
 def relative_rms(a, truth):

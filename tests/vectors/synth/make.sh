@@ -8,6 +8,16 @@ PYTHON=${PYTHON:-$LLAMA_DIR/venv/bin/python}
 backend=$LLAMA_DIR/node_modules/@node-llama-cpp/linux-x64/bins/linux-x64/libggml-cpu-haswell.so
 work=$LLAMA_DIR/vectors
 
+# llama.cpp takes GELU from a table of 16-bit floats (GGML_GELU_FP16).  This backend of the same source computes it.
+exact=$LLAMA_DIR/exact
+[ -e "$exact/build/bin/libggml-cpu.so" ] || {
+    git -C "$LLAMA_DIR/llama.cpp" archive --prefix=exact/ HEAD | tar x -C "$LLAMA_DIR"
+    sed -i '/^#define GGML_GELU_.*FP16$/d' "$exact/ggml/src/ggml-cpu/vec.h"
+    cmake -S "$exact" -B "$exact/build" -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=ON -DGGML_BACKEND_DL=ON \
+        -DGGML_NATIVE=OFF -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON -DGGML_BMI2=ON -DLLAMA_CURL=OFF
+    cmake --build "$exact/build" --target ggml-cpu
+}
+
 # 24 tokens of every sort, no control token.
 ids="72 101 13 255 0 97 97 32 259 199 3 128 64 250 17 77 140 201 88 5 222 33 111 60"
 echo "$ids" >"$work/ids.txt"
@@ -44,6 +54,10 @@ llama-bias|--bias --eps 0.01|arch llama with q, k, v biases; layer_norm_rms_epsi
 rope-partial|--arch qwen2 --rope-dim 4|rope.dimension_count 4 of 8; numpy only, llama.cpp refuses it
 spm|--tokenizer llama|SentencePiece vocabulary
 granite|--arch granite|arch granite: embedding_scale, residual_scale, attention.scale, logit_scale
+qwen3|--arch qwen3 --embd 64 --head-dim 24|arch qwen3: a norm for each head of Q and K, attention.key_length 24
+gemma3|--arch gemma3 --layers 4 --window 5 --window-period 3 --rope-base 1e6 --softcap 20|arch gemma3: norms before \
+and after, GELU, a window of 5 in layers 0, 1 and 3, two frequency bases, a cap of the logits
+gemma3-full|--arch gemma3 --layers 2 --kv-heads 1 --rope-base 1e6 --rope-scaling 8|arch gemma3 without windows
 "
 echo "$rows" | while IFS='|' read -r name options about; do
     [ -n "$name" ] || continue
@@ -56,10 +70,11 @@ echo "$rows" | while IFS='|' read -r name options about; do
     }
     "$LLAMA_DIR/llama.cpp/build/bin/llama-quantize" --allow-requantize "$name.gguf" "$work/synth.gguf" F32 \
         >"$work/quantize.log" 2>&1
-    case $name in f32 | qwen2 | granite) dump="-d $name.taps" ;; *) dump= ;; esac
+    case $name in gemma3*) cpu=$exact/build/bin/libggml-cpu.so ;; *) cpu=$backend ;; esac
+    case $name in f32 | qwen2 | granite | qwen3 | gemma3) dump="-d $name.taps" ;; *) dump= ;; esac
     # shellcheck disable=SC2086
-    "$work/logits" -i "$work/ids.txt" -s 1 $dump "$work/synth.gguf" "$backend" "$name.bin"
-    "$work/logits" -i "$work/ids.txt" -s 1 "$name.gguf" "$backend" "$work/native.bin"
+    "$work/logits" -i "$work/ids.txt" -s 1 $dump "$work/synth.gguf" "$cpu" "$name.bin"
+    "$work/logits" -i "$work/ids.txt" -s 1 "$name.gguf" "$cpu" "$work/native.bin"
     # The F32 file against numpy (weights by the gguf package from the quantized file), and llama.cpp's own 8-bit path.
     "$PYTHON" "$here/../llama/numpy_pass.py" "$name.gguf" "$name.bin" "$work/native.bin" >&2
 done >synth.txt

@@ -1,10 +1,10 @@
-// A developer's first page: loads a model, continues a prompt, shows what came.
+// A developer's first page: it loads a model, continues a prompt and shows the text.
 import { Plumb } from 'plumb-llm';
 
 const { prompt, n } = Object.fromEntries(new URLSearchParams(location.search));
 const show = text => { document.body.textContent = text; };
 
-/** No await outside of a function: Vite 5 and 6 build for browsers that have none. */
+/** There is no top-level await, because Vite 5 and 6 build for browsers without it. */
 async function main() {
   try {
     const model = await Plumb.load('/models/SmolLM2-135M-Instruct.Q4_1.gguf', { precision: 'exact16' });

@@ -1,5 +1,5 @@
-/** What a page is told of files that do not come, in headless Chromium.  Ground truth: what the servers were told to
- * do. */
+/** The errors that a page gets for files that fail to load, in headless Chromium.  Ground truth: the behaviour that the
+ * servers were given. */
 import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
 import { after, before, test } from 'node:test';
@@ -27,7 +27,7 @@ after(async () => {
   http.closeAllConnections();
 });
 
-/** The error of an action in a page of its own. @param {string} site @param {(page: any) => Promise<void>} [prepare] */
+/** The error of an action in a new page. @param {string} site @param {(page: any) => Promise<void>} [prepare] */
 async function failure(site, source, options = {}, prepare = async () => {}) {
   [asked, headers] = [[], headers ?? {}];
   const page = await browser.newPage();
@@ -44,15 +44,15 @@ async function failure(site, source, options = {}, prepare = async () => {}) {
   }
 }
 
-test('a server of another site that sends no CORS header: the header, the page\'s origin and the URL', async () => {
+test('the error for another site without CORS headers names the header, the page\'s origin and the URL', async () => {
   for (const [what, site] of [['isolated', isolated], ['plain', plain]]) {
     for (const worker of [true, false]) {
       headers = {};
       const { code, message } = await failure(site.url, `${models}m.gguf`, { worker });
       assert.equal(code, 'PLUMB_ERROR_IO');
       const { origin } = new URL(site.url);
-      assert.ok(message.startsWith(`${models}m.gguf: the server answers, but lets no page of ${origin} read it (CORS)`),
-        `${what}: ${message}`);
+      assert.ok(message.startsWith(`${models}m.gguf: the server answers, but does not allow pages of ${origin} to `
+        + 'read the answer (CORS)'), `${what}: ${message}`);
       assert.ok(message.includes(`"Access-Control-Allow-Origin: ${origin}"`), message);
       assert.ok(asked.length <= 4, `${asked.length} requests`);
     }
@@ -61,11 +61,11 @@ test('a server of another site that sends no CORS header: the header, the page\'
   assert.equal(await failure(isolated.url, `${models}m.gguf`), 'none');
 });
 
-test('a server that is not there is not called one without CORS', async () => {
+test('the error for an unreachable server does not blame CORS', async () => {
   for (const site of [isolated, plain]) {
     const { code, message } = await failure(site.url, 'http://127.0.0.1:1/m.gguf');
     assert.equal(code, 'PLUMB_ERROR_IO');
-    assert.match(message, /^http:\/\/127\.0\.0\.1:1\/m\.gguf: no connection: [^;]*\(2 more tries did not help\)$/);
+    assert.match(message, /^http:\/\/127\.0\.0\.1:1\/m\.gguf: no connection: [^;]*\(2 retries failed\)$/);
   }
 });
 
@@ -78,7 +78,7 @@ for (const [what, answer, reason] of [
     /the server sent an empty file, not a WebAssembly module$/],
   ['404', { status: 404, body: 'no' }, /the server answered 404/],
 ]) {
-  test(`${what} instead of the engine: the file's URL and what came`, async () => {
+  test(`${what} instead of the engine: the error names the file's URL and what was received`, async () => {
     const route = page => page.route('**/*.wasm', route => route.fulfill({ ...answer,
       headers: { 'Cross-Origin-Resource-Policy': 'same-origin', ...answer.headers } }));
     const { code, message, details } = await failure(isolated.url, undefined, { threads: 1 }, route);

@@ -21,17 +21,17 @@ export function otherOrigin(url) {
  * @returns {Promise<string | undefined>} */
 export async function corsProblem(url, signal) {
   if (otherOrigin(url) === undefined) return undefined;
-  const report = watchBlocked(url);
+  const blocked = watchBlocked(url);
   try {
     await fetch(url, { mode: 'no-cors', method: 'HEAD', cache: 'no-store', signal });
   } catch {
-    if (!await report.seen()) return undefined;
+    if (!await blocked.isReported()) return undefined;
   } finally {
-    report.end();
+    blocked.end();
   }
   const { origin } = globalThis.location;
-  return `the server answers, but lets no page of ${origin} read it (CORS): its answer lacks the header `
-    + `"Access-Control-Allow-Origin: ${origin}" (or "*"), or leads to an address whose answer lacks it`;
+  return `the server answers, but does not allow pages of ${origin} to read the answer (CORS): the answer, or the one `
+    + `that it redirects to, lacks the header "Access-Control-Allow-Origin: ${origin}" (or "*")`;
 }
 
 /** Observes whether the browser reports that it has blocked a URL's response because that has no
@@ -48,7 +48,7 @@ function watchBlocked(url) {
   });
   observer?.observe();
   return {
-    async seen() {
+    async isReported() {
       if (observer && !blocked) {
         await new Promise(resolve => {
           wake = () => resolve(undefined);
@@ -64,12 +64,12 @@ function watchBlocked(url) {
 /** The message for a failed fetch of which nothing more is known.  On an isolated page, in a browser that does not
  * report what it blocks, a missing connection looks the same as a missing header. @param {string} url
  * @param {unknown} error */
-export const noConnection = (url, error) => `no connection: ${reasonOf(error)}${blind(url)}`;
+export const noConnection = (url, error) => `no connection: ${reasonOf(error)}${corsHint(url)}`;
 
 /** @param {string} url */
-function blind(url) {
+function corsHint(url) {
   return otherOrigin(url) !== undefined && globalThis.crossOriginIsolated && !('ReportingObserver' in globalThis)
-    ? '; or the server answers without the header "Access-Control-Allow-Origin", which a page of another site needs'
+    ? '; or the server answers without the header "Access-Control-Allow-Origin", which pages of other sites need'
     : '';
 }
 

@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+"""Writes a tiny GGUF with random weights for each architecture that plumb runs, for tests/vectors/archs.
+
+    synth_archs.py NAME OUT.gguf [--f32]
+
+Needs numpy and the PyPI package gguf.  The same versions give the same bytes.  Matrices are Q8_0; with --f32 the file
+has the same numbers as F32, for engines that round activations of quantized products.  The vocabulary has the kind
+"none": ids alone.  The shapes hide no mistakes: several K/V heads, more layers than the period of windows or of layers without
+RoPE, windows shorter than the prompt.
+"""
+import sys
+import zlib
+
+import gguf
+import numpy as np
+
+EMBD, HEADS, KV_HEADS, HEAD_DIM, FF, VOCAB = 32, 4, 2, 16, 64, 64
+LLAMA = {"gate": True, "norms": "rms"}
+# qk_norm: what the norms of Q and K are computed over; post: norms after attention and feed forward; fused: attn_qkv;
+# gate: the feed-forward network has a gate; norms: "rms", "layer" or "bare" (without weights); bias: which weights have
+# one; keys: those that differ from the defaults; layers; head_dim: embd / heads where the shapes need it.
+ARCHS = {
+    "llama": {"bias": "q k v output gate up down", "freqs": True},
+    "qwen": {"fused": True, "bias": "qkv", "head_dim": 8, "kv_heads": 4, "untied": True, "ff_key": 2 * FF},
+    "qwen2": {"bias": "q k v head", "untied": True, "head_dim": 8},
+    "qwen3": {"qk_norm": "head"},
+    "gemma": {},
+    "gemma2": {"post": True, "layers": 3, "keys": {"attention.sliding_window": 3, "attn_logit_softcapping": 5.0,
+                                                   "final_logit_softcapping": 7.0}},
+    "gemma3": {"post": True, "qk_norm": "head", "layers": 7,
+               "keys": {"attention.sliding_window": 3, "rope.freq_base": 1e6}},
+    "granite": {"bias": "q k v output gate up down",
+                "keys": {"embedding_scale": 12.0, "residual_scale": 0.22, "attention.scale": 0.1, "logit_scale": 8.0}},
+    "smollm3": {"layers": 5},
+    "internlm2": {"head_dim": 8, "untied": True},
+    "xverse": {"head_dim": 8, "untied": True, "fused": True},
+    "exaone": {"freqs": True},
+    "ernie4_5": {"bias": "q k v"},
+    "maincoder": {"qk_norm": "head"},
+    "hunyuan-dense": {"qk_norm": "head"},
+    "seed_oss": {"ffn_norm": "post_attention_norm", "bias": "q k v"},
+    "pangu-embedded": {"bias": "q k v output"},
+    "mistral3": {"bias": "output"},
+    "minicpm": {"keys": {"embedding_scale": 3.0, "residual_scale": 0.5, "logit_scale": 2.0}},
+    "arcee": {"gate": False},
+    "olmo2": {"pre": False, "qk_norm": "row", "post": True, "head_dim": 8, "untied": True, "layers": 5,
+              "keys": {"attention.sliding_window": 3, "rope.scaling.type": "linear", "rope.scaling.factor": 4.0}},
+    "olmo": {"norms": "bare", "head_dim": 8},
+    "orion": {"norms": "layer", "bias": "attn_norm ffn_norm output_norm", "head_dim": 8, "untied": True},
+    "starcoder2": {"norms": "layer", "gate": False, "head_dim": 8,
+                   "bias": "q k v output up down attn_norm ffn_norm output_norm"},
+    "phi2": {"norms": "layer", "gate": False, "ffn_norm": None, "untied": True, "head_dim": 8,
+             "bias": "q k v output up down attn_norm output_norm head", "keys": {"rope.dimension_count": 4}},
+    "falcon": {"norms": "layer", "gate": False, "ffn_norm": None, "fused": True, "head_dim": 8,
+               "bias": "attn_norm output_norm"},
+    "gptneox": {"norms": "layer", "gate": False, "fused": True, "head_dim": 8, "untied": True, "kv_heads": 4,
+                "bias": "qkv output up down attn_norm ffn_norm output_norm",
+                "keys": {"use_parallel_residual": True, "rope.dimension_count": 4}},
+    "command-r": {"norms": "layer", "ffn_norm": None, "head_dim": 8, "keys": {"logit_scale": 0.0625}},
+    "nemotron": {"norms": "layer", "gate": False, "head_dim": 8, "untied": True,
+                 "bias": "q k v output up down attn_norm ffn_norm output_norm", "keys": {"rope.dimension_count": 4}},
+}
+
+
+def write(name, path, as_f32):
+    arch = {**LLAMA, **ARCHS[name]}
+    n_layer, heads, kv_heads = arch.get("layers", 3), HEADS, arch.get("kv_heads", KV_HEADS)
+    dim, bias = arch.get("head_dim", HEAD_DIM), arch.get("bias", "").split()
+    rng = np.random.default_rng(zlib.crc32(name.encode()))
+    w = gguf.GGUFWriter(path, name)
+    keys = {"attention.layer_norm_rms_epsilon": 1e-5, "attention.layer_norm_epsilon": 1e-5, **arch.get("keys", {})}
+    del keys["attention.layer_norm_epsilon" if arch["norms"] == "rms" else "attention.layer_norm_rms_epsilon"]
+    w.add_block_count(n_layer)
+    w.add_context_length(64)
+    w.add_embedding_length(EMBD)
+    w.add_feed_forward_length(arch.get("ff_key", FF))
+    w.add_head_count(heads)
+    w.add_head_count_kv(kv_heads)
+    w.add_vocab_size(VOCAB)
+    if dim * heads != EMBD:
+        w.add_key_length(dim)
+        w.add_value_length(dim)
+        w.add_rope_dimension_count(dim)
+    for key, value in keys.items():
+        add = {float: w.add_float32, int: w.add_uint32, bool: w.add_bool, str: w.add_string}[type(value)]
+        add(f"{name}.{key}", value)
+    w.add_tokenizer_model("none")
+
+    def matrix(tensor, rows, columns, gain, key=None):
+        data = rng.standard_normal((rows, columns), np.float32) * np.float32(gain / np.sqrt(columns))
+        packed = gguf.quants.quantize(data, gguf.GGMLQuantizationType.Q8_0)
+        if as_f32:
+            w.add_tensor(tensor + ".weight", gguf.quants.dequantize(packed, gguf.GGMLQuantizationType.Q8_0))
+        else:
+            w.add_tensor(tensor + ".weight", packed, raw_dtype=gguf.GGMLQuantizationType.Q8_0)
+        if key in bias:
+            w.add_tensor(tensor + ".bias", rng.normal(0, 0.3, rows).astype(np.float32))
+
+    def norm(tensor, n, key=None):
+        w.add_tensor(tensor + ".weight", rng.normal(1, 0.2, n).astype(np.float32))
+        if key in bias:
+            w.add_tensor(tensor + ".bias", rng.normal(0, 0.3, n).astype(np.float32))
+
+    n_q, n_kv = heads * dim, kv_heads * dim
+    matrix("token_embd", VOCAB, EMBD, np.sqrt(EMBD) * 0.5)
+    if arch.get("freqs"):
+        w.add_tensor("rope_freqs.weight", np.linspace(1, 8, dim // 2).astype(np.float32))
+    for il in range(n_layer):
+        block = f"blk.{il}."
+        has_norms = arch["norms"] != "bare"
+        if has_norms and arch.get("pre", True):
+            norm(block + "attn_norm", EMBD, "attn_norm")
+        if arch.get("fused"):
+            matrix(block + "attn_qkv", n_q + 2 * n_kv, EMBD, 1.5, "qkv")
+        else:
+            matrix(block + "attn_q", n_q, EMBD, 1.5, "q")
+            matrix(block + "attn_k", n_kv, EMBD, 1.5, "k")
+            matrix(block + "attn_v", n_kv, EMBD, 1, "v")
+        if "qk_norm" in arch:
+            is_row = arch["qk_norm"] == "row"
+            norm(block + "attn_q_norm", n_q if is_row else dim)
+            norm(block + "attn_k_norm", n_kv if is_row else dim)
+        matrix(block + "attn_output", EMBD, n_q, 1, "output")
+        if arch.get("post"):
+            norm(block + "post_attention_norm", EMBD)
+            norm(block + "post_ffw_norm", EMBD)
+        ffn_norm = arch.get("ffn_norm", "ffn_norm")
+        if has_norms and arch.get("pre", True) and ffn_norm:
+            norm(block + ffn_norm, EMBD, "ffn_norm")
+        if arch["gate"]:
+            matrix(block + "ffn_gate", FF, EMBD, 2, "gate")
+        matrix(block + "ffn_up", FF, EMBD, 1, "up")
+        matrix(block + "ffn_down", EMBD, FF, 1, "down")
+    if arch["norms"] != "bare":
+        norm("output_norm", EMBD, "output_norm")
+    if arch.get("untied"):
+        matrix("output", VOCAB, EMBD, 3, "head")
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.write_tensors_to_file()
+    w.close()
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--list"]:
+        print("\n".join(ARCHS))
+    else:
+        write(sys.argv[1], sys.argv[2], "--f32" in sys.argv[3:])
