@@ -273,42 +273,59 @@ static void check_softmax(const struct kernels *scalar, const struct kernels *be
 }
 static void softmax_case(void) { check_lengths(check_softmax); }
 
-static void check_swiglu(const struct kernels *scalar, const struct kernels *best, size_t n) {
+static double silu(double z) { return z / (1 + exp(-z)); }
+static double gelu_tanh(double z) { return 0.5 * z * (1 + tanh(0.79788456080286535588 * (z + 0.044715 * z * z * z))); }
+
+/* gate <- f(gate) * up of both tables against libm.  Far below 0, gelu(z) is the difference of two numbers near 1, so
+ * it may be off by `absolute`. */
+static void check_gated(size_t n, double (*f)(double), void (*scalar)(float *, const float *, size_t),
+                        void (*best)(float *, const float *, size_t), double relative, double absolute) {
     float gate[MAX_N], up[MAX_N], y[MAX_N + 1], y_best[MAX_N + 1];
     random_floats(gate, n, n % 3 == 0 ? 80.0f : 5.0f);
     random_floats(up, n, 2.0f);
     y[n] = NAN;
     memcpy(y, gate, n * sizeof *gate);
     memcpy(y_best, y, sizeof y);
-    scalar->swiglu(y, up, n);
-    best->swiglu(y_best, up, n);
+    scalar(y, up, n);
+    best(y_best, up, n);
     CHECK(same_bits(y, y_best, n + 1), "n = %zu", n);
     for (size_t i = 0; i < n; i++) {
-        double z = (double)gate[i], truth = z / (1 + exp(-z)) * (double)up[i];
-        CHECK(fabs(truth - (double)y[i]) <= 1e-6 * fabs(truth) + 1e-30, "silu(%g) * %g: %g, libm gives %g", z,
-              (double)up[i], (double)y[i], truth);
+        double truth = f((double)gate[i]) * (double)up[i];
+        CHECK(fabs(truth - (double)y[i]) <= relative * fabs(truth) + absolute, "f(%g) * %g: %g, libm gives %g",
+              (double)gate[i], (double)up[i], (double)y[i], truth);
     }
+}
+static void check_swiglu(const struct kernels *scalar, const struct kernels *best, size_t n) {
+    check_gated(n, silu, scalar->swiglu, best->swiglu, 1e-6, 1e-30);
 }
 static void swiglu_case(void) { check_lengths(check_swiglu); }
-
 static void check_geglu(const struct kernels *scalar, const struct kernels *best, size_t n) {
-    float gate[MAX_N], up[MAX_N], y[MAX_N + 1], y_best[MAX_N + 1];
-    random_floats(gate, n, n % 3 == 0 ? 80.0f : 5.0f);
-    random_floats(up, n, 2.0f);
-    y[n] = NAN;
-    memcpy(y, gate, n * sizeof *gate);
-    memcpy(y_best, y, sizeof y);
-    scalar->geglu(y, up, n);
-    best->geglu(y_best, up, n);
-    CHECK(same_bits(y, y_best, n + 1), "n = %zu", n);
-    for (size_t i = 0; i < n; i++) {
-        double z = (double)gate[i], gelu = 0.5 * z * (1 + tanh(0.79788456080286535588 * (z + 0.044715 * z * z * z)));
-        double truth = gelu * (double)up[i];   /* far below 0, gelu(z) is the difference of two numbers near 1 */
-        CHECK(fabs(truth - (double)y[i]) <= 2e-6 * fabs(truth) + 1e-7, "gelu(%g) * %g: %g, libm gives %g", z,
-              (double)up[i], (double)y[i], truth);
-    }
+    check_gated(n, gelu_tanh, scalar->geglu, best->geglu, 2e-6, 1e-7);
 }
 static void geglu_case(void) { check_lengths(check_geglu); }
+
+/* gelu(x) has the bits of geglu(x, 1), softcap those of both tables. */
+static void check_gelu(const struct kernels *scalar, const struct kernels *best, size_t n) {
+    float x[MAX_N], ones[MAX_N], y[MAX_N + 1], y_best[MAX_N + 1];
+    random_floats(x, n, 5.0f);
+    for (size_t i = 0; i < n; i++) ones[i] = 1.0f;
+    y[n] = NAN;
+    memcpy(y, x, n * sizeof *x);
+    memcpy(y_best, y, sizeof y);
+    scalar->geglu(y, ones, n);
+    best->gelu(y_best, n);
+    CHECK(same_bits(y, y_best, n + 1), "gelu, n = %zu", n);
+    memcpy(y, x, n * sizeof *x);
+    memcpy(y_best, y, sizeof y);
+    scalar->softcap(y, 3.0f, n);
+    best->softcap(y_best, 3.0f, n);
+    CHECK(same_bits(y, y_best, n + 1), "softcap, n = %zu", n);
+    for (size_t i = 0; i < n; i++) {
+        double truth = 3 * tanh((double)x[i] / 3);
+        CHECK(fabs(truth - (double)y[i]) <= 2e-6, "softcap(%g): %g, libm gives %g", (double)x[i], (double)y[i], truth);
+    }
+}
+static void gelu_case(void) { check_lengths(check_gelu); }
 
 /* Values that break careless code: all zeros, denormals, one huge value, NaN, infinity. */
 static void check_quantize(enum kernels_isa isa, plumb_precision precision) {
@@ -672,6 +689,7 @@ void test_kernels(void) {
     test_case("kernels: softmax equals libm's exp in f64, SIMD equals scalar", softmax_case);
     test_case("kernels: swiglu equals libm's exp in f64, SIMD equals scalar", swiglu_case);
     test_case("kernels: geglu equals libm's tanh in f64, SIMD equals scalar", geglu_case);
+    test_case("kernels: gelu has the bits of geglu with 1, softcap equals libm's tanh in f64", gelu_case);
     test_case("kernels: activations of 16 and 8 bits survive zeros, denormals, NaN and infinity", quantize_case);
     static const uint32_t halves[] = { QUANT_F16, QUANT_BF16 };
     test_row("kernels: all 65536 f16 weights give exact products", halves_case, &halves[0]);

@@ -378,7 +378,24 @@ static void default_context_case(void) {
     free(file);
 }
 
-/* Changes every byte of the header of a model of each architecture: a status or a model, never a crash or a hang. */
+/* Loads a changed file and feeds it n ids if it loads: a status or a model, never a crash or a hang.  Counts what
+ * happened in *n_loaded and *n_refused, which has the files that were refused with a message. */
+static void load_and_feed(const uint8_t *file, size_t n_byte, const int32_t *ids, size_t n, size_t *n_loaded,
+                          size_t *n_refused) {
+    plumb_model *m = plumb_model_create();
+    if (load_bytes(m, file, n_byte) == PLUMB_OK) {
+        plumb_session *s = NULL;
+        plumb_session_params params = { .n_ctx = 4 };
+        if (plumb_session_create(&s, m, &params) == PLUMB_OK) plumb_session_feed(s, ids, n);
+        plumb_session_free(s);
+        ++*n_loaded;
+    } else {
+        *n_refused += plumb_model_error(m)[0] != '\0';
+    }
+    plumb_model_free(m);
+}
+
+/* Changes every byte of the header of a model of each architecture. */
 static void flip_row(const void *row) {
     char path[120];
     size_t n = 0, n_loaded = 0, n_refused = 0;
@@ -392,18 +409,7 @@ static void flip_row(const void *row) {
     for (size_t i = 0; i < first.offset; i++) {
         const uint8_t kept = file[i];
         file[i] ^= i % 2 ? 0x01 : 0xff;
-        plumb_model *m = plumb_model_create();
-        if (load_bytes(m, file, n) == PLUMB_OK) {
-            plumb_session *s = NULL;
-            plumb_session_params params = { .n_ctx = 4 };
-            int32_t ids[] = { 1, 2 };
-            if (plumb_session_create(&s, m, &params) == PLUMB_OK) plumb_session_feed(s, ids, 2);
-            plumb_session_free(s);
-            n_loaded++;
-        } else {
-            n_refused += plumb_model_error(m)[0] != '\0';
-        }
-        plumb_model_free(m);
+        load_and_feed(file, n, (const int32_t[]) { 1, 2 }, 2, &n_loaded, &n_refused);
         file[i] = kept;
     }
     CHECK(n_loaded > 0 && n_loaded + n_refused == first.offset, "%zu loaded, %zu refused of %zu", n_loaded, n_refused,
@@ -411,7 +417,7 @@ static void flip_row(const void *row) {
     free(file);
 }
 
-/* Changes every byte of the header, one at a time, to three values: a status or a model, never a crash or a hang. */
+/* Changes every byte of the header, one at a time, to three values. */
 static void flip_case(void) {
     size_t n = 0, n_loaded = 0, n_refused = 0;
     uint8_t *file = test_read_all(TINY, &n);
@@ -420,19 +426,7 @@ static void flip_case(void) {
         static const uint8_t xors[] = { 0x01, 0x80, 0xff };
         for (size_t k = 0; k < 3; k++) {
             file[i] ^= xors[k];
-            plumb_model *m = plumb_model_create();
-            plumb_status status = load_bytes(m, file, n);
-            if (status == PLUMB_OK) {
-                plumb_session *s = NULL;
-                plumb_session_params params = { .n_ctx = 4 };
-                int32_t id = 1;
-                if (plumb_session_create(&s, m, &params) == PLUMB_OK) plumb_session_feed(s, &id, 1);
-                plumb_session_free(s);
-                n_loaded++;
-            } else {
-                n_refused += plumb_model_error(m)[0] != '\0';
-            }
-            plumb_model_free(m);
+            load_and_feed(file, n, (const int32_t[]) { 1 }, 1, &n_loaded, &n_refused);
             file[i] ^= xors[k];
         }
     }

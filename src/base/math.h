@@ -18,7 +18,8 @@ void math_exp_all(const double *x, double *y, size_t n);
 double math_log(double x);
 /* x^y for x > 0, computed as exp(y log x).  Its relative error is below (|y log x| + 2) * 2^-52. */
 double math_pow(double x, double y);
-/* Sine and cosine of x, with an absolute error below 2^-50 for |x| <= 2^26.  (Angles of RoPE are below 2^21.) */
+/* Sine and cosine of x, with an absolute error below 2^-50 for |x| <= 2^26.  (Angles of RoPE are below 2^21 in models
+ * that are in use.) */
 void math_sincos(double x, double *sine, double *cosine);
 double math_sqrt(double x);
 

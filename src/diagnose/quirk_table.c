@@ -314,7 +314,8 @@ bool quirk_applies(const struct quirk *q, const struct model *m, int32_t bos) {
     case AT(attn_heads):
         if (q->value == HEADS_NOT_REPEATED) return a->n_head != a->n_head_kv;
         return a->n_head_kv > 1 && (q->value == HEADS_FIRST || a->n_head != a->n_head_kv);
-    case AT(attn_scale): return fabs(quirk_score_divisor(q->value, p, 0) / quirk_score_divisor(0, p, 0) - 1) > 1e-6;
+    case AT(attn_scale):
+        return fabs(quirk_score_divisor(q->value, a, p->n_embd) / quirk_score_divisor(0, a, p->n_embd) - 1) > 1e-6;
     case AT(attn_v): return a->n_head_kv > 1;
     case AT(attn_merge): return a->n_head > 1;
     case AT(ffn_act): return q->value != ACT_GELU || p->layers[0].ffn.activation != ACT_GELU_TANH;

@@ -83,7 +83,7 @@ static bool allocate_scratch(struct forward *f, plumb_kv_type kv_type) {
         && (f->attn = allocate(f, b * p->max_q, sizeof(float)))
         && (f->gate = allocate(f, b * p->max_ff, sizeof(float)))
         && (f->up = allocate(f, b * p->max_ff, sizeof(float)))
-        && (!p->layers[0].is_parallel || (f->input = allocate(f, b * p->n_embd, sizeof(float))))
+        && (!p->is_parallel || (f->input = allocate(f, b * p->n_embd, sizeof(float))))
         && activations_create(&f->acts, n_in, f->n_batch, &f->kernels, &f->bytes) == PLUMB_OK
         && allocate_panels(f, n_in);
 }
@@ -245,44 +245,32 @@ static float mean_of(const float *x, uint32_t n) {
     return ((lanes[0] + lanes[1]) + (lanes[2] + lanes[3])) / (float)n;
 }
 
-/* y = (x - mean) / sqrt(variance + eps) * w + b.  Ba et al. 2016, "Layer Normalization". */
-static void layer_norm_rows(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
+static void norm_rows(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
     const struct step *s = user;
     const struct kernels *k = &s->f->kernels;
+    const struct plan *p = &s->f->model->plan;
     for (uint32_t i = begin; i < end; i++) {
         const float *x = s->x + (size_t)i * s->n;
-        float *y = s->y + (size_t)i * s->n, mean = mean_of(x, s->n);
-        for (uint32_t j = 0; j < s->n; j++) y[j] = x[j] - mean;
-        float variance = k->dot_f32(y, y, s->n) / (float)s->n;
-        float scale = 1.0f / (float)math_sqrt((double)(variance + s->f->model->plan.norm_eps));
-        if (s->of->w) k->mul_scaled(y, y, scale, floats(s->of->w), s->n);
-        else for (uint32_t j = 0; j < s->n; j++) y[j] *= scale;
-        if (s->of->b) k->add_scaled(y, floats(s->of->b), 1.0f, s->n);
-    }
-    (void)thread;
-}
-
-static void rms_norm_rows(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
-    const struct step *s = user;
-    const struct kernels *k = &s->f->kernels;
-    for (uint32_t i = begin; i < end; i++) {
-        const float *x = s->x + (size_t)i * s->n;
-        float mean_square = k->dot_f32(x, x, s->n) / (float)s->n;
-        float scale = 1.0f / (float)math_sqrt((double)(mean_square + s->f->model->plan.norm_eps));
         float *y = s->y + (size_t)i * s->n;
-        k->mul_scaled(y, x, scale, floats(s->of->w), s->n);
+        if (p->norm == NORM_LAYER) {
+            float mean = mean_of(x, s->n);
+            for (uint32_t j = 0; j < s->n; j++) y[j] = x[j] - mean;
+            x = y;
+        }
+        float mean_square = k->dot_f32(x, x, s->n) / (float)s->n;
+        float scale = 1.0f / (float)math_sqrt((double)(mean_square + p->norm_eps));
+        if (s->of->w) k->mul_scaled(y, x, scale, floats(s->of->w), s->n);
+        else for (uint32_t j = 0; j < s->n; j++) y[j] = x[j] * scale;
         if (s->of->b) k->add_scaled(y, floats(s->of->b), 1.0f, s->n);
     }
     (void)thread;
 }
 
-/* y = x / sqrt(mean(x^2) + eps) * w + b, each row of (n_row, n), or the layer norm; y may be x.  Zhang & Sennrich 2019,
- * eq. 4. */
+/* Each row of y (n_row, n) = x / sqrt(mean(x^2) + eps) * w + b; y may be x.  Zhang & Sennrich 2019, eq. 4.  The layer
+ * norm first subtracts the mean of x.  Ba et al. 2016, "Layer Normalization". */
 static void normalize(const struct forward *f, const struct affine *of, uint32_t n, const float *x, uint32_t n_row,
                       float *y) {
-    bool is_rms = f->model->plan.norm == NORM_RMS;
-    pool_share(f->pool, n_row, is_rms ? rms_norm_rows : layer_norm_rows,
-               &(struct step) { .f = f, .of = of, .x = x, .y = y, .n = n });
+    pool_share(f->pool, n_row, norm_rows, &(struct step) { .f = f, .of = of, .x = x, .y = y, .n = n });
 }
 
 /* Fills the tables for the positions before end that are not filled yet.  Filling all of them in forward_create would
@@ -455,12 +443,12 @@ void forward_run(struct forward *f, const int32_t *ids, uint32_t n, uint32_t pos
         int32_t at = (int32_t)il;
         float *h = norm(f, l, W_ATTN_NORM, at, b, TAP_ATTN_NORM, 1, p->n_embd, f->x, f->norm);
         const float *input = l->w[W_FFN_NORM].w ? f->x : h;
-        if (p->layers[il].is_parallel) memcpy(f->input, input, (size_t)n * p->n_embd * sizeof *input);
+        if (p->is_parallel) memcpy(f->input, input, (size_t)n * p->n_embd * sizeof *input);
         run_attention(f, il, b, h);
         norm(f, l, W_ATTN_POST_NORM, at, b, TAP_ATTN_POST_NORM, 1, p->n_embd, f->norm, f->norm);
         add_residual(f, f->x, f->norm, n);
         tap(f, TAP_FFN_INP, at, pos, n, 1, p->n_embd, f->x);
-        h = p->layers[il].is_parallel ? f->input : f->x;
+        h = p->is_parallel ? f->input : f->x;
         run_feed_forward(f, il, b, norm(f, l, W_FFN_NORM, at, b, TAP_FFN_NORM, 1, p->n_embd, h, f->norm));
         norm(f, l, W_FFN_POST_NORM, at, b, TAP_FFN_POST_NORM, 1, p->n_embd, f->norm, f->norm);
         add_residual(f, f->x, f->norm, n);

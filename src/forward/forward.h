@@ -31,8 +31,8 @@ plumb_status forward_set_tap(struct forward *f, struct tap_sink sink);
 uint64_t forward_bytes(const struct forward *f);
 const struct kernels *forward_kernels(const struct forward *f);
 
-/* Computes n tokens (1..n_batch) at positions pos .. pos + n - 1 (< n_ctx).  Each attends to itself and to all
- * positions before it.  All positions < pos must be in the cache, from earlier runs.  The K and V of the n tokens are
+/* Computes n tokens (1..n_batch) at positions pos .. pos + n - 1 (< n_ctx).  Each attends to itself and to the
+ * positions before it, all of them or those of the layer's window.  All positions < pos must be in the cache, from earlier runs.  The K and V of the n tokens are
  * stored.  If the cache held tokens from pos on, it loses them all, so a caller goes back by a run at a smaller pos.
  * logits: (n_logits, n_vocab) f32 for the last n_logits <= n tokens; it is not used if n_logits is 0.
  * The caller must check these limits, and that every id is >= 0 and < n_vocab. */

@@ -176,7 +176,7 @@ static plumb_status plan_windows(struct key_reader *r, struct plan *p, uint32_t 
     }
     struct rope_plan *local = &p->ropes[ROPE_LOCAL];
     local->n_rot = p->ropes[ROPE_GLOBAL].n_rot;
-    local->freq_base = freq_base != 0.0f ? freq_base : 10000.0f;
+    local->freq_base = freq_base;
     local->freq_scale = 1.0f;
     PLUMB_TRY(read_freq_base(r, "rope.freq_base_swa", &local->freq_base));
     for (uint32_t il = 0; il < p->n_layer; il++) {
@@ -205,7 +205,7 @@ static plumb_status plan_gemma3(struct key_reader *r, struct plan *p) {
     p->embedding_scale = (float)math_sqrt(p->n_embd);
     PLUMB_TRY(read_scale(r, "final_logit_softcapping", &p->logit_softcap));
     PLUMB_TRY(set_27b_scale(r, p, 62));
-    return plan_windows(r, p, 6, 0, 0.0f);
+    return plan_windows(r, p, 6, 0, 10000.0f);
 }
 
 static plumb_status plan_gemma(struct key_reader *r, struct plan *p) {
@@ -216,12 +216,11 @@ static plumb_status plan_gemma(struct key_reader *r, struct plan *p) {
 
 static plumb_status plan_gemma2(struct key_reader *r, struct plan *p) {
     float softcap = 50.0f;
-    uint32_t window = 4096;
     p->embedding_scale = (float)math_sqrt(p->n_embd);
     p->logit_softcap = 30.0f;
     PLUMB_TRY(read_scale(r, "final_logit_softcapping", &p->logit_softcap));
     PLUMB_TRY(read_scale(r, "attn_logit_softcapping", &softcap));
-    PLUMB_TRY(plan_windows(r, p, 2, window, p->ropes[ROPE_GLOBAL].freq_base));
+    PLUMB_TRY(plan_windows(r, p, 2, 4096, p->ropes[ROPE_GLOBAL].freq_base));
     p->ropes[ROPE_LOCAL].freq_scale = p->ropes[ROPE_GLOBAL].freq_scale;
     for (uint32_t il = 0; il < p->n_layer; il++) p->layers[il].attn.softcap = softcap;
     return set_27b_scale(r, p, 46);
@@ -270,7 +269,7 @@ static plumb_status plan_minicpm(struct key_reader *r, struct plan *p) {
 /* Layers with windows have the same base, but no scaling. */
 static plumb_status plan_olmo2(struct key_reader *r, struct plan *p) {
     for (uint32_t il = 0; il < p->n_layer; il++) p->layers[il].attn.qk_norm = QK_NORM_ROW;
-    PLUMB_TRY(plan_windows(r, p, 4, 0, 0.0f));
+    PLUMB_TRY(plan_windows(r, p, 4, 0, 10000.0f));
     p->ropes[ROPE_LOCAL].freq_base = p->ropes[ROPE_GLOBAL].freq_base;
     return PLUMB_OK;
 }
@@ -288,14 +287,12 @@ static plumb_status plan_olmo(struct key_reader *r, struct plan *p) {
 
 static plumb_status plan_parallel(struct key_reader *r, struct plan *p) {
     (void)r;
-    for (uint32_t il = 0; il < p->n_layer; il++) p->layers[il].is_parallel = true;
+    p->is_parallel = true;
     return PLUMB_OK;
 }
 
 static plumb_status plan_gptneox(struct key_reader *r, struct plan *p) {
-    bool is_parallel = false;
-    PLUMB_TRY(gguf_get_bool(r->gguf, key_of(r, "use_parallel_residual"), &is_parallel, r->err));
-    return is_parallel ? plan_parallel(r, p) : PLUMB_OK;
+    return gguf_get_bool(r->gguf, key_of(r, "use_parallel_residual"), &p->is_parallel, r->err);
 }
 
 /* The key logit_scale is a factor here, not a divisor. */
@@ -367,14 +364,9 @@ static plumb_status find_architecture(const struct gguf *g, const struct archite
         *out = &architectures[i];
         if (name.n == strlen((*out)->name) && memcmp(name.data, (*out)->name, (size_t)name.n) == 0) return PLUMB_OK;
     }
-    char known[200] = "";
-    for (size_t i = 0, at = 0; i < N_ARCHITECTURE && at < sizeof known; i++) {
-        const char *between = i == 0 ? "" : i + 1 < N_ARCHITECTURE ? ", " : " or ";
-        at += (size_t)snprintf(known + at, sizeof known - at, "%s%s", between, architectures[i].name);
-    }
     struct shown shown;
-    return error_set(err, PLUMB_ERROR_UNSUPPORTED, "general.architecture: \"%s\" is not supported, expected %s",
-                     show_bytes(&shown, name.data, (size_t)name.n), known);
+    return error_set(err, PLUMB_ERROR_UNSUPPORTED, "general.architecture: \"%s\" is not supported; docs/architectures.md "
+                     "lists the %d that are", show_bytes(&shown, name.data, (size_t)name.n), (int)N_ARCHITECTURE);
 }
 
 static void set_maxima(struct plan *p) {

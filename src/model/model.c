@@ -191,10 +191,9 @@ static void bind_part(struct model *m, struct gguf *g, struct problems *p) {
     }
 }
 
-/* A slice of rows of a fused weight, or NULL if there is no such weight. */
+/* A slice of rows of a fused weight. */
 static const struct weight *slice(struct model *m, const struct weight *fused, uint64_t first, uint64_t n_row,
                                   struct problems *p) {
-    if (!fused) return NULL;
     bool is_vector = fused->n_out == 1;
     struct weight *w = &m->weights[m->n_weight++];
     *w = *fused;
@@ -220,12 +219,18 @@ static const struct weight *slice(struct model *m, const struct weight *fused, u
 static void split_qkv(struct model *m, uint32_t il, struct problems *p) {
     struct affine *w = m->layers[il].w, *fused = &w[W_ATTN_QKV];
     static const enum dim dims[3] = { DIM_Q, DIM_K, DIM_V };
+    if (!fused->w) return;
     uint64_t first = 0;
     for (uint32_t i = 0; i < 3; i++) {
         uint64_t n_row = dim_size(&m->plan, il, dims[i]);
-        if (fused->w) w[W_ATTN_Q + i].w = slice(m, fused->w, first, n_row, p);
-        if (fused->w && fused->b) w[W_ATTN_Q + i].b = slice(m, fused->b, first, n_row, p);
-        if (fused->w && fused->s) w[W_ATTN_Q + i].s = fused->s;
+        struct affine *part = &w[W_ATTN_Q + i];
+        if (part->w) {
+            problem(p, PLUMB_ERROR_TENSOR, "tensor %s: the file also has %s, which has the same rows", part->w->name,
+                    fused->w->name);
+        }
+        part->w = slice(m, fused->w, first, n_row, p);
+        part->b = fused->b ? slice(m, fused->b, first, n_row, p) : part->b;
+        part->s = fused->s ? fused->s : part->s;
         first += n_row;
     }
 }

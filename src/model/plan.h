@@ -62,7 +62,6 @@ struct ffn_plan {
 struct layer_plan {
     struct attn_plan attn;
     struct ffn_plan ffn;
-    bool is_parallel;   /* attention and feed forward both read the layer's input, and both are added to it */
 };
 
 /* The weights of a layer, in the order in which a pass uses them, and then those outside the layers. */
@@ -80,6 +79,7 @@ enum { ROPE_GLOBAL, ROPE_LOCAL, PLAN_ROPES, ROPE_NONE = PLAN_ROPES };
 struct plan {
     const char *architecture;
     uint32_t n_layer, n_embd, n_vocab, n_ctx_train;
+    bool is_parallel;        /* attention and feed forward both read a layer's input, and both are added to it */
     enum norm_kind norm;
     float norm_eps;          /* epsilon of the norms, added to the mean square or to the variance */
     float embedding_scale;   /* embeddings are multiplied by it */

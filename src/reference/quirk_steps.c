@@ -12,12 +12,11 @@ float quirk_theta(enum quirk_rope_theta theta) {
     return thetas[theta];
 }
 
-double quirk_score_divisor(uint8_t scale, const struct plan *p, uint32_t il) {
-    const struct attn_plan *a = &p->layers[il].attn;
+double quirk_score_divisor(uint8_t scale, const struct attn_plan *a, uint32_t n_embd) {
     switch (scale) {
     case SCALE_MISSING: return 1;
     case SCALE_HEAD_DIM: return a->k_dim;
-    case SCALE_N_EMBD: return sqrt(p->n_embd);
+    case SCALE_N_EMBD: return sqrt(n_embd);
     case SCALE_IGNORED: return sqrt(a->k_dim);
     default: return reference_score_divisor(a);
     }
@@ -268,7 +267,7 @@ static void softmax(const struct reference *r, double *x, uint32_t n, size_t str
 /* weights (n, n_head, n_key) */
 static void quirk_attention_weights(const struct reference *r, const struct attended *a, uint32_t n_key) {
     const struct attn_plan *p = a->plan;
-    double divisor = quirk_score_divisor(r->quirks.attn_scale, &r->plan, a->il);
+    double divisor = quirk_score_divisor(r->quirks.attn_scale, p, r->plan.n_embd);
     for (uint32_t t = 0; t < a->n; t++) {
         for (uint32_t h = 0; h < p->n_head; h++) {
             const double *q = r->q + ((size_t)t * p->n_head + h) * p->k_dim;

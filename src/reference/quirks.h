@@ -68,7 +68,7 @@ enum misread {
 /* The base of the frequencies that the quirk uses instead of the file's. */
 float quirk_theta(enum quirk_rope_theta theta);
 /* What scores are divided by.  scale: a quirk_attn_scale; 0: the right divisor. */
-double quirk_score_divisor(uint8_t scale, const struct plan *p, uint32_t il);
+double quirk_score_divisor(uint8_t scale, const struct attn_plan *a, uint32_t n_embd);
 /* Dequantizes one row of n elements as an engine with the mistake does.  n is a multiple of the type's block size. */
 void quirk_misread(enum quant_type type, enum misread misread, const void *src, float *dst, size_t n);
 

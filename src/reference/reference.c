@@ -273,7 +273,7 @@ static void run_attention(struct reference *r, uint32_t il, struct batch b, cons
     size_t n_k = (size_t)p->n_head_kv * p->k_dim, n_v = (size_t)p->n_head_kv * p->v_dim;
     double *cache_k = r->k + (size_t)il * r->n_ctx * r->plan.max_k, *k = cache_k + b.slot * n_k;
     double *cache_v = r->v + (size_t)il * r->n_ctx * r->plan.max_v, *v = cache_v + b.slot * n_v;
-    struct attended a = { il, p, cache_k, cache_v, b.n, b.pos, b.slot, b.slot + b.n };
+    struct attended a = { p, cache_k, cache_v, b.n, b.pos, b.slot, b.slot + b.n };
     uint32_t n = b.n, pos = b.pos;
     int32_t at = (int32_t)il;
 
@@ -339,15 +339,14 @@ void reference_run(struct reference *r, const int32_t *ids, uint32_t n, uint32_t
     }
     tap(r, TAP_EMBD, -1, pos, n, 1, p->n_embd, r->x);
     for (uint32_t il = 0; il < p->n_layer && il < r->n_layer; il++) {
-        bool is_parallel = p->layers[il].is_parallel;
         double *h = norm(r, il, W_ATTN_NORM, b, TAP_ATTN_NORM, 1, p->n_embd, r->x, r->h);
-        if (is_parallel) memcpy(r->input, m->layers[il].w[W_FFN_NORM].w ? r->x : h, n_x * sizeof *h);
+        if (p->is_parallel) memcpy(r->input, m->layers[il].w[W_FFN_NORM].w ? r->x : h, n_x * sizeof *h);
         if (r->wrong) r->wrong->after_norm(r, h, n_x);
         run_attention(r, il, b, h);
         norm(r, il, W_ATTN_POST_NORM, b, TAP_ATTN_POST_NORM, 1, p->n_embd, r->h, r->h);
         add_residual(r, n_x, RESIDUAL_ATTN);
         tap(r, TAP_FFN_INP, (int32_t)il, pos, n, 1, p->n_embd, r->x);
-        h = norm(r, il, W_FFN_NORM, b, TAP_FFN_NORM, 1, p->n_embd, is_parallel ? r->input : r->x, r->h);
+        h = norm(r, il, W_FFN_NORM, b, TAP_FFN_NORM, 1, p->n_embd, p->is_parallel ? r->input : r->x, r->h);
         if (r->wrong) r->wrong->after_norm(r, h, n_x);
         run_feed_forward(r, il, b, h);
         norm(r, il, W_FFN_POST_NORM, b, TAP_FFN_POST_NORM, 1, p->n_embd, r->h, r->h);

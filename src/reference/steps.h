@@ -39,7 +39,6 @@ struct reference {
  * The n tokens of the batch are at positions pos, pos + 1... and in slots slot, slot + 1..., and slots 0 .. n_slot - 1
  * are filled.  slot is pos, except with kv.slot=overwritten. */
 struct attended {
-    uint32_t il;
     const struct attn_plan *plan;
     double *k, *v;   /* (n_ctx, n_head_kv, k_dim), (n_ctx, n_head_kv, v_dim) */
     uint32_t n, pos, slot, n_slot;

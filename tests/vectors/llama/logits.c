@@ -1,6 +1,6 @@
 /* Writes what llama.cpp computes for a model and a row of tokens: the ground truth that plumb's passes are held to.
  *
- *   logits [options] MODEL.gguf CPU_BACKEND.so OUT.bin
+ *   logits [options] MODEL.gguf CPU_BACKEND.so OUT.bin           - for the backend: it is linked in
  *     -f FILE   tokenize this text as llama.cpp does by default (BOS if the model asks for it)
  *     -i FILE   or take these token ids, decimal, separated by white space
  *     -p        text of special tokens in FILE is parsed as special tokens (for rendered chat templates)
@@ -146,7 +146,8 @@ int main(int argc, char **argv) {
     const char *model_path = argv[optind], *backend_path = argv[optind + 1], *out_path = argv[optind + 2];
 
     llama_log_set(quiet, NULL);
-    if (!ggml_backend_load(backend_path)) die("cannot load", backend_path);
+    bool is_linked = strcmp(backend_path, "-") == 0;
+    if (!is_linked && !ggml_backend_load(backend_path)) die("cannot load", backend_path);
     llama_backend_init();
     struct llama_model_params mp = llama_model_default_params();
     mp.n_gpu_layers = 0;

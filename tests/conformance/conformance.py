@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+"""Compares both passes with llama.cpp on the toy models of its conformance program (build.sh makes them).
+
+    conformance.py FOLDER [--plumb PATH] [--docs docs/architectures.md] [TEXT...]
+
+Prints a line for each file of FOLDER/toys whose name contains a TEXT: the relative RMS of the logits of every token to
+llama.cpp's, in the reference pass and in the fast pass (exact16, K and V as 16-bit codes), or the sentence that refuses
+the file.  Exits with 1 if a file that runs differs, or if a process crashes.  With --docs the table is written there.
+"""
+import argparse
+import json
+import os
+import struct
+import subprocess
+import sys
+
+import numpy as np
+
+IDS = [(37 * i + 11) % 128 for i in range(40)]
+REFERENCE, FAST = 1e-5, 5e-3   # the largest errors of files that count as equal
+
+
+def run(command):
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def read_logits(path):
+    """The records of logits.c as (n_token, n_vocab)."""
+    with open(path, "rb") as f:
+        data = f.read()
+    n_vocab, n_token, n_record, stride, n_sample, n_top = struct.unpack_from("<6I", data, 8)
+    assert data[:8] == b"PLMBLOGT" and (stride, n_sample, n_top) == (1, n_vocab, 0)
+    records = np.frombuffer(data, "<f4", offset=32 + 4 * n_token).reshape(n_record, 1 + n_vocab)
+    return records[:, 1:].astype(float)
+
+
+def read_dump(path):
+    """The taps of logits.c by name; of two with one name the later one is the step."""
+    taps = {}
+    with open(path, "rb") as f:
+        while name := f.read(24):
+            shape = struct.unpack("<4I", f.read(16))
+            n = int(np.prod(shape))
+            taps[name.rstrip(b"\0").decode().split("\0")[0]] = np.frombuffer(f.read(4 * n), "<f4").astype(float)
+    return taps
+
+
+def difference(x, truth):
+    """The relative RMS error."""
+    return float(np.sqrt(np.sum((x - truth) ** 2) / max(np.sum(truth ** 2), 1e-300)))
+
+
+def trace(plumb, model, *options):
+    """The taps of a run by name, each with the values of all tokens, or the sentence of an error."""
+    out = run([plumb, "trace", model, "--tokens", ",".join(map(str, IDS)), "--values", "all", "--threads", "1", "--json",
+               *options])
+    if out.returncode < 0 or out.returncode > 128:
+        return f"CRASH: signal {-out.returncode}"
+    if out.returncode != 0:
+        return out.stderr.strip().removeprefix("plumb: ")
+    taps = {}
+    for tap in json.loads(out.stdout)["taps"]:
+        name = tap["name"] if tap.get("layer", -1) < 0 else f"{tap['name']}-{tap['layer']}"
+        taps.setdefault(name, []).append(np.array(tap["values"], float).ravel())
+    return {name: np.concatenate(values) for name, values in taps.items()}
+
+
+def first_difference(plumb, folder, model, work):
+    """The first tap of the reference pass that differs from llama.cpp's."""
+    run([f"{folder}/logits", "-i", f"{work}/ids.txt", "-s", "1", "-d", f"{work}/dump", model, "-", f"{work}/logits.bin"])
+    theirs, ours = read_dump(f"{work}/dump"), trace(plumb, model, "--reference")
+    for name, values in ours.items():
+        if name in theirs and theirs[name].size == values.size and difference(values, theirs[name]) > 1e-4:
+            return name
+    return ""
+
+
+def judge(plumb, folder, name, work):
+    """(verdict, reference, fast, remark) of one file."""
+    model = f"{folder}/toys/{name}.gguf"
+    out = run([f"{folder}/logits", "-i", f"{work}/ids.txt", "-s", "1", model, "-", f"{work}/logits.bin"])
+    reference = trace(plumb, model, "--reference", "--taps", "result_output")
+    if isinstance(reference, str):
+        return "crash" if reference.startswith("CRASH") else "refused", None, None, reference
+    if out.returncode != 0:
+        return "no truth", None, None, f"llama.cpp: {out.stderr.strip().splitlines()[-1:]}"
+    truth = read_logits(f"{work}/logits.bin").ravel()
+    fast = trace(plumb, model, "--taps", "result_output")
+    if isinstance(fast, str):
+        return "crash", None, None, fast
+    errors = [difference(x["result_output"], truth) for x in (reference, fast)]
+    if errors[0] <= REFERENCE and errors[1] <= FAST:
+        return "equal", *errors, ""
+    return "differs", *errors, "first: " + first_difference(plumb, folder, model, work)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder")
+    parser.add_argument("--plumb", default="build/native/plumb")
+    parser.add_argument("--docs")
+    parser.add_argument("text", nargs="*")
+    args = parser.parse_args()
+    work = os.path.join(args.folder, "work")
+    os.makedirs(work, exist_ok=True)
+    with open(f"{work}/ids.txt", "w", encoding="utf-8") as f:
+        f.write(" ".join(map(str, IDS)))
+    names = sorted(name.removesuffix(".gguf") for name in os.listdir(f"{args.folder}/toys"))
+    rows = []
+    for name in names:
+        if args.text and not any(text in name for text in args.text):
+            continue
+        verdict, reference, fast, remark = judge(args.plumb, args.folder, name, work)
+        rows.append((name, verdict, reference, fast, remark))
+        numbers = "" if reference is None else f"{reference:.1e} {fast:.1e}"
+        print(f"{name:22} {verdict:8} {numbers:16} {remark[:200]}", flush=True)
+    counts = {verdict: sum(row[1] == verdict for row in rows) for verdict in
+              ("equal", "differs", "refused", "no truth", "crash")}
+    print(", ".join(f"{n} {verdict}" for verdict, n in counts.items()))
+    if args.docs:
+        write_docs(args.docs, rows, counts)
+    return 1 if counts["differs"] or counts["crash"] else 0
+
+
+def write_docs(path, rows, counts):
+    with open(path, encoding="utf-8") as f:
+        head = f.read().split("<!-- table -->")[0]
+    lines = [f"{counts['equal']} files are equal, {counts['differs']} differ, {counts['refused']} are refused, "
+             f"{counts['crash']} crash.", "", "| file | verdict | reference | fast | |", "|---|---|---|---|---|"]
+    for name, verdict, reference, fast, remark in rows:
+        numbers = [f"{x:.1e}" if x is not None else "" for x in (reference, fast)]
+        lines.append(f"| {name} | {verdict} | {numbers[0]} | {numbers[1]} | {remark.replace('|', chr(92) + '|')} |")
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(head + "<!-- table -->\n" + "\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
