@@ -97,7 +97,7 @@ static bool compute(const struct input *in, plumb_kv_type type, struct way way, 
         attention_store(a, 0, in->k, in->v, n, pos);   /* layer 0 has other values */
         for (uint32_t t = pos > first ? pos : first; t < pos + n; t += way.n_batch) {
             uint32_t n_run = pos + n - t < way.n_batch ? pos + n - t : way.n_batch;
-            attention_run(a, IL, in->q + t * n_q, n_run, t, out + (t - first) * n_out, weights);
+            attention_run(a, IL, in->q + t * n_q, NULL, n_run, t, out + (t - first) * n_out, weights);
         }
     }
     if (ok) attention_free(a);

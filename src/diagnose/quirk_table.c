@@ -134,10 +134,10 @@ static const struct quirk quirks[] = {
       "multiplied by the file's residual_scale before they are added" },
     { "ffn.order=swapped", AT(ffn_order), 1, "ffn_gate", "the matrices ffn_gate and ffn_up are swapped: tap ffn_gate "
       "shows W_up h" },
-    { "ffn.act=gelu", AT(ffn_act), ACT_GELU, "ffn_swiglu", "GELU in its tanh form instead of SiLU" },
-    { "ffn.act=gelu_erf", AT(ffn_act), ACT_GELU_ERF, "ffn_swiglu", "GELU in its exact form instead of SiLU" },
-    { "ffn.act=relu", AT(ffn_act), ACT_RELU, "ffn_swiglu", "ReLU instead of SiLU" },
-    { "ffn.act=none", AT(ffn_act), ACT_NONE, "ffn_swiglu", "gate times up, without an activation" },
+    { "ffn.act=gelu", AT(ffn_act), FFN_GELU, "ffn_swiglu", "GELU in its tanh form instead of SiLU" },
+    { "ffn.act=gelu_erf", AT(ffn_act), FFN_GELU_ERF, "ffn_swiglu", "GELU in its exact form instead of SiLU" },
+    { "ffn.act=relu", AT(ffn_act), FFN_RELU, "ffn_swiglu", "ReLU instead of SiLU" },
+    { "ffn.act=none", AT(ffn_act), FFN_IDENTITY, "ffn_swiglu", "gate times up, without an activation" },
     { "output.head=tied", AT(output_head), HEAD_TIED, "result_output", "token_embd.weight is used as the head although "
       "the file has output.weight" },
     { "output.head=zero", AT(output_head), HEAD_ZERO, "result_output", "the head is a matrix of zeros where the file "
@@ -318,7 +318,7 @@ bool quirk_applies(const struct quirk *q, const struct model *m, int32_t bos) {
         return fabs(quirk_score_divisor(q->value, a, p->n_embd) / quirk_score_divisor(0, a, p->n_embd) - 1) > 1e-6;
     case AT(attn_v): return a->n_head_kv > 1;
     case AT(attn_merge): return a->n_head > 1;
-    case AT(ffn_act): return q->value != ACT_GELU || p->layers[0].ffn.activation != ACT_GELU_TANH;
+    case AT(ffn_act): return q->value != FFN_GELU || p->layers[0].ffn.activation != ACT_GELU_TANH;
     case AT(residual_scale): return p->residual_scale != 1;
     case AT(output_head): return model_is_tied(m) == (q->value == HEAD_ZERO);
     case AT(logit_scale): return p->logit_scale != 1;

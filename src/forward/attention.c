@@ -24,6 +24,7 @@
 #include "base/math.h"
 #include "forward/kv_cache.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 /* Costs are counted in multiplications.  A chunk of a loop with CHUNK_COST of them, about 10 microseconds, is worth
@@ -37,6 +38,7 @@ struct unit {
     uint32_t head_kv, first, n;              /* queries first .. first + n - 1 of head_kv, n <= 4 */
     /* Each query sees positions from .. end - 1.  Both ascend: the last query sees the latest ones. */
     uint32_t from[ATTN_QUERIES], end[ATTN_QUERIES];
+    uint32_t own[ATTN_QUERIES];              /* the positions of the queries */
     int16_t *q;                              /* (4, k_row) codes */
     float q_scale[ATTN_QUERIES];
     float *tops, *sums;                      /* (parts, 4) each: top, and the sum of 2^(score - top) */
@@ -46,7 +48,7 @@ struct unit {
 /* Scratch memory of one thread. */
 struct scratch {
     int16_t *code;                           /* (k_row or v_row) codes of the vector that is being stored */
-    float *scores;                           /* (4, KV_PART) scores, then 2^(score - top); (n_position) for f32 */
+    float *scores;                           /* (4, KV_PART) scores, then 2^(score - top); (n_position + 1) for f32 */
     float *v_scale;                          /* (KV_PART) scales of V, with 0 at positions before the window */
     int16_t *codes;                          /* (4, KV_PART) codes of weights times scales of V */
     float *code_scales;                      /* (4, KV_PART / 32) scales of these codes, one for each 32 positions */
@@ -70,7 +72,7 @@ struct attention {
     uint32_t n_group;                        /* query heads that share a K/V head */
     float scale;                             /* scores are multiplied by it */
     uint32_t n_token, pos;
-    const float *new_k, *new_v, *queries;
+    const float *new_k, *new_v, *queries, *sinks;
     float *attn, *weights;
 };
 
@@ -100,7 +102,7 @@ static struct maxima maxima_of(const struct attention *a) {
 }
 
 static bool allocate_scratch(struct attention *a, struct scratch *s, const struct maxima *m, plumb_kv_type type) {
-    if (type == PLUMB_KV_F32) return (s->scores = allocate(a, m->n_position, sizeof *s->scores)) != NULL;
+    if (type == PLUMB_KV_F32) return (s->scores = allocate(a, (uint64_t)m->n_position + 1, sizeof *s->scores)) != NULL;
     bool ok = (s->code = allocate(a, m->k_row > m->v_row ? m->k_row : m->v_row, sizeof *s->code))
            && (s->scores = allocate(a, ATTN_QUERIES * KV_PART, sizeof *s->scores))
            && (s->v_scale = allocate(a, KV_PART, sizeof *s->v_scale))
@@ -234,7 +236,24 @@ static size_t query_row(const struct attention *a, const struct unit *u, uint32_
 
 /* The first position that the token at pos sees. */
 static uint32_t first_seen(const struct attention *a, uint32_t pos) {
-    return a->layer->window > 0 && pos >= a->layer->window ? pos - a->layer->window + 1 : 0;
+    uint32_t window = a->layer->window;
+    if (window == 0 || pos < window) return 0;
+    return a->layer->is_chunked ? pos / window * window : pos - window + 1;
+}
+
+/* One more than the last position that the token at pos sees. */
+static uint32_t end_seen(const struct attention *a, uint32_t pos) {
+    return a->plan->is_causal ? pos + 1 : a->pos + a->n_token;
+}
+
+/* scores[i] -= slope * distance, for the keys at positions first + i; times factor. */
+static void add_alibi(const struct attention *a, float *scores, uint32_t first, uint32_t n, uint32_t own, uint32_t head,
+                      float factor) {
+    float slope = plan_alibi_slope(a->layer, head) * factor;
+    for (uint32_t i = 0; a->layer->alibi != 0.0f && i < n; i++) {
+        uint32_t key = first + i;
+        scores[i] -= slope * (float)(key < own ? own - key : key - own);
+    }
 }
 
 /* Makes a unit of at most 4 queries of a K/V head, from query first on, and quantizes them.  q_scale also has the
@@ -250,8 +269,9 @@ static void begin_unit(const struct attention *a, struct unit *u, uint32_t head_
         float code_scale = a->kernels->quantize(q, codes, k_dim, 32767.0f, ATTN_NORM);
         memset(codes + k_dim, 0, (k_row - k_dim) * sizeof *codes);
         u->q_scale[i] = code_scale * (a->scale * ATTN_LOG2E);
-        u->end[i] = a->pos + (first + i) / a->n_group + 1;
-        u->from[i] = first_seen(a, u->end[i] - 1);
+        u->own[i] = a->pos + (first + i) / a->n_group;
+        u->end[i] = end_seen(a, u->own[i]);
+        u->from[i] = first_seen(a, u->own[i]);
     }
 }
 
@@ -294,6 +314,8 @@ static void run_part(const struct attention *a, struct unit *u, uint32_t i, cons
             v_scale = s->v_scale;
         }
         if (a->layer->softcap != 0.0f) a->f32->softcap(w + from, a->layer->softcap * ATTN_LOG2E, end - from);
+        add_alibi(a, w + from, begin + from, end - from, u->own[t], (uint32_t)(query_row(a, u, t) % a->layer->n_head),
+                  ATTN_LOG2E);
         u->sums[i * ATTN_QUERIES + t] = a->kernels->weigh(w, end, n, v_scale, codes, d, &u->tops[i * ATTN_QUERIES + t]);
         if (a->weights) memcpy(weights_row(a, u, t) + begin + from, w + from, (end - from) * sizeof *w);
     }
@@ -318,6 +340,11 @@ static void end_unit(const struct attention *a, const struct unit *u) {
         uint32_t first = part_of(u->from[t]) * ATTN_QUERIES + t, end = (part_of(u->end[t] - 1) + 1) * ATTN_QUERIES;
         memset(attn, 0, v_dim * sizeof *attn);
         for (uint32_t row = first; row < end; row += ATTN_QUERIES) top = u->tops[row] > top ? u->tops[row] : top;
+        if (a->sinks) {
+            float sink = a->sinks[query_row(a, u, t) % a->layer->n_head] * ATTN_LOG2E;
+            top = sink > top ? ceilf(sink) : top;
+            sum = (float)math_exp((double)(sink - top) * 0.69314718055994530942);
+        }
         for (uint32_t row = first; row < end; row += ATTN_QUERIES) {
             float factor = power_of_two(u->tops[row] - top);
             sum += u->sums[row] * factor;
@@ -383,7 +410,7 @@ static void run_f32(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
     float *scores = a->scratch[thread].scores;
     for (uint32_t i = begin; i < end; i++) {
         uint32_t head_kv = i % l->n_head / a->n_group, pos = a->pos + i / l->n_head, n_key = a->pos + a->n_token;
-        uint32_t from = first_seen(a, pos), n_seen = pos + 1 - from;
+        uint32_t from = first_seen(a, pos), n_seen = end_seen(a, pos) - from, head = i % l->n_head;
         const float *k = (const float *)(const void *)kv_cache_k(a->cache, head_kv, 0) + (size_t)from * a->cache->k_row;
         const float *v = (const float *)(const void *)kv_cache_v(a->cache, head_kv, 0) + (size_t)from * a->cache->v_row;
         const float *q = a->queries + (size_t)i * l->k_dim;
@@ -392,7 +419,9 @@ static void run_f32(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
             scores[p] = a->f32->dot_f32(q, k + (size_t)p * a->cache->k_row, l->k_dim) * a->scale;
         }
         if (l->softcap != 0.0f) a->f32->softcap(scores, l->softcap, n_seen);
-        a->f32->softmax(scores, n_seen);
+        add_alibi(a, scores, from, n_seen, pos, head, 1.0f);
+        if (a->sinks) scores[n_seen] = a->sinks[head];   /* there is room for one more */
+        a->f32->softmax(scores, n_seen + (a->sinks ? 1 : 0));
         memset(attn, 0, l->v_dim * sizeof *attn);
         for (uint32_t p = 0; p < n_seen; p++) {
             a->f32->add_scaled(attn, v + (size_t)p * a->cache->v_row, scores[p], l->v_dim);
@@ -413,10 +442,11 @@ void attention_store(struct attention *a, uint32_t il, const float *k, const flo
     pool_run(a->pool, a->layer->n_head_kv, grain((uint64_t)n_token * a->cache->k_row * WEIGHT_COST), store_heads, a);
 }
 
-void attention_run(struct attention *a, uint32_t il, const float *q, uint32_t n_token, uint32_t pos, float *attn,
-                   float *weights) {
+void attention_run(struct attention *a, uint32_t il, const float *q, const float *sinks, uint32_t n_token, uint32_t pos,
+                   float *attn, float *weights) {
     begin_layer(a, il, n_token, pos);
     a->queries = q;
+    a->sinks = sinks;
     a->attn = attn;
     a->weights = weights;
     if (a->cache->type == PLUMB_KV_F32) pool_run(a->pool, n_token * a->layer->n_head, 1, run_f32, a);

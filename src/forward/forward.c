@@ -1,41 +1,12 @@
 /* The fast layer loop is forward_run, on one page; the steps it calls are above it.
  * Shapes: t is a token of the batch; (n_token, x) means that row t starts at t * x. */
-#include "forward/forward.h"
+#include "forward/steps.h"
 
 #include "base/math.h"
-#include "forward/attention.h"
 #include "forward/kv_cache.h"
 
+#include <math.h>
 #include <stdlib.h>
-
-struct forward {
-    const struct model *model;
-    struct kernels kernels;
-    struct attention_kernels attention_kernels;
-    struct pool *pool;
-    uint32_t n_ctx, n_batch;
-    uint64_t bytes;
-    struct attention *attention;   /* owns the KV cache */
-    /* cos and sin of the angles of each of the plan's ropes: (n_ctx, n_rot / 2) each, filled for the first n_rope
-     * positions.  They depend only on the position, so they stay valid when the sequence goes back. */
-    float *rope_cos[PLAN_ROPES], *rope_sin[PLAN_ROPES];
-    double *rope_angles;   /* (n_rot / 2) scratch */
-    uint32_t n_rope;
-    /* Scratch for a batch. */
-    float *x;        /* (n_token, n_embd) the residual stream */
-    float *norm;     /* (n_token, n_embd) x after an RMS norm; then what attention or feed forward adds to x */
-    float *q;        /* (n_token, n_head * k_dim) */
-    float *k, *v;    /* (n_token, n_head_kv * k_dim), (n_token, n_head_kv * v_dim) */
-    float *attn;     /* (n_token, n_head * v_dim) weighted sums of V */
-    float *gate, *up;/* (n_token, n_ff) */
-    float *input;    /* (n_token, n_embd) what the feed-forward network of a parallel layer reads */
-    struct tap_sink sink;
-    /* (n_token, n_head, pos + n_token), with room for (n_batch, n_head, n_ctx): the attention weights of a layer, for
-     * taps only.  NULL until a sink is set. */
-    float *tapped;
-    struct activations acts;   /* the input of the products that are being computed, with its codes */
-    struct panel *panels;      /* one per thread */
-};
 
 /* ---- memory -------------------------------------------------------------------------------------------------- */
 
@@ -67,6 +38,22 @@ static bool allocate_ropes(struct forward *f) {
     return (f->rope_angles = allocate(f, most, sizeof(double))) != NULL;
 }
 
+static bool allocate_experts(struct forward *f) {
+    const struct plan *p = &f->model->plan;
+    struct expert_scratch *e = &f->experts;
+    uint64_t b = f->n_batch;
+    if (p->max_expert == 0) return true;
+    return (e->scores = allocate(f, b * p->max_expert, sizeof *e->scores))
+        && (e->choice = allocate(f, p->max_expert, sizeof *e->choice))
+        && (e->used = allocate(f, b * p->max_used, sizeof *e->used))
+        && (e->weights = allocate(f, b * p->max_used, sizeof *e->weights))
+        && (e->tokens = allocate(f, b, sizeof *e->tokens))
+        && (e->x = allocate(f, b * p->n_embd, sizeof *e->x))
+        && (e->y = allocate(f, b * p->n_embd, sizeof *e->y))
+        && (e->out = allocate(f, b * p->n_embd, sizeof *e->out))
+        && (e->ids = allocate(f, b * p->max_used, sizeof *e->ids));
+}
+
 static bool allocate_scratch(struct forward *f, plumb_kv_type kv_type) {
     const struct plan *p = &f->model->plan;
     uint64_t b = f->n_batch, n_max = plan_max_row(p);
@@ -81,8 +68,10 @@ static bool allocate_scratch(struct forward *f, plumb_kv_type kv_type) {
         && (f->k = allocate(f, b * p->max_k, sizeof(float)))
         && (f->v = allocate(f, b * p->max_v, sizeof(float)))
         && (f->attn = allocate(f, b * p->max_q, sizeof(float)))
+        && (!p->has_gates || (f->gates = allocate(f, b * p->max_q, sizeof(float))))
         && (f->gate = allocate(f, b * p->max_ff, sizeof(float)))
         && (f->up = allocate(f, b * p->max_ff, sizeof(float)))
+        && allocate_experts(f)
         && (!p->is_parallel || (f->input = allocate(f, b * p->n_embd, sizeof(float))))
         && activations_create(&f->acts, n_in, f->n_batch, &f->kernels, &f->bytes) == PLUMB_OK
         && allocate_panels(f, n_in);
@@ -141,7 +130,9 @@ void forward_free(struct forward *f) {
     if (!f) return;
     void *const owned[] = { f->rope_cos[ROPE_GLOBAL], f->rope_sin[ROPE_GLOBAL], f->rope_cos[ROPE_LOCAL],
                             f->rope_sin[ROPE_LOCAL], f->rope_angles, f->x, f->norm, f->q, f->k, f->v, f->attn, f->gate,
-                            f->up, f->input, f->tapped };
+                            f->up, f->input, f->gates, f->tapped, f->experts.scores, f->experts.choice, f->experts.used,
+                            f->experts.weights, f->experts.tokens, f->experts.x, f->experts.y, f->experts.out,
+                            f->experts.ids };
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
     attention_free(f->attention);
     activations_free(&f->acts);
@@ -167,38 +158,29 @@ const struct kernels *forward_kernels(const struct forward *f) { return &f->kern
 
 /* ---- taps ------------------------------------------------------------------------------------------------------ */
 
-/* x: (n_token, n_head, n). */
-static void tap(const struct forward *f, enum tap_id id, int32_t il, uint32_t pos, uint32_t n_token, uint32_t n_head,
-                uint32_t n, const float *x) {
+void forward_tap(const struct forward *f, enum tap_id id, int32_t il, uint32_t pos, uint32_t n_token, uint32_t n_head,
+                 uint32_t n, const float *x) {
     if (!f->sink.on_tap) return;
     f->sink.on_tap(f->sink.user, &(plumb_tap) { tap_spec(id)->name, il, pos, n_token, n_head, n, x });
 }
 
 /* ---- steps --------------------------------------------------------------------------------------------------- */
 
-/* One product y (n_token, n_out) = x W^T s + b.  Its tap shows y as (n_token, n_head, n_out / n_head); TAP_COUNT: no
- * tap shows it. */
-struct product {
-    enum tap_id tap;
-    const struct affine *of;
-    float *y;
-    uint32_t n_head;
-    bool scale_last;   /* the factor multiplies W x + b, not W x */
-};
-
 /* x (n) *= factor.  Skips the loop if factor is 1, as it is in most models. */
 static void multiply(float *x, float factor, size_t n) {
     for (size_t i = 0; factor != 1.0f && i < n; i++) x[i] *= factor;
 }
 
-static const float *floats(const struct weight *w) { return (const float *)(const void *)w->data; }
+/* x (n) = x within -limit .. limit; NaN stays NaN. */
+static void clamp(float *x, float limit, size_t n) {
+    for (size_t i = 0; limit != 0.0f && i < n; i++) x[i] = x[i] > limit ? limit : x[i] < -limit ? -limit : x[i];
+}
 
-/* Computes n products of the same x (n_token, n_in), in one loop over the threads.  They share the codes of x, which
- * are made once, so max_code is the smallest that any of their types allows.  If there is a sink, products are computed
+/* The products share the codes of x, which are made once, so max_code is the smallest that any of their types allows.  If there is a sink, products are computed
  * one by one, which gives the same bits: a sink may measure the time between taps, and the first tap would be charged
  * with the time of all products. */
-static void multiply_all(struct forward *f, const float *x, uint32_t n_token, int32_t il, uint32_t pos,
-                         const struct product *p, uint32_t n) {
+void forward_multiply(struct forward *f, const float *x, uint32_t n_token, int32_t il, uint32_t pos,
+                      const struct product *p, uint32_t n) {
     struct matrix matrices[MAX_PRODUCTS];
     float *y[MAX_PRODUCTS];
     f->acts.x = x;
@@ -218,13 +200,14 @@ static void multiply_all(struct forward *f, const float *x, uint32_t n_token, in
         if (i % at_once == 0) matmul(&f->kernels, f->pool, matrices + i, y + i, at_once, &f->acts, f->panels);
         uint32_t n_out = p[i].of->w->n_out;
         const struct weight *bias = p[i].of->b;
-        float factor = p[i].of->s ? floats(p[i].of->s)[0] : 1.0f;
+        float factor = p[i].of->s ? weight_floats(p[i].of->s)[0] : 1.0f;
         if (!p[i].scale_last) multiply(y[i], factor, (size_t)n_token * n_out);
         for (uint32_t t = 0; bias && t < n_token; t++) {
-            f->kernels.add_scaled(y[i] + (size_t)t * n_out, floats(bias), 1.0f, n_out);
+            f->kernels.add_scaled(y[i] + (size_t)t * n_out, weight_floats(bias), 1.0f, n_out);
         }
         if (p[i].scale_last) multiply(y[i], factor, (size_t)n_token * n_out);
-        if (p[i].tap < TAP_COUNT) tap(f, p[i].tap, il, pos, n_token, p[i].n_head, n_out / p[i].n_head, y[i]);
+        clamp(y[i], p[i].clamp, (size_t)n_token * n_out);
+        if (p[i].tap < TAP_COUNT) forward_tap(f, p[i].tap, il, pos, n_token, p[i].n_head, n_out / p[i].n_head, y[i]);
     }
 }
 
@@ -234,8 +217,10 @@ struct step {
     const struct forward *f;
     const struct layer_plan *layer;
     const struct affine *of;
+    const float *divisors;   /* (n) */
+    float eps;
     const float *x;
-    float *y;
+    float *y, *up;
     uint32_t n, pos;
 };
 
@@ -258,19 +243,21 @@ static void norm_rows(void *user, uint32_t begin, uint32_t end, uint32_t thread)
             x = y;
         }
         float mean_square = k->dot_f32(x, x, s->n) / (float)s->n;
-        float scale = 1.0f / (float)math_sqrt((double)(mean_square + p->norm_eps));
-        if (s->of->w) k->mul_scaled(y, x, scale, floats(s->of->w), s->n);
+        float scale = 1.0f / (float)math_sqrt((double)(mean_square + s->eps));
+        /* A weight with several rows has one for each head. */
+        const float *w = s->of->w ? weight_floats(s->of->w) + (size_t)(i % s->of->w->n_out) * s->n : NULL;
+        if (w) k->mul_scaled(y, x, scale, w, s->n);
         else for (uint32_t j = 0; j < s->n; j++) y[j] = x[j] * scale;
-        if (s->of->b) k->add_scaled(y, floats(s->of->b), 1.0f, s->n);
+        if (s->of->b) k->add_scaled(y, weight_floats(s->of->b), 1.0f, s->n);
     }
     (void)thread;
 }
 
 /* Each row of y (n_row, n) = x / sqrt(mean(x^2) + eps) * w + b; y may be x.  Zhang & Sennrich 2019, eq. 4.  The layer
  * norm first subtracts the mean of x.  Ba et al. 2016, "Layer Normalization". */
-static void normalize(const struct forward *f, const struct affine *of, uint32_t n, const float *x, uint32_t n_row,
-                      float *y) {
-    pool_share(f->pool, n_row, norm_rows, &(struct step) { .f = f, .of = of, .x = x, .y = y, .n = n });
+static void normalize(const struct forward *f, const struct affine *of, float eps, uint32_t n, const float *x,
+                      uint32_t n_row, float *y) {
+    pool_share(f->pool, n_row, norm_rows, &(struct step) { .f = f, .of = of, .eps = eps, .x = x, .y = y, .n = n });
 }
 
 /* Fills the tables for the positions before end that are not filled yet.  Filling all of them in forward_create would
@@ -279,12 +266,13 @@ static void fill_ropes(struct forward *f, uint32_t end) {
     for (; f->n_rope < end; f->n_rope++) {
         for (uint32_t i = 0; i < PLAN_ROPES; i++) {
             uint32_t half = f->model->plan.ropes[i].n_rot / 2;
-            model_rope_angles(f->model, i, f->n_rope, f->rope_angles);
+            model_rope_angles(f->model, i, f->n_ctx, f->n_rope, f->rope_angles);
+            float magnitude = f->model->plan.ropes[i].magnitude;
             for (uint32_t j = 0; j < half; j++) {
                 double sine, cosine;
                 math_sincos(f->rope_angles[j], &sine, &cosine);
-                f->rope_cos[i][(size_t)f->n_rope * half + j] = (float)cosine;
-                f->rope_sin[i][(size_t)f->n_rope * half + j] = (float)sine;
+                f->rope_cos[i][(size_t)f->n_rope * half + j] = (float)cosine * magnitude;
+                f->rope_sin[i][(size_t)f->n_rope * half + j] = (float)sine * magnitude;
             }
         }
     }
@@ -318,30 +306,52 @@ static void rope(const struct forward *f, const struct layer_plan *layer, float 
     pool_share(f->pool, n_token, rope_tokens, &step);
 }
 
+static float relu(float z) { return z > 0.0f ? z : z * 0.0f; }   /* z * 0 keeps NaN */
+
+static float within(float z, float low, float high) { return z > high ? high : z < low ? low : z; }
+
+/* The activation of gpt-oss, see enum activation. */
+static float swiglu_oai(float gate, float up) {
+    float z = within(gate, -INFINITY, 7.0f);
+    return z / (1.0f + (float)math_exp(-1.702 * (double)z)) * (within(up, -7.0f, 7.0f) + 1.0f);
+}
+
 static void gate_tokens(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
     const struct step *s = user;
     const struct kernels *k = &s->f->kernels;
+    const struct ffn_plan *p = &s->layer->ffn;
     size_t at = (size_t)begin * s->n, n = (size_t)(end - begin) * s->n;
-    float *y = s->y + at;
-    const float *up = s->x ? s->x + at : NULL;
-    switch (s->layer->ffn.activation) {
+    float *y = s->y + at, *up = s->up ? s->up + at : NULL;
+    for (size_t i = 0; p->limit != 0.0f && up && i < n; i++) {
+        y[i] = within(y[i], -INFINITY, p->limit);
+        up[i] = within(up[i], -p->limit, p->limit);
+    }
+    switch (p->activation) {
     case ACT_SILU: k->swiglu(y, up, n); break;
     case ACT_GELU_TANH:
         if (up) k->geglu(y, up, n);
         else k->gelu(y, n);
         break;
+    case ACT_RELU:
+        for (size_t i = 0; i < n; i++) y[i] = relu(y[i]) * (up ? up[i] : 1.0f);
+        break;
     case ACT_RELU_SQR:
-        for (size_t i = 0; i < n; i++) y[i] = (y[i] > 0.0f ? y[i] : y[i] * 0.0f) * y[i] * (up ? up[i] : 1.0f);
+        for (size_t i = 0; i < n; i++) y[i] = relu(y[i]) * y[i] * (up ? up[i] : 1.0f);
+        break;
+    case ACT_SWIGLU_OAI:
+        for (size_t i = 0; up && i < n; i++) y[i] = swiglu_oai(y[i], up[i]);
         break;
     }
+    for (size_t i = 0; s->divisors && i < n; i++) y[i] /= s->divisors[i % s->n];
     (void)thread;
 }
 
 /* gate <- activation(gate) * up, (n_token, n_ff) each; up is NULL if there is no gate: gate <- activation(gate).
  * Shazeer 2020. */
-static void activate(const struct forward *f, const struct layer_plan *layer, float *gate, const float *up,
-                     uint32_t n_token) {
-    struct step step = { .f = f, .layer = layer, .x = up, .y = gate, .n = layer->ffn.n_ff };
+static void activate(const struct forward *f, uint32_t il, float *gate, float *up, uint32_t n_token, uint32_t n_ff) {
+    const struct weight *scales = f->model->layers[il].w[W_FFN_ACT_SCALES].w;
+    struct step step = { .f = f, .layer = &f->model->plan.layers[il], .up = up, .y = gate, .n = n_ff,
+                         .divisors = scales ? weight_floats(scales) : NULL };
     pool_share(f->pool, n_token, gate_tokens, &step);
 }
 
@@ -359,19 +369,18 @@ static void add_residual(const struct forward *f, float *x, const float *y, uint
 
 /* ---- the layers ------------------------------------------------------------------------------------------------ */
 
-/* The batch that a pass computes: n tokens, the first one at pos. */
-struct batch { uint32_t n, pos; };
-
 /* If the layer has this norm, y (n_token, n_head * n) becomes the norm of x, computed over the width of its weight, and
  * tap shows it as (n_token, n_head, n).  Returns y then, and x if the layer does not have it. */
 static float *norm(const struct forward *f, const struct layer *l, enum weight_id weight, int32_t il,
                    struct batch b, enum tap_id id, uint32_t n_head, uint32_t n, float *x, float *y) {
     const struct affine *of = &l->w[weight];
-    bool is_bare = f->model->plan.bare_norms >> weight & 1;
+    bool is_bare = (f->model->plan.bare_norms & ~f->model->plan.layers[il].without) >> weight & 1;
     if (!of->w && !is_bare) return x;
     uint32_t n_in = of->w ? of->w->n_in : n;   /* the norm of a row of heads has the width of all of them */
-    normalize(f, of, n_in, x, (uint32_t)((uint64_t)b.n * n_head * n / n_in), y);
-    tap(f, id, il, b.pos, b.n, n_head, n, y);
+    bool is_post = weight == W_ATTN_POST_NORM || weight == W_FFN_POST_NORM;
+    float eps = is_post && f->model->plan.post_norm_eps != 0.0f ? f->model->plan.post_norm_eps : f->model->plan.norm_eps;
+    normalize(f, of, eps, n_in, x, (uint32_t)((uint64_t)b.n * n_head * n / n_in), y);
+    forward_tap(f, id, il, b.pos, b.n, n_head, n, y);
     return y;
 }
 
@@ -383,44 +392,74 @@ static void norm_qk(const struct forward *f, const struct layer *l, const struct
     norm(f, l, W_ATTN_K_NORM, il, b, TAP_KCUR_NORMED, a->n_head_kv, a->k_dim, f->k, f->k);
 }
 
+/* Multiplies the outputs of the heads (n_token, n_head, v_dim) by the sigmoid or softplus of their gates. */
+static void gate_heads(struct forward *f, const struct attn_plan *a, uint32_t n_token) {
+    uint32_t shared = a->gate_per_head ? a->v_dim : 1;   /* elements that a gate is for */
+    for (size_t i = 0; i < (size_t)n_token * a->n_head * a->v_dim; i++) {
+        double z = (double)f->gates[i / shared];
+        bool is_sigmoid = a->gate == ATTN_GATE_SIGMOID;
+        f->attn[i] *= (float)(is_sigmoid ? 1 / (1 + math_exp(-z)) : z > 20 ? z : math_log(1 + math_exp(z)));
+    }
+}
+
 /* f->norm becomes the output of attention over x (n_token, n_embd). */
 static void run_attention(struct forward *f, uint32_t il, struct batch b, const float *x) {
     const struct layer *l = &f->model->layers[il];
     const struct layer_plan *p = &f->model->plan.layers[il];
     const struct attn_plan *a = &p->attn;
     int32_t at = (int32_t)il;
-    const struct product qkv[] = { { TAP_QCUR, &l->w[W_ATTN_Q], f->q, a->n_head, false },
-                                   { TAP_KCUR, &l->w[W_ATTN_K], f->k, a->n_head_kv, false },
-                                   { TAP_VCUR, &l->w[W_ATTN_V], f->v, a->n_head_kv, false } };
-    multiply_all(f, x, b.n, at, b.pos, qkv, 3);
+    float limit = f->model->plan.clamp_qkv;
+    const struct product qkv[] = { { TAP_QCUR, &l->w[W_ATTN_Q], f->q, a->n_head, false, limit },
+                                   { TAP_KCUR, &l->w[W_ATTN_K], f->k, a->n_head_kv, false, limit },
+                                   { TAP_VCUR, &l->w[W_ATTN_V], f->v, a->n_head_kv, false, limit } };
+    forward_multiply(f, x, b.n, at, b.pos, qkv, 3);
+    const struct product gate = { TAP_COUNT, &l->w[W_ATTN_GATE], f->gates, 1, false, 0.0f };
+    if (a->gate != ATTN_GATE_NONE) forward_multiply(f, x, b.n, at, b.pos, &gate, 1);
     norm_qk(f, l, a, false, at, b);
     rope(f, p, f->q, a->n_head, b.n, b.pos);
-    tap(f, TAP_QCUR_ROPE, at, b.pos, b.n, a->n_head, a->k_dim, f->q);
+    forward_tap(f, TAP_QCUR_ROPE, at, b.pos, b.n, a->n_head, a->k_dim, f->q);
     rope(f, p, f->k, a->n_head_kv, b.n, b.pos);
-    tap(f, TAP_KCUR_ROPE, at, b.pos, b.n, a->n_head_kv, a->k_dim, f->k);
+    forward_tap(f, TAP_KCUR_ROPE, at, b.pos, b.n, a->n_head_kv, a->k_dim, f->k);
     norm_qk(f, l, a, true, at, b);
+    for (uint32_t t = 0; a->temperature_floor > 0 && t < b.n; t++) {
+        size_t n = (size_t)a->n_head * a->k_dim;
+        multiply(f->q + t * n, plan_temperature(a, b.pos + t), n);
+    }
+    const struct weight *sinks = l->w[W_ATTN_SINKS].w;
     attention_store(f->attention, il, f->k, f->v, b.n, b.pos);
-    attention_run(f->attention, il, f->q, b.n, b.pos, f->attn, f->sink.on_tap ? f->tapped : NULL);
-    tap(f, TAP_KQ_SOFT_MAX, at, b.pos, b.n, a->n_head, b.pos + b.n, f->tapped);
-    tap(f, TAP_KQV_OUT, at, b.pos, b.n, a->n_head, a->v_dim, f->attn);
-    const struct product out = { TAP_ATTN_OUT, &l->w[W_ATTN_OUTPUT], f->norm, 1, false };
-    multiply_all(f, f->attn, b.n, at, b.pos, &out, 1);
+    attention_run(f->attention, il, f->q, sinks ? weight_floats(sinks) : NULL, b.n, b.pos, f->attn,
+                  f->sink.on_tap ? f->tapped : NULL);
+    forward_tap(f, TAP_KQ_SOFT_MAX, at, b.pos, b.n, a->n_head, b.pos + b.n, f->tapped);
+    forward_tap(f, TAP_KQV_OUT, at, b.pos, b.n, a->n_head, a->v_dim, f->attn);
+    if (a->gate != ATTN_GATE_NONE) gate_heads(f, a, b.n);
+    const struct product out = { TAP_ATTN_OUT, &l->w[W_ATTN_OUTPUT], f->norm, 1, false, 0.0f };
+    forward_multiply(f, f->attn, b.n, at, b.pos, &out, 1);
+    if (a->output_scale != 0.0f) multiply(f->norm, a->output_scale, (size_t)b.n * f->model->plan.n_embd);
 }
 
-/* f->norm becomes the output of the feed-forward network for x (n_token, n_embd). */
-static void run_feed_forward(struct forward *f, uint32_t il, struct batch b, const float *x) {
-    const struct layer *l = &f->model->layers[il];
-    const struct layer_plan *p = &f->model->plan.layers[il];
+void forward_feed_forward(struct forward *f, const struct ffn_weights *w, uint32_t il, struct batch b, const float *x,
+                          float *y) {
     int32_t at = (int32_t)il;
-    const struct product gate_up[] = { { TAP_FFN_GATE, &l->w[W_FFN_GATE], f->gate, 1, true },
-                                       { TAP_FFN_UP, &l->w[W_FFN_UP], f->up, 1, true } };
-    bool has_gate = l->w[W_FFN_GATE].w != NULL;
-    multiply_all(f, x, b.n, at, b.pos, has_gate ? gate_up : gate_up + 1, has_gate ? 2 : 1);
+    bool has_gate = w->gate->w != NULL;
+    const struct product gate_up[] = {
+        { w->has_taps ? TAP_FFN_GATE : TAP_COUNT, w->gate, f->gate, 1, w->scale_last, 0.0f },
+        { w->has_taps ? TAP_FFN_UP : TAP_COUNT, w->up, f->up, 1, w->scale_last, 0.0f },
+    };
+    forward_multiply(f, x, b.n, at, b.pos, has_gate ? gate_up : gate_up + 1, has_gate ? 2 : 1);
     float *activated = has_gate ? f->gate : f->up;
-    activate(f, p, activated, has_gate ? f->up : NULL, b.n);
-    tap(f, TAP_FFN_SWIGLU, at, b.pos, b.n, 1, p->ffn.n_ff, activated);
-    const struct product out = { TAP_FFN_OUT, &l->w[W_FFN_DOWN], f->norm, 1, true };
-    multiply_all(f, activated, b.n, at, b.pos, &out, 1);
+    activate(f, il, activated, has_gate ? f->up : NULL, b.n, w->n_ff);
+    if (w->has_taps) forward_tap(f, TAP_FFN_SWIGLU, at, b.pos, b.n, 1, w->n_ff, activated);
+    const struct product out = { w->has_taps ? TAP_FFN_OUT : TAP_COUNT, w->down, y, 1, w->scale_last, 0.0f };
+    forward_multiply(f, activated, b.n, at, b.pos, &out, 1);
+}
+
+/* f->norm becomes the output of the feed-forward network or of the experts for x (n_token, n_embd). */
+static void run_feed_forward(struct forward *f, uint32_t il, struct batch b, const float *x) {
+    const struct affine *w = f->model->layers[il].w;
+    const struct ffn_plan *p = &f->model->plan.layers[il].ffn;
+    const struct ffn_weights dense = { &w[W_FFN_GATE], &w[W_FFN_UP], &w[W_FFN_DOWN], p->n_ff, true, true };
+    if (p->n_expert > 0) forward_experts(f, il, b, x);
+    else forward_feed_forward(f, &dense, il, b, x, f->norm);
 }
 
 /* ---- the pass -------------------------------------------------------------------------------------------------- */
@@ -437,30 +476,38 @@ void forward_run(struct forward *f, const int32_t *ids, uint32_t n, uint32_t pos
         embd->traits->dequantize(row, f->x + (size_t)t * p->n_embd, p->n_embd);
     }
     multiply(f->x, p->embedding_scale, (size_t)n * p->n_embd);
-    tap(f, TAP_EMBD, -1, pos, n, 1, p->n_embd, f->x);
+    for (uint32_t t = 0; m->position_embd.w && t < n; t++) {
+        const uint8_t *row = weight_row(m->position_embd.w, pos + t, f->panels->bytes);
+        m->position_embd.w->traits->dequantize(row, f->norm, p->n_embd);
+        f->kernels.add_scaled(f->x + (size_t)t * p->n_embd, f->norm, 1.0f, p->n_embd);
+    }
+    bool has_norm = m->token_embd_norm.w || p->bare_norms >> W_TOKEN_EMBD_NORM & 1;
+    if (has_norm) normalize(f, &m->token_embd_norm, p->norm_eps, p->n_embd, f->x, n, f->x);
+    forward_tap(f, TAP_EMBD, -1, pos, n, 1, p->n_embd, f->x);
     for (uint32_t il = 0; il < p->n_layer; il++) {
         const struct layer *l = &m->layers[il];
         int32_t at = (int32_t)il;
         float *h = norm(f, l, W_ATTN_NORM, at, b, TAP_ATTN_NORM, 1, p->n_embd, f->x, f->norm);
         const float *input = l->w[W_FFN_NORM].w ? f->x : h;
+        if (p->layers[il].ffn.router_first) forward_router(f, il, b, f->x);
         if (p->is_parallel) memcpy(f->input, input, (size_t)n * p->n_embd * sizeof *input);
         run_attention(f, il, b, h);
         norm(f, l, W_ATTN_POST_NORM, at, b, TAP_ATTN_POST_NORM, 1, p->n_embd, f->norm, f->norm);
         add_residual(f, f->x, f->norm, n);
-        tap(f, TAP_FFN_INP, at, pos, n, 1, p->n_embd, f->x);
+        forward_tap(f, TAP_FFN_INP, at, pos, n, 1, p->n_embd, f->x);
         h = p->is_parallel ? f->input : f->x;
         run_feed_forward(f, il, b, norm(f, l, W_FFN_NORM, at, b, TAP_FFN_NORM, 1, p->n_embd, h, f->norm));
         norm(f, l, W_FFN_POST_NORM, at, b, TAP_FFN_POST_NORM, 1, p->n_embd, f->norm, f->norm);
         add_residual(f, f->x, f->norm, n);
-        tap(f, TAP_L_OUT, at, pos, n, 1, p->n_embd, f->x);
+        forward_tap(f, TAP_L_OUT, at, pos, n, 1, p->n_embd, f->x);
     }
     if (n_logits == 0) return;
     uint32_t first = n - n_logits;
-    normalize(f, &m->output_norm, p->n_embd, f->x + (size_t)first * p->n_embd, n_logits, f->norm);
-    tap(f, TAP_RESULT_NORM, -1, pos + first, n_logits, 1, p->n_embd, f->norm);
-    const struct product output = { TAP_COUNT, &m->output, logits, 1, false };   /* its tap comes after the scale */
-    multiply_all(f, f->norm, n_logits, -1, pos + first, &output, 1);
+    normalize(f, &m->output_norm, p->norm_eps, p->n_embd, f->x + (size_t)first * p->n_embd, n_logits, f->norm);
+    forward_tap(f, TAP_RESULT_NORM, -1, pos + first, n_logits, 1, p->n_embd, f->norm);
+    const struct product output = { TAP_COUNT, &m->output, logits, 1, false, 0.0f };   /* its tap comes after the scale */
+    forward_multiply(f, f->norm, n_logits, -1, pos + first, &output, 1);
     multiply(logits, 1.0f / p->logit_scale, (size_t)n_logits * p->n_vocab);
     if (p->logit_softcap != 0.0f) f->kernels.softcap(logits, p->logit_softcap, (size_t)n_logits * p->n_vocab);
-    tap(f, TAP_RESULT_OUTPUT, -1, pos + first, n_logits, 1, p->n_vocab, logits);
+    forward_tap(f, TAP_RESULT_OUTPUT, -1, pos + first, n_logits, 1, p->n_vocab, logits);
 }

@@ -110,8 +110,10 @@ plumb_status gguf_get_string(const struct gguf *g, const char *name, struct gguf
 /* Sets *out to NULL if the key is absent or is not an array.  PLUMB_ERROR_METADATA if it is an array of something else
  * than bool or integers. */
 plumb_status gguf_get_flags(const struct gguf *g, const char *name, const struct gguf_key **out, struct error *err);
-/* True if element i, which must be below flags->n, is true or not 0. */
-bool gguf_flag(const struct gguf_key *flags, uint64_t i);
+/* Element i, which must be below flags->n, of such an array: bool is 0 or 1.  UINT64_MAX if it is negative. */
+uint64_t gguf_element(const struct gguf_key *flags, uint64_t i);
+/* True if element i is true or not 0. */
+static inline bool gguf_flag(const struct gguf_key *flags, uint64_t i) { return gguf_element(flags, i) != 0; }
 /* Sets *out to NULL if the key is absent.  PLUMB_ERROR_METADATA if it is not an array of this element type. */
 plumb_status gguf_get_array(const struct gguf *g, const char *name, enum gguf_type type, const struct gguf_key **out,
                             struct error *err);

@@ -85,10 +85,10 @@ plumb_status gguf_get_flags(const struct gguf *g, const char *name, const struct
     return PLUMB_OK;
 }
 
-bool gguf_flag(const struct gguf_key *flags, uint64_t i) {
+uint64_t gguf_element(const struct gguf_key *flags, uint64_t i) {
     uint64_t value = 0;
     if (flags->type == GGUF_BOOL) return flags->values[i] != 0;
-    return integer_at(flags, i, &value) && value != 0;
+    return integer_at(flags, i, &value) ? value : UINT64_MAX;
 }
 
 plumb_status gguf_get_string(const struct gguf *g, const char *name, struct gguf_string *out, struct error *err) {

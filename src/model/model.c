@@ -12,33 +12,54 @@
 
 /* Sizes of weights, which follow from the plan. */
 enum dim {
-    DIM_ONE, DIM_EMBD, DIM_QKV, DIM_Q, DIM_K, DIM_V, DIM_ATTN, DIM_Q_NORM, DIM_K_NORM, DIM_FF, DIM_VOCAB, DIM_ROT_HALF,
+    DIM_ONE, DIM_EMBD, DIM_QKV, DIM_Q, DIM_K, DIM_V, DIM_ATTN, DIM_Q_NORM, DIM_K_NORM, DIM_Q_NORMS, DIM_K_NORMS,
+    DIM_GATE, DIM_HEAD, DIM_FF, DIM_GATE_UP,
+    DIM_FF_EXPERT, DIM_FF_SHARED, DIM_EXPERT, DIM_VOCAB, DIM_POSITION, DIM_ROT_HALF,
 };
 
 struct weight_spec {
     const char *name;      /* the tensor's name without ".weight"; in layers the part after "blk.N." */
     enum dim n_in, n_out;  /* shape [n_in, n_out], or [n_in] if n_out is DIM_ONE */
+    bool is_expert;        /* there is one for each expert: shape [n_in, n_out, n_expert] */
+    const char *suffix;    /* what follows the name, if it is not "weight" */
 };
 
 static const struct weight_spec specs[W_COUNT] = {
-    [W_ATTN_NORM] = { "attn_norm", DIM_EMBD, DIM_ONE },
-    [W_ATTN_QKV] = { "attn_qkv", DIM_EMBD, DIM_QKV },
-    [W_ATTN_Q] = { "attn_q", DIM_EMBD, DIM_Q },
-    [W_ATTN_K] = { "attn_k", DIM_EMBD, DIM_K },
-    [W_ATTN_V] = { "attn_v", DIM_EMBD, DIM_V },
-    [W_ATTN_Q_NORM] = { "attn_q_norm", DIM_Q_NORM, DIM_ONE },
-    [W_ATTN_K_NORM] = { "attn_k_norm", DIM_K_NORM, DIM_ONE },
-    [W_ATTN_OUTPUT] = { "attn_output", DIM_ATTN, DIM_EMBD },
-    [W_ATTN_POST_NORM] = { "post_attention_norm", DIM_EMBD, DIM_ONE },
-    [W_FFN_NORM] = { "ffn_norm", DIM_EMBD, DIM_ONE },
-    [W_FFN_GATE] = { "ffn_gate", DIM_EMBD, DIM_FF },
-    [W_FFN_UP] = { "ffn_up", DIM_EMBD, DIM_FF },
-    [W_FFN_DOWN] = { "ffn_down", DIM_FF, DIM_EMBD },
-    [W_FFN_POST_NORM] = { "post_ffw_norm", DIM_EMBD, DIM_ONE },
-    [W_TOKEN_EMBD] = { "token_embd", DIM_EMBD, DIM_VOCAB },
-    [W_OUTPUT_NORM] = { "output_norm", DIM_EMBD, DIM_ONE },
-    [W_OUTPUT] = { "output", DIM_EMBD, DIM_VOCAB },
-    [W_ROPE_FREQS] = { "rope_freqs", DIM_ROT_HALF, DIM_ONE },
+    [W_ATTN_NORM] = { "attn_norm", DIM_EMBD, DIM_ONE, false, NULL },
+    [W_ATTN_QKV] = { "attn_qkv", DIM_EMBD, DIM_QKV, false, NULL },
+    [W_ATTN_Q] = { "attn_q", DIM_EMBD, DIM_Q, false, NULL },
+    [W_ATTN_K] = { "attn_k", DIM_EMBD, DIM_K, false, NULL },
+    [W_ATTN_V] = { "attn_v", DIM_EMBD, DIM_V, false, NULL },
+    [W_ATTN_Q_NORM] = { "attn_q_norm", DIM_Q_NORM, DIM_Q_NORMS, false, NULL },
+    [W_ATTN_K_NORM] = { "attn_k_norm", DIM_K_NORM, DIM_K_NORMS, false, NULL },
+    [W_ATTN_GATE] = { "attn_gate", DIM_EMBD, DIM_GATE, false, NULL },
+    [W_ATTN_SINKS] = { "attn_sinks", DIM_HEAD, DIM_ONE, false, NULL },
+    [W_ATTN_OUTPUT] = { "attn_output", DIM_ATTN, DIM_EMBD, false, NULL },
+    [W_ATTN_POST_NORM] = { "post_attention_norm", DIM_EMBD, DIM_ONE, false, NULL },
+    [W_FFN_NORM] = { "ffn_norm", DIM_EMBD, DIM_ONE, false, NULL },
+    [W_FFN_GATE_UP] = { "ffn_up", DIM_EMBD, DIM_GATE_UP, false, NULL },
+    [W_FFN_GATE] = { "ffn_gate", DIM_EMBD, DIM_FF, false, NULL },
+    [W_FFN_UP] = { "ffn_up", DIM_EMBD, DIM_FF, false, NULL },
+    [W_FFN_ACT_SCALES] = { "ffn.act", DIM_FF, DIM_ONE, false, "scales" },
+    [W_FFN_DOWN] = { "ffn_down", DIM_FF, DIM_EMBD, false, NULL },
+    [W_FFN_GATE_INP] = { "ffn_gate_inp", DIM_EMBD, DIM_EXPERT, false, NULL },
+    [W_FFN_EXPERT_BIAS] = { "exp_probs_b", DIM_EXPERT, DIM_ONE, false, "bias" },
+    [W_FFN_GATE_EXPS] = { "ffn_gate_exps", DIM_EMBD, DIM_FF_EXPERT, true, NULL },
+    [W_FFN_UP_EXPS] = { "ffn_up_exps", DIM_EMBD, DIM_FF_EXPERT, true, NULL },
+    [W_FFN_DOWN_EXPS] = { "ffn_down_exps", DIM_FF_EXPERT, DIM_EMBD, true, NULL },
+    [W_FFN_GATE_INP_SHARED] = { "ffn_gate_inp_shexp", DIM_EMBD, DIM_ONE, false, NULL },
+    [W_FFN_GATE_SHARED] = { "ffn_gate_shexp", DIM_EMBD, DIM_FF_SHARED, false, NULL },
+    [W_FFN_UP_SHARED] = { "ffn_up_shexp", DIM_EMBD, DIM_FF_SHARED, false, NULL },
+    [W_FFN_DOWN_SHARED] = { "ffn_down_shexp", DIM_FF_SHARED, DIM_EMBD, false, NULL },
+    [W_FFN_POST_NORM] = { "post_ffw_norm", DIM_EMBD, DIM_ONE, false, NULL },
+    [W_TOKEN_EMBD] = { "token_embd", DIM_EMBD, DIM_VOCAB, false, NULL },
+    [W_POSITION_EMBD] = { "position_embd", DIM_EMBD, DIM_POSITION, false, NULL },
+    [W_TOKEN_EMBD_NORM] = { "token_embd_norm", DIM_EMBD, DIM_ONE, false, NULL },
+    [W_OUTPUT_NORM] = { "output_norm", DIM_EMBD, DIM_ONE, false, NULL },
+    [W_OUTPUT] = { "output", DIM_EMBD, DIM_VOCAB, false, NULL },
+    [W_ROPE_FREQS] = { "rope_freqs", DIM_ROT_HALF, DIM_ONE, false, NULL },
+    [W_ROPE_LONG] = { "rope_factors_long", DIM_ROT_HALF, DIM_ONE, false, NULL },
+    [W_ROPE_SHORT] = { "rope_factors_short", DIM_ROT_HALF, DIM_ONE, false, NULL },
 };
 
 /* Sizes that differ by layer are those of layer il; outside the layers it is not used. */
@@ -54,7 +75,16 @@ static uint64_t dim_size(const struct plan *p, uint32_t il, enum dim dim) {
     case DIM_QKV: return dim_size(p, il, DIM_Q) + dim_size(p, il, DIM_K) + dim_size(p, il, DIM_V);
     case DIM_Q_NORM: return a->qk_norm == QK_NORM_ROW ? dim_size(p, il, DIM_Q) : a->k_dim;
     case DIM_K_NORM: return a->qk_norm == QK_NORM_ROW ? dim_size(p, il, DIM_K) : a->k_dim;
+    case DIM_Q_NORMS: return a->qk_norm == QK_NORM_HEADS ? a->n_head : 1;
+    case DIM_K_NORMS: return a->qk_norm == QK_NORM_HEADS ? a->n_head_kv : 1;
+    case DIM_GATE: return (uint64_t)a->n_head * (a->gate_per_head ? 1 : a->v_dim);
+    case DIM_HEAD: return a->n_head;
     case DIM_FF: return p->layers[il].ffn.n_ff;
+    case DIM_GATE_UP: return 2 * (uint64_t)p->layers[il].ffn.n_ff;
+    case DIM_FF_EXPERT: return p->layers[il].ffn.n_ff_expert;
+    case DIM_FF_SHARED: return p->layers[il].ffn.n_ff_shared;
+    case DIM_EXPERT: return p->layers[il].ffn.n_expert;
+    case DIM_POSITION: return p->n_ctx_train;
     case DIM_VOCAB: return p->n_vocab;
     case DIM_ROT_HALF: return p->ropes[ROPE_GLOBAL].n_rot / 2;
     }
@@ -94,40 +124,70 @@ static void problem(struct problems *p, plumb_status status, const char *format,
 /* A place for a tensor: what its shape must be, and the pointer to its weight; NULL: it is not used. */
 struct slot {
     const struct weight **weight;
-    uint64_t shape[2];
+    uint64_t shape[3];
     uint32_t n_dims;
+    bool is_f32;        /* norms, biases and factors are used in place as F32; every converter writes them so */
 };
 
 /* Adds tensor t of g to the model's weights and reports where t differs from what its slot needs. */
 static void bind_weight(struct model *m, const struct slot *slot, struct gguf *g, const struct gguf_tensor *t,
                         struct problems *p) {
     const uint64_t *expected = slot->shape;
-    if (t->shape[0] != expected[0] || t->shape[1] != expected[1] || t->shape[2] != 1 || t->shape[3] != 1) {
+    if (t->shape[0] != expected[0] || t->shape[1] != expected[1] || t->shape[2] != expected[2] || t->shape[3] != 1) {
         char has[100], needs[100];
         shape_text(has, sizeof has, t->shape, t->n_dims);
         shape_text(needs, sizeof needs, expected, slot->n_dims);
-        bool is_transposed = slot->n_dims == 2 && t->shape[0] == expected[1] && t->shape[1] == expected[0];
+        bool is_transposed = slot->n_dims > 1 && t->shape[0] == expected[1] && t->shape[1] == expected[0]
+                          && t->shape[2] == expected[2];
         problem(p, PLUMB_ERROR_TENSOR, "tensor %s: expected shape %s, file has %s %s%s", t->name.data, needs,
                 quant_traits(t->type)->name, has, is_transposed ? ": it is transposed" : "");
     }
-    /* Norms, biases and frequency factors are used in place as F32; every converter writes them so. */
-    if (slot->n_dims == 1 && t->type != QUANT_F32) {
+    if (slot->is_f32 && t->type != QUANT_F32) {
         problem(p, PLUMB_ERROR_UNSUPPORTED, "tensor %s: expected F32, file has %s", t->name.data,
                 quant_traits(t->type)->name);
     }
     struct weight *w = &m->weights[m->n_weight++];
     *w = (struct weight) {
         .name = t->name.data, .traits = quant_traits(t->type), .type = t->type, .data = t->data,
-        .n_in = (uint32_t)expected[0], .n_out = (uint32_t)expected[1], .row_bytes = gguf_row_bytes(t),
-        .n_packed = (uint32_t)t->n_packed, .file = g, .offset = t->offset,
+        .n_in = (uint32_t)expected[0], .n_out = (uint32_t)(expected[1] * expected[2]), .n_matrix = (uint32_t)expected[2],
+        .row_bytes = gguf_row_bytes(t), .n_packed = (uint32_t)t->n_packed, .file = g, .offset = t->offset,
     };
     m->types |= UINT64_C(1) << t->type;
     *slot->weight = w;
 }
 
 static struct affine *affine_of(struct model *m, uint32_t il, uint32_t id) {
-    struct affine *const outside[] = { &m->token_embd, &m->output_norm, &m->output, &m->rope_freqs };
+    struct affine *const outside[] = { &m->token_embd, &m->position_embd, &m->token_embd_norm, &m->output_norm,
+                                       &m->output, &m->rope_freqs, &m->rope_long, &m->rope_short };
     return id < W_LAYER_COUNT ? &m->layers[il].w[id] : outside[id - W_LAYER_COUNT];
+}
+
+/* The name of a weight in the model's files, without ".weight". */
+static const char *weight_name(const struct plan *p, uint32_t id) { return p->names[id] ? p->names[id] : specs[id].name; }
+
+/* The place of the tensor with the name of weight `id` and what follows it, "weight" or "bias".  Returns false if the
+ * architecture does not have the tensor. */
+static bool find_part(struct model *m, uint32_t il, uint32_t id, const char *kind, struct slot *slot) {
+    const struct plan *p = &m->plan;
+    const struct weight_spec *spec = &specs[id];
+    struct affine *of = affine_of(m, il, id);
+    uint64_t n_in = dim_size(p, il, spec->n_in), n_out = dim_size(p, il, spec->n_out);
+    uint64_t n_expert = spec->is_expert ? dim_size(p, il, DIM_EXPERT) : 1;
+    bool is_norm = spec->n_out == DIM_Q_NORMS || spec->n_out == DIM_K_NORMS, is_vector = spec->n_out == DIM_ONE || is_norm;
+    if (strcmp(kind, spec->suffix ? spec->suffix : "weight") == 0) {
+        uint32_t n_dims = spec->is_expert ? 3 : n_out == 1 && is_vector ? 1 : 2;
+        *slot = (struct slot) { &of->w, { n_in, n_out, n_expert }, n_dims, is_vector };
+        return true;
+    }
+    if (strcmp(kind, "bias") == 0) {
+        *slot = (struct slot) { &of->b, { is_vector ? n_in : n_out, n_expert, 1 }, spec->is_expert ? 2 : 1, true };
+        return p->biased >> id & 1;
+    }
+    /* llama.cpp loads both for every matrix of a layer.  It uses no input_scale, and a scale only in some
+     * architectures. */
+    bool is_scale = strcmp(kind, "scale") == 0;
+    *slot = (struct slot) { is_scale && p->scaled >> id & 1 ? &of->s : NULL, { n_expert, 1, 1 }, 1, true };
+    return id < W_LAYER_COUNT && !is_vector && (is_scale || strcmp(kind, "input_scale") == 0);
 }
 
 /* Finds the place of a tensor by its name: "blk.3.attn_q.bias" is that of the bias of W_ATTN_Q in layer 3.  The place
@@ -141,34 +201,21 @@ static bool find_slot(struct model *m, const char *name, struct slot *slot) {
     if (in_layer) {
         const char *end = rest + 4;
         il = decimal_read_u32(&end);
-        if (*end != '.' || il >= p->n_layer || (rest[4] == '0' && end != rest + 5)) return false;
+        if (*end != '.' || (rest[4] == '0' && end != rest + 5)) return false;
         rest = end + 1;
     }
-    *slot = (struct slot) { NULL, { 1, 1 }, 1 };
+    *slot = (struct slot) { NULL, { 1, 1, 1 }, 1, false };
+    if (il >= p->n_layer) return il - p->n_layer < p->n_ignored_layer;
     if (in_layer && strcmp(rest, "attn_rot_embd.weight") == 0) return true;   /* old converters wrote it */
-    if (!in_layer && p->has_classifier && strcmp(rest, "cls.output.weight") == 0) return true;   /* of rerankers */
+    for (const char *const *unused = p->unused; unused && *unused; unused++) {
+        if (strcmp(rest, *unused) == 0) return true;
+    }
+    uint64_t set = (p->required | p->optional) & ~(in_layer ? p->layers[il].without : 0);
     for (uint32_t i = in_layer ? 0 : W_LAYER_COUNT; i < (in_layer ? (uint32_t)W_LAYER_COUNT : (uint32_t)W_COUNT); i++) {
-        const char *spec_name = i == W_FFN_NORM ? p->ffn_norm_name : specs[i].name;
-        size_t n = strlen(spec_name);
-        if (strncmp(rest, spec_name, n) != 0 || rest[n] != '.') continue;
-        if (!((p->required | p->optional) >> i & 1)) continue;   /* another weight may have this name */
-        const char *kind = rest + n + 1;
-        struct affine *of = affine_of(m, il, i);
-        uint64_t n_in = dim_size(p, il, specs[i].n_in), n_out = dim_size(p, il, specs[i].n_out);
-        if (strcmp(kind, "weight") == 0) {
-            *slot = (struct slot) { &of->w, { n_in, n_out }, specs[i].n_out == DIM_ONE ? 1 : 2 };
-            return true;
-        }
-        if (strcmp(kind, "bias") == 0) {
-            *slot = (struct slot) { &of->b, { specs[i].n_out == DIM_ONE ? n_in : n_out, 1 }, 1 };
-            return p->biased >> i & 1;
-        }
-        /* llama.cpp loads both for every matrix of a layer.  It uses no input_scale, and a scale only in some
-         * architectures. */
-        bool is_scale = strcmp(kind, "scale") == 0 && p->scaled >> i & 1;
-        slot->weight = is_scale ? &of->s : NULL;
-        return in_layer && specs[i].n_out != DIM_ONE
-            && (strcmp(kind, "scale") == 0 || strcmp(kind, "input_scale") == 0);
+        const char *own = weight_name(p, i);
+        size_t n = strlen(own);
+        if (strncmp(rest, own, n) != 0 || rest[n] != '.') continue;
+        if (set >> i & 1) return find_part(m, il, i, rest + n + 1, slot);   /* or another weight has this name */
     }
     return false;
 }
@@ -191,47 +238,63 @@ static void bind_part(struct model *m, struct gguf *g, struct problems *p) {
     }
 }
 
-/* A slice of rows of a fused weight. */
+struct weight weight_rows(const struct weight *w, uint64_t first, uint64_t n_row) {
+    struct weight rows = *w;
+    rows.n_out = (uint32_t)n_row;
+    rows.n_matrix = 1;
+    rows.n_packed = w->n_packed > first ? w->n_packed - (uint32_t)first : 0;
+    if (rows.n_packed > n_row) rows.n_packed = (uint32_t)n_row;
+    if (rows.data) rows.data += first * w->row_bytes;
+    rows.offset += first * w->row_bytes;
+    return rows;
+}
+
+/* A slice of a fused weight, or of its bias, whose elements are the rows. */
 static const struct weight *slice(struct model *m, const struct weight *fused, uint64_t first, uint64_t n_row,
                                   struct problems *p) {
-    bool is_vector = fused->n_out == 1;
     struct weight *w = &m->weights[m->n_weight++];
-    *w = *fused;
-    if (is_vector) {   /* a bias: its elements are the rows */
+    if (fused->n_out == 1) {
+        *w = *fused;
         w->n_in = (uint32_t)n_row;
         w->row_bytes = (size_t)n_row * sizeof(float);
-    } else {
-        w->n_out = (uint32_t)n_row;
-        w->n_packed = fused->n_packed > first ? fused->n_packed - (uint32_t)first : 0;
-        if (w->n_packed > n_row) w->n_packed = (uint32_t)n_row;
-        if (fused->n_packed > 0 && first % REPACK_ROWS != 0) {
-            problem(p, PLUMB_ERROR_UNSUPPORTED, "tensor %s: a part of it begins at row %llu, expected a multiple of %d",
-                    fused->name, (unsigned long long)first, REPACK_ROWS);
-        }
+        if (w->data) w->data += first * sizeof(float);
+        w->offset += first * sizeof(float);
+        return w;
     }
-    uint64_t at = is_vector ? first * sizeof(float) : first * fused->row_bytes;
-    if (w->data) w->data += at;
-    w->offset += at;
+    if (fused->n_packed > 0 && first % REPACK_ROWS != 0) {
+        problem(p, PLUMB_ERROR_UNSUPPORTED, "tensor %s: a part of it begins at row %llu, expected a multiple of %d",
+                fused->name, (unsigned long long)first, REPACK_ROWS);
+    }
+    *w = weight_rows(fused, first, n_row);
     return w;
 }
 
-/* Binds the parts of attn_qkv, whose rows are those of Q, K and V. */
-static void split_qkv(struct model *m, uint32_t il, struct problems *p) {
-    struct affine *w = m->layers[il].w, *fused = &w[W_ATTN_QKV];
-    static const enum dim dims[3] = { DIM_Q, DIM_K, DIM_V };
-    if (!fused->w) return;
-    uint64_t first = 0;
-    for (uint32_t i = 0; i < 3; i++) {
-        uint64_t n_row = dim_size(&m->plan, il, dims[i]);
-        struct affine *part = &w[W_ATTN_Q + i];
-        if (part->w) {
-            problem(p, PLUMB_ERROR_TENSOR, "tensor %s: the file also has %s, which has the same rows", part->w->name,
-                    fused->w->name);
+/* The weights whose rows a fused tensor has, in this order. */
+static const struct { enum weight_id fused; uint32_t n; enum weight_id parts[3]; } fusions[] = {
+    { W_ATTN_QKV, 3, { W_ATTN_Q, W_ATTN_K, W_ATTN_V } },
+    { W_FFN_GATE_UP, 2, { W_FFN_GATE, W_FFN_UP } },
+};
+/* Slices of the fused weights of a layer, with their biases. */
+enum { SLICES = 2 * (3 + 2) };
+
+/* Binds the parts of the fused weights of a layer. */
+static void split_fused(struct model *m, uint32_t il, struct problems *p) {
+    struct affine *w = m->layers[il].w;
+    for (size_t i = 0; i < sizeof fusions / sizeof *fusions; i++) {
+        const struct affine *fused = &w[fusions[i].fused];
+        uint64_t first = 0;
+        for (uint32_t k = 0; fused->w && k < fusions[i].n; k++) {
+            struct affine *part = &w[fusions[i].parts[k]];
+            uint64_t n_row = dim_size(&m->plan, il, specs[fusions[i].parts[k]].n_out);
+            if (part->w) {
+                problem(p, PLUMB_ERROR_TENSOR, "tensor %s: the file also has %s, which has the same rows", part->w->name,
+                        fused->w->name);
+            }
+            part->w = slice(m, fused->w, first, n_row, p);
+            part->b = fused->b ? slice(m, fused->b, first, n_row, p) : part->b;
+            part->s = fused->s ? fused->s : part->s;
+            first += n_row;
         }
-        part->w = slice(m, fused->w, first, n_row, p);
-        part->b = fused->b ? slice(m, fused->b, first, n_row, p) : part->b;
-        part->s = fused->s ? fused->s : part->s;
-        first += n_row;
     }
 }
 
@@ -241,20 +304,32 @@ static void check_required(struct model *m, struct problems *p) {
         problem(p, PLUMB_ERROR_TENSOR, "tensor %s.weight is missing", specs[i].name);
     }
     for (uint32_t il = 0; il < m->plan.n_layer; il++) {
+        uint64_t required = m->plan.required & ~m->plan.layers[il].without;
         for (uint32_t i = 0; i < W_LAYER_COUNT; i++) {
-            if (m->layers[il].w[i].w || !(m->plan.required >> i & 1)) continue;
-            problem(p, PLUMB_ERROR_TENSOR, "tensor blk.%u.%s.weight is missing", il,
-                    i == W_FFN_NORM ? m->plan.ffn_norm_name : specs[i].name);
+            if (m->layers[il].w[i].w || !(required >> i & 1)) continue;
+            problem(p, PLUMB_ERROR_TENSOR, "tensor blk.%u.%s.weight is missing", il, weight_name(&m->plan, i));
         }
     }
 }
 
-static float rope_factor(const struct model *m, uint32_t i) {
-    return f32_from_bits(load_u32(m->rope_freqs.w->data + 4 * (size_t)i));
+const float *model_rope_factors(const struct model *m, uint32_t rope, uint32_t n_ctx) {
+    uint32_t padded = n_ctx > UINT32_MAX - 255 ? UINT32_MAX : (n_ctx + 255) / 256 * 256;   /* as in llama.cpp */
+    const struct weight *w = m->rope_freqs.w;
+    if (!w) w = padded > m->plan.n_ctx_original ? m->rope_long.w : m->rope_short.w;
+    return w && w->data && m->plan.ropes[rope].has_factors ? (const float *)(const void *)w->data : NULL;
 }
 
-/* Slices of the fused weights of a layer, with their biases. */
-enum { SLICES = 6 };
+/* Angles are divided by these factors. */
+static void check_factors(const struct weight *w, struct problems *p) {
+    for (uint32_t i = 0; w && w->data && i < w->n_in; i++) {   /* no data if only the header was read */
+        float factor = f32_from_bits(load_u32(w->data + 4 * (size_t)i));
+        float size = factor < 0 ? -factor : factor;
+        if (!(size >= 1e-4f && size <= 1e6f)) {
+            problem(p, PLUMB_ERROR_TENSOR, "tensor %s: element %u is %g, expected a magnitude of 0.0001 to 1e6", w->name, i,
+                    (double)factor);
+        }
+    }
+}
 
 /* How many tensors have a place in the model.  Tensors with unknown names take no memory here. */
 static uint64_t count_weights(struct model *m, struct gguf *const *parts, size_t n_part) {
@@ -276,19 +351,13 @@ static void bind_all(struct model *m, struct gguf *const *parts, size_t n_part, 
             if (t->n_packed > 0 && gguf_row_bytes(t) > m->max_packed_row) m->max_packed_row = gguf_row_bytes(t);
         }
     }
-    for (uint32_t il = 0; il < m->plan.n_layer && p->n == 0; il++) split_qkv(m, il, p);
+    for (uint32_t il = 0; il < m->plan.n_layer && p->n == 0; il++) split_fused(m, il, p);
     check_required(m, p);
     if (!m->output.w) m->output.w = m->token_embd.w;   /* tied */
-    if (p->n > 0) return;   /* rope_freqs may have fewer elements than its weight says */
-    if (!m->rope_freqs.w || !m->rope_freqs.w->data) return;   /* no data if only the header was read */
-    for (uint32_t i = 0; i < m->rope_freqs.w->n_in; i++) {
-        float factor = rope_factor(m, i);
-        float size = factor < 0 ? -factor : factor;
-        if (!(size >= 1e-4f && size <= 1e6f)) {   /* angles are divided by it */
-            problem(p, PLUMB_ERROR_TENSOR, "tensor rope_freqs.weight: element %u is %g, expected a magnitude of 0.0001 "
-                    "to 1e6", i, (double)factor);
-        }
-    }
+    if (p->n > 0) return;   /* a tensor may have fewer elements than its weight says */
+    check_factors(m->rope_freqs.w, p);
+    check_factors(m->rope_long.w, p);
+    check_factors(m->rope_short.w, p);
 }
 
 static plumb_status create(struct model **out, struct gguf *const *parts, size_t n_part, uint32_t n_vocab,
@@ -361,10 +430,12 @@ void model_rehearse(struct model *m, uint8_t *ring, uint64_t n) {
         uint64_t n_bytes = ring_bytes(w);
         if (n_bytes > n - at) at = 0;
         w->data = ring ? ring + at : NULL;
-        w->n_packed = w->n_out > 1 && repack_can_rows(w->type, w->row_bytes) ? w->n_out / REPACK_ROWS * REPACK_ROWS : 0;
+        bool can = w->n_out > 1 && repack_can_rows(w->type, w->row_bytes);
+        if (w->n_matrix > 1 && w->n_out / w->n_matrix % REPACK_ROWS != 0) can = false;
+        w->n_packed = can ? w->n_out / REPACK_ROWS * REPACK_ROWS : 0;
         at += n_bytes;
     }
-    m->rope_freqs.w = NULL;
+    m->rope_freqs.w = m->rope_long.w = m->rope_short.w = NULL;
 }
 
 uint32_t model_absent_taps(const struct model *m) {
@@ -389,11 +460,13 @@ void model_free(struct model *m) {
     free(m);
 }
 
-void model_rope_angles(const struct model *m, uint32_t rope, uint32_t pos, double *angles) {
+void model_rope_angles(const struct model *m, uint32_t rope, uint32_t n_ctx, uint32_t pos, double *angles) {
     const struct rope_plan *r = &m->plan.ropes[rope];
+    const float *factors = model_rope_factors(m, rope, n_ctx);
     for (uint32_t i = 0; i < r->n_rot / 2; i++) {
         double frequency = math_pow((double)r->freq_base, -2.0 * i / r->n_rot);
-        if (rope == ROPE_GLOBAL && m->rope_freqs.w) frequency /= (double)rope_factor(m, i);
-        angles[i] = (double)pos * (double)r->freq_scale * frequency;
+        if (factors) frequency /= (double)factors[i];
+        if (r->is_yarn) frequency *= plan_yarn_factor(r, i);
+        angles[i] = plan_rope_rotates(r, i) ? (double)pos * (double)r->freq_scale * frequency : 0.0;
     }
 }

@@ -11,13 +11,14 @@
 #include "repack/repack.h"
 #include "quant/quant.h"
 
-/* A matrix (n_out, n_in), or a vector (n_out = 1). */
+/* A matrix (n_out, n_in), a vector (n_out = 1), or n_matrix matrices of n_out / n_matrix rows each, one for each
+ * expert. */
 struct weight {
     const char *name;
     const struct quant_traits *traits;
     const uint8_t *data;     /* NULL only in a rehearsal without data */
     uint32_t type;           /* enum quant_type */
-    uint32_t n_in, n_out;
+    uint32_t n_in, n_out, n_matrix;
     size_t row_bytes;
     uint32_t n_packed;       /* the first n_packed rows are packed as in repack/repack.h */
     struct gguf *file;       /* the file that holds it */
@@ -39,9 +40,12 @@ struct layer {
 struct model {
     struct plan plan;
     struct affine token_embd;   /* (n_vocab, n_embd) */
+    struct affine position_embd;    /* (n_ctx_train, n_embd), optional: learned positions */
+    struct affine token_embd_norm;  /* (n_embd), optional: a norm of the embeddings */
     struct affine output_norm;  /* (n_embd) */
     struct affine output;       /* (n_vocab, n_embd); in a tied model that of token_embd */
     struct affine rope_freqs;   /* (n_rot / 2) F32 divisors of the frequencies, optional (Llama 3.1) */
+    struct affine rope_long, rope_short;   /* (n_rot / 2) the same for sessions of many or few tokens (Phi-3) */
     struct layer *layers;       /* (n_layer) */
     struct weight *weights;     /* all weights that are bound, biases too, in the order of the file */
     size_t n_weight;
@@ -72,6 +76,14 @@ void model_rehearse(struct model *m, uint8_t *ring, uint64_t n);
  * weights count once. */
 uint64_t model_largest_weight(const struct model *m, uint64_t *all);
 
+/* Rows first .. first + n_row - 1 of a matrix.  If rows are packed, first is a multiple of REPACK_ROWS. */
+struct weight weight_rows(const struct weight *w, uint64_t first, uint64_t n_row);
+/* Matrix i of n_matrix. */
+static inline struct weight weight_expert(const struct weight *w, uint32_t i) {
+    uint32_t n = w->n_out / w->n_matrix;
+    return weight_rows(w, (uint64_t)i * n, n);
+}
+
 /* Returns the bytes of row i as in the file: in place, or unpacked into buffer (row_bytes) if they are packed. */
 static inline const uint8_t *weight_row(const struct weight *w, size_t i, uint8_t *buffer) {
     return repack_file_row(w->type, w->data, w->row_bytes, w->n_packed, i, buffer);
@@ -83,8 +95,11 @@ uint32_t model_absent_taps(const struct model *m);
 /* True if the embedding is also the output matrix. */
 static inline bool model_is_tied(const struct model *m) { return m->output.w == m->token_embd.w; }
 
-/* The angles by which one of the plan's ropes rotates the pairs of position pos: angles (n_rot / 2) in radians,
- * angle_i = pos * freq_scale * base^(-2i / n_rot) / rope_freqs[i].  They are the same bits on every host. */
-void model_rope_angles(const struct model *m, uint32_t rope, uint32_t pos, double *angles);
+/* The divisors (n_rot / 2) of the frequencies of one of the plan's ropes in a session of n_ctx tokens; NULL: none. */
+const float *model_rope_factors(const struct model *m, uint32_t rope, uint32_t n_ctx);
+/* The angles by which one of the plan's ropes rotates the pairs of position pos in a session of n_ctx tokens: angles
+ * (n_rot / 2) in radians, angle_i = pos * freq_scale * base^(-2i / n_rot) / factors[i], if the plan says no more.  They
+ * are the same bits on every host. */
+void model_rope_angles(const struct model *m, uint32_t rope, uint32_t n_ctx, uint32_t pos, double *angles);
 
 #endif

@@ -22,7 +22,9 @@ enum rope_pairing {
 enum activation {
     ACT_SILU,       /* z / (1 + e^-z) */
     ACT_GELU_TANH,  /* z / 2 (1 + tanh(sqrt(2 / pi) (z + 0.044715 z^3))) */
+    ACT_RELU,       /* max(z, 0) */
     ACT_RELU_SQR,   /* max(z, 0)^2 */
+    ACT_SWIGLU_OAI, /* z / (1 + e^(-1.702 z)) (u + 1) with z = min(gate, 7) and u = up within -7 .. 7: gpt-oss */
 };
 
 enum norm_kind {
@@ -35,14 +37,34 @@ struct rope_plan {
     uint32_t n_rot;      /* the first n_rot elements of a head are rotated; even, <= k_dim */
     float freq_base;     /* theta */
     float freq_scale;    /* positions are multiplied by it (linear scaling: 1 / factor) */
+    float magnitude;     /* cos and sin are multiplied by it */
+    bool has_factors;    /* frequencies are divided by the elements of rope_freqs or rope_factors_long or _short */
+    /* YaRN (Peng et al. 2023): pairs up to ramp_low are not scaled by freq_scale, those from ramp_high on are, and
+     * those between partly. */
+    bool is_yarn;
+    float ramp_low, ramp_high;
+    /* Of each sum of the sections, the pairs of the first three have the position of the token, of which texts have one,
+     * and the others stay as they are (Wang et al. 2024, "Qwen2-VL").  All 0: all pairs are rotated. */
+    uint32_t sections[4];
+    bool sections_interleaved;
 };
+
+/* Whether RoPE rotates pair i of a text. */
+bool plan_rope_rotates(const struct rope_plan *r, uint32_t i);
+/* What YaRN multiplies the frequency of pair i by, beside freq_scale: 1, or up to 1 / freq_scale. */
+double plan_yarn_factor(const struct rope_plan *r, uint32_t i);
 
 /* What the norms of Q and K are computed over, and when. */
 enum qk_norm {
     QK_NORM_HEAD,         /* each head, before RoPE */
     QK_NORM_HEAD_ROPED,   /* each head, after RoPE */
     QK_NORM_ROW,          /* all heads of a token together, before RoPE */
+    QK_NORM_HEADS,        /* each head, before RoPE, with weights of its own */
 };
+
+/* By what the outputs of the heads are multiplied before attn_output: a function of attn_gate x, where x is the input of
+ * attention. */
+enum attn_gate { ATTN_GATE_NONE, ATTN_GATE_SIGMOID, ATTN_GATE_SOFTPLUS };
 
 struct attn_plan {
     uint32_t n_head, n_head_kv;   /* n_head_kv divides n_head */
@@ -50,37 +72,76 @@ struct attn_plan {
     uint32_t rope;                /* index of the plan's ropes; ROPE_NONE: Q and K are not rotated */
     enum qk_norm qk_norm;         /* used if there are weights for it */
     uint32_t window;              /* a token attends to itself and the window - 1 tokens before it; 0: to all of them */
+    bool is_chunked;              /* instead the window begins at the last multiple of `window` */
     float scale;                  /* scores are multiplied by it; 0: by 1 / sqrt(k_dim) */
     float softcap;                /* then scores become softcap * tanh(scores / softcap); 0: they stay */
+    float alibi;                  /* then a slope times the distance is subtracted, see plan_alibi_slope; 0: nothing */
+    uint32_t temperature_floor;   /* if not 0, Q is multiplied by 1 + temperature_scale *                             */
+    float temperature_scale;      /* ln(1 + floor((position + temperature_offset) / temperature_floor)) */
+    uint32_t temperature_offset;  /* Llama 4 and Mistral, 2025 */
+    enum attn_gate gate;
+    bool gate_per_head;           /* one number for each head, not for each element */
+    float output_scale;           /* the output of attention is multiplied by it; 0: it is not */
 };
+
+/* How the scores of a router become the weights of the experts that are used. */
+enum gating {
+    GATING_SOFTMAX = 1,       /* a softmax over all experts; the weights of those used are its values */
+    GATING_SIGMOID = 2,       /* 1 / (1 + e^-z) of each */
+    GATING_SOFTMAX_USED = 3,  /* a softmax over the experts that are used */
+};
+
+enum { PLAN_MAX_GROUPS = 64 };
 
 struct ffn_plan {
     uint32_t n_ff;
     enum activation activation;   /* of the gate or, without a gate, of the up projection */
+    /* Experts; n_expert is 0 in a layer without them. */
+    uint32_t n_expert, n_used, n_ff_expert;
+    uint32_t n_ff_shared;         /* of the expert that every token uses beside the others; 0: there is none */
+    enum gating gating;
+    bool weights_sum_to_1;        /* weights are divided by their sum */
+    float weights_scale;          /* then they are multiplied by it */
+    bool weights_first;           /* an expert's input, not its output, is multiplied by its weight */
+    bool router_first;            /* the router reads the input of the layer */
+    float limit;                  /* SwiGLU with min(gate, limit) and up within -limit .. limit; 0: there is no limit */
+    float output_scale;           /* the sum of all experts is multiplied by it; 0: it is not */
+    uint32_t n_group, n_group_used;   /* if n_group > 1, only experts of the n_group_used best groups can be used */
 };
 
 struct layer_plan {
     struct attn_plan attn;
     struct ffn_plan ffn;
+    uint64_t without;   /* the weights of the plan's sets for which this layer has no place */
 };
 
-/* The weights of a layer, in the order in which a pass uses them, and then those outside the layers. */
+/* The weights of a layer, in the order in which a pass uses them, and then those outside the layers.  attn_qkv is three
+ * matrices in one tensor, and ffn_gate_up two: their rows are bound to W_ATTN_Q, K and V, or to W_FFN_GATE and UP. */
 enum weight_id {
-    W_ATTN_NORM, W_ATTN_QKV, W_ATTN_Q, W_ATTN_K, W_ATTN_V, W_ATTN_Q_NORM, W_ATTN_K_NORM, W_ATTN_OUTPUT,
-    W_ATTN_POST_NORM, W_FFN_NORM, W_FFN_GATE, W_FFN_UP, W_FFN_DOWN, W_FFN_POST_NORM,
+    W_ATTN_NORM, W_ATTN_QKV, W_ATTN_Q, W_ATTN_K, W_ATTN_V, W_ATTN_Q_NORM, W_ATTN_K_NORM, W_ATTN_GATE, W_ATTN_SINKS, W_ATTN_OUTPUT,
+    W_ATTN_POST_NORM, W_FFN_NORM, W_FFN_GATE_UP, W_FFN_GATE, W_FFN_UP, W_FFN_ACT_SCALES, W_FFN_DOWN, W_FFN_GATE_INP,
+    W_FFN_EXPERT_BIAS, W_FFN_GATE_EXPS, W_FFN_UP_EXPS, W_FFN_DOWN_EXPS, W_FFN_GATE_INP_SHARED, W_FFN_GATE_SHARED, W_FFN_UP_SHARED,
+    W_FFN_DOWN_SHARED, W_FFN_POST_NORM,
     W_LAYER_COUNT,
-    W_TOKEN_EMBD = W_LAYER_COUNT, W_OUTPUT_NORM, W_OUTPUT, W_ROPE_FREQS,
+    W_TOKEN_EMBD = W_LAYER_COUNT, W_POSITION_EMBD, W_TOKEN_EMBD_NORM, W_OUTPUT_NORM, W_OUTPUT, W_ROPE_FREQS,
+    W_ROPE_LONG, W_ROPE_SHORT,
     W_COUNT
 };
 
 /* Layers with windows may have frequencies of their own. */
 enum { ROPE_GLOBAL, ROPE_LOCAL, PLAN_ROPES, ROPE_NONE = PLAN_ROPES };
 
+/* Everything that a pass needs to know beside the weights. */
 struct plan {
     const char *architecture;
     uint32_t n_layer, n_embd, n_vocab, n_ctx_train;
+    uint32_t n_ignored_layer;   /* layers of the file behind n_layer, which predict further tokens and are not computed */
+    uint32_t n_ctx_original;    /* in sessions of more tokens, rope_factors_long takes the place of rope_factors_short */
     bool is_parallel;        /* attention and feed forward both read a layer's input, and both are added to it */
     enum norm_kind norm;
+    bool is_causal;          /* a token does not attend to the tokens after it */
+    float clamp_qkv;         /* Q, K and V are clamped to -clamp_qkv .. clamp_qkv; 0: they are not */
+    float post_norm_eps;     /* epsilon of the norms after attention and feed forward; 0: norm_eps */
     float norm_eps;          /* epsilon of the norms, added to the mean square or to the variance */
     float embedding_scale;   /* embeddings are multiplied by it */
     float residual_scale;    /* the outputs of attention and feed forward are multiplied by it before they are added */
@@ -89,14 +150,16 @@ struct plan {
     struct rope_plan ropes[PLAN_ROPES];
     /* The largest of all layers: heads, elements of Q, of K, of V, and of a row of the gate. */
     uint32_t max_head;
-    uint64_t max_q, max_k, max_v, max_ff;
+    uint64_t max_q, max_k, max_v, max_ff;   /* max_ff: of experts too */
+    uint32_t max_expert, max_used;
+    bool has_gates;                /* some layer has attn_gate */
     /* Sets of enum weight_id: bit i is weight i.  Each layer must have the required weights, and may have the optional
      * ones, the biases of the weights in biased and the factors of those in scaled.  A step whose weight is absent is
      * left out. */
     uint64_t required, optional, biased, scaled;
     uint64_t bare_norms;           /* norms that are computed without a weight */
-    bool has_classifier;           /* the file may have the head of a reranker, which no pass uses */
-    const char *ffn_norm_name;     /* the name of W_FFN_NORM in the file */
+    const char *const *unused;     /* tensors that the file may have and no pass uses, without "blk.N."; ends in NULL */
+    const char *names[W_COUNT];    /* names of weights in the file where they are not the usual ones, or NULL */
     struct layer_plan *layers;     /* (n_layer) */
 };
 
@@ -116,6 +179,14 @@ static inline uint32_t plan_n_ctx(const struct plan *p, uint32_t n_ctx) {
     if (n_ctx > 0) return n_ctx;
     return p->n_ctx_train < 2048 ? p->n_ctx_train : 2048;
 }
+
+/* ALiBi: the score of a key is lowered by slope * distance, with max = attn.alibi and n = the largest power of two that
+ * is at most n_head: heads h < n have the slope 2^(-max (h + 1) / n), the others 2^(-max (2 (h - n) + 1) / 2n).
+ * Press et al. 2022, "Train Short, Test Long".  Returns 0 if max is 0. */
+float plan_alibi_slope(const struct attn_plan *a, uint32_t head);
+
+/* The factor of Q at a position; 1 in a layer without temperature. */
+float plan_temperature(const struct attn_plan *a, uint32_t pos);
 
 /* Elements of the longest row of any matrix: max(n_embd, n_ff, n_head * k_dim, n_head * v_dim). */
 uint64_t plan_max_row(const struct plan *p);

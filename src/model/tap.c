@@ -2,6 +2,7 @@
 
 #define INPUTS_1(a) 1, { TAP_##a }
 #define INPUTS_2(a, b) 2, { TAP_##a, TAP_##b }
+#define INPUTS_3(a, b, c) 3, { TAP_##a, TAP_##b, TAP_##c }
 
 const struct tap_spec *tap_spec(enum tap_id id) {
     static const struct tap_spec specs[TAP_COUNT] = {
@@ -27,7 +28,17 @@ const struct tap_spec *tap_spec(enum tap_id id) {
         [TAP_FFN_UP] = { "ffn_up", "up projection", true, false, INPUTS_1(FFN_NORM), "ffn_up" },
         [TAP_FFN_SWIGLU] = { "ffn_swiglu", "activated gate times up projection", true, false,
                              INPUTS_2(FFN_GATE, FFN_UP), "" },
-        [TAP_FFN_OUT] = { "ffn_out", "feed-forward output", true, false, INPUTS_1(FFN_SWIGLU), "ffn_down" },
+        [TAP_FFN_ROUTER] = { "ffn_moe_logits", "scores of the experts", true, true, INPUTS_1(FFN_NORM),
+                             "ffn_gate_inp" },
+        [TAP_FFN_USED] = { "ffn_moe_topk", "experts that a token uses, the best one first", true, true,
+                           INPUTS_1(FFN_ROUTER), "" },
+        [TAP_FFN_WEIGHTS] = { "ffn_moe_weights", "weights of these experts", true, true, INPUTS_1(FFN_ROUTER), "" },
+        [TAP_FFN_EXPERTS] = { "ffn_moe_out", "weighted sum of the experts", true, true,
+                              INPUTS_3(FFN_NORM, FFN_USED, FFN_WEIGHTS), "ffn_gate_exps, ffn_up_exps, ffn_down_exps" },
+        [TAP_FFN_SHARED] = { "ffn_shexp", "output of the expert that every token uses", true, true,
+                             INPUTS_1(FFN_NORM), "ffn_gate_shexp, ffn_up_shexp, ffn_down_shexp" },
+        [TAP_FFN_OUT] = { "ffn_out", "feed-forward output", true, false, INPUTS_3(FFN_SWIGLU, FFN_EXPERTS, FFN_SHARED),
+                          "ffn_down" },
         [TAP_FFN_POST_NORM] = { "ffn_post_norm", "norm after the feed-forward network", true, true, INPUTS_1(FFN_OUT),
                                 "post_ffw_norm" },
         [TAP_L_OUT] = { "l_out", "residual after the layer", true, false, INPUTS_2(FFN_POST_NORM, FFN_INP), "" },

@@ -332,10 +332,10 @@ static void quirk_add_residual(struct reference *r, size_t n, enum residual whic
 
 static double quirk_activation(const struct reference *r, double z) {
     switch (r->quirks.ffn_act) {
-    case ACT_GELU: return 0.5 * z * (1 + tanh(0.79788456080286535588 * (z + 0.044715 * z * z * z)));   /* sqrt(2/pi) */
-    case ACT_GELU_ERF: return 0.5 * z * (1 + erf(z * 0.70710678118654752440));   /* sqrt(1/2) */
-    case ACT_RELU: return z > 0 ? z : z * 0;   /* z * 0 keeps NaN */
-    case ACT_NONE: return z;
+    case FFN_GELU: return 0.5 * z * (1 + tanh(0.79788456080286535588 * (z + 0.044715 * z * z * z)));   /* sqrt(2/pi) */
+    case FFN_GELU_ERF: return 0.5 * z * (1 + erf(z * 0.70710678118654752440));   /* sqrt(1/2) */
+    case FFN_RELU: return z > 0 ? z : z * 0;   /* z * 0 keeps NaN */
+    case FFN_IDENTITY: return z;
     default: return z / (1 + exp(-z));
     }
 }

@@ -41,7 +41,7 @@ enum quirk_attn_mask { MASK_NONE = 1, MASK_STRICT, MASK_LATE };
 enum quirk_attn_softmax { SOFTMAX_OVER_QUERIES = 1, SOFTMAX_OVER_HEADS, SOFTMAX_NO_MAX };
 enum quirk_kv_slot { SLOT_STALE = 1, SLOT_EXTRA, SLOT_OVERWRITTEN };
 enum quirk_residual { RESIDUAL_NO_ATTN = 1, RESIDUAL_NO_FFN, RESIDUAL_NORM };
-enum quirk_ffn_act { ACT_GELU = 1, ACT_GELU_ERF, ACT_RELU, ACT_NONE };
+enum quirk_ffn_act { FFN_GELU = 1, FFN_GELU_ERF, FFN_RELU, FFN_IDENTITY };
 enum quirk_output_head { HEAD_TIED = 1, HEAD_ZERO };
 enum quirk_logit_scale { LOGIT_SCALE_MISSING = 1, LOGIT_SCALE_MULTIPLIED };
 

@@ -21,8 +21,8 @@
 #include <stdlib.h>
 
 /* x: (n_token, n_head, n). */
-static void tap(const struct reference *r, enum tap_id id, int32_t il, uint32_t pos, uint32_t n_token,
-                uint32_t n_head, uint32_t n, double *x) {
+void reference_tap(const struct reference *r, enum tap_id id, int32_t il, uint32_t pos, uint32_t n_token,
+                   uint32_t n_head, uint32_t n, double *x) {
     plumb_tap tap = { tap_spec(id)->name, il, pos, n_token, n_head, n, r->sink.on_tap ? r->tapped : NULL };
     for (size_t i = 0; r->sink.on_tap && i < (size_t)n_token * n_head * n; i++) r->tapped[i] = (float)x[i];
     if (r->sink.on_tap) r->sink.on_tap(r->sink.user, &tap);
@@ -71,11 +71,17 @@ static void scale(const struct reference *r, const struct affine *of, uint32_t n
     for (size_t i = 0; of->s && i < (size_t)n * of->w->n_out; i++) y[i] *= factor;
 }
 
-/* y (n, n_out) = x (n, n_in) W^T s + b, the projections of attention */
-static void projection(const struct reference *r, const struct affine *of, const double *x, uint32_t n, double *y) {
+/* y (n, n_out) = x (n, n_in) W^T s + b, the projections of attention; Q, K and V are clamped if the model says so */
+static void projection(const struct reference *r, const struct affine *of, const double *x, uint32_t n, double *y,
+                       bool is_qkv) {
     if (!(r->wrong && r->wrong->projection(r, of->w, x, n, y))) linear(r, of->w, x, n, y);
     scale(r, of, n, y);
     if (!(r->wrong && r->quirks.attn_bias)) add_bias(r, of, n, y);
+    double limit = (double)r->plan.clamp_qkv;
+    for (size_t i = 0; limit != 0 && is_qkv && i < (size_t)n * of->w->n_out; i++) {
+        if (y[i] > limit) y[i] = limit;
+        if (y[i] < -limit) y[i] = -limit;
+    }
 }
 
 /* y (n, n_out) = (x (n, n_in) W^T + b) s, the products of the feed-forward network */
@@ -87,56 +93,62 @@ static void ffn_product(const struct reference *r, const struct affine *of, cons
 
 /* ---- RMS norm ---------------------------------------------------------------------------------------------------- */
 
-/* h_i = x_i / sqrt(mean(x^2) + eps) * w_i       Zhang & Sennrich 2019, "Root Mean Square Layer Normalization", eq. 4 */
-static void rms_norm(const struct reference *r, const struct weight *w, const double *x, uint32_t n, double *h) {
-    const float *weight = reference_row(r, w, 0);
-    for (uint32_t t = 0; t < n; t++, x += w->n_in, h += w->n_in) {
-        if (r->wrong) {
-            r->wrong->rms_norm(r, weight, x, w->n_in, h);
-            continue;
-        }
-        double sum = 0;
-        for (uint32_t i = 0; i < w->n_in; i++) sum += x[i] * x[i];
-        double rms = sqrt(sum / w->n_in + (double)r->plan.norm_eps);
-        for (uint32_t i = 0; i < w->n_in; i++) h[i] = x[i] / rms * (double)weight[i];
-    }
+/* h_i = x_i / sqrt(mean(x^2) + eps)       Zhang & Sennrich 2019, "Root Mean Square Layer Normalization", eq. 4 */
+static void rms_norm(double eps, const double *x, uint32_t n, double *h) {
+    double sum = 0;
+    for (uint32_t i = 0; i < n; i++) sum += x[i] * x[i];
+    double rms = sqrt(sum / n + eps);
+    for (uint32_t i = 0; i < n; i++) h[i] = x[i] / rms;
 }
 
-/* h_i = (x_i - mean) / sqrt(variance + eps) * w_i + b_i      Ba et al. 2016, "Layer Normalization", eq. 4
- * Without weight or bias these are 1 and 0. */
-static void layer_norm(const struct reference *r, const struct affine *of, uint32_t n_in, const double *x, uint32_t n,
-                       double *h) {
+/* h_i = (x_i - mean) / sqrt(variance + eps)      Ba et al. 2016, "Layer Normalization", eq. 4 */
+static void layer_norm(double eps, const double *x, uint32_t n, double *h) {
+    double mean = 0, variance = 0;
+    for (uint32_t i = 0; i < n; i++) mean += x[i] / n;
+    for (uint32_t i = 0; i < n; i++) variance += (x[i] - mean) * (x[i] - mean) / n;
+    double deviation = sqrt(variance + eps);
+    for (uint32_t i = 0; i < n; i++) h[i] = (x[i] - mean) / deviation;
+}
+
+/* Each of n rows of h (n, n_in) is the norm of x, times the weight, plus the bias; without them these are 1 and 0.  A
+ * weight of several rows has one for each head. */
+static void normalize(const struct reference *r, const struct affine *of, double eps, uint32_t n_in, const double *x,
+                      uint32_t n, double *h) {
     for (uint32_t t = 0; t < n; t++, x += n_in, h += n_in) {
-        double mean = 0, variance = 0;
-        for (uint32_t i = 0; i < n_in; i++) mean += x[i] / n_in;
-        for (uint32_t i = 0; i < n_in; i++) variance += (x[i] - mean) * (x[i] - mean) / n_in;
-        double deviation = sqrt(variance + (double)r->plan.norm_eps);
-        for (uint32_t i = 0; i < n_in; i++) h[i] = (x[i] - mean) / deviation;
-        const float *weight = of->w ? reference_row(r, of->w, 0) : NULL;
+        const float *weight = of->w ? reference_row(r, of->w, t % of->w->n_out) : NULL;
+        if (r->wrong && r->plan.norm == NORM_RMS && weight) {
+            r->wrong->rms_norm(r, weight, x, n_in, h);
+            continue;
+        }
+        if (r->plan.norm == NORM_LAYER) layer_norm(eps, x, n_in, h);
+        else rms_norm(eps, x, n_in, h);
         for (uint32_t i = 0; weight && i < n_in; i++) h[i] *= (double)weight[i];
         const float *bias = of->b ? reference_row(r, of->b, 0) : NULL;
         for (uint32_t i = 0; bias && i < n_in; i++) h[i] += (double)bias[i];
     }
 }
 
-static void normalize(const struct reference *r, const struct affine *of, uint32_t n_in, const double *x, uint32_t n,
-                      double *h) {
-    if (r->plan.norm == NORM_LAYER) layer_norm(r, of, n_in, x, n, h);
-    else rms_norm(r, of->w, x, n, h);
-}
-
 /* ---- RoPE -------------------------------------------------------------------------------------------------------- */
+
+/* YaRN: pairs of long wavelengths are scaled, those of short ones are not.   Peng et al. 2023, "YaRN", section 3.2 */
+static double yarn(const struct rope_plan *p, uint32_t i, double frequency) {
+    double ramp = (i - (double)p->ramp_low) / fmax(0.001, (double)p->ramp_high - (double)p->ramp_low);
+    double unscaled = 1 - fmin(1, fmax(0, ramp));
+    return p->is_yarn ? frequency * (1 - unscaled + unscaled / (double)p->freq_scale) : frequency;
+}
 
 /* Pair i is rotated by base^(-2i / n_rot) for each position.     Su et al. 2021, "RoFormer", eq. 34
  * Llama 3.1 divides that by rope_freqs[i]. */
 static void fill_frequencies(struct reference *r) {
-    const struct weight *w = r->m->rope_freqs.w;
     for (uint32_t k = 0; k < PLAN_ROPES; k++) {
         const struct rope_plan *rope = &r->plan.ropes[k];
-        const float *factors = w && k == ROPE_GLOBAL ? reference_row(r, w, 0) : NULL;
+        const float *factors = model_rope_factors(r->m, k, r->n_ctx);
         for (uint32_t i = 0; i < rope->n_rot / 2; i++) {
-            r->frequencies[k][i] = pow((double)rope->freq_base, -2.0 * i / rope->n_rot);
-            if (factors && i < w->n_in) r->frequencies[k][i] /= (double)factors[i];
+            double frequency = pow((double)rope->freq_base, -2.0 * i / rope->n_rot);
+            if (factors) frequency /= (double)factors[i];
+            r->frequencies[k][i] = yarn(rope, i, frequency);
+            /* Pairs for the rows and columns of images: Wang et al. 2024, "Qwen2-VL", section 2.1 */
+            if (!plan_rope_rotates(rope, i)) r->frequencies[k][i] = 0;
         }
     }
 }
@@ -145,12 +157,12 @@ static void fill_frequencies(struct reference *r) {
 void reference_rotate(const struct reference *r, uint32_t rope, double *x, double position) {
     const struct rope_plan *p = &r->plan.ropes[rope];
     for (uint32_t i = 0; i < p->n_rot / 2; i++) {
-        double angle = position * (double)p->freq_scale * r->frequencies[rope][i];
+        double angle = position * (double)p->freq_scale * r->frequencies[rope][i], size = (double)p->magnitude;
         uint32_t a = p->pairing == ROPE_NORM ? 2 * i : i;
         uint32_t b = p->pairing == ROPE_NORM ? 2 * i + 1 : i + p->n_rot / 2;
         double xa = x[a], xb = x[b];
-        x[a] = xa * cos(angle) - xb * sin(angle);
-        x[b] = xa * sin(angle) + xb * cos(angle);
+        x[a] = (xa * cos(angle) - xb * sin(angle)) * size;
+        x[b] = (xa * sin(angle) + xb * cos(angle)) * size;
     }
 }
 
@@ -176,10 +188,12 @@ double reference_score_divisor(const struct attn_plan *p) {
  * softmax(q k^T / sqrt(k_dim)) v, causal              Vaswani et al. 2017, "Attention Is All You Need", eq. 1
  * query head h reads K/V head h / (n_head / n_head_kv)   Ainslie et al. 2023, "GQA" */
 
-/* x_i = e^x_i / sum of all e^x_j, of n elements */
-static void softmax(double *x, uint32_t n) {
-    double max = -INFINITY, sum = 0;
+/* x_i = e^x_i / sum of all e^x_j, of n elements.  sink: -INFINITY, or one more score that takes part in the sum
+ *                                                Xiao et al. 2024, "Efficient Streaming Language Models" */
+static void softmax(double *x, uint32_t n, double sink) {
+    double max = sink;
     for (uint32_t i = 0; i < n; i++) max = fmax(max, x[i]);
+    double sum = sink == -INFINITY ? 0 : exp(sink - max);
     for (uint32_t i = 0; i < n; i++) {
         x[i] = x[i] == -INFINITY ? 0 : exp(x[i] - max);
         sum += x[i];
@@ -189,26 +203,47 @@ static void softmax(double *x, uint32_t n) {
     }
 }
 
-/* weights (n, n_head, n_key).  A token sees itself and the tokens before it, or only the window - 1 tokens before it
- * (Beltagy et al. 2020, "Longformer", section 3.1). */
+/* The positions from .. end - 1 that the token at `own` sees: itself and the tokens before it, or only the window - 1
+ * tokens before it (Beltagy et al. 2020, "Longformer", section 3.1), or those of its chunk (Llama 4, 2025).  In a model
+ * that is not causal it also sees the later tokens of the batch. */
+struct seen { uint32_t from, end; };
+static struct seen seen_by(const struct reference *r, const struct attended *a, uint32_t own) {
+    uint32_t window = a->plan->window;
+    struct seen s = { 0, r->plan.is_causal ? own + 1 : a->pos + a->n };
+    if (window > 0 && a->plan->is_chunked) s.from = own - own % window;
+    else if (window > 0 && own >= window) s.from = own - window + 1;
+    return s;
+}
+
+/* What is subtracted from the score of a key at a distance: Press et al. 2022, "Train Short, Test Long" */
+static double alibi(const struct attn_plan *p, uint32_t head, double distance) {
+    double n = pow(2, floor(log2(p->n_head))), max = (double)p->alibi;
+    if (max == 0) return 0;
+    double slope = head < n ? pow(2, -max * (head + 1) / n) : pow(2, -max * (2 * (head - n) + 1) / (2 * n));
+    return slope * fabs(distance);
+}
+
+/* weights (n, n_head, n_key) */
 static void attention_weights(const struct reference *r, const struct attended *a, uint32_t n_key) {
     const struct attn_plan *p = a->plan;
     double divisor = reference_score_divisor(p);
     for (uint32_t t = 0; t < a->n; t++) {
-        uint32_t own = a->pos + t, first = p->window > 0 && own >= p->window ? own - p->window + 1 : 0;
+        uint32_t own = a->pos + t;
+        struct seen seen = seen_by(r, a, own);
         for (uint32_t h = 0; h < p->n_head; h++) {
             uint32_t head_kv = h / (p->n_head / p->n_head_kv);
             const double *q = r->q + ((size_t)t * p->n_head + h) * p->k_dim;
             double *scores = r->weights + ((size_t)t * p->n_head + h) * n_key;
             memset(scores, 0, n_key * sizeof *scores);
-            for (uint32_t s = first; s <= own; s++) {
+            for (uint32_t s = seen.from; s < seen.end; s++) {
                 const double *k = a->k + ((size_t)s * p->n_head_kv + head_kv) * p->k_dim;
                 double dot = 0;
                 for (uint32_t i = 0; i < p->k_dim; i++) dot += q[i] * k[i];
                 scores[s] = dot / divisor;
                 if (p->softcap != 0) scores[s] = (double)p->softcap * tanh(scores[s] / (double)p->softcap);
+                scores[s] -= alibi(p, h, (double)own - s);
             }
-            softmax(scores + first, own + 1 - first);
+            softmax(scores + seen.from, seen.end - seen.from, a->sinks ? (double)a->sinks[h] : -INFINITY);
         }
     }
 }
@@ -244,26 +279,50 @@ static void add_residual(struct reference *r, size_t n, enum residual which) {
 
 /* silu(z) = z / (1 + e^-z), gelu(z) ~ z / 2 (1 + tanh(sqrt(2 / pi) (z + 0.044715 z^3)))
  *                                                       Hendrycks & Gimpel 2016, "Gaussian Error Linear Units" */
-static double activation(const struct reference *r, enum activation kind, double z) {
-    if (r->wrong && r->quirks.ffn_act) return r->wrong->activation(r, z);
+static double activation(enum activation kind, double z) {
+    if (kind == ACT_RELU) return z > 0 ? z : z * 0;
     if (kind == ACT_RELU_SQR) return z > 0 ? z * z : z * 0;   /* So et al. 2021, "Primer" */
     if (kind == ACT_GELU_TANH) return 0.5 * z * (1 + tanh(0.79788456080286535588 * (z + 0.044715 * z * z * z)));
     return z / (1 + exp(-z));
 }
 
-/* The batch that a pass computes: n tokens, the first one at pos, whose K and V go to slot and the slots after it. */
-struct batch { uint32_t n, pos, slot; };
+double reference_activate(const struct reference *r, const struct ffn_plan *p, double gate, double up) {
+    if (r->wrong && r->quirks.ffn_act) return r->wrong->activation(r, gate) * up;
+    double limit = p->activation == ACT_SWIGLU_OAI ? 7 : (double)p->limit;
+    if (limit != 0) {   /* OpenAI 2025, gpt-oss */
+        gate = gate > limit ? limit : gate;
+        up = up > limit ? limit : up < -limit ? -limit : up;
+    }
+    if (p->activation == ACT_SWIGLU_OAI) return gate / (1 + exp(-1.702 * gate)) * (up + 1);
+    return activation(p->activation, gate) * up;
+}
 
 /* If the layer has this norm, y (n, n_head, width) becomes the norm of x.  Returns y then, and otherwise x.  The norm
  * is computed over the width of its weight: a head, or all heads of a token. */
 static double *norm(const struct reference *r, uint32_t il, enum weight_id weight, struct batch b, enum tap_id id,
                     uint32_t n_head, uint32_t width, double *x, double *y) {
     const struct affine *of = &r->m->layers[il].w[weight];
-    if (!of->w && !(r->plan.bare_norms >> weight & 1)) return x;
+    if (!of->w && !((r->plan.bare_norms & ~r->plan.layers[il].without) >> weight & 1)) return x;
     uint32_t n_in = of->w ? of->w->n_in : width;
-    normalize(r, of, n_in, x, (uint32_t)((uint64_t)b.n * n_head * width / n_in), y);
-    tap(r, id, (int32_t)il, b.pos, b.n, n_head, width, y);
+    bool is_post = weight == W_ATTN_POST_NORM || weight == W_FFN_POST_NORM;
+    double eps = (double)(is_post && r->plan.post_norm_eps != 0 ? r->plan.post_norm_eps : r->plan.norm_eps);
+    normalize(r, of, eps, n_in, x, (uint32_t)((uint64_t)b.n * n_head * width / n_in), y);
+    reference_tap(r, id, (int32_t)il, b.pos, b.n, n_head, width, y);
     return y;
+}
+
+/* attn (n, n_head, v_dim) *= f(W_gate x), with one gate for each head or each element
+ *                                                    Qiu et al. 2025, "Gated Attention for Large Language Models" */
+static void gate_heads(struct reference *r, const struct affine *of, const struct attn_plan *p, const double *x,
+                       uint32_t n) {
+    uint32_t n_gate = of->w->n_out, shared = p->n_head * p->v_dim / n_gate;
+    for (uint32_t t = 0; t < n; t++) {
+        for (uint32_t g = 0; g < n_gate; g++) {
+            double z = reference_dot(reference_row(r, of->w, g), x + (size_t)t * of->w->n_in, of->w->n_in);
+            double factor = p->gate == ATTN_GATE_SIGMOID ? 1 / (1 + exp(-z)) : z > 20 ? z : log1p(exp(z));
+            for (uint32_t i = 0; i < shared; i++) r->attn[((size_t)t * n_gate + g) * shared + i] *= factor;
+        }
+    }
 }
 
 /* h (n, n_embd) <- W_o attention(rope(W_q x), rope(W_k x), W_v x) */
@@ -273,33 +332,41 @@ static void run_attention(struct reference *r, uint32_t il, struct batch b, cons
     size_t n_k = (size_t)p->n_head_kv * p->k_dim, n_v = (size_t)p->n_head_kv * p->v_dim;
     double *cache_k = r->k + (size_t)il * r->n_ctx * r->plan.max_k, *k = cache_k + b.slot * n_k;
     double *cache_v = r->v + (size_t)il * r->n_ctx * r->plan.max_v, *v = cache_v + b.slot * n_v;
-    struct attended a = { p, cache_k, cache_v, b.n, b.pos, b.slot, b.slot + b.n };
+    const struct weight *sinks = l->w[W_ATTN_SINKS].w;
+    const float *sink = sinks ? (const float *)(const void *)sinks->data : NULL;
+    struct attended a = { p, cache_k, cache_v, sink, b.n, b.pos, b.slot, b.slot + b.n };
     uint32_t n = b.n, pos = b.pos;
     int32_t at = (int32_t)il;
 
-    projection(r, &l->w[W_ATTN_Q], x, n, r->q);
-    tap(r, TAP_QCUR, at, pos, n, p->n_head, p->k_dim, r->q);
-    projection(r, &l->w[W_ATTN_K], x, n, k);
-    tap(r, TAP_KCUR, at, pos, n, p->n_head_kv, p->k_dim, k);
-    projection(r, &l->w[W_ATTN_V], x, n, v);
-    tap(r, TAP_VCUR, at, pos, n, p->n_head_kv, p->v_dim, v);
+    projection(r, &l->w[W_ATTN_Q], x, n, r->q, true);
+    reference_tap(r, TAP_QCUR, at, pos, n, p->n_head, p->k_dim, r->q);
+    projection(r, &l->w[W_ATTN_K], x, n, k, true);
+    reference_tap(r, TAP_KCUR, at, pos, n, p->n_head_kv, p->k_dim, k);
+    projection(r, &l->w[W_ATTN_V], x, n, v, true);
+    reference_tap(r, TAP_VCUR, at, pos, n, p->n_head_kv, p->v_dim, v);
     bool is_late = p->qk_norm == QK_NORM_HEAD_ROPED;
     if (!is_late) norm(r, il, W_ATTN_Q_NORM, b, TAP_QCUR_NORMED, p->n_head, p->k_dim, r->q, r->q);
     if (!is_late) norm(r, il, W_ATTN_K_NORM, b, TAP_KCUR_NORMED, p->n_head_kv, p->k_dim, k, k);
     rope(r, p, r->q, p->n_head, n, pos, true);
-    tap(r, TAP_QCUR_ROPE, at, pos, n, p->n_head, p->k_dim, r->q);
+    reference_tap(r, TAP_QCUR_ROPE, at, pos, n, p->n_head, p->k_dim, r->q);
     rope(r, p, k, p->n_head_kv, n, pos, false);
-    tap(r, TAP_KCUR_ROPE, at, pos, n, p->n_head_kv, p->k_dim, k);
+    reference_tap(r, TAP_KCUR_ROPE, at, pos, n, p->n_head_kv, p->k_dim, k);
     if (is_late) norm(r, il, W_ATTN_Q_NORM, b, TAP_QCUR_NORMED, p->n_head, p->k_dim, r->q, r->q);
     if (is_late) norm(r, il, W_ATTN_K_NORM, b, TAP_KCUR_NORMED, p->n_head_kv, p->k_dim, k, k);
+    for (uint32_t i = 0; p->temperature_floor > 0 && i < n * p->n_head * p->k_dim; i++) {   /* Llama 4, 2025 */
+        uint32_t t = i / (p->n_head * p->k_dim);
+        r->q[i] *= 1 + (double)p->temperature_scale * log(1 + floor(((double)pos + t + p->temperature_offset) / p->temperature_floor));
+    }
     if (r->wrong) r->wrong->attention_weights(r, &a, pos + n);
     else attention_weights(r, &a, pos + n);
-    tap(r, TAP_KQ_SOFT_MAX, at, pos, n, p->n_head, pos + n, r->weights);
+    reference_tap(r, TAP_KQ_SOFT_MAX, at, pos, n, p->n_head, pos + n, r->weights);
     if (r->wrong) r->wrong->attention_values(r, &a, pos + n);
     else attention_values(r, &a, pos + n);
-    tap(r, TAP_KQV_OUT, at, pos, n, p->n_head, p->v_dim, r->attn);
-    projection(r, &l->w[W_ATTN_OUTPUT], r->attn, n, r->h);
-    tap(r, TAP_ATTN_OUT, at, pos, n, 1, r->plan.n_embd, r->h);
+    reference_tap(r, TAP_KQV_OUT, at, pos, n, p->n_head, p->v_dim, r->attn);
+    if (p->gate != ATTN_GATE_NONE) gate_heads(r, &l->w[W_ATTN_GATE], p, x, n);
+    projection(r, &l->w[W_ATTN_OUTPUT], r->attn, n, r->h, false);
+    reference_tap(r, TAP_ATTN_OUT, at, pos, n, 1, r->plan.n_embd, r->h);
+    for (size_t i = 0; p->output_scale != 0 && i < (size_t)n * r->plan.n_embd; i++) r->h[i] *= (double)p->output_scale;
 }
 
 /* h (n, n_embd) <- W_down (activation(W_gate x) * (W_up x))      Shazeer 2020, "GLU Variants Improve Transformer" */
@@ -309,19 +376,22 @@ static void run_feed_forward(struct reference *r, uint32_t il, struct batch b, c
     bool is_swapped = r->wrong && r->quirks.ffn_order;
     int32_t at = (int32_t)il;
     bool has_gate = l->w[W_FFN_GATE].w != NULL;
+    const struct weight *w_scales = l->w[W_FFN_ACT_SCALES].w;
+    const float *scales = w_scales ? (const float *)(const void *)w_scales->data : NULL;
     if (has_gate) {
         ffn_product(r, &l->w[is_swapped ? W_FFN_UP : W_FFN_GATE], x, b.n, r->gate);
-        tap(r, TAP_FFN_GATE, at, b.pos, b.n, 1, p->n_ff, r->gate);
+        reference_tap(r, TAP_FFN_GATE, at, b.pos, b.n, 1, p->n_ff, r->gate);
     }
     ffn_product(r, &l->w[is_swapped && has_gate ? W_FFN_GATE : W_FFN_UP], x, b.n, r->up);
-    tap(r, TAP_FFN_UP, at, b.pos, b.n, 1, p->n_ff, r->up);
+    reference_tap(r, TAP_FFN_UP, at, b.pos, b.n, 1, p->n_ff, r->up);
     for (size_t i = 0; i < (size_t)b.n * p->n_ff; i++) {
         double z = has_gate ? r->gate[i] : r->up[i];
-        r->gate[i] = activation(r, p->activation, z) * (has_gate ? r->up[i] : 1);
+        r->gate[i] = reference_activate(r, p, z, has_gate ? r->up[i] : 1);
+        if (scales) r->gate[i] /= (double)scales[i % p->n_ff];
     }
-    tap(r, TAP_FFN_SWIGLU, at, b.pos, b.n, 1, p->n_ff, r->gate);
+    reference_tap(r, TAP_FFN_SWIGLU, at, b.pos, b.n, 1, p->n_ff, r->gate);
     ffn_product(r, &l->w[W_FFN_DOWN], r->gate, b.n, r->h);
-    tap(r, TAP_FFN_OUT, at, b.pos, b.n, 1, r->plan.n_embd, r->h);
+    reference_tap(r, TAP_FFN_OUT, at, b.pos, b.n, 1, r->plan.n_embd, r->h);
 }
 
 void reference_run(struct reference *r, const int32_t *ids, uint32_t n, uint32_t pos, uint32_t n_logits,
@@ -336,29 +406,35 @@ void reference_run(struct reference *r, const int32_t *ids, uint32_t n, uint32_t
     for (uint32_t t = 0; t < n; t++) {
         const float *embedding = reference_row(r, m->token_embd.w, (size_t)ids[t]);
         for (uint32_t i = 0; i < p->n_embd; i++) r->x[(size_t)t * p->n_embd + i] = (double)embedding[i] * factor;
+        const float *position = m->position_embd.w ? reference_row(r, m->position_embd.w, pos + t) : NULL;
+        for (uint32_t i = 0; position && i < p->n_embd; i++) r->x[(size_t)t * p->n_embd + i] += (double)position[i];
     }
-    tap(r, TAP_EMBD, -1, pos, n, 1, p->n_embd, r->x);
+    bool has_norm = m->token_embd_norm.w || p->bare_norms >> W_TOKEN_EMBD_NORM & 1;
+    if (has_norm) normalize(r, &m->token_embd_norm, (double)p->norm_eps, p->n_embd, r->x, n, r->x);
+    reference_tap(r, TAP_EMBD, -1, pos, n, 1, p->n_embd, r->x);
     for (uint32_t il = 0; il < p->n_layer && il < r->n_layer; il++) {
         double *h = norm(r, il, W_ATTN_NORM, b, TAP_ATTN_NORM, 1, p->n_embd, r->x, r->h);
         if (p->is_parallel) memcpy(r->input, m->layers[il].w[W_FFN_NORM].w ? r->x : h, n_x * sizeof *h);
+        if (p->layers[il].ffn.router_first) reference_router(r, il, b, r->x);
         if (r->wrong) r->wrong->after_norm(r, h, n_x);
         run_attention(r, il, b, h);
         norm(r, il, W_ATTN_POST_NORM, b, TAP_ATTN_POST_NORM, 1, p->n_embd, r->h, r->h);
         add_residual(r, n_x, RESIDUAL_ATTN);
-        tap(r, TAP_FFN_INP, (int32_t)il, pos, n, 1, p->n_embd, r->x);
+        reference_tap(r, TAP_FFN_INP, (int32_t)il, pos, n, 1, p->n_embd, r->x);
         h = norm(r, il, W_FFN_NORM, b, TAP_FFN_NORM, 1, p->n_embd, p->is_parallel ? r->input : r->x, r->h);
         if (r->wrong) r->wrong->after_norm(r, h, n_x);
-        run_feed_forward(r, il, b, h);
+        if (p->layers[il].ffn.n_expert > 0) reference_experts(r, il, b, h);
+        else run_feed_forward(r, il, b, h);
         norm(r, il, W_FFN_POST_NORM, b, TAP_FFN_POST_NORM, 1, p->n_embd, r->h, r->h);
         add_residual(r, n_x, RESIDUAL_FFN);
-        tap(r, TAP_L_OUT, (int32_t)il, pos, n, 1, p->n_embd, r->x);
+        reference_tap(r, TAP_L_OUT, (int32_t)il, pos, n, 1, p->n_embd, r->x);
     }
     if (n_logits == 0 || r->n_layer < p->n_layer) return;
     uint32_t first = n - n_logits;
     const double *last = r->x + (size_t)first * p->n_embd;
     if (r->wrong && r->quirks.norm_output) memcpy(r->h, last, (size_t)n_logits * p->n_embd * sizeof *last);
-    else normalize(r, &m->output_norm, p->n_embd, last, n_logits, r->h);
-    tap(r, TAP_RESULT_NORM, -1, pos + first, n_logits, 1, p->n_embd, r->h);
+    else normalize(r, &m->output_norm, (double)p->norm_eps, p->n_embd, last, n_logits, r->h);
+    reference_tap(r, TAP_RESULT_NORM, -1, pos + first, n_logits, 1, p->n_embd, r->h);
     const struct weight *head = m->output.w;
     const struct weight *bias = m->output.b;
     if (r->wrong) head = r->wrong->head(r);   /* NULL: zeros */
@@ -429,7 +505,11 @@ plumb_status reference_create(struct reference **out, const struct model *m, uin
         || !(r->v = allocate(r, (uint64_t)p->n_layer * n_ctx, p->max_v)) || !(r->x = allocate(r, n_batch, p->n_embd))
         || !(r->h = allocate(r, n_batch, p->n_embd)) || !(r->q = allocate(r, n_batch, p->max_q))
         || !(r->attn = allocate(r, n_batch, p->max_q)) || !(r->gate = allocate(r, n_batch, p->max_ff))
-        || !(r->up = allocate(r, n_batch, p->max_ff)) || !(r->input = allocate(r, n_batch, p->n_embd))
+        || !(r->up = allocate(r, n_batch, p->max_ff))
+        || (p->max_expert > 0 && !(r->scores = allocate(r, n_batch, p->max_expert)))
+        || (p->max_expert > 0 && !(r->chosen = allocate(r, n_batch, 2 * (uint64_t)p->max_used)))
+        || (p->max_expert > 0 && !(r->choice = allocate(r, 2, p->max_expert)))
+        || (p->max_expert > 0 && !(r->expert = allocate(r, 2 * ((uint64_t)n_batch + 1), p->n_embd))) || !(r->input = allocate(r, n_batch, p->n_embd))
         || !(r->weights = allocate(r, (uint64_t)n_batch * p->max_head, n_ctx))
         || !(r->frequencies[ROPE_GLOBAL] = allocate(r, max_k_dim, 1))
         || !(r->frequencies[ROPE_LOCAL] = allocate(r, max_k_dim, 1)) || !(r->rotated = allocate(r, n_ctx, 1))
@@ -445,7 +525,7 @@ plumb_status reference_create(struct reference **out, const struct model *m, uin
 
 void reference_free(struct reference *r) {
     if (!r) return;
-    void *const owned[] = { r->plan.layers, r->k, r->v, r->x, r->h, r->q, r->attn, r->gate, r->up, r->input, r->weights,
+    void *const owned[] = { r->plan.layers, r->k, r->v, r->x, r->h, r->q, r->attn, r->gate, r->up, r->scores, r->choice, r->chosen, r->expert, r->input, r->weights,
                             r->frequencies[ROPE_GLOBAL], r->frequencies[ROPE_LOCAL], r->rotated, r->key, r->zeros,
                             r->row, r->row_bytes, r->other_row, r->tapped };
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);

@@ -18,6 +18,11 @@ struct reference {
     double *h;                       /* (n_batch, n_embd) x after an RMS norm; then what is added to x */
     double *q, *attn;                /* (n_batch, n_head * k_dim) queries; (n_batch, n_head * v_dim) sums of V */
     double *gate, *up;               /* (n_batch, n_ff) */
+    /* For experts; NULL in a model without them. */
+    double *scores, *choice;         /* (n_batch, n_expert) of a router; (2, n_expert) of one token */
+    double *chosen;                  /* (2, n_batch, n_used) the experts of each token, and their weights */
+    double *expert;                  /* (2 * n_batch + 2, n_embd) output of the expert that every token uses, sum of the
+                                      * others, and input and output of one */
     double *input;                   /* (n_batch, n_embd) what the feed-forward network of a parallel layer reads */
     double *weights;                 /* (n_batch, n_head, n_ctx) scores, then attention weights, of a layer */
     double *frequencies[PLAN_ROPES]; /* (n_rot / 2) of each rope: the angle of a pair per position.  There is room for
@@ -41,8 +46,12 @@ struct reference {
 struct attended {
     const struct attn_plan *plan;
     double *k, *v;   /* (n_ctx, n_head_kv, k_dim), (n_ctx, n_head_kv, v_dim) */
+    const float *sinks;   /* (n_head), or NULL */
     uint32_t n, pos, slot, n_slot;
 };
+
+/* The batch that a pass computes: n tokens, the first one at pos, whose K and V go to slot and the slots after it. */
+struct batch { uint32_t n, pos, slot; };
 
 enum residual { RESIDUAL_ATTN, RESIDUAL_FFN };
 
@@ -55,6 +64,15 @@ double reference_dot(const float *w, const double *x, uint32_t n);
 /* Rotates one head x (k_dim) to a position, by the plan's rope of that index. */
 void reference_rotate(const struct reference *r, uint32_t rope, double *x, double position);
 double reference_score_divisor(const struct attn_plan *p);
+
+void reference_tap(const struct reference *r, enum tap_id id, int32_t il, uint32_t pos, uint32_t n_token,
+                   uint32_t n_head, uint32_t n, double *x);
+/* activation(gate) * up, of one element; up is 1 without a gate */
+double reference_activate(const struct reference *r, const struct ffn_plan *p, double gate, double up);
+/* Chooses the experts of each token of x (n, n_embd). */
+void reference_router(struct reference *r, uint32_t il, struct batch b, const double *x);
+/* r->h (n, n_embd) <- the output of the layer's experts for x */
+void reference_experts(struct reference *r, uint32_t il, struct batch b, const double *x);
 
 /* A right pass from now on. */
 void reference_set_right(struct reference *r);

@@ -335,7 +335,11 @@ void repacker_free(struct repacker *r) {
 plumb_status repack_arrived(void *repacker, struct gguf_tensor *t, size_t n, struct error *err) {
     struct repacker *r = repacker;
     size_t row_bytes = gguf_row_bytes(t), bytes = REPACK_ROWS * row_bytes;
-    if (t->n_dims != 2 || !repack_can(t->type) || row_bytes > MAX_ROW_BYTES) return PLUMB_OK;
+    /* The matrices of experts follow each other; none of the eight rows may belong to the next one. */
+    bool is_matrix = t->n_dims == 2 || (t->n_dims == 3 && t->shape[1] % REPACK_ROWS == 0);
+    /* Norms and biases are used as they are in the file. */
+    is_matrix = is_matrix && gguf_name_ends(t, ".weight") && !gguf_name_ends(t, "_norm.weight");
+    if (!is_matrix || !repack_can(t->type) || row_bytes > MAX_ROW_BYTES) return PLUMB_OK;
     if ((t->n_received - n) / bytes * REPACK_ROWS > t->n_packed) return PLUMB_OK;   /* it has stopped */
     if (t->n_received / bytes * REPACK_ROWS == t->n_packed) return PLUMB_OK;
     if (bytes > r->capacity) {

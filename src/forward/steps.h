@@ -1,0 +1,90 @@
+/* The internals of the fast pass: forward.c has the layers and the steps of a dense one, experts.c the experts. */
+#ifndef PLUMB_FORWARD_STEPS_H
+#define PLUMB_FORWARD_STEPS_H
+
+#include "forward/attention.h"
+#include "forward/forward.h"
+
+/* Scratch for the experts of a layer.  NULL in a model without experts. */
+struct expert_scratch {
+    float *scores;     /* (n_token, n_expert) of the router */
+    float *choice;     /* (n_expert) scratch for one token: what experts are chosen by */
+    uint32_t *used;    /* (n_token, n_used) the experts of a token, the best one first */
+    float *weights;    /* (n_token, n_used) their weights */
+    uint32_t *tokens;  /* (n_token) those that use the expert that is being computed */
+    float *x, *y;      /* (n_token, n_embd) the expert's inputs and outputs */
+    float *out;        /* (n_token, n_embd) the sum over the experts */
+    float *ids;        /* (n_token, n_used) `used`, for the tap */
+};
+
+struct forward {
+    const struct model *model;
+    struct kernels kernels;
+    struct attention_kernels attention_kernels;
+    struct pool *pool;
+    uint32_t n_ctx, n_batch;
+    uint64_t bytes;
+    struct attention *attention;   /* owns the KV cache */
+    /* cos and sin of the angles of each of the plan's ropes: (n_ctx, n_rot / 2) each, filled for the first n_rope
+     * positions.  They depend only on the position, so they stay valid when the sequence goes back. */
+    float *rope_cos[PLAN_ROPES], *rope_sin[PLAN_ROPES];
+    double *rope_angles;   /* (n_rot / 2) scratch */
+    uint32_t n_rope;
+    /* Scratch for a batch. */
+    float *x;        /* (n_token, n_embd) the residual stream */
+    float *norm;     /* (n_token, n_embd) x after an RMS norm; then what attention or feed forward adds to x */
+    float *q;        /* (n_token, n_head * k_dim) */
+    float *k, *v;    /* (n_token, n_head_kv * k_dim), (n_token, n_head_kv * v_dim) */
+    float *attn;     /* (n_token, n_head * v_dim) weighted sums of V */
+    float *gates;    /* (n_token, n_head * v_dim), or (n_token, n_head): attn_gate x */
+    float *gate, *up;/* (n_token, n_ff) */
+    struct expert_scratch experts;
+    float *input;    /* (n_token, n_embd) what the feed-forward network of a parallel layer reads */
+    struct tap_sink sink;
+    /* (n_token, n_head, pos + n_token), with room for (n_batch, n_head, n_ctx): the attention weights of a layer, for
+     * taps only.  NULL until a sink is set. */
+    float *tapped;
+    struct activations acts;   /* the input of the products that are being computed, with its codes */
+    struct panel *panels;      /* one per thread */
+};
+
+/* The batch that a pass computes: n tokens, the first one at pos. */
+struct batch { uint32_t n, pos; };
+
+/* One product y (n_token, n_out) = x W^T s + b.  Its tap shows y as (n_token, n_head, n_out / n_head); TAP_COUNT: no
+ * tap shows it. */
+struct product {
+    enum tap_id tap;
+    const struct affine *of;
+    float *y;
+    uint32_t n_head;
+    bool scale_last;   /* the factor multiplies W x + b, not W x */
+    float clamp;       /* y is clamped to -clamp .. clamp; 0: it is not */
+};
+
+/* The matrices of a feed-forward network, and its taps. */
+struct ffn_weights {
+    const struct affine *gate, *up, *down;   /* gate->w is NULL if there is no gate */
+    uint32_t n_ff;
+    bool scale_last;
+    bool has_taps;
+};
+
+/* Tells the sink of x: (n_token, n_head, n). */
+void forward_tap(const struct forward *f, enum tap_id id, int32_t il, uint32_t pos, uint32_t n_token, uint32_t n_head,
+                 uint32_t n, const float *x);
+/* y (n_token, n_embd) = W_down (activation(W_gate x) * (W_up x)) for the n_token rows of x (n_token, n_embd). */
+void forward_feed_forward(struct forward *f, const struct ffn_weights *w, uint32_t il, struct batch b, const float *x,
+                          float *y);
+/* Computes n products of the same x (n_token, n_in), in one loop over the threads. */
+void forward_multiply(struct forward *f, const float *x, uint32_t n_token, int32_t il, uint32_t pos,
+                      const struct product *p, uint32_t n);
+
+/* Chooses the experts of each token of x (n_token, n_embd). */
+void forward_router(struct forward *f, uint32_t il, struct batch b, const float *x);
+/* f->norm becomes the output of the layer's experts for x (n_token, n_embd). */
+void forward_experts(struct forward *f, uint32_t il, struct batch b, const float *x);
+
+static inline const float *weight_floats(const struct weight *w) { return (const float *)(const void *)w->data; }
+
+#endif
