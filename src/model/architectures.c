@@ -118,6 +118,18 @@ static plumb_status read_rope(struct key_reader *r, struct plan *p, uint32_t k_d
     return read_scale(r, "rope.scaling.attn_factor", &rope->magnitude);
 }
 
+/* Reads the width of a feed-forward network; width if the key is absent or 0. */
+static plumb_status read_width(struct key_reader *r, const char *suffix, uint32_t width, uint32_t *out) {
+    enum { MAX_WIDTH = 1 << 22 };
+    *out = 0;
+    PLUMB_TRY(gguf_get_u32(r->gguf, key_of(r, suffix), out, r->err));
+    if (*out > MAX_WIDTH) {
+        return error_set(r->err, PLUMB_ERROR_METADATA, "key %s is %u, expected at most %d", r->key, *out, MAX_WIDTH);
+    }
+    if (*out == 0) *out = width;
+    return PLUMB_OK;
+}
+
 static plumb_status read_experts(struct key_reader *r, struct ffn_plan *p) {
     enum { MAX_EXPERTS = 512 };   /* as in llama.cpp */
     uint32_t n_group = 0;
@@ -130,8 +142,7 @@ static plumb_status read_experts(struct key_reader *r, struct ffn_plan *p) {
                          MAX_EXPERTS);
     }
     PLUMB_TRY(read_count(r, "expert_used_count", p->n_expert, &p->n_used));
-    p->n_ff_expert = p->n_ff;
-    PLUMB_TRY(read_count(r, "expert_feed_forward_length", 1u << 22, &p->n_ff_expert));
+    PLUMB_TRY(read_width(r, "expert_feed_forward_length", p->n_ff, &p->n_ff_expert));
     PLUMB_TRY(gguf_get_u32(r->gguf, key_of(r, "expert_group_count"), &n_group, r->err));
     if (n_group <= 1) return PLUMB_OK;
     p->n_group = n_group;
@@ -334,7 +345,9 @@ static plumb_status read_shared(struct key_reader *r, struct plan *p, uint32_t d
 static plumb_status read_gating(struct key_reader *r, struct plan *p, uint32_t gating) {
     bool sum_to_1 = false;
     float scale = 1.0f;
-    PLUMB_TRY(gguf_get_u32(r->gguf, key_of(r, "expert_gating_func"), &gating, r->err));
+    uint32_t given = 0;   /* 0 stands for no key */
+    PLUMB_TRY(gguf_get_u32(r->gguf, key_of(r, "expert_gating_func"), &given, r->err));
+    if (given != 0) gating = given;
     if (gating < GATING_SOFTMAX || gating > GATING_SOFTMAX_USED) {
         return error_set(r->err, PLUMB_ERROR_UNSUPPORTED, "key %s is %u, expected 1 to 3", r->key, gating);
     }
@@ -356,11 +369,11 @@ static void use_n_ff(struct plan *p) {
 
 /* Experts as wide as feed_forward_length / n_used if expert_feed_forward_length is absent. */
 static plumb_status read_narrow_experts(struct key_reader *r, struct plan *p) {
-    if (gguf_find_key(r->gguf, key_of(r, "expert_feed_forward_length"))) return PLUMB_OK;
     for (uint32_t il = 0; il < p->n_layer; il++) {
         struct ffn_plan *f = &p->layers[il].ffn;
-        if (f->n_expert > 0) f->n_ff_expert = f->n_ff / f->n_used;
-        if (f->n_expert > 0 && f->n_ff_expert == 0) return error_set(r->err, PLUMB_ERROR_METADATA, "key %s is missing", r->key);
+        if (f->n_expert == 0) continue;
+        PLUMB_TRY(read_width(r, "expert_feed_forward_length", f->n_ff / f->n_used, &f->n_ff_expert));
+        if (f->n_ff_expert == 0) return error_set(r->err, PLUMB_ERROR_METADATA, "key %s is missing", r->key);
     }
     return PLUMB_OK;
 }
@@ -607,8 +620,7 @@ static plumb_status plan_granite_moe(struct key_reader *r, struct plan *p) {
     PLUMB_TRY(plan_granite(r, p));
     use_n_ff(p);
     sum_to_1(p);
-    PLUMB_TRY(gguf_get_u32(r->gguf, key_of(r, "expert_shared_feed_forward_length"), &n_ff, r->err));
-    if (n_ff > 1u << 22) return error_set(r->err, PLUMB_ERROR_METADATA, "key %s is %u, too large", r->key, n_ff);
+    PLUMB_TRY(read_width(r, "expert_shared_feed_forward_length", 0, &n_ff));
     set_shared(p, n_ff);
     return PLUMB_OK;
 }
@@ -718,7 +730,7 @@ static plumb_status plan_mistral3(struct key_reader *r, struct plan *p) {
 static plumb_status plan_qwen2moe(struct key_reader *r, struct plan *p) {
     uint32_t n_ff = p->layers[0].ffn.n_ff;
     PLUMB_TRY(read_narrow_experts(r, p));
-    PLUMB_TRY(read_count(r, "expert_shared_feed_forward_length", 1u << 22, &n_ff));
+    PLUMB_TRY(read_width(r, "expert_shared_feed_forward_length", n_ff, &n_ff));
     set_shared(p, n_ff);
     return PLUMB_OK;
 }
@@ -781,8 +793,7 @@ static plumb_status plan_ernie_moe(struct key_reader *r, struct plan *p) {
     sum_to_1(p);
     PLUMB_TRY(read_dense_lead(r, p));
     PLUMB_TRY(read_count(r, "interleave_moe_layer_step", 1, &step));
-    PLUMB_TRY(gguf_get_u32(r->gguf, key_of(r, "expert_shared_feed_forward_length"), &n_ff, r->err));
-    if (n_ff > 1u << 22) return error_set(r->err, PLUMB_ERROR_METADATA, "key %s is %u, too large", r->key, n_ff);
+    PLUMB_TRY(read_width(r, "expert_shared_feed_forward_length", 0, &n_ff));
     set_shared(p, n_ff);
     return PLUMB_OK;
 }
@@ -834,7 +845,6 @@ static plumb_status plan_gpt_oss(struct key_reader *r, struct plan *p) {
 
 static plumb_status plan_bailingmoe(struct key_reader *r, struct plan *p) {
     PLUMB_TRY(read_gating(r, p, GATING_SOFTMAX));
-    for (uint32_t il = 0; il < p->n_layer; il++) p->layers[il].ffn.gating = GATING_SOFTMAX;   /* whatever the key says */
     return read_shared(r, p, 0, p->layers[0].ffn.n_ff_expert);
 }
 
@@ -843,7 +853,7 @@ static plumb_status plan_bailingmoe2(struct key_reader *r, struct plan *p) {
     uint32_t n_ff = p->layers[p->n_layer - 1].ffn.n_ff_expert;
     PLUMB_TRY(read_gating(r, p, 0));
     PLUMB_TRY(read_dense_lead(r, p));
-    PLUMB_TRY(read_count(r, "expert_shared_feed_forward_length", 1u << 20, &n_ff));
+    PLUMB_TRY(read_width(r, "expert_shared_feed_forward_length", n_ff, &n_ff));
     return read_shared(r, p, 0, n_ff);
 }
 
@@ -852,7 +862,7 @@ static plumb_status plan_hunyuan_moe(struct key_reader *r, struct plan *p) {
     use_n_ff(p);
     sum_to_1(p);
     set_qk_norm(p, QK_NORM_HEAD_ROPED);
-    PLUMB_TRY(read_count(r, "expert_shared_feed_forward_length", 1u << 22, &n_ff));
+    PLUMB_TRY(read_width(r, "expert_shared_feed_forward_length", n_ff, &n_ff));
     set_shared(p, n_ff);
     return PLUMB_OK;
 }
@@ -911,8 +921,7 @@ static plumb_status plan_laguna(struct key_reader *r, struct plan *p) {
     }
     PLUMB_TRY(read_shared(r, p, 1, n_ff));
     n_ff = 0;
-    PLUMB_TRY(gguf_get_u32(r->gguf, key_of(r, "expert_shared_feed_forward_length"), &n_ff, r->err));
-    if (n_ff > 1u << 22) return error_set(r->err, PLUMB_ERROR_METADATA, "key %s is %u, too large", r->key, n_ff);
+    PLUMB_TRY(read_width(r, "expert_shared_feed_forward_length", 0, &n_ff));
     if (n_ff > 0) set_shared(p, n_ff);
     return PLUMB_OK;
 }
@@ -923,7 +932,7 @@ static plumb_status plan_exaone_moe(struct key_reader *r, struct plan *p) {
     PLUMB_TRY(read_dense_lead(r, p));
     PLUMB_TRY(plan_windows(r, p, 4, 128, p->ropes[ROPE_GLOBAL].freq_base));
     rotate_windows_only(p);
-    PLUMB_TRY(read_count(r, "expert_shared_feed_forward_length", 1u << 22, &n_ff));
+    PLUMB_TRY(read_width(r, "expert_shared_feed_forward_length", n_ff, &n_ff));
     set_shared(p, n_ff);
     return PLUMB_OK;
 }
@@ -951,7 +960,8 @@ static plumb_status plan_minimax_m2(struct key_reader *r, struct plan *p) {
 }
 
 static plumb_status plan_mimo2(struct key_reader *r, struct plan *p) {
-    static const char *const unused[] = { "attn_q.bias", "attn_k.bias", "attn_v.bias", "attn_qkv.bias", NULL };
+    static const char *const unused[] = { "attn_q.bias", "attn_k.bias", "attn_v.bias", "attn_qkv.bias", "ffn_gate.weight",
+                                          "ffn_up.weight", "ffn_down.weight", NULL };
     struct gguf *g = (struct gguf *)(uintptr_t)r->gguf;
     float scale = 0.0f;
     p->unused = unused;
@@ -1175,16 +1185,13 @@ plumb_status plan_create(struct plan *p, const struct gguf *g, uint64_t n_tensor
     }
     p->layers = calloc(p->n_layer, sizeof *p->layers);
     if (!p->layers) return error_set(err, PLUMB_ERROR_MEMORY, "out of memory: the plan of %u layers", p->n_layer);
+    if (!(arch->required & EXPERTS)) layer.ffn.n_expert = 0;   /* llama.cpp reads the key in all architectures */
     for (uint32_t il = 0; il < p->n_layer; il++) {
         p->layers[il] = layer;
         p->layers[il].without = layer.ffn.n_expert > 0 ? ALL_DENSE : ALL_EXPERTS;
     }
     if (layer.ffn.n_expert == 0 && (arch->required & EXPERTS) && !(arch->required & FFN)) {
         return error_set(err, PLUMB_ERROR_METADATA, "key %s.expert_count is missing or 0", arch->name);
-    }
-    if (layer.ffn.n_expert > 0 && !(arch->required & EXPERTS)) {
-        return error_set(err, PLUMB_ERROR_UNSUPPORTED, "key %s.expert_count is %u, but the architecture has no experts",
-                         arch->name, layer.ffn.n_expert);
     }
     PLUMB_TRY(read_layers(&r, p));
     p->ropes[ROPE_GLOBAL].has_factors = true;
