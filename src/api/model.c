@@ -187,7 +187,7 @@ double plumb_model_kv_bytes(const plumb_model *m, uint32_t n_ctx, plumb_kv_type 
     struct error ignored = {0};
     if (m->model) return kv_cache_bytes(&m->model->plan, plan_n_ctx(&m->model->plan, n_ctx), type);
     double bytes = 0;   /* the number of tensors is not known before all parts of a split model are read */
-    if (plumb_model_has_header(m) && plan_create(&plan, m->parts[0], UINT64_MAX, &ignored) == PLUMB_OK) {
+    if (plumb_model_has_header(m) && plan_create(&plan, m->parts, m->n_part, UINT64_MAX, &ignored) == PLUMB_OK) {
         bytes = kv_cache_bytes(&plan, plan_n_ctx(&plan, n_ctx), type);
     }
     plan_free(&plan);

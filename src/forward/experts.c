@@ -38,8 +38,9 @@ static float best_two(const float *values, uint32_t n) {
 /* Lowers the values of all groups but the best n_group_used to -infinity. */
 static void keep_groups(const struct ffn_plan *p, float *values) {
     float scores[PLAN_MAX_GROUPS];
-    uint32_t best[PLAN_MAX_GROUPS], n = p->n_expert / p->n_group;
+    uint32_t best[PLAN_MAX_GROUPS];
     if (p->n_group <= 1) return;
+    uint32_t n = p->n_expert / p->n_group;
     for (uint32_t g = 0; g < p->n_group; g++) scores[g] = best_two(values + g * n, n);
     find_best(scores, p->n_group, p->n_group_used, best);
     for (uint32_t g = 0; g < p->n_group; g++) {

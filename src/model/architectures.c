@@ -8,7 +8,9 @@
 /* ---- keys ------------------------------------------------------------------------------------------------------ */
 
 struct key_reader {
-    const struct gguf *gguf;
+    const struct gguf *gguf;        /* the first part, which has the keys */
+    struct gguf *const *parts;
+    size_t n_part;
     const char *architecture;
     struct error *err;
     char key[128];   /* the key last asked for, "llama.block_count" */
@@ -52,6 +54,13 @@ static plumb_status read_freq_base(struct key_reader *r, const char *suffix, flo
     PLUMB_TRY(gguf_get_f32(r->gguf, key_of(r, suffix), out, r->err));
     if (*out >= 1.0f && *out <= 1e12f) return PLUMB_OK;
     return error_set(r->err, PLUMB_ERROR_METADATA, "key %s is %g, expected 1 to 1e12", r->key, (double)*out);
+}
+
+/* A tensor of a layer, or NULL if no part of the model has it. */
+static const struct gguf_tensor *find_tensor(const struct key_reader *r, uint32_t il, const char *suffix) {
+    char name[64];
+    snprintf(name, sizeof name, "blk.%u.%s", il, suffix);
+    return gguf_find_in_parts(r->parts, r->n_part, name);
 }
 
 /* ---- what all architectures have --------------------------------------------------------------------------------- */
@@ -563,6 +572,11 @@ static plumb_status plan_mpt(struct key_reader *r, struct plan *p) {
     PLUMB_TRY(read_limit(r, "attention.max_alibi_bias", &max));
     set_alibi(p, max);
     set_qk_norm(p, QK_NORM_ROW);
+    if (!find_tensor(r, 0, "attn_q_norm.weight")) {   /* llama.cpp ignores the norm of K then */
+        static const char *const unused[] = { "attn_k_norm.weight", "attn_k_norm.bias", NULL };
+        p->optional &= ~QK_NORM;
+        p->unused = unused;
+    }
     return read_limit(r, "attention.clamp_kqv", &p->clamp_qkv);
 }
 
@@ -598,7 +612,7 @@ static plumb_status plan_exaone4(struct key_reader *r, struct plan *p) {
 
 /* In the 40B models attention has a norm of its own, and attn_norm is that of the feed-forward network. */
 static plumb_status plan_falcon(struct key_reader *r, struct plan *p) {
-    if (!gguf_find_tensor((struct gguf *)(uintptr_t)r->gguf, "blk.0.attn_norm_2.weight")) return plan_parallel(r, p);
+    if (!find_tensor(r, 0, "attn_norm_2.weight")) return plan_parallel(r, p);
     p->required |= SET(FFN_NORM);
     p->names[W_ATTN_NORM] = "attn_norm_2";
     p->names[W_FFN_NORM] = "attn_norm";
@@ -653,6 +667,12 @@ static plumb_status plan_hunyuan(struct key_reader *r, struct plan *p) {
     set_qk_norm(p, QK_NORM_HEAD_ROPED);
     PLUMB_TRY(read_limit(r, "rope.scaling.alpha", &alpha));
     if (alpha > 0.0f && k_dim > 2) rope->freq_base *= (float)math_pow((double)alpha, k_dim / (k_dim - 2));
+    return PLUMB_OK;
+}
+
+static plumb_status plan_hunyuan_vl(struct key_reader *r, struct plan *p) {
+    struct rope_plan *rope = &p->ropes[ROPE_GLOBAL];
+    PLUMB_TRY(plan_hunyuan(r, p));
     PLUMB_TRY(read_sections(r, p, false));
     if (rope->sections[0] == 0 || rope->sections[1] == 0) memset(rope->sections, 0, sizeof rope->sections);
     return PLUMB_OK;
@@ -683,7 +703,7 @@ static plumb_status plan_unused_freqs(struct key_reader *r, struct plan *p) {
 
 static plumb_status plan_stablelm(struct key_reader *r, struct plan *p) {
     set_qk_norm(p, QK_NORM_HEADS);
-    p->is_parallel = !gguf_find_tensor((struct gguf *)(uintptr_t)r->gguf, "blk.0.ffn_norm.weight");
+    p->is_parallel = !find_tensor(r, 0, "ffn_norm.weight");
     return PLUMB_OK;
 }
 
@@ -786,10 +806,16 @@ static plumb_status plan_dbrx(struct key_reader *r, struct plan *p) {
     return read_limit(r, "attention.clamp_kqv", &p->clamp_qkv);
 }
 
-static plumb_status plan_ernie_moe(struct key_reader *r, struct plan *p) {
+static plumb_status plan_unused_bias(struct key_reader *r, struct plan *p) {
     static const char *const unused[] = { "attn_output.bias", NULL };
-    uint32_t n_ff = 0, step = 1;
+    (void)r;
     p->unused = unused;
+    return PLUMB_OK;
+}
+
+static plumb_status plan_ernie_moe(struct key_reader *r, struct plan *p) {
+    uint32_t n_ff = 0, step = 1;
+    PLUMB_TRY(plan_unused_bias(r, p));
     sum_to_1(p);
     PLUMB_TRY(read_dense_lead(r, p));
     PLUMB_TRY(read_count(r, "interleave_moe_layer_step", 1, &step));
@@ -905,7 +931,6 @@ static plumb_status plan_afmoe(struct key_reader *r, struct plan *p) {
 }
 
 static plumb_status plan_laguna(struct key_reader *r, struct plan *p) {
-    struct gguf *g = (struct gguf *)(uintptr_t)r->gguf;
     uint32_t n_ff = p->layers[p->n_layer - 1].ffn.n_ff_expert;
     PLUMB_TRY(read_gating(r, p, GATING_SIGMOID));
     PLUMB_TRY(read_dense_lead(r, p));
@@ -913,9 +938,7 @@ static plumb_status plan_laguna(struct key_reader *r, struct plan *p) {
     p->ropes[ROPE_LOCAL].is_yarn = false;
     p->ropes[ROPE_LOCAL].magnitude = 1.0f;
     for (uint32_t il = 0; il < p->n_layer; il++) {
-        char name[48];
-        snprintf(name, sizeof name, "blk.%u.attn_gate.weight", il);
-        const struct gguf_tensor *gate = gguf_find_tensor(g, name);
+        const struct gguf_tensor *gate = find_tensor(r, il, "attn_gate.weight");
         p->layers[il].attn.gate = ATTN_GATE_SOFTPLUS;
         p->layers[il].attn.gate_per_head = gate && gate->shape[1] == p->layers[il].attn.n_head;
     }
@@ -961,20 +984,19 @@ static plumb_status plan_minimax_m2(struct key_reader *r, struct plan *p) {
 
 static plumb_status plan_mimo2(struct key_reader *r, struct plan *p) {
     static const char *const unused[] = { "attn_q.bias", "attn_k.bias", "attn_v.bias", "attn_qkv.bias", "ffn_gate.weight",
-                                          "ffn_up.weight", "ffn_down.weight", NULL };
-    struct gguf *g = (struct gguf *)(uintptr_t)r->gguf;
+                                          "ffn_up.weight", "ffn_down.weight", "ffn_gate.scale", "ffn_up.scale",
+                                          "ffn_down.scale", "ffn_gate.input_scale", "ffn_up.input_scale",
+                                          "ffn_down.input_scale", NULL };
     float scale = 0.0f;
     p->unused = unused;
     PLUMB_TRY(read_scale(r, "attention.value_scale", &scale));
     PLUMB_TRY(plan_windows(r, p, 1, 0, 10000.0f));
     for (uint32_t il = 0; il < p->n_layer; il++) {
-        char name[48];
         struct layer_plan *l = &p->layers[il];
         l->ffn.gating = GATING_SIGMOID;
         l->ffn.weights_sum_to_1 = true;
         l->attn.output_scale = scale;
-        snprintf(name, sizeof name, "blk.%u.ffn_gate_inp.weight", il);
-        if (!gguf_find_tensor(g, name)) set_dense(l);
+        if (!find_tensor(r, il, "ffn_gate_inp.weight")) set_dense(l);
     }
     return PLUMB_OK;
 }
@@ -1022,7 +1044,7 @@ static const struct architecture {
     { "internlm2", ROPE_NORM, NORM_RMS, ACT_SILU, DENSE, TIED, QKV_BIAS, SCALED, NULL },
     { "xverse", ROPE_NORM, NORM_RMS, ACT_SILU, DENSE, TIED, QKV_BIAS, SCALED, NULL },
     { "exaone", ROPE_NEOX, NORM_RMS, ACT_SILU, DENSE, TIED | FREQS, QKV_BIAS, SCALED, NULL },
-    { "ernie4_5", ROPE_NORM, NORM_RMS, ACT_SILU, DENSE, TIED, QKV_BIAS, SCALED, NULL },
+    { "ernie4_5", ROPE_NORM, NORM_RMS, ACT_SILU, DENSE, TIED, QKV_BIAS, SCALED, plan_unused_bias },
     { "maincoder", ROPE_NORM, NORM_RMS, ACT_SILU, DENSE | QK_NORM, TIED, QKV_BIAS, SCALED, plan_late_qk_norm },
     { "hunyuan-dense", ROPE_NEOX, NORM_RMS, ACT_SILU, DENSE | QK_NORM, TIED, QKV_BIAS, SCALED, plan_hunyuan },
     { "seed_oss", ROPE_NEOX, NORM_RMS, ACT_SILU, DENSE, TIED, QKV_BIAS, SCALED, plan_seed_oss },
@@ -1063,7 +1085,7 @@ static const struct architecture {
       ATTENTION_BIAS | GATED, SCALED, plan_granite_swa },
     { "granitemoe", ROPE_NORM, NORM_RMS, ACT_SILU, DENSE | EXPERTS | SHARED, TIED | FACTORS, ATTENTION_BIAS | GATED, SCALED,
       plan_granite_moe },
-    { "hunyuan_vl", ROPE_NEOX, NORM_RMS, ACT_SILU, DENSE | QK_NORM, TIED, QKV_BIAS, SCALED, plan_hunyuan },
+    { "hunyuan_vl", ROPE_NEOX, NORM_RMS, ACT_SILU, DENSE | QK_NORM, TIED, QKV_BIAS, SCALED, plan_hunyuan_vl },
     { "jais", ROPE_NEOX, NORM_LAYER, ACT_SILU, DENSE | SET(OUTPUT), SET(ATTN_QKV), ALL_BIAS | GATED, SCALED, plan_jais },
     { "jais2", ROPE_NEOX, NORM_LAYER, ACT_RELU_SQR, PLAIN, TIED, ALL_BIAS, SCALED, NULL },
     { "llada", ROPE_NORM, NORM_RMS, ACT_SILU, DENSE, TIED, QKV_BIAS, SCALED, plan_diffusion },
@@ -1164,8 +1186,10 @@ static void set_maxima(struct plan *p) {
     }
 }
 
-plumb_status plan_create(struct plan *p, const struct gguf *g, uint64_t n_tensor, struct error *err) {
+plumb_status plan_create(struct plan *p, struct gguf *const *parts, size_t n_part, uint64_t n_tensor,
+                         struct error *err) {
     const struct architecture *arch = NULL;
+    const struct gguf *g = parts[0];
     PLUMB_TRY(find_architecture(g, &arch, err));
     p->architecture = arch->name;
     p->required = arch->required;
@@ -1176,7 +1200,7 @@ plumb_status plan_create(struct plan *p, const struct gguf *g, uint64_t n_tensor
     p->embedding_scale = p->residual_scale = p->logit_scale = 1.0f;
     p->is_causal = true;
     for (int i = 0; i < PLAN_ROPES; i++) p->ropes[i].pairing = arch->rope_pairing;
-    struct key_reader r = { .gguf = g, .architecture = arch->name, .err = err, .beta_fast = 32.0f, .beta_slow = 1.0f };
+    struct key_reader r = { .gguf = g, .parts = parts, .n_part = n_part, .architecture = arch->name, .err = err, .beta_fast = 32.0f, .beta_slow = 1.0f };
     struct layer_plan layer = { .ffn.activation = arch->activation };
     PLUMB_TRY(read_common(&r, p, &layer));
     if (p->n_layer > n_tensor) {

@@ -368,7 +368,7 @@ static plumb_status create(struct model **out, struct gguf *const *parts, size_t
     if (!m) return error_set(err, PLUMB_ERROR_MEMORY, "out of memory: the model needs %zu bytes", sizeof *m);
     uint64_t n_tensor = 0;
     for (size_t i = 0; i < n_part; i++) n_tensor += gguf_n_tensor(parts[i]);
-    plumb_status status = plan_create(&m->plan, parts[0], n_tensor, err);
+    plumb_status status = plan_create(&m->plan, parts, n_part, n_tensor, err);
     if (status != PLUMB_OK) goto done;
     m->plan.n_vocab = n_vocab;
     m->layers = calloc(m->plan.n_layer, sizeof *m->layers);

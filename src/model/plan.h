@@ -163,10 +163,11 @@ struct plan {
     struct layer_plan *layers;     /* (n_layer) */
 };
 
-/* Reads the keys of a model's first file.  n_tensor: of all files; as every layer has tensors, it bounds the number of
- * layers before their table is allocated.  *p must be all zeros; plan_free must follow, also after an error.  n_vocab
- * stays 0, since no key says it. */
-plumb_status plan_create(struct plan *p, const struct gguf *g, uint64_t n_tensor, struct error *err);
+/* Reads the keys of a model's first file, and looks in all of them for optional tensors.  n_tensor: of all files; as
+ * every layer has tensors, it bounds the number of layers before their table is allocated.  *p must be all zeros;
+ * plan_free must follow, also after an error.  n_vocab stays 0, since no key says it. */
+plumb_status plan_create(struct plan *p, struct gguf *const *parts, size_t n_part, uint64_t n_tensor,
+                         struct error *err);
 /* Makes a copy with a table of layers of its own.  Returns false if there is no memory. */
 bool plan_copy(struct plan *out, const struct plan *p);
 void plan_free(struct plan *p);

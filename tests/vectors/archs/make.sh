@@ -1,17 +1,42 @@
 #!/bin/sh
-# Makes the models of this directory, one for each architecture that plumb runs, and their taps again.  First run
-# ../llama/make.sh and ../synth/make.sh with the same LLAMA_DIR and PYTHON (see there): this uses the llama.cpp, logits
-# and CPU backend that they leave.
+# Makes the models of this directory, one for each architecture that plumb runs and one more for each that can have
+# experts, and their taps again.
+#   make.sh FOLDER    where ../../conformance/build.sh has built llama.cpp; PYTHONPATH must have numpy and gguf 0.19
+# models/synth_archs.py writes the first ones, llama.cpp's own conformance program with other shapes (shapes.sed) the
+# others.  Truth is llama.cpp, with GELU computed instead of taken from its table of 16-bit floats (build.sh).
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 synth=$here/../../../models/synth_archs.py
-PYTHON=${PYTHON:-$LLAMA_DIR/venv/bin/python}
-cpu=$LLAMA_DIR/exact/build/bin/libggml-cpu.so work=$LLAMA_DIR/vectors
-echo "7 1 33 33 60 2 19 48" >"$work/archs.txt"
+conformance=$(cd "$1" && pwd)
+work=$conformance/archs
+mkdir -p "$work"
+echo "7 1 33 33 60 2 19 48" >"$work/ids.txt"
+cd "$conformance/llama.cpp"
+sed -f "$here/shapes.sed" tests/test-llama-archs.cpp >tests/shapes.cpp
+g++ -O1 -std=c++17 -w -Iinclude -Iggml/include -Iggml/src -Icommon -Ivendor -Isrc tests/shapes.cpp \
+    build/common/libllama-common.a build/common/libllama-common-base.a build/src/libllama.a build/ggml/src/libggml.a \
+    build/ggml/src/libggml-cpu.a build/ggml/src/libggml-base.a -lpthread -ldl -fopenmp -o "$work/shapes"
 cd "$here"
 rm -f ./*.gguf ./*.taps
-"$PYTHON" "$synth" --list | while read -r name; do
-    "$PYTHON" "$synth" "$name" "$name.gguf"
-    "$PYTHON" "$synth" "$name" "$work/arch.gguf" --f32
-    "$work/logits" -i "$work/archs.txt" -s 1 -d "$name.taps" "$work/arch.gguf" "$cpu" "$work/arch.bin"
+taps() { "$conformance/logits" -i "$work/ids.txt" -s 1 -d "$1.taps" "$work/f32.gguf" - "$work/logits.bin"; }
+python3 "$synth" --list | while read -r name; do
+    python3 "$synth" "$name" "$name.gguf"
+    python3 "$synth" "$name" "$work/f32.gguf" --f32
+    taps "$name"
+done
+# The names in the table, in its order.
+sed -n 's/^    { "\([^"]*\)", ROPE_.*/\1/p' ../../../src/model/architectures.c | while read -r name; do
+    case $name in olmoe | dots1 | mpt | qwen) heads=4 ;; *) heads=2 ;; esac
+    rm -f "$work"/*-dense.gguf "$work"/*-moe.gguf
+    # With another seed two experts are so close that rounded activations choose another one, or the rounding shows more.
+    case $name in mellum | llada | laguna) seed=2 ;; bailingmoe) seed=3 ;; *) seed=1 ;; esac
+    KV_HEADS=$heads "$work/shapes" -o "$work" -d 0.3 -s $seed -a "^$name\$" >"$work/shapes.log" 2>&1
+    for kind in dense moe; do
+        toy=$work/$name-$kind.gguf out=$name
+        [ -f "$toy" ] || continue
+        [ ! -f "$name.gguf" ] || [ $kind = dense ] || out=$name-moe
+        [ ! -f "$out.gguf" ] || continue
+        python3 toys.py "$toy" "$out.gguf" "$work/f32.gguf"
+        taps "$out"
+    done
 done

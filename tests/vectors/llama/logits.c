@@ -65,24 +65,37 @@ static bool dump_tensor(struct ggml_tensor *t, bool ask, void *user) {
     static const char *const wanted[] = {"embd", "attn_norm", "Qcur", "Kcur", "Vcur", "Qcur_normed", "Kcur_normed",
                                          "kq_soft_max", "kqv_out", "attn_out", "attn_post_norm", "ffn_inp", "ffn_norm",
                                          "ffn_gate", "ffn_up", "ffn_swiglu", "ffn_out", "ffn_post_norm", "l_out",
+                                         "ffn_moe_logits", "ffn_moe_out", "ffn_shexp",
                                          "result_norm", "result_output"};
     /* Names that some architectures have for the same steps. */
     static const char *const others[][2] = {{"inp_scaled", "embd"}, {"sa_out", "ffn_inp"}, {"ffn_geglu", "ffn_swiglu"},
                                             {"ffn_gate_b", "ffn_gate"}, {"ffn_up_b", "ffn_up"},
-                                            {"ffn_gelu", "ffn_swiglu"}, {"ffn_sqr(relu)", "ffn_swiglu"}, {"Qcur_norm", "Qcur_normed"},
-                                            {"Kcur_norm", "Kcur_normed"}};
+                                            {"ffn_gelu", "ffn_swiglu"}, {"ffn_sqr(relu)", "ffn_swiglu"},
+                                            {"Qcur_norm", "Qcur_normed"}, {"Kcur_norm", "Kcur_normed"},
+                                            {"inpL", "embd"}, {"attn_o_proj", "attn_out"}, {"attn_out_proj", "attn_out"},
+                                            {"ffn_shexp_out", "ffn_shexp"},
+                                            {"ffn_moe_logits_biased", "ffn_moe_logits"}, {"embd_norm", "embd"},
+                                            {"inp_embd_scaled", "embd"}, {"ffn_gate_s", "ffn_gate"},
+                                            {"ffn_up_s", "ffn_up"}, {"ffn_down_s", "ffn_out"}, {"ffn_act", "ffn_swiglu"}};
     FILE *f = user;
     char name[24] = "", own[64];
-    size_t n = strcspn(t->name, "-");
+    bool is_bloom = strcmp(t->name, "inp_norm-0") == 0;   /* the embedding, though its name has a layer */
+    size_t n = is_bloom ? strlen(t->name) : strcspn(t->name, "-");
     snprintf(own, sizeof own, "%.*s", (int)n, t->name);
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         if (strcmp(own, others[i][0]) == 0) strcpy(own, others[i][1]);
     }
+    if (is_bloom) strcpy(own, "embd");
+    /* With a bias and a softmax over the experts that are used, the scores have no other name. */
+    if (strcmp(own, "ffn_moe_probs") == 0 && t->op == GGML_OP_ADD) strcpy(own, "ffn_moe_logits");
     bool cur = n == 4 && strncmp(t->name + 1, "cur", 3) == 0, rope = t->op == GGML_OP_ROPE;
     bool is_wanted = !strchr(t->name, ' ') && (!cur || rope || t->op == GGML_OP_RESHAPE), found = false;
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
         if (strcmp(own, wanted[i]) == 0) found = true;
     }
+    /* llama4 calls the output of attention so in layers with experts. */
+    bool is_norm = (t->src[1] && strstr(t->src[1]->name, "norm")) || t->op == GGML_OP_NORM || t->op == GGML_OP_RMS_NORM;
+    if (strcmp(own, "ffn_norm") == 0 && !is_norm) found = false;
     /* gptneox also calls the sum with the residual ffn_out. */
     if (strcmp(own, "ffn_out") == 0 && t->op == GGML_OP_ADD && !strstr(t->src[1]->name, "bias")) found = false;
     if (!is_wanted || !found) return !ask;   /* asked: do we want to see it; told: go on */

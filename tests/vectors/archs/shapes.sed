@@ -1,0 +1,34 @@
+# Other shapes and keys for llama.cpp's tests/test-llama-archs.cpp: several K/V heads, windows shorter than the prompt,
+# fewer experts used than there are, pairs that M-RoPE leaves as they are, YaRN, temperature, groups of experts.
+s/uint32_t n_vocab = 128;/uint32_t n_vocab = 64;/
+s/uint32_t n_embd  = 256;/uint32_t n_embd  = 32;/
+s/uint32_t n_head  = 2;/uint32_t n_head  = 4;/
+s/uint32_t n_ff    = 384;/uint32_t n_ff    = 64;/
+s/uint32_t n_layer = 2;/uint32_t n_layer = 3;/
+s/const uint32_t n_ctx = 256;/const uint32_t n_ctx = 64;/
+s/n_embd = 160;.*/n_embd = 32;/
+s/uint32_t n_head_kv = n_head;/uint32_t n_head_kv = std::stoi(getenv("KV_HEADS"));/
+s/n_head_kv = 1; \/\/ MQA.*/;/
+s/n_ctx\/8);/uint32_t(3));/
+s/LLM_KV_EXPERT_COUNT,  *uint32_t(2)/LLM_KV_EXPERT_COUNT, uint32_t(4)/
+s/LLM_KV_LOGIT_SCALE,  *1.0f/LLM_KV_LOGIT_SCALE, 0.7f/
+s/{n_embd_head\/4, n_embd_head\/4, n_embd_head\/4, n_embd_head\/4}/{2, 1, 0, 1}/
+s/LLM_KV_INTERLEAVE_MOE_LAYER_STEP,  *uint32_t(2)/LLM_KV_INTERLEAVE_MOE_LAYER_STEP, uint32_t(arch == LLM_ARCH_LLAMA4 ? 2 : 1)/
+s/LLM_KV_EXPERT_GATING_FUNC,  *arch == LLM_ARCH_DEEPSEEK4 ? uint32_t(4) : uint32_t(2)/LLM_KV_EXPERT_GATING_FUNC, uint32_t(2)/
+/if (moe) {/i\
+    if (arch == LLM_ARCH_OPENAI_MOE || arch == LLM_ARCH_MELLUM || arch == LLM_ARCH_LAGUNA) {\
+        ms.add_kv(LLM_KV_ROPE_SCALING_TYPE, "yarn");\
+        ms.add_kv(LLM_KV_ROPE_SCALING_FACTOR, 4.0f);\
+        ms.add_kv(LLM_KV_ROPE_SCALING_ORIG_CTX_LEN, uint32_t(16));\
+        ms.add_kv(LLM_KV_ROPE_SCALING_ATTN_FACTOR, 1.5f);\
+    }\
+    if (arch == LLM_ARCH_MISTRAL3) {\
+        ms.add_kv(LLM_KV_ATTENTION_TEMPERATURE_SCALE, 0.3f);\
+        ms.add_kv(LLM_KV_ROPE_SCALING_ORIG_CTX_LEN, uint32_t(3));\
+    }\
+    if (arch == LLM_ARCH_BAILINGMOE2 || arch == LLM_ARCH_GLM4_MOE) {\
+        ms.add_kv(LLM_KV_EXPERT_GROUP_COUNT, uint32_t(2));\
+        ms.add_kv(LLM_KV_EXPERT_GROUP_USED_COUNT, uint32_t(1));\
+    }\
+    ms.add_kv(LLM_KV_EXPERT_WEIGHTS_SCALE, 2.5f);\
+    ms.add_kv(LLM_KV_EXPERT_WEIGHTS_NORM, arch != LLM_ARCH_DOTS1);
