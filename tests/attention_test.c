@@ -13,13 +13,20 @@ struct shape {
     const char *name;
     uint32_t n_head, n_head_kv, k_dim, n_position;
     uint32_t v_dim, window;   /* 0: k_dim, and no window */
+    bool is_chunked;
+    float alibi;
+    bool has_sinks;
 };
+
+/* The score of a head that has no V, if the shape has sinks. */
+static const float sinks[16] = { 0.5f, -3, 2, 0, 1, -1, 4, 0.25f, 3, -2, 0.1f, 1.5f, -0.5f, 2.5f, -4, 0.75f };
 
 /* The input of one shape, (n_position, heads, k_dim or v_dim), and how to compute it. */
 struct input {
     struct layer_plan layers[N_LAYER];
     struct plan plan;
     uint32_t n;
+    bool has_sinks;
     float *q, *k, *v;
 };
 
@@ -50,11 +57,13 @@ static uint32_t v_dim_of(const struct shape *shape) { return shape->v_dim > 0 ? 
 
 static bool make_input(struct input *in, const struct shape *shape) {
     uint32_t v_dim = v_dim_of(shape), n_max = shape->n_head_kv * (v_dim > shape->k_dim ? v_dim : shape->k_dim);
-    *in = (struct input) { .plan = { .n_layer = N_LAYER, .layers = in->layers }, .n = shape->n_position };
+    *in = (struct input) { .plan = { .n_layer = N_LAYER, .is_causal = true, .layers = in->layers },
+                           .n = shape->n_position, .has_sinks = shape->has_sinks };
     for (int il = 0; il < N_LAYER; il++) {
         in->layers[il].attn = (struct attn_plan) { .n_head = shape->n_head, .n_head_kv = shape->n_head_kv,
                                                    .k_dim = shape->k_dim, .v_dim = v_dim,
-                                                   .window = shape->window };
+                                                   .window = shape->window, .is_chunked = shape->is_chunked,
+                                                   .alibi = shape->alibi };
     }
     random_state = shape->n_position * 7 + shape->k_dim;
     in->q = random_rows(in->n, shape->n_head * shape->k_dim);
@@ -97,7 +106,8 @@ static bool compute(const struct input *in, plumb_kv_type type, struct way way, 
         attention_store(a, 0, in->k, in->v, n, pos);   /* layer 0 has other values */
         for (uint32_t t = pos > first ? pos : first; t < pos + n; t += way.n_batch) {
             uint32_t n_run = pos + n - t < way.n_batch ? pos + n - t : way.n_batch;
-            attention_run(a, IL, in->q + t * n_q, NULL, n_run, t, out + (t - first) * n_out, weights);
+            attention_run(a, IL, in->q + t * n_q, in->has_sinks ? sinks : NULL, n_run, t, out + (t - first) * n_out,
+                          weights);
         }
     }
     if (ok) attention_free(a);
@@ -110,16 +120,19 @@ static void truth(const struct input *in, uint32_t pos, uint32_t h, double *weig
     const struct attn_plan *c = &in->layers[IL].attn;
     uint32_t head_kv = h / (c->n_head / c->n_head_kv);
     const float *q = in->q + ((size_t)pos * c->n_head + h) * c->k_dim;
-    double max = -INFINITY, sum = 0;
+    double max = in->has_sinks ? (double)sinks[h] : -INFINITY, sum = 0;
+    /* Of 6 heads, 4 have the slopes 2^(-8 i / 4) for i = 1 .. 4, and 2 those between them: 2^(-8 (2i - 1) / 8). */
+    double slope = c->alibi == 0 ? 0 : h < 4 ? pow(2, -2.0 * (h + 1)) : pow(2, -(2.0 * (h - 3) - 1));
     for (uint32_t p = 0; p <= pos; p++) {
         const float *k = in->k + ((size_t)p * c->n_head_kv + head_kv) * c->k_dim;
-        bool is_seen = c->window == 0 || pos - p < c->window;
+        bool is_seen = c->window == 0 || (c->is_chunked ? p / c->window == pos / c->window : pos - p < c->window);
         weights[p] = 0;
         for (uint32_t i = 0; i < c->k_dim; i++) weights[p] += (double)q[i] * (double)k[i];
-        weights[p] = is_seen ? weights[p] / sqrt(c->k_dim) : -INFINITY;
+        weights[p] = is_seen ? weights[p] / sqrt(c->k_dim) - slope * (pos - p) : -INFINITY;
         max = fmax(max, weights[p]);
     }
     for (uint32_t p = 0; p <= pos; p++) sum += weights[p] = exp(weights[p] - max);
+    if (in->has_sinks) sum += exp((double)sinks[h] - max);
     for (uint32_t i = 0; i < c->v_dim; i++) out[i] = 0;
     for (uint32_t p = 0; p <= pos; p++) {
         const float *v = in->v + ((size_t)p * c->n_head_kv + head_kv) * c->v_dim;
@@ -199,7 +212,7 @@ static void hostile(void) {
         /* One part alone, the second of two parts, the first of two parts. */
         uint32_t n = i < 12 ? 70 : 1027, first = n - N_LAST, at = i < 24 ? n - 3 : 500;
         plumb_kv_type type = types[i / 6 % 2].type;
-        struct shape shape = { "", 4, 2, 40, n, 0, 0 };
+        struct shape shape = { "", 4, 2, 40, n, .window = 0 };
         struct input in;
         struct way way = { i % 2, 1, n, i % 2 ? N_LAST : 1, false };
         if (!make_input(&in, &shape) || !compute(&in, type, way, out, NULL)) return;
@@ -216,7 +229,7 @@ static void hostile(void) {
 
 /* Numbers at the ends of f32's range, and only zeros. */
 static void extreme(void) {
-    struct shape shape = { "", 2, 1, 64, 40, 0, 0 };
+    struct shape shape = { "", 2, 1, 64, 40, .window = 0 };
     static const float factors[] = { 0, 1e-44f, 1e-33f, 1e-15f, 1e15f, 1e37f };
     enum { N_OUT = N_LAST * 2 * 64 };
     float out[N_OUT], other[N_OUT];
@@ -239,7 +252,7 @@ static void extreme(void) {
 static void largest_codes(void) {
     static const uint32_t dims[] = { 1, 2, 4, 64, 256 };
     for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
-        struct shape shape = { "", 1, 1, dims[i], 64, 0, 0 };
+        struct shape shape = { "", 1, 1, dims[i], 64, .window = 0 };
         struct input in;
         float out[2][N_LAST * 256], weights[N_LAST * 64];
         if (!make_input(&in, &shape)) return;
@@ -295,25 +308,29 @@ static void sessions(void) {
 
 void test_attention(void) {
     static const struct shape shapes[] = {
-        { "1 position", 3, 1, 64, 1, 0, 0 },
-        { "7 positions, groups of 1", 2, 2, 64, 7, 0, 0 },
-        { "8 positions, groups of 8", 16, 2, 64, 8, 0, 0 },
-        { "9 positions, a head of 80", 6, 2, 80, 9, 0, 0 },
-        { "31 positions, a head of 96", 3, 1, 96, 31, 0, 0 },
-        { "32 positions, a head of 128", 5, 1, 128, 32, 0, 0 },
-        { "33 positions, a head of 256", 4, 2, 256, 33, 0, 0 },
-        { "65 positions, an odd head", 6, 3, 13, 65, 0, 0 },
-        { "100 positions, a head of 1", 2, 2, 1, 100, 0, 0 },
-        { "1026 positions: tokens of one unit end in two parts", 6, 2, 64, 1026, 0, 0 },
-        { "1030 positions, groups of 5: two units of a head in two parts", 10, 2, 16, 1030, 0, 0 },
-        { "4095 positions, groups of 3", 9, 3, 64, 4095, 0, 0 },
-        { "40 positions, values longer than keys", 6, 3, 24, 40, 40, 0 },
-        { "70 positions, values shorter than keys", 4, 1, 64, 70, 20, 0 },
-        { "20 positions, a window of 20", 4, 2, 32, 20, 0, 20 },
-        { "100 positions, a window of 1", 4, 2, 32, 100, 0, 1 },
-        { "100 positions, a window of 33", 6, 2, 64, 100, 0, 33 },
-        { "1030 positions, a window of 5 in two parts", 10, 2, 16, 1030, 0, 5 },
-        { "2100 positions, a window of 1025 in two or three parts", 9, 3, 64, 2100, 48, 1025 },
+        { "40 positions, ALiBi of 6 heads", 6, 2, 64, 40, .alibi = 8 },
+        { "1030 positions, sinks", 6, 3, 64, 1030, .has_sinks = true },
+        { "9 positions, sinks and a window", 6, 3, 64, 9, .window = 4, .has_sinks = true },
+        { "100 positions, chunks of 32", 4, 2, 64, 100, .window = 32, .is_chunked = true },
+        { "1 position", 3, 1, 64, 1, .window = 0 },
+        { "7 positions, groups of 1", 2, 2, 64, 7, .window = 0 },
+        { "8 positions, groups of 8", 16, 2, 64, 8, .window = 0 },
+        { "9 positions, a head of 80", 6, 2, 80, 9, .window = 0 },
+        { "31 positions, a head of 96", 3, 1, 96, 31, .window = 0 },
+        { "32 positions, a head of 128", 5, 1, 128, 32, .window = 0 },
+        { "33 positions, a head of 256", 4, 2, 256, 33, .window = 0 },
+        { "65 positions, an odd head", 6, 3, 13, 65, .window = 0 },
+        { "100 positions, a head of 1", 2, 2, 1, 100, .window = 0 },
+        { "1026 positions: tokens of one unit end in two parts", 6, 2, 64, 1026, .window = 0 },
+        { "1030 positions, groups of 5: two units of a head in two parts", 10, 2, 16, 1030, .window = 0 },
+        { "4095 positions, groups of 3", 9, 3, 64, 4095, .window = 0 },
+        { "40 positions, values longer than keys", 6, 3, 24, 40, .v_dim = 40 },
+        { "70 positions, values shorter than keys", 4, 1, 64, 70, .v_dim = 20 },
+        { "20 positions, a window of 20", 4, 2, 32, 20, .window = 20 },
+        { "100 positions, a window of 1", 4, 2, 32, 100, .window = 1 },
+        { "100 positions, a window of 33", 6, 2, 64, 100, .window = 33 },
+        { "1030 positions, a window of 5 in two parts", 10, 2, 16, 1030, .window = 5 },
+        { "2100 positions, a window of 1025 in two or three parts", 9, 3, 64, 2100, .v_dim = 48, .window = 1025 },
     };
     TEST_ROWS("attention: the formula's values, the same bits in every way: ", check_shape, shapes);
     test_case("attention: NaN and infinity reach only the heads that attend to them", hostile);

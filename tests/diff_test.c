@@ -353,7 +353,7 @@ static float wrong_embedding(enum tap_id id, int32_t layer) {
 }
 
 static void verdict_agree(void) {
-    check_verdict(2, no_error, true, SAYS("They agree: 43 taps, relative errors up to 0.001 (ffn_out-1), tolerance "
+    check_verdict(2, no_error, true, SAYS("They agree: 53 taps, relative errors up to 0.001 (ffn_out-1), tolerance "
                                           "0.01."), "first diverge");
 }
 
@@ -439,7 +439,7 @@ static void shapes(void) {
     bool agree = true;
     char *text = report(a, b, NULL, PLUMB_FORMAT_TEXT, &agree);
     CHECK(!agree, "shapes differ");
-    const char *const says[] = { ">>Kcur-0           A has 9 x 2 values per token, B has 3 x 2 ", "  Vcur-0 ",
+    const char *const says[] = { ">>Kcur-0             A has 9 x 2 values per token, B has 3 x 2 ", "  Vcur-0 ",
                                  "They first diverge at Kcur-0 (key before RoPE): A has 9 x 2 values per token, B has ",
                                  "0 taps are only in A, 1 only in B" };
     joined(text);
@@ -470,8 +470,8 @@ static void text_lines(void) {
         "A  theirs.json             <script>alert('x')</script>&\\x1b[2J, 2 tokens, 2 taps\n",
         "   1 record is not a tap, the first is <svg onload=x>\n",
         "B  <b>\"ours\"               2 tokens, 2 taps\n",
-        "\n>>l_out-0               1        3     0.267         1  [0, 2]        0.9914601\n",
-        "\n> result_output         1        2    0.0252      0.25  [1, 9]        1.0000000\n",
+        "\n>>l_out-0                 1        3    0.267        1  [0, 2]        0.9914601\n",
+        "\n> result_output           1        2   0.0252     0.25  [1, 9]        1.0000000\n",
         "likeliest after token 1\n",
         " 1     7.5000       2 \"\"&'\"                7.5000       2 \"\"&'\"\n",
         " 2     6.2500       1 \"<img src=x>\"        6.5000       9 \n--model MODEL shows the texts of the tokens\n\n",

@@ -45,7 +45,11 @@ static plumb_status create(plumb_session *s, const plumb_session_params *p, stru
     if (!plumb_precision_name(p->precision)) {
         return error_set(err, PLUMB_ERROR_ARGUMENT, "%d is not a precision", (int)p->precision);
     }
-    if (s->n_batch > s->n_ctx) s->n_batch = s->n_ctx;
+    if (!m->plan.is_causal || s->n_batch > s->n_ctx) s->n_batch = s->n_ctx;   /* all tokens at once, if they see all */
+    if (m->position_embd.w && s->n_ctx > m->plan.n_ctx_train) {
+        return error_set(err, PLUMB_ERROR_ARGUMENT, "a context of %u tokens is too large: the model has learned only %u "
+                         "positions", s->n_ctx, m->plan.n_ctx_train);
+    }
     s->tokens = alloc_array(s->n_ctx, sizeof *s->tokens);
     s->logits = alloc_array(m->plan.n_vocab, sizeof *s->logits);
     if (!s->tokens || !s->logits) {
@@ -151,6 +155,10 @@ static plumb_status check_feed(plumb_session *s, const int32_t *ids, size_t n) {
     if (s->model->headers_only && !s->model->ring) {
         return error_set(&s->err, PLUMB_ERROR_STATE, "the model was loaded without its weights "
                          "(plumb_model_rehearse), and its largest tensor is too large to be replaced by zeros");
+    }
+    if (n > 0 && s->n_past > 0 && !s->model->model->plan.is_causal) {
+        return error_set(&s->err, PLUMB_ERROR_STATE, "tokens of this model attend to later ones, so all of them must be fed "
+                         "at once; %u were fed before", s->n_past);
     }
     if (n > s->n_ctx - s->n_past) {
         return error_set(&s->err, PLUMB_ERROR_CONTEXT, "%zu more tokens do not fit: %u of the context's %u are used", n,

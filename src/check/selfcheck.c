@@ -101,16 +101,17 @@ static double check_weights(struct check *c, int32_t layer, const struct trace_r
     const float *w = head_of(row, h);
     double sum = 0;
     uint32_t p = 0;
-    while (p < row->n && w[p] >= 0 && (p <= row->pos || w[p] == 0)) sum += (double)w[p++];
+    while (p < row->n && w[p] >= 0 && (c->sees_later || p <= row->pos || w[p] == 0)) sum += (double)w[p++];
     if (p < row->n) {
         check_detail(c, "kq_soft_max-%d: token %u, head %u: the weight of token %u is %g%s", (int)layer, row->pos, h, p,
                      (double)w[p], p <= row->pos ? "" : ", which is a later token");
         return 0;
     }
-    if (fabs(sum - 1) > SOFTMAX_BOUND) {
+    double error = c->has_sinks && sum < 1 ? 0 : fabs(sum - 1);
+    if (!(error <= SOFTMAX_BOUND)) {
         check_detail(c, "kq_soft_max-%d: token %u, head %u: the weights sum to %.6g", (int)layer, row->pos, h, sum);
     }
-    return fabs(sum - 1);
+    return error;
 }
 
 void selfcheck_softmax(struct check *c, const struct plumb_trace *t) {
@@ -367,24 +368,60 @@ static bool norms_after_rope(const struct selfcheck *s) {
     return s->in->model->plan.layers[0].attn.qk_norm == QK_NORM_HEAD_ROPED;
 }
 
-static void do_rope(struct selfcheck *s, struct check *c) {
-    c->norms_after_rope = norms_after_rope(s);
-    selfcheck_rope(c, s->fast);
+static bool has_sinks(const struct selfcheck *s) {
+    const struct model *m = s->in->model;
+    for (uint32_t il = 0; il < m->plan.n_layer; il++) {
+        if (m->layers[il].w[W_ATTN_SINKS].w) return true;
+    }
+    return false;
 }
 
-static void do_softmax(struct selfcheck *s, struct check *c) { selfcheck_softmax(c, s->fast); }
+/* True if the check does not hold for this model, because its RoPE scales Q and K, as YaRN does. */
+static bool skip_scaled(const struct selfcheck *s, struct check *c) {
+    const struct plan *p = &s->in->model->plan;
+    for (uint32_t il = 0; il < p->n_layer; il++) {
+        uint32_t rope = p->layers[il].attn.rope;
+        if (rope == ROPE_NONE || p->ropes[rope].magnitude == 1.0f) continue;
+        check_set(c, VERDICT_SKIP, "the model's RoPE multiplies Q and K by %g", (double)p->ropes[rope].magnitude);
+        return true;
+    }
+    return false;
+}
+
+/* True if the check does not hold for this model, because tokens attend to later ones. */
+static bool skip_not_causal(const struct selfcheck *s, struct check *c) {
+    if (s->in->model->plan.is_causal) return false;
+    check_set(c, VERDICT_SKIP, "tokens of this model attend to later ones");
+    return true;
+}
+
+static void do_rope(struct selfcheck *s, struct check *c) {
+    c->norms_after_rope = norms_after_rope(s);
+    if (!skip_scaled(s, c)) selfcheck_rope(c, s->fast);
+}
+
+static void do_softmax(struct selfcheck *s, struct check *c) {
+    c->has_sinks = has_sinks(s);
+    c->sees_later = !s->in->model->plan.is_causal;
+    selfcheck_softmax(c, s->fast);
+}
+
 static void do_first(struct selfcheck *s, struct check *c) {
     c->norms_after_rope = norms_after_rope(s);
-    selfcheck_first(c, s->fast);
+    if (skip_not_causal(s, c) || skip_scaled(s, c)) return;
+    if (has_sinks(s)) check_set(c, VERDICT_SKIP, "attention sinks take part in the weight of the first token");
+    else selfcheck_first(c, s->fast);
 }
 
 static void do_batch(struct selfcheck *s, struct check *c) {
+    if (skip_not_causal(s, c)) return;
     s->status = run_fast(s, s->n_token, 1, KERNELS_SIMD128, exact16, NULL, s->other, NULL);
     selfcheck_logits(c, s->logits, s->other, s->n_token, s->in->model->plan.n_vocab, "in one batch and one by one");
 }
 
 /* Without a cache: runs the whole prefix again for every token. */
 static void do_cache(struct selfcheck *s, struct check *c) {
+    if (skip_not_causal(s, c)) return;
     uint32_t n_vocab = s->in->model->plan.n_vocab;
     float *all = alloc_array((uint64_t)s->n_token * n_vocab, sizeof *all);
     if (!all) s->status = PLUMB_ERROR_MEMORY;
@@ -429,6 +466,7 @@ static plumb_status run_threads(struct selfcheck *s, struct check *c, struct poo
 
 /* The logits must be the same bits, because which thread computes an element must not matter. */
 static void do_threads(struct selfcheck *s, struct check *c) {
+    if (skip_not_causal(s, c)) return;
     enum { THREADS = 4 };   /* may be more than there are processors */
     struct pool *pool = pool_create(THREADS);
     if (pool_size(pool) == 1) check_set(c, VERDICT_SKIP, "the engine has one thread here");

@@ -26,7 +26,9 @@ struct check {
     uint32_t n_detail;        /* lines of detail; those beyond SELFCHECK_MAX_DETAIL are only counted */
     char (*details)[240];     /* owned */
     bool out_of_memory;
-    bool norms_after_rope;   /* the pass computes the norms of Q and K after RoPE */
+    bool norms_after_rope;   /* set by the caller: the pass computes the norms of Q and K after RoPE */
+    bool has_sinks;          /* the same: attention weights may sum to less than 1 */
+    bool sees_later;         /* the same: tokens attend to later ones */
 };
 enum { SELFCHECK_MAX_DETAIL = 1000 };
 

@@ -81,7 +81,7 @@ static bool text_tokens(const struct diff *d, struct report_writer *w) {
 static void text_tap(const struct diff *d, struct report_writer *w, size_t i) {
     const struct diff_tap *tap = &d->taps[i];
     struct tap_text name;
-    report_printf(w, "%-2s%-16s", i == d->first ? ">>" : tap->over ? ">" : "", tap_show(&name, tap->id, tap->layer));
+    report_printf(w, "%-2s%-18s", i == d->first ? ">>" : tap->over ? ">" : "", tap_show(&name, tap->id, tap->layer));
     if (tap->shapes_differ) {
         report_printf(w, " A has %u x %u values per token, B has %u x %u\n", tap->shape_a[0], tap->shape_a[1],
                       tap->shape_b[0], tap->shape_b[1]);
@@ -92,7 +92,7 @@ static void text_tap(const struct diff *d, struct report_writer *w, size_t i) {
     if (n_value > 0) {
         char at[32];
         snprintf(at, sizeof at, "[%u, %u]", tap->c.max_pos, tap->c.max_place);
-        report_printf(w, "%9llu %9.3g %9.3g  %-14s", (unsigned long long)n_value, tap->error, tap->c.max_d, at);
+        report_printf(w, "%9llu %8.3g %8.3g  %-14s", (unsigned long long)n_value, tap->error, tap->c.max_d, at);
         if (isnan(tap->cosine)) report_printf(w, "-\n");
         else report_printf(w, "%.7f\n", tap->cosine);
     } else {
@@ -135,7 +135,7 @@ void diff_text(const struct diff *d, struct report_writer *w) {
     if (!tokens_comparable(d->tokens.kind)) is_known = text_tokens(d, w);
     else if (d->tokens.kind != TOKENS_SAME) text_paragraph(w, d->tokens.text, strlen(d->tokens.text));
     if (d->n_tap > 0) {
-        report_printf(w, "\n  %-16s%7s%9s %9s %9s  %-14s%s\n", "tap", "tokens", "values", "error", "max |d|", "at",
+        report_printf(w, "\n  %-18s%7s%9s %8s %8s  %-14s%s\n", "tap", "tokens", "values", "error", "max |d|", "at",
                       "cosine");
         for (size_t i = 0; i < d->n_tap; i++) text_tap(d, w, i);
     }
