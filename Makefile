@@ -71,7 +71,7 @@ MODEL ?= smollm2-135m-instruct-q4_1
 export HOSTS ?= native node chromium firefox webkit wasmtime
 
 .PHONY: help run serve test check mutants setup bench bench-visit bench-peers bench-kernels bench-tokenizer prove \
-    truth
+    truth conformance
 help: ## Prints this list.
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
@@ -101,6 +101,12 @@ check: ## The quick part of `make test`: C tests natively and in Node, JavaScrip
 	@python3 models/fetch.py $(MODEL)
 	@$(MAKE) -s -j$$(nproc) check-programs
 	@HOSTS='native node' node tests/run.mjs --check
+
+conformance: ## Compares both passes with llama.cpp on the toy models of its conformance program; docs/architectures.md.
+	@tools/setup.sh test
+	@$(MAKE) -s build/native/plumb
+	@sh tests/conformance/build.sh build/conformance
+	@PYTHONPATH=build/setup/py python3 tests/conformance/conformance.py build/conformance --docs docs/architectures.md
 
 mutants: ## Makes small faults in src/ and web/ and lists those that no test sees; N=200 SEED=1 ONLY=src/diff.
 	@tools/setup.sh test

@@ -57,7 +57,7 @@ def trace(plumb, model, *options):
     if out.returncode < 0 or out.returncode > 128:
         return f"CRASH: signal {-out.returncode}"
     if out.returncode != 0:
-        return out.stderr.strip().removeprefix("plumb: ")
+        return out.stderr.strip().removeprefix(f"plumb: {model}: ").removeprefix("PLUMB_ERROR_UNSUPPORTED: ")
     taps = {}
     for tap in json.loads(out.stdout)["taps"]:
         name = tap["name"] if tap.get("layer", -1) < 0 else f"{tap['name']}-{tap['layer']}"
