@@ -4,7 +4,7 @@ import { createHash } from 'node:crypto';
 import { readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach, test } from 'node:test';
-import { Engine } from '../../web/engine/engine.js';
+import { Engine, INITIAL, PAGE } from '../../web/engine/engine.js';
 import { Store } from '../../web/loader/copy-store.js';
 import { folder } from '../../web/node/cache-folder.js';
 import { Plumb } from '../../web/node/index.js';
@@ -436,6 +436,17 @@ test('a copy needs no byte from the server; for a copy that a load would remove,
   assert.equal((await broken.preflight(model, { measure: false })).supported, true);
   assert.deepEqual(asked, ['bytes=0-65535']);
   await quick.removeCached(model);
+});
+
+test('an error for lack of memory says how much the engine holds', async t => {
+  t.mock.method(Engine.prototype, 'rehearse', () => { throw new RangeError('Array buffer allocation failed'); });
+  await assert.rejects(quick.preflight(tiny), error => {
+    const { held } = error.details;
+    assert.equal(error.code, 'PLUMB_ERROR_MEMORY');
+    assert.equal(error.message, `no memory for the model; the engine holds ${held} bytes: Array buffer allocation failed`);
+    assert.ok(held >= INITIAL * PAGE, `${held} bytes`);
+    return true;
+  });
 });
 
 test('an empty file and a web page have the same messages as in a load', async t => {

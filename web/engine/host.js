@@ -232,7 +232,8 @@ export function createHost(platform) {
             return await preflight({
               engine, memoryLimit, enableThreads: () => enableThreads(variant), yieldToEventLoop, platform, call,
             }, args);
-          } catch (error) {
+          } catch (thrown) {
+            const error = asMemoryError(thrown);   // while there is an engine whose memory it can count
             if (!(error instanceof StartOver)) throw error;
             // A file has changed between two requests.  Bytes that were pulled cannot be read a second time.
             if (pass < PASSES && args.parts.every(({ kind }) => kind !== 'pull')) continue;
