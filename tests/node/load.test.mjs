@@ -155,6 +155,17 @@ test('progress: bytes increase to the total, with a rate; ready comes last', asy
   assert.equal(last.secondsLeft, 0);
 });
 
+test('progress counts the chunk in which the model ends, even if more bytes follow in it', async t => {
+  const padded = Buffer.concat([tiny, Buffer.alloc(5000)]);
+  const url = await server(t, (_, response) => response.setHeader('Content-Length', padded.length).end(padded));
+  for (const source of [padded, new Blob([padded]), stream(padded, 40000), url]) {
+    let last;
+    const model = await Plumb.load(source, { cache: 'no-store', onProgress: progress => { last = progress; } });
+    await model.close();
+    assert.ok(last.bytes >= tiny.length, `${last.bytes} bytes`);
+  }
+});
+
 test('a web page instead of a model and a 404 are errors', async t => {
   const url = await server(t, (request, response) => {
     if (request.url === '/page') response.setHeader('Content-Type', 'text/html').end('<!doctype html><p>Welcome');

@@ -9,7 +9,7 @@ import { Store } from '../../web/loader/copy-store.js';
 import { folder } from '../../web/node/cache-folder.js';
 import { Plumb } from '../../web/node/index.js';
 import { ggufHeader } from './gguf.mjs';
-import { fails, plumbOn, realPath, root, server, textOf, tiny } from './helpers.mjs';
+import { fails, plumbOn, realPath, root, server, textOf, tiny, tinyPath } from './helpers.mjs';
 
 const NAMES = [1, 2, 3].map(i => `${root}tests/vectors/synth/split-0000${i}-of-00003.gguf`);
 const real = readFileSync(realPath);
@@ -169,6 +169,16 @@ test('preflight works with bytes and a Blob', async () => {
     const plan = await Plumb.preflight(source, { measure: false });
     assert.deepEqual([plan.supported, plan.fileBytes], [true, tiny.length]);
   }
+});
+
+test('bytesRead includes the chunk in which the header ends, of every kind of source', async () => {
+  const browser = plumbOn({ postsBlobs: true });   // reads a Blob on the engine's side, as browsers do
+  for (const [plumb, source] of [[Plumb, tiny], [Plumb, new Blob([tiny])], [browser, new File([tiny], 'tiny.gguf')]]) {
+    const { bytesRead } = await plumb.preflight(source, { measure: false });
+    assert.equal(bytesRead, tiny.length);   // it is one chunk
+  }
+  const { bytesRead } = await Plumb.preflight(tinyPath, { measure: false });
+  assert.ok(bytesRead > 0 && bytesRead < tiny.length, `${bytesRead} bytes`);
 });
 
 test('a model that cannot run has the same message as a load, with the known facts', async () => {

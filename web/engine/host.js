@@ -198,8 +198,7 @@ export function createHost(platform) {
     if (note) warnings.push({ code: 'threads', message: `1 thread: ${note}` });
     if (variant.slower) warnings.push({ code: 'module', message: variant.slower });
     meter.emit('ready');
-    // The loop does not run for a chunk that has the whole file and bytes after it, so metadata may not have been read.
-    return { metadata: metadata ?? engine.metadata(), bos, bosText: text(bos), eosText: text(eos), warnings };
+    return { metadata, bos, bosText: text(bos), eosText: text(eos), warnings };
   };
 
   return {

@@ -211,8 +211,8 @@ async function* feed(engine, chunks, hash) {
   for await (const chunk of chunks) {
     hash?.update(chunk);   // first, because the engine may throw
     needed &&= engine.write(chunk);
-    if (!needed && !hash) return;
     yield chunk.length;
+    if (!needed && !hash) return;
   }
 }
 

@@ -146,6 +146,7 @@ export class UrlFile {
         await this.#drop(error);
       }
       needed &&= engine.write(chunk);
+      yield { n: chunk.length, phase: 'download' };
       if (!needed && !hash && !this.#copy) return;
       if (!needed && !this.#download.facts.certain) beyond += chunk.length;
       if (beyond > MAX_BEYOND) {
@@ -154,7 +155,6 @@ export class UrlFile {
         throw new PlumbError('PLUMB_ERROR_IO', `${this.url}: the server sends more than ${MAX_BEYOND} bytes after `
           + 'the end of the model, so the checksum of the file cannot be computed', { url: this.url });
       }
-      yield { n: chunk.length, phase: 'download' };
     }
   }
 
