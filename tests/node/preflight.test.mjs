@@ -5,9 +5,12 @@ import { readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach, test } from 'node:test';
 import { Engine, INITIAL, PAGE } from '../../web/engine/engine.js';
+import { createHost } from '../../web/engine/host.js';
+import { choose } from '../../web/engine/variant.js';
 import { Store } from '../../web/loader/copy-store.js';
 import { folder } from '../../web/node/cache-folder.js';
 import { Plumb } from '../../web/node/index.js';
+import { platform } from '../../web/node/platform.js';
 import { ggufHeader } from './gguf.mjs';
 import { fails, plumbOn, realPath, root, server, textOf, tiny, tinyPath } from './helpers.mjs';
 
@@ -471,6 +474,21 @@ test('an empty file and a web page have the same messages as in a load', async t
     assert.deepEqual([plan.supported, plan.problems.map(({ code }) => code)], [false, [code]]);
     await assert.rejects(Plumb.load(url + name), { code, message: plan.problems[0].message });
   }
+});
+
+test('an abort while a copy is checked rejects with its reason, not with a damaged copy', async () => {
+  const stop = new AbortController(), reason = new Error('enough');
+  let pulls = 0;
+  const part = { kind: 'pull', name: '', size: tiny.length, sums: ['0'.repeat(16)] };
+  const pull = async (/** @type {number | 'module'} */ what) => {
+    if (what === 'module') return choose(platform, 1, false);
+    if (pulls++ === 0) return Buffer.from('this is no model');
+    stop.abort(reason);   // the engine has refused the bytes, and the rest of the copy is read
+    throw reason;
+  };
+  const call = { signal: stop.signal, emit() {}, pull };
+  await assert.rejects(createHost(platform).preflight({ parts: [part], measure: false }, call), reason);
+  assert.equal(pulls, 2);
 });
 
 test('a signal ends it, and unknown options are refused', async t => {

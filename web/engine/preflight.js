@@ -79,7 +79,10 @@ export async function preflight(work, args) {
     if (error instanceof Damaged) throw damaged(error);
     if (!(error instanceof PlumbError) || error.code === 'PLUMB_ERROR_IO') throw error;
     // The engine refuses the bytes.  Before the model is blamed, the copy that they came from is checked.
-    await copy.check().catch(error => { throw damaged(error); });
+    await copy.check().catch(error => {
+      call.signal.throwIfAborted();
+      throw damaged(error);
+    });
     plan.problems.push({ code: error.code, message: error.message });
     return plan;
   }
