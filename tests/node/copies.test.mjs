@@ -50,6 +50,19 @@ test('no-cache asks the server, reload downloads again, no-store keeps no copy',
   assert.equal(seen.length, 5);
 });
 
+test('where no copies are kept, the HTTP cache of the browser gets the mode; where they are, it keeps nothing', async t => {
+  const { url } = await flaky(t, () => ({})), { fetch } = globalThis, modes = [];
+  t.mock.method(globalThis, 'fetch', (/** @type {string} */ address, /** @type {RequestInit} */ options) => {
+    modes.push(options.cache);
+    return fetch(address, options);
+  });
+  const storeless = plumbOn({ ...noWaits, store: undefined });
+  for (const cache of ['default', 'no-cache', 'reload', 'no-store', undefined]) await load(url, { cache }, storeless);
+  assert.deepEqual(modes.splice(0), ['default', 'no-cache', 'reload', 'no-store', 'default']);
+  for (const cache of ['default', 'no-cache', 'reload']) await load(url, { cache });
+  assert.deepEqual(modes, ['no-store', 'no-store', 'no-store']);
+});
+
 /** Replaces the metadata by that of an older version, which had no digests. @param {object} change */
 function age(change) {
   const { sums, ...meta } = JSON.parse(readFileSync(metaPath(), 'utf8'));

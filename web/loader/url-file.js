@@ -53,8 +53,8 @@ export class UrlFile {
     this.#keeps = Boolean(options.store) && options.mode !== 'no-store' && /^https?:/.test(url);
     this.#download = new Download(url, {
       ...options, checked: options.sha256 !== undefined,
-      // The browser's own cache would keep the file a second time.
-      cache: options.mode === 'no-store' || this.#keeps ? 'no-store' : 'default',
+      // If this load keeps a copy, the browser's own cache need not keep another.
+      cache: this.#keeps ? 'no-store' : options.mode ?? 'default',
     });
   }
 
