@@ -326,15 +326,15 @@ export class Download {
   /** Makes a response the present one. @param {Response} response  the next bytes come from it */
   #take(response) {
     this.#response = response;
+    this.#skip = response.status === 200 ? this.at : 0;
+    const end = /^bytes \d+-(\d+)\//.exec(response.headers.get('Content-Range') ?? '')?.[1] ?? Infinity;
+    this.#end = response.status === 206 ? Math.min(Number(end) + 1, this.#rangeEnd()) : Infinity;
     if (response.status === 416) {   // all bytes are here
       drop(response);
       this.#response = new Response();
       this.#updateFacts({ ...this.facts, size: this.at, certain: true });
       return;
     }
-    this.#skip = response.status === 200 ? this.at : 0;
-    const end = /^bytes \d+-(\d+)\//.exec(response.headers.get('Content-Range') ?? '')?.[1] ?? Infinity;
-    this.#end = response.status === 206 ? Math.min(Number(end) + 1, this.#rangeEnd()) : Infinity;
     this.#encoded = isEncoded(response);
     this.#updateFacts(this.#factsOf(response));
   }
