@@ -4,6 +4,7 @@ import { createHash } from 'node:crypto';
 import { readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach, test } from 'node:test';
+import { constants, gzipSync } from 'node:zlib';
 import { Engine, INITIAL, PAGE } from '../../web/engine/engine.js';
 import { createHost } from '../../web/engine/host.js';
 import { choose } from '../../web/engine/variant.js';
@@ -366,6 +367,16 @@ test('if the file changes between two ranges, its header is read again, but not 
   await fails(look(url), 'PLUMB_ERROR_IO', /: the file has changed \(while its header was being read\)$/);
   assert.equal(asked.length, 6);
   assert.deepEqual(waits, []);
+});
+
+test('an encoded answer that breaks cannot be resumed, and the error says why', async t => {
+  const half = gzipSync(tiny.subarray(0, 5000), { finishFlush: constants.Z_SYNC_FLUSH });
+  const url = await server(t, (_, response) => {
+    response.writeHead(200, { ETag: '"one"', 'Content-Encoding': 'gzip' });
+    response.write(half, () => setTimeout(() => response.destroy(), 100));
+  });
+  await fails(look(url), 'PLUMB_ERROR_IO', new RegExp('the download cannot be resumed: its bytes are encoded '
+    + '\\(Content-Encoding: gzip\\), so no range of the file can be requested \\(while its header was being read\\)$'));
 });
 
 test('an endless answer is read only to the end of the requested range', async t => {

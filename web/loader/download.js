@@ -58,8 +58,9 @@ export class Download {
   #failures = 0;
   /** Whether the server has ever responded. */
   #hasAnswered = false;
-  /** Whether the present response is encoded.  No range of the file can then be requested. */
-  #encoded = false;
+  /** The encoding of the present response, if it has one.  No range of the file can then be requested.
+   * @type {string | undefined} */
+  #encoding;
   #pause;
   #silence;
 
@@ -178,11 +179,13 @@ export class Download {
   /** Whether a range of the file may be requested: its bytes are not encoded, and they can be proved to be of the same
    * file or need no proof. @param {Facts} facts */
   #resumable({ etag, lastModified }) {
-    return !this.#encoded && (this.options.checked || strong(etag) !== undefined || lastModified !== undefined);
+    return this.#encoding === undefined && (this.options.checked || strong(etag) !== undefined || lastModified !== undefined);
   }
 
   #notResumable() {
-    return new StartOver(`${this.url}: the download cannot be resumed: nothing shows that the file is unchanged`);
+    const why = this.#encoding === undefined ? 'nothing shows that the file is unchanged'
+      : `its bytes are encoded (Content-Encoding: ${this.#encoding}), so no range of the file can be requested`;
+    return new StartOver(`${this.url}: the download cannot be resumed: ${why}`);
   }
 
   /** Requests the bytes from `at` on until there is a response that can be used; throws if a further attempt is of no
@@ -285,7 +288,7 @@ export class Download {
   #isPositionKnown(response) {
     const { headers, status, type } = response, { at, facts: { size }, options: { range } } = this;
     if (status !== 206) return true;
-    if (isEncoded(response)) return false;
+    if (encodingOf(response) !== undefined) return false;
     if (headers.has('Content-Range')) return true;
     const length = bytesOf(headers.get('Content-Length'));
     // A preflight keeps no bytes, so it accepts any length up to that of the range, and none at the first byte.
@@ -335,7 +338,7 @@ export class Download {
       this.#updateFacts({ ...this.facts, size: this.at, certain: true });
       return;
     }
-    this.#encoded = isEncoded(response);
+    this.#encoding = encodingOf(response);
     this.#updateFacts(this.#factsOf(response));
   }
 
@@ -345,7 +348,7 @@ export class Download {
   /** @param {Response} response  to a request for the bytes from `at` on @returns {Facts} */
   #factsOf(response) {
     const { headers, status } = response;
-    const length = isEncoded(response) ? null : headers.get('Content-Length');
+    const length = encodingOf(response) === undefined ? headers.get('Content-Length') : null;
     const total = /\/(\d+)$/.exec(headers.get('Content-Range') ?? '')?.[1];
     // If the browser hides the range, #isPositionKnown has verified that the length is that of the rest.
     const hidden = !headers.has('Content-Range') && !this.options.range;
@@ -391,9 +394,12 @@ const strong = etag => etag?.startsWith('W/') ? undefined : etag;
 /** What remains of an ETag for the weak comparison of RFC 9110. @param {string} etag */
 const weak = etag => etag.replace(/^W\//, '');
 
-/** Whether a response has a Content-Encoding: lengths then count the encoded bytes, not those that arrive here.
- * @param {Response} response */
-const isEncoded = response => ![null, '', 'identity'].includes(response.headers.get('Content-Encoding'));
+/** The Content-Encoding of a response, or undefined if it has none.  With one, lengths count the encoded bytes, not
+ * those that arrive here. @param {Response} response */
+function encodingOf({ headers }) {
+  const encoding = headers.get('Content-Encoding');
+  return encoding && encoding !== 'identity' ? encoding : undefined;
+}
 
 /** How long the server asks to wait: Retry-After is a number of seconds or a date.
  * @param {Response} response @returns {number}  milliseconds */
