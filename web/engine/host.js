@@ -328,7 +328,7 @@ async function generate(engine, ids, options, run) {
     while (!reason) {
       const id = sampler.sample();
       if (id < 0) {
-        throw options.logitBias
+        throw engine.logits().some(logit => logit > -Infinity)
           ? new PlumbError('PLUMB_ERROR_ARGUMENT', 'no token can be sampled: logitBias forbids all of them; allow at '
             + 'least one')
           : new PlumbError('PLUMB_ERROR_TENSOR', 'no token can be sampled: all logits are NaN or -infinity, '
