@@ -51,7 +51,7 @@ test('no-cache asks the server, reload downloads again, no-store keeps no copy',
   assert.equal(seen.length, 5);
 });
 
-test('where no copies are kept, the HTTP cache of the browser gets the mode; where they are, it keeps nothing', async t => {
+test('without copies the HTTP cache of the browser gets the mode; with copies it keeps nothing', async t => {
   const { url } = await flaky(t, () => ({})), { fetch } = globalThis, modes = [];
   t.mock.method(globalThis, 'fetch', (/** @type {string} */ address, /** @type {RequestInit} */ options) => {
     modes.push(options.cache);

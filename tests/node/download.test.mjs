@@ -101,7 +101,7 @@ test('if a server without ranges sends everything again, the bytes already recei
   assert.equal(seen.length, 4);
 });
 
-test('a 416 that says that all bytes are here ends the download, even after an answer that was being skipped', async t => {
+test('a 416 for a complete file ends the download, even after an answer that was being skipped', async t => {
   const asked = [];
   const url = await server(t, ({ headers: { range } }, response) => {
     const i = asked.push(range);

@@ -467,7 +467,8 @@ test('an error for lack of memory says how much the engine holds', async t => {
   await assert.rejects(quick.preflight(tiny), error => {
     const { held } = error.details;
     assert.equal(error.code, 'PLUMB_ERROR_MEMORY');
-    assert.equal(error.message, `no memory for the model; the engine holds ${held} bytes: Array buffer allocation failed`);
+    assert.equal(error.message, `no memory for the model; the engine holds ${held} bytes: Array buffer allocation `
+      + 'failed');
     assert.ok(held >= INITIAL * PAGE, `${held} bytes`);
     return true;
   });

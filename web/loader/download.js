@@ -179,7 +179,8 @@ export class Download {
   /** Whether a range of the file may be requested: its bytes are not encoded, and they can be proved to be of the same
    * file or need no proof. @param {Facts} facts */
   #resumable({ etag, lastModified }) {
-    return this.#encoding === undefined && (this.options.checked || strong(etag) !== undefined || lastModified !== undefined);
+    if (this.#encoding !== undefined) return false;
+    return this.options.checked || strong(etag) !== undefined || lastModified !== undefined;
   }
 
   #notResumable() {
