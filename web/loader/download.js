@@ -311,8 +311,8 @@ export class Download {
       + 'without a "Content-Range" that says which bytes it sends', { url, bytes: at });
   }
 
-  /** Whether a response is of the file that the facts describe.  A 416 is of it if the known file ends at `at`.  For any
-   * other response, the first rule decides that applies to what both state:
+  /** Whether a response is of the file that the facts describe.  A 416 is of it if the known file ends at `at`.  For
+   * any other response, the first rule decides that applies to what both state:
    *
    *   - sizes that are certain and differ: no;
    *   - two strong ETags: yes if they are equal, otherwise no;
