@@ -369,6 +369,15 @@ test('if the file changes between two ranges, its header is read again, but not 
   assert.deepEqual(waits, []);
 });
 
+test('a range of encoded bytes is refused, and the error says so', async t => {
+  const packed = gzipSync(tiny);
+  const url = await server(t, (_, response) => response.writeHead(206, {
+    'Content-Range': `bytes 0-${packed.length - 1}/${packed.length}`, 'Content-Encoding': 'gzip',
+  }).end(packed));
+  await fails(look(url), 'PLUMB_ERROR_IO',
+    /: requested the bytes from 0 on, but the server answered 206 with encoded bytes \(Content-Encoding: gzip\)$/);
+});
+
 test('an encoded answer that breaks cannot be resumed, and the error says why', async t => {
   const half = gzipSync(tiny.subarray(0, 5000), { finishFlush: constants.Z_SYNC_FLUSH });
   const url = await server(t, (_, response) => {

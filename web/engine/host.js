@@ -2,8 +2,8 @@
  * (engine-worker.js) or in the caller's own thread (protocol.js, class Local).  Long work yields to the event loop
  * between its pieces, so that an abort can arrive.  Calls that change the session run one after the other.
  *
- * A host serves one load or one preflight, which is its first call.  Until that has ended, close is the only other call
- * that may be made; after a preflight or a load that failed, too.  A second close does nothing. */
+ * A host serves one load or one preflight, which is its first call.  Other calls may follow only if a load has
+ * succeeded, but close may come at any time, and more than once. */
 import { PlumbError } from '../base/errors.js';
 import { StartOver } from '../loader/download.js';
 import { Parts } from '../loader/parts.js';

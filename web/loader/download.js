@@ -3,8 +3,8 @@
  *
  * The proof is a strong ETag that stays the same, or else a Last-Modified, provided that the size does not change.
  * Every response is compared here.  A request for missing bytes also has If-Range, so that a server sends all of a file
- * that has changed.  A page does not send it to other origins, because it would need a CORS preflight, as Range does
- * not. */
+ * that has changed.  A page does not send If-Range to other origins, because it would need a CORS preflight, whereas
+ * Range does not. */
 import { PlumbError, reasonOf } from '../base/errors.js';
 import { corsProblem, noConnection, webPage } from './fetch-errors.js';
 import { streamChunks } from './stream.js';
@@ -90,7 +90,7 @@ export class Download {
       const response = await this.#fetch(whole);
       if (!this.#isPositionKnown(response)) {
         drop(response);
-        if (this.at === 0) throw this.#unknownPosition();
+        if (this.at === 0) throw this.#unknownPosition(response);
         this.at = 0;
         continue;
       }
@@ -162,7 +162,7 @@ export class Download {
       if (!enough || this.#failures > 0) await this.#failed(this.#broken(reason));
       if (this.at > 0 && !this.#resumable(facts)) throw this.#notResumable();
       const next = await this.#fetch();
-      const problem = !this.#isPositionKnown(next) ? this.#unknownPosition().message
+      const problem = !this.#isPositionKnown(next) ? this.#unknownPosition(next).message
         : !this.#same(next) ? `${url}: the file has changed` : undefined;
       if (problem !== undefined) {
         drop(next);
@@ -305,10 +305,13 @@ export class Download {
     return type === 'cors' && length !== undefined && size !== undefined && at + length === size;
   }
 
-  #unknownPosition() {
-    const { url, at } = this;
+  /** The error for a response that #isPositionKnown refuses. @param {Response} response */
+  #unknownPosition(response) {
+    const { url, at } = this, encoding = encodingOf(response);
+    const how = encoding === undefined ? 'without a "Content-Range" that says which bytes it sends'
+      : `with encoded bytes (Content-Encoding: ${encoding})`;
     return new PlumbError('PLUMB_ERROR_IO', `${url}: requested the bytes from ${at} on, but the server answered 206 `
-      + 'without a "Content-Range" that says which bytes it sends', { url, bytes: at });
+      + how, { url, bytes: at });
   }
 
   /** Whether a response is of the file that the facts describe.  A 416 is of it if the known file ends at `at`.  For
