@@ -5,9 +5,9 @@
  *
  * Pointers are numbers, 64-bit integers are BigInts.  A pointer that a function of the module returns arrives as a
  * signed integer; >>> 0 makes it an address.  Growing the memory detaches all views of it, or leaves them too short if
- * the memory is shared.  So all code takes its views from the getters u8 and view, which make a new one if the memory
- * has grown.  Many functions of hosts, such as those of TextDecoder, refuse views of shared memory, so they get copies:
- * slice() makes one that is not shared. */
+ * the memory is shared.  So no view is used after a call that may grow the memory; the getters u8 and view make a new
+ * one if it has grown.  Many functions of hosts, such as those of TextDecoder, refuse views of shared memory.  They get
+ * copies: slice() makes one that is not shared. */
 import { PlumbError } from '../base/errors.js';
 import { biasPairs, KV_TYPES, PRECISIONS } from '../base/options.js';
 
@@ -345,8 +345,8 @@ export class Engine {
     this.#checkModel(this.#c.plumb_model_rehearse(this.#model, this.#out));
     const bufferBytes = this.#word(0);
     let fits = true;
-    // Allocates what the buffer lacks to the size of all weights, in pieces as a load does for its tensors.  None is
-    // freed, so that the memory of a session comes after that of all weights.
+    // The rest of the weights' size is allocated in pieces, as a load allocates tensors.  It is never freed, so that the
+    // memory of a session comes after that of all weights.
     for (let allocated = bufferBytes; fits && allocated < weights; allocated += PIECE) {
       fits = this.#c.malloc(Math.min(PIECE, weights - allocated)) !== 0;
     }

@@ -26,8 +26,8 @@ export class Damaged extends Error {
   constructor(from, to) { super(`the bytes from ${from} to ${to} are not those that were downloaded`); }
 }
 
-/** Computes the digests of a file whose bytes arrive in order, and compares them with those that are known, which are
- * the digests of a copy. */
+/** Computes the digests of a file whose bytes arrive in order.  If they come from a copy, it compares the digests with
+ * those that were stored. */
 export class Sums {
   /** Bytes so far. */
   at = 0;
