@@ -345,8 +345,8 @@ export class Engine {
     this.#checkModel(this.#c.plumb_model_rehearse(this.#model, this.#out));
     const bufferBytes = this.#word(0);
     let fits = true;
-    // The rest of the weights' size is allocated in pieces, as a load allocates tensors.  It is never freed, so that the
-    // memory of a session comes after that of all weights.
+    // The rest of the weights' size is allocated in pieces, as a load allocates tensors.  It is never freed, so that
+    // the memory of a session comes after that of all weights.
     for (let allocated = bufferBytes; fits && allocated < weights; allocated += PIECE) {
       fits = this.#c.malloc(Math.min(PIECE, weights - allocated)) !== 0;
     }
