@@ -5,6 +5,7 @@ import { spawnSync } from 'node:child_process';
 import { mkdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { writeAll } from '../../web/browser/opfs-writer.js';
 import { Plumb } from '../../web/node/index.js';
 import { copies, copyPath, expected, files, flaky, HEADER, load, metaPath, noWaits, other, otherwise,
   quick, sha256 } from './downloads.mjs';
@@ -48,6 +49,19 @@ test('no-cache asks the server, reload downloads again, no-store keeps no copy',
   assert.equal((await load(url, { cache: 'reload' })).logits, expected);
   assert.equal((await load(url)).logits, expected);
   assert.equal(seen.length, 5);
+});
+
+test('without copies the HTTP cache of the browser gets the mode; with copies it keeps nothing', async t => {
+  const { url } = await flaky(t, () => ({})), { fetch } = globalThis, modes = [];
+  t.mock.method(globalThis, 'fetch', (/** @type {string} */ address, /** @type {RequestInit} */ options) => {
+    modes.push(options.cache);
+    return fetch(address, options);
+  });
+  const storeless = plumbOn({ ...noWaits, store: undefined });
+  for (const cache of ['default', 'no-cache', 'reload', 'no-store', undefined]) await load(url, { cache }, storeless);
+  assert.deepEqual(modes.splice(0), ['default', 'no-cache', 'reload', 'no-store', 'default']);
+  for (const cache of ['default', 'no-cache', 'reload']) await load(url, { cache });
+  assert.deepEqual(modes, ['no-store', 'no-store', 'no-store']);
 });
 
 /** Replaces the metadata by that of an older version, which had no digests. @param {object} change */
@@ -399,6 +413,43 @@ test('the warning for a failed write says what happened, and how to make room on
       assert.deepEqual(files(), []);
     }
   }
+});
+
+test('a short write in a browser continues; only an error or the quota says that the storage is full', async t => {
+  const storage = { estimate: async () => ({ quota: 1000, usage: 0 }) };
+  const real = Object.getOwnPropertyDescriptor(globalThis, 'navigator');
+  Object.defineProperty(globalThis, 'navigator', { value: { storage }, configurable: true });
+  t.after(() => {
+    if (real) Object.defineProperty(globalThis, 'navigator', real);
+    else Reflect.deleteProperty(globalThis, 'navigator');
+  });
+  const bytes = Uint8Array.from({ length: 100 }, (_, i) => i);
+  /** A handle that writes at most `most` bytes at once, and from byte `end` on returns `then` or throws it. */
+  const handle = (most, end = Infinity, then = 0) => {
+    const file = new Uint8Array(200);
+    return { file, write(/** @type {Uint8Array} */ data, /** @type {{at: number}} */ { at }) {
+      if (at < end) {
+        file.set(data.subarray(0, most), at);
+        return Math.min(data.length, most);
+      }
+      if (typeof then !== 'number') throw then;
+      return then;
+    } };
+  };
+  for (const most of [1000, 100, 30, 1]) {
+    const { file, ...short } = handle(most);
+    await writeAll(short, bytes, 50);
+    assert.deepEqual(file.subarray(50, 150), bytes);
+  }
+  const failed = { name: 'Error', message: 'the browser wrote 0 of the last 40 bytes' };
+  const full = { name: 'QuotaExceededError', message: 'the storage is full' };
+  await assert.rejects(async () => writeAll(handle(30, 60), bytes, 0), failed);
+  await assert.rejects(async () => writeAll(handle(30, 60, 2 ** 32 - 8), bytes, 0), full);   // Chromium's code for this
+  await assert.rejects(async () => writeAll(handle(30, 60, 2 ** 32 - 16), bytes, 0), { name: 'Error' });
+  const thrown = new DOMException('no more', 'QuotaExceededError');
+  await assert.rejects(async () => writeAll(handle(30, 60, thrown), bytes, 0), thrown);
+  storage.estimate = async () => ({ quota: 1000, usage: 961 });
+  await assert.rejects(async () => writeAll(handle(30, 60), bytes, 0), full);
 });
 
 test('an error while a copy is closed hides no other error and does not prevent a new download', async t => {

@@ -101,6 +101,27 @@ test('if a server without ranges sends everything again, the bytes already recei
   assert.equal(seen.length, 4);
 });
 
+test('a 416 for a complete file ends the download, even after an answer that was being skipped', async t => {
+  const asked = [];
+  const url = await server(t, ({ headers: { range } }, response) => {
+    const i = asked.push(range);
+    const send = bytes => response.write(bytes, () => surelyRead().then(() => response.destroy()));
+    response.setHeader('ETag', '"one"');
+    if (i === 1) {
+      response.writeHead(200, { 'Content-Length': tiny.length });
+      send(tiny.subarray(0, 60000));
+    } else if (i === 2) {   // all of the rest, but the answer does not end
+      response.writeHead(206, { 'Content-Range': 'bytes 60000-88543/88544' });
+      send(tiny.subarray(60000));
+    } else if (i === 3) {
+      response.writeHead(200, { 'Content-Length': tiny.length });
+      send(tiny.subarray(0, 20000));
+    } else response.writeHead(416, { 'Content-Range': 'bytes */88544' }).end();
+  });
+  assert.deepEqual(await load(`${url}m`), { logits: expected, warnings: [] });
+  assert.deepEqual(asked, [undefined, 'bytes=60000-', 'bytes=88544-', 'bytes=88544-']);
+});
+
 test('a range from another place is an error that says so', async t => {
   const { url } = await flaky(t, i => i === 0 ? { cut: 60000 }
     : { ranges: false, headers: { 'Content-Range': 'bytes 5-88543/88544' } });

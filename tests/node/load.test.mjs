@@ -10,7 +10,7 @@ import { gzipSync } from 'node:zlib';
 import { before, test } from 'node:test';
 import { Plumb } from '../../web/node/index.js';
 import { ggufHeader } from './gguf.mjs';
-import { fails, promise, root, server, tiny, tinyPath } from './helpers.mjs';
+import { fails, promise, root, server, textOf, tiny, tinyPath } from './helpers.mjs';
 
 const IDS = [72, 101, 13, 255];
 /** Loads, computes, closes. */
@@ -155,6 +155,17 @@ test('progress: bytes increase to the total, with a rate; ready comes last', asy
   assert.equal(last.secondsLeft, 0);
 });
 
+test('progress counts the chunk in which the model ends, even if more bytes follow in it', async t => {
+  const padded = Buffer.concat([tiny, Buffer.alloc(5000)]);
+  const url = await server(t, (_, response) => response.setHeader('Content-Length', padded.length).end(padded));
+  for (const source of [padded, new Blob([padded]), stream(padded, 40000), url]) {
+    let last;
+    const model = await Plumb.load(source, { cache: 'no-store', onProgress: progress => { last = progress; } });
+    await model.close();
+    assert.ok(last.bytes >= tiny.length, `${last.bytes} bytes`);
+  }
+});
+
 test('a web page instead of a model and a 404 are errors', async t => {
   const url = await server(t, (request, response) => {
     if (request.url === '/page') response.setHeader('Content-Type', 'text/html').end('<!doctype html><p>Welcome');
@@ -273,6 +284,23 @@ test('a model that no module can hold with its context is refused as soon as the
   const smaller = new AbortController();
   await assert.rejects(Plumb.load(url, { cache: 'no-store', contextLength: 256, signal: smaller.signal,
     onProgress: ({ bytes }) => bytes >= header.length && setTimeout(() => smaller.abort(), 200) }), /aborted/);
+});
+
+test('if no token can be sampled, the error blames logitBias or the weights, whichever is the reason', async () => {
+  const text = async (source, logitBias) => {
+    const model = await Plumb.load(source, { worker: false });
+    try {
+      return await textOf(model.generate([72, 101], { maxTokens: 1, logitBias }));
+    } finally {
+      await model.close();
+    }
+  };
+  const all = Object.fromEntries(Array.from({ length: 260 }, (_, id) => [id, -Infinity]));
+  await fails(text(tiny, all), 'PLUMB_ERROR_ARGUMENT', /no token can be sampled: logitBias forbids all of them/);
+  const damaged = tiny.slice().fill(255, 20000);   // the weights are NaN
+  for (const logitBias of [undefined, {}, { 5: 1 }, all]) {
+    await fails(text(damaged, logitBias), 'PLUMB_ERROR_TENSOR', /all logits are NaN or -infinity, so the weights/);
+  }
 });
 
 test('without memory for the engine itself there is an error with the sizes, and the next load works', async () => {

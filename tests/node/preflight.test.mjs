@@ -4,12 +4,16 @@ import { createHash } from 'node:crypto';
 import { readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach, test } from 'node:test';
-import { Engine } from '../../web/engine/engine.js';
+import { constants, gzipSync } from 'node:zlib';
+import { Engine, INITIAL, PAGE } from '../../web/engine/engine.js';
+import { createHost } from '../../web/engine/host.js';
+import { choose } from '../../web/engine/variant.js';
 import { Store } from '../../web/loader/copy-store.js';
 import { folder } from '../../web/node/cache-folder.js';
 import { Plumb } from '../../web/node/index.js';
+import { platform } from '../../web/node/platform.js';
 import { ggufHeader } from './gguf.mjs';
-import { fails, plumbOn, realPath, root, server, textOf, tiny } from './helpers.mjs';
+import { fails, plumbOn, realPath, root, server, textOf, tiny, tinyPath } from './helpers.mjs';
 
 const NAMES = [1, 2, 3].map(i => `${root}tests/vectors/synth/split-0000${i}-of-00003.gguf`);
 const real = readFileSync(realPath);
@@ -169,6 +173,16 @@ test('preflight works with bytes and a Blob', async () => {
     const plan = await Plumb.preflight(source, { measure: false });
     assert.deepEqual([plan.supported, plan.fileBytes], [true, tiny.length]);
   }
+});
+
+test('bytesRead includes the chunk in which the header ends, of every kind of source', async () => {
+  const browser = plumbOn({ postsBlobs: true });   // reads a Blob on the engine's side, as browsers do
+  for (const [plumb, source] of [[Plumb, tiny], [Plumb, new Blob([tiny])], [browser, new File([tiny], 'tiny.gguf')]]) {
+    const { bytesRead } = await plumb.preflight(source, { measure: false });
+    assert.equal(bytesRead, tiny.length);   // it is one chunk
+  }
+  const { bytesRead } = await Plumb.preflight(tinyPath, { measure: false });
+  assert.ok(bytesRead > 0 && bytesRead < tiny.length, `${bytesRead} bytes`);
 });
 
 test('a model that cannot run has the same message as a load, with the known facts', async () => {
@@ -355,6 +369,25 @@ test('if the file changes between two ranges, its header is read again, but not 
   assert.deepEqual(waits, []);
 });
 
+test('a range of encoded bytes is refused, and the error says so', async t => {
+  const packed = gzipSync(tiny);
+  const url = await server(t, (_, response) => response.writeHead(206, {
+    'Content-Range': `bytes 0-${packed.length - 1}/${packed.length}`, 'Content-Encoding': 'gzip',
+  }).end(packed));
+  await fails(look(url), 'PLUMB_ERROR_IO',
+    /: requested the bytes from 0 on, but the server answered 206 with encoded bytes \(Content-Encoding: gzip\)$/);
+});
+
+test('an encoded answer that breaks cannot be resumed, and the error says why', async t => {
+  const half = gzipSync(tiny.subarray(0, 5000), { finishFlush: constants.Z_SYNC_FLUSH });
+  const url = await server(t, (_, response) => {
+    response.writeHead(200, { ETag: '"one"', 'Content-Encoding': 'gzip' });
+    response.write(half, () => setTimeout(() => response.destroy(), 100));
+  });
+  await fails(look(url), 'PLUMB_ERROR_IO', new RegExp('the download cannot be resumed: its bytes are encoded '
+    + '\\(Content-Encoding: gzip\\), so no range of the file can be requested \\(while its header was being read\\)$'));
+});
+
 test('an endless answer is read only to the end of the requested range', async t => {
   const zeros = Buffer.alloc(1 << 20);
   const url = await server(t, (request, response) => {
@@ -438,6 +471,18 @@ test('a copy needs no byte from the server; for a copy that a load would remove,
   await quick.removeCached(model);
 });
 
+test('an error for lack of memory says how much the engine holds', async t => {
+  t.mock.method(Engine.prototype, 'rehearse', () => { throw new RangeError('Array buffer allocation failed'); });
+  await assert.rejects(quick.preflight(tiny), error => {
+    const { held } = error.details;
+    assert.equal(error.code, 'PLUMB_ERROR_MEMORY');
+    assert.equal(error.message, `no memory for the model; the engine holds ${held} bytes: Array buffer allocation `
+      + 'failed');
+    assert.ok(held >= INITIAL * PAGE, `${held} bytes`);
+    return true;
+  });
+});
+
 test('an empty file and a web page have the same messages as in a load', async t => {
   const url = await server(t, ({ url, headers: { range } }, response) => {
     if (url === '/page') response.setHeader('Content-Type', 'text/html').end('<!doctype html><p>Welcome');
@@ -450,6 +495,21 @@ test('an empty file and a web page have the same messages as in a load', async t
     assert.deepEqual([plan.supported, plan.problems.map(({ code }) => code)], [false, [code]]);
     await assert.rejects(Plumb.load(url + name), { code, message: plan.problems[0].message });
   }
+});
+
+test('an abort while a copy is checked rejects with its reason, not with a damaged copy', async () => {
+  const stop = new AbortController(), reason = new Error('enough');
+  let pulls = 0;
+  const part = { kind: 'pull', name: '', size: tiny.length, sums: ['0'.repeat(16)] };
+  const pull = async (/** @type {number | 'module'} */ what) => {
+    if (what === 'module') return choose(platform, 1, false);
+    if (pulls++ === 0) return Buffer.from('this is no model');
+    stop.abort(reason);   // the engine has refused the bytes, and the rest of the copy is read
+    throw reason;
+  };
+  const call = { signal: stop.signal, emit() {}, pull };
+  await assert.rejects(createHost(platform).preflight({ parts: [part], measure: false }, call), reason);
+  assert.equal(pulls, 2);
 });
 
 test('a signal ends it, and unknown options are refused', async t => {

@@ -12,7 +12,7 @@
  * PLUMB_ERROR_TENSOR.  Models that cannot run: PLUMB_ERROR_UNSUPPORTED (architecture, type, tokenizer),
  * PLUMB_ERROR_TOKENIZER (the vocabulary contradicts itself), PLUMB_ERROR_TEMPLATE (the chat template).  At run time:
  * PLUMB_ERROR_CONTEXT (more tokens than the context holds), PLUMB_ERROR_TOKEN (an id outside the vocabulary).
- * PLUMB_ERROR: the engine crashed; the model must be loaded again. */
+ * PLUMB_ERROR: something unexpected has failed.  If the engine crashed, the model must be loaded again. */
 export class PlumbError extends Error {
   /**
    * @param {ErrorCode} code

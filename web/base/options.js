@@ -72,8 +72,8 @@ const files = value => (object(value) || !Object.values(value).every(file => typ
   || file instanceof Blob || file instanceof Uint8Array))
   && 'an object that maps names to Blobs, Uint8Arrays or strings';
 
-/** Checks the options of a chat template: addGenerationPrompt, tools, and any variables of it.  null counts as absent.
- * @type {Check} */
+/** Checks the options of a chat template.  Names other than addGenerationPrompt and tools are variables of the template
+ * and may have any value.  null counts as absent. @type {Check} */
 const template = value => object(value)
   || (value.addGenerationPrompt ?? true) !== Boolean(value.addGenerationPrompt ?? true)
     && 'an object in which addGenerationPrompt is true or false'

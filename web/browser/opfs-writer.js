@@ -149,8 +149,8 @@ export function serveWriter(port, open) {
     if (!files) return;   // an earlier message has failed
     const { file, slots } = files;
     if (block) {
-      writeAll(file, new Uint8Array(block, 0, n), at);
-      writeAll(slots, new Uint8Array(slot), slotAt);
+      await writeAll(file, new Uint8Array(block, 0, n), at);
+      await writeAll(slots, new Uint8Array(slot), slotAt);
       return post({ free: block }, [block]);
     }
     if (file.getSize() !== end) file.truncate(end);
@@ -168,9 +168,26 @@ export function serveWriter(port, open) {
   port.onmessage = ({ data }) => { last = last.then(() => receive(data)); };
 }
 
-/** Writes all bytes, or throws.
+/** What a write to a full storage returns in a private window of Chromium, which does not throw there: its error code
+ * -8 (no space) as an unsigned number. */
+const NO_SPACE = 2 ** 32 - 8;
+
+/** Writes all bytes, in several steps if the browser writes fewer at once.  Throws a QuotaExceededError if the browser
+ * reports that the storage is full, and another error if a write fails for an unknown reason.
  * @param {any} handle  a FileSystemSyncAccessHandle @param {Uint8Array} bytes @param {number} at */
-export function writeAll(handle, bytes, at) {
-  // In a private window of Chromium a write to a full storage does not throw, but returns 4294967288.
-  if (handle.write(bytes, { at }) !== bytes.length) throw new DOMException('the storage is full', 'QuotaExceededError');
+export async function writeAll(handle, bytes, at) {
+  for (let n = 0; n < bytes.length;) {
+    const left = bytes.length - n, written = handle.write(bytes.subarray(n), { at: at + n });
+    if (written === NO_SPACE || !(written > 0 && written <= left) && await isFull(left)) {
+      throw new DOMException('the storage is full', 'QuotaExceededError');
+    }
+    if (!(written > 0 && written <= left)) throw new Error(`the browser wrote ${written} of the last ${left} bytes`);
+    n += written;
+  }
+}
+
+/** Whether the browser's quota has less room than this. @param {number} need  in bytes */
+async function isFull(need) {
+  const { quota = Infinity, usage = 0 } = await navigator.storage.estimate();
+  return quota - usage < need;
 }

@@ -41,7 +41,7 @@ export async function opfs() {
     async put(name, text) {
       const bytes = new TextEncoder().encode(text), handle = await open(folder, name);
       try {
-        writeAll(handle, bytes, 0);   // before it is truncated, so that it is never empty
+        await writeAll(handle, bytes, 0);   // before it is truncated, so that it is never empty
         handle.truncate(bytes.length);
         handle.flush();
       } finally {

@@ -1,30 +1,31 @@
-/* One model and one session in one instance of plumb.wasm or of one of its variants.  Only this file knows the module's
- * exports and memory.  It is synchronous, without I/O and timers, and the same in Node, in a page and in a worker
- * (host.js calls it).
+/* One model and one session in one instance of plumb.wasm or of one of its variants.  Apart from this file, only
+ * threads.js knows exports of the module and its memory: it provides a shared memory and runs threads in it.  There is
+ * no I/O and no timer, and everything except Engine.create is synchronous.  It is the same in Node, in a page and in a
+ * worker; host.js calls it.
  *
  * Pointers are numbers, 64-bit integers are BigInts.  A pointer that a function of the module returns arrives as a
- * signed integer; >>> 0 makes it an address.  Views of the memory are taken again at every access (u8, view),
- * because growing the memory detaches every earlier view, or leaves it too short if the memory is shared.  Many
- * functions of hosts refuse views of shared memory (TextDecoder among them), so this file returns copies: slice() makes
- * one that is not shared. */
+ * signed integer; >>> 0 makes it an address.  Growing the memory detaches all views of it, or leaves them too short if
+ * the memory is shared.  So no view is used after a call that may grow the memory; the getters u8 and view make a new
+ * one if it has grown.  Many functions of hosts, such as those of TextDecoder, refuse views of shared memory.  They get
+ * copies: slice() makes one that is not shared. */
 import { PlumbError } from '../base/errors.js';
 import { biasPairs, KV_TYPES, PRECISIONS } from '../base/options.js';
 
 /** INITIAL_MEMORY of wasm/toolchain.mk, in pages. */
 export const INITIAL = 256;
 export const PAGE = 1 << 16;
-/** Bytes of a thread's stack.  It can be smaller than that of the engine, because a thread runs only kernels. */
+/** Bytes of a thread's stack.  It can be smaller than the engine's stack, because a thread runs only kernels. */
 const STACK = 1 << 18;
-/** DIGEST is the number of bytes of a digest's state.  Bytes outside the module's memory are copied into it DIGESTED at
- * a time to be digested, so that they stay in the processor's cache. */
+/** DIGEST: bytes of a digest's state.  DIGESTED: how many bytes are copied into the module's memory at once to be
+ * digested, few enough to stay in the processor's cache. */
 const DIGEST = 80, DIGESTED = 1 << 16;
 /** PLUMB_SIZE_UNKNOWN and the plumb_token_flags of include/plumb.h. */
 const SIZE_UNKNOWN = -1n, ADD_SPECIAL = 1, PARSE_SPECIAL = 2;
-/** Bytes that a rehearsal allocates at once. */
+/** Engine.rehearse allocates the memory of the weights in pieces of this many bytes. */
 const PIECE = 1 << 20;
-/** The number that means all layers or all values. */
+/** In the parameters of a trace: all layers or all values. */
 const ALL = 2 ** 32 - 1;
-/** The numbers that plumb_wasm_model_info writes, in its order. */
+/** The names of the numbers that plumb_wasm_model_info writes, in its order. */
 const INFO = /** @type {const} */ ([
   'parameters', 'weightBytes', 'layers', 'embedding', 'heads', 'headsKV', 'headDim', 'feedForward', 'vocabulary',
   'trainedContext',
@@ -33,7 +34,7 @@ const INFO = /** @type {const} */ ([
 const SHOWN_ELEMENTS = 64;
 
 const utf8 = new TextDecoder('utf-8', { ignoreBOM: true });
-const bytesOf = new TextEncoder();
+const encoder = new TextEncoder();
 
 /** @typedef {string | number | bigint | boolean} Scalar
  * @typedef {Scalar | Scalar[] | {type: string, count: number}} MetadataValue */
@@ -89,26 +90,27 @@ export class Engine {
   /** The exports of the module, which are the C functions; null after free. @type {any} */
   #c;
   #memory;
-  /** The views of the memory that were taken last; the getters u8 and view replace them. */
+  /** The present views of the memory.  Only the getters u8 and view use them, and replace them if it has grown. */
   #u8 = new Uint8Array();
   #view = new DataView(new ArrayBuffer(0));
-  /** Pointers to the plumb_model and the plumb_session; 0: no session is open. */
+  /** Pointers to the plumb_model and the plumb_session; #session is 0 until one is opened. */
   #model = 0;
   #session = 0;
   /** Pointer to 96 bytes for what C returns through pointers.  modelInfo needs the most: 88. */
   #out = 0;
-  /** A buffer that grows when needed. */
+  /** The buffer that #buffer returns.  It grows when needed. */
   #scratch = { ptr: 0, size: 0 };
   /** Pointer to the state of the digest; 0 until the first digest begins. */
   #digest = 0;
   /** Pointer to a plumb_text, which holds the incomplete character of the text being generated. */
   #text = 0;
-  /** Whether rehearse and exhaust were called. */
+  /** Whether rehearse was called. */
   #rehearsed = false;
+  /** Whether exhaust was called. */
   #exhausted = false;
 
-  /** @param {WebAssembly.Module} module @param {WebAssembly.Memory} [memory]  the shared memory of a module with
-   *   threads */
+  /** Instantiates a module. @param {WebAssembly.Module} module
+   * @param {WebAssembly.Memory} [memory]  the shared memory of a module with threads */
   static async create(module, memory) {
     return new Engine(await WebAssembly.instantiate(module, importsOf(module, memory)), memory);
   }
@@ -124,20 +126,22 @@ export class Engine {
     if (!this.#model) throw new PlumbError('PLUMB_ERROR_MEMORY', 'no memory for a model');
   }
 
-  /** Frees the model and the session, and drops the instance with whatever else was allocated in its memory.
-   * @returns {number | undefined}  how many bytes at the start of the memory must be zeroed before another instance
-   *   uses it; undefined if no other can use it, because this one is broken or took all memory */
+  /** Frees the model and the session, and drops the instance.  What else was allocated in its memory is not freed.
+   * @returns {number | undefined}  how many bytes at the start of the memory to zero before another instance uses it,
+   *   besides the static data, which must always be zeroed (threads.js); undefined if no other may use it, because this
+   *   one is broken or has grown the memory to its limit */
   free() {
     const c = this.#c;
     if (!c) return undefined;
     this.#c = null;
     try {
-      c.plumb_threads_dismiss?.();   // a browser takes 2 s to end a worker that still waits in the module
+      c.plumb_threads_dismiss?.();   // a browser needs 2 s to end a worker that still waits in the module
       c.plumb_session_free(this.#session);
       c.plumb_model_free(this.#model);
       if (this.#exhausted) return undefined;
-      // A rehearsal leaves most of its heap unwritten, and zeroing it would make the system provide all of that memory.
-      // It is not needed: only static data must be zero (threads.js); memory from malloc may have any content.
+      // The next engine would work with any bytes in its heap, since memory from malloc may have any content.  They are
+      // zeroed so that it computes on the same memory as a first engine does.  After a rehearsal they are not: it has
+      // left most of them unwritten, and zeroing them would make the system provide all of that memory.
       return this.#rehearsed ? 0 : c.plumb_wasm_heap_end() >>> 0;
     } catch {
       return undefined;   // after a trap the instance's state is unknown, so all of it is dropped
@@ -146,13 +150,14 @@ export class Engine {
 
   // ---- memory ----
 
-  /** Bytes of linear memory that the engine uses.  A memory reused from an earlier engine may be larger than that. */
+  /** Bytes of linear memory that the engine uses, in whole pages.  A memory that an earlier engine has used may be
+   * larger than that. */
   get bytes() {
     const used = Math.ceil((this.#c.plumb_wasm_heap_end() >>> 0) / PAGE) * PAGE;
     return Math.max(used, INITIAL * PAGE);
   }
 
-  /** Grows the memory as far as this host allows, without touching it. @returns {number}  its size in bytes */
+  /** Grows the memory as far as this host allows, without writing to it. @returns {number}  its size in bytes */
   exhaust() {
     this.#exhausted = true;
     for (let pages = 1 << 15; pages > 0; pages >>= 1) {
@@ -204,7 +209,7 @@ export class Engine {
   /** Calls use with a copy of the text in memory, which it frees afterwards. @template T
    * @param {string} text @param {(ptr: number, n: number) => T} use @returns {T} */
   #withText(text, use) {
-    const bytes = bytesOf.encode(text);
+    const bytes = encoder.encode(text);
     return this.#withBytes(bytes.length + 1, ptr => {
       this.u8.set(bytes, ptr);
       this.u8[ptr + bytes.length] = 0;
@@ -280,13 +285,13 @@ export class Engine {
     return { ptr: this.#word(0), space: this.#word(1) };
   }
 
-  /** Lets fill write the next bytes straight to their place.  fill returns how many it wrote, 0 if there are no more.
-   * Returns that number, or -1 if the part needs no more bytes.
-   * @param {(target: Uint8Array) => number} fill */
-  fill(fill) {
+  /** Calls put, which writes the next bytes straight to their place and returns how many it wrote, 0 if it has no more.
+   * Returns that number.  If the part needs no more bytes, put is not called, and the result is -1.
+   * @param {(target: Uint8Array) => number} put */
+  fill(put) {
     const { ptr, space } = this.#window();
     if (space === 0) return -1;
-    const n = fill(this.u8.subarray(ptr, ptr + space));
+    const n = put(this.u8.subarray(ptr, ptr + space));
     if (n > 0) this.#checkModel(this.#c.plumb_model_commit(this.#model, n));
     return n;
   }
@@ -294,7 +299,7 @@ export class Engine {
   /** Whether the present part needs more bytes. */
   get needsBytes() { return this.#window().space > 0; }
 
-  /** Feeds a chunk; returns false if the part needs no more bytes. @param {Uint8Array} chunk */
+  /** Feeds a chunk; returns false if the part does not need all of its bytes. @param {Uint8Array} chunk */
   write(chunk) {
     for (let at = 0; at < chunk.length;) {
       const n = this.fill(target => {
@@ -314,9 +319,10 @@ export class Engine {
   /** Builds the vocabulary, which needs hasHeader; end() does so if it was not called before. */
   loadVocabulary() { this.#checkModel(this.#c.plumb_model_load_vocab(this.#model)); }
 
-  /** Grows the memory at once for all bytes that are still to come.  Tensors would grow it in some hundred steps.  V8
-   * counts each of them as new memory of the whole size, and collects garbage: a fetch in Node took 600 ms instead of
-   * 370.  It is not an error yet if there is too little memory. @param {number} n  bytes */
+  /** Grows the memory in one step for the n bytes that are still to come.  Without this the tensors would grow it in
+   * some hundred steps.  V8 counts each step as new memory of the whole size, and collects garbage: a fetch in Node
+   * took 600 ms instead of 370.  If there is too little memory, this does nothing; the tensor that does not fit reports
+   * it. @param {number} n */
   reserve(n) {
     const more = n - this.#window().space;   // the window is allocated already
     if (more > 0 && more < 2 ** 32) this.#c.free(this.#c.malloc(more));
@@ -328,23 +334,23 @@ export class Engine {
   /** Makes the model read headers only: at the end of a header, fill and write report that no more bytes are needed. */
   headersOnly() { this.#checkModel(this.#c.plumb_model_headers_only(this.#model)); }
 
-  /** Replaces end after headersOnly, and makes all checks that need no weights.  The memory grows as in a load, and
-   * sessions compute with weights of zero.
-   * @returns {{fits: boolean, canRun: boolean}}  fits: whether there is memory for all weights; canRun: whether there
-   *   is memory for the zeros; sessions must not be fed without them */
+  /** Replaces end after headersOnly, and makes all checks that need no weights.  The memory grows as in a load.  All
+   * weights are zero and share one buffer (plumb_model_rehearse).
+   * @returns {{fits: boolean, canRun: boolean}}  fits: whether there is memory for all weights; canRun: whether that
+   *   buffer could be allocated; without it a session can be opened, but not fed */
   rehearse() {
     this.#rehearsed = true;
     const weights = this.#weightBytes();
     this.reserve(weights);
     this.#checkModel(this.#c.plumb_model_rehearse(this.#model, this.#out));
-    const zeros = this.#word(0);
+    const bufferBytes = this.#word(0);
     let fits = true;
-    // This memory is never freed, so that a session is allocated behind all weights, and is taken in pieces, as tensors
-    // would be.
-    for (let allocated = zeros; fits && allocated < weights; allocated += PIECE) {
+    // The rest of the weights' size is allocated in pieces, as a load allocates tensors.  It is never freed, so that
+    // the memory of a session comes after that of all weights.
+    for (let allocated = bufferBytes; fits && allocated < weights; allocated += PIECE) {
       fits = this.#c.malloc(Math.min(PIECE, weights - allocated)) !== 0;
     }
-    return { fits, canRun: zeros > 0 };
+    return { fits, canRun: bufferBytes > 0 };
   }
 
   /** Bytes of all tensors in the directories read so far. */
@@ -416,7 +422,8 @@ export class Engine {
   /** Allocates a stack for an instance in a worker, and returns its upper end. */
   createStack() { return (this.#malloc(STACK) + STACK) & -16; }
 
-  /** Tells the module that its workers serve, so that sessions opened from now on have n threads.
+  /** Tells the module that its workers have begun to serve or will at once, so that sessions opened from now on have n
+   * threads.
    * @param {number} n  threads, including the caller's */
   setThreads(n) { this.#c.plumb_threads_ready(n); }
 
@@ -424,7 +431,7 @@ export class Engine {
    * @param {typeof PRECISIONS[number]} [precision]
    * @param {typeof KV_TYPES[number]} [kvType] */
   openSession(contextLength, precision = 'exact16', kvType = 'i16') {
-    // The zeros: the default batch, the fast pass, its fastest kernels, and all threads of setThreads.
+    // The zeros after contextLength: the default batch, the fast pass, the fastest kernels, all threads of setThreads.
     this.#checkModel(this.#c.plumb_wasm_session_create(this.#out, this.#model, contextLength ?? 0, 0, 0, 0, 0,
       PRECISIONS.indexOf(precision), KV_TYPES.indexOf(kvType)));
     this.#session = this.#word(0);
@@ -432,7 +439,7 @@ export class Engine {
 
   // ---- what was loaded ----
 
-  /** Properties of the model.  Needs end or rehearse. */
+  /** Properties of the model.  end or rehearse must have been called. */
   modelInfo() {
     const numbers = this.#out + 8;
     this.#checkModel(this.#c.plumb_wasm_model_info(this.#model, this.#out, numbers));
@@ -508,7 +515,8 @@ export class Engine {
     return utf8.decode(this.u8.slice(ptr, ptr + n));
   }
 
-  /** Throws if a token is outside the vocabulary.  C functions on a const model leave no message for that.
+  /** Throws if a token is outside the vocabulary.  The C functions below leave no message about it, because their model
+   * is const.
    * @param {number} id */
   #checkToken(id) {
     const n = this.#c.plumb_model_n_vocab(this.#model);
@@ -517,7 +525,8 @@ export class Engine {
       { token: id, vocabulary: n });
   }
 
-  /** The bytes of piece, in the buffer of #buffer. @param {number} id @param {boolean} special */
+  /** Writes the bytes of a token's text to the buffer of #buffer. @param {number} id
+   * @param {boolean} special  as in piece */
   #piece(id, special) {
     return this.#fillBuffer(256, (buf, cap) => Number(this.#c.plumb_token_piece(this.#model, id, special, buf, cap)));
   }
@@ -558,7 +567,8 @@ export class Engine {
   /** @returns {number} tokens in the session */
   get position() { return this.#c.plumb_session_n_past(this.#session); }
 
-  /** Keeps the common prefix of the session's tokens and ids, without the last id, and returns its length.
+  /** Keeps the longest common prefix of the session's tokens and ids, forgets the tokens after it, and returns its
+   * length.  The last id is never part of it, so that feeding that id computes its logits.
    * @param {Int32Array} ids @returns {number} */
   reuse(ids) { return this.#withIds(ids, (ptr, n) => this.#c.plumb_session_reuse(this.#session, ptr, n)); }
 
@@ -594,8 +604,9 @@ export class Engine {
 
   // ---- traces ----
 
-  /** Feeds tokens [at, end) of ids, and returns what every step computed.
-   * @param {Int32Array} ids  the whole prompt @param {number} at @param {number} end
+  /** Feeds ids [at, end) and returns what every step computed.
+   * @param {Int32Array} ids  the whole prompt; the session holds the first `at` of them @param {number} at
+   * @param {number} end
    * @param {{taps?: string, layers?: [number, number], values?: number}} options  checked by the caller
    * @returns {TraceDocument} */
   trace(ids, at, end, { taps, layers = [0, ALL], values = 8 }) {
@@ -650,9 +661,9 @@ export class Engine {
   }
 }
 
-/** The imports of a module: the memory if instances share it, and a clock if the module measures its kernels.  A
- * compiler may add other imports, which the module never calls.  Views of the memory are taken again at each use, so a
- * notice that it has grown is ignored.
+/** The imports of a module: its memory if instances share it, and the clock with which it measures its kernels.  A
+ * compiler may add a notice that the memory has grown, which is ignored because u8 and view notice it themselves, and
+ * others that the module never calls.
  * @param {WebAssembly.Module} module @param {WebAssembly.Memory} [memory] */
 export function importsOf(module, memory) {
   /** @type {Record<string, Record<string, any>>} */

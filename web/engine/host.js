@@ -2,8 +2,8 @@
  * (engine-worker.js) or in the caller's own thread (protocol.js, class Local).  Long work yields to the event loop
  * between its pieces, so that an abort can arrive.  Calls that change the session run one after the other.
  *
- * api/plumb.js creates a host for each load and each preflight.  That is the first call, and it ends before any other
- * call except close is made.  Only close may follow a preflight or a load that failed; a second close does nothing. */
+ * A host serves one load or one preflight, which is its first call.  Other calls may follow only if a load has
+ * succeeded, but close may come at any time, and more than once. */
 import { PlumbError } from '../base/errors.js';
 import { StartOver } from '../loader/download.js';
 import { Parts } from '../loader/parts.js';
@@ -26,14 +26,15 @@ import { MAX_MEMORY, Threads, returnMemory, takeMemory } from './threads.js';
  *   promptTokens - reusedTokens if the prompt was stopped
  * @property {number} decodeRate  single-token steps per second (the first token comes out of the prefill)
  * @property {'stop' | 'length' | 'abort'} finishReason  'stop': the model or a stop string ended the text; 'length':
- *   maxTokens is reached or the context is full; 'abort': the signal or the caller ended it
+ *   maxTokens is reached or the context is full; 'abort': the signal ended it, the caller left the loop or closed the
+ *   model
  * @property {number | bigint} seed */
 
 /** Milliseconds of loading after which the host yields to the event loop. */
 const SLICE = 30;
 /** Tokens that a trace feeds at once.  Each takes about 40 ms, and an abort waits for all of them. */
 const TRACED = 8;
-/** How often a preflight reads the headers at most: it starts again if a file changes meanwhile. */
+/** How many times a preflight reads the headers at most.  It starts again if a file changes meanwhile. */
 const PASSES = 3;
 
 /** Yields to the event loop once; setTimeout would wait 4 ms each time.
@@ -63,22 +64,23 @@ export function createHost(platform) {
   /** The end of the queue of inOrder: resolves when the call that was made last has ended, and never rejects.
    * @type {Promise<unknown>} */
   let last = Promise.resolve();
-  /** Is aborted by close, and ends the calls in the queue.  Their own signals belong to their callers. */
+  /** close() aborts this to end the calls in the queue, whose own signals only their callers can abort. */
   const closing = new AbortController();
 
   const ready = () => {
     if (!engine) throw new PlumbError('PLUMB_ERROR_STATE', 'the model is closed');
     return engine;
   };
-  /** Frees the engine at once.  When the promise resolves, its threads have ended, if the host reports it. */
+  /** Frees the engine at once.  When the promise resolves, its threads have ended, if this platform reports that. */
   const free = async () => {
     const used = engine?.free(), ended = workers?.terminate(), memory = shared;
     engine = workers = shared = undefined;
     if ((await ended ?? true) && memory && used !== undefined) returnMemory(memory, used);
   };
   /** Throws the error of a method.  A trap (RuntimeError) or an overflow of JavaScript's stack inside the module
-   * (RangeError) leaves the instance in an unknown state, so the engine is freed.  Any other RangeError is treated in
-   * the same way, except those of a load or a preflight, which asMemoryError has replaced before.
+   * (RangeError) leaves the instance in an unknown state, so the engine is freed.  A RangeError does not say where it
+   * was thrown, so any that arrives here counts as such an overflow.  Those that a load or a preflight throws because
+   * memory is short do not arrive: asMemoryError replaces them.
    * @param {unknown} error @returns {never} */
   const fail = error => {
     if (error instanceof WebAssembly.RuntimeError || error instanceof RangeError) {
@@ -121,8 +123,8 @@ export function createHost(platform) {
     throw signal.reason ?? new PlumbError('PLUMB_ERROR_STATE', 'the model is closed');
   };
 
-  /** Turns a RangeError while loading into PLUMB_ERROR_MEMORY: JavaScript has too little memory, but the engine did not
-   * break down.  Returns any other error as it is, also the RangeError of a stack overflow.
+  /** Turns a RangeError of a load or a preflight into PLUMB_ERROR_MEMORY: JavaScript has failed to allocate memory, and
+   * the engine has not crashed.  Returns any other error as it is, including the RangeError of a stack overflow.
    * @param {unknown} error @param {number} [total]  bytes of the model */
   const asMemoryError = (error, total) => {
     if (!(error instanceof RangeError) || /call stack/i.test(error.message)) return error;
@@ -130,7 +132,7 @@ export function createHost(platform) {
     return new PlumbError('PLUMB_ERROR_MEMORY', `no memory for the model${of}; the engine holds ${held} bytes: `
       + error.message, { held, ...total !== undefined && { total } });
   };
-  /** Creates an engine without a model, and sets the variables above.  Its threads start while the model arrives.
+  /** Creates an engine without a model, and sets the variables at the top.  Its threads start while the model arrives.
    * @param {import('./variant.js').Variant} variant @param {AbortSignal} signal
    * @returns {Promise<Engine>} */
   const createEngine = async ({ module, name, threads }, signal) => {
@@ -147,8 +149,9 @@ export function createHost(platform) {
     }
     return created;
   };
-  /** Lets the threads serve; must be called before a session is opened, because a session keeps the number of threads
-   * that it finds.  Returns why there is only one thread, or undefined if there are as many as requested.
+  /** Lets the threads serve.  Must be called before a session is opened, because a session keeps the number of threads
+   * that there are when it is opened.  Returns why there is only one thread although more were requested, otherwise
+   * undefined.
    * @param {import('./variant.js').Variant} variant @returns {Promise<string | undefined>} */
   const enableThreads = async ({ threads, note }) => {
     if (!workers) return note;
@@ -166,15 +169,15 @@ export function createHost(platform) {
     const { meter, warnings } = parts;
     let slice = performance.now();
     /** @type {ReturnType<Engine['metadata']> | undefined} */
-    let metadata, isSized = false;   // isSized: makeRoom knew the sizes of all parts
+    let metadata, isSized = false;   // isSized: the sizes of all parts were known when makeRoom was last called
     const makeRoom = () => {
       isSized = meter.total !== undefined;
-      // The directory that was read is that of the first file only, so for several files their sizes count too.
+      // The engine knows only the tensors of the first file, so for several files it gets the size of all.
       engine.checkRoom(memoryLimit, meter.sizes.length > 1 ? meter.total : 0, contextLength, kvType);
       engine.reserve(meter.left ?? 0);
     };
     for await (const _ of parts.read(engine)) {
-      if (!metadata && engine.hasHeader) {   // it is read while the weights are still arriving
+      if (!metadata && engine.hasHeader) {   // the weights are still arriving
         engine.loadVocabulary();
         metadata = engine.metadata();
         makeRoom();
@@ -198,8 +201,7 @@ export function createHost(platform) {
     if (note) warnings.push({ code: 'threads', message: `1 thread: ${note}` });
     if (variant.slower) warnings.push({ code: 'module', message: variant.slower });
     meter.emit('ready');
-    // The loop does not run for a chunk that has the whole file and bytes after it, so metadata may not have been read.
-    return { metadata: metadata ?? engine.metadata(), bos, bosText: text(bos), eosText: text(eos), warnings };
+    return { metadata, bos, bosText: text(bos), eosText: text(eos), warnings };
   };
 
   return {
@@ -232,9 +234,11 @@ export function createHost(platform) {
             return await preflight({
               engine, memoryLimit, enableThreads: () => enableThreads(variant), yieldToEventLoop, platform, call,
             }, args);
-          } catch (error) {
+          } catch (thrown) {
+            const error = asMemoryError(thrown);   // while there is an engine whose memory it can count
             if (!(error instanceof StartOver)) throw error;
-            // A file has changed between two requests.  Bytes that were pulled cannot be read a second time.
+            // The requests may have read different files, so all headers are read again.  Bytes that were pulled
+            // cannot be read a second time.
             if (pass < PASSES && args.parts.every(({ kind }) => kind !== 'pull')) continue;
             throw new PlumbError('PLUMB_ERROR_IO', `${error.message} (while its header was being read)`);
           } finally {
@@ -259,8 +263,8 @@ export function createHost(platform) {
       await feedAll(engine, ids, signal);
       return engine.logits();
     }),
-    /** Feeds ids in batches to an empty session and collects all records.  With `emitTaps` it also emits those of
-     * each batch. */
+    /** Empties the session, feeds ids in batches, and returns the records of all batches as one trace.  With
+     * `emitTaps` it also emits the records of each batch. */
     trace: inOrder(async ({ ids, options, emitTaps }, { signal, emit }) => {
       const engine = ready();
       engine.rewind(0);
@@ -292,9 +296,10 @@ export function createHost(platform) {
 /** @typedef {{maxTokens?: number, stop?: string | string[], logprobs?: number}
  *   & import('./engine.js').Sampling} GenerateOptions */
 
-/** Feeds the prompt, then samples tokens and feeds them back, one at a time.  A token is fed only when another one is
- * to follow.  So if the model ends the turn, the session holds the prompt and all generated tokens, and otherwise all
- * but the last one.  The token that ends the turn is neither fed nor counted.
+/** Feeds the prompt, then samples tokens and feeds them back, one at a time.  A token is fed only if the next one is to
+ * be sampled.  So if the text ends because the model ends the turn, the session holds the prompt and all tokens of the
+ * text; if it ends for another reason, the last of these tokens is missing.  The token that ends the turn is not part
+ * of the text: it is neither fed nor counted.
  * @param {Engine} engine @param {Int32Array} ids  the prompt
  * @param {GenerateOptions} options
  * @param {{emit: (text: string) => void, onToken?: (token: import('./engine.js').GeneratedToken) => void,
@@ -328,7 +333,7 @@ async function generate(engine, ids, options, run) {
     while (!reason) {
       const id = sampler.sample();
       if (id < 0) {
-        throw options.logitBias
+        throw engine.logits().some(logit => logit > -Infinity)
           ? new PlumbError('PLUMB_ERROR_ARGUMENT', 'no token can be sampled: logitBias forbids all of them; allow at '
             + 'least one')
           : new PlumbError('PLUMB_ERROR_TENSOR', 'no token can be sampled: all logits are NaN or -infinity, '

@@ -1,11 +1,12 @@
 /* Predicts a load from the headers of a model's files alone: whether the model can run, how much memory it takes, and
- * how fast it is here.  As little as possible is estimated: the engine opens the same session that a load would open,
- * on weights of zeros (plumb_model_rehearse), and its passes are timed. */
+ * how fast it is here.  Little is estimated: the engine opens the same session that a load would open, but on weights
+ * that are all zero (plumb_model_rehearse), and its passes are timed. */
 import { PlumbError, reasonOf } from '../base/errors.js';
 import { Download } from '../loader/download.js';
 import { sum } from '../loader/progress.js';
 import { read } from '../loader/source.js';
 import { Damaged, Sums } from '../loader/sums.js';
+import { INITIAL, PAGE } from './engine.js';
 
 /** @typedef {object} Preflight
  * @property {boolean} supported  whether plumb can run the model; `fits` says whether there is memory for it here
@@ -18,21 +19,23 @@ import { Damaged, Sums } from '../loader/sums.js';
  * @property {number} [contextLength]  tokens that a session would hold
  * @property {boolean} [chat]  whether the file has a chat template
  * @property {{type: string, tensors: number, bytes: number}[]} types  the types of the tensors, most bytes first
- * @property {number} [fileBytes]  bytes of all parts; undefined if a server does not state the size of one
- * @property {number} bytesRead  bytes read from all parts to get their headers: less than twice the headers' size, or
- *   64 KiB each
+ * @property {number} [fileBytes]  bytes of all parts; undefined if the size of one is unknown
+ * @property {number} bytesRead  bytes read from all parts to get their headers.  From a server that supports ranges
+ *   these are, for each part, at most 64 KiB or twice the header's size, whichever is more
  * @property {MemoryPlan} [memory]  undefined if it is not supported
  * @property {boolean} [fits]  whether a module can have that memory here; undefined if it is not supported
- * @property {number} threads  how many would compute
- * @property {string} [threadsNote]  why there are not more
+ * @property {number} threads  how many would compute; 1 if no session could be opened
+ * @property {string} [threadsNote]  why there are fewer than requested
  * @property {{decode: number, prefill: number}} [speed]  expected tokens per second with these threads: decode for
  *   answers, prefill for prompts; undefined if it was not requested, or the model does not fit or is not supported */
 /** @typedef {object} MemoryPlan  in bytes
  * @property {number} weights  all tensors, with the sizes they have in the file
  * @property {number} kv  keys and values of contextLength tokens
  * @property {number} scratch  the rest of a session; 0 if there was no memory to open one
- * @property {number} module  the program, the vocabulary, and what is allocated ahead
- * @property {number} total  linear memory after a load, exact to some pages of 64 KiB: the sum of the above
+ * @property {number} module  everything else: the program's data and stacks, the vocabulary, and memory that is not in
+ *   use yet
+ * @property {number} total  linear memory after a load: the sum of the above.  If the model fits, this is measured, and
+ *   exact to some pages of 64 KiB; otherwise it is estimated
  * @property {number} limit  the most that a module can have here.  If the model does not fit, this was tried out, and
  *   is what the system gave.  If it fits, nothing more is allocated to find out: with threads it is the address space
  *   that was reserved, with one thread the 4 GiB that a module can address; the system may have less than either
@@ -40,12 +43,10 @@ import { Damaged, Sums } from '../loader/sums.js';
 
 /** Bytes of the first request; each further request asks for as many as have arrived. */
 const FIRST_BYTES = 1 << 16;
-/** MEASURE is for how many milliseconds passes are timed, PROMPT the number of tokens in their prompts. */
+/** MEASURE: milliseconds for which passes are timed.  PROMPT: the most tokens of a prompt that is timed. */
 const MEASURE = 500, PROMPT = 64;
-/** The default of n_ctx in plumb_session_params, in tokens. */
+/** The most tokens that a session holds by default (n_ctx in plumb_session_params). */
 const DEFAULT_CONTEXT = 2048;
-/** The same as INITIAL_MEMORY in wasm/toolchain.mk.  If a model does not fit, this stands for `module` of its plan. */
-const START_BYTES = 1 << 24;
 
 /** @typedef {object} Work  what host.js provides
  * @property {import('./engine.js').Engine} engine  a new one
@@ -66,7 +67,7 @@ export async function preflight(work, args) {
   /** @type {Preflight} */
   const plan = { supported: false, problems: [], types: [], bytesRead: 0, threads: 1 };
   let room = { fits: false, canRun: false };
-  /** readHeaders sets check, which checks the part that was read last on this machine, if that is a copy. */
+  /** check verifies the copy whose bytes the engine got last, if there is one.  readHeaders sets it. */
   const copy = { check: async () => {} };
   try {
     engine.headersOnly();
@@ -78,8 +79,11 @@ export async function preflight(work, args) {
   } catch (error) {
     if (error instanceof Damaged) throw damaged(error);
     if (!(error instanceof PlumbError) || error.code === 'PLUMB_ERROR_IO') throw error;
-    // The engine refuses the bytes.  Before the model is blamed, the copy that they came from is checked.
-    await copy.check().catch(error => { throw damaged(error); });
+    // The engine refuses the bytes, which may be the fault of the copy that they came from.
+    await copy.check().catch(error => {
+      call.signal.throwIfAborted();
+      throw damaged(error);
+    });
     plan.problems.push({ code: error.code, message: error.message });
     return plan;
   }
@@ -95,19 +99,20 @@ const damaged = error => new PlumbError('PLUMB_ERROR_IO', `the copy on this mach
 
 /** Feeds each part to the engine up to the end of its header.  Sets bytesRead and fileBytes of the plan.
  *
- * A part that comes from a copy brings the digests of its chunks (sums.js).  A chunk is verified when all of it was
- * read, but the engine gets its bytes before that.  So if the engine refuses bytes, copy.check reads the rest of the
- * chunk, and throws Damaged if the copy is to blame.
+ * A part that comes from a copy brings the digests of its chunks (sums.js).  A chunk can only be verified when all of
+ * it has been read, but the engine gets its bytes before that.  So if the engine refuses bytes, copy.check reads the
+ * rest of the chunk, and throws Damaged if its digest is wrong.
  * @param {import('./engine.js').Engine} engine @param {import('../loader/source.js').Part[]} parts
  * @param {Preflight} plan @param {{check: () => Promise<void>}} copy
  * @param {import('../loader/source.js').Platform} platform @param {import('../base/protocol.js').Call} call */
 async function readHeaders(engine, parts, plan, copy, { openFile, oneBuffer, pause, silence }, call) {
   const sizes = parts.map(({ size }) => size), { signal } = call;
-  // If a file was cut into pieces, its header may announce more bytes than the first piece has.
+  // If there are several parts, the engine gets no size, which would be that of all parts from this one on: they may be
+  // pieces of one file, whose header announces more bytes than the first piece has.
   const begin = (/** @type {number | undefined} */ size) => engine.begin(parts.length === 1 ? size : undefined);
   for (const [i, part] of parts.entries()) {
     if (part.kind === 'url') {
-      // Even if the server proves nothing, its ranges are joined, unless something shows that the file has changed.
+      // checked: the ranges are joined even if nothing proves that they are of one file, unless something disproves it.
       const download = new Download(part.url, {
         signal, pause, silence, oneBuffer, range: FIRST_BYTES, checked: true, cache: 'default',
       });
@@ -135,7 +140,7 @@ async function readHeaders(engine, parts, plan, copy, { openFile, oneBuffer, pau
         if (!engine.needsBytes) break;
       }
     }
-    // If one file was cut into pieces, only the first has a header.
+    // Only the files of a split model have a header each.  Other parts are pieces of one file, whose header is here.
     if (engine.hasHeader && !(Number(engine.metadata()['split.count']) > 1)) break;
   }
   plan.fileBytes = sum(sizes);
@@ -155,8 +160,8 @@ function describe(engine, plan) {
   });
 }
 
-/** Opens the session that a load would open, and fills in what it takes.  If it fits, the total is measured; otherwise
- * it is estimated.
+/** Opens the session that a load would open, and fills in what it takes.  If it does not fit, the memory that a module
+ * has from the start stands for `module` of the plan.
  * @param {import('./engine.js').Engine} engine @param {Preflight} plan
  * @param {number} memoryLimit  as in Work
  * @param {boolean} weightsFit  whether the engine has allocated memory for all weights @param {PreflightArgs} args */
@@ -176,7 +181,7 @@ function planMemory(engine, plan, memoryLimit, weightsFit, { contextLength, prec
   const scratch = sessionBytes - kv;
   plan.threads = threads;
   plan.fits = weightsFit && opened;
-  const total = plan.fits ? engine.bytes : START_BYTES + weights + sessionBytes;
+  const total = plan.fits ? engine.bytes : INITIAL * PAGE + weights + sessionBytes;
   plan.memory = {
     weights, kv, scratch, module: total - weights - sessionBytes, total,
     limit: plan.fits ? memoryLimit : engine.exhaust(), device: deviceMemory(),
@@ -204,9 +209,9 @@ async function measure(engine, yieldToEventLoop, signal) {
   const end = performance.now() + MEASURE;
   do {
     engine.rewind(0);
-    // A long prompt takes too long with a large model; a shorter one gives nearly the same rate.  decode * n * 500 are
-    // the milliseconds of n tokens of a prompt, if each takes half as long as a single token.  The first prompt is
-    // short, because decode is not known yet.
+    // A long prompt takes too long with a large model; a shorter one gives nearly the same rate.  decode * n * 500 is
+    // an estimate of the milliseconds that a prompt of n tokens takes, if each takes half as long as a single token.
+    // The first prompt is short, because decode is not known yet: it is Infinity.
     const fed = decode * n * 500 > MEASURE ? Math.min(n, 8) : n;
     prefill = Math.max(prefill, fed / timed(prompt.subarray(0, fed)));
     for (let i = 0; i < 4 && engine.position < engine.contextLength; i++) decode = Math.min(decode, timed([0]));

@@ -1,7 +1,7 @@
 /* Finds stop strings in a stream of pieces.  Text that may still become a stop string is held back.  The stop string
  * that is complete first ends the text (the longest one, if several end there); neither it nor what follows is
  * returned.  The result depends only on the text, not on how it is cut into pieces.  Lengths and positions count UTF-16
- * code units, as String does.  Pieces hold whole characters, so a pair of surrogates is cut only if a stop string
+ * code units, as String does.  Pieces consist of whole characters, so a pair of surrogates is cut only if a stop string
  * begins or ends with half of one. */
 
 export class StopFilter {
@@ -10,11 +10,11 @@ export class StopFilter {
   /** @param {string[]} stops  none empty */
   constructor(stops) {
     this.stops = stops;
-    /** True once a stop string was found; push must not be called again then. */
+    /** True once a stop string was found.  push must not be called after that. */
     this.stopped = false;
   }
 
-  /** The text that is now certain. @param {string} piece @returns {string} */
+  /** Adds a piece, and returns the text that is now certain. @param {string} piece @returns {string} */
   push(piece) {
     this.#held += piece;
     // The bounds of the stop string that ends first.  If several end at one place, it is the one that begins first.
@@ -44,7 +44,8 @@ export class StopFilter {
     return 0;
   }
 
-  /** Returns the first n characters and holds the others. @param {number} n */
+  /** Returns the first n code units of the held text.  Keeps holding the others, or drops them if the text has ended.
+   * @param {number} n */
   #cut(n) {
     const text = this.#held.slice(0, n);
     this.#held = this.stopped ? '' : this.#held.slice(n);

@@ -1,6 +1,6 @@
-/* The engine's threads: workers that instantiate its module once more, on the same memory, and serve its pool
- * (src/threads/pool.h).  If one of them does not start, none is used: the engine computes alone, and says why.  The
- * engine itself is thread 0; the workers are threads 1, 2 and so on. */
+/* The engine's threads: workers that instantiate its module again, on the same memory, and do part of the work of its
+ * pool (src/threads/pool.h).  If one of them does not start, none is used: the engine computes alone, and says why.
+ * The engine itself is thread 0; the workers are threads 1, 2 and so on. */
 import { reasonOf } from '../base/errors.js';
 import { importsOf, INITIAL, PAGE } from './engine.js';
 
@@ -9,38 +9,38 @@ import { importsOf, INITIAL, PAGE } from './engine.js';
 
 /** MAX_MEMORY of wasm/toolchain.mk, in pages. */
 const MAX_PAGES = 65535;
-/** The maximum bytes that a module's own memory may have. */
+/** The most bytes that the memory of a module can have. */
 export const MAX_MEMORY = MAX_PAGES * PAGE;
 /** Milliseconds that a worker may take to start on a busy machine. */
 const START_TIMEOUT = 20000;
 
 /** @typedef {{memory: WebAssembly.Memory, limit: number}} SharedMemory  limit: the bytes that it may grow to */
 
-/** The memories of engines that were freed in this thread; the next engines reuse them.  V8 does not count shared
- * memory when it decides whether to collect garbage: without this list, 30 models that were loaded and closed left 30
- * memories behind.  The references are weak, so that a memory that is not reused can still be collected.  Only Node
- * returns memories, because a browser does not report that a thread has ended.
+/** The memories of engines that ran in this thread and were freed; the next engines here reuse them.  V8 does not count
+ * shared memory when it decides whether to collect garbage: without this list, 30 models that were loaded and closed
+ * left 30 memories behind.  The references are weak, so that a memory that is not reused can still be collected.  The
+ * list stays empty in browsers, which do not report when a thread has ended.
  * @type {{reference: WeakRef<WebAssembly.Memory>, limit: number, used: number}[]} */
 let idle = [];
 
-/** The memory that the instances of a module with threads share: one that was returned, after zeroing it, or a new one.
+/** A memory for the instances of a module with threads: an idle one that is zeroed (takeIdle), or else a new one.
  * @returns {SharedMemory} */
 export function takeMemory() {
-  // The maximum is halved until the device can reserve so many addresses.
+  // The maximum is halved until the system can reserve so many addresses.
   for (let maximum = MAX_PAGES; ; maximum >>= 1) {
     const limit = maximum * PAGE, memory = takeIdle(limit);
     if (memory) return { memory, limit };
     try {
       return { memory: new WebAssembly.Memory({ initial: INITIAL, maximum, shared: true }), limit };
     } catch (error) {
-      if (maximum < 2 * INITIAL) throw error;   // half of it would be less than the module needs at once
+      if (maximum < 2 * INITIAL) throw error;   // half of it would be less than the initial size
     }
   }
 }
 
-/** An idle memory with exactly this limit, zeroed.  At least the first INITIAL pages must be zero: they have the static
- * data, and an instance initializes these only if a flag among them is 0.  (That is also why the instances of the
- * threads do not initialize them again.)
+/** An idle memory with exactly this limit.  The `used` bytes at its start are zeroed, and at least its first INITIAL
+ * pages.  These contain the static data, which an instance initializes only if a flag in it is 0.  (The flag also keeps
+ * the instances of the threads from initializing the data again.)
  * @param {number} limit @returns {WebAssembly.Memory | undefined} */
 function takeIdle(limit) {
   for (let at; (at = idle.findLastIndex(one => one.limit === limit)) >= 0;) {
@@ -61,9 +61,9 @@ export function returnMemory({ memory, limit }, used) {
 }
 
 export class Threads {
-  /** Those that were not terminated. @type {import('../base/protocol.js').WorkerLike[]} */
+  /** The workers that were not terminated. @type {import('../base/protocol.js').WorkerLike[]} */
   #workers = [];
-  /** What terminating the others returned: in Node a promise each, in a browser nothing. @type {unknown[]} */
+  /** What the calls that terminated the others returned: promises in Node, undefined in a browser. @type {unknown[]} */
   #ends = [];
 
   /** @param {() => import('../base/protocol.js').WorkerLike} startThread @param {ThreadSetup[]} setups */
@@ -76,12 +76,12 @@ export class Threads {
     const started = setups.map(setup => new Promise((resolve, reject) => {
       const worker = startThread();
       this.#workers.push(worker);
-      // A thread that has started does not keep the process alive.
+      // unref: a thread that has started does not keep the process alive.
       worker.onMessage(({ failed }) => failed ? reject(new Error(failed)) : resolve(worker.unref?.()));
       worker.onDeath(reason => reject(new Error(`a worker stopped: ${reason}`)));
       worker.post({ setup });
     }));
-    /** Resolves to undefined once all are ready to serve, or to the reason why none is used.
+    /** Resolves to undefined once all workers are ready to serve, or to the reason why none of them is used.
      * @type {Promise<string | undefined>} */
     this.failure = Promise.race([timeout, Promise.all(started)]).then(() => undefined, error => {
       this.terminate();
@@ -95,7 +95,8 @@ export class Threads {
     for (const worker of this.#workers) worker.post({ serve: true });
   }
 
-  /** @returns {Promise<boolean>}  whether all are known to have ended; a browser does not report it */
+  /** Ends the workers.
+   * @returns {Promise<boolean>}  whether all are known to have ended; a browser does not report it */
   async terminate() {
     this.#ends.push(...this.#workers.splice(0).map(worker => worker.terminate()));
     const isReported = this.#ends.every(end => end instanceof Promise);
@@ -123,7 +124,7 @@ export function createThread(post) {
     try {
       c.plumb_threads_serve(thread);
     } catch (error) {
-      c.plumb_threads_broken();   // or else the engine would wait for this thread for ever
+      c.plumb_threads_broken();   // otherwise the engine would wait for this thread forever
       throw error;
     }
   };

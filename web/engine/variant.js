@@ -12,11 +12,12 @@ import { reasonOf } from '../base/errors.js';
 /** @typedef {object} Variant
  * @property {WebAssembly.Module} module
  * @property {string} name  the name of its file, without .wasm
- * @property {number} threads  1: the module is one without threads
+ * @property {number} threads  1 if the module is one without threads
  * @property {string} [note]  why there is one thread although more were requested
- * @property {string} [slower]  why this is not the fastest module */
+ * @property {string} [slower]  why the module without relaxed SIMD runs although this host has relaxed SIMD */
 
-/** More threads than this do not make models of a size for browsers faster, and leave no processor to others. */
+/** The most threads for 'auto'.  More do not make models of a size that fits into a browser faster, and leave no
+ * processor to other programs. */
 const AUTO_THREADS = 8;
 
 /** @param {Machine} machine @param {number | 'auto'} requested  threads
@@ -38,8 +39,8 @@ export async function choose({ compile, processors = 1, singleThreadReason, star
   }
 }
 
-/** Whether there is relaxed SIMD with a correct dot product; that of the baseline compiler in Node 20 is wrong.
- * Compiles the function below, which returns the sum of four equal products of signed bytes: f(a, b) is 4 * a * b.
+/** Whether this host has relaxed SIMD whose dot product is correct; the baseline compiler in Node 20 computes a wrong
+ * one.  Compiles the function below, which adds up four equal products of signed bytes, so that f(a, b) is 4 * a * b.
  * (func (export "f") (param i32 i32) (result i32)
  *   (i32x4.extract_lane 0 (i32x4.relaxed_dot_i8x16_i7x16_add_s
  *     (i8x16.splat (local.get 0)) (i8x16.splat (local.get 1)) (i32x4.splat (i32.const 0))))) */

@@ -1,15 +1,16 @@
 /* Copies of models' files on this machine, in a folder of the host (browser/opfs.js, node/cache-folder.js).  The folder
  * has these files for each URL; NAME is the sha256 of the URL:
  *
- *   NAME.gguf   the complete file; in a browser also an incomplete one, which in Node is in a file of its writer
- *   NAME.json   Meta; written before the first byte, and again after the last one
- *   slots       the digests of an incomplete file (sums.js), in a file that the folder chooses
+ *   NAME.gguf   the complete file; in a browser also an incomplete one.  In Node an incomplete one has another name
+ *   NAME.json   Meta; written before the first byte, after the last one, and after each load of the complete file
+ *   slots       the digests of an incomplete file (sums.js), in a file whose name the folder chooses
  *
  * The writer of a copy holds its lock.  All files are untrusted: if they do not fit together, they count as no copy,
- * and never make a load fail.  Bytes are not flushed to the disk; the digests detect what a power failure loses.
+ * and never make a load fail.  The bytes of a model are not flushed to the disk; the digests detect what a power
+ * failure loses.
  *
- * Copies of older versions have no digests.  A complete one gets them from the bytes that its next load reads, and an
- * incomplete one is continued as it is. */
+ * Copies of older versions have no digests.  A complete one gets them from the bytes that its next load reads.  An
+ * incomplete one is continued without them, and gets them for all of its bytes with the first write. */
 import { PlumbError, reasonOf } from '../base/errors.js';
 import { hex } from '../base/hex.js';
 import { Busy } from './busy.js';
@@ -21,35 +22,36 @@ import { parseSlots, parseSums } from './sums.js';
  * @property {(target: Uint8Array, at: number) => number} read  reads some of the bytes from `at` on into
  *   target and returns how many; 0 at the end of the file
  * @property {() => void} close */
-/** @typedef {object} Lock  a copy that nobody else may write until it is closed
+/** @typedef {object} Lock  lets one writer, and nobody else, write a copy, until close or discard releases it
  * @property {() => number} size  the size of the file that an earlier writer left
- * @property {Uint8Array} slots  the slots that it left
- * @property {Handle['read']} read
- * @property {(at: number) => unknown} begin  keeps the bytes and slots before `at` and removes the others.  With 0
- *   nothing is left, but readers of the old file are not disturbed
- * @property {(size: number) => unknown} reserve  reserves room for a file of this size; throws if there is none
+ * @property {Uint8Array} slots  the slots that the earlier writer left
+ * @property {Handle['read']} read  reads the file that the earlier writer left; only before the first write
+ * @property {(at: number) => unknown} begin  keeps the bytes before `at` and their slots, and removes all others.  In
+ *   Node, readers that have the old file open can still read it
+ * @property {(size: number) => unknown} reserve  makes sure that there is room for a file of this size, or throws; in
+ *   Node it does nothing
  * @property {(bytes: Uint8Array, at: number, slots: Uint8Array, slotsAt: number) => Promise<void> | void} write  writes
- *   bytes of one chunk, and then slots.  If not all can be written, it throws, perhaps at a later call.  The caller may
- *   reuse the memory of bytes afterwards, but not that of slots
+ *   bytes of one chunk at `at`, and then slots at slotsAt of their own file.  If not all can be written, it throws,
+ *   perhaps at a later call.  The caller may reuse the memory of bytes afterwards, but not that of slots
  * @property {(size: number, writeMeta: () => Promise<void>) => Promise<void>} publish  makes what was written the
  *   complete NAME.gguf.  Calls writeMeta after all bytes are in a file and while the copy is locked; then
  *   removes the slots
- * @property {() => Promise<unknown> | unknown} discard  removes the copy and closes the lock
- * @property {(size: number) => Promise<void> | void} close  releases the lock after the last write; the bytes before
- *   size stay
- * @typedef {object} Folder  its functions return undefined if the file that they need does not exist
- * @property {boolean} writes  whether lock and read are possible
+ * @property {() => Promise<unknown> | unknown} discard  removes the copy and releases the lock
+ * @property {(size: number) => Promise<void> | void} close  releases the lock after the last write, and keeps the bytes
+ *   before `size`
+ * @typedef {object} Folder  file, text, read and partial return undefined if the file does not exist
+ * @property {boolean} writes  whether lock, put and read are possible; in a browser only in a worker
  * @property {() => Promise<string[]>} names  the names of all files
  * @property {(name: string) => Promise<Blob | undefined>} file
  * @property {(name: string) => Promise<string | undefined>} text
  * @property {(name: string, text: string) => Promise<void>} put  replaces the text of a file, or throws
- * @property {(name: string) => Promise<Handle | undefined>} read
+ * @property {(name: string) => Promise<Handle | undefined>} read  opens a file
  * @property {(name: string) => Promise<{size: number, slots: Uint8Array} | undefined>} partial  describes an incomplete
  *   copy
  * @property {(name: string, startThread?: () => import('../base/protocol.js').WorkerLike) => Promise<Lock>} lock  locks
  *   a copy, by its NAME; throws Busy
  * @property {(name: string) => Promise<boolean>} remove  removes a copy; returns whether there was one; throws Busy
- * @property {() => Promise<number>} room  bytes that can still be written */
+ * @property {() => Promise<number>} room  how many bytes can still be written */
 /** @typedef {object} Meta
  * @property {string} url
  * @property {boolean} complete
@@ -63,7 +65,7 @@ import { parseSlots, parseSums } from './sums.js';
  *   Undefined in copies of older versions */
 /** @typedef {Omit<Meta, 'sums' | 'announced'> & {bytes: number}} Cached  bytes: how many of the file are stored */
 
-/** Copies can only be read here, not written. */
+/** The error where copies can be read but not written. */
 export class ReadOnly extends Error {
   constructor() { super('the page\'s own thread can read copies, but not write them; leave out worker: false'); }
 }
@@ -97,7 +99,8 @@ export class Store {
       if (file?.size === meta.size && file) return [{ ...shown, bytes: file.size }];
       const partial = await folder.partial(name).catch(() => undefined);
       if (!partial) return [];
-      // Complete metadata without its file: only who holds the lock can tell what the bytes are worth (findPart).
+      // If the metadata says complete, but there is no complete file, only the holder of the lock can find out which
+      // bytes are valid (findPart).
       return [{ ...shown, bytes: meta.complete ? 0 : proved(meta, partial).at, complete: false }];
     }));
     return all.flat().sort((a, b) => b.lastUsed - a.lastUsed);
@@ -106,11 +109,11 @@ export class Store {
   /** @param {string} url @returns {Promise<boolean>}  whether there was one */
   async remove(url) {
     const folder = await this.#folder();
-    // Before nameOf, which fails on http: pages: they have neither a folder nor crypto.subtle.
+    // This comes before nameOf, which throws on pages that are not secure contexts.  They have no folder either.
     if (!folder) return false;
     const name = await nameOf(url);
     try {
-      return await folder?.remove(name) ?? false;
+      return await folder.remove(name);
     } catch (error) {
       if (!(error instanceof Busy)) throw failure(`${url}: the copy cannot be removed`, error);
       throw new PlumbError('PLUMB_ERROR_STATE', `${url}: the copy cannot be removed: ${error.message}`, { url });
@@ -123,12 +126,12 @@ export class Store {
     const folder = await this.#folder();
     if (!folder) return undefined;
     const name = await nameOf(url);
-    const meta = parse(await folder?.text(`${name}.json`).catch(() => undefined), url);
-    const blob = meta?.complete ? await folder?.file(`${name}.gguf`).catch(() => undefined) : undefined;
+    const meta = parse(await folder.text(`${name}.json`).catch(() => undefined), url);
+    const blob = meta?.complete ? await folder.file(`${name}.gguf`).catch(() => undefined) : undefined;
     return blob && blob.size === meta?.size ? { blob, sums: sumsOf(meta) } : undefined;
   }
 
-  /** Opens the copy of a file for a load, or a new one.
+  /** Opens the copy of a file for a load.  Unless the copy is complete, it is locked, also if there is none yet.
    * @param {string} url
    * @param {() => import('../base/protocol.js').WorkerLike} [startThread]  starts a worker that may write the copy
    * @returns {Promise<Copy>}  rejects with the reason if no copy can be kept */
@@ -180,7 +183,7 @@ export class Copy {
     this.startThread = startThread;
   }
 
-  /** Opens the copy if it is complete, and returns whether it is. */
+  /** Opens the copy for reading if it is complete, and returns whether it is. */
   async findWhole() {
     const { meta, text, blob } = await this.#look();
     if (!meta || !blob) return false;
@@ -201,7 +204,7 @@ export class Copy {
     const { meta, blob } = await this.#look(), partial = { size: lock.size(), slots: lock.slots };
     if (meta?.complete) {
       const { at, sums } = parseSlots(lock.slots, partial.size);
-      // A writer that was killed while it published had already marked the file as complete in the metadata.
+      // A writer that was killed in the middle of publish had already written metadata that says complete.
       const isUnpublished = at === meta.size && sums.join('') === meta.sums;
       if (!blob && isUnpublished) await lock.publish(at, async () => {});
       if (blob || isUnpublished) {
@@ -228,10 +231,11 @@ export class Copy {
 
   get complete() { return this.meta.complete; }
 
-  /** What its bytes are read from; undefined if only the blob can be read. */
+  /** What reads its bytes; undefined if only the blob can be read. */
   get reader() { return this.#lock ?? this.#handle; }
 
-  /** Must be called before bytes from `at` on are written.  Throws if they cannot be, such as for lack of room.
+  /** Must be called before the bytes from `at` on are written.  Throws if they cannot be written, for example for lack
+   * of room.
    * @param {number} at  0, or as many bytes as are stored @param {import('./download.js').Facts} facts */
   async begin(at, { size, certain, etag, lastModified }) {
     if (this.complete) {   // it was opened for reading, without a lock
@@ -250,7 +254,7 @@ export class Copy {
     this.#recorded = at === 0 || this.sums !== undefined;
     if (at === 0) this.sums = [];
     this.#size = size;
-    await lock.begin(at);   // first, because it removes the old bytes, which take room
+    await lock.begin(at);   // before the room is measured, because this removes the old bytes
     const need = (size ?? 0) - at, room = await this.folder.room();
     if (need > room) throw new Error(await this.#shortage(`there is room for ${megabytes(Math.max(0, room))}`, need));
     await this.#writeMeta();
@@ -261,9 +265,9 @@ export class Copy {
     }
   }
 
-  /** Writes the next bytes.  Throws if there is no more room, which not every browser tells in advance.
+  /** Writes the next bytes.  Throws if that fails, also for lack of room, which not every browser reports in advance.
    * @param {Uint8Array} chunk
-   * @param {import('./sums.js').Sums} sums  has the digests of all bytes before the chunk, and computes its digests */
+   * @param {import('./sums.js').Sums} sums  has digested all bytes before the chunk; digests those of the chunk too */
   async write(chunk, sums) {
     const lock = /** @type {Lock} */ (this.#lock);
     try {
@@ -278,7 +282,7 @@ export class Copy {
     }
   }
 
-  /** The error to report for a failed write.  Only for a lack of room does it say how to make room.
+  /** The error to report for a failed write.  If the reason is a lack of room, it says how to make room.
    * @param {unknown} error @param {string} [what]  what failed @param {number} [need]  bytes that room is needed for */
   async #writeError(error, what = `writing failed after ${megabytes(this.at)}`, need = this.#size) {
     if (error instanceof Busy) return error;
@@ -294,7 +298,7 @@ export class Copy {
     return `${needs}${reason}; other cached models take ${megabytes(kept)}, and Plumb.removeCached removes them`;
   }
 
-  /** Must be called when all bytes are stored and were used.  Marks the copy as complete.
+  /** Must be called when all bytes are stored and were used.  Marks the copy as complete, and as used now.
    * @param {string} [sha256]  their checksum, if it was computed
    * @param {string[]} [sums]  their digests, if they were computed */
   async finish(sha256 = this.meta.sha256, sums = this.sums) {
@@ -309,12 +313,12 @@ export class Copy {
       } catch (error) {
         throw await this.#writeError(error);
       }
-    } else if (this.folder.writes && await this.#isSame()) {
-      await this.#writeMeta();   // nobody else has replaced the copy
+    } else if (this.folder.writes && await this.#isSame()) {   // nobody else has replaced the copy
+      await this.#writeMeta();
     }
   }
 
-  /** Closes its file and releases its lock; the bytes so far stay. */
+  /** Closes its file and releases its lock.  The bytes so far stay. */
   async close() {
     const lock = this.#lock;
     this.#handle?.close();
@@ -341,11 +345,11 @@ export class Copy {
   }
 }
 
-/** Whether a file system has refused to store bytes because there is no room for them: Node says so with a code, a
- * browser with the name of the error. @param {any} error */
+/** Whether a file system has refused to store bytes because there is no room for them.  Node says so by the code of the
+ * error, a browser by its name. @param {any} error */
 const isLackOfRoom = error => ['ENOSPC', 'EDQUOT'].includes(error?.code) || error?.name === 'QuotaExceededError';
 
-/** How many bytes of an incomplete copy its slots prove; for a copy of an older version, all that it has.
+/** How many bytes of an incomplete copy count: those that its slots prove, or all for a copy of an older version.
  * @param {Meta} meta @param {{size: number, slots: Uint8Array}} partial
  * @returns {{at: number, sums?: string[]}} */
 const proved = ({ sums }, { size, slots }) => sums === undefined ? { at: size } : parseSlots(slots, size);

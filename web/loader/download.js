@@ -1,39 +1,43 @@
 /* A download whose connection may break at any byte.  It then requests the missing bytes.  If nothing proves that they
  * are of the same file, the load must start over (StartOver).
  *
- * The proof is a strong ETag or a Last-Modified that stays the same, together with the size.  Requests to other origins
- * have a Range header and no other header that would need a CORS preflight; their responses are compared here. */
+ * The proof is a strong ETag that stays the same, or else a Last-Modified, provided that the size does not change.
+ * Every response is compared here.  A request for missing bytes also has If-Range, so that a server sends all of a file
+ * that has changed.  A page does not send If-Range to other origins, because it would need a CORS preflight, whereas
+ * Range does not. */
 import { PlumbError, reasonOf } from '../base/errors.js';
 import { corsProblem, noConnection, webPage } from './fetch-errors.js';
 import { streamChunks } from './stream.js';
 
-/** TRIES is the number of attempts in a row that bring no new byte, FIRST_WAIT the milliseconds before the first one.
- * Each further attempt waits twice as long as the one before, or as long as the server asks if that is more, but at
- * most LONGEST_WAIT. */
-const TRIES = 5, FIRST_WAIT = 500, LONGEST_WAIT = 30000;
-/** The number of attempts at a server that has never responded.  Most often its name is misspelt, or it refuses this
- * site; a browser does not distinguish the two. */
-const TRIES_NO_RESPONSE = 2;
+/** RETRIES: after this many retries in a row that bring no new byte, the download fails.  Before the first one it waits
+ * FIRST_WAIT milliseconds, and before each further one twice as long as before the last, or as long as the server asks
+ * if that is more, but at most LONGEST_WAIT. */
+const RETRIES = 5, FIRST_WAIT = 500, LONGEST_WAIT = 30000;
+/** The number of retries if the server has never responded.  Most often its name is misspelt, or it does not allow
+ * pages of this site to read its responses; a browser reports both in the same way. */
+const RETRIES_NO_RESPONSE = 2;
 /** Milliseconds without a byte after which a connection is given up, because a lost one is not always reported. */
 const SILENCE = 30000;
 
 /** @typedef {'default' | 'no-cache' | 'reload' | 'no-store'} CacheMode */
 /** @typedef {object} Facts  what a server says about a file
  * @property {number} [size]  in bytes
- * @property {boolean} certain  whether the size is reliable; otherwise it is only good enough to be shown
+ * @property {boolean} certain  whether the size is reliable.  Otherwise it may be that of the encoded bytes, and a
+ *   different number may arrive
  * @property {string} [etag]
  * @property {string} [lastModified] */
 /** @typedef {object} DownloadOptions
  * @property {AbortSignal} signal
- * @property {(ms: number, signal: AbortSignal) => Promise<void>} [pause]  waits before the next attempt
- * @property {(ms: number, signal: AbortSignal) => Promise<void>} [silence]  as pause; resolves if nothing has arrived
- * @property {(attempt: number) => void} [onWait]
+ * @property {(ms: number, signal: AbortSignal) => Promise<void>} [pause]  waits before a retry
+ * @property {(ms: number, signal: AbortSignal) => Promise<void>} [silence]  waits while nothing arrives.  The signal
+ *   ends the wait when something does; if it resolves before that, the connection is given up
+ * @property {(attempt: number) => void} [onWait]  called before the wait; attempt: the number of the retry, from 1
  * @property {boolean} checked  whether bytes need no proof that they are of one file, because a checksum will show it
  *   or, in a preflight, it matters little
  * @property {CacheMode} cache  the mode of the browser's own cache
  * @property {number} [range]  only in a preflight, which reads the beginning of a file and keeps no copy: how many
- *   bytes the first request asks for.  Each further request asks for as many as have arrived.  Responses are not read
- *   any further, and failed attempts are forgotten only after this many new bytes
+ *   bytes the first request asks for.  Each further request asks for as many as have arrived.  A response is not read
+ *   beyond the range that was requested, and failures are forgotten only after this many new bytes
  * @property {boolean} [oneBuffer]  as in Platform */
 
 /** The load must start over: the bytes so far may be of another file than the rest, or the copy cannot be used. */
@@ -48,18 +52,20 @@ export class Download {
   #response;
   /** Aborts the present request. */
   #request = new AbortController();
-  /** How many bytes of the present response to skip, because they are there already. */
+  /** How many bytes of the present response are still to be skipped, because an earlier response has brought them. */
   #skip = 0;
   /** The position after the last byte of the present response, if it is a range. */
   #end = Infinity;
-  /** The furthest position of all passes at which failed attempts were forgotten. */
+  /** The furthest position that any pass (a call of open) has reached when the failures were forgotten.  Only bytes
+   * after it count as new. */
   #furthest = 0;
-  /** The failed attempts since then. */
+  /** The failures since then. */
   #failures = 0;
-  /** Whether the server has ever responded. */
+  /** Whether the server has responded at least once. */
   #hasAnswered = false;
-  /** Whether the present response is encoded.  No range of the file can then be requested. */
-  #encoded = false;
+  /** The encoding of the present response, if it has one.  No range of the file can then be requested.
+   * @type {string | undefined} */
+  #encoding;
   #pause;
   #silence;
 
@@ -71,12 +77,12 @@ export class Download {
     this.#silence = options.silence ?? pause;
   }
 
-  /** Requests the file from byte `at` on.  Afterwards `this.at` is where the bytes of the response begin: 0 if it is
-   * not the known file, if a range of it cannot be requested, and with `whole`.  If `whole` is true and the file has
-   * not changed, no bytes follow.
+  /** Requests the file from byte `at` on.  Afterwards `this.at` is the position of the first byte that chunks() yields:
+   * 0 if the file has changed or no range of it can be requested, otherwise `at`.  With `whole` it only asks whether
+   * the file has changed; if not, chunks() must not be called.
    * @param {number} at @param {Facts} [known]  what the server said when the bytes before `at` were downloaded
-   * @param {boolean} [whole]  all bytes are here, and the question is only whether the file has changed
-   * @returns {Promise<boolean>}  whether it is the known file */
+   * @param {boolean} [whole]  whether all bytes of the known file are here
+   * @returns {Promise<boolean>}  whether the server has the known file */
   async open(at, known, whole = false) {
     this.at = known && !whole && this.#resumable(known) ? at : 0;
     this.facts = { certain: false, ...known };
@@ -84,7 +90,7 @@ export class Download {
       const response = await this.#fetch(whole);
       if (!this.#isPositionKnown(response)) {
         drop(response);
-        if (this.at === 0) throw this.#unknownPosition();
+        if (this.at === 0) throw this.#unknownPosition(response);
         this.at = 0;
         continue;
       }
@@ -99,13 +105,13 @@ export class Download {
         this.#take(response);
         return false;
       }
-      drop(response);   // it has only a range of another file, or none
+      drop(response);   // a range of another file, or none (416)
       this.at = 0;
     }
   }
 
-  /** Yields the bytes from `at` on.  A chunk is valid until the next one is requested.  Each turn of the outer loop
-   * reads one response until it ends or breaks, and then requests what is missing. */
+  /** Yields the bytes from `this.at` on.  A chunk is valid until the next one is requested.  Each turn of the outer
+   * loop reads one response until it ends or breaks, and then requests what is missing. */
   async *chunks() {
     const { signal, oneBuffer, range } = this.options;
     const { url, facts } = this, least = range ?? 1;
@@ -136,7 +142,7 @@ export class Download {
           if (range && this.at === this.#end) break;
         }
         const isSizeKnown = facts.certain && facts.size !== undefined;
-        // If no response says how long the file is, more bytes may follow a range.
+        // More bytes may follow a range if no response has said how long the file is.
         const mayFollow = this.#end < Infinity && (range || this.at < (facts.size ?? Infinity));
         const missing = this.#skip > 0 || (isSizeKnown ? this.at < Number(facts.size) : mayFollow);
         if (!missing && this.at === 0) {
@@ -149,14 +155,14 @@ export class Download {
         if (error instanceof PlumbError) throw error;
         reason = reasonOf(error);
       }
-      // A server may send a shorter range than requested.  If that brought enough bytes, the next request follows at
-      // once and no failure is counted, unless earlier failures are not forgotten yet.
+      // A server may send a shorter range than requested.  If all of that arrived and brought enough bytes, the next
+      // request follows at once and no failure is counted, unless there were failures that are not forgotten yet.
       const received = this.at - start, enough = this.at === this.#end && received >= least;
       if (this.at === this.#end) reason = `the server sends only ${received} bytes per request`;
       if (!enough || this.#failures > 0) await this.#failed(this.#broken(reason));
       if (this.at > 0 && !this.#resumable(facts)) throw this.#notResumable();
       const next = await this.#fetch();
-      const problem = !this.#isPositionKnown(next) ? this.#unknownPosition().message
+      const problem = !this.#isPositionKnown(next) ? this.#unknownPosition(next).message
         : !this.#same(next) ? `${url}: the file has changed` : undefined;
       if (problem !== undefined) {
         drop(next);
@@ -175,18 +181,21 @@ export class Download {
     if (this.#response) drop(this.#response);
   }
 
-  /** Whether a range of the file may be requested: its bytes are not encoded, and they can be proved to be of the same
-   * file or need no proof. @param {Facts} facts */
+  /** Whether a range of the file may be requested.  Its bytes must not be encoded, and unless they need no proof, it
+   * must be possible to prove that they are of the same file. @param {Facts} facts */
   #resumable({ etag, lastModified }) {
-    return !this.#encoded && (this.options.checked || strong(etag) !== undefined || lastModified !== undefined);
+    if (this.#encoding !== undefined) return false;
+    return this.options.checked || strong(etag) !== undefined || lastModified !== undefined;
   }
 
   #notResumable() {
-    return new StartOver(`${this.url}: the download cannot be resumed: nothing shows that the file is unchanged`);
+    const why = this.#encoding === undefined ? 'nothing shows that the file is unchanged'
+      : `its bytes are encoded (Content-Encoding: ${this.#encoding}), so no range of the file can be requested`;
+    return new StartOver(`${this.url}: the download cannot be resumed: ${why}`);
   }
 
-  /** Requests the bytes from `at` on until there is a response that can be used; throws if a further attempt is of no
-   * use, or if there were too many.
+  /** Requests the bytes from `at` on, again and again until there is a response that can be used.  Throws if a retry is
+   * of no use, or if there were too many.
    * @param {boolean} [whole]  as in open @returns {Promise<Response>}  with status 200, 206, 304 or 416 */
   async #fetch(whole = false) {
     const { url, at, options: { signal, cache, range } } = this;
@@ -202,7 +211,8 @@ export class Download {
         signal.throwIfAborted();
         const cors = this.#hasAnswered ? undefined : await corsProblem(url, signal);
         const problem = new PlumbError('PLUMB_ERROR_IO', `${url}: ${cors ?? noConnection(url, error)}`, { url });
-        if (cors !== undefined && this.#failures > 0) throw problem;   // it was not just one broken connection
+        // The first time it may still have been a connection that broke.
+        if (cors !== undefined && this.#failures > 0) throw problem;
         await this.#failed(at > 0 && cors === undefined ? this.#broken(reasonOf(error)) : problem);
         continue;
       }
@@ -246,23 +256,23 @@ export class Download {
     const etag = strong(facts.etag), { lastModified } = facts;
     /** @type {Record<string, string>} */
     const headers = range ? { Range: `bytes=${at}-${this.#rangeEnd() - 1}` } : at > 0 ? { Range: `bytes=${at}-` } : {};
-    const elsewhere = globalThis.location && new URL(url, location.href).origin !== location.origin;
-    if (elsewhere) return headers;   // the headers below would need a CORS preflight
+    const isElsewhere = globalThis.location && new URL(url, location.href).origin !== location.origin;
+    if (isElsewhere) return headers;   // the headers below would need a CORS preflight
     if (at > 0 && (etag ?? lastModified)) headers['If-Range'] = /** @type {string} */ (etag ?? lastModified);
     if (whole && facts.etag) headers['If-None-Match'] = facts.etag;
     else if (whole && lastModified) headers['If-Modified-Since'] = lastModified;
     return headers;
   }
 
-  /** Waits before the next attempt, or throws the error if there were too many.
+  /** Waits before the next retry, or throws the error if there were too many.
    * @param {PlumbError} error @param {number} [minWait]  milliseconds that the server asks for */
   async #failed(error, minWait = 0) {
     const { signal, onWait } = this.options;
     if (!/^https?:/.test(this.url)) throw error;   // another fetch of a data: or blob: URL does not help
-    const tries = this.#hasAnswered ? TRIES : TRIES_NO_RESPONSE;
-    if (++this.#failures > tries) {
-      error.message += ` (${tries} retries failed)`;
-      error.details.tries = tries;
+    const retries = this.#hasAnswered ? RETRIES : RETRIES_NO_RESPONSE;
+    if (++this.#failures > retries) {
+      error.message += ` (${retries} retries failed)`;
+      error.details.tries = retries;
       throw error;
     }
     onWait?.(this.#failures);
@@ -278,30 +288,40 @@ export class Download {
       { name: url, bytes: at, ...size !== undefined && { total: size } });
   }
 
-  /** Whether it is known where the bytes of a response belong.  A 206 must say in its Content-Range that they are those
-   * from `at` on; #fetch refuses one that names another position.  A browser may hide that header in a response of
-   * another origin; then the length decides.  A range of encoded bytes is useless, because it counts other bytes.
+  /** Whether it is known which bytes of the file a response has.  A 206 must say in its Content-Range that they are
+   * those from `at` on; #fetch refuses one that names another position.  A browser may hide that header in a response
+   * of another origin; then the length decides.  A range of encoded bytes is useless, because its positions are not
+   * those of the file.
    * @param {Response} response */
   #isPositionKnown(response) {
     const { headers, status, type } = response, { at, facts: { size }, options: { range } } = this;
     if (status !== 206) return true;
-    if (isEncoded(response)) return false;
+    if (encodingOf(response) !== undefined) return false;
     if (headers.has('Content-Range')) return true;
     const length = bytesOf(headers.get('Content-Length'));
-    // A preflight keeps no bytes, so it accepts any length up to that of the range, and none at the first byte.
+    // A preflight keeps no copy that could be wrong.  So it accepts any response that ends within the requested range,
+    // and at the start of the file also one without a length.
     if (range) return length === undefined ? at === 0 : at + length <= this.#rangeEnd();
     return type === 'cors' && length !== undefined && size !== undefined && at + length === size;
   }
 
-  #unknownPosition() {
-    const { url, at } = this;
+  /** The error for a response that #isPositionKnown refuses. @param {Response} response */
+  #unknownPosition(response) {
+    const { url, at } = this, encoding = encodingOf(response);
+    const how = encoding === undefined ? 'without a "Content-Range" that says which bytes it sends'
+      : `with encoded bytes (Content-Encoding: ${encoding})`;
     return new PlumbError('PLUMB_ERROR_IO', `${url}: requested the bytes from ${at} on, but the server answered 206 `
-      + 'without a "Content-Range" that says which bytes it sends', { url, bytes: at });
+      + how, { url, bytes: at });
   }
 
-  /** Whether a response is of the file that the facts describe.  The first of these that both state decides: sizes that
-   * are certain, if they differ; strong ETags; ETags of which one is weak, if they differ; Last-Modified.  Equal sizes
-   * and equal weak ETags prove nothing.
+  /** Whether a response is of the file that the facts describe.  A 416 is of it if the known file ends at `at`.  For
+   * any other response, the first rule decides that applies to what both state:
+   *
+   *   - sizes that are certain and differ: no;
+   *   - two strong ETags: yes if they are equal, otherwise no;
+   *   - two ETags that differ, apart from being weak or strong: no;
+   *   - Last-Modified: yes if they are equal, otherwise no.
+   *
    * @param {Response} response @param {boolean} [whole]  as in open */
   #same(response, whole = false) {
     const { at, facts } = this;
@@ -319,23 +339,24 @@ export class Download {
     if (facts.lastModified !== undefined && found.lastModified !== undefined) {
       return facts.lastModified === found.lastModified;
     }
-    // Nothing proves anything.  Without bytes so far nothing must fit, except the size, which the engine was told.
+    // There is no proof.  None is needed if a checksum will show it, or if there are no bytes yet to which those of the
+    // response must fit; but the engine may have been told the size.
     return at === 0 && !whole && facts.size === found.size || this.options.checked;
   }
 
-  /** Makes a response the present one. @param {Response} response  the next bytes come from it */
+  /** Makes a response the present one, from which the next bytes come. @param {Response} response */
   #take(response) {
     this.#response = response;
+    this.#skip = response.status === 200 ? this.at : 0;
+    const end = /^bytes \d+-(\d+)\//.exec(response.headers.get('Content-Range') ?? '')?.[1] ?? Infinity;
+    this.#end = response.status === 206 ? Math.min(Number(end) + 1, this.#rangeEnd()) : Infinity;
     if (response.status === 416) {   // all bytes are here
       drop(response);
       this.#response = new Response();
       this.#updateFacts({ ...this.facts, size: this.at, certain: true });
       return;
     }
-    this.#skip = response.status === 200 ? this.at : 0;
-    const end = /^bytes \d+-(\d+)\//.exec(response.headers.get('Content-Range') ?? '')?.[1] ?? Infinity;
-    this.#end = response.status === 206 ? Math.min(Number(end) + 1, this.#rangeEnd()) : Infinity;
-    this.#encoded = isEncoded(response);
+    this.#encoding = encodingOf(response);
     this.#updateFacts(this.#factsOf(response));
   }
 
@@ -345,15 +366,16 @@ export class Download {
   /** @param {Response} response  to a request for the bytes from `at` on @returns {Facts} */
   #factsOf(response) {
     const { headers, status } = response;
-    const length = isEncoded(response) ? null : headers.get('Content-Length');
+    const length = encodingOf(response) === undefined ? headers.get('Content-Length') : null;
     const total = /\/(\d+)$/.exec(headers.get('Content-Range') ?? '')?.[1];
-    // If the browser hides the range, #isPositionKnown has verified that the length is that of the rest.
-    const hidden = !headers.has('Content-Range') && !this.options.range;
-    const toEnd = length !== null && hidden ? String(this.at + Number(length)) : null;
+    // If the browser hides the Content-Range, #isPositionKnown has verified that the length is that of the rest.
+    const isHidden = !headers.has('Content-Range') && !this.options.range;
+    const toEnd = length !== null && isHidden ? String(this.at + Number(length)) : null;
     const size = bytesOf(status === 206 ? total ?? toEnd : length);
     return {
       size,
-      // For a response of another origin a browser shows the length, but not the encoding.  A range has no encoding.
+      // If a response is of another origin, a browser may show its length but hide that it is encoded.  A range is not
+      // encoded, because browsers request it with "Accept-Encoding: identity".
       certain: size !== undefined && (status === 206 || response.type !== 'cors'),
       etag: headers.get('ETag') ?? undefined,
       lastModified: headers.get('Last-Modified') ?? undefined,
@@ -391,9 +413,12 @@ const strong = etag => etag?.startsWith('W/') ? undefined : etag;
 /** What remains of an ETag for the weak comparison of RFC 9110. @param {string} etag */
 const weak = etag => etag.replace(/^W\//, '');
 
-/** Whether a response has a Content-Encoding: lengths then count the encoded bytes, not those that arrive here.
- * @param {Response} response */
-const isEncoded = response => ![null, '', 'identity'].includes(response.headers.get('Content-Encoding'));
+/** The Content-Encoding of a response, or undefined if it has none.  With one, lengths count the encoded bytes, not
+ * those that arrive here. @param {Response} response */
+function encodingOf({ headers }) {
+  const encoding = headers.get('Content-Encoding');
+  return encoding && encoding !== 'identity' ? encoding : undefined;
+}
 
 /** How long the server asks to wait: Retry-After is a number of seconds or a date.
  * @param {Response} response @returns {number}  milliseconds */

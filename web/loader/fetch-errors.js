@@ -1,11 +1,12 @@
 /* Explains why a file could not be fetched.  A browser only says "Failed to fetch", whatever the cause, and some
- * servers answer every request with their start page. */
+ * servers answer every request with a web page. */
 import { reasonOf } from '../base/errors.js';
 
 /** Milliseconds to wait for the browser's report that it has blocked a response. */
 const REPORT = 1000;
 
-/** The origin of a URL if it differs from the page's, otherwise undefined. @param {string} url */
+/** The origin of an http or https URL if it differs from the page's.  Otherwise, and where there is no page, undefined.
+ * @param {string} url */
 export function otherOrigin(url) {
   const here = globalThis.location?.origin;
   if (here === undefined || !/^https?:/.test(url)) return undefined;
@@ -13,10 +14,10 @@ export function otherOrigin(url) {
   return origin === here ? undefined : origin;
 }
 
-/** Says why a page cannot read a response from another origin.  Returns undefined if the URL is of the page's origin or
- * the server does not answer.  A no-cors request succeeds if the server answers at all, although its response cannot be
- * read.  On a page that is isolated by "require-corp" even that response may be blocked, but then the browser reports
- * it.
+/** Says that a fetch has failed because the page may not read responses of the server (CORS), if that is the reason.
+ * Returns undefined if it is not: the URL is of the page's own origin, or the server does not answer.  To find out, it
+ * sends a no-cors request, which succeeds if the server answers at all, although its response cannot be read.  On a
+ * page that is isolated by "require-corp" the browser may block even that response, but then it reports so.
  * @param {string} url  a URL whose fetch has failed @param {AbortSignal} [signal]
  * @returns {Promise<string | undefined>} */
 export async function corsProblem(url, signal) {
@@ -73,8 +74,8 @@ function corsHint(url) {
     : '';
 }
 
-/** The message for a response that is a web page, which servers send that answer everything with their start page.
- * Undefined for any other response.
+/** The message for a response that is a web page, or undefined for any other response.  Some servers answer requests
+ * for files that they do not have with a web page and status 200.
  * @param {Response} response @param {string} wanted  what was requested: "a GGUF file" */
 export function webPage({ headers }, wanted) {
   const type = headers.get('Content-Type') ?? '';

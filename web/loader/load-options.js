@@ -22,8 +22,9 @@
  *   caller's thread and blocks it while it computes
  * @property {import('./download.js').CacheMode} [cache]  how copies of URLs are used, in the terms of fetch.
  *   'default': a complete copy on this machine is used without asking the server, and an incomplete one is continued;
- *   'no-cache': the server is asked whether the copy is still current; 'reload': the file is downloaded again;
- *   'no-store': no copy is read or kept.  If no copy can be kept, the model loads anyway, and its warnings say why
+ *   'no-cache': as 'default', but the server is asked whether a complete copy is still current; 'reload': the file is
+ *   downloaded again, and its copy replaced; 'no-store': no copy is read or kept.  If no copy can be kept, the model
+ *   loads anyway, and its warnings say why
  * @property {string | string[]} [sha256]  in hex digits, of the file or of each part.  If a file has another checksum,
  *   the load rejects with PLUMB_ERROR_CHECKSUM, and the copy is removed */
 

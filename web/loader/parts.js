@@ -9,11 +9,11 @@ import { Meter, sum } from './progress.js';
 import { read } from './source.js';
 import { UrlFile } from './url-file.js';
 
-/** Errors that mean that a file is broken.  Its copy may be damaged and is of no use. */
+/** The codes of errors that mean that a file is broken, or its copy damaged. */
 const DAMAGED = ['MAGIC', 'VERSION', 'TRUNCATED', 'METADATA', 'TENSOR', 'TOKENIZER'].map(name => `PLUMB_ERROR_${name}`);
 
-/** How many parts are asked for their sizes at once.  Together with the part that is downloaded this makes 6 requests,
- * as many as a browser sends to one server. */
+/** The most requests for the sizes of parts at one time.  Together with the download of a part these are 6 requests, as
+ * many as a browser sends to one server. */
 const MAX_SIZE_REQUESTS = 5;
 
 /** @typedef {object} LoadArgs
@@ -52,6 +52,7 @@ export class Parts {
     });
     this.aborted.catch(() => {});
     const { store, pause, silence, oneBuffer, startThread } = platform;
+    /** For each part that is a URL, its file; undefined for the others. */
     this.files = parts.map((part, i) => part.kind !== 'url' ? undefined : new UrlFile(part.url, {
       signal: this.#end.signal, mode: cache, sha256: sha256[i], store, pause, silence, oneBuffer, startThread,
       onWait: attempt => this.meter.emit('wait', attempt),
@@ -75,13 +76,13 @@ export class Parts {
         const size = await file.guess().catch(() => undefined);
         if (requests.signal.aborted) return;
         this.meter.sizes[i + 1] ??= size;
-        if (size === undefined) next = others.length;   // then the total stays unknown, whatever the other sizes are
+        if (size === undefined) next = others.length;   // the total is unknown then, whatever the other sizes are
       }
     };
     opened.then(() => { for (let i = 0; i < MAX_SIZE_REQUESTS; i++) requestSizes(); }, () => {});
   }
 
-  /** Moves all parts into the engine, step by step. @param {import('./source.js').Sink} engine */
+  /** Moves all parts into the engine.  Yields after each chunk. @param {import('./source.js').Sink} engine */
   async *read(engine) {
     const { parts, files, call, meter, sha256, platform: { openFile, oneBuffer } } = this;
     for (const [i, part] of parts.entries()) {
@@ -122,8 +123,8 @@ export class Parts {
     }
   }
 
-  /** Bytes of part `first` and of all later ones together, because one file may continue in the next part.  Undefined
-   * if one of the sizes is not certain.
+  /** Bytes of part `first` and of all later ones together, because a file may be cut into several parts.  Undefined if
+   * one of the sizes is not certain.
    * @param {number} first */
   #certainFrom(first) {
     const { parts, files } = this;
@@ -133,8 +134,8 @@ export class Parts {
     }));
   }
 
-  /** The error to report for a failure: StartOver if the copy that was read turns out to be damaged, otherwise `error`.
-   * Must be called before the engine is freed, because the digest of the copy is computed in its memory.
+  /** The error to report for a failure: StartOver if the copy that was being read turns out to be damaged, otherwise
+   * `error`.  Must be called before the engine is freed, because the engine computes the digest of the copy.
    * @param {unknown} error */
   async findCause(error) {
     if (this.call.signal.aborted || !(error instanceof PlumbError)) return error;
@@ -146,13 +147,14 @@ export class Parts {
     }
   }
 
-  /** Whether the load is worth another attempt with a new engine after this failure: a file has changed, or a copy may
-   * be damaged.  If so, it prepares for that attempt: it removes suspect copies and sends the first requests again.
-   * If the engine finds the model broken, all copies that were read are suspect, because those of older versions have
-   * no digests.  Parts that were pulled cannot be read a second time.
+  /** Whether the load is worth another pass with a new engine after this failure: a file has changed, or a copy may be
+   * damaged.  If so, this removes suspect copies and sends the first requests again.  If the engine finds the model
+   * broken, all copies that were used are suspect, because those of older versions have no digests.  Parts that were
+   * pulled cannot be read a second time.
    *
-   * Attempts are not counted.  They end because a suspect copy is gone afterwards, if its removal succeeds, and because
-   * a Download counts its failures over all attempts as long as it does not get further. @param {unknown} error */
+   * Passes are not counted.  They end because a suspect copy is not used again (it is removed, and if that fails,
+   * UrlFile ignores it), and because a Download counts its failures over all passes as long as it does not get further.
+   * @param {unknown} error */
   async prepareRetry(error) {
     if (this.call.signal.aborted) return false;
     const copied = (/** @type {UrlFile | undefined} */ file) => file !== undefined && file.local > 0;
@@ -161,7 +163,7 @@ export class Parts {
     if (this.parts.slice(0, this.#reached + 1).some(({ kind }) => kind === 'pull')) return false;
     this.#sizeRequests.abort();
     for (const file of this.files) {
-      // The warning names the URL itself.
+      // The reason need not name the URL, because the warning does.
       if (damaged && copied(file)) await file?.close('all', reasonOf(error).replace(`${file.url}: `, ''));
       else await file?.close('keep');
     }
@@ -170,8 +172,9 @@ export class Parts {
     return true;
   }
 
-  /** Closes all files after the last failure, and removes copies of broken files and unfinished copies of unsupported
-   * ones.  Throws PLUMB_ERROR_IO for a StartOver: then a part was pulled, which only the caller can provide again.
+  /** Closes all files after the failure that ends the load.  If the model is broken, it removes all copies; if plumb
+   * does not support the model, the unfinished ones.  Throws PLUMB_ERROR_IO in place of a StartOver: the load could not
+   * start over because a part was pulled, which only the caller can provide again.
    * @param {unknown} error */
   async abandon(error) {
     this.#end.abort(error);

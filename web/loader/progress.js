@@ -1,8 +1,9 @@
-/* Reports the progress of a load: at most 10 times a second, with the rate over the last few seconds of one phase. */
+/* Reports the progress of a load, with the rate over the last seconds of the present phase.  New bytes are reported at
+ * most 10 times a second, other events at once. */
 
 /** @typedef {object} Progress
  * @property {'read' | 'download' | 'wait' | 'prepare' | 'ready'} phase  'read': bytes come from this machine (a copy, a
- *   file, the caller); 'download': bytes come from a server; 'wait': the connection broke and is tried again soon;
+ *   file, the caller); 'download': bytes come from a server; 'wait': a request has failed, and is repeated soon;
  *   'prepare': the model is put together; 'ready': the model can be used
  * @property {number} bytes  bytes so far, of all parts together.  Falls to 0 if the load starts over because a file has
  *   changed on its server or a copy is damaged
@@ -11,9 +12,9 @@
  *   the phase before
  * @property {number} [secondsLeft]  the time left at that rate; undefined if it is unknown, such as while the first
  *   bytes of a file are read from a copy and the rest is still to be downloaded
- * @property {number} [attempt]  for 'wait': the number of the next attempt, from 1 */
+ * @property {number} [attempt]  for 'wait': the number of the next retry, from 1 */
 
-/** In milliseconds: the least time between two reports of bytes, and how far back the rate looks. */
+/** Milliseconds.  INTERVAL: the least time between two reports of new bytes.  WINDOW: how far back the rate looks. */
 const INTERVAL = 100, WINDOW = 5000;
 
 export class Meter {
@@ -22,11 +23,11 @@ export class Meter {
   #reported = -Infinity;
   /** @type {Progress['phase'] | undefined} */
   #phase;
-  /** The start of the phase and the reports since then, without those older than WINDOW.  The rate is that since the
-   * first of them. */
+  /** The start of the phase and the reports since then, without those older than WINDOW, but at least one.  The rate is
+   * measured from the first of them. */
   #samples = [{ at: performance.now(), bytes: 0 }];
-  /** Whether bytes from a server follow those that are read on this machine.  The rate of the disk then says nothing
-   * about the time left. */
+  /** Whether bytes from a server follow those that are read on this machine.  If so, the rate at which these are read
+   * says nothing about the time left. */
   partial = false;
 
   /** @param {(progress: Progress) => void} report @param {(number | undefined)[]} sizes  sizes of the parts, as far as
@@ -49,7 +50,7 @@ export class Meter {
     if (performance.now() - this.#reported >= INTERVAL) this.emit(phase);
   }
 
-  /** Makes a report at once. @param {Progress['phase']} phase @param {number} [attempt] */
+  /** Reports at once. @param {Progress['phase']} phase @param {number} [attempt] */
   emit(phase, attempt) {
     this.#enter(phase);
     const at = this.#reported = performance.now();

@@ -1,13 +1,14 @@
-/* Where a model's bytes come from.  On the user's side describe() turns any source into parts.  On the engine's side
- * read() moves the bytes of each part into linear memory, chunk by chunk.  The user's side is the thread that calls
- * Plumb.load; the engine's side is usually a worker (protocol.js).  There are four kinds of parts:
+/* Where a model's bytes come from.  The user's side is the thread that calls Plumb.load; there, describe() turns any
+ * source into parts.  The engine's side is usually a worker (protocol.js); there, the bytes of each part are moved into
+ * linear memory, chunk by chunk: by url-file.js if the part is a URL, otherwise by read().  There are four kinds of
+ * parts:
  *
- *   url   the engine's side fetches it (url-file.js)
+ *   url   the engine's side fetches it
  *   blob  the engine's side streams it (File, Blob)
  *   file  the engine's side reads it (in Node, with the host's openFile)
  *   pull  the user's side hands over its chunks
  *
- * Neither side ever holds a part as a whole on the way. */
+ * Outside of linear memory, neither side ever holds a whole part, unless the caller gives it as an array. */
 import { PlumbError, argumentError, reasonOf } from '../base/errors.js';
 import { streamChunks } from './stream.js';
 
@@ -25,21 +26,22 @@ import { streamChunks } from './stream.js';
 /** @typedef {{update: (bytes: Uint8Array) => unknown}} Hash */
 /** @typedef {object} Sink  what receives the bytes: an Engine
  * @property {(size?: number) => void} begin  starts a part; size: bytes of this part and all later ones, if known
- * @property {(fill: (target: Uint8Array) => number) => number} fill  calls its argument at once, which writes the next
- *   bytes to their place in linear memory, and returns how many it wrote.  Returns -1 without a call if the part needs
- *   no more; there may be more bytes in the file, such as padding
- * @property {(chunk: Uint8Array) => boolean} write  takes a chunk; returns false if the part needs no more bytes
+ * @property {(put: (target: Uint8Array) => number) => number} fill  calls put, which writes the next bytes straight to
+ *   their place in linear memory and returns how many it wrote.  Returns that number, or -1 without a call if the part
+ *   needs no more bytes, although the file may have more, such as padding
+ * @property {(chunk: Uint8Array) => boolean} write  takes a chunk; returns false if the part does not need all of it
  * @property {import('./sums.js').Digest} digest */
 /** @typedef {object} Platform  what a host provides for a load
  * @property {() => import('../base/protocol.js').WorkerLike} [startThread]  starts a worker that runs createThread of
- *   threads.js
+ *   threads.js, or writes a copy (opfs-writer.js)
  * @property {OpenFile} [openFile]
  * @property {import('./copy-store.js').Store} [store]  for copies of downloaded files
- * @property {import('./download.js').DownloadOptions['pause']} [pause]  waits before the next attempt
+ * @property {import('./download.js').DownloadOptions['pause']} [pause]  waits before a retry
  * @property {import('./download.js').DownloadOptions['silence']} [silence]  waits before a connection is given up
  * @property {boolean} [oneBuffer]  whether streams are faster if they fill a given buffer than if they make new ones */
 
-/** Bytes of an array that are handed over at once, so that a worker gets a copy of this size and not of the file. */
+/** An array is handed over in pieces of this many bytes, because a worker gets a copy of each, and not one of the whole
+ * array.  Bytes of a file that only the hash needs are read in such pieces too. */
 const PIECE = 1 << 20;
 /** Matches the name of the first file of a split model: NAME-00001-of-00003.gguf. */
 const SPLIT = /-00001-of-(\d{5})\.gguf(?=$|[?#])/;
@@ -153,7 +155,7 @@ function iteratorReader(source) {
   };
 }
 
-/** Moves one part that is on this machine into the engine, and yields how many bytes each step moved.
+/** Moves one part that is not a URL into the engine, and yields how many bytes each step read.
  * @param {Sink} engine
  * @param {Exclude<Part, {kind: 'url'}>} part
  * @param {object} from
@@ -181,15 +183,15 @@ export function* readHandle(engine, file, size, hash) {
   /** @type {Uint8Array | undefined} */
   let rest;   // a buffer for bytes that only the hash needs
   for (let at = 0, n; at < size; at += n) {
-    const fill = (/** @type {Uint8Array} */ target) => {
+    const put = (/** @type {Uint8Array} */ target) => {
       const n = file.read(target.subarray(0, size - at), at);
       hash?.update(target.subarray(0, n));
       return n;
     };
-    n = rest ? fill(rest) : engine.fill(fill);
-    if (n < 0) {
+    n = rest ? put(rest) : engine.fill(put);
+    if (n < 0) {   // the engine needs no more
       if (!hash) return;
-      n = fill(rest = new Uint8Array(PIECE));
+      n = put(rest = new Uint8Array(PIECE));
     }
     if (n === 0) {
       throw new PlumbError('PLUMB_ERROR_IO', `the file ends after ${at} of ${size} bytes`, { bytes: at, total: size });
@@ -204,19 +206,20 @@ export function readBlob(engine, blob, name, oneBuffer, hash) {
   return feed(engine, placed(streamChunks(blob.stream(), oneBuffer), name, blob.size), hash);
 }
 
-/** Copies chunks into the engine, until it needs no more and there is nothing to hash.
+/** Copies chunks into the engine, and yields their lengths.  Ends when the engine needs no more, or if there is a hash,
+ * after the last chunk.
  * @param {Sink} engine @param {AsyncIterable<Uint8Array>} chunks @param {Hash} [hash] */
 async function* feed(engine, chunks, hash) {
   let needed = true;
   for await (const chunk of chunks) {
-    hash?.update(chunk);   // first, because the engine may throw
+    hash?.update(chunk);   // before engine.write, which may throw: Sums.endChunk then reads on after this chunk
     needed &&= engine.write(chunk);
-    if (!needed && !hash) return;
     yield chunk.length;
+    if (!needed && !hash) return;
   }
 }
 
-/** @param {() => Promise<Uint8Array | null>} pull */
+/** The chunks of a pull part. @param {() => Promise<Uint8Array | null>} pull */
 async function* pulled(pull) {
   for (let chunk; (chunk = await pull());) yield chunk;
 }

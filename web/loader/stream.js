@@ -1,16 +1,17 @@
 /* Reads the chunks of a byte stream, one after the other. */
 
-/** The readers that are in use.  A BYOB reader ("bring your own buffer") fills a buffer that the caller gives it.  In
- * Chromium (156) its pending read of a Blob keeps neither the reader nor the stream alive: once they are
- * garbage-collected, neither bytes nor an error arrive.  (WebKit bug 302685 was the same for all readers.) */
+/** The readers that are in use; being listed here keeps them alive.  A BYOB reader ("bring your own buffer") fills a
+ * buffer that the caller gives it.  In Chromium 156, while such a reader waits for bytes of a Blob, neither it nor the
+ * stream is kept alive.  If they are garbage-collected, neither bytes nor an error ever arrive.  (WebKit bug 302685 was
+ * the same for all readers.) */
 const inUse = new Set();
 
 /** The maximum bytes that are read from a stream at once.  They fit into a processor's cache. */
 const BUFFER = 1 << 18;
 
-/** @param {ReadableStream<Uint8Array>} stream @param {boolean} [oneBuffer]  uses one buffer for all chunks if the
- *   stream supports it: new memory for each chunk takes as much time as its bytes.  A chunk is then valid until the
- *   next one is read
+/** @param {ReadableStream<Uint8Array>} stream
+ * @param {boolean} [oneBuffer]  whether to use one buffer for all chunks if the stream supports it, because allocating
+ *   memory for a chunk takes as long as reading its bytes.  A chunk is then valid until the next one is read
  * @returns {{read: () => Promise<{done: boolean, value?: Uint8Array}>, cancel: () => Promise<void>}} */
 function chunkReader(stream, oneBuffer) {
   let reader = /** @type {ReadableStreamBYOBReader | undefined} */ (undefined);

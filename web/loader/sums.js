@@ -1,15 +1,18 @@
-/* Digests of a copy, one for each CHUNK bytes, so that a bit that flips on disk is detected when the copy is loaded.
- * They are computed in the engine's memory (wasm/digest.c) while the file streams.
+/* Digests of a copy, so that a bit that flips on disk is detected when the copy is loaded.  A file is divided into
+ * chunks of CHUNK bytes, of which the last may be shorter, and each chunk has a digest.  The engine computes them while
+ * the file streams (wasm/digest.c).
  *
  * While a copy is written, its digests are stored beside it in slots of 16 bytes.  Slot i describes the bytes from
  * i * CHUNK on: it has the position where they end (a big-endian 64-bit float), and their digest.  The slot of an
  * incomplete chunk is written again after each write of bytes, and never before them.  So if a process is killed, the
- * bytes that it left are proved up to the end of the last slot.  The digests of a complete copy are in its metadata, as
- * hex digits: 16 for each chunk.  In this room "sums" are digests as hex digits; "sha256" is the checksum of a file. */
+ * slots prove the bytes that it left, up to the end that the last slot gives.  The digests of a complete copy are in
+ * its metadata, as hex digits: 16 for each chunk.  In this folder "sums" are digests as hex digits; "sha256" is the
+ * checksum of a file. */
 import { hex } from '../base/hex.js';
 
-/** Bytes that share one digest. */
+/** Bytes in a chunk. */
 export const CHUNK = 1 << 22;
+/** Bytes in a slot. */
 const SLOT = 16;
 
 /** @typedef {object} Digest  computes digests in an engine, one at a time
@@ -17,13 +20,14 @@ const SLOT = 16;
  * @property {(bytes: Uint8Array) => unknown} update
  * @property {() => Uint8Array} end  the digest so far, 8 bytes; update may be called again afterwards */
 
-/** The bytes of a copy are not the ones that were downloaded. */
+/** The error for a copy whose bytes are not those that were downloaded. */
 export class Damaged extends Error {
   /** @param {number} from @param {number} to */
   constructor(from, to) { super(`the bytes from ${from} to ${to} are not those that were downloaded`); }
 }
 
-/** Computes the digests of a file whose bytes arrive in order, and compares those that are known before. */
+/** Computes the digests of a file whose bytes arrive in order.  If they come from a copy, it compares the digests with
+ * those that were stored. */
 export class Sums {
   /** Bytes so far. */
   at = 0;
@@ -32,8 +36,8 @@ export class Sums {
 
   /** @param {Digest} digest
    * @param {string[]} [expected]  the digests that the first `size` bytes must have; update throws Damaged if they
-   *   differ.  Later bytes are new, and have any digest
-   * @param {number} [size]  where the last of those digests ends, perhaps within a chunk */
+   *   differ.  The digests of later bytes are only computed
+   * @param {number} [size]  how many bytes the expected digests describe; the last chunk may be incomplete */
   constructor(digest, expected = [], size = 0) {
     this.digest = digest;
     this.expected = expected;
@@ -46,8 +50,8 @@ export class Sums {
     for (const piece of pieces(bytes, this.at)) this.#add(piece);
   }
 
-  /** Reads on to the end of the present chunk, or to where the digests end if that is before, and checks the digest.
-   * Called when the engine has refused bytes of that chunk, because damage may be the reason.
+  /** Reads on to the end of the present chunk, or to the end of the bytes with expected digests if that comes first,
+   * and checks the digest.  Called when the engine has refused bytes of that chunk, because damage may be the reason.
    * @param {(at: number, end: number) => Promise<Uint8Array | null>} next  gets some bytes from `at` on; null or an
    *   empty array: there are no more */
   async endChunk(next) {
@@ -59,7 +63,7 @@ export class Sums {
     }
   }
 
-  /** Does what update does, and yields the pieces to write, each with its position and its slot.
+  /** Does what update does, and yields the pieces to write, each with its position, its slot, and the position of that.
    * @param {Uint8Array} bytes */
   *slots(bytes) {
     for (const piece of pieces(bytes, this.at)) {
@@ -94,7 +98,8 @@ export class Sums {
   }
 }
 
-/** Cuts bytes, whose first is at `at`, where chunks end. @param {Uint8Array} bytes @param {number} at */
+/** Cuts bytes where chunks end.
+ * @param {Uint8Array} bytes @param {number} at  the position of the first one in the file */
 function* pieces(bytes, at) {
   for (let i = 0, n; i < bytes.length; i += n) {
     n = Math.min(bytes.length - i, CHUNK - (at + i) % CHUNK);
@@ -102,11 +107,11 @@ function* pieces(bytes, at) {
   }
 }
 
-/** Bytes that the slots of a file of this size take. @param {number} size */
+/** The bytes of all slots of a file. @param {number} size  of the file */
 export const slotBytes = size => Math.ceil(size / CHUNK) * SLOT;
 
 /** Parses slots, which are untrusted: it stops at the first one that makes no sense.  Returns how many bytes of the
- * file they describe, and the digests of those.
+ * file they describe (`at`), and the digests of those.
  * @param {Uint8Array} slots @param {number} size  of the file */
 export function parseSlots(slots, size) {
   const view = new DataView(slots.buffer, slots.byteOffset, slots.length);

@@ -1,22 +1,22 @@
 /* A model's file at a URL, as a load sees it.  The bytes that its copy on this machine has are read from there.  The
- * rest is downloaded, and the same chunks are written to the copy in the same pass.  A copy that fails does not make
- * the load fail: either the load goes on without it and warns, or it starts over (StartOver). */
+ * rest is downloaded, and each chunk is also written to the copy.  A copy that fails does not make the load fail:
+ * either the load goes on without it and warns, or it starts over (StartOver).  A pass is one attempt to read it. */
 import { PlumbError, reasonOf } from '../base/errors.js';
 import { ReadOnly } from './copy-store.js';
 import { Download, StartOver } from './download.js';
 import { readBlob, readHandle } from './source.js';
 import { Damaged, Sums } from './sums.js';
 
-/** The most bytes that are taken beyond those that the engine needs, if the size of the file is not certain.  A
- * response without an end would otherwise fill the disk. */
+/** The most bytes after the end of the model that are downloaded for the copy or the checksum, if the size of the file
+ * is not certain.  A response without an end would otherwise fill the disk. */
 const MAX_BEYOND = 1 << 24;
 
 /** @typedef {object} UrlOptions
  * @property {AbortSignal} signal
  * @property {import('./download.js').CacheMode} [mode]  absent: as 'default', but without a warning if copies can only
- *   be read here
+ *   be read here.  Where no copies are kept, it is the mode of the browser's own cache
  * @property {string} [sha256]  the checksum that the file should have
- * @property {import('./copy-store.js').Store} [store]
+ * @property {import('./copy-store.js').Store} [store]  absent: no copies are kept
  * @property {import('./download.js').DownloadOptions['pause']} [pause]
  * @property {import('./download.js').DownloadOptions['silence']} [silence]
  * @property {boolean} [oneBuffer]
@@ -29,21 +29,21 @@ export class UrlFile {
   size;
   /** Whether the size is reliable, as in Facts. */
   certain = false;
-  /** How many bytes this pass reads from the copy, at the start of the file; the rest comes from the server. */
+  /** How many bytes at the start of the file this pass reads from the copy.  The rest comes from the server. */
   local = 0;
   /** Whether a response of the server follows the bytes of the copy; known after open. */
   downloads = true;
   /** @type {import('./copy-store.js').Copy | undefined} */
   #copy;
-  /** The digests of the copy's bytes in this pass. @type {Sums | undefined} */
+  /** Computes the digests of the file in this pass, if there is a copy. @type {Sums | undefined} */
   #sums;
-  /** Whether a copy is looked for and kept.  It becomes false for all later passes if there can be none. */
+  /** Whether a copy is looked for and kept.  Becomes false for all later passes if that fails. */
   #keeps;
-  /** The same object in all passes of a load, because it counts the failed attempts. */
+  /** The same object in all passes of a load, because it counts the failures. */
   #download;
-  /** Resolves when the copy was looked for. @type {Promise<void> | undefined} */
+  /** The result of find in this pass, so that further calls wait for the first. @type {Promise<void> | undefined} */
   #found;
-  /** Settles when open is done, so that a second call waits for the first. @type {Promise<void> | undefined} */
+  /** The same for open. @type {Promise<void> | undefined} */
   #opened;
 
   /** @param {string} url @param {UrlOptions} options */
@@ -53,12 +53,12 @@ export class UrlFile {
     this.#keeps = Boolean(options.store) && options.mode !== 'no-store' && /^https?:/.test(url);
     this.#download = new Download(url, {
       ...options, checked: options.sha256 !== undefined,
-      // The browser's own cache would keep the file a second time.
-      cache: options.mode === 'no-store' || this.#keeps ? 'no-store' : 'default',
+      // If this load keeps a copy, the browser's own cache need not keep another.
+      cache: this.#keeps ? 'no-store' : options.mode ?? 'default',
     });
   }
 
-  /** Looks for a copy. */
+  /** Looks for a copy, and opens it.  Never rejects. */
   find() {
     return this.#found ??= (async () => {
       if (!this.#keeps) return;
@@ -81,8 +81,8 @@ export class UrlFile {
     return ok && length !== null ? Number(length) : undefined;
   }
 
-  /** Finds the copy, and sends a request to the server if one is needed.  May be called before there is an engine,
-   * because the response takes time too. */
+  /** Finds the copy, and sends a request to the server if one is needed.  May be called before there is an engine, so
+   * that the response arrives while the engine is being compiled. */
   open() {
     this.#opened ??= this.#open();
     this.#opened.catch(() => {});   // Parts.read waits for it again and reports the failure
@@ -91,14 +91,14 @@ export class UrlFile {
 
   /** Decides where the bytes come from:
    *
-   *   - from a complete copy alone, without a request in the mode 'default', otherwise if the server says that the file
-   *     is unchanged;
-   *   - from an incomplete copy and then from the server, if the file is unchanged;
-   *   - from the server alone otherwise: if there is no copy, if it is of another file or has another sha256 than the
-   *     load expects, and in the mode 'reload'.
+   *   - from a complete copy alone, in the mode 'default' without a request, and in the mode 'no-cache' if the server
+   *     says that the file is unchanged;
+   *   - from an incomplete copy and then from the server, if the server proves that the file is unchanged;
+   *   - from the server alone in all other cases: without a copy, in the mode 'reload', if the file has changed, and if
+   *     the copy was found to have another sha256 than the load expects.
    *
-   * Then the copy is prepared for the bytes that follow.  If that fails, the copy is dropped, and if bytes were to come
-   * from it, all is decided again without it. */
+   * Then it prepares the copy for the bytes that follow.  If that fails, it drops the copy, and if bytes were to come
+   * from the copy, decides again without it. */
   async #open() {
     const { mode = 'default', sha256, signal } = this.options;
     await this.find();
@@ -106,11 +106,11 @@ export class UrlFile {
     for (;;) {
       const copy = this.#copy, download = this.#download;
       const wrong = sha256 !== undefined && copy?.meta.sha256 !== undefined && copy.meta.sha256 !== sha256;
-      // Set if the copy may be used; then it is what the server said when the copy was written.
+      // What the server said when the copy was written; undefined if the copy must not be used.
       const known = copy && copy.at > 0 && mode !== 'reload' && !wrong ? copy.meta : undefined;
       const whole = known !== undefined && copy?.complete === true;
       const { etag, lastModified, size, announced } = known ?? {};
-      // Whether no byte is needed from the server.  If it is asked, download.at is the position to continue from.
+      // Whether all bytes come from the copy.  If not, download.at is the position from which the server sends them.
       const here = whole && mode === 'default' || await download.open(copy?.at ?? 0,
         known && { etag, lastModified, size: size ?? announced, certain: size !== undefined }, whole) && whole;
       this.downloads = !here;
@@ -131,7 +131,7 @@ export class UrlFile {
    * @param {import('./source.js').Sink} engine @param {import('./source.js').Hash} [hash]
    * @returns {AsyncGenerator<{n: number, phase: 'read' | 'download'}>} */
   async *read(engine, hash) {
-    // The digests of the copy cover exactly the bytes that are read from it, because #open uses all of them or none.
+    // The digests of the copy describe exactly the bytes that are read from it, because #open uses all of them or none.
     if (this.#copy) this.#sums = new Sums(engine.digest, this.#copy.sums, this.#copy.sums && this.local);
     if (this.local > 0) {
       for await (const n of this.#readCopy(engine, hash)) yield { n, phase: 'read' };
@@ -146,6 +146,7 @@ export class UrlFile {
         await this.#drop(error);
       }
       needed &&= engine.write(chunk);
+      yield { n: chunk.length, phase: 'download' };
       if (!needed && !hash && !this.#copy) return;
       if (!needed && !this.#download.facts.certain) beyond += chunk.length;
       if (beyond > MAX_BEYOND) {
@@ -154,7 +155,6 @@ export class UrlFile {
         throw new PlumbError('PLUMB_ERROR_IO', `${this.url}: the server sends more than ${MAX_BEYOND} bytes after `
           + 'the end of the model, so the checksum of the file cannot be computed', { url: this.url });
       }
-      yield { n: chunk.length, phase: 'download' };
     }
   }
 
@@ -172,16 +172,17 @@ export class UrlFile {
       yield* reader ? readHandle(engine, reader, this.local, all)
         : readBlob(engine, /** @type {Blob} */ (blob), this.url, this.options.oneBuffer, all);
     } catch (error) {
-      // These come from the engine, which refuses the bytes, gets no memory for them or crashes.  All others count as
-      // failures of the copy.
+      // These errors come from the engine, which refuses the bytes, gets no memory for them or crashes.  All others
+      // count as failures of the copy.
       if (error instanceof PlumbError && error.code !== 'PLUMB_ERROR_IO' || error instanceof RangeError
         || error instanceof WebAssembly.RuntimeError) throw error;
       throw await this.#unreadable(error);
     }
   }
 
-  /** Must be called when the engine has refused something, before it is freed: the engine gets bytes before their chunk
-   * is complete and its digest can be checked.  Throws StartOver if the copy is damaged or cannot be read. */
+  /** Checks the copy after the engine has refused its bytes: the engine gets them before their chunk is complete and
+   * its digest can be compared.  Must be called before the engine is freed, because the engine computes the digest.
+   * Throws StartOver if the copy is damaged or cannot be read. */
   async check() {
     const copy = this.#copy, { reader, blob } = copy ?? {};
     try {
@@ -198,18 +199,18 @@ export class UrlFile {
   /** Removes a copy that is damaged or cannot be read, and returns the error to throw.
    * @param {unknown} error  why reading it failed */
   async #unreadable(error) {
-    if (error instanceof Damaged) this.#damaged(error.message);
+    if (error instanceof Damaged) this.#warnDamaged(error.message);
     await this.#remove(this.#copy);
     return new StartOver(`${this.url}: the copy cannot be read: ${reasonOf(error)}`);
   }
 
-  /** @param {string} reason */
-  #damaged(reason) {
+  /** Warns that the copy is damaged. @param {string} reason */
+  #warnDamaged(reason) {
     this.options.warn(`${this.url}: the copy on this machine is damaged: ${reason}; it is removed, and the file is `
       + 'downloaded again');
   }
 
-  /** The sha256 that its copy was once found to have; undefined if bytes come from the server. */
+  /** The sha256 that an earlier load has computed of the copy, if all bytes come from the copy; otherwise undefined. */
   get verified() { return this.downloads ? undefined : this.#copy?.meta.sha256; }
 
   /** Must be called after all bytes were read: completes the copy and closes it.
@@ -219,7 +220,8 @@ export class UrlFile {
     try {
       await this.#copy?.finish(sha256, this.#sums?.all());
     } catch (error) {
-      if (!wasComplete) await this.#drop(error);   // otherwise only its metadata is out of date
+      // If this fails for a complete copy, only its metadata is out of date.
+      if (!wasComplete) await this.#drop(error);
     }
     await this.#copy?.close().catch(() => {});   // a failure does not matter: all bytes were used
   }
@@ -235,13 +237,15 @@ export class UrlFile {
     this.#copy = this.#found = this.#opened = undefined;
     this.local = 0;
     this.#sums = undefined;
-    if (damage !== undefined) this.#damaged(damage);
-    // A failure here, such as that of a dead writer, must not replace the reason why the file is given up.
+    if (damage !== undefined) this.#warnDamaged(damage);
+    // If this fails, for example because the worker that writes the copy has died, the error must not replace the one
+    // for which the file is closed.
     if (remove === 'all' || remove === 'unfinished' && !copy?.complete) await this.#remove(copy);
     else await copy?.close().catch(() => {});
   }
 
-  /** Removes a copy.  If that fails, this load uses no copy any more: it would find the same one again, and never end.
+  /** Removes a copy.  If that fails, this load does not look for copies any more: it would find the same one again, and
+   * never end.
    * @param {import('./copy-store.js').Copy} [copy] */
   async #remove(copy) {
     await copy?.remove().catch(error => this.#noCopy(error));
@@ -258,7 +262,7 @@ export class UrlFile {
   /** Gives up copies for this load. @param {unknown} error  the reason, for a warning */
   #noCopy(error) {
     this.#keeps = false;
-    if (error instanceof ReadOnly && this.options.mode === undefined) return;
+    if (error instanceof ReadOnly && this.options.mode === undefined) return;   // nobody has asked for a copy
     this.options.warn(`${this.url}: no copy is kept: ${reasonOf(error)}`);
   }
 }
