@@ -210,7 +210,8 @@ static const struct tokens_row token_rows[] = {
     { "diff: a space of its own", "<s>~ ~Hello~ world", "<s>~Hello~ world", TOKENS_SPACE_ADDED, 1, "space" },
     { "diff: one space more, the same token again", "<s>~ ~ ~Hello", "<s>~ ~Hello", TOKENS_SPACE_ADDED, 2, "space" },
     { "diff: the space missing, and BOS too", "Hello~ world", "<s>~ Hello~ world", TOKENS_SPACE_MISSING, 0,
-      "BOS occurs 0 times in A and 1 times in B" },
+      "one space less at its beginning than that of B (add_space_prefix); also, the number of BOS tokens at the "
+      "beginning is 0 in A and 1 in B" },
     { "diff: raw pieces of byte-level BPE", "<s>~\xc4\xa0Hello", "<s>~Hello", TOKENS_SPACE_ADDED, 1, "space" },
     { "diff: special tokens spelled out", "<s>~<|im~_start~|>~user", "<s>~<|im_start|>~user", TOKENS_SPECIAL_SPELLED, 1,
       "not parsed in A" },
@@ -221,7 +222,7 @@ static const struct tokens_row token_rows[] = {
     { "diff: no template", "<s>~Hi", "<s>~<start_of_turn>~user~Hi~<end_of_turn>", TOKENS_TEMPLATE, 1,
       "B uses Gemma, A uses none" },
     { "diff: a turn more", "<s>~<start_of_turn>~sys~<start_of_turn>~Hi", "<s>~<start_of_turn>~Hi", TOKENS_TEMPLATE, 2,
-      "2 times in A and 1 times in B" },
+      "the number of \"<start_of_turn>\" is 2 in A and 1 in B" },
     { "diff: cut into other tokens", "<s>~Hel~lo", "<s>~Hello", TOKENS_SPLIT, 1, "split into different tokens" },
     { "diff: nothing but BOS", "<s>", "Hello", TOKENS_TEXT, 0, "the texts differ" },
     { "diff: another text", "<s>~Hello~ world", "<s>~Hello~ moon", TOKENS_TEXT, 2, "the texts differ" },
