@@ -383,7 +383,20 @@ static void verdict_jump_at_norm(void) {
 static void verdict_jump_outside(void) {
     check_verdict(3, rope_error_outside, false,
                   SAYS("They first diverge at l_out-1 (residual after the layer): relative error 0.25",
-                       "The nearest earlier taps that both sides have agree: l_out-0 (0.0001)."), "begin here");
+                       "Its inputs were not all compared. The nearest earlier taps agree: l_out-0 (0.0001)."),
+                  "begin here");
+}
+
+/* The traces have no layers, so the inputs of result_norm are not known. */
+static float result_norm_error(enum tap_id id, int32_t layer) {
+    (void)layer;
+    return id == TAP_EMBD ? 0.0001f : id == TAP_RESULT_NORM ? 0.5f : NAN;
+}
+
+static void verdict_no_layers(void) {
+    check_verdict(0, result_norm_error, false,
+                  SAYS("They first diverge at result_norm ", "The nearest earlier taps agree: embd (0.0001)."),
+                  "Its inputs agree");
 }
 
 static void verdict_gradual(void) {
@@ -469,7 +482,7 @@ static void text_lines(void) {
      * for id 9, and A at most 6.25: 0.25 of sqrt(7.5 * 7.5 + 6.5 * 6.5). */
     static const char *const lines[] = {
         "A  theirs.json             <script>alert('x')</script>&\\x1b[2J, 2 tokens, 2 taps\n",
-        "   1 record is not a tap, the first is <svg onload=x>\n",
+        "   1 record was ignored: <svg onload=x>\n",
         "B  <b>\"ours\"               2 tokens, 2 taps\n",
         "\n>>l_out-0                 1        3    0.267        1  [0, 2]        0.9914601\n",
         "\n> result_output           1        2   0.0252     0.25  [1, 9]        1.0000000\n",
@@ -795,6 +808,7 @@ void test_diff(void) {
     test_case("diff: a jump of the error is located between a tap and its inputs", verdict_jump);
     test_case("diff: the first tap of a layer is compared with the layer before only", verdict_jump_at_norm);
     test_case("diff: a jump between taps that are far apart is found", verdict_jump_outside);
+    test_case("diff: without layers, the embeddings are not taken for the inputs of the final norm", verdict_no_layers);
     test_case("diff: a gradual error is distinguished from a jump", verdict_gradual);
     test_case("diff: a jump after a gradual error is found", verdict_gradual_and_jump);
     test_case("diff: products of the same input that diverge together are named together", verdict_siblings);
