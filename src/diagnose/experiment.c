@@ -289,7 +289,7 @@ plumb_status experiment_create(struct experiment **out, const struct model *m, c
     e->model = m;
     e->theirs = theirs;
     inspect_rows(e);
-    /* One quirk feeds BOS twice, in the prompt.  Another feeds the last token of the prompt again, as the first step. */
+    /* One quirk feeds BOS twice, in the prompt.  Another feeds the prompt's last token again, as the first step. */
     uint32_t n_ctx = theirs->n_token + 2, n_batch = theirs->n_prompt + 1;
     plumb_status status = reference_create(&e->reference, m, n_ctx, n_batch, err);
     if (status == PLUMB_OK) {

@@ -97,7 +97,7 @@ static void text_tap(const struct diff *d, struct report_writer *w, size_t i) {
         if (isnan(tap->cosine)) report_printf(w, "-\n");
         else report_printf(w, "%.7f\n", tap->cosine);
     } else {
-        report_printf(w, "%9s %9.3g %9s  from statistics\n", "-", tap->error, "-");
+        report_printf(w, "%9s %8.3g %8s  from statistics\n", "-", tap->error, "-");
     }
 }
 
