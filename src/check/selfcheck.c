@@ -97,8 +97,8 @@ void selfcheck_rope(struct check *c, const struct plumb_trace *t) {
 /* Each of the n weights of a row is rounded to f32, with a relative error of 6e-8. */
 #define SOFTMAX_BOUND 1e-5
 
-/* Checks the attention weights of head h of a row, and adds a detail if they are wrong.  Returns how far
- * their sum is from what it should be; 0 if a single weight is wrong. */
+/* Checks the attention weights of head h of a row, and adds a detail if they are wrong.  Returns how far their sum is
+ * from what it should be; 0 if a single weight is wrong. */
 static double check_attention(struct check *c, int32_t layer, const struct trace_row *row, uint32_t h) {
     const float *w = head_of(row, h);
     double sum = 0;
@@ -129,8 +129,9 @@ void selfcheck_softmax(struct check *c, const struct plumb_trace *t) {
         }
     }
     if (n_row == 0) check_set(c, VERDICT_SKIP, "the pass has no attention weights");
-    else if (c->n_detail == 0) check_set(c, VERDICT_OK, "%zu rows are >= 0, are 0 after their token, and sum to "
-                                         "1 within %.1g (bound %g)", n_row, worst, SOFTMAX_BOUND);
+    else if (c->n_detail == 0) check_set(c, VERDICT_OK, "%zu rows are >= 0%s, and sum to %s within %.1g (bound %g)",
+                                         n_row, c->sees_later ? "" : ", are 0 after their token",
+                                         c->has_sinks ? "at most 1" : "1", worst, SOFTMAX_BOUND);
     else check_set(c, VERDICT_FAIL, "%u of %zu rows of attention weights are wrong", c->n_detail, n_row);
 }
 
