@@ -19,7 +19,7 @@ struct engine {
     double noise;                 /* largest relative error of a product */
     int32_t relu_from, relu_to;   /* these layers use ReLU instead of SiLU */
     bool adds_nothing;            /* the feed forward's input is not added to its output */
-    const char *wrong;            /* in layer 1 this tap is multiplied by 1.5 */
+    const char *wrong;            /* this tap is multiplied by 1.5 in layer 1, or if it is outside the layers */
     uint32_t random;
     double gate[N_PROMPT * N_FF], up[N_PROMPT * N_FF], ffn_out[N_PROMPT * N_FF];
 };
@@ -39,7 +39,8 @@ static void compute(void *user, const plumb_tap *tap, double *x) {
     bool is_relu = is(tap, "ffn_swiglu") && tap->layer >= e->relu_from && tap->layer <= e->relu_to;
     for (size_t i = 0; i < n && is_relu; i++) x[i] = e->gate[i] > 0 ? e->gate[i] * e->up[i] : 0;
     for (size_t i = 0; i < n && is(tap, "l_out") && e->adds_nothing; i++) x[i] = e->ffn_out[i];
-    for (size_t i = 0; i < n && e->wrong && is(tap, e->wrong) && tap->layer == 1; i++) x[i] *= 1.5;
+    bool is_wrong = e->wrong && is(tap, e->wrong) && (tap->layer == 1 || tap->layer < 0);
+    for (size_t i = 0; i < n && is_wrong; i++) x[i] *= 1.5;
     double *kept = is(tap, "ffn_gate") ? e->gate : is(tap, "ffn_up") ? e->up : is(tap, "ffn_out") ? e->ffn_out : NULL;
     if (kept && CHECK(n <= N_PROMPT * N_FF, "%zu values", n)) memcpy(kept, x, n * sizeof *x);
     float *shown = alloc_array(n, sizeof *shown);
@@ -90,7 +91,7 @@ static const struct row rows[] = {
     { "diagnose: the noise of rounded activations is no mistake", { .noise = 0.02, NO_RELU }, WHOLE, 0, true,
       { "verdict: agrees with the truth", ROUNDED }, { "\"agree\": true", "\"noise\": 0.01" }, { NULL } },
     { "diagnose: nor is it where errors add up", { .noise = 0.02, NO_RELU }, 8, 0, true,
-      { "some values only: errors add up", "verdict: agrees with the truth", ROUNDED }, { "\"agree\": true" },
+      { "without whole activations: errors add up", "verdict: agrees with the truth", ROUNDED }, { "\"agree\": true" },
       { NULL } },
     { "diagnose: with a tolerance of one's own there is no noise", { .noise = 0.02, NO_RELU }, WHOLE, 0.001, false,
       { "verdict: no set of up to 3 known mistakes, made in all layers,", "it diverges in layers 0-1\n" },
@@ -122,16 +123,20 @@ static const struct row rows[] = {
       { "\"quirk\": \"ffn.act=relu\", \"layers\": [1]" }, { NULL } },
     { "diagnose: a set's mistakes in the order of the computation, each by what the others leave",
       { .relu_to = 1, .adds_nothing = true }, WHOLE, 0, false,
-      { "1. ffn.act=relu + residual.ffn=missing\n   explains all", "against the others alone",
+      { "1. ffn.act=relu + residual.ffn=missing\n   explains all", "against the other mistake alone",
         "their ffn_swiglu-0 (activated gate times up projection): ", "their l_out-0 (residual after the layer): ",
         "verdict: ffn.act=relu + residual.ffn=missing reproduces their numbers" },
-      { "\"quirk\": \"ffn.act=relu\", \"text\": \"ReLU instead of SiLU\", \"tap\": \"ffn_swiglu-0\"",
+      { "\"quirk\": \"ffn.act=relu\", \"text\": \"ReLU replaces the model's activation\", \"tap\": "
+        "\"ffn_swiglu-0\"",
         "\"quirk\": \"residual.ffn=missing\", \"text\": \"the feed forward's input is not added to its output\", "
         "\"tap\": \"l_out-0\"" }, { "comes closest" } },
     { "diagnose: one step that is wrong in an unknown way", { NO_RELU, .wrong = "ffn_swiglu" }, WHOLE, 0, false,
       { "it diverges in layer 1\n", "the first wrong step is ffn_swiglu-1", "the fault is in this step" },
       { "\"ranking\": [],", "\"local\": null" },
       { "dump all values of", "feed one token", "comes closest", "F32 or F16" } },
+    { "diagnose: one step outside the layers that is wrong in an unknown way", { NO_RELU, .wrong = "embd" }, WHOLE, 0,
+      false, { "it diverges only outside the layers\n", "the first wrong step is embd", "the fault is in this step" },
+      { "\"ranking\": [],", "\"local\": null" }, { "it diverges in", "comes closest" } },
     { "diagnose: advice on attention", { NO_RELU, .wrong = "kqv_out" }, WHOLE, 0, false,
       { "the first wrong step is kqv_out-1", "feed one token", "the fault is in this step" },
       { "\"ranking\": []" }, { "dump all values of" } },

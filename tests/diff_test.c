@@ -210,7 +210,8 @@ static const struct tokens_row token_rows[] = {
     { "diff: a space of its own", "<s>~ ~Hello~ world", "<s>~Hello~ world", TOKENS_SPACE_ADDED, 1, "space" },
     { "diff: one space more, the same token again", "<s>~ ~ ~Hello", "<s>~ ~Hello", TOKENS_SPACE_ADDED, 2, "space" },
     { "diff: the space missing, and BOS too", "Hello~ world", "<s>~ Hello~ world", TOKENS_SPACE_MISSING, 0,
-      "BOS occurs 0 times in A and 1 times in B" },
+      "one space less at its beginning than that of B (add_space_prefix); also, the number of BOS tokens at the "
+      "beginning is 0 in A and 1 in B" },
     { "diff: raw pieces of byte-level BPE", "<s>~\xc4\xa0Hello", "<s>~Hello", TOKENS_SPACE_ADDED, 1, "space" },
     { "diff: special tokens spelled out", "<s>~<|im~_start~|>~user", "<s>~<|im_start|>~user", TOKENS_SPECIAL_SPELLED, 1,
       "not parsed in A" },
@@ -221,7 +222,7 @@ static const struct tokens_row token_rows[] = {
     { "diff: no template", "<s>~Hi", "<s>~<start_of_turn>~user~Hi~<end_of_turn>", TOKENS_TEMPLATE, 1,
       "B uses Gemma, A uses none" },
     { "diff: a turn more", "<s>~<start_of_turn>~sys~<start_of_turn>~Hi", "<s>~<start_of_turn>~Hi", TOKENS_TEMPLATE, 2,
-      "2 times in A and 1 times in B" },
+      "the number of \"<start_of_turn>\" is 2 in A and 1 in B" },
     { "diff: cut into other tokens", "<s>~Hel~lo", "<s>~Hello", TOKENS_SPLIT, 1, "split into different tokens" },
     { "diff: nothing but BOS", "<s>", "Hello", TOKENS_TEXT, 0, "the texts differ" },
     { "diff: another text", "<s>~Hello~ world", "<s>~Hello~ moon", TOKENS_TEXT, 2, "the texts differ" },
@@ -382,7 +383,20 @@ static void verdict_jump_at_norm(void) {
 static void verdict_jump_outside(void) {
     check_verdict(3, rope_error_outside, false,
                   SAYS("They first diverge at l_out-1 (residual after the layer): relative error 0.25",
-                       "The nearest earlier taps that both sides have agree: l_out-0 (0.0001)."), "begin here");
+                       "Its inputs were not all compared. The nearest earlier taps agree: l_out-0 (0.0001)."),
+                  "begin here");
+}
+
+/* The traces have no layers, so the inputs of result_norm are not known. */
+static float result_norm_error(enum tap_id id, int32_t layer) {
+    (void)layer;
+    return id == TAP_EMBD ? 0.0001f : id == TAP_RESULT_NORM ? 0.5f : NAN;
+}
+
+static void verdict_no_layers(void) {
+    check_verdict(0, result_norm_error, false,
+                  SAYS("They first diverge at result_norm ", "The nearest earlier taps agree: embd (0.0001)."),
+                  "Its inputs agree");
 }
 
 static void verdict_gradual(void) {
@@ -468,7 +482,7 @@ static void text_lines(void) {
      * for id 9, and A at most 6.25: 0.25 of sqrt(7.5 * 7.5 + 6.5 * 6.5). */
     static const char *const lines[] = {
         "A  theirs.json             <script>alert('x')</script>&\\x1b[2J, 2 tokens, 2 taps\n",
-        "   1 record is not a tap, the first is <svg onload=x>\n",
+        "   1 record was ignored: <svg onload=x>\n",
         "B  <b>\"ours\"               2 tokens, 2 taps\n",
         "\n>>l_out-0                 1        3    0.267        1  [0, 2]        0.9914601\n",
         "\n> result_output           1        2   0.0252     0.25  [1, 9]        1.0000000\n",
@@ -794,6 +808,7 @@ void test_diff(void) {
     test_case("diff: a jump of the error is located between a tap and its inputs", verdict_jump);
     test_case("diff: the first tap of a layer is compared with the layer before only", verdict_jump_at_norm);
     test_case("diff: a jump between taps that are far apart is found", verdict_jump_outside);
+    test_case("diff: without layers, the embeddings are not taken for the inputs of the final norm", verdict_no_layers);
     test_case("diff: a gradual error is distinguished from a jump", verdict_gradual);
     test_case("diff: a jump after a gradual error is found", verdict_gradual_and_jump);
     test_case("diff: products of the same input that diverge together are named together", verdict_siblings);

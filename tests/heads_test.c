@@ -102,7 +102,7 @@ static void agreement(const void *arg) {
     }
     plumb_trace *ours = m && theirs ? record_truth(m, theirs, 5) : NULL;
     if (ours) check_diff(theirs, ours, file->permuted ? 'A' : 0, true, "They agree: 23 taps");
-    if (ours) check_diagnosis(m, theirs, file->permuted, true, "some values only: errors add up");
+    if (ours) check_diagnosis(m, theirs, file->permuted, true, "without whole activations: errors add up");
     plumb_trace_free(ours);
     plumb_trace_free(theirs);
     plumb_model_free(m);

@@ -32,8 +32,10 @@ static void strings_case(void) {
     report_begin(&w, collect, &c);
     report_json_string(&w, bytes, sizeof bytes - 1);
     report_json_string(&w, "\0", 1);
+    report_json_string(&w, "\xc2\x80\xc2\x9b\xc2\x9f\xc2\xa0", 8);
     CHECK(is(&w, "\"a\\\"\\\\\\u000a\\u001b[2J\\u007f caf\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80 \xef\xbf\xbd "
-                 "\xef\xbf\xbd\xef\xbf\xbd \xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd \xef\xbf\xbd\"\"\\u0000\""),
+                 "\xef\xbf\xbd\xef\xbf\xbd \xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd \xef\xbf\xbd\"\"\\u0000\""
+                 "\"\\u0080\\u009b\\u009f\xc2\xa0\""),
           "%s", c.bytes);
     c.n = 0;
     size_t n = report_text(&w, "caf\xc3\xa9\x1b[2J \xc2\x9b \xff", 14);

@@ -143,7 +143,7 @@ static void numpy_corpus(void) {
         {"five-axes", PLUMB_ERROR_METADATA, "(1, 1, 1, 3, 4)"}, {"a-negative-axis", PLUMB_ERROR_METADATA, "(-3, 4)"},
         {"axes-that-wrap-64-bits", PLUMB_ERROR_TENSOR, "shape does not match its 48 bytes of f4"},
         {"axes-of-more-than-there-is", PLUMB_ERROR_TENSOR, "shape does not match its 48 bytes of f4"},
-        {"axes-without-an-end", PLUMB_ERROR_METADATA, "(3, 4"}, {"empty", PLUMB_ERROR_TENSOR, "its 0 bytes"},
+        {"axes-without-an-end", PLUMB_ERROR_METADATA, "(3, 4"}, {"empty", PLUMB_ERROR_TENSOR, "has 0 elements"},
         {"no-count", PLUMB_ERROR_TENSOR, "add an array of their ids, named tokens"},
         {"other-count", PLUMB_ERROR_TENSOR, "embd is (7, 4), of 7 tokens; expected 3"},
         {"no-token-axis", PLUMB_ERROR_TENSOR, "Qcur-0 is (4, 2, 4); no axis has the length 3, the number of tokens"},

@@ -84,6 +84,8 @@ static void check_patterns_case(void) {
         { "l_out-30", 0, UINT32_MAX, "taps: unknown tap \"l_out-30\"" },
         { "l_out-4", 0, 3, "taps: \"l_out-4\" is not in layers 0-3" },
         { NULL, 50, 60, "layers 50-60: the model has 30 layers" }, { NULL, 29, 30, "layers 29-30: the model has 30" },
+        { NULL, 30, UINT32_MAX, "layers 30-30: the model has 30 layers" },
+        { "Qcurr", 0, UINT32_MAX, ", result_norm, result_output" },   /* the list of known taps is not cut */
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct error err = { 0 };
@@ -305,6 +307,29 @@ static void gguf_position_case(void) {
         CHECK(told == (status == PLUMB_ERROR_METADATA), "%s", plumb_trace_error(read));
         plumb_trace_free(read);
     }
+    capture_free(&file);
+    plumb_trace_free(t);
+}
+
+/* The text of llama-eval-callback shows the number of tokens, but it may lack their ids.  A row of the last token alone
+ * must keep its position in a GGUF. */
+static void gguf_no_ids_case(void) {
+    static const float values[] = { 1, 2, 3 };
+    plumb_trace *t = plumb_trace_create();
+    struct capture file = { 0 };
+    struct trace_row *row;
+    t->n_token = t->n_prompt = 4;
+    for (uint32_t pos = 0; pos < 4; pos++) {
+        CHECK(trace_new_row(t, TAP_EMBD, -1, pos, &row) == PLUMB_OK
+              && trace_set_values(t, row, TAP_EMBD, 1, 3, values, NULL, 3) == PLUMB_OK, "%s", plumb_trace_error(t));
+    }
+    CHECK(trace_new_row(t, TAP_RESULT_NORM, -1, 3, &row) == PLUMB_OK
+          && trace_set_values(t, row, TAP_RESULT_NORM, 1, 3, values, NULL, 3) == PLUMB_OK, "%s", plumb_trace_error(t));
+    CHECK(plumb_trace_write(t, PLUMB_FORMAT_GGUF, capture_write, &file) == PLUMB_OK, "%s", plumb_trace_error(t));
+    CHECK(plumb_trace_read(t, file.text, file.n) == PLUMB_OK, "%s", plumb_trace_error(t));
+    const struct trace_tap *embd = trace_find_tap(t, TAP_EMBD, -1), *norm = trace_find_tap(t, TAP_RESULT_NORM, -1);
+    CHECK(embd && embd->n_row == 4 && embd->rows[3].pos == 3, "embd");
+    CHECK(norm && norm->n_row == 1 && norm->rows[0].pos == 3, "result_norm of token %u", norm ? norm->rows[0].pos : 0);
     capture_free(&file);
     plumb_trace_free(t);
 }
@@ -563,6 +588,15 @@ static void shapes_case(void) {
           "embd@1~4 l_out-0@2~2 l_out-1@0~3 l_out-1@1~1|2 kq-0" },
         { "{'taps':[{'name':'model.layers.0.mlp.down_proj','token':0,'rms':1},"
           "{'name':'model.layers.0.mlp','token':0,'rms':1}]}", "ffn_out-0@0~1|1 model.layers.0.mlp" },
+        /* one name that is not the same tap in all models of transformers */
+        { "{'taps':[{'name':'layers.0.post_attention_layernorm','token':0,'rms':1}]}", "ffn_norm-0@0~1" },
+        { "{'taps':[{'name':'layers.0.post_attention_layernorm','token':0,'rms':1},"
+          "{'name':'layers.0.pre_feedforward_layernorm','token':0,'rms':2}]}", "attn_post_norm-0@0~1 ffn_norm-0@0~2" },
+        { "{'taps':[{'name':'layers.0.pre_feedforward_layernorm','token':0,'rms':2},"
+          "{'name':'layers.0.post_attention_layernorm','token':0,'rms':1}]}", "attn_post_norm-0@0~1 ffn_norm-0@0~2" },
+        { "{'taps':[{'name':'layers.1.post_attention_layernorm','token':0,'rms':1},"
+          "{'name':'layers.0.post_feedforward_layernorm','token':0,'rms':2}]}",
+          "ffn_post_norm-0@0~2 attn_post_norm-1@0~1" },
         /* attention weights: padded keys are removed, also from the statistics; missing keys are added */
         { "{'taps':[{'name':'embd','token':1,'values':[.5]}]}", NULL },
         { "{'tokens':[7,8],'taps':[{'name':'kq_soft_max-0','token':1,'shape':[2,4],'values':[0.5,0.5,0,0,1,0,0,0]}]}",
@@ -748,6 +782,7 @@ void test_trace(void) {
     static const plumb_format json = PLUMB_FORMAT_JSON, gguf = PLUMB_FORMAT_GGUF;
     test_case("trace: a trace outlives its model", freed_model_case);
     test_case("trace: a negative position in a GGUF is an error", gguf_position_case);
+    test_case("trace: rows keep their positions in a GGUF without the ids of tokens", gguf_no_ids_case);
     test_case("trace: taps are known by the names of llama.cpp and of transformers", names_case);
     test_case("trace: patterns match names", patterns_case);
     test_case("trace: patterns that match nothing and layers that do not exist are errors", check_patterns_case);

@@ -1,5 +1,5 @@
-/* See selfcheck.h.  This file has the checks of a pass, the runs that they look at, the table of all checks, and the
- * report. */
+/* See selfcheck.h.  This file contains the checks of a pass, the runs of the pass that they examine, the table of all
+ * checks, and the report. */
 #include "check/selfcheck.h"
 
 #include "forward/forward.h"
@@ -39,7 +39,7 @@ void check_detail(struct check *c, const char *format, ...) {
 
 /* ---- checks of a pass -------------------------------------------------------------------------------------------- */
 
-/* The row->n values of head h of a row. */
+/* Returns the row->n values of head h of a row. */
 static const float *head_of(const struct trace_row *row, uint32_t h) { return row->values + (size_t)h * row->n; }
 
 static double length_of(const float *x, uint32_t n) {
@@ -48,14 +48,15 @@ static double length_of(const float *x, uint32_t n) {
     return sqrt(sum);
 }
 
-/* Q or K as RoPE gets it: after its norm, if the model has one before RoPE. */
+/* id: TAP_QCUR or TAP_KCUR.  Returns the tap that is the input of RoPE: the normed one, if the model has that norm
+ * before RoPE. */
 static const struct trace_tap *before_rope(const struct check *c, const struct plumb_trace *t, enum tap_id id,
                                            int32_t layer) {
     const struct trace_tap *normed = trace_find_tap(t, id == TAP_QCUR ? TAP_QCUR_NORMED : TAP_KCUR_NORMED, layer);
     return normed && !c->norms_after_rope ? normed : trace_find_tap(t, id, layer);
 }
 
-/* sin, cos and every product are rounded to f32: the observed error is 2e-7. */
+/* sin, cos and every product are rounded to f32, which leaves an error of 2e-7. */
 #define ROPE_BOUND 1e-5
 
 void selfcheck_rope(struct check *c, const struct plumb_trace *t) {
@@ -96,8 +97,9 @@ void selfcheck_rope(struct check *c, const struct plumb_trace *t) {
 /* Each of the n weights of a row is rounded to f32, with a relative error of 6e-8. */
 #define SOFTMAX_BOUND 1e-5
 
-/* Checks the attention weights of one head and reports what is wrong with them.  Returns |sum - 1|. */
-static double check_weights(struct check *c, int32_t layer, const struct trace_row *row, uint32_t h) {
+/* Checks the attention weights of head h of a row, and adds a detail if they are wrong.  Returns how far their sum is
+ * from what it should be; 0 if a single weight is wrong. */
+static double check_attention(struct check *c, int32_t layer, const struct trace_row *row, uint32_t h) {
     const float *w = head_of(row, h);
     double sum = 0;
     uint32_t p = 0;
@@ -122,21 +124,22 @@ void selfcheck_softmax(struct check *c, const struct plumb_trace *t) {
         if (tap->id != TAP_KQ_SOFT_MAX) continue;
         for (uint32_t row = 0; row < tap->n_row; row++) {
             for (uint32_t h = 0; h < tap->rows[row].n_head; h++, n_row++) {
-                worst = fmax(worst, check_weights(c, tap->layer, &tap->rows[row], h));
+                worst = fmax(worst, check_attention(c, tap->layer, &tap->rows[row], h));
             }
         }
     }
     if (n_row == 0) check_set(c, VERDICT_SKIP, "the pass has no attention weights");
-    else if (c->n_detail == 0) check_set(c, VERDICT_OK, "%zu rows are >= 0, are 0 after their token, and sum to "
-                                         "1 within %.1g (bound %g)", n_row, worst, SOFTMAX_BOUND);
+    else if (c->n_detail == 0) check_set(c, VERDICT_OK, "%zu rows are >= 0%s, and sum to %s within %.1g (bound %g)",
+                                         n_row, c->sees_later ? "" : ", are 0 after their token",
+                                         c->has_sinks ? "at most 1" : "1", worst, SOFTMAX_BOUND);
     else check_set(c, VERDICT_FAIL, "%u of %zu rows of attention weights are wrong", c->n_detail, n_row);
 }
 
-/* The KV cache stores V as 16-bit codes.  The error is at most half a code, relative to the head's largest value, plus
- * the f32 rounding of the single attention weight. */
+/* The KV cache stores V as 16-bit codes.  The error relative to the head's largest value is at most that of half a code
+ * plus the f32 rounding of the single attention weight. */
 #define V_BOUND 1.6e-5
-/* For the first token, are head_a of tap a and head_b of tap b the same, within bound times the largest value of
- * head_b?  If not, reports the first difference. */
+/* Returns true if, for the first token, head_a of tap a equals head_b of tap b within bound times the largest value of
+ * head_b.  Otherwise adds a detail with the first difference. */
 static bool same_head(struct check *c, const struct trace_tap *a, uint32_t head_a, const struct trace_tap *b,
                       uint32_t head_b, double bound) {
     const float *x = head_of(&a->rows[0], head_a), *y = head_of(&b->rows[0], head_b);
@@ -191,17 +194,18 @@ void selfcheck_logits(struct check *c, const float *a, const float *b, uint32_t 
         check_detail(c, "the first logit that differs: after token %zu, id %zu: %.9g and %.9g", i / n_vocab,
                      i % n_vocab, (double)a[i], (double)b[i]);
     }
-    if (n_other == 0) check_set(c, VERDICT_OK, "%s: the logits of %u positions are bit-identical", what, n_token);
+    if (n_other == 0) check_set(c, VERDICT_OK, "%s: the logits of %u positions are exactly equal", what, n_token);
     else check_set(c, VERDICT_FAIL, "%s: %llu of %llu logits differ", what, (unsigned long long)n_other,
                    (unsigned long long)n_token * n_vocab);
 }
 
-/* Bounds of the largest relative error: of the whole pass, and of each layer given the same input.  The error is not 0
- * because the fast pass rounds activations to 16 bits and sums in f32.  SmolLM2 has 5e-4 and 3e-4 in its worst tap. */
+/* Bounds of the largest relative error of a tap: in a whole pass, and in a layer that gets the same input in both
+ * passes.  The errors are not 0 because the fast pass rounds activations to 16 bits and sums in f32.  The worst taps of
+ * SmolLM2 have 5e-4 and 3e-4. */
 #define REFERENCE_BOUND 0.01
 #define LAYER_BOUND 0.003
 
-/* Finds the first value of a tap that is NaN or infinite; false if there is none. */
+/* Finds the first value of a tap that is NaN or infinite.  Returns false if there is none. */
 static bool find_bad(const struct trace_tap *tap, uint32_t *pos, uint32_t *place) {
     for (uint32_t row = 0; row < tap->n_row; row++) {
         for (uint32_t i = 0; i < tap->rows[row].n_value; i++) {
@@ -214,6 +218,8 @@ static bool find_bad(const struct trace_tap *tap, uint32_t *pos, uint32_t *place
     return false;
 }
 
+/* Returns the relative error of a tap; INFINITY if the reference pass does not have it for the same number of
+ * tokens. */
 static double tap_error(const struct trace_tap *fast, const struct trace_tap *reference) {
     struct comparison sum = { 0 };
     if (!reference || reference->n_row != fast->n_row) return INFINITY;
@@ -263,24 +269,25 @@ struct selfcheck {
     const struct selfcheck_input *in;
     const plumb_report *report;
     struct error *err;
-    double done, share;          /* parts of all the work, 0..1: done before the current check; its own.  Reading the
-                                  * tensors (prepare) counts as the check before the first */
+    double done, share;          /* progress, as fractions of all the work: what was done before the current check, and
+                                  * what this check takes.  prepare, which reads the tensors, counts as the first one */
     size_t n_stats;
-    struct tensor_stats *stats;  /* (n_stats) of all tensors */
-    uint32_t n_token;            /* how many of ids every run is fed */
+    struct tensor_stats *stats;  /* (n_stats) statistics of all tensors */
+    uint32_t n_token;            /* every run is fed the first n_token of ids */
     int32_t ids[MAX_TOKEN];
-    float *logits, *other;       /* (n_token, n_vocab) of the first run, and of the run compared with it */
-    struct plumb_trace *fast;    /* trace of the first run */
+    float *logits, *other;       /* (n_token, n_vocab) of the first run, and of the run that is compared with it */
+    struct plumb_trace *fast;    /* the trace of the first run */
     bool cannot_run;             /* the first run was not possible; *err says why */
     plumb_status status;
 };
 
-/* part: how much of the current check is done, 0..1. */
+/* Reports progress.  part: how much of the current check is done, 0..1. */
 static void progress(struct selfcheck *s, double part) {
     if (s->report->on_progress) s->report->on_progress(s->report->user, s->done + s->share * part);
 }
 
-/* Chooses the tokens of a text: as many as cost about 4 G multiplications, 2 to MAX_TOKEN. */
+/* Chooses the tokens for the runs: the first ones of a text, as many as cost about 4 G multiplications, but 2 to
+ * MAX_TOKEN. */
 static plumb_status choose_tokens(struct selfcheck *s) {
     static const char text[] = "The plumb line hangs straight; the wall, built in 1912, does not.";
     const struct model *m = s->in->model;
@@ -297,7 +304,7 @@ static plumb_status choose_tokens(struct selfcheck *s) {
     return n_id == PLUMB_ERROR_MEMORY ? error_set(s->err, PLUMB_ERROR_MEMORY, "%s", err.message) : PLUMB_OK;
 }
 
-/* An empty trace that will keep all values of all taps; NULL if out of memory. */
+/* Returns an empty trace that will keep all values of all taps; NULL if out of memory. */
 static struct plumb_trace *create_trace(const struct selfcheck *s) {
     struct plumb_trace *t = plumb_trace_create();
     if (!t || trace_set_tokens(t, s->ids, s->n_token, s->n_token) == PLUMB_OK) {
@@ -376,7 +383,7 @@ static bool has_sinks(const struct selfcheck *s) {
     return false;
 }
 
-/* True if the check does not hold for this model, because its RoPE scales Q and K, as YaRN does. */
+/* If the RoPE of the model also scales Q and K, as YaRN does, skips the check and returns true. */
 static bool skip_scaled(const struct selfcheck *s, struct check *c) {
     const struct plan *p = &s->in->model->plan;
     for (uint32_t il = 0; il < p->n_layer; il++) {
@@ -388,7 +395,7 @@ static bool skip_scaled(const struct selfcheck *s, struct check *c) {
     return false;
 }
 
-/* True if the check does not hold for this model, because tokens attend to later ones. */
+/* If tokens of the model attend to later ones, skips the check and returns true. */
 static bool skip_not_causal(const struct selfcheck *s, struct check *c) {
     if (s->in->model->plan.is_causal) return false;
     check_set(c, VERDICT_SKIP, "tokens of this model attend to later ones");
@@ -419,7 +426,7 @@ static void do_batch(struct selfcheck *s, struct check *c) {
     selfcheck_logits(c, s->logits, s->other, s->n_token, s->in->model->plan.n_vocab, "in one batch and one by one");
 }
 
-/* Without a cache: runs the whole prefix again for every token. */
+/* Compares with runs without a cache, which compute the whole prefix again for every token. */
 static void do_cache(struct selfcheck *s, struct check *c) {
     if (skip_not_causal(s, c)) return;
     uint32_t n_vocab = s->in->model->plan.n_vocab;
@@ -434,10 +441,11 @@ static void do_cache(struct selfcheck *s, struct check *c) {
     selfcheck_logits(c, s->logits, s->other, s->n_token, n_vocab, "with the KV cache and with every prefix recomputed");
 }
 
-/* Runs whole passes with several threads, in one batch and one by one, and compares their logits with those of the
- * first run.  Repeats each, at most TRIES times, until a thread other than the caller's has taken part. */
+/* Runs the pass with several threads, in one batch and one by one, and compares the logits with those of the first run.
+ * Repeats each until a thread other than the caller's has taken part, but at most TRIES times. */
 static plumb_status run_threads(struct selfcheck *s, struct check *c, struct pool *pool) {
-    /* A pass has hundreds of loops, but on a busy machine the caller may finish them all before other threads wake. */
+    /* A pass has hundreds of loops, but on a busy machine the caller may finish all of them before other threads
+     * wake. */
     enum { TRIES = 200 };
     uint32_t n_vocab = s->in->model->plan.n_vocab, n_thread = pool_size(pool);
     static const char *const ways[] = { "in one batch", "one by one" };
@@ -459,12 +467,12 @@ static plumb_status run_threads(struct selfcheck *s, struct check *c, struct poo
                   "is too small", TRIES, ways[n_taken[0] > 0]);
     } else {
         check_set(c, VERDICT_OK, "with 1 and %u threads, in one batch and one by one: the logits of %u positions are "
-                  "bit-identical; the other threads took part %u times", n_thread, s->n_token, n_taken[0] + n_taken[1]);
+                  "exactly equal; the other threads took part %u times", n_thread, s->n_token, n_taken[0] + n_taken[1]);
     }
     return PLUMB_OK;
 }
 
-/* The logits must be the same bits, because which thread computes an element must not matter. */
+/* The logits must be exactly equal, because it must not matter which thread computes an element. */
 static void do_threads(struct selfcheck *s, struct check *c) {
     if (skip_not_causal(s, c)) return;
     enum { THREADS = 4 };   /* may be more than there are processors */
@@ -489,18 +497,19 @@ static void do_simd(struct selfcheck *s, struct check *c) {
     selfcheck_logits(c, s->logits, s->other, s->n_token, s->in->model->plan.n_vocab, what);
 }
 
-/* Does k have kernels for this type that differ from those of the other table? */
+/* Returns true if k has kernels for this type that differ from those of the other table. */
 static bool has_own(const struct kernels *k, const struct kernels *other, uint32_t type) {
     return k->unpack[type] != other->unpack[type] || k->bytes[0].dot[type] != other->bytes[0].dot[type]
         || k->bytes[1].dot[type] != other->bytes[1].dot[type];
 }
 
-/* How many of the model's matrices relaxed kernels multiply.  They need packed tiles of TILE_ROWS rows (kernels.h). */
+/* Returns how many of the model's matrices are multiplied by relaxed kernels, which need packed tiles of TILE_ROWS rows
+ * (kernels.h). */
 static uint32_t count_relaxed(const struct model *m, const struct kernels *relaxed, const struct kernels *simd128) {
     uint32_t n = 0;
     for (size_t i = 0; i < m->n_weight; i++) {
         const struct weight *w = &m->weights[i];
-        bool is_used = w != m->token_embd.w || model_is_tied(m);   /* rows of the embedding are not multiplied */
+        bool is_used = w != m->token_embd.w || model_is_tied(m);   /* embeddings are only looked up, unless tied */
         n += is_used && w->n_packed >= TILE_ROWS && has_own(relaxed, simd128, w->type);
     }
     return n;
@@ -508,7 +517,7 @@ static uint32_t count_relaxed(const struct model *m, const struct kernels *relax
 
 /* Compares relaxed kernels with scalar ones, in both precisions. */
 static void do_relaxed(struct selfcheck *s, struct check *c) {
-    enum { N = 6 };   /* run as a batch of 4 + 1 tokens and one alone, because each of these has kernels of its own */
+    enum { N = 6 };   /* a batch of 5 tokens, computed as 4 + 1, and a single token: each has kernels of its own */
     uint32_t n_vocab = s->in->model->plan.n_vocab;
     struct kernels k, simd128;
     kernels_init(&k, KERNELS_RELAXED, exact16);
@@ -535,7 +544,7 @@ static void do_relaxed(struct selfcheck *s, struct check *c) {
     }
     if (s->status == PLUMB_OK && c->verdict == VERDICT_OK) {
         check_set(c, VERDICT_OK, "exact16 and fast8 with relaxed kernels, for %u matrices, and with scalar ones: the "
-                  "logits of %d positions are bit-identical", n_matrix, N);
+                  "logits of %d positions are exactly equal", n_matrix, N);
     }
     free(relaxed);
     free(scalar);
@@ -578,7 +587,8 @@ static void do_tokenizer(struct selfcheck *s, struct check *c) { selfcheck_token
 
 enum needs { NEEDS_NOTHING, NEEDS_DATA, NEEDS_TOKENIZER, NEEDS_MODEL };
 
-/* The checks in the order of the report.  share: roughly how much of the time a check takes. */
+/* The checks in the order of the report.  share: roughly the share of the time that a check takes, in units whose sum
+ * is SHARE_ALL. */
 static const struct row {
     const char *name, *what;
     enum needs needs;
@@ -604,7 +614,7 @@ static const struct row {
     { "reference", "the fast pass agrees with the reference pass", NEEDS_MODEL, 20, do_reference },
 };
 #define N_ROW (sizeof table / sizeof *table)
-#define SHARE_READ 30.0                    /* reading all tensors, before the first check */
+#define SHARE_READ 30.0                  /* prepare, before the first check */
 #define SHARE_ALL (SHARE_READ + 134.0)   /* 134: the sum of the table's shares */
 
 static const char *verdict_name(enum verdict v) {
@@ -648,7 +658,8 @@ static void write_json(struct report_writer *w, const struct row *row, const str
     report_bytes(w, "]}", 2);
 }
 
-/* Computes the statistics of all tensors, and makes the first run. */
+/* Computes the statistics of all tensors and does the first run.  Does what is possible if the file is incomplete or
+ * the model could not be built. */
 static plumb_status prepare(struct selfcheck *s) {
     size_t n = 0;
     if (!s->in->is_complete) return PLUMB_OK;

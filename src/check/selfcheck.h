@@ -1,9 +1,9 @@
-/* Checks of a model file, and of the engine running it, that need no other engine to compare with.  Each check gives a
- * verdict and one line that says why.
+/* Checks of a model file, and of the engine that runs it, that need no other engine.  Each check gives a verdict and
+ * one line that says why.
  *
  *   selfcheck_run -> for each row of the table in selfcheck.c: its function fills a struct check -> one line of report
  *
- * The checks of a pass are functions of a trace of it, so that tests can give them wrong traces.
+ * The checks of a pass take a trace of it, so that tests can give them wrong traces.
  */
 #ifndef PLUMB_CHECK_SELFCHECK_H
 #define PLUMB_CHECK_SELFCHECK_H
@@ -15,20 +15,21 @@
 
 enum verdict {
     VERDICT_OK,
-    VERDICT_WARN,   /* odd, but correct models may have it */
+    VERDICT_WARN,   /* odd, but a correct model may have it */
     VERDICT_FAIL,
-    VERDICT_SKIP,
+    VERDICT_SKIP,   /* there is nothing to check, or it cannot be checked */
 };
 
 struct check {
     enum verdict verdict;
     char why[240];            /* one line */
-    uint32_t n_detail;        /* lines of detail; those beyond SELFCHECK_MAX_DETAIL are only counted */
+    uint32_t n_detail;        /* lines of detail that were added; only the first SELFCHECK_MAX_DETAIL are stored */
     char (*details)[240];     /* owned */
     bool out_of_memory;
-    bool norms_after_rope;   /* set by the caller: the pass computes the norms of Q and K after RoPE */
-    bool has_sinks;          /* the same: attention weights may sum to less than 1 */
-    bool sees_later;         /* the same: tokens attend to later ones */
+    /* The caller sets these to describe the model. */
+    bool norms_after_rope;    /* the norms of Q and K come after RoPE, not before it */
+    bool has_sinks;           /* attention weights may sum to less than 1 */
+    bool sees_later;          /* tokens attend to later ones */
 };
 enum { SELFCHECK_MAX_DETAIL = 1000 };
 
@@ -45,18 +46,20 @@ void check_detail(struct check *c, const char *format, ...);
 
 /* ---- checks of a pass: t is a trace of all its taps, whole ------------------------------------------------------- */
 
-/* Every head of Q and K has the same length after RoPE as before. */
+/* Checks that every head of Q and K has the same Euclidean norm after RoPE as before. */
 void selfcheck_rope(struct check *c, const struct plumb_trace *t);
-/* Attention weights are >= 0, sum to 1 per head and token, and are 0 for later tokens. */
+/* Checks that attention weights are at least 0, sum to 1 for each head and token (has_sinks: to at most 1), and are 0
+ * for later tokens (unless sees_later). */
 void selfcheck_softmax(struct check *c, const struct plumb_trace *t);
-/* At position 0 RoPE changes no value, and attention has a single key, so every head returns the V of its group. */
+/* Checks the first token: at position 0 RoPE changes no value, and attention has a single key, so every head returns
+ * the V of its group. */
 void selfcheck_first(struct check *c, const struct plumb_trace *t);
-/* Two ways of computing the logits (n_token, n_vocab) give the same bits.  what names them: "in one batch and one by
- * one". */
+/* Checks that two ways of computing the logits give exactly equal numbers.  a, b: (n_token, n_vocab).  what: names the
+ * two ways, "in one batch and one by one".  0 equals -0, and NaN equals a NaN of the same bits. */
 void selfcheck_logits(struct check *c, const float *a, const float *b, uint32_t n_token, uint32_t n_vocab,
                       const char *what);
-/* The relative RMS error of every tap of the fast pass against the reference pass is at most bound.  Its details name
- * the worst tap of each layer and the taps outside the layers, also if the verdict is OK. */
+/* Checks that the relative RMS error of every tap of the fast pass against the reference pass is at most bound.  The
+ * details name the worst tap of each layer and the taps outside the layers, even if the verdict is OK. */
 void selfcheck_reference(struct check *c, const struct plumb_trace *fast, const struct plumb_trace *reference,
                          double bound);
 
@@ -67,43 +70,45 @@ struct tensor_stats {
     const struct gguf_tensor *tensor;
     uint64_t n_row;
     uint64_t n_nan, n_inf, first_bad;   /* first_bad: index of the first of them in the flattened tensor */
-    uint64_t n_negative, n_one;         /* values < 0; values that are exactly 1 */
-    uint64_t n_constant, first_constant;/* rows in which all values are equal, if n_in > 1; the first of them */
+    uint64_t n_negative, n_one;         /* how many values are < 0, and how many are exactly 1 */
+    uint64_t n_constant, first_constant;/* if n_in > 1: how many rows have only equal values, and the first such row */
     double mean, rms, max_abs;          /* of the finite values */
     uint64_t max_place;                 /* index of max_abs in the flattened tensor */
-    /* The usual magnitude: the geometric mean of the RMS of every 32 elements that are not all 0.  Unlike the RMS, it
-     * hardly changes if a few blocks are wrong. */
+    /* The usual magnitude: the RMS of each 32 elements is computed, and this is the geometric mean of those that are
+     * not 0.  Unlike the RMS of the whole tensor, it hardly changes if a few blocks are wrong. */
     double usual;
 };
-/* PLUMB_ERROR_MEMORY if there is none for a row. */
+/* Fails with PLUMB_ERROR_MEMORY if there is no memory for a row. */
 plumb_status tensor_stats_of(struct tensor_stats *s, const struct gguf_tensor *t, struct error *err);
 
-/* The values are finite, not all 0, and of a magnitude that trained tensors have. */
+/* Checks that all values are finite, and that the values of a tensor are not all 0 and have a magnitude that trained
+ * tensors have.  A bias only has to be finite. */
 void selfcheck_statistics(struct check *c, const struct tensor_stats *stats, size_t n);
-/* The RMS of every tensor is near that of the same tensor in the other layers. */
+/* Checks that the RMS of every tensor is near that of the same tensor in the other layers. */
 void selfcheck_layers(struct check *c, const struct tensor_stats *stats, size_t n);
-/* Norm weights have a usual RMS, and most norms do not lie around 0. */
+/* Checks that the weights of each norm have a usual RMS, and that those of most norms are not centred on 0. */
 void selfcheck_norms(struct check *c, const struct tensor_stats *stats, size_t n);
-/* The embeddings are there, and the output matrix, tied to them or not, is not all zeros. */
+/* Checks that the file has embeddings, and that the output matrix, tied to them or not, is not all zeros. */
 void selfcheck_head(struct check *c, const struct tensor_stats *stats, size_t n);
 
 /* ---- tokenizer --------------------------------------------------------------------------------------------------- */
 
-/* Texts come back unchanged from their tokens, and each special token is parsed as itself. */
+/* Checks that texts come back unchanged from their tokens, and that the text of each special token is parsed as one
+ * token. */
 void selfcheck_tokenizer(struct check *c, struct tokenizer *t);
 
 /* ---- all checks -------------------------------------------------------------------------------------------------- */
 
 struct selfcheck_input {
-    struct gguf *const *parts;     /* (n_part) of the file; complete if is_complete */
+    struct gguf *const *parts;     /* (n_part) the parts of the file; complete if is_complete */
     size_t n_part;
     struct tokenizer *tokenizer;   /* NULL: there is none */
     const struct model *model;     /* NULL: it could not be built */
-    const char *load_error;        /* the reason; "" if there is none */
+    const char *load_error;        /* why the model could not be loaded; "" if it was */
     bool is_complete;              /* all bytes have arrived */
 };
-/* Runs all checks and writes the report.  *ok: no check failed.  PLUMB_ERROR_MEMORY; PLUMB_ERROR_ARGUMENT for a format
- * other than text and JSON. */
+/* Runs all checks and writes the report.  Sets *ok to true if no check failed.  PLUMB_ERROR_MEMORY;
+ * PLUMB_ERROR_ARGUMENT for a format other than text and JSON. */
 plumb_status selfcheck_run(const struct selfcheck_input *in, const plumb_report *report, bool *ok, struct error *err);
 
 #endif

@@ -25,8 +25,9 @@ static const char *const texts[] = {
     " ", "  ", "\n", "\n\n\n",
 };
 
-/* Encodes a text to ids, (MAX_TEXT).  Returns how many there are.  Negative if the ids are wrong or there are none: the
- * reason has been reported, or out_of_memory is set. */
+/* Encodes a text to ids, (MAX_TEXT), and returns how many there are.  Returns a negative number if the text cannot be
+ * encoded, if it has more than MAX_TEXT tokens, or if an id is not in the vocabulary.  A detail then says why, or
+ * out_of_memory is set. */
 static int64_t encode(struct check *c, struct tokenizer *t, const char *text, size_t n, unsigned flags, int32_t *ids) {
     struct error err = { 0 };
     int64_t n_id = tokenizer_encode(t, text, n, flags, ids, MAX_TEXT, &err);
@@ -43,6 +44,7 @@ static int64_t encode(struct check *c, struct tokenizer *t, const char *text, si
     return n_id <= MAX_TEXT ? n_id : -1;
 }
 
+/* Checks that the tokens of a text are decoded as the same text. */
 static void check_text(struct check *c, struct tokenizer *t, const char *text, size_t n) {
     int32_t ids[MAX_TEXT];
     char back[MAX_TEXT];
@@ -56,8 +58,8 @@ static void check_text(struct check *c, struct tokenizer *t, const char *text, s
     check_detail(c, "\"%s\" is decoded as \"%s\"", show_bytes(&ours, text, n), show_bytes(&theirs, back, n_shown));
 }
 
-/* Does the vocabulary have no token for some byte of this character?  The texts from which byte-level vocabularies were
- * made lack some control bytes (six for SmolLM2); llama.cpp drops those too. */
+/* Returns true if a byte-level vocabulary has no token for some byte of this character.  Vocabularies lack the control
+ * bytes that were not in the texts that they were made from (six in SmolLM2); llama.cpp drops such bytes too. */
 static bool lacks_byte(const struct tokenizer *t, const char *text, size_t n) {
     for (size_t i = 0; t->kind == VOCAB_BPE && i < n; i++) {
         char name[4];
@@ -66,7 +68,7 @@ static bool lacks_byte(const struct tokenizer *t, const char *text, size_t n) {
     return false;
 }
 
-/* The text of a special token must be parsed as one token with that text. */
+/* Checks that the text of a special token is parsed as one token with that text. */
 static void check_special(struct check *c, struct tokenizer *t, const struct special *special) {
     int32_t ids[MAX_TEXT];
     struct gguf_string wanted = token_text(t, (uint32_t)special->id);
@@ -82,8 +84,8 @@ static void check_special(struct check *c, struct tokenizer *t, const struct spe
                  show_bytes(&shown, wanted.data, (size_t)wanted.n), (long long)n_id, (int)ids[0]);
 }
 
-/* The time of a check grows with the number of special tokens.  If a vocabulary has more than MAX_SPECIALS, which no
- * known model has, only the FIRST_SPECIALS longest are checked, and the row says so. */
+/* The time of the check grows with the number of special tokens.  No known model has more than MAX_SPECIALS.  If a
+ * vocabulary does, only the FIRST_SPECIALS longest are checked, and the report says so. */
 enum { MAX_SPECIALS = 10000, FIRST_SPECIALS = 200 };
 
 void selfcheck_tokenizer(struct check *c, struct tokenizer *t) {
@@ -93,7 +95,7 @@ void selfcheck_tokenizer(struct check *c, struct tokenizer *t) {
     }
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) check_text(c, t, texts[i], strlen(texts[i]));
     uint32_t n_lacking = 0;
-    for (uint32_t cp = 0; cp < 0x100; cp++) {   /* every byte that is a text on its own, and U+0080..U+00FF */
+    for (uint32_t cp = 0; cp < 0x100; cp++) {   /* each of the characters U+0000 to U+00FF, in UTF-8 */
         char text[4];
         size_t n = unicode_encode(cp, text);
         if (lacks_byte(t, text, n)) n_lacking++;

@@ -1,5 +1,5 @@
 /* Checks of tensors by their values alone.  The bounds were tried on two models, SmolLM2 135M (Q4_1) and Gemma 3 270M
- * (Q4_K_M); each is listed with the values that those have. */
+ * (Q4_K_M).  The comment on each bound gives the values that these two have. */
 #include "check/selfcheck.h"
 
 #include "base/decimal.h"
@@ -10,8 +10,8 @@
 
 /* ---- one pass over a tensor, row by row -------------------------------------------------------------------------- */
 
-/* Adds a row of n values to *s and to the sums.  place: index of row[0] in the flattened tensor.  *sum_log, *n_log: sum
- * and number of the logarithms behind tensor_stats.usual. */
+/* Adds a row of n values to *s and to the sums.  place: index of row[0] in the flattened tensor.  *sum_log and *n_log
+ * are the sum and the number of the logarithms from which tensor_stats.usual is computed. */
 static void count_row(struct tensor_stats *s, const float *row, uint64_t n, uint64_t place, double *sum, double *sum2,
                     double *sum_log, uint64_t *n_log) {
     float min = row[0], max = row[0];
@@ -80,7 +80,7 @@ static bool is_bias(const struct tensor_stats *s) { return gguf_name_ends(s->ten
 static bool is_matrix(const struct tensor_stats *s) { return s->n_row > 1 && !is_bias(s); }
 static bool is_named(const struct tensor_stats *s, const char *name) { return strcmp(s->tensor->name.data, name) == 0; }
 
-/* "[row 3, column 17]", or "[17]" for a tensor of one row.  place: an index in the flattened tensor.  Returns
+/* Writes "[row 3, column 17]" or, for a tensor of one row, "[17]".  place: an index in the flattened tensor.  Returns
  * buf->text. */
 struct place_text { char text[64]; };
 static const char *show_place(struct place_text *buf, const struct tensor_stats *s, uint64_t place) {
@@ -93,14 +93,14 @@ static const char *show_place(struct place_text *buf, const struct tensor_stats 
 
 /* ---- statistics -------------------------------------------------------------------------------------------------- */
 
-/* Upper bound of largest value / usual magnitude.  This ratio is at most 60 in the two models, and about 100 to 300 for
- * the rare "super weights" of larger ones (Yu et al. 2024); a block whose f16 scale is wrong has thousands. */
+/* The upper bound of largest value / usual magnitude.  This ratio is at most 60 in the two models, and about 100 to 300
+ * at the rare "super weights" of larger ones (Yu et al. 2024).  A block with a wrong f16 scale has thousands. */
 #define MAX_PEAK 1000.0
-/* Bounds of the RMS of a matrix.  It is 0.015 to 0.25 in the two models, and up to 1 in embeddings. */
+/* Bounds of the RMS of a matrix.  In the two models it is 0.015 to 0.25, and up to 1 in embeddings. */
 #define MIN_RMS 1e-5
 #define MAX_RMS 100.0
 
-/* Reports what is wrong with a tensor; returns false if nothing is. */
+/* Adds a detail if something is wrong with a tensor.  Returns false if nothing is. */
 static bool report_outlier(struct check *c, const struct tensor_stats *s) {
     const char *name = s->tensor->name.data, *type = quant_traits(s->tensor->type)->name;
     struct place_text at;
@@ -146,24 +146,26 @@ void selfcheck_statistics(struct check *c, const struct tensor_stats *stats, siz
                   constant->tensor->name.data, (unsigned long long)constant->n_constant,
                   (unsigned long long)constant->n_row, (unsigned long long)constant->first_constant);
     } else if (peak) {
-        check_set(c, VERDICT_OK, "no NaN, no zeros; the highest peak is %.3g times the usual magnitude, in %s (bound "
-                  "%g)", peak->max_abs / peak->usual, peak->tensor->name.data, MAX_PEAK);
+        check_set(c, VERDICT_OK, "all values are finite, no weight is all zeros; the highest peak is %.3g times the "
+                  "usual magnitude, in %s (bound %g)", peak->max_abs / peak->usual, peak->tensor->name.data, MAX_PEAK);
     } else {
-        check_set(c, VERDICT_SKIP, "the file has no tensors");
+        check_set(c, VERDICT_SKIP, "the file has no weights");
     }
 }
 
 /* ---- the same tensor in other layers ----------------------------------------------------------------------------- */
 
-/* A tensor is far off if its RMS differs from the median over the layers by more than FAR_MATRIX or FAR_NORM times, and
- * also by more than FAR_DEVIATIONS standard deviations (estimated from the median absolute deviation).  In SmolLM2's
- * first layer a matrix is 3.7 times and a norm 8 times smaller, 7.7 deviations; Gemma's post-norms differ by 13 times,
- * 1.2 deviations. */
+/* A tensor is far off if two things hold.  Its RMS differs from the median over the layers by a factor of more than
+ * FAR_MATRIX or FAR_NORM, and the logarithm of this factor is more than FAR_DEVIATIONS standard deviations (estimated
+ * from the median absolute deviation of the logarithms).  In SmolLM2's first layer the RMS of a matrix is smaller than
+ * the median by a factor of 3.7, and that of a norm by a factor of 8, or 7.7 deviations.  Gemma's post-norms differ by
+ * a factor of 13, or 1.2 deviations. */
 #define FAR_MATRIX 8.0
 #define FAR_NORM 32.0
 #define FAR_DEVIATIONS 8.0
 
-/* "blk.12.attn_q.weight" -> the layer, and the rest of the name; false for a tensor outside the layers. */
+/* Splits a name such as "blk.12.attn_q.weight" into the layer and the rest.  Returns false for a tensor outside the
+ * layers. */
 static bool in_layer(const struct gguf_tensor *t, uint32_t *layer, const char **rest) {
     *layer = 0;
     *rest = t->name.data;
@@ -183,7 +185,7 @@ static double median(double *values, size_t n) {
     return (values[(n - 1) / 2] + values[n / 2]) / 2;
 }
 
-/* Sorts by the name without the layer, then by layer. */
+/* Compares by the name without the layer, then by the layer, for qsort. */
 static int by_name(const void *a, const void *b) {
     uint32_t layer_a, layer_b;
     const char *rest_a, *rest_b;
@@ -193,13 +195,13 @@ static int by_name(const void *a, const void *b) {
     return order != 0 ? order : (layer_a > layer_b) - (layer_a < layer_b);
 }
 
-/* The tensor that is nearest to its bound, inside or beyond.  distance and bound are logarithms of ratios. */
+/* The tensor whose distance is the largest part of its bound.  distance and bound are logarithms of ratios. */
 struct farthest { const struct tensor_stats *at; double distance, bound; };
 
-/* Checks one group: the same tensor in all layers.  logs: (n) scratch.  Returns how many are far off. */
+/* Checks one group, which is the same tensor in all layers.  logs: (n) scratch.  Returns how many are far off. */
 static size_t check_group(struct check *c, const struct tensor_stats *const *group, size_t n, double *logs,
                           struct farthest *farthest) {
-    if (n < 4) return 0;   /* too few layers to say which RMS is usual */
+    if (n < 4) return 0;   /* these are too few layers to say which RMS is usual */
     size_t n_far = 0;
     for (size_t i = 0; i < n; i++) logs[i] = log(group[i]->rms);
     double middle = median(logs, n);
@@ -254,7 +256,7 @@ void selfcheck_layers(struct check *c, const struct tensor_stats *stats, size_t 
 
 /* ---- norms ------------------------------------------------------------------------------------------------------- */
 
-/* Bounds of the RMS of a norm.  SmolLM2's norms have 0.04 to 10, those of Gemma 3 have 2 to 380. */
+/* Bounds of the RMS of a norm's weights.  In SmolLM2 it is 0.04 to 10, in Gemma 3 it is 2 to 380. */
 #define MIN_NORM 1e-3
 #define MAX_NORM 1e4
 

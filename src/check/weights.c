@@ -1,5 +1,5 @@
 /* See weights.h.  Each pair of tensors is read once and judged.  If the types do not explain the difference, a list of
- * hypotheses is tried, most of them on a sample of the rows.
+ * hypotheses is tried, most of them on a sample of the rows.  A hypothesis that makes the two agree is a suspicion.
  *
  *   pair of tensors -> judge: sums, error, scale, offset -> find_suspicions: what would make the two agree -> report
  */
@@ -13,9 +13,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Measured on 15 matrices of Gaussian weights with rows of 256 and 512.  llama-quantize --pure (llama.cpp v0.5.0)
- * quantized them from F32, and the gguf package dequantized them.  llama-quantize does not write Q8_K; it was measured
- * by its definition, in numpy. */
+/* The errors were measured on 15 matrices of Gaussian weights with rows of 256 and 512.  llama-quantize --pure
+ * (llama.cpp v0.5.0) quantized them from F32, and the gguf package dequantized them.  llama-quantize does not write
+ * Q8_K; its error was measured with numpy, from the definition of the type. */
 double weights_type_error(uint32_t type) {
     static const double errors[QUANT_TYPE_COUNT] = {
         [QUANT_F16] = 2.1e-4, [QUANT_BF16] = 1.66e-3, [QUANT_Q8_0] = 5.4e-3, [QUANT_Q8_K] = 7e-3,
@@ -28,16 +28,16 @@ double weights_type_error(uint32_t type) {
 
 /* ---- rows -------------------------------------------------------------------------------------------------------- */
 
-/* A tensor as a hypothesis sees it. */
+/* A tensor as a hypothesis reads it: misread, with its rows permuted, or neither. */
 struct view {
     const struct gguf_tensor *tensor;
     enum misread misread;
-    uint32_t n_head;    /* rows are permuted within each of n_head heads; 0: not permuted */
-    bool from_pairs;    /* rows i and i + half of a head (Hugging Face's order) are read from rows 2i and 2i + 1 (GGUF's
-                         * order); false: the reverse */
+    uint32_t n_head;    /* the rows of each of n_head heads are permuted; 0: they are not */
+    bool from_pairs;    /* true: the tensor has GGUF's order, and the view has Hugging Face's.  Rows i and i + half of a
+                         * head in the view are rows 2i and 2i + 1 in the tensor.  false: the reverse */
 };
 
-/* Dequantizes row i of a view to out, (shape[0]).  bytes: scratch for one row as the file has it. */
+/* Dequantizes row i of a view to out, (shape[0]).  bytes: scratch for the bytes of one row. */
 static void read_row(const struct view *v, uint64_t i, uint8_t *bytes, float *out) {
     const struct gguf_tensor *t = v->tensor;
     uint64_t n_row = gguf_n_row(t);
@@ -51,14 +51,14 @@ static void read_row(const struct view *v, uint64_t i, uint8_t *bytes, float *ou
 }
 
 struct sums {
-    uint64_t n, n_bad;             /* values; places where the sides differ and one is NaN or infinite */
+    uint64_t n, n_bad;             /* places; those where the sides differ and one of them is NaN or infinite */
     double dd, aa, bb, ab, d;      /* sums of (a - b)^2, a^2, b^2, a b and a - b */
     double max_d;                  /* largest |a - b| */
     uint64_t max_place;            /* its index in the flattened tensor */
     float max_a, max_b;            /* the values there */
 };
 
-/* place: index of a[0] and b[0] in the flattened tensor. */
+/* Adds n pairs of values to the sums.  place: index of a[0] and b[0] in the flattened tensor. */
 static void add_values(struct sums *s, const float *a, const float *b, size_t n, uint64_t place) {
     for (size_t i = 0; i < n; i++) {
         double x = (double)a[i], y = (double)b[i], d = x - y;
@@ -81,7 +81,7 @@ static void add_values(struct sums *s, const float *a, const float *b, size_t n,
     }
 }
 
-/* Relative RMS error of a against b. */
+/* Returns the relative RMS error of a against b. */
 static double error_of(const struct sums *s) {
     if (s->n_bad > 0) return INFINITY;
     return s->dd == 0 ? 0 : sqrt(s->dd / s->bb);
@@ -97,14 +97,16 @@ struct pair {
     const struct gguf_tensor *a, *b;   /* NULL: the file has no such tensor */
     bool same_shape;
     struct sums sums;
-    double error, expected, bound, scale, offset;   /* a is about scale * b, or about b + offset */
-    bool differs;                      /* by more than the types explain; "parts" in the JSON */
+    double error, expected, bound;     /* the error, what the types explain, and up to where the two agree */
+    double scale, offset;              /* a is about scale * b, or about b + offset */
+    bool differs;                      /* the error is over bound, or a is scaled or offset; "parts" in the JSON */
     uint32_t n_suspicion;
     char suspicions[MAX_SUSPICION][200];
     float *row_a, *row_b;              /* scratch */
     uint8_t *bytes;
 };
 
+/* Adds a suspicion, printf-like, if there is room. */
 #if defined(__GNUC__)
 __attribute__((format(printf, 2, 3)))
 #endif
@@ -117,7 +119,7 @@ static void suspect(struct pair *p, const char *format, ...) {
     va_end(args);
 }
 
-/* Error of view a against view b, over at most 64 of their rows, evenly spaced. */
+/* Returns the error of view a against view b over at most 64 of their rows, evenly spaced. */
 static double view_error(struct pair *p, const struct view *a, const struct view *b) {
     struct sums s = { 0 };
     uint64_t n_row = gguf_n_row(a->tensor), n_sample = n_row < 64 ? n_row : 64;
@@ -135,8 +137,8 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Error of A against B over the rows that view_error takes, with every block of n values sorted, so that the order
- * within a block does not matter.  INFINITY if n does not divide a row. */
+/* Returns the error of A against B over the same rows as view_error, with every block of n values sorted, so that the
+ * order within a block does not matter.  Returns INFINITY if the length of a row is not a multiple of n. */
 static double sorted_error(struct pair *p, size_t n) {
     struct sums s = { 0 };
     size_t n_in = (size_t)p->a->shape[0];
@@ -154,7 +156,7 @@ static double sorted_error(struct pair *p, size_t n) {
     return error_of(&s);
 }
 
-/* Error of at most 16 rows of A against the same columns of B.  INFINITY if out of memory. */
+/* Returns the error of at most 16 rows of A against the same columns of B; INFINITY if out of memory. */
 static double transposed_error(struct pair *p) {
     struct sums s = { 0 };
     enum { N_LOOK = 16 };
@@ -177,8 +179,8 @@ static double transposed_error(struct pair *p) {
 
 /* ---- hypotheses -------------------------------------------------------------------------------------------------- */
 
-/* Number of heads within which llama.cpp's converter for Llama permutes the rows of this tensor (conversion/llama.py,
- * permute); 0 if it does not permute them, or if the number is not known. */
+/* llama.cpp's converter for Llama permutes the rows of attn_q and attn_k within each head (conversion/llama.py,
+ * permute).  Returns the number of heads of this tensor; 0 if it is another tensor, or if the number is not known. */
 static uint32_t n_permuted_head(const struct pair *p) {
     bool is_q = gguf_name_ends(p->a, ".attn_q.weight") || gguf_name_ends(p->a, ".attn_q.bias");
     bool is_k = gguf_name_ends(p->a, ".attn_k.weight") || gguf_name_ends(p->a, ".attn_k.bias");
@@ -205,7 +207,7 @@ static bool same_shape(const struct gguf_tensor *a, const struct gguf_tensor *b)
     return memcmp(a->shape, b->shape, sizeof a->shape) == 0;
 }
 
-/* Is A another tensor of the same layer in B? */
+/* Tries whether A is another tensor of the same layer in B. */
 static void try_siblings(struct pair *p) {
     static const char *const siblings[][2] = {
         { "ffn_gate.", "ffn_up." }, { "attn_k.", "attn_v." }, { "attn_q.", "attn_output." },
@@ -225,7 +227,7 @@ static void try_siblings(struct pair *p) {
     }
 }
 
-/* Does one side hold the values that a known misreading of the other's blocks gives? */
+/* Tries whether one side holds the values that a known misreading of the other's blocks gives. */
 static void try_misreads(struct pair *p) {
     const struct gguf_tensor *const tensors[] = { p->b, p->a };
     for (size_t side = 0; side < 2; side++) {
@@ -241,19 +243,20 @@ static void try_misreads(struct pair *p) {
     }
 }
 
-/* Names what would make the two agree. */
+/* Adds as suspicions what would make the two agree. */
 static void find_suspicions(struct pair *p) {
     const struct sums *s = &p->sums;
     const struct view a = { .tensor = p->a };
     if (s->n_bad > 0) {
-        suspect(p, "%llu places are NaN or infinite on one side only", (unsigned long long)s->n_bad);
+        suspect(p, "differences in NaN or infinite values: %llu", (unsigned long long)s->n_bad);
         return;
     }
     if (s->aa == 0 || s->bb == 0) {
         suspect(p, "%s is all zeros", s->aa == 0 ? "A" : "B");
         return;
     }
-    double scaled2 = s->aa - s->ab * p->scale, shifted2 = s->dd - s->d * p->offset;   /* squared errors that are left */
+    /* The sums of squares that are left of a - scale * b and of a - b - offset. */
+    double scaled2 = s->aa - s->ab * p->scale, shifted2 = s->dd - s->d * p->offset;
     if (scaled2 <= p->bound * p->bound * s->aa) {
         suspect(p, "A is B scaled by %.4g", p->scale);
     } else if (shifted2 <= p->bound * p->bound * s->bb) {
@@ -261,11 +264,11 @@ static void find_suspicions(struct pair *p) {
         suspect(p, "A is B offset by %.4g%s", p->offset, is_one ? ": the 1 that Gemma's norms omit" : "");
     }
     for (uint32_t n_head = n_permuted_head(p), from_pairs = 0; n_head > 0 && from_pairs < 2; from_pairs++) {
-        /* Only matrices are tried, not a bias, which has one row. */
+        /* This is tried for matrices only, not for a bias, which has one row. */
         struct view permuted = { .tensor = p->b, .n_head = n_head, .from_pairs = from_pairs };
         if (p->a->n_dims < 2 || view_error(p, &a, &permuted) > p->bound) continue;
-        suspect(p, "rows permuted as for RoPE: A has %s order, B has %s", from_pairs ? "Hugging Face's" : "GGUF's",
-                from_pairs ? "GGUF's" : "Hugging Face's");
+        suspect(p, "the rows are permuted as for RoPE: A has %s order, B has %s",
+                from_pairs ? "Hugging Face's" : "GGUF's", from_pairs ? "GGUF's" : "Hugging Face's");
     }
     if (p->a->n_dims == 2 && p->a->shape[0] == p->a->shape[1] && transposed_error(p) <= p->bound) {
         suspect(p, "A is B transposed");
@@ -273,7 +276,7 @@ static void find_suspicions(struct pair *p) {
     try_siblings(p);
     try_misreads(p);
     for (size_t n = 32; n <= 256 && p->n_suspicion == 0; n *= 2) {
-        /* Sorted samples of one distribution are always similar: an error of 0.15 would mean nothing. */
+        /* Sorted samples of one distribution are always similar, so an error of 0.15, for instance, means nothing. */
         if (sorted_error(p, n) > fmin(p->bound, 0.1)) continue;
         suspect(p, "each block of %zu holds the same values in another order: nibbles swapped, or another misreading",
                 n);
@@ -282,6 +285,7 @@ static void find_suspicions(struct pair *p) {
 
 /* ---- judging a pair ---------------------------------------------------------------------------------------------- */
 
+/* Judges a pair whose shapes differ. */
 static void judge_shapes(struct pair *p) {
     p->differs = true;
     bool reversed = p->a->n_dims == 2 && p->b->n_dims == 2 && p->a->shape[0] == p->b->shape[1]
@@ -291,7 +295,7 @@ static void judge_shapes(struct pair *p) {
     } else if (transposed_error(p) <= p->bound) {
         suspect(p, "A is B transposed");
     } else {
-        /* Rows follow each other without gaps: if only the shape is reversed, the first row of the wider tensor holds
+        /* Rows follow each other without gaps.  If only the shape is reversed, the first row of the wider tensor holds
          * the first n_row rows of the narrower one. */
         struct sums s = { 0 };
         const struct gguf_tensor *wide = p->a->shape[0] > p->b->shape[0] ? p->a : p->b;
@@ -307,6 +311,7 @@ static void judge_shapes(struct pair *p) {
     }
 }
 
+/* Judges a pair of one shape. */
 static void judge(struct pair *p) {
     struct sums *s = &p->sums;
     uint64_t n_in = p->a->shape[0];
@@ -318,8 +323,8 @@ static void judge(struct pair *p) {
     p->error = error_of(s);
     p->scale = s->bb > 0 ? s->ab / s->bb : NAN;
     p->offset = s->d / (double)s->n;
-    /* Noise of relative size e reduces the scale by about e^2 and hardly changes the mean.  Scale and offset thus show
-     * small mistakes that the error of a coarse type would hide. */
+    /* Noise of relative size e reduces the scale by about e^2 and hardly changes the mean.  Scale and offset therefore
+     * show small mistakes that the error of a coarse type would hide. */
     bool is_exact = s->dd == 0 && s->n_bad == 0;
     bool scaled = fabs(p->scale - 1) > p->bound * p->bound + 0.01;
     bool shifted = fabs(p->offset) > (0.3 * p->bound + 1e-4) * sqrt(s->bb / (double)s->n);
@@ -358,7 +363,7 @@ static plumb_status compare(struct pair *p, double tolerance, struct error *err)
 
 /* ---- the report -------------------------------------------------------------------------------------------------- */
 
-/* Pairs: all of them; those that differ; those with a tensor in one file only; those that the text has shown. */
+/* Counts of pairs: all; those that differ; those with a tensor in one file only; those that the text has shown. */
 struct totals { uint32_t n, n_differ, n_alone, n_shown; };
 
 static const char *type_name(const struct gguf_tensor *t) { return t ? quant_traits(t->type)->name : "-"; }
@@ -426,8 +431,8 @@ static void write_json(struct report_writer *w, const struct pair *p, bool is_fi
     report_bytes(w, "]}", 2);
 }
 
-/* The tensor of f that corresponds to this name in the other file.  If f has no output.weight, its embeddings are its
- * head. */
+/* Returns the tensor of f that corresponds to the tensor of this name in the other file.  If f has no output.weight,
+ * that is its embeddings, which are also its head. */
 static const struct gguf_tensor *counterpart(const struct weights_file *f, const char *name) {
     const struct gguf_tensor *t = find_tensor(f, name);
     return t || strcmp(name, "output.weight") != 0 ? t : find_tensor(f, "token_embd.weight");
@@ -444,7 +449,8 @@ static plumb_status add_pair(struct report_writer *w, const plumb_report *report
     return PLUMB_OK;
 }
 
-/* Adds all tensors of a or, if is_b, those of b that a lacks, among them a head that a ties to its embeddings. */
+/* Adds the pairs of all tensors of a.  is_b: instead adds those of the tensors of b that a lacks, and of a head of b
+ * that a ties to its embeddings. */
 static plumb_status add_file(struct report_writer *w, const plumb_report *report, const struct weights_file *a,
                              const struct weights_file *b, bool is_b, struct totals *sum, struct error *err) {
     const struct weights_file *file = is_b ? b : a;
@@ -489,11 +495,12 @@ plumb_status weights_run(const struct weights_file *a, const struct weights_file
     if (is_json) {
         report_printf(&w, "\n  ],\n  \"n_tensor\": %u, \"n_parts\": %u, \"n_alone\": %u, \"agree\": %s\n}\n", sum.n,
                       sum.n_differ, sum.n_alone, *agree ? "true" : "false");
-    } else if (*agree) {
-        report_printf(&w, "%u tensors: no difference is larger than their types explain\n", sum.n);
     } else {
-        report_printf(&w, "%u tensors: %u differ more than their types explain, %u are in one file only, %u agree\n",
-                      sum.n, sum.n_differ, sum.n_alone, sum.n - sum.n_differ - sum.n_alone);
+        char limit[60] = "their types explain";
+        if (report->tolerance > 0) snprintf(limit, sizeof limit, "the tolerance of %g allows", report->tolerance);
+        if (*agree) report_printf(&w, "%u tensors: no difference is larger than %s\n", sum.n, limit);
+        else report_printf(&w, "%u tensors: %u differ more than %s, %u are in one file only, %u agree\n", sum.n,
+                           sum.n_differ, limit, sum.n_alone, sum.n - sum.n_differ - sum.n_alone);
     }
     report_flush(&w);
     return status;

@@ -4,25 +4,32 @@
  *         -> the best sets with one more quirk, and so on, as long as that brings the numbers closer
  *
  * Sets are ranked by diagnose_score: how close they bring all taps (outcome.score), plus a small cost for each quirk.
+ * A candidate is a set plus one more quirk.
  */
 #include "diagnose/diagnose.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-/* To count as a cause, a quirk must also lower the score by this much, in addition to DIAGNOSE_FACTOR for one tap. */
+/* To count as a cause, a quirk must lower the sum of log10 of the errors by this much, and must also reduce the error
+ * of one tap by DIAGNOSE_FACTOR. */
 #define GAIN 0.4
+/* The limits of the search.  BEAM: how many of the best sets of each size are extended where errors add up.
+ * MAX_PROMOTED: how many of the best candidates that were run on the first layers are then run on all layers.
+ * MAX_PAIRED: pairs of further quirks are made from this many of the best candidates. */
 enum { BEAM = 4, MAX_PROMOTED = 4, MAX_PAIRED = 24 };
 
 /* ---- experiments ------------------------------------------------------------------------------------------------- */
 
-/* n_due is an estimate, so the reported part of the work stays at 1 if the search takes longer. */
+/* Reports progress after n_layer more layers were run.  n_due is an estimate: if the search takes longer, the reported
+ * part of the work stays at 1. */
 static void progress(struct diagnosis *d, double n_layer) {
     d->n_done += n_layer;
     if (!d->report->on_progress) return;
     d->report->on_progress(d->report->user, fmin(1, d->n_done / d->n_due));
 }
 
+/* Runs a set of n quirks on the first n_layer layers. */
 static plumb_status run(struct diagnosis *d, const struct quirk *const *quirks, uint32_t n, uint32_t n_layer,
                         struct outcome *o) {
     plumb_status status = experiment_run(d->experiment, quirks, n, n_layer, o, d->err);
@@ -30,8 +37,8 @@ static plumb_status run(struct diagnosis *d, const struct quirk *const *quirks, 
     return status;
 }
 
-/* How many layers to run so that the tap that diverges first is among them; UINT32_MAX: all.  The first layers suffice
- * to try a quirk, because a quirk is the same in every layer. */
+/* Returns how many layers to run to compute the tap that diverges first in o; UINT32_MAX: all of them.  These layers
+ * are enough to try a quirk, because a quirk is made in every layer. */
 static uint32_t layers_to_run(const struct diagnosis *d, const struct outcome *o) {
     size_t at = diagnose_first(d, o);
     uint32_t n_layer = d->model->plan.n_layer;
@@ -40,8 +47,8 @@ static uint32_t layers_to_run(const struct diagnosis *d, const struct outcome *o
     return layers < n_layer ? layers : UINT32_MAX;
 }
 
-/* How much closer o is than base, as a sum of log10 of errors over the taps that both computed.  *largest: the largest
- * improvement of a single tap, at least 0. */
+/* Returns how much closer o is than base: the sum, over the taps that both computed, of the decrease of log10 of the
+ * error.  Sets *largest to the largest decrease of a single tap; at least 0. */
 static double closer(const struct diagnosis *d, const struct outcome *base, const struct outcome *o, double *largest) {
     double sum = 0;
     *largest = 0;
@@ -54,7 +61,7 @@ static double closer(const struct diagnosis *d, const struct outcome *base, cons
     return sum;
 }
 
-/* The sum that closer returns, or 0 if it is below GAIN or no tap improves by DIAGNOSE_FACTOR. */
+/* Returns what closer returns, or 0 if it is below GAIN or no tap improves by DIAGNOSE_FACTOR. */
 static double gain(const struct diagnosis *d, const struct outcome *base, const struct outcome *o) {
     double largest, sum = closer(d, base, o, &largest);
     return largest >= log10(DIAGNOSE_FACTOR) && sum >= GAIN ? sum : 0;
@@ -62,6 +69,7 @@ static double gain(const struct diagnosis *d, const struct outcome *base, const 
 
 /* ---- the search -------------------------------------------------------------------------------------------------- */
 
+/* Returns true if o is the outcome of this set of n quirks. */
 static bool is_set(const struct outcome *o, const struct quirk *const *quirks, uint32_t n) {
     uint32_t n_same = 0;
     for (uint32_t i = 0; i < n; i++) {
@@ -70,7 +78,7 @@ static bool is_set(const struct outcome *o, const struct quirk *const *quirks, u
     return n_same == n && o->n_quirk == n;
 }
 
-/* The outcome of this set on all layers; NULL if it was not run. */
+/* Returns the outcome of this set on all layers; NULL if it was not run or not kept. */
 static const struct outcome *find(const struct diagnosis *d, const struct quirk *const *quirks, uint32_t n) {
     if (n == 0) return &d->truth;
     for (size_t i = 0; i < d->n_ranked; i++) {
@@ -109,15 +117,16 @@ static plumb_status rank(struct diagnosis *d, struct outcome *o) {
     return PLUMB_OK;
 }
 
-/* Is the first tap that the quirk changes one of the results?  Then only a run of all layers shows it. */
+/* Returns true if the quirk changes only results.  Only a run of all layers shows its effect. */
 static bool is_late(const struct quirk *q) { return strncmp(q->tap, "result", 6) == 0; }
 
-/* A quirk on top of a base set.  Most candidates are run on the first layers only (layers_to_run). */
+/* A quirk in addition to those of a base set.  Most candidates are run on the first layers only (layers_to_run). */
 struct candidate {
     const struct quirk *quirk;
-    double gain, closer, after;   /* after: the new error at the tap where base diverges first; INFINITY: still over */
+    double gain, closer;          /* what the functions of these names return */
+    double after;                 /* the new error of the tap that diverges first in base; INFINITY: it is still over */
     bool matters;                 /* the quirk changes that error at all */
-    struct outcome on_all;        /* its run on all layers; without arrays if it was run on the first ones only */
+    struct outcome on_all;        /* the run on all layers; its arrays are NULL if only the first layers were run */
 };
 
 static int by_closeness(const void *a, const void *b) {
@@ -133,7 +142,7 @@ static size_t count_quirks(void) {
     return n;
 }
 
-/* Runs a candidate on all layers and ranks it if it gains there too. */
+/* Runs a candidate on all layers, unless that was done, and ranks it if it gains there too. */
 static plumb_status promote(struct diagnosis *d, const struct outcome *base, struct candidate *c) {
     const struct quirk *quirks[EXPERIMENT_QUIRKS];
     memcpy(quirks, base->quirks, sizeof quirks);
@@ -146,9 +155,9 @@ static plumb_status promote(struct diagnosis *d, const struct outcome *base, str
     return rank(d, &o);
 }
 
-/* Runs base with each further quirk that applies to the model and whose switch base leaves free, mostly on the first
- * layers.  base must not be exact, so that there is a first tap to look at.  candidates: (number of quirks); *n of them
- * are filled, best first. */
+/* Runs base with each further quirk that applies to the model and whose switch is not set in base, mostly on the first
+ * layers.  base must not be exact, so that there is a tap to look at first.  candidates: (number of quirks).  Fills *n
+ * of them, the best first. */
 static plumb_status try_all(struct diagnosis *d, const struct outcome *base, struct candidate *candidates, size_t *n) {
     const struct quirk *quirks[EXPERIMENT_QUIRKS];
     memcpy(quirks, base->quirks, sizeof quirks);
@@ -175,8 +184,9 @@ static plumb_status try_all(struct diagnosis *d, const struct outcome *base, str
     return PLUMB_OK;
 }
 
-/* Two mistakes in one step can hide each other, so that neither alone brings the numbers closer.  This tries pairs of
- * those of the n candidates that change the tap at which base diverges first, and ranks the best pair. */
+/* Two mistakes in one step can hide each other, so that neither alone brings the numbers closer.  This function tries
+ * pairs of the n candidates, as far as they change the tap that diverges first in base, and ranks base with the best
+ * pair. */
 static plumb_status try_pairs(struct diagnosis *d, const struct outcome *base, const struct candidate *candidates,
                               size_t n) {
     const struct quirk *quirks[EXPERIMENT_QUIRKS], *best[2] = { NULL, NULL };
@@ -210,8 +220,9 @@ static plumb_status try_pairs(struct diagnosis *d, const struct outcome *base, c
     return PLUMB_OK;
 }
 
-/* Remembers in local_quirks the candidate that best corrects the tap at which base diverges first.  Only if the pass
- * continues from their activations can the layers be told apart. */
+/* Remembers in local_quirks base and the candidate that best corrects the tap that diverges first in base.  Does so
+ * only if the pass continues from activations of theirs, because otherwise an error in one layer spreads to all later
+ * ones. */
 static void remember_local(struct diagnosis *d, const struct outcome *base, const struct candidate *candidates,
                            size_t n) {
     d->n_local_quirk = 0;
@@ -225,14 +236,15 @@ static void remember_local(struct diagnosis *d, const struct outcome *base, cons
     }
 }
 
-/* Ranks the best sets of base and one more quirk, or of base and two more if no single one helps. */
+/* Ranks the best sets of base and one more quirk.  If no single quirk helps, ranks base and the best pair. */
 static plumb_status extend(struct diagnosis *d, const struct outcome *base) {
     size_t n = count_quirks();
     struct candidate *candidates = alloc_array(n, sizeof *candidates);
     if (!candidates) return error_set(d->err, PLUMB_ERROR_MEMORY, "out of memory: %zu candidates", n);
     plumb_status status = try_all(d, base, candidates, &n);
     if (status == PLUMB_OK) remember_local(d, base, candidates, n);
-    size_t n_promoted = layers_to_run(d, base) == UINT32_MAX ? n : MAX_PROMOTED;   /* n: all layers were run already */
+    /* If all layers were run already, promoting a candidate costs nothing. */
+    size_t n_promoted = layers_to_run(d, base) == UINT32_MAX ? n : MAX_PROMOTED;
     /* Where errors add up, a quirk that helps little in the first layers may help more in the others. */
     bool none_gains = n > 0 && candidates[0].gain <= 0, may_grow = none_gains && !d->experiment->forced;
     size_t n_before = d->n_ranked;
@@ -240,7 +252,7 @@ static plumb_status extend(struct diagnosis *d, const struct outcome *base) {
         bool is_promising = candidates[i].gain > 0 || (may_grow && candidates[i].closer > 0);
         if (is_promising) status = promote(d, base, &candidates[i]);
     }
-    bool is_noise = diagnose_noise(d, base) > 0 && diagnose_explains(d, base);   /* only noise is left: try no pairs */
+    bool is_noise = diagnose_noise(d, base) > 0 && diagnose_explains(d, base);   /* what is left needs no pair */
     bool is_stuck = none_gains && d->n_ranked == n_before && !is_noise;
     if (status == PLUMB_OK && is_stuck && base->n_quirk + 2 <= d->max_quirk) {
         status = try_pairs(d, base, candidates, n < MAX_PAIRED ? n : MAX_PAIRED);
@@ -255,10 +267,10 @@ static plumb_status search(struct diagnosis *d) {
     PLUMB_TRY(run(d, NULL, 0, UINT32_MAX, &d->truth));
     if (diagnose_is_exact(d, &d->truth)) return PLUMB_OK;
     PLUMB_TRY(extend(d, &d->truth));
-    /* Whole activations make the steps independent of each other: it is enough to extend the best set. */
+    /* If the pass continues from activations of theirs, steps are independent.  Extending the best set is enough. */
     size_t n_beam = d->experiment->forced ? 1 : BEAM;
     for (uint32_t n = 1; n < d->max_quirk; n++) {
-        struct outcome beam[BEAM];   /* shallow copies: extend moves entries of ranked, but removes none */
+        struct outcome beam[BEAM];   /* shallow copies, since extend moves the entries of ranked; it removes none */
         size_t n_taken = 0;
         for (size_t i = 0; i < d->n_ranked && n_taken < n_beam; i++) {
             if (d->ranked[i].n_quirk == n) beam[n_taken++] = d->ranked[i];
@@ -282,7 +294,7 @@ static plumb_status add_other(struct diagnosis *d, const struct quirk *const *qu
     return PLUMB_OK;
 }
 
-/* Writes the quirks of o except quirk k; returns how many. */
+/* Writes the quirks of o, except quirk k, to quirks.  Returns how many they are. */
 static uint32_t set_without(const struct outcome *o, uint32_t k, const struct quirk **quirks) {
     uint32_t n = 0;
     for (uint32_t i = 0; i < o->n_quirk; i++) {
@@ -309,8 +321,9 @@ static plumb_status add_others(struct diagnosis *d) {
     return PLUMB_OK;
 }
 
-/* A set explains something if it brings the first tap that diverges closer by DIAGNOSE_FACTOR.  It also does if it
- * corrects any tap that is judged by itself, because such an error does not come from an earlier one. */
+/* Returns true if a set explains something: it reduces the error of the first tap that diverges from the truth by
+ * DIAGNOSE_FACTOR, or it corrects some tap whose inputs are known, whose error therefore is not that of an earlier
+ * tap. */
 static bool is_explanation(const struct diagnosis *d, const struct outcome *o) {
     size_t first = diagnose_first(d, &d->truth);
     if (o->error[first] * DIAGNOSE_FACTOR < d->truth.error[first]) return true;
@@ -321,8 +334,8 @@ static bool is_explanation(const struct diagnosis *d, const struct outcome *o) {
     return false;
 }
 
-/* If the dump does not agree with the truth, drops the ranked sets that are no explanation. */
-static void drop_noise(struct diagnosis *d) {
+/* If the dump does not agree with the truth, keeps only those ranked sets that explain something. */
+static void keep_explanations(struct diagnosis *d) {
     if (diagnose_explains(d, &d->truth)) return;
     size_t n = 0;
     for (size_t i = 0; i < d->n_ranked; i++) {
@@ -332,8 +345,8 @@ static void drop_noise(struct diagnosis *d) {
     d->n_ranked = n;
 }
 
-/* Records in d->local a quirk that corrects some of the layers.  It explains the dump if each layer has the numbers of
- * either base or with. */
+/* Records the quirk in d->local if it corrects some of the layers.  A quirk that explains the dump takes the place of
+ * one that does not: see struct local. */
 static void try_local(struct diagnosis *d, const struct quirk *quirk, const struct outcome *base,
                       const struct outcome *with) {
     struct local local = { quirk, base, with, diagnose_first(d, base), true };
@@ -348,7 +361,7 @@ static void try_local(struct diagnosis *d, const struct quirk *quirk, const stru
     if (is_some && (local.explains || !d->local.quirk)) d->local = local;
 }
 
-/* Looks for a mistake that is made in some layers only: the best set plus one quirk, or one of its own quirks. */
+/* Looks for a mistake that is made in some layers only: a quirk in addition to the best set, or one of its own. */
 static plumb_status find_local(struct diagnosis *d) {
     const struct outcome *best = diagnose_best(d);
     if (!d->experiment->forced || diagnose_explains(d, best)) return PLUMB_OK;
@@ -384,7 +397,7 @@ plumb_status trace_diagnose(const struct model *m, const struct tokenizer *vocab
     if (status == PLUMB_OK) d.doubt = tokens_warning(theirs, vocab);
     if (status == PLUMB_OK) status = diagnose_prepare(&d);
     if (status == PLUMB_OK) status = search(&d);
-    if (status == PLUMB_OK) drop_noise(&d);
+    if (status == PLUMB_OK) keep_explanations(&d);
     if (status == PLUMB_OK) status = add_others(&d);
     if (status == PLUMB_OK) status = find_local(&d);
     if (status == PLUMB_OK && diagnose_n_compared(&d) == 0) {

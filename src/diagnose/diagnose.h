@@ -5,8 +5,9 @@
  *   diagnose_report.c: struct diagnosis -> text or JSON
  *
  * "Theirs" is the trace of the other engine; messages call it the dump.  "The truth" is the reference pass without
- * quirks.  A tap diverges, or is over, if its error is more than what is allowed.  A set of quirks is a hypothesis: the
- * engine makes exactly these mistakes.
+ * quirks.  A tap diverges, or is over, if its error is larger than what is allowed for it.  A set of quirks is a
+ * hypothesis: the engine makes exactly these mistakes.  An outcome is one run of the reference pass with a set of
+ * quirks, compared with theirs (experiment.h).  It explains the dump if no tap is over.
  */
 #ifndef PLUMB_DIAGNOSE_DIAGNOSE_H
 #define PLUMB_DIAGNOSE_DIAGNOSE_H
@@ -20,16 +21,17 @@
 /* Added to the score for each quirk of a set, so that a quirk without effect makes a set worse. */
 #define DIAGNOSE_COST 0.2
 
-/* A mistake made in some layers only: those have the numbers of `with`, the others the numbers of `base`. */
+/* A mistake made in some layers only: these have the numbers of `with`, everything else has the numbers of `base`. */
 struct local {
     const struct quirk *quirk;            /* NULL: none was found */
-    const struct outcome *base, *with;    /* the quirk in no layer, and the quirk in all layers */
-    size_t at;                            /* the first tap at which theirs diverges from base */
-    bool explains;                        /* each layer is right in base or in `with`, all else in base */
+    const struct outcome *base, *with;    /* a set without the quirk, and the same set with the quirk in all layers */
+    size_t at;                            /* the first tap that diverges from base */
+    bool explains;                        /* no tap of a layer is over in base, or none is over in `with`; and no tap
+                                           * outside the layers is over in base */
 };
 
-/* SHOWN: how many ranked sets the text shows, ties aside.  OTHERS: each of them without each of its quirks, and one set
- * for a mistake made in some layers only. */
+/* DIAGNOSE_SHOWN: how many ranked sets the text shows; it shows more if they tie with the first.  DIAGNOSE_OTHERS:
+ * space for each of the shown sets without each of its quirks, and for one set that is made in some layers only. */
 enum { DIAGNOSE_SHOWN = 5, DIAGNOSE_OTHERS = DIAGNOSE_SHOWN * EXPERIMENT_QUIRKS + 1 };
 
 struct diagnosis {
@@ -42,58 +44,65 @@ struct diagnosis {
     const char *doubt;        /* what is odd about their tokens, see tokens_warning; may be NULL */
     double tolerance;
     uint32_t max_quirk;
-    uint8_t *kinds;           /* (theirs->n_tap) flags of judge.c: INPUTS_KNOWN, NOISY */
+    uint8_t *kinds;           /* (theirs->n_tap) what judge.c knows about each tap of theirs */
     struct outcome truth;
     struct outcome *ranked;   /* (n_ranked) sets run on all layers, best first */
     size_t n_ranked, cap;
-    struct outcome others[DIAGNOSE_OTHERS];   /* (n_other) sets run on all layers, to compare ranked ones with */
+    struct outcome others[DIAGNOSE_OTHERS];   /* (n_other) further sets, run on all layers, for comparison */
     size_t n_other;
-    /* (n_local_quirk) a set to try in some layers only: the set that was extended last and, at the end, the quirk that
-     * best corrects the tap at which this set diverges first.  n_local_quirk is 0 if no quirk corrects that tap. */
+    /* (n_local_quirk) A set whose last quirk is tried in some layers only.  The others are the set that was extended
+     * last, and the last quirk is the one that best corrects the tap at which that set diverges first.  n_local_quirk
+     * is 0 if no quirk corrects that tap. */
     const struct quirk *local_quirks[EXPERIMENT_QUIRKS];
     uint32_t n_local_quirk;
     struct local local;
     double n_done, n_due;     /* progress: layers run so far, and an estimate of how many the search will run */
 };
 
-/* Smaller is better. */
+/* Returns the number by which sets are ranked; a smaller one is better. */
 static inline double diagnose_score(const struct outcome *o) { return o->score + DIAGNOSE_COST * o->n_quirk; }
 static inline const struct outcome *diagnose_best(const struct diagnosis *d) {
     return d->n_ranked > 0 ? &d->ranked[0] : &d->truth;
 }
-/* The outcome of the set o without its quirk k; NULL if that was not run. */
+/* Returns the outcome of the set o without its quirk k; NULL if that set was not run. */
 const struct outcome *diagnose_without(const struct diagnosis *d, const struct outcome *o, uint32_t k);
 
-/* ---- judge.c ---- */
+/* ---- judge.c ----
+ *
+ * A tap is noisy if it is a product, or is computed from one, and the engine may have rounded activations to 8 bits on
+ * the way there (see judge.c). */
 
-/* Fills d->kinds from what theirs has; call it before the functions below.  PLUMB_ERROR_MEMORY. */
+/* Fills d->kinds from what theirs has.  Must be called before the functions below.  PLUMB_ERROR_MEMORY. */
 plumb_status diagnose_prepare(struct diagnosis *d);
-/* Are all inputs of tap i known whole?  Then its error is that of one step. */
+/* Returns true if theirs has all inputs of tap i whole.  Its error is then that of one step. */
 bool diagnose_inputs_known(const struct diagnosis *d, size_t i);
-/* The median error of the first layer that has products, if it is as small as rounding activations to 8 bits leaves.
- * 0 if there is no such error, if it is larger, or if the caller set a tolerance, which then applies to all taps. */
+/* Returns the median error of the noisy taps of the first layer that has any, if rounding activations to 8 bits can be
+ * its cause.  Returns 0 if the median is larger or is only the rounding of f32, if no tap is noisy, or if the caller
+ * set a tolerance, which then applies to all taps. */
 double diagnose_noise(const struct diagnosis *d, const struct outcome *o);
-/* The error up to which taps with such noise agree; the tolerance if there is none. */
+/* Returns the error up to which noisy taps agree.  It is a multiple of the noise, but at least the tolerance. */
 double diagnose_allowed(const struct diagnosis *d, const struct outcome *o);
-/* Is the error of tap i more than tolerance and noise? */
+/* Returns true if tap i is over: its error is larger than diagnose_allowed if the tap is noisy, and larger than the
+ * tolerance if it is not.  Where errors add up, a single noisy tap that stands out from its layer is not over. */
 bool diagnose_is_over(const struct diagnosis *d, const struct outcome *o, size_t i);
-/* Is no tap over? */
+/* Returns true if no tap is over. */
 bool diagnose_explains(const struct diagnosis *d, const struct outcome *o);
-/* The first tap that is over or, if none is, the first whose error is more than the rounding of f32.  SIZE_MAX if there
- * is none. */
+/* Returns the index of the first tap that is over.  If none is, returns the first whose error is more than the rounding
+ * of f32.  Returns SIZE_MAX if there is none of these either. */
 size_t diagnose_first(const struct diagnosis *d, const struct outcome *o);
-/* The first tap that base does not explain and o brings closer by DIAGNOSE_FACTOR; SIZE_MAX if there is none.  If base
- * is over at no tap, all errors above the rounding of f32 are candidates. */
+/* Returns the index of the first tap that is over in base and whose error o reduces by DIAGNOSE_FACTOR; SIZE_MAX if
+ * there is none.  If no tap is over in base, all taps count whose error in base is more than the rounding of f32. */
 size_t diagnose_evidence(const struct diagnosis *d, const struct outcome *base, const struct outcome *o);
-/* Is every error within the rounding of f32? */
+/* Returns true if every error is within the rounding of f32. */
 bool diagnose_is_exact(const struct diagnosis *d, const struct outcome *o);
+/* Returns the largest error of all taps. */
 double diagnose_largest(const struct diagnosis *d, const struct outcome *o);
-/* The largest error, where each tap counts with the better of the two outcomes.  Errors are taken as judge.c judges
- * them: a noisy tap that stands out from its layer counts with the layer's median. */
+/* Returns the largest error if each tap counts with the better of the two outcomes.  A single noisy tap that stands out
+ * from its layer counts with the median of the layer. */
 double diagnose_left(const struct diagnosis *d, const struct outcome *o, const struct outcome *or_else);
-/* How many taps of theirs were compared with the truth. */
+/* Returns how many taps of theirs were compared with the truth. */
 size_t diagnose_n_compared(const struct diagnosis *d);
-/* Is a tap of this layer over?  Layer -1 stands for the taps outside the layers. */
+/* Returns true if a tap of this layer is over.  Layer -1 stands for the taps outside the layers. */
 bool diagnose_diverges(const struct diagnosis *d, const struct outcome *o, int32_t layer);
 
 /* ---- diagnose_report.c ---- */
@@ -101,10 +110,10 @@ bool diagnose_diverges(const struct diagnosis *d, const struct outcome *o, int32
 void diagnose_text(const struct diagnosis *d, bool agree, struct report_writer *w);
 void diagnose_json(const struct diagnosis *d, bool agree, struct report_writer *w);   /* docs/diagnose.md */
 
-/* Does the work of plumb_diagnose and writes the report.  *agree: no tap diverges from the truth, and no set
- * of quirks was ranked, that is, none comes clearly closer.  vocab: the model's vocabulary.  PLUMB_ERROR_ARGUMENT if
- * max_quirk or the format is not supported, or if no tap of theirs can be compared; otherwise the errors of
- * experiment_create. */
+/* Does the work of plumb_diagnose and writes the report.  vocab: the model's vocabulary.  Sets *agree to true if no tap
+ * diverges from the truth and no set of quirks was ranked, because none comes clearly closer.  PLUMB_ERROR_ARGUMENT if
+ * max_quirk or the format is not supported, or if no tap of theirs can be compared; PLUMB_ERROR_MEMORY, and the errors
+ * of experiment_create. */
 plumb_status trace_diagnose(const struct model *m, const struct tokenizer *vocab, const struct plumb_trace *theirs,
                             uint32_t max_quirk, const plumb_report *report, struct error *err, bool *agree);
 

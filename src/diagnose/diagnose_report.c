@@ -5,7 +5,8 @@
 
 /* ---- what is said about a set ------------------------------------------------------------------------------------ */
 
-/* Has set i as many quirks as the first, and the same score?  Then this dump cannot tell the two apart. */
+/* Returns true if set i has as many quirks as the first set, and the same score: this dump cannot tell the two
+ * apart. */
 static bool is_tied(const struct diagnosis *d, size_t i) {
     const struct outcome *first = &d->ranked[0], *o = &d->ranked[i];
     return i > 0 && o->n_quirk == first->n_quirk && fabs(o->score - first->score) < 1e-6;
@@ -15,22 +16,24 @@ static const char *tap_name(struct tap_text *buf, const struct diagnosis *d, siz
     return tap_show(buf, d->theirs->taps[i].id, d->theirs->taps[i].layer);
 }
 
-/* "rope.pairing=halves + ffn.act=gelu" */
+/* Prints "rope.pairing=halves + ffn.act=gelu". */
 static void print_set(struct report_writer *w, const struct outcome *o) {
     for (uint32_t k = 0; k < o->n_quirk; k++) report_printf(w, "%s%s", k > 0 ? " + " : "", o->quirks[k]->name);
 }
 
 /* ---- text -------------------------------------------------------------------------------------------------------- */
 
-/* "cosine 0.612", or with more digits, "cosine 0.9999900", if it is within 0.005 of 1. */
+/* Prints "cosine 0.612".  A cosine within 0.005 of 1 gets more digits: "cosine 0.9999900". */
 static void print_cosine(struct report_writer *w, double cosine) {
     if (isnan(cosine)) report_printf(w, "no cosine");
     else report_printf(w, fabs(1 - cosine) < 0.005 ? "cosine %.7f" : "cosine %.3f", cosine);
 }
 
-/* The cosine and error of tap i without a quirk (base) and with it (o).  without: what to call base. */
+/* Prints the cosine and the error of tap i without a quirk (base) and with it (o). */
 static void print_evidence(struct report_writer *w, const struct diagnosis *d, size_t i, const struct outcome *base,
-                       const struct outcome *o, const char *without) {
+                           const struct outcome *o) {
+    const char *without = base->n_quirk == 0 ? "the truth" : base->n_quirk == 1 ? "the other mistake alone"
+                                                                                : "the other mistakes alone";
     struct tap_text name;
     report_printf(w, "   their %s (%s): ", tap_name(&name, d, i), tap_spec(d->theirs->taps[i].id)->title);
     print_cosine(w, base->cosine[i]);
@@ -39,6 +42,7 @@ static void print_evidence(struct report_writer *w, const struct diagnosis *d, s
     report_printf(w, ", error %.2g with it\n", o->error[i]);
 }
 
+/* Prints the ranked set `at`, how well it explains the dump, and the evidence for each of its quirks. */
 static void print_explanation(struct report_writer *w, const struct diagnosis *d, size_t at) {
     const struct outcome *o = &d->ranked[at];
     struct tap_text name;
@@ -56,12 +60,12 @@ static void print_explanation(struct report_writer *w, const struct diagnosis *d
         const struct outcome *base = diagnose_without(d, o, k);
         size_t i = base ? diagnose_evidence(d, base, o) : SIZE_MAX;
         if (o->n_quirk > 1) report_printf(w, "   %s: %s\n", o->quirks[k]->name, o->quirks[k]->text);
-        if (i != SIZE_MAX) print_evidence(w, d, i, base, o, o->n_quirk == 1 ? "the truth" : "the others alone");
+        if (i != SIZE_MAX) print_evidence(w, d, i, base, o);
     }
 }
 
-/* What tap `at`, the first wrong step, is computed from, the last step before it that agrees, and experiments that
- * narrow the fault down. */
+/* Prints what tap `at`, the first wrong step, is computed from, the last step before it that agrees, and experiments
+ * that narrow the fault down. */
 static void print_first_wrong_step(struct report_writer *w, const struct diagnosis *d, const struct outcome *o,
                                    size_t at) {
     const struct trace_tap *tap = &d->theirs->taps[at];
@@ -97,16 +101,16 @@ static void print_first_wrong_step(struct report_writer *w, const struct diagnos
     }
 }
 
-/* Does this layer diverge from base, but not from `with`?  with may be NULL: then base alone decides. */
+/* Returns true if this layer diverges from base, but not from `with`.  with NULL: base alone decides. */
 static bool is_local(const struct diagnosis *d, const struct outcome *base, const struct outcome *with, int32_t layer) {
     return diagnose_diverges(d, base, layer) && !(with && diagnose_diverges(d, with, layer));
 }
 
-/* "layer 7" or "layers 7, 10-29": the layers for which is_local is true. */
+/* Prints "layer 7" or "layers 7, 10-29": the layers for which is_local is true.  There must be one. */
 static void print_layers(struct report_writer *w, const struct diagnosis *d, const struct outcome *base,
                          const struct outcome *with) {
     int32_t n_layer = (int32_t)d->model->plan.n_layer, n = 0;
-    bool is_in[TAP_MAX_LAYER];   /* a trace has no more layers */
+    bool is_in[TAP_MAX_LAYER];   /* the taps of a trace have no further layers */
     for (int32_t il = 0; il < n_layer && il < TAP_MAX_LAYER; il++) {
         n += is_in[il] = is_local(d, base, with, il);
     }
@@ -121,7 +125,8 @@ static void print_layers(struct report_writer *w, const struct diagnosis *d, con
     }
 }
 
-/* Points out a largest error of 1e-4 or more: it is within the tolerance, but larger than f32 arithmetic explains. */
+/* Points out the largest error if it is 1e-4 or more: it is within the tolerance, but larger than rounding to f32 would
+ * make it. */
 static void print_inexact(struct report_writer *w, const struct diagnosis *d, const struct outcome *o) {
     double largest = diagnose_largest(d, o);
     size_t worst = 0, n_less = 0;
@@ -138,8 +143,9 @@ static void print_inexact(struct report_writer *w, const struct diagnosis *d, co
                   o->n_quirk > 0 ? "this mistake" : "that step");
 }
 
-/* Says how large the remaining errors are: those of rounded activations if they are over the tolerance, otherwise
- * print_inexact.  or_else: the second outcome of a mistake made in some layers only; o itself otherwise. */
+/* Says how large the remaining errors are.  If they are over the tolerance, they count as those of rounded activations.
+ * If they are not, print_inexact says the rest.  or_else: for a mistake made in some layers only, the second outcome;
+ * otherwise o itself. */
 static void print_noise(struct report_writer *w, const struct diagnosis *d, const struct outcome *o,
                         const struct outcome *or_else) {
     double left = diagnose_left(d, o, or_else);
@@ -161,8 +167,8 @@ void diagnose_text(const struct diagnosis *d, bool agree, struct report_writer *
     report_text(w, source, strlen(source));
     report_printf(w, ", %u tokens (prompt of %u), %zu taps compared, %s\n", t->n_token, t->n_prompt,
                   diagnose_n_compared(d),
-                  d->experiment->forced ? "all values: every step is judged from their own input"
-                                        : "some values only: errors add up along the pass");
+                  d->experiment->forced ? "with whole activations: the steps after these are computed from them"
+                                        : "without whole activations: errors add up along the pass");
     if (d->doubt) report_printf(w, "their tokens: %s\n", d->doubt);
     if (d->experiment->permuted.taps) {
         report_printf(w, "their Qcur and Kcur have the elements of a head in transformers' order (pairs are half a "
@@ -175,7 +181,9 @@ void diagnose_text(const struct diagnosis *d, bool agree, struct report_writer *
         return;
     }
     size_t at = diagnose_first(d, &d->truth);
-    report_printf(w, "the first tap that diverges from the truth: %s (%s): relative error %.2g, ",
+    report_printf(w, "%s: %s (%s): relative error %.2g, ",
+                  diagnose_explains(d, &d->truth) ? "no tap diverges from the truth; the first that is not exact"
+                                                  : "the first tap that diverges from the truth",
                   tap_name(&name, d, at), tap_spec(t->taps[at].id)->title, d->truth.error[at]);
     print_cosine(w, d->truth.cosine[at]);
     report_printf(w, "\n");
@@ -205,8 +213,7 @@ void diagnose_text(const struct diagnosis *d, bool agree, struct report_writer *
             if (q == local->quirk) report_printf(w, " alone");
         }
         report_printf(w, " reproduces their numbers\n");
-        print_evidence(w, d, local->at, local->base, local->with, d->local.base->n_quirk > 0 ? "the others alone"
-                                                                                             : "the truth");
+        print_evidence(w, d, local->at, local->base, local->with);
         print_noise(w, d, local->base, local->with);
         return;
     }
@@ -218,9 +225,13 @@ void diagnose_text(const struct diagnosis *d, bool agree, struct report_writer *
         print_set(w, best);
         report_printf(w, " comes closest");
     }
-    if (d->experiment->forced) {
+    bool in_layers = false;
+    for (int32_t il = 0; il < (int32_t)d->model->plan.n_layer; il++) in_layers |= diagnose_diverges(d, best, il);
+    if (d->experiment->forced && in_layers) {
         report_printf(w, "\n   it diverges in ");
         print_layers(w, d, best, NULL);
+    } else if (d->experiment->forced) {
+        report_printf(w, "\n   it diverges only outside the layers");
     }
     if (local->quirk) {
         report_printf(w, "; in ");

@@ -7,13 +7,13 @@
 
 /* ---- rows ------------------------------------------------------------------------------------------------------ */
 
-/* Does this row of theirs have all (n_head, n) values? */
+/* Returns true if this row of theirs has all (n_head, n) values. */
 static bool is_whole(const struct trace_row *row, uint32_t n_head, uint32_t n) {
     return !row->places && row->n_value > 0 && row->n_value == (uint64_t)n_head * n;
 }
 
-/* The row of token t of a tap, borrowed from the tap or from e->keys.  A trace keeps kq_soft_max with one key for each
- * of its tokens, while the pass has only the keys so far; the missing ones become zeros. */
+/* Returns the row of token t of a tap.  Its values are borrowed from the tap or from e->keys.  The rows of kq_soft_max
+ * in a trace have one key for each of its tokens, but the pass has only the keys so far; the others become zeros. */
 static struct trace_row row_of(const struct experiment *e, const plumb_tap *tap, enum tap_id id, uint32_t t) {
     size_t n = (size_t)tap->n_head * tap->n;
     struct trace_row row = { .pos = tap->pos + t, .n_head = tap->n_head, .n = tap->n, .n_value = (uint32_t)n,
@@ -32,11 +32,12 @@ static struct trace_row row_of(const struct experiment *e, const plumb_tap *tap,
     return row;
 }
 
-/* The same tap of theirs, NULL if there is none; *id is the tap's id. */
+/* Returns the same tap of theirs; NULL if there is none.  Sets *id to the tap's id. */
 static const struct trace_tap *their_tap(const struct experiment *e, const plumb_tap *tap, enum tap_id *id) {
     return tap_find(tap->name, strlen(tap->name), id) ? trace_find_tap(e->theirs, *id, tap->layer) : NULL;
 }
 
+/* Compares an activation of the pass with theirs, and keeps its statistics in own if those are needed. */
 static void on_tap(void *user, const plumb_tap *tap) {
     struct experiment *e = user;
     enum tap_id id;
@@ -59,6 +60,15 @@ static void on_tap(void *user, const plumb_tap *tap) {
     }
 }
 
+/* Returns true if the values of a row can take the place of those of the pass.  A row of ffn_moe_topk has indices of
+ * experts, which the pass uses without a check. */
+static bool can_replace(const struct experiment *e, const struct trace_row *row, enum tap_id id, int32_t layer) {
+    for (uint32_t i = 0; id == TAP_FFN_USED && i < row->n_value; i++) {
+        if (!(row->values[i] >= 0 && (double)row->values[i] < e->model->plan.layers[layer].ffn.n_expert)) return false;
+    }
+    return true;
+}
+
 /* Overwrites x, the pass's activation, with those rows of theirs that are whole. */
 static void force(void *user, const plumb_tap *tap, double *x) {
     struct experiment *e = user;
@@ -68,7 +78,7 @@ static void force(void *user, const plumb_tap *tap, double *x) {
     uint32_t n_key = id == TAP_KQ_SOFT_MAX ? e->theirs->n_token : tap->n;
     for (uint32_t t = 0; t < tap->n_token; t++) {
         const struct trace_row *row = trace_find_row(their, tap->pos + t);
-        if (!row || !is_whole(row, tap->n_head, n_key)) continue;
+        if (!row || !is_whole(row, tap->n_head, n_key) || !can_replace(e, row, id, tap->layer)) continue;
         for (uint32_t h = 0; h < tap->n_head; h++) {
             double *to = x + ((size_t)t * tap->n_head + h) * tap->n;
             for (uint32_t i = 0; i < tap->n && i < n_key; i++) to[i] = (double)row->values[(size_t)h * n_key + i];
@@ -92,8 +102,8 @@ void outcome_free(struct outcome *o) {
     o->error = o->cosine = NULL;
 }
 
-/* Runs n of e->tokens: the first n_prompt as one batch, the rest one by one.  with_results: computes the logits too,
- * from first_result on. */
+/* Runs the first n of e->tokens: n_prompt of them as one batch, the others one by one.  with_results: also computes the
+ * results of the tokens from first_result on. */
 static void feed(struct experiment *e, size_t n, size_t n_prompt, bool with_results) {
     uint32_t pos = 0;
     while (pos < n) {
@@ -160,10 +170,10 @@ static plumb_status check_theirs(const struct model *m, const struct plumb_trace
                          "have: it has %u, numbered from 0", n_tap, m->plan.n_layer);
     }
     return error_set(err, PLUMB_ERROR_ARGUMENT, "the dump has no activations with known names%s%s",
-                     theirs->n_ignored > 0 ? "; the first unknown name is " : "", theirs->ignored);
+                     theirs->n_ignored > 0 ? "; the first record that was ignored is " : "", theirs->ignored);
 }
 
-/* Elements in a row of this tap in the pass, or for kq_soft_max in a trace (row_of). */
+/* Returns the number of elements in a row of this tap: in the pass or, for kq_soft_max, in a trace (see row_of). */
 static uint64_t row_size(const struct experiment *e, enum tap_id id, int32_t layer) {
     const struct plan *p = &e->model->plan;
     const struct layer_plan *l = &p->layers[layer >= 0 && layer < (int32_t)p->n_layer ? layer : 0];
@@ -175,6 +185,8 @@ static uint64_t row_size(const struct experiment *e, enum tap_id id, int32_t lay
     case TAP_KQV_OUT: return (uint64_t)a->n_head * a->v_dim;
     case TAP_KQ_SOFT_MAX: return (uint64_t)a->n_head * e->theirs->n_token;
     case TAP_FFN_GATE: case TAP_FFN_UP: case TAP_FFN_SWIGLU: return l->ffn.n_ff;
+    case TAP_FFN_ROUTER: return l->ffn.n_expert;
+    case TAP_FFN_USED: case TAP_FFN_WEIGHTS: return l->ffn.n_used;
     case TAP_RESULT_OUTPUT: return p->n_vocab;
     default: return p->n_embd;
     }
@@ -185,8 +197,8 @@ bool experiment_is_whole(const struct experiment *e, const struct trace_tap *tap
         && tap->rows[0].n_value == row_size(e, tap->id, tap->layer);
 }
 
-/* For taps of which theirs has statistics of all tokens together, allocates rows for the statistics of each of the
- * n_ctx tokens that the pass may compute.  Returns false if out of memory. */
+/* Allocates e->own.  A tap of which theirs has statistics of all tokens together gets a row for each of the n_ctx
+ * tokens that the pass may compute.  Returns false if out of memory. */
 static bool reserve_own(struct experiment *e, uint32_t n_ctx) {
     e->own = calloc(e->theirs->n_tap, sizeof *e->own);
     if (!e->own) return false;
@@ -217,7 +229,8 @@ static void inspect_rows(struct experiment *e) {
 
 /* ---- the order of Q and K ---------------------------------------------------------------------------------------- */
 
-/* find_order records here the Q and K that the truth gives for their inputs, as far as those are known. */
+/* What find_order gives to its callbacks.  trace gets the Q and K that the truth computes, from inputs of theirs where
+ * these are whole. */
 struct truth {
     struct experiment *experiment;
     struct plumb_trace *trace;
@@ -228,7 +241,7 @@ static void record_heads(void *user, const plumb_tap *tap) {
     if (strcmp(tap->name, "Qcur") == 0 || strcmp(tap->name, "Kcur") == 0) plumb_trace_add(truth->trace, tap);
 }
 
-/* As force, except for the taps whose order is in question. */
+/* Like force, but leaves out the taps whose order is in question. */
 static void force_others(void *user, const plumb_tap *tap, double *x) {
     const struct truth *truth = user;
     enum tap_id id;
@@ -240,8 +253,8 @@ static plumb_status set_tap(struct experiment *e, struct tap_sink sink, struct e
     return error_set(err, PLUMB_ERROR_MEMORY, "out of memory: the activations of %u tokens", e->theirs->n_token);
 }
 
-/* Q and K that came under transformers' names may have the elements of a head in transformers' order (heads.h).  If so,
- * permutes them and makes the result e->theirs. */
+/* If theirs has Q and K under the names of transformers' modules, their elements may have transformers' order
+ * (heads.h).  If they do, permutes them and makes the result e->theirs. */
 static plumb_status find_order(struct experiment *e, struct error *err) {
     if (!e->theirs->by_module) return PLUMB_OK;
     struct truth truth = { e, plumb_trace_create() };
@@ -259,7 +272,7 @@ static plumb_status find_order(struct experiment *e, struct error *err) {
     uint32_t head_dim = status == PLUMB_OK ? heads_permuted(e->theirs, truth.trace) : 0;
     if (head_dim > 0) {
         status = heads_permute(&e->permuted, e->theirs, head_dim, err);
-        if (status == PLUMB_OK) e->theirs = &e->permuted;   /* a failed copy lacks taps */
+        if (status == PLUMB_OK) e->theirs = &e->permuted;   /* after a failure the copy lacks taps */
     }
     plumb_trace_free(truth.trace);
     return status;
@@ -276,7 +289,8 @@ plumb_status experiment_create(struct experiment **out, const struct model *m, c
     e->model = m;
     e->theirs = theirs;
     inspect_rows(e);
-    uint32_t n_ctx = theirs->n_token + 2, n_batch = theirs->n_prompt + 1;   /* BOS and the last token may be doubled */
+    /* One quirk feeds BOS twice, in the prompt.  Another feeds the prompt's last token again, as the first step. */
+    uint32_t n_ctx = theirs->n_token + 2, n_batch = theirs->n_prompt + 1;
     plumb_status status = reference_create(&e->reference, m, n_ctx, n_batch, err);
     if (status == PLUMB_OK) {
         e->tokens = alloc_array(n_ctx, sizeof *e->tokens);
@@ -304,7 +318,7 @@ plumb_status experiment_create(struct experiment **out, const struct model *m, c
 void experiment_free(struct experiment *e) {
     if (!e) return;
     reference_free(e->reference);
-    /* n_own, not theirs->n_tap: it is 0 if e->own could not be allocated. */
+    /* This uses n_own, not theirs->n_tap, because n_own is 0 if e->own could not be allocated. */
     for (size_t i = 0; i < e->n_own; i++) free(e->own[i].rows);
     free(e->own);
     free(e->tokens);

@@ -1,9 +1,10 @@
 /* One experiment of a diagnosis: runs the reference pass with a set of quirks and compares it with another engine's
  * trace ("theirs").
  *
- * If the trace has whole activations, the pass replaces its own by theirs and continues from there.  Every step is then
- * judged by itself, on their input, and an early mistake does not hide a later one.  Activations that the trace has
- * only in part are compared, but not taken over; errors then add up along the pass.
+ * Where the trace has a whole activation, the pass compares its own with it, replaces its own by theirs, and continues
+ * from there.  A step whose inputs are all theirs is judged by itself, and an early mistake does not hide a later one.
+ * Activations that the trace has only in part are compared, but they do not replace those of the pass, so errors add up
+ * from step to step.
  */
 #ifndef PLUMB_DIAGNOSE_EXPERIMENT_H
 #define PLUMB_DIAGNOSE_EXPERIMENT_H
@@ -13,14 +14,14 @@
 #include "trace/compare.h"
 #include "trace/heads.h"
 
-enum { EXPERIMENT_QUIRKS = 3 };   /* most quirks in a set */
+enum { EXPERIMENT_QUIRKS = 3 };   /* the largest number of quirks in a set */
 
-/* The outcome of one run.  error[i] and cosine[i] belong to tap i of the trace; NAN: not computed. */
+/* The outcome of one run. */
 struct outcome {
     const struct quirk *quirks[EXPERIMENT_QUIRKS];
     uint32_t n_quirk;
-    double score;      /* sum of log10 of the errors; a tap that comes ten times closer lowers it by 1 */
-    double *error, *cosine;
+    double score;             /* sum of log10 of the errors; a tap that comes ten times closer lowers it by 1 */
+    double *error, *cosine;   /* (theirs->n_tap) each; NAN: the tap was not compared */
 };
 
 struct experiment {
@@ -31,16 +32,17 @@ struct experiment {
     int32_t *tokens;        /* (theirs->n_token + 2) the tokens that are run */
     float *logits;          /* (n_prompt + 1, n_vocab); NULL if theirs has no results */
     float *keys;            /* (n_head, theirs->n_token) a row of kq_soft_max in the form that traces have */
-    struct comparison *sums;/* (theirs->n_tap) of the run so far */
+    struct comparison *sums;/* (theirs->n_tap) the comparisons of the current run so far */
     struct trace_tap *own;  /* (n_own) statistics of the pass's rows, for taps of which theirs has statistics of all
-                             * tokens together; other taps have no rows */
-    size_t n_own;           /* theirs->n_tap */
+                             * tokens together; other taps have no rows here */
+    size_t n_own;           /* theirs->n_tap, or 0 before own is allocated */
     uint32_t first_result;  /* first position at which theirs has result_norm or result_output; UINT32_MAX: none */
     bool forced;            /* some tap of theirs is whole (experiment_is_whole), so the pass continues from it */
 };
 
-/* Borrows m and theirs.  PLUMB_ERROR_ARGUMENT if theirs lacks tokens or has no taps of this model, PLUMB_ERROR_TOKEN,
- * PLUMB_ERROR_CONTEXT if it has more tokens than the model was trained for, PLUMB_ERROR_MEMORY. */
+/* Borrows m and theirs.  PLUMB_ERROR_ARGUMENT if theirs does not list its tokens or has no taps of this model,
+ * PLUMB_ERROR_TOKEN if a token is not in the vocabulary, PLUMB_ERROR_CONTEXT if it has more tokens than the model was
+ * trained for, PLUMB_ERROR_MEMORY. */
 plumb_status experiment_create(struct experiment **out, const struct model *m, const struct plumb_trace *theirs,
                                struct error *err);
 void experiment_free(struct experiment *e);
@@ -49,8 +51,9 @@ void experiment_free(struct experiment *e);
 plumb_status experiment_run(struct experiment *e, const struct quirk *const *quirks, uint32_t n_quirk,
                             uint32_t n_layer, struct outcome *o, struct error *err);
 void outcome_free(struct outcome *o);
-/* Does the pass continue from this tap of theirs?  (Never from logits: nothing is computed from them.)  The first row
- * decides, assuming that the rows of a tap are alike.  The pass itself takes over only those rows that are whole. */
+/* Returns true if the pass continues from this tap of theirs.  It never continues from logits, because nothing is
+ * computed from them.  The function looks at the first row only, since the rows of a tap are mostly alike.  The pass
+ * itself replaces its row only by those of theirs that are whole. */
 bool experiment_is_whole(const struct experiment *e, const struct trace_tap *tap);
 
 #endif

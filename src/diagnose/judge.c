@@ -2,34 +2,36 @@
  *
  * Many engines, llama.cpp among them, round activations to 8 bits before every product; their normal error is about
  * 1e-2 (docs/layers.md).  If a dump shows such an error in its first products already, a multiple of it is allowed for
- * every tap that the noise can have reached: products, and what is computed from them, up to the next activation of
- * theirs that is known whole.  All other taps are held to the tolerance.
+ * every noisy tap.  Noisy taps are the products and what is computed from them, up to the next activation that theirs
+ * has whole: from there on, the pass computes with theirs.  For all other taps the tolerance is the limit.
  */
 #include "diagnose/diagnose.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-/* Errors up to this need no explanation: they are the rounding of f32. */
+/* Errors up to this are the rounding of f32: an outcome with no larger error is exact. */
 #define ROUNDING 1e-6
-/* NOISE_MAX: the largest median error of the first layer that counts as noise.  NOISE_FACTOR: the error allowed for
- * noisy taps, as a multiple of that median.  NOISE_LIMIT: the upper bound of what is allowed.
+/* NOISE_MAX: a median error of the first layer above this is not noise.
+ * NOISE_FACTOR, NOISE_FACTOR_ADDED_UP: the error allowed for noisy taps, as a multiple of that median.  The second is
+ *     used where errors add up along the pass.
+ * NOISE_LIMIT, NOISE_LIMIT_SPOILT: the most that is allowed.  The second is used for outcomes with quirks.
  *
- * If each product of SmolLM2 is judged by itself, rounding to 8 bits leaves 0.007 in layer 0 and 0.047 at most
- * (docs/diagnose.md); if errors add up, it leaves 0.01 and 0.09 (docs/layers.md).  Text that a mistake has spoilt is
- * more sensitive: 0.017 and 0.27 of the first 8 values of l_out. */
+ * SmolLM2 with activations rounded to 8 bits has a median error of 0.007 in layer 0, and an error of at most 0.047, if
+ * each product is judged by itself (docs/diagnose.md).  If errors add up, it has 0.01 and 0.09 (docs/layers.md).  A
+ * text that a mistake has spoilt is more sensitive: the first 8 values of l_out have 0.017 and 0.27. */
 #define NOISE_MAX 0.03
 #define NOISE_FACTOR 10.0
 #define NOISE_FACTOR_ADDED_UP 20.0
 #define NOISE_LIMIT 0.15
 #define NOISE_LIMIT_SPOILT 0.3
 
-/* The kinds of a tap.  INPUTS_KNOWN: all its inputs are known whole.  NOISY: rounded activations can have reached it.
- */
+/* The flags in diagnosis.kinds.  INPUTS_KNOWN: theirs has all inputs of the tap whole.  NOISY: the tap is noisy. */
 enum { INPUTS_KNOWN = 1, NOISY = 2 };
 #define BIT(id) (1u << TAP_##id)
 static const uint32_t products = BIT(QCUR) | BIT(KCUR) | BIT(VCUR) | BIT(ATTN_OUT) | BIT(FFN_GATE) | BIT(FFN_UP)
-                               | BIT(FFN_OUT) | BIT(RESULT_OUTPUT);
+                               | BIT(FFN_ROUTER) | BIT(FFN_EXPERTS) | BIT(FFN_SHARED) | BIT(FFN_OUT)
+                               | BIT(RESULT_OUTPUT);
 
 plumb_status diagnose_prepare(struct diagnosis *d) {
     const struct plumb_trace *theirs = d->theirs;
@@ -37,12 +39,12 @@ plumb_status diagnose_prepare(struct diagnosis *d) {
     if (!d->kinds) return error_set(d->err, PLUMB_ERROR_MEMORY, "out of memory: %zu taps", theirs->n_tap);
     const struct trace_tap *embd = trace_find_tap(theirs, TAP_EMBD, -1);
     if (embd) d->kinds[embd - theirs->taps] = INPUTS_KNOWN;
-    /* About the layer's input: is it known whole, and can there be noise in it? */
+    /* About the input of the layer: does theirs have it whole, and is it noisy? */
     bool is_whole_in = embd && experiment_is_whole(d->experiment, embd), is_noisy_in = false;
     int32_t n_layer = (int32_t)d->model->plan.n_layer;
     uint32_t absent = model_absent_taps(d->model);
     for (int32_t layer = 0; layer <= n_layer; layer++) {
-        uint32_t whole = 0, noisy = 0;   /* sets of taps: known whole; not known whole, and noisy */
+        uint32_t whole = 0, noisy = 0;   /* sets of taps of this layer: whole in theirs; noisy and not whole */
         enum tap_id first = layer < n_layer ? TAP_ATTN_NORM : TAP_RESULT_NORM;
         enum tap_id last = layer < n_layer ? TAP_L_OUT : TAP_RESULT_OUTPUT;
         for (enum tap_id id = first; id <= last; id++) {
@@ -68,7 +70,7 @@ static int ascending(const void *a, const void *b) {
     return (*x > *y) - (*x < *y);
 }
 
-/* Median error of a layer's noisy taps; layer -1: of those outside the layers.  0 if there are none. */
+/* Returns the median error of the noisy taps of a layer (-1: of those outside the layers); 0 if there are none. */
 static double typical(const struct diagnosis *d, const struct outcome *o, int32_t layer) {
     double errors[TAP_COUNT];
     size_t n = 0;
@@ -95,10 +97,11 @@ double diagnose_allowed(const struct diagnosis *d, const struct outcome *o) {
     return fmax(d->tolerance, fmin(noise, o->n_quirk > 0 ? NOISE_LIMIT_SPOILT : NOISE_LIMIT));
 }
 
-/* The error of tap i as it is judged.  Where errors add up, a mistake shows in most of the taps after it.  A single
- * noisy tap that stands out is none, since it may have few values; it counts at most with its layer's median. */
+/* Returns the error with which tap i is judged.  Where errors add up, a mistake shows in most of the taps after it.  A
+ * single noisy tap that stands out is not enough for one, because its error may come from very few values.  Such a tap
+ * counts with the median of its layer if that is smaller. */
 static double judged(const struct diagnosis *d, const struct outcome *o, size_t i, double allowed) {
-    /* is_single: judged by its own error: it is that of one step, or no noise can be in it, or none is allowed. */
+    /* is_single: only the tap's own error counts, because it is that of one step or because it has no noise. */
     bool is_single = diagnose_inputs_known(d, i) || !(d->kinds[i] & NOISY) || allowed <= d->tolerance;
     return is_single ? o->error[i] : fmin(o->error[i], typical(d, o, d->theirs->taps[i].layer));
 }

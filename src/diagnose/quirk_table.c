@@ -1,16 +1,16 @@
 /* The table of quirks, and which of them make sense for a model.
  *
- * The sentences are exact: tests/reference/engine.py makes the same mistakes from them and from nothing else.  In them
- * h is one of n_head query heads, and g is one of n_head_kv key and value heads.  A batch is the whole prompt (n_prompt
- * tokens from position 0 on), or one token after it ("a step").  If a file has a residual_scale, the outputs of
- * attention and feed forward are multiplied by it when they are added.  Taps show what such an engine would show: the
- * weights that it used, the residual that it added to.
+ * The sentences are exact: tests/reference/engine.py was written from them and from nothing else, and makes the same
+ * mistakes.  In them h is one of n_head query heads, and g is one of n_head_kv key and value heads.  A batch is the
+ * whole prompt (n_prompt tokens from position 0 on), or one token after it ("a step").  If a file has a residual_scale,
+ * the outputs of attention and feed forward are multiplied by it when they are added.  Taps show what such an engine
+ * would show: the weights that it used, the residual that it added to.
  */
 #include "diagnose/quirk_table.h"
 
 #include <math.h>
 
-/* Columns of the table: the field of one switch; the field and the value for a misread type. */
+/* These macros fill columns of the table.  AT: the field of a switch.  MISREAD: field and value for a misread type. */
 #define AT(switch) offsetof(struct quirks, switch)
 #define MISREAD(type, kind) offsetof(struct quirks, misread) + QUANT_##type, MISREAD_##kind
 
@@ -134,9 +134,11 @@ static const struct quirk quirks[] = {
       "multiplied by the file's residual_scale before they are added" },
     { "ffn.order=swapped", AT(ffn_order), 1, "ffn_gate", "the matrices ffn_gate and ffn_up are swapped: tap ffn_gate "
       "shows W_up h" },
-    { "ffn.act=gelu", AT(ffn_act), FFN_GELU, "ffn_swiglu", "GELU in its tanh form instead of SiLU" },
-    { "ffn.act=gelu_erf", AT(ffn_act), FFN_GELU_ERF, "ffn_swiglu", "GELU in its exact form instead of SiLU" },
-    { "ffn.act=relu", AT(ffn_act), FFN_RELU, "ffn_swiglu", "ReLU instead of SiLU" },
+    { "ffn.act=gelu", AT(ffn_act), FFN_GELU, "ffn_swiglu", "GELU in its tanh form replaces the model's "
+      "activation" },
+    { "ffn.act=gelu_erf", AT(ffn_act), FFN_GELU_ERF, "ffn_swiglu", "GELU in its exact form replaces the "
+      "model's activation" },
+    { "ffn.act=relu", AT(ffn_act), FFN_RELU, "ffn_swiglu", "ReLU replaces the model's activation" },
     { "ffn.act=none", AT(ffn_act), FFN_IDENTITY, "ffn_swiglu", "gate times up, without an activation" },
     { "output.head=tied", AT(output_head), HEAD_TIED, "result_output", "token_embd.weight is used as the head although "
       "the file has output.weight" },
@@ -264,6 +266,7 @@ const struct quirk *quirk_find(const char *name) {
 
 /* ---- which quirks make sense for a model ------------------------------------------------------------------------ */
 
+/* Returns true if a projection of attention has a bias in some layer. */
 static bool has_bias(const struct model *m) {
     static const enum weight_id projections[] = { W_ATTN_Q, W_ATTN_K, W_ATTN_V, W_ATTN_OUTPUT };
     for (uint32_t il = 0; il < m->plan.n_layer; il++) {
@@ -274,9 +277,11 @@ static bool has_bias(const struct model *m) {
     return false;
 }
 
-static bool is_square(const struct weight *w) { return w->n_in == w->n_out; }
+/* Returns true if the model has this matrix and it is square. */
+static bool is_square(const struct weight *w) { return w && w->n_in == w->n_out; }
 
-/* Does the quirk change this rope, whose frequencies are used by some layer? */
+/* Returns true if the quirk changes the angles of this rope.  n_rot is 0 if no layer uses it.  k_dim: elements of a
+ * head of K. */
 static bool applies_to_rope(const struct quirk *q, const struct rope_plan *rope, uint32_t k_dim, uint32_t n_embd) {
     bool has_frequencies = rope->n_rot > 2;   /* the first frequency is 1 whatever the base is */
     switch (q->field) {
@@ -293,8 +298,10 @@ static bool applies_to_rope(const struct quirk *q, const struct rope_plan *rope,
 
 bool quirk_applies(const struct quirk *q, const struct model *m, int32_t bos) {
     const struct plan *p = &m->plan;
-    const struct affine *w = m->layers[0].w;   /* all layers have the same shapes */
+    /* What can differ from layer to layer is judged by layer 0. */
+    const struct affine *w = m->layers[0].w;
     const struct attn_plan *a = &p->layers[0].attn;
+    enum activation activation = p->layers[0].ffn.activation;
     switch (q->field) {
     case AT(tokens_bos): return bos >= 0;
     case AT(embd_scale): return q->value == EMBD_SCALE_ADDED || p->embedding_scale != 1;
@@ -318,7 +325,9 @@ bool quirk_applies(const struct quirk *q, const struct model *m, int32_t bos) {
         return fabs(quirk_score_divisor(q->value, a, p->n_embd) / quirk_score_divisor(0, a, p->n_embd) - 1) > 1e-6;
     case AT(attn_v): return a->n_head_kv > 1;
     case AT(attn_merge): return a->n_head > 1;
-    case AT(ffn_act): return q->value != FFN_GELU || p->layers[0].ffn.activation != ACT_GELU_TANH;
+    case AT(ffn_act):
+        return !(q->value == FFN_GELU && activation == ACT_GELU_TANH)
+            && !(q->value == FFN_RELU && activation == ACT_RELU);
     case AT(residual_scale): return p->residual_scale != 1;
     case AT(output_head): return model_is_tied(m) == (q->value == HEAD_ZERO);
     case AT(logit_scale): return p->logit_scale != 1;

@@ -11,7 +11,7 @@
 
 /* ---- numbers of one tap ------------------------------------------------------------------------------------------ */
 
-/* shape: (n_head, n) of the first row whose shape is known; 0, 0 if there is none. */
+/* Sets shape to the (n_head, n) of the first row whose shape is known; to 0, 0 if there is none. */
 static void shape_of(const struct trace_tap *tap, uint32_t shape[2]) {
     shape[0] = shape[1] = 0;
     for (uint32_t i = 0; i < tap->n_row && shape[0] == 0; i++) {
@@ -21,15 +21,17 @@ static void shape_of(const struct trace_tap *tap, uint32_t shape[2]) {
     }
 }
 
-/* Only the number of elements counts: the values of a token are in the same order whether an engine calls them one head
- * or many.  For kq_soft_max only n_head counts, because an engine may pad the keys. */
+/* Returns true if both shapes are known and differ.  Only the number of elements counts: the values of a token are in
+ * the same order whether an engine calls them one head or many.  For kq_soft_max only n_head counts, because an engine
+ * may pad the keys. */
 static bool shapes_differ(enum tap_id id, const uint32_t a[2], const uint32_t b[2]) {
     if (a[0] == 0 || b[0] == 0) return false;
     if (id == TAP_KQ_SOFT_MAX) return a[0] != b[0];
     return (uint64_t)a[0] * a[1] != (uint64_t)b[0] * b[1];
 }
 
-/* Sets the RMS over the tokens that both have, or over the compared values if the statistics are not known. */
+/* Sets rms_a and rms_b to the RMS over the tokens that both have or, if one of these is not known, over the compared
+ * values. */
 static void rms_of(struct diff_tap *out, const struct trace_tap *a, const struct trace_tap *b) {
     double square_a = 0, square_b = 0;
     uint32_t n = 0;
@@ -47,7 +49,7 @@ static void rms_of(struct diff_tap *out, const struct trace_tap *a, const struct
     out->rms_b = sqrt(out->c.sum_bb / (double)out->c.n_value);
 }
 
-/* Returns false if the two have nothing in common to compare. */
+/* Compares a tap.  Returns false if the two sides have nothing in common to compare. */
 static bool compare_tap(struct diff_tap *out, const struct trace_tap *a, const struct trace_tap *b, double tolerance) {
     *out = (struct diff_tap) { .id = a->id, .layer = a->layer, .error = NAN, .cosine = NAN };
     shape_of(a, out->shape_a);
@@ -64,7 +66,8 @@ static bool compare_tap(struct diff_tap *out, const struct trace_tap *a, const s
     return out->shapes_differ || out->c.n_row > 0;
 }
 
-/* A side that came under transformers' names may have Q and K in another order (heads.h).  If so, permutes it. */
+/* If a side has Q and K under the names of transformers' modules, their elements may have transformers' order
+ * (heads.h).  If they do, permutes them to the GGUF's order. */
 static plumb_status find_order(struct diff *d, struct error *err) {
     const struct plumb_trace **sides[] = { &d->a, &d->b };
     for (int s = 0; s < 2; s++) {
@@ -104,7 +107,7 @@ static plumb_status compare_all(struct diff *d, struct error *err) {
 
 /* ---- the likeliest tokens ---------------------------------------------------------------------------------------- */
 
-/* Looks for the last token after which both sides know the likeliest tokens. */
+/* Finds the last token after which both sides know the likeliest tokens. */
 static void compare_top(struct diff *d) {
     const struct trace_tap *a = trace_find_tap(d->a, TAP_RESULT_OUTPUT, -1);
     const struct trace_tap *b = trace_find_tap(d->b, TAP_RESULT_OUTPUT, -1);
@@ -120,7 +123,7 @@ static void compare_top(struct diff *d) {
 
 /* ---- the inputs of a tap ----------------------------------------------------------------------------------------- */
 
-/* Index of a tap by binary search; n_tap if there is none. */
+/* Returns the index of a tap, by binary search; n_tap if it was not compared. */
 static size_t find_tap(const struct diff *d, enum tap_id id, int32_t layer) {
     size_t low = 0, high = d->n_tap;
     uint64_t order = tap_order(id, layer);
@@ -132,7 +135,7 @@ static size_t find_tap(const struct diff *d, enum tap_id id, int32_t layer) {
     return low < d->n_tap && d->taps[low].id == id && d->taps[low].layer == layer ? low : d->n_tap;
 }
 
-/* False for a tap that only some models have if neither trace has it: then it is no step of this model. */
+/* Returns false if the tap is no step of this model: only some models have it, and neither trace does. */
 static bool is_step(const struct diff *d, enum tap_id id) {
     if (!tap_spec(id)->only_some) return true;
     const struct plumb_trace *const sides[] = { d->a, d->b };
@@ -144,13 +147,13 @@ static bool is_step(const struct diff *d, enum tap_id id) {
     return false;
 }
 
-/* The nearest compared taps from which `tap` is computed.  A tap that was not compared is replaced by its own inputs,
- * layer by layer down to the embeddings.
+/* Returns the nearest compared taps from which `tap` is computed.  An input that was not compared is replaced by its
+ * own inputs, layer by layer down to the embeddings.
  *
- * want has the ids that are looked for in this layer, as a set; earlier has those for the layer before.  Within a layer
- * the ids descend, because the inputs of a tap have smaller ids there; so each layer takes one round.  In layer 0, embd
- * takes the place of the l_out before.  The layer before the results is the last one compared (n_layer): if the traces
- * lack later layers, in.direct is true for result_norm all the same. */
+ * want is the set of ids that are looked for in the current layer, earlier the set for the layer before.  Inputs in the
+ * same layer have smaller ids than the tap that is computed from them, so one loop over descending ids covers a layer.
+ * Before layer 0, embd takes the place of l_out.  The layer before the results is the last one compared (n_layer).  If
+ * the model has later layers, which the traces lack, in.direct is true for result_norm nevertheless. */
 static struct diff_inputs find_inputs(const struct diff *d, size_t tap) {
     struct diff_inputs in = { .direct = true, .error = NAN };
     enum tap_id of = d->taps[tap].id;
@@ -172,6 +175,7 @@ static struct diff_inputs find_inputs(const struct diff *d, size_t tap) {
             earlier |= more ^ same;
         }
         if (earlier == 0) return in;
+        if (is_result && d->n_layer == 0) in.direct = false;   /* no layer was compared */
         layer = is_result ? d->n_layer - 1 : layer - 1;
         is_result = false;
         want = layer < 0 ? 1u << TAP_EMBD : earlier;
@@ -179,10 +183,10 @@ static struct diff_inputs find_inputs(const struct diff *d, size_t tap) {
     }
 }
 
-/* The next jump: the first tap after d->first whose inputs were all compared and whose error is at least
- * DIFF_JUMP_FACTOR times that of its inputs and of every earlier tap.  n_tap if there is none. */
+/* Returns the next jump: the first tap after d->first whose inputs were all compared and whose error is at least
+ * DIFF_JUMP_FACTOR times that of its inputs and of every earlier tap.  Returns n_tap if there is none. */
 static size_t find_jump(const struct diff *d) {
-    double largest = 0;   /* error of the taps so far */
+    double largest = 0;   /* largest error of the taps so far */
     for (size_t i = 0; i < d->n_tap; i++) {
         double error = d->taps[i].error;
         if (i > d->first && error >= DIFF_JUMP_FACTOR * largest) {
@@ -194,9 +198,10 @@ static size_t find_jump(const struct diff *d) {
     return d->n_tap;
 }
 
-/* Factor by which the error of one tap grows per layer, between the first and the last layer in which it is above 0.
- * The tap is l_out or, if its error is above 0 in fewer than two layers, the latest tap of a layer for which it is in
- * two.  Sets *from and *to to the indices of the tap in these layers.  NAN if there is no such tap. */
+/* Returns the factor by which the error of a tap grows per layer.  Takes the tap that comes last in a layer (l_out, if
+ * possible) among those whose error is above 0 and finite in at least two layers, and compares the first of these
+ * layers with the last.  Sets *from and *to to the indices of the tap in the two layers.  Returns NAN if there is no
+ * such tap. */
 static double find_growth(const struct diff *d, size_t *from, size_t *to) {
     for (enum tap_id id = TAP_L_OUT; id >= TAP_ATTN_NORM; id--) {
         *from = *to = d->n_tap;
@@ -230,7 +235,7 @@ static const char *show(struct tap_text *buf, const struct diff *d, size_t i) {
     return tap_show(buf, d->taps[i].id, d->taps[i].layer);
 }
 
-/* "Qcur_rope-0 (0.61) and Kcur_rope-0 (1e-06)", in the order of the computation. */
+/* Adds "Qcur_rope-0 (0.61) and Kcur_rope-0 (1e-06)", in the order of the computation. */
 static void add_inputs(struct diff *d, const struct diff_inputs *in) {
     for (uint32_t k = in->n; k-- > 0;) {
         struct tap_text name;
@@ -239,15 +244,18 @@ static void add_inputs(struct diff *d, const struct diff_inputs *in) {
     }
 }
 
-/* "blk.3.attn_q.weight", or outside the layers "output.weight (token_embd if tied)". */
+/* Adds "blk.3.attn_q.weight", or several such names, or outside the layers "output.weight (token_embd if tied)". */
 static void add_weights(struct diff *d, const struct diff_tap *tap) {
-    const char *name = tap_spec(tap->id)->weights;
+    const char *weights = tap_spec(tap->id)->weights, *name = weights;
     size_t n = strcspn(name, " ");
-    if (tap->layer >= 0) add(d, "blk.%d.%s.weight", (int)tap->layer, name);
-    else add(d, "%.*s.weight%s", (int)n, name, name + n);
+    if (tap->layer < 0) add(d, "%.*s.weight%s", (int)n, name, name + n);
+    for (; tap->layer >= 0 && *name; name += n + strspn(name + n, ", ")) {
+        n = strcspn(name, ",");
+        add(d, "%sblk.%d.%.*s.weight", name == weights ? "" : ", ", (int)tap->layer, (int)n, name);
+    }
 }
 
-/* Which values the error was computed from. */
+/* Says from which values the error was computed. */
 static void add_values(struct diff *d, const struct diff_tap *tap) {
     const uint32_t *shape = tap->shape_a[0] > 0 ? tap->shape_a : tap->shape_b;
     uint64_t n = tap->c.n_value, each = n / tap->c.n_row;
@@ -273,12 +281,11 @@ static void add_first(struct diff *d) {
         add(d, "), tolerance %g.\n", d->tolerance);
     }
     if (tap->c.n_nan > 0) {
-        add(d, "At %llu places one side is NaN or infinite and the other differs.\n",
-            (unsigned long long)tap->c.n_nan);
+        add(d, "Differences in NaN or infinite values: %llu.\n", (unsigned long long)tap->c.n_nan);
     }
 }
 
-/* A side's likeliest token, and its rank on the other side. */
+/* Names a side's likeliest token, and its rank on the other side. */
 static void add_likeliest(struct diff *d, char side, const struct trace_value *token, char other,
                           const struct trace_value *top, uint32_t n) {
     char piece[96];
@@ -292,7 +299,7 @@ static void add_likeliest(struct diff *d, char side, const struct trace_value *t
     else add(d, "not among %c's top %u", other, n);
 }
 
-/* The likeliest tokens of both sides, if the logits diverge first and the tokens are not the same. */
+/* Names the likeliest tokens of both sides if the logits diverge first and the two tokens are not the same. */
 static void add_top(struct diff *d) {
     if (d->taps[d->first].id != TAP_RESULT_OUTPUT || d->n_top_a == 0 || d->n_top_b == 0) return;
     if (d->top_a[0].place == d->top_b[0].place) return;
@@ -303,7 +310,7 @@ static void add_top(struct diff *d) {
     add(d, ".\n");
 }
 
-/* Where to look for the fault, given that no earlier tap diverges. */
+/* Says where to look for the fault, given that no earlier tap diverges. */
 static void add_step(struct diff *d) {
     const struct diff_tap *tap = &d->taps[d->first];
     const struct tap_spec *spec = tap_spec(tap->id);
@@ -316,7 +323,7 @@ static void add_step(struct diff *d) {
     } else if (d->inputs.n == 0) {
         add(d, "The sides have no earlier tap in common: the fault may be anywhere up to here.\n");
     } else if (!d->inputs.direct) {
-        add(d, "The nearest earlier taps that both sides have agree: ");
+        add(d, "Its inputs were not all compared. The nearest earlier taps agree: ");
         add_inputs(d, &d->inputs);
         add(d, ". The fault is after them; trace the steps in between to locate it.\n");
     } else {
@@ -326,13 +333,13 @@ static void add_step(struct diff *d) {
         if (spec->weights[0]) {
             add(d, ", or in how ");
             add_weights(d, tap);
-            add(d, " is read");
+            add(d, strchr(spec->weights, ',') ? " are read" : " is read");
         }
         add(d, ".\n");
     }
 }
 
-/* If the other products of the same input diverge too, the fault is not in a single tensor. */
+/* If the other products of the same input diverge too, says that the fault is not in a single tensor. */
 static void add_siblings(struct diff *d) {
     const struct diff_tap *first = &d->taps[d->first];
     if (first->id != TAP_QCUR && first->id != TAP_FFN_GATE) return;
@@ -346,8 +353,8 @@ static void add_siblings(struct diff *d) {
         "read, rounded or multiplied.\n");
 }
 
-/* How many quirks (diagnose/quirk_table.h) begin at this tap; to tell which of them it is takes the model.  Misread
- * types are not counted, because they can begin at any matrix. */
+/* Says how many quirks (diagnose/quirk_table.h) begin at this tap.  Only `plumb diagnose`, which has the model, can
+ * find out which of them it is.  Misread types are not counted, because they can begin at any matrix. */
 static void add_quirks(struct diff *d) {
     const struct tap_spec *spec = tap_spec(d->taps[d->first].id);
     bool is_matrix = spec->weights[0] && !strstr(spec->name, "norm");
@@ -361,7 +368,8 @@ static void add_quirks(struct diff *d) {
     if (is_matrix) add(d, "the usual mistakes in reading each type of weights.\n");
 }
 
-/* before: the earlier tap with the largest error, which is not far below that of the first tap that diverges. */
+/* before: index of the earlier tap with the largest error, which is not far below that of the first tap that
+ * diverges. */
 static void add_gradual(struct diff *d, size_t before) {
     struct tap_text name, last;
     add(d, "No single step is the cause: %s already has an error of %.2g.\n", show(&name, d, before),
@@ -382,13 +390,14 @@ static void add_gradual(struct diff *d, size_t before) {
     }
 }
 
+/* If Q and K of a side were permuted, says so. */
 static void add_order(struct diff *d) {
     if (d->permuted_side == 0) return;
     add(d, "Qcur and Kcur of %c have the elements of a head in transformers' order (pairs are half a head apart); they "
         "were permuted to the GGUF's order (pairs are adjacent).\n", d->permuted_side);
 }
 
-/* Points out a side with rows of one token less than it lists: an engine that drops BOS may still list it. */
+/* Points out a side that has rows for one token less than it lists: an engine that drops BOS may still list it. */
 static void add_fewer(struct diff *d) {
     const struct plumb_trace *const sides[] = { d->a, d->b };
     for (size_t s = 0; s < 2; s++) {
@@ -405,7 +414,7 @@ static void add_fewer(struct diff *d) {
     }
 }
 
-/* The range and the number of the layers that a trace has. */
+/* The first and the last layer of a trace, and how many layers it has. */
 struct layers {
     int32_t first, last;
     uint32_t n;
@@ -413,7 +422,7 @@ struct layers {
 
 static struct layers layers_of(const struct plumb_trace *t) {
     struct layers l = { .first = -1, .last = -1 };
-    for (size_t i = 0; i < t->n_tap; i++) {   /* taps are sorted by layer */
+    for (size_t i = 0; i < t->n_tap; i++) {   /* the taps are in the order of the layers */
         int32_t layer = t->taps[i].layer;
         if (layer < 0 || layer == l.last) continue;
         if (l.n++ == 0) l.first = layer;
@@ -422,7 +431,7 @@ static struct layers layers_of(const struct plumb_trace *t) {
     return l;
 }
 
-/* Points out a side whose layers are all one more than the other's. */
+/* Points out a side that has layers 1 to n if the other has 0 to n - 1. */
 static void add_layers(struct diff *d) {
     const struct layers sides[2] = { layers_of(d->a), layers_of(d->b) };
     for (size_t s = 0; s < 2; s++) {
@@ -433,7 +442,7 @@ static void add_layers(struct diff *d) {
     }
 }
 
-/* A path as one word of a shell command, quoted if necessary. */
+/* Adds a path as one word of a shell command, quoted if necessary. */
 static void add_path(struct diff *d, const char *path) {
     size_t n_safe = strspn(path, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-");
     if (path[0] && !path[n_safe]) {
@@ -445,7 +454,7 @@ static void add_path(struct diff *d, const char *path) {
     add(d, "'");
 }
 
-/* The next command diagnoses the side that is not plumb's own. */
+/* Suggests the next command, which diagnoses the side that is not plumb's own. */
 static void add_next(struct diff *d) {
     static const char own[] = "plumb ";
     bool own_a = d->a->source && strncmp(d->a->source, own, sizeof own - 1) == 0;
@@ -463,11 +472,11 @@ static void add_divergence(struct diff *d) {
     add_order(d);
     add_fewer(d);
     d->inputs = find_inputs(d, d->first);
-    size_t before = 0;   /* the earlier tap with the largest error: rounding in every step shows in each of them */
+    /* Rounding in every step shows in all taps, so the error is compared with the largest of all earlier ones. */
+    size_t before = 0;   /* index of the tap with that error; without meaning if first is 0 */
     for (size_t i = 1; i < d->first; i++) {
         if (d->taps[i].error > d->taps[before].error) before = i;
     }
-    /* before has no meaning if first is 0: there are no earlier taps. */
     d->kind = tap->shapes_differ ? DIFF_SHAPES
         : d->first > 0 && tap->error < DIFF_JUMP_FACTOR * d->taps[before].error ? DIFF_GRADUAL : DIFF_JUMP;
     if (d->kind == DIFF_GRADUAL) {

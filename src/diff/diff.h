@@ -1,4 +1,4 @@
-/* The work of plumb_diff: compares two traces tap by tap, and says what the outcome means.  B is taken for the truth.
+/* The work of plumb_diff: compares two traces tap by tap and says what the outcome means.  B counts as the truth.
  *
  *   diff_compare: traces -> struct diff, which holds every number of the report
  *   diff_text, diff_json, diff_html: struct diff -> bytes
@@ -17,11 +17,12 @@ struct diff_tap {
     enum tap_id id;
     int32_t layer;
     struct comparison c;
-    double error, cosine;       /* NAN if shapes differ; the cosine also if no values were compared */
-    double rms_a, rms_b;        /* over the tokens that both have; NAN: not known */
-    bool shapes_differ;         /* then no values were compared */
-    uint32_t shape_a[2], shape_b[2];   /* (n_head, n) per token; 0, 0: not known */
-    bool over;                  /* the error is over the tolerance, or shapes differ */
+    double error, cosine;       /* NAN if the shapes differ; the cosine is NAN also if no values were compared */
+    double rms_a, rms_b;        /* over the tokens that both have or, if the RMS of one of them is not known, over the
+                                 * compared values; NAN: neither is known */
+    bool shapes_differ;         /* the shapes differ, so no values were compared */
+    uint32_t shape_a[2], shape_b[2];   /* (n_head, n) of one token; 0, 0: not known */
+    bool over;                  /* the error is over the tolerance, or the shapes differ */
 };
 
 enum diff_kind {
@@ -30,7 +31,7 @@ enum diff_kind {
     DIFF_NOTHING,     /* the sides have nothing in common to compare: neither agreement nor difference */
     DIFF_SHAPES,      /* the first tap that diverges has different shapes */
     DIFF_JUMP,        /* the error of that tap is at least DIFF_JUMP_FACTOR times that of every earlier tap */
-    DIFF_GRADUAL,     /* it is less than that: the error has grown step by step */
+    DIFF_GRADUAL,     /* the error of that tap is less than this: it has grown step by step */
 };
 #define DIFF_JUMP_FACTOR 8
 
@@ -38,8 +39,8 @@ enum diff_kind {
 struct diff_inputs {
     uint32_t n;
     size_t taps[TAP_COUNT];   /* (n) indices, latest first */
-    bool direct;              /* they are its own inputs; false: some are inputs of missing taps in between */
-    double error;             /* the largest of their errors; NAN: none is known */
+    bool direct;              /* these taps are its own inputs; false: some are inputs of missing taps in between */
+    double error;             /* the largest error of these taps; NAN: none is known */
 };
 
 struct diff {
@@ -52,11 +53,11 @@ struct diff {
     struct tokens_difference tokens;
     size_t n_tap;
     struct diff_tap *taps;             /* (n_tap) the taps that both have, in the order of the computation */
-    int32_t n_layer;                   /* number of the last layer among them, plus 1.  A diff does not know the model,
-                                        * so this layer is taken for its last */
-    size_t n_only_a, n_only_b;         /* taps that only one side has */
-    size_t n_incomparable;             /* taps that both have, without any value or statistic in common */
-    size_t n_over;                     /* taps over the tolerance or with shapes that differ */
+    int32_t n_layer;                   /* index of the last layer among these taps, plus 1.  A diff does not know the
+                                        * model, so it takes this layer for the model's last */
+    size_t n_only_a, n_only_b;         /* how many taps only A or only B has */
+    size_t n_incomparable;             /* how many taps both have, but without any value or statistic in common */
+    size_t n_over;                     /* how many taps are over the tolerance or have different shapes */
     enum diff_kind kind;
     size_t first;                      /* index of the first tap that diverges; n_tap: none */
     size_t worst;                      /* index of the tap with the largest error; n_tap: none */
@@ -69,13 +70,13 @@ struct diff {
     char verdict[2400];                /* paragraphs, each ended by '\n' */
 };
 
-/* Compares a with b.  vocab may be NULL.  *d borrows everything it is given, including the names in report; release it
- * with diff_free, also after a failure. */
+/* Compares a with b.  vocab may be NULL.  *d borrows everything that it is given, including the names in report.
+ * Release it with diff_free, also after a failure. */
 plumb_status diff_compare(struct diff *d, const struct plumb_trace *a, const struct plumb_trace *b,
                           const struct tokenizer *vocab, const plumb_report *report, struct error *err);
 void diff_free(struct diff *d);
 static inline bool diff_agrees(const struct diff *d) { return d->kind == DIFF_AGREE; }
-/* "agree", "tokens"... */
+/* Returns "agree", "tokens"... */
 const char *diff_kind_name(enum diff_kind kind);
 
 void diff_text(const struct diff *d, struct report_writer *w);

@@ -15,8 +15,8 @@ static const char page_head[] =
     "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
     "<meta name=\"color-scheme\" content=\"light dark\">\n";
 
-/* Colours of errors (see colour).  k0: no error; k1..k5: below the tolerance, by decades, k5 the nearest to it; h1..h4:
- * above it, by half decades. */
+/* The classes of errors (see colour) and their colours.  k0: no error.  k1 to k5: below the tolerance, one for each
+ * decade, where k5 is the nearest to it.  h1 to h4: above the tolerance, one for each half decade. */
 static const char page_style[] =
     "<style>\n"
     ":root{--ground:#faf9f6;--raised:#fff;--said:#efece5;--ink:#1f1e1b;--quiet:#6a665e;--line:#dedad1;\n"
@@ -123,13 +123,14 @@ static bool html_piece(const struct diff *d, struct report_writer *w, int32_t id
 
 /* ---- the top of the page ----------------------------------------------------------------------------------------- */
 
-/* Bytes of the headline: the verdict's first sentence up to its colon.  html_verdict writes the rest. */
+/* Returns the length of the headline, which is the verdict's first line up to its colon.  html_verdict writes the
+ * rest. */
 static size_t n_headline(const struct diff *d) {
     const char *colon = strstr(d->verdict, ": ");
     return colon ? (size_t)(colon - d->verdict) : strcspn(d->verdict, "\n");
 }
 
-/* Text between backticks becomes <code>. */
+/* Writes a text in which what stands between backticks becomes <code>. */
 static void html_sentence(struct report_writer *w, const char *text, size_t n) {
     for (bool is_code = false; n > 0; is_code = !is_code) {
         const char *tick = memchr(text, '`', n);
@@ -185,7 +186,7 @@ static void html_facts(const struct diff *d, struct report_writer *w) {
     }
 }
 
-/* Writes the tokens of t from index `from` on.  off: index of the token to mark; UINT32_MAX: none. */
+/* Writes the tokens of t from index `from` on.  off: the index of the token to mark; UINT32_MAX: none. */
 static void html_chips(const struct diff *d, struct report_writer *w, const struct plumb_trace *t, uint32_t from,
                        uint32_t off) {
     enum { MAX_CHIPS = 40 };
@@ -224,7 +225,7 @@ static void html_tokens(const struct diff *d, struct report_writer *w) {
 
 /* ---- the map ----------------------------------------------------------------------------------------------------- */
 
-/* CSS class for the error of a tap: one per decade below the tolerance, one per half decade above. */
+/* Returns the CSS class for the error of a tap. */
 static const char *colour(const struct diff *d, const struct diff_tap *tap) {
     static const char *const below[] = { "k5", "k4", "k3", "k2", "k1" }, *const above[] = { "h1", "h2", "h3", "h4" };
     if (tap->shapes_differ || isinf(tap->error)) return "h4";
@@ -246,7 +247,7 @@ static void html_legend(const struct diff *d, struct report_writer *w) {
     report_printf(w, "<span><i class=\"h4\"></i>above</span></p>\n");
 }
 
-/* The cell of tap i; x and width are in percent, y and height in pixels. */
+/* Writes the cell of tap i.  x and width are in percent, y and height in pixels. */
 static void html_cell(const struct diff *d, struct report_writer *w, size_t i, double x, double width, size_t y,
                       unsigned height) {
     const struct diff_tap *tap = &d->taps[i];
@@ -262,8 +263,8 @@ static void html_cell(const struct diff *d, struct report_writer *w, size_t i, d
     report_printf(w, "</title></rect>\n");
 }
 
-/* Rows are layers, columns are taps; both are left out if nothing in them was compared.  Taps outside the layers are
- * bars over the whole width. */
+/* Writes the map.  Its rows are layers and its columns are taps; both are left out if nothing in them was compared.
+ * Taps outside the layers are bars over the whole width. */
 static void html_map(const struct diff *d, struct report_writer *w) {
     enum { ROW = 17, NAMES = 78, BAR = 21 };   /* pixels */
     uint32_t n_column = 0, n_row = 0, n_bar = 0;
@@ -321,7 +322,7 @@ static void html_map(const struct diff *d, struct report_writer *w) {
                 html_cell(d, w, i++, k * width, width, y, ROW);
             } else {
                 report_printf(w, "<rect class=\"none\" x=\"%.3f%%\" y=\"%zu\" width=\"%.3f%%\" height=\"%d\" rx=\"3\">"
-                              "<title>%s-%d: not on both sides</title></rect>\n", k * width + width * 0.3,
+                              "<title>%s-%d: not compared</title></rect>\n", k * width + width * 0.3,
                               y + ROW / 2 - 1, width * 0.4, 1, tap_spec(columns[k])->name, (int)layer);
             }
         }
@@ -349,7 +350,7 @@ static const struct { enum tap_id id; const char *colour; } series[] = {
 };
 enum { N_SERIES = sizeof series / sizeof *series };
 
-/* Decades on the y axis, layers on the x axis. */
+/* The axes of a chart: decades on the y axis, layers on the x axis. */
 struct axes {
     double low, high;       /* log10 of the values at the bottom and at the top */
     int32_t first, last;    /* layers */
@@ -367,7 +368,7 @@ static double axis_y(const struct axes *axes, double value) {
     return 100 - 100 * (decade - axes->low) / (axes->high - axes->low);
 }
 
-/* Widens the axes to hold all points of a curve, within 1e-9 to 1e9. */
+/* Widens the axes to hold all points of the series of a curve.  The y axis stays within 1e-9 to 1e9. */
 static void stretch(const struct diff *d, struct axes *axes, enum curve curve) {
     for (size_t i = 0; i < d->n_tap; i++) {
         double value = curve_value(&d->taps[i], curve);
@@ -383,7 +384,7 @@ static void stretch(const struct diff *d, struct axes *axes, enum curve curve) {
     }
 }
 
-/* Draws the curve of one of the series, s, with a point for each layer.  B's RMS is a wide line without points, under
+/* Draws the curve of series s, with a point for each layer.  B's RMS is a wide line without points, which lies under
  * A's. */
 static void html_line(const struct diff *d, struct report_writer *w, const struct axes *axes, enum curve curve,
                       size_t s) {
@@ -408,8 +409,8 @@ static void html_line(const struct diff *d, struct report_writer *w, const struc
     }
 }
 
-/* Opens a chart, for which the caller has opened a <figure>, and writes its axes.  html_line draws into the <svg> that
- * this leaves open; html_keys closes all of them. */
+/* Opens a chart and writes its axes.  The caller has opened a <figure> for it.  This function leaves an <svg> open,
+ * into which html_line draws; html_keys closes everything. */
 static void html_axes(struct report_writer *w, const struct axes *axes) {
     enum { HEIGHT = 220 };
     int step = axes->high - axes->low > 8 ? 2 : 1;
@@ -430,8 +431,8 @@ static void html_axes(struct report_writer *w, const struct axes *axes) {
     }
 }
 
-/* Closes what html_axes and its caller have opened, and writes the legend.  both: the chart has curves of A and of B;
- * otherwise it has the line of the tolerance. */
+/* Closes what html_axes and its caller have opened, and writes the legend.  both: the chart has curves of A and of B.
+ * If it is false, the chart has the line of the tolerance. */
 static void html_keys(const struct diff *d, struct report_writer *w, bool both) {
     report_printf(w, "</svg></div><p class=\"legend\" style=\"margin-top:1.1rem\">");
     for (size_t s = 0; s < N_SERIES; s++) {
@@ -530,7 +531,7 @@ static void html_row(const struct diff *d, struct report_writer *w, size_t i) {
 }
 
 static void html_table(const struct diff *d, struct report_writer *w) {
-    enum { OPEN = 60 };   /* longer tables are closed at first */
+    enum { OPEN = 60 };   /* a table with more rows is closed at first */
     report_printf(w, "<section><details%s><summary>All %zu taps</summary><div class=\"wide\"><table>\n<thead><tr>"
                   "<th>tap</th><th>error</th><th>cosine</th><th>max |d|</th><th class=\"more\">[token, place]</th>"
                   "<th class=\"more\">A</th><th class=\"more\">B</th><th class=\"more\">tokens</th>"

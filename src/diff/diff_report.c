@@ -6,7 +6,7 @@
 
 static void write_text(struct report_writer *w, const char *text) { report_text(w, text, strlen(text)); }
 
-/* Pads a text of n characters to width with spaces, at least one. */
+/* Pads a text of n characters to `width` with spaces, but with at least one. */
 static void pad(struct report_writer *w, size_t n, size_t width) {
     do report_bytes(w, " ", 1);
     while (++n < width);
@@ -24,14 +24,14 @@ static void text_side(struct report_writer *w, char letter, const char *name, co
     if (t->tokens) report_printf(w, "%u tokens, ", t->n_token);
     report_printf(w, "%zu taps\n", t->n_tap);
     if (t->n_ignored == 0) return;
-    report_printf(w, "   %u record%s, the first is ", t->n_ignored,
-                  t->n_ignored == 1 ? " is not a tap" : "s are not taps");
+    report_printf(w, "   %u record%s", t->n_ignored,
+                  t->n_ignored == 1 ? " was ignored: " : "s were ignored, the first is ");
     write_text(w, t->ignored);
     report_bytes(w, "\n", 1);
 }
 
-/* A paragraph in lines of at most 80 characters, if its words are short enough.  Lines are not broken at a space after
- * a quotation mark, because it may belong to a token. */
+/* Writes a paragraph in lines of at most 80 characters, unless a single word needs more.  Lines are not broken at a
+ * space after a quotation mark, because the space may be the beginning of a token's text. */
 static void text_paragraph(struct report_writer *w, const char *text, size_t n) {
     enum { WIDTH = 80 };
     size_t column = 0;
@@ -48,7 +48,7 @@ static void text_paragraph(struct report_writer *w, const char *text, size_t n) 
     report_bytes(w, "\n", 1);
 }
 
-/* Writes a token's text in quotes.  Returns the number of characters, 0 if the text is not known. */
+/* Writes a token's text in quotes.  Returns the number of characters written; 0 if the text is not known. */
 static size_t text_piece(const struct diff *d, struct report_writer *w, int32_t id) {
     char piece[96];
     int64_t n = tokens_piece(d->a, d->b, d->vocab, id, piece, sizeof piece);
@@ -59,8 +59,8 @@ static size_t text_piece(const struct diff *d, struct report_writer *w, int32_t 
     return n_shown + 2;
 }
 
-/* Writes both lists of tokens around the index where they differ.  Like text_top, returns true if the texts of all
- * tokens that it wrote are known. */
+/* Writes both lists of tokens around the index where they differ.  Returns true if the texts of all tokens that it
+ * wrote are known. */
 static bool text_tokens(const struct diff *d, struct report_writer *w) {
     enum { BEFORE = 2, AFTER = 4 };
     bool is_known = true;
@@ -78,6 +78,7 @@ static bool text_tokens(const struct diff *d, struct report_writer *w) {
     return is_known;
 }
 
+/* Writes the line of tap i. */
 static void text_tap(const struct diff *d, struct report_writer *w, size_t i) {
     const struct diff_tap *tap = &d->taps[i];
     struct tap_text name;
@@ -96,10 +97,11 @@ static void text_tap(const struct diff *d, struct report_writer *w, size_t i) {
         if (isnan(tap->cosine)) report_printf(w, "-\n");
         else report_printf(w, "%.7f\n", tap->cosine);
     } else {
-        report_printf(w, "%9s %9.3g %9s  from statistics\n", "-", tap->error, "-");
+        report_printf(w, "%9s %8.3g %8s  from statistics\n", "-", tap->error, "-");
     }
 }
 
+/* Writes the likeliest tokens of both sides.  Returns true if the texts of all of them are known. */
 static bool text_top(const struct diff *d, struct report_writer *w) {
     uint32_t n = d->n_top_a > d->n_top_b ? d->n_top_a : d->n_top_b;
     report_printf(w, "\nlikeliest after token %u%s\n", d->top_pos, d->top_a[0].place == d->top_b[0].place ? ""
@@ -183,7 +185,7 @@ static void json_side(const struct diff *d, struct report_writer *w, const char 
                   t->n_ignored, t == &d->permuted ? "true" : "false");
 }
 
-/* {"id":3,"piece":"x"}, or null if there is no such token. */
+/* Writes {"id":3,"piece":"x"} for token i of t, or null if there is no such token. */
 static void json_token(const struct diff *d, struct report_writer *w, const struct plumb_trace *t, uint32_t i) {
     char piece[96];
     if (i >= t->n_token) {

@@ -1,4 +1,4 @@
-/* Reads and writes traces as files: those of plumb, and those that authors of other engines have.
+/* Reads and writes files of traces: plumb's own, and those that other engines and their authors write.
  *
  *   JSON        read and written; docs/trace.md is the schema
  *   GGUF        read and written; whole tensors only
@@ -27,8 +27,9 @@ plumb_status dump_read_npz(struct plumb_trace *t, const void *bytes, size_t n);
 plumb_status dump_read_callback(struct plumb_trace *t, const char *bytes, size_t n);
 
 void dump_write_json(const struct plumb_trace *t, plumb_write *write, void *user);
-/* Writes one line for each tap, with its statistics over all tokens.  Meant for recorded traces: it counts a row of all
- * tokens together (TRACE_ALL_TOKENS), which only files have, as if it were the row of one more token. */
+/* Writes one line for each tap, with its statistics over all tokens, and a second line for kq_soft_max with the mean of
+ * its entropies.  The table is meant for recorded traces: it counts a row of all tokens together (TRACE_ALL_TOKENS),
+ * which only files have, as if it were the row of one more token. */
 void dump_write_table(const struct plumb_trace *t, plumb_write *write, void *user);
 /* Fails with PLUMB_ERROR_ARGUMENT, before it writes anything, if a row does not have all its values or if the rows of a
  * tap have different shapes. */

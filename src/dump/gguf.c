@@ -4,11 +4,13 @@
  *   one F32 tensor for each tap: its name is the tap's, its shape (n, n_head, n_token), fastest dimension first as in
  *   GGUF; n_head is left out if it is 1
  *
- * The rows of a tensor belong to the last tokens, which mostly are all tokens.  If they do not, plumb.trace.rows.<tap>
- * lists their positions.
- * A row that lacks some of its values is refused.  Statistics, texts and rows of all tokens together (TRACE_ALL_TOKENS)
- * are not written.  The reader takes tensors of every type that plumb can dequantize, and refuses a GGUF of a model:
- * one with another general.architecture.  A file without this key is taken for a trace.
+ * The rows of a tensor belong to the last tokens, mostly to all of them; if the file does not list the tokens, they
+ * belong to tokens 0, 1, 2...  If a tap has other rows, plumb.trace.rows.<tap> lists their positions.
+ *
+ * The writer refuses a trace with a row that lacks some of its values.  It does not write statistics, entropies, texts
+ * and rows of all tokens together (TRACE_ALL_TOKENS).  The reader accepts tensors of every type that plumb can
+ * dequantize.  It refuses a file whose general.architecture is another one, because that is a model; a file without
+ * this key is taken for a trace.
  */
 #include "dump/dump.h"
 #include "gguf/gguf.h"
@@ -63,13 +65,15 @@ static void pad(struct out *o) {
     put(o, zeros, (ALIGNMENT - o->n % ALIGNMENT) % ALIGNMENT);
 }
 
-/* Returns how many rows of a tap are of single tokens.  A row of all tokens together is the last one. */
+/* Returns how many rows of a tap belong to single tokens.  A row of all tokens together is the last one. */
 static uint32_t n_row_of(const struct trace_tap *tap) {
     return tap->n_row > 0 && tap->rows[tap->n_row - 1].pos == TRACE_ALL_TOKENS ? tap->n_row - 1 : tap->n_row;
 }
 
+/* Returns true if the reader will give the tap's rows their positions without a list of them.  It knows the number of
+ * tokens only from their ids, so t->n_token does not count if the trace does not have the ids. */
 static bool are_last_tokens(const struct plumb_trace *t, const struct trace_tap *tap) {
-    uint32_t n = n_row_of(tap), first = trace_first_token(t, n);
+    uint32_t n = n_row_of(tap), first = t->tokens ? trace_first_token(t, n) : 0;
     for (uint32_t i = 0; i < n; i++) {
         if (tap->rows[i].pos != first + i) return false;
     }
@@ -162,7 +166,7 @@ plumb_status dump_write_gguf(struct plumb_trace *t, plumb_write *write, void *us
         put_u64(&o, n_row_of(tap));
         put_u32(&o, QUANT_F32);
         put_u64(&o, offset);
-        uint64_t n_bytes = 4 * (uint64_t)row->n_value * n_row_of(tap);   /* fits: these values are all in memory */
+        uint64_t n_bytes = 4 * (uint64_t)row->n_value * n_row_of(tap);   /* no overflow: all the values are in memory */
         offset += (n_bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     }
     pad(&o);
@@ -195,8 +199,8 @@ static plumb_status receive(struct plumb_trace *t, struct gguf *g, const uint8_t
     return gguf_finish(g, &t->err);
 }
 
-/* Reads an array of int32, the type that the gguf package writes lists of integers as.  The caller frees *ids, which is
- * NULL if the key is absent. */
+/* Reads an array of int32, the type with which the gguf package writes a list of integers.  The caller frees *ids.  If
+ * the key is absent, *ids is NULL and *n is 0. */
 static plumb_status get_ids(struct plumb_trace *t, const struct gguf *g, const char *name, int32_t **ids,
                             uint64_t *n) {
     const struct gguf_key *key;
@@ -288,7 +292,7 @@ static plumb_status read_tensor(struct plumb_trace *t, const struct gguf *g, con
     int32_t layer;
     uint32_t name = tap_parse(x->name.data, (size_t)x->name.n, &id, &layer);
     bool second = false;
-    if (name > 0) PLUMB_TRY(trace_begin_tap(t, id, layer, name, &second));
+    if (name > 0) PLUMB_TRY(trace_begin_tap(t, &id, layer, name, &second));
     if (name == 0 || second) {
         trace_ignore(t, x->name.data, (size_t)x->name.n);
         return PLUMB_OK;

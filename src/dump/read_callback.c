@@ -1,4 +1,4 @@
-/* Reads the text that llama.cpp's llama-eval-callback prints, or a program that prints the same way.
+/* Reads the text that llama.cpp's llama-eval-callback prints, and that of other programs that print in the same way.
  *
  *   common_debug_cb_eval:   Qcur-0 = (f32)   ROPE(Qcur-0{64, 9, 5, 1}, inp_pos{5, 1, 1, 1}}) = {64, 9, 5, 1}
  *       [
@@ -10,23 +10,25 @@
  *       sum = -58.235123
  *
  * This is llama.cpp v0.5.0 (common/debug.cpp).  In older versions the lines began with "ggml_debug:" and the indents
- * differed.  The program prints the first three and the last three elements of each dimension, and "..." for those
- * between.  After "..." come as many elements as before it, the last ones of the dimension; the reader also accepts
- * none there, as in the README of llama-eval-callback.  Before all this the program writes to stderr "number of input
- * tokens = 5" and the ids, one a line; the reader takes them if they are in the file.
+ * differed.  The program prints the first three and the last three elements of each dimension, and "..." in place of
+ * the others.  The elements after "..." are the last ones of the dimension, as many as there are before it; the reader
+ * also accepts none there, as in the README of llama-eval-callback.  Before all this the program writes to stderr
+ * "number of input tokens = 5" and the ids, one a line.  The reader takes the ids if they are in the file.
  *
- * The reader turns this text into a trace as follows:
- * - A name may come several times in a layer.  Q, K and V are taken after the bias and with their heads apart, since
- *   more of their values are printed then.  The results of ROPE for Q and K are Qcur_rope and Kcur_rope.
+ * A block is a header line and the values below it.  The reader turns the blocks into a trace as follows:
+ * - If a layer has several blocks with the name of one tap, the last of them counts: Q, K and V after their bias, split
+ *   into heads, where more of their values are printed.  The blocks of ROPE are Qcur_rope and Kcur_rope, and blocks
+ *   named Qcur or Kcur that follow them do not count.
  * - If the last layer continues with the last token alone, its rows belong to that token.
- * - kq_soft_max is {keys padded to 256, tokens, heads}; the padding is dropped.
- * - A graph that runs again (for a prompt of more than 512 tokens, or for the steps of another program) continues at
- *   the next position.  llama-eval-callback itself makes no warm-up run.
- * - sum is over the whole tensor.  It gives the mean of the token, or of all tokens together if there are several.
- *   Older versions summed only what they printed; such a sum says nothing new and is dropped.
- * - If the last block breaks off, it is dropped: the program ends without waiting for the thread that prints, so its
- *   last lines may be missing or garbled.  In other blocks, text that differs from the above is an error that gives
- *   the line.
+ * - kq_soft_max is {keys, tokens, heads}.  Its keys are padded, for instance to 256; the padding is dropped.
+ * - If the graph runs again, its tokens follow those of the run before.  This happens for a prompt of more than 512
+ *   tokens, and for each decoded token of a program that generates text.  llama-eval-callback makes no warm-up run.
+ * - sum is over the whole tensor.  It gives the mean of the token, or of all tokens together if there are several.  A
+ *   sum over several tokens is dropped if the graph ran more than once.  Older versions summed only what they printed;
+ *   such a sum says nothing new and is dropped too.
+ * - If the last block breaks off, it is dropped.  The program ends without waiting for the thread that prints, so its
+ *   last lines may be missing or garbled.  In other blocks, text that differs from the above is an error, whose message
+ *   has the line.
  */
 #include "dump/dump.h"
 
@@ -36,8 +38,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* A layer has fewer blocks than this, counting every op under the name of a tap.  It bounds the work of add_block,
- * whatever the text says. */
+/* A layer has fewer blocks than this, even if every operation that has the name of a tap is counted.  The limit bounds
+ * the work of add_block, whatever the text says. */
 enum { MAX_LAYER_BLOCKS = 256 };
 
 struct span { const char *at; size_t n; };
@@ -50,8 +52,9 @@ struct block {
     uint32_t pass;
     struct span op;
     uint64_t ne[3];           /* dimensions, fastest first */
-    bool heads;               /* ne is (head_dim, n_head, n_token), not (n, n_token) */
-    bool replaced;            /* another block of the same tap is taken instead */
+    bool heads;               /* true: ne is (head_dim, n_head, n_token).  false: it is (n, n_token) or, for
+                               * kq_soft_max, (n_key, n_token, n_head) */
+    bool replaced;            /* this block does not count: see the top of the file */
 };
 
 /* One run of the graph: n_token tokens after n_past others. */
@@ -70,7 +73,7 @@ struct callback_reader {
     struct cell *cells;       /* values of one block */
     int32_t *ids;
     size_t group;             /* index of the first block of the layer that is being read */
-    const char *last;         /* the text after the last header, of a tap or not: only there text may break off */
+    const char *last;         /* the text after the last header, of a tap or not; only this block may break off */
 };
 
 static plumb_status no_memory(struct callback_reader *r, size_t n) {
@@ -102,8 +105,8 @@ static const char *find(const char *at, const char *end, const char *text) {
     return NULL;
 }
 
-/* Reads "{576, 5, 1, 1}" at *at and advances it.  Returns false if there is no such shape, or if it has a dimension of
- * 0 or more elements than a trace can number. */
+/* Reads a shape such as "{576, 5, 1, 1}" at *at and advances *at past it.  Returns false if there is none, if one of
+ * its dimensions is 0, or if it has more elements than a trace can number. */
 static bool read_shape(const char **at, const char *end, uint64_t ne[4]) {
     const char *p = *at;
     uint64_t total = 1;
@@ -136,8 +139,8 @@ static bool read_word(struct span s, double *v) {
     return n == s.n && (strcmp(word, "inf") == 0 || strcmp(word, "infinity") == 0);
 }
 
-/* Reads one number, "nan" and "inf" included, and advances *at.  *quantum is the step of its last digit; 0 if it has no
- * decimal point or has an exponent. */
+/* Reads one number, which may also be "nan" or "inf", and advances *at past it.  *quantum is the step of its last
+ * digit, or 0 if it has no decimal point or has an exponent. */
 static bool read_number(const char **at, const char *end, double *v, float *quantum) {
     struct span s = {*at, 0};
     while (s.at + s.n < end && !is_space(s.at[s.n]) && !strchr("\n,[]", s.at[s.n])) s.n++;
@@ -183,7 +186,8 @@ static bool read_header(const char *at, const char *end, struct header *h) {
 
 static bool is_qkv(enum tap_id id) { return id >= TAP_QCUR && id <= TAP_KCUR_ROPE; }
 
-/* Finds the tap of a block from its name and op, in current and older versions of llama.cpp. */
+/* Finds the tap of a block by its name and operation.  Knows the names of current and of older versions of
+ * llama.cpp. */
 static bool tap_of(const struct header *h, enum tap_id *id, int32_t *layer) {
     struct span name = h->name;
     static const char RESHAPED[] = " (reshaped)", MERGED[] = "kqv_merged_cont-", SOFT_MAX[] = "kq_soft_max_ext-";
@@ -198,7 +202,8 @@ static bool tap_of(const struct header *h, enum tap_id *id, int32_t *layer) {
     if (merged) snprintf(text, sizeof text, "kqv_out-%.*s", (int)(name.n - strlen(MERGED)), name.at + strlen(MERGED));
     if (strncmp(text, SOFT_MAX, strlen(SOFT_MAX)) == 0)
         snprintf(text, sizeof text, "kq_soft_max-%.*s", (int)(name.n - strlen(SOFT_MAX)), name.at + strlen(SOFT_MAX));
-    /* llama.cpp's "norm" is the last norm before its weights; tap_parse would take it for result_norm. */
+    /* llama.cpp's "norm" is the final norm before the multiplication by its weights.  tap_parse would take it for
+     * result_norm, the name of transformers. */
     if (strcmp(text, "norm") == 0 || !tap_parse(text, strlen(text), id, layer)) return false;
     if (reshaped && !is_qkv(*id)) return false;
     /* In older versions kqv_out was the result of the output matrix, and kqv_merged_cont its input. */
@@ -208,13 +213,13 @@ static bool tap_of(const struct header *h, enum tap_id *id, int32_t *layer) {
     return true;
 }
 
-/* Returns a number that ascends within a pass and is the same for all blocks of a layer. */
+/* Returns a number that is the same for all blocks of a layer, and that never descends within a pass. */
 static int32_t group_of(const struct block *b) {
     return b->id == TAP_EMBD ? -1 : b->id >= TAP_RESULT_NORM ? INT32_MAX : b->layer;
 }
 
-/* Adds a block to the current pass, or begins the next pass if an earlier layer, or the same op of the same tap, comes
- * again. */
+/* Adds a block to the current pass.  Begins the next pass if the block belongs to an earlier layer than the one before,
+ * if the layer has the same operation of the same tap already, or if it has MAX_LAYER_BLOCKS blocks. */
 static plumb_status add_block(struct callback_reader *r, const struct block *new) {
     struct block b = *new;
     const struct block *last = r->n_block > 0 ? &r->blocks[r->n_block - 1] : NULL;
@@ -232,7 +237,7 @@ static plumb_status add_block(struct callback_reader *r, const struct block *new
         passes[r->n_pass++] = (struct pass){0, 0};
     }
     b.pass = (uint32_t)r->n_pass - 1;
-    /* A block named Qcur or Kcur that comes after that of ROPE is not the value before RoPE. */
+    /* A block named Qcur or Kcur that comes after the block of ROPE is not the value before RoPE. */
     for (size_t i = r->group; i < r->n_block; i++)
         b.replaced = b.replaced || (b.id == TAP_QCUR && r->blocks[i].id == TAP_QCUR_ROPE) ||
                      (b.id == TAP_KCUR && r->blocks[i].id == TAP_KCUR_ROPE);
@@ -253,14 +258,15 @@ static plumb_status take_header(struct callback_reader *r, const struct header *
         trace_ignore(r->t, h->name.at, h->name.n);
         return PLUMB_OK;
     }
-    bool splits = h->ne[2] > 1 || h->ne[0] < h->src0;   /* into heads; other reshapes join them */
+    bool splits = h->ne[2] > 1 || h->ne[0] < h->src0;   /* a RESHAPE into heads; the others join heads */
     if (is_qkv(b.id) && span_is(h->op, "RESHAPE") && !splits) return PLUMB_OK;
     b.heads = is_qkv(b.id) && (h->ne[2] > 1 || span_is(h->op, "ROPE") || span_is(h->op, "RESHAPE"));
     return add_block(r, &b);
 }
 
-/* Reads the ids after the line "number of input tokens = 5".  Each is on a line of its own, perhaps after a time and
- * the log level, I for info.  Moves *at past them.  If other lines come between, the ids stay unknown. */
+/* If the line says "number of input tokens = 5", reads the ids on the lines after it and moves *at past them.  Each id
+ * is on a line of its own, perhaps after a time and the log level, I for info.  If there are other lines between them,
+ * the ids stay unknown. */
 static plumb_status take_ids(struct callback_reader *r, const char *line, const char *line_end, const char **at) {
     static const char TITLE[] = "number of input tokens = ";
     const char *count = find(line, line_end, TITLE);
@@ -288,7 +294,7 @@ static plumb_status take_ids(struct callback_reader *r, const char *line, const 
         ids[r->n_id++] = (int32_t)id;
         p = end + 1;
     }
-    if (r->n_id != n) r->n_id = 0;   /* other lines came between, so the ids are not known */
+    if (r->n_id != n) r->n_id = 0;   /* there are other lines between them */
     else *at = p;
     return PLUMB_OK;
 }
@@ -310,8 +316,8 @@ static plumb_status find_blocks(struct callback_reader *r) {
 static uint64_t tokens_of(const struct block *b) { return b->heads ? b->ne[2] : b->ne[1]; }
 
 static plumb_status count_tokens(struct callback_reader *r) {
-    /* The taps with the most tokens have all of them.  {64, 9} of Q, K or V may be nine heads of one token, so these
-     * count only if nothing else is known. */
+    /* A pass has as many tokens as the tap with the most tokens.  A {64, 9} of Q, K or V may also be nine heads of one
+     * token, so such blocks count only if the pass has no others. */
     for (int sure = 1; sure >= 0; sure--) {
         for (size_t i = 0; i < r->n_block; i++) {
             const struct block *b = &r->blocks[i];
@@ -320,7 +326,7 @@ static plumb_status count_tokens(struct callback_reader *r) {
             if ((!is_qkv(b->id) || b->heads || !sure) && tokens_of(b) > pass->n_token) pass->n_token = tokens_of(b);
         }
     }
-    /* If all blocks have one token, but more ids were fed, only taps of the last token were printed. */
+    /* If all blocks have one token, but more tokens were fed, only taps of the last token were printed. */
     if (r->n_pass == 1 && r->passes[0].n_token == 1 && r->n_id > 0) r->passes[0].n_token = r->n_id;
     uint64_t n = 0, n_prompt = 0;
     for (size_t i = 0; i < r->n_pass; i++) {
@@ -341,13 +347,13 @@ static plumb_status count_tokens(struct callback_reader *r) {
 /* ---- values ------------------------------------------------------------------------------------------------------ */
 
 struct body {
-    bool whole;           /* its last bracket is there */
-    bool all;             /* all values were printed */
+    bool whole;           /* its last bracket is there; otherwise the block breaks off */
+    bool all;             /* all values were printed: there is no "..." */
     double sum, printed;  /* the sum in the text, NAN if there is none; the sum of the printed values */
     float quantum;        /* the finest step of the printed values; 0 if none of them is rounded */
 };
 
-/* Adds the value at index i of the tensor, fastest dimension first.  Drops it if it is padding. */
+/* Adds the value at index i of the tensor (fastest dimension first) to r->cells, unless it is padding. */
 static plumb_status add_cell(struct callback_reader *r, const struct block *b, const uint64_t i[3], double value) {
     bool weights = b->id == TAP_KQ_SOFT_MAX;
     uint64_t n = weights ? r->t->n_token : b->ne[0];
@@ -363,9 +369,9 @@ static plumb_status add_cell(struct callback_reader *r, const struct block *b, c
     return PLUMB_OK;
 }
 
-/* Reads the brackets after a header into r->cells. */
+/* Reads the brackets after a header, and the sum after them.  Puts the values into r->cells and the rest into *body. */
 static plumb_status read_body(struct callback_reader *r, const struct block *b, struct body *body) {
-    /* Number of elements at each depth of brackets: the whole, matrices, rows, numbers. */
+    /* The number of elements at each depth of brackets: 1 tensor, its matrices, their rows, their numbers. */
     const uint64_t extent[4] = {1, b->ne[2], b->ne[1], b->ne[0]};
     uint64_t index[4] = {0}, n_tail[4] = {0};   /* n_tail: how many elements follow "..."; 0: there was no "..." */
     struct tap_text tap;
@@ -387,7 +393,7 @@ static plumb_status read_body(struct callback_reader *r, const struct block *b, 
             index[depth] = n_tail[depth] = 0;
             p++;
         } else if (*p == ']') {
-            /* All n_tail elements after "..." were there, or none of them (the form of the README). */
+            /* After "..." there must be all n_tail elements, or none (as in the README). */
             right = depth > 0 && (index[depth] == extent[depth] || index[depth] + n_tail[depth] == extent[depth]);
             if (right) index[--depth]++;
             body->whole = depth == 0;
@@ -423,7 +429,7 @@ static int compare_cells(const void *a, const void *b) {
     return x->place < y->place ? -1 : x->place > y->place;
 }
 
-/* Adds the row of one token from its (n_cell) cells. */
+/* Adds the row of one token, whose values are in cells, (n_cell). */
 static plumb_status add_block_row(struct callback_reader *r, const struct block *b, uint32_t pos, uint32_t n_head,
                                   uint32_t n, const struct cell *cells, size_t n_cell, struct trace_row **row) {
     float *values = alloc_array(n_cell, sizeof *values);
@@ -444,10 +450,10 @@ static plumb_status add_block_row(struct callback_reader *r, const struct block 
 
 static plumb_status add_rows(struct callback_reader *r, struct block *b) {
     const struct pass *pass = &r->passes[b->pass];
-    /* {64, 9} in a pass of one token can only be its heads. */
+    /* In a pass of one token, {64, 9} can only be the token's heads. */
     if (is_qkv(b->id) && !b->heads && pass->n_token == 1 && b->ne[1] > 1) b->heads = true;
     uint64_t n_token = tokens_of(b), n_all = r->t->n_token;
-    if (n_token != pass->n_token && n_token != 1) {   /* only some of the tokens, and nothing says which */
+    if (n_token != pass->n_token && n_token != 1) {   /* some of the tokens, but nothing says which */
         struct tap_text tap;
         tap_show(&tap, b->id, b->layer);
         trace_ignore(r->t, tap.text, strlen(tap.text));
@@ -467,10 +473,11 @@ static plumb_status add_rows(struct callback_reader *r, struct block *b) {
         PLUMB_TRY(add_block_row(r, b, pos, (uint32_t)n_head, (uint32_t)n, r->cells + i, end - i, &row));
         row->quantum = body.quantum;
     }
-    /* Each printed value differs from the value in the sum by at most half a step. */
+    /* Is the sum only that of the printed values?  Each of them differs from the value in the sum by at most half a
+     * step.  Up to twice that much is allowed. */
     bool of_printed = !body.all && fabs(body.sum - body.printed) <= (double)body.quantum * (double)r->n_cell;
     if (!isfinite(body.sum) || of_printed) return PLUMB_OK;
-    /* The sum is over the tokens of this pass.  A row of all tokens needs them all in one pass. */
+    /* The sum covers the tokens of this pass, so it is that of all tokens only if there is one pass. */
     if (n_token > 1 && r->n_pass > 1) return PLUMB_OK;
     if (n_token > 1) PLUMB_TRY(trace_new_row(r->t, b->id, b->layer, TRACE_ALL_TOKENS, &row));
     row->n_head = (uint32_t)n_head;
@@ -479,7 +486,7 @@ static plumb_status add_rows(struct callback_reader *r, struct block *b) {
     return PLUMB_OK;
 }
 
-/* Returns true for the table that dump_write_table writes, whose second line has the column heads. */
+/* Returns true for the table that dump_write_table writes: its second line names the columns and begins with "tap". */
 static bool is_table(const char *bytes, size_t n) {
     const char *line = memchr(bytes, '\n', n), head[] = "\ntap   ";
     return line && n - (size_t)(line - bytes) > strlen(head) && memcmp(line, head, strlen(head)) == 0;

@@ -1,8 +1,8 @@
-/* Reads a trace from JSON, which plumb writes, and which the author of an engine can print with ten lines of code.  The
- * schema is docs/trace.md.
+/* Reads a trace from JSON.  plumb writes this format, and the author of an engine can print it with ten lines of code.
+ * The schema is docs/trace.md.
  *
  * Members may come in any order, so the text is read twice.  The first pass checks the syntax of the whole and finds
- * where the tokens, their texts and the taps begin.  The second reads these lists.  All records share one set of
+ * where the tokens, their texts and the taps begin.  The second pass reads these lists.  All records share one set of
  * buffers.
  */
 #include "dump/json.h"
@@ -24,7 +24,7 @@ struct record {
     size_t at;                 /* offset of its first byte */
     char name[64];
     size_t n_name;             /* may be more than fits in name; no tap has such a name */
-    int64_t layer;             /* -1: the tap has none, or the name has it */
+    int64_t layer;             /* -1: the tap has none, or it is in the name */
     int64_t token, first;      /* -1: not given */
     uint64_t n_head, n;        /* 0, 0: not given */
     struct trace_stats stats;
@@ -37,12 +37,12 @@ struct json_reader {
     struct plumb_trace *t;
     struct json j;
     struct record record;
-    size_t n_list_max;         /* the most lists that a record without "token" has */
-    bool has_token;            /* a record has "token" or "first_token" */
+    size_t n_list_max;         /* the largest number of lists in a record without "token" */
+    bool has_token;            /* some record has "token" or "first_token" */
     struct list values;        /* float: all numbers of "values", without the brackets */
-    struct list ends;          /* size_t: if "values" is a list of lists, the index in values where each list ends.
-                                * Mostly each is the list of one token */
-    struct list inner;         /* size_t: the same for the lists in the first list */
+    struct list ends;          /* size_t: if "values" is a list of lists, one for each: the index in values of the end
+                                * of that list, which mostly belongs to one token */
+    struct list inner;         /* size_t: the same for the lists inside the first of these lists */
     struct list places;        /* uint32_t */
     struct list top;           /* struct trace_value */
     struct list entropy;       /* float */
@@ -61,7 +61,7 @@ static void push(struct json_reader *r, struct list *list, const void *item, siz
     memcpy((char *)list->data + list->n++ * size, item, size);
 }
 
-/* Values of other engines may be doubles beyond the range of f32. */
+/* The values of other engines may be doubles beyond the range of f32; they become infinite. */
 static float to_float(double v) {
     if (v > (double)FLT_MAX) return INFINITY;
     if (v < -(double)FLT_MAX) return -INFINITY;
@@ -75,8 +75,9 @@ static void push_value(struct json_reader *r, struct list *list, const char *wha
     push(r, list, &value, sizeof value);
 }
 
-/* Appends the numbers of a list and of all lists in it, at any depth, to r->values.  Unless ends is NULL, it gets the
- * end of each list directly in it.  The recursion is bounded, since the JSON reader limits the depth. */
+/* Appends the numbers of a list and of all lists in it, at any depth, to r->values.  Unless ends is NULL, appends to it
+ * the end of each list that is directly in this one.  The recursion is bounded, because the JSON reader limits the
+ * depth. */
 static void read_flat(struct json_reader *r, struct list *ends) {
     json_enter(&r->j, '[', "a list of values");
     while (json_element(&r->j)) {
@@ -131,7 +132,7 @@ static void read_top(struct json_reader *r) {
     }
 }
 
-/* The product of all dimensions before the last is n_head. */
+/* Reads "shape".  n is its last dimension, n_head the product of all others. */
 static void read_shape(struct json_reader *r) {
     struct record *rec = &r->record;
     rec->n_head = rec->n = 0;
@@ -211,7 +212,7 @@ static void read_record(struct json_reader *r) {
     }
 }
 
-/* Finds the tap of a record, whose layer is in its name or in a member of its own.  Returns what tap_parse returns. */
+/* Finds the tap of a record, whose layer is in "name" or in "layer".  Returns what tap_parse returns. */
 static uint32_t record_tap(const struct record *rec, enum tap_id *id, int32_t *layer) {
     if (rec->n_name > sizeof rec->name) return 0;
     uint32_t number = tap_parse(rec->name, rec->n_name, id, layer);
@@ -232,8 +233,8 @@ static void ignore_record(struct json_reader *r) {
     trace_ignore(r->t, rec->name, rec->n_name < sizeof rec->name ? rec->n_name : sizeof rec->name);
 }
 
-/* Merges the values of a record, which may have places or be the first ones, with its likeliest tokens.  The result is
- * r->values and r->places, in ascending order.  Fails if a place has two values. */
+/* Merges "values", which are at "places" or are the first ones, with "top".  The result is in r->values and r->places,
+ * in ascending order of the places.  Fails if a place has two different values. */
 static plumb_status merge_sparse(struct json_reader *r) {
     float *values = r->values.data;
     uint32_t *places = r->places.data;
@@ -291,13 +292,13 @@ static plumb_status add_record_row(struct json_reader *r, enum tap_id id, int32_
 }
 
 /* Adds the rows of a record.  These are the cases, in the order of the code:
- *   lists, no "token"   one row for each list.  The statistics are a row of all tokens together, unless there is one
- *                       token only
+ *   lists, no "token"   one row for each list.  The statistics become a row of all tokens together, unless there is
+ *                       only one token
  *   other values        one row with the numbers of all lists, merged with "places" and "top".  With a flat list,
- *                       "first_token" is the same as "token".  Without either, the trace must have at most one token.
- *                       If it has one, the row is that token's.  If the tokens are not known, the row is at 0, and the
- *                       statistics are a row of all tokens together
- *   no values           one row with the statistics only, of the token or of all tokens together */
+ *                       "first_token" means the same as "token".  Without either, the trace must not have several
+ *                       tokens.  If it has one, the row belongs to it.  If the tokens are not known, the row is at 0,
+ *                       and the statistics become a row of all tokens together
+ *   no values           one row that has only the statistics, of "token" or of all tokens together */
 static plumb_status add_record(struct json_reader *r) {
     struct plumb_trace *t = r->t;
     struct record *rec = &r->record;
@@ -305,13 +306,13 @@ static plumb_status add_record(struct json_reader *r) {
     int32_t layer;
     uint32_t name = record_tap(rec, &id, &layer);
     bool second = false;
-    if (name > 0) PLUMB_TRY(trace_begin_tap(t, id, layer, name, &second));
+    if (name > 0) PLUMB_TRY(trace_begin_tap(t, &id, layer, name, &second));
     if (name == 0 || second) {
         ignore_record(r);
         return PLUMB_OK;
     }
-    /* A single list that holds a list for each token has PyTorch's batch axis in front.  It may instead be one token
-     * with as many heads as there are tokens; the shape, if it is given, tells the two apart. */
+    /* A single list that contains a list for each token has PyTorch's batch axis in front.  It could also be one token
+     * with as many heads as there are tokens; if "shape" is given, it tells the two apart. */
     if (rec->token < 0 && t->n_token > 1 && r->ends.n == 1 && r->inner.n == t->n_token
         && (rec->n == 0 || r->values.n > rec->n_head * rec->n)) {
         struct list ends = r->ends;
@@ -366,7 +367,7 @@ static plumb_status add_record(struct json_reader *r) {
 /* ---- the whole file --------------------------------------------------------------------------------------------- */
 
 struct contents {
-    size_t tokens, pieces, texts, taps;   /* offsets where they begin; 0: not there */
+    size_t tokens, pieces, texts, taps;   /* offsets in the text where these lists begin; 0: there is none */
     int64_t n_prompt;                     /* -1: not given */
 };
 
@@ -454,10 +455,10 @@ static void read_taps(struct json_reader *r) {
     }
 }
 
-/* Moves all rows to the token before.  This is for an engine that drops BOS or has not fed the last token yet, so the
- * most lists of a record are one less than the tokens.  The lists then count from the first token that it fed, as in
- * .npz, but they were taken for those of the last tokens.  No row is at token 0: every record has fewer lists than
- * there are tokens, and none names its token. */
+/* Moves every row to the token before its own.  Lists without "token" were taken for those of the last tokens.  But if
+ * the record with the most lists has one list less than there are tokens, the engine dropped BOS or has not fed the
+ * last token, and the lists count from the first token that it fed, as in .npz.  No row is at token 0, because every
+ * record has fewer lists than there are tokens, and none names its token. */
 static void count_from_first(struct plumb_trace *t) {
     for (size_t i = 0; i < t->n_tap; i++) {
         for (uint32_t j = 0; j < t->taps[i].n_row; j++) {

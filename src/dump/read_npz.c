@@ -4,13 +4,13 @@
  *
  * An array has the name of its tap (tap_parse).  `tokens` (or `input_ids`) are the ids, and `n_prompt` is how many of
  * them were one prompt.  These are the shapes; a batch axis of 1 may come in front:
- *   (n_token, n)                      any tap but kq_soft_max, Q, K and V with their heads side by side
- *   (1, n) or (n)                     the last token only, as engines keep logits
+ *   (n_token, n)                                 any tap but kq_soft_max; the heads of Q, K, V and kqv_out side by side
+ *   (1, n) or (n)                                the last token only, as many engines compute logits
  *   (n_token, n_head, n), (n_head, n_token, n)   Q, K, V, kqv_out, and kq_soft_max with n keys
- * If there are as many tokens as heads, the order of their axes is not guessed.  The exception is (1, n, n, n_key) of
- * kq_soft_max, which transformers returns with the heads first.
+ * If there are as many tokens as heads, the last form is ambiguous, and the array is refused.  The exception is
+ * kq_soft_max with a batch axis, (1, n_head, n_token, n_key), which is the form that transformers returns.
  *
- * The reader refuses big-endian arrays and element types other than those in type_size, encrypted members, compressions
+ * The reader refuses big-endian arrays, element types other than those in type_size, encrypted members, compressions
  * other than DEFLATE, and members that share bytes of the file.
  */
 #include "dump/inflate.h"
@@ -71,7 +71,7 @@ static uint32_t crc32_of(const uint8_t *p, size_t n) {
     return ~crc;
 }
 
-/* Finds where the directory begins and how many members it lists. */
+/* Finds out where the directory begins and how many members it lists. */
 static plumb_status find_directory(struct npz_reader *r, uint64_t *at, uint64_t *n_member) {
     size_t end = r->n < 22 ? 0 : r->n - 22, first = end > 65535 ? end - 65535 : 0;   /* a comment may follow */
     while (end > first && load_u32(r->bytes + end) != 0x06054b50) end--;
@@ -93,8 +93,8 @@ static plumb_status find_directory(struct npz_reader *r, uint64_t *at, uint64_t 
     return PLUMB_OK;
 }
 
-/* Replaces the values that are 0xffffffff by those of the zip64 extra field, which has only these, in the same
- * order. */
+/* Replaces the values that are 0xffffffff.  The zip64 extra field has the right ones, in the same order, and no
+ * others. */
 static void take_zip64(const uint8_t *extra, size_t n, uint64_t *values[3]) {
     while (n >= 4) {
         size_t id = load_u16(extra), length = load_u16(extra + 2);
@@ -112,7 +112,7 @@ static void take_zip64(const uint8_t *extra, size_t n, uint64_t *values[3]) {
     }
 }
 
-/* Reads and checks the directory entry at *at, and moves *at to the next. */
+/* Reads and checks the directory entry at *at, and moves *at to the next entry. */
 static plumb_status read_entry(struct npz_reader *r, uint64_t *at, struct member *m) {
     if (*at > r->n || r->n - *at < 46 || load_u32(r->bytes + *at) != 0x02014b50)
         return error_set(r->err, PLUMB_ERROR_TRUNCATED, "the zip directory has no entry at byte %llu of %zu",
@@ -143,8 +143,8 @@ static plumb_status read_entry(struct npz_reader *r, uint64_t *at, struct member
         return error_set(r->err, PLUMB_ERROR_TRUNCATED, "%s: %llu bytes from byte %llu on do not fit in %zu", name.text,
                          (unsigned long long)m->n_packed, (unsigned long long)data, r->n);
     m->packed = r->bytes + data;
-    /* Sizes that add up to more than the file has come from members that share bytes.  Such a zip bomb would unpack to
-     * more than any honest file. */
+    /* If the packed sizes add up to more than the file has, some members share bytes.  Such a zip bomb could unpack to
+     * more than an honest file of its size. */
     r->n_packed += m->n_packed;
     if (r->n_packed > r->n) {
         return error_set(r->err, PLUMB_ERROR_METADATA, "%s shares its bytes with another array", name.text);
@@ -203,7 +203,7 @@ static bool read_shape(struct array *a, const char *p, const char *end) {
     }
 }
 
-/* Returns the bytes of an element; 0 for a type that is not read. */
+/* Returns the size of an element in bytes; 0 for a type that is not supported. */
 static uint32_t type_size(const char type[3]) {
     static const char *const known[] = {"f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "b1"};
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
@@ -255,14 +255,17 @@ static plumb_status read_header(struct npz_reader *r, struct array *a, uint64_t 
         a->stride[axis] = total;
         fits = fits && mul_u64(total, a->dim[axis], &total);
     }
-    if (!fits || !mul_u64(total, a->size, &bytes) || bytes != n - at - length || total == 0 || total > UINT32_MAX - 1)
+    if (!fits || !mul_u64(total, a->size, &bytes) || bytes != n - at - length)
         return error_set(r->err, PLUMB_ERROR_TENSOR, "%s: its shape does not match its %llu bytes of %s", name,
                          (unsigned long long)(n - at - length), a->type);
+    if (total == 0 || total > UINT32_MAX - 1)
+        return error_set(r->err, PLUMB_ERROR_TENSOR, "%s has %llu elements; expected 1 to %u", name,
+                         (unsigned long long)total, UINT32_MAX - 1);
     a->data += at + length;
     return PLUMB_OK;
 }
 
-/* Returns element i, counted in the order of the file, so i is a sum of indices times strides. */
+/* Returns element i, counted in the order of the file: i is the sum of the indices times their strides. */
 static double element(const struct array *a, uint64_t i) {
     const uint8_t *p = a->data + i * a->size;
     switch (a->type[0] << 8 | a->type[1]) {
@@ -292,7 +295,7 @@ static const char *show_shape(struct shown *buf, const struct array *a) {
 
 /* ---- from axes to rows ------------------------------------------------------------------------------------------- */
 
-static bool has_heads(enum tap_id id) { return (id >= TAP_QCUR && id <= TAP_KQV_OUT); }
+static bool has_heads(enum tap_id id) { return id >= TAP_QCUR && id <= TAP_KQV_OUT; }
 
 /* Reads element i as a whole number from 0 to max. */
 static plumb_status whole_number(struct npz_reader *r, const struct array *a, uint64_t i, int64_t max, int64_t *v) {
@@ -332,9 +335,9 @@ static plumb_status take_tokens(struct npz_reader *r) {
     return status;
 }
 
-/* Sets r->n_token to the most tokens of an array whose token axis is clear from its shape alone.  If the ids are
- * known, this may be one less than their number, or up to TRACE_MAX_EXTRA_ROWS more: an engine may drop BOS or feed a
- * token twice.  Otherwise the number of the ids is kept. */
+/* Sets r->n_token to the largest number of tokens in an array whose shape alone shows which axis is the token.  If the
+ * ids are known, their number counts instead, unless the arrays have one token less or up to TRACE_MAX_EXTRA_ROWS more:
+ * an engine may drop BOS or feed a token twice. */
 static plumb_status count_tokens(struct npz_reader *r) {
     uint64_t n_max = 0;
     for (size_t i = 0; i < r->n_array; i++) {
@@ -408,7 +411,7 @@ static plumb_status add_rows(struct npz_reader *r, const struct array *a) {
             values[j] = (float)element(a, at + head + j % n * a->stride[x.n]);
         }
         struct trace_row *row;
-        /* find_axes allows n_token rows or one, which is that of the last token. */
+        /* find_axes allows n_token rows, or one row, which belongs to the last token. */
         uint32_t pos = (uint32_t)(r->n_token - n_row + i);
         status = trace_new_row(r->t, a->id, a->layer, pos, &row);
         if (status == PLUMB_OK)
@@ -425,14 +428,14 @@ static bool is_named(const struct member *m, const char *name) {
     return m->n_name == strlen(name) && memcmp(m->name, name, m->n_name) == 0;
 }
 
-/* Keeps the array of a member that is a tap, the tokens or n_prompt.  Counts the others, and second names of a tap, as
- * ignored. */
+/* Keeps the array of a member that is a tap, the tokens or n_prompt.  Counts other members, and second names of a tap,
+ * as ignored. */
 static plumb_status read_member(struct npz_reader *r, const struct member *m) {
     struct array a = {.id = TAP_COUNT}, *to;
     show_bytes(&a.name, m->name, m->n_name);
     uint32_t name = tap_parse(m->name, m->n_name, &a.id, &a.layer);
     bool second = false;
-    if (name > 0) PLUMB_TRY(trace_begin_tap(r->t, a.id, a.layer, name, &second));
+    if (name > 0) PLUMB_TRY(trace_begin_tap(r->t, &a.id, a.layer, name, &second));
     if (is_named(m, "tokens") || is_named(m, "input_ids")) {
         to = &r->tokens;
     } else if (is_named(m, "n_prompt")) {

@@ -1,4 +1,5 @@
-/* Writes a trace as a table for people: one line for each tap, with its statistics over all tokens. */
+/* Writes a trace as a table for people: one line for each tap, with its statistics over all tokens, and a second one
+ * for kq_soft_max, with the mean of its entropies. */
 #include "base/math.h"
 #include "dump/dump.h"
 #include "trace/report.h"
@@ -6,7 +7,8 @@
 #include <math.h>
 #include <stdio.h>
 
-/* Statistics of all rows of a tap together; NAN if a row does not know them.  entropy: mean over tokens and heads. */
+/* Statistics of all rows of a tap together; NAN if one of the rows does not know them.  n: the number of finite values.
+ * entropy: the mean over the tokens and heads whose entropy is known. */
 struct total { double n, mean, rms, min, max, n_nan, n_inf, entropy; };
 
 static struct total total_of(const struct trace_tap *tap) {
@@ -64,8 +66,8 @@ void dump_write_table(const struct plumb_trace *t, plumb_write *write, void *use
         number(&w, total.rms);
         number(&w, total.min);
         number(&w, total.max);
-        /* The entropy gets a line of its own instead of a column, since only kq_soft_max has it. */
         report_printf(&w, " %7.0f\n", total.n_nan + total.n_inf);
+        /* The entropy gets a line of its own instead of a column, since only kq_soft_max has it. */
         if (tap->id == TAP_KQ_SOFT_MAX && !isnan(total.entropy)) {
             report_printf(&w, "%-15s %6u %9u %9.3g\n", "  entropy", tap->n_row, last->n_head, total.entropy);
         }

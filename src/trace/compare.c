@@ -7,15 +7,15 @@
 
 /* Sums over one row. */
 struct row_sums {
-    double half_step;   /* largest |a - b| that rounding to the quanta of both sides can explain */
+    double half_step;   /* largest |a - b| that rounding can explain: half of both sides' quanta together */
     double d2, b2;
     uint64_t n_value, n_bound;
     bool has_nan;
 };
 
 static void add_max(struct comparison *c, double d, double a, double b, uint32_t pos, uint32_t place) {
-    /* The first value is kept even if d is 0, so that max_a and max_b are set.  (A pair of equal NaN or infinity is
-     * counted but does not get here: after such a first pair they stay 0 until a d is above 0.) */
+    /* The first value is kept even if d is 0, so that max_a and max_b are set.  (A pair of equal NaN or infinities is
+     * counted but does not get here.  If the first pair is one, max_a and max_b stay 0 until some d is above 0.) */
     if (d <= c->max_d && c->n_value + c->n_bound > 1) return;
     c->max_d = d;
     c->max_pos = pos;
@@ -43,8 +43,8 @@ static void add_value(struct comparison *c, struct row_sums *sums, double a, dou
     add_max(c, d, a, b, pos, place);
 }
 
-/* Adds a value that only one side has.  One of a and b is the value, the other an upper bound of what the other side
- * has there, so it cannot enter the cosine. */
+/* Adds a value that only one side has.  One of a and b is the value.  The other is an upper bound of the other side's
+ * value, so the two do not enter the cosine. */
 static void add_bound(struct comparison *c, struct row_sums *sums, double a, double b, uint32_t pos, uint32_t place) {
     double d = fabs(a - b) - sums->half_step;
     if (!isfinite(a) || !isfinite(b) || d < 0) return;
@@ -55,7 +55,7 @@ static void add_bound(struct comparison *c, struct row_sums *sums, double a, dou
     add_max(c, d, a, b, pos, place);
 }
 
-/* Returns an upper bound of the logits that a row does not have. */
+/* Returns an upper bound of the logits that a row does not have; INFINITY if none is known. */
 static double max_elsewhere(const struct comparison *c, const struct trace_row *row) {
     struct trace_value top[TRACE_TOP];
     uint32_t n = c->use_top_bound ? trace_known_top(row, top) : 0;
@@ -65,10 +65,10 @@ static double max_elsewhere(const struct comparison *c, const struct trace_row *
 /* Places ascend in both rows, so one pass over both meets every place that they share. */
 static void add_values(struct comparison *c, struct row_sums *sums, const struct trace_row *a,
                        const struct trace_row *b) {
-    const uint64_t end = UINT64_MAX;   /* after every place: this row has no more values */
+    const uint64_t end = UINT64_MAX;   /* larger than every place: this row has no more values */
     uint64_t total_a = (uint64_t)a->n_head * a->n, total_b = (uint64_t)b->n_head * b->n;
-    /* See compare_rows.  With different n, equal indices are different keys, so places are compared as (head, key) in
-     * one number. */
+    /* See compare_rows.  If n differs, the same place is a different key on each side.  Places are then compared as
+     * pairs (head, key), packed into one number. */
     bool padded = a->n > 0 && b->n > 0 && a->n_head == b->n_head && a->n != b->n;
     if (!padded && total_a > 0 && total_b > 0 && total_a != total_b) return;
     double max_a = max_elsewhere(c, a), max_b = max_elsewhere(c, b);
@@ -93,16 +93,15 @@ static void add_values(struct comparison *c, struct row_sums *sums, const struct
     }
 }
 
-/* A difference below the smallest normal f32 counts as 0: some engines flush such values to 0, and none rounds them
- * well. */
+/* Returns d / scale.  A d below the smallest normal f32 counts as 0: some engines flush such values to 0, and none
+ * rounds them well. */
 static double ratio(double d, double scale) { return d < (double)FLT_MIN ? 0 : scale > 0 ? d / scale : INFINITY; }
 
 /* ---- statistics -------------------------------------------------------------------------------------------------- */
 
 static bool both_known(double a, double b) { return isfinite(a) && isfinite(b); }
 
-/* Returns the largest of the relative differences; negative if no statistic is known on both sides.  Differences of
- * mean and RMS never exceed the RMS error of the values behind them. */
+/* Returns the largest of the relative differences; a negative number if no statistic is known on both sides. */
 static double statistics_error(const struct trace_stats *a, const struct trace_stats *b) {
     double worst = -1, scale = isfinite(b->rms) ? b->rms : a->rms;
     if (both_known(a->rms, b->rms)) worst = fmax(worst, ratio(fabs(a->rms - b->rms), b->rms));
@@ -123,8 +122,8 @@ static bool counts_differ(const struct trace_stats *a, const struct trace_stats 
 void compare_rows(struct comparison *c, const struct trace_row *a, const struct trace_row *b) {
     struct row_sums sums = { .half_step = 0.5 * ((double)a->quantum + (double)b->quantum) };
     add_values(c, &sums, a, b);
-    /* Rounding to a step q adds q^2 / 12 to the mean of the squares; half_step is q / 2.  b's norm is uncertain by that
-     * much, so b must not count as 0. */
+    /* Rounding to a step q adds about q^2 / 12 = (q / 2)^2 / 3 to the mean of the squares.  half_step is q / 2, where q
+     * is the sum of both sides' steps.  With this term, values that were all printed as 0 do not count as exactly 0. */
     sums.b2 += (double)(sums.n_value + sums.n_bound) * sums.half_step * sums.half_step / 3;
     uint64_t total_a = (uint64_t)a->n_head * a->n, total_b = (uint64_t)b->n_head * b->n;
     double worst = -1, n_compared = (double)(sums.n_value + sums.n_bound);
@@ -143,9 +142,9 @@ void compare_rows(struct comparison *c, const struct trace_row *a, const struct 
     c->sum_error2 += worst * worst;
 }
 
-/* Computes the statistics of the rows of a tap from pos first to last, taken together.  Returns false if one of these
- * rows is missing or no finite values are in them; a statistic that one row does not know is not finite. */
-static bool add_up(const struct trace_tap *tap, uint32_t first, uint32_t last, struct trace_row *sum) {
+/* Computes the statistics of all rows of a tap from pos first to last together.  A statistic that one of the rows does
+ * not know becomes NaN or infinite.  Returns false if one of the rows is missing, or if they have no finite values. */
+static bool merge_rows(const struct trace_tap *tap, uint32_t first, uint32_t last, struct trace_row *merged) {
     double n_all = 0, mean = 0, square = 0, min = INFINITY, max = -INFINITY, n_nan = 0, n_inf = 0;
     uint64_t n_row = 0;
     for (uint32_t i = 0; i < tap->n_row; i++) {
@@ -158,19 +157,19 @@ static bool add_up(const struct trace_tap *tap, uint32_t first, uint32_t last, s
         n_all += n;
         mean += n * s->mean;
         square += n * s->rms * s->rms;
-        min = fmin(min, isfinite(s->min) ? s->min : -INFINITY);   /* if one is not known, neither is the whole */
+        min = fmin(min, isfinite(s->min) ? s->min : -INFINITY);   /* infinite from here on if one is not known */
         max = fmax(max, isfinite(s->max) ? s->max : INFINITY);
         n_nan += s->n_nan;
         n_inf += s->n_inf;
     }
     if (n_row != (uint64_t)last - first + 1 || n_all == 0) return false;
-    *sum = (struct trace_row) { .pos = TRACE_ALL_TOKENS };
-    sum->stats = (struct trace_stats) { mean / n_all, sqrt(square / n_all), min, max, n_nan, n_inf };
+    *merged = (struct trace_row) { .pos = TRACE_ALL_TOKENS };
+    merged->stats = (struct trace_stats) { mean / n_all, sqrt(square / n_all), min, max, n_nan, n_inf };
     return true;
 }
 
 /* Returns the tap's row of all tokens together, which is its last; NULL if it has none.  Sets *first and *last to the
- * first and last pos of its other rows, or of `other` if it has no others. */
+ * first and last pos of its other rows, or of the rows of `other` if it has no other rows. */
 static const struct trace_row *all_tokens(const struct trace_tap *tap, const struct trace_tap *other, uint32_t *first,
                                           uint32_t *last) {
     if (tap->n_row == 0 || tap->rows[tap->n_row - 1].pos != TRACE_ALL_TOKENS) return NULL;
@@ -183,23 +182,24 @@ static const struct trace_row *all_tokens(const struct trace_tap *tap, const str
     return &tap->rows[tap->n_row - 1];
 }
 
-/* Compares the row of all tokens together with that of the other side, or with the sum of the other side's rows. */
-static void compare_sums(struct comparison *c, const struct trace_tap *a, const struct trace_tap *b) {
+/* Compares the row of all tokens together with that of the other side, or with the merged rows of the other side. */
+static void compare_merged(struct comparison *c, const struct trace_tap *a, const struct trace_tap *b) {
     uint32_t first, last;
-    struct trace_row sum;
+    struct trace_row merged;
     const struct trace_row *all_a = all_tokens(a, b, &first, &last);
-    bool has_sum = all_a && add_up(b, first, last, &sum);
+    bool is_merged = all_a && merge_rows(b, first, last, &merged);
     const struct trace_row *all_b = all_tokens(b, a, &first, &last);
     if (all_a && all_b) compare_rows(c, all_a, all_b);
-    else if (has_sum) compare_rows(c, all_a, &sum);
-    else if (all_b && add_up(a, first, last, &sum)) compare_rows(c, &sum, all_b);
+    else if (is_merged) compare_rows(c, all_a, &merged);
+    else if (all_b && merge_rows(a, first, last, &merged)) compare_rows(c, &merged, all_b);
 }
 
 void compare_all_tokens(struct comparison *c, const struct trace_tap *a, const struct trace_tap *b) {
     struct comparison all = { 0 };
-    compare_sums(&all, a, b);
+    compare_merged(&all, a, b);
     if (c->n_row == 0) c->n_row = all.n_row;
-    /* compare_error divides by n_row.  The product makes the tap's error at least that of the row of all tokens. */
+    /* compare_error divides sum_error2 by n_row.  Multiplied by n_row, the error of the row of all tokens becomes a
+     * lower bound of the tap's error. */
     c->sum_error2 = fmax(c->sum_error2, all.sum_error2 * c->n_row);
     if (c->n_nan == 0) c->n_nan = all.n_nan;
 }

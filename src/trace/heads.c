@@ -5,9 +5,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Q and K are permuted if this leaves less than this fraction of the errors, as a geometric mean over the taps.  The
- * right order leaves a tenth of them even with 4-bit weights.  If numbers fit in neither order, the two errors are only
- * a few per cent apart. */
+/* Q and K are permuted if the permutation reduces the errors to less than this fraction, as a geometric mean over the
+ * taps.  If the permuted order is right, about a tenth of the errors is left even with 4-bit weights.  If the numbers
+ * fit in neither order, the errors of the two orders are only a few per cent apart. */
 #define MAX_ERROR_RATIO 0.8
 
 bool heads_has_order(enum tap_id id) {
@@ -15,13 +15,13 @@ bool heads_has_order(enum tap_id id) {
         || id == TAP_KCUR_ROPE;
 }
 
-/* Returns the place in the GGUF's row of the element that is at this place in transformers' row. */
+/* place: the place of an element in transformers' row.  Returns its place in the GGUF's row. */
 static uint32_t place_in_gguf(uint32_t place, uint32_t head_dim) {
     uint32_t half = head_dim / 2, p = place % head_dim;
     return place - p + 2 * (p % half) + p / half;
 }
 
-/* Returns false if the row is known not to consist of whole heads, or if nothing is known about it. */
+/* Returns true if the row can be permuted: it consists of whole heads or, if its shape is not known, it has values. */
 static bool has_heads(const struct trace_row *row, uint32_t head_dim) {
     uint64_t total = (uint64_t)row->n_head * row->n;
     if (total > 0) return total % head_dim == 0;
@@ -30,9 +30,9 @@ static bool has_heads(const struct trace_row *row, uint32_t head_dim) {
 
 /* ---- finding the order ------------------------------------------------------------------------------------------- */
 
-/* Returns the smallest n of the rows of Q and K.  It is head_dim unless all the rows are transformers' own, which have
- * all heads side by side as one.  The caller therefore takes the smaller of the two sides.  Returns 0 if it is not
- * known or odd. */
+/* Returns the smallest n of all rows of Q and K; 0 if none is known or if it is odd.  The result is head_dim unless all
+ * rows are like transformers' own, whose heads are side by side in one row of n_head 1.  The caller therefore takes the
+ * smaller result of the two sides. */
 static uint32_t find_head_dim(const struct plumb_trace *t) {
     uint32_t head_dim = UINT32_MAX;
     for (size_t i = 0; i < t->n_tap; i++) {
@@ -56,8 +56,9 @@ static double value_at(const struct trace_row *row, uint32_t place) {
     return low < row->n_value && row->places[low] == place ? (double)row->values[low] : (double)NAN;
 }
 
-/* Returns log10 of a tap's error as it is, minus log10 of its error when permuted: positive if the permuted tap fits
- * better.  Only values that the permutation moves are compared.  NAN: one of the two has nothing to compare. */
+/* Returns log10 of a tap's error as it is, minus log10 of its error when it is permuted.  The result is positive if the
+ * permuted tap fits better.  Only values that the permutation moves are compared.  NAN: in one of the two orders there
+ * is nothing to compare. */
 static double gain_of(const struct trace_tap *theirs, const struct trace_tap *ours, uint32_t head_dim) {
     double d2[2] = { 0 }, norm2[2] = { 0 };
     for (uint32_t i = 0; i < theirs->n_row; i++) {

@@ -1,19 +1,19 @@
 /* Finds out in which order a trace has the elements of a head in Q and K, and permutes them to a GGUF's order.
  *
  * RoPE rotates pairs of elements.  In transformers the two elements of a pair are half a head apart.  In GGUF files of
- * the architectures llama and granite they are neighbours, since converters permute the rows of attn_q and attn_k
- * (llama.cpp, conversion/llama.py, LlamaModel.permute).  With half = head_dim / 2:
+ * some architectures, such as llama and granite, they are neighbours, because converters permute the rows of attn_q and
+ * attn_k (llama.cpp, conversion/llama.py, LlamaModel.permute).  With half = head_dim / 2:
  *
  *   element p of a head in transformers  =  element 2 (p % half) + p / half in the GGUF
  *
- * This holds before and after RoPE.  Scores are sums over a head, so no other tap depends on the order.  For other
- * architectures, such as qwen2, converters leave the rows as they are.
+ * This holds before and after RoPE.  Attention scores are sums over a head, so no other tap depends on the order.  For
+ * other architectures, such as qwen2, converters leave the rows as they are.
  *
- * A trace does not tell its architecture, and an engine in PyTorch may use transformers' module names with the weights
- * of a GGUF.  So if a file names Q and K by those modules (plumb_trace.by_module), the numbers decide, once for the
- * whole trace.  This hides no mistake.  There is one order for all heads, tokens and layers, it does not make wrong
- * numbers right, and a trace that fits in neither order is left as it is.  A mistake in RoPE does not affect the
- * decision, which is made from Q and K before RoPE.
+ * A trace does not say which architecture it is from, and an engine in PyTorch may use transformers' module names with
+ * the weights of a GGUF.  If a file calls Q and K by those modules (plumb_trace.by_module), the numbers therefore
+ * decide which order it has, once for the whole trace.  This hides no mistake: all heads, tokens and layers are
+ * permuted in the same way, which does not make wrong numbers right, and a trace that fits in neither order is left as
+ * it is.  A mistake in RoPE does not affect the decision, because Q and K before RoPE decide.
  */
 #ifndef PLUMB_TRACE_HEADS_H
 #define PLUMB_TRACE_HEADS_H

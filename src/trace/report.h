@@ -1,8 +1,8 @@
-/* Formats the text and JSON of all reports, buffers it and hands it to a plumb_write, which returns nothing: an error
- * of writing is known only to the caller who supplied it.
+/* Formats and buffers reports and traces, and hands them to a plumb_write.  A plumb_write returns nothing, so only the
+ * caller who supplied it knows whether writing failed.
  *
- * Names and texts come from files.  They are written with report_text and report_json_string, which let no control byte
- * through to a terminal and write valid UTF-8 whatever they are given.
+ * Names and texts come from files.  They are written with report_text and report_json_string, which let no control
+ * character (U+0000 to U+001F, U+007F to U+009F) through to a terminal and write valid UTF-8 whatever they are given.
  */
 #ifndef PLUMB_TRACE_REPORT_H
 #define PLUMB_TRACE_REPORT_H
@@ -26,15 +26,16 @@ void report_bytes(struct report_writer *w, const char *bytes, size_t n);
 __attribute__((format(printf, 2, 3)))
 #endif
 void report_printf(struct report_writer *w, const char *format, ...);
-/* Writes n bytes for a terminal, control characters and invalid UTF-8 as \xNN.  Returns how many characters it
- * wrote. */
+/* Writes n bytes for a terminal.  Each byte of a control character or of invalid UTF-8 becomes \xNN.  Returns how many
+ * characters it wrote. */
 size_t report_text(struct report_writer *w, const char *text, size_t n);
-/* Like report_text, but breaks the text between words into lines of at most 80 columns and ends the last line.  The
- * caller has already written indent columns of the first line; the other lines are indented by as many. */
+/* Like report_text, but breaks the text at spaces into lines and ends the last line.  A line has at most 80 columns,
+ * unless a single word needs more.  The caller has already written `indent` columns of the first line; each further
+ * line begins with as many spaces. */
 void report_wrapped(struct report_writer *w, const char *text, size_t n, size_t indent);
-/* Writes n bytes as a JSON string with its quotes; invalid UTF-8 becomes U+FFFD. */
+/* Writes n bytes as a JSON string with its quotes.  Control characters become \u00NN, invalid UTF-8 becomes U+FFFD. */
 void report_json_string(struct report_writer *w, const char *text, size_t n);
-/* Writes 9 digits, enough to restore an f32.  NaN and infinity, which JSON does not have, become null. */
+/* Writes a number with 9 digits, enough to restore an f32.  NaN and infinity, which JSON does not have, become null. */
 void report_json_number(struct report_writer *w, double value);
 
 #endif

@@ -9,22 +9,26 @@ struct alias {
     enum tap_id id;
 };
 
-/* Other programs' names, except those of modules in layers.  llama.cpp's names for some architectures are inp_scaled,
- * sa_out and ffn_geglu; its older names are inp_embd, and ffn_gate_par for the product of activated gate and up
- * projection, before its graphs fused activation and product.  The last three are transformers' modules. */
+/* Other programs' names, except those of transformers' modules in layers. */
 static const struct alias other_names[] = {
+    /* older versions of llama.cpp; ffn_gate_par is from before one operation computed activation and product */
     { "inp_embd", TAP_EMBD },
+    { "ffn_gate_par", TAP_FFN_SWIGLU },
+    /* llama.cpp, some architectures */
     { "inp_scaled", TAP_EMBD },
     { "sa_out", TAP_FFN_INP },
     { "ffn_geglu", TAP_FFN_SWIGLU },
-    { "ffn_gate_par", TAP_FFN_SWIGLU },
+    /* what many engines call them */
     { "logits", TAP_RESULT_OUTPUT },
+    /* transformers' modules outside the layers */
     { "embed_tokens", TAP_EMBD },
     { "norm", TAP_RESULT_NORM },
     { "lm_head", TAP_RESULT_OUTPUT },
 };
 
-/* What follows "layers.N" in the module paths of transformers.  A tap may have two names. */
+/* What follows "layers.N" in the module paths of transformers.  A tap may have several names.  In some models
+ * post_attention_layernorm is another tap: see tap_is_post_attention. */
+#define POST_ATTENTION ".post_attention_layernorm"
 static const struct alias modules[] = {
     { "", TAP_L_OUT },
     { ".input_layernorm", TAP_ATTN_NORM },
@@ -36,7 +40,7 @@ static const struct alias modules[] = {
     { ".self_attn.o_proj", TAP_ATTN_OUT },
     { ".pre_feedforward_layernorm", TAP_FFN_NORM },
     { ".post_feedforward_layernorm", TAP_FFN_POST_NORM },
-    { ".post_attention_layernorm", TAP_FFN_NORM },
+    { POST_ATTENTION, TAP_FFN_NORM },
     { ".mlp.gate_proj", TAP_FFN_GATE },
     { ".mlp.up_proj", TAP_FFN_UP },
     { ".mlp.down_proj", TAP_FFN_OUT },
@@ -55,6 +59,9 @@ static bool starts_with(const char *bytes, size_t n, const char *start) {
 enum { OWN_NAME = 1, N_OTHER = sizeof other_names / sizeof *other_names, FIRST_MODULE = OWN_NAME + 1 + N_OTHER };
 
 bool tap_is_module(uint32_t number) { return number >= FIRST_MODULE; }
+bool tap_is_post_attention(uint32_t number) {
+    return tap_is_module(number) && strcmp(modules[number - FIRST_MODULE].name, POST_ATTENTION) == 0;
+}
 
 bool tap_find(const char *name, size_t n, enum tap_id *id) {
     for (uint32_t i = 0; i < TAP_COUNT; i++) {
@@ -63,7 +70,7 @@ bool tap_find(const char *name, size_t n, enum tap_id *id) {
     return false;
 }
 
-/* Finds plumb's own names and other_names.  Returns what tap_parse returns. */
+/* Finds a name, without a layer, among plumb's own names and other_names.  Returns what tap_parse returns. */
 static uint32_t find_name(const char *name, size_t n, enum tap_id *id) {
     if (tap_find(name, n, id)) return OWN_NAME;
     for (uint32_t i = 0; i < N_OTHER; i++) {
@@ -72,7 +79,8 @@ static uint32_t find_name(const char *name, size_t n, enum tap_id *id) {
     return 0;
 }
 
-/* Reads the digits of a layer at name + *at and advances *at.  Returns false unless it is below TAP_MAX_LAYER. */
+/* Reads the digits of a layer at name + *at and advances *at past them.  Returns false if there are none, or if the
+ * layer is not below TAP_MAX_LAYER. */
 static bool read_layer(const char *name, size_t n, size_t *at, int32_t *layer) {
     size_t first = *at;
     for (*layer = 0; *at < n && name[*at] >= '0' && name[*at] <= '9' && *layer < TAP_MAX_LAYER; ++*at) {
@@ -103,7 +111,8 @@ uint32_t tap_parse(const char *name, size_t n, enum tap_id *id, int32_t *layer) 
     *layer = -1;
     uint32_t number = find_name(name, n, id);
     if (number > 0) return tap_spec(*id)->in_layer ? 0 : number;
-    /* The layer follows a "-", or a "_" or "." where names cannot contain a "-", as with numpy.savez. */
+    /* The layer follows a "-".  Where names cannot contain one, as with the keywords of numpy.savez, it follows a "_"
+     * or a ".". */
     size_t digits = n;
     while (digits > 0 && name[digits - 1] >= '0' && name[digits - 1] <= '9') digits--;
     if (digits < 2 || !strchr("-_.", name[digits - 1]) || name[digits - 1] == 0) return 0;
@@ -134,8 +143,8 @@ const char *tap_show_inputs(struct tap_inputs_text *buf, enum tap_id id, uint32_
 /* ---- patterns --------------------------------------------------------------------------------------------------- */
 
 /* Returns true if text matches the n bytes of a pattern.  A star first matches as little as possible, then one more
- * byte each time the rest fails.  Only the last star has to be tried again, so the time is at most the product of the
- * lengths. */
+ * byte each time that the rest does not match.  Only the last star has to be tried again, so the time is at most the
+ * product of the lengths. */
 static bool matches(const char *pattern, size_t n, const char *text) {
     size_t p = 0, star = SIZE_MAX;
     const char *after_star = NULL;
@@ -157,7 +166,7 @@ static bool matches(const char *pattern, size_t n, const char *text) {
     return p == n;
 }
 
-/* Returns true if the pattern is another program's name of the tap.  A name without a layer is that of every layer. */
+/* Returns true if the pattern is another program's name of the tap.  A name without a layer stands for every layer. */
 static bool is_alias(const char *pattern, size_t n, enum tap_id id, int32_t layer) {
     enum tap_id named;
     int32_t at;
@@ -177,8 +186,8 @@ static bool matches_one(const char *pattern, size_t n, enum tap_id id, int32_t l
     return matches(pattern, n, name) || is_alias(pattern, n, id, layer);
 }
 
-/* Returns the pattern at *at, without spaces around it, and its length in *n.  Moves *at to the next pattern; NULL if
- * it was the last. */
+/* Returns the pattern at *at without the spaces around it, and sets *n to its length.  Moves *at to the next pattern,
+ * or sets it to NULL if this was the last. */
 static const char *next_pattern(const char **at, size_t *n) {
     const char *pattern = *at + strspn(*at, " ");
     *n = strcspn(pattern, ",");
@@ -196,6 +205,7 @@ bool tap_matches(const char *patterns, enum tap_id id, int32_t layer) {
     return false;
 }
 
+/* Returns true if the pattern matches a tap outside the layers, or one in the layers first to last. */
 static bool matches_any(const char *pattern, size_t n, uint32_t first, uint32_t last) {
     for (uint32_t i = 0; i < TAP_COUNT; i++) {
         enum tap_id id = (enum tap_id)i;
@@ -210,7 +220,7 @@ static bool matches_any(const char *pattern, size_t n, uint32_t first, uint32_t 
 
 plumb_status tap_check_patterns(const char *patterns, uint32_t n_layer, uint32_t first, uint32_t last,
                                 struct error *err) {
-    if (last == UINT32_MAX && first < n_layer) last = n_layer - 1;
+    if (last == UINT32_MAX) last = first < n_layer ? n_layer - 1 : first;
     if (last >= n_layer || first > last) {
         return error_set(err, PLUMB_ERROR_ARGUMENT, "layers %u-%u: the model has %u layers, numbered from 0", first,
                          last, n_layer);
@@ -223,7 +233,7 @@ plumb_status tap_check_patterns(const char *patterns, uint32_t n_layer, uint32_t
         if (matches_any(pattern, n, 0, n_layer - 1)) {
             return error_set(err, PLUMB_ERROR_ARGUMENT, "taps: \"%s\" is not in layers %u-%u", shown.text, first, last);
         }
-        char known[256];
+        char known[400];
         for (size_t i = 0, at = 0; i < TAP_COUNT && at < sizeof known; i++) {
             int more = snprintf(known + at, sizeof known - at, i > 0 ? ", %s" : "%s", tap_spec((enum tap_id)i)->name);
             at += (size_t)more;

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* How many tokens of each side have their texts compared.  A mistake in a prompt shows near its beginning. */
+/* Texts are compared for this many tokens of each side.  A mistake in a prompt shows near its beginning. */
 enum { MAX_COMPARED = 4096 };
 
 /* ---- texts of tokens --------------------------------------------------------------------------------------------- */
@@ -14,7 +14,8 @@ static const char *own_piece(const struct plumb_trace *trace, uint32_t i) {
     return trace->pieces && trace->pieces[i] ? trace->pieces[i] : NULL;
 }
 
-/* Returns the text of an id from anywhere in the trace; NULL if it has none. */
+/* Returns the text of an id from the pieces of the first MAX_COMPARED tokens or from the trace's texts; NULL if it is
+ * in neither. */
 static const char *find_piece(const struct plumb_trace *trace, int32_t id) {
     for (uint32_t i = 0; trace->pieces && trace->tokens && i < trace->n_token && i < MAX_COMPARED; i++) {
         if (trace->tokens[i] == id && trace->pieces[i]) return trace->pieces[i];
@@ -22,9 +23,9 @@ static const char *find_piece(const struct plumb_trace *trace, int32_t id) {
     return trace_text(trace, id);
 }
 
-/* Writes a piece as people read it and returns its length, like tokens_piece.  Escapes bytes below 0x20; in pieces of
- * traces they are escaped already (trace_set_piece).  Pieces of other engines may be raw texts of the vocabulary, where
- * other characters stand for a space and for the end of a line. */
+/* Writes a piece as people read it and returns its length, like tokens_piece.  Escapes bytes below 0x20; the pieces of
+ * traces have them escaped already (trace_set_piece).  The pieces of other engines may be raw texts of the vocabulary,
+ * where other characters stand for a space and for the end of a line. */
 static size_t plain(const char *piece, size_t n_piece, char *buf, size_t cap) {
     static const struct { const char *raw, *text; } stand_ins[] = {
         { "\xe2\x96\x81", " " }, { "\xc4\xa0", " " }, { "\xc4\x8a", "\\n" },   /* one of SPM, two of byte-level BPE */
@@ -50,7 +51,7 @@ static size_t plain(const char *piece, size_t n_piece, char *buf, size_t cap) {
     return n;
 }
 
-/* Like tokens_piece, from the vocabulary alone; -1 if there is none or the id is not in it. */
+/* Like tokens_piece, but looks only in the vocabulary.  Returns -1 if there is none or if the id is not in it. */
 static int64_t vocabulary_piece(const struct tokenizer *t, int32_t id, char *buf, size_t cap) {
     char raw[256];   /* a longer text is cut */
     int64_t n = t ? tokenizer_piece(t, id, true, raw, sizeof raw) : -1;
@@ -67,11 +68,11 @@ int64_t tokens_piece(const struct plumb_trace *a, const struct plumb_trace *b, c
     return piece ? (int64_t)plain(piece, strlen(piece), buf, cap) : -1;
 }
 
-/* The tokens of one side, without the BOS tokens that they begin with. */
+/* The tokens of one side.  If BOS is known, the BOS tokens at the beginning are left out. */
 struct side {
     const struct plumb_trace *trace, *other;
     const struct tokenizer *t;
-    uint32_t n_bos, n;       /* BOS tokens left out, tokens left */
+    uint32_t n_bos, n;       /* how many BOS tokens were left out, and how many tokens are left */
     const int32_t *ids;      /* (n) */
     char *text;              /* (n_text) text of the first min(n, MAX_COMPARED) tokens, and a final 0 */
     size_t n_text, diff_at;  /* diff_at: offset in text of the first token that differs */
@@ -85,7 +86,8 @@ static int64_t side_piece(const struct side *s, uint32_t i, char *buf, size_t ca
     return tokens_piece(s->trace, s->other, NULL, s->ids[i], buf, cap);
 }
 
-/* Sets s->text.  diff: index of the first token that differs.  *known is false if the text of a token is not known. */
+/* Sets s->text, n_text and diff_at.  diff: index in ids of the first token that differs.  Sets *known to false, and no
+ * text, if the text of a token is not known. */
 static plumb_status side_read(struct side *s, uint32_t diff, bool *known, struct error *err) {
     uint64_t total = 0;
     *known = true;
@@ -110,16 +112,16 @@ static plumb_status side_read(struct side *s, uint32_t diff, bool *known, struct
 
 static bool same_ids(const int32_t *x, const int32_t *y, uint32_t n) { return memcmp(x, y, n * sizeof *x) == 0; }
 
-/* Returns true if `with` is `without` with one token inserted at index diff.  What follows must be the same up to the
- * end of the shorter list, and at least one token. */
+/* Returns true if `with` has one token more at index diff: the tokens after it are those that `without` has from diff
+ * on, up to the end of the shorter list, and there is at least one such token. */
 static bool is_one_more(const struct plumb_trace *with, const struct plumb_trace *without, uint32_t diff) {
     uint32_t n_with = with->n_token - diff - 1, n_without = without->n_token - diff;
     uint32_t n = n_with < n_without ? n_with : n_without;
     return n > 0 && same_ids(with->tokens + diff + 1, without->tokens + diff, n);
 }
 
-/* Returns true if the first token that differs is a special token on one side, and the other side spells out its
- * text. */
+/* Returns true if the first token that differs is a special token on the side `special`, and if the side `spelled` has
+ * the text of this token at the same point. */
 static bool is_spelled(const struct side *special, const struct side *spelled, uint32_t diff) {
     char piece[128];
     if (diff >= special->n || diff >= MAX_COMPARED) return false;
@@ -133,20 +135,21 @@ static bool is_spelled(const struct side *special, const struct side *spelled, u
     return strncmp(at, piece, (size_t)n) == 0;
 }
 
+/* Returns true if the text of `with` is the text of `without` after a space. */
 static bool has_space_more(const struct side *with, const struct side *without) {
     return with->n_text == without->n_text + 1 && with->text[0] == ' '
         && memcmp(with->text + 1, without->text, without->n_text) == 0;
 }
 
-/* Marks that only one family of chat templates uses. */
+/* Marks that show which chat template a text was made with.  Some families of models share a mark. */
 static const struct { const char *mark, *family; } templates[] = {
     { "<|im_start|>", "ChatML" }, { "<|start_header_id|>", "Llama 3" }, { "[INST]", "Llama 2 or Mistral" },
     { "<start_of_turn>", "Gemma" }, { "<|user|>", "Zephyr or Phi-3" }, { "### Instruction", "Alpaca" },
     { "USER:", "Vicuna" },
 };
 
-/* Returns the index of the family, or the number of families if no mark is found.  Sets *n_turn to how often the mark
- * is there. */
+/* Returns the index in templates of the first mark that the text contains, or the number of templates if it contains
+ * none.  Sets *n_turn to how often the text contains the mark. */
 static size_t find_template(const struct side *s, uint32_t *n_turn) {
     *n_turn = 0;
     size_t i = 0, n = sizeof templates / sizeof *templates;
@@ -155,13 +158,15 @@ static size_t find_template(const struct side *s, uint32_t *n_turn) {
     return i;
 }
 
-/* Sets the kind and appends to the text. */
+/* Sets the kind and appends a sentence to the text. */
 static void add(struct tokens_difference *out, enum tokens_kind kind, const char *sentence) {
     out->kind = kind;
     size_t n = strlen(out->text);
     snprintf(out->text + n, sizeof out->text - n, "%s", sentence);
 }
 
+/* The name_... functions recognize a difference, add its kind and sentence to *out, and return true.  They return false
+ * if it is none of their kinds. */
 static bool name_template(struct tokens_difference *out, const struct side *a, const struct side *b) {
     uint32_t turns_a, turns_b;
     size_t none = sizeof templates / sizeof *templates, in_a = find_template(a, &turns_a),
@@ -171,8 +176,8 @@ static bool name_template(struct tokens_difference *out, const struct side *a, c
         snprintf(sentence, sizeof sentence, "the chat templates differ: A uses %s, B uses %s",
                  templates[in_a].family, templates[in_b].family);
     } else if (in_a != none && in_b != none && turns_a != turns_b) {
-        snprintf(sentence, sizeof sentence, "the chat templates differ: both use %s, but \"%s\" occurs %u times in "
-                 "A and %u times in B", templates[in_a].family, templates[in_a].mark, turns_a, turns_b);
+        snprintf(sentence, sizeof sentence, "the chat templates differ: both use %s, but the number of \"%s\" is %u in "
+                 "A and %u in B", templates[in_a].family, templates[in_a].mark, turns_a, turns_b);
     } else if ((in_a == none) != (in_b == none)) {
         snprintf(sentence, sizeof sentence, "the chat templates differ: %s uses %s, %s uses none that is known",
                  in_a == none ? "B" : "A", templates[in_a == none ? in_b : in_a].family, in_a == none ? "A" : "B");
@@ -190,11 +195,14 @@ static bool name_special(struct tokens_difference *out, const struct side *a, co
     return out->text[0] != 0;
 }
 
+/* The last of them: it always adds a sentence. */
 static void name_text(struct tokens_difference *out, const struct side *a, const struct side *b) {
     if (has_space_more(a, b)) {
-        add(out, TOKENS_SPACE_ADDED, "A has a space before the text that B lacks (add_space_prefix)");
+        add(out, TOKENS_SPACE_ADDED, "the text of A has one space more at its beginning than that of B "
+            "(add_space_prefix)");
     } else if (has_space_more(b, a)) {
-        add(out, TOKENS_SPACE_MISSING, "A lacks the space that B has before the text (add_space_prefix)");
+        add(out, TOKENS_SPACE_MISSING, "the text of A has one space less at its beginning than that of B "
+            "(add_space_prefix)");
     } else if (a->n_text == b->n_text && memcmp(a->text, b->text, a->n_text) == 0) {
         add(out, TOKENS_SPLIT, "the same text is split into different tokens: check merges, scores and the "
             "pre-tokenizer");
@@ -203,7 +211,7 @@ static void name_text(struct tokens_difference *out, const struct side *a, const
     }
 }
 
-/* Returns true if a token is nothing but spaces.  Two of these in a row are plain text, not a token fed again. */
+/* Returns true if a token consists of spaces only.  Two of them in a row are plain text, not one token fed twice. */
 static bool is_blank(const struct plumb_trace *a, const struct plumb_trace *b, const struct tokenizer *t, int32_t id) {
     char piece[8];
     int64_t n = tokens_piece(a, b, t, id, piece, sizeof piece);
@@ -213,7 +221,7 @@ static bool is_blank(const struct plumb_trace *a, const struct plumb_trace *b, c
     return n > 0;
 }
 
-/* Handles one extra token on one side.  Returns true if it is BOS or repeats the token before. */
+/* Handles one extra token on one side: BOS, a first token that may be BOS, or a token that repeats the one before. */
 static bool name_one_more(struct tokens_difference *out, const struct plumb_trace *a, const struct plumb_trace *b,
                           const struct tokenizer *t, int32_t bos) {
     uint32_t diff = out->first;
@@ -250,8 +258,8 @@ static uint32_t first_difference(const int32_t *x, uint32_t n_x, const int32_t *
     return i;
 }
 
-/* Compares the texts without the BOS tokens in front.  only_special: only looks for special tokens that one side spells
- * out. */
+/* Compares the texts without the BOS tokens at the beginning (bos -1: with them).  only_special: only looks for special
+ * tokens that one side spells out. */
 static plumb_status name_by_texts(struct tokens_difference *out, const struct plumb_trace *a,
                                   const struct plumb_trace *b, const struct tokenizer *t, int32_t bos,
                                   bool only_special, struct error *err) {
@@ -267,9 +275,9 @@ static plumb_status name_by_texts(struct tokens_difference *out, const struct pl
             else add(out, TOKENS_DIFFER, "the ids differ, and their texts are not known");
         }
         if (sides[0].n_bos != sides[1].n_bos) {
-            char also[80];
-            snprintf(also, sizeof also, "; also, BOS occurs %u times in A and %u times in B", sides[0].n_bos,
-                     sides[1].n_bos);
+            char also[96];
+            snprintf(also, sizeof also, "; also, the number of BOS tokens at the beginning is %u in A and %u in B",
+                     sides[0].n_bos, sides[1].n_bos);
             add(out, out->kind, also);
         }
     }
@@ -301,7 +309,7 @@ plumb_status tokens_compare(struct tokens_difference *out, const struct plumb_tr
     }
     int32_t bos = t ? tokenizer_bos(t) : b->bos >= 0 ? b->bos : a->bos;
     if (name_one_more(out, a, b, t, bos)) return PLUMB_OK;
-    PLUMB_TRY(name_by_texts(out, a, b, t, -1, true, err));   /* -1: leaves BOS in, since it may be spelled out itself */
+    PLUMB_TRY(name_by_texts(out, a, b, t, -1, true, err));   /* with BOS, because one side may spell out BOS itself */
     return out->text[0] ? PLUMB_OK : name_by_texts(out, a, b, t, bos, false, err);
 }
 

@@ -199,13 +199,14 @@ static struct trace_tap *get_tap(struct plumb_trace *t, enum tap_id id, int32_t 
     return &t->taps[i];
 }
 
-plumb_status trace_begin_tap(struct plumb_trace *t, enum tap_id id, int32_t layer, uint32_t name, bool *second) {
-    struct trace_tap *tap = get_tap(t, id, layer);
+plumb_status trace_begin_tap(struct plumb_trace *t, enum tap_id *id, int32_t layer, uint32_t name, bool *second) {
+    if (t->has_output_norms && tap_is_post_attention(name)) *id = TAP_ATTN_POST_NORM;
+    struct trace_tap *tap = get_tap(t, *id, layer);
     *second = tap && tap->name != 0 && tap->name != name;
     if (!tap) return out_of_memory(t, t->n_tap, "taps");
     if (*second) return PLUMB_OK;
     tap->name = name;
-    if ((id == TAP_QCUR || id == TAP_KCUR) && tap_is_module(name)) t->by_module = true;
+    if ((*id == TAP_QCUR || *id == TAP_KCUR) && tap_is_module(name)) t->by_module = true;
     return PLUMB_OK;
 }
 
@@ -260,7 +261,8 @@ static int by_id(const void *a, const void *b) {
     return (p->id > q->id) - (p->id < q->id);
 }
 
-/* Files may have rows in any order.  Sorting once avoids the quadratic time of inserting each at its place. */
+/* Files may have rows in any order.  Sorting them once takes less time than inserting each at its place, which would be
+ * quadratic. */
 plumb_status trace_sort(struct plumb_trace *t) {
     if (t->unsorted_texts) qsort(t->texts, t->n_text, sizeof *t->texts, by_id);
     t->unsorted_texts = false;
@@ -367,7 +369,7 @@ uint32_t trace_known_top(const struct trace_row *row, struct trace_value top[TRA
     return is_whole || n < row->n_top ? n : row->n_top;
 }
 
-/* s: statistics of n values.  Returns those of the same values and n_zero zeros. */
+/* s: statistics of n values.  Returns the statistics of these values and n_zero zeros together. */
 static struct trace_stats with_zeros(struct trace_stats s, double n, double n_zero) {
     double n_finite = n - s.n_nan - s.n_inf;
     if (isnan(n_finite)) n_finite = n;   /* the counts are not known; mostly they are 0 */
@@ -400,9 +402,9 @@ static plumb_status set_entropy(struct plumb_trace *t, struct trace_row *row, co
 
 /* ---- values ----------------------------------------------------------------------------------------------------- */
 
-/* Gives a row of kq_soft_max as many keys as there are tokens.  Drops the values of keys that a padded cache has beyond
- * them.  The weights of missing keys are 0, but no values are stored for them: these could take far more memory than
- * the file has bytes. */
+/* Gives a row of kq_soft_max as many keys as there are tokens.  Drops the values of the further keys of a padded cache.
+ * If the row has fewer keys, the weights of the missing ones are 0, but no values are stored for them: the zeros could
+ * take far more memory than the file has bytes. */
 static plumb_status canonical_keys(struct plumb_trace *t, struct trace_row *row) {
     uint32_t n = row->n, n_key = t->n_token;
     if (n_key == 0 || n == 0 || n == n_key || row->pos == TRACE_ALL_TOKENS) return PLUMB_OK;
@@ -437,8 +439,9 @@ static plumb_status canonical_keys(struct plumb_trace *t, struct trace_row *row)
     } else if (was_whole) {
         row->stats = trace_stats_of(row->values, n_kept);
     } else {
-        /* The values of the dropped keys are not all known, but a correct engine has only zeros there.  So the sums
-         * stay the same and are divided by fewer keys.  The minimum may be one of those zeros, so it is not known. */
+        /* The values of the dropped keys are not all known, but a correct engine has only zeros there.  The sums
+         * therefore stay the same, and are divided by fewer keys.  The minimum may be one of the dropped zeros, so the
+         * minimum of the rest is not known. */
         row->stats.mean *= (double)n / n_key;
         row->stats.rms *= math_sqrt((double)n / n_key);
         row->stats.min = NAN;
@@ -541,8 +544,8 @@ static plumb_status store_texts(struct plumb_trace *t, const struct trace_value 
     return PLUMB_OK;
 }
 
-/* Stores the first n_first logits of a token and its n_top largest ones, which say more about it than any others.
- * Sorts top by place. */
+/* Stores the first n_first logits of a token and the n_top largest ones, top, which say more about the token than any
+ * others.  Sorts top by place. */
 static plumb_status store_likeliest(struct plumb_trace *t, struct trace_row *row, const float *logits,
                                    uint32_t n_first, struct trace_value *top, uint32_t n_top) {
     row->n_top = n_top;
@@ -563,8 +566,8 @@ static plumb_status store_likeliest(struct plumb_trace *t, struct trace_row *row
     return PLUMB_OK;
 }
 
-/* Adds the row of one token.  data: (n_head, n_data).  The keys from n_data to n belong to tokens that are still to
- * come; their values are 0. */
+/* Adds the row of one token, of shape (n_head, n).  data: (n_head, n_data).  n is more than n_data only for
+ * kq_soft_max: the keys from n_data on belong to tokens that are still to come, and their weights are 0. */
 static plumb_status add_row(struct plumb_trace *t, enum tap_id id, int32_t layer, uint32_t pos, uint32_t n_head,
                             uint32_t n, uint32_t n_data, const float *data) {
     struct trace_row *row;

@@ -3,10 +3,11 @@
  *
  *   struct plumb_trace -> taps, in the order of the computation -> rows, one for each token -> values and statistics
  *
- * A row stores values with their places, which are indices into the flattened (n_head, n).  So one structure holds
- * whole activations, the first eight values, the six that llama-eval-callback prints or the ten likeliest logits, and
- * any two rows can be compared at the places that both have.
- * Traces come from files, so nothing in them is trusted.  A trace owns everything that its pointers lead to, except
+ * A row stores some or all of its values.  The place of a value is its index in the flattened (n_head, n).  The same
+ * structure therefore holds a whole activation, its first eight values, the first and last three of each head that
+ * llama-eval-callback prints, or the ten largest logits.  Any two rows are compared at the places that both have.
+ *
+ * A trace may come from a file, so nothing in it is trusted.  A trace owns everything that its pointers lead to, except
  * vocab; trace_clear frees it.  The functions below copy what they are given.
  */
 #ifndef PLUMB_TRACE_TRACE_H
@@ -15,15 +16,15 @@
 #include "tokenizer/tokenizer.h"
 #include "trace/tap_names.h"
 
-/* Statistics of a row.  NAN: not known. */
+/* Statistics of a row.  NAN: not known, or there is no finite value. */
 struct trace_stats {
     double mean, rms;       /* of the finite values */
     double min, max;        /* of the finite values */
     double n_nan, n_inf;    /* how many values are NaN or infinite */
 };
 
-/* A tap may have this many more rows than there are tokens: an engine that feeds both BOS and the last token twice
- * computes two rows more than it was asked to. */
+/* A tap may have this many more rows than there are tokens.  An engine that by mistake feeds BOS twice and the last
+ * token twice computes two rows more than it lists tokens. */
 #define TRACE_MAX_EXTRA_ROWS 2u
 #define TRACE_ALL_TOKENS UINT32_MAX   /* pos of a row whose statistics cover all tokens together */
 
@@ -55,7 +56,7 @@ struct trace_tap {
     uint32_t n_row, cap;
     struct trace_row *rows; /* (n_row) ascending by pos; no two have the same pos */
     bool unsorted;          /* the rows do not ascend yet: see trace_new_row */
-    uint32_t name;          /* what tap_parse returned for its name in the file; 0: none yet */
+    uint32_t name;          /* what tap_parse returned for its name in the file; 0: trace_begin_tap was not called */
 };
 
 /* The text of a token, escaped like pieces. */
@@ -78,9 +79,10 @@ struct plumb_trace {
                                       * file, and once the model is freed */
     int32_t bos;            /* id of BOS; -1: not known */
     plumb_trace_params params;   /* what plumb_trace_add keeps; params.taps is owned */
-    bool by_module;         /* a file named Qcur or Kcur by their modules in transformers: see heads.h */
-    uint32_t n_ignored;     /* records of a file that were left out, mostly because no tap has their name */
-    char ignored[64];       /* the first such name */
+    bool by_module;         /* the file calls Qcur or Kcur by their modules in transformers: see heads.h */
+    bool has_output_norms;  /* the file names a ..._feedforward_layernorm: see trace_begin_tap */
+    uint32_t n_ignored;     /* records of the file that were left out, mostly because no tap has their name */
+    char ignored[64];       /* the name in the first such record */
     size_t n_tap, cap;
     struct trace_tap *taps; /* (n_tap) ascending by tap_order */
 };
@@ -100,20 +102,26 @@ plumb_status trace_set_piece(struct plumb_trace *t, uint32_t i, const char *byte
 plumb_status trace_add_text(struct plumb_trace *t, int32_t id, const char *bytes, size_t n);
 /* Returns the escaped text of a token that trace_add_text added; NULL if there is none. */
 const char *trace_text(const struct plumb_trace *t, int32_t id);
-/* Returns the token of the first of n_row rows that have no positions.  If there are fewer rows than tokens, the rows
- * belong to the last tokens, since engines compute logits for the last token only. */
+/* A file may give n_row rows of a tap without saying which tokens they belong to.  Returns the pos of the first of
+ * them.  If there are fewer rows than tokens, they belong to the last tokens, because many engines compute logits for
+ * the last token only.  Otherwise the first row belongs to token 0. */
 uint32_t trace_first_token(const struct plumb_trace *t, uint64_t n_row);
 /* Counts a record that is left out.  Keeps the name of the first such record; n: bytes of the name. */
 void trace_ignore(struct plumb_trace *t, const char *name, size_t n);
 /* Both return NULL if there is none. */
 const struct trace_tap *trace_find_tap(const struct plumb_trace *t, enum tap_id id, int32_t layer);
 const struct trace_row *trace_find_row(const struct trace_tap *tap, uint32_t pos);
-/* Must be called before a tap's rows are added from a file.  name: what tap_parse returned for the tap's name there.
- * Sets *second if the tap is already in the trace under another name; the caller then leaves out the rows.  Hooks on
- * all modules of transformers, for instance, see ffn_out as the output of both mlp.down_proj and mlp. */
-plumb_status trace_begin_tap(struct plumb_trace *t, enum tap_id id, int32_t layer, uint32_t name, bool *second);
+/* The readers of JSON, GGUF and .npz files call this before they add the rows of a tap.  name and *id: what tap_parse
+ * gave for the tap's name in the file.  Sets *second if the trace has the tap already under another name; the caller
+ * then leaves out the rows.  Hooks on all modules of transformers, for instance, see ffn_out as the output of both
+ * mlp.down_proj and mlp.
+ *
+ * In most models of transformers, post_attention_layernorm is the norm before the feed-forward network (ffn_norm).  In
+ * those that also have a pre_ or post_feedforward_layernorm, such as Gemma 2 and 3, it is the norm of the output of
+ * attention.  If has_output_norms is set, *id then becomes attn_post_norm. */
+plumb_status trace_begin_tap(struct plumb_trace *t, enum tap_id *id, int32_t layer, uint32_t name, bool *second);
 /* Adds a row without values; all its statistics are unknown.  *row is valid until the tap's next row is added.
- * PLUMB_ERROR_ARGUMENT if the tap's last row has this pos too, or if the tokens are known and pos is
+ * PLUMB_ERROR_ARGUMENT if the tap's last row has this pos too, or if n_token is known and pos is
  * n_token + TRACE_MAX_EXTRA_ROWS or beyond; the message names the tap and the token.  Rows may come in any order, but
  * unless they ascend, trace_sort must be called after the last one, before any look-up. */
 plumb_status trace_new_row(struct plumb_trace *t, enum tap_id id, int32_t layer, uint32_t pos,
@@ -121,12 +129,12 @@ plumb_status trace_new_row(struct plumb_trace *t, enum tap_id id, int32_t layer,
 /* Sorts the rows of each tap, and the texts.  PLUMB_ERROR_ARGUMENT if two rows of a tap have the same pos; the message
  * names the tap and the token. */
 plumb_status trace_sort(struct plumb_trace *t);
-/* Sets the shape of a row and copies n_value values (0: sets the shape only).  places NULL: they are the first values.
- * Places must ascend and, if the shape is known, be below n_head * n; otherwise PLUMB_ERROR_ARGUMENT.
- * If the values are complete, the row's statistics are computed from them, unless its RMS is already known, and so is
- * the entropy of kq_soft_max.
- * Engines with a padded cache give kq_soft_max more keys than others.  So once the tokens are known, its n becomes the
- * number of tokens, and the keys beyond are dropped. */
+/* Sets the shape of a row (0, 0: not known) and copies n_value values (0: sets the shape only).  places NULL: they are
+ * the first values.  PLUMB_ERROR_ARGUMENT if places do not ascend or, with a known shape, one is not below n_head * n.
+ * If the values are complete, computes the row's statistics from them, unless its RMS is known already, and for
+ * kq_soft_max also the entropies.
+ * An engine with a padded cache has more keys in kq_soft_max than there are tokens.  If n_token is known, the n of
+ * kq_soft_max therefore becomes n_token, and the keys beyond are dropped. */
 plumb_status trace_set_values(struct plumb_trace *t, struct trace_row *row, enum tap_id id, uint32_t n_head,
                               uint32_t n, const float *values, const uint32_t *places, uint32_t n_value);
 /* Returns the statistics of n values. */
