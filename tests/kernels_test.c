@@ -308,15 +308,15 @@ static void geglu_case(void) { check_lengths(check_geglu); }
 static void check_gelu(const struct kernels *scalar, const struct kernels *best, size_t n) {
     float x[MAX_N], ones[MAX_N], y[MAX_N + 1], y_best[MAX_N + 1];
     random_floats(x, n, 5.0f);
-    for (size_t i = 0; i < n; i++) ones[i] = 1.0f;
-    y[n] = NAN;
-    memcpy(y, x, n * sizeof *x);
-    memcpy(y_best, y, sizeof y);
+    for (size_t i = 0; i < n; i++) {
+        ones[i] = 1.0f;
+        y[i] = y_best[i] = x[i];
+    }
+    y[n] = y_best[n] = NAN;
     scalar->geglu(y, ones, n);
     best->gelu(y_best, n);
     CHECK(same_bits(y, y_best, n + 1), "gelu, n = %zu", n);
-    memcpy(y, x, n * sizeof *x);
-    memcpy(y_best, y, sizeof y);
+    for (size_t i = 0; i < n; i++) y[i] = y_best[i] = x[i];
     scalar->softcap(y, 3.0f, n);
     best->softcap(y_best, 3.0f, n);
     CHECK(same_bits(y, y_best, n + 1), "softcap, n = %zu", n);

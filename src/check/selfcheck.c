@@ -520,6 +520,7 @@ static void do_relaxed(struct selfcheck *s, struct check *c) {
     enum { N = 6 };   /* a batch of 5 tokens, computed as 4 + 1, and a single token: each has kernels of its own */
     uint32_t n_vocab = s->in->model->plan.n_vocab;
     struct kernels k, simd128;
+    if (skip_not_causal(s, c)) return;
     kernels_init(&k, KERNELS_RELAXED, exact16);
     kernels_init(&simd128, KERNELS_SIMD128, exact16);
     if (k.isa != KERNELS_RELAXED) {
